@@ -39,6 +39,7 @@ import json
 import pathlib
 import sys
 import time
+from typing import Any
 
 from absl import flags
 import jax
@@ -128,17 +129,6 @@ EXIT = {auditor.CONSISTENT: 0, auditor.VIOLATED: 1, auditor.UNDERPOWERED: 3}
 _TRIALS = 200  # audits of each mechanism in a self-calibration
 
 
-def _numbers(text: str | None, kind: type) -> tuple | None:
-  """Returns the numbers of a comma-separated list; None for None."""
-  if text is None:
-    return None
-  try:
-    return tuple(kind(part) for part in text.split(',') if part.strip())
-  except ValueError as error:
-    raise ValueError('expected numbers with commas between them, got '
-                     f'{text!r}') from error
-
-
 def _data(text: str) -> np.ndarray:
   """Returns a JSON array as int32 or float32."""
   try:
@@ -148,20 +138,43 @@ def _data(text: str) -> np.ndarray:
   return values.astype(np.int32 if values.dtype.kind in 'iub' else np.float32)
 
 
-def said() -> dict:
-  """Returns the properties of a target that flags give; None for others."""
-  if (_DATA.value is None) != (_NEIGHBOUR.value is None):
+def _pairs() -> tuple[Pair, ...] | None:
+  """Returns the neighbouring data sets that flags give; None without them."""
+  data, neighbour = _DATA.value, _NEIGHBOUR.value
+  if data is None and neighbour is None:
+    return None
+  if data is None or neighbour is None:
     raise ValueError('--data and --neighbour come together: give both')
-  pairs = None if _DATA.value is None else (
-      Pair(_data(_DATA.value), _data(_NEIGHBOUR.value), 'as given'),)
-  bounds = _numbers(_RECORD_BOUNDS.value, float)
-  if bounds is not None and not (len(bounds) == 2 and bounds[0] < bounds[1]):
+  return (Pair(_data(data), _data(neighbour), 'as given'),)
+
+
+def _record_bounds() -> tuple[float, float] | None:
+  """Returns the bounds of the numbers in a record; None without the flag."""
+  text = _RECORD_BOUNDS.value
+  if text is None:
+    return None
+  bounds = shared.numbers('record_bounds', text, float)
+  if not (len(bounds) == 2 and bounds[0] < bounds[1]):
     raise ValueError('--record_bounds must be two numbers in order, got '
-                     f'{_RECORD_BOUNDS.value!r}')
-  adjacency = _ADJACENCY.value and Adjacency(_ADJACENCY.value)
-  return dict(epsilon=_EPSILON.value, delta=_DELTA.value, adjacency=adjacency,
-              pairs=pairs, record_bounds=bounds,
-              record_shape=_numbers(_RECORD_SHAPE.value, int),
+                     f'{text!r}')
+  return bounds[0], bounds[1]
+
+
+def _record_shape() -> tuple[int, ...] | None:
+  """Returns the shape of a record, () for a number; None without the flag."""
+  text = _RECORD_SHAPE.value
+  if text is None:
+    return None
+  return tuple(shared.numbers('record_shape', text, int)) if text else ()
+
+
+def _given() -> dict[str, Any]:
+  """Returns the properties of a target that flags give; None for others."""
+  adjacency = _ADJACENCY.value
+  return dict(epsilon=_EPSILON.value, delta=_DELTA.value,
+              adjacency=None if adjacency is None else Adjacency(adjacency),
+              pairs=_pairs(), record_bounds=_record_bounds(),
+              record_shape=_record_shape(),
               floating_point=_FLOATING_POINT.value)
 
 
@@ -210,7 +223,7 @@ def _audit_all() -> int:
   return int(wrong > 0)
 
 
-def _audit_runs() -> int:
+def _audit_runs(run_dir: str) -> int:
   """Audits all runs of a folder; returns the worst exit status.
 
   The significance is divided among the runs.
@@ -218,7 +231,7 @@ def _audit_runs() -> int:
   if _EPSILON.value is not None or _ADJACENCY.value is not None:
     raise ValueError('the claim of a run is that of its summary.json: give '
                      'neither --epsilon nor --adjacency')
-  root = pathlib.Path(_RUN_DIR.value).resolve()
+  root = pathlib.Path(run_dir).resolve()
   folders = run_folders.find(root)
   statuses = []
   for folder in folders:
@@ -270,7 +283,7 @@ def _arrays(path: pathlib.Path):
   return np.load(path, allow_pickle=False)
 
 
-def _audit_scores() -> int:
+def _audit_scores(scores: str) -> int:
   """Audits the scores of a file; returns the exit status."""
   if _EPSILON.value is None:
     raise ValueError('--scores needs --epsilon, and --delta if it is not 0')
@@ -278,7 +291,7 @@ def _audit_scores() -> int:
       epsilon=_EPSILON.value, delta=_DELTA.value or 0.0,
       adjacency=Adjacency(_ADJACENCY.value or
                           Adjacency.ADD_OR_REMOVE_ONE.value))
-  path = pathlib.Path(_SCORES.value)
+  path = pathlib.Path(scores)
   if _OUTPUT.value:
     errors.check_outputs(
         {'output': pathlib.Path(_OUTPUT.value) / f'{path.stem}.npz'},
@@ -309,14 +322,14 @@ def main(argv: Sequence[str]) -> int:
   if _MUTATIONS.value:
     return _mutate()
   if _SCORES.value:
-    return _audit_scores()
+    return _audit_scores(_SCORES.value)
   if not _TARGET.value:
     raise ValueError('nothing to audit: give --target, or see --list')
   if (_TARGET.value == 'run') != (_RUN_DIR.value is not None):
     raise ValueError('--target=run and --run_dir come together')
-  if _TARGET.value == 'run':
-    return _audit_runs()
+  if _RUN_DIR.value is not None:  # and --target=run
+    return _audit_runs(_RUN_DIR.value)
   if _TARGET.value == 'all':
     return _audit_all()
   return _finish(_report(_TARGET.value, significance=_SIGNIFICANCE.value,
-                         **said()))
+                         **_given()))

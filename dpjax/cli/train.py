@@ -69,6 +69,12 @@ _TABLES = {group: flags.FlagValues() for group in options.GROUPS}
 
 # Options whose flag is a comma-separated list, with a run for each value.
 _SWEPT = ('epsilon', 'num_examples', 'depth', 'seed')
+_SETTINGS = {setting.name: setting
+             for setting in settings.declared(TrainingConfig)}
+_LISTS = tuple(name for name, setting in _SETTINGS.items()
+               if setting.kind is tuple)
+# Flags whose value is a text that `_configs` reads.
+_TEXTS = (*_SWEPT, *_LISTS, 'delta')
 # Options that other flags set: those of `own_data`, and --delta=1/n.
 _WITHOUT_FLAG = ('schema', 'delta_power')
 # Where the default of a flag is not that of the option.
@@ -76,7 +82,7 @@ _DEFAULTS = {'dataset': 'breast_cancer', 'method': 'dp_sgd', 'noise': None}
 # What help says of a flag besides the description of the option.
 _MORE_HELP = {
     **dict.fromkeys(_SWEPT, 'A comma-separated list sweeps.'),
-    'channels': 'Separated by commas.',
+    **dict.fromkeys(_LISTS, 'Separated by commas.'),
     'delta': '--delta=1/n stands for delta_power = 1.',
     'noise': 'Default: lattice_gaussian for releases up to epsilon 8 by '
              'methods with Gaussian noise; gaussian otherwise and with '
@@ -85,25 +91,26 @@ _MORE_HELP = {
 
 def _define(setting: settings.Setting) -> flags.FlagHolder[Any]:
   """Defines the flag of an option; the type of its value is the option's."""
-  name, default = setting.name, _DEFAULTS.get(setting.name, setting.default)
+  name = setting.name
+  # Of the type that the declaration gives, or None.
+  default: Any = _DEFAULTS.get(name, setting.default)
   text = f'{setting.description} {_MORE_HELP.get(name, "")}'.rstrip()
-  where = dict(flag_values=_TABLES[setting.group])
-  if name in _SWEPT or name == 'delta' or setting.kind is tuple:
-    # Lists of numbers, and 1/n: texts that `_configs` reads.
-    return flags.DEFINE_string(
-        name, None if default is None else f'{default:g}', text, **where)
+  table = _TABLES[setting.group]
+  if name in _TEXTS:
+    if default is not None:
+      default = (','.join(map(str, default)) if setting.kind is tuple
+                 else f'{default:g}')
+    return flags.DEFINE_string(name, default, text, flag_values=table)
   if setting.kind is bool:
-    return flags.DEFINE_bool(name, default, text, **where)
+    return flags.DEFINE_bool(name, default, text, flag_values=table)
   if setting.kind is int:
-    return flags.DEFINE_integer(name, default, text, **where)
+    return flags.DEFINE_integer(name, default, text, flag_values=table)
   if setting.kind is float:
-    return flags.DEFINE_float(name, default, text, **where)
+    return flags.DEFINE_float(name, default, text, flag_values=table)
   # `settings.check` refuses other than the choices, and suggests one.
-  return flags.DEFINE_string(name, default, text, **where)
+  return flags.DEFINE_string(name, default, text, flag_values=table)
 
 
-_SETTINGS = {setting.name: setting
-             for setting in settings.declared(TrainingConfig)}
 _FLAGS = {name: _define(setting) for name, setting in _SETTINGS.items()
           if name not in _WITHOUT_FLAG}
 _CHECKPOINT_SECONDS = flags.DEFINE_float(
@@ -159,10 +166,11 @@ def _delta() -> dict[str, float]:
 def _configs() -> list[TrainingConfig]:
   """Returns the checked configurations that the flags ask for."""
   values = {name: flag.value for name, flag in _FLAGS.items()
-            if name not in (*_SWEPT, 'delta')} | _delta()
-  if values['channels'] is not None:
-    values['channels'] = tuple(
-        shared.numbers('channels', values['channels'], int))
+            if name not in _TEXTS} | _delta()
+  for name in _LISTS:
+    text = _FLAGS[name].value
+    values[name] = None if text is None else tuple(
+        shared.numbers(name, text, int))
   values['schema'] = own_data.schema(values['dataset'])
   noise = values.pop('noise')
   configs = [

@@ -106,7 +106,6 @@ def at_least(minimum: int) -> Check:
   return functools.partial(errors.check_at_least, minimum=minimum)
 
 
-@functools.cache
 def declared(config_type: type) -> tuple[Setting, ...]:
   """Returns the settings of a dataclass, in the order of its fields.
 

@@ -24,6 +24,7 @@ from dpjax.runs import building
 from dpjax.runs import canaries as canaries_lib
 from dpjax.runs import configuration
 from dpjax.runs import run_keys
+from dpjax.runs import settings
 from dpjax.runs.canaries import Canaries
 from dpjax.runs.configuration import TrainingConfig
 from dpjax.train import bassily
@@ -32,6 +33,7 @@ from dpjax.train import evaluate
 from dpjax.train import loop
 from dpjax.train import sharding
 from dpjax.train import step
+from dpjax.train.averaging import AverageState
 from dpjax.train.checkpoint import Checkpoints
 from dpjax.train.plan import non_private_plan
 from dpjax.train.plan import private_plan
@@ -103,8 +105,9 @@ def make_plan(config: TrainingConfig,
     return non_private_plan(**common)
   if config.method == 'bassily':
     return dataclasses.replace(
-        bassily.bassily_plan(epsilon=config.epsilon, delta=config.delta,
-                             **common), lattice_size=lattice_size)
+        bassily.bassily_plan(
+            epsilon=config.epsilon, delta=settings.known(config.delta),
+            **common), lattice_size=lattice_size)
   if config.method == 'lip_k_norm':
     common['noise_order'] = float(config.noise_order)
   return private_plan(epsilon=config.epsilon, delta=config.delta,
@@ -163,7 +166,7 @@ def split_rows(config: TrainingConfig,
                                     test_fraction=config.test_fraction)
   if config.fold is not None:
     split = splits.fold(split, config.fold, num_folds=config.num_folds)
-  return splits.take(split, config.num_examples)
+  return splits.take(split, settings.known(config.num_examples))
 
 
 def num_available(config: TrainingConfig, dataset: building.Dataset) -> int:
@@ -276,9 +279,9 @@ def _fit(configs, keys, plans, dataset, parts, on_progress, mesh,
       max_parallel=_max_parallel(first, plans[0], model),
       averaging=building.make_averaging(first), mesh=mesh,
       checkpoints=checkpoints)
-  params = result.state.params
-  if first.average != 'none':
-    params = result.state.average.mean
+  params, average = result.state.params, result.state.average
+  if isinstance(average, AverageState):  # else ()
+    params = average.mean
   accuracies = evaluate.accuracies(model.apply, params, records,
                                    jnp.stack([part.test for part in parts]))
   return [
