@@ -196,7 +196,7 @@ def charged(costs: Sequence[Cost], *, budget: Fraction, delta: Fraction,
   Proof. For two neighbouring data sets in either order, let L be the privacy
   loss of all answers and H = E max(0, 1 - e^(budget - L)). The claim is
   H <= delta. The terms are the sum of pure epsilons and, for each a_j, the
-  epsilon of the Renyi divergences of order a_j; `charged` is their minimum.
+  epsilon of the Renyi divergences of order a_j; `charged` is their minimum:
     1. The first cost is chosen before any answer. If it is the only one,
        `epsilon` is the guarantee of a fixed mechanism. If all terms exceed
        `budget` for the first cost, they do so for every longer list, because

@@ -12,7 +12,7 @@ every level beyond it would be biased. So a record counts as spread evenly over
 share of a record, and the shares of a record in one tree level sum to 1.
 
 Privacy. Let L be the number of tree levels. A node between two cuts holds mass
-M, in records, and seeks the relative quantile level p = a/b there.
+M, in records, and seeks the relative quantile level p = a/b there:
   1. A cut with mass C on its left has the score |C - p M|. If a share w of a
      record joins the node, C grows by at most w and M by w: the score changes
      by at most w max(p, 1 - p).

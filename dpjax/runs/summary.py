@@ -2,7 +2,7 @@
 
 `summary.json` and `params.npz` may be published, with the caveats that
 `falls_short` in the summary lists. `private_diagnostics.json` has exact
-statistics of the training records. `canaries.npz`, if the run had canaries, has
+statistics of the training records. canaries.npz, if the run had canaries, has
 the canaries and the coin flips that included them. No epsilon covers these two
 files, and only their owner may read them.
 """
@@ -219,7 +219,7 @@ def write(folder: pathlib.Path, summary: dict[str, Any],
           result: training.TrainingResult) -> None:
   """Writes the files of a run; the summary comes last and marks completeness.
 
-  `private_diagnostics.json` has `diagnostics`. `canaries.npz` has x and y of
+  `private_diagnostics.json` has `diagnostics`. canaries.npz has x and y of
   all canaries, and `included`, the coin flips. Both files are as private as the
   records, so only their owner may read them (mode 0600).
   """

@@ -15,10 +15,9 @@ adaptive, weighted, stages, hierarchies, merging, sparse, marginals, api.
 """
 
 __all__ = [
-    'adaptive', 'api', 'bandwidths', 'bases', 'cube_bounds', 'cubes',
-    'estimate', 'hierarchies', 'histograms', 'histospline', 'laws',
-    'lower_bounds', 'marginals', 'mechanism', 'merging', 'noisy_counts',
-    'packings', 'polygons', 'pooling', 'post_processing', 'projections',
-    'relaxation', 'sensitivities', 'shrinkage', 'sparse', 'spectral', 'stages',
-    'trigonometric', 'weighted'
+    'adaptive', 'api', 'bandwidths', 'bases', 'cubes', 'estimate',
+    'hierarchies', 'histograms', 'histospline', 'laws', 'marginals',
+    'mechanism', 'merging', 'noisy_counts', 'polygons', 'pooling',
+    'post_processing', 'projections', 'relaxation', 'sensitivities',
+    'shrinkage', 'sparse', 'spectral', 'stages', 'trigonometric', 'weighted'
 ]
