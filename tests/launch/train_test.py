@@ -321,8 +321,9 @@ def test_the_command_itself(tmp_path):
   helped = _process('--help')
   # A line for each example, one data set's own file among them.
   assert helped.stdout.count('dpjax train ') == 4
-  for flag in ('--epsilon', '--delta', '--weight_norm', '--output_dir'):
-    assert flag in helped.stdout
+  for flag in ('--epsilon', '--delta', '--output_dir'):
+    assert f'\n  {flag}: ' in helped.stdout
+  assert '\n  --weight_norm: ' in _process('--helpfull').stdout
 
 
 def test_rows_that_do_not_divide_are_refused(tmp_path):
