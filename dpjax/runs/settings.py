@@ -19,7 +19,7 @@ Examples:
   The configuration of a run.
   <BLANKLINE>
   Attributes:
-    epsilon: Privacy budget.
+    epsilon: Privacy budget. Default: 1.0.
   >>> settings.check(Config(epsilon=-1.0))
   Traceback (most recent call last):
     ...
@@ -165,9 +165,10 @@ def documented(config_type: type[T]) -> type[T]:
   """Class decorator that documents the settings as attributes of the class."""
   lines = [inspect.cleandoc(config_type.__doc__ or ''), '', 'Attributes:']
   for setting in declared(config_type):
-    lines += textwrap.wrap(
-        f'{setting.name}: {setting.description}', _WIDTH,
-        initial_indent=' ' * 2, subsequent_indent=' ' * 4,
-        break_on_hyphens=False)
+    text = f'{setting.name}: {setting.description}'
+    if setting.default not in (None, dataclasses.MISSING):
+      text += f' Default: {setting.default}.'
+    lines += textwrap.wrap(text, _WIDTH, initial_indent=' ' * 2,
+                           subsequent_indent=' ' * 4, break_on_hyphens=False)
   config_type.__doc__ = '\n'.join(lines)
   return config_type
