@@ -179,8 +179,8 @@ def _given() -> dict[str, Any]:
 
 
 def _report(name: str, *, significance: float,
-            **options) -> auditor.Report:
-  """Audits one target and returns the report."""
+            **options: Any) -> auditor.Report:
+  """Audits one target and returns the report; `options` are of `_given`."""
   report = auditor.audit(
       jax.random.key(_SEED.value), loading.load(name, **options),
       num_runs=_NUM_RUNS.value, significance=significance)
@@ -275,7 +275,7 @@ def _mutate() -> int:
   return int(missed)
 
 
-def _arrays(path: pathlib.Path):
+def _arrays(path: pathlib.Path) -> np.lib.npyio.NpzFile:
   """Opens a .npz file; raises a one-line ValueError for other files."""
   with path.open('rb') as file:
     if file.read(4) != b'PK\3\4':

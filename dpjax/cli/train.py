@@ -207,7 +207,7 @@ def _groups(
 
 def _table(all_summaries: Sequence[dict[str, Any]]) -> str:
   """Returns a Markdown table with a line per run."""
-  def text(value, digits=4):
+  def text(value: float | None, digits: int = 4) -> str:
     return 'inf' if value is None else f'{value:.{digits}g}'
   headers = ('method', 'n', 'depth', 'seed', 'epsilon asked', 'epsilon spent',
              'delta', 'noise multiplier', 'test accuracy', 'seconds')

@@ -12,6 +12,7 @@ from dpjax.data import arrays
 from dpjax.data import images
 from dpjax.data import registry
 from dpjax.data import user_tables
+from dpjax.grads.bounder import GradientBounder
 from dpjax.grads.bounder import Method
 from dpjax.lipschitz import losses
 from dpjax.models import convnet
@@ -163,7 +164,8 @@ def make_method(config: TrainingConfig, model: Model) -> Method:
   if config.views == 1:
     return method
 
-  def of_views(apply, values):
+  def of_views(apply: Callable[..., Any],
+               values: Callable[..., Any]) -> GradientBounder:
     # Views are stacked like records, so the model needs no other `apply`.
     del apply
     return maker(model, loss._replace(values=values)).bounder
