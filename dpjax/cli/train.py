@@ -65,6 +65,7 @@ from dpjax.runs import settings
 from dpjax.runs import summary as summaries
 from dpjax.runs.options import TrainingConfig
 
+# Group of options -> their flags, which `_define` adds.
 _TABLES = {group: flags.FlagValues() for group in options.GROUPS}
 
 # Options whose flag is a comma-separated list, with a run for each value.
