@@ -81,7 +81,7 @@ def training(method: str, *, on_images: bool) -> PyTree:
   """Trains two steps; returns the parameters and the l2 sensitivities.
 
   Args:
-    method: a name of `configuration.METHODS`.
+    method: a name of `options.METHODS`.
     on_images: True trains a small ConvNet on images; False a perceptron on a
       table.
   """

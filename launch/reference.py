@@ -9,12 +9,14 @@ requirements first. Neither this program nor the pages use the network.
 """
 
 from collections.abc import Mapping, Sequence
+import contextlib
 import importlib
 import inspect
 import pathlib
 import pkgutil
 import re
 import sys
+import types
 from typing import Any
 import warnings
 
@@ -71,8 +73,7 @@ def build(names: Sequence[str], folder: pathlib.Path) -> list[str]:
 
   with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter('always')
-    pages = {name: pdoc.doc.Module(importlib.import_module(name))
-             for name in names}
+    pages = {name: pdoc.doc.Module(_import(name)) for name in names}
     for page in pages.values():
       _complete(page, pages)
     problems = _Filters(pages).install()
@@ -88,6 +89,18 @@ def build(names: Sequence[str], folder: pathlib.Path) -> list[str]:
       # Only those of pdoc: modules imported here may give warnings as well.
       if pathlib.Path(pdoc.__file__).parent in
       pathlib.Path(warning.filename).parents})
+
+
+def _import(name: str) -> types.ModuleType:
+  """Imports a module, with the public names that it imports on demand.
+
+  pdoc shows what is there, and does not ask a module's `__getattr__`.
+  """
+  module = importlib.import_module(name)
+  for public in getattr(module, '__all__', ()):
+    with contextlib.suppress(ImportError):  # pdoc reports it
+      getattr(module, public, None)
+  return module
 
 
 def _version() -> str:

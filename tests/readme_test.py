@@ -1,5 +1,6 @@
 """What the README says to type works: code runs, commands and flags exist."""
 
+import dataclasses
 import inspect
 import pathlib
 import re
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 
 from dpjax.release import query
+from dpjax.runs.options import TrainingConfig
 from dpjax.typing import Batch
 
 _ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -104,12 +106,13 @@ def test_commands_and_flags_are_there():
   defined = '\n'.join(path.read_text() for folder in ('launch', 'dpjax/cli')
                       for path in sorted((_ROOT / folder).glob('*.py')))
   defined += ''.join(f"'{name}'" for name in query.PARAMETERS)
+  options = {field.name for field in dataclasses.fields(TrainingConfig)}
   for command in commands:
     name = re.search(r'launch[./](\w+)', command)[1]
     assert any((_ROOT / 'launch' / file).exists()
                for file in (name, f'{name}.py')), command
     for flag in re.findall(r' --(\w+)', command):
       # Flags that are true or false have an opposite.
-      assert flag == 'help' or re.search(
-          rf"'(--)?({flag}|{flag.removeprefix('no')})'", defined), (
+      assert flag == 'help' or (name == 'train' and flag in options) or (
+          re.search(rf"'(--)?({flag}|{flag.removeprefix('no')})'", defined)), (
               f'{command}: no --{flag}')

@@ -10,13 +10,13 @@ balanced accuracy by c = (e^epsilon + delta) / (1 + e^epsilon), in two settings.
 The attack sees the release, all records, and anything independent of
 membership.
 
-*Fair coins* (ADD_OR_REMOVE_ONE): independent fair coins choose the members.
+*Fair coins* (ADD_OR_REMOVE_ONE), one for each record, choose the members:
   1. Fix all coins but one: the two possible data sets are neighbours.
   2. The guess is post-processing, so it is right with probability at most c.
   3. Average over the other coins and over all records.
 For membership probability q, step 2 bounds balanced accuracy instead.
 
-*Fixed split* (REPLACE_ONE): S is uniform among the n-subsets of m records.
+*Fixed split* (REPLACE_ONE) with S uniform among the n-subsets of m records:
   1. Fix i. Draw S uniformly among sets with i, and j uniformly outside of S.
      Replace i in S by j: this S' is uniform among sets without i.
   2. S and S' are neighbours, and the guess of i is post-processing. Averaging

@@ -39,6 +39,7 @@ import json
 import pathlib
 import sys
 import time
+from typing import Any
 
 from absl import flags
 import jax
@@ -62,70 +63,70 @@ from dpjax.cli import flags as shared
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.report import tables
 
-for _name in ('data_dir', 'traceback'):
-  flags.declare_key_flag(_name)
+_FLAGS = flags.FlagValues()
 
 _TARGET = flags.DEFINE_string(
     'target', None, 'Name of a target, "all", path/to/file.py:NAME, '
-    'module:NAME, or "run" for the training runs in --run_dir.')
+    'module:NAME, or "run" for the training runs in --run_dir.',
+    flag_values=_FLAGS)
 _RUN_DIR = flags.DEFINE_string(
     'run_dir', None, 'Folder of a training run with --num_canaries, or a '
-    'folder with several such runs below it, which share --significance.')
-_LIST = flags.DEFINE_bool('list', False, 'Print the names of all targets.')
+    'folder with several such runs below it, which share --significance.',
+    flag_values=_FLAGS)
+_LIST = flags.DEFINE_bool(
+    'list', False, 'Print the names of all targets.', flag_values=_FLAGS)
 _OUTPUT = flags.DEFINE_string(
     'output', None, 'Folder for the report <target>.json and its scores; for '
-    'a training run <folder>.json.')
-_EPSILON = flags.DEFINE_float('epsilon', None, 'Claimed epsilon, at least 0.')
+    'a training run <folder>.json.', flag_values=_FLAGS)
+_EPSILON = flags.DEFINE_float(
+    'epsilon', None, 'Claimed epsilon, at least 0.', flag_values=_FLAGS)
 _DELTA = flags.DEFINE_float(
-    'delta', None, 'Claimed delta, in [1e-12, 1), or 0 for a pure claim.')
+    'delta', None, 'Claimed delta, in [1e-12, 1), or 0 for a pure claim.',
+    flag_values=_FLAGS)
 _ADJACENCY = flags.DEFINE_enum(
     'adjacency', None, [a.value for a in Adjacency],
-    'Neighbouring relation of the claim.')
-_DATA = flags.DEFINE_string('data', None, 'A data set, in JSON.')
+    'Neighbouring relation of the claim.', flag_values=_FLAGS)
+_DATA = flags.DEFINE_string(
+    'data', None, 'A data set, in JSON.', flag_values=_FLAGS)
 _NEIGHBOUR = flags.DEFINE_string(
-    'neighbour', None, 'A data set that neighbours --data, in JSON.')
+    'neighbour', None, 'A data set that neighbours --data, in JSON.',
+    flag_values=_FLAGS)
 _RECORD_SHAPE = flags.DEFINE_string(
     'record_shape', None, 'Shape of a numeric record, e.g. 2, or "" for a '
-    'single number.')
+    'single number.', flag_values=_FLAGS)
 _RECORD_BOUNDS = flags.DEFINE_string(
     'record_bounds', None, 'Smallest and largest number in a record, e.g. 0,1. '
-    'Default: all numbers are allowed, including infinities and NaN.')
+    'Default: all numbers are allowed, including infinities and NaN.',
+    flag_values=_FLAGS)
 _FLOATING_POINT = flags.DEFINE_bool(
     'floating_point', None, 'Whether differences in the lowest bits of floats '
-    'count as violations.')
+    'count as violations.', flag_values=_FLAGS)
 _NUM_RUNS = flags.DEFINE_integer(
-    'num_runs', None, 'Number of releases counted for each data set.')
+    'num_runs', None, 'Number of releases counted for each data set.',
+    flag_values=_FLAGS)
 _SIGNIFICANCE = flags.DEFINE_float(
     'significance', 0.05, 'Largest probability of the verdict "violated" if '
-    'the claim is true; divided among all tests of a target and all targets.')
-_SEED = flags.DEFINE_integer('seed', 0, 'Seed of all runs.')
+    'the claim is true; divided among all tests of a target and all targets.',
+    flag_values=_FLAGS)
+_SEED = flags.DEFINE_integer('seed', 0, 'Seed of all runs.', flag_values=_FLAGS)
 _SCORES = flags.DEFINE_string(
     'scores', None, 'A .npz file with the arrays with_canary and '
-    'without_canary, or scores and included.')
+    'without_canary, or scores and included.', flag_values=_FLAGS)
 _ESTIMATOR = flags.DEFINE_enum(
     'estimator', None, list(finished.ESTIMATORS),
-    'Estimator of epsilon from --scores.')
+    'Estimator of epsilon from --scores.', flag_values=_FLAGS)
 _SELF_CALIBRATE = flags.DEFINE_bool(
-    'self_calibrate', False, 'Audit mechanisms whose epsilon is known.')
+    'self_calibrate', False, 'Audit mechanisms whose epsilon is known.',
+    flag_values=_FLAGS)
 _MUTATIONS = flags.DEFINE_bool(
     'mutations', False, 'Audit training with each planted fault of the '
-    'catalogue.')
+    'catalogue.', flag_values=_FLAGS)
+shared.add_shared(_FLAGS, 'data_dir', 'traceback')
 
 EXIT = {auditor.CONSISTENT: 0, auditor.VIOLATED: 1, auditor.UNDERPOWERED: 3}
 """Exit status of each verdict."""
 
 _TRIALS = 200  # audits of each mechanism in a self-calibration
-
-
-def _numbers(text: str | None, kind: type) -> tuple | None:
-  """Returns the numbers of a comma-separated list; None for None."""
-  if text is None:
-    return None
-  try:
-    return tuple(kind(part) for part in text.split(',') if part.strip())
-  except ValueError as error:
-    raise ValueError('expected numbers with commas between them, got '
-                     f'{text!r}') from error
 
 
 def _data(text: str) -> np.ndarray:
@@ -137,26 +138,49 @@ def _data(text: str) -> np.ndarray:
   return values.astype(np.int32 if values.dtype.kind in 'iub' else np.float32)
 
 
-def said() -> dict:
-  """Returns the properties of a target that flags give; None for others."""
-  if (_DATA.value is None) != (_NEIGHBOUR.value is None):
+def _pairs() -> tuple[Pair, ...] | None:
+  """Returns the neighbouring data sets that flags give; None without them."""
+  data, neighbour = _DATA.value, _NEIGHBOUR.value
+  if data is None and neighbour is None:
+    return None
+  if data is None or neighbour is None:
     raise ValueError('--data and --neighbour come together: give both')
-  pairs = None if _DATA.value is None else (
-      Pair(_data(_DATA.value), _data(_NEIGHBOUR.value), 'as given'),)
-  bounds = _numbers(_RECORD_BOUNDS.value, float)
-  if bounds is not None and not (len(bounds) == 2 and bounds[0] < bounds[1]):
+  return (Pair(_data(data), _data(neighbour), 'as given'),)
+
+
+def _record_bounds() -> tuple[float, float] | None:
+  """Returns the bounds of the numbers in a record; None without the flag."""
+  text = _RECORD_BOUNDS.value
+  if text is None:
+    return None
+  bounds = shared.numbers('record_bounds', text, float)
+  if not (len(bounds) == 2 and bounds[0] < bounds[1]):
     raise ValueError('--record_bounds must be two numbers in order, got '
-                     f'{_RECORD_BOUNDS.value!r}')
-  adjacency = _ADJACENCY.value and Adjacency(_ADJACENCY.value)
-  return dict(epsilon=_EPSILON.value, delta=_DELTA.value, adjacency=adjacency,
-              pairs=pairs, record_bounds=bounds,
-              record_shape=_numbers(_RECORD_SHAPE.value, int),
+                     f'{text!r}')
+  return bounds[0], bounds[1]
+
+
+def _record_shape() -> tuple[int, ...] | None:
+  """Returns the shape of a record, () for a number; None without the flag."""
+  text = _RECORD_SHAPE.value
+  if text is None:
+    return None
+  return tuple(shared.numbers('record_shape', text, int)) if text else ()
+
+
+def _given() -> dict[str, Any]:
+  """Returns the properties of a target that flags give; None for others."""
+  adjacency = _ADJACENCY.value
+  return dict(epsilon=_EPSILON.value, delta=_DELTA.value,
+              adjacency=None if adjacency is None else Adjacency(adjacency),
+              pairs=_pairs(), record_bounds=_record_bounds(),
+              record_shape=_record_shape(),
               floating_point=_FLOATING_POINT.value)
 
 
 def _report(name: str, *, significance: float,
-            **options) -> auditor.Report:
-  """Audits one target and returns the report."""
+            **options: Any) -> auditor.Report:
+  """Audits one target and returns the report; `options` are of `_given`."""
   report = auditor.audit(
       jax.random.key(_SEED.value), loading.load(name, **options),
       num_runs=_NUM_RUNS.value, significance=significance)
@@ -199,7 +223,7 @@ def _audit_all() -> int:
   return int(wrong > 0)
 
 
-def _audit_runs() -> int:
+def _audit_runs(run_dir: str) -> int:
   """Audits all runs of a folder; returns the worst exit status.
 
   The significance is divided among the runs.
@@ -207,7 +231,7 @@ def _audit_runs() -> int:
   if _EPSILON.value is not None or _ADJACENCY.value is not None:
     raise ValueError('the claim of a run is that of its summary.json: give '
                      'neither --epsilon nor --adjacency')
-  root = pathlib.Path(_RUN_DIR.value).resolve()
+  root = pathlib.Path(run_dir).resolve()
   folders = run_folders.find(root)
   statuses = []
   for folder in folders:
@@ -251,7 +275,7 @@ def _mutate() -> int:
   return int(missed)
 
 
-def _arrays(path: pathlib.Path):
+def _arrays(path: pathlib.Path) -> np.lib.npyio.NpzFile:
   """Opens a .npz file; raises a one-line ValueError for other files."""
   with path.open('rb') as file:
     if file.read(4) != b'PK\3\4':
@@ -259,7 +283,7 @@ def _arrays(path: pathlib.Path):
   return np.load(path, allow_pickle=False)
 
 
-def _audit_scores() -> int:
+def _audit_scores(scores: str) -> int:
   """Audits the scores of a file; returns the exit status."""
   if _EPSILON.value is None:
     raise ValueError('--scores needs --epsilon, and --delta if it is not 0')
@@ -267,7 +291,7 @@ def _audit_scores() -> int:
       epsilon=_EPSILON.value, delta=_DELTA.value or 0.0,
       adjacency=Adjacency(_ADJACENCY.value or
                           Adjacency.ADD_OR_REMOVE_ONE.value))
-  path = pathlib.Path(_SCORES.value)
+  path = pathlib.Path(scores)
   if _OUTPUT.value:
     errors.check_outputs(
         {'output': pathlib.Path(_OUTPUT.value) / f'{path.stem}.npz'},
@@ -276,6 +300,11 @@ def _audit_scores() -> int:
     return _finish(finished.audit(
         dict(arrays), claim, estimator=_ESTIMATOR.value, name=path.stem,
         significance=_SIGNIFICANCE.value))
+
+
+def parse(argv: Sequence[str]) -> list[str]:
+  """Parses the flags of a command line; returns the other words."""
+  return errors.parse_groups(argv, {'Flags': _FLAGS}, doc=__doc__)
 
 
 def main(argv: Sequence[str]) -> int:
@@ -293,14 +322,14 @@ def main(argv: Sequence[str]) -> int:
   if _MUTATIONS.value:
     return _mutate()
   if _SCORES.value:
-    return _audit_scores()
+    return _audit_scores(_SCORES.value)
   if not _TARGET.value:
     raise ValueError('nothing to audit: give --target, or see --list')
   if (_TARGET.value == 'run') != (_RUN_DIR.value is not None):
     raise ValueError('--target=run and --run_dir come together')
-  if _TARGET.value == 'run':
-    return _audit_runs()
+  if _RUN_DIR.value is not None:  # and --target=run
+    return _audit_runs(_RUN_DIR.value)
   if _TARGET.value == 'all':
     return _audit_all()
   return _finish(_report(_TARGET.value, significance=_SIGNIFICANCE.value,
-                         **said()))
+                         **_given()))

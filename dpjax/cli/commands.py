@@ -1,8 +1,8 @@
 """The `dpjax` command: `dpjax train --help`, `dpjax estimate --help`, ...
 
-Each command is a module of this package with a function `main`, and with a
-function `parse` if it reads its words by other rules than absl flags. Its
-docstring is what `--help` prints.
+Each command is a module of this package with a function `parse`, which reads
+the words of the command line, and a function `main` of what `parse` returns.
+Its docstring is what `--help` prints first.
 """
 
 import importlib
@@ -29,10 +29,8 @@ def run(name: str) -> None:
     name: one of `COMMANDS`.
   """
   module = importlib.import_module(f'dpjax.cli.{name}')
-  # absl prints the docstring of the main program, and flags by the name of it.
-  sys.modules['__main__'].__doc__ = module.__doc__
-  sys.argv[0] = module.__name__
-  errors.run_main(module.main, getattr(module, 'parse', errors.parse_flags))
+  sys.argv[0] = module.__name__  # for the name of the command in help
+  errors.run_main(module.main, module.parse)
 
 
 def main() -> None:

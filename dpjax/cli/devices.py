@@ -11,21 +11,25 @@ from dpjax import errors
 from dpjax.train import processes
 from dpjax.train import sharding
 
+FLAGS = flags.FlagValues()
+"""The flags of this module; a command adds them to its own."""
+
 _NUM_DEVICES = flags.DEFINE_string(
     'num_devices', None, 'Devices that share every batch, a number or "all". '
     'The number must divide --max_batch_size, if that is given. Default: 1, or '
-    'all devices with several processes.')
+    'all devices with several processes.', flag_values=FLAGS)
 _DISTRIBUTED = flags.DEFINE_bool(
     'distributed', False, 'This is one of several processes, which find each '
     'other through Slurm, Open MPI or a TPU pod. All get the same flags and '
-    'read the records; the first one prints and writes.')
+    'read the records; the first one prints and writes.', flag_values=FLAGS)
 _COORDINATOR_ADDRESS = flags.DEFINE_string(
     'coordinator_address', None, 'HOST:PORT of the first of several processes, '
-    'without a cluster manager; with --num_processes and --process_id.')
+    'without a cluster manager; with --num_processes and --process_id.',
+    flag_values=FLAGS)
 _NUM_PROCESSES = flags.DEFINE_integer(
-    'num_processes', None, 'Number of processes.')
+    'num_processes', None, 'Number of processes.', flag_values=FLAGS)
 _PROCESS_ID = flags.DEFINE_integer(
-    'process_id', None, 'Number of this process, from 0.')
+    'process_id', None, 'Number of this process, from 0.', flag_values=FLAGS)
 
 
 def start() -> None:
@@ -35,22 +39,26 @@ def start() -> None:
     ValueError: if flags are missing.
     ConnectionError: if the other processes cannot be reached.
   """
-  settings = dict(coordinator_address=_COORDINATOR_ADDRESS.value,
-                  num_processes=_NUM_PROCESSES.value,
-                  process_id=_PROCESS_ID.value)
-  missing = [name for name, value in settings.items() if value is None]
-  if len(missing) < len(settings):
-    if missing:
-      raise ValueError(f'--{" and --".join(missing)} must be given too')
-    errors.check_at_least('num_processes', settings['num_processes'], 1)
-    if not 0 <= settings['process_id'] < settings['num_processes']:
+  address, num_processes, process_id = (
+      _COORDINATOR_ADDRESS.value, _NUM_PROCESSES.value, _PROCESS_ID.value)
+  if address is None and num_processes is None and process_id is None:
+    if not _DISTRIBUTED.value:
+      return
+    # JAX asks the cluster manager.
+  elif address is None or num_processes is None or process_id is None:
+    missing = [flag.name for flag in (
+        _COORDINATOR_ADDRESS, _NUM_PROCESSES, _PROCESS_ID)
+               if flag.value is None]
+    raise ValueError(f'--{" and --".join(missing)} must be given too')
+  else:
+    errors.check_at_least('num_processes', num_processes, 1)
+    if not 0 <= process_id < num_processes:
       raise ValueError('process_id must be an integer from 0 to '
-                       f'{settings["num_processes"] - 1}, got '
-                       f'{settings["process_id"]}')
-  elif not _DISTRIBUTED.value:
-    return
+                       f'{num_processes - 1}, got {process_id}')
   try:
-    jax.distributed.initialize(**settings)
+    jax.distributed.initialize(
+        coordinator_address=address, num_processes=num_processes,
+        process_id=process_id)
   except ValueError as error:
     raise ValueError('--distributed found no cluster; give '
                      '--coordinator_address, --num_processes and --process_id '

@@ -136,18 +136,62 @@ class ArgumentParser(argparse_flags.ArgumentParser):
 
 
 def parse_flags(argv: Sequence[str]) -> list[str]:
-  """Parses absl flags; returns the other words.
+  """Parses the flags in the table of absl; returns the other words.
 
-  Bad flags end the program with one line on stderr.
+  For programs that are not a command of `dpjax`. Bad flags end the program with
+  one line on stderr.
   """
+  return _parsed(flags.FLAGS, argv)
+
+
+def _parsed(table: flags.FlagValues, argv: Sequence[str]) -> list[str]:
+  """Parses flags; returns the other words."""
   try:
-    return flags.FLAGS(argv)
+    return table(argv)
   except flags.Error as error:
     _say(f'{_format(error).removesuffix(" ?")} (see --help)')
     sys.exit(BAD_INPUT)
   except SystemExit:
     # absl exits after --help with a nonzero status, but it is no failure.
     sys.exit(0)
+
+
+def parse_groups(argv: Sequence[str], groups: shared.Groups, *, doc: str,
+                 main: Sequence[str] = ()) -> list[str]:
+  """Parses the flags of one command; returns the other words.
+
+  `--help` and `--helpfull` print the help and end the program; bad flags end it
+  with one line on stderr.
+
+  Args:
+    argv: name of the program, and the words after it.
+    groups: the flags of the command, by heading of the help.
+    doc: docstring of the command.
+    main: names of the flags that `--help` shows; empty for all of them.
+  """
+  asked = {word.lstrip('-') for word in argv[1:] if word.startswith('-')}
+  if asked & {'h', '?', 'help', 'helpshort', 'helpfull'}:
+    print(shared.help_text(doc, groups, () if 'helpfull' in asked else main))
+    sys.exit(0)
+  # The tables share their flags with `table`, so parsing it sets them all.
+  table = flags.FlagValues()
+  for group in groups.values():
+    group.unparse_flags()  # a command may be called more than once
+    table.append_flag_values(group)
+    group.mark_as_parsed()
+  for name, flag in _absl_flags():
+    if name not in table:
+      table[name] = flag
+  flags.FLAGS.mark_as_parsed()
+  return _parsed(table, argv)
+
+
+def _absl_flags() -> list[tuple[str, flags.Flag]]:
+  """Returns the flags of absl itself, such as --verbosity, without its help."""
+  return [(flag.name, flag)
+          for module, module_flags in flags.FLAGS.flags_by_module_dict().items()
+          if module.startswith('absl.') for flag in module_flags
+          if not flag.name.startswith('help')]
 
 
 def _say(message: str) -> None:

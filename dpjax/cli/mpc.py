@@ -50,6 +50,7 @@ from absl import flags
 import numpy as np
 
 from dpjax.cli import errors
+from dpjax.cli import flags as shared
 from dpjax.cli import mpc_parties as parties
 from dpjax.mpc import costs
 from dpjax.mpc import schemes
@@ -67,68 +68,89 @@ from dpjax.stats.ecdf_methods import grids
 _Value = TypeVar('_Value')
 # JAX and SciPy are imported inside functions, so that servers start fast.
 
-flags.declare_key_flag('traceback')
+_FLAGS = flags.FlagValues()
 
 _INPUT = flags.DEFINE_string(
-    'input', None, 'CSV with a header, plain or .csv.gz, or Parquet.')
-_COLUMN = flags.DEFINE_string('column', None, 'Name of a numeric column.')
+    'input', None, 'CSV with a header, plain or .csv.gz, or Parquet.',
+    flag_values=_FLAGS)
+_COLUMN = flags.DEFINE_string(
+    'column', None, 'Name of a numeric column.', flag_values=_FLAGS)
 _LABEL = flags.DEFINE_string(
     'label', None, 'Name of a column of secret labels 0 and 1. Releases a '
-    'curve for each label, and the area under the ROC curve.')
+    'curve for each label, and the area under the ROC curve.',
+    flag_values=_FLAGS)
 _DEMO = flags.DEFINE_integer(
-    'demo', None, 'Number of synthetic owners, instead of a file.', 1)
-_LOWER = flags.DEFINE_float('lower', None, 'Public lower bound of the values.')
+    'demo', None, 'Number of synthetic owners, instead of a file.', 1,
+    flag_values=_FLAGS)
+_LOWER = flags.DEFINE_float(
+    'lower', None, 'Public lower bound of the values.', flag_values=_FLAGS)
 _UPPER = flags.DEFINE_float(
-    'upper', None, 'Public upper bound of the values, the last threshold.')
+    'upper', None, 'Public upper bound of the values, the last threshold.',
+    flag_values=_FLAGS)
 _GRID = flags.DEFINE_enum(
-    'grid', 'uniform', grids.KINDS, 'Spacing of the thresholds.')
+    'grid', 'uniform', grids.KINDS, 'Spacing of the thresholds.',
+    flag_values=_FLAGS)
 _N = flags.DEFINE_integer(
-    'num_thresholds', 1024, 'Number N of thresholds of the public grid.', 2)
+    'num_thresholds', 1024, 'Number N of thresholds of the public grid.', 2,
+    flag_values=_FLAGS)
 _THRESHOLDS = flags.DEFINE_list(
     'thresholds', [], 'Numbers; each is rounded up to a threshold of the grid, '
-    'at which the curve is evaluated. Default: the whole curve.')
-_EPSILON = flags.DEFINE_float('epsilon', None, 'Budget of the whole curve.')
+    'at which the curve is evaluated. Default: the whole curve.',
+    flag_values=_FLAGS)
+_EPSILON = flags.DEFINE_float(
+    'epsilon', None, 'Budget of the whole curve.', flag_values=_FLAGS)
 _ADJACENCY = flags.DEFINE_enum(
     'adjacency', None, [one.value for one in Adjacency], 'Which data sets are '
     'neighbours. With replace_one, the set of owners who took part is public. '
     'Otherwise only the servers know it; the set of enrolled owners, the rows '
-    'of the file, is public.')
+    'of the file, is public.', flag_values=_FLAGS)
 _SCHEME = flags.DEFINE_enum('scheme', 'comparison', sorted(schemes.SCHEMES),
-                            'Secret-sharing scheme of the records.')
-_SERVERS = flags.DEFINE_integer('servers', 2, 'Number of servers.', 2)
+                            'Secret-sharing scheme of the records.',
+                            flag_values=_FLAGS)
+_SERVERS = flags.DEFINE_integer(
+    'servers', 2, 'Number of servers.', 2, flag_values=_FLAGS)
 _COLLUDING = flags.DEFINE_integer(
     'colluding', 1, 'With outer_product: how many servers may collude, less '
-    'than half of them.', 1)
+    'than half of them.', 1, flag_values=_FLAGS)
 _NOISE = flags.DEFINE_enum(
     'noise', None, NOISES, 'How noise is drawn. Default: joint for the scheme '
-    'comparison, contributions otherwise.')
-_BITS = flags.DEFINE_integer('value_bits', 32, 'k: counts are modulo 2^k.', 2)
+    'comparison, contributions otherwise.', flag_values=_FLAGS)
+_BITS = flags.DEFINE_integer(
+    'value_bits', 32, 'k: counts are modulo 2^k.', 2, flag_values=_FLAGS)
 _MIN_OWNERS = flags.DEFINE_integer(
-    'min_owners', 0, 'Fewest owners for a release; with replace_one only.', 0)
+    'min_owners', 0, 'Fewest owners for a release; with replace_one only.', 0,
+    flag_values=_FLAGS)
 _RELAYS = flags.DEFINE_integer(
-    'relays', 1, 'Number of processes that send for the owners.', 1)
+    'relays', 1, 'Number of processes that send for the owners.', 1,
+    flag_values=_FLAGS)
 _STUDY = flags.DEFINE_string(
     'study', None, 'Folder of the study, with its keys; kept for --resume. '
-    'Default: a temporary folder.')
+    'Default: a temporary folder.', flag_values=_FLAGS)
 _RESUME = flags.DEFINE_bool(
-    'resume', False, 'Restart the servers of --study and ask them.')
+    'resume', False, 'Restart the servers of --study and ask them.',
+    flag_values=_FLAGS)
 _FAULT = flags.DEFINE_enum(
     'fault', '', ['', *parties.FAULTS], 'A fault to demonstrate: ' +
-    '; '.join(f'{name}: {text}' for name, text in parties.FAULTS.items()))
-_OUTPUT = flags.DEFINE_string('output', None, 'JSON file for the release.')
-_PLOT = flags.DEFINE_string('plot', None, 'File for a figure, .svg.')
+    '; '.join(f'{name}: {text}' for name, text in parties.FAULTS.items()),
+    flag_values=_FLAGS)
+_OUTPUT = flags.DEFINE_string(
+    'output', None, 'JSON file for the release.', flag_values=_FLAGS)
+_PLOT = flags.DEFINE_string(
+    'plot', None, 'File for a figure, .svg.', flag_values=_FLAGS)
 _TIMEOUT = flags.DEFINE_float(
-    'timeout', 30.0, 'Seconds after which a silent party is at fault.')
+    'timeout', 30.0, 'Seconds after which a silent party is at fault.',
+    flag_values=_FLAGS)
 _NODES = flags.DEFINE_enum(
     'nodes', None, ['dyadic', 'tree'], 'Which counts get noise: dyadic nodes, '
     'several per threshold (Barczewski, 2025); or nodes of a tree, all '
     'released together, with a sixth of the squared error at N = 1024. '
-    'Default: tree, or dyadic with --thresholds.')
+    'Default: tree, or dyadic with --thresholds.', flag_values=_FLAGS)
 _ROLE = flags.DEFINE_enum(
     'role', 'all', ['all', 'server', 'relay', 'dealer'], 'Run a single party '
-    'of an existing study. Default: all of them.')
+    'of an existing study. Default: all of them.', flag_values=_FLAGS)
 _INDEX = flags.DEFINE_integer(
-    'index', 0, 'Number of the server or relay, from 0.', 0)
+    'index', 0, 'Number of the server or relay, from 0.', 0, flag_values=_FLAGS)
+shared.add_shared(_FLAGS, 'traceback')
 
 
 def _given(flag: flags.FlagHolder[_Value | None]) -> _Value:
@@ -313,6 +335,11 @@ def _draw(release: dict[str, Any], path: str, digest: str) -> None:
   ax.set_ylabel('records up to it')
   ax.legend()
   plots.save(drawn, path, digest=digest)
+
+
+def parse(argv: Sequence[str]) -> list[str]:
+  """Parses the flags of a command line; returns the other words."""
+  return errors.parse_groups(argv, {'Flags': _FLAGS}, doc=__doc__)
 
 
 def main(argv: Sequence[str]) -> int:

@@ -9,24 +9,28 @@ from dpjax.cli import schema as schemas
 from dpjax.data import schema_files
 from dpjax.data import user_tables
 
+FLAGS = flags.FlagValues()
+"""The flags of this module; a command adds them to its own."""
+
 _LABEL = flags.DEFINE_string(
-    'label', None, 'Own CSV file: column of the class.')
+    'label', None, 'Column of the class.', flag_values=FLAGS)
 _CLASSES = flags.DEFINE_string(
-    'classes', None, 'Own CSV file: public values of --label, as "0|1".')
+    'classes', None, 'Public values of --label, as "0|1".', flag_values=FLAGS)
 _BOUNDS = flags.DEFINE_string(
-    'bounds', None, 'Own CSV file: numeric columns with public bounds in the '
+    'bounds', None, 'Numeric columns with public bounds in the '
     'unit of the file, as "age=18:90,income=0:200000". Other numbers are '
     'clipped to them; a missing number counts as the middle, and one more '
-    'feature marks it.')
+    'feature marks it.', flag_values=FLAGS)
 _CATEGORIES = flags.DEFINE_string(
-    'categories', None, 'Own CSV file: categorical columns with public values, '
-    'as "sex=F|M,region=north|south". Any other value, or none, is "other".')
+    'categories', None, 'Categorical columns with public values, '
+    'as "sex=F|M,region=north|south". Any other value, or none, is "other".',
+    flag_values=FLAGS)
 _SCHEMA = flags.DEFINE_string(
-    'schema', None, 'Own CSV file: JSON file with all of these declarations; '
-    'dpjax schema drafts one.')
+    'schema', None, 'JSON file with all of these declarations; '
+    'dpjax schema drafts one.', flag_values=FLAGS)
 _SEPARATOR = flags.DEFINE_string(
-    'separator', None, 'Own CSV file: one character between fields, or tab. '
-    'Default: a comma, a tab for .tsv.')
+    'separator', None, 'One character between fields, or tab. '
+    'Default: a comma, a tab for .tsv.', flag_values=FLAGS)
 
 _NOTE = (
     'note: epsilon covers the parameters; n, bounds, categories and classes '

@@ -48,8 +48,7 @@ from dpjax.stats.quantile_methods import histogram
 from dpjax.stats.quantile_methods import independent
 from dpjax.studies import quantile_study
 
-for _name in ('data_dir', 'traceback'):
-  flags.declare_key_flag(_name)
+_FLAGS = flags.FlagValues()
 
 _Number = TypeVar('_Number', int, float)
 
@@ -57,55 +56,64 @@ _LAW = flags.DEFINE_list(
     'law', ['beta_2_5'], 'Distributions of the records: beta_<a>_<b>; '
     'mixed_<p>_<delta>, an atom of probability p at 1/2 with a gap of delta '
     'around it; ratings, pages, earnings, dividends, earnings_surrogate, '
-    'dividends_surrogate; or file.csv:column.')
+    'dividends_surrogate; or file.csv:column.', flag_values=_FLAGS)
 _METHODS = flags.DEFINE_list(
     'methods', ['emp', 'rec', 'joint', 'hist'],
-    f'Methods, out of {", ".join(quantile_study.METHODS)}.')
+    f'Methods, out of {", ".join(quantile_study.METHODS)}.', flag_values=_FLAGS)
 _ORDERS = flags.DEFINE_list(
-    'num_orders', ['9'], 'Numbers m of quantile levels.')
+    'num_orders', ['9'], 'Numbers m of quantile levels.', flag_values=_FLAGS)
 _FIRST = flags.DEFINE_float(
     'first', 0.0, 'Quantile levels are evenly spaced between --first and '
-    '--last, both excluded.')
-_LAST = flags.DEFINE_float('last', 1.0, 'See --first.')
-_N = flags.DEFINE_list('n', ['1000'], 'Numbers of records.')
+    '--last, both excluded.', flag_values=_FLAGS)
+_LAST = flags.DEFINE_float('last', 1.0, 'See --first.', flag_values=_FLAGS)
+_N = flags.DEFINE_list('n', ['1000'], 'Numbers of records.', flag_values=_FLAGS)
 _EPSILON = flags.DEFINE_list(
-    'epsilon', ['1'], 'Budgets for all quantile levels together, > 0.')
+    'epsilon', ['1'], 'Budgets for all quantile levels together, > 0.',
+    flag_values=_FLAGS)
 _SIGMA = flags.DEFINE_list(
     'sigma', [], 'Standard deviations of the noise of hs_*, in units of the '
-    'records. Default: set by --jitter_floor.')
+    'records. Default: set by --jitter_floor.', flag_values=_FLAGS)
 _FLOOR = flags.DEFINE_float(
     'jitter_floor', quantile_study.Options.floor,
-    'Smallest noise that separates records, as a fraction of the range.')
+    'Smallest noise that separates records, as a fraction of the range.',
+    flag_values=_FLAGS)
 _ADJACENCY = flags.DEFINE_enum(
     'adjacency', 'replace_one', [one.value for one in Adjacency],
-    'Which data sets are neighbours.')
+    'Which data sets are neighbours.', flag_values=_FLAGS)
 _RECURSION = flags.DEFINE_enum(
     'recexp_mode', 'depth', list(quantile_study.RECURSIONS),
     'Method rec: integer depth, the printed recursion, or the one of its '
-    'authors.')
+    'authors.', flag_values=_FLAGS)
 _COST = flags.DEFINE_enum(
     'rank_convention', 'real', independent.COSTS,
     'Method ind: target rank n p rounded down, unrounded, or with ranks '
-    'between records.')
+    'between records.', flag_values=_FLAGS)
 _BINS = flags.DEFINE_integer(
-    'bins', 0, 'Method hist: number of bins; 0 chooses it from n and epsilon.')
+    'bins', 0, 'Method hist: number of bins; 0 chooses it from n and epsilon.',
+    flag_values=_FLAGS)
 _POST = flags.DEFINE_enum('hist_post', 'isotonic', histogram.POSTS,
                           'Method hist with --bins: post-processing of the '
-                          'noisy counts.')
+                          'noisy counts.', flag_values=_FLAGS)
 _KNOTS = flags.DEFINE_integer(
-    'knots', 5, 'Method knots: levels found by JointExp, at least 2.')
+    'knots', 5, 'Method knots: levels found by JointExp, at least 2.',
+    flag_values=_FLAGS)
 _LOWER = flags.DEFINE_float(
-    'lower', None, 'Public lower bound; default: that of the distribution.')
+    'lower', None, 'Public lower bound; default: that of the distribution.',
+    flag_values=_FLAGS)
 _UPPER = flags.DEFINE_float(
-    'upper', None, 'Public upper bound; default: that of the distribution.')
+    'upper', None, 'Public upper bound; default: that of the distribution.',
+    flag_values=_FLAGS)
 _REPETITIONS = flags.DEFINE_integer(
-    'repetitions', 50, 'Number of data sets per setting, 2 or more.')
+    'repetitions', 50, 'Number of data sets per setting, 2 or more.',
+    flag_values=_FLAGS)
 _SEED = flags.DEFINE_integer(
-    'seed', 0, 'Seed of simulated data and noise, >= 0.')
-_OUTPUT = flags.DEFINE_string('output', None, 'CSV file for the errors.')
+    'seed', 0, 'Seed of simulated data and noise, >= 0.', flag_values=_FLAGS)
+_OUTPUT = flags.DEFINE_string(
+    'output', None, 'CSV file for the errors.', flag_values=_FLAGS)
 _PLOT = flags.DEFINE_string(
     'plot', None, 'File for a figure, .svg: value_sup against n, epsilon, m '
-    'or sigma, whichever has most values.')
+    'or sigma, whichever has most values.', flag_values=_FLAGS)
+shared.add_shared(_FLAGS, 'data_dir', 'traceback')
 
 
 def _numbers(name: str, texts: Sequence[str],
@@ -166,6 +174,11 @@ def _draw(measured: list[points.Point], path: str, digest: str) -> None:
                    label=label)
     points.finish(ax, along, 'value_sup', law)
   plots.save(drawn, path, digest=digest)
+
+
+def parse(argv: Sequence[str]) -> list[str]:
+  """Parses the flags of a command line; returns the other words."""
+  return errors.parse_groups(argv, {'Flags': _FLAGS}, doc=__doc__)
 
 
 def main(argv: Sequence[str]) -> int:

@@ -19,7 +19,7 @@ real arithmetic: float32 rounding of the steps is not charged. Over many steps
 its rho is at most half of that of Fact 4.2.4. Quadratic losses from a fixed
 start attain it.
 
-Proof.
+Proof:
 1. Between neighbouring data sets, a step is the same map of Lipschitz constant
   c up to a displacement of at most s, followed by noise of variance v.
 2. Let the noise of step k absorb a part a_k of the displacement, with sum_k

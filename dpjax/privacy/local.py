@@ -206,8 +206,8 @@ def epsilon_of_truth_prob(truth_prob: float) -> float:
 
   It is 0 at phi = 1/2, where answers carry no information, and infinite at 0
   and 1, which are equally non-private. Source: lecture notes (chapter 7,
-  Exercise 7.30; item LDP-02, EST-03, erratum L-E01: privacy is monotone in |phi
-  - 1/2|, not in phi).
+  Exercise 7.30; item LDP-02, EST-03, erratum L-E01: privacy is monotone in
+  |phi - 1/2|, not in phi).
   """
   if not 0 <= truth_prob <= 1:
     raise ValueError(f'truth_prob must lie in [0, 1], got {truth_prob}')

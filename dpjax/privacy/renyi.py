@@ -141,7 +141,7 @@ def bounded_range(guarantee: BoundedRange, *, order: float) -> RenyiDP:
   P from Q is at most s(a w) - s((a - 1) w) + (s(a w) - s(w)) / (a - 1), with
   s(u) = ln(sinh(u / 2) / (u / 2)).
 
-  Proof.
+  Proof:
   1. X = P/Q lies in [x e^-w, x], x = e^t, and has mean 1 under Q.
   2. A convex function is below its chord. So E X^a is at most that of the
     distribution of mean 1 on the two end points, x^(a - 1) (1 - b^a + x (b^a -

@@ -155,11 +155,11 @@ class PermuteAndFlip(_Selection):
   """Releases a candidate's index; never worse than the exponential mechanism.
 
   Its expected score is at least that of `ExponentialMechanism`. Candidates are
-  visited in random order, and each is accepted with probability exp(rate (s(o)
-  - best)). Computed as report-noisy-max with exponential noise, which has the
-  same distribution. Guarantee: epsilon-DP under `adjacency`; no bounded range
-  is claimed. Sources: McKenna and Sheldon (2020); Ding et al. (2021; item
-  MECH-06).
+  visited in random order, and each is accepted with probability
+  exp(rate (s(o) - best)). Computed as report-noisy-max with exponential noise,
+  which has the same distribution. Guarantee: epsilon-DP under `adjacency`; no
+  bounded range is claimed. Sources: McKenna and Sheldon (2020); Ding et al.
+  (2021; item MECH-06).
   """
 
   def log_probs(self, data: Array) -> np.ndarray:

@@ -10,7 +10,7 @@ MECH-08).
 Statement. Adding S(X) / a times Cauchy noise Z, of density 1 / (pi (1 + z^2)),
 is (a + beta)-DP.
 
-Proof.
+Proof:
 1. In units of the scale S(X) / a, the outputs for neighbours differ by a shift
   of at most a and a dilation e^l with |l| <= beta.
 2. Shift: the slope of ln(1 + z^2) is at most 1, so a shift by at most a changes

@@ -1,8 +1,9 @@
 """Builds the data set, model, method and optimiser that a configuration names.
 """
 
+from collections.abc import Callable
 import functools
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import optax
@@ -11,6 +12,7 @@ from dpjax.data import arrays
 from dpjax.data import images
 from dpjax.data import registry
 from dpjax.data import user_tables
+from dpjax.grads.bounder import GradientBounder
 from dpjax.grads.bounder import Method
 from dpjax.lipschitz import losses
 from dpjax.models import convnet
@@ -20,8 +22,9 @@ from dpjax.models import resnet
 from dpjax.models import wide_resnet
 from dpjax.models.bounding import Bounding
 from dpjax.models.model import Model
-from dpjax.runs import configuration
+from dpjax.runs import options
 from dpjax.runs.configuration import TrainingConfig
+from dpjax.runs.settings import known
 from dpjax.train import augment
 from dpjax.train import averaging
 from dpjax.train import methods
@@ -83,10 +86,10 @@ def make_model(config: TrainingConfig, dataset: Dataset) -> Model:
                                                                    data)
   if config.weights == 'free':
     return model
-  lipschitz = config.method in configuration.LIPSCHITZ_METHODS
+  lipschitz = config.method in options.LIPSCHITZ_METHODS
   return models.reparametrised(
       model, config.weights,
-      weight_norm=config.weight_norm if lipschitz else _LARGEST_NORM)
+      weight_norm=known(config.weight_norm) if lipschitz else _LARGEST_NORM)
 
 
 # Methods that project hidden activations onto a ball.
@@ -100,7 +103,8 @@ def _perceptron(config: TrainingConfig, data: Shapes) -> Model:
   method = config.method
   return mlp.mlp(
       num_features=data.record[0], num_classes=data.num_classes,
-      depth=config.depth, width=config.width, activation=config.activation,
+      depth=known(config.depth), width=known(config.width),
+      activation=known(config.activation),
       bias_norm=config.bias_norm if method == 'lip_propagated' else None,
       input_radius=config.input_radius if method in _INPUT_BOUNDED else None,
       hidden_radius=config.hidden_radius if method in _BALLS else None,
@@ -116,33 +120,36 @@ def _image_model(config: TrainingConfig, data: Shapes) -> Model:
       method == 'lip_normalised' and config.model != 'convnet')
   kind = ('ball' if method in _BALLS else
           'normalised' if normalised else 'none')
-  common = dict(
-      input_shape=data.record, num_classes=data.num_classes,
+  height, width, channels = data.record
+  # The arguments that all networks for images share; their types differ.
+  common: dict[str, Any] = dict(
+      input_shape=(height, width, channels), num_classes=data.num_classes,
       input_radius=config.input_radius if method in _INPUT_BOUNDED else None,
       bounding=Bounding(
-          kind=kind, radius=config.hidden_radius, alpha=config.alpha,
-          num_groups=config.num_groups, adaptive=method == 'lip_adaptive',
-          affine=config.model == 'resnet'))
+          kind=kind, radius=known(config.hidden_radius),
+          alpha=config.alpha, num_groups=config.num_groups,
+          adaptive=method == 'lip_adaptive', affine=config.model == 'resnet'))
+  depth = known(config.depth)
   if config.model == 'convnet':
     return convnet.convnet(
-        channels=config.channels or (32,) + (64,) * (config.depth - 1),
-        width=config.width, kernel_size=config.kernel_size,
+        channels=config.channels or (32,) + (64,) * (depth - 1),
+        width=known(config.width), kernel_size=config.kernel_size,
         stride=config.stride, pool=config.pool, use_bias=config.use_bias,
-        activation=config.activation,
+        activation=known(config.activation),
         bias_norm=config.bias_norm if method == 'lip_propagated' else None,
         **common)
   averaged = config.residual == 'averaged'
   if config.model == 'resnet':
-    return resnet.resnet(depth=config.depth, averaged=averaged, **common)
-  return wide_resnet.wide_resnet(depth=config.depth, widening=config.width,
+    return resnet.resnet(depth=depth, averaged=averaged, **common)
+  return wide_resnet.wide_resnet(depth=depth, widening=known(config.width),
                                  averaged=averaged, **common)
 
 
 def make_loss(config: TrainingConfig) -> losses.LipschitzLoss:
   """Returns the cross entropy; Lipschitz methods clip its logit cotangents."""
-  lipschitz = config.method in configuration.LIPSCHITZ_METHODS
+  lipschitz = config.method in options.LIPSCHITZ_METHODS
   return losses.cross_entropy(
-      temperature=config.temperature,
+      temperature=known(config.temperature),
       logit_clip=config.logit_clip if lipschitz else None)
 
 
@@ -157,7 +164,8 @@ def make_method(config: TrainingConfig, model: Model) -> Method:
   if config.views == 1:
     return method
 
-  def of_views(apply, values):
+  def of_views(apply: Callable[..., Any],
+               values: Callable[..., Any]) -> GradientBounder:
     # Views are stacked like records, so the model needs no other `apply`.
     del apply
     return maker(model, loss._replace(values=values)).bounder
@@ -167,16 +175,20 @@ def make_method(config: TrainingConfig, model: Model) -> Method:
       augmentation=augment.crop_and_flip(padding=_PADDING)))
 
 
-def _maker(config: TrainingConfig):
+def _maker(config: TrainingConfig
+           ) -> Callable[[Model, losses.LipschitzLoss], Method]:
   """Returns the function (model, loss) -> Method of `config.method`."""
-  dtype = dict(compute_dtype=config.compute_dtype)
-  per_record = dict(clip_norm=config.clip_norm,
-                    microbatch_size=config.microbatch_size, **dtype)
-  weight_norm = dict(weight_norm=config.weight_norm)
-  rarely = dict(recertify_every=config.recertify_every)
-  counts = dict(noise_stddev=config.count_noise * config.batch_size,
-                target_quantile=config.target_quantile)
-  makers = {
+  # Keyword arguments that several methods share; the methods check the values.
+  dtype: dict[str, Any] = dict(compute_dtype=config.compute_dtype)
+  per_record: dict[str, Any] = dict(
+      clip_norm=config.clip_norm, microbatch_size=config.microbatch_size,
+      **dtype)
+  weight_norm: dict[str, Any] = dict(weight_norm=config.weight_norm)
+  rarely = weight_norm | dict(recertify_every=config.recertify_every)
+  counts: dict[str, Any] = dict(
+      noise_stddev=config.count_noise * known(config.batch_size),
+      target_quantile=config.target_quantile)
+  makers: dict[str, tuple[Callable[..., Method], dict[str, Any]]] = {
       'sgd': (methods.sgd, dtype),
       'dp_sgd': (methods.dp_sgd, per_record),
       'dp_sgd_vmap': (methods.dp_sgd, per_record | dict(kernel='vmap')),
@@ -185,37 +197,38 @@ def _maker(config: TrainingConfig):
       'dp_sgd_adaptive': (methods.dp_sgd_adaptive, per_record | counts),
       'layer_clipped': (methods.layer_clipped,
                         dict(clip_norm=config.clip_norm)),
-      'lip_dp_sgd': (methods.lip_dp_sgd, weight_norm | rarely),
+      'lip_dp_sgd': (methods.lip_dp_sgd, rarely),
       'fix_lip_dp_sgd': (methods.fix_lip_dp_sgd, weight_norm),
       'lip_normalised': (methods.lip_normalised,
                          weight_norm | dict(floor=config.floor)),
-      'lip_propagated': (methods.lip_dp_sgd, weight_norm | rarely),
-      'lip_norm': (methods.lip_dp_sgd, weight_norm | rarely),
+      'lip_propagated': (methods.lip_dp_sgd, rarely),
+      'lip_norm': (methods.lip_dp_sgd, rarely),
       'lip_adaptive': (methods.lip_adaptive, weight_norm | counts),
       'lip_k_norm': (methods.lip_k_norm,
-                     weight_norm | dict(
-                         order=float(config.noise_order))),
+                     weight_norm | dict(order=float(config.noise_order))),
       'lip_printed': (methods.lip_printed, weight_norm | dict(
           allow_unsound=config.allow_unsound)),
       'bassily': (methods.bassily, dict(radius=config.weight_norm)),
   }
-  maker, settings = makers[config.method]
-  return functools.partial(maker, **settings)
+  maker, arguments = makers[config.method]
+  return functools.partial(maker, **arguments)
 
 
 def make_averaging(config: TrainingConfig) -> averaging.Averaging | None:
   """Returns the parameter average to evaluate; None for the last iterate."""
-  makers = {'none': lambda: None, 'ema': averaging.ema,
-            'polyak': averaging.polyak}
-  return makers[config.average]()
+  if config.average == 'none':
+    return None
+  return averaging.ema() if config.average == 'ema' else averaging.polyak()
 
 
 def make_optimizer(config: TrainingConfig) -> optax.GradientTransformation:
   """Returns the optimiser, which only post-processes noisy mean gradients."""
-  rate = config.learning_rate
+  first_rate = known(config.learning_rate)
+  rate: optax.ScalarOrSchedule = first_rate
   if config.schedule == 'cosine':
-    decay = optax.cosine_decay_schedule(rate, config.num_steps)
+    decay = optax.cosine_decay_schedule(first_rate, known(config.num_steps))
+    # Strict promotion of dtypes does not divide the integer count by a float.
     rate = lambda count: decay(count.astype(jnp.float32))
   makers = {'sgd': optax.sgd, 'adam': optax.adam,
             'momentum': functools.partial(optax.sgd, momentum=0.9)}
-  return makers[config.optimizer](rate)
+  return makers[known(config.optimizer)](rate)

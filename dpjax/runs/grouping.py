@@ -2,9 +2,12 @@
 
 from collections.abc import Iterable, Sequence
 import dataclasses
-from typing import Any, TypeVar
+from typing import Any, TYPE_CHECKING, TypeVar
 
-Setting = TypeVar('Setting')
+if TYPE_CHECKING:
+  from _typeshed import DataclassInstance
+
+Setting = TypeVar('Setting', bound='DataclassInstance')
 
 
 def groups(settings: Iterable[Setting],

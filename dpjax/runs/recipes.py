@@ -8,36 +8,22 @@ hyperparameters are public inputs. The rows of `lip_search` state the privacy
 cost of choosing them (erratum E30 of experiments/ERRATA.md).
 """
 
-import dataclasses
 import functools
 import json
 import pathlib
 from typing import Any
 
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Recipe:
-  """Defaults of one method; the fields are those of `TrainingConfig`."""
-  num_steps: int
-  batch_size: float
-  learning_rate: float
-  clip_norm: float = 1.0
-  temperature: float = 1.0
-  weight_norm: float = 4.0
-  input_radius: float = 2.5
-  hidden_radius: float = 3.0
-  logit_clip: float = 0.35
-  depth: int = 1
-  width: int = 16
-  activation: str = 'tanh'
-  optimizer: str = 'sgd'
-  schedule: str = 'cosine'
-  allocation: str = 'optimal'
-
+# Option -> value; the types are those of `options.TrainingConfig`.
+Recipe = dict[str, Any]
 
 SELECTED = pathlib.Path(__file__).parent / 'selected.json'
 """Written by `experiments.lip_search.selected`; this file is optional."""
 
+# What all methods share; num_steps, batch_size and learning_rate always differ.
+_SHARED: Recipe = dict(
+    clip_norm=1.0, temperature=1.0, weight_norm=4.0, input_radius=2.5,
+    hidden_radius=3.0, logit_clip=0.35, depth=1, width=16, activation='tanh',
+    optimizer='sgd', schedule='cosine', allocation='optimal')
 _LEARNING_RATES = {
     'sgd': 1.0,
     'dp_sgd': 2.0,
@@ -65,7 +51,7 @@ _TEMPERATURES = {'lip_dp_sgd': 0.5, 'fix_lip_dp_sgd': 0.5,
 _SAME = {'dp_sgd_vmap': 'dp_sgd'}
 # Exceptions by data set. Android permissions are binary features that matter in
 # pairs, hence the wider hidden layer.
-_CHOSEN = {
+_CHOSEN: dict[tuple[str | None, str], Recipe] = {
     ('android_permissions', 'layer_clipped'): dict(
         width=64, activation='relu', batch_size=4096.0, temperature=0.5),
 }
@@ -81,10 +67,10 @@ _MOST_RECORDS = 1024
 
 def recipe(method: str, *, num_train: int, dataset: str | None = None,
            images: bool = False) -> Recipe:
-  """Returns the default hyperparameters of a method.
+  """Returns the default hyperparameters of a method: option -> value.
 
   Args:
-    method: a name of `configuration.METHODS`.
+    method: a name of `options.METHODS`.
     num_train: number n of training records, public.
     dataset: name of a data set whose selected values are used if the search
       had at least n / 2 and at most 2 n records; None for the general values.
@@ -95,15 +81,15 @@ def recipe(method: str, *, num_train: int, dataset: str | None = None,
     return _of_images(method, num_train)
   general = _general(method, num_train)
   if num_train >= _LARGE:
-    general = dataclasses.replace(general,
-                                  **_CHOSEN.get((dataset, method), {}))
-  selected = _read(SELECTED).get(dataset, {}).get(method)
+    general |= _CHOSEN.get((dataset, method), {})
+  by_dataset = _read(SELECTED)
+  selected = by_dataset.get(dataset, {}).get(method) if dataset else None
   if not selected or not 0.5 <= num_train / selected['num_train'] <= 2:
     return general
   values = {name: value for name, value in selected.items()
             if name not in ('num_train', 'sampling_prob')}
   batch_size = max(1.0, round(selected['sampling_prob'] * num_train))
-  return dataclasses.replace(general, batch_size=float(batch_size), **values)
+  return {**general, 'batch_size': float(batch_size), **values}
 
 
 def _general(method: str, num_train: int) -> Recipe:
@@ -127,19 +113,19 @@ def _general(method: str, num_train: int) -> Recipe:
     num_steps = 800
     changes = {'learning_rate': 1.5 * _LEARNING_RATES[method]
                if method in _CLIPPING else 2.0}
-  return Recipe(
-      num_steps=num_steps, batch_size=float(batch_size),
-      depth=0 if method == 'bassily' else 1,
-      temperature=_TEMPERATURES.get(method, 1.0), **changes)
+  return {
+      **_SHARED, 'num_steps': num_steps, 'batch_size': float(batch_size),
+      'depth': 0 if method == 'bassily' else 1,
+      'temperature': _TEMPERATURES.get(method, 1.0), **changes}
 
 
 def _of_images(method: str, num_train: int) -> Recipe:
   """Returns defaults for images: ReLU, larger balls, 128 hidden units."""
-  table = _general(method, num_train)
-  return dataclasses.replace(
-      table, depth=2, width=128, activation='relu', input_radius=10.0,
-      hidden_radius=5.0, weight_norm=1.5,
-      batch_size=float(max(1, min(num_train // 4, _MOST_RECORDS))))
+  return {
+      **_general(method, num_train), 'depth': 2, 'width': 128,
+      'activation': 'relu', 'input_radius': 10.0, 'hidden_radius': 5.0,
+      'weight_norm': 1.5,
+      'batch_size': float(max(1, min(num_train // 4, _MOST_RECORDS)))}
 
 
 @functools.cache

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dpjax.privacy import keys as key_lib
+from dpjax.runs import settings
 from dpjax.runs.configuration import TrainingConfig
 from dpjax.train import processes
 from dpjax.train import state as states
@@ -54,11 +55,11 @@ def _own_key(seed: int, config: TrainingConfig) -> PRNGKey:
   is `seed` here.
   """
   fields = [
-      f'{field.name}={getattr(config, field.name)!r}'
-      for field in dataclasses.fields(config)
-      if field.name != 'noise_seed' and (
-          not field.metadata.get('later') or
-          getattr(config, field.name) != field.default)
+      f'{setting.name}={getattr(config, setting.name)!r}'
+      for setting in settings.declared(type(config))
+      if setting.name != 'noise_seed' and (
+          not setting.later or
+          getattr(config, setting.name) != setting.default)
   ]
   digest = zlib.crc32(f'TrainingConfig({", ".join(fields)})'.encode())
   return jax.random.fold_in(jax.random.key(seed), digest)

@@ -16,8 +16,13 @@ from dpjax.runs import interrupted
 from dpjax.runs import summary as summaries
 from dpjax.runs import training
 from dpjax.runs.configuration import TrainingConfig
+from dpjax.runs.settings import known
 from dpjax.train import processes
 from dpjax.train.checkpoint import Checkpoints
+from dpjax.train.plan import TrainingPlan
+
+Plans = Sequence[tuple[TrainingConfig, TrainingPlan]]
+"""Resolved configurations, each with its plan."""
 
 _KINDS = {'gaussian': 'floating-point noise',
           'lattice_gaussian': 'noise on a lattice'}
@@ -110,16 +115,16 @@ def _train(batch: Sequence[TrainingConfig], folder: pathlib.Path,
            checkpoint_seconds: float | None, words: np.ndarray | None,
            mesh: jax.sharding.Mesh | None) -> list[training.TrainingResult]:
   """Trains runs together; raises MemoryError if they need too much memory."""
-  def say(line):
+  def say(line: str) -> None:
     progress.close()
     print(line, file=sys.stderr)
 
-  def on_progress(done, total):
+  def on_progress(done: int, total: int) -> None:
     if checkpoints is not None and processes.is_first():
       interrupted.start(folder, batch)
     progress.fraction(done / total)
 
-  def on_plans(plans):
+  def on_plans(plans: Plans) -> None:
     _announce_all(plans)
     if checkpoints is not None and processes.is_first():
       interrupted.prepare(folder)
@@ -141,7 +146,7 @@ def _train(batch: Sequence[TrainingConfig], folder: pathlib.Path,
     raise MemoryError(_TOO_LARGE) from error
 
 
-def _announce_all(plans) -> None:
+def _announce_all(plans: Plans) -> None:
   """Prints the privacy cost of each run before training, once for all seeds."""
   for config, plan in plans:
     if config.seed == plans[0][0].seed:
@@ -154,12 +159,13 @@ def _announce_all(plans) -> None:
           file=sys.stderr)
 
 
-def _announce(config, plan) -> None:
+def _announce(config: TrainingConfig, plan: TrainingPlan) -> None:
   """Prints the guarantee, steps and noise of one run."""
   what = (f'{config.method} on {config.dataset}, n = {config.num_examples}, '
           f'depth {config.depth}')
   if config.num_canaries:
     what += f', {config.num_canaries} canaries ({config.canary_kind})'
+  delta = known(config.delta)
   if plan.noise_multiplier is None:
     print(f'{what}: not private (epsilon = inf)')
     return
@@ -167,10 +173,10 @@ def _announce(config, plan) -> None:
     print(f'{what}: NOT private; its claim of epsilon {config.epsilon:g} does '
           'not hold')
     return
-  print(f'{what}: at most ({config.epsilon:g}, {config.delta:.3g})-DP, '
+  print(f'{what}: at most ({config.epsilon:g}, {delta:.3g})-DP, '
         f'{config.adjacency}; {config.num_steps} steps of sampling rate '
         f'{plan.sampler.sampling_prob:.4g}, joint noise multiplier '
         f'{plan.noise_multiplier:.5g}, {_KINDS[config.noise]}')
-  if config.delta >= 1 / config.num_slots:
-    print(f'warning: delta = {config.delta:.3g} is not below 1/n: publishing '
+  if delta >= 1 / config.num_slots:
+    print(f'warning: delta = {delta:.3g} is not below 1/n: publishing '
           'one record at random would satisfy it', file=sys.stderr)

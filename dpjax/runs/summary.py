@@ -2,7 +2,7 @@
 
 `summary.json` and `params.npz` may be published, with the caveats that
 `falls_short` in the summary lists. `private_diagnostics.json` has exact
-statistics of the training records. `canaries.npz`, if the run had canaries, has
+statistics of the training records. canaries.npz, if the run had canaries, has
 the canaries and the coin flips that included them. No epsilon covers these two
 files, and only their owner may read them.
 """
@@ -22,6 +22,7 @@ from dpjax import tree
 from dpjax.report import files
 from dpjax.runs import configuration
 from dpjax.runs import environment as environments
+from dpjax.runs import settings
 from dpjax.runs import training
 from dpjax.train import checkpoint
 
@@ -160,7 +161,8 @@ def _second_opinion(result: training.TrainingResult) -> float | None:
   if result.plan.noise_multiplier is None:
     return None
   try:
-    value = result.plan.epsilon(result.config.delta, accountant='rdp')
+    value = result.plan.epsilon(settings.known(result.config.delta),
+                                accountant='rdp')
   except ValueError:
     return None
   return value if math.isfinite(value) else None
@@ -183,18 +185,17 @@ def find(folder: pathlib.Path,
     return None
   summary = read(folder)
   stored_config = summary['config']
-  for field in dataclasses.fields(config):
-    later = field.metadata.get('later', False)
-    value = getattr(config, field.name)
-    stored = stored_config.get(field.name, field.default if later else None)
-    if field.name == 'noise_seed' and field.name not in stored_config:
+  for setting in settings.declared(type(config)):
+    name, value = setting.name, getattr(config, setting.name)
+    stored = stored_config.get(name, setting.default if setting.later else None)
+    if name == 'noise_seed' and name not in stored_config:
       # Older versions drew all noise from `seed`.
       stored = stored_config['seed']
     # JSON stores tuples as lists.
     stored = tuple(stored) if isinstance(stored, list) else stored
-    none_is_a_value = later and not field.metadata['filled']
+    none_is_a_value = setting.later and not setting.filled
     if (value is not None or none_is_a_value) and stored != value:
-      raise ValueError(f'{path} is of another configuration: {field.name} = '
+      raise ValueError(f'{path} is of another configuration: {name} = '
                        f'{stored}, now {value}; use another --output_dir')
   return summary
 
@@ -218,7 +219,7 @@ def write(folder: pathlib.Path, summary: dict[str, Any],
           result: training.TrainingResult) -> None:
   """Writes the files of a run; the summary comes last and marks completeness.
 
-  `private_diagnostics.json` has `diagnostics`. `canaries.npz` has x and y of
+  `private_diagnostics.json` has `diagnostics`. canaries.npz has x and y of
   all canaries, and `included`, the coin flips. Both files are as private as the
   records, so only their owner may read them (mode 0600).
   """

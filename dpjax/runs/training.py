@@ -24,6 +24,7 @@ from dpjax.runs import building
 from dpjax.runs import canaries as canaries_lib
 from dpjax.runs import configuration
 from dpjax.runs import run_keys
+from dpjax.runs import settings
 from dpjax.runs.canaries import Canaries
 from dpjax.runs.configuration import TrainingConfig
 from dpjax.train import bassily
@@ -32,6 +33,7 @@ from dpjax.train import evaluate
 from dpjax.train import loop
 from dpjax.train import sharding
 from dpjax.train import step
+from dpjax.train.averaging import AverageState
 from dpjax.train.checkpoint import Checkpoints
 from dpjax.train.plan import non_private_plan
 from dpjax.train.plan import private_plan
@@ -103,8 +105,9 @@ def make_plan(config: TrainingConfig,
     return non_private_plan(**common)
   if config.method == 'bassily':
     return dataclasses.replace(
-        bassily.bassily_plan(epsilon=config.epsilon, delta=config.delta,
-                             **common), lattice_size=lattice_size)
+        bassily.bassily_plan(
+            epsilon=config.epsilon, delta=settings.known(config.delta),
+            **common), lattice_size=lattice_size)
   if config.method == 'lip_k_norm':
     common['noise_order'] = float(config.noise_order)
   return private_plan(epsilon=config.epsilon, delta=config.delta,
@@ -163,7 +166,7 @@ def split_rows(config: TrainingConfig,
                                     test_fraction=config.test_fraction)
   if config.fold is not None:
     split = splits.fold(split, config.fold, num_folds=config.num_folds)
-  return splits.take(split, config.num_examples)
+  return splits.take(split, settings.known(config.num_examples))
 
 
 def num_available(config: TrainingConfig, dataset: building.Dataset) -> int:
@@ -257,47 +260,62 @@ def draw_parts(config: TrainingConfig, dataset: building.Dataset,
   return canaries_lib.draw(config, dataset, split, key)
 
 
-def _fit(configs, keys, plans, dataset, parts, on_progress, mesh,
-         checkpoints) -> list[TrainingResult]:
+def _fit(configs: Sequence[TrainingConfig], keys: PRNGKey,
+         plans: Sequence[TrainingPlan], dataset: building.Dataset,
+         parts: Sequence[tuple[Canaries | None, splits.Split]],
+         on_progress: Callable[[int, int], None] | None,
+         mesh: jax.sharding.Mesh | None, checkpoints: Checkpoints | None
+         ) -> list[TrainingResult]:
   """Trains and evaluates resolved configurations; the arguments of `train`."""
   first = configs[0]
   model = building.make_model(first, dataset)
-  canaries, parts = zip(*parts, strict=True)
-  records, rows = dataset.records, [part.train for part in parts]
+  records, rows = dataset.records, [split.train for _, split in parts]
   if first.num_canaries:
-    records, slots = canaries_lib.join(records, canaries)
+    records, slots = canaries_lib.join(
+        records, [canaries for canaries, _ in parts if canaries is not None])
     rows = list(map(jnp.concatenate, zip(rows, slots, strict=True)))
   result = loop.fit(
       keys, init_keys=jnp.stack(list(map(run_keys.init_key, configs))),
       plans=plans, model=model, method=building.make_method(first, model),
       optimizer=building.make_optimizer(first), records=records,
       rows=jnp.stack(rows),
-      allocation=first.allocation, on_progress=on_progress,
+      allocation=settings.known(first.allocation), on_progress=on_progress,
       max_parallel=_max_parallel(first, plans[0], model),
       averaging=building.make_averaging(first), mesh=mesh,
       checkpoints=checkpoints)
-  params = result.state.params
-  if first.average != 'none':
-    params = result.state.average.mean
-  accuracies = evaluate.accuracies(model.apply, params, records,
-                                   jnp.stack([part.test for part in parts]))
+  params, average = result.state.params, result.state.average
+  if isinstance(average, AverageState):  # else ()
+    params = average.mean
+  accuracies = evaluate.accuracies(
+      model.apply, params, records,
+      jnp.stack([split.test for _, split in parts]))
   return [
-      TrainingResult(
-          config=config, plan=plan, num_train=config.num_examples,
-          num_test=parts[run].test.shape[0],
-          params=jax.tree.map(lambda leaf, r=run: np.asarray(leaf[r]), params),
-          test_accuracy=float(accuracies[run]),
-          epsilon=_epsilon(plan, config.delta, config.accountant),
-          epsilon_valid=config.method != 'lip_printed',
-          joint_noise_multiplier=float(result.joint_noise_multipliers[run]),
-          l2_sensitivity=tuple(
-              map(float, result.info.l2_sensitivity[-1, run])),
-          num_nonfinite=int(np.sum(result.info.num_nonfinite[:, run])),
-          compile_seconds=result.compile_seconds,
-          train_seconds=result.train_seconds / len(configs),
-          canaries=canaries[run])
-      for run, (config, plan) in enumerate(zip(configs, plans, strict=True))
+      _result(config, plan, part, run=run, fitted=result,
+              params=jax.tree.map(lambda leaf, r=run: np.asarray(leaf[r]),
+                                  params),
+              test_accuracy=float(accuracies[run]),
+              train_seconds=result.train_seconds / len(configs))
+      for run, (config, plan, part) in enumerate(
+          zip(configs, plans, parts, strict=True))
   ]
+
+
+def _result(config: TrainingConfig, plan: TrainingPlan,
+            part: tuple[Canaries | None, splits.Split], *, run: int,
+            fitted: loop.FitResult, params: Params, test_accuracy: float,
+            train_seconds: float) -> TrainingResult:
+  """Returns the result of one of the runs that were trained together."""
+  canaries, split = part
+  return TrainingResult(
+      config=config, plan=plan, num_train=settings.known(config.num_examples),
+      num_test=split.test.shape[0], params=params, test_accuracy=test_accuracy,
+      epsilon=_epsilon(plan, settings.known(config.delta), config.accountant),
+      epsilon_valid=config.method != 'lip_printed',
+      joint_noise_multiplier=float(fitted.joint_noise_multipliers[run]),
+      l2_sensitivity=tuple(map(float, fitted.info.l2_sensitivity[-1, run])),
+      num_nonfinite=int(np.sum(fitted.info.num_nonfinite[:, run])),
+      compile_seconds=fitted.compile_seconds, train_seconds=train_seconds,
+      canaries=canaries)
 
 
 @functools.lru_cache(maxsize=1024)

@@ -73,7 +73,8 @@ def fit(keys: PRNGKey, *, plans: Sequence[TrainingPlan], model: Model,
   The runs may differ in their keys, records and noise multipliers. Guarantee of
   a private method: run r is (epsilon, delta)-DP with epsilon =
   `plans[r].epsilon(delta)` under the adjacency of its plan. It covers the
-  parameters of every step, `state.average` and the public fields of `info`.
+  parameters of every step, `result.state.average` and the public fields of
+  `info`.
 
   Args:
     keys: [L] typed keys, one for each run, all different; batches, noise and
@@ -100,7 +101,7 @@ def fit(keys: PRNGKey, *, plans: Sequence[TrainingPlan], model: Model,
     on_progress: called between chunks with (steps done, steps in all), summed
       over the groups of runs.
     averaging: also keep this average of the parameters (REG-05), in
-      `state.average.mean`; evaluate it like `state.params`.
+      `result.state.average.mean`; evaluate it like `result.state.params`.
     mesh: divides each batch over these devices (`sharding.data_mesh`); every
       process calls `fit` with the same arguments. None for one device.
     checkpoints: save the runs from time to time, and resume them if a

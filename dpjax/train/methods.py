@@ -107,8 +107,8 @@ def dp_sgd_automatic(model: Model, loss: LipschitzLoss, *, clip_norm: float,
 
   A record contributes clip_norm g / (||g|| + stabilizer), g its gradient.
 
-  Args: as of `dp_sgd`, and
-    stabilizer: public, >= 0, in the unit of gradient norms.
+  Args: as of `dp_sgd`; `stabilizer` is public, >= 0, and in the unit of
+  gradient norms.
   """
   bounder = per_example.normalized(
       _computed_in(model, compute_dtype), loss.values, clip_norm=clip_norm,

@@ -5,7 +5,6 @@ there: sampling, gradients, noise, optimiser and constraint. A run compiles
 anew; that is left out of the times.
 """
 
-import dataclasses
 import time
 from typing import NamedTuple
 
@@ -47,7 +46,7 @@ def _fit(spec: Spec, work: sweep.LoopWork) -> _Fit:
   recipe = recipes.recipe(name, num_train=work.num_examples)
   config = configuration.TrainingConfig(
       dataset='synthetic', method=name, num_examples=work.num_examples,
-      **{**dataclasses.asdict(recipe), 'batch_size': float(spec.size),
+      **{**recipe, 'batch_size': float(spec.size),
          'num_steps': work.num_steps, 'depth': work.depth,
          'width': work.width})
   plan = TrainingPlan(

@@ -29,6 +29,7 @@ from dpjax.lipschitz import primitives
 from dpjax.models.model import Model
 from dpjax.runs import building
 from dpjax.runs import configuration
+from dpjax.runs import options
 from dpjax.runs import run_keys
 from dpjax.runs import training
 from dpjax.train import evaluate
@@ -257,7 +258,7 @@ def _trace(key: PRNGKey, split, records: Batch, *, run: Run,
                          transform_of=transform_of)
   train = jax.tree.map(lambda leaf: leaf[split.train], records)
   probe = jax.tree.map(lambda leaf: leaf[:run.probe_size], train)
-  printed = config.method not in configuration.LIPSCHITZ_METHODS
+  printed = config.method not in options.LIPSCHITZ_METHODS
 
   def measure(params):
     result = measure_probe(params, probe, model=model, loss=loss,

@@ -1,7 +1,6 @@
 """Runs settings in `sweep.py`: those that differ in seed or budget at once."""
 
 from collections.abc import Iterator, Sequence
-import dataclasses
 import math
 
 import jax
@@ -70,8 +69,7 @@ def config(setting: sweep.Setting) -> configuration.TrainingConfig | None:
   if setting.kind not in sweep.TRAINING:
     return None
   shared = sweep.TRAINING[setting.kind]
-  values = dataclasses.asdict(recipes.recipe(setting.method,
-                                             num_train=_ORDINARY))
+  values = recipes.recipe(setting.method, num_train=_ORDINARY)
   values |= dict(
       num_steps=shared.num_steps, depth=setting.depth,
       weight_norm=setting.weight_norm, batch_size=float(min(

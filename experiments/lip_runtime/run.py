@@ -1,7 +1,6 @@
 """Times settings of `sweep.py`: all methods of one data set and batch size."""
 
 from collections.abc import Iterator, Sequence
-import dataclasses
 import math
 import statistics
 
@@ -83,8 +82,7 @@ def _num_examples(work: sweep.Work, dataset: images.ImageDataset,
 def _config(setting: sweep.Setting, work: sweep.Work,
             method: str) -> configuration.TrainingConfig:
   """Returns a configuration; hyperparameters are equal and do not cost time."""
-  values = dataclasses.asdict(recipes.recipe(
-      method, num_train=work.num_examples, images=True))
+  values = recipes.recipe(method, num_train=work.num_examples, images=True)
   values |= dict(depth=work.depth, width=work.width, weight_norm=1.0,
                  batch_size=float(setting.batch_size))
   return configuration.check(configuration.TrainingConfig(

@@ -60,9 +60,9 @@ def config(setting: sweep.Setting) -> configuration.TrainingConfig:
   """Returns the first trial on all training records, for fingerprints."""
   total = registry.DATASETS[setting.dataset].num_examples
   base = _config(setting)
-  return dataclasses.replace(base, **dataclasses.asdict(recipes.recipe(
+  return dataclasses.replace(base, **recipes.recipe(
       setting.method,
-      num_train=total - round(base.test_fraction * total))))
+      num_train=total - round(base.test_fraction * total)))
 
 
 def find(setting: sweep.Setting, dataset: arrays.Dataset,
@@ -137,8 +137,8 @@ def _num_train(setting, dataset, *, fold) -> int:
 
 def _recipe(setting, dataset, *, fold: int | None = 0):
   """Returns the recipe for all data sets, free of any earlier search."""
-  return dataclasses.asdict(recipes.recipe(
-      setting.method, num_train=_num_train(setting, dataset, fold=fold)))
+  return recipes.recipe(
+      setting.method, num_train=_num_train(setting, dataset, fold=fold))
 
 
 def _space(setting, dataset):

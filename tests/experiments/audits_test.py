@@ -20,7 +20,7 @@ from dpjax.audit.suite import targets
 from dpjax.audit.target import Target
 from dpjax.privacy import accounting
 from dpjax.privacy.adjacency import Adjacency
-from dpjax.runs import configuration
+from dpjax.runs import options
 
 _AR = Adjacency.ADD_OR_REMOVE_ONE
 _LEVEL = 1e-3 / len(reference.CHECKS)
@@ -57,7 +57,7 @@ def test_every_method_with_a_bound_has_a_name():
   # lip_printed is the showcase, plain sgd has no claim.
   named = {name.removesuffix('_1').removesuffix('_inf')
            for name in targets.METHODS}
-  assert named == set(configuration.METHODS) - {'sgd', 'lip_printed'}
+  assert named == set(options.METHODS) - {'sgd', 'lip_printed'}
 
 
 # Those of quantiles are refuted in `quantile_audits_test`, without sampling.

@@ -13,6 +13,7 @@ from dpjax.grads import bounder as bounders
 from dpjax.runs import building
 from dpjax.runs import canaries
 from dpjax.runs import configuration
+from dpjax.runs import options
 from dpjax.runs import run_keys
 from dpjax.runs import training
 from dpjax.train import checkpoint
@@ -144,7 +145,7 @@ _QUICK = ('sgd', 'dp_sgd_adaptive', 'lip_normalised', 'lip_adaptive')
 
 @pytest.mark.parametrize('method', [
     pytest.param(method, marks=() if method in _QUICK else pytest.mark.slow)
-    for method in configuration.METHODS])
+    for method in options.METHODS])
 def test_a_canary_left_out_adds_nothing_to_any_sum(method):
   """Sums with it in the batch are those of a batch without it."""
   images = method == 'lip_norm'

@@ -10,6 +10,7 @@ from dpjax.data import registry
 from dpjax.grads import bounder as bounders
 from dpjax.runs import building
 from dpjax.runs import configuration
+from dpjax.runs import options
 from dpjax.runs import recipes
 from dpjax.runs import run_keys
 from dpjax.runs import training
@@ -32,15 +33,15 @@ def test_resolve_fills_every_gap():
   assert resolved.delta == pytest.approx(455**-1.1)
   assert resolved.num_steps == 5 and resolved.num_examples == 455
   recipe = recipes.recipe('dp_sgd', num_train=455)
-  assert resolved.learning_rate == recipe.learning_rate
+  assert resolved.learning_rate == recipe['learning_rate']
 
 
 def test_recipes_fit_every_size():
-  for method in configuration.METHODS:
+  for method in options.METHODS:
     for size in (1, 2, 455, 999, 2000, 8000, 50_000):
       for dataset in (None, 'android_permissions'):
         recipe = recipes.recipe(method, num_train=size, dataset=dataset)
-        assert 1 <= recipe.batch_size <= size
+        assert 1 <= recipe['batch_size'] <= size
 
 
 @pytest.mark.slow
@@ -224,7 +225,7 @@ def test_keys_of_published_rows_stay_what_they_were():
 
 
 @pytest.mark.every(3)
-@pytest.mark.parametrize('method', configuration.IN_ANY_DTYPE)
+@pytest.mark.parametrize('method', options.IN_ANY_DTYPE)
 def test_networks_are_computed_in_what_the_configuration_says(method):
   config = configuration.resolve(
       dataclasses.replace(_CONFIG, method=method, compute_dtype='bfloat16'),

@@ -41,6 +41,25 @@ def test_help_of_a_command_has_its_docstring_and_flags(words):
   assert '--input' in done.stdout or '--data' in done.stdout
 
 
+def test_all_commands_can_be_imported_in_one_process(capsys):
+  """Flags of one name, such as epsilon, belong to their command."""
+  modules = {name: importlib.import_module(f'dpjax.cli.{name}')
+             for name in commands.COMMANDS}
+  for name, module in modules.items():
+    with pytest.raises(SystemExit) as exited:
+      module.parse([name, '--help'])
+    assert not exited.value.code
+    shown = capsys.readouterr().out
+    assert f'dpjax {name}' in shown and '\n  --' in shown
+  modules['train'].parse(['train', '--epsilon=1,2', '--seed=3'])
+  modules['audit'].parse(['audit', '--epsilon=4', '--delta=0'])
+  assert modules['audit']._EPSILON.value == 4.0
+  assert modules['train']._FLAGS['epsilon'].value == '1,2'
+  with pytest.raises(SystemExit):
+    modules['audit'].parse(['audit', '--batch_size=3'])
+  assert "Unknown command line flag 'batch_size'" in capsys.readouterr().err
+
+
 def test_an_unknown_command_is_one_line():
   done = _run('dpjax.cli', 'trian', '--epsilon=1')
   assert done.returncode == 2 and not done.stdout

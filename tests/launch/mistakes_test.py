@@ -23,7 +23,7 @@ _NO_ROOM = '/proc/nowhere'
 _MISTAKES = (
   ('', 'train --epsilom=1', 'flag \'epsilom\'. Did you mean: epsilon (see'),
   ('', 'train --output_dir=NEW --num_steps=x', 'flag --num_steps=x: invalid'),
-  ('', 'train --output_dir=NEW --optimizer=adma', 'one of <sgd|momentum|adam>'),
+  ('', 'train --output_dir=NEW --optimizer=adma', 'did you mean \'adam\'?'),
   ('', 'train --output_dir=NEW --method=dpsgd', 'did you mean \'dp_sgd\'?'),
   ('', 'train --output_dir=NEW --dataset=adlut', 'did you mean \'adult\'?'),
   ('', 'train --output_dir=NEW --epsilon=nan', 'epsilon must be a positive'),

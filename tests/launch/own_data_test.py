@@ -4,7 +4,6 @@ import contextlib
 import io
 import json
 
-from absl import flags
 from absl.testing import flagsaver
 import pytest
 
@@ -19,14 +18,14 @@ _INLINE = ('--label=outcome', '--classes=no|yes', '--bounds=age=18:90',
 _TINY = ('--num_steps=3', '--width=4', '--depth=0', '--epsilon=2')
 
 
-def _call(main, words, parse=None):
-  """Runs a main with flags; returns (status, stdout, stderr)."""
+def _call(command, words):
+  """Runs a command with flags; returns (status, stdout, stderr)."""
   out, err = io.StringIO(), io.StringIO()
   words = ['main', *map(str, words)]
   with flagsaver.flagsaver(), contextlib.redirect_stdout(out), \
       contextlib.redirect_stderr(err):
     try:
-      status = main(parse(words) if parse else flags.FLAGS(words))
+      status = command.main(command.parse(words))
     except (ValueError, OSError) as error:
       status = errors.BAD_INPUT
       print(error, file=err)
@@ -49,7 +48,7 @@ def survey(tmp_path):
 def test_training_resumes_and_can_be_audited(survey, tmp_path):
   words = (f'--dataset={survey}', *_INLINE, *_TINY, '--num_canaries=8',
            f'--output_dir={tmp_path / "run"}')
-  status, out, err = _call(train.main, words)
+  status, out, err = _call(train, words)
   assert status == 0, err
   assert 'count as public' in err and 'at most (2, ' in out
   summary = summaries.read(tmp_path / 'run')
@@ -60,9 +59,9 @@ def test_training_resumes_and_can_be_audited(survey, tmp_path):
   # age, whether it is missing, F, M and other, two classes, biases.
   assert sum(leaf.size for layer in run.params.values()
              for leaf in layer.values()) == 5 * 2 + 2
-  status, out, _ = _call(train.main, words)
+  status, out, _ = _call(train, words)
   assert status == 0 and '1 of 1 runs are there already' in out
-  status, _, err = _call(train.main, [
+  status, _, err = _call(train, [
       word.replace('18:90', '18:91') for word in words])
   assert status == errors.BAD_INPUT and 'is of another configuration' in err
 
@@ -71,35 +70,33 @@ def test_training_resumes_and_can_be_audited(survey, tmp_path):
 def test_a_draft_is_reviewed_checked_and_says_the_same_as_flags(
     survey, tmp_path):
   path = tmp_path / 'schema.json'
-  status, _, err = _call(schema.main, (
-      f'--dataset={survey}', '--label=outcome', f'--output={path}'),
-      schema.parse)
+  status, _, err = _call(schema, (
+      f'--dataset={survey}', '--label=outcome', f'--output={path}'))
   assert status == 0 and 'it reveals private records' in err
   assert path.stat().st_mode & 0o777 == 0o600
   words = (f'--dataset={survey}', f'--schema={path}', *_TINY,
            f'--output_dir={tmp_path / "run"}')
-  status, _, err = _call(train.main, words)
+  status, _, err = _call(train, words)
   assert status == errors.BAD_INPUT and '"public" is not true' in err
   assert not (tmp_path / 'run').exists()
-  status, _, err = _call(schema.main, (
-      f'--dataset={survey}', '--label=outcome', f'--output={path}'),
-      schema.parse)
+  status, _, err = _call(schema, (
+      f'--dataset={survey}', '--label=outcome', f'--output={path}'))
   assert status == errors.BAD_INPUT and 'is not overwritten' in err
   draft = json.loads(path.read_text())
   columns = {'age': {'kind': 'numeric', 'lower': 18.0, 'upper': 90.0},
              'sex': {'kind': 'categorical', 'categories': ['F', 'M']},
              'outcome': draft['columns']['outcome']}
   path.write_text(json.dumps({**draft, 'public': True, 'columns': columns}))
-  status, out, err = _call(schema.main, (
-      f'--dataset={survey}', f'--schema={path}'), schema.parse)
+  status, out, err = _call(schema, (
+      f'--dataset={survey}', f'--schema={path}'))
   assert status == 0 and '120 records, 5 features, 2 classes' in out, err
   # 8 + 10 i beyond the bounds, every twentieth missing, X is not listed.
   ages = [10 + (7 * i) % 90 for i in range(120) if i % 20]
   clipped = sum(not 18 <= age <= 90 for age in ages)
   cells = [line.split()[1::2] for line in out.splitlines() if '|' in line]
   assert cells[2:] == [['age', str(clipped), '6', '0'], ['sex', '0', '0', '40']]
-  assert _call(train.main, words)[0] == 0
-  status, out, err = _call(train.main, (
+  assert _call(train, words)[0] == 0
+  status, out, err = _call(train, (
       f'--dataset={survey}', *_INLINE, *_TINY,
       f'--output_dir={tmp_path / "run"}'))
   assert status == 0 and '1 of 1 runs are there already' in out, err
@@ -129,7 +126,7 @@ def test_a_draft_is_reviewed_checked_and_says_the_same_as_flags(
 def test_each_mistake_is_one_line_before_anything_is_written(
     survey, tmp_path, words, message):
   words = [word.replace('SURVEY', str(survey)) for word in words]
-  status, _, err = _call(train.main, [
+  status, _, err = _call(train, [
       *words, *_TINY, f'--output_dir={tmp_path / "run"}'])
   assert status == errors.BAD_INPUT and message in err
   assert err.count('\n') == 1

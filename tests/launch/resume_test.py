@@ -11,7 +11,6 @@ import subprocess
 import sys
 import time
 
-from absl import flags
 from absl.testing import flagsaver
 import jax
 import numpy as np
@@ -88,7 +87,7 @@ def _call(*words):
   out = io.StringIO()
   with flagsaver.flagsaver(), contextlib.redirect_stdout(out), \
       contextlib.redirect_stderr(out):
-    assert train.main(flags.FLAGS(['train', *map(str, words)])) == 0
+    assert train.main(train.parse(['train', *map(str, words)])) == 0
   return out.getvalue()
 
 
@@ -225,7 +224,7 @@ def test_out_of_memory_names_the_flags(where, tmp_path, monkeypatch, capsys):
 
   monkeypatch.setattr(loop, where, exhausted)
   monkeypatch.setattr(errors.app, 'run', lambda main, **_: statuses.append(main(
-      flags.FLAGS(['train', *_TINY[1:], f'--output_dir={tmp_path}']))))
+      train.parse(['train', *_TINY[1:], f'--output_dir={tmp_path}']))))
   statuses = []
   with flagsaver.flagsaver():
     errors.run_main(train.main)

@@ -10,7 +10,6 @@ import contextlib
 import io
 import json
 
-from absl import flags
 from absl.testing import flagsaver
 import jax
 import jax.numpy as jnp
@@ -46,7 +45,7 @@ def _released(folder, *words):
            *words)
   with flagsaver.flagsaver(), contextlib.redirect_stdout(io.StringIO()), \
       contextlib.redirect_stderr(io.StringIO()) as told:
-    assert train.main(flags.FLAGS(['train', *words])) == 0
+    assert train.main(train.parse(['train', *words])) == 0
   summary = json.loads((folder / 'summary.json').read_text())
   with np.load(folder / 'params.npz') as params:
     return summary, dict(params), told.getvalue()

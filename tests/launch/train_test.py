@@ -8,7 +8,6 @@ import pathlib
 import subprocess
 import sys
 
-from absl import flags
 from absl.testing import flagsaver
 import numpy as np
 import pytest
@@ -17,7 +16,7 @@ from dpjax.cli import errors
 from dpjax.cli import train
 from dpjax.privacy import accounting
 from dpjax.privacy.adjacency import Adjacency
-from dpjax.runs import configuration
+from dpjax.runs import options
 
 _ROOT = pathlib.Path(__file__).resolve().parents[2]
 _TINY = ('--num_steps=5', '--width=4')
@@ -34,7 +33,7 @@ def _call(*words):
   out, err = io.StringIO(), io.StringIO()
   with flagsaver.flagsaver(), contextlib.redirect_stdout(out), \
       contextlib.redirect_stderr(err):
-    rest = flags.FLAGS(['train', *map(str, words)])
+    rest = train.parse(['train', *map(str, words)])
     try:
       status = train.main(rest)
     except (ValueError, OSError) as error:
@@ -63,7 +62,7 @@ _QUICK_METHODS = ('sgd', 'dp_sgd', 'lip_dp_sgd', 'lip_adaptive')
 @pytest.mark.parametrize('method', [
   pytest.param(method, marks=() if method in _QUICK_METHODS
                else pytest.mark.slow)
-  for method in configuration.METHODS
+  for method in options.METHODS
   if method not in ('lip_printed', *_OTHER_NOISE)])
 def test_every_method_writes_what_its_claim_needs(method, tmp_path):
   status, out, _ = _call(f'--method={method}', '--epsilon=2', '--seed=3',
@@ -322,8 +321,9 @@ def test_the_command_itself(tmp_path):
   helped = _process('--help')
   # A line for each example, one data set's own file among them.
   assert helped.stdout.count('dpjax train ') == 4
-  for flag in ('--epsilon', '--delta', '--weight_norm', '--output_dir'):
-    assert flag in helped.stdout
+  for flag in ('--epsilon', '--delta', '--output_dir'):
+    assert f'\n  {flag}: ' in helped.stdout
+  assert '\n  --weight_norm: ' in _process('--helpfull').stdout
 
 
 def test_rows_that_do_not_divide_are_refused(tmp_path):

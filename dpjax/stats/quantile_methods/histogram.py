@@ -76,8 +76,8 @@ def _curve(post: str, knows_total: bool) -> curves.Curve:
 class HistogramQuantiles(curves.CurveQuantiles):
   """Cumulates and inverts the noisy counts of equal bins.
 
-  Privacy: epsilon-DP under `adjacency`. Under REPLACE_ONE two counts change by
-  1. Under ADD_OR_REMOVE_ONE one count does, and the sum of the noisy counts
+  Privacy: epsilon-DP under `adjacency`. Under REPLACE_ONE two counts change
+  by 1. Under ADD_OR_REMOVE_ONE one count does, and the sum of the noisy counts
   estimates n. 200 bins and 'raw' give the histogram of Figure 6.1 in Lalanne
   (2023); `coarse` chooses the number of bins.
 

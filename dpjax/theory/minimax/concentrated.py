@@ -19,6 +19,7 @@ weaker above 1/2),
 by the variance proxy of a Bernoulli variable (Kearns and Saul 1998). It behaves
 like e^(-r / 4), as for the Gaussian mechanism, where m = 1 has e^-r. Two steps
 give most of this.
+
 3. The path of that limit (`limit_logit`) is a mechanism with two answers. Its
    log-odds move by at most what all orders allow between arbitrarily near
    neighbours, hence, by group privacy, between any.

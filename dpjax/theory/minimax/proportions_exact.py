@@ -10,6 +10,7 @@ given the count with truncated geometric noise. Proof.
   E (A - theta)^2 = c + 2 int_0^1 sum_k pi_k (t - m_k) P(A > t | k) dt,
 
 where c is public and m_k increases.
+
 2. For each t, x_k = P(A > t | k) has x_(k+1) <= e^epsilon x_k, and so has 1 -
    x; the weights change sign once, at some k*.
 3. Given x at k* - 1 and k*, all others are best as far from there as the ratios

@@ -2,8 +2,8 @@
 
 b records equal one point theta of a sphere of radius R in R^d; all other
 records are the same in all data sets. So data sets are b records from one whose
-release M has a distribution Q that does not depend on theta. Two bounds of E |M
-- theta|^2, for R = 1:
+release M has a distribution Q that does not depend on theta. Two bounds of
+E |M - theta|^2, for R = 1:
 
 * Under (epsilon, delta)-DP all but delta_b of the distribution of M is at most
   E Q, E = e^(epsilon b). Averaged over rotations Q is invariant. For M at

@@ -7,11 +7,11 @@ interval of length epsilon, so it is also epsilon^2 / 8-zCDP. The chosen number
 is divided by its expected fraction r / n of theta. All numbers above the
 largest record have rank n; aiming j records below makes them unlikely.
 
-`printed` chooses uniformly in t (item EXT-UNIF-EXP). Then the range above is (1
-- theta) / theta times as wide as all records, and for theta near 1 / (n
-epsilon)^2 it is chosen: the largest risk does not vanish. Here t is uniform in
-ln t down to a public lowest end; everything below that is one candidate of
-weight 1 with the best rank in it.
+`printed` chooses uniformly in t (item EXT-UNIF-EXP). Then the range above is
+(1 - theta) / theta times as wide as all records, and for theta near
+1 / (n epsilon)^2 it is chosen: the largest risk does not vanish. Here t is
+uniform in ln t down to a public lowest end; everything below that is one
+candidate of weight 1 with the best rank in it.
 
 The risk is a closed form but for one integral. With records theta U, gaps of ln
 U are independent: between the ranks c and c + 1 exponential of rate c. With S

@@ -10,7 +10,7 @@ with a_i r_i t_i rows and a_i s_i t_i columns. Sizes match, because
 a_i r_i t_i = a_{i+1} s_{i+1} t_{i+1}. The square butterfly (item MIA-07) has
 all r_i = s_i = 2.
 
-Statement: every entry of the product is one product of L coefficients.
+Statement: every entry of the product is one product of L coefficients. Proof:
 1. Write a column of W in digits c_L ... c_1 with c_i < s_i and c_1 the lowest,
    and a row in digits d_L ... d_1 with d_i < r_i.
 2. X_i connects c_L ... c_{i+1} c_i d_{i-1} ... d_1 with the indices

@@ -14,8 +14,8 @@ threshold. Proof.
 3. The error is linear in the two values, so a vertex of the allowed set is
    best, and vertices are thresholds c,
 
-  x_k = e^(-epsilon (c - k)) q / (1 + q) e^epsilon,  k < c,   q = e^-epsilon,
-  1 - x_k = e^(-epsilon (k - c)) q / (1 + q),        k >= c.
+  x_k = e^(-epsilon (c - k)) q / (1 + q) e^epsilon, k < c, q = e^-epsilon,
+  1 - x_k = e^(-epsilon (k - c)) q / (1 + q), k >= c.
 """
 
 from collections.abc import Callable

@@ -1,0 +1,282 @@
+"""The options of a training run, each declared once.
+
+To add an option, declare a field of `TrainingConfig` at the end of the class,
+with `later=True`, and write the function that uses it. The flag of `dpjax
+train`, the check of the value, the JSON of the summary and the documentation
+follow from the declaration. Rules that join several options are in
+`dpjax.runs.configuration`.
+"""
+
+import dataclasses
+from dataclasses import field
+
+from dpjax import errors
+from dpjax.data import registry
+from dpjax.grads import precision
+from dpjax.lipschitz import pointwise
+from dpjax.privacy import accounting
+from dpjax.privacy import blocks
+from dpjax.privacy.adjacency import Adjacency
+from dpjax.runs import settings
+from dpjax.runs.settings import about
+
+CLIPPING_METHODS = ('dp_sgd', 'dp_sgd_vmap', 'dp_sgd_per_layer',
+                    'dp_sgd_automatic', 'dp_sgd_adaptive', 'layer_clipped')
+LIPSCHITZ_METHODS = ('lip_dp_sgd', 'fix_lip_dp_sgd', 'lip_normalised',
+                     'lip_propagated', 'lip_norm', 'lip_adaptive',
+                     'lip_k_norm', 'bassily')
+METHODS = ('sgd', *CLIPPING_METHODS, *LIPSCHITZ_METHODS, 'lip_printed')
+# Methods that bound a record's whole contribution, or derive the bound from its
+# cotangents, so that the bound holds for a mean over views.
+WITH_VIEWS = tuple(name for name in METHODS
+                   if name not in ('layer_clipped', 'lip_printed',
+                                   'lip_adaptive'))
+# Methods whose bound holds whatever the dtype of the network's arithmetic.
+IN_ANY_DTYPE = ('sgd', *(name for name in CLIPPING_METHODS
+                         if name != 'layer_clipped'))
+WITHOUT_GAUSSIAN_NOISE = ('sgd', 'lip_k_norm')
+RECERTIFYING = ('lip_dp_sgd', 'lip_propagated', 'lip_norm')
+TABLE_MODELS = ('mlp',)
+IMAGE_MODELS = ('convnet', 'wide_resnet', 'resnet')
+CANARY_KINDS = ('mislabelled', 'held_out', 'noise', 'blank')
+
+DATA = 'data'
+PRIVACY = 'privacy'
+NETWORK = 'method and network'
+OPTIMISER = 'optimiser'
+MACHINE = 'machine'
+GROUPS = (DATA, PRIVACY, NETWORK, OPTIMISER, MACHINE)
+"""Groups of options, in the order in which help shows them."""
+
+_AT_LEAST_1 = settings.at_least(1)
+
+
+def _check_delta(name: str, value: float) -> None:
+  del name  # the message of accounting names delta
+  accounting.check_delta(value)
+
+
+def _check_channels(name: str, counts: tuple[int, ...]) -> None:
+  for count in counts:
+    errors.check_at_least(name, count, 1)
+
+
+@settings.documented
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TrainingConfig:
+  """Everything a run depends on; None stands for the recipe's value.
+
+  Every field is public, and printed in the summary of the run. The order of the
+  fields is part of the key of a run, so a new field goes to the end.
+  """
+  dataset: str = field(metadata=about(
+      DATA, f'Name of the data set, one of {", ".join(registry.names())}; '
+      f'images: {", ".join(registry.image_names())}; or the path of a CSV file '
+      'with a header, which needs a public schema.'))
+  method: str = field(metadata=about(
+      NETWORK, 'Training method.', choices=METHODS))
+  epsilon: float = field(default=1.0, metadata=about(
+      PRIVACY, 'Privacy budget, > 0; sgd does not use it.',
+      check=errors.check_positive))
+  delta: float | None = field(default=None, metadata=about(
+      PRIVACY, 'Probability in [1e-12, 1). Default: 1/n^delta_power with n '
+      'training records.', check=_check_delta, filled=True))
+  delta_power: float = field(default=1.1, metadata=about(
+      PRIVACY, 'Exponent of the default delta; 1.1 keeps delta below 1/n. At '
+      '1/n, publishing one record at random would count as private.',
+      check=errors.check_positive))
+  adjacency: str = field(
+      default=Adjacency.ADD_OR_REMOVE_ONE.value, metadata=about(
+          PRIVACY, 'Which data sets are neighbours.',
+          choices=tuple(one.value for one in Adjacency)))
+  accountant: str = field(default='pld', metadata=about(
+      PRIVACY, 'Accountant that calibrates the noise and computes epsilon.',
+      choices=tuple(accounting.ACCOUNTANTS)))
+  num_examples: int | None = field(default=None, metadata=about(
+      DATA, 'Number of training records to use. Default: all that are not held '
+      'out.', check=_AT_LEAST_1, filled=True))
+  test_fraction: float = field(default=0.2, metadata=about(
+      DATA, 'Fraction of the records held out at random, in (0, 1).',
+      check=errors.check_open_unit))
+  num_steps: int | None = field(default=None, metadata=about(
+      OPTIMISER, 'Number of training steps. Default: 100 below 2000 records, '
+      '400 below 8000, else 800; sgd and bassily at most 400.',
+      check=_AT_LEAST_1, filled=True))
+  batch_size: float | None = field(default=None, metadata=about(
+      OPTIMISER, 'Expected size of a Poisson-sampled batch, at most '
+      'num_examples + num_canaries. Default: half of that, a quarter for '
+      'images, at most 1024.',
+      check=errors.check_positive, filled=True))
+  max_batch_size: int | None = field(default=None, metadata=about(
+      MACHINE, 'Records processed at once; larger batches are processed in '
+      'parts. No effect on results or privacy.', check=_AT_LEAST_1))
+  microbatch_size: int | None = field(default=None, metadata=about(
+      MACHINE, 'Records whose gradients dp_sgd holds in memory at once. '
+      'Default: the whole batch.', check=_AT_LEAST_1))
+  depth: int | None = field(default=None, metadata=about(
+      NETWORK, 'Number of hidden layers of a perceptron, >= 0; convolutions of '
+      'a ConvNet; 6 n + 4 or 6 n + 2 for residual networks. Default: 1, and 2 '
+      'for images. For some data sets, values selected by a search replace the '
+      'defaults.', check=settings.at_least(0), filled=True))
+  width: int | None = field(default=None, metadata=about(
+      NETWORK, 'Units of every hidden layer of a perceptron; units of the '
+      'hidden dense layer of a ConvNet; widening factor of a wide residual '
+      'network. Default: 16, and 128 for images.', check=_AT_LEAST_1,
+      filled=True))
+  activation: str | None = field(default=None, metadata=about(
+      NETWORK, 'Activation of the hidden layers. Default: tanh, and relu for '
+      'images.', choices=pointwise.ACTIVATIONS, filled=True))
+  temperature: float | None = field(default=None, metadata=about(
+      OPTIMISER, 'Divisor of the logits in the loss. Default: from the method.',
+      check=errors.check_positive, filled=True))
+  optimizer: str | None = field(default=None, metadata=about(
+      OPTIMISER, 'Optimizer applied to the noisy gradient. Default: sgd.',
+      choices=('sgd', 'momentum', 'adam'), filled=True))
+  schedule: str | None = field(default=None, metadata=about(
+      OPTIMISER, 'Schedule of the learning rate. Default: cosine.',
+      choices=('constant', 'cosine'), filled=True))
+  learning_rate: float | None = field(default=None, metadata=about(
+      OPTIMISER, 'Initial learning rate. Default: from the method.',
+      check=errors.check_positive, filled=True))
+  clip_norm: float | None = field(default=None, metadata=about(
+      NETWORK, 'Clipping methods: l2 bound of one record\'s gradient. Default: '
+      'from the number of records.', check=errors.check_positive, filled=True))
+  weight_norm: float | None = field(default=None, metadata=about(
+      NETWORK, 'Lipschitz methods: bound on the spectral norm of every weight '
+      'matrix. Default: from the method.', check=errors.check_positive,
+      filled=True))
+  input_radius: float | None = field(default=None, metadata=about(
+      NETWORK, 'Lipschitz methods: radius of the l2 ball that records are '
+      'projected onto. Default: from the method.',
+      check=errors.check_positive, filled=True))
+  hidden_radius: float | None = field(default=None, metadata=about(
+      NETWORK, 'Lipschitz methods: bound on the l2 norm of hidden activations. '
+      'Default: from the method.', check=errors.check_positive, filled=True))
+  logit_clip: float | None = field(default=None, metadata=about(
+      NETWORK, 'Lipschitz methods: bound on the loss gradient of one record at '
+      'the logits. Default: from the method.', check=errors.check_positive,
+      filled=True))
+  allocation: str | None = field(default=None, metadata=about(
+      NETWORK, 'Lipschitz methods: how the noise is split over the layers. '
+      'Default: optimal.', choices=blocks.ALLOCATIONS, filled=True))
+  seed: int = field(default=0, metadata=about(
+      DATA, 'Public seed of the split and the initial parameters, >= 0. '
+      'Batches and noise do not depend on it.', check=errors.check_seed))
+  split_seed: int | None = field(default=None, metadata=about(
+      DATA, 'Seed of the split, >= 0. Default: seed.',
+      check=errors.check_seed, later=True))
+  fold: int | None = field(default=None, metadata=about(
+      DATA, 'Number of a fold of the training part, from 0, which is left out '
+      'of training and evaluated on. Default: train on all records that are '
+      'not held out, and evaluate on those held out.', later=True))
+  num_folds: int = field(default=5, metadata=about(
+      DATA, 'Number of folds of equal size.', check=settings.at_least(2),
+      later=True))
+  model: str | None = field(default=None, metadata=about(
+      NETWORK, 'Network: mlp for tables (default), convnet (default), '
+      'wide_resnet or resnet for images.',
+      choices=TABLE_MODELS + IMAGE_MODELS, later=True, filled=True))
+  residual: str = field(default='averaged', metadata=about(
+      NETWORK, 'Residual networks: whether sums of branches are halved. Plain '
+      'sums double certified bounds at every block.',
+      choices=('averaged', 'plain'), later=True))
+  num_groups: int = field(default=8, metadata=about(
+      NETWORK, 'Image models: number of channel groups of normalisation '
+      'layers.', check=_AT_LEAST_1, later=True))
+  alpha: float = field(default=1.0, metadata=about(
+      NETWORK, 'lip_norm: smallest standard deviation that normalisation '
+      'layers divide by (NET-07); their Lipschitz constant is 1/alpha.',
+      check=errors.check_positive, later=True))
+  bias_norm: float = field(default=1.0, metadata=about(
+      NETWORK, 'lip_propagated: bound on the l2 norm of biases.',
+      check=errors.check_positive, later=True))
+  weights: str = field(default='free', metadata=about(
+      NETWORK, 'Parametrisation of kernels: free parameters, or a function of '
+      'them (REG-02, SPEC-08).',
+      choices=('free', 'standardised', 'orthogonal'), later=True))
+  floor: float = field(default=0.01, metadata=about(
+      NETWORK, 'lip_normalised: smallest divisor of a record\'s gradient.',
+      check=errors.check_positive, later=True))
+  noise_order: str = field(default='1', metadata=about(
+      PRIVACY, 'lip_k_norm: p of the lp norm in the noise density.',
+      choices=('1', 'inf'), later=True))
+  target_quantile: float = field(default=0.5, metadata=about(
+      NETWORK, 'Adaptive methods: target fraction of records within the '
+      'radius, in (0, 1).', check=errors.check_open_unit, later=True))
+  count_noise: float = field(default=0.05, metadata=about(
+      PRIVACY, 'Adaptive methods: standard deviation of the noise on each '
+      'count, as a fraction of the expected batch size.',
+      check=errors.check_positive, later=True))
+  views: int = field(default=1, metadata=about(
+      DATA, 'Images: number of augmented views (crop and flip) of each record '
+      'in each step (REG-04).', check=_AT_LEAST_1, later=True))
+  average: str = field(default='none', metadata=about(
+      OPTIMISER, 'Which average of the parameters is evaluated and written.',
+      choices=('none', 'ema', 'polyak'), later=True))
+  allow_unsound: bool = field(default=False, metadata=about(
+      PRIVACY, 'Confirms that you accept that lip_printed (Barczewski, 2025, '
+      'Algorithm 8 as printed) is not private. Its summary has epsilon_valid = '
+      'false.', later=True))
+  channels: tuple[int, ...] | None = field(default=None, metadata=about(
+      NETWORK, 'ConvNet: channels of each convolution. Default: 32, then 64, '
+      'depth in all.', check=_check_channels, later=True))
+  kernel_size: int = field(default=3, metadata=about(
+      NETWORK, 'ConvNet: side of the kernels.', check=_AT_LEAST_1, later=True))
+  stride: int = field(default=1, metadata=about(
+      NETWORK, 'ConvNet: stride of the convolutions.', check=_AT_LEAST_1,
+      later=True))
+  pool: str = field(default='max', metadata=about(
+      NETWORK, 'ConvNet: pooling after the last convolution.',
+      choices=('max', 'average', 'none'), later=True))
+  use_bias: bool = field(default=True, metadata=about(
+      NETWORK, 'ConvNet: whether its layers have biases.', later=True))
+  downsample: int = field(default=1, metadata=about(
+      DATA, 'Images: side, in pixels, of the square blocks that images are '
+      'averaged over; 1 changes nothing.', check=_AT_LEAST_1, later=True))
+  pixels: str = field(default='signed', metadata=about(
+      DATA, 'Images: signed scales pixels to [-1, 1], unsigned to [0, 1].',
+      choices=('signed', 'unsigned'), later=True))
+  compute_dtype: str = field(default='float32', metadata=about(
+      MACHINE, f'{", ".join(IN_ANY_DTYPE)}: data type of the network during '
+      'training. Parameters, norms, sums and noise stay float32, and so does '
+      'the evaluation. For accelerators; slower on CPU.',
+      choices=precision.COMPUTE_DTYPES, later=True))
+  recertify_every: int = field(default=1, metadata=about(
+      MACHINE, f'{", ".join(RECERTIFYING)}: steps between projections of the '
+      'weights of layers whose norm does not affect the noise scale, such as '
+      'the first layer of a perceptron with balls. Saves time if that layer is '
+      'wide.', check=_AT_LEAST_1, later=True))
+  noise: str = field(default='gaussian', metadata=about(
+      PRIVACY, 'gaussian adds floating-point noise. lattice_gaussian adds '
+      'integer noise to rounded sums, so the release follows the theorem, '
+      'except for float32 rounding within the sums.',
+      choices=('gaussian', 'lattice_gaussian'), later=True))
+  num_canaries: int = field(default=0, metadata=about(
+      PRIVACY, 'Number of extra slots for dpjax audit --target=run (AUD-06). A '
+      'fair coin flip per slot decides whether it holds a canary. Sampling, '
+      'default delta and claim count all slots as records. Several hundred '
+      'give the strongest audits.', check=settings.at_least(0), later=True))
+  canary_kind: str = field(default=CANARY_KINDS[0], metadata=about(
+      PRIVACY, 'Kind of canaries: held-out records with a wrong label or '
+      'unchanged, which are then not used for evaluation; uniform noise or one '
+      'constant for all features, with a random label.', choices=CANARY_KINDS,
+      later=True))
+  canary_seed: int | None = field(default=None, metadata=about(
+      PRIVACY, 'Seed of canaries and coin flips, >= 0; it reveals which '
+      'canaries are included. Default: noise_seed if given, else the random '
+      'source of the system.', check=errors.check_seed, later=True))
+  schema: str | None = field(default=None, metadata=about(
+      DATA, 'Public schema of your own CSV file, as JSON in the format of '
+      '`data.schema_files`.', later=True))
+  noise_seed: int | None = field(default=None, metadata=about(
+      PRIVACY, 'For research only: seed of batches, noise and the canaries\' '
+      'coin flips, >= 0, which makes the run reproducible. Anyone who knows or '
+      'guesses it can subtract the noise, so the summary has epsilon_valid = '
+      'false. Default: the random source of the system; two runs of one '
+      'configuration are then two releases.', check=errors.check_seed,
+      later=True))
+
+  @property
+  def num_slots(self) -> int:
+    """The public n of a resolved run: training records plus canary slots."""
+    return settings.known(self.num_examples) + self.num_canaries
