@@ -40,8 +40,7 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
                     'records is useless',
                     'fails', points.select(cells, method='raw'), _raw),
       points.judged('with added noise, E M^2 is at most the printed bound',
-                    'a bound',
-                    noisy, lambda p: _bounded(p, 'bound_printed')),
+                    'a bound', noisy, lambda p: _bounded(p, 'bound_printed')),
       points.judged('the bound derived from it holds', 'not in the text', noisy,
                     lambda p: _bounded(p, 'bound')),
       points.judged('at least a quarter of the records lies on either side, '
@@ -50,8 +49,7 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
       points.judged('the best noise amplitude is e^(-n epsilon / 48)',
                     'e^(-n epsilon / 48)', _both(noisy), _amplitude),
       points.judged('risks with the printed noise match independently '
-                    'computed values', 'no numbers',
-                    [p for p in points.select(
+                    'computed values', 'no numbers', [p for p in points.select(
                         cells, method='printed', epsilon=.5)
                      if p['num_examples'] in _KNOWN], _as_known)]
 

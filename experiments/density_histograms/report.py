@@ -102,12 +102,10 @@ def _of_bins(cells):
                     points.select(chosen, method='printed', notion='pure'),
                     _trivial),
       points.judged('printed and oracle errors match independently computed '
-                    'values',
-                    'table 8.1, 1 %', points.select(
+                    'values', 'table 8.1, 1 %', points.select(
                         chosen, method=('printed', 'oracle')), _reference),
       points.judged('the error is smallest at the number of bins that '
-                    'minimises the bound (DEN-H6)',
-                    'within 1', points.select(
+                    'minimises the bound (DEN-H6)', 'within 1', points.select(
                         cells, part='bins', method=('fixed', 'tuned')), _least),
       points.judged('tuned bins have at most 5 % more error than printed ones',
                     '4.95 times less at L = 1 (DEN-H6)', points.select(
@@ -131,8 +129,7 @@ def _of_largest(largest):
             ('none', 'no privacy', 'ln m', 1), ('zcdp', 'zCDP', 'ln m', 1),
             ('pure', 'pure privacy', '(ln m)^2', 2))),
       points.judged('largest errors match independently computed values',
-                    'section 8.5, 4 %',
-                    largest, _largest)]
+                    'section 8.5, 4 %', largest, _largest)]
 
 
 def _in_records(cells):

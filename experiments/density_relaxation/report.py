@@ -64,8 +64,7 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
                          for kind in ('noise', 'cells', 'rules'))
   return [
       points.judged('the noise of each rule matches independently computed '
-                    'values',
-                    'DEN-A4, three digits', rules, _table),
+                    'values', 'DEN-A4, three digits', rules, _table),
       points.judged('section 4.4: the classical rule is (epsilon, delta)-DP',
                     'for every epsilon', points.select(measured, kind='truth'),
                     _unsound),

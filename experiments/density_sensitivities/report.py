@@ -83,9 +83,14 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
                     'and maximum norm; by 1 if n is private',
                     'for at least 2 bins',
                     points.select(cells, method='counts'), _counts),
+      *_weighted(cells)]
+
+
+def _weighted(cells: list[points.Point]) -> list[verdicts.Verdict]:
+  """Returns the verdicts on sums of weighted functions."""
+  return [
       points.judged('suprema for weights 1/k match independently computed '
-                    'values',
-                    'DEN-B5, four digits',
+                    'values', 'DEN-B5, four digits',
                     points.select(cells, method='inverse'), _inverse),
       points.judged('suprema on an interval match independently computed '
                     'values',

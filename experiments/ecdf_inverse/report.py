@@ -64,8 +64,7 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
                         cells, num_thresholds=2**15, epsilon=(0.1, 1.0)),
                     _cells),
       points.judged('a single quantile is best released by a quantile '
-                    'mechanism',
-                    'Algorithm 9 on a curve', cells, _one),
+                    'mechanism', 'Algorithm 9 on a curve', cells, _one),
       points.judged('nine quantiles are better read off one released curve '
                     'than released by binary searches',
                     'not in the text', points.select(

@@ -106,8 +106,7 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
                     'up to 15 %', points.select(pure, method='plain'),
                     lambda of: _bases(of, result)),
       points.judged('with calibrated noise, the printed mechanism has no '
-                    'larger error',
-                    'as printed',
+                    'larger error', 'as printed',
                     points.select(both, method=('dyadic', 'tuned_dyadic')),
                     lambda of: _shares(of, 1.0)),
       points.judged('tree with least squares, pure privacy, replace_one',
@@ -119,18 +118,22 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
                         both, method='square_root', adjacency=_REPLACE),
                     lambda of: _shares(of, 0.1255)),
       points.judged('the square-root matrix is near a lower bound, '
-                    'add_or_remove_one',
-                    'within 15 %', points.select(
+                    'add_or_remove_one', 'within 15 %', points.select(
                         large, method='square_root', adjacency=_ADD),
                     lambda of: _near(
                         of, points.select(result, method='bound'))),
+      *_projected(monotone)]
+
+
+def _projected(monotone: list[points.Point]) -> list[verdicts.Verdict]:
+  """Returns the verdicts on curves after the monotone projection."""
+  return [
       points.judged('after monotone projection, errors match independently '
                     'computed values',
                     'EC-49, to 15 % and four standard errors', monotone,
                     _monotone_reference),
       points.judged('after monotone projection, the best mechanism beats the '
-                    'printed one',
-                    'by 1.5 at least', points.select(
+                    'printed one', 'by 1.5 at least', points.select(
                         monotone, method=('tree', 'square_root')),
                     lambda of: _beats(of, monotone))]
 

@@ -73,6 +73,12 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
                     'solutions',
                     'not in the text', points.select(paper, smoothing='p1'),
                     _vertices),
+      *_not_in_the_text(cells)]
+
+
+def _not_in_the_text(cells: list[points.Point]) -> list[verdicts.Verdict]:
+  """Returns the verdicts on what the source does not consider."""
+  return [
       points.judged('calibrated noise gains as much after smoothing as before',
                     'L^2 / (L + 1)^2, not in the text', points.select(
                         cells, figure='epsilon', smoothing='p2'), _tight),

@@ -37,8 +37,7 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
                     'unchanged',
                     [p for p in cells if p['sigma'] <= 1e-3], _plateau),
       points.judged('large noise makes neighbouring data sets harder to '
-                    'distinguish',
-                    'less than epsilon', [p for p in cells if p[
+                    'distinguish', 'less than epsilon', [p for p in cells if p[
                         'sigma'] >= 1], _amplified),
       points.judged('effective privacy increases with the noise',
                     'not in the text', cells,

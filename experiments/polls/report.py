@@ -34,14 +34,12 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
   privacy = points.select(cells, kind='privacy')
   return [
       points.judged('Exercise 7.1: the interval attains its confidence level',
-                    '0.95',
-                    truthful, _coverage),
+                    '0.95', truthful, _coverage),
       points.judged('Exercise 7.1: variance of the estimate',
                     'lambda (1 - lambda) / (n (2 phi - 1)^2)', truthful,
                     _variance),
       points.judged('Exercise 7.2: the interval attains its confidence level',
-                    '0.95',
-                    points.select(cells, kind='drowned'), _coverage),
+                    '0.95', points.select(cells, kind='drowned'), _coverage),
       points.judged('Exercise 7.30: epsilon of two coins', 'ln 3',
                     points.select(privacy, parameter=0.75), _ln3),
       points.judged('privacy increases with phi, from none at 0', 'monotone',

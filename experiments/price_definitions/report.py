@@ -53,8 +53,7 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
                     'e^-epsilon) (1 - e^(-2 epsilon))', 'everywhere',
                     [*pure, *approx], _below),
       points.judged('the bound of Theorem 1 is below 1 for every epsilon',
-                    'a < 1',
-                    pure, _vacuous),
+                    'a < 1', pure, _vacuous),
       points.judged('for delta = 0 the sharp bound is tanh(epsilon / 2)',
                     'DEF-CHTP', points.select(
                         pure, method=('response', 'five_answers', 'laplace',

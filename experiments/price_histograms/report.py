@@ -48,8 +48,6 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
           if p['num_records'] >= 1e4]
   noisy = [p for p in points.select(tuned, part='privacy')
            if 1e2 <= p['amount'] <= 1e4]
-  panel = [p for p in points.select(cells, part='cells', dimension=2.0)]
-  rates = points.select(cells, method=('rate', 'printed'), dimension=2.0)
   return [
       points.judged('measured risks lie between the bounds', 'everywhere',
                     points.select(simulated, part=('records', 'privacy',
@@ -67,6 +65,14 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
                     '-1 and -2/3 for '
                     'd = 1, 2', noisy, lambda of: _slopes(
                         of, 'amount', lambda d: -2 / (d + 1))),
+      *_numbers_of_bins(cells)]
+
+
+def _numbers_of_bins(cells: list[points.Point]) -> list[verdicts.Verdict]:
+  """Returns the verdicts on rules for the number of bins."""
+  panel = points.select(cells, part='cells', dimension=2.0)
+  rates = points.select(cells, method=('rate', 'printed'), dimension=2.0)
+  return [
       points.judged('the number of bins printed below equation (19) gives the '
                     'rate of equation (18)',
                     '-1/2 in n and -2/3 in n alpha, d = 2', [
@@ -80,8 +86,7 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
                     '10^6, d = 2',
                     '16 times, constants taken as 1 (E-14)', panel, _ratio),
       points.judged('a tuned number of bins has a smaller error than that of '
-                    'the rates',
-                    '1.4 to 3.9 times (EST-HIST)', points.select(
+                    'the rates', '1.4 to 3.9 times (EST-HIST)', points.select(
                         cells, part='golden'), _gains)]
 
 

@@ -37,8 +37,7 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
                     'for all n and '
                     'epsilon', printed, _holds),
       points.judged('intervals with proved coverage cover theta in 95 % of '
-                    'runs',
-                    '0.95 or more', ours, _holds),
+                    'runs', '0.95 or more', ours, _holds),
       points.judged('their coverage is close to 95 % where the centre is '
                     'located',
                     '0.99 at most', [p for p in ours if p['centred']], _tight),
@@ -53,8 +52,7 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
                     'everywhere that '
                     'the printed one holds', cells, _shorter),
       points.judged('no estimate has a risk below the lower bound',
-                    'everywhere',
-                    cells, _above)]
+                    'everywhere', cells, _above)]
 
 
 def _key(point):

@@ -75,8 +75,7 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
                       part(name), lambda of, name=name: _slopes(of, name))
         for name, (_, label, slope) in _PRIVACY.items()),
       points.judged('privacy terms match independently computed values',
-                    'item G-12',
-                    [p for p in part('golden') if p['method'] in (
+                    'item G-12', [p for p in part('golden') if p['method'] in (
                         'descent_printed', 'output_printed', 'statistics')],
                     _golden),
       *_of_descents(descents),

@@ -60,11 +60,17 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
                     ', '.join(f'{_border(k):.3f}' for k in sweep.MOMENTS),
                     borders, lambda of: _slopes(
                         of, 'num_examples', 'border', _border)),
+      *_constants(result, private)]
+
+
+def _constants(result: list[points.Point], private: list[points.Point]
+               ) -> list[verdicts.Verdict]:
+  """Returns the verdicts on constants of the propositions."""
+  return [
       points.judged('Proposition 6 (iii) bounds the worst-case risk', 'always',
                     result, _sixth),
       points.judged('tuned thresholds and spherical noise reduce the risk',
-                    'a constant',
-                    private, _gains),
+                    'a constant', private, _gains),
       points.judged('Proposition 4 with its printed constant',
                     'r^2 g^(2 - 2/k) / 32', [
                         p for p in private if 'proposition_4' in p.values],

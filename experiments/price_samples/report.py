@@ -61,8 +61,7 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
       points.judged('no test needs fewer records than the bounds', 'everywhere',
                     cells, _below),
       points.judged('bounds are near the number of records that the best pure '
-                    'test needs',
-                    'where privacy dominates', [
+                    'test needs', 'where privacy dominates', [
                         p for p in pure if p['amount'] <= 0.002], _near),
       points.judged('a Gaussian count is the best test under zCDP',
                     'the mechanism of the sources', points.select(

@@ -88,8 +88,7 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
                     'in n, d and rho',
                     'not in the table', of(upper + lower, ('zcdp',)), _rates),
       points.judged('a subsample attains another rate under total variation '
-                    'privacy',
-                    'not in the table', points.select(
+                    'privacy', 'not in the table', points.select(
                         cells, method='subsample'), _rates),
       points.judged('the lower bound of total variation is tight for k = 2, in '
                     'every dimension', 'open', points.select(

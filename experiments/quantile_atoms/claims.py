@@ -41,12 +41,10 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
                     'Ratings and Pages', 'identical', of(
                         _SMOOTH, 'joint', 'hs_uniform'), _identical),
       points.judged('smoothing reduces the error on Dividends by orders of '
-                    'magnitude',
-                    'multiple orders', of(
+                    'magnitude', 'multiple orders', of(
                         _DIVIDENDS, 'joint', 'hs_uniform'), _vastly),
       points.judged('smoothing reduces the error on Earnings by orders of '
-                    'magnitude',
-                    'multiple orders', of(
+                    'magnitude', 'multiple orders', of(
                         _EARNINGS, 'joint', 'hs_uniform'), _vastly),
       points.judged('the more probable and isolated the atom, the more '
                     'smoothing helps', 'the order of the figure', last,

@@ -111,8 +111,7 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
                     'privacy', 'not in the text', close, _gain),
       points.judged('few bins or five knots stay within 2.5 times the '
                     'non-private error, for all distributions and m',
-                    'not in the text',
-                    of('coarse', 'knots', 'emp'), _ours)]
+                    'not in the text', of('coarse', 'knots', 'emp'), _ours)]
 
 
 def _cells(cells: list[points.Point]):

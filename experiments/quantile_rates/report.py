@@ -37,8 +37,7 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
                     'slope -1', [p for p in valid if _private(p) < 0.1],
                     lambda p: _slope(p, 'num_examples', -1)),
       points.judged('for smaller epsilon it is 1/(n epsilon)^2: rate in n',
-                    'slope -2',
-                    [p for p in valid if _private(p) > 0.9],
+                    'slope -2', [p for p in valid if _private(p) > 0.9],
                     lambda p: _slope(p, 'num_examples', -2)),
       points.judged('for smaller epsilon it is 1/(n epsilon)^2: rate in '
                     'epsilon', 'slope -2',

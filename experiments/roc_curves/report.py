@@ -77,8 +77,7 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
                     points.select(drawn, method='printed', smoothing='p2'),
                     _larger),
       points.judged('areas by one tree computed by other programs are '
-                    'reproduced',
-                    'within 20 %, on stand-ins', points.select(
+                    'reproduced', 'within 20 %, on stand-ins', points.select(
                         cells, method='joint', num_thresholds=2**10), _cells),
       points.judged('one tree over both classes is better than a curve of each',
                     'not in the text', points.select(
