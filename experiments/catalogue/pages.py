@@ -18,7 +18,7 @@ def status(item: Item) -> str:
   """Returns text such as 'implemented, tested, measured' for an item."""
   if not item.tests:
     return 'text only'
-  if item.kind == 'erratum':
+  if item.kind in items.ERRATA:
     return 'shown by a test'
   return ', '.join([
       *(['implemented'] if item.functions else []), 'tested',
@@ -55,7 +55,8 @@ def table(groups: Sequence[items.Group],
 
 def listing(groups: Sequence[items.Group]) -> list[tuple[str, ...]]:
   """Returns for each item its values of the columns `LISTED`."""
-  return [(item.paper, f'{group.name}/{item.id}', item.kind, item.title,
+  return [(items.PAPERS[item.paper], f'{group.name}/{item.id}', item.kind,
+           item.title,
            *(' '.join(names) or '-' for names in (
                item.functions, item.tests, item.experiments)), status(item))
           for group in groups for item in group.items]
@@ -65,13 +66,13 @@ def errata(groups: Sequence[items.Group]) -> str:
   """Returns Markdown tables of all errata, one for each paper."""
   parts = []
   for paper, name in items.PAPERS.items():
-    lines = [(item.place, item.id, item.printed, item.holds,
+    lines = [(item.place, _ids(item), item.kind, item.printed, item.holds,
               ', '.join(map(_link, item.tests)) or item.note)
              for group in groups for item in group.items
-             if item.kind == 'erratum' and item.paper == paper]
+             if item.kind in items.ERRATA and item.paper == paper]
     if lines:
       parts.append(f'## {name[:1].upper()}{name[1:]}\n\n' + tables.markdown(
-          ('place', 'item', 'printed', 'what holds', 'shown by'), lines,
+          ('place', 'item', 'kind', 'printed', 'what holds', 'shown by'), lines,
           aligned=False))
   return '\n'.join(parts)
 
@@ -102,7 +103,7 @@ def card(item: Item) -> str:
 def _lines(item: Item, verdicts: Mapping[str, Sequence[Verdict]]
            ) -> list[tuple[str, ...]]:
   """Returns the lines of an item in the columns `HEADERS`."""
-  place = f'{item.paper}, {item.place}'
+  place = f'{items.PAPERS[item.paper]}, {item.place}'
   command = ', '.join(f'`{_command(name)}`' for name in item.experiments)
   head = (place, item.id, item.title, command or '-', status(item))
   matching = list(about(item, verdicts))
@@ -112,6 +113,12 @@ def _lines(item: Item, verdicts: Mapping[str, Sequence[Verdict]]
   heads = [head] + [('', item.id, '', '', '')] * (len(matching) - 1)
   return [(*head, each.claim, each.printed, each.ours, each.verdict)
           for head, each in zip(heads, matching, strict=True)]
+
+
+def _ids(item: Item) -> str:
+  """Returns the id of an erratum, and those of the errata that it replaces."""
+  merged = ', '.join(name.partition('/')[2] for name in item.merged)
+  return f'{item.id} (also {merged})' if merged else item.id
 
 
 def _command(name: str) -> str:

@@ -76,7 +76,7 @@ def _most(found, metric):
 def _printed_divergence(found):
   least = min(p['printed_divergence'] for p in found)
   return (f'{least:.2g} of the divergence', least >= 1,
-          'the square of the integral of K is missing (erratum E12)')
+          'the square of the integral of K is missing (erratum DEN-E12)')
 
 
 def _separation(found):
