@@ -1,5 +1,6 @@
 """Renders the catalogue as text: all items with our results, and the errata."""
 
+import collections
 from collections.abc import Iterator, Mapping, Sequence
 
 from dpjax.report import tables
@@ -65,8 +66,11 @@ def listing(groups: Sequence[items.Group]) -> list[tuple[str, ...]]:
 def errata(groups: Sequence[items.Group]) -> str:
   """Returns Markdown tables of all errata, one for each paper."""
   parts = []
+  counts = collections.Counter(
+      item.id for group in groups for item in group.items)
   for paper, name in items.PAPERS.items():
-    lines = [(item.place, _ids(item), item.kind, item.printed, item.holds,
+    lines = [(item.place, _ids(item, counts[item.id] == 1), item.kind,
+              item.printed, item.holds,
               ', '.join(map(_link, item.tests)) or item.note)
              for group in groups for item in group.items
              if item.kind in items.ERRATA and item.paper == paper]
@@ -115,10 +119,16 @@ def _lines(item: Item, verdicts: Mapping[str, Sequence[Verdict]]
           for head, each in zip(heads, matching, strict=True)]
 
 
-def _ids(item: Item) -> str:
-  """Returns the id of an erratum, and those of the errata that it replaces."""
-  merged = ', '.join(name.partition('/')[2] for name in item.merged)
-  return f'{item.id} (also {merged})' if merged else item.id
+def _ids(item: Item, unique: bool) -> str:
+  """Returns the id of an erratum, and those of the errata that it replaces.
+
+  Args:
+    item: the erratum.
+    unique: whether no other group has an item of this id.
+  """
+  name = item.id if unique else f'{item.group}/{item.id}'
+  merged = ', '.join(old.partition('/')[2] for old in item.merged)
+  return f'{name} (also {merged})' if merged else name
 
 
 def _command(name: str) -> str:

@@ -148,7 +148,11 @@ def test_a_merged_erratum_is_found_by_its_old_ids(groups):
   both = [items.Group('g', 'G', ('E-1', 'E-2'), (merged,)),
           items.Group('h', 'H', ('E-9',), ())]
   assert checks.problems(both) == []
-  assert 'E-1 (also E-2, E-9)' in pages.errata(both)
+  assert '| E-1 (also E-2, E-9) |' in pages.errata(both)
+  twice = dataclasses.replace(both[1], items=(
+      dataclasses.replace(_ERRATUM, group='h'),))
+  page = pages.errata([both[0], twice])
+  assert '| g/E-1 (also E-2, E-9) |' in page and '| h/E-1' in page
   old = [dataclasses.replace(both[0], items=(_ERRATUM,)), both[1]]
   assert checks.problems(old) == ['g/E-2: is missing', 'h/E-9: is missing']
   renyi, = coverage._named(groups, 'minimax/E-01')
