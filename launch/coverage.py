@@ -6,7 +6,7 @@ catalogue that does not exist:
 
 All about one item; or the items of one paper, as a CSV file:
   python -m launch.coverage --item=lip_dp_sgd/LDP-05
-  python -m launch.coverage --paper=003 --output=items.csv
+  python -m launch.coverage --paper=barczewski_2025 --output=items.csv
 
 `experiments/README.md` lists the same items with their verdicts, and
 `experiments/ERRATA.md` the errors in the papers; `launch.report` writes both.
@@ -44,8 +44,9 @@ def main(argv: Sequence[str]) -> int:
     print('\n\n'.join(pages.card(item) for name in _ITEM.value
                       for item in _named(groups, name)))
     return 0
+  paper = items.PAPERS.get(items.KEYS.get(_PAPER.value, _PAPER.value))
   _list([line for line in pages.listing(groups)
-         if items.KEYS.get(_PAPER.value, _PAPER.value) in (None, line[0])])
+         if paper in (None, line[0])])
   problems = checks.problems(groups)
   for problem in problems:
     print(f'missing: {problem}', file=sys.stderr)
@@ -55,7 +56,8 @@ def main(argv: Sequence[str]) -> int:
 def _named(groups: Sequence[items.Group], name: str) -> list[items.Item]:
   """Returns the items with an id; raises if there are none."""
   named = [item for group in groups for item in group.items
-           if name in (item.id, f'{group.name}/{item.id}')]
+           if name in (item.id, f'{group.name}/{item.id}', *item.merged,
+                       *(each.partition('/')[2] for each in item.merged))]
   if not named:
     raise ValueError(f'no item {name}; python -m launch.coverage lists all')
   return named

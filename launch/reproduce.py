@@ -4,10 +4,11 @@ A few real settings of every experiment, without downloads, in ten minutes on
 two cores:
   python -m launch.reproduce --paper=all --quick --output_dir=repro
 
-Barczewski (2025, called 003), all that needs no GPU, in about three hours on
+Barczewski (2025), all that needs no GPU, in about three hours on
 two cores. Data sets are read from --data_dir; missing ones are skipped and
 reported:
-  python -m launch.reproduce --paper=003 --data_dir=data --output_dir=repro
+  python -m launch.reproduce --paper=barczewski_2025 --data_dir=data \
+    --output_dir=repro
 
 A part of the quick settings, or three random settings of each experiment,
 compared with the committed rows; the exit status is 1 if a row differs:
@@ -15,7 +16,7 @@ compared with the committed rows; the exit status is 1 if a row differs:
   python -m launch.reproduce --paper=all --sample=3 --seed=7 --check ...
 
 What would run, and how long its rows took when they were made:
-  python -m launch.reproduce --paper=004 --list
+  python -m launch.reproduce --paper=barber_duchi_2014 --list
 
 Open DIR/index.html: it has verdicts on the claims of the papers, figures,
 tables, and a comparison with the committed rows. DIR has a folder for each
@@ -37,6 +38,7 @@ from absl.flags import argparse_flags
 from dpjax import errors as checks
 from dpjax.cli import errors
 from dpjax.runs import environment
+from experiments import registry
 from experiments.catalogue import items
 from experiments.reproduction import comparison
 from experiments.reproduction import plans
@@ -106,7 +108,9 @@ def _print(chosen: dict[str, plans.Plan]) -> None:
   for name, plan in chosen.items():
     of = len(plan.experiment.settings)
     toy = 'toy ' if plan.smoke else ''
-    print(f'{name} ({", ".join(plan.experiment.papers)}): '
+    papers = ', '.join(registry.PAPERS[each]
+                       for each in plan.experiment.papers)
+    print(f'{name}, {papers}: '
           f'{len(plan.settings)} {toy}settings of {of}; '
           f'about {plan.seconds:.0f} s; all of it: {plan.experiment.cost}')
   print(f'{len(chosen)} experiments, about '

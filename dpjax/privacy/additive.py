@@ -311,7 +311,7 @@ def classical_gaussian(*, record_norm: float, epsilon: float, delta: float,
   the formula is false: from epsilon = 8.42 on at delta = 1e-5. The event of the
   result gives its true cost. Source: lecture notes (chapter 7, Definition
   7.17), whose Proposition 7.18 claims the guarantee for all epsilon (item
-  MECH-04, erratum L-E10).
+  MECH-04, erratum E23).
   """
   errors.check_scale('record_norm', record_norm)
   errors.check_positive('epsilon', epsilon)

@@ -199,37 +199,11 @@ def charged(costs: Sequence[Cost], *, budget: Fraction, delta: Fraction,
   `budget` and `delta` are fixed before the first answer, and so are the Renyi
   orders a_j and their shares w_j of delta, which sum to 1.
 
-  Proof. For two neighbouring data sets in either order, let L be the privacy
-  loss of all answers and H = E max(0, 1 - e^(budget - L)). The claim is
-  H <= delta. The terms are the sum of pure epsilons and, for each a_j, the
-  epsilon of the Renyi divergences of order a_j; `charged` is their minimum:
-    1. The first cost is chosen before any answer. If it is the only one,
-       `epsilon` is the guarantee of a fixed mechanism. If all terms exceed
-       `budget` for the first cost, they do so for every longer list, because
-       they grow with each cost: no other query is answered, and H <= delta.
-    2. Otherwise, at the end of each transcript of answers some term is at most
-       `budget`. If it is the sum of pure epsilons, then L <= budget, and the
-       transcript adds nothing to H.
-    3. Consider the transcripts at whose end the term of order a_j is at most
-       `budget`. The term grows with each cost, so this holds at each step.
-       An analyst who stops just before the term would exceed `budget` sees the
-       same transcripts, so they add at most the H of that analyst.
-    4. That analyst's Renyi divergences of order a_j sum to at most a constant
-       R in every transcript, and R converts to (budget, w_j delta). Such a sum
-       is a filter (Feldman and Zrnic 2021; Lecuyer 2021): since
-       e^((a_j - 1) (L - sum)) is a supermartingale, all answers together have
-       divergence at most R, and H <= w_j delta.
-    5. The sum over j is delta.
-
-  Taking the best order at all of delta would be wrong: the analyst may steer
-  lucky answers to one order and unlucky ones to another, and each may use up
-  delta (`costs_test.py` has an example). Exact accounting of all that was asked
-  is no filter either ("Privacy filters are captured by residues", arXiv
-  2602.15815, 2026). The main order, which has 9/10 of delta, is the one at
-  which many small queries or Gaussian noise use up the budget. The others serve
-  few large pure queries.
-
-  Sums of pure epsilons are a filter by themselves (Rogers et al. 2016).
+  The proof is in docs/theory/ledger.md. Taking the best order at all of delta
+  would be wrong: an analyst may steer lucky answers to one order and unlucky
+  ones to another (`costs_test.py` has an example). The main order, which has
+  9/10 of delta, is the one at which many small queries or Gaussian noise use
+  up the budget. The others serve few large pure queries.
 
   Args:
     costs: costs of all releases, in order.

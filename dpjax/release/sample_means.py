@@ -6,51 +6,11 @@ are released; n may be private. The interval contains mu with probability at
 least 1 - miss, at every n and for every distribution: nothing is asymptotic.
 
 Each mean m is tested, and the interval contains those that are not rejected.
-S(m) = sum (t - m) and Q(m) = sum (t - m)^2 are linear in the three sums, since
-
-  (t - m)^2 = (1 - m)^2 t + m^2 (1 - t) - t (1 - t),
-
-so the noise in each is a known combination of the noise that was drawn.
-
-1. Variance (`variance_bound`). At m = mu, with b = max(m, 1 - m), (t - m)^2 is
-   in [0, b^2] and has mean v. By convexity of the exponential, for a > 0
-     E e^(-a (t - m)^2) <= 1 - (v / b^2) (1 - e^(-a b^2))
-                        <= exp(-(v / b^2) (1 - e^(-a b^2))).
-   With independent noise z and Markov's inequality
-     P(Q + z <= q) <= exp(a q + ln E e^(a z) - n v (1 - e^(-a b^2)) / b^2). So
-     n v <= min_a b^2 (a q + ln E e^(a z) + ln(1 / miss)) / (1 - e^(-a b^2))
-   except with probability `miss`. Minimising over a is allowed: the best a for
-   a given n v does not depend on the data, and n v exceeds the minimum only if
-   the noisy Q is below the quantile that this a gives.
-
-2. Tail (`upper_tail`). Let X = t - mu <= b now, with b = 1 - mu, and let e be b
-   with probability p = v / (v + b^2), else -v / b; both have mean 0 and
-   variance v. For f(x) = (x - s)_+^2, E f(X) <= E f(e), in three cases:
-     s >= b: both are 0. s <= -v / b: f(x) <= (x - s)^2, with equality on the
-     two points of e, and (x - s)^2 has the mean v + s^2 under both. Else the
-     parabola g(x) = (b - s)^2 ((x + v / b) / (b + v / b))^2 equals f on the two
-     points of e and is at least f for all x <= b: its root,
-     (b - s) |x + v / b| / (b + v / b), is at least (x - s)_+, as both are b - s
-     at b and -v / b <= s. So E f(X) <= E g(X) = (b - s)^2 p = E f(e).
-   The same holds if the variance of X is below v. f(. + y) has the same form,
-   so records can be replaced by e_i one after the other, given the others and
-   the noise z. Further independent summands of mean 0 only increase the
-   expectation (Jensen). With N >= n independent e_i,
-     P(S + z >= x) <= inf_s E (e_1 + ... + e_N + z - s)_+^2 / (x - s)^2.
-   This is Theorem 1.1 of Bentkus (2004) with noise. It is at most Chernoff's
-   bound for the same e_i, and at most e^2 / 2 times a normal tail.
-
-3. Large samples (`upper_tail`). By the Berry-Esseen theorem with the constants
-   of Shevtsova (2011) and E |X|^3 <= c v, c = max(mu, 1 - mu),
-     P(S + z >= x) <= P(N(0, n v) + z >= x) + .33554 d
-   with d = c / sqrt(n v) + .415 / sqrt(n). Let w bound v. One term decreases in
-   v and the other increases, so step 2 is used for v <= w / 2 and this bound
-   for w / 2 <= v <= w. The smaller of their maximum and step 2 at w holds.
-
-4. Interval. A share of `miss` is for the variance at mu, one for n if it is
-   private, and half of the rest for each side: mu is outside only if its S is
-   in the upper or the lower tail, for the bound w of step 1. The lower tail of
-   t is the upper tail of 1 - t.
+S(m) = sum (t - m) and Q(m) = sum (t - m)^2 are linear in the three sums, so the
+noise in each is a known combination of the noise that was drawn. The proof is
+in docs/theory/sample_means.md: a bound on n v (step 1), the tail of S by the
+two-point distribution of Bentkus (2004, Theorem 1.1) with noise (step 2), or by
+the Berry-Esseen theorem for large samples (step 3), and the interval (step 4).
 
 In all examples, the means beyond a rejected one are rejected, too. This is not
 proved, so `combinations.farthest` searches from outside and does not assume it.
@@ -141,7 +101,7 @@ def population_mean(moments: NoisyMoments,
                     miss: float) -> tuple[float, float]:
   """Returns the interval for the mean of the population; sampling and noise.
 
-  The module docstring has the proof.
+  The proof is in docs/theory/sample_means.md.
 
   Args:
     moments: released noisy sums.

@@ -1,47 +1,14 @@
-r"""An interval for a probability p, from noisy counts of both outcomes.
+"""An interval for a probability p, from noisy counts of both outcomes.
 
 Statement. Of n records a are positive, where a is binomial (n, p) and n is
 private. A = a + z and B = n - a + y are released, with independent noise z and
 y. The interval contains p with probability at least 1 - miss, for every n and
 p: nothing is asymptotic.
 
-A probability p is tested by T(p) = (1 - p) A - p B = A - p (A + B). Its
-expectation is 0 whatever n is, so that not knowing n affects the variance of T
-only; the expectation of A alone would depend on n.
-
-1. Range of n. Let N = A + B. Then |n - N| <= w except with probability
-   `size miss`, where w is the half-width of z + y (`Combination.half_width`).
-
-2. Test. For the released values A0, B0, N0 = A0 + B0 and fresh a, z, y let
-     g(p, n) = P_{p, n}(a + z - A0 >= p M_n), with M_n = n + z + y - N0,
-   the probability that T(p) is at least its released value. For the true p and
-   n, g(p, n) is at most alpha with probability at most alpha. So p is below the
-   interval if g(p, n') <= alpha for all n' in the range of step 1. This is
-   wrong with probability at most `size miss` + alpha, and the upper end shares
-   the first part. With a share of `miss` for n and half of the rest for alpha,
-   both ends are right with probability at least 1 - miss.
-
-3. Blocks of n. For n <= m in one block, a_m = a_n + r with r binomial
-   (m - n, p), and a_m - p M_m = a_n - p M_n + r - p (m - n). By Hoeffding's
-   inequality r - p (m - n) >= -d with probability at least 1 - eta, where
-   d = sqrt((m - n) ln(1 / eta) / 2); r is independent of the rest. So
-     g(p, n) <= P(a_m + z - A0 >= p M_m - d) / (1 - eta):
-   one evaluation at the largest n of the block bounds g in all of it.
-
-4. Brackets of p. For p in [p1, p2] a binomial (m, p) is at most a binomial
-   (m, p2) in a coupling, and p M >= p1 M - (p2 - p1) max(0, -M). With h the
-   half-width of z + y for a probability tau, -M_m <= c = max(0, N0 - m + h)
-   except with probability tau. So for all p in the bracket
-     P(a_m + z - A0 >= p M_m - d)
-       <= P(a_m' + z - A0 >= p1 M_m - (p2 - p1) c - d) + tau,
-   with a_m' binomial (m, p2). The right side is a tail of a binomial variable
-   plus (1 - p1) z - p1 y. It is computed by summation, with the noise rounded
-   up to a grid (`Combination.grid`).
-
-5. Search. Brackets are rejected one after the other from p = 0 on, and the
-   lower end is where the rejected ones end. Every p below it is rejected, and
-   monotonicity of g is not assumed. The upper end is 1 minus the lower end for
-   (B, A) in place of (A, B).
+The interval is that of a test of T(p) = A - p (A + B), whose expectation is 0
+whatever n is. The proof is in docs/theory/two_counts.md. A step in this module
+is one of its steps: the range of n (1), the test (2), blocks of n (3), brackets
+of p (4) and the search (5).
 """
 
 import dataclasses
@@ -78,7 +45,7 @@ def interval(positive: int, other: int, noise: Noise,
              miss: float) -> tuple[float, float]:
   """Returns the interval for the probability of a positive record.
 
-  The module docstring has the proof.
+  The proof is in docs/theory/two_counts.md.
 
   Args:
     positive: noisy count A.

@@ -2,7 +2,7 @@
 
 Equation 6.3.6: least noise nu of nodes such that increments w = g + B nu of
 ranks are nonnegative and sum up to n. Rows are differences of those of the
-thesis and have some four entries in place of L + 1 (item C13). Matrices are
+text, and have some four entries in place of L + 1 (item C13). Matrices are
 built once; a call sets the solver up, solves and cumulates.
 """
 

@@ -134,7 +134,7 @@ _QUANTILES_BY = {
 CURVES = {
     'ours': Method('curves', 'dpjax'),
     'numpy': Method('curve_peers', 'NumPy; comparisons key by key'),
-    'cvxopt': Method('curve_solvers', 'CVXOPT, as the thesis solves it',
+    'cvxopt': Method('curve_solvers', 'CVXOPT, as Barczewski (2025) solves it',
                      ('cvxopt',)),
     'osqp': Method('curve_solvers', 'OSQP, to 1e-4', ('osqp',)),
     'clarabel': Method('curve_solvers', 'Clarabel', ('clarabel',)),

@@ -18,8 +18,10 @@ _OF_TESTS = 'tests.'
 
 def problems(groups: Sequence[items.Group]) -> list[str]:
   """Returns a line for each error in the catalogue."""
+  merged = [name for group in groups for item in group.items
+            for name in item.merged]
   return [line for group in groups
-          for line in (*_of_group(group),
+          for line in (*_of_group(group, merged),
                        *(f'{group.name}/{item.id}: {what}'
                          for item in group.items for what in _of_item(item)))]
 
@@ -85,9 +87,16 @@ def line_of_test(test: str) -> int:
   return lines[name]
 
 
-def _of_group(group: items.Group) -> Iterator[str]:
-  """Yields a line for each id that is missing, unexpected or repeated."""
-  present = [item.id for item in group.items]
+def _of_group(group: items.Group, merged: Sequence[str]) -> Iterator[str]:
+  """Yields a line for each id that is missing, unexpected or repeated.
+
+  Args:
+    group: the group.
+    merged: errata of all groups that another one replaces, as 'group/id'.
+  """
+  present = [item.id for item in group.items] + [
+      name.partition('/')[2] for name in merged
+      if name.startswith(f'{group.name}/')]
   for each in sorted(set(group.ids) - set(present)):
     yield f'{group.name}/{each}: is missing'
   for each in sorted(set(present) - set(group.ids)):
@@ -129,13 +138,15 @@ def _missing(item: Item) -> Iterator[str]:
   needed = {'definition': ('functions', 'tests'),
             'claim': ('functions', 'tests'),
             'algorithm': ('functions', 'tests'),
-            'artefact': ('experiments',), 'erratum': ('tests',),
-            'rule': ('tests',)}.get(item.kind, ())
+            'artefact': ('experiments',), 'rule': ('tests',),
+            **dict.fromkeys(items.ERRATA, ('tests',))}.get(item.kind, ())
   for field in needed:
     if not getattr(item, field) and not item.note:
       yield f'no {field}, and no note that says why'
-  if item.kind == 'erratum' and not (item.printed and item.holds):
+  if item.kind in items.ERRATA and not (item.printed and item.holds):
     yield 'an erratum needs what is printed and what holds'
+  if item.merged and item.kind not in items.ERRATA:
+    yield 'only an erratum can replace others'
   names = {part for name in item.functions for part in name.split('.')[-2:]}
   files = {test.partition('::')[0] for test in item.tests}
   if names and files and not any(

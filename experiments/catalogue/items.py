@@ -29,15 +29,20 @@ KINDS = {
     'claim': 'a theorem, fact or bound',
     'algorithm': 'a mechanism, estimator, model or method',
     'artefact': 'a table, figure or experiment',
-    'erratum': 'a false or loose claim',
+    'false': 'an erratum: the printed statement does not hold',
+    'loose': 'an erratum: the printed statement holds, with a better constant '
+             'or condition, or with an assumption that the text leaves out',
+    'wording': 'an erratum: a misprint, a notation or an attribution',
     'rule': 'a decision about how things are built',
 }
+ERRATA = ('false', 'loose', 'wording')
+"""Kinds of items that are errata."""
 _RANGE = re.compile(r'(.*?)(\d+)\.\.(\d+)')
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Item:
-  """One definition, claim, algorithm, artefact, erratum or rule.
+  """One definition, claim, algorithm, artefact, rule or erratum.
 
   Attributes:
     group: name of the file without '.toml'.
@@ -53,6 +58,7 @@ class Item:
     printed: for an erratum, the statement in the paper.
     holds: for an erratum, the true statement, or the choice made here.
     note: reason why a function, test or experiment is missing.
+    merged: errata that this one replaces, as 'group/id'. Their ids stay valid.
   """
   group: str
   id: str
@@ -67,6 +73,7 @@ class Item:
   printed: str = ''
   holds: str = ''
   note: str = ''
+  merged: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,5 +1,6 @@
 """Renders the catalogue as text: all items with our results, and the errata."""
 
+import collections
 from collections.abc import Iterator, Mapping, Sequence
 
 from dpjax.report import tables
@@ -18,7 +19,7 @@ def status(item: Item) -> str:
   """Returns text such as 'implemented, tested, measured' for an item."""
   if not item.tests:
     return 'text only'
-  if item.kind == 'erratum':
+  if item.kind in items.ERRATA:
     return 'shown by a test'
   return ', '.join([
       *(['implemented'] if item.functions else []), 'tested',
@@ -55,7 +56,8 @@ def table(groups: Sequence[items.Group],
 
 def listing(groups: Sequence[items.Group]) -> list[tuple[str, ...]]:
   """Returns for each item its values of the columns `LISTED`."""
-  return [(item.paper, f'{group.name}/{item.id}', item.kind, item.title,
+  return [(items.PAPERS[item.paper], f'{group.name}/{item.id}', item.kind,
+           item.title,
            *(' '.join(names) or '-' for names in (
                item.functions, item.tests, item.experiments)), status(item))
           for group in groups for item in group.items]
@@ -64,14 +66,17 @@ def listing(groups: Sequence[items.Group]) -> list[tuple[str, ...]]:
 def errata(groups: Sequence[items.Group]) -> str:
   """Returns Markdown tables of all errata, one for each paper."""
   parts = []
+  counts = collections.Counter(
+      item.id for group in groups for item in group.items)
   for paper, name in items.PAPERS.items():
-    lines = [(item.place, item.id, item.printed, item.holds,
+    lines = [(item.place, _ids(item, counts[item.id] == 1), item.kind,
+              item.printed, item.holds,
               ', '.join(map(_link, item.tests)) or item.note)
              for group in groups for item in group.items
-             if item.kind == 'erratum' and item.paper == paper]
+             if item.kind in items.ERRATA and item.paper == paper]
     if lines:
       parts.append(f'## {name[:1].upper()}{name[1:]}\n\n' + tables.markdown(
-          ('place', 'item', 'printed', 'what holds', 'shown by'), lines,
+          ('place', 'item', 'kind', 'printed', 'what holds', 'shown by'), lines,
           aligned=False))
   return '\n'.join(parts)
 
@@ -102,7 +107,7 @@ def card(item: Item) -> str:
 def _lines(item: Item, verdicts: Mapping[str, Sequence[Verdict]]
            ) -> list[tuple[str, ...]]:
   """Returns the lines of an item in the columns `HEADERS`."""
-  place = f'{item.paper}, {item.place}'
+  place = f'{items.PAPERS[item.paper]}, {item.place}'
   command = ', '.join(f'`{_command(name)}`' for name in item.experiments)
   head = (place, item.id, item.title, command or '-', status(item))
   matching = list(about(item, verdicts))
@@ -112,6 +117,18 @@ def _lines(item: Item, verdicts: Mapping[str, Sequence[Verdict]]
   heads = [head] + [('', item.id, '', '', '')] * (len(matching) - 1)
   return [(*head, each.claim, each.printed, each.ours, each.verdict)
           for head, each in zip(heads, matching, strict=True)]
+
+
+def _ids(item: Item, unique: bool) -> str:
+  """Returns the id of an erratum, and those of the errata that it replaces.
+
+  Args:
+    item: the erratum.
+    unique: whether no other group has an item of this id.
+  """
+  name = item.id if unique else f'{item.group}/{item.id}'
+  merged = ', '.join(old.partition('/')[2] for old in item.merged)
+  return f'{name} (also {merged})' if merged else name
 
 
 def _command(name: str) -> str:

@@ -70,7 +70,7 @@ def mean_clipped_gradient(offset: np.ndarray, *,
 def mean_normalised_gradient(offset: np.ndarray) -> np.ndarray:
   """The mean [2] of g / ||g||, zero where g is: Algorithm 7 as printed (E21).
 
-  The listing of Barczewski (2025) (line 1041) prints clip_norm g / ||g||.
+  The listing of Barczewski (2025, Algorithm 7) prints clip_norm g / ||g||.
   """
 
   def corners(slope, constant):

@@ -66,8 +66,8 @@ def _curve(cells: list[points.Point]):
   gap = max(abs(point['measured_laplace'] / point['laplace'] - 1)
             for point in cells)
   return (f'by Laplace noise: rho of its curve, to {gap:.1%}', True,
-          'of a single order; the divergences at all orders do give rho, here '
-          'epsilon + e^-epsilon - 1')
+          'from one order nothing follows, as the text says; all orders '
+          'together give rho, here epsilon + e^-epsilon - 1')
 
 
 def figure(rows: Sequence[records.Row]) -> Any:

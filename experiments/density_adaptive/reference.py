@@ -1,4 +1,4 @@
-"""Numbers to compare with: section 8.4 of the specification density.md.
+"""Reference values of errors, computed separately, to compare with.
 
 By notion, method or column, then (density, n, epsilon): errors; those of
 adaptive estimators are simulated, of 60 to 100 releases.

@@ -19,7 +19,7 @@ _GROUPS = tuple(sweep.CLOSED)
 _LIMITS = {('circle', 'pure'): 'spectral', ('circle', 'zcdp'): 'linear',
            ('interval', 'pure'): 'histogram',
            ('interval', 'zcdp'): 'histogram'}
-# The cells of the specification end here.
+# The cells of reference values end here.
 _MOST_RECORDS = 1e5
 
 

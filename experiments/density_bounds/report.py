@@ -142,14 +142,14 @@ def _pointwise(cells):
   point, = cells
   return (f'{point["derived"]:.5f} L follows, {point["corrected"]:.4f} L is '
           'true', False, '1 - h >= 1/2 gives L / (64 sqrt 2), the best h '
-          'L / (16 sqrt 2) (erratum E5)')
+          'L / (16 sqrt 2) (erratum DEN-E5)')
 
 
 def _cube(cells):
   point, = cells
   return (f'{point["printed"]:.2g} L printed, {point["corrected"]:.2g} L by '
           f'the same bumps, {point["sharp"]:.2g} L', False, 'tau / 4, sums of '
-          'errors not halved, bumps of mean 0 (errata E4, E22)')
+          'errors not halved, bumps of mean 0 (errata DEN-E4, E-21)')
 
 
 def _slopes(cells, metric, power):
@@ -177,7 +177,7 @@ def _last_line(cells):
   text, worst = _slopes(cells, lambda p: p['corrected'],
                         lambda beta: 2 * beta / (beta + 1))
   return (text, False, f'within {worst:.2f} of -2 beta / (beta + 1); the '
-          'printed rate exceeds upper bounds (erratum E5b)')
+          'printed rate exceeds upper bounds (erratum DEN-E5b)')
 
 
 def _same_rates(cells):
@@ -187,7 +187,7 @@ def _same_rates(cells):
       p.values[name] for name in UPPER if name in p.values), power)
   same = max(one, other) < 0.05
   return (f'lower {below}; upper {above}', not same, 'of coefficients of one '
-          'noisy histogram those under epsilon too (erratum E6)')
+          'noisy histogram those under epsilon too (erratum DEN-E6)')
 
 
 def _usual(cells):

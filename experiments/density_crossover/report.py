@@ -62,7 +62,7 @@ def table(rows: Sequence[records.Row]) -> str:
 
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
-  """Thresholds of the text, and erratum E2."""
+  """Thresholds of the text, and erratum DEN-E2."""
   cells = _points(rows)
   return [
       points.judged('the crossover of histograms is n^(-1/3) in epsilon and '
@@ -110,7 +110,7 @@ def _rho(cells):
   stands = all(abs(slope + (2 * order + 2) / (2 * order + 1)) < 2 * _TOLERANCE
                for (_, order), slope in slopes.items())
   return (', '.join(f'{slope:.3f}' for slope in slopes.values()), stands,
-          'slopes in rho where the error doubles; erratum E2')
+          'slopes in rho where the error doubles; erratum DEN-E2')
 
 
 def _prefactor(cells, name, exponent):

@@ -13,7 +13,7 @@ Methods as in `experiments/density_settings.py`.
 Expected: boundaries n^(-1/3) for histograms, n^(-(beta - 1/2) / (2 beta + 1))
 for the pure Fourier estimator, n^(-beta / (2 beta + 1)) for pure privacy by a
 histogram and for zCDP, where the text prints the square of n^(-(beta + 1) /
-(2 beta + 1)) (erratum E2).
+(2 beta + 1)) (erratum DEN-E2).
 """
 
 import dataclasses

@@ -77,7 +77,7 @@ def _most(cells, metric):
 def _printed_divergence(cells):
   least = min(p['printed_divergence'] for p in cells)
   return (f'{least:.2g} of the divergence', least >= 1,
-          'the square of the integral of K is missing (erratum E12)')
+          'the square of the integral of K is missing (erratum DEN-E12)')
 
 
 def _separation(cells):

@@ -1,4 +1,4 @@
-"""Numbers to compare with: sections 6 and 8 of the specification density.md."""
+"""Reference values of errors, computed separately, to compare with."""
 
 # DEN-T1: slopes of betas 1, 2, 3, and how far they may be off.
 SLOPES = {

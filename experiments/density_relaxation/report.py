@@ -58,7 +58,7 @@ def table(rows: Sequence[records.Row]) -> str:
 
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
-  """What the paper prints, and the numbers of the specification."""
+  """What the paper prints, and reference values."""
   measured = points.collect(rows)
   noise, cells, rules = (points.select(measured, kind=kind)
                          for kind in ('noise', 'cells', 'rules'))
@@ -116,7 +116,8 @@ def _unsound(cells):
   safe = max(p['of_sums'] for p in cells)
   return (f'not from epsilon {min(p["epsilon"] for p in false):g} on'
           if false else 'holds', not false,
-          f'up to {max(p["tight"] for p in cells):.1e} for 1e-5 (E8); printed '
+          f'up to {max(p["tight"] for p in cells):.1e} for 1e-5 (DEN-E8); '
+          'printed '
           'noise is saved by its sensitivity, which is twice too large: '
           f'{safe:.0e}')
 

@@ -54,9 +54,7 @@ def table(rows: Sequence[records.Row]) -> str:
 
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
-  """What Lalanne, Garivier and Gribonval (2023) prints, and the numbers of the
-  specification.
-  """
+  """Claims of Lalanne, Garivier and Gribonval (2023), and reference values."""
   cells = _collected(rows)
   sums = points.select(cells, method='sums')
   replaced = points.select(sums, adjacency=_REPLACE)
@@ -112,7 +110,8 @@ def _span(values, form='{:.2f}'):
 def _printed(cells):
   ratios = [p['ratio'] for p in cells]
   return (f'{_span(ratios)} times too large', max(ratios) < 1.001,
-          'a bound: no record attains all largest values at once (E19); safe')
+          'a bound: no record attains all largest values at once (DEN-E19); '
+          'safe')
 
 
 def _certified(cells):

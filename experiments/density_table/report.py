@@ -122,7 +122,7 @@ def _gap(cells):
                     for method, of in gaps.items()),
           min(gaps['spectral']) > 0.1,
           'how far the slopes of pure estimators are from the lower bound\'s; '
-          'no relaxation in either, erratum E6')
+          'no relaxation in either, erratum DEN-E6')
 
 
 def _ordered(cells):

@@ -67,7 +67,7 @@ def _holds(cells: list[points.Point]):
           f'{place:.2f} on' if place == place else 'holds',
           not place == place and min(ratios) >= 1,
           f'the noise is {min(ratios):.3f} to {max(ratios):.3f} times the '
-          'least that is enough (L-E10)')
+          'least that is enough (E23)')
 
 
 def _utility(cells: list[points.Point], metric: str, reason: str):

@@ -179,7 +179,7 @@ def _why(method: str) -> str:
 
 
 def _deeper(values: lookup.Values, dataset: str) -> verdicts.Verdict:
-  """L1523: deeper than what propagates input bounds."""
+  """Section 5.3.2: deeper than what propagates input bounds."""
   claim = (f'{dataset}: Lip-DP-SGD supports deeper models than propagation '
            'of input bounds (section 5.3.2)')
   pair = [lookup.curve(values, dataset,

@@ -141,7 +141,7 @@ def _published_code(dataset: str, cells: Accuracies) -> verdicts.Verdict:
 
 
 def _widening(rows: Sequence[records.Row]) -> verdicts.Verdict:
-  """Line 1507: the gap to Bethune et al. widens with the task."""
+  """Section 5.3.2: the gap to Bethune et al. widens with the task."""
   claim = 'the gap to Bethune et al. widens with the task'
   gaps = []
   for dataset in DATASETS:
@@ -159,7 +159,7 @@ def _widening(rows: Sequence[records.Row]) -> verdicts.Verdict:
 
 
 def _counts(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
-  """Table 5.3 and line 1523: parameters."""
+  """Table 5.3 and section 5.3.2: parameters."""
   values = {(row.dataset, row.id.split('model=')[1].split(',')[0]): row.value
            for row in rows if profile(row) == 'count'}
   return [
@@ -168,7 +168,7 @@ def _counts(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
       _count('Table 5.3: Wide-ResNet on CIFAR-10',
              papers.IMAGE_PARAMETERS['cifar10'],
              values.get(('cifar10', 'wrn_40_4')), ' of WRN-40-4'),
-      _count('line 1523: Wide-ResNet-16-4', papers.WRN_16_4_PARAMETERS,
+      _count('section 5.3.2: Wide-ResNet-16-4', papers.WRN_16_4_PARAMETERS,
              values.get(('cifar10', 'wrn_16_4')), ' of WRN-16-4')]
 
 

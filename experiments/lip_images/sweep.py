@@ -30,7 +30,7 @@ HEADLINES = (
     'mnist, small network: Lip',
     'fashion_mnist, small network: Lip',
     'cifar10, small network: Lip',
-    'line 1523',
+    'section 5.3.2',
 )
 BATCHED = ('seed', 'epsilon')
 

@@ -167,7 +167,7 @@ def _best(claim: str, printed: float,
 
 
 def _cost(rows: Sequence[records.Row]) -> verdicts.Verdict:
-  """Erratum E30: what the thesis calls potential (small) privacy losses."""
+  """Erratum E30: the potential (small) losses of Barczewski (2025)."""
   claim = 'privacy loss by the search (E30)'
   searches = _searches(rows).values()
   if not searches:

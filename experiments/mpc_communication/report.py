@@ -27,7 +27,8 @@ def table(rows: Sequence[records.Row]) -> str:
   return (
       'Bits of two curves: all that is sent, what an owner sends, what answers '
       'take, and all that was counted. Keys of two servers are taken to m by '
-      'multiplication, as the thesis does; for more than two there are none.'
+      'multiplication, as Barczewski (2025) does; for more than two there are '
+      'none.'
       '\n\n' + points.table(points.collect(rows), _FIELDS, (
           'bits', 'owner_bits', 'answer_bits', 'counted'), digits=6))
 

@@ -38,7 +38,7 @@ def table(rows: Sequence[records.Row]) -> str:
 
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
-  """What theory, thesis and reference say of dimension and radius."""
+  """What theory, Lalanne (2023) and reference say of dimension and radius."""
   cells = points.collect(rows)
   wide = points.select(cells, kind='dimension')
   high = [p for p in wide if 'printed' in p.values]

@@ -163,7 +163,7 @@ def _ratio(cells):
   if not {'printed', 'rate', 'tuned'} <= set(by):
     return '-', False, 'too few settings'
   printed, rate, tuned = (by[name] for name in ('printed', 'rate', 'tuned'))
-  # As in the specification, not rounded to a whole number for each axis.
+  # As in the reference values, not rounded to a whole number for each axis.
   n = rate['num_records']
   by_one = lambda p: (lambda k: k / n + 1 / k)(
       n**(1 / 2 if p is rate else 1 / 4))

@@ -33,7 +33,7 @@ def table(rows: Sequence[records.Row]) -> str:
           'estimators offered (upper), and what no estimate with the budget '
           'has less of: by two proportions (pair), by scores, by the minimax '
           'risk solved for, and by a linear programme on a grid; the bounds of '
-          'the thesis, and the minimax risk without privacy. Slopes of '
+          'Lalanne (2023), and the minimax risk without privacy. Slopes of '
           'measured errors against the budget, epsilon or rho, where privacy '
           'is dear and where it is free:\n\n' + tables.markdown(
               ('notion', 'estimator', 'dear', 'free'), lines) + '\n'
@@ -42,7 +42,7 @@ def table(rows: Sequence[records.Row]) -> str:
 
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
-  """Claims of the thesis, and figures of the specification."""
+  """Claims of Lalanne (2023), and reference values."""
   cells = points.collect(rows)
   pure, zcdp = (points.select(cells, notion=name) for name in _NOTIONS)
   of = lambda *names: points.select(cells, method=names)
@@ -134,7 +134,7 @@ def _introduction(cells):
   true = all(p['introduction'] <= p['closed_form'] for p in inside)
   best = min(p['lower'] / p['introduction'] for p in inside)
   return (f'{max(shares):.3f} of that', min(shares) > 0.999 and true,
-          'e^-1 is lost (E-04); the number is true, by the best bound '
+          'e^-1 is lost (T-E02); the number is true, by the best bound '
           f'{best:.2f} times it and more')
 
 
@@ -230,7 +230,7 @@ def _draw(ax, cells, notion):
   xs = [p['budget'] for p in curves]
   for metric, label, colour, style in (
       ('lower', 'best lower bound', 'black', '-'),
-      ('thesis', 'lower bound of the thesis', 'grey', ':'),
+      ('thesis', 'lower bound of Lalanne (2023)', 'grey', ':'),
       ('non_private', 'minimax without privacy', plots.COLOURS[3], '-.')):
     ys = [p[metric] or math.nan for p in curves]
     ax.plot(xs, ys, style, color=colour, label=label, linewidth=1.3)

@@ -21,7 +21,8 @@ def table(rows: Sequence[records.Row]) -> str:
   return ('Largest squared errors over theta of estimates of the end of a '
           'uniform distribution, the theta at which they were measured, a '
           'bound of them, and what no estimate with the budget has less of; '
-          'the bounds of the thesis (of total variation: of absolute errors, '
+          'the bounds of Lalanne (2023) (of total variation: of absolute '
+          'errors, '
           'Barber and Duchi (2014)), and the error of the best multiple of the '
           'largest '
           'record.\n\n' + points.table(points.collect(rows), (
@@ -29,7 +30,7 @@ def table(rows: Sequence[records.Row]) -> str:
 
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
-  """Claims of thesis and paper, and figures of the specification."""
+  """Claims of both papers, and reference values."""
   cells = points.collect(rows)
   of = lambda **fields: points.select(cells, **fields)
   return [
@@ -204,7 +205,7 @@ def _draw(ax, cells, across):
                   key=lambda p: p[across])
   for metric, label, colour, style in (
       ('lower', 'best lower bound', 'black', '-'),
-      ('thesis', 'lower bound of the thesis', 'grey', ':'),
+      ('thesis', 'lower bound of Lalanne (2023)', 'grey', ':'),
       ('non_private', 'largest record, no privacy', plots.COLOURS[6], '-.')):
     if metric == 'thesis' and curves and curves[0]['notion'] == 'variation':
       continue  # Of absolute errors.

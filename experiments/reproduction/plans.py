@@ -87,8 +87,9 @@ def names(paper: str, only: Sequence[str] = ()) -> list[str]:
                if paper == ALL or paper in registry.load(name).papers]
   for name in only:
     if name not in available:
-      of = ', '.join(registry.load(name).papers)
-      raise ValueError(f'{name} is of {of}, not of {paper}')
+      of = ', '.join(registry.PAPERS[each]
+                     for each in registry.load(name).papers)
+      raise ValueError(f'{name} is of {of}, not of {registry.PAPERS[paper]}')
   return [name for name in available if not only or name in only]
 
 

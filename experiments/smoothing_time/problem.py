@@ -3,8 +3,8 @@
 Node (j, l) of the dyadic noise raises ranks (j - 1) 2^l + 1 to j 2^l, so in
 increments of ranks, from 0 to n, it is an edge: what it adds at its left end it
 takes away at the right one. Wanted is the smallest noise nu with w = g + B nu
-nonnegative, w_N = 0, where g are the increments of noisy ranks. Sources: thesis
-003, equation (6.3.6), with corrections C12 and C13.
+nonnegative, w_N = 0, where g are the increments of noisy ranks. Source:
+Barczewski (2025, equation (6.3.6)), with corrections C12 and C13.
 """
 
 from typing import NamedTuple

@@ -29,7 +29,7 @@ COST = '0.2 h on 2 CPU cores'
 GALLERY = 'What the printed algorithm spends, and what it claims'
 HEADLINES = (
     'Theorem 5.2.2, n = 60000',
-    'accounting as DP-SGD (L1355): ConvNet',
+    'accounting as DP-SGD (section 5.2.3): ConvNet',
     'public code, mnist at 99.1%, batch 64',
     'Theorem 5.2.2 under attack',
     'the sound method',

@@ -107,7 +107,7 @@ def test_claims_fail_on_rows_that_are_wrong(kept):
           verdicts.DIFFERS)
 
 
-def test_what_is_drawn_is_what_the_specification_draws():
+def test_what_is_drawn_is_what_the_reference_draws():
   """DEN-F1 to F3: levels and tops."""
   x = np.array([0.0, 0.25, 0.5, 0.75])
   wanted = {'Figure 1': (0.92, None, 1.32, None),

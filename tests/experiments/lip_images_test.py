@@ -88,13 +88,13 @@ def test_rows_tell_the_truth(rows):
 
 
 def test_parameters_of_the_printed_architectures(rows):
-  """EXP-T5.3 and E28: line 1523 gives WRN-16-4 the count of WRN-40-4."""
+  """EXP-T5.3 and E28: section 5.3.2 gives WRN-16-4 the count of WRN-40-4."""
   said = {v.claim: v for v in verdicts.check(report.verdict(rows))}
   convnet = said['Table 5.3: ConvNet on MNIST, parameters']
   assert (convnet.ours, convnet.verdict) == ('1,625,866', verdicts.AGREES)
   wide = said['Table 5.3: Wide-ResNet on CIFAR-10, parameters']
   assert (wide.ours, wide.verdict) == ('8,944,266', verdicts.AGREES)
-  narrow = said['line 1523: Wide-ResNet-16-4, parameters']
+  narrow = said['section 5.3.2: Wide-ResNet-16-4, parameters']
   assert (narrow.ours, narrow.verdict) == ('2,747,530', verdicts.DIFFERS)
   counts = [row for row in rows if row.method == 'count']
   assert len(counts) == 4

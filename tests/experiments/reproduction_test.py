@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import os
+import re
 import sys
 
 import pytest
@@ -162,7 +163,8 @@ def test_shares_are_all_experiments_each_once():
 
 
 def test_experiments_of_another_paper_are_refused(toy):
-  with pytest.raises(ValueError, match='polls is of 002, not of 003'):
+  with pytest.raises(ValueError, match=re.escape(
+      'polls is of lecture notes, chapter 7, not of Barczewski (2025)')):
     plans.names('003', ['polls'])
   with pytest.raises(ValueError, match="no experiment 'tot'"):
     plans.names('all', ['tot'])

@@ -122,7 +122,7 @@ def test_schemes_and_labels(tmp_path, words):
     assert abs(found['ranks'][0][-1] - 40) <= 2
 
 
-def test_sensitivities_are_those_of_the_specification():
+def test_sensitivities_are_those_of_the_reference():
   replaced, added = Adjacency.REPLACE_ONE, Adjacency.ADD_OR_REMOVE_ONE
   # Section 2: where a root is of no use to the price, there is none.
   assert mpc_answers.sensitivity(1024, replaced, 1) == (10, False)

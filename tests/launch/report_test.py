@@ -1,6 +1,7 @@
 """`launch.report`: what it writes, and what `--check` finds."""
 
 import dataclasses
+import re
 
 import pytest
 
@@ -25,7 +26,7 @@ _CLAIM = items.Item(
     claims=('toy: numbers',))
 _ERRATUM = items.Item(
     group='toys', id='T-2', title='a sum', paper='004', place='line 2',
-    kind='erratum', printed='1 + 1 = 3', holds='2',
+    kind='false', printed='1 + 1 = 3', holds='2',
     tests=('tests/launch/report_test.py::test_readmes_keep_what_is_around'
            '_the_tables',))
 
@@ -89,10 +90,11 @@ def test_readmes_keep_what_is_around_the_tables(root):
   assert index.startswith('B\n') and index.endswith('Y\n')
   assert '`python -m launch.sweep --experiment=toy`' in index
   assert '16 of 16 settings | 1 agrees' in index
-  assert '| 000, line 1 | T-1 | a table of nothing |' in index
+  assert '| Lalanne (2023), line 1 | T-1 | a table of nothing |' in index
   assert '| numbers are random | .333 | 0.' in index
   errata = (root / 'experiments' / 'ERRATA.md').read_text()
-  assert '| line 2 | T-2 | 1 + 1 = 3 | 2   | [test_readmes' in errata
+  assert '| line 2 | T-2 | false | 1 + 1 = 3 | 2 | [test_readmes' in re.sub(
+      ' +', ' ', errata)
 
 
 def test_an_experiment_without_rows_is_not_run(root, monkeypatch):

@@ -106,8 +106,9 @@ def test_list_prints_and_runs_nothing(toy, capsys):
   call = lambda *words: reproduce.main(reproduce.parse(['reproduce', *words]))
   assert call('--paper=barczewski_2025', '--list') == 0
   out = capsys.readouterr().out
-  assert out.startswith('toy (003): 16 settings of 16; about 10 s; all of it: '
-                        '1 s on anything\n1 experiments')
+  assert out.startswith(
+      'toy, Barczewski (2025): 16 settings of 16; about 10 s; all of it: '
+      '1 s on anything\n1 experiments')
   assert call('--paper=004', '--list') == 0
   assert capsys.readouterr().out.startswith('0 experiments')
 
@@ -147,7 +148,7 @@ def test_shares_are_all_and_about_equal(capsys):
     (['--paper=all', '--output_dir=DIR', '--only=tot'],
      "no experiment 'tot'; there is toy"),
     (['--paper=004', '--output_dir=DIR', '--only=toy'],
-     'toy is of 003, not of 004'),
+     'toy is of Barczewski (2025), not of Barber and Duchi (2014)'),
     (['--paper=004', '--output_dir=DIR'],
      'no experiment to run for --paper=004'),
     (['--paper=all', '--output_dir=DIR', '--share=5/4'],

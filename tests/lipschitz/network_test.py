@@ -184,7 +184,7 @@ def test_block_with_normalisation(oracles, alpha):
     :, None, None, None] * alpha
   found = oracles.norms(oracles.input_jacobians(block, params['r'], records))
   assert found.max() <= limit
-  # As far from the bound as the specification reports: 2.64 of 6.62.
+  # As far from the bound as a separate computation: 2.64 of 6.62.
   assert found.max() > 0.15 * limit
 
 

@@ -55,7 +55,7 @@ def test_convnet_of_other_kernels_strides_and_no_biases():
   (40, True, True, 8_955_050), (40, True, False, 8_944_266),
   (40, False, True, 8_949_210), (40, False, False, 8_938_426)])
 def test_wide_resnet_counts(depth, use_bias, affine, expected):
-  """8,944,266 is WRN-40-4; L1523 gives it to WRN-16-4 (E28)."""
+  """8,944,266 is WRN-40-4; section 5.3.2 gives it to WRN-16-4 (E28)."""
   model = wide_resnet.wide_resnet(
     depth=depth, use_bias=use_bias,
     bounding=Bounding(num_groups=16, affine=affine))

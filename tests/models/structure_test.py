@@ -294,6 +294,6 @@ _PLAIN = Bounding(
     use_bias=True, averaged=False, input_radius=None,
     bounding=dataclasses.replace(_PLAIN, num_groups=16)))])
 def test_what_is_not_given(make, needed, defaults):
-  """The networks of the thesis, without any bound, are the defaults."""
+  """The networks of Barczewski (2025), without any bound, are the defaults."""
   assert _listing(make(**needed)) == _listing(make(**needed, **defaults))
   assert Bounding() == _PLAIN

@@ -32,7 +32,7 @@ def _adaptive(choices, count, *more, delta=1e-5):
 @pytest.mark.parametrize('num_trials, printed', [
     (1, 1.309), (20, 6.970), (50, 12.08)])
 def test_the_loss_by_a_search_is_not_small(num_trials, printed):
-  """DP-21, E30: the thesis calls it 'potential (small)' and leaves it out."""
+  """DP-21, E30: the search, which Barczewski (2025) does not charge."""
   event = _event(.00853, 2., 4688)
   assert _epsilon(accounting.repeated_event(event, num_trials)) == (
       pytest.approx(printed, abs=6e-4 * printed))

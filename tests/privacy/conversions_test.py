@@ -136,7 +136,7 @@ def test_a_pure_guarantee_with_a_delta(delta):
   (.5, 1e-5, 2, 2.6487e-5, 3.2974e-5, 5.4366e-5),
   (1., 1e-6, 10, 1.2818e-2, 8.1031e-2, 2.2026e-1)])
 def test_golden_groups(epsilon, delta, size, sharp, thesis, lecture):
-  """ALG-05: exact, and the bounds of the thesis and of the lecture."""
+  """ALG-05: exact, and bounds of Lalanne (2023) and the lecture notes."""
   one = ApproxDP(epsilon=epsilon, delta=delta)
   assert composition.group(one, size=size).delta == pytest.approx(sharp,
                                                                   rel=1e-4)

@@ -1,4 +1,4 @@
-"""Sensitivities of table 0.2 of the specification, by enumeration."""
+"""Sensitivities of a table of reference values, by enumeration."""
 
 import math
 

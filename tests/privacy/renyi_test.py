@@ -17,6 +17,18 @@ from dpjax.privacy.adjacency import Adjacency
 ADD = Adjacency.ADD_OR_REMOVE_ONE
 
 
+@pytest.mark.parametrize('rare', [1e-4, 1e-20, 1e-100])
+def test_one_order_gives_no_concentrated_privacy(rare):
+  """Lalanne (2023, section 2.2.2) is right: RDP at order 2 bounds no rho.
+
+  An outcome of probability sqrt(rare) under P and `rare` under Q.
+  """
+  p, q = (np.array([1 - x, x]) for x in (math.sqrt(rare), rare))
+  assert divergences.renyi(p, q, order=2.0) <= math.log(2)
+  # rho-zCDP would need rho >= D_6 / 6.
+  assert divergences.renyi(p, q, order=6.0) / 6 > 0.06 * math.log(1 / rare)
+
+
 @pytest.mark.parametrize('z', [.7, 1., 3.])
 @pytest.mark.parametrize('order', [1.5, 2., 10.])
 def test_gaussian_is_exact(z, order):

@@ -176,7 +176,7 @@ def test_shrinkage_has_the_least_worst_risk_of_all_factors(number, deviation):
   assert risk <= min(map(worst, np.linspace(0, 1, 400))) + 1e-12
 
 
-def test_shrinkage_of_the_specification():
+def test_shrinkage_of_the_reference():
   """Worst risks of item EXT-BERN-SHRINK at n = 20, of continuous noise."""
   for epsilon, wanted in ((.1, .1667), (.25, .0606), (.5, .0217), (1, .0117)):
     assert proportions.shrinkage(20, np.sqrt(2) / epsilon)[1] == pytest.approx(

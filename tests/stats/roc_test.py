@@ -188,8 +188,9 @@ def test_printed_accounting_of_two_curves_is_wrong():
   prefix = max(nodes(first, 32) for first in range(1, 33))
   least = max(within, 2 * prefix) / release.curve.scale
   assert release.event.epsilon == pytest.approx(least) == 0.5
-  # Basic composition of two curves of epsilon / 2 would have said 1, the thesis
-  # says 2: four times, and 3.4 to 4 times the variance that is needed.
+  # Basic composition of two curves of epsilon / 2 would have said 1, and
+  # Barczewski (2025) says 2: four times, and 3.4 to 4 times the variance that
+  # is needed.
   tight = roc.ParallelRoc(grid=grid, adjacency=REPLACE, curve=dyadic.DyadicEcdf(
       num_thresholds=32, epsilon=0.5, adjacency=ADD, monotone=False, root=True))
   assert tight.event.epsilon == 1.0

@@ -53,7 +53,8 @@ class Released(NamedTuple):
 class PrintedLipDpSgd:
   """Algorithm 8 for a chain of dense layers without biases.
 
-  Guarantee: none. `claimed_event` is the event that the thesis accounts for.
+  Guarantee: none. `claimed_event` is the event that Barczewski (2025)
+  accounts for.
 
   Attributes:
     loss: (logits [b, c], labels [b]) -> losses [b].
@@ -212,7 +213,7 @@ class PrintedLipDpSgd:
       x: [n, p] features.
       y: [n] labels.
       members: [n] bool, the rows that the data set holds.
-      num_steps: T; the thesis calls it epochs.
+      num_steps: T; Barczewski (2025) calls it epochs.
       observe: (state before the step, its release) -> the values to keep.
 
     Returns:

@@ -3,8 +3,8 @@
 A histogram as fine as any density of the class needs, its coefficients in a
 basis (`bases`), and shrinkage of each by its own size (`shrinkage`). If the
 density is smoother than the bins, the fine coefficients are shrunk away (items
-DEN-B6 (A1), DEN-B7). The spline basis is new here; its error is half or less if
-a density is smooth but not flat at its ends.
+DEN-B6 (A1), DEN-B7). The error of the spline basis is half or less
+if a density is smooth but not flat at its ends.
 """
 
 import dataclasses

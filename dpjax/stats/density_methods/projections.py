@@ -199,7 +199,7 @@ def printed_num_functions(signal: float, *, num_records: int, smoothness: int,
 
   min(n^(1 / (2 beta + 1)), (n alpha)^(1 / (beta + 3/2))) under pure privacy,
   with beta + 1 under zCDP and (epsilon, delta); at least 3. It depends neither
-  on constants nor on L. beta is an integer (erratum E23).
+  on constants nor on L. beta is an integer (erratum DEN-E23).
 
   Args:
     signal: n alpha.

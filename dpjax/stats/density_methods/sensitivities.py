@@ -2,7 +2,7 @@
 
 The publications add up the largest values of all functions, which no record
 attains at once (Lalanne, Garivier and Gribonval 2023, section 4.2; item DEN-P3,
-erratum E19). Here the supremum over all pairs of records is computed with a
+erratum DEN-E19). Here the supremum over all pairs of records is computed with a
 certificate.
 
 Certificate:

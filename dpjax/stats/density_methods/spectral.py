@@ -6,8 +6,8 @@ and divided by the damping of the bins, have noise of variance 8 m / (n
 epsilon)^2 each, while Laplace noise on the coefficients has 16 N^2 / (n
 epsilon)^2. So the error falls with (n epsilon)^(-2 beta / (beta + 1)), the rate
 of the lower bound (Lalanne, Garivier and Gribonval 2023, Theorem 5), and not
-with (n epsilon)^(-2 beta / (beta + 3/2)). The proof is in `pure_rate.md` (items
-DEN-B2, B3, B7).
+with (n epsilon)^(-2 beta / (beta + 3/2)). The proof and
+earlier work are in docs/theory/pure_rate.md (items DEN-B2, DEN-B3, DEN-B7).
 """
 
 import dataclasses

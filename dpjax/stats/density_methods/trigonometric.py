@@ -172,7 +172,7 @@ class SumsMechanism(mechanism.DensityMechanism):
 
     On the circle: densities whose derivative of order beta has norm at most L,
     so that sum (2 pi k)^(2 beta) e_k <= L^2 (Lalanne, Garivier and Gribonval
-    2023, Fact 1, without the condition C^beta, erratum E3). On the interval the
+    2023, Fact 1, without the condition C^beta; DEN-E3). On the interval the
     same with pi k; for beta = 1 this includes all L-Lipschitz densities. Bias
     and noise are attained.
 

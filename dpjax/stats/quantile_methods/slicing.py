@@ -8,25 +8,7 @@ log2(m) numbers in a sum. Source: Imola et al. 2025 (item QB-10).
 
 Statement. Under REPLACE_ONE the release is (epsilon, delta)-DP, with epsilon =
 epsilon_1 + 4 rate + ln(2 h / (2 h - 1)) and delta = P(two ranks are 2 h apart
-or less). Assume endless records, `lower` before and `upper` behind them. Let x
-be replaced by y > x, in two steps: remove x, then add y. Proof.
-
-1. Removing x moves the records behind it up by one. Couple ranks whose slices
-   lie before x with the same ranks, and ranks behind it with one less. Where
-   the slice holds x at its t-th place, from 0, the rank stays with probability
-   t / (2 h - 1) and is one less otherwise: 2 h ranks map to 2 h - 1, none of
-   which is hit by more than 2 h / (2 h - 1) in total. If slices are disjoint,
-   all slices stay the same but that one, which lost x and got the record next
-   to its end. Its counts of records below any point change by 1 in one
-   direction, and so its density by a factor of at most e^(2 rate).
-2. Adding y raises the ranks of slices behind it by one. No two become equal,
-   and at most one slice gets y and loses its last record: e^(2 rate) again.
-3. In both steps together, the ranks of one run of levels fall by one. This
-   happens if the noise of those nodes changes by 1 that hold one of the two
-   ends of the run. There are at most `budget` such nodes: e^epsilon_1.
-4. Step 1 brings two ranks nearer by 1, step 2 none. So all slices are disjoint
-   if ranks were more than 2 h apart. Where ranks are less than 2 h apart, the
-   answer is drawn without the records.
+or less); the proof is in docs/theory/slicing.md.
 """
 
 from collections.abc import Sequence
@@ -151,8 +133,8 @@ def overlap_prob(ranks: Sequence[float], *, half: int, scale: float) -> float:
 class SlicedQuantiles(mechanism.QuantileMechanism):
   """An exponential mechanism for each quantile level, within its slice.
 
-  Privacy: (epsilon, delta)-DP under REPLACE_ONE (proof in the module
-  docstring); pure for one level. With probability 1 - failure_prob and unless
+  Privacy: (epsilon, delta)-DP under REPLACE_ONE (docs/theory/slicing.md); pure
+  for one level. With probability 1 - failure_prob and unless
   slices overlap, the rank of an answer is within h of the noisy rank, if the
   record intervals at the ranks are as wide as `resolution`. Errors grow more
   slowly with m than those of a recursive mechanism, but are 1.2 to 1.5 times as

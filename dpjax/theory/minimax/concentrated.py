@@ -24,7 +24,7 @@ give most of this.
    log-odds move by at most what all orders allow between arbitrarily near
    neighbours, hence, by group privacy, between any.
 
-Adjacency: REPLACE_ONE. New here; sharpens item LB-13.
+Adjacency: REPLACE_ONE. We know of no earlier statement; sharpens item LB-13.
 """
 
 import functools

@@ -12,32 +12,10 @@ So p = c^2 (1 + v) / (1 - v). Another bound is the chi^2 of neighbours, by the
 Hammersley-Chapman-Robbins inequality with a fresh record in place of x_i.
 `pull` is the smaller one.
 
-Pure privacy. W(x) / W(x') <= e^epsilon for all x, x' (any two values of a
-record are neighbours, not only a value and the mean), and E W = 1. So Var W <=
-sinh(epsilon / 2)^2, and by Cauchy-Schwarz c = sinh(epsilon / 2). That is half
-of the root of the chi^2 of neighbours. For Gaussian scores the best W is
-e^epsilon w above a threshold and w below it, and c solves phi(c) - c Phi(-c) =
-c / (e^epsilon - 1): 0.4 epsilon for small epsilon, sqrt(2 epsilon) for large.
-
-Kullback-Leibler privacy (LB-16). The mutual information I of M and x_i, given
-the rest, is at most the divergence a of neighbours, by convexity. Let l be a
-variance proxy, E exp <v, s> <= exp(l |v|^2 / 2). By the variational formula of
-Donsker and Varadhan, for the joint distribution P of (x_i, M), the product Q of
-its marginals, and any t > 0,
-
-  E_P [t f - t^2 l |M - theta|^2 / 2] <= I + ln E_Q exp(t f - t^2 l |M -
-  theta|^2 / 2) <= I,
-
-so E_P f <= I / t + t l R / 2, and c = sqrt(2 I). No projection of M, and no
-bound on it, is needed. zCDP has I <= rho; epsilon-DP has the divergence of
-bounded range, at most epsilon^2 / 8, since ln W ranges over epsilon.
-
-(epsilon, delta). P and Q are (epsilon, delta)-close in both directions. Clip
-dP/dQ to [e^-epsilon, e^epsilon]: this moves at most delta mass away and as much
-in. So a term is at most 2 sinh(epsilon / 2) sqrt(l R) + 2 delta sup |f|, and d
-loses the sum of the latter.
-
-Source: item LB-15 and LB-16, the latter a conjecture there; new here.
+The proofs, for each notion of privacy, are in docs/theory/disclosure.md. The
+term of a record is the score attack of Cai, Wang and Zhang (2021, 2023); see
+also the fingerprinting lemma of Kamath, Mouzakis and Singhal (2022). Bounds and
+constants are our own (item LB-15, LB-16).
 """
 
 import math

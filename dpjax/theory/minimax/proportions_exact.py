@@ -1,29 +1,17 @@
 """The exact minimax risk of a private proportion, computed by a game.
 
-n zeros and ones, epsilon-DP under REPLACE_ONE, squared error. Claim: for any
-prior, no private estimate has a smaller Bayes risk than the posterior mean
-given the count with truncated geometric noise. Proof.
-
-1. By averaging over permutations an estimate A has a distribution given the
-   count k. With m_k the mean of theta given k,
-
-  E (A - theta)^2 = c + 2 int_0^1 sum_k pi_k (t - m_k) P(A > t | k) dt,
-
-where c is public and m_k increases.
-
-2. For each t, x_k = P(A > t | k) has x_(k+1) <= e^epsilon x_k, and so has 1 -
-   x; the weights change sign once, at some k*.
-3. Given x at k* - 1 and k*, all others are best as far from there as the ratios
-   allow. So the sum is linear in these two, and least at a vertex: x is 0, or
-   1, or the probability that the noisy count reaches k*.
-4. All three are tests on that noisy count, where the posterior mean is the best
-   test for every t.
-
-So the risk is that of a statistical game without privacy, of a prior on theta
+n zeros and ones, epsilon-DP under REPLACE_ONE, squared error. For any prior, no
+private estimate has a smaller Bayes risk than the posterior mean given the
+count with truncated geometric noise (docs/theory/proportions.md, Theorem 2). So
+the risk is that of a statistical game without privacy, of a prior on theta
 against an estimate from the noisy count. The Bayes risk is concave in the
 prior: cutting planes find its largest value, and a Bayes estimate whose worst
-risk is as small (`solve`). New here; for losses on counts see Ghosh,
-Roughgarden and Sundararajan 2009.
+risk is as small (`solve`).
+
+After Ghosh, Roughgarden and Sundararajan (2009) and Gupte and Sundararajan
+(2010), who show the same for an agent who wants to know the count, and Awan and
+Slavkovic (2018, 2020), who derive the best private tests of a proportion. We
+know of no earlier statement for the squared error of theta.
 """
 
 import math

@@ -16,8 +16,11 @@ So sampling and privacy add up, and the least over a bounds the risk:
 If only c of `disclosure.correlation` is known instead of p, the same holds with
 d^2 / (n c sqrt l + sqrt J)^2. No factor of the dimension is lost, as it is by
 tests under zCDP. Item LB-15 is the latter with sqrt(chi^2) for c (`private`).
-The sum is new here; for zeros and ones (`proportion`) so is the constant, which
-zCDP attains.
+The method is the score attack of Cai, Wang and Zhang (2021, 2023), after the
+fingerprinting of Bun, Ullman and Vadhan (2014), Dwork et al. (2015) and Kamath
+et al. (2019). They have such rates up to logarithms, under (epsilon,
+delta)-DP; the sum of both terms and the constants are our own. For zeros and
+ones (`proportion`) zCDP attains the constant.
 """
 
 from collections.abc import Callable

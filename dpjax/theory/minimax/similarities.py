@@ -5,7 +5,8 @@ most the mean of the K errors P(guess != k | X_k), for every private mechanism
 and guess. Its mean over a coupling of K data distributions bounds the tests of
 the distributions (Lalanne, 2023, Theorem 3.3.2; item LB-MASTER). A value below
 0 proves nothing. Source: Lalanne (2023, section 3.3) (item SIM-1 to SIM-7,
-E-05); `star`, `pairs` and `decoding` are new and sharper.
+E-05); `star`, `pairs` and `decoding` are our own, and
+sharper.
 
 Adjacency: REPLACE_ONE. An anchor is one more data set. The set of data sets
 should contain all mixtures of their records, position by position, so that

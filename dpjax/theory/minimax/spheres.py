@@ -21,7 +21,8 @@ I_b is epsilon b tanh(epsilon b / 2), or rho b^2.
 
 Packings, such as those of Barber and Duchi (2014, Theorem 3) (item LB-10,
 LB-14), are points of the same sphere. They lose three quarters of a squared
-error by their half-distance, and more by errors that are not certain. New here.
+error by their half-distance, and more by errors that are not certain. The
+constants here are our own.
 """
 
 import functools

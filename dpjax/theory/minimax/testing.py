@@ -6,7 +6,7 @@ differ in one record of n, REPLACE_ONE; t is the total variation of two
 distributions of a single record. A bound on an error may fall below 0 and then
 proves nothing. Runs on the host, elementwise over t. Source: Lalanne, Garivier
 and Gribonval (2023, Appendices A and D); Lalanne (2023, chapter 3) (item
-DEN-L1..L7, errata E4, E16, E17, E22).
+DEN-L1..L7, errata DEN-E4, DEN-E16, DEN-E17, E-21).
 """
 
 import math

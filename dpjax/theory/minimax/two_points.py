@@ -11,8 +11,10 @@ Distributions P and P' of n records are coupled so that they differ in as few
 records as possible, d ~ Bin(n, t) for the total variation t of one record. e
 and s are jointly concave in the two output distributions, so their means over d
 are lower bounds. Source: Lalanne (2023, Theorems 3.2.1 and 3.2.2); Barber and
-Duchi (2014, Theorem 2) (item LB-1, LB-3, LB-4, LB-9, LB-12, LB-13); the squared
-errors and their proofs are new here.
+Duchi (2014, Theorem 2) (item LB-1, LB-3, LB-4, LB-9, LB-12, LB-13). Tests on a
+path under pure and approximate privacy are those of Awan and Slavkovic (2018),
+and the mechanism is that of Ghosh, Roughgarden and Sundararajan (2009); the
+squared errors and their proofs are our own.
 
 Pure privacy. Vertices of the region of errors (a, b) of tests at distance d are
 those of thresholds on the truncated geometric mechanism, (q^(k-1) u, q^(d-k) u)

@@ -1,7 +1,7 @@
 """Private parametric estimators, their exact risks, and lower bounds.
 
-Source: Lalanne (2023, chapter 4); Barber and Duchi (2014). literature.md has
-Table 4.1 of Lalanne (2023) and better results that others have published.
+Source: Lalanne (2023, chapter 4); Barber and Duchi (2014). Better
+results that others have published are in docs/theory/literature.md.
 
 Modules, in import order: estimator, study, proportion_bounds, noisy_shares,
 support_ranks, support_bounds, subsampling, proportions, supports,

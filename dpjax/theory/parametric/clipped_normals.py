@@ -7,7 +7,7 @@ Only the norm a of theta matters, and by Stein's identity
 
 where N and N' are the norms of normal vectors of d and d + 2 coordinates whose
 mean has norm a. Each is one integral over a noncentral chi distribution.
-Source: item MOD-GAUSS, EST-TRUNC; the reduction is new here.
+Source: item MOD-GAUSS, EST-TRUNC; the reduction is our own.
 """
 
 import numpy as np

@@ -1,7 +1,7 @@
 """Private normal mean in rounds: each clips around the last round's answer.
 
 `printed` is CoinPress (Biswas, Dong, Kamath and Ullman 2020) for covariance s^2
-I. `tuned` is new here and has a proven risk (`risk_bound`). Proof.
+I. `tuned` is our variant with a proven risk (`risk_bound`). Proof.
 
 1. Let z_i = x_i - theta, take g with P(max |z_i| > g) <= b, and let round k
    start within R_k of theta. Clipped at T = R_k + g no record moves. So the new

@@ -7,7 +7,7 @@ interval is its value -+ a half-width. There are two methods.
 `karwa_vadhan` (2018): the fullest bin of a noisy histogram as centre, B so wide
 that no record is clipped, and separate bounds on sampling error and noise.
 
-`tuned`, new here. The centre is a median on a grid, by the exponential
+`tuned`, our variant. The centre is a median on a grid, by the exponential
 mechanism with score -|#{x <= c} - n/2|. Proof of coverage.
 
 1. For grid points c_0 next to theta and c_j farther than h let N_j = #{x <=

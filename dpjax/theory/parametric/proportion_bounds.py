@@ -2,7 +2,7 @@
 
 Under REPLACE_ONE, n public. The risk is the largest over all proportions p in
 [0, 1]. Source: Lalanne (2023, sections 0.5, 3.1.2 and 4.1.1) (item INT-04,
-MOD-INTRO, MOD-BERN, errata E-04, E-11).
+MOD-INTRO, MOD-BERN, errata T-E02, E-11).
 """
 
 import functools
@@ -127,7 +127,7 @@ def printed_introduction(*, num_examples: int, epsilon: float) -> float:
   """Returns the printed 1 / (8 (n epsilon)^2) for n epsilon >= 2.
 
   Lalanne (2023, section 3.1.2) has it without proof. Its proportions are 1 / (n
-  epsilon) apart and prove e^-1 / 8 instead of 1/8 (erratum E-04).
+  epsilon) apart and prove e^-1 / 8 instead of 1/8 (erratum T-E02).
   """
   total = num_examples * epsilon
   return 1 / (8 * total**2) if total >= 2 else 0.0

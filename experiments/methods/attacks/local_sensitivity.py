@@ -25,7 +25,7 @@ _NORMS = ('none', 'l1')
 class Options:
   """Options for attack features.
 
-  The published attack leaves some of them open (erratum M-E08).
+  The published attack leaves some of them open (item M-E08).
 
   Attributes:
     output: R is the 'softmax' of the logits, or the 'logits'.

@@ -122,7 +122,7 @@ class AttackResult(NamedTuple):
     return _take(self.accuracies(members), self.chosen)
 
   def oracle(self, members: Array) -> Array:
-    """Returns the best accuracies on the target, [J] (erratum M-E07).
+    """Returns the best accuracies on the target, [J] (item M-E07).
 
     An attacker cannot choose these: the maximum of D estimates exceeds 1/2 even
     if all discriminators guess.

@@ -44,7 +44,7 @@ def init(key: PRNGKey, size: int, *, variance: float | None = None) -> Array:
   An entry of the product is a product of L independent entries. Each of them
   is uniform about 0 with variance variance^(1/L). Scaling each factor by its
   own two inputs would make entries of the product too small, by a factor of
-  3^((L-1)/2) (erratum M-E09).
+  3^((L-1)/2) (item M-E09).
 
   Args:
     key: random key, used for nothing else.

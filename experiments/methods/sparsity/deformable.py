@@ -26,7 +26,7 @@ def init(key: PRNGKey, chain: Chain,
   factor. Variances multiply, so each factor has the L-th root of the variance.
   Lalanne (2023, section 1.3) does not give the initialisation. Bounds of
   1 / sqrt(s_i) for each factor, as for a layer of s_i inputs, would make the
-  variance 3^(L-1) times too small (erratum M-E09). Entries of the product are
+  variance 3^(L-1) times too small (item M-E09). Entries of the product are
   uncorrelated, but neither independent nor uniform.
 
   Args:

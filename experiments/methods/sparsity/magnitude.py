@@ -50,7 +50,7 @@ def prune(params: Params, mask: PyTree, *, fraction: float,
     fraction: fraction of the remaining parameters to remove, in [0, 1).
     scope: 'global' ranks all layers together; 'layer' ranks each leaf by
       itself, with its own floor. Lalanne (2023, section 1.3) does not say
-      which is meant (erratum M-E08).
+      which is meant (item M-E08).
     selected: tree of Python booleans with the structure of `params`; default
       `prunable(params)`.
 

@@ -41,7 +41,7 @@ def rho_of(rule: str, *, epsilon: float, delta: float,
     delta: target.
     allow_unsound: permits the classical rule for epsilon >= 1, where it is not
       proved, and fails for large epsilon: at delta = 1e-5 and epsilon = 16 its
-      true delta is 3.4e-4 (erratum E8).
+      true delta is 3.4e-4 (erratum DEN-E8).
 
   Raises:
     ValueError: if the rule does not hold for epsilon and delta.

@@ -3,7 +3,7 @@
 p and q, [m] probabilities, are the output distributions of a mechanism on two
 neighbours. A mechanism has a guarantee if all its neighbouring pairs have it.
 Both directions are checked. Source: Barber and Duchi (2014, section 2); Lalanne
-(2023, section 2.2) (item DEF-DP to DEF-SEM, errata E-01, E-02, E-03, E-22).
+(2023, section 2.2) (item DEF-DP to DEF-SEM, errata T-E04, E-02, E-03, E-22).
 """
 
 import itertools

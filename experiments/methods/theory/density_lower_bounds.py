@@ -15,7 +15,7 @@ so a private one obeys both. `sharp` bounds squared errors at two points by
 over the free parameters of its packing; every value is a proved bound at any n.
 Computed on the host. Source: Lalanne, Garivier and Gribonval (2023, section 3.3
 and Theorem 5); Lalanne (2023, Theorems 5.1.3, 5.1.6 and 5.2.4; items
-DEN-L8..L11, errata E5, E5b).
+DEN-L8..L11, errata DEN-E5, DEN-E5b).
 """
 
 from collections.abc import Sequence
@@ -116,7 +116,7 @@ def printed_pointwise(lipschitz: float, *, num_records: int,
     epsilon: budget of the release; give this or rho, or neither.
     rho: budget of the release in zCDP.
     derived: whether to use what 1 - h >= 1/2 gives for rho, smaller by sqrt 2
-      (erratum E5).
+      (erratum DEN-E5).
   """
   if epsilon is not None:
     return lipschitz**2 * math.exp(-lipschitz) / (32 * num_records * epsilon)

@@ -12,7 +12,7 @@ integrates to 1. Kernels:
 The derivative of order beta of `smooth` and `wave` has norm 1. Bits are 0 and
 1, or -1 and 1 for kernels of mean 0. Computed on the host. Source: Lalanne,
 Garivier and Gribonval (2023, Appendices E, F and H); Lalanne (2023, sections
-5.1.3 and 5.2.3; items DEN-L8..L11, errata E11..E14, E18, E20).
+5.1.3 and 5.2.3; items DEN-L8..L11, errata DEN-E11..E14, DEN-E18, DEN-E20).
 """
 
 from collections.abc import Callable
@@ -234,7 +234,7 @@ class Packing:
     Args:
       words: [M, m].
       printed: whether to use the integral of the kernel instead of its square,
-        as published (erratum E12).
+        as published (erratum DEN-E12).
     """
     ones = np.sum(words, -1)
     taken = ones**2 * self.mass**2
@@ -335,7 +335,7 @@ def cells(kernel: Kernel, *, radius: float, num_cells: int) -> Packing:
 def lipschitz_maximum(lipschitz: float, *, printed: bool = False) -> float:
   """Returns the largest value of a density of slope at most L.
 
-  Attained at an end: by a line, or by half a spike over 0 (erratum E20). The
+  Attained at an end: by a line, or by half a spike over 0 (DEN-E20). The
   published bound is L + 1.
   """
   errors.check_non_negative('lipschitz', lipschitz)

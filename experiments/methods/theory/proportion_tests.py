@@ -4,18 +4,17 @@ Records are Bernoulli with proportion p_0 or p_1 > p_0, equally likely; a test
 uses their count. Adjacency: REPLACE_ONE. Source: item ORC-1, EXP-8; the worked
 example of Lalanne (2023, section 3.2.1).
 
-The best pure test adds geometric noise to the count and compares it with a
-threshold. Proof.
+The best pure test adds truncated geometric noise to the count and compares it
+with a threshold c (docs/theory/proportions.md, Theorem 1): with q = e^-epsilon,
+the probability x_k of answering p_1 at count k is
 
-1. Where the likelihood ratio is below 1, the probability x_k of answering p_1
-   should be as small as possible, where it is above 1 as large as possible.
-2. Given both values at the crossing, neighbours determine all others: x_k
-   e^(epsilon) = x_(k + 1) below and 1 - x_k = e^epsilon (1 - x_(k + 1)) above.
-3. The error is linear in the two values, so a vertex of the allowed set is
-   best, and vertices are thresholds c,
+  x_k = q^(c - k) / (1 + q),          k < c,
+  1 - x_k = q^(k - c + 1) / (1 + q),  k >= c.
 
-  x_k = e^(-epsilon (c - k)) q / (1 + q) e^epsilon, k < c, q = e^-epsilon,
-  1 - x_k = e^(-epsilon (k - c)) q / (1 + q), k >= c.
+The best c need not be the count where the likelihood ratio passes 1, so all of
+them are compared. Awan and Slavkovic (2018, 2020) derive uniformly most
+powerful tests of every level, also under (epsilon, delta)-DP; this is their
+case of two equally likely proportions.
 """
 
 from collections.abc import Callable
@@ -92,7 +91,9 @@ def _best_threshold(num_examples: int, probs: tuple[float, float],
                     ) -> float:
   """Returns the error of accept((count - c) / scale) at the best c."""
   counts, excess = _counts(num_examples, probs)
-  # The error is unimodal in c, because the likelihood ratio is monotone.
+  # The error is unimodal in c: excess changes sign once, because the likelihood
+  # ratio is monotone, and the slope of `accept` is log-concave, so smoothing by
+  # it adds no change of sign (variation diminishing; Karlin 1968).
   minimum = optimize.minimize_scalar(
       lambda c: -float(excess @ accept((counts - c) / scale)),
       bounds=(counts[0] - scale, counts[-1] + scale), method='bounded',

@@ -90,7 +90,7 @@ def test_the_printed_bins_lack_constants(budget, ratio):
 
 
 def test_printed_bins_do_not_minimise_the_variance():
-  """Erratum E10: one bin does; what they balance has no constants."""
+  """Erratum DEN-E10: one bin does; what they balance has no constants."""
   n, epsilon = 1000, 0.01
   variances = _INTEGERS / n + 8 * (_INTEGERS / (n * epsilon))**2
   assert np.argmin(variances) == 0

@@ -181,7 +181,7 @@ def test_slopes_of_the_printed_histogram():
 
 
 def test_rates_are_those_of_the_larger_term():
-  """Erratum E9: max(a, b), of which a + b is at most twice."""
+  """Erratum DEN-E9: max(a, b), of which a + b is at most twice."""
   for n, epsilon in itertools.product((10**3, 10**5, 10**8), (1e-2, 0.1, 10)):
     rate = max(n**(-2 / 3), 1 / (n * epsilon))
     error = histograms.Histogram.printed(

@@ -61,7 +61,7 @@ def test_borderline_constants():
 
 
 def test_norms_of_derivatives_are_ellipsoids():
-  """Fact 1, by differences; j - 1 for all j (erratum E21) falls short."""
+  """Fact 1, by differences; j - 1 for all j (erratum DEN-E21) falls short."""
   theta = np.random.default_rng(0).normal(size=(2, 5)) / np.arange(1, 6)**3
   density = laws.series('any', 0.1 * (theta[0] + 1j * theta[1]))
   waves = 2 * np.pi * np.multiply.outer(np.arange(1, 6), _GRID)

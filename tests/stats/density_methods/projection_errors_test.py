@@ -54,7 +54,7 @@ def test_anchors_of_weights(smoothness, wanted):
 
 
 @pytest.mark.parametrize('line', tables.lines(tables.ALTERNATING_PURE))
-def test_pure_errors_of_the_specification(line):
+def test_pure_errors_of_the_reference(line):
   """Item DEN-P4, 8.2, to 1 %; it has 1.3876 N for the exact l1 norm."""
   smoothness, size, epsilon, *wanted = line
   density, size = laws.alternating(int(smoothness)), int(size)
@@ -83,7 +83,7 @@ def test_pure_errors_of_the_specification(line):
 
 
 @pytest.mark.parametrize('line', tables.lines(tables.ALTERNATING_ZCDP))
-def test_concentrated_errors_of_the_specification(line):
+def test_concentrated_errors_of_the_reference(line):
   """Item DEN-P5, 8.2, to 1 %."""
   smoothness, size, epsilon, *wanted = line
   density, size = laws.alternating(int(smoothness)), int(size)

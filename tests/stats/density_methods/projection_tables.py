@@ -1,4 +1,4 @@
-"""Tables of errors of the specification, density.md section 8, to compare with.
+"""Tables of reference values of errors, computed separately.
 
 Numbers of functions before errors, where there are both.
 """

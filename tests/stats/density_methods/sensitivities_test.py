@@ -43,7 +43,7 @@ def most_moved(move, dims, top):
 
 
 @pytest.mark.parametrize('size, first, second, single', TABLE)
-def test_table_of_the_specification(size, first, second, single):
+def test_table_of_the_reference(size, first, second, single):
   found = {(order, adjacency): sensitivities.trigonometric(
       size, order=order, adjacency=adjacency)
            for order in (1, 2) for adjacency in Adjacency}

@@ -26,7 +26,7 @@ def _made(**given):
       noise='laplace', adjacency=_REPLACE) | given)
 
 
-def test_closed_forms_are_those_of_the_specification():
+def test_closed_forms_are_those_of_the_reference():
   first = _made().expected(laws.alternating(1))
   np.testing.assert_allclose(first, (2.156865e-3, 2.927560e-4, 1.476909e-3),
                              rtol=1e-6)

@@ -165,7 +165,7 @@ def test_the_printed_budget_is_wasted(cost, adjacency, number, spent):
 
 
 def test_rates_of_the_table():
-  """QB-02, written out for m = 5, and for the thesis."""
+  """QB-02, written out for m = 5, and as in Lalanne (2023)."""
   probs, levels = (.1, .3, .5, .7, .9), 3
   moved = np.array([.8, .5, .5, .6, 2 / 3])
   found = lambda *args: make(probs, *args).parameters.rates

@@ -26,7 +26,7 @@ def _mixtures(many, weight):
   return np.hstack([np.full((many, 1), 1 - weight), weight * np.eye(many)])
 
 
-# V, n, g, epsilon; programme, LB-14, LB-10, LB-8 of the specification (G-14).
+# V, n, g, epsilon; programme, LB-14, LB-10, LB-8, as reference values (G-14).
 GOLDEN = [(2, 4, .5, .5, .3081, .0752, .1345, .2082),
           (3, 5, .4, 1., .2899, .0762, .1065, .1552),
           (4, 4, .5, .7, .4434, .1710, .2126, .2352),

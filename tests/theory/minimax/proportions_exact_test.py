@@ -37,6 +37,76 @@ def _program(num_examples, epsilon, atoms, weights, actions):
   return solved.fun
 
 
+def _thresholds(n, epsilon):
+  """P(noisy count >= j | count k) in row j = 0 .. n + 1: equation (1)."""
+  q, counts = math.exp(-epsilon), np.arange(n + 1.0)
+  return np.array([np.where(
+      counts < j, q**(j - counts) / (1 + q), 1 - q**(counts - j + 1) / (1 + q))
+      for j in range(1, n + 1)] + [np.ones(n + 1), np.zeros(n + 1)])[
+          np.r_[n, :n, n + 1]]
+
+
+def _least(weights, epsilon):
+  """The least weighted sum over all private sequences: a program."""
+  n, growth = len(weights) - 1, math.exp(epsilon)
+  steps = np.eye(n + 1)
+  rows = np.array([steps[a] - growth * steps[b] for k in range(n)
+                   for a, b in ((k, k + 1), (k + 1, k))])
+  solved = optimize.linprog(
+      weights, A_ub=np.concatenate([rows, -rows]), b_ub=np.concatenate(
+          [np.zeros(2 * n), np.full(2 * n, growth - 1)]), bounds=(0, 1))
+  assert solved.success
+  return solved.fun
+
+
+def _noisy_count(n, epsilon):
+  """P(Y = y | count k) [k, y] of geometric noise, clipped to [0, n]."""
+  q, far = math.exp(-epsilon), np.arange(-400, 401)
+  probs = q**np.abs(far) * (1 - q) / (1 + q)
+  return np.array([np.bincount(np.clip(k + far, 0, n), probs, minlength=n + 1)
+                   for k in range(n + 1)])
+
+
+def test_equation_1_is_the_noisy_count():
+  for n, epsilon in ((1, 0.3), (4, 1.0), (7, 2.5)):
+    tails = np.cumsum(_noisy_count(n, epsilon)[:, ::-1], axis=1)[:, ::-1]
+    assert _thresholds(n, epsilon)[:-1].T == pytest.approx(tails, abs=1e-12)
+
+
+def test_thresholds_are_optimal_for_weights_of_one_change_of_sign():
+  """Lemma 2 of docs/theory/proportions.md, by brute force."""
+  generator = np.random.default_rng(0)
+  for _ in range(250):
+    n = int(generator.integers(1, 8))
+    epsilon = float(generator.choice([0.05, 0.3, 1.0, 2.0, 4.0]))
+    weights = generator.exponential(size=n + 1) * generator.choice(
+        [0.0, 0.01, 1.0, 5.0], n + 1)
+    weights[generator.integers(0, n + 2):] *= -1
+    assert np.min(_thresholds(n, epsilon) @ weights) == pytest.approx(
+        _least(weights, epsilon), abs=1e-8)
+
+
+def test_thresholds_are_not_enough_for_more_changes_of_sign():
+  weights = np.array([-1.0, 1.0, -1.0, 1.0])
+  assert np.min(_thresholds(3, 1.0) @ weights) > _least(weights, 1.0) + 0.01
+
+
+@pytest.mark.parametrize('t, change', [(.6, 2), (.61, 2)])
+def test_the_best_threshold_is_not_where_the_weights_change_sign(t, change):
+  """The sum is convex in one value, and not linear in two.
+
+  n = 2, epsilon = 1, theta ~ Beta(2, 1): counts have probabilities 1/6, 1/3,
+  1/2 and posterior means 2/5, 3/5, 4/5. Linearity would put the least value at
+  0, at 1 or at the threshold where the weights change sign.
+  """
+  weights = np.array([1, 2, 3]) / 6 * (t - np.array([2, 3, 4]) / 5)
+  assert np.all(weights[:change] >= -1e-12) and np.all(weights[change:] < 0)
+  sums = _thresholds(2, 1.0) @ weights
+  assert np.argmin(sums) == 1
+  assert sums[1] < min(sums[0], sums[change], sums[-1]) - 8e-3
+  assert sums[1] == pytest.approx(_least(weights, 1.0), abs=1e-9)
+
+
 @pytest.mark.parametrize('num_examples, epsilon', [(3, 0.4), (6, 1.0),
                                                    (12, 0.2)])
 def test_no_mechanism_has_a_smaller_bayes_risk(num_examples, epsilon):

@@ -228,7 +228,7 @@ def test_a_cube_of_one_bit_is_two_points():
 
 
 def test_mixtures_of_single_records_prove_nothing():
-  """Erratum E4: cubes of 8 densities whose bits no single record shows.
+  """Erratum DEN-E4: cubes of 8 densities whose bits no single record shows.
 
   Walsh functions of two and three of three bits, so that either half of the
   cube has the same mean. Words are known after enough records, and still (13)

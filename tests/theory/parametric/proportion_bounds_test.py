@@ -48,7 +48,7 @@ def test_constants_of_the_thesis():
 
 
 def test_the_introduction_lost_a_factor():
-  """E-04: at distance 1 / (n epsilon) e^-1 / 8 is left, not 1 / 8.
+  """T-E02: at distance 1 / (n epsilon) e^-1 / 8 is left, not 1 / 8.
 
   The number is true nonetheless, by two proportions further apart.
   """
@@ -67,7 +67,7 @@ def test_the_introduction_lost_a_factor():
 
 
 def test_constants_of_zcdp():
-  """By tests and by scores, beside the 1/64 of the thesis."""
+  """By tests and by scores, beside the 1/64 of Lalanne (2023)."""
   n, rho = 10**5, 1e-8
   found = {bound.name: bound.value * n**2 * rho
            for bound in proportion_bounds.lower(num_examples=n,

@@ -74,7 +74,7 @@ def test_rules_and_their_conversions(epsilon, delta):
   found = accounting.gaussian_epsilon(
       shift=math.sqrt(2 * rho_of('exact', epsilon, delta)), delta=delta)
   assert found == pytest.approx(epsilon)
-  # The formula of the specification, by brute force over orders.
+  # The best order, by brute force over orders.
   rho, orders = rho_of('renyi', epsilon, delta), 1 + np.logspace(-2, 4, 20_001)
   deltas = (orders - 1) * (orders * rho - epsilon) - np.log(
       orders - 1) + orders * np.log1p(-1 / orders)
@@ -87,7 +87,7 @@ def test_rules_and_their_conversions(epsilon, delta):
 
 @pytest.mark.slow
 def test_the_classical_rule_beyond_one():
-  """Erratum E8. Printed noise is saved by its sensitivity, 1.8 times too big."""
+  """Erratum DEN-E8. The sensitivity of the text, 1.8 times too big, helps."""
   for epsilon, wanted in ((8, 8.0e-6), (16, 3.4e-4)):
     rho = rho_of('classical', epsilon, 1e-5)
     assert true_delta(rho, epsilon) == pytest.approx(wanted, rel=0.02)
@@ -183,7 +183,7 @@ def test_relaxation_loses_to_pure_noise():
 
 @pytest.mark.parametrize('order', [1.01, 2.0, 10.0, 100.0])
 def test_renyi_divergence_of_noise(order):
-  """Erratum E1: the exponent is a under dQ; a - 1 gives (a - 2) mu^2 / 2."""
+  """Erratum T-E04: the exponent is a under dQ; a - 1 gives (a - 2) mu^2 / 2."""
   shift = 0.3
 
   def divergence(power):

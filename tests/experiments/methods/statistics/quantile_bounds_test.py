@@ -1,4 +1,4 @@
-"""QT-08: statements of the thesis, their numbers, and mechanisms beside them."""
+"""QT-08: statements of Lalanne (2023), numbers, and mechanisms beside them."""
 
 import functools
 import math

@@ -149,6 +149,6 @@ def test_without_data_nothing_is_lost_beyond_the_class():
 
 
 def test_the_printed_rate_of_the_cube_is_impossible():
-  """Erratum E5b: any multiple of it exceeds what estimators reach."""
+  """Erratum DEN-E5b: any multiple of it exceeds what estimators reach."""
   upper = 0.253 * 1e12**(-4 / 3)
   assert upper < 1e-4 * 1e12**(-4 / 5)

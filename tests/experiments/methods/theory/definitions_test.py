@@ -80,7 +80,7 @@ def test_half_of_the_printed_function_is_total_variation():
 
 
 def test_the_printed_exponent_of_renyi_is_wrong():
-  """Erratum E-01: of Gaussians order a has a shift^2 / 2, and none is < 0."""
+  """Erratum T-E04: of Gaussians order a has a shift^2 / 2, and none is < 0."""
   edges = np.linspace(-7.5, 7.5, 2001)
   p, q = (np.diff(stats.norm.cdf(edges - at)) for at in (0.5, 0.0))
   p, q = p / p.sum(), q / q.sum()

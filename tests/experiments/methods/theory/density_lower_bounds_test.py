@@ -92,7 +92,7 @@ def test_pointwise_constants():
 
 
 def test_the_printed_constant_of_rho_does_not_follow():
-  """Erratum E5: at the printed h with 1 - h >= 1/2 it is sqrt 2 less."""
+  """Erratum DEN-E5: at the printed h with 1 - h >= 1/2 it is sqrt 2 less."""
   slope_, amount = 2.0, 1e4
   h = (math.sqrt(2) * slope_ * amount)**-0.5
   share = testing.le_cam_zcdp(slope_ * h**2, num_records=1, rho=amount**2)
@@ -207,7 +207,7 @@ def test_rates_of_theorems(pure):
     wanted = -2 * beta / (beta + (1 if pure else 0.5))
     assert slope(few, found) == pytest.approx(wanted, abs=0.01)
     assouad = values(lower_bounds.assouad, pure, few, **known)
-    # Erratum E5b: not 2 beta + 1 below.
+    # Erratum DEN-E5b: not 2 beta + 1 below.
     assert slope(few, assouad) == pytest.approx(-2 * beta / (beta + 1),
                                                 abs=0.01)
     assert np.all(found < assouad)

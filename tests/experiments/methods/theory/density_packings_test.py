@@ -82,7 +82,7 @@ def test_squares_are_exact_and_far_enough(found):
     printed = packings.separation(packing.energy, packing.mass,
                                   len(packing.centres), printed=True)
     assert printed < packing.separation()
-    # E18: what lies between bumps counts, and only "at least" is true.
+    # DEN-E18: what lies between bumps counts, and only "at least" is true.
     x, _ = packing.rule()
     inside = np.min(np.abs(np.subtract.outer(x, packing.centres)), 1) < (
         packing.width / 2)
@@ -193,7 +193,7 @@ def test_kernels_are_scaled_as_they_say():
 
 
 def test_the_printed_kernel_is_no_bump():
-  """Erratum E11: it is the derivative, and weighs -L h^2."""
+  """Erratum DEN-E11: it is the derivative, and weighs -L h^2."""
   slope, h = 3.0, 0.1
 
   def printed(t):
@@ -205,7 +205,7 @@ def test_the_printed_kernel_is_no_bump():
 
 
 def test_the_printed_divergence_bound_is_wrong():
-  """Erratum E12: below 0, where divergences are not."""
+  """Erratum DEN-E12: below 0, where divergences are not."""
   packing = packings.bumps(packings.smooth(1), radius=0.2, num_bumps=5,
                            width=0.16)
   words = np.ones((1, 5), int)
@@ -217,7 +217,7 @@ def test_the_printed_divergence_bound_is_wrong():
 
 
 def test_the_condition_of_energy_does_not_make_densities_positive():
-  """Erratum E13: m h <= 1 holds, and there is less than nothing left."""
+  """Erratum DEN-E13: m h <= 1 holds, and there is less than nothing left."""
   loose = dict(radius=300.0, num_bumps=3, width=0.24)
   packing = packings.Packing(
       kernel=packings.smooth(1), radius=loose['radius'], width=loose['width'],
@@ -232,7 +232,7 @@ def test_the_condition_of_energy_does_not_make_densities_positive():
 
 
 def test_the_printed_variation_is_only_loose():
-  """Erratum E14: the mass of a kernel is below 1 for every beta."""
+  """Erratum DEN-E14: the mass of a kernel is below 1 for every beta."""
   masses = [packings.smooth(beta).mass for beta in (1, 2, 3, 4)]
   assert masses == sorted(masses, reverse=True)
   assert masses[0] < 1
@@ -240,7 +240,7 @@ def test_the_printed_variation_is_only_loose():
 
 @pytest.mark.parametrize('lipschitz', [0.5, 2.0, 3.0, 8.0])
 def test_the_largest_value_of_a_lipschitz_density(lipschitz):
-  """Erratum E20, by a linear program over values at the ends of 100 bins."""
+  """DEN-E20, by a linear program over values at the ends of 100 bins."""
   size = 100
   steps = np.eye(size + 1)[1:] - np.eye(size + 1)[:-1]
   weights = np.full(size + 1, 1 / size)

@@ -4,10 +4,12 @@ import math
 
 import numpy as np
 import pytest
+from scipy import special
 from scipy import stats
 
 from dpjax.privacy.notions import PureDP
 from dpjax.privacy.notions import ZCDP
+from dpjax.theory.minimax import concentrated
 from dpjax.theory.minimax import two_points
 from experiments.methods.theory import best_channels as oracles
 from experiments.methods.theory import proportion_tests
@@ -28,6 +30,23 @@ def test_geometric_thresholds_are_the_best_pure_tests():
     assert two_points.product_error(
         probs[1] - probs[0], num_examples=n, guarantee=guarantee) <= (
             found + 1e-12)
+
+
+@pytest.mark.parametrize('accept, slope', [
+    (special.ndtr, stats.norm.logpdf),
+    (lambda x: special.expit(concentrated.limit_logit(x)), None)])
+def test_errors_have_one_minimum_in_the_threshold(accept, slope):
+  """Slopes of `accept` are log-concave, so errors fall and then rise."""
+  grid = np.linspace(-6, 0, 601)  # Slopes are even; 1 - x would round.
+  logs = (slope(grid) if slope else
+          np.log(accept(grid + 5e-3) - accept(grid - 5e-3)))
+  assert np.max(np.diff(logs, 2)) < 0
+  counts, excess = proportion_tests._counts(60, (.4, .55))
+  scale = 6.0
+  errors = [-excess @ accept((counts - c) / scale)
+            for c in np.linspace(-10, 70, 161)]
+  steps = np.diff(errors)
+  assert np.count_nonzero(np.diff(np.sign(steps[np.abs(steps) > 1e-13]))) == 1
 
 
 def test_without_privacy_the_error_is_le_cams():
