@@ -52,7 +52,7 @@ class Coverage(NamedTuple):
 def _digest(place: places.Place, test: str) -> str:
   """Returns a digest of all files that the coverage of a test file needs."""
   parts = [*place.sources(), *place.helpers(), test]
-  contents = [_FORMAT, place.package.encode()]
+  contents = [_FORMAT, place.library.encode()]
   for part in parts:
     contents += [part.encode(), (place.root / part).read_bytes()]
   return hashlib.sha256(b'\0'.join(

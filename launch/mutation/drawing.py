@@ -10,7 +10,7 @@ from launch.mutation import places
 def every(place: places.Place) -> list[operators.Mutant]:
   """Returns all mutants of a subpackage; a few may be invalid Python."""
   optional = operators.declared(
-      path.read_bytes() for path in (place.root / place.package).rglob('*.py'))
+      path.read_bytes() for path in (place.root / place.library).rglob('*.py'))
   return [mutant for file in place.sources() for mutant in operators.find(
       file, (place.root / file).read_bytes(), optional)]
 

@@ -46,7 +46,7 @@ class Worker:
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     conftest = self.root / 'tests' / 'conftest.py'
     self._ask({'run': [str(conftest)] if conftest.exists() else [],
-               'imports': _libraries(self.root, place.package)})
+               'imports': _libraries(self.root, place.library)})
 
   def _ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
     """Sends a request to the process and returns its answer."""
@@ -77,7 +77,7 @@ class Worker:
              limit_s: float) -> dict[str, Any]:
     """Runs a file of tests and writes which lines each test executes."""
     return self._ask({'kind': 'record', 'tests': [test], 'limit_s': limit_s,
-                      'package': self._place.package, 'output': str(output),
+                      'package': self._place.library, 'output': str(output),
                       'log': str(self._log)})
 
   def log(self) -> str:
