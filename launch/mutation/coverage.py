@@ -78,10 +78,10 @@ def _merge(coverage: Coverage, executed: Mapping[str, Any]) -> None:
 def collect(place: places.Place, folder: pathlib.Path,
             each: Callable[[Callable[[pool.Worker, str], None], list[str]],
                            None]) -> Coverage:
-  """Runs the tests of a subpackage once, or reads results of earlier runs.
+  """Runs the tests of a package once, or reads results of earlier runs.
 
   Args:
-    place: the subpackage, in the copy of a worker.
+    place: the package, in the copy of a worker.
     folder: folder for results, one file for each file of tests. A result holds
       until the sources, the helpers of tests or the test file change.
     each: calls a function of a worker and an item for all items.

@@ -1,4 +1,4 @@
-"""Draws mutants of a subpackage at random, or finds known ones again."""
+"""Draws mutants of a package at random, or finds known ones again."""
 
 from collections.abc import Sequence
 import random
@@ -8,7 +8,7 @@ from launch.mutation import places
 
 
 def every(place: places.Place) -> list[operators.Mutant]:
-  """Returns all mutants of a subpackage; a few may be invalid Python."""
+  """Returns all mutants of a package; a few may be invalid Python."""
   optional = operators.declared(
       path.read_bytes() for path in (place.root / place.library).rglob('*.py'))
   return [mutant for file in place.sources() for mutant in operators.find(
@@ -24,7 +24,7 @@ def draw(place: places.Place, mutants: Sequence[operators.Mutant], *, num: int,
   dominate.
 
   Args:
-    place: the subpackage.
+    place: the package.
     mutants: mutants to choose from.
     num: number of mutants; fewer are drawn if there are fewer lines.
     seed: seed of the draw.

@@ -15,9 +15,9 @@ MOST_SURVIVORS = .05
 
 _TITLE = '''# Faults that the tests do not notice
 
-`python -m launch.mutate --package=PACKAGE` plants small faults in one
-package, one at a time, runs the default tests that execute the changed line,
-and replaces the section of that package below. Reasons why a fault is equivalent,
+`python -m launch.mutate --package=PACKAGE` plants small faults in one package,
+one at a time, runs the default tests that execute the changed line, and
+replaces the section of that package below. Reasons why a fault is equivalent,
 that is, changes nothing that a test could or should notice, are kept by hand in
 `mutants.toml`.
 '''
