@@ -44,8 +44,8 @@ def main(argv: Sequence[str]) -> int:
     print('\n\n'.join(pages.card(item) for name in _ITEM.value
                       for item in _named(groups, name)))
     return 0
-  _list([line for line in pages.listing(groups)
-         if items.KEYS.get(_PAPER.value, _PAPER.value) in (None, line[0])])
+  paper = items.KEYS.get(_PAPER.value or '', _PAPER.value)
+  _list([line for line in pages.listing(groups) if paper in (None, line[0])])
   problems = checks.problems(groups)
   for problem in problems:
     print(f'missing: {problem}', file=sys.stderr)

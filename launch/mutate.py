@@ -78,14 +78,16 @@ class _Workers:
 
   def __init__(self, place: places.Place, folder: pathlib.Path):
     self._place, self._folder = place, folder
-    self._idle = queue.Queue()
-    self.all = []
+    self._idle: queue.Queue[pool.Worker] = queue.Queue()
+    self.all: list[pool.Worker] = []
 
   def start(self, name: str) -> None:
+    """Starts a worker in a folder of its own."""
     self.all.append(pool.Worker(self._place, self._folder / name))
     self._idle.put(self.all[-1])
 
   def close(self) -> None:
+    """Ends all workers."""
     for worker in self.all:
       worker.close()
 

@@ -30,13 +30,13 @@ def draw(place: places.Place, mutants: Sequence[operators.Mutant], *, num: int,
     seed: seed of the draw.
   """
   rng = random.Random(seed)
-  by_line = {}
+  by_line: dict[tuple[str, int], dict[str, list[operators.Mutant]]] = {}
   for mutant in mutants:
     by_line.setdefault((mutant.file, mutant.line), {}).setdefault(
         mutant.operator, []).append(mutant)
   lines = sorted(by_line)
   rng.shuffle(lines)
-  drawn = []
+  drawn: list[operators.Mutant] = []
   for file, line in lines:
     source = (place.root / file).read_bytes()
     kinds = {kind: valid for kind, all_of_it in sorted(
@@ -54,7 +54,7 @@ def find_again(mutants: Sequence[operators.Mutant],
   """Returns known mutants at their present lines, without changed lines."""
   identity = lambda mutant: (mutant.file, mutant.operator, mutant.before,
                              mutant.after)
-  present = {}
+  present: dict[tuple[str, ...], list[operators.Mutant]] = {}
   for mutant in mutants:
     present.setdefault(identity(mutant), []).append(mutant)
   return [min(present[identity(mutant)],

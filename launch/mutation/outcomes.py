@@ -76,7 +76,7 @@ def examine(worker: pool.Worker, mutant: operators.Mutant,
 
 def check_baseline(worker: pool.Worker, covered: coverage.Coverage) -> None:
   """Raises a ValueError unless the quickest tests pass without a fault."""
-  quickest = sorted(covered.seconds, key=covered.seconds.get)[:3]
+  quickest = sorted(covered.seconds, key=lambda test: covered.seconds[test])[:3]
   if not quickest:
     raise ValueError('no test passes without a fault')
   answer = worker.watch(quickest, covered.seconds, limit_s=600)

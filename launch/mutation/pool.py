@@ -50,9 +50,11 @@ class Worker:
 
   def _ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
     """Sends a request to the process and returns its answer."""
-    self._process.stdin.write(json.dumps(request) + '\n')
-    self._process.stdin.flush()
-    line = self._process.stdout.readline()
+    requests, answers = self._process.stdin, self._process.stdout
+    assert requests is not None and answers is not None
+    requests.write(json.dumps(request) + '\n')
+    requests.flush()
+    line = answers.readline()
     if not line:
       raise OSError('a process that runs tests has ended')
     return json.loads(line)
@@ -112,7 +114,8 @@ def _libraries(root: pathlib.Path, package: str) -> list[str]:
       for node in ast.parse(path.read_bytes()).body:
         if isinstance(node, ast.Import):
           names |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and not node.level:
+        elif isinstance(node, ast.ImportFrom) and node.module and (
+            not node.level):
           names.add(node.module)
           names |= {f'{node.module}.{alias.name}' for alias in node.names}
   return sorted(name for name in names if name.split('.')[0] not in local)
