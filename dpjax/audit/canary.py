@@ -112,17 +112,15 @@ def shift(game: Game) -> Shift:
   else:
     scales = k_norm.allocate(bounds, order=order, noise_multiplier=multiplier,
                              sizes=sizes)
-    norms = [_norms(_rows(part, ()), order)
-             for part in tree.blocks(sensitivity, total)]
     ratios = jax.tree.unflatten(structure, [
-        norm / bound for norm, bound in zip(norms, bounds, strict=True)])
+        _norms(_rows(part, ()), order) / bound for part, bound in zip(
+            tree.blocks(sensitivity, total), bounds, strict=True)])
   return Shift(total, ratios, jax.tree.unflatten(structure, list(scales)))
 
 
 def _multiplier(game: Game) -> float:
-  """Returns the noise multiplier of the game's plan, which must have one."""
-  if game.plan.noise_multiplier is None:
-    raise ValueError('the plan of a game must have a noise multiplier')
+  """Returns the noise multiplier of the game's plan."""
+  assert game.plan.noise_multiplier is not None
   return game.plan.noise_multiplier
 
 
@@ -151,8 +149,7 @@ def release(key: PRNGKey, game: Game) -> tuple[PyTree, PyTree]:
       rows=neighbouring_rows(plan.sampler.num_examples, runs),
       optimizer=optax.chain(whitebox.recorder(lambda u: u, plan.num_steps),
                             optax.sgd(0.0)))
-  # The chain of optimisers starts with the privatizer, and with the pullback of
-  # the gradient if there is one; the recorder comes next.
+  # In the chain come the privatizer, the pullback if any, then the recorder.
   after = 1 if game.method.pullback is None else 2
   sums = jax.tree.map(np.asarray, tree.scale(
       plan.sampler.expected_batch_size,
@@ -175,15 +172,14 @@ def neighbouring_rows(num_examples: int, num_runs: int) -> Array:
   The first `num_runs` rows start with record 0; the others start with the last
   record instead. The rest are the rows of `neighbouring_records` in order.
   """
-  numbers = jnp.arange(num_examples, dtype=jnp.int32)
-  return jnp.tile(numbers[None], (2 * num_runs, 1)).at[num_runs:, 0].set(
-      num_examples)
+  rows = jnp.tile(jnp.arange(num_examples, dtype=jnp.int32), (2 * num_runs, 1))
+  return rows.at[num_runs:, 0].set(num_examples)
 
 
 def _rows(part: PyTree, lead: tuple[int, ...]) -> np.ndarray:
   """Concatenates the leaves of a block into vectors [*lead, d]."""
-  return np.concatenate([np.float64(leaf).reshape(*lead, -1)
-                         for leaf in jax.tree.leaves(part)], -1)
+  leaves = jax.tree.leaves(part)
+  return np.concatenate([np.float64(x).reshape(*lead, -1) for x in leaves], -1)
 
 
 def _norms(vectors: np.ndarray, order: float | None) -> np.ndarray:
@@ -217,8 +213,8 @@ def privacy_losses(game: Game, canary_shift: Shift, sums: PyTree) -> np.ndarray:
     if order is None:
       log_ratios += (values @ canary - canary @ canary / 2) / scale**2
     else:
-      log_ratios += (
-          _norms(values, order) - _norms(values - canary, order)) / scale
+      others = _norms(values - canary, order)
+      log_ratios += (_norms(values, order) - others) / scale
   return np.sum(empirical.subsampled_log_ratio(
       log_ratios, sampling_prob=game.plan.sampler.sampling_prob), -1)
 
@@ -280,7 +276,7 @@ def judge(plan: TrainingPlan, inside: np.ndarray, outside: np.ndarray,
   """Tests a plan by the privacy losses [r] of runs with and without canary."""
   lower, more = _count_findings(plan, inside, outside)
   return GameResult(_curve_findings(plan, inside, outside, epsilons) + more,
-                lower, inside, outside)
+                    lower, inside, outside)
 
 
 def _toggle_findings(game: Game) -> list[str]:
