@@ -251,8 +251,8 @@ def _origin(rows: Sequence[records.Row], every: Sequence[Metrics],
   names = lambda column: ', '.join(
       sorted({getattr(row, column) for row in rows})) or '-'
   others = [metrics['others'] for metrics in every if 'others' in metrics]
-  busy = ('Other processes kept at most '
-          f'{max(others):.2f} cores busy during a measurement.\n'
+  busy = ('In the worst row, other processes kept '
+          f'{max(others):.2f} cores busy (median over rounds).\n'
           if others else '')
   return f'''Machine: {names('device')}.
 Software: {software or 'JAX ' + names('jax')}; code {names('commit')}.
