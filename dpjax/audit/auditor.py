@@ -235,6 +235,7 @@ def _tests(key: PRNGKey, target: Target,
                             np.asarray(declared.value(data), np.float64
                                        ).reshape(1, -1))
         for k, data in zip(keys, pair[:2], strict=True)]
+    # Releases of each side are tested, with the other side's as a reference.
     for side, (first, second) in enumerate((scores, scores[::-1])):
       for name, value in noise.p_values(first, second):
         yield f'noise: {name} ({number}{"ab"[side]})', value

@@ -108,6 +108,7 @@ def least_alarm(curve: PrivacyCurve, power: float) -> float:
   the `blow_up` of `one_run.rejects_trade_off`.
   """
   growth = np.exp(curve.epsilons)
+  # Both inequalities of each point, solved for the false alarm rate.
   return float(np.max([(power - curve.deltas) / growth,
                        1 - curve.deltas - growth * (1 - power)], initial=0.0))
 
@@ -132,6 +133,7 @@ def excesses(curve: PrivacyCurve, hits: np.ndarray,
   hits, alarms = (np.asarray(values, np.float64)[:, None]
                   for values in (hits, alarms))
   growth = np.exp(curve.epsilons)[None]
+  # The second term is the complement of the event with both roles exchanged.
   gaps = np.maximum(hits - growth * alarms, (1 - alarms) - growth * (1 - hits))
   return np.max(gaps - curve.deltas[None], axis=1, initial=-np.inf)
 

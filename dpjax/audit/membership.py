@@ -221,6 +221,7 @@ def proportion(count: int, trials: int, *,
   errors.check_open_unit('confidence', confidence)
   high = bounds.rate_upper_bound(count, trials,
                                  significance=(1 - confidence) / 2)
+  # The lower limit of a rate is one minus the upper limit of its complement.
   other = bounds.rate_upper_bound(trials - count, trials,
                                   significance=(1 - confidence) / 2)
   return Interval(count / trials, 1 - other, high)

@@ -16,12 +16,12 @@ from scipy import special
 from dpjax import errors
 
 _POINTS_PER_STDDEV = 100
-# The grid extends this many standard deviations beyond the outermost means.
-_REACH = 9.0
+# The grid extends so many standard deviations past the outermost means.
+_TAIL_STDDEVS = 9.0
 # Components of smaller weight do not extend the integration grid.
 _NEGLIGIBLE = 1e-20
 # Points evaluated at once, to bound memory.
-_PIECE = 1024
+_CHUNK = 1024
 
 
 class GaussianMixture(NamedTuple):
@@ -60,7 +60,7 @@ def log_density(distribution: GaussianMixture,
   constants = np.log(weights / (stddevs * np.sqrt(2 * np.pi)))
   parts = []
   # In place: a temporary array of [points, k] costs more than the arithmetic.
-  for part in np.array_split(points, 1 + points.size // _PIECE):
+  for part in np.array_split(points, 1 + points.size // _CHUNK):
     exponents = part[:, None] - means
     exponents /= stddevs
     np.square(exponents, out=exponents)
@@ -122,12 +122,12 @@ def _losses(first: GaussianMixture,
   integrand's kink adds at most the squared spacing of losses over 8, relative
   to the density there: a relative error of 1e-5 to 1e-4 for a usual epsilon.
   """
-  # P alone decides the range: beyond its support the integrand vanishes.
+  # P alone decides the range: where it is negligible, so is the integrand.
   seen = first.weights > _NEGLIGIBLE
   means, stddevs = first.means[seen], first.stddevs[seen]
   spacing = stddevs.min() / _POINTS_PER_STDDEV
-  lower = (means - _REACH * stddevs).min()
-  upper = (means + _REACH * stddevs).max()
+  lower = (means - _TAIL_STDDEVS * stddevs).min()
+  upper = (means + _TAIL_STDDEVS * stddevs).max()
   points = lower + spacing * np.arange(int((upper - lower) / spacing) + 2)
   log_first = log_density(first, points)
   return (log_first - log_density(second, points),

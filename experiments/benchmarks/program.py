@@ -65,7 +65,7 @@ class Program:
     audit: returns computed values, which `checks` compares; None if there is
       nothing to compare.
   """
-  step: Callable[[], None]
+  step: Callable[[], object]
   info: Mapping[str, float]
   times: Callable[[float], list[tuple[float, float]]] | None = None
   tidy: Callable[[], None] = lambda: None
@@ -87,7 +87,7 @@ def compiled(jitted: Any, *arguments: Any) -> tuple[Any, dict[str, float]]:
       'temp_kib': executable.memory_analysis().temp_size_in_bytes / 1024}
 
 
-def time_steps(step: Callable[[], None],
+def time_steps(step: Callable[[], object],
                seconds: float) -> list[tuple[float, float]]:
   """Returns (wall, cpu) seconds of each step; runs at least one step.
 

@@ -213,6 +213,7 @@ def _expected_one_run(shift: float, guesses: int) -> float:
   tail = guesses / (2 * SIZE)
   points = np.linspace(-6, 10, 4001)
   upper = (special.ndtr(shift - points) + special.ndtr(-points)) / 2
+  # The score above which a fraction `tail` of all canaries lies.
   cut = points[np.argmin(np.abs(upper - tail))]
   right = special.ndtr(shift - cut) / (2 * tail)
   return one_run.epsilon_lower_bound(

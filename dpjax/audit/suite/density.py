@@ -54,6 +54,7 @@ def counts(mechanism: CountsMechanism, *,
     claim: the audited claim; by default that of the mechanism's event.
   """
   known: dict[str, Any] = {}
+  # Without post-processing, the heights are the noisy counts up to a factor.
   if (isinstance(mechanism, histograms.Histogram) and mechanism.pure
       and mechanism.knows_total and not mechanism.fix_mass
       and mechanism.post == 'none'):

@@ -114,6 +114,7 @@ def _log_density(
     estimator: noisy_shares.LaplaceShare | noisy_shares.GeometricShare,
     data: np.ndarray, outputs: np.ndarray) -> np.ndarray:
   """Returns log-densities, or log-probabilities, of released proportions."""
+  # Inverts the estimate 1/2 + share (count / n - 1/2).
   proportions = (np.asarray(outputs)[:, 0] - 0.5) / estimator.share + 0.5
   counts = estimator.num_examples * proportions
   noise = counts - np.sum(np.asarray(data) == 1)
@@ -138,9 +139,9 @@ def looked_up(estimator: noisy_shares.MinimaxShare, **fields: Any) -> Target:
     # Counts below 0 and above n join the outcomes 0 and n.
     n, epsilon = estimator.num_examples, estimator.epsilon
     away = np.abs(np.arange(n + 1) - np.sum(np.asarray(data) == 1))
-    ends = (np.arange(n + 1) == 0) | (np.arange(n + 1) == n)
+    outermost = (np.arange(n + 1) == 0) | (np.arange(n + 1) == n)
     return -epsilon * away + np.where(
-        ends, -np.log1p(math.exp(-epsilon)), math.log(math.tanh(epsilon / 2)))
+        outermost, -np.log1p(math.exp(-epsilon)), math.log(math.tanh(epsilon / 2)))
   return dataclasses.replace(target(estimator, log_probs=log_probs, **fields),
                              release=release)
 
@@ -154,20 +155,21 @@ def ranked(estimator: support_ranks.RankedSupport, **fields: Any) -> Target:
 
   def log_density(data: np.ndarray, outputs: np.ndarray) -> np.ndarray:
     ordered = estimator.statistic(jnp.asarray(data, jnp.float64))
-    ends, logs = map(np.asarray, support_ranks.log_weights(
+    edges, logs = map(np.asarray, support_ranks.log_weights(
         ordered, parameters))
     probs = np.exp(logs - np.logaddexp.reduce(logs))
     top = -math.log(float(np.asarray(parameters.factor)))
-    widths = np.diff(ends)
+    widths = np.diff(edges)
     dense = np.divide(probs, widths, out=np.zeros_like(probs),
                       where=widths > 0)
-    above = np.clip(ends[1:] - np.maximum(ends[:-1], top), 0, None) @ dense
+    # Estimates are factor * e^u, clipped at 1: an atom holds the mass above.
+    above = np.clip(edges[1:] - np.maximum(edges[:-1], top), 0, None) @ dense
     places = np.log(np.asarray(outputs)[:, 0]) + top
-    inside = np.clip(np.searchsorted(ends, places) - 1, 1, probs.size - 1)
+    inside = np.clip(np.searchsorted(edges, places) - 1, 1, probs.size - 1)
     with np.errstate(divide='ignore'):
       return np.log(np.where(
           np.asarray(outputs)[:, 0] >= 1, above, np.where(
-              places <= ends[1] + 1e-12, probs[0], dense[inside])))
+              places <= edges[1] + 1e-12, probs[0], dense[inside])))
   return target(estimator, log_density=precision.in_float64(log_density),
                 **fields)
 

@@ -121,6 +121,7 @@ def _wrapped(loaded: Any, module: types.ModuleType, name: str,
                      'cannot be made without arguments')
   everything = {}
   for key in _ATTRIBUTES:
+    # The caller's value comes first, then the object's, then its module's.
     for value in (given.get(key), getattr(loaded, key, None),
                   getattr(module, key.upper(), None)):
       if value is not None:

@@ -94,6 +94,7 @@ def _node(known: np.ndarray, cuts: tuple[ArrayLike, ArrayLike], prob: float,
         jnp.asarray(rate), cost))
   lead = place - wanted
   if cost == 'interpolated':
+    # The cost changes linearly within an interval, not only at records.
     start = np.maximum(edges[place], low)
     lead = lead + (points[:, None] - start) / (
         np.minimum(edges[place + 1], high) - start)

@@ -136,6 +136,7 @@ def _sampling(trainer: Trainer, rng: np.random.Generator,
   """Tests whether batches are Poisson samples."""
   p_values = [value for _, value in steps.sampling_p_values(
       trainer.draw(rng, STEPS, _RECORDS), sampling_prob=PROB)]
+  # Bonferroni over the tests.
   return min(p_values) * len(p_values) <= level
 
 
@@ -166,6 +167,7 @@ def losses(trainer: Trainer, rng: np.random.Generator, num_runs: int, *,
   The canary has norm 1. The losses are exact if the trainer has no fault
   (AUD-09).
   """
+  # Column r has the canary's coordinate of the noisy sums of run r.
   outputs = trainer.noise(rng, STEPS, num_runs)
   if present:
     canary = np.eye(_WIDTH)[:1]
@@ -177,6 +179,7 @@ def losses(trainer: Trainer, rng: np.random.Generator, num_runs: int, *,
 
 def _event(trainer: Trainer, rng: np.random.Generator, level: float) -> bool:
   """Tests an event by counts on fresh runs against the whole curve (AUD-04)."""
+  # A data set is a bool here: whether the canary is in it.
   target = Target(
       name='reference', release=None, pairs=(Pair(True, False),),
       claim=Trainer().claim, sample=lambda key, data, size: losses(

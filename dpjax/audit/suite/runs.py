@@ -74,8 +74,8 @@ def audit(run: FinishedRun, *, name: str, delta: float | None = None,
       epsilon=_spent(run, delta),
       delta=delta, adjacency=plan.adjacency, num_examples=config.num_slots,
       event=plan.event if private else None)
-  details = dict(_details(run), threshold_rule='shares that are guessed and '
-                 'scores fixed beforehand, Bonferroni')
+  details = dict(_details(run), threshold_rule='scores and fractions of '
+                 'guesses fixed beforehand, Bonferroni correction')
   report = Report(target=name, claim=claim, checks=(first,), details=details,
                   significance=significance, detectable=math.nan)
   if first.failed:
