@@ -141,7 +141,8 @@ def looked_up(estimator: noisy_shares.MinimaxShare, **fields: Any) -> Target:
     away = np.abs(np.arange(n + 1) - np.sum(np.asarray(data) == 1))
     outermost = (np.arange(n + 1) == 0) | (np.arange(n + 1) == n)
     return -epsilon * away + np.where(
-        outermost, -np.log1p(math.exp(-epsilon)), math.log(math.tanh(epsilon / 2)))
+        outermost, -np.log1p(math.exp(-epsilon)),
+        math.log(math.tanh(epsilon / 2)))
   return dataclasses.replace(target(estimator, log_probs=log_probs, **fields),
                              release=release)
 
