@@ -119,7 +119,8 @@ def _convnet() -> tuple:
 
 def _wide_resnet(blocks: int, widening: int, groups: int) -> tuple:
   """Returns pre-activation blocks as in `dpjax.models.wide_resnet`."""
-  layers, entering = [Conv('conv', 3, 3, 16, 1, 1)], 16
+  layers: list[Any] = [Conv('conv', 3, 3, 16, 1, 1)]
+  entering = 16
   for group, base in enumerate((16, 32, 64)):
     leaving = base * widening
     for block in range(blocks):
@@ -137,7 +138,7 @@ def _wide_resnet(blocks: int, widening: int, groups: int) -> tuple:
 
 def _dense_stack(blocks: int, width: int, vocabulary: int) -> tuple:
   """Returns the layers of a transformer without attention."""
-  layers = [Embedding('embedding', vocabulary, width)]
+  layers: list[Any] = [Embedding('embedding', vocabulary, width)]
   for block in range(blocks):
     name = f'block_{block}'
     layers.append(Residual((

@@ -85,10 +85,10 @@ def check_baseline(worker: pool.Worker, covered: coverage.Coverage) -> None:
                      f'{answer["outcome"]}: {worker.log()[-1000:]}')
 
 
-def write(path: pathlib.Path, found: Sequence[Outcome], seed: int) -> None:
+def write(path: pathlib.Path, tried: Sequence[Outcome], seed: int) -> None:
   """Writes outcomes and the seed of the draw to a JSON file."""
   path.write_text(json.dumps({'seed': seed, 'outcomes': [
-      {**one._asdict(), 'mutant': one.mutant._asdict()} for one in found]},
+      {**one._asdict(), 'mutant': one.mutant._asdict()} for one in tried]},
       indent=1), encoding='utf-8')
 
 

@@ -69,34 +69,34 @@ def reason(mutant: operators.Mutant,
                if one[:3] == (mutant.file, mutant.before, mutant.after)), '')
 
 
-def survivors(found: Sequence[outcomes.Outcome],
+def survivors(tried: Sequence[outcomes.Outcome],
               equivalents: Sequence[Equivalent]) -> tuple[int, int]:
   """Counts surviving mutants, and all mutants, apart from equivalent ones."""
-  harmful = [one for one in found
+  harmful = [one for one in tried
              if one.is_noticed() or not reason(one.mutant, equivalents)]
   return sum(not one.is_noticed() for one in harmful), len(harmful)
 
 
-def section(package: str, found: Sequence[outcomes.Outcome],
+def section(package: str, tried: Sequence[outcomes.Outcome],
             equivalents: Sequence[Equivalent], *, num_all: int,
             seed: int) -> str:
   """Returns the section of a package in the table.
 
   Args:
     package: name of the package.
-    found: outcomes of all drawn mutants.
+    tried: outcomes of all drawn mutants.
     equivalents: known equivalent mutants.
     num_all: number of mutants that the package has.
     seed: seed of the draw.
   """
-  alive = [one for one in found if not one.is_noticed()]
-  bad, harmful = survivors(found, equivalents)
-  hung = sum(one.outcome == outcomes.HUNG for one in found)
+  alive = [one for one in tried if not one.is_noticed()]
+  bad, harmful = survivors(tried, equivalents)
+  hung = sum(one.outcome == outcomes.HUNG for one in tried)
   lines = [
       f'## {package}', '',
-      f'{len(found)} of about {num_all} mutants were drawn with seed {seed}. '
-      f'Tests notice {len(found) - len(alive)} of them, {hung} by hanging; '
-      f'{len(alive)} survive, of which {len(found) - harmful} are equivalent. '
+      f'{len(tried)} of about {num_all} mutants were drawn with seed {seed}. '
+      f'Tests notice {len(tried) - len(alive)} of them, {hung} by hanging; '
+      f'{len(alive)} survive, of which {len(tried) - harmful} are equivalent. '
       f'{bad} of {harmful} that matter survive.', '']
   if alive:
     lines.append(tables.markdown(_COLUMNS, [
