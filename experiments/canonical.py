@@ -89,8 +89,8 @@ def training(method: str, *, on_images: bool) -> PyTree:
   config = configuration.resolve(_config(method, on_images),
                                  num_available=_NUM_RECORDS)
   model = building.make_model(config, dataset)
-  trained_method, optimizer = (building.make_method(config, model),
-                     building.make_optimizer(config))
+  trained_method = building.make_method(config, model)
+  optimizer = building.make_optimizer(config)
   sampler = PoissonSampler(num_examples=_NUM_RECORDS,
                            batch_size=config.batch_size,
                            max_batch_size=_NUM_RECORDS)

@@ -92,7 +92,7 @@ class Confirmation(NamedTuple):
   sample: dict[str, Any]
 
 
-def confirm(experiment: registry.Experiment, made: Sequence[records.Row],
+def confirm(experiment: registry.Experiment, sample: Sequence[records.Row],
             committed: Sequence[records.Row]) -> Confirmation:
   """Gives the present fingerprint to rows that the present code reproduces.
 
@@ -103,20 +103,20 @@ def confirm(experiment: registry.Experiment, made: Sequence[records.Row],
 
   Args:
     experiment: experiment of the rows.
-    made: the sample, made by the present code.
+    sample: rows made by the present code.
     committed: all committed rows.
 
   Raises:
     ValueError: the sample was made by other code.
   """
   settings, present = _settings(experiment), _Present(experiment)
-  for row in made:
+  for row in sample:
     if row.id in settings and row.fingerprint != present.of(row):
       raise ValueError(
           f'{row.id} was made by other code (fingerprint '
           f'{row.fingerprint or "missing"}); make the sample anew')
   devices = {row.id: row.device for row in committed}
-  compared = [row for row in made if devices.get(row.id) == row.device]
+  compared = [row for row in sample if devices.get(row.id) == row.device]
   sampled: dict[tuple[str, str], list[records.Row]] = {}
   for row in compared:
     if row.id in settings:

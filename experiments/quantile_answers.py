@@ -7,7 +7,7 @@ from dpjax.stats.quantile_methods import mechanism as mechanisms
 from dpjax.studies import quantile_laws
 
 
-def answers(law: quantile_laws.Law,
+def answers(distribution: quantile_laws.Law,
             mechanism: mechanisms.QuantileMechanism, *, coins: str,
             num_examples: int, repetitions: int, seed: int
             ) -> tuple[np.ndarray, np.ndarray]:
@@ -16,15 +16,15 @@ def answers(law: quantile_laws.Law,
   Data sets are the same for all mechanisms and quantile levels.
 
   Args:
-    law: distribution of the records.
+    distribution: distribution of the records.
     mechanism: mechanism with its m quantile levels.
     coins: name of the stream of the mechanism's noise.
     num_examples: n, records of a data set.
     repetitions: R, the number of data sets.
     seed: seed of all draws.
   """
-  keys = quantile_laws.keys(seed, law.name, num_examples, repetitions)
-  data = quantile_laws.datasets(law, seed, num_examples, repetitions)
+  keys = quantile_laws.keys(seed, distribution.name, num_examples, repetitions)
+  data = quantile_laws.datasets(distribution, seed, num_examples, repetitions)
   with jax.enable_x64(True):
     quantiles = np.asarray(mechanisms.repeated(mechanism.draw)(
         quantile_laws.method_keys(keys, coins), data, mechanism.parameters))

@@ -64,8 +64,9 @@ class Real:
   @property
   def _ends(self) -> tuple[float, float]:
     """Ends of the interval, on the scale that is searched."""
-    ends = self.low, self.high
-    return tuple(map(math.log, ends)) if self.log else ends
+    if self.log:
+      return math.log(self.low), math.log(self.high)
+    return self.low, self.high
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -116,8 +116,7 @@ TABLE, FIGURE = 'table.md', 'figure.svg'
 
 def _settings(cpu: bool) -> tuple[sweep.Setting, ...]:
   """Returns the settings that can run here; prints those that cannot."""
-  sizes = [checks.check_at_least('batch_sizes', _number(size), 1)
-           for size in _BATCH_SIZES.value]
+  sizes = [_size(text) for text in _BATCH_SIZES.value]
   asked = sweep.settings(
       _SUITE.value, models=_MODELS.value, sizes=sizes, names=_METHODS.value,
       smoke=_SMOKE.value, cpu=cpu)
@@ -129,9 +128,11 @@ def _settings(cpu: bool) -> tuple[sweep.Setting, ...]:
   return kept
 
 
-def _number(text: str) -> int | str:
-  """Returns an integer if the text is one, else the text, to be rejected."""
-  return int(text) if text.isdecimal() else text
+def _size(text: str) -> int:
+  """Returns a batch size, an integer >= 1; raises for another text."""
+  if not text.isdecimal():
+    raise ValueError(f'batch_sizes must be integers >= 1, got {text!r}')
+  return checks.check_at_least('batch_sizes', int(text), 1)
 
 
 def _samples() -> tuple[int, float]:

@@ -44,7 +44,8 @@ def main(argv: Sequence[str]) -> int:
     print('\n\n'.join(pages.card(item) for name in _ITEM.value
                       for item in _named(groups, name)))
     return 0
-  paper = items.PAPERS.get(items.KEYS.get(_PAPER.value, _PAPER.value))
+  paper = items.PAPERS.get(
+      items.KEYS.get(_PAPER.value or '', _PAPER.value or ''))
   _list([line for line in pages.listing(groups)
          if paper in (None, line[0])])
   problems = checks.problems(groups)

@@ -1,6 +1,6 @@
 """Converts this project's docstrings to Markdown and resolves their names."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 import itertools
 import re
 from typing import Any
@@ -85,11 +85,11 @@ def resolve(dotted: str, module: str,
   imported = vars(modules[module].obj).get(first)
   if getattr(imported, '__name__', None) in modules:
     named.insert(0, imported.__name__ + dotted[len(first):])
-  candidates = [_split(name, modules) for name in named]
-  candidates = [pair for pair in candidates if pair is not None]
+  candidates = _all_split(named, modules)
   if not candidates:
-    candidates = [_split(f'{name}{dotted[len(first):]}', modules)
-                  for name in modules if name.split('.')[-1] == first]
+    candidates = _all_split(
+        [f'{name}{dotted[len(first):]}' for name in modules
+         if name.split('.')[-1] == first], modules)
     candidates = [pair for pair in candidates if exists(*pair, modules)]
     return candidates[0] if len(candidates) == 1 else None
   return next((pair for pair in candidates if exists(*pair, modules)),
@@ -107,6 +107,13 @@ def exists(module: str, name: str, modules: Mapping[str, Any]) -> bool:
       return False
     item = getattr(item, part)
   return True
+
+
+def _all_split(names: Iterable[str],
+               modules: Mapping[str, Any]) -> list[tuple[str, str]]:
+  """Splits the names that begin with a module, as `_split` does."""
+  pairs = (_split(name, modules) for name in names)
+  return [pair for pair in pairs if pair is not None]
 
 
 def _split(dotted: str,

@@ -1,14 +1,14 @@
-r"""Mutation testing: plants small faults in a subpackage and runs its tests.
+r"""Mutation testing: plants small faults in a package and runs its tests.
 
-Thirty faults in one subpackage, started by hand on a machine with time to
+Thirty faults in one package, started by hand on a machine with time to
 spare:
-  python -m launch.mutate --room=privacy --num=30
+  python -m launch.mutate --package=privacy --num=30
 
 Tests are run once without a fault to learn which lines each one executes. For
 each fault, the tests that execute its line are run until one fails. Sources are
 changed in a scratch copy only. After adding tests, retry the faults that no
 test noticed:
-  python -m launch.mutate --room=privacy --again
+  python -m launch.mutate --package=privacy --again
 
 Outcomes are written to --mutants_dir, and survivors are listed in --table. A
 survivor that changes nothing is explained in mutants.toml, beside the table:
@@ -41,20 +41,21 @@ from launch.mutation import pool
 from launch.mutation import table
 
 _FLAGS = (
-    ('room', None, 'Subpackage, or module directly in the package, to mutate.'),
+    ('package', None, 'Package of the library, or module directly in it, to '
+     'mutate.'),
     ('num', 30, 'Number of mutants to draw, each of another line.'),
     ('seed', 0, 'Seed of the draw; another seed gives other mutants.'),
     ('tests', '', 'Files or folders of tests, separated by commas, to run '
-     'besides tests/ROOM.'),
+     'besides tests/PACKAGE.'),
     ('minutes', 5., 'Minutes after which a mutant counts as surviving if no '
      'test has failed.'),
     ('num_workers', 1, 'Number of processes that run tests in parallel.'),
     ('mutants_dir', 'results/mutants', 'Folder for outcomes, line coverage of '
      'tests and scratch copies; created if missing.'),
-    ('table', 'tests/MUTANTS.md', 'Table in which the section of ROOM is '
+    ('table', 'tests/MUTANTS.md', 'Table in which the section of PACKAGE is '
      'replaced; empty for none.'),
-    ('package', 'dpjax', 'Package to mutate.'),
-    ('root', '.', 'Git repository that has the package and its tests.'))
+    ('library', 'dpjax', 'Name of the library, a folder in --root.'),
+    ('root', '.', 'Git repository with the library and its tests.'))
 
 
 def parse(argv: Sequence[str]) -> argparse.Namespace:
@@ -77,14 +78,16 @@ class _Workers:
 
   def __init__(self, place: places.Place, folder: pathlib.Path):
     self._place, self._folder = place, folder
-    self._idle = queue.Queue()
-    self.all = []
+    self._idle: queue.Queue[pool.Worker] = queue.Queue()
+    self.all: list[pool.Worker] = []
 
   def start(self, name: str) -> None:
+    """Starts a worker in a folder of its own."""
     self.all.append(pool.Worker(self._place, self._folder / name))
     self._idle.put(self.all[-1])
 
   def close(self) -> None:
+    """Ends all workers."""
     for worker in self.all:
       worker.close()
 
@@ -146,14 +149,14 @@ def _examine(place: places.Place, folder: pathlib.Path,
 
 
 def _place(args: argparse.Namespace) -> places.Place:
-  """Returns the subpackage and tests of the flags; raises for bad flags."""
-  if not args.room:
-    raise ValueError('--room must be given, e.g. --room=privacy')
+  """Returns the package and tests of the flags; raises for bad flags."""
+  if not args.package:
+    raise ValueError('--package must be given, e.g. --package=privacy')
   for name in ('num', 'num_workers', 'minutes'):
     if not getattr(args, name) > 0:
       raise ValueError(f'--{name} must be > 0, got {getattr(args, name)}')
-  place = places.Place(pathlib.Path(args.root).resolve(), args.package,
-                       args.room, list(filter(None, args.tests.split(','))))
+  place = places.Place(pathlib.Path(args.root).resolve(), args.library,
+                       args.package, list(filter(None, args.tests.split(','))))
   # Raises for missing sources or tests before anything is copied.
   place.sources()
   place.tests()
@@ -170,17 +173,17 @@ def main(args: argparse.Namespace) -> int:
   if listed:
     errors.check_file(str(listed))
     equivalents = table.read_equivalents(listed.with_name('mutants.toml'))
-  path = folder / f'{place.room}.json'
+  path = folder / f'{place.package}.json'
   mutants = drawing.every(place)
   standing, chosen = _choose(place, mutants, path, args)
   tried = standing + _examine(place, folder, chosen, args)
   seed = outcomes.read_seed(path) if args.again else args.seed
   outcomes.write(path, tried, seed)
-  section = table.section(place.room, tried, equivalents,
+  section = table.section(place.package, tried, equivalents,
                           num_all=len(mutants), seed=seed)
   print(section)
   if listed:
-    table.update(listed, place.room, section)
+    table.update(listed, place.package, section)
   bad, harmful = table.survivors(tried, equivalents)
   return int(bad > table.MOST_SURVIVORS * harmful)
 

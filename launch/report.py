@@ -128,12 +128,12 @@ def render_indices(root: pathlib.Path
     results += [(link, *verdict) for verdict in verdicts_of[name]
                 if verdict.claim.startswith(experiment.headlines)] or [
         (name, experiment.artefact, '-', '-', verdicts.NOT_RUN, 'no rows')]
-  folder, groups = root / 'experiments', items.groups()
+  experiments, groups = root / 'experiments', items.groups()
   return [
-      (folder / 'README.md', 'index', tables.markdown(
+      (experiments / 'README.md', 'index', tables.markdown(
           ('name', 'artefact', 'command', 'cost', 'rows', 'verdicts'), index)),
-      (folder / 'README.md', 'items', pages.table(groups, verdicts_of)),
-      (folder / 'ERRATA.md', 'errata', pages.errata(groups)),
+      (experiments / 'README.md', 'items', pages.table(groups, verdicts_of)),
+      (experiments / 'ERRATA.md', 'errata', pages.errata(groups)),
       (root / 'README.md', 'gallery', tables.markdown(
           ('', ''), list(itertools.zip_longest(
               gallery[::2], gallery[1::2], fillvalue='')), aligned=False)),
@@ -143,7 +143,8 @@ def render_indices(root: pathlib.Path
 
 def update_indices(root: pathlib.Path, *, check: bool) -> list[str]:
   """Updates the tables in Markdown files, or returns those out of date."""
-  stale, texts = [], {}
+  stale: list[str] = []
+  texts: dict[pathlib.Path, str] = {}
   for path, block, body in render_indices(root):
     text = texts.setdefault(path, path.read_text(encoding='utf-8'))
     try:
@@ -159,7 +160,8 @@ def update_indices(root: pathlib.Path, *, check: bool) -> list[str]:
 
 
 def _find(root: pathlib.Path, name: str | None,
-          rows_dir: str | None) -> dict[str, pathlib.Path]:
+          rows_dir: str | os.PathLike[str] | None
+          ) -> dict[str, pathlib.Path]:
   """Returns the folders of the experiments that the flags name."""
   if rows_dir and not name:
     raise ValueError('--rows_dir needs --experiment')
@@ -181,7 +183,7 @@ def _find(root: pathlib.Path, name: str | None,
 
 
 def report(root: pathlib.Path, name: str | None = None, *,
-           rows_dir: str | os.PathLike | None = None, check: bool = False,
+           rows_dir: str | os.PathLike[str] | None = None, check: bool = False,
            png: bool = False) -> list[str]:
   """Writes or checks tables and figures; prints the tables it writes.
 
@@ -215,12 +217,12 @@ def report(root: pathlib.Path, name: str | None = None, *,
   return stale
 
 
-def _confirm(root: pathlib.Path, name: str, made: pathlib.Path) -> int:
+def _confirm(root: pathlib.Path, name: str, rows_dir: pathlib.Path) -> int:
   """Confirms committed rows by recomputed ones; returns the exit status."""
-  _find(root, name, made)
+  _find(root, name, rows_dir)
   experiment, folder = registry.load(name), rendering.results_dir(root, name)
   result = freshness.confirm(
-      experiment, records.read(made / engine.ROWS),
+      experiment, records.read(rows_dir / engine.ROWS),
       records.read(folder / engine.ROWS))
   print(f'{name}: {comparison.describe(result.compared)}; '
         f'{result.num_settings} settings confirmed, of '
@@ -234,15 +236,14 @@ def _confirm(root: pathlib.Path, name: str, made: pathlib.Path) -> int:
 def main(argv: Sequence[str]) -> int:
   """Writes, checks or confirms as the flags ask; returns the exit status."""
   errors.check_no_arguments(argv)
+  name = experiment_flags.EXPERIMENT.value
   if _CONFIRM.value:
-    if not _ROWS_DIR.value or _CHECK.value:
+    if not (name and _ROWS_DIR.value) or _CHECK.value:
       raise ValueError('--confirm needs --experiment and --rows_dir, the '
                        'folder of rows made anew, and no --check')
-    return _confirm(environment.ROOT, experiment_flags.EXPERIMENT.value,
-                    pathlib.Path(_ROWS_DIR.value))
-  stale = report(environment.ROOT, experiment_flags.EXPERIMENT.value,
-                 rows_dir=_ROWS_DIR.value, check=_CHECK.value,
-                 png=_PNG.value)
+    return _confirm(environment.ROOT, name, pathlib.Path(_ROWS_DIR.value))
+  stale = report(environment.ROOT, name, rows_dir=_ROWS_DIR.value,
+                 check=_CHECK.value, png=_PNG.value)
   for line in stale:
     print(line, file=sys.stderr)
   return 1 if stale else 0

@@ -32,6 +32,7 @@ import pathlib
 import shlex
 import signal
 import sys
+import types
 
 from absl.flags import argparse_flags
 
@@ -98,7 +99,7 @@ def _command(args: argparse.Namespace) -> str:
   return shlex.join(words)
 
 
-def _interrupt(signum, frame):
+def _interrupt(signum: int, frame: types.FrameType | None) -> None:
   """Turns a signal into an interrupt."""
   raise KeyboardInterrupt
 
@@ -198,7 +199,7 @@ def main(args: argparse.Namespace) -> int:
   if args.share:
     share = rotation.parse(args.share, rotation.of_checkout(environment.ROOT))
     print(f'share {share} of the experiments', file=sys.stderr)
-    chosen = plans.share(chosen, share.number, share.count)
+    chosen = plans.share(chosen, share.number, share.total)
   if args.list:
     _print(chosen)
     return 0

@@ -24,14 +24,14 @@ class Share(NamedTuple):
   """One of several disjoint shares whose union is everything.
 
   Attributes:
-    number: number of the share, from 1 to `count`.
-    count: number of shares.
+    number: number of the share, from 1 to `total`.
+    total: number of shares.
   """
   number: int
-  count: int
+  total: int
 
   def __str__(self) -> str:
-    return f'{self.number}/{self.count}'
+    return f'{self.number}/{self.total}'
 
 
 def of_checkout(root: pathlib.Path) -> int:
@@ -59,23 +59,22 @@ def parse(text: str, rotation: int) -> Share:
     ValueError: if the text is no share.
   """
   match = re.fullmatch(rf'([0-9]+|{ROTATING})/([0-9]+)', text)
-  count = int(match[2]) if match else 0
-  if count:
-    number = (rotation % count + 1 if match[1] == ROTATING else int(match[1]))
-    if 1 <= number <= count:
-      return Share(number, count)
+  if match and (total := int(match[2])):
+    number = rotation % total + 1 if match[1] == ROTATING else int(match[1])
+    if 1 <= number <= total:
+      return Share(number, total)
   raise ValueError(f'a share is I/N with 1 <= I <= N, such as 3/8, or '
                    f'{ROTATING}/N; got {text!r}')
 
 
 def takes(share: Share, name: str) -> bool:
   """Returns whether a name belongs to the share, by a hash of the name."""
-  return zlib.crc32(name.encode()) % share.count == share.number - 1
+  return zlib.crc32(name.encode()) % share.total == share.number - 1
 
 
 def deal(share: Share, names: Sequence[str]) -> list[str]:
-  """Returns every `count`-th name of a list, starting with the share's own."""
-  return list(names[share.number - 1::share.count])
+  """Returns every `total`-th name of a list, starting with the share's own."""
+  return list(names[share.number - 1::share.total])
 
 
 def keeps(table: str, position: int, step: int, rotation: int) -> bool:

@@ -25,6 +25,7 @@ import contextlib
 import shlex
 import signal
 import sys
+import types
 
 from absl import flags
 
@@ -80,7 +81,7 @@ def _print_experiments() -> None:
 @contextlib.contextmanager
 def _interrupt_on_sigterm() -> Iterator[None]:
   """Context in which SIGTERM, sent by schedulers, acts like Ctrl-C."""
-  def interrupt(signum, frame):
+  def interrupt(signum: int, frame: types.FrameType | None) -> None:
     raise KeyboardInterrupt
   before = signal.signal(signal.SIGTERM, interrupt)
   try:
@@ -93,7 +94,7 @@ def _run(experiment: registry.Experiment,
          settings: Sequence[selection.Setting],
          options: engine.Options) -> int:
   """Runs the sweep, here or as jobs; returns the exit status."""
-  status = 0
+  status: int | None = 0
   try:
     with _interrupt_on_sigterm():
       if cluster.is_asked_for():

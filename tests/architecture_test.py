@@ -1,4 +1,4 @@
-"""The house keeps its shape: import rules, sizes, docstrings, no flags."""
+"""Checks import order, sizes of files and functions, docstrings and flags."""
 
 import ast
 from collections.abc import Iterator
@@ -42,15 +42,15 @@ _KINDS = (ast.AsyncFunctionDef, ast.ClassDef, ast.FunctionDef, ast.Import,
 _TESTS = sorted((_ROOT / 'tests').rglob('*.py'))
 
 
-def _order(room: str) -> list[str]:
-  """Modules of a room as the docstring of its __init__ lists them."""
-  text = (_ROOT / 'dpjax' / room / '__init__.py').read_text()
+def _order(package: str) -> list[str]:
+  """Modules of a package as the docstring of its __init__ lists them."""
+  text = (_ROOT / 'dpjax' / package / '__init__.py').read_text()
   listed = re.search(r'Modules, in import order: ([\w,\s]+)\.', text)
   return re.split(r',\s*', listed.group(1)) if listed else []
 
 
-_ROOMS = [room.parent.name for room in sorted(
-    (_ROOT / 'dpjax').glob('*/__init__.py')) if _order(room.parent.name)]
+_ORDERED = [path.parent.name for path in sorted(
+    (_ROOT / 'dpjax').glob('*/__init__.py')) if _order(path.parent.name)]
 
 
 def _name(path: pathlib.Path) -> str:
@@ -105,7 +105,7 @@ def _imports(path: pathlib.Path, *, top_level_only: bool = False) -> set[str]:
           for node in nodes for alias in node.names}
 
 
-def _room(path: pathlib.Path) -> str:
+def _package_of(path: pathlib.Path) -> str:
   name = path.relative_to(_ROOT / 'dpjax').parent.as_posix()
   if name in _ALLOWED:
     return name
@@ -113,27 +113,27 @@ def _room(path: pathlib.Path) -> str:
 
 
 @_of_each(_PACKAGE)
-def test_rooms_import_only_what_is_below(path):
-  room = _room(path)
-  if room == '__init__':
+def test_packages_import_only_what_is_below(path):
+  package = _package_of(path)
+  if package == '__init__':
     return
-  allowed = _BASE | {room} | _ALLOWED.get(room, set())
-  rooms = {name.split('.')[1] for name in _imports(path)
-           if name.startswith('dpjax.')}
-  assert rooms <= allowed, f'{room} imports {sorted(rooms - allowed)}'
+  allowed = _BASE | {package} | _ALLOWED.get(package, set())
+  imported = {name.split('.')[1] for name in _imports(path)
+              if name.startswith('dpjax.')}
+  assert imported <= allowed, f'{package} imports {sorted(imported - allowed)}'
 
 
-@_of_each(_ROOMS)
-def test_modules_of_a_room_import_upwards_only(room):
-  order = _order(room)
-  folder = _ROOT / 'dpjax' / room
+@_of_each(_ORDERED)
+def test_modules_of_a_package_import_upwards_only(package):
+  order = _order(package)
+  folder = _ROOT / 'dpjax' / package
   parts = {path.relative_to(folder).parts[0].removesuffix('.py')
            for path in folder.rglob('*.py')}
   assert parts == set(order) | {'__init__'}
   for path in folder.rglob('*.py'):
     module = path.relative_to(folder).parts[0].removesuffix('.py')
     used = {name.split('.')[2] for name in _imports(path)
-            if name.startswith(f'dpjax.{room}.')}
+            if name.startswith(f'dpjax.{package}.')}
     if module == '__init__':
       continue  # Public names of any module, which are imported on demand.
     before = order[:order.index(module)] if module in order else []
@@ -144,7 +144,7 @@ def test_modules_of_a_room_import_upwards_only(room):
 def test_the_package_knows_no_shell(path):
   names = _imports(path)
   for banned in ('experiments', 'launch', 'tensorflow') + (
-      () if _room(path) == 'cli' else ('absl',)):
+      () if _package_of(path) == 'cli' else ('absl',)):
     assert not any(name.split('.')[0] == banned for name in names), banned
   if _name(path) not in ('dpjax/privacy/accounting.py',
                          'dpjax/privacy/restating.py'):
@@ -153,7 +153,7 @@ def test_the_package_knows_no_shell(path):
   at_import = {name.split('.')[0]
                for name in _imports(path, top_level_only=True)}
   assert not at_import & heavy
-  if _room(path) == 'report':
+  if _package_of(path) == 'report':
     assert 'jax' not in {name.split('.')[0] for name in names}
 
 
@@ -219,7 +219,7 @@ def test_importing_the_report_release_and_mpc_rooms_needs_no_jax():
 
 
 def test_importing_all_of_the_package_imports_nothing_heavy():
-  """Extras and slow libraries wait until they are used; JAX for a room."""
+  """Extras and slow libraries wait until they are used; JAX for a package."""
   code = (
       'import importlib, pkgutil, sys, dpjax\n'
       'assert "jax" not in sys.modules and "numpy" not in sys.modules\n'

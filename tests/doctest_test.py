@@ -37,8 +37,8 @@ def test_examples_do_what_they_print(name):
   assert runner.tries > 0
 
 
-def test_every_room_has_examples():
-  rooms = {path.name for path in (_ROOT / 'dpjax').iterdir()
-           if (path / '__init__.py').exists()}
-  rooms -= {'cli', 'studies'}  # Programs, and what none imports.
-  assert {name.split('.')[1] for name in _MODULES if '.' in name} >= rooms
+def test_every_package_has_examples():
+  packages = {path.name for path in (_ROOT / 'dpjax').iterdir()
+              if (path / '__init__.py').exists()}
+  packages -= {'cli', 'studies'}  # Programs, and what none imports.
+  assert {name.split('.')[1] for name in _MODULES if '.' in name} >= packages

@@ -58,11 +58,11 @@ class _Side(NamedTuple):
   """Statistics of the shadows with each record, or of those without it.
 
   Attributes:
-    count: [N, 1], number of these shadows, as a float.
+    size: [N, 1], number of these shadows, as a float.
     mean: [N, A], mean of their log-odds; 0 if there are none.
     squares: [N, A], sum of squared deviations from the mean.
   """
-  count: Array
+  size: Array
   mean: Array
   squares: Array
 
@@ -83,6 +83,7 @@ def log_odds(logits: Array, labels: Array) -> Array:
     labels: [...] integers, the true classes, below c.
   """
   errors.check_at_least('classes', logits.shape[-1], 2)
+  # The true class is masked out; 1 - softmax would round to 0.
   own = jax.nn.one_hot(labels, logits.shape[-1], dtype=bool)
   rest = jax.nn.logsumexp(jnp.where(own, -jnp.inf, logits), axis=-1)
   return jnp.take_along_axis(logits, labels[..., None], axis=-1)[..., 0] - rest
@@ -122,7 +123,7 @@ def lira(target: Array, shadows: Array, inclusion: Array, *,
   errors.check_at_least('shadows', shadows.shape[0], 2)
   target, shadows, inside = _with_queries(target, shadows, inclusion)
   in_, out = _side(shadows, inside), _side(shadows, ~inside)
-  has_in, has_out = in_.count > 0, out.count > 0
+  has_in, has_out = in_.size > 0, out.size > 0
   gap = _mean_over_records(in_.mean - out.mean, has_in & has_out)
   mean_in = jnp.where(has_in, in_.mean, out.mean + gap)
   mean_out = jnp.where(has_out, out.mean, in_.mean - gap)
@@ -147,7 +148,7 @@ def lira_offline(target: Array, shadows: Array, inclusion: Array, *,
   """
   target, shadows, inside = _with_queries(target, shadows, inclusion)
   out = _side(shadows, ~inside)
-  has_out = out.count > 0
+  has_out = out.size > 0
   mean = jnp.where(has_out, out.mean, _mean_over_records(out.mean, has_out))
   variance = _variance(out, _first_known(_pooled(out)), pooling)
   return jnp.mean((target - mean) / jnp.sqrt(variance), axis=-1)
@@ -220,6 +221,7 @@ def each_as_target(attack: Attack, log_odds: Array,
   size = errors.check_at_least('networks', log_odds.shape[0], 2)
 
   def attacked(target: Array) -> Attacked:
+    # All networks but the target, in a shape that does not depend on it.
     others = (target + 1 + jnp.arange(size - 1)) % size
     known = inclusion[others]
     num_in = jnp.sum(known, axis=0, dtype=jnp.int32)
@@ -253,6 +255,7 @@ def _side(values: Array, chosen: Array) -> _Side:
   """Returns the statistics of the chosen shadows of each record."""
   count = jnp.sum(chosen, axis=0, dtype=values.dtype)
   mean = _masked_mean(values, chosen)
+  # Two passes: E[x^2] - mean^2 would cancel in float32.
   squares = jnp.where(chosen, jnp.square(values - mean[None]), 0)
   return _Side(count, mean, jnp.sum(squares, axis=0))
 
@@ -270,7 +273,7 @@ def _mean_over_records(values: Array, known: Array) -> Array:
 
 def _pooled(side: _Side) -> Array:
   """Returns pooled variances [1, A]; 0 without a degree of freedom."""
-  freedom = jnp.sum(jnp.maximum(side.count - 1, 0))
+  freedom = jnp.sum(jnp.maximum(side.size - 1, 0))
   return jnp.sum(side.squares, axis=0, keepdims=True) / jnp.maximum(freedom, 1)
 
 
@@ -288,7 +291,7 @@ def _variance(side: _Side, pooled: Array, pooling: float) -> Array:
     raise ValueError(f'pooling must be >= 0, got {pooling}')
   if math.isinf(pooling):
     return jnp.broadcast_to(pooled, side.mean.shape)
-  freedom = pooling + jnp.maximum(side.count - 1, 0)
+  freedom = pooling + jnp.maximum(side.size - 1, 0)
   own = (pooling * pooled + side.squares) / jnp.maximum(freedom, 1e-30)
   return jnp.where(freedom > 0, jnp.maximum(own, _LEAST_VARIANCE * pooled),
                    pooled)
@@ -311,25 +314,28 @@ def _members(out: _Probability, a: float) -> _Probability:
 
 
 def _non_members(in_: _Probability, a: float) -> _Probability:
-  """Inverts `_members`."""
+  """Inverts `_members`: the probability for non-members, given `in_`."""
   miss = jnp.minimum(in_.miss / a, 1)
   return _Probability(1 - miss, miss)
 
 
 def _average(one: _Probability, other: _Probability) -> _Probability:
+  """Returns the mean of two probabilities, for hit and miss."""
   return _Probability((one.hit + other.hit) / 2, (one.miss + other.miss) / 2)
 
 
 def _where(chosen: Array, one: _Probability,
            other: _Probability) -> _Probability:
+  """Returns `one` where chosen, and `other` elsewhere."""
   return _Probability(jnp.where(chosen, one.hit, other.hit),
                       jnp.where(chosen, one.miss, other.miss))
 
 
-def _log(of: _Probability) -> Array:
+def _log(probability: _Probability) -> Array:
   """Returns ln p, accurate near p = 1 and finite at p = 0."""
-  rare = jnp.log(jnp.maximum(of.hit, jnp.finfo(of.hit.dtype).tiny))
-  return jnp.where(of.miss < 0.5, jnp.log1p(-of.miss), rare)
+  hit, miss = probability
+  rare = jnp.log(jnp.maximum(hit, jnp.finfo(hit.dtype).tiny))
+  return jnp.where(miss < 0.5, jnp.log1p(-miss), rare)
 
 
 def _beaten(target: Array, typical: _Probability, gamma: float,
@@ -341,6 +347,7 @@ def _beaten(target: Array, typical: _Probability, gamma: float,
   errors.check_positive('gamma', gamma)
   ratios = jax.nn.log_sigmoid(target) - _log(typical)
   others = ratios if population is None else ratios[population]
+  # A rank counts the z whose ratio is at most that of x divided by gamma.
   ranks = jax.vmap(
       functools.partial(jnp.searchsorted, side='right'), in_axes=1)(
           jnp.sort(others, axis=0), ratios - math.log(gamma))

@@ -8,6 +8,7 @@ nothing. `underpowered` means that no outcome of that many runs could have
 refuted the claim.
 """
 
+from collections.abc import Iterator
 import dataclasses
 import math
 from typing import Any, NamedTuple
@@ -146,24 +147,25 @@ def audit(key: PRNGKey, target: Target | canary.Game | canary.LossGame, *,
   errors.check_at_least('num_runs', num_runs, 100)
   black_key, noise_key = jax.random.split(key)
   tests = list(_tests(noise_key, target, min(num_runs, _NOISE_RUNS)))
-  share = significance / (2 if tests else 1)
+  # Half of the significance is for the counts, half for all tests together.
+  half = significance / (2 if tests else 1)
   counted = blackbox.audit(black_key, target, num_runs=num_runs,
-                           significance=share)
+                           significance=half)
   for name, value in tests:
-    level = share / len(tests)
+    level = half / len(tests)
     checks.append(Check(name, value <= level, f'p-value {value:.2g}', value,
                         level))
   checks += _sampled_checks(noise_key, target)
   if not target.floating_point:
     checks.append(_low_bits(noise_key, target))
-  checks.append(_event_check(counted, share))
+  checks.append(_event_check(counted, half))
   return dataclasses.replace(
       report, checks=tuple(checks), epsilon_lower=counted.epsilon_lower,
       cap=bounds.largest_bound(num_in=num_runs, num_out=num_runs,
-                               delta=target.claim.delta, significance=share),
+                               delta=target.claim.delta, significance=half),
       detectable=blackbox.detectable_epsilon(target, num_runs=num_runs,
-                                             significance=share),
-      details=_details(counted, share), scores={
+                                             significance=half),
+      details=_details(counted, half), scores={
           'with_canary': counted.scores[0], 'without_canary': counted.scores[1],
           'edges': counted.event.partition.edges,
           'flagged': counted.event.flagged})
@@ -179,10 +181,11 @@ def _claim_check(claim: claims.Claim) -> Check:
   return Check('claim', False, detail)
 
 
-def _certain_checks(target: Target):
+def _certain_checks(target: Target) -> Iterator[Check]:
   """Yields the deterministic checks, which sample nothing."""
   if target.log_probs is not None:
-    worst = exact.finite_law(target.curve, target.pairs, target.log_probs)
+    worst = exact.finite_distributions(target.curve, target.pairs,
+                                       target.log_probs)
     yield Check(_EXACT, worst.amount > 0,
                 f'{_relative_to_claim(worst.amount)} at {worst.what}')
   if target.query is not None:
@@ -196,11 +199,12 @@ def _relative_to_claim(amount: float) -> str:
   return f'{abs(amount):.3g} {"above" if amount > 0 else "below"} the claim'
 
 
-def _sampled_checks(key: PRNGKey, target: Target):
+def _sampled_checks(key: PRNGKey, target: Target) -> Iterator[Check]:
   """Yields checks of a few releases that refute a claim with certainty."""
   pair, declared = target.pairs[0], target.noise
   if declared is not None and declared.spacing:
     outputs = target.draw(key, pair.data, 1000)
+    # Grids are powers of two, so the remainder is exact.
     off = ~(np.mod(outputs, declared.spacing) == 0)
     yield Check('grid', bool(off.any()),
                 f'{off.mean():.1%} of outputs off the declared grid')
@@ -212,7 +216,8 @@ def _sampled_checks(key: PRNGKey, target: Target):
                   f'{_relative_to_claim(worst.amount)} at {worst.what}')
 
 
-def _tests(key: PRNGKey, target: Target, num_runs: int):
+def _tests(key: PRNGKey, target: Target,
+           num_runs: int) -> Iterator[tuple[str, float]]:
   """Yields (name, p-value): is the output or noise distributed as declared?"""
   if target.log_probs is not None:
     for number, pair in enumerate(target.pairs[:_NOISE_PAIRS]):
@@ -230,6 +235,7 @@ def _tests(key: PRNGKey, target: Target, num_runs: int):
                             np.asarray(declared.value(data), np.float64
                                        ).reshape(1, -1))
         for k, data in zip(keys, pair[:2], strict=True)]
+    # Releases of each side are tested, with the other side's as a reference.
     for side, (first, second) in enumerate((scores, scores[::-1])):
       for name, value in noise.p_values(first, second):
         yield f'noise: {name} ({number}{"ab"[side]})', value
@@ -275,18 +281,20 @@ def _audit_game(key: PRNGKey, game: canary.Game | canary.LossGame,
                 significance: float) -> Report:
   """Audits a training method: sensitivity, noise, privacy curve and counts."""
   if isinstance(game, canary.LossGame):
-    played, detail = canary.judge(game.plan, *game.losses(key)), game.name
+    played = canary.judge(game.plan, *game.losses(key))
+    name = detail = game.name
   else:
-    played, detail = canary.play(key, game), (
-        f'{canary.share_spent(game):.0%} of the budget spent by the canary')
+    played, name = canary.play(key, game), game.method.name
+    detail = (f'{canary.fraction_spent(game):.0%} of the budget spent by the '
+              'canary')
   plan, delta = game.plan, 1e-5
   report = Report(
-      target=getattr(game, 'name', None) or game.method.name,
+      target=name,
       claim=claims.of_event(plan.event, delta=delta, adjacency=plan.adjacency,
                             num_examples=plan.sampler.num_examples),
       checks=tuple(Check(_LOSSES, True, line) for line in played.findings) or (
           Check(_LOSSES, False, detail),), significance=significance)
-  if played.inside is None:
+  if played.inside is None or played.outside is None:
     return report
   many_runs = empirical.audit(played.inside, played.outside, delta=delta,
                               significance=significance)

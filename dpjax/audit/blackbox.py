@@ -21,7 +21,8 @@ from dpjax.privacy import tradeoff
 from dpjax.typing import PRNGKey
 
 # The pilot has num_runs / 4 runs per side, at least min(num_runs, 4096).
-_PILOT_SHARE, _LEAST_PILOT = 4, 4096
+_PILOT_PART, _LEAST_PILOT = 4, 4096
+# `detectable_epsilon` tries true epsilons up to this multiple of the claim.
 _LARGEST_FACTOR = 16.0
 _LARGEST_EPSILON = 600.0
 
@@ -83,7 +84,7 @@ def audit(key: PRNGKey, target: Target, *, num_runs: int,
       a true claim, and on the probability that `epsilon_lower` is too large.
   """
   pilot_key, key = jax.random.split(key)
-  pilot = max(num_runs // _PILOT_SHARE, min(num_runs, _LEAST_PILOT))
+  pilot = max(num_runs // _PILOT_PART, min(num_runs, _LEAST_PILOT))
   chosen = max(
       ((choose(target.curve, *both(k, target, pair, pilot),
                low_bits=target.floating_point), pair)
@@ -93,16 +94,19 @@ def audit(key: PRNGKey, target: Target, *, num_runs: int,
   event, pair = chosen
   outputs = both(key, target, pair, num_runs)
   likely, other = outputs[::-1] if event.swapped else outputs
-  counts = dict(true_positives=event.count(likely), num_in=num_runs,
-                false_positives=event.count(other), num_out=num_runs)
-  miss, alarm = bounds.error_upper_bounds(**counts, significance=significance)
+  hits, alarms = event.count(likely), event.count(other)
+  miss_rate, alarm_rate = bounds.error_upper_bounds(
+      true_positives=hits, num_in=num_runs, false_positives=alarms,
+      num_out=num_runs, significance=significance)
   return BlackBox(
       pair=pair, event=event, num_runs=num_runs,
-      true_positives=counts['true_positives'],
-      false_positives=counts['false_positives'],
-      excess=float(curves.excesses(target.curve, [1 - miss], [alarm])[0]),
+      true_positives=hits, false_positives=alarms,
+      excess=float(curves.excesses(target.curve, np.atleast_1d(1 - miss_rate),
+                                   np.atleast_1d(alarm_rate))[0]),
       epsilon_lower=bounds.epsilon_lower_bound(
-          **counts, delta=target.claim.delta, significance=significance),
+          true_positives=hits, num_in=num_runs, false_positives=alarms,
+          num_out=num_runs, delta=target.claim.delta,
+          significance=significance),
       scores=np.stack([event.partition.score(y) for y in (likely, other)]))
 
 
@@ -140,15 +144,14 @@ def choose(curve: curves.PrivacyCurve, present: np.ndarray,
 def loudest(curve: curves.PrivacyCurve, present: np.ndarray,
             absent: np.ndarray, cuts: list[partitions.Partition]) -> Event:
   """Returns the event of the highest score over all given partitions."""
-  best = None
+  events = []
   for partition in cuts:
     counts = [partition.counts(y) for y in (present, absent)]
     for swapped in (False, True):
       likely, other = counts[::-1] if swapped else counts
       score, flagged = _best_set(curve, likely, other)
-      if best is None or score > best.score:
-        best = Event(partition, flagged, swapped, score)
-  return best
+      events.append(Event(partition, flagged, swapped, score))
+  return max(events, key=lambda event: event.score)
 
 
 def _best_set(curve: curves.PrivacyCurve, likely: np.ndarray,
@@ -159,9 +162,11 @@ def _best_set(curve: curves.PrivacyCurve, likely: np.ndarray,
   all cells below or above a threshold.
   """
   size = likely.size
+  # Half a count more in each cell ranks empty cells without dividing by zero.
   ratio = np.argsort((other + 0.5) / (likely + 0.5), kind='stable')
   best = (-np.inf, np.zeros(size, bool))
   for order in (ratio, np.arange(size), np.arange(size)[::-1]):
+    # The set of all cells is left out: it has probability 1 on both sides.
     hits, alarms = (np.cumsum(counts[order])[:-1] for counts in
                     (likely, other))
     scores = _standard_scores(curve, hits, likely.sum(), alarms, other.sum())
@@ -173,8 +178,9 @@ def _best_set(curve: curves.PrivacyCurve, likely: np.ndarray,
   return best
 
 
-def _standard_scores(curve: curves.PrivacyCurve, hits, num_in, alarms,
-                     num_out) -> np.ndarray:
+def _standard_scores(curve: curves.PrivacyCurve, hits: np.ndarray,
+                     num_in: int, alarms: np.ndarray,
+                     num_out: int) -> np.ndarray:
   """Returns each test's largest excess over the curve in standard errors, [s].
 
   A test without excess gets the epsilon that its counts suggest, minus 1000.
@@ -183,12 +189,14 @@ def _standard_scores(curve: curves.PrivacyCurve, hits, num_in, alarms,
   hit = ((hits + 0.5) / (num_in + 1))[:, None]
   alarm = ((alarms + 0.5) / (num_out + 1))[:, None]
   growth = np.exp(curve.epsilons)[None]
-  spread = hit * (1 - hit) / num_in, alarm * (1 - alarm) / num_out
+  hit_variance = hit * (1 - hit) / num_in
+  alarm_variance = alarm * (1 - alarm) / num_out
   direct = (hit - growth * alarm - curve.deltas[None]) / np.sqrt(
-      spread[0] + growth**2 * spread[1])
+      hit_variance + growth**2 * alarm_variance)
   reverse = (1 - alarm - growth * (1 - hit) - curve.deltas[None]) / np.sqrt(
-      spread[1] + growth**2 * spread[0])
+      alarm_variance + growth**2 * hit_variance)
   scores = np.max(np.maximum(direct, reverse), axis=1, initial=-np.inf)
+  # ln(hits / alarms), with both moved three standard errors against the test.
   promise = np.log(np.maximum(hits - 3 * np.sqrt(hits), 1e-3) / num_in) - (
       np.log((alarms + 3 * np.sqrt(alarms) + 5) / num_out))
   return np.where(scores > 0, scores, promise - 1000)
@@ -204,17 +212,17 @@ def detectable_epsilon(target: Target, *, num_runs: int,
   """
   curve, alarms = target.curve, np.geomspace(1e-5, 0.999, 200)
 
-  def seen(factor: float) -> bool:
-    hits = 1 - tradeoff.from_curve(
-        alarms, np.minimum(factor * curve.epsilons, _LARGEST_EPSILON),
-        curve.deltas)
+  def detects(factor: float) -> bool:
+    epsilons = np.minimum(factor * curve.epsilons, _LARGEST_EPSILON)
+    hits = 1 - tradeoff.from_curve(alarms, epsilons.tolist(),
+                                   curve.deltas.tolist())
     miss, alarm = bounds.error_upper_bounds(
         true_positives=np.round(num_runs * hits), num_in=num_runs,
         false_positives=np.round(num_runs * alarms), num_out=num_runs,
         significance=significance)
     return bool((curves.excesses(curve, 1 - miss, alarm) > 0).any())
 
-  if not (curve.epsilons.any() and seen(_LARGEST_FACTOR)):
+  if not (curve.epsilons.any() and detects(_LARGEST_FACTOR)):
     return np.inf
   return target.claim.epsilon * optimize.bisect(
-      lambda factor: 0.5 - seen(factor), 1.0, _LARGEST_FACTOR, xtol=1e-3)
+      lambda factor: 0.5 - detects(factor), 1.0, _LARGEST_FACTOR, xtol=1e-3)

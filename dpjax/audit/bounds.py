@@ -1,6 +1,7 @@
 """Lower bounds on epsilon from the counts of a distinguishing test."""
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy import stats
 
 from dpjax import errors
@@ -29,6 +30,7 @@ def _rate_upper_bounds(counts: np.ndarray, trials: int,
   wrong = counts[(counts < 0) | (counts > trials)]
   if wrong.size:
     raise ValueError(f'count must lie in [0, {trials}], got {wrong.flat[0]}')
+  # The quantile is undefined where every trial counts; the bound is 1 there.
   below = stats.beta.ppf(1 - significance, counts + 1,
                          np.maximum(trials - counts, 1))
   return np.where(counts == trials, 1.0, below)
@@ -59,20 +61,20 @@ def epsilon_lower_bound(*, true_positives: int, num_in: int,
 
   Examples:
     >>> from dpjax.audit import bounds
-    >>> found = bounds.epsilon_lower_bound(
+    >>> lower = bounds.epsilon_lower_bound(
     ...     true_positives=900, num_in=1000, false_positives=20, num_out=1000,
     ...     delta=1e-5)
-    >>> round(found, 2)
+    >>> round(lower, 2)
     3.35
   """
   return float(epsilon_lower_bounds(
-      true_positives=np.asarray(true_positives), num_in=num_in,
-      false_positives=np.asarray(false_positives), num_out=num_out,
-      delta=delta, significance=significance))
+      true_positives=true_positives, num_in=num_in,
+      false_positives=false_positives, num_out=num_out, delta=delta,
+      significance=significance))
 
 
-def epsilon_lower_bounds(*, true_positives: np.ndarray, num_in: int,
-                         false_positives: np.ndarray, num_out: int,
+def epsilon_lower_bounds(*, true_positives: ArrayLike, num_in: int,
+                         false_positives: ArrayLike, num_out: int,
                          delta: float,
                          significance: float = 0.05) -> np.ndarray:
   """Applies `epsilon_lower_bound` to k tests of the same runs: [k] -> [k].
@@ -90,8 +92,8 @@ def epsilon_lower_bounds(*, true_positives: np.ndarray, num_in: int,
                                     _log_ratios(1 - alarm - delta, miss)))
 
 
-def error_upper_bounds(*, true_positives: np.ndarray, num_in: int,
-                       false_positives: np.ndarray, num_out: int,
+def error_upper_bounds(*, true_positives: ArrayLike, num_in: int,
+                       false_positives: ArrayLike, num_out: int,
                        significance: float = 0.05
                        ) -> tuple[np.ndarray, np.ndarray]:
   """Returns upper bounds on the miss and false alarm rates that hold jointly.
@@ -104,7 +106,7 @@ def error_upper_bounds(*, true_positives: np.ndarray, num_in: int,
   errors.check_open_unit('significance', significance)
   errors.check_at_least('trials', num_in, 1)
   errors.check_at_least('trials', num_out, 1)
-  level = significance / 2
+  level = significance / 2  # A union bound over the two rates.
   return (_rate_upper_bounds(num_in - np.asarray(true_positives), num_in,
                              level),
           _rate_upper_bounds(np.asarray(false_positives), num_out, level))
@@ -137,6 +139,7 @@ def gaussian_shift_lower_bound(*, true_positives: int, num_in: int,
 def shift_to_epsilon(shift: float, *, delta: float) -> float:
   """Returns the epsilon of a Gaussian trade-off with this mu at `delta`."""
   errors.check_non_negative('shift', shift)
+  # 0 is a lower bound, and hardly less than the epsilon of so small a shift.
   if shift < 1e-6:
     return 0.0
   return accounting.gaussian_epsilon(shift=shift, delta=delta)

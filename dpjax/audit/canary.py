@@ -106,17 +106,22 @@ def shift(game: Game) -> Shift:
   params, sensitivity, (total, ratios) = at_start(jax.random.key(0))
   structure = jax.tree.structure(sensitivity)
   bounds = jnp.stack(jax.tree.leaves(sensitivity))
-  options = dict(noise_multiplier=game.plan.noise_multiplier,
-                 sizes=tree.block_sizes(sensitivity, params))
+  sizes, multiplier = tree.block_sizes(sensitivity, params), _multiplier(game)
   if order is None:
-    scales = blocks.allocate(bounds, **options)
+    scales = blocks.allocate(bounds, noise_multiplier=multiplier, sizes=sizes)
   else:
-    scales = k_norm.allocate(bounds, order=order, **options)
-    norms = [_norms(_rows(part, ()), order)
-             for part in structure.flatten_up_to(total)]
-    ratios = structure.unflatten(
-        [norm / bound for norm, bound in zip(norms, bounds, strict=True)])
-  return Shift(total, ratios, structure.unflatten(list(scales)))
+    scales = k_norm.allocate(bounds, order=order, noise_multiplier=multiplier,
+                             sizes=sizes)
+    ratios = jax.tree.unflatten(structure, [
+        _norms(_rows(part, ()), order) / bound for part, bound in zip(
+            tree.blocks(sensitivity, total), bounds, strict=True)])
+  return Shift(total, ratios, jax.tree.unflatten(structure, list(scales)))
+
+
+def _multiplier(game: Game) -> float:
+  """Returns the noise multiplier of the game's plan."""
+  assert game.plan.noise_multiplier is not None
+  return game.plan.noise_multiplier
 
 
 def release(key: PRNGKey, game: Game) -> tuple[PyTree, PyTree]:
@@ -144,12 +149,13 @@ def release(key: PRNGKey, game: Game) -> tuple[PyTree, PyTree]:
       rows=neighbouring_rows(plan.sampler.num_examples, runs),
       optimizer=optax.chain(whitebox.recorder(lambda u: u, plan.num_steps),
                             optax.sgd(0.0)))
+  # In the chain come the privatizer, the pullback if any, then the recorder.
   after = 1 if game.method.pullback is None else 2
   sums = jax.tree.map(np.asarray, tree.scale(
       plan.sampler.expected_batch_size,
       result.state.optimizer[after][0].history))
-  return tuple(jax.tree.map(lambda leaf: leaf[part], sums)
-               for part in (slice(runs), slice(runs, None)))
+  return (jax.tree.map(lambda leaf: leaf[:runs], sums),
+          jax.tree.map(lambda leaf: leaf[runs:], sums))
 
 
 def neighbouring_records(canary: Batch, num_examples: int) -> Batch:
@@ -166,53 +172,55 @@ def neighbouring_rows(num_examples: int, num_runs: int) -> Array:
   The first `num_runs` rows start with record 0; the others start with the last
   record instead. The rest are the rows of `neighbouring_records` in order.
   """
-  numbers = jnp.arange(num_examples, dtype=jnp.int32)
-  return jnp.tile(numbers[None], (2 * num_runs, 1)).at[num_runs:, 0].set(
-      num_examples)
+  rows = jnp.tile(jnp.arange(num_examples, dtype=jnp.int32), (2 * num_runs, 1))
+  return rows.at[num_runs:, 0].set(num_examples)
 
 
 def _rows(part: PyTree, lead: tuple[int, ...]) -> np.ndarray:
   """Concatenates the leaves of a block into vectors [*lead, d]."""
-  return np.concatenate([np.float64(leaf).reshape(*lead, -1)
-                         for leaf in jax.tree.leaves(part)], -1)
+  leaves = jax.tree.leaves(part)
+  return np.concatenate([np.float64(x).reshape(*lead, -1) for x in leaves], -1)
 
 
 def _norms(vectors: np.ndarray, order: float | None) -> np.ndarray:
   """Returns l_order norms over the last axis; None means l2."""
-  return np.linalg.norm(vectors, 2 if order is None else order, -1)
+  return np.asarray(np.linalg.norm(vectors, 2 if order is None else order, -1))
 
 
-def _blocks(game: Game, moved: Shift, sums: PyTree):
+def _blocks(game: Game, canary_shift: Shift,
+            sums: PyTree) -> list[tuple[np.ndarray, np.ndarray, float]]:
   """Lists (noisy vectors [runs, steps, d], canary [d], scale) per block."""
-  structure = jax.tree.structure(moved.scales)
   lead = game.num_runs, game.plan.num_steps
   return [(_rows(part, lead), _rows(total, ()), float(scale))
           for part, total, scale in zip(
-              structure.flatten_up_to(sums),
-              structure.flatten_up_to(moved.contribution),
-              jax.tree.leaves(moved.scales), strict=True)]
+              tree.blocks(canary_shift.scales, sums),
+              tree.blocks(canary_shift.scales, canary_shift.contribution),
+              jax.tree.leaves(canary_shift.scales), strict=True)]
 
 
-def privacy_losses(game: Game, moved: Shift, sums: PyTree) -> np.ndarray:
+def privacy_losses(game: Game, canary_shift: Shift, sums: PyTree) -> np.ndarray:
   """Returns log-likelihood ratios [num_runs], canary in against out.
 
-  They are exact if the noise has the scales of `moved`. A step adds
+  They are exact if the noise has the scales of `canary_shift`. A step adds
   ln(1 - q + q e^l), where l is the log-ratio of the step's two joint densities
   over all blocks.
   """
-  order, log_ratios = game.method.noise_order, 0.0
-  for values, canary, scale in _blocks(game, moved, sums):
+  order = game.method.noise_order
+  log_ratios = np.zeros([game.num_runs, game.plan.num_steps])
+  # Up to a constant, the noise b of a block has the density
+  # exp(-|b|^2 / (2 s^2)), or exp(-||b|| / s) for K-norm noise.
+  for values, canary, scale in _blocks(game, canary_shift, sums):
     if order is None:
       log_ratios += (values @ canary - canary @ canary / 2) / scale**2
     else:
-      log_ratios += (
-          _norms(values, order) - _norms(values - canary, order)) / scale
-  return empirical.subsampled_log_ratio(
-      log_ratios, sampling_prob=game.plan.sampler.sampling_prob).sum(-1)
+      others = _norms(values - canary, order)
+      log_ratios += (_norms(values, order) - others) / scale
+  return np.sum(empirical.subsampled_log_ratio(
+      log_ratios, sampling_prob=game.plan.sampler.sampling_prob), -1)
 
 
-class Played(NamedTuple):
-  """The result of a game.
+class GameResult(NamedTuple):
+  """The result of a game: refutations, a bound and privacy losses.
 
   Attributes:
     findings: reasons that refute the method's claim; empty if there are none.
@@ -235,7 +243,7 @@ def findings(key: PRNGKey, game: Game,
 
 
 def play(key: PRNGKey, game: Game,
-         epsilons: Sequence[float] = (0.5, 1.5, 3.0)) -> Played:
+         epsilons: Sequence[float] = (0.5, 1.5, 3.0)) -> GameResult:
   """Checks a method's claim, cheapest checks first.
 
   A method fails if a record exceeds its sensitivity, if the noise has another
@@ -247,27 +255,28 @@ def play(key: PRNGKey, game: Game,
     game: the game to play.
     epsilons: values of epsilon at which the privacy curves are compared.
   """
-  moved = shift(game)
+  canary_shift = shift(game)
+  # `not <=` also refutes a NaN.
   reasons = [f'sensitivity exceeded: {float(ratio)}'
-           for ratio in jax.tree.leaves(moved.ratios)
-           if not ratio <= _TOLERANCE]
+             for ratio in jax.tree.leaves(canary_shift.ratios)
+             if not ratio <= _TOLERANCE]
   reasons += _toggle_findings(game)
   if reasons:
-    return Played(reasons)
+    return GameResult(reasons)
   present, absent = release(key, game)
-  reasons = _noise_findings(game, moved, absent)
+  reasons = _noise_findings(game, canary_shift, absent)
   if reasons:
-    return Played(reasons)
-  return judge(game.plan, privacy_losses(game, moved, present),
-               privacy_losses(game, moved, absent), epsilons)
+    return GameResult(reasons)
+  return judge(game.plan, privacy_losses(game, canary_shift, present),
+               privacy_losses(game, canary_shift, absent), epsilons)
 
 
 def judge(plan: TrainingPlan, inside: np.ndarray, outside: np.ndarray,
-          epsilons: Sequence[float] = (0.5, 1.5, 3.0)) -> Played:
+          epsilons: Sequence[float] = (0.5, 1.5, 3.0)) -> GameResult:
   """Tests a plan by the privacy losses [r] of runs with and without canary."""
   lower, more = _count_findings(plan, inside, outside)
-  return Played(_curve_findings(plan, inside, outside, epsilons) + more,
-                lower, inside, outside)
+  return GameResult(_curve_findings(plan, inside, outside, epsilons) + more,
+                    lower, inside, outside)
 
 
 def _toggle_findings(game: Game) -> list[str]:
@@ -281,7 +290,7 @@ def _toggle_findings(game: Game) -> list[str]:
                 jnp.concatenate([canary.y, 1 - canary.y]))
 
   @jax.jit
-  def sums(mask: Array):
+  def sums(mask: Array) -> tuple[PyTree, PyTree]:
     params, certificate = method.constraint.constrain(
         game.model.init(jax.random.key(0)))
     return (method.bounder.sums(params, batch, mask).total,
@@ -289,7 +298,7 @@ def _toggle_findings(game: Game) -> list[str]:
 
   mask = jnp.ones([2], jnp.bool_)
   both, bounds = sums(mask)
-  changes = jax.tree.structure(bounds).flatten_up_to(jax.tree.map(
+  changes = tree.blocks(bounds, jax.tree.map(
       jnp.subtract, both, sums(mask.at[0].set(False))[0]))
   reasons = ['masked records are summed'] * bool(
       tree.global_norm(sums(~mask)[0]) > 0)
@@ -300,13 +309,14 @@ def _toggle_findings(game: Game) -> list[str]:
   return reasons
 
 
-def _noise_findings(game: Game, moved: Shift, sums: PyTree) -> list[str]:
+def _noise_findings(game: Game, canary_shift: Shift, sums: PyTree) -> list[str]:
   """Tests size and independence of the noise in runs without the canary."""
   order = game.method.noise_order
-  units = [values / scale for values, _, scale in _blocks(game, moved, sums)]
+  units = [values / scale
+           for values, _, scale in _blocks(game, canary_shift, sums)]
   reasons = [f'noise of block {number} has another size'
-           for number, unit in enumerate(units)
-           if _size_p_value(unit, order) < _P_VALUE]
+             for number, unit in enumerate(units)
+             if _size_p_value(unit, order) < _P_VALUE]
   first = units[0][:, :, 0]
   pairs = {'steps': (first[:, 1:], first[:, :-1]),
            'runs': (first[1:], first[:-1])}
@@ -314,8 +324,8 @@ def _noise_findings(game: Game, moved: Shift, sums: PyTree) -> list[str]:
     if number or unit.shape[-1] > 1:
       pairs[f'blocks 0 and {number}'] = first, unit[:, :, -1]
   return reasons + [f'noise is correlated between {what}'
-                  for what, pair in pairs.items()
-                  if whitebox.correlation_p_value(*pair) < _P_VALUE]
+                    for what, pair in pairs.items()
+                    if whitebox.correlation_p_value(*pair) < _P_VALUE]
 
 
 def _size_p_value(unit: np.ndarray, order: float | None) -> float:
@@ -351,7 +361,7 @@ def _curve_findings(plan: TrainingPlan, inside: np.ndarray,
       if not (estimate.value <=
               most + _ERRORS * estimate.standard_error + _GRID):
         reasons.append(f'{what}: delta({epsilon}) is {estimate.value}, claimed '
-                     f'{most}')
+                       f'{most}')
   return reasons
 
 
@@ -373,18 +383,18 @@ def _count_findings(plan: TrainingPlan, inside: np.ndarray,
       lower > claimed)
 
 
-def share_spent(game: Game) -> float:
+def fraction_spent(game: Game) -> float:
   """Returns the fraction of the noise budget that the canary uses.
 
   1 means a tight audit. Ratios of block norm to noise scale are joined as they
   compose (root of summed squares for Gaussian noise, sum for K-norm noise) and
   multiplied by the plan's noise multiplier.
   """
-  moved, order = shift(game), game.method.noise_order
-  structure = jax.tree.structure(moved.scales)
+  contribution, _, scales = shift(game)
+  order = game.method.noise_order
   shifts = np.asarray([
       _norms(_rows(total, ()), order) / float(scale)
-      for total, scale in zip(structure.flatten_up_to(moved.contribution),
-                              jax.tree.leaves(moved.scales), strict=True)])
+      for total, scale in zip(tree.blocks(scales, contribution),
+                              jax.tree.leaves(scales), strict=True)])
   used = math.sqrt(np.sum(shifts**2)) if order is None else shifts.sum()
-  return float(used * game.plan.noise_multiplier)
+  return float(used * _multiplier(game))

@@ -5,9 +5,11 @@ accounting event gives delta at every epsilon, so a test must satisfy all of
 them. Most faults that one point of the curve hides show at another point.
 """
 
+from collections.abc import Callable
 import functools
+import inspect
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -61,17 +63,19 @@ def of_event(event: accounting.DpEvent, *,
   return _cached(_of_event, event, adjacency)
 
 
-def _cached(function, event: accounting.DpEvent, *arguments):
+def _cached(function: Callable[..., Any], event: accounting.DpEvent,
+            *arguments: Any) -> Any:
   """Calls a cached function, without its cache if the event has no hash."""
   try:
     hash(event)
   except TypeError:
-    function = function.__wrapped__
+    function = inspect.unwrap(function)
   return function(event, *arguments)
 
 
 @functools.lru_cache(maxsize=64)
-def _at(event, delta, adjacency) -> tuple[float, str]:
+def _at(event: accounting.DpEvent, delta: float,
+        adjacency: Adjacency) -> tuple[float, str]:
   *others, last = accounting.ACCOUNTANTS
   for accountant in others:
     try:
@@ -84,14 +88,17 @@ def _at(event, delta, adjacency) -> tuple[float, str]:
 
 
 @functools.lru_cache(maxsize=64)
-def _of_event(event, adjacency) -> PrivacyCurve:
+def _of_event(event: accounting.DpEvent,
+              adjacency: Adjacency) -> PrivacyCurve:
   most, accountant = _cached(_at, event, _LEAST_DELTA, adjacency)
   if not math.isfinite(most):
     return NOTHING
+  # One point beyond `most` covers the rounding of its conversion.
   epsilons = np.append(np.linspace(0, most, _POINTS), 1.001 * most + 1e-3)
   epsilons = epsilons[epsilons < _LARGEST_EPSILON]
   return PrivacyCurve(epsilons, accounting.delta_curve(
-      event, epsilons=epsilons, adjacency=adjacency, accountant=accountant))
+      event, epsilons=epsilons.tolist(), adjacency=adjacency,
+      accountant=accountant))
 
 
 def least_alarm(curve: PrivacyCurve, power: float) -> float:
@@ -101,6 +108,7 @@ def least_alarm(curve: PrivacyCurve, power: float) -> float:
   the `blow_up` of `one_run.rejects_trade_off`.
   """
   growth = np.exp(curve.epsilons)
+  # Both inequalities of each point, solved for the false alarm rate.
   return float(np.max([(power - curve.deltas) / growth,
                        1 - curve.deltas - growth * (1 - power)], initial=0.0))
 
@@ -125,6 +133,7 @@ def excesses(curve: PrivacyCurve, hits: np.ndarray,
   hits, alarms = (np.asarray(values, np.float64)[:, None]
                   for values in (hits, alarms))
   growth = np.exp(curve.epsilons)[None]
+  # The second term is the complement of the event with both roles exchanged.
   gaps = np.maximum(hits - growth * alarms, (1 - alarms) - growth * (1 - hits))
   return np.max(gaps - curve.deltas[None], axis=1, initial=-np.inf)
 

@@ -9,7 +9,7 @@ AUD-01; Steinke, Nasr and Jagielski (2023) call this the many-run audit.
 """
 
 import math
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -92,16 +92,17 @@ def audit(with_canary: np.ndarray, without: np.ndarray, *, delta: float,
   (pilot_in, in_), (pilot_out, out) = map(_halves, (with_canary, without))
   test = choose_threshold(pilot_in, pilot_out, delta=delta,
                           significance=significance)
-  counts = dict(true_positives=test.count(in_), num_in=in_.size,
-                false_positives=test.count(out), num_out=out.size)
-  sizes = dict(num_in=in_.size, num_out=out.size)
+  hits, alarms = test.count(in_), test.count(out)
   return AuditResult(
       epsilon_lower=bounds.epsilon_lower_bound(
-          **counts, delta=delta, significance=significance),
+          true_positives=hits, num_in=in_.size, false_positives=alarms,
+          num_out=out.size, delta=delta, significance=significance),
       largest=bounds.largest_bound(
-          **sizes, delta=delta, significance=significance),
+          num_in=in_.size, num_out=out.size, delta=delta,
+          significance=significance),
       area_under_curve=area_under_curve(test.side * in_, test.side * out),
-      threshold=test, **counts)
+      threshold=test, true_positives=hits, num_in=in_.size,
+      false_positives=alarms, num_out=out.size)
 
 
 def choose_threshold(with_canary: np.ndarray, without: np.ndarray, *,
@@ -120,8 +121,8 @@ def choose_threshold(with_canary: np.ndarray, without: np.ndarray, *,
     # Evenly spaced ranks, and every rank near both ends, where false alarms
     # are rare and bounds are largest.
     spaced = np.linspace(0, values.size - 1, _MAX_CANDIDATES // 2)
-    ends = np.arange(_MAX_CANDIDATES // 4)
-    kept = np.concatenate([spaced.round().astype(int), ends, -1 - ends])
+    extremes = np.arange(_MAX_CANDIDATES // 4)
+    kept = np.concatenate([spaced.round().astype(int), extremes, -1 - extremes])
     values = values[np.unique(kept % values.size)]
   best, chosen = -math.inf, Threshold(math.inf, 1)
   for side in (1, -1):
@@ -145,6 +146,7 @@ def area_under_curve(with_canary: np.ndarray, without: np.ndarray) -> float:
   ranks = stats.rankdata(
       np.concatenate([_ordered(with_canary), _ordered(without)]))
   size, other = len(with_canary), len(without)
+  # The Mann-Whitney statistic: ranks minus those among the own kind.
   wins = ranks[:size].sum() - size * (size + 1) / 2
   return float(wins / (size * other))
 
@@ -174,8 +176,11 @@ def trade_off(with_canary: np.ndarray,
   return np.append(1.0, alarms), np.append(0.0, 1 - hits)
 
 
-def subsampled_log_ratio(log_ratios: np.ndarray | Array, *,
-                         sampling_prob: float) -> np.ndarray | Array:
+Values = TypeVar('Values', np.ndarray, Array)
+
+
+def subsampled_log_ratio(log_ratios: Values, *,
+                         sampling_prob: float) -> Values:
   """Returns log-likelihood ratios of steps that sample the canary.
 
   Let f be the density of a step's output with the canary in the batch, and g

@@ -19,6 +19,7 @@ from dpjax.audit.target import Query
 from dpjax.audit.target import Target
 from dpjax.privacy import neighbours
 from dpjax.privacy.adjacency import Adjacency
+from dpjax.typing import PyTree
 
 _TOLERANCE = 1e-6
 # Allowance for float32 rounding of logarithms and sums.
@@ -38,8 +39,8 @@ class Worst(NamedTuple):
   what: str
 
 
-def finite_law(curve: curves.PrivacyCurve, pairs: Sequence[Pair],
-               log_probs: Callable) -> Worst:
+def finite_distributions(curve: curves.PrivacyCurve, pairs: Sequence[Pair],
+                         log_probs: Callable[[PyTree], ArrayLike]) -> Worst:
   """Returns the largest excess over a claim, by exact finite distributions.
 
   It compares both orders of every pair, at every epsilon of the curve.
@@ -59,14 +60,15 @@ def finite_law(curve: curves.PrivacyCurve, pairs: Sequence[Pair],
   return worst
 
 
-def enumerated(curve: curves.PrivacyCurve, law: Callable,
+def enumerated(curve: curves.PrivacyCurve,
+               distribution: Callable[[tuple], np.ndarray],
                domain: Sequence[Hashable], sizes: Sequence[int],
                adjacency: Adjacency) -> Worst:
-  """Applies `finite_law` to all neighbouring data sets over a small domain.
+  """Applies `finite_distributions` to all neighbours over a small domain.
 
   Args:
     curve: privacy curve of the claim.
-    law: function of a data set (a tuple of records) that returns the
+    distribution: function of a data set (a tuple of records) that returns the
       probabilities [m] of all outcomes.
     domain: all values that a record can have.
     sizes: sizes of the data sets.
@@ -75,10 +77,11 @@ def enumerated(curve: curves.PrivacyCurve, law: Callable,
   pairs = [Pair(one, other, f'{one} and {other}') for one, other
            in neighbours.pairs(domain, sizes, adjacency)]
   with np.errstate(divide='ignore'):
-    return finite_law(curve, pairs, lambda data: np.log(law(data)))
+    return finite_distributions(curve, pairs,
+                                lambda data: np.log(distribution(data)))
 
 
-def _probabilities(logs) -> np.ndarray:
+def _probabilities(logs: ArrayLike) -> np.ndarray:
   """Returns normalised probabilities; their sum may be off by rounding."""
   probs = np.exp(np.asarray(logs, np.float64)).ravel()
   if abs(probs.sum() - 1) > 1e-4:
@@ -110,6 +113,7 @@ def outcome_p_value(outputs: np.ndarray, logs: ArrayLike) -> float:
   observed = np.append(counts[common], counts[~common].sum())
   expected = np.append(expected[common], expected[~common].sum())
   kept = expected > 0
+  # One class of outcomes has probability 1 and leaves nothing to test.
   if kept.sum() < 2:
     return 1.0
   statistic = np.sum(np.square(observed - expected)[kept] / expected[kept])
@@ -127,6 +131,8 @@ def density_ratio(target: Target, pair: Pair, outputs: np.ndarray,
       give a valid check.
     epsilon: claimed epsilon, at delta 0.
   """
+  if target.log_density is None:
+    raise ValueError(f'{target.name} declares no log_density')
   logs = [np.asarray(target.log_density(data, outputs), np.float64)
           for data in pair[:2]]
   possible = np.isfinite(logs[0]) | np.isfinite(logs[1])
@@ -146,10 +152,12 @@ def largest_change(query: Query, pairs: Sequence[Pair]) -> Worst:
   for pair in pairs:
     one, other = (np.asarray(query.value(data), np.float64).ravel()
                   for data in pair[:2])
-    both = ~((one == other) | (np.isnan(one) & np.isnan(other)))
-    change = float(np.linalg.norm((one - other)[both], query.order)
-                   if both.any() else 0.0)
+    # Coordinates that differ. Equal infinities would subtract to NaN.
+    differ = ~((one == other) | (np.isnan(one) & np.isnan(other)))
+    change = float(np.linalg.norm((one - other)[differ], query.order)
+                   if differ.any() else 0.0)
     change = math.inf if math.isnan(change) else change
+    # float32 sums are off by about their size times 1e-7 for each addition.
     size = max(np.abs(one).max(initial=0), np.abs(other).max(initial=0))
     slack = query.sensitivity * _LOG_TOLERANCE + 1e-6 * (
         size if math.isfinite(size) else 0)
@@ -157,8 +165,8 @@ def largest_change(query: Query, pairs: Sequence[Pair]) -> Worst:
   return worst
 
 
-def isolated(contributions: Callable, records: np.ndarray,
-             other: np.ndarray) -> bool:
+def isolated(contributions: Callable[[np.ndarray], ArrayLike],
+             records: np.ndarray, other: np.ndarray) -> bool:
   """Returns whether a record's contribution ignores the other records.
 
   It replaces the first record and compares all other contributions bit by bit.

@@ -141,6 +141,7 @@ def roc(scores: np.ndarray, members: np.ndarray) -> Roc:
   inside, outside = _by_kind(scores, members)
   thresholds = np.append(np.unique(np.concatenate([inside, outside]))[::-1],
                          -np.inf)
+  # Sizes minus ranks count the scores strictly above each threshold.
   above = (kind.size - np.searchsorted(np.sort(kind), thresholds, 'right')
            for kind in (outside, inside))
   return Roc(thresholds, *(count / kind.size for count, kind in zip(
@@ -149,6 +150,7 @@ def roc(scores: np.ndarray, members: np.ndarray) -> Roc:
 
 def area(curve: Roc) -> float:
   """Returns how often a member scores above a non-member; ties count 1/2."""
+  # Trapezoids: a diagonal step of the curve is a tie, which counts one half.
   steps = np.diff(curve.fpr) * (curve.tpr[1:] + curve.tpr[:-1])
   return float(np.sum(steps) / 2)
 
@@ -219,6 +221,7 @@ def proportion(count: int, trials: int, *,
   errors.check_open_unit('confidence', confidence)
   high = bounds.rate_upper_bound(count, trials,
                                  significance=(1 - confidence) / 2)
+  # The lower limit of a rate is one minus the upper limit of its complement.
   other = bounds.rate_upper_bound(trials - count, trials,
                                   significance=(1 - confidence) / 2)
   return Interval(count / trials, 1 - other, high)
@@ -232,13 +235,13 @@ def t_interval(values: Sequence[float], *,
   other's shadows are not quite. One network has no interval (NaN).
   """
   errors.check_open_unit('confidence', confidence)
-  values = np.asarray(values, np.float64)
-  errors.check_at_least('networks', values.size, 1)
-  mean = float(np.mean(values))
-  if values.size == 1:
+  sample = np.asarray(values, np.float64)
+  errors.check_at_least('networks', sample.size, 1)
+  mean = float(np.mean(sample))
+  if sample.size == 1:
     return Interval(mean, math.nan, math.nan)
-  half = (stats.t.isf((1 - confidence) / 2, values.size - 1) *
-          np.std(values, ddof=1) / math.sqrt(values.size))
+  half = (stats.t.isf((1 - confidence) / 2, sample.size - 1) *
+          np.std(sample, ddof=1) / math.sqrt(sample.size))
   return Interval(mean, float(mean - half), float(mean + half))
 
 
@@ -309,8 +312,9 @@ def tpr_ceiling(fpr: np.ndarray, *, epsilon: float,
 def tpr_ceiling_of_event(fpr: np.ndarray, event: accounting.DpEvent, *,
                          adjacency: Adjacency) -> np.ndarray:
   """Returns `tpr_ceiling` by an event's whole privacy curve, rounded up."""
-  return 1 - tradeoff.from_curve(fpr, *curves.of_event(event,
-                                                       adjacency=adjacency))
+  curve = curves.of_event(event, adjacency=adjacency)
+  return 1 - tradeoff.from_curve(fpr, curve.epsilons.tolist(),
+                                 curve.deltas.tolist())
 
 
 def epsilon_shown(accuracy: float, *, delta: float) -> float:
@@ -364,6 +368,7 @@ def paired(key: PRNGKey, scores: np.ndarray,
 
 
 def _place_at_fpr(curve: Roc, level: float) -> int:
+  """Returns the index of the last point with a rate of at most `level`."""
   errors.check_probability('level', level)
   return int(np.searchsorted(curve.fpr, level, side='right')) - 1
 
@@ -385,8 +390,10 @@ def _by_kind(scores: np.ndarray,
 
 
 def _ceiling(accuracy: float) -> Ceiling:
+  """Returns the ceiling with this accuracy and its defence."""
   return Ceiling(accuracy, defence(accuracy))
 
 
 def _generator(key: PRNGKey) -> np.random.Generator:
+  """Returns a NumPy generator that is seeded by a JAX key."""
   return np.random.default_rng(np.asarray(jax.random.key_data(key)))

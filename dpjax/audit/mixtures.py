@@ -16,12 +16,12 @@ from scipy import special
 from dpjax import errors
 
 _POINTS_PER_STDDEV = 100
-# The grid extends this many standard deviations beyond the outermost means.
-_REACH = 9.0
+# The grid extends so many standard deviations past the outermost means.
+_TAIL_STDDEVS = 9.0
 # Components of smaller weight do not extend the integration grid.
 _NEGLIGIBLE = 1e-20
 # Points evaluated at once, to bound memory.
-_PIECE = 1024
+_CHUNK = 1024
 
 
 class GaussianMixture(NamedTuple):
@@ -53,26 +53,30 @@ def mixture(weights: ArrayLike, means: ArrayLike,
   return GaussianMixture(weights / weights.sum(), means, stddevs)
 
 
-def log_density(law: GaussianMixture, points: np.ndarray) -> np.ndarray:
+def log_density(distribution: GaussianMixture,
+                points: np.ndarray) -> np.ndarray:
   """Returns the log-density at [m] points, accurate far out in the tails."""
-  constants = np.log(law.weights / (law.stddevs * np.sqrt(2 * np.pi)))
+  weights, means, stddevs = distribution
+  constants = np.log(weights / (stddevs * np.sqrt(2 * np.pi)))
   parts = []
-  for part in np.array_split(points, 1 + points.size // _PIECE):
-    exponents = part[:, None] - law.means
-    exponents /= law.stddevs
+  # In place: a temporary array of [points, k] costs more than the arithmetic.
+  for part in np.array_split(points, 1 + points.size // _CHUNK):
+    exponents = part[:, None] - means
+    exponents /= stddevs
     np.square(exponents, out=exponents)
     exponents *= -0.5
     exponents += constants
-    largest = exponents.max(1)
+    largest = exponents.max(1)  # Factored out, so that no sum underflows to 0.
     exponents -= largest[:, None]
     parts.append(largest + np.log(np.exp(exponents, out=exponents).sum(1)))
   return np.concatenate(parts)
 
 
-def log_tail(law: GaussianMixture, threshold: float) -> float:
+def log_tail(distribution: GaussianMixture, threshold: float) -> float:
   """Returns ln P(X > threshold), accurate where the probability underflows."""
-  tails = special.log_ndtr((law.means - threshold) / law.stddevs)
-  return float(special.logsumexp(np.log(law.weights) + tails))
+  weights, means, stddevs = distribution
+  tails = special.log_ndtr((means - threshold) / stddevs)
+  return float(special.logsumexp(np.log(weights) + tails))
 
 
 def delta(first: GaussianMixture, second: GaussianMixture, *,
@@ -99,12 +103,14 @@ def epsilon(first: GaussianMixture, second: GaussianMixture, *,
              _one_sided(second, first, delta))
 
 
-def _one_sided(first, second, target: float) -> float:
+def _one_sided(first: GaussianMixture, second: GaussianMixture,
+               target: float) -> float:
   """Returns the least epsilon >= 0 with divergence `target`, in one order."""
   losses, masses = _losses(first, second)
   surplus = lambda value: _excess(losses, masses, value) - target
   if surplus(0.0) <= 0:
     return 0.0
+  # Above the largest loss the divergence is 0, below the target.
   return float(optimize.brentq(surplus, 0.0, losses.max() + 1, xtol=1e-10))
 
 
@@ -116,11 +122,12 @@ def _losses(first: GaussianMixture,
   integrand's kink adds at most the squared spacing of losses over 8, relative
   to the density there: a relative error of 1e-5 to 1e-4 for a usual epsilon.
   """
+  # P alone decides the range: where it is negligible, so is the integrand.
   seen = first.weights > _NEGLIGIBLE
   means, stddevs = first.means[seen], first.stddevs[seen]
   spacing = stddevs.min() / _POINTS_PER_STDDEV
-  lower = (means - _REACH * stddevs).min()
-  upper = (means + _REACH * stddevs).max()
+  lower = (means - _TAIL_STDDEVS * stddevs).min()
+  upper = (means + _TAIL_STDDEVS * stddevs).max()
   points = lower + spacing * np.arange(int((upper - lower) / spacing) + 2)
   log_first = log_density(first, points)
   return (log_first - log_density(second, points),

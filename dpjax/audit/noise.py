@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import itertools
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy import special
 from scipy import stats
 
@@ -32,19 +33,22 @@ def normal_scores(rng: np.random.Generator, noise: Noise,
     noise: the declared noise.
     residuals: outputs minus their exact values, any shape.
   """
-  if hasattr(noise.law.dist, 'pmf'):
-    ends = noise.law.cdf(residuals - 1), noise.law.cdf(residuals)
-    upper_ends = noise.law.sf(residuals - 1), noise.law.sf(residuals)
+  declared = noise.distribution
+  if hasattr(declared.dist, 'pmf'):
+    # An integer k stands for the interval (k - 1, k].
+    low, high = residuals - 1, residuals
   else:
-    half = noise.spacing / 2
-    ends = noise.law.cdf(residuals - half), noise.law.cdf(residuals + half)
-    upper_ends = noise.law.sf(residuals - half), noise.law.sf(residuals + half)
+    # Rounding to the grid maps an interval of one spacing to the residual.
+    low, high = residuals - noise.spacing / 2, residuals + noise.spacing / 2
   place = rng.random(residuals.shape)
-  lower = ends[0] + place * (ends[1] - ends[0])
+  lower_tails = declared.cdf(low), declared.cdf(high)
+  lower = lower_tails[0] + place * (lower_tails[1] - lower_tails[0])
   # Above the median use survival functions: there the distribution function is
   # close to 1 and loses precision.
-  upper = upper_ends[0] + place * (upper_ends[1] - upper_ends[0])
+  upper_tails = declared.sf(low), declared.sf(high)
+  upper = upper_tails[0] + place * (upper_tails[1] - upper_tails[0])
   scores = np.where(lower < 0.5, special.ndtri(lower), -special.ndtri(upper))
+  # Impossible residuals give infinite scores, which tests cannot average.
   return np.clip(scores, -40, 40)
 
 
@@ -63,8 +67,8 @@ def p_values(scores: np.ndarray,
   size, width = scores.shape
   yield 'variance', _least(
       [whitebox.variance_p_value(column, stddev=1.0) for column in scores.T])
-  yield 'law', _least([stats.kstest(column, 'norm').pvalue
-                       for column in scores.T])
+  yield 'distribution', _least([stats.kstest(column, 'norm').pvalue
+                                for column in scores.T])
   yield 'mean', _least(2 * stats.norm.sf(
       np.abs(scores.mean(0)) * np.sqrt(size)))
   if width > 1:
@@ -89,7 +93,7 @@ def correlation(first: np.ndarray, second: np.ndarray) -> float:
   return float(2 * stats.t.sf(statistic, freedom))
 
 
-def _least(values) -> float:
+def _least(values: ArrayLike) -> float:
   """Returns the Bonferroni-corrected least p-value; NaN counts as 0."""
-  values = np.nan_to_num(np.asarray(values, np.float64), nan=0.0)
-  return float(min(1.0, values.size * values.min()))
+  known = np.nan_to_num(np.asarray(values, np.float64), nan=0.0)
+  return float(min(1.0, known.size * known.min()))

@@ -91,6 +91,7 @@ def rejects_trade_off(blow_up: Callable[[float], float], *, num_canaries: int,
   """
   _check(num_canaries, num_guesses, num_correct)
   errors.check_open_unit('significance', significance)
+  # The recursion of Mahloujifar, Melis and Chaudhuri (2024), downwards from v.
   right = significance * num_correct / num_canaries
   wrong = significance * (num_guesses - num_correct) / num_canaries
   for i in range(num_correct - 1, -1, -1):
@@ -110,7 +111,7 @@ def gaussian_shift_lower_bound(*, num_canaries: int, num_guesses: int,
   It holds for Gaussian trade-offs only. `bounds.shift_to_epsilon` converts it
   to an epsilon.
   """
-  def rejects(shift):
+  def rejects(shift: float) -> bool:
     return rejects_trade_off(
         lambda power: special.ndtr(special.ndtri(power) - shift),
         num_canaries=num_canaries, num_guesses=num_guesses,
@@ -130,6 +131,8 @@ def wealth(correct: np.ndarray, *, epsilon: float) -> np.ndarray:
     correct: [r] bool, whether each guess is correct, in the order of guessing.
     epsilon: epsilon of the hypothesis; delta is 0.
   """
+  # A bet of stake b multiplies the wealth by 1 + b (correct - p) / p. Its mean
+  # is at most 1, and it stays positive because b < 1.
   right = special.expit(errors.check_non_negative('epsilon', epsilon))
   gains = np.asarray(correct, np.float64) - right
   bets = np.log1p(_BETS[:, None] / right * gains[None])
@@ -160,6 +163,7 @@ def count_guesses(scores: np.ndarray, included: np.ndarray,
   scores, included = np.asarray(scores), np.asarray(included, bool)
   errors.check_at_least('num_canaries', scores.size,
                         errors.check_at_least('num_guesses', num_guesses, 1))
+  # NaN ranks highest: a score that fails looks included.
   order = np.argsort(np.where(np.isnan(scores), np.inf, scores), kind='stable')
   low = num_guesses // 2
   high = num_guesses - low

@@ -8,17 +8,24 @@ that distinguish two data sets.
 """
 
 from collections.abc import Callable, Iterable, Iterator
+import functools
 from typing import NamedTuple
 
 import numpy as np
 
+# At most so many cells, and on average so many learnt outputs in each of them.
 _CELLS, _IN_A_CELL = 64, 64
 # Up to so many distinct scores get a cell each.
 _EXACT = 256
+# Only the first coordinates get scores of their own, to bound the work.
 _COORDINATES = 24
 _BIT_COORDINATES = 4
+# Wider outputs get a diagonal covariance, which needs fewer samples.
 _LARGEST_COVARIANCE = 64
 _RIDGE = 1e-9
+
+Score = Callable[[np.ndarray], np.ndarray]
+"""Function of outputs [n, d] that returns numbers [n]."""
 
 
 class Partition(NamedTuple):
@@ -31,7 +38,7 @@ class Partition(NamedTuple):
       one cell each for infinity, minus infinity and NaN.
   """
   name: str
-  score: Callable[[np.ndarray], np.ndarray]
+  score: Score
   edges: np.ndarray
 
   @property
@@ -72,21 +79,20 @@ def learn(present: np.ndarray, absent: np.ndarray, *,
 
 
 def cut(present: np.ndarray, absent: np.ndarray,
-        scores: Iterable[tuple[str, Callable[[np.ndarray], np.ndarray]]]
-        ) -> list[Partition]:
+        scores: Iterable[tuple[str, Score]]) -> list[Partition]:
   """Returns one partition for each (name, score function)."""
   both = np.concatenate([present, absent])
   return [Partition(name, score, _edges(score(both)))
           for name, score in scores]
 
 
-def _scores(present: np.ndarray, absent: np.ndarray) -> Iterator[
-    tuple[str, Callable[[np.ndarray], np.ndarray]]]:
+def _scores(present: np.ndarray,
+            absent: np.ndarray) -> Iterator[tuple[str, Score]]:
   """Yields (name, score function) for all scores but the lowest bits."""
   width = present.shape[1]
   kept = sorted({*range(min(width, _COORDINATES)), width - 1})
   for place in kept:
-    yield f'coordinate {place}', lambda y, j=place: y[:, j]
+    yield f'coordinate {place}', functools.partial(_coordinate, place)
   if not np.isfinite(np.concatenate([present, absent])).all():
     yield 'not finite', lambda y: np.sum(~np.isfinite(y), 1).astype(float)
   if width == 1:
@@ -98,11 +104,15 @@ def _scores(present: np.ndarray, absent: np.ndarray) -> Iterator[
   yield 'likelihood', _naive(present, absent, kept)
 
 
-def lowest_bits(width: int) -> list[
-    tuple[str, Callable[[np.ndarray], np.ndarray]]]:
+def _coordinate(place: int, outputs: np.ndarray) -> np.ndarray:
+  """Returns one coordinate [n] of the outputs [n, d]."""
+  return outputs[:, place]
+
+
+def lowest_bits(width: int) -> list[tuple[str, Score]]:
   """Lists (name, score function) of the first coordinates' lowest bits."""
   return [(f'lowest bit of coordinate {place}',
-           lambda y, j=place: _lowest_bit(y[:, j]))
+           functools.partial(_lowest_bit, place))
           for place in range(min(width, _BIT_COORDINATES))]
 
 
@@ -111,30 +121,34 @@ def _finite(outputs: np.ndarray) -> np.ndarray:
   return np.where(np.isfinite(outputs), np.clip(outputs, -1e30, 1e30), 0.0)
 
 
-def _lowest_bit(values: np.ndarray) -> np.ndarray:
-  """Returns the exponent of the largest power of two that divides each value.
+def _lowest_bit(place: int, outputs: np.ndarray) -> np.ndarray:
+  """Returns exponents [n] of the powers of two that divide a coordinate.
 
   Floating-point noise added to a number is rounded to a multiple of a power of
   two that depends on the number, so the possible sums reveal the number.
   """
-  mantissa, exponent = np.frexp(_finite(values[:, None])[:, 0])
+  mantissa, exponent = np.frexp(_finite(outputs[:, [place]])[:, 0])
   whole = np.abs(mantissa * 2.0**53).astype(np.int64)
+  # x & -x keeps only the lowest bit of an integer in two's complement.
   lowest = np.log2(np.maximum(whole & -whole, 1).astype(np.float64))
   return np.where(whole == 0, 1100.0, exponent - 53 + lowest)
 
 
 def _hashes(outputs: np.ndarray) -> np.ndarray:
   """Hashes each whole output to a number; equal outputs get equal numbers."""
+  # Adding 0 turns -0 into 0, which has other bits and is the same number.
   words = np.ascontiguousarray(outputs + 0.0).view(np.uint64)
-  odd = np.random.default_rng(0).integers(
+  even = np.random.default_rng(0).integers(
       0, 2**63, size=outputs.shape[1], dtype=np.uint64) * np.uint64(2)
+  odd = np.asarray(even + np.uint64(1))[None]
   with np.errstate(over='ignore'):
-    mixed = (words ^ (words >> np.uint64(29))) * (odd + np.uint64(1))[None]
+    mixed = (words ^ (words >> np.uint64(29))) * odd
     total = mixed.sum(1, dtype=np.uint64)
+  # float64 represents integers of 52 bits exactly.
   return (total >> np.uint64(12)).astype(np.float64)
 
 
-def _linear(present: np.ndarray, absent: np.ndarray):
+def _linear(present: np.ndarray, absent: np.ndarray) -> Score:
   """Returns the score along Fisher's direction, even where noise is tiny."""
   present, absent = _finite(present), _finite(absent)
   shift = present.mean(0) - absent.mean(0)
@@ -151,17 +165,19 @@ def _linear(present: np.ndarray, absent: np.ndarray):
   return lambda y: _finite(y) @ direction
 
 
-def _naive(present: np.ndarray, absent: np.ndarray, places: list[int]):
+def _naive(present: np.ndarray, absent: np.ndarray,
+           places: list[int]) -> Score:
   """Returns the sum of single coordinates' histogram log-likelihood ratios."""
   tables = []
   for place in places:
-    coordinate = lambda y, j=place: y[:, j]
-    cut = Partition('', coordinate, _edges(
+    cells = Partition('', functools.partial(_coordinate, place), _edges(
         np.concatenate([present[:, place], absent[:, place]])))
-    counts = [cut.counts(y) + 0.5 for y in (present, absent)]
-    tables.append((cut, np.log(counts[0] / counts[0].sum()) -
+    # Half a count more in each cell keeps logarithms finite.
+    counts = [cells.counts(y) + 0.5 for y in (present, absent)]
+    tables.append((cells, np.log(counts[0] / counts[0].sum()) -
                    np.log(counts[1] / counts[1].sum())))
-  return lambda y: sum(table[cut.cells(y)] for cut, table in tables)
+  return lambda y: np.sum([table[cells.cells(y)] for cells, table in tables],
+                          axis=0)
 
 
 def _edges(scores: np.ndarray) -> np.ndarray:
@@ -179,4 +195,5 @@ def _edges(scores: np.ndarray) -> np.ndarray:
   tails = np.concatenate([values[:3], values[-3:]])
   atoms = values[counts > scores.size / (4 * cells)]
   return np.unique(np.concatenate([
+      # An edge right above each atom separates it from larger values.
       quantiles, tails, atoms, np.nextafter(atoms, np.inf)]))

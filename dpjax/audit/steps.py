@@ -29,6 +29,7 @@ def sampling_p_values(joined: np.ndarray, *,
     return
   yield 'batch sizes', _dispersion(joined.sum(1), size, sampling_prob)
   yield 'uses of records', _dispersion(joined.sum(0), steps, sampling_prob)
+  # Disjoint pairs (0, 1), (2, 3), ...: each is an independent trial.
   for name, both in (
       ('steps that follow', joined[:steps // 2 * 2].reshape(-1, 2, size)),
       ('records in a row', joined.T[:size // 2 * 2].reshape(-1, 2, steps))):
@@ -47,6 +48,7 @@ def _dispersion(counts: np.ndarray, trials: int, prob: float) -> float:
   mean, with the exact variance of a square; valid for hundreds of counts.
   """
   variance = trials * prob * (1 - prob)
+  # Fourth central moment of a binomial count.
   fourth = variance * (1 + 3 * (trials - 2) * prob * (1 - prob))
   standard_error = np.sqrt((fourth - variance**2) / counts.size)
   excess = np.mean(np.square(counts - trials * prob)) - variance

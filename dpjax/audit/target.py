@@ -1,8 +1,8 @@
-"""What is audited: a release, its claim, and neighbours to tell apart.
+"""Audit targets: a release, its claim, and pairs of neighbouring data sets.
 
-Of what is known of a release beyond that, each piece allows a sharper check:
-its law, exact outcome by outcome or as a density; the noise it declares; the
-query it answers. None is needed.
+A target may also declare its output distribution (probabilities of outcomes, or
+a density), its noise, or the query that it answers. Each declaration allows a
+sharper check; none is required.
 """
 
 from collections.abc import Callable
@@ -15,23 +15,28 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from numpy.typing import ArrayLike
 
 from dpjax import errors
 from dpjax.audit import claims
 from dpjax.audit import curves
 from dpjax.typing import PRNGKey, PyTree
 
+# A compiled batch has at most so many runs, and so many released numbers.
 _BATCH = 2**13
 _NUMBERS = 2**22
 
+Release = Callable[[PRNGKey, PyTree], PyTree]
+"""(key, data) -> a pytree of released arrays."""
+
 
 class Pair(NamedTuple):
-  """Neighbours under the adjacency of the claim.
+  """Two data sets that are neighbours under the adjacency of the claim.
 
   Attributes:
     data: one data set.
-    neighbour: another; it may have other shapes.
-    what: how they differ, in words.
+    neighbour: the other data set; its arrays may have other shapes.
+    what: description of their difference.
   """
   data: PyTree
   neighbour: PyTree
@@ -39,102 +44,115 @@ class Pair(NamedTuple):
 
 
 class Query(NamedTuple):
-  """What a release adds noise to.
+  """The function of the data that a release adds noise to.
 
   Attributes:
-    value: data -> an array, without noise.
+    value: function of a data set that returns an array without noise.
     sensitivity: claimed bound on its change between neighbours.
-    order: of the norm, 1, 2 or infinity.
+    order: order of the norm of that change: 1, 2 or infinity.
   """
-  value: Callable[[PyTree], Any]
+  value: Callable[[PyTree], ArrayLike]
   sensitivity: float
   order: float = 2
 
 
 class Noise(NamedTuple):
-  """What a release says of its noise: independent in all coordinates.
+  """The declared noise of a release, independent in all coordinates.
 
   Attributes:
-    law: a frozen distribution of `scipy.stats`, continuous or on the integers.
-    value: data -> what the noise is added to.
-    spacing: of the public grid that a continuous release is rounded to; 0 for
-      none.
+    distribution: a frozen distribution of `scipy.stats`, continuous or on the
+      integers.
+    value: function of a data set that returns the array without noise.
+    spacing: spacing of the public grid to which a continuous release is
+      rounded; 0 if it is not rounded.
   """
-  law: Any
-  value: Callable[[PyTree], Any] = lambda data: data
+  distribution: Any
+  value: Callable[[PyTree], ArrayLike] = lambda data: data
   spacing: float = 0.0
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Target:
-  """A release under audit.
+  """A release under audit, with its claim and what it declares.
 
   Attributes:
-    name: for reports.
-    release: (key, data) -> pytree of arrays. If JAX cannot trace it, or it
-      draws random numbers of its own, it is called once for each run.
-    claim: what is said of it.
-    pairs: neighbours that are tried; the audit may be blind to others.
-    log_probs: data -> [m] logarithms of the probabilities of the outcomes
-      0..m-1 of a release of one integer; None if unknown.
-    log_density: (data, outputs [n, ...]) -> [n] logarithms of a density.
-    noise: None if the noise is not additive or says nothing of itself.
-    query: None if unknown.
-    floating_point: whether the claim holds for what is computed, and not only
-      for the real numbers that it is computed for: lowest bits count.
-    sample: (key, data, n) -> outputs of n releases, leaves [n, ...], where
-      there is a better way than mapping `release`.
+    name: name of the target in reports.
+    release: function (key, data) that returns a pytree of arrays. If JAX cannot
+      trace it, or it draws random numbers without the key, it is called once
+      for each run. None if `sample` is given.
+    claim: the privacy claim that is tested.
+    pairs: neighbours that are tried; a violation may show on others only.
+    log_probs: function of a data set that returns the logarithms [m] of the
+      probabilities of the outcomes 0..m-1 of a release of one integer; None if
+      they are not declared.
+    log_density: function (data, outputs [n, ...]) that returns the logarithms
+      [n] of the density of the outputs; None if it is not declared.
+    noise: the declared additive noise; None if there is none.
+    query: the declared query; None if there is none.
+    floating_point: True if the claim covers the floating-point numbers that are
+      released, so that lowest bits count; False if it covers real numbers only.
+    sample: function (key, data, n) that returns the outputs of n releases, with
+      leaves [n, ...]; None to map `release` over keys.
     double_precision: whether `release` is run with 64-bit types.
   """
   name: str
-  release: Callable[[PRNGKey, PyTree], PyTree] | None
+  release: Release | None
   claim: claims.Claim
   pairs: tuple[Pair, ...]
-  log_probs: Callable[[PyTree], Any] | None = None
-  log_density: Callable[[PyTree, Any], Any] | None = None
+  log_probs: Callable[[PyTree], ArrayLike] | None = None
+  log_density: Callable[[PyTree, Any], ArrayLike] | None = None
   noise: Noise | None = None
   query: Query | None = None
   floating_point: bool = False
   sample: Callable[[PRNGKey, PyTree, int], PyTree] | None = None
   double_precision: bool = False
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     if self.release is None and self.sample is None:
       raise ValueError(f'{self.name} has neither release nor sample')
     if not self.pairs:
-      raise ValueError(f'{self.name} has no neighbours to tell apart')
+      raise ValueError(f'{self.name} has no pairs of neighbours to compare')
 
   @functools.cached_property
   def curve(self) -> curves.PrivacyCurve:
-    """`claims.curve` of the claim, computed once."""
+    """Privacy curve of the claim, see `claims.curve`; computed once."""
     return claims.curve(self.claim)
 
   @functools.cached_property
   def traced(self) -> bool:
-    """Whether runs can be mapped over keys in one program."""
+    """Whether runs can be mapped over keys in one compiled program."""
+    if self.sample is not None or self.release is None:
+      return False
     with self._types():
-      return self.sample is None and all(
-          _can_be_traced(self.release, arrays(data))
-          for data in self.pairs[0][:2])
+      return all(_can_be_traced(self.release, arrays(data))
+                 for data in self.pairs[0][:2])
 
   def _types(self) -> contextlib.AbstractContextManager:
+    """Returns the context in which the release is run: 64-bit types or not."""
     return (jax.enable_x64(True) if self.double_precision
             else contextlib.nullcontext())
 
   @functools.cached_property
-  def _batched(self):
-    def many(key, data, size):
-      return jax.vmap(self.release, (0, None))(jax.random.split(key, size),
-                                               data)
+  def _batched(self) -> Callable[[PRNGKey, PyTree, int], PyTree]:
+    """Returns the compiled function (key, data, size) of `size` releases."""
+    def many(key: PRNGKey, data: PyTree, size: int) -> PyTree:
+      return jax.vmap(self._released, (0, None))(jax.random.split(key, size),
+                                                 data)
     return jax.jit(many, static_argnums=2)
 
+  @property
+  def _released(self) -> Release:
+    """The release function, which exists wherever there is no `sample`."""
+    assert self.release is not None
+    return self.release
+
   def draw(self, key: PRNGKey, data: PyTree, num_runs: int) -> np.ndarray:
-    """Releases of one data set, as rows [num_runs, d] float64.
+    """Draws releases of one data set, as rows [num_runs, d] float64.
 
     Args:
-      key: of this call; every run has one of its own.
-      data: of one side of a pair.
-      num_runs: of independent releases.
+      key: key of this call; every run gets its own key.
+      data: one of the data sets of a pair.
+      num_runs: number of independent releases.
     """
     if self.sample is not None:
       return rows(self.sample(key, data, num_runs))
@@ -142,12 +160,13 @@ class Target:
       return self._mapped(key, arrays(data), num_runs)
 
   def _mapped(self, key: PRNGKey, data: PyTree, num_runs: int) -> np.ndarray:
+    """Runs `release` with many keys, in compiled batches where it traces."""
     if not self.traced:
-      return np.concatenate([rows(_one(self.release(k, data)))
+      return np.concatenate([rows(_one(self._released(k, data)))
                              for k in jax.random.split(key, num_runs)])
     width = sum(leaf.size for leaf in jax.tree.leaves(
-        jax.eval_shape(self.release, key, data)))
-    # Batches of one size: compiling is what an audit costs.
+        jax.eval_shape(self._released, key, data)))
+    # All batches have one size, since most of an audit's time is compiling.
     size = max(1, min(_BATCH, _NUMBERS // max(width, 1)))
     batches = [rows(self._batched(jax.random.fold_in(key, number), data, size))
                for number in range(-(-num_runs // size))]
@@ -155,18 +174,18 @@ class Target:
 
 
 def arrays(data: PyTree) -> PyTree:
-  """Data for a release: lists and NumPy arrays as arrays of JAX."""
+  """Converts lists, NumPy arrays and numbers in a data set to JAX arrays."""
   if isinstance(data, list):
     data = np.asarray(data)
 
-  def one(leaf):
+  def one(leaf: Any) -> Any:
     return jnp.asarray(leaf) if isinstance(
         leaf, (np.ndarray, np.generic, int, float, bool)) else leaf
   return jax.tree.map(one, data)
 
 
 def rows(outputs: PyTree) -> np.ndarray:
-  """Leaves [n, ...] as one matrix [n, d] of float64."""
+  """Concatenates leaves [n, ...] to one matrix [n, d] of float64."""
   leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(outputs)]
   errors.check_at_least('released arrays', len(leaves), 1)
   return np.concatenate(
@@ -175,20 +194,22 @@ def rows(outputs: PyTree) -> np.ndarray:
 
 
 def _one(output: PyTree) -> PyTree:
+  """Adds an axis of length 1 in front of every leaf of an output."""
   return jax.tree.map(lambda leaf: np.asarray(leaf)[None], output)
 
 
-def _can_be_traced(release, data: PyTree) -> bool:
-  """Not if tracing fails, or if two traces differ.
+def _can_be_traced(release: Release, data: PyTree) -> bool:
+  """Returns whether a release can be traced, twice to the same program.
 
-  Random numbers that are not of the key would be constants of the program.
+  Random numbers drawn without the key would become constants of the program,
+  the same in all runs; they differ between two traces.
   """
   key = jax.random.key(0)
   try:
-    # A function of its own each time, or the first trace would be kept.
+    # Each trace needs a new function, or JAX would reuse the first trace.
     one, other = (jax.make_jaxpr(lambda *args: release(*args))(key, data)
                   for _ in range(2))
-  except Exception:  # Whatever a function does with a tracer that it refuses.
+  except Exception:  # A function may raise any error when given a tracer.
     return False
   return str(one.jaxpr) == str(other.jaxpr) and all(
       np.array_equal(first, second, equal_nan=True)
@@ -199,13 +220,13 @@ def _can_be_traced(release, data: PyTree) -> bool:
 
 def toggles(base: np.ndarray, records: np.ndarray, *,
             replace: bool) -> tuple[Pair, ...]:
-  """Neighbours of data sets whose records are rows.
+  """Returns neighbouring data sets whose records are rows.
 
   Args:
     base: [n, ...] a data set, n >= 1.
-    records: [r, ...] that are added to it, or take the place of its first row
-      one for another.
-    replace: the adjacency: whether the size is public.
+    records: [r, ...] records. Under replacement, each two of them take the
+      place of the first row of `base`; otherwise each one is added to `base`.
+    replace: True for REPLACE_ONE, False for ADD_OR_REMOVE_ONE.
   """
   base, records = np.asarray(base), np.asarray(records)
   if not replace:
@@ -220,4 +241,5 @@ def toggles(base: np.ndarray, records: np.ndarray, *,
 
 
 def _short(record: np.ndarray) -> str:
+  """Returns a record as a short text."""
   return np.array2string(record, precision=3, threshold=4, edgeitems=2)

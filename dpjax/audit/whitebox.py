@@ -52,8 +52,9 @@ def recorder(observe: Callable[[PyTree], PyTree],
     return RecorderState(jnp.int32(0), jax.tree.map(
         lambda s: jnp.zeros((num_steps,) + s.shape, s.dtype), shapes))
 
-  def update(updates, state, params=None):
-    del params
+  def update(updates: PyTree, state: RecorderState,
+             params: Params | None = None) -> tuple[PyTree, RecorderState]:
+    del params  # Part of the interface of optax.
     history = jax.tree.map(lambda kept, new: kept.at[state.step].set(new),
                            state.history, observe(updates))
     return updates, RecorderState(state.step + 1, history)
@@ -80,7 +81,7 @@ def contribution(method: Method, params: Params, certificate: Certificate,
   bounder = bounders.at_radii(method.bounder, radii)
   sums = bounder.sums(params, record, jnp.ones([1], jnp.bool_))
   bounds = bounder.l2_sensitivity(certificate)
-  blocks = jax.tree.structure(bounds).flatten_up_to(sums.total)
+  blocks = tree.blocks(bounds, sums.total)
   ratios = jax.tree.unflatten(jax.tree.structure(bounds), [
       tree.global_norm(block) / bound for block, bound
       in zip(blocks, jax.tree.leaves(bounds), strict=True)])
@@ -105,6 +106,7 @@ def matched_filter(canary: PyTree, stddevs: PyTree) -> tuple[PyTree, float]:
     N(0, 1/mu^2) if it is not. 1/mu is the canary's noise multiplier, never
     below the claimed joint multiplier.
   """
+  # Neyman-Pearson for Gaussians: weights are signal over noise variance.
   weighted = tree.map_blocks(lambda s, leaf: leaf / jnp.square(s), stddevs,
                              canary)
   energy = tree.dot(weighted, canary)
@@ -124,10 +126,11 @@ def privacy_losses(statistics: np.ndarray, *, sampling_prob: float,
     Privacy losses [num_runs]: sums over steps of
     ln(1 - q + q exp((2 y - 1) / (2 sigma^2))).
   """
+  # The log-ratio of N(1, sigma^2) to N(0, sigma^2) at a statistic y.
   exponent = (2 * np.asarray(statistics, np.float64) - 1) / (
       2 * noise_multiplier**2)
-  return empirical.subsampled_log_ratio(
-      exponent, sampling_prob=sampling_prob).sum(-1)
+  return np.sum(empirical.subsampled_log_ratio(
+      exponent, sampling_prob=sampling_prob), -1)
 
 
 class DeltaEstimate(NamedTuple):
@@ -150,6 +153,7 @@ def estimate_delta(losses: np.ndarray, *, epsilon: float) -> DeltaEstimate:
       direction the negated losses of runs without it.
     epsilon: where to evaluate the privacy curve.
   """
+  # The minimum keeps the exponential from overflowing at very negative losses.
   gains = np.maximum(0.0, -np.expm1(np.minimum(0.0, epsilon - losses)))
   error = gains.std(ddof=1) / np.sqrt(gains.size)
   return DeltaEstimate(float(gains.mean()), float(error))
@@ -162,6 +166,7 @@ def variance_p_value(noise: np.ndarray, *, stddev: float) -> float:
     noise: independent draws, any shape.
     stddev: claimed standard deviation.
   """
+  # The sum of squares of n standard normal numbers is chi-square(n).
   values = np.asarray(noise, np.float64).ravel() / stddev
   energy = float(np.square(values).sum())
   lower = stats.chi2.cdf(energy, values.size)

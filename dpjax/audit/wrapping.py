@@ -23,6 +23,7 @@ from dpjax.privacy import additive
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.privacy.adjacency import sum_sensitivity
 
+# Default sizes of vectors and data sets: small, so that audits are fast.
 _WIDTH = 3
 _NUM_RECORDS = 8
 # Records without declared bounds are also tried at this size, and not finite.
@@ -56,11 +57,12 @@ def of_mechanism(mechanism: Any, *, name: str = '', delta: float | None = None,
   if pairs is None:
     pairs = neighbours_of(mechanism, claim.adjacency)
   noise = declared_noise(mechanism)
-  fields = dict(log_probs=getattr(mechanism, 'log_probs', None), noise=noise,
-               floating_point=noise is not None and noise.spacing > 0,
-               double_precision=bool(getattr(mechanism, 'double_precision',
-                                             False)),
-               log_density=getattr(mechanism, 'log_density', None)) | known
+  fields: dict[str, Any] = dict(
+      log_probs=getattr(mechanism, 'log_probs', None), noise=noise,
+      # Noise that is rounded to a public grid leaves nothing in lowest bits.
+      floating_point=noise is not None and noise.spacing > 0,
+      double_precision=bool(getattr(mechanism, 'double_precision', False)),
+      log_density=getattr(mechanism, 'log_density', None)) | known
   return Target(name=name or type(mechanism).__name__, claim=claim,
                 release=mechanism.release, pairs=tuple(pairs), **fields)
 
@@ -92,7 +94,8 @@ def neighbours_of(mechanism: Any, adjacency: Adjacency) -> tuple[Pair, ...]:
   Raises:
     ValueError: if there is none of these.
   """
-  read = lambda name: getattr(mechanism, name, None)
+  def read(name: str) -> Any:
+    return getattr(mechanism, name, None)
   if read('pairs') is not None:
     return tuple(Pair(*pair) for pair in read('pairs'))
   if read('record_norm') is not None:
@@ -152,6 +155,7 @@ def scores(sensitivity: float, *, monotone: bool = False,
   errors.check_positive('sensitivity', sensitivity)
   shift = np.full(width, 0.0 if monotone else -1.0)
   shift[0] = 1.0
+  # Level scores, and scores on which one candidate is ahead.
   tilt = np.linspace(0.0, 2.0, width) * sensitivity
   return tuple(
       Pair(np.float32(base + sensitivity * change), np.float32(base), what)
@@ -187,7 +191,7 @@ def search(adjacency: Adjacency, *, shape: tuple[int, ...],
   if bounds is None:
     extremes += [full(value) for value in (-_HUGE, _HUGE, *_HOSTILE)]
     extremes += _directions(shape, -_HUGE, _HUGE)[:1]
-  pairs = []
+  pairs: list[Pair] = []
   for base in bases:
     if adjacency is Adjacency.REPLACE_ONE:
       # Replace the extremes by each other, and by a usual record.
@@ -213,4 +217,5 @@ def _directions(shape: tuple[int, ...], low: float,
 
 
 def _text(vector: np.ndarray) -> str:
+  """Returns a vector as a short text."""
   return np.array2string(np.asarray(vector), precision=3)

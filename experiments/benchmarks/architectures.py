@@ -1,17 +1,17 @@
-"""Networks as plain data, built alike in JAX, PyTorch and certified form."""
+"""Networks as plain data, which JAX, PyTorch and certified forms build."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 class Dense(NamedTuple):
-  """x W + b over the last axis."""
+  """Dense layer x W + b over the last axis."""
   name: str
   inputs: int
   outputs: int
 
 
 class Conv(NamedTuple):
-  """A convolution of square kernels, zeros on each side, with a bias."""
+  """Convolution with square kernels, zero padding and a bias."""
   name: str
   size: int
   inputs: int
@@ -21,58 +21,58 @@ class Conv(NamedTuple):
 
 
 class Embedding(NamedTuple):
-  """Tokens to vectors."""
+  """Embedding of tokens as vectors."""
   name: str
   vocabulary: int
   width: int
 
 
 class LayerNorm(NamedTuple):
-  """Over the last axis, with a scale and a shift."""
+  """Layer normalisation over the last axis, with a scale and a shift."""
   name: str
   width: int
 
 
 class GroupNorm(NamedTuple):
-  """Over pixels and groups of channels; no parameters."""
+  """Normalisation over pixels and groups of channels, without parameters."""
   groups: int
 
 
 class Activation(NamedTuple):
-  """relu, tanh or gelu."""
+  """Activation function: relu, tanh or gelu."""
   function: str
 
 
 class MaxPool(NamedTuple):
-  """Square windows without padding."""
+  """Maximum over square windows without padding."""
   window: int
   stride: int
 
 
 class Mean(NamedTuple):
-  """Over all axes but batch and channels."""
+  """Mean over all axes but batch and channels."""
 
 
 class Flatten(NamedTuple):
-  """An image of this shape as a vector."""
+  """Conversion of an image of this shape to a vector."""
   shape: tuple[int, int, int]
 
 
 class Residual(NamedTuple):
-  """branch(x) + shortcut(x); no shortcut is the identity."""
+  """Residual sum branch(x) + shortcut(x); an empty shortcut is the identity."""
   branch: tuple
   shortcut: tuple = ()
 
 
 class Architecture(NamedTuple):
-  """A network.
+  """A network with the shape of its records.
 
   Attributes:
-    layers: one after the other.
-    input_shape: of a record; images are channels last.
-    num_classes: logits.
-    vocabulary: number of tokens where records are tokens, else 0.
-    about: in words.
+    layers: layers in order.
+    input_shape: shape of a record; images have channels last.
+    num_classes: number of logits.
+    vocabulary: number of tokens if records are tokens, else 0.
+    about: description of the network.
   """
   layers: tuple
   input_shape: tuple[int, ...]
@@ -85,7 +85,7 @@ _RELU, _TANH, _GELU = map(Activation, ('relu', 'tanh', 'gelu'))
 
 
 def _mlp(*widths: int) -> tuple:
-  """Dense layers with ReLU between them."""
+  """Returns dense layers of these widths, with ReLU between them."""
   layers = []
   for index, (inputs, outputs) in enumerate(zip(widths, widths[1:])):
     layers += [*([_RELU] if index else []),
@@ -94,6 +94,7 @@ def _mlp(*widths: int) -> tuple:
 
 
 def _cnn() -> tuple:
+  """Returns the network of the MNIST tutorials."""
   return (Conv('conv_0', 8, 1, 16, 2, 3), _TANH, MaxPool(2, 1),
           Conv('conv_1', 4, 16, 32, 2, 0), _TANH, MaxPool(2, 1),
           Flatten((4, 4, 32)), Dense('dense_0', 512, 32), _TANH,
@@ -101,6 +102,7 @@ def _cnn() -> tuple:
 
 
 def _conv3() -> tuple:
+  """Returns a network of three convolutions without pooling."""
   return (Conv('conv_0', 3, 1, 32, 1, 1), _RELU,
           Conv('conv_1', 3, 32, 64, 2, 1), _RELU,
           Conv('conv_2', 3, 64, 64, 2, 1), _RELU, Flatten((7, 7, 64)),
@@ -108,6 +110,7 @@ def _conv3() -> tuple:
 
 
 def _convnet() -> tuple:
+  """Returns the layers of `dpjax.models.convnet`."""
   return (Conv('conv_0', 3, 1, 32, 1, 1), _RELU,
           Conv('conv_1', 3, 32, 64, 1, 1), _RELU, MaxPool(2, 2),
           Flatten((14, 14, 64)), Dense('dense_0', 12544, 128), _RELU,
@@ -115,8 +118,9 @@ def _convnet() -> tuple:
 
 
 def _wide_resnet(blocks: int, widening: int, groups: int) -> tuple:
-  """Pre-activation blocks as in `dpjax.models.wide_resnet`."""
-  layers, entering = [Conv('conv', 3, 3, 16, 1, 1)], 16
+  """Returns pre-activation blocks as in `dpjax.models.wide_resnet`."""
+  layers: list[Any] = [Conv('conv', 3, 3, 16, 1, 1)]
+  entering = 16
   for group, base in enumerate((16, 32, 64)):
     leaving = base * widening
     for block in range(blocks):
@@ -133,8 +137,8 @@ def _wide_resnet(blocks: int, widening: int, groups: int) -> tuple:
 
 
 def _dense_stack(blocks: int, width: int, vocabulary: int) -> tuple:
-  """A transformer without its attention."""
-  layers = [Embedding('embedding', vocabulary, width)]
+  """Returns the layers of a transformer without attention."""
+  layers: list[Any] = [Embedding('embedding', vocabulary, width)]
   for block in range(blocks):
     name = f'block_{block}'
     layers.append(Residual((
@@ -172,32 +176,33 @@ MODELS = {
     'tiny_stack': Architecture(_dense_stack(1, 4, 7), (5,), 10, 7,
                                'for tests'),
 }
-"""By name."""
+"""Maps a name to its network."""
 
 
 def walk(layers: tuple) -> list:
-  """All layers, those of branches and shortcuts included, in order."""
-  found = []
+  """Returns all layers in order, including those of branches and shortcuts."""
+  flat: list[Any] = []
   for layer in layers:
     if isinstance(layer, Residual):
-      found += walk(layer.branch) + walk(layer.shortcut)
+      flat += walk(layer.branch) + walk(layer.shortcut)
     else:
-      found.append(layer)
-  return found
+      flat.append(layer)
+  return flat
 
 
 def with_parameters(architecture: Architecture) -> list:
-  """The layers that have any."""
+  """Returns the layers that have parameters."""
   return [layer for layer in walk(architecture.layers)
           if hasattr(layer, 'name')]
 
 
 def num_parameters(architecture: Architecture) -> int:
-  """How many scalars a network learns."""
+  """Returns the number of trainable scalars of a network."""
   return sum(map(_size, with_parameters(architecture)))
 
 
-def _size(layer) -> int:
+def _size(layer: Any) -> int:
+  """Returns the number of trainable scalars of a layer."""
   match layer:
     case Dense():
       return (layer.inputs + 1) * layer.outputs

@@ -1,9 +1,9 @@
 """Products with square butterflies, beside dense matrices and fast transforms.
 
-A step multiplies `BATCH` vectors of N numbers, or takes the gradients of a sum
-of such products by the factors and the vectors. `numpy` goes from factor to
-factor, 2 x 2 blocks in the open; of `fft` and `hadamard` the factors are known
-beforehand, and nothing can be learned of them.
+A step multiplies `BATCH` vectors of length N, or computes the gradients of a
+sum of such products in the factors and the vectors. `numpy` multiplies by one
+factor after the other. The factors of `fft` and `hadamard` are fixed; they have
+no trainable parameters.
 """
 
 from collections.abc import Callable, Mapping
@@ -25,12 +25,12 @@ _TOLERANCE = 1e-5
 
 
 class Given(NamedTuple):
-  """What is multiplied.
+  """Inputs of a product.
 
   Attributes:
     factors: [L, N/2, 2, 2] float32.
     x: vectors [BATCH, N] float32.
-    weight: of the products in the sum whose gradients are taken, like x.
+    weight: [BATCH, N] weights of the products in the differentiated sum.
   """
   factors: np.ndarray
   x: np.ndarray
@@ -38,7 +38,7 @@ class Given(NamedTuple):
 
 
 def given(size: int) -> Given:
-  """Of entries of the product of variance 1/N, so that products are like x."""
+  """Returns random inputs; products have about the same variance as x."""
   rng = np.random.default_rng(0)
   factors = np.asarray(butterfly.init(jax.random.key(0), size,
                                       variance=1 / size))
@@ -46,7 +46,7 @@ def given(size: int) -> Given:
 
 
 def one_by_one(factors: np.ndarray, x: np.ndarray) -> np.ndarray:
-  """x W^T in NumPy, by the definition, in the dtype of its arguments."""
+  """Returns x W^T in NumPy by definition, in the dtype of the arguments."""
   for level in reversed(range(len(factors))):
     outer, inner = 2**level, x.shape[1] >> level + 1
     (a, b), (c, d) = factors[level].reshape(outer, inner, 2, 2).transpose(
@@ -59,7 +59,7 @@ def one_by_one(factors: np.ndarray, x: np.ndarray) -> np.ndarray:
 
 
 def signs(x: np.ndarray) -> np.ndarray:
-  """The Hadamard transform in NumPy: sums and differences."""
+  """Returns the Hadamard transform in NumPy, by sums and differences."""
   width = x.shape[1]
   while width > 1:
     halves = x.reshape(len(x), -1, 2, width // 2)
@@ -70,79 +70,83 @@ def signs(x: np.ndarray) -> np.ndarray:
 
 
 def _dense(factors: np.ndarray) -> np.ndarray:
+  """Returns the dense matrix [N, N] of the factors."""
   return one_by_one(factors, np.eye(2 * factors.shape[1],
                                     dtype=factors.dtype)).T
 
 
-def _on_host(name: str, made: Given) -> Callable[[], np.ndarray]:
+def _on_host(name: str, inputs: Given) -> Callable[[], np.ndarray]:
+  """Returns the product of a method that does not use JAX."""
   if name == 'blas':
-    matrix = _dense(made.factors)
-    return lambda: made.x @ matrix.T
-  return {'numpy': lambda: one_by_one(made.factors, made.x),
-          'fft': lambda: scipy.fft.fft(made.x),
-          'hadamard': lambda: signs(made.x)}[name]
+    matrix = _dense(inputs.factors)
+    return lambda: inputs.x @ matrix.T
+  return {'numpy': lambda: one_by_one(inputs.factors, inputs.x),
+          'fft': lambda: scipy.fft.fft(inputs.x),
+          'hadamard': lambda: signs(inputs.x)}[name]
 
 
 def make(spec: Spec) -> Program:
-  """A product, or its gradients."""
-  name, made = methods.split(spec.method)[0], given(spec.size)
+  """Returns a program of a product, or of its gradients."""
+  name, inputs = methods.split(spec.method)[0], given(spec.size)
   if name not in ('ours', 'dense'):
-    product = _on_host(name, made)
-    return Program(step=product, info={}, audit=lambda: {'found': [product()]})
+    product = _on_host(name, inputs)
+    return Program(step=product, info={},
+                   audit=lambda: {'results': [product()]})
   weights, product = (
-      (made.factors, butterfly.apply) if name == 'ours' else
-      (_dense(made.factors), lambda matrix, x: x @ matrix.T))
+      (inputs.factors, butterfly.apply) if name == 'ours' else
+      (_dense(inputs.factors), lambda matrix, x: x @ matrix.T))
   work = jax.jit(jax.grad(lambda w, x, weight: jnp.sum(
       weight * product(w, x)), (0, 1)) if spec.model == 'gradients' else
       lambda w, x, weight: (product(w, x),))
-  arguments = jax.device_put((weights, made.x, made.weight))
-  found, info = programs.compiled(work, *arguments)
-  # The peak that an accelerator tells is that of trying kernels out.
+  arguments = jax.device_put((weights, inputs.x, inputs.weight))
+  executable, info = programs.compiled(work, *arguments)
+  # The peak reported by an accelerator includes the autotuning of kernels.
   peak = (None if jax.default_backend() == 'cpu'
           else lambda: info['temp_kib'])
   return Program(
-      step=lambda: jax.block_until_ready(found(*arguments)), info=info,
+      step=lambda: jax.block_until_ready(executable(*arguments)), info=info,
       peak_kib=peak, audit=lambda: {
-          'found': [np.asarray(each) for each in found(*arguments)]})
+          'results': [np.asarray(each) for each in executable(*arguments)]})
 
 
 class Finding(NamedTuple):
-  """What a check saw.
+  """Result of a check.
 
   Attributes:
-    error: over the largest value, the worst of all that was computed.
-    passed: whether that is rounding.
+    error: largest error of all results, divided by their largest value.
+    passed: whether the error is within rounding.
   """
   error: float
   passed: bool
 
   @property
   def cells(self) -> tuple[str, ...]:
-    """As it is printed."""
+    """Cells of the printed table."""
     return (f'{self.error:.1e}',)
 
 
 def make_spec(model: str, method: str, *, size: int) -> Spec:
-  """What is checked."""
+  """Returns the program to check."""
   return Spec(suite='butterfly', model=model, size=size, method=method)
 
 
 def judge(spec: Spec, audit: Mapping[str, Any]) -> Finding:
-  """Compares with dense matrices in float64."""
+  """Compares the results with products of dense matrices in float64."""
   wanted = _wanted(spec)
   error = max(float(np.max(abs(ours - theirs)) / np.max(abs(theirs)))
-              for ours, theirs in zip(audit['found'], wanted, strict=True))
+              for ours, theirs in zip(audit['results'], wanted, strict=True))
   return Finding(error, error <= _TOLERANCE)
 
 
 def _wanted(spec: Spec) -> list[np.ndarray]:
+  """Returns the correct results in float64."""
   name = methods.split(spec.method)[0]
   factors, x, weight = (part.astype(np.float64) for part in given(spec.size))
   if name in ('fft', 'hadamard'):
-    made = getattr(butterfly, {'fft': 'fourier'}.get(name, name))(spec.size)
+    fixed = getattr(butterfly, {'fft': 'fourier'}.get(name, name))(spec.size)
     order = (butterfly.bit_reversal(spec.size) if name == 'fft'
              else np.arange(spec.size))
-    return [x[:, order] @ _dense(np.asarray(made)).T]
+    return [x[:, order] @ _dense(np.asarray(fixed)).T]
   matrix = _dense(factors)
   if spec.model == 'product':
     return [x @ matrix.T]
@@ -152,8 +156,8 @@ def _wanted(spec: Spec) -> list[np.ndarray]:
 
 
 def _by_factors(factors: np.ndarray, outer: np.ndarray) -> np.ndarray:
-  """X_before^T G X_after^T on the support of each factor."""
-  found, size = np.empty_like(factors), len(outer)
+  """Returns X_before^T G X_after^T on the support of each factor."""
+  gradients, size = np.empty_like(factors), len(outer)
   eye = np.broadcast_to(np.eye(2), factors.shape)
   for level, support in enumerate(butterfly.supports(size)):
     outside = np.arange(len(factors))[:, None, None, None]
@@ -161,7 +165,7 @@ def _by_factors(factors: np.ndarray, outer: np.ndarray) -> np.ndarray:
         outside < level, outside > level))
     rows, columns = np.nonzero(support)
     gradient = (before.T @ outer @ after.T)[rows, columns]
-    # Indices of a row are (a, i, c), those of its two entries j.
-    found[level] = gradient.reshape(2**level, 2, -1, 2).transpose(
+    # A row has the indices (a, i, c), and its two entries the index j.
+    gradients[level] = gradient.reshape(2**level, 2, -1, 2).transpose(
         0, 2, 1, 3).reshape(-1, 2, 2)
-  return found
+  return gradients

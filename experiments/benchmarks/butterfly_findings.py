@@ -1,4 +1,4 @@
-"""How time grows with the size of a vector: exponents fitted to rows."""
+"""Fits how the time of butterflies grows with the size of a vector."""
 
 from collections.abc import Mapping
 
@@ -10,25 +10,25 @@ from experiments.benchmarks.values import Metrics
 from experiments.benchmarks.values import Values
 
 _LEAST_SIZE = 2**10
-"""Below, calls cost more than what they do."""
+"""Below this size the overhead of a call dominates."""
 
 
 def of_suite(values: Values) -> list[str]:
-  """For each method the powers of N and of N log2 N that fit its times."""
-  rows = [(model, line.method, *found) for model, lines in values.items()
-          for line, sizes in lines.items() if (found := _fitted(sizes))]
+  """Returns the powers of N and of N log2 N that fit each method's times."""
+  rows = [(model, line.method, *fitted) for model, lines in values.items()
+          for line, sizes in lines.items() if (fitted := _fitted(sizes))]
   if not rows:
     return []
   return ['## Growth\n',
-          f'Least squares of the logarithm of median time from N = '
-          f'{_LEAST_SIZE:,} on. A butterfly has power 1 in N log N, a dense '
-          'matrix 2 in N.\n',
+          'Exponents fitted to median times by least squares of logarithms, '
+          f'for N >= {_LEAST_SIZE:,}. In theory a butterfly has power 1 in '
+          'N log N, and a dense matrix power 2 in N.\n',
           tables.markdown(('model', 'method', 'sizes', 'power of N',
                            'power of N log N'), rows)]
 
 
 def _fitted(sizes: Mapping[int, Metrics]) -> tuple[str, ...] | None:
-  """(sizes, powers), where there are two sizes or more."""
+  """Returns the sizes and both powers as text; None for a single size."""
   times = {size: metrics[collected.time_name(metrics)]
            for size, metrics in sorted(sizes.items())
            if size >= _LEAST_SIZE and metrics.get(

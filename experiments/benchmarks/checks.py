@@ -1,9 +1,9 @@
-"""Whether what is timed is right: sums, noise and step of every method.
+"""Checks the results of timed methods: sums, noise and step.
 
 The reference is a loop over records with `jax.grad`, added up in float64.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 import functools
 import math
 from typing import Any, NamedTuple
@@ -12,7 +12,7 @@ import jax
 import numpy as np
 
 from dpjax import tree
-from dpjax.typing import Batch, Params
+from dpjax.typing import Array, Batch, Params
 from experiments.benchmarks import architectures
 from experiments.benchmarks import butterflies
 from experiments.benchmarks import clients
@@ -28,18 +28,20 @@ from experiments.benchmarks.program import Spec
 
 _TOLERANCE = 2e-3
 
+_Loss = Callable[[Params, Array, Array], Array]
+
 
 class Finding(NamedTuple):
-  """What a check saw.
+  """Result of a check.
 
   Attributes:
-    method: name.
-    model: name.
-    error: of the sums, over their size; the worst parameter.
-    step_error: of the parameters after a step without noise, or with noise
-      that is known, over the length of the step.
-    noise_multiplier: that the noise had; 0 for none.
-    passed: whether all of it is as it should be.
+    method: name of the method.
+    model: name of the network.
+    error: relative error of the sums, of the worst parameter.
+    step_error: error of the parameters after a step without noise, or with
+      known noise, divided by the length of the step.
+    noise_multiplier: measured noise multiplier; 0 without noise.
+    passed: whether errors and noise are within the tolerances.
   """
   method: str
   model: str
@@ -50,19 +52,19 @@ class Finding(NamedTuple):
 
   @property
   def cells(self) -> tuple[str, ...]:
-    """As it is printed."""
+    """Cells of the printed table."""
     return (f'{self.error:.1e}', f'{self.step_error:.1e}',
             f'{self.noise_multiplier:.2f}')
 
 
 COLUMNS = {'step': ('error of sums', 'of the step', 'noise (1.50)'),
            'norms': ('error of norms', 'of the sum'),
-           'quantiles': ('rank error over n', 'least p-value of the law'),
-           'curves': ('off', 'least p-value of the law'),
-           'densities': ('error', 'least p-value of the law'),
-           'parametric': ('least p-value of the law',),
+           'quantiles': ('rank error over n', 'least p-value'),
+           'curves': ('error', 'least p-value'),
+           'densities': ('error', 'least p-value'),
+           'parametric': ('least p-value',),
            'butterfly': ('error',)}
-"""What is printed of a finding, by suite; others have no checks."""
+"""Columns of the printed table by suite; other suites have no checks."""
 
 
 def check(suite: str, model: str, method: str, *, size: int,
@@ -74,15 +76,15 @@ def check(suite: str, model: str, method: str, *, size: int,
 
   Args:
     suite: one of `COLUMNS`.
-    model: network, or layer.
-    method: name.
-    size: of the batch, of which half the records are clipped; in quantiles
-      and densities records, in curves thresholds or keys, in butterfly
-      numbers of a vector.
-    timeout: seconds for each answer.
+    model: name of the network or layer.
+    method: name of the method.
+    size: batch size, where half of the records are clipped; in quantiles and
+      densities the number of records, in curves of thresholds or keys, in
+      butterfly the length of a vector.
+    timeout: seconds for each answer of the process.
 
   Raises:
-    clients.WorkerFailed: it cannot be run.
+    clients.WorkerFailed: if the method cannot be run.
   """
   maker, judged = {
       'norms': (norms.make_spec, norms.judge),
@@ -98,14 +100,14 @@ def check(suite: str, model: str, method: str, *, size: int,
 
 
 def make_spec(model: str, method: str, *, size: int) -> Spec:
-  """What is checked: clipped at the median norm."""
+  """Returns the program to check, which clips at the median norm."""
   return Spec(suite='step', model=model, size=size, method=method,
               clip_norm=float(np.median(_norms(_plain_gradients(model, size)))),
               noise_multiplier=1.5)
 
 
-def _plain(model: str, size: int):
-  """(loss of one record, parameters, batch) of ordinary training."""
+def _plain(model: str, size: int) -> tuple[_Loss, Params, Batch]:
+  """Returns (loss of one record, parameters, batch) of ordinary training."""
   architecture = architectures.MODELS[model]
   apply = functools.partial(jax_nets.apply, architecture)
   loss = lambda p, x, y: jax_steps.cross_entropy(apply(p, x), y)[0]
@@ -113,8 +115,8 @@ def _plain(model: str, size: int):
           jax_nets.batch(architecture, size, jax.random.key(1)))
 
 
-def _gradients(loss, params: Params, batch: Batch) -> list[Params]:
-  """Of every record by itself, in float64."""
+def _gradients(loss: _Loss, params: Params, batch: Batch) -> list[Params]:
+  """Returns the gradient of each record by itself, in float64."""
   one = jax.jit(jax.grad(loss))
   return [jax.tree.map(lambda leaf: np.asarray(leaf, np.float64),
                        one(params, batch.x[i:i + 1], batch.y[i:i + 1]))
@@ -123,34 +125,38 @@ def _gradients(loss, params: Params, batch: Batch) -> list[Params]:
 
 @functools.cache
 def _plain_gradients(model: str, size: int) -> list[Params]:
-  """Of ordinary training; the same for all methods but one."""
+  """Returns the gradients of ordinary training, which most methods share."""
   return _gradients(*_plain(model, size))
 
 
 def _norm(values: Any) -> float:
+  """Returns the l2 norm of all leaves."""
   return math.sqrt(sum(float(np.sum(leaf**2))
                        for leaf in jax.tree.leaves(values)))
 
 
 def _norms(gradients: Sequence[Params]) -> list[float]:
+  """Returns the l2 norm of each gradient."""
   return [_norm(gradient) for gradient in gradients]
 
 
 def _clip(gradient: Any, bound: float) -> Any:
+  """Returns the gradient clipped to an l2 norm."""
   return tree.scale(min(1.0, bound / _norm(gradient)), gradient)
 
 
-def _of_views(loss, params: Params, batch: Batch) -> list[Params]:
-  """The mean gradient over the views [b, views, ...] of each record."""
+def _of_views(loss: _Loss, params: Params, batch: Batch) -> list[Params]:
+  """Returns the mean gradient over the views [b, views, ...] of each record."""
   count = batch.x.shape[1]
-  found = _gradients(loss, params, Batch(
+  gradients = _gradients(loss, params, Batch(
       batch.x.reshape((-1, *batch.x.shape[2:])), np.repeat(batch.y, count)))
-  return [tree.scale(1 / count, functools.reduce(tree.add, found[i:i + count]))
-          for i in range(0, len(found), count)]
+  return [tree.scale(1 / count,
+                     functools.reduce(tree.add, gradients[i:i + count]))
+          for i in range(0, len(gradients), count)]
 
 
 def _reference(spec: Spec, params: Params, batch: Batch | None) -> Params:
-  """What the sums should be; `batch` as the method had it, for views."""
+  """Returns the correct sums; for views, `batch` is that of the method."""
   name, _ = methods.split(spec.method)
   if name.startswith('lip'):
     model = jax_nets.certified(architectures.MODELS[spec.model])
@@ -160,25 +166,27 @@ def _reference(spec: Spec, params: Params, batch: Batch | None) -> Params:
         _plain(spec.model, spec.size)[2]))
   if name == 'ours_views':
     loss, *_ = _plain(spec.model, spec.size)
-    found = _of_views(loss, params, batch)
+    assert batch is not None
+    gradients = _of_views(loss, params, batch)
   else:
-    found = _plain_gradients(spec.model, spec.size)
+    gradients = _plain_gradients(spec.model, spec.size)
   if name in methods.PER_LAYER:
     bound = spec.clip_norm / math.sqrt(len(params))
-    found = [{layer: _clip(part, bound) for layer, part in each.items()}
-             for each in found]
+    gradients = [{layer: _clip(part, bound) for layer, part in each.items()}
+                 for each in gradients]
   elif not name.startswith('limit') and name not in methods.BASELINES:
-    found = [_clip(each, spec.clip_norm) for each in found]
-  return functools.reduce(tree.add, found)
+    gradients = [_clip(each, spec.clip_norm) for each in gradients]
+  return functools.reduce(tree.add, gradients)
 
 
 def judge(spec: Spec, audit: Mapping[str, Any]) -> Finding:
   """Compares what a program computed with the reference.
 
   Args:
-    spec: of the program, from `make_spec`.
-    audit: 'norms', or 'sums' in 'params', the parameters that a step 'moved'
-      there and those that were 'wanted', and the 'noise_multiplier'.
+    spec: specification of the program, from `make_spec`.
+    audit: values of the program: 'norms'; or 'sums' at the parameters 'params',
+      the parameters 'moved' after a step and the correct ones 'wanted', and the
+      'noise_multiplier'.
   """
   if 'norms' in audit:
     wanted = np.asarray(_norms(_plain_gradients(spec.model, spec.size)))
@@ -204,6 +212,7 @@ def judge(spec: Spec, audit: Mapping[str, Any]) -> Finding:
 
 
 def _noise_is_right(spec: Spec, noise: float, count: int) -> bool:
+  """Returns whether a measured noise multiplier is the specified one."""
   if methods.split(spec.method)[0] in methods.BASELINES:
     return noise == 0
   # Four standard errors of a standard deviation, or the rounding of a block.

@@ -1,4 +1,4 @@
-"""Workers from the parent's side: started, asked, given up when too slow."""
+"""Starts worker processes, sends them requests, and ends slow ones."""
 
 import json
 import os
@@ -21,26 +21,25 @@ _KEPT_MEMORY = {'MALLOC_MMAP_THRESHOLD_': str(2**36),
 
 
 class WorkerFailed(Exception):
-  """A worker that is no more, with the reason in one line.
+  """Raised when a worker has ended or was too slow, with the reason.
 
   Attributes:
-    timed_out: whether it was too slow.
+    timed_out: whether the worker was too slow.
   """
 
   def __init__(self, reason: str, *, timed_out: bool = False):
-    """Takes the reason."""
+    """Stores the reason, one line of text."""
     super().__init__(reason)
     self.timed_out = timed_out
 
 
 def _environ(spec: Spec) -> dict[str, str]:
-  """Compiles anew, shares an accelerator, has the flags and the devices.
+  """Returns environment variables of a worker: flags, devices, no cache.
 
-  Threads of OpenMP, PyTorch's, sleep while they wait: spinning beside other
-  processes has counted as 30 times the CPU time of a step. Freed memory is kept
-  by the process, whatever its size, unless it is what is measured: glibc gives
-  back what is over 32 MB, and to map it anew at every call has counted as a
-  third of a step of whoever needs just more.
+  OpenMP threads, used by PyTorch, sleep while they wait; spinning beside other
+  processes has cost 30 times the CPU time of a step. The process keeps freed
+  memory unless memory is measured: glibc returns blocks above 32 MB to the
+  system, and mapping them again has taken a third of a step.
   """
   _, flags = methods.split(spec.method)
   if spec.suite == 'scaling':
@@ -56,19 +55,19 @@ class Worker:
   """A process with one program; a context manager that ends it.
 
   Attributes:
-    info: what making it told, after the first steps.
+    info: metrics of building the program and of its first steps.
   """
 
   def __init__(self, spec: Spec, timeout: float, *, audited: bool = False):
-    """Starts it and waits until it is ready.
+    """Starts the process and waits until it is ready.
 
     Args:
-      spec: of the program.
+      spec: specification of the program.
       timeout: seconds that any answer may take.
-      audited: for `audit`; the program does not run before.
+      audited: True for `audit`, before which the program must not run.
 
     Raises:
-      WorkerFailed: it died or took too long.
+      WorkerFailed: if the process ended or took too long.
     """
     self._timeout = timeout
     self._errors = tempfile.TemporaryFile()
@@ -79,11 +78,11 @@ class Worker:
     self.info = self._ask(worker.first_line(spec, audited=audited))
 
   def sample(self, seconds: float) -> Sample:
-    """A sample of about `seconds`."""
+    """Returns a sample of steps that take about `seconds`."""
     return Sample(**self._ask(json.dumps({'seconds': seconds})))
 
   def audit(self) -> dict[str, Any]:
-    """What the program computes, see `checks`."""
+    """Returns values that the program computed, see `checks`."""
     with tempfile.TemporaryDirectory() as folder:
       path = os.path.join(folder, 'audit')
       self._ask(json.dumps({'audit': path}))
@@ -98,13 +97,14 @@ class Worker:
     self._process.stdout.close()
     self._errors.close()
 
-  def __enter__(self):
+  def __enter__(self) -> 'Worker':
     return self
 
-  def __exit__(self, *_):
+  def __exit__(self, *_: object) -> None:
     self.close()
 
   def _ask(self, line: str) -> dict[str, Any]:
+    """Sends a line and returns the answer; ends the process if that fails."""
     try:
       self._process.stdin.write(f'{line}\n'.encode())
       self._process.stdin.flush()
@@ -120,19 +120,20 @@ class Worker:
     raise WorkerFailed(reason)
 
   def _read_line(self) -> bytes:
-    found, end = b'', time.monotonic() + self._timeout
-    while not found.endswith(b'\n'):
+    """Reads one line of output within the timeout."""
+    line, end = b'', time.monotonic() + self._timeout
+    while not line.endswith(b'\n'):
       left = max(0.0, end - time.monotonic())
       if not select.select([self._process.stdout], [], [], left)[0]:
         raise WorkerFailed(f'over {self._timeout:g} s', timed_out=True)
       part = os.read(self._process.stdout.fileno(), 2**16)
       if not part:
         raise OSError('it ended')
-      found += part
-    return found
+      line += part
+    return line
 
   def _last_words(self) -> str:
-    """The last line it wrote, or the signal that killed it."""
+    """Returns the last line of the log, or the signal that ended it."""
     code = self._process.wait()
     self._errors.seek(0)
     lines = self._errors.read().decode(errors='replace').strip().splitlines()

@@ -1,8 +1,8 @@
-"""Whether what is timed is right: least objectives, laws, opened comparisons.
+"""Checks curves: least objectives, distributions, opened comparisons.
 
-Smoothing is compared with the same program written densely, by the definition
-of noise of nodes, and solved apart; releases with draws of those in NumPy;
-comparisons with numbers in the clear.
+Smoothing is compared with the optimum of the same problem, written densely by
+the definition of the noise of nodes; releases with draws in NumPy; secure
+comparisons with comparisons of the plain numbers.
 """
 
 from collections.abc import Mapping
@@ -16,102 +16,103 @@ from experiments.benchmarks import curve_work as work
 from experiments.benchmarks import quantile_checks
 from experiments.benchmarks.program import Spec
 
-_MOST_OFF = 1e-3
+_MOST_ERROR = 1e-3
 _SLACK = 0.02
-"""Records that a solver may be off what ranks have to keep."""
+"""Records by which ranks of a solver may violate the constraints."""
 
 _TOTAL_WEIGHT = 1e5
 
 
 class Finding(NamedTuple):
-  """What a check saw.
+  """Result of a check.
 
   Attributes:
-    off: of an objective, over the least one; of comparisons, the fraction that
-      is wrong. inf for ranks that are not monotone or end wrong, NaN for
+    error: relative error of an objective, or the fraction of wrong comparisons.
+      Infinite for ranks that are not monotone or have a wrong total, NaN for
       releases.
-    least_p_value: of `quantile_checks.least_p_value` of releases; or NaN.
-    passed: whether it is as it should be.
+    least_p_value: `quantile_checks.least_p_value` for releases; otherwise NaN.
+    passed: whether error or p-value are within the tolerances.
   """
-  off: float
+  error: float
   least_p_value: float
   passed: bool
 
   @property
   def cells(self) -> tuple[str, ...]:
-    """As it is printed."""
+    """Cells of the printed table."""
     return tuple('-' if np.isnan(value) else f'{value:.1e}'
                  for value in self[:2])
 
 
 def make_spec(model: str, method: str, *, size: int) -> Spec:
-  """What is checked."""
+  """Returns the program to check."""
   return Spec(suite='curves', model=model, size=size, method=method)
 
 
 def judge(spec: Spec, audit: Mapping[str, Any]) -> Finding:
-  """Compares what a program found, or drew.
+  """Compares the results or draws of a program with the correct ones.
 
   Args:
-    spec: of the program.
-    audit: 'found', ranks [N] or opened numbers; of releases 'draws' [R, N].
+    spec: specification of the program.
+    audit: 'results', ranks [N] or opened numbers; for releases 'draws' [R, N].
   """
   if spec.model.startswith('release'):
     least = _p_value(spec, audit['draws'])
     return Finding(np.nan, least, least >= quantile_checks.ERROR_RATE)
   smoothed = spec.model in ('squares', 'absolute')
-  off = (_excess if smoothed else _wrong)(spec, audit['found'])
-  return Finding(off, np.nan, off <= (_MOST_OFF if smoothed else 0))
+  error = (_excess if smoothed else _wrong)(spec, audit['results'])
+  return Finding(error, np.nan, error <= (_MOST_ERROR if smoothed else 0))
 
 
-def _excess(spec: Spec, found: np.ndarray) -> float:
-  """|objective / least objective - 1| of ranks."""
+def _excess(spec: Spec, smoothed: np.ndarray) -> float:
+  """Returns |objective / least objective - 1| of smoothed ranks."""
   ranks, total = work.noisy_ranks(spec.size)
-  if (np.any(np.diff(found, prepend=0) < -_SLACK)
-      or not np.isclose(found[-1], total, rtol=0, atol=_SLACK)):
+  if (np.any(np.diff(smoothed, prepend=0) < -_SLACK)
+      or not np.isclose(smoothed[-1], total, rtol=0, atol=_SLACK)):
     return np.inf
   value, least = (squares if spec.model == 'squares' else absolute)(
-      ranks, total, found)
+      ranks, total, smoothed)
   return abs(value / least - 1)
 
 
 def _effects(size: int) -> np.ndarray:
-  """Z [N, nodes], from the rows of each node."""
+  """Returns the matrix [N, nodes] from noise of nodes to noise of ranks."""
   rows = np.arange(size)[:, None]
   return np.concatenate([(rows >= starts) & (rows < ends)
                          for starts, ends in work.nodes(size)], 1) * 1.0
 
 
 def squares(ranks: np.ndarray, total: float,
-            found: np.ndarray) -> tuple[float, float]:
-  """Sums of squares of the noise that is taken off: for `found`, the least."""
+            smoothed: np.ndarray) -> tuple[float, float]:
+  """Returns sums of squares of the removed noise: of `smoothed`, and least."""
   effects, size = _effects(ranks.size), ranks.size
   root = np.linalg.cholesky(np.linalg.inv(effects @ effects.T)).T
   cumulate = np.tril(np.ones((size, size)))
-  # The sum of counts as one more equation, of much weight.
+  # The sum of the counts is one more equation, of large weight.
   weight = _TOTAL_WEIGHT * np.abs(root).max()
   best, _ = optimize.nnls(
       np.vstack([root @ cumulate, np.full((1, size), weight)]),
       np.append(root @ ranks, weight * total))
-  return tuple(float(np.sum(np.square(root @ (each - ranks))))
-               for each in (found, cumulate @ best))
+  value, least = (float(np.sum(np.square(root @ (each - ranks))))
+                  for each in (smoothed, cumulate @ best))
+  return value, least
 
 
 def absolute(ranks: np.ndarray, total: float,
-             found: np.ndarray) -> tuple[float, float]:
-  """Sums of absolute values of that noise: for `found`, and the least."""
+             smoothed: np.ndarray) -> tuple[float, float]:
+  """Returns sums of absolute values of that noise, as `squares`."""
   effects = _effects(ranks.size)
   both = np.hstack([effects, -effects])
   ones = np.ones(both.shape[1])
-  of_found = optimize.linprog(ones, A_eq=both, b_eq=found - ranks)
+  own = optimize.linprog(ones, A_eq=both, b_eq=smoothed - ranks)
   least = optimize.linprog(
       ones, -np.diff(both, axis=0, prepend=0),
       np.diff(ranks, prepend=0), both[-1:], [total - ranks[-1]])
-  return of_found.fun, least.fun
+  return own.fun, least.fun
 
 
 def _wrong(spec: Spec, opened: np.ndarray) -> float:
-  """Fraction of comparisons that are not those of numbers in the clear."""
+  """Returns the fraction of comparisons that differ from those in the clear."""
   _, alphas, points = work.compared(spec.size)
   if spec.model == 'comparison':
     wanted = points < alphas[:, None]
@@ -123,7 +124,7 @@ def _wrong(spec: Spec, opened: np.ndarray) -> float:
 
 
 def _p_value(spec: Spec, draws: np.ndarray) -> float:
-  """Of ranks at quarters, and of the mean squared error of all."""
+  """Returns the least p-value for ranks at quarters and mean squared error."""
   rng, counts = np.random.default_rng(4), work.counts(spec.size)
   release = peers.releases(spec.model, spec.size)
   wanted = np.stack([release(rng, counts) for _ in range(len(draws))])

@@ -1,7 +1,8 @@
-"""Peers of curves in plain NumPy: releases, and comparisons key by key.
+"""Curves in plain NumPy: releases, and comparisons key by key.
 
-Releases have the law of dpjax and comparisons its keys and its cipher; all is
-written from descriptions (item EC-44, EC-45, EC-47; Boyle et al. 2021).
+Releases have the distribution of dpjax, and comparisons its keys and its
+cipher. All is written from descriptions (Boyle et al. 2021; items EC-44, EC-45,
+EC-47).
 """
 
 from collections.abc import Callable
@@ -24,13 +25,14 @@ Release = Callable[[np.random.Generator, np.ndarray], np.ndarray]
 
 
 def make(spec: Spec) -> Program:
-  """One call of it, on what is there already."""
+  """Returns a program of one call on prepared inputs."""
   if spec.model.startswith('release'):
     return _released(spec.model, spec.size)
   return _compared(spec.model, spec.size)
 
 
 def _released(model: str, size: int) -> Program:
+  """Returns a program that releases a curve."""
   release = releases(model, size)
   rng, counts = np.random.default_rng(3), work.counts(size)
 
@@ -42,7 +44,7 @@ def _released(model: str, size: int) -> Program:
 
 
 def releases(model: str, size: int) -> Release:
-  """The release of a model in NumPy."""
+  """Returns the release of a model in NumPy."""
   made = work.released(model, size)
   if model == 'release_tree':
     return lambda rng, counts: _tree(rng, counts, made)
@@ -51,9 +53,9 @@ def releases(model: str, size: int) -> Release:
 
 def _tree(rng: np.random.Generator, counts: np.ndarray,
           made: trees.TreeEcdf) -> np.ndarray:
-  """Counts of nodes with discrete Laplace noise; leaves under 0 are left out.
+  """Returns ranks from node counts with discrete Laplace noise of one scale.
 
-  All levels have noise of one scale.
+  Leaves that come out negative are set to zero, and the rest is fitted again.
   """
   size, shape, alpha = counts.size, made.branching, np.exp(-1 / made.scale)
   leaves = np.pad(counts, (0, np.prod(shape) - size))
@@ -62,35 +64,36 @@ def _tree(rng: np.random.Generator, counts: np.ndarray,
     up, down = rng.geometric(1 - alpha, (2, nodes))
     noisy.append(leaves.reshape(nodes, -1).sum(1) + up - down)
   alive = (np.arange(leaves.size) < size).astype(float)
-  found = _consistent(noisy, shape, alive, counts.sum())
-  while np.any(found < 0):
-    alive *= found >= 0
-    found = _consistent(noisy, shape, alive, counts.sum())
-  return np.cumsum(found)[:size]
+  fitted = _consistent(noisy, shape, alive, counts.sum())
+  while np.any(fitted < 0):
+    alive *= fitted >= 0
+    fitted = _consistent(noisy, shape, alive, counts.sum())
+  return np.cumsum(fitted)[:size]
 
 
 def _consistent(noisy: list[np.ndarray], shape: tuple[int, ...],
                 alive: np.ndarray, total: float) -> np.ndarray:
-  """Leaves by least squares: a pass up and a pass down (item EC-44)."""
+  """Returns leaves by least squares, in a pass up and one down (item EC-44)."""
   values, spreads = [alive * noisy[-1]], [alive]
   for parts, own in zip(shape[:0:-1], noisy[-2::-1], strict=True):
     below, spread = (each[0].reshape(-1, parts).sum(1)
                      for each in (values, spreads))
     values.insert(0, (spread * own + below) / (spread + 1))
     spreads.insert(0, spread / (spread + 1))
-  found = np.array([total])
+  fitted = np.array([total])
   for parts, value, spread in zip(shape, values, spreads, strict=True):
     below, width = (each.reshape(-1, parts).sum(1) for each in (value, spread))
-    lack = (found - below) / np.where(width > 0, width, 1.0)
-    found = value + spread * np.repeat(lack, parts)
-  return found
+    lack = (fitted - below) / np.where(width > 0, width, 1.0)
+    fitted = value + spread * np.repeat(lack, parts)
+  return fitted
 
 
 def _square_root(rng: np.random.Generator, counts: np.ndarray,
                  made: toeplitz.SquareRootEcdf) -> np.ndarray:
-  """Counts with noise C^-1 z, conditioned on n; those under 0 are pushed up.
+  """Returns ranks from counts with noise C^-1 z, conditioned on their sum n.
 
-  One set of what is pushed at a time, its forces by conjugate gradients.
+  Negative counts are pushed up to zero: an active-set method, which finds the
+  forces on each active set by conjugate gradients.
   """
   size, steps = counts.size, np.arange(1, counts.size)
   inverse = np.cumprod(np.concatenate([[1.0], (2 * steps - 3) / (2 * steps)]))
@@ -116,21 +119,23 @@ def _square_root(rng: np.random.Generator, counts: np.ndarray,
 
 
 def _conjugate_gradients(matrix: Callable, right: np.ndarray) -> np.ndarray:
+  """Solves matrix(x) = right by conjugate gradients."""
   operator = sparse.linalg.LinearOperator((right.size,) * 2, matrix)
   return sparse.linalg.cg(operator, right, rtol=1e-9)[0]
 
 
 def _compared(model: str, size: int) -> Program:
+  """Returns a program with one server's part of a comparison."""
   given = work.compared(size)
   answer = (everywhere if model == 'comparison_everywhere'
             else lambda keys: evaluate(keys, given.points))
   return Program(step=lambda: answer(given.keys[0]), info={},
-                 audit=lambda: {'found': work.opened(
+                 audit=lambda: {'results': work.opened(
                      [answer(keys) for keys in given.keys])})
 
 
 def evaluate(keys: comparison.Keys, points: np.ndarray) -> np.ndarray:
-  """Shares [n, m] of what each key gives at its points, key by key."""
+  """Returns shares [n, m] of each key at its points, key by key."""
   def one(number, asked):
     place = np.arange(asked.size)
     state = _root(keys, number, asked.size)
@@ -144,7 +149,7 @@ def evaluate(keys: comparison.Keys, points: np.ndarray) -> np.ndarray:
 
 
 def everywhere(keys: comparison.Keys) -> np.ndarray:
-  """Shares [2^L] of sums over keys, key by key; each node is visited once."""
+  """Returns shares [2^L] of sums over keys; each node is visited once."""
   total = np.zeros(2**keys.depth, np.uint64)
   for number in range(keys.num_keys):
     state = _root(keys, number, 1)
@@ -156,14 +161,15 @@ def everywhere(keys: comparison.Keys) -> np.ndarray:
 
 
 def _root(keys: comparison.Keys, number: int, count: int):
-  """(seeds [m, 2], control bits [m], values [m]) at the root."""
+  """Returns (seeds [m, 2], control bits [m], values [m]) at the root."""
   return (np.repeat(keys.roots[number:number + 1], count, 0),
           np.full(count, keys.party, np.uint64), np.zeros(count, np.uint64))
 
 
 def _children(keys: comparison.Keys, number: int, level: int,
               seeds: np.ndarray, control: np.ndarray, values: np.ndarray):
-  """The same of both children, [m, 2, ...] (Boyle et al. 2021, Figure 1)."""
+  """Returns these of both children, [m, 2, ...] (Boyle et al. 2021, figure 1).
+  """
   below = np.stack([prg.expand(seeds, side) for side in (0, 1)], 1)
   added = prg.expand(seeds, 2)
   bits = added >> np.uint64(63)
@@ -175,5 +181,6 @@ def _children(keys: comparison.Keys, number: int, level: int,
 
 def _leaves(keys: comparison.Keys, number: int, seeds: np.ndarray,
             control: np.ndarray, values: np.ndarray) -> np.ndarray:
-  found = values + seeds[..., 0] + control * keys.last[number]
-  return np.uint64(0) - found if keys.party else found
+  """Returns the shares at the leaves; the second server negates its own."""
+  shares = values + seeds[..., 0] + control * keys.last[number]
+  return np.uint64(0) - shares if keys.party else shares

@@ -1,12 +1,13 @@
-"""Peers of smoothing: solvers of the program that Barczewski (2025) writes.
+"""Smoothing by general solvers, as Barczewski (2025, equation 6.3.6) states it.
 
-Equation 6.3.6: least noise nu of nodes such that increments w = g + B nu of
-ranks are nonnegative and sum up to n. Rows are differences of those of the
-text, and have some four entries in place of L + 1 (item C13). Matrices are
-built once; a call sets the solver up, solves and cumulates.
+The problem is to find the least noise nu of nodes such that the increments
+w = g + B nu of ranks are nonnegative and sum to n. Rows are differences of
+those of the text, and have about four entries instead of L + 1 (item C13).
+Matrices are built once; a call sets up the solver, solves, and adds up.
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from scipy import optimize
@@ -18,16 +19,16 @@ from experiments.benchmarks.program import Program
 from experiments.benchmarks.program import Spec
 
 _TOLERANCE = 1e-4
-"""Of OSQP, which is then a record or two off; the others keep their own."""
+"""Tolerance of OSQP, an error of a record or two; others use their default."""
 
 _QUIET = {'show_progress': False}
 
 Noise = Callable[[np.ndarray], np.ndarray]
-"""Increments g [N + 1] -> noise nu of all nodes that is taken off."""
+"""Increments g [N + 1] -> noise nu of all nodes that is removed."""
 
 
 def make(spec: Spec) -> Program:
-  """Noisy ranks smoothed by a solver."""
+  """Returns a program that smooths noisy ranks by a solver."""
   name, _ = methods.split(spec.method)
   ranks, total = work.noisy_ranks(spec.size)
   matrix = incidence(spec.size)
@@ -37,11 +38,11 @@ def make(spec: Spec) -> Program:
     g = np.diff(ranks, prepend=0.0, append=total)
     return np.cumsum((g + matrix @ solve(g))[:-1])
 
-  return Program(step=step, info={}, audit=lambda: {'found': step()})
+  return Program(step=step, info={}, audit=lambda: {'results': step()})
 
 
 def incidence(size: int) -> sparse.csc_array:
-  """B [N + 1, nodes]: 1 where a node of rows starts, -1 where it ends."""
+  """Returns B [N + 1, nodes]: 1 where a node starts, -1 where it ends."""
   starts, ends = map(np.concatenate, zip(*work.nodes(size), strict=True))
   place, ones = np.arange(starts.size), np.ones(starts.size)
   return sparse.csc_array(
@@ -50,15 +51,16 @@ def incidence(size: int) -> sparse.csc_array:
       (size + 1, starts.size))
 
 
-def _cvxopt_matrix(matrix):
+def _cvxopt_matrix(matrix: sparse.sparray) -> Any:
+  """Converts a sparse matrix to CVXOPT's type."""
   import cvxopt
-  found = sparse.coo_array(matrix)
-  return cvxopt.spmatrix(found.data, found.row.astype(int).tolist(),
-                         found.col.astype(int).tolist(), found.shape)
+  entries = sparse.coo_array(matrix)
+  return cvxopt.spmatrix(entries.data, entries.row.astype(int).tolist(),
+                         entries.col.astype(int).tolist(), entries.shape)
 
 
 def _cvxopt(matrix: sparse.csc_array) -> Noise:
-  """p = 2 as a quadratic program."""
+  """Solves p = 2 as a quadratic program by CVXOPT."""
   import cvxopt
   from cvxopt import solvers
   count = matrix.shape[1]
@@ -66,30 +68,32 @@ def _cvxopt(matrix: sparse.csc_array) -> Noise:
   upper, last = _cvxopt_matrix(-matrix[:-1]), _cvxopt_matrix(matrix[-1:])
   nothing = cvxopt.matrix(0.0, (count, 1))
 
-  def solve(g):
-    found = solvers.qp(metric, nothing, upper, cvxopt.matrix(g[:-1]), last,
-                       cvxopt.matrix(-g[-1:]), options=_QUIET)
-    _check_solved(found['status'], 'optimal')
-    return np.array(found['x'])[:, 0]
+  def solve(g: np.ndarray) -> np.ndarray:
+    solution = solvers.qp(metric, nothing, upper, cvxopt.matrix(g[:-1]), last,
+                          cvxopt.matrix(-g[-1:]), options=_QUIET)
+    _check_solved(solution['status'], 'optimal')
+    return np.array(solution['x'])[:, 0]
   return solve
 
 
 def _check_solved(status: str | int, wanted: str | int) -> None:
+  """Raises a RuntimeError unless a solver has succeeded."""
   if status != wanted:
     raise RuntimeError(f'not solved: {status}')
 
 
 def _split(matrix: sparse.csc_array) -> sparse.csc_array:
-  """For noise in two parts, each nonnegative; p = 1 adds them up."""
+  """Returns the matrix for noise as a difference of nonnegative parts."""
   return sparse.hstack([matrix, -matrix], format='csc')
 
 
 def _together(parts: np.ndarray) -> np.ndarray:
+  """Returns the difference of the two nonnegative parts."""
   return np.subtract(*np.split(parts, 2))
 
 
 def _cvxopt_linear(matrix: sparse.csc_array) -> Noise:
-  """p = 1 as a linear program."""
+  """Solves p = 1 as a linear program by CVXOPT."""
   import cvxopt
   from cvxopt import solvers
   both = _split(matrix)
@@ -98,40 +102,42 @@ def _cvxopt_linear(matrix: sparse.csc_array) -> Noise:
                                          sparse.eye_array(count)]))
   last = _cvxopt_matrix(both[-1:])
 
-  def solve(g):
-    found = solvers.lp(
+  def solve(g: np.ndarray) -> np.ndarray:
+    solution = solvers.lp(
         cvxopt.matrix(1.0, (count, 1)), upper,
         cvxopt.matrix(np.concatenate([g[:-1], np.zeros(count)])), last,
         cvxopt.matrix(-g[-1:]), options=_QUIET)
-    _check_solved(found['status'], 'optimal')
-    return _together(np.array(found['x'])[:, 0])
+    _check_solved(solution['status'], 'optimal')
+    return _together(np.array(solution['x'])[:, 0])
   return solve
 
 
 def _osqp(matrix: sparse.csc_array) -> Noise:
+  """Solves p = 2 by OSQP."""
   import osqp
   metric, nothing = _quadratic(matrix)
 
-  def solve(g):
+  def solve(g: np.ndarray) -> np.ndarray:
     above = np.full(g.size, np.inf)
     above[-1] = -g[-1]
     solver = osqp.OSQP()
     solver.setup(metric, nothing, sparse.csc_matrix(matrix), -g, above,
                  verbose=False, eps_abs=_TOLERANCE, eps_rel=_TOLERANCE)
-    found = solver.solve(raise_error=False)
-    _check_solved(found.info.status, 'solved')
-    return found.x
+    solution = solver.solve(raise_error=False)
+    _check_solved(solution.info.status, 'solved')
+    return solution.x
   return solve
 
 
 def _quadratic(matrix: sparse.csc_array
                ) -> tuple[sparse.csc_matrix, np.ndarray]:
-  """Metric and linear part of p = 2."""
+  """Returns the quadratic and the linear part of the objective for p = 2."""
   count = matrix.shape[1]
   return sparse.csc_matrix(sparse.eye_array(count)), np.zeros(count)
 
 
 def _clarabel(matrix: sparse.csc_array) -> Noise:
+  """Solves p = 2 by Clarabel."""
   import clarabel
   metric, nothing = _quadratic(matrix)
   rows = sparse.csc_matrix(-matrix)
@@ -139,23 +145,24 @@ def _clarabel(matrix: sparse.csc_array) -> Noise:
   settings = clarabel.DefaultSettings()
   settings.verbose = False
 
-  def solve(g):
-    found = clarabel.DefaultSolver(metric, nothing, rows, g, cones,
-                                   settings).solve()
-    _check_solved(str(found.status), 'Solved')
-    return np.array(found.x)
+  def solve(g: np.ndarray) -> np.ndarray:
+    solution = clarabel.DefaultSolver(metric, nothing, rows, g, cones,
+                                      settings).solve()
+    _check_solved(str(solution.status), 'Solved')
+    return np.array(solution.x)
   return solve
 
 
 def _highs(matrix: sparse.csc_array) -> Noise:
+  """Solves p = 1 by HiGHS."""
   both = _split(matrix)
   cost, upper, last = np.ones(both.shape[1]), -both[:-1], both[-1:]
 
-  def solve(g):
-    found = optimize.linprog(cost, upper, g[:-1], last, -g[-1:],
-                             method='highs')
-    _check_solved(found.status, 0)
-    return _together(found.x)
+  def solve(g: np.ndarray) -> np.ndarray:
+    solution = optimize.linprog(cost, upper, g[:-1], last, -g[-1:],
+                                method='highs')
+    _check_solved(solution.status, 0)
+    return _together(solution.x)
   return solve
 
 
@@ -164,4 +171,4 @@ SOLVERS = {
     ('osqp', 'squares'): _osqp, ('clarabel', 'squares'): _clarabel,
     ('highs', 'absolute'): _highs,
 }
-"""Incidence matrix -> a solver for increments, by method and model."""
+"""Maps (method, model) to a function from incidence matrix to solver."""

@@ -1,8 +1,8 @@
-"""What benchmarks of curves are given: noisy ranks, mechanisms, keys, counts.
+"""Inputs of the benchmarks of curves: noisy ranks, mechanisms, keys, counts.
 
-Counts of N bins are Poisson of mean 3 (item EC-28), budgets those of one
-release of a whole curve under replace-one. Comparisons are with 16 thresholds
-of 1024 for each owner, or with all of them for all owners at once.
+Counts of N bins are Poisson of mean 3 (item EC-28); a budget is for one release
+of a whole curve under replace-one. A comparison uses 16 of 1024 thresholds for
+each owner, or all thresholds for all owners at once.
 """
 
 from typing import NamedTuple
@@ -19,19 +19,19 @@ from dpjax.stats.ecdf_methods import trees
 EPSILON = 0.5
 RHO = EPSILON**2 / 2
 DEPTH, VALUE_BITS = 10, 32
-"""Of comparisons: the domain has 2^10 points, outputs are modulo 2^32."""
+"""Comparisons have a domain of 2^10 points, and outputs modulo 2^32."""
 
 THRESHOLDS = 16
 _MEAN_COUNT = 3.0
 
 
 class Compared(NamedTuple):
-  """Keys of owners, and what they are asked.
+  """Keys of owners, and the numbers that are compared.
 
   Attributes:
-    keys: of both servers.
-    alphas: secret numbers of owners [n].
-    points: public ones [n, THRESHOLDS] of each owner.
+    keys: keys for both servers.
+    alphas: [n] secret number of each owner.
+    points: [n, THRESHOLDS] public numbers for each owner.
   """
   keys: tuple[comparison.Keys, comparison.Keys]
   alphas: np.ndarray
@@ -39,12 +39,12 @@ class Compared(NamedTuple):
 
 
 def counts(size: int) -> np.ndarray:
-  """Of records in N bins, [N] float64."""
+  """Returns counts of records in N bins, [N] float64."""
   return np.random.default_rng(0).poisson(_MEAN_COUNT, size).astype(np.float64)
 
 
 def nodes(size: int) -> list[tuple[np.ndarray, np.ndarray]]:
-  """Vertices where the nodes of 1, 2, 4, ... rows start and end, by level."""
+  """Returns, by level, where the nodes of 1, 2, 4, ... rows start and end."""
   starts = [np.arange(0, size, 2**level)
             for level in range((size - 1).bit_length() + 1)]
   return [(start, np.minimum(start + 2**level, size))
@@ -52,7 +52,11 @@ def nodes(size: int) -> list[tuple[np.ndarray, np.ndarray]]:
 
 
 def noisy_ranks(size: int) -> tuple[np.ndarray, float]:
-  """(ranks [N] with the noise of Barczewski (2025), equation 6.3.1, n)."""
+  """Returns n and ranks [N] with noise of Barczewski (2025, equation 6.3.1).
+
+  Returns:
+    (noisy ranks, n).
+  """
   rng, levels = np.random.default_rng(1), nodes(size)
   ranks = np.cumsum(counts(size))
   total = float(ranks[-1])
@@ -63,7 +67,7 @@ def noisy_ranks(size: int) -> tuple[np.ndarray, float]:
 
 
 def released(model: str, size: int) -> mechanism.EcdfMechanism:
-  """The mechanism of a release."""
+  """Returns the mechanism of a release."""
   public = dict(num_thresholds=size, adjacency=Adjacency.REPLACE_ONE)
   if model == 'release_tree':
     return trees.TreeEcdf(epsilon=EPSILON, **public)
@@ -71,7 +75,7 @@ def released(model: str, size: int) -> mechanism.EcdfMechanism:
 
 
 def compared(size: int) -> Compared:
-  """Keys of so many owners."""
+  """Returns the keys and numbers of `size` owners."""
   rng = np.random.default_rng(2)
   alphas = rng.integers(0, 2**DEPTH, size)
   keys = comparison.generate(
@@ -81,5 +85,5 @@ def compared(size: int) -> Compared:
 
 
 def opened(shares: list[np.ndarray]) -> np.ndarray:
-  """What shares of both servers add up to."""
+  """Returns the sum of the shares of both servers, modulo 2^32."""
   return sum(shares) & np.uint64(2**VALUE_BITS - 1)

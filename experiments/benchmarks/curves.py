@@ -1,7 +1,8 @@
-"""Curves by dpjax: ranks smoothed, curves released, comparisons evaluated."""
+"""Curves by dpjax: smoothing of ranks, releases, secure comparisons."""
 
 from collections.abc import Callable
 import itertools
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -11,6 +12,7 @@ from dpjax.mpc import comparison
 from dpjax.stats.ecdf_methods import flows
 from dpjax.stats.ecdf_methods import mechanism
 from dpjax.stats.ecdf_methods import smoothing
+from dpjax.typing import Array
 from experiments.benchmarks import curve_work as work
 from experiments.benchmarks import methods
 from experiments.benchmarks import program as programs
@@ -19,7 +21,7 @@ from experiments.benchmarks.program import Spec
 
 
 def make(spec: Spec) -> Program:
-  """One call of it, on what is there already."""
+  """Returns a program of one call on prepared inputs."""
   if spec.model in ('squares', 'absolute'):
     return _smoothed(spec.model, spec.size)
   if spec.model.startswith('release'):
@@ -28,32 +30,34 @@ def make(spec: Spec) -> Program:
 
 
 def _smoothed(model: str, size: int) -> Program:
-  def smooth(ranks, total):
+  """Returns a program that smooths noisy ranks."""
+  def smooth(ranks: Array, total: Array) -> Array:
     if model == 'absolute':
       return flows.least_absolute(ranks, total)
     variances = jnp.ones([len(work.nodes(size))], ranks.dtype)
     return smoothing.least_squares(ranks, total, variances)
 
-  found, info = _compiled(jax.jit(smooth), *work.noisy_ranks(size))
-  return Program(step=found, info=info, audit=lambda: {'found': found()})
+  call, info = _compiled(jax.jit(smooth), *work.noisy_ranks(size))
+  return Program(step=call, info=info, audit=lambda: {'results': call()})
 
 
-def _compiled(law: Callable, *arguments
+def _compiled(function: Callable, *arguments: Any
               ) -> tuple[Callable[[], np.ndarray], dict[str, float]]:
-  """A call with these arguments, and what compiling took."""
+  """Returns a call with these arguments, and metrics of compiling."""
   with jax.enable_x64(True):
-    compiled, info = programs.compiled(law, *arguments)
+    compiled, info = programs.compiled(function, *arguments)
 
-  def call():
+  def call() -> np.ndarray:
     with jax.enable_x64(True):
       return np.asarray(compiled(*arguments))
   return call, info
 
 
 def _released(model: str, size: int) -> Program:
+  """Returns a program that releases a curve."""
   made, counts = work.released(model, size), work.counts(size)
   keys = list(jax.random.split(jax.random.key(0), 256))
-  turn = itertools.cycle(keys)  # times do not mind
+  turn = itertools.cycle(keys)  # Times do not depend on the key.
   _, info = _compiled(mechanism.compiled(made.draw), keys[0], counts,
                       made.parameters)
 
@@ -68,10 +72,10 @@ def _released(model: str, size: int) -> Program:
 
 
 def _compared(model: str, size: int) -> Program:
-  """One server's part of it."""
+  """Returns a program with one server's part of a comparison."""
   given = work.compared(size)
   answer = (comparison.sums if model == 'comparison_everywhere'
             else lambda keys: comparison.evaluate(keys, given.points))
   return Program(step=lambda: answer(given.keys[0]), info={},
-                 audit=lambda: {'found': work.opened(
+                 audit=lambda: {'results': work.opened(
                      [answer(keys) for keys in given.keys])})

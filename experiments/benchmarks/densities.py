@@ -1,7 +1,7 @@
-"""Densities by dpjax: repetitions of an experiment, vmapped.
+"""Densities by dpjax: repetitions of an experiment by `vmap`.
 
 A step draws the counts of `REPETITIONS` data sets, releases an estimate from
-each and takes its exact error: all that a point of a figure costs.
+each and computes its exact error: all the work behind a point of a figure.
 """
 
 import itertools
@@ -19,13 +19,13 @@ from experiments.benchmarks.program import Spec
 
 
 def make(spec: Spec) -> Program:
-  """A step of an estimator."""
+  """Returns a program of repetitions of an estimator."""
   given = work.of_model(spec.model, spec.size)
   made, rng = given.made, np.random.default_rng(0)
   keys = list(jax.random.split(jax.random.key(0), 64))
-  turn = itertools.cycle(keys)  # times do not mind
+  turn = itertools.cycle(keys)  # Times do not depend on the key.
 
-  def statistics():
+  def statistics() -> np.ndarray:
     return given.statistics(work.counts(rng, given, work.REPETITIONS))
 
   with jax.enable_x64(True):
@@ -34,11 +34,11 @@ def make(spec: Spec) -> Program:
             keys[0], work.REPETITIONS), jnp.asarray(statistics()),
         made.parameters)
 
-  def step():
-    found = made.coefficients(next(turn), statistics())
-    return estimate.errors_of(made.kind, found, work.density())
+  def step() -> np.ndarray:
+    coefficients = made.coefficients(next(turn), statistics())
+    return estimate.errors_of(made.kind, coefficients, work.density())
 
-  def audit():
+  def audit() -> dict[str, np.ndarray]:
     return {'draws': made.coefficients(jax.random.key(1), given.statistics(
         work.checked(given)))}
 

@@ -1,7 +1,6 @@
-"""Whether what is timed has the law it should have, and errs as it should.
+"""Checks the distribution and the error of density estimates.
 
-Draws from one data set are compared with those in NumPy; of a linear estimator
-the mean error over data sets is held against its closed form besides.
+Draws from one data set are compared with draws in NumPy.
 """
 
 from collections.abc import Mapping
@@ -17,20 +16,20 @@ from experiments.benchmarks import quantile_checks
 from experiments.benchmarks.program import Spec
 
 _COLUMNS = 4
-"""Coefficients whose laws are compared."""
+"""Number of coefficients whose distributions are compared."""
 
 _MOST_ERROR = work.density().energy
-"""Of the uniform density."""
+"""Error of the uniform density, which every estimate must beat."""
 
 
 class Finding(NamedTuple):
-  """What a check saw.
+  """Result of a check.
 
   Attributes:
-    error: mean integrated squared error, from one data set.
-    least_p_value: of `quantile_checks.least_p_value`; NaN if there is no peer.
-    passed: whether the laws are the same, and less is lost than by the uniform
-      density.
+    error: mean integrated squared error of draws from one data set.
+    least_p_value: `quantile_checks.least_p_value`; NaN if there is no peer.
+    passed: whether the distributions are the same, and the error is below that
+      of the uniform density.
   """
   error: float
   least_p_value: float
@@ -38,13 +37,13 @@ class Finding(NamedTuple):
 
   @property
   def cells(self) -> tuple[str, ...]:
-    """As it is printed."""
+    """Cells of the printed table."""
     return tuple('-' if np.isnan(value) else f'{value:.1e}'
                  for value in self[:2])
 
 
 def make_spec(model: str, method: str, *, size: int) -> Spec:
-  """What is checked."""
+  """Returns the program to check."""
   return Spec(suite='densities', model=model, size=size, method=method)
 
 
@@ -52,17 +51,17 @@ def judge(spec: Spec, audit: Mapping[str, Any]) -> Finding:
   """Compares draws of a program with those of NumPy.
 
   Args:
-    spec: of the program.
+    spec: specification of the program.
     audit: 'draws' [R, c] from the one data set of `density_work.checked`.
   """
   given, draws = work.of_model(spec.model, spec.size), audit['draws']
-  error = lambda found: estimate.errors_of(given.made.kind, found,
-                                           work.density())
+  error = lambda coefficients: estimate.errors_of(
+      given.made.kind, coefficients, work.density())
   errors = error(draws)
   close = float(errors.mean()) < _MOST_ERROR
   if methods.inapplicable('densities', 'numpy', spec.model):
     return Finding(float(errors.mean()), np.nan, close)
-  wanted = peers.laws(spec.model, spec.size)(
+  wanted = peers.sampler(spec.model, spec.size)(
       np.random.default_rng(4), work.checked(given))
   columns = np.unique(np.linspace(0, wanted.shape[1] - 1, _COLUMNS).astype(int))
   least = quantile_checks.least_p_value(
@@ -73,6 +72,6 @@ def judge(spec: Spec, audit: Mapping[str, Any]) -> Finding:
 
 
 def _real(values: np.ndarray) -> np.ndarray:
-  """Real and imaginary parts side by side."""
+  """Returns real and imaginary parts side by side."""
   return (np.concatenate([values.real, values.imag], 1)
           if np.iscomplexobj(values) else values)

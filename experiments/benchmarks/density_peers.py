@@ -1,9 +1,9 @@
-"""Peers of densities: the same laws in NumPy, all repetitions at once.
+"""Density estimators in NumPy, with all repetitions at once, and OpenDP.
 
-Written from descriptions (item DEN-H1, P1, B2 to B8, B10 to B12): counts with
-noise, Fourier transforms for coefficients, SciPy's isotonic regression row by
-row. Numbers of a mechanism (bins, scales, weights) are read off ours. A library
-is asked for one histogram after the other.
+They have the distributions of dpjax, and are written from descriptions (items
+DEN-H1, P1, B2 to B8, B10 to B12): counts with noise, Fourier transforms for
+coefficients, SciPy's isotonic regression row by row. Bins, scales and weights
+are those of the mechanism of dpjax. OpenDP makes one histogram after the other.
 """
 
 from collections.abc import Callable
@@ -21,7 +21,7 @@ from experiments.benchmarks import methods
 from experiments.benchmarks.program import Program
 from experiments.benchmarks.program import Spec
 
-Law = Callable[[np.random.Generator, np.ndarray], np.ndarray]
+Sampler = Callable[[np.random.Generator, np.ndarray], np.ndarray]
 """(generator, counts [R, m]) -> coefficients [R, c]."""
 
 LIBRARY_REPETITIONS = 100
@@ -29,31 +29,30 @@ _PENALTY = 2
 
 
 def make(spec: Spec) -> Program:
-  """Data sets, their estimates and errors, as in `densities`."""
+  """Returns a program of estimates and errors, as in `densities`."""
   name, _ = methods.split(spec.method)
   given = work.of_model(spec.model, spec.size)
-  repetitions, law = work.REPETITIONS, None
   if name == 'numpy':
-    law = laws(spec.model, spec.size)
+    repetitions, draw = work.REPETITIONS, sampler(spec.model, spec.size)
   else:
-    repetitions, law = LIBRARY_REPETITIONS, _opendp(given)
+    repetitions, draw = LIBRARY_REPETITIONS, _opendp(given)
   rng = np.random.default_rng(3)
 
-  def step():
-    found = law(rng, work.counts(rng, given, repetitions))
-    return estimate.errors_of(given.made.kind, found, work.density())
+  def step() -> np.ndarray:
+    drawn = draw(rng, work.counts(rng, given, repetitions))
+    return estimate.errors_of(given.made.kind, drawn, work.density())
 
-  def audit():
+  def audit() -> dict[str, np.ndarray]:
     counts = work.checked(given)
     if name != 'numpy':
       counts = counts[:methods.CHECKED_DRAWS // 4]
-    return {'draws': law(rng, counts)}
+    return {'draws': draw(rng, counts)}
 
   return Program(step=step, info={}, repeats=repetitions, audit=audit)
 
 
-def laws(model: str, size: int) -> Law:
-  """The law of a model in NumPy."""
+def sampler(model: str, size: int) -> Sampler:
+  """Returns the sampler of a model in NumPy."""
   made = work.of_model(model, size).made
   family = model.partition('_')[0]
   return lambda rng, counts: _OF[family](rng, counts, made)
@@ -61,7 +60,7 @@ def laws(model: str, size: int) -> Law:
 
 def noisy(rng: np.random.Generator, counts: np.ndarray, scale: float,
           pure: bool) -> np.ndarray:
-  """Counts with discrete Laplace or Gaussian noise."""
+  """Returns counts with discrete Laplace or Gaussian noise."""
   if not pure:
     return counts + scale * rng.standard_normal(counts.shape)
   up, down = rng.geometric(-math.expm1(-1 / scale), (2, *counts.shape))
@@ -69,19 +68,19 @@ def noisy(rng: np.random.Generator, counts: np.ndarray, scale: float,
 
 
 def _noisy_heights(rng, counts, made):
-  found = noisy(rng, counts, made.scale, made.pure) / made.num_records
-  return counts.shape[1] * found
+  shares = noisy(rng, counts, made.scale, made.pure) / made.num_records
+  return counts.shape[1] * shares
 
 
 def _histogram(rng, counts, made):
-  found = _noisy_heights(rng, counts, made)
+  heights = _noisy_heights(rng, counts, made)
   if made.fix_mass:
-    found += 1 - found.mean(1, keepdims=True)
-  return found
+    heights += 1 - heights.mean(1, keepdims=True)
+  return heights
 
 
 def _polygon(rng, counts, made):
-  """The nearest density: the level that is taken off, from sorted heights."""
+  """Projects on densities: subtracts a level found from sorted heights."""
   heights = _histogram(rng, counts, made)
   falling = -np.sort(-heights, 1)
   places = np.arange(1, heights.shape[1] + 1)
@@ -91,7 +90,7 @@ def _polygon(rng, counts, made):
 
 
 def coefficients(shares: np.ndarray, basis: str, count: int) -> np.ndarray:
-  """Of a circle or an interval, by one transform (item DEN-B2, B7)."""
+  """Returns coefficients on a circle or an interval (items DEN-B2, B7)."""
   size, k = shares.shape[1], np.arange(1, count + 1)
   if basis == 'fourier':
     turned = np.exp(-1j * np.pi * k / size) / np.sinc(k / size)
@@ -107,7 +106,7 @@ def _spectral(rng, counts, made):
 
 
 def _projection(rng, counts, made, *, weigh=True):
-  """Sums of waves with noise of a scale for each; theta_0 first if told."""
+  """Returns noisy coefficients of waves; theta_0 first unless it is known."""
   size, count = counts.shape[1], made.num_frequencies
   k, first = np.arange(count + 1), int(made.fix_mass)
   waves = math.sqrt(2) * fft.rfft(counts)[:, :count + 1] * np.exp(
@@ -127,14 +126,14 @@ def _projection(rng, counts, made, *, weigh=True):
 
 
 def _shrunk(found, spread):
-  """Times a falling sequence, where noise is counted twice (DEN-B5)."""
+  """Shrinks by a decreasing sequence, with doubled noise penalty (DEN-B5)."""
   def factors(values, variances):
-    told = np.isfinite(variances)
-    squares = np.abs(values[told])**2
+    released = np.isfinite(variances)
+    squares = np.abs(values[released])**2
     kept = optimize.isotonic_regression(
-        1 - _PENALTY * variances[told] / squares, weights=squares,
+        1 - _PENALTY * variances[released] / squares, weights=squares,
         increasing=False).x
-    return np.pad(np.clip(kept, 0, 1), (0, told.size - kept.size))
+    return np.pad(np.clip(kept, 0, 1), (0, released.size - kept.size))
   spread = np.broadcast_to(spread, found.shape)
   return found * np.stack([factors(*row) for row in zip(found, spread)])
 
@@ -145,7 +144,7 @@ def _sums(rng, counts, made):
 
 
 def _of_circle(rng, counts, scale, variance, records):
-  """Coefficients of a noisy histogram, and their variances."""
+  """Returns coefficients of a noisy histogram, and their variances."""
   size = counts.shape[1]
   k = np.arange(1, (size - 1) // 2 + 1)
   found = coefficients(noisy(rng, counts, scale, True) / records, 'fourier',
@@ -154,7 +153,7 @@ def _of_circle(rng, counts, scale, variance, records):
 
 
 def _together(first, second):
-  """By precision; frequencies of both, those that one lacks of the other."""
+  """Averages two estimates by precision; one may have more frequencies."""
   size = max(part[0].shape[1] for part in (first, second))
   wide = [np.pad(part[0], ((0, 0), (0, size - part[0].shape[1])))
           for part in (first, second)]
@@ -165,7 +164,8 @@ def _together(first, second):
 
 
 def _resolutions(rng, counts, made):
-  """Fine bins and bins of five, the latter up to .34 of their number (A2')."""
+  """Combines fine bins with bins of five, the latter at low frequencies (A2').
+  """
   parts = made.parameters
   coarse = counts.reshape(len(counts), -1, 5).sum(2)
   reach = max(1, int(0.34 * coarse.shape[1]))
@@ -177,7 +177,7 @@ def _resolutions(rng, counts, made):
 
 
 def _stages(rng, counts, made):
-  """A histogram that chooses the bins of the next (A3), by groups of rows."""
+  """Chooses the bins of a second histogram by a first one (A3)."""
   size, records = counts.shape[1], made.num_records
   divisors = np.array([m for m in range(5, size) if size % m == 0])
   asked = [bases.adaptive_bins(records, variance) for variance in (
@@ -206,11 +206,11 @@ def _stages(rng, counts, made):
 
 
 def _adaptive(rng, counts, made):
-  """Coefficients of one noisy histogram, shrunk (DEN-B6, B7)."""
+  """Shrinks the coefficients of one noisy histogram (DEN-B6, B7)."""
   shares = noisy(rng, counts, made.scale, made.pure) / made.num_records
   size = shares.shape[1]
   if made.basis == 'spline':
-    # What bends least first, from 1 and a straight line on.
+    # Eigenvectors by curvature; the first two are a constant and a line.
     second = np.diff(np.eye(size), 2, axis=0)
     vectors = math.sqrt(size) * np.linalg.eigh(second.T @ second)[1]
     smooth = np.linalg.qr(np.vander(np.arange(size) - (size - 1) / 2, 2, True))
@@ -227,7 +227,7 @@ def _adaptive(rng, counts, made):
 
 
 def _tree(rng, counts, made):
-  """Least squares going up and down a binary tree whose root is known."""
+  """Returns least squares heights on a binary tree whose root is known."""
   exact = [counts]
   while exact[0].shape[1] > 2:
     exact.insert(0, exact[0].reshape(counts.shape[0], -1, 2).sum(2))
@@ -248,7 +248,7 @@ def _tree(rng, counts, made):
 
 
 def _haar(rng, counts, made):
-  """Differences of halves, those below a threshold set to 0."""
+  """Returns heights from noisy Haar differences, thresholded."""
   differences, sums = [], counts
   while sums.shape[1] > 1:
     halves = sums.reshape(counts.shape[0], -1, 2)
@@ -267,7 +267,7 @@ def _haar(rng, counts, made):
 
 
 def _merged(rng, counts, made):
-  """The best cut of each prefix of bins, by that of shorter ones."""
+  """Merges bins optimally, by dynamic programming over prefixes."""
   size, records = counts.shape[1], made.num_records
   values = noisy(rng, counts, made.scale, made.pure)
   values -= values.mean(1, keepdims=True)
@@ -292,11 +292,11 @@ def _merged(rng, counts, made):
 
 
 def _sparse(rng, counts, made):
-  """Round by round: the worst wave by noise of Gumbel, then its noisy sum."""
+  """Chooses the worst wave by Gumbel noise and measures it, in rounds."""
   size, count = counts.shape[1], made.num_frequencies
   waves = fft.rfft(counts)[:, 1:count + 1] * np.exp(
       -1j * np.pi * np.arange(1, count + 1) / size)
-  # Scores and sums move by 2; an exponential mechanism costs epsilon^2 / 8.
+  # Scores and sums change by 2; exponential mechanisms cost epsilon^2 / 8.
   spent = made.rho / made.num_rounds
   rate = math.sqrt(8 * spent * made.selection_share) / (2 * 2)
   stddev = 2 / math.sqrt(2 * spent * (1 - made.selection_share))
@@ -319,16 +319,16 @@ _OF = {'heights': _histogram, 'polygon': _polygon, 'spectral': _spectral,
        'haar': _haar, 'merged': _merged, 'sparse': _sparse}
 
 
-def _opendp(given: work.Work) -> Law:
-  """A histogram from counts, its noise by integers of an exact law."""
+def _opendp(given: work.Work) -> Sampler:
+  """Returns OpenDP's histogram, with exact discrete Laplace noise."""
   import opendp.prelude as dp
   dp.enable_features('contrib')
   made = given.made
   space = dp.vector_domain(dp.atom_domain(T=int)), dp.l1_distance(T=int)
   release = space >> dp.m.then_laplace(scale=made.scale)
 
-  def law(rng, counts):
+  def draw(rng: np.random.Generator, counts: np.ndarray) -> np.ndarray:
     del rng
-    found = np.array([release(row) for row in counts.astype(int).tolist()])
-    return found * made.num_bins / made.num_records
-  return law
+    rows = np.array([release(row) for row in counts.astype(int).tolist()])
+    return rows * made.num_bins / made.num_records
+  return draw

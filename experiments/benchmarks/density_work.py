@@ -1,8 +1,7 @@
-"""What benchmarks of densities are given: estimators, and counts to see.
+"""Inputs of the benchmarks of densities: estimators, and counts of bins.
 
-Repetitions of an experiment, each with a data set of its own: records of one
-density, of which nothing is drawn but the counts of bins, and its exact error.
-Budgets are those of one release under replace-one.
+Each repetition has its own data set of records of one density, of which only
+the counts of bins are drawn. A budget is for one release under replace-one.
 """
 
 from collections.abc import Callable
@@ -26,24 +25,24 @@ from dpjax.stats.density_methods import weighted
 from experiments.benchmarks import methods
 
 REPETITIONS = 10_000
-"""In a step."""
+"""Number of repetitions in a step."""
 
 EPSILON = 0.1
 RHO = EPSILON**2 / 2
 SMOOTHNESS = 2
 _CELLS = 1024
-"""Of counts that sums of waves are read off."""
+"""Number of cells whose counts give the sums of waves."""
 
 _HEIGHT, _ROUNDS = 8, 4
 
 
 class Work(NamedTuple):
-  """An estimator and what it sees.
+  """An estimator, and how its statistics follow from counts.
 
   Attributes:
     made: the mechanism.
-    num_bins: of counts that are drawn.
-    statistics: counts [R, bins] -> statistics [R, s].
+    num_bins: number of bins of the counts that are drawn.
+    statistics: function from counts [R, bins] to statistics [R, s].
   """
   made: mechanism.DensityMechanism
   num_bins: int
@@ -58,20 +57,20 @@ def density() -> laws.Density:
 
 def counts(rng: np.random.Generator, given: Work,
            repetitions: int) -> np.ndarray:
-  """Of so many data sets, [R, bins] float64."""
+  """Returns the counts of `repetitions` data sets, [R, bins] float64."""
   return density().counts(
       rng, num_records=given.made.num_records, num_bins=given.num_bins,
       repetitions=repetitions).astype(np.float64)
 
 
 def checked(given: Work) -> np.ndarray:
-  """One data set `CHECKED_DRAWS` times, so that only noise differs."""
+  """Returns one data set `CHECKED_DRAWS` times, so that only noise differs."""
   once = counts(np.random.default_rng(1), given, 1)
   return np.repeat(once, methods.CHECKED_DRAWS, 0)
 
 
 def of_model(model: str, size: int) -> Work:
-  """By the name of a model, for data sets of `size` records.
+  """Returns the work of a model, for data sets of `size` records.
 
   Names end in 'gaussian' where the budget is rho.
   """

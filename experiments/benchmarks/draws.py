@@ -1,4 +1,4 @@
-"""Draws: noise by generator, and Poisson batches."""
+"""Programs that draw noise by several generators, or Poisson batches."""
 
 from collections.abc import Callable
 
@@ -24,7 +24,10 @@ _GENERATORS = {'rbg': 'rbg', 'ours_rbg': 'rbg', 'unsafe_rbg': 'unsafe_rbg',
 
 
 def make(spec: Spec) -> Program:
-  """Draws `size` values of noise, or a batch of about 256 of `size` records."""
+  """Returns a program that draws `size` values, or a batch of `size` records.
+
+  A batch has about 256 records.
+  """
   name, _ = methods.split(spec.method)
   if name == 'numpy':
     return Program(step=_numpy(spec), info={})
@@ -37,10 +40,12 @@ def make(spec: Spec) -> Program:
 
 
 def _probability(size: int) -> float:
+  """Returns the sampling probability of batches of about 256 records."""
   return min(_BATCH / size, 0.25)
 
 
-def _numpy(spec: Spec) -> Callable[[], None]:
+def _numpy(spec: Spec) -> Callable[[], object]:
+  """Returns a step that draws by NumPy."""
   rng = np.random.default_rng(0)
   if spec.model == 'noise':
     return lambda: rng.standard_normal(spec.size, np.float32)
@@ -49,6 +54,7 @@ def _numpy(spec: Spec) -> Callable[[], None]:
 
 
 def _noise(name: str, size: int) -> Callable[[PRNGKey], Array]:
+  """Returns the sampler of Gaussian noise of a method."""
   if name in ('ours_lattice', 'ours_release'):
     step = lattice.spacing(1.0)
     outer = lattice.outer_multiplier(jnp.float32(1.0), step)
@@ -59,7 +65,7 @@ def _noise(name: str, size: int) -> Callable[[PRNGKey], Array]:
 
 
 def _poisson(name: str, size: int) -> Callable[[PRNGKey], Array]:
-  """Ours, also on other generators, or what one writes without it."""
+  """Returns the batch sampler of dpjax, or the usual one by `bernoulli`."""
   probability = _probability(size)
   sampler = PoissonSampler(num_examples=size, batch_size=probability * size)
   if name in ('ours', 'ours_chacha', 'rbg'):
@@ -69,15 +75,16 @@ def _poisson(name: str, size: int) -> Callable[[PRNGKey], Array]:
 
 
 def _compile(draw: Callable[[PRNGKey], Array], key: PRNGKey) -> Program:
-  def following(key):
+  """Returns a program that draws with a new key in every step."""
+  def following(key: PRNGKey) -> tuple[PRNGKey, Array]:
     key, own = jax.random.split(key)
     return key, draw(own)
 
   compiled, info = programs.compiled(jax.jit(following), key)
-  held = [key]
+  state = [key]
 
-  def step():
-    held[0], drawn = compiled(held[0])
+  def step() -> None:
+    state[0], drawn = compiled(state[0])
     drawn.block_until_ready()
 
   return Program(step=step, info=info)

@@ -1,11 +1,12 @@
-"""Estimators: repetitions of an experiment on records of its own each.
+"""Repetitions of private estimates, each on its own records.
 
-A step is a number of data sets of `size` records, given, each estimated with
-its interval and with noise of its own. Peers get the same data sets, one after
-the other; they give no intervals.
+A step estimates `REPETITIONS` given data sets of `size` records, each with its
+own noise and a confidence interval. Other libraries get the same data sets, one
+after the other, and return no intervals.
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -20,6 +21,7 @@ from dpjax.stats import means as mean
 from dpjax.stats import polls
 from dpjax.theory.parametric import proportions
 from dpjax.theory.parametric import supports
+from dpjax.typing import Array, PRNGKey, PyTree
 from experiments.benchmarks import methods
 from experiments.benchmarks import program as programs
 from experiments.benchmarks.program import Program
@@ -32,11 +34,13 @@ _REPLACE = Adjacency.REPLACE_ONE
 
 
 def _poll(size: int) -> Callable:
+  """Returns the estimate of a poll by randomised response."""
   return lambda key, data: polls.proportion(jnp.sum(data), size,
                                             truth_prob=0.75)
 
 
 def _local(size: int) -> Callable:
+  """Returns the estimate of a support under local privacy."""
   del size
   answers = support_queries.local_answers(epsilon=_EPSILON)
   return lambda key, data: support_queries.local_doubled_mean(
@@ -44,15 +48,16 @@ def _local(size: int) -> Callable:
 
 
 def _histogram(size: int) -> Callable:
-  made = frequencies.laplace(num_categories=_CELLS, num_examples=size,
-                             epsilon=_EPSILON, adjacency=_REPLACE)
+  """Returns the release of frequencies of ten categories."""
+  mechanism = frequencies.laplace(num_categories=_CELLS, num_examples=size,
+                                  epsilon=_EPSILON, adjacency=_REPLACE)
   # Numbers in [0, 1) stand for categories.
-  return lambda key, data: made.release(
+  return lambda key, data: mechanism.release(
       key, (data * _CELLS).astype(jnp.int32))
 
 
-def _selection(kind) -> Callable:
-  """Among as many candidates as there would be records."""
+def _selection(kind: Callable) -> Callable:
+  """Returns a selection among as many candidates as there are records."""
   return lambda size: kind(sensitivity=1.0, epsilon=_EPSILON,
                            adjacency=_REPLACE).release
 
@@ -79,7 +84,7 @@ _OURS: dict[str, Callable[[int], Callable]] = {
 
 
 def make(spec: Spec) -> Program:
-  """`REPETITIONS` estimates of one kind, from data sets of `size` records."""
+  """Returns a program of `REPETITIONS` estimates from `size` records each."""
   data = np.random.default_rng(0).random(
       (methods.REPETITIONS, spec.size), np.float32)
   name, _ = methods.split(spec.method)
@@ -91,28 +96,29 @@ def make(spec: Spec) -> Program:
 
 
 def _compile(release: Callable, data: jax.Array) -> Program:
-  def following(key, data):
+  """Returns a program that estimates all data sets by `vmap`."""
+  def following(key: PRNGKey, data: Array) -> tuple[PRNGKey, PyTree]:
     key, own = jax.random.split(key)
     keys = jax.random.split(own, methods.REPETITIONS)
     return key, jax.vmap(release)(keys, data)
 
   key = jax.random.key(0)
   compiled, info = programs.compiled(jax.jit(following), key, data)
-  held = [key]
+  state = [key]
 
-  def step():
-    held[0], found = compiled(held[0], data)
-    jax.block_until_ready(found)
+  def step() -> None:
+    state[0], estimates = compiled(state[0], data)
+    jax.block_until_ready(estimates)
 
   return Program(step=step, info=info)
 
 
 def _numpy(model: str, size: int) -> Callable[[np.ndarray], object]:
-  """What one writes in a loop, with a normal interval."""
+  """Returns an estimate with a normal interval, as usual NumPy code has it."""
   rng = np.random.default_rng(1)
-  made = {'inverse_median': _numpy_inverse, 'smooth_median': _numpy_smooth}
-  if model in made:
-    return made[model](rng, size)
+  medians = {'inverse_median': _numpy_inverse, 'smooth_median': _numpy_smooth}
+  if model in medians:
+    return medians[model](rng, size)
 
   def histogram(records):
     counts = np.bincount((records * _CELLS).astype(int), minlength=_CELLS)
@@ -142,28 +148,31 @@ def _numpy(model: str, size: int) -> Callable[[np.ndarray], object]:
   }[model]
 
 
-def _with_interval(value, scale: float, size: float) -> tuple:
+def _with_interval(value: Any, scale: float, size: float) -> tuple:
+  """Returns a proportion with its normal interval."""
   inner = np.clip(value, 0, 1)
   half = 1.959964 * np.sqrt(inner * (1 - inner) / size + 2 * scale**2)
   return value, value - half, value + half
 
 
 def _numpy_inverse(rng: np.random.Generator, size: int) -> Callable:
+  """Returns the median by the inverse sensitivity mechanism."""
   ranks = np.arange(size + 1) - (size + 1) // 2
 
   def median(records):
-    ends = np.concatenate([[0.0], np.sort(records), [1.0]])
-    widths = np.diff(ends)
+    edges = np.concatenate([[0.0], np.sort(records), [1.0]])
+    widths = np.diff(edges)
     with np.errstate(divide='ignore'):
       logs = np.log(widths) - _EPSILON / 2 * np.where(
           ranks < 0, -ranks, ranks + 1)
     chosen = np.argmax(logs + rng.gumbel(size=size + 1))
-    return ends[chosen] + widths[chosen] * rng.random()
+    return edges[chosen] + widths[chosen] * rng.random()
 
   return median
 
 
 def _numpy_smooth(rng: np.random.Generator, size: int) -> Callable:
+  """Returns the median with noise of its smooth sensitivity."""
   rate = _EPSILON / 2
   steps = int(20 * np.log(2) / rate) + 1
   middle = steps + (size + 1) // 2 - 1
@@ -180,6 +189,7 @@ def _numpy_smooth(rng: np.random.Generator, size: int) -> Callable:
 
 
 def _diffprivlib(model: str, size: int) -> Callable[[np.ndarray], object]:
+  """Returns the estimate of diffprivlib."""
   del size
   from diffprivlib import tools
   shared = dict(epsilon=_EPSILON, random_state=np.random.RandomState(0))
@@ -191,6 +201,7 @@ def _diffprivlib(model: str, size: int) -> Callable[[np.ndarray], object]:
 
 
 def _opendp(model: str, size: int) -> Callable[[np.ndarray], object]:
+  """Returns the estimate of OpenDP."""
   import opendp.prelude as dp
   dp.enable_features('contrib', 'idealized-numerics')
   distance = dp.symmetric_distance()

@@ -1,4 +1,4 @@
-"""What rows say, in sentences: below a table, and below all of them."""
+"""States what the rows show, in sentences below the tables."""
 
 from collections.abc import Mapping
 
@@ -17,14 +17,14 @@ _SCALED = 'vmap_scaled_sum'
 
 
 def of_model(suite: str, lines: Lines) -> list[str]:
-  """Sentences about one model; none where rows are missing."""
-  found = {'step': _scaled_sums, 'sampling': _fastest}.get(
+  """Returns sentences about one model; none where rows are missing."""
+  text = {'step': _scaled_sums, 'sampling': _fastest}.get(
       suite, lambda lines: '')(lines)
-  return [f'{found}\n'] if found else []
+  return [f'{text}\n'] if text else []
 
 
 def of_suite(suite: str, values: Values) -> list[str]:
-  """What is said after all tables."""
+  """Returns the texts and tables below all models."""
   own = {'norms': _choices, 'quantiles': quantile_findings.of_suite,
          'butterfly': butterfly_findings.of_suite}.get(suite)
   return [*_fusions(values), *(own(values) if own else ()),
@@ -32,46 +32,48 @@ def of_suite(suite: str, values: Values) -> list[str]:
 
 
 def _milliseconds(sizes: Mapping[int, Metrics]) -> dict[int, float]:
-  """By size, for what was measured to the end."""
+  """Returns milliseconds by size, of measurements that were completed."""
   return {size: metrics[collected.time_name(metrics)]
           for size, metrics in sizes.items()
           if collected.time_name(metrics) in metrics}
 
 
 def _of(lines: Lines, method: str) -> Mapping[int, Metrics]:
+  """Returns the metrics of a method on one device, by size."""
   return lines.get(Line(method, 1), {})
 
 
 def _quotients(above: Mapping[int, Metrics],
                below: Mapping[int, Metrics]) -> str:
-  """Time over time, 'size: ratio', where there are both."""
+  """Returns ratios of times as 'size: ratio', for sizes that have both."""
   times, others = _milliseconds(above), _milliseconds(below)
   return _by_size({size: f'{times[size] / others[size]:.3g}'
                    for size in times.keys() & others.keys()})
 
 
 def _by_size(texts: Mapping[int, str]) -> str:
+  """Joins texts as 'size: text', in order of size."""
   return ', '.join(f'{size:,}: {texts[size]}' for size in sorted(texts))
 
 
 def _scaled_sums(lines: Lines) -> str:
-  """What `(c * g).sum(0)` costs, which is what one writes first."""
+  """States the cost of `(c * g).sum(0)`, the obvious way to write it."""
   scaled = _of(lines, _SCALED)
-  found = {'contracted ones': _quotients(scaled, _of(lines, 'vmap'))} | {
+  ratios = {'contracted ones': _quotients(scaled, _of(lines, 'vmap'))} | {
       f'themselves with @{name}': _quotients(
           scaled, _of(lines, f'{_SCALED}@{name}'))
       for name in methods.XLA_FLAGS}
-  parts = [f'over {other}: {text}' for other, text in found.items() if text]
+  parts = [f'over {other}: {text}' for other, text in ratios.items() if text]
   if not parts:
     return ''
   ours = _by_size({size: f'{metrics["ratio"]:.3g}' for size, metrics in _of(
       lines, 'ours').items() if 'ratio' in metrics})
   return (f'Time of scaled sums {"; ".join(parts)}.'
-          + f' Ours over L: {ours}.' * bool(ours))
+          + f' Ratio of `ours` over L: {ours}.' * bool(ours))
 
 
 def _fastest(lines: Lines) -> str:
-  """The quickest draw by JAX on this backend, our own ones included."""
+  """Names the fastest draw by JAX on this backend, including those of dpjax."""
   best: dict[int, tuple[float, str]] = {}
   accelerator = False
   for line, sizes in lines.items():
@@ -83,12 +85,12 @@ def _fastest(lines: Lines) -> str:
   texts = {size: f'{name} ({1e6 * time / size:.3g} ns each)'
            for size, (time, name) in best.items()}
   where = 'accelerator' if accelerator else 'CPU'
-  return (f'Fastest of JAX on this {where}: {_by_size(texts)}.'
+  return (f'Fastest draw by JAX on this {where}: {_by_size(texts)}.'
           if texts else '')
 
 
 def _choices(values: Values) -> list[str]:
-  """Which way each layer went, and the dearest choice."""
+  """Returns the way chosen for each layer, and the costliest choice."""
   rows, ratios = [], []
   for model, lines in values.items():
     chosen = _of(lines, 'chosen')
@@ -105,14 +107,14 @@ def _choices(values: Values) -> list[str]:
   worst = ''
   if ratios:
     ratio, model, size = max(ratios)
-    worst = (f'The dearest choice takes {ratio:.3g} times as long as the '
+    worst = (f'The costliest choice takes {ratio:.3g} times as long as the '
              f'faster way: {model}, {size:,} records.\n')
   return ['## Choices\n', tables.markdown(
       ('layer', 'chosen', 'time of gram over kept, by size'), rows), worst]
 
 
 def _fusions(values: Values) -> list[str]:
-  """What a set of XLA flags is worth: time without it over time with it."""
+  """Returns time without a set of XLA flags, divided by time with it."""
   rows = []
   for model, lines in values.items():
     for line, sizes in lines.items():
@@ -123,6 +125,6 @@ def _fusions(values: Values) -> list[str]:
         rows.append((model, line.method, text))
   if not rows:
     return []
-  return ['## What flags of XLA change\n',
+  return ['## Effect of XLA flags\n',
           'Time without the flags over time with them, by size.\n',
           tables.markdown(('model', 'method', 'ratio'), rows)]

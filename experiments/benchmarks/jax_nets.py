@@ -1,6 +1,7 @@
-"""The networks in JAX: plain functions, and the certified form of `lip`."""
+"""The networks in JAX, as plain functions and in certified form for `lip`."""
 
 import math
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -23,14 +24,18 @@ _RADIUS = 3.0
 
 
 def init(architecture: arch.Architecture, key: PRNGKey) -> Params:
-  """{layer: {'kernel': ..., 'bias': ...}}, or 'scale' and 'embedding'."""
+  """Returns initial parameters: {layer: {'kernel': ..., 'bias': ...}}.
+
+  Some layers have a 'scale' or an 'embedding' instead of a kernel.
+  """
   layers = arch.with_parameters(architecture)
   keys = jax.random.split(key, len(layers))
   return {layer.name: _init_layer(layer, key)
           for layer, key in zip(layers, keys, strict=True)}
 
 
-def _init_layer(layer, key: PRNGKey) -> Params:
+def _init_layer(layer: Any, key: PRNGKey) -> Params:
+  """Returns the initial parameters of a layer."""
   match layer:
     case arch.Embedding(_, vocabulary, width):
       return {'embedding': jax.random.normal(key, (vocabulary, width))}
@@ -46,18 +51,19 @@ def _init_layer(layer, key: PRNGKey) -> Params:
 
 
 def apply(architecture: arch.Architecture, params: Params, x: Array) -> Array:
-  """Logits [b, c] of x [b, ...]."""
+  """Returns the logits [b, c] of x [b, ...]."""
   return _chain(architecture.layers, params, x)
 
 
 def _chain(layers: tuple, params: Params, x: Array) -> Array:
+  """Applies layers one after the other."""
   for layer in layers:
     x = _layer(layer, params, x)
   return x
 
 
-def _layer(layer, params: Params, x: Array) -> Array:
-  """One layer on [b, ...]."""
+def _layer(layer: Any, params: Params, x: Array) -> Array:
+  """Applies one layer to x [b, ...]."""
   match layer:
     case arch.Dense(name):
       return _shifted(x @ params[name]['kernel'], params[name]['bias'])
@@ -68,7 +74,7 @@ def _layer(layer, params: Params, x: Array) -> Array:
     case arch.Embedding(name):
       return params[name]['embedding'][x]
     case arch.LayerNorm(name):
-      scaled = _normalised(x, (-1,)) * _spread(params[name]['scale'], x)
+      scaled = _normalised(x, (-1,)) * _broadcast(params[name]['scale'], x)
       return _shifted(scaled, params[name]['bias'])
     case arch.GroupNorm(groups):
       grouped = x.reshape((*x.shape[:-1], groups, x.shape[-1] // groups))
@@ -86,22 +92,25 @@ def _layer(layer, params: Params, x: Array) -> Array:
   raise TypeError(f'no {type(layer).__name__} in JAX')
 
 
-def _spread(vector: Array, x: Array) -> Array:
+def _broadcast(vector: Array, x: Array) -> Array:
+  """Returns a vector over channels with the rank of x."""
   return vector.reshape((1,) * (x.ndim - 1) + (-1,))
 
 
 def _shifted(x: Array, bias: Array) -> Array:
-  return x + _spread(bias, x)
+  """Adds a bias for each channel."""
+  return x + _broadcast(bias, x)
 
 
 def _normalised(x: Array, axes: tuple[int, ...]) -> Array:
+  """Returns x with mean 0 and variance 1 over some axes."""
   centred = x - jnp.mean(x, axes, keepdims=True)
   variance = jnp.mean(jnp.square(centred), axes, keepdims=True)
   return centred * jax.lax.rsqrt(variance + _EPSILON)
 
 
 def batch(architecture: arch.Architecture, size: int, key: PRNGKey) -> Batch:
-  """Noise or tokens of the right shape, with labels."""
+  """Returns random records of the right shape, with labels."""
   keys = jax.random.split(key)
   shape = (size, *architecture.input_shape)
   if architecture.vocabulary:
@@ -113,13 +122,13 @@ def batch(architecture: arch.Architecture, size: int, key: PRNGKey) -> Batch:
 
 
 def certified(architecture: arch.Architecture) -> Model:
-  """The network whose gradients are bounded without clipping.
+  """Returns the network whose gradients are bounded without clipping.
 
-  Activations are of the form that stays in a ball and normalisations of the
-  Lipschitz form, as in `dpjax.models`; all else is the same.
+  Activations map into a ball and normalisations are Lipschitz, as in
+  `dpjax.models`; the other layers are the same.
 
   Raises:
-    ValueError: a layer has no certified form.
+    ValueError: if a layer has no certified form.
   """
   return models.from_network(Network(
       root=Chain(name='net', nodes=_nodes(architecture.layers, 'net')),
@@ -127,12 +136,13 @@ def certified(architecture: arch.Architecture) -> Model:
 
 
 def _nodes(layers: tuple, prefix: str) -> tuple:
+  """Returns the nodes of layers."""
   return tuple(_node(layer, f'{prefix}_{index}')
                for index, layer in enumerate(layers))
 
 
-def _node(layer, name: str):
-  """The node of a layer; `name` is for what has none."""
+def _node(layer: Any, name: str) -> Any:
+  """Returns the node of a layer; `name` is for layers without a name."""
   match layer:
     case arch.Dense(own, _, outputs):
       return certified_layers.Dense(name=own, width=outputs)
@@ -151,7 +161,7 @@ def _node(layer, name: str):
     case arch.Flatten():
       return pointwise.flatten(name=name)
     case arch.Residual(branch, shortcut):
-      # Nothing else bounds what enters a convolution there.
+      # The ball bounds the input of the convolution in the shortcut.
       ball = (pointwise.Ball(name=f'{name}_ball', radius=_RADIUS),)
       return Residual(
           name=name,

@@ -1,4 +1,4 @@
-"""Steps of other JAX libraries."""
+"""Training steps of jax_privacy."""
 
 import functools
 
@@ -14,7 +14,7 @@ from experiments.benchmarks.program import Spec
 
 
 def make(spec: Spec) -> Program:
-  """The step of jax_privacy: its clipped gradients and its noise."""
+  """Returns a step with the clipped gradients and the noise of jax_privacy."""
   import jax_privacy
   from jax_privacy import noise_addition
   apply = functools.partial(jax_nets.apply, architectures.MODELS[spec.model])
@@ -33,6 +33,6 @@ def make(spec: Spec) -> Program:
   rule = jax_steps.plain(
       spec, lambda params, batch, mask: clipped(params, batch.x, batch.y),
       noisy)
-  # It computes in the defaults of JAX, whatever a test has set.
+  # jax_privacy relies on the default of JAX, which tests change.
   with jax.numpy_rank_promotion('allow'):
     return jax_steps.program(rule, spec)

@@ -1,4 +1,4 @@
-"""Steps in JAX: what a method sums, how it is noised, plain SGD."""
+"""Training steps in JAX: sums of gradients, noise, and plain SGD."""
 
 from collections.abc import Callable
 import functools
@@ -41,19 +41,19 @@ cross_entropy = optax.softmax_cross_entropy_with_integer_labels
 
 
 class Rule(NamedTuple):
-  """A method.
+  """A training method as functions of one step.
 
   Attributes:
-    params: to start from.
-    certificate: of these.
-    sums: (params, batch, mask) -> what is noised.
-    mean: (key, sums, certificate) -> noisy mean.
-    constraint: of the parameters after a step.
-    sensitivity: certificate -> l2 bounds of one record, a tree prefix of the
-      sums; None without noise.
-    batch: as the method takes it.
-    views: (key, batch) -> the batch that a step sums over.
-    generator: of keys.
+    params: initial parameters.
+    certificate: certificate of the initial parameters.
+    sums: function (params, batch, mask) that returns the sums before noise.
+    mean: function (key, sums, certificate) that returns the noisy mean.
+    constraint: constraint on the parameters after a step.
+    sensitivity: function of the certificate that returns l2 bounds on one
+      record, a tree prefix of the sums; None without noise.
+    batch: the batch in the form that the method takes.
+    views: function (key, batch) that returns the batch to sum over.
+    generator: generator of the keys.
   """
   params: Params
   certificate: PyTree
@@ -67,19 +67,19 @@ class Rule(NamedTuple):
 
 
 def make(spec: Spec) -> Program:
-  """The program of a step."""
+  """Returns the program of a step."""
   return program(rule(spec), spec)
 
 
 def rule(spec: Spec) -> Rule:
-  """The method of this name."""
+  """Returns the rule of a method by its name."""
   name, _ = methods.split(spec.method)
   architecture = architectures.MODELS[spec.model]
   apply = functools.partial(jax_nets.apply, architecture)
   if name in ('lip', 'lip_rarely'):
     return _lip(spec, architecture, _RARELY if name == 'lip_rarely' else 1)
   if name == 'ours_release':
-    return _house(
+    return _bounded(
         spec, per_example.clipped(apply, cross_entropy,
                                   clip_norm=spec.clip_norm),
         privatizer_of=lattice_privatizer.lattice_privatizer)._replace(
@@ -90,7 +90,7 @@ def rule(spec: Spec) -> Rule:
       bound = clipping.per_layer([layer.name for layer in (
           architectures.with_parameters(architecture))], clip_norm=bound)
     size = microbatch(spec.size) if name == 'ours_microbatch' else None
-    return _house(spec, per_example.clipped(
+    return _bounded(spec, per_example.clipped(
         apply, cross_entropy, clip_norm=bound, microbatch_size=size))
   if name == 'ours_views':
     return _viewed(spec, apply)
@@ -108,37 +108,37 @@ def rule(spec: Spec) -> Rule:
 
 
 def microbatch(size: int) -> int:
-  """The largest divisor of a batch that is at most 1/16 of it, or 32."""
+  """Returns the largest divisor of a batch size up to 1/16 of it, or 32."""
   most = min(size, max(_LEAST_MICROBATCH, size // 16))
   return max(number for number in range(1, most + 1) if size % number == 0)
 
 
 def num_views(size: int) -> int:
-  """Of each record: 16, or fewer where there would not be two records."""
+  """Returns the views of each record: 16, or fewer for less than two records.
+  """
   return max(number for number in (1, 2, 4, 8, 16)
              if size % number == 0 and number <= max(1, size // 2))
 
 
 def plain(spec: Spec, sums: Callable,
           noisy: Callable[[PRNGKey, PyTree], PyTree] | None) -> Rule:
-  """The rule of sums of the networks' gradients, and maybe noise on them."""
+  """Returns the rule of sums of gradients, with noise if there is any."""
   architecture = architectures.MODELS[spec.model]
-  share = 1 / spec.size
   return Rule(
       params=jax_nets.init(architecture, jax.random.key(0)), certificate=(),
       sums=sums, mean=lambda key, total, certificate: tree.scale(
-          share, noisy(key, total) if noisy else total),
+          1 / spec.size, noisy(key, total) if noisy else total),
       constraint=bounders.no_constraint(),
       sensitivity=(lambda certificate: spec.clip_norm) if noisy else None,
       batch=jax_nets.batch(architecture, spec.size, jax.random.key(1)))
 
 
-def _house(spec: Spec, bounder: GradientBounder,
-           constraint: WeightConstraint | None = None, *,
-           privatizer_of: Callable = privatizer.gaussian_privatizer) -> Rule:
-  """A bounder with a privatizer of training."""
+def _bounded(spec: Spec, bounder: GradientBounder,
+             constraint: WeightConstraint | None = None, *,
+             privatizer_of: Callable = privatizer.gaussian_privatizer) -> Rule:
+  """Returns the rule of a bounder and a privatizer of dpjax."""
 
-  def mean(key, total, certificate):
+  def mean(key: PRNGKey, total: PyTree, certificate: PyTree) -> PyTree:
     transform = privatizer_of(
         key, noise_multiplier=spec.noise_multiplier,
         expected_batch_size=spec.size)
@@ -146,54 +146,56 @@ def _house(spec: Spec, bounder: GradientBounder,
         total, transform.init(total),
         l2_sensitivity=bounder.l2_sensitivity(certificate))[0]
 
-  found = plain(spec, lambda params, batch, mask: bounder.sums(
+  unprivate = plain(spec, lambda params, batch, mask: bounder.sums(
       params, batch, mask).total, None)
-  return found._replace(mean=mean, sensitivity=bounder.l2_sensitivity,
-                        constraint=constraint or found.constraint)
+  return unprivate._replace(
+      mean=mean, sensitivity=bounder.l2_sensitivity,
+      constraint=constraint or unprivate.constraint)
 
 
 def _viewed(spec: Spec, apply: Callable) -> Rule:
-  """As many images as `ours`, several of each record."""
+  """Returns the rule with several views per record, and as many images."""
   count = num_views(spec.size)
   bounder = augment.augmented(
       lambda apply, loss: per_example.clipped(apply, loss,
                                               clip_norm=spec.clip_norm),
       apply, cross_entropy, augmentation=augment.crop_and_flip(padding=4),
       multiplicity=count)
-  found = _house(spec, bounder)
+  bounded = _bounded(spec, bounder)
   numbers = jnp.arange(spec.size // count, dtype=jnp.int32)
-  return found._replace(
-      batch=jax.tree.map(lambda leaf: leaf[:len(numbers)], found.batch),
+  return bounded._replace(
+      batch=jax.tree.map(lambda leaf: leaf[:len(numbers)], bounded.batch),
       views=lambda key, batch: batch._replace(
           x=bounder.views(key, numbers, batch.x)))
 
 
 def _lip(spec: Spec, architecture: architectures.Architecture,
          recertify_every: int) -> Rule:
+  """Returns the rule of Lip-DP-SGD."""
   model = jax_nets.certified(architecture)
   method = training.lip_dp_sgd(model, lip_loss(), weight_norm=_WEIGHT_NORM,
                                recertify_every=recertify_every)
-  found = _house(spec, method.bounder, method.constraint)
+  bounded = _bounded(spec, method.bounder, method.constraint)
   params, certificate = method.constraint.constrain(
       model.init(jax.random.key(0)))
-  return found._replace(
+  return bounded._replace(
       params=params, certificate=certificate,
-      batch=found.batch._replace(x=model.prepare(found.batch.x)))
+      batch=bounded.batch._replace(x=model.prepare(bounded.batch.x)))
 
 
 def lip_loss() -> losses.LipschitzLoss:
-  """The loss of `lip`, as training has it."""
+  """Returns the loss of `lip`, which training also uses."""
   return losses.cross_entropy(logit_clip=_LOGIT_CLIP)
 
 
 def _total(apply: Callable) -> Callable:
-  """Gradient of the summed loss, nothing else."""
+  """Returns the function of the gradient of the summed loss."""
   return lambda params, batch, mask: jax.grad(lambda p: jnp.sum(
       cross_entropy(apply(p, batch.x), batch.y)))(params)
 
 
 def _vmapped(apply: Callable, clip_norm: float, contracted: bool) -> Callable:
-  """What one writes with jax.vmap and jax.grad, and no library."""
+  """Returns clipped sums by jax.vmap and jax.grad, without a library."""
 
   def record_loss(params, x, y):
     return cross_entropy(apply(params, x[None]), y[None])[0]
@@ -218,20 +220,20 @@ def _vmapped(apply: Callable, clip_norm: float, contracted: bool) -> Callable:
 
 
 def _with_noise(draw: Callable, spec: Spec) -> Callable:
-  """Scaled draws added, without the grid of `add_gaussian_noise`."""
+  """Returns a function that adds noise, without a public grid."""
   stddev = spec.noise_multiplier * spec.clip_norm
   return lambda key, total: jax.tree.map(
       lambda leaf, noise: leaf + stddev * noise, total, draw(key, total))
 
 
 def _library_noise(key: PRNGKey, values: PyTree) -> PyTree:
-  """`additive.unit_noise` by the sampler of JAX."""
+  """Returns `additive.unit_noise` by the sampler of JAX."""
   flat, unravel = flatten_util.ravel_pytree(values)
   return unravel(jax.random.normal(key, flat.shape))
 
 
 class _Compiled(NamedTuple):
-  """A step as it is timed."""
+  """A compiled step with its inputs and the metrics of compiling."""
   step: Callable
   state: Any
   batch: Batch
@@ -240,7 +242,7 @@ class _Compiled(NamedTuple):
 
 
 def _compile(rule_: Rule, spec: Spec) -> _Compiled:
-  """Traces and compiles the step, timed apart."""
+  """Traces and compiles the step, and times both."""
 
   def step(state, batch, mask):
     params, certificate, key, number = state
@@ -278,23 +280,24 @@ def _compile(rule_: Rule, spec: Spec) -> _Compiled:
 
 
 def _placed(state, batch: Batch, mask: Array, num_devices: int):
-  """The state on all devices, the records divided among them."""
+  """Places the state on all devices and divides the records among them."""
   if num_devices == 1:
     return jax.block_until_ready((state, batch, mask))
   if len(jax.devices()) < num_devices:
     raise ValueError(f'there are {len(jax.devices())} devices, '
                      f'not {num_devices}')
   mesh = jax.sharding.Mesh(np.array(jax.devices()[:num_devices]), ('data',))
-  spread = lambda *axes: jax.sharding.NamedSharding(
+  sharding = lambda *axes: jax.sharding.NamedSharding(
       mesh, jax.sharding.PartitionSpec(*axes))
   return jax.block_until_ready((
-      jax.device_put(state, spread()), *jax.device_put((batch, mask),
-                                                       spread('data'))))
+      jax.device_put(state, sharding()), *jax.device_put((batch, mask),
+                                                       sharding('data'))))
 
 
 def _compiled_again(jitted: Callable, state, batch: Batch,
                     mask: Array) -> float:
-  """Compilations by a second batch of one shape, and by an empty one."""
+  """Returns compilations for another batch of the same shape, and an empty one.
+  """
   count = []
   jax.monitoring.register_event_duration_secs_listener(
       lambda event, seconds, **_: count.append(event == _COMPILED))
@@ -308,31 +311,31 @@ def _compiled_again(jitted: Callable, state, batch: Batch,
 
 
 def program(rule_: Rule, spec: Spec) -> Program:
-  """The compiled step of a rule."""
-  found = _compile(rule_, spec)
-  held = [found.state]
+  """Returns the program of the compiled step of a rule."""
+  compiled = _compile(rule_, spec)
+  state = [compiled.state]
 
-  def step():
-    held[0] = jax.block_until_ready(
-        found.step(held[0], found.batch, found.mask))
+  def step() -> None:
+    state[0] = jax.block_until_ready(
+        compiled.step(state[0], compiled.batch, compiled.mask))
 
-  # The peak that an accelerator tells is that of trying kernels out. The state
-  # is given back, so that a plan is what a step takes.
+  # The peak reported by an accelerator includes the autotuning of kernels. The
+  # step overwrites its state, so the scratch memory of XLA is all it needs.
   peak = (None if jax.default_backend() == 'cpu'
-          else lambda: found.info['temp_kib'])
-  return Program(step=step, info=found.info, peak_kib=peak,
-                 audit=functools.partial(_audit, rule_, spec, found))
+          else lambda: compiled.info['temp_kib'])
+  return Program(step=step, info=compiled.info, peak_kib=peak,
+                 audit=functools.partial(_audit, rule_, spec, compiled))
 
 
-def _audit(rule_: Rule, spec: Spec, found: _Compiled) -> dict[str, Any]:
-  """See `checks`; the state of `found` must not have been used."""
+def _audit(rule_: Rule, spec: Spec, compiled: _Compiled) -> dict[str, Any]:
+  """Returns values for `checks`; the state must not have been used before."""
+  batch, mask = compiled.batch, compiled.mask
   if spec.method.startswith('ours_norms'):
-    return {'norms': np.asarray(found.step(found.state, found.batch,
-                                           found.mask)[1])}
+    return {'norms': np.asarray(compiled.step(compiled.state, batch, mask)[1])}
   params = jax.tree.map(np.array, rule_.params)
   _, draw = jax.random.split(jax.random.key(2, impl=rule_.generator))
-  batch = jax.jit(rule_.views)(jax.random.fold_in(draw, 0), found.batch)
-  total = jax.jit(rule_.sums)(rule_.params, batch, found.mask)
+  viewed = jax.jit(rule_.views)(jax.random.fold_in(draw, 0), batch)
+  total = jax.jit(rule_.sums)(rule_.params, viewed, mask)
   noise = rule_.mean(jax.random.key(3, impl=rule_.generator),
                      tree.zeros_like(total), rule_.certificate)
   wanted = rule_.constraint.after_step(jax.tree.map(
@@ -340,21 +343,20 @@ def _audit(rule_: Rule, spec: Spec, found: _Compiled) -> dict[str, Any]:
       rule_.mean(draw, total, rule_.certificate)), jnp.int32(1))[0]
   total, wanted = jax.tree.map(np.array, (total, wanted))
   multiplier = _joint(rule_, noise, spec.size)
-  # Last, because it is given the state to write over.
-  moved = found.step(found.state, found.batch, found.mask)[0]
+  # Last, because the step overwrites the state.
+  moved = compiled.step(compiled.state, batch, mask)[0]
   return {'params': params, 'sums': total, 'moved': jax.tree.map(
       np.array, moved), 'wanted': wanted, 'noise_multiplier': multiplier,
-      'batch': jax.tree.map(np.array, batch)}
+      'batch': jax.tree.map(np.array, viewed)}
 
 
 def _joint(rule_: Rule, noise: PyTree, size: int) -> float:
-  """Of one release of all blocks, from the noise that came; 0 for none."""
+  """Returns the joint noise multiplier, measured from noise; 0 without noise.
+  """
   if rule_.sensitivity is None:
     return math.inf if tree.global_norm(noise) > 0 else 0.0
-  bounds, structure = jax.tree.flatten(
-      rule_.sensitivity(rule_.certificate))
-  parts = structure.flatten_up_to(noise)
+  sensitivity = rule_.sensitivity(rule_.certificate)
   stddevs = [size * float(tree.global_norm(part)) / math.sqrt(
-      tree.count(part)) for part in parts]
+      tree.count(part)) for part in tree.blocks(sensitivity, noise)]
   return sum((float(bound) / stddev)**2 for bound, stddev in zip(
-      bounds, stddevs, strict=True))**-0.5
+      jax.tree.leaves(sensitivity), stddevs, strict=True))**-0.5

@@ -1,4 +1,4 @@
-"""Single layers that span the choice of how norms of gradients are found."""
+"""Single layers, for some of which Gram matrices are faster, for some not."""
 
 from typing import NamedTuple
 
@@ -7,12 +7,12 @@ class Layer(NamedTuple):
   """A convolution of an image, channels last, or a product with a sequence.
 
   Attributes:
-    about: where one meets it.
-    input_shape: of a record: [h, w, channels] or [t, features].
-    kernel: [h, w, channels / groups, out] or [features, out].
-    stride: both ways.
-    pad: zeros on each side.
-    groups: of channels.
+    about: description of the layer.
+    input_shape: shape of a record: [h, w, channels] or [t, features].
+    kernel: shape [h, w, channels / groups, out] or [features, out].
+    stride: stride in both directions.
+    pad: number of zeros on each side.
+    groups: number of groups of channels.
   """
   about: str
   input_shape: tuple[int, ...]
@@ -53,4 +53,4 @@ LAYERS = {
                           groups=2),
     'tiny_dense': Layer('for tests', (3, 4), (4, 5)),
 }
-"""By name."""
+"""Maps a name to its layer."""

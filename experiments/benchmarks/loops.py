@@ -1,8 +1,7 @@
-"""Whole training: what a step of every method costs inside `loop.fit`.
+"""Times a step of every method inside `loop.fit`, in whole training runs.
 
-Times are read between the chunks of ordinary runs, so a step here is a step
-there: sampling, gradients, noise, optimiser and constraint. A run compiles
-anew; that is left out of the times.
+Times are read between the chunks of ordinary runs, so a step includes sampling,
+gradients, noise, optimiser and constraint. Times of compiling are left out.
 """
 
 import time
@@ -27,13 +26,18 @@ from experiments.benchmarks.program import Spec
 
 
 class _Fit(NamedTuple):
-  """One run: (wall, cpu) of a step in each chunk, seconds of compiling."""
+  """Times of one run.
+
+  Attributes:
+    times: (wall, cpu) seconds of a step in each chunk.
+    compile_seconds: seconds of compiling.
+  """
   times: list[tuple[float, float]]
   compile_seconds: float
 
 
 def make(spec: Spec) -> Program:
-  """Trains on synthetic records; a sample is a run, however long."""
+  """Returns a program that trains on synthetic records; a sample is a run."""
   work = sweep.LOOP_WORK[spec.model]
   first = _fit(spec, work)
   return Program(step=lambda: _fit(spec, work),
@@ -42,6 +46,7 @@ def make(spec: Spec) -> Program:
 
 
 def _fit(spec: Spec, work: sweep.LoopWork) -> _Fit:
+  """Runs a training once and times its chunks."""
   name, _ = methods.split(spec.method)
   recipe = recipes.recipe(name, num_train=work.num_examples)
   config = configuration.TrainingConfig(
@@ -74,6 +79,7 @@ def _fit(spec: Spec, work: sweep.LoopWork) -> _Fit:
 
 
 def _synthetic(work: sweep.LoopWork) -> arrays.Dataset:
+  """Returns synthetic records with two classes."""
   key = jax.random.key(0)
   x = jax.random.uniform(key, (work.num_examples, work.num_features),
                          minval=-1.0)

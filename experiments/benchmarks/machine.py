@@ -1,4 +1,4 @@
-"""What the machine says of itself and of a process. Linux; else unknown."""
+"""Reads facts about the machine and a process from /proc, on Linux only."""
 
 import contextlib
 import ctypes
@@ -15,19 +15,20 @@ _OOM = pathlib.Path('/proc/self/oom_score_adj')
 
 
 def _first(path: str, pattern: str, otherwise: str) -> str:
+  """Returns the first match in a file, or `otherwise`."""
   with contextlib.suppress(OSError):
-    if found := re.search(pattern, pathlib.Path(path).read_text()):
-      return found.group(1).strip()
+    if match := re.search(pattern, pathlib.Path(path).read_text()):
+      return match.group(1).strip()
   return otherwise
 
 
 def num_cores() -> int:
-  """Cores that this process may use."""
+  """Returns the number of cores that this process may use."""
   return len(os.sched_getaffinity(0))
 
 
 def describe(device_kind: str) -> str:
-  """The machine in a few words: accelerator if any, CPU, cores, memory."""
+  """Describes the machine in a few words: accelerator, CPU, cores, memory."""
   cpu = _first('/proc/cpuinfo', r'model name\s*: (.*)', platform.machine())
   kib = _first('/proc/meminfo', r'MemTotal:\s*(\d+) kB', '')
   words = [] if device_kind == 'cpu' else [device_kind]
@@ -37,7 +38,11 @@ def describe(device_kind: str) -> str:
 
 
 def forget_peak() -> float:
-  """Gives free memory back; from here on the peak is counted. KiB now."""
+  """Returns free memory to the system and restarts the count of the peak.
+
+  Returns:
+    Resident memory now, in KiB; NaN where it is unknown.
+  """
   with contextlib.suppress(OSError, AttributeError):
     ctypes.CDLL('libc.so.6').malloc_trim(0)
   with contextlib.suppress(OSError):
@@ -47,13 +52,13 @@ def forget_peak() -> float:
 
 
 def peak_kib() -> float:
-  """Most resident memory since `forget_peak`, KiB; NaN where unknown."""
-  found = _first(str(_STATUS), r'VmHWM:\s*(\d+)', '')
-  return float(found) if found else math.nan
+  """Returns peak resident memory since `forget_peak`, KiB; NaN if unknown."""
+  text = _first(str(_STATUS), r'VmHWM:\s*(\d+)', '')
+  return float(text) if text else math.nan
 
 
 def busy_seconds() -> float:
-  """CPU seconds that all processes of the machine have taken; NaN: unknown."""
+  """Returns CPU seconds used by all processes since boot; NaN if unknown."""
   try:
     fields = _STAT.read_text().split('\n', 1)[0].split()[1:]
   except OSError:
@@ -64,6 +69,6 @@ def busy_seconds() -> float:
 
 
 def be_first_to_go() -> None:
-  """When memory runs out, let it be this process that is killed."""
+  """Asks the system to kill this process first if memory runs out."""
   with contextlib.suppress(OSError):
     _OOM.write_text('1000')

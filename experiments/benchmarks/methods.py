@@ -1,4 +1,4 @@
-"""What is measured, by name, and what must be installed for it.
+"""Names of the measured methods, and the packages that they need.
 
 A name may end in a set of XLA flags, as in `ours@noynn`.
 """
@@ -10,12 +10,12 @@ from experiments.benchmarks import architectures
 
 
 class Method(NamedTuple):
-  """Something to measure.
+  """A method to measure.
 
   Attributes:
-    maker: module that makes its program.
-    about: in words.
-    packages: that must be installed.
+    maker: name of the module that makes its program.
+    about: description of the method.
+    packages: names of the packages that must be installed.
   """
   maker: str
   about: str
@@ -26,26 +26,26 @@ XLA_FLAGS = {
     'noynn': ('--xla_cpu_experimental_ynn_fusion_type='
               'LIBRARY_FUSION_TYPE_DOT'),
 }
-"""Sets of flags; without YNN fusions scaled sums are fast on jaxlib 0.10.2."""
+"""Sets of XLA flags. On jaxlib 0.10.2 YNN fusions make scaled sums slow."""
 
 STEPS = {
     'nonprivate': Method('jax_steps', 'JAX, no privacy'),
     'limit': Method('jax_steps', 'the same and one draw of our noise: L'),
     'limit_normal': Method('jax_steps', 'the same, jax.random.normal: L'),
-    'limit_microbatch': Method('jax_steps', 'the same as limit, the plain sums '
-                               'of dpjax, which may come in parts: L'),
+    'limit_microbatch': Method('jax_steps', 'the same as limit, with the plain '
+                               'sums of dpjax, maybe in microbatches: L'),
     'lip': Method('jax_steps', 'Lip-DP-SGD: no clipping, noise, projection'),
-    'lip_rarely': Method('jax_steps', 'the same, norms that no sensitivity '
-                         'reads every 32 steps'),
+    'lip_rarely': Method('jax_steps', 'the same, with norms that no '
+                         'sensitivity uses updated every 32 steps'),
     'ours': Method('jax_steps', 'dpjax, one clip norm'),
-    'ours_release': Method('jax_steps', 'the same, as released: exact noise on '
-                           'a lattice, keys of 256 bits'),
+    'ours_release': Method('jax_steps', 'the same in release mode: exact noise '
+                           'on a lattice, keys of 256 bits'),
     'ours_per_layer': Method('jax_steps', 'dpjax, a clip norm for each layer'),
     'ours_microbatch': Method('jax_steps', 'the same as ours, 1/16 of the '
                               'batch or 32 records at a time'),
-    'ours_views': Method('jax_steps', 'the same as ours, of as many images: '
+    'ours_views': Method('jax_steps', 'the same as ours, on as many images: '
                          '16 random crops of each record'),
-    'ours_norms': Method('jax_steps', 'dpjax, norms of gradients, no step'),
+    'ours_norms': Method('jax_steps', 'dpjax, norms of gradients only'),
     'vmap': Method('jax_steps', 'jax.vmap(jax.grad), contracted'),
     'vmap_scaled_sum': Method('jax_steps',
                               'jax.vmap(jax.grad), (c * g).sum(0)'),
@@ -61,11 +61,11 @@ STEPS = {
                            ('torch', 'opacus')),
 }
 LIMITS = ('limit', 'limit_normal', 'limit_microbatch', 'limit@noynn')
-"""L is the fastest of these."""
+"""Methods of which L is the fastest."""
 
 PER_LAYER = ('ours_per_layer',)
 BASELINES = ('nonprivate', 'torch')
-"""Without noise."""
+"""Methods without noise."""
 
 DRAWS = {
     'threefry': Method('draws', 'jax.random.normal, threefry'),
@@ -79,10 +79,10 @@ DRAWS = {
     'numpy': Method('draws', 'NumPy, PCG64'),
     'torch': Method('draws', 'PyTorch', ('torch',)),
 }
-"""Of a million draws of noise, or a Poisson batch; torch draws noise only."""
+"""Methods that draw noise, or a Poisson batch; torch draws noise only."""
 
 HOST_DRAWS = ('numpy', 'torch')
-"""Not of JAX."""
+"""Methods that draw without JAX."""
 
 ESTIMATORS = {
     'numpy': Method('estimators', 'NumPy in a loop'),
@@ -91,10 +91,10 @@ ESTIMATORS = {
                           ('diffprivlib',)),
     'opendp': Method('estimators', 'OpenDP in a loop', ('opendp',)),
 }
-"""Of repetitions of an experiment, each with records of its own."""
+"""Methods that repeat an experiment, each time on its own records."""
 
 REPETITIONS = 1024
-"""In a step of every one of them."""
+"""Number of repetitions in a step of each of them."""
 
 ESTIMATED = ('proportion', 'mean', 'private_size_mean', 'histogram', 'poll',
              'support', 'local_support', 'exponential', 'permute_and_flip',
@@ -105,26 +105,26 @@ _ESTIMATED_BY = {
 }
 
 QUANTILES = {
-    'ours': Method('quantiles', 'dpjax, a release at a time'),
-    'ours_repeated': Method('quantiles', 'dpjax, 50 releases at a time from '
-                            'records of their own, by vmap; time of one'),
+    'ours': Method('quantiles', 'dpjax, one release at a time'),
+    'ours_repeated': Method('quantiles', 'dpjax, 50 releases at a time, each '
+                            'from its own records, by vmap; time of one'),
     'published': Method('quantile_peers', 'the published algorithm in NumPy'),
-    'published_tight': Method('quantile_peers', 'the same without what is zero '
+    'published_tight': Method('quantile_peers', 'the same without the zeros '
                               'in its tables'),
-    'diffprivlib': Method('quantile_peers', 'diffprivlib, order by order',
+    'diffprivlib': Method('quantile_peers', 'diffprivlib, level by level',
                           ('diffprivlib',)),
     'opendp': Method('quantile_peers', 'OpenDP, among 1001 candidates',
                      ('opendp',)),
 }
-"""Of private quantiles of records in no order."""
+"""Methods for private quantiles of unsorted records."""
 
 QUANTILE_MODELS = ('independent_1', 'independent_30', 'joint_2', 'joint_8',
                    'joint_30', 'inverse_8', 'recursive_7', 'recursive_31',
                    'recursive_127', 'histogram_30', 'tree_30', 'auto_30')
-"""Family of mechanisms and number of orders."""
+"""Families of mechanisms with their numbers of levels."""
 
 CHECKED_DRAWS = 2000
-"""By which the law of a method is checked."""
+"""Number of draws that check the distribution of a method."""
 
 _QUANTILES_BY = {
     'published_tight': ('joint',),
@@ -140,7 +140,7 @@ CURVES = {
     'clarabel': Method('curve_solvers', 'Clarabel', ('clarabel',)),
     'highs': Method('curve_solvers', 'HiGHS, by SciPy'),
 }
-"""Of distribution functions of N thresholds, or of so many keys."""
+"""Methods for distribution functions of N thresholds, or of N keys."""
 
 CURVE_MODELS = ('squares', 'absolute', 'release_tree', 'release_square_root',
                 'comparison', 'comparison_everywhere')
@@ -153,7 +153,7 @@ _CURVES_BY = {
     'osqp': {'squares': 2**20}, 'clarabel': {'squares': 2**20},
     'highs': {'absolute': 2**15},
 }
-"""Peers by model, up to the size that takes them a minute or so."""
+"""Maps a peer to its models, with the size that takes it about a minute."""
 
 DENSITIES = {
     'ours': Method('densities', 'dpjax, vmap over repetitions'),
@@ -161,14 +161,14 @@ DENSITIES = {
     'opendp': Method('density_peers', 'OpenDP, one histogram after the other',
                      ('opendp',)),
 }
-"""Of repetitions, each with counts of its own; time of one."""
+"""Methods that repeat an estimate, each time on its own counts; time of one."""
 
 DENSITY_MODELS = ('heights', 'heights_gaussian', 'polygon', 'projection',
                   'projection_gaussian', 'weighted_gaussian', 'spectral',
                   'spectral_gaussian', 'adaptive', 'adaptive_gaussian',
                   'default', 'sums_gaussian', 'resolutions', 'stages', 'tree',
                   'haar', 'merged', 'sparse_gaussian')
-"""Estimators, of a budget epsilon but for those of Gaussian noise."""
+"""Estimators; the budget is epsilon, except for those with Gaussian noise."""
 
 _DENSITIES_BY = {
     'opendp': ('heights',),
@@ -178,7 +178,7 @@ PARAMETRIC = {
     'ours': Method('parametric', 'dpjax, vmap over repetitions'),
     'numpy': Method('parametric', 'NumPy, all repetitions at once'),
 }
-"""Of repetitions from sufficient statistics; time of one."""
+"""Methods that repeat an estimate from sufficient statistics; time of one."""
 
 PARAMETRIC_MODELS = ('share', 'share_geometric', 'share_gaussian', 'doubled',
                      'truncated_l2', 'truncated_laplace', 'truncated_gaussian',
@@ -191,7 +191,7 @@ REPLICAS = {
        for name in PACKS},
     'vmap': Method('replicas', 'jax.vmap over all networks'),
 }
-"""Of training networks at once; time of an image."""
+"""Methods that train networks at once; time of an image."""
 
 REPLICA_MODELS = ('resnet20_bfloat16', 'resnet20_float32', 'tiny_resnet8')
 BUTTERFLY = {
@@ -202,20 +202,20 @@ BUTTERFLY = {
     'fft': Method('butterflies', 'SciPy, the Fourier transform'),
     'hadamard': Method('butterflies', 'NumPy, the Hadamard transform'),
 }
-"""Of 64 vectors of N numbers; the last two have no free parameters."""
+"""Methods for 64 vectors of length N; the last two have no free parameters."""
 
 BUTTERFLY_MODELS = ('product', 'gradients')
-"""Gradients are by all factors, or by the dense matrix, and by the vectors."""
+"""Gradients are in all factors, or in the dense matrix, and in the vectors."""
 
 _MOST_DENSE = 2**12
-"""Of N; the matrix takes 64 MiB."""
+"""Largest N with a dense matrix, which takes 64 MiB."""
 
 NORMS = {
     'gram': Method('norms', 'norms from Gram matrices, sums of all at once'),
-    'kept': Method('norms', 'gradients formed, measured and summed'),
-    'chosen': Method('norms', 'what dpjax does'),
+    'kept': Method('norms', 'gradients computed, their norms taken, summed'),
+    'chosen': Method('norms', 'the choice of dpjax'),
 }
-"""Of one layer; the first two are forced."""
+"""Methods for one layer; the first two force one way."""
 
 LOOPS = ('sgd', 'dp_sgd', 'dp_sgd_vmap', 'dp_sgd_per_layer',
          'dp_sgd_automatic', 'dp_sgd_adaptive', 'layer_clipped', 'lip_dp_sgd',
@@ -223,7 +223,7 @@ LOOPS = ('sgd', 'dp_sgd', 'dp_sgd_vmap', 'dp_sgd_per_layer',
 
 
 def split(name: str) -> tuple[str, str]:
-  """(method, its XLA flags)."""
+  """Splits a name into the method and its XLA flags."""
   base, at, flags = name.partition('@')
   if at and flags not in XLA_FLAGS:
     raise ValueError(f'no set of XLA flags {flags!r}; there is '
@@ -232,21 +232,21 @@ def split(name: str) -> tuple[str, str]:
 
 
 def quantile_model(model: str) -> tuple[str, int]:
-  """(family of mechanisms, number of orders)."""
-  family, _, orders = model.partition('_')
-  return family, int(orders)
+  """Splits a model into the family of mechanisms and the number of levels."""
+  family, _, levels = model.partition('_')
+  return family, int(levels)
 
 
 def pack_size(name: str) -> int:
-  """Networks that a method of `REPLICAS` trains as one."""
+  """Returns how many networks a method of `REPLICAS` trains as one."""
   return int(name[5:]) if name in PACKS else 1
 
 
 def find(suite: str, name: str) -> Method:
-  """The method of a suite.
+  """Returns a method of a suite by its name.
 
   Raises:
-    ValueError: there is none of this name.
+    ValueError: if the suite has no method of this name.
   """
   base, _ = split(name)
   known = {'sampling': DRAWS, 'norms': NORMS, 'estimators': ESTIMATORS,
@@ -262,7 +262,7 @@ def find(suite: str, name: str) -> Method:
 
 
 def missing(suite: str, name: str) -> str | None:
-  """Why a method cannot run here, in one line; None if it can."""
+  """Returns a line on why a method cannot run here; None if it can."""
   for package in find(suite, name).packages:
     if importlib.util.find_spec(package) is None:
       return f'{package} is not installed: pip install dpjax[bench]'
@@ -271,13 +271,14 @@ def missing(suite: str, name: str) -> str | None:
 
 def inapplicable(suite: str, name: str, model: str,
                  size: int = 0) -> str | None:
-  """Why a method is not for a model of a size, in one line; None if it is."""
+  """Returns a line on why a method does not apply to a model; None if it does.
+  """
   base, _ = split(name)
   if suite == 'sampling' and model == 'poisson' and base in (
       'unsafe_rbg', 'ours_rbg', 'ours_lattice', 'ours_release', 'torch'):
     return f'{base} draws noise only'
   if base == 'ours_views' and len(architectures.MODELS[model].input_shape) < 3:
-    return 'ours_views is of images'
+    return 'ours_views needs images'
   if suite == 'estimators' and model not in _ESTIMATED_BY.get(
       base, (model,)):
     return f'{base} has no {model}'
@@ -298,6 +299,7 @@ def inapplicable(suite: str, name: str, model: str,
 
 
 def _no_curves(base: str, model: str, size: int) -> str | None:
+  """Applies `inapplicable` to the suite 'curves'."""
   most = _CURVES_BY.get(base, {model: size}).get(model)
   if most is None:
     return f'{base} has no {model}'
@@ -305,6 +307,7 @@ def _no_curves(base: str, model: str, size: int) -> str | None:
 
 
 def _no_butterfly(base: str, model: str, size: int) -> str | None:
+  """Applies `inapplicable` to the suite 'butterfly'."""
   if model == 'gradients' and base not in ('ours', 'dense'):
     return f'{base} has no {model}'
   return (f'a dense matrix of {size} rows takes much memory'
@@ -312,6 +315,7 @@ def _no_butterfly(base: str, model: str, size: int) -> str | None:
 
 
 def _no_densities(base: str, model: str) -> str | None:
+  """Applies `inapplicable` to the suite 'densities'."""
   family, _, noise = model.partition('_')
   if family not in _DENSITIES_BY.get(base, (family,)) or (
       base == 'opendp' and noise):
@@ -320,8 +324,9 @@ def _no_densities(base: str, model: str) -> str | None:
 
 
 def _no_quantiles(base: str, model: str) -> str | None:
-  family, num_orders = quantile_model(model)
+  """Applies `inapplicable` to the suite 'quantiles'."""
+  family, num_levels = quantile_model(model)
   if family not in _QUANTILES_BY.get(base, (family,)) or (
-      base == 'opendp' and num_orders > 1):
+      base == 'opendp' and num_levels > 1):
     return f'{base} has no {model}'
   return None

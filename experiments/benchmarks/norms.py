@@ -1,7 +1,7 @@
-"""Norms and clipped sums of one layer, by book-keeping with a forced choice.
+"""Gradient norms and clipped sums of one layer, with a forced or free choice.
 
-What entered the layer and what comes back are given: the loss is the product
-of what leaves it with fixed cotangents, so nothing else is computed.
+The inputs and cotangents of the layer are given: the loss is the product of its
+outputs with fixed cotangents, so nothing else is computed.
 """
 
 from collections.abc import Callable
@@ -25,16 +25,16 @@ from experiments.benchmarks.program import Spec
 
 _FORCED = {'gram': True, 'kept': False}
 _TOLERANCE = 5e-5
-"""Of each; so the two ways agree to 10^-4."""
+"""Relative tolerance of each way, so that both agree to 10^-4."""
 
 
 class Finding(NamedTuple):
-  """What a check saw.
+  """Result of a check.
 
   Attributes:
-    norm_error: of the norm of a record, relative; the worst.
-    sum_error: of the clipped sum, over its size.
-    passed: whether both are rounding errors.
+    norm_error: largest relative error of the norm of a record.
+    sum_error: relative error of the clipped sum.
+    passed: whether both are within rounding.
   """
   norm_error: float
   sum_error: float
@@ -42,15 +42,15 @@ class Finding(NamedTuple):
 
   @property
   def cells(self) -> tuple[str, ...]:
-    """As it is printed."""
+    """Cells of the printed table."""
     return f'{self.norm_error:.1e}', f'{self.sum_error:.1e}'
 
 
 def make(spec: Spec) -> Program:
-  """The program of a layer."""
-  found: dict[str, float] = {}
+  """Returns the program of a layer."""
+  choice: dict[str, float] = {}
   kernel, batch = _inputs(spec)
-  jitted = jax.jit(functools.partial(_measure, spec, found))
+  jitted = jax.jit(functools.partial(_measure, spec, choice))
   started = time.perf_counter()
   lowered = jitted.lower(kernel, batch)
   traced = time.perf_counter()
@@ -58,7 +58,7 @@ def make(spec: Spec) -> Program:
   info = {'trace_seconds': traced - started,
           'compile_seconds': time.perf_counter() - traced,
           'temp_kib': compiled.memory_analysis().temp_size_in_bytes / 1024,
-          **found}
+          **choice}
 
   def audit():
     norms, total = jax.device_get(compiled(kernel, batch))
@@ -68,24 +68,25 @@ def make(spec: Spec) -> Program:
                  info=info, audit=audit)
 
 
-def _measure(spec: Spec, found: dict[str, float], kernel: Array,
+def _measure(spec: Spec, choice: dict[str, float], kernel: Array,
              batch: Batch) -> tuple[Array, Array]:
-  """Norms [b] and the clipped sum; how they are found goes to `found`."""
-  made = _record_gradients(spec, kernel, batch, _noted(spec, found))
-  norms = jnp.sqrt(made.squares)
-  return norms, made.weighted(jnp.minimum(1.0, spec.clip_norm / norms))
+  """Returns norms [b] and the clipped sum; writes the choice to `choice`."""
+  gradients = _record_gradients(spec, kernel, batch, _noted(spec, choice))
+  norms = jnp.sqrt(gradients.squares)
+  return norms, gradients.weighted(jnp.minimum(1.0, spec.clip_norm / norms))
 
 
 def _record_gradients(spec: Spec, kernel: Array, batch: Batch,
                       gram_is_cheaper: Callable) -> RecordGradients:
+  """Returns the gradients of records in the form of book-keeping."""
   return bookkeeping.record_gradients(
       functools.partial(_apply, layers.LAYERS[spec.model]), _product, kernel,
       batch, jnp.ones([spec.size], jnp.bool_), gram_is_cheaper=gram_is_cheaper)
 
 
-def _noted(spec: Spec, found: dict[str, float]
+def _noted(spec: Spec, choice: dict[str, float]
            ) -> Callable[[contractions.Layer], bool]:
-  """The choice of a method, which is noted with what it is made by."""
+  """Returns a method's choice, which notes itself and the number behind it."""
 
   def choose(layer: contractions.Layer) -> bool:
     base, _ = methods.split(spec.method)
@@ -93,15 +94,16 @@ def _noted(spec: Spec, found: dict[str, float]
     if chosen is None:
       chosen = contractions.gram_is_cheaper(layer)
     _, width, out = layer.sizes
-    found['by_gram'] = float(chosen)
-    found['products_per_number'] = (layer.num_sites**2 * (width + out)
-                                    / (width * out))
+    choice['by_gram'] = float(chosen)
+    choice['products_per_number'] = (layer.num_sites**2 * (width + out)
+                                     / (width * out))
     return chosen
 
   return choose
 
 
 def _apply(layer: layers.Layer, kernel: Array, x: Array) -> Array:
+  """Applies a layer to x [b, ...]."""
   if len(layer.kernel) == 2:
     return x @ kernel
   return jax.lax.conv_general_dilated(
@@ -111,12 +113,12 @@ def _apply(layer: layers.Layer, kernel: Array, x: Array) -> Array:
 
 
 def _product(out: Array, cotangent: Array) -> Array:
-  """The loss [b] of which these are the cotangents."""
+  """Returns the loss [b] that has these cotangents."""
   return jnp.sum(out * cotangent, tuple(range(1, out.ndim)))
 
 
 def _inputs(spec: Spec) -> tuple[Array, Batch]:
-  """(kernel, (what entered, cotangents)): noise."""
+  """Returns a random kernel, and a batch of random inputs and cotangents."""
   layer = layers.LAYERS[spec.model]
   keys = jax.random.split(jax.random.key(0), 3)
   kernel = jax.random.normal(keys[0], layer.kernel)
@@ -128,7 +130,7 @@ def _inputs(spec: Spec) -> tuple[Array, Batch]:
 
 @functools.cache
 def _reference(model: str, size: int) -> np.ndarray:
-  """Gradients [b, ...] of each record by itself, in float64."""
+  """Returns gradients [b, ...] of each record by itself, in float64."""
   kernel, batch = _inputs(Spec(suite='norms', model=model, size=size,
                                method='kept'))
   apply = functools.partial(_apply, layers.LAYERS[model])
@@ -141,11 +143,12 @@ def _reference(model: str, size: int) -> np.ndarray:
 
 
 def _norms(gradients: np.ndarray) -> np.ndarray:
+  """Returns the l2 norm of each gradient."""
   return np.linalg.norm(gradients.reshape((len(gradients), -1)), axis=1)
 
 
 def make_spec(model: str, method: str, *, size: int) -> Spec:
-  """What is checked: clipped at the median norm."""
+  """Returns the program to check, which clips at the median norm."""
   return Spec(suite='norms', model=model, size=size, method=method,
               clip_norm=float(np.median(_norms(_reference(model, size)))))
 
@@ -154,8 +157,8 @@ def judge(spec: Spec, audit: dict[str, Any]) -> Finding:
   """Compares what a program computed with a loop over records.
 
   Args:
-    spec: of the program, from `make_spec`.
-    audit: its 'norms' and 'sums'.
+    spec: specification of the program, from `make_spec`.
+    audit: the 'norms' and 'sums' of the program.
   """
   gradients = _reference(spec.model, spec.size)
   norms = _norms(gradients)

@@ -1,8 +1,8 @@
-"""Estimators of parameters: repetitions from sufficient statistics.
+"""Repetitions of estimators of parameters, from sufficient statistics.
 
-A step draws the statistics of `REPETITIONS` data sets from their own law, in
-NumPy, and releases an estimate from each: by dpjax, or in NumPy, all at once,
-written from descriptions. Scales are read off ours.
+A step draws the statistics of `REPETITIONS` data sets in NumPy and releases an
+estimate from each: by dpjax, or in NumPy for all data sets at once, written
+from descriptions. Noise scales are those of dpjax.
 """
 
 from collections.abc import Callable, Mapping
@@ -28,28 +28,28 @@ from experiments.benchmarks.program import Program
 from experiments.benchmarks.program import Spec
 
 REPETITIONS = 10**5
-"""In a step."""
+"""Number of repetitions in a step."""
 
 _PURE, _RHO = notions.PureDP(epsilon=0.1), notions.ZCDP(rho=0.005)
 _PROB, _DIMENSION = 0.3, 4
 _MODEL = exponential_families.Model(dimension=_DIMENSION, radius=1.0)
 
-Law = Callable[[np.random.Generator, estimator.Estimator, np.ndarray],
-               np.ndarray]
+Release = Callable[[np.random.Generator, estimator.Estimator, np.ndarray],
+                   np.ndarray]
 """(generator, estimator, statistics [R, s]) -> estimates [R, d]."""
 
 
 class Work(NamedTuple):
-  """An estimator and its peer.
+  """An estimator, and the same in NumPy.
 
   Attributes:
     made: the estimator.
-    statistics: (generator, R) -> [R, s].
-    law: the same in NumPy.
+    statistics: function (generator, R) that draws statistics [R, s].
+    release: release of the estimator in NumPy.
   """
   made: estimator.Estimator
   statistics: Callable[[np.random.Generator, int], np.ndarray]
-  law: Law
+  release: Release
 
 
 def _share(rng, made, counts, noise):
@@ -98,7 +98,7 @@ def _counts(size):
 
 
 def _normals(size):
-  """Means of many records are close to normal."""
+  """Returns a sampler of means, which are close to normal for many records."""
   return lambda rng, runs: 0.1 + rng.normal(
       0, size**-0.5 / 2, (runs, _DIMENSION))
 
@@ -110,17 +110,17 @@ def _totals(size):
 
 @functools.cache
 def of_model(model: str, size: int) -> Work:
-  """By the name of a model, for data sets of `size` records."""
+  """Returns the work of a model, for data sets of `size` records."""
   n = dict(num_examples=size)
   family, _, noise = model.partition('_')
   if family == 'share':
-    made, law = {
+    made, release = {
         '': (noisy_shares.LaplaceShare(epsilon=0.1, **n), _laplace_share),
         'geometric': (noisy_shares.GeometricShare(epsilon=0.1, **n),
                       _geometric_share),
         'gaussian': (noisy_shares.GaussianShare(rho=0.005, **n),
                      _gaussian_share)}[noise]
-    return Work(made.shrunk(), _counts(size), law)
+    return Work(made.shrunk(), _counts(size), release)
   if family == 'doubled':
     return Work(supports.MeanSupport(guarantee=_PURE, **n), _totals(size),
                 _doubled)
@@ -135,15 +135,16 @@ def of_model(model: str, size: int) -> Work:
 
 
 def make(spec: Spec) -> Program:
-  """A step of an estimator, or of its peer."""
+  """Returns a program of repetitions of an estimator."""
   given, rng = of_model(spec.model, spec.size), np.random.default_rng(0)
   checked = np.repeat(given.statistics(np.random.default_rng(1), 1),
                       methods.CHECKED_DRAWS, 0)
   if methods.split(spec.method)[0] == 'numpy':
-    release, info = functools.partial(given.law, rng, given.made), {}
+    release, info = functools.partial(given.release, rng, given.made), {}
   else:
     turn = itertools.cycle(list(jax.random.split(jax.random.key(0), 64)))
-    release = lambda found: np.asarray(given.made.estimates(next(turn), found))
+    release = lambda statistics: np.asarray(given.made.estimates(
+        next(turn), statistics))
     with jax.enable_x64(True):
       _, info = programs.compiled(
           estimator.repeated(given.made.draw),
@@ -156,35 +157,35 @@ def make(spec: Spec) -> Program:
 
 
 class Finding(NamedTuple):
-  """What a check saw.
+  """Result of a check.
 
   Attributes:
-    least_p_value: of `quantile_checks.least_p_value`.
-    passed: whether the laws are the same.
+    least_p_value: `quantile_checks.least_p_value` of the draws.
+    passed: whether the distributions are the same.
   """
   least_p_value: float
   passed: bool
 
   @property
   def cells(self) -> tuple[str, ...]:
-    """As it is printed."""
+    """Cells of the printed table."""
     return (f'{self.least_p_value:.1e}',)
 
 
 def make_spec(model: str, method: str, *, size: int) -> Spec:
-  """What is checked."""
+  """Returns the program to check."""
   return Spec(suite='parametric', model=model, size=size, method=method)
 
 
 def judge(spec: Spec, audit: Mapping[str, Any]) -> Finding:
-  """Compares draws from one data set with those in NumPy."""
+  """Compares draws from one data set with draws in NumPy."""
   given, draws = of_model(spec.model, spec.size), audit['draws']
   once = given.statistics(np.random.default_rng(1), 1)
-  wanted = given.law(np.random.default_rng(4), given.made,
-                     np.repeat(once, len(draws), 0))
+  wanted = given.release(np.random.default_rng(4), given.made,
+                         np.repeat(once, len(draws), 0))
   middle = wanted.mean(0)
-  squares = [np.sum((found - middle)**2, 1) for found in (draws, wanted)]
-  # Integers over n tie, whatever the last digit of either program.
+  squares = [np.sum((each - middle)**2, 1) for each in (draws, wanted)]
+  # Integers over n must tie although the programs round differently.
   least = quantile_checks.least_p_value(np.round(draws, 9),
                                         np.round(wanted, 9), *squares)
   return Finding(least, least >= quantile_checks.ERROR_RATE)

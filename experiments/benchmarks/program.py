@@ -1,4 +1,4 @@
-"""What a worker runs, and how a sample of it is timed."""
+"""Programs that a worker runs, and the timing of a sample of their steps."""
 
 from collections.abc import Callable, Mapping
 import dataclasses
@@ -12,13 +12,13 @@ _MOST = 1000
 
 
 class Sample(NamedTuple):
-  """Some steps of one program.
+  """Times of some steps of one program.
 
   Attributes:
-    wall: seconds of a step, or of one of what it repeats; median.
-    cpu: over all threads of the process, likewise.
-    steps: how many.
-    others: cores that the rest of the machine kept busy meanwhile.
+    wall: median wall seconds of a step, divided by the program's `repeats`.
+    cpu: median CPU seconds over all threads of the process, divided likewise.
+    steps: number of steps.
+    others: cores that other processes kept busy during these steps.
   """
   wall: float
   cpu: float
@@ -28,17 +28,17 @@ class Sample(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Spec:
-  """What is to be made.
+  """Specification of the program that a worker builds.
 
   Attributes:
-    suite: of the benchmark.
-    model: network or other work.
-    size: of the batch, or how much is drawn.
-    method: with its set of XLA flags.
-    num_devices: to divide the batch over.
-    clip_norm: of clipping methods, in all.
-    noise_multiplier: of private methods.
-    learning_rate: of plain SGD.
+    suite: name of the suite.
+    model: name of the network or of other work.
+    size: batch size, or the number of values to draw.
+    method: name of the method, with its set of XLA flags.
+    num_devices: number of devices over which the batch is divided.
+    clip_norm: clip norm of the whole gradient, for methods that clip.
+    noise_multiplier: noise multiplier of private methods.
+    learning_rate: learning rate of plain SGD.
   """
   suite: str
   model: str
@@ -52,19 +52,20 @@ class Spec:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Program:
-  """Something that can be timed.
+  """A program that can be timed.
 
   Attributes:
-    step: one of it; returns when it is done.
-    info: what making it told: seconds of compiling, scratch memory.
-    times: takes seconds to fill; (wall, cpu) of each step. Most programs are
-      timed by `time_steps`.
-    tidy: what a step leaves behind is let go.
-    repeats: how many of what is timed a step does.
-    peak_kib: peak memory of an accelerator; None on CPU.
-    audit: what it computed, see `checks`.
+    step: runs one step, and returns when it is done.
+    info: metrics of building it, such as seconds of compiling.
+    times: function of a number of seconds that runs steps for as long and
+      returns (wall, cpu) seconds of each; None for `time_steps`.
+    tidy: frees what a step has left behind.
+    repeats: number of repetitions of the timed work in one step.
+    peak_kib: returns the peak memory of an accelerator; None on CPU.
+    audit: returns computed values, which `checks` compares; None if there is
+      nothing to compare.
   """
-  step: Callable[[], None]
+  step: Callable[[], object]
   info: Mapping[str, float]
   times: Callable[[float], list[tuple[float, float]]] | None = None
   tidy: Callable[[], None] = lambda: None
@@ -74,43 +75,50 @@ class Program:
 
 
 def compiled(jitted: Any, *arguments: Any) -> tuple[Any, dict[str, float]]:
-  """A function of `jax.jit` compiled, and what that took.
+  """Compiles a function of `jax.jit`; returns it with metrics of compiling.
 
-  Seconds of tracing and compiling, and scratch memory that XLA plans.
+  The metrics are seconds of tracing and compiling, and the scratch memory that
+  XLA plans.
   """
   started = time.perf_counter()
-  found = jitted.lower(*arguments).compile()
-  return found, {
+  executable = jitted.lower(*arguments).compile()
+  return executable, {
       'compile_seconds': time.perf_counter() - started,
-      'temp_kib': found.memory_analysis().temp_size_in_bytes / 1024}
+      'temp_kib': executable.memory_analysis().temp_size_in_bytes / 1024}
 
 
-def time_steps(step: Callable[[], None],
+def time_steps(step: Callable[[], object],
                seconds: float) -> list[tuple[float, float]]:
-  """(wall, cpu) seconds of each step, for as long as `seconds`, or one step."""
-  found, end = [], time.perf_counter() + seconds
-  while len(found) < _MOST:
+  """Returns (wall, cpu) seconds of each step; runs at least one step.
+
+  Args:
+    step: runs one step.
+    seconds: no step starts after so many seconds.
+  """
+  times: list[tuple[float, float]] = []
+  end = time.perf_counter() + seconds
+  while len(times) < _MOST:
     wall, cpu = time.perf_counter(), time.process_time()
     step()
     cpu = time.process_time() - cpu
     now = time.perf_counter()
-    found.append((now - wall, cpu))
+    times.append((now - wall, cpu))
     if now >= end:
       break
-  return found
+  return times
 
 
 def sample(program: Program, seconds: float) -> Sample:
-  """A sample of about `seconds`."""
+  """Returns a sample of steps that take about `seconds`."""
   busy, wall = machine.busy_seconds(), time.perf_counter()
   own = time.process_time()
-  found = (program.times or (
+  step_times = (program.times or (
       lambda limit: time_steps(program.step, limit)))(seconds)
   own = time.process_time() - own
   elapsed = time.perf_counter() - wall
   others = max(0.0, (machine.busy_seconds() - busy - own) / elapsed)
   program.tidy()
-  walls, cpus = zip(*found, strict=True)
+  walls, cpus = zip(*step_times, strict=True)
   wall, cpu = (statistics.median(times) / program.repeats
                for times in (walls, cpus))
-  return Sample(wall, cpu, len(found), others)
+  return Sample(wall, cpu, len(step_times), others)

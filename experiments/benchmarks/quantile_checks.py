@@ -1,7 +1,7 @@
-"""Whether what is timed has the law it should have, or answers at all.
+"""Checks the distribution, or at least the accuracy, of private quantiles.
 
 The reference is draws of the published algorithm in NumPy, on records where its
-FFTs are exact. What has another law by design is only asked to come near.
+FFTs are exact. A mechanism with another distribution only has to be accurate.
 """
 
 from collections.abc import Mapping
@@ -15,22 +15,22 @@ from experiments.benchmarks import quantile_peers as peers
 from experiments.benchmarks.program import Spec
 
 ERROR_RATE = 1e-4
-"""Of a right method, that a check of its law fails."""
+"""Probability that the check of a correct method fails."""
 
 _NEAR = 0.2
-_OF_ANOTHER_LAW = ('opendp',)
+_OTHER_DISTRIBUTIONS = ('opendp',)
 
 
 class Finding(NamedTuple):
-  """What a check saw.
+  """Result of a check.
 
   Attributes:
-    rank_error: mean of |rank - n p| over n; NaN for what are no increasing
-      quantiles.
-    least_p_value: of tests against draws of the published algorithm, times
-      their number; NaN if there is none. Kolmogorov and Smirnov's for each
-      order, and Welch's of the mean rank error, which sees rates best.
-    passed: whether both are as they should be.
+    rank_error: mean of |rank - n p| / n; NaN if draws are not increasing or
+      have another shape.
+    least_p_value: `least_p_value` against draws of the published algorithm; NaN
+      if there is none. Welch's test of the mean rank error has most power
+      against a wrong rate.
+    passed: whether both are within the tolerances.
   """
   rank_error: float
   least_p_value: float
@@ -38,14 +38,14 @@ class Finding(NamedTuple):
 
   @property
   def cells(self) -> tuple[str, ...]:
-    """As it is printed."""
+    """Cells of the printed table."""
     p_value = self.least_p_value
     return (f'{self.rank_error:.1e}',
             '-' if np.isnan(p_value) else f'{p_value:.1e}')
 
 
 def make_spec(model: str, method: str, *, size: int) -> Spec:
-  """What is checked."""
+  """Returns the program to check."""
   return Spec(suite='quantiles', model=model, size=size, method=method)
 
 
@@ -53,18 +53,18 @@ def judge(spec: Spec, audit: Mapping[str, Any]) -> Finding:
   """Compares draws of a program with those of the published algorithm.
 
   Args:
-    spec: of the program.
-    audit: 'draws' [R, m] from the one data set of its size.
+    spec: specification of the program.
+    audit: 'draws' [R, m] from the data set of its size.
   """
   draws, (records,) = audit['draws'], peers.data(spec.size)
-  num_orders = methods.quantile_model(spec.model)[1]
-  if draws.shape[1:] != (num_orders,) or np.any(np.diff(draws) < 0):
+  num_levels = methods.quantile_model(spec.model)[1]
+  if draws.shape[1:] != (num_levels,) or np.any(np.diff(draws) < 0):
     return Finding(np.nan, np.nan, False)
   errors = _rank_errors(draws, records)
   rank_error = float(errors.mean())
   passed = rank_error <= _NEAR
   name, _ = methods.split(spec.method)
-  if name in _OF_ANOTHER_LAW or methods.inapplicable(
+  if name in _OTHER_DISTRIBUTIONS or methods.inapplicable(
       'quantiles', 'published', spec.model):
     return Finding(rank_error, np.nan, passed)
   release = peers.published(spec.model, spec.size)
@@ -76,9 +76,10 @@ def judge(spec: Spec, audit: Mapping[str, Any]) -> Finding:
 
 def least_p_value(draws: np.ndarray, wanted: np.ndarray, errors: np.ndarray,
                   wanted_errors: np.ndarray) -> float:
-  """Of tests whether draws [R, m], and errors [R], have one law, times m + 1.
+  """Returns the least p-value of m + 1 tests, times m + 1 (Bonferroni).
 
-  Kolmogorov and Smirnov's of each column, and Welch's of the mean error.
+  Kolmogorov-Smirnov tests compare each column of the draws [R, m], and Welch's
+  test compares the means of the errors [R].
   """
   p_values = [stats.ks_2samp(*pair, method='asymp').pvalue
               for pair in zip(draws.T, wanted.T)]
@@ -88,7 +89,7 @@ def least_p_value(draws: np.ndarray, wanted: np.ndarray, errors: np.ndarray,
 
 
 def _rank_errors(draws: np.ndarray, records: np.ndarray) -> np.ndarray:
-  """mean_j |rank_j / n - p_j| [R] of draws [R, m]."""
+  """Returns mean_j |rank_j / n - p_j|, [R], of draws [R, m]."""
   ranks = np.searchsorted(np.sort(records), draws)
   return np.mean(np.abs(ranks / len(records)
                         - peers.probs(draws.shape[1])), 1)

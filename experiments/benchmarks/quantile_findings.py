@@ -1,4 +1,4 @@
-"""Are private quantiles as quick as published algorithms? A table from rows."""
+"""Compares the time of private quantiles with that of published algorithms."""
 
 from dpjax.report import tables
 from experiments.benchmarks import methods
@@ -7,22 +7,23 @@ from experiments.benchmarks.values import Line
 from experiments.benchmarks.values import Metrics
 from experiments.benchmarks.values import Values
 
-_MANY_ORDERS = 5
-"""From which JointExp should nowhere be slower than with FFTs."""
+_MANY_LEVELS = 5
+"""Least number of levels for which JointExp should be no slower."""
 
 
 def of_suite(values: Values) -> list[str]:
-  """Ours beside the published algorithms."""
+  """Returns the table that compares dpjax with the published algorithms."""
   beside = _beside(values)
   if not beside:
     return []
   return ['## Beside the published algorithms\n',
-          'CPU time of a release of ours over theirs, the medians.\n',
+          'Median CPU time of a release of dpjax, divided by theirs.\n',
           tables.markdown(('model', 'records', 'over published',
                            'over published_tight', 'not slower'), beside)]
 
 
 def _beside(values: Values) -> list[tuple[str, ...]]:
+  """Returns a row for each model and size that both have."""
   rows = []
   for model, lines in values.items():
     ours, *others = (lines.get(Line(name, 1), {}) for name in (
@@ -36,18 +37,20 @@ def _beside(values: Values) -> list[tuple[str, ...]]:
 
 
 def _quotient(above: Metrics, below: Metrics) -> float | None:
+  """Returns the ratio of times; None if one is missing."""
   name = collected.time_name(above)
   return (above[name] / below[name]
           if name in above and name in below else None)
 
 
 def _text(ratio: float | None) -> str:
+  """Returns a ratio as text, '-' for None."""
   return '-' if ratio is None else f'{ratio:.3g}'
 
 
 def _verdict(model: str, ratio: float) -> str:
-  """Of JointExp with several orders; of others it is no target."""
-  family, num_orders = methods.quantile_model(model)
-  if family != 'joint' or num_orders < _MANY_ORDERS:
+  """Returns whether JointExp with several levels is fast enough, or '-'."""
+  family, num_levels = methods.quantile_model(model)
+  if family != 'joint' or num_levels < _MANY_LEVELS:
     return '-'
   return 'yes' if ratio <= 1 else 'NO'

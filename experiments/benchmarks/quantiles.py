@@ -1,12 +1,13 @@
-"""Private quantiles by dpjax: a release at a time, or many by vmap.
+"""Private quantiles by dpjax: one release at a time, or many by `vmap`.
 
-Records come in no order, as NumPy has them, and answers go back to it: sorting
-and padding on the host is part of a step.
+Records are unsorted NumPy arrays, and so are the answers: a step includes
+sorting and padding on the host.
 """
 
 from collections.abc import Callable
 import functools
 import itertools
+from typing import Any
 
 import jax
 import numpy as np
@@ -29,7 +30,7 @@ from experiments.benchmarks.program import Program
 from experiments.benchmarks.program import Spec
 
 REPETITIONS = 50
-"""In a step of `ours_repeated`."""
+"""Number of releases in a step of `ours_repeated`."""
 
 _FAMILIES = {
     'independent': independent.IndependentQuantiles,
@@ -38,40 +39,41 @@ _FAMILIES = {
 }
 
 
-_ASKED = dict(epsilon=peers.EPSILON, lower=peers.LOWER, upper=peers.UPPER,
-              adjacency=Adjacency.REPLACE_ONE)
+_PUBLIC = dict(epsilon=peers.EPSILON, lower=peers.LOWER, upper=peers.UPPER,
+               adjacency=Adjacency.REPLACE_ONE)
 
 
 def made(model: str, size: int) -> mechanism.QuantileMechanism:
-  """The mechanism of a model, for data sets of `size` records."""
-  family, num_orders = methods.quantile_model(model)
-  probs = tuple(peers.probs(num_orders).tolist())
+  """Returns the mechanism of a model for `size` records."""
+  family, num_levels = methods.quantile_model(model)
+  probs = tuple(peers.probs(num_levels).tolist())
   if family in _FAMILIES:
-    return _FAMILIES[family](probs=probs, **_ASKED)
+    return _FAMILIES[family](probs=probs, **_PUBLIC)
   make = histogram.coarse if family == 'histogram' else api.plan
-  return make(probs, num_examples=size, **_ASKED)
+  return make(probs, num_examples=size, **_PUBLIC)
 
 
 def make(spec: Spec) -> Program:
-  """A release, or `REPETITIONS` of them."""
+  """Returns a program of one release, or of `REPETITIONS` of them."""
   name, _ = methods.split(spec.method)
   found = made(spec.model, spec.size)
   if name == 'ours_repeated':
     return _repeated(found, spec.size)
   automatic = methods.quantile_model(spec.model)[0] == 'auto'
   return _single(found, spec.size, functools.partial(
-      api.quantiles, probs=found.probs, **_ASKED) if automatic
+      api.quantiles, probs=found.probs, **_PUBLIC) if automatic
       else found.estimate)
 
 
 def _keys(count: int) -> list[PRNGKey]:
+  """Returns `count` different keys."""
   return list(jax.random.split(jax.random.key(0), count))
 
 
-def _compile(law: Callable, *arguments) -> dict[str, float]:
-  """What it took; calls of the law need no more compiling."""
+def _compile(function: Callable, *arguments: Any) -> dict[str, float]:
+  """Compiles a function, so that its calls need not; returns the metrics."""
   with jax.enable_x64(True):
-    return programs.compiled(law, *arguments)[1]
+    return programs.compiled(function, *arguments)[1]
 
 
 def _single(found: mechanism.QuantileMechanism, size: int,
@@ -80,7 +82,7 @@ def _single(found: mechanism.QuantileMechanism, size: int,
   info = _compile(mechanism.compiled(found.draw), keys[0],
                   records.padded(data, found.lower, found.upper),
                   found.parameters)
-  turn = itertools.cycle(keys)  # times do not mind
+  turn = itertools.cycle(keys)  # Times do not depend on the key.
 
   def audit():
     return {'draws': np.stack([release(key, data) for key in _keys(
@@ -91,7 +93,8 @@ def _single(found: mechanism.QuantileMechanism, size: int,
 
 
 def _repeated(found: mechanism.QuantileMechanism, size: int) -> Program:
-  law = mechanism.repeated(found.draw)
+  """Returns a program of `REPETITIONS` releases by `vmap`."""
+  draw = mechanism.repeated(found.draw)
 
   def stacked(data: np.ndarray) -> Records:
     each = [records.padded(row, found.lower, found.upper) for row in data]
@@ -99,11 +102,11 @@ def _repeated(found: mechanism.QuantileMechanism, size: int) -> Program:
 
   def release(keys: PRNGKey, data: np.ndarray) -> np.ndarray:
     with jax.enable_x64(True):
-      return np.asarray(law(keys, stacked(data), found.parameters))
+      return np.asarray(draw(keys, stacked(data), found.parameters))
 
   data = peers.data(size, REPETITIONS)
   keys = [jax.random.split(key, REPETITIONS) for key in _keys(16)]
-  info = _compile(law, keys[0], stacked(data), found.parameters)
+  info = _compile(draw, keys[0], stacked(data), found.parameters)
   turn = itertools.cycle(keys)
 
   def audit():

@@ -1,9 +1,9 @@
 """Training of many small networks at once, beside one with a large batch.
 
 A step of the benchmark is an epoch of `STEPS` steps of `replicas` with
-`REPLICAS` networks: in packs, or by `jax.vmap` over networks, which is what
-one writes first. The large batch is as many images for one network: what
-convolutions of this width can do where nothing keeps them waiting.
+`REPLICAS` networks: in packs, or by `jax.vmap` over networks, the obvious way.
+The large batch has as many images for one network, which shows the throughput
+that convolutions of this width can reach.
 """
 
 import jax
@@ -22,7 +22,7 @@ from experiments.methods.training.batch_resnet import BatchResnet
 
 REPLICAS = 16
 STEPS = 20
-"""Of every replica in an epoch."""
+"""Number of steps of each replica in an epoch."""
 
 _NUM_RECORDS = 8192
 _NETWORKS = {
@@ -30,34 +30,36 @@ _NETWORKS = {
     'resnet20_float32': (BatchResnet(), 32),
     'tiny_resnet8': (BatchResnet(depth=8, widths=(4, 8, 16)), 8),
 }
-"""Network and width of its images, by model."""
+"""Maps a model to its network and the width of its images."""
 
 
 class _Vmapped(replicas.Replicas):
-  """Packs of one beside each other instead of one after the other."""
+  """Replicas in packs of one, mapped by `vmap` instead of one by one."""
 
   def _in_packs(self, function, *trees):
-    found = jax.vmap(function)(*jax.tree.map(lambda leaf: leaf[:, None], trees))
-    return jax.tree.map(lambda leaf: leaf[:, 0], found)
+    mapped = jax.vmap(function)(
+        *jax.tree.map(lambda leaf: leaf[:, None], trees))
+    return jax.tree.map(lambda leaf: leaf[:, 0], mapped)
 
 
 def make(spec: Spec) -> Program:
-  """Epochs of all replicas, or of the one with a large batch."""
+  """Returns a program of epochs of all replicas, or of one large batch."""
   name, _ = methods.split(spec.method)
   count, size = (1, REPLICAS * spec.size) if name == 'large' else (
       REPLICAS, spec.size)
-  made = _trainer(spec, size)
-  state, task = _start(made, count, size)
-  # A method of `Replicas` would compile where its time cannot be told.
-  epoch, info = programs.compiled(made._epoch, state, task, made.records)
-  held = [state]
+  trainer = _trainer(spec, size)
+  state, task = _start(trainer, count, size)
+  # The private function is compiled here, so that its time can be measured.
+  epoch, info = programs.compiled(trainer._epoch, state, task, trainer.records)
+  states = [state]
 
-  def step():
-    held[0], _ = jax.block_until_ready(epoch(held[0], task, made.records))
+  def step() -> None:
+    states[0], _ = jax.block_until_ready(
+        epoch(states[0], task, trainer.records))
 
-  def audit():
+  def audit() -> dict[str, np.ndarray]:
     step()
-    return {'params': np.asarray(held[0].last.params)}
+    return {'params': np.asarray(states[0].last.params)}
 
   peak = (None if jax.default_backend() == 'cpu'
           else lambda: info['temp_kib'])
@@ -66,6 +68,7 @@ def make(spec: Spec) -> Program:
 
 
 def _trainer(spec: Spec, size: int) -> replicas.Replicas:
+  """Returns the trainer of a specification."""
   network, width = _NETWORKS[spec.model]
   name, _ = methods.split(spec.method)
   return (_Vmapped if name == 'vmap' else replicas.Replicas)(
@@ -78,19 +81,20 @@ def _trainer(spec: Spec, size: int) -> replicas.Replicas:
 
 
 def _records(width: int) -> Batch:
+  """Returns random images with labels."""
   x_key, y_key = jax.random.split(jax.random.key(0))
   return Batch(jax.random.normal(x_key, (_NUM_RECORDS, width, width, 3)),
                jax.random.randint(y_key, (_NUM_RECORDS,), 0, 10))
 
 
-def _start(made: replicas.Replicas, count: int,
+def _start(trainer: replicas.Replicas, count: int,
            size: int) -> tuple[replicas.State, replicas.Task]:
-  """Each replica begins at another record; validation takes one batch."""
+  """Returns the initial state and the task; replicas begin at other records."""
   init_key, batch_key = jax.random.split(jax.random.key(1))
   rows = lambda length: (jnp.arange(length)[None] + jnp.arange(
       0, 500 * count, 500)[:, None]) % _NUM_RECORDS
   whole = lambda value: jnp.full(count, value)
-  return made.init(jax.random.split(init_key, count)), replicas.Task(
+  return trainer.init(jax.random.split(init_key, count)), replicas.Task(
       key=jax.random.split(batch_key, count), rows=rows(STEPS * size),
       validation=rows(size), learning_rate=whole(0.03),
-      weight_decay=whole(0.005), mask=made.full_mask(count))
+      weight_decay=whole(0.005), mask=trainer.full_mask(count))

@@ -20,6 +20,7 @@ from experiments.benchmarks.program import Spec
 FRESH = ('memory', 'compile')
 """Suites that start a process in every round and time no steps."""
 
+# Steps of so many seconds are sampled in fewer rounds.
 _SLOW = 5.0
 _SLOW_ROUNDS = 3
 _REPEATED = ('compile_seconds', 'trace_seconds', 'first_step_seconds',
@@ -35,7 +36,7 @@ class How(NamedTuple):
     seconds: length of a sample, at least one step.
     timeout: seconds after which a setting is given up.
     cpu: True if steps run on a CPU; ratios are then of CPU time.
-    say: function that prints a line of progress.
+    say: function that prints a line about a failure.
   """
   rounds: int
   seconds: float
@@ -61,8 +62,9 @@ class Measured:
 Results = dict[sweep.Setting, Measured]
 
 
-def run(settings: Sequence[sweep.Setting], data_dir: str | None, progress, *,
-        how: How) -> Iterator[tuple[sweep.Setting, list[records.Row]]]:
+def run(settings: Sequence[sweep.Setting], data_dir: str | None,
+        progress: Callable[[float, str], None], *, how: How
+        ) -> Iterator[tuple[sweep.Setting, list[records.Row]]]:
   """Yields settings of one model and size with their rows.
 
   The units of their ratios are always measured with them, so that both sides
@@ -91,7 +93,8 @@ def _start(setting: sweep.Setting, measured: Measured,
 
 
 @contextlib.contextmanager
-def _noting(setting: sweep.Setting, measured: Measured, how: How):
+def _noting(setting: sweep.Setting, measured: Measured,
+            how: How) -> Iterator[None]:
   """Turns the failure of a worker into a note on its setting."""
   try:
     yield
@@ -109,7 +112,8 @@ def _shuffled(settings: Iterable[sweep.Setting],
   return order
 
 
-def _interleaved(results: Results, how: How, progress) -> None:
+def _interleaved(results: Results, how: How,
+                 progress: Callable[[float, str], None]) -> None:
   """Starts all workers, then takes one sample of each in every round."""
   work = len(results) * (how.rounds + 1)
   with contextlib.ExitStack() as stack:
@@ -132,7 +136,8 @@ def _interleaved(results: Results, how: How, progress) -> None:
           del workers[setting]
 
 
-def _fresh(results: Results, how: How, progress) -> None:
+def _fresh(results: Results, how: How,
+           progress: Callable[[float, str], None]) -> None:
   """Starts a new process for each setting in every round."""
   for number in range(how.rounds):
     for done, setting in enumerate(_shuffled(results, number)):
@@ -146,7 +151,8 @@ def _fresh(results: Results, how: How, progress) -> None:
 
 
 def _trusted(sample: Sample, how: How) -> float:
-  """Returns CPU time on a CPU, where others disturb it less; else wall time."""
+  """Returns CPU time on a CPU, which other processes disturb less; else wall.
+  """
   return sample.cpu if how.cpu else sample.wall
 
 
@@ -163,7 +169,7 @@ def _fastest(results: Results, units: Sequence[sweep.Setting],
              how: How) -> dict[int, float]:
   """Returns the series of the unit with the least median; {} if none ran."""
   all_series = [_series(results[unit], how) for unit in units
-           if not results[unit].failure]
+                if not results[unit].failure]
   return min((series for series in all_series if series), default={},
              key=lambda series: np.median(list(series.values())))
 
@@ -196,7 +202,7 @@ def _metrics(measured: Measured, unit: Mapping[int, float],
   both = sorted(series.keys() & unit.keys())
   if both and all(unit[number] > 0 for number in both):
     metrics |= _spread('ratio', [series[number] / unit[number]
-                               for number in both])
+                                 for number in both])
   metrics['rounds'] = float(max(len(samples), len(measured.info)))
   return {name: value for name, value in metrics.items()
           if not math.isnan(value)}

@@ -11,16 +11,17 @@ from experiments.benchmarks import methods
 NAME = 'benchmarks'
 BATCHED = ('method', 'num_devices')
 SUITES = {
-    'step': 'a training step of ours and of the peers, over L',
-    'memory': 'most memory of a step beyond what was there before',
+    'step': 'a training step of dpjax and of other libraries, over L',
+    'memory': 'peak memory of a step, minus resident memory before it',
     'scaling': 'a step with its batch over several devices, over one device',
     'compile': 'seconds of tracing and compiling, and whether it recurs',
-    'norms': 'norms and sums of one layer: is the cheaper way chosen?',
+    'norms': 'gradient norms and clipped sums of single layers',
     'sampling': 'Poisson batches and noise by generator',
-    'loop': 'a step inside whole training, for every method',
+    'loop': 'a step inside a whole training run, for every method',
     'estimators': 'repetitions of a private estimate, each on its own records',
     'quantiles': 'a release of private quantiles, beside published algorithms',
-    'curves': 'distribution functions smoothed, released and compared secretly',
+    'curves': 'smoothing, release and secure comparison of distribution '
+              'functions',
     'densities': 'repetitions of a private density, each on its own counts',
     'parametric': 'repetitions of an estimator of a parameter, each on its own '
                   'sufficient statistic',
@@ -37,16 +38,16 @@ class Setting:
 
   Attributes:
     suite: one of `SUITES`.
-    model: network; in norms which layer, in sampling what is drawn, in loops
-      which training, in estimators what is estimated, in quantiles by which
-      mechanism and how many, in curves what is done with them, in densities
-      by which estimator, in butterfly a product or its gradients.
-    size: of the batch, in replicas of each network; in sampling how many values
-      or records, in estimators, quantiles and densities records of a
-      repetition, in curves thresholds or keys, in butterfly numbers of a
+    model: name of the network; in norms the layer, in sampling 'noise' or
+      'poisson', in loop the training run, in estimators the statistic, in
+      quantiles mechanism and number of levels, in curves the operation, in
+      densities the estimator, in butterfly 'product' or 'gradients'.
+    size: batch size, in replicas of each network; in sampling the number of
+      values or records, in estimators, quantiles and densities the records of a
+      repetition, in curves the thresholds or keys, in butterfly the length of a
       vector.
     method: name of the method.
-    num_devices: over which the batch is divided.
+    num_devices: number of devices over which the batch is divided.
   """
   suite: str
   model: str
@@ -61,7 +62,7 @@ class Setting:
 
   @property
   def dataset(self) -> str:
-    """What was measured, in the column of the data set."""
+    """Name of the model, which the column of the data set holds."""
     return self.model
 
 
@@ -124,7 +125,7 @@ _MODELS = {
     'butterfly': methods.BUTTERFLY_MODELS,
 }
 _ON_CPU = {'replicas': methods.REPLICA_MODELS[-1:]}
-"""Instead of these, where they would take hours."""
+"""Models by default on CPUs, where those above would take hours."""
 
 _WITHOUT_YNN = ('limit', 'ours', 'vmap_scaled_sum', 'jax_privacy',
                 'jax_privacy_microbatch')
@@ -152,7 +153,7 @@ _METHODS = {
 _REPEATED = (('independent_1', 10**4), ('joint_8', 10**4), ('joint_30', 10**3),
              ('recursive_127', 10**4), ('histogram_30', 10**4),
              ('tree_30', 10**4))
-"""Where `ours_repeated` is measured unasked; each compiles for seconds."""
+"""Models and sizes at which `ours_repeated` is measured by default."""
 
 _SMOKE = {
     'step': ('tiny_mlp', ('limit', 'ours', 'vmap', 'jax_privacy',
@@ -190,15 +191,15 @@ def settings(suite: str, *, models: Sequence[str] = (),
 
   Args:
     suite: one of `SUITES`.
-    models: networks, or other work.
-    sizes: of batches.
-    names: of methods.
-    smoke: True makes the defaults tiny.
-    cpu: False leaves out what differs in flags for CPUs, and takes networks
-      of accelerators by default.
+    models: names of networks or other work; empty for the defaults.
+    sizes: batch sizes; empty for the defaults.
+    names: names of methods; empty for the defaults.
+    smoke: True for tiny defaults.
+    cpu: False leaves out methods with flags for CPUs, and takes networks for
+      accelerators by default.
 
   Raises:
-    ValueError: a name is not known.
+    ValueError: if a name is unknown.
   """
   if smoke:
     model, own = _SMOKE[suite]
@@ -228,6 +229,7 @@ def _default_sizes(suite: str, model: str) -> tuple[int, ...]:
 
 
 def _check_models(suite: str, models: Iterable[str]) -> None:
+  """Raises a ValueError for a model that the suite does not have."""
   known = {'norms': tuple(layers.LAYERS), 'sampling': ('noise', 'poisson'),
            'estimators': methods.ESTIMATED,
            'quantiles': methods.QUANTILE_MODELS, 'loop': tuple(LOOP_WORK),

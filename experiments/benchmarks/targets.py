@@ -1,6 +1,6 @@
-"""What ours may take at most, and what it took: a table from rows."""
+"""Required speed and memory of dpjax, beside the measured values."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from dpjax.report import tables
 from experiments.benchmarks import methods
@@ -9,17 +9,17 @@ from experiments.benchmarks.values import Values
 
 
 class Target(NamedTuple):
-  """The most that something of ours may take.
+  """An upper limit on the time or memory of dpjax.
 
   Attributes:
-    model: name.
-    size: records, or as `sweep.Setting.size`.
-    metric: of rows.
-    most: in `unit`; None where it is only told.
-    unit: as it is printed.
-    scale: of a value of the metric in it.
-    methods: of which the best counts.
-    accelerator: whether it is asked of accelerators only.
+    model: name of the work.
+    size: number of records, see `sweep.Setting.size`.
+    metric: name of the metric in the rows.
+    most: the limit, in `unit`; None to report the value only.
+    unit: unit in the table.
+    scale: factor that converts the metric to `unit`.
+    methods: methods among which the least value counts.
+    accelerator: True for a limit that holds on accelerators only.
   """
   model: str
   size: int
@@ -31,7 +31,7 @@ class Target(NamedTuple):
   accelerator: bool = False
 
 
-_MB = dict(unit='MB', scale=1.024e-3)
+_MB: dict[str, Any] = dict(unit='MB', scale=1.024e-3)
 TARGETS = {
     'quantiles': (
         Target('joint_30', 10**3, 'wall_ms', 8),
@@ -63,43 +63,44 @@ TARGETS = {
         Target(model, 2**12, 'ratio', 1.0, 'of dense')
         for model in methods.BUTTERFLY_MODELS),
 }
-"""By suite."""
+"""Maps a suite to its limits."""
 
 MOST_COMPILE_SECONDS = 5.0
-"""Of each program of these suites but `replicas`, which are for hours."""
+"""Limit for each program of these suites, except the long `replicas`."""
 
 
 def of_suite(suite: str, values: Values) -> list[str]:
   """The targets of a suite of which there are rows."""
   if suite not in TARGETS:
     return []
-  rows = _found(TARGETS[suite], values)
+  rows = _measured(TARGETS[suite], values)
   if suite != 'replicas':
     rows += _slowest_to_compile(values)
   if not rows:
     return []
-  # Quantiles are of records; so says the table of them.
-  columns = ('model', 'size', 'what', 'found', 'at most', 'met')
+  columns = ('model', 'size', 'metric', 'measured', 'limit', 'met')
   return ['## Targets\n', tables.markdown(columns, rows)]
 
 
-def _found(targets: tuple[Target, ...],
-           values: Values) -> list[tuple[str, ...]]:
+def _measured(targets: tuple[Target, ...],
+              values: Values) -> list[tuple[str, ...]]:
+  """Returns a row for each limit whose metric was measured."""
   rows = []
   for target in targets:
     lines = values.get(target.model, {})
     every = [lines.get(Line(method, 1), {}).get(target.size, {})
              for method in target.methods]
-    found = [metrics[target.metric] for metrics in every
-             if target.metric in metrics
-             and (metrics.get('accelerator') or not target.accelerator)]
-    if found:
+    measured = [metrics[target.metric] for metrics in every
+                if target.metric in metrics
+                and (metrics.get('accelerator') or not target.accelerator)]
+    if measured:
       rows.append((target.model, f'{target.size:,}', target.metric, *_met(
-          target.scale * min(found), target.most, target.unit)))
+          target.scale * min(measured), target.most, target.unit)))
   return rows
 
 
 def _slowest_to_compile(values: Values) -> list[tuple[str, ...]]:
+  """Returns a row about the program that takes longest to compile."""
   compiled = [(metrics['compile_seconds'], model, line.method, size)
               for model, lines in values.items()
               for line, sizes in lines.items()
@@ -108,12 +109,13 @@ def _slowest_to_compile(values: Values) -> list[tuple[str, ...]]:
   if not compiled:
     return []
   seconds, model, method, size = max(compiled)
-  return [(model, f'{size:,}', f'compile_seconds, the most: {method}',
+  return [(model, f'{size:,}', f'longest compile_seconds: {method}',
            *_met(seconds, MOST_COMPILE_SECONDS, 's'))]
 
 
-def _met(found: float, most: float | None, unit: str) -> tuple[str, str, str]:
+def _met(value: float, most: float | None, unit: str) -> tuple[str, str, str]:
+  """Returns the cells of a value, its limit, and whether it is within it."""
   if most is None:
-    return f'{found:.3g} {unit}', '-', '-'
-  return (f'{found:.3g} {unit}', f'{most:g} {unit}',
-          'yes' if found <= most else 'NO')
+    return f'{value:.3g} {unit}', '-', '-'
+  return (f'{value:.3g} {unit}', f'{most:g} {unit}',
+          'yes' if value <= most else 'NO')

@@ -1,9 +1,10 @@
 """The networks in PyTorch, and their parameters in the layout of JAX.
 
-Images are channels first here, so what is flattened comes in another order.
+Images have channels first here, so flattened images have another order.
 """
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,7 +18,7 @@ _FUNCTIONS = {'relu': nn.ReLU, 'tanh': nn.Tanh,
 
 
 class _Mean(nn.Module):
-  """Over tokens, or over pixels."""
+  """Mean over tokens, or over pixels."""
 
   def __init__(self, axes):
     super().__init__()
@@ -28,7 +29,7 @@ class _Mean(nn.Module):
 
 
 class _Residual(nn.Module):
-  """branch(x) + shortcut(x)."""
+  """Residual sum branch(x) + shortcut(x)."""
 
   def __init__(self, branch, shortcut):
     super().__init__()
@@ -39,39 +40,39 @@ class _Residual(nn.Module):
 
 
 class Net:
-  """A network and where its parameters are.
+  """A network with access to its parameters by layer.
 
   Attributes:
-    module: to be called with `tensor(x)`.
+    module: the PyTorch module, to be called with `tensor(x)`.
   """
 
   def __init__(self, architecture: arch.Architecture):
-    """Builds it, initialised by PyTorch."""
-    self._layers = {}
+    """Builds the network, with the initial parameters of PyTorch."""
+    self._layers: dict[str, tuple[Any, nn.Module]] = {}
     self._image = len(architecture.input_shape) == 3
-    self._flattened = {}
+    self._flattened: dict[str, tuple[int, int, int]] = {}
     self.module = self._chain(architecture.layers)
 
   def tensor(self, x: np.ndarray) -> torch.Tensor:
-    """Records of the layout of JAX as the network takes them."""
+    """Converts records from the layout of JAX to that of the network."""
     if self._image:
       x = np.moveaxis(x, -1, 1)
-    # A copy with strides of its own: images of one channel pass for channels
-    # last otherwise, and then Opacus 1.6 sums wrong gradients.
+    # A contiguous copy. Otherwise images of one channel count as channels last,
+    # for which Opacus 1.6 computes wrong gradients.
     return torch.from_numpy(np.array(x)).clone(
         memory_format=torch.contiguous_format)
 
   def read(self, value: Callable[[nn.Parameter], torch.Tensor]
            ) -> dict[str, dict[str, np.ndarray]]:
-    """What belongs to each parameter, as in `jax_nets.init`."""
-    found = {}
+    """Returns a value for each parameter, structured as in `jax_nets.init`."""
+    values = {}
     for name, (layer, module) in self._layers.items():
       leaves = _leaves(layer)
-      found[name] = {
+      values[name] = {
           leaf: self._to_jax(layer, leaf, value(getattr(
               module, attribute)).detach().cpu().numpy().copy())
           for leaf, attribute in leaves.items()}
-    return found
+    return values
 
   def write(self, params: Mapping[str, Mapping[str, np.ndarray]]) -> None:
     """Sets all parameters to those of `jax_nets.init`."""
@@ -83,19 +84,21 @@ class Net:
               torch.from_numpy(np.ascontiguousarray(value)))
 
   def _chain(self, layers: tuple) -> nn.Module:
-    found, flattened = [], None
+    """Builds layers, and notes those with parameters."""
+    modules, flattened = [], None
     for layer in layers:
       if flattened and isinstance(layer, arch.Dense):
         self._flattened[layer.name], flattened = flattened, None
       if isinstance(layer, arch.Flatten):
         flattened = layer.shape
-      made = self._module(layer)
+      module = self._module(layer)
       if hasattr(layer, 'name'):
-        self._layers[layer.name] = (layer, made)
-      found.append(made)
-    return nn.Sequential(*found)
+        self._layers[layer.name] = (layer, module)
+      modules.append(module)
+    return nn.Sequential(*modules)
 
-  def _module(self, layer) -> nn.Module:
+  def _module(self, layer: Any) -> nn.Module:
+    """Builds one layer."""
     match layer:
       case arch.Dense(_, inputs, outputs):
         return nn.Linear(inputs, outputs)
@@ -119,7 +122,8 @@ class Net:
         return _Residual(self._chain(branch), self._chain(shortcut))
     raise TypeError(f'no {type(layer).__name__} in PyTorch')
 
-  def _to_torch(self, layer, leaf: str, value: np.ndarray) -> np.ndarray:
+  def _to_torch(self, layer: Any, leaf: str, value: np.ndarray) -> np.ndarray:
+    """Converts a parameter from the layout of JAX."""
     if leaf != 'kernel':
       return value
     if isinstance(layer, arch.Conv):
@@ -129,7 +133,8 @@ class Net:
       value = value.reshape(layer.inputs, layer.outputs)
     return value.T
 
-  def _to_jax(self, layer, leaf: str, value: np.ndarray) -> np.ndarray:
+  def _to_jax(self, layer: Any, leaf: str, value: np.ndarray) -> np.ndarray:
+    """Converts a parameter to the layout of JAX."""
     if leaf != 'kernel':
       return value
     if isinstance(layer, arch.Conv):
@@ -143,7 +148,7 @@ class Net:
 
 
 class _GroupNorm(nn.Module):
-  """Over pixels and groups of channels, without parameters."""
+  """Normalisation over pixels and groups of channels, without parameters."""
 
   def __init__(self, groups):
     super().__init__()
@@ -153,8 +158,8 @@ class _GroupNorm(nn.Module):
     return nn.functional.group_norm(x, self._groups, eps=_EPSILON)
 
 
-def _leaves(layer) -> dict[str, str]:
-  """Name in JAX -> name in PyTorch."""
+def _leaves(layer: Any) -> dict[str, str]:
+  """Maps names of parameters in JAX to names in PyTorch."""
   if isinstance(layer, arch.Embedding):
     return {'embedding': 'weight'}
   if isinstance(layer, arch.LayerNorm):

@@ -1,4 +1,4 @@
-"""Steps in PyTorch: without privacy, and those of Opacus."""
+"""Training steps in PyTorch, without privacy and by Opacus."""
 
 from collections.abc import Callable
 import os
@@ -17,7 +17,7 @@ from experiments.benchmarks.program import Spec
 
 
 class _Training(NamedTuple):
-  """What one step needs."""
+  """A network with the optimiser and the loss of its steps."""
   net: torch_nets.Net
   module: nn.Module
   optimizer: Any
@@ -25,10 +25,10 @@ class _Training(NamedTuple):
 
 
 def make(spec: Spec) -> Program:
-  """The program of a step; the default device is a GPU if there is one."""
+  """Returns the program of a step, on a GPU if there is one."""
   cuda = torch.cuda.is_available() and os.environ.get('JAX_PLATFORMS') != 'cpu'
   device = torch.device('cuda' if cuda else 'cpu')
-  # As JAX has it: the fastest convolution by trial, and products in TF32.
+  # As in JAX: convolutions are autotuned, and products use TF32.
   torch.backends.cudnn.benchmark = True
   torch.set_float32_matmul_precision('high')
   net = torch_nets.Net(architectures.MODELS[spec.model])
@@ -37,7 +37,7 @@ def make(spec: Spec) -> Program:
   training = _private(net, spec, x, y)
   run = _step(training, x, y)
 
-  def step():
+  def step() -> None:
     run()
     if cuda:
       torch.cuda.synchronize()
@@ -51,8 +51,9 @@ def make(spec: Spec) -> Program:
                  peak_kib=peak, audit=lambda: _audit(spec, training))
 
 
-def _batch(net: torch_nets.Net, spec: Spec):
-  """As `jax_nets.batch`, of other values."""
+def _batch(net: torch_nets.Net,
+           spec: Spec) -> tuple[torch.Tensor, torch.Tensor]:
+  """Returns records and labels with the shapes of `jax_nets.batch`."""
   architecture, rng = architectures.MODELS[spec.model], np.random.default_rng(0)
   shape = (spec.size, *architecture.input_shape)
   if architecture.vocabulary:
@@ -63,32 +64,35 @@ def _batch(net: torch_nets.Net, spec: Spec):
   return net.tensor(x), torch.from_numpy(y)
 
 
-def _private(net: torch_nets.Net, spec: Spec, x, y) -> _Training:
-  """Wrapped by Opacus, if the method is one of its."""
+def _private(net: torch_nets.Net, spec: Spec, x: torch.Tensor,
+             y: torch.Tensor) -> _Training:
+  """Returns the training, wrapped by Opacus if the method is of Opacus."""
   name, _ = methods.split(spec.method)
   optimizer = torch.optim.SGD(net.module.parameters(), spec.learning_rate)
   criterion = nn.CrossEntropyLoss()
   if name == 'torch':
     return _Training(net, net.module, optimizer, criterion)
-  # Opacus and PyTorch warn of each other's next versions.
+  # Opacus and PyTorch print deprecation warnings about each other.
   warnings.simplefilter('ignore')
   import opacus
   loader = torch.utils.data.DataLoader(
       torch.utils.data.TensorDataset(x, y), batch_size=spec.size)
-  made = opacus.PrivacyEngine().make_private(
+  wrapped = opacus.PrivacyEngine().make_private(
       module=net.module, optimizer=optimizer, criterion=criterion,
       data_loader=loader, noise_multiplier=spec.noise_multiplier,
       max_grad_norm=spec.clip_norm, poisson_sampling=False,
       grad_sample_mode=name.removeprefix('opacus_'))
   if name == 'opacus_ghost':
-    module, optimizer, criterion, _ = made
+    module, optimizer, criterion, _ = wrapped
   else:
-    module, optimizer, _ = made
+    module, optimizer, _ = wrapped
   return _Training(net, module, optimizer, criterion)
 
 
-def _step(training: _Training, x, y) -> Callable[[], None]:
-  def step():
+def _step(training: _Training, x: torch.Tensor,
+          y: torch.Tensor) -> Callable[[], None]:
+  """Returns a function that runs one step."""
+  def step() -> None:
     training.optimizer.zero_grad()
     training.criterion(training.module(x), y).backward()
     training.optimizer.step()
@@ -96,7 +100,7 @@ def _step(training: _Training, x, y) -> Callable[[], None]:
 
 
 def _audit(spec: Spec, training: _Training) -> dict[str, Any]:
-  """See `checks`: a step without noise and one with it, from `jax_nets`."""
+  """Returns values for `checks` of a step without noise and one with noise."""
   import jax
 
   from experiments.benchmarks import jax_nets

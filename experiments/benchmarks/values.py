@@ -1,7 +1,7 @@
-"""Rows of a suite by model, method and size."""
+"""Collects the rows of a suite by model, method and size."""
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from dpjax.report import records
 from experiments.benchmarks import architectures
@@ -12,39 +12,40 @@ Metrics = dict[str, float]
 
 
 class Line(NamedTuple):
-  """What a row of a table is about."""
+  """The method and the number of devices of a row in a table."""
   method: str
   num_devices: int
 
   @property
   def text(self) -> str:
-    """As it is printed."""
+    """Text of the line in a table."""
     several = f', {self.num_devices} devices' if self.num_devices > 1 else ''
     return self.method + several
 
 
 Lines = dict[Line, dict[int, Metrics]]
-"""Line -> size -> metrics, of one model."""
+"""Maps line -> size -> metrics, for one model."""
 
 Values = dict[str, Lines]
-"""By model."""
+"""Maps the name of a model to its lines."""
 
 
 def collect(rows: Iterable[records.Row], suite: str) -> Values:
-  """The values of the rows of a suite, in the order of the sweep."""
-  found: Values = {}
+  """Returns the values of the rows of a suite, in the order of the sweep."""
+  collected: Values = {}
   for row in rows:
     cells = dict(pair.split('=', 1)
                  for pair in row.id.split('/', 1)[1].split(','))
     if cells['suite'] == suite:
       line = Line(row.method, int(cells['num_devices']))
-      found.setdefault(row.dataset, {}).setdefault(line, {}).setdefault(
+      collected.setdefault(row.dataset, {}).setdefault(line, {}).setdefault(
           int(cells['size']), {})[row.metric] = row.value
-  return {model: dict(sorted(found[model].items(), key=_order))
-          for model in sorted(found, key=_model_order)}
+  return {model: dict(sorted(collected[model].items(), key=_order))
+          for model in sorted(collected, key=_model_order)}
 
 
-def _order(item) -> tuple:
+def _order(item: tuple[Line, Any]) -> tuple[int, Line]:
+  """Returns the sort key of (line, metrics by size)."""
   line = item[0]
   base, _ = methods.split(line.method)
   names = [*methods.STEPS, *methods.DRAWS, *methods.NORMS, *methods.LOOPS,
@@ -53,7 +54,8 @@ def _order(item) -> tuple:
   return names.index(base), line
 
 
-def _model_order(model: str) -> tuple:
+def _model_order(model: str) -> tuple[int, str]:
+  """Returns the sort key of a model."""
   names = [*architectures.MODELS, *layers.LAYERS, *methods.QUANTILE_MODELS,
            *methods.CURVE_MODELS, *methods.DENSITY_MODELS,
            *methods.REPLICA_MODELS, *methods.BUTTERFLY_MODELS]
@@ -61,10 +63,10 @@ def _model_order(model: str) -> tuple:
 
 
 def time_name(metrics: Metrics) -> str:
-  """The metric that ratios are of."""
+  """Returns the metric that ratios compare: CPU time or wall time."""
   return 'wall_ms' if metrics.get('accelerator') else 'cpu_ms'
 
 
 def way(metrics: Metrics) -> str:
-  """How the norms of a layer were found."""
+  """Returns how the norms of a layer were computed: 'gram' or 'kept'."""
   return 'gram' if metrics['by_gram'] else 'kept'

@@ -1,8 +1,8 @@
-"""A fresh process that makes one program and times it when asked.
+"""A process that builds one program and times it on request.
 
-The first line on stdin is a spec, each further one a request; each is answered
-by one line on stdout. So the parent can go through all programs round by
-round, each compiled once and alone with its memory.
+The first line on stdin is a spec, each further line a request; the answer to
+each is one line on stdout. The parent can therefore sample all programs round
+by round, while each is compiled once and has its own memory.
 """
 
 import dataclasses
@@ -24,15 +24,16 @@ _QUICK = 1.0
 
 
 def make(spec: Spec) -> Program:
-  """The program of a spec."""
+  """Builds the program of a specification."""
   maker = methods.find(spec.suite, spec.method).maker
   module = importlib.import_module(f'experiments.benchmarks.{maker}')
   return module.make(spec)
 
 
 def warm_up(program: Program) -> dict[str, float]:
-  """Runs the first steps; returns what they and making the program told."""
-  if program.times is not None:  # it ran when it was made
+  """Runs the first steps; returns metrics of them and of building the program.
+  """
+  if program.times is not None:  # The program ran when it was built.
     return dict(program.info)
   before = machine.forget_peak()
   started = time.perf_counter()
@@ -49,7 +50,7 @@ def warm_up(program: Program) -> dict[str, float]:
 
 
 def answer(program: Program, request: dict[str, Any]) -> dict[str, Any]:
-  """What came of a request: a sample, or an audit written to a file."""
+  """Returns the answer to a request: a sample, or {} after writing an audit."""
   if 'audit' in request:
     with open(request['audit'], 'wb') as file:
       pickle.dump(program.audit(), file)
@@ -59,7 +60,7 @@ def answer(program: Program, request: dict[str, Any]) -> dict[str, Any]:
 
 def main() -> None:
   """Reads requests until there are no more."""
-  # What libraries print must not come between the answers.
+  # Output of libraries goes to stderr, so that stdout has answers only.
   answers = os.fdopen(os.dup(1), 'w')
   os.dup2(2, 1)
   machine.be_first_to_go()
@@ -74,7 +75,7 @@ def main() -> None:
 
 
 def first_line(spec: Spec, *, audited: bool) -> str:
-  """What to send first; a program that is audited must not have run."""
+  """Returns the first line for a worker; an audited program must not run."""
   return json.dumps({**dataclasses.asdict(spec), 'audited': audited})
 
 

@@ -102,20 +102,20 @@ def difference(first: float, second: float) -> float:
   return 0.0 if gap <= _NOISE else gap / max(abs(first), abs(second))
 
 
-def describe(found: Comparison) -> str:
+def describe(result: Comparison) -> str:
   """Returns a comparison as text: '12 of 12 rows are those committed'."""
-  compared = found.same + found.different
+  compared = result.same + result.different
   if not compared:
     text = 'no row can be compared with a committed one'
   else:
-    text = f'{found.same} of {compared} rows are those committed'
-  if found.largest:
-    text += f', largest relative difference {found.largest:.1e}'
-  if found.different:
-    text += (f' ({found.where}), of rows committed by code '
-             f'{", ".join(found.commits)}')
-  text += f'; {found.times} that measure time left out' if found.times else ''
-  return text + (f'; {found.unknown} of other settings' if found.unknown
+    text = f'{result.same} of {compared} rows are those committed'
+  if result.largest:
+    text += f', largest relative difference {result.largest:.1e}'
+  if result.different:
+    text += (f' ({result.where}), of rows committed by code '
+             f'{", ".join(result.commits)}')
+  text += f'; {result.times} that measure time left out' if result.times else ''
+  return text + (f'; {result.unknown} of other settings' if result.unknown
                  else '')
 
 
@@ -127,13 +127,13 @@ def outcomes(table: str) -> dict[str, str]:
   return {line[1]: line[4] for line in lines[2:]}
 
 
-def changed(found: Iterable[verdicts.Verdict],
+def changed(present: Iterable[verdicts.Verdict],
             committed: Mapping[str, str]) -> list[str]:
   """Returns a line for each verdict that differs from the committed one.
 
   Claims that were not run, or have no committed verdict, are left out.
   """
   return [f'{verdict.claim}: {verdict.verdict}, of all settings '
-          f'{committed[verdict.claim]}' for verdict in found
+          f'{committed[verdict.claim]}' for verdict in present
           if verdict.verdict != verdicts.NOT_RUN
           and committed.get(verdict.claim, verdict.verdict) != verdict.verdict]

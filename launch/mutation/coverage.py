@@ -52,7 +52,7 @@ class Coverage(NamedTuple):
 def _digest(place: places.Place, test: str) -> str:
   """Returns a digest of all files that the coverage of a test file needs."""
   parts = [*place.sources(), *place.helpers(), test]
-  contents = [_FORMAT, place.package.encode()]
+  contents = [_FORMAT, place.library.encode()]
   for part in parts:
     contents += [part.encode(), (place.root / part).read_bytes()]
   return hashlib.sha256(b'\0'.join(
@@ -78,10 +78,10 @@ def _merge(coverage: Coverage, executed: Mapping[str, Any]) -> None:
 def collect(place: places.Place, folder: pathlib.Path,
             each: Callable[[Callable[[pool.Worker, str], None], list[str]],
                            None]) -> Coverage:
-  """Runs the tests of a subpackage once, or reads results of earlier runs.
+  """Runs the tests of a package once, or reads results of earlier runs.
 
   Args:
-    place: the subpackage, in the copy of a worker.
+    place: the package, in the copy of a worker.
     folder: folder for results, one file for each file of tests. A result holds
       until the sources, the helpers of tests or the test file change.
     each: calls a function of a worker and an item for all items.

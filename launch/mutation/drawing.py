@@ -1,4 +1,4 @@
-"""Draws mutants of a subpackage at random, or finds known ones again."""
+"""Draws mutants of a package at random, or finds known ones again."""
 
 from collections.abc import Sequence
 import random
@@ -8,9 +8,9 @@ from launch.mutation import places
 
 
 def every(place: places.Place) -> list[operators.Mutant]:
-  """Returns all mutants of a subpackage; a few may be invalid Python."""
+  """Returns all mutants of a package; a few may be invalid Python."""
   optional = operators.declared(
-      path.read_bytes() for path in (place.root / place.package).rglob('*.py'))
+      path.read_bytes() for path in (place.root / place.library).rglob('*.py'))
   return [mutant for file in place.sources() for mutant in operators.find(
       file, (place.root / file).read_bytes(), optional)]
 
@@ -24,19 +24,19 @@ def draw(place: places.Place, mutants: Sequence[operators.Mutant], *, num: int,
   dominate.
 
   Args:
-    place: the subpackage.
+    place: the package.
     mutants: mutants to choose from.
     num: number of mutants; fewer are drawn if there are fewer lines.
     seed: seed of the draw.
   """
   rng = random.Random(seed)
-  by_line = {}
+  by_line: dict[tuple[str, int], dict[str, list[operators.Mutant]]] = {}
   for mutant in mutants:
     by_line.setdefault((mutant.file, mutant.line), {}).setdefault(
         mutant.operator, []).append(mutant)
   lines = sorted(by_line)
   rng.shuffle(lines)
-  drawn = []
+  drawn: list[operators.Mutant] = []
   for file, line in lines:
     source = (place.root / file).read_bytes()
     kinds = {kind: valid for kind, all_of_it in sorted(
@@ -54,7 +54,7 @@ def find_again(mutants: Sequence[operators.Mutant],
   """Returns known mutants at their present lines, without changed lines."""
   identity = lambda mutant: (mutant.file, mutant.operator, mutant.before,
                              mutant.after)
-  present = {}
+  present: dict[tuple[str, ...], list[operators.Mutant]] = {}
   for mutant in mutants:
     present.setdefault(identity(mutant), []).append(mutant)
   return [min(present[identity(mutant)],

@@ -6,7 +6,7 @@ import re
 from typing import NamedTuple
 
 # Functions that are replaced by their counterparts.
-_SWAPPED = {}
+_SWAPPED: dict[str, str] = {}
 for _pair in (('max', 'min'), ('maximum', 'minimum'), ('fmax', 'fmin'),
               ('amax', 'amin'), ('argmax', 'argmin'), ('ceil', 'floor'),
               ('any', 'all'), ('sum', 'mean'), ('logaddexp', 'maximum'),
@@ -117,14 +117,16 @@ class _Finder:
     for line in source.splitlines(keepends=True):
       self._lines.append(self._lines[-1] + len(line))
     self._statement = 1
-    self.mutants = []
+    self.mutants: list[Mutant] = []
 
-  def _span(self, node: ast.AST) -> tuple[int, int]:
+  def _span(self, node: ast.expr | ast.stmt | ast.keyword
+            ) -> tuple[int, int]:
     """Returns the byte offsets of a node's start and end."""
+    assert node.end_lineno is not None and node.end_col_offset is not None
     return (self._lines[node.lineno - 1] + node.col_offset,
             self._lines[node.end_lineno - 1] + node.end_col_offset)
 
-  def _text(self, node: ast.AST) -> str:
+  def _text(self, node: ast.expr) -> str:
     start, end = self._span(node)
     return self._source[start:end].decode()
 
@@ -141,16 +143,19 @@ class _Finder:
         flat(self._source[begin:start] + replacement.encode()
              + self._source[end:stop])))
 
-  def _replace(self, operator: str, node: ast.AST, replacement: str):
+  def _replace(self, operator: str, node: ast.expr | ast.stmt,
+               replacement: str) -> None:
     self._add(operator, *self._span(node), replacement)
 
-  def _token(self, left: ast.AST, right: ast.AST, token: str):
+  def _token(self, left: ast.expr, right: ast.expr,
+             token: str) -> tuple[int, int]:
     """Returns the span of an operator between two operands."""
     start, end = self._span(left)[1], self._span(right)[0]
     gap = re.sub(rb'#[^\n]*', lambda match: b' ' * len(match.group()),
                  self._source[start:end])
     pattern = re.escape(token).replace(r'\ ', r'\s+').encode()
     match = re.search(pattern, gap)
+    assert match, f'no {token} between the operands'
     return start + match.start(), start + match.end()
 
   def walk(self, node: ast.AST) -> None:
@@ -179,7 +184,8 @@ class _Finder:
     lefts = [node.left, *node.comparators]
     for left, sign, right in zip(lefts, node.ops, node.comparators):
       token, other = _COMPARED[type(sign)]
-      self._add('comparison', *self._token(left, right, token), other)
+      start, end = self._token(left, right, token)
+      self._add('comparison', start, end, other)
 
   def _of_binop(self, node: ast.BinOp):
     if any(isinstance(part, ast.JoinedStr) or isinstance(part, ast.Constant)
@@ -204,8 +210,8 @@ class _Finder:
   def _of_augassign(self, node: ast.AugAssign):
     if type(node.op) in _COMPUTED:
       token, other = _COMPUTED[type(node.op)]
-      self._add('arithmetic', *self._token(
-          node.target, node.value, f'{token}='), f'{other}=')
+      start, end = self._token(node.target, node.value, f'{token}=')
+      self._add('arithmetic', start, end, f'{other}=')
 
   def _of_constant(self, node: ast.Constant):
     value = node.value

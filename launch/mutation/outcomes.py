@@ -76,7 +76,7 @@ def examine(worker: pool.Worker, mutant: operators.Mutant,
 
 def check_baseline(worker: pool.Worker, covered: coverage.Coverage) -> None:
   """Raises a ValueError unless the quickest tests pass without a fault."""
-  quickest = sorted(covered.seconds, key=covered.seconds.get)[:3]
+  quickest = sorted(covered.seconds, key=lambda test: covered.seconds[test])[:3]
   if not quickest:
     raise ValueError('no test passes without a fault')
   answer = worker.watch(quickest, covered.seconds, limit_s=600)
@@ -85,10 +85,10 @@ def check_baseline(worker: pool.Worker, covered: coverage.Coverage) -> None:
                      f'{answer["outcome"]}: {worker.log()[-1000:]}')
 
 
-def write(path: pathlib.Path, found: Sequence[Outcome], seed: int) -> None:
+def write(path: pathlib.Path, tried: Sequence[Outcome], seed: int) -> None:
   """Writes outcomes and the seed of the draw to a JSON file."""
   path.write_text(json.dumps({'seed': seed, 'outcomes': [
-      {**one._asdict(), 'mutant': one.mutant._asdict()} for one in found]},
+      {**one._asdict(), 'mutant': one.mutant._asdict()} for one in tried]},
       indent=1), encoding='utf-8')
 
 

@@ -1,4 +1,4 @@
-"""Finds the sources and tests of a subpackage, and makes scratch copies."""
+"""Finds the sources and tests of a package, and makes scratch copies."""
 
 from collections.abc import Sequence
 import pathlib
@@ -11,50 +11,51 @@ class Place(NamedTuple):
   """The code to mutate, and the tests that should notice faults in it.
 
   Attributes:
-    root: git repository with the package and its tests.
-    package: name of the package.
-    room: name of a subpackage, or of a module directly in the package.
+    root: git repository with the library and its tests.
+    library: name of the library, a folder in `root`.
+    package: name of a package of the library, or of a module directly in it.
     more_tests: further files or folders of tests, relative to `root`.
   """
   root: pathlib.Path
+  library: str
   package: str
-  room: str
   more_tests: Sequence[str] = ()
 
   def sources(self) -> list[str]:
-    """Returns the Python files of the subpackage, relative to the root.
+    """Returns the Python files of the package, relative to the root.
 
     Raises:
-      ValueError: if there is no such package or subpackage.
+      ValueError: if there is no such library or package.
     """
-    base = self.root / self.package
+    base = self.root / self.library
     if not (base / '__init__.py').exists():
-      raise ValueError(f'no package {self.package!r} in {self.root}; name one '
-                       'by --package, and its folder by --root')
-    files = sorted((base / self.room).rglob('*.py')) or sorted(
-        base.glob(f'{self.room}.py'))
-    if not files or not self.room:
-      rooms = sorted(path.parent.name for path in base.glob('*/__init__.py'))
-      raise ValueError(f'no room {self.room!r} in {self.package}; there are '
-                       f'{", ".join(rooms)}')
+      raise ValueError(f'no library {self.library!r} in {self.root}; name one '
+                       'by --library, and its folder by --root')
+    files = sorted((base / self.package).rglob('*.py')) or sorted(
+        base.glob(f'{self.package}.py'))
+    if not files or not self.package:
+      known = sorted(path.parent.name for path in base.glob('*/__init__.py'))
+      raise ValueError(f'no package {self.package!r} in {self.library}; there '
+                       f'are {", ".join(known)}')
     return [str(path.relative_to(self.root)) for path in files]
 
   def tests(self) -> list[str]:
-    """Returns the test files of the subpackage and the further ones.
+    """Returns the test files of the package and the further ones.
 
     Raises:
       ValueError: if a further one does not exist, or there are no tests.
     """
     tests = self.root / 'tests'
-    paths = [*(tests / self.room).rglob('*_test.py'),
-             *tests.glob(f'{self.room}_test.py')]
+    paths = [*(tests / self.package).rglob('*_test.py'),
+             *tests.glob(f'{self.package}_test.py')]
     for name in self.more_tests:
       path = self.root / name
       if not path.exists():
         raise ValueError(f'--tests: {name} is not there')
       paths += path.rglob('*_test.py') if path.is_dir() else [path]
     if not paths:
-      raise ValueError(f'no tests in tests/{self.room}; name some by --tests')
+      raise ValueError(f'no tests in tests/{self.package}; name some by '
+                       '--tests')
     return sorted({str(path.relative_to(self.root)) for path in paths})
 
   def helpers(self) -> list[str]:

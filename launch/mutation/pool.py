@@ -46,13 +46,15 @@ class Worker:
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     conftest = self.root / 'tests' / 'conftest.py'
     self._ask({'run': [str(conftest)] if conftest.exists() else [],
-               'imports': _libraries(self.root, place.package)})
+               'imports': _libraries(self.root, place.library)})
 
   def _ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
     """Sends a request to the process and returns its answer."""
-    self._process.stdin.write(json.dumps(request) + '\n')
-    self._process.stdin.flush()
-    line = self._process.stdout.readline()
+    requests, answers = self._process.stdin, self._process.stdout
+    assert requests is not None and answers is not None
+    requests.write(json.dumps(request) + '\n')
+    requests.flush()
+    line = answers.readline()
     if not line:
       raise OSError('a process that runs tests has ended')
     return json.loads(line)
@@ -77,7 +79,7 @@ class Worker:
              limit_s: float) -> dict[str, Any]:
     """Runs a file of tests and writes which lines each test executes."""
     return self._ask({'kind': 'record', 'tests': [test], 'limit_s': limit_s,
-                      'package': self._place.package, 'output': str(output),
+                      'package': self._place.library, 'output': str(output),
                       'log': str(self._log)})
 
   def log(self) -> str:
@@ -112,7 +114,8 @@ def _libraries(root: pathlib.Path, package: str) -> list[str]:
       for node in ast.parse(path.read_bytes()).body:
         if isinstance(node, ast.Import):
           names |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and not node.level:
+        elif isinstance(node, ast.ImportFrom) and node.module and (
+            not node.level):
           names.add(node.module)
           names |= {f'{node.module}.{alias.name}' for alias in node.names}
   return sorted(name for name in names if name.split('.')[0] not in local)

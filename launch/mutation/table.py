@@ -15,10 +15,11 @@ MOST_SURVIVORS = .05
 
 _TITLE = '''# Faults that the tests do not notice
 
-`python -m launch.mutate --room=ROOM` plants small faults in one room, one at a
-time, runs the default tests that execute the changed line, and replaces the
-section of that room below. Reasons why a fault is equivalent, that is, changes
-nothing that a test could or should notice, are kept by hand in `mutants.toml`.
+`python -m launch.mutate --package=PACKAGE` plants small faults in one package,
+one at a time, runs the default tests that execute the changed line, and
+replaces the section of that package below. Reasons why a fault is equivalent,
+that is, changes nothing that a test could or should notice, are kept by hand in
+`mutants.toml`.
 '''
 _COLUMNS = ('file', 'line', 'fault', 'as it is', 'with the fault', 'outcome',
             'equivalent, because')
@@ -68,34 +69,34 @@ def reason(mutant: operators.Mutant,
                if one[:3] == (mutant.file, mutant.before, mutant.after)), '')
 
 
-def survivors(found: Sequence[outcomes.Outcome],
+def survivors(tried: Sequence[outcomes.Outcome],
               equivalents: Sequence[Equivalent]) -> tuple[int, int]:
   """Counts surviving mutants, and all mutants, apart from equivalent ones."""
-  harmful = [one for one in found
+  harmful = [one for one in tried
              if one.is_noticed() or not reason(one.mutant, equivalents)]
   return sum(not one.is_noticed() for one in harmful), len(harmful)
 
 
-def section(room: str, found: Sequence[outcomes.Outcome],
+def section(package: str, tried: Sequence[outcomes.Outcome],
             equivalents: Sequence[Equivalent], *, num_all: int,
             seed: int) -> str:
-  """Returns the section of a subpackage in the table.
+  """Returns the section of a package in the table.
 
   Args:
-    room: name of the subpackage.
-    found: outcomes of all drawn mutants.
+    package: name of the package.
+    tried: outcomes of all drawn mutants.
     equivalents: known equivalent mutants.
-    num_all: number of mutants that the subpackage has.
+    num_all: number of mutants that the package has.
     seed: seed of the draw.
   """
-  alive = [one for one in found if not one.is_noticed()]
-  bad, harmful = survivors(found, equivalents)
-  hung = sum(one.outcome == outcomes.HUNG for one in found)
+  alive = [one for one in tried if not one.is_noticed()]
+  bad, harmful = survivors(tried, equivalents)
+  hung = sum(one.outcome == outcomes.HUNG for one in tried)
   lines = [
-      f'## {room}', '',
-      f'{len(found)} of about {num_all} mutants were drawn with seed {seed}. '
-      f'Tests notice {len(found) - len(alive)} of them, {hung} by hanging; '
-      f'{len(alive)} survive, of which {len(found) - harmful} are equivalent. '
+      f'## {package}', '',
+      f'{len(tried)} of about {num_all} mutants were drawn with seed {seed}. '
+      f'Tests notice {len(tried) - len(alive)} of them, {hung} by hanging; '
+      f'{len(alive)} survive, of which {len(tried) - harmful} are equivalent. '
       f'{bad} of {harmful} that matter survive.', '']
   if alive:
     lines.append(tables.markdown(_COLUMNS, [
@@ -111,11 +112,11 @@ def _code(text: str) -> str:
   return '`' + text.replace('|', '\\|').replace('`', "'") + '`'
 
 
-def update(path: pathlib.Path, room: str, text: str) -> None:
-  """Replaces the section of a subpackage in the table; keeps the others."""
+def update(path: pathlib.Path, package: str, text: str) -> None:
+  """Replaces the section of a package in the table; keeps the others."""
   old = path.read_text(encoding='utf-8') if path.exists() else ''
   sections = {part.split('\n')[0].removeprefix('## '): part.rstrip() + '\n'
               for part in re.split(r'^(?=## )', old, flags=re.M)[1:]}
-  sections[room] = text
+  sections[package] = text
   path.write_text('\n'.join([_TITLE, *(
       sections[name] for name in sorted(sections))]), encoding='utf-8')

@@ -129,7 +129,7 @@ def test_the_share_that_a_canary_spends_is_its_norm_over_the_bound(feature,
       canary=Batch(jnp.full((1, 1), feature), jnp.zeros(1, jnp.int32)))
   # The gradient of the logits is (-1/2, 1/2).
   wanted = share or feature * np.sqrt(.5)
-  assert canary.share_spent(game) == pytest.approx(wanted, rel=1e-3)
+  assert canary.fraction_spent(game) == pytest.approx(wanted, rel=1e-3)
 
 
 def test_epsilons_of_shifts_solve_the_curve_of_a_gaussian():

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.every(1)
 _ADD = Adjacency.ADD_OR_REMOVE_ONE
 _FAULTS = {
     'variance': lambda z, _: 1.15 * z, 'mean': lambda z, _: z + 0.2,
-    'law': lambda z, _: np.sign(z) * np.abs(z)**0.7,
+    'distribution': lambda z, _: np.sign(z) * np.abs(z)**0.7,
     'independence of calls': lambda z, _: (z + np.roll(z, 1)) / 2**0.5,
     'independence of keys': lambda z, other: other}
 
@@ -108,7 +108,7 @@ def test_shares_of_blocks_add_up_as_their_costs_do(order, wanted):
       method=types.SimpleNamespace(noise_order=order),
       plan=types.SimpleNamespace(noise_multiplier=0.3))
   with mock.patch.object(canary, 'shift', lambda game: moved):
-    assert canary.share_spent(game) == pytest.approx(0.3 * wanted)
+    assert canary.fraction_spent(game) == pytest.approx(0.3 * wanted)
 
 
 def test_neighbouring_data_sets_differ_by_the_canary():

@@ -58,7 +58,7 @@ def test_the_audit_is_tight(name):
   # the accountant claims is nearly what can be measured. The cotangent of two
   # classes is along (1, -1), whose largest entry is 0.71 of its length.
   least = {'lip_k_norm_inf': 0.65, 'lip_k_norm_1': 0.8}.get(name, 0.9)
-  assert least < canaries.share_spent(setups.game(name)) <= 1 + 1e-5
+  assert least < canaries.fraction_spent(setups.game(name)) <= 1 + 1e-5
 
 
 def test_a_claim_below_the_accountant_is_refused():
@@ -77,7 +77,7 @@ def test_another_canary_is_within_its_bounds():
   game = dataclasses.replace(setups.game('lip_dp_sgd'),
                              canary=Batch(0.1 * setups.canary('').x,
                                           jnp.zeros([1], jnp.int32)))
-  assert canaries.share_spent(game) < 0.6
+  assert canaries.fraction_spent(game) < 0.6
   assert canaries.findings(jax.random.key(6), game) == []
 
 

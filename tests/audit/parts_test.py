@@ -83,11 +83,11 @@ def test_a_probability_of_zero_is_seen_and_what_is_no_law_refused():
   curve = curves.of_guarantee(ApproxDP(epsilon=5.0, delta=1e-3))
   pairs = [Pair(0.0, 1e-2, 'x')]
   with np.errstate(divide='ignore'):
-    worst = exact.finite_law(curve, pairs,
+    worst = exact.finite_distributions(curve, pairs,
                              lambda p: np.log(np.array([p, 1 - p])))
   assert worst.amount == pytest.approx(9e-3, abs=1e-5)
   with pytest.raises(ValueError, match='sum to 1, got 0.5'):
-    exact.finite_law(curve, pairs, lambda p: np.log(np.array([0.5])))
+    exact.finite_distributions(curve, pairs, lambda p: np.log(np.array([0.5])))
 
 
 def test_outcomes_of_another_law_are_told():
@@ -145,7 +145,7 @@ def test_noise_of_any_law_becomes_normal(law, draw, spacing):
 
 @pytest.mark.parametrize('name, fault', [
     ('mean', lambda z: z + 0.15), ('variance', lambda z: 0.93 * z),
-    ('law', lambda z: np.sign(z) * np.abs(z)**0.8),
+    ('distribution', lambda z: np.sign(z) * np.abs(z)**0.8),
     ('independence of coordinates', lambda z: z[:, [0, 0, 2]]),
     ('independence of calls', lambda z: (z + np.roll(z, 1, 0)) / 2**0.5),
     ('variance', np.zeros_like)])
@@ -340,6 +340,6 @@ def test_noise_is_declared_by_mechanisms_that_add_it():
   mechanism = laplace.LaplaceMechanism(record_norm=2.0, epsilon=0.5,
                                        adjacency=Adjacency.ADD_OR_REMOVE_ONE)
   declared = wrapping.declared_noise(mechanism)
-  assert declared.law.std() == pytest.approx(math.sqrt(2) * mechanism.scale)
-  assert float(declared.law.stats('k')) == pytest.approx(3.0)
+  assert declared.distribution.std() == pytest.approx(math.sqrt(2) * mechanism.scale)
+  assert float(declared.distribution.stats('k')) == pytest.approx(3.0)
   assert wrapping.declared_noise(object()) is None

@@ -285,7 +285,7 @@ def test_whatever_is_found_of_a_game_refutes_it():
     assert (report.verdict == auditor.VIOLATED) == bool(findings) == (
         shift > 1)
   for line in ('one', 'one, two'):
-    played = canary.Played(line.split(', '), 0.0, *game.losses(key))
+    played = canary.GameResult(line.split(', '), 0.0, *game.losses(key))
     with mock.patch.object(canary, 'judge', lambda *args, p=played: p):
       failed = auditor.audit(key, game).failed
     assert [check.detail for check in failed] == played.findings

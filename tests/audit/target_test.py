@@ -87,7 +87,7 @@ def test_data_are_arrays_of_jax():
 def test_a_target_has_a_release_and_neighbours():
   with pytest.raises(ValueError, match='neither release nor sample'):
     _target(None)
-  with pytest.raises(ValueError, match='no neighbours'):
+  with pytest.raises(ValueError, match='no pairs of neighbours'):
     Target(name='x', release=_words, claim=_target(_words).claim, pairs=())
 
 

@@ -216,7 +216,7 @@ def test_scores_that_runs_left_behind():
                           ).epsilon_lower > 5
   with pytest.raises(ValueError, match='scores must be with_canary'):
     finished.audit(dict(x=strong), claim)
-  with pytest.raises(ValueError, match='anytime bound is for delta 0'):
+  with pytest.raises(ValueError, match='anytime bound needs delta 0, got 1e-05'):
     finished.audit(one, gaussian, estimator='anytime')
 
 

@@ -20,10 +20,10 @@ def test_all_methods_are_right_and_wrong_ones_are_seen(model, method):
   made.step()
   audit = made.audit()
   assert butterflies.judge(spec, audit).passed
-  for number, part in enumerate(audit['found']):
-    wrong = list(audit['found'])
+  for number, part in enumerate(audit['results']):
+    wrong = list(audit['results'])
     wrong[number] = np.roll(part, 1, 0)
-    assert not butterflies.judge(spec, {'found': wrong}).passed
+    assert not butterflies.judge(spec, {'results': wrong}).passed
 
 
 def test_the_reference_is_a_product_of_kronecker_products():

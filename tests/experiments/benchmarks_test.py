@@ -236,12 +236,12 @@ def test_the_cost_of_scaled_sums_is_shown(tmp_path, monkeypatch):
   rows, _ = _scripted(times, tmp_path, monkeypatch, [
       name for name in times if name not in methods.LIMITS])
   text = report.table(rows, 'step')
-  lines = text[text.index('## What flags'):].splitlines()
+  lines = text[text.index('## Effect of XLA flags'):].splitlines()
   assert [line.split('|')[2:4] for line in lines if '@' in line] == [
       [' ours@noynn            ', ' 4: 1  '],
       [' vmap_scaled_sum@noynn ', ' 4: 12 ']]
   assert ('Time of scaled sums over themselves with @noynn: 4: 12. '
-          'Ours over L: 4: 2.') in text
+          'Ratio of `ours` over L: 4: 2.') in text
   assert 'over contracted ones' not in text  # there are no rows of these
 
 
@@ -259,7 +259,7 @@ def test_scaled_sums_are_beside_contracted_ones():
       'ours': {64: {'ratio': 1.04, 'cpu_ms': 1.0}}})
   assert findings.of_model('step', lines) == [
       'Time of scaled sums over contracted ones: 8: 3.5, 64: 48. '
-      'Ours over L: 64: 1.04.\n']
+      'Ratio of `ours` over L: 64: 1.04.\n']
   del lines[values.Line('vmap_scaled_sum', 1)]
   assert not findings.of_model('step', lines)
   assert not findings.of_model('memory', lines)
@@ -272,16 +272,16 @@ def test_the_fastest_generator_is_named():
                2000: {'cpu_ms': 5.0, 'wall_ms': 4.0}},
       'numpy': {1000: {'cpu_ms': 0.1, 'wall_ms': 0.1}}})
   assert findings.of_model('sampling', lines) == [
-      'Fastest of JAX on this CPU: 1,000: ours (1e+03 ns each), '
+      'Fastest draw by JAX on this CPU: 1,000: ours (1e+03 ns each), '
       '2,000: ours (2.5e+03 ns each).\n']
   for sizes in lines.values():
     for metrics in sizes.values():
       metrics['accelerator'] = 1.0
   assert findings.of_model('sampling', lines)[0].startswith(
-      'Fastest of JAX on this accelerator: 1,000: threefry (1e+03 ns each), ')
+      'Fastest draw by JAX on this accelerator: 1,000: threefry (1e+03 ns each), ')
 
 
-def test_the_dearest_choice_is_named():
+def test_the_costliest_choice_is_named():
   lines = lambda gram, kept, by_gram: _lines({
       'gram': {8: {'cpu_ms': gram}}, 'kept': {8: {'cpu_ms': kept}},
       'chosen': {8: {'by_gram': by_gram, 'ratio': (

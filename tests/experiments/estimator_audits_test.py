@@ -47,7 +47,7 @@ def test_records_move_what_the_budget_is_for(name):
     loose = 0.7 if name == 'estimate_likelihood_output' else 0.06
     assert -loose * target.query.sensitivity < _shift(target) <= 0
   if target.log_probs is not None:
-    assert -1e-5 < exact.finite_law(target.curve, target.pairs,
+    assert -1e-5 < exact.finite_distributions(target.curve, target.pairs,
                                     target.log_probs).amount <= 0
 
 

@@ -38,7 +38,7 @@ def unused(a):
 _TESTS = '''
 import pytest
 
-from toy.room import sums
+from toy.small import sums
 
 
 @pytest.fixture(scope='module')
@@ -70,11 +70,11 @@ def test_skipped():
 
 @pytest.fixture
 def toy(tmp_path):
-  """Returns the folder of a package with a room and its tests."""
+  """Returns the root of a repository with a library and its tests."""
   root = tmp_path / 'toy'
   for name, text in {
-      'toy/__init__.py': '', 'toy/room/__init__.py': '',
-      'toy/room/sums.py': _SOURCE, 'tests/room/sums_test.py': _TESTS,
+      'toy/__init__.py': '', 'toy/small/__init__.py': '',
+      'toy/small/sums.py': _SOURCE, 'tests/small/sums_test.py': _TESTS,
       'setup.cfg': '[tool:pytest]\naddopts = --import-mode=importlib\n',
       '.gitignore': '/results/\n'}.items():
     path = root / name
@@ -94,12 +94,12 @@ def _mutants(text):
 
 def _run(root, *words):
   return mutate.main(mutate.parse([
-      'mutate', f'--root={root}', '--package=toy', '--room=room',
+      'mutate', f'--root={root}', '--library=toy', '--package=small',
       '--table=tests/MUTANTS.md', *words]))
 
 
 def _rows(root):
-  return root / 'results/mutants/room.json'
+  return root / 'results/mutants/small.json'
 
 
 def test_a_constant_is_shown_to_all_tests_that_import_it():
@@ -117,9 +117,9 @@ def test_a_constant_is_shown_to_all_tests_that_import_it():
 
 @pytest.mark.every(2)
 def test_a_run_finds_what_no_test_notices(toy, capsys):
-  before = (toy / 'toy/room/sums.py').read_text()
+  before = (toy / 'toy/small/sums.py').read_text()
   assert _run(toy, '--num=1000', '--seed=1') == 1
-  assert (toy / 'toy/room/sums.py').read_text() == before
+  assert (toy / 'toy/small/sums.py').read_text() == before
   found = outcomes.read(_rows(toy))
   by_source = {one.mutant.before: one for one in found}
   assert len(by_source) == len(found) == 5
@@ -145,25 +145,25 @@ def test_tests_added_later_notice_survivors(toy):
   assert _run(toy, '--num=1000', '--seed=1') == 1
   compared, = [one.mutant for one in outcomes.read(_rows(toy))
                if one.mutant.before == 'if a >= 10:']
-  (toy / 'tests/room/more_test.py').write_text(
-      'from toy.room import sums\n\n\ndef test_more():\n'
+  (toy / 'tests/small/more_test.py').write_text(
+      'from toy.small import sums\n\n\ndef test_more():\n'
       '  assert sums.double(11) == 20\n  assert sums.unused(2) == 1\n')
   (toy / 'tests/mutants.toml').write_text(
-      f'[[mutant]]\nfile = "toy/room/sums.py"\nbefore = "{compared.before}"\n'
+      f'[[mutant]]\nfile = "toy/small/sums.py"\nbefore = "{compared.before}"\n'
       f'after = "{compared.after}"\nreason = "2 * 10 is 20."\n')
   assert _run(toy, '--again') == 0
   found = outcomes.read(_rows(toy))
   assert len(found) == 5
   assert {one.mutant for one in found if not one.is_noticed()} == {compared}
   listed = (toy / 'tests/MUTANTS.md').read_text()
-  assert '## aside\n\nkept\n' in listed and '## room' in listed
+  assert '## aside\n\nkept\n' in listed and '## small' in listed
   assert 'with seed 1' in listed and '2 * 10 is 20.' in listed
 
 
 def test_tests_that_are_edited_during_a_run_are_run_again(toy, tmp_path):
   """What is kept of a run is of its copy, not of what was edited since."""
-  place = places.Place(toy, 'toy', 'room')
-  path, found = toy / 'tests/room/sums_test.py', []
+  place = places.Place(toy, 'toy', 'small')
+  path, found = toy / 'tests/small/sums_test.py', []
   for k in range(2):
     with contextlib.closing(pool.Worker(place, tmp_path / str(k))) as worker:
       if not k:
@@ -172,19 +172,19 @@ def test_tests_that_are_edited_during_a_run_are_run_again(toy, tmp_path):
           function(worker, item) for item in items]
       copied = place._replace(root=worker.root)
       found.append(coverage.collect(copied, tmp_path / 'lines', each).seconds)
-  new = 'tests/room/sums_test.py::test_new'
+  new = 'tests/small/sums_test.py::test_new'
   assert new not in found[0] and new in found[1]
 
 
 @pytest.mark.every(3)
 def test_a_loop_without_end_is_noticed(toy, tmp_path):
-  (toy / 'toy/room/loops.py').write_text(
+  (toy / 'toy/small/loops.py').write_text(
       'def loop(n):\n  while n > 0:\n    n -= 1\n  return n\n')
-  test = 'tests/room/loops_test.py::test_loop'
+  test = 'tests/small/loops_test.py::test_loop'
   (toy / test.split('::')[0]).write_text(
-      'from toy.room import loops\n\n\n'
+      'from toy.small import loops\n\n\n'
       'def test_loop():\n  assert loops.loop(3) == 0\n')
-  place = places.Place(toy, 'toy', 'room')
+  place = places.Place(toy, 'toy', 'small')
   loop, = [mutant for mutant in drawing.every(place)
            if mutant.after == 'n += 1']
   with contextlib.closing(pool.Worker(place, tmp_path / 'worker')) as worker:
@@ -257,7 +257,7 @@ def test_positions_are_right_beside_wide_characters_and_comments():
 
 
 def test_drawn_mutants_are_of_different_lines_and_repeatable(toy):
-  place = places.Place(toy, 'toy', 'room')
+  place = places.Place(toy, 'toy', 'small')
   mutants = drawing.every(place)
   draw = lambda seed: drawing.draw(place, mutants, num=4, seed=seed)
   assert draw(0) == draw(0) != draw(1)
@@ -265,9 +265,9 @@ def test_drawn_mutants_are_of_different_lines_and_repeatable(toy):
 
 
 def test_known_mutants_are_found_where_lines_have_moved(toy):
-  place = places.Place(toy, 'toy', 'room')
+  place = places.Place(toy, 'toy', 'small')
   old = drawing.every(place)
-  path = toy / 'toy/room/sums.py'
+  path = toy / 'toy/small/sums.py'
   path.write_text('\n\n' + path.read_text().replace('a - 1', 'a - 3'))
   new = drawing.find_again(drawing.every(place), old)
   kept = [mutant for mutant in old if mutant.before != 'return a - 1']
@@ -275,8 +275,8 @@ def test_known_mutants_are_found_where_lines_have_moved(toy):
 
 
 @pytest.mark.parametrize('words, message', [
-    (('--room=none',), "no room 'none' in toy; there are room"),
-    (('--package=none',), "no package 'none'"),
+    (('--package=none',), "no package 'none' in toy; there are small"),
+    (('--library=none',), "no library 'none'"),
     (('--tests=none',), '--tests: none is not there'),
     (('--num=0',), '--num must be > 0, got 0'),
     (('--again',), 'no earlier run'),
@@ -297,7 +297,7 @@ def test_an_equivalent_mutant_needs_a_reason(tmp_path):
 
 @pytest.mark.every(2)
 def test_broken_tests_are_not_taken_for_killed_mutants(toy):
-  (toy / 'tests/room/sums_test.py').write_text('import none\n')
+  (toy / 'tests/small/sums_test.py').write_text('import none\n')
   with pytest.raises(ValueError, match='no test passes without a fault'):
     _run(toy)
 

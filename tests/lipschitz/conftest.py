@@ -1,4 +1,4 @@
-"""Settings of every test of the room, and its slow, obvious oracles."""
+"""Settings of all tests of the package, and its slow, obvious oracles."""
 
 import itertools
 import types

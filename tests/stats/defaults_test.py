@@ -1,4 +1,4 @@
-"""What arguments are where callers leave them out: one table for the room."""
+"""Defaults of the arguments of the package, in one table."""
 
 import importlib
 import inspect

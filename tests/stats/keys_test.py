@@ -1,7 +1,7 @@
 """No key is used twice, and noise of floats is rounded to public grids.
 
-Of all releases of the room, as they are traced. Lowest bits of a number that is
-no multiple of anything would tell what its noise was added to.
+All releases of the package are traced. If a released number is no multiple of a
+public step, its lowest bits reveal the number that the noise was added to.
 """
 
 import collections

@@ -31,11 +31,13 @@ from dpjax.sampling import PoissonSampler
 from dpjax.train import loop
 from dpjax.train import methods
 from dpjax.train.plan import TrainingPlan
-from dpjax.typing import Batch, Params, PRNGKey
+from dpjax.typing import Array, Batch, Params, PRNGKey, PyTree
 
 NUM_RECORDS, STEPS, RUNS, SIGMA, SIGMA_B = 40, 10, 2000, 1.2, 0.8
-SETTINGS = dict(target_quantile=0.5, learning_rate=0.2,
+LEARNING_RATE = 0.2
+SETTINGS = dict(target_quantile=0.5, learning_rate=LEARNING_RATE,
                 noise_stddev=SIGMA_B)
+_BALL_LEARNING_RATE = 0.02
 PLAN = TrainingPlan(
     sampler=PoissonSampler(num_examples=NUM_RECORDS, batch_size=10),
     num_steps=STEPS, noise_multiplier=SIGMA,
@@ -62,7 +64,8 @@ def clipped(indicators: Callable[..., Any] = quantiles.centred_indicators
   bounder = per_example.adaptively_clipped(
       model.apply, losses.cross_entropy().values, adaptive=adaptive)
 
-  def sums(params, batch, mask, radii):
+  def sums(params: Params, batch: Batch, mask: Array,
+           radii: PyTree) -> bounders.BoundedSums:
     sums_and_indicators = bounder.sums(params, batch, mask, radii)
     grads = per_example.per_example_gradients(
         model.apply, losses.cross_entropy().values, params, batch)[1]
@@ -95,12 +98,18 @@ def run(key: PRNGKey, model: Model, method: bounders.Method
       optimizer=optax.chain(whitebox.recorder(lambda u: u, STEPS),
                             optax.sgd(0.0)))
   size = PLAN.sampler.expected_batch_size
-  radii, = map(np.float64, jax.tree.leaves(result.info.radii))
-  last, = map(np.float64, jax.tree.leaves(result.state.radii))
+  radii, = map(_float64, jax.tree.leaves(result.info.radii))
+  last, = map(_float64, jax.tree.leaves(result.state.radii))
   # The radii are public, and their changes determine the noisy indicator sums.
-  moves = np.diff(np.log(np.concatenate([radii.T, last[:, None]], 1)), axis=1)
+  log_changes = np.diff(np.log(np.concatenate([radii.T, last[:, None]], 1)),
+                        axis=1)
   return (tree.scale(size, result.state.optimizer[1][0].history), radii.T,
-          -moves / SETTINGS['learning_rate'] * size, result.info)
+          -log_changes / LEARNING_RATE * size, result.info)
+
+
+def _float64(leaf: Array) -> np.ndarray:
+  """Returns a JAX array as a NumPy array of float64."""
+  return np.asarray(leaf, np.float64)
 
 
 def statistics(key: PRNGKey, method: bounders.Method) -> np.ndarray:
@@ -112,9 +121,9 @@ def statistics(key: PRNGKey, method: bounders.Method) -> np.ndarray:
   (total, _), _ = whitebox.contribution(method, params, (), canary(),
                                         jnp.float32(1.0))
   along = sum(
-      np.tensordot(np.float64(leaf).reshape(2 * RUNS, STEPS, -1),
-                   np.ravel(np.float64(d)), 1)
-      for leaf, d in zip(jax.tree.leaves(sums), jax.tree.leaves(total),
+      np.tensordot(_float64(leaf).reshape(2 * RUNS, STEPS, -1),
+                   _float64(direction).ravel(), 1)
+      for leaf, direction in zip(jax.tree.leaves(sums), jax.tree.leaves(total),
                          strict=True)) / radii
   return filtered(along, counts)[0]
 
@@ -144,7 +153,8 @@ def filtered(along: np.ndarray, counts: np.ndarray
   Returns:
     The statistic, and its signal-to-noise ratio.
   """
-  # The noise multiplier of the gradient, once the indicators have their part.
+  # Precisions add up: the joint one is that of gradient and indicator together.
+  # This is the noise multiplier left for the gradient.
   left = (SIGMA**-2 - (2 * SIGMA_B)**-2)**-0.5
   energy = left**-2 + (0.5 / SIGMA_B)**2
   return (along / left**2 - 0.5 * counts / SIGMA_B**2) / energy, energy**0.5
@@ -173,7 +183,8 @@ def lip_adaptive(model: Model) -> bounders.Method:
   """Returns the method with Lipschitz bounds from adaptive balls."""
   return methods.lip_adaptive(
       model, losses.cross_entropy(logit_clip=0.35), weight_norm=3.0,
-      noise_stddev=SIGMA_B, target_quantile=0.5, learning_rate=0.02)
+      noise_stddev=SIGMA_B, target_quantile=0.5,
+      learning_rate=_BALL_LEARNING_RATE)
 
 
 def ball_losses(key: PRNGKey, model: Model,
@@ -181,11 +192,12 @@ def ball_losses(key: PRNGKey, model: Model,
   """Returns exact privacy losses [2 RUNS] of runs with adaptive balls."""
   sums, radii, rescaled, info = run(key, model, method)
   # `run` divides by another learning rate than that of `lip_adaptive`.
-  counts = rescaled * SETTINGS['learning_rate'] / 0.02
+  counts = rescaled * LEARNING_RATE / _BALL_LEARNING_RATE
   _check_radii(radii, 0.7, 0.99)  # The canary is at 1.
-  params, certificate = method.constraint.constrain(model.init(None))
+  params, certificate = method.constraint.constrain(model.init(
+      jax.random.key(0)))
 
-  def at(radius):
+  def at(radius: Array) -> tuple[PyTree, PyTree]:
     return whitebox.contribution(method, params, certificate, canary(),
                                  {'ball_01': radius})
 
@@ -194,34 +206,43 @@ def ball_losses(key: PRNGKey, model: Model,
   if not all(jnp.all(leaf <= 1 + 1e-5) for leaf in jax.tree.leaves(ratios)):
     raise ValueError('the canary exceeds a bound')
   sensitivity = jax.tree.map(lambda _: 0, certificate)
-  structure = jax.tree.structure(sensitivity)
-  left = quantiles.gradient_noise_multiplier(SIGMA, method.bounder.adaptive)
+  left = quantiles.gradient_noise_multiplier(SIGMA, _adaptive(method))
   stddevs = jax.vmap(jax.vmap(lambda bounds: blocks.allocate(
       bounds, noise_multiplier=left,
       sizes=tree.block_sizes(sensitivity, params))))(info.l2_sensitivity)
-  log_ratios = 0.0
+  log_ratios = np.zeros([2 * RUNS, STEPS])
   for number, (noisy, mean) in enumerate(zip(
-      structure.flatten_up_to(sums), structure.flatten_up_to(total),
+      tree.blocks(sensitivity, sums), tree.blocks(sensitivity, total),
       strict=True)):
-    stddev = np.float64(stddevs[..., number]).T
+    stddev = _float64(stddevs[..., number]).T
     for y, c in zip(jax.tree.leaves(noisy), jax.tree.leaves(mean),
                     strict=True):
-      y, c = (np.float64(leaf).reshape(2 * RUNS, STEPS, -1)
-              for leaf in (y, c))
+      y, c = (_float64(leaf).reshape(2 * RUNS, STEPS, -1) for leaf in (y, c))
       log_ratios += np.sum(y * c - c * c / 2, -1) / stddev**2
-  shift, = map(np.float64, jax.tree.leaves(shifts))
+  shift, = map(_float64, jax.tree.leaves(shifts))
   log_ratios += (counts * shift - shift**2 / 2) / SIGMA_B**2
-  return empirical.subsampled_log_ratio(
-      log_ratios, sampling_prob=PLAN.sampler.sampling_prob).sum(-1)
+  return np.sum(empirical.subsampled_log_ratio(
+      log_ratios, sampling_prob=PLAN.sampler.sampling_prob), -1)
+
+
+def _adaptive(method: bounders.Method) -> quantiles.Adaptive:
+  """Returns the settings of a method's private radii, or raises."""
+  if method.bounder.adaptive is None:
+    raise ValueError(f'{method.name} has no private radii')
+  return method.bounder.adaptive
 
 
 def _linear_losses(key: PRNGKey) -> tuple[np.ndarray, np.ndarray]:
-  return tuple(np.split(clipped_losses(key, clipped()), 2))
+  """Returns losses [RUNS] of adaptive clipping, with and without the canary."""
+  losses_of_runs = clipped_losses(key, clipped())
+  return losses_of_runs[:RUNS], losses_of_runs[RUNS:]
 
 
 def _ball_losses(key: PRNGKey) -> tuple[np.ndarray, np.ndarray]:
+  """Returns losses [RUNS] of adaptive balls, with and without the canary."""
   model = balls()
-  return tuple(np.split(ball_losses(key, model, lip_adaptive(model)), 2))
+  losses_of_runs = ball_losses(key, model, lip_adaptive(model))
+  return losses_of_runs[:RUNS], losses_of_runs[RUNS:]
 
 
 def game(name: str) -> canaries.LossGame:

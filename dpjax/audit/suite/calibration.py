@@ -24,6 +24,9 @@ from dpjax.privacy import accounting
 SIZE, DELTA, SIGNIFICANCE = 1000, 1e-5, 0.05
 _GUESSES = 100
 
+Draw = Callable[[np.random.Generator, int], tuple[np.ndarray, np.ndarray]]
+"""(generator, n) -> scores [n] with the canary, and scores [n] without it."""
+
 
 class Coverage(NamedTuple):
   """Coverage of a bound on a mechanism with known epsilon.
@@ -49,12 +52,16 @@ class Coverage(NamedTuple):
     return stats.binom.sf(self.wrong - 1, self.trials, SIGNIFICANCE) > 1e-4
 
 
-def _many(present, absent, rng):
+def _many(present: np.ndarray, absent: np.ndarray,
+          rng: np.random.Generator) -> float:
+  """Returns the many-run bound of scores with and without the canary."""
   del rng
   return empirical.audit(present, absent, delta=DELTA).epsilon_lower
 
 
-def _many_gaussian(present, absent, rng):
+def _many_gaussian(present: np.ndarray, absent: np.ndarray,
+                   rng: np.random.Generator) -> float:
+  """Returns the Gaussian many-run bound at the threshold 1."""
   del rng
   shift = bounds.gaussian_shift_lower_bound(
       true_positives=int(np.sum(present > 1)), num_in=present.size,
@@ -62,13 +69,16 @@ def _many_gaussian(present, absent, rng):
   return bounds.shift_to_epsilon(shift, delta=DELTA)
 
 
-def _coins(present, absent, rng):
+def _coins(present: np.ndarray, absent: np.ndarray,
+           rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
   """Draws fair coins; returns the scores that they select, and the coins."""
   included = rng.random(present.size) < 0.5
   return np.where(included, present, absent), included
 
 
-def _one(present, absent, rng):
+def _one(present: np.ndarray, absent: np.ndarray,
+         rng: np.random.Generator) -> float:
+  """Returns the one-run bound with a fixed number of guesses."""
   scores, included = _coins(present, absent, rng)
   return one_run.epsilon_lower_bound(
       num_canaries=scores.size, num_guesses=_GUESSES,
@@ -76,11 +86,15 @@ def _one(present, absent, rng):
       delta=DELTA)
 
 
-def _one_grid(present, absent, rng):
+def _one_grid(present: np.ndarray, absent: np.ndarray,
+              rng: np.random.Generator) -> float:
+  """Returns the one-run bound over a grid of numbers of guesses."""
   return one_run.grid_lower_bound(*_coins(present, absent, rng), delta=DELTA)
 
 
-def _one_gaussian(present, absent, rng):
+def _one_gaussian(present: np.ndarray, absent: np.ndarray,
+                  rng: np.random.Generator) -> float:
+  """Returns the Gaussian one-run bound with a fixed number of guesses."""
   scores, included = _coins(present, absent, rng)
   shift = one_run.gaussian_shift_lower_bound(
       num_canaries=scores.size, num_guesses=_GUESSES,
@@ -88,12 +102,15 @@ def _one_gaussian(present, absent, rng):
   return bounds.shift_to_epsilon(shift, delta=DELTA)
 
 
-def _anytime(present, absent, rng):
+def _anytime(present: np.ndarray, absent: np.ndarray,
+             rng: np.random.Generator) -> float:
+  """Returns the anytime bound; a score above 1/2 is a guess of `in`."""
   scores, included = _coins(present, absent, rng)
   return one_run.anytime_lower_bound((scores > 0.5) == included)
 
 
-ESTIMATORS: dict[str, Callable] = {
+ESTIMATORS: dict[str, Callable[
+    [np.ndarray, np.ndarray, np.random.Generator], float]] = {
     'AUD-04 halves': _many,
     'AUD-05 fixed threshold': _many_gaussian,
     'AUD-06 fixed guesses': _one,
@@ -105,16 +122,21 @@ _GAUSSIAN_ONLY = ('AUD-05 fixed threshold', 'AUD-07 fixed guesses')
 _PURE_ONLY = ('AUD-08 signs',)
 
 
-def _null(rng, size):
+def _null(rng: np.random.Generator,
+          size: int) -> tuple[np.ndarray, np.ndarray]:
+  """Draws scores without signal, with and without the canary."""
   return rng.normal(size=size), rng.normal(size=size)
 
 
-def _gaussian(shift):
+def _gaussian(shift: float) -> Draw:
+  """Returns the sampler of normal scores that the canary shifts."""
   return lambda rng, size: (rng.normal(shift, 1, size), rng.normal(size=size))
 
 
-def _response(epsilon):
-  def draw(rng, size):
+def _response(epsilon: float) -> Draw:
+  """Returns the sampler of randomised responses, 1 if the canary is seen."""
+  def draw(rng: np.random.Generator,
+           size: int) -> tuple[np.ndarray, np.ndarray]:
     right = rng.random((2, size)) < special.expit(epsilon)
     return right[0] * 1.0, 1.0 - right[1]
   return draw
@@ -127,7 +149,7 @@ def coverages(*, trials: int, seed: int) -> Iterator[Coverage]:
     trials: number of bounds for each pair of estimator and mechanism.
     seed: seed of the scores.
   """
-  cases = [('no signal', 0.0, _null)]
+  cases: list[tuple[str, float, Draw]] = [('no signal', 0.0, _null)]
   cases += [(f'Gaussian, mu {shift}', accounting.gaussian_epsilon(
       shift=shift, delta=DELTA), _gaussian(shift))
             for shift in (0.5, 1.0)]
@@ -191,6 +213,7 @@ def _expected_one_run(shift: float, guesses: int) -> float:
   tail = guesses / (2 * SIZE)
   points = np.linspace(-6, 10, 4001)
   upper = (special.ndtr(shift - points) + special.ndtr(-points)) / 2
+  # The score above which a fraction `tail` of all canaries lies.
   cut = points[np.argmin(np.abs(upper - tail))]
   right = special.ndtr(shift - cut) / (2 * tail)
   return one_run.epsilon_lower_bound(

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 import dataclasses
 import itertools
 import math
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -30,6 +31,7 @@ from dpjax.stats.density_methods.noisy_counts import CountsMechanism
 from dpjax.stats.density_methods.stages import TwoResolutions
 from dpjax.stats.density_methods.stages import TwoStages
 from dpjax.stats.density_methods.trigonometric import SumsMechanism
+from dpjax.typing import PRNGKey, PyTree
 
 _GRID = 256
 """Number of grid cells on the unit interval whose ends are tried as records."""
@@ -51,11 +53,12 @@ def counts(mechanism: CountsMechanism, *,
     mechanism: the density mechanism.
     claim: the audited claim; by default that of the mechanism's event.
   """
-  known = {}
+  known: dict[str, Any] = {}
+  # Without post-processing, the heights are the noisy counts up to a factor.
   if (isinstance(mechanism, histograms.Histogram) and mechanism.pure
       and mechanism.knows_total and not mechanism.fix_mass
       and mechanism.post == 'none'):
-    known['log_density'] = lambda data, outputs: log_law(
+    known['log_density'] = lambda data, outputs: log_density(
         mechanism, data, outputs)
   return _target(
       mechanism, claim, ecdf.neighbours(mechanism.num_bins,
@@ -69,13 +72,13 @@ def levels(mechanism: hierarchies.TreeDensity | hierarchies.HaarDensity, *,
 
   See `counts` for the arguments.
   """
-  def nodes(data):
+  def nodes(data: np.ndarray) -> list[np.ndarray]:
     tree = [np.asarray(data, np.float64)]
     while tree[0].size > 2:
       tree.insert(0, tree[0].reshape(-1, 2).sum(1))
     return tree
 
-  def value(data):
+  def value(data: np.ndarray) -> np.ndarray:
     tree = nodes(data)
     if isinstance(mechanism, hierarchies.HaarDensity):
       tree = [level[::2] - level[1::2] for level in tree]
@@ -111,7 +114,7 @@ def sums(mechanism: SumsMechanism, *,
   """
   parameters = mechanism.parameters
   scales = getattr(parameters, 'sums', parameters).scales
-  value = lambda data: data / scales
+  value: Value = lambda data: data / scales
   return _target(mechanism, claim, farthest(
       mechanism, value, 1 if mechanism.pure else 2), value)
 
@@ -126,7 +129,7 @@ def waves(mechanism: sparse.SparseFourier, *,
   """
   turns = 2 * np.pi * np.arange(_DIRECTIONS) / _DIRECTIONS
 
-  def value(data):
+  def value(data: np.ndarray) -> np.ndarray:
     cosines, sines = np.reshape(data, (2, -1))
     return np.multiply.outer(np.cos(turns), cosines) + np.multiply.outer(
         np.sin(turns), sines)
@@ -161,23 +164,22 @@ def farthest(mechanism: DensityMechanism, value: Value, order: float
 
 
 def _target(mechanism: DensityMechanism, claim: claims.Claim | None,
-            pairs: Sequence[Pair], value: Value, **known) -> Target:
+            pairs: Sequence[Pair], value: Value, **known: Any) -> Target:
   """Wraps a mechanism with the query that bounds its shift."""
-  query = (Query(value, mechanism.epsilon, 1) if mechanism.pure
-           else Query(value, math.sqrt(2 * mechanism.rho)))
+  query = ecdf.in_units_of_noise(mechanism, value)
   wrapped = wrapping.of_mechanism(
       mechanism, delta=0.0 if mechanism.pure else wrapping.DELTA, claim=claim,
       pairs=pairs, query=query, **known)
 
-  def release(key, data):
+  def release(key: PRNGKey, data: np.ndarray) -> PyTree:
     heights = mechanism.release(key, data)
     return ((heights.real, heights.imag) if jnp.iscomplexobj(heights)
             else heights)
   return dataclasses.replace(wrapped, release=release)
 
 
-def log_law(mechanism: histograms.Histogram, data: np.ndarray,
-            outputs: np.ndarray) -> np.ndarray:
+def log_density(mechanism: histograms.Histogram, data: np.ndarray,
+                outputs: np.ndarray) -> np.ndarray:
   """Returns log-probabilities or log-densities [r] of released heights [r, m].
 
   Valid if n is public and heights are the noisy counts up to a constant factor.

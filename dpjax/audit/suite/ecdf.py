@@ -5,7 +5,9 @@ the output distribution is enumerated. For Gaussian noise the shift between
 neighbours is measured in the metric of the noise. Neither needs sampling.
 """
 
+from collections.abc import Callable
 import math
+from typing import Any
 
 import jax
 import numpy as np
@@ -17,12 +19,15 @@ from dpjax.audit.target import Pair
 from dpjax.audit.target import Query
 from dpjax.audit.target import Target
 from dpjax.privacy.adjacency import Adjacency
+from dpjax.stats.density_methods.mechanism import DensityMechanism
 from dpjax.stats.ecdf_methods import dyadic
 from dpjax.stats.ecdf_methods import hierarchy
 from dpjax.stats.ecdf_methods import streams
 from dpjax.stats.ecdf_methods import toeplitz
 from dpjax.stats.ecdf_methods import trees
 from dpjax.stats.ecdf_methods.mechanism import EcdfMechanism
+
+Mechanism = EcdfMechanism | streams.PrefixStream | DensityMechanism
 
 # A node's noise is truncated where its probability is e^-30 of that at 0.
 _SCALES = 30
@@ -36,21 +41,22 @@ def curve(mechanism: EcdfMechanism, *,
     mechanism: the mechanism.
     claim: the audited claim; by default that of the mechanism's event.
   """
-  known = {}
+  known: dict[str, Any] = {}
   if isinstance(mechanism, dyadic.DyadicEcdf):
     layout = mechanism.layout
     if not mechanism.pure:
-      known['query'] = _gaussian(mechanism, np.linalg.pinv(_incidence(layout)),
-                                 layout.num_rows)
+      known['query'] = _gaussian(mechanism, mechanism.scale,
+                                 np.linalg.pinv(_incidence(layout)))
     elif not mechanism.monotone and (
         not mechanism.knows_total
         or layout.num_rows < mechanism.num_thresholds):
-      known['log_density'] = lambda data, outputs: log_law(
+      known['log_density'] = lambda data, outputs: log_probability(
           layout, mechanism.scale, np.cumsum(data), outputs)
   if isinstance(mechanism, trees.TreeEcdf):
     known['query'] = _of_nodes(mechanism)
   if isinstance(mechanism, toeplitz.SquareRootEcdf):
-    known['query'] = _of_square_root(mechanism, mechanism.num_thresholds)
+    known['query'] = _gaussian(
+        mechanism, mechanism.scale, _inverse_root(mechanism.num_thresholds))
   pairs = neighbours(mechanism.num_thresholds, mechanism.adjacency)
   return _target(mechanism, pairs, claim, known)
 
@@ -61,17 +67,19 @@ def stream(mechanism: streams.PrefixStream, *,
 
   See `curve` for the arguments.
   """
-  known, structure = {}, mechanism.structure
+  known: dict[str, Any] = {}
+  structure = mechanism.structure
   if structure.kind == 'dyadic':
     layout = dyadic.Layout(structure.horizon, structure.sizes[-1] == 1)
     if not mechanism.pure:
-      known['query'] = _gaussian(mechanism, np.linalg.pinv(_incidence(layout)),
-                                 layout.num_rows)
+      known['query'] = _gaussian(mechanism, mechanism.scale,
+                                 np.linalg.pinv(_incidence(layout)))
     elif structure.item_bits == 0:
-      known['log_density'] = lambda data, outputs: log_law(
+      known['log_density'] = lambda data, outputs: log_probability(
           layout, mechanism.scale, np.cumsum(data), outputs)
   if structure.kind == 'square_root':
-    known['query'] = _of_square_root(mechanism, structure.horizon)
+    known['query'] = _gaussian(mechanism, mechanism.scale,
+                               _inverse_root(structure.horizon))
   items = np.arange(structure.horizon) % 2.0
   pairs = tuple(Pair(np.where(place, 1.0, items), np.where(place, 0.0, items),
                      f'item {number + 1}')
@@ -79,7 +87,9 @@ def stream(mechanism: streams.PrefixStream, *,
   return _target(mechanism, pairs, claim, known)
 
 
-def _target(mechanism, pairs, claim, known) -> Target:
+def _target(mechanism: Mechanism, pairs: tuple[Pair, ...],
+            claim: claims.Claim | None, known: dict[str, Any]) -> Target:
+  """Wraps a mechanism with its neighbours and what it declares."""
   return wrapping.of_mechanism(
       mechanism, delta=0.0 if mechanism.pure else wrapping.DELTA, claim=claim,
       pairs=pairs, **known)
@@ -102,20 +112,24 @@ def _incidence(layout: dyadic.Layout) -> np.ndarray:
         sum(layout.level_sizes)))).T
 
 
-def _gaussian(mechanism, inverse: np.ndarray, rows: int) -> Query:
+def _gaussian(mechanism: Mechanism, scale: float,
+              inverse: np.ndarray) -> Query:
   """Returns the query of cumulative counts in standard deviations of noise.
 
-  Its l2 sensitivity must be at most sqrt(2 rho).
+  Args:
+    mechanism: mechanism that adds scale M z to cumulative counts, with z white.
+    scale: standard deviation of the white noise.
+    inverse: [k, rows] inverse of M, after which the noise is white again.
   """
-  return Query(lambda data: inverse @ np.cumsum(data)[:rows] / mechanism.scale,
-               math.sqrt(2 * mechanism.rho))
+  rows = inverse.shape[1]
+  return in_units_of_noise(
+      mechanism, lambda data: inverse @ np.cumsum(data)[:rows] / scale)
 
 
-def _of_square_root(mechanism, rows: int) -> Query:
-  """Returns the query of a square-root factorisation, by its inverse."""
+def _inverse_root(rows: int) -> np.ndarray:
+  """Returns the inverse [rows, rows] of the square root of the sum matrix."""
   root = toeplitz.square_root(rows)
-  return _gaussian(mechanism, np.linalg.inv(linalg.toeplitz(
-      root, np.zeros_like(root))), rows)
+  return np.linalg.inv(linalg.toeplitz(root, np.zeros_like(root)))
 
 
 def _of_nodes(mechanism: trees.TreeEcdf) -> Query:
@@ -123,16 +137,31 @@ def _of_nodes(mechanism: trees.TreeEcdf) -> Query:
   shape = mechanism.branching
   fill = math.prod(shape) - mechanism.num_thresholds
 
-  def value(data):
+  def value(data: np.ndarray) -> np.ndarray:
     levels = hierarchy.levels(np.pad(np.asarray(data), (0, fill)), shape)
     return np.concatenate([level / scale for level, scale in zip(
         levels, mechanism.scales, strict=True)])
-  if mechanism.pure:
+  return in_units_of_noise(mechanism, value)
+
+
+def in_units_of_noise(mechanism: Mechanism, value: Callable[[Any], np.ndarray]
+                      ) -> Query:
+  """Returns the query of a statistic that is divided by its noise scales.
+
+  Its l1 sensitivity must be at most epsilon for a pure mechanism, and its l2
+  sensitivity at most sqrt(2 rho) for Gaussian noise (Bun and Steinke, 2016).
+
+  Args:
+    mechanism: mechanism with `epsilon` if it is pure, or else `rho`.
+    value: function of data that returns the statistic in units of its noise.
+  """
+  if mechanism.epsilon is not None:
     return Query(value, mechanism.epsilon, 1)
+  assert mechanism.rho is not None
   return Query(value, math.sqrt(2 * mechanism.rho))
 
 
-def log_law(layout: dyadic.Layout, scale: float, ranks: np.ndarray,
+def log_probability(layout: dyadic.Layout, scale: float, ranks: np.ndarray,
             outputs: np.ndarray) -> np.ndarray:
   """Returns log-probabilities [n] of noisy ranks with discrete Laplace noise.
 
@@ -143,13 +172,15 @@ def log_law(layout: dyadic.Layout, scale: float, ranks: np.ndarray,
   width = math.ceil(_SCALES * scale)
   above = np.arange(-width, width + 1)
 
-  def mass(noise):
+  def mass(noise: np.ndarray) -> np.ndarray:
     return math.tanh(0.5 / scale) * np.exp(-np.abs(noise) / scale)
 
   step = mass(above[:, None] - above)
   masses = [mass(outputs[:, row, None] - ranks[row] - above)
            for row in range(layout.num_rows)]
   for size in layout.level_sizes[1:]:
+    # Both children must fit the same noise above them; then sum over the noise
+    # of the node itself.
     masses = [math.prod(masses[2 * node:2 * node + 2]) @ step
              for node in range(size)]
   return np.sum([np.log(node[:, width]) for node in masses], 0)

@@ -23,34 +23,41 @@ _SIDES = ('with_canary', 'without_canary')
 _COINS = ('scores', 'included')
 
 
-def _many_runs(with_canary, without_canary, *, delta, significance):
+def _many_runs(with_canary: np.ndarray, without_canary: np.ndarray, *,
+               delta: float, significance: float) -> tuple[float, float]:
+  """Returns the many-run bound, and that of a perfect attack."""
   result = empirical.audit(with_canary, without_canary, delta=delta,
-                          significance=significance)
+                           significance=significance)
   return result.epsilon_lower, result.largest
 
 
-def _many_runs_gaussian(with_canary, without_canary, *, delta, significance):
+def _many_runs_gaussian(with_canary: np.ndarray, without_canary: np.ndarray, *,
+                        delta: float, significance: float
+                        ) -> tuple[float, float]:
   """Returns the Gaussian many-run bound, and that of a perfect attack."""
   result = empirical.audit(with_canary, without_canary, delta=delta,
-                          significance=significance)
-  counts = dict(num_in=result.num_in, num_out=result.num_out,
-                significance=significance)
+                           significance=significance)
   lower, most = (
       bounds.shift_to_epsilon(bounds.gaussian_shift_lower_bound(
-          true_positives=true, false_positives=false, **counts), delta=delta)
+          true_positives=true, num_in=result.num_in, false_positives=false,
+          num_out=result.num_out, significance=significance), delta=delta)
       for true, false in ((result.true_positives, result.false_positives),
                           (result.num_in, 0)))
   return lower, most
 
 
-def _one_run(scores, included, *, delta, significance):
+def _one_run(scores: np.ndarray, included: np.ndarray, *, delta: float,
+             significance: float) -> tuple[float, float]:
+  """Returns the one-run bound, and that of perfect guesses."""
   lower = one_run.grid_lower_bound(scores, included, delta=delta,
                                    significance=significance)
   return lower, one_run.grid_largest_bound(
       num_canaries=len(scores), delta=delta, significance=significance)
 
 
-def _one_run_gaussian(scores, included, *, delta, significance):
+def _one_run_gaussian(scores: np.ndarray, included: np.ndarray, *,
+                      delta: float, significance: float
+                      ) -> tuple[float, float]:
   """Returns the Gaussian one-run bound, and that of perfect guesses."""
   size = len(scores)
   guesses = max(1, round(_GUESSED * size))
@@ -63,10 +70,11 @@ def _one_run_gaussian(scores, included, *, delta, significance):
   return lower, most
 
 
-def _anytime(scores, included, *, delta, significance):
+def _anytime(scores: np.ndarray, included: np.ndarray, *, delta: float,
+             significance: float) -> tuple[float, float]:
   """Returns the anytime bound, and that of perfect guesses."""
   if delta:
-    raise ValueError('the anytime bound is for delta 0')
+    raise ValueError(f'the anytime bound needs delta 0, got {delta}')
   # Each guess depends only on the canary's own score, not on later ones.
   guesses = np.asarray(scores) > 0
   lower, most = (one_run.anytime_lower_bound(right, significance=significance)
@@ -75,7 +83,8 @@ def _anytime(scores, included, *, delta, significance):
   return lower, most
 
 
-ESTIMATORS: Mapping[str, tuple[tuple[str, str], Callable]] = {
+ESTIMATORS: Mapping[str, tuple[
+    tuple[str, str], Callable[..., tuple[float, float]]]] = {
     'many_runs': (_SIDES, _many_runs),
     'many_runs_gaussian': (_SIDES, _many_runs_gaussian),
     'one_run': (_COINS, _one_run),

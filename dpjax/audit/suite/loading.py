@@ -22,12 +22,12 @@ from dpjax.audit.suite import targets
 from dpjax.audit.target import Target
 from dpjax.privacy.adjacency import Adjacency
 
-_SAID = ('epsilon', 'delta', 'adjacency', 'event', 'pairs', 'record_shape',
-         'record_bounds', 'floating_point')
+_ATTRIBUTES = ('epsilon', 'delta', 'adjacency', 'event', 'pairs',
+               'record_shape', 'record_bounds', 'floating_point')
 _GAMES = (canary.Game, canary.LossGame)
 
 
-def load(name: str, **said: Any) -> targets.Auditable:
+def load(name: str, **given: Any) -> targets.Auditable:
   """Returns the audit target that a name denotes.
 
   Args:
@@ -35,18 +35,18 @@ def load(name: str, **said: Any) -> targets.Auditable:
       `module:NAME` for a `Target`, a `Game`, a mechanism (`release(key, data)`
       with `event` and `adjacency`, or a claim), a function `(key, data)` with a
       claim, or a function without arguments that returns one of these.
-    **said: attributes named in `_SAID`; None means not given. They take
+    **given: attributes named in `_ATTRIBUTES`; None means not given. They take
       precedence over the object's attributes, these over its module's.
 
   Raises:
     ValueError: if the object cannot be found or run, or has no claim.
     FileNotFoundError: if there is no such file.
   """
-  said = {key: value for key, value in said.items() if value is not None}
-  if unknown := set(said) - set(_SAID):
+  given = {key: value for key, value in given.items() if value is not None}
+  if unknown := set(given) - set(_ATTRIBUTES):
     raise ValueError(f'unknown {", ".join(sorted(unknown))}')
   if name in targets.TARGETS:
-    return _restated(targets.TARGETS[name](), said)
+    return _restated(targets.TARGETS[name](), given)
   if ':' not in name:
     raise ValueError(f'unknown target {name!r}: one of '
                      f'{", ".join(sorted(targets.TARGETS))}, or '
@@ -60,8 +60,8 @@ def load(name: str, **said: Any) -> targets.Auditable:
   if _makes(loaded):
     loaded = loaded()
   if isinstance(loaded, (Target, *_GAMES)):
-    return _restated(loaded, said)
-  return _wrapped(loaded, module, member, said)
+    return _restated(loaded, given)
+  return _wrapped(loaded, module, member, given)
 
 
 def _module(place: str) -> types.ModuleType:
@@ -75,6 +75,8 @@ def _module(place: str) -> types.ModuleType:
   if not path.exists():
     raise FileNotFoundError(f'no file {place}')
   spec = importlib.util.spec_from_file_location(f'audited_{path.stem}', path)
+  if spec is None or spec.loader is None:
+    raise ValueError(f'{place} cannot be imported')
   module = importlib.util.module_from_spec(spec)
   sys.modules[spec.name] = module  # Dataclasses look up their module here.
   spec.loader.exec_module(module)
@@ -94,40 +96,41 @@ def _makes(loaded: Any) -> bool:
 
 
 def _restated(target: targets.Auditable,
-              said: dict[str, Any]) -> targets.Auditable:
+              given: dict[str, Any]) -> targets.Auditable:
   """Returns the target with the caller's claim and fields."""
-  if not said:
+  if not given:
     return target
   if isinstance(target, _GAMES):
     raise ValueError('the claim of a training method is that of its plan')
-  changes = {key: said[key] for key in ('epsilon', 'delta', 'adjacency',
-                                        'event') if key in said}
-  fields = {key: said[key] for key in ('pairs', 'floating_point')
-            if key in said}
-  if 'record_shape' in said:
+  changes = {key: given[key] for key in ('epsilon', 'delta', 'adjacency',
+                                         'event') if key in given}
+  fields = {key: given[key] for key in ('pairs', 'floating_point')
+            if key in given}
+  if 'record_shape' in given:
     raise ValueError(f'{target.name} has neighbours of its own')
   return dataclasses.replace(
       target, claim=dataclasses.replace(target.claim, **changes), **fields)
 
 
-def _wrapped(found: Any, module: types.ModuleType, name: str,
-             said: dict[str, Any]) -> Target:
+def _wrapped(loaded: Any, module: types.ModuleType, name: str,
+             given: dict[str, Any]) -> Target:
   """Wraps a mechanism or a function as a target."""
-  if inspect.isclass(found) or not (hasattr(found, 'release') or
-                                    callable(found)):
+  if inspect.isclass(loaded) or not (hasattr(loaded, 'release') or
+                                     callable(loaded)):
     raise ValueError(f'{name} is no mechanism, no function (key, data), and '
                      'cannot be made without arguments')
   everything = {}
-  for key in _SAID:
-    for value in (said.get(key), getattr(found, key, None),
+  for key in _ATTRIBUTES:
+    # The caller's value comes first, then the object's, then its module's.
+    for value in (given.get(key), getattr(loaded, key, None),
                   getattr(module, key.upper(), None)):
       if value is not None:
         everything[key] = value
         break
-  stated = _Stated(found, everything)
+  stated = _Stated(loaded, everything)
   return wrapping.of_mechanism(
       stated, name=name, claim=_claim(name, everything),
-      noise=wrapping.declared_noise(found),
+      noise=wrapping.declared_noise(loaded),
       **{key: everything[key] for key in ('floating_point',)
          if key in everything})
 
@@ -135,30 +138,30 @@ def _wrapped(found: Any, module: types.ModuleType, name: str,
 class _Stated:
   """An object with further attributes, which take precedence over its own."""
 
-  def __init__(self, found: Any, everything: dict[str, Any]):
-    self._found, self._everything = found, everything
+  def __init__(self, loaded: Any, everything: dict[str, Any]):
+    self._wrapped, self._everything = loaded, everything
 
   def __getattr__(self, name: str) -> Any:
     if name in self._everything:
       return self._everything[name]
-    if name == 'release' and not hasattr(self._found, 'release'):
-      return self._found
-    return getattr(self._found, name)
+    if name == 'release' and not hasattr(self._wrapped, 'release'):
+      return self._wrapped
+    return getattr(self._wrapped, name)
 
 
-def _claim(name: str, said: dict[str, Any]) -> claims.Claim:
+def _claim(name: str, given: dict[str, Any]) -> claims.Claim:
   """Returns the claim that the attributes make, or raises."""
-  if 'adjacency' not in said:
+  if 'adjacency' not in given:
     raise ValueError(f'{name} has no adjacency: say which data sets are '
                      'neighbours, add_or_remove_one or replace_one')
-  adjacency = Adjacency(said['adjacency'])
-  event, epsilon = said.get('event'), said.get('epsilon')
-  if event is None and epsilon is None:
-    raise ValueError(f'{name} has no claim: neither event nor epsilon')
+  adjacency = Adjacency(given['adjacency'])
+  event, epsilon = given.get('event'), given.get('epsilon')
   if event is None:
-    return claims.Claim(epsilon=epsilon, delta=said.get('delta', 0.0),
+    if epsilon is None:
+      raise ValueError(f'{name} has no claim: neither event nor epsilon')
+    return claims.Claim(epsilon=epsilon, delta=given.get('delta', 0.0),
                         adjacency=adjacency)
-  delta = said.get('delta', wrapping.DELTA)
+  delta = given.get('delta', wrapping.DELTA)
   if epsilon is None:
     return claims.of_event(event, delta=delta, adjacency=adjacency)
   return claims.Claim(epsilon=epsilon, delta=delta, adjacency=adjacency,

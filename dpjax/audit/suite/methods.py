@@ -7,11 +7,12 @@ makes the audit tight. See `dpjax.audit.canary`.
 
 import functools
 import math
-from typing import Any
 
+import jax
 import jax.numpy as jnp
 
 from dpjax.audit.canary import Game
+from dpjax.grads.bounder import Method
 from dpjax.lipschitz import layers
 from dpjax.lipschitz import losses
 from dpjax.lipschitz import normalisation
@@ -20,11 +21,12 @@ from dpjax.lipschitz.network import Chain
 from dpjax.lipschitz.network import Network
 from dpjax.models import mlp
 from dpjax.models import model as models
+from dpjax.models.model import Model
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.sampling import PoissonSampler
 from dpjax.train import methods
 from dpjax.train.plan import TrainingPlan
-from dpjax.typing import Batch
+from dpjax.typing import Array, Batch
 
 NUM_RECORDS, STEPS, RUNS, SIGMA = 40, 10, 2000, 1.2
 _CLIP, INPUT_RADIUS, _WEIGHT_NORM, _LOGIT_CLIP = 0.7, 2.0, 3.0, 0.35
@@ -46,14 +48,14 @@ def plan(name: str) -> TrainingPlan:
       noise_order=K_NORMS.get(name), adjacency=Adjacency.ADD_OR_REMOVE_ONE)
 
 
-def _started(model, **kernels):
+def _started(model: Model, **kernels: Array) -> Model:
   """Returns the model with these initial kernels, and zero biases."""
   params = {name: {'kernel': kernel, 'bias': jnp.zeros(kernel.shape[-1])}
             for name, kernel in kernels.items()}
   return model._replace(init=lambda key: params)
 
 
-def _network(certified: bool):
+def _network(certified: bool) -> Model:
   """Returns a network whose bounds the canary attains.
 
   The input weights are orthogonal to the canary, the output weights parallel to
@@ -61,14 +63,15 @@ def _network(certified: bool):
   the second up to the small hidden radius: the audit of the joint release is
   tight. Under a weight rule it attains both.
   """
-  radii = dict(input_radius=INPUT_RADIUS, hidden_radius=0.05)
+  input_radius, hidden_radius = (
+      (INPUT_RADIUS, 0.05) if certified else (None, None))
   model = mlp.mlp(num_features=2, num_classes=2, depth=1, width=1,
-                  **(radii if certified else {}))
+                  input_radius=input_radius, hidden_radius=hidden_radius)
   return _started(model, dense_00=jnp.asarray([[0.0], [1e-3]]),
                   dense_01=jnp.asarray([[2.0, -2.0]]))
 
 
-def _propagating():
+def _propagating() -> Model:
   """Returns a network with weights and biases at their bounds.
 
   All of them point along the canary.
@@ -79,12 +82,12 @@ def _propagating():
   half = 0.5**0.5
   kernels = dict(dense_00=jnp.asarray([[_WEIGHT_NORM], [0.0]]),
                  dense_01=_WEIGHT_NORM * half * jnp.asarray([[-1.0, 1.0]]))
-  params = _started(model, **kernels).init(None)
+  params = _started(model, **kernels).init(jax.random.key(0))
   params['dense_00']['bias'] += _BIAS_NORM
   return model._replace(init=lambda key: params)
 
 
-def _normalising():
+def _normalising() -> Model:
   """Returns a network that normalises between two layers.
 
   Its activations lie where the two branches of the normalisation meet.
@@ -95,13 +98,13 @@ def _normalising():
   model = models.from_network(Network(
       root=Chain(name='net', nodes=nodes), input_shape=(1, 1, 2),
       input_radius=INPUT_RADIUS))
-  spread = 0.999 * _ALPHA / INPUT_RADIUS
+  half_gap = 0.999 * _ALPHA / INPUT_RADIUS
   return _started(
-      model, conv_00=spread * jnp.asarray([[[[1.0, -1.0], [0.0, 0.0]]]]),
+      model, conv_00=half_gap * jnp.asarray([[[[1.0, -1.0], [0.0, 0.0]]]]),
       dense_01=_WEIGHT_NORM / 2 * jnp.asarray([[-1.0, 1.0], [1.0, -1.0]]))
 
 
-def _convex():
+def _convex() -> Model:
   """Returns a linear model that starts at zero, for convex methods."""
   return _started(mlp.mlp(num_features=2, num_classes=2, depth=0,
                           input_radius=INPUT_RADIUS),
@@ -119,7 +122,8 @@ def canary(name: str) -> Batch:
                jnp.zeros([1], jnp.int32))
 
 
-def _clipping(name: str):
+def _clipping(name: str) -> tuple[Model, Method]:
+  """Returns a network and a method that clips its gradients."""
   model, loss = _network(certified=False), losses.cross_entropy()
   maker = getattr(methods, name, functools.partial(methods.dp_sgd,
                                                    kernel='vmap'))
@@ -127,7 +131,7 @@ def _clipping(name: str):
   return model, maker(model, loss, clip_norm=clip_norm)
 
 
-def make(name: str) -> tuple[Any, Any]:
+def make(name: str) -> tuple[Model, Method]:
   """Builds (model, method) anew, so that faults planted by tests show."""
   if name in CLIPPING:
     return _clipping(name)

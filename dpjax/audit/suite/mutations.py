@@ -7,7 +7,7 @@ form, `true_epsilon` is the accountant's epsilon of the faulty trainer at delta
 
 import dataclasses
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -30,35 +30,41 @@ class Mutant(NamedTuple):
   true_epsilon: float | None = None
 
 
-def _event(**changes) -> accounting.DpEvent:
-  return accounting.poisson_gaussian_event(**dict(
-      sampling_prob=reference.PROB, noise_multiplier=reference.SIGMA,
-      num_steps=reference.STEPS) | changes)
+def _event(*, sampling_prob: float = reference.PROB,
+           num_steps: int = reference.STEPS) -> accounting.DpEvent:
+  """Returns the event of the reference trainer, with one part changed."""
+  return accounting.poisson_gaussian_event(
+      sampling_prob=sampling_prob, noise_multiplier=reference.SIGMA,
+      num_steps=num_steps)
 
 
-def _scaled_noise(factor: float):
+def _scaled_noise(factor: float) -> reference.Sampler:
+  """Returns the sampler of noise that is scaled by a factor."""
   return lambda rng, steps, width: factor * reference.fresh_noise(
       rng, steps, width)
 
 
-def _twice_the_rate(rng, steps, size):
+def _twice_the_rate(rng: np.random.Generator, steps: int,
+                    size: int) -> np.ndarray:
+  """Draws Poisson batches at twice the claimed rate."""
   return rng.random((steps, size)) < 2 * reference.PROB
 
 
-def _everybody(rng, steps, size):
+def _everybody(rng: np.random.Generator, steps: int, size: int) -> np.ndarray:
+  """Returns batches of all records."""
   del rng
   return np.ones((steps, size), bool)
 
 
-def _partition(rng, steps, size):
-  # Deterministic: record i takes part in every hundredth step.
+def _partition(rng: np.random.Generator, steps: int, size: int) -> np.ndarray:
+  """Returns batches in which record i takes part in every hundredth step."""
   del rng
   period = round(1 / reference.PROB)
   return (np.arange(steps)[:, None] - np.arange(size)[None]) % period == 0
 
 
-def _shuffled(rng, steps, size):
-  # Batches of equal size, each record once in each epoch.
+def _shuffled(rng: np.random.Generator, steps: int, size: int) -> np.ndarray:
+  """Draws batches of equal size, with each record once in each epoch."""
   period = round(1 / reference.PROB)
   epochs = [rng.permuted(np.tile(np.arange(size) % period, (1, 1)), axis=1)[0]
             for _ in range(steps // period)]
@@ -66,44 +72,51 @@ def _shuffled(rng, steps, size):
                          for epoch in epochs])
 
 
-def _truncated(rng, steps, size):
-  # Batches are cut at 1.2 times their expected size.
+def _truncated(rng: np.random.Generator, steps: int, size: int) -> np.ndarray:
+  """Draws Poisson batches, and cuts them at 1.2 times their expected size."""
   joined = reference.poisson(rng, steps, size)
   return joined & (np.cumsum(joined, 1) <= 1.2 * reference.PROB * size)
 
 
-def _one_key(rng, steps, width):
+def _one_key(rng: np.random.Generator, steps: int, width: int) -> np.ndarray:
+  """Returns the same noise in all steps and runs."""
   del rng
   return np.tile(np.random.default_rng(1).normal(
       0, reference.SIGMA, (1, width)), (steps, 1))
 
 
-def _noise_of_each_device(rng, steps, width):
-  # Four devices share one key, so their noise adds up coherently.
+def _noise_of_each_device(rng: np.random.Generator, steps: int,
+                          width: int) -> np.ndarray:
+  """Draws the noise of four devices with one key, which adds up coherently."""
   return 4 * reference.fresh_noise(rng, steps, width)
 
 
-def _clip_the_mean(gradients):
+def _clip_the_mean(gradients: np.ndarray) -> np.ndarray:
+  """Clips the mean gradient of a batch instead of each gradient."""
   mean = gradients.mean(0)
   return len(gradients) * mean / max(1.0, np.linalg.norm(mean))
 
 
-def _divide_by_the_batch(gradients):
+def _divide_by_the_batch(gradients: np.ndarray) -> np.ndarray:
+  """Divides the sum by the realised batch size, which is private."""
   return 5 * reference.add_up(gradients) / max(len(gradients), 1)
 
 
-def _normalised_by_the_batch(gradients):
+def _normalised_by_the_batch(gradients: np.ndarray) -> np.ndarray:
+  """Subtracts the mean of the batch from each gradient before clipping."""
   return reference.clip_each(gradients - gradients.mean(0, keepdims=True))
 
 
-def _skip_batch_if_not_finite(gradients):
+def _skip_batch_if_not_finite(gradients: np.ndarray) -> np.ndarray:
+  """Returns 0 for a batch with a gradient that is not finite."""
   if not np.isfinite(gradients).all():
     return np.zeros(gradients.shape[1])
   return reference.add_up(gradients)
 
 
 def _mutant(caught_by: str, true_epsilon: float | None = None,
-            **parts) -> Mutant:
+            **parts: Any) -> Mutant:
+  """Returns the trainer with faulty parts, and the names of its checks."""
   return Mutant(dataclasses.replace(Trainer(), **parts),
                 tuple(caught_by.split()), true_epsilon)
 

@@ -8,10 +8,12 @@ from collections.abc import Callable
 import functools
 import itertools
 import math
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy import special
 
 from dpjax.audit import claims
@@ -29,8 +31,13 @@ from dpjax.stats.quantile_methods.mechanism import QuantileMechanism
 _RECORDS, _SEED = 6, 8
 # Standard deviations of the logarithms of gaps: the interval with most weight
 # may be a wide one, or one near the quantile.
-_SPREADS = (0.5, 3.0, 8.0)
+_STDDEVS = (0.5, 3.0, 8.0)
 _PAIRS_EACH = 4
+
+LogDensity = Callable[[Any, np.ndarray, np.ndarray], np.ndarray]
+"""(mechanism, data, outputs [n, m]) -> log-densities [n]."""
+Cost = Callable[[np.ndarray, int, np.ndarray], np.ndarray]
+"""(ranks [..., m], number of records, levels [m]) -> costs [...]."""
 
 
 def target(mechanism: QuantileMechanism, *,
@@ -41,10 +48,11 @@ def target(mechanism: QuantileMechanism, *,
     mechanism: the quantile mechanism.
     claim: the audited claim; by default that of the mechanism's event.
   """
-  density = _DENSITIES.get(type(mechanism))
+  density: LogDensity | None = _DENSITIES.get(type(mechanism))
   return wrapping.of_mechanism(
       mechanism, delta=0.0, claim=claim, pairs=neighbours(mechanism.adjacency),
-      log_density=density and functools.partial(density, mechanism))
+      log_density=(None if density is None
+                   else functools.partial(density, mechanism)))
 
 
 def neighbours(adjacency: Adjacency) -> tuple[Pair, ...]:
@@ -52,9 +60,10 @@ def neighbours(adjacency: Adjacency) -> tuple[Pair, ...]:
 
   One of them lacks a point of the grid; the other has it, or lacks another one.
   """
-  rng, pairs = np.random.default_rng(_SEED), []
-  for spread in np.repeat(_SPREADS, _PAIRS_EACH):
-    grid = np.cumsum(np.exp(spread * rng.standard_normal(_RECORDS + 2)))
+  rng = np.random.default_rng(_SEED)
+  pairs: list[Pair] = []
+  for stddev in np.repeat(_STDDEVS, _PAIRS_EACH):
+    grid = np.cumsum(np.exp(stddev * rng.standard_normal(_RECORDS + 2)))
     grid = grid[:-1] / grid[-1]
     one, other = rng.choice(_RECORDS + 1, 2, replace=False)
     if adjacency is Adjacency.REPLACE_ONE:
@@ -66,24 +75,26 @@ def neighbours(adjacency: Adjacency) -> tuple[Pair, ...]:
   return tuple(pairs)
 
 
-def _node(known: np.ndarray, ends: tuple, prob: float, rate: float, cost: str,
-          points: np.ndarray) -> np.ndarray:
-  """Returns log-densities [n] of one quantile between the cuts `ends`.
+def _node(known: np.ndarray, cuts: tuple[ArrayLike, ArrayLike], prob: float,
+          rate: float, cost: str, points: np.ndarray) -> np.ndarray:
+  """Returns log-densities [n] of one quantile between two cuts.
 
   Each of the two cuts is a number or an array [n].
   """
-  low, high = (np.broadcast_to(end, points.shape)[:, None] for end in ends)
+  low, high = (np.broadcast_to(cut, points.shape)[:, None] for cut in cuts)
   edges = np.concatenate([[0.0], known, [1.0]])
   widths = np.diff(np.clip(edges, low, high))
-  first, last = (np.sum(known < end, -1, keepdims=True) for end in (low, high))
+  first, last = (np.sum(known < cut, -1, keepdims=True) for cut in (low, high))
   place = np.sum(known < points[:, None], -1, keepdims=True)
   with np.errstate(divide='ignore'), jax.enable_x64(True):
     wanted = first + np.asarray(independent.target(
         jnp.float64(prob), jnp.asarray(last - first), cost))
     masses = np.log(widths) + np.asarray(independent.log_decline(
-        jnp.arange(known.size + 1.0)[None], jnp.asarray(wanted), rate, cost))
+        jnp.arange(known.size + 1.0)[None], jnp.asarray(wanted),
+        jnp.asarray(rate), cost))
   lead = place - wanted
   if cost == 'interpolated':
+    # The cost changes linearly within an interval, not only at records.
     start = np.maximum(edges[place], low)
     lead = lead + (points[:, None] - start) / (
         np.minimum(edges[place + 1], high) - start)
@@ -95,10 +106,12 @@ def _of_tree(mechanism: recursive.RecursiveQuantiles, data: np.ndarray,
   """Returns log-densities [n] of recursive quantiles, summed over the tree."""
   probs, rates = mechanism.parameters
   cuts = [0.0, *outputs.T, 1.0]
-  return sum(_node(data, (cuts[low], cuts[high]), probs[middle - 1],
-                   rates[middle - 1], mechanism.cost, cuts[middle])
-             for level in orders.halvings(len(probs))
-             for low, middle, high in level)
+  logs = np.zeros(len(outputs))
+  for level in orders.halvings(len(probs)):
+    for low, middle, high in level:
+      logs += _node(data, (cuts[low], cuts[high]), probs[middle - 1],
+                    rates[middle - 1], mechanism.cost, cuts[middle])
+  return logs
 
 
 def _of_one(mechanism: independent.IndependentQuantiles, data: np.ndarray,
@@ -108,12 +121,14 @@ def _of_one(mechanism: independent.IndependentQuantiles, data: np.ndarray,
   return _node(data, (0.0, 1.0), prob, rate, mechanism.cost, outputs[:, 0])
 
 
-def _of_blocks(cost: Callable) -> Callable:
+def _of_blocks(cost: Cost) -> LogDensity:
   """Returns the density of a joint cost of all ranks, by enumeration."""
-  def density(mechanism, data, outputs):
+  def density(mechanism: QuantileMechanism, data: np.ndarray,
+              outputs: np.ndarray) -> np.ndarray:
     probs, rate = mechanism.parameters
     blocks = np.array(list(itertools.combinations_with_replacement(
         range(data.size + 1), len(probs))))
+    # k quantiles in one interval are sorted draws: k! orders of the same draws.
     shared = [sum(math.lgamma(list(block).count(i) + 1) for i in set(block))
               for block in blocks.tolist()]
     logs = np.log(np.diff(np.concatenate([[0.0], data, [1.0]])))
@@ -125,21 +140,26 @@ def _of_blocks(cost: Callable) -> Callable:
 
 
 def _counts(ranks: np.ndarray, number: int) -> np.ndarray:
+  """Returns the numbers of records between consecutive ranks."""
   return np.diff(ranks, prepend=0, append=number, axis=-1)
 
 
-def _joint_cost(ranks, number, probs):
+def _joint_cost(ranks: np.ndarray, number: int,
+                probs: np.ndarray) -> np.ndarray:
+  """Returns the cost of JointExp: distances of counts from target counts."""
   return np.abs(_counts(ranks, number)
-                - number * orders.gaps(probs)).sum(-1)
+                - number * orders.gaps(probs.tolist())).sum(-1)
 
 
-def _inverse_cost(ranks, number, probs):
+def _inverse_cost(ranks: np.ndarray, number: int,
+                  probs: np.ndarray) -> np.ndarray:
+  """Returns how many records must be replaced to make the ranks right."""
   wanted = np.diff(np.ceil(number * probs - 1e-9), prepend=0, append=number)
   excess = _counts(ranks, number) - wanted
   return np.abs(excess).sum(-1) / 2 + (excess[..., :-1] >= 0).sum(-1)
 
 
-_DENSITIES = {
+_DENSITIES: dict[type[QuantileMechanism], LogDensity] = {
     independent.IndependentQuantiles: _of_one,
     recursive.RecursiveQuantiles: _of_tree,
     joint.JointQuantiles: _of_blocks(_joint_cost),

@@ -30,6 +30,10 @@ _EVENT = accounting.poisson_gaussian_event(
     sampling_prob=PROB, noise_multiplier=SIGMA, num_steps=STEPS)
 
 
+Sampler = Callable[[np.random.Generator, int, int], np.ndarray]
+"""(rng, steps, size) -> batches [steps, size] bool, or noise [steps, size]."""
+
+
 def poisson(rng: np.random.Generator, steps_: int, size: int) -> np.ndarray:
   """Draws Poisson batches [steps, size] bool, True where a record joins."""
   return rng.random((steps_, size)) < PROB
@@ -67,10 +71,10 @@ class Trainer:
     epsilon: claimed epsilon at delta 1e-5.
     adjacency: adjacency of the claim.
   """
-  draw: Callable = poisson
-  contributions: Callable = clip_each
-  total: Callable = add_up
-  noise: Callable = fresh_noise
+  draw: Sampler = poisson
+  contributions: Callable[[np.ndarray], np.ndarray] = clip_each
+  total: Callable[[np.ndarray], np.ndarray] = add_up
+  noise: Sampler = fresh_noise
   event: accounting.DpEvent = _EVENT
   epsilon: float = EPSILON
   adjacency: Adjacency = Adjacency.ADD_OR_REMOVE_ONE
@@ -90,7 +94,8 @@ def findings(trainer: Trainer, *, seed: int,
                    significance / len(CHECKS))}
 
 
-def _claim(trainer, rng, level) -> bool:
+def _claim(trainer: Trainer, rng: np.random.Generator, level: float) -> bool:
+  """Compares the claim with its event."""
   del rng, level
   try:
     claims.check(trainer.claim)
@@ -100,6 +105,7 @@ def _claim(trainer, rng, level) -> bool:
 
 
 def _pairs() -> tuple[Pair, ...]:
+  """Returns batches with and without an extreme record."""
   rng = np.random.default_rng(0)
   rows = np.stack([np.eye(_WIDTH)[0], -5 * np.eye(_WIDTH)[0],
                    np.full(_WIDTH, np.inf), np.full(_WIDTH, np.nan)])
@@ -108,38 +114,49 @@ def _pairs() -> tuple[Pair, ...]:
                for pair in toggles(base, rows, replace=False))
 
 
-def _sensitivity(trainer, rng, level) -> bool:
+def _sensitivity(trainer: Trainer, rng: np.random.Generator,
+                 level: float) -> bool:
+  """Compares changes of the sum with the sensitivity 1."""
   del rng, level
   with np.errstate(invalid='ignore'):
     return exact.largest_change(Query(trainer.total, 1.0), _pairs()).amount > 0
 
 
-def _isolation(trainer, rng, level) -> bool:
+def _isolation(trainer: Trainer, rng: np.random.Generator,
+               level: float) -> bool:
+  """Checks that contributions do not depend on other records."""
   del level
   records = rng.normal(size=(6, _WIDTH))
   return not exact.isolated(trainer.contributions, records,
                             5 * np.ones(_WIDTH))
 
 
-def _sampling(trainer, rng, level) -> bool:
+def _sampling(trainer: Trainer, rng: np.random.Generator,
+              level: float) -> bool:
+  """Tests whether batches are Poisson samples."""
   p_values = [value for _, value in steps.sampling_p_values(
       trainer.draw(rng, STEPS, _RECORDS), sampling_prob=PROB)]
+  # Bonferroni over the tests.
   return min(p_values) * len(p_values) <= level
 
 
-def _noise(trainer, rng, level) -> dict[str, float]:
-  del level
+def _noise(trainer: Trainer, rng: np.random.Generator) -> dict[str, float]:
+  """Returns the p-values of all tests of the noise."""
   draws = [trainer.noise(rng, STEPS, _WIDTH) for _ in range(2)]
   return dict(noise.p_values(*(draw / SIGMA for draw in draws)))
 
 
-def _variance(trainer, rng, level) -> bool:
-  return _noise(trainer, rng, level)['variance'] <= level
+def _variance(trainer: Trainer, rng: np.random.Generator,
+              level: float) -> bool:
+  """Tests the variance of the noise."""
+  return _noise(trainer, rng)['variance'] <= level
 
 
-def _independence(trainer, rng, level) -> bool:
-  p_values = [value for name, value in _noise(trainer, rng, level).items()
-           if name.startswith('independence')]
+def _independence(trainer: Trainer, rng: np.random.Generator,
+                  level: float) -> bool:
+  """Tests the independence of the noise, by all tests together."""
+  p_values = [value for name, value in _noise(trainer, rng).items()
+              if name.startswith('independence')]
   return min(p_values) * len(p_values) <= level
 
 
@@ -150,6 +167,7 @@ def losses(trainer: Trainer, rng: np.random.Generator, num_runs: int, *,
   The canary has norm 1. The losses are exact if the trainer has no fault
   (AUD-09).
   """
+  # Column r has the canary's coordinate of the noisy sums of run r.
   outputs = trainer.noise(rng, STEPS, num_runs)
   if present:
     canary = np.eye(_WIDTH)[:1]
@@ -159,8 +177,9 @@ def losses(trainer: Trainer, rng: np.random.Generator, num_runs: int, *,
                                  noise_multiplier=SIGMA)
 
 
-def _event(trainer, rng, level) -> bool:
+def _event(trainer: Trainer, rng: np.random.Generator, level: float) -> bool:
   """Tests an event by counts on fresh runs against the whole curve (AUD-04)."""
+  # A data set is a bool here: whether the canary is in it.
   target = Target(
       name='reference', release=None, pairs=(Pair(True, False),),
       claim=Trainer().claim, sample=lambda key, data, size: losses(

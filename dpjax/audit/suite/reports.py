@@ -30,11 +30,12 @@ def summary(report: Report) -> str:
     if check.failed or check.p_value is None:
       lines.append(f'  {"FAILED" if check.failed else "passed"}: '
                    f'{check.name}: {check.detail}')
-  tests = [check for check in report.checks if check.p_value is not None]
+  tests = [(check.p_value, check) for check in report.checks
+           if check.p_value is not None]
   if tests:
-    least = min(tests, key=lambda check: check.p_value)
-    lines.append(f'  {len(tests)} tests at {tests[0].level:.2g} each, least '
-                 f'p-value {least.p_value:.2g} ({least.name})')
+    p_value, least = min(tests, key=lambda test: test[0])
+    lines.append(f'  {len(tests)} tests at {least.level:.2g} each, least '
+                 f'p-value {p_value:.2g} ({least.name})')
   return '\n'.join(lines)
 
 
@@ -84,7 +85,8 @@ def write(report: Report, folder: pathlib.Path, *, seed: int) -> pathlib.Path:
   mode = 0o600 if 'num_included' in report.details else 0o666
   if report.scores:
     kept = io.BytesIO()
-    np.savez_compressed(kept, **report.scores)
+    arrays: dict[str, Any] = dict(report.scores)
+    np.savez_compressed(kept, **arrays)
     files.replace(path.with_suffix('.npz'), kept.getvalue(), mode)
   text = json.dumps(as_json(report, seed=seed), indent=2)
   files.replace(path, (text + '\n').encode(), mode)

@@ -25,7 +25,7 @@ from dpjax.runs import training
 from dpjax.runs.canaries import Canaries
 from dpjax.runs.configuration import TrainingConfig
 from dpjax.train.plan import TrainingPlan
-from dpjax.typing import Batch, Params
+from dpjax.typing import Array, Batch, Params
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -94,8 +94,10 @@ def load(folder: pathlib.Path, *, data_dir: str | None = None) -> FinishedRun:
 def _config(folder: pathlib.Path,
             summary: Mapping[str, Any]) -> TrainingConfig:
   """Returns the checked configuration of a summary."""
-  values = {name: tuple(value) if isinstance(value, list) else value
-            for name, value in summary['config'].items()}
+  # JSON has lists where the configuration has tuples.
+  values: dict[str, Any] = {
+      name: tuple(value) if isinstance(value, list) else value
+      for name, value in summary['config'].items()}
   try:
     return configuration.check(TrainingConfig(**values))
   except TypeError as error:
@@ -117,6 +119,7 @@ def _canaries(folder: pathlib.Path, config: TrainingConfig,
              for name, (shape, kind) in forms.items())
   if same and not (config.noise_seed is None and config.canary_seed is None):
     redrawn, _ = training.draw_parts(config, dataset)
+    assert redrawn is not None  # The configuration has canaries.
     same = (np.array_equal(kept['included'], redrawn.included) and
             np.array_equal(kept['y'], redrawn.records.y) and
             np.allclose(kept['x'], redrawn.records.x, atol=1e-6))
@@ -132,7 +135,7 @@ def _params(folder: pathlib.Path, like: Params) -> Params:
   with np.load(folder / summaries.PARAMS, allow_pickle=False) as kept:
     arrays = dict(kept)
 
-  def leaf(path, initial):
+  def leaf(path: tuple[Any, ...], initial: Array) -> Array:
     name = '/'.join(entry.key for entry in path)
     if name not in arrays or arrays[name].shape != initial.shape:
       raise ValueError(f'{folder / summaries.PARAMS} is of another model: '

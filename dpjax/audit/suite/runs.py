@@ -41,8 +41,11 @@ CURVE_FRACTIONS = (0.1, 0.25, 0.5)
 """Fractions of the canaries guessed in tests against the whole curve."""
 
 # m delta is at most this fraction of the significance, if delta is not given.
-_DELTA_SHARE = 1e-3
+_DELTA_FRACTION = 1e-3
+# Canaries that are scored at once, to bound memory.
 _PART = 500
+# A summary's epsilon may be below that of its event by rounding, and above it
+# by the accountant's discretisation.
 _TOLERANCE = 1e-6
 _ABOVE = 1e-3
 
@@ -61,29 +64,30 @@ def audit(run: FinishedRun, *, name: str, delta: float | None = None,
   """
   config, plan = run.config, run.plan
   size = config.num_canaries
+  claimed_delta = _delta(run)
   if delta is None:
-    delta = min(config.delta, max(significance * _DELTA_SHARE / size,
+    delta = min(claimed_delta, max(significance * _DELTA_FRACTION / size,
                                   accounting.MIN_DELTA))
   first = _claim_check(run)
   private = config.method != 'sgd'
-  said = claims.Claim(
+  claim = claims.Claim(
       epsilon=_spent(run, delta),
       delta=delta, adjacency=plan.adjacency, num_examples=config.num_slots,
       event=plan.event if private else None)
-  details = dict(_details(run), threshold_rule='shares that are guessed and '
-                 'scores fixed beforehand, Bonferroni')
-  report = Report(target=name, claim=said, checks=(first,), details=details,
+  details = dict(_details(run), threshold_rule='scores and fractions of '
+                 'guesses fixed beforehand, Bonferroni correction')
+  report = Report(target=name, claim=claim, checks=(first,), details=details,
                   significance=significance, detectable=math.nan)
   if first.failed:
     return dataclasses.replace(report, claim=dataclasses.replace(
-        said, epsilon=_claimed(run.summary), delta=config.delta))
+        claim, epsilon=_claimed(run.summary), delta=claimed_delta))
   scores = score(run)
   included = np.asarray(run.canaries.included)
   curve = _curve(plan) if private else curves.NOTHING
   level = significance / len(SCORES) / (2 if curve.epsilons.size else 1)
   bounds = {key: one_run.grid_bound(scores[key], included, delta=delta,
                                     significance=level) for key in SCORES}
-  checks = _checks(bounds, curve, scores, included, said.epsilon, level)
+  checks = _checks(bounds, curve, scores, included, claim.epsilon, level)
   return dataclasses.replace(
       report, checks=(first, *checks),
       epsilon_lower=max(bound.epsilon_lower for bound in bounds.values()),
@@ -135,7 +139,8 @@ def refutes_curve(curve: curves.PrivacyCurve, scores: np.ndarray,
   return False, count, right
 
 
-def _checks(bounds, curve: curves.PrivacyCurve, scores, included: np.ndarray,
+def _checks(bounds: Mapping[str, one_run.GridBound], curve: curves.PrivacyCurve,
+            scores: Mapping[str, np.ndarray], included: np.ndarray,
             epsilon: float, level: float) -> list[Check]:
   """Lists the checks of epsilon, and of the whole curve if there is one."""
   checks = [_bound_check(key, bound, epsilon, level)
@@ -146,15 +151,18 @@ def _checks(bounds, curve: curves.PrivacyCurve, scores, included: np.ndarray,
   return checks
 
 
-def _bound_check(key: str, bound, epsilon: float, level: float) -> Check:
+def _bound_check(key: str, bound: one_run.GridBound, epsilon: float,
+                 level: float) -> Check:
+  """Compares the bound of one score with the claimed epsilon."""
   return Check(
       f'one run, {key}', bound.epsilon_lower > epsilon,
       f'{bound.num_correct} of {bound.num_guesses} coins: epsilon is at least '
       f'{bound.epsilon_lower:.4g}', None, level)
 
 
-def _curve_check(curve, key: str, scores: np.ndarray, included: np.ndarray,
-                 level: float) -> Check:
+def _curve_check(curve: curves.PrivacyCurve, key: str, scores: np.ndarray,
+                 included: np.ndarray, level: float) -> Check:
+  """Compares the guesses of one score with the whole privacy curve."""
   failed, count, right = refutes_curve(curve, scores, included,
                                        significance=level)
   return Check(f'whole curve, {key}', failed, f'{right} of {count} coins', None,
@@ -179,6 +187,13 @@ def _spent(run: FinishedRun, delta: float) -> float:
   return run.plan.epsilon(delta, accountant=run.config.accountant)
 
 
+def _delta(run: FinishedRun) -> float:
+  """Returns the resolved delta of a run, which `configuration.check` sets."""
+  if run.config.delta is None:
+    raise ValueError('the configuration of a finished run must have a delta')
+  return run.config.delta
+
+
 def _claimed(summary: Mapping[str, Any]) -> float:
   """Returns the epsilon of a summary, infinite if it is null (no claim)."""
   return math.inf if summary['epsilon'] is None else summary['epsilon']
@@ -200,23 +215,25 @@ def _claim_check(run: FinishedRun) -> Check:
       raise ValueError(f'summary and configuration are not of one run: {name} '
                        f'= {summary[name]}, by the configuration {ours}')
   claimed = _claimed(summary)
-  spent = _spent(run, config.delta)
+  delta = _delta(run)
+  spent = _spent(run, delta)
   if claimed < spent * (1 - _TOLERANCE):
     return Check('claim', True, f'epsilon {claimed:.4g} at delta '
-                 f'{config.delta:.3g} is below the {spent:.4g} that the event '
+                 f'{delta:.3g} is below the {spent:.4g} that the event '
                  'costs')
   if claimed > spent * (1 + _ABOVE):
     raise ValueError('summary and configuration are not of one run: epsilon = '
                      f'{claimed:g}, the event costs {spent:g}')
-  measured = summary['joint_noise_multiplier']
-  if measured is not None and not measured >= plan.noise_multiplier * (
-      1 - _TOLERANCE):
+  measured, planned = summary['joint_noise_multiplier'], plan.noise_multiplier
+  # `not >=` also refutes a NaN.
+  if (measured is not None and planned is not None
+      and not measured >= planned * (1 - _TOLERANCE)):
     return Check('claim', True, f'noised with {measured:.5g}, planned '
-                 f'{plan.noise_multiplier:.5g}')
+                 f'{planned:.5g}')
   if math.isinf(claimed):
     return Check('claim', False, 'none, the run is not private')
   return Check('claim', False, f'epsilon {claimed:.4g} at delta '
-               f'{config.delta:.3g} is what its event costs')
+               f'{delta:.3g} is what its event costs')
 
 
 def _details(run: FinishedRun) -> dict[str, Any]:

@@ -23,6 +23,8 @@ from dpjax.privacy.adjacency import Adjacency
 from dpjax.stats.quantile_methods import independent
 from dpjax.stats.quantile_methods import joint
 from dpjax.stats.quantile_methods import recursive
+from dpjax.stats.quantile_methods.mechanism import QuantileMechanism
+from dpjax.typing import Array, PRNGKey, PyTree
 
 _ADD_OR_REMOVE, _REPLACE = Adjacency.ADD_OR_REMOVE_ONE, Adjacency.REPLACE_ONE
 _DELTA = 1e-5
@@ -44,7 +46,7 @@ def printed_algorithm_8() -> Target:
   y = np.ones([9], np.float32)
   y[0] = 0
 
-  def release(key, members):
+  def release(key: PRNGKey, members: Array) -> PyTree:
     state = algorithm.init([jnp.full([1, 1], 1e-3)])
     return algorithm.step(key, state, jnp.asarray(x), jnp.asarray(y),
                           members)[1]
@@ -91,7 +93,7 @@ def exponential_without_half() -> Target:
 
   Weights exp(epsilon s / sensitivity) ignore that the normaliser changes too.
   """
-  def release(key, scores):
+  def release(key: PRNGKey, scores: Array) -> Array:
     return jnp.argmax(scores + draws.standard_gumbel(key, scores.shape))
 
   return Target(
@@ -108,7 +110,7 @@ def shuffled_as_poisson() -> Target:
   """
   steps, sigma = 2, 0.35
 
-  def release(key, present):
+  def release(key: PRNGKey, present: Array) -> Array:
     place_key, noise_key = jax.random.split(key)
     place = jax.random.randint(place_key, (), 0, steps)
     sums = jnp.where(present & (jnp.arange(steps) == place), 1.0, 0.0)
@@ -131,7 +133,7 @@ def answers_counted_once() -> Target:
   answer = accounting.randomized_response_event(
       uniform_prob=2 / (1 + math.e), num_categories=2)
 
-  def release(key, truth):
+  def release(key: PRNGKey, truth: Array) -> Array:
     lies = jax.random.bernoulli(key, 1 / (1 + math.e), (8,))
     return jnp.where(lies, 1 - truth, truth)
 
@@ -150,10 +152,11 @@ def answers_counted_once_unseen() -> Target:
                     epsilon=1.0, delta=1e-9, adjacency=_REPLACE))
 
 
-_QUARTILES = dict(probs=(0.25, 0.5, 0.75), lower=0.0, upper=1.0)
+_QUARTILES = (0.25, 0.5, 0.75)
 
 
-def _quantiles_of_half(mechanism) -> Target:
+def _quantiles_of_half(mechanism: QuantileMechanism) -> Target:
+  """Returns quantiles whose claim, epsilon 1, is too low for their rate."""
   return quantiles.target(mechanism, claim=claims.Claim(
       epsilon=1.0, delta=0.0, adjacency=mechanism.adjacency))
 
@@ -165,7 +168,8 @@ def joint_quantiles_printed() -> Target:
   instead of epsilon / (4 (1 - 1/4)).
   """
   return _quantiles_of_half(joint.JointQuantiles(
-      epsilon=1.5, adjacency=_ADD_OR_REMOVE, **_QUARTILES))
+      probs=_QUARTILES, lower=0.0, upper=1.0, epsilon=1.5,
+      adjacency=_ADD_OR_REMOVE))
 
 
 def quantile_without_half() -> Target:
@@ -181,7 +185,7 @@ def recursive_quantiles_unhalved() -> Target:
   A replaced record moves from one node to another and changes both.
   """
   return _quantiles_of_half(recursive.RecursiveQuantiles(
-      epsilon=2.0, adjacency=_REPLACE, **_QUARTILES))
+      probs=_QUARTILES, lower=0.0, upper=1.0, epsilon=2.0, adjacency=_REPLACE))
 
 
 SHOWCASES = {showcase.__name__: showcase for showcase in (

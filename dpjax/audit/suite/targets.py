@@ -7,6 +7,7 @@ adjacency and bounds needs nothing else (`wrapping.of_mechanism`).
 from collections.abc import Callable, Mapping
 import functools
 import math
+from typing import Any
 
 from scipy import stats
 
@@ -64,18 +65,24 @@ from dpjax.theory.parametric import supports
 from dpjax.theory.parametric import truncated_means
 
 Auditable = Target | canary.Game | canary.LossGame
+Maker = Callable[..., Any]
 
-_AR = dict(adjacency=Adjacency.ADD_OR_REMOVE_ONE)
-_RO = dict(adjacency=Adjacency.REPLACE_ONE)
-_RECORDS, _RANGE = 5, dict(lower=0.0, upper=1.0)
-_UNIT = dict(record_norm=1.0, epsilon=1.0)
+Fields = dict[str, Any]
+"""Fields of a mechanism by name, which are joined to build it."""
+
+_AR: Fields = dict(adjacency=Adjacency.ADD_OR_REMOVE_ONE)
+_RO: Fields = dict(adjacency=Adjacency.REPLACE_ONE)
+_RECORDS = 5
+_RANGE: Fields = dict(lower=0.0, upper=1.0)
+_UNIT: Fields = dict(record_norm=1.0, epsilon=1.0)
 
 
-def _pure(mechanism) -> Target:
+def _pure(mechanism: Any) -> Target:
+  """Returns the target of a mechanism with pure differential privacy."""
   return wrapping.of_mechanism(mechanism, delta=0.0)
 
 
-def _of_records(mechanism) -> Target:
+def _of_records(mechanism: Any) -> Target:
   """Returns the target of a mechanism on `_RECORDS` numbers in [0, 1]."""
   return wrapping.of_mechanism(
       mechanism, delta=0.0, log_probs=None, pairs=wrapping.search(
@@ -83,18 +90,27 @@ def _of_records(mechanism) -> Target:
           num_records=_RECORDS))
 
 
-def _approximate(mechanism) -> Target:
+def _approximate(mechanism: Any) -> Target:
+  """Returns the target of a mechanism at the default delta."""
   return wrapping.of_mechanism(mechanism)
 
 
-def _calibrated(**adjacency):
+def _calibrated(adjacency: Fields) -> additive.GaussianMechanism:
+  """Returns the Gaussian mechanism with epsilon 1 at the default delta."""
   return additive.calibrated_gaussian(delta=wrapping.DELTA, **_UNIT,
                                       **adjacency)
 
 
+def _audited(audit: Maker, make: Maker, fields: Fields) -> Target:
+  """Returns the target `audit(make(**fields))`."""
+  return audit(make(**fields))
+
+
+_BOTH: Mapping[str, Fields] = {'': _AR, '_replace': _RO}
+
 MECHANISMS: Mapping[str, Callable[[], Auditable]] = {
-    'gaussian': lambda: _approximate(_calibrated(**_AR)),
-    'gaussian_replace': lambda: _approximate(_calibrated(**_RO)),
+    'gaussian': lambda: _approximate(_calibrated(_AR)),
+    'gaussian_replace': lambda: _approximate(_calibrated(_RO)),
     'laplace': lambda: _pure(laplace.LaplaceMechanism(**_UNIT, **_AR)),
     'laplace_replace': lambda: _pure(laplace.LaplaceMechanism(**_UNIT, **_RO)),
     'k_norm_1': lambda: _pure(k_norm.KNormMechanism(order=1, **_UNIT, **_AR)),
@@ -129,9 +145,17 @@ MECHANISMS: Mapping[str, Callable[[], Auditable]] = {
         local.UnaryEncoding(num_categories=3, epsilon=1.0, symmetric=True)),
 }
 
-_MEDIAN = dict(probs=(0.5,), epsilon=1.0, **_RANGE)
-_THREE = dict(probs=(0.25, 0.5, 0.75), epsilon=1.0, **_RANGE)
-_OF_QUANTILES: Mapping[str, tuple] = {
+_MEDIAN: Fields = dict(probs=(0.5,), epsilon=1.0, **_RANGE)
+_THREE: Fields = dict(probs=(0.25, 0.5, 0.75), epsilon=1.0, **_RANGE)
+
+
+def _smoothed(**fields: Any) -> smoothing.Smoothed:
+  """Returns the smoothed quantile of these fields."""
+  return smoothing.Smoothed(
+      inner=independent.IndependentQuantiles(**fields), sigma=0.1)
+
+
+_OF_QUANTILES: Mapping[str, tuple[Maker, Fields]] = {
     'quantile_rounded': (independent.IndependentQuantiles,
                          dict(cost='rounded', **_MEDIAN)),
     'quantile': (independent.IndependentQuantiles, _MEDIAN),
@@ -141,23 +165,23 @@ _OF_QUANTILES: Mapping[str, tuple] = {
     'quantiles_joint': (joint.JointQuantiles, _THREE),
     'quantiles_histogram': (histogram.HistogramQuantiles,
                             dict(num_bins=4, **_THREE)),
-    'quantile_smoothed': (lambda **fields: smoothing.Smoothed(
-        inner=independent.IndependentQuantiles(**fields), sigma=0.1), _MEDIAN),
+    'quantile_smoothed': (_smoothed, _MEDIAN),
 }
 
 QUANTILES: Mapping[str, Callable[[], Auditable]] = {
-    **{name + suffix: lambda make=make, fields=fields, said=said:
-       quantiles.target(make(**fields, **said))
+    **{name + suffix: functools.partial(_audited, quantiles.target, make,
+                                        fields | adjacency)
        for name, (make, fields) in _OF_QUANTILES.items()
-       for suffix, said in (('', _AR), ('_replace', _RO))},
+       for suffix, adjacency in _BOTH.items()},
     'quantiles_inverse_replace': lambda: quantiles.target(
         joint.InverseQuantiles(**_THREE, **_RO)),
 }
 
-_RAW = dict(monotone=False)
-_PURE, _RHO = dict(epsilon=2.0), dict(rho=0.5)
+_RAW: Fields = dict(monotone=False)
+_PURE: Fields = dict(epsilon=2.0)
+_RHO: Fields = dict(rho=0.5)
 # One more threshold under REPLACE_ONE, where the last rank has no noise.
-_OF_CURVES: Mapping[str, tuple] = {
+_OF_CURVES: Mapping[str, tuple[Maker, int, Fields]] = {
     'ecdf_dyadic': (dyadic.DyadicEcdf, 4, _PURE | _RAW),
     'ecdf_dyadic_monotone': (dyadic.DyadicEcdf, 3, _PURE),
     'ecdf_dyadic_gaussian': (dyadic.DyadicEcdf, 4, _RHO | _RAW),
@@ -167,27 +191,32 @@ _OF_CURVES: Mapping[str, tuple] = {
     'ecdf_tree_gaussian': (trees.TreeEcdf, 4, _RHO | _RAW),
     'ecdf_square_root': (toeplitz.SquareRootEcdf, 4, _RHO | _RAW),
 }
-_STREAM = dict(horizon=4, item_bits=0)
+_STREAM: Fields = dict(horizon=4, item_bits=0)
+_STREAMS: Mapping[str, Fields] = {
+    'dyadic': dict(kind='dyadic', **_PURE),
+    'signed': dict(kind='signed', base=3, **_PURE),
+    'bottom_up': dict(kind='bottom_up', **_PURE),
+    'gaussian': dict(kind='dyadic', **_RHO),
+    'square_root': dict(kind='square_root', **_RHO)}
 
 CURVES: Mapping[str, Callable[[], Auditable]] = {
-    **{name + suffix: lambda make=make, size=size, fields=fields, said=said:
-       ecdf.curve(make(num_thresholds=size + (said is _RO), **fields, **said))
+    **{name + suffix: functools.partial(
+        _audited, ecdf.curve, make, fields | adjacency | dict(
+            num_thresholds=size + (adjacency is _RO)))
        for name, (make, size, fields) in _OF_CURVES.items()
-       for suffix, said in (('', _AR), ('_replace', _RO))},
-    **{f'stream_{name}': lambda fields=fields: ecdf.stream(
-        streams.PrefixStream(**_STREAM, **fields))
-       for name, fields in {
-           'dyadic': dict(kind='dyadic', **_PURE),
-           'signed': dict(kind='signed', base=3, **_PURE),
-           'bottom_up': dict(kind='bottom_up', **_PURE),
-           'gaussian': dict(kind='dyadic', **_RHO),
-           'square_root': dict(kind='square_root', **_RHO)}.items()},
+       for suffix, adjacency in _BOTH.items()},
+    **{f'stream_{name}': functools.partial(
+        _audited, ecdf.stream, streams.PrefixStream, _STREAM | fields)
+       for name, fields in _STREAMS.items()},
 }
 
-_BOTH, _REPLACED = (('', _AR), ('_replace', _RO)), (('_replace', _RO),)
-_ONE, _HALF = dict(epsilon=1.0), dict(rho=0.5)
-_BINS, _WAVES = dict(num_bins=5), dict(num_functions=5)
-_OF_DENSITIES: Mapping[str, tuple] = {
+_REPLACED: Mapping[str, Fields] = {'_replace': _RO}
+_ONE: Fields = dict(epsilon=1.0)
+_HALF: Fields = dict(rho=0.5)
+_BINS: Fields = dict(num_bins=5)
+_WAVES: Fields = dict(num_functions=5)
+_OF_DENSITIES: Mapping[str, tuple[
+    Maker, Maker, Fields, Mapping[str, Fields]]] = {
     'histogram': (density.counts, histograms.Histogram, _BINS | _ONE, _BOTH),
     'histogram_laplace': (
         density.counts, histograms.Histogram,
@@ -223,18 +252,19 @@ _OF_DENSITIES: Mapping[str, tuple] = {
 }
 
 DENSITIES: Mapping[str, Callable[[], Auditable]] = {
-    f'density_{name}{suffix}': lambda audited=audited, make=make,
-    fields=fields, said=said: audited(make(num_records=6, **fields, **said))
-    for name, (audited, make, fields, both) in _OF_DENSITIES.items()
-    for suffix, said in both}
+    f'density_{name}{suffix}': functools.partial(
+        _audited, audit, make, fields | adjacency | dict(num_records=6))
+    for name, (audit, make, fields, adjacencies) in _OF_DENSITIES.items()
+    for suffix, adjacency in adjacencies.items()}
 
-_FEW = dict(num_examples=5)
-_DP, _CDP = dict(guarantee=PureDP(epsilon=1.0)), dict(guarantee=ZCDP(rho=0.5))
-_BALL = dict(dimension=2, threshold=1.0)
-_NORMAL = dict(dimension=2, radius=2.0, sigma=1.0)
-_LINE = dict(radius=4.0, sigma=1.0)
-_COINS = dict(model=exponential_families.Model(dimension=2, radius=1.0))
-_OF_ESTIMATORS: Mapping[str, tuple] = {
+_FEW: Fields = dict(num_examples=5)
+_DP: Fields = dict(guarantee=PureDP(epsilon=1.0))
+_CDP: Fields = dict(guarantee=ZCDP(rho=0.5))
+_BALL: Fields = dict(dimension=2, threshold=1.0)
+_NORMAL: Fields = dict(dimension=2, radius=2.0, sigma=1.0)
+_LINE: Fields = dict(radius=4.0, sigma=1.0)
+_COINS: Fields = dict(model=exponential_families.Model(dimension=2, radius=1.0))
+_OF_ESTIMATORS: Mapping[str, tuple[Maker, Maker, Fields]] = {
     'proportion_laplace': (estimators.share, noisy_shares.LaplaceShare, _ONE),
     'proportion_geometric': (estimators.share, noisy_shares.GeometricShare,
                              dict(share=0.7) | _ONE),
@@ -246,8 +276,9 @@ _OF_ESTIMATORS: Mapping[str, tuple] = {
     'support_mean': (estimators.scaled, supports.MeanSupport, _DP),
     'support_mean_gaussian': (estimators.scaled, supports.MeanSupport, _CDP),
     **{f'mean_{noise}': (estimators.truncated, truncated_means.TruncatedMean,
-                         dict(noise=noise) | _BALL | kept)
-       for noise, kept in (('l2', _DP), ('laplace', _DP), ('gaussian', _CDP))},
+                         dict(noise=noise) | _BALL | guarantee)
+       for noise, guarantee in (('l2', _DP), ('laplace', _DP),
+                                ('gaussian', _CDP))},
     'normal_mean': (estimators.normal, normal_means.clipped_once,
                     dict(clip=3.0) | _NORMAL | _DP),
     'coinpress': (estimators.normal, coinpress.printed, _NORMAL | _CDP),
@@ -267,9 +298,8 @@ _OF_ESTIMATORS: Mapping[str, tuple] = {
 }
 
 ESTIMATORS: Mapping[str, Callable[[], Auditable]] = {
-    f'estimate_{name}': lambda audited=audited, make=make, fields=fields:
-    audited(make(**_FEW, **fields))
-    for name, (audited, make, fields) in _OF_ESTIMATORS.items()}
+    f'estimate_{name}': functools.partial(_audited, audit, make, _FEW | fields)
+    for name, (audit, make, fields) in _OF_ESTIMATORS.items()}
 
 METHODS: Mapping[str, Callable[[], Auditable]] = {
     **{name: functools.partial(methods.game, name)

@@ -15,7 +15,7 @@ from dpjax.theory.parametric import sgml
 
 MODEL = families.Model(dimension=5, radius=1.)
 KEY = jax.random.key(8)
-# Normal records: no family of the room, but likelihoods are quadratic.
+# Normal records: no family of the package, but likelihoods are quadratic.
 QUADRATIC = families.Family('normal', lambda theta: theta, jnp.ones_like)
 
 
