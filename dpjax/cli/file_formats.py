@@ -3,7 +3,7 @@
 import argparse
 import csv
 
-from dpjax.release import formats
+from dpjax.tables import formats
 
 FLAGS = (
     ('separator', 'Separator of a CSV file: one character, or tab. Default: a '

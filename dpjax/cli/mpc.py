@@ -36,7 +36,6 @@ release.
 """
 
 from collections.abc import Sequence
-import contextlib
 import hashlib
 import json
 import math
@@ -58,10 +57,10 @@ from dpjax.mpc.parties import setup
 from dpjax.mpc.parties.parameters import NOISES
 from dpjax.mpc.parties.parameters import Parameters
 from dpjax.privacy.adjacency import Adjacency
-from dpjax.release import formats
-from dpjax.release import tables
 from dpjax.report import files
 from dpjax.stats.ecdf_methods import grids
+from dpjax.tables import formats
+from dpjax.tables import reader
 
 # JAX and SciPy are imported inside functions, so that servers start fast.
 
@@ -131,13 +130,11 @@ _INDEX = flags.DEFINE_integer(
 
 def _column(name: str) -> np.ndarray:
   """Returns a numeric column of --input."""
-  with open(_INPUT.value, 'rb') as file, contextlib.closing(tables.read(
-      _INPUT.value, file, name, numeric=True, gaps=False)) as fields:
-    try:
-      return np.array([float(field) for field in fields])
-    except formats.FileError as error:
-      raise ValueError(f'{error.fault}: every owner must have one number; '
-                       'clean the file first') from None
+  try:
+    return reader.table(_INPUT.value).numbers(name, gaps=False)
+  except formats.FileError as error:
+    raise ValueError(f'{error.fault}: every owner must have one number; '
+                     'clean the file first') from None
 
 
 def _data() -> tuple[np.ndarray, np.ndarray | None]:

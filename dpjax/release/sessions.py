@@ -27,10 +27,11 @@ from dpjax.release import registry
 from dpjax.release import reservations
 from dpjax.release import sources
 from dpjax.release.costs import Cost
-from dpjax.release.formats import Format
 from dpjax.release.lattice import public_number
 from dpjax.release.query import Plan
 from dpjax.release.query import Query
+from dpjax.tables.columns import listed
+from dpjax.tables.formats import Format
 
 Fraction = fractions.Fraction
 Number = int | float | str | decimal.Decimal | Fraction
@@ -296,7 +297,7 @@ def _source(columns: Sequence[Any], statistic: str,
   roles = [role for role in ('column', 'label') if known and
            role in known.needs]
   if len(columns) == 1 and not roles and not {'lower', 'upper'} & {*parameters}:
-    return sources.Columns((), len(sources.listed(columns[0])), form), {}
+    return sources.Columns((), len(listed(columns[0])), form), {}
   roles = roles or ['column']
   if len(columns) != len(roles):
     raise ValueError(f'{statistic} is of {len(roles)} columns in memory or of '

@@ -9,9 +9,9 @@ import sys
 import pytest
 
 from dpjax.cli import estimate
-from dpjax.release import formats
 from dpjax.release import ledger
 from dpjax.release import registry
+from dpjax.tables import formats
 from tests.launch.people import OTHERS
 from tests.launch.people import run
 

@@ -8,8 +8,8 @@ import pytest
 
 from dpjax.cli import estimate
 from dpjax.cli import file_formats
-from dpjax.release import formats
 from dpjax.release import ledger
+from dpjax.tables import formats
 from tests.launch.people import OTHERS
 from tests.launch.people import ROWS
 from tests.launch.people import run

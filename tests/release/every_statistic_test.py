@@ -11,11 +11,11 @@ import pytest
 
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.release import costs
-from dpjax.release import formats
 from dpjax.release import grids
 from dpjax.release import normal_means
 from dpjax.release import registry
 from dpjax.release.query import Query
+from dpjax.tables import formats
 from tests.release import drawing
 
 pytestmark = pytest.mark.every(1)

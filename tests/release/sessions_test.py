@@ -13,8 +13,8 @@ from dpjax.privacy.adjacency import Adjacency
 from dpjax.release import registry
 from dpjax.release import sessions
 from dpjax.release import sources
-from dpjax.release.formats import FileError
-from dpjax.release.formats import Format
+from dpjax.tables.formats import FileError
+from dpjax.tables.formats import Format
 
 pytestmark = pytest.mark.every(1)
 

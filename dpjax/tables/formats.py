@@ -24,7 +24,7 @@ import re
 from typing import NamedTuple
 
 from dpjax import errors
-from dpjax.release import lattice
+from dpjax.tables import decimals
 
 MISSING_TOKENS = ('NA', 'N/A', 'NaN', 'nan', 'null', 'NULL', '?')
 """Default spellings of a missing number."""
@@ -154,8 +154,23 @@ class Format:
     for name in ('unparsed', 'bad_lines'):
       errors.check_choice(name, getattr(self, name), RULES)
 
-  def number(self, text: str) -> lattice.Decimal | None:
+  def number(self, text: str) -> decimals.Decimal | None:
     """Returns a field as a number; None if it is not one in this format."""
+    plain = self._plain(text)
+    return None if plain is None else decimals.number(plain)
+
+  def real(self, text: str) -> float | None:
+    """Returns the float64 nearest to a field, infinite if it is too large.
+
+    None if the field is not a number in this format.
+    """
+    plain = self._plain(text)
+    if plain is None or decimals.number(plain) is None:
+      return None
+    return float(plain)
+
+  def _plain(self, text: str) -> str | None:
+    """Returns a field with a decimal point and without thousands marks."""
     if self.thousands:
       mark = _THOUSANDS[self.thousands]
       match = re.match(f'([+-]?)([0-9]{{1,3}}(?:{mark}[0-9]{{3}})+)(?![0-9])',
@@ -166,7 +181,7 @@ class Format:
       if '.' in text:
         return None
       text = text.replace(self.decimal, '.', 1)
-    return lattice.number(text)
+    return text
 
   def is_missing(self, text: str) -> bool:
     """Returns whether a field is declared to be a missing number."""
