@@ -7,7 +7,7 @@ from dpjax.tables import formats
 
 FLAGS = (
     ('separator', 'Separator of a CSV file: one character, or tab. Default: a '
-     'comma.'),
+     'comma, a tab for .tsv.'),
     ('encoding', f'Of a CSV file: {", ".join(formats.ENCODINGS)}. Default: '
      'utf-8.'),
     ('header', 'Names of the columns, separated by commas, of a CSV file whose '
@@ -25,8 +25,12 @@ FLAGS = (
      'fields must end on their line. Default: refuse.'))
 
 
-def of_flags(args: argparse.Namespace) -> formats.Format:
+def of_flags(args: argparse.Namespace, path: str) -> formats.Format:
   """Returns the format that the flags declare, checked.
+
+  Args:
+    args: of the command line.
+    path: of the file, whose extension gives the default separator.
 
   Raises:
     ValueError: if a declaration is not allowed; a message of one line.
@@ -36,9 +40,26 @@ def of_flags(args: argparse.Namespace) -> formats.Format:
   for name in ('header', 'missing_tokens'):
     if name in given:
       given[name] = split(name, given[name])
-  if given.get('separator') in ('tab', '\\t'):
-    given['separator'] = '\t'
+  given['separator'] = separator(path, given.get('separator'))
   return formats.Format(**given)
+
+
+def separator(path: str, text: str | None) -> str:
+  """Returns the separator given by a flag, or else by the file extension.
+
+  Args:
+    path: path of the CSV file.
+    text: value of --separator, None if it is not given.
+
+  Raises:
+    ValueError: if the flag is not a single character.
+  """
+  if text is None:
+    return '\t' if path.lower().removesuffix('.gz').endswith('.tsv') else ','
+  character = '\t' if text in ('tab', '\\t') else text
+  if len(character) != 1:
+    raise ValueError(f'--separator must be one character or tab, got {text!r}')
+  return character
 
 
 def split(name: str, text: str) -> tuple[str, ...]:

@@ -34,6 +34,8 @@ from dpjax.stats.quantile_methods import unbounded
 from dpjax.stats.quantile_methods.mechanism import QuantileMechanism
 from dpjax.studies import quantile_laws
 from dpjax.studies import quantile_trials
+from dpjax.tables import lines
+from dpjax.tables.formats import Format
 
 # Cost and budget of RecExp for each value of `Options.recursion`.
 RECURSIONS = {'depth': ('real', 'depth'), 'printed': ('rounded', 'printed'),
@@ -287,22 +289,24 @@ def load(path: pathlib.Path) -> dict[tuple[str, ...], dict[str, float]]:
   """
   if not path.exists():
     return {}
-  lines = list(csv.reader(io.StringIO(path.read_text(), newline='')))
-  if not lines or tuple(lines[0]) != COLUMNS:
+  with open(path, 'rb') as file:
+    rows = [row for _, row in lines.complete(str(path), lines.records(
+        str(path), file, Format()), len(COLUMNS), Format()) if row is not None]
+  if not rows or tuple(rows[0]) != COLUMNS:
     raise ValueError(f'{path} was not written by this command: remove it')
   size = len(dataclasses.fields(Setting))
-  return {tuple(line[:size]): dict(zip(
-      COLUMNS[size:], map(float, line[size:]), strict=True))
-          for line in lines[1:]}
+  return {tuple(row[:size]): dict(zip(
+      COLUMNS[size:], map(float, row[size:]), strict=True))
+          for row in rows[1:]}
 
 
 def save(path: pathlib.Path,
-         found: Mapping[tuple[str, ...], Mapping[str, float]]) -> None:
+         measured: Mapping[tuple[str, ...], Mapping[str, float]]) -> None:
   """Writes all lines atomically, to a new file that then replaces the old one.
   """
   text = io.StringIO(newline='')
   writer = csv.writer(text, lineterminator='\n')
   writer.writerow(COLUMNS)
-  for cells, values in found.items():
+  for cells, values in measured.items():
     writer.writerow([*cells, *(repr(value) for value in values.values())])
   files.replace(path, text.getvalue().encode())

@@ -131,15 +131,17 @@ def number(field: object, form: Format, *, gaps: bool
   Raises:
     FileError: if it is no number, see `formats.REFUSALS`.
   """
-  missing = is_missing(field)
   if isinstance(field, str):
     field = field.strip()
     missing = form.is_missing(field)
     value = None if missing else form.number(field)
-  elif isinstance(field, numbers.Number) and not missing:
+  elif type(field) in (float, int):
     value = decimals.number(field)
+    missing = value is None  # Tables of floats spell a missing number as NaN.
   else:  # Dates, lists and other objects are no numbers.
-    value = None
+    missing = is_missing(field)
+    value = decimals.number(field) if (
+        isinstance(field, numbers.Number) and not missing) else None
   if value is None and not missing and form.unparsed == 'refuse':
     shown = field if isinstance(field, str) else repr(field)
     raise FileError('number', f'{formats.shown(shown)} is no number'

@@ -30,7 +30,8 @@ Row = list[str] | FileError
 
 
 def records(path: str, file: BinaryIO, form: Format, *,
-            packed: bool = False) -> Iterator[tuple[int, Row]]:
+            packed: bool = False, strict: bool = True
+            ) -> Iterator[tuple[int, Row]]:
   """Yields the line number and the fields of each record, the header included.
 
   Fields have no white space at their ends. Blanks before a quotation mark
@@ -42,6 +43,8 @@ def records(path: str, file: BinaryIO, form: Format, *,
     file: the file, open in binary mode at its start; it is left open.
     form: how the file is written.
     packed: whether the file is packed with gzip.
+    strict: whether text after a closing quotation mark is a fault. If not, the
+      text belongs to the field; this is for published files that are known.
 
   Yields:
     The number of the last line of a record, and its fields; with `bad_lines`
@@ -56,7 +59,7 @@ def records(path: str, file: BinaryIO, form: Format, *,
       errors='surrogateescape', newline='')
   split = _lines_alone if form.bad_lines == 'missing' else _rows
   try:
-    yield from split(path, text, form)
+    yield from split(path, text, form, strict)
   except unpacking.ExpandedError as error:
     raise FileError('expanded', f'{path} {error}') from None
   except (EOFError, OSError, zlib.error) as error:
@@ -105,10 +108,10 @@ def complete(path: str, rows: Iterator[tuple[int, Row]], num_columns: int,
                       f'the header {num_columns}')
 
 
-def _lines(path: str, text: io.TextIOWrapper | io.StringIO, encoding: str
-           ) -> Iterator[tuple[int, str | FileError]]:
-  """Yields (line number from 1, line), or the fault of the line instead."""
-  number = 0
+def _lines(path: str, text: io.TextIOWrapper | io.StringIO, encoding: str,
+           before: int = 0) -> Iterator[tuple[int, str | FileError]]:
+  """Yields (line number, line), or the fault of the line instead."""
+  number = before
   while line := text.readline(LONGEST_LINE):
     number += 1
     if len(line) == LONGEST_LINE and line[-1] not in '\r\n':
@@ -124,14 +127,17 @@ def _lines(path: str, text: io.TextIOWrapper | io.StringIO, encoding: str
       yield number, line
 
 
-def _rows(path: str, text: io.TextIOWrapper | io.StringIO, form: Format
-          ) -> Iterator[tuple[int, list[str]]]:
-  """Yields (last line number of a row, its fields); raises at a fault."""
-  reached, size = 0, 0
+def _rows(path: str, text: io.TextIOWrapper | io.StringIO, form: Format,
+          strict: bool, before: int = 0) -> Iterator[tuple[int, list[str]]]:
+  """Yields (last line number of a row, its fields); raises at a fault.
+
+  `before` is the number of lines before `text`.
+  """
+  reached, size = before, 0
 
   def lines() -> Iterator[str]:
     nonlocal reached, size
-    for number, line in _lines(path, text, form.encoding):
+    for number, line in _lines(path, text, form.encoding, before):
       reached = number
       if isinstance(line, FileError):
         raise line
@@ -142,7 +148,7 @@ def _rows(path: str, text: io.TextIOWrapper | io.StringIO, form: Format
       yield line
 
   try:
-    for row in csv.reader(lines(), delimiter=form.separator, strict=True,
+    for row in csv.reader(lines(), delimiter=form.separator, strict=strict,
                           skipinitialspace=True):
       size = 0  # The reader takes lines only as it needs them.
       if max(map(len, row), default=0) > LONGEST_FIELD:
@@ -155,7 +161,7 @@ def _rows(path: str, text: io.TextIOWrapper | io.StringIO, form: Format
     raise FileError(reason, f'{path} line {reached}: {error}') from None
 
 
-def _lines_alone(path: str, text: io.TextIOWrapper, form: Format
+def _lines_alone(path: str, text: io.TextIOWrapper, form: Format, strict: bool
                  ) -> Iterator[tuple[int, Row]]:
   """Yields (line number, fields) of each line by itself, or its fault.
 
@@ -167,7 +173,7 @@ def _lines_alone(path: str, text: io.TextIOWrapper, form: Format
       yield number, line
       continue
     try:
-      yield from ((number, row) for _, row in _rows(
-          path, io.StringIO(line, newline=''), form))
+      yield from _rows(path, io.StringIO(line, newline=''), form, strict,
+                       number - 1)
     except FileError as error:
       yield number, error

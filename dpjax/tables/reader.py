@@ -81,12 +81,16 @@ class Table:
         self._column(column, numeric=True), self.form, gaps=gaps,
         where=lambda record: f'{self.where(record)}, column {column!r}')
 
+  def index(self, column: str) -> int:
+    """Returns the index of a column; raises ValueError if there is not one."""
+    return index(self.name, column, self.header)
+
   def where(self, record: int) -> str:
     """Returns the name of the table and the place of a record in it."""
     return f'{self.name} {self.place(record)}'
 
   def _column(self, name: str, *, numeric: bool) -> columns.Column:
-    column = self.columns[index(self.name, name, self.header)]
+    column = self.columns[self.index(name)]
     if hasattr(column, 'dictionary_encode'):
       parquet.check_type(name, column.type, numeric=numeric and self.typed)
     return column
