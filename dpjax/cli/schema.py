@@ -83,7 +83,7 @@ def _draft(path: pathlib.Path, output: pathlib.Path, *, label: str,
     raise ValueError(f'{output} exists already and may have been reviewed; '
                      'it is not overwritten')
   errors.check_file(str(output))
-  draft = drafts.draft(str(path), label=label, form=form)
+  draft = drafts.draft(path, label=label, form=form)
   output.parent.mkdir(parents=True, exist_ok=True)
   files.replace(output, _text(draft.schema).encode(), mode=0o600)
   for name, reason in draft.left_out.items():
@@ -96,7 +96,7 @@ def _draft(path: pathlib.Path, output: pathlib.Path, *, label: str,
 def _check(path: pathlib.Path, text: str) -> None:
   """Prints how many values of a file lie outside a schema; private."""
   user = schema_files.parse(text)
-  table = reader.table(str(path), user.form)
+  table = reader.table(path, user.form)
   width = tabular.encode(table, user.schema).x.shape[1]
   print(f'{path}: {table.num_records} records, {width} features, '
         f'{user.num_classes} classes. The counts below are exact, hence '

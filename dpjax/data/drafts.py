@@ -6,6 +6,7 @@ owner has replaced them by public knowledge and has set `public` to true.
 """
 
 import math
+import os
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -34,7 +35,7 @@ class Draft(NamedTuple):
   left_out: dict[str, str]
 
 
-def draft(path: str, *, label: str, form: Format = Format()) -> Draft:
+def draft(path: str | os.PathLike, *, label: str, form: Format = Format()) -> Draft:
   """Returns a schema that fits a file, for review; it is NOT private.
 
   Columns of numbers become numeric. Other columns become categorical if they

@@ -145,7 +145,7 @@ def read(path: str | os.PathLike, column: str, *, lower: float,
       the column has no number.
   """
   errors.check_range(lower, upper)
-  values = reader.table(str(path), form).numbers(column)
+  values = reader.table(path, form).numbers(column)
   values = _present(values, str(path), column)
   return Series(np.where(np.isinf(values), np.clip(values, lower, upper),
                          values), lower, upper)

@@ -76,8 +76,8 @@ def load(path: str, schema: str, *, data_dir: str | os.PathLike | None = None
       names file, line and column of the first such field.
   """
   user = schema_files.parse(schema)
-  return _encoded(reader.table(str(find(path, data_dir=data_dir)), user.form),
-                  user, path)
+  return _encoded(reader.table(find(path, data_dir=data_dir), user.form), user,
+                  path)
 
 
 def of_columns(frame: Any, schema: str, *, name: str = 'user'

@@ -11,6 +11,7 @@ import contextlib
 import dataclasses
 import io
 import itertools
+import os
 import pathlib
 from typing import Any, BinaryIO, NamedTuple, TYPE_CHECKING
 
@@ -139,7 +140,7 @@ def of_rows(rows: Iterable[Sequence[object]], *, numeric: bool,
     yield _packed(fields)
 
 
-def table(path: str, form: Format = Format()) -> Table:
+def table(path: str | os.PathLike, form: Format = Format()) -> Table:
   """Reads all columns of a file.
 
   Args:
@@ -150,9 +151,9 @@ def table(path: str, form: Format = Format()) -> Table:
     ValueError: for an unknown extension or a missing header.
     FileError: for a fault of the file, see `formats.REFUSALS`.
   """
-  packed = extension(path) == '.parquet'
+  path = os.fspath(path)
   with open(path, 'rb') as file:
-    if not packed:
+    if extension(path) != '.parquet':
       return _csv_table(path, file, form)
     with parquet.opened(path, file) as opened:
       whole = opened.read()

@@ -7,6 +7,8 @@ import pytest
 from dpjax.data import drafts
 from dpjax.data import schema_files
 from dpjax.data import user_tables
+from dpjax.tables import reader
+from dpjax.tables.formats import Format
 
 
 @pytest.fixture
@@ -20,7 +22,10 @@ def path(tmp_path):
 
 
 def test_a_draft_fits_its_file_and_needs_a_review(path):
-  found = drafts.draft(path, label='y')
+  draft = drafts.draft(path, label='y')
+  found = draft.schema
+  assert draft.left_out == {'name': 'it has 60 different texts, more than 50, '
+                            'some of which are no numbers'}
   assert list(found['columns']) == ['number', 'letter', 'some', 'y']
   assert found['columns']['number'] == {'kind': 'numeric', 'lower': -10,
                                         'upper': 60}
@@ -30,7 +35,7 @@ def test_a_draft_fits_its_file_and_needs_a_review(path):
   with pytest.raises(ValueError, match='"public" is not true'):
     schema_files.parse(json.dumps(found))
   user = schema_files.parse(json.dumps({**found, 'public': True}))
-  counts = user_tables.count(user_tables.select(path, user), user.schema)
+  counts = user_tables.count(reader.table(path, user.form), user.schema)
   assert counts == (('number', 0, 0, 0), ('letter', 0, 0, 0),
                     ('some', 0, 59, 0))
 
@@ -38,7 +43,7 @@ def test_a_draft_fits_its_file_and_needs_a_review(path):
 def _draft(tmp_path, header, rows, **changes):
   path = tmp_path / 'own.csv'
   path.write_text('\n'.join([header, *rows]) + '\n')
-  return drafts.draft(path, **{'label': 'y', **changes})
+  return drafts.draft(path, **{'label': 'y', **changes}).schema
 
 
 def test_two_columns_of_one_name_are_refused(tmp_path):
@@ -66,7 +71,7 @@ def test_kinds_of_columns_by_their_texts(tmp_path):
   rows = [f'a{min(i, 50)},a{min(i, 49)},{"NA" if i else "b"},?,'
           f'{"inf" if i == 7 else 1},{i % 2}' for i in range(60)]
   found = _draft(tmp_path, 'many|some|one|none|infinite|y',
-                 [row.replace(',', '|') for row in rows], separator='|')
+                 [row.replace(',', '|') for row in rows], form=Format(separator='|'))
   assert found['separator'] == '|' and found['public'] is False
   assert found['missing'] == list(schema_files.MISSING)
   kinds = found['columns']

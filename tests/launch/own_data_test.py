@@ -110,7 +110,7 @@ def test_a_draft_is_reviewed_checked_and_says_the_same_as_flags(
   (('--dataset=none.csv', *_INLINE), 'no file none.csv'),
   (('--dataset=SURVEY',), 'needs --label, --classes and --bounds or --categ'),
   (('--dataset=SURVEY', *_INLINE, '--bounds=ages=18:90'),
-   'no column \'ages\'; did you mean \'age\''),
+   'no column \'ages\'; there are id, sex, age, outcome; did you mean'),
   (('--dataset=SURVEY', *_INLINE, '--label=y'), 'has no column \'y\''),
   (('--dataset=SURVEY', *_INLINE, '--classes=no|YES'),
    'line 3, column \'outcome\': label must be one of no, YES; got \'yes\''),
