@@ -83,10 +83,12 @@ class Numeric:
   def _scaled(self, values: np.ndarray) -> np.ndarray:
     transform = _SCALES[self.scale]
     low, high = transform(self.lower), transform(self.upper)
-    clipped = np.clip(values, self.lower, self.upper).tolist()
-    # By `math`, whose last bit may differ from that of NumPy.
-    transformed = np.array([transform(value) for value in clipped], np.float64)
-    return 2.0 * (transformed - low) / (high - low) - 1.0
+    clipped = np.clip(values, self.lower, self.upper)
+    if self.scale != 'linear':
+      # By `math`, whose last bit may differ from that of NumPy.
+      clipped = np.array([transform(value) for value in clipped.tolist()],
+                         np.float64)
+    return 2.0 * (clipped - low) / (high - low) - 1.0
 
 
 @dataclasses.dataclass(frozen=True)

@@ -35,7 +35,8 @@ class Draft(NamedTuple):
   left_out: dict[str, str]
 
 
-def draft(path: str | os.PathLike, *, label: str, form: Format = Format()) -> Draft:
+def draft(path: str | os.PathLike, *, label: str,
+          form: Format = Format()) -> Draft:
   """Returns a schema that fits a file, for review; it is NOT private.
 
   Columns of numbers become numeric. Other columns become categorical if they

@@ -24,7 +24,7 @@ class Summary(NamedTuple):
   mean: float
   standard_error: float
   median: float
-  count: int
+  count: int  # type: ignore[assignment]  # It hides tuple.count.
 
 
 class Cost(NamedTuple):
@@ -49,7 +49,7 @@ class SignedRank(NamedTuple):
   """
   statistic: float
   p_value: float
-  count: int
+  count: int  # type: ignore[assignment]  # It hides tuple.count.
 
 
 def summarise(values: Iterable[float]) -> Summary:

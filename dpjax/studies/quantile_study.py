@@ -195,7 +195,7 @@ def settings(options: Options, *, laws: Sequence[str], methods: Sequence[str],
   Combinations that differ only in values that the method does not read count as
   one.
   """
-  distinct = {}
+  distinct: dict[tuple[str, ...], Setting] = {}
   for law, method, count, size, epsilon in itertools.product(
       laws, methods, num_orders, sizes, epsilons):
     errors.check_choice('method', method, METHODS)

@@ -8,7 +8,7 @@ tests compare the two on generated files.
 """
 
 from collections.abc import Iterable
-from typing import Any, BinaryIO, TYPE_CHECKING
+from typing import Any, IO, TYPE_CHECKING
 import zlib
 
 import numpy as np
@@ -28,7 +28,7 @@ _BLOCK = 2**20
 _NEWLINE, _RETURN, _QUOTE = b'\n\r"'
 
 
-def content(file: BinaryIO, *, packed: bool) -> bytes | None:
+def content(file: IO[bytes], *, packed: bool) -> bytes | None:
   """Returns the bytes of a file, unpacked; None if it is large or damaged.
 
   A packed file of more than `unpacking.RATIO_LIMIT` times its size is left to
@@ -74,15 +74,16 @@ def split(text: bytes, form: Format, num_columns: int,
   body = _decoded(text, form)
   if body is None or not _is_regular(body, form.separator):
     return None
+  start = 0
   if not form.header:
     # Not a blank line: `lines` would take the header from a later line.
-    head, _, body = body.partition(b'\n')
-    if not head.rstrip(b'\r'):
+    start = body.find(b'\n') + 1
+    if not body[:start].rstrip(b'\r\n'):
       return None
   wanted = {str(place): pyarrow.string() for place in places}
   try:
     return csv.read_csv(
-        pyarrow.BufferReader(body),
+        pyarrow.BufferReader(pyarrow.py_buffer(body).slice(start)),
         read_options=csv.ReadOptions(column_names=[
             str(place) for place in range(num_columns)]),
         parse_options=csv.ParseOptions(delimiter=form.separator),
@@ -114,7 +115,7 @@ def _is_regular(text: bytes, separator: str) -> bool:
   No field goes on in the next line, and no line is long.
   """
   if (b'\0' in text or separator == ' ' or not separator.isascii() or
-      text.count(b'\r') != text.count(b'\r\n')):
+      b'\r' in text and text.count(b'\r') != text.count(b'\r\n')):
     return False
   octets = np.frombuffer(text, np.uint8)
   ends = np.flatnonzero(octets == _NEWLINE)
@@ -170,6 +171,7 @@ def numbers(column: 'pyarrow.ChunkedArray', form: Format) -> np.ndarray | None:
     return column.cast(pyarrow.float64(), safe=False).to_numpy()
   if not pyarrow.types.is_string(kind) or form.thousands:
     return None
+  column = compute.ascii_trim(column, ' \t')
   missing = compute.is_in(column, value_set=pyarrow.array(
       ['', *form.missing_tokens], kind))
   texts = compute.if_else(missing, pyarrow.scalar(None, kind), column)

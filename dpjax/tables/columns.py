@@ -110,8 +110,8 @@ def reals(column: Column, form: Format, *, gaps: bool,
     wrong = np.isin(codes, list(faults))
     if wrong.any():
       record = int(wrong.argmax())
-      error = faults[int(codes[record])]
-      raise FileError(error.reason, f'{where(record)}: {error.fault}')
+      fault = faults[int(codes[record])]
+      raise FileError(fault.reason, f'{where(record)}: {fault.fault}')
     values = each[codes]
   if not gaps and np.isnan(values).any():
     record = int(np.isnan(values).argmax())

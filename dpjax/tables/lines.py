@@ -6,11 +6,11 @@ times faster; it gives way to this module for every file whose meaning it would
 have to guess.
 """
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 import csv
 import io
 import re
-from typing import BinaryIO
+from typing import IO, TypeAlias
 import zlib
 
 from dpjax import errors
@@ -25,13 +25,15 @@ LONGEST_FIELD = 2**17
 # Surrogates: the decoder's replacement for bytes that are not valid text.
 _NO_TEXT = re.compile('[\ud800-\udfff]')
 
-Row = list[str] | FileError
+Row: TypeAlias = list[str] | FileError
 """The fields of a record, or the fault of its line."""
 
+Rows: TypeAlias = Generator[tuple[int, Row], None, None]
+"""Line numbers and rows."""
 
-def records(path: str, file: BinaryIO, form: Format, *,
-            packed: bool = False, strict: bool = True
-            ) -> Iterator[tuple[int, Row]]:
+
+def records(path: str, file: IO[bytes], form: Format, *,
+            packed: bool = False, strict: bool = True) -> Rows:
   """Yields the line number and the fields of each record, the header included.
 
   Fields have no white space at their ends. Blanks before a quotation mark
@@ -71,7 +73,7 @@ def records(path: str, file: BinaryIO, form: Format, *,
     text.detach()  # leaves the file open for the caller
 
 
-def header(path: str, rows: Iterator[tuple[int, Row]]) -> tuple[str, ...]:
+def header(path: str, rows: Rows) -> tuple[str, ...]:
   """Returns the names of the columns, from the first record.
 
   Raises:
@@ -89,7 +91,7 @@ def header(path: str, rows: Iterator[tuple[int, Row]]) -> tuple[str, ...]:
   return tuple(row)
 
 
-def complete(path: str, rows: Iterator[tuple[int, Row]], num_columns: int,
+def complete(path: str, rows: Rows, num_columns: int,
              form: Format) -> Iterator[tuple[int, list[str] | None]]:
   """Yields records that have a field for each column; None for faulty ones.
 

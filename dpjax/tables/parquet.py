@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 import contextlib
 import io
-from typing import BinaryIO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 from dpjax import errors
 from dpjax import unpacking
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @contextlib.contextmanager
-def opened(path: str, file: BinaryIO) -> 'Iterator[parquet.ParquetFile]':
+def opened(path: str, file: IO[bytes]) -> 'Iterator[parquet.ParquetFile]':
   """Opens a Parquet file; errors in its use, too, become `FileError`.
 
   Args:
@@ -68,7 +68,7 @@ def check_type(column: str, kind: 'pyarrow.DataType', *,
 
 
 def _check_expansion(metadata: 'parquet.FileMetaData', path: str,
-                     file: BinaryIO) -> None:
+                     file: IO[bytes]) -> None:
   """Refuses a Parquet file whose metadata declare too large an unpacked size.
 
   A record counts as one byte or more, since runs of equal values take no space.

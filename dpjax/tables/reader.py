@@ -6,14 +6,14 @@ with `arrow` where a file is regular, and line by line where it is not, with the
 same result.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 import contextlib
 import dataclasses
 import io
 import itertools
 import os
 import pathlib
-from typing import Any, BinaryIO, NamedTuple, TYPE_CHECKING
+from typing import Any, IO, NamedTuple, TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
@@ -23,6 +23,8 @@ from dpjax.tables import columns
 from dpjax.tables import decimals
 from dpjax.tables import lines
 from dpjax.tables import parquet
+from dpjax.tables.columns import Column
+from dpjax.tables.columns import Distinct
 from dpjax.tables.formats import FileError
 from dpjax.tables.formats import Format
 
@@ -31,6 +33,9 @@ if TYPE_CHECKING:
 
 FORMATS = ('.csv', '.csv.gz', '.tsv', '.tsv.gz', '.parquet')
 """Extensions of the files that can be read."""
+
+Fields: TypeAlias = Generator[object, None, None]
+"""The fields of records, one after the other; closing it closes the reader."""
 
 _SEPARATORS = {',': 'a comma', ';': 'a semicolon', '\t': 'a tab', '|': 'a bar'}
 _SHOWN = 20
@@ -51,13 +56,13 @@ class Table:
   """
   name: str
   header: tuple[str, ...]
-  columns: tuple[columns.Column, ...]
+  columns: tuple[Column, ...]
   num_records: int
   form: Format = Format()
   place: Callable[[int], str] = lambda record: f'record {record + 1}'
   typed: bool = False
 
-  def texts(self, column: str) -> columns.Distinct:
+  def texts(self, column: str) -> Distinct:
     """Returns the texts of a column, '' for missing ones.
 
     Raises:
@@ -90,15 +95,15 @@ class Table:
     """Returns the name of the table and the place of a record in it."""
     return f'{self.name} {self.place(record)}'
 
-  def _column(self, name: str, *, numeric: bool) -> columns.Column:
+  def _column(self, name: str, *, numeric: bool) -> Column:
     column = self.columns[self.index(name)]
     if hasattr(column, 'dictionary_encode'):
       parquet.check_type(name, column.type, numeric=numeric and self.typed)
     return column
 
 
-def read(path: str, file: BinaryIO, *names: str, numeric: bool,
-         form: Format = Format(), gaps: bool = True) -> Iterator[object]:
+def read(path: str, file: IO[bytes], *names: str, numeric: bool,
+         form: Format = Format(), gaps: bool = True) -> Fields:
   """Yields the fields of a column, in order, or tuples for several columns.
 
   Args:
@@ -245,8 +250,8 @@ def _number(field: object, where: str, form: Format,
     raise FileError(error.reason, f'{where}: {error.fault}') from None
 
 
-def _csv(path: str, file: BinaryIO, names: Sequence[str], *, numeric: bool,
-         form: Format, gaps: bool) -> Iterator[object]:
+def _csv(path: str, file: IO[bytes], names: Sequence[str], *, numeric: bool,
+         form: Format, gaps: bool) -> Fields:
   """Yields the fields of a CSV file; see `read`.
 
   Where a batch of `arrow` has a field that is refused, `lines` reads on from
@@ -271,9 +276,8 @@ def _csv(path: str, file: BinaryIO, names: Sequence[str], *, numeric: bool,
     yield from itertools.islice(rest, num_read, None)
 
 
-def _line_by_line(path: str, file: BinaryIO, names: Sequence[str], *,
-                  numeric: bool, form: Format, gaps: bool
-                  ) -> Iterator[object]:
+def _line_by_line(path: str, file: IO[bytes], names: Sequence[str], *,
+                  numeric: bool, form: Format, gaps: bool) -> Fields:
   """Yields the fields of a CSV file, in constant memory; see `read`."""
   with contextlib.closing(lines.records(
       path, file, form, packed=_is_packed(path))) as rows:
@@ -294,7 +298,7 @@ class _Split(NamedTuple):
   fields: 'pyarrow.Table'
 
 
-def _split(path: str, file: BinaryIO, form: Format,
+def _split(path: str, file: IO[bytes], form: Format,
            names: Sequence[str] | None = None) -> _Split | None:
   """Splits a CSV file with `arrow`; None if `lines` must read it.
 
@@ -333,7 +337,7 @@ def _converted(batch: 'pyarrow.RecordBatch', places: Sequence[str],
   return zip(*fields, strict=True) if len(fields) > 1 else fields[0]
 
 
-def _csv_table(path: str, file: BinaryIO, form: Format) -> Table:
+def _csv_table(path: str, file: IO[bytes], form: Format) -> Table:
   """Returns all columns of a CSV file; see `table`."""
   start = file.tell()
   whole = _split(path, file, form)
@@ -366,8 +370,8 @@ def _line_of(record: int, content: bytes, form: Format) -> str:
   return f'line {number}'
 
 
-def _parquet(path: str, file: BinaryIO, names: Sequence[str], *, numeric: bool,
-             form: Format, gaps: bool) -> Iterator[object]:
+def _parquet(path: str, file: IO[bytes], names: Sequence[str], *, numeric: bool,
+             form: Format, gaps: bool) -> Fields:
   """Yields the fields of a Parquet file; see `read`."""
   with parquet.opened(path, file) as opened:
     if not names:

@@ -1,6 +1,7 @@
 """Relative errors of private Hosmer-Lemeshow statistics, Figure 6.6.5."""
 
 from collections.abc import Sequence
+import dataclasses
 from typing import Any
 
 from dpjax.report import plots
@@ -121,7 +122,7 @@ def figure(rows: Sequence[records.Row]) -> Any:
       of = points.select(found, dataset=name, method=method)
       points.curve(ax, of, 'epsilon', 'relative_mse', _LABELS[method],
                    series=series)
-      squares = [point._replace(values=dict(
+      squares = [dataclasses.replace(point, values=dict(
           median=point['median']**2)) for point in of]
       points.curve(ax, squares, 'epsilon', 'median', '_', series=series,
                    line=':')
