@@ -57,8 +57,8 @@ def summarise(values: Iterable[float]) -> Summary:
 
   Examples:
     >>> from dpjax.report import summary
-    >>> found = summary.summarise([1.0, 2.0, 3.0, 6.0])
-    >>> found.mean, round(found.standard_error, 4), found.median, found.count
+    >>> of = summary.summarise([1.0, 2.0, 3.0, 6.0])
+    >>> of.mean, round(of.standard_error, 4), of.median, of.count
     (3.0, 1.0801, 2.5, 4)
   """
   values = np.asarray(list(values), dtype=np.float64)
