@@ -8,6 +8,7 @@ Packages, which are imported when they are first used:
 * `dpjax.grads`: bounded sums of per-record gradients, and their noise
 * `dpjax.lipschitz`: certified norms, weight constraints, gradient bounds
 * `dpjax.models`, `dpjax.sparsity`: small networks, pruned networks
+* `dpjax.tables`: files and columns in memory, and how they are written
 * `dpjax.data`: data sets with public bounds, and tables of the user
 * `dpjax.stats`: private estimates of arrays, with confidence intervals
 * `dpjax.theory`: lower bounds, and estimators that are near them
@@ -37,8 +38,8 @@ from dpjax import lazy
 
 __all__ = [
     'audit', 'data', 'grads', 'lipschitz', 'models', 'mpc', 'privacy',
-    'release', 'report', 'runs', 'sampling', 'sparsity', 'stats', 'theory',
-    'train'
+    'release', 'report', 'runs', 'sampling', 'sparsity', 'stats', 'tables',
+    'theory', 'train'
 ]
 
 __getattr__ = lazy.attributes(__name__, __all__, {})

@@ -3,6 +3,8 @@
 import argparse
 import csv
 
+from absl import flags
+
 from dpjax.tables import formats
 
 FLAGS = (
@@ -15,6 +17,9 @@ FLAGS = (
     ('decimal', 'Decimal mark, "." or ",". Default: a point.'),
     ('thousands', 'Mark between groups of three digits: ".", ",", a space or '
      'an apostrophe. Default: none.'),
+    ('dates', 'Order of year, month and day of dates: ymd, dmy or mdy. A date '
+     'is then a number, of days since 1970-01-01. Default: dates are no '
+     'numbers.'),
     ('missing_tokens', 'Spellings of a missing number, separated by commas; '
      'an empty field is missing, too. Default: '
      f'{",".join(formats.MISSING_TOKENS)}.'),
@@ -25,18 +30,19 @@ FLAGS = (
      'fields must end on their line. Default: refuse.'))
 
 
-def of_flags(args: argparse.Namespace, path: str) -> formats.Format:
+def of_flags(args: argparse.Namespace | flags.FlagValues, path: str
+             ) -> formats.Format:
   """Returns the format that the flags declare, checked.
 
   Args:
-    args: of the command line.
+    args: of the command line; may lack some of `FLAGS`.
     path: of the file, whose extension gives the default separator.
 
   Raises:
     ValueError: if a declaration is not allowed; a message of one line.
   """
   given = {name: getattr(args, name) for name, _ in FLAGS
-           if getattr(args, name) is not None}
+           if getattr(args, name, None) is not None}
   for name in ('header', 'missing_tokens'):
     if name in given:
       given[name] = split(name, given[name])

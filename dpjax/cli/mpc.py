@@ -48,6 +48,7 @@ from absl import flags
 import numpy as np
 
 from dpjax.cli import errors
+from dpjax.cli import file_formats
 from dpjax.cli import mpc_parties as parties
 from dpjax.mpc import costs
 from dpjax.mpc import schemes
@@ -67,7 +68,11 @@ from dpjax.tables import reader
 flags.declare_key_flag('traceback')
 
 _INPUT = flags.DEFINE_string(
-    'input', None, 'CSV with a header, plain or .csv.gz, or Parquet.')
+    'input', None, f'File with a header: {", ".join(reader.FORMATS)}.')
+for _name, _text in file_formats.FLAGS:
+  # Every owner has one number, so none may be missing.
+  if _name not in ('missing_tokens', 'unparsed', 'bad_lines'):
+    flags.DEFINE_string(_name, None, _text)
 _COLUMN = flags.DEFINE_string('column', None, 'Name of a numeric column.')
 _LABEL = flags.DEFINE_string(
     'label', None, 'Name of a column of secret labels 0 and 1. Releases a '
@@ -128,10 +133,11 @@ _INDEX = flags.DEFINE_integer(
     'index', 0, 'Number of the server or relay, from 0.', 0)
 
 
-def _column(name: str) -> np.ndarray:
-  """Returns a numeric column of --input."""
+def _column(path: str, name: str) -> np.ndarray:
+  """Returns a numeric column of a file."""
   try:
-    return reader.table(_INPUT.value).numbers(name, gaps=False)
+    form = file_formats.of_flags(flags.FLAGS, path)
+    return reader.table(path, form).numbers(name, gaps=False)
   except formats.FileError as error:
     raise ValueError(f'{error.fault}: every owner must have one number; '
                      'clean the file first') from None
@@ -149,11 +155,12 @@ def _data() -> tuple[np.ndarray, np.ndarray | None]:
     return _LOWER.value + (_UPPER.value - _LOWER.value) * shares, labels
   if not _COLUMN.value:
     raise ValueError('--column must be given')
-  labels = _column(_LABEL.value) if _LABEL.value else None
+  path = _INPUT.value or ''
+  labels = _column(path, _LABEL.value) if _LABEL.value else None
   if labels is not None and not np.isin(labels, [0, 1]).all():
     raise ValueError(f'column {_LABEL.value} must hold labels 0 and 1 only')
-  return _column(_COLUMN.value), (None if labels is None else
-                                  labels.astype(np.int64))
+  return _column(path, _COLUMN.value), (None if labels is None else
+                                        labels.astype(np.int64))
 
 
 def _noisy(adjacency: Adjacency, num_classes: int

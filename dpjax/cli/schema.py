@@ -50,7 +50,6 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
       formatter_class=argparse.RawDescriptionHelpFormatter)
   for name, text in (*_FLAGS, *_WRITTEN):
     parser.add_argument(f'--{name}', help=text)
-  parser.set_defaults(bad_lines=None)
   return parser.parse_args(list(argv[1:]))
 
 

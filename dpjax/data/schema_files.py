@@ -17,7 +17,8 @@ category and one for all other texts, 'other'. The label of every record must
 be in the list of classes. An empty field is missing, too.
 
 If the file needs it, the schema says how it is written: "encoding", "header",
-"decimal", "thousands" and "unparsed", which `tables.formats.Format` explains.
+"decimal", "thousands", "dates" and "unparsed"; `tables.formats.Format` explains
+them.
 
 Guarantee: features are a function of the schema and the record's own fields.
 The schema must be chosen without looking at the file, or it leaks.
@@ -52,7 +53,8 @@ _KINDS = {
 _OPTIONAL = {'scale', 'default'}
 _TOP = {'public', 'note', 'separator', 'missing', 'columns'}
 
-WRITTEN = ('encoding', 'header', 'decimal', 'thousands', 'unparsed')
+WRITTEN = ('encoding', 'header', 'decimal', 'thousands', 'dates',
+           'unparsed')
 """Declarations of how a file is written, besides separator and missing."""
 
 

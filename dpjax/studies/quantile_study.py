@@ -165,7 +165,8 @@ METHODS = ('emp', *_MADE)
 
 def law_of(name: str, data_dir: str | None = None, *,
            lower: float | None = None,
-           upper: float | None = None) -> quantile_laws.Law:
+           upper: float | None = None,
+           form: Format = Format()) -> quantile_laws.Law:
   """Returns a distribution by its name, or of a column as file.csv:column.
 
   Args:
@@ -173,13 +174,14 @@ def law_of(name: str, data_dir: str | None = None, *,
     data_dir: folder of the data sets that named distributions read.
     lower: public lower bound; required with a path.
     upper: public upper bound; required with a path.
+    form: how the file of a path is written.
   """
   path, colon, column = name.rpartition(':')
   if colon:
     if lower is None or upper is None:
       raise ValueError('a file needs public bounds: give --lower and --upper')
     return quantile_laws.empirical(name, series.read(
-        path, column, lower=lower, upper=upper))
+        path, column, lower=lower, upper=upper, form=form))
   law = quantile_laws.law(name, data_dir)
   return dataclasses.replace(
       law, lower=law.lower if lower is None else lower,

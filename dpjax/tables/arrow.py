@@ -169,7 +169,7 @@ def numbers(column: 'pyarrow.ChunkedArray', form: Format) -> np.ndarray | None:
   if pyarrow.types.is_integer(kind) or pyarrow.types.is_floating(kind) or (
       pyarrow.types.is_boolean(kind)):
     return column.cast(pyarrow.float64(), safe=False).to_numpy()
-  if not pyarrow.types.is_string(kind) or form.thousands:
+  if not pyarrow.types.is_string(kind) or form.thousands or form.dates:
     return None
   column = compute.ascii_trim(column, ' \t')
   missing = compute.is_in(column, value_set=pyarrow.array(
@@ -195,7 +195,7 @@ def simple(texts: list[str], form: Format) -> list[bool]:
   """
   import pyarrow
   from pyarrow import compute
-  if form.thousands or form.decimal != '.':
+  if form.thousands or form.decimal != '.' or form.dates:
     return [False] * len(texts)
   return compute.match_substring_regex(
       pyarrow.array(texts, pyarrow.string()),

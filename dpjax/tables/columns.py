@@ -5,6 +5,7 @@ A column is an Arrow array, a NumPy array or a list. Its fields are text, which
 """
 
 from collections.abc import Callable, Iterator
+import datetime
 import numbers
 from typing import Any, NamedTuple, TypeAlias
 
@@ -40,14 +41,20 @@ def of(values: Any) -> Column:
   """Returns a column in memory: of a data frame, an array or a sequence.
 
   Raises:
-    ValueError: if it has more than one dimension.
+    ValueError: if it has more than one dimension, or is of times in units below
+      a microsecond.
   """
   if getattr(values, 'ndim', 1) != 1:
     raise ValueError('a column must have one dimension, got '
                      f'{values.ndim}: pass one column, not a table')
+  dtype = getattr(values, 'dtype', None)
+  if isinstance(values, np.ndarray) and values.dtype.kind in 'mM' and (
+      np.datetime_data(values.dtype)[0] in ('ns', 'ps', 'fs', 'as')):
+    # NumPy lists these as integers, which would count as numbers.
+    raise ValueError(f'a column of {dtype} is neither text nor numeric: '
+                     'convert it to days or seconds')
   if hasattr(values, 'dictionary_encode') or isinstance(values, np.ndarray):
     return values
-  dtype = getattr(values, 'dtype', None)
   if isinstance(dtype, np.dtype) and dtype.kind in 'biuf':  # of pandas
     return values.to_numpy()
   return listed(values)
@@ -138,10 +145,13 @@ def number(field: object, form: Format, *, gaps: bool
   elif type(field) in (float, int):
     value = decimals.number(field)
     missing = value is None  # Tables of floats spell a missing number as NaN.
-  else:  # Dates, lists and other objects are no numbers.
+  else:  # Lists and other objects are no numbers.
     missing = is_missing(field)
-    value = decimals.number(field) if (
-        isinstance(field, numbers.Number) and not missing) else None
+    value = None
+    if isinstance(field, numbers.Number) and not missing:
+      value = decimals.number(field)
+    elif isinstance(field, datetime.date) and not missing:
+      value = form.days(field)
   if value is None and not missing and form.unparsed == 'refuse':
     shown = field if isinstance(field, str) else repr(field)
     raise FileError('number', f'{formats.shown(shown)} is no number'

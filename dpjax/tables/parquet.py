@@ -41,14 +41,15 @@ def opened(path: str, file: IO[bytes]) -> 'Iterator[parquet.ParquetFile]':
                     f'{errors.one_line(error)}') from None
 
 
-def check_type(column: str, kind: 'pyarrow.DataType', *,
-               numeric: bool) -> None:
+def check_type(column: str, kind: 'pyarrow.DataType', *, numeric: bool,
+               dates: bool = False) -> None:
   """Checks that a column, whose type is public, is of numbers or of text.
 
   Args:
     column: name of the column.
     kind: type of the column.
     numeric: whether it must be of numbers.
+    dates: whether dates and times count as numbers.
 
   Raises:
     ValueError: if it is not.
@@ -59,6 +60,8 @@ def check_type(column: str, kind: 'pyarrow.DataType', *,
   if (types.is_integer(kind) or types.is_floating(kind) or
       types.is_decimal(kind) or types.is_boolean(kind) or
       types.is_null(kind)):
+    return
+  if dates and (types.is_date(kind) or types.is_timestamp(kind)):
     return
   if numeric:
     raise ValueError(f'column {column!r} is {kind}, not numeric')

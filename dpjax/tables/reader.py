@@ -98,7 +98,8 @@ class Table:
   def _column(self, name: str, *, numeric: bool) -> Column:
     column = self.columns[self.index(name)]
     if hasattr(column, 'dictionary_encode'):
-      parquet.check_type(name, column.type, numeric=numeric and self.typed)
+      parquet.check_type(name, column.type, numeric=numeric and self.typed,
+                         dates=numeric and bool(self.form.dates))
     return column
 
 
@@ -380,12 +381,17 @@ def _parquet(path: str, file: IO[bytes], names: Sequence[str], *, numeric: bool,
     header = opened.schema_arrow.names
     for order, name in enumerate(names):
       kind = opened.schema_arrow.field(index(path, name, header)).type
-      parquet.check_type(name, kind, numeric=numeric and not order)
+      of_numbers = numeric and not order
+      parquet.check_type(name, kind, numeric=of_numbers,
+                         dates=of_numbers and bool(form.dates))
     number = 0
     for batch in opened.iter_batches(columns=list(names)):
       for row in zip(*(batch.column(name).to_pylist() for name in names),
                      strict=True):
         number += 1
-        first = _number(row[0], f'{path} record {number}, column {names[0]!r}',
-                        form, gaps) if numeric else row[0]
-        yield _packed((first, *row[1:]))
+        fields = list(row)
+        if numeric:
+          fields[0] = _number(
+              row[0], f'{path} record {number}, column {names[0]!r}', form,
+              gaps)
+        yield _packed(fields)

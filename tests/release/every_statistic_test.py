@@ -224,7 +224,7 @@ def test_defaults_are_those_that_are_documented():
   assert grids.DEFAULT == 1024
   assert vars(formats.Format()) == {
       'separator': ',', 'encoding': 'utf-8', 'header': (), 'decimal': '.',
-      'thousands': '', 'unparsed': 'refuse', 'bad_lines': 'refuse',
+      'thousands': '', 'dates': '', 'unparsed': 'refuse', 'bad_lines': 'refuse',
       'missing_tokens': ('NA', 'N/A', 'NaN', 'nan', 'null', 'NULL', '?')}
   query = Query(statistic='ecdf', epsilon=Fraction(1), adjacency=_RO,
                 column='x', lower=Decimal(0), upper=Decimal(1))

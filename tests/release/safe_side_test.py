@@ -97,7 +97,7 @@ def test_a_density_says_what_its_noise_is_for(adjacency, delta):
 @pytest.mark.parametrize('declared', [
   {'separator': ';;'}, {'separator': 'a'}, {'separator': '"'},
   {'encoding': 'utf-16'}, {'decimal': ';'}, {'thousands': ';'},
-  {'thousands': '.'}, {'unparsed': 'drop'}, {'bad_lines': 'drop'}])
+  {'thousands': '.'}, {'dates': 'dym'}, {'unparsed': 'drop'}, {'bad_lines': 'drop'}])
 def test_formats_that_make_no_sense_are_refused(declared):
   with pytest.raises(ValueError, match=f'{list(declared)[0]}.* must be'):
     formats.Format(**declared)

@@ -34,6 +34,7 @@ _FORMS = st.builds(
   header=st.sampled_from([(), (), ('x', 'y'), ('x',)]),
   decimal=st.sampled_from(['.', '.', ',']),
   thousands=st.sampled_from(['', '', "'", ' ']),
+  dates=st.sampled_from(['', '', 'ymd']),
   missing_tokens=st.sampled_from([('NA', 'nan'), (), ('a', '1', '?')]),
   unparsed=st.sampled_from(['refuse', 'missing']),
   bad_lines=st.sampled_from(['refuse', 'missing']))

@@ -1,5 +1,6 @@
 """One table, however it is kept, is the same data set; and the same numbers."""
 
+import datetime
 import gzip
 import json
 
@@ -154,3 +155,46 @@ def test_text_of_a_parquet_file_is_no_number(tmp_path):
     table.numbers('x')
   with pytest.raises(ValueError, match='neither text nor numeric'):
     table.texts('day')
+
+
+@pytest.mark.parametrize('order, text', [
+  ('ymd', '1970-1-31'), ('ymd', '1970/01/31'), ('dmy', '31.1.1970'),
+  ('mdy', '1/31/1970')])
+def test_dates_are_days_if_that_is_declared(order, text, tmp_path):
+  path = tmp_path / 'own.csv'
+  path.write_text(f'x,y\n{text},0\nNA,1\n12,1\n')
+  form = Format(dates=order)
+  with open(path, 'rb') as file:
+    fields = list(reader.read(str(path), file, 'x', numeric=True, form=form))
+  assert fields == [30, None, 12]
+  np.testing.assert_array_equal(
+    reader.table(path, form).numbers('x'), [30, np.nan, 12])
+  with pytest.raises(FileError, match='declare the order of dates'):
+    reader.table(path).numbers('x')
+
+
+@pytest.mark.parametrize('text', [
+  '1970-13-01', '1970-02-30', '70-01-01', '1970-01/01', '1970-01-01 10:00',
+  '0000-01-01', '1970-01-0001', '31-01-1970'])
+def test_what_is_no_date_is_refused(text):
+  assert Format(dates='ymd').number(text) is None
+
+
+def test_dates_of_parquet_files_and_frames_are_days(tmp_path):
+  pyarrow = pytest.importorskip('pyarrow')
+  from pyarrow import parquet
+  days = [datetime.date(1970, 1, 3), None]
+  path = tmp_path / 'own.parquet'
+  parquet.write_table(pyarrow.table({'x': days}), path)
+  form = Format(dates='ymd')
+  for table in (reader.table(path, form), reader.of_columns(
+      {'x': days}, form=form), reader.of_columns(
+          {'x': np.array(days, 'M8[D]')}, form=form)):
+    np.testing.assert_array_equal(table.numbers('x'), [2, np.nan])
+  with open(path, 'rb') as file:
+    assert list(reader.read(str(path), file, 'x', numeric=True, form=form)) == [
+      2, None]
+  with pytest.raises(ValueError, match='date32.day., not numeric'):
+    reader.table(path).numbers('x')
+  with pytest.raises(ValueError, match='convert it to days or seconds'):
+    reader.of_columns({'x': np.array(days, 'M8[ns]')})
