@@ -126,10 +126,14 @@ def _is_regular(text: bytes, separator: str) -> bool:
     return True
   if len(quotes) % 2 or (np.searchsorted(quotes, ends) % 2).any():
     return False
-  around = np.concatenate([[_NEWLINE], octets, [_NEWLINE]])
-  outside = (ord(separator), _NEWLINE, _QUOTE)
-  return bool(np.isin(around[quotes[::2]], outside).all() and
-              np.isin(around[quotes[1::2] + 2], (*outside, _RETURN)).all())
+  # Of each byte: whether it may stand outside of a quotation mark.
+  outside = np.zeros(256, bool)
+  outside[[ord(separator), _NEWLINE, _QUOTE]] = True
+  around = np.frombuffer(b'\n%b\n' % text, np.uint8)
+  if not outside[around[quotes[::2]]].all():
+    return False
+  outside[_RETURN] = True
+  return bool(outside[around[quotes[1::2] + 2]].all())
 
 
 def listed(column: 'pyarrow.ChunkedArray | pyarrow.Array') -> list[Any]:
