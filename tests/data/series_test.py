@@ -45,8 +45,8 @@ def test_what_is_refused(arguments, message):
 
 def test_a_file_of_ones_own(tmp_path):
   (tmp_path / 'own.csv.gz').write_bytes(gzip.compress(b'x,y\n1,5\n2,6\n'))
-  found = series.read(tmp_path / 'own.csv.gz', 'y', lower=0.0, upper=9.0)
-  assert found.values.tolist() == [5, 6] and found[1:] == (0, 9)
+  column = series.read(tmp_path / 'own.csv.gz', 'y', lower=0.0, upper=9.0)
+  assert column.values.tolist() == [5, 6] and column[1:] == (0, 9)
   with pytest.raises(ValueError, match='lower'):
     series.read(tmp_path / 'own.csv.gz', 'y', lower=9.0, upper=0.0)
 
@@ -71,12 +71,12 @@ def test_original_files(name, data_dir):
   spec = series.SERIES[name]
   if files.find(spec.file, spec.dataset, data_dir=data_dir) is None:
     pytest.skip(f'needs the original file {spec.file.name}')
-  found = series.load(name, data_dir=data_dir)
+  column = series.load(name, data_dir=data_dir)
   count, below, quantiles = EXPECTED[name]
-  assert found.values.shape == (count,)
-  assert np.sum(found.values < found.lower) == below
+  assert column.values.shape == (count,)
+  assert np.sum(column.values < column.lower) == below
   places = [-(-count * j // 9) - 1 for j in range(1, 9)]
-  np.testing.assert_array_equal(np.sort(found.values)[places], quantiles)
+  np.testing.assert_array_equal(np.sort(column.values)[places], quantiles)
 
 
 def test_specifications_are_complete():

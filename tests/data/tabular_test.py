@@ -47,9 +47,9 @@ def test_encoding_by_hand():
 def test_file_forms_give_the_same(content, changes):
   schema = _variant(**changes)
   expected = _encode(CONTENT)
-  found = _encode(content, schema)
-  np.testing.assert_array_equal(found.x, expected.x)
-  np.testing.assert_array_equal(found.y, expected.y)
+  encoded = _encode(content, schema)
+  np.testing.assert_array_equal(encoded.x, expected.x)
+  np.testing.assert_array_equal(encoded.y, expected.y)
 
 
 @pytest.mark.parametrize('content, message', [

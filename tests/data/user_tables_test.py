@@ -107,8 +107,8 @@ def test_mistakes_in_a_file(write, content, message):
 
 def test_where_files_are_looked_for(write, tmp_path):
   write(_FILE)
-  found = user_tables.find('own.csv', data_dir=tmp_path)
-  assert found == tmp_path / 'own.csv'
+  path = user_tables.find('own.csv', data_dir=tmp_path)
+  assert path == tmp_path / 'own.csv'
   with pytest.raises(FileNotFoundError, match='^no file none.csv or .*none'):
     user_tables.find('none.csv', data_dir=tmp_path)
   assert user_tables.is_path('own.csv') and user_tables.is_path('data/own')

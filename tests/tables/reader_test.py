@@ -160,8 +160,8 @@ def test_hostile_files_have_a_stated_outcome(name):
                            (outcome if alone is None else alone,
                             {'bad_lines': 'missing'})):
     if isinstance(wanted, list):
-      found = _read(text, **declared)
-      assert [each and Decimal(each) for each in found] == [
+      fields = _read(text, **declared)
+      assert [each and Decimal(each) for each in fields] == [
           each and Decimal(each) for each in wanted]
       assert len(_read(text, 'y', numeric=False, **declared)) == len(wanted)
       continue
@@ -178,10 +178,10 @@ def test_each_line_alone_is_one_record():
   lines = ['1,a', '2,b', '3,c']
   for bad in ('"', '4,"', '"4,d', ',,,', '', '4', '\udcff,d', '4,d\0', 'a' * 9):
     changed = '\n'.join(['x,y', lines[0], bad, lines[2]])
-    found = _read(changed.encode(errors='surrogateescape'),
+    fields = _read(changed.encode(errors='surrogateescape'),
                   bad_lines='missing', unparsed='missing')
-    assert (found[0], found[-1]) == ('1', '3')
-    assert len(found) == 3 - (not bad)
+    assert (fields[0], fields[-1]) == ('1', '3')
+    assert len(fields) == 3 - (not bad)
 
 
 def test_every_refusal_has_a_file_and_a_declaration_that_allows_it():
