@@ -129,8 +129,7 @@ def of_rows(rows: Sequence[Sequence[str]], schema: Schema, *, file: str,
   """
   return reader.Table(
     name=file, header=tuple(column.name for column in schema.columns),
-    columns=tuple([row[at] for row in rows]
-                  for at in range(len(schema.columns))),
+    columns=tuple(zip(*rows, strict=True)) or len(schema.columns) * ((),),
     num_records=len(rows), form=schema.form, place=place)
 
 

@@ -75,11 +75,14 @@ def distinct(column: Column) -> tuple[list[Any], np.ndarray]:
   """Returns the distinct values of a column, and which one each record has."""
   if hasattr(column, 'dictionary_encode'):
     return arrow.distinct(column)
-  places: dict[tuple[type, Any], int] = {}
-  # By type, too: 1, 1.0 and True are equal, but are written differently.
-  codes = [places.setdefault((type(field), field), len(places))
-           for field in map(_hashable, listed(column))]
-  return [field for _, field in places], np.array(codes, np.int64)
+  fields = listed(column)
+  if set(map(type, fields)) != {str}:
+    # By type, too: 1, 1.0 and True are equal, but are written differently.
+    fields = [(type(field), _hashable(field)) for field in fields]
+  places = {field: place for place, field in enumerate(dict.fromkeys(fields))}
+  codes = np.fromiter(map(places.__getitem__, fields), np.int64, len(fields))
+  return [field[1] if isinstance(field, tuple) else field
+          for field in places], codes
 
 
 def texts(column: Column) -> Distinct:

@@ -157,7 +157,7 @@ def _rows(path: str, text: io.TextIOWrapper | io.StringIO, form: Format,
         raise FileError('length', f'{path} line {reached} has a field of more '
                         f'than {LONGEST_FIELD} characters')
       if row:
-        yield reached, [field.strip() for field in row]
+        yield reached, list(map(str.strip, row))
   except csv.Error as error:
     reason = 'length' if 'larger' in str(error) else 'quoting'
     raise FileError(reason, f'{path} line {reached}: {error}') from None
