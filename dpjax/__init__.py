@@ -8,6 +8,7 @@ Packages, which are imported when they are first used:
 * `dpjax.grads`: bounded sums of per-record gradients, and their noise
 * `dpjax.lipschitz`: certified norms, weight constraints, gradient bounds
 * `dpjax.models`: small networks
+* `dpjax.tables`: files and columns in memory, and how they are written
 * `dpjax.data`: data sets with public bounds, and tables of the user
 * `dpjax.stats`: private estimates of arrays, with confidence intervals
 * `dpjax.theory`: lower bounds, and estimators that are near them
@@ -35,8 +36,7 @@ from dpjax import lazy
 
 __all__ = [
     'audit', 'data', 'grads', 'lipschitz', 'models', 'mpc', 'privacy',
-    'release', 'runs', 'sampling', 'stats', 'theory',
-    'train'
+    'release', 'runs', 'sampling', 'stats', 'tables', 'theory', 'train'
 ]
 
 __getattr__ = lazy.attributes(__name__, __all__, {})

@@ -9,7 +9,7 @@ limit can unpack it first: the limit does not apply to uncompressed files.
 
 import gzip
 import io
-from typing import BinaryIO
+from typing import IO
 
 LEAST_LIMIT = 2**28
 RATIO_LIMIT = 100
@@ -43,7 +43,7 @@ def check(unpacked: int, size: int) -> None:
         'first, if that is meant')
 
 
-def gunzip(file: BinaryIO) -> io.BufferedReader:
+def gunzip(file: IO[bytes]) -> io.BufferedReader:
   """Opens a gzip file for reading its content from start to end.
 
   Args:
@@ -64,7 +64,7 @@ def gunzip(file: BinaryIO) -> io.BufferedReader:
 class _Bounded(io.RawIOBase):
   """Raw stream that raises once its file yields more than its size allows."""
 
-  def __init__(self, file: BinaryIO, size: int):
+  def __init__(self, file: gzip.GzipFile, size: int):
     super().__init__()
     self._file, self._size, self._unpacked = file, size, 0
 

@@ -180,7 +180,7 @@ def release(args: argparse.Namespace,
   """
   query, budget = query_of(args), _budget(args)
   return sessions.release(
-      query, sources.File(args.input, file_formats.of_flags(args)),
+      query, sources.File(args.input, file_formats.of_flags(args, args.input)),
       ledger=args.ledger, budget=budget, dataset=args.dataset,
       note=lambda text: print(text, file=sys.stderr),
       before=lambda: _check_output(args), below=below)
@@ -234,7 +234,7 @@ def _write_synthetic(args: argparse.Namespace, number: int,
   if not isinstance(plan, densities.Density):
     raise ValueError(f'--synthetic needs density, got {args.statistic}')
   text = io.StringIO()
-  form = file_formats.of_flags(args)
+  form = file_formats.of_flags(args, args.input)
   csv.writer(text, delimiter=form.separator, lineterminator='\n').writerows(
       [(query.column,), *((value,) for value in plan.synthetic(
           answer, number))])

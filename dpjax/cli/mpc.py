@@ -36,7 +36,6 @@ release.
 """
 
 from collections.abc import Sequence
-import contextlib
 import hashlib
 import json
 import math
@@ -50,6 +49,7 @@ from absl import flags
 import numpy as np
 
 from dpjax.cli import errors
+from dpjax.cli import file_formats
 from dpjax.cli import flags as shared
 from dpjax.cli import mpc_parties as parties
 from dpjax.mpc import costs
@@ -60,10 +60,10 @@ from dpjax.mpc.parties import setup
 from dpjax.mpc.parties.parameters import NOISES
 from dpjax.mpc.parties.parameters import Parameters
 from dpjax.privacy.adjacency import Adjacency
-from dpjax.release import formats
-from dpjax.release import tables
 from dpjax.report import files
 from dpjax.stats.ecdf_methods import grids
+from dpjax.tables import formats
+from dpjax.tables import reader
 
 _Value = TypeVar('_Value')
 # JAX and SciPy are imported inside functions, so that servers start fast.
@@ -71,8 +71,12 @@ _Value = TypeVar('_Value')
 _FLAGS = flags.FlagValues()
 
 _INPUT = flags.DEFINE_string(
-    'input', None, 'CSV with a header, plain or .csv.gz, or Parquet.',
+    'input', None, f'File with a header: {", ".join(reader.FORMATS)}.',
     flag_values=_FLAGS)
+for _name, _text in file_formats.FLAGS:
+  # Every owner has one number, so none may be missing.
+  if _name not in ('missing_tokens', 'unparsed', 'bad_lines'):
+    flags.DEFINE_string(_name, None, _text, flag_values=_FLAGS)
 _COLUMN = flags.DEFINE_string(
     'column', None, 'Name of a numeric column.', flag_values=_FLAGS)
 _LABEL = flags.DEFINE_string(
@@ -163,13 +167,12 @@ def _given(flag: flags.FlagHolder[_Value | None]) -> _Value:
 def _column(name: str) -> np.ndarray:
   """Returns a numeric column of --input."""
   path = _given(_INPUT)
-  with open(path, 'rb') as file, contextlib.closing(tables.read(
-      path, file, name, numeric=True, gaps=False)) as fields:
-    try:
-      return np.array([float(field) for field in fields])
-    except formats.FileError as error:
-      raise ValueError(f'{error.fault}: every owner must have one number; '
-                       'clean the file first') from None
+  try:
+    form = file_formats.of_flags(_FLAGS, path)
+    return reader.table(path, form).numbers(name, gaps=False)
+  except formats.FileError as error:
+    raise ValueError(f'{error.fault}: every owner must have one number; '
+                     'clean the file first') from None
 
 
 def _data() -> tuple[np.ndarray, np.ndarray | None]:
@@ -185,11 +188,12 @@ def _data() -> tuple[np.ndarray, np.ndarray | None]:
     return lower + (upper - lower) * shares, labels
   if not _COLUMN.value:
     raise ValueError('--column must be given')
-  labels = _column(_LABEL.value) if _LABEL.value else None
+  path = _INPUT.value or ''
+  labels = _column(path, _LABEL.value) if _LABEL.value else None
   if labels is not None and not np.isin(labels, [0, 1]).all():
     raise ValueError(f'column {_LABEL.value} must hold labels 0 and 1 only')
-  return _column(_COLUMN.value), (None if labels is None else
-                                  labels.astype(np.int64))
+  return _column(path, _COLUMN.value), (None if labels is None else
+                                        labels.astype(np.int64))
 
 
 def _noisy(adjacency: Adjacency, num_classes: int

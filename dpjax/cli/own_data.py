@@ -5,6 +5,7 @@ import sys
 
 from absl import flags
 
+from dpjax.cli import file_formats
 from dpjax.cli import schema as schemas
 from dpjax.data import schema_files
 from dpjax.data import user_tables
@@ -72,7 +73,7 @@ def schema(dataset: str) -> str | None:
               for name, text in _parts('bounds', _BOUNDS.value).items()},
       categories={name: text.split('|') for name, text in _parts(
           'categories', _CATEGORIES.value).items()},
-      separator=schemas.separator(dataset, _SEPARATOR.value))
+      separator=file_formats.separator(dataset, _SEPARATOR.value))
 
 
 def say_what_is_public() -> None:

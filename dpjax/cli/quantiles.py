@@ -39,6 +39,7 @@ from absl import flags
 
 from dpjax import errors as checks
 from dpjax.cli import errors
+from dpjax.cli import file_formats
 from dpjax.cli import flags as shared
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.report import plots
@@ -57,6 +58,8 @@ _LAW = flags.DEFINE_list(
     'mixed_<p>_<delta>, an atom of probability p at 1/2 with a gap of delta '
     'around it; ratings, pages, earnings, dividends, earnings_surrogate, '
     'dividends_surrogate; or file.csv:column.', flag_values=_FLAGS)
+for _name, _text in file_formats.FLAGS:
+  flags.DEFINE_string(_name, None, _text, flag_values=_FLAGS)
 _METHODS = flags.DEFINE_list(
     'methods', ['emp', 'rec', 'joint', 'hist'],
     f'Methods, out of {", ".join(quantile_study.METHODS)}.', flag_values=_FLAGS)
@@ -196,7 +199,8 @@ def main(argv: Sequence[str]) -> int:
   path = pathlib.Path(_OUTPUT.value)
   options, wanted = _study()
   distributions = {name: quantile_study.law_of(
-      name, shared.DATA_DIR.value, lower=_LOWER.value, upper=_UPPER.value)
+      name, shared.DATA_DIR.value, lower=_LOWER.value, upper=_UPPER.value,
+      form=file_formats.of_flags(flags.FLAGS, name.rpartition(':')[0]))
           for name in _LAW.value}
   measured = quantile_study.resume(path, wanted, distributions, options, _tell)
   columns = ('law', 'method', 'variant', 'num_orders', 'num_examples',

@@ -1,4 +1,4 @@
-r"""Drafts the schema of your own CSV file, or checks a file against a schema.
+r"""Drafts the schema of your own file, or checks a file against a schema.
 
 A draft, which the data owner must review:
   dpjax schema --dataset=survey.csv --label=outcome \
@@ -23,20 +23,24 @@ import sys
 from typing import Any
 
 from dpjax.cli import errors
+from dpjax.cli import file_formats
 from dpjax.data import drafts
 from dpjax.data import schema_files
 from dpjax.data import tabular
 from dpjax.data import user_tables
 from dpjax.report import files
 from dpjax.report import tables
+from dpjax.tables import reader
+from dpjax.tables.formats import Format
 
 _FLAGS = (
-    ('dataset', 'CSV file with a header, UTF-8, plain or .gz.'),
+    ('dataset', f'File with a header: {", ".join(reader.FORMATS)}.'),
     ('label', 'Column of the class.'),
     ('output', 'JSON file of the draft; must not exist yet.'),
-    ('schema', 'Reviewed JSON file; the data set is checked against it.'),
-    ('separator', 'For a draft: one character between fields, or tab. Default: '
-     'a comma, a tab for .tsv.'))
+    ('schema', 'Reviewed JSON file; the data set is checked against it.'))
+# How the file of a draft is written; the schema says it for a check. A label
+# must not be missing, so no line may be faulty.
+_WRITTEN = tuple(flag for flag in file_formats.FLAGS if flag[0] != 'bad_lines')
 
 
 def parse(argv: Sequence[str]) -> argparse.Namespace:
@@ -44,27 +48,9 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
   parser = errors.ArgumentParser(
       description=__doc__, allow_abbrev=False, conflict_handler='resolve',
       formatter_class=argparse.RawDescriptionHelpFormatter)
-  for name, text in _FLAGS:
+  for name, text in (*_FLAGS, *_WRITTEN):
     parser.add_argument(f'--{name}', help=text)
   return parser.parse_args(list(argv[1:]))
-
-
-def separator(path: str, text: str | None) -> str:
-  """Returns the separator given by a flag, or else by the file extension.
-
-  Args:
-    path: path of the CSV file.
-    text: value of --separator, None if it is not given.
-
-  Raises:
-    ValueError: if the flag is not a single character.
-  """
-  if text is None:
-    return '\t' if path.lower().removesuffix('.gz').endswith('.tsv') else ','
-  found = '\t' if text in ('tab', '\\t') else text
-  if len(found) != 1:
-    raise ValueError(f'--separator must be one character or tab, got {text!r}')
-  return found
 
 
 def read(path: str) -> str:
@@ -90,15 +76,17 @@ def _text(schema: Mapping[str, Any]) -> str:
 
 
 def _draft(path: pathlib.Path, output: pathlib.Path, *, label: str,
-           separated_by: str) -> None:
+           form: Format) -> None:
   """Writes a draft of a schema; never overwrites a file."""
   if output.exists():
     raise ValueError(f'{output} exists already and may have been reviewed; '
                      'it is not overwritten')
   errors.check_file(str(output))
-  made = drafts.draft(path, label=label, separator=separated_by)
+  draft = drafts.draft(path, label=label, form=form)
   output.parent.mkdir(parents=True, exist_ok=True)
-  files.replace(output, _text(made).encode(), mode=0o600)
+  files.replace(output, _text(draft.schema).encode(), mode=0o600)
+  for name, reason in draft.left_out.items():
+    print(f'left out: column {name!r}, because {reason}', file=sys.stderr)
   print(f'written to {output}\nwarning: it reveals private records, and '
         'is refused until you have replaced its bounds, categories and classes '
         'by public ones and set "public" to true', file=sys.stderr)
@@ -107,9 +95,9 @@ def _draft(path: pathlib.Path, output: pathlib.Path, *, label: str,
 def _check(path: pathlib.Path, text: str) -> None:
   """Prints how many values of a file lie outside a schema; private."""
   user = schema_files.parse(text)
-  table = user_tables.select(path, user)
+  table = reader.table(path, user.form)
   width = tabular.encode(table, user.schema).x.shape[1]
-  print(f'{path}: {len(table.rows)} records, {width} features, '
+  print(f'{path}: {table.num_records} records, {width} features, '
         f'{user.num_classes} classes. The counts below are exact, hence '
         'private: do not publish them.\n')
   print(tables.markdown(user_tables.Counts._fields,
@@ -119,15 +107,19 @@ def _check(path: pathlib.Path, text: str) -> None:
 def main(args: argparse.Namespace) -> int:
   """Runs the command; returns the exit status."""
   if not args.dataset:
-    raise ValueError('--dataset must be given: the path of a CSV file')
+    raise ValueError('--dataset must be given: the path of a file')
   path = user_tables.find(args.dataset)
   if (args.schema is None) == (args.output is None):
     raise ValueError('give --output for a draft, or --schema for a check')
+  written = [name for name, _ in _WRITTEN if getattr(args, name) is not None]
+  if args.schema is not None and written:
+    raise ValueError(f'--{written[0]} is for a draft: a schema says how its '
+                     'file is written')
   if args.schema is not None:
     _check(path, read(args.schema))
   elif args.label is None:
     raise ValueError('--label must be given: the column of the class')
   else:
     _draft(path, pathlib.Path(args.output), label=args.label,
-           separated_by=separator(args.dataset, args.separator))
+           form=file_formats.of_flags(args, args.dataset))
   return 0

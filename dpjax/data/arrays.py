@@ -77,7 +77,7 @@ def from_arrays(x: ArrayLike, y: ArrayLike, *, num_classes: int,
   low = _check_bound('lower', lower, num_features=num_features)
   high = _check_bound('upper', upper, num_features=num_features)
   if not (low < high).all():
-    raise ValueError(f'lower must be below upper, got {lower} and {upper}')
+    raise ValueError(f'lower must be below upper, got {lower!r} and {upper!r}')
   scaled = 2.0 * (np.clip(features, low, high) - low) / (high - low) - 1.0
   return Dataset(
     name=name, x=jnp.asarray(scaled.astype(np.float32)),
@@ -116,5 +116,5 @@ def _check_bound(name, bound, *, num_features) -> np.ndarray:
     raise ValueError(f'{name} must be a number or {num_features} numbers, got '
                      f'shape {values.shape}')
   if not np.isfinite(values).all():
-    raise ValueError(f'{name} must be finite, got {bound}')
+    raise ValueError(f'{name} must be finite, got {bound!r}')
   return values

@@ -208,6 +208,9 @@ def _wanted(spec, *, data_dir) -> str:
 def _blob(file, spec, *, data_dir) -> containers.Blob:
   """Reads a file, and verifies its checksum if that is known."""
   path = files.find(file, spec.name, data_dir=data_dir)
+  if path is None:
+    raise files.not_found(spec.name, file.name, source=spec.source,
+                          data_dir=data_dir)
   content = files.read_unverified(path)
   if file.sha256:
     files.verify(content, file, where=str(path))

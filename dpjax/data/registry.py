@@ -32,6 +32,7 @@ from dpjax.data.schemas import dropout
 from dpjax.data.schemas import framingham
 from dpjax.data.schemas import german_credit
 from dpjax.data.schemas import nursery
+from dpjax.tables import reader
 
 Dataset = arrays.Dataset
 ImageDataset = images.ImageDataset
@@ -62,7 +63,7 @@ class DatasetSpec:
   source: str
   licence: str = 'CC BY 4.0'
   archive: str = ''
-  embedded: Callable[[], tabular.Table] | None = None
+  embedded: Callable[[], reader.Table] | None = None
 
 
 def _file(name: str, sha256: str) -> files.FileSpec:
@@ -259,9 +260,9 @@ def load(name: str, *, data_dir: str | os.PathLike | None = None,
     files.fetch(missing, name, url=spec.archive, data_dir=data_dir)
     missing = ()
   if missing and spec.embedded is not None:
-    tables = (spec.embedded(),)
+    tables = [spec.embedded()]
   else:
-    tables = tuple(_read(file, spec, data_dir=data_dir) for file in spec.files)
+    tables = [_read(file, spec, data_dir=data_dir) for file in spec.files]
   parts = [tabular.encode(table, spec.schema) for table in tables]
   return Dataset(
     name=name,
@@ -271,6 +272,7 @@ def load(name: str, *, data_dir: str | os.PathLike | None = None,
     feature_names=spec.schema.feature_names)
 
 
-def _read(file, spec, *, data_dir) -> tabular.Table:
+def _read(file: files.FileSpec, spec: DatasetSpec, *,
+          data_dir: str | os.PathLike | None) -> reader.Table:
   content = files.read(file, spec.name, source=spec.source, data_dir=data_dir)
   return tabular.parse(content, spec.schema, file=file.name)

@@ -14,7 +14,11 @@ numeric column gives two features: the number, clipped and scaled to [-1, 1],
 and an indicator of a missing number. `default`, the middle of the bounds unless
 given, replaces a missing number. A categorical column gives one feature per
 category and one for all other texts, 'other'. The label of every record must
-be in the list of classes.
+be in the list of classes. An empty field is missing, too.
+
+If the file needs it, the schema says how it is written: "encoding", "header",
+"decimal", "thousands", "dates" and "unparsed"; `tables.formats.Format` explains
+them.
 
 Guarantee: features are a function of the schema and the record's own fields.
 The schema must be chosen without looking at the file, or it leaks.
@@ -29,15 +33,17 @@ from typing import Any, NamedTuple
 from dpjax import errors
 from dpjax.data import columns
 from dpjax.data import tabular
+from dpjax.tables.formats import Format
+from dpjax.tables.formats import MISSING_TOKENS
 
-MISSING = ('', 'NA', 'N/A', 'NaN', 'nan', 'null', 'NULL', '?')
+MISSING = ('', *MISSING_TOKENS)
 """Spellings of a missing number, unless a schema has its own list."""
 
 OTHER = 'other'
 """The category of all texts outside a public list, and of missing fields."""
 
 ABSENT = '?'
-"""The text that replaces all spellings of a missing number."""
+"""Stands for a missing number in the names of features."""
 
 _KINDS = {
   'numeric': {'lower', 'upper', 'scale', 'default'},
@@ -47,16 +53,20 @@ _KINDS = {
 _OPTIONAL = {'scale', 'default'}
 _TOP = {'public', 'note', 'separator', 'missing', 'columns'}
 
+WRITTEN = ('encoding', 'header', 'decimal', 'thousands', 'dates',
+           'unparsed')
+"""Declarations of how a file is written, besides separator and missing."""
+
 
 class UserSchema(NamedTuple):
   """The public description of a user's table.
 
   Attributes:
-    schema: columns in the order of the features, and the separator.
-    missing: spellings of a missing number.
+    schema: columns in the order of the features.
+    form: how the file is written, with the spellings of a missing number.
   """
   schema: tabular.Schema
-  missing: tuple[str, ...]
+  form: Format
 
   @property
   def num_classes(self) -> int:
@@ -82,25 +92,20 @@ def parse(text: str, *, where: str = 'schema') -> UserSchema:
       owner of the file sets `public` after a review.
   """
   value = _object(text, where)
-  _check_keys(value, _TOP, {'columns'}, where)
+  _check_keys(value, _TOP | {*WRITTEN}, {'columns'}, where)
   if value.get('public') is not True:
     raise ValueError(
       f'{where}: "public" is not true; replace what was read off the data by '
       'public bounds, categories and classes, then set it to true')
   _check(isinstance(value['columns'], dict), f'{where}: columns must be an '
          'object, from names to kinds')
-  missing = value.get('missing', list(MISSING))
-  _check_texts(missing, f'{where}: missing', least=0)
-  separator = value.get('separator', ',')
-  _check(isinstance(separator, str) and len(separator) == 1,
-         f'{where}: separator must be one character, got {separator!r}')
+  form = _form(value, where)
   parsed = tuple(_column(name, each, where)
                  for name, each in value['columns'].items())
   if len(parsed) < 2:
     raise ValueError(f'{where} has no feature besides the label')
   return UserSchema(
-    tabular.Schema(columns=parsed, delimiter=separator, header=True),
-    tuple(missing))
+    tabular.Schema(columns=parsed, header=True), form)
 
 
 def canonical(text: str, *, where: str = 'schema') -> str:
@@ -109,14 +114,15 @@ def canonical(text: str, *, where: str = 'schema') -> str:
   Raises:
     ValueError: as for `parse`.
   """
-  parse(text, where=where)
+  form = parse(text, where=where).form.to_json()
   value = json.loads(text)
   value.pop('note', None)
   value.setdefault('separator', ',')
   value.setdefault('missing', list(MISSING))
+  written = {key: form[key] for key in WRITTEN if key in form}
   ordered = {key: value[key] for key in ('public', 'separator', 'missing',
                                          'columns')}
-  return json.dumps(ordered, allow_nan=False)
+  return json.dumps({**ordered, **written}, allow_nan=False)
 
 
 def of_parts(*, label: str, classes: Sequence[str],
@@ -147,6 +153,27 @@ def of_parts(*, label: str, classes: Sequence[str],
   kinds[label] = {'kind': 'label', 'classes': list(classes)}
   return canonical(json.dumps(
     {'public': True, 'separator': separator, 'columns': kinds}))
+
+
+def _form(value: Mapping[str, Any], where: str) -> Format:
+  """Returns how the file is written, as a schema declares it."""
+  missing = _check_texts(value.get('missing', list(MISSING)),
+                         f'{where}: missing', least=0)
+  written = {key: value[key] for key in WRITTEN if key in value}
+  if 'header' in written:
+    written['header'] = tuple(_check_texts(
+      written['header'], f'{where}: header', least=1))
+  for key in {*written} - {'header'}:
+    _check(isinstance(written[key], str), f'{where}: {key} must be text, got '
+           f'{written[key]!r}')
+  separator = value.get('separator', ',')
+  _check(isinstance(separator, str) and len(separator) == 1,
+         f'{where}: separator must be one character, got {separator!r}')
+  try:
+    return Format(separator=separator, missing_tokens=tuple(
+      token for token in missing if token), **written)
+  except ValueError as error:
+    raise ValueError(f'{where}: {error}') from None
 
 
 def _object(text: str, where: str) -> dict[str, Any]:

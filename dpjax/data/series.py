@@ -6,11 +6,9 @@ a file and checks its checksum.
 """
 
 from collections.abc import Iterator
-import csv
 import dataclasses
 import io
 import os
-import pathlib
 import types
 from typing import NamedTuple
 
@@ -18,6 +16,10 @@ import numpy as np
 
 from dpjax import errors
 from dpjax.data import files
+from dpjax.tables import columns
+from dpjax.tables import lines
+from dpjax.tables import reader
+from dpjax.tables.formats import Format
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -28,7 +30,7 @@ class SeriesSpec:
     name: key of `SERIES`.
     dataset: name of the folder.
     file: CSV file with a header; without a checksum it is not verified.
-    column: name in the header, including blanks.
+    column: name in the header, without blanks at its ends.
     lower: public lower bound.
     upper: public upper bound.
     num_malformed: number of lines with more or fewer fields than the header;
@@ -61,12 +63,12 @@ class Series(NamedTuple):
 
 
 def _of(dataset: str, name: str, sha256: str, source: str, licence: str,
-        columns: dict[str, tuple[str, float, float]],
+        fields: dict[str, tuple[str, float, float]],
         num_malformed: int = 0) -> Iterator[SeriesSpec]:
   """Yields the specifications of several columns of one file."""
   file = files.FileSpec(name=name, sha256=sha256,
                         alternatives=(f'{name}.gz',))
-  for series, (column, lower, upper) in columns.items():
+  for series, (column, lower, upper) in fields.items():
     yield SeriesSpec(
         name=series, dataset=dataset, file=file, column=column, lower=lower,
         upper=upper, num_malformed=num_malformed, source=source,
@@ -79,7 +81,7 @@ SERIES = types.MappingProxyType({spec.name: spec for spec in (
          'kaggle.com/jealousleopard/goodreadsbooks, a copy of which is '
          'data/books.csv of github.com/NynsenFaber/DP_CC_quantiles', 'CC0',
          {'ratings': ('average_rating', 0.0, 5.0),
-          'pages': ('  num_pages', 0.0, 7000.0)}, num_malformed=4),
+          'pages': ('num_pages', 0.0, 7000.0)}, num_malformed=4),
     # Persons of New Mexico, Nebraska, West Virginia, Idaho, Hawaii, New
     # Hampshire, Maine, Rhode Island, Montana, Delaware, the Dakotas, Vermont
     # and Wyoming. Losses are negative, outside the bounds.
@@ -126,12 +128,27 @@ def load(name: str, *, data_dir: str | os.PathLike | None = None) -> Series:
 
 
 def read(path: str | os.PathLike, column: str, *, lower: float,
-         upper: float) -> Series:
-  """Reads a column of a user's CSV file, plain or packed with gzip."""
+         upper: float, form: Format = Format()) -> Series:
+  """Reads a column of a user's file; missing numbers are left out.
+
+  Infinite numbers, and those too large for float64, are replaced by a bound.
+
+  Args:
+    path: path of a file that `tables.reader` reads.
+    column: name in the header.
+    lower: public lower bound.
+    upper: public upper bound.
+    form: how the file is written.
+
+  Raises:
+    ValueError: a bound is not valid, the file cannot be read as declared, or
+      the column has no number.
+  """
   errors.check_range(lower, upper)
-  path = pathlib.Path(path)
-  return Series(parse(files.read_unverified(path), column, file=path.name),
-                lower, upper)
+  values = reader.table(path, form).numbers(column)
+  values = _present(values, str(path), column)
+  return Series(np.where(np.isinf(values), np.clip(values, lower, upper),
+                         values), lower, upper)
 
 
 def parse(content: bytes, column: str, *, file: str,
@@ -146,34 +163,30 @@ def parse(content: bytes, column: str, *, file: str,
       of the header.
 
   Raises:
-    ValueError: a field is not a finite number (the message names file and
+    ValueError: a field is not a number (the message names file and
       line), the number of malformed lines is not as expected, the column does
       not exist or occurs twice, or it has no number.
   """
-  reader = csv.reader(io.StringIO(content.decode('utf-8-sig'), newline=''))
-  header = next(reader, [])
-  if header.count(column) != 1:
-    raise ValueError(f'{file} must have one column {column!r}, has '
-                     f'{", ".join(map(repr, header)) or "no header"}')
-  place, malformed, values = header.index(column), 0, []
-  for row in reader:
-    if len(row) != len(header):
-      malformed += bool(row)
-    elif row[place].strip():
-      values.append(_number(row[place], f'{file} line {reader.line_num}'))
+  form = Format(bad_lines='missing', missing_tokens=())
+  rows = lines.records(file, io.BytesIO(content), form,
+                       strict=False)
+  header = lines.header(file, rows)
+  place = reader.index(file, column, header)
+  records = list(lines.complete(file, rows, len(header), form))
+  malformed = sum(row is None for _, row in records)
   if malformed != num_malformed:
     raise ValueError(f'{file}: expected {num_malformed} lines of other than '
                      f'{len(header)} fields, got {malformed}')
-  if not values:
+  kept = [(number, row[place]) for number, row in records if row is not None]
+  values = columns.reals(
+      [text for _, text in kept], form, gaps=True,
+      where=lambda record: f'{file} line {kept[record][0]}')
+  return _present(values, file, column)
+
+
+def _present(values: np.ndarray, file: str, column: str) -> np.ndarray:
+  """Returns the numbers that are not missing; there must be one."""
+  present = values[~np.isnan(values)]
+  if not present.size:
     raise ValueError(f'{file} has no number in column {column!r}')
-  return np.array(values, np.float64)
-
-
-def _number(text: str, where: str) -> float:
-  try:
-    value = float(text)
-  except ValueError:
-    value = np.nan
-  if not np.isfinite(value):
-    raise ValueError(f'{where}: expected a finite number, got {text!r}')
-  return value
+  return present

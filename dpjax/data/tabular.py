@@ -5,7 +5,7 @@ encoded field by field, see `dpjax.data.columns`, so the encoding of a row does
 not depend on other rows.
 """
 
-import csv
+from collections.abc import Callable, Sequence
 import dataclasses
 import io
 from typing import NamedTuple
@@ -13,6 +13,10 @@ from typing import NamedTuple
 import numpy as np
 
 from dpjax.data import columns
+from dpjax.tables import lines
+from dpjax.tables import reader
+from dpjax.tables.formats import FileError
+from dpjax.tables.formats import Format
 
 
 class Erratum(NamedTuple):
@@ -21,12 +25,12 @@ class Erratum(NamedTuple):
   Attributes:
     key: first field of the record.
     column: name of the column.
-    found: wrong text in the file; only this text is corrected.
+    wrong: text in the file; only this text is corrected.
     value: text of the original.
   """
   key: str
   column: str
-  found: str
+  wrong: str
   value: str
 
 
@@ -53,22 +57,18 @@ class Schema:
       raise ValueError(f'a schema needs one label, got {len(labels)}')
 
   @property
+  def form(self) -> Format:
+    """Returns how a published file of this schema is written."""
+    return Format(
+      separator=self.delimiter,
+      missing_tokens=tuple(dict.fromkeys(
+        column.missing for column in self.columns
+        if isinstance(column, columns.Numeric) and column.missing)))
+
+  @property
   def feature_names(self) -> tuple[str, ...]:
     """Returns the names of the encoded features, one for each column of x."""
     return tuple(name for c in self.columns for name in c.names())
-
-
-class Table(NamedTuple):
-  """The fields of a tabular file as text.
-
-  Attributes:
-    file: file name for messages.
-    lines: line number in the file of each record, from 1.
-    rows: the records, each a tuple with one text per column.
-  """
-  file: str
-  lines: tuple[int, ...]
-  rows: tuple[tuple[str, ...], ...]
 
 
 class Encoded(NamedTuple):
@@ -82,7 +82,7 @@ class Encoded(NamedTuple):
   y: np.ndarray
 
 
-def parse(content: bytes, schema: Schema, *, file: str) -> Table:
+def parse(content: bytes, schema: Schema, *, file: str) -> reader.Table:
   """Splits a file into the text of its fields.
 
   Args:
@@ -94,14 +94,14 @@ def parse(content: bytes, schema: Schema, *, file: str) -> Table:
     The records, without header, comments and empty lines.
 
   Raises:
-    ValueError: the header or a number of fields is not that of the schema.
+    ValueError: a line is ill-quoted, or the header or a number of fields is not
+      that of the schema.
   """
-  text = io.StringIO(content.decode('utf-8-sig'), newline='')
-  reader = csv.reader(text, delimiter=schema.delimiter, skipinitialspace=True)
-  lines, rows = [], []
+  numbers, rows = [], []
   header = schema.header
-  for fields in reader:
-    row = tuple(field.strip() for field in fields)
+  for number, row in lines.records(file, io.BytesIO(content), schema.form):
+    if isinstance(row, FileError):  # Never: `form` refuses faulty lines.
+      raise row
     if not any(row) or (schema.comment and row[0].startswith(schema.comment)):
       continue
     if header:
@@ -109,60 +109,88 @@ def parse(content: bytes, schema: Schema, *, file: str) -> Table:
       header = False
       continue
     if len(row) != len(schema.columns):
-      raise ValueError(f'{file} line {reader.line_num}: expected '
+      raise ValueError(f'{file} line {number}: expected '
                        f'{len(schema.columns)} fields, got {len(row)}')
-    lines.append(reader.line_num)
+    numbers.append(number)
     rows.append(_correct(row, schema))
-  return Table(file=file, lines=tuple(lines), rows=tuple(rows))
+  return of_rows(rows, schema, file=file,
+                 place=lambda record: f'line {numbers[record]}')
 
 
-def encode(table: Table, schema: Schema) -> Encoded:
+def of_rows(rows: Sequence[Sequence[str]], schema: Schema, *, file: str,
+            place: Callable[[int], str]) -> reader.Table:
+  """Returns records, one text per column of a schema, as a table.
+
+  Args:
+    rows: the records.
+    schema: public description of the columns.
+    file: file name for messages.
+    place: from the index of a record to its place, for messages.
+  """
+  return reader.Table(
+    name=file, header=tuple(column.name for column in schema.columns),
+    columns=tuple(zip(*rows, strict=True)) or len(schema.columns) * ((),),
+    num_records=len(rows), form=schema.form, place=place)
+
+
+def encode(table: reader.Table, schema: Schema) -> Encoded:
   """Encodes the records one by one with the schema's constants.
 
   Args:
-    table: n records with one field per column of `schema`.
+    table: n records; columns are found by their names.
     schema: public bounds, categories and classes.
 
   Returns:
     x [n, p] float32 in [-1, 1] and y [n] int32.
 
   Raises:
-    ValueError: a field is not allowed by the schema (the message names file,
-      line and column of the first one), or there is no record.
+    ValueError: a column is missing, a field is not allowed by the schema (the
+      message names file, line and column of the first one), or there is no
+      record.
   """
-  if not table.rows:
-    raise ValueError(f'{table.file} has no records')
-  features = []
-  for column, fields in zip(schema.columns, zip(*table.rows)):
-    values = _encode_column(column, fields, table=table)
+  for column in schema.columns:
+    table.index(column.name)
+  if not table.num_records:
+    raise ValueError(f'{table.name} has no records')
+  x = np.empty((table.num_records, len(schema.feature_names)), np.float32)
+  end = 0
+  for column in schema.columns:
     if isinstance(column, columns.Label):
-      labels = values.astype(np.int32)
-    else:
-      features.append(values.astype(np.float32))
-  return Encoded(x=np.concatenate(features, axis=1), y=labels)
+      labels = _encode_texts(column, table, np.int32)
+    elif isinstance(column, columns.Numeric):
+      start, end = end, end + len(column.names())
+      x[:, start:end] = column.encode(
+        table.numbers(column.name, gaps=bool(column.missing)))
+    elif not isinstance(column, columns.Skip):
+      start, end = end, end + len(column.names())
+      x[:, start:end] = _encode_texts(column, table, np.float32)
+  return Encoded(x=x, y=labels)
 
 
-def _encode_column(column, fields, *, table) -> np.ndarray:
-  """Returns [n, width], or [n] for a label, in float64."""
-  if isinstance(column, columns.Skip):
-    return np.zeros((len(fields), 0))
-  # Each distinct text is encoded once and looked up afterwards. The code of a
-  # text does not depend on its row.
-  index, codes = {}, []
-  for line, text in zip(table.lines, fields):
-    if text in index:
-      continue
+def _encode_texts(column: columns.OfText, table: reader.Table,
+                  dtype: type[np.generic]) -> np.ndarray:
+  """Returns [n, width], or [n] for a label.
+
+  Each distinct text is encoded once and looked up afterwards: its code does not
+  depend on its row.
+  """
+  texts, places = table.texts(column.name)
+  encoded: list[tuple[float, ...] | int] = []
+  faults: dict[int, ValueError] = {}
+  for place, text in enumerate(texts):
     try:
-      codes.append(column.encode(text))
+      encoded.append(column.encode(text))
     except ValueError as error:
-      raise ValueError(f'{table.file} line {line}, column {column.name!r}: '
-                       f'{error}') from None
-    index[text] = len(codes) - 1
-  return np.array(codes, np.float64)[[index[text] for text in fields]]
+      faults[place] = error
+  if faults:
+    record = int(np.isin(places, list(faults)).argmax())
+    raise ValueError(f'{table.where(record)}, column {column.name!r}: '
+                     f'{faults[int(places[record])]}')
+  return np.array(encoded, dtype)[places]
 
 
-def _check_header(row, schema, *, file):
-  expected = tuple(column.name for column in schema.columns)
+def _check_header(row: Sequence[str], schema: Schema, *, file: str) -> None:
+  expected = [column.name for column in schema.columns]
   if row == expected:
     return
   if len(row) != len(expected):
@@ -173,13 +201,13 @@ def _check_header(row, schema, *, file):
                    f'{wanted!r} is expected')
 
 
-def _correct(row, schema):
+def _correct(row: list[str], schema: Schema) -> list[str]:
   """Returns `row` with the published corrections of this record."""
   for erratum in schema.errata:
     if row[0] != erratum.key:
       continue
-    row = tuple(
+    row = [
       erratum.value
-      if (column.name, text) == (erratum.column, erratum.found) else text
-      for column, text in zip(schema.columns, row))
+      if (column.name, text) == (erratum.column, erratum.wrong) else text
+      for column, text in zip(schema.columns, row)]
   return row

@@ -58,8 +58,10 @@ def dyadic_rows(noise: np.ndarray, points: np.ndarray, num_rows: int, *,
     raise ValueError(f'points must lie between 0 and {num_rows - 1}: for other '
                      'points there is no noise')
   starts = np.cumsum([0, *sizes[:-1]])
-  return sum(noise[..., start + (points >> level)]
-             for level, start in enumerate(starts))
+  sums = np.zeros_like(noise[..., points])
+  for level, start in enumerate(starts):
+    sums += noise[..., start + (points >> level)]
+  return sums
 
 
 def tree_counts(ranks: np.ndarray, shape: Sequence[int],

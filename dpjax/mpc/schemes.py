@@ -13,6 +13,7 @@ exponentially in m, and combine by exclusive or, not modulo 2^k.
 Source: Barczewski (2025, section 6.4; items EC-19, EC-20).
 """
 
+from collections.abc import Callable, Mapping
 import dataclasses
 import functools
 
@@ -250,6 +251,7 @@ class OuterProductScheme(scheme.Scheme):
                                          degree=2 * self.colluding))
 
 
-SCHEMES = {'comparison': ComparisonScheme, 'additive': AdditiveScheme,
-           'outer_product': OuterProductScheme}
+SCHEMES: Mapping[str, Callable[..., scheme.Scheme]] = {
+    'comparison': ComparisonScheme, 'additive': AdditiveScheme,
+    'outer_product': OuterProductScheme}
 """The schemes by name."""

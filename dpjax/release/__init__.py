@@ -5,11 +5,11 @@ is drawn by `privacy.exact`, and budget is recorded before noise is drawn.
 Floats and seeds serve only to post-process a release, which is public. JAX is
 not used here, but in other packages.
 
-Modules, in import order: costs, lattice, formats, ledger, streams,
-reservations, noise, combinations, two_counts, meter, tables, parameters, query,
-counts, proportions, sample_means, moments, splitting, quantiles, supports,
-normal_means, grids, trees, bands, curves, density_bands, densities,
-calibration, classifiers, pictures, registry, sources, sessions.
+Modules, in import order: costs, lattice, ledger, streams, reservations, noise,
+combinations, two_counts, meter, parameters, query, counts, proportions,
+sample_means, moments, splitting, quantiles, supports, normal_means, grids,
+trees, bands, curves, density_bands, densities, calibration, classifiers,
+pictures, registry, sources, sessions.
 """
 
 from typing import TYPE_CHECKING
@@ -17,16 +17,15 @@ from typing import TYPE_CHECKING
 from dpjax import lazy
 
 if TYPE_CHECKING:
-  from dpjax.release.formats import Format as Format
   from dpjax.release.query import Query as Query
   from dpjax.release.registry import STATISTICS as STATISTICS
   from dpjax.release.sessions import Ledger as Ledger
   from dpjax.release.sessions import release as release
 
 __all__ = [
-    'Format', 'Ledger', 'Query', 'STATISTICS', 'release'
+    'Ledger', 'Query', 'STATISTICS', 'release'
 ]
 
 __getattr__ = lazy.attributes(__name__, __all__, {
-    'Format': 'formats', 'Query': 'query', 'STATISTICS': 'registry',
+    'Query': 'query', 'STATISTICS': 'registry',
     'Ledger': 'sessions', 'release': 'sessions'})

@@ -41,7 +41,6 @@ from typing import Any
 
 from dpjax import private_files
 from dpjax.privacy.adjacency import Adjacency
-from dpjax.release import formats
 from dpjax.release import ledger
 from dpjax.release import streams
 from dpjax.release.costs import Cost
@@ -50,6 +49,7 @@ from dpjax.release.ledger import Budget
 from dpjax.release.ledger import Entry
 from dpjax.release.ledger import Query
 from dpjax.report import files
+from dpjax.tables import formats
 
 _PRIVATE = 0o600
 # Names of secrets and of temporary files of `files.replace`. Nothing else is

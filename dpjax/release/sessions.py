@@ -26,12 +26,13 @@ from dpjax.release import registry
 from dpjax.release import reservations
 from dpjax.release import sources
 from dpjax.release.costs import Cost
-from dpjax.release.formats import Format
 from dpjax.release.parameters import Number
 from dpjax.release.query import AnyPlan
 from dpjax.release.query import PARAMETERS
 from dpjax.release.query import Query
 from dpjax.release.query import Statistic
+from dpjax.tables.columns import listed
+from dpjax.tables.formats import Format
 
 _NEIGHBOURS = {
     Adjacency.ADD_OR_REMOVE_ONE: 'files of which one has one record more',
@@ -264,7 +265,7 @@ def _source(columns: Sequence[Any], statistic: str,
   roles: list[str] = [] if known is None else [
       role for role in ('column', 'label') if role in known.needs]
   if len(columns) == 1 and not roles and not {'lower', 'upper'} & {*values}:
-    return sources.Columns((), len(sources.listed(columns[0])), form), {}
+    return sources.Columns((), len(listed(columns[0])), form), {}
   roles = roles or ['column']
   if len(columns) != len(roles):
     raise ValueError(f'{statistic} is of {len(roles)} columns in memory or of '

@@ -1,17 +1,22 @@
 """Records of a release, wherever they are kept: in a file or in memory."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 import contextlib
 import dataclasses
 import hashlib
+import itertools
 from typing import Any, Protocol
 
 from dpjax.release import registry
-from dpjax.release import tables
-from dpjax.release.formats import Format
 from dpjax.release.query import Plan
 from dpjax.release.query import Query
 from dpjax.report import files
+from dpjax.tables import columns
+from dpjax.tables import reader
+from dpjax.tables.formats import Format
+
+# Records that are hashed at a time.
+_ROWS = 2**12
 
 Measure = Callable[[Query, Plan], object]
 """Computes the exact, private quantities that a plan needs of the records."""
@@ -51,8 +56,8 @@ class File:
     with files.snapshot(self.path) as (file, sha256):
 
       def measure(query: Query, plan: Plan) -> object:
-        with contextlib.closing(tables.read(
-            self.path, file, *_columns(query, plan), numeric=_numeric(plan),
+        with contextlib.closing(reader.read(
+            self.path, file, *_names(query, plan), numeric=_numeric(plan),
             form=self.form, gaps=registry.gaps(query))) as fields:
           return plan.measure(fields)
 
@@ -76,31 +81,23 @@ class Columns:
   @contextlib.contextmanager
   def opened(self) -> Iterator[tuple[str, Measure]]:
     """Copies the columns once: their hash is of what is measured."""
-    for column in self.values:
-      if getattr(column, 'ndim', 1) != 1:
-        raise ValueError('a column must have one dimension, got '
-                         f'{column.ndim}: pass one column, not a table')
-    columns = [listed(column) for column in self.values]
-    if len({len(column) for column in columns}) > 1:
+    fields = [columns.listed(columns.of(column)) for column in self.values]
+    if len({len(column) for column in fields}) > 1:
       raise ValueError('columns must have equal lengths, got '
-                       f'{", ".join(str(len(column)) for column in columns)}')
-    rows: list[Any] = (list(zip(*columns, strict=True)) if columns
+                       f'{", ".join(str(len(column)) for column in fields)}')
+    rows: list[Any] = (list(zip(*fields, strict=True)) if fields
                        else [()] * self.num_rows)
-    digest = hashlib.sha256(f'{len(columns)} {len(rows)}\n'.encode())
-    for row in rows:
-      for field in row:
-        digest.update(f'{type(field).__name__} {field!r}\n'.encode(
-            errors='surrogatepass'))
+    sha256 = _digest(fields, len(rows))
 
     def measure(query: Query, plan: Plan) -> object:
-      return plan.measure(tables.of_rows(
+      return plan.measure(reader.of_rows(
           rows, numeric=_numeric(plan), form=self.form,
           gaps=registry.gaps(query)))
 
-    yield digest.hexdigest(), measure
+    yield sha256, measure
 
 
-def _columns(query: Query, plan: Plan) -> tuple[Any, ...]:
+def _names(query: Query, plan: Plan) -> tuple[Any, ...]:
   """Names of the columns that a plan reads."""
   return {'records': (), 'labels': (query.column, query.label)}.get(
       plan.reads, (query.column,))
@@ -111,10 +108,16 @@ def _numeric(plan: Plan) -> bool:
   return plan.reads in ('numbers', 'labels')
 
 
-def listed(column: Any) -> list[Any]:
-  """Returns the fields of a column as Python values."""
-  for name in ('to_pylist', 'to_list', 'tolist'):
-    if hasattr(column, name):
-      listed = getattr(column, name)()
-      return listed if isinstance(listed, list) else [listed]
-  return list(column)
+def _digest(fields: Sequence[Sequence[Any]], num_rows: int) -> str:
+  """Returns the SHA-256 of the types and values of all fields, row by row.
+
+  Ledgers keep this digest: another one for the same records would charge an
+  answer again that was given before.
+  """
+  digest = hashlib.sha256(f'{len(fields)} {num_rows}\n'.encode())
+  for start in range(0, num_rows if fields else 0, _ROWS):
+    texts = [[f'{type(field).__name__} {field!r}\n'
+              for field in column[start:start + _ROWS]] for column in fields]
+    digest.update(''.join(itertools.chain.from_iterable(
+        zip(*texts, strict=True))).encode(errors='surrogatepass'))
+  return digest.hexdigest()

@@ -6,7 +6,7 @@ import hashlib
 import os
 import pathlib
 import tempfile
-from typing import BinaryIO
+from typing import IO
 
 import portalocker
 
@@ -86,7 +86,7 @@ def append(descriptor: int, data: bytes) -> None:
 
 
 @contextlib.contextmanager
-def snapshot(path: Path) -> Iterator[tuple[BinaryIO, str]]:
+def snapshot(path: Path) -> Iterator[tuple[IO[bytes], str]]:
   """Yields a copy of a file and the SHA-256 digest of exactly these bytes.
 
   The file is read once, so later changes affect neither copy nor digest. The

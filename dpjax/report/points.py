@@ -101,8 +101,10 @@ def curve(ax: Any, points: Iterable[Point], x: str, y: str, label: str, *,
     line: line style; only solid lines have markers.
     error: metric of the standard error; if given, bars replace the line.
   """
-  pairs = sorted((point[x], point.values[y], point.values.get(error, 0.0))
-                  for point in points if y in point.values)
+  # Without a metric of errors, '' is the name of none.
+  pairs = sorted((point[x], point.values[y],
+                  point.values.get(error or '', 0.0))
+                 for point in points if y in point.values)
   if not pairs:
     return
   xs, ys, errors = zip(*pairs)

@@ -24,7 +24,7 @@ class Summary(NamedTuple):
   mean: float
   standard_error: float
   median: float
-  count: int
+  count: int  # type: ignore[assignment]  # It hides tuple.count.
 
 
 class Cost(NamedTuple):
@@ -49,7 +49,7 @@ class SignedRank(NamedTuple):
   """
   statistic: float
   p_value: float
-  count: int
+  count: int  # type: ignore[assignment]  # It hides tuple.count.
 
 
 def summarise(values: Iterable[float]) -> Summary:
@@ -57,8 +57,8 @@ def summarise(values: Iterable[float]) -> Summary:
 
   Examples:
     >>> from dpjax.report import summary
-    >>> found = summary.summarise([1.0, 2.0, 3.0, 6.0])
-    >>> found.mean, round(found.standard_error, 4), found.median, found.count
+    >>> of = summary.summarise([1.0, 2.0, 3.0, 6.0])
+    >>> of.mean, round(of.standard_error, 4), of.median, of.count
     (3.0, 1.0801, 2.5, 4)
   """
   values = np.asarray(list(values), dtype=np.float64)

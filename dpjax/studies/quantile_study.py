@@ -34,6 +34,8 @@ from dpjax.stats.quantile_methods import unbounded
 from dpjax.stats.quantile_methods.mechanism import QuantileMechanism
 from dpjax.studies import quantile_laws
 from dpjax.studies import quantile_trials
+from dpjax.tables import lines
+from dpjax.tables.formats import Format
 
 # Cost and budget of RecExp for each value of `Options.recursion`.
 RECURSIONS = {'depth': ('real', 'depth'), 'printed': ('rounded', 'printed'),
@@ -163,7 +165,8 @@ METHODS = ('emp', *_MADE)
 
 def law_of(name: str, data_dir: str | None = None, *,
            lower: float | None = None,
-           upper: float | None = None) -> quantile_laws.Law:
+           upper: float | None = None,
+           form: Format = Format()) -> quantile_laws.Law:
   """Returns a distribution by its name, or of a column as file.csv:column.
 
   Args:
@@ -171,13 +174,14 @@ def law_of(name: str, data_dir: str | None = None, *,
     data_dir: folder of the data sets that named distributions read.
     lower: public lower bound; required with a path.
     upper: public upper bound; required with a path.
+    form: how the file of a path is written.
   """
   path, colon, column = name.rpartition(':')
   if colon:
     if lower is None or upper is None:
       raise ValueError('a file needs public bounds: give --lower and --upper')
     return quantile_laws.empirical(name, series.read(
-        path, column, lower=lower, upper=upper))
+        path, column, lower=lower, upper=upper, form=form))
   law = quantile_laws.law(name, data_dir)
   return dataclasses.replace(
       law, lower=law.lower if lower is None else lower,
@@ -193,7 +197,7 @@ def settings(options: Options, *, laws: Sequence[str], methods: Sequence[str],
   Combinations that differ only in values that the method does not read count as
   one.
   """
-  distinct = {}
+  distinct: dict[tuple[str, ...], Setting] = {}
   for law, method, count, size, epsilon in itertools.product(
       laws, methods, num_orders, sizes, epsilons):
     errors.check_choice('method', method, METHODS)
@@ -287,22 +291,24 @@ def load(path: pathlib.Path) -> dict[tuple[str, ...], dict[str, float]]:
   """
   if not path.exists():
     return {}
-  lines = list(csv.reader(io.StringIO(path.read_text(), newline='')))
-  if not lines or tuple(lines[0]) != COLUMNS:
+  with open(path, 'rb') as file:
+    rows = [row for _, row in lines.complete(str(path), lines.records(
+        str(path), file, Format()), len(COLUMNS), Format()) if row is not None]
+  if not rows or tuple(rows[0]) != COLUMNS:
     raise ValueError(f'{path} was not written by this command: remove it')
   size = len(dataclasses.fields(Setting))
-  return {tuple(line[:size]): dict(zip(
-      COLUMNS[size:], map(float, line[size:]), strict=True))
-          for line in lines[1:]}
+  return {tuple(row[:size]): dict(zip(
+      COLUMNS[size:], map(float, row[size:]), strict=True))
+          for row in rows[1:]}
 
 
 def save(path: pathlib.Path,
-         found: Mapping[tuple[str, ...], Mapping[str, float]]) -> None:
+         measured: Mapping[tuple[str, ...], Mapping[str, float]]) -> None:
   """Writes all lines atomically, to a new file that then replaces the old one.
   """
   text = io.StringIO(newline='')
   writer = csv.writer(text, lineterminator='\n')
   writer.writerow(COLUMNS)
-  for cells, values in found.items():
+  for cells, values in measured.items():
     writer.writerow([*cells, *(repr(value) for value in values.values())])
   files.replace(path, text.getvalue().encode())

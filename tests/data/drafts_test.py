@@ -7,6 +7,8 @@ import pytest
 from dpjax.data import drafts
 from dpjax.data import schema_files
 from dpjax.data import user_tables
+from dpjax.tables import reader
+from dpjax.tables.formats import Format
 
 
 @pytest.fixture
@@ -20,17 +22,20 @@ def path(tmp_path):
 
 
 def test_a_draft_fits_its_file_and_needs_a_review(path):
-  found = drafts.draft(path, label='y')
-  assert list(found['columns']) == ['number', 'letter', 'some', 'y']
-  assert found['columns']['number'] == {'kind': 'numeric', 'lower': -10,
+  draft = drafts.draft(path, label='y')
+  schema = draft.schema
+  assert draft.left_out == {'name': 'it has 60 different texts, more than 50, '
+                            'some of which are no numbers'}
+  assert list(schema['columns']) == ['number', 'letter', 'some', 'y']
+  assert schema['columns']['number'] == {'kind': 'numeric', 'lower': -10,
                                         'upper': 60}
-  assert found['columns']['letter']['categories'] == ['a', 'b']
-  assert found['columns']['y']['classes'] == ['0', '1', '2']
-  assert 'READ OFF THE DATA' in found['note']
+  assert schema['columns']['letter']['categories'] == ['a', 'b']
+  assert schema['columns']['y']['classes'] == ['0', '1', '2']
+  assert 'READ OFF THE DATA' in schema['note']
   with pytest.raises(ValueError, match='"public" is not true'):
-    schema_files.parse(json.dumps(found))
-  user = schema_files.parse(json.dumps({**found, 'public': True}))
-  counts = user_tables.count(user_tables.select(path, user), user.schema)
+    schema_files.parse(json.dumps(schema))
+  user = schema_files.parse(json.dumps({**schema, 'public': True}))
+  counts = user_tables.count(reader.table(path, user.form), user.schema)
   assert counts == (('number', 0, 0, 0), ('letter', 0, 0, 0),
                     ('some', 0, 59, 0))
 
@@ -38,7 +43,7 @@ def test_a_draft_fits_its_file_and_needs_a_review(path):
 def _draft(tmp_path, header, rows, **changes):
   path = tmp_path / 'own.csv'
   path.write_text('\n'.join([header, *rows]) + '\n')
-  return drafts.draft(path, **{'label': 'y', **changes})
+  return drafts.draft(path, **{'label': 'y', **changes}).schema
 
 
 def test_two_columns_of_one_name_are_refused(tmp_path):
@@ -53,8 +58,8 @@ def test_two_columns_of_one_name_are_refused(tmp_path):
 def test_a_label_has_between_2_and_100_classes(tmp_path, number):
   rows = [f'{i},{i}' for i in range(number)]
   if number in (2, 100):
-    found = _draft(tmp_path, 'x,y', rows)['columns']['y']
-    assert found == {'kind': 'label',
+    schema = _draft(tmp_path, 'x,y', rows)['columns']['y']
+    assert schema == {'kind': 'label',
                      'classes': sorted(map(str, range(number)))}
   else:
     with pytest.raises(ValueError, match=f"label 'y' has {number} different"):
@@ -65,11 +70,11 @@ def test_kinds_of_columns_by_their_texts(tmp_path):
   """Up to 50 texts are categories; what is missing is none; nan no number."""
   rows = [f'a{min(i, 50)},a{min(i, 49)},{"NA" if i else "b"},?,'
           f'{"inf" if i == 7 else 1},{i % 2}' for i in range(60)]
-  found = _draft(tmp_path, 'many|some|one|none|infinite|y',
-                 [row.replace(',', '|') for row in rows], separator='|')
-  assert found['separator'] == '|' and found['public'] is False
-  assert found['missing'] == list(schema_files.MISSING)
-  kinds = found['columns']
+  schema = _draft(tmp_path, 'many|some|one|none|infinite|y',
+                 [row.replace(',', '|') for row in rows], form=Format(separator='|'))
+  assert schema['separator'] == '|' and schema['public'] is False
+  assert schema['missing'] == list(schema_files.MISSING)
+  kinds = schema['columns']
   assert list(kinds) == ['some', 'one', 'infinite', 'y']
   assert kinds['some']['categories'] == sorted(f'a{i}' for i in range(50))
   assert kinds['one'] == {'kind': 'categorical', 'categories': ['b']}
@@ -83,10 +88,10 @@ def test_kinds_of_columns_by_their_texts(tmp_path):
   (0, 0, 0, 1e-9), (-5, -5, -5, -4), (0.2, 15, 0, 20)])
 def test_ranges_of_round_numbers(tmp_path, low, high, lower, upper):
   """One digit of the largest of range and upper end."""
-  found = _draft(tmp_path, 'x,y', [f'{low},0', f'{high},1'])['columns']['x']
-  assert found['kind'] == 'numeric'
-  assert (found['lower'], found['upper']) == pytest.approx((lower, upper))
-  for bound, wanted in zip((found['lower'], found['upper']), (lower, upper)):
+  schema = _draft(tmp_path, 'x,y', [f'{low},0', f'{high},1'])['columns']['x']
+  assert schema['kind'] == 'numeric'
+  assert (schema['lower'], schema['upper']) == pytest.approx((lower, upper))
+  for bound, wanted in zip((schema['lower'], schema['upper']), (lower, upper)):
     assert isinstance(bound, int) == (wanted == int(wanted))
 
 

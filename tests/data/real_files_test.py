@@ -43,6 +43,13 @@ def _table(name, data_dir, *, file=0):
   return tabular.parse(content, spec.schema, file=name), spec.schema
 
 
+def _records(table, schema, rows, *more):
+  """A table of these rows of another one, and of more records."""
+  return tabular.of_rows(
+    [[texts[row] for texts in table.columns] for row in rows] + [*more], schema,
+    file='part', place=str)
+
+
 @each_name
 def test_sizes_and_classes(name, data_dir):
   dataset = _load(name, data_dir)
@@ -79,11 +86,9 @@ def test_row_alone_is_encoded_as_in_the_whole(name, data_dir):
   """A bound or list taken from the data would differ for a single row."""
   whole = _load(name, data_dir)
   table, schema = _table(name, data_dir)
-  rows = np.random.default_rng(0).choice(len(table.rows), 40, replace=False)
+  rows = np.random.default_rng(0).choice(table.num_records, 40, replace=False)
   for row in [0, 1, 2, 3, *rows]:
-    alone = tabular.encode(
-      table._replace(lines=table.lines[row:row + 1],
-                     rows=table.rows[row:row + 1]), schema)
+    alone = tabular.encode(_records(table, schema, [row]), schema)
     np.testing.assert_array_equal(alone.x[0], whole.x[row])
     assert alone.y[0] == whole.y[row]
 
@@ -93,12 +98,10 @@ def test_added_record_changes_no_other_row(name, data_dir):
   """Its numbers are far outside, so that scaling by the data would show."""
   whole = _load(name, data_dir)
   table, schema = _table(name, data_dir)
-  small = table._replace(lines=table.lines[:100], rows=table.rows[:100])
-  extreme = tuple(
-    '1e9' if isinstance(column, columns.Numeric) else text
-    for column, text in zip(schema.columns, table.rows[0]))
-  added = table._replace(lines=(*small.lines, 0),
-                         rows=(*small.rows, extreme))
+  extreme = [
+    '1e9' if isinstance(column, columns.Numeric) else texts[0]
+    for column, texts in zip(schema.columns, table.columns)]
+  added = _records(table, schema, range(100), extreme)
   np.testing.assert_array_equal(
     tabular.encode(added, schema).x[:100], whole.x[:100])
 
@@ -106,7 +109,7 @@ def test_added_record_changes_no_other_row(name, data_dir):
 def test_adult_holds_both_files_in_order(data_dir):
   dataset = _load('adult', data_dir)
   table, schema = _table('adult', data_dir, file=1)
-  assert len(table.rows) == 16_281
+  assert table.num_records == 16_281
   second = tabular.encode(table, schema)
   np.testing.assert_array_equal(dataset.x[32_561:], second.x)
 

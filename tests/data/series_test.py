@@ -19,7 +19,7 @@ EXPECTED = {
 }
 
 
-def _parse(content=CONTENT, column='  num', num_malformed=1):
+def _parse(content=CONTENT, column='num', num_malformed=1):
   return series.parse(content, column, file='toy.csv',
                       num_malformed=num_malformed)
 
@@ -30,11 +30,11 @@ def test_numbers_in_their_order_without_blank_and_malformed_lines():
 
 
 @pytest.mark.parametrize('arguments, message', [
-  (dict(column='num'), "one column 'num', has 'id', 'title', '  num'"),
-  (dict(content=b''), 'has no header'),
-  (dict(content=b'  num,  num\n1,2\n'), "one column '  num'"),
+  (dict(column='number'), "no column 'number'; there are id, title, num"),
+  (dict(content=b''), 'there is no header'),
+  (dict(content=b'  num,  num\n1,2\n'), "2 columns 'num'"),
   (dict(num_malformed=0), 'expected 0 lines of other than 3 fields, got 1'),
-  (dict(column='title'), "toy.csv line 2: expected a finite number, got 'a'"),
+  (dict(column='title'), "toy.csv line 2: 'a' is no number"),
   (dict(content=b'  num\n1\nnan\n', num_malformed=0), "line 3.*'nan'"),
   (dict(content=b'  num\n', num_malformed=0), 'no number'),
 ])
@@ -44,11 +44,11 @@ def test_what_is_refused(arguments, message):
 
 
 def test_a_file_of_ones_own(tmp_path):
-  (tmp_path / 'own.csv').write_bytes(gzip.compress(b'x,y\n1,5\n2,6\n'))
-  found = series.read(tmp_path / 'own.csv', 'y', lower=0.0, upper=9.0)
-  assert found.values.tolist() == [5, 6] and found[1:] == (0, 9)
+  (tmp_path / 'own.csv.gz').write_bytes(gzip.compress(b'x,y\n1,5\n2,6\n'))
+  column = series.read(tmp_path / 'own.csv.gz', 'y', lower=0.0, upper=9.0)
+  assert column.values.tolist() == [5, 6] and column[1:] == (0, 9)
   with pytest.raises(ValueError, match='lower'):
-    series.read(tmp_path / 'own.csv', 'y', lower=9.0, upper=0.0)
+    series.read(tmp_path / 'own.csv.gz', 'y', lower=9.0, upper=0.0)
 
 
 def test_files_are_compared_with_their_checksum_where_there_is_one(
@@ -71,12 +71,12 @@ def test_original_files(name, data_dir):
   spec = series.SERIES[name]
   if files.find(spec.file, spec.dataset, data_dir=data_dir) is None:
     pytest.skip(f'needs the original file {spec.file.name}')
-  found = series.load(name, data_dir=data_dir)
+  column = series.load(name, data_dir=data_dir)
   count, below, quantiles = EXPECTED[name]
-  assert found.values.shape == (count,)
-  assert np.sum(found.values < found.lower) == below
+  assert column.values.shape == (count,)
+  assert np.sum(column.values < column.lower) == below
   places = [-(-count * j // 9) - 1 for j in range(1, 9)]
-  np.testing.assert_array_equal(np.sort(found.values)[places], quantiles)
+  np.testing.assert_array_equal(np.sort(column.values)[places], quantiles)
 
 
 def test_specifications_are_complete():

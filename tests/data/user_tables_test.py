@@ -8,6 +8,7 @@ import pytest
 
 from dpjax.data import schema_files
 from dpjax.data import user_tables
+from dpjax.tables import reader
 
 _SCHEMA = schema_files.of_parts(
   label='y', classes=['no', 'yes'], bounds={'age': (0.0, 100.0)},
@@ -44,7 +45,7 @@ def test_quotes_missing_fields_and_unknown_categories(write):
 def test_counts_are_those_of_the_rules(write):
   user = schema_files.parse(_SCHEMA)
   path = user_tables.find(write(_FILE))
-  counts = user_tables.count(user_tables.select(path, user), user.schema)
+  counts = user_tables.count(reader.table(path, user.form), user.schema)
   assert counts == (('age', 1, 2, 0), ('place', 0, 0, 2))
 
 
@@ -84,19 +85,19 @@ def test_nothing_of_the_data_decides_the_encoding(write):
 
 @pytest.mark.every(1)
 @pytest.mark.parametrize('content, message', [
-  ('', 'is empty; it needs a header'),
-  ('age,place,y\n', 'has a header and no records'),
+  ('', 'is empty: there is no header'),
+  ('age,place,y\n', 'has no records'),
   ('age,y\n1,no\n', 'no column \'place\'; there are age, y'),
-  ('Age,place,y\n1,a,no\n', 'no column \'age\'; did you mean \'Age\''),
-  ('age;place;y\n1;a;no\n', r'is the separator a semicolon \(\';\'\) and not'),
+  ('Age,place,y\n1,a,no\n', 'no column \'age\'; there are Age, place, y; did you mean \'Age\''),
+  ('age;place;y\n1;a;no\n', r'is the separator a semicolon \(\';\'\)\?'),
   ('age,age,place,y\n1,1,a,no\n', 'has 2 columns \'age\''),
-  ('age,place,y\n1,a,no\n1,no\n', 'line 3: 2 fields, the header has 3'),
+  ('age,place,y\n1,a,no\n1,no\n', 'line 3 has 2 fields, the header 3'),
   ('age,place,y\n1,a,no\nold,a,no\n',
-   'line 3, column \'age\': expected a finite number, got \'old\''),
+   'line 3, column \'age\': \'old\' is no number'),
   ('age,place,y\n1,a,perhaps\n', 'line 2, column \'y\': label must be one of'),
   ('age,place,y\n1,a,\n', 'line 2, column \'y\': label must be one of no, yes'),
   ('age,place,y\n1,"a,no\n', 'line 2: unexpected end of data'),
-  (b'age,place,y\n1,\xe9,no\n', 'line 2 is not UTF-8 text'),
+  (b'age,place,y\n1,\xe9,no\n', 'line 2 is no text in utf-8'),
 ])
 def test_mistakes_in_a_file(write, content, message):
   with pytest.raises(ValueError, match=message) as caught:
@@ -106,8 +107,8 @@ def test_mistakes_in_a_file(write, content, message):
 
 def test_where_files_are_looked_for(write, tmp_path):
   write(_FILE)
-  found = user_tables.find('own.csv', data_dir=tmp_path)
-  assert found == tmp_path / 'own.csv'
+  path = user_tables.find('own.csv', data_dir=tmp_path)
+  assert path == tmp_path / 'own.csv'
   with pytest.raises(FileNotFoundError, match='^no file none.csv or .*none'):
     user_tables.find('none.csv', data_dir=tmp_path)
   assert user_tables.is_path('own.csv') and user_tables.is_path('data/own')

@@ -9,9 +9,9 @@ import sys
 import pytest
 
 from dpjax.cli import estimate
-from dpjax.release import formats
 from dpjax.release import ledger
 from dpjax.release import registry
+from dpjax.tables import formats
 from tests.launch.people import OTHERS
 from tests.launch.people import run
 
@@ -110,7 +110,7 @@ def test_another_file_needs_another_ledger_or_a_name(words, tmp_path):
   ({'encoding': 'utf-16'}, 'encoding must be one of cp1252, latin-1, utf-8'),
   ({'decimal': ',', 'thousands': ','}, 'must be different marks'),
   ({'unparsed': 'skip'}, 'unparsed must be one of missing, refuse'),
-  ({'separator': 'ab'}, "separator must be one character, got 'ab'"),
+  ({'separator': 'ab'}, "separator must be one character or tab, got 'ab'"),
   ({'separator': '5'}, 'separator must be no letter, digit'),
   ({'statistic': 'histogram', 'lower': None, 'upper': None, 'column': 'kind',
     'categories': '"a,b'}, 'categories must be separated by commas'),

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from dpjax.cli import estimate
-from dpjax.release import formats
 from dpjax.release import ledger
 from dpjax.release import parameters
+from dpjax.tables import formats
 from tests.launch.people import OTHERS
 from tests.launch.people import ROWS
 from tests.launch.people import run

@@ -107,7 +107,7 @@ def test_a_draft_is_reviewed_checked_and_says_the_same_as_flags(
   (('--dataset=none.csv', *_INLINE), 'no file none.csv'),
   (('--dataset=SURVEY',), 'needs --label, --classes and --bounds or --categ'),
   (('--dataset=SURVEY', *_INLINE, '--bounds=ages=18:90'),
-   'no column \'ages\'; did you mean \'age\''),
+   'no column \'ages\'; there are id, sex, age, outcome; did you mean'),
   (('--dataset=SURVEY', *_INLINE, '--label=y'), 'has no column \'y\''),
   (('--dataset=SURVEY', *_INLINE, '--classes=no|YES'),
    'line 3, column \'outcome\': label must be one of no, YES; got \'yes\''),
@@ -131,3 +131,27 @@ def test_each_mistake_is_one_line_before_anything_is_written(
   assert status == errors.BAD_INPUT and message in err
   assert err.count('\n') == 1
   assert not (tmp_path / 'run').exists()
+
+
+@pytest.mark.every(1)
+def test_a_draft_says_what_it_leaves_out_and_how_its_file_is_written(tmp_path):
+  """Nothing is dropped without a word, and the check reads what was drafted."""
+  path, schema_path = tmp_path / 'own.tsv', tmp_path / 'schema.json'
+  rows = [f'name{i}\t{i},5\t{i % 2}' for i in range(60)]
+  path.write_text('\n'.join(['name\tx\ty', *rows]) + '\n')
+  status, _, err = _call(schema.main, (
+      f'--dataset={path}', '--label=y', f'--output={schema_path}',
+      '--decimal=,'), schema.parse)
+  assert status == 0
+  assert "left out: column 'name', because it has 60 different texts" in err
+  draft = json.loads(schema_path.read_text())
+  assert list(draft['columns']) == ['x', 'y']
+  assert draft['separator'] == '\t' and draft['decimal'] == ','
+  schema_path.write_text(json.dumps({**draft, 'public': True}))
+  status, out, _ = _call(schema.main, (
+      f'--dataset={path}', f'--schema={schema_path}'), schema.parse)
+  assert status == 0 and '60 records, 2 features, 2 classes' in out
+  status, _, err = _call(schema.main, (
+      f'--dataset={path}', f'--schema={schema_path}', '--decimal=,'),
+      schema.parse)
+  assert status == errors.BAD_INPUT and '--decimal is for a draft' in err

@@ -11,11 +11,11 @@ import pytest
 
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.release import costs
-from dpjax.release import formats
 from dpjax.release import normal_means
 from dpjax.release import query as queries
 from dpjax.release import registry
 from dpjax.release.query import Query
+from dpjax.tables import formats
 from tests.release import drawing
 
 pytestmark = pytest.mark.every(1)
@@ -224,7 +224,7 @@ def test_defaults_are_those_that_are_documented():
   assert (queries.THRESHOLDS, queries.GROUPS) == (1024, 10)
   assert vars(formats.Format()) == {
       'separator': ',', 'encoding': 'utf-8', 'header': (), 'decimal': '.',
-      'thousands': '', 'unparsed': 'refuse', 'bad_lines': 'refuse',
+      'thousands': '', 'dates': '', 'unparsed': 'refuse', 'bad_lines': 'refuse',
       'missing_tokens': ('NA', 'N/A', 'NaN', 'nan', 'null', 'NULL', '?')}
   query = Query(statistic='ecdf', epsilon=Fraction(1), adjacency=_RO,
                 column='x', lower=Decimal(0), upper=Decimal(1))

@@ -10,13 +10,13 @@ from scipy import stats
 
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.release import costs
-from dpjax.release import formats
 from dpjax.release import noise
 from dpjax.release import registry
 from dpjax.release import sample_means
-from dpjax.release import tables
 from dpjax.release.costs import Cost
 from dpjax.release.query import Query
+from dpjax.tables import formats
+from dpjax.tables import reader
 
 pytestmark = pytest.mark.every(1)
 
@@ -97,7 +97,7 @@ def test_a_density_says_what_its_noise_is_for(adjacency, delta):
 @pytest.mark.parametrize('declared', [
   {'separator': ';;'}, {'separator': 'a'}, {'separator': '"'},
   {'encoding': 'utf-16'}, {'decimal': ';'}, {'thousands': ';'},
-  {'thousands': '.'}, {'unparsed': 'drop'}, {'bad_lines': 'drop'}])
+  {'thousands': '.'}, {'dates': 'dym'}, {'unparsed': 'drop'}, {'bad_lines': 'drop'}])
 def test_formats_that_make_no_sense_are_refused(declared):
   with pytest.raises(ValueError, match=f'{list(declared)[0]}.* must be'):
     formats.Format(**declared)
@@ -158,9 +158,9 @@ def test_the_end_of_a_uniform_law_divides_its_budget(adjacency, delta):
 
 def test_a_record_with_an_empty_field_is_a_record():
   text = b'a,b\n,1\n2,\n,\n\n3,4\n'
-  found = list(tables.read('x.csv', io.BytesIO(text), 'a', 'b', numeric=True))
+  found = list(reader.read('x.csv', io.BytesIO(text), 'a', 'b', numeric=True))
   assert found == [(None, '1'), (Decimal(2), ''), (None, ''), (Decimal(3), '4')]
-  assert len(list(tables.read('x.csv', io.BytesIO(text), numeric=False))) == 4
+  assert len(list(reader.read('x.csv', io.BytesIO(text), numeric=False))) == 4
 
 
 def test_the_accountant_is_given_no_less_than_is_spent(monkeypatch):

@@ -13,9 +13,9 @@ from dpjax.privacy.adjacency import Adjacency
 from dpjax.release import registry
 from dpjax.release import sessions
 from dpjax.release import sources
-from dpjax.release.formats import FileError
-from dpjax.release.formats import Format
 from dpjax.release.registry import query_of
+from dpjax.tables.formats import FileError
+from dpjax.tables.formats import Format
 
 pytestmark = pytest.mark.every(1)
 
@@ -69,6 +69,19 @@ def test_columns_of_every_kind_are_the_same_records(kind, tmp_path):
   released = _ledger(tmp_path).mean(column, lower=18, upper=100, epsilon=1)
   assert 18 <= released['value'] <= 100
   assert released['guarantee']['epsilon'] == '1'
+
+
+@pytest.mark.parametrize('columns, sha256', [
+    (([1, 'x'], (2.5, None)),
+     '41cc165117b245aa2ba40955e805b9e97d41611b308ef60d395da486505e25e5'),
+    (([1, 2.5, None, 'a', True],),
+     '4d3d2f47e6dc43c191d4f4216914eeb455a3dff58df77ef837a1bd3de1605993'),
+    ((np.array([1.5, 2]),),
+     'ad2f31956dd66f7ac305f7bb8357c175460b2142a843f1d373951f2f55ee8106')])
+def test_the_hash_of_columns_stays_what_ledgers_hold(columns, sha256):
+  """Another hash of the same records would charge their answers again."""
+  with sources.Columns(columns).opened() as (digest, _):
+    assert digest == sha256
 
 
 def test_every_statistic_is_a_method(tmp_path):

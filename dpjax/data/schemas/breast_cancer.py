@@ -9,6 +9,7 @@ root scale.
 
 from dpjax.data import columns
 from dpjax.data import tabular
+from dpjax.tables import reader
 
 # Name: (scale, bounds of the mean, of the standard error, of the worst value).
 _MEASUREMENTS = {
@@ -41,7 +42,7 @@ SCHEMA = tabular.Schema(
   ))
 
 
-def embedded() -> tabular.Table:
+def embedded() -> reader.Table:
   """Returns the copy that comes with scikit-learn, without any download.
 
   Its records have the order of the original file. In scikit-learn class 0 is
@@ -52,6 +53,6 @@ def embedded() -> tabular.Table:
   rows = tuple(
     ('', 'M' if target == 0 else 'B', *(repr(float(value)) for value in row))
     for row, target in zip(bunch.data, bunch.target))
-  return tabular.Table(
-    file='scikit-learn breast cancer', lines=tuple(range(1, len(rows) + 1)),
-    rows=rows)
+  return tabular.of_rows(
+    rows, SCHEMA, file='scikit-learn breast cancer',
+    place=lambda record: f'record {record + 1}')

@@ -40,6 +40,6 @@ SCHEMA = tabular.Schema(
     columns.Label('default.payment.next.month', (('0',), ('1',))),
   ),
   errata=(
-    tabular.Erratum(key='3', column='AGE', found='nan', value='34'),
-    tabular.Erratum(key='4', column='AGE', found='nan', value='37'),
+    tabular.Erratum(key='3', column='AGE', wrong='nan', value='34'),
+    tabular.Erratum(key='4', column='AGE', wrong='nan', value='37'),
   ))

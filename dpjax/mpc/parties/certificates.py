@@ -56,12 +56,11 @@ def context(folder: pathlib.Path, *, server: bool) -> ssl.SSLContext:
 
 def peer_name(connection: ssl.SSLObject) -> str:
   """Returns the name in the other side's certificate."""
-  names = [value for kind, value in
-           (connection.getpeercert() or {}).get('subjectAltName', ())
-           if kind == 'DNS']
+  entries = (connection.getpeercert() or {}).get('subjectAltName', ())
+  names = [entry[1] for entry in entries if entry[0] == 'DNS']
   if len(names) != 1:
     raise ValueError(f'a certificate of {len(names)} names, must have one')
-  return names[0]
+  return str(names[0])
 
 
 def write_secret(path: pathlib.Path, data: bytes) -> None:

@@ -74,7 +74,7 @@ class Inbox:
       ValueError: if the stored messages were changed.
     """
     self._storage, self._key, self._malformed = storage, key, malformed
-    self._named = {'digest': parameters.digest, 'server': server}
+    self._digest, self._server = parameters.digest, server
     self._lock = threading.Lock()
     self._refusals, self._open = refusals, True
     self.accepted = np.zeros(parameters.num_owners, bool)
@@ -96,8 +96,8 @@ class Inbox:
         self.messages.shape[1] + enrolment.AROUND_BYTES):
       raise ValueError(LENGTH)
     return np.frombuffer(enrolment.unseal(
-        enrolment.token(self._key, owner), sealed, owner=owner, **self._named),
-                         np.uint8)
+        enrolment.token(self._key, owner), sealed, owner=owner,
+        digest=self._digest, server=self._server), np.uint8)
 
   def _accept(self, owner: int, message: np.ndarray) -> None:
     """Stores an owner's mark and message in memory."""

@@ -112,7 +112,8 @@ def receive_long(link: Channel, kind: Kind, limit: int = 1 << 28) -> bytes:
   Raises:
     Fault: if there are more than `limit` bytes.
   """
-  parts, size = [], 0
+  parts: list[bytes] = []
+  size = 0
   while not parts or len(parts[-1]) == channel.MAX_PAYLOAD:
     parts.append(link.expect(kind))
     size += len(parts[-1])

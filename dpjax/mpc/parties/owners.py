@@ -92,10 +92,12 @@ class Courier:
     again, deadline = False, time.monotonic() + self._timeout
     while True:
       try:
-        if self._link is None:
+        link = self._link
+        if link is None:
           again = True
-          self._call().send(Kind.OWNERS, batch)
-        answer = json.loads(self._link.expect(Kind.RECEIPT))
+          link = self._call()
+          link.send(Kind.OWNERS, batch)
+        answer = json.loads(link.expect(Kind.RECEIPT))
         # After a restart, a message counted as repeated is one that arrived
         # before the server died: it is accepted.
         return [(owner, reason) for owner, reason in answer['refused']
@@ -149,7 +151,8 @@ def send(bins: np.ndarray, tokens: list[np.ndarray], *, first_owner: int,
   couriers = [Courier(parameters, peer, name=name, folder=folder,
                       addresses=addresses, timeout=timeout)
               for peer in parameters.servers]
-  refused = {courier.peer: [] for courier in couriers}
+  refused: dict[str, list[tuple[int, str]]] = {
+      courier.peer: [] for courier in couriers}
   try:
     for low in range(0, len(bins), BATCH):
       part = slice(low, low + BATCH)

@@ -231,6 +231,7 @@ class Server:
           raise
         continue
       self._report()
+      assert self._used is not None  # since `_prepare`
       link.send(Kind.STATUS, json.dumps(
           int(self._used.sum()) if self.parameters.knows_total else None
       ).encode())
@@ -258,6 +259,7 @@ class Server:
   def _shares(self, points: np.ndarray | None) -> np.ndarray:
     """Returns this server's share of noisy ranks or, for a tree, counts."""
     start = time.monotonic()
+    assert self._used is not None and self._noise is not None  # `_prepare`
     if self._curve is not None:
       exact = self._curve if points is None else self._curve[:, points]
     else:
@@ -286,6 +288,7 @@ class Server:
       drawn = self._storage.noise()
       if not self._resume(mesh, drawn):
         drawn = self._agree(mesh)
+      assert drawn is not None  # or `_resume` returns False
       identity, used, noise = drawn
       self._same(mesh, Kind.READY, identity.encode(), 'the noise')
       self._storage.mark_told(identity)

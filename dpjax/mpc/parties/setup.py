@@ -50,9 +50,11 @@ def create(folder: pathlib.Path, parameters: Parameters, bins: np.ndarray,
     tokens = np.array([[np.frombuffer(enrolment.token(key, owner), np.uint8)
                         for owner in part.tolist()] for key in keys],
                       np.uint8).reshape(len(keys), len(part), -1)
-    np.savez(folder / relay / 'owners.npz', owners=part, bins=bins[part],
-             tokens=tokens, **(
-                 {} if labels is None else {'labels': labels[part]}))
+    arrays = {'owners': part, 'bins': bins[part], 'tokens': tokens}
+    if labels is not None:
+      arrays['labels'] = labels[part]
+    # The stub takes arrays for the option `allow_pickle`.
+    np.savez(folder / relay / 'owners.npz', **arrays)  # type: ignore[arg-type]
     (folder / relay / 'owners.npz').chmod(0o600)
   files.replace(folder / 'parameters.json', parameters.to_bytes())
 

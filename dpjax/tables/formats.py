@@ -20,11 +20,12 @@ others choose them, or see error messages, reveals information about records.
 """
 
 import dataclasses
+import datetime
 import re
 from typing import NamedTuple
 
 from dpjax import errors
-from dpjax.release import lattice
+from dpjax.tables import decimals
 
 MISSING_TOKENS = ('NA', 'N/A', 'NaN', 'nan', 'null', 'NULL', '?')
 """Default spellings of a missing number."""
@@ -37,6 +38,9 @@ _THOUSANDS = {'.': '[.]', ',': ',', "'": "['\u2019]",
 _DATE = re.compile(r'\d{1,4}([-/.])\d{1,2}\1\d{1,4}([ T].*)?')
 _GROUPED = re.compile(r"[+-]?\d[\d.,' \u00a0\u2009\u2019\u202f]*")
 _SHOWN = 40
+_EPOCH = datetime.date(1970, 1, 1)
+_ORDERS = ('', 'ymd', 'dmy', 'mdy')
+_PARTS = re.compile(r'([0-9]{1,4})([-/.])([0-9]{1,2})\2([0-9]{1,4})')
 
 
 class Refusal(NamedTuple):
@@ -70,7 +74,7 @@ REFUSALS = {
     'number': Refusal(
         'a field of a column of numbers is no number and not declared missing',
         'as a missing value a number in another format would bias the release',
-        'decimal, thousands, missing_tokens or unparsed=missing'),
+        'decimal, thousands, dates, missing_tokens or unparsed=missing'),
     'missing': Refusal(
         'a number is missing, and no rule says what it counts as',
         'each rule answers another question', 'missing'),
@@ -122,6 +126,9 @@ class Format:
     decimal: decimal mark, '.' or ','.
     thousands: mark between groups of three digits: '' for none, '.', ',', ' '
       or an apostrophe.
+    dates: order of year, month and day of dates, one of 'ymd', 'dmy' and
+      'mdy'; a date then is a number, of days since 1970-01-01. '' if dates are
+      no numbers.
     missing_tokens: spellings of a missing number; an empty field is missing,
       too.
     unparsed: 'refuse' a file with a field that is neither a number nor missing,
@@ -134,6 +141,7 @@ class Format:
   header: tuple[str, ...] = ()
   decimal: str = '.'
   thousands: str = ''
+  dates: str = ''
   missing_tokens: tuple[str, ...] = MISSING_TOKENS
   unparsed: str = 'refuse'
   bad_lines: str = 'refuse'
@@ -148,14 +156,40 @@ class Format:
     errors.check_choice('encoding', self.encoding, ENCODINGS)
     errors.check_choice('decimal', self.decimal, ('.', ','))
     errors.check_choice('thousands', self.thousands, ('', *_THOUSANDS))
+    errors.check_choice('dates', self.dates, _ORDERS)
     if self.thousands == self.decimal:
       raise ValueError('thousands and decimal must be different marks, got '
                        f'{self.decimal!r} for both')
     for name in ('unparsed', 'bad_lines'):
       errors.check_choice(name, getattr(self, name), RULES)
 
-  def number(self, text: str) -> lattice.Decimal | None:
+  def number(self, text: str) -> decimals.Decimal | None:
     """Returns a field as a number; None if it is not one in this format."""
+    plain = self._plain(text)
+    return None if plain is None else decimals.number(plain)
+
+  def days(self, date: datetime.date) -> decimals.Decimal | None:
+    """Returns a date as a number of days, None if dates are no numbers."""
+    return decimals.Decimal(date.toordinal() - _EPOCH.toordinal()
+                            ) if self.dates else None
+
+  def real(self, text: str) -> float | None:
+    """Returns the float64 nearest to a field, infinite if it is too large.
+
+    None if the field is not a number in this format.
+    """
+    plain = self._plain(text)
+    if plain is None or decimals.number(plain) is None:
+      return None
+    return float(plain)
+
+  def _plain(self, text: str) -> str | None:
+    """Returns a field with a decimal point and without thousands marks."""
+    if self.dates:
+      match = _PARTS.fullmatch(text)
+      if match:
+        parts = dict(zip(self.dates, match.group(1, 3, 4), strict=True))
+        return self._day(parts['y'], parts['m'], parts['d'])
     if self.thousands:
       mark = _THOUSANDS[self.thousands]
       match = re.match(f'([+-]?)([0-9]{{1,3}}(?:{mark}[0-9]{{3}})+)(?![0-9])',
@@ -166,7 +200,16 @@ class Format:
       if '.' in text:
         return None
       text = text.replace(self.decimal, '.', 1)
-    return lattice.number(text)
+    return text
+
+  def _day(self, year: str, month: str, day: str) -> str | None:
+    """Returns a date as a number of days; None if there is no such date."""
+    if len(year) != 4 or len(day) > 2:
+      return None
+    try:
+      return str(self.days(datetime.date(int(year), int(month), int(day))))
+    except ValueError:
+      return None
 
   def is_missing(self, text: str) -> bool:
     """Returns whether a field is declared to be a missing number."""
@@ -190,7 +233,7 @@ def shown(text: str) -> str:
 def advice(text: str) -> str:
   """Returns advice for a field that is not a number; '' if there is none."""
   if _DATE.fullmatch(text):
-    return '; convert a date to a number first, such as days'
+    return '; declare the order of dates to read them as days'
   if _GROUPED.fullmatch(text):
     return '; does the file use other decimal or thousands marks?'
   if re.search(r'\d', text):

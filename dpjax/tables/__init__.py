@@ -1,0 +1,23 @@
+"""Reads tables: CSV, Parquet and Arrow files, and columns in memory.
+
+All commands read records through this package, so a file has one meaning in
+all of them. `formats` has the declarations of the data owner and lists what is
+refused. JAX is not used here; pyarrow is optional for CSV.
+
+Modules, in import order: decimals, formats, lines, arrow, columns, parquet,
+reader.
+"""
+
+from typing import TYPE_CHECKING
+
+from dpjax import lazy
+
+if TYPE_CHECKING:
+  from dpjax.tables.formats import FileError as FileError
+  from dpjax.tables.formats import Format as Format
+  from dpjax.tables.reader import table as table
+
+__all__ = ['FileError', 'Format', 'table']
+
+__getattr__ = lazy.attributes(__name__, __all__, {
+    'FileError': 'formats', 'Format': 'formats', 'table': 'reader'})
