@@ -10,8 +10,8 @@ from dpjax.privacy.adjacency import Adjacency
 from dpjax.stats.density_methods import adaptive
 from dpjax.stats.density_methods import bandwidths
 from dpjax.stats.density_methods import bases
+from dpjax.stats.density_methods import densities
 from dpjax.stats.density_methods import histospline
-from dpjax.stats.density_methods import laws
 from dpjax.stats.density_methods import projections
 from dpjax.stats.density_methods import spectral
 from dpjax.stats.density_methods import weighted
@@ -69,9 +69,9 @@ DENSITY = [
     (cube_bounds.bounds, dict(_KNOWN, dimension=1),
      '1:dimension 1:num_examples'),
     (histospline.cumulative, dict(num_bins=5), '3:num_bins'),
-    (laws.tent(1.0).masses, dict(num_bins=5), '1:num_bins'),
-    (laws.alternating(1).masses, dict(num_bins=5), '1:num_bins'),
-    (laws.zigzag, dict(num_bins=5), '1:num_bins'),
+    (densities.tent(1.0).masses, dict(num_bins=5), '1:num_bins'),
+    (densities.alternating(1).masses, dict(num_bins=5), '1:num_bins'),
+    (densities.zigzag, dict(num_bins=5), '1:num_bins'),
     (lower_bounds.pointwise, dict(
         lipschitz=1.0, num_records=9, epsilon=1.0), '+:lipschitz'),
     (lower_bounds.assouad, dict(

@@ -8,15 +8,15 @@ is for research only.
 Source: Lalanne, Garivier and Gribonval (2023), on the cost of privacy in
 density estimation; Lalanne (2023, chapter 5).
 
-Modules, in import order: laws, histospline, polygons, estimate, mechanism,
+Modules, in import order: densities, histospline, polygons, estimate, mechanism,
 noisy_counts, bases, sensitivities, bandwidths, post_processing, histograms,
 cubes, trigonometric, projections, spectral, shrinkage, pooling, adaptive,
 weighted, stages, hierarchies, merging, sparse, marginals, api.
 """
 
 __all__ = [
-    'adaptive', 'api', 'bandwidths', 'bases', 'cubes', 'estimate',
-    'hierarchies', 'histograms', 'histospline', 'laws', 'marginals',
+    'adaptive', 'api', 'bandwidths', 'bases', 'cubes', 'densities', 'estimate',
+    'hierarchies', 'histograms', 'histospline', 'marginals',
     'mechanism', 'merging', 'noisy_counts', 'polygons', 'pooling',
     'post_processing', 'projections', 'sensitivities', 'shrinkage', 'sparse',
     'spectral', 'stages', 'trigonometric', 'weighted'

@@ -14,8 +14,8 @@ import numpy as np
 
 from dpjax import errors
 from dpjax.stats import precision
+from dpjax.stats.density_methods import densities
 from dpjax.stats.density_methods import histograms
-from dpjax.stats.density_methods import laws
 from dpjax.stats.density_methods import mechanism
 from dpjax.typing import PRNGKey
 
@@ -76,12 +76,12 @@ class AxisMixture:
   """A density on [0, 1]^d: the mean of densities of one coordinate each.
 
   f(x) = 1/d sum_a f_a(x_a). It has the exact quantities that histograms need,
-  as `laws.Density` does.
+  as `densities.Density` does.
 
   Attributes:
     parts: f_a, one for each coordinate.
   """
-  parts: tuple[laws.Density, ...]
+  parts: tuple[densities.Density, ...]
 
   @property
   def name(self) -> str:
@@ -111,10 +111,10 @@ class AxisMixture:
     probabilities.setflags(write=False)
     return probabilities
 
-  counts = laws.Density.counts
+  counts = densities.Density.counts
 
 
-def worst(num_bins: int, dimension: int) -> laws.Density | AxisMixture:
+def worst(num_bins: int, dimension: int) -> densities.Density | AxisMixture:
   """Returns a 1-Lipschitz density whose cell masses are those of the uniform.
 
   A zigzag along the first coordinate. A histogram of m cells has the bias
@@ -122,9 +122,9 @@ def worst(num_bins: int, dimension: int) -> laws.Density | AxisMixture:
   """
   side = side_of(num_bins, dimension)
   if dimension == 1:
-    return laws.zigzag(side)
+    return densities.zigzag(side)
   if dimension > 2 * side:
     raise ValueError(f'dimension must be at most {2 * side}, twice the cells '
                      f'per axis, got {dimension}')
-  return AxisMixture(parts=(laws.zigzag(side, float(dimension)),
-                            *(dimension - 1) * (laws.uniform(),)))
+  return AxisMixture(parts=(densities.zigzag(side, float(dimension)),
+                            *(dimension - 1) * (densities.uniform(),)))

@@ -24,7 +24,7 @@ from dpjax.stats import frequencies
 from dpjax.stats import precision
 from dpjax.stats.density_methods import histospline
 from dpjax.stats.density_methods import polygons
-from dpjax.stats.density_methods.laws import Density
+from dpjax.stats.density_methods.densities import Density
 from dpjax.typing import Array, PRNGKey
 
 KINDS = ('histogram', 'polygon', 'fourier', 'cosine', 'spectrum', 'spline')

@@ -9,7 +9,7 @@ import functools
 import numpy as np
 from scipy import interpolate
 
-from dpjax.stats.density_methods.laws import Density
+from dpjax.stats.density_methods.densities import Density
 
 # Quadrature: the least number of panels in [0, 1], and nodes in each.
 _PANELS, _NODES = 512, 4

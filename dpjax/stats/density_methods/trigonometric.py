@@ -18,29 +18,30 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax.typing import ArrayLike
 import numpy as np
 
 from dpjax import errors
 from dpjax.stats.density_methods import mechanism
 from dpjax.stats.density_methods import noisy_counts
-from dpjax.stats.density_methods.laws import Density
-from dpjax.typing import Array, PRNGKey
+from dpjax.stats.density_methods.densities import Density
+from dpjax.typing import Array, PRNGKey, PyTree
 
 BASES = ('fourier', 'cosine')
 _SQRT2 = math.sqrt(2)
 
 
-class Parameters(NamedTuple):
-  """Parameters of the sampler.
+class SumParameters(NamedTuple):
+  """Public numbers that the sampler takes.
 
   Attributes:
     scales: [s] noise scales of the sums, n first.
     weights: [K] multipliers of the coefficients.
     num_records: n, or a public guess.
   """
-  scales: np.ndarray
-  weights: np.ndarray
-  num_records: np.ndarray
+  scales: ArrayLike
+  weights: ArrayLike
+  num_records: ArrayLike
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -91,7 +92,7 @@ class SumsMechanism(mechanism.DensityMechanism):
     return self.basis if self.fix_mass else 'spectrum'
 
   @property
-  def law(self) -> str | None:
+  def noise_distribution(self) -> str | None:
     """Noise distribution: 'laplace', 'gaussian' or None."""
     if self.pure:
       return 'laplace'
@@ -127,8 +128,8 @@ class SumsMechanism(mechanism.DensityMechanism):
                                                          / length)
     return self._laid_out(counts.sum(-1), waves.conj())
 
-  def _laid_out(self, total, waves):
-    """Concatenates n, the cosine sums and the sine sums."""
+  def _laid_out(self, total: ArrayLike, waves: np.ndarray) -> np.ndarray:
+    """Concatenates n, the cosine sums and the sine sums to [..., s]."""
     parts = [np.asarray(total, np.float64)[..., None], _SQRT2 * waves.real]
     if self.basis == 'fourier':
       parts.append(_SQRT2 * waves.imag)
@@ -137,16 +138,21 @@ class SumsMechanism(mechanism.DensityMechanism):
   @property
   def draw(self) -> mechanism.Draw:
     """Jittable sampler (key, sums, parameters) -> coefficients."""
-    return _draw(self.basis, self.law, self.fix_mass, self.knows_total)
+    return _draw(self.basis, self.noise_distribution, self.fix_mass,
+                 self.knows_total)
 
   @property
-  def parameters(self) -> Parameters:
+  def parameters(self) -> PyTree:
     """Float64 NumPy arrays that `draw` takes as parameters."""
+    return self._sum_parameters(self.weights)
+
+  def _sum_parameters(self, weights: np.ndarray) -> SumParameters:
+    """Returns the parameters with these multipliers [K]."""
     scales = self.scales
     if self.basis == 'fourier':
       scales = np.concatenate([scales, scales[1:]])
-    return Parameters(scales, self.weights,
-                      np.array(self.num_records, np.float64))
+    return SumParameters(scales, weights,
+                         np.array(self.num_records, np.float64))
 
   def expected(self, density: Density) -> mechanism.Risk:
     """Returns the exact mean integrated squared error, for a public n."""
@@ -202,22 +208,23 @@ class SumsMechanism(mechanism.DensityMechanism):
 
 
 @functools.cache
-def _draw(basis: str, law: str | None, fix_mass: bool,
+def _draw(basis: str, distribution: str | None, fix_mass: bool,
           knows_total: bool) -> mechanism.Draw:
   """Returns the sampler of a `SumsMechanism`."""
-  def draw(key: PRNGKey, sums: Array, parameters: Parameters) -> Array:
+  def draw(key: PRNGKey, sums: Array, parameters: SumParameters) -> Array:
     # A public total is used without noise; it is the same for all neighbours.
     first = 1 if fix_mass and knows_total else 0
-    noisy = noisy_counts.noisy(key, sums[first:], parameters.scales[first:],
-                               law)
+    noisy = noisy_counts.noisy(
+        key, sums[first:], jnp.asarray(parameters.scales)[first:], distribution)
+    weights = jnp.asarray(parameters.weights)
     if knows_total:
       shares = noisy / parameters.num_records
     else:
       shares = noisy / jnp.maximum(noisy[0], 1.0)
     waves = shares[1 - first:]
     if basis == 'cosine':
-      return parameters.weights * waves
-    real, imaginary = (parameters.weights / _SQRT2 * part
+      return weights * waves
+    real, imaginary = (weights / _SQRT2 * part
                        for part in jnp.split(waves, 2))
     theta = jax.lax.complex(real, -imaginary)
     if fix_mass:

@@ -82,7 +82,8 @@ def _upper(*, num_examples: int, guarantee: Guarantee, dimension: float
         variance=each.noise_variance, lipschitz=LIPSCHITZ,
         fix_mass=each.fix_mass, dimension=each.dimension)
     printed = '' if each.fix_mass else ' of Barber and Duchi'
-    uppers.append(Upper(value, f'histogram{printed}, {each.law or "no noise"}',
+    uppers.append(Upper(value, f'histogram{printed}, '
+                        f'{each.noise_distribution or "no noise"}',
                         each.dimension == 1))
   if (isinstance(guarantee, notions.TotalVariationPrivacy)
       and num_examples * guarantee.level >= 1):

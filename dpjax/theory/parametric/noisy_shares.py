@@ -25,7 +25,7 @@ from dpjax.theory.parametric import proportion_bounds
 from dpjax.typing import Array, PRNGKey
 
 
-class Parameters(NamedTuple):
+class ShareParameters(NamedTuple):
   """Numbers of a noisy count.
 
   Attributes:
@@ -43,17 +43,19 @@ def _ones(data: Array) -> Array:
   return jnp.sum(jnp.round(data) == 1, dtype=jnp.float64)[None]
 
 
-def _drawn_in(noisy: Array, parameters: Parameters) -> Array:
+def _drawn_in(noisy: Array, parameters: ShareParameters) -> Array:
   """Returns the noisy mean, shrunk towards 1/2."""
   return 0.5 + parameters.share * (noisy / parameters.num_examples - 0.5)
 
 
-def _draw_exact(key: PRNGKey, count: Array, parameters: Parameters) -> Array:
+def _draw_exact(key: PRNGKey, count: Array, parameters: ShareParameters
+                ) -> Array:
   del key
   return _drawn_in(count, parameters)
 
 
-def _draw_laplace(key: PRNGKey, count: Array, parameters: Parameters) -> Array:
+def _draw_laplace(key: PRNGKey, count: Array, parameters: ShareParameters
+                  ) -> Array:
   """Samples with Laplace noise, rounded to a grid."""
   noise = parameters.scale * draws.standard_laplace(key, count.shape,
                                                     jnp.float64)
@@ -62,13 +64,14 @@ def _draw_laplace(key: PRNGKey, count: Array, parameters: Parameters) -> Array:
 
 
 def _draw_geometric(key: PRNGKey, count: Array,
-                    parameters: Parameters) -> Array:
+                    parameters: ShareParameters) -> Array:
   """Samples with two-sided geometric noise."""
   return _drawn_in(count + draws.discrete_laplace(
       key, count.shape, parameters.scale, jnp.float64), parameters)
 
 
-def _draw_gaussian(key: PRNGKey, count: Array, parameters: Parameters) -> Array:
+def _draw_gaussian(key: PRNGKey, count: Array, parameters: ShareParameters
+                   ) -> Array:
   """Samples with Gaussian noise, rounded to a grid."""
   noise = parameters.scale * additive.standard_normal(key, count.shape).astype(
       jnp.float64)
@@ -101,9 +104,9 @@ class NoisyShare(estimator.Estimator):
     """Variance of the noise on the count."""
 
   @property
-  def parameters(self) -> Parameters:
+  def parameters(self) -> ShareParameters:
     """n, noise scale and weight."""
-    return Parameters(*map(np.float64, (self.num_examples, self.scale,
+    return ShareParameters(*map(np.float64, (self.num_examples, self.scale,
                                         self.share)))
 
   def statistic(self, data: Array) -> Array:

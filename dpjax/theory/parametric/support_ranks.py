@@ -44,7 +44,7 @@ _FARTHEST = 40.0
 _STEP = 0.2
 
 
-class Parameters(NamedTuple):
+class RankParameters(NamedTuple):
   """Numbers of a choice by rank.
 
   Attributes:
@@ -59,7 +59,8 @@ class Parameters(NamedTuple):
   log_lowest: np.ndarray
 
 
-def log_weights(ordered: Array, parameters: Parameters) -> tuple[Array, Array]:
+def log_weights(ordered: Array, parameters: RankParameters
+                ) -> tuple[Array, Array]:
   """Returns ends [n + 3] of intervals of ln t, and log-weights [n + 2].
 
   Args:
@@ -80,7 +81,7 @@ def log_weights(ordered: Array, parameters: Parameters) -> tuple[Array, Array]:
   return ends, parameters.rate * scores + _log(jnp.diff(ends))
 
 
-def printed_log_weights(ordered: Array, parameters: Parameters
+def printed_log_weights(ordered: Array, parameters: RankParameters
                         ) -> tuple[Array, Array]:
   """Returns ends and log-weights of intervals [n + 1] of t itself."""
   ends = jnp.concatenate([jnp.zeros((1,), jnp.float64), ordered,
@@ -103,14 +104,14 @@ def _point(key: PRNGKey, ends: Array, weights: Array) -> Array:
   return ends[place] + share * (ends[place + 1] - ends[place])
 
 
-def _draw(key: PRNGKey, ordered: Array, parameters: Parameters) -> Array:
+def _draw(key: PRNGKey, ordered: Array, parameters: RankParameters) -> Array:
   point = jnp.maximum(_point(key, *log_weights(ordered, parameters)),
                       parameters.log_lowest)
   return jnp.minimum(parameters.factor * jnp.exp(point), 1.0)[None]
 
 
 def _draw_printed(key: PRNGKey, ordered: Array,
-                  parameters: Parameters) -> Array:
+                  parameters: RankParameters) -> Array:
   point = _point(key, *printed_log_weights(ordered, parameters))
   return jnp.minimum(parameters.factor * point, 1.0)[None]
 
@@ -176,12 +177,12 @@ class RankedSupport(estimator.Estimator):
     return _draw_printed if self.printed else _draw
 
   @property
-  def parameters(self) -> Parameters:
+  def parameters(self) -> RankParameters:
     """Rate, rank, factor and lowest end."""
     n = self.num_examples
     rank = n - self.room
     lowest = -math.log(32 * max(n * self.epsilon, 1.0))
-    return Parameters(*map(np.float64, (
+    return RankParameters(*map(np.float64, (
         self.epsilon / 2, rank, (n + 1) / (rank + 0.5), lowest)))
 
   def statistic(self, data: Array) -> Array:
@@ -219,7 +220,8 @@ def of_zcdp(*, num_examples: int, rho: float) -> RankedSupport:
                        epsilon=math.sqrt(8 * errors.check_positive('rho', rho)))
 
 
-def _bound(thetas: np.ndarray, n: int, parameters: Parameters) -> np.ndarray:
+def _bound(thetas: np.ndarray, n: int, parameters: RankParameters
+           ) -> np.ndarray:
   """Returns `risk_bound` for all theta."""
   lowest = math.exp(parameters.log_lowest)
   factor, reach = parameters.factor, 16 * lowest
@@ -236,7 +238,7 @@ def _bound(thetas: np.ndarray, n: int, parameters: Parameters) -> np.ndarray:
   return risks
 
 
-def _inside(thetas: np.ndarray, n: int, parameters: Parameters,
+def _inside(thetas: np.ndarray, n: int, parameters: RankParameters,
             share: int) -> np.ndarray:
   """Returns the integral over lambda, for theta well above the lowest end.
 

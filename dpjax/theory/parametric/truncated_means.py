@@ -48,7 +48,7 @@ NOISES = ('gaussian', 'l2', 'laplace')
 UNSOUND = ('printed_gaussian', 'appendix_gaussian', 'appendix_laplace')
 
 
-class Parameters(NamedTuple):
+class MeanParameters(NamedTuple):
   """Numbers of the sampler.
 
   Attributes:
@@ -100,22 +100,22 @@ def _order(noise: str) -> int:
   return 2 if noise == 'l2' else 1
 
 
-def _gaussian(key: PRNGKey, mean: Array, parameters: Parameters) -> Array:
+def _gaussian(key: PRNGKey, mean: Array, parameters: MeanParameters) -> Array:
   unit = additive.standard_normal(key, mean.shape).astype(mean.dtype)
   return _shrunk(mean + parameters.scale * unit, parameters, 1.0)
 
 
-def _l2(key: PRNGKey, mean: Array, parameters: Parameters) -> Array:
+def _l2(key: PRNGKey, mean: Array, parameters: MeanParameters) -> Array:
   unit = k_norm.unit_noise(key, mean.size, order=2).astype(mean.dtype)
   return _shrunk(mean + parameters.scale * unit, parameters, mean.size**0.5)
 
 
-def _laplace(key: PRNGKey, mean: Array, parameters: Parameters) -> Array:
+def _laplace(key: PRNGKey, mean: Array, parameters: MeanParameters) -> Array:
   unit = k_norm.unit_noise(key, mean.size, order=1).astype(mean.dtype)
   return _shrunk(mean + parameters.scale * unit, parameters, 1.0)
 
 
-def _shrunk(noisy: Array, parameters: Parameters, typical: float) -> Array:
+def _shrunk(noisy: Array, parameters: MeanParameters, typical: float) -> Array:
   """Rounds to the grid of the noise and multiplies by the shrinkage."""
   return parameters.shrinkage * additive.on_grid(
       noisy, parameters.scale * typical)
@@ -187,9 +187,9 @@ class TruncatedMean(estimator.Estimator):
     return _DRAWS[self.noise.split('_')[-1]]
 
   @property
-  def parameters(self) -> Parameters:
+  def parameters(self) -> MeanParameters:
     """Noise scale and c."""
-    return Parameters(np.float64(self.scale), np.float64(self.shrinkage))
+    return MeanParameters(np.float64(self.scale), np.float64(self.shrinkage))
 
   @precision.in_float64
   def statistic(self, data: Array) -> Array:

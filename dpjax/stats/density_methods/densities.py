@@ -204,15 +204,17 @@ class Series(Density):
     probabilities.setflags(write=False)
     return probabilities
 
+  @functools.lru_cache
   def fourier(self, count: int) -> np.ndarray:
     """Returns exact coefficients theta_k, complex [K]."""
     padded = np.zeros(count, np.complex128)
     known = np.array(self.coefficients[:count])
     padded[:known.size] = known
+    padded.setflags(write=False)
     return padded
 
 
-def series(name: str, coefficients: Sequence[complex]) -> Series:
+def series(name: str, coefficients: Sequence[complex] | np.ndarray) -> Series:
   """Returns the density 1 + 2 Re sum theta_k e^(2 pi i k x).
 
   Args:
