@@ -75,7 +75,8 @@ def upper(setting: sweep.Setting) -> dict[str, float]:
           num_examples=setting.num_examples, threshold=printed.threshold,
           noise_factor=printed.noise_factor, printed=True, **size))
   found |= _laws(tuned, setting.moment)
-  found['measured'], found['measured_se'] = measured(setting, tuned, worst.law)
+  found['measured'], found['measured_se'] = measured(setting, tuned,
+                                                     worst.distribution)
   return found
 
 

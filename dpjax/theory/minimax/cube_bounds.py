@@ -26,6 +26,7 @@ from dpjax.theory.minimax import hypotheses
 from dpjax.theory.minimax import two_points
 from dpjax.theory.minimax.bounds import Bound
 from dpjax.theory.minimax.bounds import Guarantee
+from dpjax.theory.minimax.bounds import Setting
 
 _AMPLITUDES = np.geomspace(0.1, 1, 17)
 _SIDES = np.unique(np.round(np.geomspace(2, 1e5, 500)))
@@ -56,7 +57,7 @@ def bounds(*, dimension: int, num_examples: int, guarantee: Guarantee
   parts = []
   for privacy in dict.fromkeys((guarantee, None)):
     text = '' if privacy is None else ', private'
-    known = dict(num_examples=num_examples, guarantee=privacy)
+    known = Setting(num_examples=num_examples, guarantee=privacy)
     parts.append(Bound(max(slopes(dimension=used, **known)
                            for used in range(1, dimension + 1)),
                        'slopes' + text))
@@ -157,7 +158,7 @@ def packing(*, dimension: int, num_examples: int, guarantee: notions.PureDP
   """
   bits, energy, mass, _ = _pairs(dimension)
 
-  def error(place, apart):
+  def error(place: int, apart: float) -> float:
     words = bits[place] * _code_rate(apart)
     if words < 1:
       return 0.0

@@ -156,8 +156,9 @@ def divergence(distance: np.ndarray | int, guarantee: Guarantee) -> np.ndarray:
       return np.where(d > 0, np.inf, 0.0)
 
 
-def mean_divergence(moves: np.ndarray | float, *, num_examples: np.ndarray,
-                    guarantee: Guarantee) -> np.ndarray:
+def mean_divergence(moves: np.ndarray | float, *,
+                    num_examples: np.ndarray | int, guarantee: Guarantee
+                    ) -> np.ndarray:
   """Returns the mean of `divergence` over d ~ Bin(n, t), in closed form.
 
   Args:

@@ -31,6 +31,7 @@ from dpjax.theory.minimax import testing
 from dpjax.theory.minimax import two_points
 from dpjax.theory.minimax.bounds import Bound
 from dpjax.theory.minimax.bounds import Guarantee
+from dpjax.theory.minimax.bounds import Setting
 
 # Binomial sums are cut off this many standard deviations from the mean.
 _REACH = 12.0
@@ -88,16 +89,17 @@ def pairs(variations: np.ndarray, *, num_examples: int, guarantee: Guarantee,
     joint: whether `variations` are of data sets, which then differ in 0 or n
       records.
   """
-  found, counts = _few(_off(variations))
+  distinct, counts = _few(_off(variations))
   size = math.log(len(variations))
   weights = counts / counts.sum()
   if joint:
-    d, probs = np.array([0, num_examples]), np.stack([1 - found, found], 1)
+    d = np.array([0, num_examples])
+    probs = np.stack([1 - distinct, distinct], 1)
   else:
-    d, probs = _binomials(num_examples, found)
+    d, probs = _binomials(num_examples, distinct)
   seen = weights @ probs
 
-  def error(log_weight):
+  def error(log_weight: np.ndarray) -> np.ndarray:
     excess = groups.excess(log_weight[..., None], d, guarantee)
     return similarities.share(log_weight, size) * ((1 - excess) @ seen)
   return float(similarities.largest(error, guarantee, size))
@@ -211,7 +213,7 @@ def around(log_hypotheses: float, variation: float, *, num_examples: int,
   size = _hypotheses(log_hypotheses)
   d, probs = _binomials(num_examples, np.array([variation]))
 
-  def error(log_weight):
+  def error(log_weight: np.ndarray) -> np.ndarray:
     excess = groups.excess(log_weight[..., None], d, guarantee)
     return (1 - excess) @ probs[0] - np.exp(log_weight - size)
   return float(similarities.largest(error, guarantee, size))
@@ -241,7 +243,7 @@ def mixture(log_hypotheses: float, weight: float, *, num_examples: int,
   each = np.floor(d / many)
   more = (d - each * many)[:, None] / many
 
-  def error(log_weight):
+  def error(log_weight: np.ndarray) -> np.ndarray:
     among = similarities.share(log_weight, size) * (1 - groups.excess(
         log_weight, d[:, None], guarantee))
     near = d - each
@@ -294,7 +296,7 @@ def best_packing_error(*, num_examples: int, guarantee: Guarantee,
   Returns:
     A bound of at most the error of guessing, 1 - 1/K.
   """
-  known = dict(num_examples=num_examples, guarantee=guarantee)
+  known = Setting(num_examples=num_examples, guarantee=guarantee)
   size = _hypotheses(log_hypotheses)
   candidates = []
   if weight is not None:
@@ -339,10 +341,10 @@ def _off(variations: np.ndarray) -> np.ndarray:
 def _few(variations: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
   """Returns distinct values and their counts; rounds up if there are too many.
   """
-  found, counts = np.unique(variations, return_counts=True)
-  if found.size <= _DISTINCT:
-    return found, counts
-  tops = np.linspace(found[0], found[-1], _DISTINCT)
+  distinct, counts = np.unique(variations, return_counts=True)
+  if distinct.size <= _DISTINCT:
+    return distinct, counts
+  tops = np.linspace(distinct[0], distinct[-1], _DISTINCT)
   places = np.searchsorted(tops, variations - 1e-15)
   return tops, np.bincount(places, minlength=_DISTINCT)
 

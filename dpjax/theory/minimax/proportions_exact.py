@@ -255,7 +255,9 @@ def _planes(game: _Game, fine: np.ndarray, fine_laws: np.ndarray,
   laws, half = game.laws(atoms), (_ATOMS + 1) // 2
   spread = (np.eye(_ATOMS) + np.eye(_ATOMS)[::-1])[:half] / 2
   prior = centre = np.full(half, 1 / half)
-  lower, upper, best, planes = 0.0, math.inf, None, []
+  # Before the first plane: the constant 1/2, and no bound of its risk.
+  lower, upper, planes = 0.0, math.inf, []
+  best = np.zeros(len(game.places))
   for _ in range(_PLANES):
     risk, values = _bayes(atoms, prior @ spread, laws)
     if risk > lower:

@@ -82,7 +82,7 @@ def caps(log_ratio: np.ndarray, *, dimension: int) -> np.ndarray:
   """
   log_ratio = np.asarray(log_ratio, np.float64)
   growth = np.exp(np.minimum(log_ratio, _LARGEST))
-  half = 1 + _cosine(np.float64(0.5), dimension)**2
+  half = 1 + _cosine(np.asarray(0.5), dimension)**2
   small = 1 - _cosine(np.minimum(0.5, 1 / growth), dimension)**2
   return np.maximum(0.0, np.where(
       growth < 2, growth - half * (growth - 1), np.where(

@@ -113,16 +113,16 @@ def squared_share(variation: np.ndarray, *, num_records: int,
     epsilon: budget of the release; give either epsilon or rho.
     rho: zCDP budget of the release.
   """
-  if (epsilon is None) == (rho is None):
-    raise ValueError(f'give epsilon or rho, one of them, got {epsilon} and '
-                     f'{rho}')
   t = np.asarray(variation, np.float64)
   square_mean = num_records * t * (1 + (num_records - 1) * t)
-  if rho is None:
+  if epsilon is not None and rho is None:
     tests = pair_pure(t, num_records=num_records, epsilon=epsilon)
     return np.maximum(2 * tests, np.exp(-epsilon**2 / 4 * square_mean))
-  tests = le_cam_zcdp(t, num_records=num_records, rho=rho)
-  return np.maximum(2 * tests, np.exp(-rho * square_mean))
+  if rho is not None and epsilon is None:
+    tests = le_cam_zcdp(t, num_records=num_records, rho=rho)
+    return np.maximum(2 * tests, np.exp(-rho * square_mean))
+  raise ValueError(f'give epsilon or rho, one of them, got {epsilon} and '
+                   f'{rho}')
 
 
 def fano(divergences: np.ndarray) -> float:
@@ -205,14 +205,15 @@ def moves(variations: np.ndarray) -> np.ndarray:
   return 2 * t / (1 + t)
 
 
-def _fano(information: float, num_laws: int) -> float:
+def _fano(information: float, num_hypotheses: int) -> float:
   """Returns 1 - (1 + I) / ln M."""
   return 1 - (1 + information) / math.log(
-      errors.check_at_least('number of hypotheses', num_laws, 2))
+      errors.check_at_least('number of hypotheses', num_hypotheses, 2))
 
 
-def assouad(separation: np.ndarray, num_bits: np.ndarray, error: np.ndarray, *,
-            statement: str = 'corrected') -> np.ndarray:
+def assouad(separation: np.ndarray | float, num_bits: np.ndarray | int,
+            error: np.ndarray | float, *, statement: str = 'corrected'
+            ) -> np.ndarray:
   """Bounds the integrated squared error of densities f_w, w in {0, 1}^m.
 
   The word nearest to an estimate is at most twice as far from f_w as the

@@ -181,7 +181,7 @@ def total_variation(guarantee: Guarantee) -> float:
     case notions.TotalVariationPrivacy(level=level):
       return min(1.0, level)
     case notions.KullbackLeiblerPrivacy(level=level):
-      return float(1 - 2 * _concentrated(np.float64(level)))
+      return float(1 - 2 * _concentrated(np.asarray(level)))
     case _:
       return float(1 - 2 * path_error(1, guarantee))
 

@@ -4,6 +4,8 @@ Source: Barber and Duchi (2014, section 3.2.2 and Proposition 5) (item MOD-DENS,
 EST-HIST).
 """
 
+from typing import Any
+
 from dpjax.privacy import notions
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.stats.density_methods import bandwidths
@@ -33,13 +35,13 @@ def histograms(*, num_examples: int, guarantee: Guarantee, dimension: float
     guarantee: one of `bounds.Guarantee`.
     dimension: d.
   """
-  public = dict(num_records=num_examples, lipschitz=LIPSCHITZ,
-                dimension=int(dimension), adjacency=Adjacency.REPLACE_ONE)
-  return tuple(cubes.CubeHistogram.tuned(**public, **budget)
+  return tuple(cubes.CubeHistogram.tuned(
+      num_records=num_examples, lipschitz=LIPSCHITZ, dimension=int(dimension),
+      adjacency=Adjacency.REPLACE_ONE, **budget)
                for budget in _budgets(guarantee))
 
 
-def _budgets(guarantee: Guarantee) -> tuple[dict[str, object], ...]:
+def _budgets(guarantee: Guarantee) -> tuple[dict[str, Any], ...]:
   """Returns keyword arguments of the counts mechanism that keep a guarantee."""
   match guarantee:
     case None:
@@ -58,16 +60,17 @@ def _budgets(guarantee: Guarantee) -> tuple[dict[str, object], ...]:
   return ()
 
 
-def _gaussian(guarantee: Guarantee) -> dict[str, float]:
+def _gaussian(guarantee: Guarantee) -> dict[str, Any]:
   """Returns the zCDP budget of Gaussian noise, or {} if no noise is needed."""
-  if getattr(guarantee, 'level', 0) >= 1 and isinstance(
-      guarantee, notions.TotalVariationPrivacy):
+  if isinstance(guarantee, notions.TotalVariationPrivacy) and (
+      guarantee.level >= 1):
     return {}
   return dict(rho=gaussian_noise.rho(guarantee))
 
 
 def _lower(*, num_examples: int, guarantee: Guarantee, dimension: float
            ) -> tuple[Bound, ...]:
+  """Returns all lower bounds that hold for the guarantee."""
   return cube_bounds.bounds(dimension=int(dimension), num_examples=num_examples,
                             guarantee=guarantee)
 
@@ -75,8 +78,9 @@ def _lower(*, num_examples: int, guarantee: Guarantee, dimension: float
 def _upper(*, num_examples: int, guarantee: Guarantee, dimension: float
            ) -> tuple[Upper, ...]:
   """Returns the proved risks of the histograms."""
-  known, uppers = dict(guarantee=guarantee, dimension=dimension), []
-  for each in histograms(num_examples=num_examples, **known):
+  uppers = []
+  for each in histograms(num_examples=num_examples, guarantee=guarantee,
+                         dimension=dimension):
     value = bandwidths.histogram_bound(
         each.num_bins, num_records=num_examples,
         variance=each.noise_variance, lipschitz=LIPSCHITZ,

@@ -122,7 +122,7 @@ class Model:
     """Returns Var T for coordinates with these parameters; on the host."""
     return _on_host(self.family.variance, theta)
 
-  def fit(self, means: np.ndarray) -> np.ndarray:
+  def fit(self, means: np.ndarray | float) -> np.ndarray:
     """Returns `maximum` of means of any shape; on the host."""
     return _on_host(functools.partial(_fit, self.family), means, self.radius)
 

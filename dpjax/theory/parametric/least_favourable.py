@@ -70,14 +70,15 @@ def solve(laws: np.ndarray, thetas: np.ndarray) -> Game:
     laws: [G, Y], symmetric if both axes are reversed.
     thetas: [G], symmetric.
   """
-  prior, best = np.full(len(thetas), 1 / len(thetas)), None
+  prior = np.full(len(thetas), 1 / len(thetas))
+  best = Game(prior, thetas, 0.0, math.inf)  # Replaced in the first round.
   square = thetas**2
   for round_ in range(_ROUNDS):
     mass = prior @ laws
     estimates = ((prior * thetas) @ laws) / np.maximum(mass, 1e-300)
     moments = laws @ np.stack([estimates**2, estimates], 1)
     risks = moments[:, 0] - 2 * thetas * moments[:, 1] + square
-    if best is None or risks.max() < best.upper:
+    if risks.max() < best.upper:
       best = Game(prior, estimates, float(prior @ risks), float(risks.max()))
     # Mirror ascent with a decreasing step.
     rate = 1 / math.sqrt(1 + round_ / 30)

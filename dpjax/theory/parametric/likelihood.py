@@ -45,13 +45,26 @@ from dpjax.typing import Array, PRNGKey
 
 
 class Scales(NamedTuple):
-  """Float64 numbers of a sampler.
+  """Public float64 numbers that a sampler takes.
 
   Attributes:
     radius: b.
     noise: scale of the noise of each coordinate; 0 for none.
   """
   radius: Array
+  noise: Array
+
+
+class Rule(NamedTuple):
+  """A table of estimates for noisy means, as float64 numbers.
+
+  Attributes:
+    places: [Y] noisy means.
+    estimates: [Y] estimates for them; linear in between.
+    noise: scale of the noise of each coordinate.
+  """
+  places: Array
+  estimates: Array
   noise: Array
 
 
@@ -93,7 +106,7 @@ def normal(key: PRNGKey, means: Array) -> Array:
 @functools.cache
 def _maximum_draw(family: Family) -> Draw:
   """Returns the sampler without noise."""
-  def draw(key, means, scales):
+  def draw(key: PRNGKey, means: Array, scales: Scales) -> Array:
     del key
     return maximum(family, means, scales.radius)
   return draw
@@ -102,7 +115,7 @@ def _maximum_draw(family: Family) -> Draw:
 @functools.cache
 def _output_draw(family: Family) -> Draw:
   """Returns the sampler with noise on the estimate, projected on the box."""
-  def draw(key, means, scales):
+  def draw(key: PRNGKey, means: Array, scales: Scales) -> Array:
     noisy = (maximum(family, means, scales.radius)
              + scales.noise * normal(key, means))
     return jnp.clip(additive.on_grid(noisy, scales.noise), -scales.radius,
@@ -110,7 +123,7 @@ def _output_draw(family: Family) -> Draw:
   return draw
 
 
-def _noisy(key, means: Array, noise: Array, pure: bool) -> Array:
+def _noisy(key: PRNGKey, means: Array, noise: Array, pure: bool) -> Array:
   """Returns the means with K-norm noise if `pure`, else with Gaussian noise."""
   if pure:
     unit = k_norm.unit_noise(key, means.size, order=math.inf).astype(
@@ -123,7 +136,7 @@ def _noisy(key, means: Array, noise: Array, pure: bool) -> Array:
 @functools.cache
 def _statistics_draw(family: Family, pure: bool) -> Draw:
   """Returns the sampler with noise on the means, then the maximum."""
-  def draw(key, means, scales):
+  def draw(key: PRNGKey, means: Array, scales: Scales) -> Array:
     return maximum(family, _noisy(key, means, scales.noise, pure),
                    scales.radius)
   return draw
@@ -132,7 +145,7 @@ def _statistics_draw(family: Family, pure: bool) -> Draw:
 @functools.cache
 def _rule_draw(pure: bool) -> Draw:
   """Returns the sampler with noise on the means, then a table of estimates."""
-  def draw(key, means, rule):
+  def draw(key: PRNGKey, means: Array, rule: Rule) -> Array:
     return jnp.interp(_noisy(key, means, rule.noise, pure), rule.places,
                       rule.estimates)
   return draw
@@ -233,23 +246,10 @@ class SufficientStatistics(LikelihoodEstimator):
                             isinstance(self.guarantee, notions.PureDP))
 
   @property
-  def parameters(self) -> Scales:
+  def parameters(self) -> Scales | Rule:
     """Radius of the box and noise scale."""
     return Scales(precision.double(self.model.radius),
                   precision.double(self.noise))
-
-
-class Rule(NamedTuple):
-  """Float64 numbers of a rule.
-
-  Attributes:
-    places: [Y] noisy means.
-    estimates: [Y] estimates for them; linear in between.
-    noise: scale of the noise of each coordinate.
-  """
-  places: Array
-  estimates: Array
-  noise: Array
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -282,8 +282,9 @@ class MinimaxStatistics(SufficientStatistics):
   def parameters(self) -> Rule:
     """The rule and the noise scale."""
     rule = self.design
-    return Rule(*map(precision.double, (rule.places, rule.game.estimates,
-                                        self.noise)))
+    return Rule(precision.double(rule.places),
+                precision.double(rule.game.estimates),
+                precision.double(self.noise))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

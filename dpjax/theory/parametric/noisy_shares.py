@@ -13,6 +13,7 @@ import math
 from typing import NamedTuple
 
 import jax.numpy as jnp
+from jax.typing import ArrayLike
 import numpy as np
 
 from dpjax import errors
@@ -33,9 +34,9 @@ class ShareParameters(NamedTuple):
     scale: scale of the noise.
     share: weight of the noisy mean; 1/2 has the rest.
   """
-  num_examples: np.ndarray
-  scale: np.ndarray
-  share: np.ndarray
+  num_examples: ArrayLike
+  scale: ArrayLike
+  share: ArrayLike
 
 
 def _ones(data: Array) -> Array:
@@ -45,7 +46,7 @@ def _ones(data: Array) -> Array:
 
 def _drawn_in(noisy: Array, parameters: ShareParameters) -> Array:
   """Returns the noisy mean, shrunk towards 1/2."""
-  return 0.5 + parameters.share * (noisy / parameters.num_examples - 0.5)
+  return (noisy / parameters.num_examples - 0.5) * parameters.share + 0.5
 
 
 def _draw_exact(key: PRNGKey, count: Array, parameters: ShareParameters
@@ -57,26 +58,24 @@ def _draw_exact(key: PRNGKey, count: Array, parameters: ShareParameters
 def _draw_laplace(key: PRNGKey, count: Array, parameters: ShareParameters
                   ) -> Array:
   """Samples with Laplace noise, rounded to a grid."""
-  noise = parameters.scale * draws.standard_laplace(key, count.shape,
-                                                    jnp.float64)
-  return _drawn_in(additive.on_grid(count + noise, parameters.scale),
-                   parameters)
+  scale = jnp.asarray(parameters.scale)
+  noise = scale * draws.standard_laplace(key, count.shape, jnp.float64)
+  return _drawn_in(additive.on_grid(count + noise, scale), parameters)
 
 
 def _draw_geometric(key: PRNGKey, count: Array,
                     parameters: ShareParameters) -> Array:
   """Samples with two-sided geometric noise."""
   return _drawn_in(count + draws.discrete_laplace(
-      key, count.shape, parameters.scale, jnp.float64), parameters)
+      key, count.shape, jnp.asarray(parameters.scale), jnp.float64), parameters)
 
 
 def _draw_gaussian(key: PRNGKey, count: Array, parameters: ShareParameters
                    ) -> Array:
   """Samples with Gaussian noise, rounded to a grid."""
-  noise = parameters.scale * additive.standard_normal(key, count.shape).astype(
-      jnp.float64)
-  return _drawn_in(additive.on_grid(count + noise, parameters.scale),
-                   parameters)
+  scale = jnp.asarray(parameters.scale)
+  noise = scale * additive.standard_normal(key, count.shape).astype(jnp.float64)
+  return _drawn_in(additive.on_grid(count + noise, scale), parameters)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -107,7 +106,7 @@ class NoisyShare(estimator.Estimator):
   def parameters(self) -> ShareParameters:
     """n, noise scale and weight."""
     return ShareParameters(*map(np.float64, (self.num_examples, self.scale,
-                                        self.share)))
+                                             self.share)))
 
   def statistic(self, data: Array) -> Array:
     """Returns the number of ones [1]; values that do not round to 1 count as 0.
@@ -126,7 +125,7 @@ class NoisyShare(estimator.Estimator):
 
   def worst_risk(self) -> float:
     """Returns the largest risk over p; the risk is linear in (p - 1/2)^2."""
-    return max(self.population_risk(0.5), self.population_risk(0.0))
+    return float(max(self.population_risk(0.5), self.population_risk(0.0)))
 
   def shrunk(self) -> 'NoisyShare':
     """Returns the same noise with the weight of least worst risk."""
@@ -215,10 +214,10 @@ class GeometricShare(_PureShare):
 
 def _draw_table(key: PRNGKey, count: Array, parameters: 'Table') -> Array:
   """Samples a noisy count and looks up its estimate."""
-  noisy = count + draws.discrete_laplace(key, count.shape, parameters.scale,
-                                         jnp.float64)
-  place = jnp.clip(noisy, 0, parameters.values.shape[0] - 1)
-  return jnp.asarray(parameters.values)[place.astype(jnp.int32)]
+  noisy = count + draws.discrete_laplace(
+      key, count.shape, jnp.asarray(parameters.scale), jnp.float64)
+  values = jnp.asarray(parameters.values)
+  return values[jnp.clip(noisy, 0, values.shape[0] - 1).astype(jnp.int32)]
 
 
 class Table(NamedTuple):
@@ -228,8 +227,8 @@ class Table(NamedTuple):
     scale: scale of the noise.
     values: [n + 1] the estimate for each noisy count.
   """
-  scale: np.ndarray
-  values: np.ndarray
+  scale: ArrayLike
+  values: ArrayLike
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -249,9 +248,15 @@ class MinimaxShare(estimator.Estimator):
   def __post_init__(self):
     super().__post_init__()
     errors.check_positive('epsilon', self.epsilon)
+    self._table  # Raises if noisy counts would have to be grouped.
+
+  @property
+  def _table(self) -> np.ndarray:
+    """The estimate for each noisy count [n + 1]."""
     if self.solution.values is None:
       raise ValueError(f'num_examples = {self.num_examples} is too large for a '
                        f'table at epsilon = {self.epsilon}')
+    return self.solution.values
 
   @property
   def solution(self) -> proportions_exact.Solution:
@@ -267,7 +272,7 @@ class MinimaxShare(estimator.Estimator):
   @property
   def parameters(self) -> Table:
     """Noise scale and table."""
-    return Table(np.float64(1 / self.epsilon), self.solution.values)
+    return Table(np.float64(1 / self.epsilon), self._table)
 
   def statistic(self, data: Array) -> Array:
     """Returns the number of ones [1]."""

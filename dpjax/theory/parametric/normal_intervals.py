@@ -46,6 +46,7 @@ from dpjax.privacy.adjacency import Adjacency
 from dpjax.stats import intervals
 from dpjax.stats import precision
 from dpjax.stats.intervals import Estimate
+from dpjax.theory.minimax.bounds import Guarantee
 from dpjax.theory.parametric import normal_means
 from dpjax.typing import Array, PRNGKey
 
@@ -157,9 +158,9 @@ class NormalInterval:
         self.guarantee, notions.PureDP) else additive.standard_normal)
     value = (centre + jnp.mean(offsets)
              + self.scale * precision.double(noise(for_mean, ())))
-    return intervals.clipped(intervals.symmetric(
-        additive.on_grid(value, self.scale), self.half), -self.radius,
-                             self.radius)
+    interval = intervals.symmetric(additive.on_grid(value, self.scale),
+                                   jnp.asarray(self.half))
+    return intervals.clipped(interval, -self.radius, self.radius)
 
   def _centre(self, key: PRNGKey, records: Array) -> Array:
     """Returns the private centre."""
@@ -190,7 +191,8 @@ class NormalInterval:
     return jax.jit(lambda keys: jax.lax.map(once, keys, batch_size=8))(keys)
 
 
-def _check(num_examples, radius, sigma, guarantee):
+def _check(num_examples: int, radius: float, sigma: float,
+           guarantee: Guarantee) -> None:
   """Checks the public parameters and raises ValueError."""
   errors.check_at_least('num_examples', num_examples, 1)
   errors.check_positive('radius', radius)
@@ -241,12 +243,12 @@ def miss_bound(reach: float, *, num_examples: int, radius: float, step: float,
   # Beyond 12 sigma the terms are constant.
   computed = min(count, math.ceil(12 / step))
   above = special.ndtr(-reach - step * np.arange(computed))
-  rate, terms = epsilon / 2, math.inf
+  rate, terms = epsilon / 2, np.full(computed, math.inf)
   for low in (-1.0, -0.5, 0.0):
     # c_0 may be the grid point above theta, the one below, or the nearest.
-    below, ends = special.ndtr(low * step), special.ndtr((low + 1) * step)
+    below, up_to = special.ndtr(low * step), special.ndtr((low + 1) * step)
     # log1p and expm1 keep precision: means over one record are close to 1.
-    first = np.log1p(np.maximum(1 - ends - above, 0) * math.expm1(-rate))
+    first = np.log1p(np.maximum(1 - up_to - above, 0) * math.expm1(-rate))
     best = np.minimum(rate, np.maximum(0.0, np.log(below / np.maximum(
         above, 1e-300)) / 2))
     second = np.log1p(above * np.expm1(best) + below * np.expm1(-best))

@@ -27,6 +27,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax.typing import ArrayLike
 import numpy as np
 from scipy import stats
 
@@ -53,10 +54,15 @@ class RankParameters(NamedTuple):
     factor: factor that multiplies the chosen number.
     log_lowest: ln of the lowest end.
   """
-  rate: np.ndarray
-  rank: np.ndarray
-  factor: np.ndarray
-  log_lowest: np.ndarray
+  rate: ArrayLike
+  rank: ArrayLike
+  factor: ArrayLike
+  log_lowest: ArrayLike
+
+
+def _on_host(parameters: RankParameters) -> list[float]:
+  """Returns rate, rank, factor and ln of the lowest end as Python floats."""
+  return [float(np.asarray(value)) for value in parameters]
 
 
 def log_weights(ordered: Array, parameters: RankParameters
@@ -78,7 +84,7 @@ def log_weights(ordered: Array, parameters: RankParameters
   scores = jnp.concatenate([
       jnp.minimum(below - parameters.rank, 0.0)[None],
       -jnp.abs(counts - parameters.rank)])
-  return ends, parameters.rate * scores + _log(jnp.diff(ends))
+  return ends, scores * parameters.rate + _log(jnp.diff(ends))
 
 
 def printed_log_weights(ordered: Array, parameters: RankParameters
@@ -87,8 +93,8 @@ def printed_log_weights(ordered: Array, parameters: RankParameters
   ends = jnp.concatenate([jnp.zeros((1,), jnp.float64), ordered,
                           jnp.ones((1,), jnp.float64)])
   counts = jnp.arange(ordered.size + 1, dtype=jnp.float64)
-  return ends, _log(jnp.diff(ends)) - parameters.rate * jnp.abs(
-      counts - parameters.rank)
+  return ends, _log(jnp.diff(ends)) - jnp.abs(
+      counts - parameters.rank) * parameters.rate
 
 
 def _log(widths: Array) -> Array:
@@ -206,7 +212,7 @@ class RankedSupport(estimator.Estimator):
   def worst_risk(self) -> float:
     """Returns the largest `risk_bound` on a grid of theta, and below the grid.
     """
-    lowest = math.exp(self.parameters.log_lowest)
+    lowest = math.exp(_on_host(self.parameters)[3])
     thetas = np.geomspace(16 * lowest, 1, 33) if 16 * lowest < 1 else [1.0]
     return float(np.max(self.risk_bound(np.append(thetas, 16 * lowest / 2))))
 
@@ -223,9 +229,10 @@ def of_zcdp(*, num_examples: int, rho: float) -> RankedSupport:
 def _bound(thetas: np.ndarray, n: int, parameters: RankParameters
            ) -> np.ndarray:
   """Returns `risk_bound` for all theta."""
-  lowest = math.exp(parameters.log_lowest)
-  factor, reach = parameters.factor, 16 * lowest
-  tail = math.exp(-parameters.rate * (n - parameters.rank))
+  rate, rank, factor, log_lowest = _on_host(parameters)
+  lowest = math.exp(log_lowest)
+  reach = 16 * lowest
+  tail = math.exp(-rate * (n - rank))
   # For theta below `reach`: choices up to the largest record estimate at most
   # factor theta; `past` bounds the choices beyond it.
   past = factor**2 * tail / 2
@@ -245,7 +252,7 @@ def _inside(thetas: np.ndarray, n: int, parameters: RankParameters,
   Unless many records are below that end, ranks from r / share on behave as if
   there were none.
   """
-  rate, rank, factor, log_lowest = map(float, parameters)
+  rate, rank, factor, log_lowest = _on_host(parameters)
   low = int(max(-(-rank // share), rank - _FARTHEST / rate, 1))
   scale = math.log(n * min(rate, 1.0))
   logs = np.arange(scale - 24, math.log(n) + 12 + rate, _STEP)

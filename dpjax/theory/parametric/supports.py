@@ -288,8 +288,8 @@ class MeanSupport(estimator.Estimator):
         self.num_examples**2)
 
 
-def made(*, num_examples: int, guarantee: Guarantee
-         ) -> tuple[estimator.Estimator, ...]:
+def estimators(*, num_examples: int, guarantee: Guarantee
+               ) -> tuple[MeanSupport | support_ranks.RankedSupport, ...]:
   """Returns estimators that keep a guarantee.
 
   Empty for total variation privacy and for budgets of 0.
@@ -301,16 +301,18 @@ def made(*, num_examples: int, guarantee: Guarantee
       # These estimators gain nothing from delta: treat it as pure.
       pure = notions.PureDP(epsilon=epsilon)
       mean = MeanSupport(num_examples=n, guarantee=pure)
-      ranks = {'epsilon': epsilon}
+      concentrated = False
     case notions.ZCDP(rho=rho) | notions.KullbackLeiblerPrivacy(
         level=rho) if rho:
       mean = MeanSupport(num_examples=n, guarantee=notions.ZCDP(rho=rho))
-      ranks = {'epsilon': math.sqrt(8 * rho), 'concentrated': True}
+      # A choice by rank at this epsilon is epsilon^2 / 8 = rho-zCDP.
+      epsilon, concentrated = math.sqrt(8 * rho), True
     case _:
       return ()
   if n < 2:
     return (mean,)
-  return mean, support_ranks.RankedSupport(num_examples=n, **ranks)
+  return mean, support_ranks.RankedSupport(
+      num_examples=n, epsilon=epsilon, concentrated=concentrated)
 
 
 def _upper(*, num_examples: int, guarantee: Guarantee) -> tuple[Upper, ...]:
@@ -329,7 +331,7 @@ def _upper(*, num_examples: int, guarantee: Guarantee) -> tuple[Upper, ...]:
       Upper(each.population_risk(1.0), 'twice the mean', False)
       if isinstance(each, MeanSupport) else
       Upper(each.worst_risk(), 'a rank near the largest', False)
-      for each in made(num_examples=n, guarantee=guarantee))
+      for each in estimators(num_examples=n, guarantee=guarantee))
 
 
 def _absolute_upper(*, num_examples: int,

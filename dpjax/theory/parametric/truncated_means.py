@@ -27,6 +27,7 @@ import math
 from typing import NamedTuple
 
 import jax.numpy as jnp
+from jax.typing import ArrayLike
 import numpy as np
 
 from dpjax import errors
@@ -55,8 +56,8 @@ class MeanParameters(NamedTuple):
     scale: scale of the noise.
     shrinkage: c.
   """
-  scale: np.ndarray
-  shrinkage: np.ndarray
+  scale: ArrayLike
+  shrinkage: ArrayLike
 
 
 def relative_scale(noise: str, guarantee: Guarantee, dimension: int) -> float:
@@ -117,8 +118,8 @@ def _laplace(key: PRNGKey, mean: Array, parameters: MeanParameters) -> Array:
 
 def _shrunk(noisy: Array, parameters: MeanParameters, typical: float) -> Array:
   """Rounds to the grid of the noise and multiplies by the shrinkage."""
-  return parameters.shrinkage * additive.on_grid(
-      noisy, parameters.scale * typical)
+  return additive.on_grid(
+      noisy, jnp.asarray(parameters.scale) * typical) * parameters.shrinkage
 
 
 _DRAWS = {'gaussian': _gaussian, 'l2': _l2, 'laplace': _laplace}
@@ -309,7 +310,7 @@ def upper(*, num_examples: int, guarantee: Guarantee, dimension: int,
           moment: float, radius: float) -> tuple[study.Upper, ...]:
   """Returns the worst risks of the estimators for the guarantee, all exact."""
   moment_bounds.check_class(moment, radius)
-  variants = []
+  variants: list[tuple[str, Guarantee]] = []
   match guarantee:
     case None:
       return (study.Upper(moment_bounds.non_private(

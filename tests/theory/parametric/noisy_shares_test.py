@@ -204,6 +204,6 @@ def test_bad_input_is_one_line(make, match):
 def test_estimators_that_are_offered_keep_the_guarantee():
   for guarantee, names in ((PureDP(epsilon=0.3), 4), (ZCDP(rho=0.1), 4),
                            (None, 2), (PureDP(epsilon=0.0), 0)):
-    assert len(proportions.made(num_examples=9, guarantee=guarantee)) == names
-  pure = proportions.made(num_examples=9, guarantee=ZCDP(rho=0.1))[1]
+    assert len(proportions.estimators(num_examples=9, guarantee=guarantee)) == names
+  pure = proportions.estimators(num_examples=9, guarantee=ZCDP(rho=0.1))[1]
   assert pure.epsilon * math.tanh(pure.epsilon / 2) == pytest.approx(0.1)
