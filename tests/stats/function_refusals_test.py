@@ -117,7 +117,7 @@ MINIMAX = [
     (couplings.joint_moments, dict(
         disagreement=0.5, num_examples=9, epsilon=1.0),
      '1:num_examples -:epsilon'),
-    (oracles.testing_error, dict(_KNOWN, laws=np.eye(2)), '1:num_examples'),
+    (oracles.testing_error, dict(_KNOWN, probs=np.eye(2)), '1:num_examples'),
     (oracles.bayes_risk, dict(_KNOWN, thetas=np.ones(1), prior=np.ones(1)),
      '1:num_examples 2:num_actions'),
     (risk_oracles.proportion, _KNOWN,

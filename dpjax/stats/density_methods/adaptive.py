@@ -117,6 +117,7 @@ def adaptive(num_records: int, *, adjacency: Adjacency,
     penalty: c of `shrinkage`.
   """
   errors.check_choice('boundary', boundary, tuple(bases.BOUNDARIES))
+  # The number of bins follows from n and the noise, which are public.
   histogram = functools.partial(
       AdaptiveHistogram, num_records=num_records, epsilon=epsilon, rho=rho,
       adjacency=adjacency, basis=bases.BOUNDARIES[boundary], penalty=penalty)

@@ -40,6 +40,7 @@ class CubeHistogram(histograms.Histogram):
     """Returns counts [m] of records [n, d] in the cube; 1 is in the last cell.
     """
     side = side_of(self.num_bins, self.dimension)
+    # Cells are numbered row by row; the last coordinate varies fastest.
     places = np.minimum((unit * side).astype(np.int64), side - 1)
     flat = np.ravel_multi_index(tuple(places.T), (side,) * self.dimension)
     return np.bincount(flat, minlength=self.num_bins).astype(np.float64)
@@ -66,7 +67,7 @@ def side_of(num_bins: int, dimension: int) -> int:
   """Returns K, the number of cells per axis of K^d cells."""
   side = round(num_bins**(1 / dimension))
   if side**dimension != num_bins:
-    raise ValueError(f'num_bins must be a whole number to the power of '
+    raise ValueError('num_bins must be a whole number to the power of '
                      f'{dimension}, got {num_bins}')
   return side
 
@@ -90,7 +91,8 @@ class AxisMixture:
 
   @property
   def square(self) -> float:
-    """Integral of f^2."""
+    """Integral of f^2 over the cube."""
+    # Parts are independent coordinates: products of f_a - 1 integrate to 0.
     return 1 + sum(part.energy for part in self.parts) / len(self.parts)**2
 
   @property
@@ -104,6 +106,7 @@ class AxisMixture:
     """Returns probabilities [m] of equal cells."""
     count = len(self.parts)
     side = side_of(num_bins, count)
+    # Axis a of the table has the cells of coordinate a.
     heights = [side * part.masses(side).reshape(
         (-1,) + (1,) * (count - 1 - axis))
                for axis, part in enumerate(self.parts)]

@@ -185,10 +185,10 @@ def node_variances(variances: Sequence[float] | np.ndarray) -> np.ndarray:
   return np.array(node_variances_down)
 
 
-def oracle_level(asked: TreeDensity, density: Density) -> int:
+def oracle_level(tree: TreeDensity, density: Density) -> int:
   """Returns the level of least expected error for a known density."""
-  return min(range(1, asked.height + 1), key=lambda level: dataclasses.replace(
-      asked, level=level).expected(density).total)
+  return min(range(1, tree.height + 1), key=lambda level: dataclasses.replace(
+      tree, level=level).expected(density).total)
 
 
 @functools.cache
@@ -205,6 +205,7 @@ def _tree_sampler(height: int, level: int, pure: bool, known: bool
     leaves = hierarchy.least_squares(
         noisy, shape, [variances[j] for j in range(height)],
         jnp.ones_like(counts), total)
+    # Leaves are consistent, so nodes of any level are sums of them.
     nodes = jnp.sum(leaves.reshape(2**level, -1), 1)
     return nodes * 2**level / noisy_counts.total(
         leaves, parameters.num_records, known)
@@ -285,6 +286,7 @@ class HaarDensity(_Levels):
 @functools.cache
 def _haar_sampler(height: int, pure: bool) -> mechanism.Draw:
   """Returns the sampler of `HaarDensity`."""
+  # Differences lie level by level: place i belongs to level places[i].
   sizes = 2**np.arange(height)
   places = np.repeat(np.arange(height), sizes)
 

@@ -68,6 +68,7 @@ def _sampler(noise: str | None, knows_total: bool, fix_mass: bool, post: str
     raw_heights = size * noisy / total
     if fix_mass:
       raw_heights = post_processing.fix_mass(raw_heights)
+    # The last argument bounds the variance of a height: sampling and noise.
     return post_processing.processed(
         raw_heights, post,
         size / total + size**2 * parameters.variance / total**2)
@@ -179,7 +180,7 @@ class Histogram(noisy_counts.CountsMechanism):
     self._check_linear()
     if not 0 <= x <= 1:
       raise ValueError(f'x must lie in [0, 1], got {x}')
-    place = min(int(x * self.num_bins), self.num_bins - 1)
+    place = min(int(x * self.num_bins), self.num_bins - 1)  # 1: last bin.
     mass = float(density.masses(self.num_bins)[place])
     truth = float(density.pdf(np.asarray(x)))
     return mechanism.Risk(
@@ -222,7 +223,8 @@ class Polygon(Histogram):
     """
     self._check_linear()
     masses, size = density.masses(self.num_bins), self.num_bins
-    # Integrals of the squared polygons of unit heights, times m.
+    # Integrals of the squared polygons of unit heights, times m: 2/3 inside,
+    # and 1/6 more for the constant half bin at either end.
     squares = np.full(size, 2 / 3)
     squares[0] += 1 / 6
     squares[-1] += 1 / 6

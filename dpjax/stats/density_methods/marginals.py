@@ -61,8 +61,8 @@ class Tables(NamedTuple):
 
   def at(self, bins: Array) -> Array:
     """Returns densities [n] of the cells with bins [n, d]."""
-    def inverse(chances):
-      return 1 / jnp.where(chances > 0, chances, jnp.inf)
+    def inverse(probs: Array) -> Array:
+      return 1 / jnp.where(probs > 0, probs, jnp.inf)  # 0 where nothing is.
     num, size = self.marginals.shape
     columns = jnp.arange(num)[None]
     single = jnp.asarray(self.marginals)[columns, bins] * size
@@ -239,6 +239,7 @@ def rooted(pairs: Sequence[tuple[int, int]], num_attributes: int
   Raises:
     ValueError: if they are not a tree over all attributes.
   """
+  # Grow from the first attribute: each pair must join exactly one new one.
   left = [tuple(pair) for pair in pairs]
   edges, inside = [], set(left[0][:1]) if left else set()
   while left:
@@ -265,6 +266,7 @@ def _sampler(num: int, size: int, tree: str | tuple[tuple[int, int], ...],
   def draw(key: PRNGKey, statistic: Array, parameters: TreeParameters
            ) -> PyTree:  # `Tables`, where other samplers return an array.
     of_single, of_pairs = jax.random.split(key)
+    # Tables of pairs i < j, and their transposes for j < i: [d, d, k, k].
     half = statistic.reshape(-1, size, size)
     pairs = jnp.zeros((num, num, size, size), half.dtype).at[
         rows, columns].set(half).at[columns, rows].set(half.swapaxes(1, 2))
@@ -288,6 +290,7 @@ def _shares(key: PRNGKey, counts: Array, scale: ArrayLike,
   """Returns probabilities [t, ...] of noisy tables [t, ...], and their total.
   """
   noisy = noisy_counts.noisy(key, counts, scale, 'discrete_laplace')
+  # Every table counts all n records, so the mean of their totals estimates n.
   total = noisy_counts.total(noisy / counts.shape[0],
                              parameters.num_records, known)
   flat = jax.vmap(frequencies.project_on_simplex)(
@@ -302,7 +305,8 @@ def _grown(key: PRNGKey, pairs: Array, scores: Array | None,
   num, size = pairs.shape[0], pairs.shape[2]
   uniform = jnp.full((size, size), 1 / size, pairs.dtype)
 
-  def add_edge(state, given):
+  def add_edge(state: tuple[Array, Array], given: tuple[Array, Array]
+               ) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
     inside, marginals = state
     key, edge = given
     choose, measure = jax.random.split(key)

@@ -87,7 +87,8 @@ def merged(values: Array, run_cost: Array) -> Array:
                    for each in (values, values**2))
   places = jnp.arange(size + 1)
 
-  def best_cut(best, end):
+  def best_cut(best: Array, end: Array) -> tuple[Array, Array]:
+    # Squared error of one run [start, end) for every start, from prefix sums.
     length = jnp.maximum(end - places, 1).astype(values.dtype)
     error = squares[end] - squares - (sums[end] - sums)**2 / length
     cost = jnp.where(places < end, best + error + run_cost, jnp.inf)

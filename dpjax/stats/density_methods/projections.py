@@ -56,7 +56,7 @@ class Projection(trigonometric.SumsMechanism):
 
   @property
   def num_frequencies(self) -> int:
-    """Number of frequencies K."""
+    """Number K of frequencies in the sums."""
     return sensitivities.frequencies_of(self.num_functions)
 
   @property
@@ -121,7 +121,7 @@ class WeightedProjection(trigonometric.SumsMechanism):
 
   @property
   def num_frequencies(self) -> int:
-    """Number of frequencies K."""
+    """Number K of frequencies in the sums."""
     return len(self.coefficient_weights)
 
   @property
@@ -183,6 +183,7 @@ def least_noise_weights(weights: tuple[float, ...]) -> tuple[float, ...]:
   measure = np.full(places.size, 1 / places.size)
   for _ in range(_STEPS):
     inverse = given[released] / np.sqrt(measure @ changes)
+    # Multiplicative ascent keeps the measure positive without a step size.
     measure *= changes @ inverse
     measure /= measure.sum()
   inverse = np.zeros(given.size)
@@ -216,6 +217,7 @@ def printed_num_functions(signal: float, *, num_records: int, smoothness: int,
   errors.check_at_least('smoothness', smoothness, 1)
   power = smoothness + (1.5 if pure else 1)
   least = min(num_records**(1 / (2 * smoothness + 1)), signal**(1 / power))
+  # The nearest odd number: a cosine comes with its sine.
   return max(3, round(least) // 2 * 2 + 1)
 
 
@@ -324,12 +326,13 @@ def oracle_weights(density: Density, *, num_records: int,
   def weights(kappa: float) -> np.ndarray:
     return np.maximum(energies - 2 * kappa / num_records**2, 0) / best
 
-  def excess(kappa):
+  def excess(kappa: float) -> float:
     return kappa - sensitivities.weighted_circle(
         np.trim_zeros(weights(kappa), 'b'),
         adjacency=Adjacency.REPLACE_ONE) / (2 * rho)
   kappa = 0.0
   if rho is not None:
+    # Just below the largest kappa that leaves any weight positive.
     high = energies.max() * num_records**2 / 2 * (1 - 1e-9)
     low = high / 2
     while excess(low) > 0:

@@ -60,6 +60,7 @@ def trigonometric(num_functions: int, *, order: int,
   if printed:
     return sum_sensitivity(adjacency, record_norm=_SQRT2) * (
         num_functions if order == 1 else math.sqrt(num_functions))
+  # Second derivatives of the waves, by which `_refined` bounds the curvature.
   squares = np.pi**2 * np.arange(1, top + 1)**2
   if order == 2:
     return math.sqrt(num_functions - 1 if adjacency is not Adjacency.REPLACE_ONE
@@ -160,7 +161,7 @@ def _both(phases: np.ndarray) -> np.ndarray:
 
 
 def _wave(phases: np.ndarray) -> np.ndarray:
-  """Returns 1 - cos."""
+  """Returns 1 - cos of the phase."""
   return 2 * np.sin(phases / 2)**2
 
 
@@ -213,6 +214,7 @@ def _refined(value: _Function, grid: np.ndarray, side: float,
       # The same margin again covers rounding of the K terms, a few units of
       # 2^-53 each.
       return float((best + slack) * (1 + _TOLERANCE))
+    # Step 3: a cell whose upper bound is below the best value has no supremum.
     kept = tops + slack >= best
     places = np.argwhere(kept) * side if places is None else places[kept]
     side /= 2

@@ -135,6 +135,7 @@ class SparseFourier(mechanism.DensityMechanism):
 def wave_sums(counts: np.ndarray, num_frequencies: int) -> np.ndarray:
   """Returns the statistic [..., 2 K] of counts [..., G] of equal bins."""
   size = counts.shape[-1]
+  # Records lie at middles of bins, half a bin further than the FFT assumes.
   turned = np.exp(-1j * np.pi * np.arange(1, num_frequencies + 1) / size)
   sums = np.fft.rfft(counts)[..., 1:num_frequencies + 1] * turned
   return np.concatenate([sums.real, sums.imag], -1)
@@ -157,7 +158,7 @@ def _sampler(num_rounds: int) -> mechanism.Draw:
   """Returns the sampler of `SparseFourier`."""
   def draw(key: PRNGKey, statistic: Array, parameters: SparseParameters
            ) -> Array:
-    sums = statistic.reshape(2, -1)
+    sums = statistic.reshape(2, -1)  # Row 0: cosines; row 1: minus the sines.
 
     def one_round(state, key):
       current, times = state

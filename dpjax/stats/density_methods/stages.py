@@ -147,7 +147,7 @@ def _analysed(counts: Array, basis: bases.Basis) -> Array:
 
 
 def _share(sums: Array, parameters: StagedParameters) -> Array:
-  """Divides sums by n."""
+  """Divides sums of records by n."""
   return sums / jnp.asarray(parameters.num_records).astype(sums.dtype)
 
 
@@ -164,10 +164,12 @@ def _draw_two_resolutions(num_bins: int) -> mechanism.Draw:
   reach = max(1, int(_REACH * coarse_bins))
   coarse = bases.basis('fourier', coarse_bins, reach)
   missing = fine.gains.size - reach
+  # The coarse histogram says nothing of frequencies above `reach`: precision 0.
   precise = np.pad(1 / coarse.gains, (0, missing))
 
   def draw(key: PRNGKey, counts: Array, parameters: StagedParameters) -> Array:
     keys = jax.random.split(key)
+    # A coarse bin is the sum of the five fine bins that lie in it.
     sums = jnp.sum(counts.reshape(coarse_bins, _NESTED), 1)
     first = _analysed(_noisy(keys[0], counts, parameters, 0), fine)
     second = _analysed(_noisy(keys[1], sums, parameters, 1), coarse)

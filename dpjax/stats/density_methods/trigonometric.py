@@ -69,7 +69,7 @@ class SumsMechanism(mechanism.DensityMechanism):
   @property
   @abc.abstractmethod
   def num_frequencies(self) -> int:
-    """Number of frequencies K."""
+    """Number K of frequencies in the sums."""
 
   @property
   @abc.abstractmethod
@@ -103,7 +103,7 @@ class SumsMechanism(mechanism.DensityMechanism):
     """Noise variances [K + 1] of the sums of frequencies 0..K."""
     variances = (2 if self.pure else 1) * self.scales**2
     if self.fix_mass and self.knows_total:
-      variances[0] = 0.0
+      variances[0] = 0.0  # A public n gets no noise.
     return variances
 
   def statistic(self, unit: np.ndarray) -> np.ndarray:
@@ -120,6 +120,7 @@ class SumsMechanism(mechanism.DensityMechanism):
 
   def of_counts(self, counts: np.ndarray) -> np.ndarray:
     """Returns sums [..., s] of counts [..., cells]; see `num_cells`."""
+    # A cosine series on [0, 1] is a Fourier series on a circle of length 2.
     cells = errors.check_at_least('cells', counts.shape[-1],
                                   2 * self.num_frequencies + 1)
     length = cells if self.basis == 'fourier' else 2 * cells
@@ -194,6 +195,7 @@ class SumsMechanism(mechanism.DensityMechanism):
     if self.basis == 'cosine':
       doubled = radius / (np.pi * 2 * k[:-1])**smoothness
       spreads = 1 + np.minimum(doubled / _SQRT2, 1)
+    # What is left of a coefficient after weighting; all of it beyond K.
     left = np.append(np.abs(1 - self.weights), 1)
     return mechanism.Risk(
         float(np.sum(self.weights**2 * spreads)) / self.num_records,
@@ -220,10 +222,13 @@ def _draw(basis: str, distribution: str | None, fix_mass: bool,
     if knows_total:
       shares = noisy / parameters.num_records
     else:
+      # noisy[0] is the noisy n; at least 1, so that shares stay bounded.
       shares = noisy / jnp.maximum(noisy[0], 1.0)
     waves = shares[1 - first:]
     if basis == 'cosine':
       return weights * waves
+    # theta_k is the mean cosine minus i times the mean sine; the sums are
+    # sqrt 2 times as large.
     real, imaginary = (weights / _SQRT2 * part
                        for part in jnp.split(waves, 2))
     theta = jax.lax.complex(real, -imaginary)
