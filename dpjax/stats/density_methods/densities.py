@@ -271,7 +271,8 @@ def random_phases(smoothness: int, amplitude: float | None = None) -> Series:
                 * k**-(smoothness + 0.5))
 
 
-def _amplitude(known, smoothness, given):
+def _amplitude(known: dict[int, float], smoothness: int, given: float | None
+               ) -> float:
   """Returns the given amplitude, or the known one for this smoothness."""
   if given is None and smoothness not in known:
     raise ValueError(f'smoothness {smoothness} needs an amplitude: it is known '

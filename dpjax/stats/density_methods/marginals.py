@@ -8,7 +8,7 @@ and Liu 1968; Zhang et al. 2014, PrivBayes; McKenna et al. 2022, AIM (item
 DEN-B13).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 import dataclasses
 import functools
 import itertools
@@ -305,8 +305,7 @@ def _grown(key: PRNGKey, pairs: Array, scores: Array | None,
   num, size = pairs.shape[0], pairs.shape[2]
   uniform = jnp.full((size, size), 1 / size, pairs.dtype)
 
-  def add_edge(state: tuple[Array, Array], given: tuple[Array, Array]
-               ) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
+  def add_edge(state, given):
     inside, marginals = state
     key, edge = given
     choose, measure = jax.random.split(key)
@@ -343,7 +342,7 @@ def _grown(key: PRNGKey, pairs: Array, scores: Array | None,
 
 
 @functools.cache
-def _all_cells():
+def _all_cells() -> Callable[[Tables], Array]:
   """Returns the jitted `Tables.cells` of many estimates."""
   return jax.jit(jax.vmap(Tables.cells))
 

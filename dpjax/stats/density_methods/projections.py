@@ -326,16 +326,17 @@ def oracle_weights(density: Density, *, num_records: int,
   def weights(kappa: float) -> np.ndarray:
     return np.maximum(energies - 2 * kappa / num_records**2, 0) / best
 
+  if rho is None:
+    return sensitivities.as_weights(np.trim_zeros(weights(0.0), 'b'))
+
   def excess(kappa: float) -> float:
     return kappa - sensitivities.weighted_circle(
         np.trim_zeros(weights(kappa), 'b'),
         adjacency=Adjacency.REPLACE_ONE) / (2 * rho)
-  kappa = 0.0
-  if rho is not None:
-    # Just below the largest kappa that leaves any weight positive.
-    high = energies.max() * num_records**2 / 2 * (1 - 1e-9)
-    low = high / 2
-    while excess(low) > 0:
-      low /= 2
-    kappa = optimize.brentq(excess, low, high, rtol=1e-10)
+  # Just below the largest kappa that leaves any weight positive.
+  high = energies.max() * num_records**2 / 2 * (1 - 1e-9)
+  low = high / 2
+  while excess(low) > 0:
+    low /= 2
+  kappa = optimize.brentq(excess, low, high, rtol=1e-10)
   return sensitivities.as_weights(np.trim_zeros(weights(kappa), 'b'))

@@ -74,8 +74,9 @@ def _above(t: np.ndarray, d: np.ndarray, guarantee: Guarantee) -> np.ndarray:
     case notions.ApproxDP(epsilon=epsilon, delta=delta) if epsilon > 0:
       return _of_path(t, d, epsilon, delta)
     case notions.ZCDP(rho=rho):
-      found, places = np.unique(d, return_inverse=True)
-      whole = 1 - 2 * two_points.path_error(found, guarantee)
+      # The total variation bounds the excess at every t >= 0.
+      distinct, places = np.unique(d, return_inverse=True)
+      whole = 1 - 2 * two_points.path_error(distinct, guarantee)
       return np.minimum(whole[places].reshape(d.shape),
                         _concentrated(t, rho * np.square(d)))
     case _:

@@ -68,6 +68,7 @@ def pairwise(variations: np.ndarray, *, num_examples: int,
     joint: whether `variations` are of data sets, which then differ in 0 or n
       records.
   """
+  # All K distributions are coupled at once, so records differ more often.
   coupled = testing.moves(_off(variations))
   n, delta = num_examples, getattr(guarantee, 'delta', 0.0)
   loss = 2 * n * math.exp(-guarantee.epsilon) * delta
@@ -149,7 +150,7 @@ def packing(log_hypotheses: float, weight: float, *, num_examples: int,
   """
   epsilon, delta = guarantee.epsilon, getattr(guarantee, 'delta', 0.0)
   others = _log_others(log_hypotheses)
-  m = math.ceil(num_examples * weight)
+  m = math.ceil(num_examples * weight)  # Barber and Duchi's group size.
   loss = delta * (-math.expm1(-epsilon * m) / -math.expm1(-epsilon)
                   if epsilon else m)
   alike = math.exp(-epsilon * m)
@@ -167,6 +168,7 @@ def packing_lemma(log_hypotheses: float, weight: float, *, num_examples: int,
   epsilon, delta = guarantee.epsilon, getattr(guarantee, 'delta', 0.0)
   size = _hypotheses(log_hypotheses)
   d, probs = _binomials(num_examples, np.array([weight]))
+  # A probability is at most 1, which also keeps the exponential finite.
   right = np.exp(np.minimum(epsilon * d - size, 0))
   if delta:
     grown = (np.expm1(np.minimum(epsilon * d, 700)) / math.expm1(epsilon)
@@ -240,6 +242,8 @@ def mixture(log_hypotheses: float, weight: float, *, num_examples: int,
   size = _hypotheses(log_hypotheses)
   d, probs = _binomials(num_examples, np.array([weight]))
   many = math.exp(min(size, 700.0))
+  # An anchor shares `each` or `each` + 1 of the B records with X_k, the latter
+  # with probability `more`.
   each = np.floor(d / many)
   more = (d - each * many)[:, None] / many
 
@@ -322,7 +326,7 @@ def _hypotheses(log_hypotheses: float) -> float:
 
 
 def _log_others(log_hypotheses: float) -> float:
-  """Returns ln(V - 1)."""
+  """Returns ln(V - 1), without overflow for large V."""
   size = _hypotheses(log_hypotheses)
   return size + math.log(-math.expm1(-size))
 

@@ -134,7 +134,7 @@ def star(distances: np.ndarray, guarantee: Guarantee) -> float:
   distinct, counts = np.unique(distances, return_counts=True)
   many = len(distances)
 
-  def error(log_weight):
+  def error(log_weight: np.ndarray) -> np.ndarray:
     excess = groups.excess(log_weight[..., None], distinct, guarantee)
     return 1 - np.exp(log_weight) / many - excess @ counts / many
   return float(largest(error, guarantee, math.log(many)))
@@ -153,7 +153,7 @@ def pairs(distances: np.ndarray, guarantee: Guarantee) -> float:
   """
   distinct, counts = np.unique(_off(_square(distances)), return_counts=True)
 
-  def error(log_weight):
+  def error(log_weight: np.ndarray) -> np.ndarray:
     excess = groups.excess(log_weight[..., None], distinct, guarantee)
     return share(log_weight, math.log(len(distances))) * (
         1 - excess @ counts / counts.sum())
@@ -191,6 +191,7 @@ def largest(error: Callable[[np.ndarray], np.ndarray], guarantee: Guarantee,
     grid = np.concatenate([grid, guarantee.epsilon * np.arange(
         -_STEPS, _STEPS + 1)])
   grid = np.unique(np.append(grid, 0.0))
+  # A coarse search, then a fine one between the neighbours of the best point.
   values = error(grid)
   place = np.argmax(values, -1)
   low, high = (grid[np.clip(place + step, 0, grid.size - 1)]

@@ -82,6 +82,7 @@ def pair_pure(variation: np.ndarray, *, num_records: int, epsilon: float
 
 def _power(x: np.ndarray, num_records: int) -> np.ndarray:
   """Returns (1 - x)^n for x in [0, 2]."""
+  # log1p near 0 keeps the precision that 1 - x would lose for large n.
   with np.errstate(divide='ignore'):
     logs = np.where(x < 1, np.log1p(-np.minimum(x, 1)), np.log(np.abs(x - 1)))
   return np.where((x > 1) & (num_records % 2 == 1), -1.0, 1.0) * np.exp(
@@ -184,6 +185,8 @@ def decoding(information: np.ndarray | float,
     raise ValueError('there must be at least 2 hypotheses, got ln K = '
                      f'{log_hypotheses}')
   given = np.asarray(information, np.float64)
+  # Bisection for kl(1 - e || 1/K) = I, which falls in e up to 1 - 1/K. `low`
+  # is returned, so that rounding errs on the valid side.
   rest = math.log(-math.expm1(-log_hypotheses))  # ln(1 - 1/K)
   low, high = np.zeros(given.shape), np.full(given.shape, math.exp(rest))
   for _ in range(60):

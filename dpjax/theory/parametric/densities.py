@@ -49,6 +49,7 @@ def _budgets(guarantee: Guarantee) -> tuple[dict[str, Any], ...]:
     case notions.PureDP(epsilon=epsilon) if epsilon > 0:
       return (dict(epsilon=epsilon),
               dict(epsilon=epsilon, noise='laplace', fix_mass=False))
+    # (0, delta)-DP is total variation privacy of level delta.
     case notions.ApproxDP(epsilon=0, delta=delta):
       return _budgets(notions.TotalVariationPrivacy(level=delta))
     case notions.ApproxDP(epsilon=epsilon, delta=delta):

@@ -46,6 +46,7 @@ class Family(NamedTuple):
 
 
 def _bernoulli_variance(theta: Array) -> Array:
+  """Returns A'' = p (1 - p) of the Bernoulli family."""
   return jax.nn.sigmoid(theta) * jax.nn.sigmoid(-theta)
 
 
@@ -156,8 +157,8 @@ def maximum(family: Family, means: Array, radius: Array) -> Array:
     cut = jnp.clip(means, jax.nn.sigmoid(-radius), jax.nn.sigmoid(radius))
     return jnp.clip(jnp.log(cut) - jnp.log1p(-cut), -radius, radius)
 
-  def halve(_, ends):
-    low, high = ends
+  def halve(_, interval):
+    low, high = interval
     middle = (low + high) / 2
     below = family.mean(middle) < means
     return jnp.where(below, middle, low), jnp.where(below, high, middle)

@@ -54,6 +54,7 @@ def bayes(likelihoods: np.ndarray, thetas: np.ndarray, prior: np.ndarray
     thetas: [G].
     prior: [G].
   """
+  # Posterior means; outcomes of probability 0 get 0 and cost nothing.
   mass = prior @ likelihoods
   estimates = np.divide((prior * thetas) @ likelihoods, mass, where=mass > 0,
                         out=np.zeros_like(mass))
@@ -115,6 +116,7 @@ def noise_nodes(guarantee: Guarantee, dimension: int
 
 def _thetas(model: Model, num_examples: int, noise: float) -> np.ndarray:
   """Returns thetas close enough to resolve estimates; many where n is large."""
+  # The standard deviation of an estimate is that of the mean over A''.
   grid = np.linspace(0, model.radius, 21)
   curvature = model.variance(grid)
   stddev = np.sqrt(curvature / num_examples + noise**2) / curvature

@@ -116,6 +116,7 @@ def _maximum_draw(family: Family) -> Draw:
 def _output_draw(family: Family) -> Draw:
   """Returns the sampler with noise on the estimate, projected on the box."""
   def draw(key: PRNGKey, means: Array, scales: Scales) -> Array:
+    # Projection on the box is post-processing and only lowers the error.
     noisy = (maximum(family, means, scales.radius)
              + scales.noise * normal(key, means))
     return jnp.clip(additive.on_grid(noisy, scales.noise), -scales.radius,
@@ -157,7 +158,7 @@ class MaximumLikelihood(LikelihoodEstimator):
 
   @property
   def event(self) -> accounting.DpEvent:
-    """No guarantee."""
+    """Event of a release without privacy."""
     return accounting.non_private_event()
 
   @property
@@ -311,6 +312,7 @@ class OutputPerturbation(LikelihoodEstimator):
     model = self.model
     if self.printed:
       return 2 * model.lipschitz / (model.strong_convexity * self.num_examples)
+    # Worst case: all d means move by 1 / n at an end of the box.
     return model.diameter * model.steepest(1 / self.num_examples)
 
   @property

@@ -65,6 +65,8 @@ def _informations(model: Model, centre: float, radius: float
   u = (np.arange(_NODES) + 0.5) / _NODES * 2 - 1
   prob = special.expit(centre + radius * u)
   values = prob * (1 - prob)
+  # The largest of d independent values: steps of the d-th power of their
+  # distribution function.
   order = np.argsort(values)
   weights = (2 * np.cos(math.pi * u / 2)**2 / _NODES)[order]
   below = np.minimum(np.cumsum(weights), 1.0)
@@ -93,7 +95,7 @@ def _score_bounds(model: Model, num_examples: int,
 
 def _cube_bound(model: Model, num_examples: int,
                 guarantee: Guarantee) -> Bound:
-  """Returns the bound 'cubes'."""
+  """Returns the bound by the corners of cubes in the box."""
   centres, radii = np.array(list(_boxes(model.radius))).T
   variation = special.expit(centres + radii) - special.expit(centres - radii)
   # Hypotheses that differ in very many records give no bound, and computing

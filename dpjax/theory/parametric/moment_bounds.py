@@ -100,6 +100,7 @@ def _sparse(path: _Path, *, num_examples: int, guarantee: Guarantee,
   errors.check_at_least('num_examples', num_examples, 1)
   check_class(moment, radius)
   power = 2 - 2 / moment
+  # Beyond this number of differing records hardly any risk is left.
   far = _far(path, num_examples, guarantee)
 
   def risks(weights: np.ndarray) -> np.ndarray:

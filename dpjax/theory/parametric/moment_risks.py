@@ -259,7 +259,7 @@ def _values(share: np.ndarray, place: np.ndarray, num_examples: int,
     prob, far = share, np.full(share.shape, radius)
     near = np.full(share.shape, min(threshold, radius))
   else:
-    inverse = np.maximum(1 - place**2, 1e-4)
+    inverse = np.maximum(1 - place**2, 1e-4)  # T / y; y <= 10^4 T.
     odds = (radius / threshold * inverse)**moment
     used = share * np.minimum(1.0, 1 / odds)
     prob, far = np.minimum(1.0, used * odds), threshold / inverse

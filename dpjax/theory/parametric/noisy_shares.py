@@ -27,7 +27,7 @@ from dpjax.typing import Array, PRNGKey
 
 
 class ShareParameters(NamedTuple):
-  """Numbers of a noisy count.
+  """Public numbers that a noisy count takes.
 
   Attributes:
     num_examples: n.
@@ -51,6 +51,7 @@ def _drawn_in(noisy: Array, parameters: ShareParameters) -> Array:
 
 def _draw_exact(key: PRNGKey, count: Array, parameters: ShareParameters
                 ) -> Array:
+  """Returns the shrunk mean without noise."""
   del key
   return _drawn_in(count, parameters)
 
@@ -129,6 +130,8 @@ class NoisyShare(estimator.Estimator):
 
   def shrunk(self) -> 'NoisyShare':
     """Returns the same noise with the weight of least worst risk."""
+    # The weight where the risks at p = 1/2 and p = 0 agree, or a smaller one
+    # that minimises the risk at p = 0, which is then the larger.
     noise = self.count_variance / self.num_examples**2
     root = math.sqrt(self.num_examples)
     return dataclasses.replace(
@@ -147,7 +150,7 @@ class EmpiricalShare(NoisyShare):
 
   @property
   def event(self) -> accounting.DpEvent:
-    """No privacy."""
+    """Event of a release without privacy."""
     return accounting.non_private_event()
 
 
@@ -209,6 +212,7 @@ class GeometricShare(_PureShare):
   @property
   def count_variance(self) -> float:
     """Variance 1 / (2 sinh^2(epsilon / 2)), below 2 / epsilon^2."""
+    # Clamped, because the square of sinh overflows for large epsilon.
     return 0.5 / math.sinh(min(self.epsilon, 600.0) / 2)**2
 
 
@@ -216,6 +220,7 @@ def _draw_table(key: PRNGKey, count: Array, parameters: 'Table') -> Array:
   """Samples a noisy count and looks up its estimate."""
   noisy = count + draws.discrete_laplace(
       key, count.shape, jnp.asarray(parameters.scale), jnp.float64)
+  # Noisy counts beyond 0 and n have the estimates of 0 and n.
   values = jnp.asarray(parameters.values)
   return values[jnp.clip(noisy, 0, values.shape[0] - 1).astype(jnp.int32)]
 
@@ -271,7 +276,7 @@ class MinimaxShare(estimator.Estimator):
 
   @property
   def parameters(self) -> Table:
-    """Noise scale and table."""
+    """Noise scale and table of estimates."""
     return Table(np.float64(1 / self.epsilon), self._table)
 
   def statistic(self, data: Array) -> Array:

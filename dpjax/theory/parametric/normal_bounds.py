@@ -86,6 +86,7 @@ def lower(*, num_examples: int, guarantee: Guarantee, dimension: int,
 
 def _first_zero(order: float) -> float:
   """Returns the first zero of the Bessel function of this order >= -1/2."""
+  # The first zero is near order + 1.856 order^(1/3) and below this bracket.
   high = order + 1.86 * max(order, 0.0)**(1 / 3) + 2.45
   return optimize.brentq(lambda x: special.jv(order, x), max(order, 0.5), high)
 
@@ -143,6 +144,8 @@ def _anchored(n: int, guarantee: notions.PureDP | notions.ApproxDP,
   radii = np.minimum(radius, np.append(
       min(scale, 4.0) * np.geomspace(0.02, 8, 3 * _GRID), radius))[:, None]
   t = special.erf(radii / math.sqrt(8))
+  # m from the mean of the binomial number of differing records upwards; m = n
+  # is always valid, with q = 0.
   m = np.ceil(n * t + _CUTS * np.sqrt(n * t * (1 - t)))
   m = np.minimum(n, np.concatenate([m, np.full_like(radii, n)], 1))
   missed = stats.binom.sf(m, n, t)

@@ -163,7 +163,7 @@ class NormalInterval:
     return intervals.clipped(interval, -self.radius, self.radius)
 
   def _centre(self, key: PRNGKey, records: Array) -> Array:
-    """Returns the private centre."""
+    """Returns the private centre, a point of the grid or 0."""
     if self.finder == 'none':
       return jnp.zeros(())
     grid = jnp.asarray(self.grid)
@@ -173,6 +173,7 @@ class NormalInterval:
       return grid[self._median.release(key, scores.astype(jnp.float32))]
     places = jnp.round((records - grid[0]) / self.step)
     inside = (places >= 0) & (places < grid.size)
+    # Records outside the grid add 0 to the first bin.
     counts = jnp.zeros(grid.size).at[jnp.where(
         inside, places, 0).astype(jnp.int32)].add(jnp.where(inside, 1.0, 0.0))
     scale = 2 / centre_epsilon(self.guarantee, self.share)
@@ -183,7 +184,7 @@ class NormalInterval:
   def simulated(self, key: PRNGKey, mean: float, *, num_repetitions: int
                 ) -> Estimate:
     """Returns releases [R] of fresh normal records with this mean."""
-    def once(key):
+    def once(key: PRNGKey) -> Estimate:
       data, coins = jax.random.split(key)
       return self.release(coins, mean + self.sigma * precision.double(
           additive.standard_normal(data, (self.num_examples,))))
@@ -286,7 +287,9 @@ def tuned(*, num_examples: int, radius: float, sigma: float,
 
 
 @functools.lru_cache(maxsize=256)
-def _tuned(n, radius, sigma, guarantee, confidence):
+def _tuned(n: int, radius: float, sigma: float,
+           guarantee: notions.PureDP | notions.ZCDP, confidence: float
+           ) -> NormalInterval:
   """Returns the plan of least half-width; cached."""
   alpha = 1 - confidence
   share, step, reach, missed = np.array(_centres(
@@ -315,7 +318,8 @@ def _tuned(n, radius, sigma, guarantee, confidence):
       half=float(half * sigma))
 
 
-def _centres(n, radius, guarantee, alpha):
+def _centres(n: int, radius: float, guarantee: notions.PureDP | notions.ZCDP,
+             alpha: float) -> list[tuple[float, float, float, float]]:
   """Returns (share, step, h, P(centre farther than h)) of all plans to try."""
   plans = [(0.0, 1.0, radius, 0.0)]
   for share in _SHARES:
@@ -329,7 +333,8 @@ def _centres(n, radius, guarantee, alpha):
 
 
 @precision.in_float64
-def _quantile(stddev, scale, level, guarantee):
+def _quantile(stddev: float, scale: float, level: float, guarantee: Guarantee
+              ) -> float:
   """Returns a quantile of the absolute error of sampling and noise together."""
   if isinstance(guarantee, notions.PureDP):
     return float(intervals.half_width(jnp.asarray(stddev), jnp.asarray(scale),

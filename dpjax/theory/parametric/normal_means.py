@@ -244,6 +244,7 @@ def clipped_once(*, num_examples: int, dimension: int, radius: float,
     return float(_FACTORS[np.argmin(risks)]), float(np.min(risks))
 
   norm = math.hypot(radius, sigma * math.sqrt(dimension))
+  # Search ln T around the typical norm of a record at the edge of the ball.
   best = optimize.minimize_scalar(
       lambda log: worst(math.exp(log))[1], method='bounded',
       options={'xatol': 1e-3},
@@ -253,10 +254,12 @@ def clipped_once(*, num_examples: int, dimension: int, radius: float,
 
 
 def _draw_gaussian(key: PRNGKey, records: Array, parameters: PyTree) -> Array:
+  """Runs the rounds with Gaussian noise."""
   return _rounds(key, records, parameters, additive.standard_normal)
 
 
 def _draw_pure(key: PRNGKey, records: Array, parameters: PyTree) -> Array:
+  """Runs the rounds with noise of density exp(-|w| / b)."""
   return _rounds(key, records, parameters, lambda key, shape: k_norm.unit_noise(
       key, *shape, order=2))
 
@@ -268,6 +271,7 @@ def _rounds(key: PRNGKey, records: Array, parameters: PyTree,
 
   def turn(centre, of):
     key, clip, scale = of
+    # Offsets in a ball of radius T: the sensitivity is 2 T / n at any centre.
     offsets = _within(records - centre[None], clip)
     noisy = (centre + jnp.mean(offsets, 0)
              + scale * precision.double(noise(key, centre.shape)))
@@ -281,6 +285,7 @@ def _rounds(key: PRNGKey, records: Array, parameters: PyTree,
 
 def _within(vectors: Array, radius: Array) -> Array:
   """Projects vectors on the ball around 0."""
+  # The floor avoids 0 / 0 for a zero vector, which stays where it is.
   norms = jnp.sqrt(jnp.sum(jnp.square(vectors), -1, keepdims=True))
   return vectors * jnp.minimum(1.0, radius / jnp.maximum(norms, 1e-300))
 

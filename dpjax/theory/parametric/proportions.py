@@ -96,6 +96,7 @@ def _upper(*, num_examples: int, guarantee: Guarantee) -> tuple[Upper, ...]:
   solution = proportion_bounds.solution(num_examples, guarantee)
   if solution is not None and solution.values is not None:
     best = (Upper(solution.upper, 'table of noisy counts', True),)
+  # Exact: the risk of a shrunk share is linear in (p - 1/2)^2.
   return best + tuple(
       Upper(each.worst_risk(), _NAMES[type(each)] + (
           ', shrunk' if each.share < 1 else ''), True)

@@ -70,14 +70,15 @@ def _run(key: PRNGKey, mean_of: Callable[[PRNGKey, Array], Array], like: Array,
   """Runs all steps; `mean_of(key, A'(theta))` is a batch's mean gradient."""
   start_key, key = jax.random.split(key)
 
-  def project(theta):
+  def project(theta: Array) -> Array:
     return jnp.clip(theta, -steps.radius, steps.radius)
 
-  def step(k, theta):
+  def step(k: Array, theta: Array) -> Array:
     batch_key, noise_key = jax.random.split(jax.random.fold_in(key, k))
     return project(theta + steps.rate * mean_of(batch_key, family.mean(theta))
                    + steps.noise * normal(noise_key, like))
 
+  # The number of steps is traced, so one compilation serves every K.
   last = jax.lax.fori_loop(0, steps.num_steps, step,
                            project(steps.start * normal(start_key, like)))
   return additive.on_grid(last, steps.noise)
@@ -149,7 +150,7 @@ class _Ascent(LikelihoodEstimator):
 
   @property
   def steps(self) -> int:
-    """Number of steps, K."""
+    """Number K of gradient steps."""
     if self.num_steps is not None:
       return self.num_steps
     return langevin.enough_steps(
@@ -227,13 +228,14 @@ class Descent(_Ascent):
 
   @property
   def parameters(self) -> Steps:
-    """Numbers of the steps."""
+    """Public numbers of the gradient steps."""
     return self._steps(0, self.num_examples)
 
   @property
   def utility(self) -> float:
     """Upper bound of E ||theta_K - theta_ML||^2 for any records (see above)."""
     model, variance = self.model, self.descent.step_stddev**2
+    # Noise of earlier steps is contracted by every later one: a geometric sum.
     contraction = 1 - self.learning_rate * model.strong_convexity
     decay = contraction**(2 * self.steps)
     distance = model.radius**2 + self.start_stddev**2
@@ -321,7 +323,7 @@ class BatchDescent(_Ascent):
 
   @property
   def parameters(self) -> Steps:
-    """Numbers of the steps."""
+    """Public numbers of the gradient steps."""
     threshold = 0 if self.replacement else round(self.sampling_prob * 2**32)
     return self._steps(threshold, self.batch_size)
 

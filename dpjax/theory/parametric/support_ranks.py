@@ -46,7 +46,7 @@ _STEP = 0.2
 
 
 class RankParameters(NamedTuple):
-  """Numbers of a choice by rank.
+  """Public numbers of a choice by rank.
 
   Attributes:
     rate: rate of the score, epsilon / 2.
@@ -80,6 +80,8 @@ def log_weights(ordered: Array, parameters: RankParameters
   ends = jnp.concatenate([(lowest - 1)[None], lowest[None], logs,
                           jnp.zeros((1,), jnp.float64)])
   counts = jnp.arange(ordered.size + 1, dtype=jnp.float64)
+  # The first interval stands for all t below the lowest end: its score is the
+  # best of their ranks, which changes by at most 1 as well.
   below = jnp.sum(ordered <= jnp.exp(lowest), dtype=jnp.float64)
   scores = jnp.concatenate([
       jnp.minimum(below - parameters.rank, 0.0)[None],
@@ -98,16 +100,17 @@ def printed_log_weights(ordered: Array, parameters: RankParameters
 
 
 def _log(widths: Array) -> Array:
+  """Returns ln of widths, -infinity for empty intervals, without warnings."""
   return jnp.where(widths > 0, jnp.log(jnp.where(widths > 0, widths, 1.0)),
                    -jnp.inf)
 
 
 def _point(key: PRNGKey, ends: Array, weights: Array) -> Array:
   """Draws a point: an interval by its weight, then uniformly inside it."""
-  which, where = jax.random.split(key)
-  place = choice.choose(which, weights)
-  share = jax.random.uniform(where, (), jnp.float64)
-  return ends[place] + share * (ends[place + 1] - ends[place])
+  for_interval, for_point = jax.random.split(key)
+  place = choice.choose(for_interval, weights)
+  fraction = jax.random.uniform(for_point, (), jnp.float64)
+  return ends[place] + fraction * (ends[place + 1] - ends[place])
 
 
 def _draw(key: PRNGKey, ordered: Array, parameters: RankParameters) -> Array:
@@ -168,7 +171,7 @@ class RankedSupport(estimator.Estimator):
     """Number of records left above the target rank, j."""
     if self.above is not None:
       return self.above
-    total = self.num_examples * self.epsilon
+    total = self.num_examples * self.epsilon  # n epsilon.
     # Minimises (n epsilon)^2 times the risk, about
     # j epsilon^2 + (n epsilon)^3 e^(-epsilon j / 2) / 8: the spread of the rank
     # plus the chance of choosing above all records.

@@ -60,6 +60,7 @@ def of_mean(mean: Array, num_examples: int, noise: float,
             confidence: float) -> Estimate:
   """Returns twice a mean with an interval; `noise` is its noise variance."""
   value = 2 * mean
+  # The variance theta^2 / (3 n) is taken at an estimate that can be theta.
   within = jnp.clip(value, 0.0, 1.0)
   stddev = jnp.sqrt(jnp.square(within) / (3 * num_examples) + noise)
   return intervals.clipped(
@@ -98,6 +99,7 @@ class NoisyMaximum:
 
   def release(self, key: PRNGKey, data: Array) -> Array:
     """Returns the noisy maximum of records [n], clipped to [0, 1]; a scalar."""
+    # A record must not break the release: NaN counts as 0, no records as [0].
     values = jnp.nan_to_num(data.astype(jnp.float32))
     top = jnp.max(values, initial=0.0)
     return self.noise.release(key, jnp.minimum(top, 1.0))
@@ -164,6 +166,7 @@ def top_quantile(*, num_examples: int,
   """
   errors.check_at_least('num_examples', num_examples, 1)
   errors.check_positive('epsilon', epsilon)
+  # Records left above, so that the choice is rarely above the largest record.
   above = math.ceil(6 * math.log(num_examples) / epsilon)
   return InverseSensitivityQuantile(
       lower=0.0, upper=1.0, num_examples=num_examples, epsilon=epsilon,
@@ -216,11 +219,13 @@ def _doubled(noisy: Array, parameters: np.ndarray) -> Array:
 
 
 def _draw_laplace(key: PRNGKey, total: Array, parameters: np.ndarray) -> Array:
+  """Samples with Laplace noise on the total, rounded to a grid."""
   noise = parameters[0] * draws.standard_laplace(key, total.shape, jnp.float64)
   return _doubled(additive.on_grid(total + noise, parameters[0]), parameters)
 
 
 def _draw_gaussian(key: PRNGKey, total: Array, parameters: np.ndarray) -> Array:
+  """Samples with Gaussian noise on the total, rounded to a grid."""
   noise = parameters[0] * additive.standard_normal(key, total.shape).astype(
       jnp.float64)
   return _doubled(additive.on_grid(total + noise, parameters[0]), parameters)
@@ -246,10 +251,14 @@ class MeanSupport(estimator.Estimator):
 
   @property
   def _budget(self) -> float:
-    return getattr(self.guarantee, 'epsilon' if self._pure else 'rho')
+    """The budget epsilon, or rho."""
+    if isinstance(self.guarantee, notions.PureDP):
+      return self.guarantee.epsilon
+    return self.guarantee.rho
 
   @property
   def _pure(self) -> bool:
+    """Whether the budget is epsilon."""
     return isinstance(self.guarantee, notions.PureDP)
 
   @property
@@ -273,7 +282,7 @@ class MeanSupport(estimator.Estimator):
 
   @property
   def parameters(self) -> np.ndarray:
-    """Noise scale and n."""
+    """Noise scale of the total, and n."""
     return np.array([self.scale, self.num_examples], np.float64)
 
   def statistic(self, data: Array) -> Array:
