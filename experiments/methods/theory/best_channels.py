@@ -29,7 +29,7 @@ _LARGEST = 2_000_000
 
 
 class Channel(NamedTuple):
-  """A solution.
+  """A channel of least cost, and that cost.
 
   Attributes:
     value: least possible value of the largest expected cost.
@@ -57,6 +57,7 @@ def least(costs: np.ndarray, neighbours: np.ndarray, guarantee: Guarantee
   if size * num_costs > _LARGEST or outputs * len(neighbours) > _LARGEST:
     raise ValueError(f'{states} states and {outputs} outputs are too many for '
                      f'a linear programme: use fewer')
+  # Constraints: rows @ variables <= sides, and every state's outputs sum to 1.
   rows, sides = private_rows(neighbours, states, outputs, guarantee)
   slack = rows.shape[1] - size
   # Variables: the channel, slacks of its privacy constraints, largest cost.
@@ -162,6 +163,7 @@ def replaced(states: np.ndarray, *, counts: bool = False) -> np.ndarray:
 
 def histograms(num_examples: int, num_symbols: int) -> np.ndarray:
   """Returns all counts [S, m] of n records over m symbols."""
+  # Stars and bars: m - 1 bars among n records give the counts between them.
   bars = itertools.combinations(range(num_examples + num_symbols - 1),
                                 num_symbols - 1)
   edges = np.array([(-1, *bar, num_examples + num_symbols - 1)
@@ -277,6 +279,7 @@ def coupling(probs: np.ndarray, costs: np.ndarray,
                      f'{probs.shape[1]}^{len(probs)} values, '
                      f'got shape {shape}')
   values = np.indices(shape).reshape(len(probs), -1)
+  # One row for each distribution and value: the joint mass with that value.
   marginals = np.concatenate([line == np.arange(probs.shape[1])[:, None]
                               for line in values]).astype(np.float64)
   rows = np.pad(costs.reshape(len(costs), -1), ((0, 0), (0, 1)),

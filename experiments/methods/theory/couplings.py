@@ -47,10 +47,11 @@ def draw_pairs(key: PRNGKey, joint: np.ndarray, *, num_draws: int) -> Array:
     joint: probabilities, such as those of `maximal`.
     num_draws: R.
   """
-  ends = jnp.cumsum(jnp.asarray(joint, jnp.float64).ravel())
+  # Inverse transform: cell i has the interval below its cumulated probability.
+  cumulated = jnp.cumsum(jnp.asarray(joint, jnp.float64).ravel())
   uniform = jax.random.uniform(key, (num_draws,), jnp.float64)
-  cell = jnp.searchsorted(ends, uniform * ends[-1], side='right')
-  return jnp.stack(jnp.divmod(jnp.minimum(cell, ends.size - 1),
+  cell = jnp.searchsorted(cumulated, uniform * cumulated[-1], side='right')
+  return jnp.stack(jnp.divmod(jnp.minimum(cell, cumulated.size - 1),
                               joint.shape[1]), axis=1)
 
 
@@ -178,7 +179,8 @@ def joint_moments(disagreement: np.ndarray, *, num_examples: int,
                  1 + np.expm1(-num_examples * epsilon) * apart)
 
 
-def _disagreement(value, num_examples, epsilon) -> np.ndarray:
+def _disagreement(value: np.ndarray | float, num_examples: int, epsilon: float
+                  ) -> np.ndarray:
   """Checks the arguments and returns the probabilities as float64."""
   errors.check_at_least('num_examples', num_examples, 1)
   errors.check_non_negative('epsilon', epsilon)

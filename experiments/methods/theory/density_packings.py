@@ -55,25 +55,25 @@ class Kernel:
 
   @functools.cached_property
   def mass(self) -> float:
-    """Integral of k."""
+    """Integral of the kernel k."""
     values, weights = self._on_rule
     return 0.0 if self.balanced else float(values @ weights)
 
   @functools.cached_property
   def absolute(self) -> float:
-    """Integral of |k|."""
+    """Integral of the absolute value |k|."""
     values, weights = self._on_rule
     return float(np.abs(values) @ weights)
 
   @functools.cached_property
   def energy(self) -> float:
-    """Integral of k^2."""
+    """Integral of the square k^2."""
     values, weights = self._on_rule
     return float(values**2 @ weights)
 
   @functools.cached_property
   def top(self) -> float:
-    """Largest |k|."""
+    """Largest absolute value of the kernel."""
     return float(np.max(np.abs(self.value(np.linspace(-0.5, 0.5, 20001)))))
 
   @property
@@ -177,7 +177,7 @@ class Packing:
 
   @property
   def mass(self) -> float:
-    """Integral of a bump."""
+    """Integral of one bump over [0, 1]."""
     return self.kernel.mass * self._unit * self.width
 
   @property
