@@ -130,7 +130,7 @@ MINIMAX = [
     (scores.cosine_information, dict(dimension=1, radius=1.0), '+:radius'),
     (sign_vectors.vectors, dict(_KNOWN, dimension=1),
      '1:num_examples 1:dimension +:radius'),
-    (spheres.share, dict(distance=1, guarantee=_PURE, dimension=2),
+    (spheres.relative_risk, dict(distance=1, guarantee=_PURE, dimension=2),
      '1:dimension'),
     (testing.le_cam_pure, dict(variation=0.5, num_records=9, epsilon=1.0),
      '-:epsilon'),

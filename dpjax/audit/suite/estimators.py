@@ -104,7 +104,7 @@ def share(made: noisy_shares.NoisyShare, **said: Any) -> Target:
 
 def _count_law(made: noisy_shares.NoisyShare, data, outputs) -> np.ndarray:
   """Returns log-densities, or log-probabilities, of released proportions."""
-  counts = made.num_examples * ((np.asarray(outputs)[:, 0] - 0.5) / made.share
+  counts = made.num_examples * ((np.asarray(outputs)[:, 0] - 0.5) / made.weight
                                 + 0.5)
   noise = counts - np.sum(np.asarray(data) == 1)
   peak = (math.tanh(made.epsilon / 2)

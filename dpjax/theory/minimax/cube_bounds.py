@@ -121,12 +121,13 @@ def _largest(bits: np.ndarray, energy: np.ndarray, mass: np.ndarray,
     # The affinity sqrt(f^2 - b^2) decreases in b^2 / f, which is largest where
     # f is smallest.
     apart = energy / (least + np.sqrt(np.maximum(least**2 - top**2, 0)))
-    share = np.exp(2 * num_examples * np.log1p(-np.minimum(apart, 1 - 1e-12)))
-    return float(np.max(bits * energy * share))
+    squared_affinity = np.exp(
+        2 * num_examples * np.log1p(-np.minimum(apart, 1 - 1e-12)))
+    return float(np.max(bits * energy * squared_affinity))
   variation = two_points.total_variation(guarantee)
   near = np.flatnonzero(num_examples * mass * variation <= _FAR)
   return _peak(lambda place: bits[place] * energy[place]
-               * two_points.product_share(mass[place], guarantee=guarantee,
+               * two_points.product_risk(mass[place], guarantee=guarantee,
                                           num_examples=num_examples), near)
 
 

@@ -102,7 +102,8 @@ def pairs(variations: np.ndarray, *, num_examples: int, guarantee: Guarantee,
 
   def error(log_weight: np.ndarray) -> np.ndarray:
     excess = groups.excess(log_weight[..., None], d, guarantee)
-    return similarities.share(log_weight, size) * ((1 - excess) @ seen)
+    return similarities.weight_of_others(log_weight, size) * (
+        (1 - excess) @ seen)
   return float(similarities.largest(error, guarantee, size))
 
 
@@ -248,8 +249,8 @@ def mixture(log_hypotheses: float, weight: float, *, num_examples: int,
   more = (d - each * many)[:, None] / many
 
   def error(log_weight: np.ndarray) -> np.ndarray:
-    among = similarities.share(log_weight, size) * (1 - groups.excess(
-        log_weight, d[:, None], guarantee))
+    among = similarities.weight_of_others(log_weight, size) * (
+        1 - groups.excess(log_weight, d[:, None], guarantee))
     near = d - each
     parts = ((1 - more) * groups.excess(log_weight, near[:, None], guarantee)
              + more * groups.excess(log_weight, np.maximum(

@@ -91,7 +91,7 @@ class _Game(NamedTuple):
     at = self.places - low[:, None]
     inner = np.clip(at, 0, width - 1)
 
-    def taken(values):
+    def taken(values: np.ndarray) -> np.ndarray:
       return np.take_along_axis(values, inner, 1)
 
     # Inside the window of likely counts the sums are exact; outside they are
@@ -172,7 +172,7 @@ def _bayes_bound(game: _Game) -> float:
   root = math.sqrt(game.num_examples)
   size = int(min(250, max(40, 10 * math.sqrt(root))))
 
-  def negative(log_shape):
+  def negative(log_shape: float) -> float:
     atoms, weights = _beta_prior(math.exp(log_shape), size)
     return -_bayes(atoms, weights, game.likelihoods(atoms))[0]
 
@@ -204,8 +204,8 @@ def _affine(game: _Game, probs: np.ndarray,
   centred, places = probs - 0.5, game.places / game.num_examples - 0.5
   first, second = likelihoods @ places, likelihoods @ places**2
 
-  def worst(share):
-    return float(np.max(share**2 * second - 2 * share * centred * first
+  def worst(slope: float) -> float:
+    return float(np.max(slope**2 * second - 2 * slope * centred * first
                         + centred**2))
   minimum = optimize.minimize_scalar(worst, bounds=(0.0, 3.0), method='bounded',
                                      options=dict(xatol=1e-7))
@@ -234,9 +234,9 @@ def solve(*, num_examples: int, epsilon: float,
   """
   game = _checked(num_examples, epsilon)
   fine, fine_likelihoods = _fine(game)
-  upper, share = _affine(game, fine, fine_likelihoods)
+  upper, slope = _affine(game, fine, fine_likelihoods)
   lower = non_private_risk(num_examples)
-  best = share * (game.places / num_examples - 0.5)
+  best = slope * (game.places / num_examples - 0.5)
   if upper > lower * (1 + tolerance):
     lower = max(lower, _bayes_bound(game))
   if upper > lower * (1 + tolerance):

@@ -155,7 +155,7 @@ def pairs(distances: np.ndarray, guarantee: Guarantee) -> float:
 
   def error(log_weight: np.ndarray) -> np.ndarray:
     excess = groups.excess(log_weight[..., None], distinct, guarantee)
-    return share(log_weight, math.log(len(distances))) * (
+    return weight_of_others(log_weight, math.log(len(distances))) * (
         1 - excess @ counts / counts.sum())
   return float(largest(error, guarantee, math.log(len(distances))))
 
@@ -166,8 +166,9 @@ SIMILARITIES: dict[str, Similarity] = {
     'decoding': decoding, 'pairs': pairs}
 
 
-def share(log_weight: np.ndarray, log_hypotheses: float) -> np.ndarray:
-  """Returns (K - 1) / (K - 1 + e^t)."""
+def weight_of_others(log_weight: np.ndarray, log_hypotheses: float
+                     ) -> np.ndarray:
+  """Returns (K - 1) / (K - 1 + e^t), the weight of all hypotheses but one."""
   others = log_hypotheses + math.log(-math.expm1(-log_hypotheses))
   return 1 / (1 + np.exp(np.minimum(log_weight - others, 700.0)))
 

@@ -40,8 +40,8 @@ _ANGLES, _SLOPES = 801, 160
 _LARGEST = 300.0
 
 
-def share(distance: np.ndarray | int, guarantee: Guarantee, *, dimension: int
-          ) -> np.ndarray:
+def relative_risk(distance: np.ndarray | int, guarantee: Guarantee, *,
+                  dimension: int) -> np.ndarray:
   """Bounds E |M - theta|^2 / R^2 from below, for b records.
 
   0 for total variation and Kullback-Leibler privacy, which bound data sets far

@@ -101,7 +101,7 @@ def _cube_bound(model: Model, num_examples: int,
   # Hypotheses that differ in very many records give no bound, and computing
   # it would need much memory.
   near = num_examples * variation < _FARTHEST
-  bounds = radii[near]**2 * two_points.product_share(
+  bounds = radii[near]**2 * two_points.product_risk(
       variation[near], num_examples=num_examples, guarantee=guarantee)
   return Bound(model.dimension * float(bounds.max(initial=0.0)), 'cubes')
 

@@ -79,17 +79,17 @@ def non_private(*, num_examples: int, radius: float) -> float:
 def pair(*, num_examples: int, guarantee: Guarantee, moment: float,
          radius: float) -> float:
   """Returns the two-point bound: max over g of r^2 g^(2 - 2/k) E s(b)."""
-  return _sparse(two_points.path_share, num_examples=num_examples,
+  return _sparse(two_points.path_risk, num_examples=num_examples,
                  guarantee=guarantee, moment=moment, radius=radius)
 
 
 def sphere(*, num_examples: int, guarantee: Guarantee, dimension: int,
            moment: float, radius: float) -> float:
-  """Returns the sphere bound: max over g of r^2 g^(2 - 2/k) E share(b).
+  """Returns the sphere bound: max over g of r^2 g^(2 - 2/k) E s(b).
 
-  The share is that of `spheres.share`.
+  s is `spheres.relative_risk`.
   """
-  return _sparse(functools.partial(spheres.share, dimension=dimension),
+  return _sparse(functools.partial(spheres.relative_risk, dimension=dimension),
                  num_examples=num_examples, guarantee=guarantee, moment=moment,
                  radius=radius)
 

@@ -241,13 +241,13 @@ def _search(num_examples: int, threshold: float, shrinkage: float,
       np.array([prob, left * (1 + tilt) / 2, left * (1 - tilt) / 2]))
 
 
-def _values(share: np.ndarray, place: np.ndarray, num_examples: int,
+def _values(fraction: np.ndarray, place: np.ndarray, num_examples: int,
             threshold: float, shrinkage: float, moment: float, radius: float
             ) -> tuple[np.ndarray, ...]:
   """Returns risks without noise, p, y, s, and (1 - p) times the mean within T.
 
   Args:
-    share: fraction of the largest moment possible beyond T at this y.
+    fraction: fraction of the largest moment possible beyond T at this y.
     place: w in [0, 1], y = T / (1 - w^2).
     num_examples: n.
     threshold: T.
@@ -256,12 +256,12 @@ def _values(share: np.ndarray, place: np.ndarray, num_examples: int,
     radius: r.
   """
   if math.isinf(moment):
-    prob, far = share, np.full(share.shape, radius)
-    near = np.full(share.shape, min(threshold, radius))
+    prob, far = fraction, np.full(fraction.shape, radius)
+    near = np.full(fraction.shape, min(threshold, radius))
   else:
     inverse = np.maximum(1 - place**2, 1e-4)  # T / y; y <= 10^4 T.
     odds = (radius / threshold * inverse)**moment
-    used = share * np.minimum(1.0, 1 / odds)
+    used = fraction * np.minimum(1.0, 1 / odds)
     prob, far = np.minimum(1.0, used * odds), threshold / inverse
     left = np.where(prob < 1, 1 - prob, 1.0)
     near = np.minimum(threshold, radius * ((1 - used) / left)**(1 / moment))

@@ -32,11 +32,11 @@ class ShareParameters(NamedTuple):
   Attributes:
     num_examples: n.
     scale: scale of the noise.
-    share: weight of the noisy mean; 1/2 has the rest.
+    weight: weight of the noisy mean; 1/2 has the rest.
   """
   num_examples: ArrayLike
   scale: ArrayLike
-  share: ArrayLike
+  weight: ArrayLike
 
 
 def _ones(data: Array) -> Array:
@@ -46,7 +46,7 @@ def _ones(data: Array) -> Array:
 
 def _drawn_in(noisy: Array, parameters: ShareParameters) -> Array:
   """Returns the noisy mean, shrunk towards 1/2."""
-  return (noisy / parameters.num_examples - 0.5) * parameters.share + 0.5
+  return (noisy / parameters.num_examples - 0.5) * parameters.weight + 0.5
 
 
 def _draw_exact(key: PRNGKey, count: Array, parameters: ShareParameters
@@ -81,17 +81,17 @@ def _draw_gaussian(key: PRNGKey, count: Array, parameters: ShareParameters
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class NoisyShare(estimator.Estimator):
-  """Base class of estimators 1/2 + share (noisy count / n - 1/2).
+  """Base class of estimators 1/2 + weight (noisy count / n - 1/2).
 
   Attributes:
-    share: weight in (0, 1]; 1 gives the noisy mean, small weights give nearly
+    weight: weight in (0, 1]; 1 gives the noisy mean, small weights give nearly
       1/2.
   """
-  share: float = 1.0
+  weight: float = 1.0
 
   def __post_init__(self):
     super().__post_init__()
-    errors.check_probability('share', self.share)
+    errors.check_probability('weight', self.weight)
 
   @property
   @abc.abstractmethod
@@ -107,7 +107,7 @@ class NoisyShare(estimator.Estimator):
   def parameters(self) -> ShareParameters:
     """n, noise scale and weight."""
     return ShareParameters(*map(np.float64, (self.num_examples, self.scale,
-                                             self.share)))
+                                             self.weight)))
 
   def statistic(self, data: Array) -> Array:
     """Returns the number of ones [1]; values that do not round to 1 count as 0.
@@ -116,13 +116,13 @@ class NoisyShare(estimator.Estimator):
 
   def risk(self, num_values: int = 1) -> float:
     """Returns the variance that noise adds."""
-    return num_values * self.share**2 * self.count_variance / (
+    return num_values * self.weight**2 * self.count_variance / (
         self.num_examples**2)
 
   def population_risk(self, prob: np.ndarray | float) -> np.ndarray | float:
     """Returns the exact mean squared error as an estimate of p, elementwise."""
-    return (self.share**2 * prob * (1 - prob) / self.num_examples
-            + self.risk() + (1 - self.share)**2 * (prob - 0.5)**2)
+    return (self.weight**2 * prob * (1 - prob) / self.num_examples
+            + self.risk() + (1 - self.weight)**2 * (prob - 0.5)**2)
 
   def worst_risk(self) -> float:
     """Returns the largest risk over p; the risk is linear in (p - 1/2)^2."""
@@ -135,7 +135,7 @@ class NoisyShare(estimator.Estimator):
     noise = self.count_variance / self.num_examples**2
     root = math.sqrt(self.num_examples)
     return dataclasses.replace(
-        self, share=min(root / (1 + root), 0.25 / (noise + 0.25)))
+        self, weight=min(root / (1 + root), 0.25 / (noise + 0.25)))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -93,10 +93,10 @@ def _first_zero(order: float) -> float:
 
 def cube(*, num_examples: int, guarantee: Guarantee, dimension: int,
          radius: float) -> float:
-  """Returns max k a^2 `two_points.product_share` over a sqrt k <= R; s = 1."""
+  """Returns max k a^2 `two_points.product_risk` over a sqrt k <= R; s = 1."""
   # Search the whole range of a coarsely, then finely around the best value.
   def values(sizes: np.ndarray) -> np.ndarray:
-    shares = two_points.product_share(
+    shares = two_points.product_risk(
         special.erf(sizes / math.sqrt(2)), num_examples=num_examples,
         guarantee=guarantee)
     used = np.minimum(dimension, np.floor((radius / sizes)**2 * (1 + 1e-12)))

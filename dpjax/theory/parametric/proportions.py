@@ -99,7 +99,7 @@ def _upper(*, num_examples: int, guarantee: Guarantee) -> tuple[Upper, ...]:
   # Exact: the risk of a shrunk share is linear in (p - 1/2)^2.
   return best + tuple(
       Upper(each.worst_risk(), _NAMES[type(each)] + (
-          ', shrunk' if each.share < 1 else ''), True)
+          ', shrunk' if each.weight < 1 else ''), True)
       for each in estimators(num_examples=num_examples, guarantee=guarantee))
 
 

@@ -229,7 +229,7 @@ def test_bits_lose_what_a_randomised_response_loses(epsilon):
   The laws 1 +- (x - 1/2) and a bit of randomised response on x < 1/2: an exact
   oracle of what no bound may exceed.
   """
-  share = two_points.product_share(0.25, num_examples=1,
+  share = two_points.product_risk(0.25, num_examples=1,
                                    guarantee=notions.PureDP(epsilon=epsilon))
   keep = 1 / (1 + np.exp(-epsilon))
   up = np.array([3 / 8, 5 / 8]) @ [[keep, 1 - keep], [1 - keep, keep]]

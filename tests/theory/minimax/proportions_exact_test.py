@@ -60,7 +60,7 @@ def test_the_minimax_risk_is_that_of_discretised_programs(num_examples, epsilon,
   found = proportions_exact.solve(num_examples=num_examples, epsilon=epsilon)
   assert found.lower <= found.upper <= found.lower * 1.005
   assert found.upper == pytest.approx(program, rel=0.02)
-  share = two_points.product_share(np.linspace(0, 1, 40),
+  share = two_points.product_risk(np.linspace(0, 1, 40),
                                    num_examples=num_examples,
                                    guarantee=PureDP(epsilon=epsilon))
   assert np.max(np.linspace(0, 1, 40)**2 / 4 * share) < found.lower
