@@ -164,7 +164,7 @@ ESTIMATORS = {
         noise=noise, shrinkage=0.8), DATA, 0.8 * KEPT.mean(0))
        for noise, guarantee in (('gaussian', ZCDP), ('l2', PURE),
                                 ('laplace', PURE))},
-    **{kind.__name__: (kind(num_examples=100, share=0.9, **budget),
+    **{kind.__name__: (kind(num_examples=100, weight=0.9, **budget),
                        np.arange(100) % 4 == 1.0, [0.5 - 0.25 * 0.9])
        for kind, budget in (
            (noisy_shares.LaplaceShare, dict(epsilon=0.7)),

@@ -82,7 +82,7 @@ class AdaptiveHistogram(noisy_counts.CountsMechanism):
     bases.basis(self.basis, self.num_bins)
 
   @property
-  def kind(self) -> str:
+  def kind(self) -> str:  # type: ignore[override]  # The base has a constant.
     """Form of the estimate: the basis."""
     return self.basis
 

@@ -79,7 +79,7 @@ class SpectralHistogram(noisy_counts.CountsMechanism):
     return bases.basis(self.basis, self.num_bins, len(self.weights) or None)
 
   @property
-  def kind(self) -> str:
+  def kind(self) -> str:  # type: ignore[override]  # The base has a constant.
     """Form of the estimate: the basis."""
     return self.basis
 

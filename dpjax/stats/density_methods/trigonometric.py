@@ -87,7 +87,7 @@ class SumsMechanism(mechanism.DensityMechanism):
     """Noise scales [K + 1] of frequencies 0..K."""
 
   @property
-  def kind(self) -> str:
+  def kind(self) -> str:  # type: ignore[override]  # The base has a constant.
     """Form of the estimate, see `estimate.KINDS`."""
     return self.basis if self.fix_mass else 'spectrum'
 
