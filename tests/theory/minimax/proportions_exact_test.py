@@ -44,7 +44,7 @@ def test_no_mechanism_has_a_smaller_bayes_risk(num_examples, epsilon):
   game = proportions_exact._game(num_examples, epsilon)
   for _ in range(3):
     atoms, weights = generator.random(4), generator.dirichlet(np.ones(4))
-    risk, means = proportions_exact._bayes(atoms, weights, game.laws(atoms))
+    risk, means = proportions_exact._bayes(atoms, weights, game.likelihoods(atoms))
     # With the posterior means among the actions a program has no more to gain.
     actions = np.unique(np.concatenate([means + 0.5, np.linspace(0, 1, 25)]))
     assert _program(num_examples, epsilon, atoms, weights, actions
