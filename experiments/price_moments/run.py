@@ -113,7 +113,7 @@ def _laws(mean: truncated_means.TruncatedMean, moment: float
 
 
 def measured(setting: sweep.Setting, mean: truncated_means.TruncatedMean,
-             law: moment_risks.Law) -> tuple[float, float]:
+             law: moment_risks.FiniteDistribution) -> tuple[float, float]:
   """Returns the mean squared error at a distribution on a line.
 
   The standard error comes with it. The sum of n records is drawn from its own

@@ -103,6 +103,7 @@ class SpectralHistogram(noisy_counts.CountsMechanism):
     """Returns the exact risk for a public n and any density, with aliasing."""
     basis, weights = self._basis, self._lambda
     masses = density.masses(self.num_bins)
+    # Expected coefficients, with aliases of frequencies above m / 2.
     mean = masses @ basis.analysis
     spread = masses @ np.abs(basis.analysis)**2 - np.abs(mean)**2
     if self.basis == 'fourier':
@@ -173,6 +174,7 @@ def constants(smoothness: float, taper: str = 'pinsker', *,
   operator[:, _ALIASES] += weight[:, None] * place[:, None] / frequency
   operator *= np.abs(2 * frequency[:, None, :])**-smoothness
   bias = float(np.max(np.linalg.svd(operator, compute_uv=False)[:, 0]))**2
+  # The mean over frequencies k / m in (0, 1/2), by the midpoint rule.
   middle = (np.arange(2**10) + 0.5) / 2**11
   weight = (1 - (2 * middle)**smoothness if taper == 'pinsker'
             else np.ones_like(middle))
@@ -225,6 +227,7 @@ def tuned(num_records: int, *, smoothness: float, lipschitz: float,
       SpectralHistogram, num_records=num_records, epsilon=epsilon, rho=rho,
       adjacency=adjacency)
   if num_bins is None:
+    # The noise of a count does not depend on the number of bins.
     variance = histogram(num_bins=3).noise_variance
     most = 2 * math.ceil(num_records**(1 / (2 * smoothness + 1))
                          * (1 + lipschitz)) + 9

@@ -41,7 +41,7 @@ _DISTINCT = 200
 
 def contraction(variations: np.ndarray, *, guarantee: Guarantee,
                 joint: float = 1.0) -> float:
-  """LB-9: bounds the total variation of the released distributions.
+  """Bounds the total variation of the released distributions (LB-9).
 
   Records are exchanged one after the other, and each moves the distribution by
   at most a t_i. Barber and Duchi (2014, Theorem 2) have twice that (erratum
@@ -59,7 +59,9 @@ def contraction(variations: np.ndarray, *, guarantee: Guarantee,
 def pairwise(variations: np.ndarray, *, num_examples: int,
              guarantee: notions.PureDP | notions.ApproxDP,
              joint: bool = False) -> float:
-  """LB-5: Theorem 3.2.3, second term, with pairs i != j only; at most 1/2.
+  """Bounds the mean error by Lalanne (2023, Theorem 3.2.3, second term) (LB-5).
+
+  With pairs i != j only; at most 1/2.
 
   Args:
     variations: [K, K], t of one record, or TV_n of all of them if `joint`.
@@ -109,9 +111,10 @@ def pairs(variations: np.ndarray, *, num_examples: int, guarantee: Guarantee,
 
 def fano(variations: np.ndarray, *, num_examples: int, guarantee: Guarantee
          ) -> float:
-  """LB-6, LB-7 in full: exact divergences, exact lemma, pairs of distributions.
+  """Bounds the mean error by Fano's lemma in full (LB-6, LB-7).
 
-  The printed bounds are `testing.fano_pure` and `testing.fano_zcdp`.
+  With exact divergences and pairs of distributions. The printed bounds are
+  `testing.fano_pure` and `testing.fano_zcdp`.
 
   Args:
     variations: [K, K], t of one record; 0 on the diagonal.
@@ -127,7 +130,7 @@ def fano(variations: np.ndarray, *, num_examples: int, guarantee: Guarantee
 
 def mixture_anchor(log_hypotheses: float, weight: float, *, num_examples: int,
                    guarantee: notions.PureDP) -> float:
-  """LB-8: returns (K - 1) / K (1 - g (1 - e^-epsilon))^n, with P_0 as anchor.
+  """Returns (K - 1) / K (1 - g (1 - e^-epsilon))^n, with P_0 as anchor (LB-8).
   """
   alike = math.log1p(weight * math.expm1(-guarantee.epsilon)) if (
       weight < 1) else -guarantee.epsilon
@@ -137,11 +140,10 @@ def mixture_anchor(log_hypotheses: float, weight: float, *, num_examples: int,
 
 def packing(log_hypotheses: float, weight: float, *, num_examples: int,
             guarantee: notions.PureDP | notions.ApproxDP) -> float:
-  """LB-10: Theorem 3 of Barber and Duchi (2014); always below 1/2.
+  """Returns the bound of Barber and Duchi (2014, Theorem 3), < 1/2 (LB-10).
 
   It bounds the probability that an estimate is at least HALF of the separation
-  away from the truth; the paper has the whole separation (erratum E-07,
-  `printed.printed_packing_risk`).
+  away from the truth; the paper has the whole separation (erratum E-07).
 
   Args:
     log_hypotheses: ln V.
@@ -160,11 +162,11 @@ def packing(log_hypotheses: float, weight: float, *, num_examples: int,
 
 def packing_lemma(log_hypotheses: float, weight: float, *, num_examples: int,
                   guarantee: notions.PureDP | notions.ApproxDP) -> float:
-  """LB-14: 1 - E min(1, e^(epsilon B) / V + delta (e^(epsilon B) - 1) / ...).
+  """Returns 1 - E min(1, e^(epsilon B) / V + delta (e^(epsilon B) - 1) / ..).
 
   A guess from a data set of P_0 is right for one of V hypotheses on average;
   data of P_k differ in B ~ Bin(n, g) records. `mixture` includes this bound,
-  `mixture_anchor` and `packing` as special cases.
+  `mixture_anchor` and `packing` as special cases (LB-14).
   """
   epsilon, delta = guarantee.epsilon, getattr(guarantee, 'delta', 0.0)
   size = _hypotheses(log_hypotheses)
@@ -180,7 +182,7 @@ def packing_lemma(log_hypotheses: float, weight: float, *, num_examples: int,
 
 def packing_lemma_around(log_hypotheses: float, variation: float, *,
                          num_examples: int, guarantee: notions.PureDP) -> float:
-  """LB-14 around a base distribution P_0.
+  """Bounds the mean error of distributions around a base P_0 (LB-14).
 
   The bound is the largest over k of 1 - e^(epsilon k) / V - P(B > k).
 
@@ -199,7 +201,7 @@ def packing_lemma_around(log_hypotheses: float, variation: float, *,
 
 def around(log_hypotheses: float, variation: float, *, num_examples: int,
            guarantee: Guarantee) -> float:
-  """Bound for distributions that are all close to one, P_0; sharper than LB-14.
+  """Bounds the mean error of distributions close to one, P_0; beats LB-14.
 
   P(guess k | P_k) - e^t P(guess k | P_0) is at most the mean excess over B ~
   Bin(n, t_0), and the guesses at P_0 sum to 1. So the error is at least 1 - e^t
@@ -224,7 +226,7 @@ def around(log_hypotheses: float, variation: float, *, num_examples: int,
 
 def mixture(log_hypotheses: float, weight: float, *, num_examples: int,
             guarantee: Guarantee) -> float:
-  """Bound for distributions (1 - g) P_0 + g P_k, by the best anchors.
+  """Bounds the error for distributions (1 - g) P_0 + g P_k, by best anchors.
 
   Given B records that are not of P_0, the data sets are at most B apart.
   Guesses are compared either with those at each other (`similarities.pairs`,
@@ -263,7 +265,7 @@ def mixture(log_hypotheses: float, weight: float, *, num_examples: int,
 
 def cube(separation: float, variations: np.ndarray, *, num_examples: int,
          guarantee: Guarantee) -> float:
-  """LB-11: bounds a squared error over {0, 1}^m.
+  """Bounds a squared error over the cube {0, 1}^m (LB-11).
 
   Squared distances are at least 2 tau d_H. The bound is tau / 4 times the sum
   of both errors of every bit (`testing.assouad`); Lalanne (2023) has tau / 16,

@@ -80,6 +80,7 @@ def _upper(*, num_examples: int, guarantee: Guarantee, dimension: float
            ) -> tuple[Upper, ...]:
   """Returns the proved risks of the histograms."""
   uppers = []
+  # Bounds of the risk, attained for d = 1 (`Upper.exact`).
   for each in histograms(num_examples=num_examples, guarantee=guarantee,
                          dimension=dimension):
     value = bandwidths.histogram_bound(

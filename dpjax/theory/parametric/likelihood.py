@@ -94,6 +94,7 @@ def records(data: Array, model: Model) -> Array:
   if data.ndim != 2 or data.shape[1] != model.dimension:
     raise ValueError(f'records must have {model.dimension} coordinates, got an '
                      f'array of shape {data.shape}')
+  # Whatever a file holds, a record must lie in the cube: NaN counts as 0.
   values = precision.double(data)
   return jnp.clip(jnp.where(jnp.isnan(values), 0.0, values), 0.0, 1.0)
 
@@ -200,6 +201,7 @@ def noise_scale(model: Model, *, num_examples: int,
   sensitivity = model.diameter / num_examples
   match guarantee:
     case notions.PureDP(epsilon=epsilon):
+      # One record moves the means within a cube of half-width 1 / n.
       return 1 / (num_examples * errors.check_positive('epsilon', epsilon))
     case _:
       return sensitivity / errors.check_positive(

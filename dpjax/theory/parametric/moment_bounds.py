@@ -16,7 +16,7 @@ not 0 errs less, so bounds are means over their number b ~ Bin(n, g).
   and Lehmann on two values +-r shows that no estimator does better.
 
 Source: Barber and Duchi (2014, Propositions 2 and 4) (item MOD-KMOM) for the
-distributions; their constants are in `printed_moments`.
+distributions.
 """
 
 from collections.abc import Callable

@@ -50,6 +50,7 @@ def solution(num_examples: int, guarantee: Guarantee
 
 def lower(*, num_examples: int, guarantee: Guarantee) -> tuple[Bound, ...]:
   """Returns all lower bounds that hold for the guarantee."""
+  # Each holds by itself; `Study.best_lower` takes the largest.
   bounds = [
       Bound(non_private(num_examples), 'minimax without privacy'),
       Bound(separations.squared(lambda t: t, num_examples=num_examples,

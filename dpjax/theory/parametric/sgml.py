@@ -292,6 +292,7 @@ class BatchDescent(_Ascent):
 
     2 m sqrt(beta / lambda) / (n sqrt(rho)) with the printed noise.
     """
+    # A step adds eta times the noise of the gradient.
     gradient_noise = self.descent.step_stddev / self.learning_rate
     return gradient_noise * self.batch_size / (2 * self.model.lipschitz)
 
@@ -324,6 +325,7 @@ class BatchDescent(_Ascent):
   @property
   def parameters(self) -> Steps:
     """Public numbers of the gradient steps."""
+    # Words below the threshold are chosen: a probability that is exact in float.
     threshold = 0 if self.replacement else round(self.sampling_prob * 2**32)
     return self._steps(threshold, self.batch_size)
 

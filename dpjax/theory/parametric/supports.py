@@ -292,6 +292,7 @@ class MeanSupport(estimator.Estimator):
 
   def population_risk(self, theta: float) -> float:
     """Returns the mean squared error before clipping, which only lowers it."""
+    # Laplace noise of scale b has variance 2 b^2; the estimate doubles it.
     noise = self.scale**2 * (2 if self._pure else 1)
     return theta**2 / (3 * self.num_examples) + 4 * noise / (
         self.num_examples**2)

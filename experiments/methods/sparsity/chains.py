@@ -148,6 +148,7 @@ def smallest_chain(num_rows: int, num_columns: int, *,
   _check(num_rows, num_columns, num_factors)
   wide = num_rows <= num_columns
 
+  # Sub-problems repeat: many choices of r and s leave the same matrix.
   @functools.cache
   def best(count: int, p: int, q: int):
     if count == 1:

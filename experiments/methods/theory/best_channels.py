@@ -182,7 +182,7 @@ def multinomial(counts: np.ndarray, row: np.ndarray) -> np.ndarray:
 
 def testing_error(probs: np.ndarray, *, num_examples: int,
                   guarantee: Guarantee) -> Channel:
-  """ORC-1: mean error of the best private test of K distributions of n records.
+  """Returns the mean error of the best private test of K distributions (ORC-1).
 
   Args:
     probs: [K, m] distributions of one record. With two symbols n may be several
@@ -232,7 +232,7 @@ def _mean_error(masses: np.ndarray, neighbours: np.ndarray,
 
 def bayes_risk(thetas: np.ndarray, prior: np.ndarray, *, num_examples: int,
                guarantee: Guarantee, num_actions: int = 41) -> Channel:
-  """ORC-3: least mean squared error of a proportion from n Bernoulli records.
+  """Returns the least mean squared error of a private proportion (ORC-3).
 
   Args:
     thetas: [T] proportions.
@@ -257,7 +257,7 @@ def bayes_risk(thetas: np.ndarray, prior: np.ndarray, *, num_examples: int,
 
 def coupling(probs: np.ndarray, costs: np.ndarray,
              offsets: np.ndarray | float = 0.0) -> Channel:
-  """ORC-5: the coupling of K finite distributions with the least largest cost.
+  """Returns the coupling of K distributions of least largest cost (ORC-5).
 
   Costs are expected ones. With one cost, minus a similarity, it is the
   transport problem (3.12) of Lalanne (2023). With the disagreements of all

@@ -201,6 +201,7 @@ def _of_gaussian(function: Callable[..., Any]) -> Callable[..., Any]:
       ZCDP(rho=guarantee.shift**2 / 2), **at)
 
 
+# Sources of several cells.
 _DONG = 'Dong, Durfee and Rogers 2020'
 _RHO = 'Lalanne (2023, section 2.2.2)'
 

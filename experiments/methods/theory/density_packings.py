@@ -144,6 +144,7 @@ def bump_energy(smoothness: int) -> float:
   With y = 2 u, derivatives are P(y) (1 - y^2)^(-2 beta) times the bump, for
   polynomials P that follow from each other.
   """
+  # `factor` is P for the current order, by the product rule.
   y = polynomial.Polynomial([0, 1])
   factor, distance = polynomial.Polynomial([1]), 1 - y**2
   for order in range(smoothness):
@@ -205,6 +206,7 @@ class Packing:
 
   def densities(self, words: np.ndarray, x: np.ndarray) -> np.ndarray:
     """Returns f_w(x), [M, G], for words [M, m] and x [G]."""
+    # [G, m]: the place of each point within each bump.
     places = np.subtract.outer(x, self.centres) / self.width
     bumps = self.bump_of(self.kernel.value(places))
     words = np.asarray(words)
