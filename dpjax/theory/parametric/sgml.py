@@ -325,7 +325,7 @@ class BatchDescent(_Ascent):
   @property
   def parameters(self) -> Steps:
     """Public numbers of the gradient steps."""
-    # Words below the threshold are chosen: a probability that is exact in float.
+    # Exact, because the probability is a multiple of 2^-32.
     threshold = 0 if self.replacement else round(self.sampling_prob * 2**32)
     return self._steps(threshold, self.batch_size)
 
