@@ -25,7 +25,7 @@ import numpy as np
 from dpjax import errors
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.stats.density_methods import bandwidths
-from dpjax.stats.density_methods import laws
+from dpjax.stats.density_methods import densities
 from dpjax.stats.density_methods import projections
 from dpjax.stats.density_methods import sensitivities
 
@@ -46,13 +46,15 @@ COUNTS = {'spectral': 8.0, 'zcdp_spectral': 1.0, 'histogram': 8.0,
           'zcdp_histogram': 1.0}
 
 DENSITIES = {
-    'tent1': lambda: laws.tent(1), 'tent2': lambda: laws.tent(2),
-    'linear1.5': lambda: laws.linear(1.5), 'beta22': lambda: laws.beta(2, 2),
-    'beta25': lambda: laws.beta(2, 5), 'wrapmix': laws.wrapped_mixture,
-    **{f'sobdet{order}': functools.partial(laws.alternating, order)
+    'tent1': lambda: densities.tent(1), 'tent2': lambda: densities.tent(2),
+    'linear1.5': lambda: densities.linear(1.5),
+    'beta22': lambda: densities.beta(2, 2),
+    'beta25': lambda: densities.beta(2, 5),
+    'wrapmix': densities.wrapped_mixture,
+    **{f'sobdet{order}': functools.partial(densities.alternating, order)
        for order in (1, 2, 3)},
-    'sobdet4': lambda: laws.alternating(4, _AMPLITUDE_4),
-    **{f'sobrand{order}': functools.partial(laws.random_phases, order)
+    'sobdet4': lambda: densities.alternating(4, _AMPLITUDE_4),
+    **{f'sobrand{order}': functools.partial(densities.random_phases, order)
        for order in (1, 2, 3)}}
 
 # Smoothness beta that the printed tunings are given.
@@ -61,7 +63,7 @@ SMOOTHNESS = {name: int(name[-1]) for name in DENSITIES if 'sob' in name} | {
 
 
 @functools.cache
-def density(name: str) -> laws.Density:
+def density(name: str) -> densities.Density:
   """Returns a density by its name in `DENSITIES`."""
   errors.check_choice('density', name, tuple(DENSITIES))
   return DENSITIES[name]()

@@ -10,6 +10,7 @@ import functools
 
 import jax
 import jax.numpy as jnp
+from jax.typing import ArrayLike
 
 from dpjax.typing import Array, PyTree
 
@@ -37,6 +38,6 @@ def in_float64(function: Callable[..., PyTree]) -> Callable[..., PyTree]:
   return run
 
 
-def double(values: Array) -> Array:
+def double(values: ArrayLike) -> Array:
   """Returns the values as float64; only valid under `in_float64`."""
   return jnp.asarray(values, jnp.float64)

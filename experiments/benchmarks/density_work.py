@@ -12,9 +12,9 @@ import numpy as np
 
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.stats.density_methods import adaptive
+from dpjax.stats.density_methods import densities
 from dpjax.stats.density_methods import hierarchies
 from dpjax.stats.density_methods import histograms
-from dpjax.stats.density_methods import laws
 from dpjax.stats.density_methods import mechanism
 from dpjax.stats.density_methods import merging
 from dpjax.stats.density_methods import projections
@@ -50,9 +50,9 @@ class Work(NamedTuple):
 
 
 @functools.cache
-def density() -> laws.Density:
+def density() -> densities.Density:
   """On the border of what is twice differentiable."""
-  return laws.random_phases(SMOOTHNESS)
+  return densities.random_phases(SMOOTHNESS)
 
 
 def counts(rng: np.random.Generator, given: Work,

@@ -53,7 +53,7 @@ class Work(NamedTuple):
 
 
 def _share(rng, made, counts, noise):
-  return 0.5 + made.share * ((counts + noise) / made.num_examples - 0.5)
+  return 0.5 + made.weight * ((counts + noise) / made.num_examples - 0.5)
 
 
 def _laplace_share(rng, made, counts):

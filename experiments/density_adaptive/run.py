@@ -17,8 +17,8 @@ from dpjax.stats.density_methods import adaptive
 from dpjax.stats.density_methods import api
 from dpjax.stats.density_methods import bandwidths
 from dpjax.stats.density_methods import bases
+from dpjax.stats.density_methods import densities
 from dpjax.stats.density_methods import estimate
-from dpjax.stats.density_methods import laws
 from dpjax.stats.density_methods import mechanism
 from dpjax.stats.density_methods import projections
 from dpjax.stats.density_methods import stages
@@ -164,7 +164,7 @@ def _nearest(values):
 
 @precision.in_float64
 def proper_errors(kind: str, coefficients: np.ndarray,
-                  truth: laws.Density) -> np.ndarray:
+                  truth: densities.Density) -> np.ndarray:
   """Returns errors [R] of the densities nearest to estimates [R, c]."""
   values = jax.vmap(functools.partial(
       estimate.on_bins, kind, num_bins=_PROPER))(jnp.asarray(coefficients))

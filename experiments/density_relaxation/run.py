@@ -9,7 +9,7 @@ import numpy as np
 from dpjax.privacy import tradeoff
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.report import records
-from dpjax.stats.density_methods import laws
+from dpjax.stats.density_methods import densities
 from dpjax.stats.density_methods import projections
 from dpjax.stats.density_methods import sensitivities
 from dpjax.stats.density_methods import spectral
@@ -84,13 +84,13 @@ def _noise(setting: sweep.Setting) -> dict[str, float]:
            for name, one in _mechanisms(setting).items()}
   values['spectral'] = _histogram(setting, setting.size, setting.size // 2)
   unit = (setting.num_records * setting.epsilon)**2
-  return {name: unit * one.expected(laws.uniform()).privacy
+  return {name: unit * one.expected(densities.uniform()).privacy
           for name, one in values.items()}
 
 
 def _cells(setting: sweep.Setting) -> dict[str, float]:
   """Returns the least errors, and in `size_...` the N that attains them."""
-  density, result = laws.random_phases(setting.size), {}
+  density, result = densities.random_phases(setting.size), {}
   for name, one in _mechanisms(setting).items():
     size = projections.oracle_num_functions(one, density)
     result[f'size_{name}'] = size

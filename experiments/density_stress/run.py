@@ -12,10 +12,10 @@ from dpjax.privacy.adjacency import Adjacency
 from dpjax.report import records
 from dpjax.stats.density_methods import adaptive
 from dpjax.stats.density_methods import bases
+from dpjax.stats.density_methods import densities
 from dpjax.stats.density_methods import estimate
 from dpjax.stats.density_methods import hierarchies
 from dpjax.stats.density_methods import histograms
-from dpjax.stats.density_methods import laws
 from dpjax.stats.density_methods import mechanism
 from dpjax.stats.density_methods import merging
 from dpjax.stats.density_methods import projections
@@ -25,15 +25,16 @@ from experiments import rows
 from experiments import simulation
 from experiments.density_stress import sweep
 
-_DENSITIES = {'tent2': lambda: laws.tent(2), 'beta22': lambda: laws.beta(2, 2),
-              'blocks': laws.blocks, 'cos30': laws.cosine_wave,
-              'sobrand2': lambda: laws.random_phases(2)}
+_DENSITIES = {'tent2': lambda: densities.tent(2),
+              'beta22': lambda: densities.beta(2, 2),
+              'blocks': densities.blocks, 'cos30': densities.cosine_wave,
+              'sobrand2': lambda: densities.random_phases(2)}
 # Sums of waves are computed at the mid-points of this many cells.
 _CELLS = 2**13
 
 
 @functools.cache
-def density(name: str) -> laws.Density:
+def density(name: str) -> densities.Density:
   """Returns a density of the sweep."""
   return _DENSITIES[name]()
 

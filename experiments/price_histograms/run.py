@@ -13,8 +13,8 @@ from dpjax.privacy.adjacency import Adjacency
 from dpjax.report import records
 from dpjax.stats.density_methods import bandwidths
 from dpjax.stats.density_methods import cubes
-from dpjax.stats.density_methods import laws
-from dpjax.theory.parametric import densities
+from dpjax.stats.density_methods import densities
+from dpjax.theory.parametric import densities as density_study
 from experiments import rows
 from experiments import simulation
 from experiments.price_histograms import sweep
@@ -36,7 +36,8 @@ def histogram(setting: sweep.Setting) -> cubes.CubeHistogram:
   public = dict(num_records=setting.num_records, dimension=setting.dimension,
                 adjacency=Adjacency.REPLACE_ONE, **budget)
   if setting.method == 'tuned':
-    return cubes.CubeHistogram.tuned(lipschitz=densities.LIPSCHITZ, **public)
+    return cubes.CubeHistogram.tuned(lipschitz=density_study.LIPSCHITZ,
+                                     **public)
   bins = setting.num_bins
   if not bins:
     bins = bandwidths.printed_bins(
@@ -50,20 +51,20 @@ def histogram(setting: sweep.Setting) -> cubes.CubeHistogram:
 def _laws(setting: sweep.Setting, bins: int) -> list[Any]:
   """Returns the densities over which the largest risk is taken."""
   if setting.part == 'golden':
-    return [laws.linear(1.0)]
+    return [densities.linear(1.0)]
   if setting.dimension == 1:
-    return [cubes.worst(bins, 1), laws.linear(1.0), laws.tent(1.0)]
+    return [cubes.worst(bins, 1), densities.linear(1.0), densities.tent(1.0)]
   root = math.sqrt(setting.dimension)
   return [cubes.worst(bins, setting.dimension),
           *(cubes.AxisMixture(parts=(law,) * setting.dimension)
-            for law in (laws.tent(root), laws.linear(root)))]
+            for law in (densities.tent(root), densities.linear(root)))]
 
 
 @functools.cache
 def _any(num_records: int, promised: notions.PureDP | notions.ZCDP,
          dimension: int) -> dict[str, float]:
   """Returns bounds for any estimator, and risks without privacy or data."""
-  study = densities.STUDY
+  study = density_study.STUDY
   known = dict(num_examples=num_records, dimension=dimension)
   values = {bound.name: bound.value for bound in study.lower(
       guarantee=promised, **known)}
@@ -78,7 +79,7 @@ def exact(setting: sweep.Setting) -> dict[str, float]:
   """Returns bounds, and risks in closed form."""
   made, dimension = histogram(setting), setting.dimension
   noise = dict(num_records=made.num_records, variance=made.noise_variance,
-               lipschitz=densities.LIPSCHITZ, fix_mass=made.fix_mass,
+               lipschitz=density_study.LIPSCHITZ, fix_mass=made.fix_mass,
                dimension=dimension)
   return dict(
       bins=made.num_bins,

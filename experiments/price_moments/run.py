@@ -76,7 +76,7 @@ def upper(setting: sweep.Setting) -> dict[str, float]:
           noise_factor=printed.noise_factor, printed=True, **size))
   values |= _laws(tuned, setting.moment)
   values['measured'], values['measured_se'] = measured(
-      setting, tuned, worst.law)
+      setting, tuned, worst.distribution)
   return values
 
 
@@ -113,7 +113,7 @@ def _laws(mean: truncated_means.TruncatedMean, moment: float
 
 
 def measured(setting: sweep.Setting, mean: truncated_means.TruncatedMean,
-             law: moment_risks.Law) -> tuple[float, float]:
+             law: moment_risks.FiniteDistribution) -> tuple[float, float]:
   """Returns the mean squared error at a distribution on a line.
 
   The standard error comes with it. The sum of n records is drawn from its own

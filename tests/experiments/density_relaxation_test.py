@@ -7,7 +7,7 @@ import pytest
 
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.report import verdicts
-from dpjax.stats.density_methods import laws
+from dpjax.stats.density_methods import densities
 from dpjax.stats.density_methods import sensitivities
 from experiments import registry
 from experiments.density_relaxation import run as relaxation_run
@@ -57,7 +57,7 @@ def test_pairs_that_move_sums_farthest_are_found():
 def test_best_histograms_by_brute_force():
   setting = relaxation.Setting(kind='cells', num_records=10**4, epsilon=0.1,
                                size=2)
-  density = laws.random_phases(2)
+  density = densities.random_phases(2)
   size, best = relaxation_run._best_histogram(setting, density)
   risks = {(bins, top): relaxation_run._histogram(
       setting, bins, top).expected(density).total

@@ -26,7 +26,7 @@ def _lower(*, num_examples, guarantee, width):
   gap = .5
   return (
       lower_bounds.Bound(width**2 * gap**2 / 4 * float(
-          two_points.product_share(gap, num_examples=num_examples,
+          two_points.product_risk(gap, num_examples=num_examples,
                                    guarantee=guarantee)), 'two points'),
       lower_bounds.Bound(-1.0, 'nothing'))
 

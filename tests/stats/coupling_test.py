@@ -322,7 +322,7 @@ CASES = {
     'Laplace share': _share(noisy_shares.LaplaceShare(
         num_examples=SIZE, epsilon=0.7)),
     'geometric share': _share(noisy_shares.GeometricShare(
-        num_examples=SIZE, epsilon=0.7, share=0.9)),
+        num_examples=SIZE, epsilon=0.7, weight=0.9)),
     'Gaussian share': _share(noisy_shares.GaussianShare(
         num_examples=SIZE, rho=0.3)),
     'Gaussian share, printed': _share(noisy_shares.GaussianShare(

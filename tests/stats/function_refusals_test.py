@@ -10,8 +10,8 @@ from dpjax.privacy.adjacency import Adjacency
 from dpjax.stats.density_methods import adaptive
 from dpjax.stats.density_methods import bandwidths
 from dpjax.stats.density_methods import bases
+from dpjax.stats.density_methods import densities
 from dpjax.stats.density_methods import histospline
-from dpjax.stats.density_methods import laws
 from dpjax.stats.density_methods import projections
 from dpjax.stats.density_methods import spectral
 from dpjax.stats.density_methods import weighted
@@ -69,9 +69,9 @@ DENSITY = [
     (cube_bounds.bounds, dict(_KNOWN, dimension=1),
      '1:dimension 1:num_examples'),
     (histospline.cumulative, dict(num_bins=5), '3:num_bins'),
-    (laws.tent(1.0).masses, dict(num_bins=5), '1:num_bins'),
-    (laws.alternating(1).masses, dict(num_bins=5), '1:num_bins'),
-    (laws.zigzag, dict(num_bins=5), '1:num_bins'),
+    (densities.tent(1.0).masses, dict(num_bins=5), '1:num_bins'),
+    (densities.alternating(1).masses, dict(num_bins=5), '1:num_bins'),
+    (densities.zigzag, dict(num_bins=5), '1:num_bins'),
     (lower_bounds.pointwise, dict(
         lipschitz=1.0, num_records=9, epsilon=1.0), '+:lipschitz'),
     (lower_bounds.assouad, dict(
@@ -117,7 +117,7 @@ MINIMAX = [
     (couplings.joint_moments, dict(
         disagreement=0.5, num_examples=9, epsilon=1.0),
      '1:num_examples -:epsilon'),
-    (oracles.testing_error, dict(_KNOWN, laws=np.eye(2)), '1:num_examples'),
+    (oracles.testing_error, dict(_KNOWN, probs=np.eye(2)), '1:num_examples'),
     (oracles.bayes_risk, dict(_KNOWN, thetas=np.ones(1), prior=np.ones(1)),
      '1:num_examples 2:num_actions'),
     (risk_oracles.proportion, _KNOWN,
@@ -130,7 +130,7 @@ MINIMAX = [
     (scores.cosine_information, dict(dimension=1, radius=1.0), '+:radius'),
     (sign_vectors.vectors, dict(_KNOWN, dimension=1),
      '1:num_examples 1:dimension +:radius'),
-    (spheres.share, dict(distance=1, guarantee=_PURE, dimension=2),
+    (spheres.relative_risk, dict(distance=1, guarantee=_PURE, dimension=2),
      '1:dimension'),
     (testing.le_cam_pure, dict(variation=0.5, num_records=9, epsilon=1.0),
      '-:epsilon'),

@@ -13,9 +13,9 @@ from scipy import stats
 from dpjax.privacy import notions
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.stats.density_methods import cubes
+from dpjax.stats.density_methods import densities
 from dpjax.stats.density_methods import hierarchies
 from dpjax.stats.density_methods import histograms
-from dpjax.stats.density_methods import laws
 from dpjax.stats.density_methods import projections
 from dpjax.stats.density_methods import spectral
 from dpjax.stats.ecdf_methods import dyadic
@@ -96,7 +96,7 @@ def test_ranks_are_unbiased_and_vary_as_told(name):
 def test_what_noise_adds_to_the_error_of_a_density(make):
   """Integrals of variances, of coefficients by Parseval's identity."""
   made = make(num_records=50, rho=0.4, adjacency=REPLACE)
-  law = laws.random_phases(3)
+  law = densities.random_phases(3)
   data = np.linspace(0.1, 0.99, 50)**2
   if isinstance(made, cubes.CubeHistogram):
     data = np.stack([data, data], -1)
@@ -164,7 +164,7 @@ ESTIMATORS = {
         noise=noise, shrinkage=0.8), DATA, 0.8 * KEPT.mean(0))
        for noise, guarantee in (('gaussian', ZCDP), ('l2', PURE),
                                 ('laplace', PURE))},
-    **{kind.__name__: (kind(num_examples=100, share=0.9, **budget),
+    **{kind.__name__: (kind(num_examples=100, weight=0.9, **budget),
                        np.arange(100) % 4 == 1.0, [0.5 - 0.25 * 0.9])
        for kind, budget in (
            (noisy_shares.LaplaceShare, dict(epsilon=0.7)),

@@ -47,10 +47,10 @@ def test_no_field_takes_what_makes_no_sense(name):
 @pytest.mark.every(1)
 @pytest.mark.parametrize('name', ['LaplaceShare', 'GeometricShare',
                                   'GaussianShare'])
-def test_shares_are_of_what_there_is(name):
-  for share in (0.0, 1.5, -0.1, math.nan):
-    with pytest.raises(ValueError, match='^share must'):
-      dataclasses.replace(MADE[name], share=share)
+def test_weights_of_noisy_means_lie_between_0_and_1(name):
+  for weight in (0.0, 1.5, -0.1, math.nan):
+    with pytest.raises(ValueError, match='^weight must'):
+      dataclasses.replace(MADE[name], weight=weight)
 
 
 def test_both_classes_are_asked_together_where_labels_may_change():

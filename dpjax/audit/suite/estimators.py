@@ -114,8 +114,8 @@ def _log_density(
     estimator: noisy_shares.LaplaceShare | noisy_shares.GeometricShare,
     data: np.ndarray, outputs: np.ndarray) -> np.ndarray:
   """Returns log-densities, or log-probabilities, of released proportions."""
-  # Inverts the estimate 1/2 + share (count / n - 1/2).
-  proportions = (np.asarray(outputs)[:, 0] - 0.5) / estimator.share + 0.5
+  # Inverts the estimate 1/2 + weight (count / n - 1/2).
+  proportions = (np.asarray(outputs)[:, 0] - 0.5) / estimator.weight + 0.5
   counts = estimator.num_examples * proportions
   noise = counts - np.sum(np.asarray(data) == 1)
   peak = (math.tanh(estimator.epsilon / 2)

@@ -267,7 +267,7 @@ _COINS: Fields = dict(model=exponential_families.Model(dimension=2, radius=1.0))
 _OF_ESTIMATORS: Mapping[str, tuple[Maker, Maker, Fields]] = {
     'proportion_laplace': (estimators.share, noisy_shares.LaplaceShare, _ONE),
     'proportion_geometric': (estimators.share, noisy_shares.GeometricShare,
-                             dict(share=0.7) | _ONE),
+                             dict(weight=0.7) | _ONE),
     'proportion_gaussian': (estimators.share, noisy_shares.GaussianShare,
                             _HALF),
     'proportion_minimax': (estimators.looked_up, noisy_shares.MinimaxShare,

@@ -8,7 +8,7 @@ is for research only.
 Source: Lalanne, Garivier and Gribonval (2023), on the cost of privacy in
 density estimation; Lalanne (2023, chapter 5).
 
-Modules, in import order: laws, histospline, polygons, estimate, mechanism,
+Modules, in import order: densities, histospline, polygons, estimate, mechanism,
 noisy_counts, bases, sensitivities, bandwidths, post_processing, histograms,
 cubes, trigonometric, projections, spectral, shrinkage, pooling, adaptive,
 weighted, stages, hierarchies, merging, sparse, marginals, api.

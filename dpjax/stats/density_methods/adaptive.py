@@ -12,6 +12,7 @@ import functools
 from typing import NamedTuple
 
 import jax.numpy as jnp
+from jax.typing import ArrayLike
 import numpy as np
 
 from dpjax import errors
@@ -24,8 +25,8 @@ from dpjax.stats.density_methods import shrinkage
 from dpjax.typing import Array, PRNGKey
 
 
-class Parameters(NamedTuple):
-  """Parameters of the sampler.
+class AdaptiveParameters(NamedTuple):
+  """Public numbers that the sampler takes.
 
   Attributes:
     counts: of the noisy counts.
@@ -35,28 +36,29 @@ class Parameters(NamedTuple):
       is coefficients.
     penalty: of the shrinkage.
   """
-  counts: noisy_counts.Parameters
-  analysis: np.ndarray
-  gains: np.ndarray
-  synthesis: np.ndarray
-  penalty: np.ndarray
+  counts: noisy_counts.CountParameters
+  analysis: ArrayLike
+  gains: ArrayLike
+  synthesis: ArrayLike
+  penalty: ArrayLike
 
 
 @functools.cache
-def _draw(law: str | None, known: bool) -> mechanism.Draw:
+def _draw(distribution: str | None, known: bool) -> mechanism.Draw:
   """Returns the sampler (key, counts, parameters) -> coefficients."""
-  def draw(key: PRNGKey, counts: Array, parameters: Parameters) -> Array:
-    noisy = noisy_counts.noisy(key, counts, parameters.counts.scale, law)
-    total = noisy_counts.total(noisy, parameters.counts, known)
+  def draw(key: PRNGKey, counts: Array, parameters: AdaptiveParameters
+           ) -> Array:
+    public = parameters.counts
+    noisy = noisy_counts.noisy(key, counts, public.scale, distribution)
+    total = noisy_counts.total(noisy, public.num_records, known)
     analysis = jnp.asarray(parameters.analysis)
     coefficients = (noisy / total).astype(analysis.dtype) @ analysis
     # Noise of the counts plus sampling, about 1 / n for each coefficient.
-    variances = (parameters.counts.variance * jnp.asarray(parameters.gains)
+    variances = (jnp.asarray(parameters.gains) * public.variance
                  / jnp.square(total) + 1 / total)
     coefficients = pooling.shrunk(coefficients, variances, parameters.penalty)
-    if parameters.synthesis.size:
-      return 1 + coefficients @ jnp.asarray(parameters.synthesis)
-    return coefficients
+    synthesis = jnp.asarray(parameters.synthesis)
+    return 1 + coefficients @ synthesis if synthesis.size else coefficients
   return draw
 
 
@@ -80,21 +82,22 @@ class AdaptiveHistogram(noisy_counts.CountsMechanism):
     bases.basis(self.basis, self.num_bins)
 
   @property
-  def kind(self) -> str:
+  def kind(self) -> str:  # type: ignore[override]  # The base has a constant.
     """Form of the estimate: the basis."""
     return self.basis
 
   @property
   def draw(self) -> mechanism.Draw:
     """Jittable sampler of coefficients [K], or heights [m] of a spline."""
-    return _draw(self.law, self.knows_total)
+    return _draw(self.noise_distribution, self.knows_total)
 
   @property
-  def parameters(self) -> Parameters:
+  def parameters(self) -> AdaptiveParameters:
     """Float64 NumPy arrays that `draw` takes as parameters."""
     basis = bases.basis(self.basis, self.num_bins)
-    return Parameters(
-        super().parameters, *basis, synthesis=basis.analysis.T
+    # The spline basis is orthogonal, so its transpose maps back to heights.
+    return AdaptiveParameters(
+        self.count_parameters, *basis, synthesis=basis.analysis.T
         if self.basis == 'spline' else np.zeros(0),
         penalty=np.float64(self.penalty))
 
@@ -114,9 +117,9 @@ def adaptive(num_records: int, *, adjacency: Adjacency,
     penalty: c of `shrinkage`.
   """
   errors.check_choice('boundary', boundary, tuple(bases.BOUNDARIES))
-  public = dict(num_records=num_records, epsilon=epsilon, rho=rho,
-                adjacency=adjacency, basis=bases.BOUNDARIES[boundary],
-                penalty=penalty)
-  variance = AdaptiveHistogram(num_bins=3, **public).noise_variance
-  return AdaptiveHistogram(
-      num_bins=bases.adaptive_bins(num_records, variance), **public)
+  # The number of bins follows from n and the noise, which are public.
+  histogram = functools.partial(
+      AdaptiveHistogram, num_records=num_records, epsilon=epsilon, rho=rho,
+      adjacency=adjacency, basis=bases.BOUNDARIES[boundary], penalty=penalty)
+  return histogram(num_bins=bases.adaptive_bins(
+      num_records, histogram(num_bins=3).noise_variance))

@@ -126,6 +126,7 @@ def density(key: PRNGKey, x: Any, *, lower: float, upper: float,
     raise ValueError('expected_records must be given under add_or_remove_one, '
                      'where n is private, and only there')
   values = numbers.parse(x, lower, upper, missing=missing, adjacency=adjacency)
+  # Everything that the plan depends on is public: n or a guess, and budgets.
   planned = plan(values.size if expected_records is None else expected_records,
                  epsilon=epsilon, rho=rho, boundary=boundary, method=method,
                  adjacency=adjacency)

@@ -14,8 +14,8 @@ import numpy as np
 
 from dpjax import errors
 from dpjax.stats import precision
+from dpjax.stats.density_methods import densities
 from dpjax.stats.density_methods import histograms
-from dpjax.stats.density_methods import laws
 from dpjax.stats.density_methods import mechanism
 from dpjax.typing import PRNGKey
 
@@ -40,6 +40,7 @@ class CubeHistogram(histograms.Histogram):
     """Returns counts [m] of records [n, d] in the cube; 1 is in the last cell.
     """
     side = side_of(self.num_bins, self.dimension)
+    # Cells are numbered row by row; the last coordinate varies fastest.
     places = np.minimum((unit * side).astype(np.int64), side - 1)
     flat = np.ravel_multi_index(tuple(places.T), (side,) * self.dimension)
     return np.bincount(flat, minlength=self.num_bins).astype(np.float64)
@@ -66,7 +67,7 @@ def side_of(num_bins: int, dimension: int) -> int:
   """Returns K, the number of cells per axis of K^d cells."""
   side = round(num_bins**(1 / dimension))
   if side**dimension != num_bins:
-    raise ValueError(f'num_bins must be a whole number to the power of '
+    raise ValueError('num_bins must be a whole number to the power of '
                      f'{dimension}, got {num_bins}')
   return side
 
@@ -76,12 +77,12 @@ class AxisMixture:
   """A density on [0, 1]^d: the mean of densities of one coordinate each.
 
   f(x) = 1/d sum_a f_a(x_a). It has the exact quantities that histograms need,
-  as `laws.Density` does.
+  as `densities.Density` does.
 
   Attributes:
     parts: f_a, one for each coordinate.
   """
-  parts: tuple[laws.Density, ...]
+  parts: tuple[densities.Density, ...]
 
   @property
   def name(self) -> str:
@@ -90,7 +91,8 @@ class AxisMixture:
 
   @property
   def square(self) -> float:
-    """Integral of f^2."""
+    """Integral of f^2 over the cube."""
+    # Parts are independent coordinates: products of f_a - 1 integrate to 0.
     return 1 + sum(part.energy for part in self.parts) / len(self.parts)**2
 
   @property
@@ -104,6 +106,7 @@ class AxisMixture:
     """Returns probabilities [m] of equal cells."""
     count = len(self.parts)
     side = side_of(num_bins, count)
+    # Axis a of the table has the cells of coordinate a.
     heights = [side * part.masses(side).reshape(
         (-1,) + (1,) * (count - 1 - axis))
                for axis, part in enumerate(self.parts)]
@@ -111,10 +114,10 @@ class AxisMixture:
     probabilities.setflags(write=False)
     return probabilities
 
-  counts = laws.Density.counts
+  counts = densities.Density.counts
 
 
-def worst(num_bins: int, dimension: int) -> laws.Density | AxisMixture:
+def worst(num_bins: int, dimension: int) -> densities.Density | AxisMixture:
   """Returns a 1-Lipschitz density whose cell masses are those of the uniform.
 
   A zigzag along the first coordinate. A histogram of m cells has the bias
@@ -122,9 +125,9 @@ def worst(num_bins: int, dimension: int) -> laws.Density | AxisMixture:
   """
   side = side_of(num_bins, dimension)
   if dimension == 1:
-    return laws.zigzag(side)
+    return densities.zigzag(side)
   if dimension > 2 * side:
     raise ValueError(f'dimension must be at most {2 * side}, twice the cells '
                      f'per axis, got {dimension}')
-  return AxisMixture(parts=(laws.zigzag(side, float(dimension)),
-                            *(dimension - 1) * (laws.uniform(),)))
+  return AxisMixture(parts=(densities.zigzag(side, float(dimension)),
+                            *(dimension - 1) * (densities.uniform(),)))

@@ -24,7 +24,7 @@ from dpjax.stats import frequencies
 from dpjax.stats import precision
 from dpjax.stats.density_methods import histospline
 from dpjax.stats.density_methods import polygons
-from dpjax.stats.density_methods.laws import Density
+from dpjax.stats.density_methods.densities import Density
 from dpjax.typing import Array, PRNGKey
 
 KINDS = ('histogram', 'polygon', 'fourier', 'cosine', 'spectrum', 'spline')
@@ -60,6 +60,7 @@ def errors_of(kind: str, coefficients: np.ndarray, density: Density
     theta, weight = density.fourier(size), 2
   else:
     theta, weight = density.cosine(size), 1
+  # Parseval: errors of the coefficients, and all energy beyond them.
   tail_energy = density.energy - weight * np.sum(np.abs(theta)**2)
   return weight * np.sum(np.abs(estimates - theta)**2, -1) + max(tail_energy,
                                                                  0.0)
@@ -81,7 +82,7 @@ class _Truth(NamedTuple):
 @functools.lru_cache(maxsize=128)
 def _truth(density: Density, num_bins: int) -> _Truth:
   """Returns `_Truth` for m bins, exact up to variation within 2^-13."""
-  fine = num_bins * -(-_FINE // num_bins)
+  fine = num_bins * -(-_FINE // num_bins)  # A multiple of m, at least _FINE.
   heights = num_bins * density.masses(num_bins)
   parts, masses = histospline.refined(num_bins, fine), density.masses(fine)
   difference = heights @ parts - fine * masses
@@ -94,6 +95,8 @@ def _spline_errors(heights: np.ndarray, density: Density) -> np.ndarray:
   """Returns integrals of (curve - f)^2 for heights [..., m], shape [...]."""
   estimates = np.asarray(heights)
   truth = _truth(density, estimates.shape[-1])
+  # ||(estimate - curve) + (curve - f)||^2, expanded; the curve is linear in
+  # the heights.
   off = estimates - truth.heights
   return (np.sum((off @ histospline.gram(estimates.shape[-1])) * off, -1)
           + 2 * off @ truth.slope + truth.bias)
@@ -190,6 +193,7 @@ class DensityEstimate:
       size = self.coefficients.shape[-1]
       num_bins = size * -(-num_bins // size)
     values = on_bins(self.kind, jnp.asarray(self.coefficients), num_bins)
+    # Projection on a convex set never increases the distance to its points.
     shares = frequencies.project_on_simplex(values / num_bins)
     return dataclasses.replace(self, kind='histogram', coefficients=np.asarray(
         shares * num_bins))

@@ -13,6 +13,7 @@ import functools
 from typing import NamedTuple
 
 import jax.numpy as jnp
+from jax.typing import ArrayLike
 import numpy as np
 
 from dpjax import errors
@@ -20,34 +21,34 @@ from dpjax.privacy import draws
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.stats.density_methods import mechanism
 from dpjax.stats.density_methods import noisy_counts
-from dpjax.stats.density_methods.laws import Density
+from dpjax.stats.density_methods.densities import Density
 from dpjax.stats.ecdf_methods import hierarchy
 from dpjax.stats.ecdf_methods import trees
-from dpjax.typing import Array, PRNGKey
+from dpjax.typing import Array, PRNGKey, PyTree
 
 
-class Parameters(NamedTuple):
-  """Parameters of the sampler, by level [J] from the top down.
+class LevelParameters(NamedTuple):
+  """Public numbers that the sampler takes, by level from the top down.
 
   Attributes:
-    scales: of the noise.
-    variances: of the noise.
-    num_records: n, or a public guess.
+    scales: [J] noise scales.
+    variances: [J] noise variances.
+    num_records: n, or a public guess of it.
   """
-  scales: np.ndarray
-  variances: np.ndarray
-  num_records: np.ndarray
+  scales: ArrayLike
+  variances: ArrayLike
+  num_records: ArrayLike
 
 
 class HaarParameters(NamedTuple):
-  """Parameters of the sampler of Haar coefficients.
+  """Public numbers that the sampler of Haar coefficients takes.
 
   Attributes:
     levels: noise of the levels.
     threshold: in standard deviations.
   """
-  levels: Parameters
-  threshold: np.ndarray
+  levels: LevelParameters
+  threshold: ArrayLike
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -85,10 +86,15 @@ class _Levels(mechanism.DensityMechanism):
     return np.square(self.scales)
 
   @property
-  def parameters(self) -> Parameters:
+  def parameters(self) -> PyTree:
     """Float64 NumPy arrays that `draw` takes as parameters."""
-    return Parameters(self.scales, self.noise_variances,
-                      np.array(self.num_records, np.float64))
+    return self._level_parameters
+
+  @property
+  def _level_parameters(self) -> LevelParameters:
+    """Scales and variances of the noise, and n."""
+    return LevelParameters(self.scales, self.noise_variances,
+                           np.array(self.num_records, np.float64))
 
   def _risk(self, density: Density, level: int, privacy: float
             ) -> mechanism.Risk:
@@ -147,7 +153,7 @@ class TreeDensity(_Levels):
   @property
   def draw(self) -> mechanism.Draw:
     """Jittable sampler (key, counts, parameters) -> heights."""
-    return _tree_law(self.height, self._level, self.pure, self.knows_total)
+    return _tree_sampler(self.height, self._level, self.pure, self.knows_total)
 
   def expected(self, density: Density) -> mechanism.Risk:
     """Returns the exact risk: a histogram's, with least squares noise of nodes.
@@ -158,7 +164,7 @@ class TreeDensity(_Levels):
                       / self.num_records**2)
 
 
-def node_variances(variances: Sequence[float]) -> np.ndarray:
+def node_variances(variances: Sequence[float] | np.ndarray) -> np.ndarray:
   """Returns variances [J] of a node of each level by least squares, n public.
 
   Going up, a node's own count and the sum of its children are averaged by
@@ -173,33 +179,36 @@ def node_variances(variances: Sequence[float]) -> np.ndarray:
   for own in variances[-2::-1]:
     upward.append(own * 2 * upward[-1] / (own + 2 * upward[-1]))
   parent, node_variances_down = 0.0, []
-  for spread in upward[::-1]:
-    parent = spread / 2 + parent / 4
+  for siblings in upward[::-1]:
+    parent = siblings / 2 + parent / 4
     node_variances_down.append(parent)
   return np.array(node_variances_down)
 
 
-def oracle_level(asked: TreeDensity, density: Density) -> int:
+def oracle_level(tree: TreeDensity, density: Density) -> int:
   """Returns the level of least expected error for a known density."""
-  return min(range(1, asked.height + 1), key=lambda level: dataclasses.replace(
-      asked, level=level).expected(density).total)
+  return min(range(1, tree.height + 1), key=lambda level: dataclasses.replace(
+      tree, level=level).expected(density).total)
 
 
 @functools.cache
-def _tree_law(height: int, level: int, pure: bool, known: bool
+def _tree_sampler(height: int, level: int, pure: bool, known: bool
               ) -> mechanism.Draw:
   """Returns the sampler of `TreeDensity`."""
   shape = (2,) * height
 
-  def draw(key: PRNGKey, counts: Array, parameters: Parameters) -> Array:
+  def draw(key: PRNGKey, counts: Array, parameters: LevelParameters) -> Array:
     variances = jnp.asarray(parameters.variances)
     noisy = trees.noisy_levels(key, counts, shape,
                                jnp.asarray(parameters.scales), pure=pure)
     total = jnp.asarray(parameters.num_records) if known else None
-    leaves = hierarchy.least_squares(noisy, shape, variances,
-                                     jnp.ones_like(counts), total)
-    read = jnp.sum(leaves.reshape(2**level, -1), 1)
-    return read * 2**level / noisy_counts.total(leaves, parameters, known)
+    leaves = hierarchy.least_squares(
+        noisy, shape, [variances[j] for j in range(height)],
+        jnp.ones_like(counts), total)
+    # Leaves are consistent, so nodes of any level are sums of them.
+    nodes = jnp.sum(leaves.reshape(2**level, -1), 1)
+    return nodes * 2**level / noisy_counts.total(
+        leaves, parameters.num_records, known)
   return draw
 
 
@@ -248,8 +257,10 @@ class HaarDensity(_Levels):
   @property
   def scales(self) -> np.ndarray:
     """Discrete Laplace scales or standard deviations [J], from the top down."""
-    if self.pure:
+    if self.epsilon is not None:
       return 2 / (self.epsilon * self.shares)
+    assert self.rho is not None  # Checked when the mechanism was built.
+    # Step 4 of the proof: the squared shift for each level of parting.
     below = np.cumsum(self.shares[::-1])[::-1]
     shift = np.max(2 * self.shares + 2 * below)
     return np.sqrt(shift / (2 * self.rho * self.shares))
@@ -257,12 +268,12 @@ class HaarDensity(_Levels):
   @property
   def draw(self) -> mechanism.Draw:
     """Jittable sampler (key, counts, parameters) -> heights."""
-    return _haar_law(self.height, self.pure)
+    return _haar_sampler(self.height, self.pure)
 
   @property
   def parameters(self) -> HaarParameters:
     """Float64 NumPy arrays that `draw` takes as parameters."""
-    return HaarParameters(super().parameters, np.float64(self.threshold))
+    return HaarParameters(self._level_parameters, np.float64(self.threshold))
 
   def expected(self, density: Density) -> mechanism.Risk:
     """Returns the exact risk; only without a threshold."""
@@ -273,8 +284,9 @@ class HaarDensity(_Levels):
 
 
 @functools.cache
-def _haar_law(height: int, pure: bool) -> mechanism.Draw:
+def _haar_sampler(height: int, pure: bool) -> mechanism.Draw:
   """Returns the sampler of `HaarDensity`."""
+  # Differences lie level by level: place i belongs to level places[i].
   sizes = 2**np.arange(height)
   places = np.repeat(np.arange(height), sizes)
 

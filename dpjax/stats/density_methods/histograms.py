@@ -11,7 +11,7 @@ DEN-B8).
 
 import dataclasses
 import functools
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -23,8 +23,9 @@ from dpjax.stats.density_methods import mechanism
 from dpjax.stats.density_methods import noisy_counts
 from dpjax.stats.density_methods import polygons
 from dpjax.stats.density_methods import post_processing
+from dpjax.stats.density_methods.densities import Density
 from dpjax.stats.density_methods.estimate import errors_of
-from dpjax.stats.density_methods.laws import Density
+from dpjax.typing import Array, PRNGKey
 
 
 class Sensitivity(NamedTuple):
@@ -59,13 +60,15 @@ def sensitivity(num_bins: int, adjacency: Adjacency) -> Sensitivity:
 def _sampler(noise: str | None, knows_total: bool, fix_mass: bool, post: str
          ) -> mechanism.Draw:
   """Returns the sampler (key, counts, parameters) -> heights."""
-  def heights(key, counts, parameters):
+  def heights(key: PRNGKey, counts: Array,
+              parameters: noisy_counts.CountParameters) -> Array:
     size = counts.shape[0]
     noisy = noisy_counts.noisy(key, counts, parameters.scale, noise)
-    total = noisy_counts.total(noisy, parameters, knows_total)
+    total = noisy_counts.total(noisy, parameters.num_records, knows_total)
     raw_heights = size * noisy / total
     if fix_mass:
       raw_heights = post_processing.fix_mass(raw_heights)
+    # The last argument bounds the variance of a height: sampling and noise.
     return post_processing.processed(
         raw_heights, post,
         size / total + size**2 * parameters.variance / total**2)
@@ -94,7 +97,7 @@ class Histogram(noisy_counts.CountsMechanism):
     errors.check_choice('post', self.post, post_processing.POSTS)
 
   @classmethod
-  def printed(cls, *, num_records: int, **public: Any) -> 'Histogram':
+  def printed(cls, *, num_records: int, **public: Any) -> Self:
     """Returns the histogram of Theorem 1, as published.
 
     It has continuous noise, `bandwidths.printed_bins` and no post-processing.
@@ -104,15 +107,15 @@ class Histogram(noisy_counts.CountsMechanism):
       num_records: n.
       **public: the budget, and other attributes.
     """
-    public = dict(noise='laplace', fix_mass=False) | public
-    plain = cls(num_records=num_records, num_bins=1, **public)
+    as_published: dict[str, Any] = dict(noise='laplace', fix_mass=False)
+    plain = cls(num_records=num_records, num_bins=1, **as_published | public)
     return dataclasses.replace(plain, num_bins=bandwidths.printed_bins(
         num_records=num_records, budget=plain.budget,
         dimension=plain.dimension))
 
   @classmethod
   def tuned(cls, *, num_records: int, lipschitz: float, **public: Any
-            ) -> 'Histogram':
+            ) -> Self:
     """Returns the histogram with the bins of the least proved error.
 
     The number of bins is `bandwidths.tuned_bins`. If noise is most of the
@@ -131,7 +134,7 @@ class Histogram(noisy_counts.CountsMechanism):
 
   @classmethod
   def oracle_tuned(cls, density: Density, *, num_records: int, **public: Any
-                   ) -> 'Histogram':
+                   ) -> Self:
     """Returns the histogram with the best bins for a known density, to compare.
 
     Args:
@@ -139,7 +142,7 @@ class Histogram(noisy_counts.CountsMechanism):
       num_records: n.
       **public: the budget, and other attributes.
     """
-    def risk(num_bins):
+    def risk(num_bins: int) -> mechanism.Risk:
       return dataclasses.replace(plain, num_bins=num_bins).expected(density)
     plain = cls(num_records=num_records, num_bins=1, **public)
     # A lower bound of noise and sampling error that increases with m, because
@@ -152,7 +155,8 @@ class Histogram(noisy_counts.CountsMechanism):
   @property
   def draw(self) -> mechanism.Draw:
     """Jittable sampler (key, counts, parameters) -> heights."""
-    return _sampler(self.law, self.knows_total, self.fix_mass, self.post)
+    return _sampler(self.noise_distribution, self.knows_total, self.fix_mass,
+                    self.post)
 
   @property
   def height_variance(self) -> float:
@@ -176,7 +180,7 @@ class Histogram(noisy_counts.CountsMechanism):
     self._check_linear()
     if not 0 <= x <= 1:
       raise ValueError(f'x must lie in [0, 1], got {x}')
-    place = min(int(x * self.num_bins), self.num_bins - 1)
+    place = min(int(x * self.num_bins), self.num_bins - 1)  # 1: last bin.
     mass = float(density.masses(self.num_bins)[place])
     truth = float(density.pdf(np.asarray(x)))
     return mechanism.Risk(
@@ -219,7 +223,8 @@ class Polygon(Histogram):
     """
     self._check_linear()
     masses, size = density.masses(self.num_bins), self.num_bins
-    # Integrals of the squared polygons of unit heights, times m.
+    # Integrals of the squared polygons of unit heights, times m: 2/3 inside,
+    # and 1/6 more for the constant half bin at either end.
     squares = np.full(size, 2 / 3)
     squares[0] += 1 / 6
     squares[-1] += 1 / 6

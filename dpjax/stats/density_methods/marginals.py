@@ -8,7 +8,7 @@ and Liu 1968; Zhang et al. 2014, PrivBayes; McKenna et al. 2022, AIM (item
 DEN-B13).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 import dataclasses
 import functools
 import itertools
@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax.typing import ArrayLike
 import numpy as np
 
 from dpjax import errors
@@ -27,7 +28,7 @@ from dpjax.stats import precision
 from dpjax.stats.density_methods import mechanism
 from dpjax.stats.density_methods import noisy_counts
 from dpjax.stats.density_methods import sparse
-from dpjax.typing import Array, PRNGKey
+from dpjax.typing import Array, PRNGKey, PyTree
 
 # Largest number of cells that `Tables.cells` writes out.
 _MOST_CELLS = 2**22
@@ -60,8 +61,8 @@ class Tables(NamedTuple):
 
   def at(self, bins: Array) -> Array:
     """Returns densities [n] of the cells with bins [n, d]."""
-    def inverse(chances):
-      return 1 / jnp.where(chances > 0, chances, jnp.inf)
+    def inverse(probs: Array) -> Array:
+      return 1 / jnp.where(probs > 0, probs, jnp.inf)  # 0 where nothing is.
     num, size = self.marginals.shape
     columns = jnp.arange(num)[None]
     single = jnp.asarray(self.marginals)[columns, bins] * size
@@ -80,8 +81,8 @@ class Tables(NamedTuple):
     return np.asarray(self.at(jnp.asarray(_bins(np.asarray(x), size))))
 
 
-class Parameters(NamedTuple):
-  """Parameters of the sampler.
+class TreeParameters(NamedTuple):
+  """Public numbers that the sampler takes.
 
   Attributes:
     single: noise scale of tables of one attribute.
@@ -89,10 +90,10 @@ class Parameters(NamedTuple):
     pair: noise scale of tables of pairs.
     num_records: n, or a public guess.
   """
-  single: np.ndarray
-  rate: np.ndarray
-  pair: np.ndarray
-  num_records: np.ndarray
+  single: ArrayLike
+  rate: ArrayLike
+  pair: ArrayLike
+  num_records: ArrayLike
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -165,9 +166,10 @@ class TreeMarginals(mechanism.DensityMechanism):
   def _parts(self) -> tuple[float, float, float]:
     """Parts of epsilon for single attributes, choices and pairs."""
     if self.structure == 'private':
-      return tuple(self.epsilon * share for share in self.shares)
+      single, choices, pairs = self.shares
+      return self.budget * single, self.budget * choices, self.budget * pairs
     alone = self.structure == 'independent'
-    return (self.epsilon, 0.0, 0.0) if alone else (0.0, 0.0, self.epsilon)
+    return (self.budget, 0.0, 0.0) if alone else (0.0, 0.0, self.budget)
 
   @property
   def _table_sensitivity(self) -> float:
@@ -200,11 +202,11 @@ class TreeMarginals(mechanism.DensityMechanism):
     return _sampler(self.num_attributes, self.num_bins, tree, self.knows_total)
 
   @property
-  def parameters(self) -> Parameters:
+  def parameters(self) -> TreeParameters:
     """Float64 NumPy arrays that `draw` takes as parameters."""
     single, choices, pairs = self._parts
     num = self.num_attributes
-    return Parameters(*(np.array(value, np.float64) for value in (
+    return TreeParameters(*(np.array(value, np.float64) for value in (
         self._table_sensitivity * num / single if single else 0.0,
         self.selection.rate if choices else 0.0,
         self._table_sensitivity * (num - 1) / pairs if pairs else 0.0,
@@ -237,6 +239,7 @@ def rooted(pairs: Sequence[tuple[int, int]], num_attributes: int
   Raises:
     ValueError: if they are not a tree over all attributes.
   """
+  # Grow from the first attribute: each pair must join exactly one new one.
   left = [tuple(pair) for pair in pairs]
   edges, inside = [], set(left[0][:1]) if left else set()
   while left:
@@ -260,40 +263,43 @@ def _sampler(num: int, size: int, tree: str | tuple[tuple[int, int], ...],
   """Returns the sampler of `TreeMarginals`."""
   rows, columns = np.triu_indices(num, 1)
 
-  def draw(key: PRNGKey, statistic: Array, parameters: Parameters) -> Tables:
+  def draw(key: PRNGKey, statistic: Array, parameters: TreeParameters
+           ) -> PyTree:  # `Tables`, where other samplers return an array.
     of_single, of_pairs = jax.random.split(key)
+    # Tables of pairs i < j, and their transposes for j < i: [d, d, k, k].
     half = statistic.reshape(-1, size, size)
     pairs = jnp.zeros((num, num, size, size), half.dtype).at[
         rows, columns].set(half).at[columns, rows].set(half.swapaxes(1, 2))
     # Tables of single attributes, from the pair of each with its predecessor.
     exact = jnp.sum(pairs[np.arange(num), np.arange(num) - 1], 2)
-    single, scores = None, None
+    scores = None
     if isinstance(tree, str):
-      single = _shares(of_single, exact, parameters.single, parameters, known)
-    if tree == 'independent':
-      return Tables(jnp.zeros((0, 2), jnp.int32),
-                    jnp.zeros((0, size, size), exact.dtype), single[0])
-    if tree == 'private':
-      predicted = single[1] * single[0][:, None, :, None] * single[0][
-          None, :, None, :]
+      single, total = _shares(of_single, exact, parameters.single, parameters,
+                              known)
+      if tree == 'independent':
+        return Tables(jnp.zeros((0, 2), jnp.int32),
+                      jnp.zeros((0, size, size), exact.dtype), single)
+      predicted = total * single[:, None, :, None] * single[None, :, None, :]
       scores = jnp.sum(jnp.abs(pairs - predicted), (2, 3))
     return _grown(of_pairs, pairs, scores, tree, parameters, known)
   return draw
 
 
-def _shares(key: PRNGKey, counts: Array, scale: Array, parameters: Parameters,
-            known: bool) -> tuple[Array, Array]:
+def _shares(key: PRNGKey, counts: Array, scale: ArrayLike,
+            parameters: TreeParameters, known: bool) -> tuple[Array, Array]:
   """Returns probabilities [t, ...] of noisy tables [t, ...], and their total.
   """
   noisy = noisy_counts.noisy(key, counts, scale, 'discrete_laplace')
-  total = noisy_counts.total(noisy / counts.shape[0], parameters, known)
+  # Every table counts all n records, so the mean of their totals estimates n.
+  total = noisy_counts.total(noisy / counts.shape[0],
+                             parameters.num_records, known)
   flat = jax.vmap(frequencies.project_on_simplex)(
       noisy.reshape(counts.shape[0], -1) / total)
   return flat.reshape(counts.shape), total
 
 
 def _grown(key: PRNGKey, pairs: Array, scores: Array | None,
-           tree: str | tuple[tuple[int, int], ...], parameters: Parameters,
+           tree: str | tuple[tuple[int, int], ...], parameters: TreeParameters,
            known: bool) -> Tables:
   """Grows a tree edge by edge: chosen by scores or given, then measured."""
   num, size = pairs.shape[0], pairs.shape[2]
@@ -336,7 +342,7 @@ def _grown(key: PRNGKey, pairs: Array, scores: Array | None,
 
 
 @functools.cache
-def _all_cells():
+def _all_cells() -> Callable[[Tables], Array]:
   """Returns the jitted `Tables.cells` of many estimates."""
   return jax.jit(jax.vmap(Tables.cells))
 

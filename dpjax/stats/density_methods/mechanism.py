@@ -28,8 +28,8 @@ from dpjax.privacy import accounting
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.privacy.adjacency import check_adjacency
 from dpjax.stats import precision
+from dpjax.stats.density_methods.densities import Density
 from dpjax.stats.density_methods.estimate import DensityEstimate
-from dpjax.stats.density_methods.laws import Density
 from dpjax.typing import Array, PRNGKey, PyTree
 
 Draw = Callable[[PRNGKey, Array, PyTree], Array]

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax.typing import ArrayLike
 import numpy as np
 
 from dpjax import errors
@@ -20,15 +21,15 @@ from dpjax.stats.density_methods import noisy_counts
 from dpjax.typing import Array, PRNGKey
 
 
-class Parameters(NamedTuple):
-  """Parameters of the sampler.
+class MergingParameters(NamedTuple):
+  """Public numbers that the sampler takes.
 
   Attributes:
     counts: of the noisy counts.
     penalty: of a run, in variances of a count.
   """
-  counts: noisy_counts.Parameters
-  penalty: np.ndarray
+  counts: noisy_counts.CountParameters
+  penalty: ArrayLike
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -50,46 +51,47 @@ class MergedHistogram(noisy_counts.CountsMechanism):
   @property
   def draw(self) -> mechanism.Draw:
     """Jittable sampler (key, counts, parameters) -> heights."""
-    return _sampler(self.law, self.knows_total)
+    return _sampler(self.noise_distribution, self.knows_total)
 
   @property
-  def parameters(self) -> Parameters:
+  def parameters(self) -> MergingParameters:
     """Float64 NumPy arrays that `draw` takes as parameters."""
-    return Parameters(super().parameters, np.float64(self.penalty))
+    return MergingParameters(self.count_parameters, np.float64(self.penalty))
 
 
 @functools.cache
-def _sampler(law: str | None, known: bool) -> mechanism.Draw:
+def _sampler(distribution: str | None, known: bool) -> mechanism.Draw:
   """Returns the sampler of `MergedHistogram`."""
-  def draw(key: PRNGKey, counts: Array, numbers: Parameters) -> Array:
-    size, (parameters, penalty) = counts.size, numbers
-    noisy = noisy_counts.noisy(key, counts, jnp.asarray(parameters.scale), law)
-    total = noisy_counts.total(noisy, parameters, known)
+  def draw(key: PRNGKey, counts: Array, parameters: MergingParameters) -> Array:
+    size, public = counts.size, parameters.counts
+    noisy = noisy_counts.noisy(key, counts, public.scale, distribution)
+    total = noisy_counts.total(noisy, public.num_records, known)
     # Means over runs keep the sum, so the estimate integrates to 1.
     centred = noisy - jnp.mean(noisy)
-    price = penalty * (parameters.variance + total / size)
-    return 1 + merged(centred, price) * size / total
+    run_cost = (total / size + public.variance) * parameters.penalty
+    return 1 + merged(centred, run_cost) * size / total
   return draw
 
 
-def merged(values: Array, price: Array) -> Array:
+def merged(values: Array, run_cost: Array) -> Array:
   """Returns the means of runs [m] that minimise squared error plus penalties.
 
   Exact in O(m^2) time and O(m) memory, by the best cut of each prefix.
 
   Args:
     values: [m]; near 0, because sums of squares are subtracted.
-    price: penalty of a run, >= 0.
+    run_cost: penalty of a run, at least 0.
   """
   size = values.size
   sums, squares = (jnp.pad(jnp.cumsum(each), (1, 0))
                    for each in (values, values**2))
   places = jnp.arange(size + 1)
 
-  def best_cut(best, end):
+  def best_cut(best: Array, end: Array) -> tuple[Array, Array]:
+    # Squared error of one run [start, end) for every start, from prefix sums.
     length = jnp.maximum(end - places, 1).astype(values.dtype)
     error = squares[end] - squares - (sums[end] - sums)**2 / length
-    cost = jnp.where(places < end, best + error + price, jnp.inf)
+    cost = jnp.where(places < end, best + error + run_cost, jnp.inf)
     start = jnp.argmin(cost)
     return best.at[end].set(cost[start]), start
 

@@ -12,28 +12,29 @@ import math
 from typing import NamedTuple
 
 import jax.numpy as jnp
+from jax.typing import ArrayLike
 import numpy as np
 
 from dpjax import errors
 from dpjax.privacy import additive
 from dpjax.privacy import draws
 from dpjax.stats.density_methods import mechanism
-from dpjax.typing import Array, PRNGKey
+from dpjax.typing import Array, PRNGKey, PyTree
 
 NOISES = ('discrete_laplace', 'laplace')
 
 
-class Parameters(NamedTuple):
-  """Parameters of a release of counts.
+class CountParameters(NamedTuple):
+  """Public numbers that a release of counts takes.
 
   Attributes:
-    scale: of the noise of a count; 0 without noise.
-    variance: V, of the noise of a count.
-    num_records: n, or a public guess.
+    scale: noise scale of a count; 0 without noise.
+    variance: variance V of the noise of a count.
+    num_records: n, or a public guess of it.
   """
-  scale: np.ndarray
-  variance: np.ndarray
-  num_records: np.ndarray
+  scale: ArrayLike
+  variance: ArrayLike
+  num_records: ArrayLike
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -62,11 +63,11 @@ class CountsMechanism(mechanism.DensityMechanism):
   @property
   def scale(self) -> float:
     """Noise scale of a count: 2 / epsilon or 1 / sqrt(rho) for a public n."""
-    if self.epsilon is None and self.rho is None:
-      return 0.0
-    if self.pure:
-      return (2 if self.knows_total else 1) / self.epsilon
-    return math.sqrt((2 if self.knows_total else 1) / (2 * self.rho))
+    # A replaced record changes two counts by 1: l1 norm 2, squared l2 norm 2.
+    changed = 2 if self.knows_total else 1
+    if self.epsilon is not None:
+      return changed / self.epsilon
+    return 0.0 if self.rho is None else math.sqrt(changed / (2 * self.rho))
 
   @property
   def noise_variance(self) -> float:
@@ -78,42 +79,58 @@ class CountsMechanism(mechanism.DensityMechanism):
     return draws.discrete_laplace_variance(self.scale)
 
   @property
-  def law(self) -> str | None:
-    """Noise that `noisy` adds: one of `NOISES`, 'gaussian', or None."""
+  def noise_distribution(self) -> str | None:
+    """Distribution of the noise: one of `NOISES`, 'gaussian', or None."""
     if self.pure:
       return self.noise
     return None if self.rho is None else 'gaussian'
 
   @property
-  def parameters(self) -> Parameters:
+  def parameters(self) -> PyTree:
     """Float64 NumPy arrays that `draw` takes as parameters."""
-    return Parameters(*(np.array(value, np.float64) for value in (
+    return self.count_parameters
+
+  @property
+  def count_parameters(self) -> CountParameters:
+    """Parameters of the noisy counts alone."""
+    return CountParameters(*(np.array(value, np.float64) for value in (
         self.scale, self.noise_variance, self.num_records)))
 
 
-def noisy(key: PRNGKey, counts: Array, scale: Array, law: str | None) -> Array:
+def noisy(key: PRNGKey, counts: Array, scale: ArrayLike,
+          distribution: str | None) -> Array:
   """Returns counts [m] float64 with independent noise.
 
   Args:
     key: used for nothing else.
-    counts: [m] float64.
-    scale: of the noise.
-    law: see `CountsMechanism.law`.
+    counts: [m] float64, private.
+    scale: noise scale of a count, public; one for all or [m].
+    distribution: see `CountsMechanism.noise_distribution`.
   """
-  if law is None:
+  if distribution is None:
     return counts
-  if law == 'discrete_laplace':
+  scale = jnp.asarray(scale)
+  if distribution == 'discrete_laplace':
     return counts + draws.discrete_laplace(key, counts.shape, scale,
                                            counts.dtype)
-  if law == 'laplace':
+  # Continuous noise is rounded to a public grid, because the low-order bits of
+  # a sum of floats may reveal the count.
+  if distribution == 'laplace':
     return additive.on_grid(counts + scale * draws.standard_laplace(
         key, counts.shape, counts.dtype), scale)
   return additive.on_grid(counts + scale * additive.standard_normal(
       key, counts.shape).astype(counts.dtype), scale)
 
 
-def total(counts: Array, parameters: Parameters, known: bool) -> Array:
-  """Returns the denominator of shares: n, or the noisy sum, at least 1."""
+def total(counts: Array, num_records: ArrayLike, known: bool) -> Array:
+  """Returns the denominator of shares: a public n, or the noisy sum.
+
+  Args:
+    counts: noisy counts, of any shape.
+    num_records: n, used only if it is public.
+    known: whether n is public.
+  """
   if known:
-    return jnp.asarray(parameters.num_records)
+    return jnp.asarray(num_records)
+  # At least one record, so that a sum near 0 does not blow up the shares.
   return jnp.maximum(jnp.sum(counts), 1.0)

@@ -9,7 +9,7 @@ import functools
 import numpy as np
 from scipy import interpolate
 
-from dpjax.stats.density_methods.laws import Density
+from dpjax.stats.density_methods.densities import Density
 
 # Quadrature: the least number of panels in [0, 1], and nodes in each.
 _PANELS, _NODES = 512, 4
@@ -37,6 +37,8 @@ def refined(num_bins: int, fine: int) -> np.ndarray:
 
 def product(left: np.ndarray, right: np.ndarray) -> np.ndarray:
   """Returns integrals [...] of products of polygons of heights [..., m]."""
+  # Half a bin at each end is constant; between middles the product of two
+  # straight lines integrates by Simpson's rule.
   ends = left[..., 0] * right[..., 0] + left[..., -1] * right[..., -1]
   both = (2 * left[..., :-1] * right[..., :-1]
           + 2 * left[..., 1:] * right[..., 1:]
@@ -56,8 +58,8 @@ def masses(density: Density, num_bins: int) -> np.ndarray:
   count = (num_bins - 1) * panels
   x = (np.arange(count)[:, None] + (nodes + 1) / 2) / (num_bins * panels) + (
       0.5 / num_bins)
-  pieces = np.mean((density.cdf(x) @ weights / 2).reshape(-1, panels), -1)
-  return np.diff(np.concatenate([[0.0], pieces, [1.0]]))
+  integrals = np.mean((density.cdf(x) @ weights / 2).reshape(-1, panels), -1)
+  return np.diff(np.concatenate([[0.0], integrals, [1.0]]))
 
 
 def squared_errors(heights: np.ndarray, density: Density) -> np.ndarray:

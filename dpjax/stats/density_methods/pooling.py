@@ -2,13 +2,14 @@
 
 import jax
 import jax.numpy as jnp
+from jax.typing import ArrayLike
 
 from dpjax.stats.density_methods import shrinkage
 from dpjax.typing import Array
 
 
 def factors(coefficients: Array, variances: Array,
-            penalty: Array | float = shrinkage.PENALTY) -> Array:
+            penalty: ArrayLike = shrinkage.PENALTY) -> Array:
   """Returns lambda [K] for coefficients [K]; see `shrinkage.factors`.
 
   Pool adjacent violators. Values are added one by one to the last of a stack of
@@ -49,7 +50,7 @@ def factors(coefficients: Array, variances: Array,
 
 
 def shrunk(coefficients: Array, variances: Array,
-           penalty: Array | float = shrinkage.PENALTY) -> Array:
+           penalty: ArrayLike = shrinkage.PENALTY) -> Array:
   """Returns coefficients [K] times `factors`."""
   multipliers = factors(coefficients, variances, penalty)
   return coefficients * multipliers.astype(coefficients.dtype)

@@ -27,6 +27,7 @@ def clip(heights: Array) -> Array:
   """
   positive = jax.nn.relu(heights)
   mean = jnp.mean(positive, -1, keepdims=True)
+  # The inner `where` keeps the division defined in the branch not taken.
   return jnp.where(mean > 0, positive / jnp.where(mean > 0, mean, 1.0), 1.0)
 
 
@@ -51,8 +52,8 @@ def james_stein(heights: Array, noise: Array) -> Array:
       average.
   """
   spread = jnp.mean(jnp.square(heights - 1), -1, keepdims=True)
-  share = jax.nn.relu(1 - noise / jnp.where(spread > 0, spread, 1.0))
-  return 1 + (heights - 1) * jnp.where(spread > 0, share, 0.0)
+  factor = jax.nn.relu(1 - noise / jnp.where(spread > 0, spread, 1.0))
+  return 1 + (heights - 1) * jnp.where(spread > 0, factor, 0.0)
 
 
 def monotone(heights: Array, *, decreasing: bool = False) -> Array:
@@ -98,6 +99,7 @@ def _of_all_modes(heights: Array) -> Array:
 
 def _nearest_unimodal(heights: Array) -> Array:
   """Returns the nearest of the densities of all modes."""
+  # Projection keeps the order of heights, so each fit stays unimodal.
   fits = simplex(_of_all_modes(heights))
   distances = jnp.sum(jnp.square(fits - heights[None, :]), -1)
   return fits[jnp.argmin(distances)]

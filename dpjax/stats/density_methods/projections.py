@@ -9,6 +9,7 @@ smoothing, and on a class of smooth densities a quarter of the published error
 (item DEN-B4).
 """
 
+from collections.abc import Callable
 import dataclasses
 import functools
 import math
@@ -20,7 +21,8 @@ from dpjax import errors
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.stats.density_methods import sensitivities
 from dpjax.stats.density_methods import trigonometric
-from dpjax.stats.density_methods.laws import Density
+from dpjax.stats.density_methods.densities import Density
+from dpjax.stats.density_methods.mechanism import Risk
 
 ALLOCATIONS = ('proportional', 'least')
 TUNINGS = ('exact', 'printed')
@@ -54,7 +56,7 @@ class Projection(trigonometric.SumsMechanism):
 
   @property
   def num_frequencies(self) -> int:
-    """Number of frequencies K."""
+    """Number K of frequencies in the sums."""
     return sensitivities.frequencies_of(self.num_functions)
 
   @property
@@ -77,10 +79,12 @@ class Projection(trigonometric.SumsMechanism):
   @property
   def scales(self) -> np.ndarray:
     """Noise scales [K + 1], the same for all frequencies."""
-    if self.law is None:
-      return np.zeros(self.num_frequencies + 1)
-    budget = self.epsilon if self.pure else math.sqrt(2 * self.rho)
-    return np.full(self.num_frequencies + 1, self.sensitivity / budget)
+    size = self.num_frequencies + 1
+    if self.epsilon is not None:
+      return np.full(size, self.sensitivity / self.epsilon)
+    if self.rho is None:
+      return np.zeros(size)
+    return np.full(size, self.sensitivity / math.sqrt(2 * self.rho))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -117,7 +121,7 @@ class WeightedProjection(trigonometric.SumsMechanism):
 
   @property
   def num_frequencies(self) -> int:
-    """Number of frequencies K."""
+    """Number K of frequencies in the sums."""
     return len(self.coefficient_weights)
 
   @property
@@ -179,12 +183,13 @@ def least_noise_weights(weights: tuple[float, ...]) -> tuple[float, ...]:
   measure = np.full(places.size, 1 / places.size)
   for _ in range(_STEPS):
     inverse = given[released] / np.sqrt(measure @ changes)
+    # Multiplicative ascent keeps the measure positive without a step size.
     measure *= changes @ inverse
     measure /= measure.sum()
   inverse = np.zeros(given.size)
   inverse[released] = given[released] / np.sqrt(measure @ changes)
 
-  def error(shape):
+  def error(shape: np.ndarray) -> float:
     return np.sum(
         given[released]**2 / shape[released]) * sensitivities.weighted_circle(
             shape, adjacency=Adjacency.REPLACE_ONE)
@@ -212,6 +217,7 @@ def printed_num_functions(signal: float, *, num_records: int, smoothness: int,
   errors.check_at_least('smoothness', smoothness, 1)
   power = smoothness + (1.5 if pure else 1)
   least = min(num_records**(1 / (2 * smoothness + 1)), signal**(1 / power))
+  # The nearest odd number: a cosine comes with its sine.
   return max(3, round(least) // 2 * 2 + 1)
 
 
@@ -222,7 +228,7 @@ def printed_projection(*, num_records: int, smoothness: int,
   mechanism = Projection(num_records=num_records, epsilon=epsilon, rho=rho,
                          adjacency=adjacency, num_functions=3,
                          tuning='printed', fix_mass=False)
-  if mechanism.law is None:
+  if mechanism.noise_distribution is None:
     raise ValueError('Theorem 4 needs a budget, epsilon or rho')
   return dataclasses.replace(mechanism, num_functions=printed_num_functions(
       num_records * mechanism.budget, num_records=num_records,
@@ -241,16 +247,17 @@ def oracle_num_functions(mechanism: Projection, density: Density) -> int:
   return _least(mechanism, lambda candidate: candidate.expected(density))
 
 
-def _least(mechanism: Projection, risk) -> int:
+def _least(mechanism: Projection,
+           risk: Callable[[Projection], Risk]) -> int:
   """Returns the odd N of least total risk."""
   best, best_size, size = math.inf, 3, 3
   while True:
-    now = risk(dataclasses.replace(mechanism, num_functions=size))
+    candidate_risk = risk(dataclasses.replace(mechanism, num_functions=size))
     # Sampling and privacy errors increase with N, so the search can stop.
-    if now.sampling + now.privacy >= best:
+    if candidate_risk.sampling + candidate_risk.privacy >= best:
       return best_size
-    if now.total < best:
-      best, best_size = now.total, size
+    if candidate_risk.total < best:
+      best, best_size = candidate_risk.total, size
     size += 2
 
 
@@ -281,13 +288,13 @@ def pinsker_projection(*, num_records: int, rho: float, smoothness: int,
     basis: 'fourier' or 'cosine'.
     adjacency: which data sets are neighbours.
   """
-  def mechanism(log_width):
+  def mechanism(log_width: float) -> WeightedProjection:
     return WeightedProjection(
         num_records=num_records, rho=rho, basis=basis, adjacency=adjacency,
         coefficient_weights=pinsker_weights(math.exp(log_width),
                                             smoothness=smoothness))
 
-  def risk(log_width):
+  def risk(log_width: float) -> Risk:
     return mechanism(log_width).worst_case(smoothness, radius)
   # The first width at which variance is above bias, in steps of sqrt 2.
   log_width, step = math.log(1.5), math.log(2) / 2
@@ -316,18 +323,20 @@ def oracle_weights(density: Density, *, num_records: int,
   energies = density.energies(_MOST)
   best = energies + (2 - energies) / num_records
 
-  def weights(kappa):
+  def weights(kappa: float) -> np.ndarray:
     return np.maximum(energies - 2 * kappa / num_records**2, 0) / best
 
-  def excess(kappa):
+  if rho is None:
+    return sensitivities.as_weights(np.trim_zeros(weights(0.0), 'b'))
+
+  def excess(kappa: float) -> float:
     return kappa - sensitivities.weighted_circle(
         np.trim_zeros(weights(kappa), 'b'),
         adjacency=Adjacency.REPLACE_ONE) / (2 * rho)
-  kappa = 0.0
-  if rho is not None:
-    high = energies.max() * num_records**2 / 2 * (1 - 1e-9)
-    low = high / 2
-    while excess(low) > 0:
-      low /= 2
-    kappa = optimize.brentq(excess, low, high, rtol=1e-10)
+  # Just below the largest kappa that leaves any weight positive.
+  high = energies.max() * num_records**2 / 2 * (1 - 1e-9)
+  low = high / 2
+  while excess(low) > 0:
+    low /= 2
+  kappa = optimize.brentq(excess, low, high, rtol=1e-10)
   return sensitivities.as_weights(np.trim_zeros(weights(kappa), 'b'))

@@ -31,7 +31,7 @@ _TOLERANCE = 1e-10
 # Grid cells per half wave of the highest frequency, at the start.
 _CELLS = 8
 
-_Factor = Callable[[np.ndarray], np.ndarray]
+_Function = Callable[[np.ndarray], np.ndarray]
 
 
 @functools.lru_cache(maxsize=None, typed=True)
@@ -60,6 +60,7 @@ def trigonometric(num_functions: int, *, order: int,
   if printed:
     return sum_sensitivity(adjacency, record_norm=_SQRT2) * (
         num_functions if order == 1 else math.sqrt(num_functions))
+  # Second derivatives of the waves, by which `_refined` bounds the curvature.
   squares = np.pi**2 * np.arange(1, top + 1)**2
   if order == 2:
     return math.sqrt(num_functions - 1 if adjacency is not Adjacency.REPLACE_ONE
@@ -80,7 +81,7 @@ def frequencies_of(num_functions: int) -> int:
   return num_functions // 2
 
 
-def weighted_circle(weights: Sequence[float], *,
+def weighted_circle(weights: Sequence[float] | np.ndarray, *,
                     adjacency: Adjacency) -> float:
   """Returns the largest sum of w_k (4 - 4 cos 2 pi k d) over d.
 
@@ -97,7 +98,7 @@ def weighted_circle(weights: Sequence[float], *,
   return _weighted('circle', as_weights(weights), check_adjacency(adjacency))
 
 
-def weighted_cosine(weights: Sequence[float], *,
+def weighted_cosine(weights: Sequence[float] | np.ndarray, *,
                     adjacency: Adjacency) -> float:
   """Returns the largest sum of 2 w_k (cos pi k x - cos pi k y)^2 over pairs.
 
@@ -106,7 +107,8 @@ def weighted_cosine(weights: Sequence[float], *,
   return _weighted('cosine', as_weights(weights), check_adjacency(adjacency))
 
 
-def as_weights(weights: Sequence[float]) -> tuple[float, ...]:
+def as_weights(weights: Sequence[float] | np.ndarray
+               ) -> tuple[float, ...]:
   """Returns weights of frequencies 1..K as a tuple.
 
   Raises:
@@ -139,7 +141,7 @@ def _weighted(basis: str, weights: tuple[float, ...],
 
 def _equal_weights(num_functions: int, curvature: float) -> float:
   """Returns `weighted_circle` for weights 1, by the Dirichlet kernel."""
-  def value(places):
+  def value(places: np.ndarray) -> np.ndarray:
     places = places[..., 0]
     return 2 * num_functions * (1 - np.sinc(num_functions * places)
                                 / np.sinc(places))
@@ -148,27 +150,27 @@ def _equal_weights(num_functions: int, curvature: float) -> float:
   return _refined(value, grid, 1 / size, curvature)
 
 
-def _sine(phases):
+def _sine(phases: np.ndarray) -> np.ndarray:
   """Returns |sin|, of two records' difference."""
   return np.abs(np.sin(phases))
 
 
-def _both(phases):
+def _both(phases: np.ndarray) -> np.ndarray:
   """Returns |cos| + |sin|, the l1 norm of a point of the circle."""
   return np.abs(np.cos(phases)) + np.abs(np.sin(phases))
 
 
-def _wave(phases):
-  """Returns 1 - cos."""
+def _wave(phases: np.ndarray) -> np.ndarray:
+  """Returns 1 - cos of the phase."""
   return 2 * np.sin(phases / 2)**2
 
 
-def _double_wave(phases):
+def _double_wave(phases: np.ndarray) -> np.ndarray:
   """Returns 1 - cos of twice the phase."""
   return 2 * np.sin(phases)**2
 
 
-def _supremum(scales: np.ndarray, factors: tuple[_Factor, ...],
+def _supremum(scales: np.ndarray, factors: tuple[_Function, ...],
               lengths: tuple[float, ...], curvature: float) -> float:
   """Returns the supremum over t of sum_k scales_k prod_i factors_i(pi k t_i).
 
@@ -180,7 +182,7 @@ def _supremum(scales: np.ndarray, factors: tuple[_Factor, ...],
   """
   phases = np.pi * np.arange(1, scales.size + 1)
 
-  def value(places):
+  def value(places: np.ndarray) -> np.ndarray:
     rows = scales
     for i, factor in enumerate(factors):
       rows = rows * factor(places[..., i, None] * phases)
@@ -194,7 +196,8 @@ def _supremum(scales: np.ndarray, factors: tuple[_Factor, ...],
   return _refined(value, grid, 1 / size, curvature)
 
 
-def _refined(value, grid: np.ndarray, side: float, curvature: float) -> float:
+def _refined(value: _Function, grid: np.ndarray, side: float,
+             curvature: float) -> float:
   """Halves the cells that may hold the supremum until the slack is negligible.
   """
   dims = grid.ndim
@@ -211,6 +214,7 @@ def _refined(value, grid: np.ndarray, side: float, curvature: float) -> float:
       # The same margin again covers rounding of the K terms, a few units of
       # 2^-53 each.
       return float((best + slack) * (1 + _TOLERANCE))
+    # Step 3: a cell whose upper bound is below the best value has no supremum.
     kept = tops + slack >= best
     places = np.argwhere(kept) * side if places is None else places[kept]
     side /= 2

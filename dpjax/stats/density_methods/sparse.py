@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax.typing import ArrayLike
 import numpy as np
 
 from dpjax import errors
@@ -31,17 +32,17 @@ _IN_LOG_WEIGHTS = selection.ExponentialMechanism(
     sensitivity=1.0, epsilon=2.0, adjacency=Adjacency.REPLACE_ONE)
 
 
-class Parameters(NamedTuple):
-  """Parameters of the sampler.
+class SparseParameters(NamedTuple):
+  """Public numbers that the sampler takes.
 
   Attributes:
     rate: log-weight of a unit of the score of a frequency.
     stddev: of the noise of each part of a measured sum.
     num_records: n.
   """
-  rate: np.ndarray
-  stddev: np.ndarray
-  num_records: np.ndarray
+  rate: ArrayLike
+  stddev: ArrayLike
+  num_records: ArrayLike
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -92,9 +93,15 @@ class SparseFourier(mechanism.DensityMechanism):
     return wave_sums(mechanism.bin_counts(unit, GRID), self.num_frequencies)
 
   @property
+  def _rho(self) -> float:
+    """The budget, which is never None here."""
+    assert self.rho is not None  # Checked when the mechanism was built.
+    return self.rho
+
+  @property
   def selection(self) -> selection.ExponentialMechanism:
     """The exponential mechanism that chooses the frequency of a round."""
-    spent = self.rho * self.selection_share / self.num_rounds
+    spent = self._rho * self.selection_share / self.num_rounds
     return selection.ExponentialMechanism(
         sensitivity=2.0, epsilon=math.sqrt(8 * spent),
         adjacency=self.adjacency)
@@ -102,7 +109,7 @@ class SparseFourier(mechanism.DensityMechanism):
   @property
   def stddev(self) -> float:
     """Standard deviation of the noise of each part of a measured sum."""
-    spent = self.rho * (1 - self.selection_share) / self.num_rounds
+    spent = self._rho * (1 - self.selection_share) / self.num_rounds
     return 2 / math.sqrt(2 * spent)
 
   @property
@@ -119,21 +126,22 @@ class SparseFourier(mechanism.DensityMechanism):
     return _sampler(self.num_rounds)
 
   @property
-  def parameters(self) -> Parameters:
+  def parameters(self) -> SparseParameters:
     """Float64 NumPy arrays that `draw` takes as parameters."""
-    return Parameters(*(np.array(value, np.float64) for value in (
+    return SparseParameters(*(np.array(value, np.float64) for value in (
         self.selection.rate, self.stddev, self.num_records)))
 
 
 def wave_sums(counts: np.ndarray, num_frequencies: int) -> np.ndarray:
   """Returns the statistic [..., 2 K] of counts [..., G] of equal bins."""
   size = counts.shape[-1]
+  # Records lie at middles of bins, half a bin further than the FFT assumes.
   turned = np.exp(-1j * np.pi * np.arange(1, num_frequencies + 1) / size)
   sums = np.fft.rfft(counts)[..., 1:num_frequencies + 1] * turned
   return np.concatenate([sums.real, sums.imag], -1)
 
 
-def chosen(key: PRNGKey, scores: Array, rate: Array) -> Array:
+def chosen(key: PRNGKey, scores: Array, rate: ArrayLike) -> Array:
   """Returns the choice of the exponential mechanism; the rate may be traced.
 
   Args:
@@ -141,15 +149,16 @@ def chosen(key: PRNGKey, scores: Array, rate: Array) -> Array:
     scores: [m] float64; scores of -infinity are never chosen.
     rate: see `selection.ExponentialMechanism.rate`.
   """
-  weights = rate * (scores - jnp.max(scores))
+  weights = (scores - jnp.max(scores)) * rate
   return _IN_LOG_WEIGHTS.release(key, weights.astype(jnp.float32))
 
 
 @functools.cache
 def _sampler(num_rounds: int) -> mechanism.Draw:
   """Returns the sampler of `SparseFourier`."""
-  def draw(key: PRNGKey, statistic: Array, parameters: Parameters) -> Array:
-    sums = statistic.reshape(2, -1)
+  def draw(key: PRNGKey, statistic: Array, parameters: SparseParameters
+           ) -> Array:
+    sums = statistic.reshape(2, -1)  # Row 0: cosines; row 1: minus the sines.
 
     def one_round(state, key):
       current, times = state
@@ -166,5 +175,5 @@ def _sampler(num_rounds: int) -> mechanism.Draw:
     (current, _), _ = jax.lax.scan(one_round, start,
                                    jax.random.split(key, num_rounds))
     return jax.lax.complex(current[0], current[1]) / (
-        parameters.num_records.astype(jnp.complex128))
+        jnp.asarray(parameters.num_records).astype(jnp.complex128))
   return draw

@@ -16,6 +16,7 @@ import math
 from typing import NamedTuple
 
 import jax.numpy as jnp
+from jax.typing import ArrayLike
 import numpy as np
 
 from dpjax import errors
@@ -23,7 +24,7 @@ from dpjax.privacy.adjacency import Adjacency
 from dpjax.stats.density_methods import bases
 from dpjax.stats.density_methods import mechanism
 from dpjax.stats.density_methods import noisy_counts
-from dpjax.stats.density_methods.laws import Density
+from dpjax.stats.density_methods.densities import Density
 from dpjax.typing import Array, PRNGKey
 
 TAPERS = ('none', 'pinsker')
@@ -31,25 +32,26 @@ TAPERS = ('none', 'pinsker')
 _ALIASES = 30
 
 
-class Parameters(NamedTuple):
-  """Parameters of the sampler.
+class SpectralParameters(NamedTuple):
+  """Public numbers that the sampler takes.
 
   Attributes:
     counts: of the noisy counts.
     analysis: [m, K] matrix from shares of bins to weighted coefficients.
   """
-  counts: noisy_counts.Parameters
-  analysis: np.ndarray
+  counts: noisy_counts.CountParameters
+  analysis: ArrayLike
 
 
 @functools.cache
-def _draw(law: str | None, known: bool) -> mechanism.Draw:
+def _draw(distribution: str | None, known: bool) -> mechanism.Draw:
   """Returns the sampler of `SpectralHistogram`."""
-  def draw(key: PRNGKey, counts: Array, parameters: Parameters) -> Array:
-    noisy = noisy_counts.noisy(key, counts, parameters.counts.scale, law)
-    share = noisy / noisy_counts.total(noisy, parameters.counts, known)
-    analysis = jnp.asarray(parameters.analysis)
-    return share.astype(analysis.dtype) @ analysis
+  def draw(key: PRNGKey, counts: Array, parameters: SpectralParameters
+           ) -> Array:
+    public, analysis = parameters.counts, jnp.asarray(parameters.analysis)
+    noisy = noisy_counts.noisy(key, counts, public.scale, distribution)
+    shares = noisy / noisy_counts.total(noisy, public.num_records, known)
+    return shares.astype(analysis.dtype) @ analysis
   return draw
 
 
@@ -77,19 +79,20 @@ class SpectralHistogram(noisy_counts.CountsMechanism):
     return bases.basis(self.basis, self.num_bins, len(self.weights) or None)
 
   @property
-  def kind(self) -> str:
+  def kind(self) -> str:  # type: ignore[override]  # The base has a constant.
     """Form of the estimate: the basis."""
     return self.basis
 
   @property
   def draw(self) -> mechanism.Draw:
     """Jittable sampler of coefficients [K]."""
-    return _draw(self.law, self.knows_total)
+    return _draw(self.noise_distribution, self.knows_total)
 
   @property
-  def parameters(self) -> Parameters:
+  def parameters(self) -> SpectralParameters:
     """Float64 NumPy arrays that `draw` takes as parameters."""
-    return Parameters(super().parameters, self._basis.analysis * self._lambda)
+    return SpectralParameters(self.count_parameters,
+                              self._basis.analysis * self._lambda)
 
   @property
   def _lambda(self) -> np.ndarray:
@@ -100,6 +103,7 @@ class SpectralHistogram(noisy_counts.CountsMechanism):
     """Returns the exact risk for a public n and any density, with aliasing."""
     basis, weights = self._basis, self._lambda
     masses = density.masses(self.num_bins)
+    # Expected coefficients, with aliases of frequencies above m / 2.
     mean = masses @ basis.analysis
     spread = masses @ np.abs(basis.analysis)**2 - np.abs(mean)**2
     if self.basis == 'fourier':
@@ -170,8 +174,10 @@ def constants(smoothness: float, taper: str = 'pinsker', *,
   operator[:, _ALIASES] += weight[:, None] * place[:, None] / frequency
   operator *= np.abs(2 * frequency[:, None, :])**-smoothness
   bias = float(np.max(np.linalg.svd(operator, compute_uv=False)[:, 0]))**2
+  # The mean over frequencies k / m in (0, 1/2), by the midpoint rule.
   middle = (np.arange(2**10) + 0.5) / 2**11
-  weight = 1 - (2 * middle)**smoothness if taper == 'pinsker' else 1.0
+  weight = (1 - (2 * middle)**smoothness if taper == 'pinsker'
+            else np.ones_like(middle))
   return Constants(bias, float(np.mean((weight / np.sinc(middle))**2)))
 
 
@@ -217,10 +223,12 @@ def tuned(num_records: int, *, smoothness: float, lipschitz: float,
     num_bins: odd; the best by default.
   """
   errors.check_positive('lipschitz', lipschitz)
-  public = dict(num_records=num_records, epsilon=epsilon, rho=rho,
-                adjacency=adjacency)
+  histogram = functools.partial(
+      SpectralHistogram, num_records=num_records, epsilon=epsilon, rho=rho,
+      adjacency=adjacency)
   if num_bins is None:
-    variance = SpectralHistogram(num_bins=3, **public).noise_variance
+    # The noise of a count does not depend on the number of bins.
+    variance = histogram(num_bins=3).noise_variance
     most = 2 * math.ceil(num_records**(1 / (2 * smoothness + 1))
                          * (1 + lipschitz)) + 9
     bins = np.arange(3, min(most, 2001) + 1, 2)
@@ -228,4 +236,4 @@ def tuned(num_records: int, *, smoothness: float, lipschitz: float,
         bins, num_records=num_records, noise_variance=variance,
         smoothness=smoothness, lipschitz=lipschitz, taper=taper))])
   weights = pinsker(num_bins, smoothness) if taper == 'pinsker' else ()
-  return SpectralHistogram(num_bins=num_bins, weights=tuple(weights), **public)
+  return histogram(num_bins=num_bins, weights=tuple(weights))

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax.typing import ArrayLike
 import numpy as np
 
 from dpjax import errors
@@ -37,8 +38,8 @@ _NESTED = 5
 _LEAST_VARIANCE = 1e-9
 
 
-class Parameters(NamedTuple):
-  """Parameters of the sampler.
+class StagedParameters(NamedTuple):
+  """Public numbers that the sampler takes.
 
   Attributes:
     scales: of the noise of both histograms, [2].
@@ -48,8 +49,8 @@ class Parameters(NamedTuple):
   """
   scales: np.ndarray
   variances: np.ndarray
-  num_records: np.ndarray
-  penalty: np.ndarray
+  num_records: ArrayLike
+  penalty: ArrayLike
 
 
 def _combined(first: Array, first_precisions: Array, second: Array,
@@ -63,7 +64,7 @@ def _combined(first: Array, first_precisions: Array, second: Array,
   return weighted_sum / known.astype(first.dtype), 1 / known
 
 
-def _shrunk(sums: Array, noise: Array, parameters: Parameters) -> Array:
+def _shrunk(sums: Array, noise: Array, parameters: StagedParameters) -> Array:
   """Returns shrunk coefficients from sums with this noise variance."""
   coefficients = _share(sums, parameters)
   return pooling.shrunk(coefficients, noise + 1 / parameters.num_records,
@@ -105,7 +106,7 @@ class _Staged(mechanism.DensityMechanism):
   @property
   def epsilons(self) -> tuple[float, float]:
     """Budgets of both histograms; they add up to epsilon."""
-    return self.share * self.epsilon, (1 - self.share) * self.epsilon
+    return self.share * self.budget, (1 - self.share) * self.budget
 
   @property
   def event(self) -> accounting.DpEvent:
@@ -115,11 +116,11 @@ class _Staged(mechanism.DensityMechanism):
         for part in self.epsilons])
 
   @property
-  def parameters(self) -> Parameters:
+  def parameters(self) -> StagedParameters:
     """Float64 NumPy arrays that `draw` takes as parameters."""
     scales = [2 / part for part in self.epsilons]
     # Precisions divide by the variances, so these must stay above 0.
-    return Parameters(
+    return StagedParameters(
         np.array(scales), np.array([
             max(draws.discrete_laplace_variance(scale), _LEAST_VARIANCE)
             for scale in scales]),
@@ -129,10 +130,10 @@ class _Staged(mechanism.DensityMechanism):
     """Returns the bins of a single histogram with this share of epsilon."""
     return bases.adaptive_bins(
         self.num_records,
-        draws.discrete_laplace_variance(2 / (share * self.epsilon)))
+        draws.discrete_laplace_variance(2 / (share * self.budget)))
 
 
-def _noisy(key: PRNGKey, counts: Array, parameters: Parameters,
+def _noisy(key: PRNGKey, counts: Array, parameters: StagedParameters,
            stage: int) -> Array:
   """Returns noisy counts of stage 0 or 1."""
   return noisy_counts.noisy(key, counts, parameters.scales[stage],
@@ -145,12 +146,12 @@ def _analysed(counts: Array, basis: bases.Basis) -> Array:
   return counts.astype(analysis.dtype) @ analysis
 
 
-def _share(sums: Array, parameters: Parameters) -> Array:
-  """Divides sums by n."""
-  return sums / parameters.num_records.astype(sums.dtype)
+def _share(sums: Array, parameters: StagedParameters) -> Array:
+  """Divides sums of records by n."""
+  return sums / jnp.asarray(parameters.num_records).astype(sums.dtype)
 
 
-def _noise_of_share(parameters: Parameters, stage: int) -> Array:
+def _noise_of_share(parameters: StagedParameters, stage: int) -> Array:
   """Returns the noise variance of a share of records."""
   return parameters.variances[stage] / jnp.square(parameters.num_records)
 
@@ -163,10 +164,12 @@ def _draw_two_resolutions(num_bins: int) -> mechanism.Draw:
   reach = max(1, int(_REACH * coarse_bins))
   coarse = bases.basis('fourier', coarse_bins, reach)
   missing = fine.gains.size - reach
+  # The coarse histogram says nothing of frequencies above `reach`: precision 0.
   precise = np.pad(1 / coarse.gains, (0, missing))
 
-  def draw(key: PRNGKey, counts: Array, parameters: Parameters) -> Array:
+  def draw(key: PRNGKey, counts: Array, parameters: StagedParameters) -> Array:
     keys = jax.random.split(key)
+    # A coarse bin is the sum of the five fine bins that lie in it.
     sums = jnp.sum(counts.reshape(coarse_bins, _NESTED), 1)
     first = _analysed(_noisy(keys[0], counts, parameters, 0), fine)
     second = _analysed(_noisy(keys[1], sums, parameters, 1), coarse)
@@ -207,7 +210,7 @@ def _draw_two_stages(first_bins: int, most: int) -> mechanism.Draw:
   padding = (0, size - fine.gains.size)
   precise = np.pad(1 / fine.gains, padding)
 
-  def draw(key: PRNGKey, counts: Array, parameters: Parameters) -> Array:
+  def draw(key: PRNGKey, counts: Array, parameters: StagedParameters) -> Array:
     keys = jax.random.split(key)
     first = _analysed(_noisy(keys[0], jnp.sum(
         counts.reshape(first_bins, -1), 1), parameters, 0), fine)
@@ -223,8 +226,9 @@ def _draw_two_stages(first_bins: int, most: int) -> mechanism.Draw:
   return draw
 
 
-def _waves(key: PRNGKey, counts: Array, bins: Array, parameters: Parameters,
-           most: int, size: int) -> tuple[Array, Array]:
+def _waves(key: PRNGKey, counts: Array, bins: Array,
+           parameters: StagedParameters, most: int, size: int
+           ) -> tuple[Array, Array]:
   """Returns coefficients [K] of a histogram with a traced number of bins.
 
   Noisy counts are spread over the cells, whose number is static, so one Fourier
@@ -247,7 +251,7 @@ def _waves(key: PRNGKey, counts: Array, bins: Array, parameters: Parameters,
           jnp.where(reached, width / jnp.square(taken), 0.0))
 
 
-def _chosen(coefficients: Array, noise: Array, parameters: Parameters,
+def _chosen(coefficients: Array, noise: Array, parameters: StagedParameters,
             choices: np.ndarray) -> Array:
   """Returns the bins [] for the significant frequencies, twice what they need.
   """
@@ -279,8 +283,10 @@ class TwoStages(_Staged):
   @property
   def stage_bins(self) -> tuple[int, int]:
     """Bins of the first histogram, and the most that the second may have."""
-    return tuple(next(m for m in _DIVISORS if m >= min(
-        self._bins(share), _DIVISORS[-1])) for share in (self.share, 1.0))
+    def divisor(share: float) -> int:
+      wanted = min(self._bins(share), _DIVISORS[-1])
+      return next(m for m in _DIVISORS if m >= wanted)
+    return divisor(self.share), divisor(1.0)
 
   @property
   def draw(self) -> mechanism.Draw:

@@ -18,29 +18,30 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax.typing import ArrayLike
 import numpy as np
 
 from dpjax import errors
 from dpjax.stats.density_methods import mechanism
 from dpjax.stats.density_methods import noisy_counts
-from dpjax.stats.density_methods.laws import Density
-from dpjax.typing import Array, PRNGKey
+from dpjax.stats.density_methods.densities import Density
+from dpjax.typing import Array, PRNGKey, PyTree
 
 BASES = ('fourier', 'cosine')
 _SQRT2 = math.sqrt(2)
 
 
-class Parameters(NamedTuple):
-  """Parameters of the sampler.
+class SumParameters(NamedTuple):
+  """Public numbers that the sampler takes.
 
   Attributes:
     scales: [s] noise scales of the sums, n first.
     weights: [K] multipliers of the coefficients.
     num_records: n, or a public guess.
   """
-  scales: np.ndarray
-  weights: np.ndarray
-  num_records: np.ndarray
+  scales: ArrayLike
+  weights: ArrayLike
+  num_records: ArrayLike
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -68,7 +69,7 @@ class SumsMechanism(mechanism.DensityMechanism):
   @property
   @abc.abstractmethod
   def num_frequencies(self) -> int:
-    """Number of frequencies K."""
+    """Number K of frequencies in the sums."""
 
   @property
   @abc.abstractmethod
@@ -86,12 +87,12 @@ class SumsMechanism(mechanism.DensityMechanism):
     """Noise scales [K + 1] of frequencies 0..K."""
 
   @property
-  def kind(self) -> str:
+  def kind(self) -> str:  # type: ignore[override]  # The base has a constant.
     """Form of the estimate, see `estimate.KINDS`."""
     return self.basis if self.fix_mass else 'spectrum'
 
   @property
-  def law(self) -> str | None:
+  def noise_distribution(self) -> str | None:
     """Noise distribution: 'laplace', 'gaussian' or None."""
     if self.pure:
       return 'laplace'
@@ -102,7 +103,7 @@ class SumsMechanism(mechanism.DensityMechanism):
     """Noise variances [K + 1] of the sums of frequencies 0..K."""
     variances = (2 if self.pure else 1) * self.scales**2
     if self.fix_mass and self.knows_total:
-      variances[0] = 0.0
+      variances[0] = 0.0  # A public n gets no noise.
     return variances
 
   def statistic(self, unit: np.ndarray) -> np.ndarray:
@@ -119,6 +120,7 @@ class SumsMechanism(mechanism.DensityMechanism):
 
   def of_counts(self, counts: np.ndarray) -> np.ndarray:
     """Returns sums [..., s] of counts [..., cells]; see `num_cells`."""
+    # A cosine series on [0, 1] is a Fourier series on a circle of length 2.
     cells = errors.check_at_least('cells', counts.shape[-1],
                                   2 * self.num_frequencies + 1)
     length = cells if self.basis == 'fourier' else 2 * cells
@@ -127,8 +129,8 @@ class SumsMechanism(mechanism.DensityMechanism):
                                                          / length)
     return self._laid_out(counts.sum(-1), waves.conj())
 
-  def _laid_out(self, total, waves):
-    """Concatenates n, the cosine sums and the sine sums."""
+  def _laid_out(self, total: ArrayLike, waves: np.ndarray) -> np.ndarray:
+    """Concatenates n, the cosine sums and the sine sums to [..., s]."""
     parts = [np.asarray(total, np.float64)[..., None], _SQRT2 * waves.real]
     if self.basis == 'fourier':
       parts.append(_SQRT2 * waves.imag)
@@ -137,16 +139,21 @@ class SumsMechanism(mechanism.DensityMechanism):
   @property
   def draw(self) -> mechanism.Draw:
     """Jittable sampler (key, sums, parameters) -> coefficients."""
-    return _draw(self.basis, self.law, self.fix_mass, self.knows_total)
+    return _draw(self.basis, self.noise_distribution, self.fix_mass,
+                 self.knows_total)
 
   @property
-  def parameters(self) -> Parameters:
+  def parameters(self) -> PyTree:
     """Float64 NumPy arrays that `draw` takes as parameters."""
+    return self._sum_parameters(self.weights)
+
+  def _sum_parameters(self, weights: np.ndarray) -> SumParameters:
+    """Returns the parameters with these multipliers [K]."""
     scales = self.scales
     if self.basis == 'fourier':
       scales = np.concatenate([scales, scales[1:]])
-    return Parameters(scales, self.weights,
-                      np.array(self.num_records, np.float64))
+    return SumParameters(scales, weights,
+                         np.array(self.num_records, np.float64))
 
   def expected(self, density: Density) -> mechanism.Risk:
     """Returns the exact mean integrated squared error, for a public n."""
@@ -188,6 +195,7 @@ class SumsMechanism(mechanism.DensityMechanism):
     if self.basis == 'cosine':
       doubled = radius / (np.pi * 2 * k[:-1])**smoothness
       spreads = 1 + np.minimum(doubled / _SQRT2, 1)
+    # What is left of a coefficient after weighting; all of it beyond K.
     left = np.append(np.abs(1 - self.weights), 1)
     return mechanism.Risk(
         float(np.sum(self.weights**2 * spreads)) / self.num_records,
@@ -202,22 +210,26 @@ class SumsMechanism(mechanism.DensityMechanism):
 
 
 @functools.cache
-def _draw(basis: str, law: str | None, fix_mass: bool,
+def _draw(basis: str, distribution: str | None, fix_mass: bool,
           knows_total: bool) -> mechanism.Draw:
   """Returns the sampler of a `SumsMechanism`."""
-  def draw(key: PRNGKey, sums: Array, parameters: Parameters) -> Array:
+  def draw(key: PRNGKey, sums: Array, parameters: SumParameters) -> Array:
     # A public total is used without noise; it is the same for all neighbours.
     first = 1 if fix_mass and knows_total else 0
-    noisy = noisy_counts.noisy(key, sums[first:], parameters.scales[first:],
-                               law)
+    noisy = noisy_counts.noisy(
+        key, sums[first:], jnp.asarray(parameters.scales)[first:], distribution)
+    weights = jnp.asarray(parameters.weights)
     if knows_total:
       shares = noisy / parameters.num_records
     else:
+      # noisy[0] is the noisy n; at least 1, so that shares stay bounded.
       shares = noisy / jnp.maximum(noisy[0], 1.0)
     waves = shares[1 - first:]
     if basis == 'cosine':
-      return parameters.weights * waves
-    real, imaginary = (parameters.weights / _SQRT2 * part
+      return weights * waves
+    # theta_k is the mean cosine minus i times the mean sine; the sums are
+    # sqrt 2 times as large.
+    real, imaginary = (weights / _SQRT2 * part
                        for part in jnp.split(waves, 2))
     theta = jax.lax.complex(real, -imaginary)
     if fix_mass:

@@ -11,6 +11,7 @@ import math
 from typing import NamedTuple
 
 import jax.numpy as jnp
+from jax.typing import ArrayLike
 import numpy as np
 
 from dpjax import errors
@@ -20,29 +21,29 @@ from dpjax.stats.density_methods import pooling
 from dpjax.stats.density_methods import projections
 from dpjax.stats.density_methods import shrinkage
 from dpjax.stats.density_methods import trigonometric
-from dpjax.stats.density_methods.laws import Density
+from dpjax.stats.density_methods.densities import Density
 from dpjax.typing import Array, PRNGKey
 
 _MOST = 120
 
 
-class Parameters(NamedTuple):
-  """Parameters of the sampler.
+class WeightedParameters(NamedTuple):
+  """Public numbers that the sampler takes.
 
   Attributes:
     sums: of the noisy sums.
     variances: [K] of coefficients, of noise and sampling together.
     penalty: of the shrinkage.
   """
-  sums: trigonometric.Parameters
-  variances: np.ndarray
-  penalty: np.ndarray
+  sums: trigonometric.SumParameters
+  variances: ArrayLike
+  penalty: ArrayLike
 
 
 @functools.cache
 def _draw(linear: mechanism.Draw) -> mechanism.Draw:
   """Returns the sampler of shrunk coefficients."""
-  def draw(key: PRNGKey, sums: Array, parameters: Parameters) -> Array:
+  def draw(key: PRNGKey, sums: Array, parameters: WeightedParameters) -> Array:
     coefficients = linear(key, sums, parameters.sums)
     return pooling.shrunk(coefficients, jnp.asarray(parameters.variances),
                           parameters.penalty)
@@ -70,16 +71,15 @@ class AdaptiveProjection(projections.WeightedProjection):
     return _draw(super().draw)
 
   @property
-  def parameters(self) -> Parameters:
+  def parameters(self) -> WeightedParameters:
     """Float64 NumPy arrays that `draw` takes as parameters."""
-    sums = super().parameters
     # Weights only divide the noise among frequencies here; the coefficients
     # are not multiplied by them.
-    sums = sums._replace(weights=np.ones_like(sums.weights))
+    sums = self._sum_parameters(np.ones(self.num_frequencies))
     # |theta|^2 is half the sum of squares of its cosine and sine coefficients.
     noise = self.noise_variances[1:] / self.num_records**2
-    return Parameters(sums, noise + 1 / self.num_records,
-                      np.float64(self.penalty))
+    return WeightedParameters(sums, noise + 1 / self.num_records,
+                              np.float64(self.penalty))
 
   def expected(self, density: Density) -> mechanism.Risk:
     """Raises, because the estimator is not linear."""

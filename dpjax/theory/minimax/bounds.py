@@ -6,7 +6,7 @@ proves nothing is 0. No bound exceeds the risk of the best constant.
 
 from collections.abc import Iterable
 import math
-from typing import NamedTuple
+from typing import NamedTuple, TypedDict
 
 from dpjax.privacy import notions
 
@@ -15,6 +15,17 @@ Guarantee = (notions.PureDP | notions.ApproxDP | notions.ZCDP
              | None)
 """Privacy guarantee of an estimator under REPLACE_ONE, n public; None: no
 guarantee."""
+
+
+class Setting(TypedDict):
+  """The keyword arguments that all bounds of a private estimate take.
+
+  Attributes:
+    num_examples: n, public.
+    guarantee: privacy guarantee of the estimate.
+  """
+  num_examples: int
+  guarantee: Guarantee
 
 
 def simplest(guarantee: Guarantee) -> Guarantee:
@@ -42,17 +53,17 @@ class Bound(NamedTuple):
   name: str
 
 
-def best(found: Iterable[Bound], *, trivial: float) -> Bound:
+def best(candidates: Iterable[Bound], *, trivial: float) -> Bound:
   """Returns the largest bound, of value at least 0 and at most `trivial`.
 
   Args:
-    found: valid bounds of one risk; negative ones prove nothing.
+    candidates: valid bounds of one risk; negative ones prove nothing.
     trivial: risk of the best constant, which needs no data.
 
   Raises:
     ValueError: if a bound is not a number.
   """
-  values = [*found, Bound(0.0, 'none')]
+  values = [*candidates, Bound(0.0, 'none')]
   for bound in values:
     if math.isnan(bound.value):
       raise ValueError(f'{bound.name} is not a number')

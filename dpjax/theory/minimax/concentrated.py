@@ -99,9 +99,9 @@ def limit_logit(position: np.ndarray | float) -> np.ndarray:
   curve, last, root = _limit()
   distance = np.abs(np.asarray(position, np.float64))
   # With u = w^2 the integrand is sqrt(tanh(w^2 / 2)): 1 from w = 7 on.
-  beyond = np.square(root + np.maximum(distance - last, 0))
+  far = np.square(root + np.maximum(distance - last, 0))
   return np.sign(position) * np.where(distance < last, curve(
-      np.minimum(distance, last)), beyond)
+      np.minimum(distance, last)), far)
 
 
 @functools.cache

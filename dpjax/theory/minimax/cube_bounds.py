@@ -26,6 +26,7 @@ from dpjax.theory.minimax import hypotheses
 from dpjax.theory.minimax import two_points
 from dpjax.theory.minimax.bounds import Bound
 from dpjax.theory.minimax.bounds import Guarantee
+from dpjax.theory.minimax.bounds import Setting
 
 _AMPLITUDES = np.geomspace(0.1, 1, 17)
 _SIDES = np.unique(np.round(np.geomspace(2, 1e5, 500)))
@@ -56,7 +57,7 @@ def bounds(*, dimension: int, num_examples: int, guarantee: Guarantee
   parts = []
   for privacy in dict.fromkeys((guarantee, None)):
     text = '' if privacy is None else ', private'
-    known = dict(num_examples=num_examples, guarantee=privacy)
+    known = Setting(num_examples=num_examples, guarantee=privacy)
     parts.append(Bound(max(slopes(dimension=used, **known)
                            for used in range(1, dimension + 1)),
                        'slopes' + text))
@@ -120,12 +121,13 @@ def _largest(bits: np.ndarray, energy: np.ndarray, mass: np.ndarray,
     # The affinity sqrt(f^2 - b^2) decreases in b^2 / f, which is largest where
     # f is smallest.
     apart = energy / (least + np.sqrt(np.maximum(least**2 - top**2, 0)))
-    share = np.exp(2 * num_examples * np.log1p(-np.minimum(apart, 1 - 1e-12)))
-    return float(np.max(bits * energy * share))
+    squared_affinity = np.exp(
+        2 * num_examples * np.log1p(-np.minimum(apart, 1 - 1e-12)))
+    return float(np.max(bits * energy * squared_affinity))
   variation = two_points.total_variation(guarantee)
   near = np.flatnonzero(num_examples * mass * variation <= _FAR)
   return _peak(lambda place: bits[place] * energy[place]
-               * two_points.product_share(mass[place], guarantee=guarantee,
+               * two_points.product_risk(mass[place], guarantee=guarantee,
                                           num_examples=num_examples), near)
 
 
@@ -157,7 +159,7 @@ def packing(*, dimension: int, num_examples: int, guarantee: notions.PureDP
   """
   bits, energy, mass, _ = _pairs(dimension)
 
-  def error(place, apart):
+  def error(place: int, apart: float) -> float:
     words = bits[place] * _code_rate(apart)
     if words < 1:
       return 0.0

@@ -74,8 +74,9 @@ def _above(t: np.ndarray, d: np.ndarray, guarantee: Guarantee) -> np.ndarray:
     case notions.ApproxDP(epsilon=epsilon, delta=delta) if epsilon > 0:
       return _of_path(t, d, epsilon, delta)
     case notions.ZCDP(rho=rho):
-      found, places = np.unique(d, return_inverse=True)
-      whole = 1 - 2 * two_points.path_error(found, guarantee)
+      # The total variation bounds the excess at every t >= 0.
+      distinct, places = np.unique(d, return_inverse=True)
+      whole = 1 - 2 * two_points.path_error(distinct, guarantee)
       return np.minimum(whole[places].reshape(d.shape),
                         _concentrated(t, rho * np.square(d)))
     case _:
@@ -156,8 +157,9 @@ def divergence(distance: np.ndarray | int, guarantee: Guarantee) -> np.ndarray:
       return np.where(d > 0, np.inf, 0.0)
 
 
-def mean_divergence(moves: np.ndarray | float, *, num_examples: np.ndarray,
-                    guarantee: Guarantee) -> np.ndarray:
+def mean_divergence(moves: np.ndarray | float, *,
+                    num_examples: np.ndarray | int, guarantee: Guarantee
+                    ) -> np.ndarray:
   """Returns the mean of `divergence` over d ~ Bin(n, t), in closed form.
 
   Args:

@@ -31,6 +31,7 @@ from dpjax.theory.minimax import testing
 from dpjax.theory.minimax import two_points
 from dpjax.theory.minimax.bounds import Bound
 from dpjax.theory.minimax.bounds import Guarantee
+from dpjax.theory.minimax.bounds import Setting
 
 # Binomial sums are cut off this many standard deviations from the mean.
 _REACH = 12.0
@@ -40,7 +41,7 @@ _DISTINCT = 200
 
 def contraction(variations: np.ndarray, *, guarantee: Guarantee,
                 joint: float = 1.0) -> float:
-  """LB-9: bounds the total variation of the released distributions.
+  """Bounds the total variation of the released distributions (LB-9).
 
   Records are exchanged one after the other, and each moves the distribution by
   at most a t_i. Barber and Duchi (2014, Theorem 2) have twice that (erratum
@@ -58,7 +59,9 @@ def contraction(variations: np.ndarray, *, guarantee: Guarantee,
 def pairwise(variations: np.ndarray, *, num_examples: int,
              guarantee: notions.PureDP | notions.ApproxDP,
              joint: bool = False) -> float:
-  """LB-5: Theorem 3.2.3, second term, with pairs i != j only; at most 1/2.
+  """Bounds the mean error by Lalanne (2023, Theorem 3.2.3, second term) (LB-5).
+
+  With pairs i != j only; at most 1/2.
 
   Args:
     variations: [K, K], t of one record, or TV_n of all of them if `joint`.
@@ -67,6 +70,7 @@ def pairwise(variations: np.ndarray, *, num_examples: int,
     joint: whether `variations` are of data sets, which then differ in 0 or n
       records.
   """
+  # All K distributions are coupled at once, so records differ more often.
   coupled = testing.moves(_off(variations))
   n, delta = num_examples, getattr(guarantee, 'delta', 0.0)
   loss = 2 * n * math.exp(-guarantee.epsilon) * delta
@@ -88,26 +92,29 @@ def pairs(variations: np.ndarray, *, num_examples: int, guarantee: Guarantee,
     joint: whether `variations` are of data sets, which then differ in 0 or n
       records.
   """
-  found, counts = _few(_off(variations))
+  distinct, counts = _few(_off(variations))
   size = math.log(len(variations))
   weights = counts / counts.sum()
   if joint:
-    d, probs = np.array([0, num_examples]), np.stack([1 - found, found], 1)
+    d = np.array([0, num_examples])
+    probs = np.stack([1 - distinct, distinct], 1)
   else:
-    d, probs = _binomials(num_examples, found)
+    d, probs = _binomials(num_examples, distinct)
   seen = weights @ probs
 
-  def error(log_weight):
+  def error(log_weight: np.ndarray) -> np.ndarray:
     excess = groups.excess(log_weight[..., None], d, guarantee)
-    return similarities.share(log_weight, size) * ((1 - excess) @ seen)
+    return similarities.weight_of_others(log_weight, size) * (
+        (1 - excess) @ seen)
   return float(similarities.largest(error, guarantee, size))
 
 
 def fano(variations: np.ndarray, *, num_examples: int, guarantee: Guarantee
          ) -> float:
-  """LB-6, LB-7 in full: exact divergences, exact lemma, pairs of distributions.
+  """Bounds the mean error by Fano's lemma in full (LB-6, LB-7).
 
-  The printed bounds are `testing.fano_pure` and `testing.fano_zcdp`.
+  With exact divergences and pairs of distributions. The printed bounds are
+  `testing.fano_pure` and `testing.fano_zcdp`.
 
   Args:
     variations: [K, K], t of one record; 0 on the diagonal.
@@ -123,7 +130,7 @@ def fano(variations: np.ndarray, *, num_examples: int, guarantee: Guarantee
 
 def mixture_anchor(log_hypotheses: float, weight: float, *, num_examples: int,
                    guarantee: notions.PureDP) -> float:
-  """LB-8: returns (K - 1) / K (1 - g (1 - e^-epsilon))^n, with P_0 as anchor.
+  """Returns (K - 1) / K (1 - g (1 - e^-epsilon))^n, with P_0 as anchor (LB-8).
   """
   alike = math.log1p(weight * math.expm1(-guarantee.epsilon)) if (
       weight < 1) else -guarantee.epsilon
@@ -133,11 +140,10 @@ def mixture_anchor(log_hypotheses: float, weight: float, *, num_examples: int,
 
 def packing(log_hypotheses: float, weight: float, *, num_examples: int,
             guarantee: notions.PureDP | notions.ApproxDP) -> float:
-  """LB-10: Theorem 3 of Barber and Duchi (2014); always below 1/2.
+  """Returns the bound of Barber and Duchi (2014, Theorem 3), < 1/2 (LB-10).
 
   It bounds the probability that an estimate is at least HALF of the separation
-  away from the truth; the paper has the whole separation (erratum E-07,
-  `printed.printed_packing_risk`).
+  away from the truth; the paper has the whole separation (erratum E-07).
 
   Args:
     log_hypotheses: ln V.
@@ -147,7 +153,7 @@ def packing(log_hypotheses: float, weight: float, *, num_examples: int,
   """
   epsilon, delta = guarantee.epsilon, getattr(guarantee, 'delta', 0.0)
   others = _log_others(log_hypotheses)
-  m = math.ceil(num_examples * weight)
+  m = math.ceil(num_examples * weight)  # Barber and Duchi's group size.
   loss = delta * (-math.expm1(-epsilon * m) / -math.expm1(-epsilon)
                   if epsilon else m)
   alike = math.exp(-epsilon * m)
@@ -156,15 +162,16 @@ def packing(log_hypotheses: float, weight: float, *, num_examples: int,
 
 def packing_lemma(log_hypotheses: float, weight: float, *, num_examples: int,
                   guarantee: notions.PureDP | notions.ApproxDP) -> float:
-  """LB-14: 1 - E min(1, e^(epsilon B) / V + delta (e^(epsilon B) - 1) / ...).
+  """Returns 1 - E min(1, e^(epsilon B) / V + delta (e^(epsilon B) - 1) / ..).
 
   A guess from a data set of P_0 is right for one of V hypotheses on average;
   data of P_k differ in B ~ Bin(n, g) records. `mixture` includes this bound,
-  `mixture_anchor` and `packing` as special cases.
+  `mixture_anchor` and `packing` as special cases (LB-14).
   """
   epsilon, delta = guarantee.epsilon, getattr(guarantee, 'delta', 0.0)
   size = _hypotheses(log_hypotheses)
   d, probs = _binomials(num_examples, np.array([weight]))
+  # A probability is at most 1, which also keeps the exponential finite.
   right = np.exp(np.minimum(epsilon * d - size, 0))
   if delta:
     grown = (np.expm1(np.minimum(epsilon * d, 700)) / math.expm1(epsilon)
@@ -175,7 +182,7 @@ def packing_lemma(log_hypotheses: float, weight: float, *, num_examples: int,
 
 def packing_lemma_around(log_hypotheses: float, variation: float, *,
                          num_examples: int, guarantee: notions.PureDP) -> float:
-  """LB-14 around a base distribution P_0.
+  """Bounds the mean error of distributions around a base P_0 (LB-14).
 
   The bound is the largest over k of 1 - e^(epsilon k) / V - P(B > k).
 
@@ -194,7 +201,7 @@ def packing_lemma_around(log_hypotheses: float, variation: float, *,
 
 def around(log_hypotheses: float, variation: float, *, num_examples: int,
            guarantee: Guarantee) -> float:
-  """Bound for distributions that are all close to one, P_0; sharper than LB-14.
+  """Bounds the mean error of distributions close to one, P_0; beats LB-14.
 
   P(guess k | P_k) - e^t P(guess k | P_0) is at most the mean excess over B ~
   Bin(n, t_0), and the guesses at P_0 sum to 1. So the error is at least 1 - e^t
@@ -211,7 +218,7 @@ def around(log_hypotheses: float, variation: float, *, num_examples: int,
   size = _hypotheses(log_hypotheses)
   d, probs = _binomials(num_examples, np.array([variation]))
 
-  def error(log_weight):
+  def error(log_weight: np.ndarray) -> np.ndarray:
     excess = groups.excess(log_weight[..., None], d, guarantee)
     return (1 - excess) @ probs[0] - np.exp(log_weight - size)
   return float(similarities.largest(error, guarantee, size))
@@ -219,7 +226,7 @@ def around(log_hypotheses: float, variation: float, *, num_examples: int,
 
 def mixture(log_hypotheses: float, weight: float, *, num_examples: int,
             guarantee: Guarantee) -> float:
-  """Bound for distributions (1 - g) P_0 + g P_k, by the best anchors.
+  """Bounds the error for distributions (1 - g) P_0 + g P_k, by best anchors.
 
   Given B records that are not of P_0, the data sets are at most B apart.
   Guesses are compared either with those at each other (`similarities.pairs`,
@@ -238,12 +245,14 @@ def mixture(log_hypotheses: float, weight: float, *, num_examples: int,
   size = _hypotheses(log_hypotheses)
   d, probs = _binomials(num_examples, np.array([weight]))
   many = math.exp(min(size, 700.0))
+  # An anchor shares `each` or `each` + 1 of the B records with X_k, the latter
+  # with probability `more`.
   each = np.floor(d / many)
   more = (d - each * many)[:, None] / many
 
-  def error(log_weight):
-    among = similarities.share(log_weight, size) * (1 - groups.excess(
-        log_weight, d[:, None], guarantee))
+  def error(log_weight: np.ndarray) -> np.ndarray:
+    among = similarities.weight_of_others(log_weight, size) * (
+        1 - groups.excess(log_weight, d[:, None], guarantee))
     near = d - each
     parts = ((1 - more) * groups.excess(log_weight, near[:, None], guarantee)
              + more * groups.excess(log_weight, np.maximum(
@@ -256,7 +265,7 @@ def mixture(log_hypotheses: float, weight: float, *, num_examples: int,
 
 def cube(separation: float, variations: np.ndarray, *, num_examples: int,
          guarantee: Guarantee) -> float:
-  """LB-11: bounds a squared error over {0, 1}^m.
+  """Bounds a squared error over the cube {0, 1}^m (LB-11).
 
   Squared distances are at least 2 tau d_H. The bound is tau / 4 times the sum
   of both errors of every bit (`testing.assouad`); Lalanne (2023) has tau / 16,
@@ -294,7 +303,7 @@ def best_packing_error(*, num_examples: int, guarantee: Guarantee,
   Returns:
     A bound of at most the error of guessing, 1 - 1/K.
   """
-  known = dict(num_examples=num_examples, guarantee=guarantee)
+  known = Setting(num_examples=num_examples, guarantee=guarantee)
   size = _hypotheses(log_hypotheses)
   candidates = []
   if weight is not None:
@@ -320,7 +329,7 @@ def _hypotheses(log_hypotheses: float) -> float:
 
 
 def _log_others(log_hypotheses: float) -> float:
-  """Returns ln(V - 1)."""
+  """Returns ln(V - 1), without overflow for large V."""
   size = _hypotheses(log_hypotheses)
   return size + math.log(-math.expm1(-size))
 
@@ -339,10 +348,10 @@ def _off(variations: np.ndarray) -> np.ndarray:
 def _few(variations: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
   """Returns distinct values and their counts; rounds up if there are too many.
   """
-  found, counts = np.unique(variations, return_counts=True)
-  if found.size <= _DISTINCT:
-    return found, counts
-  tops = np.linspace(found[0], found[-1], _DISTINCT)
+  distinct, counts = np.unique(variations, return_counts=True)
+  if distinct.size <= _DISTINCT:
+    return distinct, counts
+  tops = np.linspace(distinct[0], distinct[-1], _DISTINCT)
   places = np.searchsorted(tops, variations - 1e-15)
   return tops, np.bincount(places, minlength=_DISTINCT)
 

@@ -67,7 +67,7 @@ class _Game(NamedTuple):
   places: np.ndarray
   sizes: np.ndarray
 
-  def laws(self, thetas: np.ndarray) -> np.ndarray:
+  def likelihoods(self, thetas: np.ndarray) -> np.ndarray:
     """Returns probabilities [T, Y] of noisy counts, for theta [T]."""
     n, q = self.num_examples, math.exp(-self.epsilon)
     width = min(n + 1, int(_REACH * math.sqrt(n)) + 100)
@@ -80,7 +80,7 @@ class _Game(NamedTuple):
     at = self.places - low[:, None]
     inner = np.clip(at, 0, width - 1)
 
-    def taken(values):
+    def taken(values: np.ndarray) -> np.ndarray:
       return np.take_along_axis(values, inner, 1)
 
     # Inside the window of likely counts the sums are exact; outside they are
@@ -112,19 +112,20 @@ def _game(num_examples: int, epsilon: float) -> _Game:
 
 
 def _bayes(probs: np.ndarray, weights: np.ndarray,
-           laws: np.ndarray) -> tuple[float, np.ndarray]:
+           likelihoods: np.ndarray) -> tuple[float, np.ndarray]:
   """Returns the Bayes risk, and posterior means minus 1/2 [Y]."""
   centred = probs - 0.5
-  mass, sums = weights @ laws, (weights * centred) @ laws
+  mass, sums = weights @ likelihoods, (weights * centred) @ likelihoods
   means = np.divide(sums, mass, out=np.zeros_like(mass), where=mass > 0)
   return float(weights @ centred**2 - sums @ means), means
 
 
-def _risks(probs: np.ndarray, laws: np.ndarray,
+def _risks(probs: np.ndarray, likelihoods: np.ndarray,
            values: np.ndarray) -> np.ndarray:
   """Returns the risks [T] of values + 1/2 [Y] as estimates of theta."""
   centred = probs - 0.5
-  return laws @ values**2 - 2 * centred * (laws @ values) + centred**2
+  return (likelihoods @ values**2 - 2 * centred * (likelihoods @ values)
+          + centred**2)
 
 
 def _beta_prior(shape: float, size: int) -> tuple[np.ndarray, np.ndarray]:
@@ -160,9 +161,9 @@ def _bayes_bound(game: _Game) -> float:
   root = math.sqrt(game.num_examples)
   size = int(min(250, max(40, 10 * math.sqrt(root))))
 
-  def negative(log_shape):
+  def negative(log_shape: float) -> float:
     atoms, weights = _beta_prior(math.exp(log_shape), size)
-    return -_bayes(atoms, weights, game.laws(atoms))[0]
+    return -_bayes(atoms, weights, game.likelihoods(atoms))[0]
 
   minimum = optimize.minimize_scalar(
       negative, bounds=(-6.0, math.log(4 * root + 2)), method='bounded',
@@ -183,17 +184,17 @@ def _fine(game: _Game) -> tuple[np.ndarray, np.ndarray]:
   """Returns thetas in [0, 1/2] for worst risks, with their distributions."""
   size = _FINE if len(game.places) <= 20_000 else _ATOMS
   probs = (1 - np.cos(np.linspace(0, math.pi / 2, size))) / 2
-  return probs, game.laws(probs)
+  return probs, game.likelihoods(probs)
 
 
 def _affine(game: _Game, probs: np.ndarray,
-            laws: np.ndarray) -> tuple[float, float]:
+            likelihoods: np.ndarray) -> tuple[float, float]:
   """Returns the least worst risk of affine estimates, and its slope."""
   centred, places = probs - 0.5, game.places / game.num_examples - 0.5
-  first, second = laws @ places, laws @ places**2
+  first, second = likelihoods @ places, likelihoods @ places**2
 
-  def worst(share):
-    return float(np.max(share**2 * second - 2 * share * centred * first
+  def worst(slope: float) -> float:
+    return float(np.max(slope**2 * second - 2 * slope * centred * first
                         + centred**2))
   minimum = optimize.minimize_scalar(worst, bounds=(0.0, 3.0), method='bounded',
                                      options=dict(xatol=1e-7))
@@ -221,14 +222,14 @@ def solve(*, num_examples: int, epsilon: float,
     0.0021
   """
   game = _checked(num_examples, epsilon)
-  fine, fine_laws = _fine(game)
-  upper, share = _affine(game, fine, fine_laws)
+  fine, fine_likelihoods = _fine(game)
+  upper, slope = _affine(game, fine, fine_likelihoods)
   lower = non_private_risk(num_examples)
-  best = share * (game.places / num_examples - 0.5)
+  best = slope * (game.places / num_examples - 0.5)
   if upper > lower * (1 + tolerance):
     lower = max(lower, _bayes_bound(game))
   if upper > lower * (1 + tolerance):
-    plane_lower, top, values = _planes(game, fine, fine_laws, tolerance)
+    plane_lower, top, values = _planes(game, fine, fine_likelihoods, tolerance)
     lower = max(lower, plane_lower)
     upper, best = min((upper, best), (top, values), key=lambda pair: pair[0])
   whole = len(game.places) == num_examples + 1
@@ -236,25 +237,29 @@ def solve(*, num_examples: int, epsilon: float,
                   best + 0.5 if whole else None)
 
 
-def _planes(game: _Game, fine: np.ndarray, fine_laws: np.ndarray,
+def _planes(game: _Game, fine: np.ndarray, fine_likelihoods: np.ndarray,
             tolerance: float) -> tuple[float, float, np.ndarray]:
   """Runs cutting planes over symmetric priors on a grid, from the uniform one.
   """
   atoms = (1 - np.cos(np.linspace(0, math.pi, _ATOMS))) / 2
-  laws, half = game.laws(atoms), (_ATOMS + 1) // 2
+  likelihoods, half = game.likelihoods(atoms), (_ATOMS + 1) // 2
   spread = (np.eye(_ATOMS) + np.eye(_ATOMS)[::-1])[:half] / 2
   prior = centre = np.full(half, 1 / half)
-  lower, upper, best, planes = 0.0, math.inf, None, []
+  # Before the first plane: the constant 1/2, and no bound of its risk.
+  lower, upper, planes = 0.0, math.inf, []
+  best = np.zeros(len(game.places))
   for _ in range(_PLANES):
-    risk, values = _bayes(atoms, prior @ spread, laws)
+    risk, values = _bayes(atoms, prior @ spread, likelihoods)
     if risk > lower:
       lower, centre = risk, prior
-    worst = float(np.max(_risks(fine, fine_laws, values)))
+    worst = float(np.max(_risks(fine, fine_likelihoods, values)))
     if worst < upper:
       upper, best = worst, values
     if upper <= lower * (1 + tolerance):
       break
-    planes.append(np.append(-(spread @ _risks(atoms, laws, values)), 1.0))
+    # The plane of this estimate: its risk at each prior is at least the value.
+    plane = spread @ _risks(atoms, likelihoods, values)
+    planes.append(np.append(-plane, 1.0))
     solved = optimize.linprog(
         np.append(np.zeros(half), -1.0), A_ub=np.array(planes),
         b_ub=np.zeros(len(planes)), A_eq=[[1.0] * half + [0.0]], b_eq=[1.0],

@@ -74,6 +74,7 @@ def bound(*, dimension: int, num_examples: int, guarantee: Guarantee,
   """
   errors.check_at_least('dimension', dimension, 1)
   errors.check_at_least('num_examples', num_examples, 1)
+  # n^2 p l: the information that privacy leaves.
   noise = num_examples**2 * information * disclosure.pull(
       guarantee, scores=scores)
   sum_bound = joined(dimension, num_examples * information_trace, noise,
@@ -106,7 +107,7 @@ def proportion(*, num_examples: int, guarantee: Guarantee) -> float:
   errors.check_at_least('num_examples', num_examples, 1)
   v = disclosure.discrimination(guarantee)
 
-  def negative(radius):
+  def negative(radius: float) -> float:
     known = cosine_mean(lambda p: 1 / (p * (1 - p)), centre=0.5, radius=radius)
     rare = cosine_mean(lambda p: 1 / np.minimum(p, 1 - p), centre=0.5,
                        radius=radius)

@@ -25,7 +25,7 @@ from dpjax.theory.minimax.bounds import Guarantee
 
 # Half-widths of priors, in units of the largest; then probabilities g.
 _WIDTHS = np.linspace(0.01, 0.99, 99)
-_SHARES = np.geomspace(1e-6, 1, 241)
+_PROBS = np.geomspace(1e-6, 1, 241)
 # Means over priors of Fisher's information, in units of d / r^2.
 _INFORMATION = np.array([scores.cosine_mean(
     lambda v: 1 / (1 - v * v), centre=0.0, radius=width) for width in _WIDTHS])
@@ -51,10 +51,10 @@ def vectors(*, dimension: int, num_examples: int, guarantee: Guarantee,
   if not moment >= 1:
     raise ValueError(f'moment must be a number >= 1, got {moment}')
   # Bounded records: g = 1 only.
-  share = _SHARES[:, None] if math.isfinite(moment) else np.ones((1, 1))
-  bounds = [_vectors(dimension, num_examples * share, *of)
+  prob = _PROBS[:, None] if math.isfinite(moment) else np.ones((1, 1))
+  bounds = [_vectors(dimension, num_examples * prob, *of)
             for of in (_additive(guarantee), (math.inf, math.inf, 0.0))]
-  return radius**2 * float(np.max(share**(2 - 2 / moment)
+  return radius**2 * float(np.max(prob**(2 - 2 / moment)
                                   * np.maximum(*bounds)))
 
 

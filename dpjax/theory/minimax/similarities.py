@@ -32,7 +32,7 @@ Similarity = Callable[[np.ndarray, Guarantee], float]
 
 
 def global_anchor(distances: np.ndarray, guarantee: Guarantee) -> float:
-  """SIM-1: returns (K - 1) / K e^(-epsilon m) - e^-epsilon delta m.
+  """Returns (K - 1) / K e^(-epsilon m) - e^-epsilon delta m (SIM-1).
 
   The errors at an anchor sum to K - 1, and those at X_k are at least
   e^(-epsilon d) times as large. `star` is the best known bound by one anchor.
@@ -48,12 +48,12 @@ def global_anchor(distances: np.ndarray, guarantee: Guarantee) -> float:
 
 
 def projection_anchor(distances: np.ndarray, guarantee: Guarantee) -> float:
-  """SIM-2: takes one of the data sets as anchor, the best one; [K, K]."""
+  """Takes the best of the data sets as anchor; distances [K, K] (SIM-2)."""
   return max(global_anchor(line, guarantee) for line in _square(distances))
 
 
 def midpoint_anchor(distances: np.ndarray, guarantee: Guarantee) -> float:
-  """SIM-3: takes an anchor between two data sets; [2, 2]."""
+  """Takes an anchor between two data sets; distances [2, 2] (SIM-3)."""
   distances = _square(distances)
   if len(distances) != 2:
     raise ValueError(f'there must be 2 data sets, got {len(distances)}')
@@ -61,11 +61,10 @@ def midpoint_anchor(distances: np.ndarray, guarantee: Guarantee) -> float:
 
 
 def pairwise_anchor(distances: np.ndarray, guarantee: Guarantee) -> float:
-  """SIM-4: averages over anchors of pairs i != j, corrected; [K, K].
+  """Averages over anchors of pairs i != j; distances [K, K] (SIM-4).
 
   Lalanne (2023, Lemma 3.3.8) includes i = j in the mean over K^2 pairs, where
-  it claims that twice an error is at least 1:
-  `printed.printed_pairwise_anchor`.
+  it claims that twice an error is at least 1; corrected here.
   """
   apart = _off(_square(distances))
   return float(np.mean(_between(apart, guarantee)))
@@ -80,7 +79,7 @@ def _between(distance: np.ndarray, guarantee: Guarantee) -> np.ndarray:
 
 
 def le_cam(distances: np.ndarray, guarantee: Guarantee) -> float:
-  """SIM-6: bound for two data sets under zCDP; distances [2, 2].
+  """Bounds the error for two data sets under zCDP; [2, 2] (SIM-6).
 
   It is (1 - sqrt(rho / 2) d) / 2.
   """
@@ -94,7 +93,7 @@ def le_cam(distances: np.ndarray, guarantee: Guarantee) -> float:
 
 
 def fano(distances: np.ndarray, guarantee: Guarantee) -> float:
-  """SIM-5, SIM-7: Fano's lemma, for distances [K, K].
+  """Bounds the error by Fano's lemma; distances [K, K] (SIM-5, SIM-7).
 
   It is 1 - (1 + mean of epsilon d, or rho d^2) / ln K.
   """
@@ -111,7 +110,7 @@ def fano(distances: np.ndarray, guarantee: Guarantee) -> float:
 
 
 def decoding(distances: np.ndarray, guarantee: Guarantee) -> float:
-  """Fano's lemma in full, with the exact divergences; [K, K].
+  """Bounds the error by Fano's lemma in full, with exact divergences; [K, K].
 
   Each X_j serves as centre, and the least of the K mean divergences counts. For
   pure privacy epsilon d tanh(epsilon d / 2) would exceed `groups.divergence`.
@@ -122,7 +121,7 @@ def decoding(distances: np.ndarray, guarantee: Guarantee) -> float:
 
 
 def star(distances: np.ndarray, guarantee: Guarantee) -> float:
-  """The best bound by one anchor.
+  """Returns the best bound that one anchor gives.
 
   Exact if data sets are joined only through the anchor. With s_k the success
   probability at X_k and p_k the probability of guess k at the anchor, s_k - e^t
@@ -135,14 +134,14 @@ def star(distances: np.ndarray, guarantee: Guarantee) -> float:
   distinct, counts = np.unique(distances, return_counts=True)
   many = len(distances)
 
-  def error(log_weight):
+  def error(log_weight: np.ndarray) -> np.ndarray:
     excess = groups.excess(log_weight[..., None], distinct, guarantee)
     return 1 - np.exp(log_weight) / many - excess @ counts / many
   return float(largest(error, guarantee, math.log(many)))
 
 
 def pairs(distances: np.ndarray, guarantee: Guarantee) -> float:
-  """Bound with all data sets as anchors of each other; [K, K].
+  """Bounds the error with all data sets as anchors of each other; [K, K].
 
   With s_ij the probability of guess i at X_j, s_ii - e^t s_ij is at most the
   excess at d_ij. Over all i != j, s_ij sums to K minus the sum of successes:
@@ -154,9 +153,9 @@ def pairs(distances: np.ndarray, guarantee: Guarantee) -> float:
   """
   distinct, counts = np.unique(_off(_square(distances)), return_counts=True)
 
-  def error(log_weight):
+  def error(log_weight: np.ndarray) -> np.ndarray:
     excess = groups.excess(log_weight[..., None], distinct, guarantee)
-    return share(log_weight, math.log(len(distances))) * (
+    return weight_of_others(log_weight, math.log(len(distances))) * (
         1 - excess @ counts / counts.sum())
   return float(largest(error, guarantee, math.log(len(distances))))
 
@@ -167,8 +166,9 @@ SIMILARITIES: dict[str, Similarity] = {
     'decoding': decoding, 'pairs': pairs}
 
 
-def share(log_weight: np.ndarray, log_hypotheses: float) -> np.ndarray:
-  """Returns (K - 1) / (K - 1 + e^t)."""
+def weight_of_others(log_weight: np.ndarray, log_hypotheses: float
+                     ) -> np.ndarray:
+  """Returns (K - 1) / (K - 1 + e^t), the weight of all hypotheses but one."""
   others = log_hypotheses + math.log(-math.expm1(-log_hypotheses))
   return 1 / (1 + np.exp(np.minimum(log_weight - others, 700.0)))
 
@@ -192,6 +192,7 @@ def largest(error: Callable[[np.ndarray], np.ndarray], guarantee: Guarantee,
     grid = np.concatenate([grid, guarantee.epsilon * np.arange(
         -_STEPS, _STEPS + 1)])
   grid = np.unique(np.append(grid, 0.0))
+  # A coarse search, then a fine one between the neighbours of the best point.
   values = error(grid)
   place = np.argmax(values, -1)
   low, high = (grid[np.clip(place + step, 0, grid.size - 1)]

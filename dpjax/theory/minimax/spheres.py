@@ -41,8 +41,8 @@ _ANGLES, _SLOPES = 801, 160
 _LARGEST = 300.0
 
 
-def share(distance: np.ndarray | int, guarantee: Guarantee, *, dimension: int
-          ) -> np.ndarray:
+def relative_risk(distance: np.ndarray | int, guarantee: Guarantee, *,
+                  dimension: int) -> np.ndarray:
   """Bounds E |M - theta|^2 / R^2 from below, for b records.
 
   0 for total variation and Kullback-Leibler privacy, which bound data sets far
@@ -83,7 +83,7 @@ def caps(log_ratio: np.ndarray, *, dimension: int) -> np.ndarray:
   """
   log_ratio = np.asarray(log_ratio, np.float64)
   growth = np.exp(np.minimum(log_ratio, _LARGEST))
-  half = 1 + _cosine(np.float64(0.5), dimension)**2
+  half = 1 + _cosine(np.asarray(0.5), dimension)**2
   small = 1 - _cosine(np.minimum(0.5, 1 / growth), dimension)**2
   return np.maximum(0.0, np.where(
       growth < 2, growth - half * (growth - 1), np.where(

@@ -82,6 +82,7 @@ def pair_pure(variation: np.ndarray, *, num_records: int, epsilon: float
 
 def _power(x: np.ndarray, num_records: int) -> np.ndarray:
   """Returns (1 - x)^n for x in [0, 2]."""
+  # log1p near 0 keeps the precision that 1 - x would lose for large n.
   with np.errstate(divide='ignore'):
     logs = np.where(x < 1, np.log1p(-np.minimum(x, 1)), np.log(np.abs(x - 1)))
   return np.where((x > 1) & (num_records % 2 == 1), -1.0, 1.0) * np.exp(
@@ -113,16 +114,16 @@ def squared_share(variation: np.ndarray, *, num_records: int,
     epsilon: budget of the release; give either epsilon or rho.
     rho: zCDP budget of the release.
   """
-  if (epsilon is None) == (rho is None):
-    raise ValueError(f'give epsilon or rho, one of them, got {epsilon} and '
-                     f'{rho}')
   t = np.asarray(variation, np.float64)
   square_mean = num_records * t * (1 + (num_records - 1) * t)
-  if rho is None:
+  if epsilon is not None and rho is None:
     tests = pair_pure(t, num_records=num_records, epsilon=epsilon)
     return np.maximum(2 * tests, np.exp(-epsilon**2 / 4 * square_mean))
-  tests = le_cam_zcdp(t, num_records=num_records, rho=rho)
-  return np.maximum(2 * tests, np.exp(-rho * square_mean))
+  if rho is not None and epsilon is None:
+    tests = le_cam_zcdp(t, num_records=num_records, rho=rho)
+    return np.maximum(2 * tests, np.exp(-rho * square_mean))
+  raise ValueError(f'give epsilon or rho, one of them, got {epsilon} and '
+                   f'{rho}')
 
 
 def fano(divergences: np.ndarray) -> float:
@@ -184,6 +185,8 @@ def decoding(information: np.ndarray | float,
     raise ValueError('there must be at least 2 hypotheses, got ln K = '
                      f'{log_hypotheses}')
   given = np.asarray(information, np.float64)
+  # Bisection for kl(1 - e || 1/K) = I, which falls in e up to 1 - 1/K. `low`
+  # is returned, so that rounding errs on the valid side.
   rest = math.log(-math.expm1(-log_hypotheses))  # ln(1 - 1/K)
   low, high = np.zeros(given.shape), np.full(given.shape, math.exp(rest))
   for _ in range(60):
@@ -205,14 +208,15 @@ def moves(variations: np.ndarray) -> np.ndarray:
   return 2 * t / (1 + t)
 
 
-def _fano(information: float, num_laws: int) -> float:
+def _fano(information: float, num_hypotheses: int) -> float:
   """Returns 1 - (1 + I) / ln M."""
   return 1 - (1 + information) / math.log(
-      errors.check_at_least('number of hypotheses', num_laws, 2))
+      errors.check_at_least('number of hypotheses', num_hypotheses, 2))
 
 
-def assouad(separation: np.ndarray, num_bits: np.ndarray, error: np.ndarray, *,
-            statement: str = 'corrected') -> np.ndarray:
+def assouad(separation: np.ndarray | float, num_bits: np.ndarray | int,
+            error: np.ndarray | float, *, statement: str = 'corrected'
+            ) -> np.ndarray:
   """Bounds the integrated squared error of densities f_w, w in {0, 1}^m.
 
   The word nearest to an estimate is at most twice as far from f_w as the

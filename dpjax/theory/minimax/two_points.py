@@ -5,7 +5,7 @@ neighbours, and privacy constrains neighbours only. On such a path
 
 * a test of X against X' has a mean error of at least e(d) (`path_error`), and
 * an estimate of two equally likely numbers a distance D apart has a mean
-  squared error of at least D^2 s(d) / 4 (`path_share`).
+  squared error of at least D^2 s(d) / 4 (`path_risk`).
 
 Distributions P and P' of n records are coupled so that they differ in as few
 records as possible, d ~ Bin(n, t) for the total variation t of one record. e
@@ -79,7 +79,7 @@ def path_error(distance: np.ndarray | int, guarantee: Guarantee) -> np.ndarray:
       return np.maximum(0.0, (1 - d * total_variation(guarantee)) / 2)
 
 
-def path_share(distance: np.ndarray | int, guarantee: Guarantee) -> np.ndarray:
+def path_risk(distance: np.ndarray | int, guarantee: Guarantee) -> np.ndarray:
   """Bounds the mean squared error at two points D apart, in units of D^2 / 4.
 
   At least twice `path_error`; exact for pure privacy (see the module).
@@ -94,7 +94,7 @@ def path_share(distance: np.ndarray | int, guarantee: Guarantee) -> np.ndarray:
   d = _checked(distance)
   match guarantee:
     case notions.PureDP(epsilon=epsilon) if epsilon > 0:
-      return _geometric_share(d, epsilon)
+      return _geometric_risk(d, epsilon)
     case notions.ZCDP(rho=rho):
       error = _concentrated(rho * np.square(d))
       return np.maximum(4 * error * (1 - error),
@@ -119,10 +119,10 @@ def product_error(variation: np.ndarray | float, *, num_examples: int,
                       guarantee=guarantee)
 
 
-def product_share(variation: np.ndarray | float, *, num_examples: int,
+def product_risk(variation: np.ndarray | float, *, num_examples: int,
                   guarantee: Guarantee) -> np.ndarray:
-  """Returns `path_share` for two distributions of n independent records."""
-  return product_mean(path_share, variation, num_examples=num_examples,
+  """Returns `path_risk` for two distributions of n independent records."""
+  return product_mean(path_risk, variation, num_examples=num_examples,
                       guarantee=guarantee)
 
 
@@ -183,7 +183,7 @@ def total_variation(guarantee: Guarantee) -> float:
     case notions.TotalVariationPrivacy(level=level):
       return min(1.0, level)
     case notions.KullbackLeiblerPrivacy(level=level):
-      return float(1 - 2 * _concentrated(np.float64(level)))
+      return float(1 - 2 * _concentrated(np.asarray(level)))
     case _:
       return float(1 - 2 * path_error(1, guarantee))
 
@@ -225,7 +225,7 @@ def _steps(start: np.ndarray, steps: np.ndarray, epsilon: float,
   return start * kept - lost
 
 
-def _geometric_share(d: np.ndarray, epsilon: float) -> np.ndarray:
+def _geometric_risk(d: np.ndarray, epsilon: float) -> np.ndarray:
   """Returns 4 sum_y P_0 P_d / (P_0 + P_d) / 2 of the truncated geometric noise.
 
   At y the two distributions have w q^y and w q^(d - y), with w = (1 - q) / (1 +
@@ -242,9 +242,9 @@ def _geometric_share(d: np.ndarray, epsilon: float) -> np.ndarray:
   inside = np.where(d % 2 == 0, even[(d // 2).astype(int)],
                     odd[((d - 1) // 2).astype(int)] * (d > 0))
   ends = 1 / np.cosh(np.minimum(epsilon * d / 2, 700))
-  share = np.exp(-epsilon * d / 2) / (1 + q) * (
+  risk = np.exp(-epsilon * d / 2) / (1 + q) * (
       (1 - q) * inside + 2 * ends)
-  return np.where(d == 0, 1.0, share)
+  return np.where(d == 0, 1.0, risk)
 
 
 def _concentrated(level: np.ndarray) -> np.ndarray:

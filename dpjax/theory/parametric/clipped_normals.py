@@ -10,6 +10,8 @@ mean has norm a. Each is one integral over a noncentral chi distribution.
 Source: item MOD-GAUSS, EST-TRUNC; the reduction is our own.
 """
 
+from collections.abc import Callable
+
 import numpy as np
 from scipy import stats
 
@@ -55,12 +57,13 @@ def excess(clip: float, *, dimension: int, sigma: float
   """Returns mean and mean square of (|X - theta| - T)+; T may be negative."""
   t = np.asarray(clip / sigma)
   mean, square = (float(_above(np.zeros(()), t, dimension,
-                               lambda x, t, p=power: (x - t)**p))
+                               lambda x, t: (x - t)**power))
                   for power in (1, 2))
   return sigma * mean, sigma**2 * square
 
 
-def _above(distance: np.ndarray, clip: np.ndarray, degrees: int, function
+def _above(distance: np.ndarray, clip: np.ndarray, degrees: int,
+           function: Callable[[np.ndarray, np.ndarray], np.ndarray]
            ) -> np.ndarray:
   """Returns E function(N, T) 1{N > T}, by Gauss-Legendre quadrature from T on.
   """
@@ -68,6 +71,7 @@ def _above(distance: np.ndarray, clip: np.ndarray, degrees: int, function
   high = np.maximum(np.sqrt(degrees) + distance + _REACH,
                     np.maximum(clip, 0.0) + 1e-9)[..., None]
   x = low + (high - low) * (_NODES + 1) / 2
+  # The density of the norm, from the noncentral chi-square one of its square.
   density = 2 * x * stats.ncx2.pdf(x**2, degrees, distance[..., None]**2)
   values = function(x, clip[..., None]) * density
   return np.sum(values * _WEIGHTS, -1) * (high - low)[..., 0] / 2

@@ -89,7 +89,8 @@ def risk_bound(*, num_examples: int, dimension: int, radius: float,
 
 
 @functools.lru_cache(maxsize=1024)
-def _tuned(num_examples, dimension, radius, sigma, guarantee):
+def _tuned(num_examples: int, dimension: int, radius: float, sigma: float,
+           guarantee: Guarantee) -> tuple[NormalMean, float]:
   """Returns the best plan as a mechanism, with its bound; cached."""
   normal_means.check_model(dimension, radius, sigma)
   plans = [_plan(num_examples, dimension, radius, sigma, guarantee,
@@ -101,7 +102,8 @@ def _tuned(num_examples, dimension, radius, sigma, guarantee):
       sigma=sigma, guarantee=guarantee, rounds=schedule, projected=True), bound
 
 
-def _plan(n, d, radius, sigma, guarantee, shares):
+def _plan(n: int, d: int, radius: float, sigma: float, guarantee: Guarantee,
+          shares: tuple[float, ...]) -> tuple[float, tuple[Round, ...]] | None:
   """Returns bound and rounds for these budget fractions, or None.
 
   None means that too little budget is left for the last round.
@@ -113,19 +115,22 @@ def _plan(n, d, radius, sigma, guarantee, shares):
   prob = min(0.1, _SLACK * sampling / (4 * radius**2 * len(shares)))
   scale_of = functools.partial(normal_means.noise_scale, num_examples=n,
                                guarantee=guarantee)
+  # No record's |z_i| exceeds this, except with probability `prob` (step 1).
   no_clip = sigma * math.sqrt(2 * special.gammainccinv(d / 2, prob / n))
   radius_bound, schedule = radius, []
   for share in shares[:-1]:
     schedule.append(Round(float(radius_bound + no_clip), share))
-    radius_bound = _reach(scale_of(*schedule[-1]), n, d, sigma, guarantee, prob)
+    radius_bound = _error_bound(scale_of(*schedule[-1]), n, d, sigma, guarantee,
+                                prob)
 
-  def last(margin):
+  def last(margin: float) -> float:
     scale = scale_of(radius_bound + margin, shares[-1])
     excess = clipped_normals.excess(margin, dimension=d, sigma=sigma)
     return ((math.sqrt(sampling) + _mean_square(excess, n)**0.5)**2
             + normal_means.noise_risk(scale, dimension=d, guarantee=guarantee))
   best = optimize.minimize_scalar(last, bounds=(0.0, no_clip), method='bounded')
   schedule.append(Round(float(radius_bound + best.x), shares[-1]))
+  # If a bound fails, the error is at most 2 R: centres stay in the ball.
   failures = prob * (len(shares) if schedule[1:] else 0)
   return best.fun + 4 * radius**2 * failures, tuple(schedule)
 
@@ -136,7 +141,8 @@ def _mean_square(moments: tuple[float, float], n: int) -> float:
   return square / n + mean**2 * (1 - 1 / n)
 
 
-def _reach(scale, n, d, sigma, guarantee, prob):
+def _error_bound(scale: float, n: int, d: int, sigma: float,
+                 guarantee: Guarantee, prob: float) -> float:
   """Returns a bound on |mean(z) + w| that fails with probability `prob`."""
   if not isinstance(guarantee, notions.PureDP):
     return math.sqrt((sigma**2 / n + scale**2)

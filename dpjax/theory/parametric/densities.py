@@ -4,6 +4,8 @@ Source: Barber and Duchi (2014, section 3.2.2 and Proposition 5) (item MOD-DENS,
 EST-HIST).
 """
 
+from typing import Any
+
 from dpjax.privacy import notions
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.stats.density_methods import bandwidths
@@ -33,13 +35,13 @@ def histograms(*, num_examples: int, guarantee: Guarantee, dimension: float
     guarantee: one of `bounds.Guarantee`.
     dimension: d.
   """
-  public = dict(num_records=num_examples, lipschitz=LIPSCHITZ,
-                dimension=int(dimension), adjacency=Adjacency.REPLACE_ONE)
-  return tuple(cubes.CubeHistogram.tuned(**public, **budget)
+  return tuple(cubes.CubeHistogram.tuned(
+      num_records=num_examples, lipschitz=LIPSCHITZ, dimension=int(dimension),
+      adjacency=Adjacency.REPLACE_ONE, **budget)
                for budget in _budgets(guarantee))
 
 
-def _budgets(guarantee: Guarantee) -> tuple[dict[str, object], ...]:
+def _budgets(guarantee: Guarantee) -> tuple[dict[str, Any], ...]:
   """Returns keyword arguments of the counts mechanism that keep a guarantee."""
   match guarantee:
     case None:
@@ -47,6 +49,7 @@ def _budgets(guarantee: Guarantee) -> tuple[dict[str, object], ...]:
     case notions.PureDP(epsilon=epsilon) if epsilon > 0:
       return (dict(epsilon=epsilon),
               dict(epsilon=epsilon, noise='laplace', fix_mass=False))
+    # (0, delta)-DP is total variation privacy of level delta.
     case notions.ApproxDP(epsilon=0, delta=delta):
       return _budgets(notions.TotalVariationPrivacy(level=delta))
     case notions.ApproxDP(epsilon=epsilon, delta=delta):
@@ -58,16 +61,17 @@ def _budgets(guarantee: Guarantee) -> tuple[dict[str, object], ...]:
   return ()
 
 
-def _gaussian(guarantee: Guarantee) -> dict[str, float]:
+def _gaussian(guarantee: Guarantee) -> dict[str, Any]:
   """Returns the zCDP budget of Gaussian noise, or {} if no noise is needed."""
-  if getattr(guarantee, 'level', 0) >= 1 and isinstance(
-      guarantee, notions.TotalVariationPrivacy):
+  if isinstance(guarantee, notions.TotalVariationPrivacy) and (
+      guarantee.level >= 1):
     return {}
   return dict(rho=gaussian_noise.rho(guarantee))
 
 
 def _lower(*, num_examples: int, guarantee: Guarantee, dimension: float
            ) -> tuple[Bound, ...]:
+  """Returns all lower bounds that hold for the guarantee."""
   return cube_bounds.bounds(dimension=int(dimension), num_examples=num_examples,
                             guarantee=guarantee)
 
@@ -75,14 +79,17 @@ def _lower(*, num_examples: int, guarantee: Guarantee, dimension: float
 def _upper(*, num_examples: int, guarantee: Guarantee, dimension: float
            ) -> tuple[Upper, ...]:
   """Returns the proved risks of the histograms."""
-  known, uppers = dict(guarantee=guarantee, dimension=dimension), []
-  for each in histograms(num_examples=num_examples, **known):
+  uppers = []
+  # Bounds of the risk, attained for d = 1 (`Upper.exact`).
+  for each in histograms(num_examples=num_examples, guarantee=guarantee,
+                         dimension=dimension):
     value = bandwidths.histogram_bound(
         each.num_bins, num_records=num_examples,
         variance=each.noise_variance, lipschitz=LIPSCHITZ,
         fix_mass=each.fix_mass, dimension=each.dimension)
     printed = '' if each.fix_mass else ' of Barber and Duchi'
-    uppers.append(Upper(value, f'histogram{printed}, {each.law or "no noise"}',
+    uppers.append(Upper(value, f'histogram{printed}, '
+                        f'{each.noise_distribution or "no noise"}',
                         each.dimension == 1))
   if (isinstance(guarantee, notions.TotalVariationPrivacy)
       and num_examples * guarantee.level >= 1):

@@ -46,6 +46,7 @@ class Family(NamedTuple):
 
 
 def _bernoulli_variance(theta: Array) -> Array:
+  """Returns A'' = p (1 - p) of the Bernoulli family."""
   return jax.nn.sigmoid(theta) * jax.nn.sigmoid(-theta)
 
 
@@ -122,7 +123,7 @@ class Model:
     """Returns Var T for coordinates with these parameters; on the host."""
     return _on_host(self.family.variance, theta)
 
-  def fit(self, means: np.ndarray) -> np.ndarray:
+  def fit(self, means: np.ndarray | float) -> np.ndarray:
     """Returns `maximum` of means of any shape; on the host."""
     return _on_host(functools.partial(_fit, self.family), means, self.radius)
 
@@ -156,8 +157,8 @@ def maximum(family: Family, means: Array, radius: Array) -> Array:
     cut = jnp.clip(means, jax.nn.sigmoid(-radius), jax.nn.sigmoid(radius))
     return jnp.clip(jnp.log(cut) - jnp.log1p(-cut), -radius, radius)
 
-  def halve(_, ends):
-    low, high = ends
+  def halve(_, interval):
+    low, high = interval
     middle = (low + high) / 2
     below = family.mean(middle) < means
     return jnp.where(below, middle, low), jnp.where(below, high, middle)

@@ -45,39 +45,42 @@ class Game(NamedTuple):
   upper: float
 
 
-def bayes(laws: np.ndarray, thetas: np.ndarray, prior: np.ndarray) -> Game:
+def bayes(likelihoods: np.ndarray, thetas: np.ndarray, prior: np.ndarray
+          ) -> Game:
   """Returns the posterior mean given each outcome, and its risks.
 
   Args:
-    laws: [G, Y], probabilities of outcomes given each theta.
+    likelihoods: [G, Y], probabilities of outcomes given each theta.
     thetas: [G].
     prior: [G].
   """
-  mass = prior @ laws
-  estimates = np.divide((prior * thetas) @ laws, mass, where=mass > 0,
+  # Posterior means; outcomes of probability 0 get 0 and cost nothing.
+  mass = prior @ likelihoods
+  estimates = np.divide((prior * thetas) @ likelihoods, mass, where=mass > 0,
                         out=np.zeros_like(mass))
-  risks = (laws @ estimates**2 - 2 * thetas * (laws @ estimates)
-           + laws.sum(1) * thetas**2)
+  risks = (likelihoods @ estimates**2 - 2 * thetas * (likelihoods @ estimates)
+           + likelihoods.sum(1) * thetas**2)
   return Game(prior, estimates, float(prior @ risks), float(risks.max()))
 
 
-def solve(laws: np.ndarray, thetas: np.ndarray) -> Game:
+def solve(likelihoods: np.ndarray, thetas: np.ndarray) -> Game:
   """Returns a nearly least favourable, symmetric prior and its estimate.
 
   It returns the best round; lower and upper value agree to about a thousandth.
 
   Args:
-    laws: [G, Y], symmetric if both axes are reversed.
+    likelihoods: [G, Y], symmetric if both axes are reversed.
     thetas: [G], symmetric.
   """
-  prior, best = np.full(len(thetas), 1 / len(thetas)), None
+  prior = np.full(len(thetas), 1 / len(thetas))
+  best = Game(prior, thetas, 0.0, math.inf)  # Replaced in the first round.
   square = thetas**2
   for round_ in range(_ROUNDS):
-    mass = prior @ laws
-    estimates = ((prior * thetas) @ laws) / np.maximum(mass, 1e-300)
-    moments = laws @ np.stack([estimates**2, estimates], 1)
+    mass = prior @ likelihoods
+    estimates = ((prior * thetas) @ likelihoods) / np.maximum(mass, 1e-300)
+    moments = likelihoods @ np.stack([estimates**2, estimates], 1)
     risks = moments[:, 0] - 2 * thetas * moments[:, 1] + square
-    if best is None or risks.max() < best.upper:
+    if risks.max() < best.upper:
       best = Game(prior, estimates, float(prior @ risks), float(risks.max()))
     # Mirror ascent with a decreasing step.
     rate = 1 / math.sqrt(1 + round_ / 30)
@@ -113,6 +116,7 @@ def noise_nodes(guarantee: Guarantee, dimension: int
 
 def _thetas(model: Model, num_examples: int, noise: float) -> np.ndarray:
   """Returns thetas close enough to resolve estimates; many where n is large."""
+  # The standard deviation of an estimate is that of the mean over A''.
   grid = np.linspace(0, model.radius, 21)
   curvature = model.variance(grid)
   stddev = np.sqrt(curvature / num_examples + noise**2) / curvature
@@ -170,14 +174,14 @@ def design(model: Model, *, num_examples: int, noise: float,
   places = np.linspace(means[0] - margin, means[-1] + margin, _PLACES)
   if noise * math.sqrt(model.dimension) > widths.max() / 2 and isinstance(
       guarantee, notions.PureDP):
-    laws = _cells(places, means, widths, noise, model.dimension)
+    likelihoods = _cells(places, means, widths, noise, model.dimension)
   else:
-    laws = np.stack([
+    likelihoods = np.stack([
         weights @ np.exp(-np.square(
             (places - mean - noise * nodes[:, None]) / width) / 2)
         for mean, width in zip(means, widths, strict=True)])
-  laws = laws / laws.sum(1, keepdims=True)
-  return Design(places, thetas, solve(laws, thetas))
+  likelihoods = likelihoods / likelihoods.sum(1, keepdims=True)
+  return Design(places, thetas, solve(likelihoods, thetas))
 
 
 def _cells(places: np.ndarray, means: np.ndarray, widths: np.ndarray,
@@ -191,11 +195,11 @@ def _cells(places: np.ndarray, means: np.ndarray, widths: np.ndarray,
   edges = np.append(places - half, places[-1] + half)
   nodes, weights = special.roots_hermitenorm(_HERMITE)
   weights = weights / weights.sum()
-  laws = []
+  likelihoods = []
   for mean, width in zip(means, widths, strict=True):
     x = (edges - mean - width * nodes[:, None]) / noise
     size = np.abs(x)
     tail = (dimension * special.gammaincc(dimension + 1, size)
             - size * special.gammaincc(dimension, size)) / (2 * dimension)
-    laws.append(weights @ np.diff(np.where(x > 0, 1 - tail, tail)))
-  return np.maximum(np.stack(laws), 0.0)
+    likelihoods.append(weights @ np.diff(np.where(x > 0, 1 - tail, tail)))
+  return np.maximum(np.stack(likelihoods), 0.0)

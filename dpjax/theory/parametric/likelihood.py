@@ -45,13 +45,26 @@ from dpjax.typing import Array, PRNGKey
 
 
 class Scales(NamedTuple):
-  """Float64 numbers of a sampler.
+  """Public float64 numbers that a sampler takes.
 
   Attributes:
     radius: b.
     noise: scale of the noise of each coordinate; 0 for none.
   """
   radius: Array
+  noise: Array
+
+
+class Rule(NamedTuple):
+  """A table of estimates for noisy means, as float64 numbers.
+
+  Attributes:
+    places: [Y] noisy means.
+    estimates: [Y] estimates for them; linear in between.
+    noise: scale of the noise of each coordinate.
+  """
+  places: Array
+  estimates: Array
   noise: Array
 
 
@@ -81,6 +94,7 @@ def records(data: Array, model: Model) -> Array:
   if data.ndim != 2 or data.shape[1] != model.dimension:
     raise ValueError(f'records must have {model.dimension} coordinates, got an '
                      f'array of shape {data.shape}')
+  # Whatever a file holds, a record must lie in the cube: NaN counts as 0.
   values = precision.double(data)
   return jnp.clip(jnp.where(jnp.isnan(values), 0.0, values), 0.0, 1.0)
 
@@ -93,7 +107,7 @@ def normal(key: PRNGKey, means: Array) -> Array:
 @functools.cache
 def _maximum_draw(family: Family) -> Draw:
   """Returns the sampler without noise."""
-  def draw(key, means, scales):
+  def draw(key: PRNGKey, means: Array, scales: Scales) -> Array:
     del key
     return maximum(family, means, scales.radius)
   return draw
@@ -102,7 +116,8 @@ def _maximum_draw(family: Family) -> Draw:
 @functools.cache
 def _output_draw(family: Family) -> Draw:
   """Returns the sampler with noise on the estimate, projected on the box."""
-  def draw(key, means, scales):
+  def draw(key: PRNGKey, means: Array, scales: Scales) -> Array:
+    # Projection on the box is post-processing and only lowers the error.
     noisy = (maximum(family, means, scales.radius)
              + scales.noise * normal(key, means))
     return jnp.clip(additive.on_grid(noisy, scales.noise), -scales.radius,
@@ -110,7 +125,7 @@ def _output_draw(family: Family) -> Draw:
   return draw
 
 
-def _noisy(key, means: Array, noise: Array, pure: bool) -> Array:
+def _noisy(key: PRNGKey, means: Array, noise: Array, pure: bool) -> Array:
   """Returns the means with K-norm noise if `pure`, else with Gaussian noise."""
   if pure:
     unit = k_norm.unit_noise(key, means.size, order=math.inf).astype(
@@ -123,7 +138,7 @@ def _noisy(key, means: Array, noise: Array, pure: bool) -> Array:
 @functools.cache
 def _statistics_draw(family: Family, pure: bool) -> Draw:
   """Returns the sampler with noise on the means, then the maximum."""
-  def draw(key, means, scales):
+  def draw(key: PRNGKey, means: Array, scales: Scales) -> Array:
     return maximum(family, _noisy(key, means, scales.noise, pure),
                    scales.radius)
   return draw
@@ -132,7 +147,7 @@ def _statistics_draw(family: Family, pure: bool) -> Draw:
 @functools.cache
 def _rule_draw(pure: bool) -> Draw:
   """Returns the sampler with noise on the means, then a table of estimates."""
-  def draw(key, means, rule):
+  def draw(key: PRNGKey, means: Array, rule: Rule) -> Array:
     return jnp.interp(_noisy(key, means, rule.noise, pure), rule.places,
                       rule.estimates)
   return draw
@@ -144,7 +159,7 @@ class MaximumLikelihood(LikelihoodEstimator):
 
   @property
   def event(self) -> accounting.DpEvent:
-    """No guarantee."""
+    """Event of a release without privacy."""
     return accounting.non_private_event()
 
   @property
@@ -186,6 +201,7 @@ def noise_scale(model: Model, *, num_examples: int,
   sensitivity = model.diameter / num_examples
   match guarantee:
     case notions.PureDP(epsilon=epsilon):
+      # One record moves the means within a cube of half-width 1 / n.
       return 1 / (num_examples * errors.check_positive('epsilon', epsilon))
     case _:
       return sensitivity / errors.check_positive(
@@ -233,23 +249,10 @@ class SufficientStatistics(LikelihoodEstimator):
                             isinstance(self.guarantee, notions.PureDP))
 
   @property
-  def parameters(self) -> Scales:
+  def parameters(self) -> Scales | Rule:
     """Radius of the box and noise scale."""
     return Scales(precision.double(self.model.radius),
                   precision.double(self.noise))
-
-
-class Rule(NamedTuple):
-  """Float64 numbers of a rule.
-
-  Attributes:
-    places: [Y] noisy means.
-    estimates: [Y] estimates for them; linear in between.
-    noise: scale of the noise of each coordinate.
-  """
-  places: Array
-  estimates: Array
-  noise: Array
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -282,8 +285,9 @@ class MinimaxStatistics(SufficientStatistics):
   def parameters(self) -> Rule:
     """The rule and the noise scale."""
     rule = self.design
-    return Rule(*map(precision.double, (rule.places, rule.game.estimates,
-                                        self.noise)))
+    return Rule(precision.double(rule.places),
+                precision.double(rule.game.estimates),
+                precision.double(self.noise))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -310,6 +314,7 @@ class OutputPerturbation(LikelihoodEstimator):
     model = self.model
     if self.printed:
       return 2 * model.lipschitz / (model.strong_convexity * self.num_examples)
+    # Worst case: all d means move by 1 / n at an end of the box.
     return model.diameter * model.steepest(1 / self.num_examples)
 
   @property

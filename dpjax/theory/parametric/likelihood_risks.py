@@ -93,9 +93,10 @@ def worst_theta(estimator: likelihood.LikelihoodEstimator
   grid = np.linspace(0, radius, 17)
   risks = [risk(theta, estimator) for theta in grid]
   best = int(np.argmax(risks))
-  ends = grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)]
+  # The maximum lies between the neighbours of the best point of the grid.
+  bracket = grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)]
   refined = optimize.minimize_scalar(
-      lambda theta: -risk(theta, estimator), bounds=ends, method='bounded',
+      lambda theta: -risk(theta, estimator), bounds=bracket, method='bounded',
       options=dict(xatol=1e-3 * radius))
   if -refined.fun > risks[best]:
     return float(refined.x), -float(refined.fun)

@@ -22,6 +22,7 @@ few priors:
 rho).
 """
 
+from collections.abc import Iterator
 import math
 
 import numpy as np
@@ -49,12 +50,12 @@ _NODES = 200
 _FARTHEST = 2e6
 
 
-def _boxes(radius: float):
+def _boxes(radius: float) -> Iterator[tuple[float, float]]:
   """Yields (centre, radius) of intervals in [-b, b], centre >= 0 by symmetry.
   """
   for centre in radius * np.linspace(0, 0.95, _CENTRES):
-    for share in np.geomspace(1e-3, 1, _RADII):
-      yield float(centre), float(share * (radius - centre))
+    for fraction in np.geomspace(1e-3, 1, _RADII):
+      yield float(centre), float(fraction * (radius - centre))
 
 
 def _informations(model: Model, centre: float, radius: float
@@ -64,6 +65,8 @@ def _informations(model: Model, centre: float, radius: float
   u = (np.arange(_NODES) + 0.5) / _NODES * 2 - 1
   prob = special.expit(centre + radius * u)
   values = prob * (1 - prob)
+  # The largest of d independent values: steps of the d-th power of their
+  # distribution function.
   order = np.argsort(values)
   weights = (2 * np.cos(math.pi * u / 2)**2 / _NODES)[order]
   below = np.minimum(np.cumsum(weights), 1.0)
@@ -92,13 +95,13 @@ def _score_bounds(model: Model, num_examples: int,
 
 def _cube_bound(model: Model, num_examples: int,
                 guarantee: Guarantee) -> Bound:
-  """Returns the bound 'cubes'."""
+  """Returns the bound by the corners of cubes in the box."""
   centres, radii = np.array(list(_boxes(model.radius))).T
   variation = special.expit(centres + radii) - special.expit(centres - radii)
   # Hypotheses that differ in very many records give no bound, and computing
   # it would need much memory.
   near = num_examples * variation < _FARTHEST
-  bounds = radii[near]**2 * two_points.product_share(
+  bounds = radii[near]**2 * two_points.product_risk(
       variation[near], num_examples=num_examples, guarantee=guarantee)
   return Bound(model.dimension * float(bounds.max(initial=0.0)), 'cubes')
 
@@ -115,9 +118,9 @@ def bayes_bound(model: Model, *, num_examples: int) -> Bound:
   design = least_favourable.design(model, num_examples=num_examples, noise=0.0,
                                    guarantee=None)
   counts = np.arange(num_examples + 1)
-  laws = stats.binom.pmf(counts, num_examples,
-                         special.expit(design.thetas)[:, None])
-  game = least_favourable.bayes(laws, design.thetas, design.game.prior)
+  probs = stats.binom.pmf(counts, num_examples,
+                          special.expit(design.thetas)[:, None])
+  game = least_favourable.bayes(probs, design.thetas, design.game.prior)
   return Bound(model.dimension * game.lower, name)
 
 
@@ -133,21 +136,22 @@ def _lower(*, num_examples: int, guarantee: Guarantee, d: float, b: float
 def estimators(model: Model, *, num_examples: int, guarantee: Guarantee
                ) -> dict[str, likelihood.LikelihoodEstimator]:
   """Returns the estimators that keep the guarantee at this n, by name."""
-  common = dict(model=model, num_examples=num_examples)
-  by_name = {}
-  if guarantee and (getattr(guarantee, 'epsilon', 0) if isinstance(
+  by_name: dict[str, likelihood.LikelihoodEstimator] = {}
+  if guarantee and (guarantee.epsilon if isinstance(
       guarantee, notions.PureDP) else gaussian_noise.shift(guarantee)):
-    by_name['noisy means'] = likelihood.SufficientStatistics(
-        guarantee=guarantee, **common)
+    noisy = likelihood.SufficientStatistics(
+        model=model, num_examples=num_examples, guarantee=guarantee)
+    by_name['noisy means'] = noisy
     if least_favourable.is_resolved(model, num_examples=num_examples,
-                                    noise=by_name['noisy means'].noise):
+                                    noise=noisy.noise):
       by_name['noisy means, minimax rule'] = likelihood.MinimaxStatistics(
-          guarantee=guarantee, **common)
+          model=model, num_examples=num_examples, guarantee=guarantee)
   if isinstance(guarantee, notions.ZCDP) and guarantee.rho:
     by_name['output perturbation'] = likelihood.OutputPerturbation(
-        rho=guarantee.rho, **common)
+        model=model, num_examples=num_examples, rho=guarantee.rho)
     if guarantee.rho * num_examples**2 > model.dimension:
-      by_name['descent'] = sgml.Descent(rho=guarantee.rho, **common)
+      by_name['descent'] = sgml.Descent(
+          model=model, num_examples=num_examples, rho=guarantee.rho)
   return by_name
 
 

@@ -16,9 +16,10 @@ not 0 errs less, so bounds are means over their number b ~ Bin(n, g).
   and Lehmann on two values +-r shows that no estimator does better.
 
 Source: Barber and Duchi (2014, Propositions 2 and 4) (item MOD-KMOM) for the
-distributions; their constants are in `printed_moments`.
+distributions.
 """
 
+from collections.abc import Callable
 import functools
 import math
 
@@ -30,6 +31,10 @@ from dpjax.theory.minimax import spheres
 from dpjax.theory.minimax import two_points
 from dpjax.theory.minimax.bounds import Bound
 from dpjax.theory.minimax.bounds import Guarantee
+from dpjax.theory.minimax.bounds import Setting
+
+# (distances b [m], guarantee) -> least share of the risk that remains [m].
+_Path = Callable[[np.ndarray, Guarantee], np.ndarray]
 
 # Points of the coarse and the fine search over g.
 _COARSE, _FINE = 28, 21
@@ -55,13 +60,14 @@ def lower(*, num_examples: int, guarantee: Guarantee, dimension: int,
     moment: k, from 2 to infinity.
     radius: r.
   """
-  known = dict(num_examples=num_examples, guarantee=guarantee, radius=radius)
+  known = Setting(num_examples=num_examples, guarantee=guarantee)
   return (Bound(non_private(num_examples=num_examples, radius=radius),
                 'minimax risk without privacy'),
-          Bound(pair(**known, moment=moment), 'two points'),
-          Bound(sphere(**known, moment=moment, dimension=dimension), 'sphere'),
-          Bound(sign_vectors.vectors(**known, moment=moment,
-                                     dimension=dimension), 'scores'))
+          Bound(pair(**known, moment=moment, radius=radius), 'two points'),
+          Bound(sphere(**known, dimension=dimension, moment=moment,
+                       radius=radius), 'sphere'),
+          Bound(sign_vectors.vectors(**known, dimension=dimension,
+                                     moment=moment, radius=radius), 'scores'))
 
 
 def non_private(*, num_examples: int, radius: float) -> float:
@@ -73,30 +79,31 @@ def non_private(*, num_examples: int, radius: float) -> float:
 def pair(*, num_examples: int, guarantee: Guarantee, moment: float,
          radius: float) -> float:
   """Returns the two-point bound: max over g of r^2 g^(2 - 2/k) E s(b)."""
-  return _sparse(two_points.path_share, num_examples=num_examples,
+  return _sparse(two_points.path_risk, num_examples=num_examples,
                  guarantee=guarantee, moment=moment, radius=radius)
 
 
 def sphere(*, num_examples: int, guarantee: Guarantee, dimension: int,
            moment: float, radius: float) -> float:
-  """Returns the sphere bound: max over g of r^2 g^(2 - 2/k) E share(b).
+  """Returns the sphere bound: max over g of r^2 g^(2 - 2/k) E s(b).
 
-  The share is that of `spheres.share`.
+  s is `spheres.relative_risk`.
   """
-  return _sparse(functools.partial(spheres.share, dimension=dimension),
+  return _sparse(functools.partial(spheres.relative_risk, dimension=dimension),
                  num_examples=num_examples, guarantee=guarantee, moment=moment,
                  radius=radius)
 
 
-def _sparse(path, *, num_examples: int, guarantee: Guarantee, moment: float,
-            radius: float) -> float:
+def _sparse(path: _Path, *, num_examples: int, guarantee: Guarantee,
+            moment: float, radius: float) -> float:
   """Returns max over g of r^2 g^(2 - 2/k) E path(b), b ~ Bin(n, g)."""
   errors.check_at_least('num_examples', num_examples, 1)
   check_class(moment, radius)
   power = 2 - 2 / moment
+  # Beyond this number of differing records hardly any risk is left.
   far = _far(path, num_examples, guarantee)
 
-  def risks(weights):
+  def risks(weights: np.ndarray) -> np.ndarray:
     return weights**power * two_points.product_mean(
         path, weights, num_examples=num_examples, guarantee=guarantee)
 
@@ -109,7 +116,7 @@ def _sparse(path, *, num_examples: int, guarantee: Guarantee, moment: float,
   return radius**2 * float(np.max(risks(fine), initial=0.0))
 
 
-def _far(path, num_examples: int, guarantee: Guarantee) -> int:
+def _far(path: _Path, num_examples: int, guarantee: Guarantee) -> int:
   """Returns a power of two, or n, as a distance where almost no risk is left.
   """
   distance = 1

@@ -33,7 +33,7 @@ from dpjax.theory.parametric.moment_bounds import check_class
 _COARSE, _FINE, _ROUNDS = (17, 41), (13, 13), 4
 
 
-class Law(NamedTuple):
+class FiniteDistribution(NamedTuple):
   """A distribution on a line through 0.
 
   Attributes:
@@ -54,10 +54,10 @@ class Worst(NamedTuple):
 
   Attributes:
     value: the largest risk.
-    law: a distribution that attains it.
+    distribution: a distribution that attains it.
   """
   value: float
-  law: Law
+  distribution: FiniteDistribution
 
 
 class Tuned(NamedTuple):
@@ -73,24 +73,26 @@ class Tuned(NamedTuple):
   risk: float
 
 
-def two_points(prob: float, *, moment: float, radius: float) -> Law:
+def two_points(prob: float, *, moment: float, radius: float
+               ) -> FiniteDistribution:
   """Returns p^(-1/k) r with probability p, else 0."""
-  return Law(np.array([0.0, prob**(-1 / moment) * radius]),
-             np.array([1 - prob, prob]))
+  return FiniteDistribution(np.array([0.0, prob**(-1 / moment) * radius]),
+                            np.array([1 - prob, prob]))
 
 
-def signs(radius: float) -> Law:
+def signs(radius: float) -> FiniteDistribution:
   """Returns r or -r with equal probability: the largest possible variance."""
-  return Law(np.array([-radius, radius]), np.array([0.5, 0.5]))
+  return FiniteDistribution(np.array([-radius, radius]), np.array([0.5, 0.5]))
 
 
-def risk(law: Law, *, num_examples: int, threshold: float, shrinkage: float,
-         noise_factor: float) -> float:
+def risk(distribution: FiniteDistribution, *, num_examples: int,
+         threshold: float, shrinkage: float, noise_factor: float) -> float:
   """Returns the exact mean squared error at a distribution of finite support.
   """
-  inside = np.clip(law.places, -threshold, threshold)
-  return _risk(law.mean, float(inside @ law.probs), float(
-      inside**2 @ law.probs), num_examples, threshold, shrinkage, noise_factor)
+  inside = np.clip(distribution.places, -threshold, threshold)
+  return _risk(distribution.mean, float(inside @ distribution.probs), float(
+      inside**2 @ distribution.probs), num_examples, threshold, shrinkage,
+               noise_factor)
 
 
 def pareto_risk(tail: float, *, moment: float, radius: float, num_examples: int,
@@ -108,7 +110,7 @@ def pareto_risk(tail: float, *, moment: float, radius: float, num_examples: int,
                  num_examples, threshold, shrinkage, noise_factor)
   tail_prob = (first / threshold)**tail
 
-  def truncated(power):
+  def truncated(power: int) -> float:
     # int_0^T power x^(power - 1) P(X > x) dx.
     return first**power * (1 + power / (tail - power)) - power * (
         threshold**power * tail_prob) / (tail - power)
@@ -117,8 +119,8 @@ def pareto_risk(tail: float, *, moment: float, radius: float, num_examples: int,
                num_examples, threshold, shrinkage, noise_factor)
 
 
-def _risk(mean, inside, square, num_examples, threshold, shrinkage,
-          noise_factor) -> float:
+def _risk(mean: float, inside: float, square: float, num_examples: int,
+          threshold: float, shrinkage: float, noise_factor: float) -> float:
   """Returns the mean squared error from moments of a truncated record."""
   noise = shrinkage**2 * noise_factor * threshold**2 if noise_factor else 0.0
   return float((shrinkage * inside - mean)**2 + shrinkage**2 * (
@@ -194,8 +196,9 @@ def worst(*, num_examples: int, threshold: float, shrinkage: float = 1.0,
   """
   check_class(moment, radius)
   errors.check_at_least('num_examples', num_examples, 1)
-  known = dict(num_examples=num_examples, threshold=threshold,
-               shrinkage=shrinkage, noise_factor=noise_factor)
+  exact_risk = functools.partial(
+      risk, num_examples=num_examples, threshold=threshold,
+      shrinkage=shrinkage, noise_factor=noise_factor)
   candidates = [_balanced(min(threshold, radius), balance)
                 for balance in (0.5, 1.0)]
   if math.isfinite(moment) and math.isfinite(threshold):
@@ -205,40 +208,46 @@ def worst(*, num_examples: int, threshold: float, shrinkage: float = 1.0,
   if threshold < radius or (math.isfinite(moment) and math.isfinite(threshold)):
     candidates.append(_search(num_examples, threshold, shrinkage, moment,
                               radius))
-  risks = [Worst(risk(law, **known), law) for law in candidates]
-  return max(risks, key=lambda one: one.value)
+  return max((Worst(exact_risk(distribution), distribution)
+              for distribution in candidates), key=lambda one: one.value)
 
 
-def _balanced(size: float, share: float) -> Law:
-  """Returns -size and size, the latter with probability `share`."""
-  return Law(np.array([-size, size]), np.array([1 - share, share]))
+def _balanced(size: float, prob: float) -> FiniteDistribution:
+  """Returns -size and size, the latter with this probability."""
+  return FiniteDistribution(np.array([-size, size]),
+                            np.array([1 - prob, prob]))
 
 
-def _search(num_examples, threshold, shrinkage, moment, radius) -> Law:
+def _search(num_examples: int, threshold: float, shrinkage: float,
+            moment: float, radius: float) -> FiniteDistribution:
   """Searches over the fraction of the moment used beyond T, and over T / y."""
   box = np.array([[0.0, 1.0], [0.0, 1.0]])
   for side in (_COARSE, *(_FINE,) * _ROUNDS):
-    grid = np.meshgrid(*(np.linspace(*ends, size) for ends, size in zip(
-        box, side)), indexing='ij')
-    value, *law = _values(*grid, num_examples, threshold, shrinkage, moment,
-                          radius)
+    fractions, places = np.meshgrid(*[
+        np.linspace(low, high, size) for (low, high), size in zip(
+            box, side, strict=True)], indexing='ij')
+    value, *columns = _values(fractions, places, num_examples, threshold,
+                              shrinkage, moment, radius)
     top = np.unravel_index(np.argmax(value), value.shape)
-    centre = np.array([axis[top] for axis in grid])[:, None]
+    centre = np.array([axis[top] for axis in (fractions, places)])[:, None]
     # Zoom in: the new box spans two grid steps around the best point.
     reach = 2 * np.diff(box) / (np.array(side)[:, None] - 1)
     box = np.clip(centre + reach * np.array([[-1, 1]]), 0.0, 1.0)
-  prob, far, near, mean = (part[top] for part in law)
+  prob, far, near, mean = (column[top] for column in columns)
   left = 1 - prob
   tilt = np.clip(mean / (left * near), -1, 1) if left * near > 0 else 0.0
-  return Law(np.array([far, near, -near]),
-             np.array([prob, left * (1 + tilt) / 2, left * (1 - tilt) / 2]))
+  return FiniteDistribution(
+      np.array([far, near, -near]),
+      np.array([prob, left * (1 + tilt) / 2, left * (1 - tilt) / 2]))
 
 
-def _values(share, place, num_examples, threshold, shrinkage, moment, radius):
+def _values(fraction: np.ndarray, place: np.ndarray, num_examples: int,
+            threshold: float, shrinkage: float, moment: float, radius: float
+            ) -> tuple[np.ndarray, ...]:
   """Returns risks without noise, p, y, s, and (1 - p) times the mean within T.
 
   Args:
-    share: fraction of the largest moment possible beyond T at this y.
+    fraction: fraction of the largest moment possible beyond T at this y.
     place: w in [0, 1], y = T / (1 - w^2).
     num_examples: n.
     threshold: T.
@@ -247,12 +256,12 @@ def _values(share, place, num_examples, threshold, shrinkage, moment, radius):
     radius: r.
   """
   if math.isinf(moment):
-    prob, far = share, np.full(share.shape, radius)
-    near = np.full(share.shape, min(threshold, radius))
+    prob, far = fraction, np.full(fraction.shape, radius)
+    near = np.full(fraction.shape, min(threshold, radius))
   else:
-    inverse = np.maximum(1 - place**2, 1e-4)
+    inverse = np.maximum(1 - place**2, 1e-4)  # T / y; y <= 10^4 T.
     odds = (radius / threshold * inverse)**moment
-    used = share * np.minimum(1.0, 1 / odds)
+    used = fraction * np.minimum(1.0, 1 / odds)
     prob, far = np.minimum(1.0, used * odds), threshold / inverse
     left = np.where(prob < 1, 1 - prob, 1.0)
     near = np.minimum(threshold, radius * ((1 - used) / left)**(1 / moment))
@@ -280,17 +289,17 @@ def tuned(*, num_examples: int, noise_factor: float, moment: float,
   root = math.sqrt(errors.check_at_least('num_examples', num_examples, 1))
   if not noise_factor:
     return Tuned(math.inf, root / (1 + root), radius**2 / (1 + root)**2)
-  known = dict(num_examples=num_examples, noise_factor=noise_factor,
-               moment=moment, radius=1.0)
 
-  def numbers(point):
+  def numbers(point: np.ndarray) -> tuple[float, float]:
     """Returns T and c from the logarithm of T and the logit of c."""
     logs = np.clip(point, -100, 100)
-    return dict(threshold=math.exp(logs[0]),
-                shrinkage=1 / (1 + math.exp(-logs[1])))
+    return math.exp(logs[0]), 1 / (1 + math.exp(-logs[1]))
 
-  def log_risk(point):
-    return math.log(worst(**numbers(point), **known).value)
+  def log_risk(point: np.ndarray) -> float:
+    threshold, shrinkage = numbers(point)
+    return math.log(worst(
+        num_examples=num_examples, threshold=threshold, shrinkage=shrinkage,
+        noise_factor=noise_factor, moment=moment, radius=1.0).value)
   start = np.array([math.log(best_threshold(
       noise_factor=noise_factor, moment=moment, radius=1.0)), math.log(root)])
   corners = start + np.array([[0, 0], [-0.2, 0], [0, 1]])
@@ -300,6 +309,5 @@ def tuned(*, num_examples: int, noise_factor: float, moment: float,
           xatol=1e-4, fatol=1e-6, maxfev=160, initial_simplex=corners + step))
               for step in ([0.0, 0.0], [-0.15, 0.15])),
              key=lambda one: one.fun)
-  best_numbers = numbers(best.x)
-  return Tuned(best_numbers['threshold'] * radius, best_numbers['shrinkage'],
-               math.exp(best.fun) * radius**2)
+  threshold, shrinkage = numbers(best.x)
+  return Tuned(threshold * radius, shrinkage, math.exp(best.fun) * radius**2)

@@ -13,6 +13,7 @@ import math
 from typing import NamedTuple
 
 import jax.numpy as jnp
+from jax.typing import ArrayLike
 import numpy as np
 
 from dpjax import errors
@@ -25,17 +26,17 @@ from dpjax.theory.parametric import proportion_bounds
 from dpjax.typing import Array, PRNGKey
 
 
-class Parameters(NamedTuple):
-  """Numbers of a noisy count.
+class ShareParameters(NamedTuple):
+  """Public numbers that a noisy count takes.
 
   Attributes:
     num_examples: n.
     scale: scale of the noise.
-    share: weight of the noisy mean; 1/2 has the rest.
+    weight: weight of the noisy mean; 1/2 has the rest.
   """
-  num_examples: np.ndarray
-  scale: np.ndarray
-  share: np.ndarray
+  num_examples: ArrayLike
+  scale: ArrayLike
+  weight: ArrayLike
 
 
 def _ones(data: Array) -> Array:
@@ -43,52 +44,54 @@ def _ones(data: Array) -> Array:
   return jnp.sum(jnp.round(data) == 1, dtype=jnp.float64)[None]
 
 
-def _drawn_in(noisy: Array, parameters: Parameters) -> Array:
+def _drawn_in(noisy: Array, parameters: ShareParameters) -> Array:
   """Returns the noisy mean, shrunk towards 1/2."""
-  return 0.5 + parameters.share * (noisy / parameters.num_examples - 0.5)
+  return (noisy / parameters.num_examples - 0.5) * parameters.weight + 0.5
 
 
-def _draw_exact(key: PRNGKey, count: Array, parameters: Parameters) -> Array:
+def _draw_exact(key: PRNGKey, count: Array, parameters: ShareParameters
+                ) -> Array:
+  """Returns the shrunk mean without noise."""
   del key
   return _drawn_in(count, parameters)
 
 
-def _draw_laplace(key: PRNGKey, count: Array, parameters: Parameters) -> Array:
+def _draw_laplace(key: PRNGKey, count: Array, parameters: ShareParameters
+                  ) -> Array:
   """Samples with Laplace noise, rounded to a grid."""
-  noise = parameters.scale * draws.standard_laplace(key, count.shape,
-                                                    jnp.float64)
-  return _drawn_in(additive.on_grid(count + noise, parameters.scale),
-                   parameters)
+  scale = jnp.asarray(parameters.scale)
+  noise = scale * draws.standard_laplace(key, count.shape, jnp.float64)
+  return _drawn_in(additive.on_grid(count + noise, scale), parameters)
 
 
 def _draw_geometric(key: PRNGKey, count: Array,
-                    parameters: Parameters) -> Array:
+                    parameters: ShareParameters) -> Array:
   """Samples with two-sided geometric noise."""
   return _drawn_in(count + draws.discrete_laplace(
-      key, count.shape, parameters.scale, jnp.float64), parameters)
+      key, count.shape, jnp.asarray(parameters.scale), jnp.float64), parameters)
 
 
-def _draw_gaussian(key: PRNGKey, count: Array, parameters: Parameters) -> Array:
+def _draw_gaussian(key: PRNGKey, count: Array, parameters: ShareParameters
+                   ) -> Array:
   """Samples with Gaussian noise, rounded to a grid."""
-  noise = parameters.scale * additive.standard_normal(key, count.shape).astype(
-      jnp.float64)
-  return _drawn_in(additive.on_grid(count + noise, parameters.scale),
-                   parameters)
+  scale = jnp.asarray(parameters.scale)
+  noise = scale * additive.standard_normal(key, count.shape).astype(jnp.float64)
+  return _drawn_in(additive.on_grid(count + noise, scale), parameters)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class NoisyShare(estimator.Estimator):
-  """Base class of estimators 1/2 + share (noisy count / n - 1/2).
+  """Base class of estimators 1/2 + weight (noisy count / n - 1/2).
 
   Attributes:
-    share: weight in (0, 1]; 1 gives the noisy mean, small weights give nearly
+    weight: weight in (0, 1]; 1 gives the noisy mean, small weights give nearly
       1/2.
   """
-  share: float = 1.0
+  weight: float = 1.0
 
   def __post_init__(self):
     super().__post_init__()
-    errors.check_probability('share', self.share)
+    errors.check_probability('weight', self.weight)
 
   @property
   @abc.abstractmethod
@@ -101,10 +104,10 @@ class NoisyShare(estimator.Estimator):
     """Variance of the noise on the count."""
 
   @property
-  def parameters(self) -> Parameters:
+  def parameters(self) -> ShareParameters:
     """n, noise scale and weight."""
-    return Parameters(*map(np.float64, (self.num_examples, self.scale,
-                                        self.share)))
+    return ShareParameters(*map(np.float64, (self.num_examples, self.scale,
+                                             self.weight)))
 
   def statistic(self, data: Array) -> Array:
     """Returns the number of ones [1]; values that do not round to 1 count as 0.
@@ -113,24 +116,26 @@ class NoisyShare(estimator.Estimator):
 
   def risk(self, num_values: int = 1) -> float:
     """Returns the variance that noise adds."""
-    return num_values * self.share**2 * self.count_variance / (
+    return num_values * self.weight**2 * self.count_variance / (
         self.num_examples**2)
 
   def population_risk(self, prob: np.ndarray | float) -> np.ndarray | float:
     """Returns the exact mean squared error as an estimate of p, elementwise."""
-    return (self.share**2 * prob * (1 - prob) / self.num_examples
-            + self.risk() + (1 - self.share)**2 * (prob - 0.5)**2)
+    return (self.weight**2 * prob * (1 - prob) / self.num_examples
+            + self.risk() + (1 - self.weight)**2 * (prob - 0.5)**2)
 
   def worst_risk(self) -> float:
     """Returns the largest risk over p; the risk is linear in (p - 1/2)^2."""
-    return max(self.population_risk(0.5), self.population_risk(0.0))
+    return float(max(self.population_risk(0.5), self.population_risk(0.0)))
 
   def shrunk(self) -> 'NoisyShare':
     """Returns the same noise with the weight of least worst risk."""
+    # The weight where the risks at p = 1/2 and p = 0 agree, or a smaller one
+    # that minimises the risk at p = 0, which is then the larger.
     noise = self.count_variance / self.num_examples**2
     root = math.sqrt(self.num_examples)
     return dataclasses.replace(
-        self, share=min(root / (1 + root), 0.25 / (noise + 0.25)))
+        self, weight=min(root / (1 + root), 0.25 / (noise + 0.25)))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -145,7 +150,7 @@ class EmpiricalShare(NoisyShare):
 
   @property
   def event(self) -> accounting.DpEvent:
-    """No privacy."""
+    """Event of a release without privacy."""
     return accounting.non_private_event()
 
 
@@ -207,15 +212,17 @@ class GeometricShare(_PureShare):
   @property
   def count_variance(self) -> float:
     """Variance 1 / (2 sinh^2(epsilon / 2)), below 2 / epsilon^2."""
+    # Clamped, because the square of sinh overflows for large epsilon.
     return 0.5 / math.sinh(min(self.epsilon, 600.0) / 2)**2
 
 
 def _draw_table(key: PRNGKey, count: Array, parameters: 'Table') -> Array:
   """Samples a noisy count and looks up its estimate."""
-  noisy = count + draws.discrete_laplace(key, count.shape, parameters.scale,
-                                         jnp.float64)
-  place = jnp.clip(noisy, 0, parameters.values.shape[0] - 1)
-  return jnp.asarray(parameters.values)[place.astype(jnp.int32)]
+  noisy = count + draws.discrete_laplace(
+      key, count.shape, jnp.asarray(parameters.scale), jnp.float64)
+  # Noisy counts beyond 0 and n have the estimates of 0 and n.
+  values = jnp.asarray(parameters.values)
+  return values[jnp.clip(noisy, 0, values.shape[0] - 1).astype(jnp.int32)]
 
 
 class Table(NamedTuple):
@@ -225,8 +232,8 @@ class Table(NamedTuple):
     scale: scale of the noise.
     values: [n + 1] the estimate for each noisy count.
   """
-  scale: np.ndarray
-  values: np.ndarray
+  scale: ArrayLike
+  values: ArrayLike
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -246,9 +253,15 @@ class MinimaxShare(estimator.Estimator):
   def __post_init__(self):
     super().__post_init__()
     errors.check_positive('epsilon', self.epsilon)
+    self._table  # Raises if noisy counts would have to be grouped.
+
+  @property
+  def _table(self) -> np.ndarray:
+    """The estimate for each noisy count [n + 1]."""
     if self.solution.values is None:
       raise ValueError(f'num_examples = {self.num_examples} is too large for a '
                        f'table at epsilon = {self.epsilon}')
+    return self.solution.values
 
   @property
   def solution(self) -> proportions_exact.Solution:
@@ -263,8 +276,8 @@ class MinimaxShare(estimator.Estimator):
 
   @property
   def parameters(self) -> Table:
-    """Noise scale and table."""
-    return Table(np.float64(1 / self.epsilon), self.solution.values)
+    """Noise scale and table of estimates."""
+    return Table(np.float64(1 / self.epsilon), self._table)
 
   def statistic(self, data: Array) -> Array:
     """Returns the number of ones [1]."""

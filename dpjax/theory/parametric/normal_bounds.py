@@ -23,6 +23,7 @@ shows no effect of privacy above n epsilon^2 = d / 8192. Source: item MOD-GAUSS,
 MOD-PROP422, LB-14, LB-15, errata E-19, E-26.
 """
 
+from collections.abc import Iterator
 import math
 
 import numpy as np
@@ -36,6 +37,7 @@ from dpjax.theory.minimax import scores
 from dpjax.theory.minimax import two_points
 from dpjax.theory.minimax.bounds import Bound
 from dpjax.theory.minimax.bounds import Guarantee
+from dpjax.theory.minimax.bounds import Setting
 from dpjax.theory.parametric import coinpress
 from dpjax.theory.parametric import normal_means
 from dpjax.theory.parametric.study import Parameter
@@ -62,7 +64,7 @@ def lower(*, num_examples: int, guarantee: Guarantee, dimension: int,
   """
   normal_means.check_model(dimension, radius, sigma)
   prior = 4 * (_first_zero(dimension / 2 - 1) / radius)**2
-  known = dict(num_examples=num_examples, guarantee=guarantee)
+  known = Setting(num_examples=num_examples, guarantee=guarantee)
   bounds = [Bound(scores.bound(
       dimension=dimension, num_examples=num_examples, guarantee=None,
       information=1 / sigma**2, information_trace=dimension / sigma**2,
@@ -76,23 +78,25 @@ def lower(*, num_examples: int, guarantee: Guarantee, dimension: int,
       scores='gaussian'), 'scores'), Bound(sigma**2 * cube(
           **known, dimension=dimension, radius=ratio), 'cube')]
   if isinstance(guarantee, (notions.PureDP, notions.ApproxDP)):
-    bounds.append(Bound(sigma**2 * ball(**known, dimension=dimension,
-                                        radius=ratio), 'ball'))
+    bounds.append(Bound(sigma**2 * ball(
+        num_examples=num_examples, guarantee=guarantee, dimension=dimension,
+        radius=ratio), 'ball'))
   return tuple(bounds)
 
 
 def _first_zero(order: float) -> float:
   """Returns the first zero of the Bessel function of this order >= -1/2."""
+  # The first zero is near order + 1.856 order^(1/3) and below this bracket.
   high = order + 1.86 * max(order, 0.0)**(1 / 3) + 2.45
   return optimize.brentq(lambda x: special.jv(order, x), max(order, 0.5), high)
 
 
 def cube(*, num_examples: int, guarantee: Guarantee, dimension: int,
          radius: float) -> float:
-  """Returns max k a^2 `two_points.product_share` over a sqrt k <= R; s = 1."""
+  """Returns max k a^2 `two_points.product_risk` over a sqrt k <= R; s = 1."""
   # Search the whole range of a coarsely, then finely around the best value.
-  def values(sizes):
-    shares = two_points.product_share(
+  def values(sizes: np.ndarray) -> np.ndarray:
+    shares = two_points.product_risk(
         special.erf(sizes / math.sqrt(2)), num_examples=num_examples,
         guarantee=guarantee)
     used = np.minimum(dimension, np.floor((radius / sizes)**2 * (1 + 1e-12)))
@@ -107,8 +111,8 @@ def cube(*, num_examples: int, guarantee: Guarantee, dimension: int,
   return float(max(np.max(values_at), np.max(values(refined))))
 
 
-def ball(*, num_examples: int, guarantee: Guarantee, dimension: int,
-         radius: float) -> float:
+def ball(*, num_examples: int, guarantee: notions.PureDP | notions.ApproxDP,
+         dimension: int, radius: float) -> float:
   """Returns the bound of a ball at the best radius r <= R and best m; s = 1."""
   radii, missed, gained = _anchored(num_examples, guarantee, dimension, radius)
   values = (np.square(radii) * dimension / (dimension + 2)
@@ -117,8 +121,8 @@ def ball(*, num_examples: int, guarantee: Guarantee, dimension: int,
   return float(np.max(values))
 
 
-def packing(*, num_examples: int, guarantee: Guarantee, dimension: int,
-            radius: float) -> float:
+def packing(*, num_examples: int, guarantee: notions.PureDP | notions.ApproxDP,
+            dimension: int, radius: float) -> float:
   """Returns the bound by c^d points r / c apart: max (r / 2c)^2 (error); s = 1.
 
   A test of the points errs with probability at least 1 - e^(epsilon m) / c^d -
@@ -131,8 +135,8 @@ def packing(*, num_examples: int, guarantee: Guarantee, dimension: int,
       0.0, 1 - missed - hit)))
 
 
-def _anchored(n: int, guarantee: Guarantee, dimension: int, radius: float
-              ) -> tuple[np.ndarray, ...]:
+def _anchored(n: int, guarantee: notions.PureDP | notions.ApproxDP,
+              dimension: int, radius: float) -> tuple[np.ndarray, ...]:
   """Returns radii [G, 1], delta_m + q and epsilon m [G, K], for many m."""
   epsilon, delta = guarantee.epsilon, getattr(guarantee, 'delta', 0.0)
   # At radii of this size the differing records cost about ln c a coordinate.
@@ -140,6 +144,8 @@ def _anchored(n: int, guarantee: Guarantee, dimension: int, radius: float
   radii = np.minimum(radius, np.append(
       min(scale, 4.0) * np.geomspace(0.02, 8, 3 * _GRID), radius))[:, None]
   t = special.erf(radii / math.sqrt(8))
+  # m from the mean of the binomial number of differing records upwards; m = n
+  # is always valid, with q = 0.
   m = np.ceil(n * t + _CUTS * np.sqrt(n * t * (1 - t)))
   m = np.minimum(n, np.concatenate([m, np.full_like(radii, n)], 1))
   missed = stats.binom.sf(m, n, t)
@@ -189,20 +195,23 @@ def fano(log_words: float, *, num_examples: int, guarantee: Guarantee,
          dimension: int, radius: float, gamma: float) -> float:
   """Returns max (a^2 d / 16) (1 - (1 + `information`) / ln K), a sqrt d <= r_0.
   """
-  def left(a):
+  def left(a: np.ndarray | float) -> np.ndarray:
     nats = information(a, num_examples=num_examples, guarantee=guarantee,
                        dimension=dimension, gamma=gamma)
     return 1 - (1 + nats) / log_words
-  end = log_words / math.sqrt(num_examples * gamma * dimension)
-  while left(end) > 0:
-    end *= 2
-  end = min(radius / math.sqrt(dimension), optimize.brentq(left, 0.0, end))
-  a = end * np.linspace(0.01, 1, 2000)
+  largest = log_words / math.sqrt(num_examples * gamma * dimension)
+  while left(largest) > 0:
+    largest *= 2
+  # Larger a than the zero of `left` prove nothing.
+  largest = min(radius / math.sqrt(dimension),
+                optimize.brentq(left, 0.0, largest))
+  a = largest * np.linspace(0.01, 1, 2000)
   return float(np.max(a**2 * dimension / 16 * left(a)))
 
 
-def information(size: np.ndarray, *, num_examples: int, guarantee: Guarantee,
-                dimension: int, gamma: float) -> np.ndarray:
+def information(size: np.ndarray | float, *, num_examples: int,
+                guarantee: Guarantee, dimension: int, gamma: float
+                ) -> np.ndarray:
   """Bounds the information of n records about words scaled by a, in nats.
 
   Two words differ in at most d bits: n gamma a^2 d. Under privacy also 2 n
@@ -223,7 +232,8 @@ def information(size: np.ndarray, *, num_examples: int, guarantee: Guarantee,
                        f'{guarantee}')
 
 
-def _printed(n, guarantee, dimension, gamma):
+def _printed(n: int, guarantee: Guarantee, dimension: int, gamma: float
+             ) -> Iterator[float]:
   """Yields the values of a that the proof chooses."""
   yield 1 / (64 * math.sqrt(n * gamma))
   match guarantee:
@@ -243,17 +253,20 @@ def _log_words(dimension: int) -> float:
 def upper(*, num_examples: int, guarantee: Guarantee, dimension: int,
           radius: float, sigma: float) -> tuple[Upper, ...]:
   """Returns the estimators that keep the guarantee; arguments as of `lower`."""
-  known = dict(num_examples=num_examples, guarantee=guarantee,
-               dimension=dimension, radius=radius, sigma=sigma)
   if guarantee is None:
     return (Upper(non_private(num_examples=num_examples, dimension=dimension,
                               radius=radius, sigma=sigma), 'shrunk mean', True),
             )
   if not normal_means.budget(guarantee):
     return ()
-  once = normal_means.clipped_once(**known)
+  once = normal_means.clipped_once(
+      num_examples=num_examples, guarantee=guarantee, dimension=dimension,
+      radius=radius, sigma=sigma)
+  rounds = coinpress.risk_bound(
+      num_examples=num_examples, guarantee=guarantee, dimension=dimension,
+      radius=radius, sigma=sigma)
   return (Upper(once.worst_risk(), 'clipped mean', True),
-          Upper(coinpress.risk_bound(**known), 'rounds', False))
+          Upper(rounds, 'rounds', False))
 
 
 def non_private(*, num_examples: int, dimension: int, radius: float,

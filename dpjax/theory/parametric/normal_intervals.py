@@ -46,6 +46,7 @@ from dpjax.privacy.adjacency import Adjacency
 from dpjax.stats import intervals
 from dpjax.stats import precision
 from dpjax.stats.intervals import Estimate
+from dpjax.theory.minimax.bounds import Guarantee
 from dpjax.theory.parametric import normal_means
 from dpjax.typing import Array, PRNGKey
 
@@ -157,12 +158,12 @@ class NormalInterval:
         self.guarantee, notions.PureDP) else additive.standard_normal)
     value = (centre + jnp.mean(offsets)
              + self.scale * precision.double(noise(for_mean, ())))
-    return intervals.clipped(intervals.symmetric(
-        additive.on_grid(value, self.scale), self.half), -self.radius,
-                             self.radius)
+    interval = intervals.symmetric(additive.on_grid(value, self.scale),
+                                   jnp.asarray(self.half))
+    return intervals.clipped(interval, -self.radius, self.radius)
 
   def _centre(self, key: PRNGKey, records: Array) -> Array:
-    """Returns the private centre."""
+    """Returns the private centre, a point of the grid or 0."""
     if self.finder == 'none':
       return jnp.zeros(())
     grid = jnp.asarray(self.grid)
@@ -172,6 +173,7 @@ class NormalInterval:
       return grid[self._median.release(key, scores.astype(jnp.float32))]
     places = jnp.round((records - grid[0]) / self.step)
     inside = (places >= 0) & (places < grid.size)
+    # Records outside the grid add 0 to the first bin.
     counts = jnp.zeros(grid.size).at[jnp.where(
         inside, places, 0).astype(jnp.int32)].add(jnp.where(inside, 1.0, 0.0))
     scale = 2 / centre_epsilon(self.guarantee, self.share)
@@ -182,7 +184,7 @@ class NormalInterval:
   def simulated(self, key: PRNGKey, mean: float, *, num_repetitions: int
                 ) -> Estimate:
     """Returns releases [R] of fresh normal records with this mean."""
-    def once(key):
+    def once(key: PRNGKey) -> Estimate:
       data, coins = jax.random.split(key)
       return self.release(coins, mean + self.sigma * precision.double(
           additive.standard_normal(data, (self.num_examples,))))
@@ -190,7 +192,8 @@ class NormalInterval:
     return jax.jit(lambda keys: jax.lax.map(once, keys, batch_size=8))(keys)
 
 
-def _check(num_examples, radius, sigma, guarantee):
+def _check(num_examples: int, radius: float, sigma: float,
+           guarantee: Guarantee) -> None:
   """Checks the public parameters and raises ValueError."""
   errors.check_at_least('num_examples', num_examples, 1)
   errors.check_positive('radius', radius)
@@ -241,12 +244,12 @@ def miss_bound(reach: float, *, num_examples: int, radius: float, step: float,
   # Beyond 12 sigma the terms are constant.
   computed = min(count, math.ceil(12 / step))
   above = special.ndtr(-reach - step * np.arange(computed))
-  rate, terms = epsilon / 2, math.inf
+  rate, terms = epsilon / 2, np.full(computed, math.inf)
   for low in (-1.0, -0.5, 0.0):
     # c_0 may be the grid point above theta, the one below, or the nearest.
-    below, ends = special.ndtr(low * step), special.ndtr((low + 1) * step)
+    below, up_to = special.ndtr(low * step), special.ndtr((low + 1) * step)
     # log1p and expm1 keep precision: means over one record are close to 1.
-    first = np.log1p(np.maximum(1 - ends - above, 0) * math.expm1(-rate))
+    first = np.log1p(np.maximum(1 - up_to - above, 0) * math.expm1(-rate))
     best = np.minimum(rate, np.maximum(0.0, np.log(below / np.maximum(
         above, 1e-300)) / 2))
     second = np.log1p(above * np.expm1(best) + below * np.expm1(-best))
@@ -284,7 +287,9 @@ def tuned(*, num_examples: int, radius: float, sigma: float,
 
 
 @functools.lru_cache(maxsize=256)
-def _tuned(n, radius, sigma, guarantee, confidence):
+def _tuned(n: int, radius: float, sigma: float,
+           guarantee: notions.PureDP | notions.ZCDP, confidence: float
+           ) -> NormalInterval:
   """Returns the plan of least half-width; cached."""
   alpha = 1 - confidence
   share, step, reach, missed = np.array(_centres(
@@ -313,7 +318,8 @@ def _tuned(n, radius, sigma, guarantee, confidence):
       half=float(half * sigma))
 
 
-def _centres(n, radius, guarantee, alpha):
+def _centres(n: int, radius: float, guarantee: notions.PureDP | notions.ZCDP,
+             alpha: float) -> list[tuple[float, float, float, float]]:
   """Returns (share, step, h, P(centre farther than h)) of all plans to try."""
   plans = [(0.0, 1.0, radius, 0.0)]
   for share in _SHARES:
@@ -327,7 +333,8 @@ def _centres(n, radius, guarantee, alpha):
 
 
 @precision.in_float64
-def _quantile(stddev, scale, level, guarantee):
+def _quantile(stddev: float, scale: float, level: float, guarantee: Guarantee
+              ) -> float:
   """Returns a quantile of the absolute error of sampling and noise together."""
   if isinstance(guarantee, notions.PureDP):
     return float(intervals.half_width(jnp.asarray(stddev), jnp.asarray(scale),

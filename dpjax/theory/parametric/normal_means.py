@@ -223,15 +223,19 @@ def clipped_once(*, num_examples: int, dimension: int, radius: float,
     guarantee: guarantee of the release.
     clip: T; None for T and a factor that together minimise the worst risk.
   """
-  known = dict(num_examples=num_examples, dimension=dimension, radius=radius,
-               sigma=sigma, guarantee=guarantee)
+  def build(clip: float, shrinkage: float = 1.0) -> NormalMean:
+    return NormalMean(
+        num_examples=num_examples, dimension=dimension, radius=radius,
+        sigma=sigma, guarantee=guarantee, rounds=(Round(clip, 1.0),),
+        shrinkage=shrinkage)
+
   if clip is not None:
-    return NormalMean(**known, rounds=(Round(clip, 1.0),))
+    return build(clip)
   check_model(dimension, radius, sigma)
 
-  def worst(clip):
+  def worst(clip: float) -> tuple[float, float]:
     """Returns the best factor for this clip, and the largest risk with it."""
-    plain = NormalMean(**known, rounds=(Round(clip, 1.0),))
+    plain = build(clip)
     places = radius * _PLACES
     kept, spread = plain.kept_at(places)
     # Bias for each factor and distance: [factors, distances].
@@ -240,30 +244,34 @@ def clipped_once(*, num_examples: int, dimension: int, radius: float,
     return float(_FACTORS[np.argmin(risks)]), float(np.min(risks))
 
   norm = math.hypot(radius, sigma * math.sqrt(dimension))
+  # Search ln T around the typical norm of a record at the edge of the ball.
   best = optimize.minimize_scalar(
       lambda log: worst(math.exp(log))[1], method='bounded',
       options={'xatol': 1e-3},
       bounds=(math.log(norm / 4), math.log(norm + 8 * sigma)))
   clip = math.exp(best.x)
-  return NormalMean(**known, rounds=(Round(clip, 1.0),),
-                    shrinkage=worst(clip)[0])
+  return build(clip, shrinkage=worst(clip)[0])
 
 
 def _draw_gaussian(key: PRNGKey, records: Array, parameters: PyTree) -> Array:
+  """Runs the rounds with Gaussian noise."""
   return _rounds(key, records, parameters, additive.standard_normal)
 
 
 def _draw_pure(key: PRNGKey, records: Array, parameters: PyTree) -> Array:
+  """Runs the rounds with noise of density exp(-|w| / b)."""
   return _rounds(key, records, parameters, lambda key, shape: k_norm.unit_noise(
       key, *shape, order=2))
 
 
-def _rounds(key: PRNGKey, records: Array, parameters: PyTree, noise) -> Array:
+def _rounds(key: PRNGKey, records: Array, parameters: PyTree,
+            noise: Callable[[PRNGKey, tuple[int, ...]], Array]) -> Array:
   """Runs all rounds from the centre 0 and returns the shrunk last centre."""
   clips, scales, kept, shrinkage = parameters
 
   def turn(centre, of):
     key, clip, scale = of
+    # Offsets in a ball of radius T: the sensitivity is 2 T / n at any centre.
     offsets = _within(records - centre[None], clip)
     noisy = (centre + jnp.mean(offsets, 0)
              + scale * precision.double(noise(key, centre.shape)))
@@ -277,12 +285,14 @@ def _rounds(key: PRNGKey, records: Array, parameters: PyTree, noise) -> Array:
 
 def _within(vectors: Array, radius: Array) -> Array:
   """Projects vectors on the ball around 0."""
+  # The floor avoids 0 / 0 for a zero vector, which stays where it is.
   norms = jnp.sqrt(jnp.sum(jnp.square(vectors), -1, keepdims=True))
   return vectors * jnp.minimum(1.0, radius / jnp.maximum(norms, 1e-300))
 
 
 @functools.cache
-def _simulated(draw: estimator.Draw, num_examples: int):
+def _simulated(draw: estimator.Draw, num_examples: int
+               ) -> Callable[..., Array]:
   """Returns a compiled simulation of releases from fresh normal records."""
   def once(key, mean, sigma, parameters):
     data, coins = jax.random.split(key)

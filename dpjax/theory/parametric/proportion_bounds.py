@@ -39,24 +39,28 @@ def solved(num_examples: int, epsilon: float) -> proportions_exact.Solution:
   return proportions_exact.solve(num_examples=num_examples, epsilon=epsilon)
 
 
-def is_solved(num_examples: int, guarantee: Guarantee) -> bool:
-  """Checks whether the minimax risk itself can be computed."""
-  return isinstance(guarantee, notions.PureDP) and (
-      num_examples <= 200_000 and guarantee.epsilon >= 1e-6)
+def solution(num_examples: int, guarantee: Guarantee
+             ) -> proportions_exact.Solution | None:
+  """Returns the minimax risk itself where it can be computed, else None."""
+  if (isinstance(guarantee, notions.PureDP) and num_examples <= 200_000
+      and guarantee.epsilon >= 1e-6):
+    return solved(num_examples, guarantee.epsilon)
+  return None
 
 
 def lower(*, num_examples: int, guarantee: Guarantee) -> tuple[Bound, ...]:
   """Returns all lower bounds that hold for the guarantee."""
-  bounds = (
+  # Each holds by itself; `Study.best_lower` takes the largest.
+  bounds = [
       Bound(non_private(num_examples), 'minimax without privacy'),
       Bound(separations.squared(lambda t: t, num_examples=num_examples,
                                 guarantee=guarantee), 'two proportions'),
       Bound(scores.proportion(num_examples=num_examples, guarantee=guarantee),
-            'scores'))
-  if is_solved(num_examples, guarantee):
-    bounds += (Bound(solved(num_examples, guarantee.epsilon).lower,
-                     'minimax, solved'),)
-  return bounds
+            'scores')]
+  exact = solution(num_examples, guarantee)
+  if exact is not None:
+    bounds.append(Bound(exact.lower, 'minimax, solved'))
+  return tuple(bounds)
 
 
 def thesis(*, num_examples: int, guarantee: Guarantee,

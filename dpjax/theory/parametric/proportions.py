@@ -39,35 +39,36 @@ def risk(prob: float, *, num_examples: int, epsilon: float) -> float:
                     ).population_risk(prob * (1 - prob))
 
 
-def made(*, num_examples: int, guarantee: Guarantee) -> tuple[NoisyShare, ...]:
+def estimators(*, num_examples: int, guarantee: Guarantee
+               ) -> tuple[NoisyShare, ...]:
   """Returns noisy means that keep a guarantee, and their shrunk versions.
 
   Empty for budgets of 0. Under total variation see `subsampling` too.
   """
   n, guarantee = num_examples, bounds.simplest(guarantee)
+  plain: list[NoisyShare]
   match guarantee:
     case None:
-      estimators = [noisy_shares.EmpiricalShare(num_examples=n)]
+      plain = [noisy_shares.EmpiricalShare(num_examples=n)]
     case notions.PureDP(epsilon=epsilon) if epsilon:
-      estimators = [made_of(num_examples=n, epsilon=epsilon) for made_of in (
-          noisy_shares.GeometricShare, noisy_shares.LaplaceShare)]
+      plain = [noisy_shares.GeometricShare(num_examples=n, epsilon=epsilon),
+               noisy_shares.LaplaceShare(num_examples=n, epsilon=epsilon)]
     case notions.ApproxDP(epsilon=epsilon, delta=delta) if epsilon:
-      estimators = [noisy_shares.GeometricShare(num_examples=n,
-                                                epsilon=epsilon)]
+      plain = [noisy_shares.GeometricShare(num_examples=n, epsilon=epsilon)]
       if delta:
-        estimators.append(noisy_shares.GaussianShare(
+        plain.append(noisy_shares.GaussianShare(
             num_examples=n, rho=gaussian_noise.rho(guarantee)))
     case notions.ZCDP(rho=rho) if rho:
-      estimators = [noisy_shares.GaussianShare(num_examples=n, rho=rho),
-                    noisy_shares.GeometricShare(num_examples=n,
-                                                epsilon=_pure_of(rho))]
+      plain = [noisy_shares.GaussianShare(num_examples=n, rho=rho),
+               noisy_shares.GeometricShare(num_examples=n,
+                                           epsilon=_pure_of(rho))]
     case notions.KullbackLeiblerPrivacy(level=level) | (
         notions.TotalVariationPrivacy(level=level)) if level:
-      estimators = [noisy_shares.GaussianShare(
+      plain = [noisy_shares.GaussianShare(
           num_examples=n, rho=gaussian_noise.rho(guarantee))]
     case _:
-      estimators = []
-  return (*estimators, *(each.shrunk() for each in estimators))
+      plain = []
+  return (*plain, *(each.shrunk() for each in plain))
 
 
 def _pure_of(rho: float) -> float:
@@ -86,20 +87,20 @@ _NAMES = {noisy_shares.EmpiricalShare: 'mean',
 
 def _upper(*, num_examples: int, guarantee: Guarantee) -> tuple[Upper, ...]:
   """Returns the estimators that keep the guarantee, with their worst risks."""
-  best = ()
+  best: tuple[Upper, ...] = ()
   if isinstance(guarantee, notions.TotalVariationPrivacy) and (
       num_examples * guarantee.level >= 1):
     size = subsampling.subset_size(num_examples, guarantee.level)
     best = (Upper(proportion_bounds.non_private(size), 'subsample, shrunk',
                   True),)
-  if proportion_bounds.is_solved(num_examples, guarantee):
-    solution = proportion_bounds.solved(num_examples, guarantee.epsilon)
-    if solution.values is not None:
-      best = (Upper(solution.upper, 'table of noisy counts', True),)
+  solution = proportion_bounds.solution(num_examples, guarantee)
+  if solution is not None and solution.values is not None:
+    best = (Upper(solution.upper, 'table of noisy counts', True),)
+  # Exact: the risk of a shrunk share is linear in (p - 1/2)^2.
   return best + tuple(
       Upper(each.worst_risk(), _NAMES[type(each)] + (
-          ', shrunk' if each.share < 1 else ''), True)
-      for each in made(num_examples=num_examples, guarantee=guarantee))
+          ', shrunk' if each.weight < 1 else ''), True)
+      for each in estimators(num_examples=num_examples, guarantee=guarantee))
 
 
 STUDY = study.Study(

@@ -64,7 +64,7 @@ def _first(risk: Callable[[int], float], target: float, *,
   Between powers of 8 it interpolates linearly in logarithms, which suits rates;
   every other step halves the interval, in case the risk is no power of n.
   """
-  def excess(n):
+  def excess(n: int) -> float:
     value = risk(n)
     return math.log(value / target) if value > 0 else -1.0
 
@@ -77,11 +77,12 @@ def _first(risk: Callable[[int], float], target: float, *,
     after = excess(high)
   halving = False
   while high - low > max(1, math.floor(_PRECISION * low)):
-    share = .5 if halving else min(max(before / (before - after), .02), .98)
-    middle = round(low * (high / low)**share)
+    # Zero of the line through both ends, in logarithms, kept off the ends.
+    weight = .5 if halving else min(max(before / (before - after), .02), .98)
+    middle = round(low * (high / low)**weight)
     middle = max(low + 1, min(high - 1, middle))
-    now = excess(middle)
-    low, before, high, after = ((middle, now, high, after) if now > 0 else
-                                (low, before, middle, now))
+    value = excess(middle)
+    low, before, high, after = ((middle, value, high, after) if value > 0 else
+                                (low, before, middle, value))
     halving = not halving
   return low if below else high

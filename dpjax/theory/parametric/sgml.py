@@ -21,6 +21,7 @@ sqrt(d)) the second term is (1 - c^K)^2 d^2 / (2 rho lambda^2 n^2): the error of
 output perturbation, whatever the condition number and the step.
 """
 
+from collections.abc import Callable
 import dataclasses
 import functools
 import math
@@ -40,18 +41,18 @@ from dpjax.theory.parametric.exponential_families import Family
 from dpjax.theory.parametric.likelihood import LikelihoodEstimator
 from dpjax.theory.parametric.likelihood import normal
 from dpjax.theory.parametric.likelihood import records
-from dpjax.typing import Array
+from dpjax.typing import Array, PRNGKey
 
 
 class Steps(NamedTuple):
-  """Float64 numbers of a descent.
+  """Public numbers that the sampler of a descent takes, float64.
 
   Attributes:
     radius: b.
     rate: eta.
     noise: standard deviation of the noise of a step.
     start: standard deviation of the start, before projection.
-    count: K, int32.
+    num_steps: K, int32.
     threshold: a record joins a batch if its random uint32 word is below this.
     batch_size: m, the divisor.
   """
@@ -59,24 +60,26 @@ class Steps(NamedTuple):
   rate: Array
   noise: Array
   start: Array
-  count: Array
+  num_steps: Array
   threshold: Array
   batch_size: Array
 
 
-def _run(key, mean_of, like: Array, steps: Steps, family: Family) -> Array:
-  """Runs all steps; `mean_of(key, theta)` is the mean gradient of a batch."""
+def _run(key: PRNGKey, mean_of: Callable[[PRNGKey, Array], Array], like: Array,
+         steps: Steps, family: Family) -> Array:
+  """Runs all steps; `mean_of(key, A'(theta))` is a batch's mean gradient."""
   start_key, key = jax.random.split(key)
 
-  def project(theta):
+  def project(theta: Array) -> Array:
     return jnp.clip(theta, -steps.radius, steps.radius)
 
-  def step(k, theta):
+  def step(k: Array, theta: Array) -> Array:
     batch_key, noise_key = jax.random.split(jax.random.fold_in(key, k))
     return project(theta + steps.rate * mean_of(batch_key, family.mean(theta))
                    + steps.noise * normal(noise_key, like))
 
-  last = jax.lax.fori_loop(0, steps.count, step,
+  # The number of steps is traced, so one compilation serves every K.
+  last = jax.lax.fori_loop(0, steps.num_steps, step,
                            project(steps.start * normal(start_key, like)))
   return additive.on_grid(last, steps.noise)
 
@@ -84,7 +87,7 @@ def _run(key, mean_of, like: Array, steps: Steps, family: Family) -> Array:
 @functools.cache
 def _full_draw(family: Family) -> Draw:
   """Returns the sampler that runs on the means of all records."""
-  def draw(key, means, steps):
+  def draw(key: PRNGKey, means: Array, steps: Steps) -> Array:
     return _run(key, lambda _, model_mean: means - model_mean, means, steps,
                 family)
   return draw
@@ -93,8 +96,8 @@ def _full_draw(family: Family) -> Draw:
 @functools.cache
 def _poisson_draw(family: Family) -> Draw:
   """Returns the sampler with Poisson batches."""
-  def draw(key, data, steps):
-    def gradient(batch_key, model_mean):
+  def draw(key: PRNGKey, data: Array, steps: Steps) -> Array:
+    def gradient(batch_key: PRNGKey, model_mean: Array) -> Array:
       words = additive.random_words(batch_key, data.shape[:1])
       # Integer comparison: the sampling probability is exactly threshold 2^-32.
       chosen = (words < steps.threshold).astype(data.dtype)
@@ -106,8 +109,8 @@ def _poisson_draw(family: Family) -> Draw:
 @functools.cache
 def _replacement_draw(family: Family, batch_size: int) -> Draw:
   """Returns the sampler with batches drawn with replacement."""
-  def draw(key, data, steps):
-    def gradient(batch_key, model_mean):
+  def draw(key: PRNGKey, data: Array, steps: Steps) -> Array:
+    def gradient(batch_key: PRNGKey, model_mean: Array) -> Array:
       rows = jax.random.randint(batch_key, (batch_size,), 0, data.shape[0],
                                 jnp.int32)
       return data[rows].mean(0) - model_mean
@@ -147,7 +150,7 @@ class _Ascent(LikelihoodEstimator):
 
   @property
   def steps(self) -> int:
-    """Number of steps, K."""
+    """Number K of gradient steps."""
     if self.num_steps is not None:
       return self.num_steps
     return langevin.enough_steps(
@@ -159,18 +162,20 @@ class _Ascent(LikelihoodEstimator):
   def descent(self) -> langevin.LangevinDescent:
     """The same descent with the full batch, for its guarantee."""
     model = self.model
-    common = dict(
+    build: Callable[..., langevin.LangevinDescent]
+    if self.printed:
+      build = functools.partial(
+          langevin.LangevinDescent, stddev=2 * model.lipschitz
+          / self.num_examples / math.sqrt(self.rho * model.strong_convexity))
+    else:
+      build = functools.partial(langevin.calibrated_langevin, rho=self.rho)
+    return build(
         gradient=lambda theta, means: self.num_examples * (
             model.family.mean(theta) - means),
         start=jnp.zeros(model.dimension), num_examples=self.num_examples,
         strong_convexity=model.strong_convexity, smoothness=model.smoothness,
         gradient_bound=model.diameter / 2, learning_rate=self.learning_rate,
         num_steps=self.steps, project=langevin.project_box(model.radius))
-    if not self.printed:
-      return langevin.calibrated_langevin(rho=self.rho, **common)
-    stddev = 2 * model.lipschitz / self.num_examples / math.sqrt(
-        self.rho * model.strong_convexity)
-    return langevin.LangevinDescent(stddev=stddev, **common)
 
   @property
   def start_stddev(self) -> float:
@@ -181,10 +186,13 @@ class _Ascent(LikelihoodEstimator):
 
   def _steps(self, threshold: int, batch_size: float) -> Steps:
     """Returns the numbers of the steps as arrays."""
-    return Steps(*map(precision.double, (
-        self.model.radius, self.learning_rate, self.descent.step_stddev,
-        self.start_stddev)), jnp.int32(self.steps), jnp.uint32(threshold),
-        precision.double(batch_size))
+    return Steps(
+        radius=precision.double(self.model.radius),
+        rate=precision.double(self.learning_rate),
+        noise=precision.double(self.descent.step_stddev),
+        start=precision.double(self.start_stddev),
+        num_steps=jnp.int32(self.steps), threshold=jnp.uint32(threshold),
+        batch_size=precision.double(batch_size))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -220,13 +228,14 @@ class Descent(_Ascent):
 
   @property
   def parameters(self) -> Steps:
-    """Numbers of the steps."""
+    """Public numbers of the gradient steps."""
     return self._steps(0, self.num_examples)
 
   @property
   def utility(self) -> float:
     """Upper bound of E ||theta_K - theta_ML||^2 for any records (see above)."""
     model, variance = self.model, self.descent.step_stddev**2
+    # Noise of earlier steps is contracted by every later one: a geometric sum.
     contraction = 1 - self.learning_rate * model.strong_convexity
     decay = contraction**(2 * self.steps)
     distance = model.radius**2 + self.start_stddev**2
@@ -283,6 +292,7 @@ class BatchDescent(_Ascent):
 
     2 m sqrt(beta / lambda) / (n sqrt(rho)) with the printed noise.
     """
+    # A step adds eta times the noise of the gradient.
     gradient_noise = self.descent.step_stddev / self.learning_rate
     return gradient_noise * self.batch_size / (2 * self.model.lipschitz)
 
@@ -314,7 +324,8 @@ class BatchDescent(_Ascent):
 
   @property
   def parameters(self) -> Steps:
-    """Numbers of the steps."""
+    """Public numbers of the gradient steps."""
+    # Exact, because the probability is a multiple of 2^-32.
     threshold = 0 if self.replacement else round(self.sampling_prob * 2**32)
     return self._steps(threshold, self.batch_size)
 

@@ -27,6 +27,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax.typing import ArrayLike
 import numpy as np
 from scipy import stats
 
@@ -44,8 +45,8 @@ _FARTHEST = 40.0
 _STEP = 0.2
 
 
-class Parameters(NamedTuple):
-  """Numbers of a choice by rank.
+class RankParameters(NamedTuple):
+  """Public numbers of a choice by rank.
 
   Attributes:
     rate: rate of the score, epsilon / 2.
@@ -53,13 +54,19 @@ class Parameters(NamedTuple):
     factor: factor that multiplies the chosen number.
     log_lowest: ln of the lowest end.
   """
-  rate: np.ndarray
-  rank: np.ndarray
-  factor: np.ndarray
-  log_lowest: np.ndarray
+  rate: ArrayLike
+  rank: ArrayLike
+  factor: ArrayLike
+  log_lowest: ArrayLike
 
 
-def log_weights(ordered: Array, parameters: Parameters) -> tuple[Array, Array]:
+def _on_host(parameters: RankParameters) -> list[float]:
+  """Returns rate, rank, factor and ln of the lowest end as Python floats."""
+  return [float(np.asarray(value)) for value in parameters]
+
+
+def log_weights(ordered: Array, parameters: RankParameters
+                ) -> tuple[Array, Array]:
   """Returns ends [n + 3] of intervals of ln t, and log-weights [n + 2].
 
   Args:
@@ -73,44 +80,47 @@ def log_weights(ordered: Array, parameters: Parameters) -> tuple[Array, Array]:
   ends = jnp.concatenate([(lowest - 1)[None], lowest[None], logs,
                           jnp.zeros((1,), jnp.float64)])
   counts = jnp.arange(ordered.size + 1, dtype=jnp.float64)
+  # The first interval stands for all t below the lowest end: its score is the
+  # best of their ranks, which changes by at most 1 as well.
   below = jnp.sum(ordered <= jnp.exp(lowest), dtype=jnp.float64)
   scores = jnp.concatenate([
       jnp.minimum(below - parameters.rank, 0.0)[None],
       -jnp.abs(counts - parameters.rank)])
-  return ends, parameters.rate * scores + _log(jnp.diff(ends))
+  return ends, scores * parameters.rate + _log(jnp.diff(ends))
 
 
-def printed_log_weights(ordered: Array, parameters: Parameters
+def printed_log_weights(ordered: Array, parameters: RankParameters
                         ) -> tuple[Array, Array]:
   """Returns ends and log-weights of intervals [n + 1] of t itself."""
   ends = jnp.concatenate([jnp.zeros((1,), jnp.float64), ordered,
                           jnp.ones((1,), jnp.float64)])
   counts = jnp.arange(ordered.size + 1, dtype=jnp.float64)
-  return ends, _log(jnp.diff(ends)) - parameters.rate * jnp.abs(
-      counts - parameters.rank)
+  return ends, _log(jnp.diff(ends)) - jnp.abs(
+      counts - parameters.rank) * parameters.rate
 
 
 def _log(widths: Array) -> Array:
+  """Returns ln of widths, -infinity for empty intervals, without warnings."""
   return jnp.where(widths > 0, jnp.log(jnp.where(widths > 0, widths, 1.0)),
                    -jnp.inf)
 
 
 def _point(key: PRNGKey, ends: Array, weights: Array) -> Array:
   """Draws a point: an interval by its weight, then uniformly inside it."""
-  which, where = jax.random.split(key)
-  place = choice.choose(which, weights)
-  share = jax.random.uniform(where, (), jnp.float64)
-  return ends[place] + share * (ends[place + 1] - ends[place])
+  for_interval, for_point = jax.random.split(key)
+  place = choice.choose(for_interval, weights)
+  fraction = jax.random.uniform(for_point, (), jnp.float64)
+  return ends[place] + fraction * (ends[place + 1] - ends[place])
 
 
-def _draw(key: PRNGKey, ordered: Array, parameters: Parameters) -> Array:
+def _draw(key: PRNGKey, ordered: Array, parameters: RankParameters) -> Array:
   point = jnp.maximum(_point(key, *log_weights(ordered, parameters)),
                       parameters.log_lowest)
   return jnp.minimum(parameters.factor * jnp.exp(point), 1.0)[None]
 
 
 def _draw_printed(key: PRNGKey, ordered: Array,
-                  parameters: Parameters) -> Array:
+                  parameters: RankParameters) -> Array:
   point = _point(key, *printed_log_weights(ordered, parameters))
   return jnp.minimum(parameters.factor * point, 1.0)[None]
 
@@ -161,7 +171,7 @@ class RankedSupport(estimator.Estimator):
     """Number of records left above the target rank, j."""
     if self.above is not None:
       return self.above
-    total = self.num_examples * self.epsilon
+    total = self.num_examples * self.epsilon  # n epsilon.
     # Minimises (n epsilon)^2 times the risk, about
     # j epsilon^2 + (n epsilon)^3 e^(-epsilon j / 2) / 8: the spread of the rank
     # plus the chance of choosing above all records.
@@ -176,12 +186,12 @@ class RankedSupport(estimator.Estimator):
     return _draw_printed if self.printed else _draw
 
   @property
-  def parameters(self) -> Parameters:
+  def parameters(self) -> RankParameters:
     """Rate, rank, factor and lowest end."""
     n = self.num_examples
     rank = n - self.room
     lowest = -math.log(32 * max(n * self.epsilon, 1.0))
-    return Parameters(*map(np.float64, (
+    return RankParameters(*map(np.float64, (
         self.epsilon / 2, rank, (n + 1) / (rank + 0.5), lowest)))
 
   def statistic(self, data: Array) -> Array:
@@ -205,7 +215,7 @@ class RankedSupport(estimator.Estimator):
   def worst_risk(self) -> float:
     """Returns the largest `risk_bound` on a grid of theta, and below the grid.
     """
-    lowest = math.exp(self.parameters.log_lowest)
+    lowest = math.exp(_on_host(self.parameters)[3])
     thetas = np.geomspace(16 * lowest, 1, 33) if 16 * lowest < 1 else [1.0]
     return float(np.max(self.risk_bound(np.append(thetas, 16 * lowest / 2))))
 
@@ -219,11 +229,13 @@ def of_zcdp(*, num_examples: int, rho: float) -> RankedSupport:
                        epsilon=math.sqrt(8 * errors.check_positive('rho', rho)))
 
 
-def _bound(thetas: np.ndarray, n: int, parameters: Parameters) -> np.ndarray:
+def _bound(thetas: np.ndarray, n: int, parameters: RankParameters
+           ) -> np.ndarray:
   """Returns `risk_bound` for all theta."""
-  lowest = math.exp(parameters.log_lowest)
-  factor, reach = parameters.factor, 16 * lowest
-  tail = math.exp(-parameters.rate * (n - parameters.rank))
+  rate, rank, factor, log_lowest = _on_host(parameters)
+  lowest = math.exp(log_lowest)
+  reach = 16 * lowest
+  tail = math.exp(-rate * (n - rank))
   # For theta below `reach`: choices up to the largest record estimate at most
   # factor theta; `past` bounds the choices beyond it.
   past = factor**2 * tail / 2
@@ -236,14 +248,14 @@ def _bound(thetas: np.ndarray, n: int, parameters: Parameters) -> np.ndarray:
   return risks
 
 
-def _inside(thetas: np.ndarray, n: int, parameters: Parameters,
+def _inside(thetas: np.ndarray, n: int, parameters: RankParameters,
             share: int) -> np.ndarray:
   """Returns the integral over lambda, for theta well above the lowest end.
 
   Unless many records are below that end, ranks from r / share on behave as if
   there were none.
   """
-  rate, rank, factor, log_lowest = map(float, parameters)
+  rate, rank, factor, log_lowest = _on_host(parameters)
   low = int(max(-(-rank // share), rank - _FARTHEST / rate, 1))
   scale = math.log(n * min(rate, 1.0))
   logs = np.arange(scale - 24, math.log(n) + 12 + rate, _STEP)

@@ -60,6 +60,7 @@ def of_mean(mean: Array, num_examples: int, noise: float,
             confidence: float) -> Estimate:
   """Returns twice a mean with an interval; `noise` is its noise variance."""
   value = 2 * mean
+  # The variance theta^2 / (3 n) is taken at an estimate that can be theta.
   within = jnp.clip(value, 0.0, 1.0)
   stddev = jnp.sqrt(jnp.square(within) / (3 * num_examples) + noise)
   return intervals.clipped(
@@ -98,6 +99,7 @@ class NoisyMaximum:
 
   def release(self, key: PRNGKey, data: Array) -> Array:
     """Returns the noisy maximum of records [n], clipped to [0, 1]; a scalar."""
+    # A record must not break the release: NaN counts as 0, no records as [0].
     values = jnp.nan_to_num(data.astype(jnp.float32))
     top = jnp.max(values, initial=0.0)
     return self.noise.release(key, jnp.minimum(top, 1.0))
@@ -164,6 +166,7 @@ def top_quantile(*, num_examples: int,
   """
   errors.check_at_least('num_examples', num_examples, 1)
   errors.check_positive('epsilon', epsilon)
+  # Records left above, so that the choice is rarely above the largest record.
   above = math.ceil(6 * math.log(num_examples) / epsilon)
   return InverseSensitivityQuantile(
       lower=0.0, upper=1.0, num_examples=num_examples, epsilon=epsilon,
@@ -216,11 +219,13 @@ def _doubled(noisy: Array, parameters: np.ndarray) -> Array:
 
 
 def _draw_laplace(key: PRNGKey, total: Array, parameters: np.ndarray) -> Array:
+  """Samples with Laplace noise on the total, rounded to a grid."""
   noise = parameters[0] * draws.standard_laplace(key, total.shape, jnp.float64)
   return _doubled(additive.on_grid(total + noise, parameters[0]), parameters)
 
 
 def _draw_gaussian(key: PRNGKey, total: Array, parameters: np.ndarray) -> Array:
+  """Samples with Gaussian noise on the total, rounded to a grid."""
   noise = parameters[0] * additive.standard_normal(key, total.shape).astype(
       jnp.float64)
   return _doubled(additive.on_grid(total + noise, parameters[0]), parameters)
@@ -246,10 +251,14 @@ class MeanSupport(estimator.Estimator):
 
   @property
   def _budget(self) -> float:
-    return getattr(self.guarantee, 'epsilon' if self._pure else 'rho')
+    """The budget epsilon, or rho."""
+    if isinstance(self.guarantee, notions.PureDP):
+      return self.guarantee.epsilon
+    return self.guarantee.rho
 
   @property
   def _pure(self) -> bool:
+    """Whether the budget is epsilon."""
     return isinstance(self.guarantee, notions.PureDP)
 
   @property
@@ -273,7 +282,7 @@ class MeanSupport(estimator.Estimator):
 
   @property
   def parameters(self) -> np.ndarray:
-    """Noise scale and n."""
+    """Noise scale of the total, and n."""
     return np.array([self.scale, self.num_examples], np.float64)
 
   def statistic(self, data: Array) -> Array:
@@ -283,13 +292,14 @@ class MeanSupport(estimator.Estimator):
 
   def population_risk(self, theta: float) -> float:
     """Returns the mean squared error before clipping, which only lowers it."""
+    # Laplace noise of scale b has variance 2 b^2; the estimate doubles it.
     noise = self.scale**2 * (2 if self._pure else 1)
     return theta**2 / (3 * self.num_examples) + 4 * noise / (
         self.num_examples**2)
 
 
-def made(*, num_examples: int, guarantee: Guarantee
-         ) -> tuple[estimator.Estimator, ...]:
+def estimators(*, num_examples: int, guarantee: Guarantee
+               ) -> tuple[MeanSupport | support_ranks.RankedSupport, ...]:
   """Returns estimators that keep a guarantee.
 
   Empty for total variation privacy and for budgets of 0.
@@ -301,16 +311,18 @@ def made(*, num_examples: int, guarantee: Guarantee
       # These estimators gain nothing from delta: treat it as pure.
       pure = notions.PureDP(epsilon=epsilon)
       mean = MeanSupport(num_examples=n, guarantee=pure)
-      ranks = {'epsilon': epsilon}
+      concentrated = False
     case notions.ZCDP(rho=rho) | notions.KullbackLeiblerPrivacy(
         level=rho) if rho:
       mean = MeanSupport(num_examples=n, guarantee=notions.ZCDP(rho=rho))
-      ranks = {'epsilon': math.sqrt(8 * rho), 'concentrated': True}
+      # A choice by rank at this epsilon is epsilon^2 / 8 = rho-zCDP.
+      epsilon, concentrated = math.sqrt(8 * rho), True
     case _:
       return ()
   if n < 2:
     return (mean,)
-  return mean, support_ranks.RankedSupport(num_examples=n, **ranks)
+  return mean, support_ranks.RankedSupport(
+      num_examples=n, epsilon=epsilon, concentrated=concentrated)
 
 
 def _upper(*, num_examples: int, guarantee: Guarantee) -> tuple[Upper, ...]:
@@ -329,7 +341,7 @@ def _upper(*, num_examples: int, guarantee: Guarantee) -> tuple[Upper, ...]:
       Upper(each.population_risk(1.0), 'twice the mean', False)
       if isinstance(each, MeanSupport) else
       Upper(each.worst_risk(), 'a rank near the largest', False)
-      for each in made(num_examples=n, guarantee=guarantee))
+      for each in estimators(num_examples=n, guarantee=guarantee))
 
 
 def _absolute_upper(*, num_examples: int,

@@ -21,12 +21,14 @@ the guarantee needs (erratum E-12), and the appendix halves the other two
 (E-13): `UNSOUND`.
 """
 
+from collections.abc import Callable
 import dataclasses
 import functools
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import jax.numpy as jnp
+from jax.typing import ArrayLike
 import numpy as np
 
 from dpjax import errors
@@ -44,19 +46,21 @@ from dpjax.theory.parametric import study
 from dpjax.theory.parametric import subsampling
 from dpjax.typing import Array, PRNGKey
 
+_Bounds = TypeVar('_Bounds')
+
 NOISES = ('gaussian', 'l2', 'laplace')
 UNSOUND = ('printed_gaussian', 'appendix_gaussian', 'appendix_laplace')
 
 
-class Parameters(NamedTuple):
-  """Numbers of the sampler.
+class MeanParameters(NamedTuple):
+  """Public numbers that the sampler takes.
 
   Attributes:
     scale: scale of the noise.
     shrinkage: c.
   """
-  scale: np.ndarray
-  shrinkage: np.ndarray
+  scale: ArrayLike
+  shrinkage: ArrayLike
 
 
 def relative_scale(noise: str, guarantee: Guarantee, dimension: int) -> float:
@@ -74,6 +78,7 @@ def relative_scale(noise: str, guarantee: Guarantee, dimension: int) -> float:
       divisor = 1 if noise == 'laplace' else 2
       return math.sqrt(dimension) / (
           divisor * errors.check_positive('epsilon', epsilon))
+    # The shift is sensitivity over standard deviation.
     case 'gaussian', _ if gaussian_noise.shift(guarantee):
       return 1 / gaussian_noise.shift(guarantee)
     case 'printed_gaussian' | 'appendix_gaussian', notions.ApproxDP(
@@ -100,25 +105,26 @@ def _order(noise: str) -> int:
   return 2 if noise == 'l2' else 1
 
 
-def _gaussian(key: PRNGKey, mean: Array, parameters: Parameters) -> Array:
+def _gaussian(key: PRNGKey, mean: Array, parameters: MeanParameters) -> Array:
   unit = additive.standard_normal(key, mean.shape).astype(mean.dtype)
   return _shrunk(mean + parameters.scale * unit, parameters, 1.0)
 
 
-def _l2(key: PRNGKey, mean: Array, parameters: Parameters) -> Array:
+def _l2(key: PRNGKey, mean: Array, parameters: MeanParameters) -> Array:
   unit = k_norm.unit_noise(key, mean.size, order=2).astype(mean.dtype)
+  # A coordinate of l2 noise is about sqrt d scales wide, which sets the grid.
   return _shrunk(mean + parameters.scale * unit, parameters, mean.size**0.5)
 
 
-def _laplace(key: PRNGKey, mean: Array, parameters: Parameters) -> Array:
+def _laplace(key: PRNGKey, mean: Array, parameters: MeanParameters) -> Array:
   unit = k_norm.unit_noise(key, mean.size, order=1).astype(mean.dtype)
   return _shrunk(mean + parameters.scale * unit, parameters, 1.0)
 
 
-def _shrunk(noisy: Array, parameters: Parameters, typical: float) -> Array:
+def _shrunk(noisy: Array, parameters: MeanParameters, typical: float) -> Array:
   """Rounds to the grid of the noise and multiplies by the shrinkage."""
-  return parameters.shrinkage * additive.on_grid(
-      noisy, parameters.scale * typical)
+  return additive.on_grid(
+      noisy, jnp.asarray(parameters.scale) * typical) * parameters.shrinkage
 
 
 _DRAWS = {'gaussian': _gaussian, 'l2': _l2, 'laplace': _laplace}
@@ -187,9 +193,9 @@ class TruncatedMean(estimator.Estimator):
     return _DRAWS[self.noise.split('_')[-1]]
 
   @property
-  def parameters(self) -> Parameters:
-    """Noise scale and c."""
-    return Parameters(np.float64(self.scale), np.float64(self.shrinkage))
+  def parameters(self) -> MeanParameters:
+    """Noise scale and shrinkage factor c."""
+    return MeanParameters(np.float64(self.scale), np.float64(self.shrinkage))
 
   @precision.in_float64
   def statistic(self, data: Array) -> Array:
@@ -302,6 +308,7 @@ def subsampled(*, num_examples: int, level: float) -> subsampling.Subsampled:
   root = math.sqrt(subsampling.subset_size(num_examples, level))
   return subsampling.Subsampled(
       num_examples=num_examples, level=level,
+      # Shrinkage by sqrt m / (1 + sqrt m) makes the mean of m minimax.
       estimate=lambda records: jnp.mean(records, 0) * root / (1 + root))
 
 
@@ -309,7 +316,7 @@ def upper(*, num_examples: int, guarantee: Guarantee, dimension: int,
           moment: float, radius: float) -> tuple[study.Upper, ...]:
   """Returns the worst risks of the estimators for the guarantee, all exact."""
   moment_bounds.check_class(moment, radius)
-  variants = []
+  variants: list[tuple[str, Guarantee]] = []
   match guarantee:
     case None:
       return (study.Upper(moment_bounds.non_private(
@@ -317,6 +324,7 @@ def upper(*, num_examples: int, guarantee: Guarantee, dimension: int,
     case notions.PureDP(epsilon=epsilon) if epsilon > 0:
       variants = [('l2', guarantee), ('laplace', guarantee)]
     case notions.ApproxDP(epsilon=epsilon, delta=delta):
+      # A pure mechanism keeps the guarantee too, and may have less noise.
       variants += [('gaussian', guarantee)] if delta else []
       variants += [('l2', notions.PureDP(epsilon=epsilon))] if epsilon else []
     case notions.ZCDP(rho=level) | notions.KullbackLeiblerPrivacy(level=level):
@@ -336,17 +344,19 @@ def upper(*, num_examples: int, guarantee: Guarantee, dimension: int,
   return tuple(uppers)
 
 
-def _whole(function):
+def _whole(function: Callable[..., _Bounds]) -> Callable[..., _Bounds]:
   """Wraps a function so that d may be a float with an integer value."""
   @functools.wraps(function)
-  def run(*, dimension, **arguments):
+  def run(*, dimension: float, **arguments: Any) -> _Bounds:
     if dimension != int(dimension):
       raise ValueError(f'dimension must be an integer, got {dimension}')
     return function(dimension=int(dimension), **arguments)
   return run
 
 
-def _non_private(*, num_examples, dimension, moment, radius, guarantee=None):
+def _non_private(*, num_examples: int, dimension: float, moment: float,
+                 radius: float, guarantee: Guarantee = None) -> float:
+  """Returns the minimax risk without privacy, which d and k do not change."""
   del guarantee, dimension, moment
   return moment_bounds.non_private(num_examples=num_examples, radius=radius)
 

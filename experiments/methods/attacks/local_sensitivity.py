@@ -23,7 +23,7 @@ _NORMS = ('none', 'l1')
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options:
-  """Options for attack features.
+  """Options of the features that an attack computes for a record.
 
   The published attack leaves some of them open (item M-E08).
 
@@ -154,6 +154,7 @@ def _look(predict: Callable, options: Options) -> Callable:
 
   def slopes(x, noise):
     if exact:
+      # One forward pass serves all draws.
       prediction, push = jax.linearize(output, x)
       return prediction, jax.vmap(push)(noise)
     with jax.default_matmul_precision('highest'):

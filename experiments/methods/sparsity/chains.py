@@ -110,7 +110,7 @@ def monotone_chains(num_rows: int, num_columns: int, *,
   _check(num_rows, num_columns, num_factors)
   wide = num_rows <= num_columns
 
-  def extend(count, p, q):
+  def extend(count: int, p: int, q: int):
     if count == 1:
       yield from [((p,), (q,))] if _keeps(p, q, wide) else []
       return
@@ -148,8 +148,9 @@ def smallest_chain(num_rows: int, num_columns: int, *,
   _check(num_rows, num_columns, num_factors)
   wide = num_rows <= num_columns
 
+  # Sub-problems repeat: many choices of r and s leave the same matrix.
   @functools.cache
-  def best(count, p, q):
+  def best(count: int, p: int, q: int):
     if count == 1:
       return (p * q, (p,), (q,)) if _keeps(p, q, wide) else None
     # Tuples compare by number of parameters, then rows, then columns.
@@ -179,4 +180,5 @@ def _steps(p: int, q: int, wide: bool) -> Iterator[tuple[int, int]]:
 
 
 def _keeps(r: int, s: int, wide: bool) -> bool:
+  """Checks that a factor is not trivial and keeps the chain monotone."""
   return min(r, s) >= 2 and (r <= s if wide else r >= s)

@@ -74,6 +74,7 @@ def apply(factors: Factors, x: Array) -> Array:
     raise ValueError(f'x must have {_size(factors)[1]} entries in its last '
                      f'axis, got the shape {x.shape}')
   for factor in factors:
+    # Split the index into (a, s, t); the factor replaces s by r.
     a, _, s, t = factor.shape
     x = x.reshape(*x.shape[:-1], a, s, t)
     x = jnp.einsum('arst,...ast->...art', factor, x)

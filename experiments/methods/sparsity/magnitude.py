@@ -241,7 +241,7 @@ class Rounds:
 
   def update(self, state: PruneState,
              trained: Params) -> tuple[PruneState, Params]:
-    """Prunes once.
+    """Prunes once and returns where the next training starts.
 
     Args:
       state: state before the pruning.

@@ -72,15 +72,16 @@ def butterfly(init: Callable[[PRNGKey], Params], *, segments: int,
 
   sizes = [chain.num_parameters for chain in of_layer.values()]
 
-  def init_factors(key):
+  def init_factors(key: PRNGKey) -> Params:
     rest_key, key = jax.random.split(key)
+    # One draw for all layers, cut into their factors.
     drawn = jax.random.uniform(key, (sum(sizes),), jnp.float32, -1.0, 1.0)
     return _replace(init(rest_key), {
         place: {'factors': deformable.scaled(part, chain)}
         for part, (place, chain) in zip(jax.lax.split(drawn, sizes),
                                         of_layer.items())})
 
-  def effective(params):
+  def effective(params: Params) -> Params:
     return _replace(params, {
         (block, name): {'kernel': deformable.kernel(
             params[block][name]['factors'], shape)}

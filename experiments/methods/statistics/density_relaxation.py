@@ -134,7 +134,7 @@ def break_even(delta: float) -> float:
 
 def _renyi_rho(epsilon: float, delta: float) -> float:
   """Returns the largest rho by the conversion at the best Renyi order."""
-  def spent(log_rho):
+  def spent(log_rho: float) -> float:
     guarantee = notions.ZCDP(rho=math.exp(log_rho))
     # The best order of the looser conversion is 1 + sqrt(ln(1/delta) / rho).
     near = math.log(-math.log(delta) / guarantee.rho) / 2
@@ -145,6 +145,7 @@ def _renyi_rho(epsilon: float, delta: float) -> float:
         bounds=(near - 3, near + 6), method='bounded',
         options={'xatol': 1e-9})
     return optimum.fun - epsilon
+  # The rho lies between those of the looser and the exact conversion.
   floor, most = (math.log(rho_of(rule, epsilon=epsilon, delta=delta))
                  for rule in ('zcdp', 'exact'))
   optimum = optimize.brentq(spent, floor - 1e-9, most + 1e-9, xtol=1e-12)

@@ -23,7 +23,7 @@ from dpjax.stats.quantile_methods.records import Records
 from dpjax.typing import Array, PRNGKey
 
 
-class Parameters(NamedTuple):
+class FactorParameters(NamedTuple):
   """Arrays that the curve needs; C is the lower-triangular factor of the noise.
 
   Attributes:
@@ -41,7 +41,8 @@ class Parameters(NamedTuple):
   regression: np.ndarray
 
 
-def noisy_ranks(key: PRNGKey, data: Records, parameters: Parameters) -> Array:
+def noisy_ranks(key: PRNGKey, data: Records, parameters: FactorParameters
+                ) -> Array:
   """Returns unbiased ranks [N] at all edges but the first, with noise C z."""
   counts = jnp.diff(curves.ranks(data, jnp.asarray(parameters.shares)))
   return toeplitz.noisy_ranks(key, counts, jnp.asarray(parameters.coefficients),
@@ -51,7 +52,7 @@ def noisy_ranks(key: PRNGKey, data: Records, parameters: Parameters) -> Array:
 @functools.cache
 def _curve(knows_total: bool) -> curves.Curve:
   """Returns the sampler of the curve for a public or private n."""
-  def curve(key: PRNGKey, data: Records, parameters: Parameters) -> Array:
+  def curve(key: PRNGKey, data: Records, parameters: FactorParameters) -> Array:
     ranks = noisy_ranks(key, data, parameters)
     total = curves.total(data, ranks[-1], knows_total)
     # Correct every rank by its regression on the error of the last one: the
@@ -90,7 +91,7 @@ class FactorisedQuantiles(curves.CurveQuantiles):
 
   @property
   def scale(self) -> float:
-    """Standard deviation of z."""
+    """Standard deviation of the independent noise z."""
     return self.l2_sensitivity / math.sqrt(2 * self.rho)
 
   @property
@@ -107,11 +108,11 @@ class FactorisedQuantiles(curves.CurveQuantiles):
     return _curve(self.knows_total)
 
   @property
-  def parameters(self) -> Parameters:
+  def parameters(self) -> FactorParameters:
     """Quantile levels, grid, noise scale and factor, as arrays."""
     root = toeplitz.square_root(self.num_bins)
     covariance = toeplitz.covariance_with_last(root)
-    return Parameters(orders.check_orders(self.probs),
+    return FactorParameters(orders.check_orders(self.probs),
                       np.linspace(0.0, 1.0, self.num_bins + 1),
                       np.float64(self.scale), root,
                       covariance / covariance[-1])

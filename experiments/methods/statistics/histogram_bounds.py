@@ -84,6 +84,7 @@ def noise_error(level: float, *, num_bins: int) -> float:
   errors.check_at_least('num_bins', num_bins, 1)
 
   def log_excess(size: float) -> float:
+    # The l that minimises the bound, in closed form.
     best = size / (num_bins + math.hypot(num_bins, size))
     return (math.log(4 / level) - best * size
             - num_bins * math.log1p(-best**2))
@@ -106,10 +107,11 @@ def direct_error(level: float, *, num_examples: int, epsilon: float,
   errors.check_positive('density_floor', density_floor)
   bias = _checked(lipschitz, num_bins, epsilon) / (8 * num_bins**2)
 
-  def error(share: float) -> float:
-    noise = noise_error(share * level, num_bins=num_bins) * 2 / (
+  def error(fraction: float) -> float:
+    # A union bound: `fraction` of the failure probability is for the noise.
+    noise = noise_error(fraction * level, num_bins=num_bins) * 2 / (
         num_examples * epsilon)
-    sampling = math.sqrt(math.log(2 / ((1 - share) * level))
+    sampling = math.sqrt(math.log(2 / ((1 - fraction) * level))
                          / (2 * num_examples))
     return (noise + sampling + bias) / density_floor
   return float(optimize.minimize_scalar(

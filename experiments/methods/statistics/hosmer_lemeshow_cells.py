@@ -61,12 +61,12 @@ class Cells(NamedTuple):
   expected: Array
 
 
-class Parameters(NamedTuple):
-  """Parameters of the sampler.
+class CellParameters(NamedTuple):
+  """Public numbers that the sampler takes.
 
   Attributes:
     curve: parameters of the curve's sampler.
-    scale: of the Laplace noise of a cell.
+    scale: scale of the Laplace noise of a cell.
   """
   curve: PyTree
   scale: np.ndarray
@@ -90,7 +90,7 @@ def _sampler(curve: mechanism.Draw, num_groups: int, derived: bool,
     derived: whether expected negatives are computed from the other cells.
     shared: whether observed and expected cells share their noise (unsound).
   """
-  def sample(key: PRNGKey, data: Bins, parameters: Parameters) -> Cells:
+  def sample(key: PRNGKey, data: Bins, parameters: CellParameters) -> Cells:
     curve_key, cells_key = jax.random.split(key)
     counts = jnp.sum(data.counts, 0)
     ranks = curve(curve_key, counts, parameters.curve)
@@ -114,6 +114,7 @@ def _sampler(curve: mechanism.Draw, num_groups: int, derived: bool,
 
 def _between(values: Array, ends: Array) -> Array:
   """Returns sums [K, Q] over the bins of each group, of values [K, N]."""
+  # Differences of running sums at the ends of the groups.
   sums = jnp.cumsum(values, 1)
   before = jnp.concatenate([jnp.zeros_like(sums[:, :1]), sums], 1)
   return jnp.diff(before[:, ends], axis=1)
@@ -210,15 +211,15 @@ class CellwiseHosmerLemeshow:
     return events.pure_event(epsilon=self.epsilon, adjacency=self.adjacency)
 
   @property
-  def draw(self) -> Callable[[PRNGKey, Bins, Parameters], Cells]:
+  def draw(self) -> Callable[[PRNGKey, Bins, CellParameters], Cells]:
     """Jittable sampler (key, bins, parameters) -> cells."""
     return _sampler(self.curve.draw, self.num_groups,
                     self.accounting == 'tight', self.shared_noise)
 
   @property
-  def parameters(self) -> Parameters:
+  def parameters(self) -> CellParameters:
     """Float64 NumPy arrays that `draw` takes as parameters."""
-    return Parameters(self.curve.parameters, np.float64(self.scale))
+    return CellParameters(self.curve.parameters, np.float64(self.scale))
 
   def _check(self, data: Bins) -> None:
     """Raises unless counts and sums have the shape of the grid."""

@@ -71,13 +71,14 @@ def joint(error: float, *, num_examples: int, probs: Sequence[float],
   # The printed radius, or a grid from a quarter of it up to the error.
   radii = [narrow] if printed else np.geomspace(narrow / 4, error * 0.99, 60)
 
-  def at(radius):
+  def at(radius: float) -> float:
     inner = 8 * num_examples * radius * density_max * len(levels)
     outer = num_examples * (error - radius) * density_min
     private = len(levels) * math.log(length / (2 * radius)) + (
         special.gammaln(len(levels) + 1)
         - rate * num_examples * error * density_min / 4
         if printed else rate * (inner - outer))
+    # Order statistics near their quantiles, and bins with usual counts.
     quantiles = sum(order_statistic(
         radius, num_examples=num_examples, prob=prob, density_min=density_min)
                     for prob in levels)

@@ -48,7 +48,7 @@ def exact_oracle(mean: Callable[[Query], float], *, tolerance: float,
       constant 1 or -1, or signs drawn beforehand.
   """
   errors.check_positive('tolerance', tolerance)
-  asked = []
+  asked: list[Query] = []
 
   def ask(query: Query) -> float:
     fraction = perturbation(len(asked))

@@ -43,6 +43,7 @@ def applies(error: float, *, num_examples: int, probs: Sequence[float],
     density_min: lower bound of the density.
   """
   levels = orders.check_orders(probs)
+  # Least distance of a level from 0 and 1.
   margin = float(np.min(np.minimum(levels, 1 - levels)))
   return margin > 2 / num_examples and density_min > 0 and (
       0 < error < 2 * margin / density_min)

@@ -52,6 +52,7 @@ def nodes(num_thresholds: int) -> Nodes:
   """
   high = height(num_thresholds)
   codes = _balanced(high, num_thresholds + 1)
+  # Row i: the bits of the code that ends rank i, lowest first.
   ones = (codes[1:, None] >> np.arange(high)) & 1
   rank, bit = np.nonzero(ones)
   first = (codes[1 + rank] >> bit << bit) - (1 << bit)
@@ -80,8 +81,8 @@ def _balanced(high: int, number: int) -> np.ndarray:
   return codes
 
 
-class Parameters(NamedTuple):
-  """Parameters of the sampler.
+class BinaryTreeParameters(NamedTuple):
+  """Public numbers that the sampler takes.
 
   Attributes:
     scale: standard deviation of the noise of a node.
@@ -94,7 +95,8 @@ class Parameters(NamedTuple):
 @functools.cache
 def _sampler(known: bool) -> mechanism.Draw:
   """Returns the sampler (key, counts, parameters) -> ranks."""
-  def draw(key: PRNGKey, counts: Array, parameters: Parameters) -> Array:
+  def draw(key: PRNGKey, counts: Array, parameters: BinaryTreeParameters
+           ) -> Array:
     tree, scale = parameters.nodes, jnp.asarray(parameters.scale)
     below = jnp.concatenate([jnp.zeros([1]), jnp.cumsum(counts)])
     exact = below[tree.ends] - below[tree.starts]
@@ -134,9 +136,10 @@ class SmoothBinaryEcdf(mechanism.EcdfMechanism):
     return _sampler(self.knows_total)
 
   @property
-  def parameters(self) -> Parameters:
-    """Noise scale and tree."""
-    return Parameters(np.float64(self.scale), nodes(self.num_thresholds))
+  def parameters(self) -> BinaryTreeParameters:
+    """Noise scale and nodes of the tree."""
+    return BinaryTreeParameters(np.float64(self.scale),
+                                nodes(self.num_thresholds))
 
   def variances(self) -> np.ndarray:
     """Returns exact variances of the ranks [N]: equal, but 0 for a public n."""

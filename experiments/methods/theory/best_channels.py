@@ -29,7 +29,7 @@ _LARGEST = 2_000_000
 
 
 class Channel(NamedTuple):
-  """A solution.
+  """A channel of least cost, and that cost.
 
   Attributes:
     value: least possible value of the largest expected cost.
@@ -57,6 +57,7 @@ def least(costs: np.ndarray, neighbours: np.ndarray, guarantee: Guarantee
   if size * num_costs > _LARGEST or outputs * len(neighbours) > _LARGEST:
     raise ValueError(f'{states} states and {outputs} outputs are too many for '
                      f'a linear programme: use fewer')
+  # Constraints: rows @ variables <= sides, and every state's outputs sum to 1.
   rows, sides = private_rows(neighbours, states, outputs, guarantee)
   slack = rows.shape[1] - size
   # Variables: the channel, slacks of its privacy constraints, largest cost.
@@ -162,6 +163,7 @@ def replaced(states: np.ndarray, *, counts: bool = False) -> np.ndarray:
 
 def histograms(num_examples: int, num_symbols: int) -> np.ndarray:
   """Returns all counts [S, m] of n records over m symbols."""
+  # Stars and bars: m - 1 bars among n records give the counts between them.
   bars = itertools.combinations(range(num_examples + num_symbols - 1),
                                 num_symbols - 1)
   edges = np.array([(-1, *bar, num_examples + num_symbols - 1)
@@ -169,21 +171,21 @@ def histograms(num_examples: int, num_symbols: int) -> np.ndarray:
   return np.diff(edges, axis=1) - 1
 
 
-def multinomial(counts: np.ndarray, law: np.ndarray) -> np.ndarray:
+def multinomial(counts: np.ndarray, row: np.ndarray) -> np.ndarray:
   """Returns probabilities [S] of counts [S, m] for records drawn from [m]."""
-  counts, law = np.asarray(counts, np.float64), np.asarray(law, np.float64)
+  counts, row = np.asarray(counts, np.float64), np.asarray(row, np.float64)
   logs = (special.gammaln(counts.sum(1) + 1)
           - np.sum(special.gammaln(counts + 1), 1)
-          + np.sum(special.xlogy(counts, law), 1))
+          + np.sum(special.xlogy(counts, row), 1))
   return np.exp(logs)
 
 
-def testing_error(laws: np.ndarray, *, num_examples: int,
+def testing_error(probs: np.ndarray, *, num_examples: int,
                   guarantee: Guarantee) -> Channel:
-  """ORC-1: mean error of the best private test of K distributions of n records.
+  """Returns the mean error of the best private test of K distributions (ORC-1).
 
   Args:
-    laws: [K, m] distributions of one record. With two symbols n may be several
+    probs: [K, m] distributions of one record. With two symbols n may be several
       hundred, with more symbols about 6.
     num_examples: n.
     guarantee: pure, approximate, of total variation, or None.
@@ -192,16 +194,16 @@ def testing_error(laws: np.ndarray, *, num_examples: int,
     The least mean of K errors, and P(k | counts) [S, K]; counts as of
     `histograms`, and for two symbols counts of the second one, 0 to n.
   """
-  laws = np.asarray(laws, np.float64)
+  probs = np.asarray(probs, np.float64)
   errors.check_at_least('num_examples', num_examples, 1)
-  if (laws < 0).any() or not np.allclose(laws.sum(1), 1):
-    raise ValueError('laws must be probabilities that sum to 1')
-  if laws.shape[1] == 2:
+  if (probs < 0).any() or not np.allclose(probs.sum(1), 1):
+    raise ValueError('probs must be probabilities that sum to 1')
+  if probs.shape[1] == 2:
     masses = stats.binom.pmf(np.arange(num_examples + 1), num_examples,
-                             laws[:, 1:])
+                             probs[:, 1:])
     return _mean_error(masses, chain(num_examples + 1), guarantee)
-  states = histograms(num_examples, laws.shape[1])
-  masses = np.stack([multinomial(states, law) for law in laws])
+  states = histograms(num_examples, probs.shape[1])
+  masses = np.stack([multinomial(states, row) for row in probs])
   return _mean_error(masses, replaced(states, counts=True), guarantee)
 
 
@@ -230,7 +232,7 @@ def _mean_error(masses: np.ndarray, neighbours: np.ndarray,
 
 def bayes_risk(thetas: np.ndarray, prior: np.ndarray, *, num_examples: int,
                guarantee: Guarantee, num_actions: int = 41) -> Channel:
-  """ORC-3: least mean squared error of a proportion from n Bernoulli records.
+  """Returns the least mean squared error of a private proportion (ORC-3).
 
   Args:
     thetas: [T] proportions.
@@ -253,9 +255,9 @@ def bayes_risk(thetas: np.ndarray, prior: np.ndarray, *, num_examples: int,
   return least(costs[None], chain(num_examples + 1), guarantee)
 
 
-def coupling(laws: np.ndarray, costs: np.ndarray,
+def coupling(probs: np.ndarray, costs: np.ndarray,
              offsets: np.ndarray | float = 0.0) -> Channel:
-  """ORC-5: the coupling of K finite distributions with the least largest cost.
+  """Returns the coupling of K distributions of least largest cost (ORC-5).
 
   Costs are expected ones. With one cost, minus a similarity, it is the
   transport problem (3.12) of Lalanne (2023). With the disagreements of all
@@ -263,27 +265,29 @@ def coupling(laws: np.ndarray, costs: np.ndarray,
   all can be kept at once.
 
   Args:
-    laws: [K, m]; m^K of some thousands.
+    probs: [K, m]; m^K of some thousands.
     costs: [C, m, .., m], of values of all K at once.
     offsets: [C], added to the expected costs.
 
   Returns:
     The value, and the joint distribution [m, .., m].
   """
-  laws, costs = (np.asarray(x, np.float64) for x in (laws, costs))
+  probs, costs = (np.asarray(x, np.float64) for x in (probs, costs))
   shape = costs.shape[1:]
-  if shape != (laws.shape[1],) * len(laws):
-    raise ValueError(f'costs must be over {laws.shape[1]}^{len(laws)} values, '
+  if shape != (probs.shape[1],) * len(probs):
+    raise ValueError('costs must be over '
+                     f'{probs.shape[1]}^{len(probs)} values, '
                      f'got shape {shape}')
-  values = np.indices(shape).reshape(len(laws), -1)
-  marginals = np.concatenate([line == np.arange(laws.shape[1])[:, None]
+  values = np.indices(shape).reshape(len(probs), -1)
+  # One row for each distribution and value: the joint mass with that value.
+  marginals = np.concatenate([line == np.arange(probs.shape[1])[:, None]
                               for line in values]).astype(np.float64)
   rows = np.pad(costs.reshape(len(costs), -1), ((0, 0), (0, 1)),
                 constant_values=-1)
   solution = optimize.linprog(
       np.append(np.zeros(values.shape[1]), 1.0), rows,
       np.broadcast_to(-np.asarray(offsets, np.float64), len(costs)),
-      np.pad(marginals, ((0, 0), (0, 1))), laws.ravel(),
+      np.pad(marginals, ((0, 0), (0, 1))), probs.ravel(),
       [(0, None)] * values.shape[1] + [(None, None)], method='highs')
   if not solution.success:
     raise ValueError(f'no solution: {solution.message.splitlines()[0]}')

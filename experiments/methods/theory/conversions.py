@@ -126,6 +126,7 @@ def conditional(guarantee: ApproxDP, *, mass: float) -> ConditionalTesting:
   """
   if not 0 <= mass <= 1:
     raise ValueError(f'mass must lie in [0, 1], got {mass}')
+  # Step 1: given an event of this mass, the data are revealed at most so often.
   unrevealed = 1 - min(1.0, guarantee.delta / mass) if mass else float(
       guarantee.delta == 0)
   overlap = 1 - math.tanh(guarantee.epsilon / 2)
@@ -171,19 +172,19 @@ def _range_from_conditional(guarantee: ConditionalTesting) -> BoundedRange:
   return BoundedRange(width=2 * math.log(_odds(guarantee)))
 
 
-def _variation(guarantee) -> TotalVariationPrivacy:
+def _variation(guarantee: Any) -> TotalVariationPrivacy:
   """Returns the total variation that a guarantee allows."""
   return TotalVariationPrivacy(level=two_points.total_variation(guarantee))
 
 
 def _pinsker(guarantee: ZCDP | KullbackLeiblerPrivacy) -> TotalVariationPrivacy:
   """Returns Pinsker's bound, or that of Bretagnolle and Huber if smaller."""
-  nats, = vars(guarantee).values()
+  nats, = vars(guarantee).values()  # rho, or the level.
   return TotalVariationPrivacy(level=min(
       math.sqrt(nats / 2), math.sqrt(-math.expm1(-nats))))
 
 
-def _chi_square(guarantee) -> ChiSquarePrivacy:
+def _chi_square(guarantee: Any) -> ChiSquarePrivacy:
   """Returns the chi^2 divergence that a guarantee allows."""
   return ChiSquarePrivacy(level=disclosure.chi_square(guarantee))
 
@@ -200,6 +201,7 @@ def _of_gaussian(function: Callable[..., Any]) -> Callable[..., Any]:
       ZCDP(rho=guarantee.shift**2 / 2), **at)
 
 
+# Sources of several cells.
 _DONG = 'Dong, Durfee and Rogers 2020'
 _RHO = 'Lalanne (2023, section 2.2.2)'
 

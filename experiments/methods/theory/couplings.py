@@ -1,7 +1,7 @@
 """Couplings of distributions: random data sets that rarely differ.
 
 Drawing from K distributions at once so that two draws rarely differ turns
-privacy bounds for neighbours into bounds for distributions. The `laws` are [K,
+privacy bounds for neighbours into bounds for distributions. The `probs` are [K,
 m] probabilities of the same m values. Source: Lalanne (2023, section 3.4) (item
 CPL-MAX, CPL-BERN, CPL-AS, CPL-HAM).
 """
@@ -47,10 +47,11 @@ def draw_pairs(key: PRNGKey, joint: np.ndarray, *, num_draws: int) -> Array:
     joint: probabilities, such as those of `maximal`.
     num_draws: R.
   """
-  ends = jnp.cumsum(jnp.asarray(joint, jnp.float64).ravel())
+  # Inverse transform: cell i has the interval below its cumulated probability.
+  cumulated = jnp.cumsum(jnp.asarray(joint, jnp.float64).ravel())
   uniform = jax.random.uniform(key, (num_draws,), jnp.float64)
-  cell = jnp.searchsorted(ends, uniform * ends[-1], side='right')
-  return jnp.stack(jnp.divmod(jnp.minimum(cell, ends.size - 1),
+  cell = jnp.searchsorted(cumulated, uniform * cumulated[-1], side='right')
+  return jnp.stack(jnp.divmod(jnp.minimum(cell, cumulated.size - 1),
                               joint.shape[1]), axis=1)
 
 
@@ -71,7 +72,7 @@ def draw_bernoulli(key: PRNGKey, probs: np.ndarray, *, num_draws: int) -> Array:
 
 
 @precision.in_float64
-def draw(key: PRNGKey, laws: np.ndarray, *, num_draws: int) -> Array:
+def draw(key: PRNGKey, probs: np.ndarray, *, num_draws: int) -> Array:
   """Draws values [R, K]; two differ with probability at most 2 TV / (1 + TV).
 
   All distributions use one stream of points, each a value and a height. Each
@@ -82,36 +83,36 @@ def draw(key: PRNGKey, laws: np.ndarray, *, num_draws: int) -> Array:
 
   Args:
     key: random key of the draws.
-    laws: [K, m] probabilities.
+    probs: [K, m] probabilities.
     num_draws: R.
   """
   return _streams(jax.random.split(key, num_draws),
-                  jnp.asarray(_checked(laws), jnp.float64))
+                  jnp.asarray(_checked(probs), jnp.float64))
 
 
 @jax.jit
 @functools.partial(jax.vmap, in_axes=(0, None))
-def _streams(key: PRNGKey, laws: Array) -> Array:
+def _streams(key: PRNGKey, probs: Array) -> Array:
   """Draws values [K] from one stream of points; ends with probability 1."""
-  highest = jnp.max(laws)
+  highest = jnp.max(probs)
 
   def look(state):
     number, values, is_done = state
     place, height = jax.random.split(jax.random.fold_in(key, number))
     # Points are uniform below the largest probability of any value.
-    value = jax.random.randint(place, (), 0, laws.shape[1], jnp.int32)
-    below = jax.random.uniform(height, (), laws.dtype) * highest < jnp.take(
-        laws, value, axis=1)
+    value = jax.random.randint(place, (), 0, probs.shape[1], jnp.int32)
+    below = jax.random.uniform(height, (), probs.dtype) * highest < jnp.take(
+        probs, value, axis=1)
     return number + 1, jnp.where(is_done, values, value), is_done | below
 
-  values = jnp.zeros(laws.shape[0], jnp.int32)
+  values = jnp.zeros(probs.shape[0], jnp.int32)
   _, values, _ = lax.while_loop(
       lambda state: ~jnp.all(state[2]), look,
-      (jnp.int32(0), values, jnp.zeros(laws.shape[0], bool)))
+      (jnp.int32(0), values, jnp.zeros(probs.shape[0], bool)))
   return values
 
 
-def disagreements(laws: np.ndarray) -> np.ndarray:
+def disagreements(probs: np.ndarray) -> np.ndarray:
   """Returns the exact probabilities [K, K] that two values of `draw` differ.
 
   If the first point that one of two takes does not suit both, the other goes on
@@ -120,9 +121,9 @@ def disagreements(laws: np.ndarray) -> np.ndarray:
   distributions differ only at values that one of them never takes.
 
   Args:
-    laws: [K, m] probabilities.
+    probs: [K, m] probabilities.
   """
-  p = _checked(laws)[:, None]
+  p = _checked(probs)[:, None]
   q = p[:, 0][None]
   common = np.minimum(p, q)
   met = np.sum(common + (p - common) * q + (q - common) * p, -1)
@@ -178,7 +179,8 @@ def joint_moments(disagreement: np.ndarray, *, num_examples: int,
                  1 + np.expm1(-num_examples * epsilon) * apart)
 
 
-def _disagreement(value, num_examples, epsilon) -> np.ndarray:
+def _disagreement(value: np.ndarray | float, num_examples: int, epsilon: float
+                  ) -> np.ndarray:
   """Checks the arguments and returns the probabilities as float64."""
   errors.check_at_least('num_examples', num_examples, 1)
   errors.check_non_negative('epsilon', epsilon)
@@ -188,10 +190,10 @@ def _disagreement(value, num_examples, epsilon) -> np.ndarray:
   return value
 
 
-def _checked(laws: np.ndarray) -> np.ndarray:
+def _checked(probs: np.ndarray) -> np.ndarray:
   """Checks probabilities [K, m] and returns them as float64."""
-  laws = np.asarray(laws, np.float64)
-  if laws.ndim != 2 or (laws < 0).any() or (
-      np.abs(laws.sum(1) - 1) > 1e-9).any():
-    raise ValueError('laws must be [K, m] probabilities, each row of sum 1')
-  return laws
+  probs = np.asarray(probs, np.float64)
+  if probs.ndim != 2 or (probs < 0).any() or (
+      np.abs(probs.sum(1) - 1) > 1e-9).any():
+    raise ValueError('probs must be [K, m] probabilities, each row of sum 1')
+  return probs

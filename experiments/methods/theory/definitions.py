@@ -6,6 +6,7 @@ Both directions are checked. Source: Barber and Duchi (2014, section 2); Lalanne
 (2023, section 2.2) (item DEF-DP to DEF-SEM, errata T-E04, E-02, E-03, E-22).
 """
 
+from collections.abc import Callable
 import itertools
 import math
 
@@ -78,7 +79,8 @@ def holds(p: np.ndarray, q: np.ndarray, guarantee: object) -> bool:
   return level(p, q, type(guarantee), at=at) <= most + _ROUNDING
 
 
-def _both(p, q, divergence) -> float:
+def _both(p: np.ndarray, q: np.ndarray,
+          divergence: Callable[[np.ndarray, np.ndarray], float]) -> float:
   """Returns the larger divergence of both directions."""
   return max(divergence(p, q), divergence(q, p))
 
@@ -168,7 +170,8 @@ def conditional(p: np.ndarray, q: np.ndarray, *, mass: float = 0.0) -> float:
     return math.tanh(level(p, q, notions.BoundedRange) / 4)
   p, q = np.asarray(p, np.float64), np.asarray(q, np.float64)
 
-  def least(logarithm):
+  def least(logarithm: float) -> float:
+    # Unknown: the density of the event, given its two probabilities' ratio.
     ratio = math.exp(logarithm)
     solution = optimize.linprog(
         -np.maximum(p - q / ratio, 0), A_eq=np.stack([p, q]),
@@ -177,8 +180,8 @@ def conditional(p: np.ndarray, q: np.ndarray, *, mass: float = 0.0) -> float:
   with np.errstate(divide='ignore'):
     ratios = np.log(q[p + q > 0]) - np.log(p[p + q > 0])
   far = -math.log(mass)
-  ends = np.clip([ratios.min(), ratios.max()], -far, far)
-  grid = np.sort(np.append(np.linspace(*ends, 40), 0.0))
+  lowest, highest = np.clip([ratios.min(), ratios.max()], -far, far)
+  grid = np.sort(np.append(np.linspace(lowest, highest, 40), 0.0))
   place = int(np.argmin([least(at) for at in grid]))
   refined = optimize.minimize_scalar(least, method='bounded', bounds=(
       grid[max(place - 1, 0)], grid[min(place + 1, 40)]))

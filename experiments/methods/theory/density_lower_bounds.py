@@ -26,7 +26,7 @@ import numpy as np
 from scipy import interpolate
 
 from dpjax import errors
-from dpjax.stats.density_methods import laws
+from dpjax.stats.density_methods import densities
 from dpjax.theory.minimax import testing
 from experiments.methods.theory import density_packings as packings
 
@@ -254,7 +254,7 @@ def cell_constant(kernel: packings.Kernel, *, pure: bool, sharp: bool = False
 
 
 def least_favourable(packing: packings.Packing, word: Sequence[int]
-                     ) -> laws.Density:
+                     ) -> densities.Density:
   """Returns f_w as a density, to try estimators on (item DEN-C3).
 
   Args:
@@ -276,7 +276,7 @@ def least_favourable(packing: packings.Packing, word: Sequence[int]
     integrals = packing.bump_of(
         below(np.clip(places, -0.5, 0.5))) * packing.width
     return x * (1 - packing.mass * bits.sum()) + integrals @ bits[0]
-  return laws.Density(
+  return densities.Density(
       name=f'{packing.kernel.name}{packing.kernel.smoothness}', cdf=cdf,
       pdf=lambda x: packing.densities(bits, np.ravel(x)).reshape(np.shape(x)),
       square=1 + float(packing.divergence_bound(bits)[0]),

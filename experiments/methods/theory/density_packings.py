@@ -55,25 +55,25 @@ class Kernel:
 
   @functools.cached_property
   def mass(self) -> float:
-    """Integral of k."""
+    """Integral of the kernel k."""
     values, weights = self._on_rule
     return 0.0 if self.balanced else float(values @ weights)
 
   @functools.cached_property
   def absolute(self) -> float:
-    """Integral of |k|."""
+    """Integral of the absolute value |k|."""
     values, weights = self._on_rule
     return float(np.abs(values) @ weights)
 
   @functools.cached_property
   def energy(self) -> float:
-    """Integral of k^2."""
+    """Integral of the square k^2."""
     values, weights = self._on_rule
     return float(values**2 @ weights)
 
   @functools.cached_property
   def top(self) -> float:
-    """Largest |k|."""
+    """Largest absolute value of the kernel."""
     return float(np.max(np.abs(self.value(np.linspace(-0.5, 0.5, 20001)))))
 
   @property
@@ -144,6 +144,7 @@ def bump_energy(smoothness: int) -> float:
   With y = 2 u, derivatives are P(y) (1 - y^2)^(-2 beta) times the bump, for
   polynomials P that follow from each other.
   """
+  # `factor` is P for the current order, by the product rule.
   y = polynomial.Polynomial([0, 1])
   factor, distance = polynomial.Polynomial([1]), 1 - y**2
   for order in range(smoothness):
@@ -177,7 +178,7 @@ class Packing:
 
   @property
   def mass(self) -> float:
-    """Integral of a bump."""
+    """Integral of one bump over [0, 1]."""
     return self.kernel.mass * self._unit * self.width
 
   @property
@@ -205,6 +206,7 @@ class Packing:
 
   def densities(self, words: np.ndarray, x: np.ndarray) -> np.ndarray:
     """Returns f_w(x), [M, G], for words [M, m] and x [G]."""
+    # [G, m]: the place of each point within each bump.
     places = np.subtract.outer(x, self.centres) / self.width
     bumps = self.bump_of(self.kernel.value(places))
     words = np.asarray(words)

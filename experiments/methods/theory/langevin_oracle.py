@@ -130,7 +130,8 @@ def last_iterate(*, num_examples: int, batch_size: int, replacement: bool,
   return Mixture(means=means / math.sqrt(variance), logs=logs)
 
 
-def _counts(num_examples, batch_size, replacement):
+def _counts(num_examples: int, batch_size: int, replacement: bool
+            ) -> tuple[np.ndarray, np.ndarray]:
   """Returns how often a batch may hold the record, and log-probabilities."""
   if replacement:
     counts = np.arange(batch_size + 1)
@@ -138,18 +139,19 @@ def _counts(num_examples, batch_size, replacement):
         counts, batch_size, 1 / num_examples)
   if batch_size == num_examples:
     return np.ones(1), np.zeros(1)
-  share = batch_size / num_examples
-  return np.array([0.0, 1.0]), np.log([1 - share, share])
+  prob = batch_size / num_examples
+  return np.array([0.0, 1.0]), np.log([1 - prob, prob])
 
 
-def _merged(means, logs, spacing):
+def _merged(means: np.ndarray, logs: np.ndarray, spacing: float
+            ) -> tuple[np.ndarray, np.ndarray]:
   """Merges masses onto the grid, split between neighbours to keep the mean."""
   places = means.ravel() / spacing
   below = np.floor(places)
-  share = places - below
+  upper_part = places - below  # Goes to the grid point above.
   with np.errstate(divide='ignore'):
-    logs = np.concatenate([logs.ravel() + np.log1p(-share),
-                           logs.ravel() + np.log(share)])
+    logs = np.concatenate([logs.ravel() + np.log1p(-upper_part),
+                           logs.ravel() + np.log(upper_part)])
   cells = np.concatenate([below, below + 1]).astype(int)
   # Log-sum-exp per cell: first the largest exponent, then the scaled sum.
   top = np.full(cells.max() + 1, -np.inf)

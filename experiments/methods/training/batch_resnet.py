@@ -169,12 +169,14 @@ def _norm_of(path: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _get(params: Params, path: tuple[str, ...]) -> Params:
+  """Returns the entry of nested dicts at a path."""
   for name in path:
     params = params[name]
   return params
 
 
 def _put(params: Params, path: tuple[str, ...], leaf: Params) -> None:
+  """Sets the entry of nested dicts at a path, in place."""
   for name in path[:-1]:
     params = params.setdefault(name, {})
   params[path[-1]] = leaf
@@ -217,5 +219,6 @@ def _normalise(x: Array, params: Params, statistics: PyTree,
 
 
 def _along_channels(values: Array | tuple[float, ...], x: Array) -> Array:
+  """Returns the values as an array that broadcasts along the last axis of x."""
   return jnp.reshape(jnp.asarray(values, jnp.float32),
                      (1,) * (x.ndim - 1) + (-1,))

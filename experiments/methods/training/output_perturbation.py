@@ -114,7 +114,7 @@ class OutputPerturbation:
 
   @property
   def event(self) -> accounting.DpEvent:
-    """Event of one release."""
+    """Privacy event of one release of parameters."""
     return self._gaussian.event
 
   def solve(self, data: Batch) -> Params:
@@ -133,6 +133,7 @@ class OutputPerturbation:
     def step(_, carry):
       theta, ahead = carry
       new = tree.add(ahead, tree.scale(-rate, gradient(ahead)))
+      # The direction of the last move, which Nesterov's method continues.
       back = tree.add(new, tree.scale(-1.0, theta))
       return new, tree.add(new, tree.scale(momentum, back))
 
@@ -165,7 +166,7 @@ class OutputPerturbation:
     return math.sqrt(self.input_radius**2 + 1)
 
   def _root(self, num_rows: int) -> float:
-    """Returns sqrt(gamma / beta)."""
+    """Returns sqrt(gamma / beta), the root of the inverse condition number."""
     # Eigenvalues of the Hessian of cross entropy in the logits are <= 1/2.
     smoothness = self._input_norm**2 / 2 * num_rows / self.num_examples
     return math.sqrt(self.regularization / (smoothness + self.regularization))

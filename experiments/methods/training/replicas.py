@@ -266,6 +266,7 @@ class Replicas:
                        f'{self.pack_size}')
 
   def _pad(self, vector: Array) -> Array:
+    """Appends zeros up to the longest parametrisation, to [d]."""
     return jnp.pad(vector, (0, self.num_params - vector.size))
 
   def _dense(self, params: Array) -> Params:

@@ -5,8 +5,8 @@ import pytest
 
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.stats.density_methods import bandwidths
+from dpjax.stats.density_methods import densities
 from dpjax.stats.density_methods import histograms
-from dpjax.stats.density_methods import laws
 
 _KNOWN = dict(adjacency=Adjacency.REPLACE_ONE)
 _INTEGERS = np.arange(1, 3000)
@@ -96,12 +96,12 @@ def test_printed_bins_do_not_minimise_the_variance():
   assert np.argmin(variances) == 0
   printed = histograms.Histogram.printed(num_records=n, epsilon=epsilon,
                                          **_KNOWN)
-  assert printed.expected(laws.tent(2)).total == pytest.approx(1.30, rel=0.01)
-  assert laws.tent(2).energy == pytest.approx(0.0833, rel=0.01)
+  assert printed.expected(densities.tent(2)).total == pytest.approx(1.30, rel=0.01)
+  assert densities.tent(2).energy == pytest.approx(0.0833, rel=0.01)
   tuned = histograms.Histogram.tuned(num_records=n, epsilon=epsilon,
                                      lipschitz=2.0, **_KNOWN)
-  assert tuned.expected(laws.tent(2)).total < 0.2 * 1.30
-  assert tuned.expected(laws.linear(2)).total < laws.linear(2).energy
+  assert tuned.expected(densities.tent(2)).total < 0.2 * 1.30
+  assert tuned.expected(densities.linear(2)).total < densities.linear(2).energy
   assert histograms.Histogram.tuned(num_records=n, epsilon=epsilon / 10,
                                     lipschitz=2.0, **_KNOWN).num_bins == 1
 
@@ -113,7 +113,7 @@ def test_noise_and_sampling_weigh_the_same_at_the_crossover():
   assert epsilon == pytest.approx(2.64 * n**(-1 / 3), rel=0.01)
   risk = histograms.Histogram(
       num_records=n, num_bins=num_bins, epsilon=epsilon, noise='laplace',
-      fix_mass=False, **_KNOWN).expected(laws.uniform())
+      fix_mass=False, **_KNOWN).expected(densities.uniform())
   assert risk.privacy == pytest.approx(risk.sampling, rel=0.02)
 
 

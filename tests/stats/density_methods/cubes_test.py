@@ -12,7 +12,7 @@ from dpjax.privacy import notions
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.stats.density_methods import bandwidths
 from dpjax.stats.density_methods import cubes
-from dpjax.stats.density_methods import laws
+from dpjax.stats.density_methods import densities
 from dpjax.theory.minimax import cube_bounds
 from dpjax.theory.minimax import two_points
 from experiments.methods.theory import density_lower_bounds as lower_bounds
@@ -41,7 +41,7 @@ def test_golden_bounds(n, epsilon, bins, bound, best, least):
       least, rel=1e-3)
   made = _made(dimension=1, num_bins=bins, num_records=n, epsilon=epsilon,
                **_LAPLACE)
-  assert made.expected(laws.linear(1.0)).total == pytest.approx(bound, rel=1e-2)
+  assert made.expected(densities.linear(1.0)).total == pytest.approx(bound, rel=1e-2)
 
 
 def test_golden_bound_of_gaussian_noise():
@@ -94,7 +94,7 @@ def test_records_move_two_counts_by_one():
 
 
 def _mixture():
-  return cubes.AxisMixture(parts=(laws.tent(2.0), laws.linear(1.0)))
+  return cubes.AxisMixture(parts=(densities.tent(2.0), densities.linear(1.0)))
 
 
 def test_mixtures_are_what_they_say():
@@ -113,7 +113,7 @@ def test_mixtures_are_what_they_say():
 @pytest.mark.parametrize('bins', [1, 2, 3, 8])
 def test_zigzags_are_the_worst(bins):
   """As `Density`, by quadrature; risks on a line are the bound itself."""
-  law = laws.zigzag(bins)
+  law = densities.zigzag(bins)
   middles = (np.arange(4800) + 0.5) / 4800
   heights = law.pdf(middles)
   np.testing.assert_allclose(law.masses(2 * bins), heights.reshape(
@@ -130,7 +130,7 @@ def test_zigzags_are_the_worst(bins):
             bins, num_records=300, variance=made.noise_variance, lipschitz=1.0,
             fix_mass=fix_mass))
     # Of others that keep to the class no risk is larger.
-    for other in (laws.linear(1.0), laws.tent(1.0), laws.zigzag(bins + 1)):
+    for other in (densities.linear(1.0), densities.tent(1.0), densities.zigzag(bins + 1)):
       assert made.expected(other).total <= made.expected(law).total + 1e-12
 
 
@@ -145,7 +145,7 @@ def test_bounds_of_squares_hold_and_are_not_loose():
     assert law.lipschitz == pytest.approx(1)
     worst = made.expected(law).total
     assert worst <= bound <= 12 / np.pi**2 * worst
-    tents = cubes.AxisMixture(parts=(laws.tent(2**0.5),) * 2)
+    tents = cubes.AxisMixture(parts=(densities.tent(2**0.5),) * 2)
     assert tents.lipschitz == pytest.approx(1)
     assert made.expected(tents).total < worst + 1e-12
 
@@ -177,7 +177,7 @@ def test_estimates_are_heights_of_cells():
     (lambda: _made(num_bins=4, num_records=3, epsilon=1.0).estimate(
         jax.random.key(0), np.zeros(3)), r'\[n, 2\]'),
     (lambda: cubes.worst(1, 3), 'dimension must be at most'),
-    (lambda: laws.zigzag(1, 3.0), 'slope'),
+    (lambda: densities.zigzag(1, 3.0), 'slope'),
     (lambda: cube_bounds.bounds(dimension=0, num_examples=3, guarantee=None),
      'dimension')])
 def test_what_cannot_be_is_refused(call, message):
@@ -229,7 +229,7 @@ def test_bits_lose_what_a_randomised_response_loses(epsilon):
   The laws 1 +- (x - 1/2) and a bit of randomised response on x < 1/2: an exact
   oracle of what no bound may exceed.
   """
-  share = two_points.product_share(0.25, num_examples=1,
+  share = two_points.product_risk(0.25, num_examples=1,
                                    guarantee=notions.PureDP(epsilon=epsilon))
   keep = 1 / (1 + np.exp(-epsilon))
   up = np.array([3 / 8, 5 / 8]) @ [[keep, 1 - keep], [1 - keep, keep]]

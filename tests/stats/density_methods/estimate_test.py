@@ -8,14 +8,14 @@ from scipy import stats
 
 from dpjax.privacy import notions
 from dpjax.privacy.adjacency import Adjacency
+from dpjax.stats.density_methods import densities
 from dpjax.stats.density_methods import estimate
-from dpjax.stats.density_methods import laws
 from dpjax.stats.density_methods import marginals
 from dpjax.stats.density_methods import stages
 from dpjax.stats.density_methods import weighted
 from dpjax.theory.minimax import cube_bounds
 from dpjax.theory.minimax import hypotheses
-from dpjax.theory.parametric import densities
+from dpjax.theory.parametric import densities as density_study
 
 _REPLACE = Adjacency.REPLACE_ONE
 _COEFFICIENTS = {
@@ -42,7 +42,7 @@ def test_means_over_bins_are_those_of_values(kind):
         made.coefficients), 16))
   np.testing.assert_allclose(found, values.reshape(16, -1).mean(1), atol=1e-5)
   # Squared errors are integrals, and those of a constant known by hand.
-  assert made.ise(laws.uniform()) == pytest.approx(
+  assert made.ise(densities.uniform()) == pytest.approx(
       np.mean((values - 1)**2), abs=1e-4)
   # As a density: positive, of mass 1, the same where nothing was negative.
   proper = made.proper(16)
@@ -82,7 +82,7 @@ def test_bins_that_do_not_fit_are_refused():
 
 
 def test_steps_have_their_distribution():
-  law, x = laws.blocks(), np.linspace(0, 1, 20_001)
+  law, x = densities.blocks(), np.linspace(0, 1, 20_001)
   middle = (x[1:] + x[:-1]) / 2
   np.testing.assert_allclose(np.cumsum(law.pdf(middle)) / 20_000,
                              law.cdf(x[1:]), atol=2e-4)
@@ -158,5 +158,5 @@ def test_bounds_of_the_cube_are_the_best_of_their_parts(dimension):
   code = found['code of cells, private']
   assert 0.8 * best <= code <= 1.25 * best and best > 0
   # No estimator has less.
-  for upper in densities.STUDY.upper(dimension=dimension, **known):
+  for upper in density_study.STUDY.upper(dimension=dimension, **known):
     assert max(found.values()) <= upper.value

@@ -6,22 +6,22 @@ import math
 import numpy as np
 from scipy import special
 
-from dpjax.stats.density_methods import laws
+from dpjax.stats.density_methods import densities
 
 _GRID = 4096
 
 
-def fourier(rng: np.random.Generator) -> laws.Density:
+def fourier(rng: np.random.Generator) -> densities.Density:
   """Up to 12 frequencies of random smoothness, as far as f stays positive."""
   count, decay = rng.integers(1, 13), rng.uniform(0.5, 3)
   theta = (rng.normal(size=count) + 1j * rng.normal(size=count)) * np.arange(
       1, count + 1)**-decay
-  raw = laws.series('raw', theta)
+  raw = densities.series('raw', theta)
   lowest = 1 - np.min(raw.pdf(np.arange(_GRID) / _GRID))
-  return laws.series('fourier', rng.uniform(0.3, 0.95) * theta / lowest)
+  return densities.series('fourier', rng.uniform(0.3, 0.95) * theta / lowest)
 
 
-def mixture(rng: np.random.Generator) -> laws.Density:
+def mixture(rng: np.random.Generator) -> densities.Density:
   """Of 2 to 4 Beta laws, which meet at no end."""
   count = rng.integers(2, 5)
   shapes, weights = rng.uniform(2, 9, (count, 2)), rng.dirichlet(np.ones(count))
@@ -31,17 +31,17 @@ def mixture(rng: np.random.Generator) -> laws.Density:
     logs = (special.betaln(np.add.outer(a, a) - 1, np.add.outer(b, b) - 1)
             - np.add.outer(*[special.betaln(a, b)] * 2))
     return weights @ np.exp(logs) @ weights
-  parts = [laws.beta(*shape) for shape in shapes]
+  parts = [densities.beta(*shape) for shape in shapes]
   mixed = lambda of: lambda x: sum(
       weight * of(part)(x) for weight, part in zip(weights, parts, strict=True))
-  return laws.Density(
+  return densities.Density(
       name='mixture', pdf=mixed(lambda part: part.pdf),
       cdf=mixed(lambda part: part.cdf), square=float(products()),
       lipschitz=sum(weight * part.lipschitz for weight, part in zip(
           weights, parts, strict=True)), periodic=False)
 
 
-def lipschitz(rng: np.random.Generator) -> laws.Density:
+def lipschitz(rng: np.random.Generator) -> densities.Density:
   """Straight lines between 3 to 9 random heights, some of them 0."""
   count = rng.integers(3, 10)
   # Where quadratures have an edge.
@@ -60,12 +60,12 @@ def lipschitz(rng: np.random.Generator) -> laws.Density:
     part = np.asarray(x) - ends[place]
     slope = (high - low)[place] / widths[place]
     return tops[place] + part * (low[place] + slope * part / 2)
-  return laws.Density(
+  return densities.Density(
       name='lipschitz', pdf=lambda x: np.interp(x, ends, heights), cdf=cdf,
       square=float(np.sum(widths * (low**2 + low * high + high**2)) / 3),
       lipschitz=float(np.max(np.abs(high - low) / widths)),
       periodic=math.isclose(heights[0], heights[-1]))
 
 
-KINDS: tuple[Callable[[np.random.Generator], laws.Density], ...] = (
+KINDS: tuple[Callable[[np.random.Generator], densities.Density], ...] = (
     fourier, mixture, lipschitz)

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from sklearn import isotonic
 
+from dpjax.stats.density_methods import densities
 from dpjax.stats.density_methods import estimate
-from dpjax.stats.density_methods import laws
 from dpjax.stats.density_methods import post_processing
 
 _SIZE = 7
@@ -81,7 +81,7 @@ def test_unimodal_is_the_nearest_of_all_modes():
 
 @pytest.mark.every(2)
 def test_projections_never_increase_the_error():
-  density = laws.beta(2, 2)
+  density = densities.beta(2, 2)
   raw = estimate.errors_of('histogram', _HEIGHTS, density)
   for post in ('simplex', 'unimodal'):
     after = estimate.errors_of('histogram', _processed(post), density)

@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 
 from dpjax.privacy.adjacency import Adjacency
-from dpjax.stats.density_methods import laws
+from dpjax.stats.density_methods import densities
 from dpjax.stats.density_methods import projections
 from tests.stats.density_methods import projection_tables as tables
 
 REPLACE = Adjacency.REPLACE_ONE
 projection = functools.partial(projections.Projection, adjacency=REPLACE)
 weighted = functools.partial(projections.WeightedProjection, adjacency=REPLACE)
-DENSITIES = {'tent2': laws.tent(2), 'wrapmix': laws.wrapped_mixture(), **{
-    f'sobrand{beta}': laws.random_phases(beta) for beta in (1, 2, 3)}}
+DENSITIES = {'tent2': densities.tent(2), 'wrapmix': densities.wrapped_mixture(), **{
+    f'sobrand{beta}': densities.random_phases(beta) for beta in (1, 2, 3)}}
 
 
 def of(mechanism, size):
@@ -35,10 +35,10 @@ def test_anchors_of_printed_noise(budget, smoothness, wanted):
   """Item DEN-P2."""
   mechanism = projection(num_records=5000, num_functions=9, tuning='printed',
                          fix_mass=False, **budget)
-  risk = mechanism.expected(laws.alternating(smoothness))
+  risk = mechanism.expected(densities.alternating(smoothness))
   assert risk.total == pytest.approx(wanted, rel=1e-6)
   fixed = dataclasses.replace(mechanism, fix_mass=True).expected(
-      laws.alternating(smoothness))
+      densities.alternating(smoothness))
   assert fixed.privacy == pytest.approx(risk.privacy * 8 / 9)
 
 
@@ -49,7 +49,7 @@ def test_anchors_of_weights(smoothness, wanted):
   mechanism = weighted(
       num_records=5000, rho=0.01, coefficient_weights=(
           projections.pinsker_weights(7.5, smoothness=smoothness)))
-  assert mechanism.expected(laws.alternating(smoothness)).total == (
+  assert mechanism.expected(densities.alternating(smoothness)).total == (
       pytest.approx(wanted, rel=1e-5))
 
 
@@ -57,7 +57,7 @@ def test_anchors_of_weights(smoothness, wanted):
 def test_pure_errors_of_the_reference(line):
   """Item DEN-P4, 8.2, to 1 %; it has 1.3876 N for the exact l1 norm."""
   smoothness, size, epsilon, *wanted = line
-  density, size = laws.alternating(int(smoothness)), int(size)
+  density, size = densities.alternating(int(smoothness)), int(size)
   printed = projections.printed_projection(
       num_records=size, epsilon=epsilon, smoothness=int(smoothness),
       adjacency=REPLACE)
@@ -86,7 +86,7 @@ def test_pure_errors_of_the_reference(line):
 def test_concentrated_errors_of_the_reference(line):
   """Item DEN-P5, 8.2, to 1 %."""
   smoothness, size, epsilon, *wanted = line
-  density, size = laws.alternating(int(smoothness)), int(size)
+  density, size = densities.alternating(int(smoothness)), int(size)
   printed = projections.printed_projection(
       num_records=size, rho=epsilon**2 / 2, smoothness=int(smoothness),
       adjacency=REPLACE)
@@ -103,7 +103,7 @@ def test_concentrated_errors_of_the_reference(line):
 def test_errors_where_privacy_dominates(line):
   """Spec 8.3."""
   smoothness, signal, *wanted = line
-  density, size = laws.random_phases(int(smoothness)), 10**13
+  density, size = densities.random_phases(int(smoothness)), 10**13
   found = []
   for budget in ({'epsilon': signal / size}, {'rho': (signal / size)**2}):
     # The least of both orders is that of privacy.
@@ -139,7 +139,7 @@ def test_best_weights_of_a_density(line):
 
 
 def test_best_weights_without_privacy():
-  density = laws.wrapped_mixture()
+  density = densities.wrapped_mixture()
   energies = density.energies(2048)
   assert projections.oracle_weights(density, num_records=100, rho=None) == (
       pytest.approx(np.trim_zeros(energies / (energies + (2 - energies) / 100),
@@ -187,11 +187,11 @@ def test_constant_of_an_interval():
 
 @pytest.mark.parametrize('mechanism, density', [
     (projection(num_records=500, epsilon=0.7, num_functions=7),
-     laws.alternating(1)),
+     densities.alternating(1)),
     (weighted(num_records=500, rho=0.02, coefficient_weights=(1, 0.5, 0.2)),
-     laws.tent(2)),
+     densities.tent(2)),
     (weighted(num_records=500, rho=0.02, coefficient_weights=(0.9, 0.5),
-              basis='cosine'), laws.beta(2, 2))])
+              basis='cosine'), densities.beta(2, 2))])
 def test_an_error_over_a_class_is_no_less(mechanism, density):
   if mechanism.kind == 'fourier':
     radius = density.sobolev(1)
@@ -216,7 +216,7 @@ def test_the_printed_bound_holds(smoothness):
     assert worst.bias == pytest.approx(
         bias * (functions + 1.0)**(-2 * smoothness))
     assert worst.sampling == pytest.approx((functions - 1) / size)
-    assert mechanism.expected(laws.uniform()).sampling == pytest.approx(
+    assert mechanism.expected(densities.uniform()).sampling == pytest.approx(
         worst.sampling)
     assert worst.total < max(2, bias) * (
         functions**(-2.0 * smoothness) + functions / size + noise)
@@ -225,7 +225,7 @@ def test_the_printed_bound_holds(smoothness):
 def test_bias_over_a_class_is_attained():
   mechanism = weighted(num_records=9, coefficient_weights=(1.0, 0.2))
   for frequency in (2, 3):
-    density = laws.cosine_wave(frequency, 0.4)
+    density = densities.cosine_wave(frequency, 0.4)
     risk = mechanism.expected(density)
     biases = [mechanism.worst_case(1, density.sobolev(1)).bias]
     if frequency == 2:
@@ -238,7 +238,7 @@ def test_bias_over_a_class_is_attained():
 def test_least_numbers_of_functions():
   mechanism = projection(num_records=2000, epsilon=0.5, num_functions=3)
   sizes = range(3, 61, 2)
-  for density in (laws.alternating(1), laws.cosine_wave(20)):
+  for density in (densities.alternating(1), densities.cosine_wave(20)):
     risks = [of(mechanism, size).expected(density).total for size in sizes]
     assert projections.oracle_num_functions(mechanism, density) == (
         sizes[int(np.argmin(risks))])
@@ -253,7 +253,7 @@ def test_sampling_at_worst_is_that_of_twice_the_frequency(radius):
   made = projections.WeightedProjection(
       num_records=50, rho=0.4, adjacency=REPLACE, basis='cosine',
       coefficient_weights=(0.8,))
-  wave = laws.cosine_wave(1, radius / (math.sqrt(2) * math.pi))
+  wave = densities.cosine_wave(1, radius / (math.sqrt(2) * math.pi))
   assert wave.sobolev(1) == pytest.approx(radius)
   assert made.worst_case(1, radius).sampling == pytest.approx(
       made.expected(wave).sampling)

@@ -10,8 +10,8 @@ import pytest
 from scipy import stats
 
 from dpjax.privacy.adjacency import Adjacency
+from dpjax.stats.density_methods import densities
 from dpjax.stats.density_methods import estimate
-from dpjax.stats.density_methods import laws
 from dpjax.stats.density_methods import mechanism as mechanisms
 from dpjax.stats.density_methods import projections
 from dpjax.stats.density_methods import sensitivities
@@ -35,10 +35,10 @@ def test_noise_of_frequencies(weights):
     squared = np.array(weights)[told]**2 / shape[told]
     return 2 * squared.sum() * sensitivities.weighted_circle(
         shape, adjacency=REPLACE) / 100
-  proportional = mechanism.expected(laws.uniform()).privacy
+  proportional = mechanism.expected(densities.uniform()).privacy
   assert proportional == pytest.approx(privacy(np.array(weights)))
   mechanism = dataclasses.replace(mechanism, allocation='least')
-  least = mechanism.expected(laws.uniform()).privacy
+  least = mechanism.expected(densities.uniform()).privacy
   shape = mechanism.noise_weights
   assert least == pytest.approx(privacy(shape))
   # By Jensen: the largest over d is no less than the mean.
@@ -55,7 +55,7 @@ def test_what_the_least_noise_gains():
   gains = []
   for weights in SHAPES[:4]:
     risks = [weighted(num_records=10, rho=0.5, coefficient_weights=weights,
-                      allocation=allocation).expected(laws.uniform()).privacy
+                      allocation=allocation).expected(densities.uniform()).privacy
              for allocation in projections.ALLOCATIONS]
     gains.append(risks[0] / risks[1])
   assert gains == pytest.approx([1.001, 1.046, 1.063, 1.069], abs=3e-3)
@@ -63,16 +63,16 @@ def test_what_the_least_noise_gains():
 
 SIMULATED = {
     'pure': (projection(num_records=200, epsilon=1.0, num_functions=7),
-             laws.alternating(1)),
+             densities.alternating(1)),
     'printed': (projection(num_records=200, rho=0.05, num_functions=7,
                            tuning='printed', fix_mass=False),
-                laws.wrapped_mixture()),
+                densities.wrapped_mixture()),
     'weighted': (weighted(num_records=200, rho=0.1,
                           coefficient_weights=(1.0, 0.7, 0.0)),
-                 laws.tent(4)),
+                 densities.tent(4)),
     'cosine': (weighted(num_records=200, rho=5.0, basis='cosine',
                         coefficient_weights=(1.0, 0.5, 0.3)),
-               laws.beta(2, 5))}
+               densities.beta(2, 5))}
 
 
 @pytest.mark.slow
@@ -119,7 +119,7 @@ def test_sums_directly_and_by_cells(name):
   assert by_cells.statistic(x) == pytest.approx(mechanism.statistic(middles),
                                                 abs=1e-9)
   # A smooth density's mean sums are off by (pi k / cells)^2 / 6 alone.
-  density = laws.wrapped_mixture() if name == 'pure' else laws.beta(2, 2)
+  density = densities.wrapped_mixture() if name == 'pure' else densities.beta(2, 2)
   sums = mechanism.of_counts(density.masses(8192))
   theta = (density.fourier(3) if name == 'pure' else density.cosine(3))
   if name == 'pure':
@@ -208,7 +208,7 @@ def test_what_is_not_known_is_divided_by():
   expected = math.hypot(scale, private.scales[1] / 80 / math.sqrt(2))
   assert spread == pytest.approx(expected, rel=0.1)
   with pytest.raises(NotImplementedError):
-    private.expected(laws.uniform())
+    private.expected(densities.uniform())
 
 
 def test_events():
@@ -216,22 +216,22 @@ def test_events():
   assert found.noise_multiplier == pytest.approx(2.0)
   # Without a budget sums are told as they are.
   plain = projection(num_records=9, num_functions=5)
-  assert plain.expected(laws.uniform()).privacy == 0 and not any(plain.scales)
+  assert plain.expected(densities.uniform()).privacy == 0 and not any(plain.scales)
 
 
 @pytest.mark.slow
 def test_an_estimate_of_any_mass():
   mechanism = projection(num_records=300, rho=0.005, num_functions=5,
                          fix_mass=False)
-  x = np.asarray(laws.tent(2).sample(jax.random.key(0), 300))
+  x = np.asarray(densities.tent(2).sample(jax.random.key(0), 300))
   found = mechanism.estimate(jax.random.key(1), x)
   grid = (np.arange(512) + 0.5) / 512
   assert found.kind == 'spectrum' and found.coefficients.shape == (3,)
   assert found(grid).mean() == pytest.approx(found.coefficients[0].real)
-  assert np.mean((found(grid) - laws.tent(2).pdf(grid))**2) == pytest.approx(
-      found.ise(laws.tent(2)), rel=1e-4)
+  assert np.mean((found(grid) - densities.tent(2).pdf(grid))**2) == pytest.approx(
+      found.ise(densities.tent(2)), rel=1e-4)
   off = found.coefficients[0].real - 1
-  assert off**2 > 0.005 * found.ise(laws.tent(2))
+  assert off**2 > 0.005 * found.ise(densities.tent(2))
   with jax.enable_x64(True):
     bins = estimate.on_bins(found.kind, found.coefficients, 512)
   assert np.asarray(bins) == pytest.approx(found(grid), abs=1e-4)

@@ -12,8 +12,8 @@ from scipy import stats
 
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.stats.density_methods import bases
+from dpjax.stats.density_methods import densities
 from dpjax.stats.density_methods import estimate
-from dpjax.stats.density_methods import laws
 from dpjax.stats.density_methods import spectral
 
 _REPLACE = Adjacency.REPLACE_ONE
@@ -27,10 +27,10 @@ def _made(**given):
 
 
 def test_closed_forms_are_those_of_the_reference():
-  first = _made().expected(laws.alternating(1))
+  first = _made().expected(densities.alternating(1))
   np.testing.assert_allclose(first, (2.156865e-3, 2.927560e-4, 1.476909e-3),
                              rtol=1e-6)
-  assert _made().expected(laws.alternating(2)).total == pytest.approx(
+  assert _made().expected(densities.alternating(2)).total == pytest.approx(
       2.485677e-3, rel=1e-6)
 
 
@@ -41,9 +41,9 @@ def test_closed_forms_are_those_of_the_reference():
     dict(basis='cosine', weights=(1.0, 0.9, 0.4, 0.1)),
     dict(epsilon=None)], ids=['laplace', 'whole', 'rho', 'cosine', 'none'])
 def test_errors_are_the_closed_form(given):
-  made, density = _made(**given), laws.wrapped_mixture()
+  made, density = _made(**given), densities.wrapped_mixture()
   if made.basis == 'cosine':
-    density = laws.beta(2, 5)
+    density = densities.beta(2, 5)
   counts = density.counts(np.random.default_rng(1), repetitions=4000,
                           num_records=made.num_records, num_bins=21)
   found = estimate.errors_of(
@@ -67,16 +67,16 @@ def test_noise_is_of_what_one_record_moves(adjacency, moved):
 
 def test_an_unknown_total_is_the_noisy_one():
   made = _made(adjacency=_ADD, epsilon=1e7)
-  counts = laws.tent(4).masses(21) * 300
+  counts = densities.tent(4).masses(21) * 300
   np.testing.assert_allclose(
       made.coefficients(jax.random.key(0), counts[None])[0],
-      laws.tent(4).masses(21) @ bases.basis('fourier', 21, 5).analysis,
+      densities.tent(4).masses(21) @ bases.basis('fourier', 21, 5).analysis,
       atol=1e-5)
 
 
 def test_bins_alias_as_the_proof_says():
   """E theta_k = sum over l of theta_(k + l m) k / (k + l m)."""
-  density, bins = laws.random_phases(1), 21
+  density, bins = densities.random_phases(1), 21
   theta = density.fourier(2048)
   both = np.concatenate([theta[::-1].conj(), [1], theta])
   found = density.masses(bins) @ bases.basis('fourier', bins).analysis
@@ -87,7 +87,7 @@ def test_bins_alias_as_the_proof_says():
 
 
 def test_cosines_alias_in_pairs():
-  density, bins = laws.beta(2, 5), 9
+  density, bins = densities.beta(2, 5), 9
   theta = density.cosine(2000)
   found = density.masses(bins) @ bases.basis('cosine', bins).analysis
   for k in range(1, bins):
@@ -144,8 +144,8 @@ def test_no_density_of_the_class_errs_more(taper, smoothness):
     else:
       theta[:] = rng.normal(size=theta.size) / np.arange(
           1, theta.size + 1)**(smoothness + 0.6)
-    density = laws.series('any', theta)
-    density = laws.series('any', theta * 5.0 / density.sobolev(smoothness))
+    density = densities.series('any', theta)
+    density = densities.series('any', theta * 5.0 / density.sobolev(smoothness))
     assert density.sobolev(smoothness) == pytest.approx(5.0)
     ratios.append(made.expected(density).total / worst)
   assert 0.3 < max(ratios) <= 1

@@ -114,7 +114,7 @@ def test_no_mechanism_has_a_smaller_bayes_risk(num_examples, epsilon):
   game = proportions_exact._game(num_examples, epsilon)
   for _ in range(3):
     atoms, weights = generator.random(4), generator.dirichlet(np.ones(4))
-    risk, means = proportions_exact._bayes(atoms, weights, game.laws(atoms))
+    risk, means = proportions_exact._bayes(atoms, weights, game.likelihoods(atoms))
     # With the posterior means among the actions a program has no more to gain.
     actions = np.unique(np.concatenate([means + 0.5, np.linspace(0, 1, 25)]))
     assert _program(num_examples, epsilon, atoms, weights, actions
@@ -130,7 +130,7 @@ def test_the_minimax_risk_is_that_of_discretised_programs(num_examples, epsilon,
   found = proportions_exact.solve(num_examples=num_examples, epsilon=epsilon)
   assert found.lower <= found.upper <= found.lower * 1.005
   assert found.upper == pytest.approx(program, rel=0.02)
-  share = two_points.product_share(np.linspace(0, 1, 40),
+  share = two_points.product_risk(np.linspace(0, 1, 40),
                                    num_examples=num_examples,
                                    guarantee=PureDP(epsilon=epsilon))
   assert np.max(np.linspace(0, 1, 40)**2 / 4 * share) < found.lower

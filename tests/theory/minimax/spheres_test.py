@@ -80,14 +80,14 @@ def test_mechanisms_leave_no_less(dimension, size):
   norm = dimension * (dimension + 1) / scale**2
   pure = PureDP(epsilon=scale / b)
   # Noise of density exp(-|w| epsilon b): b records move theta from 0 by 1.
-  assert spheres.share(b, pure, dimension=dimension) <= norm / (1 + norm)
+  assert spheres.relative_risk(b, pure, dimension=dimension) <= norm / (1 + norm)
   for delta in (0.0, 1e-6, 1e-2):
-    relaxed = spheres.share(b, ApproxDP(epsilon=scale / b, delta=delta),
+    relaxed = spheres.relative_risk(b, ApproxDP(epsilon=scale / b, delta=delta),
                             dimension=dimension)
-    assert relaxed <= spheres.share(b, pure, dimension=dimension) + 1e-12
+    assert relaxed <= spheres.relative_risk(b, pure, dimension=dimension) + 1e-12
   rho = size**2 * dimension / b**2
   normal = dimension / (2 * rho * b**2)
-  assert spheres.share(b, ZCDP(rho=rho), dimension=dimension) <= (
+  assert spheres.relative_risk(b, ZCDP(rho=rho), dimension=dimension) <= (
       normal / (1 + normal))
 
 
@@ -122,8 +122,8 @@ def test_caps_beyond_exponents_are_below_those_of_their_formula(dimension):
 
 
 def test_a_delta_that_explains_all_leaves_nothing():
-  assert spheres.share(5, ApproxDP(epsilon=0.1, delta=0.2), dimension=3) == 0
-  assert spheres.share(5, ApproxDP(epsilon=0.0, delta=0.1), dimension=3
+  assert spheres.relative_risk(5, ApproxDP(epsilon=0.1, delta=0.2), dimension=3) == 0
+  assert spheres.relative_risk(5, ApproxDP(epsilon=0.0, delta=0.1), dimension=3
                        ) == pytest.approx(0.5 * spheres.caps(
                            np.log(2.0), dimension=3))
-  assert spheres.share(5, KullbackLeiblerPrivacy(level=0.1), dimension=3) == 0
+  assert spheres.relative_risk(5, KullbackLeiblerPrivacy(level=0.1), dimension=3) == 0

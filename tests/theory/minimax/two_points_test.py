@@ -56,7 +56,7 @@ def test_squares_on_a_path_are_those_of_the_geometric_mechanism(epsilon,
   here, there = weights * q**y, weights * q**(distance - y)
   assert here.sum() == pytest.approx(1)
   wanted = 2 * np.sum(here * there / (here + there))
-  found = two_points.path_share(distance, PureDP(epsilon=epsilon))
+  found = two_points.path_risk(distance, PureDP(epsilon=epsilon))
   assert found == pytest.approx(wanted, rel=1e-12)
   assert found >= 2 * two_points.path_error(distance, PureDP(epsilon=epsilon))
 
@@ -72,7 +72,7 @@ def test_no_mechanism_on_a_path_has_smaller_squares():
     laws /= laws.sum(1, keepdims=True)
     worst = np.max(np.abs(np.diff(np.log(laws), axis=0)))
     share = 2 * np.sum(laws[0] * laws[-1] / (laws[0] + laws[-1]))
-    assert share >= two_points.path_share(3, PureDP(epsilon=worst)) - 1e-12
+    assert share >= two_points.path_risk(3, PureDP(epsilon=worst)) - 1e-12
 
 
 def test_squares_under_zcdp_are_kept_by_the_gaussian_mechanism():
@@ -84,7 +84,7 @@ def test_squares_under_zcdp_are_kept_by_the_gaussian_mechanism():
     both = here + there
     share = 2 * np.sum(np.divide(here * there, both, where=both > 0,
                                  out=np.zeros_like(x))) * (x[1] - x[0])
-    found = two_points.path_share(1, ZCDP(rho=rho))
+    found = two_points.path_risk(1, ZCDP(rho=rho))
     assert 1 - rho <= found <= share
 
 
@@ -140,7 +140,7 @@ def test_total_variations_of_a_guarantee():
     None))
 def test_bounds_fall_as_laws_and_budgets_grow(guarantee):
   variations = np.linspace(0, 1, 12)
-  found = two_points.product_share(variations, num_examples=30,
+  found = two_points.product_risk(variations, num_examples=30,
                                    guarantee=guarantee)
   errors = two_points.product_error(variations, num_examples=30,
                                     guarantee=guarantee)

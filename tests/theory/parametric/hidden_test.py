@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from dpjax.privacy import notions
-from dpjax.stats.density_methods import laws
-from dpjax.theory.parametric import densities
+from dpjax.stats.density_methods import densities
+from dpjax.theory.parametric import densities as density_study
 from dpjax.theory.parametric import noisy_shares
 from dpjax.theory.parametric import proportions
 from dpjax.theory.parametric import studies
@@ -161,13 +161,13 @@ def test_exact_risks_are_those_of_simulations(seed):
       n, worst, (runs, 1)).astype(float))
   assert _within(np.square(np.asarray(found)[:, 0] - worst), made.worst_risk())
   guarantee = notions.PureDP(epsilon=epsilon)
-  made, *_ = densities.histograms(num_examples=30 * n, guarantee=guarantee,
+  made, *_ = density_study.histograms(num_examples=30 * n, guarantee=guarantee,
                                   dimension=1)
-  law = laws.zigzag(made.num_bins)
+  law = densities.zigzag(made.num_bins)
   counts = law.counts(rng, num_records=made.num_records,
                       num_bins=made.num_bins, repetitions=runs)
   errors = np.mean(np.square(made.coefficients(
       jax.random.key(seed), counts) - 1), -1) + law.energy
-  upper, *_ = densities.STUDY.upper(num_examples=30 * n, guarantee=guarantee,
+  upper, *_ = density_study.STUDY.upper(num_examples=30 * n, guarantee=guarantee,
                                     dimension=1)
   assert upper.exact and _within(errors, upper.value)

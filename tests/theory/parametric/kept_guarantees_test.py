@@ -40,8 +40,8 @@ _GUARANTEES = [
 def _made(guarantee):
   """All estimators that studies make for a guarantee."""
   known = dict(num_examples=50, guarantee=guarantee)
-  yield from proportions.made(**known)
-  yield from supports.made(**known)
+  yield from proportions.estimators(**known)
+  yield from supports.estimators(**known)
   yield from densities.histograms(**known, dimension=1)
   yield from likelihood_study.estimators(_MODEL, **known).values()
   normal = dict(known, dimension=2, radius=2.0, sigma=1.0)

@@ -60,7 +60,7 @@ def _programme(weight, num_examples, epsilon, cells=16):
 def test_no_private_estimate_has_less_at_two_points(num_examples, epsilon,
                                                     weight):
   least = _programme(weight, num_examples, epsilon)
-  bound = two_points.product_share(
+  bound = two_points.product_risk(
       weight, num_examples=num_examples, guarantee=PureDP(epsilon=epsilon))
   # The grid of values costs a little; the coupling leaves little.
   assert bound <= least + 1e-9
@@ -71,7 +71,7 @@ def test_two_points_take_the_best_weight():
   known = dict(num_examples=3, guarantee=PureDP(epsilon=1.5))
   for moment in (2, 4, math.inf):
     weights = np.linspace(0.01, 1, 400)
-    wanted = np.max(weights**(2 - 2 / moment) * two_points.product_share(
+    wanted = np.max(weights**(2 - 2 / moment) * two_points.product_risk(
         weights, **known))
     found = moment_bounds.pair(**known, moment=moment, radius=3.0)
     assert found == pytest.approx(9 * wanted, rel=1e-3)

@@ -40,7 +40,7 @@ def test_risks_at_outliers_and_bounds_are_the_golden_ones(
 
 
 def test_risk_is_the_enumerated_one():
-  n, law = 4, moment_risks.Law(np.array([-1.0, 0.5, 3.0]),
+  n, law = 4, moment_risks.FiniteDistribution(np.array([-1.0, 0.5, 3.0]),
                                np.array([0.2, 0.5, 0.3]))
   known = dict(threshold=1.5, shrinkage=0.8)
   clipped, risk = np.clip(law.places, -1.5, 1.5), 0.0
@@ -85,7 +85,7 @@ def test_no_law_of_vectors_has_a_larger_risk(moment, n, threshold, shrinkage):
                         0.01, moment)
   assert found <= worst.value * (1 + 1e-9)
   # Attained, by a law of the class.
-  law, noise = worst.law, 0.01
+  law, noise = worst.distribution, 0.01
   assert moment_risks.risk(
       law, num_examples=n, threshold=threshold, shrinkage=shrinkage,
       noise_factor=noise) == pytest.approx(worst.value)

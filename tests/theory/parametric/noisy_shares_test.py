@@ -70,8 +70,8 @@ def test_no_share_is_better_and_the_worst_is_the_worst():
     probs = np.linspace(0, 1, 101)
     assert best.population_risk(probs).max() == pytest.approx(
         best.worst_risk(), rel=1e-12), name
-    for share in np.linspace(0.005, 1, 200):
-      other = dataclasses.replace(made, share=float(share))
+    for weight in np.linspace(0.005, 1, 200):
+      other = dataclasses.replace(made, weight=float(weight))
       assert other.worst_risk() >= best.worst_risk() - 1e-15, name
 
 
@@ -191,8 +191,8 @@ def test_records_are_rounded_and_counted():
      'epsilon must be'),
     (lambda: noisy_shares.GaussianShare(num_examples=3, rho=-1.0),
      'rho must be'),
-    (lambda: noisy_shares.EmpiricalShare(num_examples=3, share=1.5),
-     'share must'),
+    (lambda: noisy_shares.EmpiricalShare(num_examples=3, weight=1.5),
+     'weight must'),
     (lambda: noisy_shares.EmpiricalShare(num_examples=0), 'num_examples must'),
     (lambda: noisy_shares.MinimaxShare(num_examples=10**5, epsilon=1e-3),
      'too large for a table')])
@@ -204,6 +204,6 @@ def test_bad_input_is_one_line(make, match):
 def test_estimators_that_are_offered_keep_the_guarantee():
   for guarantee, names in ((PureDP(epsilon=0.3), 4), (ZCDP(rho=0.1), 4),
                            (None, 2), (PureDP(epsilon=0.0), 0)):
-    assert len(proportions.made(num_examples=9, guarantee=guarantee)) == names
-  pure = proportions.made(num_examples=9, guarantee=ZCDP(rho=0.1))[1]
+    assert len(proportions.estimators(num_examples=9, guarantee=guarantee)) == names
+  pure = proportions.estimators(num_examples=9, guarantee=ZCDP(rho=0.1))[1]
   assert pure.epsilon * math.tanh(pure.epsilon / 2) == pytest.approx(0.1)

@@ -149,7 +149,7 @@ def test_without_any_information_the_ball_is_that_of_its_uniform_law():
 def test_the_cube_of_one_coordinate_is_two_points():
   guarantee = _PURE(epsilon=0.3)
   sizes = np.geomspace(1e-3, 2, 400)
-  shares = two_points.product_share(
+  shares = two_points.product_risk(
       2 * stats.norm.cdf(sizes) - 1, num_examples=50, guarantee=guarantee)
   found = normal_bounds.cube(num_examples=50, guarantee=guarantee, dimension=1,
                              radius=2.0)

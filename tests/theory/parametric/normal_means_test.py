@@ -156,7 +156,7 @@ def _measured(made, mean, repetitions=150):
 def test_rounds_start_as_far_from_the_mean_as_the_laws_allow():
   prob = 0.01
   noise = dict(n=50, d=4, sigma=2.0, prob=prob)
-  reach = coinpress._reach(0.3, guarantee=_ZCDP, **noise)
+  reach = coinpress._error_bound(0.3, guarantee=_ZCDP, **noise)
   assert stats.chi2.sf(reach**2 / (4 / 50 + 0.09), 4) == pytest.approx(prob)
   generator = np.random.default_rng(0)
   sampled = generator.normal(0, 2 / 50**0.5, (40_000, 4))
@@ -164,13 +164,13 @@ def test_rounds_start_as_far_from_the_mean_as_the_laws_allow():
   far *= (0.3 * generator.gamma(4, 1, 40_000)
           / np.linalg.norm(far, axis=-1))[:, None]
   norms = np.linalg.norm(sampled + far, axis=-1)
-  reach = coinpress._reach(0.3, guarantee=_PURE, **noise)
+  reach = coinpress._error_bound(0.3, guarantee=_PURE, **noise)
   assert np.mean(norms > reach) < prob
   assert np.mean(norms > 0.7 * reach) > prob
   # Of so many records that noise is all: half of the failures are its own.
-  reach = coinpress._reach(0.3, guarantee=_PURE, **dict(noise, n=10**14))
+  reach = coinpress._error_bound(0.3, guarantee=_PURE, **dict(noise, n=10**14))
   assert stats.gamma.sf(reach / 0.3, 4) == pytest.approx(prob / 2, rel=1e-4)
-  reach = coinpress._reach(0.0, guarantee=_PURE, **noise)
+  reach = coinpress._error_bound(0.0, guarantee=_PURE, **noise)
   assert stats.chi2.sf(reach**2 / (4 / 50), 4) == pytest.approx(prob / 2)
 
 
@@ -236,7 +236,7 @@ def test_the_bound_of_rounds_counts_all_their_failures(guarantee):
   many = len(made.rounds)
   assert many > 1
   prob = 1e-3 * sampling / (4 * radius**2 * many)
-  reach = coinpress._reach(made.scales[-2], n, d, sigma, guarantee, prob)
+  reach = coinpress._error_bound(made.scales[-2], n, d, sigma, guarantee, prob)
   mean, square = clipped_normals.excess(made.rounds[-1].clip - reach,
                                         dimension=d, sigma=sigma)
   moved = square / n + mean**2 * (1 - 1 / n)

@@ -134,14 +134,14 @@ def test_what_is_offered_for_a_guarantee_and_how_much_it_errs(guarantee,
   """Risks of all, the best being no more than a constant's nor less than any.
   """
   if guarantee == PureDP(epsilon=0.0):
-    assert proportions.made(num_examples=40, guarantee=guarantee) == ()
+    assert proportions.estimators(num_examples=40, guarantee=guarantee) == ()
     return
   found = proportions.STUDY.upper(num_examples=40, guarantee=guarantee)
   plain = [upper for upper in found if upper.name in names]
   assert sorted({upper.name.removesuffix(', shrunk') for upper in found}) == (
       sorted({name.removesuffix(', shrunk') for name in names}))
   assert {upper.name for upper in plain} == set(names)
-  made = proportions.made(num_examples=40, guarantee=guarantee)
+  made = proportions.estimators(num_examples=40, guarantee=guarantee)
   values = [each.worst_risk() for each in made]
   assert [upper.value for upper in found[len(found) - len(made):]] == values
   assert all(upper.exact for upper in found)

@@ -54,7 +54,7 @@ MADE = {
     **{finder: _interval(finder) for finder in normal_intervals.FINDERS},
     'Laplace share': noisy_shares.LaplaceShare(**_N, epsilon=0.7),
     'geometric share': noisy_shares.GeometricShare(**_N, epsilon=0.7),
-    'Gaussian share': noisy_shares.GaussianShare(**_N, rho=0.3, share=0.9),
+    'Gaussian share': noisy_shares.GaussianShare(**_N, rho=0.3, weight=0.9),
     'table': noisy_shares.MinimaxShare(**_N, epsilon=0.7),
     'support': supports.MeanSupport(**_N, guarantee=_PURE),
     'support, rho': supports.MeanSupport(**_N, guarantee=_ZCDP),

@@ -120,7 +120,7 @@ def test_last_iterates_of_neighbours_differ_by_what_is_claimed(steps):
   made = make(model=model, num_steps=steps)
   with jax.enable_x64(True):
     numbers = jax.tree.map(np.asarray, made.parameters)
-  assert int(numbers.count) == steps
+  assert int(numbers.num_steps) == steps
   kept = 1 - float(numbers.rate)
   iterates = kept**np.arange(steps)
   shift = float(numbers.rate) * iterates.sum() * math.sqrt(2) / 500

@@ -142,7 +142,7 @@ def test_a_quantile_near_the_top_leaves_room_for_noise():
      ['MeanSupport', 'RankedSupport']),
     (TV, []), (notions.PureDP(epsilon=0.0), []), (notions.ZCDP(rho=0.0), [])])
 def test_what_is_offered_keeps_the_guarantee(guarantee, kinds):
-  found = supports.made(num_examples=60, guarantee=guarantee)
+  found = supports.estimators(num_examples=60, guarantee=guarantee)
   assert [type(each).__name__ for each in found] == kinds
   wanted = ((0.0, 0.2) if isinstance(
       guarantee, (notions.ZCDP, notions.KullbackLeiblerPrivacy)) else (0.9, 0))
@@ -151,14 +151,14 @@ def test_what_is_offered_keeps_the_guarantee(guarantee, kinds):
     # An exponential mechanism has a little less than its epsilon^2 / 8.
     assert np.less_equal(claimed, np.array(wanted) * (1 + 1e-9)).all()
     assert max(claimed) > 0.9 * max(wanted)
-  alone = supports.made(num_examples=1, guarantee=guarantee)
+  alone = supports.estimators(num_examples=1, guarantee=guarantee)
   assert len(alone) == min(len(kinds), 1)
 
 
 def test_upper_bounds_of_supports_are_those_of_their_estimators():
   known = dict(num_examples=60)
   study, absolute = supports.STUDY, supports.ABSOLUTE
-  mean, ranks = supports.made(**known, guarantee=PURE)
+  mean, ranks = supports.estimators(**known, guarantee=PURE)
   upper = study.upper(**known, guarantee=PURE)
   assert [(each.value, each.exact) for each in upper] == [
       (mean.population_risk(1.0), False), (ranks.worst_risk(), False)]

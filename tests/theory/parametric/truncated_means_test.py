@@ -192,12 +192,12 @@ def test_simulated_risks_are_the_exact_ones(noise, guarantee):
   mean = truncated_means.tuned(num_examples=n, dimension=dimension, moment=3,
                                radius=1.5, guarantee=guarantee, noise=noise)
   worst = mean.worst(moment=3, radius=1.5)
-  counts = np.random.default_rng(2).multinomial(n, worst.law.probs, repetitions)
+  counts = np.random.default_rng(2).multinomial(n, worst.distribution.probs, repetitions)
   statistics = np.zeros((repetitions, dimension))
   statistics[:, 0] = counts @ np.clip(
-      worst.law.places, -mean.threshold, mean.threshold) / n
+      worst.distribution.places, -mean.threshold, mean.threshold) / n
   found = np.asarray(mean.estimates(jax.random.key(0), statistics))
-  truth = np.array([worst.law.mean, 0, 0])
+  truth = np.array([worst.distribution.mean, 0, 0])
   squares = np.sum((found - truth)**2, 1)
   error = squares.std(ddof=1) / math.sqrt(repetitions)
   assert abs(squares.mean() - worst.value) < 4 * error

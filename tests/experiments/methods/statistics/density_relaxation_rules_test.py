@@ -13,7 +13,7 @@ from dpjax.privacy import notions
 from dpjax.privacy import renyi
 from dpjax.privacy import tradeoff
 from dpjax.privacy.adjacency import Adjacency
-from dpjax.stats.density_methods import laws
+from dpjax.stats.density_methods import densities
 from dpjax.stats.density_methods import projections
 from experiments.methods.statistics import density_relaxation as relaxation
 
@@ -156,7 +156,7 @@ def test_relaxed_noise_is_less_from_the_crossing_on():
       relaxed = relaxation.relaxed_projection(
           delta=delta, rule='corollary', tuning='printed', adjacency=REPLACE,
           **public)
-      pure, relaxed = (found.expected(laws.uniform()).privacy
+      pure, relaxed = (found.expected(densities.uniform()).privacy
                        for found in (pure, relaxed))
       assert pure == pytest.approx(16 * functions**3 / (size * 0.1)**2)
       assert relaxed == pytest.approx(
@@ -166,7 +166,7 @@ def test_relaxed_noise_is_less_from_the_crossing_on():
 
 def test_relaxation_loses_to_pure_noise():
   """Item DEN-P7 on a third of its 45 cells: those of beta = 2."""
-  density, ratios = laws.random_phases(2), []
+  density, ratios = densities.random_phases(2), []
   for size in (10**3, 10**4, 10**5, 10**6, 10**7):
     for epsilon in (1.0, 0.1, 0.01):
       pair = [projections.Projection(

@@ -139,8 +139,8 @@ def test_moments_of_differences(n, t, epsilon):
 
 @pytest.mark.parametrize('call, message', [
     (lambda: couplings.maximal(np.array([0.5, 0.6]), np.array([0.5, 0.5])),
-     'laws must be .K, m. probabilities'),
-    (lambda: couplings.disagreements(np.array([1.0])), 'laws must be'),
+     'probs must be .K, m. probabilities'),
+    (lambda: couplings.disagreements(np.array([1.0])), 'probs must be'),
     (lambda: couplings.product_moments(1.5, num_examples=3, epsilon=1.0),
      'disagreement must lie in'),
     (lambda: couplings.joint_moments(0.5, num_examples=0, epsilon=1.0),

@@ -56,7 +56,7 @@ class Density:
     """Returns probabilities [m] of equal bins."""
     errors.check_at_least('num_bins', num_bins, 1)
     probabilities = np.diff(self.cdf(np.linspace(0, 1, num_bins + 1)))
-    probabilities.setflags(write=False)
+    probabilities.setflags(write=False)  # The cache hands out this array.
     return probabilities
 
   @functools.lru_cache
@@ -64,6 +64,7 @@ class Density:
     """Returns theta_k = integral of f e^(-2 pi i k x), k = 1..K, complex [K].
     """
     k = np.arange(1, count + 1)
+    # Undo the phase of half a bin and the damping by averages over bins.
     coefficients = (np.fft.rfft(self.masses(_FINE))[1:count + 1]
                     * np.exp(-1j * np.pi * k / _FINE) / np.sinc(k / _FINE))
     coefficients.setflags(write=False)
@@ -97,6 +98,7 @@ class Density:
   def counts(self, generator: np.random.Generator, *, num_records: int,
              num_bins: int, repetitions: int) -> np.ndarray:
     """Draws counts of records in equal bins, [R, m] int64, without records."""
+    # Rounding can leave masses slightly below 0 and a sum off 1.
     probs = np.maximum(self.masses(num_bins), 0)
     return generator.multinomial(num_records, probs / probs.sum(), repetitions)
 
@@ -119,7 +121,7 @@ def tent(slope: float) -> Density:
   """Returns 1 + L (1/4 - |x - 1/2|), L <= 4; on the border of Sobolev(L, 1)."""
   _check_slope('tent', slope, 4)
 
-  def cdf(x):
+  def cdf(x: np.ndarray) -> np.ndarray:
     lower = np.minimum(x, 1 - x)
     part = lower + slope * (lower**2 / 2 - lower / 4)
     return np.where(x <= 0.5, part, 1 - part)
@@ -146,7 +148,7 @@ def zigzag(num_bins: int, slope: float = 1.0) -> Density:
   errors.check_at_least('num_bins', num_bins, 1)
   _check_slope('zigzag', slope, 2 * num_bins)
 
-  def cdf(x):
+  def cdf(x: np.ndarray) -> np.ndarray:
     place = np.asarray(x, np.float64) * num_bins
     part = place - np.minimum(np.floor(place), num_bins - 1)
     sign = 1 - 2 * (np.minimum(np.floor(place), num_bins - 1) % 2)
@@ -163,15 +165,16 @@ def beta(a: float, b: float) -> Density:
   if min(a, b) < 2:
     raise ValueError(f'beta needs a, b >= 2 to be Lipschitz, got {a} and {b}')
 
-  def pdf(x):
+  def pdf(x: np.ndarray) -> np.ndarray:
     return np.exp(special.xlogy(a - 1, x) + special.xlog1py(b - 1, -x)
                   - special.betaln(a, b))
 
-  def steepness(x):
+  def steepness(x: np.ndarray) -> np.ndarray:
     return abs((a - 1) * x**(a - 2) * (1 - x)**(b - 1)
                - (b - 1) * x**(a - 1) * (1 - x)**(b - 2))
   square = math.exp(special.betaln(2 * a - 1, 2 * b - 1)
                     - 2 * special.betaln(a, b))
+  # The slope is smooth: a fine grid finds its largest value closely.
   top = np.max(steepness(np.linspace(0, 1, 10001)))
   return Density(name=f'beta{a:g}{b:g}', pdf=pdf, square=square,
                  cdf=lambda x: special.betainc(a, b, x),
@@ -204,15 +207,17 @@ class Series(Density):
     probabilities.setflags(write=False)
     return probabilities
 
+  @functools.lru_cache
   def fourier(self, count: int) -> np.ndarray:
     """Returns exact coefficients theta_k, complex [K]."""
     padded = np.zeros(count, np.complex128)
     known = np.array(self.coefficients[:count])
     padded[:known.size] = known
+    padded.setflags(write=False)
     return padded
 
 
-def series(name: str, coefficients: Sequence[complex]) -> Series:
+def series(name: str, coefficients: Sequence[complex] | np.ndarray) -> Series:
   """Returns the density 1 + 2 Re sum theta_k e^(2 pi i k x).
 
   Args:
@@ -266,7 +271,8 @@ def random_phases(smoothness: int, amplitude: float | None = None) -> Series:
                 * k**-(smoothness + 0.5))
 
 
-def _amplitude(known, smoothness, given):
+def _amplitude(known: dict[int, float], smoothness: int, given: float | None
+               ) -> float:
   """Returns the given amplitude, or the known one for this smoothness."""
   if given is None and smoothness not in known:
     raise ValueError(f'smoothness {smoothness} needs an amplitude: it is known '
@@ -296,7 +302,7 @@ def blocks() -> Density:
   heights /= np.sum(heights * np.diff(edges))
   tops = np.concatenate([[0], np.cumsum(heights * np.diff(edges))])
 
-  def pdf(x):
+  def pdf(x: np.ndarray) -> np.ndarray:
     places = np.searchsorted(edges, x, side='right') - 1
     return heights[np.minimum(places, heights.size - 1)]
   return Density(name='blocks', pdf=pdf, periodic=False,
