@@ -14,7 +14,6 @@ denominators are released ranks.
 """
 
 import abc
-from collections.abc import Callable
 import dataclasses
 import functools
 from typing import NamedTuple
@@ -27,6 +26,7 @@ from dpjax import errors
 from dpjax.privacy import accounting
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.privacy.adjacency import check_adjacency
+from dpjax.stats import mechanisms
 from dpjax.stats import precision
 from dpjax.stats.ecdf_methods import dyadic
 from dpjax.stats.ecdf_methods import hierarchy
@@ -39,7 +39,7 @@ from dpjax.typing import Array, PRNGKey, PyTree
 POSITIVE = ('high', 'low')
 ACCOUNTING = ('tight', 'paper')
 
-Draw = Callable[[PRNGKey, Array, PyTree], Array]
+Draw = mechanisms.Draw[Array]
 """(key, counts [2, N] float64, parameters) -> ranks [2, N] float64.
 
 Row 0 is for negatives, row 1 for positives; the lowest scores come first.
@@ -167,7 +167,7 @@ def with_total(ranks: Array, total: Array, *, monotone: bool) -> Array:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class RocMechanism(abc.ABC):
+class RocMechanism(mechanisms.SampledMechanism[Array]):
   """Base class: a release of the ranks of both classes, and its ROC curve.
 
   Attributes:
@@ -193,16 +193,6 @@ class RocMechanism(abc.ABC):
     """Number of bins of one curve."""
 
   @property
-  @abc.abstractmethod
-  def draw(self) -> Draw:
-    """Jittable sampler (key, counts, parameters) -> ranks."""
-
-  @property
-  @abc.abstractmethod
-  def event(self) -> accounting.DpEvent:
-    """Privacy event of one release of both curves, for the accountants."""
-
-  @property
   def parameters(self) -> PyTree:
     """Parameters of the curve's sampler."""
     return self.curve.parameters
@@ -211,7 +201,7 @@ class RocMechanism(abc.ABC):
     """Returns the ROC curve of released ranks [..., 2, N]; post-processing."""
     return of_ranks(ranks, self.grid.thresholds, positive=self.positive)
 
-  def _check_counts(self, data: Array) -> None:
+  def _check_counts(self, data: Array | np.ndarray) -> None:
     if data.shape != (2, self.grid.num_thresholds):
       raise ValueError('data must be counts of 2 classes and '
                        f'{self.grid.num_thresholds} bins, got an array of '
@@ -235,10 +225,9 @@ class RocMechanism(abc.ABC):
 
   @precision.in_float64
   def estimate(self, key: PRNGKey, data: np.ndarray) -> np.ndarray:
-    """Same as `release_ranks`, on the host, compiled once for each grid."""
+    """Releases the ranks of `release_ranks`, compiled once for each grid."""
     self._check_counts(np.asarray(data))
-    return np.asarray(mechanism.compiled(self.draw)(
-        key, jnp.asarray(data, jnp.float64), self.parameters))
+    return self._drawn(key, jnp.asarray(data, jnp.float64))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -314,7 +303,7 @@ class ParallelRoc(RocMechanism):
   def event(self) -> accounting.DpEvent:
     """Privacy event of one release of both curves."""
     if self._pays_twice and self.curve.pure:
-      return accounting.pure_event(epsilon=2 * self.curve.epsilon,
+      return accounting.pure_event(epsilon=2 * self.curve.amount,
                                    adjacency=self.adjacency)
     # A Gaussian event has the shift of one added record; accountants double it
     # under REPLACE_ONE.

@@ -10,7 +10,6 @@ EC-03, EC-05, EC-07; corrections C1 to C3).
 
 import dataclasses
 import functools
-import math
 from typing import NamedTuple
 
 import jax
@@ -223,8 +222,7 @@ class DyadicEcdf(mechanism.EcdfMechanism):
       price = dyadic_calibration.num_levels(self.num_thresholds)
       if not self.knows_total:
         price = -(-price // 2)
-    return price / self.epsilon if self.pure else math.sqrt(
-        price / (2 * self.rho))
+    return self.noise_scale(price)
 
   def _variances(self, layout: Layout) -> np.ndarray:
     """Returns exact error variances of the ranks [N] for a layout."""

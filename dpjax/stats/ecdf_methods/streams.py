@@ -14,17 +14,15 @@ sums and is as private as the items.
 
 import dataclasses
 import functools
-import math
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from dpjax import errors
-from dpjax.privacy import accounting
 from dpjax.privacy import draws
-from dpjax.privacy.accounting import DpEvent
 from dpjax.privacy.adjacency import Adjacency
+from dpjax.stats import mechanisms
 from dpjax.stats import precision
 from dpjax.stats.ecdf_methods import dyadic
 from dpjax.stats.ecdf_methods import dyadic_calibration
@@ -50,7 +48,7 @@ def best_base(horizon: int, pure: bool) -> int:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class PrefixStream:
+class PrefixStream(mechanisms.Budgeted):
   """Releases the sum of all items so far, after each of them.
 
   Guarantee: epsilon-DP or rho-zCDP of all released sums together, if an item
@@ -66,33 +64,26 @@ class PrefixStream:
 
   Attributes:
     horizon: N, the largest number of items.
-    epsilon: budget of all sums together, or None.
-    rho: the same in zCDP, or None; exactly one of the two.
     kind: one of `KINDS`; None for the most accurate.
     base: parts of a node of `signed`; None for the best.
     accounting: of `dyadic`: 'tight', or 'paper' for the published noise.
     item_bits: items are rounded to multiples of 2^-item_bits, the unit of the
       discrete Laplace noise; 0 for items that are 0 or 1.
   """
+  adjacency: Adjacency = dataclasses.field(
+      default=Adjacency.ADD_OR_REMOVE_ONE, init=False)
   horizon: int
-  epsilon: float | None = None
-  rho: float | None = None
   kind: str | None = None
   base: int | None = None
   accounting: str = 'tight'
   item_bits: int = 16
 
   # Read by the auditor.
-  adjacency = Adjacency.ADD_OR_REMOVE_ONE
   double_precision = True
 
   def __post_init__(self):
     errors.check_at_least('horizon', self.horizon, 2)
-    if (self.epsilon is None) == (self.rho is None):
-      raise ValueError('the budget is epsilon or rho, exactly one of them, got '
-                       f'epsilon={self.epsilon} and rho={self.rho}')
-    name = 'rho' if self.epsilon is None else 'epsilon'
-    errors.check_positive(name, getattr(self, name))
+    self._check_budget()
     if self.kind is not None:
       errors.check_choice('kind', self.kind, stream_noise.KINDS)
     if self.kind == 'square_root' and self.pure:
@@ -107,11 +98,6 @@ class PrefixStream:
     if not 0 <= self.item_bits <= stream_noise.MOST_ITEM_BITS:
       raise ValueError('item_bits must lie between 0 and '
                        f'{stream_noise.MOST_ITEM_BITS}, got {self.item_bits}')
-
-  @property
-  def pure(self) -> bool:
-    """Whether the budget is epsilon."""
-    return self.rho is None
 
   @functools.cached_property
   def structure(self) -> Structure:
@@ -159,18 +145,7 @@ class PrefixStream:
   @property
   def scale(self) -> float:
     """Laplace scale or standard deviation of the noise of a node."""
-    if self.pure:
-      return self.price / self.epsilon
-    return math.sqrt(self.price / (2 * self.rho))
-
-  @property
-  def event(self) -> DpEvent:
-    """Privacy event of all sums together, for the accountants."""
-    if self.pure:
-      return accounting.pure_event(epsilon=self.epsilon,
-                                   adjacency=self.adjacency)
-    return accounting.gaussian_event(
-        noise_multiplier=1 / math.sqrt(2 * self.rho))
+    return self.noise_scale(self.price)
 
   @property
   def parameters(self) -> Parameters:

@@ -194,7 +194,7 @@ class SquareRootEcdf(mechanism.EcdfMechanism):
   @property
   def scale(self) -> float:
     """Standard deviation of z."""
-    return self.l2_sensitivity / math.sqrt(2 * self.rho)
+    return self.l2_sensitivity / math.sqrt(2 * self.amount)
 
   @property
   def draw(self) -> mechanism.Draw:

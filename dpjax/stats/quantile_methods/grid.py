@@ -74,7 +74,7 @@ _DRAWS = {rule: _draw(rule) for rule in RULES}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class GridQuantiles(mechanism.QuantileMechanism):
+class GridQuantiles(mechanism.PureQuantiles):
   """Chooses one public candidate for each quantile level and sorts the answers.
 
   A candidate may be chosen for several levels. Privacy: epsilon-DP under

@@ -20,6 +20,7 @@ from dpjax.privacy.adjacency import Adjacency
 from dpjax.stats import frequencies
 from dpjax.stats.quantile_methods import curves
 from dpjax.stats.quantile_methods import inversion
+from dpjax.stats.quantile_methods import mechanism
 from dpjax.stats.quantile_methods import rates
 from dpjax.stats.quantile_methods.records import Records
 from dpjax.typing import Array, PRNGKey
@@ -73,7 +74,7 @@ def _curve(post: str, knows_total: bool) -> curves.Curve:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class HistogramQuantiles(curves.CurveQuantiles):
+class HistogramQuantiles(mechanism.PureQuantiles, curves.CurveQuantiles):
   """Cumulates and inverts the noisy counts of equal bins.
 
   Privacy: epsilon-DP under `adjacency`. Under REPLACE_ONE two counts change by

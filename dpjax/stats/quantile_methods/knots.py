@@ -97,7 +97,7 @@ def _draw(inner: mechanism.Draw, between: str) -> mechanism.Draw:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class KnotQuantiles(mechanism.OuterQuantiles):
+class KnotQuantiles(mechanism.OuterQuantiles, mechanism.PureQuantiles):
   """Answers evenly spread levels privately and interpolates between them.
 
   Privacy: that of the mechanism that answers the knots.

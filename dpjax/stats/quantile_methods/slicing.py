@@ -148,7 +148,7 @@ def overlap_prob(ranks: Sequence[float], *, half: int, scale: float) -> float:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class SlicedQuantiles(mechanism.QuantileMechanism):
+class SlicedQuantiles(mechanism.PureQuantiles):
   """An exponential mechanism for each quantile level, within its slice.
 
   Privacy: (epsilon, delta)-DP under REPLACE_ONE (proof in the module

@@ -18,6 +18,7 @@ from dpjax.privacy import draws
 from dpjax.stats.ecdf_methods import hierarchy
 from dpjax.stats.quantile_methods import curves
 from dpjax.stats.quantile_methods import inversion
+from dpjax.stats.quantile_methods import mechanism
 from dpjax.stats.quantile_methods import rates
 from dpjax.stats.quantile_methods.records import Records
 from dpjax.typing import Array, PRNGKey
@@ -51,7 +52,7 @@ def _curve(shape: tuple[int, ...], knows_total: bool) -> curves.Curve:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class TreeQuantiles(curves.CurveQuantiles):
+class TreeQuantiles(mechanism.PureQuantiles, curves.CurveQuantiles):
   """Cumulates and inverts hierarchical counts of equal bins.
 
   Privacy: epsilon-DP under `adjacency`. A record is counted once on every

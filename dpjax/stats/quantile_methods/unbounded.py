@@ -115,7 +115,7 @@ _DRAWS = {downwards: _draw(downwards) for downwards in (False, True)}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class UnboundedQuantiles(mechanism.QuantileMechanism):
+class UnboundedQuantiles(mechanism.PureQuantiles):
   """Scans candidates for each quantile level from the one known bound; sorted.
 
   Privacy: epsilon-DP under `adjacency`, epsilon / m for each level

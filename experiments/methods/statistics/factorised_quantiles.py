@@ -79,7 +79,8 @@ class FactorisedQuantiles(curves.CurveQuantiles):
   rho: float
   num_bins: int = 256
 
-  def _check_budget(self):
+  def __post_init__(self):
+    super().__post_init__()
     errors.check_positive('rho', self.rho)
 
   @property

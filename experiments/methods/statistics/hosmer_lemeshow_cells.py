@@ -26,6 +26,7 @@ from dpjax.privacy.adjacency import Adjacency
 from dpjax.privacy.adjacency import check_adjacency
 from dpjax.privacy.adjacency import sum_sensitivity
 from dpjax.stats import hosmer_lemeshow
+from dpjax.stats import mechanisms
 from dpjax.stats import precision
 from dpjax.stats import roc_curves as roc
 from dpjax.stats.ecdf_methods import dyadic
@@ -238,5 +239,5 @@ class CellwiseHosmerLemeshow:
   def estimate(self, key: PRNGKey, data: Bins) -> Cells:
     """Same as `release`, on the host, compiled once for each grid."""
     self._check(data)
-    return jax.tree.map(np.asarray, mechanism.compiled(self.draw)(
+    return jax.tree.map(np.asarray, mechanisms.compiled(self.draw)(
         key, Bins(*map(precision.double, data)), self.parameters))

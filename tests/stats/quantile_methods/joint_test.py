@@ -12,10 +12,10 @@ from scipy import stats
 
 from dpjax.privacy import accounting
 from dpjax.privacy.adjacency import Adjacency
+from dpjax.stats import mechanisms
 from dpjax.stats.quantile_methods import choice
 from dpjax.stats.quantile_methods import joint
 from dpjax.stats.quantile_methods import lanes
-from dpjax.stats.quantile_methods import mechanism
 from dpjax.stats.quantile_methods import paths
 from dpjax.stats.quantile_methods import rates
 from dpjax.stats.quantile_methods import records
@@ -277,12 +277,12 @@ def test_large_rates_give_the_quantiles():
 @pytest.mark.slow
 def test_a_sweep_compiles_once():
   law = _made().draw
-  before = mechanism.compiled(law)._cache_size()
+  before = mechanisms.compiled(law)._cache_size()
   for size, epsilon, upper in ((33, 1.0, 1.0), (38, 2.0, 2.0), (40, .1, 9.0)):
     made = _made(epsilon=epsilon, upper=upper)
     assert made.draw is law
     made.estimate(jax.random.key(0), np.linspace(0, 1, size))
-  assert mechanism.compiled(law)._cache_size() <= before + 1
+  assert mechanisms.compiled(law)._cache_size() <= before + 1
 
 
 def test_refusals():
