@@ -20,7 +20,7 @@ from scipy import special
 from dpjax import errors
 from dpjax.data import series
 from dpjax.stats import precision
-from dpjax.stats.quantile_methods import orders
+from dpjax.stats.quantile_methods import quantile_levels
 from dpjax.stats.quantile_methods import records
 from dpjax.typing import Array, PRNGKey
 
@@ -143,7 +143,7 @@ def empirical(name: str, found: series.Series) -> Law:
 
   def quantiles(probs):
     product = np.asarray(probs, np.float64) * ordered.size
-    rank = np.asarray(orders.ceil_rank(product)).astype(np.int64) - 1
+    rank = np.asarray(quantile_levels.ceil_rank(product)).astype(np.int64) - 1
     return ordered[np.clip(rank, 0, ordered.size - 1)]
   return Law(name=name, sample=sample, quantiles=precision.in_float64(
       quantiles), lower=found.lower, upper=found.upper)

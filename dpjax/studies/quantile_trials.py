@@ -9,7 +9,7 @@ import numpy as np
 from dpjax.stats.quantile_methods import curves
 from dpjax.stats.quantile_methods import knots
 from dpjax.stats.quantile_methods import mechanism as mechanisms
-from dpjax.stats.quantile_methods import orders
+from dpjax.stats.quantile_methods import quantile_levels
 from dpjax.stats.quantile_methods import records
 from dpjax.stats.quantile_methods.records import Records
 from dpjax.studies import quantile_laws
@@ -83,10 +83,11 @@ def _empirical(key: PRNGKey, data: Records, probs: Array) -> Array:
 
 
 @jax.jit
-def _errors(found: Array, data: Records, probs: Array,
+def _errors(answers: Array, data: Records, probs: Array,
             quantiles: Array) -> tuple[Array, Array, Array]:
   """Returns value_sup, rank_sup and rank_mean of each data set."""
-  def one(found, ordered):
-    ranks = orders.rank_errors(found, ordered, probs, data.count)
-    return orders.value_sup(found, quantiles), jnp.max(ranks), jnp.mean(ranks)
-  return jax.vmap(one)(found, data.ordered)
+  def one(answer: Array, ordered: Array) -> tuple[Array, Array, Array]:
+    ranks = quantile_levels.rank_errors(answer, ordered, probs, data.count)
+    return (quantile_levels.value_sup(answer, quantiles), jnp.max(ranks),
+            jnp.mean(ranks))
+  return jax.vmap(one)(answers, data.ordered)

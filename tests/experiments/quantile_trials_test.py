@@ -9,7 +9,7 @@ from dpjax.privacy.adjacency import Adjacency
 from dpjax.stats.quantile_methods import histogram
 from dpjax.stats.quantile_methods import independent
 from dpjax.stats.quantile_methods import knots
-from dpjax.stats.quantile_methods import orders
+from dpjax.stats.quantile_methods import quantile_levels
 from dpjax.studies import quantile_laws
 from dpjax.studies import quantile_trials
 
@@ -103,4 +103,4 @@ def test_other_mechanisms_are_asked_as_they_are():
   of = quantile_trials.asked(made)
   assert of.draw is made.draw
   np.testing.assert_array_equal(of.parameters.probs,
-                                orders.check_orders((.2, .4)))
+                                quantile_levels.check_levels((.2, .4)))

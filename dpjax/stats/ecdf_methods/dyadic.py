@@ -37,8 +37,8 @@ _PROFILES = {'added': ((1.69, .45), (1.22, .71, .97)),
 _FEWEST_LEVELS = 5
 
 
-class Parameters(NamedTuple):
-  """Parameters of the sampler.
+class DyadicParameters(NamedTuple):
+  """DyadicParameters of the sampler.
 
   Attributes:
     scale: [], Laplace scale or standard deviation of the noise of a node.
@@ -153,7 +153,7 @@ def _sampler(pure: bool, root: bool, profile: str, known: str,
   subtracts the noise of the last row from the others by regression, 'left out'
   gives the last row no noise.
   """
-  def draw(key: PRNGKey, counts: Array, parameters: Parameters) -> Array:
+  def draw(key: PRNGKey, counts: Array, parameters: DyadicParameters) -> Array:
     layout = Layout(counts.size - (known == 'left out'), root, profile)
     ranks, size = jnp.cumsum(counts), sum(layout.level_sizes)
     if pure:
@@ -281,13 +281,13 @@ class DyadicEcdf(mechanism.EcdfMechanism):
                     self.monotone)
 
   @property
-  def parameters(self) -> Parameters:
+  def parameters(self) -> DyadicParameters:
     """Float64 NumPy arrays that `draw` takes as parameters."""
     regression = np.zeros(self.num_thresholds)
     if self._known(self.layout) == 'regressed':
       shared = self.layout.covariances()
       regression = shared / shared[-1]
-    return Parameters(np.float64(self.scale), regression)
+    return DyadicParameters(np.float64(self.scale), regression)
 
   def variances(self) -> np.ndarray:
     """Returns exact error variances of the ranks [N], before the projection."""

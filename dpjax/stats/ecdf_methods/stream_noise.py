@@ -41,7 +41,7 @@ class StreamState(NamedTuple):
   pending: Array
 
 
-class Parameters(NamedTuple):
+class StreamParameters(NamedTuple):
   """Numerical parameters of a stream.
 
   Attributes:
@@ -82,7 +82,8 @@ class Structure(NamedTuple):
     return np.cumsum(self.sizes) - self.sizes
 
 
-Step = Callable[[Parameters, StreamState, Array], tuple[StreamState, Array]]
+Step = Callable[[StreamParameters, StreamState, Array],
+                tuple[StreamState, Array]]
 """(parameters, state, item) -> (state, sum so far); under 64-bit types."""
 
 
@@ -199,7 +200,7 @@ def law(structure: Structure) -> Step:
   """Returns the step function of a stream; one object for equal structures."""
   unit = 2.0**structure.item_bits
 
-  def step(parameters: Parameters, state: StreamState,
+  def step(parameters: StreamParameters, state: StreamState,
            item: Array) -> tuple[StreamState, Array]:
     within_horizon = state.time < structure.horizon
     # NaN fails every comparison.

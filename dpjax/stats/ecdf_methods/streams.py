@@ -28,7 +28,7 @@ from dpjax.stats.ecdf_methods import dyadic
 from dpjax.stats.ecdf_methods import dyadic_calibration
 from dpjax.stats.ecdf_methods import stream_noise
 from dpjax.stats.ecdf_methods import toeplitz
-from dpjax.stats.ecdf_methods.stream_noise import Parameters
+from dpjax.stats.ecdf_methods.stream_noise import StreamParameters
 from dpjax.stats.ecdf_methods.stream_noise import StreamState
 from dpjax.stats.ecdf_methods.stream_noise import Structure
 from dpjax.typing import Array, PRNGKey
@@ -148,13 +148,13 @@ class PrefixStream(mechanisms.Budgeted):
     return self.noise_scale(self.price)
 
   @property
-  def parameters(self) -> Parameters:
+  def parameters(self) -> StreamParameters:
     """Numerical parameters of the sampler."""
     weights = np.zeros(0)
     if self.structure.kind == 'square_root':
       weights = np.append(toeplitz.square_root(self.horizon)[::-1],
                           np.zeros(self.horizon))
-    return Parameters(np.float64(self.scale), weights)
+    return StreamParameters(np.float64(self.scale), weights)
 
   def variances(self) -> np.ndarray:
     """Returns exact error variances of the sums [N], without rounding of items.

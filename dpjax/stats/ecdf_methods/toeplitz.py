@@ -30,8 +30,8 @@ _TOLERANCE = 1e-9
 _MOST_STEPS = 500
 
 
-class Parameters(NamedTuple):
-  """Parameters of the sampler.
+class SquareRootParameters(NamedTuple):
+  """SquareRootParameters of the sampler.
 
   Attributes:
     scale: standard deviation of z.
@@ -153,7 +153,8 @@ def nonnegative(counts: Array) -> Array:
 @functools.cache
 def _sampler(known: bool, monotone: bool) -> mechanism.Draw:
   """Returns the sampler (key, counts, parameters) -> ranks."""
-  def draw(key: PRNGKey, counts: Array, parameters: Parameters) -> Array:
+  def draw(key: PRNGKey, counts: Array,
+           parameters: SquareRootParameters) -> Array:
     coefficients = jnp.asarray(parameters.coefficients)
     ranks = noisy_ranks(key, counts, coefficients,
                         jnp.asarray(parameters.scale))
@@ -202,10 +203,10 @@ class SquareRootEcdf(mechanism.EcdfMechanism):
     return _sampler(self.knows_total, self.monotone)
 
   @property
-  def parameters(self) -> Parameters:
+  def parameters(self) -> SquareRootParameters:
     """Float64 NumPy arrays that `draw` takes as parameters."""
     covariance = covariance_with_last(self._coefficients)
-    return Parameters(np.float64(self.scale), self._coefficients,
+    return SquareRootParameters(np.float64(self.scale), self._coefficients,
                       covariance / covariance[-1])
 
   def variances(self) -> np.ndarray:

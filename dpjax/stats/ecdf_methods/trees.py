@@ -32,7 +32,7 @@ ESTIMATORS = {
     'signed_honaker': 'as signed, with the nodes of Honaker'}
 
 
-class Parameters(NamedTuple):
+class TreeParameters(NamedTuple):
   """Parameters of the sampler, by level from the top down.
 
   Attributes:
@@ -109,7 +109,7 @@ def ended(ranks: Array, total: Array | None, *, monotone: bool) -> Array:
   return ranks if total is None else ranks.at[-1].set(total)
 
 
-def estimated(noisy: Sequence[Array], size: int, parameters: Parameters,
+def estimated(noisy: Sequence[Array], size: int, parameters: TreeParameters,
               total: Array | None, *, shape: hierarchy.Shape, estimator: str,
               monotone: bool) -> Array:
   """Returns ranks [N] from noisy counts of all nodes but the root.
@@ -143,7 +143,7 @@ def estimated(noisy: Sequence[Array], size: int, parameters: Parameters,
 def _sampler(shape: hierarchy.Shape, estimator: str, pure: bool, known: bool,
              monotone: bool) -> mechanism.Draw:
   """Returns the sampler (key, counts, parameters) -> ranks."""
-  def draw(key: PRNGKey, counts: Array, parameters: Parameters) -> Array:
+  def draw(key: PRNGKey, counts: Array, parameters: TreeParameters) -> Array:
     # The tree may have more leaves than bins; the others are empty.
     leaves = jnp.pad(counts, (0, math.prod(shape) - counts.size))
     noisy = noisy_levels(key, leaves, shape, jnp.asarray(parameters.scales),
@@ -252,10 +252,10 @@ class TreeEcdf(mechanism.EcdfMechanism):
                     self.monotone)
 
   @property
-  def parameters(self) -> Parameters:
+  def parameters(self) -> TreeParameters:
     """Float64 NumPy arrays that `draw` takes as parameters."""
     exact = self.estimator == 'least_squares'
-    return Parameters(self.scales, self.noise_variances,
+    return TreeParameters(self.scales, self.noise_variances,
                       () if exact else self._plan.turned)
 
   def variances(self) -> np.ndarray:

@@ -29,7 +29,7 @@ POSTS = ('raw', 'bridge', 'simplex', 'clipnorm', 'isotonic')
 
 
 def noisy_counts(key: PRNGKey, data: Records,
-                 parameters: curves.Parameters) -> Array:
+                 parameters: curves.CurveParameters) -> Array:
   """Returns bin counts [N] with independent discrete Laplace noise, float64."""
   exact = jnp.diff(curves.ranks(data, jnp.asarray(parameters.shares)))
   return exact + draws.discrete_laplace(key, exact.shape, parameters.scale,
@@ -66,7 +66,7 @@ def processed(noisy: Array, total: Array, post: str) -> Array:
 def _curve(post: str, knows_total: bool) -> curves.Curve:
   """Returns the sampler of the curve for one way of post-processing."""
   def curve(key: PRNGKey, data: Records,
-            parameters: curves.Parameters) -> Array:
+            parameters: curves.CurveParameters) -> Array:
     noisy = noisy_counts(key, data, parameters)
     total = curves.total(data, jnp.sum(noisy), knows_total)
     return processed(noisy, total, post)
@@ -107,8 +107,7 @@ class HistogramQuantiles(mechanism.PureQuantiles, curves.CurveQuantiles):
     return _curve(self.post, self.knows_total)
 
   def stddevs(self) -> np.ndarray:
-    """Standard deviations sqrt(v k (N - k) / N), v the variance of the noise.
-    """
+    """Returns sqrt(v k (N - k) / N) [N + 1], v the variance of the noise."""
     below = np.arange(self.num_bins + 1.0)
     return np.sqrt(draws.discrete_laplace_variance(self.scale) * below
                    * (self.num_bins - below) / self.num_bins)

@@ -18,7 +18,7 @@ from dpjax.privacy.adjacency import Adjacency
 from dpjax.privacy.adjacency import check_adjacency
 from dpjax.stats import mechanisms
 from dpjax.stats import precision
-from dpjax.stats.quantile_methods import orders
+from dpjax.stats.quantile_methods import quantile_levels
 from dpjax.stats.quantile_methods import rates
 from dpjax.stats.quantile_methods import records
 from dpjax.stats.quantile_methods.records import Records
@@ -73,7 +73,7 @@ class QuantileMechanism(mechanisms.SampledMechanism[Records]):
   record_shape = ()
 
   def __post_init__(self):
-    orders.check_orders(self.probs)
+    quantile_levels.check_levels(self.probs)
     errors.check_range(self.lower, self.upper)
     check_adjacency(self.adjacency)
 

@@ -24,7 +24,8 @@ from dpjax.stats.quantile_methods.records import Records
 from dpjax.typing import Array, PRNGKey
 
 
-def noisy_counts(key: PRNGKey, data: Records, parameters: curves.Parameters,
+def noisy_counts(key: PRNGKey, data: Records,
+                 parameters: curves.CurveParameters,
                  shape: hierarchy.Shape) -> list[Array]:
   """Returns counts of all nodes but the root with discrete Laplace noise."""
   exact = hierarchy.levels(jnp.diff(curves.ranks(
@@ -36,11 +37,12 @@ def noisy_counts(key: PRNGKey, data: Records, parameters: curves.Parameters,
 
 
 @functools.cache
-def _curve(shape: tuple[int, ...], knows_total: bool) -> curves.Curve:
+def _curve(shape: hierarchy.Shape, knows_total: bool) -> curves.Curve:
   """Returns the sampler of the curve for one shape of the tree."""
   def curve(key: PRNGKey, data: Records,
-            parameters: curves.Parameters) -> Array:
+            parameters: curves.CurveParameters) -> Array:
     noisy = noisy_counts(key, data, parameters, shape)
+    # Every count has the same noise, so all variances may be called 1.
     counts = hierarchy.least_squares(noisy, shape, (1.0,) * len(shape),
                                      jnp.ones_like(noisy[-1]))
     total = curves.total(data, jnp.sum(counts), knows_total)
@@ -86,7 +88,7 @@ class TreeQuantiles(mechanism.PureQuantiles, curves.CurveQuantiles):
     return _curve(self.shape, self.knows_total)
 
   def stddevs(self) -> np.ndarray:
-    """Standard deviations of the noise of ranks [N + 1]."""
+    """Returns standard deviations of the noise of the ranks [N + 1]."""
     variance = draws.discrete_laplace_variance(self.scale)
     return np.sqrt(np.append(0.0, hierarchy.prefix_variances(
         self.shape, (variance,) * len(self.shape), self.num_bins, known=True)))

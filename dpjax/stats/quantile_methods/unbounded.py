@@ -21,14 +21,14 @@ import numpy as np
 from dpjax import errors
 from dpjax.privacy import draws
 from dpjax.stats.quantile_methods import mechanism
-from dpjax.stats.quantile_methods import orders
+from dpjax.stats.quantile_methods import quantile_levels
 from dpjax.stats.quantile_methods import rates
 from dpjax.stats.quantile_methods import records
 from dpjax.stats.quantile_methods.records import Records
 from dpjax.typing import Array, PRNGKey
 
 
-class Parameters(NamedTuple):
+class ScanParameters(NamedTuple):
   """Arrays of m scans.
 
   Attributes:
@@ -40,12 +40,12 @@ class Parameters(NamedTuple):
   """
   probs: np.ndarray
   rates: np.ndarray
-  scale: np.ndarray
-  log_base: np.ndarray
-  last: np.ndarray
+  scale: np.float64
+  log_base: np.float64
+  last: np.float64
 
 
-def entries(data: Records, parameters: Parameters,
+def entries(data: Records, parameters: ScanParameters,
             downwards: bool) -> Array:
   """Returns the index [capacity] of the first candidate past each record.
 
@@ -91,7 +91,7 @@ def stop(key: PRNGKey, entered: Array, threshold: Array, rate: Array,
 
 def _draw(downwards: bool) -> mechanism.Draw:
   """Returns the sampler of scans in one direction."""
-  def draw(key: PRNGKey, data: Records, parameters: Parameters) -> Array:
+  def draw(key: PRNGKey, data: Records, parameters: ScanParameters) -> Array:
     entered = jnp.sort(entries(data, parameters, downwards))
     last = jnp.asarray(parameters.last)
 
@@ -99,7 +99,7 @@ def _draw(downwards: bool) -> mechanism.Draw:
       key, prob, rate = of
       first, second = jax.random.split(key)
       noise = draws.standard_exponential(first, (), jnp.float64) / rate
-      threshold = orders.target(prob, data.count, 'real') + noise
+      threshold = quantile_levels.target(prob, data.count, 'real') + noise
       return stop(second, entered, threshold, rate, last)
 
     stops = jax.lax.map(one, (
@@ -150,10 +150,10 @@ class UnboundedQuantiles(mechanism.PureQuantiles):
       raise ValueError(f'the last of {self.num_candidates} candidates of base '
                        f'{self.base} overflows: lower num_candidates or base')
     longest = self.scale * math.expm1(steps)
-    ends = ((self.bound - longest, self.bound) if self.downwards else
-            (self.bound, self.bound + longest))
-    for name, end in zip(('lower', 'upper'), ends, strict=True):
-      object.__setattr__(self, name, end)
+    bounds = ((self.bound - longest, self.bound) if self.downwards else
+              (self.bound, self.bound + longest))
+    for name, bound in zip(('lower', 'upper'), bounds, strict=True):
+      object.__setattr__(self, name, bound)
     super().__post_init__()
 
   @property
@@ -162,11 +162,13 @@ class UnboundedQuantiles(mechanism.PureQuantiles):
     return _DRAWS[self.downwards]
 
   @property
-  def parameters(self) -> Parameters:
+  def parameters(self) -> ScanParameters:
     """Levels as the scan meets them, rates and candidates, as arrays."""
-    probs = orders.check_orders(self.probs)
+    probs = quantile_levels.check_levels(self.probs)
+    # A scan downwards counts records from the upper bound.
     met = 1 - probs if self.downwards else probs
     rates_each = [rates.scan(prob, epsilon=self.epsilon / met.size,
                              adjacency=self.adjacency) for prob in met.tolist()]
-    return Parameters(met, np.array(rates_each), *map(np.float64, (
-        self.scale, math.log(self.base), self.num_candidates - 1)))
+    return ScanParameters(met, np.array(rates_each), np.float64(self.scale),
+                          np.float64(math.log(self.base)),
+                          np.float64(self.num_candidates - 1))

@@ -18,7 +18,7 @@ from dpjax.privacy import accounting
 from dpjax.stats.ecdf_methods import toeplitz
 from dpjax.stats.quantile_methods import curves
 from dpjax.stats.quantile_methods import inversion
-from dpjax.stats.quantile_methods import orders
+from dpjax.stats.quantile_methods import quantile_levels
 from dpjax.stats.quantile_methods.records import Records
 from dpjax.typing import Array, PRNGKey
 
@@ -112,7 +112,7 @@ class FactorisedQuantiles(curves.CurveQuantiles):
     """Quantile levels, grid, noise scale and factor, as arrays."""
     root = toeplitz.square_root(self.num_bins)
     covariance = toeplitz.covariance_with_last(root)
-    return Parameters(orders.check_orders(self.probs),
+    return Parameters(quantile_levels.check_levels(self.probs),
                       np.linspace(0.0, 1.0, self.num_bins + 1),
                       np.float64(self.scale), root,
                       covariance / covariance[-1])
