@@ -45,7 +45,7 @@ class Frequencies:
   counts: LaplaceMechanism | GaussianMechanism
   confidence: float = 0.95
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     errors.check_at_least('num_categories', self.num_categories, 1)
     errors.check_open_unit('confidence', self.confidence)
     if self.adjacency is Adjacency.REPLACE_ONE:

@@ -80,7 +80,7 @@ class BoundedMean:
   confidence: float = 0.95
   interval: str = 'exact'
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     errors.check_at_least('num_examples', self.num_examples, 1)
     errors.check_range(self.lower, self.upper)
     errors.check_positive('epsilon', self.epsilon)
@@ -168,7 +168,7 @@ class PrivateSizeMean:
   count_share: float = 0.5
   confidence: float = 0.95
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     errors.check_range(self.lower, self.upper)
     errors.check_positive('epsilon', self.epsilon)
     errors.check_open_unit('count_share', self.count_share)

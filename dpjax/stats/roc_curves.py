@@ -181,7 +181,7 @@ class RocMechanism(mechanisms.SampledMechanism[Array]):
   curve: EcdfMechanism
   positive: str = 'high'
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     errors.check_choice('positive', self.positive, POSITIVE)
     if self.curve.num_thresholds != self._num_bins:
       raise ValueError(f'curve must have {self._num_bins} thresholds, got '
@@ -273,7 +273,7 @@ class ParallelRoc(RocMechanism):
   adjacency: Adjacency
   public_labels: bool = False
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     super().__post_init__()
     check_adjacency(self.adjacency)
     replaces = self.adjacency is Adjacency.REPLACE_ONE

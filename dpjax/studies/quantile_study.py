@@ -64,7 +64,7 @@ class Options:
   knots: int = 5
   floor: float = smoothing.FLOOR
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     errors.check_choice('cost', self.cost, independent.COSTS)
     errors.check_choice('recursion', self.recursion, RECURSIONS)
     errors.check_choice('post', self.post, histogram.POSTS)

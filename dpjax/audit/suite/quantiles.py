@@ -21,7 +21,7 @@ from dpjax.audit.target import Target
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.stats.quantile_methods import independent
 from dpjax.stats.quantile_methods import joint
-from dpjax.stats.quantile_methods import orders
+from dpjax.stats.quantile_methods import quantile_levels
 from dpjax.stats.quantile_methods import recursive
 from dpjax.stats.quantile_methods.mechanism import QuantileMechanism
 
@@ -97,7 +97,7 @@ def _of_tree(mechanism: recursive.RecursiveQuantiles, data: np.ndarray,
   cuts = [0.0, *outputs.T, 1.0]
   return sum(_node(data, (cuts[low], cuts[high]), probs[middle - 1],
                    rates[middle - 1], mechanism.cost, cuts[middle])
-             for level in orders.halvings(len(probs))
+             for level in quantile_levels.halvings(len(probs))
              for low, middle, high in level)
 
 
@@ -130,7 +130,7 @@ def _counts(ranks: np.ndarray, number: int) -> np.ndarray:
 
 def _joint_cost(ranks, number, probs):
   return np.abs(_counts(ranks, number)
-                - number * orders.gaps(probs)).sum(-1)
+                - number * quantile_levels.gaps(probs)).sum(-1)
 
 
 def _inverse_cost(ranks, number, probs):

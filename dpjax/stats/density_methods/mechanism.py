@@ -66,7 +66,7 @@ class DensityMechanism(mechanisms.Budgeted, mechanisms.SampledMechanism[Array]):
 
   kind = 'histogram'
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     errors.check_at_least('num_records', self.num_records, 1)
     check_adjacency(self.adjacency)
     if not (self.epsilon is None and self.rho is None):

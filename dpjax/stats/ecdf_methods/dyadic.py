@@ -1,9 +1,10 @@
-"""Distribution functions with dyadic noise: a node adds noise to all its rows.
+"""Releases distribution functions with dyadic noise, of nodes of rows.
 
-Rank i has the sum of the noise of the nodes that contain row i, one on each
-level. So all ranks have the same noise variance, and close ranks share most of
-their noise. `dyadic_calibration` computes the exact privacy cost; Barczewski
-(2025) counts nodes instead, and that bound is kept as `accounting='paper'`.
+A node adds its noise to all its rows: rank i has the sum of the noise of the
+nodes that contain row i, one on each level. So all ranks have the same noise
+variance, and close ranks share most of their noise. `dyadic_calibration`
+computes the exact privacy cost; Barczewski (2025) counts nodes instead, and
+that bound is kept as `accounting='paper'`.
 Source: Barczewski (2025, equation 6.3.1 and Theorems 6.3.1 and 6.3.2; items
 EC-03, EC-05, EC-07; corrections C1 to C3).
 """
@@ -45,7 +46,7 @@ class DyadicParameters(NamedTuple):
     regression: [N], regression coefficients of the noise of each rank on that
       of the last rank.
   """
-  scale: np.ndarray
+  scale: np.float64
   regression: np.ndarray
 
 
@@ -83,11 +84,11 @@ class Layout(NamedTuple):
     Args:
       nodes: [M] draws for all nodes, leaves first.
     """
-    ends = np.cumsum(self.level_sizes)
+    last = np.cumsum(self.level_sizes)
     # From the root down: each node's noise is repeated for its two children.
     total = jnp.zeros([1], nodes.dtype)
     for size, end, weight in reversed(list(zip(
-        self.level_sizes, ends.tolist(), self.weights.tolist(), strict=True))):
+        self.level_sizes, last.tolist(), self.weights.tolist(), strict=True))):
       total = jnp.repeat(total, -(-size // total.size))[:size]
       total += weight * nodes[end - size:end]
     return total
@@ -199,7 +200,7 @@ class DyadicEcdf(mechanism.EcdfMechanism):
   accounting: str = 'tight'
   root: bool | None = None
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     super().__post_init__()
     errors.check_choice('accounting', self.accounting, ACCOUNTING)
     if self.accounting == 'tuned' and self.pure:
@@ -219,6 +220,8 @@ class DyadicEcdf(mechanism.EcdfMechanism):
     """Returns the noise scale of a node that spends the budget."""
     price = self._price(layout)
     if self.accounting == 'paper':
+      # Published: L + 1 nodes change, half of them (rounded up) if one record
+      # is added.
       price = dyadic_calibration.num_levels(self.num_thresholds)
       if not self.knows_total:
         price = -(-price // 2)
@@ -229,11 +232,11 @@ class DyadicEcdf(mechanism.EcdfMechanism):
     scale = self._scale(layout)
     one = draws.discrete_laplace_variance(scale) if self.pure else scale**2
     shared = layout.covariances()
-    left = np.full(layout.num_rows, shared[-1])
+    own = np.full(layout.num_rows, shared[-1])
     if self._known(layout) == 'regressed':
       # Regression on the last rank's noise removes that part of the variance.
-      left -= shared**2 / shared[-1]
-    return np.append(one * left,
+      own -= shared**2 / shared[-1]
+    return np.append(one * own,
                      np.zeros(self.num_thresholds - layout.num_rows))
 
   def _known(self, layout: Layout) -> str:

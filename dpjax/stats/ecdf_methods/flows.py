@@ -79,7 +79,7 @@ def _leaves(joined: np.ndarray, num_labels: int) -> Array:
 
 
 def _merged(left: Array, right: Array, increment: Array,
-            joined: Array) -> Array:
+            joined: Array | np.ndarray) -> Array:
   """Returns T of nodes from that of their halves, [labels, steps, M]."""
   labels = jnp.arange(left.shape[0], dtype=left.dtype)[:, None] + _LOWEST
   inside = right + jnp.where((labels >= 0) | joined[None],
@@ -121,7 +121,7 @@ def _reach(rows: Array, step: Array) -> _Reach:
 
 
 def _middle_step(left: Array, right: Array, increment: Array, label: Array,
-                 step: Array, joined: Array) -> Array:
+                 step: Array, joined: Array | np.ndarray) -> Array:
   """Returns the step from c to the middle in an optimal labelling, [M]."""
   values = []
   for first in _STEPS:
@@ -195,7 +195,7 @@ def _smallest(values: list[Array]) -> Array:
 
 
 def _divided(state: _State, left: Array, right: Array, increment: Array,
-             joined: Array) -> tuple[_State, _State, Array]:
+             joined: Array | np.ndarray) -> tuple[_State, _State, Array]:
   """Returns the states of both halves of nodes, and what their middles keep."""
   label, step, given = state
   below, above = _around(left, label, 1), _around(right, label, 2)
@@ -262,10 +262,12 @@ def absolute_and_value(ranks: Array, total: Array,
   rows = levels.reversed_bits(1 << layout.depth)
   table, below = _leaves(rows >= layout.size, layout.depth + 2 - _LOWEST), []
   for part, one in zip(parts[0], joined[0], strict=True):
-    below.append((*levels.halves(table), part, one))
-    table = _merged(*below[-1])
+    left, right = levels.halves(table)
+    below.append((left, right, part, one))
+    table = _merged(left, right, part, one)
 
-  def up(table, level):
+  def up(table: Array, level: tuple[Array, Array | np.ndarray]
+         ) -> tuple[Array, tuple[Array, Array]]:
     halves = levels.pairs(table)
     return levels.filled(_merged(*halves, *level)), halves
 
@@ -274,9 +276,10 @@ def absolute_and_value(ranks: Array, total: Array,
   state, value = _root(table[..., :1], parts[2], end)
   ends = parts[2] + jnp.concatenate(state.given)
 
-  def down(state, level):
-    half = _State(*(part[:layout.width // 2] for part in state[:2]),
-                  tuple(part[:layout.width // 2] for part in state.given))
+  def down(state: _State,
+           level: tuple[Array, Array, Array, Array | np.ndarray]
+           ) -> tuple[_State, Array]:
+    half: _State = jax.tree.map(lambda part: part[:layout.width // 2], state)
     left, right, rest = _divided(half, *level)
     return jax.tree.map(levels.interleaved, left, right), rest
 
@@ -285,8 +288,8 @@ def absolute_and_value(ranks: Array, total: Array,
                             reverse=True)
   state, rests = jax.tree.map(levels.in_plain_order, state), []
   for level in below[::-1]:
-    left, right, rest = _divided(state, *level)
-    state = jax.tree.map(lambda *both: jnp.concatenate(both), left, right)
+    *both, rest = _divided(state, *level)
+    state = jax.tree.map(lambda *halves: jnp.concatenate(halves), *both)
     rests.append(rest)
   return levels.cumulated(layout.together(tuple(rests[::-1]), top, ends), total,
                           end), value

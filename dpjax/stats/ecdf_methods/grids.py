@@ -33,7 +33,7 @@ class Grid:
   num_thresholds: int
   kind: str = 'uniform'
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     errors.check_choice('kind', self.kind, KINDS)
     errors.check_range(self.lower, self.upper)
     errors.check_at_least('num_thresholds', self.num_thresholds, 1)

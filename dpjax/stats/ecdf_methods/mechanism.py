@@ -38,7 +38,7 @@ class EcdfMechanism(mechanisms.Budgeted, mechanisms.SampledMechanism[Array]):
   num_thresholds: int
   monotone: bool = True
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     errors.check_at_least('num_thresholds', self.num_thresholds, 2)
     check_adjacency(self.adjacency)
     self._check_budget()

@@ -39,10 +39,10 @@ _MOST_PARTS = 64
 @functools.lru_cache(64)
 def best_base(horizon: int, pure: bool) -> int:
   """Returns the base for which `signed` sums have the least mean variance."""
-  def cost(base):
+  def cost(base: int) -> float:
     levels = stream_noise.num_levels(horizon, base)
     candidate = stream_noise.Structure('signed', horizon, pure, base, levels, 0)
-    return np.mean(stream_noise.signed_nodes(candidate)) * levels**(
+    return float(np.mean(stream_noise.signed_nodes(candidate))) * levels**(
         2 if pure else 1)
   return min(range(2, min(_MOST_PARTS, horizon) + 1), key=cost)
 
@@ -81,7 +81,7 @@ class PrefixStream(mechanisms.Budgeted):
   # Read by the auditor.
   double_precision = True
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     errors.check_at_least('horizon', self.horizon, 2)
     self._check_budget()
     if self.kind is not None:
@@ -196,7 +196,7 @@ class PrefixStream(mechanisms.Budgeted):
         is and the sum is NaN.
     """
     self._check_horizon(state, 1)
-    step = stream_noise.compiled(stream_noise.law(self.structure))
+    step = stream_noise.compiled(stream_noise.stepper(self.structure))
     return step(self.parameters, state, jnp.asarray(item))
 
   @precision.in_float64
@@ -204,7 +204,7 @@ class PrefixStream(mechanisms.Budgeted):
           items: Array) -> tuple[StreamState, Array]:
     """Calls `update` for each item of [n], compiled; returns sums [n]."""
     self._check_horizon(state, len(items))
-    step = stream_noise.in_turn(stream_noise.law(self.structure))
+    step = stream_noise.in_turn(stream_noise.stepper(self.structure))
     return step(self.parameters, state, jnp.asarray(items))
 
   def release(self, key: PRNGKey, data: Array) -> Array:

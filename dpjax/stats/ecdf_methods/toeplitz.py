@@ -1,4 +1,4 @@
-"""Distribution functions by the square root of the matrix of prefix sums.
+"""Releases distribution functions by the square root of prefix sums.
 
 Ranks are A x of counts x. With A = C C, C lower triangular Toeplitz, C x + z is
 released with Gaussian noise z, and C (C x + z) = A x + C z gives the ranks. The
@@ -39,7 +39,7 @@ class SquareRootParameters(NamedTuple):
     regression: [N], regression coefficients of the noise of each rank on that
       of the last rank.
   """
-  scale: np.ndarray
+  scale: np.float64
   coefficients: np.ndarray
   regression: np.ndarray
 
@@ -121,24 +121,28 @@ def nonnegative(counts: Array) -> Array:
       [jnp.ones([1]), (2 * steps - 3) / (2 * steps)]))
 
   # C^-1 C^-T values; reversal transposes a lower triangular Toeplitz matrix.
-  def covariance(values):
+  def covariance(values: Array) -> Array:
     return apply(inverse, apply(inverse, values[::-1])[::-1])
 
   with_sum = covariance(jnp.ones_like(counts))
 
-  def shifted(force):
+  # The covariance given the sum: its regression on the sum is removed.
+  def shifted(force: Array) -> Array:
     return covariance(force) - with_sum * (jnp.vdot(with_sum, force)
                                            / jnp.sum(with_sum))
 
-  def solve(bound, force):
-    def within(values):
+  # Forces on the counts bound to 0 that lift them there; identity elsewhere, so
+  # that the system keeps its size.
+  def solve(bound: Array, force: Array) -> Array:
+    def within(values: Array) -> Array:
       return bound * shifted(bound * values) + (1 - bound) * values
     return jax.scipy.sparse.linalg.cg(within, -bound * counts, force,
                                       tol=_TOLERANCE, maxiter=_MOST_STEPS)[0]
 
   slack = _TOLERANCE * jnp.max(jnp.abs(counts))
 
-  def grow_bound_set(state):
+  def grow_bound_set(state: tuple[Array, Array, Array]
+                     ) -> tuple[Array, Array, Array]:
     bound, force, projected = state
     bound = jnp.maximum(bound, (projected < -slack).astype(counts.dtype))
     force = bound * solve(bound, force)
@@ -161,7 +165,7 @@ def _sampler(known: bool, monotone: bool) -> mechanism.Draw:
     total = jnp.sum(counts) if known else None
     if known or monotone:
       # A private n is kept at its estimate, as in `hierarchy.nonnegative`.
-      end = total if known else jnp.maximum(ranks[-1], 0.0)
+      end = jnp.maximum(ranks[-1], 0.0) if total is None else total
       ranks -= jnp.asarray(parameters.regression) * (ranks[-1] - end)
     if monotone:
       ranks = jnp.cumsum(nonnegative(
@@ -224,6 +228,6 @@ def rank_variances(coefficients: np.ndarray, *, known: bool) -> np.ndarray:
   if not known:
     return own
   covariance = covariance_with_last(coefficients)
-  left = np.maximum(own - np.square(covariance) / covariance[-1], 0.0)
-  left[-1] = 0.0
-  return left
+  variances = np.maximum(own - np.square(covariance) / covariance[-1], 0.0)
+  variances[-1] = 0.0  # Exactly, not just up to rounding.
+  return variances

@@ -1,4 +1,4 @@
-"""Distribution functions from hierarchical counts.
+"""Releases distribution functions from hierarchical counts.
 
 Bins, groups of bins and so on are counted with noise, and a rank is a sum of
 few of these counts. With least squares over the tree this is the most accurate
@@ -84,12 +84,12 @@ def with_noise(key: PRNGKey, exact: Array, scale: Array, *, pure: bool
 def nonnegative(noisy: Sequence[Array], shape: hierarchy.Shape,
                 variances: Array, alive: Array,
                 total: Array | None = None) -> Array:
-  """Same as `hierarchy.nonnegative`, jittable."""
+  """Returns what `hierarchy.nonnegative` does, jittable."""
   first = hierarchy.least_squares(noisy, shape, variances, alive, total)
   if total is None:
     total = jnp.maximum(jnp.sum(first), 0.0)
 
-  def drop_negative(state):
+  def drop_negative(state: tuple[Array, Array]) -> tuple[Array, Array]:
     alive = state[0] * (state[1] >= 0).astype(first.dtype)
     return alive, hierarchy.least_squares(noisy, shape, variances, alive, total)
 
@@ -175,7 +175,7 @@ class TreeEcdf(mechanism.EcdfMechanism):
   estimator: str = 'least_squares'
   shares: tuple[float, ...] | None = None
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     super().__post_init__()
     errors.check_choice('estimator', self.estimator, ESTIMATORS)
     if self.monotone and self.estimator != 'least_squares':
@@ -183,17 +183,17 @@ class TreeEcdf(mechanism.EcdfMechanism):
                        f"monotone=False for estimator='{self.estimator}'")
     hierarchy.check_shape(self.branching, self.num_thresholds)
     if self.shares is not None:
-      self._check_shares()
+      self._check_shares(self.shares)
 
-  def _check_shares(self):
+  def _check_shares(self, shares: tuple[float, ...]) -> None:
     """Raises unless shares are positive, one per level, and sum to 1."""
-    if len(self.shares) != len(self.branching):
+    if len(shares) != len(self.branching):
       raise ValueError(f'there must be shares of {len(self.branching)} levels, '
-                       f'got {len(self.shares)} shares')
-    for share in self.shares:
+                       f'got {len(shares)} shares')
+    for share in shares:
       errors.check_positive('shares', share)
-    if abs(sum(self.shares) - 1) > 1e-9:
-      raise ValueError(f'shares must sum to 1, got {sum(self.shares)}')
+    if abs(sum(shares) - 1) > 1e-9:
+      raise ValueError(f'shares must sum to 1, got {sum(shares)}')
 
   @functools.cached_property
   def branching(self) -> hierarchy.Shape:

@@ -121,7 +121,7 @@ class CurveQuantiles(mechanism.QuantileMechanism):
     def num_bins(self) -> int:
       """Number of bins, N."""
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     super().__post_init__()
     errors.check_choice('interpolation', self.interpolation, INTERPOLATIONS)
     # With one bin both ends are known and the curve carries no information.

@@ -93,7 +93,7 @@ class GridQuantiles(mechanism.PureQuantiles):
   candidates: Sequence[float]
   rule: str = 'permute_and_flip'
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     super().__post_init__()
     errors.check_choice('rule', self.rule, RULES)
     candidates = np.asarray(self.candidates, np.float64)

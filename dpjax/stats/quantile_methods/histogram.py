@@ -89,7 +89,7 @@ class HistogramQuantiles(mechanism.PureQuantiles, curves.CurveQuantiles):
   num_bins: int
   post: str = 'isotonic'
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     super().__post_init__()
     errors.check_choice('post', self.post, POSTS)
     if self.interpolation != 'linear' and self.post in POSTS[:2]:

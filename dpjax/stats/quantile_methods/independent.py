@@ -130,7 +130,7 @@ class IndependentQuantiles(mechanism.ExponentialQuantiles):
   """
   cost: str = 'real'
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     super().__post_init__()
     errors.check_choice('cost', self.cost, COSTS)
 

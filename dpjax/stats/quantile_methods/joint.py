@@ -111,7 +111,7 @@ class InverseQuantiles(mechanism.ExponentialQuantiles):
   Source: Asi and Duchi 2020; Lalanne (2023, section 6.1.6) (item QF-10).
   """
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     super().__post_init__()
     _ = self.parameters  # Raises for the other adjacency.
 

@@ -115,7 +115,7 @@ class KnotQuantiles(mechanism.OuterQuantiles, mechanism.PureQuantiles):
   knots: int = 5
   between: str = 'linear'
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     super().__post_init__()
     errors.check_at_least('knots', self.knots, 2)
     errors.check_choice('between', self.between, BETWEEN)

@@ -72,7 +72,7 @@ class QuantileMechanism(mechanisms.SampledMechanism[Records]):
   # Read by the auditor: a record is a number.
   record_shape = ()
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     quantile_levels.check_levels(self.probs)
     errors.check_range(self.lower, self.upper)
     check_adjacency(self.adjacency)
@@ -108,7 +108,7 @@ class PureQuantiles(QuantileMechanism):
   """
   epsilon: float
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     super().__post_init__()
     errors.check_positive('epsilon', self.epsilon)
 
@@ -129,7 +129,7 @@ class ExponentialQuantiles(mechanisms.Budgeted, QuantileMechanism):
   Durfee and Rogers 2020 (item QB-11).
   """
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     super().__post_init__()
     self._check_budget()
 

@@ -193,7 +193,7 @@ class RecursiveQuantiles(mechanism.ExponentialQuantiles):
   cost: str = 'real'
   budget: str = 'depth'
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     super().__post_init__()
     errors.check_choice('cost', self.cost, independent.COSTS)
     errors.check_choice('budget', self.budget, BUDGETS)

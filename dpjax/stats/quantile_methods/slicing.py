@@ -177,7 +177,7 @@ class SlicedQuantiles(mechanism.PureQuantiles):
   failure_prob: float = 0.05
   rank_share: float = 0.6
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     super().__post_init__()
     if self.adjacency is not Adjacency.REPLACE_ONE:
       raise ValueError('slices need a public number of records: '

@@ -116,7 +116,7 @@ class Smoothed(mechanism.OuterQuantiles):
   sigma: float | None = None
   floor: float = FLOOR
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     for field in dataclasses.fields(mechanism.QuantileMechanism):
       object.__setattr__(self, field.name, getattr(self.inner, field.name))
     errors.check_choice('kind', self.kind, KINDS)

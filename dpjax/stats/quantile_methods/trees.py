@@ -67,7 +67,7 @@ class TreeQuantiles(mechanism.PureQuantiles, curves.CurveQuantiles):
   """
   shape: tuple[int, ...] = (16, 16)
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     hierarchy.check_shape(self.shape)
     super().__post_init__()
 

@@ -141,7 +141,7 @@ class UnboundedQuantiles(mechanism.PureQuantiles):
   scale: float = 1.0
   num_candidates: int = 50_000
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     errors.check_positive('scale', self.scale)
     errors.check_positive('base - 1', self.base - 1)
     errors.check_at_least('num_candidates', self.num_candidates, 2)

@@ -102,7 +102,7 @@ class WindowQuantiles(mechanism.ExponentialQuantiles):
   """
   radius: float | None = None
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     super().__post_init__()
     if self.radius is not None:
       errors.check_non_negative('radius', self.radius)
