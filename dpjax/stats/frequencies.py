@@ -124,7 +124,7 @@ class Frequencies:
       ValueError: under ADD_OR_REMOVE_ONE.
     """
     noise = self.risk(self.num_categories)
-    if noise is None:
+    if noise is None or self.num_examples is None:
       raise ValueError('population_risk has no closed form under '
                        'add_or_remove_one; use replace_one')
     probs = np.asarray(probs, np.float64)
@@ -201,8 +201,8 @@ def local(mechanism: RandomizedResponse, answers: Array, *,
   # An answer frequency is other_prob + slope * f, which is inverted below.
   slope = mechanism.truth_prob - mechanism.other_prob
   return intervals.clipped(Estimate(*(
-      (end - mechanism.other_prob) / slope
-      for end in answer_interval)), 0.0, 1.0)
+      (number - mechanism.other_prob) / slope
+      for number in answer_interval)), 0.0, 1.0)
 
 
 def local_risk(mechanism: RandomizedResponse, shares: np.ndarray,

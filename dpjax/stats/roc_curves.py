@@ -85,7 +85,7 @@ def counts(grid: Grid, scores: np.ndarray, labels: np.ndarray) -> np.ndarray:
 
 
 @precision.in_float64
-def of_ranks(ranks: Array, thresholds: Array, *,
+def of_ranks(ranks: Array | np.ndarray, thresholds: Array | np.ndarray, *,
              positive: str = 'high') -> RocCurve:
   """Returns the ROC curve of ranks [..., 2, N]; post-processing.
 
@@ -96,6 +96,7 @@ def of_ranks(ranks: Array, thresholds: Array, *,
   errors.check_choice('positive', positive, POSITIVE)
   ranks = precision.double(ranks)
   totals = jnp.maximum(ranks[..., -1], 1)
+  # Shares of records up to each threshold, from none to all of them.
   below = jnp.concatenate([
       jnp.zeros_like(ranks[..., :1]), ranks[..., :-1] / totals[..., None],
       jnp.ones_like(ranks[..., :1])], axis=-1)
@@ -157,13 +158,14 @@ def with_total(ranks: Array, total: Array, *, monotone: bool) -> Array:
     monotone: whether the ranks are monotone and must stay so.
   """
   last = ranks[:, -1]
-  ends = last + (total - jnp.sum(last)) / 2
+  sizes = last + (total - jnp.sum(last)) / 2
   if not monotone:
-    shares = jnp.arange(1, ranks.shape[1] + 1) / ranks.shape[1]
-    return ranks + shares[None] * (ends - last)[:, None]
-  ends = jnp.clip(ends, 0, total)
-  scaled = ranks * (ends / jnp.where(last > 0, last, 1))[:, None]
-  return scaled.at[:, -1].set(ends)
+    fractions = jnp.arange(1, ranks.shape[1] + 1) / ranks.shape[1]
+    return ranks + fractions[None] * (sizes - last)[:, None]
+  # A class has between 0 and n records. The sizes sum to n, and still do.
+  sizes = jnp.clip(sizes, 0, total)
+  scaled = ranks * (sizes / jnp.where(last > 0, last, 1))[:, None]
+  return scaled.at[:, -1].set(sizes)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -197,23 +199,24 @@ class RocMechanism(mechanisms.SampledMechanism[Array]):
     """Parameters of the curve's sampler."""
     return self.curve.parameters
 
-  def of_ranks(self, ranks: Array) -> RocCurve:
+  def of_ranks(self, ranks: Array | np.ndarray) -> RocCurve:
     """Returns the ROC curve of released ranks [..., 2, N]; post-processing."""
     return of_ranks(ranks, self.grid.thresholds, positive=self.positive)
 
   def _check_counts(self, data: Array | np.ndarray) -> None:
+    """Raises ValueError unless there is one count for each class and bin."""
     if data.shape != (2, self.grid.num_thresholds):
       raise ValueError('data must be counts of 2 classes and '
                        f'{self.grid.num_thresholds} bins, got an array of '
                        f'shape {data.shape}')
 
   @precision.in_float64
-  def release(self, key: PRNGKey, data: Array) -> RocCurve:
+  def release(self, key: PRNGKey, data: Array | np.ndarray) -> RocCurve:
     """Releases the private ROC curve of counts [2, N]."""
     return self.of_ranks(self.release_ranks(key, data))
 
   @precision.in_float64
-  def release_ranks(self, key: PRNGKey, data: Array) -> Array:
+  def release_ranks(self, key: PRNGKey, data: Array | np.ndarray) -> Array:
     """Releases ranks [2, N] of negatives and positives.
 
     With the same key these are the ranks from which `release` computes its
@@ -346,10 +349,11 @@ def make(grid: Grid, *, epsilon: float | None = None, rho: float | None = None,
     >>> scores = np.arange(1000) / 1000
     >>> labels = (np.arange(1000) * 7 % 1000 < scores * 1000).astype(int)
     >>> grid = grids.Grid(lower=0, upper=1, num_thresholds=64)
-    >>> made = roc.make(grid, epsilon=1.0, adjacency=Adjacency.REPLACE_ONE)
-    >>> found = roc.counts(grid, scores, labels)
+    >>> mechanism = roc.make(grid, epsilon=1.0,
+    ...                      adjacency=Adjacency.REPLACE_ONE)
+    >>> counts = roc.counts(grid, scores, labels)
     >>> # Reproducible: for research, not for a release.
-    >>> curve = made.release(jax.random.key(0), found)
+    >>> curve = mechanism.release(jax.random.key(0), counts)
     >>> abs(float(curve.auc) - 0.83) < 0.05
     True
   """
@@ -357,7 +361,7 @@ def make(grid: Grid, *, epsilon: float | None = None, rho: float | None = None,
   check_adjacency(adjacency)
   size = grid.num_thresholds
   if accounting == 'paper':
-    if rho is not None or public_labels or (
+    if epsilon is None or rho is not None or public_labels or (
         adjacency is not Adjacency.REPLACE_ONE):
       raise ValueError("accounting='paper' needs epsilon (not rho), adjacency "
                        'REPLACE_ONE and private labels')
@@ -386,4 +390,4 @@ def _printed(size: int, epsilon: float, monotone: bool) -> dyadic.DyadicEcdf:
   # Scales are c / epsilon, so this epsilon gives the published scale.
   unit = dataclasses.replace(printed, adjacency=Adjacency.ADD_OR_REMOVE_ONE)
   return dataclasses.replace(
-      unit, epsilon=unit.epsilon * unit.scale / printed.scale)
+      unit, epsilon=unit.amount * unit.scale / printed.scale)

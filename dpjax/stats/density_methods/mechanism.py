@@ -1,10 +1,8 @@
-"""Base class of the estimators: a statistic, a sampler, and its parameters.
+"""Base class of the density estimators: a statistic and what is drawn from it.
 
 A mechanism reduces records to a statistic, counts of equal bins or sums of
 basis functions, and releases coefficients of a density. `draw(key, statistic,
-parameters)` is a pure function that adds the noise and applies the estimator's
-post-processing. Mechanisms that differ only in parameters share one function
-object: a sweep compiles once for each shape.
+parameters)` adds the noise and applies the estimator's post-processing.
 
 Adjacency. Under REPLACE_ONE n is public, and one count falls by 1 while another
 rises by 1. Under ADD_OR_REMOVE_ONE one count changes by 1; `num_records` is
@@ -27,7 +25,7 @@ from dpjax.stats import mechanisms
 from dpjax.stats import precision
 from dpjax.stats.density_methods.estimate import DensityEstimate
 from dpjax.stats.density_methods.laws import Density
-from dpjax.typing import Array, PRNGKey
+from dpjax.typing import Array, PRNGKey, PyTree
 
 Draw = mechanisms.Draw[Array]
 """(key, statistic [s] float64, parameters) -> coefficients [c]."""
@@ -88,7 +86,7 @@ class DensityMechanism(mechanisms.Budgeted, mechanisms.SampledMechanism[Array]):
         f'{type(self).__name__} is not linear: its error is measured')
 
   @precision.in_float64
-  def release(self, key: PRNGKey, data: Array) -> Array:
+  def release(self, key: PRNGKey, data: Array | np.ndarray) -> Array:
     """Releases coefficients [c] of a statistic [s]."""
     return self.draw(key, jnp.asarray(data, jnp.float64), self.parameters)
 
@@ -99,8 +97,11 @@ class DensityMechanism(mechanisms.Budgeted, mechanisms.SampledMechanism[Array]):
         key, jnp.asarray(statistics, jnp.float64), statistics.shape[0]))
 
   @precision.in_float64
-  def estimate(self, key: PRNGKey, x: np.ndarray) -> DensityEstimate:
+  def estimate(self, key: PRNGKey, x: np.ndarray) -> PyTree:
     """Releases the density of records [n]; clips them to [0, 1].
+
+    Returns:
+      A `DensityEstimate`; densities of several attributes have their own form.
 
     Raises:
       ValueError: if a record is NaN, or the public n differs.

@@ -54,7 +54,7 @@ class EcdfMechanism(mechanisms.Budgeted, mechanisms.SampledMechanism[Array]):
                        f'got an array of shape {counts.shape}')
 
   @precision.in_float64
-  def release(self, key: PRNGKey, data: Array) -> Array:
+  def release(self, key: PRNGKey, data: Array | np.ndarray) -> Array:
     """Releases noisy ranks [N] float64 of bin counts [N]; divide by n for F."""
     self._check_counts(data)
     return self.draw(key, jnp.asarray(data, jnp.float64), self.parameters)

@@ -42,11 +42,11 @@ def repeated(draw: Draw) -> Draw:
   def run(keys: PRNGKey, data: Records, parameters: PyTree) -> Array:
     count, length = data.ordered.shape
     # The largest divisor of R whose data sets fit in a cache together.
-    beside = max(size for size in range(1, count + 1)
-                 if count % size == 0 and size <= max(1, _AT_ONCE // length))
+    at_once = max(size for size in range(1, count + 1)
+                  if count % size == 0 and size <= max(1, _AT_ONCE // length))
     return jax.lax.map(
         lambda of: draw(of[0], data._replace(ordered=of[1]), parameters),
-        (keys, data.ordered), batch_size=beside)
+        (keys, data.ordered), batch_size=at_once)
   return jax.jit(run)
 
 
@@ -82,7 +82,7 @@ class QuantileMechanism(mechanisms.SampledMechanism[Records]):
     errors.check_at_least('num_examples', num_examples, 1)
 
   @precision.in_float64
-  def release(self, key: PRNGKey, data: Array) -> Array:
+  def release(self, key: PRNGKey, data: Array | np.ndarray) -> Array:
     """Returns quantiles [m] float64, increasing, of records [n]; jittable."""
     self.check_size(data.shape[0])
     return self.draw(key, records.of(data, self.lower, self.upper),
