@@ -1,6 +1,7 @@
 """Studies of the error of private estimates, in settings the user chooses.
 
-Modules, in import order: quantile_laws, quantile_trials, quantile_study.
+Modules, in import order: quantile_distributions, quantile_trials,
+quantile_study.
 """
 
-__all__ = ['quantile_laws', 'quantile_study', 'quantile_trials']
+__all__ = ['quantile_distributions', 'quantile_study', 'quantile_trials']

@@ -35,12 +35,12 @@ def check_levels(probs: Sequence[float]) -> np.ndarray:
   return levels
 
 
-def floor_rank(product: Array) -> Array:
+def floor_rank(product: Array | np.ndarray) -> Array:
   """Returns the floor of products like n p, robust to rounding errors."""
   return jnp.floor(product + _SLACK)
 
 
-def ceil_rank(product: Array) -> Array:
+def ceil_rank(product: Array | np.ndarray) -> Array:
   """Returns the ceiling of products like n p, robust to rounding errors."""
   return jnp.ceil(product - _SLACK)
 
