@@ -1,4 +1,4 @@
-"""Frequencies of K categories, from noisy counts or from randomised answers.
+"""Estimates frequencies of K categories, from noisy counts or polls.
 
 Central model: noisy counts of n records. Under REPLACE_ONE n is public, and one
 record moves the counts by 2 in l1 and by sqrt(2) in l2. Under ADD_OR_REMOVE_ONE

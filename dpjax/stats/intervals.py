@@ -1,4 +1,4 @@
-"""Confidence intervals for estimates with sampling error and privacy noise.
+"""Computes confidence intervals that cover sampling error and privacy noise.
 
 Post-processing: nothing here sees records. Arrays are float32 and broadcast;
 `confidence` is a Python number in (0, 1).

@@ -1,4 +1,4 @@
-"""Means of records in a public range, with a public or a private number n.
+"""Releases means of records in a public range; their number may be private.
 
 Under REPLACE_ONE n is public, and one record moves the mean by at most (b - a)
 / n. Under ADD_OR_REMOVE_ONE n is private, and one record can move the mean of a
@@ -40,6 +40,7 @@ def _largest_variance(mean: Array, num_examples: Array | int, lower: float,
   Records at the two ends alone attain it. The mean is kept (b - a) / n away
   from the ends, where the bound would be 0.
   """
+  # A noisy mean may lie at an end or outside, where the product is <= 0.
   margin = jnp.minimum((upper - lower) / num_examples, (upper - lower) / 2)
   mean = jnp.clip(mean, lower + margin, upper - margin)
   return (mean - lower) * (upper - mean)

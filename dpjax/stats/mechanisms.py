@@ -132,18 +132,19 @@ class Budgeted:
       return self.epsilon
     return math.inf if self.rho is None else self.rho
 
-  def noise_scale(self, price: float) -> float:
+  def noise_scale(self, cost: float) -> float:
     """Returns the noise scale that spends the budget.
 
     Args:
-      price: epsilon, or 2 rho, that noise of scale 1 costs.
+      cost: epsilon, or 2 rho, that noise of scale 1 costs.
 
     Returns:
       Laplace scale for a budget of epsilon, standard deviation for one of rho,
       and 0 without a budget.
     """
-    return (price / self.amount if self.pure
-            else math.sqrt(price / (2 * self.amount)))
+    # Standard deviations s cost 1 / s^2 in 2 rho, Laplace scales b cost 1 / b.
+    return (cost / self.amount if self.pure
+            else math.sqrt(cost / (2 * self.amount)))
 
   @property
   def event(self) -> accounting.DpEvent:

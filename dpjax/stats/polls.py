@@ -1,4 +1,4 @@
-"""Proportions with intervals, from polls in which people answer at random.
+"""Estimates proportions from polls in which people answer at random.
 
 Post-processing of `privacy.local`: the answers are private already. Numbers of
 yes answers may be arrays of any shape. Source: lecture notes, chapter 7,

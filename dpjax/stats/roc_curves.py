@@ -1,4 +1,4 @@
-"""Private ROC curves, from the score distributions of both classes at once.
+"""Releases ROC curves, from the score distributions of both classes at once.
 
 Scores are put on a public grid and counted by class. One release of an `ecdf`
 mechanism gives the ranks of both classes; the curve, the area under it,
@@ -102,6 +102,7 @@ def of_ranks(ranks: Array | np.ndarray, thresholds: Array | np.ndarray, *,
       jnp.ones_like(ranks[..., :1])], axis=-1)
   cuts = jnp.concatenate([jnp.full([1], -jnp.inf), thresholds[:-1],
                           jnp.full([1], jnp.inf)])
+  # Low scores: positive at or below a threshold. High: above it.
   rates = below
   if positive == 'high':
     rates, cuts = 1 - jnp.flip(below, -1), cuts[::-1]
@@ -137,6 +138,7 @@ def _parallel(draw: mechanism.Draw, imposes_total: bool,
               monotone: bool) -> Draw:
   """Returns the sampler of `ParallelRoc`: one curve for each class."""
   def sample(key: PRNGKey, data: Array, parameters: PyTree) -> Array:
+    # Each class has its own key, so the noise of the curves is independent.
     ranks = jax.vmap(draw, (0, 0, None))(jax.random.split(key), data,
                                          parameters)
     if not imposes_total:
@@ -246,7 +248,7 @@ class JointRoc(RocMechanism):
 
   @property
   def adjacency(self) -> Adjacency:
-    """The adjacency of `curve`."""
+    """Which data sets are neighbours: as for `curve`."""
     return self.curve.adjacency
 
   @property
@@ -367,6 +369,8 @@ def make(grid: Grid, *, epsilon: float | None = None, rho: float | None = None,
                        'REPLACE_ONE and private labels')
     return ParallelRoc(grid=grid, positive=positive, adjacency=adjacency,
                        curve=_printed(size, epsilon, monotone))
+  # A changed label moves a record between classes: in one tree over both that
+  # costs as much as a changed bin.
   tree = functools.partial(trees.TreeEcdf, epsilon=epsilon, rho=rho,
                            adjacency=adjacency, monotone=monotone)
   if adjacency is Adjacency.REPLACE_ONE and not public_labels:

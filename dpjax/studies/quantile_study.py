@@ -105,7 +105,7 @@ class Setting:
 
   @property
   def probs(self) -> np.ndarray:
-    """Quantile levels [m]."""
+    """Quantile levels [m], evenly spread from first to last."""
     fractions = np.arange(1, self.num_orders + 1) / (self.num_orders + 1)
     return self.first + (self.last - self.first) * fractions
 
@@ -211,8 +211,10 @@ def settings(options: Options, *, distributions: Sequence[str],
     errors.check_choice('method', method, METHODS)
     name = _MAKERS[method][1] if method in _MAKERS else ''
     variant = f'{name}={getattr(options, name)}' if name else ''
+    # The histogram reads two options, but `post` only if bins are given.
     if method == 'hist':
       variant = f'bins={options.bins} {variant}' if options.bins else 'bins=0'
+    # Methods that add no noise to records have one setting, with sigma NaN.
     for sigma in (sigmas if method in _SMOOTHED else ()) or (math.nan,):
       setting = Setting(
           law=distribution, method=method, num_orders=count, num_examples=size,
@@ -257,6 +259,7 @@ def caution(setting: Setting) -> str:
 def run(wanted: Sequence[Setting], distributions: Mapping[str, Distribution],
         options: Options) -> Iterator[tuple[Setting, dict[str, float]]]:
   """Yields settings with their errors; checks all settings before the first."""
+  # Made first, so that a mistake in the last setting is found before the work.
   samplers = [asked(setting, distributions[setting.law], options)
               for setting in wanted]
   for setting, each in zip(wanted, samplers, strict=True):

@@ -67,6 +67,7 @@ class DensityMechanism(mechanisms.Budgeted, mechanisms.SampledMechanism[Array]):
   def __post_init__(self) -> None:
     errors.check_at_least('num_records', self.num_records, 1)
     check_adjacency(self.adjacency)
+    # Neither is allowed here: estimates without privacy, for comparison.
     if not (self.epsilon is None and self.rho is None):
       self._check_budget()
 
@@ -106,6 +107,7 @@ class DensityMechanism(mechanisms.Budgeted, mechanisms.SampledMechanism[Array]):
     Raises:
       ValueError: if a record is NaN, or the public n differs.
     """
+    # NaN stays NaN when it is clipped.
     unit = np.clip(np.asarray(x, np.float64), 0, 1)
     if np.isnan(unit).any():
       raise ValueError('records must be numbers, got NaN')
@@ -118,5 +120,6 @@ class DensityMechanism(mechanisms.Budgeted, mechanisms.SampledMechanism[Array]):
 def bin_counts(unit: np.ndarray, num_bins: int) -> np.ndarray:
   """Returns counts [m] float64 of equal bins of [0, 1]; 1 is in the last bin.
   """
+  # The product rounds up to m at 1, and perhaps just below it.
   places = np.minimum((unit * num_bins).astype(np.int64), num_bins - 1)
   return np.bincount(places, minlength=num_bins).astype(np.float64)

@@ -1,4 +1,4 @@
-"""Ranks as sums of few tree nodes, given by the digits of the rank's position.
+"""Sums ranks from few tree nodes, by the digits of the rank's position.
 
 Plain: whole nodes from the left on every level (Dwork et al. 2010, Chan et al.
 2011; item EC-41). Signed: take a whole node and subtract its remainder where

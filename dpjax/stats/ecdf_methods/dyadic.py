@@ -39,7 +39,7 @@ _FEWEST_LEVELS = 5
 
 
 class DyadicParameters(NamedTuple):
-  """DyadicParameters of the sampler.
+  """What the sampler of dyadic noise takes.
 
   Attributes:
     scale: [], Laplace scale or standard deviation of the noise of a node.

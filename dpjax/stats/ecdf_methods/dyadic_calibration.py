@@ -1,4 +1,4 @@
-"""Exact sensitivity of dyadic noise to one record, for any number of rows.
+"""Computes the exact privacy cost of dyadic noise, for any number of rows.
 
 Node (j, l) adds its noise to rows (j-1) 2^l + 1 .. j 2^l. Between rows there
 are boundaries 0..N, and a node is an edge between two boundaries. A record that
@@ -107,8 +107,7 @@ class _Distances(NamedTuple):
     # end than another is no farther from any point outside.
     (left, right), (near, far) = _front(self.left, self.right), _front(
         other.left, other.right)
-    # The four ways from one half into the other: across the shared end, around
-    # both, and around one of them.
+    # From either end of the left half to either end of the right one.
     around = min(edge, self.link + other.link)
     paths = [(right, near, 0.0), (left, far, around),
              (left, near, min(self.link, edge + other.link)),
@@ -217,7 +216,7 @@ class _Rows(Generic[_Block]):
     self._kind: type[_Block] = kind
     self._edges = [kind.edge(scale) for scale in scales]
     self._first: _Block = kind.of_edge(scales[0])
-    # An edge without noise replaces a rest of the graph that is not there.
+    # Where nothing surrounds a block: an edge without noise.
     self.none = kind.edge(0.0)
     # Blocks of one level and length are alike, so that few are computed.
     self.block: Callable[[int, int], _Block] = functools.cache(self._block)

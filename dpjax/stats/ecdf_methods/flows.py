@@ -1,4 +1,4 @@
-"""The nearest nonnegative counts in l1: an exact minimum cost flow.
+"""Finds the nearest nonnegative counts in l1, an exact minimum cost flow.
 
 Smoothing with p = 1 subtracts noise of the least sum of absolute values: a
 minimum cost flow on the graph of `smoothing`. Its dual assigns integer labels
@@ -86,6 +86,7 @@ def _merged(left: Array, right: Array, increment: Array,
                              -labels * increment[None], _NONE)[:, None]
   best_by_step = []
   for step in _STEPS:
+    # Via all labels of the middle that both halves allow.
     ways = [left[:, first + 1] + _shifted(inside[:, step - first + 1], first)
             for first in _STEPS if abs(step - first) <= 1]
     best_by_step.append(functools.reduce(jnp.maximum, ways))
@@ -106,6 +107,7 @@ def _around(table: Array, label: Array, reach: int) -> Array:
 
 def _at(rows: Array, change: int, step: Array) -> Array:
   """Returns entries [M] at steps [M], `change` labels from the middle row."""
+  # Steps outside -1, 0, 1 are not allowed: value -inf.
   row = rows[rows.shape[0] // 2 + change]
   return jnp.where(step == 0, row[1], jnp.where(
       step == -1, row[0], jnp.where(step == 1, row[2], _NONE)))
@@ -114,6 +116,7 @@ def _at(rows: Array, change: int, step: Array) -> Array:
 def _reach(rows: Array, step: Array) -> _Reach:
   """Returns the deliverable intervals from T [3, 3, M] around the labels of c.
   """
+  # T is concave along each direction: its one-sided differences bound the flow.
   here = _at(rows, 0, step)
   change = lambda c, d: here - _at(rows, c, step + d - c)
   return _Reach((-change(-1, 0), change(1, 0)), (-change(0, -1), change(0, 1)),
@@ -221,6 +224,7 @@ def _root(table: Array, increments: Array, end: str
   value = jnp.where(
       allowed, table[..., 0] - increments[0] * labels[:, None].astype(
           table.dtype) - increments[1] * last.astype(table.dtype), _NONE)
+  # The flat index runs over (label, step).
   place = jnp.argmax(value)
   label, step = place[None] // 3 + _LOWEST, place[None] % 3 - 1
   (low, high), (n_low, n_high), (b_low, b_high) = _reach(_around(

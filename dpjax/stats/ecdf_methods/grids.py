@@ -1,4 +1,4 @@
-"""Public grids of thresholds, and the bins between them.
+"""Makes public grids of thresholds, and counts records between them.
 
 A grid must be public: if its ends are the extremes of the records, it reveals
 them, whatever noise the curve gets (item EC-02, correction C4).

@@ -1,4 +1,4 @@
-"""Trees of counts: least squares, their variances, and shapes; without JAX.
+"""Makes trees of noisy counts consistent by least squares; without JAX.
 
 A tree splits all bins into shape[0] parts, each of these into shape[1] parts,
 and so on. A leaf is a bin; leaves beyond the N-th are known to be empty. Nodes

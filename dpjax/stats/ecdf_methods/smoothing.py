@@ -1,4 +1,4 @@
-"""Exact projection of noisy ranks on those of nonnegative counts.
+"""Projects noisy ranks exactly on those of nonnegative counts.
 
 Noisy ranks S_1, ..., S_N of n records have increments g_0 = S_1, g_k =
 S_(k+1)-S_k, g_N = n - S_N at the vertices 0, ..., N between rows. A noise

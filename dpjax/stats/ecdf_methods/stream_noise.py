@@ -1,4 +1,4 @@
-"""Samplers of noisy prefix sums, one item at a time.
+"""Draws the noise of prefix sums of a stream, one item at a time.
 
 A node of a stream is a range of times. Its noise is drawn with a key of its own
 whenever it is needed, and does not depend on the items.
@@ -95,6 +95,8 @@ def _digits(time: Any, structure: Structure, xp: types.ModuleType
   Every level rounds to the nearest node of the next. Nodes beyond the horizon
   are empty and need no noise. `xp` is NumPy or jax.numpy, `time` of its arrays.
   """
+  # `near` is the time in nodes of a level, `above` the nearest number of nodes
+  # of the next level; at most base / 2 nodes lie between the two.
   near = time
   for level, size in enumerate(structure.sizes.tolist()):
     last = level == structure.levels - 1
@@ -138,6 +140,7 @@ def node_noise(structure: Structure, words: Array, scale: Array | float,
 def _dyadic(structure: Structure, state: StreamState,
             parameters: StreamParameters) -> tuple[Array, Array]:
   """Sums the noise of all nodes that contain the last item."""
+  # Node of each level that holds the last item, numbered over all levels.
   place = (state.time - 1) >> np.arange(structure.levels, dtype=np.int32)
   noise = node_noise(structure, state.words, parameters.scale,
                      place + structure.starts.astype(np.int32))
@@ -189,9 +192,11 @@ def _bottom_up(structure: Structure, state: StreamState,
 def _square_root(structure: Structure, state: StreamState,
                  parameters: StreamParameters) -> tuple[Array, Array]:
   """Returns the weighted sum of all draws so far: one row of C z."""
+  # Behind the horizon the draw is dropped; `stepper` then discards the sum too.
   last = state.time - 1
   drawn = node_noise(structure, state.words, parameters.scale, last[None])
   pending = state.pending.at[last].set(drawn[0], mode='drop')
+  # Row `time` of C: weights of the draws so far, then zeros.
   weights = jax.lax.dynamic_slice(
       jnp.asarray(parameters.weights), (structure.horizon - state.time,),
       (structure.horizon,))

@@ -1,4 +1,4 @@
-"""Prefix sums of a stream of items, released as it goes: continual observation.
+"""Releases the prefix sums of a stream as it goes: continual observation.
 
 At every time the sum of all items so far is released with noise; changing one
 item changes all later sums by at most 1. Noise is a function of the position in
@@ -99,6 +99,7 @@ class PrefixStream(mechanisms.Budgeted):
       raise ValueError('item_bits must lie between 0 and '
                        f'{stream_noise.MOST_ITEM_BITS}, got {self.item_bits}')
 
+  # Cached in the instance's __dict__, which a frozen dataclass still allows.
   @functools.cached_property
   def structure(self) -> Structure:
     """Static parameters, for which the sampler is compiled."""
@@ -110,7 +111,7 @@ class PrefixStream(mechanisms.Budgeted):
     if kind == 'dyadic':
       levels += self._root
     if kind == 'square_root':
-      levels = 1
+      levels = 1  # One draw for each item, and no nodes above it.
     return Structure(kind, self.horizon, self.pure, base, levels,
                      self.item_bits)
 
@@ -126,6 +127,7 @@ class PrefixStream(mechanisms.Budgeted):
     if self.accounting == 'paper':
       return True
     levels = stream_noise.num_levels(self.horizon, 2)
+    # A sum has one node of each level; Laplace variances grow with price^2.
     power = 2 if self.pure else 1
     return (self._price(True)**power * (levels + 1)
             <= self._price(False)**power * levels)
@@ -134,12 +136,14 @@ class PrefixStream(mechanisms.Budgeted):
   def price(self) -> float:
     """The privacy cost of noise of scale 1: epsilon, or 2 rho."""
     structure = self.structure
+    # Every later sum changes by 1, so the cost is that of the first column of
+    # C in squared l2, or of one node on each level.
     if structure.kind == 'square_root':
       return float(np.sum(np.square(toeplitz.square_root(self.horizon))))
     if structure.kind != 'dyadic':
       return float(structure.levels)
     if self.accounting == 'paper':
-      return float(-(-structure.levels // 2))
+      return float(-(-structure.levels // 2))  # ceil((L + 1) / 2) nodes.
     return self._price(self._root)
 
   @property
@@ -152,6 +156,7 @@ class PrefixStream(mechanisms.Budgeted):
     """Numerical parameters of the sampler."""
     weights = np.zeros(0)
     if self.structure.kind == 'square_root':
+      # Reversed and padded, so that a slice is the row of C of any time.
       weights = np.append(toeplitz.square_root(self.horizon)[::-1],
                           np.zeros(self.horizon))
     return StreamParameters(np.float64(self.scale), weights)
@@ -169,7 +174,9 @@ class PrefixStream(mechanisms.Budgeted):
     if structure.kind == 'square_root':
       return one * np.cumsum(np.square(toeplitz.square_root(self.horizon)))
     time, levels = np.arange(1, self.horizon + 1), np.arange(structure.levels)
+    # Variance of a node estimated from all nodes below it: 2^l / (2^(l+1) - 1).
     widths = 2.0**levels / (2.0**(levels + 1) - 1)
+    # A sum has a node for each one-bit of its time, more of the top level.
     bits = (time[:, None] >> levels) % 2
     bits[:, -1] = time >> levels[-1]
     return one * bits @ widths

@@ -31,7 +31,7 @@ _MOST_STEPS = 500
 
 
 class SquareRootParameters(NamedTuple):
-  """SquareRootParameters of the sampler.
+  """What the sampler of factorised noise takes.
 
   Attributes:
     scale: standard deviation of z.
@@ -198,7 +198,7 @@ class SquareRootEcdf(mechanism.EcdfMechanism):
 
   @property
   def scale(self) -> float:
-    """Standard deviation of z."""
+    """Standard deviation of the noise z."""
     return self.l2_sensitivity / math.sqrt(2 * self.amount)
 
   @property

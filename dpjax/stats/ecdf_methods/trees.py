@@ -33,7 +33,7 @@ ESTIMATORS = {
 
 
 class TreeParameters(NamedTuple):
-  """Parameters of the sampler, by level from the top down.
+  """What the sampler of a tree takes, by level from the top down.
 
   Attributes:
     scales: [h] of the noise of counts.
@@ -89,6 +89,7 @@ def nonnegative(noisy: Sequence[Array], shape: hierarchy.Shape,
   if total is None:
     total = jnp.maximum(jnp.sum(first), 0.0)
 
+  # A leaf set to 0 never comes back (`hierarchy.nonnegative`), so this ends.
   def drop_negative(state: tuple[Array, Array]) -> tuple[Array, Array]:
     alive = state[0] * (state[1] >= 0).astype(first.dtype)
     return alive, hierarchy.least_squares(noisy, shape, variances, alive, total)
@@ -123,6 +124,7 @@ def estimated(noisy: Sequence[Array], size: int, parameters: TreeParameters,
     estimator: one of `ESTIMATORS`.
     monotone: see `TreeEcdf`.
   """
+  # Leaves behind the last bin are known to be empty.
   alive = (jnp.arange(noisy[-1].size) < size).astype(noisy[-1].dtype)
   variances = jnp.asarray(parameters.variances)
   if estimator == 'least_squares':
@@ -133,6 +135,7 @@ def estimated(noisy: Sequence[Array], size: int, parameters: TreeParameters,
     values = [value for value, _ in hierarchy.upward(
         noisy, shape, variances, alive)[0]]
   else:
+    # Nodes without bins count 0, not their noise.
     values = [value * (number > 0).astype(value.dtype) for value, number
               in zip(noisy, hierarchy.levels(alive, shape), strict=True)]
   leaf_ranks = digits.ranks(values, shape, parameters.turned, total)
@@ -197,7 +200,7 @@ class TreeEcdf(mechanism.EcdfMechanism):
 
   @functools.cached_property
   def branching(self) -> hierarchy.Shape:
-    """The shape in use."""
+    """Shape of the tree in use: `shape`, or the best one."""
     if self.shape is not None:
       return self.shape
     public = dict(known=self.knows_total, pure=self.pure)

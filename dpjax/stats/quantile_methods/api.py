@@ -1,4 +1,4 @@
-"""Private quantiles of an array in one call, and the rule that picks a method.
+"""Releases private quantiles of an array in one call, and picks the method.
 """
 
 from collections.abc import Callable, Sequence

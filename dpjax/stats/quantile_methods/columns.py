@@ -1,4 +1,4 @@
-"""Running sums with decay, of wide numbers, in parallel columns.
+"""Computes running sums of wide numbers with decay, in parallel columns.
 
 A sequence of K B numbers is laid out as [K, B]: each column holds K consecutive
 numbers, so that place s is at [s % K, s // K]. A recurrence along the sequence
@@ -20,7 +20,7 @@ _LONGEST = 256
 
 
 class Shape(NamedTuple):
-  """Shape of a layout.
+  """Shape [K, B] of the layout of a sequence.
 
   Attributes:
     steps: K, numbers in a column; a power of two.

@@ -1,4 +1,4 @@
-"""Sharp bounds on the error of private quantiles, to publish with a release.
+"""Bounds the error of private quantiles sharply, to publish with a release.
 
 The printed theorems pay for the smallest of n gaps, about 1 / n^2. The actual
 error depends on the sum of the gaps around the target, weighted as the

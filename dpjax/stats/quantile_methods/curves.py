@@ -1,4 +1,4 @@
-"""Mechanisms that release a distribution function on a public grid.
+"""Releases a distribution function on a public grid and inverts it.
 
 One release serves every quantile level: the error does not grow with the number
 of levels, and levels may be chosen after the release. Bins are (e_(k-1), e_k],
@@ -119,7 +119,7 @@ class CurveQuantiles(mechanism.QuantileMechanism):
     # A field of some subclasses, a property of others.
     @property
     def num_bins(self) -> int:
-      """Number of bins, N."""
+      """Number of bins of the grid, N."""
 
   def __post_init__(self) -> None:
     super().__post_init__()
@@ -139,7 +139,7 @@ class CurveQuantiles(mechanism.QuantileMechanism):
 
   @property
   def knows_total(self) -> bool:
-    """Whether n is public."""
+    """Whether the number of records, n, is public."""
     return self.adjacency is Adjacency.REPLACE_ONE
 
   @property

@@ -1,4 +1,4 @@
-"""Quantiles among public candidates.
+"""Chooses private quantiles from among public candidates.
 
 Use these where few answers make sense and all are known (ratings, ages,
 prices). The choice needs no bounds on gaps, and atoms of the distribution do no
@@ -28,7 +28,7 @@ RULES = ('exponential', 'permute_and_flip')
 
 
 class GridParameters(NamedTuple):
-  """Arrays of m choices.
+  """Arrays of m choices from candidates.
 
   Attributes:
     probs: [m] quantile levels.

@@ -1,4 +1,4 @@
-"""Quantiles of a private histogram: the printed one, and a coarse improved one.
+"""Releases quantiles of a histogram: as printed, or coarse and better.
 
 Integer noise is added to integer counts. True counts sum to n and none is
 negative; several ways of post-processing restore this. The number of bins
@@ -31,6 +31,7 @@ POSTS = ('raw', 'bridge', 'simplex', 'clipnorm', 'isotonic')
 def noisy_counts(key: PRNGKey, data: Records,
                  parameters: curves.CurveParameters) -> Array:
   """Returns bin counts [N] with independent discrete Laplace noise, float64."""
+  # Integers: discrete noise then has no low-order bits that could leak.
   exact = jnp.diff(curves.ranks(data, jnp.asarray(parameters.shares)))
   return exact + draws.discrete_laplace(key, exact.shape, parameters.scale,
                                         jnp.float64)
@@ -50,6 +51,7 @@ def processed(noisy: Array, total: Array, post: str) -> Array:
   if post == 'simplex':
     return curves.from_counts(frequencies.project_on_simplex(noisy / total))
   if post == 'clipnorm':
+    # If no count is positive, the bins are equally likely.
     positive = jax.nn.relu(noisy)
     amount = jnp.sum(positive)
     return curves.from_counts(jnp.where(
@@ -108,6 +110,7 @@ class HistogramQuantiles(mechanism.PureQuantiles, curves.CurveQuantiles):
 
   def stddevs(self) -> np.ndarray:
     """Returns sqrt(v k (N - k) / N) [N + 1], v the variance of the noise."""
+    # The sum of the noise of k bins, less k / N of the sum over all N.
     below = np.arange(self.num_bins + 1.0)
     return np.sqrt(draws.discrete_laplace_variance(self.scale) * below
                    * (self.num_bins - below) / self.num_bins)

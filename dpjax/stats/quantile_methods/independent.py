@@ -1,4 +1,4 @@
-"""QExp and IndExp: an exponential mechanism for one or for each quantile level.
+"""QExp and IndExp: draws each quantile level by an exponential mechanism.
 
 The cost of a point q is the distance of its rank #{X < q} from n p. It has
 three forms. Rounded, as printed: n p becomes floor(n p). Real: under addition

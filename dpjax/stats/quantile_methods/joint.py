@@ -1,4 +1,4 @@
-"""JointExp and inverse sensitivity: all quantiles in one draw.
+"""JointExp and inverse sensitivity: draws all quantiles at once.
 
 JointExp scores sorted points by how far the numbers of records between them are
 from the wanted ones. Inverse sensitivity scores them by how many records must
@@ -28,7 +28,7 @@ from dpjax.typing import Array, PRNGKey
 
 
 class JointParameters(NamedTuple):
-  """Arrays of both mechanisms.
+  """Arrays that both mechanisms take.
 
   Attributes:
     probs: [m] quantile levels.

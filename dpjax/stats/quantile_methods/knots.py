@@ -1,4 +1,4 @@
-"""Many quantiles from a few private ones, by interpolation between levels.
+"""Interpolates many quantiles between a few private ones.
 
 The budget of a mechanism is shared by the quantile levels it answers, and a
 smooth quantile function is determined well by few of them. Interpolating
@@ -24,7 +24,7 @@ BETWEEN = ('linear', 'cubic')
 
 
 class KnotParameters(NamedTuple):
-  """Arrays of an interpolation.
+  """Arrays that the interpolation takes.
 
   Attributes:
     probs: [m] quantile levels to answer.

@@ -170,7 +170,7 @@ class OuterQuantiles(QuantileMechanism):
     # here would become the default value of the field.
     @property
     def inner(self) -> QuantileMechanism:
-      """Mechanism that answers."""
+      """Mechanism whose answers are released."""
 
   @property
   def event(self) -> accounting.DpEvent:

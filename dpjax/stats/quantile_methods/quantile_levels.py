@@ -1,4 +1,4 @@
-"""Quantile levels, their target ranks, and errors of answers.
+"""Checks quantile levels, and computes their target ranks and rank errors.
 
 A quantile level is p in (0, 1), an "order" in Lalanne (2023, chapter 6), which
 uses three conventions for the rank of level p among n records (item QF-01,

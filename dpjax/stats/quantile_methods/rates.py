@@ -1,4 +1,4 @@
-"""Rates of the exponential mechanisms: where the package's privacy is decided.
+"""Computes the rates of exponential mechanisms, on which privacy rests.
 
 Every exponential mechanism here has density proportional to exp(-rate cost).
 The functions return the largest rate with which a release is epsilon-DP. A

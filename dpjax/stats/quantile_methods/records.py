@@ -1,4 +1,4 @@
-"""Sorted records between public bounds, padded, and the gaps between them.
+"""Sorts and pads records between public bounds, and measures their gaps.
 
 Arrays are padded to one of a few lengths, so that a sweep over n compiles only
 a few programs. Padding holds the upper bound: the intervals between such

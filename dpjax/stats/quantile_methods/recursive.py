@@ -1,4 +1,4 @@
-"""RecExp: the middle level first, then either side from its own records.
+"""RecExp: draws the middle level, then either side from its own records.
 
 Quantile levels form a balanced tree that is answered depth by depth. The nodes
 at one depth have disjoint records, between points released before, and each is

@@ -1,4 +1,4 @@
-"""Quantiles of slices of the records, around ranks with correlated noise.
+"""Draws quantiles from slices of the records, around correlated noisy ranks.
 
 Each quantile level uses only the 2 h records around its rank, by an exponential
 mechanism, so that a record is used once however many levels there are. The
@@ -53,7 +53,7 @@ from dpjax.typing import Array, PRNGKey
 
 
 class SliceParameters(NamedTuple):
-  """Arrays of m slices.
+  """Arrays of m slices of records.
 
   Attributes:
     ranks: [m] target ranks, without noise.

@@ -1,4 +1,4 @@
-"""Smoothed: any quantile mechanism, on records with added noise.
+"""Runs any quantile mechanism on records with added noise.
 
 Equal records leave no interval between them, so a mechanism that chooses an
 interval cannot answer their value. Where the distribution has atoms, the error

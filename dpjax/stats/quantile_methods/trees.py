@@ -1,4 +1,4 @@
-"""Quantiles of hierarchical counts, made consistent by least squares.
+"""Releases quantiles of hierarchical counts, consistent by least squares.
 
 Bins, groups of bins and so on are counted with noise, so that a rank is a sum
 of few counts even on a fine grid; `ecdf.hierarchy` has the least squares. The
@@ -73,7 +73,7 @@ class TreeQuantiles(mechanism.PureQuantiles, curves.CurveQuantiles):
 
   @property
   def num_bins(self) -> int:
-    """Number of bins, N."""
+    """Number of bins, N: the leaves of the tree."""
     return math.prod(self.shape)
 
   @property

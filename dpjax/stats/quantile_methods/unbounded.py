@@ -1,4 +1,4 @@
-"""Quantiles without an upper bound, by a sparse vector over growing candidates.
+"""Releases quantiles without an upper bound, by a scan of growing candidates.
 
 Candidates are lower + scale (base^i - 1). The answer is the first candidate
 whose noisy rank reaches the noisy n p. A bound too wide by 10^6 costs some
@@ -29,7 +29,7 @@ from dpjax.typing import Array, PRNGKey
 
 
 class ScanParameters(NamedTuple):
-  """Arrays of m scans.
+  """Arrays of m scans of candidates.
 
   Attributes:
     probs: [m] quantile levels, as the scan meets them.

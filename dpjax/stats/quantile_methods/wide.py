@@ -1,4 +1,4 @@
-"""Positive numbers with their own exponent: no underflow and no logarithms.
+"""Computes with numbers >= 0 that have their own exponent: no underflow.
 
 A number is mantissa 2^exponent, with a float64 mantissa and an int32 exponent.
 Sums of such numbers keep a relative precision of 2^-53 at any distance, as
@@ -23,7 +23,7 @@ _FRACTION_BITS = 52
 
 
 class Wide(NamedTuple):
-  """Numbers of any shape.
+  """Numbers >= 0, in arrays of any shape.
 
   Attributes:
     mantissa: float64, >= 0.

@@ -1,4 +1,4 @@
-"""Quantiles of windows: smoothing for one level without adding its noise.
+"""Draws quantiles by the ranks in a window, which smooths without noise.
 
 The cost of a point q uses the best rank that records within a radius of it
 could give it: the distance of n p from [#{X < q - radius}, #{X <= q + radius}].
