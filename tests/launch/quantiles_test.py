@@ -42,7 +42,7 @@ def test_every_method_is_what_its_name_says():
   law = study.distribution_of('beta_1_1')
   for method in study.METHODS[1:]:
     (setting,) = _settings(methods=[method], epsilons=[1.0])
-    made = study._MADE[method][0](setting, _OPTIONS, dict(
+    made = study._MAKERS[method][0](setting, _OPTIONS, dict(
         probs=tuple(setting.probs), epsilon=1.0, lower=law.lower,
         upper=law.upper, adjacency=study.Adjacency.REPLACE_ONE))
     assert made.epsilon == 1.0 and made.adjacency.value == 'replace_one'
