@@ -47,6 +47,17 @@ def repeated(draw: Draw[Any], data_axis: int | None = None) -> Draw[Any]:
   return jax.jit(jax.vmap(draw, (0, data_axis, None)))
 
 
+def check_budget(epsilon: float | None, rho: float | None) -> None:
+  """Raises ValueError unless one of epsilon and rho is given, and positive."""
+  if (epsilon is None) == (rho is None):
+    raise ValueError('the budget is epsilon or rho, exactly one of them, got '
+                     f'epsilon={epsilon} and rho={rho}')
+  if epsilon is not None:
+    errors.check_positive('epsilon', epsilon)
+  if rho is not None:
+    errors.check_positive('rho', rho)
+
+
 class SampledMechanism(abc.ABC, Generic[Data]):
   """Base class of mechanisms that are a sampler and its parameters."""
 
@@ -103,16 +114,6 @@ class Budgeted:
   epsilon: float | None = None
   rho: float | None = None
   adjacency: Adjacency
-
-  def _check_budget(self) -> None:
-    """Raises ValueError unless one of epsilon and rho is given, > 0."""
-    if (self.epsilon is None) == (self.rho is None):
-      raise ValueError('the budget is epsilon or rho, exactly one of them, got '
-                       f'epsilon={self.epsilon} and rho={self.rho}')
-    if self.epsilon is not None:
-      errors.check_positive('epsilon', self.epsilon)
-    if self.rho is not None:
-      errors.check_positive('rho', self.rho)
 
   @property
   def knows_total(self) -> bool:

@@ -65,7 +65,7 @@ def test_noise_spends_the_budget():
     (dict(rho=math.inf), 'rho must be a positive number')])
 def test_budgets_that_are_refused(budget, message):
   with pytest.raises(ValueError, match=message):
-    _Release(adjacency=ADD, **budget)._check_budget()
+    mechanisms.check_budget(**dict(epsilon=None, rho=None) | budget)
 
 
 def test_compiled_draws_are_the_plain_ones():

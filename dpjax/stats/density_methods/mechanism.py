@@ -69,7 +69,7 @@ class DensityMechanism(mechanisms.Budgeted, mechanisms.SampledMechanism[Array]):
     check_adjacency(self.adjacency)
     # Neither is allowed here: estimates without privacy, for comparison.
     if not (self.epsilon is None and self.rho is None):
-      self._check_budget()
+      mechanisms.check_budget(self.epsilon, self.rho)
 
   @property
   def budget(self) -> float:

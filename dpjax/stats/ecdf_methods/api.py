@@ -9,6 +9,7 @@ import numpy as np
 
 from dpjax import errors
 from dpjax.privacy.adjacency import Adjacency
+from dpjax.stats import mechanisms
 from dpjax.stats import numbers
 from dpjax.stats.ecdf_methods import dyadic
 from dpjax.stats.ecdf_methods import inverse
@@ -93,9 +94,7 @@ def plan(num_thresholds: int, *, epsilon: float | None = None,
     monotone: whether the curve is made nondecreasing.
   """
   errors.check_choice('method', method, METHODS)
-  if (epsilon is None) == (rho is None):
-    raise ValueError('the budget is epsilon or rho, exactly one of them, got '
-                     f'epsilon={epsilon} and rho={rho}')
+  mechanisms.check_budget(epsilon, rho)
   budget = dict(epsilon=epsilon) if rho is None else dict(rho=rho)
   if method == 'auto':
     method = 'tree' if rho is None else 'square_root'

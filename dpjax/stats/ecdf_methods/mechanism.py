@@ -41,7 +41,7 @@ class EcdfMechanism(mechanisms.Budgeted, mechanisms.SampledMechanism[Array]):
   def __post_init__(self) -> None:
     errors.check_at_least('num_thresholds', self.num_thresholds, 2)
     check_adjacency(self.adjacency)
-    self._check_budget()
+    mechanisms.check_budget(self.epsilon, self.rho)
 
   @abc.abstractmethod
   def variances(self) -> np.ndarray:

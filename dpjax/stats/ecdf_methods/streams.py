@@ -83,7 +83,7 @@ class PrefixStream(mechanisms.Budgeted):
 
   def __post_init__(self) -> None:
     errors.check_at_least('horizon', self.horizon, 2)
-    self._check_budget()
+    mechanisms.check_budget(self.epsilon, self.rho)
     if self.kind is not None:
       errors.check_choice('kind', self.kind, stream_noise.KINDS)
     if self.kind == 'square_root' and self.pure:

@@ -131,7 +131,7 @@ class ExponentialQuantiles(mechanisms.Budgeted, QuantileMechanism):
 
   def __post_init__(self) -> None:
     super().__post_init__()
-    self._check_budget()
+    mechanisms.check_budget(self.epsilon, self.rho)
 
   @property
   def steps(self) -> float:
