@@ -80,7 +80,7 @@ def plan(shape: hierarchy.Shape, variances: Sequence[float] | np.ndarray,
   widths, shrinkage = _widths(shape, variances, num_thresholds, bottom_up)
   # The rank n is exact if public, else the sum of the top level's noise.
   end = 0.0 if known else 1.0
-  spread = np.array([0.0, end * np.sum(widths[0])])
+  variance = np.array([0.0, end * np.sum(widths[0])])
   # Derivatives of each rank with respect to the node on its left and right.
   left, right = np.array([0.0, end]), np.zeros(2)
   turned = []
@@ -88,8 +88,8 @@ def plan(shape: hierarchy.Shape, variances: Sequence[float] | np.ndarray,
     before = np.cumsum(width, 1) - width
     rest = np.sum(width, 1, keepdims=True) - before
     ahead, behind = slope * right[:-1, None], slope * left[1:, None]
-    from_left = spread[:-1, None] + before * (1 + 2 * ahead)
-    from_right = spread[1:, None] + rest * (1 - 2 * behind)
+    from_left = variance[:-1, None] + before * (1 + 2 * ahead)
+    from_right = variance[1:, None] + rest * (1 - 2 * behind)
     # The margin makes ties independent of rounding: they stay plain.
     turn = (from_right < from_left * (1 - 1e-9)) & signed
     # The first boundary of a node is its left end, where nothing is added.
@@ -100,8 +100,8 @@ def plan(shape: hierarchy.Shape, variances: Sequence[float] | np.ndarray,
     inner[:, 0] = first[:-1]
     left = np.append(inner, first[-1])
     right = np.append(np.where(turn, behind - 1, ahead), 0.0)
-    spread = np.append(np.where(turn, from_right, from_left), spread[-1])
-  rank_variances = np.maximum(spread[1:num_thresholds + 1], 0.0)
+    variance = np.append(np.where(turn, from_right, from_left), variance[-1])
+  rank_variances = np.maximum(variance[1:num_thresholds + 1], 0.0)
   if known:
     rank_variances[-1] = 0.0
   return Plan(tuple(turned), rank_variances)

@@ -208,7 +208,7 @@ class DyadicEcdf(mechanism.EcdfMechanism):
     if self.accounting == 'paper' and self.root is False:
       raise ValueError("accounting='paper' has a root: root must not be False")
 
-  def _price(self, layout: Layout) -> float:
+  def _unit_cost(self, layout: Layout) -> float:
     """Returns the epsilon, or the 2 rho, of noise of scale 1."""
     return dyadic_calibration.calibrate(
         self.num_thresholds, adjacency=self.adjacency,
@@ -218,14 +218,14 @@ class DyadicEcdf(mechanism.EcdfMechanism):
 
   def _scale(self, layout: Layout) -> float:
     """Returns the noise scale of a node that spends the budget."""
-    price = self._price(layout)
+    cost = self._unit_cost(layout)
     if self.accounting == 'paper':
       # Published: L + 1 nodes change, half of them (rounded up) if one record
       # is added.
-      price = dyadic_calibration.num_levels(self.num_thresholds)
+      cost = dyadic_calibration.num_levels(self.num_thresholds)
       if not self.knows_total:
-        price = -(-price // 2)
-    return self.noise_scale(price)
+        cost = -(-cost // 2)
+    return self.noise_scale(cost)
 
   def _variances(self, layout: Layout) -> np.ndarray:
     """Returns exact error variances of the ranks [N] for a layout."""
@@ -271,8 +271,8 @@ class DyadicEcdf(mechanism.EcdfMechanism):
   @property
   def achieved(self) -> float:
     """The budget that is really spent; for 'paper' less than the stated one."""
-    price = self._price(self.layout)
-    return price / self.scale if self.pure else price / (2 * self.scale**2)
+    cost = self._unit_cost(self.layout)
+    return cost / self.scale if self.pure else cost / (2 * self.scale**2)
 
   @property
   def draw(self) -> mechanism.Draw:

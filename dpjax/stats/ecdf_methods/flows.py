@@ -180,10 +180,10 @@ def _split(left: _Reach, right: _Reach, given: tuple[Array, Array],
   alone = _centre(jnp.maximum(low, -increment - most),
                   jnp.minimum(high, -increment - other))
   reach = high - low + most - other
-  share = (-increment - low - other) / jnp.where(reach > 0, reach, 1.0)
-  share = jnp.clip(share, 0.5, 1.0)
-  to_middle = jnp.where(tight, alone, low + share * (high - low))
-  rest = jnp.where(tight, -increment - alone, other + share * (most - other))
+  fraction = (-increment - low - other) / jnp.where(reach > 0, reach, 1.0)
+  fraction = jnp.clip(fraction, 0.5, 1.0)
+  to_middle = jnp.where(tight, alone, low + fraction * (high - low))
+  rest = jnp.where(tight, -increment - alone, other + fraction * (most - other))
   return (a, to_middle), (rest, b)
 
 

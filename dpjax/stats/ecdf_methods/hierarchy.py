@@ -83,17 +83,17 @@ def upward(noisy: Sequence[Array], shape: Shape,
     Estimates and their variances, by level from the top down; and the same of
     the sums of children, for all levels but the leaves.
   """
-  value, spread = noisy[-1] * alive, variances[-1] * alive
-  estimates, sums = [(value, spread)], []
+  value, variance = noisy[-1] * alive, variances[-1] * alive
+  estimates, sums = [(value, variance)], []
   for level in range(len(shape) - 1, 0, -1):
     below, width = (part.reshape(-1, shape[level]).sum(1)
-                    for part in (value, spread))
+                    for part in (value, variance))
     sums.append((below, width))
     own = variances[level - 1]
     # Weights inverse to the variances: each estimate gets the other's variance.
     value = (width * noisy[level - 1] + own * below) / (width + own)
-    spread = own * width / (width + own)
-    estimates.append((value, spread))
+    variance = own * width / (width + own)
+    estimates.append((value, variance))
   return estimates[::-1], sums[::-1]
 
 
@@ -114,13 +114,13 @@ def least_squares(noisy: Sequence[Array], shape: Shape,
     total: sum of all leaves if public, else None.
   """
   estimates, sums = upward(noisy, shape, variances, alive)
-  value, spread = estimates[0]
+  value, variance = estimates[0]
   if total is not None:
     # The top level shares the difference to n as children do below.
-    value = value + spread * _quotient(total - value.sum(), spread.sum())
-  for parts, (below, spread), (under, width) in zip(
+    value = value + variance * _quotient(total - value.sum(), variance.sum())
+  for parts, (below, variance), (under, width) in zip(
       shape[1:], estimates[1:], sums, strict=True):
-    value = below + spread * _quotient(value - under, width).repeat(parts)
+    value = below + variance * _quotient(value - under, width).repeat(parts)
   return value
 
 

@@ -115,7 +115,7 @@ class PrefixStream(mechanisms.Budgeted):
     return Structure(kind, self.horizon, self.pure, base, levels,
                      self.item_bits)
 
-  def _price(self, root: bool) -> float:
+  def _unit_cost(self, root: bool) -> float:
     """Returns the epsilon, or the 2 rho, of dyadic noise of scale 1."""
     return dyadic_calibration.calibrate(
         self.horizon, adjacency=self.adjacency, root=root,
@@ -127,13 +127,13 @@ class PrefixStream(mechanisms.Budgeted):
     if self.accounting == 'paper':
       return True
     levels = stream_noise.num_levels(self.horizon, 2)
-    # A sum has one node of each level; Laplace variances grow with price^2.
+    # A sum has one node of each level; Laplace variances grow with cost^2.
     power = 2 if self.pure else 1
-    return (self._price(True)**power * (levels + 1)
-            <= self._price(False)**power * levels)
+    return (self._unit_cost(True)**power * (levels + 1)
+            <= self._unit_cost(False)**power * levels)
 
   @property
-  def price(self) -> float:
+  def unit_cost(self) -> float:
     """The privacy cost of noise of scale 1: epsilon, or 2 rho."""
     structure = self.structure
     # Every later sum changes by 1, so the cost is that of the first column of
@@ -144,12 +144,12 @@ class PrefixStream(mechanisms.Budgeted):
       return float(structure.levels)
     if self.accounting == 'paper':
       return float(-(-structure.levels // 2))  # ceil((L + 1) / 2) nodes.
-    return self._price(self._root)
+    return self._unit_cost(self._root)
 
   @property
   def scale(self) -> float:
     """Laplace scale or standard deviation of the noise of a node."""
-    return self.noise_scale(self.price)
+    return self.noise_scale(self.unit_cost)
 
   @property
   def parameters(self) -> StreamParameters:
