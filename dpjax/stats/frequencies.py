@@ -50,7 +50,8 @@ class Frequencies:
     errors.check_open_unit('confidence', self.confidence)
     if self.adjacency is Adjacency.REPLACE_ONE:
       if self.num_examples is None:
-        raise ValueError('num_examples must be given under replace_one')
+        raise ValueError('num_examples must be given under replace_one, got '
+                         'None')
       errors.check_at_least('num_examples', self.num_examples, 1)
     elif self.num_examples is not None:
       raise ValueError('num_examples is private under add_or_remove_one; leave '

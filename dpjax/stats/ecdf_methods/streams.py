@@ -90,11 +90,13 @@ class PrefixStream(mechanisms.Budgeted):
       raise ValueError("kind='square_root' is for a budget of rho, not epsilon")
     errors.check_choice('accounting', self.accounting, dyadic.ACCOUNTING)
     if self.accounting == 'paper' and self.kind != 'dyadic':
-      raise ValueError("accounting='paper' is of kind='dyadic'")
+      raise ValueError("accounting='paper' is for kind='dyadic', got "
+                       f'kind={self.kind!r}')
     if self.base is not None:
       errors.check_at_least('base', self.base, 2)
       if self.structure.kind != 'signed':
-        raise ValueError("a base is of kind='signed'")
+        raise ValueError("base is for kind='signed', got "
+                         f'kind={self.structure.kind!r}')
     if not 0 <= self.item_bits <= stream_noise.MOST_ITEM_BITS:
       raise ValueError('item_bits must lie between 0 and '
                        f'{stream_noise.MOST_ITEM_BITS}, got {self.item_bits}')
