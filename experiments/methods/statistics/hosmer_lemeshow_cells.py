@@ -128,7 +128,7 @@ def statistic(cells: Cells, *, min_expected: float = 5.0) -> Array:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class CellwiseHosmerLemeshow:
+class CellwiseHosmerLemeshow(mechanisms.SampledMechanism[Bins]):
   """Algorithm 10 of Barczewski (2025), corrected: each cell has fresh noise.
 
   Corrections (C9): groups are half-open, so that a record on a threshold is in
@@ -239,5 +239,4 @@ class CellwiseHosmerLemeshow:
   def estimate(self, key: PRNGKey, data: Bins) -> Cells:
     """Same as `release`, on the host, compiled once for each grid."""
     self._check(data)
-    return jax.tree.map(np.asarray, mechanisms.compiled(self.draw)(
-        key, Bins(*map(precision.double, data)), self.parameters))
+    return self._drawn(key, Bins(*map(precision.double, data)))
