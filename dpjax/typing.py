@@ -6,6 +6,9 @@ from typing import Any, NamedTuple
 import jax
 
 Array = jax.Array
+ArrayLike = jax.typing.ArrayLike
+"""A JAX or NumPy array, or a number."""
+
 PRNGKey = jax.Array
 """A typed key made by `jax.random.key`; never a raw uint32 pair."""
 

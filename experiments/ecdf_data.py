@@ -12,7 +12,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dpjax.stats.ecdf_methods import mechanism as mechanisms
+from dpjax.stats import mechanisms
+from dpjax.stats.ecdf_methods.mechanism import EcdfMechanism
 from dpjax.typing import PRNGKey
 
 
@@ -44,13 +45,7 @@ def poisson_counts(*, rate: float, num_thresholds: int, repetitions: int,
                     np.float64)
 
 
-@functools.cache
-def _over_data(draw: mechanisms.Draw):
-  """Returns a sampler compiled for many data sets at once."""
-  return jax.jit(jax.vmap(draw, (0, 0, None)))
-
-
-def released(mechanism: mechanisms.EcdfMechanism, counts: np.ndarray, *,
+def released(mechanism: EcdfMechanism, counts: np.ndarray, *,
              seed: int, coins: str) -> np.ndarray:
   """Returns noisy ranks [R, N] float64, one release for each of R data sets.
 
@@ -62,7 +57,7 @@ def released(mechanism: mechanisms.EcdfMechanism, counts: np.ndarray, *,
   """
   noise_keys = keys(seed, f'coins/{coins}', len(counts))
   with jax.enable_x64(True):
-    return np.asarray(_over_data(mechanism.draw)(
+    return np.asarray(mechanisms.repeated(mechanism.draw, 0)(
         noise_keys, jnp.asarray(counts, jnp.float64), mechanism.parameters))
 
 

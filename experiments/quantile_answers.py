@@ -4,10 +4,10 @@ import jax
 import numpy as np
 
 from dpjax.stats.quantile_methods import mechanism as mechanisms
-from dpjax.studies import quantile_laws
+from dpjax.studies import quantile_distributions
 
 
-def answers(distribution: quantile_laws.Law,
+def answers(distribution: quantile_distributions.Distribution,
             mechanism: mechanisms.QuantileMechanism, *, coins: str,
             num_examples: int, repetitions: int, seed: int
             ) -> tuple[np.ndarray, np.ndarray]:
@@ -23,9 +23,12 @@ def answers(distribution: quantile_laws.Law,
     repetitions: R, the number of data sets.
     seed: seed of all draws.
   """
-  keys = quantile_laws.keys(seed, distribution.name, num_examples, repetitions)
-  data = quantile_laws.datasets(distribution, seed, num_examples, repetitions)
+  keys = quantile_distributions.keys(
+      seed, distribution.name, num_examples, repetitions)
+  data = quantile_distributions.datasets(
+      distribution, seed, num_examples, repetitions)
   with jax.enable_x64(True):
     quantiles = np.asarray(mechanisms.repeated(mechanism.draw)(
-        quantile_laws.method_keys(keys, coins), data, mechanism.parameters))
+        quantile_distributions.method_keys(keys, coins), data,
+        mechanism.parameters))
   return quantiles, data.ordered[:, :num_examples]

@@ -135,7 +135,7 @@ def _study() -> tuple[quantile_study.Options, list[quantile_study.Setting]]:
       cost=_COST.value, recursion=_RECURSION.value, bins=_BINS.value,
       post=_POST.value, knots=_KNOTS.value, floor=_FLOOR.value)
   return options, quantile_study.settings(
-      options, laws=_LAW.value, methods=_METHODS.value,
+      options, distributions=_LAW.value, methods=_METHODS.value,
       num_orders=_numbers('num_orders', _ORDERS.value, int),
       sizes=_numbers('n', _N.value, int),
       epsilons=_numbers('epsilon', _EPSILON.value, float),
@@ -198,9 +198,9 @@ def main(argv: Sequence[str]) -> int:
   checks.check_seed('seed', _SEED.value)
   path = pathlib.Path(_OUTPUT.value)
   options, wanted = _study()
-  distributions = {name: quantile_study.law_of(
+  distributions = {name: quantile_study.distribution_of(
       name, shared.DATA_DIR.value, lower=_LOWER.value, upper=_UPPER.value,
-      form=file_formats.of_flags(flags.FLAGS, name.rpartition(':')[0]))
+      form=file_formats.of_flags(_FLAGS, name.rpartition(':')[0]))
           for name in _LAW.value}
   measured = quantile_study.resume(path, wanted, distributions, options, _tell)
   columns = ('law', 'method', 'variant', 'num_orders', 'num_examples',

@@ -1,4 +1,4 @@
-"""Private means, proportions and ROC curves as functions of arrays.
+"""Releases private means, proportions and ROC curves of arrays.
 
 Each takes the key and the records, chooses the mechanism from public numbers,
 and returns an estimate with its interval. `quantiles`, `ecdf` and `density`

@@ -1,4 +1,4 @@
-"""Frequencies of K categories, from noisy counts or from randomised answers.
+"""Estimates frequencies of K categories, from noisy counts or polls.
 
 Central model: noisy counts of n records. Under REPLACE_ONE n is public, and one
 record moves the counts by 2 in l1 and by sqrt(2) in l2. Under ADD_OR_REMOVE_ONE
@@ -45,12 +45,13 @@ class Frequencies:
   counts: LaplaceMechanism | GaussianMechanism
   confidence: float = 0.95
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     errors.check_at_least('num_categories', self.num_categories, 1)
     errors.check_open_unit('confidence', self.confidence)
     if self.adjacency is Adjacency.REPLACE_ONE:
       if self.num_examples is None:
-        raise ValueError('num_examples must be given under replace_one')
+        raise ValueError('num_examples must be given under replace_one, got '
+                         'None')
       errors.check_at_least('num_examples', self.num_examples, 1)
     elif self.num_examples is not None:
       raise ValueError('num_examples is private under add_or_remove_one; leave '
@@ -124,7 +125,7 @@ class Frequencies:
       ValueError: under ADD_OR_REMOVE_ONE.
     """
     noise = self.risk(self.num_categories)
-    if noise is None:
+    if noise is None or self.num_examples is None:
       raise ValueError('population_risk has no closed form under '
                        'add_or_remove_one; use replace_one')
     probs = np.asarray(probs, np.float64)
@@ -201,8 +202,8 @@ def local(mechanism: RandomizedResponse, answers: Array, *,
   # An answer frequency is other_prob + slope * f, which is inverted below.
   slope = mechanism.truth_prob - mechanism.other_prob
   return intervals.clipped(Estimate(*(
-      (end - mechanism.other_prob) / slope
-      for end in answer_interval)), 0.0, 1.0)
+      (number - mechanism.other_prob) / slope
+      for number in answer_interval)), 0.0, 1.0)
 
 
 def local_risk(mechanism: RandomizedResponse, shares: np.ndarray,

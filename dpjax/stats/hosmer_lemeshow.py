@@ -1,4 +1,4 @@
-"""Calibration of predicted probabilities: tables, Hosmer-Lemeshow statistics.
+"""Tests calibration of predicted probabilities: Hosmer-Lemeshow statistics.
 
 Records are grouped by their prediction; each of Q groups compares observed with
 expected positives. All of it is post-processing of one private release of ranks
@@ -14,6 +14,7 @@ far larger. So it is compared with draws from a calibrated model that have the
 same noise.
 """
 
+from collections.abc import Callable
 import functools
 from typing import NamedTuple
 
@@ -29,7 +30,7 @@ from dpjax.stats import roc_bands
 from dpjax.stats import roc_curves as roc
 from dpjax.stats.ecdf_methods.grids import Grid
 from dpjax.stats.roc_curves import RocMechanism
-from dpjax.typing import Array, PRNGKey, PyTree
+from dpjax.typing import Array, ArrayLike, PRNGKey, PyTree
 
 
 class Table(NamedTuple):
@@ -89,13 +90,14 @@ def chances(grid: Grid) -> np.ndarray:
   return (edges[1:] + edges[:-1]) / 2
 
 
-def first_reaching(ranks: Array, wanted: Array) -> Array:
+def first_reaching(ranks: Array, wanted: Array | np.ndarray) -> Array:
   """Returns the first bins [m], from 0, whose ranks [N] reach `wanted` [m].
 
   Bisection, as in Algorithm 9 of Barczewski (2025). On a curve that is not
   monotone it returns one bin where the curve crosses the wanted rank, and the
   last bin if the curve never reaches it.
   """
+  # The first bin that reaches a rank stays within [low, high].
   low = jnp.zeros(wanted.shape, jnp.int32)
   high = jnp.full(wanted.shape, ranks.size - 1, jnp.int32)
   for _ in range((ranks.size - 1).bit_length()):
@@ -108,15 +110,16 @@ def first_reaching(ranks: Array, wanted: Array) -> Array:
 
 def group_ends(ranks: Array, total: Array, num_groups: int) -> Array:
   """Returns increasing ends [Q + 1] of groups of equal size, by ranks [N]."""
-  shares = np.arange(1, num_groups) / num_groups
-  inner = jnp.sort(first_reaching(ranks, shares * total)) + 1
+  fractions = np.arange(1, num_groups) / num_groups
+  # Sorted, because raw ranks may decrease and then cross out of order.
+  inner = jnp.sort(first_reaching(ranks, fractions * total)) + 1
   return jnp.concatenate([jnp.zeros([1], inner.dtype), inner,
                           jnp.full([1], ranks.size, inner.dtype)])
 
 
 @precision.in_float64
-def table(ranks: Array, predictions: Array, *, num_groups: int = 10,
-          ends: Array | None = None) -> Table:
+def table(ranks: Array, predictions: Array | np.ndarray, *,
+          num_groups: int = 10, ends: Array | None = None) -> Table:
   """Returns the table of groups from ranks [2, N] of negatives and positives.
 
   Args:
@@ -140,7 +143,7 @@ def _between(sums: Array, ends: Array) -> Array:
 
 
 @precision.in_float64
-def statistic(groups: Table, *, min_expected: float = 5.0) -> Array:
+def statistic(groups: Table, *, min_expected: ArrayLike = 5.0) -> Array:
   """Returns H, equation 6.5.1 of Barczewski (2025).
 
   Args:
@@ -205,12 +208,14 @@ def recalibrated(counts: Array, predictions: Array) -> Array:
   score = design @ (counts[1] - total * predictions)
   # The small ridge keeps the system solvable when there are no records.
   information = (design * weights[None]) @ design.T + 1e-9 * jnp.eye(2)
+  # From intercept 0 and slope 1, that is, the predictions as they are.
   step = jnp.linalg.solve(information, score)
   return jax.nn.sigmoid(logit + step @ design)
 
 
 @functools.cache
-def _test(draw: roc.Draw, num_groups: int, fitted: bool, num_draws: int):
+def _test(draw: roc.Draw, num_groups: int, fitted: bool,
+          num_draws: int) -> Callable[..., Test]:
   """Returns the compiled Monte Carlo test of `test`."""
   def compute(ranks: Array, predictions: Array, min_expected: Array) -> Array:
     return statistic(table(ranks, predictions, num_groups=num_groups),
@@ -275,7 +280,8 @@ def test(mechanism: RocMechanism, key: PRNGKey, ranks: Array, *,
 
 
 @functools.cache
-def _calibration(draw: roc.Draw, num_groups: int, of: str, num_draws: int):
+def _calibration(draw: roc.Draw, num_groups: int, of: str,
+                 num_draws: int) -> Callable[..., Calibration]:
   """Returns the compiled bootstrap of `calibration`."""
   def run(key: PRNGKey, ranks: Array, predictions: Array, parameters: PyTree,
           confidence: Array) -> Calibration:

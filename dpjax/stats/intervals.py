@@ -1,4 +1,4 @@
-"""Confidence intervals for estimates with sampling error and privacy noise.
+"""Computes confidence intervals that cover sampling error and privacy noise.
 
 Post-processing: nothing here sees records. Arrays are float32 and broadcast;
 `confidence` is a Python number in (0, 1).
@@ -15,6 +15,7 @@ from dpjax import errors
 from dpjax.typing import Array
 
 BINOMIAL = ('wald', 'wilson')
+# Halvings of the bisection: a part in 10^9, beyond what float32 holds.
 _STEPS = 30
 # If the standard deviation exceeds this many noise scales, the sum is normal up
 # to a thousandth of the tail; the exact formula would subtract large numbers.
@@ -77,8 +78,8 @@ def half_width(stddev: Array, scale: Array, *, confidence: float) -> Array:
   high = (-float(special.ndtri(tail / 2)) * ratio
           - math.log(tail)) * jnp.ones_like(ratio)
 
-  def halve(_, ends):
-    low, high = ends
+  def halve(_: Array, interval: tuple[Array, Array]) -> tuple[Array, Array]:
+    low, high = interval
     middle = (low + high) / 2
     over = _upper_tail(middle, ratio) > tail
     return jnp.where(over, middle, low), jnp.where(over, high, middle)
@@ -91,7 +92,8 @@ def half_width(stddev: Array, scale: Array, *, confidence: float) -> Array:
 
 
 def _upper_tail(t: Array, ratio: Array) -> Array:
-  """P(X > t) for a normal part of standard deviation `ratio` and b = 1."""
+  """Returns P(X > t) for a normal part of standard deviation `ratio`, b = 1.
+  """
   log_ndtr = jax.scipy.special.log_ndtr
   # Exponents are summed before exp: the factor e^(ratio^2 / 2) overflows alone.
   shift, place = jnp.square(ratio) / 2, t / ratio
@@ -113,17 +115,18 @@ def binomial(share: Array, num_examples: int, *, confidence: float,
 
   Examples:
     >>> from dpjax.stats import intervals
-    >>> found = intervals.binomial(jnp.float32(0.0), 100, confidence=0.95)
-    >>> round(float(found.high), 3)
+    >>> interval = intervals.binomial(jnp.float32(0.0), 100, confidence=0.95)
+    >>> round(float(interval.high), 3)
     0.037
   """
   errors.check_at_least('num_examples', num_examples, 1)
   errors.check_choice('method', method, BINOMIAL)
-  spread = share * (1 - share)
+  variance = share * (1 - share)
   if method == 'wald':
-    return wald(share, jnp.sqrt(spread / num_examples), confidence=confidence)
+    return wald(share, jnp.sqrt(variance / num_examples),
+                confidence=confidence)
   # Wilson's interval: the proportions p with |share - p| <= z sd(p).
   weight = normal_quantile(confidence)**2 / num_examples
   centre = (share + weight / 2) / (1 + weight)
-  half = jnp.sqrt(weight * (spread + weight / 4)) / (1 + weight)
+  half = jnp.sqrt(weight * (variance + weight / 4)) / (1 + weight)
   return Estimate(share, centre - half, centre + half)

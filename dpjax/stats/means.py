@@ -1,4 +1,4 @@
-"""Means of records in a public range, with a public or a private number n.
+"""Releases means of records in a public range; their number may be private.
 
 Under REPLACE_ONE n is public, and one record moves the mean by at most (b - a)
 / n. Under ADD_OR_REMOVE_ONE n is private, and one record can move the mean of a
@@ -12,6 +12,7 @@ import dataclasses
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from dpjax import errors
 from dpjax.privacy import accounting
@@ -25,20 +26,21 @@ from dpjax.typing import Array, PRNGKey
 INTERVALS = ('exact', 'wald')
 
 
-def _centred(data: Array, lower: float, upper: float) -> Array:
+def _centred(data: Array | np.ndarray, lower: float, upper: float) -> Array:
   """Clips records to [lower, upper] and subtracts the midpoint; NaN stays NaN.
   """
   return jnp.clip(data.astype(jnp.float32), lower, upper) - (
       lower + upper) / 2
 
 
-def _spread(mean: Array, num_examples: Array | int, lower: float,
-            upper: float) -> Array:
+def _largest_variance(mean: Array, num_examples: Array | int, lower: float,
+                      upper: float) -> Array:
   """Returns the largest variance of records with this mean: (m - a)(b - m).
 
   Records at the two ends alone attain it. The mean is kept (b - a) / n away
   from the ends, where the bound would be 0.
   """
+  # A noisy mean may lie at an end or outside, where the product is <= 0.
   margin = jnp.minimum((upper - lower) / num_examples, (upper - lower) / 2)
   mean = jnp.clip(mean, lower + margin, upper - margin)
   return (mean - lower) * (upper - mean)
@@ -69,8 +71,8 @@ class BoundedMean:
     >>> noisy.scale
     0.001
     >>> # Reproducible: for research, not for a release.
-    >>> found = noisy.release(jax.random.key(0), jnp.arange(1000) / 1000)
-    >>> bool(found.low < 0.5 < found.high)
+    >>> mean = noisy.release(jax.random.key(0), jnp.arange(1000) / 1000)
+    >>> bool(mean.low < 0.5 < mean.high)
     True
   """
   num_examples: int
@@ -80,7 +82,7 @@ class BoundedMean:
   confidence: float = 0.95
   interval: str = 'exact'
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     errors.check_at_least('num_examples', self.num_examples, 1)
     errors.check_range(self.lower, self.upper)
     errors.check_positive('epsilon', self.epsilon)
@@ -108,21 +110,22 @@ class BoundedMean:
     """Laplace scale of the noise on the mean: (b - a) / (n epsilon)."""
     return self.total.scale / self.num_examples
 
-  def release(self, key: PRNGKey, data: Array) -> Estimate:
+  def release(self, key: PRNGKey, data: Array | np.ndarray) -> Estimate:
     """Returns the noisy mean of records [n] and its interval, as scalars."""
     errors.check_records(data.shape, self.num_examples)
     centred = _centred(data, self.lower, self.upper)
     # NaN counts as the lower bound, so that n stays the public one.
-    known = jnp.where(jnp.isnan(centred), (self.lower - self.upper) / 2,
-                      centred)
-    noisy = self.total.release(key, jnp.sum(known))
+    filled = jnp.where(jnp.isnan(centred), (self.lower - self.upper) / 2,
+                       centred)
+    noisy = self.total.release(key, jnp.sum(filled))
     return self._estimate(
         noisy / self.num_examples + (self.lower + self.upper) / 2)
 
   def _estimate(self, mean: Array) -> Estimate:
     """Returns the interval around a noisy mean, clipped to the range."""
-    variance = _spread(mean, self.num_examples, self.lower,
-                       self.upper) / self.num_examples
+    variance = _largest_variance(mean, self.num_examples, self.lower,
+                                 self.upper) / self.num_examples
+    # Laplace noise of scale b has variance 2 b^2.
     if self.interval == 'wald':
       interval = intervals.wald(mean, jnp.sqrt(variance + 2 * self.scale**2),
                                 confidence=self.confidence)
@@ -168,7 +171,7 @@ class PrivateSizeMean:
   count_share: float = 0.5
   confidence: float = 0.95
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     errors.check_range(self.lower, self.upper)
     errors.check_positive('epsilon', self.epsilon)
     errors.check_open_unit('count_share', self.count_share)
@@ -198,7 +201,7 @@ class PrivateSizeMean:
     """Privacy event of one release, for the accountants."""
     return mechanism.compose(self.total, self.count)
 
-  def release(self, key: PRNGKey, data: Array) -> Estimate:
+  def release(self, key: PRNGKey, data: Array | np.ndarray) -> Estimate:
     """Returns the noisy mean of records [m], within [a, b], and its interval.
     """
     centred = _centred(data, self.lower, self.upper)
@@ -214,7 +217,7 @@ class PrivateSizeMean:
     mean = offset + (self.lower + self.upper) / 2
     # Delta method for total / count: both noises, divided by count^2.
     noise = (self.total.risk(1) + jnp.square(offset) * self.count.risk(1))
-    variance = (_spread(mean, count, self.lower, self.upper) / count
+    variance = (_largest_variance(mean, count, self.lower, self.upper) / count
                 + noise / jnp.square(count))
     return intervals.clipped(
         intervals.wald(mean, jnp.sqrt(variance), confidence=self.confidence),

@@ -1,4 +1,4 @@
-"""Proportions with intervals, from polls in which people answer at random.
+"""Estimates proportions from polls in which people answer at random.
 
 Post-processing of `privacy.local`: the answers are private already. Numbers of
 yes answers may be arrays of any shape. Source: lecture notes, chapter 7,
@@ -30,6 +30,7 @@ def proportion(num_yes: Array, num_examples: int, *, truth_prob: float,
   if slope == 0:
     raise ValueError('truth_prob must not be 1/2: such answers carry no '
                      'information')
+  # P(yes) = 1 - phi + slope p, inverted for the estimate and both ends.
   value, first_end, second_end = (
       (number - (1 - truth_prob)) / slope for number in intervals.binomial(
           _share(num_yes, num_examples), num_examples, confidence=confidence,
@@ -80,14 +81,15 @@ def proportion_drowned(num_yes: Array, num_examples: int, *,
   """
   either = _share(num_yes, num_examples)
   other = _share(num_other_yes, num_other_examples)
+  # With other = 1 the quotient has no denominator; `where` needs a finite one.
   known = other < 1
   other_no = jnp.where(known, 1 - other, 1.0)
   value = jnp.where(known, (either - other) / other_no, jnp.nan)
   # Without any no, count half a no so that the logarithm stays finite.
   no = jnp.maximum(1 - either, 0.5 / num_examples)
-  spread = jnp.sqrt((1 - no) / (num_examples * no)
+  stddev = jnp.sqrt((1 - no) / (num_examples * no)
                     + other / (num_other_examples * other_no))
-  factor = jnp.exp(intervals.normal_quantile(confidence) * spread)
+  factor = jnp.exp(intervals.normal_quantile(confidence) * stddev)
   ratio = no / other_no
   return Estimate(value,
                   jnp.where(known, jnp.clip(1 - ratio * factor, 0, 1), 0.0),

@@ -7,15 +7,19 @@ rounding.
 
 from collections.abc import Callable
 import functools
+from typing import ParamSpec, TypeVar
 
 import jax
 import jax.numpy as jnp
-from jax.typing import ArrayLike
 
-from dpjax.typing import Array, PyTree
+from dpjax.typing import Array, ArrayLike
+
+_Arguments = ParamSpec('_Arguments')
+_Result = TypeVar('_Result')
 
 
-def in_float64(function: Callable[..., PyTree]) -> Callable[..., PyTree]:
+def in_float64(function: Callable[_Arguments, _Result]
+               ) -> Callable[_Arguments, _Result]:
   """Returns the function, wrapped so that it runs with 64-bit types.
 
   A direct call needs nothing else. Inside `jit` or `vmap` the outermost call
@@ -25,9 +29,10 @@ def in_float64(function: Callable[..., PyTree]) -> Callable[..., PyTree]:
     ValueError: when traced without 64-bit types.
   """
   @functools.wraps(function)
-  def run(*args, **kwargs):
+  def run(*args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Result:
     if jax.config.read('jax_enable_x64'):
       return function(*args, **kwargs)
+    # Tracers of another precision cannot be converted any more.
     leaves = jax.tree.leaves((args, kwargs))
     if any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
       raise ValueError('this is computed in float64: put `with '

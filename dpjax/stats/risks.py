@@ -1,4 +1,4 @@
-"""Risks by Monte Carlo, and bounds on the gap between true and empirical risk.
+"""Measures risks by Monte Carlo, and bounds their gap to empirical risks.
 
 Source: Lalanne (2023, section 0.3; item INT-05).
 """

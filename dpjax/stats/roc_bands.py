@@ -1,4 +1,4 @@
-"""Confidence bands of private ROC curves and intervals of areas, by bootstrap.
+"""Computes confidence bands of private ROC curves and areas, by bootstrap.
 
 Post-processing. The noise distribution is public, so a parametric bootstrap
 works: the released counts stand for the records, the release is repeated many
@@ -16,6 +16,7 @@ bias, as basic bootstrap intervals do, made curves worse (coverage .7 instead of
 .95).
 """
 
+from collections.abc import Callable
 import functools
 from typing import NamedTuple
 
@@ -42,7 +43,7 @@ class Bands(NamedTuple):
       once.
     auc: [] area under the curve, with a separate interval.
   """
-  fprs: np.ndarray
+  fprs: Array | np.ndarray
   tpr: intervals.Estimate
   auc: intervals.Estimate
 
@@ -74,11 +75,12 @@ def poisson(key: PRNGKey, expected: Array) -> Array:
 
 
 @functools.cache
-def _bands(draw: roc.Draw, positive: str, of: str, num_draws: int):
+def _bands(draw: roc.Draw, positive: str, of: str,
+           num_draws: int) -> Callable[..., Bands]:
   """Returns the compiled bootstrap of `bands`."""
   def bootstrap(key: PRNGKey, ranks: Array, thresholds: Array, fprs: Array,
                 confidence: Array, parameters: PyTree) -> Bands:
-    def curve(ranks):
+    def curve(ranks: Array) -> roc.RocCurve:
       return roc.of_ranks(ranks, thresholds, positive=positive)
 
     cell_counts = cells(ranks)
@@ -140,6 +142,7 @@ def simultaneous(value: Array, misses: Array,
   The given share of repetitions stays within the band at all M places.
   """
   # The factor is a quantile of each repetition's largest standardised error.
+  # Where no repetition missed, the band has no width and 0 / 0 is avoided.
   size = jnp.sqrt(jnp.mean(jnp.square(misses), 0))
   scaled = jnp.abs(misses) / jnp.where(size > 0, size, 1.0)[None]
   factor = jnp.quantile(jnp.max(scaled, 1), confidence)

@@ -1,4 +1,4 @@
-"""Private ROC curves, from the score distributions of both classes at once.
+"""Releases ROC curves, from the score distributions of both classes at once.
 
 Scores are put on a public grid and counted by class. One release of an `ecdf`
 mechanism gives the ranks of both classes; the curve, the area under it,
@@ -14,7 +14,6 @@ denominators are released ranks.
 """
 
 import abc
-from collections.abc import Callable
 import dataclasses
 import functools
 from typing import NamedTuple
@@ -27,6 +26,7 @@ from dpjax import errors
 from dpjax.privacy import accounting
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.privacy.adjacency import check_adjacency
+from dpjax.stats import mechanisms
 from dpjax.stats import precision
 from dpjax.stats.ecdf_methods import dyadic
 from dpjax.stats.ecdf_methods import hierarchy
@@ -39,7 +39,7 @@ from dpjax.typing import Array, PRNGKey, PyTree
 POSITIVE = ('high', 'low')
 ACCOUNTING = ('tight', 'paper')
 
-Draw = Callable[[PRNGKey, Array, PyTree], Array]
+Draw = mechanisms.Draw[Array]
 """(key, counts [2, N] float64, parameters) -> ranks [2, N] float64.
 
 Row 0 is for negatives, row 1 for positives; the lowest scores come first.
@@ -85,7 +85,7 @@ def counts(grid: Grid, scores: np.ndarray, labels: np.ndarray) -> np.ndarray:
 
 
 @precision.in_float64
-def of_ranks(ranks: Array, thresholds: Array, *,
+def of_ranks(ranks: Array | np.ndarray, thresholds: Array | np.ndarray, *,
              positive: str = 'high') -> RocCurve:
   """Returns the ROC curve of ranks [..., 2, N]; post-processing.
 
@@ -96,11 +96,13 @@ def of_ranks(ranks: Array, thresholds: Array, *,
   errors.check_choice('positive', positive, POSITIVE)
   ranks = precision.double(ranks)
   totals = jnp.maximum(ranks[..., -1], 1)
+  # Shares of records up to each threshold, from none to all of them.
   below = jnp.concatenate([
       jnp.zeros_like(ranks[..., :1]), ranks[..., :-1] / totals[..., None],
       jnp.ones_like(ranks[..., :1])], axis=-1)
   cuts = jnp.concatenate([jnp.full([1], -jnp.inf), thresholds[:-1],
                           jnp.full([1], jnp.inf)])
+  # Low scores: positive at or below a threshold. High: above it.
   rates = below
   if positive == 'high':
     rates, cuts = 1 - jnp.flip(below, -1), cuts[::-1]
@@ -136,6 +138,7 @@ def _parallel(draw: mechanism.Draw, imposes_total: bool,
               monotone: bool) -> Draw:
   """Returns the sampler of `ParallelRoc`: one curve for each class."""
   def sample(key: PRNGKey, data: Array, parameters: PyTree) -> Array:
+    # Each class has its own key, so the noise of the curves is independent.
     ranks = jax.vmap(draw, (0, 0, None))(jax.random.split(key), data,
                                          parameters)
     if not imposes_total:
@@ -157,17 +160,18 @@ def with_total(ranks: Array, total: Array, *, monotone: bool) -> Array:
     monotone: whether the ranks are monotone and must stay so.
   """
   last = ranks[:, -1]
-  ends = last + (total - jnp.sum(last)) / 2
+  sizes = last + (total - jnp.sum(last)) / 2
   if not monotone:
-    shares = jnp.arange(1, ranks.shape[1] + 1) / ranks.shape[1]
-    return ranks + shares[None] * (ends - last)[:, None]
-  ends = jnp.clip(ends, 0, total)
-  scaled = ranks * (ends / jnp.where(last > 0, last, 1))[:, None]
-  return scaled.at[:, -1].set(ends)
+    fractions = jnp.arange(1, ranks.shape[1] + 1) / ranks.shape[1]
+    return ranks + fractions[None] * (sizes - last)[:, None]
+  # A class has between 0 and n records. The sizes sum to n, and still do.
+  sizes = jnp.clip(sizes, 0, total)
+  scaled = ranks * (sizes / jnp.where(last > 0, last, 1))[:, None]
+  return scaled.at[:, -1].set(sizes)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class RocMechanism(abc.ABC):
+class RocMechanism(mechanisms.SampledMechanism[Array]):
   """Base class: a release of the ranks of both classes, and its ROC curve.
 
   Attributes:
@@ -181,7 +185,7 @@ class RocMechanism(abc.ABC):
   curve: EcdfMechanism
   positive: str = 'high'
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     errors.check_choice('positive', self.positive, POSITIVE)
     if self.curve.num_thresholds != self._num_bins:
       raise ValueError(f'curve must have {self._num_bins} thresholds, got '
@@ -193,37 +197,28 @@ class RocMechanism(abc.ABC):
     """Number of bins of one curve."""
 
   @property
-  @abc.abstractmethod
-  def draw(self) -> Draw:
-    """Jittable sampler (key, counts, parameters) -> ranks."""
-
-  @property
-  @abc.abstractmethod
-  def event(self) -> accounting.DpEvent:
-    """Privacy event of one release of both curves, for the accountants."""
-
-  @property
   def parameters(self) -> PyTree:
     """Parameters of the curve's sampler."""
     return self.curve.parameters
 
-  def of_ranks(self, ranks: Array) -> RocCurve:
+  def of_ranks(self, ranks: Array | np.ndarray) -> RocCurve:
     """Returns the ROC curve of released ranks [..., 2, N]; post-processing."""
     return of_ranks(ranks, self.grid.thresholds, positive=self.positive)
 
-  def _check_counts(self, data: Array) -> None:
+  def _check_counts(self, data: Array | np.ndarray) -> None:
+    """Raises ValueError unless there is one count for each class and bin."""
     if data.shape != (2, self.grid.num_thresholds):
       raise ValueError('data must be counts of 2 classes and '
                        f'{self.grid.num_thresholds} bins, got an array of '
                        f'shape {data.shape}')
 
   @precision.in_float64
-  def release(self, key: PRNGKey, data: Array) -> RocCurve:
+  def release(self, key: PRNGKey, data: Array | np.ndarray) -> RocCurve:
     """Releases the private ROC curve of counts [2, N]."""
     return self.of_ranks(self.release_ranks(key, data))
 
   @precision.in_float64
-  def release_ranks(self, key: PRNGKey, data: Array) -> Array:
+  def release_ranks(self, key: PRNGKey, data: Array | np.ndarray) -> Array:
     """Releases ranks [2, N] of negatives and positives.
 
     With the same key these are the ranks from which `release` computes its
@@ -235,10 +230,9 @@ class RocMechanism(abc.ABC):
 
   @precision.in_float64
   def estimate(self, key: PRNGKey, data: np.ndarray) -> np.ndarray:
-    """Same as `release_ranks`, on the host, compiled once for each grid."""
+    """Releases the ranks of `release_ranks`, compiled once for each grid."""
     self._check_counts(np.asarray(data))
-    return np.asarray(mechanism.compiled(self.draw)(
-        key, jnp.asarray(data, jnp.float64), self.parameters))
+    return self._drawn(key, jnp.asarray(data, jnp.float64))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -254,7 +248,7 @@ class JointRoc(RocMechanism):
 
   @property
   def adjacency(self) -> Adjacency:
-    """The adjacency of `curve`."""
+    """Which data sets are neighbours: as for `curve`."""
     return self.curve.adjacency
 
   @property
@@ -284,7 +278,7 @@ class ParallelRoc(RocMechanism):
   adjacency: Adjacency
   public_labels: bool = False
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     super().__post_init__()
     check_adjacency(self.adjacency)
     replaces = self.adjacency is Adjacency.REPLACE_ONE
@@ -314,7 +308,7 @@ class ParallelRoc(RocMechanism):
   def event(self) -> accounting.DpEvent:
     """Privacy event of one release of both curves."""
     if self._pays_twice and self.curve.pure:
-      return accounting.pure_event(epsilon=2 * self.curve.epsilon,
+      return accounting.pure_event(epsilon=2 * self.curve.amount,
                                    adjacency=self.adjacency)
     # A Gaussian event has the shift of one added record; accountants double it
     # under REPLACE_ONE.
@@ -357,10 +351,11 @@ def make(grid: Grid, *, epsilon: float | None = None, rho: float | None = None,
     >>> scores = np.arange(1000) / 1000
     >>> labels = (np.arange(1000) * 7 % 1000 < scores * 1000).astype(int)
     >>> grid = grids.Grid(lower=0, upper=1, num_thresholds=64)
-    >>> made = roc.make(grid, epsilon=1.0, adjacency=Adjacency.REPLACE_ONE)
-    >>> found = roc.counts(grid, scores, labels)
+    >>> mechanism = roc.make(grid, epsilon=1.0,
+    ...                      adjacency=Adjacency.REPLACE_ONE)
+    >>> counts = roc.counts(grid, scores, labels)
     >>> # Reproducible: for research, not for a release.
-    >>> curve = made.release(jax.random.key(0), found)
+    >>> curve = mechanism.release(jax.random.key(0), counts)
     >>> abs(float(curve.auc) - 0.83) < 0.05
     True
   """
@@ -368,12 +363,14 @@ def make(grid: Grid, *, epsilon: float | None = None, rho: float | None = None,
   check_adjacency(adjacency)
   size = grid.num_thresholds
   if accounting == 'paper':
-    if rho is not None or public_labels or (
+    if epsilon is None or rho is not None or public_labels or (
         adjacency is not Adjacency.REPLACE_ONE):
       raise ValueError("accounting='paper' needs epsilon (not rho), adjacency "
                        'REPLACE_ONE and private labels')
     return ParallelRoc(grid=grid, positive=positive, adjacency=adjacency,
                        curve=_printed(size, epsilon, monotone))
+  # A changed label moves a record between classes: in one tree over both that
+  # costs as much as a changed bin.
   tree = functools.partial(trees.TreeEcdf, epsilon=epsilon, rho=rho,
                            adjacency=adjacency, monotone=monotone)
   if adjacency is Adjacency.REPLACE_ONE and not public_labels:
@@ -397,4 +394,4 @@ def _printed(size: int, epsilon: float, monotone: bool) -> dyadic.DyadicEcdf:
   # Scales are c / epsilon, so this epsilon gives the published scale.
   unit = dataclasses.replace(printed, adjacency=Adjacency.ADD_OR_REMOVE_ONE)
   return dataclasses.replace(
-      unit, epsilon=unit.epsilon * unit.scale / printed.scale)
+      unit, epsilon=unit.amount * unit.scale / printed.scale)

@@ -1,4 +1,5 @@
 """Studies of the error of private estimates, in settings the user chooses.
 
-Modules, in import order: quantile_laws, quantile_trials, quantile_study.
+Modules, in import order: quantile_distributions, quantile_trials,
+quantile_study.
 """

@@ -32,8 +32,9 @@ from dpjax.stats.quantile_methods import smoothing
 from dpjax.stats.quantile_methods import trees
 from dpjax.stats.quantile_methods import unbounded
 from dpjax.stats.quantile_methods.mechanism import QuantileMechanism
-from dpjax.studies import quantile_laws
+from dpjax.studies import quantile_distributions
 from dpjax.studies import quantile_trials
+from dpjax.studies.quantile_distributions import Distribution
 from dpjax.tables import lines
 from dpjax.tables.formats import Format
 
@@ -66,7 +67,7 @@ class Options:
   knots: int = 5
   floor: float = smoothing.FLOOR
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     errors.check_choice('cost', self.cost, independent.COSTS)
     errors.check_choice('recursion', self.recursion, RECURSIONS)
     errors.check_choice('post', self.post, histogram.POSTS)
@@ -77,7 +78,7 @@ class Setting:
   """One line of the results table.
 
   Attributes:
-    law: name of the distribution, or file:column.
+    law: name of the distribution, or file:column; a column of saved files.
     method: one of `METHODS`.
     num_orders: number of quantile levels, m.
     num_examples: n.
@@ -106,7 +107,7 @@ class Setting:
 
   @property
   def probs(self) -> np.ndarray:
-    """Quantile levels [m]."""
+    """Quantile levels [m], evenly spread from first to last."""
     fractions = np.arange(1, self.num_orders + 1) / (self.num_orders + 1)
     return self.first + (self.last - self.first) * fractions
 
@@ -120,13 +121,14 @@ COLUMNS = (*(field.name for field in dataclasses.fields(Setting)), *_METRICS,
            'seconds')
 
 
-def _recursive(options: Options, public: dict) -> QuantileMechanism:
+def _recursive(options: Options, public: dict[str, Any]) -> QuantileMechanism:
   """Returns RecExp in the variant of the options."""
   cost, budget = RECURSIONS[options.recursion]
   return recursive.RecursiveQuantiles(cost=cost, budget=budget, **public)
 
 
-def _histogram(options: Options, public: dict, size: int) -> QuantileMechanism:
+def _histogram(options: Options, public: dict[str, Any],
+               size: int) -> QuantileMechanism:
   """Returns a histogram with the asked bins, or bins chosen for `size`."""
   if not options.bins:
     return histogram.coarse(num_examples=size, **public)
@@ -134,7 +136,7 @@ def _histogram(options: Options, public: dict, size: int) -> QuantileMechanism:
                                       **public)
 
 
-def _unbounded(public: dict) -> QuantileMechanism:
+def _unbounded(public: dict[str, Any]) -> QuantileMechanism:
   """Returns the scan from the lower bound; it ignores the upper one."""
   options = {name: public[name] for name in ('probs', 'epsilon', 'adjacency')}
   return unbounded.UnboundedQuantiles(bound=public['lower'], **options)
@@ -142,7 +144,7 @@ def _unbounded(public: dict) -> QuantileMechanism:
 
 # For each method: (setting, options, public numbers) -> mechanism, and the
 # name of the option that it reads, which becomes part of `Setting.variant`.
-_MADE: Mapping[str, tuple[Callable[..., QuantileMechanism], str]] = {
+_MAKERS: Mapping[str, tuple[Callable[..., QuantileMechanism], str]] = {
     'ind': (lambda s, o, p: independent.IndependentQuantiles(
         cost=o.cost, **p), 'cost'),
     'rec': (lambda s, o, p: _recursive(o, p), 'recursion'),
@@ -160,17 +162,16 @@ _MADE: Mapping[str, tuple[Callable[..., QuantileMechanism], str]] = {
         make=joint.JointQuantiles, knots=o.knots, **p), 'knots'),
     'unbounded': (lambda s, o, p: _unbounded(p), ''),
 }
-METHODS = ('emp', *_MADE)
+METHODS = ('emp', *_MAKERS)
 
 
-def law_of(name: str, data_dir: str | None = None, *,
-           lower: float | None = None,
-           upper: float | None = None,
-           form: Format = Format()) -> quantile_laws.Law:
+def distribution_of(name: str, data_dir: str | None = None, *,
+                    lower: float | None = None, upper: float | None = None,
+                    form: Format = Format()) -> Distribution:
   """Returns a distribution by its name, or of a column as file.csv:column.
 
   Args:
-    name: see `quantile_laws`, or a path, a colon and a column.
+    name: see `quantile_distributions`, or a path, a colon and a column.
     data_dir: folder of the data sets that named distributions read.
     lower: public lower bound; required with a path.
     upper: public upper bound; required with a path.
@@ -180,41 +181,53 @@ def law_of(name: str, data_dir: str | None = None, *,
   if colon:
     if lower is None or upper is None:
       raise ValueError('a file needs public bounds: give --lower and --upper')
-    return quantile_laws.empirical(name, series.read(
+    return quantile_distributions.empirical(name, series.read(
         path, column, lower=lower, upper=upper, form=form))
-  law = quantile_laws.law(name, data_dir)
+  public = quantile_distributions.named(name, data_dir)
   return dataclasses.replace(
-      law, lower=law.lower if lower is None else lower,
-      upper=law.upper if upper is None else upper)
+      public, lower=public.lower if lower is None else lower,
+      upper=public.upper if upper is None else upper)
 
 
-def settings(options: Options, *, laws: Sequence[str], methods: Sequence[str],
-             num_orders: Sequence[int], sizes: Sequence[int],
-             epsilons: Sequence[float], sigmas: Sequence[float],
-             **shared: Any) -> list[Setting]:
+def settings(options: Options, *, distributions: Sequence[str],
+             methods: Sequence[str], num_orders: Sequence[int],
+             sizes: Sequence[int], epsilons: Sequence[float],
+             sigmas: Sequence[float], **shared: Any) -> list[Setting]:
   """Returns all combinations as settings, without duplicates.
 
   Combinations that differ only in values that the method does not read count as
   one.
+
+  Args:
+    options: options of the methods.
+    distributions: names, see `distribution_of`.
+    methods: some of `METHODS`.
+    num_orders: numbers of quantile levels.
+    sizes: numbers of records, n.
+    epsilons: privacy budgets.
+    sigmas: standard deviations of the noise that separates records.
+    **shared: the other fields of `Setting`, the same for all.
   """
   distinct: dict[tuple[str, ...], Setting] = {}
-  for law, method, count, size, epsilon in itertools.product(
-      laws, methods, num_orders, sizes, epsilons):
+  for distribution, method, count, size, epsilon in itertools.product(
+      distributions, methods, num_orders, sizes, epsilons):
     errors.check_choice('method', method, METHODS)
-    name = _MADE[method][1] if method in _MADE else ''
+    name = _MAKERS[method][1] if method in _MAKERS else ''
     variant = f'{name}={getattr(options, name)}' if name else ''
+    # The histogram reads two options, but `post` only if bins are given.
     if method == 'hist':
       variant = f'bins={options.bins} {variant}' if options.bins else 'bins=0'
+    # Methods that add no noise to records have one setting, with sigma NaN.
     for sigma in (sigmas if method in _SMOOTHED else ()) or (math.nan,):
       setting = Setting(
-          law=law, method=method, num_orders=count, num_examples=size,
+          law=distribution, method=method, num_orders=count, num_examples=size,
           epsilon=math.inf if method == 'emp' else epsilon, sigma=sigma,
           variant=variant, **shared)
       distinct.setdefault(tuple(setting.cells), setting)
   return list(distinct.values())
 
 
-def asked(setting: Setting, law: quantile_laws.Law,
+def asked(setting: Setting, distribution: Distribution,
           options: Options) -> quantile_trials.Asked:
   """Returns the sampler of a setting; raises ValueError if it is not allowed.
   """
@@ -227,9 +240,9 @@ def asked(setting: Setting, law: quantile_laws.Law,
   if setting.method == 'emp':
     return quantile_trials.without_privacy(setting.probs)
   public = dict(probs=tuple(setting.probs.tolist()), epsilon=setting.epsilon,
-                lower=law.lower, upper=law.upper,
+                lower=distribution.lower, upper=distribution.upper,
                 adjacency=Adjacency(setting.adjacency))
-  mechanism = _MADE[setting.method][0](setting, options, public)
+  mechanism = _MAKERS[setting.method][0](setting, options, public)
   mechanism.check_size(setting.num_examples)
   return quantile_trials.asked(mechanism)
 
@@ -246,14 +259,16 @@ def caution(setting: Setting) -> str:
   return ''
 
 
-def run(wanted: Sequence[Setting], laws: Mapping[str, quantile_laws.Law],
+def run(wanted: Sequence[Setting], distributions: Mapping[str, Distribution],
         options: Options) -> Iterator[tuple[Setting, dict[str, float]]]:
   """Yields settings with their errors; checks all settings before the first."""
-  samplers = [asked(setting, laws[setting.law], options) for setting in wanted]
+  # Made first, so that a mistake in the last setting is found before the work.
+  samplers = [asked(setting, distributions[setting.law], options)
+              for setting in wanted]
   for setting, each in zip(wanted, samplers, strict=True):
     start = time.perf_counter()
     measured = quantile_trials.measure(
-        laws[setting.law], setting.probs, each,
+        distributions[setting.law], setting.probs, each,
         method=f'{setting.method}/{setting.variant}/{setting.sigma}',
         num_examples=setting.num_examples, repetitions=setting.repetitions,
         seed=setting.seed)
@@ -262,20 +277,21 @@ def run(wanted: Sequence[Setting], laws: Mapping[str, quantile_laws.Law],
 
 
 def resume(path: pathlib.Path, wanted: Sequence[Setting],
-           laws: Mapping[str, quantile_laws.Law], options: Options,
+           distributions: Mapping[str, Distribution], options: Options,
            tell: Callable[[int, int, Setting], None]) -> list[points.Point]:
   """Measures the settings that a file lacks, saves them, and returns all.
 
   Args:
     path: the file; rewritten after every setting.
     wanted: settings.
-    laws: distributions by name.
+    distributions: by name.
     options: options of the methods.
     tell: called with (number done, number to do, setting).
   """
   measured = load(path)
   missing = [each for each in wanted if tuple(each.cells) not in measured]
-  for done, (setting, values) in enumerate(run(missing, laws, options), 1):
+  for done, (setting, values) in enumerate(
+      run(missing, distributions, options), 1):
     measured[tuple(setting.cells)] = values
     save(path, measured)
     tell(done, len(missing), setting)

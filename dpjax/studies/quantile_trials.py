@@ -9,10 +9,11 @@ import numpy as np
 from dpjax.stats.quantile_methods import curves
 from dpjax.stats.quantile_methods import knots
 from dpjax.stats.quantile_methods import mechanism as mechanisms
-from dpjax.stats.quantile_methods import orders
+from dpjax.stats.quantile_methods import quantile_levels
 from dpjax.stats.quantile_methods import records
 from dpjax.stats.quantile_methods.records import Records
-from dpjax.studies import quantile_laws
+from dpjax.studies import quantile_distributions
+from dpjax.studies.quantile_distributions import Distribution
 from dpjax.typing import Array, PRNGKey, PyTree
 
 # Curves only read quantiles off, so one program padded to this many levels
@@ -21,7 +22,7 @@ _MOST_ORDERS = 200
 
 
 class Asked(NamedTuple):
-  """A sampler of quantiles and its parameters, as of `mechanism`."""
+  """A sampler of quantiles and its parameters, see `stats.mechanisms`."""
   draw: mechanisms.Draw
   parameters: PyTree
 
@@ -42,7 +43,7 @@ def without_privacy(probs: np.ndarray) -> Asked:
   return Asked(_empirical, probs)
 
 
-def measure(law: quantile_laws.Law, probs: np.ndarray, of: Asked, *,
+def measure(distribution: Distribution, probs: np.ndarray, of: Asked, *,
             method: str, num_examples: int, repetitions: int, seed: int
             ) -> dict[str, float]:
   """Returns mean errors over data sets and the mechanism's noise.
@@ -51,7 +52,7 @@ def measure(law: quantile_laws.Law, probs: np.ndarray, of: Asked, *,
   method's name and the number of levels.
 
   Args:
-    law: distribution of the records.
+    distribution: of the records.
     probs: quantile levels [m].
     of: sampler, for these levels or for more.
     method: name of the method, which seeds its noise.
@@ -64,29 +65,32 @@ def measure(law: quantile_laws.Law, probs: np.ndarray, of: Asked, *,
     its standard error value_sup_se; rank_sup and rank_mean, the largest and
     mean error against n p among the records. All are means over data sets.
   """
-  keys = quantile_laws.keys(seed, law.name, num_examples, repetitions)
-  coins = quantile_laws.method_keys(keys, f'{method}/{len(probs)}')
-  data = quantile_laws.datasets(law, seed, num_examples, repetitions)
+  keys = quantile_distributions.keys(seed, distribution.name, num_examples,
+                                     repetitions)
+  coins = quantile_distributions.method_keys(keys, f'{method}/{len(probs)}')
+  data = quantile_distributions.datasets(distribution, seed, num_examples,
+                                         repetitions)
   with jax.enable_x64(True):
     answers = mechanisms.repeated(of.draw)(coins, data, of.parameters)
     values, worst, mean = map(np.asarray, _errors(
         np.asarray(answers)[:, :len(probs)], data, probs,
-        law.quantiles(probs)))
+        distribution.quantiles(probs)))
   return dict(value_sup=values.mean(),
               value_sup_se=values.std(ddof=1) / repetitions**0.5,
               rank_sup=worst.mean(), rank_mean=mean.mean())
 
 
 def _empirical(key: PRNGKey, data: Records, probs: Array) -> Array:
-  del key
+  del key  # Nothing is drawn.
   return records.empirical(data, probs)
 
 
 @jax.jit
-def _errors(found: Array, data: Records, probs: Array,
+def _errors(answers: Array, data: Records, probs: Array,
             quantiles: Array) -> tuple[Array, Array, Array]:
   """Returns value_sup, rank_sup and rank_mean of each data set."""
-  def one(found, ordered):
-    ranks = orders.rank_errors(found, ordered, probs, data.count)
-    return orders.value_sup(found, quantiles), jnp.max(ranks), jnp.mean(ranks)
-  return jax.vmap(one)(found, data.ordered)
+  def one(answer: Array, ordered: Array) -> tuple[Array, Array, Array]:
+    ranks = quantile_levels.rank_errors(answer, ordered, probs, data.count)
+    return (quantile_levels.value_sup(answer, quantiles), jnp.max(ranks),
+            jnp.mean(ranks))
+  return jax.vmap(one)(answers, data.ordered)

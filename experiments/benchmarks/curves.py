@@ -9,8 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from dpjax.mpc import comparison
+from dpjax.stats import mechanisms
 from dpjax.stats.ecdf_methods import flows
-from dpjax.stats.ecdf_methods import mechanism
 from dpjax.stats.ecdf_methods import smoothing
 from dpjax.typing import Array
 from experiments.benchmarks import curve_work as work
@@ -58,13 +58,13 @@ def _released(model: str, size: int) -> Program:
   made, counts = work.released(model, size), work.counts(size)
   keys = list(jax.random.split(jax.random.key(0), 256))
   turn = itertools.cycle(keys)  # Times do not depend on the key.
-  _, info = _compiled(mechanism.compiled(made.draw), keys[0], counts,
+  _, info = _compiled(mechanisms.compiled(made.draw), keys[0], counts,
                       made.parameters)
 
   def audit():
     many = jax.random.split(jax.random.key(1), methods.CHECKED_DRAWS)
     with jax.enable_x64(True):
-      return {'draws': np.asarray(mechanism.repeated(made.draw)(
+      return {'draws': np.asarray(mechanisms.repeated(made.draw)(
           many, counts, made.parameters))}
 
   return Program(step=lambda: made.estimate(next(turn), counts), info=info,

@@ -10,8 +10,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from dpjax.stats import mechanisms
 from dpjax.stats.density_methods import estimate
-from dpjax.stats.density_methods import mechanism
 from experiments.benchmarks import density_work as work
 from experiments.benchmarks import program as programs
 from experiments.benchmarks.program import Program
@@ -30,7 +30,7 @@ def make(spec: Spec) -> Program:
 
   with jax.enable_x64(True):
     _, info = programs.compiled(
-        mechanism.repeated(made.draw), jax.random.split(
+        mechanisms.repeated(made.draw, 0), jax.random.split(
             keys[0], work.REPETITIONS), jnp.asarray(statistics()),
         made.parameters)
 

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dpjax.privacy import notions
+from dpjax.stats import mechanisms
 from dpjax.theory.parametric import estimator
 from dpjax.theory.parametric import exponential_families
 from dpjax.theory.parametric import likelihood
@@ -147,7 +148,7 @@ def make(spec: Spec) -> Program:
         next(turn), statistics))
     with jax.enable_x64(True):
       _, info = programs.compiled(
-          estimator.repeated(given.made.draw),
+          mechanisms.repeated(given.made.draw, 0),
           jax.random.split(jax.random.key(0), REPETITIONS),
           jnp.asarray(given.statistics(rng, REPETITIONS)),
           given.made.parameters)

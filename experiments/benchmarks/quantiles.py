@@ -13,6 +13,7 @@ import jax
 import numpy as np
 
 from dpjax.privacy.adjacency import Adjacency
+from dpjax.stats import mechanisms
 from dpjax.stats.quantile_methods import api
 from dpjax.stats.quantile_methods import histogram
 from dpjax.stats.quantile_methods import independent
@@ -79,7 +80,7 @@ def _compile(function: Callable, *arguments: Any) -> dict[str, float]:
 def _single(found: mechanism.QuantileMechanism, size: int,
             release: Callable) -> Program:
   (data,), keys = peers.data(size), _keys(256)
-  info = _compile(mechanism.compiled(found.draw), keys[0],
+  info = _compile(mechanisms.compiled(found.draw), keys[0],
                   records.padded(data, found.lower, found.upper),
                   found.parameters)
   turn = itertools.cycle(keys)  # Times do not depend on the key.

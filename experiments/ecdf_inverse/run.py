@@ -11,10 +11,10 @@ from dpjax.privacy import draws
 from dpjax.privacy import selection
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.report import records
+from dpjax.stats import mechanisms
 from dpjax.stats.ecdf_methods import dyadic
 from dpjax.stats.ecdf_methods import inverse
 from dpjax.stats.ecdf_methods import trees
-from dpjax.stats.quantile_methods import mechanism as quantile_mechanisms
 from dpjax.stats.quantile_methods import records as quantile_records
 from dpjax.stats.quantile_methods.recursive import RecursiveQuantiles
 from experiments import ecdf_data
@@ -151,7 +151,7 @@ def _recursive(setting: sweep.Setting, counts: np.ndarray,
   asked = RecursiveQuantiles(
       probs=sweep.DECILES, epsilon=setting.epsilon, lower=1.0, upper=size + 1.0,
       adjacency=_ADJACENCY)
-  draw = quantile_mechanisms.compiled(asked.draw)
+  draw = mechanisms.compiled(asked.draw)
   keys = ecdf_data.keys(setting.seed, _coins(setting, 'recursive'),
                         len(counts))
   values = np.arange(1, size + 1, dtype=np.float64)

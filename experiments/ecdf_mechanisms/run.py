@@ -1,7 +1,6 @@
 """Computes and simulates the settings in `sweep.py`."""
 
 from collections.abc import Iterator, Sequence
-import functools
 import math
 
 import jax
@@ -9,6 +8,7 @@ import numpy as np
 
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.report import records
+from dpjax.stats import mechanisms
 from dpjax.stats.ecdf_methods import dyadic
 from dpjax.stats.ecdf_methods import hierarchy
 from dpjax.stats.ecdf_methods import mechanism
@@ -54,12 +54,6 @@ def curve(setting: sweep.Setting) -> mechanism.EcdfMechanism:
           binary if 'binary' in method else None), **public, **budget)
 
 
-@functools.cache
-def _repeated(draw: mechanism.Draw) -> mechanism.Draw:
-  """Returns a sampler with its own counts for each key."""
-  return jax.jit(jax.vmap(draw, (0, 0, None)))
-
-
 def simulated(setting: sweep.Setting,
               asked: mechanism.EcdfMechanism) -> np.ndarray:
   """Returns mean squared errors of ranks, one for each repetition."""
@@ -69,7 +63,7 @@ def simulated(setting: sweep.Setting,
   keys = jax.random.split(simulation.key_of(setting), setting.repetitions)
   step = max(1, min(setting.repetitions, _AT_ONCE // size))
   with jax.enable_x64(True):
-    law = _repeated(asked.draw)
+    law = mechanisms.repeated(asked.draw, 0)
     for start in range(0, setting.repetitions, step):
       part = keys[start:start + step]
       counts = rng.poisson(_RATE, (len(part), size)).astype(float)

@@ -11,7 +11,7 @@ import numpy as np
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.report import records
 from dpjax.stats.quantile_methods import rates
-from dpjax.studies import quantile_laws
+from dpjax.studies import quantile_distributions
 from dpjax.typing import Array, PRNGKey
 from experiments import rows
 from experiments.effective_privacy import sweep
@@ -42,7 +42,7 @@ def run(settings: Sequence[sweep.Setting], data_dir: str | None,
   """Yields each setting with its rows; see `experiments.registry`."""
   for done, setting in enumerate(settings):
     progress(done / len(settings), f'{setting.dataset} {setting.sigma:g}')
-    law = quantile_laws.law(setting.dataset, data_dir)
+    law = quantile_distributions.named(setting.dataset, data_dir)
     metrics = _found(setting, law)
     many = setting.repetitions**0.5
     yield setting, rows.released(setting, dict(
@@ -57,11 +57,13 @@ def run(settings: Sequence[sweep.Setting], data_dir: str | None,
                                  epsilon=setting.epsilon)
 
 
-def _found(setting: sweep.Setting, law: quantile_laws.Law) -> Effective:
+def _found(setting: sweep.Setting,
+           law: quantile_distributions.Distribution) -> Effective:
   size, width = setting.num_examples, law.upper - law.lower
-  known = quantile_laws.datasets(law, setting.seed, size, setting.repetitions)
+  known = quantile_distributions.datasets(law, setting.seed, size,
+                                          setting.repetitions)
   data = (known.ordered[:, :size] - law.lower) / width
-  keys = quantile_laws.method_keys(quantile_laws.keys(
+  keys = quantile_distributions.method_keys(quantile_distributions.keys(
       setting.seed, law.name, size, setting.repetitions), setting.method)
   rate = rates.single(.5, epsilon=setting.epsilon,
                       adjacency=Adjacency.REPLACE_ONE)

@@ -30,7 +30,8 @@ class Setting:
   """One distribution of the records, with one level of noise.
 
   Attributes:
-    dataset: distribution of the records, see `dpjax.studies.quantile_laws`.
+    dataset: distribution of the records, see
+      `dpjax.studies.quantile_distributions`.
     sigma: standard deviation of the noise over the range.
     num_examples: n, the number of records.
     repetitions: data sets X.

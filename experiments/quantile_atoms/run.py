@@ -14,7 +14,7 @@ from dpjax.stats.quantile_methods import joint
 from dpjax.stats.quantile_methods import recursive
 from dpjax.stats.quantile_methods import smoothing
 from dpjax.stats.quantile_methods import trees
-from dpjax.studies import quantile_laws
+from dpjax.studies import quantile_distributions
 from dpjax.studies import quantile_trials
 from experiments import rows
 from experiments.quantile_atoms import sweep
@@ -31,7 +31,7 @@ def run(settings: Sequence[sweep.Setting], data_dir: str | None,
   for done, setting in enumerate(settings):
     progress(done / len(settings), f'{setting.dataset} {setting.method} '
              f'n={setting.num_examples}')
-    law = quantile_laws.law(setting.dataset, data_dir)
+    law = quantile_distributions.named(setting.dataset, data_dir)
     metrics = quantile_trials.measure(
         law, PROBS, _asked(setting, law),
         method=f'{setting.method}/{setting.sigma}',
@@ -47,7 +47,7 @@ def printed_sigma(setting: sweep.Setting) -> float:
   return math.exp(-setting.num_examples * setting.epsilon / 48) / math.sqrt(3)
 
 
-def _asked(setting: sweep.Setting, law: quantile_laws.Law
+def _asked(setting: sweep.Setting, law: quantile_distributions.Distribution
            ) -> quantile_trials.Asked:
   if setting.method == 'emp':
     return quantile_trials.without_privacy(PROBS)

@@ -61,7 +61,7 @@ class Setting:
   """One estimator on records of one distribution.
 
   Attributes:
-    dataset: name of a distribution of `quantile_laws`.
+    dataset: name of a distribution of `quantile_distributions`.
     method: name from the list above.
     num_examples: n, the number of records.
     sigma: standard deviation of the noise of hs_uniform and hs_gaussian; 0 for

@@ -12,7 +12,7 @@ from dpjax.stats.quantile_methods import knots
 from dpjax.stats.quantile_methods import mechanism
 from dpjax.stats.quantile_methods import recursive
 from dpjax.stats.quantile_methods import trees
-from dpjax.studies import quantile_laws
+from dpjax.studies import quantile_distributions
 from dpjax.studies import quantile_trials
 from experiments import rows
 from experiments.quantile_beta import sweep
@@ -27,7 +27,7 @@ def run(settings: Sequence[sweep.Setting], data_dir: str | None,
   for done, setting in enumerate(settings):
     progress(done / len(settings), f'{setting.dataset} {setting.method} '
              f'm={setting.num_orders}')
-    law = quantile_laws.law(setting.dataset, data_dir)
+    law = quantile_distributions.named(setting.dataset, data_dir)
     metrics = quantile_trials.measure(
         law, sweep.orders(setting.num_orders), _asked(setting, law),
         method=setting.method, num_examples=setting.num_examples,
@@ -59,7 +59,8 @@ def _makers(setting: sweep.Setting) -> dict[
   }
 
 
-def mechanism_of(setting: sweep.Setting, law: quantile_laws.Law
+def mechanism_of(setting: sweep.Setting,
+                 law: quantile_distributions.Distribution
                  ) -> mechanism.QuantileMechanism:
   """Returns the mechanism of a setting other than 'emp'."""
   return _makers(setting)[setting.method](
@@ -68,7 +69,7 @@ def mechanism_of(setting: sweep.Setting, law: quantile_laws.Law
       adjacency=Adjacency(setting.adjacency))
 
 
-def _asked(setting: sweep.Setting, law: quantile_laws.Law
+def _asked(setting: sweep.Setting, law: quantile_distributions.Distribution
            ) -> quantile_trials.Asked:
   if setting.method == 'emp':
     return quantile_trials.without_privacy(sweep.orders(setting.num_orders))

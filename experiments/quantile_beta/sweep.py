@@ -64,7 +64,7 @@ class Setting:
   """One estimator on records of one distribution.
 
   Attributes:
-    dataset: name of a distribution of `quantile_laws`.
+    dataset: name of a distribution of `quantile_distributions`.
     method: name from the list above.
     adjacency: notion of neighbouring data sets, for epsilon.
     num_orders: m, the number of quantile levels.

@@ -14,7 +14,7 @@ from dpjax.stats.quantile_methods.histogram import HistogramQuantiles
 from dpjax.stats.quantile_methods.independent import IndependentQuantiles
 from dpjax.stats.quantile_methods.joint import JointQuantiles
 from dpjax.stats.quantile_methods.recursive import RecursiveQuantiles
-from dpjax.studies import quantile_laws
+from dpjax.studies import quantile_distributions
 from experiments import quantile_answers
 from experiments import rows
 from experiments.methods.statistics import histogram_bounds
@@ -37,7 +37,7 @@ def run(settings: Sequence[sweep.Setting], data_dir: str | None,
     progress(done / len(settings), f'{setting.method} '
              f'n={setting.num_examples} m={setting.num_orders}')
     asked = quantiles(setting)
-    law = quantile_laws.law(setting.dataset, data_dir)
+    law = quantile_distributions.named(setting.dataset, data_dir)
     result, _ = quantile_answers.answers(
         law, asked, coins=f'{setting.method}/{setting.num_orders}',
         num_examples=setting.num_examples, repetitions=setting.repetitions,

@@ -46,7 +46,7 @@ class Setting:
 
   Attributes:
     kind: name from the list above.
-    dataset: name of a distribution of `quantile_laws`.
+    dataset: name of a distribution of `quantile_distributions`.
     method: name from the list above.
     num_orders: m, the number of quantile levels.
     num_examples: n, the number of records.

@@ -6,7 +6,7 @@ import jax
 import numpy as np
 
 from dpjax.report import records
-from dpjax.studies import quantile_laws
+from dpjax.studies import quantile_distributions
 from experiments import rows
 from experiments.quantile_distributions import sweep
 
@@ -18,11 +18,11 @@ def run(settings: Sequence[sweep.Setting], data_dir: str | None,
   """Yields each setting with its rows; see `experiments.registry`."""
   for done, setting in enumerate(settings):
     progress(done / len(settings), setting.dataset)
-    law = quantile_laws.law(setting.dataset, data_dir)
+    law = quantile_distributions.named(setting.dataset, data_dir)
     yield setting, rows.exact(setting, _shares(law, setting))
 
 
-def _shares(law: quantile_laws.Law, setting: sweep.Setting
+def _shares(law: quantile_distributions.Distribution, setting: sweep.Setting
             ) -> dict[str, float]:
   """Returns the bounds, the shares of bins, and the largest atom's share."""
   size = min(setting.num_draws, _AT_ONCE)
@@ -31,7 +31,7 @@ def _shares(law: quantile_laws.Law, setting: sweep.Setting
   counts = np.zeros(sweep.NUM_BINS, np.int64)
   with jax.enable_x64(True):
     draw = jax.jit(lambda key: law.sample(key, size))
-    for key in quantile_laws.keys(setting.seed, law.name, size, parts):
+    for key in quantile_distributions.keys(setting.seed, law.name, size, parts):
       result = np.clip(np.asarray(draw(key)), law.lower, law.upper)
       counts += np.histogram(result, ends)[0]
   # Of the last part.

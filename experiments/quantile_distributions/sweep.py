@@ -35,7 +35,7 @@ class Setting:
   """One distribution.
 
   Attributes:
-    dataset: name of a distribution of `quantile_laws`.
+    dataset: name of a distribution of `quantile_distributions`.
     num_draws: in parts of a million.
     seed: seed of the draws.
   """

@@ -12,7 +12,7 @@ from dpjax.stats.quantile_methods import mechanism
 from dpjax.stats.quantile_methods.independent import IndependentQuantiles
 from dpjax.stats.quantile_methods.joint import JointQuantiles
 from dpjax.stats.quantile_methods.recursive import RecursiveQuantiles
-from dpjax.studies import quantile_laws
+from dpjax.studies import quantile_distributions
 from experiments import quantile_answers
 from experiments import rows
 from experiments.methods.statistics import quantile_bounds as bounds
@@ -27,7 +27,7 @@ def run(settings: Sequence[sweep.Setting], data_dir: str | None,
              f'n={setting.num_examples} epsilon={setting.epsilon:g}')
     asked = quantiles(setting)
     answers, ordered = quantile_answers.answers(
-        quantile_laws.law(setting.dataset, data_dir), asked,
+        quantile_distributions.named(setting.dataset, data_dir), asked,
         coins=f'{setting.method}/{setting.epsilon}/{setting.adjacency}',
         num_examples=setting.num_examples, repetitions=setting.repetitions,
         seed=setting.seed)

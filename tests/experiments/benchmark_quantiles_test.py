@@ -6,8 +6,8 @@ import pytest
 from scipy import special
 from scipy import stats
 
+from dpjax.stats.quantile_methods import columns
 from dpjax.stats.quantile_methods import joint
-from dpjax.stats.quantile_methods import lanes
 from dpjax.stats.quantile_methods import paths
 from dpjax.stats.quantile_methods import records as quantile_records
 from experiments.benchmarks import findings
@@ -92,7 +92,7 @@ def _kernel_conditionals(records, path):
     bins = joint.joint_bins(jax.numpy.asarray(orders), data.count,
                             jax.numpy.float64(peers.EPSILON / 4))
     found = jax.jit(paths.table)(data, bins)
-    place = np.asarray(lanes.places(lanes.Shape(
+    place = np.asarray(columns.places(columns.Shape(
         *found.ends.mantissa.shape[1:]))).reshape(-1)
     for left, last in _steps(path):
       logs = paths._log_paths(

@@ -9,7 +9,7 @@ import pytest
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.report import points
 from dpjax.report import verdicts
-from dpjax.studies import quantile_laws
+from dpjax.studies import quantile_distributions
 from experiments import registry
 from experiments import rows
 from experiments import selection
@@ -48,10 +48,10 @@ def _of(found, start):
 
 
 def test_names_are_names_of_laws():
-  assert set(beta.DATASETS) == set(quantile_laws.BETAS)
+  assert set(beta.DATASETS) == set(quantile_distributions.BETAS)
   for of in (atoms, shapes):
     assert (of.MIXED, of.FILES, of.SURROGATES) == (
-        quantile_laws.MIXED, quantile_laws.FILES, quantile_laws.SURROGATES)
+        quantile_distributions.MIXED, quantile_distributions.FILES, quantile_distributions.SURROGATES)
 
 
 def test_orders_are_those_of_the_figures():
@@ -77,7 +77,7 @@ def test_levels_of_noise():
 def test_methods_of_the_first_figure_are_told_what_the_setting_says(method):
   setting = next(s for s in beta.SETTINGS if s.method == method
                  and s.num_orders == 5)
-  made = beta_run.mechanism_of(setting, quantile_laws.law(setting.dataset))
+  made = beta_run.mechanism_of(setting, quantile_distributions.named(setting.dataset))
   assert len(made.probs) == 5 and made.epsilon == setting.epsilon
   assert made.adjacency is Adjacency(setting.adjacency)
   assert (made.lower, made.upper) == (0, 1)

@@ -10,7 +10,7 @@ from scipy import stats
 from dpjax.report import points
 from dpjax.report import records
 from dpjax.report import verdicts
-from dpjax.studies import quantile_laws
+from dpjax.studies import quantile_distributions
 from experiments import registry
 from experiments.methods.statistics import quantile_bounds as bounds
 
@@ -40,7 +40,7 @@ def test_kept_rows_are_the_sweep_and_give_these_verdicts(kept):
 
 def test_one_beta_law_alone_has_what_the_theorems_ask_for():
   """QE-06: a density that is bounded, and away from 0, up to the ends."""
-  for name in quantile_laws.BETAS:
+  for name in quantile_distributions.BETAS:
     law = stats.beta(*map(float, name.split('_')[1:]))
     ends = law.pdf(np.array([1e-12, 1 - 1e-12]))
     assert (ends.min() > .1 and ends.max() < 10) == (name == 'beta_1_1'), name

@@ -9,11 +9,11 @@ from dpjax.privacy.adjacency import Adjacency
 from dpjax.stats.quantile_methods import histogram
 from dpjax.stats.quantile_methods import independent
 from dpjax.stats.quantile_methods import knots
-from dpjax.stats.quantile_methods import orders
-from dpjax.studies import quantile_laws
+from dpjax.stats.quantile_methods import quantile_levels
+from dpjax.studies import quantile_distributions
 from dpjax.studies import quantile_trials
 
-_LAW = quantile_laws.law('mixed_0.2_0.1')
+_LAW = quantile_distributions.named('mixed_0.2_0.1')
 _PROBS = np.array([.25, .5, .75])
 
 
@@ -36,13 +36,13 @@ def _noise(key, data, scale):
 @pytest.mark.every(2)
 def test_errors_are_those_of_what_is_drawn():
   """Answers that are known, and records that can be counted."""
-  law = quantile_laws.empirical('toy', series.Series(
+  law = quantile_distributions.empirical('toy', series.Series(
       np.array([1., 2., 3., 4.]), 0.0, 9.0))
   found = _measure(quantile_trials.Asked(_answers, np.array([1., 1., 3.5])),
                    law)
   assert found['value_sup'] == 1 and found['value_sup_se'] == 0
   counts = [np.searchsorted(row[:50], [1., 1., 3.5], 'right')
-            for row in quantile_laws.datasets(law, 0, 50, 4).ordered]
+            for row in quantile_distributions.datasets(law, 0, 50, 4).ordered]
   gaps = np.abs(np.array(counts) - 50 * _PROBS)
   assert found['rank_sup'] == pytest.approx(gaps.max(1).mean())
   assert found['rank_mean'] == pytest.approx(gaps.mean())
@@ -61,7 +61,7 @@ def test_the_standard_error_is_that_of_the_mean():
 
 def test_quantiles_of_the_records_miss_by_less_than_a_rank():
   found = _measure(quantile_trials.without_privacy(_PROBS),
-                   quantile_laws.law('mixed_0_0'))
+                   quantile_distributions.named('mixed_0_0'))
   assert found['rank_sup'] < 1
   assert 0 < found['value_sup'] < .3
 
@@ -87,7 +87,7 @@ def test_what_is_read_off_for_many_orders_is_the_same_for_few(kind):
               make=independent.IndependentQuantiles, knots=2, **public))
   of = quantile_trials.asked(made)
   assert len(of.parameters.probs) > 3
-  data = quantile_laws.datasets(_LAW, 0, 50, 4)
+  data = quantile_distributions.datasets(_LAW, 0, 50, 4)
   with jax.enable_x64(True):
     one = data._replace(ordered=data.ordered[0])
     long, short = (np.asarray(of.draw(jax.random.key(0), one, parameters))
@@ -103,4 +103,4 @@ def test_other_mechanisms_are_asked_as_they_are():
   of = quantile_trials.asked(made)
   assert of.draw is made.draw
   np.testing.assert_array_equal(of.parameters.probs,
-                                orders.check_orders((.2, .4)))
+                                quantile_levels.check_levels((.2, .4)))

@@ -19,7 +19,7 @@ _OPTIONS = study.Options(bins=20, post='simplex')
 
 def _settings(options=_OPTIONS, **kwargs):
   return study.settings(options, **dict(
-      laws=['beta_1_1'], methods=['emp', 'hist'], num_orders=[3], sizes=[60],
+      distributions=['beta_1_1'], methods=['emp', 'hist'], num_orders=[3], sizes=[60],
       epsilons=[1.0, 5.0], sigmas=[], adjacency='replace_one', first=0.0,
       last=1.0, repetitions=4, seed=0) | kwargs)
 
@@ -39,10 +39,10 @@ def test_settings_are_told_what_their_methods_read():
 
 
 def test_every_method_is_what_its_name_says():
-  law = study.law_of('beta_1_1')
+  law = study.distribution_of('beta_1_1')
   for method in study.METHODS[1:]:
     (setting,) = _settings(methods=[method], epsilons=[1.0])
-    made = study._MADE[method][0](setting, _OPTIONS, dict(
+    made = study._MAKERS[method][0](setting, _OPTIONS, dict(
         probs=tuple(setting.probs), epsilon=1.0, lower=law.lower,
         upper=law.upper, adjacency=study.Adjacency.REPLACE_ONE))
     assert made.epsilon == 1.0 and made.adjacency.value == 'replace_one'
@@ -56,7 +56,7 @@ def test_every_method_is_what_its_name_says():
 
 @pytest.mark.slow
 def test_lines_are_errors_and_are_kept(tmp_path, monkeypatch):
-  laws, path = {'beta_1_1': study.law_of('beta_1_1')}, tmp_path / 'errors.csv'
+  laws, path = {'beta_1_1': study.distribution_of('beta_1_1')}, tmp_path / 'errors.csv'
   told = []
 
   def measured(wanted):
@@ -95,7 +95,7 @@ def test_lines_are_errors_and_are_kept(tmp_path, monkeypatch):
 def test_bad_settings_are_refused_before_any_is_run(kwargs, message,
                                                     monkeypatch):
   monkeypatch.setattr(quantile_trials, 'measure', None)
-  laws = {'beta_1_1': study.law_of('beta_1_1')}
+  laws = {'beta_1_1': study.distribution_of('beta_1_1')}
   with pytest.raises(ValueError, match=message):
     # The first is a good one.
     list(study.run(_settings() + _settings(**kwargs), laws, _OPTIONS))

@@ -8,6 +8,8 @@ import typing
 
 from dpjax import stats
 from dpjax import theory
+from experiments.methods import statistics
+from experiments.methods import theory as theory_methods
 
 # By name, the same for all that take it but for those below.
 DEFAULTS = dict(
@@ -31,7 +33,7 @@ DEFAULTS = dict(
     num_rounds=200, num_thresholds=1, of='population', offsets=0.0,
     penalty=2.0, periodic=True, positive='high', post='none', printed=False,
     profile='', projected=False, public_labels=False, radius=1.0,
-    rank_share=0.6, replacement=False, root=True, rounded=False, rule='exact',
+    rank_share=0.6, randomizer='bernoulli', replacement=False, root=True, rounded=False, rule='exact',
     scale=1.0, scores='any', selection_share=0.6, shape=(16, 16),
     shared_noise=False, shares=(0.1, 0.2, 0.7), sharp=False, shrinkage=1.0,
     slope=1.0, statement='corrected', step=1, structure='private',
@@ -54,7 +56,8 @@ OTHERS = {
     ('printed', 'shares'): (0.125, 0.125, 0.125, 0.625)}
 
 # Here, so that no test is taken for what runs their lines.
-MODULES = [importlib.import_module(info.name) for package in (stats, theory)
+MODULES = [importlib.import_module(info.name) for package in (
+               stats, theory, statistics, theory_methods)
            for info in pkgutil.walk_packages(package.__path__,
                                              f'{package.__name__}.')]
 

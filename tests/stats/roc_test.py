@@ -10,11 +10,11 @@ from sklearn import metrics
 
 from dpjax.privacy import accounting
 from dpjax.privacy.adjacency import Adjacency
+from dpjax.stats import mechanisms
 from dpjax.stats import roc_bands
 from dpjax.stats import roc_curves as roc
 from dpjax.stats.ecdf_methods import dyadic
 from dpjax.stats.ecdf_methods import hierarchy
-from dpjax.stats.ecdf_methods import mechanism
 from dpjax.stats.ecdf_methods import trees
 from dpjax.stats.ecdf_methods.grids import Grid
 
@@ -79,7 +79,7 @@ def test_noisy_curves_rise_from_0_to_1(name):
   # Hardly any positives: denominators are floored in some draws.
   counts = np.stack([np.full(16, 4), np.eye(16, dtype=int)[3]])
   with jax.enable_x64(True):
-    ranks = mechanism.repeated(release.draw)(
+    ranks = mechanisms.repeated(release.draw)(
         jax.random.split(jax.random.key(1), 50), counts.astype(float),
         release.parameters)
     curve = jax.tree.map(np.asarray, release.of_ranks(ranks))
@@ -121,7 +121,7 @@ def test_classes_have_noise_of_their_own_and_the_announced_variance(adjacency):
   """400 draws: a correlation of 0 is below .2 but once in 16000."""
   release = make(GRID, epsilon=1.0, adjacency=adjacency, monotone=False)
   with jax.enable_x64(True):
-    noise = np.asarray(mechanism.repeated(release.draw)(
+    noise = np.asarray(mechanisms.repeated(release.draw)(
         jax.random.split(jax.random.key(7), 400), np.zeros((2, 16)),
         release.parameters))
   # In the middle: ends of the joint one add up to a known n.

@@ -23,7 +23,7 @@ from dpjax.audit.target import Target
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.stats.quantile_methods import independent
 from dpjax.stats.quantile_methods import joint
-from dpjax.stats.quantile_methods import orders
+from dpjax.stats.quantile_methods import quantile_levels
 from dpjax.stats.quantile_methods import recursive
 from dpjax.stats.quantile_methods.mechanism import QuantileMechanism
 
@@ -107,7 +107,7 @@ def _of_tree(mechanism: recursive.RecursiveQuantiles, data: np.ndarray,
   probs, rates = mechanism.parameters
   cuts = [0.0, *outputs.T, 1.0]
   logs = np.zeros(len(outputs))
-  for level in orders.halvings(len(probs)):
+  for level in quantile_levels.halvings(len(probs)):
     for low, middle, high in level:
       logs += _node(data, (cuts[low], cuts[high]), probs[middle - 1],
                     rates[middle - 1], mechanism.cost, cuts[middle])
@@ -148,7 +148,7 @@ def _joint_cost(ranks: np.ndarray, number: int,
                 probs: np.ndarray) -> np.ndarray:
   """Returns the cost of JointExp: distances of counts from target counts."""
   return np.abs(_counts(ranks, number)
-                - number * orders.gaps(probs.tolist())).sum(-1)
+                - number * quantile_levels.gaps(probs)).sum(-1)
 
 
 def _inverse_cost(ranks: np.ndarray, number: int,

@@ -8,6 +8,7 @@ import numpy as np
 
 from dpjax import errors
 from dpjax.privacy.adjacency import Adjacency
+from dpjax.stats import mechanisms
 from dpjax.stats import numbers
 from dpjax.stats.density_methods import adaptive
 from dpjax.stats.density_methods import bases
@@ -53,9 +54,7 @@ def plan(num_records: int, *, epsilon: float | None = None,
   """
   errors.check_choice('method', method, METHODS)
   errors.check_choice('boundary', boundary, BOUNDARIES)
-  if (epsilon is None) == (rho is None):
-    raise ValueError('the budget is epsilon or rho, exactly one of them, got '
-                     f'epsilon={epsilon} and rho={rho}')
+  mechanisms.check_budget(epsilon, rho)
   circle, adjacency = boundary == 'circle', Adjacency(adjacency)
   if method == 'auto':
     method = 'sums' if circle and rho is not None else 'histogram'

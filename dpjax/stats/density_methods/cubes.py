@@ -16,7 +16,6 @@ from dpjax import errors
 from dpjax.stats import precision
 from dpjax.stats.density_methods import densities
 from dpjax.stats.density_methods import histograms
-from dpjax.stats.density_methods import mechanism
 from dpjax.typing import PRNGKey
 
 
@@ -57,10 +56,9 @@ class CubeHistogram(histograms.Histogram):
       raise ValueError('records must be numbers, got NaN')
     if self.knows_total:
       errors.check_records(unit.shape[:1], self.num_records)
-    heights = mechanism.compiled(self.draw)(
-        key, jnp.asarray(self.statistic(unit)), self.parameters)
+    heights = self._drawn(key, jnp.asarray(self.statistic(unit)))
     side = side_of(self.num_bins, self.dimension)
-    return np.asarray(heights).reshape((side,) * self.dimension)
+    return heights.reshape((side,) * self.dimension)
 
 
 def side_of(num_bins: int, dimension: int) -> int:

@@ -223,8 +223,7 @@ class TreeMarginals(mechanism.DensityMechanism):
       raise ValueError('records must be numbers, got NaN')
     if self.knows_total:
       errors.check_records(unit.shape[:1], self.num_records)
-    return jax.tree.map(np.asarray, mechanism.compiled(self.draw)(
-        key, jnp.asarray(self.statistic(unit)), self.parameters))
+    return self._drawn(key, jnp.asarray(self.statistic(unit)))
 
 
 def _bins(unit: np.ndarray, size: int) -> np.ndarray:

@@ -9,6 +9,7 @@ import numpy as np
 
 from dpjax import errors
 from dpjax.privacy.adjacency import Adjacency
+from dpjax.stats import mechanisms
 from dpjax.stats import numbers
 from dpjax.stats.ecdf_methods import dyadic
 from dpjax.stats.ecdf_methods import inverse
@@ -62,6 +63,7 @@ class Ecdf(NamedTuple):
     probs = np.asarray(probs, np.float64)
     for prob in probs.ravel():
       errors.check_open_unit('probs', prob)
+    # Places count thresholds from 1.
     places = inverse.search(self.ranks, self.total * probs.ravel())
     return self.thresholds[places - 1].reshape(probs.shape)
 
@@ -92,9 +94,7 @@ def plan(num_thresholds: int, *, epsilon: float | None = None,
     monotone: whether the curve is made nondecreasing.
   """
   errors.check_choice('method', method, METHODS)
-  if (epsilon is None) == (rho is None):
-    raise ValueError('the budget is epsilon or rho, exactly one of them, got '
-                     f'epsilon={epsilon} and rho={rho}')
+  mechanisms.check_budget(epsilon, rho)
   budget = dict(epsilon=epsilon) if rho is None else dict(rho=rho)
   if method == 'auto':
     method = 'tree' if rho is None else 'square_root'
@@ -147,12 +147,14 @@ def ecdf(key: PRNGKey, x: Any, grid: Grid, *, epsilon: float | None = None,
   adjacency = Adjacency(adjacency)
   mechanism = plan(grid.num_thresholds, epsilon=epsilon, rho=rho,
                    adjacency=adjacency, method=method, monotone=monotone)
+  # Everything is checked before the first draw.
   values = numbers.parse(x, grid.lower, grid.upper, missing=missing,
                          adjacency=adjacency)
   if values.min() < grid.lower or values.max() > grid.upper:
     warnings.warn('values of x beyond the public bounds are clipped to them; '
                   'this warning depends on the data: do not publish it',
                   stacklevel=2)
+  # Everything below is post-processing, but for a public n.
   ranks = mechanism.estimate(key, grid.counts(values))
   return Ecdf(grid.thresholds, ranks,
               float(values.size if mechanism.knows_total else ranks[-1]),

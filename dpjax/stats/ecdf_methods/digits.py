@@ -1,4 +1,4 @@
-"""Ranks as sums of few tree nodes, given by the digits of the rank's position.
+"""Sums ranks from few tree nodes, by the digits of the rank's position.
 
 Plain: whole nodes from the left on every level (Dwork et al. 2010, Chan et al.
 2011; item EC-41). Signed: take a whole node and subtract its remainder where
@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dpjax.stats.ecdf_methods import hierarchy
-from dpjax.typing import Array
+from dpjax.typing import Array, ArrayLike
 
 # The most parts that the search for a tree shape tries.
 _MOST_PARTS = 40
@@ -36,7 +36,7 @@ class Plan(NamedTuple):
 
 
 def ranks(values: Sequence[Array], shape: hierarchy.Shape,
-          turned: Sequence[Array], total: Array | None = None) -> Array:
+          turned: Sequence[ArrayLike], total: Array | None = None) -> Array:
   """Returns the ranks at the ends of all leaves.
 
   Args:
@@ -58,7 +58,7 @@ def ranks(values: Sequence[Array], shape: hierarchy.Shape,
   return ranks_at_ends[1:]
 
 
-def plan(shape: hierarchy.Shape, variances: Sequence[float],
+def plan(shape: hierarchy.Shape, variances: Sequence[float] | np.ndarray,
          num_thresholds: int, *, known: bool, signed: bool,
          bottom_up: bool) -> Plan:
   """Chooses the sums of least variance, level by level.
@@ -78,16 +78,18 @@ def plan(shape: hierarchy.Shape, variances: Sequence[float],
     bottom_up: whether nodes are estimated from the nodes below them.
   """
   widths, shrinkage = _widths(shape, variances, num_thresholds, bottom_up)
+  # The rank n is exact if public, else the sum of the top level's noise.
   end = 0.0 if known else 1.0
-  spread = np.array([0.0, end * np.sum(widths[0])])
+  variance = np.array([0.0, end * np.sum(widths[0])])
+  # Derivatives of each rank with respect to the node on its left and right.
   left, right = np.array([0.0, end]), np.zeros(2)
   turned = []
   for width, slope in zip(widths, shrinkage, strict=True):
     before = np.cumsum(width, 1) - width
     rest = np.sum(width, 1, keepdims=True) - before
     ahead, behind = slope * right[:-1, None], slope * left[1:, None]
-    from_left = spread[:-1, None] + before * (1 + 2 * ahead)
-    from_right = spread[1:, None] + rest * (1 - 2 * behind)
+    from_left = variance[:-1, None] + before * (1 + 2 * ahead)
+    from_right = variance[1:, None] + rest * (1 - 2 * behind)
     # The margin makes ties independent of rounding: they stay plain.
     turn = (from_right < from_left * (1 - 1e-9)) & signed
     # The first boundary of a node is its left end, where nothing is added.
@@ -98,14 +100,16 @@ def plan(shape: hierarchy.Shape, variances: Sequence[float],
     inner[:, 0] = first[:-1]
     left = np.append(inner, first[-1])
     right = np.append(np.where(turn, behind - 1, ahead), 0.0)
-    spread = np.append(np.where(turn, from_right, from_left), spread[-1])
-  rank_variances = np.maximum(spread[1:num_thresholds + 1], 0.0)
+    variance = np.append(np.where(turn, from_right, from_left), variance[-1])
+  rank_variances = np.maximum(variance[1:num_thresholds + 1], 0.0)
   if known:
     rank_variances[-1] = 0.0
   return Plan(tuple(turned), rank_variances)
 
 
-def _widths(shape, variances, num_thresholds, bottom_up):
+def _widths(shape: hierarchy.Shape, variances: Sequence[float] | np.ndarray,
+            num_thresholds: int, bottom_up: bool
+            ) -> tuple[list[np.ndarray], list[np.ndarray]]:
   """Returns variances of nodes [parents, parts], and slopes [parents, 1].
 
   A slope is the derivative of a node's estimate with respect to a child's.
@@ -134,16 +138,20 @@ def best_shape(num_thresholds: int, *, known: bool, pure: bool, signed: bool,
 
   Arguments are those of `plan` and `hierarchy.best_shape`.
   """
-  def cost(shape):
+  def cost(shape: hierarchy.Shape) -> float:
     height = len(shape)
     candidate = plan(shape, (1.0,) * height, num_thresholds, known=known,
                      signed=signed, bottom_up=bottom_up)
-    return np.mean(candidate.variances) * (height**2 if pure else height)
+    # With an even budget, Laplace scales grow with the height, variances with
+    # its square; Gaussian variances grow with the height.
+    return float(np.mean(candidate.variances)) * (
+        height**2 if pure else height)
 
   # Start from equal parts on all levels, then improve the best of these.
-  shapes = []
+  shapes: list[hierarchy.Shape] = []
   for parts in range(2, _MOST_PARTS + 1):
-    lower, top = (), num_thresholds
+    lower: hierarchy.Shape = ()
+    top = num_thresholds
     while top > parts:
       lower, top = (*lower, parts), -(-top // parts)
     shapes.append(hierarchy.filled(lower, num_thresholds))

@@ -1,16 +1,16 @@
-"""Distribution functions with dyadic noise: a node adds noise to all its rows.
+"""Releases distribution functions with dyadic noise, of nodes of rows.
 
-Rank i has the sum of the noise of the nodes that contain row i, one on each
-level. So all ranks have the same noise variance, and close ranks share most of
-their noise. `dyadic_calibration` computes the exact privacy cost; Barczewski
-(2025) counts nodes instead, and that bound is kept as `accounting='paper'`.
+A node adds its noise to all its rows: rank i has the sum of the noise of the
+nodes that contain row i, one on each level. So all ranks have the same noise
+variance, and close ranks share most of their noise. `dyadic_calibration`
+computes the exact privacy cost; Barczewski (2025) counts nodes instead, and
+that bound is kept as `accounting='paper'`.
 Source: Barczewski (2025, equation 6.3.1 and Theorems 6.3.1 and 6.3.2; items
 EC-03, EC-05, EC-07; corrections C1 to C3).
 """
 
 import dataclasses
 import functools
-import math
 from typing import NamedTuple
 
 import jax
@@ -38,15 +38,15 @@ _PROFILES = {'added': ((1.69, .45), (1.22, .71, .97)),
 _FEWEST_LEVELS = 5
 
 
-class Parameters(NamedTuple):
-  """Parameters of the sampler.
+class DyadicParameters(NamedTuple):
+  """What the sampler of dyadic noise takes.
 
   Attributes:
     scale: [], Laplace scale or standard deviation of the noise of a node.
     regression: [N], regression coefficients of the noise of each rank on that
       of the last rank.
   """
-  scale: np.ndarray
+  scale: np.float64
   regression: np.ndarray
 
 
@@ -84,11 +84,11 @@ class Layout(NamedTuple):
     Args:
       nodes: [M] draws for all nodes, leaves first.
     """
-    ends = np.cumsum(self.level_sizes)
+    last = np.cumsum(self.level_sizes)
     # From the root down: each node's noise is repeated for its two children.
     total = jnp.zeros([1], nodes.dtype)
     for size, end, weight in reversed(list(zip(
-        self.level_sizes, ends.tolist(), self.weights.tolist(), strict=True))):
+        self.level_sizes, last.tolist(), self.weights.tolist(), strict=True))):
       total = jnp.repeat(total, -(-size // total.size))[:size]
       total += weight * nodes[end - size:end]
     return total
@@ -154,7 +154,7 @@ def _sampler(pure: bool, root: bool, profile: str, known: str,
   subtracts the noise of the last row from the others by regression, 'left out'
   gives the last row no noise.
   """
-  def draw(key: PRNGKey, counts: Array, parameters: Parameters) -> Array:
+  def draw(key: PRNGKey, counts: Array, parameters: DyadicParameters) -> Array:
     layout = Layout(counts.size - (known == 'left out'), root, profile)
     ranks, size = jnp.cumsum(counts), sum(layout.level_sizes)
     if pure:
@@ -200,7 +200,7 @@ class DyadicEcdf(mechanism.EcdfMechanism):
   accounting: str = 'tight'
   root: bool | None = None
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     super().__post_init__()
     errors.check_choice('accounting', self.accounting, ACCOUNTING)
     if self.accounting == 'tuned' and self.pure:
@@ -208,7 +208,7 @@ class DyadicEcdf(mechanism.EcdfMechanism):
     if self.accounting == 'paper' and self.root is False:
       raise ValueError("accounting='paper' has a root: root must not be False")
 
-  def _price(self, layout: Layout) -> float:
+  def _unit_cost(self, layout: Layout) -> float:
     """Returns the epsilon, or the 2 rho, of noise of scale 1."""
     return dyadic_calibration.calibrate(
         self.num_thresholds, adjacency=self.adjacency,
@@ -218,24 +218,25 @@ class DyadicEcdf(mechanism.EcdfMechanism):
 
   def _scale(self, layout: Layout) -> float:
     """Returns the noise scale of a node that spends the budget."""
-    price = self._price(layout)
+    cost = self._unit_cost(layout)
     if self.accounting == 'paper':
-      price = dyadic_calibration.num_levels(self.num_thresholds)
+      # Published: L + 1 nodes change, half of them (rounded up) if one record
+      # is added.
+      cost = dyadic_calibration.num_levels(self.num_thresholds)
       if not self.knows_total:
-        price = -(-price // 2)
-    return price / self.epsilon if self.pure else math.sqrt(
-        price / (2 * self.rho))
+        cost = -(-cost // 2)
+    return self.noise_scale(cost)
 
   def _variances(self, layout: Layout) -> np.ndarray:
     """Returns exact error variances of the ranks [N] for a layout."""
     scale = self._scale(layout)
     one = draws.discrete_laplace_variance(scale) if self.pure else scale**2
     shared = layout.covariances()
-    left = np.full(layout.num_rows, shared[-1])
+    own = np.full(layout.num_rows, shared[-1])
     if self._known(layout) == 'regressed':
       # Regression on the last rank's noise removes that part of the variance.
-      left -= shared**2 / shared[-1]
-    return np.append(one * left,
+      own -= shared**2 / shared[-1]
+    return np.append(one * own,
                      np.zeros(self.num_thresholds - layout.num_rows))
 
   def _known(self, layout: Layout) -> str:
@@ -270,8 +271,8 @@ class DyadicEcdf(mechanism.EcdfMechanism):
   @property
   def achieved(self) -> float:
     """The budget that is really spent; for 'paper' less than the stated one."""
-    price = self._price(self.layout)
-    return price / self.scale if self.pure else price / (2 * self.scale**2)
+    cost = self._unit_cost(self.layout)
+    return cost / self.scale if self.pure else cost / (2 * self.scale**2)
 
   @property
   def draw(self) -> mechanism.Draw:
@@ -283,13 +284,13 @@ class DyadicEcdf(mechanism.EcdfMechanism):
                     self.monotone)
 
   @property
-  def parameters(self) -> Parameters:
+  def parameters(self) -> DyadicParameters:
     """Float64 NumPy arrays that `draw` takes as parameters."""
     regression = np.zeros(self.num_thresholds)
     if self._known(self.layout) == 'regressed':
       shared = self.layout.covariances()
       regression = shared / shared[-1]
-    return Parameters(np.float64(self.scale), regression)
+    return DyadicParameters(np.float64(self.scale), regression)
 
   def variances(self) -> np.ndarray:
     """Returns exact error variances of the ranks [N], before the projection."""

@@ -1,4 +1,4 @@
-"""Exact sensitivity of dyadic noise to one record, for any number of rows.
+"""Computes the exact privacy cost of dyadic noise, for any number of rows.
 
 Node (j, l) adds its noise to rows (j-1) 2^l + 1 .. j 2^l. Between rows there
 are boundaries 0..N, and a node is an edge between two boundaries. A record that
@@ -20,9 +20,10 @@ only add edges; so most blocks can be skipped. The work is proportional to N,
 plus the pairs on two Pareto fronts.
 """
 
+from collections.abc import Callable
 import functools
 import math
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -32,6 +33,7 @@ from dpjax.privacy.adjacency import check_adjacency
 from dpjax.stats.ecdf_methods import levels
 
 NORMS = ('l1', 'l2')
+# Pairs of boundaries compared at a time: 32 MiB of float64.
 _PAIRS_AT_ONCE = 2**22
 
 
@@ -50,49 +52,51 @@ class _Distances(NamedTuple):
   link: float
 
   @classmethod
-  def of_edge(cls, scale):
+  def of_edge(cls, scale: float) -> '_Distances':
     """Returns the block of one row: two ends and the edge between them."""
     return cls(np.array([0.0, 1 / scale]), np.array([1 / scale, 0.0]),
                1 / scale)
 
   @staticmethod
-  def edge(scale):
+  def edge(scale: float) -> float:
     """Returns the length of a node's edge, infinite without noise."""
     return 1 / scale if scale else math.inf
 
-  none = math.inf
-
   @staticmethod
-  def series(one, other):
+  def series(one: float, other: float) -> float:
     """Returns the length of two edges in series."""
     return one + other
 
   @staticmethod
-  def parallel(one, other):
+  def parallel(one: float, other: float) -> float:
     """Returns the length of two parallel edges."""
     return min(one, other)
 
-  def beside(self, edge):
+  def opened(self) -> '_Distances':
+    """Returns the block without its last boundary."""
+    return self._replace(left=self.left[:-1], right=self.right[:-1])
+
+  def beside(self, edge: float) -> '_Distances':
     """Returns the block with an extra edge between its ends."""
     return _Distances(np.minimum(self.left, self.right + edge),
                       np.minimum(self.right, self.left + edge),
                       min(self.link, edge))
 
-  def join(self, other, edge):
+  def join(self, other: '_Distances', edge: float) -> '_Distances':
     """Joins two blocks that share an end, and adds an edge around both."""
     left = np.concatenate([self.left, other.left[1:] + self.link])
     right = np.concatenate([self.right + other.link, other.right[1:]])
     return _Distances(left, right, self.link + other.link).beside(edge)
 
-  def ends(self):
+  def ends(self) -> float:
     """Returns the distance between the ends of the block, by itself."""
     return self.link
 
-  def to_last(self):
+  def to_last(self) -> float:
     """Returns the largest distance from the right end."""
     return float(self.right.max())
 
-  def farthest(self, other, edge):
+  def farthest(self, other: '_Distances', edge: float) -> float:
     """Returns the largest distance between boundaries of the two halves.
 
     Args:
@@ -103,6 +107,7 @@ class _Distances(NamedTuple):
     # end than another is no farther from any point outside.
     (left, right), (near, far) = _front(self.left, self.right), _front(
         other.left, other.right)
+    # From either end of the left half to either end of the right one.
     around = min(edge, self.link + other.link)
     paths = [(right, near, 0.0), (left, far, around),
              (left, near, min(self.link, edge + other.link)),
@@ -123,33 +128,36 @@ class _Resistances(NamedTuple):
   link: float
 
   @classmethod
-  def of_edge(cls, scale):
+  def of_edge(cls, scale: float) -> '_Resistances':
     """Returns the block of one row: two ends and the edge between them."""
     return cls(np.array([0.0, 1.0]), np.zeros(2), scale**2)
 
   @staticmethod
-  def edge(scale):
+  def edge(scale: float) -> float:
     """Returns the conductance of a node's edge, 0 without noise."""
     return scale**2
 
-  none = 0.0
-
   @staticmethod
-  def series(one, other):
+  def series(one: float, other: float) -> float:
     """Returns the conductance of two edges in series."""
     return one * other / (one + other)
 
   @staticmethod
-  def parallel(one, other):
+  def parallel(one: float, other: float) -> float:
     """Returns the conductance of two parallel edges."""
     return one + other
 
-  def beside(self, edge):
+  def opened(self) -> '_Resistances':
+    """Returns the block without its last boundary."""
+    return self._replace(share=self.share[:-1], rest=self.rest[:-1])
+
+  def beside(self, edge: float) -> '_Resistances':
     """Returns the block with an extra edge between its ends."""
     return self._replace(link=self.link + edge)
 
-  def join(self, other, edge):
+  def join(self, other: '_Resistances', edge: float) -> '_Resistances':
     """Joins two blocks that share an end, and adds an edge around both."""
+    # A current that reaches the shared end divides by the links of both blocks.
     both = self.link + other.link
     middle = other.link / both
     share = np.concatenate([self.share * middle,
@@ -159,15 +167,15 @@ class _Resistances(NamedTuple):
         other.rest[1:] + np.square(1 - other.share[1:]) / both])
     return _Resistances(share, rest, self.series(self.link, other.link) + edge)
 
-  def ends(self):
+  def ends(self) -> float:
     """Returns the resistance between the ends of the block, by itself."""
     return 1 / self.link
 
-  def to_last(self):
+  def to_last(self) -> float:
     """Returns the largest resistance to the right end."""
     return float(np.max(self.rest + np.square(1 - self.share) / self.link))
 
-  def farthest(self, other, edge):
+  def farthest(self, other: '_Resistances', edge: float) -> float:
     """Returns the largest resistance between boundaries of the two halves.
 
     Args:
@@ -198,18 +206,24 @@ def _front(one: np.ndarray, two: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
   return one[two > best], two[two > best]
 
 
-class _Rows:
+_Block = TypeVar('_Block', _Distances, _Resistances)
+
+
+class _Rows(Generic[_Block]):
   """The blocks over the rows, and the largest cost of their pairs."""
 
-  def __init__(self, kind, scales: tuple[float, ...]):
-    self._kind = kind
+  def __init__(self, kind: type[_Block], scales: tuple[float, ...]) -> None:
+    self._kind: type[_Block] = kind
     self._edges = [kind.edge(scale) for scale in scales]
-    self._first = kind.of_edge(scales[0])
-    self.block = functools.cache(self._block)
+    self._first: _Block = kind.of_edge(scales[0])
+    # Where nothing surrounds a block: an edge without noise.
+    self.none = kind.edge(0.0)
+    # Blocks of one level and length are alike, so that few are computed.
+    self.block: Callable[[int, int], _Block] = functools.cache(self._block)
     self._alone = functools.cache(
-        lambda level, rows: self.pairs(level, rows, kind.none, 0.0, False))
+        lambda level, rows: self.pairs(level, rows, self.none, 0.0, False))
 
-  def _block(self, level: int, rows: int):
+  def _block(self, level: int, rows: int) -> _Block:
     """Returns the block of a level's last node, which has `rows` rows."""
     if level == 0:
       return self._first
@@ -219,7 +233,7 @@ class _Rows:
     return self.block(level - 1, half).join(
         self.block(level - 1, rows - half), self._edges[level])
 
-  def pairs(self, level: int, rows: int, around, best: float,
+  def pairs(self, level: int, rows: int, around: float, best: float,
             open_end: bool) -> float:
     """Returns the larger of `best` and the largest cost of a pair in a block.
 
@@ -239,9 +253,9 @@ class _Rows:
       return self.pairs(level - 1, rows, edge, best, open_end)
     left = self.block(level - 1, half)
     right = self.block(level - 1, rows - half)
-    counted = right._replace(**{name: value[:-1] for name, value in zip(
-        right._fields[:2], right[:2], strict=True)}) if open_end else right
-    best = max(best, left.farthest(counted, edge))
+    best = max(best, left.farthest(right.opened() if open_end else right, edge))
+    # By itself a half costs at least what it costs here: skip it if even that
+    # is not the largest.
     if self._alone(level - 1, half) > best:
       best = self.pairs(level - 1, half, kind.series(edge, right.link), best,
                         False)
@@ -252,14 +266,17 @@ class _Rows:
 
 
 @functools.lru_cache(256)
-def _largest(rows: int, norm: str, scales: tuple[float, ...], pairs: str):
+def _largest(rows: int, norm: str, scales: tuple[float, ...],
+             pairs: str) -> float:
   """Returns the largest cost over the pairs of boundaries that `pairs` names.
   """
-  kind = _Distances if norm == 'l1' else _Resistances
-  graph, top = _Rows(kind, scales), len(scales) - 1
+  graph: _Rows[_Distances] | _Rows[_Resistances] = (
+      _Rows(_Distances, scales) if norm == 'l1'
+      else _Rows(_Resistances, scales))
+  top = len(scales) - 1
   if pairs == 'last':
     return graph.block(top, rows).to_last()
-  return graph.pairs(top, rows, kind.none, 0.0, pairs == 'inner')
+  return graph.pairs(top, rows, graph.none, 0.0, pairs == 'inner')
 
 
 def calibrate(num_thresholds: int, *, adjacency: Adjacency, norm: str,
@@ -305,6 +322,9 @@ def calibrate(num_thresholds: int, *, adjacency: Adjacency, norm: str,
     if count == 1:
       raise ValueError('root=False: of one row there is the root only')
     scales = (*scales[:-1], 0.0)
+  # An added record changes all rows from its own to the last. A replacement
+  # changes the rows between two boundaries; 'inner' leaves out the last one,
+  # whose row is the public n.
   pairs = 'last'
   if replaced:
     pairs = 'all' if known_last_row else 'inner'

@@ -1,4 +1,4 @@
-"""The nearest nonnegative counts in l1: an exact minimum cost flow.
+"""Finds the nearest nonnegative counts in l1, an exact minimum cost flow.
 
 Smoothing with p = 1 subtracts noise of the least sum of absolute values: a
 minimum cost flow on the graph of `smoothing`. Its dual assigns integer labels
@@ -79,13 +79,14 @@ def _leaves(joined: np.ndarray, num_labels: int) -> Array:
 
 
 def _merged(left: Array, right: Array, increment: Array,
-            joined: Array) -> Array:
+            joined: Array | np.ndarray) -> Array:
   """Returns T of nodes from that of their halves, [labels, steps, M]."""
   labels = jnp.arange(left.shape[0], dtype=left.dtype)[:, None] + _LOWEST
   inside = right + jnp.where((labels >= 0) | joined[None],
                              -labels * increment[None], _NONE)[:, None]
   best_by_step = []
   for step in _STEPS:
+    # Via all labels of the middle that both halves allow.
     ways = [left[:, first + 1] + _shifted(inside[:, step - first + 1], first)
             for first in _STEPS if abs(step - first) <= 1]
     best_by_step.append(functools.reduce(jnp.maximum, ways))
@@ -106,6 +107,7 @@ def _around(table: Array, label: Array, reach: int) -> Array:
 
 def _at(rows: Array, change: int, step: Array) -> Array:
   """Returns entries [M] at steps [M], `change` labels from the middle row."""
+  # Steps outside -1, 0, 1 are not allowed: value -inf.
   row = rows[rows.shape[0] // 2 + change]
   return jnp.where(step == 0, row[1], jnp.where(
       step == -1, row[0], jnp.where(step == 1, row[2], _NONE)))
@@ -114,6 +116,7 @@ def _at(rows: Array, change: int, step: Array) -> Array:
 def _reach(rows: Array, step: Array) -> _Reach:
   """Returns the deliverable intervals from T [3, 3, M] around the labels of c.
   """
+  # T is concave along each direction: its one-sided differences bound the flow.
   here = _at(rows, 0, step)
   change = lambda c, d: here - _at(rows, c, step + d - c)
   return _Reach((-change(-1, 0), change(1, 0)), (-change(0, -1), change(0, 1)),
@@ -121,7 +124,7 @@ def _reach(rows: Array, step: Array) -> _Reach:
 
 
 def _middle_step(left: Array, right: Array, increment: Array, label: Array,
-                 step: Array, joined: Array) -> Array:
+                 step: Array, joined: Array | np.ndarray) -> Array:
   """Returns the step from c to the middle in an optimal labelling, [M]."""
   values = []
   for first in _STEPS:
@@ -177,10 +180,10 @@ def _split(left: _Reach, right: _Reach, given: tuple[Array, Array],
   alone = _centre(jnp.maximum(low, -increment - most),
                   jnp.minimum(high, -increment - other))
   reach = high - low + most - other
-  share = (-increment - low - other) / jnp.where(reach > 0, reach, 1.0)
-  share = jnp.clip(share, 0.5, 1.0)
-  to_middle = jnp.where(tight, alone, low + share * (high - low))
-  rest = jnp.where(tight, -increment - alone, other + share * (most - other))
+  fraction = (-increment - low - other) / jnp.where(reach > 0, reach, 1.0)
+  fraction = jnp.clip(fraction, 0.5, 1.0)
+  to_middle = jnp.where(tight, alone, low + fraction * (high - low))
+  rest = jnp.where(tight, -increment - alone, other + fraction * (most - other))
   return (a, to_middle), (rest, b)
 
 
@@ -195,7 +198,7 @@ def _smallest(values: list[Array]) -> Array:
 
 
 def _divided(state: _State, left: Array, right: Array, increment: Array,
-             joined: Array) -> tuple[_State, _State, Array]:
+             joined: Array | np.ndarray) -> tuple[_State, _State, Array]:
   """Returns the states of both halves of nodes, and what their middles keep."""
   label, step, given = state
   below, above = _around(left, label, 1), _around(right, label, 2)
@@ -221,6 +224,7 @@ def _root(table: Array, increments: Array, end: str
   value = jnp.where(
       allowed, table[..., 0] - increments[0] * labels[:, None].astype(
           table.dtype) - increments[1] * last.astype(table.dtype), _NONE)
+  # The flat index runs over (label, step).
   place = jnp.argmax(value)
   label, step = place[None] // 3 + _LOWEST, place[None] % 3 - 1
   (low, high), (n_low, n_high), (b_low, b_high) = _reach(_around(
@@ -262,10 +266,12 @@ def absolute_and_value(ranks: Array, total: Array,
   rows = levels.reversed_bits(1 << layout.depth)
   table, below = _leaves(rows >= layout.size, layout.depth + 2 - _LOWEST), []
   for part, one in zip(parts[0], joined[0], strict=True):
-    below.append((*levels.halves(table), part, one))
-    table = _merged(*below[-1])
+    left, right = levels.halves(table)
+    below.append((left, right, part, one))
+    table = _merged(left, right, part, one)
 
-  def up(table, level):
+  def up(table: Array, level: tuple[Array, Array | np.ndarray]
+         ) -> tuple[Array, tuple[Array, Array]]:
     halves = levels.pairs(table)
     return levels.filled(_merged(*halves, *level)), halves
 
@@ -274,9 +280,10 @@ def absolute_and_value(ranks: Array, total: Array,
   state, value = _root(table[..., :1], parts[2], end)
   ends = parts[2] + jnp.concatenate(state.given)
 
-  def down(state, level):
-    half = _State(*(part[:layout.width // 2] for part in state[:2]),
-                  tuple(part[:layout.width // 2] for part in state.given))
+  def down(state: _State,
+           level: tuple[Array, Array, Array, Array | np.ndarray]
+           ) -> tuple[_State, Array]:
+    half: _State = jax.tree.map(lambda part: part[:layout.width // 2], state)
     left, right, rest = _divided(half, *level)
     return jax.tree.map(levels.interleaved, left, right), rest
 
@@ -285,8 +292,8 @@ def absolute_and_value(ranks: Array, total: Array,
                             reverse=True)
   state, rests = jax.tree.map(levels.in_plain_order, state), []
   for level in below[::-1]:
-    left, right, rest = _divided(state, *level)
-    state = jax.tree.map(lambda *both: jnp.concatenate(both), left, right)
+    *both, rest = _divided(state, *level)
+    state = jax.tree.map(lambda *halves: jnp.concatenate(halves), *both)
     rests.append(rest)
   return levels.cumulated(layout.together(tuple(rests[::-1]), top, ends), total,
                           end), value

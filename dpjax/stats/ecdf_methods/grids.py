@@ -1,4 +1,4 @@
-"""Public grids of thresholds, and the bins between them.
+"""Makes public grids of thresholds, and counts records between them.
 
 A grid must be public: if its ends are the extremes of the records, it reveals
 them, whatever noise the curve gets (item EC-02, correction C4).
@@ -33,7 +33,7 @@ class Grid:
   num_thresholds: int
   kind: str = 'uniform'
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     errors.check_choice('kind', self.kind, KINDS)
     errors.check_range(self.lower, self.upper)
     errors.check_at_least('num_thresholds', self.num_thresholds, 1)

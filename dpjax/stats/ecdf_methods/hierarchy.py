@@ -1,4 +1,4 @@
-"""Trees of counts: least squares, their variances, and shapes; without JAX.
+"""Makes trees of noisy counts consistent by least squares; without JAX.
 
 A tree splits all bins into shape[0] parts, each of these into shape[1] parts,
 and so on. A leaf is a bin; leaves beyond the N-th are known to be empty. Nodes
@@ -21,6 +21,8 @@ from dpjax.privacy.adjacency import Adjacency
 from dpjax.privacy.adjacency import sum_sensitivity
 
 Shape = tuple[int, ...]
+"""Number of parts of the nodes of each level, the root first."""
+
 # A NumPy or a JAX array; JAX is not imported here.
 Array = Any
 
@@ -54,11 +56,13 @@ def noise_scales(shares: Sequence[float], *, adjacency: Adjacency,
     shares: of the budget, by level; they sum to 1.
     adjacency: which data sets are neighbours.
     epsilon: budget of all levels together, for Laplace noise; or None.
-    rho: the same, for Gaussian noise.
+    rho: the same, for Gaussian noise; one of the two is given.
   """
   sensitivity = sum_sensitivity(adjacency, record_norm=1)
   if epsilon is not None:
     return sensitivity / (np.asarray(shares) * epsilon)
+  if rho is None:
+    raise ValueError('noise needs a budget: give epsilon or rho, got None')
   return np.sqrt(sensitivity / (2 * rho * np.asarray(shares)))
 
 
@@ -68,7 +72,7 @@ def levels(counts: Array, shape: Shape) -> list[Array]:
 
 
 def upward(noisy: Sequence[Array], shape: Shape,
-           variances: Sequence[Array | float], alive: Array
+           variances: Sequence[float] | Array, alive: Array
            ) -> tuple[list[tuple[Array, Array]], list[tuple[Array, Array]]]:
   """Estimates the nodes' counts from all counts at and below them.
 
@@ -79,22 +83,22 @@ def upward(noisy: Sequence[Array], shape: Shape,
     Estimates and their variances, by level from the top down; and the same of
     the sums of children, for all levels but the leaves.
   """
-  value, spread = noisy[-1] * alive, variances[-1] * alive
-  estimates, sums = [(value, spread)], []
+  value, variance = noisy[-1] * alive, variances[-1] * alive
+  estimates, sums = [(value, variance)], []
   for level in range(len(shape) - 1, 0, -1):
     below, width = (part.reshape(-1, shape[level]).sum(1)
-                    for part in (value, spread))
+                    for part in (value, variance))
     sums.append((below, width))
     own = variances[level - 1]
     # Weights inverse to the variances: each estimate gets the other's variance.
     value = (width * noisy[level - 1] + own * below) / (width + own)
-    spread = own * width / (width + own)
-    estimates.append((value, spread))
+    variance = own * width / (width + own)
+    estimates.append((value, variance))
   return estimates[::-1], sums[::-1]
 
 
 def least_squares(noisy: Sequence[Array], shape: Shape,
-                  variances: Sequence[Array | float], alive: Array,
+                  variances: Sequence[float] | Array, alive: Array,
                   total: Array | float | None = None) -> Array:
   """Returns leaf counts nearest to the noisy counts of all nodes but the root.
 
@@ -110,12 +114,13 @@ def least_squares(noisy: Sequence[Array], shape: Shape,
     total: sum of all leaves if public, else None.
   """
   estimates, sums = upward(noisy, shape, variances, alive)
-  value, spread = estimates[0]
+  value, variance = estimates[0]
   if total is not None:
-    value = value + spread * _quotient(total - value.sum(), spread.sum())
-  for parts, (below, spread), (under, width) in zip(
+    # The top level shares the difference to n as children do below.
+    value = value + variance * _quotient(total - value.sum(), variance.sum())
+  for parts, (below, variance), (under, width) in zip(
       shape[1:], estimates[1:], sums, strict=True):
-    value = below + spread * _quotient(value - under, width).repeat(parts)
+    value = below + variance * _quotient(value - under, width).repeat(parts)
   return value
 
 
@@ -125,7 +130,7 @@ def _quotient(amount: Array, width: Array) -> Array:
 
 
 def nonnegative(noisy: Sequence[np.ndarray], shape: Shape,
-                variances: Sequence[float], alive: np.ndarray,
+                variances: Sequence[float] | np.ndarray, alive: np.ndarray,
                 total: float | None = None) -> np.ndarray:
   """Returns the exact least squares counts >= 0; arguments as `least_squares`.
 
@@ -147,7 +152,7 @@ def nonnegative(noisy: Sequence[np.ndarray], shape: Shape,
   return counts
 
 
-def prefix_variances(shape: Shape, variances: Sequence[float],
+def prefix_variances(shape: Shape, variances: Sequence[float] | np.ndarray,
                      num_thresholds: int, *, known: bool) -> np.ndarray:
   """Returns exact variances of least squares ranks [N], before `nonnegative`.
 
@@ -174,6 +179,8 @@ def prefix_variances(shape: Shape, variances: Sequence[float],
     shared = shared + before.repeat(repeats)
     total = rows.sum(1)
     if math.isfinite(own):
+      # The node's own count is one more observation of its sum: a rank-one
+      # update (Kalman gain). Empty nodes have no variance, hence the floor.
       gain = (1 / np.maximum(total + own, 1e-300)).repeat(repeats * parts)
       prefix, shared = prefix - shared**2 * gain, shared * own * gain
       width = total * own / np.maximum(total + own, 1e-300)
@@ -217,6 +224,7 @@ def _joined(full: _Block, count: int, last: _Block, own: float) -> _Block:
              + last.rows * before**2 + 2 * before * last.shared)
   rows = count * full.rows + last.rows
   width = before + last.width
+  # The same update as in `prefix_variances`, summed over the prefixes.
   if math.isinf(own) or not rows:
     return _Block(rows, prefix, shared, squared, width)
   kept = own / (width + own)
@@ -224,9 +232,10 @@ def _joined(full: _Block, count: int, last: _Block, own: float) -> _Block:
                 squared * kept**2, width * kept)
 
 
-def mean_variance(shape: Shape, variances: Sequence[float],
+def mean_variance(shape: Shape, variances: Sequence[float] | np.ndarray,
                   num_thresholds: int, *, known: bool) -> float:
   """Returns the mean of `prefix_variances`, in one step for each level."""
+  # Nodes of a level are alike but for the last one, which may be cut off by N.
   own = variances[-1]
   full, last, size = _Block(1, own, own, own**2, own), _Block(), 1
   for parts, own in zip(shape[:0:-1], variances[-2::-1], strict=True):
@@ -282,7 +291,7 @@ def best_shape(num_thresholds: int, *, known: bool, pure: bool) -> Shape:
     pure: True for Laplace noise, whose scale grows with the height; False for
       Gaussian noise, whose variance does.
   """
-  def cost(shape):
+  def cost(shape: Shape) -> float:
     return even_cost(shape, num_thresholds, known=known, pure=pure)
 
   most = num_thresholds.bit_length() + 1
@@ -325,7 +334,7 @@ def _split_shapes(top: int, size: int) -> list[Shape]:
 
   Below the first level, parts multiply with the rest to `size`.
   """
-  shapes = [(top * size,)]
+  shapes: list[Shape] = [(top * size,)]
   for parts in range(2, min(size, 40) + 1):
     if size % parts == 0:
       shapes += [(*upper, parts) for upper in _split_shapes(top, size // parts)]
@@ -341,11 +350,12 @@ def tuned_shares(shape: Shape, num_thresholds: int, *, known: bool,
   with more than two even shares for the leaves; if n is public, the top level
   takes half an even share.
   """
-  def shares(logits):
+  def shares(logits: np.ndarray) -> np.ndarray:
     weights = np.exp(logits - np.max(logits))
     return weights / np.sum(weights)
 
-  def cost(logits):
+  # Variances are share^-2 for Laplace and share^-1 for Gaussian noise.
+  def cost(logits: np.ndarray) -> float:
     return math.log(mean_variance(
         shape, shares(logits)**-(2.0 if pure else 1.0), num_thresholds,
         known=known))

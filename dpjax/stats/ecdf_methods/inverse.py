@@ -1,4 +1,4 @@
-"""Quantiles from curves, by a search that also handles curves that fall.
+"""Reads quantiles off curves, by a search that also handles curves that fall.
 
 Source: Barczewski (2025, Algorithm 9), which searches [0, 1] and returns points
 between thresholds, where the curve is not known (item EC-14, correction C23).

@@ -1,4 +1,4 @@
-"""Layout of a binary hierarchy over rows, for passes up and down its levels.
+"""Lays out a binary hierarchy over rows, for passes up and down its levels.
 
 Vertices 0, ..., N lie between rows. All vertices in the middle of the nodes of
 one level are processed at once. Rows are padded to a power of two, 2^L;
@@ -20,6 +20,7 @@ import numpy as np
 from dpjax import errors
 from dpjax.typing import Array
 
+# Nodes of the lowest level in the loop.
 WIDTH = 1024
 
 ENDS = ('equal', 'at_most', 'free')
@@ -41,7 +42,7 @@ class Layout(NamedTuple):
 
   @property
   def depth(self) -> int:
-    """Number of levels L."""
+    """Number of levels above the rows, L."""
     return len(self.below) + len(self.above)
 
   @property
@@ -64,6 +65,7 @@ class Layout(NamedTuple):
   def together(self, below: tuple[Array, ...], above: Array,
                ends: Array) -> Array:
     """Returns values of vertices 0, ..., N - 1; the inverse of `parts`."""
+    # Inverse permutation; places of -1 are padding, those from N on one vertex.
     places = np.concatenate([*self.below, self.above.ravel(),
                              np.array([0, 1 << self.depth], np.int32)])
     kept = np.flatnonzero(places >= 0)
@@ -107,6 +109,7 @@ def reversed_bits(size: int) -> np.ndarray:
 def increments(ranks: Array, total: Array) -> Array:
   """Returns increments g of all vertices [2^L + 1], 0 at padded ones."""
   size = 1 << num_levels(ranks.size)
+  # g_0 = S_1, g_k = S_(k+1) - S_k, and n - S_N at the last vertex.
   inner = jnp.concatenate([ranks[:1], jnp.diff(ranks)])
   gap = jnp.zeros([size - ranks.size], ranks.dtype)
   return jnp.concatenate([inner, gap, (total - ranks[-1])[None]])

@@ -1,4 +1,4 @@
-"""Exact projection of noisy ranks on those of nonnegative counts.
+"""Projects noisy ranks exactly on those of nonnegative counts.
 
 Noisy ranks S_1, ..., S_N of n records have increments g_0 = S_1, g_k =
 S_(k+1)-S_k, g_N = n - S_N at the vertices 0, ..., N between rows. A noise
@@ -32,6 +32,7 @@ from dpjax import errors
 from dpjax.stats.ecdf_methods import levels
 from dpjax.typing import Array
 
+# Increments below this part of the largest one count as 0, being rounding.
 _ROUNDING = 2.0**-40
 
 
@@ -77,12 +78,13 @@ class _Level(NamedTuple):
     variance: of the noise of nodes of the level above, [].
   """
   free: Array
-  joined: Array
+  joined: Array | np.ndarray
   increment: Array
   variance: Array
 
 
 _Parts = tuple[tuple[Array, ...], Array, Array]
+"""Values of all vertices, split as by `levels.Layout.parts`."""
 
 
 def _eliminate(halves: Sequence[tuple[Array, Array]], level: _Level
@@ -150,11 +152,12 @@ def _sweep(below: Sequence[_Level], above: _Level, ends: tuple[Array, Array],
     edges, gone = _eliminate([levels.halves(part) for part in edges], level)
     kept.append(gone)
 
-  def up(edges, level):
+  def up(edges: _Edges, level: _Level) -> tuple[_Edges, _Eliminated]:
     edges, gone = _eliminate([levels.pairs(part) for part in edges], level)
     return _Edges(*map(levels.filled, edges)), gone
 
-  def down(mu, level):
+  def down(mu: tuple[Array, Array], level: tuple[_Eliminated, _Level]
+           ) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
     left, right = (part[:width // 2] for part in mu)
     middle, inside, rest = _substitute(*level, left, right, tolerance)
     return (levels.interleaved(left, middle),
@@ -168,9 +171,9 @@ def _sweep(below: Sequence[_Level], above: _Level, ends: tuple[Array, Array],
     inside = inside & np.array([True, False])
   mu = jnp.where(inside, mu, 0.0)
   outer = jnp.where(np.arange(width) == 0, mu[:, None], 0.0)
-  mu, (top, top_rest) = jax.lax.scan(down, (outer[0], outer[1]), (gone, above),
-                                     reverse=True)
-  left, right = map(levels.in_plain_order, mu)
+  nodes, (top, top_rest) = jax.lax.scan(
+      down, (outer[0], outer[1]), (gone, above), reverse=True)
+  left, right = map(levels.in_plain_order, nodes)
   next_sets, rests = [], []
   for gone, level in zip(kept[::-1], below[::-1], strict=True):
     middle, *new = _substitute(gone, level, left, right, tolerance)
@@ -212,7 +215,8 @@ def squares_and_sweeps(ranks: Array, total: Array, variances: Array,
   tolerance = _ROUNDING * jnp.max(jnp.abs(g))
   inner = len(layout.below)
 
-  def step(state):
+  def step(state: tuple[_Parts, _Parts, Array, Array]
+           ) -> tuple[_Parts, _Parts, Array, Array]:
     free, _, _, count = state
     below = [_Level(*level) for level in zip(
         free[0], joined[0], parts[0], variances[1:inner + 1], strict=True)]
@@ -225,10 +229,10 @@ def squares_and_sweeps(ranks: Array, total: Array, variances: Array,
     return next_free, rests, changed, count + 1
 
   # I starts with the padded vertices, and with N if its rank is the total.
-  free = (*jax.tree.map(jnp.asarray, joined),
-          jnp.array([False, end == 'equal']))
-  _, rests, _, count = jax.lax.while_loop(
-      lambda state: state[2], step, (free, parts, True, jnp.int32(0)))
+  free: _Parts = (*jax.tree.map(jnp.asarray, joined),
+                  jnp.array([False, end == 'equal']))
+  start = (free, parts, jnp.bool_(True), jnp.int32(0))
+  _, rests, _, count = jax.lax.while_loop(lambda state: state[2], step, start)
   return levels.cumulated(layout.together(*rests), total, end), count
 
 

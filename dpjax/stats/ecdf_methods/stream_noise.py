@@ -1,13 +1,14 @@
-"""Samplers of noisy prefix sums, one item at a time.
+"""Draws the noise of prefix sums of a stream, one item at a time.
 
 A node of a stream is a range of times. Its noise is drawn with a key of its own
 whenever it is needed, and does not depend on the items.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 import functools
 import math
-from typing import NamedTuple
+import types
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -41,7 +42,7 @@ class StreamState(NamedTuple):
   pending: Array
 
 
-class Parameters(NamedTuple):
+class StreamParameters(NamedTuple):
   """Numerical parameters of a stream.
 
   Attributes:
@@ -49,7 +50,7 @@ class Parameters(NamedTuple):
     weights: [2 N] weights of the draws of the last N times, then zeros; [0] if
       all draws weigh the same.
   """
-  scale: np.ndarray
+  scale: np.float64
   weights: np.ndarray
 
 
@@ -82,16 +83,20 @@ class Structure(NamedTuple):
     return np.cumsum(self.sizes) - self.sizes
 
 
-Step = Callable[[Parameters, StreamState, Array], tuple[StreamState, Array]]
+Step = Callable[[StreamParameters, StreamState, Array],
+                tuple[StreamState, Array]]
 """(parameters, state, item) -> (state, sum so far); under 64-bit types."""
 
 
-def _digits(time, structure: Structure, xp):
+def _digits(time: Any, structure: Structure, xp: types.ModuleType
+            ) -> Iterator[tuple[Any, Any, Any]]:
   """Yields by level the first nodes, ends and signs of the sum for `time`.
 
   Every level rounds to the nearest node of the next. Nodes beyond the horizon
-  are empty and need no noise. `xp` is NumPy or jax.numpy.
+  are empty and need no noise. `xp` is NumPy or jax.numpy, `time` of its arrays.
   """
+  # `near` is the time in nodes of a level, `above` the nearest number of nodes
+  # of the next level; at most base / 2 nodes lie between the two.
   near = time
   for level, size in enumerate(structure.sizes.tolist()):
     last = level == structure.levels - 1
@@ -112,7 +117,7 @@ def key_words(key: PRNGKey) -> Array:
   return jax.random.bits(key, (size,), jnp.uint32)
 
 
-def node_noise(structure: Structure, words: Array, scale: Array,
+def node_noise(structure: Structure, words: Array, scale: Array | float,
                places: Array) -> Array:
   """Returns the noise [n] of nodes [n], numbered with all levels concatenated.
 
@@ -132,17 +137,21 @@ def node_noise(structure: Structure, words: Array, scale: Array,
   return jax.vmap(one)(places)
 
 
-def _dyadic(structure, state, parameters):
+def _dyadic(structure: Structure, state: StreamState,
+            parameters: StreamParameters) -> tuple[Array, Array]:
   """Sums the noise of all nodes that contain the last item."""
+  # Node of each level that holds the last item, numbered over all levels.
   place = (state.time - 1) >> np.arange(structure.levels, dtype=np.int32)
   noise = node_noise(structure, state.words, parameters.scale,
                      place + structure.starts.astype(np.int32))
   return jnp.sum(noise), state.pending
 
 
-def _signed(structure, state, parameters):
+def _signed(structure: Structure, state: StreamState,
+            parameters: StreamParameters) -> tuple[Array, Array]:
   """Sums the signed noise of the fewest nodes that add up to the time."""
-  places, signs = [], []
+  places: list[Array] = []
+  signs: list[Array] = []
   for (low, high, sign), start, size in zip(
       _digits(state.time, structure, jnp), structure.starts.tolist(),
       structure.sizes.tolist(), strict=True):
@@ -153,11 +162,12 @@ def _signed(structure, state, parameters):
     signs.append(jnp.where(place < high, sign, 0))
   noise = node_noise(structure, state.words, parameters.scale,
                      jnp.concatenate(places))
-  signs = jnp.concatenate(signs).astype(jnp.float64)
-  return jnp.sum(signs * noise), state.pending
+  return (jnp.sum(jnp.concatenate(signs).astype(jnp.float64) * noise),
+          state.pending)
 
 
-def _bottom_up(structure, state, parameters):
+def _bottom_up(structure: Structure, state: StreamState,
+               parameters: StreamParameters) -> tuple[Array, Array]:
   """Sums the noise of node estimates from all counts below them.
 
   T of a node is 2^l y plus T of both halves, with y its own noise; the error of
@@ -179,27 +189,32 @@ def _bottom_up(structure, state, parameters):
   return jnp.sum(pending / (2.0**(levels + 1) - 1)), pending
 
 
-def _square_root(structure, state, parameters):
+def _square_root(structure: Structure, state: StreamState,
+                 parameters: StreamParameters) -> tuple[Array, Array]:
   """Returns the weighted sum of all draws so far: one row of C z."""
+  # Behind the horizon the draw is dropped; `stepper` then discards the sum too.
   last = state.time - 1
   drawn = node_noise(structure, state.words, parameters.scale, last[None])
   pending = state.pending.at[last].set(drawn[0], mode='drop')
+  # Row `time` of C: weights of the draws so far, then zeros.
   weights = jax.lax.dynamic_slice(
       jnp.asarray(parameters.weights), (structure.horizon - state.time,),
       (structure.horizon,))
   return jnp.dot(weights, pending), pending
 
 
-_NOISE = dict(zip(KINDS, (_dyadic, _signed, _bottom_up, _square_root),
-                  strict=True))
+# (structure, state, parameters) -> (noise of the sum, pending noise).
+_NOISE: dict[str, Callable[[Structure, StreamState, StreamParameters],
+                           tuple[Array, Array]]] = dict(zip(
+    KINDS, (_dyadic, _signed, _bottom_up, _square_root), strict=True))
 
 
 @functools.cache
-def law(structure: Structure) -> Step:
+def stepper(structure: Structure) -> Step:
   """Returns the step function of a stream; one object for equal structures."""
   unit = 2.0**structure.item_bits
 
-  def step(parameters: Parameters, state: StreamState,
+  def step(parameters: StreamParameters, state: StreamState,
            item: Array) -> tuple[StreamState, Array]:
     within_horizon = state.time < structure.horizon
     # NaN fails every comparison.
@@ -227,7 +242,7 @@ def compiled(step: Step) -> Step:
 
 
 @functools.cache
-def in_turn(step: Step) -> Callable:
+def in_turn(step: Step) -> Step:
   """Returns the jitted (parameters, state, items [n]) -> (state, sums [n])."""
   return jax.jit(lambda parameters, state, items: jax.lax.scan(
       functools.partial(step, parameters), state, items))

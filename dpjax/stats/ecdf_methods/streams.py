@@ -1,4 +1,4 @@
-"""Prefix sums of a stream of items, released as it goes: continual observation.
+"""Releases the prefix sums of a stream as it goes: continual observation.
 
 At every time the sum of all items so far is released with noise; changing one
 item changes all later sums by at most 1. Noise is a function of the position in
@@ -14,23 +14,21 @@ sums and is as private as the items.
 
 import dataclasses
 import functools
-import math
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from dpjax import errors
-from dpjax.privacy import accounting
 from dpjax.privacy import draws
-from dpjax.privacy.accounting import DpEvent
 from dpjax.privacy.adjacency import Adjacency
+from dpjax.stats import mechanisms
 from dpjax.stats import precision
 from dpjax.stats.ecdf_methods import dyadic
 from dpjax.stats.ecdf_methods import dyadic_calibration
 from dpjax.stats.ecdf_methods import stream_noise
 from dpjax.stats.ecdf_methods import toeplitz
-from dpjax.stats.ecdf_methods.stream_noise import Parameters
+from dpjax.stats.ecdf_methods.stream_noise import StreamParameters
 from dpjax.stats.ecdf_methods.stream_noise import StreamState
 from dpjax.stats.ecdf_methods.stream_noise import Structure
 from dpjax.typing import Array, PRNGKey
@@ -41,16 +39,16 @@ _MOST_PARTS = 64
 @functools.lru_cache(64)
 def best_base(horizon: int, pure: bool) -> int:
   """Returns the base for which `signed` sums have the least mean variance."""
-  def cost(base):
+  def cost(base: int) -> float:
     levels = stream_noise.num_levels(horizon, base)
     candidate = stream_noise.Structure('signed', horizon, pure, base, levels, 0)
-    return np.mean(stream_noise.signed_nodes(candidate)) * levels**(
+    return float(np.mean(stream_noise.signed_nodes(candidate))) * levels**(
         2 if pure else 1)
   return min(range(2, min(_MOST_PARTS, horizon) + 1), key=cost)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class PrefixStream:
+class PrefixStream(mechanisms.Budgeted):
   """Releases the sum of all items so far, after each of them.
 
   Guarantee: epsilon-DP or rho-zCDP of all released sums together, if an item
@@ -66,53 +64,44 @@ class PrefixStream:
 
   Attributes:
     horizon: N, the largest number of items.
-    epsilon: budget of all sums together, or None.
-    rho: the same in zCDP, or None; exactly one of the two.
     kind: one of `KINDS`; None for the most accurate.
     base: parts of a node of `signed`; None for the best.
     accounting: of `dyadic`: 'tight', or 'paper' for the published noise.
     item_bits: items are rounded to multiples of 2^-item_bits, the unit of the
       discrete Laplace noise; 0 for items that are 0 or 1.
   """
+  adjacency: Adjacency = dataclasses.field(
+      default=Adjacency.ADD_OR_REMOVE_ONE, init=False)
   horizon: int
-  epsilon: float | None = None
-  rho: float | None = None
   kind: str | None = None
   base: int | None = None
   accounting: str = 'tight'
   item_bits: int = 16
 
   # Read by the auditor.
-  adjacency = Adjacency.ADD_OR_REMOVE_ONE
   double_precision = True
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     errors.check_at_least('horizon', self.horizon, 2)
-    if (self.epsilon is None) == (self.rho is None):
-      raise ValueError('the budget is epsilon or rho, exactly one of them, got '
-                       f'epsilon={self.epsilon} and rho={self.rho}')
-    name = 'rho' if self.epsilon is None else 'epsilon'
-    errors.check_positive(name, getattr(self, name))
+    mechanisms.check_budget(self.epsilon, self.rho)
     if self.kind is not None:
       errors.check_choice('kind', self.kind, stream_noise.KINDS)
     if self.kind == 'square_root' and self.pure:
       raise ValueError("kind='square_root' is for a budget of rho, not epsilon")
     errors.check_choice('accounting', self.accounting, dyadic.ACCOUNTING)
     if self.accounting == 'paper' and self.kind != 'dyadic':
-      raise ValueError("accounting='paper' is of kind='dyadic'")
+      raise ValueError("accounting='paper' is for kind='dyadic', got "
+                       f'kind={self.kind!r}')
     if self.base is not None:
       errors.check_at_least('base', self.base, 2)
       if self.structure.kind != 'signed':
-        raise ValueError("a base is of kind='signed'")
+        raise ValueError("base is for kind='signed', got "
+                         f'kind={self.structure.kind!r}')
     if not 0 <= self.item_bits <= stream_noise.MOST_ITEM_BITS:
       raise ValueError('item_bits must lie between 0 and '
                        f'{stream_noise.MOST_ITEM_BITS}, got {self.item_bits}')
 
-  @property
-  def pure(self) -> bool:
-    """Whether the budget is epsilon."""
-    return self.rho is None
-
+  # Cached in the instance's __dict__, which a frozen dataclass still allows.
   @functools.cached_property
   def structure(self) -> Structure:
     """Static parameters, for which the sampler is compiled."""
@@ -124,11 +113,11 @@ class PrefixStream:
     if kind == 'dyadic':
       levels += self._root
     if kind == 'square_root':
-      levels = 1
+      levels = 1  # One draw for each item, and no nodes above it.
     return Structure(kind, self.horizon, self.pure, base, levels,
                      self.item_bits)
 
-  def _price(self, root: bool) -> float:
+  def _unit_cost(self, root: bool) -> float:
     """Returns the epsilon, or the 2 rho, of dyadic noise of scale 1."""
     return dyadic_calibration.calibrate(
         self.horizon, adjacency=self.adjacency, root=root,
@@ -140,46 +129,39 @@ class PrefixStream:
     if self.accounting == 'paper':
       return True
     levels = stream_noise.num_levels(self.horizon, 2)
+    # A sum has one node of each level; Laplace variances grow with cost^2.
     power = 2 if self.pure else 1
-    return (self._price(True)**power * (levels + 1)
-            <= self._price(False)**power * levels)
+    return (self._unit_cost(True)**power * (levels + 1)
+            <= self._unit_cost(False)**power * levels)
 
   @property
-  def price(self) -> float:
+  def unit_cost(self) -> float:
     """The privacy cost of noise of scale 1: epsilon, or 2 rho."""
     structure = self.structure
+    # Every later sum changes by 1, so the cost is that of the first column of
+    # C in squared l2, or of one node on each level.
     if structure.kind == 'square_root':
       return float(np.sum(np.square(toeplitz.square_root(self.horizon))))
     if structure.kind != 'dyadic':
       return float(structure.levels)
     if self.accounting == 'paper':
-      return float(-(-structure.levels // 2))
-    return self._price(self._root)
+      return float(-(-structure.levels // 2))  # ceil((L + 1) / 2) nodes.
+    return self._unit_cost(self._root)
 
   @property
   def scale(self) -> float:
     """Laplace scale or standard deviation of the noise of a node."""
-    if self.pure:
-      return self.price / self.epsilon
-    return math.sqrt(self.price / (2 * self.rho))
+    return self.noise_scale(self.unit_cost)
 
   @property
-  def event(self) -> DpEvent:
-    """Privacy event of all sums together, for the accountants."""
-    if self.pure:
-      return accounting.pure_event(epsilon=self.epsilon,
-                                   adjacency=self.adjacency)
-    return accounting.gaussian_event(
-        noise_multiplier=1 / math.sqrt(2 * self.rho))
-
-  @property
-  def parameters(self) -> Parameters:
+  def parameters(self) -> StreamParameters:
     """Numerical parameters of the sampler."""
     weights = np.zeros(0)
     if self.structure.kind == 'square_root':
+      # Reversed and padded, so that a slice is the row of C of any time.
       weights = np.append(toeplitz.square_root(self.horizon)[::-1],
                           np.zeros(self.horizon))
-    return Parameters(np.float64(self.scale), weights)
+    return StreamParameters(np.float64(self.scale), weights)
 
   def variances(self) -> np.ndarray:
     """Returns exact error variances of the sums [N], without rounding of items.
@@ -194,7 +176,9 @@ class PrefixStream:
     if structure.kind == 'square_root':
       return one * np.cumsum(np.square(toeplitz.square_root(self.horizon)))
     time, levels = np.arange(1, self.horizon + 1), np.arange(structure.levels)
+    # Variance of a node estimated from all nodes below it: 2^l / (2^(l+1) - 1).
     widths = 2.0**levels / (2.0**(levels + 1) - 1)
+    # A sum has a node for each one-bit of its time, more of the top level.
     bits = (time[:, None] >> levels) % 2
     bits[:, -1] = time >> levels[-1]
     return one * bits @ widths
@@ -221,7 +205,7 @@ class PrefixStream:
         is and the sum is NaN.
     """
     self._check_horizon(state, 1)
-    step = stream_noise.compiled(stream_noise.law(self.structure))
+    step = stream_noise.compiled(stream_noise.stepper(self.structure))
     return step(self.parameters, state, jnp.asarray(item))
 
   @precision.in_float64
@@ -229,7 +213,7 @@ class PrefixStream:
           items: Array) -> tuple[StreamState, Array]:
     """Calls `update` for each item of [n], compiled; returns sums [n]."""
     self._check_horizon(state, len(items))
-    step = stream_noise.in_turn(stream_noise.law(self.structure))
+    step = stream_noise.in_turn(stream_noise.stepper(self.structure))
     return step(self.parameters, state, jnp.asarray(items))
 
   def release(self, key: PRNGKey, data: Array) -> Array:

@@ -1,4 +1,4 @@
-"""Distribution functions by the square root of the matrix of prefix sums.
+"""Releases distribution functions by the square root of prefix sums.
 
 Ranks are A x of counts x. With A = C C, C lower triangular Toeplitz, C x + z is
 released with Gaussian noise z, and C (C x + z) = A x + C z gives the ranks. The
@@ -30,8 +30,8 @@ _TOLERANCE = 1e-9
 _MOST_STEPS = 500
 
 
-class Parameters(NamedTuple):
-  """Parameters of the sampler.
+class SquareRootParameters(NamedTuple):
+  """What the sampler of factorised noise takes.
 
   Attributes:
     scale: standard deviation of z.
@@ -39,7 +39,7 @@ class Parameters(NamedTuple):
     regression: [N], regression coefficients of the noise of each rank on that
       of the last rank.
   """
-  scale: np.ndarray
+  scale: np.float64
   coefficients: np.ndarray
   regression: np.ndarray
 
@@ -121,24 +121,28 @@ def nonnegative(counts: Array) -> Array:
       [jnp.ones([1]), (2 * steps - 3) / (2 * steps)]))
 
   # C^-1 C^-T values; reversal transposes a lower triangular Toeplitz matrix.
-  def covariance(values):
+  def covariance(values: Array) -> Array:
     return apply(inverse, apply(inverse, values[::-1])[::-1])
 
   with_sum = covariance(jnp.ones_like(counts))
 
-  def shifted(force):
+  # The covariance given the sum: its regression on the sum is removed.
+  def shifted(force: Array) -> Array:
     return covariance(force) - with_sum * (jnp.vdot(with_sum, force)
                                            / jnp.sum(with_sum))
 
-  def solve(bound, force):
-    def within(values):
+  # Forces on the counts bound to 0 that lift them there; identity elsewhere, so
+  # that the system keeps its size.
+  def solve(bound: Array, force: Array) -> Array:
+    def within(values: Array) -> Array:
       return bound * shifted(bound * values) + (1 - bound) * values
     return jax.scipy.sparse.linalg.cg(within, -bound * counts, force,
                                       tol=_TOLERANCE, maxiter=_MOST_STEPS)[0]
 
   slack = _TOLERANCE * jnp.max(jnp.abs(counts))
 
-  def grow_bound_set(state):
+  def grow_bound_set(state: tuple[Array, Array, Array]
+                     ) -> tuple[Array, Array, Array]:
     bound, force, projected = state
     bound = jnp.maximum(bound, (projected < -slack).astype(counts.dtype))
     force = bound * solve(bound, force)
@@ -153,14 +157,15 @@ def nonnegative(counts: Array) -> Array:
 @functools.cache
 def _sampler(known: bool, monotone: bool) -> mechanism.Draw:
   """Returns the sampler (key, counts, parameters) -> ranks."""
-  def draw(key: PRNGKey, counts: Array, parameters: Parameters) -> Array:
+  def draw(key: PRNGKey, counts: Array,
+           parameters: SquareRootParameters) -> Array:
     coefficients = jnp.asarray(parameters.coefficients)
     ranks = noisy_ranks(key, counts, coefficients,
                         jnp.asarray(parameters.scale))
     total = jnp.sum(counts) if known else None
     if known or monotone:
       # A private n is kept at its estimate, as in `hierarchy.nonnegative`.
-      end = total if known else jnp.maximum(ranks[-1], 0.0)
+      end = jnp.maximum(ranks[-1], 0.0) if total is None else total
       ranks -= jnp.asarray(parameters.regression) * (ranks[-1] - end)
     if monotone:
       ranks = jnp.cumsum(nonnegative(
@@ -193,8 +198,8 @@ class SquareRootEcdf(mechanism.EcdfMechanism):
 
   @property
   def scale(self) -> float:
-    """Standard deviation of z."""
-    return self.l2_sensitivity / math.sqrt(2 * self.rho)
+    """Standard deviation of the noise z."""
+    return self.l2_sensitivity / math.sqrt(2 * self.amount)
 
   @property
   def draw(self) -> mechanism.Draw:
@@ -202,10 +207,10 @@ class SquareRootEcdf(mechanism.EcdfMechanism):
     return _sampler(self.knows_total, self.monotone)
 
   @property
-  def parameters(self) -> Parameters:
+  def parameters(self) -> SquareRootParameters:
     """Float64 NumPy arrays that `draw` takes as parameters."""
     covariance = covariance_with_last(self._coefficients)
-    return Parameters(np.float64(self.scale), self._coefficients,
+    return SquareRootParameters(np.float64(self.scale), self._coefficients,
                       covariance / covariance[-1])
 
   def variances(self) -> np.ndarray:
@@ -223,6 +228,6 @@ def rank_variances(coefficients: np.ndarray, *, known: bool) -> np.ndarray:
   if not known:
     return own
   covariance = covariance_with_last(coefficients)
-  left = np.maximum(own - np.square(covariance) / covariance[-1], 0.0)
-  left[-1] = 0.0
-  return left
+  variances = np.maximum(own - np.square(covariance) / covariance[-1], 0.0)
+  variances[-1] = 0.0  # Exactly, not just up to rounding.
+  return variances

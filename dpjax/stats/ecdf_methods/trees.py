@@ -1,4 +1,4 @@
-"""Distribution functions from hierarchical counts.
+"""Releases distribution functions from hierarchical counts.
 
 Bins, groups of bins and so on are counted with noise, and a rank is a sum of
 few of these counts. With least squares over the tree this is the most accurate
@@ -32,8 +32,8 @@ ESTIMATORS = {
     'signed_honaker': 'as signed, with the nodes of Honaker'}
 
 
-class Parameters(NamedTuple):
-  """Parameters of the sampler, by level from the top down.
+class TreeParameters(NamedTuple):
+  """What the sampler of a tree takes, by level from the top down.
 
   Attributes:
     scales: [h] of the noise of counts.
@@ -84,12 +84,13 @@ def with_noise(key: PRNGKey, exact: Array, scale: Array, *, pure: bool
 def nonnegative(noisy: Sequence[Array], shape: hierarchy.Shape,
                 variances: Array, alive: Array,
                 total: Array | None = None) -> Array:
-  """Same as `hierarchy.nonnegative`, jittable."""
+  """Returns what `hierarchy.nonnegative` does, jittable."""
   first = hierarchy.least_squares(noisy, shape, variances, alive, total)
   if total is None:
     total = jnp.maximum(jnp.sum(first), 0.0)
 
-  def drop_negative(state):
+  # A leaf set to 0 never comes back (`hierarchy.nonnegative`), so this ends.
+  def drop_negative(state: tuple[Array, Array]) -> tuple[Array, Array]:
     alive = state[0] * (state[1] >= 0).astype(first.dtype)
     return alive, hierarchy.least_squares(noisy, shape, variances, alive, total)
 
@@ -109,7 +110,7 @@ def ended(ranks: Array, total: Array | None, *, monotone: bool) -> Array:
   return ranks if total is None else ranks.at[-1].set(total)
 
 
-def estimated(noisy: Sequence[Array], size: int, parameters: Parameters,
+def estimated(noisy: Sequence[Array], size: int, parameters: TreeParameters,
               total: Array | None, *, shape: hierarchy.Shape, estimator: str,
               monotone: bool) -> Array:
   """Returns ranks [N] from noisy counts of all nodes but the root.
@@ -123,6 +124,7 @@ def estimated(noisy: Sequence[Array], size: int, parameters: Parameters,
     estimator: one of `ESTIMATORS`.
     monotone: see `TreeEcdf`.
   """
+  # Leaves behind the last bin are known to be empty.
   alive = (jnp.arange(noisy[-1].size) < size).astype(noisy[-1].dtype)
   variances = jnp.asarray(parameters.variances)
   if estimator == 'least_squares':
@@ -133,6 +135,7 @@ def estimated(noisy: Sequence[Array], size: int, parameters: Parameters,
     values = [value for value, _ in hierarchy.upward(
         noisy, shape, variances, alive)[0]]
   else:
+    # Nodes without bins count 0, not their noise.
     values = [value * (number > 0).astype(value.dtype) for value, number
               in zip(noisy, hierarchy.levels(alive, shape), strict=True)]
   leaf_ranks = digits.ranks(values, shape, parameters.turned, total)
@@ -143,7 +146,7 @@ def estimated(noisy: Sequence[Array], size: int, parameters: Parameters,
 def _sampler(shape: hierarchy.Shape, estimator: str, pure: bool, known: bool,
              monotone: bool) -> mechanism.Draw:
   """Returns the sampler (key, counts, parameters) -> ranks."""
-  def draw(key: PRNGKey, counts: Array, parameters: Parameters) -> Array:
+  def draw(key: PRNGKey, counts: Array, parameters: TreeParameters) -> Array:
     # The tree may have more leaves than bins; the others are empty.
     leaves = jnp.pad(counts, (0, math.prod(shape) - counts.size))
     noisy = noisy_levels(key, leaves, shape, jnp.asarray(parameters.scales),
@@ -175,7 +178,7 @@ class TreeEcdf(mechanism.EcdfMechanism):
   estimator: str = 'least_squares'
   shares: tuple[float, ...] | None = None
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     super().__post_init__()
     errors.check_choice('estimator', self.estimator, ESTIMATORS)
     if self.monotone and self.estimator != 'least_squares':
@@ -183,21 +186,21 @@ class TreeEcdf(mechanism.EcdfMechanism):
                        f"monotone=False for estimator='{self.estimator}'")
     hierarchy.check_shape(self.branching, self.num_thresholds)
     if self.shares is not None:
-      self._check_shares()
+      self._check_shares(self.shares)
 
-  def _check_shares(self):
+  def _check_shares(self, shares: tuple[float, ...]) -> None:
     """Raises unless shares are positive, one per level, and sum to 1."""
-    if len(self.shares) != len(self.branching):
+    if len(shares) != len(self.branching):
       raise ValueError(f'there must be shares of {len(self.branching)} levels, '
-                       f'got {len(self.shares)} shares')
-    for share in self.shares:
+                       f'got {len(shares)} shares')
+    for share in shares:
       errors.check_positive('shares', share)
-    if abs(sum(self.shares) - 1) > 1e-9:
-      raise ValueError(f'shares must sum to 1, got {sum(self.shares)}')
+    if abs(sum(shares) - 1) > 1e-9:
+      raise ValueError(f'shares must sum to 1, got {sum(shares)}')
 
   @functools.cached_property
   def branching(self) -> hierarchy.Shape:
-    """The shape in use."""
+    """Shape of the tree in use: `shape`, or the best one."""
     if self.shape is not None:
       return self.shape
     public = dict(known=self.knows_total, pure=self.pure)
@@ -252,10 +255,10 @@ class TreeEcdf(mechanism.EcdfMechanism):
                     self.monotone)
 
   @property
-  def parameters(self) -> Parameters:
+  def parameters(self) -> TreeParameters:
     """Float64 NumPy arrays that `draw` takes as parameters."""
     exact = self.estimator == 'least_squares'
-    return Parameters(self.scales, self.noise_variances,
+    return TreeParameters(self.scales, self.noise_variances,
                       () if exact else self._plan.turned)
 
   def variances(self) -> np.ndarray:

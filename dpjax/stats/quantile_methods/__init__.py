@@ -6,9 +6,10 @@
 Take `key` from `dpjax.privacy.keys.system_keys` if others will see the result.
 A seeded key is for research only: whoever knows the seed can remove the noise.
 
-Modules, in import order: orders, rates, records, choice, mechanism, wide,
-lanes, paths, independent, recursive, joint, inversion, curves, histogram,
-trees, smoothing, window, grid, knots, unbounded, slicing, confidence, api.
+Modules, in import order: quantile_levels, rates, records, choice, mechanism,
+wide, columns, paths, independent, recursive, joint, inversion, curves,
+histogram, trees, smoothing, window, grid, knots, unbounded, slicing,
+confidence, api.
 """
 
 

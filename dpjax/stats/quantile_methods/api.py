@@ -1,4 +1,4 @@
-"""Private quantiles of an array in one call, and the rule that picks a method.
+"""Releases private quantiles of an array in one call, and picks the method.
 """
 
 from collections.abc import Callable, Sequence
@@ -74,6 +74,7 @@ def joint_limit(num_examples: int, *, epsilon: float,
     adjacency: which data sets are neighbours.
   """
   errors.check_at_least('num_examples', num_examples, 1)
+  # The rate of `rates.joint`, without its dependence on the smallest gap.
   rate = epsilon / 4
   if check_adjacency(adjacency) is Adjacency.ADD_OR_REMOVE_ONE:
     rate *= 2
@@ -124,8 +125,9 @@ def plan(probs: Sequence[float], *, epsilon: float, lower: float,
   adjacency = Adjacency(adjacency)
   errors.check_choice('method', method, METHODS)
   errors.check_positive('epsilon', epsilon)
-  options = dict(probs=tuple(map(float, probs)), epsilon=epsilon,
-                 adjacency=adjacency)
+  levels = tuple(map(float, probs))
+  options: dict[str, Any] = dict(probs=levels, epsilon=epsilon,
+                                 adjacency=adjacency)
   if method == 'auto' and math.isinf(upper - lower):
     method = 'unbounded'
   if method == 'unbounded':
@@ -133,8 +135,8 @@ def plan(probs: Sequence[float], *, epsilon: float, lower: float,
   errors.check_range(lower, upper)
   options |= dict(lower=lower, upper=upper)
   if method == 'auto':
-    method = method_of(len(options['probs']), epsilon=epsilon,
-                       adjacency=adjacency, num_examples=num_examples)
+    method = method_of(len(levels), epsilon=epsilon, adjacency=adjacency,
+                       num_examples=num_examples)
   if method in _ON_GRIDS:
     return _ON_GRIDS[method](num_examples=num_examples, **options)
   # Noise of half-width noise_share times the range separates equal records.
@@ -145,17 +147,18 @@ def plan(probs: Sequence[float], *, epsilon: float, lower: float,
     return knots.KnotQuantiles(
         make=_separately(joint.JointQuantiles, separated),
         knots=5 if num_examples is None else knots.num_knots(
-            len(options['probs']), epsilon=epsilon, num_examples=num_examples),
+            len(levels), epsilon=epsilon, num_examples=num_examples),
         **options)
   return separated(inner=_ON_RECORDS[method](**options))
 
 
-def _separately(make: _Make, separated: Callable) -> _Make:
+def _separately(make: _Make, separated: _Make) -> _Make:
   """Returns a maker of mechanisms whose records are separated by noise."""
   return lambda **kwargs: separated(inner=make(**kwargs))
 
 
-def _unbounded(lower: float, upper: float, options: dict) -> QuantileMechanism:
+def _unbounded(lower: float, upper: float,
+               options: dict[str, Any]) -> QuantileMechanism:
   """Returns the scan that starts at the one finite bound."""
   if math.isfinite(lower):
     return unbounded.UnboundedQuantiles(bound=lower, **options)
@@ -212,10 +215,10 @@ def quantiles(key: PRNGKey, x: Any, probs: float | Sequence[float], *,
     >>> ages = np.arange(1000) % 90
     >>> # Reproducible: for research, not for a release.
     >>> key = jax.random.key(0)
-    >>> found = quantiles.quantiles(
+    >>> median = quantiles.quantiles(
     ...     key, ages, 0.5, epsilon=1.0, lower=0, upper=120,
     ...     adjacency='replace_one')
-    >>> bool(abs(found - np.quantile(ages, 0.5)) < 3)
+    >>> bool(abs(median - np.quantile(ages, 0.5)) < 3)
     True
   """
   adjacency = Adjacency(adjacency)

@@ -1,4 +1,4 @@
-"""Samples from log-weights in float64, exact in the far tail.
+"""Draws indices by log-weights in float64, exact in the far tail.
 
 Adding Gumbel noise and taking the largest keeps the relative precision of small
 probabilities; cumulative sums and one uniform number would lose it. Two stages,
@@ -29,6 +29,7 @@ def choose(key: PRNGKey, log_weights: Array) -> Array:
   size = log_weights.shape[0]
   if size <= _DIRECT:
     return _largest(key, log_weights)
+  # About sqrt(n), so that both stages draw about as many numbers.
   width = 2**((size - 1).bit_length() // 2)
   # Padding has weight 0 and is never chosen.
   rows = jnp.pad(log_weights, (0, -size % width),

@@ -1,4 +1,4 @@
-"""Sharp bounds on the error of private quantiles, to publish with a release.
+"""Bounds the error of private quantiles sharply, to publish with a release.
 
 The printed theorems pay for the smallest of n gaps, about 1 / n^2. The actual
 error depends on the sum of the gaps around the target, weighted as the
@@ -22,7 +22,7 @@ from scipy import special
 from scipy import stats
 
 from dpjax import errors
-from dpjax.stats.quantile_methods import orders
+from dpjax.stats.quantile_methods import quantile_levels
 from dpjax.stats.quantile_methods import rates
 
 # Step of the trapezoidal rule in log s; its error is e^(-2 pi^2 / step).
@@ -47,7 +47,7 @@ class Population(NamedTuple):
   above: float = 0.0
 
 
-def rank_law(*, num_examples: int, prob: float, rate: float,
+def rank_distribution(*, num_examples: int, prob: float, rate: float,
              below: float = 0.0, above: float = 0.0) -> np.ndarray:
   """Returns P(QExp's answer has i records below it) [n + 1], exactly.
 
@@ -73,23 +73,25 @@ def rank_law(*, num_examples: int, prob: float, rate: float,
   # Weights below e^-60 add nothing to `outer` in float64: treat them alike.
   near = rate * costs < 60
   totals, num_far = weights[near] + outer, np.sum(~near)
-  near_probs, far, ends = np.zeros(totals.size), 0.0, 0.0
+  near_probs, far, outside = np.zeros(totals.size), 0.0, 0.0
   for s in _nodes(totals, outer * num_far):
     chance = s * _STEP * math.exp(-np.sum(np.log1p(s * totals))
                                   - num_far * math.log1p(s * outer))
     each = chance / (1 + s * totals)
     near_probs += each
     far += chance / (1 + s * outer)
-    ends += np.sum(each) + num_far * chance / (1 + s * outer)
+    outside += np.sum(each) + num_far * chance / (1 + s * outer)
   rank_probs = far * weights
   rank_probs[near] = near_probs * weights[near]
-  rank_probs[0] += ends * below * weights[0]
-  rank_probs[-1] += ends * above * weights[-1]
+  # Answers outside the support have all records on one side.
+  rank_probs[0] += outside * below * weights[0]
+  rank_probs[-1] += outside * above * weights[-1]
   return rank_probs
 
 
 def _nodes(totals: np.ndarray, far: float) -> np.ndarray:
   """Returns the nodes s where the integrand is within e^-40 of its size."""
+  # s is about 1 / (sum of weights) where the integrand is largest.
   low = high = -math.log(np.sum(totals) + far)
   while np.sum(np.log1p(math.exp(high) * totals)) < 40 + max(high, 0.0):
     high += 1.0
@@ -101,8 +103,8 @@ def single_rank_error(level: float, *, num_examples: int, prob: float,
                       ) -> float:
   """Returns the least t with P(|#{X < q} - n p| >= t) <= level, for QExp.
 
-  By `rank_law`, exact for uniform records; for others the tail is at most
-  density_max / density_min times as large. Infinite if no t suffices.
+  By `rank_distribution`, exact for uniform records; for others the tail is at
+  most density_max / density_min times as large. Infinite if no t suffices.
   """
   rank_probs = _rank_probs(num_examples, prob, rate, population)
   return _rank_quantile(level, rank_probs, prob, population)
@@ -110,10 +112,13 @@ def single_rank_error(level: float, *, num_examples: int, prob: float,
 
 def _rank_probs(num_examples: int, prob: float, rate: float,
                 population: Population) -> np.ndarray:
-  """Returns `rank_law` for this population, as if its records were uniform."""
-  return rank_law(num_examples=num_examples, prob=prob, rate=rate,
-                  below=population.below * population.density_min,
-                  above=population.above * population.density_min)
+  """Returns `rank_distribution` as if records of this population were uniform.
+  """
+  # Stretched to density 1, the space outside the support shrinks with the rest.
+  return rank_distribution(
+      num_examples=num_examples, prob=prob, rate=rate,
+      below=population.below * population.density_min,
+      above=population.above * population.density_min)
 
 
 def _rank_quantile(level: float, rank_probs: np.ndarray, prob: float,
@@ -146,6 +151,8 @@ def gap_sum(level: float, *, num_examples: int, weights: np.ndarray,
     num_sums: number of such sums, over any choice of gaps (union bound).
   """
   errors.check_open_unit('level', level)
+  # Gaps are exponential variables over their sum; half of the failure
+  # probability bounds that sum, the other half the weighted ones.
   total_bound = special.gammainccinv(num_examples + 1.0, level / 2)
   log_level = math.log(level / (2 * num_sums))
   # Chernoff: P(sum < y) <= exp(s y - sum log(1 + s w)), for any s.
@@ -178,14 +185,14 @@ def recursive_rank_error(level: float, *, num_examples: int,
     rate: smallest rate of a node.
     population: assumptions about the records.
   """
-  count = len(orders.check_orders(probs))
+  count = len(quantile_levels.check_levels(probs))
   if count == 1:
     return single_rank_error(level, num_examples=num_examples, prob=probs[0],
                              rate=rate, population=population)
   length = 1 + population.below + population.above
   levels = rates.depth(count)
 
-  def at(share, width):
+  def at(share: float, width: int) -> float:
     width = max(1, min(width, num_examples))
     gap = gap_sum(level * (1 - share), num_examples=num_examples,
                   weights=np.exp(-rate * np.arange(width)),
@@ -222,21 +229,21 @@ def joint_rank_error(level: float, *, num_examples: int,
     rate: rate of the cost, `rates.joint`.
     population: assumptions about the records.
   """
-  levels = orders.check_orders(probs)
+  levels = quantile_levels.check_levels(probs)
   if levels.size == 1:  # One level: JointExp is QExp at twice the rate.
     return single_rank_error(level, num_examples=num_examples, prob=probs[0],
                              rate=2 * rate, population=population)
   targets = num_examples * levels
   # Ranks nearest to one target form its own block, so that blocks are disjoint.
-  ends = np.concatenate([[-0.5], (targets[1:] + targets[:-1]) / 2,
-                         [num_examples + 0.5]])
+  blocks = np.concatenate([[-0.5], (targets[1:] + targets[:-1]) / 2,
+                           [num_examples + 0.5]])
   ranks = np.arange(num_examples + 1.0)
 
-  def at(share):
+  def at(share: float) -> float:
     log_volume = len(levels) * math.log(
         1 + population.below + population.above) - special.gammaln(
             len(levels) + 1)
-    for prob, low, high in zip(targets, ends, ends[1:]):
+    for prob, low, high in zip(targets, blocks, blocks[1:]):
       costs = np.abs(ranks[(ranks > low) & (ranks < high)] - prob)
       gap = gap_sum(level * (1 - share) / len(levels), num_sums=1,
                     num_examples=num_examples,
@@ -266,7 +273,7 @@ def value_error(level: float, rank_errors: Sequence[float], *,
     probs: quantile levels [m].
     density_min: least density of the records.
   """
-  levels = orders.check_orders(probs)
+  levels = quantile_levels.check_levels(probs)
   rank_bounds = np.asarray(rank_errors, np.float64)
   if not np.all(np.isfinite(rank_bounds)):
     return math.inf

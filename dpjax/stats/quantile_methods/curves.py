@@ -1,4 +1,4 @@
-"""Mechanisms that release a distribution function on a public grid.
+"""Releases a distribution function on a public grid and inverts it.
 
 One release serves every quantile level: the error does not grow with the number
 of levels, and levels may be chosen after the release. Bins are (e_(k-1), e_k],
@@ -9,7 +9,7 @@ import abc
 from collections.abc import Callable
 import dataclasses
 import functools
-from typing import NamedTuple
+from typing import NamedTuple, TYPE_CHECKING
 
 import jax.numpy as jnp
 import numpy as np
@@ -19,7 +19,7 @@ from dpjax.privacy.adjacency import Adjacency
 from dpjax.stats import precision
 from dpjax.stats.quantile_methods import inversion
 from dpjax.stats.quantile_methods import mechanism
-from dpjax.stats.quantile_methods import orders
+from dpjax.stats.quantile_methods import quantile_levels
 from dpjax.stats.quantile_methods import records
 from dpjax.stats.quantile_methods.records import Records
 from dpjax.typing import Array, PRNGKey
@@ -28,20 +28,20 @@ INTERPOLATIONS = {'linear': inversion.inverse,
                   'smooth': inversion.smooth_inverse}
 
 
-class Parameters(NamedTuple):
+class CurveParameters(NamedTuple):
   """Arrays that a curve needs.
 
   Attributes:
     probs: [m] quantile levels, which the curve itself does not use.
     shares: [N + 1] edges of the bins as fractions of the public range.
-    scale: scale of the noise.
+    scale: scale of the noise, scalar.
   """
   probs: np.ndarray
   shares: np.ndarray
-  scale: np.ndarray
+  scale: np.float64
 
 
-Curve = Callable[[PRNGKey, Records, Parameters], Array]
+Curve = Callable[[PRNGKey, Records, CurveParameters], Array]
 """(key, records, parameters) -> values [N + 1] at the edges, float64."""
 
 
@@ -59,13 +59,14 @@ def ranks(data: Records, shares: Array) -> Array:
   """
   inner = jnp.searchsorted(data.ordered, edges(data, shares)[1:-1],
                            side='right')
+  # Padding lies at the upper bound and is no record.
   inner = jnp.minimum(inner, data.count).astype(jnp.float64)
-  ends = jnp.stack([jnp.zeros_like(data.count), data.count])
-  ends = ends.astype(jnp.float64)
-  return jnp.concatenate([ends[:1], inner, ends[1:]])
+  outer = jnp.stack([jnp.zeros_like(data.count), data.count])
+  outer = outer.astype(jnp.float64)
+  return jnp.concatenate([outer[:1], inner, outer[1:]])
 
 
-def total(data: Records, found: Array, known: bool) -> Array:
+def total(data: Records, noisy_sum: Array, known: bool) -> Array:
   """Returns n if it is public, else its estimate from noisy counts.
 
   The estimate is at least 1. With independent noise on the counts, the noisy
@@ -75,11 +76,11 @@ def total(data: Records, found: Array, known: bool) -> Array:
 
   Args:
     data: the records.
-    found: sum of the noisy counts.
+    noisy_sum: sum of the noisy counts.
     known: whether n is public.
   """
   return (data.count.astype(jnp.float64) if known
-          else jnp.maximum(found, 1.0))
+          else jnp.maximum(noisy_sum, 1.0))
 
 
 def from_counts(noisy: Array) -> Array:
@@ -97,7 +98,7 @@ def inverted(curve: Curve, interpolation: str) -> mechanism.Draw:
   """Returns the sampler of quantiles that inverts a curve; cached per curve."""
   inverse = INTERPOLATIONS[interpolation]
 
-  def draw(key: PRNGKey, data: Records, parameters: Parameters) -> Array:
+  def draw(key: PRNGKey, data: Records, parameters: CurveParameters) -> Array:
     # Only the release of the curve costs privacy: inverting is post-processing.
     return inverse(curve(key, data, parameters),
                    edges(data, jnp.asarray(parameters.shares)),
@@ -109,14 +110,18 @@ def inverted(curve: Curve, interpolation: str) -> mechanism.Draw:
 class CurveQuantiles(mechanism.QuantileMechanism):
   """Base class of mechanisms that invert a noisy distribution function.
 
-  Subclasses have `num_bins`, N, as a field or property.
-
   Attributes:
     interpolation: how the curve runs between edges, one of `INTERPOLATIONS`.
   """
   interpolation: str = 'linear'
 
-  def __post_init__(self):
+  if TYPE_CHECKING:
+    # A field of some subclasses, a property of others.
+    @property
+    def num_bins(self) -> int:
+      """Number of bins of the grid, N."""
+
+  def __post_init__(self) -> None:
     super().__post_init__()
     errors.check_choice('interpolation', self.interpolation, INTERPOLATIONS)
     # With one bin both ends are known and the curve carries no information.
@@ -134,7 +139,7 @@ class CurveQuantiles(mechanism.QuantileMechanism):
 
   @property
   def knows_total(self) -> bool:
-    """Whether n is public."""
+    """Whether the number of records, n, is public."""
     return self.adjacency is Adjacency.REPLACE_ONE
 
   @property
@@ -143,9 +148,9 @@ class CurveQuantiles(mechanism.QuantileMechanism):
     return inverted(self.curve, self.interpolation)
 
   @property
-  def parameters(self) -> Parameters:
+  def parameters(self) -> CurveParameters:
     """Quantile levels, grid and noise scale, as arrays."""
-    return Parameters(orders.check_orders(self.probs),
+    return CurveParameters(quantile_levels.check_levels(self.probs),
                       np.linspace(0.0, 1.0, self.num_bins + 1),
                       np.float64(self.scale))
 

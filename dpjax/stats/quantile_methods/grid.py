@@ -1,4 +1,4 @@
-"""Quantiles among public candidates.
+"""Chooses private quantiles from among public candidates.
 
 Use these where few answers make sense and all are known (ratings, ages,
 prices). The choice needs no bounds on gaps, and atoms of the distribution do no
@@ -18,7 +18,7 @@ from dpjax import errors
 from dpjax.privacy import draws
 from dpjax.stats.quantile_methods import choice
 from dpjax.stats.quantile_methods import mechanism
-from dpjax.stats.quantile_methods import orders
+from dpjax.stats.quantile_methods import quantile_levels
 from dpjax.stats.quantile_methods import rates
 from dpjax.stats.quantile_methods import window
 from dpjax.stats.quantile_methods.records import Records
@@ -27,8 +27,8 @@ from dpjax.typing import Array, PRNGKey
 RULES = ('exponential', 'permute_and_flip')
 
 
-class Parameters(NamedTuple):
-  """Arrays of m choices.
+class GridParameters(NamedTuple):
+  """Arrays of m choices from candidates.
 
   Attributes:
     probs: [m] quantile levels.
@@ -43,16 +43,18 @@ class Parameters(NamedTuple):
 def log_weights(data: Records, prob: Array, rate: Array,
                 candidates: Array) -> Array:
   """Returns -rate times the cost of each candidate [k], exact if n < 10^16."""
+  # Records equal to a candidate may count as below it or not: a window of
+  # radius 0.
   below, up_to = (jnp.searchsorted(data.ordered, candidates, side=side)
                   for side in ('left', 'right'))
-  target = orders.target(prob, data.count, 'real')
+  target = quantile_levels.target(prob, data.count, 'real')
   return -rate * window.cost(jnp.minimum(below, data.count),
                              jnp.minimum(up_to, data.count), target)
 
 
 def _draw(rule: str) -> mechanism.Draw:
   """Returns the sampler of one rule."""
-  def draw(key: PRNGKey, data: Records, parameters: Parameters) -> Array:
+  def draw(key: PRNGKey, data: Records, parameters: GridParameters) -> Array:
     candidates = jnp.asarray(parameters.candidates)
 
     def choose_one(level: tuple[PRNGKey, Array, Array]) -> Array:
@@ -74,7 +76,7 @@ _DRAWS = {rule: _draw(rule) for rule in RULES}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class GridQuantiles(mechanism.QuantileMechanism):
+class GridQuantiles(mechanism.PureQuantiles):
   """Chooses one public candidate for each quantile level and sorts the answers.
 
   A candidate may be chosen for several levels. Privacy: epsilon-DP under
@@ -91,7 +93,7 @@ class GridQuantiles(mechanism.QuantileMechanism):
   candidates: Sequence[float]
   rule: str = 'permute_and_flip'
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     super().__post_init__()
     errors.check_choice('rule', self.rule, RULES)
     candidates = np.asarray(self.candidates, np.float64)
@@ -109,8 +111,9 @@ class GridQuantiles(mechanism.QuantileMechanism):
     return _DRAWS[self.rule]
 
   @property
-  def parameters(self) -> Parameters:
+  def parameters(self) -> GridParameters:
     """Quantile levels, rates and candidates, as arrays."""
-    return Parameters(orders.check_orders(self.probs), rates.singles(
-        self.probs, epsilon=self.epsilon / len(self.probs),
-        adjacency=self.adjacency), np.asarray(self.candidates, np.float64))
+    return GridParameters(
+        quantile_levels.check_levels(self.probs), rates.singles(
+            self.probs, epsilon=self.epsilon / len(self.probs),
+            adjacency=self.adjacency), np.asarray(self.candidates, np.float64))

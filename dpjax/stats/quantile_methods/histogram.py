@@ -1,4 +1,4 @@
-"""Quantiles of a private histogram: the printed one, and a coarse improved one.
+"""Releases quantiles of a histogram: as printed, or coarse and better.
 
 Integer noise is added to integer counts. True counts sum to n and none is
 negative; several ways of post-processing restore this. The number of bins
@@ -20,6 +20,7 @@ from dpjax.privacy.adjacency import Adjacency
 from dpjax.stats import frequencies
 from dpjax.stats.quantile_methods import curves
 from dpjax.stats.quantile_methods import inversion
+from dpjax.stats.quantile_methods import mechanism
 from dpjax.stats.quantile_methods import rates
 from dpjax.stats.quantile_methods.records import Records
 from dpjax.typing import Array, PRNGKey
@@ -28,8 +29,9 @@ POSTS = ('raw', 'bridge', 'simplex', 'clipnorm', 'isotonic')
 
 
 def noisy_counts(key: PRNGKey, data: Records,
-                 parameters: curves.Parameters) -> Array:
+                 parameters: curves.CurveParameters) -> Array:
   """Returns bin counts [N] with independent discrete Laplace noise, float64."""
+  # Integers: discrete noise then has no low-order bits that could leak.
   exact = jnp.diff(curves.ranks(data, jnp.asarray(parameters.shares)))
   return exact + draws.discrete_laplace(key, exact.shape, parameters.scale,
                                         jnp.float64)
@@ -49,6 +51,7 @@ def processed(noisy: Array, total: Array, post: str) -> Array:
   if post == 'simplex':
     return curves.from_counts(frequencies.project_on_simplex(noisy / total))
   if post == 'clipnorm':
+    # If no count is positive, the bins are equally likely.
     positive = jax.nn.relu(noisy)
     amount = jnp.sum(positive)
     return curves.from_counts(jnp.where(
@@ -65,7 +68,7 @@ def processed(noisy: Array, total: Array, post: str) -> Array:
 def _curve(post: str, knows_total: bool) -> curves.Curve:
   """Returns the sampler of the curve for one way of post-processing."""
   def curve(key: PRNGKey, data: Records,
-            parameters: curves.Parameters) -> Array:
+            parameters: curves.CurveParameters) -> Array:
     noisy = noisy_counts(key, data, parameters)
     total = curves.total(data, jnp.sum(noisy), knows_total)
     return processed(noisy, total, post)
@@ -73,7 +76,7 @@ def _curve(post: str, knows_total: bool) -> curves.Curve:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class HistogramQuantiles(curves.CurveQuantiles):
+class HistogramQuantiles(mechanism.PureQuantiles, curves.CurveQuantiles):
   """Cumulates and inverts the noisy counts of equal bins.
 
   Privacy: epsilon-DP under `adjacency`. Under REPLACE_ONE two counts change
@@ -88,7 +91,7 @@ class HistogramQuantiles(curves.CurveQuantiles):
   num_bins: int
   post: str = 'isotonic'
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     super().__post_init__()
     errors.check_choice('post', self.post, POSTS)
     if self.interpolation != 'linear' and self.post in POSTS[:2]:
@@ -106,8 +109,8 @@ class HistogramQuantiles(curves.CurveQuantiles):
     return _curve(self.post, self.knows_total)
 
   def stddevs(self) -> np.ndarray:
-    """Standard deviations sqrt(v k (N - k) / N), v the variance of the noise.
-    """
+    """Returns sqrt(v k (N - k) / N) [N + 1], v the variance of the noise."""
+    # The sum of the noise of k bins, less k / N of the sum over all N.
     below = np.arange(self.num_bins + 1.0)
     return np.sqrt(draws.discrete_laplace_variance(self.scale) * below
                    * (self.num_bins - below) / self.num_bins)

@@ -1,4 +1,4 @@
-"""QExp and IndExp: an exponential mechanism for one or for each quantile level.
+"""QExp and IndExp: draws each quantile level by an exponential mechanism.
 
 The cost of a point q is the distance of its rank #{X < q} from n p. It has
 three forms. Rounded, as printed: n p becomes floor(n p). Real: under addition
@@ -20,7 +20,7 @@ import numpy as np
 from dpjax import errors
 from dpjax.stats.quantile_methods import choice
 from dpjax.stats.quantile_methods import mechanism
-from dpjax.stats.quantile_methods import orders
+from dpjax.stats.quantile_methods import quantile_levels
 from dpjax.stats.quantile_methods import rates
 from dpjax.stats.quantile_methods import records
 from dpjax.stats.quantile_methods.records import Records
@@ -29,12 +29,12 @@ from dpjax.typing import Array, PRNGKey
 COSTS = ('rounded', 'real', 'interpolated')
 
 
-class Parameters(NamedTuple):
+class ExponentialParameters(NamedTuple):
   """Arrays of m exponential mechanisms.
 
   Attributes:
     probs: [m] quantile levels.
-    rates: [m] rates of the cost.
+    rates: [m] rates of the cost, public.
   """
   probs: np.ndarray
   rates: np.ndarray
@@ -56,7 +56,8 @@ def log_masses(data: Records, prob: Array, rate: Array, cost: str) -> Array:
 
 def target(prob: Array, count: Array, cost: str) -> Array:
   """Returns the ranks at which the cost is 0, for levels and counts [...]."""
-  return orders.target(prob, count, 'floor' if cost == 'rounded' else 'real')
+  return quantile_levels.target(prob, count,
+                                'floor' if cost == 'rounded' else 'real')
 
 
 def log_decline(ranks: Array, target: Array, rate: Array, cost: str) -> Array:
@@ -66,6 +67,7 @@ def log_decline(ranks: Array, target: Array, rate: Array, cost: str) -> Array:
     return -rate * jnp.abs(lead)
   # Away from the target the density falls from the nearer end of the interval.
   nearer = jnp.where(lead >= 0, lead, -lead - 1)
+  # Mean of exp(-rate s) over s in [0, 1].
   outer = jnp.log(-jnp.expm1(-rate) / rate)
   # In the interval that holds the target: the mean of exp(-rate |lead + s|)
   # over s in [0, 1].
@@ -87,6 +89,7 @@ def _place(uniform: Array, lead: Array, rate: Array) -> Array:
   # Weights of [0, kink] and [kink, 1], where the density rises and falls.
   left, right = -jnp.expm1(-rate * kink), -jnp.expm1(-rate * (1 - kink))
   mass = uniform * (left + right)
+  # Each is valid on its own side; the bounds keep the other branch finite.
   rising = kink + jnp.log1p(jnp.minimum(mass - left, 0.0)) / rate
   falling = kink - jnp.log1p(-jnp.clip(mass - left, 0.0, right)) / rate
   return jnp.clip(jnp.where(mass < left, rising, falling), 0.0, 1.0)
@@ -103,7 +106,8 @@ def point(key: PRNGKey, data: Records, prob: Array, rate: Array,
 
 def _draw(cost: str) -> mechanism.Draw:
   """Returns the sampler of one form of the cost."""
-  def draw(key: PRNGKey, data: Records, parameters: Parameters) -> Array:
+  def draw(key: PRNGKey, data: Records,
+           parameters: ExponentialParameters) -> Array:
     keys = jax.random.split(key, len(parameters.probs))
     one = lambda of: point(of[0], data, of[1], of[2], cost)
     # One level after the other: vmap would hold m times as many weights.
@@ -126,7 +130,7 @@ class IndependentQuantiles(mechanism.ExponentialQuantiles):
   """
   cost: str = 'real'
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     super().__post_init__()
     errors.check_choice('cost', self.cost, COSTS)
 
@@ -141,8 +145,9 @@ class IndependentQuantiles(mechanism.ExponentialQuantiles):
     return _DRAWS[self.cost]
 
   @property
-  def parameters(self) -> Parameters:
+  def parameters(self) -> ExponentialParameters:
     """Quantile levels and rates, as arrays."""
-    return Parameters(orders.check_orders(self.probs), rates.singles(
-        self.probs, epsilon=self.share(self.steps), adjacency=self.adjacency,
-        rounded=self.cost == 'rounded'))
+    return ExponentialParameters(
+        quantile_levels.check_levels(self.probs), rates.singles(
+            self.probs, epsilon=self.share(self.steps),
+            adjacency=self.adjacency, rounded=self.cost == 'rounded'))

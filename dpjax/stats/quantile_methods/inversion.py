@@ -48,6 +48,7 @@ def smooth_inverse(curve: Array, edges: Array, probs: Array) -> Array:
   """
   rises = jnp.diff(curve)
   before, after = rises[:-1], rises[1:]
+  # A bin of rise 0 makes the slopes at both its edges 0.
   inner = 2 * before * after / jnp.where(before + after > 0, before + after,
                                          1.0)
   first, last = (jnp.clip(1.5 * near - 0.5 * far, 0.0, 3 * near)

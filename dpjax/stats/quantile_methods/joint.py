@@ -1,4 +1,4 @@
-"""JointExp and inverse sensitivity: all quantiles in one draw.
+"""JointExp and inverse sensitivity: draws all quantiles at once.
 
 JointExp scores sorted points by how far the numbers of records between them are
 from the wanted ones. Inverse sensitivity scores them by how many records must
@@ -11,6 +11,7 @@ ratio of the widest interval to a typical one), both put quantiles into the
 empty space at the ends of the range (item QF-06).
 """
 
+from collections.abc import Callable
 import dataclasses
 from typing import NamedTuple
 
@@ -19,30 +20,31 @@ import numpy as np
 
 from dpjax import errors
 from dpjax.stats.quantile_methods import mechanism
-from dpjax.stats.quantile_methods import orders
 from dpjax.stats.quantile_methods import paths
+from dpjax.stats.quantile_methods import quantile_levels
 from dpjax.stats.quantile_methods import rates
 from dpjax.stats.quantile_methods.records import Records
 from dpjax.typing import Array, PRNGKey
 
 
-class Parameters(NamedTuple):
-  """Arrays of both mechanisms.
+class JointParameters(NamedTuple):
+  """Arrays that both mechanisms take.
 
   Attributes:
     probs: [m] quantile levels.
     rate: rate of the cost, scalar.
   """
   probs: np.ndarray
-  rate: np.ndarray
+  rate: np.float64
 
 
 def joint_bins(probs: Array, count: Array, rate: Array) -> paths.Bins:
   """Returns the bins with phi_j(d) = exp(-rate |d - n (p_j - p_(j-1))|)."""
+  # 0 before the levels and 1 behind them.
   edges = jnp.pad(jnp.pad(probs, (1, 0)), (0, 1), constant_values=1.0)
   wanted = jnp.diff(edges) * count.astype(jnp.float64)
   return paths.Bins(rate, -rate * wanted, rate * wanted,
-                    orders.floor_rank(wanted).astype(jnp.int32))
+                    quantile_levels.floor_rank(wanted).astype(jnp.int32))
 
 
 def inverse_bins(probs: Array, count: Array, rate: Array) -> paths.Bins:
@@ -52,7 +54,7 @@ def inverse_bins(probs: Array, count: Array, rate: Array) -> paths.Bins:
   sign and no rate, which is not private (erratum QE-03).
   """
   number = count.astype(jnp.float64)
-  ranks = orders.target(probs, count, 'ceil')
+  ranks = quantile_levels.target(probs, count, 'ceil')
   wanted = jnp.diff(jnp.concatenate([jnp.zeros([1]), ranks, number[None]]))
   last = jnp.arange(wanted.size) == wanted.size - 1
   penalty = jnp.where(last, 0.0, rate)
@@ -62,9 +64,9 @@ def inverse_bins(probs: Array, count: Array, rate: Array) -> paths.Bins:
   return paths.Bins(slope, -slope * wanted, slope * wanted - penalty, split)
 
 
-def _draw(bins) -> mechanism.Draw:
+def _draw(bins: Callable[[Array, Array, Array], paths.Bins]) -> mechanism.Draw:
   """Returns the sampler with these bins."""
-  def draw(key: PRNGKey, data: Records, parameters: Parameters) -> Array:
+  def draw(key: PRNGKey, data: Records, parameters: JointParameters) -> Array:
     probs, rate = map(jnp.asarray, parameters)
     return paths.quantiles(key, data, bins(probs, data.count, rate))
   return draw
@@ -91,10 +93,11 @@ class JointQuantiles(mechanism.ExponentialQuantiles):
     return _JOINT
 
   @property
-  def parameters(self) -> Parameters:
+  def parameters(self) -> JointParameters:
     """Quantile levels and rate, as arrays."""
-    return Parameters(orders.check_orders(self.probs), np.float64(rates.joint(
-        self.probs, epsilon=self.share(1), adjacency=self.adjacency)))
+    return JointParameters(
+        quantile_levels.check_levels(self.probs), np.float64(rates.joint(
+            self.probs, epsilon=self.share(1), adjacency=self.adjacency)))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -109,7 +112,7 @@ class InverseQuantiles(mechanism.ExponentialQuantiles):
   Source: Asi and Duchi 2020; Lalanne (2023, section 6.1.6) (item QF-10).
   """
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     super().__post_init__()
     _ = self.parameters  # Raises for the other adjacency.
 
@@ -119,9 +122,9 @@ class InverseQuantiles(mechanism.ExponentialQuantiles):
     return _INVERSE
 
   @property
-  def parameters(self) -> Parameters:
+  def parameters(self) -> JointParameters:
     """Quantile levels and rate, as arrays."""
-    return Parameters(orders.check_orders(self.probs), np.float64(
+    return JointParameters(quantile_levels.check_levels(self.probs), np.float64(
         rates.inverse_sensitivity(epsilon=self.share(1),
                                   adjacency=self.adjacency)))
 
@@ -129,6 +132,7 @@ class InverseQuantiles(mechanism.ExponentialQuantiles):
     """Checks that different levels mean different records, and raises if not.
     """
     errors.check_at_least('num_examples', num_examples, 1)
+    # The slack is that of `quantile_levels.ceil_rank`.
     ranks = np.ceil(np.asarray(self.probs) * num_examples - 1e-9)
     if np.any(np.diff(ranks) <= 0):
       raise ValueError(f'{len(self.probs)} probs have fewer than '

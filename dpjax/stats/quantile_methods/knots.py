@@ -1,4 +1,4 @@
-"""Many quantiles from a few private ones, by interpolation between levels.
+"""Interpolates many quantiles between a few private ones.
 
 The budget of a mechanism is shared by the quantile levels it answers, and a
 smooth quantile function is determined well by few of them. Interpolating
@@ -16,15 +16,15 @@ import numpy as np
 
 from dpjax import errors
 from dpjax.stats.quantile_methods import mechanism
-from dpjax.stats.quantile_methods import orders
+from dpjax.stats.quantile_methods import quantile_levels
 from dpjax.stats.quantile_methods.records import Records
 from dpjax.typing import Array, PRNGKey, PyTree
 
 BETWEEN = ('linear', 'cubic')
 
 
-class Parameters(NamedTuple):
-  """Arrays of an interpolation.
+class KnotParameters(NamedTuple):
+  """Arrays that the interpolation takes.
 
   Attributes:
     probs: [m] quantile levels to answer.
@@ -67,6 +67,7 @@ def cubic(places: Array, knots: Array, values: Array) -> Array:
   inner = jnp.where(flat, 0.0, (heavy + light) / (
       heavy / safe(slopes[:-1]) + light / safe(slopes[1:])))
 
+  # A one-sided slope of three points, for the first and the last knot.
   def end(first: Array, second: Array, near: Array, far: Array) -> Array:
     slope = ((2 * first + second) * near - first * far) / (first + second)
     return jnp.maximum(slope, 0.0)
@@ -77,6 +78,7 @@ def cubic(places: Array, knots: Array, values: Array) -> Array:
   left = jnp.clip(jnp.searchsorted(knots, places, side='right') - 1,
                   0, steps.size - 1)
   width = steps[left]
+  # Hermite form on [0, 1], as the straight line and what bends it.
   s = (places - knots[left]) / width
   start, rise = values[left], values[left + 1] - values[left]
   bend = (1 - s) * tangents[left] - s * tangents[left + 1]
@@ -87,7 +89,7 @@ def cubic(places: Array, knots: Array, values: Array) -> Array:
 @functools.cache
 def _draw(inner: mechanism.Draw, between: str) -> mechanism.Draw:
   """Returns the sampler that interpolates the answers of `inner`."""
-  def draw(key: PRNGKey, data: Records, parameters: Parameters) -> Array:
+  def draw(key: PRNGKey, data: Records, parameters: KnotParameters) -> Array:
     answers = inner(key, data, parameters.inner)
     probs, knots = jnp.asarray(parameters.probs), jnp.asarray(parameters.knots)
     if between == 'cubic' and knots.size > 2:
@@ -97,7 +99,7 @@ def _draw(inner: mechanism.Draw, between: str) -> mechanism.Draw:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class KnotQuantiles(mechanism.OuterQuantiles):
+class KnotQuantiles(mechanism.OuterQuantiles, mechanism.PureQuantiles):
   """Answers evenly spread levels privately and interpolates between them.
 
   Privacy: that of the mechanism that answers the knots.
@@ -113,7 +115,7 @@ class KnotQuantiles(mechanism.OuterQuantiles):
   knots: int = 5
   between: str = 'linear'
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     super().__post_init__()
     errors.check_at_least('knots', self.knots, 2)
     errors.check_choice('between', self.between, BETWEEN)
@@ -138,7 +140,7 @@ class KnotQuantiles(mechanism.OuterQuantiles):
     return _draw(self.inner.draw, self.between)
 
   @property
-  def parameters(self) -> Parameters:
+  def parameters(self) -> KnotParameters:
     """Quantile levels, knots, and parameters of the inner mechanism."""
-    return Parameters(orders.check_orders(self.probs),
+    return KnotParameters(quantile_levels.check_levels(self.probs),
                       np.array(self.asked, np.float64), self.inner.parameters)

@@ -1,15 +1,12 @@
 """Base classes of the quantile mechanisms.
 
-A mechanism has a sampler, a pure function `draw(key, records, parameters)`, and
-its parameters, arrays that a compiled program takes as arguments. So a sweep
-over epsilon, bounds, quantile levels and n compiles only once for each length
-of arrays.
+A sampler takes padded records (`records`), so a sweep over epsilon, bounds,
+quantile levels and n compiles only once for each length of arrays.
 """
 
-import abc
-from collections.abc import Callable
 import dataclasses
 import functools
+from typing import TYPE_CHECKING
 
 import jax
 import numpy as np
@@ -19,24 +16,19 @@ from dpjax.privacy import accounting
 from dpjax.privacy import notions
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.privacy.adjacency import check_adjacency
+from dpjax.stats import mechanisms
 from dpjax.stats import precision
-from dpjax.stats.quantile_methods import orders
+from dpjax.stats.quantile_methods import quantile_levels
 from dpjax.stats.quantile_methods import rates
 from dpjax.stats.quantile_methods import records
 from dpjax.stats.quantile_methods.records import Records
 from dpjax.typing import Array, PRNGKey, PyTree
 
-Draw = Callable[[PRNGKey, Records, PyTree], Array]
+Draw = mechanisms.Draw[Records]
 """(key, records, parameters) -> quantiles [m] float64, increasing."""
 
 # Records that `repeated` processes in parallel; about what a cache holds.
 _AT_ONCE = 2**14
-
-
-@functools.cache
-def compiled(draw: Draw) -> Draw:
-  """Returns the compiled sampler, cached; call it with 64-bit types enabled."""
-  return jax.jit(draw)
 
 
 @functools.cache
@@ -50,44 +42,74 @@ def repeated(draw: Draw) -> Draw:
   def run(keys: PRNGKey, data: Records, parameters: PyTree) -> Array:
     count, length = data.ordered.shape
     # The largest divisor of R whose data sets fit in a cache together.
-    beside = max(size for size in range(1, count + 1)
-                 if count % size == 0 and size <= max(1, _AT_ONCE // length))
+    at_once = max(size for size in range(1, count + 1)
+                  if count % size == 0 and size <= max(1, _AT_ONCE // length))
     return jax.lax.map(
         lambda of: draw(of[0], data._replace(ordered=of[1]), parameters),
-        (keys, data.ordered), batch_size=beside)
+        (keys, data.ordered), batch_size=at_once)
   return jax.jit(run)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class QuantileMechanism(abc.ABC):
+class QuantileMechanism(mechanisms.SampledMechanism[Records]):
   """Base class of the quantile mechanisms: public parameters and `release`.
 
   Attributes:
     probs: quantile levels [m], increasing, in (0, 1).
-    epsilon: privacy budget of one release, all levels together.
+    epsilon: privacy budget of one release, all levels together; None for a
+      budget of rho.
     lower: public lower bound; smaller records and NaN are clipped to it.
     upper: public upper bound; larger records are clipped to it.
     adjacency: which data sets are neighbours. Under REPLACE_ONE the number of
       records is public.
   """
   probs: tuple[float, ...]
-  epsilon: float
+  epsilon: float | None
   lower: float
   upper: float
   adjacency: Adjacency
 
-  # Read by the auditor: records are scalars, and `release` uses 64-bit types.
+  # Read by the auditor: a record is a number.
   record_shape = ()
-  double_precision = True
 
-  def __post_init__(self):
-    orders.check_orders(self.probs)
-    self._check_budget()
+  def __post_init__(self) -> None:
+    quantile_levels.check_levels(self.probs)
     errors.check_range(self.lower, self.upper)
     check_adjacency(self.adjacency)
 
-  def _check_budget(self):
-    """Checks the budget and raises ValueError if it is not positive."""
+  def check_size(self, num_examples: int) -> None:
+    """Raises ValueError if the mechanism is undefined for so many records."""
+    errors.check_at_least('num_examples', num_examples, 1)
+
+  @precision.in_float64
+  def release(self, key: PRNGKey, data: Array | np.ndarray) -> Array:
+    """Returns quantiles [m] float64, increasing, of records [n]; jittable."""
+    self.check_size(data.shape[0])
+    return self.draw(key, records.of(data, self.lower, self.upper),
+                     self.parameters)
+
+  @precision.in_float64
+  def estimate(self, key: PRNGKey, data: np.ndarray) -> np.ndarray:
+    """Releases the same on the host, compiled once for each padded length."""
+    self.check_size(len(data))
+    return self._drawn(key, records.padded(data, self.lower, self.upper))
+
+  def risk(self, num_values: int) -> None:
+    """Returns None: the risk depends on the gaps between the records."""
+    del num_values
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PureQuantiles(QuantileMechanism):
+  """Base class of mechanisms with a budget of pure differential privacy.
+
+  Attributes:
+    epsilon: privacy budget of one release, all levels together.
+  """
+  epsilon: float
+
+  def __post_init__(self) -> None:
+    super().__post_init__()
     errors.check_positive('epsilon', self.epsilon)
 
   @property
@@ -96,68 +118,20 @@ class QuantileMechanism(abc.ABC):
     return accounting.pure_event(epsilon=self.epsilon,
                                  adjacency=self.adjacency)
 
-  @property
-  @abc.abstractmethod
-  def draw(self) -> Draw:
-    """Jittable sampler (key, records, parameters) -> quantiles.
-
-    Mechanisms that differ only in parameters share one function object.
-    """
-
-  @property
-  @abc.abstractmethod
-  def parameters(self) -> PyTree:
-    """Float64 NumPy arrays that the sampler takes."""
-
-  def check_size(self, num_examples: int) -> None:
-    """Raises ValueError if the mechanism is undefined for so many records."""
-    errors.check_at_least('num_examples', num_examples, 1)
-
-  @precision.in_float64
-  def release(self, key: PRNGKey, data: Array) -> Array:
-    """Returns quantiles [m] float64, increasing, of records [n]; jittable."""
-    self.check_size(data.shape[0])
-    return self.draw(key, records.of(data, self.lower, self.upper),
-                     self.parameters)
-
-  @precision.in_float64
-  def estimate(self, key: PRNGKey, data: np.ndarray) -> np.ndarray:
-    """Does the same on the host, compiled once for each length of arrays."""
-    self.check_size(len(data))
-    return np.asarray(compiled(self.draw)(
-        key, records.padded(data, self.lower, self.upper), self.parameters))
-
-  def risk(self, num_values: int) -> None:
-    """Returns None: the risk depends on the gaps between the records."""
-    del num_values
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ExponentialQuantiles(QuantileMechanism):
+class ExponentialQuantiles(mechanisms.Budgeted, QuantileMechanism):
   """Base class of mechanisms that compose exponential mechanisms.
 
   Exponential mechanisms have bounded range. k of them compose to epsilon if
   each has epsilon / k, and to rho-zCDP if each has sqrt(8 rho / k) or a little
-  more. For a target of (epsilon, delta) take rho from
-  `notions.zcdp_from_approx_target`. Source: Dong, Durfee and Rogers 2020 (item
-  QB-11).
-
-  Attributes:
-    epsilon: pure-DP budget of one release; None if the budget is `rho`.
-    rho: zCDP budget of one release; `event` is then for the 'rdp' accountant.
+  more. With a budget of rho, `event` is for the 'rdp' accountant. Source: Dong,
+  Durfee and Rogers 2020 (item QB-11).
   """
-  epsilon: float | None = None
-  rho: float | None = None
 
-  def _check_budget(self):
-    """Checks that exactly one of epsilon and rho is set, and positive."""
-    if (self.epsilon is None) == (self.rho is None):
-      raise ValueError('the budget must be epsilon or rho, one of them, got '
-                       f'{self.epsilon} and {self.rho}')
-    if self.rho is None:
-      errors.check_positive('epsilon', self.epsilon)
-    else:
-      errors.check_positive('rho', self.rho)
+  def __post_init__(self) -> None:
+    super().__post_init__()
+    mechanisms.check_budget(self.epsilon, self.rho)
 
   @property
   def steps(self) -> float:
@@ -166,20 +140,19 @@ class ExponentialQuantiles(QuantileMechanism):
 
   def share(self, count: float) -> float:
     """Returns the epsilon of each of `count` exponential mechanisms."""
-    if self.rho is None:
-      return self.epsilon / count
-    return rates.from_rho(self.rho / count)
+    part = self.amount / count
+    return part if self.pure else rates.from_rho(part)
 
   @property
   def event(self) -> accounting.DpEvent:
     """Privacy cost of one release."""
-    return self.zcdp_event if self.epsilon is None else super().event
+    return super().event if self.pure else self.zcdp_event
 
   @property
   def zcdp_event(self) -> accounting.DpEvent:
     """Privacy cost in zCDP, for composing many releases; for 'rdp'."""
-    rho = self.rho
-    if rho is None:
+    rho = self.amount
+    if self.pure:
       rho = self.steps * notions.zcdp_from_mechanism(
           notions.PureDP(epsilon=self.share(self.steps)), 'exponential').rho
     return accounting.concentrated_event(rho=rho, adjacency=self.adjacency)
@@ -191,6 +164,13 @@ class OuterQuantiles(QuantileMechanism):
 
   Their privacy cost is that of `inner`.
   """
+
+  if TYPE_CHECKING:
+    # A field of one subclass and a property of another. At run time a property
+    # here would become the default value of the field.
+    @property
+    def inner(self) -> QuantileMechanism:
+      """Mechanism whose answers are released."""
 
   @property
   def event(self) -> accounting.DpEvent:

@@ -1,4 +1,4 @@
-"""Exact sampler of sorted points whose density is a product over bins.
+"""Draws sorted points whose density is a product over bins, exactly.
 
 The density of q_1 <= ... <= q_m is proportional to prod_j phi_j(#bin_j), where
 bin_j holds the records between q_(j-1) and q_j, and phi_j falls exponentially
@@ -27,7 +27,7 @@ from jax.scipy import special
 import numpy as np
 
 from dpjax.stats.quantile_methods import choice
-from dpjax.stats.quantile_methods import lanes
+from dpjax.stats.quantile_methods import columns
 from dpjax.stats.quantile_methods import records
 from dpjax.stats.quantile_methods import wide
 from dpjax.stats.quantile_methods.records import Records
@@ -52,7 +52,7 @@ class Bins(NamedTuple):
   right: Array
   split: Array
 
-  def log_factor(self, index: Array, count: Array) -> Array:
+  def log_factor(self, index: Array | int, count: Array) -> Array:
     """Returns log phi of bin `index`, from 0, at `count` records (int32 >= 0).
     """
     number = count.astype(jnp.float64)
@@ -67,7 +67,7 @@ class Bins(NamedTuple):
 
 
 class Table(NamedTuple):
-  """Weights of paths, laid out in lanes.
+  """Weights of paths, laid out as in `columns`.
 
   Attributes:
     ends: A_l [m, K, B]: weight of the l-th quantile lying in interval i and the
@@ -81,14 +81,14 @@ class Table(NamedTuple):
 def _product(before: Wide, bins: Bins, index: Array) -> Wide:
   """Returns B_l(i) = sum_(1 <= d <= i) phi_l(d) A_(l-1)(i - d), of [K, B].
 
-  Beyond the split this is one running sum. Before it, it is a window of the
+  Behind the split this is one running sum. Before it, it is a window of the
   last `split` places. Cut the sequence into blocks of that length: the window
   is the end of one block plus the beginning of the next, so that nothing is
   subtracted and no precision is lost.
   """
-  layout = lanes.Shape(*before.mantissa.shape)
+  layout = columns.Shape(*before.mantissa.shape)
   split, rate = bins.split[index], bins.rate
-  place = lanes.places(layout)
+  place = columns.places(layout)
   width = jnp.maximum(split, 1)
   within = _modulo(place, width)
   # The third sequence runs backwards, to sum the remainder of a block.
@@ -96,20 +96,21 @@ def _product(before: Wide, bins: Bins, index: Array) -> Wide:
   terms = jax.tree.map(lambda x: jnp.stack([x, x, back(x)], 1), before)
   starts = jnp.stack([jnp.zeros(place.shape, bool), within == 0,
                       back(within == width - 1)], 1)
-  sums = lanes.decayed_sums(
+  sums = columns.decayed_sums(
       terms, wide.exp(rate * jnp.array([-1.0, 1.0, -1.0])), starts)
   falling, end, begin = (
       jax.tree.map(lambda x: x[:, row], sums) for row in range(3))
   begin = jax.tree.map(back, begin)
-  lagged = lanes.delayed(jax.tree.map(lambda *x: jnp.stack(x), falling, begin),
-                         split)
+  lagged = columns.delayed(
+      jax.tree.map(lambda *x: jnp.stack(x), falling, begin), split)
   falling, begin = (jax.tree.map(lambda x: x[row], lagged) for row in range(2))
   one = jnp.int32(1)
+  # d counts from 1, so every sum is delayed by one place more.
   number = split.astype(jnp.float64)
-  right = wide.times(lanes.delayed(falling, one), wide.exp(
+  right = wide.times(columns.delayed(falling, one), wide.exp(
       bins.right[index] - rate * (number + 1)))
   left = wide.add(
-      wide.times(lanes.delayed(end, one), wide.exp(bins.left[index] + rate)),
+      wide.times(columns.delayed(end, one), wide.exp(bins.left[index] + rate)),
       wide.where((place > split) & (within != 0), wide.times(
           begin, wide.exp(bins.left[index] + rate * number)),
           wide.zeros(place.shape)))
@@ -134,8 +135,9 @@ def _ends(begins: Wide, widths: Wide, log_empty: Array, last: Array) -> Wide:
     width = jax.tree.map(cut, widths)
 
     def step(index: Array, total: Wide) -> Wide:
-      share = (last - index + 2).astype(jnp.float64)
-      factor = Wide(empty.mantissa[index] / share, empty.exponent[index])
+      # Horner's rule for the sum of w^k / k!: each step divides by the next k.
+      divisor = (last - index + 2).astype(jnp.float64)
+      factor = Wide(empty.mantissa[index] / divisor, empty.exponent[index])
       return wide.add(
           jax.tree.map(lambda x: jax.lax.dynamic_slice(
               x, (index, start, jnp.int32(0)), (1, rows, count))[0], begins),
@@ -157,13 +159,14 @@ def table(data: Records, bins: Bins) -> Table:
   It takes time n m + n m^2 / 2 and memory 24 n m bytes.
   """
   num_orders = bins.left.shape[0] - 1
-  layout = lanes.shape(data.ordered.size + 1)
-  place = lanes.places(layout)
-  widths = wide.of(lanes.laid_out(jnp.diff(records.edges(data)), layout))
+  layout = columns.shape(data.ordered.size + 1)
+  place = columns.places(layout)
+  widths = wide.of(columns.laid_out(jnp.diff(records.edges(data)), layout))
   first = wide.exp(bins.log_factor(0, place))
-  begins = wide.zeros((num_orders, layout.steps, layout.lanes))
+  begins = wide.zeros((num_orders, layout.steps, layout.columns))
 
-  def step(carry: tuple[Wide, Wide], index: Array):
+  def step(carry: tuple[Wide, Wide],
+           index: Array) -> tuple[tuple[Wide, Wide], Wide]:
     begins, begin = carry
     begins = jax.tree.map(
         lambda x, row: jax.lax.dynamic_update_index_in_dim(x, row, index, 0),
@@ -188,7 +191,7 @@ def _log_paths(weights: Table, bins: Bins, used: Array, last: Array,
     inclusive: whether both may share an interval.
   """
   ends = jax.tree.map(lambda x: x[used - 1], weights.ends)
-  place = lanes.places(lanes.Shape(*ends.mantissa.shape))
+  place = columns.places(columns.Shape(*ends.mantissa.shape))
   # Relative to the largest exponent, the logs that matter are precise.
   top = jnp.max(ends.exponent)
   logs = wide.log(Wide(ends.mantissa, ends.exponent - top))
@@ -197,12 +200,14 @@ def _log_paths(weights: Table, bins: Bins, used: Array, last: Array,
       used, jnp.maximum(last - place, 0)), -jnp.inf)
 
 
-def _log_shares(found: Table, bins: Bins, log_width: Array, used: Array,
+def _log_shares(weights: Table, bins: Bins, log_width: Array, used: Array,
                 place: Array) -> Array:
   """Returns log-weights [m] of k = 1, ..., m quantiles in interval `place`."""
   size = bins.left.shape[0] - 1
-  begins = wide.log(jax.tree.map(lambda x: lanes.at(x, place), found.begins))
-  # Quantiles that share an interval have empty bins between them.
+  begins = wide.log(jax.tree.map(lambda x: columns.at(x, place),
+                                 weights.begins))
+  # Quantiles that share an interval have empty bins between them, and are the
+  # order statistics of uniform points: w^k / k!.
   paid = jnp.cumsum(bins.log_empty)
   shared = jnp.arange(1, size + 1, dtype=jnp.int32)
   first = used - shared
@@ -217,15 +222,17 @@ def intervals(key: PRNGKey, data: Records, bins: Bins) -> Array:
   size = bins.left.shape[0] - 1
   weights = table(data, bins)
   log_widths = records.log_widths(data)
-  layout = lanes.Shape(*weights.ends.mantissa.shape[1:])
+  layout = columns.Shape(*weights.ends.mantissa.shape[1:])
 
-  def step(state):
+  # Backwards from the last quantile, an interval and what it holds at a time.
+  def step(state: tuple[PRNGKey, Array, Array, Array]
+           ) -> tuple[PRNGKey, Array, Array, Array]:
     key, used, last, drawn = state
     key, which, many = jax.random.split(key, 3)
     flat = choice.choose(which, _log_paths(
         weights, bins, used, last, used == size).reshape(-1))
     # `flat` runs over [K, B]; place s is stored at [s % K, s // K].
-    place = flat // layout.lanes + flat % layout.lanes * layout.steps
+    place = flat // layout.columns + flat % layout.columns * layout.steps
     shared = 1 + choice.choose(many, _log_shares(
         weights, bins, log_widths[place], used, place))
     index = jnp.arange(size, dtype=jnp.int32)

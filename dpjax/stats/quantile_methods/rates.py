@@ -1,4 +1,4 @@
-"""Rates of the exponential mechanisms: where the package's privacy is decided.
+"""Computes the rates of exponential mechanisms, on which privacy rests.
 
 Every exponential mechanism here has density proportional to exp(-rate cost).
 The functions return the largest rate with which a release is epsilon-DP. A
@@ -22,7 +22,7 @@ from dpjax.privacy import notions
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.privacy.adjacency import check_adjacency
 from dpjax.privacy.adjacency import sum_sensitivity
-from dpjax.stats.quantile_methods import orders
+from dpjax.stats.quantile_methods import quantile_levels
 
 
 def single(prob: float, *, epsilon: float, adjacency: Adjacency,
@@ -30,7 +30,13 @@ def single(prob: float, *, epsilon: float, adjacency: Adjacency,
   """Returns the rate of |#{X < q} - n p|; with floor(n p) if `rounded`.
 
   Adding a record changes the first cost by at most max(p, 1 - p), since n p
-  moves too, and the second by 1. Replacing a record changes both by 1.
+  grows by p too, and the second by 1. Replacing a record changes both by 1.
+
+  Args:
+    prob: quantile level p.
+    epsilon: privacy budget of this level.
+    adjacency: which data sets are neighbours.
+    rounded: whether the target rank is floor(n p) instead of n p.
   """
   errors.check_open_unit('prob', prob)
   errors.check_positive('epsilon', epsilon)
@@ -55,7 +61,8 @@ def joint(probs: Sequence[float], *, epsilon: float,
   (p_j - p_(j-1)): by 2 (1 - min_j (p_j - p_(j-1))) in total.
   """
   errors.check_positive('epsilon', epsilon)
-  smallest = float(np.min(orders.gaps(probs)))
+  smallest = float(np.min(quantile_levels.gaps(probs)))
+  # The sensitivity is 2, or 2 (1 - smallest); the normaliser doubles it.
   if check_adjacency(adjacency) is Adjacency.REPLACE_ONE:
     return epsilon / 4
   return epsilon / (4 * (1 - smallest))
@@ -98,8 +105,8 @@ def recursive(probs: Sequence[float], *, share: Callable[[float], float],
       under REPLACE_ONE half of the rates of addition and deletion, also at the
       root: epsilon is not used up (erratum QE-21).
   """
-  # The level of each order among the records of its own node.
-  relative = orders.relative(probs)
+  # Each level among the records of its own node.
+  relative = quantile_levels.relative(probs)
   sensitivities = (np.ones_like(relative) if rounded
                    else np.maximum(relative, 1 - relative))
   replacing = check_adjacency(adjacency) is Adjacency.REPLACE_ONE
@@ -107,6 +114,7 @@ def recursive(probs: Sequence[float], *, share: Callable[[float], float],
   if printed or not replacing:
     return share(count) / ((4 if replacing else 2) * sensitivities)
   rates = np.minimum(share(2 * count) / (2 * sensitivities), share(count) / 2)
+  # The root: a replacement leaves its number of records as it is (step 3).
   rates[(len(relative) + 1) // 2 - 1] = share(count) / 2
   return rates
 
@@ -123,13 +131,14 @@ def from_rho(rho: float) -> float:
   since the mechanism has bounded range (item QB-11).
   """
   plain = math.sqrt(8 * errors.check_positive('rho', rho))
-  # Outside, the gain is invisible in floats, or the budget gives no privacy.
+  # For smaller rho the gain is lost in rounding; larger ones give no privacy.
   if not 1e-6 < rho < 300:
     return plain
   # The zCDP of epsilon is large enough at epsilon = 2 rho + 8 to bracket it.
   excess = lambda epsilon: notions.zcdp_from_mechanism(
       notions.PureDP(epsilon=epsilon), 'exponential').rho - rho
   root = optimize.brentq(excess, plain * (1 - 1e-9), 2 * rho + 8, xtol=1e-12)
+  # Rounded down, so that the mechanism costs at most rho.
   return root * (1 - 1e-9)
 
 

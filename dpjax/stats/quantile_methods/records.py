@@ -1,18 +1,18 @@
-"""Sorted records between public bounds, padded, and the gaps between them.
+"""Sorts and pads records between public bounds, and measures their gaps.
 
 Arrays are padded to one of a few lengths, so that a sweep over n compiles only
 a few programs. Padding holds the upper bound: the intervals between such
 entries have width 0 and are never chosen.
 """
 
-from typing import NamedTuple
+from typing import cast, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
 
 from dpjax import errors
-from dpjax.stats.quantile_methods import orders
-from dpjax.typing import Array
+from dpjax.stats.quantile_methods import quantile_levels
+from dpjax.typing import Array, ArrayLike
 
 
 class Records(NamedTuple):
@@ -20,12 +20,12 @@ class Records(NamedTuple):
 
   Attributes:
     ordered: [capacity] float64, sorted; from `count` on, the upper bound.
-    count: n, int32 scalar; public under REPLACE_ONE.
+    count: n, int32 scalar; PRIVATE under ADD_OR_REMOVE_ONE, else public.
     lower: public lower bound, float64 scalar.
     upper: public upper bound, float64 scalar.
   """
   ordered: Array
-  count: Array
+  count: Array  # type: ignore[assignment]  # Hides the method of tuples.
   lower: Array
   upper: Array
 
@@ -41,7 +41,7 @@ def capacity(num_examples: int) -> int:
   return max(32, -(-num_examples // step) * step)
 
 
-def of(data: Array, lower: Array, upper: Array,
+def of(data: ArrayLike, lower: ArrayLike, upper: ArrayLike,
        length: int | None = None) -> Records:
   """Returns records [n] sorted and padded; jittable, with 64-bit types.
 
@@ -54,7 +54,7 @@ def of(data: Array, lower: Array, upper: Array,
     upper: public upper bound, above `lower`.
     length: padded length, at least n; None for n.
   """
-  lower, upper = (jnp.asarray(end, jnp.float64) for end in (lower, upper))
+  lower, upper = (jnp.asarray(bound, jnp.float64) for bound in (lower, upper))
   values = jnp.asarray(data, jnp.float64)
   values = jnp.clip(jnp.where(jnp.isnan(values), lower, values), lower, upper)
   spare = (length or values.size) - values.size
@@ -65,8 +65,18 @@ def of(data: Array, lower: Array, upper: Array,
   return Records(ordered, jnp.int32(values.size), lower, upper)
 
 
+def on_host(ordered: np.ndarray, count: int, lower: float,
+            upper: float) -> Records:
+  """Returns sorted and padded records as NumPy arrays, see `Records`.
+
+  Samplers take them as they are; JAX arrays would be made on a device first.
+  """
+  return Records(*cast(tuple[Array, Array, Array, Array], (
+      ordered, np.int32(count), np.float64(lower), np.float64(upper))))
+
+
 def padded(data: np.ndarray, lower: float, upper: float) -> Records:
-  """Does the same on the host by NumPy, padded to the length of `capacity`.
+  """Returns what `of` does, by NumPy and padded to the length of `capacity`.
 
   Sorting is faster there, and every n of one capacity uses the same program.
   """
@@ -78,8 +88,7 @@ def padded(data: np.ndarray, lower: float, upper: float) -> Records:
   full = np.full([capacity(values.size)], upper, np.float64)
   full[:values.size] = np.sort(np.clip(np.where(
       np.isnan(values), lower, values), lower, upper))
-  return Records(full, np.int32(values.size), np.float64(lower),
-                 np.float64(upper))
+  return on_host(full, values.size, lower, upper)
 
 
 def filled(records: Records) -> Array:
@@ -109,22 +118,22 @@ def log_of(widths: Array) -> Array:
                    -jnp.inf)
 
 
-def inside(records: Records, interval: Array, share: Array) -> Array:
+def inside(records: Records, interval: Array, fraction: Array) -> Array:
   """Returns the points [...] that divide intervals [...] at these fractions."""
-  return between(edges(records), interval, share)
+  return between(edges(records), interval, fraction)
 
 
-def between(ends: Array, interval: Array, share: Array) -> Array:
-  """Returns the points that divide intervals between any sorted ends."""
-  start, end = ends[interval], ends[interval + 1]
+def between(edges: Array, interval: Array, fraction: Array) -> Array:
+  """Returns the points that divide intervals between any sorted edges."""
+  start, end = edges[interval], edges[interval + 1]
   # Rounding must not move a point past the end of its interval.
-  return jnp.clip(start + share * (end - start), start, end)
+  return jnp.clip(start + fraction * (end - start), start, end)
 
 
-def empirical(records: Records, probs: Array) -> Array:
-  """Returns X_(ceil(n p)) [m], the quantiles without privacy."""
+def empirical(records: Records, probs: ArrayLike) -> Array:
+  """Returns X_(ceil(n p)) [m], the quantiles of the records, NOT private."""
   product = jnp.asarray(probs, jnp.float64) * records.count.astype(jnp.float64)
-  rank = orders.ceil_rank(product).astype(jnp.int32) - 1
+  rank = quantile_levels.ceil_rank(product).astype(jnp.int32) - 1
   return records.ordered[jnp.clip(rank, 0, records.count - 1)]
 
 
@@ -142,5 +151,6 @@ def separated(records: Records, noise: Array, margin: Array) -> Records:
   """
   lower, upper = records.lower - margin, records.upper + margin
   noisy = jnp.clip(records.ordered + noise, lower, upper)
+  # Noise on the padding is dropped, so it stays at the (new) upper bound.
   ordered = jnp.sort(jnp.where(filled(records), noisy, upper))
   return Records(ordered, records.count, lower, upper)

@@ -1,4 +1,4 @@
-"""RecExp: the middle level first, then either side from its own records.
+"""RecExp: draws the middle level, then either side from its own records.
 
 Quantile levels form a balanced tree that is answered depth by depth. The nodes
 at one depth have disjoint records, between points released before, and each is
@@ -25,10 +25,10 @@ from dpjax.privacy import draws
 from dpjax.stats.quantile_methods import choice
 from dpjax.stats.quantile_methods import independent
 from dpjax.stats.quantile_methods import mechanism
-from dpjax.stats.quantile_methods import orders
+from dpjax.stats.quantile_methods import quantile_levels
 from dpjax.stats.quantile_methods import rates
 from dpjax.stats.quantile_methods import records
-from dpjax.stats.quantile_methods.independent import Parameters
+from dpjax.stats.quantile_methods.independent import ExponentialParameters
 from dpjax.stats.quantile_methods.records import Records
 from dpjax.typing import Array, PRNGKey
 
@@ -76,17 +76,18 @@ class _Rows(NamedTuple):
   logs: Array
 
 
-def _nodes(level: Array, cuts: _Cuts, parameters: Parameters,
+def _nodes(level: Array, cuts: _Cuts, parameters: ExponentialParameters,
            cost: str) -> _Nodes:
   """Returns the nodes of one depth [nodes, 3] of the schedule."""
   low, middle, high = level.T
   first, last = cuts.ranks[low], cuts.ranks[high]
-  order = jnp.clip(middle - 1, 0, len(parameters.probs) - 1)
-  target = independent.target(jnp.asarray(parameters.probs)[order],
+  # Padding points past the levels; whatever it reads is never used.
+  index = jnp.clip(middle - 1, 0, len(parameters.probs) - 1)
+  target = independent.target(jnp.asarray(parameters.probs)[index],
                               last - first, cost)
   return _Nodes(cuts.points[low], cuts.points[high], first, last,
                 first.astype(jnp.float64) + target,
-                jnp.asarray(parameters.rates)[order])
+                jnp.asarray(parameters.rates)[index])
 
 
 def _rows(nodes: _Nodes, edges: Array, log_widths: Array, length: int,
@@ -94,22 +95,23 @@ def _rows(nodes: _Nodes, edges: Array, log_widths: Array, length: int,
   """Returns all intervals of all nodes with their log-weights."""
   number = nodes.rate.size
   counts = (nodes.last - nodes.first) // length + 1
-  ends = jnp.cumsum(counts, dtype=jnp.int32)
+  row_ends = jnp.cumsum(counts, dtype=jnp.int32)
   # Each node may end with one partly filled row.
   rows = jnp.arange(log_widths.size // length + number, dtype=jnp.int32)
-  node = jnp.minimum(jnp.searchsorted(ends, rows, side='right'), number - 1)
-  first = nodes.first[node] + length * (rows - (ends - counts)[node])
+  node = jnp.minimum(jnp.searchsorted(row_ends, rows, side='right'), number - 1)
+  first = nodes.first[node] + length * (rows - (row_ends - counts)[node])
   places = first[:, None] + jnp.arange(length, dtype=jnp.int32)[None]
-  its = _Nodes(*(value[node][:, None] for value in nodes))
+  own = _Nodes(*(value[node][:, None] for value in nodes))
+  # The first and the last interval of a node are cut by its bounds.
   left, right = (records.log_of(value)[node][:, None] for value in (
       jnp.minimum(edges[nodes.first + 1], nodes.high) - nodes.low,
       nodes.high - jnp.maximum(edges[nodes.last], nodes.low)))
   logs = log_widths[jnp.minimum(places, log_widths.size - 1)]
-  logs = jnp.where(places == its.first, left, logs)
-  logs = jnp.where(places == its.last, right, logs)
-  logs = logs + independent.log_decline(places.astype(jnp.float64), its.target,
-                                        its.rate, cost)
-  return _Rows(node, first, jnp.where(places <= its.last, logs, -jnp.inf))
+  logs = jnp.where(places == own.first, left, logs)
+  logs = jnp.where(places == own.last, right, logs)
+  logs = logs + independent.log_decline(places.astype(jnp.float64), own.target,
+                                        own.rate, cost)
+  return _Rows(node, first, jnp.where(places <= own.last, logs, -jnp.inf))
 
 
 def _choose(key: PRNGKey, rows: _Rows, number: int) -> Array:
@@ -119,6 +121,7 @@ def _choose(key: PRNGKey, rows: _Rows, number: int) -> Array:
   noisy = sums + draws.standard_gumbel(which, sums.shape, jnp.float64)
   best = jax.ops.segment_max(noisy, rows.node, number, True)
   largest = draws.is_largest(noisy, best[rows.node])
+  # Ties, of probability 0 but for rounding, go to the first row.
   places = jnp.arange(noisy.size, dtype=jnp.int32)
   row = jax.ops.segment_min(jnp.where(largest, places, noisy.size - 1),
                             rows.node, number, True)
@@ -128,8 +131,8 @@ def _choose(key: PRNGKey, rows: _Rows, number: int) -> Array:
 
 
 def _schedule(num_orders: int) -> np.ndarray:
-  """Returns `orders.halvings`, padded to [levels, nodes, 3]."""
-  levels = orders.halvings(num_orders)
+  """Returns `quantile_levels.halvings`, padded to [levels, nodes, 3]."""
+  levels = quantile_levels.halvings(num_orders)
   full = np.full([len(levels), max(map(len, levels)), 3], num_orders + 2,
                  np.int32)
   for row, nodes in zip(full, levels, strict=True):
@@ -137,7 +140,7 @@ def _schedule(num_orders: int) -> np.ndarray:
   return full
 
 
-def _draw(key: PRNGKey, data: Records, parameters: Parameters, *,
+def _draw(key: PRNGKey, data: Records, parameters: ExponentialParameters, *,
           cost: str) -> Array:
   """Samples all quantiles, one depth of the tree after the other."""
   schedule = _schedule(len(parameters.probs))
@@ -149,17 +152,17 @@ def _draw(key: PRNGKey, data: Records, parameters: Parameters, *,
   start = _Cuts(blank.at[0].set(data.lower).at[-2].set(data.upper),
                 blank.astype(jnp.int32).at[-2].set(data.count))
 
-  def step(cuts, of):
+  def step(cuts: _Cuts, of: tuple[PRNGKey, Array]) -> tuple[_Cuts, None]:
     (which, where), level = jax.random.split(of[0]), of[1]
     nodes = _nodes(level, cuts, parameters, cost)
     rows = _rows(nodes, edges, log_widths, length, cost)
     interval = _choose(which, rows, len(level))
     lead = interval.astype(jnp.float64) - nodes.target
-    share = independent.place(where, lead, nodes.rate, cost)
+    fraction = independent.place(where, lead, nodes.rate, cost)
     left = jnp.maximum(edges[interval], nodes.low)
     right = jnp.minimum(edges[interval + 1], nodes.high)
     # Rounding must not move a point past the end of its interval.
-    point = jnp.clip(left + share * (right - left), left, right)
+    point = jnp.clip(left + fraction * (right - left), left, right)
     middle = level[:, 1]
     return _Cuts(cuts.points.at[middle].set(point),
                  cuts.ranks.at[middle].set(interval)), None
@@ -190,7 +193,7 @@ class RecursiveQuantiles(mechanism.ExponentialQuantiles):
   cost: str = 'real'
   budget: str = 'depth'
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     super().__post_init__()
     errors.check_choice('cost', self.cost, independent.COSTS)
     errors.check_choice('budget', self.budget, BUDGETS)
@@ -206,8 +209,9 @@ class RecursiveQuantiles(mechanism.ExponentialQuantiles):
     return _DRAWS[self.cost]
 
   @property
-  def parameters(self) -> Parameters:
+  def parameters(self) -> ExponentialParameters:
     """Levels relative to the records of their nodes, and rates, as arrays."""
-    return Parameters(orders.relative(self.probs), rates.recursive(
-        self.probs, share=self.share, adjacency=self.adjacency,
-        rounded=self.cost == 'rounded', printed=self.budget == 'printed'))
+    return ExponentialParameters(
+        quantile_levels.relative(self.probs), rates.recursive(
+            self.probs, share=self.share, adjacency=self.adjacency,
+            rounded=self.cost == 'rounded', printed=self.budget == 'printed'))

@@ -1,4 +1,4 @@
-"""Quantiles of slices of the records, around ranks with correlated noise.
+"""Draws quantiles from slices of the records, around correlated noisy ranks.
 
 Each quantile level uses only the 2 h records around its rank, by an exponential
 mechanism, so that a record is used once however many levels there are. The
@@ -28,14 +28,14 @@ from dpjax.privacy import notions
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.stats.quantile_methods import independent
 from dpjax.stats.quantile_methods import mechanism
-from dpjax.stats.quantile_methods import orders
+from dpjax.stats.quantile_methods import quantile_levels
 from dpjax.stats.quantile_methods import records
 from dpjax.stats.quantile_methods.records import Records
 from dpjax.typing import Array, PRNGKey
 
 
-class Parameters(NamedTuple):
-  """Arrays of m slices.
+class SliceParameters(NamedTuple):
+  """Arrays of m slices of records.
 
   Attributes:
     ranks: [m] target ranks, without noise.
@@ -46,30 +46,32 @@ class Parameters(NamedTuple):
   """
   ranks: np.ndarray
   sums: np.ndarray
-  scale: np.ndarray
-  half: np.ndarray
-  rate: np.ndarray
+  scale: np.float64
+  half: np.float64
+  rate: np.float64
 
 
 @functools.cache
-def tree(num_orders: int) -> tuple[np.ndarray, np.ndarray]:
+def tree(num_orders: int) -> tuple[np.ndarray, int]:
   """Returns (sums [m, nodes], budget) of partial sums up to each of m levels.
 
   Nodes are blocks of 2^l levels at even multiples of it, each with its own
   noise; a sum has one node for each one-bit of its length. `budget` is the most
   nodes that hold one end of a run of levels and not the other.
   """
-  ends = np.arange(1, num_orders + 1)[:, None]
+  lengths = np.arange(1, num_orders + 1)[:, None]
   nodes = [(level, start) for level in range(num_orders.bit_length())
            for start in range(0, num_orders - 2**level + 1, 2**(level + 1))]
   levels, starts = np.array(nodes).T
-  sums = (ends >> levels) % 2 * ((ends >> levels << levels) - 2**levels
-                                 == starts)
-  is_held = (starts < ends) & (ends <= starts + 2**levels)
+  # The node of a one-bit starts where the higher bits of the length end.
+  sums = (lengths >> levels) % 2 * (
+      (lengths >> levels << levels) - 2**levels == starts)
+  is_held = (starts < lengths) & (lengths <= starts + 2**levels)
   # Runs that end with the last level have one end only: an all-zero row.
   is_held = np.concatenate([is_held, np.zeros((1, len(nodes)), bool)])
   common = is_held.astype(np.float64) @ is_held.T
   alone = np.diag(common)
+  # Size of the symmetric difference of the nodes of two ends.
   budget = int(np.max(alone[:, None] + alone[None] - 2 * common))
   return sums.astype(np.float64), budget
 
@@ -91,17 +93,19 @@ def slices(data: Records, ranks: Array, half: Array, width: int) -> Array:
 @functools.cache
 def _draw(width: int) -> mechanism.Draw:
   """Returns the sampler for slices padded to `width` records."""
-  def draw(key: PRNGKey, data: Records, parameters: Parameters) -> Array:
+  def draw(key: PRNGKey, data: Records, parameters: SliceParameters) -> Array:
     ranks, sums, scale, half, rate = map(jnp.asarray, parameters)
     noise_key, blind_key, key = jax.random.split(key, 3)
     noise = scale * draws.standard_laplace(noise_key, sums.shape[1:],
                                            jnp.float64)
+    # Rounded, so that ranks move by whole numbers, as step 1 couples them.
     ranks = ranks + jnp.floor(sums @ noise + 0.5)
     apart = jnp.all(jnp.diff(ranks) >= 2 * half)
 
     def one(of: tuple[PRNGKey, Array]) -> Array:
       own = Records(of[1], (2 * half).astype(jnp.int32), data.lower,
                     data.upper)
+      # The rank is in the middle of its slice: level 1/2.
       return independent.point(of[0], own, jnp.float64(0.5), rate, 'real')
 
     answers = jax.lax.map(one, (jax.random.split(key, ranks.size),
@@ -113,7 +117,8 @@ def _draw(width: int) -> mechanism.Draw:
   return draw
 
 
-def overlap_prob(ranks: Sequence[float], *, half: int, scale: float) -> float:
+def overlap_prob(ranks: Sequence[float] | np.ndarray, *, half: int,
+                 scale: float) -> float:
   """Bounds the probability that noisy ranks are 2 h apart or less.
 
   A union bound over consecutive ranks. The difference of two has k Laplace
@@ -130,7 +135,7 @@ def overlap_prob(ranks: Sequence[float], *, half: int, scale: float) -> float:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class SlicedQuantiles(mechanism.QuantileMechanism):
+class SlicedQuantiles(mechanism.PureQuantiles):
   """An exponential mechanism for each quantile level, within its slice.
 
   Privacy: (epsilon, delta)-DP under REPLACE_ONE (docs/theory/slicing.md); pure
@@ -154,7 +159,7 @@ class SlicedQuantiles(mechanism.QuantileMechanism):
   failure_prob: float = 0.05
   rank_share: float = 0.6
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     super().__post_init__()
     if self.adjacency is not Adjacency.REPLACE_ONE:
       raise ValueError('slices need a public number of records: '
@@ -209,17 +214,18 @@ class SlicedQuantiles(mechanism.QuantileMechanism):
     return _draw(records.capacity(2 * self.half))
 
   @property
-  def parameters(self) -> Parameters:
+  def parameters(self) -> SliceParameters:
     """Ranks, noise scale, slice length and rate, as arrays."""
     slack = -math.log1p(-1 / (2 * self.half))
     rate = ((1 - self.rank_share) * self.epsilon - slack) / 4
-    return Parameters(self._ranks(self.num_examples),
-                      tree(len(self.probs))[0],
-                      *map(np.float64, (self.scale, self.half, rate)))
+    return SliceParameters(
+        self._ranks(self.num_examples), tree(len(self.probs))[0],
+        np.float64(self.scale), np.float64(self.half), np.float64(rate))
 
   def _ranks(self, num_examples: int) -> np.ndarray:
     """Returns the target ranks [m], rounded."""
-    return np.floor(orders.check_orders(self.probs) * num_examples + 0.5)
+    levels = quantile_levels.check_levels(self.probs)
+    return np.floor(levels * num_examples + 0.5)
 
   def _overlap(self, num_examples: int) -> float:
     """Bounds the probability that slices overlap."""

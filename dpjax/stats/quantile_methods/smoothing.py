@@ -1,4 +1,4 @@
-"""Smoothed: any quantile mechanism, on records with added noise.
+"""Runs any quantile mechanism on records with added noise.
 
 Equal records leave no interval between them, so a mechanism that chooses an
 interval cannot answer their value. Where the distribution has atoms, the error
@@ -37,7 +37,7 @@ FLOOR = 1e-6
 _LEAST_FLOOR = 1e-12
 
 
-class Parameters(NamedTuple):
+class SmoothingParameters(NamedTuple):
   """Arrays of a smoothed mechanism.
 
   Attributes:
@@ -46,9 +46,9 @@ class Parameters(NamedTuple):
     decay: decrease of its logarithm with each record.
     inner: parameters of the inner mechanism.
   """
-  sigma: np.ndarray
-  first: np.ndarray
-  decay: np.ndarray
+  sigma: np.float64
+  first: np.float64
+  decay: np.float64
   inner: PyTree
 
 
@@ -76,8 +76,10 @@ def smoothed(key: PRNGKey, data: Records, sigma: Array, kind: str) -> Records:
 @functools.cache
 def _draw(inner: mechanism.Draw, kind: str) -> mechanism.Draw:
   """Returns the sampler of `inner` on records with noise of one kind."""
-  def draw(key: PRNGKey, data: Records, parameters: Parameters) -> Array:
+  def draw(key: PRNGKey, data: Records,
+           parameters: SmoothingParameters) -> Array:
     noise_key, key = jax.random.split(key)
+    # The noise may depend on n only where n is public: otherwise `first` is 0.
     count = data.count.astype(jnp.float64)
     sigma = jnp.maximum(parameters.sigma, parameters.first * jnp.exp(
         -parameters.decay * count))
@@ -114,7 +116,7 @@ class Smoothed(mechanism.OuterQuantiles):
   sigma: float | None = None
   floor: float = FLOOR
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     for field in dataclasses.fields(mechanism.QuantileMechanism):
       object.__setattr__(self, field.name, getattr(self.inner, field.name))
     errors.check_choice('kind', self.kind, KINDS)
@@ -135,7 +137,7 @@ class Smoothed(mechanism.OuterQuantiles):
     return _draw(self.inner.draw, self.kind)
 
   @property
-  def parameters(self) -> Parameters:
+  def parameters(self) -> SmoothingParameters:
     """Noise parameters and those of `inner`, as arrays."""
     widest = (self.upper - self.lower) / math.sqrt(3)
     sigma, first, decay = self.sigma, 0.0, 0.0
@@ -143,5 +145,5 @@ class Smoothed(mechanism.OuterQuantiles):
       sigma = widest * self.floor
       if self.adjacency is Adjacency.REPLACE_ONE and self.epsilon:
         first, decay = widest / 2, self.epsilon / 48
-    return Parameters(*map(np.float64, (sigma, first, decay)),
-                      self.inner.parameters)
+    return SmoothingParameters(np.float64(sigma), np.float64(first),
+                               np.float64(decay), self.inner.parameters)

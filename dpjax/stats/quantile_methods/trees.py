@@ -1,4 +1,4 @@
-"""Quantiles of hierarchical counts, made consistent by least squares.
+"""Releases quantiles of hierarchical counts, consistent by least squares.
 
 Bins, groups of bins and so on are counted with noise, so that a rank is a sum
 of few counts even on a fine grid; `ecdf.hierarchy` has the least squares. The
@@ -18,12 +18,14 @@ from dpjax.privacy import draws
 from dpjax.stats.ecdf_methods import hierarchy
 from dpjax.stats.quantile_methods import curves
 from dpjax.stats.quantile_methods import inversion
+from dpjax.stats.quantile_methods import mechanism
 from dpjax.stats.quantile_methods import rates
 from dpjax.stats.quantile_methods.records import Records
 from dpjax.typing import Array, PRNGKey
 
 
-def noisy_counts(key: PRNGKey, data: Records, parameters: curves.Parameters,
+def noisy_counts(key: PRNGKey, data: Records,
+                 parameters: curves.CurveParameters,
                  shape: hierarchy.Shape) -> list[Array]:
   """Returns counts of all nodes but the root with discrete Laplace noise."""
   exact = hierarchy.levels(jnp.diff(curves.ranks(
@@ -35,11 +37,12 @@ def noisy_counts(key: PRNGKey, data: Records, parameters: curves.Parameters,
 
 
 @functools.cache
-def _curve(shape: tuple[int, ...], knows_total: bool) -> curves.Curve:
+def _curve(shape: hierarchy.Shape, knows_total: bool) -> curves.Curve:
   """Returns the sampler of the curve for one shape of the tree."""
   def curve(key: PRNGKey, data: Records,
-            parameters: curves.Parameters) -> Array:
+            parameters: curves.CurveParameters) -> Array:
     noisy = noisy_counts(key, data, parameters, shape)
+    # Every count has the same noise, so all variances may be called 1.
     counts = hierarchy.least_squares(noisy, shape, (1.0,) * len(shape),
                                      jnp.ones_like(noisy[-1]))
     total = curves.total(data, jnp.sum(counts), knows_total)
@@ -51,7 +54,7 @@ def _curve(shape: tuple[int, ...], knows_total: bool) -> curves.Curve:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class TreeQuantiles(curves.CurveQuantiles):
+class TreeQuantiles(mechanism.PureQuantiles, curves.CurveQuantiles):
   """Cumulates and inverts hierarchical counts of equal bins.
 
   Privacy: epsilon-DP under `adjacency`. A record is counted once on every
@@ -64,13 +67,13 @@ class TreeQuantiles(curves.CurveQuantiles):
   """
   shape: tuple[int, ...] = (16, 16)
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     hierarchy.check_shape(self.shape)
     super().__post_init__()
 
   @property
   def num_bins(self) -> int:
-    """Number of bins, N."""
+    """Number of bins, N: the leaves of the tree."""
     return math.prod(self.shape)
 
   @property
@@ -85,7 +88,7 @@ class TreeQuantiles(curves.CurveQuantiles):
     return _curve(self.shape, self.knows_total)
 
   def stddevs(self) -> np.ndarray:
-    """Standard deviations of the noise of ranks [N + 1]."""
+    """Returns standard deviations of the noise of the ranks [N + 1]."""
     variance = draws.discrete_laplace_variance(self.scale)
     return np.sqrt(np.append(0.0, hierarchy.prefix_variances(
         self.shape, (variance,) * len(self.shape), self.num_bins, known=True)))

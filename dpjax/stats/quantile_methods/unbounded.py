@@ -1,4 +1,4 @@
-"""Quantiles without an upper bound, by a sparse vector over growing candidates.
+"""Releases quantiles without an upper bound, by a scan of growing candidates.
 
 Candidates are lower + scale (base^i - 1). The answer is the first candidate
 whose noisy rank reaches the noisy n p. A bound too wide by 10^6 costs some
@@ -21,15 +21,15 @@ import numpy as np
 from dpjax import errors
 from dpjax.privacy import draws
 from dpjax.stats.quantile_methods import mechanism
-from dpjax.stats.quantile_methods import orders
+from dpjax.stats.quantile_methods import quantile_levels
 from dpjax.stats.quantile_methods import rates
 from dpjax.stats.quantile_methods import records
 from dpjax.stats.quantile_methods.records import Records
 from dpjax.typing import Array, PRNGKey
 
 
-class Parameters(NamedTuple):
-  """Arrays of m scans.
+class ScanParameters(NamedTuple):
+  """Arrays of m scans of candidates.
 
   Attributes:
     probs: [m] quantile levels, as the scan meets them.
@@ -40,12 +40,12 @@ class Parameters(NamedTuple):
   """
   probs: np.ndarray
   rates: np.ndarray
-  scale: np.ndarray
-  log_base: np.ndarray
-  last: np.ndarray
+  scale: np.float64
+  log_base: np.float64
+  last: np.float64
 
 
-def entries(data: Records, parameters: Parameters,
+def entries(data: Records, parameters: ScanParameters,
             downwards: bool) -> Array:
   """Returns the index [capacity] of the first candidate past each record.
 
@@ -91,7 +91,7 @@ def stop(key: PRNGKey, entered: Array, threshold: Array, rate: Array,
 
 def _draw(downwards: bool) -> mechanism.Draw:
   """Returns the sampler of scans in one direction."""
-  def draw(key: PRNGKey, data: Records, parameters: Parameters) -> Array:
+  def draw(key: PRNGKey, data: Records, parameters: ScanParameters) -> Array:
     entered = jnp.sort(entries(data, parameters, downwards))
     last = jnp.asarray(parameters.last)
 
@@ -99,7 +99,7 @@ def _draw(downwards: bool) -> mechanism.Draw:
       key, prob, rate = of
       first, second = jax.random.split(key)
       noise = draws.standard_exponential(first, (), jnp.float64) / rate
-      threshold = orders.target(prob, data.count, 'real') + noise
+      threshold = quantile_levels.target(prob, data.count, 'real') + noise
       return stop(second, entered, threshold, rate, last)
 
     stops = jax.lax.map(one, (
@@ -115,7 +115,7 @@ _DRAWS = {downwards: _draw(downwards) for downwards in (False, True)}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class UnboundedQuantiles(mechanism.QuantileMechanism):
+class UnboundedQuantiles(mechanism.PureQuantiles):
   """Scans candidates for each quantile level from the one known bound; sorted.
 
   Privacy: epsilon-DP under `adjacency`, epsilon / m for each level
@@ -141,7 +141,7 @@ class UnboundedQuantiles(mechanism.QuantileMechanism):
   scale: float = 1.0
   num_candidates: int = 50_000
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     errors.check_positive('scale', self.scale)
     errors.check_positive('base - 1', self.base - 1)
     errors.check_at_least('num_candidates', self.num_candidates, 2)
@@ -150,10 +150,10 @@ class UnboundedQuantiles(mechanism.QuantileMechanism):
       raise ValueError(f'the last of {self.num_candidates} candidates of base '
                        f'{self.base} overflows: lower num_candidates or base')
     longest = self.scale * math.expm1(steps)
-    ends = ((self.bound - longest, self.bound) if self.downwards else
-            (self.bound, self.bound + longest))
-    for name, end in zip(('lower', 'upper'), ends, strict=True):
-      object.__setattr__(self, name, end)
+    bounds = ((self.bound - longest, self.bound) if self.downwards else
+              (self.bound, self.bound + longest))
+    for name, bound in zip(('lower', 'upper'), bounds, strict=True):
+      object.__setattr__(self, name, bound)
     super().__post_init__()
 
   @property
@@ -162,11 +162,13 @@ class UnboundedQuantiles(mechanism.QuantileMechanism):
     return _DRAWS[self.downwards]
 
   @property
-  def parameters(self) -> Parameters:
+  def parameters(self) -> ScanParameters:
     """Levels as the scan meets them, rates and candidates, as arrays."""
-    probs = orders.check_orders(self.probs)
+    probs = quantile_levels.check_levels(self.probs)
+    # A scan downwards counts records from the upper bound.
     met = 1 - probs if self.downwards else probs
     rates_each = [rates.scan(prob, epsilon=self.epsilon / met.size,
                              adjacency=self.adjacency) for prob in met.tolist()]
-    return Parameters(met, np.array(rates_each), *map(np.float64, (
-        self.scale, math.log(self.base), self.num_candidates - 1)))
+    return ScanParameters(met, np.array(rates_each), np.float64(self.scale),
+                          np.float64(math.log(self.base)),
+                          np.float64(self.num_candidates - 1))

@@ -1,4 +1,4 @@
-"""Positive numbers with their own exponent: no underflow and no logarithms.
+"""Computes with numbers >= 0 that have their own exponent: no underflow.
 
 A number is mantissa 2^exponent, with a float64 mantissa and an int32 exponent.
 Sums of such numbers keep a relative precision of 2^-53 at any distance, as
@@ -23,7 +23,7 @@ _FRACTION_BITS = 52
 
 
 class Wide(NamedTuple):
-  """Numbers of any shape.
+  """Numbers >= 0, in arrays of any shape.
 
   Attributes:
     mantissa: float64, >= 0.
@@ -34,7 +34,7 @@ class Wide(NamedTuple):
 
 
 def zeros(shape: tuple[int, ...]) -> Wide:
-  """Returns zeros."""
+  """Returns zeros of this shape."""
   return Wide(jnp.zeros(shape, jnp.float64),
               jnp.full(shape, _LEAST, jnp.int32))
 
@@ -44,7 +44,7 @@ def normalised(number: Wide) -> Wide:
 
   A mantissa below 2^-1022 counts as 0.
   """
-  # Read the exponent's bits and replace them by those of 1.
+  # Read the exponent's bits and replace them by those of 1: no logarithm.
   bits = jax.lax.bitcast_convert_type(number.mantissa, jnp.int64)
   power = jax.lax.shift_right_logical(bits, jnp.int64(_FRACTION_BITS))
   fraction = bits & jnp.int64(2**_FRACTION_BITS - 1)
@@ -55,7 +55,7 @@ def normalised(number: Wide) -> Wide:
 
 
 def of(values: Array) -> Wide:
-  """Converts float64 numbers >= 0."""
+  """Converts float64 numbers >= 0 to wide ones."""
   return normalised(Wide(values, jnp.zeros(values.shape, jnp.int32)))
 
 
@@ -63,6 +63,7 @@ def exp(logs: Array) -> Wide:
   """Returns e^logs for natural logarithms above -10^8; -inf gives 0."""
   finite = jnp.isfinite(logs)
   logs = jnp.where(finite, logs, 0.0)
+  # e^log = 2^k e^(log - k ln 2) with a factor in [1, 2), which cannot overflow.
   exponent = jnp.floor(logs / math.log(2))
   number = Wide(jnp.exp(logs - exponent * math.log(2)),
                 exponent.astype(jnp.int32))
@@ -85,6 +86,8 @@ def where(condition: Array, one: Wide, other: Wide) -> Wide:
 
 def add(one: Wide, other: Wide) -> Wide:
   """Returns the sum, not normalised."""
+  # The smaller number is shifted; where it falls below 2^-1022 it is lost, at
+  # no cost to the relative precision of the sum.
   exponent = jnp.maximum(one.exponent, other.exponent)
   return Wide(one.mantissa * _power_of_two(one.exponent - exponent)
               + other.mantissa * _power_of_two(other.exponent - exponent),
@@ -93,12 +96,14 @@ def add(one: Wide, other: Wide) -> Wide:
 
 def times(one: Wide, other: Wide) -> Wide:
   """Returns the product, not normalised."""
+  # The bound keeps zeros from overflowing int32 when they are multiplied again.
   return Wide(one.mantissa * other.mantissa,
               jnp.maximum(one.exponent + other.exponent, _LEAST))
 
 
 def _power_of_two(exponent: Array) -> Array:
   """Returns 2^exponent for int32 exponents <= 0; 0 below 2^-1022."""
+  # Built from its bits: a shift, and no call of exp2.
   biased = jnp.maximum(exponent, -_BIAS) + _BIAS
   bits = jax.lax.shift_left(biased.astype(jnp.int64),
                             jnp.int64(_FRACTION_BITS))

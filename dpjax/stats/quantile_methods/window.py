@@ -1,4 +1,4 @@
-"""Quantiles of windows: smoothing for one level without adding its noise.
+"""Draws quantiles by the ranks in a window, which smooths without noise.
 
 The cost of a point q uses the best rank that records within a radius of it
 could give it: the distance of n p from [#{X < q - radius}, #{X <= q + radius}].
@@ -16,7 +16,7 @@ import numpy as np
 from dpjax import errors
 from dpjax.stats.quantile_methods import choice
 from dpjax.stats.quantile_methods import mechanism
-from dpjax.stats.quantile_methods import orders
+from dpjax.stats.quantile_methods import quantile_levels
 from dpjax.stats.quantile_methods import rates
 from dpjax.stats.quantile_methods import records
 from dpjax.stats.quantile_methods.records import Records
@@ -26,7 +26,7 @@ RADIUS = 1e-6
 """Default radius of a window, as a fraction of the range."""
 
 
-class Parameters(NamedTuple):
+class WindowParameters(NamedTuple):
   """Arrays of m exponential mechanisms.
 
   Attributes:
@@ -36,7 +36,7 @@ class Parameters(NamedTuple):
   """
   probs: np.ndarray
   rates: np.ndarray
-  radius: np.ndarray
+  radius: np.float64
 
 
 def cost(below: Array, up_to: Array, target: Array) -> Array:
@@ -51,11 +51,11 @@ def cost(below: Array, up_to: Array, target: Array) -> Array:
 
 
 def intervals(data: Records, radius: Array) -> tuple[Array, Array, Array]:
-  """Returns ends [2 capacity + 2] of intervals, and both ranks inside.
+  """Returns edges [2 capacity + 2] of intervals, and both ranks inside.
 
   Ranks are [2 capacity + 1]: records below the window, and up to its end.
   """
-  clip = lambda ends: jnp.clip(ends, data.lower, data.upper)
+  clip = lambda points: jnp.clip(points, data.lower, data.upper)
   # A record is in the window of q from X - radius on, and left behind after X +
   # radius.
   entered = clip(jnp.where(records.filled(data), data.ordered - radius,
@@ -64,12 +64,14 @@ def intervals(data: Records, radius: Array) -> tuple[Array, Array, Array]:
   edges = jnp.concatenate([
       data.lower[None], jnp.sort(jnp.concatenate([entered, left])),
       data.upper[None]])
-  below, up_to = (jnp.searchsorted(ends, edges[:-1], side='right')
-                  for ends in (left, entered))
+  # Ranks change at edges alone, so those at its left edge hold inside an
+  # interval.
+  below, up_to = (jnp.searchsorted(events, edges[:-1], side='right')
+                  for events in (left, entered))
   return edges, jnp.minimum(below, data.count), jnp.minimum(up_to, data.count)
 
 
-def _draw(key: PRNGKey, data: Records, parameters: Parameters) -> Array:
+def _draw(key: PRNGKey, data: Records, parameters: WindowParameters) -> Array:
   """Samples one quantile for each level, and sorts them."""
   edges, below, up_to = intervals(data, jnp.asarray(parameters.radius))
   log_widths = records.log_of(jnp.diff(edges))
@@ -77,7 +79,7 @@ def _draw(key: PRNGKey, data: Records, parameters: Parameters) -> Array:
   def one(of: tuple[PRNGKey, Array, Array]) -> Array:
     key, prob, rate = of
     which, where = jax.random.split(key)
-    target = orders.target(prob, data.count, 'real')
+    target = quantile_levels.target(prob, data.count, 'real')
     interval = choice.choose(
         which, log_widths - rate * cost(below, up_to, target))
     fraction = jax.random.uniform(where, (), jnp.float64)
@@ -100,7 +102,7 @@ class WindowQuantiles(mechanism.ExponentialQuantiles):
   """
   radius: float | None = None
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     super().__post_init__()
     if self.radius is not None:
       errors.check_non_negative('radius', self.radius)
@@ -116,11 +118,12 @@ class WindowQuantiles(mechanism.ExponentialQuantiles):
     return _draw
 
   @property
-  def parameters(self) -> Parameters:
+  def parameters(self) -> WindowParameters:
     """Quantile levels, rates and the radius, as arrays."""
     radius = self.radius
     if radius is None:
       radius = RADIUS * (self.upper - self.lower)
-    return Parameters(orders.check_orders(self.probs), rates.singles(
-        self.probs, epsilon=self.share(self.steps),
-        adjacency=self.adjacency), np.float64(radius))
+    return WindowParameters(
+        quantile_levels.check_levels(self.probs), rates.singles(
+            self.probs, epsilon=self.share(self.steps),
+            adjacency=self.adjacency), np.float64(radius))

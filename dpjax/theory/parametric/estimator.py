@@ -9,34 +9,21 @@ Adjacency: REPLACE_ONE, n public.
 """
 
 import abc
-from collections.abc import Callable
 import dataclasses
-import functools
-
-import jax
 
 from dpjax import errors
-from dpjax.privacy import accounting
 from dpjax.privacy.adjacency import Adjacency
+from dpjax.stats import mechanisms
 from dpjax.stats import precision
-from dpjax.typing import Array, PRNGKey, PyTree
+from dpjax.typing import Array, PRNGKey
 
-Draw = Callable[[PRNGKey, Array, PyTree], Array]
+Draw = mechanisms.Draw[Array]
 """(key, statistic [s], parameters) -> estimate [d]; float64."""
 
 
-@functools.cache
-def repeated(draw: Draw) -> Draw:
-  """Returns a compiled sampler of R independent releases.
-
-  It maps (keys [R], statistics [R, s], parameters) to estimates [R, d].
-  """
-  return jax.jit(jax.vmap(draw, (0, 0, None)))
-
-
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Estimator(abc.ABC):
-  """Base class of the estimators.
+class Estimator(mechanisms.SampledMechanism[Array]):
+  """Base class of the estimators of parameters.
 
   Attributes:
     num_examples: n, public.
@@ -50,24 +37,6 @@ class Estimator(abc.ABC):
   def adjacency(self) -> Adjacency:
     """REPLACE_ONE: one record is replaced and their number is public."""
     return Adjacency.REPLACE_ONE
-
-  @property
-  @abc.abstractmethod
-  def event(self) -> accounting.DpEvent:
-    """Privacy cost of one release."""
-
-  @property
-  @abc.abstractmethod
-  def draw(self) -> Draw:
-    """Jittable sampler (key, statistic, parameters) -> estimate.
-
-    Estimators that differ in numbers only must return THE SAME object.
-    """
-
-  @property
-  @abc.abstractmethod
-  def parameters(self) -> PyTree:
-    """Public float64 numbers that the sampler takes."""
 
   @abc.abstractmethod
   def statistic(self, data: Array) -> Array:
@@ -83,9 +52,8 @@ class Estimator(abc.ABC):
   def estimates(self, key: PRNGKey, statistics: Array) -> Array:
     """Returns one release [R, d] for each of statistics [R, s]; for simulation.
     """
-    keys = jax.random.split(key, statistics.shape[0])
-    return repeated(self.draw)(keys, precision.double(statistics),
-                               self.parameters)
+    return self._drawn_each(key, precision.double(statistics),
+                            statistics.shape[0])
 
   def risk(self, num_values: int) -> float | None:
     """Returns the risk of the noise alone if it has a closed form, else None.

@@ -18,7 +18,7 @@ from dpjax.privacy import accounting
 from dpjax.stats.ecdf_methods import toeplitz
 from dpjax.stats.quantile_methods import curves
 from dpjax.stats.quantile_methods import inversion
-from dpjax.stats.quantile_methods import orders
+from dpjax.stats.quantile_methods import quantile_levels
 from dpjax.stats.quantile_methods.records import Records
 from dpjax.typing import Array, PRNGKey
 
@@ -80,7 +80,8 @@ class FactorisedQuantiles(curves.CurveQuantiles):
   rho: float
   num_bins: int = 256
 
-  def _check_budget(self):
+  def __post_init__(self):
+    super().__post_init__()
     errors.check_positive('rho', self.rho)
 
   @property
@@ -112,7 +113,7 @@ class FactorisedQuantiles(curves.CurveQuantiles):
     """Quantile levels, grid, noise scale and factor, as arrays."""
     root = toeplitz.square_root(self.num_bins)
     covariance = toeplitz.covariance_with_last(root)
-    return FactorParameters(orders.check_orders(self.probs),
+    return FactorParameters(quantile_levels.check_levels(self.probs),
                       np.linspace(0.0, 1.0, self.num_bins + 1),
                       np.float64(self.scale), root,
                       covariance / covariance[-1])

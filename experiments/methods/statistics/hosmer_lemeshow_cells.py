@@ -26,6 +26,7 @@ from dpjax.privacy.adjacency import Adjacency
 from dpjax.privacy.adjacency import check_adjacency
 from dpjax.privacy.adjacency import sum_sensitivity
 from dpjax.stats import hosmer_lemeshow
+from dpjax.stats import mechanisms
 from dpjax.stats import precision
 from dpjax.stats import roc_curves as roc
 from dpjax.stats.ecdf_methods import dyadic
@@ -128,7 +129,7 @@ def statistic(cells: Cells, *, min_expected: float = 5.0) -> Array:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class CellwiseHosmerLemeshow:
+class CellwiseHosmerLemeshow(mechanisms.SampledMechanism[Bins]):
   """Algorithm 10 of Barczewski (2025), corrected: each cell has fresh noise.
 
   Corrections (C9): groups are half-open, so that a record on a threshold is in
@@ -239,5 +240,4 @@ class CellwiseHosmerLemeshow:
   def estimate(self, key: PRNGKey, data: Bins) -> Cells:
     """Same as `release`, on the host, compiled once for each grid."""
     self._check(data)
-    return jax.tree.map(np.asarray, mechanism.compiled(self.draw)(
-        key, Bins(*map(precision.double, data)), self.parameters))
+    return self._drawn(key, Bins(*map(precision.double, data)))

@@ -12,7 +12,7 @@ import math
 import numpy as np
 from scipy import special
 
-from dpjax.stats.quantile_methods import orders
+from dpjax.stats.quantile_methods import quantile_levels
 from experiments.methods.statistics import quantile_bounds as bounds
 
 
@@ -63,7 +63,7 @@ def joint(error: float, *, num_examples: int, probs: Sequence[float],
     printed: use the printed constants.
     length: length of the domain, b - a.
   """
-  levels = orders.check_orders(probs)
+  levels = quantile_levels.check_levels(probs)
   if not error > 0:
     return 1.0
   narrow = error * density_min / (

@@ -20,7 +20,7 @@ import numpy as np
 from dpjax import errors
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.privacy.adjacency import check_adjacency
-from dpjax.stats.quantile_methods import orders
+from dpjax.stats.quantile_methods import quantile_levels
 from dpjax.stats.quantile_methods import rates
 
 
@@ -42,7 +42,7 @@ def applies(error: float, *, num_examples: int, probs: Sequence[float],
     probs: quantile levels [m].
     density_min: lower bound of the density.
   """
-  levels = orders.check_orders(probs)
+  levels = quantile_levels.check_levels(probs)
   # Least distance of a level from 0 and 1.
   margin = float(np.min(np.minimum(levels, 1 - levels)))
   return margin > 2 / num_examples and density_min > 0 and (
@@ -144,7 +144,7 @@ def independent(error: float, *, num_examples: int, probs: Sequence[float],
   sqrt(e), which needs epsilon <= 4 m; corrected with e^(epsilon / 8m) (QE-09),
   and with a concentration bound for each level by itself.
   """
-  levels = orders.check_orders(probs)
+  levels = quantile_levels.check_levels(probs)
   level_epsilon = epsilon / len(levels)
   return _utility(
       error, levels, num_examples=num_examples, density_min=density_min,
@@ -161,7 +161,7 @@ def recursive(error: float, *, num_examples: int, probs: Sequence[float],
   for any epsilon, and the integer number of levels L replaces one of the two
   logarithms.
   """
-  known = orders.check_orders(probs)
+  known = quantile_levels.check_levels(probs)
   count, spent = len(known), _spent(epsilon, adjacency)
   depth = math.log2(count) + 1
   levels = depth if printed else rates.depth(count)

@@ -128,7 +128,7 @@ class SmoothBinaryEcdf(mechanism.EcdfMechanism):
     high = height(self.num_thresholds)
     squared_sensitivity = sum_sensitivity(self.adjacency,
                                           record_norm=high - high // 2)
-    return math.sqrt(squared_sensitivity / (2 * self.rho))
+    return self.noise_scale(squared_sensitivity)
 
   @property
   def draw(self) -> mechanism.Draw:

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from dpjax.privacy.adjacency import Adjacency
+from dpjax.stats import mechanisms
 from dpjax.stats.density_methods import adaptive
 from dpjax.stats.density_methods import api
 from dpjax.stats.density_methods import estimate
 from dpjax.stats.density_methods import histograms
 from dpjax.stats.density_methods import marginals
-from dpjax.stats.density_methods import mechanism
 from dpjax.stats.density_methods import noisy_counts
 from dpjax.stats.density_methods import projections
 from dpjax.stats.density_methods import sensitivities
@@ -56,7 +56,7 @@ def _unseen(draw):
 def test_a_guess_stands_for_a_private_number_of_records(num):
   values = np.linspace(2, 8, num)
   public = dict(lower=2.0, upper=8.0, epsilon=0.5)
-  with mock.patch.object(mechanism, 'compiled', _unseen):
+  with mock.patch.object(mechanisms, 'compiled', _unseen):
     made = api.density(KEY, values, expected_records=900,
                        adjacency='add_or_remove_one', **public)
     known = api.density(KEY, values, adjacency=REPLACE, **public)
@@ -78,7 +78,7 @@ def test_records_beyond_the_bounds_are_at_them(name):
   far = np.where(unit == 1, 7.5, np.where(unit == 0, -np.inf, unit))
   if not flat:
     unit, far = (np.stack([each] * axes, 1) for each in (unit, far))
-  with mock.patch.object(mechanism, 'compiled', _unseen):
+  with mock.patch.object(mechanisms, 'compiled', _unseen):
     seen = [np.asarray(getattr(found, 'coefficients', found)) for found in (
         made.estimate(KEY, each) for each in (unit, far))]
     np.testing.assert_array_equal(*seen)

@@ -9,8 +9,8 @@ import pytest
 from scipy import optimize
 
 from dpjax.privacy.adjacency import Adjacency
+from dpjax.stats import mechanisms
 from dpjax.stats.ecdf_methods import dyadic
-from dpjax.stats.ecdf_methods import mechanism
 
 _ADD, _REPLACE = Adjacency
 _BOUND = 90
@@ -85,7 +85,7 @@ def test_errors(name):
   made = _CURVES[name]
   runs, counts = 20_000, np.arange(made.num_thresholds) % 5.0
   with jax.enable_x64(True):
-    ranks = np.asarray(mechanism.repeated(made.draw)(
+    ranks = np.asarray(mechanisms.repeated(made.draw)(
         jax.random.split(jax.random.key(0), runs), counts, made.parameters))
   error, variances = ranks - np.cumsum(counts), made.variances()
   known = variances < 1e-9
@@ -150,7 +150,7 @@ def test_draws_have_the_enumerated_law():
   """Frequencies of the commonest outcomes of 40000, five deviations each."""
   made, runs = _made(4, _ADD, epsilon=6.0), 40_000
   with jax.enable_x64(True):
-    ranks = np.asarray(mechanism.repeated(made.draw)(
+    ranks = np.asarray(mechanisms.repeated(made.draw)(
         jax.random.split(jax.random.key(3), runs), np.zeros(4),
         made.parameters)).astype(int)
   outcomes, counts = np.unique(ranks, axis=0, return_counts=True)

@@ -123,7 +123,7 @@ def test_noise_of_sums_is_that_of_the_matrix(name, monkeypatch):
     return jnp.asarray(nodes)[places]
   monkeypatch.setattr(stream_noise, 'node_noise', noise)
   # Not `law`, which remembers what was compiled.
-  step = stream_noise.law.__wrapped__(made.structure)
+  step = stream_noise.stepper.__wrapped__(made.structure)
   items = np.array([.5, 0, 1, 2, -3, np.nan, .25, 0, 0, 1, .75, .5, 1])
   counted = np.clip(np.nan_to_num(items), 0, 1)
   unit = 2.**made.structure.item_bits
@@ -297,7 +297,7 @@ def test_bad_settings_are_refused(change):
 def test_laws_are_shared():
   made = [streams.PrefixStream(horizon=8, kind='dyadic', epsilon=epsilon)
           for epsilon in (.5, 3.0)]
-  first, second = (stream_noise.law(each.structure) for each in made)
+  first, second = (stream_noise.stepper(each.structure) for each in made)
   assert first is second
-  assert len({stream_noise.law(_made(name).structure)
+  assert len({stream_noise.stepper(_made(name).structure)
               for name in _STREAMS}) == len(_STREAMS)

@@ -9,7 +9,7 @@ from scipy import optimize
 
 from dpjax.privacy import accounting
 from dpjax.privacy.adjacency import Adjacency
-from dpjax.stats.ecdf_methods import mechanism
+from dpjax.stats import mechanisms
 from dpjax.stats.ecdf_methods import toeplitz
 from experiments.methods.statistics import optimal_prefix_sums as optimal
 from experiments.methods.statistics import smooth_binary_ecdf as smooth_binary
@@ -89,7 +89,7 @@ def test_monotone_ranks_are_more_exact(adjacency):
   made = toeplitz.SquareRootEcdf(num_thresholds=64, rho=0.01,
                                  adjacency=adjacency)
   counts = np.random.default_rng(0).poisson(3.0, 64).astype(float)
-  found = np.asarray(mechanism.repeated(made.draw)(
+  found = np.asarray(mechanisms.repeated(made.draw)(
       jax.random.split(_KEY, 200), counts, made.parameters))
   assert np.all(np.diff(found, axis=1, prepend=0.0) >= 0)
   error = np.mean(np.square(found - np.cumsum(counts)), 0)
@@ -140,7 +140,7 @@ def test_reference_errors_of_balanced_codes():
   made = smooth_binary.SmoothBinaryEcdf(num_thresholds=9, rho=0.02,
                                         adjacency=_ADD)
   counts = np.arange(9.0)
-  found = np.asarray(mechanism.repeated(made.draw)(
+  found = np.asarray(mechanisms.repeated(made.draw)(
       jax.random.split(_KEY, 2000), counts, made.parameters))
   noise = (found - np.cumsum(counts)) / np.sqrt(made.variances())
   np.testing.assert_allclose(noise.mean(0), 0, atol=5 / np.sqrt(2000))

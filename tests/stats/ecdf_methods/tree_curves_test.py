@@ -10,10 +10,10 @@ import pytest
 from dpjax.privacy import accounting
 from dpjax.privacy import draws
 from dpjax.privacy.adjacency import Adjacency
+from dpjax.stats import mechanisms
 from dpjax.stats.ecdf_methods import digits
 from dpjax.stats.ecdf_methods import grids
 from dpjax.stats.ecdf_methods import hierarchy
-from dpjax.stats.ecdf_methods import mechanism
 from dpjax.stats.ecdf_methods import trees
 from tests.stats.ecdf_methods import dense
 
@@ -99,7 +99,7 @@ def test_monotone_ranks_are_nonnegative_least_squares(adjacency):
   counts = np.random.default_rng(0).poisson(3.0, 23).astype(float)
   leaves = np.append(counts, 0.0)
   keys = jax.random.split(_KEY, 8)
-  found = np.asarray(mechanism.repeated(made.draw)(keys, counts,
+  found = np.asarray(mechanisms.repeated(made.draw)(keys, counts,
                                                    made.parameters))
   assert np.all(np.diff(found, axis=1, prepend=0.0) >= 0)
   noisy = jax.jit(jax.vmap(lambda key: trees.noisy_levels(

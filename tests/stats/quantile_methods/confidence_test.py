@@ -29,7 +29,7 @@ def test_the_law_of_one_record_is_elementary():
   rate, prob = 1.4, .25
   ratio = math.exp(-rate / 2)
   wanted = (1 - ratio + ratio * math.log(ratio)) / (1 - ratio)**2
-  found = confidence.rank_law(num_examples=1, prob=prob, rate=rate)
+  found = confidence.rank_distribution(num_examples=1, prob=prob, rate=rate)
   np.testing.assert_allclose(found, [wanted, 1 - wanted], rtol=1e-12)
 
 
@@ -37,7 +37,7 @@ def test_the_law_of_one_record_is_elementary():
     (6, .3, .8, 0, 0), (50, .5, .05, 0, 0), (30, .9, 3., .5, 2.),
     (3, .5, 4., 1e3, 0), (400, .25, .5, 0, 1e8)])
 def test_rank_laws_are_exact(n, prob, rate, below, above):
-  found = confidence.rank_law(num_examples=n, prob=prob, rate=rate,
+  found = confidence.rank_distribution(num_examples=n, prob=prob, rate=rate,
                               below=below, above=above)
   assert found.sum() == pytest.approx(1, abs=1e-12)
   gaps = _gaps(0, 4000, n)
@@ -50,14 +50,14 @@ def test_rank_laws_are_exact(n, prob, rate, below, above):
 
 def test_what_is_far_from_the_target_keeps_its_weight():
   """Ranks beyond e^-60 are not in the sum: their law falls all the same."""
-  law = confidence.rank_law(num_examples=2000, prob=.5, rate=.5)
+  law = confidence.rank_distribution(num_examples=2000, prob=.5, rate=.5)
   steps = np.diff(np.log(law[1200:1900]))
   np.testing.assert_allclose(steps, -.5, rtol=1e-9)
 
 
 def test_rank_errors_are_those_of_the_law():
   known = dict(num_examples=21, prob=.4, rate=.3)
-  law = confidence.rank_law(**known)
+  law = confidence.rank_distribution(**known)
   costs = np.abs(np.arange(22) - 8.4)
   for level in (.5, .05, 1e-3):
     found = confidence.single_rank_error(level, **known)

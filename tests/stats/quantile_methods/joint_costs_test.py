@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from scipy import special
 
+from dpjax.stats.quantile_methods import columns
 from dpjax.stats.quantile_methods import independent
 from dpjax.stats.quantile_methods import joint
-from dpjax.stats.quantile_methods import lanes
 from dpjax.stats.quantile_methods import paths
 from dpjax.stats.quantile_methods import rates
 from dpjax.stats.quantile_methods import records
@@ -57,8 +57,8 @@ _TOTAL = jax.jit(paths.log_total)
      (-np.inf, -.5, .458020, 1.021904, 1.413753, 1.709522))])
 def test_golden_kernels(make, prob, rate, expected):
   """QF-07: weights 1 to 6 of what is before, 2.5 or 2 records wanted of 5."""
-  layout = lanes.shape(6)
-  before = jax.tree.map(lambda x: lanes.laid_out(x, layout),
+  layout = columns.shape(6)
+  before = jax.tree.map(lambda x: columns.laid_out(x, layout),
                         wide.exp(jnp.log(jnp.arange(1.0, 7.0))))
   found = np.asarray(wide.log(_PRODUCT(before, _bins(make, [prob], 5, rate))))
   np.testing.assert_allclose(found.T.reshape(-1)[:6], expected, atol=6e-7)

@@ -12,10 +12,10 @@ from scipy import stats
 
 from dpjax.privacy import accounting
 from dpjax.privacy.adjacency import Adjacency
+from dpjax.stats import mechanisms
 from dpjax.stats.quantile_methods import choice
+from dpjax.stats.quantile_methods import columns
 from dpjax.stats.quantile_methods import joint
-from dpjax.stats.quantile_methods import lanes
-from dpjax.stats.quantile_methods import mechanism
 from dpjax.stats.quantile_methods import paths
 from dpjax.stats.quantile_methods import rates
 from dpjax.stats.quantile_methods import records
@@ -78,7 +78,7 @@ def _log_probs(data, bins, blocks):
       place = block[index - 1]
       shared = jnp.sum(block == place, dtype=jnp.int32)
       logs = paths._log_paths(table, bins, index, last, index == size)
-      part = (lanes.at(logs, place) - choice.log_sums(logs.reshape(1, -1))[0])
+      part = (columns.at(logs, place) - choice.log_sums(logs.reshape(1, -1))[0])
       many = paths._log_shares(table, bins, log_widths[place], index, place)
       part += many[shared - 1] - choice.log_sums(many[None])[0]
       total = jnp.where(going, total + part, total)
@@ -215,10 +215,10 @@ def test_running_sums_are_those_of_the_definition():
   # QT-07: log-weights over a range of 10^5, widths down to 1e-300.
   rng = np.random.default_rng(13)
   size = 300
-  layout = lanes.shape(size)
+  layout = columns.shape(size)
   logs = rng.normal(size=size) * 30 - 300 * np.abs(np.arange(size) - 150)
   logs[rng.random(size) < .1] = -np.inf
-  before = jax.tree.map(lambda x: lanes.laid_out(x, layout),
+  before = jax.tree.map(lambda x: columns.laid_out(x, layout),
                         wide.exp(jnp.asarray(logs)))
   for wanted in (0.4, 1.0, 6.5, 70.0, 299.0, 500.0):
     bins = paths.Bins(*map(jnp.asarray, (
@@ -277,12 +277,12 @@ def test_large_rates_give_the_quantiles():
 @pytest.mark.slow
 def test_a_sweep_compiles_once():
   law = _made().draw
-  before = mechanism.compiled(law)._cache_size()
+  before = mechanisms.compiled(law)._cache_size()
   for size, epsilon, upper in ((33, 1.0, 1.0), (38, 2.0, 2.0), (40, .1, 9.0)):
     made = _made(epsilon=epsilon, upper=upper)
     assert made.draw is law
     made.estimate(jax.random.key(0), np.linspace(0, 1, size))
-  assert mechanism.compiled(law)._cache_size() <= before + 1
+  assert mechanisms.compiled(law)._cache_size() <= before + 1
 
 
 def test_refusals():

@@ -6,7 +6,7 @@ import pytest
 from scipy import stats
 
 from dpjax.stats.quantile_methods import independent
-from dpjax.stats.quantile_methods import orders
+from dpjax.stats.quantile_methods import quantile_levels
 from dpjax.stats.quantile_methods import rates
 from dpjax.stats.quantile_methods import records
 from dpjax.stats.quantile_methods import recursive
@@ -100,14 +100,14 @@ def test_the_tree_is_balanced():
   """Each order once, between known points, in ceil(log2(m + 1)) levels."""
   for number in [*range(1, 40), 127, 128]:
     known = {0, number + 1}
-    levels = orders.halvings(number)
+    levels = quantile_levels.halvings(number)
     assert len(levels) == rates.depth(number) == number.bit_length()
     for nodes in levels:
       assert set(nodes[:, [0, 2]].ravel()) <= known
       assert not set(nodes[:, 1]) & known
       known |= set(nodes[:, 1])
     assert known == set(range(number + 2))
-  np.testing.assert_allclose(orders.relative([.1, .3, .5, .7, .9]),
+  np.testing.assert_allclose(quantile_levels.relative([.1, .3, .5, .7, .9]),
                              [1 / 5, 1 / 2, 1 / 2, 2 / 5, 2 / 3])
 
 

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from dpjax.stats import mechanisms
 from dpjax.stats.quantile_methods import independent
-from dpjax.stats.quantile_methods import mechanism
 from dpjax.stats.quantile_methods import rates
 from dpjax.stats.quantile_methods import records
 from dpjax.stats.quantile_methods import unbounded
@@ -102,7 +102,7 @@ def test_downwards_is_upwards_reflected():
   np.testing.assert_array_equal(first, -second)
   # Whatever room the arrays have.
   with jax.enable_x64(True):
-    roomy = mechanism.compiled(down.draw)(key, records.of(
+    roomy = mechanisms.compiled(down.draw)(key, records.of(
         data, down.lower, down.upper, 40), down.parameters)
   np.testing.assert_array_equal(first, roomy)
 

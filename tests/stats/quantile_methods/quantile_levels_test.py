@@ -3,13 +3,13 @@
 import jax
 import numpy as np
 
-from dpjax.stats.quantile_methods import orders
+from dpjax.stats.quantile_methods import quantile_levels
 from dpjax.stats.quantile_methods import records
 
 
 def _ranks(probs, count, convention):
   with jax.enable_x64(True):
-    return np.asarray(orders.target(np.array(probs), np.int32(count),
+    return np.asarray(quantile_levels.target(np.array(probs), np.int32(count),
                                     convention))
 
 
@@ -17,7 +17,7 @@ def test_three_conventions_of_the_rank():
   """QF-01: less than a rank apart; 100 times 0.29 and 0.57 are integers."""
   probs = (.29, .333, .57)
   found = {convention: _ranks(probs, 100, convention)
-           for convention in orders.RANK_CONVENTIONS}
+           for convention in quantile_levels.RANK_CONVENTIONS}
   assert found['floor'].tolist() == [29, 33, 57]
   assert found['ceil'].tolist() == [29, 34, 57]
   np.testing.assert_allclose(found['real'], [29, 33.3, 57], rtol=1e-12)
@@ -45,8 +45,8 @@ def test_errors_of_ranks_and_values():
   found, probs = np.array([.05, .3, .7, .95]), np.array([.1, .4, .5, .99])
   ordered = np.append(values, [1., 1., 1.])
   with jax.enable_x64(True):
-    ranks = np.asarray(orders.rank_errors(found, ordered, probs, np.int32(5)))
-    far = orders.value_sup(np.stack([found, found + .1]),
+    ranks = np.asarray(quantile_levels.rank_errors(found, ordered, probs, np.int32(5)))
+    far = quantile_levels.value_sup(np.stack([found, found + .1]),
                            np.array([0., .3, .5, 1.]))
   np.testing.assert_allclose(ranks, [.5, 1, 1.5, .05])
   np.testing.assert_allclose(far, [.2, .3])

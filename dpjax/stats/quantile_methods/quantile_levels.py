@@ -1,7 +1,8 @@
-"""Quantile levels ("orders"), their target ranks, and errors of answers.
+"""Checks quantile levels, and computes their target ranks and rank errors.
 
-Lalanne (2023, chapter 6) uses three conventions for the rank of level p among n
-records (item QF-01, erratum QE-20); they differ by less than one rank.
+A quantile level is p in (0, 1), an "order" in Lalanne (2023, chapter 6), which
+uses three conventions for the rank of level p among n records (item QF-01,
+erratum QE-20); they differ by less than one rank.
 """
 
 from collections.abc import Sequence
@@ -10,14 +11,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from dpjax import errors
-from dpjax.typing import Array
+from dpjax.typing import Array, ArrayLike
 
 RANK_CONVENTIONS = ('floor', 'ceil', 'real')
 # Slack for rounding: in floats 100 * 0.29 is below 29 and 100 * 0.57 below 57.
 _SLACK = 1e-9
 
 
-def check_orders(probs: Sequence[float]) -> np.ndarray:
+def check_levels(probs: Sequence[float]) -> np.ndarray:
   """Checks quantile levels and returns them as float64 [m].
 
   Raises:
@@ -34,17 +35,17 @@ def check_orders(probs: Sequence[float]) -> np.ndarray:
   return levels
 
 
-def floor_rank(share: Array) -> Array:
+def floor_rank(product: Array | np.ndarray) -> Array:
   """Returns the floor of products like n p, robust to rounding errors."""
-  return jnp.floor(share + _SLACK)
+  return jnp.floor(product + _SLACK)
 
 
-def ceil_rank(share: Array) -> Array:
+def ceil_rank(product: Array | np.ndarray) -> Array:
   """Returns the ceiling of products like n p, robust to rounding errors."""
-  return jnp.ceil(share - _SLACK)
+  return jnp.ceil(product - _SLACK)
 
 
-def target(probs: Array, count: Array, convention: str) -> Array:
+def target(probs: ArrayLike, count: ArrayLike, convention: str) -> Array:
   """Returns the target ranks [m] of levels [m] among `count` records, float64.
 
   Args:
@@ -63,7 +64,7 @@ def target(probs: Array, count: Array, convention: str) -> Array:
 def gaps(probs: Sequence[float]) -> np.ndarray:
   """Returns the fractions [m + 1] of records between the levels; on the host.
   """
-  return np.diff(check_orders(probs), prepend=0.0, append=1.0)
+  return np.diff(check_levels(probs), prepend=0.0, append=1.0)
 
 
 def halvings(num_orders: int) -> list[np.ndarray]:
@@ -77,6 +78,7 @@ def halvings(num_orders: int) -> list[np.ndarray]:
   while spans:
     nodes = [(low, (low + high) // 2, high) for low, high in spans]
     levels.append(np.array(nodes, np.int32))
+    # A span of two neighbours has no level between them and is a leaf.
     spans = [span for low, middle, high in nodes
              for span in ((low, middle), (middle, high))
              if span[1] - span[0] > 1]
@@ -86,7 +88,7 @@ def halvings(num_orders: int) -> list[np.ndarray]:
 def relative(probs: Sequence[float]) -> np.ndarray:
   """Returns each level [m] relative to the records of its node in `halvings`.
   """
-  levels = np.concatenate([[0.0], check_orders(probs), [1.0]])
+  levels = np.concatenate([[0.0], check_levels(probs), [1.0]])
   low, middle, high = np.concatenate(halvings(len(levels) - 2)).T
   fractions = np.empty([len(levels)])
   fractions[middle] = (levels[middle] - levels[low]) / (
@@ -94,22 +96,23 @@ def relative(probs: Sequence[float]) -> np.ndarray:
   return fractions[1:-1]
 
 
-def value_sup(found: Array, quantiles: Array) -> Array:
+def value_sup(answers: Array, quantiles: Array) -> Array:
   """Returns max_j |q_j - F^-1(p_j)|, the error against true quantiles [..., m].
   """
-  return jnp.max(jnp.abs(found - quantiles), -1)
+  return jnp.max(jnp.abs(answers - quantiles), -1)
 
 
-def rank_errors(found: Array, ordered: Array, probs: Array,
+def rank_errors(answers: Array, ordered: Array, probs: Array,
                 count: Array) -> Array:
   """Returns |#{X <= q_j} - n p_j| [m], for sorted records [capacity].
 
   Args:
-    found: answers [m].
+    answers: [m].
     ordered: sorted records; entries from `count` on are padding.
     probs: quantile levels [m].
     count: n.
   """
-  below = jnp.minimum(jnp.searchsorted(ordered, found, side='right'), count)
+  # Padding lies at the upper bound, so an answer there would count it too.
+  below = jnp.minimum(jnp.searchsorted(ordered, answers, side='right'), count)
   return jnp.abs(below.astype(jnp.float64)
                  - target(probs, count, 'real'))

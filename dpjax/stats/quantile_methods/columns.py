@@ -1,9 +1,9 @@
-"""Running sums with decay, of wide numbers, in parallel lanes.
+"""Computes running sums of wide numbers with decay, in parallel columns.
 
-A sequence of K B numbers is laid out as [K, B]: each lane holds a stretch of K
-consecutive numbers, so that place s is at [s % K, s // K]. A recurrence along
-the sequence takes K steps over all lanes at once, then B steps to carry sums
-from lane to lane, and then K more.
+A sequence of K B numbers is laid out as [K, B]: each column holds K consecutive
+numbers, so that place s is at [s % K, s // K]. A recurrence along the sequence
+takes K steps over all columns at once, then B steps to carry sums from column
+to column, and then K more.
 """
 
 from typing import NamedTuple
@@ -15,27 +15,29 @@ from dpjax.stats.quantile_methods import wide
 from dpjax.stats.quantile_methods.wide import Wide
 from dpjax.typing import Array
 
+# The largest K; longer sequences get more columns.
 _LONGEST = 256
 
 
 class Shape(NamedTuple):
-  """Shape of a layout.
+  """Shape [K, B] of the layout of a sequence.
 
   Attributes:
-    steps: K, numbers in a lane; a power of two.
-    lanes: B, number of lanes.
+    steps: K, numbers in a column; a power of two.
+    columns: B, number of columns.
   """
   steps: int
-  lanes: int
+  columns: int
 
   @property
   def size(self) -> int:
     """Number of places, K B."""
-    return self.steps * self.lanes
+    return self.steps * self.columns
 
 
 def shape(size: int) -> Shape:
   """Returns a nearly square layout with at least `size` places."""
+  # Time is about 2 K + B steps, so neither side may be much the longer.
   steps = min(_LONGEST, 2**((size - 1).bit_length() // 2))
   return Shape(steps, -(-size // steps))
 
@@ -43,13 +45,13 @@ def shape(size: int) -> Shape:
 def places(layout: Shape) -> Array:
   """Returns the place [K, B] int32 of each element."""
   return (jnp.arange(layout.steps, dtype=jnp.int32)[:, None]
-          + jnp.arange(layout.lanes, dtype=jnp.int32)[None] * layout.steps)
+          + jnp.arange(layout.columns, dtype=jnp.int32)[None] * layout.steps)
 
 
 def laid_out(values: Array, layout: Shape) -> Array:
   """Lays out a sequence of at most K B values as [K, B], padded with zeros."""
   full = jnp.pad(values, (0, layout.size - values.shape[0]))
-  return full.reshape(layout.lanes, layout.steps).T
+  return full.reshape(layout.columns, layout.steps).T
 
 
 def at(values: Array, place: Array) -> Array:
@@ -68,15 +70,15 @@ def delayed(numbers: Wide, delay: Array) -> Wide:
 
 def _delayed(values: Array, delay: Array, fill: Array) -> Array:
   """Shifts values by `delay` places, with `fill` at the start."""
-  *batch, steps, count = values.shape
-  delay = jnp.clip(delay, 0, steps * count)
-  lanes, steps_left = delay // steps, delay % steps
-  before = jnp.full((*batch, steps, count + 1), fill)
-  # Whole lanes shift by slicing along lanes; the rest of the delay joins two
-  # neighbouring lanes and slices along steps.
+  *batch, steps, columns = values.shape
+  delay = jnp.clip(delay, 0, steps * columns)
+  whole, steps_left = delay // steps, delay % steps
+  before = jnp.full((*batch, steps, columns + 1), fill)
+  # Whole columns shift by slicing along columns; the rest of the delay joins
+  # two neighbouring columns and slices along steps.
   line = jnp.concatenate([before, values], -1)
-  cut = lambda start: jax.lax.dynamic_slice_in_dim(line, start, count, -1)
-  both = jnp.concatenate([cut(count - lanes), cut(count + 1 - lanes)], -2)
+  cut = lambda start: jax.lax.dynamic_slice_in_dim(line, start, columns, -1)
+  both = jnp.concatenate([cut(columns - whole), cut(columns + 1 - whole)], -2)
   return jax.lax.dynamic_slice_in_dim(both, steps - steps_left, steps, -2)
 
 
@@ -96,29 +98,31 @@ def decayed_sums(terms: Wide, decay: Wide, starts: Array) -> Wide:
     carried = wide.where(start, zero, wide.times(carry, decay))
     return wide.add(term, carried)
 
-  # First pass: the sum at the end of each lane, as if none entered from before.
+  # First pass: the sum at the end of each column, as if none entered it.
   ends, _ = jax.lax.scan(lambda c, row: (step(c, row), None), zero,
                          (terms, starts))
   entering = _carried(wide.normalised(ends), decay, ~jnp.any(starts, 0),
                       terms.mantissa.shape[0])
+  # Second pass: the same sums, from what enters each column.
   _, sums = jax.lax.scan(lambda c, row: (step(c, row),) * 2, entering,
                          (terms, starts))
   return wide.normalised(sums)
 
 
 def _carried(ends: Wide, decay: Wide, whole: Array, steps: int) -> Wide:
-  """Returns the sums [R, B] that enter each lane from the lanes before it."""
+  """Returns the sums [R, B] that enter each column from those before it."""
   # decay^steps by repeated squaring: steps is a power of two.
   for _ in range(steps.bit_length() - 1):
     decay = wide.normalised(wide.times(decay, decay))
   decay = Wide(*(part[:, 0] for part in decay))
   zero = wide.zeros(decay.mantissa.shape)
 
-  def lane(carry: Wide, of: tuple[Wide, Array]) -> tuple[Wide, Wide]:
+  def column(carry: Wide, of: tuple[Wide, Array]) -> tuple[Wide, Wide]:
     end, unbroken = of
+    # A start within the column cuts off whatever entered it.
     carried = wide.where(unbroken, wide.times(carry, decay), zero)
     return wide.normalised(wide.add(end, carried)), carry
 
   across = jax.tree.map(lambda part: part.T, (ends, whole))
-  _, entering = jax.lax.scan(lane, zero, across)
+  _, entering = jax.lax.scan(column, zero, across)
   return jax.tree.map(lambda part: part.T, entering)

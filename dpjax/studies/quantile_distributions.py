@@ -1,4 +1,4 @@
-"""Test distributions of quantiles, with true quantiles and public bounds.
+"""Distributions of records with known quantiles and public bounds, for tests.
 
 Names: beta_<a>_<b>; mixed_<p>_<delta>, an atom of probability p at 1/2 and the
 rest uniform on the points farther than delta from it; the series of
@@ -10,6 +10,8 @@ use without the files (item QF-19, QF-25).
 from collections.abc import Callable
 import dataclasses
 import functools
+import types
+from typing import Any
 import zlib
 
 import jax
@@ -20,7 +22,7 @@ from scipy import special
 from dpjax import errors
 from dpjax.data import series
 from dpjax.stats import precision
-from dpjax.stats.quantile_methods import orders
+from dpjax.stats.quantile_methods import quantile_levels
 from dpjax.stats.quantile_methods import records
 from dpjax.typing import Array, PRNGKey
 
@@ -34,7 +36,7 @@ _SHORTEST = 1000
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Law:
+class Distribution:
   """A distribution of records, with public bounds.
 
   Attributes:
@@ -52,7 +54,7 @@ class Law:
 
 
 @functools.cache
-def law(name: str, data_dir: str | None = None) -> Law:
+def named(name: str, data_dir: str | None = None) -> Distribution:
   """Returns the distribution of this name.
 
   Args:
@@ -79,31 +81,33 @@ def law(name: str, data_dir: str | None = None) -> Law:
   return (_beta if kind == 'beta' else _mixed)(name, first, second)
 
 
-def _beta(name: str, first: float, second: float) -> Law:
+def _beta(name: str, first: float, second: float) -> Distribution:
   """Returns a beta distribution on [0, 1]."""
   errors.check_positive('the first number', first)
   errors.check_positive('the second number', second)
-  return Law(name=name,
-             sample=lambda key, size: jax.random.beta(
-                 key, first, second, (size,), jnp.float64),
-             quantiles=lambda probs: special.betaincinv(first, second, probs))
+  return Distribution(
+      name=name,
+      sample=lambda key, size: jax.random.beta(key, first, second, (size,),
+                                               jnp.float64),
+      quantiles=lambda probs: special.betaincinv(first, second, probs))
 
 
-def _mixed(name: str, share: float, gap: float) -> Law:
+def _mixed(name: str, atom_prob: float, gap: float) -> Distribution:
   """Returns an atom at 1/2 and uniform parts on both sides of a gap."""
-  if not (0 <= share < 1 and 0 <= gap <= 0.5):
+  if not (0 <= atom_prob < 1 and 0 <= gap <= 0.5):
     raise ValueError('mixed_<p>_<delta> needs p in [0, 1) and delta in [0, '
                      f'0.5], got {name!r}')
-  return _inverted(name, functools.partial(_around_atom, share, gap), 1.0)
+  return _inverted(name, functools.partial(_around_atom, atom_prob, gap), 1.0)
 
 
-def _around_atom(share, gap, order, xp):
-  """Returns F^-1 of mixed_<share>_<gap> at level `order`."""
-  side = (1 - share) / 2
-  low = order / side * (0.5 - gap)
-  high = 0.5 + gap + (order - side - share) / side * (0.5 - gap)
-  return xp.where(order <= side, low, xp.where(
-      order <= side + share, 0.5, high))
+def _around_atom(atom_prob: float, gap: float, level: Any,
+                 xp: types.ModuleType) -> Any:
+  """Returns F^-1 of mixed_<atom_prob>_<gap> at quantile levels [...]."""
+  side = (1 - atom_prob) / 2  # Probability of either side of the atom.
+  low = level / side * (0.5 - gap)
+  high = 0.5 + gap + (level - side - atom_prob) / side * (0.5 - gap)
+  return xp.where(level <= side, low, xp.where(
+      level <= side + atom_prob, 0.5, high))
 
 
 # Probability of zero; location and scale of the logarithm of the other values;
@@ -113,40 +117,43 @@ _SURROGATES = {'earnings_surrogate': (0.35, 10.5, 1.0, 10.0, 1.1e6),
                'dividends_surrogate': (0.85, 6.5, 2.0, 0.0, 1e5)}
 
 
-def _lognormal(share, location, scale, unit, upper, order, xp):
+def _lognormal(zero_prob: float, location: float, scale: float, unit: float,
+               upper: float, level: Any, xp: types.ModuleType) -> Any:
   """Returns F^-1 of a rounded lognormal distribution with zeros."""
   ndtri = special.ndtri if xp is np else jax.scipy.special.ndtri
-  level = xp.maximum(order - share, 0.0) / (1 - share)
-  value = xp.exp(location + scale * ndtri(level))
+  # Level among the values other than zero; ndtri(0) is -inf, which gives 0.
+  inner = xp.maximum(level - zero_prob, 0.0) / (1 - zero_prob)
+  value = xp.exp(location + scale * ndtri(inner))
   if unit:
     value = unit * xp.ceil(value / unit - 0.5)
-  return xp.where(order <= share, 0.0, xp.clip(value, 0.0, upper))
+  return xp.where(level <= zero_prob, 0.0, xp.clip(value, 0.0, upper))
 
 
-def _inverted(name: str, inverse: Callable, upper: float) -> Law:
+def _inverted(name: str, inverse: Callable[..., Any],
+              upper: float) -> Distribution:
   """Returns a distribution by F^-1, a function of levels and of numpy or jnp.
   """
-  return Law(name=name, upper=upper,
-             sample=lambda key, size: inverse(
-                 jax.random.uniform(key, (size,), jnp.float64), jnp),
-             quantiles=lambda probs: inverse(np.asarray(probs, np.float64),
-                                             np))
+  return Distribution(
+      name=name, upper=upper,
+      sample=lambda key, size: inverse(
+          jax.random.uniform(key, (size,), jnp.float64), jnp),
+      quantiles=lambda probs: inverse(np.asarray(probs, np.float64), np))
 
 
-def empirical(name: str, found: series.Series) -> Law:
+def empirical(name: str, column: series.Series) -> Distribution:
   """Returns the distribution of a record drawn from a file with replacement."""
-  ordered = np.sort(found.values)
+  ordered = np.sort(column.values)
 
-  def sample(key, size):
+  def sample(key: PRNGKey, size: int) -> Array:
     index = jax.random.randint(key, (size,), 0, ordered.size)
     return jnp.asarray(ordered, jnp.float64)[index]
 
-  def quantiles(probs):
+  def quantiles(probs: np.ndarray) -> np.ndarray:
     product = np.asarray(probs, np.float64) * ordered.size
-    rank = np.asarray(orders.ceil_rank(product)).astype(np.int64) - 1
+    rank = np.asarray(quantile_levels.ceil_rank(product)).astype(np.int64) - 1
     return ordered[np.clip(rank, 0, ordered.size - 1)]
-  return Law(name=name, sample=sample, quantiles=precision.in_float64(
-      quantiles), lower=found.lower, upper=found.upper)
+  return Distribution(name=name, sample=sample, quantiles=precision.in_float64(
+      quantiles), lower=column.lower, upper=column.upper)
 
 
 def keys(seed: int, name: str, num_examples: int,
@@ -163,7 +170,7 @@ def method_keys(of_data: PRNGKey, method: str) -> PRNGKey:
 
 
 @functools.cache
-def datasets(of: Law, seed: int, num_examples: int,
+def datasets(of: Distribution, seed: int, num_examples: int,
              repetitions: int) -> records.Records:
   """Draws R data sets: records [R, capacity], and the fields they share.
 
@@ -176,11 +183,10 @@ def datasets(of: Law, seed: int, num_examples: int,
   # Padding small data sets to one length lets them share one program.
   length = records.capacity(max(num_examples, _SHORTEST))
 
-  def draw(key):
+  def draw(key: PRNGKey) -> Array:
     return records.of(of.sample(key, num_examples), of.lower, of.upper,
                       length).ordered
   with jax.enable_x64(True):
     ordered = np.asarray(jax.jit(jax.vmap(draw))(
         keys(seed, of.name, num_examples, repetitions)))
-  return records.Records(ordered, np.int32(num_examples), np.float64(of.lower),
-                         np.float64(of.upper))
+  return records.on_host(ordered, num_examples, of.lower, of.upper)
