@@ -46,6 +46,20 @@ def count(values: PyTree) -> int:
   return sum(math.prod(jnp.shape(leaf)) for leaf in jax.tree.leaves(values))
 
 
+def blocks(prefix: PyTree, values: PyTree) -> list[PyTree]:
+  """Returns the block (subtree) of `values` for each leaf of `prefix`.
+
+  Args:
+    prefix: a tree prefix of `values`.
+    values: pytree of arrays.
+  """
+  subtrees: list[PyTree] = []
+  # `map` visits the leaves of its first tree, in order, and hands over whole
+  # subtrees of the second one.
+  jax.tree.map(lambda _, block: subtrees.append(block), prefix, values)
+  return subtrees
+
+
 def block_sizes(prefix: PyTree, values: PyTree) -> list[int]:
   """Returns the number of scalars under each leaf of `prefix`, in leaf order.
 
@@ -53,8 +67,7 @@ def block_sizes(prefix: PyTree, values: PyTree) -> list[int]:
     prefix: a tree prefix of `values`.
     values: pytree of arrays.
   """
-  outer = jax.tree.structure(prefix)
-  return [count(block) for block in outer.flatten_up_to(values)]
+  return [count(block) for block in blocks(prefix, values)]
 
 
 def map_blocks(function: Callable[..., Array], prefix: PyTree, values: PyTree,
@@ -68,12 +81,11 @@ def map_blocks(function: Callable[..., Array], prefix: PyTree, values: PyTree,
     values: the tree that gives the structure of the result.
     *rest: further trees with the structure of `values`.
   """
-  outer = jax.tree.structure(prefix)
-  blocks = zip(jax.tree.leaves(prefix), outer.flatten_up_to(values),
-               *[outer.flatten_up_to(tree) for tree in rest], strict=True)
+  aligned = zip(jax.tree.leaves(prefix), blocks(prefix, values),
+                *[blocks(prefix, tree) for tree in rest], strict=True)
   mapped = [
       # p=p binds this block's p; the lambda would see the last one otherwise.
       jax.tree.map(lambda *leaves, p=p: function(p, *leaves), *block)
-      for p, *block in blocks
+      for p, *block in aligned
   ]
-  return jax.tree.unflatten(outer, mapped)
+  return jax.tree.unflatten(jax.tree.structure(prefix), mapped)

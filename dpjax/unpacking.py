@@ -64,7 +64,7 @@ def gunzip(file: BinaryIO) -> io.BufferedReader:
 class _Bounded(io.RawIOBase):
   """Raw stream that raises once its file yields more than its size allows."""
 
-  def __init__(self, file: BinaryIO, size: int):
+  def __init__(self, file: gzip.GzipFile, size: int):
     super().__init__()
     self._file, self._size, self._unpacked = file, size, 0
 

@@ -11,10 +11,11 @@ DP-05, DP-06 (composition of Renyi divergences), DP-17 (subsampling), DP-19.
 """
 
 import collections
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 import dataclasses
 import functools
 import math
+from typing import TypeAlias
 
 import dp_accounting
 from dp_accounting import dp_event as dp_events
@@ -27,7 +28,7 @@ from dpjax.privacy.adjacency import Adjacency
 from dpjax.privacy.adjacency import check_adjacency
 from dpjax.privacy.notions import ApproxDP
 
-DpEvent = dp_accounting.DpEvent
+DpEvent: TypeAlias = dp_accounting.DpEvent
 ACCOUNTANTS = ('pld', 'rdp')
 # Below this delta the truncated tails of a composed PLD dominate the result.
 MIN_DELTA = 1e-12
@@ -311,15 +312,16 @@ def calibrate_noise_multiplier(*, target_epsilon: float, target_delta: float,
   # noise over many steps, which would need very large loss distributions.
   multiplier = 1.0
   for solver in ('rdp', accountant):
-    bracket = _bracket(lambda m, s=solver: spent(m, s), multiplier,
-                       target_epsilon)
+    cost = functools.partial(spent, by=solver)
+    bracket = _bracket(cost, multiplier, target_epsilon)
     multiplier = dp_accounting.calibrate_dp_mechanism(
-        lambda s=solver: _Spender(lambda m: spent(m, s)), _Multiplier,
-        target_epsilon, target_delta, bracket, tol=1e-4 * bracket.endpoint_2)
+        functools.partial(_Spender, cost), _Multiplier, target_epsilon,
+        target_delta, bracket, tol=1e-4 * bracket.endpoint_2)
   return multiplier
 
 
-def _bracket(spent, guess: float, target: float):
+def _bracket(spent: Callable[[float], float], guess: float,
+             target: float) -> dp_accounting.ExplicitBracketInterval:
   """Returns two multipliers that bracket the target epsilon."""
   low = high = guess
   while spent(high) > target:
@@ -344,10 +346,10 @@ class _Spender:
 
   ledger = dp_accounting.NoOpDpEvent()
 
-  def __init__(self, spent):
-    self._spent, self._multiplier = spent, None
+  def __init__(self, spent: Callable[[float], float]):
+    self._spent, self._multiplier = spent, math.nan
 
-  def compose(self, multiplier: _Multiplier):
+  def compose(self, multiplier: _Multiplier) -> '_Spender':
     """Stores the multiplier; each multiplier gets a fresh instance."""
     self._multiplier = multiplier.value
     return self

@@ -158,7 +158,7 @@ def _split(key: Array, shape: tuple[int, ...]) -> Array:
   return output.T.reshape(-1, KEY_WORDS)[:size].reshape(*shape, KEY_WORDS)
 
 
-def _fold_in(key: Array, data: Array) -> Array:
+def _fold_in(key: Array, data: Array | int) -> Array:
   """Returns the child [8] of a key for the integer `data`."""
   return blocks(key, jnp.zeros([1], jnp.uint32),
                 (_FOLD_IN, data, 0))[:KEY_WORDS, 0]

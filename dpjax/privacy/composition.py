@@ -99,8 +99,10 @@ def heterogeneous_forms(guarantees: Sequence[ApproxDP], *,
   mean = math.fsum(e * math.tanh(e / 2) for e in each)
   squares = math.fsum(e * e for e in each)
   logs = (math.log(math.e + math.sqrt(squares) / slack), math.log(1 / slack))
+  with_constant, without_constant = (
+      mean + math.sqrt(2 * squares * log) for log in logs)
   return HeterogeneousForms(
-      math.fsum(each), *(mean + math.sqrt(2 * squares * log) for log in logs),
+      math.fsum(each), with_constant, without_constant,
       delta=1 - (1 - slack) * math.prod(1 - g.delta for g in guarantees))
 
 

@@ -37,7 +37,7 @@ from dpjax import errors
 from dpjax import floats
 from dpjax import tree
 from dpjax.privacy import integers
-from dpjax.privacy.integers import Law
+from dpjax.privacy.integers import NoiseTable
 from dpjax.typing import Array, PRNGKey, PyTree
 
 # Parameter of the discrete Gaussians, multiplier of Z2, largest multiplier m.
@@ -120,7 +120,7 @@ def _draws(key: PRNGKey, values: PyTree) -> list[PyTree]:
   rows = integers.draw_rows(_noise_table(), key, (3, tree.count(values)))
   ends = list(itertools.accumulate(leaf.size for leaf in leaves))
   return [
-      structure.unflatten([
+      jax.tree.unflatten(structure, [
           row[end - leaf.size:end].reshape(leaf.shape)
           for leaf, end in zip(leaves, ends, strict=True)]) for row in rows]
 
@@ -169,6 +169,6 @@ def sum_error(num_terms: int) -> float:
 
 
 @functools.cache
-def _noise_table() -> Law:
+def _noise_table() -> NoiseTable:
   """Returns the table that Z1, Z2 and Z3 are drawn from."""
   return integers.discrete_gaussian(_STDDEV)

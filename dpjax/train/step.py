@@ -201,7 +201,7 @@ def make_step(*, method: Method, sampler: PoissonSampler,
         joint_noise_multiplier=(optimizer[0].joint_noise_multiplier
                                 if method.private else jnp.float32(jnp.inf)),
         mean_loss=sums.loss / sampler.expected_batch_size,
-        batch_size=selection.count, num_nonfinite=sums.num_nonfinite,
+        batch_size=selection.num_selected, num_nonfinite=sums.num_nonfinite,
         radii=state.radii)
     return TrainState(
         params, certificate, optimizer, state.step + 1, state.keys,
