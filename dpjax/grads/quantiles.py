@@ -65,12 +65,12 @@ def geometric(init: PyTree, *, target_quantile: float, learning_rate: float,
   errors.check_scale('noise_stddev', noise_stddev)
   start = jax.tree.map(jnp.float32, init)
 
-  def move(first: Array, radius: Array, mean: Array) -> Array:
-    updated = radius * jnp.exp(-learning_rate * (0.5 + mean - target_quantile))
-    return jnp.clip(updated, first / span, first * span)
+  def updated(first: Array, radius: Array, mean: Array) -> Array:
+    radius = radius * jnp.exp(-learning_rate * (0.5 + mean - target_quantile))
+    return jnp.clip(radius, first / span, first * span)
 
   return Adaptive(start, noise_stddev, lambda radii, means: jax.tree.map(
-      move, start, radii, means))
+      updated, start, radii, means))
 
 
 def centred_indicators(norms: PyTree, radii: PyTree, kept: Array) -> PyTree:

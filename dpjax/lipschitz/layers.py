@@ -144,7 +144,7 @@ class Conv:
     return geometry
 
   def output_shape(self, shape: Shape) -> Shape:
-    """Returns [h_out, w_out, c_out]."""
+    """Returns the shape [h_out, w_out, c_out] of output images."""
     return (*self.geometry(shape).output_size(self.kernel_size),
             self.channels)
 
@@ -243,24 +243,30 @@ class Affine:
             nodes.gradient_bound(self.name, rule, cotangent, factor))
 
 
-def _check_bias_norm(layer) -> None:
+_Affine = Dense | Conv | Affine
+
+
+def _check_bias_norm(layer: _Affine) -> None:
+  """Checks the bound on the bias, if there is one."""
   if layer.bias_norm is not None:
     errors.check_scale(f'bias_norm of {layer.name!r}', layer.bias_norm)
 
 
-def _check_image(layer, shape: Shape) -> None:
+def _check_image(layer: _Affine, shape: Shape) -> None:
+  """Checks that records are images [h, w, c]."""
   if len(shape) != 3:
     raise ValueError(f'{layer.name!r} takes images [h, w, c], got records of '
                      f'shape {list(shape)}')
 
 
-def _with_bias(layer, kernel: Array, width: int) -> Params:
+def _with_bias(layer: _Affine, kernel: Array, width: int) -> Params:
+  """Returns the kernel and, if the layer has one, a bias of zeros."""
   if not layer.use_bias:
     return {'kernel': kernel}
   return {'kernel': kernel, 'bias': jnp.zeros([width], jnp.float32)}
 
 
-def _rescaled(layer, params: Params, bound: Array,
+def _rescaled(layer: _Affine, params: Params, bound: Array,
               limits: Limits) -> tuple[Params, Array]:
   """Rescales the kernel and projects the bias; returns the certified norm too.
   """
@@ -275,7 +281,7 @@ def _rescaled(layer, params: Params, bound: Array,
   return rescaled, limits.certify(bound, scale)
 
 
-def _affine_reach(layer, certificate: Array, radius: Scalar,
+def _affine_reach(layer: _Affine, certificate: Array, radius: Scalar,
                   bias_factor: float) -> Scalar:
   """Returns certificate * B + bias_factor * bias_norm, infinite if unknown."""
   if not layer.use_bias:

@@ -15,7 +15,6 @@ from dpjax.lipschitz.node import Limits
 from dpjax.lipschitz.node import Node
 from dpjax.lipschitz.node import Scalar
 from dpjax.lipschitz.node import Shape
-from dpjax.lipschitz.node import UnknownConstant
 from dpjax.lipschitz.pointwise import Ball
 from dpjax.lipschitz.rules import WeightRule
 from dpjax.typing import Array, Params, PRNGKey, PyTree
@@ -109,7 +108,8 @@ class Chain:
         bounds[node.name] = node_bounds
     return cotangent, bounds
 
-  def _radii(self, certificate, radius, shape) -> list[Scalar]:
+  def _radii(self, certificate: PyTree, radius: Scalar,
+             shape: Shape) -> list[Scalar]:
     """Returns bounds of each node's input norm, and of the last output."""
     radii = [radius]
     for node, entering in self._with_shapes(shape):
@@ -118,6 +118,7 @@ class Chain:
     return radii
 
   def _with_shapes(self, shape: Shape) -> list[tuple[Node, Shape]]:
+    """Returns the nodes, each with the shape of its input records."""
     return list(zip(self.nodes, self.shapes(shape)[:-1], strict=True))
 
 
@@ -193,7 +194,8 @@ class Residual:
                shape: Shape, rule: WeightRule | None
                ) -> tuple[Scalar, PyTree]:
     """Returns the summed cotangent bounds and each side's gradient bounds."""
-    total, bounds = 0.0, {}
+    total: Scalar = 0.0
+    bounds: dict[str, PyTree] = {}
     for side in self._sides:
       side_cotangent, side_bounds = side.backward(
           certificate.get(side.name, {}), cotangent * self._weight, radius,
@@ -343,10 +345,10 @@ class Network:
 
   def adaptive_balls(self) -> Mapping[str, Ball]:
     """Returns the balls with an adaptive radius by name; names must differ."""
-    balls = {}
+    balls: dict[str, Ball] = {}
 
-    def visit(node):
-      if getattr(node, 'adaptive', False):
+    def visit(node: Node) -> None:
+      if isinstance(node, Ball) and node.adaptive:
         if node.name in balls:
           raise ValueError(f'two adaptive balls share the name {node.name!r}; '
                            'give them different names')
@@ -391,8 +393,7 @@ def _walk(node: Node, visit: Callable[[Node], None]) -> None:
 
 
 def _is_parameterless(node: Node) -> bool:
+  """Returns whether a node is a function without parameters."""
   return not hasattr(node, 'use_bias') and not hasattr(
       node, 'nodes') and not hasattr(node, 'branch')
 
-
-__all__ = ['Chain', 'Network', 'Residual', 'UnknownConstant', 'fill_layers']

@@ -43,11 +43,12 @@ class Node(Protocol):
 
   Parameters and certificates are dicts by name of the parameter layers; a
   parameterless node has {}.
-
-  Attributes:
-    name: key in the parameter tree, and for messages.
   """
-  name: str
+
+  @property
+  def name(self) -> str:
+    """Key in the parameter tree, and name in messages."""
+    ...
 
   def output_shape(self, shape: Shape) -> Shape:
     """Returns the shape of an output record, given that of an input record."""

@@ -99,7 +99,7 @@ class Ball:
     errors.check_scale(f'radius of {self.name!r}', self.radius)
 
   def output_shape(self, shape: Shape) -> Shape:
-    """Returns `shape`."""
+    """Returns `shape`: projections keep the shape."""
     return shape
 
   def init(self, key: PRNGKey, shape: Shape) -> Params:
@@ -189,7 +189,7 @@ def tempered_sigmoid(scale: float, temperature: float, offset: float, *,
   errors.check_scale('temperature', temperature)
   constant = scale * temperature / 4
 
-  def ceiling(radius, shape):
+  def ceiling(radius: Scalar, shape: Shape) -> Scalar:
     size = _elements(shape)
     most = size * max(abs(offset), abs(scale - offset))
     # The value at 0 is scale / 2 - offset; rounding is added because the
@@ -230,7 +230,7 @@ def bounded_activation(kind: str, radius: float, *,
   errors.check_scale('radius', radius)
   capped, constant = _CAPPED[kind]
 
-  def function(x):
+  def function(x: Array) -> Array:
     return capped(x, radius / _elements(x.shape[1:]))
 
   return Fixed(name=name, function=function, elementwise=True,

@@ -21,7 +21,7 @@ def _overlap(window: Pair, strides: Pair) -> int:
   return math.prod(-(-k // s) for k, s in zip(window, strides, strict=True))
 
 
-def _pooled(window: Pair, strides: Pair):
+def _pooled(window: Pair, strides: Pair) -> Callable[[Shape], Shape]:
   """Returns the `shape_of` of an unpadded pool, with its checks."""
   for size, stride in zip(window, strides, strict=True):
     errors.check_at_least('window', size, 1)
@@ -39,6 +39,7 @@ def _pooled(window: Pair, strides: Pair):
 
 
 def _check_image(shape: Shape) -> Shape:
+  """Returns `shape` if it is that of an image [h, w, c]."""
   if len(shape) != 3:
     raise ValueError('a pool takes images [h, w, c], got records of shape '
                      f'{list(shape)}')

@@ -66,7 +66,8 @@ def pullback(function: Callable[[Params], Params]
   after the transform that adds noise.
   """
 
-  def update(updates, state, params=None):
+  def update(updates: Params, state: optax.OptState,
+             params: Params | None = None) -> tuple[Params, optax.OptState]:
     return jax.vjp(function, params)[1](updates)[0], state
 
   return optax.GradientTransformation(lambda params: optax.EmptyState(),

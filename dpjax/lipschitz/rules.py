@@ -16,6 +16,8 @@ from dpjax import errors
 from dpjax.grads import clipping
 from dpjax.typing import Array
 
+Bound = Array | float
+
 
 class RecordNorms(NamedTuple):
   """Norms that a layer computes for each record, arrays [b].
@@ -51,7 +53,7 @@ class WeightRule(NamedTuple):
   """
   name: str
   weights: Callable[[RecordNorms], Array]
-  bound: Callable
+  bound: Callable[[Bound, Bound], Bound]
   needs_certificate: bool
 
 
@@ -86,7 +88,7 @@ def clipped_factors(*, limit: float) -> WeightRule:
   errors.check_scale('limit', limit)
   shrink = limit * (1 - clipping.ROUNDING_MARGIN)
 
-  def bound(cotangent, factor):
+  def bound(cotangent: Bound, factor: Bound) -> Bound:
     if isinstance(factor, float):
       return cotangent * min(factor, limit)
     return cotangent * jnp.minimum(factor, limit)

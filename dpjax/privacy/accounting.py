@@ -15,7 +15,6 @@ from collections.abc import Callable, Sequence
 import dataclasses
 import functools
 import math
-from typing import TypeAlias
 
 import dp_accounting
 from dp_accounting import dp_event as dp_events
@@ -27,8 +26,8 @@ from dpjax.privacy import restating
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.privacy.adjacency import check_adjacency
 from dpjax.privacy.notions import ApproxDP
+from dpjax.privacy.restating import DpEvent
 
-DpEvent: TypeAlias = dp_accounting.DpEvent
 ACCOUNTANTS = ('pld', 'rdp')
 # Below this delta the truncated tails of a composed PLD dominate the result.
 MIN_DELTA = 1e-12

@@ -18,7 +18,8 @@ class AverageState(NamedTuple):
     count: number of updates so far, int32.
   """
   mean: Params
-  count: Array
+  # Checkpoints name this field, so it hides `tuple.count`.
+  count: Array  # type: ignore[assignment]
 
 
 class Averaging(NamedTuple):
