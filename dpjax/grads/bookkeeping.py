@@ -80,8 +80,10 @@ def record_gradients(apply: ApplyFn, loss: LossFn, params: Params, batch: Batch,
              for length in _lengths(site, each, known)]
   sound = _sound(kept, formed, lengths)
   parts = [_unread(kept, leaf) for leaf in leaves]
+  # Zeros stay where no site reads a leaf.
   for number, gradient in formed.items():
     parts[number] = _kept_part(gradient, sound)
+  # A known leaf has one site; its sums are converted to its own layout.
   for site, each in zip(program.sites, passes, strict=True):
     number = site.leaves[0]
     if number in known:
@@ -210,6 +212,7 @@ def _backward(program: Program, leaves: Sequence[Array], batch: Batch,
   def total_loss(taps: PyTree) -> tuple[Array, PyTree]:
     losses, inputs = jax.vmap(program.run, (None, 0, 0))(at_sites, record,
                                                          taps)
+    # A record that does not count may be NaN, and 0 NaN is NaN.
     return jnp.sum(jnp.where(kept, losses, 0.0)), (losses, inputs)
 
   zeros = [[None if tap is None else jnp.zeros((*kept.shape, *tap.shape),
@@ -304,6 +307,7 @@ def _measured_part(operation: Layer | Table, sound: Array,
   else:
     squares = contractions.gram_squares(operation, *values)
     total = operation.total
+  # sum_i w_i X_i^T D_i = sum_i X_i^T (w_i D_i): only cotangents are weighted.
   return _Part(
       jnp.where(sound, squares, 0.0), values,
       lambda weights, x, cotangent: total(

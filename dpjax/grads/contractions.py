@@ -337,6 +337,7 @@ def as_table(equation: core.JaxprEqn, operand: int) -> Table | None:
       return jnp.clip(rows, 0, shape[0] - 1), jnp.ones(rows.shape, jnp.bool_)
     return rows, (rows >= 0) & (rows < shape[0])
 
+  # Comparing all pairs of lookups must be less work than a gradient's rows.
   lookup = Table(places, math.prod(indices[:-1]), shape)
   return lookup if lookup.num_sites**2 < _PAIRS_PER_ROW * shape[0] else None
 
@@ -353,6 +354,8 @@ def table_squares(table: Table, indices: Array, cotangent: Array) -> Array:
   def one(indices: Array, cotangent: Array) -> Array:
     rows, known = table.places(indices)
     same = ((rows[:, None] == rows[None]) & known[:, None] & known[None])
+    # Lookups of one row share its gradient, the sum of their cotangents. It is
+    # counted once for each of them, so each counts 1 / their number.
     same = same.astype(jnp.float32)
     sums = _contract('st,tn->sn', same,
                      cotangent.reshape((table.num_sites, -1)))

@@ -38,7 +38,7 @@ def fast_in_loops(function: Callable[..., PyTree]
     if jax.default_backend() != 'cpu':
       return function(*args)
     closed, shape = jax.make_jaxpr(function, return_shape=True)(*args)
-    if not _has_convolution(closed.jaxpr):
+    if not _has_convolution(closed.jaxpr):  # Keep calls as they are.
       outputs = core.jaxpr_as_fun(closed)(*jax.tree.leaves(args))
     else:
       outputs = _evaluate(closed.jaxpr, closed.consts, jax.tree.leaves(args))

@@ -130,6 +130,7 @@ def of_records(shape: Sequence[int], number: int) -> Entries:
     shape: of the array, [b, ...] with b <= MAX_RECORDS.
     number: identifies the array; different for each.
   """
+  # The same codes in all rows: records that are equal give equal results.
   one = of_public((1, *shape[1:]), number)
   bits = np.left_shift(np.uint32(1), np.arange(shape[0], dtype=np.uint32))
   return Entries(
@@ -148,6 +149,7 @@ def combined(parts: Sequence[Entries], shape: Sequence[int],
   """
   reads = functools.reduce(np.bitwise_or,
                            (narrowed(part.reads) for part in parts))
+  # Weights by operand, so that a - b and b - a have different codes.
   codes = constant(name)
   for number, part in enumerate(parts):
     codes = codes + narrowed(part.codes) * constant(name, number)

@@ -134,6 +134,7 @@ def _gather(equation: core.JaxprEqn,
       dict(zip(numbers.operand_batching_dims,
                numbers.start_indices_batching_dims, strict=True)),
       offsets, others, shape)
+  # Along axes of unknown index every entry reads all places.
   operand = _blurred(operand, unknown)
   part = entries_lib.rearranged(
       operand, lambda array: _fancy(array, places, shape))
@@ -147,6 +148,7 @@ def _fancy(array: np.ndarray, places: Sequence[np.ndarray],
            shape: Sequence[int]) -> np.ndarray:
   """Returns array[places]; reads a broadcast axis only once."""
   narrow = entries_lib.narrowed(array)
+  # All places of a broadcast axis hold the same entry.
   places = [np.zeros([1] * len(shape), int) if narrow.shape[axis] == 1 else
             place for axis, place in enumerate(places)]
   return np.broadcast_to(narrow[tuple(places)] if places else narrow, shape)
@@ -255,6 +257,7 @@ def _written(operand: Entries, updates: Entries, places: Sequence[np.ndarray],
   written = [1 if axis in unknown else size for axis, size in enumerate(sizes)]
   reads, codes, touched = (np.zeros(written, dtype) for dtype in (
       np.uint32, np.uint64, bool))
+  # Unbuffered: several updates of one place add up, in any order.
   np.bitwise_or.at(reads, places, updates.reads)
   np.add.at(codes, places, updates.codes)
   touched[places] = True

@@ -123,7 +123,7 @@ def check_isolated(apply: ApplyFn, loss: LossFn, params: Params, batch: Batch
           f'the loss must give one value for each record, [b]; for {size} '
           f'records it gave {_described(values)}: leave out the mean or the '
           'sum over records, which is taken after the noise')
-    given[:] = map(_shape, (logits, batch.y))
+    given[:] = map(_shape, (logits, batch.y))  # Recorded while tracing.
     return logits, values
 
   def gradients(_: PyTree, given: list[Array]) -> Array:

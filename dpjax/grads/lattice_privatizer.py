@@ -115,6 +115,8 @@ def on_lattice(l2_sensitivity: PyTree, sums: PyTree,
   spacings = lattice.spacing(privatizer.scales(
       l2_sensitivity, sums, noise_multiplier=noise_multiplier,
       allocation=allocation, adaptive=adaptive)[1])
+  # These spacings are for the noise before rounding adds to the sensitivity.
+  # More noise is at least as many spacings wide.
   leaves, structure = jax.tree.flatten(l2_sensitivity)
   sizes = tree.block_sizes(l2_sensitivity, sums)
   return jax.tree.unflatten(structure, [

@@ -187,6 +187,7 @@ def _rule_sums(apply: ApplyFn, loss: LossFn,
     weights = jax.tree.map(
         lambda norm, bound: jnp.where(usable, rule(norm, bound), 0.0), norms,
         bounds)
+    # All leaves of a block share its weights.
     total = gradients.weighted(tree.map_blocks(
         lambda weight, leaf: weight, weights, gradients.squares))
     return BoundedSums(
@@ -194,7 +195,7 @@ def _rule_sums(apply: ApplyFn, loss: LossFn,
         jnp.sum(mask & ~usable), quantiles.centred_indicators(
             norms, bounds, usable) if indicators else ())
 
-  check = isolation.checker(apply, loss)
+  check = isolation.checker(apply, loss)  # Once for each shape.
 
   def sums(params: Params, batch: Batch, mask: Array,
            bounds: PyTree) -> BoundedSums:

@@ -90,6 +90,7 @@ def gaussian_privatizer(
     bounds, stddevs = scales(l2_sensitivity, sums, noise_multiplier,
                              allocation, adaptive)
     prefix = as_prefix(stddevs, l2_sensitivity, adaptive)
+    # Both are noised under one joint multiplier, as one release.
     released = sums if adaptive is None else (sums, indicators)
     # One key per step: the noise of two steps must be independent.
     if draws is None:
@@ -147,6 +148,7 @@ def scales(l2_sensitivity: PyTree, sums: PyTree,
     noise_multiplier = quantiles.gradient_noise_multiplier(noise_multiplier,
                                                            adaptive)
   bounds = jnp.stack(jax.tree.leaves(l2_sensitivity))
+  # Margin and floor only raise the noise, so the multiplier is at least z.
   stddevs = at_least_visible(bounds, _ROUNDING_MARGIN * blocks.allocate(
       bounds, noise_multiplier=noise_multiplier, rule=allocation,
       sizes=tree.block_sizes(l2_sensitivity, sums)))

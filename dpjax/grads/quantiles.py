@@ -57,6 +57,7 @@ def geometric(init: PyTree, *, target_quantile: float, learning_rate: float,
   """
   if not span >= 1:
     raise ValueError(f'span must be at least 1, got {span}')
+  # All radii that updates can give must be safe to square.
   for radius in jax.tree.leaves(init):
     for end in (radius / span, radius, radius * span):
       errors.check_scale('radius', float(end))
@@ -108,6 +109,7 @@ def gradient_noise_multiplier(noise_multiplier: Array | float,
     adaptive: gives K and sigma_b.
   """
   indicator_cost = _indicator_cost(adaptive)
+  # Inverse squares of the multipliers of all blocks of a release add up.
   return (noise_multiplier**-2 - indicator_cost)**-0.5
 
 

@@ -260,7 +260,8 @@ def _split(closed: core.ClosedJaxpr, num_params: int) -> Program:
       weights.append(equation)
       origins.update({var: leaves for var in equation.outvars})
     else:
-      _evaluate([equation], known)
+      _evaluate([equation], known)  # Neither: computed once, now.
+  # Inputs of sites that depend on parameters only, repeated for each use.
   uses = [site.equation.invars[i] for site in sites for i in site.operands]
   boundary = list(dict.fromkeys(uses))
   output, = jaxpr.outvars

@@ -69,6 +69,8 @@ def split(image: Sequence[int], taps: Sequence[int], params: Mapping[str, Any],
 
   def product(x: Array, cotangent: Array) -> Array:
     x = _along(_padded(x, params), rest, taps, params, out[1:-1])
+    # For each tap, row r of the cotangent moves to row r * stride + tap * step
+    # of the image; the rows between are zeros.
     shifted = jnp.stack([jax.lax.pad(
         cotangent, jnp.zeros([], cotangent.dtype),
         [(0, 0, 0), (start, rows - last - start, stride - 1),

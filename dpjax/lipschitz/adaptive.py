@@ -64,7 +64,7 @@ def adaptively_certified(
     check(params, batch)
 
     def apply(params: Params, x: PyTree) -> tuple[Array, PyTree]:
-      norms: dict[str, Array] = {}
+      norms: dict[str, Array] = {}  # Filled while `apply` is traced.
       context = Context(radii=radii, observe=norms.__setitem__)
       return network.apply(params, x, context), norms
 

@@ -264,6 +264,7 @@ def fourier_upper_bound(kernel: Array, shape: ConvShape, *,
     A scalar, NaN or infinite if an entry of the kernel is.
   """
   check_shape(kernel.shape, shape)
+  # Step 1 of the docstring, then 2 and 4.
   phases = phases_as_channels(kernel, shape.strides)
   sides, correction = _frequency_grid(phases.shape, kernel.shape, shape, grid)
   # One scale serves all frequencies: by Parseval the largest norm is at least

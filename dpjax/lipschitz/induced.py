@@ -143,6 +143,7 @@ def conv_norm(kernel: Array, shape: convolution.ConvShape,
   sizes = jnp.abs(kernel)
   if order == 1:
     sizes = convolution.phases_as_channels(sizes, shape.strides)
+  # Sums over all axes but one: output channels for inf, inputs for 1.
   kept = 3 if order == math.inf else 2
   added = tuple(axis for axis in range(4) if axis != kept)
   margin = 1 + (kernel.size // sizes.shape[kept] + 4) * _UNIT_ROUNDOFF

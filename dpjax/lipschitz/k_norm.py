@@ -99,6 +99,7 @@ def clip_weights(network: Network, *, weight_norm: float,
     for name in names:
       kernel = params[name]['kernel']
       bound = induced.induced_norm(kernel, order, order)
+      # The floor avoids dividing by the norm of a zero kernel.
       scale = jnp.minimum(1.0, weight_norm / jnp.maximum(bound, 1e-30))
       constrained[name] = {**params[name], 'kernel': kernel * scale}
       certificate[name] = jnp.maximum(bound * scale * _ROUNDING_MARGIN,
@@ -116,6 +117,7 @@ def _steps(network: Network) -> list[tuple[Dense | Fixed, Scalar, int]]:
   known = network.input_radius
   radius: Scalar = math.inf if known is None else known
   steps: list[tuple[Dense | Fixed, Scalar, int]] = []
+  # After a dense layer the bound is unknown, until an activation bounds it.
   for node, shape in zip(network.root.nodes,
                          network.root.shapes(network.input_shape)):
     if not (isinstance(node, Dense)

@@ -79,10 +79,11 @@ class Dense:
         any_scale=limits.any_scale)
     return _rescaled(self, params, bound, limits)
 
-  def reach(self, certificate: Array, radius: Scalar, shape: Shape) -> Scalar:
+  def output_bound(self, certificate: Array, radius: Scalar, shape: Shape
+                   ) -> Scalar:
     """Returns the output bound ||W|| B + ||b||."""
     del shape
-    return _affine_reach(self, certificate, radius, 1.0)
+    return _affine_bound(self, certificate, radius, 1.0)
 
   def backward(self, certificate: Array, cotangent: Scalar, radius: Scalar,
                shape: Shape, rule: WeightRule | None
@@ -92,6 +93,7 @@ class Dense:
     The 1 is the bias, which Barczewski (2025) leaves out: erratum E6.
     """
     del shape
+    # The gradient of a record is the outer product of (x, 1) and delta.
     factor = _root(radius, 1.0, float(self.use_bias))
     return (cotangent * certificate,
             nodes.gradient_bound(self.name, rule, cotangent, factor))
@@ -168,14 +170,16 @@ class Conv:
         num_iterations=limits.num_iterations, grid=self.grid)
     return _rescaled(self, params, bound, limits)
 
-  def reach(self, certificate: Array, radius: Scalar, shape: Shape) -> Scalar:
+  def output_bound(self, certificate: Array, radius: Scalar, shape: Shape
+                   ) -> Scalar:
     """Returns the output bound c B + sqrt(h_out w_out) ||b||."""
-    return _affine_reach(self, certificate, radius, self.num_sites(shape)**0.5)
+    return _affine_bound(self, certificate, radius, self.num_sites(shape)**0.5)
 
   def backward(self, certificate: Array, cotangent: Scalar, radius: Scalar,
                shape: Shape, rule: WeightRule | None
                ) -> tuple[Scalar, PyTree]:
     """Returns c D and the gradient bound D sqrt(m B^2 + h_out w_out)."""
+    # A pixel enters at most m windows; each output pixel adds one bias.
     factor = _root(
         radius,
         float(convolution.multiplicity(self.kernel_size, self.strides)),
@@ -229,15 +233,17 @@ class Affine:
     del shape
     return _rescaled(self, params, jnp.max(jnp.abs(params['kernel'])), limits)
 
-  def reach(self, certificate: Array, radius: Scalar, shape: Shape) -> Scalar:
+  def output_bound(self, certificate: Array, radius: Scalar, shape: Shape
+                   ) -> Scalar:
     """Returns the output bound max |gamma| B + sqrt(h w) ||beta||."""
-    return _affine_reach(self, certificate, radius,
+    return _affine_bound(self, certificate, radius,
                          math.prod(shape[:2])**0.5)
 
   def backward(self, certificate: Array, cotangent: Scalar, radius: Scalar,
                shape: Shape, rule: WeightRule | None
                ) -> tuple[Scalar, PyTree]:
     """Returns max |gamma| D and the gradient bound D sqrt(B^2 + h w)."""
+    # A channel's norm is at most that of the image.
     factor = _root(radius, 1.0, float(math.prod(shape[:2])))
     return (cotangent * certificate,
             nodes.gradient_bound(self.name, rule, cotangent, factor))
@@ -281,7 +287,7 @@ def _rescaled(layer: _Affine, params: Params, bound: Array,
   return rescaled, limits.certify(bound, scale)
 
 
-def _affine_reach(layer: _Affine, certificate: Array, radius: Scalar,
+def _affine_bound(layer: _Affine, certificate: Array, radius: Scalar,
                   bias_factor: float) -> Scalar:
   """Returns certificate * B + bias_factor * bias_norm, infinite if unknown."""
   if not layer.use_bias:
@@ -290,6 +296,7 @@ def _affine_reach(layer: _Affine, certificate: Array, radius: Scalar,
     return math.inf
   else:
     shift = bias_factor * layer.bias_norm
+  # Infinite bounds must stay floats, and inf times a traced norm would not.
   if isinstance(radius, float) and math.isinf(radius):
     return math.inf
   return certificate * radius * _ROUNDING_MARGIN + shift

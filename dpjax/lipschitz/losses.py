@@ -31,7 +31,7 @@ class LipschitzLoss(NamedTuple):
 def cross_entropy(*, temperature: float = 1.0,
                   logit_clip: float | None = None,
                   convention: str = 'inside') -> LipschitzLoss:
-  """Softmax cross entropy with a temperature. Items LOSS-02, LOSS-05.
+  """Returns softmax cross entropy with a temperature. LOSS-02, LOSS-05.
 
   'inside' is the loss of logits / temperature, with gradient
   (softmax(z / temperature) - onehot) / temperature. 'outside' divides the loss
@@ -71,7 +71,7 @@ def cross_entropy(*, temperature: float = 1.0,
 
 
 def squared_error() -> LipschitzLoss:
-  """Squared error ||z - onehot||^2, for methods that clip gradients only.
+  """Returns ||z - onehot||^2, for methods that clip gradients only.
 
   It has no Lipschitz constant. Item LOSS-01.
   """
@@ -81,7 +81,7 @@ def squared_error() -> LipschitzLoss:
 
 
 def cosine(*, floor: float) -> LipschitzLoss:
-  """Cosine loss 1 - z_y / max(||z||, floor), with constant 1 / floor. LOSS-03.
+  """Returns 1 - z_y / max(||z||, floor), of constant 1 / floor. LOSS-03.
 
   The constant of Barczewski (2025, Table 5.1) is one over the smallest norm of
   the data, which is private and can be 0 (erratum E15). A public floor takes
@@ -102,7 +102,7 @@ def cosine(*, floor: float) -> LipschitzLoss:
 
 
 def hinge(*, margin: float = 1.0, num_classes: int) -> LipschitzLoss:
-  """Multiclass hinge, (1/c) sum over i != y of max(0, margin - z_y + z_i).
+  """Returns the hinge (1/c) sum over i != y of max(0, margin - z_y + z_i).
 
   With a active terms the gradient has l2 norm sqrt(a + a^2) / c, at most
   sqrt((c - 1) / c). The constant 1 of Barczewski (2025, Table 5.1) is loose in
@@ -176,10 +176,12 @@ def _forward(logits: Array, labels: Array, temperature: float,
              bound: float) -> tuple[Array, Array]:
   """Returns the values and, as residuals, the clipped gradients."""
   scaled = logits / jnp.float32(temperature)
+  # With the largest logit at 0, no exponential overflows.
   shifted = scaled - jnp.max(scaled, -1, keepdims=True)
   exponentials = jnp.exp(shifted)
   total = jnp.sum(exponentials, -1, keepdims=True)
   hit = _onehot(labels, logits)
+  # `where`, because 0 times an infinite logit would be NaN.
   values = jnp.log(total[:, 0]) - jnp.sum(jnp.where(hit > 0, shifted, 0.0), -1)
   gradient = (exponentials / total - hit) / jnp.float32(temperature)
   return values, _shorten(gradient, bound)

@@ -84,8 +84,8 @@ class Chain:
             params[node.name], entering, limits)
     return constrained, certificate
 
-  def reach(self, certificate: PyTree, radius: Scalar,
-            shape: Shape) -> Scalar:
+  def output_bound(self, certificate: PyTree, radius: Scalar, shape: Shape
+                   ) -> Scalar:
     """Returns the output bound, propagated through all nodes. LIP-02."""
     return self._radii(certificate, radius, shape)[-1]
 
@@ -98,7 +98,7 @@ class Chain:
     after it: item LIP-03, erratum E3.
     """
     radii = self._radii(certificate, radius, shape)
-    bounds = {}
+    bounds = {}  # From the last node to the first, as in the chain rule.
     for (node, entering), input_bound in zip(
         reversed(self._with_shapes(shape)), reversed(radii[:-1]), strict=True):
       cotangent, node_bounds = node.backward(
@@ -113,8 +113,8 @@ class Chain:
     """Returns bounds of each node's input norm, and of the last output."""
     radii = [radius]
     for node, entering in self._with_shapes(shape):
-      radii.append(node.reach(certificate.get(node.name, {}), radii[-1],
-                              entering))
+      radii.append(node.output_bound(certificate.get(node.name, {}),
+                                     radii[-1], entering))
     return radii
 
   def _with_shapes(self, shape: Shape) -> list[tuple[Node, Shape]]:
@@ -183,11 +183,11 @@ class Residual:
             params[side.name], shape, limits)
     return constrained, certificate
 
-  def reach(self, certificate: PyTree, radius: Scalar,
-            shape: Shape) -> Scalar:
+  def output_bound(self, certificate: PyTree, radius: Scalar, shape: Shape
+                   ) -> Scalar:
     """Returns the sum of both sides' output bounds, halved if averaged."""
     return self._weight * sum(
-        side.reach(certificate.get(side.name, {}), radius, shape)
+        side.output_bound(certificate.get(side.name, {}), radius, shape)
         for side in self._sides)
 
   def backward(self, certificate: PyTree, cotangent: Scalar, radius: Scalar,

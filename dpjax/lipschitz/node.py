@@ -63,8 +63,8 @@ class Node(Protocol):
                 limits: 'Limits') -> tuple[Params, PyTree]:
     """Returns weights within their limits, and their certified norms."""
 
-  def reach(self, certificate: PyTree, radius: Scalar,
-            shape: Shape) -> Scalar:
+  def output_bound(self, certificate: PyTree, radius: Scalar, shape: Shape
+                   ) -> Scalar:
     """Returns the output bound: max of ||f(x)||_2 over ||x||_2 <= radius."""
 
   def backward(self, certificate: PyTree, cotangent: Scalar, radius: Scalar,

@@ -83,6 +83,7 @@ def max_pool(window: Pair = (2, 2), strides: Pair | None = None, *,
   """
   strides = strides or window
   shape_of = _pooled(window, strides)
+  # A pixel may be the maximum of all windows that contain it.
   constant = math.sqrt(_overlap(window, strides))
   return Fixed(
       name=name, function=lambda x: window_maximum(x, window, strides),
@@ -100,6 +101,7 @@ def average_pool(window: Pair = (2, 2), strides: Pair | None = None, *,
   """
   strides = strides or window
   shape_of = _pooled(window, strides)
+  # The mean of k numbers of norm r is at most r / sqrt(k).
   constant = math.sqrt(_overlap(window, strides) / math.prod(window))
   return Fixed(
       name=name, function=lambda x: _over_windows(

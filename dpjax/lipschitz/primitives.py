@@ -70,6 +70,8 @@ def _dense_backward(rule: WeightRule, residuals: _Residuals, cotangent: Array
   x, kernel, bias = residuals
   backward = cotangent @ kernel.T
   factors = lambda squares: jnp.sqrt(squares + (0 if bias is None else 1))
+  # The gradient is linear in x, so weighting x weights it; the bias, which does
+  # not read x, gets the weights themselves.
   x, cotangent, weights = _weigh(rule, x, cotangent, factors, None)
   rows = cotangent.T
   return backward, (rows @ x).T, None if bias is None else rows @ weights
@@ -171,6 +173,7 @@ def conv_gradient_norms(x: Array, kernel: Array, cotangent: Array,
     first = jnp.einsum('bsk,btk->bst', windows, windows, precision=_HIGHEST)
     second = jnp.einsum('bsc,btc->bst', rows, rows, precision=_HIGHEST)
     squares = jnp.einsum('bst,bst->b', first, second, precision=_HIGHEST)
+    # Numbers of terms of the three sums, each of which rounds.
     terms = windows.shape[-1] + rows.shape[-1] + sites**2
     squares = (jnp.maximum(squares, 0.0)
                + terms * _UNIT_ROUNDOFF * jnp.square(ceilings))

@@ -68,6 +68,7 @@ def pullback(function: Callable[[Params], Params]
 
   def update(updates: Params, state: optax.OptState,
              params: Params | None = None) -> tuple[Params, optax.OptState]:
+    # The Jacobian is at public parameters, so this is post-processing.
     return jax.vjp(function, params)[1](updates)[0], state
 
   return optax.GradientTransformation(lambda params: optax.EmptyState(),

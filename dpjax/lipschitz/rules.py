@@ -73,7 +73,7 @@ def normalised(*, floor: float = 1e-6) -> WeightRule:
     floor: public and positive; smaller Jacobian norms are divided by it.
   """
   errors.check_scale('floor', floor)
-  shrink = 1 - clipping.ROUNDING_MARGIN
+  shrink = 1 - clipping.ROUNDING_MARGIN  # Float32 must not exceed the bound.
   return WeightRule(
       'normalised', lambda norms: shrink / jnp.maximum(norms.factors, floor),
       lambda cotangent, factor: cotangent, needs_certificate=True)
@@ -89,7 +89,7 @@ def clipped_factors(*, limit: float) -> WeightRule:
   shrink = limit * (1 - clipping.ROUNDING_MARGIN)
 
   def bound(cotangent: Bound, factor: Bound) -> Bound:
-    if isinstance(factor, float):
+    if isinstance(factor, float):  # Stays a float, also if infinite.
       return cotangent * min(factor, limit)
     return cotangent * jnp.minimum(factor, limit)
 

@@ -73,6 +73,7 @@ def convnet(*, input_shape: tuple[int, int, int], num_classes: int,
   nodes += [*bounding.before('dense_00'), pointwise.flatten(),
             dense(name='dense_00', width=width, kernel_init=_HE),
             act('activation_dense_00')]
+  # A vector has no channels to normalise, so its bound is always a ball.
   if bounding.kind != 'none':
     nodes.append(pointwise.Ball(name='ball_dense_01', radius=bounding.radius,
                                 adaptive=bounding.adaptive))

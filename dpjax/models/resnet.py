@@ -49,6 +49,7 @@ def resnet(*, input_shape: tuple[int, int, int] = (32, 32, 3),
   entering = 16
   for group, width in enumerate((16, 32, 64)):
     for block in range((depth - 2) // 6):
+      # The first block of each later group halves the image.
       stride = 2 if group and not block else 1
       name = f'block_{group}_{block}'
       nodes += [_block(name, entering, width, stride, averaged, bounding),

@@ -54,6 +54,7 @@ def wide_resnet(*, input_shape: tuple[int, int, int] = (32, 32, 3),
   entering = 16
   for group, base in enumerate((16, 32, 64)):
     for block in range((depth - 4) // 6):
+      # The first block of each later group halves the image.
       stride = 2 if group and not block else 1
       nodes.append(_block(f'block_{group}_{block}', entering, base * widening,
                           stride, use_bias, averaged, bounding))

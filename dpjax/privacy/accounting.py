@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 import dataclasses
 import functools
 import math
+from typing import Any
 
 import dp_accounting
 from dp_accounting import dp_event as dp_events
@@ -245,8 +246,7 @@ def optimal_composition(guarantees: Sequence[ApproxDP], *,
 def gaussian_shift(*, epsilon: float, delta: float) -> float:
   """Returns the largest mu = sensitivity / stddev that is (epsilon, delta)-DP.
 
-  Exact (Balle and Wang 2018), for every epsilon; the classical sqrt(2 ln(1.25 /
-  delta)) / epsilon is proved for epsilon < 1 only (item MECH-04).
+  Exact for every epsilon. Source: Balle and Wang (2018); item MECH-04.
   """
   errors.check_positive('epsilon', epsilon)
   errors.check_open_unit('delta', delta)
@@ -270,8 +270,8 @@ def calibrate_noise_multiplier(*, target_epsilon: float, target_delta: float,
   Finds a root of `epsilon(poisson_gaussian_event(...))`: the result is the
   least multiplier that meets the target, or at most a part in 10^4 more.
 
-  No asymptotic rule calibrates noise: sigma >= c_2 q sqrt(T ln(1/delta)) /
-  epsilon (Barczewski 2025, Theorem 3.2.4; DP-18) leaves constants open.
+  The rule sigma >= c_2 q sqrt(T ln(1/delta)) / epsilon of Barczewski (2025,
+  Theorem 3.2.4; DP-18) leaves its constant open, so it is not used.
 
   Raises:
     ValueError: for a target, probability or step count out of range.
@@ -366,7 +366,7 @@ def check_delta(value: float) -> None:
 
 
 def _composed(event: DpEvent, adjacency: Adjacency, accountant: str,
-              orders: tuple[float, ...] | None = None):
+              orders: tuple[float, ...] | None = None) -> Any:
   """Returns an accountant that composed `event`, or raises `ValueError`."""
   errors.check_choice('accountant', accountant, ACCOUNTANTS)
   check_adjacency(adjacency)

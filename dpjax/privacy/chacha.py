@@ -173,6 +173,7 @@ def _random_bits(key: Array, bit_width: int, shape: tuple[int, ...]) -> Array:
   dtype = jnp.dtype(f'uint{bit_width}')
   if bit_width == 64:
     output = output.reshape(-1, 2)
+  # Narrow types add an axis of parts of a word, 64 bits join two words.
   output = jax.lax.bitcast_convert_type(output, dtype)
   return output.reshape(-1)[:size].reshape(shape)
 

@@ -61,6 +61,7 @@ def group(guarantee: ApproxDP, *, size: int) -> ApproxDP:
   """
   errors.check_at_least('size', size, 1)
   one = guarantee.epsilon
+  # At epsilon 0 all terms of the geometric sum are 1.
   growth = math.expm1(size * one) / math.expm1(one) if one else size
   return ApproxDP(epsilon=size * one, delta=growth * guarantee.delta)
 
@@ -123,8 +124,8 @@ def heterogeneous(guarantees: Sequence[ApproxDP], *,
   Examples:
     >>> from dpjax.privacy import composition, notions
     >>> many = [notions.ApproxDP(epsilon=0.1, delta=0.0)] * 100
-    >>> found = composition.heterogeneous(many, slack=1e-5)
-    >>> round(composition.basic(many).epsilon, 2), round(found.epsilon, 2)
+    >>> bound = composition.heterogeneous(many, slack=1e-5)
+    >>> round(composition.basic(many).epsilon, 2), round(bound.epsilon, 2)
     (10.0, 5.3)
   """
   *epsilons, delta = heterogeneous_forms(guarantees, slack=slack)
@@ -211,5 +212,6 @@ def sampled_poisson(guarantee: ApproxDP, *,
 
 def _amplified(guarantee: ApproxDP, prob: float) -> ApproxDP:
   """Returns the guarantee amplified by sampling with probability `prob`."""
+  # ln(1 + q (e^epsilon - 1)), precise for small q and epsilon.
   return ApproxDP(epsilon=math.log1p(prob * math.expm1(guarantee.epsilon)),
                   delta=prob * guarantee.delta)

@@ -26,6 +26,7 @@ from dpjax.typing import PRNGKey, PyTree
 
 # Base of the two digits in which noise of a large scale is drawn.
 _DIGIT = 1024
+# Up to here the digits fit their tables, and sums within 2^30 stay in int32.
 _LARGEST_SCALE = 2.0**16
 
 

@@ -175,6 +175,8 @@ def _columns(weights: Sequence[int], bits: int) -> dict[str, np.ndarray]:
   small = [i for i, weight in enumerate(left) if weight < capacity]
   large = [i for i, weight in enumerate(left) if weight > capacity]
   # An outcome that fills its column exactly is its own alias; no threshold.
+  # While there is a light outcome there is a heavy one: on average they fill
+  # their columns.
   while small:
     light, heavy = small.pop(), large[-1]
     threshold[light], alias[light] = left[light], heavy
@@ -198,9 +200,10 @@ def discrete_gaussian(stddev: float) -> NoiseTable:
   """
   _check_size('stddev', stddev, LARGEST_STDDEV)
   with mpmath.workprec(_PRECISION):
+    # Beyond 15 standard deviations less than 2^-160 of the mass is left out.
     masses = [mpmath.exp(-(mpmath.mpf(x) / stddev)**2 / 2)
               for x in range(math.ceil(15 * stddev) + 2)]
-    total = 2 * mpmath.fsum(masses) - 1
+    total = 2 * mpmath.fsum(masses) - 1  # masses[0] = 1 counts once.
     half = masses[:math.ceil(_GAUSSIAN_REACH * stddev) + 1]
     return _symmetric([mass / total for mass in half])
 
@@ -218,7 +221,7 @@ def convolution_variation(first: float, second: float,
   """
   square = (first * second)**2 / (first**2 + (multiplier * second)**2)
   term = math.exp(-2 * math.pi**2 * square)
-  factor = 2 * term / (1 - term)
+  factor = 2 * term / (1 - term)  # A geometric sum, since m^2 >= m.
   return factor / (1 - factor) if factor < 0.5 else 1.0
 
 

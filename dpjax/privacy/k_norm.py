@@ -204,5 +204,5 @@ class KNormMechanism:
     return add_noise(key, data, self.scale, order=self.order)
 
   def risk(self, num_values: int) -> float:
-    """Expected squared l2 error of `num_values` released numbers."""
+    """Returns the expected squared l2 error of `num_values` numbers."""
     return self.scale**2 * expected_square(num_values, order=self.order)

@@ -95,5 +95,5 @@ class LaplaceMechanism:
     return add_laplace_noise(key, data, self.scale)
 
   def risk(self, num_values: int) -> float:
-    """Expected squared l2 error of `num_values` released numbers."""
+    """Returns the expected squared l2 error of `num_values` numbers."""
     return num_values * 2 * self.scale**2

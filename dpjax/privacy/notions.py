@@ -185,6 +185,7 @@ def approx_from_pure(guarantee: PureDP, *, delta: float = 0.0) -> ApproxDP:
   if not 0 <= delta < 1:
     raise ValueError(f'delta must lie in [0, 1), got {delta}')
   epsilon = guarantee.epsilon
+  # e^epsilon is factored out of the logarithm, where it could overflow.
   left = 1 - delta * (1 + math.exp(-epsilon))
   return ApproxDP(epsilon=max(epsilon + math.log(left), 0.0) if left > 0 else
                   0.0, delta=delta)
@@ -198,8 +199,8 @@ def approx_from_zcdp(guarantee: ZCDP, *, delta: float) -> ApproxDP:
 
   Examples:
     >>> from dpjax.privacy import notions
-    >>> found = notions.approx_from_zcdp(notions.ZCDP(rho=0.1), delta=1e-5)
-    >>> round(found.epsilon, 3)
+    >>> implied = notions.approx_from_zcdp(notions.ZCDP(rho=0.1), delta=1e-5)
+    >>> round(implied.epsilon, 3)
     2.246
   """
   errors.check_open_unit('delta', delta)

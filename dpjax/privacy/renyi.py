@@ -92,6 +92,7 @@ def laplace(*, epsilon: float, order: float) -> RenyiDP:
   """
   _check_order(order)
   errors.check_positive('epsilon', epsilon)
+  # Logarithms of the two terms, which overflow at large orders.
   logs = (math.log(order) + (order - 1) * epsilon,
           math.log(order - 1) - order * epsilon)
   return RenyiDP(order=order, divergence=max(
@@ -108,6 +109,7 @@ def randomized_response(*, epsilon: float, order: float,
   _check_order(order)
   errors.check_positive('epsilon', epsilon)
   others = errors.check_at_least('num_categories', num_categories, 2) - 2
+  # Truth and one lie exchange their probabilities, K - 2 lies keep theirs.
   above = np.logaddexp(order * epsilon, (1 - order) * epsilon)
   above = np.logaddexp(above, math.log(others) if others else -math.inf)
   below = np.logaddexp(epsilon, math.log(others + 1))
@@ -156,6 +158,7 @@ def bounded_range(guarantee: BoundedRange, *, order: float) -> RenyiDP:
   _check_order(order)
   width = guarantee.width
   top, below = _log_sinhc(order * width), _log_sinhc((order - 1) * width)
+  # The difference cancels for small widths, and may round to below 0.
   divergence = top - below + (top - _log_sinhc(width)) / (order - 1)
   return RenyiDP(order=order, divergence=max(divergence, 0.0))
 

@@ -139,6 +139,7 @@ def with_guarantees_restated(event: DpEvent, adjacency: Adjacency) -> DpEvent:
   """
   replacing = adjacency is Adjacency.REPLACE_ONE
   if isinstance(event, PureDpEvent):
+    # A replacement removes one record and adds another.
     factor = 2 if replacing and event.adjacency is not adjacency else 1
     if replacing or event.adjacency is adjacency:
       event = PureDpEvent(epsilon=factor * event.epsilon, adjacency=adjacency)
@@ -149,6 +150,7 @@ def with_guarantees_restated(event: DpEvent, adjacency: Adjacency) -> DpEvent:
       event = BoundedRangeDpEvent(width=2 * event.width, adjacency=adjacency)
     return event
   if isinstance(event, ConcentratedDpEvent):
+    # A group of two: 2^2 rho.
     if replacing and event.adjacency is not adjacency:
       event = ConcentratedDpEvent(rho=4 * event.rho, adjacency=adjacency)
     return event
@@ -157,6 +159,7 @@ def with_guarantees_restated(event: DpEvent, adjacency: Adjacency) -> DpEvent:
       event.event.adjacency is Adjacency.ADD_OR_REMOVE_ONE):
     prob, inner = event.sampling_probability, event.event.epsilon
     spent = math.log1p(prob * math.expm1(inner))
+    # Two values of the record: largest ratio to r over the smallest one.
     if replacing:
       spent -= math.log1p(prob * math.expm1(-inner))
     return PureDpEvent(epsilon=spent, adjacency=adjacency)

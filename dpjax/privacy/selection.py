@@ -55,6 +55,7 @@ class _Selection:
   @property
   def rate(self) -> float:
     """Increase of the log-weight per unit of the score."""
+    # Without monotonicity a record may raise one score and lower all others.
     return self.epsilon / (self.sensitivity * (1 if self.monotone else 2))
 
   def log_weights(self, scores: Array) -> Array:

@@ -64,6 +64,7 @@ def polyak() -> Averaging:
 
   The initial parameters are left out.
   """
+  # The first update has weight 1, so the initial parameters drop out.
   return _averaging(lambda count: 1 / (1 + count.astype(jnp.float32)))
 
 

@@ -269,6 +269,7 @@ def _save(folder: pathlib.Path, step: int, parts: Sequence[Part], *,
           meta: Mapping[str, Any]) -> None:
   """Writes a checkpoint, its checksums last."""
   from orbax import checkpoint as orbax
+  # Six digits: names sort in the order of the leaves, as `restore` needs.
   leaves = jax.tree.leaves([(part.state, part.info) for part in parts])
   arrays = {f'{i:06d}': _to_host(leaf) for i, leaf in enumerate(leaves)}
   # No threads; `cleanup` removes the unfinished folder of a killed write.

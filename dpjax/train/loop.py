@@ -155,6 +155,7 @@ def fit(keys: PRNGKey, *, plans: Sequence[TrainingPlan], model: Model,
   started = time.perf_counter()
   records = sharding.replicate(
       mesh, records._replace(x=jax.jit(model.prepare)(records.x)))
+  # 0 in plans without noise, where no privatizer reads it.
   multipliers = jnp.asarray([p.noise_multiplier or 0.0 for p in plans],
                             jnp.float32)
   arguments = sharding.replicate(
@@ -168,7 +169,7 @@ def fit(keys: PRNGKey, *, plans: Sequence[TrainingPlan], model: Model,
   state = _concatenate([sharding.local(mesh, p.state) for p in parts], 0,
                        len(plans), jnp.concatenate)
   info = _concatenate([p.info for p in parts], 1, len(plans), np.concatenate)
-  used_keys.add(keys)
+  used_keys.add(keys)  # Only now: a fit that failed has released nothing.
   return FitResult(state, info, tuple(p.event for p in plans),
                    _measured_multipliers(info, plans, method),
                    compiled - started, seconds)

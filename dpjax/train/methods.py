@@ -161,6 +161,8 @@ def layer_clipped(model: Model, loss: LipschitzLoss, *,
   """
   network = network_of(model)
   num_layers = len(jax.tree.leaves(network.fill(1.0)))
+  # K layers of clip_norm / sqrt(K) each have norm clip_norm together. The rule
+  # bounds gradients without reading any norm, so weight_norm has no effect.
   rule = rules.clipped_layers(clip_norm=clip_norm / num_layers**0.5)
   return _clipping_method('layer_clipped', lipschitz_bounder.certified(
       network, loss, weight_norm=1.0, rule=rule))
@@ -191,6 +193,7 @@ def lip_dp_sgd(model: Model, loss: LipschitzLoss, *, weight_norm: float,
   bounder = lipschitz_bounder.certified(network, loss, weight_norm=weight_norm)
   method = _lipschitz_method('lip_dp_sgd', model, bounder, weight_norm)
   if model.effective is not None:
+    # The map of the weights limits their norms in every step.
     if recertify_every != 1:
       raise ValueError('recertify_every must be 1 for a model with '
                        'reparametrised weights, which are never projected')
@@ -308,6 +311,7 @@ def bassily(model: Model, loss: LipschitzLoss, *, radius: float) -> Method:
     ValueError: if the model has more than one layer; it is not convex then.
   """
   network = network_of(model)
+  # The loss is not convex in the parameters of two layers.
   num_layers = len(jax.tree.leaves(network.fill(1.0)))
   if num_layers != 1:
     raise ValueError(f'bassily trains models of one layer, this one has '

@@ -156,7 +156,7 @@ def check_views(bounder: GradientBounder, model: Model,
   views = bounder.views
   if views is None:
     return
-  x = jax.eval_shape(model.prepare, records.x)
+  x = jax.eval_shape(model.prepare, records.x)  # Views are of prepared records.
   numbers = jax.ShapeDtypeStruct(records.y.shape[:1], jnp.int32)
   isolation.check_rows(
       lambda key, rows: views(key, *rows),
@@ -318,6 +318,7 @@ def check_optimizer(model: Model,
     ValueError: if the updates for finite gradients are not finite.
   """
   shapes = inputs.as_parameters(jax.eval_shape(model.init, jax.random.key(0)))
+  # Repeated to fill every leaf; only that they are finite matters.
   drawn = np.random.default_rng(0).normal(size=997)
   gradients = jax.tree.map(
       lambda leaf: np.resize(drawn, leaf.shape).astype(leaf.dtype), shapes)

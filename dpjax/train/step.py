@@ -190,6 +190,7 @@ def make_step(*, method: Method, sampler: PoissonSampler,
       part = _gather(bounder, state, records, rows, positions)
       return bounder.sums(state.params, part, mask)
 
+    # Parts of one batch are added up before the noise: one release (REG-03).
     sums = sampler.sum_parts(part_sums, selection)
     # The noise key is folded with the privatizer's own count of steps.
     updates, optimizer = transform_of(state.keys.noise).update(
@@ -225,6 +226,7 @@ def _gather(bounder: GradientBounder, state: TrainState, records: Batch,
   part = jax.tree.map(lambda leaf: leaf[numbers], records)
   if bounder.views is None:
     return part
+  # Fresh views in each step, from a stream that nothing else uses.
   key = jax.random.fold_in(state.keys.augment, state.step)
   return part._replace(x=bounder.views(key, positions, part.x))
 
