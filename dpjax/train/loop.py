@@ -155,7 +155,6 @@ def fit(keys: PRNGKey, *, plans: Sequence[TrainingPlan], model: Model,
   started = time.perf_counter()
   records = sharding.replicate(
       mesh, records._replace(x=jax.jit(model.prepare)(records.x)))
-  # 0 in plans without noise, where no privatizer reads it.
   multipliers = jnp.asarray([p.noise_multiplier or 0.0 for p in plans],
                             jnp.float32)
   arguments = sharding.replicate(
