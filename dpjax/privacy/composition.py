@@ -66,17 +66,6 @@ def group(guarantee: ApproxDP, *, size: int) -> ApproxDP:
   return ApproxDP(epsilon=size * one, delta=growth * guarantee.delta)
 
 
-def group_printed(guarantee: ApproxDP, *, size: int) -> ApproxDP:
-  """Returns `group` with the looser delta K e^(K epsilon) of the source.
-
-  Valid. Source: Barczewski (2025, Theorem 3.1.6; item DP-08).
-  """
-  errors.check_at_least('size', size, 1)
-  total = size * guarantee.epsilon
-  return ApproxDP(epsilon=total,
-                  delta=size * math.exp(total) * guarantee.delta)
-
-
 class HeterogeneousForms(NamedTuple):
   """Three values of epsilon at one delta, each of them valid.
 

@@ -168,14 +168,6 @@ def zcdp_from_pure(guarantee: PureDP) -> ZCDP:
   return ZCDP(rho=epsilon * math.tanh(epsilon / 2))
 
 
-def zcdp_from_pure_printed(guarantee: PureDP) -> ZCDP:
-  """Returns the closed form epsilon^2 / 2: valid, and looser.
-
-  Source: Lalanne (2023, section 2.2.2; item ALG-02, erratum T-E06).
-  """
-  return ZCDP(rho=guarantee.epsilon**2 / 2)
-
-
 def approx_from_pure(guarantee: PureDP, *, delta: float = 0.0) -> ApproxDP:
   """Returns the tight epsilon that remains when a delta is allowed.
 

@@ -172,30 +172,10 @@ def _log_sinhc(u: float) -> float:
   return u / 2 + math.log(-math.expm1(-u) / u)
 
 
-def renyi_from_pure_printed(guarantee: PureDP, *, order: float) -> RenyiDP:
-  """Returns the closed form min(epsilon, a epsilon^2 / 2): valid, looser.
-
-  Source: Lalanne (2023, section 2.2.2; item ALG-02, erratum T-E06).
-  """
-  _check_order(order)
-  epsilon = guarantee.epsilon
-  return RenyiDP(order=order, divergence=min(epsilon, order * epsilon**2 / 2))
-
-
 def renyi_from_zcdp(guarantee: ZCDP, *, order: float) -> RenyiDP:
   """Returns the RDP of rho-zCDP at one order: rho a, by definition."""
   _check_order(order)
   return RenyiDP(order=order, divergence=guarantee.rho * order)
-
-
-def rho_of_curve(guarantees: Sequence[RenyiDP]) -> float:
-  """Returns the largest divergence / order of the given orders.
-
-  This is at most the rho of zCDP, which is over all orders above 1, so it is no
-  guarantee (item DEF-06). One order alone implies no zCDP at all (Lalanne 2023,
-  section 2.2.2).
-  """
-  return max(g.divergence / g.order for g in guarantees)
 
 
 def compose(guarantees: Sequence[RenyiDP]) -> RenyiDP:
@@ -248,15 +228,3 @@ def approx_from_renyi(guarantee: RenyiDP, *, delta: float) -> ApproxDP:
   epsilon = (guarantee.divergence + math.log1p(-1 / order) -
              math.log(delta * order) / (order - 1))
   return ApproxDP(epsilon=max(epsilon, 0.0), delta=delta)
-
-
-def approx_from_renyi_printed(guarantee: RenyiDP, *,
-                              delta: float) -> ApproxDP:
-  """Returns epsilon = divergence + ln(1/delta) / (a - 1): valid, looser.
-
-  Source: Mironov (2017, Proposition 3); Barczewski (2025, Theorem 3.1.5;
-  DP-07).
-  """
-  errors.check_open_unit('delta', delta)
-  return ApproxDP(epsilon=guarantee.divergence - math.log(delta) /
-                  (guarantee.order - 1), delta=delta)

@@ -1,6 +1,6 @@
 """Where the arguments of all public functions end: what is taken and refused.
 
-Each number of each function and class of this package, and of two modules of
+Each number of each function and class of this package, and of three modules of
 experiments that build on it, is tried at both ends of its range, next to them,
 as NaN and as infinity. What is listed here is the range; a function that is not
 listed must be in `ARRAYS`.
@@ -22,6 +22,7 @@ from dpjax.privacy import renyi
 from dpjax.privacy.adjacency import Adjacency
 from experiments.methods.statistics import local_queries
 from experiments.methods.statistics import noise_magnitudes
+from experiments.methods.theory import printed_guarantees
 
 REPLACE = Adjacency.REPLACE_ONE
 EVENT = accounting.gaussian_event(noise_multiplier=5.0)
@@ -111,7 +112,7 @@ _ROWS = {
   'composition.advanced': dict(
     guarantee=APPROX, num_uses=whole(1), slack=OPEN._replace(taken=(0.1, 0.9))),
   'composition.group': dict(guarantee=APPROX, size=whole(1)),
-  'composition.group_printed': dict(guarantee=APPROX, size=whole(1)),
+  'printed_guarantees.group_printed': dict(guarantee=APPROX, size=whole(1)),
   'composition.heterogeneous_forms': dict(guarantees=[APPROX], slack=OPEN),
   'composition.heterogeneous': dict(guarantees=[APPROX], slack=OPEN),
   'composition.sampled_without_replacement': dict(
@@ -198,13 +199,13 @@ _ROWS = {
   'renyi.randomized_response': dict(
     epsilon=POSITIVE, order=ORDER, num_categories=whole(2)),
   'renyi.renyi_from_pure': dict(guarantee=PURE, order=ORDER),
-  'renyi.renyi_from_pure_printed': dict(guarantee=PURE, order=ORDER),
+  'printed_guarantees.renyi_from_pure_printed': dict(guarantee=PURE, order=ORDER),
   'renyi.renyi_from_zcdp': dict(guarantee=ZCDP, order=ORDER),
   'renyi.bounded_range': dict(
     guarantee=notions.BoundedRange(width=1.0), order=ORDER),
   'renyi.group': dict(guarantee=FOURTH, doublings=whole(0, 1)),
   'renyi.approx_from_renyi': dict(guarantee=FOURTH, delta=OPEN),
-  'renyi.approx_from_renyi_printed': dict(guarantee=FOURTH, delta=OPEN),
+  'printed_guarantees.approx_from_renyi_printed': dict(guarantee=FOURTH, delta=OPEN),
   'selection.ExponentialMechanism': dict(
     sensitivity=SCALE, epsilon=POSITIVE, adjacency=REPLACE),
   'selection.PermuteAndFlip': dict(
@@ -259,7 +260,7 @@ def _members():
   """(name, function or class) of all that takes numbers."""
   for module in [*(importlib.import_module(f'dpjax.privacy.{module_name}')
                    for module_name in privacy.__all__),
-                 local_queries, noise_magnitudes]:
+                 local_queries, noise_magnitudes, printed_guarantees]:
     for name, value in vars(module).items():
       if (name.startswith('_') or not callable(value)
           or getattr(value, '__module__', '') != module.__name__):
