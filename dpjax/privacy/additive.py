@@ -105,7 +105,7 @@ def random_words(key: PRNGKey, shape: tuple[int, ...],
   generator = str(jax.random.key_impl(key))
   if generator == chacha.NAME:
     return chacha.words(jax.random.key_data(key), start, size).reshape(shape)
-  # Other generators of JAX have no counter: `start` selects a child of the key.
+  # With other generators of JAX, `start` selects a child of the key.
   if generator != 'threefry2x32':
     return jax.random.bits(jax.random.fold_in(key, start), shape, jnp.uint32)
   first, second = jax.random.key_data(key)
