@@ -60,7 +60,8 @@ def _dynamic_update_slice(equation: core.JaxprEqn,
                     for old, new in zip(operand[:2], both[:2], strict=True)))]
 
 
-def _assigned(old: np.ndarray, places: tuple, new: np.ndarray) -> np.ndarray:
+def _assigned(old: np.ndarray, places: tuple[slice, ...],
+              new: np.ndarray) -> np.ndarray:
   """Returns a copy of `old` with `new` at these places."""
   out = np.array(old)
   out[places] = new

@@ -179,8 +179,8 @@ def check_rows(function: Callable[[PyTree, PyTree], PyTree], public: PyTree,
         _check_places(entries, what, place_remedy or remedy)
 
 
-def _traced(function: Callable, public: PyTree, records: PyTree, size: int,
-            what: str, remedy: str) -> core.ClosedJaxpr:
+def _traced(function: Callable[..., PyTree], public: PyTree, records: PyTree,
+            size: int, what: str, remedy: str) -> core.ClosedJaxpr:
   """Traces the function for a batch of this size, or raises in one sentence."""
   try:
     return jax.make_jaxpr(function)(public, _resized(records, size))

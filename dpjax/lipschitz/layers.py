@@ -49,7 +49,7 @@ class Dense:
   bias_norm: float | None = None
   kernel_init: nn.initializers.Initializer = _LECUN
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     errors.check_at_least(f'width of {self.name!r}', self.width, 1)
     _check_bias_norm(self)
 
@@ -131,7 +131,7 @@ class Conv:
   kernel_init: nn.initializers.Initializer = _LECUN
   grid: int | None = 16
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     errors.check_at_least(f'channels of {self.name!r}', self.channels, 1)
     for stride in self.strides:
       errors.check_at_least(f'stride of {self.name!r}', stride, 1)
@@ -209,7 +209,7 @@ class Affine:
   bias_norm: float | None = None
   use_bias: bool = dataclasses.field(default=True, init=False)
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     _check_bias_norm(self)
 
   def output_shape(self, shape: Shape) -> Shape:

@@ -41,7 +41,7 @@ class Chain:
   name: str
   nodes: tuple[Node, ...]
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     names = [node.name for node in self.nodes
              if not _is_parameterless(node) or getattr(node, 'adaptive', False)]
     if len(set(names)) < len(names):
@@ -144,7 +144,7 @@ class Residual:
   shortcut: Chain
   averaged: bool = False
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     if self.branch.name == self.shortcut.name:
       raise ValueError(f'branch and shortcut of {self.name!r} share the name '
                        f'{self.branch.name!r}; give them different names')
@@ -229,7 +229,7 @@ class Network:
   input_shape: Shape
   input_radius: float | None = None
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     if self.input_radius is not None:
       errors.check_scale('input_radius', self.input_radius)
     if len(self.root.output_shape(self.input_shape)) != 1:

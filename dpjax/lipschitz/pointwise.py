@@ -96,7 +96,7 @@ class Ball:
   radius: float
   adaptive: bool = False
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     errors.check_scale(f'radius of {self.name!r}', self.radius)
 
   def output_shape(self, shape: Shape) -> Shape:

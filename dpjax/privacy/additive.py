@@ -235,7 +235,7 @@ class GaussianMechanism:
   noise_multiplier: float
   adjacency: Adjacency
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     errors.check_scale('record_norm', self.record_norm)
     errors.check_scale('noise_multiplier', self.noise_multiplier)
     check_adjacency(self.adjacency)

@@ -52,7 +52,7 @@ class GeometricMechanism:
   adjacency: Adjacency
   upper: int | None = None
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     errors.check_at_least('record_norm', self.record_norm, 1)
     errors.check_positive('epsilon', self.epsilon)
     if self.scale > _LARGEST_SCALE:
@@ -126,7 +126,7 @@ class DiscreteGaussianMechanism:
   noise_multiplier: float
   adjacency: Adjacency
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     errors.check_scale('record_norm', self.record_norm)
     errors.check_scale('noise_multiplier', self.noise_multiplier)
     check_adjacency(self.adjacency)

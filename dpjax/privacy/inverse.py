@@ -109,7 +109,7 @@ class InverseSensitivityQuantile:
   prob: float = 0.5
   num_cells: int = 2**16
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     check_quantile(self.lower, self.upper, self.num_examples, self.prob,
                    self.num_cells)
     errors.check_positive('epsilon', self.epsilon)

@@ -181,7 +181,7 @@ class KNormMechanism:
   epsilon: float
   adjacency: Adjacency
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     check_order(self.order)
     errors.check_scale('record_norm', self.record_norm)
     errors.check_positive('epsilon', self.epsilon)

@@ -95,7 +95,7 @@ class LangevinDescent:
   num_steps: int
   project: Callable[[Params], Params] = lambda params: params
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     errors.check_at_least('num_examples', self.num_examples, 1)
     errors.check_at_least('num_steps', self.num_steps, 1)
     for name in ('strong_convexity', 'smoothness', 'gradient_bound',

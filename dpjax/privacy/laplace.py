@@ -69,7 +69,7 @@ class LaplaceMechanism:
   epsilon: float
   adjacency: Adjacency
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     errors.check_scale('record_norm', self.record_norm)
     errors.check_positive('epsilon', self.epsilon)
     check_adjacency(self.adjacency)

@@ -83,7 +83,7 @@ class RandomizedResponse:
   num_categories: int
   epsilon: float
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     errors.check_at_least('num_categories', self.num_categories, 2)
     if self.num_categories > _MAX_CATEGORIES:
       raise ValueError(f'num_categories must be at most {_MAX_CATEGORIES}, got '
@@ -234,7 +234,7 @@ class ForcedYes:
   """
   yes_prob: float
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     errors.check_open_unit('yes_prob', self.yes_prob)
     if self.forced_words == _WORDS:
       raise ValueError('yes_prob must be at most 1 - 2^-32, got '
@@ -294,7 +294,7 @@ class UnaryEncoding:
   epsilon: float
   symmetric: bool = False
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     errors.check_at_least('num_categories', self.num_categories, 2)
     errors.check_positive('epsilon', self.epsilon)
     if self.epsilon > 20:

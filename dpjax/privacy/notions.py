@@ -20,7 +20,7 @@ class PureDP:
   """
   epsilon: float
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     errors.check_non_negative('epsilon', self.epsilon)
 
 
@@ -40,7 +40,7 @@ class ApproxDP:
   epsilon: float
   delta: float
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     errors.check_non_negative('epsilon', self.epsilon)
     if not 0 <= self.delta < 1:
       raise ValueError(f'delta must lie in [0, 1), got {self.delta}')
@@ -55,7 +55,7 @@ class ZCDP:
   """
   rho: float
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     errors.check_non_negative('rho', self.rho)
 
 
@@ -72,7 +72,7 @@ class TotalVariationPrivacy:
   """
   level: float
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     errors.check_non_negative('level', self.level)
 
 
@@ -88,7 +88,7 @@ class KullbackLeiblerPrivacy:
   """
   level: float
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     errors.check_non_negative('level', self.level)
 
 
@@ -101,7 +101,7 @@ class ChiSquarePrivacy:
   """
   level: float
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     errors.check_non_negative('level', self.level)
 
 
@@ -119,7 +119,7 @@ class BoundedRange:
   """
   width: float
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     errors.check_non_negative('width', self.width)
 
 
@@ -132,7 +132,7 @@ class GaussianPrivacy:
   """
   shift: float
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     errors.check_non_negative('shift', self.shift)
 
 
@@ -152,7 +152,7 @@ class ConditionalTesting:
   level: float
   mass: float = 0.0
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     errors.check_non_negative('level', self.level)
     if not 0 <= self.mass <= 1:
       raise ValueError(f'mass must lie in [0, 1], got {self.mass}')

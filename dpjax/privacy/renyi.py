@@ -31,7 +31,7 @@ class RenyiDP:
   order: float
   divergence: float
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     errors.check_non_negative('divergence', self.divergence)
     _check_order(self.order)
 

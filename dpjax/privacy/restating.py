@@ -9,7 +9,7 @@ functions of this module before it calls them.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 import functools
 import math
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import attrs
 import dp_accounting
@@ -102,7 +102,8 @@ class RenyiAccountant(rdp.RdpAccountant):
     super().__init__(orders, relation)
     self._adjacency = adjacency
 
-  def _maybe_compose(self, event: DpEvent, count: int, do_compose: bool):
+  def _maybe_compose(self, event: DpEvent, count: int,
+                     do_compose: bool) -> Any:
     """Composes known guarantees here, and all other events in the library."""
     if not isinstance(event, _Known) or event.adjacency is not self._adjacency:
       return super()._maybe_compose(event, count, do_compose)

@@ -38,7 +38,7 @@ class _Selection:
   adjacency: Adjacency
   monotone: bool = False
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     errors.check_scale('sensitivity', self.sensitivity)
     errors.check_positive('epsilon', self.epsilon)
     check_adjacency(self.adjacency)

@@ -116,7 +116,7 @@ class SmoothSensitivityQuantile:
   prob: float = 0.5
   num_cells: int = 2**16
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     inverse.check_quantile(self.lower, self.upper, self.num_examples,
                            self.prob, self.num_cells)
     errors.check_positive('epsilon', self.epsilon)

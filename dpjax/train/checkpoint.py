@@ -59,12 +59,12 @@ class Checkpoints:
     say: called with one line of text when a fit is resumed and when a
       checkpoint is not used; prints to stderr by default.
   """
-  folder: str | os.PathLike
+  folder: str | os.PathLike[str]
   every_seconds: float = 60.0
   description: Mapping[str, str] = dataclasses.field(default_factory=dict)
   say: Callable[[str], None] = _to_stderr
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     errors.check_non_negative('every_seconds', self.every_seconds)
 
 
@@ -246,7 +246,7 @@ class Saver:
           f'{differs}; use another folder, or remove it')
 
 
-def saved_steps(folder: str | os.PathLike) -> list[int]:
+def saved_steps(folder: str | os.PathLike[str]) -> list[int]:
   """Returns the steps of all checkpoints in a folder, newest first.
 
   Damaged checkpoints are listed too.

@@ -43,7 +43,7 @@ class TrainingPlan:
   noise_order: float | None = None
   lattice_size: int | None = None
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     errors.check_at_least('num_steps', self.num_steps, 1)
     check_adjacency(self.adjacency)
     if self.lattice_size is not None:
