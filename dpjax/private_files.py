@@ -14,11 +14,12 @@ able to write to the parent folder. These checks do not protect against the
 superuser.
 """
 
+from collections.abc import Callable
 import os
 import pathlib
 import stat
 
-Path = str | os.PathLike
+Path = str | os.PathLike[str]
 
 # Permission bits of group and others: any permission, and write permission.
 _OTHERS = 0o077
@@ -136,8 +137,8 @@ def remove(path: Path) -> None:
   os.unlink(path)
 
 
-def _check(path: Path, status: os.stat_result, is_kind, kind: str,
-           refused: int) -> None:
+def _check(path: Path, status: os.stat_result,
+           is_kind: Callable[[int], bool], kind: str, refused: int) -> None:
   """Raises `PermissionError` for a wrong kind, owner or permission bits."""
   reason = None
   if stat.S_ISLNK(status.st_mode):

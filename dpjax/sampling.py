@@ -24,15 +24,15 @@ from dpjax.typing import Array, PRNGKey, PyTree
 
 
 class Selection(NamedTuple):
-  """Records of one batch.
+  """Record numbers that one batch selects.
 
   Attributes:
     rows: [k * max_batch_size] int32; the selected record numbers come first,
       the rest is padding (0).
-    count: number of selected records, an int32 scalar; private, never released.
+    num_selected: number of selected records, an int32 scalar; PRIVATE.
   """
   rows: Array
-  count: Array
+  num_selected: Array
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -54,7 +54,8 @@ class PoissonSampler:
     >>> round(sampler.expected_batch_size, 4), sampler.part_size
     (50.0, 92)
     >>> # Reproducible: for research, not for a release.
-    >>> [int(sampler.draw(jax.random.key(seed)).count) for seed in range(4)]
+    >>> draws = [sampler.draw(jax.random.key(seed)) for seed in range(4)]
+    >>> [int(draw.num_selected) for draw in draws]
     [45, 58, 58, 48]
   """
   num_examples: int
@@ -62,7 +63,7 @@ class PoissonSampler:
   max_batch_size: int | None = None
   row_multiple: int = 1
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     errors.check_at_least('num_examples', self.num_examples, 1)
     errors.check_positive('batch_size', self.batch_size)
     if self.batch_size > self.num_examples:
@@ -96,6 +97,7 @@ class PoissonSampler:
     num_rows = self.max_batch_size
     if num_rows is None:
       expected = self.expected_batch_size
+      # Of the binomial batch size. Larger batches take another part.
       stddev = (expected * (1 - self.sampling_prob))**0.5
       num_rows = int(expected + 6 * stddev) + 1
     num_rows = min(num_rows, self.num_examples)
@@ -115,14 +117,19 @@ class PoissonSampler:
         num_steps=num_steps)
 
   def draw(self, key: PRNGKey) -> Selection:
-    """Draws one batch; pure and jittable."""
+    """Draws one batch; pure and jittable.
+
+    Args:
+      key: used for this batch only.
+    """
     size = self.num_examples
     # At probability 1 the threshold 2^32 does not fit a 32-bit word.
     chosen = jnp.ones([size], jnp.bool_)
     if self._threshold < 2**32:
       words = additive.random_words(key, (size,))
       chosen = words < jnp.uint32(self._threshold)
-    ranks = jnp.cumsum(chosen.astype(jnp.int32))
+    ranks = jnp.cumsum(chosen.astype(jnp.int32))  # From 1.
+    # Enough rows for a batch of all records, in whole parts.
     places = -(-size // self.part_size) * self.part_size
     # The j-th chosen record goes to row j. Records that were not chosen get the
     # row `places`, outside the array, and mode='drop' discards them.
@@ -146,15 +153,15 @@ class PoissonSampler:
     size = self.part_size
     offsets = jnp.arange(size, dtype=jnp.int32)
 
-    def add_part(carry):
+    def add_part(carry: tuple[Array, PyTree]) -> tuple[Array, PyTree]:
       start, total = carry
       rows = jax.lax.dynamic_slice(selection.rows, (start,), (size,))
-      part = function(rows, start + offsets < selection.count)
+      part = function(rows, start + offsets < selection.num_selected)
       return start + size, tree.add(total, part)
 
     shapes = jax.eval_shape(function, selection.rows[:size],
                             jnp.zeros([size], jnp.bool_))
     zeros = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), shapes)
     # A loop of dynamic length computes only the parts that hold records.
-    return jax.lax.while_loop(lambda carry: carry[0] < selection.count,
+    return jax.lax.while_loop(lambda carry: carry[0] < selection.num_selected,
                               add_part, (jnp.int32(0), zeros))[1]

@@ -28,5 +28,8 @@ class Batch(NamedTuple):
   y: Array
 
 
+ApplyFn = Callable[[Params, PyTree], Array]
+"""(params, features [b, ...]) -> logits [b, c]; features may be a tree."""
+
 LossFn = Callable[[Array, Array], Array]
 """(logits [b, c], labels [b]) -> losses [b], one per record."""

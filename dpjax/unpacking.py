@@ -9,7 +9,7 @@ limit can unpack it first: the limit does not apply to uncompressed files.
 
 import gzip
 import io
-from typing import IO
+from typing import Any, IO
 
 LEAST_LIMIT = 2**28
 RATIO_LIMIT = 100
@@ -71,9 +71,10 @@ class _Bounded(io.RawIOBase):
   def readable(self) -> bool:
     return True
 
-  def readinto(self, buffer) -> int:
+  def readinto(self, buffer: Any) -> int:
     content = self._file.read(len(buffer))
     self._unpacked += len(content)
+    # Checked for each buffer, so the excess is at most one buffer.
     check(self._unpacked, self._size)
     buffer[:len(content)] = content
     return len(content)

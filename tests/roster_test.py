@@ -172,7 +172,7 @@ def test_every_layer_has_a_row():
   rows = importlib.import_module('tests.lipschitz.layers_test').ROWS
   assert set(_values(_LAYERS)) == set(rows)
   found = [node for row in rows.values() for node in _nodes(row.node)]
-  nodes = _classes(lipschitz, 'apply', 'reach', 'backward')
+  nodes = _classes(lipschitz, 'apply', 'output_bound', 'backward')
   assert nodes <= {type(node) for node in found}, 'a type of node has no row'
   # A `Fixed` is told apart by the function that made it.
   made = {_maker(node.lipschitz) for node in found

@@ -31,7 +31,7 @@ def patch_words(monkeypatch, words):
 
 def indicators(selection, size):
   """0/1 inclusion flags, by counting the valid rows."""
-  rows = np.asarray(selection.rows)[:int(selection.count)]
+  rows = np.asarray(selection.rows)[:int(selection.num_selected)]
   return np.bincount(rows, minlength=size)
 
 
@@ -40,8 +40,8 @@ def many_indicators(sampler, keys):
   drawn = jax.jit(jax.vmap(sampler.draw))(keys)
   return np.stack([
       indicators(Selection(rows, count), sampler.num_examples)
-      for rows, count in zip(np.asarray(drawn.rows), np.asarray(drawn.count),
-                             strict=True)])
+      for rows, count in zip(np.asarray(drawn.rows),
+                             np.asarray(drawn.num_selected), strict=True)])
 
 
 def one_hot_sum(size):
@@ -69,7 +69,7 @@ def test_draw_is_a_threshold_on_the_words(monkeypatch, batch_size,
     patch_words(monkeypatch, words)
     selection = sampler.draw(KEY)
     expected = [i for i, word in enumerate(words) if word < threshold]
-    assert int(selection.count) == len(expected)
+    assert int(selection.num_selected) == len(expected)
     rows = selection.rows.tolist()
     assert rows[:len(expected)] == expected
     assert rows[len(expected):] == [0] * (len(rows) - len(expected))
@@ -129,7 +129,7 @@ def test_empty_batch_gives_zeros(monkeypatch):
   sampler = PoissonSampler(num_examples=5, batch_size=1, max_batch_size=2)
   patch_words(monkeypatch, [2**32 - 1] * 5)
   selection = sampler.draw(KEY)
-  assert int(selection.count) == 0
+  assert int(selection.num_selected) == 0
   total = sampler.sum_parts(
       lambda rows, mask: (jnp.full([3], jnp.nan), jnp.ones([], jnp.int32)),
       selection)
@@ -144,7 +144,7 @@ def test_sampling_everything():
   for key in jax.random.split(KEY, 5):
     selection = sampler.draw(key)
     assert selection.rows.tolist() == list(range(7))
-    assert int(selection.count) == 7
+    assert int(selection.num_selected) == 7
 
 
 # -- What is accounted is what is drawn.
@@ -331,7 +331,7 @@ def test_static_shapes_compile_once(max_batch_size):
     assert selection.rows.shape == plain.rows.shape
     assert selection.rows.shape[0] % sampler.part_size == 0
     assert selection.rows.shape[0] >= 10
-    assert selection.rows.dtype == selection.count.dtype == jnp.int32
+    assert selection.rows.dtype == selection.num_selected.dtype == jnp.int32
     np.testing.assert_array_equal(selection.rows, plain.rows)
     np.testing.assert_array_equal(found, indicators(plain, 10))
   assert len(traces) == 1

@@ -41,6 +41,7 @@ def project_records(x: Array, radius: float) -> BallRecords:
     radius: of the ball, positive and public.
   """
   finite = jnp.all(jnp.isfinite(x), tuple(range(1, x.ndim)))
+  # Zeros, because NaN would spread through sums over records.
   clean = jnp.where(finite.reshape((-1,) + (1,) * (x.ndim - 1)), x, 0.0)
   return BallRecords(project_ball(clean, radius), finite, radius)
 

@@ -18,6 +18,7 @@ import jax
 import jax.numpy as jnp
 
 from dpjax import floats
+from dpjax import tree
 from dpjax.grads import contractions
 from dpjax.grads import precision
 from dpjax.grads import tracing
@@ -27,7 +28,7 @@ from dpjax.grads.records import RecordGradients
 from dpjax.grads.tracing import Origin
 from dpjax.grads.tracing import Program
 from dpjax.grads.tracing import Site
-from dpjax.typing import Array, Batch, LossFn, Params
+from dpjax.typing import ApplyFn, Array, Batch, LossFn, Params, PyTree
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -36,8 +37,8 @@ _LOGGER = logging.getLogger(__name__)
 _LARGEST_NORM = 1e10
 
 
-def record_gradients(apply: Callable[[Params, Array], Array], loss: LossFn,
-                     params: Params, batch: Batch, kept: Array, *,
+def record_gradients(apply: ApplyFn, loss: LossFn, params: Params, batch: Batch,
+                     kept: Array, *,
                      gram_is_cheaper: Callable[[Layer], bool] | None = None
                      ) -> RecordGradients:
   """Returns norms and weighted sums of the gradients of the records of a batch.
@@ -62,7 +63,7 @@ def record_gradients(apply: Callable[[Params, Array], Array], loss: LossFn,
       differ by rounding.
   """
 
-  def record_loss(params, record):
+  def record_loss(params: Params, record: tuple[PyTree, Array]) -> Array:
     x, y = jax.tree.map(lambda leaf: leaf[None], record)
     return loss(apply(params, x), y)[0]
 
@@ -79,8 +80,10 @@ def record_gradients(apply: Callable[[Params, Array], Array], loss: LossFn,
              for length in _lengths(site, each, known)]
   sound = _sound(kept, formed, lengths)
   parts = [_unread(kept, leaf) for leaf in leaves]
+  # Zeros stay where no site reads a leaf.
   for number, gradient in formed.items():
     parts[number] = _kept_part(gradient, sound)
+  # A known leaf has one site; its sums are converted to its own layout.
   for site, each in zip(program.sites, passes, strict=True):
     number = site.leaves[0]
     if number in known:
@@ -93,7 +96,7 @@ def record_gradients(apply: Callable[[Params, Array], Array], loss: LossFn,
       jax.tree.unflatten(structure, [part.squares for part in parts]),
       lambda weights: jax.tree.unflatten(structure, [
           _total(part, weight, sound) for part, weight in zip(
-              parts, structure.flatten_up_to(weights), strict=True)]))
+              parts, tree.blocks(params, weights), strict=True)]))
 
 
 def _sound(kept: Array, formed: Mapping[int, Array],
@@ -156,8 +159,8 @@ def _known_reads(program: Program, gram_is_cheaper: Callable[[Layer], bool]
     origin = origins[site.equation.invars[operand]]
     if origin is None or len(site.operands) > 1 or _is_complex(site):
       continue
-    operation = (contractions.layer(site.equation, operand)
-                 or contractions.table(site.equation, operand))
+    operation = (contractions.as_layer(site.equation, operand)
+                 or contractions.as_table(site.equation, operand))
     if operation is not None:
       reads[origin.leaf] = _Read(
           origin, operation,
@@ -171,7 +174,7 @@ def _is_complex(site: Site) -> bool:
 
   The contractions are for real numbers.
   """
-  return any(jnp.issubdtype(var.aval.dtype, jnp.complexfloating)
+  return any(jnp.issubdtype(tracing.aval(var).dtype, jnp.complexfloating)
              for var in (*site.equation.invars, *site.equation.outvars))
 
 
@@ -190,6 +193,7 @@ def _say_what_is_formed(program: Program, params: Params,
 
 @functools.cache
 def _say(names: str) -> None:
+  """Logs these parameters, once in a process."""
   _LOGGER.warning('gradients are formed for every record, as by vmap, in '
                   'parameters that are shared or not read by a dense layer, '
                   'convolution or embedding: %s', names)
@@ -205,9 +209,10 @@ def _backward(program: Program, leaves: Sequence[Array], batch: Batch,
   at_sites = program.at_sites(leaves)
   record = jax.tree.leaves((batch.x, batch.y))
 
-  def total_loss(taps):
+  def total_loss(taps: PyTree) -> tuple[Array, PyTree]:
     losses, inputs = jax.vmap(program.run, (None, 0, 0))(at_sites, record,
                                                          taps)
+    # A record that does not count may be NaN, and 0 NaN is NaN.
     return jnp.sum(jnp.where(kept, losses, 0.0)), (losses, inputs)
 
   zeros = [[None if tap is None else jnp.zeros((*kept.shape, *tap.shape),
@@ -232,7 +237,7 @@ def _formed_gradients(program: Program, leaves: Sequence[Array],
   for site, each in zip(program.sites, passes, strict=True):
     if site.leaves[0] in known:
       read = known[site.leaves[0]]
-      if read.is_kept:
+      if read.is_kept and isinstance(read.operation, Layer):
         formed[site.leaves[0]] = contractions.products(
             read.operation, *each.inputs, *each.cotangents)
       continue
@@ -261,7 +266,7 @@ def _pull_back(program: Program, site: Site, leaves: Sequence[Array],
     leaves, inputs, cotangents = jax.tree.map(
         precision.widened, (list(leaves), list(inputs), list(cotangents)))
 
-  def outputs(own):
+  def outputs(own: Sequence[Array]) -> list[Array]:
     every = list(leaves)
     for number, leaf in zip(site.leaves, own, strict=True):
       every[number] = leaf
@@ -290,17 +295,19 @@ def _measured_part(operation: Layer | Table, sound: Array,
 
   Its totals are in the layout of the operation's input, see `_restored`.
   """
-  values = *each.inputs, *each.cotangents
+  values: tuple[Array, ...] = *each.inputs, *each.cotangents
+  total: Callable[[Array, Array], Array]
   if isinstance(operation, Table):
     squares = contractions.table_squares(operation, *values)
     total = functools.partial(contractions.table_total, operation)
   elif _is_outer(operation):
-    values = contractions.factors(operation, *values)
+    values = contractions.factors(operation, *values)  # [b, k] and [b, n].
     squares = jnp.square(math.prod(map(_norms, values)))
     total = functools.partial(contractions.outer_total, operation)
   else:
     squares = contractions.gram_squares(operation, *values)
     total = operation.total
+  # sum_i w_i X_i^T D_i = sum_i X_i^T (w_i D_i): only cotangents are weighted.
   return _Part(
       jnp.where(sound, squares, 0.0), values,
       lambda weights, x, cotangent: total(
@@ -310,9 +317,9 @@ def _measured_part(operation: Layer | Table, sound: Array,
 def _restored(part: _Part, read: _Read, leaf: Array) -> _Part:
   """Returns the part with its totals in the layout of the leaf."""
 
-  def total(weights, *values):
+  def total(weights: Array, *values: Array) -> Array:
     gradient = part.total(weights, *values)
-    if read.is_kept:
+    if read.is_kept and isinstance(read.operation, Layer):
       gradient = contractions.product_to_weight(read.operation, gradient)
     return read.origin.restore(gradient, leaf)
 
@@ -338,7 +345,7 @@ def _total(part: _Part, weights: Array, sound: Array) -> Array:
   copy takes as long as the sum, so it is made only if some record is unsound.
   """
 
-  def cleaned(sound, *arrays):
+  def cleaned(sound: Array, *arrays: Array) -> Array:
     return part.total(*(_only(sound, each) for each in arrays))
 
   arrays = weights, *part.values

@@ -17,7 +17,7 @@ ROUNDING_MARGIN = 1e-5
 _SMALLEST_STABILIZER = 1e-12
 
 
-def flat_weights(norms: Array, *, clip_norm: float) -> Array:
+def flat_weights(norms: Array, *, clip_norm: Array | float) -> Array:
   """Returns clipping weights [b], min(1, clip_norm / norm) for each record.
 
   The weight is 0 where the norm is not finite. A contribution shorter than
@@ -34,7 +34,7 @@ def flat_weights(norms: Array, *, clip_norm: float) -> Array:
   return jnp.where(jnp.isfinite(norms), weights, 0.0)
 
 
-def normalizing_weights(norms: Array, *, clip_norm: float,
+def normalizing_weights(norms: Array, *, clip_norm: Array | float,
                         stabilizer: float) -> Array:
   """Returns the weights [b] of automatic clipping, clip_norm / (norm + s).
 

@@ -9,15 +9,16 @@ Sources: Goodfellow (2015); Li et al. (2022; ghost norms); Bu et al. (2022; a
 choice for each layer); Bu et al. (2023; keeping products).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 from jax.extend import core
 import jax.numpy as jnp
 
 from dpjax import floats
+from dpjax.grads import tracing
 from dpjax.grads import windows
 from dpjax.typing import Array
 
@@ -63,7 +64,7 @@ class Layer(NamedTuple):
   gram: Callable[[Array], Array] | None = None
 
 
-def layer(equation: core.JaxprEqn, operand: int) -> Layer | None:
+def as_layer(equation: core.JaxprEqn, operand: int) -> Layer | None:
   """Returns a dense layer or convolution as a `Layer`, None for all others.
 
   Args:
@@ -82,7 +83,8 @@ def _dense(equation: core.JaxprEqn, operand: int) -> Layer:
   """Returns the layer of a product over any axes; batch axes are groups."""
   contracted, shared = equation.params['dimension_numbers']
   data = 1 - operand
-  record, weight = (equation.invars[i].aval.shape for i in (data, operand))
+  record, weight = (tracing.aval(equation.invars[i]).shape
+                    for i in (data, operand))
   free, weight_free = (
       [i for i in range(len(shape))
        if i not in (*shared[side], *contracted[side])]
@@ -92,7 +94,7 @@ def _dense(equation: core.JaxprEqn, operand: int) -> Layer:
                                            contracted[data]))
   out = math.prod(weight[i] for i in weight_free)
 
-  def rows(x, cotangent):
+  def rows(x: Array, cotangent: Array) -> tuple[Array, Array]:
     x = x.transpose((*shared[data], *free, *contracted[data]))
     x = x.reshape((groups, num_sites, width))
     if data == 0:
@@ -101,11 +103,11 @@ def _dense(equation: core.JaxprEqn, operand: int) -> Layer:
 
   order = (*shared[operand], *contracted[operand], *weight_free)
 
-  def to_weight(gradient):
+  def to_weight(gradient: Array) -> Array:
     return gradient.reshape([weight[i] for i in order]).transpose(
         _inverse(order))
 
-  def total(x, cotangent):
+  def total(x: Array, cotangent: Array) -> Array:
     x, cotangent = jax.vmap(rows)(x, cotangent)
     if groups > 1:
       return to_weight(_contract('bgtk,bgtn->gkn', x, cotangent))
@@ -120,7 +122,7 @@ def _convolution(equation: core.JaxprEqn) -> Layer:
   """Returns the layer of a convolution with any parameters."""
   params = equation.params
   numbers, groups = params['dimension_numbers'], params['feature_group_count']
-  kernel, out = (var.aval.shape for var in (equation.invars[1],
+  kernel, out = (tracing.aval(var).shape for var in (equation.invars[1],
                                             equation.outvars[0]))
   num_out, num_in, *taps = (kernel[i] for i in numbers.rhs_spec)
   num_out //= groups
@@ -130,7 +132,7 @@ def _convolution(equation: core.JaxprEqn) -> Layer:
           for spec in (numbers.lhs_spec, numbers.out_spec)]
   sides = [out[i] for i in numbers.out_spec[2:]]
 
-  def rows(x, cotangent):
+  def rows(x: Array, cotangent: Array) -> tuple[Array, Array]:
     x = windows.by_slices(x.transpose(last[0]), taps, params, sides)
     x = x.reshape((num_sites, -1, groups, num_in))
     x = x.transpose((2, 0, 1, 3)).reshape((groups, num_sites, width))
@@ -138,20 +140,20 @@ def _convolution(equation: core.JaxprEqn) -> Layer:
         (num_sites, groups, num_out))
     return x, cotangent.transpose((1, 0, 2))
 
-  def to_weight(gradient):
+  def to_weight(gradient: Array) -> Array:
     split = gradient.reshape((groups, -1, num_in, num_out))
     return split.transpose((0, 3, 2, 1)).reshape(
         (groups * num_out, num_in, *taps)).transpose(
             _inverse(numbers.rhs_spec))
 
-  def total(x, cotangent):
+  def total(x: Array, cotangent: Array) -> Array:
     convolve = lambda kernel: jax.vmap(lambda one: _convolve(
         one, kernel, params))(x.astype(jnp.float32))
     pull = jax.vjp(convolve, jnp.zeros(kernel, jnp.float32))[1]
     return pull(cotangent.astype(jnp.float32))[0]
 
   gram = lambda x: windows.gram(x.transpose(last[0]), taps, params, sides)[None]
-  image = [equation.invars[0].aval.shape[i] for i in last[0]]
+  image = [tracing.aval(equation.invars[0]).shape[i] for i in last[0]]
   of_pixels = windows.num_pixels(image, params)**2 * num_in
   return Layer(
       rows, to_weight, total, num_sites, (groups, width, num_out),
@@ -172,10 +174,11 @@ def _faster_split(equation: core.JaxprEqn,
   params = equation.params
   if jax.default_backend() == 'cpu' or params['feature_group_count'] > 1:
     return None
-  image, out = ([var.aval.shape[i] for i in order] for var, order in zip(
-      (equation.invars[0], equation.outvars[0]), last, strict=True))
+  image, out = (
+      [tracing.aval(var).shape[i] for i in order] for var, order in zip(
+          (equation.invars[0], equation.outvars[0]), last, strict=True))
   spec = params['dimension_numbers'].rhs_spec
-  taps = [equation.invars[1].aval.shape[i] for i in spec[2:]]
+  taps = [tracing.aval(equation.invars[1]).shape[i] for i in spec[2:]]
   split = windows.split(image, taps, params, out)
   product = lambda x, cotangent: split.product(x.transpose(last[0]),
                                                cotangent.transpose(last[1]))
@@ -183,7 +186,7 @@ def _faster_split(equation: core.JaxprEqn,
   return split._replace(product=product) if split.num_values < plain else None
 
 
-def _convolve(x: Array, kernel: Array, params) -> Array:
+def _convolve(x: Array, kernel: Array, params: Mapping[str, Any]) -> Array:
   """Convolves at the highest precision, whatever the network uses."""
   names = ('window_strides', 'padding', 'lhs_dilation', 'rhs_dilation',
            'dimension_numbers', 'feature_group_count')
@@ -196,7 +199,7 @@ def _inverse(order: Sequence[int]) -> list[int]:
   return [order.index(i) for i in range(len(order))]
 
 
-def gram_is_cheaper(made: Layer) -> bool:
+def gram_is_cheaper(layer: Layer) -> bool:
   """Returns whether Gram matrices are faster than keeping gradients.
 
   The sum needs as many products as the gradients. Keeping gradients also writes
@@ -204,20 +207,20 @@ def gram_is_cheaper(made: Layer) -> bool:
   products. Gradients of grouped convolutions are always kept: on CPU JAX's
   gradient, which the sum would need, takes longer. The same holds of strided
   convolutions in float32 on accelerators, where Gram matrices of pixels do not
-  help (`made.gram` is None).
+  help (`layer.gram` is None).
   """
-  groups, width, out = made.sizes
-  if groups > 1 and made.has_windows:
+  groups, width, out = layer.sizes
+  if groups > 1 and layer.has_windows:
     return False
-  if (jax.default_backend() != 'cpu' and made.has_windows
-      and made.gram is None):
+  if (jax.default_backend() != 'cpu' and layer.has_windows
+      and layer.gram is None):
     return False
   products = min(_PRODUCTS_PER_NUMBER,
                  groups * width * out / _NUMBERS_PER_PRODUCT)
-  return made.num_sites**2 * (width + out) < products * width * out
+  return layer.num_sites**2 * (width + out) < products * width * out
 
 
-def gram_squares(made: Layer, x: Array, cotangent: Array) -> Array:
+def gram_squares(layer: Layer, x: Array, cotangent: Array) -> Array:
   """Returns upper bounds [b] of squared norms, from Gram matrices.
 
   If contributions of positions cancel, rounding errors could make the norm too
@@ -229,49 +232,50 @@ def gram_squares(made: Layer, x: Array, cotangent: Array) -> Array:
   cotangents of 1e10 it can be a norm of 1e-8.
 
   Args:
-    made: the layer.
+    layer: the layer of one record.
     x: [b, ...] inputs.
     cotangent: [b, ...] cotangents of the outputs.
   """
-  def one(x, cotangent):
-    rows, cotangent = made.rows(x, cotangent)
-    first = (_contract('gsk,gtk->gst', rows, rows) if made.gram is None
-             else made.gram(x))
+  def one(x: Array, cotangent: Array) -> Array:
+    rows, cotangent = layer.rows(x, cotangent)
+    first = (_contract('gsk,gtk->gst', rows, rows) if layer.gram is None
+             else layer.gram(x))
     second = _contract('gsn,gtn->gst', cotangent, cotangent)
     parts = _contract('gss,gss->', first, second)
     # Each entry of a Gram matrix may miss one least number for each product.
-    missed = floats.SMALLEST_NORMAL * made.num_sites * (
+    missed = floats.SMALLEST_NORMAL * layer.num_sites * (
         rows.shape[-1] * _contract('gss->', second)
         + cotangent.shape[-1] * _contract('gss->', first)
         + first.size)
     return (jnp.maximum(_contract('gst,gst->', first, second), 0.0)
             + 16 * _UNIT_ROUNDOFF * parts + missed)
 
-  return _by_records(one, made, 2 * made.num_sites**2, x, cotangent)
+  return _by_records(one, layer, 2 * layer.num_sites**2, x, cotangent)
 
 
-def factors(made: Layer, x: Array, cotangent: Array) -> tuple[Array, Array]:
+def factors(layer: Layer, x: Array, cotangent: Array) -> tuple[Array, Array]:
   """Returns [b, k] and [b, n], whose outer products are the gradients.
 
   For t = g = 1.
   """
-  return tuple(each.reshape((each.shape[0], -1))
-               for each in jax.vmap(made.rows)(x, cotangent))
+  rows, cotangents = jax.vmap(layer.rows)(x, cotangent)
+  return (rows.reshape((rows.shape[0], -1)),
+          cotangents.reshape((cotangents.shape[0], -1)))
 
 
-def outer_total(made: Layer, x: Array, cotangent: Array) -> Array:
+def outer_total(layer: Layer, x: Array, cotangent: Array) -> Array:
   """Returns the sum of outer products of `factors`, like the parameter."""
-  return made.to_weight(_contract('bk,bn->kn', x, cotangent)[None])
+  return layer.to_weight(_contract('bk,bn->kn', x, cotangent)[None])
 
 
-def products(made: Layer, x: Array, cotangent: Array) -> Array:
+def products(layer: Layer, x: Array, cotangent: Array) -> Array:
   """Returns the gradient of each record, in the layout of the product.
 
   `product_to_weight` converts it to the layout of the parameter.
   """
 
-  def product(*one):
-    x, cotangent = made.rows(*one)
+  def product(*one: Array) -> Array:
+    x, cotangent = layer.rows(*one)
     if x.dtype != cotangent.dtype:
       return _contract('gtk,gtn->gkn', x, cotangent)
     # In the precision of the network: the same result is measured and summed.
@@ -279,18 +283,18 @@ def products(made: Layer, x: Array, cotangent: Array) -> Array:
     return jnp.einsum('gtk,gtn->gkn', x, cotangent,
                       preferred_element_type=jnp.float32)
 
-  if made.split is not None:
-    return jax.vmap(made.split.product)(x, cotangent)
-  if not made.has_windows:
+  if layer.split is not None:
+    return jax.vmap(layer.split.product)(x, cotangent)
+  if not layer.has_windows:
     return jax.vmap(product)(x, cotangent)
-  return _by_records(product, made, 0, x, cotangent)
+  return _by_records(product, layer, 0, x, cotangent)
 
 
-def product_to_weight(made: Layer, gradient: Array) -> Array:
+def product_to_weight(layer: Layer, gradient: Array) -> Array:
   """Converts one of `products`, or their sum, to the parameter's layout."""
-  if made.split is not None:
-    gradient = made.split.to_rows(gradient)[None]
-  return made.to_weight(gradient)
+  if layer.split is not None:
+    gradient = layer.split.to_rows(gradient)[None]
+  return layer.to_weight(gradient)
 
 
 class Table(NamedTuple):
@@ -306,7 +310,7 @@ class Table(NamedTuple):
   shape: tuple[int, ...]
 
 
-def table(equation: core.JaxprEqn, operand: int) -> Table | None:
+def as_table(equation: core.JaxprEqn, operand: int) -> Table | None:
   """Returns an embedding as a `Table`, None for all other operations.
 
   None also if a record looks up so many rows that forming its gradient by the
@@ -316,8 +320,8 @@ def table(equation: core.JaxprEqn, operand: int) -> Table | None:
     return None
   numbers, mode = (equation.params[name] for name in ('dimension_numbers',
                                                       'mode'))
-  shape, indices = (var.aval.shape for var in equation.invars)
-  out = len(equation.outvars[0].aval.shape)
+  shape, indices = (tracing.aval(var).shape for var in equation.invars)
+  out = len(tracing.aval(equation.outvars[0]).shape)
   modes = jax.lax.GatherScatterMode
   if (numbers.collapsed_slice_dims != (0,) or numbers.start_index_map != (0,)
       or numbers.operand_batching_dims
@@ -327,31 +331,34 @@ def table(equation: core.JaxprEqn, operand: int) -> Table | None:
                       modes.PROMISE_IN_BOUNDS)):
     return None
 
-  def places(indices):
+  def places(indices: Array) -> tuple[Array, Array]:
     rows = indices.reshape((-1,))
     if mode == modes.CLIP:
       return jnp.clip(rows, 0, shape[0] - 1), jnp.ones(rows.shape, jnp.bool_)
     return rows, (rows >= 0) & (rows < shape[0])
 
+  # Comparing all pairs of lookups must be less work than a gradient's rows.
   lookup = Table(places, math.prod(indices[:-1]), shape)
   return lookup if lookup.num_sites**2 < _PAIRS_PER_ROW * shape[0] else None
 
 
-def table_squares(made: Table, indices: Array, cotangent: Array) -> Array:
+def table_squares(table: Table, indices: Array, cotangent: Array) -> Array:
   """Returns squared norms [b]; cotangents of lookups of one row add up.
 
   Args:
-    made: the table.
+    table: the embedding.
     indices: [b, ...].
     cotangent: [b, ...] of the rows that were read.
   """
 
-  def one(indices, cotangent):
-    rows, known = made.places(indices)
+  def one(indices: Array, cotangent: Array) -> Array:
+    rows, known = table.places(indices)
     same = ((rows[:, None] == rows[None]) & known[:, None] & known[None])
+    # Lookups of one row share its gradient, the sum of their cotangents. It is
+    # counted once for each of them, so each counts 1 / their number.
     same = same.astype(jnp.float32)
     sums = _contract('st,tn->sn', same,
-                     cotangent.reshape((made.num_sites, -1)))
+                     cotangent.reshape((table.num_sites, -1)))
     counts = jnp.maximum(_contract('st->s', same), 1.0)
     return (_contract('sn,sn,s->', sums, sums, 1 / counts)
             + 2 * floats.SMALLEST_NORMAL * sums.size)
@@ -359,13 +366,13 @@ def table_squares(made: Table, indices: Array, cotangent: Array) -> Array:
   return jax.vmap(one)(indices, cotangent)
 
 
-def table_total(made: Table, indices: Array, cotangent: Array) -> Array:
+def table_total(table: Table, indices: Array, cotangent: Array) -> Array:
   """Returns the sum of the gradients of b records, with the table's shape."""
-  rows, known = jax.vmap(made.places)(indices)
-  values = cotangent.reshape((*rows.shape, *made.shape[1:]))
+  rows, known = jax.vmap(table.places)(indices)
+  values = cotangent.reshape((*rows.shape, *table.shape[1:]))
   # Rows that do not exist get an index out of range, which 'drop' drops.
-  rows = jnp.where(known, rows, made.shape[0])
-  return jnp.zeros(made.shape, jnp.float32).at[rows].add(values, mode='drop')
+  rows = jnp.where(known, rows, table.shape[0])
+  return jnp.zeros(table.shape, jnp.float32).at[rows].add(values, mode='drop')
 
 
 def _contract(spec: str, *operands: Array) -> Array:
@@ -374,18 +381,18 @@ def _contract(spec: str, *operands: Array) -> Array:
                     precision=jax.lax.Precision.HIGHEST)
 
 
-def _by_records(function: Callable[..., Array], made: Layer, more: int,
+def _by_records(function: Callable[..., Array], layer: Layer, more: int,
                 *args: Array) -> Array:
   """Maps over records; on CPU as many at a time as fit in a cache.
 
   Args:
     function: of the input and the cotangent of one record.
-    made: the layer.
+    layer: the layer of one record.
     more: number of values per group that are formed besides X and D.
     *args: arrays [b, ...].
   """
-  groups, width, out = made.sizes
-  each = groups * (made.num_sites * (width + out) + more)
+  groups, width, out = layer.sizes
+  each = groups * (layer.num_sites * (width + out) + more)
   size = max(1, _CACHED_VALUES // each)
   if jax.default_backend() != 'cpu' or size >= args[0].shape[0]:
     return jax.vmap(function)(*args)

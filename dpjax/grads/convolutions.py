@@ -6,7 +6,7 @@ layout, but only in the outermost computation. In the body of a loop, where
 training runs, they take tens of times as long. So we transpose them ourselves.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import jax
@@ -22,7 +22,8 @@ _CALLS = (*tracing.INLINED, p.custom_jvp_call_p, p.custom_vjp_call_p)
 _BODIES = ('jaxpr', 'cond_jaxpr', 'body_jaxpr', 'branches')
 
 
-def fast_in_loops(function: Callable) -> Callable:
+def fast_in_loops(function: Callable[..., PyTree]
+                  ) -> Callable[..., PyTree]:
   """Returns the function with all its convolutions in XLA's fast CPU layout.
 
   On other backends nothing changes. Apply it after differentiation, for
@@ -33,11 +34,11 @@ def fast_in_loops(function: Callable) -> Callable:
     function: pure, of arrays and trees of arrays.
   """
 
-  def rearranged(*args):
+  def rearranged(*args: PyTree) -> PyTree:
     if jax.default_backend() != 'cpu':
       return function(*args)
     closed, shape = jax.make_jaxpr(function, return_shape=True)(*args)
-    if not _has_convolution(closed.jaxpr):
+    if not _has_convolution(closed.jaxpr):  # Keep calls as they are.
       outputs = core.jaxpr_as_fun(closed)(*jax.tree.leaves(args))
     else:
       outputs = _evaluate(closed.jaxpr, closed.consts, jax.tree.leaves(args))
@@ -46,10 +47,10 @@ def fast_in_loops(function: Callable) -> Callable:
   return rearranged
 
 
-def num_outputs(function: Callable, *args: PyTree) -> int:
+def num_outputs(function: Callable[..., PyTree], *args: PyTree) -> int:
   """Returns the number of output values of all convolutions of a function."""
-  return sum(equation.outvars[0].aval.size for equation in _convolutions(
-      jax.make_jaxpr(function)(*args)))
+  return sum(tracing.aval(equation.outvars[0]).size
+             for equation in _convolutions(jax.make_jaxpr(function)(*args)))
 
 
 def _evaluate(jaxpr: core.Jaxpr, consts: Sequence[Any],
@@ -60,7 +61,8 @@ def _evaluate(jaxpr: core.Jaxpr, consts: Sequence[Any],
   for equation in jaxpr.eqns:
     inputs = [tracing.value_of(values, var) for var in equation.invars]
     if equation.primitive is p.conv_general_dilated_p:
-      outs = [_channels_last(*inputs, equation.params)]
+      x, kernel = inputs
+      outs = [_channels_last(x, kernel, equation.params)]
     elif not _has_convolution(equation):
       outs = tracing.bind(equation, inputs)
     elif equation.primitive in _CALLS:
@@ -100,7 +102,7 @@ def _channels_last(x: Array, kernel: Array, params: dict[str, Any]) -> Array:
 def _with_bodies(equation: core.JaxprEqn) -> core.JaxprEqn:
   """Returns a loop or branch whose bodies convolve in the fast layout."""
 
-  def body(closed):
+  def body(closed: Any) -> Any:
     if isinstance(closed, tuple):
       return tuple(map(body, closed))
     if not isinstance(closed, core.ClosedJaxpr):
@@ -113,17 +115,19 @@ def _with_bodies(equation: core.JaxprEqn) -> core.JaxprEqn:
       if name in equation.params})
 
 
-def _has_convolution(item) -> bool:
+def _has_convolution(item: Any) -> bool:
+  """Returns whether `_convolutions` yields anything."""
   return any(True for _ in _convolutions(item))
 
 
-def _convolutions(item) -> Iterator[core.JaxprEqn]:
+def _convolutions(item: Any) -> Iterator[core.JaxprEqn]:
   """Yields the convolutions in a jaxpr, an equation, or the functions it runs.
 
   A convolution in the body of a loop is yielded once.
   """
   if isinstance(item, core.ClosedJaxpr):
     item = item.jaxpr
+  inner: Iterable[Any]
   if isinstance(item, core.JaxprEqn):
     if item.primitive is p.conv_general_dilated_p:
       yield item

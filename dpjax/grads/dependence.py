@@ -10,7 +10,8 @@ on random numbers. An output entry that changes with a record reads it.
 """
 
 from collections.abc import Callable, Sequence
-import itertools
+import functools
+import operator
 from typing import Any
 
 import jax
@@ -55,7 +56,8 @@ class Follower:
 
   def __init__(self, num_records: int):
     self.first = ''
-    self._scopes = []  # Names of the calls around the current equation.
+    # Names of the calls around the current equation.
+    self._scopes: list[str] = []
     self._own = np.left_shift(np.uint32(1), np.arange(num_records,
                                                       dtype=np.uint32))
 
@@ -108,12 +110,14 @@ class Follower:
     # x & (x - 1) is nonzero exactly if two bits of x are set.
     return bool(np.any(reads & (reads - (reads != 0))))
 
-  def _closed(self, function: tuple, inputs: Sequence[Entries]
-              ) -> list[Entries]:
+  def _closed(self, function: tuple[core.Jaxpr, Sequence[Any]],
+              inputs: Sequence[Entries]) -> list[Entries]:
+    """Follows a function, given with its constants."""
     jaxpr, consts = function
     return self._run(jaxpr, list(map(entries_lib.of_constant, consts)), inputs)
 
-  def _cond(self, equation, inputs) -> list[Entries]:
+  def _cond(self, equation: core.JaxprEqn,
+            inputs: Sequence[Entries]) -> list[Entries]:
     """Follows the branch that is known to be taken, or all branches."""
     which, *operands = inputs
     branches = [(each.jaxpr, each.consts)
@@ -127,7 +131,8 @@ class Follower:
             for shape, *cases in zip(entry_rules.shapes_of(equation), *results,
                                      strict=True)]
 
-  def _solve(self, equation, inputs) -> list[Entries]:
+  def _solve(self, equation: core.JaxprEqn,
+             inputs: Sequence[Entries]) -> list[Entries]:
     """Follows the solver that `custom_linear_solve` was given."""
     solver = equation.params['jaxprs'].solve
     counts = equation.params['const_lengths']
@@ -135,7 +140,8 @@ class Follower:
     return self._closed((solver.jaxpr, solver.consts), [
         *inputs[first:first + counts.solve], *inputs[sum(counts):]])
 
-  def _scan(self, equation, inputs) -> list[Entries]:
+  def _scan(self, equation: core.JaxprEqn,
+            inputs: Sequence[Entries]) -> list[Entries]:
     """Follows a `scan`, step by step if it is short."""
     params = equation.params
     body = params['jaxpr'].jaxpr, params['jaxpr'].consts
@@ -153,13 +159,14 @@ class Follower:
     steps = {}
     for i in order:
       outputs = self._closed(body, [*consts, *carry, *(
-          entries_lib.moved(x, lambda a, i=i: a[i]) for x in xs)])
+          entries_lib.rearranged(x, operator.itemgetter(i)) for x in xs)])
       carry, steps[i] = outputs[:size], outputs[size:]
     shapes = entry_rules.shapes_of(equation)[size:]
     return [*carry, *(_stacked([steps[i][k] for i in range(length)], shape)
                       for k, shape in enumerate(shapes))]
 
-  def _while(self, equation, inputs) -> list[Entries]:
+  def _while(self, equation: core.JaxprEqn,
+             inputs: Sequence[Entries]) -> list[Entries]:
     """Follows a `while` loop, step by step while its predicate is known.
 
     A batched predicate [b] stops each entry by itself.
@@ -179,25 +186,28 @@ class Follower:
         return list(carry)
       carry = self._closed(body, [*second, *carry])
 
-    def step(carry):
+    def step(carry: Sequence[Entries]) -> list[Entries]:
       going, = self._closed(cond, [*first, *carry])
       new = self._closed(body, [*second, *carry])
-      return [entries_lib.combined((each, entries_lib.moved(
-          going, lambda a, each=each: np.expand_dims(a, tuple(range(
-              a.ndim, each.reads.ndim))))), each.reads.shape, 'while')
+      return [entries_lib.combined((each, entries_lib.rearranged(
+          going, functools.partial(np.expand_dims, axis=tuple(range(
+              going.reads.ndim, each.reads.ndim))))), each.reads.shape, 'while')
               for each in new]
 
     return _repeated(step, list(carry))
 
 
-def _repeated(step: Callable, carry: Sequence[Entries]) -> list[Entries]:
+def _repeated(step: Callable[[Sequence[Entries]], list[Entries]],
+              carry: Sequence[Entries]) -> list[Entries]:
   """Returns the outputs of any number of steps, as a fixed point.
 
   Args:
     step: carry -> [new carry, other outputs].
     carry: before the first step.
   """
-  for count in itertools.count(1):
+  count = 0
+  while True:  # This ends, because `reads` can only grow.
+    count += 1
     outputs = step(carry)
     joined = [_joined(old, new) for old, new in zip(
         carry, outputs[:len(carry)], strict=True)]
@@ -216,18 +226,17 @@ def _joined(old: Entries, new: Entries) -> Entries:
 
   Values are kept if they are the same in both.
   """
-  value = old.value
-  if new.value is None or value is None or not np.array_equal(
-      old.value, new.value):
-    value = None
+  same = (old.value is not None and new.value is not None
+          and np.array_equal(old.value, new.value))
   reads = entries_lib.narrowed(old.reads) | entries_lib.narrowed(new.reads)
-  return Entries(np.broadcast_to(reads, new.reads.shape), new.codes, value)
+  return Entries(np.broadcast_to(reads, new.reads.shape), new.codes,
+                 old.value if same else None)
 
 
 def _over_steps(y: Entries, length: int) -> Entries:
   """Returns entries [length, ...] that read alike in all steps."""
   return entries_lib.spread(
-      entries_lib.moved(Entries(*y[:2]), lambda a: a[None]),
+      entries_lib.rearranged(Entries(*y[:2]), lambda a: a[None]),
       (length, *y.reads.shape), [0])
 
 
@@ -235,9 +244,8 @@ def _stacked(parts: Sequence[Entries], shape: Sequence[int]) -> Entries:
   """Stacks the outputs of steps; `shape` is that of the result."""
   if not parts:
     return entries_lib.of_public(shape, 0)
-  return Entries(*(None if fields[0] is None else np.stack(fields)
-                   for fields in zip(*entries_lib.comparable(parts),
-                                     strict=True)))
+  return entries_lib.by_field(lambda *fields: np.stack(fields),
+                              *entries_lib.comparable(parts))
 
 
 def _needed(jaxpr: core.Jaxpr) -> list[core.JaxprEqn]:
@@ -276,7 +284,7 @@ def _tried(equation: core.JaxprEqn,
   reads = [np.zeros(shape, np.uint32) for shape in shapes]
   seen = [np.zeros(shape, bool) for shape in shapes]
   for scale, most in _TRIALS:
-    drawn = [_drawn(rng, var.aval, part, scale, most)
+    drawn = [_drawn(rng, tracing.aval(var), part, scale, most)
              for var, part in zip(equation.invars, inputs, strict=True)]
     before = _outputs(equation, drawn)
     for each, value in zip(seen, before, strict=True):
@@ -284,7 +292,8 @@ def _tried(equation: core.JaxprEqn,
     for bit in range(entries_lib.MAX_RECORDS):
       if not everything >> np.uint32(bit) & 1:
         continue
-      changed = [_replaced(rng, var.aval, part, value, bit, scale, most)
+      changed = [_replaced(rng, tracing.aval(var), part, value, bit, scale,
+                           most)
                  for var, part, value in zip(equation.invars, inputs, drawn,
                                              strict=True)]
       for each, old, new in zip(reads, before, _outputs(equation, changed),
@@ -297,13 +306,13 @@ def _tried(equation: core.JaxprEqn,
           for ok, each, shape in zip(seen, reads, shapes, strict=True)]
 
 
-def _drawn(rng: np.random.Generator, aval: Any, part: Entries, scale: float,
-           most: int) -> Any:
+def _drawn(rng: np.random.Generator, aval: jax.core.ShapedArray,
+           part: Entries, scale: float, most: int) -> Any:
   """Draws random values of an input; known integers keep their value."""
   if jnp.issubdtype(aval.dtype, jax.dtypes.prng_key):
     words = rng.integers(0, 2**32, (*aval.shape, *jax.random.key_data(
         jax.random.key(0)).shape), np.uint32)
-    return jax.random.wrap_key_data(words)
+    return jax.random.wrap_key_data(jnp.asarray(words))
   if jnp.issubdtype(aval.dtype, jnp.inexact):
     return (scale * rng.normal(size=aval.shape)).astype(aval.dtype)
   drawn = rng.integers(0, most, aval.shape)
@@ -312,8 +321,9 @@ def _drawn(rng: np.random.Generator, aval: Any, part: Entries, scale: float,
   return drawn.astype(aval.dtype)
 
 
-def _replaced(rng: np.random.Generator, aval: Any, part: Entries, value: Any,
-              bit: int, scale: float, most: int) -> Any:
+def _replaced(rng: np.random.Generator, aval: jax.core.ShapedArray,
+              part: Entries, value: Any, bit: int, scale: float,
+              most: int) -> Any:
   """Returns the values, with other random ones where record `bit` is read."""
   where = (part.reads >> np.uint32(bit) & 1).astype(bool)
   other = _drawn(rng, aval, part, scale, most)
@@ -339,7 +349,7 @@ def _outputs(equation: core.JaxprEqn, values: Sequence[Any]
   outputs = []
   for var, out in zip(equation.outvars, results, strict=True):
     if out is None:
-      out = np.zeros(var.aval.shape)
+      out = np.zeros(tracing.aval(var).shape)
     elif jnp.issubdtype(out.dtype, jax.dtypes.prng_key):
       out = np.asarray(jax.random.key_data(out)).sum(-1)
     outputs.append(np.asarray(out))

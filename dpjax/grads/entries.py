@@ -51,15 +51,28 @@ class Entries(NamedTuple):
     return self.value
 
 
-def moved(entries: Entries, move: Callable[[np.ndarray], np.ndarray]
-          ) -> Entries:
+def by_field(function: Callable[..., np.ndarray], *parts: Entries) -> Entries:
+  """Returns entries whose fields are a function of the fields of some parts.
+
+  Args:
+    function: rearranges arrays of any type, one for each part.
+    *parts: at least one; either all have values or none has, see `comparable`.
+  """
+  values = [part.value for part in parts if part.value is not None]
+  return Entries(function(*(part.reads for part in parts)),
+                 function(*(part.codes for part in parts)),
+                 function(*values) if values else None)
+
+
+def rearranged(entries: Entries,
+               move: Callable[[np.ndarray], np.ndarray]) -> Entries:
   """Returns the entries in other places.
 
   Args:
     entries: of one array.
     move: a function that rearranges an array of any type.
   """
-  return Entries(*(None if each is None else move(each) for each in entries))
+  return by_field(move, entries)
 
 
 def narrowed(array: np.ndarray) -> np.ndarray:
@@ -117,6 +130,7 @@ def of_records(shape: Sequence[int], number: int) -> Entries:
     shape: of the array, [b, ...] with b <= MAX_RECORDS.
     number: identifies the array; different for each.
   """
+  # The same codes in all rows: records that are equal give equal results.
   one = of_public((1, *shape[1:]), number)
   bits = np.left_shift(np.uint32(1), np.arange(shape[0], dtype=np.uint32))
   return Entries(
@@ -135,6 +149,7 @@ def combined(parts: Sequence[Entries], shape: Sequence[int],
   """
   reads = functools.reduce(np.bitwise_or,
                            (narrowed(part.reads) for part in parts))
+  # Weights by operand, so that a - b and b - a have different codes.
   codes = constant(name)
   for number, part in enumerate(parts):
     codes = codes + narrowed(part.codes) * constant(name, number)
@@ -157,15 +172,16 @@ def reduced(entries: Entries, axes: Sequence[int], name: Any = 'reduce',
     size, codes = codes.shape[axis], narrowed(codes)
     # A weighted sum of codes, modulo 2^64, hashes the codes and their order.
     weights = _weights(name, size)
+    # Of a broadcast axis only one entry is left: add up its weights instead.
     if codes.shape[axis] != size:
-      weights = np.sum(weights, keepdims=True)
-    codes = np.sum(codes * _along(weights, axis, codes.ndim), axis,
-                   dtype=np.uint64, keepdims=True)
+      weights = weights.sum(keepdims=True)
+    codes = (codes * _along(weights, axis, codes.ndim)).sum(
+        axis, dtype=np.uint64, keepdims=True)
     reads = np.bitwise_or.reduce(narrowed(reads), axis, keepdims=True)
   shape = tuple(1 if axis in axes else size
                 for axis, size in enumerate(entries.codes.shape))
   whole = Entries(np.broadcast_to(reads, shape), np.broadcast_to(codes, shape))
-  return whole if keepdims else moved(whole, lambda a: np.squeeze(a, axes))
+  return whole if keepdims else rearranged(whole, lambda a: np.squeeze(a, axes))
 
 
 def spread(entries: Entries, shape: Sequence[int],
@@ -233,7 +249,7 @@ def _along(values: np.ndarray, axis: int, ndim: int) -> np.ndarray:
 def _codes_of(value: np.ndarray) -> np.ndarray:
   """Returns hashes of values; in a large array one for each row."""
   if value.size > _MAX_CODES and value.ndim:
-    rows = [zlib.crc32(np.ascontiguousarray(row).view(np.uint8))
+    rows = [zlib.crc32(np.ascontiguousarray(row).tobytes())
             for row in value.reshape((value.shape[0], -1))]
     codes = _along(np.asarray(rows, np.uint64), 0, value.ndim)
   elif value.dtype.kind == 'c':

@@ -4,7 +4,9 @@ A known index determines which entry is read. An unknown index may have any
 value, so the output may read all entries along its axis.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+import functools
+import operator
 
 from jax.extend import core
 import numpy as np
@@ -22,26 +24,28 @@ def rule_of(equation: core.JaxprEqn) -> entry_rules.Rule | None:
   return _RULES.get(name)
 
 
-def _dynamic_slice(equation, inputs) -> list[Entries]:
+def _dynamic_slice(equation: core.JaxprEqn,
+                   inputs: entry_rules.Parts) -> list[Entries]:
   """Returns the entries of a slice whose start may be known or not."""
   operand, *starts = inputs
   sizes, (shape,) = equation.params['slice_sizes'], entry_rules.shapes_of(
       equation)
   places, unknown = _places(starts, sizes, operand.reads.shape)
   part = _blurred(operand, unknown)
-  part = entries_lib.moved(part, lambda array: array[places])
+  part = entries_lib.rearranged(part, lambda array: array[places])
   return [_with_indices(part, starts, shape, unknown)]
 
 
-def _dynamic_update_slice(equation, inputs) -> list[Entries]:
+def _dynamic_update_slice(equation: core.JaxprEqn,
+                          inputs: entry_rules.Parts) -> list[Entries]:
   """Returns the entries of an array in which a slice is overwritten."""
   operand, update, *starts = inputs
   shape = operand.reads.shape
   places, unknown = _places(starts, update.reads.shape, shape)
   if not unknown:
-    return [Entries(*(None if old is None else _assigned(old, places, new)
-                      for old, new in zip(*entries_lib.comparable(
-                          [operand, update]), strict=True)))]
+    return [entries_lib.by_field(
+        lambda old, new: _assigned(old, places, new),
+        *entries_lib.comparable([operand, update]))]
   # The update may land anywhere along the axes of unknown start, so every entry
   # there is either the old one or any of the new ones.
   update = entries_lib.reduced(update, unknown, 'update', keepdims=True)
@@ -56,7 +60,8 @@ def _dynamic_update_slice(equation, inputs) -> list[Entries]:
                     for old, new in zip(operand[:2], both[:2], strict=True)))]
 
 
-def _assigned(old: np.ndarray, places: tuple, new: np.ndarray) -> np.ndarray:
+def _assigned(old: np.ndarray, places: tuple[slice, ...],
+              new: np.ndarray) -> np.ndarray:
   """Returns a copy of `old` with `new` at these places."""
   out = np.array(old)
   out[places] = new
@@ -69,12 +74,11 @@ def _places(starts: Sequence[Entries], sizes: Sequence[int],
   places, unknown = [], []
   for axis, (start, size, whole) in enumerate(
       zip(starts, sizes, shape, strict=True)):
-    known = start.known()
-    if size == whole:  # Starts are clamped, so this one must be 0.
-      known = 0
+    # Starts are clamped, so that of a slice of the whole axis must be 0.
+    known = np.zeros((), int) if size == whole else start.known()
     if known is None:
       unknown.append(axis)
-    first = int(np.clip(known or 0, 0, whole - size))
+    first = 0 if known is None else int(np.clip(known, 0, whole - size))
     places.append(slice(first, first + size))
   return tuple(places), unknown
 
@@ -84,7 +88,7 @@ def _blurred(entries: Entries, axes: Sequence[int]) -> Entries:
   if not axes:
     return entries
   one = entries_lib.reduced(entries, axes, 'blurred', keepdims=True)
-  return entries_lib.moved(one, lambda array: np.broadcast_to(
+  return entries_lib.rearranged(one, lambda array: np.broadcast_to(
       array, entries.reads.shape))
 
 
@@ -108,11 +112,12 @@ def _with_indices(part: Entries, indices: Sequence[Entries],
 
 def _columns(indices: Entries) -> list[Entries]:
   """Splits indices [..., k] into k arrays [...]."""
-  return [entries_lib.moved(indices, lambda array, i=i: array[..., i])
+  return [entries_lib.rearranged(indices, operator.itemgetter((..., i)))
           for i in range(indices.reads.shape[-1])]
 
 
-def _gather(equation, inputs) -> list[Entries]:
+def _gather(equation: core.JaxprEqn,
+            inputs: entry_rules.Parts) -> list[Entries]:
   """Returns the entries of a gather.
 
   The axes of its output are either window axes or axes of the indices.
@@ -130,8 +135,10 @@ def _gather(equation, inputs) -> list[Entries]:
       dict(zip(numbers.operand_batching_dims,
                numbers.start_indices_batching_dims, strict=True)),
       offsets, others, shape)
+  # Along axes of unknown index every entry reads all places.
   operand = _blurred(operand, unknown)
-  part = entries_lib.moved(operand, lambda array: _fancy(array, places, shape))
+  part = entries_lib.rearranged(
+      operand, lambda array: _fancy(array, places, shape))
   columns = [_in_place(column, others, len(shape))
              for column in _columns(indices)]
   return [_with_indices(part, columns, shape, [
@@ -142,6 +149,7 @@ def _fancy(array: np.ndarray, places: Sequence[np.ndarray],
            shape: Sequence[int]) -> np.ndarray:
   """Returns array[places]; reads a broadcast axis only once."""
   narrow = entries_lib.narrowed(array)
+  # All places of a broadcast axis hold the same entry.
   places = [np.zeros([1] * len(shape), int) if narrow.shape[axis] == 1 else
             place for axis, place in enumerate(places)]
   return np.broadcast_to(narrow[tuple(places)] if places else narrow, shape)
@@ -150,11 +158,15 @@ def _fancy(array: np.ndarray, places: Sequence[np.ndarray],
 def _in_place(column: Entries, axes: Sequence[int], ndim: int) -> Entries:
   """Returns entries with new axes of size 1, their own axes at `axes`."""
   new = [axis for axis in range(ndim) if axis not in axes]
-  return entries_lib.moved(column, lambda array: np.expand_dims(array, new))
+  return entries_lib.rearranged(column, functools.partial(
+      np.expand_dims, axis=new))
 
 
-def _coordinates(sizes, windows, columns, mapped, batched, offsets, others,
-                 shape) -> tuple[list[np.ndarray], list[int]]:
+def _coordinates(sizes: Sequence[int], windows: Sequence[int],
+                 columns: Sequence[Entries], mapped: Sequence[int],
+                 batched: Mapping[int, int], offsets: Mapping[int, int],
+                 others: Sequence[int], shape: Sequence[int]
+                 ) -> tuple[list[np.ndarray], list[int]]:
   """Returns, for each axis of an operand, the places of outputs or updates.
 
   Args:
@@ -194,7 +206,8 @@ def _coordinates(sizes, windows, columns, mapped, batched, offsets, others,
   return places, unknown
 
 
-def _scatter(equation, inputs) -> list[Entries]:
+def _scatter(equation: core.JaxprEqn,
+             inputs: entry_rules.Parts) -> list[Entries]:
   """Returns the entries of an array after a scatter."""
   operand, indices, updates = inputs
   numbers = equation.params['dimension_numbers']
@@ -217,11 +230,11 @@ def _scatter(equation, inputs) -> list[Entries]:
   # Updates out of range are dropped or clamped; only if all are known to be in
   # range do they surely replace the old entries.
   inside = not unknown and all(
-      np.all((column.value >= 0)
-             & (column.value <= sizes[axis] - extents[axis]))
-      if column.known() is not None else extents[axis] == sizes[axis]
-      for axis, column in zip(numbers.scatter_dims_to_operand_dims, columns,
-                              strict=True))
+      extents[axis] == sizes[axis] if places_of is None else
+      np.all((places_of >= 0) & (places_of <= sizes[axis] - extents[axis]))
+      for axis, places_of in zip(
+          numbers.scatter_dims_to_operand_dims,
+          (column.known() for column in columns), strict=True))
   replaces = (inside and equation.primitive.name == 'scatter'
               and equation.params['update_jaxpr'] is None)
   return [_written(operand, updates, places, unknown, replaces)]
@@ -245,6 +258,7 @@ def _written(operand: Entries, updates: Entries, places: Sequence[np.ndarray],
   written = [1 if axis in unknown else size for axis, size in enumerate(sizes)]
   reads, codes, touched = (np.zeros(written, dtype) for dtype in (
       np.uint32, np.uint64, bool))
+  # Unbuffered: several updates of one place add up, in any order.
   np.bitwise_or.at(reads, places, updates.reads)
   np.add.at(codes, places, updates.codes)
   touched[places] = True

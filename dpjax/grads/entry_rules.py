@@ -6,7 +6,10 @@ never less. An operation such as a maximum counts as reading all its operands,
 even if the result does not change with some of them.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+import functools
+import itertools
+import operator
 from typing import Any
 
 import jax
@@ -14,10 +17,12 @@ from jax.extend import core
 import numpy as np
 
 from dpjax.grads import entries as entries_lib
+from dpjax.grads import tracing
 from dpjax.grads.entries import Entries
 from dpjax.grads.entries import UNKNOWN
 
-Rule = Callable[[core.JaxprEqn, Sequence[Entries]], list[Entries]]
+Parts = Sequence[Entries]
+Rule = Callable[[core.JaxprEqn, Parts], list[Entries]]
 
 _ELEMENTWISE = frozenset('''
 abs acos acosh add add_any add_jaxvals and asin asinh atan atan2 atanh
@@ -42,13 +47,13 @@ triangular_solve tridiagonal tridiagonal_solve'''.split(), 2) | {
 
 # NumPy functions for known integers and booleans. Division by zero is avoided;
 # its value does not matter.
-_NUMPY = {
+_NUMPY: dict[str, Callable[..., Any]] = {
     'add': np.add, 'and': np.bitwise_and, 'eq': np.equal,
-    'ge': np.greater_equal,
-    'gt': np.greater, 'le': np.less_equal, 'lt': np.less, 'max': np.maximum,
-    'min': np.minimum, 'mul': np.multiply, 'ne': np.not_equal,
-    'neg': np.negative, 'not': np.invert, 'or': np.bitwise_or, 'sign': np.sign,
-    'sub': np.subtract, 'xor': np.bitwise_xor,
+    'ge': np.greater_equal, 'gt': np.greater, 'le': np.less_equal,
+    'lt': np.less, 'max': np.maximum, 'min': np.minimum, 'mul': np.multiply,
+    'ne': np.not_equal, 'neg': np.negative, 'not': np.invert,
+    'or': np.bitwise_or, 'sign': np.sign, 'sub': np.subtract,
+    'xor': np.bitwise_xor,
     'clamp': lambda low, x, high: np.clip(x, low, high),
     'convert_element_type': lambda x: x,
     'div': lambda x, y: np.sign(x) * np.sign(y) * (
@@ -73,10 +78,10 @@ def rule_of(equation: core.JaxprEqn) -> Rule | None:
 
 def shapes_of(equation: core.JaxprEqn) -> list[tuple[int, ...]]:
   """Returns the shapes of the outputs of an operation."""
-  return [tuple(var.aval.shape) for var in equation.outvars]
+  return [tuple(tracing.aval(var).shape) for var in equation.outvars]
 
 
-def _elementwise(equation, inputs) -> list[Entries]:
+def _elementwise(equation: core.JaxprEqn, inputs: Parts) -> list[Entries]:
   """Returns the entries of an elementwise operation, with values if known."""
   # Parameters such as an exponent belong to the name of the operation.
   key = equation.primitive.name, *(
@@ -85,9 +90,9 @@ def _elementwise(equation, inputs) -> list[Entries]:
   outputs = [entries_lib.combined(inputs, shape, (key, number))
              for number, shape in enumerate(shapes_of(equation))]
   function = _NUMPY.get(equation.primitive.name)
-  dtype = equation.outvars[0].aval.dtype
-  if function is None or any(part.value is None for part in inputs) or (
-      dtype.kind not in 'biu'):
+  dtype = tracing.aval(equation.outvars[0]).dtype
+  if (function is None or dtype.kind not in 'biu'
+      or any(part.value is None for part in inputs)):
     return outputs
   with np.errstate(all='ignore'):
     value = function(*(entries_lib.narrowed(np.asarray(part.value))
@@ -95,7 +100,7 @@ def _elementwise(equation, inputs) -> list[Entries]:
   return [entries_lib.with_value(outputs[0], np.asarray(value).astype(dtype))]
 
 
-def _bitcast(equation, inputs) -> list[Entries]:
+def _bitcast(equation: core.JaxprEqn, inputs: Parts) -> list[Entries]:
   """Splits words into shorter ones along a new last axis, or joins them."""
   (part,), (shape,) = inputs, shapes_of(equation)
   part = part._replace(value=None)
@@ -106,10 +111,9 @@ def _bitcast(equation, inputs) -> list[Entries]:
   return [part]
 
 
-def _select(equation, inputs) -> list[Entries]:
+def _select(equation: core.JaxprEqn, inputs: Parts) -> list[Entries]:
   """Returns the entries of `select_n`; of the chosen case where it is known."""
-  which, *cases = inputs
-  shape, = shapes_of(equation)
+  (which, *cases), (shape,) = inputs, shapes_of(equation)
   out = entries_lib.combined(inputs, shape, 'select_n')
   if which.value is None:
     return [out]
@@ -121,88 +125,91 @@ def _select(equation, inputs) -> list[Entries]:
     out = Entries(np.where(chosen, case.reads, out.reads),
                   np.where(chosen, case.codes, out.codes),
                   None if case.value is None else np.where(
-                      chosen, case.value, 0 if index == 0 else out.value))
+                      chosen, case.value, 0 if out.value is None
+                      else out.value))
   return [out if out.value is None else out._replace(
       reads=np.where(known, out.reads, out.reads | UNKNOWN))]
 
 
-def _mover(move: Callable) -> Rule:
+def _mover(move: Callable[[np.ndarray, Mapping[str, Any]], np.ndarray]
+           ) -> Rule:
   """Returns the rule of an operation that only rearranges one operand.
 
   Args:
     move: (array, parameters of the equation) -> rearranged array.
   """
-  return lambda equation, inputs: [entries_lib.moved(
+  return lambda equation, inputs: [entries_lib.rearranged(
       inputs[0], lambda array: move(array, equation.params))]
 
 
-def _broadcast(array, params):
+def _broadcast(array: np.ndarray, params: Mapping[str, Any]) -> np.ndarray:
+  """Broadcasts an array whose axes go to given axes of the result."""
   shape = params['shape']
   kept = [int(axis) for axis in params['broadcast_dimensions']]
   new = [axis for axis in range(len(shape)) if axis not in kept]
   return np.broadcast_to(np.expand_dims(array, new), shape)
 
 
-def _sliced(array, params):
+def _sliced(array: np.ndarray, params: Mapping[str, Any]) -> np.ndarray:
+  """Slices an array with public starts, limits and strides."""
   strides = params['strides'] or (1,) * array.ndim
   return array[tuple(map(slice, params['start_indices'],
                          params['limit_indices'], strides))]
 
 
-def _split(equation, inputs) -> list[Entries]:
-  ends = np.cumsum(equation.params['sizes'])[:-1]
-  axis = equation.params['axis']
-  parts = [None if each is None else np.split(each, ends, axis)
-           for each in inputs[0]]
-  return [Entries(*(None if part is None else part[number] for part in parts))
-          for number in range(len(ends) + 1)]
+def _split(equation: core.JaxprEqn, inputs: Parts) -> list[Entries]:
+  """Cuts an array along one axis into parts of given sizes."""
+  sizes, axis = equation.params['sizes'], equation.params['axis']
+  # Slices are views, so broadcast arrays stay small.
+  return [entries_lib.rearranged(inputs[0], operator.itemgetter(
+      (slice(None),) * axis + (slice(stop - size, stop),)))
+          for size, stop in zip(sizes, itertools.accumulate(sizes),
+                                strict=True)]
 
 
-def _concatenate(equation, inputs) -> list[Entries]:
+def _concatenate(equation: core.JaxprEqn, inputs: Parts) -> list[Entries]:
+  """Joins arrays along one axis."""
   axis = equation.params['dimension']
-  parts = entries_lib.comparable(inputs)
-  return [Entries(*(None if fields[0] is None else np.concatenate(fields, axis)
-                    for fields in zip(*parts, strict=True)))]
+  return [entries_lib.by_field(lambda *fields: np.concatenate(fields, axis),
+                               *entries_lib.comparable(inputs))]
 
 
-def _pad(equation, inputs) -> list[Entries]:
+def _pad(equation: core.JaxprEqn, inputs: Parts) -> list[Entries]:
   """Returns the entries of an array with any padding, also negative."""
   shape, = shapes_of(equation)
   lows, highs, insides = zip(*equation.params['padding_config'], strict=True)
+  # Sizes with the padding between entries.
+  inner = [size + max(size - 1, 0) * inside for size, inside in zip(
+      inputs[0].reads.shape, insides, strict=True)]
   # Positive padding first, then negative padding, which cuts the array.
-  whole = [max(low, 0) + max(high, 0) + size + max(size - 1, 0) * inside
-           for low, high, inside, size in zip(
-               lows, highs, insides, inputs[0].reads.shape, strict=True)]
-  places = tuple(
-      slice(max(low, 0), max(low, 0) + size + max(size - 1, 0) * inside,
-            inside + 1)
-      for low, inside, size in zip(lows, insides, inputs[0].reads.shape,
-                                   strict=True))
+  whole = [max(low, 0) + max(high, 0) + size
+           for low, high, size in zip(lows, highs, inner, strict=True)]
+  places = tuple(slice(max(low, 0), max(low, 0) + size, inside + 1)
+                 for low, inside, size in zip(lows, insides, inner,
+                                              strict=True))
   cut = tuple(slice(max(-low, 0), max(-low, 0) + size)
               for low, size in zip(lows, shape, strict=True))
 
-  def padded(array, padding):
+  def padded(array: np.ndarray, padding: np.ndarray) -> np.ndarray:
     out = np.array(np.broadcast_to(padding, whole))
     out[places] = array
     return out[cut]
 
-  return [Entries(*(None if array is None else padded(array, padding)
-                    for array, padding in zip(
-                        *entries_lib.comparable(inputs), strict=True)))]
+  return [entries_lib.by_field(padded, *entries_lib.comparable(inputs))]
 
 
-def _iota(equation, inputs) -> list[Entries]:
+def _iota(equation: core.JaxprEqn, inputs: Parts) -> list[Entries]:
+  """Returns numbers that count along one axis, with their values."""
   del inputs
   shape, axis = equation.params['shape'], equation.params['dimension']
-  numbers = np.arange(shape[axis]).reshape(
-      [-1 if i == axis else 1 for i in range(len(shape))])
-  constant = entries_lib.of_constant(numbers)
+  constant = entries_lib.of_constant(np.arange(shape[axis]).reshape(
+      [-1 if i == axis else 1 for i in range(len(shape))]))
   if np.dtype(equation.params['dtype']).kind not in 'iu':
     constant = constant._replace(value=None)
-  return [entries_lib.moved(constant, lambda a: np.broadcast_to(a, shape))]
+  return [entries_lib.rearranged(constant, lambda a: np.broadcast_to(a, shape))]
 
 
-def _platform(equation, inputs) -> list[Entries]:
+def _platform(equation: core.JaxprEqn, inputs: Parts) -> list[Entries]:
   """Returns the known index of the program that runs on this platform."""
   del inputs
   here = jax.default_backend()
@@ -212,49 +219,45 @@ def _platform(equation, inputs) -> list[Entries]:
   return [entries_lib.of_constant(np.int32(number))]
 
 
-def _reduction(equation, inputs) -> list[Entries]:
+def _reduction(equation: core.JaxprEqn, inputs: Parts) -> list[Entries]:
   """Returns the entries of a reduction of one or several operands."""
-  axes = equation.params.get('axes', equation.params.get('dimensions'))
-  name = equation.primitive.name
+  params, name = equation.params, equation.primitive.name
+  axes = params['axes' if 'axes' in params else 'dimensions']
   parts = [entries_lib.reduced(part, axes, (name, number)) if part.reads.ndim
            else part for number, part in enumerate(inputs)]
   return [entries_lib.combined(parts, shape, (name, number))
           for number, shape in enumerate(shapes_of(equation))]
 
 
-def _along_axis(equation, inputs) -> list[Entries]:
+def _along_axis(equation: core.JaxprEqn, inputs: Parts) -> list[Entries]:
   """Returns the entries of scans, sorts and top-k along one axis."""
   params, name = equation.params, equation.primitive.name
-  axis = next((params[key] for key in ('dimension', 'axis',
-                                       'reduction_dimension') if key in params),
-              -1)
+  names = 'dimension', 'axis', 'reduction_dimension'
+  axis = next((params[key] for key in names if key in params), -1)
   axis %= inputs[0].reads.ndim
   parts = [entries_lib.reduced(part, [axis], (name, number), keepdims=True)
            for number, part in enumerate(inputs)]
-  return [entries_lib.spread(entries_lib.combined(
-      parts, parts[0].reads.shape, (name, number)), shape, [axis])
-          for number, shape in enumerate(shapes_of(equation))]
+  return _over(equation, parts, [axis])
 
 
-def _last_axes(equation, inputs) -> list[Entries]:
+def _last_axes(equation: core.JaxprEqn, inputs: Parts) -> list[Entries]:
   """Returns outputs that read all entries along the last axes."""
-  name = equation.primitive.name
-  count = _LAST_AXES.get(name) or len(equation.params['fft_lengths'])
+  count = _LAST_AXES.get(equation.primitive.name) or len(
+      equation.params['fft_lengths'])
   return _of_leading(equation, inputs, max(
       part.reads.ndim for part in inputs) - count)
 
 
-def _of_leading(equation, inputs, count: int) -> list[Entries]:
+def _of_leading(equation: core.JaxprEqn, inputs: Parts,
+                count: int) -> list[Entries]:
   """Returns outputs that read all entries with the same first `count` axes."""
   name = equation.primitive.name
   parts = [entries_lib.reduced(part, range(min(count, part.reads.ndim),
                                            part.reads.ndim), (name, number))
            for number, part in enumerate(inputs)]
-  outputs = []
-  for number, shape in enumerate(shapes_of(equation)):
-    one = entries_lib.combined(parts, shape[:count], (name, number))
-    outputs.append(_widened(one, shape, range(count)))
-  return outputs
+  return [_widened(entries_lib.combined(parts, shape[:count], (name, number)),
+                   shape, range(count))
+          for number, shape in enumerate(shapes_of(equation))]
 
 
 def _widened(entries: Entries, shape: Sequence[int],
@@ -267,54 +270,53 @@ def _widened(entries: Entries, shape: Sequence[int],
     axes: of `shape` that `entries` already has, in order.
   """
   others = [axis for axis in range(len(shape)) if axis not in axes]
-  return entries_lib.spread(entries_lib.moved(
+  return entries_lib.spread(entries_lib.rearranged(
       entries, lambda array: np.expand_dims(array, others)), shape, others)
 
 
-def _random(equation, inputs) -> list[Entries]:
+def _random(equation: core.JaxprEqn, inputs: Parts) -> list[Entries]:
   """Returns bits or keys [..., new axes], drawn from keys [...]."""
   shape, = shapes_of(equation)
-  one = entries_lib.combined(inputs, inputs[0].reads.shape,
-                             equation.primitive.name)
-  return [_widened(one, shape, range(inputs[0].reads.ndim))]
+  like = inputs[0].reads
+  one = entries_lib.combined(inputs, like.shape, equation.primitive.name)
+  return [_widened(one, shape, range(like.ndim))]
 
 
-def _random_gamma(equation, inputs) -> list[Entries]:
+def _random_gamma(equation: core.JaxprEqn, inputs: Parts) -> list[Entries]:
   """Returns gamma variables, from keys and a parameter with more axes."""
-  shape, = shapes_of(equation)
-  key, alpha = inputs
-  new = range(key.reads.ndim, len(shape))
-  key = entries_lib.moved(key, lambda a: np.expand_dims(a, tuple(new)))
+  (key, alpha), (shape,) = inputs, shapes_of(equation)
+  new = tuple(range(key.reads.ndim, len(shape)))
+  key = entries_lib.rearranged(key, lambda a: np.expand_dims(a, new))
   return [entries_lib.spread(entries_lib.combined(
       [key, alpha], shape, 'random_gamma'), shape, new)]
 
 
-def _wrap(equation, inputs) -> list[Entries]:
+def _wrap(equation: core.JaxprEqn, inputs: Parts) -> list[Entries]:
+  """Returns keys, each of which reads all its words."""
   shape, = shapes_of(equation)
-  return [entries_lib.reduced(
-      inputs[0], range(len(shape), inputs[0].reads.ndim), 'wrap')]
+  words = range(len(shape), inputs[0].reads.ndim)
+  return [entries_lib.reduced(inputs[0], words, 'wrap')]
 
 
-def _windows(equation, inputs) -> list[Entries]:
+def _windows(equation: core.JaxprEqn, inputs: Parts) -> list[Entries]:
   """Returns the entries of a window operation, such as pooling.
 
   Along an axis each output may read all inputs, unless windows have size 1.
   """
   params, name = equation.params, equation.primitive.name
-  shapes = shapes_of(equation)
   operands = [part for part in inputs if part.reads.ndim]
-  ndim = len(shapes[0])
-  plain = lambda key: params.get(key) or (1,) * ndim
+  sizes = params['window_dimensions']
   axes = [axis for axis, (size, stride, pads, base) in enumerate(zip(
-      params['window_dimensions'], params['window_strides'],
-      params['padding'], plain('base_dilation'), strict=True))
+      sizes, params['window_strides'], params['padding'],
+      params.get('base_dilation') or (1,) * len(sizes), strict=True))
           if (size, stride, tuple(pads), base) != (1, 1, (0, 0), 1)]
   return _over(equation, [entries_lib.reduced(
       part, axes, (name, number), keepdims=True)
                           for number, part in enumerate(operands)], axes)
 
 
-def _over(equation, parts, axes) -> list[Entries]:
+def _over(equation: core.JaxprEqn, parts: Parts,
+          axes: Sequence[int]) -> list[Entries]:
   """Returns outputs that read reduced parts, with codes unlike along axes."""
   name = equation.primitive.name
   shape = np.broadcast_shapes(*(part.reads.shape for part in parts))
@@ -323,7 +325,7 @@ def _over(equation, parts, axes) -> list[Entries]:
           for number, out in enumerate(shapes_of(equation))]
 
 
-def _dot(equation, inputs) -> list[Entries]:
+def _dot(equation: core.JaxprEqn, inputs: Parts) -> list[Entries]:
   """Returns the entries of a matrix product over any axes."""
   contracted, batched = equation.params['dimension_numbers']
   shape, = shapes_of(equation)
@@ -332,46 +334,45 @@ def _dot(equation, inputs) -> list[Entries]:
   for part, axes, batch in zip(inputs, contracted, batched, strict=True):
     kept = [axis for axis in range(part.reads.ndim)
             if axis not in axes and axis not in batch]
-    part = entries_lib.moved(part, lambda a, order=(*batch, *kept, *axes):
-                             np.transpose(a, order))
+    part = entries_lib.rearranged(part, functools.partial(
+        np.transpose, axes=(*batch, *kept, *axes)))
     part = entries_lib.reduced(part, range(len(batch) + len(kept),
                                            part.reads.ndim))
     new = [axis for axis in range(len(batch), len(shape))
            if not first <= axis < first + len(kept)]
-    parts.append(entries_lib.moved(
-        part, lambda a, new=tuple(new): np.expand_dims(a, new)))
+    parts.append(entries_lib.rearranged(
+        part, functools.partial(np.expand_dims, axis=tuple(new))))
     first += len(kept)
   return [entries_lib.combined(parts, shape, 'dot_general')]
 
 
-def _convolution(equation, inputs) -> list[Entries]:
+def _convolution(equation: core.JaxprEqn, inputs: Parts) -> list[Entries]:
   """Returns the entries of a convolution; each reads all spatial places."""
   params, (shape,) = equation.params, shapes_of(equation)
   numbers = params['dimension_numbers']
   order = lambda spec: lambda array: np.transpose(array, spec)
-  x = entries_lib.moved(inputs[0], order(numbers.lhs_spec))
-  kernel = entries_lib.moved(inputs[1], order(numbers.rhs_spec))
+  x = entries_lib.rearranged(inputs[0], order(numbers.lhs_spec))
+  kernel = entries_lib.rearranged(inputs[1], order(numbers.rhs_spec))
   kernel = entries_lib.reduced(kernel, range(1, kernel.reads.ndim), 'kernel')
   x = entries_lib.reduced(x, range(2, x.reads.ndim), 'spatial')
   features, rows = params['feature_group_count'], params['batch_group_count']
   num_rows, num_features = shape[numbers.out_spec[0]], kernel.reads.shape[0]
-  x = entries_lib.moved(x, lambda a: np.reshape(
+  x = entries_lib.rearranged(x, lambda a: np.reshape(
       a, (rows, a.shape[0] // rows, features, -1)))
   x = entries_lib.reduced(x, [3], 'features')  # [groups, rows, groups].
   groups = rows * features
-  x = entries_lib.moved(x, lambda a: np.repeat(np.reshape(
+  x = entries_lib.rearranged(x, lambda a: np.repeat(np.reshape(
       np.moveaxis(a, 1, 0), (num_rows, groups)), num_features // groups, 1))
   out = entries_lib.combined(
-      [x, entries_lib.moved(kernel, lambda a: a[None])],
+      [x, entries_lib.rearranged(kernel, lambda a: a[None])],
       (num_rows, num_features), 'convolution')
-  spatial = range(2, len(shape))
-  plain = entries_lib.moved(out, lambda a: np.broadcast_to(
-      np.expand_dims(a, tuple(spatial)),
-      [shape[axis] for axis in numbers.out_spec]))
-  return [entries_lib.moved(plain, order(np.argsort(numbers.out_spec)))]
+  spatial = tuple(range(2, len(shape)))
+  plain = entries_lib.rearranged(out, lambda a: np.broadcast_to(
+      np.expand_dims(a, spatial), [shape[axis] for axis in numbers.out_spec]))
+  return [entries_lib.rearranged(plain, order(np.argsort(numbers.out_spec)))]
 
 
-_RULES: dict[str, Any] = {
+_RULES: dict[str, Rule] = {
     'bitcast_convert_type': _bitcast,
     'broadcast_in_dim': _mover(_broadcast),
     'expand_dims': _mover(lambda a, params: np.expand_dims(
@@ -391,9 +392,8 @@ _RULES: dict[str, Any] = {
     'random_gamma': _random_gamma, 'random_split': _random,
     'random_unwrap': _random, 'random_wrap': _wrap, 'select_n': _select,
     'split': _split,
-} | dict.fromkeys(
-    ['argmax', 'argmin', 'reduce', 'reduce_and', 'reduce_max', 'reduce_min',
-     'reduce_or', 'reduce_prod', 'reduce_sum', 'reduce_xor'], _reduction
-) | dict.fromkeys(
-    ['approx_top_k', 'cumlogsumexp', 'cummax', 'cummin', 'cumprod', 'cumsum',
-     'sort', 'top_k'], _along_axis)
+} | dict.fromkeys('''
+argmax argmin reduce reduce_and reduce_max reduce_min reduce_or reduce_prod
+reduce_sum reduce_xor'''.split(), _reduction) | dict.fromkeys('''
+approx_top_k cumlogsumexp cummax cummin cumprod cumsum sort
+top_k'''.split(), _along_axis)

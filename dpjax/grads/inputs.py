@@ -30,7 +30,7 @@ def as_parameters(params: Params) -> Params:
 ; let the network close over constants
   """
 
-  def leaf(path, value):
+  def leaf(path: tuple[Any, ...], value: Any) -> Any:
     dtype = jnp.result_type(value)
     if not jnp.issubdtype(dtype, jnp.floating):
       raise TypeError('parameters must be real floating numbers, got '

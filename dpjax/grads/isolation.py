@@ -42,7 +42,7 @@ import numpy as np
 from dpjax import errors
 from dpjax.grads import dependence
 from dpjax.grads import entries as entries_lib
-from dpjax.typing import Array, Batch, LossFn, Params, PyTree
+from dpjax.typing import ApplyFn, Array, Batch, LossFn, Params, PyTree
 
 # Batch sizes to trace. The first is even, so that statistics of pairs of
 # records can be traced. Moving rows by 4 places does nothing to a batch of 4,
@@ -67,8 +67,7 @@ class _WrongOutput(ValueError):
   """An output does not have one row or one value for each record."""
 
 
-def checker(apply: Callable[[Params, PyTree], Array],
-            loss: LossFn) -> Callable[[Params, Batch], None]:
+def checker(apply: ApplyFn, loss: LossFn) -> Callable[[Params, Batch], None]:
   """Returns a function check(params, batch), which runs once for each shape.
 
   The check reads shapes only, never records, so it can be called while a
@@ -92,8 +91,8 @@ def checker(apply: Callable[[Params, PyTree], Array],
   return check
 
 
-def check_isolated(apply: Callable[[Params, PyTree], Array], loss: LossFn,
-                   params: Params, batch: Batch) -> None:
+def check_isolated(apply: ApplyFn, loss: LossFn, params: Params, batch: Batch
+                   ) -> None:
   """Checks that a network and a loss do not mix the records of a batch.
 
   Args:
@@ -109,9 +108,9 @@ def check_isolated(apply: Callable[[Params, PyTree], Array], loss: LossFn,
       logits may depend on another record or on the position in the batch; or if
       only some batch sizes work.
   """
-  given = []  # Shapes of logits and labels.
+  given: list[jax.ShapeDtypeStruct] = []  # Of logits and labels.
 
-  def outputs(params, batch):
+  def outputs(params: Params, batch: Batch) -> tuple[Array, Array]:
     size = batch.y.shape[0]
     logits = apply(params, batch.x)
     if getattr(logits, 'shape', ())[:1] != (size,):
@@ -124,10 +123,10 @@ def check_isolated(apply: Callable[[Params, PyTree], Array], loss: LossFn,
           f'the loss must give one value for each record, [b]; for {size} '
           f'records it gave {_described(values)}: leave out the mean or the '
           'sum over records, which is taken after the noise')
-    given[:] = map(_shape, (logits, batch.y))
+    given[:] = map(_shape, (logits, batch.y))  # Recorded while tracing.
     return logits, values
 
-  def gradients(_, given):
+  def gradients(_: PyTree, given: list[Array]) -> Array:
     # A `jax.custom_vjp` may mix records in its gradients only.
     return jax.grad(lambda logits: jnp.sum(loss(logits, given[1])))(given[0])
 
@@ -180,8 +179,8 @@ def check_rows(function: Callable[[PyTree, PyTree], PyTree], public: PyTree,
         _check_places(entries, what, place_remedy or remedy)
 
 
-def _traced(function: Callable, public: PyTree, records: PyTree, size: int,
-            what: str, remedy: str) -> core.ClosedJaxpr:
+def _traced(function: Callable[..., PyTree], public: PyTree, records: PyTree,
+            size: int, what: str, remedy: str) -> core.ClosedJaxpr:
   """Traces the function for a batch of this size, or raises in one sentence."""
   try:
     return jax.make_jaxpr(function)(public, _resized(records, size))

@@ -57,8 +57,8 @@ def k_norm_privatizer(
       raise ValueError('adaptive radii are released with Gaussian noise only')
     if draws is not None:
       raise ValueError('K-norm noise cannot use Gaussian noise drawn ahead')
-    bounds, structure = jax.tree.flatten(l2_sensitivity)
-    bounds, parts = jnp.stack(bounds), structure.flatten_up_to(sums)
+    leaves, structure = jax.tree.flatten(l2_sensitivity)
+    bounds, parts = jnp.stack(leaves), tree.blocks(l2_sensitivity, sums)
     scales = k_norm.allocate(
         bounds, noise_multiplier=noise_multiplier, order=order,
         sizes=tree.block_sizes(l2_sensitivity, sums))
@@ -68,7 +68,8 @@ def k_norm_privatizer(
                             len(parts))
     noisy = [k_norm.add_noise(k, part, scale, order=order)
              for k, part, scale in zip(keys, parts, scales, strict=True)]
-    mean = tree.scale(1 / expected_batch_size, structure.unflatten(noisy))
+    mean = tree.scale(1 / expected_batch_size,
+                      jax.tree.unflatten(structure, noisy))
     multiplier = k_norm.joint_noise_multiplier(bounds, scales)
     return mean, PrivatizerState(
         state.key, state.step + 1,

@@ -71,11 +71,11 @@ def lattice_privatizer(
     del params
     if draws is not None:
       raise ValueError('noise on a lattice cannot use noise drawn ahead')
-    split = dict(noise_multiplier=noise_multiplier, allocation=allocation,
-                 adaptive=adaptive)
     rounded_bounds, spacings = on_lattice(
-        tree.scale(1 + sum_error, l2_sensitivity), sums, **split)
-    bounds, stddevs = privatizer.scales(rounded_bounds, sums, **split)
+        tree.scale(1 + sum_error, l2_sensitivity), sums, noise_multiplier,
+        allocation, adaptive)
+    bounds, stddevs = privatizer.scales(rounded_bounds, sums, noise_multiplier,
+                                        allocation, adaptive)
     outers = lattice.outer_multiplier(stddevs, spacings)
     prefixes = (privatizer.as_prefix(values, rounded_bounds, adaptive)
                 for values in (spacings, outers))
@@ -93,7 +93,7 @@ def lattice_privatizer(
   return optax.GradientTransformationExtraArgs(init, update)
 
 
-def on_lattice(l2_sensitivity: PyTree, sums: PyTree, *,
+def on_lattice(l2_sensitivity: PyTree, sums: PyTree,
                noise_multiplier: Array | float, allocation: str,
                adaptive: Adaptive | None = None) -> tuple[PyTree, Array]:
   """Returns the l2 sensitivities of sums rounded to lattices, and the spacings.
@@ -115,9 +115,11 @@ def on_lattice(l2_sensitivity: PyTree, sums: PyTree, *,
   spacings = lattice.spacing(privatizer.scales(
       l2_sensitivity, sums, noise_multiplier=noise_multiplier,
       allocation=allocation, adaptive=adaptive)[1])
+  # These spacings are for the noise before rounding adds to the sensitivity.
+  # More noise is at least as many spacings wide.
   leaves, structure = jax.tree.flatten(l2_sensitivity)
   sizes = tree.block_sizes(l2_sensitivity, sums)
-  return structure.unflatten([
+  return jax.tree.unflatten(structure, [
       bound + size**0.5 * spacing
       for bound, size, spacing in zip(leaves, sizes, spacings)]), spacings
 

@@ -9,18 +9,17 @@ from dpjax import errors
 from dpjax import tree
 from dpjax.grads import convolutions
 from dpjax.grads.bounder import BoundedSums
-from dpjax.typing import Array, Batch, Params, PyTree
+from dpjax.typing import ApplyFn, Array, Batch, Params, PyTree
 
 # Number of outputs of all convolutions that stay in the cache of a CPU.
 _CACHED_VALUES = 2**19
 # Fewer records make matrix products slow; more were never faster.
 _LEAST, _MOST = 32, 64
 
-Apply = Callable[[Params, Array], Array]
 Sums = Callable[[Params, Batch, Array], BoundedSums]
 
 
-def added_up(sums: Sums, apply: Apply, params: Params, batch: Batch,
+def added_up(sums: Sums, apply: ApplyFn, params: Params, batch: Batch,
              mask: Array, microbatch_size: int | None = None) -> BoundedSums:
   """Returns `sums` of the batch, added up over microbatches.
 
@@ -52,7 +51,7 @@ def added_up(sums: Sums, apply: Apply, params: Params, batch: Batch,
       zeros, parts)[0]
 
 
-def mapped(function: Callable[[Params, Batch], PyTree], apply: Apply,
+def mapped(function: Callable[[Params, Batch], PyTree], apply: ApplyFn,
            params: Params, batch: Batch) -> PyTree:
   """Returns `function` of the batch, leaves [b, ...], in parts if faster.
 
@@ -87,14 +86,14 @@ def filled(arrays: PyTree) -> PyTree:
 def _split(arrays: PyTree, size: int) -> PyTree:
   """Reshapes arrays [b, ...] to [parts, size, ...], padded with zeros."""
 
-  def split(leaf):
+  def split(leaf: Array) -> Array:
     padding = [(0, -leaf.shape[0] % size)] + [(0, 0)] * (leaf.ndim - 1)
     return jnp.pad(leaf, padding).reshape((-1, size, *leaf.shape[1:]))
 
   return jax.tree.map(split, arrays)
 
 
-def _fastest(apply: Apply, params: Params, batch: Batch) -> int:
+def _fastest(apply: ApplyFn, params: Params, batch: Batch) -> int:
   """Returns the fastest number of records at a time, for `added_up`."""
   count = batch.y.shape[0]
   if jax.default_backend() != 'cpu' or count <= _LEAST:

@@ -25,11 +25,10 @@ from dpjax.grads.bounder import BoundedSums
 from dpjax.grads.bounder import GradientBounder
 from dpjax.grads.quantiles import Adaptive
 from dpjax.grads.records import RecordGradients
-from dpjax.typing import Array, Batch, LossFn, Params, PyTree
+from dpjax.typing import ApplyFn, Array, Batch, LossFn, Params, PyTree
 
 
-def per_example_gradients(apply: Callable[[Params, Array], Array],
-                          loss: LossFn, params: Params,
+def per_example_gradients(apply: ApplyFn, loss: LossFn, params: Params,
                           batch: Batch) -> tuple[Array, PyTree]:
   """Returns the losses [b] and the gradients [b, ...] of all records.
 
@@ -40,7 +39,7 @@ def per_example_gradients(apply: Callable[[Params, Array], Array],
     batch: b records.
   """
 
-  def record_loss(params, x, y):
+  def record_loss(params: Params, x: PyTree, y: Array) -> Array:
     one = jax.tree.map(lambda leaf: leaf[None], x)
     return loss(apply(params, one), y[None])[0]
 
@@ -48,10 +47,9 @@ def per_example_gradients(apply: Callable[[Params, Array], Array],
   return jax.vmap(value_and_grad, (None, 0, 0))(params, batch.x, batch.y)
 
 
-def clipped(apply: Callable[[Params, Array], Array], loss: LossFn, *,
-            clip_norm: PyTree,
-            microbatch_size: int | None = None,
-            kernel: str = 'bookkeeping') -> GradientBounder:
+def clipped(apply: ApplyFn, loss: LossFn, *, clip_norm: PyTree,
+            microbatch_size: int | None = None, kernel: str = 'bookkeeping'
+            ) -> GradientBounder:
   """Returns the bounder of DP-SGD, which clips the gradient of each record.
 
   Guarantee: one record contributes at most C_k in l2 to block k, and so at most
@@ -83,8 +81,8 @@ def clipped(apply: Callable[[Params, Array], Array], loss: LossFn, *,
     ...     clip_norm=1.0)
     >>> batch = Batch(x=jnp.array([[3.0, 4.0], [0.1, 0.0]]), y=jnp.ones(2))
     >>> mask = jnp.array([True, True])
-    >>> found = bounder.sums(jnp.zeros([2, 1]), batch, mask)
-    >>> [round(float(value), 3) for value in found.total.ravel()]
+    >>> sums = bounder.sums(jnp.zeros([2, 1]), batch, mask)
+    >>> [round(float(value), 3) for value in sums.total.ravel()]
     [-0.7, -0.8]
   """
   _check_clip_norms(clip_norm)
@@ -94,9 +92,8 @@ def clipped(apply: Callable[[Params, Array], Array], loss: LossFn, *,
       lambda certificate: jax.tree.map(jnp.float32, clip_norm))
 
 
-def normalized(apply: Callable[[Params, Array], Array], loss: LossFn, *,
-               clip_norm: PyTree, stabilizer: float,
-               microbatch_size: int | None = None,
+def normalized(apply: ApplyFn, loss: LossFn, *, clip_norm: PyTree,
+               stabilizer: float, microbatch_size: int | None = None,
                kernel: str = 'bookkeeping') -> GradientBounder:
   """Returns the bounder of automatic clipping (DP-16).
 
@@ -123,8 +120,7 @@ def normalized(apply: Callable[[Params, Array], Array], loss: LossFn, *,
       lambda certificate: jax.tree.map(jnp.float32, clip_norm))
 
 
-def adaptively_clipped(apply: Callable[[Params, Array], Array], loss: LossFn,
-                       *, adaptive: Adaptive,
+def adaptively_clipped(apply: ApplyFn, loss: LossFn, *, adaptive: Adaptive,
                        microbatch_size: int | None = None,
                        kernel: str = 'bookkeeping') -> GradientBounder:
   """Returns the bounder of DP-SGD whose clip norms follow private quantiles.
@@ -148,6 +144,7 @@ def adaptively_clipped(apply: Callable[[Params, Array], Array], loss: LossFn,
 
 
 def _check_clip_norms(clip_norm: PyTree) -> None:
+  """Checks that there is a clip norm, and that each lies in [1e-12, 1e12]."""
   if not jax.tree.leaves(clip_norm):
     raise ValueError('clip_norm must be a positive number, or a tree of them '
                      f'such as {{layer: number}}, got {clip_norm}')
@@ -155,12 +152,14 @@ def _check_clip_norms(clip_norm: PyTree) -> None:
 
 
 def _clip(norms: Array, bound: Array | float) -> Array:
+  """Returns the weights of clipping, as a rule of `_rule_sums`."""
   return clipping.flat_weights(norms, clip_norm=bound)
 
 
-def _rule_sums(apply, loss: LossFn, rule: Callable[[Array, Array], Array],
-               kernel: str, microbatch_size: int | None,
-               indicators: bool = False):
+def _rule_sums(apply: ApplyFn, loss: LossFn,
+               rule: Callable[[Array, Array], Array], kernel: str,
+               microbatch_size: int | None, indicators: bool = False
+               ) -> Callable[[Params, Batch, Array, PyTree], BoundedSums]:
   """Returns (params, batch, mask, bounds) -> sums of weighted gradients.
 
   The leaves of `bounds` are the blocks. A record with a non-finite value in any
@@ -176,7 +175,8 @@ def _rule_sums(apply, loss: LossFn, rule: Callable[[Array, Array], Array],
   """
   gradients_of = KERNELS[errors.check_choice('kernel', kernel, KERNELS)]
 
-  def micro_sums(bounds, params, batch: Batch, mask: Array) -> BoundedSums:
+  def micro_sums(bounds: PyTree, params: Params, batch: Batch,
+                 mask: Array) -> BoundedSums:
     gradients = gradients_of(apply, loss, params, batch,
                              inputs.finite_records(batch.x) & mask)
     norms = _block_norms(gradients, bounds)
@@ -187,6 +187,7 @@ def _rule_sums(apply, loss: LossFn, rule: Callable[[Array, Array], Array],
     weights = jax.tree.map(
         lambda norm, bound: jnp.where(usable, rule(norm, bound), 0.0), norms,
         bounds)
+    # All leaves of a block share its weights.
     total = gradients.weighted(tree.map_blocks(
         lambda weight, leaf: weight, weights, gradients.squares))
     return BoundedSums(
@@ -194,9 +195,10 @@ def _rule_sums(apply, loss: LossFn, rule: Callable[[Array, Array], Array],
         jnp.sum(mask & ~usable), quantiles.centred_indicators(
             norms, bounds, usable) if indicators else ())
 
-  check = isolation.checker(apply, loss)
+  check = isolation.checker(apply, loss)  # Once for each shape.
 
-  def sums(params, batch: Batch, mask: Array, bounds: PyTree) -> BoundedSums:
+  def sums(params: Params, batch: Batch, mask: Array,
+           bounds: PyTree) -> BoundedSums:
     params, batch = inputs.as_parameters(params), inputs.as_batch(batch)
     check(params, batch)
     return microbatches.added_up(
@@ -208,13 +210,12 @@ def _rule_sums(apply, loss: LossFn, rule: Callable[[Array, Array], Array],
 
 def _block_norms(gradients: RecordGradients, blocks: PyTree) -> PyTree:
   """Returns the gradient norms [b] of each block, as a tree like `blocks`."""
-  structure = jax.tree.structure(blocks)
-  return jax.tree.unflatten(structure, [
+  return jax.tree.unflatten(jax.tree.structure(blocks), [
       jnp.sqrt(sum(jax.tree.leaves(block)))
-      for block in structure.flatten_up_to(gradients.squares)])
+      for block in tree.blocks(blocks, gradients.squares)])
 
 
-def _by_vmap(apply, loss: LossFn, params: Params, batch: Batch,
+def _by_vmap(apply: ApplyFn, loss: LossFn, params: Params, batch: Batch,
              kept: Array) -> RecordGradients:
   """Forms the gradient of every record; the reference kernel."""
   losses, grads = per_example_gradients(apply, loss, params, batch)
@@ -233,8 +234,8 @@ KERNELS = {'bookkeeping': bookkeeping.record_gradients, 'vmap': _by_vmap}
 """Kernels for the gradients of records: the fast one, and the reference."""
 
 
-def per_example_norms(apply: Callable[[Params, Array], Array], loss: LossFn,
-                      params: Params, batch: Batch, *, blocks: PyTree = 0,
+def per_example_norms(apply: ApplyFn, loss: LossFn, params: Params,
+                      batch: Batch, *, blocks: PyTree = 0,
                       kernel: str = 'bookkeeping') -> PyTree:
   """Returns the gradient norms of all records, for diagnostics. PRIVATE.
 
@@ -266,7 +267,7 @@ def per_example_norms(apply: Callable[[Params, Array], Array], loss: LossFn,
   gradients_of = KERNELS[errors.check_choice('kernel', kernel, KERNELS)]
   params, batch = inputs.as_parameters(params), inputs.as_batch(batch)
 
-  def norms(params, batch):
+  def norms(params: Params, batch: Batch) -> PyTree:
     gradients = gradients_of(apply, loss, params, batch,
                              inputs.finite_records(batch.x))
     return jax.tree.map(lambda norm: jnp.where(gradients.usable, norm, jnp.inf),
@@ -287,8 +288,7 @@ def _weighted_sum(weights: Array, leaf: Array) -> Array:
                        precision=jax.lax.Precision.HIGHEST)
 
 
-def summed(apply: Callable[[Params, Array], Array],
-           loss: LossFn) -> GradientBounder:
+def summed(apply: ApplyFn, loss: LossFn) -> GradientBounder:
   """Returns the bounder of plain gradient sums, which have no bound.
 
   It is the non-private baseline, computed by one ordinary backward pass. Its
@@ -300,7 +300,7 @@ def summed(apply: Callable[[Params, Array], Array],
   """
   check = isolation.checker(apply, loss)
 
-  def sums(params, batch: Batch, mask: Array) -> BoundedSums:
+  def sums(params: Params, batch: Batch, mask: Array) -> BoundedSums:
     params, batch = inputs.as_parameters(params), inputs.as_batch(batch)
     check(params, batch)
     return plain_sums(apply, loss, params, batch, mask)
@@ -308,9 +308,8 @@ def summed(apply: Callable[[Params, Array], Array],
   return GradientBounder(sums, lambda certificate: jnp.float32(jnp.inf))
 
 
-def plain_sums(apply: Callable[[Params, Array], Array], loss: LossFn,
-               params: Params, batch: Batch, mask: Array,
-               microbatch_size: int | None = None) -> BoundedSums:
+def plain_sums(apply: ApplyFn, loss: LossFn, params: Params, batch: Batch,
+               mask: Array, microbatch_size: int | None = None) -> BoundedSums:
   """Returns the gradient of the summed loss of all finite, unmasked records.
 
   Non-finite features are replaced by zero before the forward pass, so no NaN
@@ -342,7 +341,7 @@ def observed_sums(apply: Callable[[Params, Array], tuple[Array, PyTree]],
   x, finite = inputs.clean_features(batch.x, mask)
   kept = finite & mask
 
-  def total_loss(params):
+  def total_loss(params: Params) -> tuple[Array, PyTree]:
     logits, observed = apply(params, x)
     losses = loss(logits, batch.y)
     return jnp.sum(jnp.where(kept, losses, 0.0)), observed

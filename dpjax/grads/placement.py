@@ -65,7 +65,7 @@ def check_chain(transform: optax.GradientTransformation,
  on is no sum of bounded contributions, so that the noise is too little and\
  nothing is private; put the privatizer first in optax.chain
   """
-  state = jax.eval_shape(transform.init, params)
+  state = jax.eval_shape(transform.init, params)  # Shapes only.
   count = sum(isinstance(node, PrivatizerState) for node in _nodes(state))
   if not count:
     raise ValueError('there is no privatizer in the chain: it would use sums '
@@ -101,6 +101,7 @@ def _nodes(state: Any) -> Iterator[Any]:
 
 def _first(state: Any) -> Any:
   """Returns the state of the first transform, also in chains of chains."""
+  # Chains have plain tuples or dicts; states of transforms are named tuples.
   while type(state) in (tuple, collections.OrderedDict) and state:
     named = isinstance(state, dict)
     state = next(iter(state.values())) if named else state[0]

@@ -1,19 +1,17 @@
 """Mixed precision: networks in bfloat16, parameters and sums in float32."""
 
-from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
 
 from dpjax import errors
-from dpjax.typing import Array, Params, PyTree
+from dpjax.typing import ApplyFn, Array, Params, PyTree
 
 COMPUTE_DTYPES = ('float32', 'bfloat16')
 """Types that networks can be computed in. In float16 gradients underflow."""
 
 
-def computed_in(apply: Callable[[Params, PyTree], Array],
-                compute_dtype: str) -> Callable[[Params, PyTree], Array]:
+def computed_in(apply: ApplyFn, compute_dtype: str) -> ApplyFn:
   """Returns `apply` with its forward and backward pass in another type.
 
   Floating-point parameters and features are rounded to that type; logits are
@@ -42,7 +40,7 @@ def computed_in(apply: Callable[[Params, PyTree], Array],
   return computed
 
 
-def is_short(x: Array) -> bool:
+def is_short(x: Array | jax.core.ShapedArray) -> bool:
   """Returns whether x has a floating-point type of fewer than 32 bits."""
   return (jnp.issubdtype(x.dtype, jnp.floating)
           and jnp.finfo(x.dtype).bits < 32)

@@ -22,7 +22,7 @@ _LEAST_STDDEV = 2.0**-100
 
 
 class PrivatizerState(NamedTuple):
-  """State of `gaussian_privatizer`.
+  """State of a privatizer between two releases.
 
   Attributes:
     key: base key; the noise of step t comes from `fold_in(key, t)`. Secret.
@@ -90,6 +90,7 @@ def gaussian_privatizer(
     bounds, stddevs = scales(l2_sensitivity, sums, noise_multiplier,
                              allocation, adaptive)
     prefix = as_prefix(stddevs, l2_sensitivity, adaptive)
+    # Both are noised under one joint multiplier, as one release.
     released = sums if adaptive is None else (sums, indicators)
     # One key per step: the noise of two steps must be independent.
     if draws is None:
@@ -147,6 +148,7 @@ def scales(l2_sensitivity: PyTree, sums: PyTree,
     noise_multiplier = quantiles.gradient_noise_multiplier(noise_multiplier,
                                                            adaptive)
   bounds = jnp.stack(jax.tree.leaves(l2_sensitivity))
+  # Margin and floor only raise the noise, so the multiplier is at least z.
   stddevs = at_least_visible(bounds, _ROUNDING_MARGIN * blocks.allocate(
       bounds, noise_multiplier=noise_multiplier, rule=allocation,
       sizes=tree.block_sizes(l2_sensitivity, sums)))
@@ -180,8 +182,8 @@ def as_prefix(values: Array, l2_sensitivity: PyTree,
 
   Released are the sums, or with adaptive radii the pair (sums, indicators).
   """
-  structure = jax.tree.structure(l2_sensitivity)
-  prefix = structure.unflatten(list(values[:structure.num_leaves]))
+  leaves, structure = jax.tree.flatten(l2_sensitivity)
+  prefix = jax.tree.unflatten(structure, list(values[:len(leaves)]))
   return prefix if adaptive is None else (prefix, values[-1])
 
 
@@ -213,8 +215,9 @@ def public_mean(
     del params
     return optax.EmptyState()
 
-  def update(sums, state, params=None, *, l2_sensitivity=None, indicators=(),
-             draws=None):
+  def update(sums: PyTree, state: optax.EmptyState, params: PyTree = None, *,
+             l2_sensitivity: PyTree = None, indicators: PyTree = (),
+             draws: PyTree = None) -> tuple[PyTree, optax.EmptyState]:
     del params, l2_sensitivity, indicators, draws
     return tree.scale(1 / expected_batch_size, sums), state
 

@@ -57,6 +57,7 @@ def geometric(init: PyTree, *, target_quantile: float, learning_rate: float,
   """
   if not span >= 1:
     raise ValueError(f'span must be at least 1, got {span}')
+  # All radii that updates can give must be safe to square.
   for radius in jax.tree.leaves(init):
     for end in (radius / span, radius, radius * span):
       errors.check_scale('radius', float(end))
@@ -65,12 +66,12 @@ def geometric(init: PyTree, *, target_quantile: float, learning_rate: float,
   errors.check_scale('noise_stddev', noise_stddev)
   start = jax.tree.map(jnp.float32, init)
 
-  def move(first: Array, radius: Array, mean: Array) -> Array:
-    updated = radius * jnp.exp(-learning_rate * (0.5 + mean - target_quantile))
-    return jnp.clip(updated, first / span, first * span)
+  def updated(first: Array, radius: Array, mean: Array) -> Array:
+    radius = radius * jnp.exp(-learning_rate * (0.5 + mean - target_quantile))
+    return jnp.clip(radius, first / span, first * span)
 
   return Adaptive(start, noise_stddev, lambda radii, means: jax.tree.map(
-      move, start, radii, means))
+      updated, start, radii, means))
 
 
 def centred_indicators(norms: PyTree, radii: PyTree, kept: Array) -> PyTree:
@@ -108,6 +109,7 @@ def gradient_noise_multiplier(noise_multiplier: Array | float,
     adaptive: gives K and sigma_b.
   """
   indicator_cost = _indicator_cost(adaptive)
+  # Inverse squares of the multipliers of all blocks of a release add up.
   return (noise_multiplier**-2 - indicator_cost)**-0.5
 
 

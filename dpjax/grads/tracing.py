@@ -7,7 +7,7 @@ This works on traced equations, so it needs no special layers, and networks of
 any library can be used.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -18,7 +18,8 @@ import jax.numpy as jnp
 from dpjax.grads import precision
 from dpjax.typing import Array, PyTree
 
-Values = dict[core.Var, Any]
+Atom = core.Var | core.Literal
+Values = dict[Atom, Any]
 
 # Calls that are replaced by their equations. Inlining `jax.checkpoint` undoes
 # it: its intermediate values are kept, because gradients of records need them.
@@ -31,6 +32,12 @@ _REARRANGING = ('broadcast_in_dim', 'convert_element_type', 'copy', 'copy_p',
 
 ELEMENTWISE = ('add', 'add_any', 'div', 'mul', 'neg', 'select_n', 'sub')
 """Operations that usually read biases and scales."""
+
+
+def aval(atom: Atom) -> jax.core.ShapedArray:
+  """Returns the shape and type of an input or output of an equation."""
+  shaped: Any = atom.aval  # JAX declares the base class of all types here.
+  return shaped
 
 
 class Site(NamedTuple):
@@ -47,13 +54,13 @@ class Site(NamedTuple):
 
   @property
   def name(self) -> str:
-    """Name of the operation."""
+    """Name of the operation, as JAX spells it."""
     return self.equation.primitive.name
 
   def taps(self) -> list[jax.ShapeDtypeStruct | None]:
     """Returns the shapes of the outputs; None for those without a gradient."""
-    return [jax.ShapeDtypeStruct(out.aval.shape, out.aval.dtype)
-            if jnp.issubdtype(out.aval.dtype, jnp.inexact)
+    return [jax.ShapeDtypeStruct(aval(out).shape, aval(out).dtype)
+            if jnp.issubdtype(aval(out).dtype, jnp.inexact)
             and not isinstance(out, core.DropVar) else None
             for out in self.equation.outvars]
 
@@ -71,7 +78,7 @@ class Origin(NamedTuple):
   def restore(self, gradient: Array, leaf: Array) -> Array:
     """Converts a gradient by the site's input to one by the leaf, float32."""
 
-    def rearranged(value):
+    def rearranged(value: Array) -> Array:
       for equation in self.chain:
         value, = _bind_any(equation, [value])
       return value
@@ -101,7 +108,7 @@ class Program(NamedTuple):
   weights: Sequence[core.JaxprEqn]
   data: Sequence[core.JaxprEqn]
   sites: Sequence[Site]
-  boundary: Sequence[core.Var]
+  boundary: Sequence[Atom]
   origins: Sequence[Origin | None]
   output: core.Var
 
@@ -155,6 +162,7 @@ class Program(NamedTuple):
       leaves: parameter leaves, in float32 if the site `is_wide`.
       inputs: from `record_inputs`, in float32 if the site `is_wide`.
     """
+    values: Values
     if self.is_wide(site):
       values = dict(zip(self.parameters, leaves, strict=True))
       for equation in self._sources(site):
@@ -179,7 +187,7 @@ class Program(NamedTuple):
     summed in float32.
     """
     return all(
-        precision.is_short(out.aval) for out in site.equation.outvars) and all(
+        precision.is_short(aval(out)) for out in site.equation.outvars) and all(
             equation.primitive.name in (*ELEMENTWISE, *_REARRANGING)
             and not any(isinstance(var, core.Literal) or var in self.known
                         for var in equation.invars)
@@ -188,7 +196,7 @@ class Program(NamedTuple):
   def _sources(self, site: Site) -> list[core.JaxprEqn]:
     """Returns the equations of `weights` that a site depends on, in order."""
     needed = {site.equation.invars[i] for i in site.operands}
-    sources = []
+    sources: list[core.JaxprEqn] = []
     for equation in reversed(self.weights):
       if needed & set(equation.outvars):
         sources.insert(0, equation)
@@ -196,7 +204,8 @@ class Program(NamedTuple):
                    if not isinstance(var, core.Literal)}
     return sources
 
-  def _varies(self, var) -> bool:
+  def _varies(self, var: Atom) -> bool:
+    """Returns whether the value of an input differs from record to record."""
     return not isinstance(var, core.Literal) and var not in self.known
 
 
@@ -216,7 +225,7 @@ def trace(function: Callable[[PyTree, PyTree], Array], params: PyTree,
   leaves = jax.tree.leaves(params), jax.tree.leaves(record)
   count = len(leaves[0])
 
-  def flat(*args):
+  def flat(*args: Array) -> Array:
     return function(jax.tree.unflatten(structures[0], args[:count]),
                     jax.tree.unflatten(structures[1], args[count:]))
 
@@ -251,7 +260,8 @@ def _split(closed: core.ClosedJaxpr, num_params: int) -> Program:
       weights.append(equation)
       origins.update({var: leaves for var in equation.outvars})
     else:
-      _evaluate([equation], known)
+      _evaluate([equation], known)  # Neither: computed once, now.
+  # Inputs of sites that depend on parameters only, repeated for each use.
   uses = [site.equation.invars[i] for site in sites for i in site.operands]
   boundary = list(dict.fromkeys(uses))
   output, = jaxpr.outvars
@@ -263,29 +273,32 @@ def _split(closed: core.ClosedJaxpr, num_params: int) -> Program:
                  output)
 
 
-def _origin(var, uses, parameters, weights, origins) -> 'Origin | None':
+def _origin(var: Atom, uses: Sequence[Atom], parameters: Sequence[core.Var],
+            weights: Sequence[core.JaxprEqn],
+            origins: Mapping[Atom, frozenset[int]]) -> 'Origin | None':
   """Returns the leaf that `var` rearranges, or None, see `Program.origins`."""
   # With several leaves, or several sites that read the leaf, there is no one
   # site from which the gradient of the leaf could be restored.
   if sum(len(origins[var] & origins[other]) for other in uses) > 1:
     return None
-  makers = {out: equation for equation in weights for out in equation.outvars}
-  chain = []
+  makers: dict[Atom, core.JaxprEqn] = {
+      out: equation for equation in weights for out in equation.outvars}
+  chain: list[core.JaxprEqn] = []
   while var in makers:
     equation = makers[var]
     if equation.primitive.name not in _REARRANGING or len(
         equation.invars) > 1:
       return None
-    before, after = equation.invars[0].aval, var.aval
+    before, after = aval(equation.invars[0]), aval(var)
     if before.size != after.size or not all(
-        jnp.issubdtype(aval.dtype, jnp.floating) for aval in (before, after)):
+        jnp.issubdtype(each.dtype, jnp.floating) for each in (before, after)):
       return None
     chain.insert(0, equation)
     var = equation.invars[0]
   return Origin(parameters.index(var), chain)
 
 
-def value_of(values: Values, var: core.Var | core.Literal) -> Any:
+def value_of(values: Mapping[Any, Any], var: Atom) -> Any:
   """Returns the value of a variable or of a literal."""
   return var.val if isinstance(var, core.Literal) else values[var]
 
@@ -315,7 +328,8 @@ def _bind_any(equation: core.JaxprEqn, inputs: Sequence[Any]) -> list[Any]:
 
 def called(equation: core.JaxprEqn) -> tuple[core.Jaxpr, Sequence[Any]]:
   """Returns the function that a call runs, and its constants."""
-  inner = equation.params.get('jaxpr', equation.params.get('call_jaxpr'))
+  params = equation.params
+  inner = params['jaxpr'] if 'jaxpr' in params else params['call_jaxpr']
   if isinstance(inner, core.ClosedJaxpr):
     return inner.jaxpr, inner.consts
   return inner, ()

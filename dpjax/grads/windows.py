@@ -5,6 +5,7 @@ its kernel. The window of a site holds the pixels under the taps there.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+import functools
 import math
 from typing import Any, NamedTuple
 
@@ -66,8 +67,10 @@ def split(image: Sequence[int], taps: Sequence[int], params: Mapping[str, Any],
   last = (out[1] - 1) * stride + 1
   width, rest = math.prod(taps[1:]) * image[-1], range(1, len(taps))
 
-  def product(x, cotangent):
+  def product(x: Array, cotangent: Array) -> Array:
     x = _along(_padded(x, params), rest, taps, params, out[1:-1])
+    # For each tap, row r of the cotangent moves to row r * stride + tap * step
+    # of the image; the rows between are zeros.
     shifted = jnp.stack([jax.lax.pad(
         cotangent, jnp.zeros([], cotangent.dtype),
         [(0, 0, 0), (start, rows - last - start, stride - 1),
@@ -77,7 +80,7 @@ def split(image: Sequence[int], taps: Sequence[int], params: Mapping[str, Any],
                       shifted.reshape((-1, taps[0] * out[-1])),
                       preferred_element_type=jnp.float32)
 
-  def to_rows(gradient):
+  def to_rows(gradient: Array) -> Array:
     by_tap = gradient.reshape((width, taps[0], out[-1]))
     return by_tap.transpose((1, 0, 2)).reshape((-1, out[-1]))
 
@@ -105,9 +108,10 @@ def gram(image: Array, taps: Sequence[int], params: Mapping[str, Any],
   products = products.reshape(padded.shape[:-1] * 2)
   # Turn pixel axes into site axes, one pair of axes (rows, columns) at a time.
   for axis in range(len(taps)):
-    products = sum(_slice(_slice(products, axis + 1, axis, tap, params, out),
-                          axis + 2 + len(taps), axis, tap, params, out)
-                   for tap in range(taps[axis]))
+    products = functools.reduce(jnp.add, (
+        _slice(_slice(products, axis + 1, axis, tap, params, out),
+               axis + 2 + len(taps), axis, tap, params, out)
+        for tap in range(taps[axis])))
   sites = len(image) * math.prod(out)
   return products.reshape((sites, sites))
 
@@ -119,6 +123,7 @@ def num_pixels(image: Sequence[int], params: Mapping[str, Any]) -> int:
 
 def _padded_shape(image: Sequence[int],
                   params: Mapping[str, Any]) -> tuple[int, ...]:
+  """Returns the shape of a padded image, from the shape of the image."""
   return jax.eval_shape(lambda x: _padded(x, params), jax.ShapeDtypeStruct(
       image, jnp.float32)).shape
 

@@ -3,10 +3,9 @@
 Names such as NET-01 or LDP-05 are items of experiments/catalogue. Errata such
 as E1 are explained in experiments/ERRATA.md.
 
-Modules, in import order: norms, randomised, convolution, orthogonal, induced,
-rules, primitives, node, pointwise, pooling, normalisation, layers, network,
-losses, reparametrisation, projection, bounder, adaptive, k_norm,
-printed.
+Modules, in import order: norms, convolution, orthogonal, induced, rules,
+primitives, node, pointwise, pooling, normalisation, layers, network, losses,
+reparametrisation, projection, bounder, adaptive, k_norm, printed.
 """
 
 from typing import TYPE_CHECKING
@@ -30,14 +29,11 @@ if TYPE_CHECKING:
   from dpjax.lipschitz.pooling import max_pool as max_pool
   from dpjax.lipschitz.projection import clip_weights as clip_weights
   from dpjax.lipschitz.projection import fix_weights as fix_weights
-  from dpjax.lipschitz.randomised import (
-    randomised_upper_bound as randomised_upper_bound,
-  )
 
 __all__ = [
     'Affine', 'Ball', 'Chain', 'Conv', 'Dense', 'LipschitzLoss', 'Network',
     'Residual', 'activation', 'average_pool', 'certified', 'clip_weights',
-    'cross_entropy', 'fix_weights', 'max_pool', 'randomised_upper_bound',
+    'cross_entropy', 'fix_weights', 'max_pool',
     'spectral_upper_bound'
 ]
 
@@ -48,4 +44,4 @@ __getattr__ = lazy.attributes(__name__, __all__, {
     'spectral_upper_bound': 'norms', 'Ball': 'pointwise',
     'activation': 'pointwise', 'average_pool': 'pooling',
     'max_pool': 'pooling', 'clip_weights': 'projection',
-    'fix_weights': 'projection', 'randomised_upper_bound': 'randomised'})
+    'fix_weights': 'projection'})

@@ -9,11 +9,12 @@ from dpjax.grads import inputs
 from dpjax.grads import isolation
 from dpjax.grads import per_example
 from dpjax.grads import quantiles
+from dpjax.grads.bounder import BoundedSums
 from dpjax.grads.bounder import GradientBounder
 from dpjax.lipschitz.losses import LipschitzLoss
 from dpjax.lipschitz.network import Network
 from dpjax.lipschitz.node import Context
-from dpjax.typing import PyTree
+from dpjax.typing import Array, Batch, Params, PyTree
 
 
 def adaptively_certified(
@@ -57,12 +58,13 @@ def adaptively_certified(
       lambda params, x: network.apply(params, x, Context(radii=adaptive.init)),
       loss.values)
 
-  def sums(params, batch, mask, radii):
+  def sums(params: Params, batch: Batch, mask: Array,
+           radii: PyTree) -> BoundedSums:
     params, batch = inputs.as_parameters(params), inputs.as_batch(batch)
     check(params, batch)
 
-    def apply(params, x):
-      norms = {}
+    def apply(params: Params, x: PyTree) -> tuple[Array, PyTree]:
+      norms: dict[str, Array] = {}  # Filled while `apply` is traced.
       context = Context(radii=radii, observe=norms.__setitem__)
       return network.apply(params, x, context), norms
 
@@ -73,7 +75,7 @@ def adaptively_certified(
     return batch_sums._replace(
         indicators=quantiles.centred_indicators(norms, radii, kept))
 
-  def l2_sensitivity(certificate, radii):
+  def l2_sensitivity(certificate: PyTree, radii: PyTree) -> PyTree:
     bounds = network.gradient_bounds(certificate, radii=radii,
                                      loss_lipschitz=loss.lipschitz)
     return jax.tree.map(lambda bound: jnp.asarray(bound, jnp.float32), bounds)

@@ -8,11 +8,13 @@ import jax.numpy as jnp
 from dpjax.grads import inputs
 from dpjax.grads import isolation
 from dpjax.grads import per_example
+from dpjax.grads.bounder import BoundedSums
 from dpjax.grads.bounder import GradientBounder
 from dpjax.lipschitz.losses import LipschitzLoss
 from dpjax.lipschitz.network import Network
 from dpjax.lipschitz.node import Context
 from dpjax.lipschitz.rules import WeightRule
+from dpjax.typing import Array, Batch, Params, PyTree
 
 
 def certified(network: Network, loss: LipschitzLoss, *, weight_norm: float,
@@ -56,19 +58,19 @@ def certified(network: Network, loss: LipschitzLoss, *, weight_norm: float,
                        loss_lipschitz=loss.lipschitz)
   context = Context(rule=rule)
 
-  def apply(params, x):
+  def apply(params: Params, x: PyTree) -> Array:
     return network.apply(params, x, context)
 
   check = isolation.checker(apply, loss.values)
 
-  def sums(params, batch, mask):
+  def sums(params: Params, batch: Batch, mask: Array) -> BoundedSums:
     params, batch = inputs.as_parameters(params), inputs.as_batch(batch)
     check(params, batch)
     # The bounds hold for float32 products; accelerators round to fewer bits.
     with jax.default_matmul_precision('highest'):
       return per_example.plain_sums(apply, loss.values, params, batch, mask)
 
-  def l2_sensitivity(certificate):
+  def l2_sensitivity(certificate: PyTree) -> PyTree:
     if not needs_constant:
       # The rule's bound reads no norms, so any certificate will do.
       certificate = network.fill(1.0)

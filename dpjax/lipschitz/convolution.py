@@ -7,7 +7,7 @@ channels-last images and [kh, kw, c_in, c_out] kernels.
 """
 
 import math
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -21,7 +21,14 @@ from dpjax.typing import Array
 PADDINGS = ('zero', 'valid', 'circular')
 _UNIT_ROUNDOFF = 2.0**-24
 _CACHED_RECORDS = 8
-Pads = tuple[tuple[int, int], tuple[int, int]]
+
+Size = tuple[int, ...]
+"""Two numbers, of rows and of columns."""
+
+Pads = tuple[tuple[int, int], ...]
+"""Numbers of pixels before and after the rows, and the columns."""
+
+_Kernel = TypeVar('_Kernel', Array, np.ndarray)
 
 
 class ConvShape(NamedTuple):
@@ -35,23 +42,25 @@ class ConvShape(NamedTuple):
       'SAME' does, with the odd zero after. 'circular' gives as many and needs
       strides that divide the image size.
   """
-  input_size: tuple[int, int]
-  strides: tuple[int, int] = (1, 1)
+  input_size: Size
+  strides: Size = (1, 1)
   padding: str | Pads = 'zero'
 
-  def pads(self, kernel_size: tuple[int, int]) -> Pads:
+  def pads(self, kernel_size: Size) -> Pads:
     """Returns the numbers of pixels added before and after each axis."""
+    if not isinstance(self.padding, str):
+      return self.padding
+    errors.check_choice('padding', self.padding, PADDINGS)
     if self.padding == 'valid':
       return ((0, 0), (0, 0))
     if self.padding == 'circular':
       return tuple(((k - 1) // 2, k // 2) for k in kernel_size)
-    if self.padding == 'zero':
-      totals = [max((-(-n // s) - 1) * s + k - n, 0) for n, k, s in zip(
-          self.input_size, kernel_size, self.strides, strict=True)]
-      return tuple((total // 2, total - total // 2) for total in totals)
-    return self.padding
+    # ceil(n / s) windows of k taps span this many pixels beyond the image.
+    totals = [max((-(-n // s) - 1) * s + k - n, 0) for n, k, s in zip(
+        self.input_size, kernel_size, self.strides, strict=True)]
+    return tuple((total // 2, total - total // 2) for total in totals)
 
-  def output_size(self, kernel_size: tuple[int, int]) -> tuple[int, int]:
+  def output_size(self, kernel_size: Size) -> Size:
     """Returns (h_out, w_out), floor((n + pads - k) / s) + 1 on each axis."""
     return tuple((n + sum(pad) - k) // s + 1 for n, pad, k, s in zip(
         self.input_size, self.pads(kernel_size), kernel_size, self.strides,
@@ -77,8 +86,7 @@ def convolve(x: Array, kernel: Array, shape: ConvShape, *,
       dimension_numbers=('NHWC', 'HWIO', 'NHWC'))
 
 
-def windows(x: Array, kernel_size: tuple[int, int],
-            shape: ConvShape) -> Array:
+def windows(x: Array, kernel_size: Size, shape: ConvShape) -> Array:
   """Returns the patches U(x) of a convolution, [b, h_out w_out, kh kw c_in].
 
   The convolution is the product of U(x) and the kernel matrix. Item NET-02.
@@ -92,7 +100,7 @@ def windows(x: Array, kernel_size: tuple[int, int],
   return jnp.stack(taps, 3).reshape((x.shape[0], rows * columns, -1))
 
 
-def kernel_gradients(x: Array, cotangent: Array, kernel_size: tuple[int, int],
+def kernel_gradients(x: Array, cotangent: Array, kernel_size: Size,
                      shape: ConvShape) -> Array:
   """Returns each record's kernel gradient U(x)^T delta.
 
@@ -105,7 +113,7 @@ def kernel_gradients(x: Array, cotangent: Array, kernel_size: tuple[int, int],
   Returns:
     Per-record gradients [b, kh, kw, c_in, c_out].
   """
-  def product(record):
+  def product(record: tuple[Array, Array]) -> Array:
     one, delta = record
     patches = windows(one[None], kernel_size, shape)[0]
     return jnp.einsum('sk,sc->kc', patches,
@@ -145,8 +153,7 @@ def check_shape(kernel_shape: tuple[int, ...], shape: ConvShape) -> None:
                        f'of {size} pixels, got {stride}')
 
 
-def multiplicity(kernel_size: tuple[int, int],
-                 strides: tuple[int, int]) -> int:
+def multiplicity(kernel_size: Size, strides: Size) -> int:
   """Returns the most windows one pixel enters, ceil(kh / sh) ceil(kw / sw).
 
   sqrt(multiplicity) ||x|| bounds the norm of all patches of x together, and so
@@ -257,6 +264,7 @@ def fourier_upper_bound(kernel: Array, shape: ConvShape, *,
     A scalar, NaN or infinite if an entry of the kernel is.
   """
   check_shape(kernel.shape, shape)
+  # Step 1 of the docstring, then 2 and 4.
   phases = phases_as_channels(kernel, shape.strides)
   sides, correction = _frequency_grid(phases.shape, kernel.shape, shape, grid)
   # One scale serves all frequencies: by Parseval the largest norm is at least
@@ -307,8 +315,7 @@ def power_iteration(kernel: Array, shape: ConvShape, start: Array, *,
       start, num_iterations=num_iterations)
 
 
-def torus_size(kernel_size: tuple[int, int],
-               shape: ConvShape) -> tuple[int, int]:
+def torus_size(kernel_size: Size, shape: ConvShape) -> Size:
   """Returns the sides of the torus that `fourier_upper_bound` uses.
 
   Count in blocks of one stride. With k = ceil(taps / stride), output m reads
@@ -334,8 +341,9 @@ def torus_size(kernel_size: tuple[int, int],
   return tuple(sides)
 
 
-def _frequency_grid(phases_shape, kernel_shape, shape: ConvShape,
-                    grid: int | None) -> tuple[tuple[int, int], float]:
+def _frequency_grid(phases_shape: tuple[int, ...],
+                    kernel_shape: tuple[int, ...], shape: ConvShape,
+                    grid: int | None) -> tuple[Size, float]:
   """Returns the frequencies of each axis and the factor for their maximum."""
   sides, correction = [], 1.0
   for taps, side in zip(phases_shape[:2], torus_size(kernel_shape[:2], shape),
@@ -353,8 +361,7 @@ def _frequency_grid(phases_shape, kernel_shape, shape: ConvShape,
   return tuple(sides), correction
 
 
-def phases_as_channels(kernel: Array | np.ndarray,
-                       strides: tuple[int, int]) -> Array | np.ndarray:
+def phases_as_channels(kernel: _Kernel, strides: Size) -> _Kernel:
   """Reshapes [kh, kw, ci, co] to [ceil(kh/sh), ceil(kw/sw), phases ci, co].
 
   Phases that no tap reads, under strides larger than the kernel, are dropped.
@@ -368,7 +375,7 @@ def phases_as_channels(kernel: Array | np.ndarray,
       (split.shape[0], split.shape[2], sh * sw * c_in, c_out))
 
 
-def _transform(kernel: Array, sides: tuple[int, int]) -> Array:
+def _transform(kernel: Array, sides: Size) -> Array:
   """Computes the discrete Fourier transform, [frequencies, c, c_out].
 
   Kernels have few taps, so products with cosines and sines replace an FFT. One
@@ -378,7 +385,7 @@ def _transform(kernel: Array, sides: tuple[int, int]) -> Array:
     return kernel[0]
   own = [(i, j) for i in range(sides[0]) for j in range(sides[1])
          if (i, j) <= (-i % sides[0], -j % sides[1])]
-  places = np.stack(np.mgrid[:kernel.shape[0], :kernel.shape[1]], -1)
+  places = np.moveaxis(np.mgrid[:kernel.shape[0], :kernel.shape[1]], 0, -1)
   angles = 2 * np.pi * (np.array(own) / sides) @ places.reshape((-1, 2)).T
   taps = kernel.reshape((angles.shape[1], -1))
   parts = [jnp.matmul(jnp.asarray(wave, jnp.float32), taps,

@@ -8,14 +8,17 @@ import jax.numpy as jnp
 from dpjax.grads import inputs
 from dpjax.grads import isolation
 from dpjax.grads import per_example
+from dpjax.grads.bounder import BoundedSums
 from dpjax.grads.bounder import GradientBounder
 from dpjax.grads.bounder import WeightConstraint
 from dpjax.lipschitz import induced
 from dpjax.lipschitz.layers import Dense
 from dpjax.lipschitz.losses import LipschitzLoss
 from dpjax.lipschitz.network import Network
+from dpjax.lipschitz.node import Scalar
 from dpjax.lipschitz.node import UnknownConstant
-from dpjax.typing import Array
+from dpjax.lipschitz.pointwise import Fixed
+from dpjax.typing import Array, Batch, Params, PyTree
 
 _ROUNDING_MARGIN = 1 + 1e-5
 
@@ -52,7 +55,7 @@ def certified(network: Network, loss: LipschitzLoss, *,
   induced.check_order(order)
   steps = _steps(network)
 
-  def l2_sensitivity(certificate):
+  def l2_sensitivity(certificate: PyTree) -> PyTree:
     classes = network.root.output_shape(network.input_shape)[0]
     cotangent, bounds = _convert(loss.lipschitz, classes, order), {}
     for node, radius, size in reversed(steps):
@@ -69,7 +72,7 @@ def certified(network: Network, loss: LipschitzLoss, *,
 
   check = isolation.checker(network.apply, loss.values)
 
-  def sums(params, batch, mask):
+  def sums(params: Params, batch: Batch, mask: Array) -> BoundedSums:
     params, batch = inputs.as_parameters(params), inputs.as_batch(batch)
     check(params, batch)
     with jax.default_matmul_precision('highest'):
@@ -91,11 +94,12 @@ def clip_weights(network: Network, *, weight_norm: float,
   names = [node.name for node, _, _ in _steps(network)
            if isinstance(node, Dense)]
 
-  def constrain(params):
+  def constrain(params: Params) -> tuple[Params, PyTree]:
     constrained, certificate = dict(params), {}
     for name in names:
       kernel = params[name]['kernel']
       bound = induced.induced_norm(kernel, order, order)
+      # The floor avoids dividing by the norm of a zero kernel.
       scale = jnp.minimum(1.0, weight_norm / jnp.maximum(bound, 1e-30))
       constrained[name] = {**params[name], 'kernel': kernel * scale}
       certificate[name] = jnp.maximum(bound * scale * _ROUNDING_MARGIN,
@@ -105,21 +109,23 @@ def clip_weights(network: Network, *, weight_norm: float,
   return WeightConstraint(constrain)
 
 
-def _steps(network: Network) -> list:
+def _steps(network: Network) -> list[tuple[Dense | Fixed, Scalar, int]]:
   """Returns (node, l2 bound of its input, input size) for each node.
 
   Raises UnknownConstant for a network that `certified` does not cover.
   """
-  radius = network.input_radius
-  radius = math.inf if radius is None else radius
-  steps = []
+  known = network.input_radius
+  radius: Scalar = math.inf if known is None else known
+  steps: list[tuple[Dense | Fixed, Scalar, int]] = []
+  # After a dense layer the bound is unknown, until an activation bounds it.
   for node, shape in zip(network.root.nodes,
                          network.root.shapes(network.input_shape)):
-    if not isinstance(node, Dense) and not getattr(node, 'elementwise', False):
+    if not (isinstance(node, Dense)
+            or isinstance(node, Fixed) and node.elementwise):
       raise UnknownConstant(f'layer {node.name!r} has no constant in l1 or '
                             'l_infinity: use dense layers and elementwise '
                             'activations only')
-    if isinstance(node, Dense) and math.isinf(radius):
+    if isinstance(node, Dense) and radius == math.inf:
       raise UnknownConstant(f'no public radius is known for what enters layer '
                             f'{node.name!r}: set input_radius, or a bounded '
                             'activation before it')
@@ -129,6 +135,6 @@ def _steps(network: Network) -> list:
   return steps
 
 
-def _convert(l2_bound: Array | float, size: int, order: float):
+def _convert(l2_bound: Scalar, size: int, order: float) -> Scalar:
   """Converts a bound of the l2 norm of [size] numbers to one of the p-norm."""
   return l2_bound * (size**0.5 if order == 1 else 1.0)

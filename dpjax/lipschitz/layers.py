@@ -49,7 +49,7 @@ class Dense:
   bias_norm: float | None = None
   kernel_init: nn.initializers.Initializer = _LECUN
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     errors.check_at_least(f'width of {self.name!r}', self.width, 1)
     _check_bias_norm(self)
 
@@ -79,10 +79,11 @@ class Dense:
         any_scale=limits.any_scale)
     return _rescaled(self, params, bound, limits)
 
-  def reach(self, certificate: Array, radius: Scalar, shape: Shape) -> Scalar:
+  def output_bound(self, certificate: Array, radius: Scalar, shape: Shape
+                   ) -> Scalar:
     """Returns the output bound ||W|| B + ||b||."""
     del shape
-    return _affine_reach(self, certificate, radius, 1.0)
+    return _affine_bound(self, certificate, radius, 1.0)
 
   def backward(self, certificate: Array, cotangent: Scalar, radius: Scalar,
                shape: Shape, rule: WeightRule | None
@@ -92,6 +93,7 @@ class Dense:
     The 1 is the bias, which Barczewski (2025) leaves out: erratum E6.
     """
     del shape
+    # The gradient of a record is the outer product of (x, 1) and delta.
     factor = _root(radius, 1.0, float(self.use_bias))
     return (cotangent * certificate,
             nodes.gradient_bound(self.name, rule, cotangent, factor))
@@ -129,7 +131,7 @@ class Conv:
   kernel_init: nn.initializers.Initializer = _LECUN
   grid: int | None = 16
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     errors.check_at_least(f'channels of {self.name!r}', self.channels, 1)
     for stride in self.strides:
       errors.check_at_least(f'stride of {self.name!r}', stride, 1)
@@ -144,7 +146,7 @@ class Conv:
     return geometry
 
   def output_shape(self, shape: Shape) -> Shape:
-    """Returns [h_out, w_out, c_out]."""
+    """Returns the shape [h_out, w_out, c_out] of output images."""
     return (*self.geometry(shape).output_size(self.kernel_size),
             self.channels)
 
@@ -168,14 +170,16 @@ class Conv:
         num_iterations=limits.num_iterations, grid=self.grid)
     return _rescaled(self, params, bound, limits)
 
-  def reach(self, certificate: Array, radius: Scalar, shape: Shape) -> Scalar:
+  def output_bound(self, certificate: Array, radius: Scalar, shape: Shape
+                   ) -> Scalar:
     """Returns the output bound c B + sqrt(h_out w_out) ||b||."""
-    return _affine_reach(self, certificate, radius, self.num_sites(shape)**0.5)
+    return _affine_bound(self, certificate, radius, self.num_sites(shape)**0.5)
 
   def backward(self, certificate: Array, cotangent: Scalar, radius: Scalar,
                shape: Shape, rule: WeightRule | None
                ) -> tuple[Scalar, PyTree]:
     """Returns c D and the gradient bound D sqrt(m B^2 + h_out w_out)."""
+    # A pixel enters at most m windows; each output pixel adds one bias.
     factor = _root(
         radius,
         float(convolution.multiplicity(self.kernel_size, self.strides)),
@@ -205,7 +209,7 @@ class Affine:
   bias_norm: float | None = None
   use_bias: bool = dataclasses.field(default=True, init=False)
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     _check_bias_norm(self)
 
   def output_shape(self, shape: Shape) -> Shape:
@@ -229,38 +233,46 @@ class Affine:
     del shape
     return _rescaled(self, params, jnp.max(jnp.abs(params['kernel'])), limits)
 
-  def reach(self, certificate: Array, radius: Scalar, shape: Shape) -> Scalar:
+  def output_bound(self, certificate: Array, radius: Scalar, shape: Shape
+                   ) -> Scalar:
     """Returns the output bound max |gamma| B + sqrt(h w) ||beta||."""
-    return _affine_reach(self, certificate, radius,
+    return _affine_bound(self, certificate, radius,
                          math.prod(shape[:2])**0.5)
 
   def backward(self, certificate: Array, cotangent: Scalar, radius: Scalar,
                shape: Shape, rule: WeightRule | None
                ) -> tuple[Scalar, PyTree]:
     """Returns max |gamma| D and the gradient bound D sqrt(B^2 + h w)."""
+    # A channel's norm is at most that of the image.
     factor = _root(radius, 1.0, float(math.prod(shape[:2])))
     return (cotangent * certificate,
             nodes.gradient_bound(self.name, rule, cotangent, factor))
 
 
-def _check_bias_norm(layer) -> None:
+_Affine = Dense | Conv | Affine
+
+
+def _check_bias_norm(layer: _Affine) -> None:
+  """Checks the bound on the bias, if there is one."""
   if layer.bias_norm is not None:
     errors.check_scale(f'bias_norm of {layer.name!r}', layer.bias_norm)
 
 
-def _check_image(layer, shape: Shape) -> None:
+def _check_image(layer: _Affine, shape: Shape) -> None:
+  """Checks that records are images [h, w, c]."""
   if len(shape) != 3:
     raise ValueError(f'{layer.name!r} takes images [h, w, c], got records of '
                      f'shape {list(shape)}')
 
 
-def _with_bias(layer, kernel: Array, width: int) -> Params:
+def _with_bias(layer: _Affine, kernel: Array, width: int) -> Params:
+  """Returns the kernel and, if the layer has one, a bias of zeros."""
   if not layer.use_bias:
     return {'kernel': kernel}
   return {'kernel': kernel, 'bias': jnp.zeros([width], jnp.float32)}
 
 
-def _rescaled(layer, params: Params, bound: Array,
+def _rescaled(layer: _Affine, params: Params, bound: Array,
               limits: Limits) -> tuple[Params, Array]:
   """Rescales the kernel and projects the bias; returns the certified norm too.
   """
@@ -275,7 +287,7 @@ def _rescaled(layer, params: Params, bound: Array,
   return rescaled, limits.certify(bound, scale)
 
 
-def _affine_reach(layer, certificate: Array, radius: Scalar,
+def _affine_bound(layer: _Affine, certificate: Array, radius: Scalar,
                   bias_factor: float) -> Scalar:
   """Returns certificate * B + bias_factor * bias_norm, infinite if unknown."""
   if not layer.use_bias:
@@ -284,6 +296,7 @@ def _affine_reach(layer, certificate: Array, radius: Scalar,
     return math.inf
   else:
     shift = bias_factor * layer.bias_norm
+  # Infinite bounds must stay floats, and inf times a traced norm would not.
   if isinstance(radius, float) and math.isinf(radius):
     return math.inf
   return certificate * radius * _ROUNDING_MARGIN + shift

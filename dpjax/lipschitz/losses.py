@@ -1,6 +1,5 @@
 """Losses with their Lipschitz constants in the logits."""
 
-from collections.abc import Callable
 import functools
 import math
 from typing import NamedTuple
@@ -32,7 +31,7 @@ class LipschitzLoss(NamedTuple):
 def cross_entropy(*, temperature: float = 1.0,
                   logit_clip: float | None = None,
                   convention: str = 'inside') -> LipschitzLoss:
-  """Softmax cross entropy with a temperature. Items LOSS-02, LOSS-05.
+  """Returns softmax cross entropy with a temperature. LOSS-02, LOSS-05.
 
   'inside' is the loss of logits / temperature, with gradient
   (softmax(z / temperature) - onehot) / temperature. 'outside' divides the loss
@@ -55,7 +54,7 @@ def cross_entropy(*, temperature: float = 1.0,
   errors.check_choice('convention', convention, CONVENTIONS)
   divisor = temperature if convention == 'inside' else 1.0
 
-  def values(logits, labels):
+  def values(logits: Array, labels: Array) -> Array:
     losses = optax.softmax_cross_entropy_with_integer_labels(
         logits / jnp.float32(divisor), labels)
     return losses * jnp.float32(divisor / temperature)
@@ -72,7 +71,7 @@ def cross_entropy(*, temperature: float = 1.0,
 
 
 def squared_error() -> LipschitzLoss:
-  """Squared error ||z - onehot||^2, for methods that clip gradients only.
+  """Returns ||z - onehot||^2, for methods that clip gradients only.
 
   It has no Lipschitz constant. Item LOSS-01.
   """
@@ -82,7 +81,7 @@ def squared_error() -> LipschitzLoss:
 
 
 def cosine(*, floor: float) -> LipschitzLoss:
-  """Cosine loss 1 - z_y / max(||z||, floor), with constant 1 / floor. LOSS-03.
+  """Returns 1 - z_y / max(||z||, floor), of constant 1 / floor. LOSS-03.
 
   The constant of Barczewski (2025, Table 5.1) is one over the smallest norm of
   the data, which is private and can be 0 (erratum E15). A public floor takes
@@ -93,7 +92,7 @@ def cosine(*, floor: float) -> LipschitzLoss:
   """
   errors.check_scale('floor', floor)
 
-  def values(logits, labels):
+  def values(logits: Array, labels: Array) -> Array:
     squares = jnp.sum(jnp.square(logits), -1)
     # The maximum comes before the root, whose gradient at 0 is infinite.
     norms = jnp.sqrt(jnp.maximum(squares, floor**2))
@@ -103,7 +102,7 @@ def cosine(*, floor: float) -> LipschitzLoss:
 
 
 def hinge(*, margin: float = 1.0, num_classes: int) -> LipschitzLoss:
-  """Multiclass hinge, (1/c) sum over i != y of max(0, margin - z_y + z_i).
+  """Returns the hinge (1/c) sum over i != y of max(0, margin - z_y + z_i).
 
   With a active terms the gradient has l2 norm sqrt(a + a^2) / c, at most
   sqrt((c - 1) / c). The constant 1 of Barczewski (2025, Table 5.1) is loose in
@@ -118,7 +117,7 @@ def hinge(*, margin: float = 1.0, num_classes: int) -> LipschitzLoss:
   errors.check_scale('margin', margin)
   errors.check_at_least('num_classes', num_classes, 2)
 
-  def values(logits, labels):
+  def values(logits: Array, labels: Array) -> Array:
     if logits.shape[-1] != num_classes:
       raise ValueError(f'the hinge loss of {num_classes} classes got '
                        f'{logits.shape[-1]} logits; num_classes must be the '
@@ -144,18 +143,21 @@ def clip_cotangents(loss: LipschitzLoss, logit_clip: float) -> LipschitzLoss:
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1))
-def _clip_backward(values: Callable, bound: float, logits: Array,
+def _clip_backward(values: LossFn, bound: float, logits: Array,
                    labels: Array) -> Array:
+  """Returns the losses; their gradients in the logits are clipped."""
   return values(logits, labels)
 
 
-def _clip_backward_forward(values, bound, logits, labels):
+def _clip_backward_forward(values: LossFn, bound: float, logits: Array,
+                           labels: Array) -> tuple[Array, Array]:
   losses, pull = jax.vjp(lambda z: values(z, labels), logits)
   gradient, = pull(jnp.ones_like(losses))
   return losses, _shorten(gradient, bound)
 
 
-def _clip_backward_backward(values, bound, gradient, cotangent):
+def _clip_backward_backward(values: LossFn, bound: float, gradient: Array,
+                            cotangent: Array) -> tuple[Array, None]:
   del values, bound
   return cotangent[:, None] * gradient, None
 
@@ -170,19 +172,23 @@ def _clipped_cross_entropy(logits: Array, labels: Array, temperature: float,
   return _forward(logits, labels, temperature, bound)[0]
 
 
-def _forward(logits, labels, temperature, bound):
+def _forward(logits: Array, labels: Array, temperature: float,
+             bound: float) -> tuple[Array, Array]:
   """Returns the values and, as residuals, the clipped gradients."""
   scaled = logits / jnp.float32(temperature)
+  # With the largest logit at 0, no exponential overflows.
   shifted = scaled - jnp.max(scaled, -1, keepdims=True)
   exponentials = jnp.exp(shifted)
   total = jnp.sum(exponentials, -1, keepdims=True)
   hit = _onehot(labels, logits)
+  # `where`, because 0 times an infinite logit would be NaN.
   values = jnp.log(total[:, 0]) - jnp.sum(jnp.where(hit > 0, shifted, 0.0), -1)
   gradient = (exponentials / total - hit) / jnp.float32(temperature)
   return values, _shorten(gradient, bound)
 
 
-def _backward(temperature, bound, gradient, cotangent):
+def _backward(temperature: float, bound: float, gradient: Array,
+              cotangent: Array) -> tuple[Array, None]:
   del temperature, bound
   return cotangent[:, None] * gradient, None
 

@@ -15,7 +15,6 @@ from dpjax.lipschitz.node import Limits
 from dpjax.lipschitz.node import Node
 from dpjax.lipschitz.node import Scalar
 from dpjax.lipschitz.node import Shape
-from dpjax.lipschitz.node import UnknownConstant
 from dpjax.lipschitz.pointwise import Ball
 from dpjax.lipschitz.rules import WeightRule
 from dpjax.typing import Array, Params, PRNGKey, PyTree
@@ -42,7 +41,7 @@ class Chain:
   name: str
   nodes: tuple[Node, ...]
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     names = [node.name for node in self.nodes
              if not _is_parameterless(node) or getattr(node, 'adaptive', False)]
     if len(set(names)) < len(names):
@@ -85,8 +84,8 @@ class Chain:
             params[node.name], entering, limits)
     return constrained, certificate
 
-  def reach(self, certificate: PyTree, radius: Scalar,
-            shape: Shape) -> Scalar:
+  def output_bound(self, certificate: PyTree, radius: Scalar, shape: Shape
+                   ) -> Scalar:
     """Returns the output bound, propagated through all nodes. LIP-02."""
     return self._radii(certificate, radius, shape)[-1]
 
@@ -99,7 +98,7 @@ class Chain:
     after it: item LIP-03, erratum E3.
     """
     radii = self._radii(certificate, radius, shape)
-    bounds = {}
+    bounds = {}  # From the last node to the first, as in the chain rule.
     for (node, entering), input_bound in zip(
         reversed(self._with_shapes(shape)), reversed(radii[:-1]), strict=True):
       cotangent, node_bounds = node.backward(
@@ -109,15 +108,17 @@ class Chain:
         bounds[node.name] = node_bounds
     return cotangent, bounds
 
-  def _radii(self, certificate, radius, shape) -> list[Scalar]:
+  def _radii(self, certificate: PyTree, radius: Scalar,
+             shape: Shape) -> list[Scalar]:
     """Returns bounds of each node's input norm, and of the last output."""
     radii = [radius]
     for node, entering in self._with_shapes(shape):
-      radii.append(node.reach(certificate.get(node.name, {}), radii[-1],
-                              entering))
+      radii.append(node.output_bound(certificate.get(node.name, {}),
+                                     radii[-1], entering))
     return radii
 
   def _with_shapes(self, shape: Shape) -> list[tuple[Node, Shape]]:
+    """Returns the nodes, each with the shape of its input records."""
     return list(zip(self.nodes, self.shapes(shape)[:-1], strict=True))
 
 
@@ -143,7 +144,7 @@ class Residual:
   shortcut: Chain
   averaged: bool = False
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     if self.branch.name == self.shortcut.name:
       raise ValueError(f'branch and shortcut of {self.name!r} share the name '
                        f'{self.branch.name!r}; give them different names')
@@ -182,18 +183,19 @@ class Residual:
             params[side.name], shape, limits)
     return constrained, certificate
 
-  def reach(self, certificate: PyTree, radius: Scalar,
-            shape: Shape) -> Scalar:
+  def output_bound(self, certificate: PyTree, radius: Scalar, shape: Shape
+                   ) -> Scalar:
     """Returns the sum of both sides' output bounds, halved if averaged."""
     return self._weight * sum(
-        side.reach(certificate.get(side.name, {}), radius, shape)
+        side.output_bound(certificate.get(side.name, {}), radius, shape)
         for side in self._sides)
 
   def backward(self, certificate: PyTree, cotangent: Scalar, radius: Scalar,
                shape: Shape, rule: WeightRule | None
                ) -> tuple[Scalar, PyTree]:
     """Returns the summed cotangent bounds and each side's gradient bounds."""
-    total, bounds = 0.0, {}
+    total: Scalar = 0.0
+    bounds: dict[str, PyTree] = {}
     for side in self._sides:
       side_cotangent, side_bounds = side.backward(
           certificate.get(side.name, {}), cotangent * self._weight, radius,
@@ -227,7 +229,7 @@ class Network:
   input_shape: Shape
   input_radius: float | None = None
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     if self.input_radius is not None:
       errors.check_scale('input_radius', self.input_radius)
     if len(self.root.output_shape(self.input_shape)) != 1:
@@ -343,10 +345,10 @@ class Network:
 
   def adaptive_balls(self) -> Mapping[str, Ball]:
     """Returns the balls with an adaptive radius by name; names must differ."""
-    balls = {}
+    balls: dict[str, Ball] = {}
 
-    def visit(node):
-      if getattr(node, 'adaptive', False):
+    def visit(node: Node) -> None:
+      if isinstance(node, Ball) and node.adaptive:
         if node.name in balls:
           raise ValueError(f'two adaptive balls share the name {node.name!r}; '
                            'give them different names')
@@ -391,8 +393,7 @@ def _walk(node: Node, visit: Callable[[Node], None]) -> None:
 
 
 def _is_parameterless(node: Node) -> bool:
+  """Returns whether a node is a function without parameters."""
   return not hasattr(node, 'use_bias') and not hasattr(
       node, 'nodes') and not hasattr(node, 'branch')
 
-
-__all__ = ['Chain', 'Network', 'Residual', 'UnknownConstant', 'fill_layers']

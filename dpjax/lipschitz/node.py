@@ -43,11 +43,12 @@ class Node(Protocol):
 
   Parameters and certificates are dicts by name of the parameter layers; a
   parameterless node has {}.
-
-  Attributes:
-    name: key in the parameter tree, and for messages.
   """
-  name: str
+
+  @property
+  def name(self) -> str:
+    """Key in the parameter tree, and name in messages."""
+    ...
 
   def output_shape(self, shape: Shape) -> Shape:
     """Returns the shape of an output record, given that of an input record."""
@@ -62,8 +63,8 @@ class Node(Protocol):
                 limits: 'Limits') -> tuple[Params, PyTree]:
     """Returns weights within their limits, and their certified norms."""
 
-  def reach(self, certificate: PyTree, radius: Scalar,
-            shape: Shape) -> Scalar:
+  def output_bound(self, certificate: PyTree, radius: Scalar, shape: Shape
+                   ) -> Scalar:
     """Returns the output bound: max of ||f(x)||_2 over ||x||_2 <= radius."""
 
   def backward(self, certificate: PyTree, cotangent: Scalar, radius: Scalar,

@@ -1,11 +1,13 @@
 """Normalisation within each record, in standard and in Lipschitz form."""
 
+from collections.abc import Callable
 import math
 
 import jax
 import jax.numpy as jnp
 
 from dpjax import errors
+from dpjax.lipschitz.node import Scalar
 from dpjax.lipschitz.node import Shape
 from dpjax.lipschitz.pointwise import Fixed
 from dpjax.lipschitz.pointwise import minimum
@@ -51,18 +53,19 @@ def standard(kind: str, *, num_groups: int | None = None,
                      'no bound holds for one of them; use group normalisation')
   errors.check_choice('kind', kind, KINDS)
   errors.check_scale('kappa', kappa)
+  divisor = 1
   if kind == 'group':
-    errors.check_at_least('num_groups', num_groups, 1)
+    divisor = errors.check_at_least('num_groups', num_groups or 0, 1)
 
-  def function(x):
-    groups = {'layer': 1, 'instance': x.shape[-1], 'group': num_groups}[kind]
+  def function(x: Array) -> Array:
+    groups = x.shape[-1] if kind == 'instance' else divisor
     centred, variance = group_statistics(x, groups)
     return (centred * jax.lax.rsqrt(variance + kappa)).reshape(x.shape)
 
   return Fixed(name=name, function=function,
                lipschitz=lambda shape: 1 / math.sqrt(kappa),
                ceiling=_ceiling(math.sqrt(kappa)),
-               shape_of=_checked(num_groups if kind == 'group' else 1))
+               shape_of=_checked(divisor))
 
 
 def lipschitz(*, num_groups: int, alpha: float,
@@ -85,7 +88,7 @@ def lipschitz(*, num_groups: int, alpha: float,
   errors.check_scale('alpha', alpha)
   errors.check_at_least('num_groups', num_groups, 1)
 
-  def function(x):
+  def function(x: Array) -> Array:
     centred, variance = group_statistics(x, num_groups)
     # The maximum comes before the root: differentiable at variance 0.
     return (centred * jax.lax.rsqrt(jnp.maximum(variance, alpha**2))
@@ -96,13 +99,13 @@ def lipschitz(*, num_groups: int, alpha: float,
                ceiling=_ceiling(alpha), shape_of=_checked(num_groups))
 
 
-def _ceiling(alpha: float):
+def _ceiling(alpha: float) -> Callable[[Scalar, Shape], Scalar]:
   """Returns the output bound min(radius / alpha, sqrt(entries))."""
   return lambda radius, shape: minimum(radius / alpha,
                                        math.sqrt(math.prod(shape)))
 
 
-def _checked(num_groups: int):
+def _checked(num_groups: int) -> Callable[[Shape], Shape]:
   """Returns a `shape_of` that checks that the groups divide the channels."""
   def shape_of(shape: Shape) -> Shape:
     if len(shape) != 3 or shape[-1] % num_groups:

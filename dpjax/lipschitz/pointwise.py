@@ -68,7 +68,8 @@ class Fixed:
     del params, shape, limits
     return {}, {}
 
-  def reach(self, certificate: PyTree, radius: Scalar, shape: Shape) -> Scalar:
+  def output_bound(self, certificate: PyTree, radius: Scalar, shape: Shape
+                   ) -> Scalar:
     """Returns the output bound; see `ceiling`."""
     del certificate
     return self.ceiling(radius, shape)
@@ -95,11 +96,11 @@ class Ball:
   radius: float
   adaptive: bool = False
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     errors.check_scale(f'radius of {self.name!r}', self.radius)
 
   def output_shape(self, shape: Shape) -> Shape:
-    """Returns `shape`."""
+    """Returns `shape`: projections keep the shape."""
     return shape
 
   def init(self, key: PRNGKey, shape: Shape) -> Params:
@@ -111,6 +112,7 @@ class Ball:
     """Returns x min(1, radius / ||x||) for each record."""
     del params
     if self.adaptive and context.observe is not None:
+      # Norms before the projection, through which no gradient flows.
       flat = x.reshape((x.shape[0], -1))
       norms = jnp.sqrt(jnp.einsum('bi,bi->b', flat, flat))
       context.observe(self.name, jax.lax.stop_gradient(norms))
@@ -122,7 +124,8 @@ class Ball:
     del params, shape, limits
     return {}, {}
 
-  def reach(self, certificate: PyTree, radius: Scalar, shape: Shape) -> Scalar:
+  def output_bound(self, certificate: PyTree, radius: Scalar, shape: Shape
+                   ) -> Scalar:
     """Returns min(B, radius) for inputs of norm at most B.
 
     The certificate of an adaptive ball is the released radius in use.
@@ -149,7 +152,7 @@ def minimum(left: Scalar, right: Scalar) -> Scalar:
   return jnp.minimum(left, right)
 
 
-def _elements(shape: Shape) -> float:
+def _root_size(shape: Shape) -> float:
   """Returns the square root of the number of entries of a record."""
   return math.sqrt(math.prod(shape))
 
@@ -167,7 +170,7 @@ def activation(kind: str, *, name: str = 'activation') -> Fixed:
     return Fixed(name=name, function=jnp.tanh, lipschitz=lambda shape: 1.0,
                  elementwise=True,
                  ceiling=lambda radius, shape: minimum(
-                     radius, _elements(shape)))
+                     radius, _root_size(shape)))
   return Fixed(name=name, function=nn.relu, lipschitz=lambda shape: 1.0,
                elementwise=True,
                ceiling=lambda radius, shape: radius)
@@ -189,8 +192,8 @@ def tempered_sigmoid(scale: float, temperature: float, offset: float, *,
   errors.check_scale('temperature', temperature)
   constant = scale * temperature / 4
 
-  def ceiling(radius, shape):
-    size = _elements(shape)
+  def ceiling(radius: Scalar, shape: Shape) -> Scalar:
+    size = _root_size(shape)
     most = size * max(abs(offset), abs(scale - offset))
     # The value at 0 is scale / 2 - offset; rounding is added because the
     # difference may cancel.
@@ -230,8 +233,8 @@ def bounded_activation(kind: str, radius: float, *,
   errors.check_scale('radius', radius)
   capped, constant = _CAPPED[kind]
 
-  def function(x):
-    return capped(x, radius / _elements(x.shape[1:]))
+  def function(x: Array) -> Array:
+    return capped(x, radius / _root_size(x.shape[1:]))
 
   return Fixed(name=name, function=function, elementwise=True,
                lipschitz=lambda shape: constant,

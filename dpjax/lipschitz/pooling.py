@@ -21,7 +21,7 @@ def _overlap(window: Pair, strides: Pair) -> int:
   return math.prod(-(-k // s) for k, s in zip(window, strides, strict=True))
 
 
-def _pooled(window: Pair, strides: Pair):
+def _pooled(window: Pair, strides: Pair) -> Callable[[Shape], Shape]:
   """Returns the `shape_of` of an unpadded pool, with its checks."""
   for size, stride in zip(window, strides, strict=True):
     errors.check_at_least('window', size, 1)
@@ -39,6 +39,7 @@ def _pooled(window: Pair, strides: Pair):
 
 
 def _check_image(shape: Shape) -> Shape:
+  """Returns `shape` if it is that of an image [h, w, c]."""
   if len(shape) != 3:
     raise ValueError('a pool takes images [h, w, c], got records of shape '
                      f'{list(shape)}')
@@ -82,6 +83,7 @@ def max_pool(window: Pair = (2, 2), strides: Pair | None = None, *,
   """
   strides = strides or window
   shape_of = _pooled(window, strides)
+  # A pixel may be the maximum of all windows that contain it.
   constant = math.sqrt(_overlap(window, strides))
   return Fixed(
       name=name, function=lambda x: window_maximum(x, window, strides),
@@ -99,6 +101,7 @@ def average_pool(window: Pair = (2, 2), strides: Pair | None = None, *,
   """
   strides = strides or window
   shape_of = _pooled(window, strides)
+  # The mean of k numbers of norm r is at most r / sqrt(k).
   constant = math.sqrt(_overlap(window, strides) / math.prod(window))
   return Fixed(
       name=name, function=lambda x: _over_windows(

@@ -6,6 +6,7 @@ parameter gradient by the weight that the rule gives it. Items LDP-04, LDP-09,
 NET-12.
 """
 
+from collections.abc import Callable
 import functools
 import math
 
@@ -22,6 +23,9 @@ _HIGHEST = jax.lax.Precision.HIGHEST
 _UNIT_ROUNDOFF = 2.0**-24
 # For records with larger norms, too many squares may underflow.
 _LARGEST_NORM = 1e10
+
+# Input, kernel and bias, kept for the backward pass.
+_Residuals = tuple[Array, Array, Array | None]
 
 
 def dense(x: Array, kernel: Array, bias: Array | None,
@@ -48,20 +52,26 @@ def dense(x: Array, kernel: Array, bias: Array | None,
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(3,))
-def _weighted_dense(x, kernel, bias, rule):
+def _weighted_dense(x: Array, kernel: Array, bias: Array | None,
+                    rule: WeightRule) -> Array:
+  """Returns `dense`, whose gradients the rule weights."""
   del rule
   return dense(x, kernel, bias)
 
 
-def _dense_forward(x, kernel, bias, rule):
+def _dense_forward(x: Array, kernel: Array, bias: Array | None,
+                   rule: WeightRule) -> tuple[Array, _Residuals]:
   del rule
   return dense(x, kernel, bias), (x, kernel, bias)
 
 
-def _dense_backward(rule, residuals, cotangent):
+def _dense_backward(rule: WeightRule, residuals: _Residuals, cotangent: Array
+                    ) -> tuple[Array, Array, Array | None]:
   x, kernel, bias = residuals
   backward = cotangent @ kernel.T
   factors = lambda squares: jnp.sqrt(squares + (0 if bias is None else 1))
+  # The gradient is linear in x, so weighting x weights it; the bias, which does
+  # not read x, gets the weights themselves.
   x, cotangent, weights = _weigh(rule, x, cotangent, factors, None)
   rows = cotangent.T
   return backward, (rows @ x).T, None if bias is None else rows @ weights
@@ -96,17 +106,23 @@ def conv(x: Array, kernel: Array, bias: Array | None,
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(3, 4))
-def _weighted_conv(x, kernel, bias, shape, rule):
+def _weighted_conv(x: Array, kernel: Array, bias: Array | None,
+                   shape: convolution.ConvShape, rule: WeightRule) -> Array:
+  """Returns `conv`, whose gradients the rule weights."""
   del rule
   return conv(x, kernel, bias, shape)
 
 
-def _conv_forward(x, kernel, bias, shape, rule):
+def _conv_forward(x: Array, kernel: Array, bias: Array | None,
+                  shape: convolution.ConvShape,
+                  rule: WeightRule) -> tuple[Array, _Residuals]:
   del rule
   return conv(x, kernel, bias, shape), (x, kernel, bias)
 
 
-def _conv_backward(shape, rule, residuals, cotangent):
+def _conv_backward(shape: convolution.ConvShape, rule: WeightRule,
+                   residuals: _Residuals, cotangent: Array
+                   ) -> tuple[Array, Array, Array | None]:
   x, kernel, bias = residuals
   apply = lambda x, kernel: convolution.convolve(x, kernel, shape)
   backward, = jax.vjp(lambda x: apply(x, kernel), x)[1](cotangent)
@@ -157,6 +173,7 @@ def conv_gradient_norms(x: Array, kernel: Array, cotangent: Array,
     first = jnp.einsum('bsk,btk->bst', windows, windows, precision=_HIGHEST)
     second = jnp.einsum('bsc,btc->bst', rows, rows, precision=_HIGHEST)
     squares = jnp.einsum('bst,bst->b', first, second, precision=_HIGHEST)
+    # Numbers of terms of the three sums, each of which rounds.
     terms = windows.shape[-1] + rows.shape[-1] + sites**2
     squares = (jnp.maximum(squares, 0.0)
                + terms * _UNIT_ROUNDOFF * jnp.square(ceilings))
@@ -189,23 +206,27 @@ def scale_shift(x: Array, scale: Array, shift: Array,
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(3,))
-def _weighted_scale_shift(x, scale, shift, rule):
+def _weighted_scale_shift(x: Array, scale: Array, shift: Array,
+                          rule: WeightRule) -> Array:
+  """Returns `scale_shift`, whose gradients the rule weights."""
   del rule
   return scale_shift(x, scale, shift)
 
 
-def _scale_shift_forward(x, scale, shift, rule):
+def _scale_shift_forward(x: Array, scale: Array, shift: Array, rule: WeightRule
+                         ) -> tuple[Array, tuple[Array, Array]]:
   del rule
   return scale_shift(x, scale, shift), (x, scale)
 
 
-def _scale_shift_backward(rule, residuals, cotangent):
+def _scale_shift_backward(rule: WeightRule, residuals: tuple[Array, Array],
+                          cotangent: Array) -> tuple[Array, Array, Array]:
   x, scale = residuals
   backward = cotangent * scale[None, None, None]
   largest = jnp.max(jnp.einsum('bhwc,bhwc->bc', x, x, precision=_HIGHEST), 1)
   sites = math.prod(x.shape[1:3])
 
-  def norms(x, cotangent, ceilings):
+  def norms(x: Array, cotangent: Array, ceilings: Array) -> Array:
     of_scale = jnp.einsum('bhwc,bhwc->bc', x, cotangent, precision=_HIGHEST)
     of_shift = jnp.einsum('bhwc->bc', cotangent)
     squares = _squared_norms(of_scale) + _squared_norms(of_shift)
@@ -220,11 +241,14 @@ def _scale_shift_backward(rule, residuals, cotangent):
 _weighted_scale_shift.defvjp(_scale_shift_forward, _scale_shift_backward)
 
 
-def _weigh(rule, x, cotangent, factors, gradient_norms):
+def _weigh(rule: WeightRule, x: Array, cotangent: Array,
+           factors: Callable[[Array], Array],
+           gradient_norms: Callable[[Array, Array, Array], Array] | None
+           ) -> tuple[Array, Array, Array]:
   """Returns (weighted x, cotangent, weights); overflowing records become zero.
 
   Args:
-    rule: a `WeightRule`.
+    rule: gives each record its weight.
     x: inputs [b, ...].
     cotangent: cotangents at the output [b, ...].
     factors: maps ||x||^2 [b] to bounds of the Jacobian norm [b].
@@ -241,7 +265,7 @@ def _weigh(rule, x, cotangent, factors, gradient_norms):
       energies + _missed(cotangent))
   inputs, length = jnp.sqrt(squares), jnp.sqrt(energies)
 
-  def gradients():
+  def gradients() -> Array:
     bounds = factor * ceiling
     if gradient_norms is not None:
       bounds = gradient_norms(x, cotangent, bounds)
@@ -264,6 +288,7 @@ def _missed(x: Array) -> float:
 
 
 def _squared_norms(x: Array) -> Array:
+  """Returns the squared l2 norms [b] of records [b, ...]."""
   flat = x.reshape((x.shape[0], -1))
   return jnp.einsum('bi,bi->b', flat, flat, precision=_HIGHEST)
 

@@ -9,12 +9,15 @@ grow with the batch (erratum E1). Item LDP-01.
 import jax.numpy as jnp
 
 from dpjax.grads import per_example
+from dpjax.grads.bounder import BoundedSums
 from dpjax.grads.bounder import GradientBounder
 from dpjax.lipschitz.losses import LipschitzLoss
 from dpjax.lipschitz.network import Chain
 from dpjax.lipschitz.network import Network
 from dpjax.lipschitz.node import Context
+from dpjax.lipschitz.rules import RecordNorms
 from dpjax.lipschitz.rules import WeightRule
+from dpjax.typing import Array, Batch, Params, PyTree
 
 
 def batch_maximum() -> WeightRule:
@@ -25,7 +28,7 @@ def batch_maximum() -> WeightRule:
   are left out of the maximum.
   """
 
-  def weights(norms):
+  def weights(norms: RecordNorms) -> Array:
     active = norms.cotangents > 0
     largest = jnp.max(jnp.where(active, norms.inputs, 0.0))
     return jnp.where(active, 1 / jnp.maximum(largest, 1e-30), 0.0)
@@ -63,13 +66,13 @@ def as_printed(network: Network, loss: LipschitzLoss, *,
                      'the network must be a Chain')
   context = Context(rule=batch_maximum())
 
-  def sums(params, batch, mask):
+  def sums(params: Params, batch: Batch, mask: Array) -> BoundedSums:
     # The maximum is over the whole batch, so one microbatch must hold it.
     return per_example.plain_sums(
         lambda params, x: network.apply(params, x, context), loss.values,
         params, batch, mask, microbatch_size=mask.shape[0])
 
-  def l2_sensitivity(certificate):
+  def l2_sensitivity(certificate: PyTree) -> PyTree:
     product, claimed = jnp.float32(loss.lipschitz), {}
     for name in reversed(sorted(certificate)):
       product = product * certificate[name]

@@ -11,7 +11,7 @@ from dpjax.grads.bounder import GradientBounder
 from dpjax.grads.bounder import WeightConstraint
 from dpjax.lipschitz.network import Network
 from dpjax.lipschitz.node import Limits
-from dpjax.typing import Params, PyTree
+from dpjax.typing import Array, Params, PyTree
 
 # Covers the rounding of each rescaled weight, and of a layer's forward and
 # backward pass.
@@ -91,7 +91,7 @@ def rarely(constraint: WeightConstraint, network: Network,
   if every == 1 or not any(jax.tree.leaves(free)):
     return constraint
 
-  def between(params: Params):
+  def between(params: Params) -> tuple[Params, PyTree]:
     held, certificate = constraint.constrain(params)
     # XLA drops the unused parts of `held` from the compiled program.
     return (jax.tree.map(_drifting, free, held, params),
@@ -119,11 +119,13 @@ def unread(function: Callable[[PyTree], PyTree], args: PyTree) -> PyTree:
     sources.update(dict.fromkeys(equation.outvars, of(equation.invars)))
   read = of(closed.jaxpr.outvars)
   leaves, structure = jax.tree.flatten(args)
-  return structure.unflatten([i not in read for i in range(len(leaves))])
+  return jax.tree.unflatten(structure,
+                            [i not in read for i in range(len(leaves))])
 
 
 def _limits(weight_norm: float, num_iterations: int, any_scale: bool,
-            factor) -> Limits:
+            factor: Callable[[Array], Array]) -> Limits:
+  """Returns the limits of a constraint that multiplies weights by a factor."""
   errors.check_scale('weight_norm', weight_norm)
   return Limits(
       rescale=lambda bound: factor(jnp.maximum(bound, jnp.float32(1e-30))),

@@ -66,7 +66,9 @@ def pullback(function: Callable[[Params], Params]
   after the transform that adds noise.
   """
 
-  def update(updates, state, params=None):
+  def update(updates: Params, state: optax.OptState,
+             params: Params | None = None) -> tuple[Params, optax.OptState]:
+    # The Jacobian is at public parameters, so this is post-processing.
     return jax.vjp(function, params)[1](updates)[0], state
 
   return optax.GradientTransformation(lambda params: optax.EmptyState(),

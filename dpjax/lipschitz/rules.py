@@ -16,6 +16,8 @@ from dpjax import errors
 from dpjax.grads import clipping
 from dpjax.typing import Array
 
+Bound = Array | float
+
 
 class RecordNorms(NamedTuple):
   """Norms that a layer computes for each record, arrays [b].
@@ -51,7 +53,7 @@ class WeightRule(NamedTuple):
   """
   name: str
   weights: Callable[[RecordNorms], Array]
-  bound: Callable
+  bound: Callable[[Bound, Bound], Bound]
   needs_certificate: bool
 
 
@@ -71,7 +73,7 @@ def normalised(*, floor: float = 1e-6) -> WeightRule:
     floor: public and positive; smaller Jacobian norms are divided by it.
   """
   errors.check_scale('floor', floor)
-  shrink = 1 - clipping.ROUNDING_MARGIN
+  shrink = 1 - clipping.ROUNDING_MARGIN  # Float32 must not exceed the bound.
   return WeightRule(
       'normalised', lambda norms: shrink / jnp.maximum(norms.factors, floor),
       lambda cotangent, factor: cotangent, needs_certificate=True)
@@ -86,8 +88,8 @@ def clipped_factors(*, limit: float) -> WeightRule:
   errors.check_scale('limit', limit)
   shrink = limit * (1 - clipping.ROUNDING_MARGIN)
 
-  def bound(cotangent, factor):
-    if isinstance(factor, float):
+  def bound(cotangent: Bound, factor: Bound) -> Bound:
+    if isinstance(factor, float):  # Stays a float, also if infinite.
       return cotangent * min(factor, limit)
     return cotangent * jnp.minimum(factor, limit)
 

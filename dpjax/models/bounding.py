@@ -33,7 +33,7 @@ class Bounding:
   num_groups: int = 1
   affine: bool = False
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     errors.check_choice('bounding', self.kind, KINDS)
     errors.check_scale('radius', self.radius)
     errors.check_scale('alpha', self.alpha)

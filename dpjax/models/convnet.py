@@ -1,5 +1,7 @@
 """The convolutional network of the MNIST experiments. Item NET-10."""
 
+import functools
+
 import flax.linen as nn
 
 from dpjax import errors
@@ -8,6 +10,7 @@ from dpjax.lipschitz import pointwise
 from dpjax.lipschitz import pooling
 from dpjax.lipschitz.network import Chain
 from dpjax.lipschitz.network import Network
+from dpjax.lipschitz.node import Node
 from dpjax.models import model as models
 from dpjax.models.bounding import Bounding
 from dpjax.models.model import Model
@@ -55,25 +58,26 @@ def convnet(*, input_shape: tuple[int, int, int], num_classes: int,
   errors.check_at_least('width', width, 1)
   errors.check_at_least('num_classes', num_classes, 2)
   act = lambda name: pointwise.activation(activation, name=name)
-  biases = dict(use_bias=use_bias, bias_norm=bias_norm)
-  nodes = []
+  conv = functools.partial(
+      layers.Conv, use_bias=use_bias, bias_norm=bias_norm, kernel_init=_HE,
+      kernel_size=(kernel_size, kernel_size), strides=(stride, stride))
+  dense = functools.partial(layers.Dense, use_bias=use_bias,
+                            bias_norm=bias_norm)
+  nodes: list[Node] = []
   for index, count in enumerate(channels):
     name = f'conv_{index:02d}'
     if index:
       nodes += bounding.before(name)
-    nodes += [layers.Conv(name=name, channels=count, kernel_init=_HE,
-                          kernel_size=(kernel_size,) * 2, strides=(stride,) * 2,
-                          **biases),
-              act(f'activation_{name}')]
+    nodes += [conv(name=name, channels=count), act(f'activation_{name}')]
   nodes += [] if pool == 'none' else [_POOLS[pool]((2, 2))]
   nodes += [*bounding.before('dense_00'), pointwise.flatten(),
-            layers.Dense(name='dense_00', width=width, kernel_init=_HE,
-                         **biases),
+            dense(name='dense_00', width=width, kernel_init=_HE),
             act('activation_dense_00')]
+  # A vector has no channels to normalise, so its bound is always a ball.
   if bounding.kind != 'none':
     nodes.append(pointwise.Ball(name='ball_dense_01', radius=bounding.radius,
                                 adaptive=bounding.adaptive))
-  nodes.append(layers.Dense(name='dense_01', width=num_classes, **biases))
+  nodes.append(dense(name='dense_01', width=num_classes))
   return models.from_network(Network(
       root=Chain(name='convnet', nodes=tuple(nodes)),
       input_shape=input_shape, input_radius=input_radius))

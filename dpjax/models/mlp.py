@@ -5,6 +5,7 @@ from dpjax.lipschitz import layers
 from dpjax.lipschitz import pointwise
 from dpjax.lipschitz.network import Chain
 from dpjax.lipschitz.network import Network
+from dpjax.lipschitz.node import Node
 from dpjax.models import model as models
 from dpjax.models.model import Model
 
@@ -60,11 +61,11 @@ def mlp(*, num_features: int, num_classes: int, depth: int = 1,
       raise ValueError('hidden_radius bounds nothing without input_radius: '
                        'give both')
 
-  def dense(index, units):
+  def dense(index: int, units: int) -> layers.Dense:
     return layers.Dense(name=f'dense_{index:02d}', width=units,
                         use_bias=use_bias, bias_norm=bias_norm)
 
-  def act(index):
+  def act(index: int) -> tuple[Node, ...]:
     name = f'activation_{index:02d}'
     if hidden_radius is None:
       return (pointwise.activation(activation, name=name),)
@@ -75,7 +76,7 @@ def mlp(*, num_features: int, num_classes: int, depth: int = 1,
     return (pointwise.bounded_activation(activation, hidden_radius,
                                          name=name),)
 
-  nodes = [dense(0, width if depth else num_classes)]
+  nodes: list[Node] = [dense(0, width if depth else num_classes)]
   for index in range(1, depth + 1):
     nodes += [*act(index), dense(index, width if index < depth
                                  else num_classes)]

@@ -8,7 +8,7 @@ from dpjax.grads.ball import BallRecords
 from dpjax.lipschitz import projection
 from dpjax.lipschitz import reparametrisation
 from dpjax.lipschitz.network import Network
-from dpjax.typing import Array, Params, PRNGKey, PyTree
+from dpjax.typing import ApplyFn, Array, Params, PRNGKey, PyTree
 
 
 class Model(NamedTuple):
@@ -25,7 +25,7 @@ class Model(NamedTuple):
       weights are a function of the parameters; else None.
   """
   init: Callable[[PRNGKey], Params]
-  apply: Callable[[Params, Array | BallRecords], Array]
+  apply: ApplyFn
   network: Network | None
   prepare: Callable[[Array], Array | BallRecords] = lambda x: x
   effective: Callable[[Params], tuple[Params, PyTree]] | None = None
@@ -34,6 +34,14 @@ class Model(NamedTuple):
 def from_network(network: Network) -> Model:
   """Returns the model of a network."""
   return Model(network.init, network.apply, network, network.prepare)
+
+
+def network_of(model: Model) -> Network:
+  """Returns the network of a model, or raises if it does not state one."""
+  if model.network is None:
+    raise ValueError('this method needs a model that states its layers as a '
+                     'network; Model.network is None')
+  return model.network
 
 
 def reparametrised(model: Model, kernel_map: str, *,
@@ -49,10 +57,10 @@ def reparametrised(model: Model, kernel_map: str, *,
       Clipping methods do not need it; use a large value there.
   """
   errors.check_choice('kernel_map', kernel_map, reparametrisation.MAPS)
-  network, function = model.network, reparametrisation.MAPS[kernel_map]
+  network, function = network_of(model), reparametrisation.MAPS[kernel_map]
   limits = projection.clip_limits(weight_norm)
 
-  def effective(params):
+  def effective(params: Params) -> tuple[Params, PyTree]:
     return network.constrain(
         reparametrisation.map_kernels(function, params), limits)
 

@@ -9,6 +9,7 @@ from dpjax.lipschitz import pooling
 from dpjax.lipschitz.network import Chain
 from dpjax.lipschitz.network import Network
 from dpjax.lipschitz.network import Residual
+from dpjax.lipschitz.node import Node
 from dpjax.models import model as models
 from dpjax.models.bounding import Bounding
 from dpjax.models.model import Model
@@ -43,11 +44,12 @@ def resnet(*, input_shape: tuple[int, int, int] = (32, 32, 3),
   errors.check_at_least('num_classes', num_classes, 2)
   if bounding.kind == 'ball':
     raise ValueError("bounding of a resnet must be 'none' or 'normalised'")
-  nodes = [_conv('conv', 16, 3, 1), *bounding.norm('norm'),
+  nodes: list[Node] = [_conv('conv', 16, 3, 1), *bounding.norm('norm'),
            pointwise.activation('relu')]
   entering = 16
   for group, width in enumerate((16, 32, 64)):
     for block in range((depth - 2) // 6):
+      # The first block of each later group halves the image.
       stride = 2 if group and not block else 1
       name = f'block_{group}_{block}'
       nodes += [_block(name, entering, width, stride, averaged, bounding),
@@ -60,11 +62,13 @@ def resnet(*, input_shape: tuple[int, int, int] = (32, 32, 3),
       input_shape=input_shape, input_radius=input_radius))
 
 
-def _block(name, entering, leaving, stride, averaged, bounding):
+def _block(name: str, entering: int, leaving: int, stride: int, averaged: bool,
+           bounding: Bounding) -> Residual:
+  """Returns a block from `entering` to `leaving` channels."""
   branch = (_conv('conv_0', leaving, 3, stride), *bounding.norm('norm_0'),
             pointwise.activation('relu'), _conv('conv_1', leaving, 3, 1),
             *bounding.norm('norm_1'))
-  shortcut = ()
+  shortcut: tuple[Node, ...] = ()
   if entering != leaving:
     shortcut = (_conv('conv', leaving, 1, stride), *bounding.norm('norm'))
   return Residual(name=name, averaged=averaged,
@@ -72,7 +76,8 @@ def _block(name, entering, leaving, stride, averaged, bounding):
                   shortcut=Chain(name='shortcut', nodes=shortcut))
 
 
-def _conv(name, channels, size, stride):
+def _conv(name: str, channels: int, size: int, stride: int) -> layers.Conv:
+  """Returns a square convolution without bias."""
   return layers.Conv(name=name, channels=channels, kernel_size=(size, size),
                      strides=(stride, stride), use_bias=False,
                      kernel_init=_HE)

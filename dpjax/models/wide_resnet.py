@@ -1,5 +1,7 @@
 """Wide residual networks with pre-activation blocks. Item NET-11."""
 
+from collections.abc import Sequence
+
 import flax.linen as nn
 
 from dpjax import errors
@@ -9,6 +11,7 @@ from dpjax.lipschitz import pooling
 from dpjax.lipschitz.network import Chain
 from dpjax.lipschitz.network import Network
 from dpjax.lipschitz.network import Residual
+from dpjax.lipschitz.node import Node
 from dpjax.models import model as models
 from dpjax.models.bounding import Bounding
 from dpjax.models.model import Model
@@ -47,10 +50,11 @@ def wide_resnet(*, input_shape: tuple[int, int, int] = (32, 32, 3),
     raise ValueError(f'depth must be 6 n + 4, got {depth}')
   errors.check_at_least('widening', widening, 1)
   errors.check_at_least('num_classes', num_classes, 2)
-  nodes = [_conv('conv', 16, 3, 1, use_bias)]
+  nodes: list[Node] = [_conv('conv', 16, 3, 1, use_bias)]
   entering = 16
   for group, base in enumerate((16, 32, 64)):
     for block in range((depth - 4) // 6):
+      # The first block of each later group halves the image.
       stride = 2 if group and not block else 1
       nodes.append(_block(f'block_{group}_{block}', entering, base * widening,
                           stride, use_bias, averaged, bounding))
@@ -64,13 +68,15 @@ def wide_resnet(*, input_shape: tuple[int, int, int] = (32, 32, 3),
       input_shape=input_shape, input_radius=input_radius))
 
 
-def _block(name, entering, leaving, stride, use_bias, averaged, bounding):
-  branch = []
+def _block(name: str, entering: int, leaving: int, stride: int, use_bias: bool,
+           averaged: bool, bounding: Bounding) -> Residual:
+  """Returns a block from `entering` to `leaving` channels."""
+  branch: list[Node] = []
   for index, (channels, step) in enumerate(((leaving, stride), (leaving, 1))):
     branch += [*_normalise(f'{index}', bounding),
                pointwise.activation('relu', name=f'activation_{index}'),
                _conv(f'conv_{index}', channels, 3, step, use_bias)]
-  shortcut = ()
+  shortcut: tuple[Node, ...] = ()
   if entering != leaving or stride != 1:
     # In a certified network the shortcut's convolution needs a bound, too.
     bound = () if bounding.kind == 'none' else bounding.before('shortcut')
@@ -80,13 +86,16 @@ def _block(name, entering, leaving, stride, use_bias, averaged, bounding):
                   shortcut=Chain(name='shortcut', nodes=shortcut))
 
 
-def _normalise(name, bounding: Bounding):
+def _normalise(name: str, bounding: Bounding) -> Sequence[Node]:
+  """Returns what stands where the printed network normalises."""
   if bounding.kind == 'ball':
     return bounding.before(name)
   return bounding.norm(f'norm_{name}')
 
 
-def _conv(name, channels, size, stride, use_bias):
+def _conv(name: str, channels: int, size: int, stride: int,
+          use_bias: bool) -> layers.Conv:
+  """Returns a square convolution, initialised as by He et al. (2015)."""
   return layers.Conv(name=name, channels=channels, kernel_size=(size, size),
                      strides=(stride, stride), use_bias=use_bias,
                      kernel_init=_HE)

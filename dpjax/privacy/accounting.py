@@ -11,10 +11,11 @@ DP-05, DP-06 (composition of Renyi divergences), DP-17 (subsampling), DP-19.
 """
 
 import collections
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 import dataclasses
 import functools
 import math
+from typing import Any
 
 import dp_accounting
 from dp_accounting import dp_event as dp_events
@@ -26,8 +27,8 @@ from dpjax.privacy import restating
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.privacy.adjacency import check_adjacency
 from dpjax.privacy.notions import ApproxDP
+from dpjax.privacy.restating import DpEvent
 
-DpEvent = dp_accounting.DpEvent
 ACCOUNTANTS = ('pld', 'rdp')
 # Below this delta the truncated tails of a composed PLD dominate the result.
 MIN_DELTA = 1e-12
@@ -245,8 +246,7 @@ def optimal_composition(guarantees: Sequence[ApproxDP], *,
 def gaussian_shift(*, epsilon: float, delta: float) -> float:
   """Returns the largest mu = sensitivity / stddev that is (epsilon, delta)-DP.
 
-  Exact (Balle and Wang 2018), for every epsilon; the classical sqrt(2 ln(1.25 /
-  delta)) / epsilon is proved for epsilon < 1 only (item MECH-04).
+  Exact for every epsilon. Source: Balle and Wang (2018); item MECH-04.
   """
   errors.check_positive('epsilon', epsilon)
   errors.check_open_unit('delta', delta)
@@ -270,8 +270,8 @@ def calibrate_noise_multiplier(*, target_epsilon: float, target_delta: float,
   Finds a root of `epsilon(poisson_gaussian_event(...))`: the result is the
   least multiplier that meets the target, or at most a part in 10^4 more.
 
-  No asymptotic rule calibrates noise: sigma >= c_2 q sqrt(T ln(1/delta)) /
-  epsilon (Barczewski 2025, Theorem 3.2.4; DP-18) leaves constants open.
+  The rule sigma >= c_2 q sqrt(T ln(1/delta)) / epsilon of Barczewski (2025,
+  Theorem 3.2.4; DP-18) leaves its constant open, so it is not used.
 
   Raises:
     ValueError: for a target, probability or step count out of range.
@@ -311,15 +311,16 @@ def calibrate_noise_multiplier(*, target_epsilon: float, target_delta: float,
   # noise over many steps, which would need very large loss distributions.
   multiplier = 1.0
   for solver in ('rdp', accountant):
-    bracket = _bracket(lambda m, s=solver: spent(m, s), multiplier,
-                       target_epsilon)
+    cost = functools.partial(spent, by=solver)
+    bracket = _bracket(cost, multiplier, target_epsilon)
     multiplier = dp_accounting.calibrate_dp_mechanism(
-        lambda s=solver: _Spender(lambda m: spent(m, s)), _Multiplier,
-        target_epsilon, target_delta, bracket, tol=1e-4 * bracket.endpoint_2)
+        functools.partial(_Spender, cost), _Multiplier, target_epsilon,
+        target_delta, bracket, tol=1e-4 * bracket.endpoint_2)
   return multiplier
 
 
-def _bracket(spent, guess: float, target: float):
+def _bracket(spent: Callable[[float], float], guess: float,
+             target: float) -> dp_accounting.ExplicitBracketInterval:
   """Returns two multipliers that bracket the target epsilon."""
   low = high = guess
   while spent(high) > target:
@@ -344,10 +345,10 @@ class _Spender:
 
   ledger = dp_accounting.NoOpDpEvent()
 
-  def __init__(self, spent):
-    self._spent, self._multiplier = spent, None
+  def __init__(self, spent: Callable[[float], float]):
+    self._spent, self._multiplier = spent, math.nan
 
-  def compose(self, multiplier: _Multiplier):
+  def compose(self, multiplier: _Multiplier) -> '_Spender':
     """Stores the multiplier; each multiplier gets a fresh instance."""
     self._multiplier = multiplier.value
     return self
@@ -365,7 +366,7 @@ def check_delta(value: float) -> None:
 
 
 def _composed(event: DpEvent, adjacency: Adjacency, accountant: str,
-              orders: tuple[float, ...] | None = None):
+              orders: tuple[float, ...] | None = None) -> Any:
   """Returns an accountant that composed `event`, or raises `ValueError`."""
   errors.check_choice('accountant', accountant, ACCOUNTANTS)
   check_adjacency(adjacency)

@@ -48,10 +48,10 @@ def adaptive_epsilon(stages: Sequence[Stage], *, delta: float,
   return min(_at_order(stages, order, delta, adjacency) for order in _ORDERS)
 
 
-def _at_order(stages, order: int, delta: float,
+def _at_order(stages: Sequence[Stage], order: int, delta: float,
               adjacency: Adjacency) -> float:
   """Returns the bound on epsilon from one Renyi order."""
-  def spent(event, at=delta):
+  def spent(event: accounting.DpEvent, at: float = delta) -> float:
     return accounting.epsilon(event, delta=at, adjacency=adjacency,
                               accountant='rdp', orders=(order,))
 

@@ -67,6 +67,7 @@ def standard_normal(key: PRNGKey, shape: tuple[int, ...],
       key at places that do not overlap are independent.
   """
   word = random_words(key, shape, start)
+  # The middles of 2^31 cells of (0, 1/2): never 0, so the logarithm is finite.
   tail = (jax.lax.shift_right_logical(word, jnp.uint32(1)).astype(jnp.float32)
           + 0.5) * jnp.float32(2.0**-32)
   depth = -jnp.log(tail * (4 - 4 * tail))
@@ -104,6 +105,7 @@ def random_words(key: PRNGKey, shape: tuple[int, ...],
   generator = str(jax.random.key_impl(key))
   if generator == chacha.NAME:
     return chacha.words(jax.random.key_data(key), start, size).reshape(shape)
+  # With other generators of JAX, `start` selects a child of the key.
   if generator != 'threefry2x32':
     return jax.random.bits(jax.random.fold_in(key, start), shape, jnp.uint32)
   first, second = jax.random.key_data(key)
@@ -233,7 +235,7 @@ class GaussianMechanism:
   noise_multiplier: float
   adjacency: Adjacency
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     errors.check_scale('record_norm', self.record_norm)
     errors.check_scale('noise_multiplier', self.noise_multiplier)
     check_adjacency(self.adjacency)
@@ -258,7 +260,7 @@ class GaussianMechanism:
     return add_gaussian_noise(key, data, self.stddev)
 
   def risk(self, num_values: int) -> float:
-    """Expected squared l2 error of `num_values` released numbers."""
+    """Returns the expected squared l2 error of `num_values` numbers."""
     return num_values * self.stddev**2
 
 

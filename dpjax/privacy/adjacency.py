@@ -1,6 +1,9 @@
 """Neighbouring relations between data sets."""
 
 import enum
+from typing import TypeVar
+
+_Norm = TypeVar('_Norm', int, float)
 
 
 class Adjacency(enum.Enum):
@@ -39,7 +42,7 @@ Adjacency.REPLACE_ONE, got 'replace_one'; write Adjacency('replace_one')
   return value
 
 
-def sum_sensitivity(adjacency: Adjacency, *, record_norm: float) -> float:
+def sum_sensitivity(adjacency: Adjacency, *, record_norm: _Norm) -> _Norm:
   """Returns the sensitivity of a sum of terms of norm at most `record_norm`.
 
   A replacement removes one term and adds another, so the sensitivity under

@@ -158,7 +158,7 @@ def _split(key: Array, shape: tuple[int, ...]) -> Array:
   return output.T.reshape(-1, KEY_WORDS)[:size].reshape(*shape, KEY_WORDS)
 
 
-def _fold_in(key: Array, data: Array) -> Array:
+def _fold_in(key: Array, data: Array | int) -> Array:
   """Returns the child [8] of a key for the integer `data`."""
   return blocks(key, jnp.zeros([1], jnp.uint32),
                 (_FOLD_IN, data, 0))[:KEY_WORDS, 0]
@@ -173,6 +173,7 @@ def _random_bits(key: Array, bit_width: int, shape: tuple[int, ...]) -> Array:
   dtype = jnp.dtype(f'uint{bit_width}')
   if bit_width == 64:
     output = output.reshape(-1, 2)
+  # Narrow types add an axis of parts of a word, 64 bits join two words.
   output = jax.lax.bitcast_convert_type(output, dtype)
   return output.reshape(-1)[:size].reshape(shape)
 

@@ -61,19 +61,9 @@ def group(guarantee: ApproxDP, *, size: int) -> ApproxDP:
   """
   errors.check_at_least('size', size, 1)
   one = guarantee.epsilon
+  # At epsilon 0 all terms of the geometric sum are 1.
   growth = math.expm1(size * one) / math.expm1(one) if one else size
   return ApproxDP(epsilon=size * one, delta=growth * guarantee.delta)
-
-
-def group_printed(guarantee: ApproxDP, *, size: int) -> ApproxDP:
-  """Returns `group` with the looser delta K e^(K epsilon) of the source.
-
-  Valid. Source: Barczewski (2025, Theorem 3.1.6; item DP-08).
-  """
-  errors.check_at_least('size', size, 1)
-  total = size * guarantee.epsilon
-  return ApproxDP(epsilon=total,
-                  delta=size * math.exp(total) * guarantee.delta)
 
 
 class HeterogeneousForms(NamedTuple):
@@ -99,8 +89,10 @@ def heterogeneous_forms(guarantees: Sequence[ApproxDP], *,
   mean = math.fsum(e * math.tanh(e / 2) for e in each)
   squares = math.fsum(e * e for e in each)
   logs = (math.log(math.e + math.sqrt(squares) / slack), math.log(1 / slack))
+  with_constant, without_constant = (
+      mean + math.sqrt(2 * squares * log) for log in logs)
   return HeterogeneousForms(
-      math.fsum(each), *(mean + math.sqrt(2 * squares * log) for log in logs),
+      math.fsum(each), with_constant, without_constant,
       delta=1 - (1 - slack) * math.prod(1 - g.delta for g in guarantees))
 
 
@@ -121,8 +113,8 @@ def heterogeneous(guarantees: Sequence[ApproxDP], *,
   Examples:
     >>> from dpjax.privacy import composition, notions
     >>> many = [notions.ApproxDP(epsilon=0.1, delta=0.0)] * 100
-    >>> found = composition.heterogeneous(many, slack=1e-5)
-    >>> round(composition.basic(many).epsilon, 2), round(found.epsilon, 2)
+    >>> bound = composition.heterogeneous(many, slack=1e-5)
+    >>> round(composition.basic(many).epsilon, 2), round(bound.epsilon, 2)
     (10.0, 5.3)
   """
   *epsilons, delta = heterogeneous_forms(guarantees, slack=slack)
@@ -209,5 +201,6 @@ def sampled_poisson(guarantee: ApproxDP, *,
 
 def _amplified(guarantee: ApproxDP, prob: float) -> ApproxDP:
   """Returns the guarantee amplified by sampling with probability `prob`."""
+  # ln(1 + q (e^epsilon - 1)), precise for small q and epsilon.
   return ApproxDP(epsilon=math.log1p(prob * math.expm1(guarantee.epsilon)),
                   delta=prob * guarantee.delta)

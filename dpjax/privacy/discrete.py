@@ -21,11 +21,12 @@ from dpjax.privacy import integers
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.privacy.adjacency import check_adjacency
 from dpjax.privacy.adjacency import sum_sensitivity
-from dpjax.privacy.integers import Law
+from dpjax.privacy.integers import NoiseTable
 from dpjax.typing import PRNGKey, PyTree
 
 # Base of the two digits in which noise of a large scale is drawn.
 _DIGIT = 1024
+# Up to here the digits fit their tables, and sums within 2^30 stay in int32.
 _LARGEST_SCALE = 2.0**16
 
 
@@ -51,7 +52,7 @@ class GeometricMechanism:
   adjacency: Adjacency
   upper: int | None = None
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     errors.check_at_least('record_norm', self.record_norm, 1)
     errors.check_positive('epsilon', self.epsilon)
     if self.scale > _LARGEST_SCALE:
@@ -80,9 +81,9 @@ class GeometricMechanism:
   @property
   def total_variation(self) -> float:
     """Distance of one number's noise from the ideal distribution."""
-    return sum(law.total_variation for law in self._laws())
+    return sum(table.total_variation for table in self._tables())
 
-  def _laws(self) -> list[Law]:
+  def _tables(self) -> list[NoiseTable]:
     """Returns the noise table, or four tables for noise of a large scale.
 
     Large noise is a difference of two geometric numbers of two digits each.
@@ -94,7 +95,7 @@ class GeometricMechanism:
   def release(self, key: PRNGKey, data: PyTree) -> PyTree:
     """Returns the noisy sum; `data` is an int32 pytree of sums within 2^30."""
     # One table is multiplied by 1; four are the digits of a difference.
-    noisy = _add_noise(key, data, self._laws(), (1, _DIGIT, -1, -_DIGIT))
+    noisy = _add_noise(key, data, self._tables(), (1, _DIGIT, -1, -_DIGIT))
     if self.upper is None:
       return noisy
     return jax.tree.map(lambda leaf: jnp.clip(leaf, 0, self.upper), noisy)
@@ -125,7 +126,7 @@ class DiscreteGaussianMechanism:
   noise_multiplier: float
   adjacency: Adjacency
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     errors.check_scale('record_norm', self.record_norm)
     errors.check_scale('noise_multiplier', self.noise_multiplier)
     check_adjacency(self.adjacency)
@@ -154,7 +155,7 @@ class DiscreteGaussianMechanism:
   def total_variation(self) -> float:
     """Bound on the distance of one number's noise from the ideal noise."""
     parameter, multiplier = self._parts()
-    parts = [law.total_variation for law in self._laws()]
+    parts = [table.total_variation for table in self._tables()]
     if multiplier:
       parts.append(integers.convolution_variation(parameter, parameter,
                                                   multiplier))
@@ -169,29 +170,29 @@ class DiscreteGaussianMechanism:
     multiplier = math.ceil(math.sqrt(ratio**2 - 1))
     return self.stddev / math.hypot(1, multiplier), multiplier
 
-  def _laws(self) -> list[Law]:
+  def _tables(self) -> list[NoiseTable]:
     """Returns the noise tables of Z1 and, if it is needed, Z2."""
     parameter, multiplier = self._parts()
     return [integers.discrete_gaussian(parameter)] * (2 if multiplier else 1)
 
   def release(self, key: PRNGKey, data: PyTree) -> PyTree:
     """Returns the noisy sum; `data` is an int32 pytree of sums within 2^30."""
-    return _add_noise(key, data, self._laws(), (1, self._parts()[1]))
+    return _add_noise(key, data, self._tables(), (1, self._parts()[1]))
 
   def risk(self, num_values: int) -> float:
     """Returns a bound on the expected squared l2 error of `num_values`."""
     return num_values * self.stddev**2
 
 
-def _add_noise(key: PRNGKey, data: PyTree, laws: list[Law],
+def _add_noise(key: PRNGKey, data: PyTree, tables: list[NoiseTable],
                multipliers: tuple[int, ...]) -> PyTree:
   """Adds to every number one draw of each table times its multiplier."""
   values, unravel = jax.flatten_util.ravel_pytree(data)
   if values.dtype != jnp.int32:
     raise ValueError(f'integer noise is for int32 sums, got {values.dtype}')
   # Each table uses its own places of the key, so their draws are independent.
-  for number, law in enumerate(laws):
-    drawn = integers.draw(law, key, values.shape,
+  for number, table in enumerate(tables):
+    drawn = integers.draw(table, key, values.shape,
                           number * integers.num_places(values.shape))
     values = values + multipliers[number] * drawn
   return unravel(values)

@@ -120,5 +120,6 @@ def standard_uniform(key: PRNGKey, shape: tuple[int, ...]) -> Array:
 def standard_direction(key: PRNGKey, size: int) -> Array:
   """Draws one unit vector [size], uniform on the Euclidean sphere."""
   normals = additive.standard_normal(key, (size,))
+  # A normal vector has a uniform direction; the floor avoids 0 / 0.
   norm = jnp.sqrt(jnp.sum(jnp.square(normals)))
   return normals / jnp.maximum(norm, jnp.float32(1e-30))

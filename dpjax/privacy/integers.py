@@ -50,8 +50,8 @@ LARGEST_SCALE = _MOST_HALF_WIDTH / _LAPLACE_REACH - 1
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
-class Law:
-  """Distribution on the integers, stored as tables to draw from.
+class NoiseTable:
+  """Noise distribution on the integers, stored as arrays to draw from.
 
   Attributes:
     first: smallest outcome.
@@ -75,12 +75,12 @@ class Law:
     return len(self.weights).bit_length() - 1
 
 
-def draw(law: Law, key: PRNGKey, shape: tuple[int, ...],
+def draw(table: NoiseTable, key: PRNGKey, shape: tuple[int, ...],
          start: int = 0) -> Array:
   """Draws int32 numbers from a distribution.
 
   Args:
-    law: the distribution.
+    table: distribution of the draws.
     key: used only for draws at other places.
     shape: shape of the draws.
     start: first of the key's places that are used, static; `num_places(shape)`
@@ -89,23 +89,23 @@ def draw(law: Law, key: PRNGKey, shape: tuple[int, ...],
   size = math.prod(shape)
   high, low = additive.random_pairs(key, (size,), start)
   tie, _ = additive.random_pairs(key, (1,), start + size)
-  return _look_up(law, high, low, tie).reshape(shape)
+  return _look_up(table, high, low, tie).reshape(shape)
 
 
-def draw_rows(law: Law, key: PRNGKey, shape: tuple[int, int]) -> Array:
+def draw_rows(table: NoiseTable, key: PRNGKey, shape: tuple[int, int]) -> Array:
   """Draws [rows, size] numbers from a distribution, row by row in a loop.
 
   The loop is compiled once, and keeps XLA for CPUs from recomputing the draws
   for each use of a slice of the result.
 
   Args:
-    law: the distribution.
+    table: distribution of the draws.
     key: used for nothing else.
     shape: (rows, size).
   """
   high, low = additive.random_pairs(key, shape)
   ties, _ = additive.random_pairs(key, (shape[0], 1), math.prod(shape))
-  return jax.lax.map(lambda words: _look_up(law, *words), (high, low, ties))
+  return jax.lax.map(lambda words: _look_up(table, *words), (high, low, ties))
 
 
 def num_places(shape: tuple[int, ...]) -> int:
@@ -113,32 +113,32 @@ def num_places(shape: tuple[int, ...]) -> int:
   return math.prod(shape) + 1
 
 
-def tie_variation(law: Law, count: int) -> float:
+def tie_variation(table: NoiseTable, count: int) -> float:
   """Returns the distance of `count` draws of a call from independent draws.
 
   In total variation. The draws share one word, which matters only if two of
   them tie.
   """
-  return count**2 / 2 * 4.0**(law.column_bits - 64)
+  return count**2 / 2 * 4.0**(table.column_bits - 64)
 
 
-def _look_up(law: Law, high: Array, low: Array, tie: Array) -> Array:
+def _look_up(table: NoiseTable, high: Array, low: Array, tie: Array) -> Array:
   """Returns the outcomes [size] of words [size], [size] and tie words [1]."""
-  bits = law.column_bits
+  bits = table.column_bits
   column = jax.lax.shift_right_logical(high, jnp.uint32(32 - bits))
   entry, middle, last = (
-      jnp.asarray(table).at[column].get(mode='promise_in_bounds')
-      for table in (law.entries, law.middle, law.last))
+      jnp.asarray(array).at[column].get(mode='promise_in_bounds')
+      for array in (table.entries, table.middle, table.last))
   # Compare the remaining bits with the threshold, from the highest part down.
   rest = high & jnp.uint32(2**(32 - bits) - 1)
   first = jax.lax.shift_right_logical(entry, jnp.uint32(bits))
   below = (rest < first) | (rest == first) & (
       (low < middle) | (low == middle) & (tie < last))
   index = jnp.where(below, column, entry & jnp.uint32(2**bits - 1))
-  return index.astype(jnp.int32) + jnp.int32(law.first)
+  return index.astype(jnp.int32) + jnp.int32(table.first)
 
 
-def make_law(first: int, probabilities: Sequence[Any]) -> Law:
+def make_table(first: int, probabilities: Sequence[Any]) -> NoiseTable:
   """Returns the table of probabilities, rounded down; the mode gets the rest.
 
   Args:
@@ -161,7 +161,7 @@ def make_law(first: int, probabilities: Sequence[Any]) -> Law:
   weights[max(range(len(weights)), key=weights.__getitem__)] += left_over
   weights += [0] * (2**bits - len(weights))
   # One more unit covers the numerical errors of all probabilities together.
-  return Law(first=first, weights=tuple(weights),
+  return NoiseTable(first=first, weights=tuple(weights),
              total_variation=(left_over + 1) * 2.0**-RESOLUTION,
              **_columns(weights, bits))
 
@@ -175,6 +175,8 @@ def _columns(weights: Sequence[int], bits: int) -> dict[str, np.ndarray]:
   small = [i for i, weight in enumerate(left) if weight < capacity]
   large = [i for i, weight in enumerate(left) if weight > capacity]
   # An outcome that fills its column exactly is its own alias; no threshold.
+  # While there is a light outcome there is a heavy one: on average they fill
+  # their columns.
   while small:
     light, heavy = small.pop(), large[-1]
     threshold[light], alias[light] = left[light], heavy
@@ -190,7 +192,7 @@ def _columns(weights: Sequence[int], bits: int) -> dict[str, np.ndarray]:
 
 
 @functools.lru_cache(maxsize=64)
-def discrete_gaussian(stddev: float) -> Law:
+def discrete_gaussian(stddev: float) -> NoiseTable:
   """Returns the table of weights exp(-x^2 / (2 stddev^2)), integer x.
 
   `stddev` is the parameter; the standard deviation is smaller for parameters
@@ -198,9 +200,10 @@ def discrete_gaussian(stddev: float) -> Law:
   """
   _check_size('stddev', stddev, LARGEST_STDDEV)
   with mpmath.workprec(_PRECISION):
+    # Beyond 15 standard deviations less than 2^-160 of the mass is left out.
     masses = [mpmath.exp(-(mpmath.mpf(x) / stddev)**2 / 2)
               for x in range(math.ceil(15 * stddev) + 2)]
-    total = 2 * mpmath.fsum(masses) - 1
+    total = 2 * mpmath.fsum(masses) - 1  # masses[0] = 1 counts once.
     half = masses[:math.ceil(_GAUSSIAN_REACH * stddev) + 1]
     return _symmetric([mass / total for mass in half])
 
@@ -218,12 +221,12 @@ def convolution_variation(first: float, second: float,
   """
   square = (first * second)**2 / (first**2 + (multiplier * second)**2)
   term = math.exp(-2 * math.pi**2 * square)
-  factor = 2 * term / (1 - term)
+  factor = 2 * term / (1 - term)  # A geometric sum, since m^2 >= m.
   return factor / (1 - factor) if factor < 0.5 else 1.0
 
 
 @functools.lru_cache(maxsize=64)
-def rounded_gaussian(stddev: float) -> Law:
+def rounded_gaussian(stddev: float) -> NoiseTable:
   """Returns the table of a Gaussian rounded to the nearest integer.
 
   Rounding is post-processing: it keeps the guarantee of the Gaussian.
@@ -238,7 +241,7 @@ def rounded_gaussian(stddev: float) -> Law:
 
 
 @functools.lru_cache(maxsize=64)
-def discrete_laplace(scale: float) -> Law:
+def discrete_laplace(scale: float) -> NoiseTable:
   """Returns the table of weights exp(-|x| / scale): two-sided geometric.
 
   Source: item MECH-02, with a = exp(-1 / scale).
@@ -251,7 +254,7 @@ def discrete_laplace(scale: float) -> Law:
 
 
 @functools.lru_cache(maxsize=64)
-def geometric_digits(scale: float, base: int) -> tuple[Law, Law]:
+def geometric_digits(scale: float, base: int) -> tuple[NoiseTable, NoiseTable]:
   """Returns the tables of the digits L and H of a geometric number.
 
   L + base H has weights exp(-x / scale), x >= 0. The digits of a geometric
@@ -265,7 +268,7 @@ def geometric_digits(scale: float, base: int) -> tuple[Law, Law]:
     low = [(1 - ratio) / (1 - step) * ratio**x for x in range(base)]
     high = [(1 - step) * step**x
             for x in range(math.ceil(_LAPLACE_REACH * scale / base) + 1)]
-    return make_law(0, low), make_law(0, high)
+    return make_table(0, low), make_table(0, high)
 
 
 def _check_size(name: str, value: float, most: float) -> None:
@@ -276,6 +279,6 @@ def _check_size(name: str, value: float, most: float) -> None:
                      f'got {value}')
 
 
-def _symmetric(half: Sequence[Any]) -> Law:
+def _symmetric(half: Sequence[Any]) -> NoiseTable:
   """Returns the table of a symmetric distribution from masses of 0, 1, ..."""
-  return make_law(1 - len(half), [*half[:0:-1], *half])
+  return make_table(1 - len(half), [*half[:0:-1], *half])

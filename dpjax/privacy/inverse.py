@@ -109,7 +109,7 @@ class InverseSensitivityQuantile:
   prob: float = 0.5
   num_cells: int = 2**16
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     check_quantile(self.lower, self.upper, self.num_examples, self.prob,
                    self.num_cells)
     errors.check_positive('epsilon', self.epsilon)
@@ -139,17 +139,18 @@ class InverseSensitivityQuantile:
   def release(self, key: PRNGKey, data: Array) -> Array:
     """Returns the midpoint of a cell, a float32 scalar, for records [n]."""
     ordered = ordering.sort(self._points(data))
-    ends = jnp.concatenate([jnp.zeros([1], jnp.int32), ordered,
-                            jnp.full([1], self.num_cells, jnp.int32)])
-    sizes = (ends[1:] - ends[:-1]).astype(jnp.float32)
+    edges = jnp.concatenate([jnp.zeros([1], jnp.int32), ordered,
+                             jnp.full([1], self.num_cells, jnp.int32)])
+    sizes = (edges[1:] - edges[:-1]).astype(jnp.float32)
     choice, place = jax.random.split(key)
     # Log-weights of the n + 1 gaps between records: score and number of cells.
+    # A gap without cells has log-weight -inf, so it is never chosen.
     weights = (self._scores(jnp.arange(self.num_examples + 1))
                * self.selection.rate + jnp.log(sizes))
     noise = draws.standard_gumbel(choice, weights.shape)
     chosen = draws.place_of_largest(weights + noise)
     # Cells between two records have one score: draw one of them uniformly.
-    cell = jax.random.randint(place, (), ends[chosen], ends[chosen + 1])
+    cell = jax.random.randint(place, (), edges[chosen], edges[chosen + 1])
     spacing = (self.upper - self.lower) / self.num_cells
     return self.lower + (cell.astype(jnp.float32) + 0.5) * spacing
 

@@ -181,7 +181,7 @@ class KNormMechanism:
   epsilon: float
   adjacency: Adjacency
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     check_order(self.order)
     errors.check_scale('record_norm', self.record_norm)
     errors.check_positive('epsilon', self.epsilon)
@@ -204,5 +204,5 @@ class KNormMechanism:
     return add_noise(key, data, self.scale, order=self.order)
 
   def risk(self, num_values: int) -> float:
-    """Expected squared l2 error of `num_values` released numbers."""
+    """Returns the expected squared l2 error of `num_values` numbers."""
     return self.scale**2 * expected_square(num_values, order=self.order)

@@ -24,6 +24,7 @@ import hashlib
 import secrets
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from dpjax import errors
@@ -60,7 +61,7 @@ def system_words(num: int) -> np.ndarray:
 
 def from_words(words: np.ndarray) -> PRNGKey:
   """Returns the keys [num] with these words [num, 8] uint32."""
-  return jax.random.wrap_key_data(np.asarray(words, np.uint32),
+  return jax.random.wrap_key_data(jnp.asarray(words, jnp.uint32),
                                   impl=chacha.GENERATOR)
 
 

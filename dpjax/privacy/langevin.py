@@ -95,7 +95,7 @@ class LangevinDescent:
   num_steps: int
   project: Callable[[Params], Params] = lambda params: params
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     errors.check_at_least('num_examples', self.num_examples, 1)
     errors.check_at_least('num_steps', self.num_steps, 1)
     for name in ('strong_convexity', 'smoothness', 'gradient_bound',
@@ -105,6 +105,7 @@ class LangevinDescent:
       raise ValueError(f'smoothness must be at least strong_convexity = '
                        f'{self.strong_convexity}, got {self.smoothness}')
     largest = 2 / (self.strong_convexity + self.smoothness)
+    # The tolerance admits the largest rate itself, computed in another order.
     if self.learning_rate > largest * (1 + 1e-12):
       raise ValueError('learning_rate must be at most 2 / (strong_convexity + '
                        f'smoothness) = {largest:g}, got {self.learning_rate}')
@@ -172,8 +173,8 @@ class LangevinDescent:
     """Runs one step on all records; the returned state is PRIVATE."""
     draw, key = jax.random.split(state.key)
     rate = self.learning_rate / self.num_examples
-    descended = tree.add(state.params,
-                     tree.scale(-rate, self.gradient(state.params, data)))
+    descended = tree.add(state.params, tree.scale(
+        -rate, self.gradient(state.params, data)))
     noise = tree.scale(self.step_stddev,
                        additive.unit_noise(draw, state.params))
     return LangevinState(self.project(tree.add(descended, noise)), key)
@@ -184,7 +185,7 @@ class LangevinDescent:
     Earlier iterates are not rounded, because a step with rounding is not a
     contraction.
     """
-    def step(state, _):
+    def step(state: LangevinState, _: None) -> tuple[LangevinState, None]:
       return self.update(state, data), None
 
     last, _ = jax.lax.scan(step, self.init(key), length=self.num_steps)
@@ -208,6 +209,7 @@ def calibrated_langevin(*, rho: float,
     **arguments: those of `LangevinDescent` except `stddev`.
   """
   errors.check_positive('rho', rho)
+  # rho is proportional to 1 / stddev^2.
   unit = LangevinDescent(stddev=1.0, **arguments)
   return dataclasses.replace(unit, stddev=math.sqrt(unit.rho / rho))
 

@@ -69,7 +69,7 @@ class LaplaceMechanism:
   epsilon: float
   adjacency: Adjacency
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     errors.check_scale('record_norm', self.record_norm)
     errors.check_positive('epsilon', self.epsilon)
     check_adjacency(self.adjacency)
@@ -95,5 +95,5 @@ class LaplaceMechanism:
     return add_laplace_noise(key, data, self.scale)
 
   def risk(self, num_values: int) -> float:
-    """Expected squared l2 error of `num_values` released numbers."""
+    """Returns the expected squared l2 error of `num_values` numbers."""
     return num_values * 2 * self.scale**2

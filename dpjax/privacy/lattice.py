@@ -37,7 +37,7 @@ from dpjax import errors
 from dpjax import floats
 from dpjax import tree
 from dpjax.privacy import integers
-from dpjax.privacy.integers import Law
+from dpjax.privacy.integers import NoiseTable
 from dpjax.typing import Array, PRNGKey, PyTree
 
 # Parameter of the discrete Gaussians, multiplier of Z2, largest multiplier m.
@@ -69,6 +69,7 @@ def outer_multiplier(stddev: Array, step: Array) -> Array:
       standard deviation.
     step: lattice spacing s.
   """
+  # (1 + 104^2 + m^2) 180^2 s^2 is the variance; m is rounded up.
   ratio = stddev / (step * jnp.float32(_STDDEV))
   wanted = jnp.ceil(jnp.sqrt(jnp.square(ratio) - _INNER_SQUARE))
   return jnp.clip(wanted, 1, _MOST_OUTER).astype(jnp.int32)
@@ -118,11 +119,12 @@ def _draws(key: PRNGKey, values: PyTree) -> list[PyTree]:
   """Draws Z1, Z2 and Z3 for every value; three trees like `values`."""
   leaves, structure = jax.tree.flatten(values)
   rows = integers.draw_rows(_noise_table(), key, (3, tree.count(values)))
-  ends = list(itertools.accumulate(leaf.size for leaf in leaves))
+  # Numbers of all leaves in a row: leaf by leaf, up to these places.
+  stops = list(itertools.accumulate(leaf.size for leaf in leaves))
   return [
-      structure.unflatten([
-          row[end - leaf.size:end].reshape(leaf.shape)
-          for leaf, end in zip(leaves, ends, strict=True)]) for row in rows]
+      jax.tree.unflatten(structure, [
+          row[stop - leaf.size:stop].reshape(leaf.shape)
+          for leaf, stop in zip(leaves, stops, strict=True)]) for row in rows]
 
 
 def total_variation(*, num_values: int, num_steps: int) -> float:
@@ -169,6 +171,6 @@ def sum_error(num_terms: int) -> float:
 
 
 @functools.cache
-def _noise_table() -> Law:
+def _noise_table() -> NoiseTable:
   """Returns the table that Z1, Z2 and Z3 are drawn from."""
   return integers.discrete_gaussian(_STDDEV)

@@ -48,7 +48,7 @@ def epsilon_of_matrix(matrix: np.ndarray) -> float:
       matrix.sum(1), 1, rtol=0, atol=1e-9):
     raise ValueError('matrix must have rows of probabilities that sum to 1')
   most, least = matrix.max(0), matrix.min(0)
-  possible = most > 0
+  possible = most > 0  # An impossible output distinguishes nothing.
   if (least[possible] == 0).any():
     return math.inf
   return float(np.log(most[possible] / least[possible]).max())
@@ -83,7 +83,7 @@ class RandomizedResponse:
   num_categories: int
   epsilon: float
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     errors.check_at_least('num_categories', self.num_categories, 2)
     if self.num_categories > _MAX_CATEGORIES:
       raise ValueError(f'num_categories must be at most {_MAX_CATEGORIES}, got '
@@ -140,6 +140,7 @@ class RandomizedResponse:
     Other integers are clipped to this range, so that no answer is possible for
     one person only.
     """
+    # Independent words: whether the truth is forced, and the answer if not.
     forced, other = additive.random_words(key, (2, *data.shape))
     truths = jnp.clip(data.astype(jnp.int32), 0, self.num_categories - 1)
     # An answer that is not forced is uniform over all K categories.
@@ -171,7 +172,7 @@ class RandomizedResponse:
     """
     growth = math.expm1(self.epsilon)
     numerator = (self.num_categories - 1 + growth
-              + frequency * (self.num_categories - 2) * growth)
+                 + frequency * (self.num_categories - 2) * growth)
     return numerator / (num_examples * growth**2)
 
   def variance_printed(self, num_examples: int) -> float:
@@ -226,12 +227,14 @@ class ForcedYes:
   under REPLACE_ONE and no more; for a yes alone the log-ratio is at most ln(1 /
   yes_prob).
 
+  It has no event and is no `Mechanism`: accountants do not cover it.
+
   Attributes:
     yes_prob: probability of a forced yes, in (0, 1 - 2^-32].
   """
   yes_prob: float
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     errors.check_open_unit('yes_prob', self.yes_prob)
     if self.forced_words == _WORDS:
       raise ValueError('yes_prob must be at most 1 - 2^-32, got '
@@ -291,7 +294,7 @@ class UnaryEncoding:
   epsilon: float
   symmetric: bool = False
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     errors.check_at_least('num_categories', self.num_categories, 2)
     errors.check_positive('epsilon', self.epsilon)
     if self.epsilon > 20:
@@ -311,6 +314,7 @@ class UnaryEncoding:
   @property
   def threshold_words(self) -> tuple[int, int]:
     """Numbers of 2^32 words that set the bit of the truth, and other bits."""
+    # Rounded towards privacy: p down, q up.
     if self.symmetric:
       # p and 1 - q are one number of words.
       own = math.floor(_WORDS * truth_prob_of_epsilon(self.epsilon / 2)

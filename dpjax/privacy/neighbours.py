@@ -62,6 +62,7 @@ def pairs(domain: Sequence[Hashable], sizes: Sequence[int],
   """Yields all ordered pairs of neighbours whose sizes are among `sizes`."""
   for size in sizes:
     for dataset in datasets(domain, size):
+      # A dict keeps each neighbour once, in order.
       for other in dict.fromkeys(neighbours(dataset, domain, adjacency)):
         if len(other) in sizes:
           yield dataset, other
@@ -86,7 +87,7 @@ def sensitivity(function: Callable[[Dataset], np.ndarray | float],
   # Each data set occurs in many pairs, so its value is computed once.
   values: dict[Dataset, np.ndarray] = {}
 
-  def value(dataset):
+  def value(dataset: Dataset) -> np.ndarray:
     if dataset not in values:
       values[dataset] = np.atleast_1d(np.asarray(function(dataset), float))
     return values[dataset]

@@ -20,7 +20,7 @@ class PureDP:
   """
   epsilon: float
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     errors.check_non_negative('epsilon', self.epsilon)
 
 
@@ -40,7 +40,7 @@ class ApproxDP:
   epsilon: float
   delta: float
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     errors.check_non_negative('epsilon', self.epsilon)
     if not 0 <= self.delta < 1:
       raise ValueError(f'delta must lie in [0, 1), got {self.delta}')
@@ -55,7 +55,7 @@ class ZCDP:
   """
   rho: float
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     errors.check_non_negative('rho', self.rho)
 
 
@@ -72,7 +72,7 @@ class TotalVariationPrivacy:
   """
   level: float
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     errors.check_non_negative('level', self.level)
 
 
@@ -88,7 +88,7 @@ class KullbackLeiblerPrivacy:
   """
   level: float
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     errors.check_non_negative('level', self.level)
 
 
@@ -101,7 +101,7 @@ class ChiSquarePrivacy:
   """
   level: float
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     errors.check_non_negative('level', self.level)
 
 
@@ -119,7 +119,7 @@ class BoundedRange:
   """
   width: float
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     errors.check_non_negative('width', self.width)
 
 
@@ -132,7 +132,7 @@ class GaussianPrivacy:
   """
   shift: float
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     errors.check_non_negative('shift', self.shift)
 
 
@@ -152,7 +152,7 @@ class ConditionalTesting:
   level: float
   mass: float = 0.0
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     errors.check_non_negative('level', self.level)
     if not 0 <= self.mass <= 1:
       raise ValueError(f'mass must lie in [0, 1], got {self.mass}')
@@ -168,14 +168,6 @@ def zcdp_from_pure(guarantee: PureDP) -> ZCDP:
   return ZCDP(rho=epsilon * math.tanh(epsilon / 2))
 
 
-def zcdp_from_pure_printed(guarantee: PureDP) -> ZCDP:
-  """Returns the closed form epsilon^2 / 2: valid, and looser.
-
-  Source: Lalanne (2023, section 2.2.2; item ALG-02, erratum T-E06).
-  """
-  return ZCDP(rho=guarantee.epsilon**2 / 2)
-
-
 def approx_from_pure(guarantee: PureDP, *, delta: float = 0.0) -> ApproxDP:
   """Returns the tight epsilon that remains when a delta is allowed.
 
@@ -185,6 +177,7 @@ def approx_from_pure(guarantee: PureDP, *, delta: float = 0.0) -> ApproxDP:
   if not 0 <= delta < 1:
     raise ValueError(f'delta must lie in [0, 1), got {delta}')
   epsilon = guarantee.epsilon
+  # e^epsilon is factored out of the logarithm, where it could overflow.
   left = 1 - delta * (1 + math.exp(-epsilon))
   return ApproxDP(epsilon=max(epsilon + math.log(left), 0.0) if left > 0 else
                   0.0, delta=delta)
@@ -198,8 +191,8 @@ def approx_from_zcdp(guarantee: ZCDP, *, delta: float) -> ApproxDP:
 
   Examples:
     >>> from dpjax.privacy import notions
-    >>> found = notions.approx_from_zcdp(notions.ZCDP(rho=0.1), delta=1e-5)
-    >>> round(found.epsilon, 3)
+    >>> implied = notions.approx_from_zcdp(notions.ZCDP(rho=0.1), delta=1e-5)
+    >>> round(implied.epsilon, 3)
     2.246
   """
   errors.check_open_unit('delta', delta)

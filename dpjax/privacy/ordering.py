@@ -21,7 +21,8 @@ def sort(values: Array) -> Array:
 
 
 @sort.def_vmap
-def _sort_rows(axis_size: int, in_batched, values: Array):
+def _sort_rows(axis_size: int, in_batched: list[bool],
+               values: Array) -> tuple[Array, bool]:
   """Sorts mapped rows: by the network on CPU, by XLA elsewhere."""
   del axis_size, in_batched  # The only argument is always batched here.
   if jax.default_backend() != 'cpu':

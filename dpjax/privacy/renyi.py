@@ -31,7 +31,7 @@ class RenyiDP:
   order: float
   divergence: float
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     errors.check_non_negative('divergence', self.divergence)
     _check_order(self.order)
 
@@ -92,6 +92,7 @@ def laplace(*, epsilon: float, order: float) -> RenyiDP:
   """
   _check_order(order)
   errors.check_positive('epsilon', epsilon)
+  # Logarithms of the two terms, which overflow at large orders.
   logs = (math.log(order) + (order - 1) * epsilon,
           math.log(order - 1) - order * epsilon)
   return RenyiDP(order=order, divergence=max(
@@ -108,6 +109,7 @@ def randomized_response(*, epsilon: float, order: float,
   _check_order(order)
   errors.check_positive('epsilon', epsilon)
   others = errors.check_at_least('num_categories', num_categories, 2) - 2
+  # Truth and one lie exchange their probabilities, K - 2 lies keep theirs.
   above = np.logaddexp(order * epsilon, (1 - order) * epsilon)
   above = np.logaddexp(above, math.log(others) if others else -math.inf)
   below = np.logaddexp(epsilon, math.log(others + 1))
@@ -156,6 +158,7 @@ def bounded_range(guarantee: BoundedRange, *, order: float) -> RenyiDP:
   _check_order(order)
   width = guarantee.width
   top, below = _log_sinhc(order * width), _log_sinhc((order - 1) * width)
+  # The difference cancels for small widths, and may round to below 0.
   divergence = top - below + (top - _log_sinhc(width)) / (order - 1)
   return RenyiDP(order=order, divergence=max(divergence, 0.0))
 
@@ -169,30 +172,10 @@ def _log_sinhc(u: float) -> float:
   return u / 2 + math.log(-math.expm1(-u) / u)
 
 
-def renyi_from_pure_printed(guarantee: PureDP, *, order: float) -> RenyiDP:
-  """Returns the closed form min(epsilon, a epsilon^2 / 2): valid, looser.
-
-  Source: Lalanne (2023, section 2.2.2; item ALG-02, erratum T-E06).
-  """
-  _check_order(order)
-  epsilon = guarantee.epsilon
-  return RenyiDP(order=order, divergence=min(epsilon, order * epsilon**2 / 2))
-
-
 def renyi_from_zcdp(guarantee: ZCDP, *, order: float) -> RenyiDP:
   """Returns the RDP of rho-zCDP at one order: rho a, by definition."""
   _check_order(order)
   return RenyiDP(order=order, divergence=guarantee.rho * order)
-
-
-def rho_of_curve(guarantees: Sequence[RenyiDP]) -> float:
-  """Returns the largest divergence / order of the given orders.
-
-  This is at most the rho of zCDP, which is over all orders above 1, so it is no
-  guarantee (item DEF-06). One order alone implies no zCDP at all (Lalanne 2023,
-  section 2.2.2).
-  """
-  return max(g.divergence / g.order for g in guarantees)
 
 
 def compose(guarantees: Sequence[RenyiDP]) -> RenyiDP:
@@ -245,15 +228,3 @@ def approx_from_renyi(guarantee: RenyiDP, *, delta: float) -> ApproxDP:
   epsilon = (guarantee.divergence + math.log1p(-1 / order) -
              math.log(delta * order) / (order - 1))
   return ApproxDP(epsilon=max(epsilon, 0.0), delta=delta)
-
-
-def approx_from_renyi_printed(guarantee: RenyiDP, *,
-                              delta: float) -> ApproxDP:
-  """Returns epsilon = divergence + ln(1/delta) / (a - 1): valid, looser.
-
-  Source: Mironov (2017, Proposition 3); Barczewski (2025, Theorem 3.1.5;
-  DP-07).
-  """
-  errors.check_open_unit('delta', delta)
-  return ApproxDP(epsilon=guarantee.divergence - math.log(delta) /
-                  (guarantee.order - 1), delta=delta)

@@ -6,9 +6,10 @@ ignores the repetition count of randomised response. `accounting` applies the
 functions of this module before it calls them.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 import functools
 import math
+from typing import Any, TypeAlias
 
 import attrs
 import dp_accounting
@@ -22,7 +23,7 @@ from dpjax.privacy.adjacency import Adjacency
 from dpjax.privacy.notions import BoundedRange
 from dpjax.privacy.notions import PureDP
 
-DpEvent = dp_accounting.DpEvent
+DpEvent: TypeAlias = dp_accounting.DpEvent
 
 _INTEGER_ORDERS = list(range(2, 64)) + [
     72, 80, 96, 128, 192, 256, 384, 512, 768, 1024
@@ -92,6 +93,7 @@ class RenyiAccountant(rdp.RdpAccountant):
 
   The divergences of these guarantees are tight and rounded up.
   """
+  _rdp: np.ndarray  # Of the library's class: the sum at each order.
 
   def __init__(self, orders: Sequence[float],
                relation: dp_accounting.NeighboringRelation,
@@ -100,7 +102,8 @@ class RenyiAccountant(rdp.RdpAccountant):
     super().__init__(orders, relation)
     self._adjacency = adjacency
 
-  def _maybe_compose(self, event, count, do_compose):
+  def _maybe_compose(self, event: DpEvent, count: int,
+                     do_compose: bool) -> Any:
     """Composes known guarantees here, and all other events in the library."""
     if not isinstance(event, _Known) or event.adjacency is not self._adjacency:
       return super()._maybe_compose(event, count, do_compose)
@@ -137,6 +140,7 @@ def with_guarantees_restated(event: DpEvent, adjacency: Adjacency) -> DpEvent:
   """
   replacing = adjacency is Adjacency.REPLACE_ONE
   if isinstance(event, PureDpEvent):
+    # A replacement removes one record and adds another.
     factor = 2 if replacing and event.adjacency is not adjacency else 1
     if replacing or event.adjacency is adjacency:
       event = PureDpEvent(epsilon=factor * event.epsilon, adjacency=adjacency)
@@ -147,6 +151,7 @@ def with_guarantees_restated(event: DpEvent, adjacency: Adjacency) -> DpEvent:
       event = BoundedRangeDpEvent(width=2 * event.width, adjacency=adjacency)
     return event
   if isinstance(event, ConcentratedDpEvent):
+    # A group of two: 2^2 rho.
     if replacing and event.adjacency is not adjacency:
       event = ConcentratedDpEvent(rho=4 * event.rho, adjacency=adjacency)
     return event
@@ -155,6 +160,7 @@ def with_guarantees_restated(event: DpEvent, adjacency: Adjacency) -> DpEvent:
       event.event.adjacency is Adjacency.ADD_OR_REMOVE_ONE):
     prob, inner = event.sampling_probability, event.event.epsilon
     spent = math.log1p(prob * math.expm1(inner))
+    # Two values of the record: largest ratio to r over the smallest one.
     if replacing:
       spent -= math.log1p(prob * math.expm1(-inner))
     return PureDpEvent(epsilon=spent, adjacency=adjacency)
@@ -296,11 +302,12 @@ def walk(event: DpEvent) -> Iterator[DpEvent]:
   """Yields the event and all events inside it."""
   yield event
   for inner in getattr(event, 'events', None) or [getattr(event, 'event', 0)]:
-    if isinstance(inner, DpEvent):
+    if isinstance(inner, dp_accounting.DpEvent):
       yield from walk(inner)
 
 
-def _map_inner(event: DpEvent, function) -> DpEvent:
+def _map_inner(event: DpEvent,
+               function: Callable[[DpEvent], DpEvent]) -> DpEvent:
   """Returns `event` with `function` applied to the events inside it."""
   if isinstance(event, dp_events.ComposedDpEvent):
     return dp_accounting.ComposedDpEvent([function(e) for e in event.events])

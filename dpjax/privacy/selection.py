@@ -38,7 +38,7 @@ class _Selection:
   adjacency: Adjacency
   monotone: bool = False
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     errors.check_scale('sensitivity', self.sensitivity)
     errors.check_positive('epsilon', self.epsilon)
     check_adjacency(self.adjacency)
@@ -55,6 +55,7 @@ class _Selection:
   @property
   def rate(self) -> float:
     """Increase of the log-weight per unit of the score."""
+    # Without monotonicity a record may raise one score and lower all others.
     return self.epsilon / (self.sensitivity * (1 if self.monotone else 2))
 
   def log_weights(self, scores: Array) -> Array:

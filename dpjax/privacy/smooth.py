@@ -80,10 +80,12 @@ def smooth_sensitivity(ordered: Array, rank: int, *, lower: float,
   low = jnp.flip(padded[rank - 1:rank + num_terms])
   high = padded[rank + num_terms - 1:rank + 2 * num_terms]
   steps = jnp.arange(num_terms + 1)
+  # Row i, column j: ranks r - i and r + j, after i + j - 1 replacements.
   replaced = jnp.maximum(steps[:, None] + steps[None] - 1, 0)
   # The cap keeps an infinite smoothing from making NaN of inf * 0.
   weights = jnp.where(replaced < num_terms, jnp.exp(
       -min(smoothing, 100.0) * replaced.astype(jnp.float32)), 0.0)
+  # All omitted terms are at most this.
   least = (upper - lower) * math.exp(-smoothing * num_terms)
   return jnp.maximum(jnp.max((high[None] - low[:, None]) * weights), least)
 
@@ -114,7 +116,7 @@ class SmoothSensitivityQuantile:
   prob: float = 0.5
   num_cells: int = 2**16
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     inverse.check_quantile(self.lower, self.upper, self.num_examples,
                            self.prob, self.num_cells)
     errors.check_positive('epsilon', self.epsilon)
@@ -134,7 +136,7 @@ class SmoothSensitivityQuantile:
     return accounting.pure_event(epsilon=self.epsilon,
                                  adjacency=self.adjacency)
 
-  def law(self, data: Array) -> tuple[Array, Array]:
+  def noise_parameters(self, data: Array) -> tuple[Array, Array]:
     """Returns (centre, scale) of the Cauchy noise before rounding; PRIVATE."""
     errors.check_records(data.shape, self.num_examples)
     spacing = (self.upper - self.lower) / self.num_cells
@@ -149,7 +151,7 @@ class SmoothSensitivityQuantile:
 
   def release(self, key: PRNGKey, data: Array) -> Array:
     """Returns the noisy quantile, a float32 scalar, of records [n]."""
-    centre, scale = self.law(data)
+    centre, scale = self.noise_parameters(data)
     noisy = centre + scale * draws.standard_cauchy(key, ())
     cell = inverse.on_lattice(noisy, lower=self.lower, upper=self.upper,
                               num_cells=self.num_cells)

@@ -73,7 +73,7 @@ def laplace(alpha: np.ndarray, *, epsilon: float) -> np.ndarray:
   errors.check_non_negative('epsilon', epsilon)
   alpha = _checked(alpha)
   least = math.exp(-epsilon)
-  with np.errstate(divide='ignore'):
+  with np.errstate(divide='ignore'):  # At alpha = 0 `middle` is not used.
     middle = least / (4 * alpha)
   return np.where(alpha < least / 2, 1 - math.exp(epsilon) * alpha,
                   np.where(alpha <= 0.5, middle, least * (1 - alpha)))

@@ -115,7 +115,7 @@ def expected_num_trials(*, stop_prob: float, shape: float) -> float:
 
 def _stop_prob(mean: float, shape: float) -> float:
   """Returns the parameter g for which the mean is `mean`."""
-  def gap(log_stop):
+  def gap(log_stop: float) -> float:
     return math.log(expected_num_trials(stop_prob=math.exp(log_stop),
                                         shape=shape) / mean)
 

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from dpjax import errors
 from dpjax.grads import ball
 from dpjax.grads.bounder import GradientBounder
-from dpjax.typing import Array, LossFn, Params, PRNGKey
+from dpjax.typing import ApplyFn, Array, LossFn, Params, PRNGKey, PyTree
 
 Augmentation = Callable[[PRNGKey, Array], Array]
 """Draws one view: (key, features [...] of one record) -> same shape."""
@@ -16,9 +16,8 @@ Augmentation = Callable[[PRNGKey, Array], Array]
 _PAD_MODES = {'reflect': 'reflect', 'zero': 'constant'}
 
 
-def augmented(make_bounder: Callable[[Callable, LossFn], GradientBounder],
-              apply: Callable[[Params, Array], Array], loss: LossFn, *,
-              augmentation: Augmentation,
+def augmented(make_bounder: Callable[[ApplyFn, LossFn], GradientBounder],
+              apply: ApplyFn, loss: LossFn, *, augmentation: Augmentation,
               multiplicity: int) -> GradientBounder:
   """Returns a bounder whose records contribute h(z) = mean_a h(view_a(z)).
 
@@ -47,7 +46,7 @@ def augmented(make_bounder: Callable[[Callable, LossFn], GradientBounder],
   """
   errors.check_at_least('multiplicity', multiplicity, 1)
 
-  def apply_views(params: Params, x) -> Array:
+  def apply_views(params: Params, x: PyTree) -> Array:
     logits = apply(params, ball.merge_views(x))
     return logits.reshape((-1, multiplicity) + logits.shape[1:])
 
@@ -56,7 +55,7 @@ def augmented(make_bounder: Callable[[Callable, LossFn], GradientBounder],
     values = loss(rows, jnp.repeat(labels, multiplicity))
     return jnp.mean(values.reshape((-1, multiplicity)), 1)
 
-  def views(key: PRNGKey, numbers: Array, x):
+  def views(key: PRNGKey, numbers: Array, x: PyTree) -> PyTree:
     draw = lambda record, number: _draw_views(
         jax.random.fold_in(key, number), record, augmentation, multiplicity)
     if not isinstance(x, ball.BallRecords):

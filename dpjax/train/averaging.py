@@ -18,7 +18,8 @@ class AverageState(NamedTuple):
     count: number of updates so far, int32.
   """
   mean: Params
-  count: Array
+  # Checkpoints name this field, so it hides `tuple.count`.
+  count: Array  # type: ignore[assignment]
 
 
 class Averaging(NamedTuple):
@@ -63,6 +64,7 @@ def polyak() -> Averaging:
 
   The initial parameters are left out.
   """
+  # The first update has weight 1, so the initial parameters drop out.
   return _averaging(lambda count: 1 / (1 + count.astype(jnp.float32)))
 
 

@@ -22,7 +22,7 @@ from dpjax.lipschitz.network import Network
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.sampling import PoissonSampler
 from dpjax.train.plan import TrainingPlan
-from dpjax.typing import Params
+from dpjax.typing import Params, PyTree
 
 # The certified norm exceeds the radius by this factor: float32 rounding.
 _ROUNDING_MARGIN = 1 + 1e-5
@@ -104,7 +104,7 @@ def project_parameters(network: Network, *,
   """
   errors.check_scale('radius', radius)
 
-  def constrain(params: Params):
+  def constrain(params: Params) -> tuple[Params, PyTree]:
     norm = tree.global_norm(params)
     # max(norm, radius) avoids 0 / 0 at the origin.
     scale = jnp.minimum(1.0, radius / jnp.maximum(norm, radius))

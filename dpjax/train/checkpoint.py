@@ -35,6 +35,7 @@ _CHECKED_BY_DIGEST = ('keys', 'rows', 'records')
 
 
 def _to_stderr(line: str) -> None:
+  """Prints a line to the standard error stream."""
   print(line, file=sys.stderr)
 
 
@@ -58,12 +59,12 @@ class Checkpoints:
     say: called with one line of text when a fit is resumed and when a
       checkpoint is not used; prints to stderr by default.
   """
-  folder: str | os.PathLike
+  folder: str | os.PathLike[str]
   every_seconds: float = 60.0
   description: Mapping[str, str] = dataclasses.field(default_factory=dict)
   say: Callable[[str], None] = _to_stderr
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     errors.check_non_negative('every_seconds', self.every_seconds)
 
 
@@ -101,7 +102,7 @@ class Part(NamedTuple):
     return sum(info.batch_size.shape[0] for info in self.infos)
 
 
-def describe(values: Sequence) -> dict[str, str]:
+def describe(values: Sequence[Any]) -> dict[str, str]:
   """Returns the fields of dataclasses as text, name -> value.
 
   Args:
@@ -160,8 +161,8 @@ class Saver:
     self._folder = pathlib.Path(checkpoints.folder).absolute()
     self._values = {**checkpoints.description, **values}
     self._last = time.monotonic()
-    self._found = processes.from_first(self._find)
-    self.seconds = self._found['meta']['seconds'] if self._found else 0.0
+    self._saved = processes.from_first(self._find)
+    self.seconds = self._saved['meta']['seconds'] if self._saved else 0.0
 
   def _find(self) -> Mapping[str, Any] | None:
     """Returns the newest usable checkpoint; reports and removes damaged ones.
@@ -201,12 +202,11 @@ class Saver:
       ValueError: if the saved states have other leaves, types or shapes.
     """
     self._last = time.monotonic()
-    if self._found is None:
+    if self._saved is None:
       return []
-    self._refuse(self._found['meta']['state'], _form(like))
-    leaves = [self._found['arrays'][name]
-              for name in sorted(self._found['arrays'])]
-    self._found = None
+    self._refuse(self._saved['meta']['state'], _form(like))
+    leaves = [array for _, array in sorted(self._saved['arrays'].items())]
+    self._saved = None  # Frees the memory.
     size = structure.num_leaves
     parts = []
     for start in range(0, len(leaves), size):
@@ -246,7 +246,7 @@ class Saver:
           f'{differs}; use another folder, or remove it')
 
 
-def saved_steps(folder: str | os.PathLike) -> list[int]:
+def saved_steps(folder: str | os.PathLike[str]) -> list[int]:
   """Returns the steps of all checkpoints in a folder, newest first.
 
   Damaged checkpoints are listed too.
@@ -266,9 +266,10 @@ def _newest(folder: pathlib.Path) -> tuple[int | None, list[int]]:
 
 
 def _save(folder: pathlib.Path, step: int, parts: Sequence[Part], *,
-          meta) -> None:
+          meta: Mapping[str, Any]) -> None:
   """Writes a checkpoint, its checksums last."""
   from orbax import checkpoint as orbax
+  # Six digits: names sort in the order of the leaves, as `restore` needs.
   leaves = jax.tree.leaves([(part.state, part.info) for part in parts])
   arrays = {f'{i:06d}': _to_host(leaf) for i, leaf in enumerate(leaves)}
   # No threads; `cleanup` removes the unfinished folder of a killed write.
@@ -287,7 +288,7 @@ def _save(folder: pathlib.Path, step: int, parts: Sequence[Part], *,
     (path / _CHECKSUMS).write_text(_checksums(path))
 
 
-def _load(path: pathlib.Path):
+def _load(path: pathlib.Path) -> dict[str, Any]:
   """Returns the content of one checkpoint: {'arrays': ..., 'meta': ...}."""
   from orbax import checkpoint as orbax
   # No CheckpointManager: it would also read damaged checkpoints next to it.
@@ -300,7 +301,7 @@ def _load(path: pathlib.Path):
   return {name: content[name] for name in ('arrays', 'meta')}
 
 
-def _alone(orbax):
+def _alone(orbax: Any) -> Any:
   """Returns options not to wait for other processes, which do no I/O here."""
   return orbax.options.MultiprocessingOptions(
       primary_host=0, active_processes={0}, barrier_sync_key_prefix='first')
@@ -325,11 +326,12 @@ def _is_whole(path: pathlib.Path) -> bool:
     return False
 
 
-def _is_key(leaf) -> bool:
+def _is_key(leaf: Array | np.ndarray) -> bool:
+  """Returns whether an array holds typed keys."""
   return jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
 
 
-def _to_host(leaf) -> np.ndarray:
+def _to_host(leaf: Array | np.ndarray) -> np.ndarray:
   """Returns a leaf as a NumPy array; keys as their data."""
   # A replicated array: any local copy holds all of it.
   if isinstance(leaf, jax.Array) and not leaf.is_fully_addressable:
@@ -339,10 +341,10 @@ def _to_host(leaf) -> np.ndarray:
 
 def _to_device(leaf: np.ndarray, like: jax.Array) -> jax.Array:
   """Puts a leaf on the devices of `like`; as a typed key if `like` is one."""
-  leaf = jax.device_put(leaf, like.sharding)
+  placed: Array = jax.device_put(leaf, like.sharding)
   if not _is_key(like):
-    return leaf
-  return jax.random.wrap_key_data(leaf, impl=jax.random.key_impl(like))
+    return placed
+  return jax.random.wrap_key_data(placed, impl=jax.random.key_impl(like))
 
 
 def _form(tree: PyTree) -> dict[str, str]:

@@ -1,18 +1,17 @@
 """Accuracy of trained models on held-out records."""
 
-from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
 
-from dpjax.typing import Array, Batch, Params
+from dpjax.typing import ApplyFn, Array, Batch, Params
 
 # Records evaluated at a time, which bounds the memory of activations.
 _PART = 500
 
 
-def accuracy(apply: Callable[[Params, Array], Array], params: Params,
-             records: Batch, rows: Array) -> Array:
+def accuracy(apply: ApplyFn, params: Params, records: Batch, rows: Array
+             ) -> Array:
   """Returns the fraction of the records `rows` that the model classifies right.
 
   The value is exact (no noise), so it is as private as the records: report it
@@ -34,8 +33,8 @@ def accuracy(apply: Callable[[Params, Array], Array], params: Params,
   return jnp.mean(correct, dtype=jnp.float32)
 
 
-def accuracies(apply: Callable[[Params, Array], Array], params: Params,
-               records: Batch, rows: Array) -> Array:
+def accuracies(apply: ApplyFn, params: Params, records: Batch, rows: Array
+               ) -> Array:
   """Returns the `accuracy` [L] of L models, each on its own rows.
 
   Args:

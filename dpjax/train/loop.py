@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 import functools
 import itertools
 import time
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -32,7 +32,7 @@ from dpjax.train.checkpoint import Saver
 from dpjax.train.plan import TrainingPlan
 from dpjax.train.state import StepInfo
 from dpjax.train.state import TrainState
-from dpjax.typing import Array, Batch, PRNGKey
+from dpjax.typing import Array, Batch, PRNGKey, PyTree
 
 # Most random values, of 4 bytes, that one run draws before a chunk: 16 MiB.
 _MAX_AHEAD = 2**22
@@ -169,7 +169,7 @@ def fit(keys: PRNGKey, *, plans: Sequence[TrainingPlan], model: Model,
   state = _concatenate([sharding.local(mesh, p.state) for p in parts], 0,
                        len(plans), jnp.concatenate)
   info = _concatenate([p.info for p in parts], 1, len(plans), np.concatenate)
-  used_keys.add(keys)
+  used_keys.add(keys)  # Only now: a fit that failed has released nothing.
   return FitResult(state, info, tuple(p.event for p in plans),
                    _measured_multipliers(info, plans, method),
                    compiled - started, seconds)
@@ -186,13 +186,14 @@ def _init_keys(keys: PRNGKey, init_keys: PRNGKey | None,
   return init_keys
 
 
-def _train(program: '_Program', arguments, records: Batch, lengths: list[int],
-           saver: Saver | None, on_progress) -> list[Part]:
+def _train(program: '_Program', arguments: Sequence['_Arguments'],
+           records: Batch, lengths: list[int], saver: Saver | None,
+           on_progress: Callable[[int, int], None] | None) -> list[Part]:
   """Runs every group of runs to its end, from its checkpoint if there is one.
 
   Args:
     program: the compiled functions.
-    arguments: (pairs of keys, multipliers, rows) of each group.
+    arguments: of each group of runs.
     records: all records.
     lengths: numbers of steps of the chunks, in order.
     saver: restores and saves; None without checkpoints.
@@ -207,9 +208,9 @@ def _train(program: '_Program', arguments, records: Batch, lengths: list[int],
   for number, group in enumerate(arguments):
     if number == len(parts):
       parts.append(Part(program.init(*group[:2]), ()))
-    # Checkpoints are written between chunks, so a group resumes at an end.
-    ends = list(itertools.accumulate(lengths, initial=0))
-    for length in lengths[ends.index(parts[number].num_steps):]:
+    # Checkpoints are written between chunks, so a group resumes between two.
+    boundaries = list(itertools.accumulate(lengths, initial=0))
+    for length in lengths[boundaries.index(parts[number].num_steps):]:
       state, infos = parts[number]
       state, info = program.chunks[length](state, *group[1:], records)
       parts[number] = Part(state, (*infos, jax.tree.map(np.asarray, info)))
@@ -221,39 +222,44 @@ def _train(program: '_Program', arguments, records: Batch, lengths: list[int],
   return jax.block_until_ready(parts)
 
 
+_Arguments = tuple[tuple[PRNGKey, PRNGKey], Array, Array]
+"""((keys, init_keys), noise multipliers, rows) of one group of runs."""
+
+
 class _Program(NamedTuple):
   """Compiled functions for one number of runs: start, and chunks by length."""
-  init: Callable
-  chunks: dict[int, Callable]
+  init: jax.stages.Compiled
+  chunks: dict[int, jax.stages.Compiled]
 
 
-def _compile(example, plan: TrainingPlan, model: Model, method: Method,
-             optimizer, records: Batch, allocation: str,
-             averaging: Averaging | None,
+def _compile(example: _Arguments, plan: TrainingPlan, model: Model,
+             method: Method, optimizer: optax.GradientTransformation,
+             records: Batch, allocation: str, averaging: Averaging | None,
              mesh: jax.sharding.Mesh | None) -> _Program:
   """Compiles all functions for groups of runs with the shapes of `example`."""
-  keys, multipliers, rows = example  # Pairs (key, init_key), see `init`.
+  keys, multipliers, rows = example
   sampler = sharding.split_sampler(mesh, plan.sampler)
   method = _split_sums(method, mesh)
   noised = functools.partial(_noised_sensitivity, plan, method, allocation)
 
-  def transform_with(multiplier):
+  def transform_with(multiplier: Array) -> steps.TransformOf:
     return lambda key: steps.make_transform(
         method, sampler, optimizer, key=key, noise_multiplier=multiplier,
         allocation=allocation, on_lattice=plan.lattice_size is not None)
 
-  def init(keys, multiplier):
+  def init(keys: tuple[PRNGKey, PRNGKey], multiplier: Array) -> TrainState:
     key, init_key = keys
     return steps.init_state(key, model=model, method=method,
                             transform_of=transform_with(multiplier),
                             averaging=averaging, init_key=init_key)
 
-  def chunk(length):
-
-    def run(state, multiplier, run_rows, records):
+  def chunk(length: int) -> jax.stages.Wrapped:
+    def run(state: TrainState, multiplier: Array, run_rows: Array,
+            records: Batch) -> tuple[TrainState, StepInfo]:
       step = steps.make_step(method=method, sampler=sampler,
                              transform_of=transform_with(multiplier),
-                             averaging=averaging, moved=noised(multiplier))
+                             averaging=averaging,
+                             noised_sensitivity=noised(multiplier))
       gaussian = method.noise_order is None and plan.lattice_size is None
       ahead = _draw_ahead(state, sampler, length, gaussian)
       return jax.lax.scan(lambda s, drawn: step(s, records, run_rows, drawn),
@@ -265,12 +271,11 @@ def _compile(example, plan: TrainingPlan, model: Model, method: Method,
   state = jax.eval_shape(start, keys, multipliers)
   return _Program(start.lower(keys, multipliers).compile(), {
       length: chunk(length).lower(state, multipliers, rows, records).compile()
-      for length in set(chunk_lengths(plan.num_steps))
-  })
+      for length in set(chunk_lengths(plan.num_steps))})
 
 
 def _draw_ahead(state: TrainState, sampler: PoissonSampler, length: int,
-                gaussian: bool):
+                gaussian: bool) -> steps.Ahead | None:
   """Returns `step.draw_ahead`, or None if that would take too much memory.
 
   With None each step draws its own randomness; the values are the same.
@@ -281,7 +286,8 @@ def _draw_ahead(state: TrainState, sampler: PoissonSampler, length: int,
 
 
 def _noised_sensitivity(plan: TrainingPlan, method: Method, allocation: str,
-                        multiplier: Array) -> Callable | None:
+                        multiplier: Array
+                        ) -> Callable[[PyTree, PyTree], PyTree] | None:
   """Returns (sensitivity, sums) -> sensitivity of the noised values, or None.
 
   Rounding sums to a lattice adds to the sensitivity; `info` reports the total.
@@ -302,7 +308,8 @@ def _split_sums(method: Method, mesh: jax.sharding.Mesh | None) -> Method:
   return method._replace(bounder=sharding.split_sums(mesh, bounder))
 
 
-def _over_runs(run: Callable) -> Callable:
+def _over_runs(run: Callable[..., tuple[TrainState, StepInfo]]
+               ) -> Callable[..., tuple[TrainState, StepInfo]]:
   """Returns `run` for L states, multipliers and rows; infos [num_steps, L].
 
   An accelerator runs them side by side. A CPU runs them one after the other,
@@ -310,7 +317,8 @@ def _over_runs(run: Callable) -> Callable:
   code computes a nonlinearity again for each of its uses.
   """
 
-  def all_runs(states, multipliers, rows, records):
+  def all_runs(states: TrainState, multipliers: Array, rows: Array,
+               records: Batch) -> tuple[TrainState, StepInfo]:
     if jax.default_backend() == 'cpu':
       states, infos = jax.lax.map(lambda each: run(*each, records),
                                   (states, multipliers, rows))
@@ -335,10 +343,11 @@ def _run_groups(num_runs: int, max_parallel: int | None) -> list[np.ndarray]:
   return list(numbers.reshape(count, size))
 
 
-def _concatenate(trees, axis: int, num_runs: int, join):
+def _concatenate(trees: Sequence[PyTree], axis: int, num_runs: int,
+                 join: Callable[..., Any]) -> PyTree:
   """Joins groups along the axis of runs and drops the repeated runs."""
 
-  def leaf(*parts):
+  def leaf(*parts: Any) -> Any:
     joined = join(parts, axis)
     return joined[:num_runs] if axis == 0 else joined[:, :num_runs]
 
@@ -366,7 +375,8 @@ def chunk_lengths(num_steps: int, *, most: int = 20) -> list[int]:
   return [length] * full + ([rest] if rest else [])
 
 
-def _measured_multipliers(info: StepInfo, plans, method) -> np.ndarray:
+def _measured_multipliers(info: StepInfo, plans: Sequence[TrainingPlan],
+                          method: Method) -> np.ndarray:
   """Returns the smallest joint noise multiplier [L] that each run had.
 
   Raises:
@@ -375,8 +385,9 @@ def _measured_multipliers(info: StepInfo, plans, method) -> np.ndarray:
   measured = np.min(info.joint_noise_multiplier, axis=0)
   if method.private:
     for value, plan in zip(measured, plans, strict=True):
+      planned = plan.noise_multiplier
       # Not `value < ...`, which a NaN would pass; 1e-6 is float32 rounding.
-      if not value >= plan.noise_multiplier * (1 - 1e-6):
+      if planned is None or not value >= planned * (1 - 1e-6):
         raise ValueError(f'a run was noised with joint multiplier {value}, '
-                         f'less than the planned {plan.noise_multiplier}')
+                         f'less than the planned {planned}')
   return measured

@@ -16,7 +16,6 @@ Losses and networks are those of `dpjax.lipschitz`; a method that does not use
 the Lipschitz constant of the loss takes any loss.
 """
 
-from collections.abc import Callable
 import functools
 
 import jax
@@ -36,9 +35,10 @@ from dpjax.lipschitz import projection
 from dpjax.lipschitz import reparametrisation
 from dpjax.lipschitz import rules
 from dpjax.lipschitz.losses import LipschitzLoss
-from dpjax.lipschitz.network import Network
 from dpjax.models.model import Model
+from dpjax.models.model import network_of
 from dpjax.train import bassily as bassily_lib
+from dpjax.typing import ApplyFn
 
 
 def sgd(model: Model, loss: LipschitzLoss, *,
@@ -159,8 +159,10 @@ def layer_clipped(model: Model, loss: LipschitzLoss, *,
     loss: any loss.
     clip_norm: l2 bound on a record's gradient over all layers together.
   """
-  network = _network(model)
+  network = network_of(model)
   num_layers = len(jax.tree.leaves(network.fill(1.0)))
+  # K layers of clip_norm / sqrt(K) each have norm clip_norm together. The rule
+  # bounds gradients without reading any norm, so weight_norm has no effect.
   rule = rules.clipped_layers(clip_norm=clip_norm / num_layers**0.5)
   return _clipping_method('layer_clipped', lipschitz_bounder.certified(
       network, loss, weight_norm=1.0, rule=rule))
@@ -187,16 +189,17 @@ def lip_dp_sgd(model: Model, loss: LipschitzLoss, *, weight_norm: float,
     ValueError: if the model does not state its layers, or if its weights are
       reparametrised and recertify_every is not 1.
   """
-  bounder = lipschitz_bounder.certified(_network(model), loss,
-                                        weight_norm=weight_norm)
+  network = network_of(model)
+  bounder = lipschitz_bounder.certified(network, loss, weight_norm=weight_norm)
   method = _lipschitz_method('lip_dp_sgd', model, bounder, weight_norm)
   if model.effective is not None:
+    # The map of the weights limits their norms in every step.
     if recertify_every != 1:
       raise ValueError('recertify_every must be 1 for a model with '
                        'reparametrised weights, which are never projected')
     return method
   return method._replace(constraint=projection.rarely(
-      method.constraint, model.network, bounder, every=recertify_every))
+      method.constraint, network, bounder, every=recertify_every))
 
 
 def fix_lip_dp_sgd(model: Model, loss: LipschitzLoss, *,
@@ -207,9 +210,9 @@ def fix_lip_dp_sgd(model: Model, loss: LipschitzLoss, *,
 
   Args: as of `lip_dp_sgd`.
   """
-  bounder = lipschitz_bounder.certified(_network(model), loss,
-                                        weight_norm=weight_norm)
-  constraint = projection.fix_weights(model.network, weight_norm=weight_norm)
+  network = network_of(model)
+  bounder = lipschitz_bounder.certified(network, loss, weight_norm=weight_norm)
+  constraint = projection.fix_weights(network, weight_norm=weight_norm)
   return Method('fix_lip_dp_sgd', bounder, constraint, private=True)
 
 
@@ -228,7 +231,7 @@ def lip_normalised(model: Model, loss: LipschitzLoss, *, weight_norm: float,
     floor: smallest divisor, positive.
   """
   bounder = lipschitz_bounder.certified(
-      _network(model), loss, weight_norm=weight_norm,
+      network_of(model), loss, weight_norm=weight_norm,
       rule=rules.normalised(floor=floor))
   return _lipschitz_method('lip_normalised', model, bounder, weight_norm)
 
@@ -250,7 +253,7 @@ def lip_adaptive(model: Model, loss: LipschitzLoss, *, weight_norm: float,
     learning_rate: of the geometric update of a radius.
   """
   bounder = adaptive.adaptively_certified(
-      _network(model), loss, weight_norm=weight_norm,
+      network_of(model), loss, weight_norm=weight_norm,
       make_adaptive=functools.partial(
           quantiles.geometric, target_quantile=target_quantile,
           learning_rate=learning_rate, noise_stddev=noise_stddev))
@@ -270,7 +273,7 @@ def lip_printed(model: Model, loss: LipschitzLoss, *, weight_norm: float,
     allow_unsound: must be True: confirms that you accept that it is not
       private.
   """
-  bounder = printed.as_printed(_network(model), loss,
+  bounder = printed.as_printed(network_of(model), loss,
                                allow_unsound=allow_unsound)
   return _lipschitz_method('lip_printed', model, bounder, weight_norm)
 
@@ -285,9 +288,10 @@ def lip_k_norm(model: Model, loss: LipschitzLoss, *, weight_norm: float,
     weight_norm: C, the bound on each operator norm ||W||_{p->p}; public.
     order: p.
   """
+  network = network_of(model)
   return Method(
-      'lip_k_norm', k_norm.certified(_network(model), loss, order=order),
-      k_norm.clip_weights(model.network, weight_norm=weight_norm, order=order),
+      'lip_k_norm', k_norm.certified(network, loss, order=order),
+      k_norm.clip_weights(network, weight_norm=weight_norm, order=order),
       private=True, noise_order=order)
 
 
@@ -306,25 +310,28 @@ def bassily(model: Model, loss: LipschitzLoss, *, radius: float) -> Method:
   Raises:
     ValueError: if the model has more than one layer; it is not convex then.
   """
-  num_layers = len(jax.tree.leaves(_network(model).fill(1.0)))
+  network = network_of(model)
+  # The loss is not convex in the parameters of two layers.
+  num_layers = len(jax.tree.leaves(network.fill(1.0)))
   if num_layers != 1:
     raise ValueError(f'bassily trains models of one layer, this one has '
                      f'{num_layers}')
-  bounder = lipschitz_bounder.certified(_network(model), loss,
-                                        weight_norm=radius)
-  constraint = bassily_lib.project_parameters(model.network, radius=radius)
+  bounder = lipschitz_bounder.certified(network, loss, weight_norm=radius)
+  constraint = bassily_lib.project_parameters(network, radius=radius)
   return Method('bassily', bounder, constraint, private=True)
 
 
-def _computed_in(model: Model, compute_dtype: str) -> Callable:
+def _computed_in(model: Model, compute_dtype: str) -> ApplyFn:
   """Returns the model's `apply` in this type; weight maps stay in float32."""
-  if model.effective is None:
+  effective = model.effective
+  if effective is None:
     return precision.computed_in(model.apply, compute_dtype)
-  network = precision.computed_in(_network(model).apply, compute_dtype)
-  return lambda params, x: network(model.effective(params)[0], x)
+  network = precision.computed_in(network_of(model).apply, compute_dtype)
+  return lambda params, x: network(effective(params)[0], x)
 
 
 def _clipping_method(name: str, bounder: GradientBounder) -> Method:
+  """Returns a private method that leaves the weights unconstrained."""
   return Method(name, bounder, bounders.no_constraint(), private=True)
 
 
@@ -335,20 +342,14 @@ def _lipschitz_method(name: str, model: Model, bounder: GradientBounder,
   With reparametrised weights the bounder sees the weights that the parameters
   map to. That map certifies their norms, so nothing is projected.
   """
-  if model.effective is None:
+  effective = model.effective
+  if effective is None:
     return Method(name, bounder, projection.clip_weights(
-        model.network, weight_norm=weight_norm), private=True)
-  weights = lambda params: model.effective(params)[0]
+        network_of(model), weight_norm=weight_norm), private=True)
+  weights = lambda params: effective(params)[0]
   return Method(
       name, bounder._replace(sums=lambda params, *rest: bounder.sums(
           weights(params), *rest)),
       bounders.WeightConstraint(
-          lambda params: (params, model.effective(params)[1])),
+          lambda params: (params, effective(params)[1])),
       private=True, pullback=reparametrisation.pullback(weights))
-
-
-def _network(model: Model) -> Network:
-  if model.network is None:
-    raise ValueError('this method needs a model that states its layers as a '
-                     'network; Model.network is None')
-  return model.network

@@ -43,7 +43,7 @@ class TrainingPlan:
   noise_order: float | None = None
   lattice_size: int | None = None
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     errors.check_at_least('num_steps', self.num_steps, 1)
     check_adjacency(self.adjacency)
     if self.lattice_size is not None:
@@ -168,6 +168,7 @@ def private_plan(*, num_examples: int, batch_size: float, num_steps: int,
   calibrate = (accounting.calibrate_noise_multiplier if noise_order is None
                else functools.partial(k_norm.calibrate_noise_multiplier,
                                       order=noise_order))
+  # Part of delta pays for the difference of lattice noise from Gaussian noise.
   target_delta = delta
   if lattice_size is not None:
     target_delta = _delta_left(delta, epsilon, lattice.total_variation(

@@ -23,7 +23,7 @@ from dpjax.models.model import Model
 from dpjax.train import state as states
 from dpjax.train import step as steps
 from dpjax.train.plan import TrainingPlan
-from dpjax.typing import Array, Batch, PRNGKey
+from dpjax.typing import Array, Batch, PRNGKey, PyTree
 
 
 def check(keys: PRNGKey, plans: Sequence[TrainingPlan], model: Model,
@@ -71,7 +71,7 @@ def check_keys(keys: PRNGKey, num_runs: int) -> None:
         f'keys must be typed keys [{num_runs}], one for each plan, such as '
         f'jax.random.split(jax.random.key(seed), {num_runs}); got '
         f'{_described(keys)}')
-  first_run = {}  # Bytes of a key -> the first run that has it.
+  first_run: dict[bytes, int] = {}  # Key -> the first run that has it.
   for run, rows in enumerate(_words((keys, *jax.vmap(states.streams)(keys)))):
     for row in rows:
       other = first_run.setdefault(row.tobytes(), run)
@@ -106,8 +106,8 @@ def check_init_keys(init_keys: PRNGKey, keys: PRNGKey) -> None:
   # Keys of another generator give other random bits, even if their words agree.
   if jax.random.key_impl(init_keys) != jax.random.key_impl(keys):
     return
-  secret = jax.vmap(states.streams)(keys)
-  secret = _words((keys, secret.batch, secret.noise, secret.augment))
+  derived = jax.vmap(states.streams)(keys)
+  secret = _words((keys, derived.batch, derived.noise, derived.augment))
   public = _words((init_keys, *jax.vmap(states.streams)(init_keys)))
   known = {row.tobytes() for rows in secret for row in rows}
   for run, rows in enumerate(public):
@@ -153,12 +153,13 @@ def check_views(bounder: GradientBounder, model: Model,
     ValueError: if views of a record may depend on another record, or on the
       position in the batch.
   """
-  if bounder.views is None:
+  views = bounder.views
+  if views is None:
     return
-  x = jax.eval_shape(model.prepare, records.x)
+  x = jax.eval_shape(model.prepare, records.x)  # Views are of prepared records.
   numbers = jax.ShapeDtypeStruct(records.y.shape[:1], jnp.int32)
   isolation.check_rows(
-      lambda key, rows: bounder.views(key, *rows),
+      lambda key, rows: views(key, *rows),
       jax.eval_shape(lambda: jax.random.key(0)), (numbers, x),
       what='the views of a bounder',
       remedy='draw them for each record alone, from a key that the number of '
@@ -166,6 +167,7 @@ def check_views(bounder: GradientBounder, model: Model,
 
 
 def _are_keys(keys: Any) -> bool:
+  """Returns whether an argument is an array of typed keys."""
   return isinstance(keys, jax.Array) and jnp.issubdtype(
       keys.dtype, jax.dtypes.prng_key)
 
@@ -267,8 +269,9 @@ def check_plans(plans: Sequence[TrainingPlan], method: Method,
     if method.private != (plan.noise_multiplier is not None):
       kind = 'a private' if method.private else 'a non-private'
       raise ValueError(f'{method.name} needs {kind} plan')
-    if method.private and method.bounder.adaptive is not None:
-      quantiles.check_budget(plan.noise_multiplier, method.bounder.adaptive)
+    adaptive = method.bounder.adaptive
+    if plan.noise_multiplier is not None and adaptive is not None:
+      quantiles.check_budget(plan.noise_multiplier, adaptive)
   if first.lattice_size is not None:
     released = steps.num_released(model, method)
     if released != first.lattice_size:
@@ -315,17 +318,18 @@ def check_optimizer(model: Model,
     ValueError: if the updates for finite gradients are not finite.
   """
   shapes = inputs.as_parameters(jax.eval_shape(model.init, jax.random.key(0)))
+  # Repeated to fill every leaf; only that they are finite matters.
   drawn = np.random.default_rng(0).normal(size=997)
   gradients = jax.tree.map(
       lambda leaf: np.resize(drawn, leaf.shape).astype(leaf.dtype), shapes)
 
-  def finite(gradients):
+  def finite(gradients: PyTree) -> PyTree:
     updates, _ = optimizer.update(gradients, optimizer.init(gradients),
                                   gradients)
     return jax.tree.map(lambda leaf: jnp.all(jnp.isfinite(leaf)), updates)
 
   # Compile fast, not well: the function runs once.
-  options = {'xla_backend_optimization_level': 0}
+  options: dict[str, Any] = {'xla_backend_optimization_level': 0}
   try:
     lowered = jax.jit(finite).lower(gradients)
   except TypeError:

@@ -23,9 +23,10 @@ from jax.sharding import PartitionSpec
 import numpy as np
 
 from dpjax import errors
+from dpjax.grads.bounder import BoundedSums
 from dpjax.grads.bounder import GradientBounder
 from dpjax.sampling import PoissonSampler
-from dpjax.typing import PyTree
+from dpjax.typing import Array, Batch, Params, PyTree
 
 AXIS = 'data'
 
@@ -74,8 +75,7 @@ def check(mesh: Mesh | None, max_batch_size: int | None) -> None:
   if mesh.axis_names != (AXIS,):
     raise ValueError(f'the mesh must have one axis, {AXIS!r}, got '
                      f'{", ".join(map(repr, mesh.axis_names))}')
-  rest = -(max_batch_size or 0) % mesh.size
-  if rest:
+  if max_batch_size is not None and (rest := -max_batch_size % mesh.size):
     raise ValueError(f'max_batch_size must divide by the {mesh.size} devices '
                      f'of the mesh, got {max_batch_size}; '
                      f'{max_batch_size + rest} does')
@@ -103,7 +103,8 @@ def split_sums(mesh: Mesh | None, bounder: GradientBounder) -> GradientBounder:
   if mesh is None:
     return bounder
 
-  def sums(params, batch, mask, *radii):
+  def sums(params: Params, batch: Batch, mask: Array,
+           *radii: PyTree) -> BoundedSums:
     whole, rows = PartitionSpec(), PartitionSpec(AXIS)
     # check_vma=True would all-reduce the gradients by the replicated
     # parameters inside `bounder.sums`, that is before records are bounded.
@@ -115,7 +116,8 @@ def split_sums(mesh: Mesh | None, bounder: GradientBounder) -> GradientBounder:
   return bounder._replace(sums=sums)
 
 
-def jit(mesh: Mesh | None, function: Callable, **options: Any) -> Callable:
+def jit(mesh: Mesh | None, function: Callable[..., PyTree],
+        **options: Any) -> jax.stages.Wrapped:
   """Returns `jax.jit` of a function of replicated arguments and results."""
   if mesh is not None:
     whole = NamedSharding(mesh, PartitionSpec())
@@ -130,7 +132,7 @@ def replicate(mesh: Mesh | None, values: PyTree) -> PyTree:
   put = functools.partial(jax.device_put,
                           device=NamedSharding(mesh, PartitionSpec()))
 
-  def leaf(value):
+  def leaf(value: Array) -> Array:
     # Typed keys are placed by their words.
     if not jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key):
       return put(value)

@@ -5,7 +5,6 @@ from typing import NamedTuple
 import jax
 
 from dpjax.grads.bounder import Certificate
-from dpjax.train.averaging import AverageState
 from dpjax.typing import Array, Params, PRNGKey, PyTree
 
 
@@ -27,7 +26,8 @@ class Streams(NamedTuple):
 def streams(key: PRNGKey) -> Streams:
   """Derives the keys of a run from its key, one for each purpose."""
   # `augment` is folded in, because a longer split would change the other keys.
-  return Streams(*jax.random.split(key, 3), augment=jax.random.fold_in(key, 3))
+  init, batch, noise = jax.random.split(key, 3)
+  return Streams(init, batch, noise, augment=jax.random.fold_in(key, 3))
 
 
 class TrainState(NamedTuple):
@@ -41,7 +41,7 @@ class TrainState(NamedTuple):
     keys: the run's keys; secret but for `init`.
     radii: clip norms or ball radii of an adaptive bounder for the next step;
       public. () if nothing adapts.
-    average: averaged parameters, see `averaging`; public. () if none is kept.
+    average: an `averaging.AverageState`; public. () if none is kept.
   """
   params: Params
   certificate: Certificate
@@ -49,7 +49,7 @@ class TrainState(NamedTuple):
   step: Array
   keys: Streams
   radii: PyTree = ()
-  average: AverageState | tuple[()] = ()
+  average: PyTree = ()
 
 
 class StepInfo(NamedTuple):

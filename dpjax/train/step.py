@@ -24,6 +24,8 @@ from dpjax.train.state import StepInfo
 from dpjax.train.state import TrainState
 from dpjax.typing import Array, Batch, PRNGKey, PyTree
 
+TransformOf = Callable[[PRNGKey], optax.GradientTransformationExtraArgs]
+
 
 def make_transform(method: Method, sampler: PoissonSampler,
                    optimizer: optax.GradientTransformation, *,
@@ -71,7 +73,8 @@ def make_transform(method: Method, sampler: PoissonSampler,
 
 
 def init_state(key: PRNGKey, *, model: Model, method: Method,
-               transform_of: Callable, averaging: Averaging | None = None,
+               transform_of: TransformOf,
+               averaging: Averaging | None = None,
                init_key: PRNGKey | None = None) -> TrainState:
   """Returns the state before the first step.
 
@@ -146,9 +149,9 @@ def num_released(model: Model, method: Method) -> int:
 
 
 def make_step(*, method: Method, sampler: PoissonSampler,
-              transform_of: Callable,
-              averaging: Averaging | None = None,
-              moved: Callable | None = None) -> Callable:
+              transform_of: TransformOf, averaging: Averaging | None = None,
+              noised_sensitivity: Callable[[PyTree, PyTree], PyTree] | None
+              = None) -> Callable[..., tuple[TrainState, StepInfo]]:
   """Returns the function `step(state, records, rows, ahead)`; pure, not jitted.
 
   Noise scales come from the certificate of the parameters and the radii of the
@@ -166,8 +169,8 @@ def make_step(*, method: Method, sampler: PoissonSampler,
     sampler: draws the batch with the key of this step.
     transform_of: noise key -> the transform of `make_transform`.
     averaging: as given to `init_state`.
-    moved: (sensitivity, sums) -> sensitivity of the noised values, for the
-      `info`; None if the bounder's sensitivity is that.
+    noised_sensitivity: (sensitivity, sums) -> sensitivity of the noised values,
+      for the `info`; None if the bounder's sensitivity is that.
 
   Returns:
     (state, records, rows, ahead=None) -> (state, info), where `records` are all
@@ -176,17 +179,18 @@ def make_step(*, method: Method, sampler: PoissonSampler,
   """
 
   def step(state: TrainState, records: Batch, rows: Array,
-           ahead: Ahead | None = None):
+           ahead: Ahead | None = None) -> tuple[TrainState, StepInfo]:
     bounder = bounders.at_radii(method.bounder, state.radii)
     # From public values only, and before the batch is drawn.
     sensitivity = bounder.l2_sensitivity(state.certificate)
     selection, draws = ahead or (sampler.draw(
         jax.random.fold_in(state.keys.batch, state.step)), None)
 
-    def part_sums(positions, mask):
+    def part_sums(positions: Array, mask: Array) -> bounders.BoundedSums:
       part = _gather(bounder, state, records, rows, positions)
       return bounder.sums(state.params, part, mask)
 
+    # Parts of one batch are added up before the noise: one release (REG-03).
     sums = sampler.sum_parts(part_sums, selection)
     # The noise key is folded with the privatizer's own count of steps.
     updates, optimizer = transform_of(state.keys.noise).update(
@@ -194,14 +198,14 @@ def make_step(*, method: Method, sampler: PoissonSampler,
         indicators=sums.indicators, draws=draws)
     params, certificate = method.constraint.after_step(
         optax.apply_updates(state.params, updates), state.step + 1)
-    if moved is not None:
-      sensitivity = moved(sensitivity, sums.total)
+    if noised_sensitivity is not None:
+      sensitivity = noised_sensitivity(sensitivity, sums.total)
     info = StepInfo(
         l2_sensitivity=jnp.stack(jax.tree.leaves(sensitivity)),
         joint_noise_multiplier=(optimizer[0].joint_noise_multiplier
                                 if method.private else jnp.float32(jnp.inf)),
         mean_loss=sums.loss / sampler.expected_batch_size,
-        batch_size=selection.count, num_nonfinite=sums.num_nonfinite,
+        batch_size=selection.num_selected, num_nonfinite=sums.num_nonfinite,
         radii=state.radii)
     return TrainState(
         params, certificate, optimizer, state.step + 1, state.keys,
@@ -222,6 +226,7 @@ def _gather(bounder: GradientBounder, state: TrainState, records: Batch,
   part = jax.tree.map(lambda leaf: leaf[numbers], records)
   if bounder.views is None:
     return part
+  # Fresh views in each step, from a stream that nothing else uses.
   key = jax.random.fold_in(state.keys.augment, state.step)
   return part._replace(x=bounder.views(key, positions, part.x))
 

@@ -20,7 +20,7 @@ from dpjax.privacy import keys as key_lib
 from dpjax.train import state as states
 from dpjax.typing import PRNGKey
 
-_USED: set[bytes] = set()
+_USED: set[bytes] = set()  # Digests of keys, which do not reveal them.
 
 
 def check(keys: PRNGKey) -> None:

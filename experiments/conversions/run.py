@@ -14,6 +14,7 @@ from dpjax.privacy.notions import ZCDP
 from dpjax.report import records
 from experiments import rows
 from experiments.conversions import sweep
+from experiments.methods.theory import printed_guarantees
 
 _ADD = Adjacency.ADD_OR_REMOVE_ONE
 _ORDERS = 1 + np.geomspace(1e-3, 1e4, 4001)
@@ -37,7 +38,7 @@ def _zcdp(setting: sweep.Setting) -> dict[str, float]:
                for order in _ORDERS]
   return dict(
       closed_form=basic.epsilon,
-      one_order=min(renyi.approx_from_renyi_printed(
+      one_order=min(printed_guarantees.approx_from_renyi_printed(
           at_order, delta=delta).epsilon for at_order in at_orders),
       accountant=accounting.epsilon(
           accounting.concentrated_event(rho=guarantee.rho, adjacency=_ADD),
@@ -59,8 +60,9 @@ def _pure(setting: sweep.Setting) -> dict[str, float]:
       'laplace': lambda order: renyi.laplace(epsilon=guarantee.epsilon,
                                              order=order)}
   return values | {
-      'closed_form': notions.zcdp_from_pure_printed(guarantee).rho,
+      'closed_form': printed_guarantees.zcdp_from_pure_printed(guarantee).rho,
       'tight': notions.zcdp_from_pure(guarantee).rho,
       'response_5': notions.zcdp_from_response(guarantee, 5).rho,
-      **{f'measured_{name}': renyi.rho_of_curve(list(map(curve, orders)))
+      **{f'measured_{name}': printed_guarantees.rho_of_curve(
+          list(map(curve, orders)))
          for name, curve in curves.items()}}

@@ -57,7 +57,7 @@ def test_outer_products_are_those_of_their_factors(shape, axes):
                   for each in (shape, (4,)))
   product = lambda x, w: jax.lax.dot_general(x, w, (axes, ((), ())))
   equation, = jax.make_jaxpr(product)(x[0], weight).jaxpr.eqns
-  made = contractions.layer(equation, 1)
+  made = contractions.as_layer(equation, 1)
   wanted = jax.vmap(lambda x, d: jax.vjp(functools.partial(product, x),
                                          weight)[1](d)[0])(x, cotangent)
   factors = contractions.factors(made, x, cotangent)
@@ -117,7 +117,7 @@ def _gather(shape, indices, **changed):
 @pytest.mark.every(2)
 def test_what_looks_rows_up_and_what_does_not():
   """Each gather that is refused has another gradient than a table's."""
-  assert contractions.table(_gather((9, 4), (3, 1))[0], 0) is not None
+  assert contractions.as_table(_gather((9, 4), (3, 1))[0], 0) is not None
   refused = {
     'indices of columns': dict(start_index_map=(1,)),
     'indices of entries': dict(start_index_map=(0, 1), indices=(3, 2)),
@@ -140,13 +140,13 @@ def test_what_looks_rows_up_and_what_does_not():
   }
   for name, changed in refused.items():
     changed = dict(shape=(9, 4), indices=(3, 1)) | changed
-    assert contractions.table(_gather(**changed)[0], 0) is None, name
+    assert contractions.as_table(_gather(**changed)[0], 0) is None, name
   # Nor is the table what is looked up, or the operation a gather.
-  assert contractions.table(_gather((9, 4), (3, 1))[0], 1) is None
+  assert contractions.as_table(_gather((9, 4), (3, 1))[0], 1) is None
   equation, = jax.make_jaxpr(jnp.sin)(jnp.zeros([9, 4])).jaxpr.eqns
-  assert contractions.table(equation, 0) is None
+  assert contractions.as_table(equation, 0) is None
   # As many lookups as rows of gradients are dear, and not one more.
-  most = [contractions.table(_gather((10, 4), (count, 1))[0], 0)
+  most = [contractions.as_table(_gather((10, 4), (count, 1))[0], 0)
           for count in (19, 20)]
   assert most[0].num_sites == 19 and most[1] is None
 
@@ -163,7 +163,7 @@ def test_tables_have_the_gradients_of_lookups(mode):
     equation, look_up = _gather(
       shape, indices, mode=getattr(jax.lax.GatherScatterMode, mode),
       offset_dims=tuple(range(batch, batch + len(shape) - 1)))
-    made = contractions.table(equation, 0)
+    made = contractions.as_table(equation, 0)
     ends = (0, shape[0]) if mode == 'PROMISE_IN_BOUNDS' else (-3, shape[0] + 3)
     places = jnp.asarray(rng.integers(*ends, (7, *indices)), jnp.int32)
     cotangents = jnp.asarray(rng.normal(size=(

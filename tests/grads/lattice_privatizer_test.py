@@ -238,7 +238,7 @@ def test_fault_no_rounding_in_the_sensitivity(monkeypatch):
   honest = lattice_privatizer.on_lattice
   monkeypatch.setattr(
     lattice_privatizer, 'on_lattice',
-    lambda l2, sums, **split: (l2, honest(l2, sums, **split)[1]))
+    lambda l2, sums, *split: (l2, honest(l2, sums, *split)[1]))
   with pytest.raises(AssertionError):
     check_joint_multiplier(monkeypatch)
 

@@ -65,7 +65,7 @@ MATRICES = set(entry_rules._LAST_AXES) - {'lu_pivots_to_permutation'}
 def _followed(function, shape, axis):
   """Entries of the output, for records along one axis of x."""
   x = entries.of_records((B, *shape[:axis], *shape[axis + 1:]), 0)
-  x = entries.moved(x, lambda array: np.moveaxis(array, 0, axis))
+  x = entries.rearranged(x, lambda array: np.moveaxis(array, 0, axis))
   closed = jax.make_jaxpr(function)(jax.ShapeDtypeStruct(shape, jnp.float32))
   with jax.ensure_compile_time_eval():
     return closed, dependence.Follower(B).outputs(closed, [x])[0]

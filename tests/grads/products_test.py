@@ -85,7 +85,7 @@ def test_gram_norms_are_float32(convolved):
   function = functools.partial(
     jax.lax.conv_general_dilated, window_strides=(1, 1), padding='SAME',
     dimension_numbers=('NHWC', 'HWIO', 'NHWC')) if convolved else jnp.matmul
-  made = contractions.layer(_made(function, x, kernel), 1)
+  made = contractions.as_layer(_made(function, x, kernel), 1)
   assert (made.gram is not None) == convolved
   precisions = _precisions(functools.partial(contractions.gram_squares, made),
                            x[None], function(x, kernel)[None])
@@ -94,7 +94,7 @@ def test_gram_norms_are_float32(convolved):
 
 def test_norms_of_lookups_are_float32():
   table, rows = jnp.ones((40, 4)), jnp.arange(6, dtype=jnp.int32)
-  made = contractions.table(
+  made = contractions.as_table(
     _made(lambda table, rows: table.at[rows].get(mode='clip'), table, rows), 0)
   precisions = _precisions(functools.partial(contractions.table_squares, made),
                            np.zeros((1, 6, 1), np.int32), jnp.ones((1, 6, 4)))

@@ -126,7 +126,7 @@ def test_gram_norms_of_pixels_that_cancel_are_no_shorter_than_their_sums():
                           jnp.float32)
   equation, = jax.make_jaxpr(functools.partial(_convolve, how))(
     x[:1], jnp.zeros((3, 3, 64, 32))).jaxpr.eqns
-  made = contractions.layer(equation, 1)
+  made = contractions.as_layer(equation, 1)
   assert made.gram is not None
   bounds, formed = jax.jit(lambda *values: (
     jnp.sqrt(contractions.gram_squares(made, *values)),

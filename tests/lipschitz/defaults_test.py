@@ -33,7 +33,6 @@ DEFAULTS = {
     'convolution.drifted_bound': {'num_iterations': 2},
     'convolution.fourier_upper_bound': {'num_iterations': 6},
     'convolution.reshape_upper_bound': {'num_iterations': 6},
-    'induced.cross_entropy_dual_norm': {'temperature': 1.0},
     'layers.Conv': {'kernel_size': (3, 3), 'strides': (1, 1),
                     'padding': 'zero', 'use_bias': True, 'grid': 16},
     'layers.Dense': {'use_bias': True},
@@ -50,8 +49,6 @@ DEFAULTS = {
     'projection.clip_limits': {'num_iterations': 4},
     'projection.clip_weights': {'num_iterations': 4},
     'projection.fix_weights': {'num_iterations': 4},
-    'randomised.randomised_upper_bound': {
-      'num_starts': 16, 'turn_rounding': 1e-6},
     'rules.normalised': {'floor': 1e-6}},
 }
 

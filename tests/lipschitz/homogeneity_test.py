@@ -13,6 +13,7 @@ from dpjax.lipschitz import layers
 from dpjax.lipschitz import norms
 from dpjax.lipschitz import projection
 from dpjax.lipschitz.node import Limits
+from experiments.methods.training import induced_chains
 
 _SHAPE = convolution.ConvShape((5, 4), (1, 2), 'zero')
 _UNSCALED = Limits(rescale=jnp.ones_like,
@@ -35,14 +36,14 @@ BOUNDS = {
            (3, 3, 2, 4)),
   'reshaped': (lambda k: convolution.reshape_upper_bound(k, _SHAPE),
                (3, 3, 2, 4)),
-  'dense l1': (lambda k: induced.dense_norm(k, 1), (6, 5)),
-  'dense sup': (lambda k: induced.dense_norm(k, math.inf), (6, 5)),
+  'dense l1': (lambda k: induced_chains.dense_norm(k, 1), (6, 5)),
+  'dense sup': (lambda k: induced_chains.dense_norm(k, math.inf), (6, 5)),
   'entries': (lambda k: induced.induced_norm(k, 1, math.inf), (6, 5)),
   'rows': (lambda k: induced.induced_norm(k, 2, math.inf), (6, 5)),
   'columns': (lambda k: induced.induced_norm(k, 1, 2), (6, 5)),
-  'from l2 to l1': (induced.bound_2_1, (6, 5)),
-  'conv l1': (lambda k: induced.conv_norm(k, _SHAPE, 1), (3, 3, 2, 4)),
-  'conv sup': (lambda k: induced.conv_norm(k, _SHAPE, math.inf),
+  'from l2 to l1': (induced_chains.bound_2_1, (6, 5)),
+  'conv l1': (lambda k: induced_chains.conv_norm(k, _SHAPE, 1), (3, 3, 2, 4)),
+  'conv sup': (lambda k: induced_chains.conv_norm(k, _SHAPE, math.inf),
                (3, 3, 2, 4)),
   'affine layer': (lambda k: _certificate(
     layers.Affine(name='a'), k, (5, 4, 6)), (6,)),

@@ -39,7 +39,7 @@ def test_biases_reach_as_far_as_they_do(name):
   x = jnp.ones([1, *shape])
   norm = float(jnp.linalg.norm(node.apply(held, x, Context())))
   assert norm == pytest.approx(0.5 * math.sqrt(places), rel=1e-5)
-  reach = float(node.reach(certificate, float(jnp.linalg.norm(x)), shape))
+  reach = float(node.output_bound(certificate, float(jnp.linalg.norm(x)), shape))
   assert norm <= reach <= norm * (1 + 1e-3)
 
 
@@ -106,8 +106,8 @@ def test_gradients_of_kernels_count_the_windows_of_a_pixel(kernel_size,
 def test_bounds_are_rounded_up():
   """By more than a product of float32 rounds, and by less than it costs."""
   for node, shape, _ in SHIFTED.values():
-    shift = float(node.reach(jnp.float32(0.0), 2.0, shape))
-    reach = float(node.reach(jnp.float32(3.0), 2.0, shape)) - shift
+    shift = float(node.output_bound(jnp.float32(0.0), 2.0, shape))
+    reach = float(node.output_bound(jnp.float32(3.0), 2.0, shape)) - shift
     assert 5e-7 < reach / 6.0 - 1 < 2e-6
   for bound in (norms.exact_upper_bound(np.diag([1.0, 3.0])),
                 convolution.exact_upper_bound(

@@ -13,6 +13,7 @@ import pytest
 
 from dpjax.lipschitz import induced
 from dpjax.lipschitz.convolution import ConvShape
+from experiments.methods.training import induced_chains
 
 EXACT = [(1, 1), (math.inf, math.inf), (1, math.inf), (2, math.inf), (1, 2),
          (2, 2)]
@@ -122,21 +123,21 @@ def test_two_to_one_is_not_linear_time():
   gaps = []
   for seed in range(20):
     matrix = np.random.default_rng(seed).normal(size=(8, 5))
-    exact = induced.sign_enumeration(matrix)
+    exact = induced_chains.sign_enumeration(matrix)
     vectors = np.random.default_rng(1).normal(size=(5000, 5))
     ratios = np.abs(vectors @ matrix.T).sum(1) / np.linalg.norm(vectors, axis=1)
     assert 0.95 * exact <= ratios.max() <= exact
     entrywise = np.linalg.norm(matrix, axis=1).sum()
     spectral = 8**0.5 * np.linalg.norm(matrix, 2)
     gaps.append([entrywise / exact, spectral / exact])
-    found = float(induced.bound_2_1(jnp.asarray(matrix, jnp.float32)))
+    found = float(induced_chains.bound_2_1(jnp.asarray(matrix, jnp.float32)))
     assert exact <= min(entrywise, spectral) <= found
     assert found <= min(entrywise, spectral) * 1.02
   # Published, of one such draw: 16.54 / 9.987 and 11.73 / 9.987.
   assert np.all(np.min(gaps, 0) > 1)
   np.testing.assert_allclose(np.median(gaps, 0), [1.656, 1.175], rtol=0.1)
   with pytest.raises(ValueError, match='at most 14 rows'):
-    induced.sign_enumeration(np.ones((15, 2)))
+    induced_chains.sign_enumeration(np.ones((15, 2)))
 
 
 @pytest.mark.every(2)
@@ -145,7 +146,7 @@ def test_not_finite_has_no_norm():
     matrix = jnp.ones([3, 3]).at[1, 1].set(bad)
     for orders in EXACT:
       assert not np.isfinite(induced.induced_norm(matrix, *orders))
-    assert not np.isfinite(induced.bound_2_1(matrix))
+    assert not np.isfinite(induced_chains.bound_2_1(matrix))
   for orders in EXACT:
     assert induced.induced_norm(jnp.zeros([3, 2]), *orders) == 0
 
@@ -153,8 +154,8 @@ def test_not_finite_has_no_norm():
 def test_dense_norm_is_of_the_map_that_layers_compute():
   """x W: the sums run along the other axis than for A x."""
   kernel = jnp.asarray([[1., -2., 3.], [0., 5., 1.]])
-  assert float(induced.dense_norm(kernel, 1)) == pytest.approx(6, rel=1e-5)
-  assert float(induced.dense_norm(kernel, math.inf)) == pytest.approx(7, rel=1e-5)
+  assert float(induced_chains.dense_norm(kernel, 1)) == pytest.approx(6, rel=1e-5)
+  assert float(induced_chains.dense_norm(kernel, math.inf)) == pytest.approx(7, rel=1e-5)
 
 
 @pytest.mark.sound
@@ -173,7 +174,7 @@ def test_conv_norms(operator_matrix, kernel_shape, shape, inside):
   # That of p = 2 is compared in `convolution_test`; here that it is the one.
   for order in induced.ORDERS if shape == ConvShape((6, 7)) else (1, math.inf):
     truth = np.linalg.norm(matrix, order)
-    found = float(induced.conv_norm(jnp.asarray(kernel), shape, order))
+    found = float(induced_chains.conv_norm(jnp.asarray(kernel), shape, order))
     assert found >= truth
     if inside and order != 2:
       assert found <= truth * (1 + 1e-4)
@@ -183,7 +184,7 @@ def test_erratum_printed_constant_of_maxima():
   """E8: 18 where the printed p = inf bound is 1; 1 and 2 do hold."""
   shape = ConvShape((8, 8))
   kernel, image = jnp.ones([3, 3, 2, 1]), jnp.ones([8, 8, 2])
-  found = float(induced.conv_norm(kernel, shape, math.inf))
+  found = float(induced_chains.conv_norm(kernel, shape, math.inf))
   assert found == pytest.approx(18, rel=1e-5)
   output = jax.lax.conv_general_dilated(
     image[None], kernel, (1, 1), 'SAME',
@@ -216,12 +217,12 @@ def test_conv_parameter_factors(operator_matrix, shape):
   for _ in range(20):
     image = rng.normal(size=maps.shape[2])
     jacobian = (maps @ image).T
-    factor = lambda p: induced.conv_parameter_factor((*taps, 1, channels),
+    factor = lambda p: induced_chains.conv_parameter_factor((*taps, 1, channels),
                                                      shape, p)
     size = np.linalg.norm(image) * (1 + 1e-12)
     assert np.linalg.norm(jacobian, 2) <= factor(2) * size
     assert np.linalg.norm(jacobian, axis=1).max() <= factor(math.inf) * size
-    assert induced.sign_enumeration(jacobian) <= factor(1) * size
+    assert induced_chains.sign_enumeration(jacobian) <= factor(1) * size
 
 
 def test_conv_parameter_factors_are_attained():
@@ -230,12 +231,12 @@ def test_conv_parameter_factors_are_attained():
   patches = np.full((12, 6), 1 / 12**0.5)  # [outputs, taps], ||x|| = 1
   kernel = np.full(6, 1 / 6**0.5)
   for order in (1, 2):
-    assert induced.conv_parameter_factor((2, 3, 1, 1), shape, order) == (
+    assert induced_chains.conv_parameter_factor((2, 3, 1, 1), shape, order) == (
       pytest.approx(np.linalg.norm(patches @ kernel, order), rel=1e-12))
   # For p = inf by a patch that is the whole image.
-  assert induced.conv_parameter_factor((2, 3, 1, 5), shape, math.inf) == 1
+  assert induced_chains.conv_parameter_factor((2, 3, 1, 5), shape, math.inf) == 1
   # Of several channels each output has its own kernel.
-  assert induced.conv_parameter_factor((2, 3, 1, 5), shape, 1) == (
+  assert induced_chains.conv_parameter_factor((2, 3, 1, 5), shape, 1) == (
     pytest.approx(5**0.5 * np.linalg.norm(patches @ kernel, 1), rel=1e-12))
 
 
@@ -249,7 +250,7 @@ def test_dual_constant_of_the_cross_entropy(order):
     gradient = scaled / scaled.sum(1, keepdims=True)
     gradient[:, 0] -= 1
     sizes = np.linalg.norm(gradient / temperature, DUAL[order], axis=1)
-    bound = induced.cross_entropy_dual_norm(order, temperature=temperature)
+    bound = induced_chains.cross_entropy_dual_norm(order, temperature=temperature)
     assert 0.97 * bound <= sizes.max() <= bound * (1 + 1e-12)
 
 
@@ -257,7 +258,7 @@ def test_dual_constant_of_the_cross_entropy(order):
   (2, .7071, 1.), (3, .8165, 1.333), (10, .9487, 1.8), (100, .9950, 1.98)])
 def test_dual_constants_of_the_hinge(classes, l2, l1):
   """LOSS-04: by all numbers of active terms."""
-  found = {p: induced.hinge_dual_norm(p, num_classes=classes)
+  found = {p: induced_chains.hinge_dual_norm(p, num_classes=classes)
            for p in induced.ORDERS}
   assert found[2] == pytest.approx(l2, abs=5e-5)
   assert found[math.inf] == pytest.approx(l1, abs=5e-4)
@@ -296,7 +297,7 @@ def _of_net(x, first, second):
     return -jax.nn.log_softmax(logits)[0]
 
   gradient, at_logits = jax.grad(loss, (0, 1))(first, jnp.zeros(3))
-  rows = [(induced.dense_norm(second, p),
+  rows = [(induced_chains.dense_norm(second, p),
            induced.vector_norm(at_logits, DUAL[p]),
            induced.vector_norm(at_logits, p)) for p in induced.ORDERS]
   return (jnp.linalg.norm(gradient) / jnp.linalg.norm(x),
@@ -310,7 +311,7 @@ def test_twenty_thousand_nets():
   # Saturated losses have no gradient to compare.
   alive = (np.asarray(size) > 1e-3) & (rows[:, :, 0].min(1) > 0)
   found, (sizes, dual, plain) = found[alive], np.moveaxis(rows[alive], 2, 0)
-  kappa = np.array([induced.dense_parameter_factor(7, p)
+  kappa = np.array([induced_chains.dense_parameter_factor(7, p)
                     for p in induced.ORDERS])
   ratio = found[:, None] / (sizes * dual)
   np.testing.assert_allclose((ratio / kappa).max(0), [1, 1, 1], atol=2e-3)
@@ -327,7 +328,7 @@ def test_induced_norm_of_a_gradient_is_its_l2_norm():
   """NORM-06: a scalar's Jacobian has the (2, p) norm ||g||_2 for every p."""
   row = np.random.default_rng(0).normal(size=(1, 6))
   size = np.linalg.norm(row)
-  assert induced.sign_enumeration(row) == pytest.approx(size)
+  assert induced_chains.sign_enumeration(row) == pytest.approx(size)
   for last in (2, math.inf):
     assert float(induced.induced_norm(jnp.asarray(row, jnp.float32), 2, last)
                  ) == pytest.approx(size, rel=1e-5)

@@ -352,13 +352,13 @@ def test_forward_bounds_are_attained(kind, radius):
                                  x.shape)
   x = jnp.asarray(radius * x / np.linalg.norm(x), jnp.float32)
   found = np.linalg.norm(np.float64(node.apply(held, x[None], Context())))
-  limit = float(node.reach(certificate, radius, x.shape))
+  limit = float(node.output_bound(certificate, radius, x.shape))
   assert limit * (1 - 1e-3) <= found <= limit
   # Of a free bias nothing is known; without a bias there is no shift.
   free = dataclasses.replace(node, bias_norm=None)
-  assert free.reach(certificate, radius, x.shape) == math.inf
-  assert node.reach(certificate, math.inf, x.shape) == math.inf
+  assert free.output_bound(certificate, radius, x.shape) == math.inf
+  assert node.output_bound(certificate, math.inf, x.shape) == math.inf
   if kind != 'affine':
     bare = dataclasses.replace(node, use_bias=False, bias_norm=None)
-    assert float(bare.reach(certificate, radius, x.shape)) == pytest.approx(
+    assert float(bare.output_bound(certificate, radius, x.shape)) == pytest.approx(
       float(certificate) * radius, rel=1e-5)

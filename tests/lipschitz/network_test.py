@@ -13,7 +13,6 @@ import pytest
 from dpjax.lipschitz import bounder as lipschitz_bounder
 from dpjax.lipschitz import layers
 from dpjax.lipschitz import losses
-from dpjax.lipschitz import network as networks
 from dpjax.lipschitz import normalisation
 from dpjax.lipschitz import pointwise
 from dpjax.lipschitz import pooling
@@ -23,6 +22,7 @@ from dpjax.lipschitz.network import Chain
 from dpjax.lipschitz.network import Network
 from dpjax.lipschitz.network import Residual
 from dpjax.lipschitz.node import Context
+from dpjax.lipschitz.node import UnknownConstant
 from tests.lipschitz.gradient_norms import dig
 from tests.lipschitz.gradient_norms import lengths_of
 from tests.lipschitz.gradient_norms import LOSS
@@ -67,7 +67,7 @@ def test_propagated_norms_are_balls_that_are_idle():
   radius, held = free.input_radius, []
   for node, shape in zip(nodes, free.root.shapes(free.input_shape)):
     held += [pointwise.Ball(name='ball', radius=float(radius)), node]
-    radius = node.reach(certificate.get(node.name, {}), radius, shape)
+    radius = node.output_bound(certificate.get(node.name, {}), radius, shape)
   balls = _network((5,), *held)
   jax.tree.map(
     lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-12),
@@ -161,8 +161,8 @@ def test_a_branch_parameter_does_not_see_the_shortcut():
   sent, bounds = halved.backward(certificate, 2.0, 1.0, (3,), None)
   assert sent == pytest.approx(1 + 15)
   assert bounds['branch']['x'] == pytest.approx(3 * math.sqrt(1 + 1))
-  assert halved.reach(certificate, 1.0, (3,)) == pytest.approx(
-    block.reach(certificate, 1.0, (3,)) / 2)
+  assert halved.output_bound(certificate, 1.0, (3,)) == pytest.approx(
+    block.output_bound(certificate, 1.0, (3,)) / 2)
 
 
 @pytest.mark.slow
@@ -266,7 +266,7 @@ def _certified(network, *, loss=LOSS, weight_norm=1.0, rule=None):
   (_network((3,), DENSE(name='d', width=3), pointwise.opaque(
     jnp.sin, name='x'), DENSE(name='last', width=2)), None, 'last')])
 def test_an_unknown_constant_is_refused_by_name(network, rule, layer):
-  with pytest.raises(networks.UnknownConstant, match=f"'{layer}' has no finite"):
+  with pytest.raises(UnknownConstant, match=f"'{layer}' has no finite"):
     _certified(network, rule=rule)
 
 
@@ -360,6 +360,6 @@ def test_forward_bounds_of_residual_sums_grow_geometrically_or_not(averaged):
               name='dense', width=3, use_bias=False), averaged=averaged)
           for number in range(blocks)))
       shares = 2 if averaged else 1
-      found = network.root.reach(network.fill(norm), 1.5, (3,))
+      found = network.root.output_bound(network.fill(norm), 1.5, (3,))
       assert float(found) == pytest.approx(
           1.5 * ((1 + norm) / shares)**blocks, rel=1e-4)

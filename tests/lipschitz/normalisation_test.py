@@ -85,10 +85,10 @@ def test_what_leaves_is_bounded_by_its_size(make):
   x = _images(np.random.default_rng(1), 400)
   out = layer.apply({}, jnp.asarray(x, jnp.float32), Context())
   found = np.linalg.norm(np.float64(out).reshape(400, -1), axis=1)
-  assert layer.reach({}, math.inf, (3, 3, 4)) == 6.0
+  assert layer.output_bound({}, math.inf, (3, 3, 4)) == 6.0
   assert found.max() <= 6 * (1 + 1e-6) and found.max() >= 6 * (1 - 1e-3)
   radii = np.linalg.norm(x.reshape(400, -1), axis=1)
-  limits = np.array([layer.reach({}, float(r), (3, 3, 4)) for r in radii])
+  limits = np.array([layer.output_bound({}, float(r), (3, 3, 4)) for r in radii])
   # Centring large constants leaves their rounding.
   noise = 4e-7 * radii * layer.lipschitz((3, 3, 4))
   assert np.all(found <= limits * (1 + 1e-6) + np.minimum(noise, 6e-6 + noise))

@@ -117,9 +117,9 @@ def test_no_record_leaves_further_than_the_ceiling(layer):
     x = np.concatenate([directions * radius, directions * radius * 0.3])
     found = np.linalg.norm(np.float64(layer.apply(
       {}, jnp.asarray(x, jnp.float32), Context())), axis=1)
-    limit = layer.reach({}, radius, (5,))
+    limit = layer.output_bound({}, radius, (5,))
     assert found.max() <= limit * (1 + 1e-6)
-    traced = jax.jit(lambda r: layer.reach({}, r, (5,)))(jnp.float32(radius))
+    traced = jax.jit(lambda r: layer.output_bound({}, r, (5,)))(jnp.float32(radius))
     assert float(traced) == pytest.approx(float(limit), rel=1e-6)
 
 
@@ -158,10 +158,10 @@ def test_adaptive_ball_takes_the_radius_of_now():
   start = layer.apply({}, x, Context())
   np.testing.assert_allclose(np.linalg.norm(start, axis=1), [2., 0.5],
                              rtol=1e-6)
-  assert layer.reach({}, math.inf, (2,)) == 2.
-  assert float(layer.reach(jnp.float32(0.7), math.inf, (2,))) == (
+  assert layer.output_bound({}, math.inf, (2,)) == 2.
+  assert float(layer.output_bound(jnp.float32(0.7), math.inf, (2,))) == (
     pytest.approx(0.7))
-  assert float(layer.reach(jnp.float32(0.7), 0.1, (2,))) == pytest.approx(0.1)
+  assert float(layer.output_bound(jnp.float32(0.7), 0.1, (2,))) == pytest.approx(0.1)
 
 
 def test_an_opaque_layer_states_nothing():

@@ -93,7 +93,7 @@ def test_no_record_leaves_further_than_the_ceiling(pool):
   x[0] = -1
   out = pool.apply({}, jnp.asarray(x, jnp.float32), Context())
   flat = lambda a: np.linalg.norm(np.float64(a).reshape(len(a), -1), axis=1)
-  limits = np.array([pool.reach({}, float(r), (5, 5, 2)) for r in flat(x)])
+  limits = np.array([pool.output_bound({}, float(r), (5, 5, 2)) for r in flat(x)])
   assert np.all(flat(out) <= limits * (1 + 1e-6))
   assert np.max(flat(out) / limits) > 0.65
 

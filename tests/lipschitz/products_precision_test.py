@@ -17,7 +17,6 @@ from dpjax.grads import quantiles
 from dpjax.lipschitz import adaptive
 from dpjax.lipschitz import bounder
 from dpjax.lipschitz import convolution
-from dpjax.lipschitz import induced
 from dpjax.lipschitz import k_norm
 from dpjax.lipschitz import layers
 from dpjax.lipschitz import losses
@@ -26,11 +25,12 @@ from dpjax.lipschitz import orthogonal
 from dpjax.lipschitz import pointwise
 from dpjax.lipschitz import primitives
 from dpjax.lipschitz import projection
-from dpjax.lipschitz import randomised
 from dpjax.lipschitz import rules
 from dpjax.lipschitz.network import Chain
 from dpjax.lipschitz.network import Network
 from dpjax.typing import Batch
+from experiments.methods.training import induced_chains
+from experiments.methods.training import randomised
 
 LOSS = losses.cross_entropy()
 SHAPE = convolution.ConvShape((6, 5), (2, 1))
@@ -90,7 +90,7 @@ BOUNDS = {
   'reshaped': (lambda k: convolution.reshape_upper_bound(k, SHAPE), KERNEL),
   'gradients of kernels': (lambda x, d: convolution.kernel_gradients(
     x, d, (3, 3), SHAPE), IMAGES, SITES),
-  'two to one': (induced.bound_2_1, MATRIX),
+  'two to one': (induced_chains.bound_2_1, MATRIX),
   'orthogonal': (lambda w: orthogonal.orthogonal_weights(
     w, weight_norm=1.0, num_iterations=2), MATRIX),
   'spectral ball': (lambda w: orthogonal.project_spectral_ball(w, 1.0),

@@ -12,6 +12,7 @@ from dpjax.privacy import composition
 from dpjax.privacy import divergences
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.privacy.notions import ApproxDP
+from experiments.methods.theory import printed_guarantees
 
 ADD = Adjacency.ADD_OR_REMOVE_ONE
 REPLACE = Adjacency.REPLACE_ONE
@@ -124,7 +125,7 @@ def test_golden_group_factors(size, sharp, printed):
   """Item DP-08: factors of delta at epsilon 0.5."""
   part = ApproxDP(epsilon=.5, delta=1e-6)
   for got, factor in [(composition.group(part, size=size), sharp),
-                      (composition.group_printed(part, size=size), printed)]:
+                      (printed_guarantees.group_printed(part, size=size), printed)]:
     assert got.delta / 1e-6 == pytest.approx(factor, rel=5e-4)
     assert got.epsilon == size * .5
 
@@ -142,7 +143,7 @@ def test_the_sharp_group_delta_is_attained(epsilon, size):
   claim = composition.group(ApproxDP(epsilon=epsilon, delta=delta), size=size)
   found = divergences.hockey_stick(chain[-1], chain[0], epsilon=claim.epsilon)
   assert found == pytest.approx(claim.delta, rel=1e-9)
-  assert found <= composition.group_printed(
+  assert found <= printed_guarantees.group_printed(
       ApproxDP(epsilon=epsilon, delta=delta), size=size).delta
 
 
@@ -264,7 +265,7 @@ def test_theorem_for_fixed_size_says_nothing_of_poisson_batches():
   (lambda p: composition.advanced(p, num_uses=0, slack=.1), 'num_uses must be'),
   (lambda p: composition.advanced(p, num_uses=1, slack=0.), 'slack must lie st'),
   (lambda p: composition.group(p, size=0), 'size must be an integer >= 1'),
-  (lambda p: composition.group_printed(p, size=1.5), 'size must be an integer'),
+  (lambda p: printed_guarantees.group_printed(p, size=1.5), 'size must be an integer'),
   (lambda p: composition.group(p, size=99), r'delta must lie in \[0, 1\), got'),
   (lambda p: composition.sampled_poisson(p, sampling_prob=0.), 'sampling_prob '),
   (lambda p: composition.sampled_without_replacement(

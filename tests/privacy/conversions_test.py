@@ -15,6 +15,7 @@ from dpjax.privacy.adjacency import Adjacency
 from dpjax.privacy.notions import ApproxDP
 from dpjax.privacy.notions import PureDP
 from dpjax.privacy.notions import ZCDP
+from experiments.methods.theory import printed_guarantees
 
 AR, RO = Adjacency.ADD_OR_REMOVE_ONE, Adjacency.REPLACE_ONE
 ORDERS = [1.01, 1.5, 2.0, 4.0, 8.0, 64.0]
@@ -73,16 +74,16 @@ def test_pure_chain_is_ordered(epsilon):
   """ALG-02: exact <= tight zCDP line <= printed, at every order."""
   pure = PureDP(epsilon=epsilon)
   tight, printed = (notions.zcdp_from_pure(pure),
-                    notions.zcdp_from_pure_printed(pure))
+                    printed_guarantees.zcdp_from_pure_printed(pure))
   assert tight.rho <= printed.rho
   curve = [renyi.renyi_from_pure(pure, order=order) for order in ORDERS]
   for guarantee in curve:
     line = renyi.renyi_from_zcdp(tight, order=guarantee.order).divergence
     assert guarantee.divergence <= min(epsilon, line) + 1e-12
-    assert guarantee.divergence <= renyi.renyi_from_pure_printed(
+    assert guarantee.divergence <= printed_guarantees.renyi_from_pure_printed(
       pure, order=guarantee.order).divergence + 1e-12
-  assert renyi.rho_of_curve(curve) <= tight.rho + 1e-12
-  assert renyi.rho_of_curve(curve) >= 0.97 * tight.rho
+  assert printed_guarantees.rho_of_curve(curve) <= tight.rho + 1e-12
+  assert printed_guarantees.rho_of_curve(curve) >= 0.97 * tight.rho
 
 
 @pytest.mark.every(2)
@@ -140,7 +141,7 @@ def test_golden_groups(epsilon, delta, size, sharp, thesis, lecture):
   one = ApproxDP(epsilon=epsilon, delta=delta)
   assert composition.group(one, size=size).delta == pytest.approx(sharp,
                                                                   rel=1e-4)
-  printed = composition.group_printed(one, size=size).delta
+  printed = printed_guarantees.group_printed(one, size=size).delta
   assert printed == pytest.approx(lecture, rel=1e-4)
   assert printed * math.exp(-epsilon) == pytest.approx(thesis, rel=1e-4)
 

@@ -48,7 +48,7 @@ def test_wide_noise_is_a_sum_of_two_of_its_variance():
 
 def table(mechanism, reach):
   """Probabilities of -reach, ..., reach, of a mechanism of one law."""
-  law, = mechanism._laws()
+  law, = mechanism._tables()
   found = {law.first + i: w / 2**96 for i, w in enumerate(law.weights)}
   return np.array([found[z] for z in range(-reach, reach + 1)])
 

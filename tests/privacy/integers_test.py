@@ -106,7 +106,7 @@ def test_total_variation_is_what_is_said(name):
 def test_total_variation_allows_for_errors_of_exact_probabilities():
   """Nothing is left over, but each given number may be wrong by 2^-130."""
   for num_outcomes in (1, 2, 8):
-    law = integers.make_law(0, [mpmath.mpf(1) / num_outcomes] * num_outcomes)
+    law = integers.make_table(0, [mpmath.mpf(1) / num_outcomes] * num_outcomes)
     assert sum(law.weights) == UNIT
     assert num_outcomes * 2.**-130 < law.total_variation < 2.**-95
 
@@ -114,10 +114,10 @@ def test_total_variation_allows_for_errors_of_exact_probabilities():
 def test_a_table_is_filled_to_its_last_place():
   size = 2**13
   with mpmath.workprec(160):
-    law = integers.make_law(0, [mpmath.mpf(1) / size] * size)
+    law = integers.make_table(0, [mpmath.mpf(1) / size] * size)
     assert law.weights == (UNIT // size,) * size
     with pytest.raises(ValueError, match='8192 outcomes at most, got 8193$'):
-      integers.make_law(0, [mpmath.mpf(1) / size] * (size + 1))
+      integers.make_table(0, [mpmath.mpf(1) / size] * (size + 1))
 
 
 @pytest.mark.parametrize('name', ['gaussian', 'narrow', 'rounded', 'laplace'])

@@ -1,8 +1,9 @@
 """Where the arguments of all public functions end: what is taken and refused.
 
-Each number of each function and class of this package is tried at both ends of
-its range, next to them, as NaN and as infinity. What is listed here is the
-range; a function that is not listed must be in `ARRAYS`.
+Each number of each function and class of this package, and of three modules of
+experiments that build on it, is tried at both ends of its range, next to them,
+as NaN and as infinity. What is listed here is the range; a function that is not
+listed must be in `ARRAYS`.
 """
 
 from collections.abc import Sequence
@@ -19,6 +20,9 @@ from dpjax.privacy import accounting
 from dpjax.privacy import notions
 from dpjax.privacy import renyi
 from dpjax.privacy.adjacency import Adjacency
+from experiments.methods.statistics import local_queries
+from experiments.methods.statistics import noise_magnitudes
+from experiments.methods.theory import printed_guarantees
 
 REPLACE = Adjacency.REPLACE_ONE
 EVENT = accounting.gaussian_event(noise_multiplier=5.0)
@@ -108,7 +112,7 @@ _ROWS = {
   'composition.advanced': dict(
     guarantee=APPROX, num_uses=whole(1), slack=OPEN._replace(taken=(0.1, 0.9))),
   'composition.group': dict(guarantee=APPROX, size=whole(1)),
-  'composition.group_printed': dict(guarantee=APPROX, size=whole(1)),
+  'printed_guarantees.group_printed': dict(guarantee=APPROX, size=whole(1)),
   'composition.heterogeneous_forms': dict(guarantees=[APPROX], slack=OPEN),
   'composition.heterogeneous': dict(guarantees=[APPROX], slack=OPEN),
   'composition.sampled_without_replacement': dict(
@@ -181,10 +185,10 @@ _ROWS = {
   'notions.zcdp_from_response': dict(
     guarantee=PURE, num_categories=whole(2, 6)),
   'notions.zcdp_of_group': dict(guarantee=ZCDP, size=whole(1)),
-  'queries.exact_oracle': dict(mean=None, tolerance=POSITIVE),
-  'queries.LocalOracle': dict(
+  'local_queries.exact_oracle': dict(mean=None, tolerance=POSITIVE),
+  'local_queries.LocalOracle': dict(
     num_queries=whole(1), tolerance=SHARE, failure_prob=OPEN, epsilon=LOCAL),
-  'queries.bisect_support': dict(
+  'local_queries.bisect_support': dict(
     ask=lambda query: 0.0, num_queries=whole(1), tolerance=POSITIVE),
   'renyi.RenyiDP': dict(order=ORDER, divergence=NOT_NEGATIVE),
   'renyi.gaussian': dict(noise_multiplier=POSITIVE, order=ORDER),
@@ -195,13 +199,13 @@ _ROWS = {
   'renyi.randomized_response': dict(
     epsilon=POSITIVE, order=ORDER, num_categories=whole(2)),
   'renyi.renyi_from_pure': dict(guarantee=PURE, order=ORDER),
-  'renyi.renyi_from_pure_printed': dict(guarantee=PURE, order=ORDER),
+  'printed_guarantees.renyi_from_pure_printed': dict(guarantee=PURE, order=ORDER),
   'renyi.renyi_from_zcdp': dict(guarantee=ZCDP, order=ORDER),
   'renyi.bounded_range': dict(
     guarantee=notions.BoundedRange(width=1.0), order=ORDER),
   'renyi.group': dict(guarantee=FOURTH, doublings=whole(0, 1)),
   'renyi.approx_from_renyi': dict(guarantee=FOURTH, delta=OPEN),
-  'renyi.approx_from_renyi_printed': dict(guarantee=FOURTH, delta=OPEN),
+  'printed_guarantees.approx_from_renyi_printed': dict(guarantee=FOURTH, delta=OPEN),
   'selection.ExponentialMechanism': dict(
     sensitivity=SCALE, epsilon=POSITIVE, adjacency=REPLACE),
   'selection.PermuteAndFlip': dict(
@@ -221,30 +225,30 @@ _ROWS = {
   'tuning.num_trials_probs': dict(
     mean=Range((1.1, 9.0), (1.0, math.inf), 2.0), shape=NOT_NEGATIVE),
   'tuning.expected_num_trials': dict(stop_prob=SHARE, shape=NOT_NEGATIVE),
-  **{f'utility.{law}_{kind}': {
+  **{f'noise_magnitudes.{law}_{kind}': {
     'scale' if law == 'laplace' else 'stddev': POSITIVE, 'size': whole(1),
     'failure_prob': OPEN} for law, kind in (
       ('laplace', 'sup_quantile'), ('laplace', 'sup_bound'),
       ('laplace', 'l1_quantile'), ('gaussian', 'sup_quantile'),
       ('gaussian', 'sup_bound'), ('gaussian', 'l2_quantile'),
       ('gaussian', 'l2_bound'))},
-  'utility.gaussian_mean_norm': dict(stddev=POSITIVE, size=whole(1))}
+  'noise_magnitudes.gaussian_mean_norm': dict(stddev=POSITIVE, size=whole(1))}
 # One line, that says what is wrong.
 _MESSAGE = r'^[^\n]*\b(must|needs?|not|no|too many)\b[^\n]*$'
 # Numbers in arrays, of arrays, or inside of other functions of the package.
 ARRAYS = {
   'accounting.delta_curve', 'additive.grid_spacing', 'additive.on_grid',
   'additive.random_pairs', 'additive.random_words', 'additive.standard_normal',
-  'adjacency.sum_sensitivity', 'blocks.allocate', 'chacha.pairs',
+  'blocks.allocate', 'chacha.pairs',
   'chacha.words', 'composition.HeterogeneousForms', 'divergences.Generator',
   'draws.discrete_laplace', 'draws.standard_direction', 'draws.standard_gamma',
-  'exact.exp_between', 'integers.Law', 'integers.convolution_variation',
-  'integers.draw', 'integers.make_law', 'integers.tie_variation',
+  'exact.exp_between', 'integers.NoiseTable', 'integers.convolution_variation',
+  'integers.draw', 'integers.make_table', 'integers.tie_variation',
   'inverse.check_quantile', 'inverse.on_lattice', 'k_norm.add_noise',
   'k_norm.allocate', 'k_norm.expected_square', 'k_norm.p_norm_bound',
   'k_norm.unit_noise', 'langevin.calibrated_langevin', 'langevin.project_box',
   'lattice.spacing', 'mechanism.epsilon', 'neighbours.sensitivity',
-  'queries.OracleState', 'restating.BoundedRangeDpEvent',
+  'local_queries.OracleState', 'restating.BoundedRangeDpEvent',
   'restating.ConcentratedDpEvent', 'restating.PureDpEvent',
   'restating.RenyiAccountant', 'restating.ReplacingAccountant',
   'restating.orders_of_pairs', 'smooth.local_sensitivity',
@@ -254,15 +258,16 @@ ARRAYS = {
 
 def _members():
   """(name, function or class) of all that takes numbers."""
-  for module_name in privacy.__all__:
-    module = importlib.import_module(f'dpjax.privacy.{module_name}')
+  for module in [*(importlib.import_module(f'dpjax.privacy.{module_name}')
+                   for module_name in privacy.__all__),
+                 local_queries, noise_magnitudes, printed_guarantees]:
     for name, value in vars(module).items():
       if (name.startswith('_') or not callable(value)
           or getattr(value, '__module__', '') != module.__name__):
         continue
       if any('float' in str(each.annotation) or each.annotation is int
              for each in inspect.signature(value).parameters.values()):
-        yield f'{module_name}.{name}', value
+        yield f'{module.__name__.rpartition(".")[2]}.{name}', value
 
 
 MEMBERS = dict(_members())

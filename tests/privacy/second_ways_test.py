@@ -148,7 +148,7 @@ def test_sums_of_tables_are_as_near_as_mechanisms_say(monkeypatch):
   for noise in (1.9, 3.0, 4.0):
     made = discrete.DiscreteGaussianMechanism(
       record_norm=1.0, noise_multiplier=noise, adjacency=ADD)
-    total = _law(zip(made._laws(), (1, made._parts()[1]), strict=False))
+    total = _law(zip(made._tables(), (1, made._parts()[1]), strict=False))
     found = _variation(total, lambda z, s=noise: -(z / s)**2 / 2, 120)
     assert found <= made.total_variation <= 5 * found + 1e-24
     assert (found > 1e-16) == (noise > 2)
@@ -159,7 +159,7 @@ def test_digits_are_as_near_as_mechanisms_say(monkeypatch):
   monkeypatch.setattr(integers, 'LARGEST_SCALE', 0.3)
   monkeypatch.setattr(discrete, '_DIGIT', 4)
   made = discrete.GeometricMechanism(record_norm=1, epsilon=2.0, adjacency=ADD)
-  laws = made._laws()
+  laws = made._tables()
   total = _law(zip(laws, (1, 4, -1, -4), strict=True))
   found = _variation(total, lambda z: -abs(z) * 2, 140)
   charged = sum(law.total_variation for law in laws)

@@ -85,7 +85,7 @@ def test_density_ratios_stay_within_epsilon(epsilon, smoothing):
   made = smooth.SmoothSensitivityQuantile(
     lower=0., upper=3., num_examples=SIZE, epsilon=epsilon,
     smoothing=smoothing, num_cells=3)
-  found = jax.jit(jax.vmap(made.law))(jnp.asarray(SETS, jnp.float32))
+  found = jax.jit(jax.vmap(made.noise_parameters))(jnp.asarray(SETS, jnp.float32))
   centres, scales = map(np.float64, found)
   np.testing.assert_allclose(centres, np.asarray(SETS)[:, 1], atol=1e-6)
   worst = worst_ratio(dict(zip(SETS, zip(centres, scales), strict=True)))
@@ -133,7 +133,7 @@ def test_noise_fits_the_records():
   data = jnp.concatenate([jnp.linspace(.49, .51, 199), jnp.array([0., 1.])])
   made = smooth.SmoothSensitivityQuantile(
     lower=0., upper=1., num_examples=201, epsilon=1., smoothing=.5)
-  centre, scale = made.law(data)
+  centre, scale = made.noise_parameters(data)
   assert float(centre) == pytest.approx(.5, abs=1e-4)
   assert float(scale) < 1e-3
   released = np.asarray(jax.jit(jax.vmap(made.release, (0, None)))(

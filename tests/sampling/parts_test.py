@@ -41,9 +41,9 @@ def test_numbers_of_64_bits_change_nothing():
   with jax.enable_x64(True):
     drawn = sampler.draw(KEY)
     total = sampler.sum_parts(_one_hot_sum, drawn)
-  assert drawn.rows.dtype == drawn.count.dtype == jnp.int32
+  assert drawn.rows.dtype == drawn.num_selected.dtype == jnp.int32
   np.testing.assert_array_equal(drawn.rows, plain.rows)
-  rows = np.asarray(plain.rows)[:int(plain.count)]
+  rows = np.asarray(plain.rows)[:int(plain.num_selected)]
   np.testing.assert_array_equal(total, np.bincount(rows, minlength=6))
 
 
@@ -60,13 +60,13 @@ def test_a_row_multiple_pads_and_draws_the_same_records(max_batch_size):
   for seed in range(5):
     one, other = (jax.jit(sampler.draw)(jax.random.key(seed))
                   for sampler in (plain, padded))
-    assert one.count == other.count > 0
-    np.testing.assert_array_equal(one.rows[:one.count],
-                                  other.rows[:one.count])
+    assert one.num_selected == other.num_selected > 0
+    np.testing.assert_array_equal(one.rows[:one.num_selected],
+                                  other.rows[:one.num_selected])
     # Counts of every record over the parts: padding counts for nothing.
     counts = jax.jit(lambda drawn: padded.sum_parts(
       lambda rows, mask: jnp.zeros(21, jnp.int32).at[rows].add(
         mask.astype(jnp.int32)), drawn))(other)
     np.testing.assert_array_equal(np.flatnonzero(counts),
-                                  one.rows[:one.count])
-    assert counts.sum() == one.count
+                                  one.rows[:one.num_selected])
+    assert counts.sum() == one.num_selected

@@ -110,7 +110,7 @@ def test_runs_that_share_a_key_would_give_exact_sums_away(monkeypatch):
   chosen = np.asarray(SAMPLER.draw(jax.random.fold_in(
     states.streams(KEYS[0]).batch, 0)).rows)
   count = int(SAMPLER.draw(jax.random.fold_in(
-    states.streams(KEYS[0]).batch, 0)).count)
+    states.streams(KEYS[0]).batch, 0)).num_selected)
   part = jax.tree.map(lambda leaf: leaf[chosen[:count]], RECORDS)
   total = methods.dp_sgd(_model(), LOSS, clip_norm=1.0).bounder.sums(
     {'w': init}, part, jnp.ones([count], jnp.bool_)).total['w']

@@ -65,7 +65,7 @@ def test_fault_empty_batches_are_drawn_again(checks, faulty, records, monkeypatc
 
   def again(self, key):
     draws = jax.vmap(lambda k: honest(self, k))(jax.random.split(key, 30))
-    first = jnp.argmax(draws.count > 0)
+    first = jnp.argmax(draws.num_selected > 0)
     return jax.tree.map(lambda leaf: leaf[first], draws)
 
   monkeypatch.setattr(PoissonSampler, 'draw', again)
@@ -118,7 +118,8 @@ def test_fault_large_batches_are_cut(checks, faulty, records, monkeypatch):
 
   def cut(self, key):
     drawn = honest(self, key)
-    return drawn._replace(count=jnp.minimum(drawn.count, self.part_size))
+    return drawn._replace(
+        num_selected=jnp.minimum(drawn.num_selected, self.part_size))
 
   monkeypatch.setattr(PoissonSampler, 'draw', cut)
   _fails(checks.steps, faulty, 'dp_sgd', records)

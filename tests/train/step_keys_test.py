@@ -37,7 +37,7 @@ def _steps(monkeypatch, num_steps=3):
   monkeypatch.setattr(PoissonSampler, 'draw', lambda self, key: used[
       'batch'].append(_words(key)) or Selection(jnp.arange(6), jnp.int32(6)))
   monkeypatch.setattr(PoissonSampler, 'sum_parts', lambda self, sums, drawn:
-                      sums(drawn.rows, drawn.rows < drawn.count))
+                      sums(drawn.rows, drawn.rows < drawn.num_selected))
   monkeypatch.setattr(additive, 'add_gaussian_noise', lambda key, values, _:
                       used['noise'].append(_words(key)) or values)
   bounder = bounders.GradientBounder(

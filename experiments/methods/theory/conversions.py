@@ -30,6 +30,7 @@ from dpjax.privacy.notions import ZCDP
 from dpjax.privacy.renyi import RenyiDP
 from dpjax.theory.minimax import disclosure
 from dpjax.theory.minimax import two_points
+from experiments.methods.theory import printed_guarantees
 
 
 class Conversion(NamedTuple):
@@ -214,11 +215,11 @@ TABLE: dict[tuple[type, type], Conversion] = {
         'Lalanne (2023, Fact 3.3.11)', True),
     (PureDP, ZCDP): Conversion(
         notions.zcdp_from_pure, _RHO, True,
-        printed=notions.zcdp_from_pure_printed),
+        printed=printed_guarantees.zcdp_from_pure_printed),
     (PureDP, ChiSquarePrivacy): Conversion(_chi_square, 'item DEF-CONV', True),
     (PureDP, RenyiDP): Conversion(
         renyi.renyi_from_pure, _RHO, True, 'order',
-        renyi.renyi_from_pure_printed),
+        printed_guarantees.renyi_from_pure_printed),
     (PureDP, ApproxDP): Conversion(
         notions.approx_from_pure, 'item DEF-03', True, 'delta'),
     (PureDP, BoundedRange): Conversion(
@@ -267,7 +268,7 @@ TABLE: dict[tuple[type, type], Conversion] = {
         'orders increase', False),
     (RenyiDP, ApproxDP): Conversion(
         renyi.approx_from_renyi, 'Canonne, Kamath and Steinke 2020', False,
-        'delta', renyi.approx_from_renyi_printed),
+        'delta', printed_guarantees.approx_from_renyi_printed),
     (KullbackLeiblerPrivacy, TotalVariationPrivacy): Conversion(
         _variation, 'both divergences; Barber and Duchi (2014, section 2.2)',
         True, printed=_pinsker),

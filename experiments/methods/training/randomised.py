@@ -112,7 +112,7 @@ def _log_growth(apply: Callable[[Array], Array], start: Array,
   """Returns log ||(A^T A)^t v|| / (2 t) for v = start / ||start||."""
   transpose = jax.linear_transpose(apply, start)
 
-  def turn(_, carry):
+  def turn(_: int, carry: tuple[Array, ...]) -> tuple[Array, ...]:
     vector, total, lost = carry
     image, norm = norms.unit_and_norm(apply(vector))
     vector, again = norms.unit_and_norm(transpose(image)[0])

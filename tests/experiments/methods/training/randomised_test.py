@@ -13,7 +13,7 @@ import pytest
 import scipy.stats
 
 from dpjax.lipschitz import norms
-from dpjax.lipschitz import randomised
+from experiments.methods.training import randomised
 
 BETA = 1e-10
 

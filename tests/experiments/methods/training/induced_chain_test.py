@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 
 from dpjax.lipschitz import induced
+from experiments.methods.training import induced_chains
 
 
-def _chain(weights, inputs, orders=induced.ORDERS, norm=induced.dense_norm):
-  return induced.chain_bounds(
+def _chain(weights, inputs, orders=induced.ORDERS, norm=induced_chains.dense_norm):
+  return induced_chains.chain_bounds(
     {p: [norm(w, p) for w in weights] for p in orders},
-    {p: induced.cross_entropy_dual_norm(p) for p in orders},
-    {p: [induced.dense_parameter_factor(w.shape[1], p) * size
+    {p: induced_chains.cross_entropy_dual_norm(p) for p in orders},
+    {p: [induced_chains.dense_parameter_factor(w.shape[1], p) * size
          for w, size in zip(weights, inputs, strict=True)] for p in orders})
 
 
@@ -68,7 +69,7 @@ def test_chain_bounds_deep_networks():
 
 def test_chain_excludes_the_layer_itself():
   """Errata E3: the product is over the layers strictly after."""
-  bounds = induced.chain_bounds({2: [jnp.float32(0.1), jnp.float32(5.)]},
+  bounds = induced_chains.chain_bounds({2: [jnp.float32(0.1), jnp.float32(5.)]},
                                 {2: 2.}, {2: [3., 1.]})
   assert [float(b) for b in bounds] == pytest.approx([30., 2.])
 
@@ -85,10 +86,10 @@ def test_fault_kernels_the_wrong_way_round():
 
 def test_chain_with_nothing_in_it():
   with pytest.raises(ValueError, match='at least one of the orders'):
-    induced.chain_bounds({}, {}, {})
+    induced_chains.chain_bounds({}, {}, {})
   with pytest.raises(ValueError, match='p must be 1, 2 or inf'):
-    induced.chain_bounds({3: []}, {3: 1.}, {3: []})
-  bound, = induced.chain_bounds({2: [jnp.float32(np.nan)], 1: [jnp.float32(1)]},
+    induced_chains.chain_bounds({3: []}, {3: 1.}, {3: []})
+  bound, = induced_chains.chain_bounds({2: [jnp.float32(np.nan)], 1: [jnp.float32(1)]},
                                 {2: 1., 1: 1.},
                                 {2: [jnp.float32(np.nan)], 1: [1.]})
   assert np.isnan(bound)
