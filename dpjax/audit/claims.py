@@ -28,7 +28,7 @@ class Claim:
   event: accounting.DpEvent | None = None
   num_examples: int | None = None
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     if not self.epsilon == math.inf:
       errors.check_non_negative('epsilon', self.epsilon)
     if self.delta != 0:

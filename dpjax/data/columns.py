@@ -53,7 +53,7 @@ class Numeric:
   missing: str = ''
   default: float = 0.0
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     errors.check_choice('scale', self.scale, _SCALES)
     if not -math.inf < self.lower < self.upper < math.inf:
       raise ValueError(f'column {self.name!r} needs finite lower < upper, '
@@ -102,7 +102,7 @@ class Categorical:
   name: str
   categories: tuple[str, ...]
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     if len(set(self.categories)) != len(self.categories):
       raise ValueError(f'column {self.name!r} lists a category twice')
 

@@ -51,7 +51,7 @@ class Schema:
   comment: str = ''
   errata: tuple[Erratum, ...] = ()
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     labels = [c for c in self.columns if isinstance(c, columns.Label)]
     if len(labels) != 1:
       raise ValueError(f'a schema needs one label, got {len(labels)}')

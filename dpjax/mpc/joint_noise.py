@@ -63,7 +63,7 @@ class JointNoise:
   value_bits: int = 32
   coin_bits: int = 64
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     noise.check_scale(self.scale)
     errors.check_at_least('count', self.count, 1)
     for name in ('value_bits', 'coin_bits'):

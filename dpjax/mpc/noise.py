@@ -47,7 +47,7 @@ class Contributions:
   num_parties: int
   num_colluding: int
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     check_scale(self.scale)
     errors.check_at_least('num_colluding', self.num_colluding, 0)
     errors.check_at_least('num_parties', self.num_parties,

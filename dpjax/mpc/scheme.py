@@ -38,7 +38,7 @@ class Scheme(abc.ABC):
   num_servers: int
   num_classes: int = 1
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     errors.check_at_least('num_thresholds', self.num_thresholds, 2)
     if self.num_classes not in (1, 2):
       raise ValueError(f'num_classes must be 1 or 2, got {self.num_classes}')

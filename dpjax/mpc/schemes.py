@@ -38,7 +38,7 @@ class _Modular(scheme.Scheme):
   """
   value_bits: int = 32
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     super().__post_init__()
     if errors.check_at_least('value_bits', self.value_bits, 2) > 64:
       raise ValueError(f'value_bits must be at most 64, got {self.value_bits}')
@@ -81,7 +81,7 @@ class ComparisonScheme(_Modular):
   """
   num_servers: int = 2
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     super().__post_init__()
     if self.num_servers != 2:
       raise ValueError('comparison keys are for 2 servers, got num_servers = '
@@ -133,7 +133,7 @@ class AdditiveScheme(_Modular):
   a seed.
   """
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     super().__post_init__()
     errors.check_at_least('num_servers', self.num_servers, 2)
 
@@ -181,7 +181,7 @@ class OuterProductScheme(scheme.Scheme):
   """
   num_colluding: int = 1
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     super().__post_init__()
     errors.check_at_least('num_colluding', self.num_colluding, 1)
     errors.check_at_least('num_servers', self.num_servers,

@@ -27,7 +27,7 @@ from dpjax.privacy import restating
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.privacy.adjacency import check_adjacency
 from dpjax.privacy.notions import ApproxDP
-from dpjax.privacy.restating import DpEvent
+from dpjax.privacy.restating import DpEvent as DpEvent
 
 ACCOUNTANTS = ('pld', 'rdp')
 # Below this delta the truncated tails of a composed PLD dominate the result.

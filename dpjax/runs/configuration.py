@@ -14,7 +14,7 @@ from dpjax.data import user_tables
 from dpjax.runs import options
 from dpjax.runs import recipes
 from dpjax.runs import settings
-from dpjax.runs.options import TrainingConfig
+from dpjax.runs.options import TrainingConfig as TrainingConfig
 
 # Largest epsilon at which noise on a lattice is the default: `release_noise`.
 _MOST_ON_LATTICE = 8.0

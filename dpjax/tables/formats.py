@@ -146,7 +146,7 @@ class Format:
   unparsed: str = 'refuse'
   bad_lines: str = 'refuse'
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     if len(self.separator) != 1:
       raise ValueError('separator must be one character, got '
                        f'{self.separator!r}')

@@ -77,7 +77,7 @@ class PrintedLipDpSgd:
   num_iterations: int = 5
   allow_unsound: bool = False
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     if not self.allow_unsound:
       raise ValueError('Algorithm 8 as printed is not differentially private '
                        'at the epsilon it reports; set allow_unsound=True to '

@@ -68,7 +68,7 @@ class Parameters:
   num_owners: int
   min_owners: int
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     if len(self.session) != 32 or set(self.session) - set('0123456789abcdef'):
       raise ValueError('session must be 32 hexadecimal digits, got '
                        f'{self.session!r}')

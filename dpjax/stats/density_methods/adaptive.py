@@ -76,7 +76,7 @@ class AdaptiveHistogram(noisy_counts.CountsMechanism):
   basis: str = 'spline'
   penalty: float = shrinkage.PENALTY
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     super().__post_init__()
     errors.check_positive('penalty', self.penalty)
     bases.basis(self.basis, self.num_bins)

@@ -30,7 +30,7 @@ class CubeHistogram(histograms.Histogram):
   """
   dimension: int
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     super().__post_init__()
     errors.check_at_least('dimension', self.dimension, 1)
     side_of(self.num_bins, self.dimension)

@@ -148,7 +148,7 @@ class DensityEstimate:
   lower: float = 0.0
   upper: float = 1.0
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     errors.check_choice('kind', self.kind, KINDS)
     errors.check_range(self.lower, self.upper)
 

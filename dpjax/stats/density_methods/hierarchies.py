@@ -60,7 +60,7 @@ class _Levels(mechanism.DensityMechanism):
   """
   height: int = 8
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     super().__post_init__()
     errors.check_at_least('height', self.height, 1)
     if self.epsilon is None and self.rho is None:
@@ -125,7 +125,7 @@ class TreeDensity(_Levels):
   level: int | None = None
   shares: tuple[float, ...] | None = None
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     super().__post_init__()
     errors.check_at_least('level', self._level, 1)
     if self._level > self.height:
@@ -240,7 +240,7 @@ class HaarDensity(_Levels):
   growth: float = 2**(1 / 3)
   threshold: float = 2.0
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     super().__post_init__()
     errors.check_positive('growth', self.growth)
     errors.check_non_negative('threshold', self.threshold)

@@ -92,7 +92,7 @@ class Histogram(noisy_counts.CountsMechanism):
 
   dimension = 1
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     super().__post_init__()
     errors.check_choice('post', self.post, post_processing.POSTS)
 

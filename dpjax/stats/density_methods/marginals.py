@@ -123,7 +123,7 @@ class TreeMarginals(mechanism.DensityMechanism):
 
   kind = 'tables'
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     super().__post_init__()
     errors.check_at_least('num_attributes', self.num_attributes, 2)
     errors.check_at_least('num_bins', self.num_bins, 2)

@@ -44,7 +44,7 @@ class MergedHistogram(noisy_counts.CountsMechanism):
   """
   penalty: float = 4.0
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     super().__post_init__()
     errors.check_non_negative('penalty', self.penalty)
 

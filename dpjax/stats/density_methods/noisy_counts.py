@@ -51,7 +51,7 @@ class CountsMechanism(mechanism.DensityMechanism):
   num_bins: int
   noise: str = 'discrete_laplace'
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     super().__post_init__()
     errors.check_at_least('num_bins', self.num_bins, 1)
     errors.check_choice('noise', self.noise, NOISES)

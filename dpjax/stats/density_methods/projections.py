@@ -47,7 +47,7 @@ class Projection(trigonometric.SumsMechanism):
   tuning: str = 'exact'
   fix_mass: bool = True
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     errors.check_choice('tuning', self.tuning, TUNINGS)
     sensitivities.frequencies_of(self.num_functions)
     super().__post_init__()
@@ -106,7 +106,7 @@ class WeightedProjection(trigonometric.SumsMechanism):
   basis: str = 'fourier'
   allocation: str = 'proportional'
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     errors.check_choice('basis', self.basis, trigonometric.BASES)
     errors.check_choice('allocation', self.allocation, ALLOCATIONS)
     if self.allocation == 'least' and self.basis == 'cosine':

@@ -74,7 +74,7 @@ class SparseFourier(mechanism.DensityMechanism):
 
   kind = 'fourier'
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     super().__post_init__()
     errors.check_at_least('num_rounds', self.num_rounds, 1)
     errors.check_at_least('num_frequencies', self.num_frequencies, 1)

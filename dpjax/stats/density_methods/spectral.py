@@ -68,7 +68,7 @@ class SpectralHistogram(noisy_counts.CountsMechanism):
   basis: str = 'fourier'
   weights: tuple[float, ...] = ()
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     super().__post_init__()
     errors.check_choice('basis', self.basis, ('fourier', 'cosine'))
     self._basis  # Raises if bins and weights do not fit.

@@ -86,7 +86,7 @@ class _Staged(mechanism.DensityMechanism):
 
   kind = 'fourier'
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     super().__post_init__()
     errors.check_open_unit('share', self.share)
     errors.check_positive('penalty', self.penalty)

@@ -58,7 +58,7 @@ class SumsMechanism(mechanism.DensityMechanism):
 
   fix_mass = True
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     super().__post_init__()
     if self.num_cells is not None:
       errors.check_at_least('num_cells', self.num_cells,

@@ -61,7 +61,7 @@ class AdaptiveProjection(projections.WeightedProjection):
   """
   penalty: float = shrinkage.PENALTY
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     super().__post_init__()
     errors.check_positive('penalty', self.penalty)
 

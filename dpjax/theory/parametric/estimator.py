@@ -30,7 +30,7 @@ class Estimator(mechanisms.SampledMechanism[Array]):
   """
   num_examples: int
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     errors.check_at_least('num_examples', self.num_examples, 1)
 
   @property

@@ -88,7 +88,7 @@ class Model:
   radius: float
   family: Family = BERNOULLI
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     errors.check_at_least('dimension', self.dimension, 1)
     errors.check_positive('radius', self.radius)
 

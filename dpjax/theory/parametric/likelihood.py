@@ -219,7 +219,7 @@ class SufficientStatistics(LikelihoodEstimator):
   """
   guarantee: Guarantee
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     super().__post_init__()
     noise_scale(self.model, num_examples=self.num_examples,
                 guarantee=self.guarantee)
@@ -262,7 +262,7 @@ class MinimaxStatistics(SufficientStatistics):
   Privacy: that of `SufficientStatistics`, of which it is post-processing.
   """
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     super().__post_init__()
     if not least_favourable.is_resolved(
         self.model, num_examples=self.num_examples, noise=self.noise):
@@ -303,7 +303,7 @@ class OutputPerturbation(LikelihoodEstimator):
   rho: float
   printed: bool = False
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     super().__post_init__()
     errors.check_positive('rho', self.rho)
 

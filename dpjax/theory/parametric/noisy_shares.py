@@ -89,7 +89,7 @@ class NoisyShare(estimator.Estimator):
   """
   weight: float = 1.0
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     super().__post_init__()
     errors.check_probability('weight', self.weight)
 
@@ -159,7 +159,7 @@ class _PureShare(NoisyShare):
   """Base class of estimators with epsilon-DP noise."""
   epsilon: float
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     super().__post_init__()
     errors.check_positive('epsilon', self.epsilon)
 
@@ -250,7 +250,7 @@ class MinimaxShare(estimator.Estimator):
   epsilon: float
   draw = staticmethod(_draw_table)
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     super().__post_init__()
     errors.check_positive('epsilon', self.epsilon)
     self._table  # Raises if noisy counts would have to be grouped.
@@ -301,7 +301,7 @@ class GaussianShare(NoisyShare):
   printed: bool = False
   draw = staticmethod(_draw_gaussian)
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     super().__post_init__()
     errors.check_positive('rho', self.rho)
 

@@ -91,7 +91,7 @@ class NormalInterval:
   clip: float
   half: float
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     _check(self.num_examples, self.radius, self.sigma, self.guarantee)
     errors.check_choice('finder', self.finder, FINDERS)
     errors.check_positive('clip', self.clip)

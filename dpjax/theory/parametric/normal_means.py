@@ -105,7 +105,7 @@ class NormalMean(estimator.Estimator):
   shrinkage: float = 1.0
   projected: bool = False
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     super().__post_init__()
     check_model(self.dimension, self.radius, self.sigma)
     if not isinstance(self.guarantee, NOTIONS):

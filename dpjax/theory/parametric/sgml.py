@@ -132,7 +132,7 @@ class _Ascent(LikelihoodEstimator):
   printed: bool = False
   num_steps: int | None = None
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     super().__post_init__()
     errors.check_positive('rho', self.rho)
     if self.num_steps is not None:
@@ -265,7 +265,7 @@ class BatchDescent(_Ascent):
   batch_size: int
   replacement: bool = False
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     super().__post_init__()
     errors.check_at_least('batch_size', self.batch_size, 1)
     if not self.replacement and self.batch_size >= self.num_examples:

@@ -50,7 +50,7 @@ class Subsampled:
   level: float
   estimate: Callable[[Array], Array]
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     _ = self.size  # Checks.
 
   @property

@@ -144,7 +144,7 @@ class RankedSupport(estimator.Estimator):
   concentrated: bool = False
   printed: bool = False
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     super().__post_init__()
     errors.check_positive('epsilon', self.epsilon)
     if self.num_examples < 2:

@@ -81,7 +81,7 @@ class NoisyMaximum:
   epsilon: float
   adjacency: Adjacency
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     errors.check_positive('epsilon', self.epsilon)
     check_adjacency(self.adjacency)
 
@@ -125,7 +125,7 @@ class DoubledMean:
   epsilon: float
   confidence: float = 0.95
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     errors.check_open_unit('confidence', self.confidence)
     _ = self.mean  # Checks the rest.
 
@@ -242,7 +242,7 @@ class MeanSupport(estimator.Estimator):
   """
   guarantee: notions.PureDP | notions.ZCDP
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     super().__post_init__()
     if not isinstance(self.guarantee, (notions.PureDP, notions.ZCDP)):
       raise ValueError(f'guarantee must be PureDP or ZCDP, got '

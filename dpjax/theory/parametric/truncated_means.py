@@ -152,7 +152,7 @@ class TruncatedMean(estimator.Estimator):
   shrinkage: float = 1.0
   allow_unsound: bool = False
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     super().__post_init__()
     errors.check_at_least('dimension', self.dimension, 1)
     errors.check_positive('threshold', self.threshold)
