@@ -188,12 +188,11 @@ def _data() -> tuple[np.ndarray, np.ndarray | None]:
     return lower + (upper - lower) * shares, labels
   if not _COLUMN.value:
     raise ValueError('--column must be given')
-  path = _INPUT.value or ''
   labels = _column(_LABEL.value) if _LABEL.value else None
   if labels is not None and not np.isin(labels, [0, 1]).all():
     raise ValueError(f'column {_LABEL.value} must hold labels 0 and 1 only')
   return _column(_COLUMN.value), (None if labels is None else
-                                        labels.astype(np.int64))
+                                  labels.astype(np.int64))
 
 
 def _noisy(adjacency: Adjacency, num_classes: int

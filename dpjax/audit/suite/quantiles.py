@@ -148,7 +148,7 @@ def _joint_cost(ranks: np.ndarray, number: int,
                 probs: np.ndarray) -> np.ndarray:
   """Returns the cost of JointExp: distances of counts from target counts."""
   return np.abs(_counts(ranks, number)
-                - number * quantile_levels.gaps(probs)).sum(-1)
+                - number * quantile_levels.gaps(probs.tolist())).sum(-1)
 
 
 def _inverse_cost(ranks: np.ndarray, number: int,
