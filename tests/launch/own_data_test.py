@@ -139,19 +139,18 @@ def test_a_draft_says_what_it_leaves_out_and_how_its_file_is_written(tmp_path):
   path, schema_path = tmp_path / 'own.tsv', tmp_path / 'schema.json'
   rows = [f'name{i}\t{i},5\t{i % 2}' for i in range(60)]
   path.write_text('\n'.join(['name\tx\ty', *rows]) + '\n')
-  status, _, err = _call(schema.main, (
+  status, _, err = _call(schema, (
       f'--dataset={path}', '--label=y', f'--output={schema_path}',
-      '--decimal=,'), schema.parse)
+      '--decimal=,'))
   assert status == 0
   assert "left out: column 'name', because it has 60 different texts" in err
   draft = json.loads(schema_path.read_text())
   assert list(draft['columns']) == ['x', 'y']
   assert draft['separator'] == '\t' and draft['decimal'] == ','
   schema_path.write_text(json.dumps({**draft, 'public': True}))
-  status, out, _ = _call(schema.main, (
-      f'--dataset={path}', f'--schema={schema_path}'), schema.parse)
+  status, out, _ = _call(schema, (
+      f'--dataset={path}', f'--schema={schema_path}'))
   assert status == 0 and '60 records, 2 features, 2 classes' in out
-  status, _, err = _call(schema.main, (
-      f'--dataset={path}', f'--schema={schema_path}', '--decimal=,'),
-      schema.parse)
+  status, _, err = _call(schema, (
+      f'--dataset={path}', f'--schema={schema_path}', '--decimal=,'))
   assert status == errors.BAD_INPUT and '--decimal is for a draft' in err

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import importlib
 import inspect
 import math
+import pkgutil
 from typing import NamedTuple
 
 import numpy as np
@@ -259,7 +260,8 @@ ARRAYS = {
 def _members():
   """(name, function or class) of all that takes numbers."""
   for module in [*(importlib.import_module(f'dpjax.privacy.{module_name}')
-                   for module_name in privacy.__all__),
+                   for _, module_name, _ in pkgutil.iter_modules(
+                       privacy.__path__)),
                  local_queries, noise_magnitudes, printed_guarantees]:
     for name, value in vars(module).items():
       if (name.startswith('_') or not callable(value)
