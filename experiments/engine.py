@@ -10,12 +10,12 @@ import time
 from typing import NamedTuple, TextIO
 
 from dpjax.report import progress as progress_lib
-from dpjax.report import records
 from dpjax.runs import environment as environments
 from dpjax.runs import grouping
 from experiments import fingerprints
 from experiments import mappings
 from experiments import provenance
+from experiments import records
 from experiments import registry
 from experiments import selection
 

@@ -11,8 +11,8 @@ import dataclasses
 import functools
 from typing import Any, NamedTuple
 
-from dpjax.report import records
 from experiments import fingerprints
+from experiments import records
 from experiments import registry
 from experiments import selection
 from experiments.reproduction import comparison

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from dpjax.report import verdicts as verdicts_lib
 from experiments import hypertext
+from experiments import verdicts as verdicts_lib
 
 _STYLE = '''
 :root { color-scheme: light dark; --ink: #1b1d21; --paper: #fdfdfc;

@@ -35,7 +35,7 @@ import importlib
 from typing import Any, NamedTuple
 
 from dpjax import errors
-from dpjax.report import records
+from experiments import records
 from experiments import selection
 from experiments.catalogue import items
 

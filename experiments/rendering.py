@@ -5,12 +5,12 @@ import pathlib
 
 from dpjax.report import files
 from dpjax.report import plots
-from dpjax.report import records
-from dpjax.report import verdicts
 from experiments import engine
 from experiments import freshness
+from experiments import records
 from experiments import registry
 from experiments import selection
+from experiments import verdicts
 
 TABLE = 'table.md'
 FIGURE = 'figure.svg'

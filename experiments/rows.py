@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from dpjax.privacy.adjacency import Adjacency
-from dpjax.report import records
 from dpjax.runs import training
+from experiments import records
 
 
 def exact(setting: Any, metrics: Mapping[str, float]) -> list[records.Row]:

@@ -10,9 +10,9 @@ import os
 import pathlib
 
 from dpjax.report import files
-from dpjax.report import records
 from experiments import engine
 from experiments import provenance
+from experiments import records
 
 FOLDER = 'shards'
 

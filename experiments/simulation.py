@@ -7,8 +7,8 @@ import zlib
 
 import jax
 
-from dpjax.stats import risks
 from dpjax.typing import Array, PRNGKey, PyTree
+from experiments.methods.statistics import risks
 
 # Numbers drawn at once, which bounds memory; more are drawn in batches.
 _AT_ONCE = 2**22

@@ -57,10 +57,10 @@ from dpjax.cli import errors
 from dpjax.cli import flags as shared
 from dpjax.report import files
 from dpjax.report import plots
-from dpjax.report import records
 from dpjax.report import tables
 from dpjax.runs import environment
 from experiments import engine
+from experiments import records
 from experiments import registry
 from experiments.benchmarks import clients
 from experiments.benchmarks import machine

@@ -27,15 +27,15 @@ from absl import flags
 from dpjax.cli import errors
 from dpjax.report import files
 from dpjax.report import plots
-from dpjax.report import records
 from dpjax.report import tables
-from dpjax.report import verdicts
 from dpjax.runs import environment
 from experiments import engine
 from experiments import freshness
 from experiments import provenance
+from experiments import records
 from experiments import registry
 from experiments import rendering
+from experiments import verdicts
 from experiments.catalogue import items
 from experiments.catalogue import pages
 from experiments.reproduction import comparison

@@ -42,8 +42,8 @@ from dpjax.cli import errors
 from dpjax.cli import file_formats
 from dpjax.cli import flags as shared
 from dpjax.privacy.adjacency import Adjacency
+from dpjax.report import curves
 from dpjax.report import plots
-from dpjax.report import points
 from dpjax.report import tables
 from dpjax.stats.quantile_methods import histogram
 from dpjax.stats.quantile_methods import independent
@@ -150,7 +150,7 @@ def _tell(done: int, count: int, setting: quantile_study.Setting) -> None:
         f'm={setting.num_orders} n={setting.num_examples}', file=sys.stderr)
 
 
-def _draw(measured: list[points.Point], path: str, digest: str) -> None:
+def _draw(measured: list[curves.Point], path: str, digest: str) -> None:
   """Draws errors, with one axes per distribution and one curve per method.
 
   Other fields that take several values also have separate curves.
@@ -162,20 +162,20 @@ def _draw(measured: list[points.Point], path: str, digest: str) -> None:
   laws = list(dict.fromkeys(p['law'] for p in measured))
   drawn, axes = plots.new(1, len(laws), height=3.4)
   for ax, law in zip(axes[0], laws, strict=True):
-    lines: dict[str, list[points.Point]] = {}
-    for p in points.select(measured, law=law):
+    lines: dict[str, list[curves.Point]] = {}
+    for p in curves.select(measured, law=law):
       labels = [f'{name} {p[name]:g}' for name in others
                 if math.isfinite(p[name])]
       lines.setdefault(', '.join([p['method'], *labels]), []).append(p)
     for series, (label, line) in enumerate(lines.items()):
       known = [p for p in line if math.isfinite(p[along])]
       if known:
-        points.band(ax, known, along, 'value_sup', label, series=series,
+        curves.band(ax, known, along, 'value_sup', label, series=series,
                     line='-', error='value_sup_se')
       else:
         ax.axhline(line[0]['value_sup'], linestyle=':', color='black',
                    label=label)
-    points.finish(ax, along, 'value_sup', law)
+    curves.finish(ax, along, 'value_sup', law)
   plots.save(drawn, path, digest=digest)
 
 

@@ -11,7 +11,7 @@ part. Timing is not hidden. Source: Barczewski (2025, chapter 4 and section 6.4;
 items EC-08, EC-13, EC-15 to EC-21).
 
 Modules, in import order: prg, packing, additive, shamir, comparison, scheme,
-schemes, noise, joint_noise, nodes, costs, evaluation, parties.
+schemes, noise, joint_noise, nodes, costs, parties.
 """
 
 from typing import TYPE_CHECKING
@@ -19,25 +19,15 @@ from typing import TYPE_CHECKING
 from dpjax import lazy
 
 if TYPE_CHECKING:
-  from dpjax.mpc.evaluation import AdditiveShares as AdditiveShares
-  from dpjax.mpc.evaluation import SecureCurve as SecureCurve
-  from dpjax.mpc.evaluation import ShamirShares as ShamirShares
-  from dpjax.mpc.evaluation import TrustedCurator as TrustedCurator
-  from dpjax.mpc.evaluation import u_statistic as u_statistic
   from dpjax.mpc.joint_noise import JointNoise as JointNoise
   from dpjax.mpc.schemes import AdditiveScheme as AdditiveScheme
   from dpjax.mpc.schemes import ComparisonScheme as ComparisonScheme
   from dpjax.mpc.schemes import OuterProductScheme as OuterProductScheme
 
 __all__ = [
-    'AdditiveScheme', 'AdditiveShares', 'ComparisonScheme', 'JointNoise',
-    'OuterProductScheme', 'SecureCurve', 'ShamirShares', 'TrustedCurator',
-    'u_statistic'
+    'AdditiveScheme', 'ComparisonScheme', 'JointNoise', 'OuterProductScheme'
 ]
 
 __getattr__ = lazy.attributes(__name__, __all__, {
-    'AdditiveShares': 'evaluation', 'SecureCurve': 'evaluation',
-    'ShamirShares': 'evaluation', 'TrustedCurator': 'evaluation',
-    'u_statistic': 'evaluation', 'JointNoise': 'joint_noise',
-    'AdditiveScheme': 'schemes', 'ComparisonScheme': 'schemes',
-    'OuterProductScheme': 'schemes'})
+    'JointNoise': 'joint_noise', 'AdditiveScheme': 'schemes',
+    'ComparisonScheme': 'schemes', 'OuterProductScheme': 'schemes'})

@@ -3,8 +3,6 @@
 from collections.abc import Sequence
 import math
 
-from dpjax.report import summary
-
 _LATEX = {'\\': r'\textbackslash{}', '&': r'\&', '%': r'\%', '$': r'\$',
           '#': r'\#', '_': r'\_', '{': r'\{', '}': r'\}',
           '~': r'\textasciitilde{}', '^': r'\textasciicircum{}'}
@@ -15,16 +13,6 @@ def number(value: float | None, *, digits: int = 3) -> str:
   if value is None or math.isnan(value):
     return '-'
   return f'{value:.{digits}f}'
-
-
-def cell(ours: summary.Summary | None, *, digits: int = 3) -> str:
-  """Returns 'mean +- standard error'; '-' if `ours` is None."""
-  if ours is None:
-    return '-'
-  mean = number(ours.mean, digits=digits)
-  if math.isnan(ours.standard_error):
-    return mean
-  return f'{mean} +- {number(ours.standard_error, digits=digits)}'
 
 
 def _check(headers: Sequence[str],

@@ -9,9 +9,9 @@ Noise protects only as long as its key is secret. To publish a result, use a key
 of `dpjax.privacy.keys.system_keys`, which nobody can guess, and use it once.
 `jax.random.key(seed)` is for research only.
 
-Modules, in import order: precision, mechanisms, numbers, intervals, risks,
-means, frequencies, polls, ecdf_methods, quantile_methods, density_methods,
-roc_curves, roc_bands, hosmer_lemeshow, estimates.
+Modules, in import order: precision, mechanisms, numbers, intervals, means,
+frequencies, ecdf_methods, quantile_methods, density_methods, roc_curves,
+roc_bands, hosmer_lemeshow, estimates.
 """
 
 from typing import TYPE_CHECKING

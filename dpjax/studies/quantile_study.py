@@ -20,8 +20,8 @@ import numpy as np
 from dpjax import errors
 from dpjax.data import series
 from dpjax.privacy.adjacency import Adjacency
+from dpjax.report import curves
 from dpjax.report import files
-from dpjax.report import points
 from dpjax.stats.quantile_methods import api
 from dpjax.stats.quantile_methods import histogram
 from dpjax.stats.quantile_methods import independent
@@ -278,7 +278,7 @@ def run(wanted: Sequence[Setting], distributions: Mapping[str, Distribution],
 
 def resume(path: pathlib.Path, wanted: Sequence[Setting],
            distributions: Mapping[str, Distribution], options: Options,
-           tell: Callable[[int, int, Setting], None]) -> list[points.Point]:
+           tell: Callable[[int, int, Setting], None]) -> list[curves.Point]:
   """Measures the settings that a file lacks, saves them, and returns all.
 
   Args:
@@ -295,7 +295,7 @@ def resume(path: pathlib.Path, wanted: Sequence[Setting],
     measured[tuple(setting.cells)] = values
     save(path, measured)
     tell(done, len(missing), setting)
-  return [points.Point(vars(each), dict(measured[tuple(each.cells)]))
+  return [curves.Point(vars(each), dict(measured[tuple(each.cells)]))
           for each in wanted]
 
 

@@ -10,7 +10,6 @@ import numpy as np
 
 from dpjax.mpc import comparison
 from dpjax.stats import mechanisms
-from dpjax.stats.ecdf_methods import flows
 from dpjax.stats.ecdf_methods import smoothing
 from dpjax.typing import Array
 from experiments.benchmarks import curve_work as work
@@ -18,6 +17,7 @@ from experiments.benchmarks import methods
 from experiments.benchmarks import program as programs
 from experiments.benchmarks.program import Program
 from experiments.benchmarks.program import Spec
+from experiments.methods.statistics import flows
 
 
 def make(spec: Spec) -> Program:

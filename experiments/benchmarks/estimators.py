@@ -18,7 +18,6 @@ from dpjax.privacy import smooth
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.stats import frequencies
 from dpjax.stats import means as mean
-from dpjax.stats import polls
 from dpjax.theory.parametric import proportions
 from dpjax.theory.parametric import supports
 from dpjax.typing import Array, PRNGKey, PyTree
@@ -26,6 +25,7 @@ from experiments.benchmarks import methods
 from experiments.benchmarks import program as programs
 from experiments.benchmarks.program import Program
 from experiments.benchmarks.program import Spec
+from experiments.methods.statistics import polls
 from experiments.methods.statistics import support_queries
 
 _EPSILON = 0.5

@@ -5,10 +5,10 @@ import pathlib
 from typing import Any, NamedTuple
 
 from dpjax.report import plots
-from dpjax.report import records
 from dpjax.report import tables
 from experiments import engine
 from experiments import provenance
+from experiments import records
 from experiments.benchmarks import architectures
 from experiments.benchmarks import findings
 from experiments.benchmarks import layers as single

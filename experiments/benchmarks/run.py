@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dpjax.report import records
+from experiments import records
 from experiments import rows
 from experiments.benchmarks import clients
 from experiments.benchmarks import sweep

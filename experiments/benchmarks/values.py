@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from dpjax.report import records
+from experiments import records
 from experiments.benchmarks import architectures
 from experiments.benchmarks import layers
 from experiments.benchmarks import methods

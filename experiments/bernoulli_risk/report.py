@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from dpjax.report import plots
-from dpjax.report import points
-from dpjax.report import records
-from dpjax.report import verdicts
+from experiments import points
+from experiments import records
+from experiments import verdicts
 
 _METRICS = ('risk', 'risk_se', 'closed_form', 'lower', 'lower_two_point',
             'lower_printed_choice', 'lower_printed')

@@ -5,9 +5,9 @@ from collections.abc import Iterator, Sequence
 import jax
 import jax.numpy as jnp
 
-from dpjax.report import records
 from dpjax.theory.parametric import proportion_bounds
 from dpjax.theory.parametric import proportions
+from experiments import records
 from experiments import rows
 from experiments import simulation
 from experiments.bernoulli_risk import sweep

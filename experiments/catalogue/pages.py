@@ -4,10 +4,10 @@ import collections
 from collections.abc import Iterator, Mapping, Sequence
 
 from dpjax.report import tables
-from dpjax.report.verdicts import Verdict
 from experiments.catalogue import checks
 from experiments.catalogue import items
 from experiments.catalogue.items import Item
+from experiments.verdicts import Verdict
 
 HEADERS = ('paper', 'item', 'what', 'command', 'status', 'claim', 'printed',
            'ours', 'verdict')

@@ -5,11 +5,11 @@ import math
 
 import numpy as np
 
-from dpjax.report import records
-from dpjax.report import verdicts
-from dpjax.report.verdicts import Verdict
 from experiments import papers
+from experiments import records
+from experiments import verdicts
 from experiments.clipping_bias import lookup
+from experiments.verdicts import Verdict
 
 _PRINTED = papers.CLIPPING_EXAMPLE
 # Half a unit of the last printed digit, and what training adds to it.

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dpjax.report import records
+from experiments import records
 
 
 class Key(NamedTuple):

@@ -5,9 +5,9 @@ import math
 from typing import Any
 
 from dpjax.report import plots
-from dpjax.report import records
 from dpjax.report import tables
-from dpjax.report import verdicts
+from experiments import records
+from experiments import verdicts
 from experiments.clipping_bias import claims
 from experiments.clipping_bias import lookup
 from experiments.clipping_bias import sweep

@@ -8,9 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from dpjax.data import registry
-from dpjax.report import records
 from dpjax.runs import configuration
 from experiments import papers
+from experiments import records
 from experiments import rows
 from experiments.clipping_bias import batch_maximum
 from experiments.clipping_bias import constraint

@@ -3,14 +3,14 @@
 from collections.abc import Iterator, Sequence
 
 from dpjax.privacy import accounting
-from dpjax.privacy import composition
 from dpjax.privacy import notions
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.privacy.notions import ApproxDP
 from dpjax.privacy.notions import PureDP
-from dpjax.report import records
+from experiments import records
 from experiments import rows
 from experiments.composition_curves import sweep
+from experiments.methods.theory import composition
 
 _ADD = Adjacency.ADD_OR_REMOVE_ONE
 

@@ -6,8 +6,8 @@ import math
 import numpy as np
 
 from dpjax.privacy.adjacency import Adjacency
-from dpjax.report import records
 from dpjax.stats.quantile_methods import rates
+from experiments import records
 from experiments import rows
 from experiments.constant_records import sweep
 

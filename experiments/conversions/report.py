@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from dpjax.report import plots
-from dpjax.report import points
-from dpjax.report import records
-from dpjax.report import verdicts
+from experiments import points
+from experiments import records
+from experiments import verdicts
 
 _EPSILONS = ('closed_form', 'one_order', 'accountant', 'gaussian')
 _RHOS = ('closed_form', 'tight', 'measured_response', 'laplace',

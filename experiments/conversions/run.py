@@ -11,7 +11,7 @@ from dpjax.privacy import renyi
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.privacy.notions import PureDP
 from dpjax.privacy.notions import ZCDP
-from dpjax.report import records
+from experiments import records
 from experiments import rows
 from experiments.conversions import sweep
 from experiments.methods.theory import printed_guarantees

@@ -10,7 +10,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from dpjax.privacy.adjacency import Adjacency
-from dpjax.report import records
 from dpjax.stats import frequencies
 from dpjax.stats import precision
 from dpjax.stats.density_methods import adaptive
@@ -24,6 +23,7 @@ from dpjax.stats.density_methods import projections
 from dpjax.stats.density_methods import stages
 from dpjax.stats.density_methods import weighted
 from experiments import density_settings
+from experiments import records
 from experiments import rows
 from experiments import simulation
 from experiments.density_adaptive import sweep

@@ -7,10 +7,10 @@ import math
 import numpy as np
 
 from dpjax.privacy.adjacency import Adjacency
-from dpjax.report import records
 from dpjax.stats.density_methods import bandwidths
 from dpjax.stats.density_methods import sensitivities
 from dpjax.stats.density_methods import spectral
+from experiments import records
 from experiments import rows
 from experiments.density_bounds import sweep
 from experiments.methods.theory import density_lower_bounds as lower_bounds

@@ -5,8 +5,8 @@ import math
 
 from scipy import optimize
 
-from dpjax.report import records
 from experiments import density_settings
+from experiments import records
 from experiments import rows
 from experiments.density_crossover import sweep
 

@@ -8,13 +8,13 @@ import jax
 import numpy as np
 
 from dpjax.privacy.adjacency import Adjacency
-from dpjax.report import records
 from dpjax.stats.density_methods import adaptive
 from dpjax.stats.density_methods import estimate
 from dpjax.stats.density_methods import mechanism
 from dpjax.stats.density_methods import projections
 from dpjax.stats.density_methods import spectral
 from experiments import density_settings
+from experiments import records
 from experiments import rows
 from experiments.density_draws import sweep
 

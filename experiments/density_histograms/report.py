@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from dpjax.report import plots
-from dpjax.report import points
-from dpjax.report import records
-from dpjax.report import verdicts
+from experiments import points
+from experiments import records
+from experiments import verdicts
 from experiments.density_histograms import reference
 from experiments.density_histograms import sweep
 

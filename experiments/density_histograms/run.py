@@ -7,9 +7,9 @@ import zlib
 import numpy as np
 
 from dpjax.privacy.adjacency import Adjacency
-from dpjax.report import records
 from dpjax.stats.density_methods import histograms
 from experiments import density_settings
+from experiments import records
 from experiments import rows
 from experiments import simulation
 from experiments.density_histograms import sweep

@@ -6,13 +6,13 @@ import math
 import numpy as np
 
 from dpjax.privacy.adjacency import Adjacency
-from dpjax.report import records
 from dpjax.stats.density_methods import histograms
-from dpjax.stats.density_methods import marginals
+from experiments import records
 from experiments import rows
 from experiments import simulation
 from experiments.density_marginals import chain
 from experiments.density_marginals import sweep
+from experiments.methods.statistics import marginals
 
 _REPLACE = Adjacency.REPLACE_ONE
 _STRUCTURES = {'independent': 'independent', 'tree': chain.TREE,

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from dpjax.report import records
 from dpjax.theory.minimax import testing
+from experiments import records
 from experiments import rows
 from experiments.density_packings import sweep
 from experiments.density_packings import words

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from dpjax.report import plots
-from dpjax.report import points
-from dpjax.report import records
 from dpjax.report import tables
-from dpjax.report import verdicts
+from experiments import points
+from experiments import records
+from experiments import verdicts
 from experiments.density_post_processing import reference
 from experiments.density_post_processing import sweep
 

@@ -11,11 +11,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from dpjax.privacy.adjacency import Adjacency
-from dpjax.report import records
 from dpjax.stats.density_methods import estimate
 from dpjax.stats.density_methods import histograms
 from dpjax.stats.density_methods import post_processing
 from experiments import density_settings
+from experiments import records
 from experiments import rows
 from experiments import simulation
 from experiments.density_post_processing import sweep

@@ -4,9 +4,9 @@ from collections.abc import Iterator, Sequence
 import math
 
 from dpjax.privacy.adjacency import Adjacency
-from dpjax.report import records
 from dpjax.stats.density_methods import spectral
 from experiments import density_settings
+from experiments import records
 from experiments import rows
 from experiments.density_rates import sweep
 

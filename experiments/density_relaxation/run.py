@@ -8,11 +8,11 @@ import numpy as np
 
 from dpjax.privacy import tradeoff
 from dpjax.privacy.adjacency import Adjacency
-from dpjax.report import records
 from dpjax.stats.density_methods import densities
 from dpjax.stats.density_methods import projections
 from dpjax.stats.density_methods import sensitivities
 from dpjax.stats.density_methods import spectral
+from experiments import records
 from experiments import rows
 from experiments.density_relaxation import sweep
 from experiments.methods.statistics import density_relaxation as relaxation

@@ -8,10 +8,10 @@ import numpy as np
 from scipy import optimize
 
 from dpjax.privacy.adjacency import Adjacency
-from dpjax.report import records
 from dpjax.stats.density_methods import mechanism
 from dpjax.stats.density_methods import projections
 from dpjax.stats.density_methods import sensitivities
+from experiments import records
 from experiments import rows
 from experiments.density_sensitivities import sweep
 

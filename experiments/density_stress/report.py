@@ -5,10 +5,10 @@ import math
 from typing import Any
 
 from dpjax.report import plots
-from dpjax.report import points
-from dpjax.report import records
 from dpjax.report import tables
-from dpjax.report import verdicts
+from experiments import points
+from experiments import records
+from experiments import verdicts
 from experiments.density_stress import sweep
 
 _LABELS = {

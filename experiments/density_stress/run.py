@@ -9,7 +9,6 @@ import zlib
 import numpy as np
 
 from dpjax.privacy.adjacency import Adjacency
-from dpjax.report import records
 from dpjax.stats.density_methods import adaptive
 from dpjax.stats.density_methods import bases
 from dpjax.stats.density_methods import densities
@@ -21,6 +20,7 @@ from dpjax.stats.density_methods import merging
 from dpjax.stats.density_methods import projections
 from dpjax.stats.density_methods import sparse
 from dpjax.stats.density_methods import weighted
+from experiments import records
 from experiments import rows
 from experiments import simulation
 from experiments.density_stress import sweep

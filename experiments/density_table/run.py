@@ -5,8 +5,8 @@ import math
 
 import numpy as np
 
-from dpjax.report import records
 from experiments import density_settings
+from experiments import records
 from experiments import rows
 from experiments.density_table import sweep
 from experiments.methods.theory import density_lower_bounds as lower_bounds

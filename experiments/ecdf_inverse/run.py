@@ -10,7 +10,6 @@ import numpy as np
 from dpjax.privacy import draws
 from dpjax.privacy import selection
 from dpjax.privacy.adjacency import Adjacency
-from dpjax.report import records
 from dpjax.stats import mechanisms
 from dpjax.stats.ecdf_methods import dyadic
 from dpjax.stats.ecdf_methods import inverse
@@ -18,6 +17,7 @@ from dpjax.stats.ecdf_methods import trees
 from dpjax.stats.quantile_methods import records as quantile_records
 from dpjax.stats.quantile_methods.recursive import RecursiveQuantiles
 from experiments import ecdf_data
+from experiments import records
 from experiments import rows
 from experiments.ecdf_inverse import sweep
 from experiments.ecdf_smoothing import run as ecdf_smoothing

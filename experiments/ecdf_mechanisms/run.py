@@ -7,13 +7,13 @@ import jax
 import numpy as np
 
 from dpjax.privacy.adjacency import Adjacency
-from dpjax.report import records
 from dpjax.stats import mechanisms
 from dpjax.stats.ecdf_methods import dyadic
 from dpjax.stats.ecdf_methods import hierarchy
 from dpjax.stats.ecdf_methods import mechanism
 from dpjax.stats.ecdf_methods import toeplitz
 from dpjax.stats.ecdf_methods import trees
+from experiments import records
 from experiments import rows
 from experiments import simulation
 from experiments.ecdf_mechanisms import sweep

@@ -8,15 +8,15 @@ import jax.numpy as jnp
 import numpy as np
 
 from dpjax.privacy.adjacency import Adjacency
-from dpjax.report import records
 from dpjax.stats.ecdf_methods import dyadic
-from dpjax.stats.ecdf_methods import flows
 from dpjax.stats.ecdf_methods import mechanism as mechanisms
 from dpjax.stats.ecdf_methods import smoothing
 from dpjax.stats.ecdf_methods import trees
 from experiments import ecdf_data
+from experiments import records
 from experiments import rows
 from experiments.ecdf_smoothing import sweep
+from experiments.methods.statistics import flows
 
 _ADJACENCY = Adjacency.REPLACE_ONE
 

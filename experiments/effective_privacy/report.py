@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from dpjax.report import plots
-from dpjax.report import points
-from dpjax.report import records
-from dpjax.report import verdicts
+from experiments import points
+from experiments import records
+from experiments import verdicts
 
 _METRICS = ('largest', 'largest_se', 'least_of_sets', 'most_of_sets', 'fresh',
             'fresh_se')

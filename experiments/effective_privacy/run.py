@@ -9,10 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from dpjax.privacy.adjacency import Adjacency
-from dpjax.report import records
 from dpjax.stats.quantile_methods import rates
 from dpjax.studies import quantile_distributions
 from dpjax.typing import Array, PRNGKey
+from experiments import records
 from experiments import rows
 from experiments.effective_privacy import sweep
 

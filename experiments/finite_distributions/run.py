@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from dpjax.privacy.adjacency import Adjacency
-from dpjax.report import records
 from dpjax.stats import frequencies
+from experiments import records
 from experiments import rows
 from experiments import simulation
 from experiments.finite_distributions import sweep

@@ -9,7 +9,7 @@ from dpjax.privacy import accounting
 from dpjax.privacy import additive
 from dpjax.privacy import tradeoff
 from dpjax.privacy.adjacency import Adjacency
-from dpjax.report import records
+from experiments import records
 from experiments import rows
 from experiments.gaussian_calibration import sweep
 from experiments.methods.statistics import noise_magnitudes as utility

@@ -5,9 +5,9 @@ import dataclasses
 from typing import Any
 
 from dpjax.report import plots
-from dpjax.report import points
-from dpjax.report import records
-from dpjax.report import verdicts
+from experiments import points
+from experiments import records
+from experiments import verdicts
 from experiments.hosmer_lemeshow import sweep
 
 _FILES = ('bank_full', 'diabetes_130')

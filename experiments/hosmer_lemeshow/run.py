@@ -8,11 +8,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from dpjax.privacy.adjacency import Adjacency
-from dpjax.report import records
 from dpjax.stats import hosmer_lemeshow
 from dpjax.stats import roc_curves as roc
 from dpjax.stats.ecdf_methods.grids import Grid
 from experiments import ecdf_data
+from experiments import records
 from experiments import rows
 from experiments import scores
 from experiments.hosmer_lemeshow import sweep

@@ -2,10 +2,10 @@
 
 from collections.abc import Callable, Sequence
 
-from dpjax.report import records
-from dpjax.report import summary
 from dpjax.report import tables
-from dpjax.report import verdicts
+from experiments import records
+from experiments import summary
+from experiments import verdicts
 from experiments.lip_depth import lookup
 from experiments.lip_depth import sweep
 

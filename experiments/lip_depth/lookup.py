@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from dpjax.report import records
-from dpjax.report import summary
+from experiments import records
+from experiments import summary
 from experiments.lip_depth import sweep
 
 

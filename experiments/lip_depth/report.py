@@ -5,9 +5,9 @@ import math
 from typing import Any
 
 from dpjax.report import plots
-from dpjax.report import records
 from dpjax.report import tables
-from dpjax.report import verdicts
+from experiments import records
+from experiments import verdicts
 from experiments.lip_depth import claims
 from experiments.lip_depth import lookup
 from experiments.lip_depth import sweep

@@ -6,11 +6,11 @@ import math
 import jax
 
 from dpjax.data import registry
-from dpjax.report import records
 from dpjax.runs import configuration
 from dpjax.runs import recipes
 from dpjax.runs import run_keys
 from dpjax.runs import training
+from experiments import records
 from experiments import rows
 from experiments.lip_depth import diagnostics
 from experiments.lip_depth import laws

@@ -7,11 +7,11 @@ budget in the same network, not whether it surpasses large ones.
 
 from collections.abc import Mapping, Sequence
 
-from dpjax.report import records
-from dpjax.report import summary
 from dpjax.report import tables
-from dpjax.report import verdicts
 from experiments import papers
+from experiments import records
+from experiments import summary
+from experiments import verdicts
 from experiments.lip_images import sweep
 
 DATASETS = ('mnist', 'fashion_mnist', 'cifar10')

@@ -5,10 +5,10 @@ import math
 from typing import Any
 
 from dpjax.report import plots
-from dpjax.report import records
-from dpjax.report import summary
 from dpjax.report import tables
 from experiments import papers
+from experiments import records
+from experiments import summary
 from experiments.lip_images import claims
 from experiments.lip_images import sweep
 

@@ -9,11 +9,11 @@ from dpjax import tree
 from dpjax.data import containers
 from dpjax.data import images
 from dpjax.data import registry
-from dpjax.report import records
 from dpjax.runs import building
 from dpjax.runs import configuration
 from dpjax.runs import run_keys
 from dpjax.runs import training
+from experiments import records
 from experiments import rows
 from experiments.lip_images import hyperparameters
 from experiments.lip_images import sweep

@@ -4,9 +4,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from dpjax.report import plots
-from dpjax.report import records
 from dpjax.report import tables
-from dpjax.report import verdicts
+from experiments import records
+from experiments import verdicts
 from experiments.lip_runtime import sweep
 
 _METHODS = (*sweep.METHODS, 'lip_propagated', 'lip_norm')

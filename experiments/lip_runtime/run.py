@@ -10,9 +10,9 @@ import numpy as np
 from dpjax.data import containers
 from dpjax.data import images
 from dpjax.data import registry
-from dpjax.report import records
 from dpjax.runs import configuration
 from dpjax.runs import recipes
+from experiments import records
 from experiments.lip_runtime import sweep
 from experiments.lip_runtime import timing
 

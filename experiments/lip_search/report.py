@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from dpjax.report import plots
-from dpjax.report import records
-from dpjax.report import summary
 from dpjax.report import tables
-from dpjax.report import verdicts
 from experiments import papers
+from experiments import records
+from experiments import summary
+from experiments import verdicts
 from experiments.lip_search import selected
 from experiments.lip_search import space
 from experiments.lip_search import sweep

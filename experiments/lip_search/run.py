@@ -27,14 +27,14 @@ from dpjax.privacy import accounting
 from dpjax.privacy import adaptive
 from dpjax.privacy.additive import GaussianMechanism
 from dpjax.privacy.adjacency import Adjacency
-from dpjax.report import records
-from dpjax.report import summary
 from dpjax.runs import configuration
 from dpjax.runs import recipes
 from dpjax.runs import run_keys
 from dpjax.runs import training
 from experiments import papers
+from experiments import records
 from experiments import search
+from experiments import summary
 from experiments.lip_search import space as spaces
 from experiments.lip_search import sweep
 

@@ -13,8 +13,8 @@ import sys
 from typing import Any
 
 from dpjax.report import files
-from dpjax.report import records
 from dpjax.runs import recipes
+from experiments import records
 
 ROWS = pathlib.Path(__file__).parent / 'results' / 'rows.csv'
 

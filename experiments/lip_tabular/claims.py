@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 import math
 
-from dpjax.report import records
-from dpjax.report import summary
 from dpjax.report import tables
-from dpjax.report import verdicts
 from experiments import papers
+from experiments import records
+from experiments import summary
+from experiments import verdicts
 
 # Bounds proved per record by clipping; the others by the weights.
 CLIPPING = ('dp_sgd', 'dp_sgd_per_layer', 'dp_sgd_automatic',

@@ -5,11 +5,11 @@ import math
 from typing import Any
 
 from dpjax.report import plots
-from dpjax.report import records
-from dpjax.report import summary
 from dpjax.report import tables
-from dpjax.report import verdicts
 from experiments import papers
+from experiments import records
+from experiments import summary
+from experiments import verdicts
 from experiments.lip_tabular import claims
 from experiments.lip_tabular import sweep
 

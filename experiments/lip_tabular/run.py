@@ -3,11 +3,11 @@
 from collections.abc import Iterator, Sequence
 import math
 
-from dpjax.report import records
 from dpjax.runs import configuration
 from dpjax.runs import run_keys
 from dpjax.runs import training
 from experiments import papers
+from experiments import records
 from experiments import rows
 from experiments.lip_tabular import sweep
 

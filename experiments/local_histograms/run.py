@@ -8,8 +8,8 @@ import numpy as np
 
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.privacy.local import RandomizedResponse
-from dpjax.report import records
 from dpjax.stats import frequencies
+from experiments import records
 from experiments import rows
 from experiments import simulation
 from experiments.local_histograms import sweep

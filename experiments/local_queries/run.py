@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from scipy import stats
 
-from dpjax.report import records
+from experiments import records
 from experiments import rows
 from experiments import simulation
 from experiments.local_queries import sweep

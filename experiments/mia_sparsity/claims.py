@@ -12,10 +12,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dpjax.report import records
-from dpjax.report import summary
-from dpjax.report import verdicts
 from experiments import papers
+from experiments import records
+from experiments import summary
+from experiments import verdicts
 from experiments.mia_sparsity import ceilings
 from experiments.mia_sparsity import comparisons
 from experiments.mia_sparsity import inference

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import math
 from typing import NamedTuple
 
-from dpjax.report import summary
+from experiments import summary
 from experiments.mia_sparsity import inference
 from experiments.mia_sparsity import lookup
 from experiments.mia_sparsity import sweep

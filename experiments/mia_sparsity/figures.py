@@ -9,9 +9,9 @@ import numpy as np
 from dpjax.privacy import tradeoff
 from dpjax.privacy.notions import ApproxDP
 from dpjax.report import plots
-from dpjax.report import records
-from dpjax.report import summary
 from experiments import papers
+from experiments import records
+from experiments import summary
 from experiments.mia_sparsity import comparisons
 from experiments.mia_sparsity import lookup
 from experiments.mia_sparsity import sweep

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import stats
 
-from dpjax.report import summary
+from experiments import summary
 
 CONFIDENCE = 0.95
 LEVEL = 0.05

@@ -5,8 +5,8 @@ import dataclasses
 import math
 from typing import NamedTuple
 
-from dpjax.report import records
 from experiments import papers
+from experiments import records
 from experiments.mia_sparsity import sweep
 
 SPARSE = ('magnitude', 'butterfly')

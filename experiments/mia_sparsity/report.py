@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from dpjax.report import records
 from dpjax.report import tables
+from experiments import records
 from experiments.mia_sparsity import claims
 from experiments.mia_sparsity import comparisons
 from experiments.mia_sparsity import figures

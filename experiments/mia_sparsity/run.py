@@ -8,7 +8,7 @@ import pathlib
 
 from dpjax.audit import membership
 from dpjax.privacy.adjacency import Adjacency
-from dpjax.report import records
+from experiments import records
 from experiments.mia_sparsity import attacking
 from experiments.mia_sparsity import private
 from experiments.mia_sparsity import study as studies

@@ -5,9 +5,9 @@ import math
 from typing import Any
 
 from dpjax.report import plots
-from dpjax.report import points
-from dpjax.report import records
-from dpjax.report import verdicts
+from experiments import points
+from experiments import records
+from experiments import verdicts
 
 _FIELDS = ('figure', 'method', 'num_servers', 'num_points', 'num_owners')
 _AGGREGATION = ('shares', 'masked', 'one_shot')

@@ -7,15 +7,15 @@ import numpy as np
 from dpjax.mpc import additive
 from dpjax.mpc import comparison
 from dpjax.mpc import costs
-from dpjax.mpc import evaluation
 from dpjax.mpc import nodes
 from dpjax.mpc import prg
 from dpjax.mpc import scheme as schemes
 from dpjax.mpc.schemes import AdditiveScheme
 from dpjax.mpc.schemes import ComparisonScheme
 from dpjax.mpc.schemes import OuterProductScheme
-from dpjax.report import records
+from experiments import records
 from experiments import rows
+from experiments.methods.statistics import secure_curves as evaluation
 from experiments.mpc_communication import sweep
 
 _CLASSES = 2

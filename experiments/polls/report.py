@@ -5,9 +5,9 @@ import math
 from typing import Any
 
 from dpjax.report import plots
-from dpjax.report import points
-from dpjax.report import records
-from dpjax.report import verdicts
+from experiments import points
+from experiments import records
+from experiments import verdicts
 
 _METRICS = ('coverage', 'coverage_se', 'mean', 'risk', 'risk_se', 'closed_form',
             'negative')

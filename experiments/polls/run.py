@@ -7,10 +7,10 @@ import jax
 import jax.numpy as jnp
 
 from dpjax.privacy import local
-from dpjax.report import records
-from dpjax.stats import polls
+from experiments import records
 from experiments import rows
 from experiments import simulation
+from experiments.methods.statistics import polls
 from experiments.polls import sweep
 
 

@@ -7,8 +7,8 @@ import numpy as np
 from scipy import stats
 
 from dpjax.privacy import notions
-from dpjax.report import records
 from dpjax.theory.minimax import two_points
+from experiments import records
 from experiments import rows
 from experiments.methods.theory import conversions
 from experiments.methods.theory import definitions

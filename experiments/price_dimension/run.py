@@ -5,10 +5,10 @@ from collections.abc import Iterator, Sequence
 import jax
 import numpy as np
 
-from dpjax.report import records
 from dpjax.theory.parametric import coinpress
 from dpjax.theory.parametric import normal_bounds
 from dpjax.theory.parametric import normal_means
+from experiments import records
 from experiments import rows
 from experiments import simulation
 from experiments.price_dimension import sweep

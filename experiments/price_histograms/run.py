@@ -10,11 +10,11 @@ import numpy as np
 
 from dpjax.privacy import notions
 from dpjax.privacy.adjacency import Adjacency
-from dpjax.report import records
 from dpjax.stats.density_methods import bandwidths
 from dpjax.stats.density_methods import cubes
 from dpjax.stats.density_methods import densities
 from dpjax.theory.parametric import densities as density_study
+from experiments import records
 from experiments import rows
 from experiments import simulation
 from experiments.price_histograms import sweep

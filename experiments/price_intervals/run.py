@@ -6,10 +6,10 @@ import math
 import numpy as np
 
 from dpjax.privacy import notions
-from dpjax.report import records
 from dpjax.stats import intervals
 from dpjax.theory.parametric import normal_bounds
 from dpjax.theory.parametric import normal_intervals
+from experiments import records
 from experiments import rows
 from experiments import simulation
 from experiments.price_intervals import sweep

@@ -10,12 +10,12 @@ from scipy import special
 from dpjax.privacy import accounting
 from dpjax.privacy import notions
 from dpjax.privacy.adjacency import Adjacency
-from dpjax.report import records
 from dpjax.theory.parametric import likelihood
 from dpjax.theory.parametric import likelihood_risks
 from dpjax.theory.parametric import likelihood_study
 from dpjax.theory.parametric import sgml
 from dpjax.theory.parametric.exponential_families import Model
+from experiments import records
 from experiments import rows
 from experiments import simulation
 from experiments.methods.theory import langevin_oracle

@@ -8,10 +8,10 @@ import numpy as np
 from scipy import optimize
 
 from dpjax.privacy.notions import PureDP
-from dpjax.report import records
 from dpjax.theory.parametric import moment_bounds
 from dpjax.theory.parametric import moment_risks
 from dpjax.theory.parametric import truncated_means
+from experiments import records
 from experiments import rows
 from experiments import simulation
 from experiments.methods.theory import printed_moments

@@ -8,11 +8,11 @@ import jax
 import numpy as np
 
 from dpjax.privacy import notions
-from dpjax.report import records
 from dpjax.theory.parametric import estimator
 from dpjax.theory.parametric import noisy_shares
 from dpjax.theory.parametric import proportion_bounds
 from dpjax.theory.parametric import proportions
+from experiments import records
 from experiments import rows
 from experiments import simulation
 from experiments.methods.theory import risk_oracles

@@ -4,9 +4,9 @@ from collections.abc import Iterator, Sequence
 import math
 
 from dpjax.privacy import notions
-from dpjax.report import records
 from dpjax.theory.minimax import testing
 from dpjax.theory.minimax import two_points
+from experiments import records
 from experiments import rows
 from experiments.methods.theory import printed_bounds as printed
 from experiments.methods.theory import proportion_tests

@@ -8,11 +8,11 @@ import jax
 import numpy as np
 
 from dpjax.privacy import notions
-from dpjax.report import records
 from dpjax.theory.parametric import subsampling
 from dpjax.theory.parametric import support_bounds
 from dpjax.theory.parametric import support_ranks
 from dpjax.theory.parametric import supports
+from experiments import records
 from experiments import rows
 from experiments import simulation
 from experiments.price_support import sweep

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from dpjax.report import plots
-from dpjax.report import points
-from dpjax.report import records
 from dpjax.report import tables
-from dpjax.report import verdicts
+from experiments import points
+from experiments import records
+from experiments import verdicts
 from experiments.price_table import sweep
 
 _NAMES = {'none': 'none', 'pure': 'epsilon-differential (Def. 1)',

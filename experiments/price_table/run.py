@@ -6,12 +6,12 @@ import math
 import numpy as np
 
 from dpjax.privacy import notions
-from dpjax.report import records
 from dpjax.theory.minimax.bounds import Guarantee
 from dpjax.theory.parametric import moment_bounds
 from dpjax.theory.parametric import moment_risks
 from dpjax.theory.parametric import subsampling
 from dpjax.theory.parametric import truncated_means
+from experiments import records
 from experiments import rows
 from experiments.price_table import sweep
 

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 import math
 
-from dpjax.report import points
-from dpjax.report import records
-from dpjax.report import verdicts
+from experiments import points
+from experiments import records
+from experiments import verdicts
 from experiments.quantile_atoms import lookup
 from experiments.quantile_atoms import reference
 from experiments.quantile_atoms import sweep

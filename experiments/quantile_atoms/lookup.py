@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from dpjax.report import points
+from experiments import points
 from experiments.quantile_atoms import sweep
 
 Errors = dict[str, points.Point]

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from dpjax.privacy.adjacency import Adjacency
-from dpjax.report import records
 from dpjax.stats.quantile_methods import histogram
 from dpjax.stats.quantile_methods import joint
 from dpjax.stats.quantile_methods import recursive
@@ -16,6 +15,7 @@ from dpjax.stats.quantile_methods import smoothing
 from dpjax.stats.quantile_methods import trees
 from dpjax.studies import quantile_distributions
 from dpjax.studies import quantile_trials
+from experiments import records
 from experiments import rows
 from experiments.quantile_atoms import sweep
 

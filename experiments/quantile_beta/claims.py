@@ -4,9 +4,9 @@ from collections.abc import Iterable, Sequence
 import math
 
 from dpjax.privacy.adjacency import Adjacency
-from dpjax.report import points
-from dpjax.report import records
-from dpjax.report import verdicts
+from experiments import points
+from experiments import records
+from experiments import verdicts
 from experiments.quantile_beta import reference
 from experiments.quantile_beta import sweep
 

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from dpjax.report import plots
-from dpjax.report import points
-from dpjax.report import records
 from dpjax.report import tables
-from dpjax.report import verdicts
+from experiments import points
+from experiments import records
+from experiments import verdicts
 from experiments.quantile_beta import claims
 from experiments.quantile_beta import sweep
 

@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterator, Sequence
 import functools
 
 from dpjax.privacy.adjacency import Adjacency
-from dpjax.report import records
 from dpjax.stats.quantile_methods import histogram
 from dpjax.stats.quantile_methods import independent
 from dpjax.stats.quantile_methods import joint
@@ -14,6 +13,7 @@ from dpjax.stats.quantile_methods import recursive
 from dpjax.stats.quantile_methods import trees
 from dpjax.studies import quantile_distributions
 from dpjax.studies import quantile_trials
+from experiments import records
 from experiments import rows
 from experiments.quantile_beta import sweep
 

@@ -5,9 +5,9 @@ import math
 from typing import Any
 
 from dpjax.report import plots
-from dpjax.report import points
-from dpjax.report import records
-from dpjax.report import verdicts
+from experiments import points
+from experiments import records
+from experiments import verdicts
 from experiments.quantile_bounds import sweep
 
 _FIELDS = ('dataset', 'method', 'epsilon', 'num_orders', 'num_examples')
@@ -23,7 +23,7 @@ def table(rows: Sequence[records.Row]) -> str:
   return (
       'The error (value_sup) that 95 % of releases stay below: measured, as '
       'printed, with corrected constants, and by a sharp bound. 1 is the whole '
-      'range. Sharp: of `quantile_methods.confidence`, of the histogram its '
+      'range. Sharp: of `quantile_errors`, of the histogram its '
       'direct bound; none where ranks reach the ends.\n\n' + points.table(
           points.select(cells, kind='upper'), _FIELDS,
           ('error', 'mean', *_STATEMENTS))

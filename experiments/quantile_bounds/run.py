@@ -7,8 +7,6 @@ import math
 import numpy as np
 
 from dpjax.privacy.adjacency import Adjacency
-from dpjax.report import records
-from dpjax.stats.quantile_methods import confidence
 from dpjax.stats.quantile_methods import mechanism
 from dpjax.stats.quantile_methods.histogram import HistogramQuantiles
 from dpjax.stats.quantile_methods.independent import IndependentQuantiles
@@ -16,10 +14,12 @@ from dpjax.stats.quantile_methods.joint import JointQuantiles
 from dpjax.stats.quantile_methods.recursive import RecursiveQuantiles
 from dpjax.studies import quantile_distributions
 from experiments import quantile_answers
+from experiments import records
 from experiments import rows
 from experiments.methods.statistics import histogram_bounds
 from experiments.methods.statistics import joint_consistency as consistency
 from experiments.methods.statistics import quantile_bounds as bounds
+from experiments.methods.statistics import quantile_errors as confidence
 from experiments.quantile_beta.sweep import orders
 from experiments.quantile_bounds import sweep
 

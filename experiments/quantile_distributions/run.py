@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 import jax
 import numpy as np
 
-from dpjax.report import records
 from dpjax.studies import quantile_distributions
+from experiments import records
 from experiments import rows
 from experiments.quantile_distributions import sweep
 

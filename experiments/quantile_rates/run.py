@@ -7,13 +7,13 @@ import math
 import numpy as np
 
 from dpjax.privacy.adjacency import Adjacency
-from dpjax.report import records
 from dpjax.stats.quantile_methods import mechanism
 from dpjax.stats.quantile_methods.independent import IndependentQuantiles
 from dpjax.stats.quantile_methods.joint import JointQuantiles
 from dpjax.stats.quantile_methods.recursive import RecursiveQuantiles
 from dpjax.studies import quantile_distributions
 from experiments import quantile_answers
+from experiments import records
 from experiments import rows
 from experiments.methods.statistics import quantile_bounds as bounds
 from experiments.quantile_rates import sweep

@@ -6,8 +6,8 @@ import re
 import types
 from typing import NamedTuple
 
-from dpjax.report import records
-from dpjax.report import verdicts
+from experiments import records
+from experiments import verdicts
 
 TOLERANCE = 1e-6
 """Relative tolerance: compilers and processors differ in the last few bits."""

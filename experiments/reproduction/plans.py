@@ -7,11 +7,11 @@ import shlex
 from typing import NamedTuple
 
 from dpjax import errors
-from dpjax.report import records
 from dpjax.runs import environment
 from dpjax.runs import grouping
 from experiments import engine
 from experiments import freshness
+from experiments import records
 from experiments import registry
 from experiments import rendering
 from experiments import selection

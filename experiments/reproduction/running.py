@@ -9,15 +9,15 @@ from typing import Any, TextIO
 
 from dpjax import errors
 from dpjax.report import plots
-from dpjax.report import records
-from dpjax.report import verdicts
 from dpjax.runs import environment
 from dpjax.runs import grouping
 from experiments import engine
 from experiments import freshness
+from experiments import records
 from experiments import registry
 from experiments import rendering
 from experiments import selection
+from experiments import verdicts
 from experiments.reproduction import comparison
 from experiments.reproduction import plans
 

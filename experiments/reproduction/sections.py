@@ -4,12 +4,12 @@ import collections
 from collections.abc import Mapping
 import pathlib
 
-from dpjax.report import records
-from dpjax.report import verdicts
 from experiments import page
 from experiments import provenance
+from experiments import records
 from experiments import registry
 from experiments import rendering
+from experiments import verdicts
 from experiments.reproduction import plans
 from experiments.reproduction import running
 

@@ -10,14 +10,14 @@ import numpy as np
 from dpjax.data import columns
 from dpjax.data import registry
 from dpjax.privacy.adjacency import Adjacency
-from dpjax.report import records
 from dpjax.stats import roc_curves as roc
 from dpjax.stats.ecdf_methods import dyadic
-from dpjax.stats.ecdf_methods import flows
 from dpjax.stats.ecdf_methods.grids import Grid
 from experiments import ecdf_data
+from experiments import records
 from experiments import rows
 from experiments import scores
+from experiments.methods.statistics import flows
 from experiments.roc_curves import sweep
 
 _ADJACENCY = Adjacency.REPLACE_ONE

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from dpjax.report import plots
-from dpjax.report import points
-from dpjax.report import records
-from dpjax.report import verdicts
+from experiments import points
+from experiments import records
+from experiments import verdicts
 from experiments.smoothing_time import sweep
 
 _LABELS = {

@@ -9,12 +9,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from dpjax.privacy.adjacency import Adjacency
-from dpjax.report import records
 from dpjax.stats.ecdf_methods import dyadic
-from dpjax.stats.ecdf_methods import flows
 from dpjax.stats.ecdf_methods import smoothing
 from experiments import ecdf_data
+from experiments import records
 from experiments import rows
+from experiments.methods.statistics import flows
 from experiments.smoothing_time import problem
 from experiments.smoothing_time import solvers
 from experiments.smoothing_time import sweep

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from dpjax.report import plots
-from dpjax.report import points
-from dpjax.report import records
 from dpjax.report import tables
-from dpjax.report import verdicts
 from experiments import papers
+from experiments import points
+from experiments import records
+from experiments import verdicts
 from experiments.methods.sparsity.chains import Chain
 
 # Half of the last printed digit, in per cent.

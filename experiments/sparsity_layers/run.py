@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from dpjax.report import records
+from experiments import records
 from experiments import rows
 from experiments.methods.sparsity import chains
 from experiments.methods.sparsity import networks

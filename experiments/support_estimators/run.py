@@ -7,10 +7,10 @@ import jax
 import jax.numpy as jnp
 
 from dpjax.privacy.adjacency import Adjacency
-from dpjax.report import records
 from dpjax.stats.intervals import Estimate
 from dpjax.theory.parametric import supports
 from dpjax.typing import Array, PRNGKey
+from experiments import records
 from experiments import rows
 from experiments import simulation
 from experiments.methods.statistics import support_queries

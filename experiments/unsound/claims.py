@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from dpjax.report import verdicts
 from experiments import papers
+from experiments import verdicts
 from experiments.unsound import sweep
 
 Found = Mapping[tuple, Mapping[str, float]]

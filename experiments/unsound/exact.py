@@ -6,12 +6,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dpjax.audit import mixtures
 from dpjax.audit.suite import printed_lip_dp_sgd as printed
 from dpjax.privacy import accounting
 from dpjax.privacy import blocks
 from dpjax.privacy.adjacency import Adjacency
 from experiments import papers
+from experiments.methods.attacks import mixtures
 from experiments.unsound import constants
 from experiments.unsound import laws
 from experiments.unsound import sweep

@@ -1,7 +1,7 @@
 """The exact laws of what Algorithm 8 releases, on adjacent pairs of data sets.
 
 All pairs are one-dimensional, so that the epsilon of a pair, which no epsilon
-of the algorithm can be below, is an integral (`dpjax.audit.mixtures`).
+of the algorithm can be below, is an integral (`mixtures`).
 """
 
 import math
@@ -11,7 +11,7 @@ import numpy as np
 from scipy import stats
 
 from dpjax import errors
-from dpjax.audit import mixtures
+from experiments.methods.attacks import mixtures
 
 _SMALLEST_LOG_WEIGHT = -700.0
 

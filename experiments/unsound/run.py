@@ -9,8 +9,8 @@ import jax.numpy as jnp
 from dpjax.audit import empirical
 from dpjax.privacy import accounting
 from dpjax.privacy.adjacency import Adjacency
-from dpjax.report import records
 from dpjax.sampling import PoissonSampler
+from experiments import records
 from experiments.unsound import attack
 from experiments.unsound import exact
 from experiments.unsound import sweep

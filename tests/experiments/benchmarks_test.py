@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from dpjax.report import plots
-from dpjax.report import records
 from dpjax.runs import environment
 from experiments import engine
+from experiments import records
 from experiments import registry
 from experiments.benchmarks import architectures
 from experiments.benchmarks import clients

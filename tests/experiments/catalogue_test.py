@@ -7,10 +7,10 @@ import types
 
 import pytest
 
-from dpjax.report.verdicts import Verdict
 from experiments.catalogue import checks
 from experiments.catalogue import items
 from experiments.catalogue import pages
+from experiments.verdicts import Verdict
 from launch import coverage
 
 pytestmark = pytest.mark.every(1)

@@ -11,10 +11,10 @@ from dpjax.grads import per_example
 from dpjax.lipschitz import bounder as lipschitz_bounder
 from dpjax.lipschitz import losses
 from dpjax.models import mlp
-from dpjax.report import records
-from dpjax.report import verdicts
 from dpjax.runs import environment
 from dpjax.typing import Batch
+from experiments import records
+from experiments import verdicts
 from experiments.clipping_bias import curves
 from experiments.clipping_bias import descent
 from experiments.clipping_bias import lookup

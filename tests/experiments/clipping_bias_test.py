@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 from scipy import integrate
 
-from dpjax.report import records
-from dpjax.report import verdicts
 from dpjax.runs import grouping
 from dpjax.typing import Batch
 from experiments import papers
+from experiments import records
 from experiments import registry
 from experiments import selection
+from experiments import verdicts
 from experiments.clipping_bias import descent
 from experiments.clipping_bias import lookup
 from experiments.clipping_bias import regression

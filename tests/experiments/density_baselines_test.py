@@ -6,8 +6,8 @@ import math
 import numpy as np
 import pytest
 
-from dpjax.report import points
-from dpjax.report import verdicts
+from experiments import points
+from experiments import verdicts
 from experiments.density_marginals import chain
 from experiments.density_marginals import report as marginals_report
 from experiments.density_stress import report as stress_report

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from dpjax.privacy.adjacency import Adjacency
-from dpjax.report import verdicts
 from dpjax.stats.density_methods import projections
 from experiments import registry
+from experiments import verdicts
 from experiments.density_bounds import run as bounds_run
 from experiments.density_bounds import sweep as bounds
 from experiments.density_packings import report as packings_report

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 
 from dpjax.privacy.adjacency import Adjacency
-from dpjax.report import points
-from dpjax.report import verdicts
 from dpjax.stats.density_methods import histograms
 from dpjax.stats.density_methods import projections
 from dpjax.stats.density_methods import spectral
 from experiments import density_settings
+from experiments import points
 from experiments import registry
+from experiments import verdicts
 from experiments.density_adaptive import report as adaptive_report
 from experiments.density_adaptive import run as adaptive_run
 from experiments.density_adaptive import sweep as adaptive_sweep

@@ -5,9 +5,9 @@ import dataclasses
 import numpy as np
 import pytest
 
-from dpjax.report import points
-from dpjax.report import verdicts
+from experiments import points
 from experiments import registry
+from experiments import verdicts
 
 
 def _of(found, start):

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from dpjax.privacy.adjacency import Adjacency
-from dpjax.report import verdicts
 from dpjax.stats.density_methods import densities
 from dpjax.stats.density_methods import sensitivities
 from experiments import registry
+from experiments import verdicts
 from experiments.density_relaxation import run as relaxation_run
 from experiments.density_relaxation import sweep as relaxation
 from experiments.density_sensitivities import report as sensitivity_report

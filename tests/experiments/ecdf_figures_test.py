@@ -10,15 +10,15 @@ from scipy import special
 from scipy import stats
 
 from dpjax.mpc import costs
-from dpjax.report import points
-from dpjax.report import verdicts
 from dpjax.stats.ecdf_methods import dyadic
 from dpjax.stats.ecdf_methods import inverse as curves
 from dpjax.stats.ecdf_methods import smoothing
 from experiments import ecdf_data
+from experiments import points
 from experiments import registry
 from experiments import rows
 from experiments import selection
+from experiments import verdicts
 from experiments.ecdf_inverse import run as inverse_run
 from experiments.ecdf_inverse import sweep as inverse
 from experiments.ecdf_smoothing import sweep as smooth

@@ -9,10 +9,10 @@ import re
 import pytest
 
 from dpjax.report import progress as progress_lib
-from dpjax.report import records
 from dpjax.runs import environment
 from experiments import engine
 from experiments import provenance
+from experiments import records
 from experiments import selection
 
 _ENVIRONMENT = environment.Environment('cpu', '1', 'c0', {'jax': '1'})

@@ -4,11 +4,11 @@ import dataclasses
 
 import pytest
 
-from dpjax.report import records
 from dpjax.runs import grouping
 from experiments import fingerprints
 from experiments import freshness
 from experiments import provenance
+from experiments import records
 from experiments import rendering
 from experiments import selection
 from launch import report

@@ -2,9 +2,9 @@
 
 import pytest
 
-from dpjax.report import records
-from dpjax.report import verdicts
+from experiments import records
 from experiments import registry
+from experiments import verdicts
 
 pytestmark = pytest.mark.every(2)
 

@@ -13,13 +13,13 @@ from dpjax.data import registry as data_registry
 from dpjax.grads import per_example
 from dpjax.grads import privatizer
 from dpjax.privacy import blocks
-from dpjax.report import records
-from dpjax.report import verdicts
 from dpjax.runs import building
 from dpjax.runs import configuration
 from dpjax.runs import training
+from experiments import records
 from experiments import registry
 from experiments import selection
+from experiments import verdicts
 from experiments.lip_depth import diagnostics
 from experiments.lip_depth import laws
 from experiments.lip_depth import lookup

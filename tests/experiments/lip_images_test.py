@@ -5,13 +5,13 @@ import math
 
 import pytest
 
-from dpjax.report import records
-from dpjax.report import verdicts
 from dpjax.runs import building
 from dpjax.runs import configuration
 from experiments import papers
+from experiments import records
 from experiments import registry
 from experiments import selection
+from experiments import verdicts
 from experiments.lip_images import claims
 from experiments.lip_images import report
 from experiments.lip_images import run

@@ -7,10 +7,10 @@ import jax
 import numpy as np
 import pytest
 
-from dpjax.report import records
-from dpjax.report import verdicts
+from experiments import records
 from experiments import registry
 from experiments import selection
+from experiments import verdicts
 from experiments.lip_runtime import report
 from experiments.lip_runtime import run
 from experiments.lip_runtime import sweep

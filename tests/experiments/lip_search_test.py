@@ -11,15 +11,15 @@ import pytest
 from dpjax.data import registry as data_registry
 from dpjax.privacy import accounting
 from dpjax.privacy.adjacency import Adjacency
-from dpjax.report import records
-from dpjax.report import verdicts
 from dpjax.runs import configuration
 from dpjax.runs import recipes
 from dpjax.runs import training
 from experiments import papers
+from experiments import records
 from experiments import registry
 from experiments import search
 from experiments import selection
+from experiments import verdicts
 from experiments.lip_search import report
 from experiments.lip_search import run
 from experiments.lip_search import selected

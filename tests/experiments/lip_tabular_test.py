@@ -5,11 +5,11 @@ import math
 
 import pytest
 
-from dpjax.report import records
-from dpjax.report import verdicts
 from experiments import papers
+from experiments import records
 from experiments import registry
 from experiments import selection
+from experiments import verdicts
 from experiments.lip_tabular import claims
 from experiments.lip_tabular import report
 from experiments.lip_tabular import sweep

@@ -6,7 +6,7 @@ import re
 import pytest
 from scipy import stats
 
-from dpjax.report import verdicts
+from experiments import verdicts
 from experiments.mia_sparsity import ceilings
 from experiments.mia_sparsity import claims
 from experiments.mia_sparsity import comparisons

@@ -2,11 +2,11 @@
 
 import pytest
 
-from dpjax.report import records
-from dpjax.report import verdicts
 from experiments import papers
+from experiments import records
 from experiments import registry
 from experiments import selection
+from experiments import verdicts
 from experiments.mia_sparsity import claims
 from experiments.mia_sparsity import lookup
 from experiments.mia_sparsity import report

@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 
-from dpjax.report import records
+from experiments import records
 from experiments import selection
 from experiments.mia_sparsity import lookup
 from experiments.mia_sparsity import sweep

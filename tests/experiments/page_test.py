@@ -7,9 +7,9 @@ import re
 import pytest
 
 from dpjax.report import plots
-from dpjax.report import verdicts
 from experiments import hypertext
 from experiments import page
+from experiments import verdicts
 
 _VOID = {'meta', 'br', 'hr', 'img', 'link', 'input'}
 

@@ -1,4 +1,4 @@
-"""Tests of dpjax.report.points and experiments.simulation."""
+"""Tests of experiments.points and experiments.simulation."""
 
 import dataclasses
 
@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from dpjax.report import plots
-from dpjax.report import points
-from dpjax.report import verdicts
+from experiments import points
 from experiments import rows
 from experiments import selection
 from experiments import simulation
+from experiments import verdicts
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

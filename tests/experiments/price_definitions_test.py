@@ -5,9 +5,9 @@ import math
 
 import pytest
 
-from dpjax.report import points
-from dpjax.report import verdicts
+from experiments import points
 from experiments import registry
+from experiments import verdicts
 
 
 @pytest.mark.every(2)

@@ -5,9 +5,9 @@ import dataclasses
 import numpy as np
 import pytest
 
-from dpjax.report import points
-from dpjax.report import verdicts
+from experiments import points
 from experiments import registry
+from experiments import verdicts
 from experiments.price_histograms import run
 from experiments.price_histograms import sweep
 

@@ -4,9 +4,9 @@ import dataclasses
 
 import pytest
 
-from dpjax.report import points
-from dpjax.report import verdicts
+from experiments import points
 from experiments import registry
+from experiments import verdicts
 
 
 def _of(found, start):

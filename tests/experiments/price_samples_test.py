@@ -4,8 +4,8 @@ import dataclasses
 
 import pytest
 
-from dpjax.report import verdicts
 from experiments import registry
+from experiments import verdicts
 from experiments.price_samples import run
 from experiments.price_samples import sweep
 

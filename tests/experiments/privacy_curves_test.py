@@ -7,9 +7,9 @@ from scipy import optimize
 
 from dpjax.privacy import accounting
 from dpjax.privacy import tradeoff
-from dpjax.report import points
-from dpjax.report import verdicts
+from experiments import points
 from experiments import registry
+from experiments import verdicts
 from experiments.composition_curves import run as composition_run
 from experiments.composition_curves import sweep as composition_sweep
 from experiments.gaussian_calibration import report as gaussian_report

@@ -8,10 +8,10 @@ import jax
 import numpy as np
 import pytest
 
-from dpjax.report import points
-from dpjax.report import records
-from dpjax.report import verdicts
+from experiments import points
+from experiments import records
 from experiments import registry
+from experiments import verdicts
 from experiments.finite_distributions import run as finite_run
 from experiments.local_queries import run as queries_run
 from experiments.local_queries import sweep as queries_sweep

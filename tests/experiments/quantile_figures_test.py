@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 from dpjax.privacy.adjacency import Adjacency
-from dpjax.report import points
-from dpjax.report import verdicts
 from dpjax.studies import quantile_distributions
+from experiments import points
 from experiments import registry
 from experiments import rows
 from experiments import selection
+from experiments import verdicts
 from experiments.quantile_atoms import claims as atoms_claims
 from experiments.quantile_atoms import lookup
 from experiments.quantile_atoms import reference as atoms_reference

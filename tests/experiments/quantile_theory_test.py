@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpjax.report import points
-from dpjax.report import records
-from dpjax.report import verdicts
 from dpjax.studies import quantile_distributions
+from experiments import points
+from experiments import records
 from experiments import registry
+from experiments import verdicts
 from experiments.methods.statistics import quantile_bounds as bounds
 
 _ROOT = pathlib.Path(__file__).resolve().parents[2] / 'experiments'

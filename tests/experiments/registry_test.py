@@ -4,7 +4,7 @@ import pathlib
 
 import pytest
 
-from dpjax.report import records
+from experiments import records
 from experiments import registry
 
 pytestmark = pytest.mark.every(1)

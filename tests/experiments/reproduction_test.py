@@ -8,14 +8,14 @@ import sys
 
 import pytest
 
-from dpjax.report import records
-from dpjax.report import verdicts
 from dpjax.runs import environment
 from dpjax.runs import grouping
 from experiments import engine
+from experiments import records
 from experiments import registry
 from experiments import rendering
 from experiments import selection
+from experiments import verdicts
 from experiments.reproduction import comparison
 from experiments.reproduction import plans
 from experiments.reproduction import pool

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpjax.report import points
-from dpjax.report import records
-from dpjax.report import verdicts
+from experiments import points
+from experiments import records
 from experiments import registry
+from experiments import verdicts
 from experiments.constant_records import run as constant_run
 from experiments.effective_privacy import run as effective_run
 

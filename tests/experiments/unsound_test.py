@@ -11,15 +11,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from dpjax.audit import mixtures
 from dpjax.privacy import accounting
 from dpjax.privacy import blocks
 from dpjax.privacy.adjacency import Adjacency
-from dpjax.report import verdicts
 from dpjax.runs import grouping
 from experiments import papers
 from experiments import registry
 from experiments import selection
+from experiments import verdicts
+from experiments.methods.attacks import mixtures
 from experiments.unsound import claims
 from experiments.unsound import constants
 from experiments.unsound import exact

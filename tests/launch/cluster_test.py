@@ -7,8 +7,8 @@ import stat
 
 import pytest
 
-from dpjax.report import records
 from experiments import engine
+from experiments import records
 from experiments import shards
 from launch import sweep
 

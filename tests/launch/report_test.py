@@ -6,7 +6,7 @@ import re
 import pytest
 
 from dpjax.report import plots
-from dpjax.report import records
+from experiments import records
 from experiments import registry
 from experiments import rendering
 from experiments.catalogue import items

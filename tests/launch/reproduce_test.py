@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from dpjax.report import records
+from experiments import records
 from experiments.reproduction import running
 from experiments.reproduction import session
 from launch import reproduce

@@ -10,8 +10,8 @@ import time
 
 import pytest
 
-from dpjax.report import records
 from experiments import engine
+from experiments import records
 from launch import sweep
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from dpjax.privacy import accounting
-from dpjax.privacy import composition
 from dpjax.privacy import neighbours as enumerated
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.privacy.adjacency import sum_sensitivity
 from dpjax.privacy.notions import ApproxDP
 from dpjax.stats import frequencies
 from dpjax.stats import numbers
+from experiments.methods.theory import composition
 
 RECORDS = [np.array(r) * .75 for r in (
     (0., 0.), (1., 0.), (-1., 0.), (0., 1.), (.6, -.8))]

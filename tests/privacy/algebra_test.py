@@ -8,13 +8,13 @@ import pytest
 from scipy import optimize
 
 from dpjax.privacy import accounting
-from dpjax.privacy import composition
 from dpjax.privacy import divergences
 from dpjax.privacy import neighbours
 from dpjax.privacy import notions
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.privacy.notions import ApproxDP
 from dpjax.privacy.notions import PureDP
+from experiments.methods.theory import composition
 
 AR, RO = Adjacency.ADD_OR_REMOVE_ONE, Adjacency.REPLACE_ONE
 

@@ -7,7 +7,6 @@ import pytest
 from scipy import integrate
 
 from dpjax.privacy import accounting
-from dpjax.privacy import composition
 from dpjax.privacy import divergences
 from dpjax.privacy import notions
 from dpjax.privacy import renyi
@@ -15,6 +14,7 @@ from dpjax.privacy.adjacency import Adjacency
 from dpjax.privacy.notions import ApproxDP
 from dpjax.privacy.notions import PureDP
 from dpjax.privacy.notions import ZCDP
+from experiments.methods.theory import composition
 from experiments.methods.theory import printed_guarantees
 
 AR, RO = Adjacency.ADD_OR_REMOVE_ONE, Adjacency.REPLACE_ONE

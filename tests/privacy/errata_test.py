@@ -14,10 +14,10 @@ from scipy import stats
 
 from dpjax.privacy import accounting
 from dpjax.privacy import blocks
-from dpjax.privacy import composition
 from dpjax.privacy import divergences
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.privacy.notions import ApproxDP
+from experiments.methods.theory import composition
 
 ADD = Adjacency.ADD_OR_REMOVE_ONE
 

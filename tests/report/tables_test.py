@@ -4,9 +4,9 @@ import math
 
 import pytest
 
-from dpjax.report import summary
 from dpjax.report import tables
-from dpjax.report import verdicts
+from experiments import summary
+from experiments import verdicts
 
 
 def test_markdown_is_aligned():
@@ -40,11 +40,11 @@ def test_numbers(value, text):
 
 
 def test_cells_show_the_standard_error():
-  assert tables.cell(summary.Summary(.83149, .00251, .8, 10)) == (
+  assert summary.cell(summary.Summary(.83149, .00251, .8, 10)) == (
       '0.831 +- 0.003')
-  assert tables.cell(summary.Summary(.5, math.nan, .5, 1)) == '0.500'
-  assert tables.cell(summary.Summary(.5, .1, .5, 9), digits=1) == '0.5 +- 0.1'
-  assert tables.cell(None) == '-'
+  assert summary.cell(summary.Summary(.5, math.nan, .5, 1)) == '0.500'
+  assert summary.cell(summary.Summary(.5, .1, .5, 9), digits=1) == '0.5 +- 0.1'
+  assert summary.cell(None) == '-'
 
 
 def test_latex_escapes():

@@ -25,7 +25,6 @@ from dpjax.stats.density_methods import adaptive
 from dpjax.stats.density_methods import cubes
 from dpjax.stats.density_methods import hierarchies
 from dpjax.stats.density_methods import histograms
-from dpjax.stats.density_methods import marginals
 from dpjax.stats.density_methods import merging
 from dpjax.stats.density_methods import projections
 from dpjax.stats.density_methods import sparse
@@ -48,6 +47,7 @@ from dpjax.theory.parametric import supports
 from dpjax.theory.parametric import truncated_means
 from experiments.methods.statistics import factorised_quantiles as factorised
 from experiments.methods.statistics import hosmer_lemeshow_cells
+from experiments.methods.statistics import marginals
 from experiments.methods.statistics import smooth_binary_ecdf as smooth_binary
 from tests import coupling
 

@@ -18,24 +18,24 @@ from dpjax.privacy import draws
 from dpjax.privacy import k_norm
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.stats import hosmer_lemeshow
-from dpjax.stats import risks
 from dpjax.stats import roc_bands
 from dpjax.stats import roc_curves as roc
 from dpjax.stats.ecdf_methods import grids
 from dpjax.stats.ecdf_methods import stream_noise
 from dpjax.stats.ecdf_methods import streams
-from dpjax.stats.quantile_methods import grid
 from dpjax.stats.quantile_methods import histogram
 from dpjax.stats.quantile_methods import independent
 from dpjax.stats.quantile_methods import joint
 from dpjax.stats.quantile_methods import knots
 from dpjax.stats.quantile_methods import records
 from dpjax.stats.quantile_methods import recursive
-from dpjax.stats.quantile_methods import slicing
 from dpjax.stats.quantile_methods import smoothing
 from dpjax.stats.quantile_methods import trees
 from dpjax.stats.quantile_methods import unbounded
-from dpjax.stats.quantile_methods import window
+from experiments.methods.statistics import grid_quantiles as grid
+from experiments.methods.statistics import risks
+from experiments.methods.statistics import sliced_quantiles as slicing
+from experiments.methods.statistics import window_quantiles as window
 from tests.stats import coupling_test
 
 REPLACE = Adjacency.REPLACE_ONE

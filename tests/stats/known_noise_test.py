@@ -13,7 +13,7 @@ from dpjax.privacy.adjacency import Adjacency
 from dpjax.stats import frequencies
 from dpjax.stats import intervals
 from dpjax.stats import means as mean
-from dpjax.stats import polls
+from experiments.methods.statistics import polls
 from tests import coupling
 
 ADD, REPLACE = Adjacency

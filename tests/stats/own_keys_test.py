@@ -18,7 +18,6 @@ from dpjax.privacy import k_norm
 from dpjax.privacy import notions
 from dpjax.privacy import selection
 from dpjax.privacy.adjacency import Adjacency
-from dpjax.stats.density_methods import marginals
 from dpjax.stats.density_methods import sparse
 from dpjax.stats.density_methods import stages
 from dpjax.stats.quantile_methods import choice
@@ -27,6 +26,7 @@ from dpjax.theory.parametric import normal_intervals
 from dpjax.theory.parametric import normal_means
 from dpjax.theory.parametric import sgml
 from dpjax.theory.parametric import support_ranks
+from experiments.methods.statistics import marginals
 from tests import coupling
 
 ADD, REPLACE = Adjacency

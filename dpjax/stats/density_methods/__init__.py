@@ -11,5 +11,5 @@ density estimation; Lalanne (2023, chapter 5).
 Modules, in import order: densities, histospline, polygons, estimate, mechanism,
 noisy_counts, bases, sensitivities, bandwidths, post_processing, histograms,
 cubes, trigonometric, projections, spectral, shrinkage, pooling, adaptive,
-weighted, stages, hierarchies, merging, sparse, marginals, api.
+weighted, stages, hierarchies, merging, sparse, api.
 """

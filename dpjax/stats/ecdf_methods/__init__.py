@@ -9,7 +9,7 @@ is for research only.
 Curves are kept as counts: ranks S_j = #{x <= t_j} of n records at thresholds
 t_1 < ... < t_N. Source: Barczewski (2025, chapter 6).
 
-Modules, in import order: grids, mechanism, levels, smoothing, flows, inverse,
+Modules, in import order: grids, mechanism, levels, smoothing, inverse,
 hierarchy, digits, trees, toeplitz, dyadic_calibration, dyadic, stream_noise,
 streams, api.
 """

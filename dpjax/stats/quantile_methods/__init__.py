@@ -8,8 +8,7 @@ A seeded key is for research only: whoever knows the seed can remove the noise.
 
 Modules, in import order: quantile_levels, rates, records, choice, mechanism,
 wide, columns, paths, independent, recursive, joint, inversion, curves,
-histogram, trees, smoothing, window, grid, knots, unbounded, slicing,
-confidence, api.
+histogram, trees, smoothing, knots, unbounded, api.
 """
 
 

@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 
 from dpjax import errors
 from dpjax.privacy import accounting
-from dpjax.privacy import composition
 from dpjax.privacy import notions
 from dpjax.privacy import renyi
 from dpjax.privacy import tradeoff
@@ -30,6 +29,7 @@ from dpjax.privacy.notions import ZCDP
 from dpjax.privacy.renyi import RenyiDP
 from dpjax.theory.minimax import disclosure
 from dpjax.theory.minimax import two_points
+from experiments.methods.theory import composition
 from experiments.methods.theory import printed_guarantees
 
 

@@ -1,8 +1,8 @@
 """Table, figure and verdicts of the toy experiment."""
 
 from dpjax.report import plots
-from dpjax.report import summary
 from dpjax.report import tables
+from experiments import summary
 
 _KEYS = ('dataset', 'method', 'epsilon_requested')
 

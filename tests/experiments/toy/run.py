@@ -4,7 +4,7 @@ import os
 import time
 import zlib
 
-from dpjax.report import records
+from experiments import records
 from experiments import selection
 
 

@@ -10,11 +10,11 @@ from dpjax.stats.density_methods import adaptive
 from dpjax.stats.density_methods import cubes
 from dpjax.stats.density_methods import hierarchies
 from dpjax.stats.density_methods import histograms
-from dpjax.stats.density_methods import marginals
 from dpjax.stats.density_methods import merging
 from dpjax.stats.density_methods import projections
 from dpjax.stats.density_methods import spectral
 from dpjax.stats.density_methods import weighted
+from experiments.methods.statistics import marginals
 from tests import coupling
 from tests.stats import coupling_test
 

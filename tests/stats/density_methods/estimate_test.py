@@ -10,12 +10,12 @@ from dpjax.privacy import notions
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.stats.density_methods import densities
 from dpjax.stats.density_methods import estimate
-from dpjax.stats.density_methods import marginals
 from dpjax.stats.density_methods import stages
 from dpjax.stats.density_methods import weighted
 from dpjax.theory.minimax import cube_bounds
 from dpjax.theory.minimax import hypotheses
 from dpjax.theory.parametric import densities as density_study
+from experiments.methods.statistics import marginals
 
 _REPLACE = Adjacency.REPLACE_ONE
 _COEFFICIENTS = {

@@ -8,12 +8,12 @@ import pytest
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.stats.density_methods import adaptive
 from dpjax.stats.density_methods import histograms
-from dpjax.stats.density_methods import marginals
 from dpjax.stats.density_methods import merging
 from dpjax.stats.density_methods import noisy_counts
 from dpjax.stats.density_methods import sparse
 from dpjax.stats.density_methods import spectral
 from dpjax.stats.density_methods import stages
+from experiments.methods.statistics import marginals
 
 _ADD = dict(num_records=50, epsilon=0.5,
             adjacency=Adjacency.ADD_OR_REMOVE_ONE)

@@ -14,7 +14,6 @@ from dpjax.stats.density_methods import adaptive
 from dpjax.stats.density_methods import api
 from dpjax.stats.density_methods import estimate
 from dpjax.stats.density_methods import histograms
-from dpjax.stats.density_methods import marginals
 from dpjax.stats.density_methods import noisy_counts
 from dpjax.stats.density_methods import projections
 from dpjax.stats.density_methods import sensitivities
@@ -22,6 +21,7 @@ from dpjax.stats.density_methods import shrinkage
 from dpjax.stats.density_methods import sparse
 from dpjax.stats.density_methods import stages
 from dpjax.stats.density_methods import weighted
+from experiments.methods.statistics import marginals
 from tests import coupling
 from tests.stats.density_methods import post_processing_reads_test
 

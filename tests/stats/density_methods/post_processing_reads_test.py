@@ -18,7 +18,6 @@ from dpjax.stats.density_methods import adaptive
 from dpjax.stats.density_methods import cubes
 from dpjax.stats.density_methods import hierarchies
 from dpjax.stats.density_methods import histograms
-from dpjax.stats.density_methods import marginals
 from dpjax.stats.density_methods import mechanism
 from dpjax.stats.density_methods import merging
 from dpjax.stats.density_methods import noisy_counts
@@ -29,6 +28,7 @@ from dpjax.stats.density_methods import spectral
 from dpjax.stats.density_methods import stages
 from dpjax.stats.density_methods import weighted
 from dpjax.stats.ecdf_methods import trees
+from experiments.methods.statistics import marginals
 
 ADD, REPLACE = Adjacency
 

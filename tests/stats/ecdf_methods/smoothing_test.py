@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from scipy import optimize
 
-from dpjax.stats.ecdf_methods import flows
 from dpjax.stats.ecdf_methods import levels
 from dpjax.stats.ecdf_methods import smoothing
+from experiments.methods.statistics import flows
 
 _SIZES = (2, 5, 8, 13)
 

@@ -11,14 +11,14 @@ import pytest
 from dpjax.privacy import keys
 from dpjax.stats.ecdf_methods import streams
 from dpjax.stats.quantile_methods import curves
-from dpjax.stats.quantile_methods import grid
 from dpjax.stats.quantile_methods import independent
 from dpjax.stats.quantile_methods import knots
 from dpjax.stats.quantile_methods import records
-from dpjax.stats.quantile_methods import slicing
 from dpjax.stats.quantile_methods import smoothing
 from dpjax.stats.quantile_methods import unbounded
-from dpjax.stats.quantile_methods import window
+from experiments.methods.statistics import grid_quantiles as grid
+from experiments.methods.statistics import sliced_quantiles as slicing
+from experiments.methods.statistics import window_quantiles as window
 from tests.stats.quantile_methods import pairs
 
 DATA = np.array([0.0, 0.1, 0.1, 0.35, 0.6, 0.95, 1.0])

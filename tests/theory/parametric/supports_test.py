@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from dpjax.privacy.adjacency import Adjacency
-from dpjax.stats import risks
 from dpjax.theory.parametric import supports
 from experiments.methods.statistics import local_queries as queries
+from experiments.methods.statistics import risks
 from experiments.methods.statistics import support_queries
 
 REPLACE = Adjacency.REPLACE_ONE

@@ -1,4 +1,4 @@
-"""Tests of dpjax.stats.quantile_methods.window: the cost, its law, its privacy."""
+"""Tests of experiments.methods.statistics.window_quantiles: the cost, its law, its privacy."""
 
 import jax
 import jax.numpy as jnp
@@ -8,7 +8,7 @@ from scipy import stats
 
 from dpjax.stats.quantile_methods import independent
 from dpjax.stats.quantile_methods import records
-from dpjax.stats.quantile_methods import window
+from experiments.methods.statistics import window_quantiles as window
 from tests.stats.quantile_methods import pairs
 
 PROBS = (0.3,)

@@ -51,7 +51,7 @@ def check_chain(transform: optax.GradientTransformation,
 
   Examples:
     >>> import optax
-    >>> from dpjax.grads import placement, privatizer
+    >>> from experiments.methods.training import placement, privatizer
     >>> from dpjax.privacy import keys
     >>> noise = privatizer.gaussian_privatizer(
     ...     keys.system_keys(1)[0], noise_multiplier=1.0,

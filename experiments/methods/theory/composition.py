@@ -111,7 +111,7 @@ def heterogeneous(guarantees: Sequence[ApproxDP], *,
     slack: additional delta, in (0, 1).
 
   Examples:
-    >>> from dpjax.privacy import composition, notions
+    >>> from experiments.methods.theory import composition, notions
     >>> many = [notions.ApproxDP(epsilon=0.1, delta=0.0)] * 100
     >>> bound = composition.heterogeneous(many, slack=1e-5)
     >>> round(composition.basic(many).epsilon, 2), round(bound.epsilon, 2)

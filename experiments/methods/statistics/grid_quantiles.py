@@ -20,9 +20,9 @@ from dpjax.stats.quantile_methods import choice
 from dpjax.stats.quantile_methods import mechanism
 from dpjax.stats.quantile_methods import quantile_levels
 from dpjax.stats.quantile_methods import rates
-from dpjax.stats.quantile_methods import window
 from dpjax.stats.quantile_methods.records import Records
 from dpjax.typing import Array, PRNGKey
+from experiments.methods.statistics import window_quantiles as window
 
 RULES = ('exponential', 'permute_and_flip')
 

@@ -1,4 +1,4 @@
-"""Tests of dpjax.stats.quantile_methods.slicing: privacy, overlap, answers."""
+"""Tests of experiments.methods.statistics.sliced_quantiles: privacy, overlap, answers."""
 
 import functools
 import math
@@ -11,7 +11,7 @@ from scipy import stats
 
 from dpjax.stats.quantile_methods import independent
 from dpjax.stats.quantile_methods import records
-from dpjax.stats.quantile_methods import slicing
+from experiments.methods.statistics import sliced_quantiles as slicing
 from tests.stats.quantile_methods import brute
 from tests.stats.quantile_methods import pairs
 

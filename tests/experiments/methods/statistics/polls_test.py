@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from dpjax.stats import intervals
-from dpjax.stats import polls
+from experiments.methods.statistics import polls
 
 REPETITIONS = 20_000
 

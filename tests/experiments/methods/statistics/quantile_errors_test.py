@@ -7,11 +7,11 @@ import pytest
 from scipy import stats
 
 from dpjax.privacy.adjacency import Adjacency
-from dpjax.stats.quantile_methods import confidence
 from dpjax.stats.quantile_methods import rates
-from dpjax.stats.quantile_methods.confidence import Population
 from experiments.methods.statistics import histogram_bounds
 from experiments.methods.statistics import quantile_bounds as bounds
+from experiments.methods.statistics import quantile_errors as confidence
+from experiments.methods.statistics.quantile_errors import Population
 
 
 def _gaps(seed, repetitions, n):

@@ -1,4 +1,4 @@
-"""Tests of dpjax.stats.quantile_methods.grid: laws of both rules, their privacy."""
+"""Tests of experiments.methods.statistics.grid_quantiles: laws of both rules, their privacy."""
 
 import math
 
@@ -8,8 +8,8 @@ import pytest
 from scipy import stats
 
 from dpjax.privacy import selection
-from dpjax.stats.quantile_methods import grid
 from dpjax.stats.quantile_methods import records
+from experiments.methods.statistics import grid_quantiles as grid
 from tests.stats.quantile_methods import pairs
 
 GRID = (0.0, 0.2, 0.25, 0.6, 1.0)

@@ -8,8 +8,8 @@ import pytest
 
 from dpjax.grads import k_norm_privatizer
 from dpjax.grads import lattice_privatizer
-from dpjax.grads import placement
 from dpjax.grads import privatizer
+from experiments.methods.training import placement
 
 _PARAMS = {'a': jnp.zeros(3), 'b': jnp.zeros(2)}
 _LABELS = {'a': 'some', 'b': 'others'}

@@ -9,7 +9,7 @@ import pytest
 
 from dpjax.privacy import accounting
 from dpjax.privacy.adjacency import Adjacency
-from dpjax.stats.density_methods import marginals
+from experiments.methods.statistics import marginals
 
 ADD, REPLACE = Adjacency.ADD_OR_REMOVE_ONE, Adjacency.REPLACE_ONE
 KEY = jax.random.key(7)

@@ -7,7 +7,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy import stats
 
-from dpjax.report import records
+from dpjax.report import tables
+from experiments import records
 
 Key = tuple
 
@@ -56,7 +57,7 @@ def summarise(values: Iterable[float]) -> Summary:
   """Returns mean, standard error, median and count of at least one value.
 
   Examples:
-    >>> from dpjax.report import summary
+    >>> from experiments import summary
     >>> of = summary.summarise([1.0, 2.0, 3.0, 6.0])
     >>> of.mean, round(of.standard_error, 4), of.median, of.count
     (3.0, 1.0801, 2.5, 4)
@@ -218,3 +219,13 @@ def holm(p_values: Sequence[float]) -> list[float]:
     largest = max(largest, (len(p_values) - place) * p_values[index])
     adjusted[index] = min(1., largest)
   return adjusted
+
+
+def cell(ours: Summary | None, *, digits: int = 3) -> str:
+  """Returns 'mean +- standard error'; '-' if `ours` is None."""
+  if ours is None:
+    return '-'
+  mean = tables.number(ours.mean, digits=digits)
+  if math.isnan(ours.standard_error):
+    return mean
+  return f'{mean} +- {tables.number(ours.standard_error, digits=digits)}'

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpjax.audit import mixtures
 from dpjax.privacy import accounting
 from dpjax.privacy.adjacency import Adjacency
+from experiments.methods.attacks import mixtures
 
 
 def _gaussian_delta(mu, epsilon):

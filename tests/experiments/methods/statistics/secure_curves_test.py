@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from dpjax.mpc import costs
-from dpjax.mpc import evaluation
 from dpjax.mpc import joint_noise
 from dpjax.mpc import nodes
 from dpjax.mpc import noise
 from dpjax.mpc import prg
 from dpjax.mpc import schemes
 from dpjax.stats.ecdf_methods import dyadic
+from experiments.methods.statistics import secure_curves as evaluation
 
 _BANK = 45211  # records of the Bank data set
 

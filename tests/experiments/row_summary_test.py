@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpjax.report import summary
+from experiments import summary
 
 
 def _enumerate(differences):

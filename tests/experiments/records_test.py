@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from dpjax.report import files
-from dpjax.report import records
+from experiments import records
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -211,7 +211,7 @@ def test_digest_ignores_order_and_wall_time_only(make_row):
 
 _WRITER = textwrap.dedent('''
     import sys, dataclasses
-    from dpjax.report import records
+    from experiments import records
     path, name = sys.argv[1:]
     row = records.read(path)[0]
     for seed in range(60):
@@ -261,7 +261,7 @@ def test_a_lock_waits_for_the_file_that_replaces_this_one(tmp_path):
 def test_reports_need_neither_jax_nor_matplotlib():
   code = ('import sys\n'
           'from dpjax.report import files, plots, provenance, records\n'
-          'from dpjax.report import summary, tables, verdicts\n'
+          'from experiments import summary, tables, verdicts\n'
           'print({"jax", "matplotlib", "absl"} & set(sys.modules))')
   result = subprocess.run([sys.executable, '-c', code], cwd=ROOT, text=True,
                           capture_output=True, check=True)

@@ -1,4 +1,4 @@
-"""Tests of dpjax.privacy.composition by exact enumeration."""
+"""Tests of experiments.methods.theory.composition by exact enumeration."""
 
 import functools
 import itertools
@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from dpjax.privacy import accounting
-from dpjax.privacy import composition
 from dpjax.privacy import divergences
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.privacy.notions import ApproxDP
+from experiments.methods.theory import composition
 from experiments.methods.theory import printed_guarantees
 
 ADD = Adjacency.ADD_OR_REMOVE_ONE
