@@ -236,7 +236,7 @@ def _set_up(study: pathlib.Path) -> Parameters:
       value_bits=_BITS.value, num_owners=len(values),
       min_owners=_MIN_OWNERS.value)
   costs.check_width(parameters.build_scheme(), len(values),
-                    math.sqrt(noising.told_variance(parameters)))
+                    math.sqrt(noising.released_variance(parameters)))
   setup.create(study, parameters, grid.bins(values), labels, _RELAYS.value)
   return parameters
 

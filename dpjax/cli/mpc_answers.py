@@ -60,7 +60,7 @@ def bits(parameters: Parameters, study: pathlib.Path, num_points: int | None,
   wire add headers, greetings, receipts and TLS.
   """
   scheme = parameters.build_scheme()
-  count = noising.num_told(parameters) if num_points is None else num_points
+  count = noising.num_released(parameters) if num_points is None else num_points
   answers = costs.answering(scheme, count)
   if num_points is None:  # a query for the whole curve sends no indices
     answers -= count * parameters.num_servers * (
@@ -85,7 +85,7 @@ def bits(parameters: Parameters, study: pathlib.Path, num_points: int | None,
               for index in range(parameters.num_servers)),
           'payload_bytes': total(links, 'payload_sent', 'owners')},
       'dealer': {
-          'formula_bits': 2 * noising.joint_law(parameters).bits
+          'formula_bits': 2 * noising.joint_distribution(parameters).bits
           if parameters.noise == 'joint' else 0,
           'message_bytes':
               parameters.num_servers * noising.dealt_bytes(parameters),
@@ -157,7 +157,7 @@ def standard_deviation(parameters: Parameters) -> float:
 
   For a tree it is the root of the mean variance over all ranks.
   """
-  variance = noising.told_variance(parameters)
+  variance = noising.released_variance(parameters)
   if parameters.shape:
     known = parameters.knows_total and parameters.num_classes == 1
     variance *= hierarchy.mean_variance(

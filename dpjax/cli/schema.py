@@ -65,7 +65,7 @@ def read(path: str) -> str:
 
 def _text(schema: Mapping[str, Any]) -> str:
   """Returns the schema as JSON, one line for each column."""
-  def line(name, value):
+  def line(name: str, value: Any) -> str:
     text = json.dumps(value, ensure_ascii=False, allow_nan=False)
     return f'{json.dumps(name, ensure_ascii=False)}: {text}'
   columns = ',\n'.join(f'  {line(name, value)}'

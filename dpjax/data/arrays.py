@@ -85,7 +85,7 @@ def from_arrays(x: ArrayLike, y: ArrayLike, *, num_classes: int,
     feature_names=tuple(f'x{j}' for j in range(num_features)))
 
 
-def _as_numbers(name, values) -> np.ndarray:
+def _as_numbers(name: str, values: ArrayLike) -> np.ndarray:
   """Returns the values as a float64 array; raises ValueError if they are not.
   """
   try:
@@ -94,7 +94,8 @@ def _as_numbers(name, values) -> np.ndarray:
     raise ValueError(f'{name} must be an array of real numbers') from None
 
 
-def _check_labels(y, num_examples, *, num_classes) -> np.ndarray:
+def _check_labels(y: ArrayLike, num_examples: int, *, num_classes: int
+                  ) -> np.ndarray:
   """Returns y as [n] int32."""
   labels = _as_numbers('y', y)
   if labels.shape != (num_examples,):
@@ -109,7 +110,8 @@ def _check_labels(y, num_examples, *, num_classes) -> np.ndarray:
   return labels.astype(np.int32)
 
 
-def _check_bound(name, bound, *, num_features) -> np.ndarray:
+def _check_bound(name: str, bound: ArrayLike, *, num_features: int
+                 ) -> np.ndarray:
   """Returns the bound as a number or as [p] numbers."""
   values = _as_numbers(name, bound)
   if values.shape not in ((), (num_features,)):

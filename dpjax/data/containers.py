@@ -136,7 +136,7 @@ def npz_parts(blob: Blob) -> Parts:
   return Parts(_from_npz(x_train, y_train), _from_npz(x_test, y_test))
 
 
-def _from_npz(x, y) -> Images:
+def _from_npz(x: np.ndarray, y: np.ndarray) -> Images:
   return Images(x[..., None] if x.ndim == 3 else x,
                 y[:, 0] if y.ndim == 2 and y.shape[1] == 1 else y)
 

@@ -139,7 +139,8 @@ def fetch(specs: tuple[FileSpec, ...], dataset: str, *, url: str,
     part.replace(root / dataset / name)
 
 
-def _extract(packed, specs, *, url) -> dict[str, bytes]:
+def _extract(packed: bytes, specs: tuple[FileSpec, ...], *, url: str
+             ) -> dict[str, bytes]:
   """Returns the verified files of a zip archive, by name."""
   contents = {}
   try:
@@ -156,13 +157,14 @@ def _extract(packed, specs, *, url) -> dict[str, bytes]:
   return contents
 
 
-def _folders(dataset, *, data_dir):
+def _folders(dataset: str, *, data_dir: str | os.PathLike | None
+             ) -> tuple[pathlib.Path, ...]:
   """Returns the folders to search, in order."""
   root = resolve_data_dir(data_dir)
   return () if root is None else (root / dataset, root)
 
 
-def _unpack(content, *, where):
+def _unpack(content: bytes, *, where: str) -> bytes:
   """Returns the content of a gzip file; other content unchanged."""
   if not content.startswith(_GZIP_MAGIC):
     return content

@@ -174,7 +174,8 @@ def order_and_digest(part: Images) -> tuple[np.ndarray, str]:
   return np.array(order, np.int32), total.hexdigest()
 
 
-def _read(spec, *, data_dir) -> tuple[str, Parts] | None:
+def _read(spec: ImageSpec, *, data_dir: str | os.PathLike | None
+          ) -> tuple[str, Parts] | None:
   """Returns where the data set was found, and its unverified parts."""
   folder = tfds_records.find(spec.name, data_dir=data_dir)
   if folder is not None:
@@ -188,13 +189,14 @@ def _read(spec, *, data_dir) -> tuple[str, Parts] | None:
   return None
 
 
-def _missing(container, spec, *, data_dir) -> list[str]:
+def _missing(container: Container, spec: ImageSpec, *,
+             data_dir: str | os.PathLike | None) -> list[str]:
   """Returns the names of the container's files that were not found."""
   return [file.name for file in container.files
           if files.find(file, spec.name, data_dir=data_dir) is None]
 
 
-def _wanted(spec, *, data_dir) -> str:
+def _wanted(spec: ImageSpec, *, data_dir: str | os.PathLike | None) -> str:
   """Describes the formats searched for, with missing files if some exist."""
   wanted = [f'folder {spec.name}/<version> with ArrayRecord files of TFDS']
   for container in spec.containers:
@@ -205,7 +207,8 @@ def _wanted(spec, *, data_dir) -> str:
   return ' or '.join(wanted)
 
 
-def _blob(file, spec, *, data_dir) -> containers.Blob:
+def _blob(file: files.FileSpec, spec: ImageSpec, *,
+          data_dir: str | os.PathLike | None) -> containers.Blob:
   """Reads a file, and verifies its checksum if that is known."""
   path = files.find(file, spec.name, data_dir=data_dir)
   if path is None:
@@ -217,7 +220,8 @@ def _blob(file, spec, *, data_dir) -> containers.Blob:
   return containers.Blob(str(path), content)
 
 
-def _verify(part, spec, expected, *, where) -> Images:
+def _verify(part: Images, spec: ImageSpec, expected: Contents, *,
+            where: str) -> Images:
   """Verifies a part; returns it sorted by hash, with int32 labels."""
   x, y = part
   if x.dtype != np.uint8 or x.shape[1:] != spec.image_shape:

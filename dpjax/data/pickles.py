@@ -25,17 +25,17 @@ _WIDTH = 3 * 32 * 32
 class _Recorder:
   """Replaces every object that the pickle creates; stores its arguments."""
 
-  def __init__(self, *args):
+  def __init__(self, *args: object):
     self.args = args
-    self.state = ()
+    self.state: object = ()
 
-  def __setstate__(self, state):
+  def __setstate__(self, state: object) -> None:
     self.state = state
 
 
 class _Unpickler(pickle.Unpickler):
 
-  def find_class(self, module, name):
+  def find_class(self, module: str, name: str) -> type[_Recorder]:
     if (module, name) in _ALLOWED:
       return _Recorder
     raise pickle.UnpicklingError(f'it asks for {module}.{name}')
@@ -74,7 +74,7 @@ def cifar_pickle_parts(*batches: containers.Blob) -> containers.Parts:
   return containers.join([cifar_pickle(batch) for batch in batches])
 
 
-def _rows(recorder, *, where) -> np.ndarray:
+def _rows(recorder: object, *, where: str) -> np.ndarray:
   """Returns [n, 3072] uint8 from the recorded state of an array."""
   # NumPy pickles an array as (version, shape, dtype, is_fortran, bytes).
   state = recorder.state if isinstance(recorder, _Recorder) else ()

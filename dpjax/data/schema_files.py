@@ -178,7 +178,7 @@ def _form(value: Mapping[str, Any], where: str) -> Format:
 
 def _object(text: str, where: str) -> dict[str, Any]:
   """Parses a JSON object; a repeated name raises ValueError."""
-  def unique(pairs):
+  def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     names = [name for name, _ in pairs]
     for name in names:
       _check(names.count(name) == 1, f'{where}: {name!r} occurs twice')

@@ -12,6 +12,7 @@ import importlib.util
 import io
 import os
 import pathlib
+from typing import Any
 
 import numpy as np
 
@@ -84,7 +85,8 @@ def prepare(name: str, *, data_dir: str | os.PathLike | None = None) -> None:
     name, data_dir=root, file_format='array_record').download_and_prepare()
 
 
-def _read_part(source) -> containers.Images:
+def _read_part(source: Any) -> containers.Images:
+  """Reads all images and labels of a TFDS data source."""
   records = source.__getitems__(range(len(source)))
   return containers.Images(
     np.stack([_decode(record['image']) for record in records]),

@@ -149,7 +149,10 @@ def generate(alphas: np.ndarray, betas: np.ndarray, *, depth: int,
   return first, second
 
 
-def _generate_level(seeds, control, value, right, betas, value_bits):
+def _generate_level(
+    seeds: np.ndarray, control: np.ndarray, value: np.ndarray,
+    right: np.ndarray, betas: np.ndarray, value_bits: int
+) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray, np.ndarray]:
   """Returns a level's correction word and the state of the next level.
 
   The state is seeds [2, n, 2], control masks [2, n] and the difference of both
@@ -176,7 +179,8 @@ def _generate_level(seeds, control, value, right, betas, value_bits):
           kept_controls ^ (control & kept_bits), value)
 
 
-def _values_and_controls(seeds, value_bits):
+def _values_and_controls(seeds: np.ndarray, value_bits: int
+                         ) -> tuple[np.ndarray, np.ndarray]:
   """Returns values and control masks of both children, [..., 2] each.
 
   Control bits are the top bits of the block of values if k < 64 leaves those
@@ -249,7 +253,8 @@ def _sums_at(keys: Keys, wanted: np.ndarray) -> np.ndarray:
   return total[order]
 
 
-def _walk(wanted: np.ndarray, depth: int):
+def _walk(wanted: np.ndarray, depth: int
+          ) -> tuple[list[list[slice | np.ndarray]], np.ndarray]:
   """Plans which left and right children to visit in each level.
 
   Returns:
@@ -268,7 +273,8 @@ def _walk(wanted: np.ndarray, depth: int):
   return steps, np.argsort(prefixes)
 
 
-def _sums_of(keys: Keys, part: slice, steps) -> np.ndarray:
+def _sums_of(keys: Keys, part: slice, steps: list[list[slice | np.ndarray]]
+             ) -> np.ndarray:
   """Returns sums over some owners, before the sign, in the order of the walk.
 
   Values are summed over owners at each node, so only seeds [nodes, owners, 2]

@@ -18,6 +18,7 @@ Barczewski (2025, section 4.2; item EC-15).
 
 from collections.abc import Callable
 import os
+import types
 
 import numpy as np
 
@@ -35,7 +36,7 @@ _PUBLIC_KEY = bytes.fromhex('243f6a8885a308d313198a2e03707344')
 _SLACK = 15  # extra bytes that `update_into` demands of its buffer
 
 
-def _ciphers():
+def _ciphers() -> types.ModuleType:
   """Imports the ciphers, or says how to install them."""
   try:
     from cryptography.hazmat.primitives import ciphers

@@ -63,12 +63,14 @@ class Scheme(abc.ABC):
     """Returns the fields (count, bits of each) of a message to a server."""
 
   @abc.abstractmethod
-  def _shares(self, bins, labels, source) -> list[np.ndarray]:
+  def _shares(self, bins: np.ndarray, labels: np.ndarray,
+              source: prg.Source) -> list[np.ndarray]:
     """Returns `shares` of checked int64 bins and labels [n]."""
     ...
 
   @abc.abstractmethod
-  def _ranks(self, server, fields, points) -> np.ndarray:
+  def _ranks(self, server: int, fields: list[np.ndarray],
+             points: np.ndarray) -> np.ndarray:
     """Returns a server's share of the ranks [classes, m] from fields."""
     ...
 
@@ -154,12 +156,13 @@ class Scheme(abc.ABC):
     return [slice(start, start + step)
             for start in range(0, max(num_rows, 1), step)]
 
-  def _read(self, server, payloads):
+  def _read(self, server: int, payloads: np.ndarray
+            ) -> tuple[list[np.ndarray], np.ndarray]:
     """Returns the fields of messages, and which messages are malformed."""
     fields, bad = packing.unpack(payloads, self.layout(server))
     return fields, bad | self._out_of_range(fields)
 
-  def _out_of_range(self, fields) -> np.ndarray:
+  def _out_of_range(self, fields: list[np.ndarray]) -> np.ndarray:
     """Returns which messages have numbers that are not below the modulus."""
     return np.zeros(len(fields[0]), bool)
 

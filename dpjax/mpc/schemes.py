@@ -64,7 +64,7 @@ class _Modular(scheme.Scheme):
     return additive.share(values, num_parties=self.num_servers,
                           value_bits=self.value_bits, source=source)
 
-  def _open(self, answers, servers):
+  def _open(self, answers: np.ndarray, servers: list[int]) -> np.ndarray:
     del servers
     return additive.centred(
         additive.combine(answers, value_bits=self.value_bits),
@@ -99,7 +99,8 @@ class ComparisonScheme(_Modular):
     return self.num_classes * comparison.layout(
         self.depth, self.value_bits) + label
 
-  def _shares(self, bins, labels, source):
+  def _shares(self, bins: np.ndarray, labels: np.ndarray,
+              source: prg.Source) -> list[np.ndarray]:
     keys = [comparison.generate(bins, (labels == label).astype(np.int64),
                                 depth=self.depth, value_bits=self.value_bits,
                                 source=source)
@@ -110,7 +111,8 @@ class ComparisonScheme(_Modular):
         [(shared[server], self.value_bits)] * (self.num_classes - 1))
             for server in range(2)]
 
-  def _ranks(self, server, fields, points):
+  def _ranks(self, server: int, fields: list[np.ndarray],
+             points: np.ndarray) -> np.ndarray:
     # #{bin <= j} = n - #{j < bin}, in each class; keys give shares of the last.
     # The number of records n is public, so server 0 alone adds it.
     totals = np.zeros((self.num_classes, 1), np.uint64)
@@ -143,7 +145,8 @@ class AdditiveScheme(_Modular):
       return [(2, 64)]
     return [(self.num_classes * self.num_thresholds, self.value_bits)]
 
-  def _shares(self, bins, labels, source):
+  def _shares(self, bins: np.ndarray, labels: np.ndarray,
+              source: prg.Source) -> list[np.ndarray]:
     cells = self.num_classes * self.num_thresholds
     indicators = np.zeros((len(bins), cells), np.uint64)
     indicators[np.arange(len(bins)), labels * self.num_thresholds + bins] = 1
@@ -153,7 +156,8 @@ class AdditiveScheme(_Modular):
     return [packing.pack([(part, 64)]) for part in seeds] + [
         packing.pack([(rest, self.value_bits)])]
 
-  def _ranks(self, server, fields, points):
+  def _ranks(self, server: int, fields: list[np.ndarray],
+             points: np.ndarray) -> np.ndarray:
     cells = self.num_classes * self.num_thresholds
     if server < self.num_servers - 1:
       counts = additive.sum_of_expanded(fields[0], cells,
@@ -216,10 +220,11 @@ class OuterProductScheme(scheme.Scheme):
     rows, columns = self.shape
     return [(self.num_classes * rows, 31), (columns, 31)]
 
-  def _out_of_range(self, fields):
+  def _out_of_range(self, fields: list[np.ndarray]) -> np.ndarray:
     return np.any([(field >= self.modulus).any(1) for field in fields], 0)
 
-  def _shares(self, bins, labels, source):
+  def _shares(self, bins: np.ndarray, labels: np.ndarray,
+              source: prg.Source) -> list[np.ndarray]:
     rows, columns = self.shape
     row, column = labels * rows + bins // columns, bins % columns
     indicators = row[:, np.newaxis] == np.arange(self.num_classes * rows)
@@ -230,7 +235,8 @@ class OuterProductScheme(scheme.Scheme):
     return [packing.pack([(part[server], 31) for part in shared])
             for server in range(self.num_servers)]
 
-  def _ranks(self, server, fields, points):
+  def _ranks(self, server: int, fields: list[np.ndarray],
+             points: np.ndarray) -> np.ndarray:
     del server
     indicators, steps = fields
     within = shamir.product_of_columns(indicators, steps)
@@ -246,7 +252,7 @@ class OuterProductScheme(scheme.Scheme):
     return shamir.share(values, degree=2 * self.colluding,
                         num_parties=self.num_servers, source=source)
 
-  def _open(self, answers, servers):
+  def _open(self, answers: np.ndarray, servers: list[int]) -> np.ndarray:
     return shamir.centred(shamir.combine(answers, servers,
                                          degree=2 * self.colluding))
 

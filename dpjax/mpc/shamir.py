@@ -115,7 +115,8 @@ def combine(shares: np.ndarray, parties: Sequence[int], *, degree: int,
   return _weighted(shares, weights(known, prime=prime), prime)
 
 
-def _weighted(shares, factors, prime):
+def _weighted(shares: np.ndarray, factors: np.ndarray, prime: int
+              ) -> np.ndarray:
   """Returns the sum of factors times shares, modulo the prime."""
   total = np.zeros(shares.shape[1:], np.uint64)
   for factor, values in zip(factors, shares, strict=False):
@@ -154,7 +155,7 @@ def product_of_columns(left: np.ndarray, right: np.ndarray) -> np.ndarray:
   return total
 
 
-def _limbs(values):
+def _limbs(values: np.ndarray) -> list[tuple[int, np.ndarray]]:
   """Returns (shift, limb) of the low and the high 16 bits, as float64."""
   return [(0, (values & np.uint64(0xFFFF)).astype(np.float64)),
           (16, (values >> np.uint64(16)).astype(np.float64))]

@@ -110,11 +110,11 @@ def test_parameters_are_compared_as_text():
 def test_a_folder_keeps_what_it_is_told_for_one_study(tmp_path):
   told = parameters()
   kept = storage.Storage(tmp_path, told)
-  assert kept.dealt() is kept.noise() is kept.told() is None
+  assert kept.dealt() is kept.noise() is kept.released() is None
   kept.keep(enrolment.entry(1, b'ab'))
   kept.write_dealt(b'keys')
   kept.write_noise('name', np.array([True, False]), np.array([[3, 4]]))
-  kept.mark_told('name')
+  kept.mark_released('name')
   kept.write_report({'used': 3})
   kept.close()
   with open(tmp_path / 'inbox.log', 'ab') as log:
@@ -124,7 +124,7 @@ def test_a_folder_keeps_what_it_is_told_for_one_study(tmp_path):
     assert again.kept() == [(1, b'ab')]
   again.keep(enrolment.entry(3, b'e'))
   assert again.kept() == [(1, b'ab'), (3, b'e')]
-  assert (again.dealt(), again.told()) == (b'keys', 'name')
+  assert (again.dealt(), again.released()) == (b'keys', 'name')
   name, accepted, noise = again.noise()
   assert (name, accepted.tolist(), noise.tolist()) == (
       'name', [True, False], [[3, 4]])

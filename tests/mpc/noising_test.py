@@ -23,7 +23,7 @@ _STUDIES = (
 
 def _matrix(told):
   """Numbers that are told by nodes: what one unit of each node adds."""
-  return np.stack([noising.told(told, one).ravel()
+  return np.stack([noising.released_noise(told, one).ravel()
                    for one in np.eye(noising.num_nodes(told), dtype=int)], 1)
 
 
@@ -33,7 +33,7 @@ def test_the_variance_is_that_of_the_nodes_in_a_number(kwargs):
   told = parameters(**kwargs)
   nodes = _matrix(told)
   assert set(np.unique(nodes)) <= {0, 1} and nodes.any(0).all()
-  assert len(nodes) == told.num_classes * noising.num_told(told)
+  assert len(nodes) == told.num_classes * noising.num_released(told)
   counts = nodes.sum(1).reshape(told.num_classes, -1)
   if told.knows_total and told.num_classes == 1 and not told.shape:
     assert counts[0, -1] == 0  # n itself
@@ -43,7 +43,7 @@ def test_the_variance_is_that_of_the_nodes_in_a_number(kwargs):
   of_node = noise.variance(fractions.Fraction(4))
   if told.noise == 'contributions':
     of_node *= told.num_servers / (told.num_servers - told.num_colluding)
-  assert noising.told_variance(told) == pytest.approx(
+  assert noising.released_variance(told) == pytest.approx(
       counts.max() * of_node, rel=1e-12)
 
 
@@ -54,7 +54,7 @@ def test_distances_from_the_law_add_up_over_nodes(kwargs):
   count = _matrix(told).shape[1]
   assert noising.num_nodes(told) == count
   if told.noise == 'joint':
-    law = noising.joint_law(told)
+    law = noising.joint_distribution(told)
     assert (law.count, law.scale, law.value_bits) == (count, 4, 32)
     wanted = law.total_variation
   else:

@@ -32,7 +32,7 @@ def no_noise(index, told, mesh, toss, dealt):
   """The hook of tests: sharings of zero, so that counts are exact."""
   del toss, dealt
   return noising.reshare(index, told, mesh, np.zeros(
-      (told.num_classes, noising.num_told(told)), np.int64))
+      (told.num_classes, noising.num_released(told)), np.int64))
 
 
 class Study:

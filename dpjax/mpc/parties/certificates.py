@@ -10,8 +10,14 @@ import datetime
 import os
 import pathlib
 import ssl
+import types
+from typing import TYPE_CHECKING
 
 from dpjax.report import files
+
+if TYPE_CHECKING:
+  from cryptography import x509
+  from cryptography.hazmat.primitives.asymmetric import ec
 
 VALID_HOURS = 24
 """Hours for which the certificates of a study are valid."""
@@ -70,7 +76,7 @@ def write_secret(path: pathlib.Path, data: bytes) -> None:
     file.write(data)
 
 
-def _x509():
+def _x509() -> types.ModuleType:
   try:
     from cryptography import x509
   except ImportError as error:
@@ -79,12 +85,13 @@ def _x509():
   return x509
 
 
-def _pem(certificate) -> bytes:
+def _pem(certificate: 'x509.Certificate') -> bytes:
   from cryptography.hazmat.primitives import serialization
   return certificate.public_bytes(serialization.Encoding.PEM)
 
 
-def _builder(name: str, issuer: str, public_key):
+def _builder(name: str, issuer: str, public_key: 'ec.EllipticCurvePublicKey'
+             ) -> 'x509.CertificateBuilder':
   """Returns a builder with what all certificates have in common."""
   x509 = _x509()
   named = lambda text: x509.Name([
@@ -100,7 +107,7 @@ def _builder(name: str, issuer: str, public_key):
                          critical=False))
 
 
-def _usage(signs: bool):
+def _usage(signs: bool) -> 'x509.KeyUsage':
   """Returns the allowed usage: signing certificates, or TLS connections."""
   return _x509().KeyUsage(
       digital_signature=not signs, content_commitment=False,
@@ -109,7 +116,8 @@ def _usage(signs: bool):
       decipher_only=False)
 
 
-def _authority(session: str):
+def _authority(session: str
+               ) -> 'tuple[x509.Certificate, ec.EllipticCurvePrivateKey]':
   """Returns the self-signed certificate of a new authority, and its key."""
   from cryptography.hazmat.primitives import hashes
   from cryptography.hazmat.primitives.asymmetric import ec
@@ -124,7 +132,8 @@ def _authority(session: str):
   return signed, key
 
 
-def _certificate(name: str, authority, key) -> tuple[bytes, bytes]:
+def _certificate(name: str, authority: 'x509.Certificate',
+                 key: 'ec.EllipticCurvePrivateKey') -> tuple[bytes, bytes]:
   """Returns a new private key and the certificate of a party, both in PEM."""
   from cryptography.hazmat.primitives import hashes
   from cryptography.hazmat.primitives import serialization
@@ -133,6 +142,7 @@ def _certificate(name: str, authority, key) -> tuple[bytes, bytes]:
   own = ec.generate_private_key(ec.SECP256R1())
   issuer = authority.subject.get_attributes_for_oid(
       x509.NameOID.COMMON_NAME)[0].value
+  assert isinstance(issuer, str)  # as `_authority` has set it
   signed = (_builder(name, issuer, own.public_key())
             .add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]),
                            critical=False)

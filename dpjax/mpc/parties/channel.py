@@ -14,6 +14,7 @@ import enum
 import socket
 import ssl
 import struct
+from typing import TypeVar
 
 from dpjax.mpc.parties import certificates
 
@@ -23,6 +24,7 @@ MAX_PAYLOAD = 1 << 22
 _HEADER = struct.Struct('>4sBB16s16sQI')
 _MAGIC, _VERSION = b'dpjx', 1
 _CLOSED = 'closed the connection'
+_Result = TypeVar('_Result')
 
 
 class Kind(enum.IntEnum):
@@ -153,7 +155,7 @@ class Channel:
       self._socket.sendall(data)
       self.traffic.wire_sent += len(data)
 
-  def _run(self, call: Callable, *args):
+  def _run(self, call: Callable[..., _Result], *args: object) -> _Result:
     """Runs a TLS operation, moving bytes to and from the socket as it needs."""
     try:
       while True:

@@ -4,9 +4,11 @@ A client holds no key but that of its certificate. It learns the noisy counts
 and, if the number of records is public, that number.
 """
 
+from collections.abc import Callable, Iterable
 import dataclasses
 import json
 import pathlib
+from typing import TypeVar
 
 import numpy as np
 
@@ -20,6 +22,8 @@ from dpjax.mpc.parties.channel import Channel
 from dpjax.mpc.parties.channel import Fault
 from dpjax.mpc.parties.channel import Kind
 from dpjax.mpc.parties.parameters import Parameters
+
+_Result = TypeVar('_Result')
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -64,7 +68,8 @@ def ask(parameters: Parameters, points: np.ndarray | None, *,
   channels: dict[str, Channel] = {}
   faults: list[Fault] = []
 
-  def of_all(step, peers):
+  def of_all(step: Callable[[str], _Result], peers: Iterable[str]
+             ) -> dict[str, _Result]:
     """Runs a step with each server; raises if too few succeed."""
     results = {}
     for peer in peers:
@@ -76,7 +81,7 @@ def ask(parameters: Parameters, points: np.ndarray | None, *,
       raise faults[0]
     return results
 
-  def call(peer):
+  def call(peer: str) -> None:
     channels[peer] = channel.call(
         server.read_address(addresses, peer), tls, peer=peer, name=name,
         session=parameters.session, timeout=timeout)
@@ -135,7 +140,7 @@ def _listen(link: Channel, parameters: Parameters, points: np.ndarray | None
             ) -> tuple[int | None, np.ndarray]:
   """Returns the number of records or None, and a server's share of the ranks.
   """
-  count = noising.num_told(parameters) if points is None else len(points)
+  count = noising.num_released(parameters) if points is None else len(points)
   try:
     used = json.loads(link.expect(Kind.STATUS))
     if not isinstance(used, int if parameters.knows_total else type(None)):

@@ -12,8 +12,12 @@ from collections.abc import Iterator
 import hmac
 import os
 import struct
+from typing import TYPE_CHECKING
 
 from dpjax.mpc import prg
+
+if TYPE_CHECKING:
+  from cryptography.hazmat.primitives.ciphers import aead
 
 TOKEN_BYTES = 32
 KEY_BYTES = 32
@@ -38,7 +42,7 @@ def token(enrolment_key: bytes, owner: int) -> bytes:
   return hmac.digest(enrolment_key, b'owner' + owner.to_bytes(4), 'sha256')
 
 
-def _cipher(owner_token: bytes, digest: bytes, server: str):
+def _cipher(owner_token: bytes, digest: bytes, server: str) -> 'aead.AESGCM':
   from cryptography.hazmat.primitives.ciphers import aead
   return aead.AESGCM(
       hmac.digest(owner_token, digest + server.encode(), 'sha256'))

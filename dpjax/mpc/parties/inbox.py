@@ -29,10 +29,11 @@ class Refusals:
   """Counts of refusals by party and reason; safe to use from several threads.
   """
 
-  def __init__(self):
+  def __init__(self) -> None:
     """Starts with no refusals."""
     self._lock = threading.Lock()
-    self._counts = collections.Counter()
+    self._counts: collections.Counter[tuple[str, str]] = (
+        collections.Counter())
 
   def add(self, party: str, reason: str) -> None:
     """Adds one refusal of a party."""

@@ -58,13 +58,15 @@ def draw(server: int, parameters: Parameters, mesh: Links, toss: bytes,
     # Equal marks show that both servers hold keys of the same dealing.
     if any(other != mark for other in mesh.exchange(Kind.MASKS, mark).values()):
       raise Fault('dealer', 'has given keys that do not belong together')
-    distribution = joint_law(parameters)
+    distribution = joint_distribution(parameters)
     shares = distribution.share(server, np.frombuffer(keys, np.uint8).reshape(
         distribution.num_keys, -1), toss)
-    return told(parameters, shares) & additive.mask(parameters.value_bits)
+    return released_noise(parameters, shares) & additive.mask(
+        parameters.value_bits)
   own = contributions(parameters).draw(source(_SEED_BYTES),
                                        num_nodes(parameters))
-  return reshare(server, parameters, mesh, told(parameters, own), source)
+  return reshare(server, parameters, mesh, released_noise(parameters, own),
+                 source)
 
 
 def scale(parameters: Parameters) -> fractions.Fraction:
@@ -84,19 +86,19 @@ def num_rows(parameters: Parameters) -> int:
 def num_nodes(parameters: Parameters) -> int:
   """Returns how many nodes of all curves together get noise."""
   if parameters.shape:
-    return parameters.num_classes * num_told(parameters)
+    return parameters.num_classes * num_released(parameters)
   return parameters.num_classes * sum(
       nodes.dyadic_sizes(num_rows(parameters), root=parameters.root))
 
 
-def num_told(parameters: Parameters) -> int:
+def num_released(parameters: Parameters) -> int:
   """Returns M, the numbers released per class: N ranks or all tree counts."""
   if parameters.shape:
     return sum(nodes.tree_sizes(parameters.num_thresholds, parameters.shape))
   return parameters.num_thresholds
 
 
-def told(parameters: Parameters, values: np.ndarray) -> np.ndarray:
+def released_noise(parameters: Parameters, values: np.ndarray) -> np.ndarray:
   """Returns the noise [classes, M] of the released numbers.
 
   Args:
@@ -112,7 +114,7 @@ def told(parameters: Parameters, values: np.ndarray) -> np.ndarray:
   return np.pad(summed, [(0, 0), (0, parameters.num_thresholds - rows)])
 
 
-def joint_law(parameters: Parameters) -> joint_noise.JointNoise:
+def joint_distribution(parameters: Parameters) -> joint_noise.JointNoise:
   """Returns the noise of all nodes as a dealer and two servers draw it."""
   return joint_noise.JointNoise(
       scale=scale(parameters), count=num_nodes(parameters),
@@ -126,7 +128,7 @@ def contributions(parameters: Parameters) -> noise.Contributions:
       num_colluding=parameters.num_colluding)
 
 
-def told_variance(parameters: Parameters) -> float:
+def released_variance(parameters: Parameters) -> float:
   """Returns the variance of the noise of a released number that gets noise."""
   levels = 1 if parameters.shape else len(
       nodes.dyadic_sizes(num_rows(parameters), root=parameters.root))
@@ -141,7 +143,7 @@ def total_variation(parameters: Parameters) -> float:
   The release is (epsilon, delta)-DP with delta = (1 + e^epsilon) times it.
   """
   if parameters.noise == 'joint':
-    return joint_law(parameters).total_variation
+    return joint_distribution(parameters).total_variation
   return num_nodes(parameters) * contributions(parameters).total_variation
 
 
@@ -149,14 +151,14 @@ def deal(parameters: Parameters, source: prg.Source) -> list[bytes]:
   """Returns the dealer's messages to the servers: a common mark, then keys."""
   mark = source(MARK_BYTES)
   return [mark + keys.tobytes()
-          for keys in joint_law(parameters).deal(source=source)]
+          for keys in joint_distribution(parameters).deal(source=source)]
 
 
 def dealt_bytes(parameters: Parameters) -> int:
   """Returns the length of a dealer's message; 0 if there is no dealer."""
   if parameters.noise != 'joint':
     return 0
-  joint = joint_law(parameters)
+  joint = joint_distribution(parameters)
   return MARK_BYTES + joint.num_keys * -(-joint.bits // joint.num_keys // 8)
 
 

@@ -11,6 +11,7 @@ lost noise that may be part of an answer, the study is over, because answers
 with fresh noise would be a second release.
 """
 
+from collections.abc import Callable
 import contextlib
 import functools
 import hashlib
@@ -150,7 +151,8 @@ class Server:
       threading.Thread(target=self._serve, args=(connection, address),
                        daemon=True).start()
 
-  def _serve(self, connection: socket.socket, address) -> None:
+  def _serve(self, connection: socket.socket, address: tuple[str, int]
+             ) -> None:
     """Serves one connection by the role of the party that called."""
     link, keep = None, False
     try:
@@ -158,7 +160,7 @@ class Server:
                      session=self.parameters.session, timeout=self._timeout)
       self._live.add(link)
       links.welcome(link, self.parameters)
-      keep = self._role(link.peer)(link)
+      keep = bool(self._role(link.peer)(link))  # if so, it stays open
     except Fault as fault:
       stranger = link is None
       self.refusals.add(f'a stranger at {address[0]}' if stranger
@@ -173,7 +175,7 @@ class Server:
         self._traffic.append((link.peer, link.traffic))
         self._live.discard(link)
 
-  def _role(self, peer: str):
+  def _role(self, peer: str) -> Callable[[Channel], bool | None]:
     """Returns the method that serves a party; raises for unknown ones."""
     if peer.startswith('owners'):
       return self._serve_owners
@@ -291,7 +293,7 @@ class Server:
       assert drawn is not None  # or `_resume` returns False
       identity, used, noise = drawn
       self._same(mesh, Kind.READY, identity.encode(), 'the noise')
-      self._storage.mark_told(identity)
+      self._storage.mark_released(identity)
       self._used, self._noise = used, noise
     finally:
       self._traffic += mesh.close()
@@ -334,13 +336,14 @@ class Server:
       if theirs != mine:
         raise Fault(peer, f'does not agree on {what}')
 
-  def _resume(self, mesh: links.Links, drawn) -> bool:
+  def _resume(self, mesh: links.Links,
+              drawn: tuple[str, np.ndarray, np.ndarray] | None) -> bool:
     """Returns whether all servers hold the same noise from an earlier run.
 
     Raises:
       Fault: if a server has lost noise that may have been released.
     """
-    mine = json.dumps([drawn and drawn[0], self._storage.told()]).encode()
+    mine = json.dumps([drawn and drawn[0], self._storage.released()]).encode()
     held = {self.name: mine, **mesh.exchange(Kind.STATUS, mine)}
     states = {peer: _state(peer, text) for peer, text in held.items()}
     released = {state[1] for state in states.values() if state[1]}

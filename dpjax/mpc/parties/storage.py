@@ -19,6 +19,9 @@ from dpjax.mpc.parties import parameters as public
 from dpjax.report import files
 
 _PRIVATE = 0o600
+# File with the identity of released noise. A restarted server looks for this
+# name: under another one it would take released noise for unreleased.
+_RELEASED = 'told'
 
 
 class Storage:
@@ -93,13 +96,13 @@ class Storage:
     with np.load(io.BytesIO(private_files.read(path))) as archive:
       return str(archive['identity']), archive['accepted'], archive['noise']
 
-  def mark_told(self, identity: str) -> None:
+  def mark_released(self, identity: str) -> None:
     """Records that this noise may be part of an answer from now on."""
-    files.replace(self.folder / 'told', identity.encode())
+    files.replace(self.folder / _RELEASED, identity.encode())
 
-  def told(self) -> str | None:
+  def released(self) -> str | None:
     """Returns the identity of noise that may be part of an answer, or None."""
-    path = self.folder / 'told'
+    path = self.folder / _RELEASED
     return path.read_text() if path.exists() else None
 
   def write_report(self, report: dict[str, object]) -> None:

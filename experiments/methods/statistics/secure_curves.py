@@ -41,14 +41,14 @@ class SecureCurve:
   Attributes:
     scheme: the secret-sharing scheme.
     payloads: for each server the owners' messages, uint8 [n, bytes].
-    noise: for each server its shares of the noise of the dyadic nodes,
-      [classes, M].
+    noise: the servers' shares of the noise of the dyadic nodes,
+      [servers, classes, M].
     num_rows: number of thresholds whose ranks get noise.
     root: whether one more dyadic node covers all of them.
   """
   scheme: schemes.Scheme
   payloads: Sequence[np.ndarray]
-  noise: Sequence[np.ndarray]
+  noise: np.ndarray
   num_rows: int
   root: bool = True
 
