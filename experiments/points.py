@@ -36,21 +36,6 @@ def _value(text: str) -> float | str:
     return text
 
 
-<<<<<<< HEAD:experiments/points.py
-=======
-def select(points: Iterable[Point], **fields: Any) -> list[Point]:
-  """Returns the points whose fields equal these values.
-
-  A tuple stands for a choice of allowed values.
-  """
-  def fits(point: Point, name: str, wanted: Any) -> bool:
-    return point.fields[name] in (wanted if isinstance(wanted, tuple)
-                                  else (wanted,))
-  return [point for point in points
-          if all(fits(point, *item) for item in fields.items())]
-
-
->>>>>>> k_types:dpjax/report/points.py
 def distinct(points: Iterable[Point], *names: str) -> list[tuple]:
   """Returns the distinct combinations of these fields, sorted."""
   return sorted({tuple(point[name] for name in names) for point in points})

@@ -30,7 +30,7 @@ def select(points: Iterable[Point], **fields: Any) -> list[Point]:
 
   A tuple stands for a choice of allowed values.
   """
-  def fits(point, name, wanted):
+  def fits(point: Point, name: str, wanted: Any) -> bool:
     return point.fields[name] in (wanted if isinstance(wanted, tuple)
                                   else (wanted,))
   return [point for point in points
