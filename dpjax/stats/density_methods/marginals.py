@@ -304,7 +304,8 @@ def _grown(key: PRNGKey, pairs: Array, scores: Array | None,
   num, size = pairs.shape[0], pairs.shape[2]
   uniform = jnp.full((size, size), 1 / size, pairs.dtype)
 
-  def add_edge(state, given):
+  def add_edge(state: tuple[Array, Array], given: tuple[PRNGKey, Array]
+               ) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
     inside, marginals = state
     key, edge = given
     choose, measure = jax.random.split(key)
