@@ -98,8 +98,7 @@ def shift(game: Game) -> Shift:
   method, order = game.method, game.method.noise_order
 
   @jax.jit
-  def at_start(key: PRNGKey
-               ) -> tuple[Params, PyTree, tuple[PyTree, PyTree]]:
+  def at_start(key: PRNGKey) -> tuple[Params, PyTree, tuple[PyTree, PyTree]]:
     params, certificate = method.constraint.constrain(game.model.init(key))
     return (params, method.bounder.l2_sensitivity(certificate),
             whitebox.contribution(method, params, certificate, game.canary))

@@ -310,8 +310,7 @@ def _grown(key: PRNGKey, pairs: Array, scores: Array | None,
     key, edge = given
     choose, measure = jax.random.split(key)
     if scores is not None:
-      # Any pair to begin with, then from an attribute inside the tree to one
-      # outside.
+      # At first any pair, then from an attribute in the tree to one outside.
       allowed = jnp.where(jnp.any(inside), inside[:, None] & ~inside[None],
                           np.triu(np.ones((num, num), bool), 1))
       place = sparse.chosen(choose, jnp.where(allowed, scores, -jnp.inf
