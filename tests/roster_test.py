@@ -6,6 +6,7 @@ marked tests that cover it; what is new and not covered fails here.
 """
 
 from collections.abc import Iterator
+import dataclasses
 import importlib
 import inspect
 import itertools
@@ -22,7 +23,9 @@ from dpjax.lipschitz import pointwise
 from dpjax.lipschitz import pooling
 from dpjax.lipschitz import rules
 from dpjax.privacy import accounting
+from dpjax.privacy.mechanism import Mechanism
 from dpjax.release import registry
+from experiments.methods import statistics
 
 _LAYERS = 'lipschitz.layers_test::test_table_of_constants'
 _RULES = 'lipschitz.rules_test::test_weighted_norms_are_at_most_the_bound'
@@ -93,6 +96,8 @@ _ESTIMATORS = {name: tests
     'Subsampled': (
         'theory.parametric.subsampling_test::'
         'test_neighbours_differ_by_the_level_and_no_more',)}.items()}
+# Packages whose classes with an event are private estimators.
+_ESTIMATOR_PACKAGES = (stats, theory, statistics)
 # What is there to compare with: its event says that it is not private.
 _NOT_PRIVATE = {'EmpiricalShare', 'MaximumLikelihood'}
 _OTHERS = (
@@ -203,17 +208,30 @@ def test_every_mechanism_is_in_the_roster():
   roster = importlib.import_module('tests.privacy.roster')
   assert _values(_MECHANISMS) == roster.CASES
   made = {type(case.mechanism).__name__ for case in roster.CASES}
-  classes = {value.__name__ for value in _classes(
-    privacy, 'adjacency', 'event', 'release', 'risk')}
+  classes = {value.__name__ for value in _classes(privacy, 'event', 'release')}
   assert classes <= made | _OWN_MECHANISMS.keys()
 
 
+def test_every_mechanism_implements_the_interface():
+  """Those of the rosters as instances, and all others by their members."""
+  for roster in ('privacy.roster', 'stats.coupling_test'):
+    cases = importlib.import_module(f'tests.{roster}').CASES
+    for case in cases.values() if isinstance(cases, dict) else cases:
+      assert isinstance(case.mechanism, Mechanism), type(case.mechanism)
+  for package in (privacy, *_ESTIMATOR_PACKAGES):
+    for value in _classes(package, 'event', 'release'):
+      if not inspect.isabstract(value):
+        members = {*dir(value),
+                   *(field.name for field in dataclasses.fields(value))}
+        assert {'adjacency', 'risk'} <= members, value
+
+
 def test_every_private_estimator_is_in_the_roster():
-  """All of `stats` and `theory` that have an event, whatever their names."""
+  """All of these packages that have an event, whatever their names."""
   cases = importlib.import_module('tests.stats.coupling_test').CASES
   assert _values(_COUPLED) == list(cases)
   coupled = {type(case.mechanism).__name__ for case in cases.values()}
-  classes = {value.__name__ for package in (stats, theory)
+  classes = {value.__name__ for package in _ESTIMATOR_PACKAGES
              for value in _classes(package, 'event', 'release')
              if not inspect.isabstract(value)}
   assert classes == coupled | _ESTIMATORS.keys() | _NOT_PRIVATE

@@ -31,7 +31,7 @@ from dpjax.privacy import blocks
 from dpjax.privacy import k_norm
 from dpjax.train import loop
 from dpjax.train.plan import TrainingPlan
-from dpjax.typing import Array, Batch, PRNGKey, PyTree
+from dpjax.typing import Array, Batch, Params, PRNGKey, PyTree
 
 SIGNIFICANCE = 1e-6
 """Significance of the lower bound on epsilon from a game."""
@@ -98,7 +98,7 @@ def shift(game: Game) -> Shift:
   method, order = game.method, game.method.noise_order
 
   @jax.jit
-  def at_start(key):
+  def at_start(key: PRNGKey) -> tuple[Params, PyTree, tuple[PyTree, PyTree]]:
     params, certificate = method.constraint.constrain(game.model.init(key))
     return (params, method.bounder.l2_sensitivity(certificate),
             whitebox.contribution(method, params, certificate, game.canary))

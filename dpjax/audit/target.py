@@ -215,7 +215,7 @@ def _can_be_traced(release: Release, data: PyTree) -> bool:
       np.array_equal(first, second, equal_nan=True)
       for first, second in zip(one.consts, other.consts, strict=True)
       if isinstance(first, (np.ndarray, np.generic, jax.Array)) and
-      not jax.dtypes.issubdtype(first.dtype, jax.dtypes.prng_key))
+      not jnp.issubdtype(first.dtype, jax.dtypes.prng_key))
 
 
 def toggles(base: np.ndarray, records: np.ndarray, *,

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import dataclasses
 import functools
 import math
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TYPE_CHECKING, TypeVar
 
 import jax
 import numpy as np
@@ -64,6 +64,13 @@ class SampledMechanism(abc.ABC, Generic[Data]):
   # Read by the auditor: `release` takes and returns 64-bit types.
   double_precision = True
 
+  if TYPE_CHECKING:
+    # A field of most subclasses and a property of the others. At run time a
+    # property here would become the default value of the field.
+    @property
+    def adjacency(self) -> Adjacency:
+      """Which data sets are neighbours."""
+
   @property
   @abc.abstractmethod
   def event(self) -> accounting.DpEvent:
@@ -82,6 +89,15 @@ class SampledMechanism(abc.ABC, Generic[Data]):
   @abc.abstractmethod
   def parameters(self) -> PyTree:
     """Public float64 NumPy arrays that the sampler takes."""
+
+  def risk(self, num_values: int) -> float | None:
+    """Returns the expected squared error of `num_values` released numbers.
+
+    None here: it is unknown or depends on the data. A subclass that knows it
+    without the data overrides this.
+    """
+    del num_values
+    return None
 
   @precision.in_float64
   def _drawn(self, key: PRNGKey, data: Data) -> PyTree:

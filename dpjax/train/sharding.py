@@ -17,6 +17,7 @@ import functools
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 from jax.sharding import Mesh
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec
@@ -134,7 +135,7 @@ def replicate(mesh: Mesh | None, values: PyTree) -> PyTree:
 
   def leaf(value: Array) -> Array:
     # Typed keys are placed by their words.
-    if not jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key):
+    if not jnp.issubdtype(value.dtype, jax.dtypes.prng_key):
       return put(value)
     return jax.random.wrap_key_data(put(jax.random.key_data(value)),
                                     impl=jax.random.key_impl(value))

@@ -31,6 +31,7 @@ from dpjax.stats.density_methods.noisy_counts import CountsMechanism
 from dpjax.stats.density_methods.stages import TwoResolutions
 from dpjax.stats.density_methods.stages import TwoStages
 from dpjax.stats.density_methods.trigonometric import SumsMechanism
+from dpjax.stats.density_methods.weighted import WeightedParameters
 from dpjax.typing import PRNGKey, PyTree
 
 _GRID = 256
@@ -113,7 +114,9 @@ def sums(mechanism: SumsMechanism, *,
   for the arguments.
   """
   parameters = mechanism.parameters
-  scales = getattr(parameters, 'sums', parameters).scales
+  if isinstance(parameters, WeightedParameters):
+    parameters = parameters.sums
+  scales = parameters.scales
   value: Value = lambda data: data / scales
   return _target(mechanism, claim, farthest(
       mechanism, value, 1 if mechanism.pure else 2), value)

@@ -137,7 +137,7 @@ class PrintedLipDpSgd:
       key: key of this step.
       members: [n] bool, the rows that the data set holds; at least one.
     """
-    def draw(carry):
+    def draw(carry: tuple[Array, Array]) -> tuple[Array, Array]:
       attempt, _ = carry
       draws = jax.random.uniform(jax.random.fold_in(key, attempt),
                                  members.shape)
@@ -159,7 +159,7 @@ class PrintedLipDpSgd:
       y: [n] labels.
       mask: [n] bool, the batch V.
     """
-    def total(weights):
+    def total(weights: Kernels) -> tuple[Array, list[Array]]:
       logits, input_norms = self._forward(weights, x)
       losses = jnp.where(mask, self.loss(logits, y), 0.0)
       return jnp.sum(losses), input_norms
@@ -176,7 +176,8 @@ class PrintedLipDpSgd:
     """Returns, for each layer, the norms [n] of the records' inputs to it."""
     return self._forward(kernels, x)[1]
 
-  def _forward(self, kernels, x):
+  def _forward(self, kernels: Kernels, x: Array
+               ) -> tuple[Array, list[Array]]:
     """Returns the logits and, for each layer, the norms [n] of its inputs."""
     input_norms, last = [], len(kernels) - 1
     for layer, kernel in enumerate(kernels):
@@ -219,7 +220,7 @@ class PrintedLipDpSgd:
     Returns:
       (last state, observations of all steps stacked).
     """
-    def body(state, step_key):
+    def body(state: State, step_key: PRNGKey) -> tuple[State, PyTree]:
       new_state, released = self.step(step_key, state, x, y, members)
       return new_state, observe(state, released)
     return jax.lax.scan(body, state, jax.random.split(key, num_steps))

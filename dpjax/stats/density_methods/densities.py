@@ -227,7 +227,7 @@ def series(name: str, coefficients: Sequence[complex] | np.ndarray) -> Series:
   theta = np.asarray(coefficients, np.complex128)
   rates = 2j * np.pi * np.arange(1, theta.size + 1)
 
-  def summed(x, factors):
+  def summed(x: np.ndarray, factors: np.ndarray) -> np.ndarray:
     x = np.asarray(x, np.float64)
     parts = [np.exp(np.multiply.outer(part, rates)) @ factors
              for part in np.array_split(x.ravel(), x.size // 256 + 1)]

@@ -98,7 +98,8 @@ def merged(values: Array, run_cost: Array) -> Array:
   first = jnp.zeros(size + 1, values.dtype)
   _, starts = jax.lax.scan(best_cut, first, jnp.arange(1, size + 1))
 
-  def unwind(run, place):
+  def unwind(run: tuple[Array, Array], place: Array
+             ) -> tuple[tuple[Array, Array], Array]:
     # From the last bin backwards: `place` belongs to the run [start, end).
     start, end = run
     new = place < start

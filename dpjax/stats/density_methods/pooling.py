@@ -7,6 +7,10 @@ from jax.typing import ArrayLike
 from dpjax.stats.density_methods import shrinkage
 from dpjax.typing import Array
 
+# Either the number of blocks on a stack with the sums of all blocks, or that
+# number with the sums of the block that is being pooled.
+_Blocks = tuple[Array, Array, Array]
+
 
 def factors(coefficients: Array, variances: Array,
             penalty: ArrayLike = shrinkage.PENALTY) -> Array:
@@ -27,14 +31,15 @@ def factors(coefficients: Array, variances: Array,
   tops = weights - penalty * variances
   tiny = jnp.finfo(weights.dtype).tiny
 
-  def add(stack, given):
-    def above(state):
+  def add(stack: _Blocks, given: tuple[Array, Array]
+          ) -> tuple[_Blocks, Array]:
+    def above(state: _Blocks) -> Array:
       depth, top, weight = state
       # Means are compared by products, because a weight may be 0.
       return (depth > 0) & (top * below[1][depth - 1]
                             >= below[0][depth - 1] * weight)
 
-    def pool(state):
+    def pool(state: _Blocks) -> _Blocks:
       depth, top, weight = state
       return (depth - 1, top + below[0][depth - 1],
               weight + below[1][depth - 1])

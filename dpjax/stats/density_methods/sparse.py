@@ -160,7 +160,8 @@ def _sampler(num_rounds: int) -> mechanism.Draw:
            ) -> Array:
     sums = statistic.reshape(2, -1)  # Row 0: cosines; row 1: minus the sines.
 
-    def one_round(state, key):
+    def one_round(state: tuple[Array, Array], key: PRNGKey
+                  ) -> tuple[tuple[Array, Array], Array]:
       current, times = state
       choose, measure = jax.random.split(key)
       scores = jnp.sqrt(jnp.sum((sums - current)**2, 0))

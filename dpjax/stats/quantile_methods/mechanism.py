@@ -94,10 +94,6 @@ class QuantileMechanism(mechanisms.SampledMechanism[Records]):
     self.check_size(len(data))
     return self._drawn(key, records.padded(data, self.lower, self.upper))
 
-  def risk(self, num_values: int) -> None:
-    """Returns None: the risk depends on the gaps between the records."""
-    del num_values
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PureQuantiles(QuantileMechanism):

@@ -54,9 +54,3 @@ class Estimator(mechanisms.SampledMechanism[Array]):
     """
     return self._drawn_each(key, precision.double(statistics),
                             statistics.shape[0])
-
-  def risk(self, num_values: int) -> float | None:
-    """Returns the risk of the noise alone if it has a closed form, else None.
-    """
-    del num_values
-    return None

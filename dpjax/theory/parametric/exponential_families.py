@@ -23,7 +23,7 @@ import numpy as np
 
 from dpjax import errors
 from dpjax.stats import precision
-from dpjax.typing import Array
+from dpjax.typing import Array, ArrayLike
 
 # Bisections to find theta from a mean: more than float64 resolves.
 _HALVINGS = 60
@@ -157,7 +157,8 @@ def maximum(family: Family, means: Array, radius: Array) -> Array:
     cut = jnp.clip(means, jax.nn.sigmoid(-radius), jax.nn.sigmoid(radius))
     return jnp.clip(jnp.log(cut) - jnp.log1p(-cut), -radius, radius)
 
-  def halve(_, interval):
+  def halve(_: ArrayLike, interval: tuple[Array, Array]
+            ) -> tuple[Array, Array]:
     low, high = interval
     middle = (low + high) / 2
     below = family.mean(middle) < means

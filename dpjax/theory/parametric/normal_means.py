@@ -269,7 +269,8 @@ def _rounds(key: PRNGKey, records: Array, parameters: PyTree,
   """Runs all rounds from the centre 0 and returns the shrunk last centre."""
   clips, scales, kept, shrinkage = parameters
 
-  def turn(centre, of):
+  def turn(centre: Array, of: tuple[PRNGKey, Array, Array]
+           ) -> tuple[Array, None]:
     key, clip, scale = of
     # Offsets in a ball of radius T: the sensitivity is 2 T / n at any centre.
     offsets = _within(records - centre[None], clip)
@@ -294,12 +295,14 @@ def _within(vectors: Array, radius: Array) -> Array:
 def _simulated(draw: estimator.Draw, num_examples: int
                ) -> Callable[..., Array]:
   """Returns a compiled simulation of releases from fresh normal records."""
-  def once(key, mean, sigma, parameters):
+  def once(key: PRNGKey, mean: Array, sigma: Array, parameters: PyTree
+           ) -> Array:
     data, coins = jax.random.split(key)
     records = mean[None] + sigma * precision.double(additive.standard_normal(
         data, (num_examples, *mean.shape)))
     return draw(coins, records, parameters)
 
-  def run(keys, mean, sigma, parameters):
+  def run(keys: PRNGKey, mean: Array, sigma: Array, parameters: PyTree
+          ) -> Array:
     return jax.lax.map(lambda key: once(key, mean, sigma, parameters), keys)
   return jax.jit(run)

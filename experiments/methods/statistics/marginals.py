@@ -304,13 +304,13 @@ def _grown(key: PRNGKey, pairs: Array, scores: Array | None,
   num, size = pairs.shape[0], pairs.shape[2]
   uniform = jnp.full((size, size), 1 / size, pairs.dtype)
 
-  def add_edge(state, given):
+  def add_edge(state: tuple[Array, Array], given: tuple[PRNGKey, Array]
+               ) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
     inside, marginals = state
     key, edge = given
     choose, measure = jax.random.split(key)
     if scores is not None:
-      # Any pair to begin with, then from an attribute inside the tree to one
-      # outside.
+      # At first any pair, then from an attribute in the tree to one outside.
       allowed = jnp.where(jnp.any(inside), inside[:, None] & ~inside[None],
                           np.triu(np.ones((num, num), bool), 1))
       place = sparse.chosen(choose, jnp.where(allowed, scores, -jnp.inf
