@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 
-from dpjax.report import tables
 from experiments import records
 from experiments import summary
 from experiments import verdicts
@@ -159,12 +158,12 @@ def _depth(values: lookup.Values, dataset: str,
     return verdicts.Verdict(claim, '-', '-', verdicts.NOT_RUN, 'no rows')
   (first, shallow), *_, (last, deep) = result.items()
   ours = ', '.join(
-      f'{tables.cell(summary.summarise(seeds.values()))} at {depth}'
+      f'{summary.cell(summary.summarise(seeds.values()))} at {depth}'
       for depth, seeds in ((first, shallow), (last, deep)))
   fall = summary.summarise(summary.differences(shallow, deep))
   falls = fall.mean > max(_FALL, 2 * fall.standard_error)
-  reason = (f'falls by {tables.cell(fall)}, paired by seed' if falls else
-            f'changes by {tables.cell(fall)} only, paired by seed')
+  reason = (f'falls by {summary.cell(fall)}, paired by seed' if falls else
+            f'changes by {summary.cell(fall)} only, paired by seed')
   outcome = verdicts.AGREES if falls == lipschitz else verdicts.DIFFERS
   if outcome == verdicts.DIFFERS:
     reason += _why(method)

@@ -7,6 +7,7 @@ from typing import Any
 from dpjax.report import plots
 from dpjax.report import tables
 from experiments import records
+from experiments import summary
 from experiments import verdicts
 from experiments.lip_depth import claims
 from experiments.lip_depth import lookup
@@ -63,7 +64,7 @@ def _accuracies(values: lookup.Values, dataset: str, along: str,
   heads = [str(sizes[dataset, at]) if along == 'num_examples' else f'{at:g}'
            for at in columns]
   return _pivot('method', heads, (
-      (line.label, *(tables.cell(curve.get(at)) for at in columns))
+      (line.label, *(summary.cell(curve.get(at)) for at in columns))
       for line, curve in results.items() if curve))
 
 
@@ -106,7 +107,7 @@ def _planes(values: lookup.Values, dataset: str) -> list[str]:
     depths = sorted({depth for curve in curves.values() for depth in curve})
     parts += [f'{dataset}, {method}: test accuracy by epsilon and hidden '
               'layers.\n', _pivot('epsilon', (f'{d:g}' for d in depths), (
-                  (f'{epsilon:g}', *(tables.cell(curve.get(depth))
+                  (f'{epsilon:g}', *(summary.cell(curve.get(depth))
                                      for depth in depths))
                   for epsilon, curve in curves.items()))]
   return parts

@@ -55,9 +55,9 @@ def _beats_the_printed_best(lines, cells) -> verdicts.Verdict:
       above += 1
     elif best:
       short.append(
-          f'{line.dataset} {tables.cell(best[1], digits=4)} ({best[0]}) '
+          f'{line.dataset} {summary.cell(best[1], digits=4)} ({best[0]}) '
           f'against {printed:.3f}' + (
-              f', without privacy {tables.cell(ceiling, digits=4)}'
+              f', without privacy {summary.cell(ceiling, digits=4)}'
               if ceiling else ''))
   return verdicts.Verdict(
       'best method beats the best printed accuracy', 'all data sets',

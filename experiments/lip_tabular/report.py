@@ -28,7 +28,7 @@ def table(rows: Sequence[records.Row]) -> str:
     dataset, method, requested, delta, n = key
     lines.append((
         dataset, method, n, accuracy[key].count,
-        tables.cell(accuracy[key], digits=4), f'{requested:g}',
+        summary.cell(accuracy[key], digits=4), f'{requested:g}',
         f'{costs[key].epsilon:.4g}', f'{delta:.3g}' if delta else '-',
         f'{noise[key].mean:.4g}',
         f'{costs[key].seconds:.2f}'))
@@ -116,7 +116,7 @@ def _compare(line: papers.TabularAccuracy, method: str,
   shown = tables.number(printed)
   if ours is None:
     return verdicts.Verdict(claim, shown, '-', verdicts.NOT_RUN, 'no rows')
-  cell = tables.cell(ours)
+  cell = summary.cell(ours)
   if printed is None:
     return verdicts.Verdict(claim, shown, cell, verdicts.NOT_COMPARABLE,
                             'the cell is missing in the text')

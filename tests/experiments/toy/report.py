@@ -11,7 +11,7 @@ def table(rows):
   """Returns accuracies over seeds."""
   found = summary.over_seeds(rows, _KEYS, metric='accuracy')
   return tables.markdown((*_KEYS, 'accuracy'), [
-      (*key, tables.cell(value)) for key, value in found.items()])
+      (*key, summary.cell(value)) for key, value in found.items()])
 
 
 def figure(rows):
