@@ -158,12 +158,16 @@ def _root_size(shape: Shape) -> float:
 
 
 def activation(kind: str, *, name: str = 'activation') -> Fixed:
-  """Returns relu, tanh or sigmoid, with constants 1, 1 and 1/4. NET-03.
+  """Returns relu, tanh, sigmoid or maxmin. NET-03.
 
+  The constants are 1, 1, 1/4 and 1. maxmin sorts pairs of units, see `maxmin`.
   The constant 1 for the sigmoid in Barczewski (2025, Table 5.1) is valid but
   four times too large (erratum E15).
   """
-  errors.check_choice('activation', kind, ('relu', 'tanh', 'sigmoid'))
+  errors.check_choice('activation', kind, ACTIVATIONS)
+  if kind == 'maxmin':
+    return Fixed(name=name, function=maxmin, lipschitz=lambda shape: 1.0,
+                 ceiling=lambda radius, shape: radius)
   if kind == 'sigmoid':
     return tempered_sigmoid(1.0, 1.0, 0.0, name=name)
   if kind == 'tanh':
@@ -174,6 +178,24 @@ def activation(kind: str, *, name: str = 'activation') -> Fixed:
   return Fixed(name=name, function=nn.relu, lipschitz=lambda shape: 1.0,
                elementwise=True,
                ceiling=lambda radius, shape: radius)
+
+
+def maxmin(x: Array) -> Array:
+  """Sorts pairs of units: [b, ..., n] -> [b, ..., n], 1-Lipschitz.
+
+  Unit i is paired with unit i + n // 2. The larger one of each pair comes
+  first; if n is odd, the last unit is unchanged. The Jacobian is a permutation,
+  also where units are equal, so norms of records and of cotangents are kept
+  exactly; relu sets half of a cotangent to zero.
+
+  Source: GroupSort with groups of two, Anil et al. (2019).
+  """
+  half = x.shape[-1] // 2
+  first, second, rest = jnp.split(x, (half, 2 * half), axis=-1)
+  # `jnp.maximum` would average the gradients of equal units.
+  swap = first < second
+  return jnp.concatenate([jnp.where(swap, second, first),
+                          jnp.where(swap, first, second), rest], axis=-1)
 
 
 def tempered_sigmoid(scale: float, temperature: float, offset: float, *,
@@ -211,6 +233,7 @@ _CAPPED = {
     'relu': (lambda x, cap: jnp.clip(x, 0.0, cap), 1.0),
     'tanh': (lambda x, cap: cap * jnp.tanh(x / cap), 1.0),
     'sigmoid': (lambda x, cap: cap * nn.sigmoid(x / cap), 0.25),
+    'maxmin': (lambda x, cap: maxmin(jnp.clip(x, -cap, cap)), 1.0),
 }
 ACTIVATIONS = tuple(_CAPPED)
 
@@ -220,9 +243,10 @@ def bounded_activation(kind: str, radius: float, *,
   """Returns an activation c unit(x / c) with values in an l2 ball. LDP-05.
 
   With c = radius / sqrt(width) no unit exceeds c, so no record exceeds the
-  radius. The Lipschitz constant is that of the activation. It is elementwise,
-  so it costs nothing beyond the activation; a projection on the ball needs
-  norms in the forward pass and inner products in the backward pass.
+  radius; relu and maxmin are clipped at c instead. The Lipschitz constant is
+  that of the activation. The bound is elementwise, so it costs nothing beyond
+  the activation; a projection on the ball needs norms in the forward pass and
+  inner products in the backward pass.
 
   Args:
     kind: one of `ACTIVATIONS`.
@@ -236,7 +260,7 @@ def bounded_activation(kind: str, radius: float, *,
   def function(x: Array) -> Array:
     return capped(x, radius / _root_size(x.shape[1:]))
 
-  return Fixed(name=name, function=function, elementwise=True,
+  return Fixed(name=name, function=function, elementwise=kind != 'maxmin',
                lipschitz=lambda shape: constant,
                ceiling=lambda incoming, shape: radius)
 

@@ -134,6 +134,10 @@ def test_refuses_what_has_no_constant_in_the_norm():
                        Dense(name='b', width=2))))
   with pytest.raises(ValueError, match="'ball' has no constant in l1"):
     k_norm.certified(network, LOSS, order=1.)
+  pairs = mlp.mlp(num_features=4, num_classes=2, depth=1, input_radius=1.,
+                  hidden_radius=1., activation='maxmin')
+  with pytest.raises(ValueError, match='has no constant in l1'):
+    k_norm.certified(pairs.network, LOSS, order=1.)
   plain = mlp.mlp(num_features=4, num_classes=2, depth=1, input_radius=1.,
                   activation='relu')
   with pytest.raises(ValueError, match="what enters layer 'dense_01'"):

@@ -132,6 +132,11 @@ ROWS = {
   'tempered sigmoid': Row(
     node=pointwise.tempered_sigmoid(2.0, 5.0, 1.0), shape=IMAGE,
     worst=lambda rng: np.zeros(IMAGE), printed_input=_ONE, wrong=('input',)),
+  'maxmin': Row(node=pointwise.activation('maxmin'), shape=IMAGE,
+                printed_input=_ONE),
+  'bounded maxmin': Row(node=pointwise.bounded_activation('maxmin', 2.0),
+                        shape=IMAGE,
+                        worst=lambda rng: 0.01 * rng.normal(size=IMAGE)),
   'bounded relu': Row(node=pointwise.bounded_activation('relu', 2.0),
                       shape=IMAGE, worst=lambda rng: np.full(IMAGE, 0.1)),
   'bounded tanh': Row(node=pointwise.bounded_activation('tanh', 2.0),

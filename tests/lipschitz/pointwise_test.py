@@ -11,10 +11,11 @@ import pytest
 from dpjax.lipschitz import pointwise
 from dpjax.lipschitz.node import Context
 
+# Of those that act on each number; maxmin acts on pairs.
 CONSTANTS = {'relu': 1., 'tanh': 1., 'sigmoid': 0.25}
 
 
-@pytest.mark.parametrize('name', pointwise.ACTIVATIONS)
+@pytest.mark.parametrize('name', CONSTANTS)
 def test_activation_constant_is_the_supremum_of_the_slope(name):
   activation = pointwise.activation(name)
   constant = activation.lipschitz((1,))
@@ -30,7 +31,7 @@ def test_activation_constant_is_the_supremum_of_the_slope(name):
 
 
 @pytest.mark.every(3)
-@pytest.mark.parametrize('name', pointwise.ACTIVATIONS)
+@pytest.mark.parametrize('name', CONSTANTS)
 @pytest.mark.parametrize('radius', [0.3, 1., 5.])
 def test_bounded_activation_keeps_radius_and_constant(name, radius):
   activation = pointwise.bounded_activation(name, radius)
@@ -51,6 +52,37 @@ def test_bounded_activation_keeps_radius_and_constant(name, radius):
   # Reached by a record whose units are all large.
   assert np.linalg.norm(activation.function(
     jnp.full([1, 7], 1e4))) == pytest.approx(radius, rel=1e-5)
+
+
+@pytest.mark.parametrize('width', [1, 2, 5, 8])
+def test_maxmin_permutes_units_and_cotangents(width):
+  """Norms are kept exactly, of equal and of missing units too."""
+  assert {*CONSTANTS, 'maxmin'} == set(pointwise.ACTIVATIONS)
+  x = np.random.default_rng(0).normal(size=(30, width)).astype(np.float32)
+  x[:2], x[2, -1] = [[0.0], [7.0]], np.nan
+  found = np.asarray(pointwise.maxmin(jnp.asarray(x)))
+  half = width // 2
+  np.testing.assert_array_equal(np.sort(found), np.sort(x))
+  assert not np.any(found[3:, :half] < found[3:, half:2 * half])
+  np.testing.assert_array_equal(found[:, 2 * half:], x[:, 2 * half:])
+  jacobians = np.asarray(jax.vmap(jax.jacobian(pointwise.maxmin))(x))
+  assert np.isin(jacobians, [0, 1]).all()
+  np.testing.assert_array_equal(jacobians.sum(1), 1)
+  np.testing.assert_array_equal(jacobians.sum(2), 1)
+
+
+@pytest.mark.parametrize('radius', [0.3, 5.])
+def test_bounded_maxmin_sorts_what_is_clipped(radius):
+  layer = pointwise.bounded_activation('maxmin', radius)
+  assert layer.ceiling(9., (7,)) == radius and layer.lipschitz((7,)) == 1
+  assert not layer.elementwise
+  x = jnp.asarray(np.random.default_rng(0).normal(size=(400, 7))
+                  * np.logspace(-3, 37, 400)[:, None], jnp.float32)
+  found = np.float64(layer.function(x))
+  norms = np.linalg.norm(found, axis=1)
+  assert 0.99 * radius < norms.max() <= radius * (1 + 1e-6)
+  # What is short is only sorted.
+  np.testing.assert_array_equal(found[:10], pointwise.maxmin(x[:10]))
 
 
 @pytest.mark.parametrize('scale, temperature, offset', [

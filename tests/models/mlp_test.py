@@ -12,7 +12,12 @@ from dpjax.models import mlp
 from dpjax.models import model as models
 
 ACTIVATIONS = {'relu': lambda x: np.maximum(x, 0), 'tanh': np.tanh,
-               'sigmoid': lambda x: 1 / (1 + np.exp(-x))}
+               'sigmoid': lambda x: 1 / (1 + np.exp(-x)),
+               'maxmin': lambda x: np.concatenate([
+                 reduce(np.split(x, 2, 1), 0) for reduce in (np.max, np.min)],
+                                                  1)}
+# Activations that are clipped to stay in a ball: name -> lowest value.
+LOWEST = {'relu': 0, 'maxmin': -1}
 
 
 def _forward(params, x, *, activation, radii=None):
@@ -21,9 +26,10 @@ def _forward(params, x, *, activation, radii=None):
   for index, name in enumerate(sorted(params)):
     if index > 0:
       cap = 1 if radii is None else radii[index] / x.shape[1]**0.5
-      bounded = radii is not None and activation == 'relu'
-      x = cap * (np.clip(x / cap, 0, 1) if bounded
-                 else ACTIVATIONS[activation](x / cap))
+      x = x / cap
+      if radii is not None and activation in LOWEST:
+        x = np.clip(x, LOWEST[activation], 1)
+      x = cap * ACTIVATIONS[activation](x)
     elif radii is not None:
       norms = np.linalg.norm(x, axis=1, keepdims=True)
       x = x * np.minimum(1, radii[index] / np.maximum(norms, 1e-300))
