@@ -35,9 +35,10 @@ __all__ = [
     'u_statistic'
 ]
 
-__getattr__ = lazy.attributes(__name__, __all__, {
-    'AdditiveShares': 'evaluation', 'SecureCurve': 'evaluation',
-    'ShamirShares': 'evaluation', 'TrustedCurator': 'evaluation',
-    'u_statistic': 'evaluation', 'JointNoise': 'joint_noise',
-    'AdditiveScheme': 'schemes', 'ComparisonScheme': 'schemes',
-    'OuterProductScheme': 'schemes'})
+if not TYPE_CHECKING:  # A checker would take every name for Any.
+  __getattr__, __dir__ = lazy.attributes(__name__, __all__, {
+      'AdditiveShares': 'evaluation', 'SecureCurve': 'evaluation',
+      'ShamirShares': 'evaluation', 'TrustedCurator': 'evaluation',
+      'u_statistic': 'evaluation', 'JointNoise': 'joint_noise',
+      'AdditiveScheme': 'schemes', 'ComparisonScheme': 'schemes',
+      'OuterProductScheme': 'schemes'})
