@@ -32,13 +32,32 @@ Examples:
   1.83
 """
 
+from typing import TYPE_CHECKING
+
 from dpjax import lazy
+
+if TYPE_CHECKING:
+  from dpjax import audit as audit
+  from dpjax import data as data
+  from dpjax import grads as grads
+  from dpjax import lipschitz as lipschitz
+  from dpjax import models as models
+  from dpjax import mpc as mpc
+  from dpjax import privacy as privacy
+  from dpjax import release as release
+  from dpjax import runs as runs
+  from dpjax import sampling as sampling
+  from dpjax import stats as stats
+  from dpjax import tables as tables
+  from dpjax import theory as theory
+  from dpjax import train as train
 
 __all__ = [
     'audit', 'data', 'grads', 'lipschitz', 'models', 'mpc', 'privacy',
     'release', 'runs', 'sampling', 'stats', 'tables', 'theory', 'train'
 ]
 
-__getattr__ = lazy.attributes(__name__, __all__, {})
+if not TYPE_CHECKING:  # A checker would take every name for Any.
+  __getattr__, __dir__ = lazy.attributes(__name__, __all__, {})
 
 __version__ = '0.1.0'

@@ -6,11 +6,12 @@ import sys
 from typing import Any
 
 
-def attributes(package: str, public: Sequence[str],
-               places: Mapping[str, str]) -> Callable[[str], Any]:
-  """Returns a package's `__getattr__`, which imports a public name on demand.
+def attributes(package: str, public: Sequence[str], places: Mapping[str, str]
+               ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+  """Returns `__getattr__` and `__dir__` of a package: public names on demand.
 
-  So `import dpjax` takes no time, and a name costs what its module costs.
+  So `import dpjax` takes no time and a name costs what its module costs; `dir`,
+  `help` and tab completion list the public names before they are imported.
 
   Args:
     package: name of the package.
@@ -29,4 +30,9 @@ def attributes(package: str, public: Sequence[str],
     setattr(sys.modules[package], name, value)
     return value
 
-  return __getattr__
+  def __dir__() -> list[str]:
+    special = (name for name in vars(sys.modules[package])
+               if name.startswith('__'))
+    return sorted({*public, *special})
+
+  return __getattr__, __dir__

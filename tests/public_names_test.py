@@ -33,6 +33,16 @@ def test_a_public_name_is_there_and_says_what_it_is(package, name):
                for parameter in inspect.signature(value).parameters.values())
 
 
+@pytest.mark.parametrize('package', ['dpjax', *map('dpjax.{}'.format,
+                                                   _PACKAGES)])
+def test_dir_lists_the_public_names_and_nothing_else(package):
+  """Tab completion and `help` see names that nothing has imported yet."""
+  module = importlib.import_module(package)
+  if hasattr(module, '__path__'):
+    assert {name for name in dir(module)
+            if not name.startswith('__')} == {*module.__all__}
+
+
 def test_lists_of_names_are_those_of_the_top_packages_only():
   listing = {path.parent.relative_to(_ROOT).as_posix()
              for path in (_ROOT / 'dpjax').rglob('*.py')

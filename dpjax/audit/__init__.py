@@ -36,11 +36,12 @@ __all__ = [
     'loss_threshold', 'measures', 'of_mechanism', 'rmia', 'roc'
 ]
 
-__getattr__ = lazy.attributes(__name__, __all__, {
-    'each_as_target': 'attacks', 'lira': 'attacks',
-    'loss_threshold': 'attacks', 'rmia': 'attacks', 'Report': 'auditor',
-    'audit': 'auditor', 'epsilon_lower_bound': 'bounds', 'Claim': 'claims',
-    'PrivacyCurve': 'curves', 'ceiling': 'membership',
-    'ceiling_of_event': 'membership', 'measures': 'membership',
-    'roc': 'membership', 'Pair': 'target', 'Target': 'target',
-    'of_mechanism': 'wrapping'})
+if not TYPE_CHECKING:  # A checker would take every name for Any.
+  __getattr__, __dir__ = lazy.attributes(__name__, __all__, {
+      'each_as_target': 'attacks', 'lira': 'attacks',
+      'loss_threshold': 'attacks', 'rmia': 'attacks', 'Report': 'auditor',
+      'audit': 'auditor', 'epsilon_lower_bound': 'bounds', 'Claim': 'claims',
+      'PrivacyCurve': 'curves', 'ceiling': 'membership',
+      'ceiling_of_event': 'membership', 'measures': 'membership',
+      'roc': 'membership', 'Pair': 'target', 'Target': 'target',
+      'of_mechanism': 'wrapping'})

@@ -27,7 +27,8 @@ __all__ = [
     'train_test_split'
 ]
 
-__getattr__ = lazy.attributes(__name__, __all__, {
-    'Dataset': 'arrays', 'from_arrays': 'arrays', 'ImageDataset': 'images',
-    'image_names': 'registry', 'load': 'registry', 'names': 'registry',
-    'train_test_split': 'splits'})
+if not TYPE_CHECKING:  # A checker would take every name for Any.
+  __getattr__, __dir__ = lazy.attributes(__name__, __all__, {
+      'Dataset': 'arrays', 'from_arrays': 'arrays', 'ImageDataset': 'images',
+      'image_names': 'registry', 'load': 'registry', 'names': 'registry',
+      'train_test_split': 'splits'})

@@ -31,8 +31,9 @@ __all__ = [
     'per_example_norms', 'plain_sums'
 ]
 
-__getattr__ = lazy.attributes(__name__, __all__, {
-    'GradientBounder': 'bounder', 'adaptively_clipped': 'per_example',
-    'clipped': 'per_example', 'normalized': 'per_example',
-    'per_example_norms': 'per_example', 'plain_sums': 'per_example',
-    'gaussian_privatizer': 'privatizer'})
+if not TYPE_CHECKING:  # A checker would take every name for Any.
+  __getattr__, __dir__ = lazy.attributes(__name__, __all__, {
+      'GradientBounder': 'bounder', 'adaptively_clipped': 'per_example',
+      'clipped': 'per_example', 'normalized': 'per_example',
+      'per_example_norms': 'per_example', 'plain_sums': 'per_example',
+      'gaussian_privatizer': 'privatizer'})

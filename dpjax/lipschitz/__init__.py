@@ -37,11 +37,12 @@ __all__ = [
     'spectral_upper_bound'
 ]
 
-__getattr__ = lazy.attributes(__name__, __all__, {
-    'certified': 'bounder', 'Affine': 'layers', 'Conv': 'layers',
-    'Dense': 'layers', 'LipschitzLoss': 'losses', 'cross_entropy': 'losses',
-    'Chain': 'network', 'Network': 'network', 'Residual': 'network',
-    'spectral_upper_bound': 'norms', 'Ball': 'pointwise',
-    'activation': 'pointwise', 'average_pool': 'pooling',
-    'max_pool': 'pooling', 'clip_weights': 'projection',
-    'fix_weights': 'projection'})
+if not TYPE_CHECKING:  # A checker would take every name for Any.
+  __getattr__, __dir__ = lazy.attributes(__name__, __all__, {
+      'certified': 'bounder', 'Affine': 'layers', 'Conv': 'layers',
+      'Dense': 'layers', 'LipschitzLoss': 'losses', 'cross_entropy': 'losses',
+      'Chain': 'network', 'Network': 'network', 'Residual': 'network',
+      'spectral_upper_bound': 'norms', 'Ball': 'pointwise',
+      'activation': 'pointwise', 'average_pool': 'pooling',
+      'max_pool': 'pooling', 'clip_weights': 'projection',
+      'fix_weights': 'projection'})

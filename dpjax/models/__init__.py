@@ -22,5 +22,6 @@ __all__ = [
     'Model', 'convnet', 'from_network', 'mlp', 'resnet', 'wide_resnet'
 ]
 
-__getattr__ = lazy.attributes(__name__, __all__, {
-    'Model': 'model', 'from_network': 'model'})
+if not TYPE_CHECKING:  # A checker would take every name for Any.
+  __getattr__, __dir__ = lazy.attributes(__name__, __all__, {
+      'Model': 'model', 'from_network': 'model'})

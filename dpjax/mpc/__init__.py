@@ -28,6 +28,7 @@ __all__ = [
     'AdditiveScheme', 'ComparisonScheme', 'JointNoise', 'OuterProductScheme'
 ]
 
-__getattr__ = lazy.attributes(__name__, __all__, {
-    'JointNoise': 'joint_noise', 'AdditiveScheme': 'schemes',
-    'ComparisonScheme': 'schemes', 'OuterProductScheme': 'schemes'})
+if not TYPE_CHECKING:  # A checker would take every name for Any.
+  __getattr__, __dir__ = lazy.attributes(__name__, __all__, {
+      'JointNoise': 'joint_noise', 'AdditiveScheme': 'schemes',
+      'ComparisonScheme': 'schemes', 'OuterProductScheme': 'schemes'})

@@ -71,21 +71,22 @@ __all__ = [
     'system_keys'
 ]
 
-__getattr__ = lazy.attributes(__name__, __all__, {
-    'calibrate_noise_multiplier': 'accounting',
-    'composed_event': 'accounting', 'concentrated_event': 'accounting',
-    'delta_for': 'accounting', 'epsilon': 'accounting',
-    'gaussian_event': 'accounting', 'poisson_event': 'accounting',
-    'poisson_gaussian_event': 'accounting', 'pure_event': 'accounting',
-    'repeated_event': 'accounting', 'GaussianMechanism': 'additive',
-    'calibrated_gaussian': 'additive', 'Adjacency': 'adjacency',
-    'joint_noise_multiplier': 'blocks',
-    'DiscreteGaussianMechanism': 'discrete', 'GeometricMechanism': 'discrete',
-    'InverseSensitivityQuantile': 'inverse', 'KNormMechanism': 'k_norm',
-    'system_keys': 'keys', 'LangevinDescent': 'langevin',
-    'LaplaceMechanism': 'laplace', 'RandomizedResponse': 'local',
-    'UnaryEncoding': 'local', 'Mechanism': 'mechanism',
-    'compose': 'mechanism', 'ApproxDP': 'notions',
-    'GaussianPrivacy': 'notions', 'PureDP': 'notions', 'ZCDP': 'notions',
-    'ExponentialMechanism': 'selection', 'PermuteAndFlip': 'selection',
-    'SmoothSensitivityQuantile': 'smooth'})
+if not TYPE_CHECKING:  # A checker would take every name for Any.
+  __getattr__, __dir__ = lazy.attributes(__name__, __all__, {
+      'calibrate_noise_multiplier': 'accounting',
+      'composed_event': 'accounting', 'concentrated_event': 'accounting',
+      'delta_for': 'accounting', 'epsilon': 'accounting',
+      'gaussian_event': 'accounting', 'poisson_event': 'accounting',
+      'poisson_gaussian_event': 'accounting', 'pure_event': 'accounting',
+      'repeated_event': 'accounting', 'GaussianMechanism': 'additive',
+      'calibrated_gaussian': 'additive', 'Adjacency': 'adjacency',
+      'joint_noise_multiplier': 'blocks',
+      'DiscreteGaussianMechanism': 'discrete', 'GeometricMechanism': 'discrete',
+      'InverseSensitivityQuantile': 'inverse', 'KNormMechanism': 'k_norm',
+      'system_keys': 'keys', 'LangevinDescent': 'langevin',
+      'LaplaceMechanism': 'laplace', 'RandomizedResponse': 'local',
+      'UnaryEncoding': 'local', 'Mechanism': 'mechanism',
+      'compose': 'mechanism', 'ApproxDP': 'notions',
+      'GaussianPrivacy': 'notions', 'PureDP': 'notions', 'ZCDP': 'notions',
+      'ExponentialMechanism': 'selection', 'PermuteAndFlip': 'selection',
+      'SmoothSensitivityQuantile': 'smooth'})

@@ -18,6 +18,11 @@ class Adjacency(enum.Enum):
   ADD_OR_REMOVE_ONE = 'add_or_remove_one'
   REPLACE_ONE = 'replace_one'
 
+  @classmethod
+  def _missing_(cls, value: object) -> 'Adjacency':
+    raise ValueError('adjacency must be one of '
+                     f'{", ".join(each.value for each in cls)}; got {value!r}')
+
 
 def check_adjacency(value: Adjacency) -> Adjacency:
   """Returns `value` if it is an `Adjacency`; strings are rejected.

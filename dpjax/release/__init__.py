@@ -26,6 +26,7 @@ __all__ = [
     'Ledger', 'Query', 'STATISTICS', 'release'
 ]
 
-__getattr__ = lazy.attributes(__name__, __all__, {
-    'Query': 'query', 'STATISTICS': 'registry',
-    'Ledger': 'sessions', 'release': 'sessions'})
+if not TYPE_CHECKING:  # A checker would take every name for Any.
+  __getattr__, __dir__ = lazy.attributes(__name__, __all__, {
+      'Query': 'query', 'STATISTICS': 'registry',
+      'Ledger': 'sessions', 'release': 'sessions'})

@@ -84,9 +84,8 @@ def plan(query: Query) -> AnyPlan:
   statistic = STATISTICS[query.statistic]
   given = {name for name, parameter in PARAMETERS.items()
            if not parameter.common and getattr(query, name) not in (None, ())}
-  for name in statistic.needs:
-    if name not in given:
-      raise ValueError(f'{query.statistic} needs {name}')
+  if missing := [name for name in statistic.needs if name not in given]:
+    raise ValueError(f'{query.statistic} needs {", ".join(missing)}')
   for name in sorted(given - {*statistic.needs, *statistic.takes}):
     raise ValueError(f'{query.statistic} takes no {name}')
   return statistic.plan(query)

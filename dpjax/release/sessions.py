@@ -50,7 +50,9 @@ class Ledger:
   name as an argument. Parameters are those of `query.Query`; all are public.
 
   A release costs epsilon of the budget, also if it fails after its noise was
-  drawn; one that does not fit is refused before the records are looked at.
+  drawn; one that does not fit is refused before the records are looked at. The
+  same query of the same file costs nothing again. The same query of columns in
+  memory is paid again, because the records may be another version.
   """
 
   def __init__(self, path: str | os.PathLike[str], *,

@@ -29,7 +29,8 @@ __all__ = [
     'TrainingConfig', 'TrainingResult', 'check', 'resolve', 'run', 'train'
 ]
 
-__getattr__ = lazy.attributes(__name__, __all__, {
-    'TrainingConfig': 'configuration', 'check': 'configuration',
-    'resolve': 'configuration', 'run': 'running',
-    'TrainingResult': 'training', 'train': 'training'})
+if not TYPE_CHECKING:  # A checker would take every name for Any.
+  __getattr__, __dir__ = lazy.attributes(__name__, __all__, {
+      'TrainingConfig': 'configuration', 'check': 'configuration',
+      'resolve': 'configuration', 'run': 'running',
+      'TrainingResult': 'training', 'train': 'training'})

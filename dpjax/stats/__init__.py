@@ -34,8 +34,9 @@ __all__ = [
     'proportion', 'quantiles', 'roc'
 ]
 
-__getattr__ = lazy.attributes(__name__, __all__, {
-    'density': 'density_methods.api', 'ecdf': 'ecdf_methods.api',
-    'Grid': 'ecdf_methods.grids', 'mean': 'estimates',
-    'proportion': 'estimates', 'roc': 'estimates',
-    'quantiles': 'quantile_methods.api'})
+if not TYPE_CHECKING:  # A checker would take every name for Any.
+  __getattr__, __dir__ = lazy.attributes(__name__, __all__, {
+      'density': 'density_methods.api', 'ecdf': 'ecdf_methods.api',
+      'Grid': 'ecdf_methods.grids', 'mean': 'estimates',
+      'proportion': 'estimates', 'roc': 'estimates',
+      'quantiles': 'quantile_methods.api'})

@@ -13,6 +13,7 @@ import numpy as np
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.stats import numbers
 from dpjax.stats import roc_curves
+from dpjax.stats.ecdf_methods.grids import check_grid
 from dpjax.stats.ecdf_methods.grids import Grid
 from dpjax.stats.intervals import Estimate
 from dpjax.stats.means import BoundedMean
@@ -109,11 +110,13 @@ def roc(key: PRNGKey, scores: Any, labels: Any, grid: Grid, *,
     positive: which scores speak for the positive class, 'high' or 'low'.
 
   Raises:
+    TypeError: if `grid` is no `Grid`.
     ValueError: for bad input, before anything is released.
   """
   mechanism = roc_curves.make(
-      grid, epsilon=epsilon, rho=rho, adjacency=Adjacency(adjacency),
-      public_labels=public_labels, positive=positive)
+      check_grid(grid), epsilon=epsilon, rho=rho,
+      adjacency=Adjacency(adjacency), public_labels=public_labels,
+      positive=positive)
   counts = roc_curves.counts(grid, np.asarray(scores, np.float64),
                              np.asarray(labels))
   return mechanism.release(key, counts)

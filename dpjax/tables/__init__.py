@@ -19,5 +19,6 @@ if TYPE_CHECKING:
 
 __all__ = ['FileError', 'Format', 'table']
 
-__getattr__ = lazy.attributes(__name__, __all__, {
-    'FileError': 'formats', 'Format': 'formats', 'table': 'reader'})
+if not TYPE_CHECKING:  # A checker would take every name for Any.
+  __getattr__, __dir__ = lazy.attributes(__name__, __all__, {
+      'FileError': 'formats', 'Format': 'formats', 'table': 'reader'})

@@ -55,8 +55,8 @@ def of(values: Any) -> Column:
                      'convert it to days or seconds')
   if hasattr(values, 'dictionary_encode') or isinstance(values, np.ndarray):
     return values
-  if isinstance(dtype, np.dtype) and dtype.kind in 'biuf':  # of pandas
-    return values.to_numpy()
+  if isinstance(dtype, np.dtype) and dtype.kind in 'biuf':  # pandas, JAX
+    return np.asarray(values)
   return listed(values)
 
 

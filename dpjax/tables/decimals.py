@@ -7,6 +7,8 @@ and any exponent, and cannot make the arithmetic slow or fail.
 import decimal
 import re
 
+import numpy as np
+
 Decimal = decimal.Decimal
 
 _DIGITS = 200
@@ -39,6 +41,8 @@ def number(value: object) -> Decimal | None:
   """
   if isinstance(value, str):
     return _of_text(value.strip())
+  if isinstance(value, np.generic) and value.dtype.kind in 'iuf':
+    value = value.item()  # `Decimal` takes Python's numbers only.
   try:
     exact = Decimal(value)  # type: ignore[arg-type]  # Other types raise.
   except (decimal.InvalidOperation, TypeError, ValueError):

@@ -29,10 +29,11 @@ __all__ = [
     'TruncatedMean', 'solve'
 ]
 
-__getattr__ = lazy.attributes(__name__, __all__, {
-    'solve': 'minimax.proportions_exact',
-    'MinimaxShare': 'parametric.noisy_shares',
-    'NormalInterval': 'parametric.normal_intervals',
-    'NormalMean': 'parametric.normal_means', 'STUDIES': 'parametric.studies',
-    'NoisyMaximum': 'parametric.supports',
-    'TruncatedMean': 'parametric.truncated_means'})
+if not TYPE_CHECKING:  # A checker would take every name for Any.
+  __getattr__, __dir__ = lazy.attributes(__name__, __all__, {
+      'solve': 'minimax.proportions_exact',
+      'MinimaxShare': 'parametric.noisy_shares',
+      'NormalInterval': 'parametric.normal_intervals',
+      'NormalMean': 'parametric.normal_means', 'STUDIES': 'parametric.studies',
+      'NoisyMaximum': 'parametric.supports',
+      'TruncatedMean': 'parametric.truncated_means'})

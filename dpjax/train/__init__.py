@@ -29,8 +29,9 @@ __all__ = [
     'data_mesh', 'fit', 'methods', 'non_private_plan', 'private_plan'
 ]
 
-__getattr__ = lazy.attributes(__name__, __all__, {
-    'Checkpoints': 'checkpoint', 'accuracies': 'evaluate',
-    'accuracy': 'evaluate', 'FitResult': 'loop', 'fit': 'loop',
-    'TrainingPlan': 'plan', 'non_private_plan': 'plan',
-    'private_plan': 'plan', 'data_mesh': 'sharding'})
+if not TYPE_CHECKING:  # A checker would take every name for Any.
+  __getattr__, __dir__ = lazy.attributes(__name__, __all__, {
+      'Checkpoints': 'checkpoint', 'accuracies': 'evaluate',
+      'accuracy': 'evaluate', 'FitResult': 'loop', 'fit': 'loop',
+      'TrainingPlan': 'plan', 'non_private_plan': 'plan',
+      'private_plan': 'plan', 'data_mesh': 'sharding'})

@@ -6,6 +6,7 @@ import pytest
 
 from experiments import records
 from experiments import registry
+from experiments.catalogue import items
 
 pytestmark = pytest.mark.every(1)
 
@@ -22,3 +23,19 @@ def test_headlines_begin_claims_that_are_made(name):
             in experiment.report.verdict(records.read(path))]
   for headline in experiment.headlines:
     assert any(claim.startswith(headline) for claim in claims), headline
+
+
+def test_an_experiment_measures_an_item_of_the_catalogue():
+  measured = {name for group in items.groups() for item in group.items
+              for name in item.experiments}
+  assert not set(registry.EXPERIMENTS) - measured, (
+      'name them in `experiments` of an item of experiments/catalogue')
+
+
+def test_verdicts_of_an_experiment_are_pinned_by_a_test():
+  """Or other rows could turn a claim around, and no test would notice."""
+  tests = ''.join(path.read_text() for path in pathlib.Path(
+      __file__).parent.rglob('*_test.py'))
+  assert not [name for name in registry.EXPERIMENTS
+              if f"'{name}'" not in tests], (
+                  'add them to OUTCOMES of tests/experiments/kept_rows_test.py')

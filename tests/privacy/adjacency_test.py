@@ -83,3 +83,10 @@ def test_a_string_is_refused_wherever_it_would_decide(name):
     TAKEN[name](_STRING)
   with pytest.raises(ValueError, match='REPLACE_ONE, got None$'):
     TAKEN[name](None)
+
+
+@pytest.mark.parametrize('value', ['replace', None, 1])
+def test_an_unknown_name_is_answered_with_the_known_ones(value):
+  with pytest.raises(ValueError, match='one of add_or_remove_one, replace_one; '
+                                       f'got {value!r}$'):
+    Adjacency(value)

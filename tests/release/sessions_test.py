@@ -5,6 +5,7 @@ import fractions
 import json
 import math
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -44,12 +45,14 @@ def test_a_file_gives_what_the_command_line_gives(tmp_path):
 
 
 @pytest.mark.parametrize('kind', [
-    'list', 'numpy', 'pandas', 'polars', 'arrow'])
+    'list', 'numpy', 'jax', 'pandas', 'polars', 'arrow'])
 def test_columns_of_every_kind_are_the_same_records(kind, tmp_path):
   """Equal fields have one hash and one measurement, whatever holds them."""
   values = [float(age) for age in _AGES]
   if kind == 'numpy':
     column = np.array(values)
+  elif kind == 'jax':
+    column = jnp.array(values)
   elif kind == 'arrow':
     column = pytest.importorskip('pyarrow').array(values)
   elif kind == 'pandas':
@@ -151,6 +154,20 @@ def test_declared_formats_hold_for_columns_too(tmp_path):
     ledger.mean(['1,5'], lower=0, upper=4, epsilon=1)
 
 
+def test_columns_are_paid_again_and_files_are_not(tmp_path):
+  ledger = _ledger(tmp_path)
+  for spent in (0.5, 1):
+    ledger.mean(_AGES, lower=0, upper=100, epsilon=0.5)
+    assert ledger.spent()['spent_epsilon'] == pytest.approx(spent)
+  file = tmp_path / 'x.csv'
+  file.write_text('\n'.join(['age', *map(str, _AGES)]) + '\n')
+  ledger = sessions.Ledger(tmp_path / 'y.ledger', adjacency='replace_one',
+                           budget=4)
+  for _ in range(2):
+    ledger.mean(file, column='age', lower=0, upper=100, epsilon=0.5)
+    assert ledger.spent()['spent_epsilon'] == pytest.approx(0.5)
+
+
 def test_other_records_of_one_name_share_the_budget(tmp_path):
   """A ledger of columns is for all versions of them."""
   ledger = _ledger(tmp_path, budget=1)
@@ -173,6 +190,17 @@ def test_what_is_no_number_is_not_taken_for_a_missing_one(column, tmp_path):
   released = ledger.mean(column, lower=0, upper=100, epsilon=1,
                          missing='middle', form=Format(unparsed='missing'))
   assert 'value' in released
+
+
+@pytest.mark.parametrize('kind', ['int64', 'uint8', 'float32', 'float64'])
+def test_a_list_of_numpy_scalars_is_a_list_of_numbers(kind, tmp_path):
+  scalars = list(np.array([1, 2, 3], kind))
+  released = _ledger(tmp_path).sum(scalars, lower=0, upper=9, epsilon=1)
+  assert released['num_records'] == 3
+  for unit in ('D', 'ns'):
+    with pytest.raises(FileError, match='is no number'):
+      _ledger(tmp_path).sum([np.timedelta64(1, unit)], lower=0, upper=9,
+                            epsilon=1)
 
 
 def test_a_table_is_no_column(tmp_path):

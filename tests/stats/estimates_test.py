@@ -65,3 +65,13 @@ def test_names_are_there_without_their_modules_and_others_are_not():
     assert getattr(stats, name) is not None
   with pytest.raises(AttributeError, match="no attribute 'medians'"):
     stats.medians
+
+
+@pytest.mark.parametrize('release', [
+    lambda key, x, grid: stats.ecdf(key, x, grid, epsilon=1.0,
+                                    adjacency='replace_one'),
+    lambda key, x, grid: stats.roc(key, x, x > 5, grid, epsilon=1.0,
+                                   adjacency='replace_one')])
+def test_thresholds_that_are_no_grid_are_refused(release):
+  with pytest.raises(TypeError, match=r'stats.Grid\(.*got ndarray'):
+    release(jax.random.key(0), np.arange(10), np.linspace(0, 10, 5))

@@ -15,6 +15,7 @@ from dpjax.stats.ecdf_methods import dyadic
 from dpjax.stats.ecdf_methods import inverse
 from dpjax.stats.ecdf_methods import toeplitz
 from dpjax.stats.ecdf_methods import trees
+from dpjax.stats.ecdf_methods.grids import check_grid
 from dpjax.stats.ecdf_methods.grids import Grid
 from dpjax.stats.ecdf_methods.mechanism import EcdfMechanism
 from dpjax.typing import PRNGKey
@@ -133,6 +134,7 @@ def ecdf(key: PRNGKey, x: Any, grid: Grid, *, epsilon: float | None = None,
       'add_or_remove_one').
 
   Raises:
+    TypeError: if `grid` is no `Grid`.
     ValueError: for bad input, before anything is released.
 
   Examples:
@@ -145,7 +147,7 @@ def ecdf(key: PRNGKey, x: Any, grid: Grid, *, epsilon: float | None = None,
     True
   """
   adjacency = Adjacency(adjacency)
-  mechanism = plan(grid.num_thresholds, epsilon=epsilon, rho=rho,
+  mechanism = plan(check_grid(grid).num_thresholds, epsilon=epsilon, rho=rho,
                    adjacency=adjacency, method=method, monotone=monotone)
   # Everything is checked before the first draw.
   values = numbers.parse(x, grid.lower, grid.upper, missing=missing,

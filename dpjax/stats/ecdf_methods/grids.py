@@ -93,3 +93,11 @@ def of_records(values: np.ndarray, num_thresholds: int, *,
                      'private: use Grid with public bounds')
   return Grid(lower=float(np.min(values)), upper=float(np.max(values)),
               num_thresholds=num_thresholds)
+
+
+def check_grid(grid: Grid) -> Grid:
+  """Returns `grid` if it is a `Grid`; arrays of thresholds are rejected."""
+  if not isinstance(grid, Grid):
+    raise TypeError('grid must be a stats.Grid(lower=, upper=, '
+                    f'num_thresholds=), got {type(grid).__name__}')
+  return grid
