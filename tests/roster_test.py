@@ -40,6 +40,7 @@ _STATISTICS = {
   **dict.fromkeys(('classifier', 'roc', 'auc', 'hosmer_lemeshow'),
                   _CLASSIFIERS),
   'proportion': 'release.proportions_test::test_one_record_moves_one_count_by_one',
+  'mode': 'release.modes_test::test_scores_and_privacy_by_enumeration',
   'quantiles': 'release.quantiles_test::test_quantiles_by_enumeration',
   'support_max': 'release.supports_test::test_scores_and_privacy_by_enumeration',
   'normal_mean': 'release.normal_means_test::test_sensitivities_by_enumeration',

@@ -2,9 +2,9 @@
 
 A partition maps each output to one of a few cells, by a score and edges. The
 scores are: single coordinates, the direction between the means, likelihood
-ratios, sums and sizes, whole outputs (useful if few are possible), lowest bits,
-and the number of values that are not finite. Other modules choose the cells
-that distinguish two data sets.
+ratios, sums and sizes, whole outputs (useful if few are possible), values that
+only one data set releases, lowest bits, and the number of values that are not
+finite. Other modules choose the cells that distinguish two data sets.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -20,6 +20,12 @@ _EXACT = 256
 # Only the first coordinates get scores of their own, to bound the work.
 _COORDINATES = 24
 _BIT_COORDINATES = 4
+# A value counts as released by one data set only if it was seen this often
+# there and never for the other. Values of continuous noise hardly ever repeat.
+_OFTEN = 2
+# Integers below are spaced more finely than 1 in float32: rounding of floats
+# does not make them.
+_INTEGERS = 2.0**22
 # Wider outputs get a diagonal covariance, which needs fewer samples.
 _LARGEST_COVARIANCE = 64
 _RIDGE = 1e-9
@@ -70,9 +76,13 @@ def learn(present: np.ndarray, absent: np.ndarray, *,
   Args:
     present: outputs of one data set.
     absent: outputs of its neighbour.
-    low_bits: whether to include the lowest bits of coordinates.
+    low_bits: whether to include what floating-point rounding may cause: the
+      lowest bits of coordinates, and values that only one data set releases.
+      The latter are always included if all outputs are integers.
   """
   fitted = list(_scores(present, absent))
+  if low_bits or _integers(present) and _integers(absent):
+    fitted += _supports(present, absent)
   if low_bits:
     fitted += lowest_bits(present.shape[1])
   return cut(present, absent, fitted)
@@ -114,6 +124,49 @@ def lowest_bits(width: int) -> list[tuple[str, Score]]:
   return [(f'lowest bit of coordinate {place}',
            functools.partial(_lowest_bit, place))
           for place in range(min(width, _BIT_COORDINATES))]
+
+
+def _integers(outputs: np.ndarray) -> bool:
+  """Returns whether all outputs [n, d] are integers that are not too large."""
+  return bool(np.all((np.abs(outputs) < _INTEGERS) &
+                     (outputs == np.round(outputs))))
+
+
+def _supports(present: np.ndarray,
+              absent: np.ndarray) -> Iterator[tuple[str, Score]]:
+  """Yields scores that find outputs which only one data set can release.
+
+  Other scores have at most a few hundred cells, too few for outputs of
+  thousands of values if those of both data sets alternate. Each score here has
+  three cells, whose probabilities are compared on other outputs. So a value
+  that was missed by chance in one sample is no evidence.
+  """
+  width = present.shape[1]
+  keys: list[tuple[str, Score]] = [
+      (f'support of coordinate {place}',
+       functools.partial(_coordinate, place))
+      for place in range(min(width, _BIT_COORDINATES))]
+  if width > 1:
+    keys.append(('support of whole output', _hashes))
+  for name, key in keys:
+    ours, theirs = key(present), key(absent)
+    first, second = _only(ours, theirs), _only(theirs, ours)
+    if first.size or second.size:
+      yield name, functools.partial(_side, key, first, second)
+
+
+def _only(ours: np.ndarray, theirs: np.ndarray) -> np.ndarray:
+  """Returns the finite values that are often in `ours` and not in `theirs`."""
+  values, counts = np.unique(ours, return_counts=True)
+  kept = (counts >= _OFTEN) & np.isfinite(values)
+  return np.setdiff1d(values[kept], theirs)
+
+
+def _side(key: Score, first: np.ndarray, second: np.ndarray,
+          outputs: np.ndarray) -> np.ndarray:
+  """Returns 1 for outputs whose key is in `first`, -1 in `second`, else 0."""
+  found = key(outputs)
+  return np.isin(found, first).astype(float) - np.isin(found, second)
 
 
 def _finite(outputs: np.ndarray) -> np.ndarray:

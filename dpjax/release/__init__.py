@@ -6,10 +6,10 @@ Floats and seeds serve only to post-process a release, which is public. JAX is
 not used here, but in other packages.
 
 Modules, in import order: costs, lattice, ledger, streams, reservations, noise,
-combinations, two_counts, meter, parameters, query, counts, proportions,
-sample_means, moments, splitting, quantiles, supports, normal_means, grids,
-trees, bands, curves, density_bands, densities, calibration, classifiers,
-pictures, registry, sources, sessions.
+combinations, two_counts, meter, parameters, query, counts, modes,
+proportions, sample_means, moments, splitting, quantiles, supports,
+normal_means, grids, trees, bands, curves, density_bands, densities,
+calibration, classifiers, pictures, registry, sources, sessions.
 """
 
 from typing import TYPE_CHECKING

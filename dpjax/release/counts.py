@@ -1,7 +1,7 @@
 """Numbers of records: in all, in a range, and in each cell of a histogram."""
 
 import bisect
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 import dataclasses
 
 from dpjax.release import lattice
@@ -12,6 +12,24 @@ from dpjax.release.meter import Meter
 from dpjax.release.query import Query
 
 OTHER = '(other)'
+
+
+def category_places(fields: Iterable[object],
+                    categories: Sequence[str]) -> Iterator[int]:
+  """Yields the index of the category of each field.
+
+  Args:
+    fields: texts of a column; None for a null of a Parquet file.
+    categories: [k] public texts, all different.
+
+  Returns:
+    Indices in 0, ..., k - 1, and k for a field that is no category. It never
+    raises, whatever the fields are.
+  """
+  places = {name: place for place, name in enumerate(categories)}
+  # A null of a Parquet file is no category, even if one is named 'None'.
+  return (len(places) if field is None else
+          places.get(str(field).strip(), len(places)) for field in fields)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -76,10 +94,7 @@ class Counts(queries.Direct):
     if self.reads == 'records':
       return (0 for _ in fields)
     if self.reads == 'texts':
-      places = {name: place for place, name in enumerate(query.categories)}
-      # A null of a Parquet file is no category, even if one is named 'None'.
-      return (len(places) if field is None else
-              places.get(str(field).strip(), len(places)) for field in fields)
+      return category_places(fields, query.categories)
     if query.bins:
       values = query.numbers(fields, query.bins[0], query.bins[-1])
       inner = query.bins[1:-1]

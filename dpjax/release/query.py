@@ -103,8 +103,8 @@ class Query:
       'bounds. Default: a file with a missing number is refused.', as_text,
       group=COLUMN, check=parameters.one_of(*MISSING)))
   categories: tuple[str, ...] = field(default=(), metadata=declared(
-      'Public values of a histogram; in a flag they are separated by commas, '
-      'with quotation marks around one with a comma.', as_text,
+      'Public values of a histogram or of a mode; in a flag they are separated '
+      'by commas, with quotation marks around one with a comma.', as_text,
       split=parameters.quoted))
   bins: tuple[Decimal, ...] = field(default=(), metadata=declared(
       'Public edges of a histogram, or thresholds of a curve, increasing; in '

@@ -8,6 +8,7 @@ from dpjax.release import classifiers
 from dpjax.release import counts
 from dpjax.release import curves
 from dpjax.release import densities
+from dpjax.release import modes
 from dpjax.release import moments
 from dpjax.release import normal_means
 from dpjax.release import proportions
@@ -20,7 +21,7 @@ from dpjax.release.query import Statistic
 
 STATISTICS: dict[str, Statistic] = {
     statistic.name: statistic
-    for module in (counts, proportions, moments, quantiles, supports,
+    for module in (counts, proportions, modes, moments, quantiles, supports,
                  normal_means, curves, densities, classifiers)
     for statistic in module.STATISTICS}
 
@@ -31,7 +32,8 @@ _KNOWN_AS = {
     'min': 'quantiles with quantiles=0.01',
     'max': 'quantiles with quantiles=0.99, or support_max',
     'average': 'mean', 'std': 'variance', 'standard_deviation': 'variance',
-    'cdf': 'ecdf', 'fraction': 'proportion', 'rate': 'proportion'}
+    'most_common': 'mode', 'cdf': 'ecdf', 'fraction': 'proportion',
+    'rate': 'proportion'}
 
 
 def query_of(statistic: str, *, adjacency: Adjacency | str,

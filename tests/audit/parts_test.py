@@ -202,6 +202,30 @@ def test_lowest_bits():
   assert score(values)[5] > 1000 and score(values)[6] == -1
 
 
+def test_supports_are_of_values_seen_twice_and_on_one_side():
+  one = np.array([[1.0], [1], [3], [5], [5], [np.inf]])
+  other = np.array([[2.0], [2], [2], [3], [5], [np.nan]])
+  (name, score), = partitions._supports(one, other)
+  assert name == 'support of coordinate 0'
+  values = np.array([[1.0], [2], [3], [5], [9], [np.inf], [np.nan], [-0.0]])
+  assert score(values).tolist() == [1, -1, 0, 0, 0, 0, 0, 0]
+  assert not list(partitions._supports(one, one))
+
+
+@pytest.mark.parametrize('value, low_bits, looked_at', [
+    (1.0, False, True), (0.5, False, False), (0.5, True, True),
+    (np.nan, False, False), (np.inf, False, False), (2.0**22, False, False)])
+def test_supports_count_for_integers_or_where_floats_are_claimed(
+    value, low_bits, looked_at):
+  one = np.repeat([[1.0, 1], [3, 1], [1, 3], [3, 3]], 2, axis=0)
+  other = one - 1
+  one[0, 1] = value
+  names = {cut.name for cut in partitions.learn(one, other, low_bits=low_bits)}
+  supports = {'support of coordinate 0', 'support of coordinate 1',
+              'support of whole output'}
+  assert names & supports == (supports if looked_at else set())
+
+
 def test_neighbours_that_a_mechanism_can_have():
   gaussian = lambda adjacency: wrapping.neighbours_of(
       type('M', (), dict(record_norm=2.0, stddev=1.0)), adjacency)

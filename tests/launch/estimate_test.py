@@ -71,6 +71,15 @@ def test_statistics_of_populations_are_near_the_truth(words, tmp_path):
     assert len(ledger.read(tmp_path / statistic).entries) == 1
 
 
+def test_the_mode_is_the_most_frequent_kind(words, tmp_path):
+  """133 of 200 are of kind a; others have probability e^-3000 or less."""
+  run(words(statistic='mode', epsilon='50', ledger_budget_epsilon=50,
+            **OTHERS['mode']))
+  found = json.loads((tmp_path / 'out.json').read_text())
+  assert found['value'] == 'a' and found['interval']['count_error'] == 0
+  assert found['parameters']['categories'] == ['a', 'b', 'c']
+
+
 @pytest.mark.every(2)
 def test_parquet_and_csv_are_one(words, tmp_path):
   pyarrow = pytest.importorskip('pyarrow')

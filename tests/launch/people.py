@@ -7,6 +7,8 @@ OTHERS = {
   'count': {'lower': 30, 'upper': 39},
   'histogram': {'column': 'kind', 'lower': None, 'upper': None,
                 'categories': 'a,b'},
+  'mode': {'column': 'kind', 'lower': None, 'upper': None,
+           'categories': 'a,b,c'},
   'sum': {}, 'mean': {}, 'variance': {},
   'quantiles': {'quantiles': '0.25,1/2'}, 'ecdf': {'thresholds': 8},
   'density': {'granularity': 1},

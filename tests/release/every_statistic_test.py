@@ -34,6 +34,7 @@ _CASES = {
   'count': [{}, _BOUNDS], 'sum': [_FINE], 'mean': [_FINE], 'variance': [_FINE],
   'histogram': [{'column': 'x', 'categories': ('2', '9')},
                 {'column': 'x', 'bins': tuple(map(Decimal, '135'))}],
+  'mode': [{'column': 'x', 'categories': ('2', '9')}],
   'quantiles': [{**_FINE, 'quantiles': _TWO, **more} for more in (
       {'quantile_method': 'independent'}, {'quantile_method': 'recursive'},
       {'value_interval': True})],
@@ -98,6 +99,7 @@ def test_each_statistic_reads_what_it_needs():
   for name in ('classifier', 'roc', 'auc', 'hosmer_lemeshow'):
     assert reads.pop(name) == {'labels'}
   assert reads.pop('count') == {'records', 'numbers'}
+  assert reads.pop('mode') == {'texts'}
   for name in ('histogram', 'proportion'):
     assert reads.pop(name) == {'texts', 'numbers'}
   assert set(map(tuple, reads.values())) == {('numbers',)}

@@ -38,6 +38,7 @@ _CASES = {
   'mean': [_FINE], 'variance': [_FINE],
   'histogram': [{'column': 'x', 'categories': ('2', '9')},
                 {'column': 'x', 'bins': tuple(map(Decimal, '135'))}],
+  'mode': [{'column': 'x', 'categories': ('2', '3.2', '9')}],
   'quantiles': [{**_FINE, 'quantiles': (Fraction(1, 3), Fraction(1, 2)),
                  'quantile_method': 'independent', **more}
                 for more in ({}, {'value_interval': True})],

@@ -270,7 +270,7 @@ def test_a_parameter_and_a_statistic_are_one_declaration_each(tmp_path):
   (package / 'counts_from.py').write_text(_MODULE)
   _insert(package / 'registry.py', 'from dpjax.release import curves\n',
           'from dpjax.release import counts_from\n')
-  _insert(package / 'registry.py', 'counts, proportions,', 'counts_from, ')
+  _insert(package / 'registry.py', 'counts, ', 'counts_from, ')
   (tmp_path / 'x.csv').write_text('x\n1\n2\n3.5\n7\n')
   _python(tmp_path, '-c', _USE)
   shown = _python(tmp_path, '-m', 'dpjax.cli', 'estimate', '--help')

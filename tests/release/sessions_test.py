@@ -108,6 +108,8 @@ def test_statistics_of_columns(tmp_path):
   histogram = ledger.histogram(['a', 'b', 'a'], categories=['a', 'b'],
                                epsilon=9)
   assert [round(histogram['value'][name]) for name in ('a', 'b')] == [2, 1]
+  mode = ledger.mode(['a', 'b', 'a'] * 9, categories=['a', 'b'], epsilon=9)
+  assert mode['value'] == 'a'
   assert round(ledger.count(scores, epsilon=9)['value']) == 400
   inside = ledger.count(scores, lower=0.25, upper=0.75, epsilon=9)
   assert round(inside['value']) == 200

@@ -331,7 +331,7 @@ def test_population_intervals_cover(adjacency, delta):
 
 
 @pytest.mark.parametrize('fields, message', [
-  ({'statistic': 'mode'}, 'statistic must be one of'),
+  ({'statistic': 'midrange'}, 'statistic must be one of'),
   ({'statistic': 'sum'}, 'sum needs column, lower, upper$'),
   ({'statistic': 'sum', **_BOUNDS, 'bins': (Decimal(0),)}, 'takes no bins'),
   ({'statistic': 'sum', **_BOUNDS, 'epsilon': Fraction(0)}, 'epsilon must be'),

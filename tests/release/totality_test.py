@@ -31,6 +31,7 @@ _CASES = {
   'variance': [_BOUNDS],
   'histogram': [{'column': 'x', 'categories': ('1', 'a', 'None')},
                 {'column': 'x', 'bins': (Decimal(0), Decimal(1), Decimal(9))}],
+  'mode': [{'column': 'x', 'categories': ('1', 'a', 'None')}],
   'quantiles': [
       {**_BOUNDS, 'quantiles': (Fraction(1, 3), Fraction(1, 2)), **more}
       for more in ({'quantile_method': 'independent'},
