@@ -10,7 +10,7 @@ def attributes(package: str, public: Sequence[str],
                places: Mapping[str, str]) -> Callable[[str], Any]:
   """Returns a package's `__getattr__`, which imports a public name on demand.
 
-  So `import dpjax` takes no time, and a name costs what its module costs.
+  So `import dpjax` is fast, and using a name imports only its module.
 
   Args:
     package: name of the package.

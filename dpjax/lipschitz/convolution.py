@@ -39,8 +39,8 @@ class ConvShape(NamedTuple):
     strides: (sh, sw).
     padding: one of `PADDINGS`, or the numbers of zeros before and after each
       axis: ((top, bottom), (left, right)). 'zero' gives ceil(h / sh) rows, as
-      'SAME' does, with the odd zero after. 'circular' gives as many and needs
-      strides that divide the image size.
+      'SAME' does, with an odd zero at the end. 'circular' gives the same size
+      and needs strides that divide the image size.
   """
   input_size: Size
   strides: Size = (1, 1)
@@ -248,15 +248,15 @@ def fourier_upper_bound(kernel: Array, shape: ConvShape, *,
        max ||K|| <= max over the grid / cos(pi (k - 1) / (2 N)).
 
   The torus gives the norm for circular padding, and a few per cent more for
-  images that are large beside the kernel, times the factor of Gram iteration.
-  A grid adds 8, 4 and 2 % an axis for k = 3 and N = 8, 12, 16; on 28 x 28
-  images it needs 34, 74 and 130 frequencies (up to conjugation), not 421.
+  images much larger than the kernel, times the factor of Gram iteration. A grid
+  adds 8, 4 and 2 % per axis for k = 3 and N = 8, 12, 16; on 28 x 28 images it
+  needs 34, 74 and 130 frequencies (up to conjugation), not 421.
   Items SPEC-05 and SPEC-06 with a smaller torus; erratum E7 (iv).
 
   Args:
     kernel: [kh, kw, c_in, c_out].
     shape: geometry of the convolution.
-    num_iterations: of `norms.spectral_upper_bound` at each frequency.
+    num_iterations: see `norms.spectral_upper_bound`.
     grid: N >= ceil(k / s), or None for the torus, which is also used where it
       is no larger. An axis with ceil(k / s) = 2 uses half of N at equal slack.
 

@@ -1,4 +1,4 @@
-"""Numbers of records: in all, in a range, and in each cell of a histogram."""
+"""Releases numbers of records: all, in a range, or in cells of a histogram."""
 
 import bisect
 from collections.abc import Iterable
@@ -77,7 +77,7 @@ class Counts(queries.Direct):
       return (0 for _ in fields)
     if self.reads == 'texts':
       places = {name: place for place, name in enumerate(query.categories)}
-      # A null of a Parquet file is no category, even if one is named 'None'.
+      # A null of a Parquet file is not the category 'None', if there is one.
       return (len(places) if field is None else
               places.get(str(field).strip(), len(places)) for field in fields)
     if query.bins:
@@ -129,14 +129,15 @@ def histogram(query: Query) -> Counts:
   names = query.categories
   if names:
     if len(set(names)) < len(names) or OTHER in names:
-      raise ValueError(f'categories must differ, also from {OTHER!r}')
+      raise ValueError('categories must differ from each other and from '
+                       f'{OTHER!r}')
     if query.missing is not None:
       raise ValueError('missing is for bins: with categories, a missing value '
                        f'counts as {OTHER}')
     return Counts(query=query, cells=(*names, OTHER), reads='texts')
   edges = query.bins
   if len(edges) < 2 or any(a >= b for a, b in zip(edges, edges[1:])):
-    raise ValueError('bins must be two edges or more, increasing')
+    raise ValueError('bins must be two or more increasing edges')
   cells = [f'[{a}, {b})' for a, b in zip(edges, edges[1:])]
   cells[-1] = cells[-1][:-1] + ']'
   return Counts(query=query, cells=tuple(cells), reads='numbers')
@@ -144,10 +145,10 @@ def histogram(query: Query) -> Counts:
 
 STATISTICS = (
     queries.Statistic(
-        name='count', help='records, or those whose number lies between the '
+        name='count', help='the number of records, or of those between the '
         'bounds', needs=(), takes=('column', 'lower', 'upper'), plan=count),
     queries.Statistic(
-        name='histogram', help='records of each public category, or between '
-        'public edges', needs=('column',),
+        name='histogram', help='the number of records of each public category, '
+        'or between public edges', needs=('column',),
         takes=('categories', 'bins', 'missing'), plan=histogram),
 )

@@ -195,7 +195,7 @@ def test_what_belongs_to_the_ledger_is_not_written_over(words, tmp_path,
     before = {path: path.read_bytes() for path in tmp_path.rglob('*')
               if path.is_file()}
     with pytest.raises(ValueError, match='must be outside of ledger.(answers|'
-                       'secrets), which belongs|is no regular file'):
+                       'secrets), which belongs|is not a regular file'):
       run(words(upper=50, **changed))
     assert {path: path.read_bytes() for path in tmp_path.rglob('*')
             if path.is_file()} == before

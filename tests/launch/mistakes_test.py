@@ -31,7 +31,7 @@ _MISTAKES = (
   ('', f'train --output_dir=NEW --seed={2**32}', 'seed must be below 2^32'),
   ('', 'train --output_dir=NEW --width=0', 'width must be an integer >= 1'),
   ('', 'train --output_dir=NEW --depth=-1', 'depth must be an integer >= 0'),
-  ('', 'train --output_dir=OWN/x', 'OWN is no folder'),
+  ('', 'train --output_dir=OWN/x', 'OWN is not a folder'),
   ('', f'train --output_dir={_NO_ROOM}', 'cannot write to /proc'),
   ('', 'schema --datset=OWN', 'did you mean \'--dataset\'? (see --help)'),
   ('', 'schema --dataset=OWN --output=NEW --label=aeg', 'mean \'age\'?'),
@@ -108,9 +108,9 @@ def test_folders_and_files_that_can_be_written(tmp_path):
 
 def test_a_device_is_not_replaced_by_a_file(tmp_path):
   os.mkfifo(tmp_path / 'pipe')
-  with pytest.raises(ValueError, match='pipe is no regular file'):
+  with pytest.raises(ValueError, match='pipe is not a regular file'):
     errors.check_file(str(tmp_path / 'pipe'))
-  with pytest.raises(ValueError, match='/dev/null is no regular file'):
+  with pytest.raises(ValueError, match='/dev/null is not a regular file'):
     errors.check_file('/dev/null')
 
 

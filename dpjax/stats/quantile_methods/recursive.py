@@ -1,10 +1,10 @@
-"""RecExp: draws the middle level, then either side from its own records.
+"""RecExp: draws the middle quantile, then recurses on the records on each side.
 
 Quantile levels form a balanced tree that is answered depth by depth. The nodes
 at one depth have disjoint records, between points released before, and each is
 one exponential mechanism. A record counts once at each depth, so m levels cost
-about log2(m + 1) times one. Source: Lalanne (2023, section 6.1.5); Kaplan,
-Schnapp and Stemmer 2022 (item QF-08, QB-02).
+about log2(m + 1) times as much as one. Source: Lalanne (2023, section 6.1.5);
+Kaplan, Schnapp and Stemmer 2022 (item QF-08, QB-02).
 
 Records are not moved: a node is a range of them. The ranges at one depth are
 cut into rows of one length. All nodes in parallel choose a row by its sum and
@@ -121,7 +121,7 @@ def _choose(key: PRNGKey, rows: _Rows, number: int) -> Array:
   noisy = sums + draws.standard_gumbel(which, sums.shape, jnp.float64)
   best = jax.ops.segment_max(noisy, rows.node, number, True)
   largest = draws.is_largest(noisy, best[rows.node])
-  # Ties, of probability 0 but for rounding, go to the first row.
+  # Rounding can make ties; they go to the first row.
   places = jnp.arange(noisy.size, dtype=jnp.int32)
   row = jax.ops.segment_min(jnp.where(largest, places, noisy.size - 1),
                             rows.node, number, True)
@@ -188,7 +188,8 @@ class RecursiveQuantiles(mechanism.ExponentialQuantiles):
 
   Attributes:
     cost: one of `independent.COSTS`, for all nodes.
-    budget: 'depth', an even part for each depth of the tree, or 'printed'.
+    budget: 'depth', an even part for each of the D depths of the tree, or
+      'printed', a fraction 1 / (log2(m) + 1) for each, as the papers have it.
   """
   cost: str = 'real'
   budget: str = 'depth'
@@ -200,7 +201,7 @@ class RecursiveQuantiles(mechanism.ExponentialQuantiles):
 
   @property
   def steps(self) -> float:
-    """Depth of the tree, or the printed number for it."""
+    """Number of equal parts of the budget: D, or log2(m) + 1 if printed."""
     return rates.levels(len(self.probs), printed=self.budget == 'printed')
 
   @property
