@@ -23,7 +23,7 @@ class BallRecords:
   Attributes:
     values: [b, ...] features in the ball; zeros for a non-finite record.
     finite: [b] bool; records at False must contribute zero.
-    radius: of the ball; public.
+    radius: radius of the ball; public.
   """
   values: Array
   finite: Array
@@ -38,7 +38,7 @@ def project_records(x: Array, radius: float) -> BallRecords:
 
   Args:
     x: [b, ...] features.
-    radius: of the ball, positive and public.
+    radius: radius of the ball, positive and public.
   """
   finite = jnp.all(jnp.isfinite(x), tuple(range(1, x.ndim)))
   # Zeros, because NaN would spread through sums over records.

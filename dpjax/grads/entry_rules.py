@@ -266,8 +266,8 @@ def _widened(entries: Entries, shape: Sequence[int],
 
   Args:
     entries: with the axes `axes` of `shape`.
-    shape: of the result.
-    axes: of `shape` that `entries` already has, in order.
+    shape: shape of the result.
+    axes: axes of `shape` that `entries` already has, in order.
   """
   others = [axis for axis in range(len(shape)) if axis not in axes]
   return entries_lib.spread(entries_lib.rearranged(

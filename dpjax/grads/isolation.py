@@ -144,7 +144,7 @@ def check_rows(function: Callable[[PyTree, PyTree], PyTree], public: PyTree,
   """Checks that a function (public, records) -> [b, ...] does not mix records.
 
   Args:
-    function: of a batch of any size.
+    function: function of a batch of any size.
     public: shapes of its public argument, such as parameters.
     records: shapes of a batch, a tree of [b, ...].
     what: name of the function in messages.

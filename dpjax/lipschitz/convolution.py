@@ -169,7 +169,7 @@ def reshape_upper_bound(kernel: Array, shape: ConvShape, *,
   """Bounds the norm by sqrt(multiplicity) times that of the kernel matrix.
 
   Certified, cheap and loose: up to sqrt(multiplicity) times the true norm.
-  Without this factor it would be no bound. Item NET-02, erratum E7 (ii).
+  Without this factor it would not be a bound. Item NET-02, erratum E7 (ii).
   """
   check_shape(kernel.shape, shape)
   matrix = kernel.reshape((-1, kernel.shape[-1]))

@@ -97,7 +97,7 @@ class InverseSensitivityQuantile:
     lower: lower end of the range, public; smaller records are clipped to it.
     upper: upper end of the range, likewise.
     num_examples: n, public.
-    epsilon: of one release, positive.
+    epsilon: budget of one release, positive.
     prob: quantile level p in (0, 1]; the target is the record of rank ceil(n
       p), at 1/2 the lower median.
     num_cells: number of cells, at most 2^20.

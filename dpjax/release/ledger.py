@@ -226,7 +226,7 @@ def parse(content: bytes, path: files.Path) -> tuple[Account | None, int]:
     # A header that a crash left incomplete is rewritten; other files are not.
     size = min(len(torn), len(_START))
     if torn[:size] != _START[:size]:
-      raise ValueError(f'{path} is no ledger: give --ledger a new file')
+      raise ValueError(f'{path} is not a ledger: give --ledger a new file')
     return None, 0
   account = None
   for number, line in enumerate(lines):

@@ -253,7 +253,7 @@ class NormalMean(queries.Direct):
         'unit': str(unit), **stages.noise.to_json()}
     number = size if self.query.knows_size else None
     estimates = self._estimates(noisy, centre, number, stages)
-    if size - width < 1:  # There may be no record, and then nothing follows.
+    if size - width < 1:  # There may be no record: every mean is possible.
       estimates['population_interval'].update(zip(('lower', 'upper'), (
           float(end * unit) for end in (self.low, self.high))))
     known = {} if number is None else {'num_records': number}

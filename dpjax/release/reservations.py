@@ -275,7 +275,7 @@ class Held:
 
   def _has_secret(self, entry: Entry) -> bool:
     path = self._secrets / entry.seal
-    # A file whose content does not match its name is no secret of ours.
+    # A file whose content does not match its name is not a secret of ours.
     return (os.path.lexists(path) and
             _seal(private_files.read(path)) == entry.seal)
 

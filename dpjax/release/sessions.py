@@ -59,7 +59,8 @@ class Ledger:
     """Names the file of a ledger; it is made by the first release.
 
     Args:
-      path: of the ledger. Its answers and secrets are in folders beside it.
+      path: path of the ledger. Its answers and secrets are in folders beside
+        it.
       adjacency: which data sets are neighbours, 'replace_one' or
         'add_or_remove_one'.
       budget: epsilon of all releases together; None for a ledger that is there.
@@ -69,7 +70,7 @@ class Ledger:
         in memory need a name, and take that of the ledger where none is given.
 
     Raises:
-      ValueError: for an adjacency or a budget that is none.
+      ValueError: for an adjacency or a budget that is not allowed.
     """
     self.path = str(path)
     self.adjacency = parameters.adjacency('adjacency', adjacency)
@@ -113,8 +114,8 @@ class Ledger:
       confidence: level of the intervals.
       form: how a file is written, and what counts as missing; None for a CSV
         file with commas and decimal points.
-      **values: of other parameters of `query.Query`, such as lower, upper,
-        missing and quantiles.
+      **values: values of other parameters of `query.Query`, such as lower,
+        upper, missing and quantiles.
 
     Returns:
       What may be published: the value, its interval, the guarantee, the noise
@@ -175,7 +176,7 @@ def release(query: Query, source: sources.Source, *, ledger: str,
     query: public.
     source: the records.
     ledger: path of the ledger.
-    budget: makes the ledger if there is none.
+    budget: total budget, to create a ledger if there is none.
     dataset: name of a data set in all its versions, or None for one file.
     note: called with a message when an answer is given again, and when an
       interrupted release is finished; both are as public as the ledger.

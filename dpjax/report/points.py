@@ -52,7 +52,7 @@ def _value(text: str) -> float | str:
 def select(points: Iterable[Point], **fields: Any) -> list[Point]:
   """Returns the points whose fields equal these values.
 
-  A tuple stands for a choice of allowed values.
+  A tuple contains the allowed values.
   """
   def fits(point, name, wanted):
     return point.fields[name] in (wanted if isinstance(wanted, tuple)
@@ -83,7 +83,7 @@ def _cell(value: Any) -> str:
 
 
 def _number(value: float | None, digits: int) -> str:
-  """Returns a value with so many significant digits; '-' if None or NaN."""
+  """Returns a value with this many significant digits; '-' if None or NaN."""
   return '-' if value is None or value != value else f'{value:.{digits}g}'
 
 

@@ -123,7 +123,7 @@ def table(ranks: Array, predictions: Array | np.ndarray, *,
   """Returns the table of groups from ranks [2, N] of negatives and positives.
 
   Args:
-    ranks: of one release, or exact ones.
+    ranks: ranks of one release, or exact ones.
     predictions: [N] of the bins, see `chances`.
     num_groups: Q.
     ends: [Q + 1] of given groups; None for quantiles of the predictions.
@@ -316,7 +316,7 @@ def calibration(mechanism: RocMechanism, key: PRNGKey, ranks: Array, *,
     key: for the draws; not the key of the release.
     ranks: [2, N] of `release_ranks` or `estimate`.
     num_groups: Q, at least 2.
-    confidence: of each interval.
+    confidence: level of each interval.
     of: 'records' or 'population'.
     num_draws: B.
   """

@@ -193,7 +193,7 @@ def _train(program: '_Program', arguments: Sequence['_Arguments'],
 
   Args:
     program: the compiled functions.
-    arguments: of each group of runs.
+    arguments: arguments of each group of runs.
     records: all records.
     lengths: numbers of steps of the chunks, in order.
     saver: restores and saves; None without checkpoints.
@@ -362,7 +362,7 @@ def chunk_lengths(num_steps: int, *, most: int = 20) -> list[int]:
   compiled; otherwise the last chunk is shorter and needs a second program.
 
   Args:
-    num_steps: of the run.
+    num_steps: number of steps of the run.
     most: largest number of chunks.
   """
   if num_steps <= most:

@@ -132,7 +132,7 @@ def dp_sgd_adaptive(model: Model, loss: LipschitzLoss, *, clip_norm: float,
     clip_norm: initial clip norm.
     noise_stddev: standard deviation of the noise on the count, in records.
     target_quantile: fraction of gradients that should stay unclipped.
-    learning_rate: of the geometric update.
+    learning_rate: learning rate of the geometric update.
     microbatch_size: see `dp_sgd`.
     compute_dtype: see `dp_sgd`.
   """
@@ -250,7 +250,7 @@ def lip_adaptive(model: Model, loss: LipschitzLoss, *, weight_norm: float,
     noise_stddev: standard deviation of the noise on each count of activations
       within their radius, in records.
     target_quantile: fraction of activations that should lie within.
-    learning_rate: of the geometric update of a radius.
+    learning_rate: learning rate of the geometric update of a radius.
   """
   bounder = adaptive.adaptively_certified(
       network_of(model), loss, weight_norm=weight_norm,
@@ -305,7 +305,7 @@ def bassily(model: Model, loss: LipschitzLoss, *, radius: float) -> Method:
   Args:
     model: a model of one layer.
     loss: with a known Lipschitz constant.
-    radius: of the ball, positive and public.
+    radius: radius of the ball, positive and public.
 
   Raises:
     ValueError: if the model has more than one layer; it is not convex then.

@@ -64,7 +64,7 @@ def check(mesh: Mesh | None, max_batch_size: int | None) -> None:
 
   Args:
     mesh: None for one device, which passes.
-    max_batch_size: of the sampler; None passes.
+    max_batch_size: largest batch of the sampler; None passes.
 
   Raises:
     ValueError: if the mesh has other axes than 'data', or if its size does not

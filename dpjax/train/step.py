@@ -44,7 +44,7 @@ def make_transform(method: Method, sampler: PoissonSampler,
     method: decides the kind of noise; `privatizer.public_mean` if non-private.
     sampler: its expected batch size is the public divisor.
     optimizer: any optax optimiser.
-    key: of the noise; secret.
+    key: random key of the noise; secret.
     noise_multiplier: joint multiplier of all noised blocks of a step.
     allocation: how noise is split over blocks, see `privacy.blocks`.
     on_lattice: use Gaussian noise on a lattice, not floating-point noise.

@@ -73,7 +73,7 @@ def test_another_file_needs_another_ledger_or_a_name(words, tmp_path):
 
 @pytest.mark.parametrize('change, message', [
   ({'column': 'size'}, "no column 'size'; there are age, kind"),
-  ({'column': 'kind'}, "people.csv line 2, column 'kind': 'b' is no number"),
+  ({'column': 'kind'}, "people.csv line 2, column 'kind': 'b' is not a number"),
   ({'column': None}, 'mean needs column'),
   ({'lower': 100, 'upper': 0}, 'lower must be below upper'),
   ({'lower': 'low'}, "lower must be a number, got 'low'"),
@@ -103,7 +103,7 @@ def test_another_file_needs_another_ledger_or_a_name(words, tmp_path):
    "no column 'class'; there are age, kind"),
   ({'statistic': 'roc', 'label': 'kind'}, 'roc needs positive'),
   ({'statistic': 'roc', 'column': 'kind', 'label': 'age', 'positive': '30'},
-   "column 'kind': 'b' is no number"),
+   "column 'kind': 'b' is not a number"),
   ({'statistic': 'median'}, 'ask for quantiles with quantiles=0.5'),
   ({'lower': '1' * 100_000}, 'lower must lie between'),
   ({'statistic': 'ecdf', 'thresholds': '9' * 5_000}, 'at most 9 digits'),
@@ -111,7 +111,7 @@ def test_another_file_needs_another_ledger_or_a_name(words, tmp_path):
   ({'decimal': ',', 'thousands': ','}, 'must be different marks'),
   ({'unparsed': 'skip'}, 'unparsed must be one of missing, refuse'),
   ({'separator': 'ab'}, "separator must be one character or tab, got 'ab'"),
-  ({'separator': '5'}, 'separator must be no letter, digit'),
+  ({'separator': '5'}, 'separator must not be a letter, digit'),
   ({'statistic': 'histogram', 'lower': None, 'upper': None, 'column': 'kind',
     'categories': '"a,b'}, 'categories must be separated by commas'),
   ({'statistic': 'ecdf', 'thresholds': '1e3'}, 'thresholds must be a whole'),

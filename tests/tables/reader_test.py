@@ -90,8 +90,9 @@ def test_numbers_are_read_as_declared(text, declared, wanted):
   ('$5', {}, 'remove units'), ('5 %', {}, 'remove units'),
   ('€12', {}, 'remove units'), ('2024-01-31', {}, 'the order of dates'),
   ('31.12.2024', {}, 'the order of dates'), ('1/2/99', {}, 'the order of dates'),
-  ('n/a', {}, 'declare decimal'), ('NA', {'missing_tokens': ('-',)}, 'no number'),
-  ('1_0', {}, 'no number'), ('a' * 10_000, {}, "'a{40}...' is no number"),
+  ('n/a', {}, 'declare decimal'),
+  ('NA', {'missing_tokens': ('-',)}, 'not a number'),
+  ('1_0', {}, 'not a number'), ('a' * 10_000, {}, "'a{40}...' is not a number"),
   ('"12\n,5"', {}, 'line 3'),
 ])
 def test_what_is_no_number_is_refused_with_its_line(text, declared, advice):
@@ -210,7 +211,7 @@ def test_latin_1_and_gzip_are_read():
   text = 'x,y\n1,caf\xe9\n'.encode('latin-1')
   assert _read(text, 'y', numeric=False, encoding='latin-1') == ['caf\xe9']
   assert _read(gzip.compress(b'x\n1\n'), path='A.CSV.GZ') == ['1']
-  with pytest.raises(FileError, match='a.csv line 2 is no text in utf-8: .*'
+  with pytest.raises(FileError, match='a.csv line 2 is not text in utf-8: .*'
                                       'declare its encoding, latin-1 say'):
     _read(text)
 

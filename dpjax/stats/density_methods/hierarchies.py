@@ -120,7 +120,8 @@ class TreeDensity(_Levels):
   Attributes:
     level: the returned level, from 1 for halves to J for leaves; None for
       leaves.
-    shares: of the budget [J], from the top down, with sum 1; None is even.
+    shares: fractions of the budget [J], from the top down, with sum 1; None is
+      even.
   """
   level: int | None = None
   shares: tuple[float, ...] | None = None
@@ -245,7 +246,7 @@ class HaarDensity(_Levels):
     errors.check_positive('growth', self.growth)
     errors.check_non_negative('threshold', self.threshold)
     if self.adjacency is not Adjacency.REPLACE_ONE:
-      raise ValueError('differences say nothing of n, which must be public: '
+      raise ValueError('differences do not determine n, which must be public: '
                        'use adjacency replace_one')
 
   @property

@@ -98,9 +98,9 @@ class WeightedProjection(trigonometric.SumsMechanism):
   Guarantee: rho-zCDP under `adjacency`; `sensitivities` certifies kappa.
 
   Attributes:
-    coefficient_weights: of frequencies 1..K; 0 leaves one out.
+    coefficient_weights: weights of frequencies 1..K; 0 leaves one out.
     basis: 'fourier' for a circle, 'cosine' for an interval.
-    allocation: of the noise: 'proportional', or 'least' on a circle.
+    allocation: allocation of the noise: 'proportional', or 'least' on a circle.
   """
   coefficient_weights: tuple[float, ...]
   basis: str = 'fourier'

@@ -238,7 +238,7 @@ class _Rows(Generic[_Block]):
     """Returns the larger of `best` and the largest cost of a pair in a block.
 
     Args:
-      level: of the block.
+      level: level of the block.
       rows: number of rows in the block.
       around: the edge between its ends that replaces the rest of the graph.
       best: largest cost so far, which lets blocks be skipped.
