@@ -385,7 +385,7 @@ def _by_kind(scores: np.ndarray,
   if not np.isfinite(scores).all():
     raise ValueError('scores must be finite')
   if members.all() or not members.any():
-    raise ValueError('there must be members and others')
+    raise ValueError('there must be members and non-members')
   return scores[members], scores[~members]
 
 

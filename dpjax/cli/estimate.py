@@ -213,7 +213,7 @@ def _num_synthetic(args: argparse.Namespace) -> int:
   if not args.synthetic and not args.synthetic_output:
     return 0
   if not args.synthetic or not args.synthetic_output:
-    raise ValueError('--synthetic and --synthetic_output need each other')
+    raise ValueError('give both --synthetic and --synthetic_output, or neither')
   if args.statistic != 'density':
     raise ValueError(f'--synthetic needs density, got {args.statistic}')
   if pathlib.Path(args.synthetic_output).suffix != '.csv':

@@ -225,7 +225,7 @@ def _check_places(entries: entries_lib.Entries, what: str,
   codes = entries_lib.narrowed(entries.codes)
   if np.any(codes != codes[:1]):
     raise ValueError(
-        f'what {what} gives for a record depends on its place in the batch, '
+        f'the output of {what} for a record depends on its place in the batch, '
         f'which depends on the other records that were sampled: {remedy}')
 
 

@@ -112,7 +112,8 @@ class Account:
     if after <= budget.epsilon:
       return
     if not budget.delta and cost.pure is None:
-      raise ValueError('the ledger has delta 0: only releases without --delta')
+      raise ValueError('the ledger has delta 0: it allows only releases '
+                       'without --delta')
     raise ValueError(
         f'the budget would be exceeded: epsilon {float(self.spent()):.6g} is '
         f'spent, {float(after):.6g} with this release, '
@@ -166,8 +167,8 @@ def read(path: files.Path) -> Account:
   """
   account, _ = parse(pathlib.Path(path).read_bytes(), path)
   if account is None:
-    raise ValueError(f'{path} has no whole header: nothing was spent, and the '
-                     'next release with --ledger_budget_epsilon makes it anew')
+    raise ValueError(f'{path} has an incomplete header: nothing was spent; the '
+                     'next release with --ledger_budget_epsilon rewrites it')
   return account
 
 
@@ -243,7 +244,7 @@ def parse(content: bytes, path: files.Path) -> tuple[Account | None, int]:
       if isinstance(error, VersionError):
         raise
       raise ValueError(
-          f'{path}: line {number + 1} is not what was written '
+          f'{path}: line {number + 1} was changed after it was written '
           f'({errors.one_line(error)})') from error
   return account, len(content) - len(torn)
 

@@ -381,7 +381,7 @@ def normal_mean(query: Query) -> NormalMean:
   margin = sigma * (_MOST_BINS + 10)
   granularity = query.spacing(0 * sigma, sigma)
   if granularity > sigma / 100:
-    raise ValueError('granularity must be a hundredth of sigma at most, got '
+    raise ValueError('granularity must be at most a hundredth of sigma, got '
                      f'{granularity}')
   points = lattices.Lattice(lower=lower - margin, upper=upper + margin,
                             granularity=granularity)

@@ -172,6 +172,6 @@ def quoted(name: str, line: str) -> tuple[str, ...]:
     rows = list(csv.reader([line], skipinitialspace=True, strict=True))
   except csv.Error as error:
     raise ValueError(f'--{name} must be separated by commas, with quotation '
-                     f'marks around what has one, got {line!r} ({error})'
-                     ) from None
+                     'marks around a value that contains one, got '
+                     f'{line!r} ({error})') from None
   return tuple(part.strip() for row in rows for part in row)

@@ -100,7 +100,7 @@ def held(path: files.Path, *, dataset: str | None, adjacency: Adjacency,
       or a secret. (Answers are compared with their hashes in the ledger.)
   """
   if budget is None and not pathlib.Path(path).exists():
-    raise FileNotFoundError(f'no ledger {path}: give the budget it shall have')
+    raise FileNotFoundError(f'no ledger {path}: give a budget to create it')
   flags = os.O_RDWR | (os.O_CREAT if budget else 0)
   with files.locked(path, flags, _PRIVATE) as descriptor:
     content = files.read_all(descriptor)
@@ -189,8 +189,8 @@ class Held:
       return None
     content = self._answer_path(entry).read_bytes()
     if hashlib.sha256(content).hexdigest() != entry.answer:
-      raise ValueError(f'{self._answer_path(entry)} is not the answer that was '
-                       'given: put it back, or remove it and pay again')
+      raise ValueError(f'{self._answer_path(entry)} was changed: restore it, '
+                       'or remove it and pay again')
     return json.loads(content)
 
   def reserve(self, query: Query, cost: Cost, sha256: str) -> Reservation:

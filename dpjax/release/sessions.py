@@ -269,8 +269,8 @@ def _source(columns: Sequence[Any], statistic: str,
     return sources.Columns((), len(listed(columns[0])), form), {}
   roles = roles or ['column']
   if len(columns) != len(roles):
-    raise ValueError(f'{statistic} is of {len(roles)} columns in memory or of '
-                     f'the path of a file, got {len(columns)} columns')
+    raise ValueError(f'{statistic} takes {len(roles)} columns in memory or the '
+                     f'path of a file, got {len(columns)} columns')
   names = {role: str(getattr(column, 'name', None) or role)
            for role, column in zip(roles, columns, strict=True)
            if role not in values}

@@ -145,7 +145,7 @@ def _rows(path: str, text: io.TextIOWrapper | io.StringIO, form: Format,
         raise line
       size += len(line)
       if size > LONGEST_LINE:
-        raise FileError('length', f'{path} line {number} is one of a record of '
+        raise FileError('length', f'{path} line {number} is in a record of '
                         f'more than {LONGEST_LINE} characters')
       yield line
 

@@ -76,9 +76,9 @@ def check(mesh: Mesh | None, max_batch_size: int | None) -> None:
     raise ValueError(f'the mesh must have one axis, {AXIS!r}, got '
                      f'{", ".join(map(repr, mesh.axis_names))}')
   if max_batch_size is not None and (rest := -max_batch_size % mesh.size):
-    raise ValueError(f'max_batch_size must divide by the {mesh.size} devices '
-                     f'of the mesh, got {max_batch_size}; '
-                     f'{max_batch_size + rest} does')
+    raise ValueError(f'max_batch_size must be a multiple of the {mesh.size} '
+                     f'devices of the mesh, got {max_batch_size}; '
+                     f'{max_batch_size + rest} is one')
 
 
 def split_sampler(mesh: Mesh | None, sampler: PoissonSampler) -> PoissonSampler:

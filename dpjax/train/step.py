@@ -65,7 +65,7 @@ def make_transform(method: Method, sampler: PoissonSampler,
         key, noise_multiplier=noise_multiplier, allocation=allocation,
         expected_batch_size=sampler.expected_batch_size, adaptive=adaptive)
   elif adaptive is not None:
-    raise ValueError(f'{method.name} has adaptive radii, so must be private')
+    raise ValueError(f'{method.name} has adaptive radii, so it needs noise')
   else:
     first = privatizer.public_mean(sampler.expected_batch_size)
   rest = [] if method.pullback is None else [method.pullback]

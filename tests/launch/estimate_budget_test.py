@@ -120,7 +120,7 @@ def test_another_file_needs_another_ledger_or_a_name(words, tmp_path):
   ({'statistic': 'hosmer_lemeshow', 'label': 'kind', 'positive': 'a'},
    'hosmer_lemeshow needs probabilities'),
   ({'plot': 'a.svg'}, 'statistic of --plot must be one of'),
-  ({'synthetic': '5'}, '--synthetic and --synthetic_output need each other'),
+  ({'synthetic': '5'}, 'give both --synthetic and --synthetic_output'),
   ({'synthetic': '5', 'synthetic_output': 'a.csv'},
    '--synthetic needs density, got mean'),
   *(({'statistic': 'density', 'synthetic_output': name, 'synthetic': number},

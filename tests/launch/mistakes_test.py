@@ -53,7 +53,7 @@ _MISTAKES = (
    'error: none.csv: No such file or directory'),
   ('', 'audit --target=gausian', 'did you mean \'gaussian\'?'),
   ('', f'audit --target=gaussian --output={_NO_ROOM}', 'cannot write to'),
-  ('', 'audit --scores=OWN --epsilon=1', 'OWN is no .npz file of scores'),
+  ('', 'audit --scores=OWN --epsilon=1', 'OWN is not an .npz file of scores'),
   ('', 'sweep --experiment=lip_tabula', 'did you mean \'lip_tabular\'?'),
   ('', 'report --experiment=lip_tabula', 'did you mean \'lip_tabular\'?'),
   ('', 'benchmark --models=tiny_mlp --methods=ours --rounds=0', 'rounds must'),

@@ -219,7 +219,7 @@ def test_latin_1_and_gzip_are_read():
 @pytest.mark.parametrize('text, kwargs, message', [
   ('y,z\n1,2\n', {}, "no column 'x'; there are y, z"),
   ('x\n1\n', {'path': 'a.txt'}, 'input must be one of .csv, .csv.gz, .parquet'),
-  ('no', {'path': 'a.parquet'}, 'no Parquet file'),
+  ('no', {'path': 'a.parquet'}, 'not a Parquet file'),
 ])
 def test_refusals(text, kwargs, message):
   if 'parquet' in kwargs.get('path', ''):
@@ -259,7 +259,7 @@ def test_parquet_fields():
   with pytest.raises(FileError, match="record 2, column 'x': a number is miss"):
     read('x', gaps=False)
   for cut in (data[:-20], data[:4] + b'\xff' * 60 + data[64:]):
-    with pytest.raises(FileError, match='no Parquet file, or a damaged one'):
+    with pytest.raises(FileError, match='not a Parquet file, or is damaged'):
       list(reader.read('a.parquet', io.BytesIO(cut), 'x', numeric=True))
 
 
@@ -273,7 +273,7 @@ def test_a_record_of_many_lines_does_not_fill_memory(monkeypatch):
   """Every line opens a field that the next one closes: it never ends."""
   monkeypatch.setattr(lines, 'LONGEST_LINE', 1000)
   text = 'x,y\n1,"' + 'a\n","' * 400 + '"\n2,b\n'
-  with pytest.raises(FileError, match='line 202 is one of a record of more th'):
+  with pytest.raises(FileError, match='line 202 is in a record of more th'):
     _read(text)
   # Records of some lines, many of them, are as they were.
   text = 'x,y\n' + '1,"a\n\nb"\n' * 400

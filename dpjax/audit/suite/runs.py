@@ -212,8 +212,8 @@ def _claim_check(run: FinishedRun) -> Check:
                      ('delta', None if config.method == 'sgd' else
                       config.delta)):
     if summary[name] != ours:
-      raise ValueError(f'summary and configuration are not of one run: {name} '
-                       f'= {summary[name]}, by the configuration {ours}')
+      raise ValueError(f'summary and configuration differ: {name} = '
+                       f'{summary[name]}, by the configuration {ours}')
   claimed = _claimed(summary)
   delta = _delta(run)
   spent = _spent(run, delta)
@@ -222,8 +222,8 @@ def _claim_check(run: FinishedRun) -> Check:
                  f'{delta:.3g} is below the {spent:.4g} that the event '
                  'costs')
   if claimed > spent * (1 + _ABOVE):
-    raise ValueError('summary and configuration are not of one run: epsilon = '
-                     f'{claimed:g}, the event costs {spent:g}')
+    raise ValueError('summary and configuration differ: epsilon = '
+                     f'{claimed:g}, but the event costs {spent:g}')
   measured, planned = summary['joint_noise_multiplier'], plan.noise_multiplier
   # `not >=` also refutes a NaN.
   if (measured is not None and planned is not None

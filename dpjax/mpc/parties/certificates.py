@@ -59,7 +59,7 @@ def peer_name(connection: ssl.SSLObject) -> str:
   entries = (connection.getpeercert() or {}).get('subjectAltName', ())
   names = [entry[1] for entry in entries if entry[0] == 'DNS']
   if len(names) != 1:
-    raise ValueError(f'a certificate of {len(names)} names, must have one')
+    raise ValueError(f'a certificate must have one name, got {len(names)}')
   return str(names[0])
 
 

@@ -100,7 +100,7 @@ class _Levels(mechanism.DensityMechanism):
             ) -> mechanism.Risk:
     """Returns the risk of 2^level heights whose noise has this mean square."""
     if not self.knows_total:
-      raise ValueError('expected: the closed form is that of replace_one only')
+      raise ValueError('expected() has a closed form under replace_one only')
     masses = density.masses(2**level)
     square = masses.size * float(np.sum(masses**2))
     return mechanism.Risk((masses.size - square) / self.num_records, privacy,
