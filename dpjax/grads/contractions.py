@@ -348,7 +348,7 @@ def table_squares(table: Table, indices: Array, cotangent: Array) -> Array:
   Args:
     table: the embedding.
     indices: [b, ...].
-    cotangent: [b, ...] of the rows that were read.
+    cotangent: [b, ...], cotangents of the rows that were read.
   """
 
   def one(indices: Array, cotangent: Array) -> Array:

@@ -241,7 +241,7 @@ def _over_steps(y: Entries, length: int) -> Entries:
 
 
 def _stacked(parts: Sequence[Entries], shape: Sequence[int]) -> Entries:
-  """Stacks the outputs of steps; `shape` is that of the result."""
+  """Stacks the outputs of steps to an array of this shape."""
   if not parts:
     return entries_lib.of_public(shape, 0)
   return entries_lib.by_field(lambda *fields: np.stack(fields),

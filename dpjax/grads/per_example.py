@@ -98,7 +98,7 @@ def normalized(apply: ApplyFn, loss: LossFn, *, clip_norm: PyTree,
   """Returns the bounder of automatic clipping (DP-16).
 
   A record contributes C_k g / (||g|| + stabilizer) to block k, g its gradient.
-  Guarantee: as of `clipped`, at most C_k in l2 to block k. Stabilizer 0 is the
+  Guarantee: as for `clipped`, at most C_k in l2 to block k. Stabilizer 0 is the
   printed listing of Barczewski (2025, Algorithm 7); see
   `clipping.normalizing_weights`.
 

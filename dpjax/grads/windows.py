@@ -96,7 +96,7 @@ def gram(image: Array, taps: Sequence[int], params: Mapping[str, Any],
   products of the pixels under them; no window is formed.
 
   Args:
-    image: [batch, *size, channels] of one record; one feature group.
+    image: [batch, *size, channels], images of one record; one feature group.
     taps: spatial sizes of the kernel.
     params: parameters of the convolution primitive.
     out: spatial sizes of the output.

@@ -85,7 +85,7 @@ class NormalMean(queries.Direct):
   """A noisy histogram, if it pays, and a noisy sum around its largest bin.
 
   Attributes:
-    query: public parameters; the bounds are those of the mean.
+    query: public parameters, with the bounds of the mean.
     lattice: lattice of the values, far beyond the bounds.
     low: lower bound of the mean, in lattice units.
     high: upper bound of the mean, in lattice units.

@@ -6,7 +6,7 @@ drawn its noise, and then gets the recorded answer. If a process dies, the
 operating system hands its lock to the next one.
 
   1. `check`: checks the budget from public numbers, before the file is opened.
-  2. `check_data`, `answer`: check that the file is that of the ledger, and
+  2. `check_data`, `answer`: check that the file belongs to the ledger, and
      whether the query was answered on it.
   3. `reserve`: writes the entry, which is now paid, with the seal (hash) of a
      secret.
@@ -168,7 +168,7 @@ class Held:
       self.account.check_budget(cost)
 
   def check_data(self, sha256: str) -> None:
-    """Checks that the file is that of the ledger, if it is for one file.
+    """Checks that the file belongs to the ledger, if it is for one file.
 
     Raises:
       formats.FileError: 'changed'; this refusal depends on records.

@@ -89,7 +89,7 @@ def dp_sgd_per_layer(model: Model, loss: LipschitzLoss, *, clip_norm: float,
   Each of the K layers is clipped to clip_norm / sqrt(K), so that the whole
   gradient has an l2 norm of at most `clip_norm`.
 
-  Args: as of `dp_sgd`.
+  Args: see `dp_sgd`.
   """
   names = sorted(jax.eval_shape(model.init, jax.random.key(0)))
   bounder = per_example.clipped(
@@ -107,7 +107,7 @@ def dp_sgd_automatic(model: Model, loss: LipschitzLoss, *, clip_norm: float,
 
   A record contributes clip_norm g / (||g|| + stabilizer), g its gradient.
 
-  Args: as of `dp_sgd`; `stabilizer` is public, >= 0, and in the unit of
+  Args: see `dp_sgd`; `stabilizer` is public, >= 0, and in the unit of
   gradient norms.
   """
   bounder = per_example.normalized(
@@ -208,7 +208,7 @@ def fix_lip_dp_sgd(model: Model, loss: LipschitzLoss, *,
 
   Source: Barczewski (2025, section 5.3.1).
 
-  Args: as of `lip_dp_sgd`.
+  Args: see `lip_dp_sgd`.
   """
   network = network_of(model)
   bounder = lipschitz_bounder.certified(network, loss, weight_norm=weight_norm)

@@ -31,7 +31,7 @@ def check(keys: PRNGKey, plans: Sequence[TrainingPlan], model: Model,
           records: Any, rows: Any) -> tuple[Batch, Array]:
   """Checks all arguments of a fit, and returns its (records, rows).
 
-  Args: as of `fit`.
+  Args: see `fit`.
 
   Returns:
     (records as a `Batch`, rows [L, n] int32).

@@ -38,7 +38,7 @@ _MISTAKES = (
   ('', f'schema --dataset=OWN --output={_NO_ROOM} --label=age', 'to /proc'),
   ('', _MEAN + '--epsilon=1 --column=aeg --output=NEW2', 'mean \'age\'?'),
   ('', _MEAN + '--epsilon=1 --column=age --output=NEW2 --separator=;',
-   'is the separator another one?'),
+   'is the separator a comma'),
   ('', _MEAN + f'--epsilon=1 --column=age --output={_NO_ROOM}', 'to /proc'),
   ('', _MEAN + '--epsilon=0 --column=age --output=NEW2', 'must be positive'),
   ('', 'bounds --model=propotion --n=9 --epsilon=1', 'mean \'proportion\'?'),

@@ -31,7 +31,7 @@ class AdaptiveParameters(NamedTuple):
   Attributes:
     counts: see `noisy_counts.CountParameters`.
     analysis: [m, K] matrix from shares of bins to coefficients.
-    gains: [K] of the analysis, see `bases.Basis`.
+    gains: [K], noise gains of the analysis, see `bases.Basis`.
     synthesis: [K, m] matrix from coefficients to heights; empty if the estimate
       is coefficients.
     penalty: penalty of the shrinkage.

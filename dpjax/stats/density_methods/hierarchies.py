@@ -174,7 +174,7 @@ def node_variances(variances: Sequence[float] | np.ndarray) -> np.ndarray:
   the parent.
 
   Args:
-    variances: [J] of the noise of counts of a level, from the top down.
+    variances: [J], noise variances of the counts of a level, from the top down.
   """
   upward = [variances[-1]]
   for own in variances[-2::-1]:

@@ -42,7 +42,7 @@ class Tables(NamedTuple):
       of an earlier edge. [0, 2] if attributes are independent.
     joints: [d - 1, k, k], probabilities of the bins of parent and child; rows
       and columns sum to `marginals`.
-    marginals: [d, k], of each attribute.
+    marginals: [d, k], probabilities of each attribute's cells.
   """
   edges: Array
   joints: Array
@@ -152,7 +152,7 @@ class TreeMarginals(mechanism.DensityMechanism):
     ]).astype(np.float64)
 
   def statistic_of_cells(self, counts: np.ndarray) -> np.ndarray:
-    """Returns the same from counts [..., k^d] of all cells, as `Tables.cells`.
+    """Returns `statistic` from counts [..., k^d] of all cells, as `Tables.cells`.
     """
     num = self.num_attributes
     shaped = counts.reshape(*counts.shape[:-1], *(self.num_bins,) * num)

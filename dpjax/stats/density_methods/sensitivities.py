@@ -92,7 +92,7 @@ def weighted_circle(weights: Sequence[float] | np.ndarray, *,
   record.
 
   Args:
-    weights: [K], of frequencies 1..K, at least 0.
+    weights: [K], weights of frequencies 1..K, at least 0.
     adjacency: which data sets are neighbours.
   """
   return _weighted('circle', as_weights(weights), check_adjacency(adjacency))

@@ -32,7 +32,7 @@ class WeightedParameters(NamedTuple):
 
   Attributes:
     sums: parameters of the noisy sums.
-    variances: [K] of coefficients, of noise and sampling together.
+    variances: [K], variances of coefficients by noise and sampling.
     penalty: penalty of the shrinkage.
   """
   sums: trigonometric.SumParameters

@@ -307,7 +307,7 @@ def split_shape(num_thresholds: int, *, pure: bool) -> Shape:
 
   A node across both classes adds noise to all ranks of the second: in the tree
   that is best for all 2 N ranks those have 1.5 times the variance of the first
-  (N = 1024). If N has no useful divisors, that tree is returned all the same.
+  (N = 1024). If N has no useful divisors, that tree is returned anyway.
   The number of records is public.
 
   Args:

@@ -36,8 +36,8 @@ class TreeParameters(NamedTuple):
   """Public numbers that the sampler of a tree takes.
 
   Attributes:
-    scales: [h] of the noise of counts.
-    variances: [h] of the noise of counts.
+    scales: [h], noise scales of the counts, by level from the top down.
+    variances: [h], noise variances of the counts, likewise.
     turned: see `digits.Plan`; empty for least squares.
   """
   scales: np.ndarray
@@ -55,7 +55,7 @@ def noisy_levels(key: PRNGKey, leaves: Array, shape: hierarchy.Shape,
     key: used for nothing else.
     leaves: [M] counts of all leaves, including empty ones.
     shape: shape of the tree.
-    scales: [h] of the noise.
+    scales: [h], noise scales by level.
     pure: whether noise is Laplace.
   """
   sizes = np.cumprod(shape)

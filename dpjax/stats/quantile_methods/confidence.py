@@ -317,7 +317,7 @@ def recursive_error(level: float, *, num_examples: int,
                     population: Population = Population()) -> float:
   """Returns g with P(max_j |q_j - F^-1(p_j)| > g) <= level, for RecExp.
 
-  Arguments as of `recursive_rank_error`.
+  For arguments see `recursive_rank_error`.
   """
   return _best(level, lambda mine: [recursive_rank_error(
       mine, num_examples=num_examples, probs=probs, rate=rate,
@@ -329,7 +329,7 @@ def joint_error(level: float, *, num_examples: int, probs: Sequence[float],
                 rate: float, population: Population = Population()) -> float:
   """Returns g with P(max_j |q_j - F^-1(p_j)| > g) <= level, for JointExp.
 
-  Arguments as of `joint_rank_error`.
+  For arguments see `joint_rank_error`.
   """
   return _best(level, lambda mine: [joint_rank_error(
       mine, num_examples=num_examples, probs=probs, rate=rate,
