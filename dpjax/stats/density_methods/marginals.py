@@ -152,7 +152,7 @@ class TreeMarginals(mechanism.DensityMechanism):
     ]).astype(np.float64)
 
   def statistic_of_cells(self, counts: np.ndarray) -> np.ndarray:
-    """Returns `statistic` from counts [..., k^d] of all cells, as `Tables.cells`.
+    """Returns `statistic` from counts [..., k^d] of cells, as `Tables.cells`.
     """
     num = self.num_attributes
     shaped = counts.reshape(*counts.shape[:-1], *(self.num_bins,) * num)

@@ -130,7 +130,7 @@ def fano(divergences: np.ndarray) -> float:
   """Bounds the largest of M errors by Fano's lemma.
 
   Args:
-    divergences: [M], divergences of the distributions from a common one.
+    divergences: [M], divergences of the distributions of all records from one.
   """
   return _fano(np.mean(divergences), len(divergences))
 
