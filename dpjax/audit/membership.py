@@ -390,7 +390,7 @@ def _by_kind(scores: np.ndarray,
 
 
 def _ceiling(accuracy: float) -> Ceiling:
-  """Returns the ceiling with this accuracy and its defence."""
+  """Returns a `Ceiling` of this accuracy, see `defence`."""
   return Ceiling(accuracy, defence(accuracy))
 
 

@@ -26,7 +26,7 @@ FLAGS = (
     ('unparsed', 'refuse a file with a field that is neither a number nor '
      'missing, or take the field as missing. Default: refuse.'),
     ('bad_lines', 'refuse a file with a faulty line, or take all fields of '
-     'such lines as missing; each line is then read by itself, so quoted '
+     'such lines as missing; each line is then read alone, so quoted '
      'fields must end on their line. Default: refuse.'))
 
 

@@ -33,7 +33,7 @@ class BallRecords:
 def project_records(x: Array, radius: float) -> BallRecords:
   """Projects every record on the l2 ball, and marks the non-finite ones.
 
-  Each record is projected by itself, so this may run once, on all records,
+  Each record is projected separately, so this may run once, on all records,
   before training.
 
   Args:
@@ -68,7 +68,7 @@ def project_ball(x: Array, radius: Array | float) -> Array:
   differentiable at the origin too.
 
   Args:
-    x: [b, ...]; each of the b records is projected by itself.
+    x: [b, ...]; each of the b records is projected separately.
     radius: positive and public. A traced radius of NaN gives NaN, never an
       unprojected record.
   """

@@ -169,7 +169,7 @@ class Follower:
              inputs: Sequence[Entries]) -> list[Entries]:
     """Follows a `while` loop, step by step while its predicate is known.
 
-    A batched predicate [b] stops each entry by itself.
+    A batched predicate [b] stops each entry separately.
     """
     params = equation.params
     counts = params['cond_nconsts'], params['body_nconsts']

@@ -317,7 +317,7 @@ def _windows(equation: core.JaxprEqn, inputs: Parts) -> list[Entries]:
 
 def _over(equation: core.JaxprEqn, parts: Parts,
           axes: Sequence[int]) -> list[Entries]:
-  """Returns outputs that read reduced parts, with codes unlike along axes."""
+  """Returns outputs that read reduced parts; codes differ along the axes."""
   name = equation.primitive.name
   shape = np.broadcast_shapes(*(part.reads.shape for part in parts))
   return [entries_lib.spread(entries_lib.combined(

@@ -10,7 +10,7 @@ A transform before the privatizer voids the guarantee:
 - Adam divides by the size of the sums, and a learning rate above 1 multiplies
   them, so the sensitivity exceeds the one that the noise is for.
 - Clipping the norm of a sum couples blocks, whose noise is scaled to the bound
-  of each block by itself.
+  of each block separately.
 
 A transform around the privatizer voids it too: `optax.masked` and
 `optax.partition` pass on sums of the other parameters without noise.

@@ -65,7 +65,7 @@ def on_lattice(data: Array, *, lower: float, upper: float,
   """Returns records [n] as int32 cells, 0 at `lower`, `num_cells` at `upper`.
 
   Values outside the bounds are clipped to them, NaN becomes `lower`. Each
-  record is treated by itself, so neighbouring data sets stay neighbours.
+  record is treated separately, so neighbouring data sets stay neighbours.
   """
   position = (data.astype(jnp.float32) - lower) / (upper - lower)
   position = jnp.clip(jnp.where(jnp.isnan(position), 0.0, position), 0.0, 1.0)

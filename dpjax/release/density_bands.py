@@ -195,7 +195,7 @@ class Fit:
 
   def _widths(self, miss: float, masses: np.ndarray | None
               ) -> tuple[np.ndarray, float]:
-    """Returns half-widths of partial sums [L, POINTS] and of the number."""
+    """Returns half-widths of partial sums [L, POINTS] and of n."""
     deviations = np.sqrt(sum(
         np.sum(part**2, 0) for part in self._errors(_SCALING, masses,
                                                     normal=True)) / _SCALING)

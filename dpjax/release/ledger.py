@@ -101,7 +101,7 @@ class Account:
         adjacency=self.adjacency)
 
   def summary(self) -> dict[str, object]:
-    """Returns the lines on the ledger in a release; none hashes the data."""
+    """Returns the ledger's lines for a release, without hashes of the data."""
     return {'entry': len(self.entries), 'spent_epsilon': float(self.spent()),
             'budget_epsilon': float(self.budget.epsilon),
             'budget_delta': float(self.budget.delta)}

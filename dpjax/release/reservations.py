@@ -1,4 +1,4 @@
-"""Releases under the lock of a ledger: pay first, then read data, then noise.
+"""Releases under the lock of a ledger: check the data, pay, then draw noise.
 
 `held` locks the ledger before the data are opened and until the answer is on
 disk. If two processes ask the same query, the second waits until the first has

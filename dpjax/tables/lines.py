@@ -38,7 +38,7 @@ def records(path: str, file: IO[bytes], form: Format, *,
 
   Fields have no white space at their ends. Blanks before a quotation mark
   that opens a field do not count. Blank lines are not records. With
-  `form.bad_lines` 'missing' each line is read by itself.
+  `form.bad_lines` 'missing' each line is read separately.
 
   Args:
     path: name of the file, for messages.

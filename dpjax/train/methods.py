@@ -84,7 +84,7 @@ def dp_sgd(model: Model, loss: LipschitzLoss, *, clip_norm: float,
 def dp_sgd_per_layer(model: Model, loss: LipschitzLoss, *, clip_norm: float,
                      microbatch_size: int | None = None,
                      compute_dtype: str = 'float32') -> Method:
-  """Returns DP-SGD that clips each layer's gradient by itself (DP-16).
+  """Returns DP-SGD that clips each layer's gradient separately (DP-16).
 
   Each of the K layers is clipped to clip_norm / sqrt(K), so that the whole
   gradient has an l2 norm of at most `clip_norm`.

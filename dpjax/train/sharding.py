@@ -4,7 +4,7 @@ Every device runs the same program. Keys, batch selection, noise, optimiser and
 constraint are replicated. Only `GradientBounder.sums` is divided: each device
 sums the contributions of its rows, and one all-reduce adds these sums.
 
-Privacy: each record is bounded by itself on whichever device has it, so the
+Privacy: each record is bounded separately on whichever device has it, so the
 sensitivity of the sums does not change. Noise is added after the all-reduce,
 from a replicated key, so it enters exactly once.
 

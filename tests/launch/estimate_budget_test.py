@@ -130,7 +130,7 @@ def test_another_file_needs_another_ledger_or_a_name(words, tmp_path):
          ('a.csv', '1000001', 'synthetic must be a whole number from 1 to'),
          ('a.txt', '5', '--synthetic_output must end in .csv, got a.txt'),
          ('/nowhere/a.csv', '5', '--synthetic_output must be a file'))),
-  ({'statistic': 'density', 'granularity': '7'}, 'granularity must go into'),
+  ({'statistic': 'density', 'granularity': '7'}, 'granularity must divide'),
   ({'statistic': 'density', 'boundary': 'ring'}, 'boundary must be one of'),
   ({'statistic': 'density', 'lower': None}, 'density needs lower'),
   ({'statistic': 'proportion', 'positive': 'a'},

@@ -112,7 +112,7 @@ def score(run: FinishedRun) -> dict[str, np.ndarray]:
 
 def log_odds(apply: Callable[..., Array], params: Params,
              records: Batch) -> Array:
-  """Returns the log-odds [m] float32 of each record, evaluated by itself."""
+  """Returns the log-odds [m] float32 of each record, evaluated separately."""
   one = lambda record: attacks.log_odds(apply(params, record.x[None])[0],
                                         record.y)
   return jax.jit(lambda batch: jax.lax.map(one, batch, batch_size=_PART))(

@@ -85,7 +85,7 @@ def _pem(certificate) -> bytes:
 
 
 def _builder(name: str, issuer: str, public_key):
-  """Returns a builder with what all certificates have in common."""
+  """Returns a builder with the fields that all certificates share."""
   x509 = _x509()
   named = lambda text: x509.Name([
       x509.NameAttribute(x509.NameOID.COMMON_NAME, text)])

@@ -46,7 +46,7 @@ def of(data: ArrayLike, lower: ArrayLike, upper: ArrayLike,
   """Returns records [n] sorted and padded; jittable, with 64-bit types.
 
   Each record is clipped to the bounds and NaN becomes the lower bound. Every
-  record is treated by itself, so that neighbours stay neighbours.
+  record is treated separately, so that neighbours stay neighbours.
 
   Args:
     data: [n] records.

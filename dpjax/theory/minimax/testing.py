@@ -130,7 +130,8 @@ def fano(divergences: np.ndarray) -> float:
   """Bounds the largest of M errors by Fano's lemma.
 
   Args:
-    divergences: [M], divergences of the distributions of all records from one.
+    divergences: [M], divergences of M distributions of all records from a
+      common one.
   """
   return _fano(np.mean(divergences), len(divergences))
 

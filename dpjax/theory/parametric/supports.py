@@ -131,7 +131,7 @@ class DoubledMean:
 
   @property
   def mean(self) -> BoundedMean:
-    """The mechanism of the mean."""
+    """The Laplace mechanism of the mean."""
     return BoundedMean(num_examples=self.num_examples, lower=0.0, upper=1.0,
                        epsilon=self.epsilon)
 

@@ -159,7 +159,7 @@ def test_trees_are_rooted_and_others_refused():
       (dict(structure='chain'), 'structure'), (dict(num_bins=1), 'num_bins'),
       (dict(epsilon=None, rho=0.1), 'epsilon'), (dict(shares=(1, 1, 1)), 'sum'),
       (dict(shares=(float('nan'), .5, .5)), 'sum'),
-      (dict(structure=((0, 1),)), 'no tree')]:
+      (dict(structure=((0, 1),)), 'not a tree')]:
     with pytest.raises(ValueError, match=match):
       made(**options)
   wide = marginals.Tables(np.zeros((0, 2)), np.zeros((0, 8, 8)),
