@@ -1,6 +1,6 @@
 r"""Releases one private statistic of a file, with exact noise and a ledger.
 
-The mean age of a survey, at epsilon 1/2 of a budget of 2 in all:
+The mean age of a survey, at epsilon 1/2 of a total budget of 2:
   dpjax estimate --input=survey.csv --statistic=mean --column=age \
     --lower=18 --upper=100 --epsilon=0.5 --adjacency=replace_one \
     --ledger=survey.ledger --ledger_budget_epsilon=2 --output=age.json

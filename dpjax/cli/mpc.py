@@ -7,7 +7,7 @@ A demonstration with 10,000 synthetic owners and two servers:
   dpjax mpc --demo=10000 --lower=0 --upper=1 --epsilon=1 \
     --adjacency=replace_one --output=curve.json --plot=curve.svg
 
-Three ages of a survey, with three servers of which any one learns nothing:
+Three ages of a survey, with three servers, none of which learns anything alone:
   dpjax mpc --input=survey.csv --column=age --lower=0 --upper=120 \
     --num_thresholds=120 --thresholds=18,40,65 --epsilon=0.5 --servers=3 \
     --scheme=outer_product --adjacency=replace_one --output=ages.json

@@ -33,7 +33,7 @@ custom_lin custom_vjp_call custom_vjp_call_jaxpr jit pjit remat
 remat2'''.split())
 
 # A `scan` is followed step by step if it has at most `_FEW_STEPS` steps, or at
-# most this many operations in all (with a carry: True, without: False). A
+# most this many operations in total (with a carry: True, without: False). A
 # `while` is followed for at most `_FEW_STEPS` steps. Longer loops are followed
 # by the union of all steps, repeated until it grows no more (a fixed point).
 _MAX_OPERATIONS = {True: 2_000, False: 20_000}

@@ -98,7 +98,7 @@ def fit(keys: PRNGKey, *, plans: Sequence[TrainingPlan], model: Model,
     allocation: how noise is split over blocks, see `privacy.blocks`.
     max_parallel: number of runs to advance at once; None for all. The results
       do not depend on it.
-    on_progress: called between chunks with (steps done, steps in all), summed
+    on_progress: called between chunks with (steps done, total steps), summed
       over the groups of runs.
     averaging: also keep this average of the parameters (REG-05), in
       `result.state.average.mean`; evaluate it like `result.state.params`.

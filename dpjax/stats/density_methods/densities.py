@@ -23,6 +23,7 @@ from dpjax.typing import Array, PRNGKey
 # Coefficients are computed from masses of this many bins. The aliasing error is
 # k / _FINE times a coefficient of a frequency of _FINE - k or more.
 _FINE = 2**15
+# Number of frequencies of the densities of Sobolev classes.
 _SERIES = 2048
 _SQRT2 = math.sqrt(2)
 
@@ -77,10 +78,10 @@ class Density:
     """
     k = np.arange(1, count + 1)
     # Fourier coefficients of the even extension, on a circle of length 2.
-    whole = np.fft.rfft(np.concatenate([self.masses(_FINE),
-                                        self.masses(_FINE)[::-1]]))
+    spectrum = np.fft.rfft(np.concatenate([self.masses(_FINE),
+                                           self.masses(_FINE)[::-1]]))
     coefficients = (
-        whole[1:count + 1] * np.exp(-0.5j * np.pi * k / _FINE)).real / (
+        spectrum[1:count + 1] * np.exp(-0.5j * np.pi * k / _FINE)).real / (
             _SQRT2 * np.sinc(0.5 * k / _FINE))
     coefficients.setflags(write=False)
     return coefficients

@@ -58,11 +58,11 @@ def _combined(first: Array, first_precisions: Array, second: Array,
               second_precisions: Array) -> tuple[Array, Array]:
   """Returns the precision-weighted mean and its variance; 0, 1 if both are 0.
   """
-  whole = first_precisions + second_precisions
-  known = jnp.where(whole > 0, whole, 1.0)
+  total = first_precisions + second_precisions
+  safe = jnp.where(total > 0, total, 1.0)
   weighted_sum = (first_precisions.astype(first.dtype) * first
                   + second_precisions.astype(first.dtype) * second)
-  return weighted_sum / known.astype(first.dtype), 1 / known
+  return weighted_sum / safe.astype(first.dtype), 1 / safe
 
 
 def _shrunk(sums: Array, noise: Array, parameters: StagedParameters) -> Array:

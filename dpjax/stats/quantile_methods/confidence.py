@@ -170,7 +170,7 @@ def recursive_rank_error(level: float, *, num_examples: int,
   For unrounded targets, nodes of at least this rate and L = ceil(log2(m + 1))
   levels. Proof.
 
-  1. A node has K records on one side of its target, or fewer than 2 K in all.
+  1. A node has K records on one side of its target, or fewer than 2 K in total.
   2. With K records, the weights on that side sum to at least e^-rate z, where z
      is below all sums of K consecutive weighted gaps. So the error of the node
      is below a constant plus an exponential variable, whatever happened before.

@@ -76,10 +76,10 @@ class _Rows(NamedTuple):
   logs: Array
 
 
-def _nodes(level: Array, cuts: _Cuts, parameters: ExponentialParameters,
+def _nodes(triples: Array, cuts: _Cuts, parameters: ExponentialParameters,
            cost: str) -> _Nodes:
-  """Returns the nodes of one depth [nodes, 3] of the schedule."""
-  low, middle, high = level.T
+  """Returns the nodes of one depth, given as (low, middle, high) [nodes, 3]."""
+  low, middle, high = triples.T
   first, last = cuts.ranks[low], cuts.ranks[high]
   # Padding points past the levels; whatever it reads is never used.
   index = jnp.clip(middle - 1, 0, len(parameters.probs) - 1)
@@ -152,18 +152,18 @@ def _draw(key: PRNGKey, data: Records, parameters: ExponentialParameters, *,
   start = _Cuts(blank.at[0].set(data.lower).at[-2].set(data.upper),
                 blank.astype(jnp.int32).at[-2].set(data.count))
 
-  def step(cuts: _Cuts, of: tuple[PRNGKey, Array]) -> tuple[_Cuts, None]:
-    (which, where), level = jax.random.split(of[0]), of[1]
-    nodes = _nodes(level, cuts, parameters, cost)
+  def step(cuts: _Cuts, inputs: tuple[PRNGKey, Array]) -> tuple[_Cuts, None]:
+    (which, where), triples = jax.random.split(inputs[0]), inputs[1]
+    nodes = _nodes(triples, cuts, parameters, cost)
     rows = _rows(nodes, edges, log_widths, length, cost)
-    interval = _choose(which, rows, len(level))
+    interval = _choose(which, rows, len(triples))
     lead = interval.astype(jnp.float64) - nodes.target
     fraction = independent.place(where, lead, nodes.rate, cost)
     left = jnp.maximum(edges[interval], nodes.low)
     right = jnp.minimum(edges[interval + 1], nodes.high)
     # Rounding must not move a point past the end of its interval.
     point = jnp.clip(left + fraction * (right - left), left, right)
-    middle = level[:, 1]
+    middle = triples[:, 1]
     return _Cuts(cuts.points.at[middle].set(point),
                  cuts.ranks.at[middle].set(interval)), None
 

@@ -102,11 +102,12 @@ def _draw(width: int) -> mechanism.Draw:
     ranks = ranks + jnp.floor(sums @ noise + 0.5)
     apart = jnp.all(jnp.diff(ranks) >= 2 * half)
 
-    def one(of: tuple[PRNGKey, Array]) -> Array:
-      own = Records(of[1], (2 * half).astype(jnp.int32), data.lower,
-                    data.upper)
+    def one(inputs: tuple[PRNGKey, Array]) -> Array:
+      slice_records = Records(inputs[1], (2 * half).astype(jnp.int32),
+                              data.lower, data.upper)
       # The rank is in the middle of its slice: level 1/2.
-      return independent.point(of[0], own, jnp.float64(0.5), rate, 'real')
+      return independent.point(inputs[0], slice_records, jnp.float64(0.5), rate,
+                               'real')
 
     answers = jax.lax.map(one, (jax.random.split(key, ranks.size),
                                 slices(data, ranks, half, width)))
@@ -122,9 +123,9 @@ def overlap_prob(ranks: Sequence[float] | np.ndarray, *, half: int,
                  scale: float) -> float:
   """Bounds the probability that noisy ranks are 2 h apart or less.
 
-  A union bound over consecutive ranks. The difference of two has k Laplace
-  variables, for which Chernoff's inequality gives exp(-l t / scale) (1 -
-  l^2)^-k at the best l; rounding takes 1 off t.
+  A union bound over consecutive ranks. The noise of a difference of 2 h + t has
+  k Laplace variables, for which Chernoff's inequality gives exp(-l t / scale)
+  (1 - l^2)^-k at the best l; rounding takes 1 off t.
   """
   sums, _ = tree(len(ranks))
   terms = np.sum(np.abs(np.diff(sums, axis=0)), 1)
