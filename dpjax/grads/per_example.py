@@ -53,8 +53,8 @@ def clipped(apply: ApplyFn, loss: LossFn, *, clip_norm: PyTree,
   """Returns the bounder of DP-SGD, which clips the gradient of each record.
 
   Guarantee: one record contributes at most C_k in l2 to block k, and so at most
-  sqrt(sum_k C_k^2) in total. A single number `clip_norm` makes all parameters one
-  block.
+  sqrt(sum_k C_k^2) in total. A single number `clip_norm` makes all parameters
+  one block.
 
   Gradients are as precise as the matrix products of the network, which
   accelerators round unless `jax.default_matmul_precision` is 'highest'. Norms
