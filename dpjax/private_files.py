@@ -144,7 +144,7 @@ def _check(path: Path, status: os.stat_result,
   if stat.S_ISLNK(status.st_mode):
     reason = 'it is a symbolic link'
   elif not is_kind(status.st_mode):
-    reason = f'it is no {"regular file" if kind == "file" else kind}'
+    reason = f'it is not a {"regular file" if kind == "file" else kind}'
   elif status.st_uid != os.geteuid():
     reason = f'it belongs to user {status.st_uid}, not to {os.geteuid()}'
   elif status.st_mode & refused:

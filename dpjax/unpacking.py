@@ -40,7 +40,7 @@ def check(unpacked: int, size: int) -> None:
     raise ExpandedError(
         f'unpacks to more than {limit(size)} bytes, which is {RATIO_LIMIT} '
         f'times its size and at least {LEAST_LIMIT // 2**20} MiB: unpack it '
-        'first, if that is meant')
+        'first, if that is intended')
 
 
 def gunzip(file: IO[bytes]) -> io.BufferedReader:

@@ -58,7 +58,7 @@ def _cell(value: Any) -> str:
 
 
 def _number(value: float | None, digits: int) -> str:
-  """Returns a value with so many significant digits; '-' if None or NaN."""
+  """Returns a value with this many significant digits; '-' if None or NaN."""
   return '-' if value is None or value != value else f'{value:.{digits}g}'
 
 

@@ -202,7 +202,7 @@ def read(path: Path) -> list[Row]:
 
   Raises:
     FileNotFoundError: if there is no such file.
-    ValueError: if the file has other columns or a line is no row.
+    ValueError: if the file has other columns or a line is not a row.
   """
   with open(path, 'rb') as file:
     portalocker.lock(file, portalocker.LockFlags.SHARED)

@@ -98,7 +98,7 @@ def group(rows: Iterable[records.Row], keys: Sequence[str], *,
     key = tuple(getattr(row, name) for name in keys)
     values = groups.setdefault(key, {})
     if row.seed in values:
-      raise ValueError(f'seed {row.seed} of {metric} is there twice for '
+      raise ValueError(f'seed {row.seed} of {metric} occurs twice for '
                        f'{dict(zip(keys, key, strict=True))}: {row.id}')
     values[row.seed] = row.value
   return {key: dict(sorted(groups[key].items())) for key in sorted(groups)}

@@ -14,7 +14,7 @@ OUTCOMES = (AGREES, DIFFERS, NOT_COMPARABLE, NOT_RUN)
 
 
 class Verdict(NamedTuple):
-  """A claim of a paper beside our result.
+  """A claim of a paper and what our rows say of it.
 
   Attributes:
     claim: the claim in a few words.

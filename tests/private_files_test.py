@@ -47,7 +47,7 @@ def _open(mode):
 _FAULTS = {
     'it belongs to user': _of_another_user,
     'it is a symbolic link': _link,
-    'it is no (regular file|folder)': _other_kind,
+    'it is not a (regular file|folder)': _other_kind,
     r'\(mode 0.40\)': _open(0o040),
     r'\(mode 0.02\)': _open(0o002),
     r'\(mode 0.20\)': _open(0o020),

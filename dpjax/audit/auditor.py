@@ -70,7 +70,7 @@ class Report:
     significance: upper bound on the probability of `violated` for a true claim.
     epsilon_lower: lower bound on the true epsilon; wrong with probability
       `significance` at most.
-    cap: the largest `epsilon_lower` that so many runs can give.
+    cap: the largest `epsilon_lower` that this number of runs can give.
     detectable: the true epsilon at which this audit has 50 % power.
     details: JSON-ready description of the distinguishing event.
     scores: arrays from which others can recompute the bound.

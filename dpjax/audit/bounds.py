@@ -57,7 +57,7 @@ def epsilon_lower_bound(*, true_positives: int, num_in: int,
 
   Returns:
     A lower bound >= 0; the claim is refuted if it exceeds the claimed epsilon.
-    No outcome of so many runs gives more than `largest_bound`.
+    No outcome of this number of runs gives more than `largest_bound`.
 
   Examples:
     >>> from dpjax.audit import bounds
@@ -79,7 +79,7 @@ def epsilon_lower_bounds(*, true_positives: ArrayLike, num_in: int,
                          significance: float = 0.05) -> np.ndarray:
   """Applies `epsilon_lower_bound` to k tests of the same runs: [k] -> [k].
 
-  Each bound holds by itself, not all of them together. Use them to choose a
+  Each bound holds on its own; they need not hold jointly. Use them to choose a
   test, which is then counted on other runs.
   """
   if not 0 <= delta < 1:
@@ -147,7 +147,7 @@ def shift_to_epsilon(shift: float, *, delta: float) -> float:
 
 def largest_bound(*, num_in: int, num_out: int, delta: float,
                   significance: float = 0.05) -> float:
-  """Returns the bound that a perfect attack gives with so many runs."""
+  """Returns the bound of a perfect attack, the largest for so many runs."""
   return epsilon_lower_bound(
       true_positives=num_in, num_in=num_in, false_positives=0,
       num_out=num_out, delta=delta, significance=significance)

@@ -44,7 +44,7 @@ class AuditResult(NamedTuple):
   Attributes:
     epsilon_lower: lower bound on epsilon; it exceeds the true epsilon with
       probability `significance` at most, and is 0 if the runs show nothing.
-    largest: the bound that a perfect attack would give with so many runs. If
+    largest: the bound that a perfect attack would give with these runs. If
       `epsilon_lower` is near it, the true epsilon may be much larger.
     area_under_curve: probability that the statistic ranks a random run with
       the canary above one without it; 1/2 by chance.

@@ -385,12 +385,12 @@ def _by_kind(scores: np.ndarray,
   if not np.isfinite(scores).all():
     raise ValueError('scores must be finite')
   if members.all() or not members.any():
-    raise ValueError('there must be members and others')
+    raise ValueError('there must be members and non-members')
   return scores[members], scores[~members]
 
 
 def _ceiling(accuracy: float) -> Ceiling:
-  """Returns the ceiling with this accuracy and its defence."""
+  """Returns a `Ceiling` of this accuracy, see `defence`."""
   return Ceiling(accuracy, defence(accuracy))
 
 

@@ -35,7 +35,7 @@ def normal_scores(rng: np.random.Generator, noise: Noise,
   """
   declared = noise.distribution
   if hasattr(declared.dist, 'pmf'):
-    # An integer k stands for the interval (k - 1, k].
+    # An integer k has the probability of the interval (k - 1, k].
     low, high = residuals - 1, residuals
   else:
     # Rounding to the grid maps an interval of one spacing to the residual.

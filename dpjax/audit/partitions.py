@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-# At most so many cells, and on average so many learnt outputs in each of them.
+# Most cells, and the mean number of learnt outputs in a cell.
 _CELLS, _IN_A_CELL = 64, 64
-# Up to so many distinct scores get a cell each.
+# Up to this number of distinct scores, each score gets its own cell.
 _EXACT = 256
 # Only the first coordinates get scores of their own, to bound the work.
 _COORDINATES = 24

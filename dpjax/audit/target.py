@@ -22,7 +22,7 @@ from dpjax.audit import claims
 from dpjax.audit import curves
 from dpjax.typing import PRNGKey, PyTree
 
-# A compiled batch has at most so many runs, and so many released numbers.
+# Most runs, and most released numbers, of a compiled batch.
 _BATCH = 2**13
 _NUMBERS = 2**22
 
@@ -81,7 +81,7 @@ class Target:
       trace it, or it draws random numbers without the key, it is called once
       for each run. None if `sample` is given.
     claim: the privacy claim that is tested.
-    pairs: neighbours that are tried; a violation may show on others only.
+    pairs: neighbours that are tried; others may reveal more violations.
     log_probs: function of a data set that returns the logarithms [m] of the
       probabilities of the outcomes 0..m-1 of a release of one integer; None if
       they are not declared.
@@ -89,8 +89,8 @@ class Target:
       [n] of the density of the outputs; None if it is not declared.
     noise: the declared additive noise; None if there is none.
     query: the declared query; None if there is none.
-    floating_point: True if the claim covers the floating-point numbers that are
-      released, so that lowest bits count; False if it covers real numbers only.
+    floating_point: True if the claim covers the released floating-point numbers
+      with their lowest bits; False if it covers real numbers only.
     sample: function (key, data, n) that returns the outputs of n releases, with
       leaves [n, ...]; None to map `release` over keys.
     double_precision: whether `release` is run with 64-bit types.
@@ -199,7 +199,7 @@ def _one(output: PyTree) -> PyTree:
 
 
 def _can_be_traced(release: Release, data: PyTree) -> bool:
-  """Returns whether a release can be traced, twice to the same program.
+  """Returns whether two traces of a release give the same program.
 
   Random numbers drawn without the key would become constants of the program,
   the same in all runs; they differ between two traces.
@@ -224,8 +224,8 @@ def toggles(base: np.ndarray, records: np.ndarray, *,
 
   Args:
     base: [n, ...] a data set, n >= 1.
-    records: [r, ...] records. Under replacement, each two of them take the
-      place of the first row of `base`; otherwise each one is added to `base`.
+    records: [r, ...] records. With `replace`, each pair of them replaces the
+      first row of `base`; otherwise each one is added to `base`.
     replace: True for REPLACE_ONE, False for ADD_OR_REMOVE_ONE.
   """
   base, records = np.asarray(base), np.asarray(records)

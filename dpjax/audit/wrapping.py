@@ -26,7 +26,7 @@ from dpjax.privacy.adjacency import sum_sensitivity
 # Default sizes of vectors and data sets: small, so that audits are fast.
 _WIDTH = 3
 _NUM_RECORDS = 8
-# Records without declared bounds are also tried at this size, and not finite.
+# Without declared bounds, huge and non-finite records are tried too.
 _HUGE = 1e6
 _HOSTILE = (math.nan, math.inf)
 DELTA = 1e-5
@@ -59,7 +59,7 @@ def of_mechanism(mechanism: Any, *, name: str = '', delta: float | None = None,
   noise = declared_noise(mechanism)
   fields: dict[str, Any] = dict(
       log_probs=getattr(mechanism, 'log_probs', None), noise=noise,
-      # Noise that is rounded to a public grid leaves nothing in lowest bits.
+      # On a public grid the lowest bits of a release reveal nothing.
       floating_point=noise is not None and noise.spacing > 0,
       double_precision=bool(getattr(mechanism, 'double_precision', False)),
       log_density=getattr(mechanism, 'log_density', None)) | known
@@ -112,8 +112,8 @@ def neighbours_of(mechanism: Any, adjacency: Adjacency) -> tuple[Pair, ...]:
                    np.arange(min(read('num_categories'), 4), dtype=np.int32),
                    replace=adjacency is Adjacency.REPLACE_ONE)
   if read('record_shape') is None:
-    raise ValueError(f'{type(mechanism).__name__} does not say what neighbours '
-                     'are: give pairs, or the shape of a record')
+    raise ValueError(f'{type(mechanism).__name__} does not define neighbours: '
+                     'give pairs or record_shape')
   return search(adjacency, shape=tuple(read('record_shape')),
                 bounds=read('record_bounds'))
 
@@ -129,7 +129,7 @@ def sums(sensitivity: float, *, order: float,
   axes = [np.eye(width)[place] for place in (0, width - 1)]
   across = np.where(np.arange(width) % 2, -1.0, 1.0)
   shifts = [*axes, across / np.linalg.norm(across, order)]
-  # Far, but where float32 is still much finer than the noise.
+  # Far from zero, but float32 is still much finer than the noise there.
   bases = [np.zeros(width), np.full(width, 64.0) * sensitivity]
   return tuple(
       Pair(np.float32(base + sensitivity * shift), np.float32(base),
@@ -155,7 +155,7 @@ def scores(sensitivity: float, *, monotone: bool = False,
   errors.check_positive('sensitivity', sensitivity)
   shift = np.full(width, 0.0 if monotone else -1.0)
   shift[0] = 1.0
-  # Level scores, and scores on which one candidate is ahead.
+  # Equal scores, then increasing and decreasing ones.
   tilt = np.linspace(0.0, 2.0, width) * sensitivity
   return tuple(
       Pair(np.float32(base + sensitivity * change), np.float32(base), what)
@@ -168,17 +168,17 @@ def scores(sensitivity: float, *, monotone: bool = False,
 def search(adjacency: Adjacency, *, shape: tuple[int, ...],
            bounds: tuple[float, float] | None = None,
            num_records: int = _NUM_RECORDS) -> tuple[Pair, ...]:
-  """Returns data sets of records that differ by one extreme record.
+  """Returns pairs of data sets that differ by one extreme record.
 
-  The other records are all low, all high, in the middle or random, so that some
-  of them pull against the extreme record.
+  The other records are all low, all high, in the middle or random, so that in
+  some pairs they are opposite to the extreme record.
 
   Args:
     adjacency: which data sets are neighbours.
     shape: shape of a record; data sets are [n, *shape] float32.
     bounds: bounds on the numbers in a record; None if every number is legal,
       including infinity and NaN.
-    num_records: number n of records, before one joins.
+    num_records: number n of records, before one is added.
   """
   low, high = (-1.0, 1.0) if bounds is None else bounds
   full = lambda value: np.full(shape, value, np.float32)
@@ -205,7 +205,7 @@ def search(adjacency: Adjacency, *, shape: tuple[int, ...],
 
 def _directions(shape: tuple[int, ...], low: float,
                 high: float) -> list[np.ndarray]:
-  """Lists records extreme in one coordinate, or alternately in all."""
+  """Returns records that are extreme in one coordinate, or in all of them."""
   size = int(np.prod(shape))
   if size < 2:
     return []

@@ -229,8 +229,8 @@ def _audit_runs(run_dir: str) -> int:
   The significance is divided among the runs.
   """
   if _EPSILON.value is not None or _ADJACENCY.value is not None:
-    raise ValueError('the claim of a run is that of its summary.json: give '
-                     'neither --epsilon nor --adjacency')
+    raise ValueError('the claim of a run is in its summary.json: give neither '
+                     '--epsilon nor --adjacency')
   root = pathlib.Path(run_dir).resolve()
   folders = run_folders.find(root)
   statuses = []
@@ -279,7 +279,7 @@ def _arrays(path: pathlib.Path) -> np.lib.npyio.NpzFile:
   """Opens a .npz file; raises a one-line ValueError for other files."""
   with path.open('rb') as file:
     if file.read(4) != b'PK\3\4':
-      raise ValueError(f'{path} is no .npz file of scores')
+      raise ValueError(f'{path} is not an .npz file of scores')
   return np.load(path, allow_pickle=False)
 
 

@@ -137,8 +137,8 @@ def guarantees(args: argparse.Namespace) -> list[tuple[str, Guarantee]]:
       'tv': lambda x: notions.TotalVariationPrivacy(level=x),
       'kl': lambda x: notions.KullbackLeiblerPrivacy(level=x)}
   if len(chosen) != 1 or chosen[0] not in makers:
-    raise ValueError('give --epsilon, --epsilon and --delta, --rho, --tv or '
-                     '--kl: one budget')
+    raise ValueError('give one budget: --epsilon, --epsilon and --delta, '
+                     '--rho, --tv or --kl')
   return [(f'{chosen[0]} {x:g}', bounds.simplest(makers[chosen[0]](x)))
           for x in given[chosen[0]]]
 

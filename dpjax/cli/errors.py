@@ -26,7 +26,7 @@ INTERRUPTED = 130
 
 
 def check_no_arguments(argv: Sequence[str]) -> None:
-  """Raises a ValueError for words on the command line that are no flags."""
+  """Raises a ValueError for words on the command line that are not flags."""
   if len(argv) > 1:
     raise ValueError(f'unexpected {" ".join(argv[1:])}; see --help')
 
@@ -41,7 +41,7 @@ def check_folder(output: str) -> None:
   while not folder.exists():
     folder = folder.parent
   if not folder.is_dir():
-    raise NotADirectoryError(f'{folder} is no folder')
+    raise NotADirectoryError(f'{folder} is not a folder')
   try:
     with tempfile.TemporaryFile(dir=folder):
       pass
@@ -57,8 +57,8 @@ def check_file(output: str) -> None:
     raise IsADirectoryError(f'{output} is a folder')
   if path.exists() and not path.is_file():
     # Output is renamed into place, which would replace a device like /dev/null.
-    raise ValueError(f'{output} is no regular file: the output would replace '
-                     'it')
+    raise ValueError(f'{output} is not a regular file: the output would '
+                     'replace it')
   check_folder(str(pathlib.Path(output).absolute().parent))
 
 
@@ -152,7 +152,7 @@ def _parsed(table: flags.FlagValues, argv: Sequence[str]) -> list[str]:
     _say(f'{_format(error).removesuffix(" ?")} (see --help)')
     sys.exit(BAD_INPUT)
   except SystemExit:
-    # absl exits after --help with a nonzero status, but it is no failure.
+    # absl exits after --help with a nonzero status, though nothing failed.
     sys.exit(0)
 
 
@@ -187,7 +187,7 @@ def parse_groups(argv: Sequence[str], groups: shared.Groups, *, doc: str,
 
 
 def _absl_flags() -> list[tuple[str, flags.Flag]]:
-  """Returns the flags of absl itself, such as --verbosity, without its help."""
+  """Returns absl's own flags, such as --verbosity, except those for help."""
   return [(flag.name, flag)
           for module, module_flags in flags.FLAGS.flags_by_module_dict().items()
           if module.startswith('absl.') for flag in module_flags

@@ -1,6 +1,6 @@
 r"""Releases one private statistic of a file, with exact noise and a ledger.
 
-The mean age of a survey, at epsilon 1/2 of a budget of 2 in all:
+The mean age of a survey, at epsilon 1/2 of a total budget of 2:
   dpjax estimate --input=survey.csv --statistic=mean --column=age \
     --lower=18 --upper=100 --epsilon=0.5 --adjacency=replace_one \
     --ledger=survey.ledger --ledger_budget_epsilon=2 --output=age.json
@@ -44,14 +44,14 @@ to the data owner and stay private. --output may be published. If the budget
 does not suffice, the release is refused before the file is opened.
 
 A release needs no minimal number of records. The file is refused, before
-anything is spent, if it cannot be read as declared: a line that is no record, a
-field that is no number, or a missing number without --missing. Prices such as
-1.234,50 need --decimal=, --thousands=. and missing numbers spelled -99 need
---missing_tokens=-99. Refusals may reveal records. With --missing,
---unparsed=missing, --bad_lines=missing and --dataset only that of a compressed
-file that is damaged or far too large once unpacked does: use these flags if
-others choose the queries. Never let others choose the flags that describe the
-file, nor see error messages.
+anything is spent, if it cannot be read as declared: a line that is not a
+record, a field that is not a number, or a missing number without --missing.
+Prices such as 1.234,50 need --decimal=, --thousands=. and missing numbers
+spelled -99 need --missing_tokens=-99. Refusals may reveal records. If others
+choose the queries, use --missing, --unparsed=missing, --bad_lines=missing and
+--dataset: then only the refusal of a compressed file that is damaged, or far
+too large once unpacked, reveals something. Never let others choose the flags
+that describe the file, nor see error messages.
 """
 
 import argparse
@@ -172,7 +172,7 @@ def release(args: argparse.Namespace,
   """Answers the query of the flags and pays for it, see `sessions.release`.
 
   Args:
-    args: of the command line.
+    args: parsed flags of the command line.
     below: randomness for tests; None for that of the ledger's secret.
 
   Raises:
@@ -213,7 +213,7 @@ def _num_synthetic(args: argparse.Namespace) -> int:
   if not args.synthetic and not args.synthetic_output:
     return 0
   if not args.synthetic or not args.synthetic_output:
-    raise ValueError('--synthetic and --synthetic_output need each other')
+    raise ValueError('give both --synthetic and --synthetic_output, or neither')
   if args.statistic != 'density':
     raise ValueError(f'--synthetic needs density, got {args.statistic}')
   if pathlib.Path(args.synthetic_output).suffix != '.csv':

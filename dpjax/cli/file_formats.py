@@ -10,15 +10,15 @@ from dpjax.tables import formats
 FLAGS = (
     ('separator', 'Separator of a CSV file: one character, or tab. Default: a '
      'comma, a tab for .tsv.'),
-    ('encoding', f'Of a CSV file: {", ".join(formats.ENCODINGS)}. Default: '
-     'utf-8.'),
+    ('encoding', f'Encoding of a CSV file: {", ".join(formats.ENCODINGS)}. '
+     'Default: utf-8.'),
     ('header', 'Names of the columns, separated by commas, of a CSV file whose '
      'first line is a record. Default: the first line names them.'),
     ('decimal', 'Decimal mark, "." or ",". Default: a point.'),
     ('thousands', 'Mark between groups of three digits: ".", ",", a space or '
      'an apostrophe. Default: none.'),
     ('dates', 'Order of year, month and day of dates: ymd, dmy or mdy. A date '
-     'is then a number, of days since 1970-01-01. Default: dates are no '
+     'is then a number, of days since 1970-01-01. Default: dates are not '
      'numbers.'),
     ('missing_tokens', 'Spellings of a missing number, separated by commas; '
      'an empty field is missing, too. Default: '
@@ -26,7 +26,7 @@ FLAGS = (
     ('unparsed', 'refuse a file with a field that is neither a number nor '
      'missing, or take the field as missing. Default: refuse.'),
     ('bad_lines', 'refuse a file with a faulty line, or take all fields of '
-     'such lines as missing; each line is then read by itself, so quoted '
+     'such lines as missing; each line is then read alone, so quoted '
      'fields must end on their line. Default: refuse.'))
 
 
@@ -35,11 +35,11 @@ def of_flags(args: argparse.Namespace | flags.FlagValues, path: str
   """Returns the format that the flags declare, checked.
 
   Args:
-    args: of the command line; may lack some of `FLAGS`.
-    path: of the file, whose extension gives the default separator.
+    args: parsed flags of the command, which may lack some of `FLAGS`.
+    path: path of the file, whose extension gives the default separator.
 
   Raises:
-    ValueError: if a declaration is not allowed; a message of one line.
+    ValueError: if a declaration is not allowed; the message has one line.
   """
   given = {name: getattr(args, name) for name, _ in FLAGS
            if getattr(args, name, None) is not None}

@@ -7,7 +7,7 @@ A demonstration with 10,000 synthetic owners and two servers:
   dpjax mpc --demo=10000 --lower=0 --upper=1 --epsilon=1 \
     --adjacency=replace_one --output=curve.json --plot=curve.svg
 
-Three ages of a survey, with three servers of which any one learns nothing:
+Three ages of a survey, with three servers, none of which learns anything alone:
   dpjax mpc --input=survey.csv --column=age --lower=0 --upper=120 \
     --num_thresholds=120 --thresholds=18,40,65 --epsilon=0.5 --servers=3 \
     --scheme=outer_product --adjacency=replace_one --output=ages.json
@@ -21,14 +21,14 @@ Trust model. Each owner secret-shares its bin among the servers, which follow
 the protocol. Several servers may pool what they see: all but one with the
 schemes `comparison` and `additive`, --colluding of them with `outer_product`.
 They learn only who took part and what is released. With `joint` noise (two
-servers) the noise is a curator's and no party knows it; a dealer hands out keys
-for it and must not collude with a server. With `contributions` each server
-draws a part of the noise: the servers that do not collude draw enough, and the
-other parts are extra noise. The client learns noisy counts. Relays carry the
-owners' messages; they learn nothing and any change to a message is detected.
-Whoever sets up a study (this command) could impersonate any party and is
-trusted not to. Here one machine runs all parties, which is a rehearsal: nobody
-is protected from that machine.
+servers) the noise is that of a trusted curator and no party knows it; a dealer
+sends keys for it and must not collude with a server. With `contributions` each
+server draws a part of the noise: the servers that do not collude draw enough,
+and the other parts are extra noise. The client learns noisy counts. Relays
+carry the owners' messages; they learn nothing and any change to a message is
+detected. The person who sets up a study (with this command) could impersonate
+any party and is trusted not to. Here one machine runs all parties, which is a
+rehearsal: it protects nobody from that machine.
 
 One study is one release: noise is drawn once and stored, so any number of
 queries costs epsilon in total. The same data in another study are another
@@ -122,8 +122,8 @@ _NOISE = flags.DEFINE_enum(
 _BITS = flags.DEFINE_integer(
     'value_bits', 32, 'k: counts are modulo 2^k.', 2, flag_values=_FLAGS)
 _MIN_OWNERS = flags.DEFINE_integer(
-    'min_owners', 0, 'Fewest owners for a release; with replace_one only.', 0,
-    flag_values=_FLAGS)
+    'min_owners', 0, 'Least number of owners for a release; with replace_one '
+    'only.', 0, flag_values=_FLAGS)
 _RELAYS = flags.DEFINE_integer(
     'relays', 1, 'Number of processes that send for the owners.', 1,
     flag_values=_FLAGS)
@@ -131,7 +131,7 @@ _STUDY = flags.DEFINE_string(
     'study', None, 'Folder of the study, with its keys; kept for --resume. '
     'Default: a temporary folder.', flag_values=_FLAGS)
 _RESUME = flags.DEFINE_bool(
-    'resume', False, 'Restart the servers of --study and ask them.',
+    'resume', False, 'Restart the servers of --study and query them.',
     flag_values=_FLAGS)
 _FAULT = flags.DEFINE_enum(
     'fault', '', ['', *parties.FAULTS], 'A fault to demonstrate: ' +
@@ -197,7 +197,10 @@ def _data() -> tuple[np.ndarray, np.ndarray | None]:
 
 def _noisy(adjacency: Adjacency, num_classes: int
            ) -> tuple[tuple[int, ...], tuple[int, bool]]:
-  """Returns the shape of the tree or (), and (l1 sensitivity, root)."""
+  """Returns the tree's shape, () for dyadic nodes, and (l1 sensitivity, root).
+
+  `root` is whether the dyadic node of all thresholds has noise.
+  """
   from dpjax.cli import mpc_answers
   from dpjax.stats.ecdf_methods import hierarchy
 
@@ -206,8 +209,8 @@ def _noisy(adjacency: Adjacency, num_classes: int
     return (), mpc_answers.sensitivity(_N.value, adjacency, num_classes)
   known = adjacency is Adjacency.REPLACE_ONE
   shape = hierarchy.best_shape(_N.value, known=known, pure=True)
-  # A record is counted once in each level, in one class. Replacing it, n being
-  # known, changes two counts per level.
+  # A record is counted once in each level, in one class. Replacing it changes
+  # two counts per level.
   return shape, (len(shape) * (1 + known), False)
 
 
@@ -304,7 +307,7 @@ def _run(study: pathlib.Path) -> dict[str, Any]:
   """Runs the study and returns its release.
 
   Raises:
-    Fault: of a party that prevents the release.
+    Fault: if a party prevents the release.
   """
   seconds: dict[str, float] = {}
   wrong: list[str] = []
@@ -346,7 +349,7 @@ def parse(argv: Sequence[str]) -> list[str]:
 
 
 def main(argv: Sequence[str]) -> int:
-  """Runs the study, or the party, of the flags; returns the exit status."""
+  """Runs the study, or one party with --role; returns the exit status."""
   errors.check_no_arguments(argv)
   errors.check_extra('cryptography', 'mpc', 'studies of several parties')
   if _ROLE.value != 'all':

@@ -6,7 +6,7 @@ A draft, which the data owner must review:
 
 The draft READS THE DATA: its bounds, categories and classes are those of the
 records, and so private. Replace each by one that is known without the file,
-remove columns that are no features, and set "public" to true. Then count the
+remove columns that are not features, and set "public" to true. Then count the
 values of the file that lie outside the schema; the counts are private, too:
   dpjax schema --dataset=survey.csv --schema=schema.json
 

@@ -73,7 +73,7 @@ class Numeric:
   def encode(self, values: np.ndarray) -> np.ndarray:
     """Returns numbers [n] clipped and scaled to [-1, 1], as [n, 1] float64.
 
-    NaN stands for a missing number. If numbers may be missing, the result is
+    NaN means a missing number. If numbers may be missing, the result is
     [n, 2], with the indicator of a missing number.
     """
     absent = np.isnan(values)

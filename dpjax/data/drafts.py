@@ -17,7 +17,7 @@ from dpjax.tables.formats import Format
 
 NOTE = ('DRAFT, READ OFF THE DATA: bounds, categories and classes below are '
         'those of private records. Replace each by what is publicly known, '
-        'remove columns that are no features, then set public to true.')
+        'remove columns that are not features, then set public to true.')
 """The note in every draft: it is not private."""
 
 _MOST_CATEGORIES = 50
@@ -97,7 +97,7 @@ def _feature(table: reader.Table, name: str) -> dict[str, Any] | str:
     return 'all its fields are missing'
   if len(texts) > _MOST_CATEGORIES:
     return (f'it has {len(texts)} different texts, more than '
-            f'{_MOST_CATEGORIES}, some of which are no numbers')
+            f'{_MOST_CATEGORIES}, some of which are not numbers')
   return {'kind': 'categorical', 'categories': sorted(texts)}
 
 

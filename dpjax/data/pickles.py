@@ -57,11 +57,11 @@ def cifar_pickle(blob: containers.Blob) -> containers.Images:
   try:
     batch = _Unpickler(io.BytesIO(blob.content), encoding='bytes').load()
   except Exception as error:  # Bad bytes can raise any type of exception.
-    raise ValueError(f'{blob.where} is no batch of CIFAR: '
+    raise ValueError(f'{blob.where} is not a CIFAR batch: '
                      f'{errors.one_line(error)}') from None
   if not isinstance(batch, dict) or not {b'data', b'labels'} <= set(batch):
-    raise ValueError(f'{blob.where} is no batch of CIFAR: it is no dictionary '
-                     f'with data and labels')
+    raise ValueError(f'{blob.where} is not a CIFAR batch: it is not a '
+                     'dictionary with data and labels')
   rows = _rows(batch[b'data'], where=blob.where)
   labels = batch[b'labels']
   if not (isinstance(labels, list) and all(type(k) is int for k in labels)):

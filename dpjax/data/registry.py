@@ -223,7 +223,7 @@ def load(name: str, *, data_dir: str | os.PathLike | None = None,
          download: bool = False) -> Dataset | ImageDataset:
   """Reads a data set from its original files and encodes it.
 
-  Guarantee: each row is encoded by itself, with public constants.
+  Guarantee: each row is encoded separately, with public constants.
 
   Args:
     name: one of `names()` or `image_names()`.

@@ -23,7 +23,7 @@ class BallRecords:
   Attributes:
     values: [b, ...] features in the ball; zeros for a non-finite record.
     finite: [b] bool; records at False must contribute zero.
-    radius: of the ball; public.
+    radius: radius of the ball; public.
   """
   values: Array
   finite: Array
@@ -33,12 +33,12 @@ class BallRecords:
 def project_records(x: Array, radius: float) -> BallRecords:
   """Projects every record on the l2 ball, and marks the non-finite ones.
 
-  Each record is projected by itself, so this may run once, on all records,
+  Each record is projected separately, so this may run once, on all records,
   before training.
 
   Args:
     x: [b, ...] features.
-    radius: of the ball, positive and public.
+    radius: radius of the ball, positive and public.
   """
   finite = jnp.all(jnp.isfinite(x), tuple(range(1, x.ndim)))
   # Zeros, because NaN would spread through sums over records.
@@ -68,7 +68,7 @@ def project_ball(x: Array, radius: Array | float) -> Array:
   differentiable at the origin too.
 
   Args:
-    x: [b, ...]; each of the b records is projected by itself.
+    x: [b, ...]; each of the b records is projected separately.
     radius: positive and public. A traced radius of NaN gives NaN, never an
       unprojected record.
   """

@@ -28,8 +28,8 @@ class BoundedSums(NamedTuple):
     loss: sum of the losses; a diagnostic that must not be released.
     num_nonfinite: number of records with NaN or infinite values, which
       contributed zero; must not be released.
-    indicators: of an adaptive bounder, the sums of centred indicators, with the
-      structure of its radii (`quantiles.centred_indicators`).
+    indicators: for an adaptive bounder, the sums of centred indicators, with
+      the structure of its radii (`quantiles.centred_indicators`).
   """
   total: PyTree
   loss: Array
@@ -66,7 +66,8 @@ def at_radii(bounder: GradientBounder, radii: PyTree) -> GradientBounder:
 
   Args:
     bounder: returned as it is if it is not adaptive.
-    radii: of the step, public, with the structure of `bounder.adaptive.init`.
+    radii: public radii for the step, with the structure of
+      `bounder.adaptive.init`.
   """
   if bounder.adaptive is None:
     return bounder

@@ -68,7 +68,7 @@ def as_layer(equation: core.JaxprEqn, operand: int) -> Layer | None:
   """Returns a dense layer or convolution as a `Layer`, None for all others.
 
   Args:
-    equation: of one record.
+    equation: an operation of the program for one record.
     operand: which input is the parameter.
   """
   if equation.primitive.name == 'dot_general':
@@ -303,7 +303,7 @@ class Table(NamedTuple):
   Attributes:
     places: indices of one record -> (rows [t], [t] bool: True if it exists).
     num_sites: t, the number of lookups.
-    shape: of the table.
+    shape: shape of the table.
   """
   places: Callable[[Array], tuple[Array, Array]]
   num_sites: int
@@ -348,7 +348,7 @@ def table_squares(table: Table, indices: Array, cotangent: Array) -> Array:
   Args:
     table: the embedding.
     indices: [b, ...].
-    cotangent: [b, ...] of the rows that were read.
+    cotangent: [b, ...], cotangents of the rows that were read.
   """
 
   def one(indices: Array, cotangent: Array) -> Array:
@@ -386,7 +386,7 @@ def _by_records(function: Callable[..., Array], layer: Layer, more: int,
   """Maps over records; on CPU as many at a time as fit in a cache.
 
   Args:
-    function: of the input and the cotangent of one record.
+    function: function of the input and the cotangent of one record.
     layer: the layer of one record.
     more: number of values per group that are formed besides X and D.
     *args: arrays [b, ...].

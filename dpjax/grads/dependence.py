@@ -33,7 +33,7 @@ custom_lin custom_vjp_call custom_vjp_call_jaxpr jit pjit remat
 remat2'''.split())
 
 # A `scan` is followed step by step if it has at most `_FEW_STEPS` steps, or at
-# most this many operations in all (with a carry: True, without: False). A
+# most this many operations in total (with a carry: True, without: False). A
 # `while` is followed for at most `_FEW_STEPS` steps. Longer loops are followed
 # by the union of all steps, repeated until it grows no more (a fixed point).
 _MAX_OPERATIONS = {True: 2_000, False: 20_000}
@@ -169,7 +169,7 @@ class Follower:
              inputs: Sequence[Entries]) -> list[Entries]:
     """Follows a `while` loop, step by step while its predicate is known.
 
-    A batched predicate [b] stops each entry by itself.
+    A batched predicate [b] stops each entry separately.
     """
     params = equation.params
     counts = params['cond_nconsts'], params['body_nconsts']
@@ -241,7 +241,7 @@ def _over_steps(y: Entries, length: int) -> Entries:
 
 
 def _stacked(parts: Sequence[Entries], shape: Sequence[int]) -> Entries:
-  """Stacks the outputs of steps; `shape` is that of the result."""
+  """Stacks the outputs of steps to an array of this shape."""
   if not parts:
     return entries_lib.of_public(shape, 0)
   return entries_lib.by_field(lambda *fields: np.stack(fields),

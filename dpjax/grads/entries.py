@@ -69,7 +69,7 @@ def rearranged(entries: Entries,
   """Returns the entries in other places.
 
   Args:
-    entries: of one array.
+    entries: entries of one array.
     move: a function that rearranges an array of any type.
   """
   return by_field(move, entries)
@@ -109,7 +109,7 @@ def of_public(shape: Sequence[int], number: int) -> Entries:
   different places of the first axis.
 
   Args:
-    shape: of the parameter.
+    shape: shape of the parameter.
     number: identifies the parameter; different for each.
   """
   shape = tuple(shape)
@@ -127,7 +127,7 @@ def of_records(shape: Sequence[int], number: int) -> Entries:
   Row i reads record i. The codes of all rows are equal.
 
   Args:
-    shape: of the array, [b, ...] with b <= MAX_RECORDS.
+    shape: shape of the array, [b, ...] with b <= MAX_RECORDS.
     number: identifies the array; different for each.
   """
   # The same codes in all rows: records that are equal give equal results.
@@ -144,8 +144,8 @@ def combined(parts: Sequence[Entries], shape: Sequence[int],
 
   Args:
     parts: operands, at least one; they broadcast to `shape`.
-    shape: of the result.
-    name: of the operation.
+    shape: shape of the result.
+    name: name of the operation.
   """
   reads = functools.reduce(np.bitwise_or,
                            (narrowed(part.reads) for part in parts))
@@ -161,9 +161,9 @@ def reduced(entries: Entries, axes: Sequence[int], name: Any = 'reduce',
   """Returns the entries of a reduction over some axes.
 
   Args:
-    entries: of the operand.
+    entries: entries of the operand.
     axes: to reduce.
-    name: of the operation.
+    name: name of the operation.
     keepdims: whether to keep the axes, with size 1.
   """
   axes = tuple(int(axis) for axis in axes)
@@ -189,8 +189,8 @@ def spread(entries: Entries, shape: Sequence[int],
   """Returns entries broadcast to `shape`, with codes that differ along axes.
 
   Args:
-    entries: of an array that broadcasts to `shape`.
-    shape: of the result.
+    entries: entries of an array that broadcasts to `shape`.
+    shape: shape of the result.
     axes: along which the operation computes different expressions.
   """
   codes = narrowed(entries.codes)
@@ -204,7 +204,7 @@ def with_value(entries: Entries, value: np.ndarray) -> Entries:
   """Returns the entries with known values; equal values get equal codes.
 
   Args:
-    entries: of one array.
+    entries: entries of one array.
     value: broadcasts to the array; correct where no record is read.
   """
   codes = np.where(narrowed(entries.reads) == 0, _codes_of(value),

@@ -99,8 +99,8 @@ def _with_indices(part: Entries, indices: Sequence[Entries],
   Args:
     part: the entries that were read.
     indices: broadcast to `shape`; known ones add nothing.
-    shape: of the result.
-    axes: of the result, along which successive entries were read from an
+    shape: shape of the result.
+    axes: axes of the result, along which successive entries were read from an
       unknown start.
   """
   indices = [index for index in indices if index.known() is None]
@@ -170,7 +170,7 @@ def _coordinates(sizes: Sequence[int], windows: Sequence[int],
   """Returns, for each axis of an operand, the places of outputs or updates.
 
   Args:
-    sizes: of the operand.
+    sizes: sizes of the operand.
     windows: size, along each axis, of the window that one index reads or
       writes.
     columns: arrays [...] of indices, one for each axis in `mapped`.
@@ -178,7 +178,7 @@ def _coordinates(sizes: Sequence[int], windows: Sequence[int],
     batched: {axis of the operand: batch axis of `columns`}.
     offsets: {axis of the operand: axis of `shape` along which windows lie}.
     others: axes of `shape` that are the axes of `columns`.
-    shape: of the outputs or updates.
+    shape: shape of the outputs or updates.
 
   Returns:
     (for each axis of the operand, integers that broadcast to `shape`; the axes

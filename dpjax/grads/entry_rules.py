@@ -266,8 +266,8 @@ def _widened(entries: Entries, shape: Sequence[int],
 
   Args:
     entries: with the axes `axes` of `shape`.
-    shape: of the result.
-    axes: of `shape` that `entries` already has, in order.
+    shape: shape of the result.
+    axes: axes of `shape` that `entries` already has, in order.
   """
   others = [axis for axis in range(len(shape)) if axis not in axes]
   return entries_lib.spread(entries_lib.rearranged(
@@ -317,7 +317,7 @@ def _windows(equation: core.JaxprEqn, inputs: Parts) -> list[Entries]:
 
 def _over(equation: core.JaxprEqn, parts: Parts,
           axes: Sequence[int]) -> list[Entries]:
-  """Returns outputs that read reduced parts, with codes unlike along axes."""
+  """Returns outputs that read reduced parts; codes differ along the axes."""
   name = equation.primitive.name
   shape = np.broadcast_shapes(*(part.reads.shape for part in parts))
   return [entries_lib.spread(entries_lib.combined(

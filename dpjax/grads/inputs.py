@@ -71,7 +71,7 @@ def as_batch(batch: Any) -> Batch:
 
 
 def _check_arrays(batch: Batch) -> None:
-  """Rejects lists of numbers, labels that are no array, and arrays of text."""
+  """Rejects lists, labels that are not an array, and arrays of text."""
   if not hasattr(batch.y, 'shape'):
     raise ValueError('labels must be an array [b, ...], got a '
                      f'{type(batch.y).__name__}; make one with numpy.asarray')

@@ -144,7 +144,7 @@ def check_rows(function: Callable[[PyTree, PyTree], PyTree], public: PyTree,
   """Checks that a function (public, records) -> [b, ...] does not mix records.
 
   Args:
-    function: of a batch of any size.
+    function: function of a batch of any size.
     public: shapes of its public argument, such as parameters.
     records: shapes of a batch, a tree of [b, ...].
     what: name of the function in messages.
@@ -225,7 +225,7 @@ def _check_places(entries: entries_lib.Entries, what: str,
   codes = entries_lib.narrowed(entries.codes)
   if np.any(codes != codes[:1]):
     raise ValueError(
-        f'what {what} gives for a record depends on its place in the batch, '
+        f'the output of {what} for a record depends on its place in the batch, '
         f'which depends on the other records that were sampled: {remedy}')
 
 

@@ -49,7 +49,7 @@ def lattice_privatizer(
       treats sums as exact.
 
   Returns:
-    An optax transform as of `privatizer.gaussian_privatizer`, but it rejects
+    An optax transform as in `privatizer.gaussian_privatizer`, but it rejects
     `draws`: lattice noise is not drawn ahead.
 
   Raises:

@@ -56,7 +56,7 @@ def mapped(function: Callable[[Params, Batch], PyTree], apply: ApplyFn,
   """Returns `function` of the batch, leaves [b, ...], in parts if faster.
 
   Args:
-    function: (params, batch) -> leaves [b, ...], for each record by itself.
+    function: (params, batch) -> leaves [b, ...], for each record separately.
     apply: the network, see `added_up`.
     params: argument of `function`.
     batch: b records.

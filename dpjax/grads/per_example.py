@@ -53,8 +53,8 @@ def clipped(apply: ApplyFn, loss: LossFn, *, clip_norm: PyTree,
   """Returns the bounder of DP-SGD, which clips the gradient of each record.
 
   Guarantee: one record contributes at most C_k in l2 to block k, and so at most
-  sqrt(sum_k C_k^2) in all. A single number `clip_norm` makes all parameters one
-  block.
+  sqrt(sum_k C_k^2) in total. A single number `clip_norm` makes all parameters
+  one block.
 
   Gradients are as precise as the matrix products of the network, which
   accelerators round unless `jax.default_matmul_precision` is 'highest'. Norms
@@ -98,7 +98,7 @@ def normalized(apply: ApplyFn, loss: LossFn, *, clip_norm: PyTree,
   """Returns the bounder of automatic clipping (DP-16).
 
   A record contributes C_k g / (||g|| + stabilizer) to block k, g its gradient.
-  Guarantee: as of `clipped`, at most C_k in l2 to block k. Stabilizer 0 is the
+  Guarantee: as for `clipped`, at most C_k in l2 to block k. Stabilizer 0 is the
   printed listing of Barczewski (2025, Algorithm 7); see
   `clipping.normalizing_weights`.
 

@@ -40,7 +40,7 @@ def by_slices(image: Array, taps: Sequence[int], params: Mapping[str, Any],
   Args:
     image: [batch, *size, channels].
     taps: spatial sizes of the kernel.
-    params: of the convolution primitive.
+    params: parameters of the convolution primitive.
     out: spatial sizes of the output.
   """
   return _along(_padded(image, params), range(len(taps)), taps, params, out)
@@ -59,7 +59,7 @@ def split(image: Sequence[int], taps: Sequence[int], params: Mapping[str, Any],
   Args:
     image: shape [batch, *size, channels] of one record; one feature group.
     taps: spatial sizes of the kernel.
-    params: of the convolution primitive.
+    params: parameters of the convolution primitive.
     out: shape [batch, *size, channels] of the output.
   """
   rows = _padded_shape(image, params)[1]
@@ -96,9 +96,9 @@ def gram(image: Array, taps: Sequence[int], params: Mapping[str, Any],
   products of the pixels under them; no window is formed.
 
   Args:
-    image: [batch, *size, channels] of one record; one feature group.
+    image: [batch, *size, channels], images of one record; one feature group.
     taps: spatial sizes of the kernel.
-    params: of the convolution primitive.
+    params: parameters of the convolution primitive.
     out: spatial sizes of the output.
   """
   padded = _padded(image, params).astype(jnp.float32)
@@ -155,7 +155,7 @@ def _slice(values: Array, at: int, axis: int, tap: int,
     at: position of the axis in `values`.
     axis: number of the spatial axis.
     tap: position along this axis of the kernel.
-    params: of the convolution primitive.
+    params: parameters of the convolution primitive.
     out: spatial sizes of the output.
   """
   stride, start = params['window_strides'][axis], (

@@ -39,8 +39,8 @@ class ConvShape(NamedTuple):
     strides: (sh, sw).
     padding: one of `PADDINGS`, or the numbers of zeros before and after each
       axis: ((top, bottom), (left, right)). 'zero' gives ceil(h / sh) rows, as
-      'SAME' does, with the odd zero after. 'circular' gives as many and needs
-      strides that divide the image size.
+      'SAME' does, with an odd zero at the end. 'circular' gives the same size
+      and needs strides that divide the image size.
   """
   input_size: Size
   strides: Size = (1, 1)
@@ -169,7 +169,7 @@ def reshape_upper_bound(kernel: Array, shape: ConvShape, *,
   """Bounds the norm by sqrt(multiplicity) times that of the kernel matrix.
 
   Certified, cheap and loose: up to sqrt(multiplicity) times the true norm.
-  Without this factor it would be no bound. Item NET-02, erratum E7 (ii).
+  Without this factor it would not be a bound. Item NET-02, erratum E7 (ii).
   """
   check_shape(kernel.shape, shape)
   matrix = kernel.reshape((-1, kernel.shape[-1]))
@@ -248,15 +248,15 @@ def fourier_upper_bound(kernel: Array, shape: ConvShape, *,
        max ||K|| <= max over the grid / cos(pi (k - 1) / (2 N)).
 
   The torus gives the norm for circular padding, and a few per cent more for
-  images that are large beside the kernel, times the factor of Gram iteration.
-  A grid adds 8, 4 and 2 % an axis for k = 3 and N = 8, 12, 16; on 28 x 28
-  images it needs 34, 74 and 130 frequencies (up to conjugation), not 421.
+  images much larger than the kernel, times the factor of Gram iteration. A grid
+  adds 8, 4 and 2 % per axis for k = 3 and N = 8, 12, 16; on 28 x 28 images it
+  needs 34, 74 and 130 frequencies (up to conjugation), not 421.
   Items SPEC-05 and SPEC-06 with a smaller torus; erratum E7 (iv).
 
   Args:
     kernel: [kh, kw, c_in, c_out].
     shape: geometry of the convolution.
-    num_iterations: of `norms.spectral_upper_bound` at each frequency.
+    num_iterations: see `norms.spectral_upper_bound`.
     grid: N >= ceil(k / s), or None for the torus, which is also used where it
       is no larger. An axis with ceil(k / s) = 2 uses half of N at equal slack.
 
@@ -383,10 +383,10 @@ def _transform(kernel: Array, sides: Size) -> Array:
   """
   if sides == (1, 1):
     return kernel[0]
-  own = [(i, j) for i in range(sides[0]) for j in range(sides[1])
-         if (i, j) <= (-i % sides[0], -j % sides[1])]
+  kept = [(i, j) for i in range(sides[0]) for j in range(sides[1])
+          if (i, j) <= (-i % sides[0], -j % sides[1])]
   places = np.moveaxis(np.mgrid[:kernel.shape[0], :kernel.shape[1]], 0, -1)
-  angles = 2 * np.pi * (np.array(own) / sides) @ places.reshape((-1, 2)).T
+  angles = 2 * np.pi * (np.array(kept) / sides) @ places.reshape((-1, 2)).T
   taps = kernel.reshape((angles.shape[1], -1))
   parts = [jnp.matmul(jnp.asarray(wave, jnp.float32), taps,
                       precision=jax.lax.Precision.HIGHEST)

@@ -17,7 +17,7 @@ _UNIT_ROUNDOFF = 2.0**-24
 def vector_norm(x: Array, order: float) -> Array:
   """Returns the l_p norm over the last axis, for p in {1, 2, inf}.
 
-  Barczewski (2025, equation 2.7.1) also allows p < 1, which is no norm.
+  Barczewski (2025, equation 2.7.1) also allows p < 1, which is not a norm.
   Item NORM-01.
   """
   check_order(order)
@@ -69,14 +69,14 @@ def row_norms(matrix: Array, order: float) -> Array:
   """Returns the l_p norm of each row, without overflow or underflow."""
   if order != 2:
     return vector_norm(matrix, order)
-  # Divided by the largest entry, squares stay within float32's range.
+  # Entries are divided by the largest, so that squares stay within float32.
   largest = jnp.max(jnp.abs(matrix), axis=1)
   scale = jnp.where(largest == 0, 1.0, largest)
   return largest * vector_norm(matrix / scale[:, None], 2)
 
 
 def check_order(order: float) -> float:
-  """Returns p = `order` if it is 1, 2 or infinity; raises ValueError else."""
+  """Returns p = `order`; raises ValueError unless it is 1, 2 or infinity."""
   if order not in ORDERS:
     raise ValueError(f'p must be 1, 2 or inf, got {order}')
   return order

@@ -126,7 +126,7 @@ def _steps(network: Network) -> list[tuple[Dense | Fixed, Scalar, int]]:
                             'l_infinity: use dense layers and elementwise '
                             'activations only')
     if isinstance(node, Dense) and radius == math.inf:
-      raise UnknownConstant(f'no public radius is known for what enters layer '
+      raise UnknownConstant('no public radius is known for the input of layer '
                             f'{node.name!r}: set input_radius, or a bounded '
                             'activation before it')
     steps.append((node, radius, shape[0]))

@@ -105,7 +105,7 @@ class Conv:
 
   Its Lipschitz constant is the certified norm of the map on whole images, by
   embedding in a torus (SPEC-05, SPEC-06). The norm of the kernel as a matrix
-  is no bound (erratum E7). Its Jacobian in (theta, b) has norm at most
+  is not a bound (erratum E7). Its Jacobian in (theta, b) has norm at most
   sqrt(m ||x||^2 + h_out w_out), m = ceil(kh/sh) ceil(kw/sw).
 
   Attributes:

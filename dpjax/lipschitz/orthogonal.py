@@ -20,7 +20,7 @@ def bjorck(weights: Array, *, num_iterations: int) -> Array:
   number of steps, up to the rounding of one step.
 
   It drives *every* singular value to 1 (small ones grow by 3/2 a step), so it
-  is no way to keep norms merely small. For a reshaped kernel it bounds the
+  cannot keep norms merely small. For a reshaped kernel it bounds the
   matrix, not the convolution. Barczewski (2025, section 5.2.3); item SPEC-08,
   erratum E10.
 

@@ -90,7 +90,7 @@ class Ball:
     name: key of the radius, if adaptive.
     radius: public radius of the ball.
     adaptive: whether the radius in use is a private quantile of the input
-      norms, released by earlier steps (LDP-06); `radius` is then its start.
+      norms, released by earlier steps (LDP-06); `radius` is its first value.
   """
   name: str
   radius: float

@@ -39,7 +39,7 @@ def _pooled(window: Pair, strides: Pair) -> Callable[[Shape], Shape]:
 
 
 def _check_image(shape: Shape) -> Shape:
-  """Returns `shape` if it is that of an image [h, w, c]."""
+  """Returns `shape` if it is an image shape [h, w, c]; else raises."""
   if len(shape) != 3:
     raise ValueError('a pool takes images [h, w, c], got records of shape '
                      f'{list(shape)}')

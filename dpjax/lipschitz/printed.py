@@ -56,7 +56,7 @@ def as_printed(network: Network, loss: LipschitzLoss, *,
     allow_unsound: must be True, to confirm that the result is not private.
 
   Raises:
-    ValueError: `allow_unsound` is not True, or the network is no chain.
+    ValueError: `allow_unsound` is not True, or the network is not a chain.
   """
   if not allow_unsound:
     raise ValueError('Algorithm 8 as printed is not differentially private; '

@@ -74,7 +74,7 @@ def rarely(constraint: WeightConstraint, network: Network,
   the first layer, often the largest matrix. Norms that the sensitivity uses
   are certified after every step, the others after every `every` steps.
 
-  Guarantee: the same as of `constraint`, since the noise scales are the same
+  Guarantee: the same as for `constraint`, since the noise scales are the same
   functions of the same certificates. Between certifications, unused norms are
   infinite in the certificate, and their kernels may exceed the limit.
 

@@ -33,7 +33,7 @@ ACCOUNTANTS = ('pld', 'rdp')
 # Below this delta the truncated tails of a composed PLD dominate the result.
 MIN_DELTA = 1e-12
 
-# Events with one cost under both relations, once multipliers are adapted.
+# Events of one cost under both relations, if replace-one halves multipliers.
 _RELATION_FREE = (
     dp_events.GaussianDpEvent, dp_events.LaplaceDpEvent, dp_events.ZCDpEvent,
     dp_events.DiscreteLaplaceDpEvent, dp_events.NoOpDpEvent,
@@ -57,8 +57,8 @@ def laplace_event(*, noise_multiplier: float) -> DpEvent:
 
   Args:
     noise_multiplier: scale of the noise divided by the l1 bound of one record.
-      In several coordinates the worst case moves a single one, because shifts
-      by a and by b cost no more than one shift by a + b.
+      In several coordinates, a change of a single one is the worst case:
+      changes of two by a and b cost no more than a change of one by a + b.
   """
   return dp_accounting.LaplaceDpEvent(
       errors.check_positive('noise_multiplier', noise_multiplier))
@@ -84,7 +84,7 @@ def pure_event(*, epsilon: float, adjacency: Adjacency) -> DpEvent:
 
 
 def bounded_range_event(*, width: float, adjacency: Adjacency) -> DpEvent:
-  """Returns the event of an exponential mechanism with guarantee `width`."""
+  """Returns the event of an exponential mechanism of bounded range `width`."""
   return restating.BoundedRangeDpEvent(
       width=errors.check_positive('width', width),
       adjacency=check_adjacency(adjacency))
@@ -99,7 +99,7 @@ def concentrated_event(*, rho: float, adjacency: Adjacency) -> DpEvent:
 
 def randomized_response_event(*, uniform_prob: float,
                               num_categories: int) -> DpEvent:
-  """Returns the event of one randomised response each, for REPLACE_ONE.
+  """Returns the event of one randomised response per record, for REPLACE_ONE.
 
   Args:
     uniform_prob: probability of drawing the answer uniformly from all
@@ -220,14 +220,14 @@ def delta_curve(event: DpEvent, *, epsilons: Sequence[float],
 
 def optimal_composition(guarantees: Sequence[ApproxDP], *,
                         delta: float) -> float:
-  """Returns the least epsilon of a composition of (epsilon_i, delta_i)-DP.
+  """Returns the least epsilon of composed (epsilon_i, delta_i)-DP releases.
 
   Kairouz, Oh and Viswanath (2015); `composition.heterogeneous` bounds it in
   closed form. Composes the dominating pairs of the guarantees, all of one
   adjacency, on a grid of at most a fiftieth of the least epsilon (ALG-10).
 
   Args:
-    guarantees: one for each release, also of adaptively chosen ones.
+    guarantees: one for each release; releases may be chosen adaptively.
     delta: in [1e-12, 1); must exceed 1 - prod (1 - delta_i).
   """
   check_delta(delta)
@@ -267,8 +267,8 @@ def calibrate_noise_multiplier(*, target_epsilon: float, target_delta: float,
                                accountant: str = 'pld') -> float:
   """Returns a joint noise multiplier that meets the target, rounded up.
 
-  Finds a root of `epsilon(poisson_gaussian_event(...))`: the result is the
-  least multiplier that meets the target, or at most a part in 10^4 more.
+  Inverts `epsilon(poisson_gaussian_event(...))`: the result exceeds the least
+  multiplier that meets the target by at most about one part in 10^4.
 
   The rule sigma >= c_2 q sqrt(T ln(1/delta)) / epsilon of Barczewski (2025,
   Theorem 3.2.4; DP-18) leaves its constant open, so it is not used.
@@ -336,7 +336,7 @@ def _bracket(spent: Callable[[float], float], guess: float,
 
 @dataclasses.dataclass(frozen=True)
 class _Multiplier:
-  """Stands for the event in a calibration, and holds its multiplier."""
+  """Takes the place of an event in a calibration; has only its multiplier."""
   value: float
 
 

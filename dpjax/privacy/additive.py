@@ -270,8 +270,8 @@ def calibrated_gaussian(*, record_norm: float, epsilon: float, delta: float,
 
   Args:
     record_norm: l2 bound on one record's contribution; callers enforce it.
-    epsilon: of one release, positive.
-    delta: of one release, in [1e-12, 1).
+    epsilon: budget of one release, positive.
+    delta: delta of one release, in [1e-12, 1).
     adjacency: neighbouring relation of the guarantee.
 
   Examples:

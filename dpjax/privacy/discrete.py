@@ -42,7 +42,7 @@ class GeometricMechanism:
   Attributes:
     record_norm: integer l1 bound on one record's contribution; callers enforce
       it.
-    epsilon: of one release, positive.
+    epsilon: budget of one release, positive.
     adjacency: neighbouring relation of the guarantee.
     upper: None, or a bound: releases are clamped to 0, ..., upper, which is
       post-processing (the truncated geometric mechanism).

@@ -91,7 +91,7 @@ def renyi(p: np.ndarray, q: np.ndarray, *, order: float) -> float:
 
 
 def _pair(p: np.ndarray, q: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-  """Returns both as float64 vectors; raises if they are no distributions."""
+  """Returns both as float64 vectors; raises if they are not distributions."""
   p, q = np.asarray(p, np.float64), np.asarray(q, np.float64)
   for name, values in (('p', p), ('q', q)):
     if not (np.all(values >= 0) and abs(values.sum() - 1) <= 1e-9):

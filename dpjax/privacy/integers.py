@@ -55,7 +55,7 @@ class NoiseTable:
 
   Attributes:
     first: smallest outcome.
-    weights: of first, first + 1, ..., in units of 2^-96; 2^b of them.
+    weights: weights of first, first + 1, ..., in units of 2^-96; 2^b of them.
     total_variation: distance from the ideal distribution.
     entries: [2^b] uint32: the first 32 - b bits of a column's threshold, then
       its alias in b bits.
@@ -143,9 +143,9 @@ def make_table(first: int, probabilities: Sequence[Any]) -> NoiseTable:
 
   Args:
     first: smallest outcome.
-    probabilities: of first, first + 1, ..., at most 1 in all; numbers of
-      mpmath, with errors below 2^-130. The mass that is missing to 1 belongs to
-      omitted outcomes.
+    probabilities: probabilities of first, first + 1, ..., at most 1 in all;
+      numbers of mpmath, with errors below 2^-130. The mass that is missing to 1
+      belongs to omitted outcomes.
 
   Raises:
     ValueError: if there are more outcomes than a table can hold.

@@ -65,7 +65,7 @@ def on_lattice(data: Array, *, lower: float, upper: float,
   """Returns records [n] as int32 cells, 0 at `lower`, `num_cells` at `upper`.
 
   Values outside the bounds are clipped to them, NaN becomes `lower`. Each
-  record is treated by itself, so neighbouring data sets stay neighbours.
+  record is treated separately, so neighbouring data sets stay neighbours.
   """
   position = (data.astype(jnp.float32) - lower) / (upper - lower)
   position = jnp.clip(jnp.where(jnp.isnan(position), 0.0, position), 0.0, 1.0)
@@ -97,7 +97,7 @@ class InverseSensitivityQuantile:
     lower: lower end of the range, public; smaller records are clipped to it.
     upper: upper end of the range, likewise.
     num_examples: n, public.
-    epsilon: of one release, positive.
+    epsilon: budget of one release, positive.
     prob: quantile level p in (0, 1]; the target is the record of rank ceil(n
       p), at 1/2 the lower median.
     num_cells: number of cells, at most 2^20.

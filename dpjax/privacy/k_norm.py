@@ -173,7 +173,7 @@ class KNormMechanism:
   Attributes:
     order: p, one of 1, 2 and inf.
     record_norm: p-norm bound on one record's contribution; callers enforce it.
-    epsilon: of one release, positive.
+    epsilon: budget of one release, positive.
     adjacency: neighbouring relation of the guarantee.
   """
   order: float

@@ -48,8 +48,8 @@ class LaplaceMechanism:
 
   Attributes:
     record_norm: l1 bound on one record's contribution; callers enforce it.
-    epsilon: of one release, positive. (Barczewski 2025, Theorem 3.1.7 allows 0,
-      for which no noise scale exists; erratum E23.)
+    epsilon: budget of one release, positive. (Barczewski 2025, Theorem 3.1.7
+      allows 0, for which no noise scale exists; erratum E23.)
     adjacency: neighbouring relation of the guarantee.
 
   Examples:

@@ -66,7 +66,7 @@ class RandomizedResponse:
 
   Attributes:
     num_categories: K, from 2 to 65536.
-    epsilon: of one answer, in (0, 20].
+    epsilon: budget of one answer, in (0, 20].
 
   Examples:
     >>> from dpjax.privacy import keys
@@ -287,7 +287,7 @@ class UnaryEncoding:
 
   Attributes:
     num_categories: K, at least 2.
-    epsilon: of all bits of one person, in (0, 20].
+    epsilon: budget of all bits of one person, in (0, 20].
     symmetric: True for the symmetric, False for the optimised probabilities.
   """
   num_categories: int

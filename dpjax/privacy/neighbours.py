@@ -77,12 +77,12 @@ def sensitivity(function: Callable[[Dataset], np.ndarray | float],
   (chapter 7, Definitions 7.11 and 7.16; item DEF-02).
 
   Args:
-    function: of a data set; its values all have the same shape.
+    function: function of a data set; its values all have the same shape.
     domain: possible values of a record.
     sizes: sizes of the enumerated data sets; some queries change most on small
       ones.
     adjacency: neighbouring relation.
-    order: of the norm, 1, 2 or infinity.
+    order: order of the norm, 1, 2 or infinity.
   """
   # Each data set occurs in many pairs, so its value is computed once.
   values: dict[Dataset, np.ndarray] = {}

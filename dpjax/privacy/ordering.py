@@ -16,7 +16,7 @@ _LARGEST = 2**31 - 1
 
 @jax.custom_batching.custom_vmap
 def sort(values: Array) -> Array:
-  """Returns values [n] int32 in increasing order; under vmap by a network."""
+  """Sorts values [n] int32 upwards; under vmap on a CPU, by a network."""
   return jnp.sort(values)
 
 

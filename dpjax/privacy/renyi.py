@@ -203,7 +203,7 @@ def group(guarantee: RenyiDP, *, doublings: int) -> RenyiDP:
   ALG-06).
 
   Args:
-    guarantee: of neighbours, at an order a of at least 2^(c + 1).
+    guarantee: guarantee of neighbours, at an order a of at least 2^(c + 1).
     doublings: c, at least 0.
 
   Raises:

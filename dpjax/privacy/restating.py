@@ -44,7 +44,7 @@ class PureDpEvent(DpEvent):
   add-or-remove-one; accountants reject it.
 
   Attributes:
-    epsilon: of the release.
+    epsilon: cost of the release.
     adjacency: neighbouring relation of the guarantee.
   """
   epsilon: float
@@ -61,7 +61,7 @@ class ConcentratedDpEvent(DpEvent):
   add-or-remove-one; accountants reject it.
 
   Attributes:
-    rho: of the release.
+    rho: cost of the release.
     adjacency: neighbouring relation of the guarantee.
   """
   rho: float

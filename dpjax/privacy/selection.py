@@ -27,7 +27,7 @@ class _Selection:
   Attributes:
     sensitivity: largest change of any score between neighbouring data sets;
       callers enforce it, for the scores as computed.
-    epsilon: of one release, positive.
+    epsilon: budget of one release, positive.
     adjacency: neighbouring relation of the guarantee.
     monotone: True if adding a record never lowers a score, or never raises one,
       as for counts. This halves the noise. Only for add-or-remove-one: a

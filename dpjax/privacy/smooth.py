@@ -101,7 +101,7 @@ class SmoothSensitivityQuantile:
     lower: lower end of the range, public; smaller records are clipped to it.
     upper: upper end of the range, likewise.
     num_examples: n, public.
-    epsilon: of one release, positive.
+    epsilon: budget of one release, positive.
     smoothing: beta, below epsilon: the part of epsilon that protects the noise
       scale; the rest protects the value.
     prob: quantile level p in (0, 1]; the target is the record of rank ceil(n

@@ -29,8 +29,8 @@ def all_trials_event(event: accounting.DpEvent, *,
   Covers adaptive searches too, such as Bayesian optimisation.
 
   Args:
-    event: of one trial; trials may differ in everything that does not change
-      the event.
+    event: event of one trial; trials may differ in everything that does not
+      change the event.
     num_trials: number of trials, fixed before the search.
   """
   errors.check_at_least('num_trials', num_trials, 1)
@@ -47,7 +47,7 @@ def best_trial_event(event: accounting.DpEvent, *, mean: float,
   accountant covers it. Source: Papernot and Steinke (2022, Theorem 2).
 
   Args:
-    event: of one trial.
+    event: event of one trial.
     mean: expected number of trials, > 1.
     shape: eta >= 0; 1 is the geometric distribution, 0 the logarithmic.
   """

@@ -111,7 +111,7 @@ class Combination:
         least, 1e-300))))
 
   def half_width(self, miss: float) -> float:
-    """Returns a w with P(|sum| > w) <= miss; the least one for one term."""
+    """Returns a w with P(|sum| > w) <= miss; the least w for one term."""
     if not self._sizes or not self.noise.half_width(_NEVER):
       return 0.0
     if len(self._sizes) == 1:

@@ -77,7 +77,7 @@ class Cost:
 
   @property
   def notion(self) -> str:
-    """Returns 'epsilon-DP', 'rho-zCDP', or 'Renyi-DP' for rho beside others."""
+    """Returns 'epsilon-DP', 'rho-zCDP', or 'Renyi-DP' for a mixture."""
     if self.rho is None:
       return 'epsilon-DP'
     return 'rho-zCDP' if self == Cost(rho=self.rho) else 'Renyi-DP'
@@ -120,7 +120,7 @@ class Cost:
   @classmethod
   def from_json(cls, value: Mapping[str, Any]) -> 'Cost':
     """Returns the cost that `to_json` has written."""
-    # A name that is no part of a cost raises TypeError: a damaged ledger.
+    # A name that is not a part of a cost raises TypeError: a damaged ledger.
     parts: dict[str, Any] = {
         name: Fraction(given) if isinstance(given, str) else
         tuple(map(Fraction, given)) for name, given in value.items()}

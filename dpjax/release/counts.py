@@ -1,4 +1,4 @@
-"""Numbers of records: in all, in a range, and in each cell of a histogram."""
+"""Releases numbers of records: all, in a range, or in cells of a histogram."""
 
 import bisect
 from collections.abc import Iterable, Iterator, Sequence
@@ -144,14 +144,15 @@ def histogram(query: Query) -> Counts:
   names = query.categories
   if names:
     if len(set(names)) < len(names) or OTHER in names:
-      raise ValueError(f'categories must differ, also from {OTHER!r}')
+      raise ValueError('categories must differ from each other and from '
+                       f'{OTHER!r}')
     if query.missing is not None:
       raise ValueError('missing is for bins: with categories, a missing value '
                        f'counts as {OTHER}')
     return Counts(query=query, cells=(*names, OTHER), reads='texts')
   edges = query.bins
   if len(edges) < 2 or any(a >= b for a, b in zip(edges, edges[1:])):
-    raise ValueError('bins must be two edges or more, increasing')
+    raise ValueError('bins must be two or more increasing edges')
   cells = [f'[{a}, {b})' for a, b in zip(edges, edges[1:])]
   cells[-1] = cells[-1][:-1] + ']'
   return Counts(query=query, cells=tuple(cells), reads='numbers')
@@ -159,10 +160,10 @@ def histogram(query: Query) -> Counts:
 
 STATISTICS = (
     queries.Statistic(
-        name='count', help='records, or those whose number lies between the '
+        name='count', help='the number of records, or of those between the '
         'bounds', needs=(), takes=('column', 'lower', 'upper'), plan=count),
     queries.Statistic(
-        name='histogram', help='records of each public category, or between '
-        'public edges', needs=('column',),
+        name='histogram', help='the number of records of each public category, '
+        'or between public edges', needs=('column',),
         takes=('categories', 'bins', 'missing'), plan=histogram),
 )

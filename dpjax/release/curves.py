@@ -1,4 +1,4 @@
-"""The distribution function of a column at all thresholds of a public grid."""
+"""Releases the distribution function of a column on a public grid."""
 
 from collections.abc import Iterable, Mapping
 import dataclasses
@@ -29,7 +29,7 @@ def grid_query(query: Query, thresholds: grids.Thresholds) -> Query:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Curve:
-  """Counts of the bins of a grid in a tree, and the curve they determine.
+  """Plan of a distribution function, from a tree of noisy counts of bins.
 
   Attributes:
     query: public parameters of the release.
@@ -82,7 +82,7 @@ class Curve:
     # From fewer than one record nothing follows: any proportion is possible.
     least = inner.lower[0, 0, -1] if fit.total is None else fit.total
     # Dvoretzky, Kiefer and Wolfowitz (1956), with the constant of Massart
-    # (1990); half of the miss is for noise, half for sampling.
+    # (1990); half of `miss` is for noise, half for sampling.
     far = math.sqrt(math.log(4 / miss) / (2 * least)) if least >= 1 else 1.0
     ends = zip(inner.shares(), (-far, far), strict=True)
     level = float(self.query.confidence)

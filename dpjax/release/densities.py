@@ -261,8 +261,8 @@ def density(query: Query) -> Density:
     return Density(query=query, num_cells=_CELLS)
   unit = Fraction(query.granularity)
   if unit <= 0 or width % unit or width < 3 * unit:
-    raise ValueError('granularity must go into upper - lower a whole number of '
-                     f'times, 3 or more, got {query.granularity}')
+    raise ValueError('granularity must divide upper - lower into 3 or more '
+                     f'equal parts, got {query.granularity}')
   return Density(query=query, num_cells=int(width / unit))
 
 

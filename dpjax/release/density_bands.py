@@ -127,7 +127,7 @@ def counted(noisy: list[int], *, unit: float, bin_noise: noise.Noise,
     return Counted(bins, max(1, num_records), num_records, 0.0, unit, bin_noise,
                    None)
   if noise_of_number is None or noisy_records is None:
-    raise ValueError('a private number of records needs a noisy one')
+    raise ValueError('noisy_records must be given if n is private')
   spread = len(bins) * (unit * bin_noise.deviation)**2
   trust = spread / max(spread + noise_of_number.deviation**2, 1e-300)
   guess = float(trust * noisy_records + (1 - trust) * bins.sum())
@@ -195,7 +195,7 @@ class Fit:
 
   def _widths(self, miss: float, masses: np.ndarray | None
               ) -> tuple[np.ndarray, float]:
-    """Returns half-widths of partial sums [L, POINTS] and of the number."""
+    """Returns half-widths of partial sums [L, POINTS] and of n."""
     deviations = np.sqrt(sum(
         np.sum(part**2, 0) for part in self._errors(_SCALING, masses,
                                                     normal=True)) / _SCALING)

@@ -37,7 +37,7 @@ class Thresholds:
       raise ValueError(f'there must be 2 to {_MOST} thresholds, got '
                        f'{len(self.points)}')
     if any(a >= b for a, b in zip(self.points, self.points[1:])):
-      raise ValueError('thresholds must increase, when rounded to 15 digits')
+      raise ValueError('thresholds must increase after rounding to 15 digits')
 
   @property
   def upper(self) -> Decimal:

@@ -44,7 +44,8 @@ def public_number(name: str, text: str) -> Decimal:
   if value and not (abs(value.adjusted()) <= _MAX_EXPONENT
                     and len(value.as_tuple().digits) <= _MAX_EXPONENT):
     raise ValueError(f'{name} must lie between 1e-{_MAX_EXPONENT} and '
-                     f'1e{_MAX_EXPONENT}, in as many digits, got {shown!r}')
+                     f'1e{_MAX_EXPONENT} and have at most {_MAX_EXPONENT} '
+                     f'digits, got {shown!r}')
   return value
 
 

@@ -101,7 +101,7 @@ class Account:
         adjacency=self.adjacency)
 
   def summary(self) -> dict[str, object]:
-    """Returns the lines on the ledger in a release; none hashes the data."""
+    """Returns the ledger's lines for a release, without hashes of the data."""
     return {'entry': len(self.entries), 'spent_epsilon': float(self.spent()),
             'budget_epsilon': float(self.budget.epsilon),
             'budget_delta': float(self.budget.delta)}
@@ -112,7 +112,8 @@ class Account:
     if after <= budget.epsilon:
       return
     if not budget.delta and cost.pure is None:
-      raise ValueError('the ledger has delta 0: only releases without --delta')
+      raise ValueError('the ledger has delta 0: it allows only releases '
+                       'without --delta')
     raise ValueError(
         f'the budget would be exceeded: epsilon {float(self.spent()):.6g} is '
         f'spent, {float(after):.6g} with this release, '
@@ -166,8 +167,8 @@ def read(path: files.Path) -> Account:
   """
   account, _ = parse(pathlib.Path(path).read_bytes(), path)
   if account is None:
-    raise ValueError(f'{path} has no whole header: nothing was spent, and the '
-                     'next release with --ledger_budget_epsilon makes it anew')
+    raise ValueError(f'{path} has an incomplete header: nothing was spent; the '
+                     'next release with --ledger_budget_epsilon rewrites it')
   return account
 
 
@@ -226,7 +227,7 @@ def parse(content: bytes, path: files.Path) -> tuple[Account | None, int]:
     # A header that a crash left incomplete is rewritten; other files are not.
     size = min(len(torn), len(_START))
     if torn[:size] != _START[:size]:
-      raise ValueError(f'{path} is no ledger: give --ledger a new file')
+      raise ValueError(f'{path} is not a ledger: give --ledger a new file')
     return None, 0
   account = None
   for number, line in enumerate(lines):
@@ -243,7 +244,7 @@ def parse(content: bytes, path: files.Path) -> tuple[Account | None, int]:
       if isinstance(error, VersionError):
         raise
       raise ValueError(
-          f'{path}: line {number + 1} is not what was written '
+          f'{path}: line {number + 1} was changed after it was written '
           f'({errors.one_line(error)})') from error
   return account, len(content) - len(torn)
 

@@ -85,7 +85,7 @@ class NormalMean(queries.Direct):
   """A noisy histogram, if it pays, and a noisy sum around its largest bin.
 
   Attributes:
-    query: public parameters; the bounds are those of the mean.
+    query: public parameters, with the bounds of the mean.
     lattice: lattice of the values, far beyond the bounds.
     low: lower bound of the mean, in lattice units.
     high: upper bound of the mean, in lattice units.
@@ -253,7 +253,7 @@ class NormalMean(queries.Direct):
         'unit': str(unit), **stages.noise.to_json()}
     number = size if self.query.knows_size else None
     estimates = self._estimates(noisy, centre, number, stages)
-    if size - width < 1:  # There may be no record, and then nothing follows.
+    if size - width < 1:  # There may be no record: every mean is possible.
       estimates['population_interval'].update(zip(('lower', 'upper'), (
           float(end * unit) for end in (self.low, self.high))))
     known = {} if number is None else {'num_records': number}
@@ -381,7 +381,7 @@ def normal_mean(query: Query) -> NormalMean:
   margin = sigma * (_MOST_BINS + 10)
   granularity = query.spacing(0 * sigma, sigma)
   if granularity > sigma / 100:
-    raise ValueError('granularity must be a hundredth of sigma at most, got '
+    raise ValueError('granularity must be at most a hundredth of sigma, got '
                      f'{granularity}')
   points = lattices.Lattice(lower=lower - margin, upper=upper + margin,
                             granularity=granularity)

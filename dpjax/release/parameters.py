@@ -22,7 +22,7 @@ from dpjax.release.lattice import public_number
 Decimal = decimal.Decimal
 Fraction = fractions.Fraction
 Number = int | float | str | decimal.Decimal | fractions.Fraction
-"""A public number; a float stands for its shortest decimal, so 0.1 is 1/10."""
+"""A public number; a float means its shortest decimal, so 0.1 is 1/10."""
 
 _Declaring = TypeVar('_Declaring')
 
@@ -33,7 +33,7 @@ PRIVACY = 'privacy'
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Parameter:
-  """What is declared of a parameter, beside its name and its type.
+  """Declaration of a parameter, except its name and type.
 
   Attributes:
     help: its meaning, allowed values and default: text of flag and reference.
@@ -61,7 +61,7 @@ class Parameter:
   def exact(self, name: str, value: Any) -> object:
     """Returns the value of the field for a Python value.
 
-    One part of a tuple may stand for the tuple.
+    A tuple of one part may be given as that part.
     """
     if self.split is None:
       return self.convert(name, value)
@@ -172,6 +172,6 @@ def quoted(name: str, line: str) -> tuple[str, ...]:
     rows = list(csv.reader([line], skipinitialspace=True, strict=True))
   except csv.Error as error:
     raise ValueError(f'--{name} must be separated by commas, with quotation '
-                     f'marks around what has one, got {line!r} ({error})'
-                     ) from None
+                     'marks around a value that contains one, got '
+                     f'{line!r} ({error})') from None
   return tuple(part.strip() for row in rows for part in row)

@@ -23,7 +23,7 @@ def check(statistic: str, path: str) -> None:
 
 
 def draw(answer: Mapping[str, Any], path: str) -> None:
-  """Writes the figure of an answer, which is public, to an SVG file."""
+  """Writes the figure of a released answer to an SVG file."""
   name = answer['statistic']
   views = {view: answer[view] for view in ('roc', 'hosmer_lemeshow')
            if view in answer} or {name: answer}
@@ -38,7 +38,7 @@ def draw(answer: Mapping[str, Any], path: str) -> None:
 
 
 def _plain(name: str) -> str:
-  """Returns a column name for matplotlib: dollar signs are no formulas."""
+  """Escapes a column name for matplotlib, where dollars start a formula."""
   return name.replace('$', r'\$')
 
 

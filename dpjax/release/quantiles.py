@@ -190,7 +190,7 @@ class Quantiles(queries.Direct):
     return math.log(size / miss) / float(self.rate(order)) / order.denominator
 
   def errors(self, number: int | None = None) -> list[float]:
-    """Returns bounds [m] of the rank errors; all hold but with `query.miss`.
+    """Returns bounds [m] on rank errors; P(one is wrong) <= `query.miss`.
 
     Args:
       number: n if it is public, else None.

@@ -65,7 +65,7 @@ def _method(name: str, value: str) -> str | None:
 class Query:
   """The parameters of one release. All of them are public."""
   statistic: str = field(metadata=declared(
-      'Name of the statistic; it needs and takes some of the others.',
+      'Name of the statistic; it determines which other parameters apply.',
       as_text, common=True))
   adjacency: Adjacency = field(metadata=declared(
       'Which data sets are neighbours: add_or_remove_one or replace_one. It '
@@ -113,13 +113,14 @@ class Query:
       'Quantile levels in (0, 1), increasing; in a flag they are separated by '
       'commas.', fraction, split=parameters.commas))
   value_interval: bool | None = field(default=None, metadata=declared(
-      'For quantiles: spend two thirds of epsilon on ends that bracket the '
-      'quantiles of the file. Default: an interval of ranks.',
+      'For quantiles: spend two thirds of epsilon on two values that bracket '
+      'each quantile of the file. Default: an interval of ranks.',
       parameters.switch))
   quantile_method: str | None = field(default=None, metadata=declared(
       'independent: an exponential mechanism for each level; recursive: '
       'recursive splitting of the records, better for many levels. Default: '
-      'auto, the smaller bound of rank errors.', _method, later=True,
+      'auto, the one with the smaller bound on rank errors.', _method,
+      later=True,
       check=parameters.one_of(*METHODS)))
   thresholds: int | None = field(default=None, metadata=declared(
       'Number of thresholds of a curve, the last at the upper bound. Default: '
@@ -193,7 +194,7 @@ class Query:
             f'{_PLACES[self.missing]}')
 
   def cost(self) -> Cost:
-    """Returns the largest cost that the release may have in all."""
+    """Returns the largest total cost that the release may have."""
     if self.delta is None:
       return Cost(epsilon=self.epsilon)
     return costs.concentrated(epsilon=self.epsilon, delta=self.delta,
@@ -284,7 +285,7 @@ _Measured = TypeVar('_Measured')
 class Plan(Protocol[_Field, _Measured]):
   """How a query will be answered; made from public parameters alone.
 
-  `_Field` is what `measure` takes of a record, `_Measured` what it returns.
+  `measure` takes a `_Field` for each record and returns a `_Measured`.
   """
 
   @property
@@ -327,11 +328,11 @@ class Plan(Protocol[_Field, _Measured]):
 
 
 AnyPlan = Plan[Any, Any]
-"""The plan of some statistic: what it measures is for itself alone."""
+"""A plan of any statistic; only the plan itself uses what it measures."""
 
 
 class Direct:
-  """Base class of plans whose release is their answer."""
+  """Base class of plans whose answer is the release without post-processing."""
   query: Query
 
   @property

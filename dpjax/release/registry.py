@@ -43,8 +43,8 @@ def query_of(statistic: str, *, adjacency: Adjacency | str,
   Args:
     statistic: its name.
     adjacency: which data sets are neighbours.
-    **values: of the other parameters; numbers may be of any type, and a float
-      stands for its shortest decimal. None stands for the default.
+    **values: values of the other parameters; numbers may be of any type, and a
+      float means its shortest decimal. None means the default.
 
   Raises:
     ValueError: for a parameter that does not exist, or a value that is not

@@ -1,4 +1,4 @@
-"""Releases under the lock of a ledger: pay first, then read data, then noise.
+"""Releases under the lock of a ledger: check the data, pay, then draw noise.
 
 `held` locks the ledger before the data are opened and until the answer is on
 disk. If two processes ask the same query, the second waits until the first has
@@ -6,7 +6,7 @@ drawn its noise, and then gets the recorded answer. If a process dies, the
 operating system hands its lock to the next one.
 
   1. `check`: checks the budget from public numbers, before the file is opened.
-  2. `check_data`, `answer`: check that the file is that of the ledger, and
+  2. `check_data`, `answer`: check that the file belongs to the ledger, and
      whether the query was answered on it.
   3. `reserve`: writes the entry, which is now paid, with the seal (hash) of a
      secret.
@@ -100,7 +100,7 @@ def held(path: files.Path, *, dataset: str | None, adjacency: Adjacency,
       or a secret. (Answers are compared with their hashes in the ledger.)
   """
   if budget is None and not pathlib.Path(path).exists():
-    raise FileNotFoundError(f'no ledger {path}: give the budget it shall have')
+    raise FileNotFoundError(f'no ledger {path}: give a budget to create it')
   flags = os.O_RDWR | (os.O_CREAT if budget else 0)
   with files.locked(path, flags, _PRIVATE) as descriptor:
     content = files.read_all(descriptor)
@@ -168,7 +168,7 @@ class Held:
       self.account.check_budget(cost)
 
   def check_data(self, sha256: str) -> None:
-    """Checks that the file is that of the ledger, if it is for one file.
+    """Checks that the file belongs to the ledger, if it is for one file.
 
     Raises:
       formats.FileError: 'changed'; this refusal depends on records.
@@ -189,8 +189,8 @@ class Held:
       return None
     content = self._answer_path(entry).read_bytes()
     if hashlib.sha256(content).hexdigest() != entry.answer:
-      raise ValueError(f'{self._answer_path(entry)} is not the answer that was '
-                       'given: put it back, or remove it and pay again')
+      raise ValueError(f'{self._answer_path(entry)} was changed: restore it, '
+                       'or remove it and pay again')
     return json.loads(content)
 
   def reserve(self, query: Query, cost: Cost, sha256: str) -> Reservation:
@@ -275,7 +275,7 @@ class Held:
 
   def _has_secret(self, entry: Entry) -> bool:
     path = self._secrets / entry.seal
-    # A file whose content does not match its name is no secret of ours.
+    # A file whose content does not match its name is not a secret of ours.
     return (os.path.lexists(path) and
             _seal(private_files.read(path)) == entry.seal)
 

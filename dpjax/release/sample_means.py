@@ -109,7 +109,7 @@ def population_mean(moments: NoisyMoments,
   """
   sizes, miss = _sizes(moments, miss)
   if sizes[0] < 1:
-    return 0.0, 1.0  # There may be no record, and then nothing follows.
+    return 0.0, 1.0  # There may be no record: every value is possible.
 
   def end(side: NoisyMoments) -> float:
     return combinations.farthest(

@@ -61,7 +61,8 @@ class Ledger:
     """Names the file of a ledger; it is made by the first release.
 
     Args:
-      path: of the ledger. Its answers and secrets are in folders beside it.
+      path: path of the ledger. Its answers and secrets are in folders beside
+        it.
       adjacency: which data sets are neighbours, 'replace_one' or
         'add_or_remove_one'.
       budget: epsilon of all releases together; None for a ledger that is there.
@@ -71,7 +72,7 @@ class Ledger:
         in memory need a name, and take that of the ledger where none is given.
 
     Raises:
-      ValueError: for an adjacency or a budget that is none.
+      ValueError: for an adjacency or a budget that is not allowed.
     """
     self.path = str(path)
     self.adjacency = parameters.adjacency('adjacency', adjacency)
@@ -115,8 +116,8 @@ class Ledger:
       confidence: level of the intervals.
       form: how a file is written, and what counts as missing; None for a CSV
         file with commas and decimal points.
-      **values: of other parameters of `query.Query`, such as lower, upper,
-        missing and quantiles.
+      **values: values of other parameters of `query.Query`, such as lower,
+        upper, missing and quantiles.
 
     Returns:
       What may be published: the value, its interval, the guarantee, the noise
@@ -177,7 +178,7 @@ def release(query: Query, source: sources.Source, *, ledger: str,
     query: public.
     source: the records.
     ledger: path of the ledger.
-    budget: makes the ledger if there is none.
+    budget: total budget, to create a ledger if there is none.
     dataset: name of a data set in all its versions, or None for one file.
     note: called with a message when an answer is given again, and when an
       interrupted release is finished; both are as public as the ledger.
@@ -270,8 +271,8 @@ def _source(columns: Sequence[Any], statistic: str,
     return sources.Columns((), len(listed(columns[0])), form), {}
   roles = roles or ['column']
   if len(columns) != len(roles):
-    raise ValueError(f'{statistic} is of {len(roles)} columns in memory or of '
-                     f'the path of a file, got {len(columns)} columns')
+    raise ValueError(f'{statistic} takes {len(roles)} columns in memory or the '
+                     f'path of a file, got {len(columns)} columns')
   names = {role: str(getattr(column, 'name', None) or role)
            for role, column in zip(roles, columns, strict=True)
            if role not in values}

@@ -15,7 +15,7 @@ from dpjax.tables import columns
 from dpjax.tables import reader
 from dpjax.tables.formats import Format
 
-# Records that are hashed at a time.
+# Number of records that are hashed at a time.
 _ROWS = 2**12
 
 Measure = Callable[[Query, Plan], object]
@@ -34,8 +34,8 @@ class Source(Protocol):
     """Opens one fixed version of the records.
 
     Returns:
-      A context manager that gives the SHA-256 of the records, and what measures
-      them.
+      A context manager that gives the SHA-256 of the records, and a function
+      that measures them.
     """
 
 
@@ -44,7 +44,7 @@ class File:
   """Records of a CSV or Parquet file.
 
   Attributes:
-    path: of the file.
+    path: path of the file.
     form: how the file is written.
   """
   path: str
@@ -70,9 +70,9 @@ class Columns:
 
   Attributes:
     values: sequences of equal length: NumPy arrays, columns of pandas, polars
-      or Arrow, or lists. Without any there is a record for each of `num_rows`.
-    num_rows: how many records there are, if there is no column.
-    form: how text that stands for numbers is written.
+      or Arrow, or lists. Without any column, records have no fields.
+    num_rows: number of records; used only if there is no column.
+    form: how numbers are written in columns of text.
   """
   values: tuple[Any, ...]
   num_rows: int = 0
@@ -104,15 +104,15 @@ def _names(query: Query, plan: Plan) -> tuple[Any, ...]:
 
 
 def _numeric(plan: Plan) -> bool:
-  """Whether the first column that a plan reads is of numbers."""
+  """Whether the first column that a plan reads holds numbers."""
   return plan.reads in ('numbers', 'labels')
 
 
 def _digest(fields: Sequence[Sequence[Any]], num_rows: int) -> str:
   """Returns the SHA-256 of the types and values of all fields, row by row.
 
-  Ledgers keep this digest: another one for the same records would charge an
-  answer again that was given before.
+  Ledgers keep this digest. If it changed for the same records, the ledger would
+  charge again for an answer that it has stored.
   """
   digest = hashlib.sha256(f'{len(fields)} {num_rows}\n'.encode())
   for start in range(0, num_rows if fields else 0, _ROWS):

@@ -63,7 +63,7 @@ class SupportMax(queries.Direct):
   and at or above it. One more or one replaced record changes it by at most 1.
 
   Attributes:
-    query: public parameters of the release; its bounds are those of theta.
+    query: public parameters of the release, with the bounds of theta.
     lattice: lattice of the values, from 0 to the upper bound.
   """
   query: Query

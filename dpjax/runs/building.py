@@ -71,7 +71,7 @@ def load(config: TrainingConfig, *, data_dir: str | None = None) -> Dataset:
 def prepare(config: TrainingConfig, dataset: Dataset) -> Dataset:
   """Downsamples and scales images as configured; returns tables unchanged.
 
-  Every image is processed by itself, so no record affects another.
+  Every image is processed separately, so no record affects another.
   """
   if not isinstance(dataset, images.ImageDataset):
     return dataset

@@ -75,8 +75,8 @@ def _check_networks(config: TrainingConfig) -> None:
     raise ValueError('views of a record are augmented images; tables have '
                      'none')
   if config.views > 1 and config.method not in options.WITH_VIEWS:
-    raise ValueError(f'{config.method} bounds each view by itself, not their '
-                     'mean; with views above 1, method must be one of '
+    raise ValueError(f'{config.method} bounds single views, not the mean of '
+                     'views; with views above 1, method must be one of '
                      f'{", ".join(options.WITH_VIEWS)}')
   if (config.compute_dtype != 'float32' and
       config.method not in options.IN_ANY_DTYPE):

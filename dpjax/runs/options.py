@@ -64,7 +64,7 @@ def _check_channels(name: str, counts: tuple[int, ...]) -> None:
 @settings.documented
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TrainingConfig:
-  """Everything a run depends on; None stands for the recipe's value.
+  """Everything a run depends on; None means the recipe's value.
 
   Every field is public, and printed in the summary of the run. The order of the
   fields is part of the key of a run, so a new field goes to the end.

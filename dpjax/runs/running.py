@@ -26,7 +26,7 @@ Plans = Sequence[tuple[TrainingConfig, TrainingPlan]]
 
 _KINDS = {'gaussian': 'floating-point noise',
           'lattice_gaussian': 'noise on a lattice'}
-# Seconds between checkpoints that stand for: never write one.
+# Seconds between checkpoints if none is to be written.
 _NEVER = sys.float_info.max
 _TOO_LARGE = (
     'out of memory: hold the gradients of fewer records at once with a '

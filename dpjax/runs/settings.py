@@ -131,7 +131,7 @@ def _kind(annotation: Any) -> dict[str, Any]:
 
 
 def check(config: Any) -> None:
-  """Checks every setting of a configuration by itself.
+  """Checks every setting of a configuration separately.
 
   Args:
     config: instance of a dataclass whose fields are declared with `about`.

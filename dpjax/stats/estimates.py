@@ -1,9 +1,9 @@
 """Releases private means, proportions and ROC curves of arrays.
 
-Each takes the key and the records, chooses the mechanism from public numbers,
-and returns an estimate with its interval. `quantiles`, `ecdf` and `density`
-beside them are of the same kind; `dpjax.release` releases the same statistics
-with exact noise and a ledger.
+Each function takes a key and the records, chooses a mechanism from public
+numbers, and returns an estimate with its interval. `stats.quantiles`, `ecdf`
+and `density` do the same. `dpjax.release` releases these statistics with exact
+noise and a ledger.
 """
 
 from typing import Any
@@ -31,16 +31,16 @@ def mean(key: PRNGKey, x: Any, *, epsilon: float, lower: float, upper: float,
   `dpjax.release` draws exact noise.
 
   Args:
-    key: of the release, from `dpjax.privacy.keys.system_keys`; use it once.
+    key: random key from `dpjax.privacy.keys.system_keys`; use it once.
     x: [n] numbers: an array, a list or a column of a data frame.
     epsilon: cost of the release.
-    lower: public lower bound; smaller values count as it.
-    upper: public upper bound; larger values count as it.
+    lower: public lower bound; smaller values are clamped to it.
+    upper: public upper bound; larger values are clamped to it.
     adjacency: which data sets are neighbours, or its name. The number n is
       public under 'replace_one' and private under 'add_or_remove_one'.
     confidence: level of the interval.
-    missing: what NaN counts as: 'refuse', 'lower' or 'upper', the bounds, or
-      'omit', under 'add_or_remove_one' alone.
+    missing: treatment of NaN: 'refuse' raises an error, 'lower' and 'upper'
+      replace it by that bound, 'omit' (add_or_remove_one only) leaves it out.
 
   Raises:
     ValueError: for bad input, before anything is released.
@@ -72,7 +72,7 @@ def proportion(key: PRNGKey, x: Any, *, epsilon: float,
   Guarantee: epsilon-DP under `adjacency`; see `mean`.
 
   Args:
-    key: of the release; use it once.
+    key: see `mean`.
     x: [n] booleans, or numbers 0 and 1.
     epsilon: cost of the release.
     adjacency: which data sets are neighbours, or its name.
@@ -94,20 +94,20 @@ def roc(key: PRNGKey, scores: Any, labels: Any, grid: Grid, *,
         positive: str = 'high') -> RocCurve:
   """Returns the private ROC curve of scores on a public grid.
 
-  One release, epsilon-DP or rho-zCDP under `adjacency`, of the ranks of both
-  classes; the area under the curve and calibration follow from it for nothing.
+  Guarantee: epsilon-DP or rho-zCDP under `adjacency`. The ranks of both classes
+  are released; the area under the curve and calibration follow at no cost.
 
   Args:
-    key: of the release; use it once.
-    scores: [n] numbers; values beyond the grid count as its ends.
+    key: see `mean`.
+    scores: [n] numbers; values beyond the grid are clamped to its ends.
     labels: [n] 0 or 1; 1 is the positive class.
     grid: public thresholds.
-    epsilon: budget of a pure release; or else rho.
+    epsilon: budget of a pure release; give either epsilon or rho.
     rho: budget of a zero-concentrated release.
     adjacency: which data sets are neighbours, or its name.
-    public_labels: whether the labels, and so how many there are of each, are
+    public_labels: whether the labels, and so the size of each class, are
       public.
-    positive: which scores speak for the positive class, 'high' or 'low'.
+    positive: whether 'high' or 'low' scores indicate the positive class.
 
   Raises:
     TypeError: if `grid` is no `Grid`.

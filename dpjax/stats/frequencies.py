@@ -38,7 +38,7 @@ class Frequencies:
     num_categories: K.
     num_examples: n under REPLACE_ONE, None under ADD_OR_REMOVE_ONE.
     counts: mechanism that releases the counts; it fixes their sensitivity.
-    confidence: of each category's interval by itself, not of all jointly.
+    confidence: level of each category's interval, not of all jointly.
   """
   num_categories: int
   num_examples: int | None
@@ -193,7 +193,7 @@ def local(mechanism: RandomizedResponse, answers: Array, *,
   Args:
     mechanism: randomised response that each person used.
     answers: [n] categories that were reported.
-    confidence: of each category's interval by itself.
+    confidence: level of each category's interval.
   """
   num_examples = answers.shape[0]
   share = count(answers, mechanism.num_categories) / num_examples

@@ -123,10 +123,10 @@ def table(ranks: Array, predictions: Array | np.ndarray, *,
   """Returns the table of groups from ranks [2, N] of negatives and positives.
 
   Args:
-    ranks: of one release, or exact ones.
-    predictions: [N] of the bins, see `chances`.
+    ranks: ranks of one release, or exact ones.
+    predictions: [N], predictions of the bins, see `chances`.
     num_groups: Q.
-    ends: [Q + 1] of given groups; None for quantiles of the predictions.
+    ends: [Q + 1], ends of given groups; None for quantiles of the predictions.
   """
   summed = ranks[0] + ranks[1]
   if ends is None:
@@ -259,7 +259,7 @@ def test(mechanism: RocMechanism, key: PRNGKey, ranks: Array, *,
     mechanism: the mechanism that released the ranks; its grid is of predictions
       within [0, 1].
     key: for the draws; not the key of the release.
-    ranks: [2, N] of `release_ranks` or `estimate`.
+    ranks: [2, N] from `release_ranks` or `estimate`.
     num_groups: Q, at least 2.
     min_expected: see `statistic`.
     fitted: whether the model was fitted on these records. If so, intercept and
@@ -314,9 +314,9 @@ def calibration(mechanism: RocMechanism, key: PRNGKey, ranks: Array, *,
     mechanism: the mechanism that released the ranks; its grid is of predictions
       within [0, 1].
     key: for the draws; not the key of the release.
-    ranks: [2, N] of `release_ranks` or `estimate`.
+    ranks: [2, N] from `release_ranks` or `estimate`.
     num_groups: Q, at least 2.
-    confidence: of each interval.
+    confidence: level of each interval.
     of: 'records' or 'population'.
     num_draws: B.
   """

@@ -15,7 +15,7 @@ from dpjax import errors
 from dpjax.typing import Array
 
 BINOMIAL = ('wald', 'wilson')
-# Halvings of the bisection: a part in 10^9, beyond what float32 holds.
+# Halvings of the bisection: an error of 2^-30, finer than float32.
 _STEPS = 30
 # If the standard deviation exceeds this many noise scales, the sum is normal up
 # to a thousandth of the tail; the exact formula would subtract large numbers.
@@ -104,10 +104,10 @@ def _upper_tail(t: Array, ratio: Array) -> Array:
 
 def binomial(share: Array, num_examples: int, *, confidence: float,
              method: str = 'wilson') -> Estimate:
-  """Returns a confidence interval for a proportion, from a share of n records.
+  """Returns a confidence interval for the proportion in a population.
 
   Args:
-    share: observed share, in [0, 1].
+    share: observed proportion of n records, in [0, 1].
     num_examples: n >= 1.
     confidence: in (0, 1).
     method: 'wald' is for large counts; 'wilson' has about the stated confidence

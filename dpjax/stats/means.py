@@ -60,7 +60,7 @@ class BoundedMean:
     lower: a, public.
     upper: b, public; values outside are clipped, NaN becomes `lower`.
     epsilon: budget of one release.
-    confidence: of the interval.
+    confidence: level of the interval.
     interval: 'exact' inverts the distribution of normal sampling error plus
       Laplace noise. 'wald' treats the sum as normal: a little too narrow if the
       noise dominates.
@@ -96,7 +96,7 @@ class BoundedMean:
 
   @property
   def total(self) -> LaplaceMechanism:
-    """The Laplace mechanism for the sum of records minus the midpoint."""
+    """The Laplace mechanism for the sum of (record minus midpoint)."""
     return LaplaceMechanism(record_norm=(self.upper - self.lower) / 2,
                             epsilon=self.epsilon, adjacency=self.adjacency)
 
@@ -143,7 +143,7 @@ class BoundedMean:
     """Returns the expected squared error for the population mean.
 
     Args:
-      variance: of one record.
+      variance: variance of one record.
     """
     return variance / self.num_examples + self.risk(1)
 
@@ -152,18 +152,18 @@ class BoundedMean:
 class PrivateSizeMean:
   """The mean of records in [a, b] whose number is private.
 
-  It divides a noisy sum of records minus the midpoint by a noisy count;
-  subtracting the midpoint halves the sensitivity of the sum to (b - a) / 2.
-  Guarantee: epsilon-DP under ADD_OR_REMOVE_ONE, by composition of the two
-  releases. NaN records are left out.
+  It divides a noisy sum by a noisy count. Subtracting the midpoint from each
+  record halves the sensitivity of the sum to (b - a) / 2. Guarantee: epsilon-DP
+  under ADD_OR_REMOVE_ONE, by composition of the two releases. NaN records are
+  left out.
 
   Attributes:
     lower: a, public.
     upper: b, public; values outside are clipped.
     epsilon: budget of both releases together.
-    count_share: the part of epsilon that the count takes, in (0, 1).
-    confidence: of the interval. It is a normal approximation, for counts well
-      above the noise.
+    count_share: fraction of epsilon for the count, in (0, 1).
+    confidence: level of the interval, which is a normal approximation for
+      counts well above the noise.
   """
   lower: float
   upper: float
@@ -184,7 +184,7 @@ class PrivateSizeMean:
 
   @property
   def total(self) -> LaplaceMechanism:
-    """The Laplace mechanism for the sum of records minus the midpoint."""
+    """The Laplace mechanism for the sum of (record minus midpoint)."""
     return LaplaceMechanism(record_norm=(self.upper - self.lower) / 2,
                             epsilon=(1 - self.count_share) * self.epsilon,
                             adjacency=self.adjacency)
@@ -232,7 +232,7 @@ def variance_sensitivity(*, num_examples: int, lower: float, upper: float,
                          ddof: int = 1) -> float:
   """Returns the sensitivity of the sample variance of n records in [a, b].
 
-  (b - a)^2 (n - 1) / (n (n - ddof)), which is (b - a)^2 / n for the unbiased
+  It is (b - a)^2 (n - 1) / (n (n - ddof)), so (b - a)^2 / n for the unbiased
   variance. It is attained if all other records are at one end. Adjacency:
   REPLACE_ONE, n public (item EXT-OPENDP).
 

@@ -112,7 +112,7 @@ def bands(mechanism: RocMechanism, key: PRNGKey, ranks: Array, *,
   Args:
     mechanism: the mechanism that released the ranks.
     key: for the repetitions; not the key of the release.
-    ranks: [2, N] of `release_ranks` or `estimate`.
+    ranks: [2, N] from `release_ranks` or `estimate`.
     confidence: nominal, of the whole band and of the interval. At .95, coverage
       between .88 and .97 was measured for n epsilon in the thousands.
     of: 'records' or 'population', see the module.

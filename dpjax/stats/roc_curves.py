@@ -272,7 +272,7 @@ class ParallelRoc(RocMechanism):
   changes: 2 epsilon or 4 rho, whether the two fall in one class or in both.
 
   Attributes:
-    adjacency: of the whole release.
+    adjacency: adjacency of the whole release.
     public_labels: whether the label of each record is public; REPLACE_ONE only.
   """
   adjacency: Adjacency

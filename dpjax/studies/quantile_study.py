@@ -255,14 +255,14 @@ def caution(setting: Setting) -> str:
       setting.num_orders > api.joint_limit(
           setting.num_examples, epsilon=setting.epsilon,
           adjacency=Adjacency(setting.adjacency))):
-    return 'so many levels may be drawn to empty space at the ends of the range'
+    return 'with so many levels, answers may lie far outside of the records'
   return ''
 
 
 def run(wanted: Sequence[Setting], distributions: Mapping[str, Distribution],
         options: Options) -> Iterator[tuple[Setting, dict[str, float]]]:
   """Yields settings with their errors; checks all settings before the first."""
-  # Made first, so that a mistake in the last setting is found before the work.
+  # All samplers are made first, so that bad settings raise before any work.
   samplers = [asked(setting, distributions[setting.law], options)
               for setting in wanted]
   for setting, each in zip(wanted, samplers, strict=True):
@@ -311,7 +311,8 @@ def load(path: pathlib.Path) -> dict[tuple[str, ...], dict[str, float]]:
     rows = [row for _, row in lines.complete(str(path), lines.records(
         str(path), file, Format()), len(COLUMNS), Format()) if row is not None]
   if not rows or tuple(rows[0]) != COLUMNS:
-    raise ValueError(f'{path} was not written by this command: remove it')
+    raise ValueError(f'{path} was not written by this command: remove it or '
+                     'choose another path')
   size = len(dataclasses.fields(Setting))
   return {tuple(row[:size]): dict(zip(
       COLUMNS[size:], map(float, row[size:]), strict=True))

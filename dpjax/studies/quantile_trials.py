@@ -52,7 +52,7 @@ def measure(distribution: Distribution, probs: np.ndarray, of: Asked, *,
   method's name and the number of levels.
 
   Args:
-    distribution: of the records.
+    distribution: distribution of the records.
     probs: quantile levels [m].
     of: sampler, for these levels or for more.
     method: name of the method, which seeds its noise.

@@ -95,7 +95,7 @@ def split(text: bytes, form: Format, num_columns: int,
 
 
 def _decoded(text: bytes, form: Format) -> bytes | None:
-  """Returns text as UTF-8 without byte order mark; None if it is no text."""
+  """Returns text as UTF-8 without byte order mark; None if it is not text."""
   try:
     if form.encoding != 'utf-8':
       return text.decode(form.encoding).encode()
@@ -188,7 +188,7 @@ def numbers(column: 'pyarrow.ChunkedArray', form: Format) -> np.ndarray | None:
     values = texts.cast(pyarrow.float64()).to_numpy()
   except pyarrow.ArrowException:
     return None
-  # Text such as nan, which is not declared to be missing, is no number.
+  # Text such as nan, which is not declared to be missing, is not a number.
   return values if np.isnan(values).sum() == texts.null_count else None
 
 

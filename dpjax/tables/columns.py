@@ -100,12 +100,12 @@ def reals(column: Column, form: Format, *, gaps: bool,
 
   Args:
     column: the column.
-    form: how text that stands for a number is written.
+    form: how numbers are written in text.
     gaps: whether a number may be missing.
     where: from the index of a record to words for error messages.
 
   Raises:
-    FileError: for a field that is no number, see `formats.REFUSALS`.
+    FileError: for a field that is not a number, see `formats.REFUSALS`.
   """
   values = _typed(column, form)
   if values is None:
@@ -135,11 +135,11 @@ def number(field: object, form: Format, *, gaps: bool
 
   Args:
     field: text, a number, or a missing value.
-    form: how text that stands for a number is written.
+    form: how numbers are written in text.
     gaps: whether a number may be missing.
 
   Raises:
-    FileError: if it is no number, see `formats.REFUSALS`.
+    FileError: if it is not a number, see `formats.REFUSALS`.
   """
   if isinstance(field, str):
     field = field.strip()
@@ -148,7 +148,7 @@ def number(field: object, form: Format, *, gaps: bool
   elif type(field) in (float, int):
     value = decimals.number(field)
     missing = value is None  # Tables of floats spell a missing number as NaN.
-  else:  # Lists and other objects are no numbers.
+  else:  # Lists and other objects are not numbers.
     missing = is_missing(field)
     value = None
     if isinstance(field, numbers.Number) and not missing:
@@ -157,7 +157,7 @@ def number(field: object, form: Format, *, gaps: bool
       value = form.days(field)
   if value is None and not missing and form.unparsed == 'refuse':
     shown = field if isinstance(field, str) else repr(field)
-    raise FileError('number', f'{formats.shown(shown)} is no number'
+    raise FileError('number', f'{formats.shown(shown)} is not a number'
                     f'{formats.advice(shown)}')
   if value is None and not gaps:
     raise FileError('missing', _NO_RULE)

@@ -58,7 +58,7 @@ class Refusal(NamedTuple):
 
 REFUSALS = {
     'encoding': Refusal(
-        'a line is no text in the declared encoding',
+        'a line is not text in the declared encoding',
         'a guess would change names and labels', 'bad_lines=missing'),
     'quoting': Refusal(
         'a line is ill-quoted',
@@ -70,9 +70,10 @@ REFUSALS = {
     'length': Refusal(
         'a line or a record has more than 2^20 characters, or a field more '
         'than 2^17',
-        'it is probably no table', 'bad_lines=missing'),
+        'it is probably not a table', 'bad_lines=missing'),
     'number': Refusal(
-        'a field of a column of numbers is no number and not declared missing',
+        'a field of a column of numbers is neither a number nor declared '
+        'missing',
         'as a missing value a number in another format would bias the release',
         'decimal, thousands, dates, missing_tokens or unparsed=missing'),
     'missing': Refusal(
@@ -151,7 +152,7 @@ class Format:
       raise ValueError('separator must be one character, got '
                        f'{self.separator!r}')
     if self.separator.isalnum() or self.separator in '+-"\r\n\0':
-      raise ValueError('separator must be no letter, digit, sign, quotation '
+      raise ValueError('separator must not be a letter, digit, sign, quotation '
                        f'mark or line break, got {self.separator!r}')
     errors.check_choice('encoding', self.encoding, ENCODINGS)
     errors.check_choice('decimal', self.decimal, ('.', ','))
@@ -169,7 +170,7 @@ class Format:
     return None if plain is None else decimals.number(plain)
 
   def days(self, date: datetime.date) -> decimals.Decimal | None:
-    """Returns a date as a number of days, None if dates are no numbers."""
+    """Returns a date as a number of days, None if dates are not numbers."""
     return decimals.Decimal(date.toordinal() - _EPOCH.toordinal()
                             ) if self.dates else None
 

@@ -37,8 +37,8 @@ def records(path: str, file: IO[bytes], form: Format, *,
   """Yields the line number and the fields of each record, the header included.
 
   Fields have no white space at their ends. Blanks before a quotation mark
-  that opens a field do not count. Blank lines are no records. With
-  `form.bad_lines` 'missing' each line is read by itself.
+  that opens a field do not count. Blank lines are not records. With
+  `form.bad_lines` 'missing' each line is read separately.
 
   Args:
     path: name of the file, for messages.
@@ -123,7 +123,7 @@ def _lines(path: str, text: io.TextIOWrapper | io.StringIO, encoding: str,
                               f'{LONGEST_LINE} characters')
     elif not line.isascii() and _NO_TEXT.search(line):
       yield number, FileError(
-          'encoding', f'{path} line {number} is no text in {encoding}: save '
+          'encoding', f'{path} line {number} is not text in {encoding}: save '
           'the file as UTF-8, or declare its encoding, latin-1 say')
     else:
       yield number, line
@@ -145,7 +145,7 @@ def _rows(path: str, text: io.TextIOWrapper | io.StringIO, form: Format,
         raise line
       size += len(line)
       if size > LONGEST_LINE:
-        raise FileError('length', f'{path} line {number} is one of a record of '
+        raise FileError('length', f'{path} line {number} is in a record of '
                         f'more than {LONGEST_LINE} characters')
       yield line
 

@@ -37,7 +37,7 @@ def opened(path: str, file: IO[bytes]) -> 'Iterator[parquet.ParquetFile]':
     _check_expansion(whole.metadata, path, file)
     yield whole
   except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
-    raise FileError('damaged', f'{path} is no Parquet file, or a damaged one: '
+    raise FileError('damaged', f'{path} is not a Parquet file, or is damaged: '
                     f'{errors.one_line(error)}') from None
 
 

@@ -50,9 +50,9 @@ class Table:
     header: names of the columns.
     columns: the fields of each column, see `columns`.
     num_records: number of records.
-    form: how text that stands for a number is written.
+    form: how numbers are written in text.
     place: from the index of a record to its place, such as 'line 7'.
-    typed: whether text stands for no number, as in a Parquet file.
+    typed: whether text is never a number, as in a Parquet file.
   """
   name: str
   header: tuple[str, ...]
@@ -81,7 +81,7 @@ class Table:
 
     Raises:
       ValueError: if the column does not exist or is of another type.
-      FileError: for a field that is no number, see `formats.REFUSALS`.
+      FileError: for a field that is not a number, see `formats.REFUSALS`.
     """
     return columns.reals(
         self._column(column, numeric=True), self.form, gaps=gaps,
@@ -114,7 +114,7 @@ def read(path: str, file: IO[bytes], *names: str, numeric: bool,
     numeric: whether the first column is numeric: its fields are then decimal
       numbers, or None if missing. Fields of other columns are the text of a CSV
       file or the values of a Parquet file, None for a null.
-    form: the owner's declarations. Blank lines of a CSV file are no records.
+    form: the owner's declarations. Blank lines of a CSV file are not records.
     gaps: whether a number may be missing.
 
   Raises:
@@ -133,11 +133,11 @@ def of_rows(rows: Iterable[Sequence[object]], *, numeric: bool,
   Args:
     rows: the fields of each record.
     numeric: whether the first field is a number; see `read`.
-    form: how text that stands for a number is written.
+    form: how numbers are written in text.
     gaps: whether a number may be missing.
 
   Raises:
-    FileError: for a field that is no number, see `formats.REFUSALS`.
+    FileError: for a field that is not a number, see `formats.REFUSALS`.
   """
   for place, row in enumerate(rows, 1):
     fields = list(row)
@@ -175,7 +175,7 @@ def of_columns(frame: Any, *, name: str = 'table',
     frame: a data frame of pandas or polars, a table of Arrow, a mapping from
       names to columns, or an array [n, p] whose columns `form.header` names.
     name: name of the table, for messages.
-    form: how text that stands for a number is written.
+    form: how numbers are written in text.
 
   Raises:
     ValueError: if columns have several dimensions or unequal lengths.

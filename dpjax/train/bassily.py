@@ -100,7 +100,7 @@ def project_parameters(network: Network, *,
   Args:
     network: the network whose layer norms are certified; its parameters must
       be matrices.
-    radius: of the ball, positive and public.
+    radius: radius of the ball, positive and public.
   """
   errors.check_scale('radius', radius)
 

@@ -86,7 +86,7 @@ class Part(NamedTuple):
 
   Attributes:
     state: after the last step; every leaf has a leading axis of runs.
-    infos: of each finished chunk, leaves [steps, runs, ...] in NumPy.
+    infos: `StepInfo` of each finished chunk, NumPy leaves [steps, runs, ...].
   """
   state: TrainState
   infos: tuple[StepInfo, ...]

@@ -98,7 +98,7 @@ def fit(keys: PRNGKey, *, plans: Sequence[TrainingPlan], model: Model,
     allocation: how noise is split over blocks, see `privacy.blocks`.
     max_parallel: number of runs to advance at once; None for all. The results
       do not depend on it.
-    on_progress: called between chunks with (steps done, steps in all), summed
+    on_progress: called between chunks with (steps done, total steps), summed
       over the groups of runs.
     averaging: also keep this average of the parameters (REG-05), in
       `result.state.average.mean`; evaluate it like `result.state.params`.
@@ -193,7 +193,7 @@ def _train(program: '_Program', arguments: Sequence['_Arguments'],
 
   Args:
     program: the compiled functions.
-    arguments: of each group of runs.
+    arguments: arguments of each group of runs.
     records: all records.
     lengths: numbers of steps of the chunks, in order.
     saver: restores and saves; None without checkpoints.
@@ -362,7 +362,7 @@ def chunk_lengths(num_steps: int, *, most: int = 20) -> list[int]:
   compiled; otherwise the last chunk is shorter and needs a second program.
 
   Args:
-    num_steps: of the run.
+    num_steps: number of steps of the run.
     most: largest number of chunks.
   """
   if num_steps <= most:

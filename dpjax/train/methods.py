@@ -84,12 +84,12 @@ def dp_sgd(model: Model, loss: LipschitzLoss, *, clip_norm: float,
 def dp_sgd_per_layer(model: Model, loss: LipschitzLoss, *, clip_norm: float,
                      microbatch_size: int | None = None,
                      compute_dtype: str = 'float32') -> Method:
-  """Returns DP-SGD that clips each layer's gradient by itself (DP-16).
+  """Returns DP-SGD that clips each layer's gradient separately (DP-16).
 
   Each of the K layers is clipped to clip_norm / sqrt(K), so that the whole
   gradient has an l2 norm of at most `clip_norm`.
 
-  Args: as of `dp_sgd`.
+  Args: see `dp_sgd`.
   """
   names = sorted(jax.eval_shape(model.init, jax.random.key(0)))
   bounder = per_example.clipped(
@@ -107,7 +107,7 @@ def dp_sgd_automatic(model: Model, loss: LipschitzLoss, *, clip_norm: float,
 
   A record contributes clip_norm g / (||g|| + stabilizer), g its gradient.
 
-  Args: as of `dp_sgd`; `stabilizer` is public, >= 0, and in the unit of
+  Args: see `dp_sgd`; `stabilizer` is public, >= 0, and in the unit of
   gradient norms.
   """
   bounder = per_example.normalized(
@@ -132,7 +132,7 @@ def dp_sgd_adaptive(model: Model, loss: LipschitzLoss, *, clip_norm: float,
     clip_norm: initial clip norm.
     noise_stddev: standard deviation of the noise on the count, in records.
     target_quantile: fraction of gradients that should stay unclipped.
-    learning_rate: of the geometric update.
+    learning_rate: learning rate of the geometric update.
     microbatch_size: see `dp_sgd`.
     compute_dtype: see `dp_sgd`.
   """
@@ -208,7 +208,7 @@ def fix_lip_dp_sgd(model: Model, loss: LipschitzLoss, *,
 
   Source: Barczewski (2025, section 5.3.1).
 
-  Args: as of `lip_dp_sgd`.
+  Args: see `lip_dp_sgd`.
   """
   network = network_of(model)
   bounder = lipschitz_bounder.certified(network, loss, weight_norm=weight_norm)
@@ -250,7 +250,7 @@ def lip_adaptive(model: Model, loss: LipschitzLoss, *, weight_norm: float,
     noise_stddev: standard deviation of the noise on each count of activations
       within their radius, in records.
     target_quantile: fraction of activations that should lie within.
-    learning_rate: of the geometric update of a radius.
+    learning_rate: learning rate of the geometric update of a radius.
   """
   bounder = adaptive.adaptively_certified(
       network_of(model), loss, weight_norm=weight_norm,
@@ -305,7 +305,7 @@ def bassily(model: Model, loss: LipschitzLoss, *, radius: float) -> Method:
   Args:
     model: a model of one layer.
     loss: with a known Lipschitz constant.
-    radius: of the ball, positive and public.
+    radius: radius of the ball, positive and public.
 
   Raises:
     ValueError: if the model has more than one layer; it is not convex then.

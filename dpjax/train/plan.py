@@ -189,7 +189,7 @@ def non_private_plan(*, num_examples: int, batch_size: float, num_steps: int,
 
   It is the non-private baseline; its epsilon is infinite.
 
-  Args: as of `private_plan`.
+  Args: see `private_plan`.
   """
   sampler = PoissonSampler(num_examples=num_examples, batch_size=batch_size,
                            max_batch_size=max_batch_size)

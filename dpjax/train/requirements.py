@@ -31,7 +31,7 @@ def check(keys: PRNGKey, plans: Sequence[TrainingPlan], model: Model,
           records: Any, rows: Any) -> tuple[Batch, Array]:
   """Checks all arguments of a fit, and returns its (records, rows).
 
-  Args: as of `fit`.
+  Args: see `fit`.
 
   Returns:
     (records as a `Batch`, rows [L, n] int32).
@@ -59,7 +59,7 @@ def check_keys(keys: PRNGKey, num_runs: int) -> None:
   keys of the other runs. `used_keys` checks keys of earlier calls of `fit`.
 
   Args:
-    keys: of the runs.
+    keys: random keys of the runs.
     num_runs: L.
 
   Raises:
@@ -92,7 +92,7 @@ def check_init_keys(init_keys: PRNGKey, keys: PRNGKey) -> None:
 
   Args:
     init_keys: as given to `fit`.
-    keys: of the runs, already checked.
+    keys: random keys of the runs, already checked.
 
   Raises:
     ValueError: if `init_keys` are not as many typed keys as there are runs, or
@@ -145,7 +145,7 @@ def check_views(bounder: GradientBounder, model: Model,
   on its position in the batch.
 
   Args:
-    bounder: of the method; nothing is checked if it has no views.
+    bounder: bounder of the method; nothing is checked if it has no views.
     model: prepares the records.
     records: as given to `fit`; only their shapes are read.
 
@@ -231,7 +231,7 @@ def check_records(records: Any, rows: Any, plans: Sequence[TrainingPlan]
   Args:
     records: as given to `fit`.
     rows: as given to `fit`, see `check_rows`.
-    plans: of the runs.
+    plans: plans of the runs.
   """
   records = inputs.as_batch(records)
   return records, jnp.asarray(check_rows(
@@ -244,7 +244,7 @@ def check_plans(plans: Sequence[TrainingPlan], method: Method,
   """Checks that plans agree with each other and with the method.
 
   Args:
-    plans: of the runs.
+    plans: plans of the runs.
     method: as given to `fit`.
     model: as given to `fit`.
 

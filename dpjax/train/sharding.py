@@ -4,7 +4,7 @@ Every device runs the same program. Keys, batch selection, noise, optimiser and
 constraint are replicated. Only `GradientBounder.sums` is divided: each device
 sums the contributions of its rows, and one all-reduce adds these sums.
 
-Privacy: each record is bounded by itself on whichever device has it, so the
+Privacy: each record is bounded separately on whichever device has it, so the
 sensitivity of the sums does not change. Noise is added after the all-reduce,
 from a replicated key, so it enters exactly once.
 
@@ -65,7 +65,7 @@ def check(mesh: Mesh | None, max_batch_size: int | None) -> None:
 
   Args:
     mesh: None for one device, which passes.
-    max_batch_size: of the sampler; None passes.
+    max_batch_size: largest batch of the sampler; None passes.
 
   Raises:
     ValueError: if the mesh has other axes than 'data', or if its size does not
@@ -77,9 +77,9 @@ def check(mesh: Mesh | None, max_batch_size: int | None) -> None:
     raise ValueError(f'the mesh must have one axis, {AXIS!r}, got '
                      f'{", ".join(map(repr, mesh.axis_names))}')
   if max_batch_size is not None and (rest := -max_batch_size % mesh.size):
-    raise ValueError(f'max_batch_size must divide by the {mesh.size} devices '
-                     f'of the mesh, got {max_batch_size}; '
-                     f'{max_batch_size + rest} does')
+    raise ValueError(f'max_batch_size must be a multiple of the {mesh.size} '
+                     f'devices of the mesh, got {max_batch_size}; '
+                     f'{max_batch_size + rest} is one')
 
 
 def split_sampler(mesh: Mesh | None, sampler: PoissonSampler) -> PoissonSampler:

@@ -44,7 +44,7 @@ def make_transform(method: Method, sampler: PoissonSampler,
     method: decides the kind of noise; `privatizer.public_mean` if non-private.
     sampler: its expected batch size is the public divisor.
     optimizer: any optax optimiser.
-    key: of the noise; secret.
+    key: random key of the noise; secret.
     noise_multiplier: joint multiplier of all noised blocks of a step.
     allocation: how noise is split over blocks, see `privacy.blocks`.
     on_lattice: use Gaussian noise on a lattice, not floating-point noise.
@@ -65,7 +65,7 @@ def make_transform(method: Method, sampler: PoissonSampler,
         key, noise_multiplier=noise_multiplier, allocation=allocation,
         expected_batch_size=sampler.expected_batch_size, adaptive=adaptive)
   elif adaptive is not None:
-    raise ValueError(f'{method.name} has adaptive radii, so must be private')
+    raise ValueError(f'{method.name} has adaptive radii, so it needs noise')
   else:
     first = privatizer.public_mean(sampler.expected_batch_size)
   rest = [] if method.pullback is None else [method.pullback]

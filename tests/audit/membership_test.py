@@ -158,7 +158,7 @@ def test_bootstrap_draws_are_of_all_networks_with_replacement():
     (SCORES[:-1], MEMBERS, 'one membership for each score'),
     (SCORES, MEMBERS.astype(int), 'members must be bool'),
     (np.where(SCORES == 3, np.nan, SCORES), MEMBERS, 'scores must be finite'),
-    (SCORES, np.ones(11, bool), 'there must be members and others'),
+    (SCORES, np.ones(11, bool), 'there must be members and non-members'),
 ])
 def test_refuses_bad_scores(scores, members, message):
   with pytest.raises(ValueError, match=message):

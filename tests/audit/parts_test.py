@@ -241,7 +241,7 @@ def test_neighbours_that_a_mechanism_can_have():
   for pair in wrapping.integer_sums(2):
     assert pair.data.dtype == np.int32
     assert np.abs(pair.data - pair.neighbour).sum() == 2
-  with pytest.raises(ValueError, match='does not say what neighbours are'):
+  with pytest.raises(ValueError, match='does not define neighbours'):
     wrapping.neighbours_of(object(), _AR)
 
 

@@ -25,7 +25,7 @@ def test_a_draft_fits_its_file_and_needs_a_review(path):
   draft = drafts.draft(path, label='y')
   schema = draft.schema
   assert draft.left_out == {'name': 'it has 60 different texts, more than 50, '
-                            'some of which are no numbers'}
+                            'some of which are not numbers'}
   assert list(schema['columns']) == ['number', 'letter', 'some', 'y']
   assert schema['columns']['number'] == {'kind': 'numeric', 'lower': -10,
                                         'upper': 60}

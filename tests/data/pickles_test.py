@@ -95,7 +95,7 @@ def called(monkeypatch):
 ])
 def test_no_function_named_by_the_file_runs(program, called):
   with pytest.raises(ValueError, match=(
-      'toy is no batch of CIFAR: it asks for hostile.run$')):
+      'toy is not a CIFAR batch: it asks for hostile.run$')):
     _read(program)
   assert not called
   # The fixture would have noticed: the usual reader does run it.
@@ -125,7 +125,7 @@ def test_other_names_are_refused(name):
   _batch()[:-1], _batch()[:100], b'K\x01.', b'}.',
 ])
 def test_damage_is_one_line_and_leaves_no_trace(program):
-  with pytest.raises(ValueError, match='toy is no batch of CIFAR: ') as caught:
+  with pytest.raises(ValueError, match='toy is not a CIFAR batch: ') as caught:
     _read(program)
   assert '\n' not in str(caught.value)
   assert _read(_batch()).x.shape == (2, 32, 32, 3)

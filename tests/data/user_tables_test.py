@@ -93,11 +93,11 @@ def test_nothing_of_the_data_decides_the_encoding(write):
   ('age,age,place,y\n1,1,a,no\n', 'has 2 columns \'age\''),
   ('age,place,y\n1,a,no\n1,no\n', 'line 3 has 2 fields, the header 3'),
   ('age,place,y\n1,a,no\nold,a,no\n',
-   'line 3, column \'age\': \'old\' is no number'),
+   'line 3, column \'age\': \'old\' is not a number'),
   ('age,place,y\n1,a,perhaps\n', 'line 2, column \'y\': label must be one of'),
   ('age,place,y\n1,a,\n', 'line 2, column \'y\': label must be one of no, yes'),
   ('age,place,y\n1,"a,no\n', 'line 2: unexpected end of data'),
-  (b'age,place,y\n1,\xe9,no\n', 'line 2 is no text in utf-8'),
+  (b'age,place,y\n1,\xe9,no\n', 'line 2 is not text in utf-8'),
 ])
 def test_mistakes_in_a_file(write, content, message):
   with pytest.raises(ValueError, match=message) as caught:

@@ -154,9 +154,9 @@ def test_objects_of_a_file(file, name, said, verdict):
 @pytest.mark.parametrize('name, message', [
     ('nothing', "unknown target 'nothing': one of .*laplace"),
     ('{file}:missing', 'has no missing'),
-    ('{file}:EPSILON', 'is no mechanism'), ('{file}:Demanding', 'is no mech'),
+    ('{file}:EPSILON', 'neither a mechanism'), ('{file}:Demanding', 'neither a mech'),
     ('no.such.module:x', 'No module named'),
-    ('{file}:noisy_count', 'does not say what neighbours are')])
+    ('{file}:noisy_count', 'does not define neighbours')])
 def test_refuses_what_it_cannot_load(file, name, message):
   with pytest.raises(ValueError, match=message):
     loading.load(name.format(file=file))

@@ -172,7 +172,7 @@ def test_a_release_is_audited_by_what_it_wrote(tmp_path):
   with np.load(folder / summaries.CANARIES) as kept:
     fewer = {name: kept[name][:-1] for name in kept}
   np.savez(folder / summaries.CANARIES, **fewer)
-  with pytest.raises(ValueError, match='canaries.npz is not what the config'):
+  with pytest.raises(ValueError, match='canaries.npz does not match'):
     run_folders.load(folder)
 
 
@@ -282,7 +282,7 @@ def test_what_was_written_must_be_of_one_run(honest, tmp_path):
   summary = json.loads((honest / summaries.NAME).read_text())
   other = {**summary['config'], 'canary_seed': 5}
   _restated(honest, tmp_path, config=other)
-  with pytest.raises(ValueError, match='canaries.npz is not what the config'):
+  with pytest.raises(ValueError, match='canaries.npz does not match'):
     run_folders.load(tmp_path)
   _restated(honest, tmp_path, config={**summary['config'], 'width': 8})
   with pytest.raises(ValueError, match='params.npz is of another model'):

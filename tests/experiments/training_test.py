@@ -279,8 +279,8 @@ def test_folds_are_trained_together():
 
 
 @pytest.mark.parametrize('change, message', [
-    (dict(max_batch_size=51), 'must divide by the 2 devices of the mesh, got '
-     '51; 52 does'),
+    (dict(max_batch_size=51), 'must be a multiple of the 2 devices of the '
+     'mesh, got 51; 52 is one'),
     (dict(method='lip_printed', allow_unsound=True), 'train it on one device')])
 def test_what_cannot_be_divided_is_refused_before_data_is_read(change,
                                                                message):

@@ -106,7 +106,7 @@ def test_finished_runs_share_the_significance(trained, tmp_path):
     pytest.param(('--target=run',), '--target=run and --run_dir come together',
                  marks=pytest.mark.slow),
     pytest.param(('--target=run', '--run_dir=nowhere', '--epsilon=1'),
-                 'the claim of a run is that of its summary',
+                 'the claim of a run is in its summary',
                  marks=pytest.mark.slow)])
 def test_what_is_asked_of_runs_is_checked(words, message):
   status, _, err = _run(*words)

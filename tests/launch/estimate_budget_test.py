@@ -73,7 +73,7 @@ def test_another_file_needs_another_ledger_or_a_name(words, tmp_path):
 
 @pytest.mark.parametrize('change, message', [
   ({'column': 'size'}, "no column 'size'; there are age, kind"),
-  ({'column': 'kind'}, "people.csv line 2, column 'kind': 'b' is no number"),
+  ({'column': 'kind'}, "people.csv line 2, column 'kind': 'b' is not a number"),
   ({'column': None}, 'mean needs column'),
   ({'lower': 100, 'upper': 0}, 'lower must be below upper'),
   ({'lower': 'low'}, "lower must be a number, got 'low'"),
@@ -103,7 +103,7 @@ def test_another_file_needs_another_ledger_or_a_name(words, tmp_path):
    "no column 'class'; there are age, kind"),
   ({'statistic': 'roc', 'label': 'kind'}, 'roc needs positive'),
   ({'statistic': 'roc', 'column': 'kind', 'label': 'age', 'positive': '30'},
-   "column 'kind': 'b' is no number"),
+   "column 'kind': 'b' is not a number"),
   ({'statistic': 'median'}, 'ask for quantiles with quantiles=0.5'),
   ({'lower': '1' * 100_000}, 'lower must lie between'),
   ({'statistic': 'ecdf', 'thresholds': '9' * 5_000}, 'at most 9 digits'),
@@ -111,7 +111,7 @@ def test_another_file_needs_another_ledger_or_a_name(words, tmp_path):
   ({'decimal': ',', 'thousands': ','}, 'must be different marks'),
   ({'unparsed': 'skip'}, 'unparsed must be one of missing, refuse'),
   ({'separator': 'ab'}, "separator must be one character or tab, got 'ab'"),
-  ({'separator': '5'}, 'separator must be no letter, digit'),
+  ({'separator': '5'}, 'separator must not be a letter, digit'),
   ({'statistic': 'histogram', 'lower': None, 'upper': None, 'column': 'kind',
     'categories': '"a,b'}, 'categories must be separated by commas'),
   ({'statistic': 'ecdf', 'thresholds': '1e3'}, 'thresholds must be a whole'),
@@ -120,7 +120,7 @@ def test_another_file_needs_another_ledger_or_a_name(words, tmp_path):
   ({'statistic': 'hosmer_lemeshow', 'label': 'kind', 'positive': 'a'},
    'hosmer_lemeshow needs probabilities'),
   ({'plot': 'a.svg'}, 'statistic of --plot must be one of'),
-  ({'synthetic': '5'}, '--synthetic and --synthetic_output need each other'),
+  ({'synthetic': '5'}, 'give both --synthetic and --synthetic_output'),
   ({'synthetic': '5', 'synthetic_output': 'a.csv'},
    '--synthetic needs density, got mean'),
   *(({'statistic': 'density', 'synthetic_output': name, 'synthetic': number},
@@ -130,7 +130,7 @@ def test_another_file_needs_another_ledger_or_a_name(words, tmp_path):
          ('a.csv', '1000001', 'synthetic must be a whole number from 1 to'),
          ('a.txt', '5', '--synthetic_output must end in .csv, got a.txt'),
          ('/nowhere/a.csv', '5', '--synthetic_output must be a file'))),
-  ({'statistic': 'density', 'granularity': '7'}, 'granularity must go into'),
+  ({'statistic': 'density', 'granularity': '7'}, 'granularity must divide'),
   ({'statistic': 'density', 'boundary': 'ring'}, 'boundary must be one of'),
   ({'statistic': 'density', 'lower': None}, 'density needs lower'),
   ({'statistic': 'proportion', 'positive': 'a'},
@@ -195,7 +195,7 @@ def test_what_belongs_to_the_ledger_is_not_written_over(words, tmp_path,
     before = {path: path.read_bytes() for path in tmp_path.rglob('*')
               if path.is_file()}
     with pytest.raises(ValueError, match='must be outside of ledger.(answers|'
-                       'secrets), which belongs|is no regular file'):
+                       'secrets), which belongs|is not a regular file'):
       run(words(upper=50, **changed))
     assert {path: path.read_bytes() for path in tmp_path.rglob('*')
             if path.is_file()} == before

@@ -31,14 +31,14 @@ _MISTAKES = (
   ('', f'train --output_dir=NEW --seed={2**32}', 'seed must be below 2^32'),
   ('', 'train --output_dir=NEW --width=0', 'width must be an integer >= 1'),
   ('', 'train --output_dir=NEW --depth=-1', 'depth must be an integer >= 0'),
-  ('', 'train --output_dir=OWN/x', 'OWN is no folder'),
+  ('', 'train --output_dir=OWN/x', 'OWN is not a folder'),
   ('', f'train --output_dir={_NO_ROOM}', 'cannot write to /proc'),
   ('', 'schema --datset=OWN', 'did you mean \'--dataset\'? (see --help)'),
   ('', 'schema --dataset=OWN --output=NEW --label=aeg', 'mean \'age\'?'),
   ('', f'schema --dataset=OWN --output={_NO_ROOM} --label=age', 'to /proc'),
   ('', _MEAN + '--epsilon=1 --column=aeg --output=NEW2', 'mean \'age\'?'),
   ('', _MEAN + '--epsilon=1 --column=age --output=NEW2 --separator=;',
-   'is the separator another one?'),
+   'is the separator a comma'),
   ('', _MEAN + f'--epsilon=1 --column=age --output={_NO_ROOM}', 'to /proc'),
   ('', _MEAN + '--epsilon=0 --column=age --output=NEW2', 'must be positive'),
   ('', 'bounds --model=propotion --n=9 --epsilon=1', 'mean \'proportion\'?'),
@@ -53,7 +53,7 @@ _MISTAKES = (
    'error: none.csv: No such file or directory'),
   ('', 'audit --target=gausian', 'did you mean \'gaussian\'?'),
   ('', f'audit --target=gaussian --output={_NO_ROOM}', 'cannot write to'),
-  ('', 'audit --scores=OWN --epsilon=1', 'OWN is no .npz file of scores'),
+  ('', 'audit --scores=OWN --epsilon=1', 'OWN is not an .npz file of scores'),
   ('', 'sweep --experiment=lip_tabula', 'did you mean \'lip_tabular\'?'),
   ('', 'report --experiment=lip_tabula', 'did you mean \'lip_tabular\'?'),
   ('', 'benchmark --models=tiny_mlp --methods=ours --rounds=0', 'rounds must'),
@@ -108,9 +108,9 @@ def test_folders_and_files_that_can_be_written(tmp_path):
 
 def test_a_device_is_not_replaced_by_a_file(tmp_path):
   os.mkfifo(tmp_path / 'pipe')
-  with pytest.raises(ValueError, match='pipe is no regular file'):
+  with pytest.raises(ValueError, match='pipe is not a regular file'):
     errors.check_file(str(tmp_path / 'pipe'))
-  with pytest.raises(ValueError, match='/dev/null is no regular file'):
+  with pytest.raises(ValueError, match='/dev/null is not a regular file'):
     errors.check_file('/dev/null')
 
 

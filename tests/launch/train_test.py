@@ -330,5 +330,5 @@ def test_rows_that_do_not_divide_are_refused(tmp_path):
   status, out, err = _call('--num_devices=2', '--max_batch_size=51',
                            f'--output_dir={tmp_path}', *_TINY)
   assert status == 2 and not out and not list(tmp_path.iterdir())
-  assert err == ('max_batch_size must divide by the 2 devices of the mesh, '
-                 'got 51; 52 does\n')
+  assert err == ('max_batch_size must be a multiple of the 2 devices of the '
+                 'mesh, got 51; 52 is one\n')

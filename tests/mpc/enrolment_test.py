@@ -98,12 +98,12 @@ def test_parameters_are_compared_as_text():
   assert differing(lower=-0.0, root=1, more=3) == ('lower', 'more', 'root')
   assert differing(**{'x' * 50: 1}) == ('x' * 40,)
   assert told.differences(b'{}') == tuple(sorted(said))
-  with pytest.raises(ValueError, match='that are no JSON$'):
+  with pytest.raises(ValueError, match='that are not JSON$'):
     told.differences(b'{')
-  with pytest.raises(ValueError, match='that are no JSON object'):
+  with pytest.raises(ValueError, match='that are not a JSON object'):
     told.differences(b'[]')
   for data in (b'{}', b'[]', json.dumps({**said, 'more': 1}).encode()):
-    with pytest.raises(ValueError, match='no parameters of a study'):
+    with pytest.raises(ValueError, match='not the parameters of a study'):
       public.from_bytes(data)
 
 

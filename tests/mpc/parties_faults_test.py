@@ -94,7 +94,7 @@ def test_an_owner_of_one_server_only_does_not_count(study):
 
 @pytest.mark.every(3)
 @pytest.mark.parametrize('change, reason', [
-    (lambda h, p: b'X' + h[1:] + p, 'is no frame'),
+    (lambda h, p: b'X' + h[1:] + p, 'are not a frame'),
     (lambda h, p: h[:6] + bytes(16) + h[22:] + p, 'another session'),
     (lambda h, p: h[:22] + b'client'.ljust(16, b'\0') + h[38:] + p,
      'in the name of another'),

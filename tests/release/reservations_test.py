@@ -66,7 +66,7 @@ def test_an_edited_answer_is_noticed_and_a_lost_one_is_paid_again(tmp_path):
   first = _release(path)
   answer = tmp_path / 'ledger.answers' / '1.json'
   answer.write_text(answer.read_text().replace(str(first['value']), '7'))
-  with pytest.raises(ValueError, match='1.json is not the answer that was giv'):
+  with pytest.raises(ValueError, match='1.json was changed: restore it'):
     _release(path)
   assert len(ledger.read(path).entries) == 1
   answer.unlink()

@@ -137,7 +137,7 @@ def test_numbers_are_exact_as_they_are_written():
     (([1, 2], [0, 1]), {'lower': 0, 'upper': 1}, '1 columns in memory'),
     ((), {'lower': 0, 'upper': 1}, 'got 0 columns'),
     (([1, None],), {'lower': 0, 'upper': 1}, 'missing'),
-    (([1, 'x'],), {'lower': 0, 'upper': 1}, "'x' is no number"),
+    (([1, 'x'],), {'lower': 0, 'upper': 1}, "'x' is not a number"),
     (([1, 2],), {'lower': 0, 'upper': 1, 'epsilon': 9}, 'budget')])
 def test_refusals_spend_nothing(columns, parameters, message, tmp_path):
   ledger = _ledger(tmp_path)
@@ -186,7 +186,7 @@ def test_other_records_of_one_name_share_the_budget(tmp_path):
 def test_what_is_no_number_is_not_taken_for_a_missing_one(column, tmp_path):
   """Or a mean of dates would be the middle of the bounds."""
   ledger = _ledger(tmp_path)
-  with pytest.raises(FileError, match='record 1: .* is no number'):
+  with pytest.raises(FileError, match='record 1: .* is not a number'):
     ledger.mean(column, lower=0, upper=100, epsilon=1, missing='middle')
   assert not ledger.spent()
   released = ledger.mean(column, lower=0, upper=100, epsilon=1,

@@ -140,7 +140,7 @@ def test_a_draft_says_which_columns_it_leaves_out(tmp_path):
   assert list(draft.schema['columns']) == ['y']
   assert draft.left_out == {
     '': 'it has no name in the header',
-    'name': 'it has 60 different texts, more than 50, some of which are no '
+    'name': 'it has 60 different texts, more than 50, some of which are not '
             'numbers', 'empty': 'all its fields are missing'}
 
 

@@ -90,8 +90,9 @@ def test_numbers_are_read_as_declared(text, declared, wanted):
   ('$5', {}, 'remove units'), ('5 %', {}, 'remove units'),
   ('€12', {}, 'remove units'), ('2024-01-31', {}, 'the order of dates'),
   ('31.12.2024', {}, 'the order of dates'), ('1/2/99', {}, 'the order of dates'),
-  ('n/a', {}, 'declare decimal'), ('NA', {'missing_tokens': ('-',)}, 'no number'),
-  ('1_0', {}, 'no number'), ('a' * 10_000, {}, "'a{40}...' is no number"),
+  ('n/a', {}, 'declare decimal'),
+  ('NA', {'missing_tokens': ('-',)}, 'not a number'),
+  ('1_0', {}, 'not a number'), ('a' * 10_000, {}, "'a{40}...' is not a number"),
   ('"12\n,5"', {}, 'line 3'),
 ])
 def test_what_is_no_number_is_refused_with_its_line(text, declared, advice):
@@ -210,7 +211,7 @@ def test_latin_1_and_gzip_are_read():
   text = 'x,y\n1,caf\xe9\n'.encode('latin-1')
   assert _read(text, 'y', numeric=False, encoding='latin-1') == ['caf\xe9']
   assert _read(gzip.compress(b'x\n1\n'), path='A.CSV.GZ') == ['1']
-  with pytest.raises(FileError, match='a.csv line 2 is no text in utf-8: .*'
+  with pytest.raises(FileError, match='a.csv line 2 is not text in utf-8: .*'
                                       'declare its encoding, latin-1 say'):
     _read(text)
 
@@ -218,7 +219,7 @@ def test_latin_1_and_gzip_are_read():
 @pytest.mark.parametrize('text, kwargs, message', [
   ('y,z\n1,2\n', {}, "no column 'x'; there are y, z"),
   ('x\n1\n', {'path': 'a.txt'}, 'input must be one of .csv, .csv.gz, .parquet'),
-  ('no', {'path': 'a.parquet'}, 'no Parquet file'),
+  ('no', {'path': 'a.parquet'}, 'not a Parquet file'),
 ])
 def test_refusals(text, kwargs, message):
   if 'parquet' in kwargs.get('path', ''):
@@ -258,7 +259,7 @@ def test_parquet_fields():
   with pytest.raises(FileError, match="record 2, column 'x': a number is miss"):
     read('x', gaps=False)
   for cut in (data[:-20], data[:4] + b'\xff' * 60 + data[64:]):
-    with pytest.raises(FileError, match='no Parquet file, or a damaged one'):
+    with pytest.raises(FileError, match='not a Parquet file, or is damaged'):
       list(reader.read('a.parquet', io.BytesIO(cut), 'x', numeric=True))
 
 
@@ -272,7 +273,7 @@ def test_a_record_of_many_lines_does_not_fill_memory(monkeypatch):
   """Every line opens a field that the next one closes: it never ends."""
   monkeypatch.setattr(lines, 'LONGEST_LINE', 1000)
   text = 'x,y\n1,"' + 'a\n","' * 400 + '"\n2,b\n'
-  with pytest.raises(FileError, match='line 202 is one of a record of more th'):
+  with pytest.raises(FileError, match='line 202 is in a record of more th'):
     _read(text)
   # Records of some lines, many of them, are as they were.
   text = 'x,y\n' + '1,"a\n\nb"\n' * 400

@@ -249,7 +249,7 @@ def test_refused_before_anything_is_spent(make, records):
                                        'be above') as caught:
     _fit(model, method, records, multiplier=2.9)
   assert '\n' not in str(caught.value)
-  with pytest.raises(ValueError, match='adaptive radii, so must be private'):
+  with pytest.raises(ValueError, match='adaptive radii, so it needs noise'):
     steps.make_transform(
       method._replace(private=False), SAMPLER, optax.sgd(1.),
       key=jax.random.key(0), noise_multiplier=1., allocation='optimal')

@@ -166,8 +166,8 @@ def test_a_mesh_that_does_not_fit_is_refused(make_model, make_method, records):
       num_steps=1, noise_multiplier=1., adjacency=Adjacency.REPLACE_ONE)
   rows = jax.numpy.arange(60, dtype=jax.numpy.int32)[None]
   for mesh, message in (
-      (sharding.data_mesh(2), 'max_batch_size must divide by the 2 devices of '
-       'the mesh, got 9; 10 does'),
+      (sharding.data_mesh(2), 'max_batch_size must be a multiple of the 2 '
+       'devices of the mesh, got 9; 10 is one'),
       (jax.sharding.Mesh(np.array(jax.devices()[:2]), ('model',)),
        "the mesh must have one axis, 'data', got 'model'")):
     with pytest.raises(ValueError) as caught:

@@ -138,8 +138,8 @@ def clipped_losses(key: PRNGKey, method: bounders.Method) -> np.ndarray:
 def _check_radii(radii: np.ndarray, low: float, high: float) -> None:
   """Checks that radii stay where the privacy losses are valid, or raises."""
   if not (low < radii.min() and radii.max() < high):
-    raise ValueError(f'radii left ({low}, {high}): {radii.min()} to '
-                     f'{radii.max()}')
+    raise ValueError(f'radii must stay in ({low}, {high}), got {radii.min()} '
+                     f'to {radii.max()}')
 
 
 def filtered(along: np.ndarray, counts: np.ndarray

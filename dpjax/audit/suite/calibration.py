@@ -21,6 +21,7 @@ from dpjax.audit import one_run
 from dpjax.audit.target import Target
 from dpjax.privacy import accounting
 
+# `SIZE` is the number of scores on each side, or of canaries, for one bound.
 SIZE, DELTA, SIGNIFICANCE = 1000, 1e-5, 0.05
 _GUESSES = 100
 
@@ -48,20 +49,20 @@ class Coverage(NamedTuple):
 
   @property
   def holds(self) -> bool:
-    """Whether a binomial test at 1e-4 accepts this number of wrong bounds."""
+    """Whether a binomial test of level 1e-4 accepts `wrong`."""
     return stats.binom.sf(self.wrong - 1, self.trials, SIGNIFICANCE) > 1e-4
 
 
 def _many(present: np.ndarray, absent: np.ndarray,
           rng: np.random.Generator) -> float:
-  """Returns the many-run bound of scores with and without the canary."""
+  """Returns the many-run lower bound on epsilon."""
   del rng
   return empirical.audit(present, absent, delta=DELTA).epsilon_lower
 
 
 def _many_gaussian(present: np.ndarray, absent: np.ndarray,
                    rng: np.random.Generator) -> float:
-  """Returns the Gaussian many-run bound at the threshold 1."""
+  """Returns the Gaussian many-run lower bound on epsilon, at threshold 1."""
   del rng
   shift = bounds.gaussian_shift_lower_bound(
       true_positives=int(np.sum(present > 1)), num_in=present.size,
@@ -78,7 +79,7 @@ def _coins(present: np.ndarray, absent: np.ndarray,
 
 def _one(present: np.ndarray, absent: np.ndarray,
          rng: np.random.Generator) -> float:
-  """Returns the one-run bound with a fixed number of guesses."""
+  """Returns the one-run lower bound on epsilon from `_GUESSES` guesses."""
   scores, included = _coins(present, absent, rng)
   return one_run.epsilon_lower_bound(
       num_canaries=scores.size, num_guesses=_GUESSES,
@@ -88,13 +89,13 @@ def _one(present: np.ndarray, absent: np.ndarray,
 
 def _one_grid(present: np.ndarray, absent: np.ndarray,
               rng: np.random.Generator) -> float:
-  """Returns the one-run bound over a grid of numbers of guesses."""
+  """Returns the best one-run bound over a grid of numbers of guesses."""
   return one_run.grid_lower_bound(*_coins(present, absent, rng), delta=DELTA)
 
 
 def _one_gaussian(present: np.ndarray, absent: np.ndarray,
                   rng: np.random.Generator) -> float:
-  """Returns the Gaussian one-run bound with a fixed number of guesses."""
+  """Returns the Gaussian one-run bound on epsilon from `_GUESSES` guesses."""
   scores, included = _coins(present, absent, rng)
   shift = one_run.gaussian_shift_lower_bound(
       num_canaries=scores.size, num_guesses=_GUESSES,
@@ -104,7 +105,7 @@ def _one_gaussian(present: np.ndarray, absent: np.ndarray,
 
 def _anytime(present: np.ndarray, absent: np.ndarray,
              rng: np.random.Generator) -> float:
-  """Returns the anytime bound; a score above 1/2 is a guess of `in`."""
+  """Returns the anytime bound; a score above 1/2 guesses `included`."""
   scores, included = _coins(present, absent, rng)
   return one_run.anytime_lower_bound((scores > 0.5) == included)
 
@@ -124,17 +125,18 @@ _PURE_ONLY = ('AUD-08 signs',)
 
 def _null(rng: np.random.Generator,
           size: int) -> tuple[np.ndarray, np.ndarray]:
-  """Draws scores without signal, with and without the canary."""
+  """Draws scores whose distribution does not depend on the canary."""
   return rng.normal(size=size), rng.normal(size=size)
 
 
 def _gaussian(shift: float) -> Draw:
-  """Returns the sampler of normal scores that the canary shifts."""
+  """Returns a sampler of normal scores, whose mean is `shift` with the canary.
+  """
   return lambda rng, size: (rng.normal(shift, 1, size), rng.normal(size=size))
 
 
 def _response(epsilon: float) -> Draw:
-  """Returns the sampler of randomised responses, 1 if the canary is seen."""
+  """Returns a sampler of randomised responses to whether the canary is used."""
   def draw(rng: np.random.Generator,
            size: int) -> tuple[np.ndarray, np.ndarray]:
     right = rng.random((2, size)) < special.expit(epsilon)
@@ -168,7 +170,9 @@ def coverages(*, trials: int, seed: int) -> Iterator[Coverage]:
 
 
 class Power(NamedTuple):
-  """Bounds from expected counts, at the best threshold or guess count.
+  """Lower bounds on epsilon from expected counts, at the best threshold.
+
+  `one_run` is the bound at the best number of guesses.
 
   Attributes:
     epsilon: true epsilon of the Gaussian mechanism.
@@ -207,8 +211,8 @@ def expected_power(epsilon: float) -> Power:
 def _expected_one_run(shift: float, guesses: int) -> float:
   """Returns the one-run bound from the expected number of correct guesses.
 
-  Half of the guesses lie in either tail of the scores' distribution, an equal
-  mixture of two normal distributions.
+  The most extreme scores are guessed, half of them in each tail of an equal
+  mixture of N(0, 1) and N(shift, 1).
   """
   tail = guesses / (2 * SIZE)
   points = np.linspace(-6, 10, 4001)
@@ -222,7 +226,7 @@ def _expected_one_run(shift: float, guesses: int) -> float:
 
 
 def _shift_of(epsilon: float) -> float:
-  """Returns the mu of a Gaussian trade-off with this epsilon."""
+  """Returns the mu whose Gaussian trade-off has this epsilon at `DELTA`."""
   return float(optimize.brentq(
       lambda shift: bounds.shift_to_epsilon(shift, delta=DELTA) - epsilon,
       1e-3, 10.0))

@@ -95,7 +95,7 @@ def stages(mechanism: TwoResolutions | TwoStages, *,
 
   See `counts` for the arguments. However many bins the second histogram has, a
   replaced record lowers at most one count of each and raises another, so the
-  bins of the first stand for both.
+  bins of the first suffice for both.
   """
   size, scales = mechanism.num_bins, mechanism.parameters.scales
   base, places = np.arange(size) % 3.0, (0, size // 2, size - 1)

@@ -220,8 +220,8 @@ def interval(estimator: normal_intervals.NormalInterval,
   by scores of sensitivity 1.
   """
   if not isinstance(estimator.guarantee, notions.PureDP):
-    raise ValueError('the query of an interval is that of Laplace noise, for '
-                     f'pure DP; got {estimator.guarantee}')
+    raise ValueError('the query of an interval has Laplace noise, so guarantee '
+                     f'must be PureDP; got {estimator.guarantee}')
   clip, epsilon = estimator.clip, estimator.guarantee.epsilon
   return target(estimator, **fields, query=Query(_doubled(
       lambda data: jnp.mean(jnp.clip(jnp.where(

@@ -25,7 +25,7 @@ _COINS = ('scores', 'included')
 
 def _many_runs(with_canary: np.ndarray, without_canary: np.ndarray, *,
                delta: float, significance: float) -> tuple[float, float]:
-  """Returns the many-run bound, and that of a perfect attack."""
+  """Returns the many-run lower bound on epsilon, and a perfect attack's."""
   result = empirical.audit(with_canary, without_canary, delta=delta,
                            significance=significance)
   return result.epsilon_lower, result.largest
@@ -107,15 +107,15 @@ def audit(arrays: Mapping[str, np.ndarray], claim: claims.Claim, *,
   """Bounds epsilon from scores and compares the bound with a claim.
 
   Args:
-    arrays: arrays of scores by name, see the module.
+    arrays: the two arrays by name; see the docstring of the module.
     claim: the claim; only its epsilon and delta are used.
-    estimator: name in `ESTIMATORS`; None for the first that fits the arrays.
+    estimator: name in `ESTIMATORS`; None for the first whose arrays are given.
     significance: upper bound on the probability that the lower bound is above
       the true epsilon.
     name: name of the target in the report.
 
   Raises:
-    ValueError: if the arrays fit no estimator, or not the given one.
+    ValueError: if arrays that the estimator needs are missing.
   """
   fitting = [known for known, (names, _) in ESTIMATORS.items()
              if set(names) <= set(arrays)]

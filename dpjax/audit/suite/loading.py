@@ -35,8 +35,8 @@ def load(name: str, **given: Any) -> targets.Auditable:
       `module:NAME` for a `Target`, a `Game`, a mechanism (`release(key, data)`
       with `event` and `adjacency`, or a claim), a function `(key, data)` with a
       claim, or a function without arguments that returns one of these.
-    **given: attributes named in `_ATTRIBUTES`; None means not given. They take
-      precedence over the object's attributes, these over its module's.
+    **given: attributes named in `_ATTRIBUTES`; None means not given. They
+      override the object's attributes, and those override its module's.
 
   Raises:
     ValueError: if the object cannot be found or run, or has no claim.
@@ -97,17 +97,19 @@ def _makes(loaded: Any) -> bool:
 
 def _restated(target: targets.Auditable,
               given: dict[str, Any]) -> targets.Auditable:
-  """Returns the target with the caller's claim and fields."""
+  """Replaces parts of a target's claim and fields by the caller's values."""
   if not given:
     return target
   if isinstance(target, _GAMES):
-    raise ValueError('the claim of a training method is that of its plan')
+    raise ValueError('the claim of a training method follows from its plan and '
+                     'cannot be given')
   changes = {key: given[key] for key in ('epsilon', 'delta', 'adjacency',
                                          'event') if key in given}
   fields = {key: given[key] for key in ('pairs', 'floating_point')
             if key in given}
   if 'record_shape' in given:
-    raise ValueError(f'{target.name} has neighbours of its own')
+    raise ValueError(f'{target.name} defines its neighbours: record_shape must '
+                     'not be given')
   return dataclasses.replace(
       target, claim=dataclasses.replace(target.claim, **changes), **fields)
 
@@ -117,8 +119,8 @@ def _wrapped(loaded: Any, module: types.ModuleType, name: str,
   """Wraps a mechanism or a function as a target."""
   if inspect.isclass(loaded) or not (hasattr(loaded, 'release') or
                                      callable(loaded)):
-    raise ValueError(f'{name} is no mechanism, no function (key, data), and '
-                     'cannot be made without arguments')
+    raise ValueError(f'{name} is neither a mechanism nor a function (key, '
+                     'data), and cannot be called without arguments')
   everything = {}
   for key in _ATTRIBUTES:
     # The caller's value comes first, then the object's, then its module's.
@@ -150,7 +152,7 @@ class _Stated:
 
 
 def _claim(name: str, given: dict[str, Any]) -> claims.Claim:
-  """Returns the claim that the attributes make, or raises."""
+  """Returns the claim in the attributes; raises ValueError if it is missing."""
   if 'adjacency' not in given:
     raise ValueError(f'{name} has no adjacency: say which data sets are '
                      'neighbours, add_or_remove_one or replace_one')

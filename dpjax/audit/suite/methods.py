@@ -37,7 +37,7 @@ CLIPPING = ('dp_sgd', 'dp_sgd_vmap', 'dp_sgd_per_layer', 'dp_sgd_automatic',
 K_NORMS = {'lip_k_norm_1': 1, 'lip_k_norm_inf': math.inf}
 METHODS = (*CLIPPING, 'lip_dp_sgd', 'fix_lip_dp_sgd', 'lip_normalised',
            'lip_propagated', 'lip_norm', 'bassily', *K_NORMS)
-"""Methods of `dpjax.runs.configuration` with a bound and without radii."""
+"""Private methods of `dpjax.runs.options` whose radii are all fixed."""
 
 
 def plan(name: str) -> TrainingPlan:
@@ -132,7 +132,7 @@ def _clipping(name: str) -> tuple[Model, Method]:
 
 
 def make(name: str) -> tuple[Model, Method]:
-  """Builds (model, method) anew, so that faults planted by tests show."""
+  """Builds (model, method) at each call, so that tests can plant faults."""
   if name in CLIPPING:
     return _clipping(name)
   if name == 'bassily':

@@ -153,7 +153,7 @@ def _joint_cost(ranks: np.ndarray, number: int,
 
 def _inverse_cost(ranks: np.ndarray, number: int,
                   probs: np.ndarray) -> np.ndarray:
-  """Returns how many records must be replaced to make the ranks right."""
+  """Returns how many records must be replaced to obtain the target ranks."""
   wanted = np.diff(np.ceil(number * probs - 1e-9), prepend=0, append=number)
   excess = _counts(ranks, number) - wanted
   return np.abs(excess).sum(-1) / 2 + (excess[..., :-1] >= 0).sum(-1)

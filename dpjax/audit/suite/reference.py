@@ -95,7 +95,7 @@ def findings(trainer: Trainer, *, seed: int,
 
 
 def _claim(trainer: Trainer, rng: np.random.Generator, level: float) -> bool:
-  """Compares the claim with its event."""
+  """Checks that the claimed epsilon is not below that of the event."""
   del rng, level
   try:
     claims.check(trainer.claim)
@@ -178,7 +178,7 @@ def losses(trainer: Trainer, rng: np.random.Generator, num_runs: int, *,
 
 
 def _event(trainer: Trainer, rng: np.random.Generator, level: float) -> bool:
-  """Tests an event by counts on fresh runs against the whole curve (AUD-04)."""
+  """Tests the privacy curve of the default claim on fresh runs (AUD-04)."""
   # A data set is a bool here: whether the canary is in it.
   target = Target(
       name='reference', release=None, pairs=(Pair(True, False),),
@@ -197,3 +197,4 @@ CHECKS = {
     'independence': _independence,
     'event': _event,
 }
+"""Maps a name to a function (trainer, rng, level) that is True on a fault."""

@@ -22,10 +22,10 @@ def summary(report: Report) -> str:
            f'{claim.adjacency.value}']
   if report.details:
     lines.append(
-        f'  epsilon is at least {report.epsilon_lower:.4g}; so many runs show '
-        f'at most {report.cap:.4g}' + (
+        f'  epsilon is at least {report.epsilon_lower:.4g}; the bound of this '
+        f'number of runs never exceeds {report.cap:.4g}' + (
             '' if math.isnan(report.detectable) else
-            f', and a true epsilon of {report.detectable:.4g} half the time'))
+            f'; power is 50 % at a true epsilon of {report.detectable:.4g}'))
   for check in report.checks:
     if check.failed or check.p_value is None:
       lines.append(f'  {"FAILED" if check.failed else "passed"}: '
@@ -34,7 +34,7 @@ def summary(report: Report) -> str:
            if check.p_value is not None]
   if tests:
     p_value, least = min(tests, key=lambda test: test[0])
-    lines.append(f'  {len(tests)} tests at {least.level:.2g} each, least '
+    lines.append(f'  {len(tests)} tests at {least.level:.2g} each, smallest '
                  f'p-value {p_value:.2g} ({least.name})')
   return '\n'.join(lines)
 
@@ -84,10 +84,10 @@ def write(report: Report, folder: pathlib.Path, *, seed: int) -> pathlib.Path:
   path = folder / f'{report.target}.json'
   mode = 0o600 if 'num_included' in report.details else 0o666
   if report.scores:
-    kept = io.BytesIO()
+    archive = io.BytesIO()
     arrays: dict[str, Any] = dict(report.scores)
-    np.savez_compressed(kept, **arrays)
-    files.replace(path.with_suffix('.npz'), kept.getvalue(), mode)
+    np.savez_compressed(archive, **arrays)
+    files.replace(path.with_suffix('.npz'), archive.getvalue(), mode)
   text = json.dumps(as_json(report, seed=seed), indent=2)
   files.replace(path, (text + '\n').encode(), mode)
   return path

@@ -101,8 +101,8 @@ def _config(folder: pathlib.Path,
   try:
     return configuration.check(TrainingConfig(**values))
   except TypeError as error:
-    raise ValueError(f'{folder / summaries.NAME} is of another version: '
-                     f'{errors.one_line(error)}') from None
+    raise ValueError(f'{folder / summaries.NAME} is of another version of '
+                     f'dpjax: {errors.one_line(error)}') from None
 
 
 def _canaries(folder: pathlib.Path, config: TrainingConfig,
@@ -124,8 +124,8 @@ def _canaries(folder: pathlib.Path, config: TrainingConfig,
             np.array_equal(kept['y'], redrawn.records.y) and
             np.allclose(kept['x'], redrawn.records.x, atol=1e-6))
   if not same:
-    raise ValueError(f'{path} is not what the configuration makes: other data, '
-                     'or another version')
+    raise ValueError(f'{path} does not match the configuration: the data or '
+                     'the version of dpjax differ')
   return Canaries(Batch(jnp.asarray(kept['x']), jnp.asarray(kept['y'])),
                   jnp.asarray(kept['included']))
 
@@ -138,8 +138,8 @@ def _params(folder: pathlib.Path, like: Params) -> Params:
   def leaf(path: tuple[Any, ...], initial: Array) -> Array:
     name = '/'.join(entry.key for entry in path)
     if name not in arrays or arrays[name].shape != initial.shape:
-      raise ValueError(f'{folder / summaries.PARAMS} is of another model: '
-                       f'{name} is not there in shape {initial.shape}')
+      raise ValueError(f'{folder / summaries.PARAMS} is of another model: it '
+                       f'has no {name} of shape {initial.shape}')
     return jnp.asarray(arrays[name])
 
   return jax.tree_util.tree_map_with_path(leaf, like)

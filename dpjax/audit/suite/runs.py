@@ -112,7 +112,7 @@ def score(run: FinishedRun) -> dict[str, np.ndarray]:
 
 def log_odds(apply: Callable[..., Array], params: Params,
              records: Batch) -> Array:
-  """Returns the log-odds [m] float32 of each record, evaluated by itself."""
+  """Returns the log-odds [m] float32 of each record, evaluated separately."""
   one = lambda record: attacks.log_odds(apply(params, record.x[None])[0],
                                         record.y)
   return jax.jit(lambda batch: jax.lax.map(one, batch, batch_size=_PART))(
@@ -212,8 +212,8 @@ def _claim_check(run: FinishedRun) -> Check:
                      ('delta', None if config.method == 'sgd' else
                       config.delta)):
     if summary[name] != ours:
-      raise ValueError(f'summary and configuration are not of one run: {name} '
-                       f'= {summary[name]}, by the configuration {ours}')
+      raise ValueError(f'summary and configuration differ: {name} = '
+                       f'{summary[name]}, by the configuration {ours}')
   claimed = _claimed(summary)
   delta = _delta(run)
   spent = _spent(run, delta)
@@ -222,8 +222,8 @@ def _claim_check(run: FinishedRun) -> Check:
                  f'{delta:.3g} is below the {spent:.4g} that the event '
                  'costs')
   if claimed > spent * (1 + _ABOVE):
-    raise ValueError('summary and configuration are not of one run: epsilon = '
-                     f'{claimed:g}, the event costs {spent:g}')
+    raise ValueError('summary and configuration differ: epsilon = '
+                     f'{claimed:g}, but the event costs {spent:g}')
   measured, planned = summary['joint_noise_multiplier'], plan.noise_multiplier
   # `not >=` also refutes a NaN.
   if (measured is not None and planned is not None

@@ -27,8 +27,8 @@ _SPECIALTY = (
   'Obst', 'Oncology', 'Ortho', 'Pediatrics', 'Psych', 'Pulmonology',
   'Radiolog', 'Surg')
 
-# Groups by the number before the point. Symptoms of an organ are grouped with
-# its diseases.
+# Groups of codes by the number before the decimal point. Symptoms of an organ
+# are grouped with its diseases.
 _ICD_9 = (
   ('diabetes', (250,)),
   ('circulatory', (*range(390, 460), 785)),

@@ -65,7 +65,7 @@ def peer_name(connection: ssl.SSLObject) -> str:
   entries = (connection.getpeercert() or {}).get('subjectAltName', ())
   names = [entry[1] for entry in entries if entry[0] == 'DNS']
   if len(names) != 1:
-    raise ValueError(f'a certificate of {len(names)} names, must have one')
+    raise ValueError(f'a certificate must have one name, got {len(names)}')
   return str(names[0])
 
 
@@ -92,7 +92,7 @@ def _pem(certificate: 'x509.Certificate') -> bytes:
 
 def _builder(name: str, issuer: str, public_key: 'ec.EllipticCurvePublicKey'
              ) -> 'x509.CertificateBuilder':
-  """Returns a builder with what all certificates have in common."""
+  """Returns a builder with the fields that all certificates share."""
   x509 = _x509()
   named = lambda text: x509.Name([
       x509.NameAttribute(x509.NameOID.COMMON_NAME, text)])

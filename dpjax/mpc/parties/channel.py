@@ -1,9 +1,9 @@
 """Frames over TLS, with sender, study and sequence number.
 
-A frame is a header of 50 bytes and a payload. Anything else than the next
-complete frame of this study from the party named in the certificate raises a
-`Fault` of that party and ends this connection only. Traffic is counted in two
-ways: payload bytes by kind, and bytes on the wire including headers and TLS.
+A frame is a header of 50 bytes and a payload. If anything arrives but the next
+complete frame of this study from the party named in the certificate, a `Fault`
+of that party is raised, and only this connection ends. Traffic is counted in
+two ways: payload bytes by kind, and bytes on the wire with headers and TLS.
 """
 
 import collections
@@ -214,7 +214,7 @@ class Channel:
     header = self._exactly(_HEADER.size)
     magic, version, kind, session, sender, number, size = _HEADER.unpack(header)
     if (magic, version) != (_MAGIC, _VERSION):
-      raise Fault(self.peer, 'sent something that is no frame of this version')
+      raise Fault(self.peer, 'sent bytes that are not a frame of this version')
     if session != self._session:
       raise Fault(self.peer, 'sent a frame of another session')
     if sender.rstrip(b'\0') != self.peer.encode():

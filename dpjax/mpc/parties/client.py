@@ -58,7 +58,7 @@ def ask(parameters: Parameters, points: np.ndarray | None, *,
     name: name of the client in its certificate.
 
   Raises:
-    Fault: if too few servers answer. It is that of the first server that cannot
+    Fault: if too few servers answer. It names the first server that cannot
       be reached, has other parameters, or reports another server's fault.
   """
   needed = parameters.build_scheme().needed

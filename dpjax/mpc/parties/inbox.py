@@ -21,7 +21,7 @@ MIXED = 'its messages to the servers do not belong together'
 REPEATED = 'repeated: the first one counts'
 CLOSED = 'the collection is closed'
 LENGTH = 'its message has a wrong length'
-MALFORMED = 'its message is none of this scheme'
+MALFORMED = 'its message does not belong to this scheme'
 UNKNOWN = 'no such owner'
 
 
@@ -171,7 +171,7 @@ class Inbox:
     used, size = self.accepted.copy(), -(-len(self.accepted) // 8)
     for peer, theirs in said.items():
       if len(theirs) != size + self.marks.size:
-        raise Fault(peer, 'sent a list of owners of another length')
+        raise Fault(peer, 'sent a list of owners of a wrong length')
       held = np.unpackbits(np.frombuffer(theirs[:size], np.uint8),
                            count=len(used)).astype(bool)
       marks = np.frombuffer(theirs[size:], np.uint8).reshape(self.marks.shape)

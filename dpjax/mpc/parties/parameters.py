@@ -141,9 +141,9 @@ class Parameters:
     try:
       theirs = json.loads(said)
     except (ValueError, RecursionError) as error:
-      raise ValueError('parameters that are no JSON') from error
+      raise ValueError('parameters that are not JSON') from error
     if not isinstance(theirs, dict):
-      raise ValueError('parameters that are no JSON object')
+      raise ValueError('parameters that are not a JSON object')
     ours = dataclasses.asdict(self)
     # Compare as text, so that NaN equals itself and true differs from 1.
     same = lambda name: (name in ours and name in theirs and
@@ -158,4 +158,4 @@ def from_bytes(data: bytes) -> Parameters:
     fields = json.loads(data)
     return Parameters(**{**fields, 'shape': tuple(fields['shape'])})
   except (TypeError, KeyError) as error:
-    raise ValueError(f'no parameters of a study: {error}') from error
+    raise ValueError(f'not the parameters of a study: {error}') from error

@@ -29,12 +29,12 @@ class AdaptiveParameters(NamedTuple):
   """Public numbers that the sampler takes.
 
   Attributes:
-    counts: of the noisy counts.
+    counts: see `noisy_counts.CountParameters`.
     analysis: [m, K] matrix from shares of bins to coefficients.
-    gains: [K] of the analysis, see `bases.Basis`.
+    gains: [K], noise gains of the analysis, see `bases.Basis`.
     synthesis: [K, m] matrix from coefficients to heights; empty if the estimate
       is coefficients.
-    penalty: of the shrinkage.
+    penalty: penalty of the shrinkage.
   """
   counts: noisy_counts.CountParameters
   analysis: ArrayLike

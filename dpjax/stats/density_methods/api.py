@@ -91,7 +91,7 @@ def density(key: PRNGKey, x: Any, *, lower: float, upper: float,
   rho, but it is computed with floats; `dpjax estimate` samples exactly.
 
   Args:
-    key: of the release; use it for nothing else.
+    key: random key of the release; use it for nothing else.
     x: [n] numbers: an array, a list, a pandas Series.
     lower: public bound; smaller values are clipped to it.
     upper: public bound; larger values are clipped to it.

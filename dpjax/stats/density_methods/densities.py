@@ -1,9 +1,9 @@
-"""Test densities, with exact quantities.
+"""Test densities with exact bin probabilities and Fourier coefficients.
 
 A density on [0, 1] is given by its distribution function and the integral of
-its square, both exact: masses of bins follow from the former, and coefficients
-of any order from masses of fine bins (item DEN-C3). All on the host, in
-float64.
+its square, both exact. Probabilities ("masses") of bins follow from the former,
+and coefficients from masses of fine bins (item DEN-C3). All is computed on the
+host in float64.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,8 +21,9 @@ from dpjax.stats import precision
 from dpjax.typing import Array, PRNGKey
 
 # Coefficients are computed from masses of this many bins. The aliasing error is
-# k / _FINE times a coefficient beyond them.
+# k / _FINE times a coefficient of a frequency of _FINE - k or more.
 _FINE = 2**15
+# Number of frequencies of the densities of Sobolev classes.
 _SERIES = 2048
 _SQRT2 = math.sqrt(2)
 
@@ -32,7 +33,7 @@ class Density:
   """A density on [0, 1].
 
   Attributes:
-    name: of the density.
+    name: name of the density.
     pdf: x [...] in [0, 1] -> f(x).
     cdf: x [...] in [0, 1] -> integral of f up to x.
     square: integral of f^2.
@@ -48,7 +49,8 @@ class Density:
 
   @property
   def energy(self) -> float:
-    """Integral of (f - 1)^2: the error of the uniform density, without data."""
+    """Integral of (f - 1)^2: the error of the uniform density as an estimate.
+    """
     return self.square - 1
 
   @functools.lru_cache
@@ -76,10 +78,10 @@ class Density:
     """
     k = np.arange(1, count + 1)
     # Fourier coefficients of the even extension, on a circle of length 2.
-    whole = np.fft.rfft(np.concatenate([self.masses(_FINE),
-                                        self.masses(_FINE)[::-1]]))
+    spectrum = np.fft.rfft(np.concatenate([self.masses(_FINE),
+                                           self.masses(_FINE)[::-1]]))
     coefficients = (
-        whole[1:count + 1] * np.exp(-0.5j * np.pi * k / _FINE)).real / (
+        spectrum[1:count + 1] * np.exp(-0.5j * np.pi * k / _FINE)).real / (
             _SQRT2 * np.sinc(0.5 * k / _FINE))
     coefficients.setflags(write=False)
     return coefficients
@@ -118,7 +120,8 @@ def uniform() -> Density:
 
 
 def tent(slope: float) -> Density:
-  """Returns 1 + L (1/4 - |x - 1/2|), L <= 4; on the border of Sobolev(L, 1)."""
+  """Returns 1 + L (1/4 - |x - 1/2|), L <= 4, on the boundary of Sobolev(L, 1).
+  """
   _check_slope('tent', slope, 4)
 
   def cdf(x: np.ndarray) -> np.ndarray:
@@ -140,10 +143,10 @@ def linear(slope: float) -> Density:
 
 
 def zigzag(num_bins: int, slope: float = 1.0) -> Density:
-  """Returns a density that rises in a bin and falls in the next, of bin mean 1.
+  """Returns a density that rises and falls in turn, with mean 1 on each bin.
 
-  Among all L-Lipschitz densities, histograms of m bins have the largest bias on
-  it; L <= 2 m.
+  Of all L-Lipschitz densities it gives a histogram of m bins the largest bias;
+  L <= 2 m.
   """
   errors.check_at_least('num_bins', num_bins, 1)
   _check_slope('zigzag', slope, 2 * num_bins)
@@ -221,7 +224,7 @@ def series(name: str, coefficients: Sequence[complex] | np.ndarray) -> Series:
   """Returns the density 1 + 2 Re sum theta_k e^(2 pi i k x).
 
   Args:
-    name: of the density.
+    name: name of the density.
     coefficients: theta [K]; f must not be negative anywhere.
   """
   theta = np.asarray(coefficients, np.complex128)
@@ -241,12 +244,13 @@ def series(name: str, coefficients: Sequence[complex] | np.ndarray) -> Series:
       coefficients=tuple(theta.tolist()))
 
 
+# Amplitudes for which the densities are positive, by smoothness beta.
 _ALTERNATING = {1: 0.3, 2: 0.5, 3: 0.6}
 _RANDOM = {1: 0.7432802, 2: 0.7554523, 3: 0.7207926}
 
 
 def alternating(smoothness: int, amplitude: float | None = None) -> Series:
-  """Returns a density on the border of its class, with alternating signs.
+  """Returns a density on the boundary of its Sobolev class, of changing signs.
 
   theta_k = A (-1)^k k^-(beta + 1/2) / sqrt 2. The energy beyond K is A^2 K^(-2
   beta) / (2 beta), so errors fall at the rate of the class. Its name starts
@@ -263,7 +267,7 @@ def alternating(smoothness: int, amplitude: float | None = None) -> Series:
 
 
 def random_phases(smoothness: int, amplitude: float | None = None) -> Series:
-  """Returns the same with phases from a fixed seed; named sobrand."""
+  """Returns `alternating` with random phases of a fixed seed, as sobrand."""
   k = np.arange(1, _SERIES + 1)
   phases = np.random.default_rng(0).uniform(0, 2 * np.pi, _SERIES)
   return series(f'sobrand{smoothness:g}', _amplitude(
@@ -296,7 +300,7 @@ def cosine_wave(frequency: int = 30, amplitude: float = 0.9) -> Series:
 
 
 def blocks() -> Density:
-  """Returns a piecewise constant density with jumps: in none of the classes."""
+  """Returns a piecewise constant density, which is in no Sobolev class."""
   edges = np.array([0, .1, .13, .15, .23, .25, .40, .44, .65, .76, .78, .81, 1])
   heights = np.array([.4, 1.6, .5, 2.2, .8, 2.6, .6, 1.2, 1.8, .3, 1.4, .5])
   heights /= np.sum(heights * np.diff(edges))

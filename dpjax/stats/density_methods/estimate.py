@@ -187,7 +187,8 @@ class DensityEstimate:
     It is never farther from any density on these bins than the estimate is.
 
     Args:
-      num_bins: of the result; for a histogram raised to a multiple of its own.
+      num_bins: number of bins of the result; for a histogram raised to a
+        multiple of its own.
     """
     if self.kind == 'histogram':
       size = self.coefficients.shape[-1]

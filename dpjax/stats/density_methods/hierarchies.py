@@ -100,7 +100,7 @@ class _Levels(mechanism.DensityMechanism):
             ) -> mechanism.Risk:
     """Returns the risk of 2^level heights whose noise has this mean square."""
     if not self.knows_total:
-      raise ValueError('expected: the closed form is that of replace_one only')
+      raise ValueError('expected() has a closed form under replace_one only')
     masses = density.masses(2**level)
     square = masses.size * float(np.sum(masses**2))
     return mechanism.Risk((masses.size - square) / self.num_records, privacy,
@@ -120,7 +120,8 @@ class TreeDensity(_Levels):
   Attributes:
     level: the returned level, from 1 for halves to J for leaves; None for
       leaves.
-    shares: of the budget [J], from the top down, with sum 1; None is even.
+    shares: fractions of the budget [J], from the top down, with sum 1; None is
+      even.
   """
   level: int | None = None
   shares: tuple[float, ...] | None = None
@@ -173,7 +174,7 @@ def node_variances(variances: Sequence[float] | np.ndarray) -> np.ndarray:
   the parent.
 
   Args:
-    variances: [J] of the noise of counts of a level, from the top down.
+    variances: [J], noise variances of the counts of a level, from the top down.
   """
   upward = [variances[-1]]
   for own in variances[-2::-1]:
@@ -245,7 +246,7 @@ class HaarDensity(_Levels):
     errors.check_positive('growth', self.growth)
     errors.check_non_negative('threshold', self.threshold)
     if self.adjacency is not Adjacency.REPLACE_ONE:
-      raise ValueError('differences say nothing of n, which must be public: '
+      raise ValueError('differences do not determine n, which must be public: '
                        'use adjacency replace_one')
 
   @property

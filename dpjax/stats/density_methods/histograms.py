@@ -203,8 +203,8 @@ class Histogram(noisy_counts.CountsMechanism):
     """Raises if there is no closed form, which needs a linear estimate."""
     if self.post != 'none' or not self.knows_total:
       raise NotImplementedError(
-          'the closed form is for post none and a public n: an estimate that '
-          'is not linear is measured')
+          "the error has a closed form for post='none' and a public n only: "
+          'other estimates are not linear')
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -84,7 +84,7 @@ class DensityMechanism(mechanisms.Budgeted, mechanisms.SampledMechanism[Array]):
     """Returns the exact risk for a density; only linear estimators, n public.
     """
     raise NotImplementedError(
-        f'{type(self).__name__} is not linear: its error is measured')
+        f'{type(self).__name__} is not linear: its error has no closed form')
 
   @precision.in_float64
   def release(self, key: PRNGKey, data: Array | np.ndarray) -> Array:

@@ -25,8 +25,8 @@ class MergingParameters(NamedTuple):
   """Public numbers that the sampler takes.
 
   Attributes:
-    counts: of the noisy counts.
-    penalty: of a run, in variances of a count.
+    counts: see `noisy_counts.CountParameters`.
+    penalty: penalty of a run, in variances of a count.
   """
   counts: noisy_counts.CountParameters
   penalty: ArrayLike
@@ -39,8 +39,8 @@ class MergedHistogram(noisy_counts.CountsMechanism):
   Guarantee: that of the counts; runs are chosen from noisy counts alone.
 
   Attributes:
-    penalty: of a run, in variances V + n / m of a noisy count of n / m records.
-      Below 2 every bin that stands out by chance becomes a run.
+    penalty: penalty of a run, in variances V + n / m of a noisy count of n / m
+      records. Below 2 every bin that stands out by chance becomes a run.
   """
   penalty: float = 4.0
 

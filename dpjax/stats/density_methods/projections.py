@@ -98,9 +98,9 @@ class WeightedProjection(trigonometric.SumsMechanism):
   Guarantee: rho-zCDP under `adjacency`; `sensitivities` certifies kappa.
 
   Attributes:
-    coefficient_weights: of frequencies 1..K; 0 leaves one out.
+    coefficient_weights: weights of frequencies 1..K; 0 leaves one out.
     basis: 'fourier' for a circle, 'cosine' for an interval.
-    allocation: of the noise: 'proportional', or 'least' on a circle.
+    allocation: allocation of the noise: 'proportional', or 'least' on a circle.
   """
   coefficient_weights: tuple[float, ...]
   basis: str = 'fourier'
@@ -200,7 +200,7 @@ def least_noise_weights(weights: tuple[float, ...]) -> tuple[float, ...]:
 
 def printed_num_functions(signal: float, *, num_records: int, smoothness: int,
                           pure: bool) -> int:
-  """Returns N of Theorem 4, "of the order of", as the nearest odd number.
+  """Returns N of Theorem 4 without its constants, as the nearest odd number.
 
   min(n^(1 / (2 beta + 1)), (n alpha)^(1 / (beta + 3/2))) under pure privacy,
   with beta + 1 under zCDP and (epsilon, delta); at least 3. It depends neither

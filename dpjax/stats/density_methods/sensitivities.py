@@ -47,7 +47,7 @@ def trigonometric(num_functions: int, *, order: int,
   Args:
     num_functions: N = 2 K + 1, odd, because a sine without its cosine is not
       worth its cost.
-    order: of the norm, 1 or 2.
+    order: order of the norm, 1 or 2.
     adjacency: which data sets are neighbours.
     printed: whether to add the largest values of all N functions with the
       constant, as published: 2 sqrt 2 N and 2 sqrt 2 sqrt N. Safe, and twice as
@@ -92,7 +92,7 @@ def weighted_circle(weights: Sequence[float] | np.ndarray, *,
   record.
 
   Args:
-    weights: [K], of frequencies 1..K, at least 0.
+    weights: [K], weights of frequencies 1..K, at least 0.
     adjacency: which data sets are neighbours.
   """
   return _weighted('circle', as_weights(weights), check_adjacency(adjacency))
@@ -177,7 +177,7 @@ def _supremum(scales: np.ndarray, factors: tuple[_Function, ...],
   Args:
     scales: [K].
     factors: one or two functions of phases.
-    lengths: of the box [0, l_1] x ... that holds a supremum.
+    lengths: side lengths of the box [0, l_1] x ... that holds a supremum.
     curvature: b; the function plus b |t|^2 / 2 is convex.
   """
   phases = np.pi * np.arange(1, scales.size + 1)

@@ -1,9 +1,9 @@
-"""Few Fourier coefficients, chosen privately: for spectra with few peaks.
+"""Releases a few privately chosen Fourier coefficients, for spiky spectra.
 
 In each round the exponential mechanism chooses the frequency with the worst
-fit, which is then measured. It is MWEM or AIM for one attribute: far better if
-the density is a single high frequency, and worse than a cut-off if the
-coefficients decay. Sources: Hardt et al. 2012; McKenna et al. 2022 (item
+fit, which is then measured, as in MWEM or AIM for one attribute. It is far
+better than a cut-off if the density is a single high frequency, and worse if
+the coefficients decay. Sources: Hardt et al. 2012; McKenna et al. 2022 (item
 DEN-B12).
 """
 
@@ -36,8 +36,8 @@ class SparseParameters(NamedTuple):
   """Public numbers that the sampler takes.
 
   Attributes:
-    rate: log-weight of a unit of the score of a frequency.
-    stddev: of the noise of each part of a measured sum.
+    rate: log-weight per unit of a frequency's score.
+    stddev: standard deviation of the noise of each part of a measured sum.
     num_records: n.
   """
   rate: ArrayLike
@@ -47,7 +47,7 @@ class SparseParameters(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SparseFourier(mechanism.DensityMechanism):
-  """T rounds of choosing a frequency and measuring it; all others are 0.
+  """T rounds that choose and measure a frequency; other coefficients are 0.
 
   Guarantee: rho-zCDP under REPLACE_ONE, n public.
 
@@ -65,8 +65,8 @@ class SparseFourier(mechanism.DensityMechanism):
   Attributes:
     num_rounds: T.
     num_frequencies: K; candidates are 1..K.
-    selection_share: of the budget of a round, for the choice; the rest is for
-      the measurement.
+    selection_share: fraction of a round's budget for the choice; the rest is
+      for the measurement.
   """
   num_rounds: int
   num_frequencies: int = 64
@@ -79,12 +79,12 @@ class SparseFourier(mechanism.DensityMechanism):
     errors.check_at_least('num_rounds', self.num_rounds, 1)
     errors.check_at_least('num_frequencies', self.num_frequencies, 1)
     if self.num_frequencies > GRID // 4:
-      raise ValueError(f'num_frequencies: frequencies end at {GRID // 4}, got '
+      raise ValueError(f'num_frequencies must be at most {GRID // 4}, got '
                        f'{self.num_frequencies}')
     errors.check_open_unit('selection_share', self.selection_share)
     if self.rho is None or self.adjacency is not Adjacency.REPLACE_ONE:
-      raise ValueError('rounds share a budget rho under replace_one, got '
-                       f'epsilon={self.epsilon}, rho={self.rho}, '
+      raise ValueError('SparseFourier needs a budget rho under replace_one, '
+                       f'got epsilon={self.epsilon}, rho={self.rho}, '
                        f'{self.adjacency.value}')
 
   def statistic(self, unit: np.ndarray) -> np.ndarray:
@@ -136,8 +136,8 @@ def wave_sums(counts: np.ndarray, num_frequencies: int) -> np.ndarray:
   """Returns the statistic [..., 2 K] of counts [..., G] of equal bins."""
   size = counts.shape[-1]
   # Records lie at middles of bins, half a bin further than the FFT assumes.
-  turned = np.exp(-1j * np.pi * np.arange(1, num_frequencies + 1) / size)
-  sums = np.fft.rfft(counts)[..., 1:num_frequencies + 1] * turned
+  phases = np.exp(-1j * np.pi * np.arange(1, num_frequencies + 1) / size)
+  sums = np.fft.rfft(counts)[..., 1:num_frequencies + 1] * phases
   return np.concatenate([sums.real, sums.imag], -1)
 
 

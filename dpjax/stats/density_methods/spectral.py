@@ -36,7 +36,7 @@ class SpectralParameters(NamedTuple):
   """Public numbers that the sampler takes.
 
   Attributes:
-    counts: of the noisy counts.
+    counts: see `noisy_counts.CountParameters`.
     analysis: [m, K] matrix from shares of bins to weighted coefficients.
   """
   counts: noisy_counts.CountParameters
@@ -159,7 +159,7 @@ def constants(smoothness: float, taper: str = 'pinsker', *,
   Args:
     smoothness: beta.
     taper: one of `TAPERS`.
-    num_places: of the grid, on (0, 1/2].
+    num_places: number of points of the grid, on (0, 1/2].
   """
   errors.check_positive('smoothness', smoothness)
   errors.check_choice('taper', taper, TAPERS)

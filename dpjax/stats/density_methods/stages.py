@@ -1,10 +1,10 @@
-"""Two histograms instead of one: for smooth densities and large n epsilon.
+"""Estimates a density on a circle from two noisy histograms instead of one.
 
 With one fine histogram of m bins, an adaptive estimator has m / (2 K + 1) times
 the necessary noise on a density of few frequencies K. `TwoResolutions` releases
 two nested histograms. In `TwoStages` the first one determines the bins of the
-second, which has the optimal rate for all beta up to constants. Budgets add up.
-Item DEN-B6 (A2', A3). On a circle.
+second, which has the optimal rate for all beta up to constants. Both pay if the
+density is smooth and n epsilon is large. Item DEN-B6 (A2', A3).
 """
 
 import abc
@@ -28,12 +28,13 @@ from dpjax.stats.density_methods import pooling
 from dpjax.stats.density_methods import shrinkage
 from dpjax.typing import Array, PRNGKey
 
-# Odd, and with many odd divisors.
+# Cells of `TwoStages`: an odd number with many odd divisors.
 _FINE = 3465
 _DIVISORS = tuple(m for m in range(5, _FINE) if _FINE % m == 0)
-# Highest frequency used of a coarse histogram, relative to its bins; beyond it
-# the bins damp too much.
-_REACH = 0.34
+# Highest frequency used of a coarse histogram over its number of bins; bins
+# damp higher ones too much.
+_TOP = 0.34
+# Fine bins in a coarse bin of `TwoResolutions`.
 _NESTED = 5
 _LEAST_VARIANCE = 1e-9
 
@@ -42,10 +43,10 @@ class StagedParameters(NamedTuple):
   """Public numbers that the sampler takes.
 
   Attributes:
-    scales: of the noise of both histograms, [2].
-    variances: of the noise of both histograms, [2].
+    scales: [2], noise scales of the counts of both histograms.
+    variances: [2], noise variances of the counts of both histograms.
     num_records: n.
-    penalty: of the shrinkage.
+    penalty: c of `shrinkage`.
   """
   scales: np.ndarray
   variances: np.ndarray
@@ -57,11 +58,11 @@ def _combined(first: Array, first_precisions: Array, second: Array,
               second_precisions: Array) -> tuple[Array, Array]:
   """Returns the precision-weighted mean and its variance; 0, 1 if both are 0.
   """
-  whole = first_precisions + second_precisions
-  known = jnp.where(whole > 0, whole, 1.0)
+  total = first_precisions + second_precisions
+  safe = jnp.where(total > 0, total, 1.0)
   weighted_sum = (first_precisions.astype(first.dtype) * first
                   + second_precisions.astype(first.dtype) * second)
-  return weighted_sum / known.astype(first.dtype), 1 / known
+  return weighted_sum / safe.astype(first.dtype), 1 / safe
 
 
 def _shrunk(sums: Array, noise: Array, parameters: StagedParameters) -> Array:
@@ -73,12 +74,10 @@ def _shrunk(sums: Array, noise: Array, parameters: StagedParameters) -> Array:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Staged(mechanism.DensityMechanism):
-  """Base class: two noisy histograms of the same records.
-
-  For a public n and a budget of epsilon.
+  """Base class: two noisy histograms of the same records, for a public n.
 
   Attributes:
-    share: of epsilon, for the first histogram.
+    share: fraction of epsilon for the first histogram.
     penalty: c of `shrinkage`.
   """
   share: float
@@ -161,10 +160,10 @@ def _draw_two_resolutions(num_bins: int) -> mechanism.Draw:
   """Returns the sampler of `TwoResolutions`."""
   coarse_bins = num_bins // _NESTED
   fine = bases.basis('fourier', num_bins)
-  reach = max(1, int(_REACH * coarse_bins))
-  coarse = bases.basis('fourier', coarse_bins, reach)
-  missing = fine.gains.size - reach
-  # The coarse histogram says nothing of frequencies above `reach`: precision 0.
+  top = max(1, int(_TOP * coarse_bins))
+  coarse = bases.basis('fourier', coarse_bins, top)
+  missing = fine.gains.size - top
+  # The coarse histogram is not used for frequencies above `top`: precision 0.
   precise = np.pad(1 / coarse.gains, (0, missing))
 
   def draw(key: PRNGKey, counts: Array, parameters: StagedParameters) -> Array:
@@ -183,7 +182,7 @@ def _draw_two_resolutions(num_bins: int) -> mechanism.Draw:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TwoResolutions(_Staged):
-  """Fine bins, and groups of five of them, each with a share of epsilon.
+  """Noisy counts of fine bins and of coarse bins of five fine ones.
 
   Guarantee: epsilon-DP under REPLACE_ONE, by composition.
   """
@@ -253,10 +252,9 @@ def _waves(key: PRNGKey, counts: Array, bins: Array,
 
 def _chosen(coefficients: Array, noise: Array, parameters: StagedParameters,
             choices: np.ndarray) -> Array:
-  """Returns the bins [] for the significant frequencies, twice what they need.
-  """
-  # The frequencies up to the largest gain are significant: signal minus c times
-  # the expected noise and sampling error.
+  """Returns the number of bins [], twice what significant frequencies need."""
+  # Gain: signal minus c times the expected noise and sampling error, summed up
+  # to a frequency. Frequencies up to the largest gain are significant.
   variances = noise + 1 / parameters.num_records
   gain = jnp.cumsum(jnp.square(jnp.abs(coefficients))
                     - parameters.penalty * variances)
@@ -277,7 +275,8 @@ class TwoStages(_Staged):
 
   @property
   def num_bins(self) -> int:
-    """3465, of whose bins all histograms are sums."""
+    """Number of cells, 3465; the bins of both histograms are unions of cells.
+    """
     return _FINE
 
   @property

@@ -31,9 +31,9 @@ class WeightedParameters(NamedTuple):
   """Public numbers that the sampler takes.
 
   Attributes:
-    sums: of the noisy sums.
-    variances: [K] of coefficients, of noise and sampling together.
-    penalty: of the shrinkage.
+    sums: parameters of the noisy sums.
+    variances: [K], variances of coefficients by noise and sampling.
+    penalty: penalty of the shrinkage.
   """
   sums: trigonometric.SumParameters
   variances: ArrayLike

@@ -120,7 +120,7 @@ def ecdf(key: PRNGKey, x: Any, grid: Grid, *, epsilon: float | None = None,
   rho, but it is computed with floats; `dpjax estimate` samples exactly.
 
   Args:
-    key: of the release; use it for nothing else.
+    key: random key of the release; use it for nothing else.
     x: [n] numbers: an array, a list, a pandas Series.
     grid: public thresholds; values outside are clipped to the bounds.
     epsilon: see `plan`.

@@ -41,7 +41,7 @@ def ranks(values: Sequence[Array], shape: hierarchy.Shape,
 
   Args:
     values: counts of nodes by level from the top down; 0 for empty ones.
-    shape: of the tree.
+    shape: shape of the tree.
     turned: see `Plan`.
     total: n if public, else None.
   """
@@ -70,8 +70,8 @@ def plan(shape: hierarchy.Shape, variances: Sequence[float] | np.ndarray,
   sum.
 
   Args:
-    shape: of the tree.
-    variances: of the noise of counts, by level from the top down.
+    shape: shape of the tree.
+    variances: variances of the noise of counts, by level from the top down.
     num_thresholds: N; leaves beyond are empty.
     known: whether n is public.
     signed: whether remainders may be subtracted from the right.

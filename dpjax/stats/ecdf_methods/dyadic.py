@@ -1,10 +1,10 @@
-"""Releases distribution functions with dyadic noise, of nodes of rows.
+"""Releases distribution functions with noise on dyadic blocks of ranks.
 
-A node adds its noise to all its rows: rank i has the sum of the noise of the
-nodes that contain row i, one on each level. So all ranks have the same noise
-variance, and close ranks share most of their noise. `dyadic_calibration`
-computes the exact privacy cost; Barczewski (2025) counts nodes instead, and
-that bound is kept as `accounting='paper'`.
+Row i is the rank at threshold i; a node is a block of 2^l rows. A rank gets the
+sum of the noise of the nodes that contain its row, one on each level. So all
+ranks have the same noise variance, and close ranks share most of their noise.
+`dyadic_calibration` computes the exact privacy cost; Barczewski (2025) counts
+nodes instead, and that bound is kept as `accounting='paper'`.
 Source: Barczewski (2025, equation 6.3.1 and Theorems 6.3.1 and 6.3.2; items
 EC-03, EC-05, EC-07; corrections C1 to C3).
 """
@@ -35,11 +35,11 @@ ACCOUNTING = ('tight', 'tuned', 'paper')
 # other levels. They are nearly the same from 64 rows on.
 _PROFILES = {'added': ((1.69, .45), (1.22, .71, .97)),
              'replaced': ((1.69, .45), (1.09, 0., .79))}
-_FEWEST_LEVELS = 5
+_FEWEST_LEVELS = 5  # A profile sets the noise of five levels.
 
 
 class DyadicParameters(NamedTuple):
-  """What the sampler of dyadic noise takes.
+  """Public numbers that the sampler of dyadic noise takes.
 
   Attributes:
     scale: [], Laplace scale or standard deviation of the noise of a node.
@@ -51,7 +51,7 @@ class DyadicParameters(NamedTuple):
 
 
 class Layout(NamedTuple):
-  """Rows and nodes that have noise.
+  """States which rows and nodes have noise, and how much.
 
   Attributes:
     num_rows: rows with noise, the first ones.
@@ -248,7 +248,7 @@ class DyadicEcdf(mechanism.EcdfMechanism):
 
   @functools.cached_property
   def layout(self) -> Layout:
-    """Layout of the noise; the one of least mean variance."""
+    """The allowed layout with the least mean variance of the ranks."""
     if self.accounting == 'paper':
       return Layout(self.num_thresholds, True)
     roots = (True, False) if self.root is None else (self.root,)
@@ -270,7 +270,7 @@ class DyadicEcdf(mechanism.EcdfMechanism):
 
   @property
   def achieved(self) -> float:
-    """The budget that is really spent; for 'paper' less than the stated one."""
+    """The budget that is spent; for 'paper' it is less than the stated one."""
     cost = self._unit_cost(self.layout)
     return cost / self.scale if self.pure else cost / (2 * self.scale**2)
 

@@ -238,7 +238,7 @@ class _Rows(Generic[_Block]):
     """Returns the larger of `best` and the largest cost of a pair in a block.
 
     Args:
-      level: of the block.
+      level: level of the block.
       rows: number of rows in the block.
       around: the edge between its ends that replaces the rest of the graph.
       best: largest cost so far, which lets blocks be skipped.
@@ -320,7 +320,7 @@ def calibrate(num_thresholds: int, *, adjacency: Adjacency, norm: str,
     errors.check_non_negative('level_scales', scale)
   if not root:
     if count == 1:
-      raise ValueError('root=False: of one row there is the root only')
+      raise ValueError('root=False needs two rows or more')
     scales = (*scales[:-1], 0.0)
   # An added record changes all rows from its own to the last. A replacement
   # changes the rows between two boundaries; 'inner' leaves out the last one,

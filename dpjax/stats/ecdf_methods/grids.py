@@ -41,8 +41,8 @@ class Grid:
       errors.check_positive('lower', self.lower)
     if np.any(np.diff(self.thresholds) <= 0):
       raise ValueError(f'{self.num_thresholds} thresholds between {self.lower} '
-                       f'and {self.upper} are closer than floats are; use '
-                       'fewer or a wider range')
+                       f'and {self.upper} are too close for floats; use fewer '
+                       'or a wider range')
 
   @functools.cached_property
   def thresholds(self) -> np.ndarray:
@@ -82,8 +82,8 @@ def of_records(values: np.ndarray, num_thresholds: int, *,
                allow_unsound: bool = False) -> Grid:
   """Returns the grid between the extremes of the records, which is NOT private.
 
-  Published so in Barczewski (2025, section 6.2.2): replacing the largest record
-  changes where the curve ends. Kept to demonstrate that.
+  Barczewski (2025, section 6.2.2) uses this grid, but replacing the largest
+  record changes where the curve ends. It is kept to demonstrate that.
 
   Raises:
     ValueError: unless `allow_unsound`.

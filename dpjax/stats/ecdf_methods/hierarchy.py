@@ -53,7 +53,7 @@ def noise_scales(shares: Sequence[float], *, adjacency: Adjacency,
   squared l2, and by 2 if a record is replaced.
 
   Args:
-    shares: of the budget, by level; they sum to 1.
+    shares: fractions of the budget, by level; they sum to 1.
     adjacency: which data sets are neighbours.
     epsilon: budget of all levels together, for Laplace noise; or None.
     rho: the same, for Gaussian noise; one of the two is given.
@@ -107,8 +107,8 @@ def least_squares(noisy: Sequence[Array], shape: Shape,
 
   Args:
     noisy: counts of each level, from the top down, as `levels` gives them.
-    shape: of the tree.
-    variances: of their noise, by level; only ratios matter.
+    shape: shape of the tree.
+    variances: variances of their noise, by level; only ratios matter.
     alive: for each leaf 1, or 0 if its count is known to be 0; in the type of
       counts.
     total: sum of all leaves if public, else None.
@@ -161,8 +161,8 @@ def prefix_variances(shape: Shape, variances: Sequence[float] | np.ndarray,
   node's sum, and the variance of that sum.
 
   Args:
-    shape: of the tree.
-    variances: of the noise, by level from the top down.
+    shape: shape of the tree.
+    variances: variances of the noise, by level from the top down.
     num_thresholds: N.
     known: whether n is public.
   """
@@ -307,7 +307,7 @@ def split_shape(num_thresholds: int, *, pure: bool) -> Shape:
 
   A node across both classes adds noise to all ranks of the second: in the tree
   that is best for all 2 N ranks those have 1.5 times the variance of the first
-  (N = 1024). If N has no useful divisors, that tree is returned all the same.
+  (N = 1024). If N has no useful divisors, that tree is returned anyway.
   The number of records is public.
 
   Args:

@@ -75,7 +75,7 @@ class _Level(NamedTuple):
     free: whether they are in I.
     joined: whether they are the same vertex as N; those are free.
     increment: g.
-    variance: of the noise of nodes of the level above, [].
+    variance: variance of the noise of nodes of the level above, [].
   """
   free: Array
   joined: Array | np.ndarray
@@ -197,8 +197,8 @@ def least_squares(ranks: Array, total: Array, variances: Array,
   Args:
     ranks: noisy ranks [N], float64.
     total: n, or an estimate of it; ignored if `end` is 'free'.
-    variances: of the noise of nodes of 1, 2, ..., 2^L rows, [L + 1], L as
-      `levels.num_levels`; only ratios matter. The first is positive.
+    variances: variances of the noise of nodes of 1, 2, ..., 2^L rows, [L + 1],
+      L as `levels.num_levels`; only ratios matter. The first is positive.
     end: whether the last rank is `total` ('equal'), at most that ('at_most') or
       anything ('free').
   """

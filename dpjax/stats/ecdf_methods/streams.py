@@ -66,7 +66,7 @@ class PrefixStream(mechanisms.Budgeted):
     horizon: N, the largest number of items.
     kind: one of `KINDS`; None for the most accurate.
     base: parts of a node of `signed`; None for the best.
-    accounting: of `dyadic`: 'tight', or 'paper' for the published noise.
+    accounting: see `dyadic`: 'tight', or 'paper' for the published noise.
     item_bits: items are rounded to multiples of 2^-item_bits, the unit of the
       discrete Laplace noise; 0 for items that are 0 or 1.
   """

@@ -31,7 +31,7 @@ _MOST_STEPS = 500
 
 
 class SquareRootParameters(NamedTuple):
-  """What the sampler of factorised noise takes.
+  """Public numbers that the sampler of factorised noise takes.
 
   Attributes:
     scale: standard deviation of z.

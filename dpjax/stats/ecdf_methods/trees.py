@@ -33,12 +33,12 @@ ESTIMATORS = {
 
 
 class TreeParameters(NamedTuple):
-  """What the sampler of a tree takes, by level from the top down.
+  """Public numbers that the sampler of a tree takes.
 
   Attributes:
-    scales: [h] of the noise of counts.
-    variances: [h] of the noise of counts.
-    turned: of `digits.Plan`; empty for least squares.
+    scales: [h], noise scales of the counts, by level from the top down.
+    variances: [h], noise variances of the counts, likewise.
+    turned: see `digits.Plan`; empty for least squares.
   """
   scales: np.ndarray
   variances: np.ndarray
@@ -54,8 +54,8 @@ def noisy_levels(key: PRNGKey, leaves: Array, shape: hierarchy.Shape,
   Args:
     key: used for nothing else.
     leaves: [M] counts of all leaves, including empty ones.
-    shape: of the tree.
-    scales: [h] of the noise.
+    shape: shape of the tree.
+    scales: [h], noise scales by level.
     pure: whether noise is Laplace.
   """
   sizes = np.cumprod(shape)
@@ -118,9 +118,9 @@ def estimated(noisy: Sequence[Array], size: int, parameters: TreeParameters,
   Args:
     noisy: by level from the top down.
     size: N.
-    parameters: of the noise.
+    parameters: parameters of the noise.
     total: n if public, else None.
-    shape: of the tree.
+    shape: shape of the tree.
     estimator: one of `ESTIMATORS`.
     monotone: see `TreeEcdf`.
   """
@@ -171,8 +171,8 @@ class TreeEcdf(mechanism.EcdfMechanism):
       (N,) is a histogram.
     estimator: one of `ESTIMATORS`. Only ranks of 'least_squares' can be made
       monotone; the others are for comparison, and for streams.
-    shares: of the budget [h], by level from the top down; None is even, and
-      `hierarchy.tuned_shares` gives the best.
+    shares: fractions of the budget [h], by level from the top down; None is
+      even, and `hierarchy.tuned_shares` gives the best.
   """
   shape: hierarchy.Shape | None = None
   estimator: str = 'least_squares'

@@ -83,7 +83,7 @@ def joint_limit(num_examples: int, *, epsilon: float,
 
 def method_of(num_orders: int, *, epsilon: float, adjacency: Adjacency,
               num_examples: int | None) -> str:
-  """Returns the method that 'auto' stands for, from public numbers alone.
+  """Returns the method that 'auto' selects, from public numbers alone.
 
   Args:
     num_orders: number of quantile levels.

@@ -59,7 +59,7 @@ def ranks(data: Records, shares: Array) -> Array:
   """
   inner = jnp.searchsorted(data.ordered, edges(data, shares)[1:-1],
                            side='right')
-  # Padding lies at the upper bound and is no record.
+  # Padding lies at the upper bound and is not a record.
   inner = jnp.minimum(inner, data.count).astype(jnp.float64)
   outer = jnp.stack([jnp.zeros_like(data.count), data.count])
   outer = outer.astype(jnp.float64)

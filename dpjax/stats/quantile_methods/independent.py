@@ -97,7 +97,7 @@ def _place(uniform: Array, lead: Array, rate: Array) -> Array:
 
 def point(key: PRNGKey, data: Records, prob: Array, rate: Array,
           cost: str) -> Array:
-  """Draws one quantile, a float64 scalar; arguments as of `log_masses`."""
+  """Draws one quantile, a float64 scalar; for arguments see `log_masses`."""
   which, where = jax.random.split(key)
   interval = choice.choose(which, log_masses(data, prob, rate, cost))
   lead = interval.astype(jnp.float64) - target(prob, data.count, cost)

@@ -105,7 +105,7 @@ class InverseQuantiles(mechanism.ExponentialQuantiles):
   """Inverse sensitivity of m quantiles: density exp(-rate replaced records).
 
   The cost is the number of records to replace until X_(ceil(n p_j)) = q_j for
-  all j, for points that are no records. It is half the sum over bins of
+  all j, for points that are not records. It is half the sum over bins of
   |#bin_j - T_j|, plus one for each of the first m bins that has T_j records or
   more.
   Privacy: epsilon-DP under REPLACE_ONE, the only adjacency it is defined for.

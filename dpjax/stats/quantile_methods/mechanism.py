@@ -78,7 +78,7 @@ class QuantileMechanism(mechanisms.SampledMechanism[Records]):
     check_adjacency(self.adjacency)
 
   def check_size(self, num_examples: int) -> None:
-    """Raises ValueError if the mechanism is undefined for so many records."""
+    """Raises ValueError if the mechanism is undefined for this many records."""
     errors.check_at_least('num_examples', num_examples, 1)
 
   @precision.in_float64

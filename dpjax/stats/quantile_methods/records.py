@@ -46,7 +46,7 @@ def of(data: ArrayLike, lower: ArrayLike, upper: ArrayLike,
   """Returns records [n] sorted and padded; jittable, with 64-bit types.
 
   Each record is clipped to the bounds and NaN becomes the lower bound. Every
-  record is treated by itself, so that neighbours stay neighbours.
+  record is treated separately, so that neighbours stay neighbours.
 
   Args:
     data: [n] records.
@@ -59,8 +59,8 @@ def of(data: ArrayLike, lower: ArrayLike, upper: ArrayLike,
   values = jnp.clip(jnp.where(jnp.isnan(values), lower, values), lower, upper)
   spare = (length or values.size) - values.size
   if values.ndim != 1 or not values.size or spare < 0:
-    raise ValueError('data must be a sequence of one record or more and of '
-                     f'{length} at most, got an array of shape {values.shape}')
+    raise ValueError(f'data must be a sequence of 1 to {length} records, got '
+                     f'an array of shape {values.shape}')
   ordered = jnp.concatenate([jnp.sort(values), jnp.full([spare], upper)])
   return Records(ordered, jnp.int32(values.size), lower, upper)
 

@@ -1,10 +1,10 @@
-"""RecExp: draws the middle level, then either side from its own records.
+"""RecExp: draws the middle quantile, then recurses on the records on each side.
 
 Quantile levels form a balanced tree that is answered depth by depth. The nodes
 at one depth have disjoint records, between points released before, and each is
 one exponential mechanism. A record counts once at each depth, so m levels cost
-about log2(m + 1) times one. Source: Lalanne (2023, section 6.1.5); Kaplan,
-Schnapp and Stemmer 2022 (item QF-08, QB-02).
+about log2(m + 1) times as much as one. Source: Lalanne (2023, section 6.1.5);
+Kaplan, Schnapp and Stemmer 2022 (item QF-08, QB-02).
 
 Records are not moved: a node is a range of them. The ranges at one depth are
 cut into rows of one length. All nodes in parallel choose a row by its sum and
@@ -76,10 +76,10 @@ class _Rows(NamedTuple):
   logs: Array
 
 
-def _nodes(level: Array, cuts: _Cuts, parameters: ExponentialParameters,
+def _nodes(triples: Array, cuts: _Cuts, parameters: ExponentialParameters,
            cost: str) -> _Nodes:
-  """Returns the nodes of one depth [nodes, 3] of the schedule."""
-  low, middle, high = level.T
+  """Returns the nodes of one depth, given as (low, middle, high) [nodes, 3]."""
+  low, middle, high = triples.T
   first, last = cuts.ranks[low], cuts.ranks[high]
   # Padding points past the levels; whatever it reads is never used.
   index = jnp.clip(middle - 1, 0, len(parameters.probs) - 1)
@@ -121,7 +121,7 @@ def _choose(key: PRNGKey, rows: _Rows, number: int) -> Array:
   noisy = sums + draws.standard_gumbel(which, sums.shape, jnp.float64)
   best = jax.ops.segment_max(noisy, rows.node, number, True)
   largest = draws.is_largest(noisy, best[rows.node])
-  # Ties, of probability 0 but for rounding, go to the first row.
+  # Rounding can make ties; they go to the first row.
   places = jnp.arange(noisy.size, dtype=jnp.int32)
   row = jax.ops.segment_min(jnp.where(largest, places, noisy.size - 1),
                             rows.node, number, True)
@@ -152,18 +152,18 @@ def _draw(key: PRNGKey, data: Records, parameters: ExponentialParameters, *,
   start = _Cuts(blank.at[0].set(data.lower).at[-2].set(data.upper),
                 blank.astype(jnp.int32).at[-2].set(data.count))
 
-  def step(cuts: _Cuts, of: tuple[PRNGKey, Array]) -> tuple[_Cuts, None]:
-    (which, where), level = jax.random.split(of[0]), of[1]
-    nodes = _nodes(level, cuts, parameters, cost)
+  def step(cuts: _Cuts, inputs: tuple[PRNGKey, Array]) -> tuple[_Cuts, None]:
+    (which, where), triples = jax.random.split(inputs[0]), inputs[1]
+    nodes = _nodes(triples, cuts, parameters, cost)
     rows = _rows(nodes, edges, log_widths, length, cost)
-    interval = _choose(which, rows, len(level))
+    interval = _choose(which, rows, len(triples))
     lead = interval.astype(jnp.float64) - nodes.target
     fraction = independent.place(where, lead, nodes.rate, cost)
     left = jnp.maximum(edges[interval], nodes.low)
     right = jnp.minimum(edges[interval + 1], nodes.high)
     # Rounding must not move a point past the end of its interval.
     point = jnp.clip(left + fraction * (right - left), left, right)
-    middle = level[:, 1]
+    middle = triples[:, 1]
     return _Cuts(cuts.points.at[middle].set(point),
                  cuts.ranks.at[middle].set(interval)), None
 
@@ -188,7 +188,8 @@ class RecursiveQuantiles(mechanism.ExponentialQuantiles):
 
   Attributes:
     cost: one of `independent.COSTS`, for all nodes.
-    budget: 'depth', an even part for each depth of the tree, or 'printed'.
+    budget: 'depth', an even part for each of the D depths of the tree, or
+      'printed', a fraction 1 / (log2(m) + 1) for each, as the papers have it.
   """
   cost: str = 'real'
   budget: str = 'depth'
@@ -200,7 +201,7 @@ class RecursiveQuantiles(mechanism.ExponentialQuantiles):
 
   @property
   def steps(self) -> float:
-    """Depth of the tree, or the printed number for it."""
+    """Number of equal parts of the budget: D, or log2(m) + 1 if printed."""
     return rates.levels(len(self.probs), printed=self.budget == 'printed')
 
   @property

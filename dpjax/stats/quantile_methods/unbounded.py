@@ -66,7 +66,7 @@ def stop(key: PRNGKey, entered: Array, threshold: Array, rate: Array,
 
   Args:
     key: random key of the noise on ranks.
-    entered: [capacity], as of `entries`, sorted.
+    entered: [capacity], see `entries`, sorted.
     threshold: noisy threshold.
     rate: rate of the noise on ranks.
     last: index of the last candidate.

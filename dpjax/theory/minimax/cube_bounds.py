@@ -4,7 +4,7 @@ For the integrated squared error with n records under REPLACE_ONE. The densities
 are 1 plus bumps whose signs are bits:
   slopes   one bit for each coordinate, 1 +- c (x_a - 1/2)
   cells    one bit for each pair of cubes of side s: a pyramid up in one and
-           down in the other, as high as the distance to the border
+           down in the other, as high as the distance to the boundary
   packing  the same pyramids, with the words of a code as hypotheses
 
 In the first two the bits do not interact: errors add up, and each is that of an
@@ -50,7 +50,7 @@ def bounds(*, dimension: int, num_examples: int, guarantee: Guarantee
   Args:
     dimension: d.
     num_examples: n, public.
-    guarantee: of the estimate.
+    guarantee: guarantee of the estimate.
   """
   errors.check_at_least('dimension', dimension, 1)
   errors.check_at_least('num_examples', num_examples, 1)
@@ -115,7 +115,7 @@ def _largest(bits: np.ndarray, energy: np.ndarray, mass: np.ndarray,
     top: maximum of its absolute value.
     least: lower bound of the density, whatever the other bits are.
     num_examples: n.
-    guarantee: of the estimate, or None.
+    guarantee: guarantee of the estimate, or None.
   """
   if guarantee is None:
     # The affinity sqrt(f^2 - b^2) decreases in b^2 / f, which is largest where

@@ -60,7 +60,7 @@ def _checked(distance: np.ndarray | int) -> np.ndarray:
   """Checks distances and returns them as float64."""
   d = np.asarray(distance, np.float64)
   if not (d >= 0).all() or (d != np.round(d)).any():
-    raise ValueError('distance must be whole and not negative')
+    raise ValueError('distance must be a whole number >= 0')
   return d
 
 

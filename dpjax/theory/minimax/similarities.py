@@ -38,7 +38,7 @@ def global_anchor(distances: np.ndarray, guarantee: Guarantee) -> float:
   e^(-epsilon d) times as large. `star` is the best known bound by one anchor.
 
   Args:
-    distances: [K], of the data sets from the anchor; m is the largest.
+    distances: [K], distances of data sets from the anchor; m is the largest.
     guarantee: pure or approximate.
   """
   epsilon, delta = _levels(guarantee)
@@ -128,7 +128,7 @@ def star(distances: np.ndarray, guarantee: Guarantee) -> float:
   p_k is at most `groups.excess`; the p_k sum to 1.
 
   Args:
-    distances: [K], of the data sets from the anchor.
+    distances: [K], distances of the data sets from the anchor.
     guarantee: guarantee of the release.
   """
   distinct, counts = np.unique(distances, return_counts=True)

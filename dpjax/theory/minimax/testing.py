@@ -24,7 +24,7 @@ def packing(distances: np.ndarray, error: float) -> float:
   """Returns a squared loss: (half the least distance)^2 times a test error.
 
   Args:
-    distances: [M, M], of hypotheses.
+    distances: [M, M], distances between hypotheses.
     error: lower bound of the largest error of any test.
   """
   apart = np.asarray(distances)[~np.eye(len(distances), dtype=bool)]
@@ -130,7 +130,8 @@ def fano(divergences: np.ndarray) -> float:
   """Bounds the largest of M errors by Fano's lemma.
 
   Args:
-    divergences: [M], of the distributions of all records from a common one.
+    divergences: [M], divergences of M distributions of all records from a
+      common one.
   """
   return _fano(np.mean(divergences), len(divergences))
 

@@ -82,7 +82,7 @@ class Model:
   Attributes:
     dimension: d.
     radius: b.
-    family: of each coordinate.
+    family: family of each coordinate.
   """
   dimension: int
   radius: float

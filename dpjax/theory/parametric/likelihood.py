@@ -189,7 +189,7 @@ def noise_scale(model: Model, *, num_examples: int,
   Args:
     model: model of the records.
     num_examples: n.
-    guarantee: of the release, under REPLACE_ONE.
+    guarantee: guarantee of the release, under REPLACE_ONE.
 
   Returns:
     The standard deviation of Gaussian noise, sqrt(d) / (n mu); under pure

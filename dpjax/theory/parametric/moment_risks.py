@@ -171,7 +171,9 @@ def bound(*, num_examples: int, threshold: float, noise_factor: float,
 
 def best_threshold(*, noise_factor: float, moment: float, radius: float
                    ) -> float:
-  """Returns T of least bias^2 + nu T^2: T^(2k) = (k - 1) kappa^2 r^(2k) / nu.
+  """Returns the T that minimises bias^2 + nu T^2.
+
+  T^(2k) = (k - 1) kappa^2 r^(2k) / nu.
   """
   check_class(moment, radius)
   errors.check_positive('noise_factor', noise_factor)

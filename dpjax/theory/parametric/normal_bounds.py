@@ -252,7 +252,7 @@ def _log_words(dimension: int) -> float:
 
 def upper(*, num_examples: int, guarantee: Guarantee, dimension: int,
           radius: float, sigma: float) -> tuple[Upper, ...]:
-  """Returns the estimators that keep the guarantee; arguments as of `lower`."""
+  """Returns the estimators that keep the guarantee, see `lower`."""
   if guarantee is None:
     return (Upper(non_private(num_examples=num_examples, dimension=dimension,
                               radius=radius, sigma=sigma), 'shrunk mean', True),

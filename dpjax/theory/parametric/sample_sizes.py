@@ -62,7 +62,7 @@ def _first(risk: Callable[[int], float], target: float, *,
   """Returns the n where a risk meets the target; with `below` the n before.
 
   Between powers of 8 it interpolates linearly in logarithms, which suits rates;
-  every other step halves the interval, in case the risk is no power of n.
+  every other step halves the interval, in case the risk is not a power of n.
   """
   def excess(n: int) -> float:
     value = risk(n)

@@ -11,7 +11,7 @@ replacement, where a drawn record changes a gradient by 2 L / m. So `Descent`
 uses full batches, and `BatchDescent` composes its steps or raises an error. The
 factor beta / lambda of the printed utility is superfluous: a step is a
 contraction by c = 1 - eta lambda, so that for the full batch, whether theta_ML
-is inside the box or on its border,
+is inside the box or on its boundary,
 
   E ||theta_K - theta_ML||^2 <= c^(2K) ||theta_0 - theta_ML||^2 + d v (1 -
     c^(2K)) / (1 - c^2),    v = 2 eta sigma^2.

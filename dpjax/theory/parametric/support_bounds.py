@@ -28,7 +28,7 @@ def trivial() -> float:
 
 
 def absolute_trivial() -> float:
-  """Returns the largest absolute error of the constant 1/2."""
+  """Returns the largest absolute error of the constant estimate 1/2."""
   return 0.5
 
 

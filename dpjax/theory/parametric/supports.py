@@ -131,7 +131,7 @@ class DoubledMean:
 
   @property
   def mean(self) -> BoundedMean:
-    """The mechanism of the mean."""
+    """The Laplace mechanism of the mean."""
     return BoundedMean(num_examples=self.num_examples, lower=0.0, upper=1.0,
                        epsilon=self.epsilon)
 
@@ -204,7 +204,7 @@ def subsampled(*, num_examples: int, level: float,
                factor: float | None = None) -> subsampling.Subsampled:
   """Returns `factor` times the largest of m records: total variation privacy.
 
-  None stands for the factor (m + 2) / (m + 1). Errors are those of
+  None means the factor (m + 2) / (m + 1). Errors are those of
   `largest_risk` with m records.
   """
   size = subsampling.subset_size(num_examples, level)

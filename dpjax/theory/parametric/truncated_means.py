@@ -160,7 +160,7 @@ class TruncatedMean(estimator.Estimator):
     errors.check_choice('noise', self.noise, NOISES + UNSOUND)
     if self.noise in UNSOUND and not self.allow_unsound:
       raise ValueError(f'noise {self.noise!r} does not keep its guarantee; '
-                       'set allow_unsound=True to use it all the same')
+                       'set allow_unsound=True to use it anyway')
     relative_scale(self.noise, self.guarantee, self.dimension)
 
   @property

@@ -16,7 +16,7 @@ from scipy import special
 from dpjax import errors
 
 _POINTS_PER_STDDEV = 100
-# The grid extends so many standard deviations past the outermost means.
+# The grid extends this many standard deviations past the outermost means.
 _TAIL_STDDEVS = 9.0
 # Components of smaller weight do not extend the integration grid.
 _NEGLIGIBLE = 1e-20

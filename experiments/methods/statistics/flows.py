@@ -37,7 +37,7 @@ class _State(NamedTuple):
   """State of nodes on the way down, [M] each.
 
   Attributes:
-    label: of the left end.
+    label: label of the left end.
     step: label of the right end minus that of the left end.
     given: amounts that the node delivers to the left and to the right end.
   """

@@ -80,7 +80,7 @@ class GridQuantiles(mechanism.PureQuantiles):
   """Chooses one public candidate for each quantile level and sorts the answers.
 
   A candidate may be chosen for several levels. Privacy: epsilon-DP under
-  `adjacency`, epsilon / m for each level; sensitivity as of `window.cost`. The
+  `adjacency`, epsilon / m for each level; sensitivity as in `window.cost`. The
   low-order bits of an answer carry no information, because it is one of the
   public candidates.
 

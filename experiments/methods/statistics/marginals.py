@@ -42,7 +42,7 @@ class Tables(NamedTuple):
       of an earlier edge. [0, 2] if attributes are independent.
     joints: [d - 1, k, k], probabilities of the bins of parent and child; rows
       and columns sum to `marginals`.
-    marginals: [d, k], of each attribute.
+    marginals: [d, k], probabilities of each attribute's cells.
   """
   edges: Array
   joints: Array
@@ -113,8 +113,8 @@ class TreeMarginals(mechanism.DensityMechanism):
     num_bins: k, of each attribute; all attributes lie in [0, 1].
     structure: 'private', 'independent' for tables of single attributes only, or
       the d - 1 pairs of a known tree, with attributes numbered from 0.
-    shares: of the budget of a private tree, for single attributes, for choices
-      and for pairs.
+    shares: fractions of the budget of a private tree, for single attributes,
+      for choices and for pairs.
   """
   num_attributes: int
   num_bins: int
@@ -152,7 +152,7 @@ class TreeMarginals(mechanism.DensityMechanism):
     ]).astype(np.float64)
 
   def statistic_of_cells(self, counts: np.ndarray) -> np.ndarray:
-    """Returns the same from counts [..., k^d] of all cells, as `Tables.cells`.
+    """Returns `statistic` from counts [..., k^d] of cells, as `Tables.cells`.
     """
     num = self.num_attributes
     shaped = counts.reshape(*counts.shape[:-1], *(self.num_bins,) * num)
@@ -251,7 +251,7 @@ def rooted(pairs: Sequence[tuple[int, int]], num_attributes: int
     edges.append((parent, child))
     inside.add(child)
   if left or inside != set(range(num_attributes)):
-    raise ValueError(f'{pairs} is no tree over attributes 0 to '
+    raise ValueError(f'{pairs} is not a tree over attributes 0 to '
                      f'{num_attributes - 1}')
   return edges
 

@@ -23,7 +23,7 @@ def proportion(num_yes: Array, num_examples: int, *, truth_prob: float,
     num_yes: number of yes answers.
     num_examples: n, number of answers.
     truth_prob: phi in (0, 1), other than 1/2.
-    confidence: of the interval.
+    confidence: level of the interval.
     method: see `intervals.binomial`.
   """
   slope = 2 * errors.check_open_unit('truth_prob', truth_prob) - 1
@@ -51,7 +51,7 @@ def proportion_forced(num_yes: Array, num_examples: int, *, yes_prob: float,
     num_yes: number of yes answers.
     num_examples: n, number of answers.
     yes_prob: q in (0, 1), probability of a forced yes.
-    confidence: of the interval.
+    confidence: level of the interval.
     method: see `intervals.binomial`.
   """
   errors.check_open_unit('yes_prob', yes_prob)
@@ -77,7 +77,7 @@ def proportion_drowned(num_yes: Array, num_examples: int, *,
     num_examples: n, people who were asked both.
     num_other_yes: number of yes answers to the harmless question alone.
     num_other_examples: m, people who were asked that one alone.
-    confidence: of the interval.
+    confidence: level of the interval.
   """
   either = _share(num_yes, num_examples)
   other = _share(num_other_yes, num_other_examples)

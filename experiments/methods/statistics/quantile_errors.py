@@ -170,7 +170,7 @@ def recursive_rank_error(level: float, *, num_examples: int,
   For unrounded targets, nodes of at least this rate and L = ceil(log2(m + 1))
   levels. Proof.
 
-  1. A node has K records on one side of its target, or fewer than 2 K in all.
+  1. A node has K records on one side of its target, or fewer than 2 K in total.
   2. With K records, the weights on that side sum to at least e^-rate z, where z
      is below all sums of K consecutive weighted gaps. So the error of the node
      is below a constant plus an exponential variable, whatever happened before.
@@ -317,7 +317,7 @@ def recursive_error(level: float, *, num_examples: int,
                     population: Population = Population()) -> float:
   """Returns g with P(max_j |q_j - F^-1(p_j)| > g) <= level, for RecExp.
 
-  Arguments as of `recursive_rank_error`.
+  For arguments see `recursive_rank_error`.
   """
   return _best(level, lambda mine: [recursive_rank_error(
       mine, num_examples=num_examples, probs=probs, rate=rate,
@@ -329,7 +329,7 @@ def joint_error(level: float, *, num_examples: int, probs: Sequence[float],
                 rate: float, population: Population = Population()) -> float:
   """Returns g with P(max_j |q_j - F^-1(p_j)| > g) <= level, for JointExp.
 
-  Arguments as of `joint_rank_error`.
+  For arguments see `joint_rank_error`.
   """
   return _best(level, lambda mine: [joint_rank_error(
       mine, num_examples=num_examples, probs=probs, rate=rate,

@@ -19,7 +19,8 @@ class Risk(NamedTuple):
 
   Attributes:
     mean: mean cost.
-    standard_error: of that mean, estimated from the same repetitions.
+    standard_error: standard error of that mean, estimated from the same
+      repetitions.
   """
   mean: Array
   standard_error: Array
@@ -36,7 +37,7 @@ def monte_carlo(cost: Callable[[PyTree], Array],
       averaged separately.
     estimator: (key, data) -> an estimate.
     sampler: key -> data.
-    key: of all repetitions.
+    key: random key of all repetitions.
     num_repetitions: at least 2.
     batch_size: number of repetitions computed at once.
   """

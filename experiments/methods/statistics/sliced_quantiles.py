@@ -55,9 +55,9 @@ class SliceParameters(NamedTuple):
 def tree(num_orders: int) -> tuple[np.ndarray, int]:
   """Returns (sums [m, nodes], budget) of partial sums up to each of m levels.
 
-  Nodes are blocks of 2^l levels at even multiples of it, each with its own
-  noise; a sum has one node for each one-bit of its length. `budget` is the most
-  nodes that hold one end of a run of levels and not the other.
+  A node is a block of 2^l levels that starts at an even multiple of 2^l, with
+  its own noise; a sum has one node for each one-bit of its length. `budget` is
+  the most nodes that contain exactly one end of a run of levels.
   """
   lengths = np.arange(1, num_orders + 1)[:, None]
   nodes = [(level, start) for level in range(num_orders.bit_length())
@@ -98,19 +98,21 @@ def _draw(width: int) -> mechanism.Draw:
     noise_key, blind_key, key = jax.random.split(key, 3)
     noise = scale * draws.standard_laplace(noise_key, sums.shape[1:],
                                            jnp.float64)
-    # Rounded, so that ranks move by whole numbers, as step 1 couples them.
+    # Step 1 of the proof couples ranks that differ by whole numbers.
     ranks = ranks + jnp.floor(sums @ noise + 0.5)
     apart = jnp.all(jnp.diff(ranks) >= 2 * half)
 
-    def one(of: tuple[PRNGKey, Array]) -> Array:
-      own = Records(of[1], (2 * half).astype(jnp.int32), data.lower,
-                    data.upper)
+    def one(inputs: tuple[PRNGKey, Array]) -> Array:
+      slice_records = Records(inputs[1], (2 * half).astype(jnp.int32),
+                              data.lower, data.upper)
       # The rank is in the middle of its slice: level 1/2.
-      return independent.point(of[0], own, jnp.float64(0.5), rate, 'real')
+      return independent.point(inputs[0], slice_records, jnp.float64(0.5), rate,
+                               'real')
 
     answers = jax.lax.map(one, (jax.random.split(key, ranks.size),
                                 slices(data, ranks, half, width)))
-    # Drawn without the records: used if two slices overlap (step 4).
+    # Drawn without the records: used if two slices overlap (step 4 of the
+    # proof).
     blind = data.lower + (data.upper - data.lower) * jax.random.uniform(
         blind_key, ranks.shape, jnp.float64)
     return jnp.sort(jnp.where(apart, answers, blind))
@@ -121,9 +123,9 @@ def overlap_prob(ranks: Sequence[float] | np.ndarray, *, half: int,
                  scale: float) -> float:
   """Bounds the probability that noisy ranks are 2 h apart or less.
 
-  A union bound over consecutive ranks. The difference of two has k Laplace
-  variables, for which Chernoff's inequality gives exp(-l t / scale) (1 -
-  l^2)^-k at the best l; rounding takes 1 off t.
+  A union bound over consecutive ranks. The noise of a difference of 2 h + t has
+  k Laplace variables, for which Chernoff's inequality gives exp(-l t / scale)
+  (1 - l^2)^-k at the best l; rounding takes 1 off t.
   """
   sums, _ = tree(len(ranks))
   terms = np.sum(np.abs(np.diff(sums, axis=0)), 1)
@@ -139,11 +141,11 @@ class SlicedQuantiles(mechanism.PureQuantiles):
   """An exponential mechanism for each quantile level, within its slice.
 
   Privacy: (epsilon, delta)-DP under REPLACE_ONE (docs/theory/slicing.md); pure
-  for one level. With probability 1 - failure_prob and unless
-  slices overlap, the rank of an answer is within h of the noisy rank, if the
-  record intervals at the ranks are as wide as `resolution`. Errors grow more
-  slowly with m than those of a recursive mechanism, but are 1.2 to 1.5 times as
-  large for 10 to 200 levels of 5 10^5 records at epsilon 1.
+  for one level. With probability 1 - failure_prob and unless slices overlap,
+  the rank of an answer is within h of the noisy rank, if the record intervals
+  at the ranks are as wide as `resolution`. Errors grow more slowly with m than
+  those of a recursive mechanism, but are 1.2 to 1.5 times as large for 10 to
+  200 levels of 5 10^5 records at epsilon 1.
 
   Attributes:
     num_examples: n, public.

@@ -36,7 +36,7 @@ def advanced(guarantee: ApproxDP, *, num_uses: int,
   Theorem 3.1.3; item DP-04).
 
   Args:
-    guarantee: of each release.
+    guarantee: guarantee of each release.
     num_uses: K.
     slack: additional delta, in (0, 1).
   """

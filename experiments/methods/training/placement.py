@@ -10,7 +10,7 @@ A transform before the privatizer voids the guarantee:
 - Adam divides by the size of the sums, and a learning rate above 1 multiplies
   them, so the sensitivity exceeds the one that the noise is for.
 - Clipping the norm of a sum couples blocks, whose noise is scaled to the bound
-  of each block by itself.
+  of each block separately.
 
 A transform around the privatizer voids it too: `optax.masked` and
 `optax.partition` pass on sums of the other parameters without noise.
@@ -61,9 +61,9 @@ def check_chain(transform: optax.GradientTransformation,
     >>> placement.check_chain(optax.chain(optax.adam(0.1), noise), params)
     Traceback (most recent call last):
       ...
-    ValueError: ScaleByAdamState comes before the privatizer: what it hands\
- on is no sum of bounded contributions, so that the noise is too little and\
- nothing is private; put the privatizer first in optax.chain
+    ValueError: ScaleByAdamState comes before the privatizer: its output is\
+ not a sum of bounded contributions, so the noise is too small and nothing is\
+ private; put the privatizer first in optax.chain
   """
   state = jax.eval_shape(transform.init, params)  # Shapes only.
   count = sum(isinstance(node, PrivatizerState) for node in _nodes(state))
@@ -88,9 +88,9 @@ def check_chain(transform: optax.GradientTransformation,
         'accounted; put the privatizer first in optax.chain, and the rest of '
         'the chain into what is around it')
   raise ValueError(
-      f'{name} comes before the privatizer: what it hands on is no sum of '
-      'bounded contributions, so that the noise is too little and nothing is '
-      'private; put the privatizer first in optax.chain')
+      f'{name} comes before the privatizer: its output is not a sum of bounded '
+      'contributions, so the noise is too small and nothing is private; put '
+      'the privatizer first in optax.chain')
 
 
 def _nodes(state: Any) -> Iterator[Any]:

@@ -70,7 +70,7 @@ def test_a_guess_stands_for_a_private_number_of_records(num):
 @pytest.mark.sound
 @pytest.mark.parametrize('name', post_processing_reads_test.MADE)
 def test_records_beyond_the_bounds_are_at_them(name):
-  """And those that are no numbers, or of another number, are refused."""
+  """And those that are not numbers, or of another number, are refused."""
   made = post_processing_reads_test.MADE[name]
   axes = getattr(made, 'num_attributes', getattr(made, 'dimension', 1))
   flat = axes == 1 or isinstance(made, histograms.Polygon)

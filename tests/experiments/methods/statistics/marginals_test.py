@@ -153,13 +153,13 @@ def test_trees_are_rooted_and_others_refused():
   for pairs, size in itertools.product(
       [((0, 1), (2, 3)), ((0, 1), (1, 2), (0, 2)), (), ((0, 0), (0, 1)),
        ((0, 1),)], (3,)):
-    with pytest.raises(ValueError, match='no tree'):
+    with pytest.raises(ValueError, match='not a tree'):
       marginals.rooted(pairs, size)
   for options, match in [
       (dict(structure='chain'), 'structure'), (dict(num_bins=1), 'num_bins'),
       (dict(epsilon=None, rho=0.1), 'epsilon'), (dict(shares=(1, 1, 1)), 'sum'),
       (dict(shares=(float('nan'), .5, .5)), 'sum'),
-      (dict(structure=((0, 1),)), 'no tree')]:
+      (dict(structure=((0, 1),)), 'not a tree')]:
     with pytest.raises(ValueError, match=match):
       made(**options)
   wide = marginals.Tables(np.zeros((0, 2)), np.zeros((0, 8, 8)),
