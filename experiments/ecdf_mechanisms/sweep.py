@@ -9,7 +9,7 @@ ranks, in units of 1/epsilon^2 or 1/(2 rho). Methods:
                           calibrated noise
   tuned_dyadic            dyadic, with the best noise for each level (zCDP)
   histogram               noisy counts, cumulated
-  plain_binary, plain     sums of whole nodes of a tree: a binary tree, or a tree
+  plain_binary, plain     sums of whole nodes of a tree: a binary tree, or one
                           of the best shape
   honaker_binary          a binary tree whose nodes are estimated from below
   signed, signed_honaker  sums that may also subtract nodes; the second with
@@ -19,8 +19,8 @@ ranks, in units of 1/epsilon^2 or 1/(2 rho). Methods:
   tree                    least squares over a tree of the best shape
   square_root             the square-root factorisation (zCDP)
   smooth_binary           balanced binary codes (zCDP)
-  bound, optimum          for all factorisations: a lower bound of the error, and
-                          the best error by numerical optimisation
+  bound, optimum          for all factorisations: a lower bound of the error;
+                          the best error, by numerical optimisation
 
 Errors are closed forms at every N; at N = 2^10 they are simulated too. Errors
 of monotone curves on X_pois(3) are simulated, under replace_one.

@@ -10,7 +10,7 @@ Two kinds of settings for every data set:
   grid   epsilon in {0.5, 1, 2, 4, 8} at delta = 1/n^1.1
 
 Expected accuracy on breast cancer at epsilon 1.672: dp_sgd 0.96, lip_dp_sgd
-0.97, fix_lip_dp_sgd 0.95 (printed: 0.773, 0.798 and an illegible cell).
+0.97, fix_lip_dp_sgd 0.95 (printed: 0.773, 0.798, and a missing cell).
 """
 
 import dataclasses
