@@ -20,9 +20,9 @@ _SIGMAS = (1e-4, 1e-3, .01, .03, .1, .3, 1., 3., 10.)
 def table(rows: Sequence[records.Row]) -> str:
   """Every law and noise."""
   return ('Largest log-ratios of densities over neighbours of a data set and '
-          'points, mean over data sets; `fresh`: of the same neighbour and '
-          'point on noise that did not choose them, with the standard error of '
-          'that noise.\n\n' + points.table(
+          'points, mean over data sets; `fresh`: for the same neighbour and '
+          'point, on independent noise that was not used to choose them, with '
+          'its standard error.\n\n' + points.table(
               points.collect(rows), ('dataset', 'sigma'), _METRICS))
 
 
@@ -53,7 +53,7 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
 
 def _below(cells: list[points.Point]):
   worst = max(p['excess_se'] for p in cells)
-  return (f'{max(p["most_of_sets"] for p in cells):.3f} at most', worst <= 3,
+  return (f'at most {max(p["most_of_sets"] for p in cells):.3f}', worst <= 3,
           'no data set exceeds epsilon by 3 standard errors of its noise')
 
 
@@ -65,13 +65,13 @@ def _by_law(cells: list[points.Point]) -> list[list[points.Point]]:
 def _plateau(cells: list[points.Point]):
   moved = max(abs(p['fresh'] - each[0]['fresh'])
               for each in _by_law(cells) for p in each)
-  return f'moves by {moved:.3f}', moved < .05, 'sigma up to 1e-3 of the range'
+  return f'changes by {moved:.3f}', moved < .05, 'sigma up to 1e-3 of the range'
 
 
 def _amplified(cells: list[points.Point]):
   most = max(p['fresh'] for p in cells)
-  return (f'{most:.3f} at most from sigma = 1', most < .3,
-          'where the median is already lost')
+  return (f'at most {most:.3f} from sigma = 1 on', most < .3,
+          'where the median is already useless')
 
 
 def _falling(cells: list[points.Point]):
@@ -80,21 +80,21 @@ def _falling(cells: list[points.Point]):
                for each in _by_law(cells) for a, b in zip(each, each[1:])),
               default=0.0)
   return (f'rises by {max(worst, 0.0):.1f} standard errors', worst < 4,
-          'along sigma, law by law')
+          'against sigma, for each distribution')
 
 
 def _at_epsilon(cells: list[points.Point]):
   values = sorted(p['largest'] for p in cells)
   return (f'{values[0]:.2f} to {values[-1]:.2f}', values[0] > .95,
-          'X is fixed, and is not the worst of all data sets')
+          'X is fixed, and is not the worst data set')
 
 
 def _as_known(cells: list[points.Point]):
   ratios = [p['largest'] / _KNOWN[p['dataset']][_SIGMAS.index(p['sigma'])]
             for p in cells]
-  return (f'{min(ratios):.2f} to {max(ratios):.2f} times as much',
+  return (f'{min(ratios):.2f} to {max(ratios):.2f} times the stored values',
           min(ratios) > .75 and max(ratios) < 1.33,
-          'n = 21, other data sets of the same laws')
+          'n = 21, other data sets from the same distributions')
 
 
 def figure(rows: Sequence[records.Row]) -> Any:

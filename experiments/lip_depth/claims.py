@@ -63,11 +63,11 @@ def _noise(values: lookup.Values) -> list[verdicts.Verdict]:
            _Z_SCORE, 'in standard errors; 300 draws'),
       _law('the same, of each of K layers', 'z times that of DP-20',
            _gaps(values, 'noise', lambda key: key.depth > 0, score),
-           _Z_SCORE, 'in standard errors, the largest of all layers'),
+           _Z_SCORE, 'in standard errors, largest over layers'),
       _law('energy of noise with equal multipliers, measured', 'K-fold',
            _gaps(values, 'noise', lambda key: key.method == 'equal', energy),
-           _ENERGY_BAND, 'against one multiplier for each layer, accounted '
-           'once')]
+           _ENERGY_BAND, 'compared with noise of one multiplier for each '
+                         'layer, accounted as one release')]
 
 
 def _multiplier(rows: Sequence[records.Row]) -> verdicts.Verdict:
@@ -143,8 +143,8 @@ def _bounds_hold(values: lookup.Values) -> verdicts.Verdict:
       for key, metrics in lookup.trained(values).items()
       if 'realised_largest' in metrics}
   return _law('norm of a contribution over its bound', 'at most 1', gaps,
-              _ROUNDING, 'some training records at the last parameters of '
-              'each run; private, not released')
+              _ROUNDING, 'some training records, at the last parameters of '
+                         'each run; private, not for release')
 
 
 def _depth(values: lookup.Values, dataset: str,
@@ -164,7 +164,7 @@ def _depth(values: lookup.Values, dataset: str,
   fall = summary.summarise(summary.differences(shallow, deep))
   falls = fall.mean > max(_FALL, 2 * fall.standard_error)
   reason = (f'falls by {tables.cell(fall)}, paired by seed' if falls else
-            f'changes by {tables.cell(fall)} only, paired by seed')
+            f'changes by only {tables.cell(fall)}, paired by seed')
   outcome = verdicts.AGREES if falls == lipschitz else verdicts.DIFFERS
   if outcome == verdicts.DIFFERS:
     reason += _why(method)

@@ -16,8 +16,9 @@ from dpjax.report import verdicts
 from experiments.price_table import sweep
 
 _NAMES = {'none': 'none', 'pure': 'epsilon-differential (Def. 1)',
-          'smooth': 'smooth (Def. 2)', 'approx': '(epsilon, delta)-approximate '
-          '(Def. 3)', 'kl': 'Kullback-Leibler (Def. 5)',
+          'smooth': 'smooth (Def. 2)',
+          'approx': '(epsilon, delta)-approximate (Def. 3)',
+          'kl': 'Kullback-Leibler (Def. 5)',
           'tv': 'total variation (Def. 4)', 'zcdp': 'rho-zCDP, ours'}
 _UPPER = {'none': ('shrunk', '1 / n'),
           'pure': ('l2', '(d^2 / (n epsilon)^2)^p'),
@@ -49,9 +50,9 @@ def table(rows: Sequence[records.Row]) -> str:
                   f'{_LOWER[row]} {_cell(cells, notion, "lower")}'))
   lines.append((f'{_NAMES["tv"]}, by a subsample',
                 f'1 / (n level) {_cell(cells, "tv", "subsample")}', ''))
-  return ('p = (k - 1) / k; each beside 1 / n, of which the constant is 1, and '
-          '1 at most. In brackets measured exponents of n, d and the level, '
-          'for k = 2; 4; inf.\n\n'
+  return ('p = (k - 1) / k. Each rate is to be added to 1 / n, which has the '
+          'constant 1, and is at most 1. In brackets are measured exponents of '
+          'n, d and the level, for k = 2; 4; inf.\n\n'
           + tables.markdown(('privacy', 'upper bound', 'lower bound'), lines)
           + '\n' + points.table(cells, ('notion', 'method', 'axis', 'moment'),
                                 ('theory', 'slope', 'risk_0', 'risk_5'),
@@ -101,7 +102,7 @@ def _rates(cells):
   off = [abs(p['slope'] - p['theory']) for p in cells]
   worst = cells[int(np.argmax(off))]
   return (f'{len(cells)} slopes within {max(off):.3f}', max(off) < _TOLERANCE,
-          f'{_TOLERANCE} is allowed; farthest {worst["notion"]}, '
+          f'tolerance {_TOLERANCE}; farthest {worst["notion"]}, '
           f'{worst["method"]}, {worst["axis"]}, k = {worst["moment"]:g}: '
           f'{worst["slope"]:.3f} for {worst["theory"]:.3f}')
 
@@ -109,7 +110,8 @@ def _rates(cells):
 def _growing(cells):
   texts = [f'{p["notion"]} {p["slope"]:.2f}' for p in cells]
   return (', '.join(texts), max(p['slope'] for p in cells) < _TOLERANCE,
-          'by scores they have the d of the upper bounds, for k = inf')
+          'the bound by scores has the dependence on d of the upper bounds, '
+          'for k = inf')
 
 
 def _pairs(cells):
@@ -144,7 +146,8 @@ def _subsample(cells):
   ratios = np.array([_ratios(pair) for pair in _pairs(cells)
                      if pair[0]['method'] == 'subsample'])
   return (f'{ratios.min():.2f} to {ratios.max():.2f} times the lower bound',
-          ratios.max() < 5, 'by the mean of a few records in the open')
+          ratios.max() < 5, 'attained by the mean of a few records, released '
+                            'without noise')
 
 
 def figure(rows: Sequence[records.Row]) -> Any:

@@ -93,10 +93,10 @@ def _cells(cells: list[points.Point]):
     return '-', False, 'none of the cells'
   met = sum(gap < 4 for gap, *_ in gaps)
   worst, *where = max(gaps)
-  return (f'{met} of {len(gaps)} within 4 standard errors, the farthest '
-          f'{worst:.1f}', met == len(gaps),
-          'besides what printed digits leave open; the farthest is '
-          '{} of {} at n = {}'.format(*where[1::-1], where[2]))
+  return (f'{met} of {len(gaps)} within 4 standard errors, at most {worst:.1f}',
+          met == len(gaps),
+          'after the rounding of the stored digits; the farthest is {} of {} '
+          'at n = {}'.format(*where[1::-1], where[2]))
 
 
 def _flat(cells: list[points.Point]):
@@ -149,8 +149,8 @@ def _identical(cells: list[points.Point]):
       if gap > worst:
         worst, where = gap, f'{law} at n = {size}, by a factor of ' + (
             f'{pair[0]["value_sup"] / pair[1]["value_sup"]:.2f}')
-  return (f'{worst:.1f} standard errors at most', worst < 4,
-          f'farthest on {where}; a grid of 0.01 is atoms (QE-14)')
+  return (f'at most {worst:.1f} standard errors', worst < 4,
+          f'farthest on {where}; values on a grid of 0.01 are atoms (QE-14)')
 
 
 def _vastly(cells: list[points.Point]):
@@ -160,8 +160,9 @@ def _vastly(cells: list[points.Point]):
   return (', '.join(f'{law} {best[law]:.3g}' for law in lookup.laws(cells)
                     if law in best) or '-',
           bool(best) and min(best.values()) > 100,
-          'times at most, n from 1000 on; files stand in for that of the text, '
-          'and zeros of earnings are there fewer than the first order, 1/9')
+          'largest ratio, n from 1000 on; other files replace that of the '
+          'text, and in them the share of zero earnings is below the first '
+          'quantile level, 1/9')
 
 
 def _growing(cells: list[points.Point]):
@@ -169,7 +170,7 @@ def _growing(cells: list[points.Point]):
   values = [ratios[law, _MOST] for law in sweep.MIXED if (law, _MOST) in ratios]
   return (', '.join(f'{value:.2f}' for value in values) or '-',
           len(values) > 2 and values == sorted(values),
-          'times at n = 10^4, by growing atom')
+          'ratios at n = 10^4, by growing atom')
 
 
 def _by_sigma(cells: list[points.Point]) -> dict[float, float]:
@@ -193,8 +194,8 @@ def _vanishing(cells: list[points.Point]):
     return '-', False, 'one of the two alone'
   ratio = at[min(at)] / joint[0]['value_sup']
   return (f'{ratio:.2f} times at sigma {min(at):g}', abs(ratio - 1) < 0.15,
-          'Mixed(.5,.25), n = 1000: there is room for 10^6 float64 values, and '
-          'smoothing acts')
+          'Mixed(.5,.25), n = 1000: float64 has 10^6 values in that width, so '
+          'that smoothing still acts')
 
 
 def _growing_noise(cells: list[points.Point]):
@@ -221,7 +222,7 @@ def _recommended(cells: list[points.Point]):
   ratios = _last(cells, 'hs_printed')
   worst = max((ratios[law] for law in _ATOMS if law in ratios), default=0.0)
   return (_told(ratios) + ' times the error with the best', 0 < worst < 1.5,
-          'n = 10^4, by growing atom: a = 3e-91 moves no record (QE-01)')
+          'n = 10^4, by growing atom: a = 3e-91 changes no record (QE-01)')
 
 
 def _floored(cells: list[points.Point]):

@@ -38,9 +38,10 @@ def table(rows: Sequence[records.Row]) -> str:
   """Errors by law and n, and by noise."""
   cells = points.collect(rows)
   errors = lookup.by_size(cells)
-  parts = ['Mean over data sets of the largest |q_j - F^-1(p_j)|. Best noise, '
-           'of hs_uniform and hs_gaussian, is chosen among eight standard '
-           'deviations when all errors are known: no mechanism does that.\n']
+  parts = ['Mean over data sets of the largest |q_j - F^-1(p_j)|. For '
+           'hs_uniform and hs_gaussian, the best of eight standard deviations '
+           'is chosen by the measured errors, which no private mechanism can '
+           'do.\n']
   for law in lookup.laws(cells):
     sizes = sorted(size for other, size in errors if other == law)
     parts += [f'{law}:\n', tables.markdown(('n', *_METHODS), [

@@ -126,7 +126,7 @@ def _cells(cells: list[points.Point]):
       met += gaps[-1] < 4
   if not gaps:
     return '-', False, 'none of the cells'
-  return (f'{met} of {len(gaps)} within 4 standard errors, the farthest '
+  return (f'{met} of {len(gaps)} within 4 standard errors, at most '
           f'{max(gaps):.1f}', met == len(gaps),
           'standard errors of the difference, 50 runs each')
 
@@ -173,8 +173,8 @@ def _lipschitz(cells: list[points.Point]):
   text = ', '.join(f'{at[law]:.0f}' for law in order)
   return (f'at m = {text}', len(order) > 2 and all(
       at[a] <= at[b] for a, b in zip(order, order[1:])),
-          'by growing constant where the orders are; Beta(.5,.5), said to be '
-          'first, has none on [0, 1] (QE-05)')
+          'in the order of the constant on the range of the quantile levels; '
+          'Beta(.5,.5), which the text puts first, has none on [0, 1] (QE-05)')
 
 
 def _shared(cells: list[points.Point], first: str, second: str
@@ -195,7 +195,7 @@ def _unusable(cells: list[points.Point]):
   if not pairs:
     return '-', False, 'no m of 40 or more'
   least = min(map(_ratio, pairs))
-  return (f'{least:.0f} times the error without privacy or more', least > 8,
+  return (f'at least {least:.0f} times the error without privacy', least > 8,
           'from m = 40 on')
 
 
@@ -204,8 +204,8 @@ def _flat(cells: list[points.Point]):
   for curve in curves(cells).values():
     values = [point['value_sup'] for m, point in curve.items() if m >= 5]
     worst = max(worst, max(values) / min(values)) if values else worst
-  return (f'largest over smallest {worst:.2f} at most', worst < 1.7,
-          'from m = 5 on, every law')
+  return (f'largest over smallest: at most {worst:.2f}', worst < 1.7,
+          'from m = 5 on, for every distribution')
 
 
 def _best(cells: list[points.Point]):
@@ -224,7 +224,8 @@ def _depth(cells: list[points.Point]):
   mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
   return (f'{mean:.2f} times better in the mean, {min(ratios):.2f} to '
           f'{max(ratios):.2f}', mean > 1.2,
-          'the halved epsilon is not spent, and the depth is rounded (QE-21)')
+          'as printed, half of epsilon is not spent, and the depth is rounded '
+          '(QE-21)')
 
 
 def _errors_at(cells: list[points.Point], size: int) -> dict[str, float]:
@@ -239,7 +240,8 @@ def _order(cells: list[points.Point]):
     return '-', False, 'not all of them'
   values = [at[name] for name in names]
   return (' < '.join(f'{value:.4f}' for value in values),
-          values == sorted(values), 'sum right, as printed, RecExp')
+          values == sorted(values), 'in this order: known total, histogram as '
+                                    'printed, RecExp')
 
 
 def _gain(cells: list[points.Point]):
@@ -261,4 +263,5 @@ def _ours(cells: list[points.Point]):
   if not worst:
     return '-', False, 'one of the two alone'
   return (', '.join(f'{name} {value:.2f}' for name, value in worst.items()),
-          max(worst.values()) < 2.5, 'times the error without privacy, at most')
+          max(worst.values()) < 2.5, 'largest ratio to the error without '
+                                     'privacy')

@@ -37,8 +37,8 @@ def table(rows: Sequence[records.Row]) -> str:
   result = claims.of_figure(rows)
   curves = claims.curves(result)
   parts = ['Mean over data sets of the largest |q_j - F^-1(p_j)|, of n records '
-           'and epsilon as in the sweep; with _add for neighbours by addition '
-           'and deletion, that is with an epsilon not halved.\n']
+           'and epsilon as in the sweep; names with _add are for '
+           'add_or_remove_one, where epsilon is not halved.\n']
   for law in claims.laws(curves):
     parts += [f'{law}:\n', _errors(curves, law)]
   return '\n'.join([*parts, _crossovers(curves), *_ranks(result)])
@@ -62,8 +62,8 @@ def _crossovers(curves: claims.Curves) -> str:
           (law, f'hist_{post}'))) for post in sweep.POSTS]
       lines.append((law, rec, *(tables.number(value, digits=0)
                                 for value in at)))
-  return ('The m from which RecExp is worse than 200 bins, by what is done to '
-          'their counts.\n\n' + tables.markdown(
+  return ('The m from which RecExp is worse than a histogram of 200 bins, by '
+          'the post-processing of its counts.\n\n' + tables.markdown(
               ('law', 'RecExp', *sweep.POSTS), lines))
 
 

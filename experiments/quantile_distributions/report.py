@@ -68,7 +68,7 @@ def _mixed(cells: list[points.Point]):
     gaps = np.abs(shares(point) - wanted)
     worst = max(worst, np.max(gaps / np.maximum(spread, 1e-9)))
   return (f'within {worst:.1f} standard deviations', worst < 5,
-          f'{len(cells)} laws of {sweep.NUM_BINS} bins')
+          f'{len(cells)} distributions, {sweep.NUM_BINS} bins')
 
 
 def _concentrated(cells: list[points.Point]):

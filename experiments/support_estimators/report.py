@@ -93,7 +93,7 @@ def _order(cells: list[points.Point], name: str):
 def _quantile(cells: list[points.Point]):
   worst = max(math.sqrt(p['risk']) * p['num_examples'] * p['epsilon'] /
               math.log(p['num_examples']) for p in cells)
-  return (f'root mean squared error {worst:.1f} ln n / (n epsilon) at most',
+  return (f'root mean squared error at most {worst:.1f} ln n / (n epsilon)',
           worst < 10, 'EST-05c, inverse sensitivity')
 
 

@@ -145,7 +145,7 @@ def _published(line: papers.PublishedRun,
           f'{text}, batch {drawn} as drawn', printed, f'epsilon {true:.4g}',
           verdicts.DIFFERS,
           f'a step takes {drawn} records with the noise of {accounted}; '
-          'sensitivity and Poisson sampling are granted'),
+          'assuming its sensitivity and Poisson sampling'),
   ]
 
 
