@@ -65,8 +65,8 @@ def table(rows: Sequence[records.Row]) -> str:
                    f'{name} {group[0]} {group[1]} {gain:.3f}'
                    for group in _GROUPS for name in sweep.SIMULATED[group]
                    if (gain := _gain(cells, group, name)) == gain) + '.\n')
-  parts.append('Errors, and in brackets the stored values of the stored '
-               'valuesem DEN-8.4.\n')
+  parts.append('Errors, and in brackets the stored values of '
+               'item DEN-8.4.\n')
   parts += _references(cells)
   parts += ['All errors.\n'] + [_errors(cells, group) for group in _GROUPS]
   return '\n'.join([*parts, _rates(rows)])

@@ -176,7 +176,7 @@ def _fano(cells):
   text, worst = _slopes(cells, lambda p: p['fano'],
                         lambda beta: 2 * beta / (beta + 0.5))
   cube, _ = _slopes(cells, lambda p: p['corrected'], lambda beta: 1)
-  return (text, worst < 0.05, 'beta = 1; with the same bumps, Assouad\'s lemma '
+  return (text, worst < 0.05, "beta = 1; with the same bumps, Assouad's lemma "
           f'gives {cube}')
 
 

@@ -198,7 +198,7 @@ def _reference(cells):
   if not off:
     return '-', False, 'none of the settings'
   return (f'within {max(off):.2%}', max(off) < 0.01,
-          f'{len(off)} numbers; better best numbers of bins: ' + (
+          f'{len(off)} numbers; better numbers of bins: ' + (
               ', '.join(better) or 'none'))
 
 

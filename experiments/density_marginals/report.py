@@ -69,8 +69,8 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
           and tree['num_records'] == 1e4], lambda of: (
               f'{gains[1e4, 1.0]:.1f}', gains[1e4, 1.0] >= 3,
               'compared with the density nearest to the flat table')),
-      points.judged('a private tree gains compared with the density nearest to '
-                    'the flat table', '4 to 10', [tree for tree, _ in trees],
+      points.judged('a private tree gains over the nearest density to the flat '
+                    'table', '4 to 10', [tree for tree, _ in trees],
                     lambda of: (f'{min(gains.values()):.1f} to '
                                 f'{max(gains.values()):.1f}',
                                 min(gains.values()) > 3.5,

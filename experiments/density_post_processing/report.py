@@ -143,7 +143,7 @@ def _small(cells):
 
 def _harmless(cells):
   least = min(cells, key=lambda p: p['gain'])
-  return (f'at least {least["gain"]:.4f} times less', least['gain'] > 0.99,
+  return (f'ratio at least {least["gain"]:.4f}', least['gain'] > 0.99,
           f'{least["density"]} at n = {least["num_records"]:g}, n epsilon = '
           f'{least["signal"]:g}')
 

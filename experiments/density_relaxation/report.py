@@ -180,7 +180,7 @@ def _errs_less(cells, names):
   lost = [gain for gain in gains if gain < 1]
   return (f'in {len(gains) - len(lost)} of {len(gains)}, by up to '
           f'{max(gains):.1f} times', not lost,
-          f'in the others, the error is at most '
+          'in the others, the error is at most '
           f'{1 / min(gains) - 1:.1%} larger' if lost else
           'each at its best size')
 

@@ -115,7 +115,7 @@ def _reached(cells):
                                for name, s in slopes.items()),
           f'{min(constants, default=0):.3g} to {max(constants, default=0):.3g} '
           'times 1 / (n epsilon)^2, within 15 %: the margin in ranks adds a '
-          'factor of order ln(n epsilon)')
+          'factor that grows with ln(n epsilon)')
 
 
 def _bends(cells):

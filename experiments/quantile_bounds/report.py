@@ -76,9 +76,9 @@ def _below(cells: list[points.Point]):
 def _outside(cells: list[points.Point]):
   least = min(cells, key=lambda p: p['corrected'])
   return (f'corrected bounds of at least {least["corrected"]:.2g}',
-          least['corrected'] < 0.5, 'quantile levels are at least 1/4 from the '
-                                    'ends, so such bounds are void: at epsilon '
-                                    '0.1 with ten levels or more no bound is '
+          least['corrected'] < 0.5, 'levels lie between 1/4 and 3/4, so that '
+                                    'no error exceeds 3/4: at epsilon 0.1 with '
+                                    'ten levels or more no bound is '
                                     'informative (QE-06), not even for uniform '
                                     'records; errors are at least '
                                     f'{least["error"]:.2g}')
