@@ -18,8 +18,7 @@ import dataclasses
 
 PAPERS = ('000', '002')
 ARTEFACT = ('section 2.2.4 of Lalanne (2023) and section 7.2.3 of the lecture '
-            'notes, chapter 7: '
-            'composition')
+            'notes, chapter 7: composition')
 COST = '10 s on a CPU core'
 GALLERY = 'Composition: bounds and the exact curve'
 HEADLINES = ('the smallest of A, B and C', 'Fact 2.2.4 is sharp')

@@ -35,9 +35,8 @@ in mean.
 import dataclasses
 
 PAPERS = ('001', '000')
-ARTEFACT = ('Tunings of Lalanne, Garivier and Gribonval (2023), which know '
-            'the smoothness, beside '
-            'estimators that adapt to it')
+ARTEFACT = ('Tunings of Lalanne, Garivier and Gribonval (2023), which know the '
+            'smoothness, and estimators that adapt to it')
 COST = '2 min on a CPU core'
 HEADLINES = ('the default', 'without beta')
 

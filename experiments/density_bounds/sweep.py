@@ -37,8 +37,8 @@ import dataclasses
 
 PAPERS = ('001', '000')
 ARTEFACT = ('Theorems 2, 3 and 5 and Corollary 1 of Lalanne, Garivier and '
-            'Gribonval (2023): lower bounds of '
-            'private densities, beside upper ones')
+            'Gribonval (2023): lower bounds of private densities, with upper '
+            'bounds')
 COST = '10 s on a CPU core'
 HEADLINES = (
     'lower bounds stay',

@@ -20,9 +20,8 @@ prints the square of n^(-(beta + 1) / (2 beta + 1)) (erratum DEN-E2).
 import dataclasses
 
 PAPERS = ('001', '000')
-ARTEFACT = ('Discussion of Theorems 1 and 4 of Lalanne, Garivier and '
-            'Gribonval (2023): budgets from '
-            'which on privacy is free')
+ARTEFACT = ('Discussion of Theorems 1 and 4 of Lalanne, Garivier and Gribonval '
+            '(2023): budgets above which privacy is free')
 COST = '10 s on a CPU core'
 HEADLINES = ('the crossover of the pure Fourier', 'the crossover of zCDP',
              'the crossover of pure privacy')

@@ -30,8 +30,8 @@ import numpy as np
 
 PAPERS = ('001', '000')
 ARTEFACT = ('Theorem 1 of Lalanne, Garivier and Gribonval (2023), histograms: '
-            'rates in n, epsilon and rho, '
-            'the number of bins, and the largest error')
+            'rates in n, epsilon and rho, the number of bins, and the largest '
+            'error')
 COST = '1 min on a CPU core'
 HEADLINES = (
     'errors of the printed',

@@ -19,8 +19,8 @@ import dataclasses
 
 PAPERS = ('001', '000')
 ARTEFACT = ('Figures 1, 2 and 3 of Lalanne, Garivier and Gribonval (2023) and '
-            'equations (16)-(31): packings '
-            'for lower bounds of private densities')
+            'equations (16)-(31): packings for lower bounds of private '
+            'densities')
 COST = '5 s on a CPU core'
 HEADLINES = ('equation (30)',)
 

@@ -33,8 +33,7 @@ import dataclasses
 
 PAPERS = ('001', '000')
 ARTEFACT = ('Section 3 of Lalanne, Garivier and Gribonval (2023): its '
-            'histogram, with what can be done '
-            'after the release')
+            'histogram, with post-processing of the release')
 COST = '1 min on a CPU core'
 HEADLINES = (
     'projecting onto densities never increases the error',

@@ -32,9 +32,9 @@ import dataclasses
 
 PAPERS = ('001', '000')
 ARTEFACT = ('Theorem 4 and Corollary 2 of Lalanne, Garivier and Gribonval '
-            '(2023) (Lalanne, 2023, '
-            'Theorem 5.2.3): rates of private projection estimators, and of '
-            'estimators that reach the lower bound')
+            '(2023) (Lalanne, 2023, Theorem 5.2.3): rates of private '
+            'projection estimators, and of estimators that reach the lower '
+            'bound')
 COST = '20 s on a CPU core'
 GALLERY = 'Densities: errors against the lower bound'
 HEADLINES = ('the pure Fourier', 'pure privacy by', 'at n epsilon = 10^6')

@@ -27,8 +27,8 @@ import dataclasses
 
 PAPERS = ('001', '000')
 ARTEFACT = ('Section 4.4 and Corollary 2 of Lalanne, Garivier and Gribonval '
-            '(2023) (Corollary 5.2.5 of '
-            'Lalanne (2023)): what (epsilon, delta) buys')
+            '(2023) (Corollary 5.2.5 of Lalanne (2023)): the gain by (epsilon, '
+            'delta)-DP')
 COST = '1 min on a CPU core'
 HEADLINES = (
     'section 4.4',

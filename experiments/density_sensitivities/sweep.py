@@ -26,8 +26,7 @@ from dpjax.privacy.adjacency import Adjacency
 
 PAPERS = ('001', '000')
 ARTEFACT = ('Sensitivities of Lalanne, Garivier and Gribonval (2023), section '
-            '4.2 and Equation (3): printed '
-            'and exact')
+            '4.2 and Equation (3): printed and exact')
 COST = '10 s on a CPU core'
 HEADLINES = ('the l1 sensitivity', 'the l2 sensitivity')
 

@@ -26,8 +26,7 @@ import dataclasses
 
 PAPERS = ('001', '000')
 ARTEFACT = ('Table 1 of Lalanne, Garivier and Gribonval (2023) (Lalanne '
-            '(2023), Table 5.1): rates of '
-            'private density estimation, measured')
+            '(2023), Table 5.1): rates of private density estimation, measured')
 COST = '10 s on a CPU core'
 HEADLINES = ('upper bounds of Table 1, Lipschitz', 'updated row',
              'near-optimal', 'no error is below')

@@ -28,8 +28,7 @@ import numpy as np
 
 PAPERS = ('003',)
 ARTEFACT = ('Figure 6.6.3 and Algorithm 9 of Barczewski (2025): errors of '
-            'inverses of '
-            'private distribution functions')
+            'inverses of private distribution functions')
 COST = '3 min on two CPU cores'
 HEADLINES = (
     'errors of',

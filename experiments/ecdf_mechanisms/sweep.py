@@ -35,9 +35,8 @@ import dataclasses
 from dpjax.privacy.adjacency import Adjacency
 
 PAPERS = ('003',)
-ARTEFACT = ('Theorems 6.3.1 and 6.3.2 of Barczewski (2025) and what is said of '
-            'other '
-            'trees: errors of mechanisms at equal privacy')
+ARTEFACT = ('Theorems 6.3.1 and 6.3.2 of Barczewski (2025) and its statements '
+            'about other trees: errors of mechanisms at equal privacy')
 COST = '2 min on a CPU core'
 HEADLINES = (
     'squared error is half that of the binary tree of Cardoso and Rogers',

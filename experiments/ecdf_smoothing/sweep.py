@@ -25,9 +25,8 @@ import dataclasses
 import numpy as np
 
 PAPERS = ('003',)
-ARTEFACT = ('Figures 6.6.1 and 6.6.2 of Barczewski (2025): smoothing of private'
-            ' '
-            'distribution functions, against epsilon and lambda')
+ARTEFACT = ('Figures 6.6.1 and 6.6.2 of Barczewski (2025): smoothing of '
+            'private distribution functions, against epsilon and lambda')
 COST = '5 min on two CPU cores'
 GALLERY = 'Smoothed distribution functions'
 HEADLINES = ('2-norm smoothing', '1-norm smoothing', 'values for p = 2')

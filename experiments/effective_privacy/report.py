@@ -10,7 +10,7 @@ from dpjax.report import verdicts
 
 _METRICS = ('largest', 'largest_se', 'least_of_sets', 'most_of_sets', 'fresh',
             'fresh_se')
-# Of n = 21, one data set and 1500 vectors of noise, by (law, sigma).
+# Of n = 21, one data set and 1500 vectors of noise, by (distribution, sigma).
 _KNOWN = {'mixed_0_0': (.71, .71, .60, .58, .52, .41, .19, .065, .027),
           'mixed_0.2_0.1': (.79, .78, .75, .67, .52, .42, .21, .062, .021),
           'mixed_0.5_0.25': (.96, .96, .93, .85, .62, .42, .19, .064, .026)}
@@ -18,7 +18,7 @@ _SIGMAS = (1e-4, 1e-3, .01, .03, .1, .3, 1., 3., 10.)
 
 
 def table(rows: Sequence[records.Row]) -> str:
-  """Every law and noise."""
+  """Every distribution and noise."""
   return ('Largest log-ratios of densities over neighbours of a data set and '
           'points, mean over data sets; `fresh`: for the same neighbour and '
           'point, on independent noise that was not used to choose them, with '
@@ -58,14 +58,15 @@ def _below(cells: list[points.Point]):
 
 
 def _by_law(cells: list[points.Point]) -> list[list[points.Point]]:
-  return [points.select(cells, dataset=law)
-          for law, in points.distinct(cells, 'dataset')]
+  return [points.select(cells, dataset=distribution)
+          for distribution, in points.distinct(cells, 'dataset')]
 
 
 def _plateau(cells: list[points.Point]):
-  moved = max(abs(p['fresh'] - each[0]['fresh'])
+  change = max(abs(p['fresh'] - each[0]['fresh'])
               for each in _by_law(cells) for p in each)
-  return f'changes by {moved:.3f}', moved < .05, 'sigma up to 1e-3 of the range'
+  return (f'changes by {change:.3f}', change < .05,
+          'sigma up to 1e-3 of the range')
 
 
 def _amplified(cells: list[points.Point]):
@@ -98,13 +99,13 @@ def _as_known(cells: list[points.Point]):
 
 
 def figure(rows: Sequence[records.Row]) -> Any:
-  """Against the noise, a curve for each law."""
+  """Against the noise, a curve for each distribution."""
   cells = points.collect(rows)
   drawn, axes = plots.new(1, 1, width=5, height=3.6)
   ax = axes[0, 0]
-  for series, (law,) in enumerate(points.distinct(cells, 'dataset')):
-    each = points.select(cells, dataset=law)
-    points.curve(ax, each, 'sigma', 'largest', law.replace('_', ' '),
+  for series, (distribution,) in enumerate(points.distinct(cells, 'dataset')):
+    each = points.select(cells, dataset=distribution)
+    points.curve(ax, each, 'sigma', 'largest', distribution.replace('_', ' '),
                  series=series)
     points.curve(ax, each, 'sigma', 'fresh', '', series=series, line=':')
   ax.axhline(1.0, color='black', linewidth=.8, linestyle='--')

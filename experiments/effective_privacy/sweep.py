@@ -18,8 +18,7 @@ import dataclasses
 
 PAPERS = ('000',)
 ARTEFACT = ('Figure 6.6 of Lalanne (2023): effective privacy of smoothed '
-            'medians '
-            'against their noise')
+            'medians against their noise')
 COST = '10 min on a CPU core'
 HEADLINES = ('large noise', 'without noise, neighbours of X attain epsilon')
 

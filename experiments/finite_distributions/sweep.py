@@ -12,9 +12,8 @@ risks are 0.0090 and 0.0031.
 import dataclasses
 
 PAPERS = ('000',)
-ARTEFACT = ('Example 2.3.5 of Lalanne (2023), equations (2.3)-(2.7): learning a'
-            ' '
-            'finite distribution')
+ARTEFACT = ('Example 2.3.5 of Lalanne (2023), equations (2.3)-(2.7): learning '
+            'a finite distribution')
 COST = '1 min on a CPU core'
 HEADLINES = (
     'risk at the uniform distribution',

@@ -19,8 +19,7 @@ import dataclasses
 
 PAPERS = ('002',)
 ARTEFACT = ('Definition 7.17 and Propositions 7.18, 7.19 of the lecture notes, '
-            'chapter 7: '
-            'Gaussian noise')
+            'chapter 7: Gaussian noise')
 COST = '1 s on a CPU core'
 HEADLINES = ('Proposition 7.18', 'Proposition 7.19')
 

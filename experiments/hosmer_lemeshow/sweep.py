@@ -17,8 +17,7 @@ import dataclasses
 
 PAPERS = ('003',)
 ARTEFACT = ('Algorithm 10 and Figure 6.6.5 of Barczewski (2025): errors of '
-            'private '
-            'Hosmer-Lemeshow statistics')
+            'private Hosmer-Lemeshow statistics')
 COST = '30 s on two CPU cores'
 HEADLINES = (
     'errors vary',

@@ -27,8 +27,7 @@ import math
 
 PAPERS = ('003',)
 ARTEFACT = ('section 5.3.2 of Barczewski (2025) on deep models: accuracy '
-            'against '
-            'epsilon, n and depth (EXP-SWEEP)')
+            'against epsilon, n and depth (EXP-SWEEP)')
 COST = '0.4 h on 2 CPU cores'
 GALLERY = 'Depth, records and epsilon'
 HEADLINES = (

@@ -18,8 +18,7 @@ import dataclasses
 
 PAPERS = ('002',)
 ARTEFACT = ('Proposition 7.35 of the lecture notes, chapter 7: statistical '
-            'queries under local '
-            'privacy')
+            'queries under local privacy')
 COST = '30 s on a CPU core'
 HEADLINES = ('Proposition 7.35',)
 

@@ -25,8 +25,7 @@ import dataclasses
 
 PAPERS = ('003',)
 ARTEFACT = ('Figure 6.6.6 of Barczewski (2025): bits sent for private '
-            'distribution '
-            'functions, by formula and counted')
+            'distribution functions, by formula and counted')
 COST = '5 s on a CPU core'
 HEADLINES = ('keys are', 'the total', 'aggregation')
 BATCHED = ('method', 'num_servers', 'num_points')

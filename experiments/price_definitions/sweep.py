@@ -30,9 +30,8 @@ with it. `beside` has .09 without numbers and up to .537 with them.
 import dataclasses
 
 PAPERS = ('004',)
-ARTEFACT = ('Sections 2.2 and 2.3 of Barber and Duchi (2014): privacy by tests,'
-            ' before and '
-            'after the release')
+ARTEFACT = ('Sections 2.2 and 2.3 of Barber and Duchi (2014): privacy by '
+            'tests, before and after the release')
 COST = '10 s on a CPU core'
 HEADLINES = (
     'publishing a random record is 1/n-private before the draw, and not '

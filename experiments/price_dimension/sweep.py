@@ -27,9 +27,8 @@ import dataclasses
 from dpjax.privacy import notions
 
 PAPERS = ('000',)
-ARTEFACT = ('Proposition 4.2.2 of Lalanne (2023): a normal mean in dimension d,'
-            ' '
-            'beside the best estimators and bounds')
+ARTEFACT = ('Proposition 4.2.2 of Lalanne (2023): a normal mean in dimension '
+            'd, beside the best estimators and bounds')
 COST = '2 min on a CPU core'
 HEADLINES = (
     'the lower bound of Proposition 4.2.2 exceeds the non-private risk',

@@ -27,8 +27,7 @@ import numpy as np
 
 PAPERS = ('004',)
 ARTEFACT = ('Proposition 5 and equation (19) of Barber and Duchi (2014): '
-            'Lipschitz densities '
-            'on [0, 1]^d')
+            'Lipschitz densities on [0, 1]^d')
 COST = '2 min on a CPU core'
 HEADLINES = (
     'measured risks lie between the bounds',

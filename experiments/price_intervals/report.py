@@ -10,7 +10,7 @@ from dpjax.report import verdicts
 from experiments.price_intervals import sweep
 
 _LABELS = {'karwa_vadhan': 'Karwa and Vadhan, pure',
-           'tuned': 'median and exact law, pure',
+           'tuned': 'median and exact distribution, pure',
            'gaussian': 'the same, zCDP, rho = epsilon^2 / 2'}
 
 

@@ -20,8 +20,7 @@ import dataclasses
 
 PAPERS = ('000',)
 ARTEFACT = ('Table 4.1 of Lalanne (2023), the line of Karwa and Vadhan: '
-            'intervals '
-            'of a normal mean under pure privacy')
+            'intervals of a normal mean under pure privacy')
 COST = '2 min on a CPU core'
 HEADLINES = (
     'the printed interval covers theta in 95 % of runs',

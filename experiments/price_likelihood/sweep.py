@@ -26,8 +26,7 @@ import dataclasses
 
 PAPERS = ('000',)
 ARTEFACT = ('section 4.2.2 of Lalanne (2023): equations (4.6) and (4.8), '
-            'Algorithm '
-            '1 and Fact 4.2.4')
+            'Algorithm 1 and Fact 4.2.4')
 COST = '1 min on a CPU core'
 HEADLINES = (
     'mini-batches with',

@@ -23,9 +23,8 @@ the printed noise.
 import dataclasses
 
 PAPERS = ('000',)
-ARTEFACT = ('sections 3.1.2 and 4.1.1 of Lalanne (2023): what privacy costs one'
-            ' '
-            'proportion')
+ARTEFACT = ('sections 3.1.2 and 4.1.1 of Lalanne (2023): the cost of privacy '
+            'for one proportion')
 COST = '1 min on a CPU core'
 GALLERY = 'The price of privacy of a proportion'
 HEADLINES = (

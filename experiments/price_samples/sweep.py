@@ -25,9 +25,8 @@ sampling alone (erratum E-20); privacy increases n only below epsilon = .015.
 import dataclasses
 
 PAPERS = ('000',)
-ARTEFACT = ('section 3.2.1 of Lalanne (2023), worked example: participants of a'
-            ' '
-            'private test')
+ARTEFACT = ('section 3.2.1 of Lalanne (2023), worked example: participants of '
+            'a private test')
 COST = '30 s on a CPU core'
 HEADLINES = ('4109 participants', 'no test needs fewer records than the bounds')
 

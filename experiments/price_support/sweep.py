@@ -25,8 +25,8 @@ import dataclasses
 
 PAPERS = ('000', '004')
 ARTEFACT = ('section 4.1.2 of Lalanne (2023) and Proposition 3 of Barber and '
-            'Duchi (2014): what '
-            'privacy costs the end of a uniform distribution')
+            'Duchi (2014): the cost of privacy for the upper end of a uniform '
+            'distribution')
 COST = '1 min on a CPU core'
 HEADLINES = (
     'risks lie between the lower and the upper bound',

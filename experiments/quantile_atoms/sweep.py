@@ -33,9 +33,8 @@ import dataclasses
 import math
 
 PAPERS = ('000',)
-ARTEFACT = ('Figures 6.4 and 6.5 of Lalanne (2023): quantiles of laws with '
-            'atoms, '
-            'against n and against the noise')
+ARTEFACT = ('Figures 6.4 and 6.5 of Lalanne (2023): quantiles of distributions '
+            'with atoms, against n and against the noise')
 COST = '4 min on two CPU cores'
 HEADLINES = (
     'values computed by other programs are reproduced',

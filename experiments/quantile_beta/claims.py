@@ -18,7 +18,7 @@ _SLOPES = {'beta_1_1': 0, 'beta_2_2': 2.08, 'beta_0.5_0.5': 2.55,
            'beta_1_3': 5.45, 'beta_2_5': 6.47, 'beta_5_1': 16.8}
 
 Curves = dict[tuple[str, str], dict[int, points.Point]]
-"""(law, series) -> m -> point."""
+"""(distribution, series) -> m -> point."""
 
 
 def series(point: points.Point) -> str:
@@ -27,7 +27,7 @@ def series(point: points.Point) -> str:
 
 
 def curves(cells: Iterable[points.Point]) -> Curves:
-  """Points by law and series, in the order of the sweep."""
+  """Points by distribution and series, in the order of the sweep."""
   ours: Curves = {}
   for point in sorted(cells, key=lambda point: (
       sweep.METHODS.index(point['method']), series(point))):
@@ -42,10 +42,10 @@ def of_figure(rows: Sequence[records.Row]) -> list[points.Point]:
           if point['repetitions'] != _MANY]
 
 
-def laws(cells: Curves) -> list[str]:
+def datasets(cells: Curves) -> list[str]:
   """Laws that have points, in the order of the sweep."""
-  return [law for law in sweep.DATASETS
-          if any(law == other for other, _ in cells)]
+  return [dataset for dataset in sweep.DATASETS
+          if any(dataset == other for other, _ in cells)]
 
 
 def crossover(first: dict[int, points.Point] | None,
@@ -117,8 +117,8 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
 def _cells(cells: list[points.Point]):
   ours = curves(cells)
   gaps, met = [], 0
-  for (law, name, size), wanted in reference.cells().items():
-    point = ours.get((law, name), {}).get(size)
+  for (dataset, name, size), wanted in reference.cells().items():
+    point = ours.get((dataset, name), {}).get(size)
     if point is not None:
       # Theirs has the standard error of ours: as many runs.
       gaps.append(abs(point['value_sup'] - wanted) / (
@@ -134,19 +134,21 @@ def _cells(cells: list[points.Point]):
 def _crossovers(cells: list[points.Point], rec: str, post: str
                 ) -> dict[str, float]:
   ours = curves(cells)
-  pairs = {law: crossover(ours.get((law, rec)), ours.get((law, post)))
-           for law in laws(ours)}
-  return {law: at for law, at in pairs.items() if at is not None}
+  pairs = {dataset: crossover(ours.get((dataset, rec)),
+                              ours.get((dataset, post)))
+           for dataset in datasets(ours)}
+  return {dataset: at for dataset, at in pairs.items() if at is not None}
 
 
 def _near(cells: dict[str, float]) -> bool:
   """Within a factor of 1.6 of what is printed, what 50 runs can tell."""
-  return all(law in cells and abs(math.log(cells[law] / wanted))
-             < math.log(1.6) for law, wanted in _PRINTED.items())
+  return all(dataset in cells and abs(math.log(cells[dataset] / wanted))
+             < math.log(1.6) for dataset, wanted in _PRINTED.items())
 
 
 def _text(cells: dict[str, float]) -> str:
-  return ' and '.join(f'{cells.get(law, math.nan):.0f}' for law in _PRINTED)
+  return ' and '.join(f'{cells.get(dataset, math.nan):.0f}'
+                      for dataset in _PRINTED)
 
 
 def _printed_crossovers(cells: list[points.Point]):
@@ -169,8 +171,8 @@ def _combinations(cells: list[points.Point]):
 
 def _lipschitz(cells: list[points.Point]):
   at = _crossovers(cells, 'rec_printed', 'hist_raw')
-  order = [law for law in _SLOPES if law in at]
-  text = ', '.join(f'{at[law]:.0f}' for law in order)
+  order = [dataset for dataset in _SLOPES if dataset in at]
+  text = ', '.join(f'{at[dataset]:.0f}' for dataset in order)
   return (f'at m = {text}', len(order) > 2 and all(
       at[a] <= at[b] for a, b in zip(order, order[1:])),
           'in the order of the constant on the range of the quantile levels; '
@@ -180,9 +182,10 @@ def _lipschitz(cells: list[points.Point]):
 def _shared(cells: list[points.Point], first: str, second: str
             ) -> list[tuple[points.Point, points.Point]]:
   ours = curves(cells)
-  return [(ours[law, first][m], ours[law, second][m]) for law in laws(ours)
-          for m in sorted(set(ours.get((law, first), ()))
-                          & set(ours.get((law, second), ())))]
+  return [(ours[dataset, first][m], ours[dataset, second][m])
+          for dataset in datasets(ours)
+          for m in sorted(set(ours.get((dataset, first), ()))
+                          & set(ours.get((dataset, second), ())))]
 
 
 def _ratio(pair: tuple[points.Point, points.Point]) -> float:
@@ -229,8 +232,8 @@ def _depth(cells: list[points.Point]):
 
 
 def _errors_at(cells: list[points.Point], size: int) -> dict[str, float]:
-  return {name: curve[size]['value_sup'] for (law, name), curve
-          in curves(cells).items() if law == 'beta_2_5' and size in curve}
+  return {name: curve[size]['value_sup'] for (dataset, name), curve
+          in curves(cells).items() if dataset == 'beta_2_5' and size in curve}
 
 
 def _order(cells: list[points.Point]):

@@ -37,8 +37,7 @@ from dpjax.privacy.adjacency import Adjacency
 
 PAPERS = ('000',)
 ARTEFACT = ('Figure 6.1 of Lalanne (2023): error of private quantiles of beta '
-            'laws '
-            'against how many are asked for')
+            'distributions against their number')
 COST = '2.5 min on two CPU cores'
 HEADLINES = (
     'values computed by other programs are reproduced',

@@ -50,7 +50,7 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
 
 
 def expected(name: str) -> np.ndarray:
-  """Shares [50] of a mixed law, by its definition."""
+  """Shares [50] of a mixed distribution, by its definition."""
   share, gap = map(float, name.split('_')[1:])
   ends = np.linspace(0, 1, sweep.NUM_BINS + 1)
   left = np.minimum(ends, 0.5 - gap) + np.maximum(ends - 0.5 - gap, 0)
@@ -86,7 +86,7 @@ def _zeros(cells: list[points.Point]):
 
 
 def figure(rows: Sequence[records.Row]) -> Any:
-  """One axes for each law."""
+  """One axes for each distribution."""
   values = {point['dataset']: point for point in points.collect(rows)}
   names = [setting.dataset for setting in sweep.SETTINGS
            if setting.dataset in values]

@@ -17,9 +17,8 @@ ratings.
 import dataclasses
 
 PAPERS = ('000',)
-ARTEFACT = ('Figure 6.3 of Lalanne (2023): histograms of the laws of Figures '
-            '6.4 '
-            'and 6.5')
+ARTEFACT = ('Figure 6.3 of Lalanne (2023): histograms of the distributions of '
+            'Figures 6.4 and 6.5')
 COST = '10 s on a CPU core'
 HEADLINES = (
     'in mixed_<p>_<delta> the atom has probability p, and both sides share '

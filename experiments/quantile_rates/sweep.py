@@ -22,8 +22,7 @@ from dpjax.privacy.adjacency import Adjacency
 
 PAPERS = ('000',)
 ARTEFACT = ('Conclusion of Lalanne (2023): quantiles at the parametric rate; '
-            'and '
-            'what unrounded and interpolated ranks are worth')
+            'and the gain by unrounded and interpolated ranks')
 COST = '2 min on a CPU core'
 GALLERY = 'Private quantiles: errors against n'
 

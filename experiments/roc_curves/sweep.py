@@ -23,8 +23,7 @@ import math
 
 PAPERS = ('003',)
 ARTEFACT = ('Figures 6.5.1 to 6.5.3 and 6.6.4 and Table 6.1 of Barczewski '
-            '(2025): '
-            'private ROC curves')
+            '(2025): private ROC curves')
 COST = '1 min on two CPU cores'
 GALLERY = 'Private ROC curves'
 HEADLINES = ('Table 6.1', 'smoothed curves', 'the error decreases',

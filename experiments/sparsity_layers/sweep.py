@@ -21,8 +21,7 @@ import dataclasses
 
 PAPERS = ('000',)
 ARTEFACT = ('Table 1.1 and Figure 1.3 of Lalanne (2023): parameters of '
-            'butterfly '
-            'networks')
+            'butterfly networks')
 COST = '5 s on a CPU core'
 HEADLINES = ('Table 1.1',)
 

@@ -109,7 +109,7 @@ def _closed(cells: list[points.Point]):
 
 def _coverage(cells: list[points.Point]):
   shares = [p['coverage'] for p in cells]
-  # Four standard errors, and 0.01 for laws that are not quite normal.
+  # Four standard errors, and 0.01 for distributions that are not quite normal.
   enough = all(p['coverage'] > 0.94 - 4 * math.sqrt(
       0.95 * 0.05 / p['repetitions']) for p in cells)
   return (f'{min(shares):.3f} to {max(shares):.3f}', enough,

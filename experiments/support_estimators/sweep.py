@@ -19,9 +19,8 @@ import dataclasses
 import math
 
 PAPERS = ('002',)
-ARTEFACT = ('Exercise 7.36 of the lecture notes, chapter 7: the end of a '
-            'uniform distribution '
-            'under four models')
+ARTEFACT = ('Exercise 7.36 of the lecture notes, chapter 7: the upper end of a '
+            'uniform distribution under four models')
 COST = '2 min on a CPU core'
 HEADLINES = ('(PAC)', '(DP) the maximum', '(LDP) the maximum')
 

@@ -27,8 +27,8 @@ import dataclasses
 import math
 
 PAPERS = ('003',)
-ARTEFACT = ('Algorithm 8 and Theorem 5.2.2 of Barczewski (2025): the epsilon '
-            'it has')
+ARTEFACT = ('Algorithm 8 and Theorem 5.2.2 of Barczewski (2025): the true '
+            'epsilon')
 COST = '0.2 h on 2 CPU cores'
 GALLERY = 'What the printed algorithm spends, and what it claims'
 HEADLINES = (
