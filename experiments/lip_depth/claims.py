@@ -1,4 +1,4 @@
-"""The laws of EXP-SWEEP, and what is said of depth, against the rows."""
+"""Formulas and claims of EXP-SWEEP about depth, compared with the rows."""
 
 from collections.abc import Callable, Sequence
 
@@ -9,7 +9,7 @@ from dpjax.report import verdicts
 from experiments.lip_depth import lookup
 from experiments.lip_depth import sweep
 
-# Of some hundred variances the largest is beyond with probability 1e-6.
+# The largest of some hundred variances exceeds this with probability 1e-6.
 _Z_SCORE = 5.7
 _ROUNDING = 1e-5
 _ENERGY_BAND = 0.05
@@ -17,7 +17,7 @@ _FALL = 0.01
 
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
-  """Laws first, then what training showed."""
+  """Returns verdicts on formulas, then verdicts on trained networks."""
   values = lookup.collect(rows)
   result = [*_noise(values), _multiplier(rows), *_energies(values),
            *_chains(values), *_residuals(values), _bounds_hold(values)]
@@ -29,7 +29,7 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
 
 def _law(claim: str, printed: str, gaps: dict[str, float], limit: float,
          reason: str) -> verdicts.Verdict:
-  """A law that holds up to `limit` for everything it is tried on."""
+  """Returns a verdict on a formula: its largest gap is at most `limit`."""
   if not gaps:
     return verdicts.Verdict(claim, printed, '-', verdicts.NOT_RUN, 'no rows')
   worst = max(gaps, key=gaps.get)
@@ -37,7 +37,7 @@ def _law(claim: str, printed: str, gaps: dict[str, float], limit: float,
   if gaps[worst] <= limit:
     return verdicts.Verdict(claim, printed, ours, verdicts.AGREES, reason)
   return verdicts.Verdict(claim, printed, ours, verdicts.DIFFERS,
-                          f'{worst}: beyond {limit:g}')
+                          f'{worst}: more than {limit:g}')
 
 
 def _value(metrics: dict, name: str) -> float:

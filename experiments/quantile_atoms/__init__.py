@@ -1,1 +1,1 @@
-"""Figures 6.4 and 6.5: quantiles of distributions with atoms, with noise or not."""
+"""Figures 6.4 and 6.5: quantiles of distributions with atoms."""

@@ -22,8 +22,7 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
   """Every claim of section 6.3.5 on errors, and of what is better."""
   cells = points.collect(rows)
   large = points.select(cells, num_examples=_LARGE)
-  of = lambda dataset, *methods: points.select(large, dataset=dataset,
-                                               method=methods)
+  of = lambda data, *methods: points.select(large, dataset=data, method=methods)
   last = points.select(of(sweep.MIXED, 'hs_uniform', 'hs_printed',
                           'joint_floor', 'rec_floor', 'joint'),
                        num_examples=_LARGE[-1:])

@@ -5,9 +5,10 @@ from typing import NamedTuple
 
 COLUMNS = ('joint', 'inverse', 'hs_uniform', 'hs_gaussian', 'rec_floor',
            'hist_raw')
-# By data set and n; the noise is the best of eight, that of RecExp +-1e-6 of the
-# range, which it is here from n = 1000 on. One cell differs: 200 bins put
-# the quantile of level 1/3 of earnings_surrogate, which is 0, at 5500 / (3 F(5500)) = 4965.
+# By data set and n. The noise is the best of eight; that of RecExp is +-1e-6 of
+# the range, as here from n = 1000 on. One value differs: for level 1/3 of
+# earnings_surrogate, where the quantile is 0, 200 bins give
+# 5500 / (3 F(5500)) = 4965.
 _TABLE = """
 mixed_0_0         100 .122 .128 .100 .101 - .328
 mixed_0_0        1000 .0208 .0219 .0216 .0215 .0310 .0405

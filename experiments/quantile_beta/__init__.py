@@ -1,1 +1,1 @@
-"""Figure 6.1: errors of quantiles of beta distributions against their number."""
+"""Figure 6.1: errors of m quantiles of beta distributions, against m."""
