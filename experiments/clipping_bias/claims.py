@@ -244,7 +244,7 @@ def _active(values: lookup.Values, dataset: str) -> Verdict:
 
 
 def _other_point(values: lookup.Values, dataset: str) -> Verdict:
-  """What the figure is said to show, tried without noise."""
+  """Tests the claim about the figure without noise."""
   claim = (f'{dataset}: clipping makes the model converge to another point '
            'than the optimum')
   clipped = _ends(values, dataset, 'clipped_sgd', 1.0, 'train_loss').end
@@ -264,7 +264,7 @@ def _other_point(values: lookup.Values, dataset: str) -> Verdict:
 
 
 def _no_error(values: lookup.Values, dataset: str) -> Verdict:
-  """What is left of the claim in the sound method."""
+  """Tests the claim for the sound method."""
   claim = f'{dataset}: Lip-DP-SGD (sound) has no such error'
   plain, clipped = (_ends(values, dataset, method, math.inf,
                           'error_norm').end

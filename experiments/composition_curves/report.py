@@ -1,4 +1,4 @@
-"""Epsilon of k releases by every bound, and what is printed of the bounds."""
+"""Epsilon of k releases by every bound, and verdicts on the printed bounds."""
 
 from collections.abc import Sequence
 from typing import Any

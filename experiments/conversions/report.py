@@ -1,4 +1,4 @@
-"""What conversions give, beside what is true of the Gaussian release."""
+"""Results of conversions, with the exact values of the Gaussian release."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -46,7 +46,7 @@ def geometric_mean(values: Sequence[float]) -> float:
 
 
 def table(rows: Sequence[records.Row]) -> str:
-  """Means of ratios by notion; errors beside those of reference; slopes."""
+  """Tables: mean ratios by notion, errors with stored values, slopes."""
   cells = _cells(rows)
   parts = ['Ratio of the error of each estimator to that of the default: '
            'geometric mean (smallest to largest; number of settings where the '
@@ -86,7 +86,7 @@ def _gain(cells, group, method):
 
 
 def _found(cells, group, method, cell):
-  """Ours, of what the reference measured; None where not run."""
+  """Returns our value for a stored one; None where it was not run."""
   point = cells.get((*group, method, *cell))
   name = 'proper' if method in reference.PROPER else 'mse'
   return point and point[name]
@@ -125,7 +125,7 @@ def _rates(rows):
 
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
-  """What adaptation costs and gains, and that it was measured alike."""
+  """Verdicts on the costs and gains of adaptation, and on stored values."""
   cells = _cells(rows)
   pure, zcdp = _GROUPS[0], _GROUPS[1]
   of = lambda *names, **limits: _Ratios(ratios(cells, *names, **limits))
@@ -166,7 +166,7 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
 
 
 def _beside_reference(cells):
-  """Errors against those of table 8.4."""
+  """Compares errors with those of item DEN-8.4."""
   return [
       points.judged('closed forms match table 8.4', '1 %',
                     list(_compared(cells, simulated=False)), _closed),

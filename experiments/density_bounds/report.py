@@ -1,4 +1,4 @@
-"""Lower bounds beside upper ones, and what is left between them."""
+"""Lower and upper bounds, and the gaps between them."""
 
 from collections.abc import Sequence
 import math
@@ -63,7 +63,7 @@ def table(rows: Sequence[records.Row]) -> str:
 
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
-  """What is printed of lower bounds, and what the reference and theory say."""
+  """Verdicts on printed lower bounds, by stored values and by theory."""
   cells = points.collect(rows)
   privacy = points.select(cells, kind='privacy')
   last = _scaled([p for p in privacy if p['amount'] == 1e6])

@@ -41,7 +41,7 @@ def table(rows: Sequence[records.Row]) -> str:
 
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
-  """Errors fall from what is printed to what is told nothing."""
+  """Verdict: the printed estimator has a larger error than the adaptive one."""
   cells = points.collect(rows)
   return [points.judged('errors are below those of the printed estimator',
                         'by 10 and more', points.select(

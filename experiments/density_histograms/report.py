@@ -1,4 +1,4 @@
-"""Rates of private histograms, their bins, and what is said of them."""
+"""Rates of private histograms, their bins, and verdicts on claims."""
 
 from collections.abc import Sequence
 import math
@@ -37,7 +37,7 @@ def _collected(rows: Sequence[records.Row]) -> list[points.Point]:
 
 
 def table(rows: Sequence[records.Row]) -> str:
-  """Table 8.1 with all methods; the best bins of X3; largest errors."""
+  """Item DEN-8.1 with all methods; the best bins of X3; largest errors."""
   cells = _collected(rows)
   return '\n'.join([
       'Mean integrated squared errors in closed form; trivial: the error of '
@@ -56,7 +56,7 @@ def table(rows: Sequence[records.Row]) -> str:
 
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
-  """Theorem 1, what is said around it, and what tuning is worth."""
+  """Verdicts on Theorem 1, on related claims, and on the gain by tuning."""
   cells = _collected(rows)
   return [*_of_rates(points.select(cells, method='printed')),
           *_of_bins(cells),

@@ -8,7 +8,7 @@ replace_one. Parts:
   records  against n, at four values of epsilon (X1)
   budgets  against epsilon and sqrt(rho), at n = 10^7 (X2)
   bins     against the number m of bins, at three pairs of n and epsilon (X3)
-  table    the settings of table 8.1
+  table    the settings of catalogue item DEN-8.1
   largest  the largest error over [0, 1], simulated, against n or n alpha (X12);
            with a budget n is 10^12, so that noise is most of the error
 Methods, which differ in how they choose m; all but the last use the noise of

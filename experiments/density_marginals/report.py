@@ -1,4 +1,4 @@
-"""The table of errors, and what is said of trees."""
+"""The table of errors, and verdicts on trees."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -25,7 +25,7 @@ _LABELS = {'flat': 'all cells, Laplace', 'flat_simplex': 'all cells, simplex',
 
 
 def table(rows: Sequence[records.Row]) -> str:
-  """Errors by size and budget, the reference below each."""
+  """Errors by size and budget, with the stored value below each."""
   cells = points.collect(rows)
   lines = []
   for size, epsilon in points.distinct(cells, 'num_records', 'epsilon'):

@@ -69,7 +69,7 @@ _LINES = (
 
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
-  """What each step is worth, and that none of the projections hurts."""
+  """Verdicts on the gain by each step, and that no projection hurts."""
   cells = _collected(rows)
   ladder = points.select(cells, grid='ladder')
   little = [p for p in ladder if p['decade'] <= 2]

@@ -21,8 +21,8 @@ and noise:
   unimodal         the unimodal density nearest to a histogram of 64 bins (e)
 For beta25, L is set to 12, although its slope at 0 is 30.
 
-Grid `ladder`: n epsilon from 10 to 10^4. Grid `table`: the settings of the last
-table of section 8.4.
+Grid `ladder`: n epsilon from 10 to 10^4. Grid `table`: settings of the
+catalogue item DEN-8.4.
 
 Expected: where n epsilon is 100 or less, (d) gains most, then (c), (b) and (a);
 above, they gain next to nothing. Joining heights by lines halves the error

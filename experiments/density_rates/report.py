@@ -1,4 +1,4 @@
-"""Slopes of errors beside the theory, and tables 8.2 and 8.3 beside theirs."""
+"""Slopes of errors against theory, and items DEN-8.2 and DEN-8.3."""
 
 from collections.abc import Sequence
 import math
@@ -111,7 +111,7 @@ def _cell(cells):
 
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
-  """Rates of Theorem 4, of what closes its gap, and both tables."""
+  """Verdicts on rates of Theorem 4, better estimators, and both tables."""
   cells = _points(rows)
   noisy = points.select(cells, study='privacy', kind='sobrand')
 

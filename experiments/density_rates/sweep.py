@@ -25,7 +25,8 @@ Studies, and the meaning of their field `scale`:
   records   n, at epsilon = .1 and rho = epsilon^2 / 2
   table     n, at the epsilon of the setting and rho = epsilon^2 / 2
 
-Expected: the slopes of the theory; table 8.2 to 1 %, table 8.3 to three digits.
+Expected: the slopes of the theory; the values of the catalogue items DEN-8.2 to
+1 % and DEN-8.3 to three digits.
 """
 
 import dataclasses

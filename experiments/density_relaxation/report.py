@@ -1,4 +1,4 @@
-"""What relaxations cost and gain, and what is said of them."""
+"""Costs and gains of relaxations, and verdicts on claims about them."""
 
 from collections.abc import Sequence
 import math
@@ -59,7 +59,7 @@ def table(rows: Sequence[records.Row]) -> str:
 
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
-  """What the paper prints, and reference values."""
+  """Verdicts on printed claims and on stored values."""
   measured = points.collect(rows)
   noise, cells, rules = (points.select(measured, kind=kind)
                          for kind in ('noise', 'cells', 'rules'))

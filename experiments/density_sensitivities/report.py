@@ -1,4 +1,4 @@
-"""Sensitivities, printed and exact, and what is said of them."""
+"""Printed and exact sensitivities, and verdicts on claims about them."""
 
 from collections.abc import Sequence
 import math
@@ -56,7 +56,7 @@ def table(rows: Sequence[records.Row]) -> str:
 
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
-  """Claims of Lalanne, Garivier and Gribonval (2023), and reference values."""
+  """Verdicts on printed claims and on stored values."""
   cells = _collected(rows)
   sums = points.select(cells, method='sums')
   replaced = points.select(sums, adjacency=_REPLACE)

@@ -1,4 +1,4 @@
-"""Errors side by side, and who gains where."""
+"""Errors side by side, and verdicts on which method gains where."""
 
 from collections.abc import Sequence
 import math

@@ -1,4 +1,4 @@
-"""Table 1, each exponent with a measured one beside it."""
+"""Table 1, each exponent with its measured value."""
 
 from collections.abc import Sequence
 from typing import Any

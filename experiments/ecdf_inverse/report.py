@@ -50,7 +50,7 @@ def table(rows: Sequence[records.Row]) -> str:
 
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
-  """What section 6.6.4 says of Figure 6.6.3, and what is better."""
+  """Verdicts on Figure 6.6.3 (section 6.6.4), and on better methods."""
   cells = points.collect(rows)
   of = lambda *methods: points.select(cells, method=methods)
   return [

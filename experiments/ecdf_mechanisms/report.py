@@ -1,4 +1,4 @@
-"""The table of errors side by side, and what is said of them."""
+"""The table of errors side by side, and verdicts on claims about them."""
 
 from collections.abc import Sequence
 import math
@@ -19,7 +19,7 @@ _LIMITS = ('optimum', 'bound')
 
 
 def _raw(rows: Sequence[records.Row]) -> list[points.Point]:
-  """Closed forms, with their ratio to the printed mechanism beside them."""
+  """Closed forms, each with its ratio to the printed mechanism."""
   cells = points.select(points.collect(rows), monotone='false')
   for point in cells:
     same = points.select(cells, method='paper', **{
@@ -86,7 +86,7 @@ def _cell(cells: Sequence[points.Point]) -> str:
 
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
-  """What Barczewski (2025) prints, what is better, and that both are measured.
+  """Verdicts on claims of Barczewski (2025) and on better mechanisms.
   """
   sizes = dict(num_thresholds=(2.0**10, 2.0**15))
   result, monotone = _raw(rows), points.select(_monotone(rows), **sizes)

@@ -37,7 +37,7 @@ def table(rows: Sequence[records.Row]) -> str:
 
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
-  """What section 6.6.3 says of both figures, and of what is better."""
+  """Verdicts on both figures (section 6.6.3), and on better methods."""
   cells = points.collect(rows)
   paper = points.select(cells, method='paper')
   along = {name: points.select(paper, figure=name)
@@ -78,7 +78,7 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
 
 
 def _not_in_the_text(cells: list[points.Point]) -> list[verdicts.Verdict]:
-  """Returns the verdicts on what the source does not consider."""
+  """Returns verdicts on questions that the source does not consider."""
   return [
       points.judged('calibrated noise gains as much after smoothing as before',
                     'L^2 / (L + 1)^2, not in the text', points.select(
@@ -143,7 +143,7 @@ def _helps(cells: list[points.Point]):
 
 
 def _near(cells: list[points.Point]) -> list[tuple[float, bool]]:
-  """Our ratios over those of the reference, and whether they are near.
+  """Returns our ratios over the stored ones, and whether they are near.
 
   Within 15 %, or 3 standard errors: of 25 data sets there, twice those of ours.
   """

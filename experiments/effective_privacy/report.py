@@ -27,7 +27,7 @@ def table(rows: Sequence[records.Row]) -> str:
 
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
-  """What the text says of the figure."""
+  """Verdicts on the claims of the text about the figure."""
   cells = points.collect(rows)
   least = min((p['sigma'] for p in cells), default=0.0)
   return [

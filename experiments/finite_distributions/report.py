@@ -20,7 +20,7 @@ def table(rows: Sequence[records.Row]) -> str:
 
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
-  """Equations (2.6), (2.7) and what is said of the projection."""
+  """Verdicts on equations (2.6) and (2.7) and on the projection."""
   cells = points.collect(rows)
   uniform = points.select(cells, dataset='uniform')
   # The noise alone costs at least four times what sampling does.

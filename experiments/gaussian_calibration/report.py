@@ -1,4 +1,4 @@
-"""Classical noise beside the least that is enough."""
+"""Classical noise, compared with the least sufficient noise."""
 
 from collections.abc import Sequence
 import math

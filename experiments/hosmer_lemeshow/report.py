@@ -29,7 +29,7 @@ def table(rows: Sequence[records.Row]) -> str:
 
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
-  """What sections 6.5.2 and 6.6.6 say, and what is better."""
+  """Verdicts on sections 6.5.2 and 6.6.6, and on better releases."""
   cells = points.collect(rows)
   files = points.select(cells, dataset=_FILES)
   bank = points.select(files, dataset='bank_full')

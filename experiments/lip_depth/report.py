@@ -22,7 +22,7 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
 
 
 def table(rows: Sequence[records.Row]) -> str:
-  """Accuracy along each field, bounds by depth, the plane, the laws."""
+  """Tables of accuracy by each field, of bounds by depth, and of formulas."""
   values = lookup.collect(rows)
   sizes = lookup.sizes(rows)
   parts = []

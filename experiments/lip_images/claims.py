@@ -1,4 +1,4 @@
-"""What Figure 5.3.1 and its text claim, beside our rows. EXP-F5.3.1, EXP-T5.3.
+"""Claims of Figure 5.3.1 and its text, against rows. EXP-F5.3.1, EXP-T5.3.
 
 The figure has no numbers in the text, only that Lip-DP-SGD surpasses all
 others. Small networks can say whether it surpasses DP-SGD at the same sound

@@ -1,4 +1,4 @@
-"""Seconds of an epoch beside each other, and what the text says of them."""
+"""Seconds of an epoch by method, and verdicts on the claims of the text."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple

@@ -1,4 +1,4 @@
-"""The space beside the printed one, what was found, and what it cost."""
+"""The search space and the printed one, the selected values, and their cost."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""Simulates the settings in `sweep.py`, beside exact probabilities."""
+"""Simulates the settings in `sweep.py`, and computes exact probabilities."""
 
 from collections.abc import Iterator, Sequence
 import math

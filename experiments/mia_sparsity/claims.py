@@ -1,4 +1,4 @@
-"""What Lalanne (2023) says of sparsity as a defence, beside our rows. MIA-11.
+"""Claims of Lalanne (2023) on sparsity as a defence, against our rows. MIA-11.
 
 Every claim is judged for every profile that has rows. Numbers are printed of
 one network on one data set: those of others stand beside them and are not

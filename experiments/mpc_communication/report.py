@@ -34,7 +34,7 @@ def table(rows: Sequence[records.Row]) -> str:
 
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
-  """What sections 6.4 and 6.6.7 say of communication."""
+  """Verdicts on communication (sections 6.4 and 6.6.7)."""
   cells = points.collect(rows)
   along = points.select(cells, figure='points')
   across = points.select(cells, figure='servers')

@@ -1,4 +1,4 @@
-"""Conditional variation against budgets, and what is printed of it."""
+"""Conditional variation against budgets, and the printed bounds."""
 
 from collections.abc import Sequence
 import math

@@ -39,7 +39,7 @@ def table(rows: Sequence[records.Row]) -> str:
 
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
-  """What theory, Lalanne (2023) and reference say of dimension and radius."""
+  """Verdicts on dimension and radius: theory, Lalanne (2023), stored values."""
   cells = points.collect(rows)
   wide = points.select(cells, kind='dimension')
   high = [p for p in wide if 'printed' in p.values]

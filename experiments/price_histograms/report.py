@@ -1,4 +1,4 @@
-"""Slopes, cells as printed and corrected, and what lies between the bounds."""
+"""Slopes, printed and corrected numbers of cells, and gaps of the bounds."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -40,7 +40,7 @@ def table(rows: Sequence[records.Row]) -> str:
 
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
-  """Proposition 5, equation (19), erratum E-14 and figures of the reference."""
+  """Verdicts on Proposition 5, equation (19), E-14 and stored values."""
   cells = points.collect(rows)
   tuned = points.select(cells, method='tuned')
   simulated = [p for p in cells if 'measured' in p.values]

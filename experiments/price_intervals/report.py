@@ -27,7 +27,7 @@ def table(rows: Sequence[records.Row]) -> str:
 
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
-  """Coverage, widths and risks beside those of the reference."""
+  """Verdicts on coverage, widths and risks, with their stored values."""
   cells = points.collect(rows)
   printed = points.select(cells, method='karwa_vadhan')
   ours = points.select(cells, method=('tuned', 'gaussian'))

@@ -244,7 +244,7 @@ def _printed(cells):
 
 
 def figure(rows: Sequence[records.Row]) -> Any:
-  """Total risk, privacy terms, what a record costs, and the printed bound."""
+  """Plots of total risk, privacy terms, privacy loss and the printed bound."""
   cells = points.collect(rows)
   drawn, axes = plots.new(2, 3, width=4.4, height=3.7)
   _total(axes[0, 0], points.select(cells, part='risk'))

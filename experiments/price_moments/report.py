@@ -1,4 +1,4 @@
-"""Risks between their bounds, slopes, and what printed thresholds cost."""
+"""Risks between their bounds, slopes, and the loss by printed thresholds."""
 
 from collections.abc import Sequence
 import math

@@ -42,7 +42,7 @@ def table(rows: Sequence[records.Row]) -> str:
 
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
-  """Claims of Lalanne (2023), and reference values."""
+  """Verdicts on claims of Lalanne (2023) and on stored values."""
   cells = points.collect(rows)
   pure, zcdp = (points.select(cells, notion=name) for name in _NOTIONS)
   of = lambda *names: points.select(cells, method=names)

@@ -1,4 +1,4 @@
-"""Numbers of records against the budget, and what the text says of them."""
+"""Numbers of records against the budget, and verdicts on the text."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -28,7 +28,7 @@ _GOLDEN = {0.1: (381, 4109, 8019), 0.01: (3807, 39315, 78435),
 
 
 def table(rows: Sequence[records.Row]) -> str:
-  """Records by bound and test, then errors at too few of them."""
+  """Tables of records by bound and test, and of errors at too few records."""
   cells = points.collect(rows)
   return '\n'.join([
       'Number of records to distinguish B(.50) from B(.51) with a mean error '
@@ -40,7 +40,7 @@ def table(rows: Sequence[records.Row]) -> str:
 
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
-  """The worked example, its numbers and what they mean."""
+  """Verdicts on the worked example and its numbers."""
   cells = points.collect(rows)
   pure = points.select(cells, notion='pure')
   tenth = points.select(pure, amount=0.1)
@@ -99,7 +99,7 @@ def _golden(cells):
 
 
 def _crossing(cells, metric):
-  """Budget at which a bound asks for what sampling takes, log-linearly."""
+  """Budget at which a bound needs as many records as sampling."""
   pairs = sorted((p[metric] / p['sampling'], p['amount']) for p in cells)
   ratios, amounts = np.log(np.array(pairs)).T
   return float(np.exp(np.interp(0.0, ratios, amounts)))

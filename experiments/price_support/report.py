@@ -29,7 +29,7 @@ def table(rows: Sequence[records.Row]) -> str:
 
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
-  """Claims of both papers, and reference values."""
+  """Verdicts on claims of both papers and on stored values."""
   cells = points.collect(rows)
   of = lambda **fields: points.select(cells, **fields)
   return [

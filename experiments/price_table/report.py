@@ -1,6 +1,4 @@
-"""Table 1 of Barber and Duchi (2014), each exponent with a measured one beside
-it.
-"""
+"""Table 1 of Barber and Duchi (2014), with measured exponents."""
 
 from collections.abc import Sequence
 import math
@@ -70,7 +68,7 @@ def _cell(cells, notion, method) -> str:
 
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
-  """The table's exponents, and what it leaves open."""
+  """Verdicts on the exponents of the table, and on open cases."""
   cells = points.collect(rows)
   upper = [p for p in cells if p['method'] not in ('lower', 'subsample')]
   lower = points.select(cells, method='lower')

@@ -1,4 +1,4 @@
-"""What is claimed of Figures 6.4 and 6.5, held against rows."""
+"""Claims about Figures 6.4 and 6.5, compared with the rows."""
 
 from collections.abc import Sequence
 import math
@@ -19,7 +19,7 @@ _LARGE = tuple(float(size) for size in sweep.SIZES if size >= sweep.SIZE)
 
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
-  """Every claim of section 6.3.5 on errors, and of what is better."""
+  """Verdicts on every claim of section 6.3.5, and on better methods."""
   cells = points.collect(rows)
   large = points.select(cells, num_examples=_LARGE)
   of = lambda data, *methods: points.select(large, dataset=data, method=methods)

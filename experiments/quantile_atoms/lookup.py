@@ -1,4 +1,4 @@
-"""Points by distribution and size, and the noise that turned out best."""
+"""Points by data set and size, and the noise with the least error."""
 
 from collections.abc import Iterable
 
@@ -10,7 +10,7 @@ Errors = dict[str, points.Point]
 
 
 def datasets(cells: Iterable[points.Point]) -> list[str]:
-  """Laws that have points, in the order of the sweep."""
+  """Returns the data sets that have points, in the order of the sweep."""
   there = {point['dataset'] for point in cells}
   return [dataset for dataset in (*sweep.MIXED, *sweep.FILES, *sweep.SURROGATES)
           if dataset in there]

@@ -1,4 +1,4 @@
-"""What is claimed of Figure 6.1, held against rows."""
+"""Claims about Figure 6.1, compared with the rows."""
 
 from collections.abc import Iterable, Sequence
 import math
@@ -43,7 +43,7 @@ def of_figure(rows: Sequence[records.Row]) -> list[points.Point]:
 
 
 def datasets(cells: Curves) -> list[str]:
-  """Laws that have points, in the order of the sweep."""
+  """Returns the data sets that have points, in the order of the sweep."""
   return [dataset for dataset in sweep.DATASETS
           if any(dataset == other for other, _ in cells)]
 

@@ -28,7 +28,7 @@ _DRAWN = (
 
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
-  """Every claim of section 6.2.4, and of what is better; see `claims`."""
+  """Verdicts on section 6.2.4, and on better methods; see `claims`."""
   return claims.verdict(rows)
 
 

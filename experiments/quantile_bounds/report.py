@@ -1,4 +1,4 @@
-"""What is proved of errors of quantiles, and by how much they are smaller."""
+"""Proved bounds of quantile errors, and their ratio to measured errors."""
 
 from collections.abc import Sequence
 import math

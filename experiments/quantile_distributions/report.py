@@ -1,4 +1,4 @@
-"""Figure 6.3 and what it is said to show."""
+"""Figure 6.3, and verdicts on the claims about it."""
 
 from collections.abc import Sequence
 import math

@@ -25,7 +25,7 @@ def table(rows: Sequence[records.Row]) -> str:
 
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
-  """The conclusion, and what two changes of the cost are worth."""
+  """Verdicts on the conclusion, and on two changes of the cost."""
   cells = points.collect(rows)
   median = points.select(cells, method='real', adjacency=_REPLACE)
   # The formula is for n epsilon well above 20, and interpolation tells above 3.

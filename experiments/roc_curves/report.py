@@ -56,7 +56,7 @@ def table(rows: Sequence[records.Row]) -> str:
 
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
-  """What sections 6.5.1 and 6.6.5 say of their figures, and what is better."""
+  """Verdicts on sections 6.5.1 and 6.6.5, and on better methods."""
   cells = points.collect(rows)
   files = [p for p in cells if not p['dataset'].endswith('_stand_in')]
   bank = points.select(files, dataset='bank_full')

@@ -32,7 +32,7 @@ def table(rows: Sequence[records.Row]) -> str:
 
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
-  """What section 6.6.8 says, and what others make of the problem."""
+  """Verdicts on section 6.6.8, and on other solvers."""
   cells = points.collect(rows)
   of = lambda *methods: points.select(cells, method=methods)
   return [
@@ -62,7 +62,7 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
 
 def _ratios(cells: Sequence[points.Point], above: str, below: str,
             metric: str = 'seconds') -> dict[float, float]:
-  """N -> what one program takes over what another does."""
+  """N -> time of one solver over that of another."""
   by = {(p['method'], p['num_thresholds']): p.values.get(metric)
         for p in cells}
   return {size: by[above, size] / by[below, size] for _, size in sorted(by)

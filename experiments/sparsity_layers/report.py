@@ -17,7 +17,7 @@ _DRAWN = 32, 144
 
 
 def table(rows: Sequence[records.Row]) -> str:
-  """Networks beside the printed table, then chains of layers."""
+  """Tables of networks with the printed numbers, and of chains of layers."""
   cells = points.collect(rows)
   return '\n'.join([
       'Numbers of nonzero parameters; next: with chains of the next larger '
@@ -68,7 +68,7 @@ def _printed(point: points.Point) -> float:
 
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
-  """Table 1.1, its fifth line, and what section 1.2.2 says."""
+  """Verdicts on Table 1.1, on its fifth line, and on section 1.2.2."""
   cells = points.collect(rows)
   networks = points.select(cells, kind='network')
   square = points.select(cells, kind='square')

@@ -1,4 +1,4 @@
-"""Simulates the settings in `sweep.py`, beside closed forms."""
+"""Simulates the settings in `sweep.py`, and computes closed forms."""
 
 from collections.abc import Callable, Iterator, Sequence
 import math

@@ -1,4 +1,4 @@
-"""What the text and the public code claim, and what became of it."""
+"""Claims of the text and of the public code, compared with the rows."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
