@@ -4,6 +4,7 @@
     --output_dir=experiments/quantile_atoms/results
 
 Quantile levels are j/9, j = 1..8, at epsilon 1; neighbours are by replacement.
+
 Methods:
   emp              without privacy; epsilon is infinite
   joint, inverse   JointExp, and inverse sensitivity
