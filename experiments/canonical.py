@@ -68,7 +68,7 @@ def streams() -> PyTree:
                    additive.add_gaussian_noise(
                        keys[5], values, {'a': 1.0, 'b': 2.0})],
       'lattice': lattice.add_noise(keys[6], values, *_lattice(values)),
-      'integers': [integers.draw(law, keys[7], (3,)) for law in (
+      'integers': [integers.draw(each, keys[7], (3,)) for each in (
           integers.discrete_gaussian(3.0), integers.discrete_laplace(2.0))],
       'fine': [
           *(draw(keys[8], (3,)) for draw in (

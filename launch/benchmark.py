@@ -73,37 +73,37 @@ for _name in ('output_dir', 'traceback'):
 
 _SUITE = flags.DEFINE_enum('suite', 'step', list(sweep.SUITES),
                            'What to measure.')
-_MODELS = flags.DEFINE_list('models', [], 'Networks. Default: those of the '
-                            'suite. In norms: layers; in sampling: noise, '
-                            'poisson; in estimators: the statistic; in '
-                            'quantiles: the mechanism and number of levels; '
-                            'in curves: the operation; in densities: the '
-                            'estimator; in butterfly: product or gradients.')
+_MODELS = flags.DEFINE_list(
+    'models', [], 'Networks to measure. Default: those of the suite. Suites '
+    'without networks take other names here. norms: layers; sampling: noise or '
+    'poisson; estimators: statistics; quantiles: mechanisms with their number '
+    'of levels; curves: operations; densities: estimators; butterfly: product '
+    'or gradients.')
 _BATCH_SIZES = flags.DEFINE_list(
-    'batch_sizes', [], 'Batch sizes. Default: those of each network. In '
-    'sampling: numbers of values or records; in estimators, quantiles and '
-    'densities: records per repetition; in curves: thresholds or keys; in '
-    'butterfly: length of a vector.')
+    'batch_sizes', [], 'Batch sizes. Default: those of each network. Suites '
+    'without batches take other sizes here. sampling: numbers of values or '
+    'records; estimators, quantiles and densities: records of a repetition; '
+    'curves: thresholds or keys; butterfly: length of a vector.')
 _METHODS = flags.DEFINE_list(
     'methods', [], 'Methods. Default: those of the suite.')
 _ROUNDS = flags.DEFINE_integer(
-    'rounds', None, 'Samples of each method. Default: 7, or 3 if a step takes '
-    'over 5 s; 3 in quantiles, 5 in curves and replicas; in memory and compile '
-    '3 processes of each.')
+    'rounds', None, 'Number of samples of each method. Default: 7, or 3 if a '
+    'step takes over 5 s; 3 in suite quantiles; 5 in curves and replicas; 3 '
+    'processes for each method in memory and compile.')
 _SECONDS = flags.DEFINE_float(
-    'seconds', None, 'Seconds of a sample. Default: 1; 0.1 in quantiles and '
-    'densities, 0.3 in curves and butterfly.')
+    'seconds', None, 'Seconds of a sample. Default: 1; 0.1 in suites quantiles '
+    'and densities, 0.3 in curves and butterfly.')
 _TIMEOUT = flags.DEFINE_float(
     'timeout', 120.0, 'Seconds after which a method is abandoned.')
 _SMOKE = flags.DEFINE_bool('smoke', False, 'Tiny networks, two rounds.')
 _CHECK = flags.DEFINE_bool(
-    'check', False, 'Measure nothing, but compare the results of methods: of '
-    'step or norms with a loop over records, distributions of quantiles and '
-    'densities with the published ones or NumPy, curves with independent '
-    'solutions of small problems, and butterflies with matrices.')
+    'check', False, 'Measure nothing; check the results of the methods. They '
+    'are compared with a loop over records (step, norms), with published or '
+    'NumPy distributions (quantiles, densities), with independent solutions of '
+    'small problems (curves), or with matrices (butterfly).')
 _REPORT = flags.DEFINE_bool(
-    'report', False, 'Only write table and figure from the rows in '
-    '--output_dir, whichever machine made them.')
+    'report', False, 'Measure nothing; write table and figure from the rows in '
+    '--output_dir, which may come from another machine.')
 _CHECK_SIZES = {'step': 8, 'norms': 8, 'quantiles': 60, 'curves': 64,
                 'densities': 10**6, 'parametric': 10**4, 'butterfly': 64}
 # (rounds, seconds) of suites with many programs of few milliseconds.

@@ -14,8 +14,8 @@ _METRICS = ('risk', 'risk_se', 'closed_form', 'lower', 'lower_two_point',
 
 def table(rows: Sequence[records.Row]) -> str:
   """Every n and epsilon."""
-  return ('Expected squared errors at p = 1/2, and what no epsilon-DP estimate '
-          'can have less of at every p.\n\n' + points.table(
+  return ('Expected squared errors at p = 1/2, and lower bounds for the '
+          'largest error over p of any epsilon-DP estimate.\n\n' + points.table(
               points.collect(rows), ('epsilon', 'num_examples'), _METRICS))
 
 
@@ -54,15 +54,15 @@ def _ordered(cells: list[points.Point]):
   # Of the largest risk, at p = 1/2; clipping to [0, 1] reduces risks above.
   ratio = max(p['lower'] / p['closed_form'] for p in cells)
   between = all(p['lower_two_point'] <= p['lower'] * (1 + 1e-9) for p in cells)
-  return (f'{ratio:.3f} of it at most', ratio <= 1 and between,
+  return (f'at most {ratio:.3f} of the risk', ratio <= 1 and between,
           'the Binomial coupling before Jensen is the largest of them')
 
 
 def _printed(cells: list[points.Point]):
   ratios = [p['lower_printed_choice'] / p['lower_printed'] for p in cells]
   best = max(p['lower_two_point'] / p['lower_printed'] for p in cells)
-  return (f'{max(ratios):.3f} of that', min(ratios) > 0.999,
-          'e^(-n epsilon (p_2 - p_1)) = 1/e is lost (T-E02); the best p_2, '
+  return (f'{max(ratios):.3f} times the printed bound', min(ratios) > 0.999,
+          'e^(-n epsilon (p_2 - p_1)) = 1/e is missing (T-E02); the best p_2, '
           f'1/2 + 2/(n epsilon), gives {best:.3f} of it')
 
 

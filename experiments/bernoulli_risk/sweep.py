@@ -1,10 +1,13 @@
-"""Settings to study one proportion (EXP-01, INT-03, INT-04).
+"""Settings to study the private estimate of one proportion p.
+
+Catalogue items EXP-01, INT-03 and INT-04.
 
   python -m launch.sweep --experiment=bernoulli_risk \
     --output_dir=experiments/bernoulli_risk/results
 
-Expected: risks p (1 - p) / n + 2 / (n epsilon)^2, above the lower bounds
-everywhere; slope -2 while n epsilon^2 is below 1, -1 above 10.
+Expected: the risk is p (1 - p) / n + 2 / (n epsilon)^2 and lies above the lower
+bounds everywhere; its slope in n is -2 where n epsilon^2 is below 1, and -1
+where n epsilon^2 is above 10.
 """
 
 import dataclasses

@@ -1,1 +1,1 @@
-"""The bias of gradient clipping, and what is claimed to avoid it."""
+"""The bias of gradient clipping, and a method that is claimed to avoid it."""

@@ -67,9 +67,9 @@ def _example(values: lookup.Values) -> list[Verdict]:
               f'{norm - _PRINTED.gradient_norm:+.1e}'),
       Verdict(second, _point(_PRINTED.zero), _point(zero),
               verdicts.AGREES if same else verdicts.DIFFERS,
-              'both signs are wrong (E21): at the printed point the norm is '
-              f'{there:.4f}, not 0; there, as at (a, b), every gradient is '
-              'clipped')]
+              'both signs are wrong (E21): at the printed point the norm of '
+              f'the mean is {there:.4f}, not 0; there, as at (a, b), every '
+              'gradient is clipped')]
 
 
 def _descents(values: lookup.Values) -> list[Verdict]:
@@ -178,9 +178,9 @@ def _mini_batches(values: lookup.Values) -> Verdict:
       verdicts.AGREES if abs(gaps[worst]) < _TRAINED_BAND
       else verdicts.DIFFERS,
       f'batches of {size:g} (the text searches 32 to 512), {share:g} large '
-      'records: dividing by the largest input of the batch weighs batches by '
-      'what is in them (E19); a bias of its own, gone only when every batch '
-      'holds a large record')
+      'records: division by the largest input of the batch weights batches by '
+      'their contents (E19); this bias vanishes only if every batch contains a '
+      'large record')
 
 
 def _ends(values, dataset, method, clip_norm, metric) -> lookup.Ends:
@@ -210,8 +210,8 @@ def _trends(values: lookup.Values, dataset: str,
   return Verdict(
       claim, 'up, down', f'error {_arrow(error)}, clip {_arrow(clipped)}',
       verdicts.AGREES if grows and falls else verdicts.DIFFERS,
-      f'{reason}; relative to ||g|| it goes {_arrow(relative)}; clip norm, '
-      'optimiser and widths are not printed')
+      f'{reason}; relative to ||g|| it goes {_arrow(relative)}; the text does '
+      'not print clip norm, optimiser and widths')
 
 
 def _update(values: lookup.Values, dataset: str) -> Verdict:
@@ -244,7 +244,7 @@ def _active(values: lookup.Values, dataset: str) -> Verdict:
 
 
 def _other_point(values: lookup.Values, dataset: str) -> Verdict:
-  """What the figure is said to show, tried without noise."""
+  """Tests the claim about the figure without noise."""
   claim = (f'{dataset}: clipping makes the model converge to another point '
            'than the optimum')
   clipped = _ends(values, dataset, 'clipped_sgd', 1.0, 'train_loss').end
@@ -260,11 +260,11 @@ def _other_point(values: lookup.Values, dataset: str) -> Verdict:
       verdicts.AGREES if clipped > plain + _CLEAR else verdicts.DIFFERS,
       f'without noise, clip norm 1: where ||clip(g)|| is {rest:.3f}, ||g|| is '
       f'{size:.3f}. Held-out accuracy {accuracy[0]:.3f} against '
-      f'{accuracy[1]:.3f}: another point, which need not predict worse')
+      f'{accuracy[1]:.3f}: a different point need not predict worse')
 
 
 def _no_error(values: lookup.Values, dataset: str) -> Verdict:
-  """What is left of the claim in the sound method."""
+  """Tests the claim for the sound method."""
   claim = f'{dataset}: Lip-DP-SGD (sound) has no such error'
   plain, clipped = (_ends(values, dataset, method, math.inf,
                           'error_norm').end
@@ -274,9 +274,9 @@ def _no_error(values: lookup.Values, dataset: str) -> Verdict:
   return Verdict(
       claim, '0', f'{plain:.1e}',
       verdicts.AGREES if plain < 1e-5 else verdicts.DIFFERS,
-      'with the loss as it is; our recipe shortens cotangents at the logits '
-      f'and has an error of {clipped:.2f}, like DP-SGD. What remains are the '
-      'bounded network, and the rescaling of E18')
+      'with the unmodified loss; our recipe clips cotangents at the logits and '
+      f'has an error of {clipped:.2f}, like DP-SGD. The bounded weights and '
+      'the rescaling of E18 remain')
 
 
 def _minor_drawback(values: lookup.Values, dataset: str) -> Verdict:
@@ -293,6 +293,7 @@ def _minor_drawback(values: lookup.Values, dataset: str) -> Verdict:
   return Verdict(
       claim, 'minor', f'accuracy {accuracy[0]:.3f} against {accuracy[1]:.3f}',
       verdicts.AGREES if gap > -_ACCURACY_BAND else verdicts.DIFFERS,
-      f'{gap:+.3f} without noise, weights and activations bounded against '
-      f'neither. In training loss it is {loss[0]:.3f} against {loss[1]:.3f}; '
-      f'clipping at norms 1 and 3 has {loss[2]:.3f} and {loss[3]:.3f}')
+      f'{gap:+.3f} without noise; compares bounded weights and activations '
+      f'with unbounded ones. Training loss is {loss[0]:.3f} against '
+      f'{loss[1]:.3f}; with clipping at norms 1 and 3 it is {loss[2]:.3f} and '
+      f'{loss[3]:.3f}')

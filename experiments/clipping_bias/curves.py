@@ -1,4 +1,4 @@
-"""What clipping does to the mean gradient while a network is trained.
+"""The effect of clipping on the mean gradient during training.
 
 BIAS-04 (EXP-F5.3.3), Barczewski (2025), section 5.3.4 and Figure 5.3.3. Along a
 run, on a probe of its training records: the mean gradient g, the mean of what

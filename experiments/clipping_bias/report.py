@@ -34,15 +34,15 @@ def table(rows: Sequence[records.Row]) -> str:
       'relative to (a, b), and its norm at (a, b); exact.\n',
       _lines(values, 'zero', ('zero_1', 'zero_2', 'norm_at_optimum',
                               'excess_risk'), digits=5),
-      'Where training ends on it, relative to (a, b); mean over seeds, dp_sgd '
-      'at epsilon 1.\n',
+      'The point at which training on it ends, relative to (a, b); mean over '
+      'seeds, dp_sgd at epsilon 1.\n',
       _lines(values, 'descent', ('rest_1', 'rest_2'), digits=5),
-      'Descent on 0.5 ||W - diag(2, 1)||^2 in a ball of radius 1: where it '
-      'ends and the best of the ball.\n',
+      'Descent on 0.5 ||W - diag(2, 1)||^2 in a ball of radius 1: its end '
+      'point and the best point of the ball.\n',
       _lines(values, 'ball', ('weight_1', 'weight_2', 'objective', 'optimum'),
              digits=5),
-      'Where division by the largest input of the batch ends; at: batch size, '
-      'share of large records.\n',
+      'End point of training with division by the largest input of the batch; '
+      'at: batch size, share of large records.\n',
       _lines(values, 'batches', ('fixed_point', 'simulated', 'simulated_se',
                                  'least_squares'), digits=4),
       f'Along training, on {length.probe_size} records, means over '

@@ -1,19 +1,24 @@
 """Settings for section 5.2.4, Theorem 5.2.3 and Figures 5.2.1 and 5.3.3.
 
+All are of Barczewski (2025).
+
   python -m launch.sweep --experiment=clipping_bias --data_dir=data \
     --output_dir=experiments/clipping_bias/results
 
-Kinds of settings, and what `at` is:
-  zero     where clipping comes to rest in the regression example
-  field    the two vector fields of Figure 5.2.1; at (u_1, u_2)
-  descent  where training ends on the example; dp_sgd at epsilon 1, ten seeds
-  ball     Theorem 5.2.3 on norm balls
-  batches  its mini-batches; at (batch size, share of large records)
-  curve    Figure 5.3.3; at (step,); 500 records, means over 20 runs
+Kinds of settings, and the meaning of their field `at`:
+  zero     the point at which clipped gradient descent stops in the regression
+           example
+  field    the two vector fields of Figure 5.2.1; `at` is the point (u_1, u_2)
+  descent  the point at which training ends on that example; dp_sgd at epsilon
+           1, with ten seeds
+  ball     a check of Theorem 5.2.3 on norm balls
+  batches  its mini-batches; `at` is (batch size, share of large records)
+  curve    Figure 5.3.3; `at` is (step,); 500 records, means over 20 runs
 
-Expected for clip norm 1: zero at (-0.01765, -0.94221) relative to (a, b), the
-printed one with the other signs. In Figure 5.3.3 the error ends above 0.8 on
-dropout and near 0.3 on adult, with a mean clipped gradient below 0.05.
+Expected for clip norm 1: descent stops at (-0.01765, -0.94221) relative to
+(a, b); the printed point has the opposite signs. In Figure 5.3.3 the error ends
+above 0.8 on dropout and near 0.3 on adult, where the mean clipped gradient is
+below 0.05.
 """
 
 import dataclasses

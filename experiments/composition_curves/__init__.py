@@ -1,1 +1,1 @@
-"""What many private releases cost together, by every bound there is."""
+"""The privacy cost of many releases together, by all known bounds."""

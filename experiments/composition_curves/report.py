@@ -1,4 +1,4 @@
-"""Epsilon of k releases by every bound, and what is printed of the bounds."""
+"""Epsilon of k releases by every bound, and verdicts on the printed bounds."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -55,8 +55,8 @@ def _ratio(point: points.Point, *metrics: str) -> float:
 def _holds(cells: list[points.Point], *metrics: str):
   least = min(cells, key=lambda point: _ratio(point, *metrics))
   worst = _ratio(least, *metrics)
-  return (f'{worst:.4f} of the exact one or more', worst >= 1 - _ROUNDING,
-          f'{len(cells)} settings')
+  return (f'at least {worst:.4f} times the exact epsilon',
+          worst >= 1 - _ROUNDING, f'{len(cells)} settings')
 
 
 def _third(cells: list[points.Point]):
@@ -68,7 +68,7 @@ def _third(cells: list[points.Point]):
 
 def _sharp(cells: list[points.Point]):
   most = max(cells, key=lambda point: _ratio(point, *_FORMS))
-  return (f'up to {_ratio(most, *_FORMS):.3f} times the exact one',
+  return (f'up to {_ratio(most, *_FORMS):.3f} times the exact epsilon',
           _ratio(most, *_FORMS) <= 1 + _ROUNDING,
           f'at epsilon {most["epsilon"]:g}, k = {most["num_uses"]:g}; the '
           'triple is an upper bound of the optimal theorem (T-E09)')

@@ -74,14 +74,16 @@ def _raw(cells: list[points.Point]):
 
 def _bounded(cells: list[points.Point], name: str):
   worst = max(p['risk'] / p[name] for p in cells)
-  return (f'{worst:.2g} of it at most', worst <= 1, f'{len(cells)} settings')
+  return (f'at most {worst:.2g} of the bound', worst <= 1,
+          f'{len(cells)} settings')
 
 
 def _event(cells: list[points.Point]):
   worst = max(p['missed'] - math.exp(-p['num_examples'] / 32) for p in cells)
   most = max(p['missed'] for p in cells)
-  return (f'{most:.2g} at most', worst <= 0,
-          'proved is twice as much, for two sides (QE-08)')
+  return (f'at most {most:.2g}', worst <= 0,
+          'the proof gives twice that probability, since there are two sides '
+          '(QE-08)')
 
 
 def _both(cells: list[points.Point]) -> list[points.Point]:
@@ -100,12 +102,12 @@ def _amplitude(cells: list[points.Point]):
                        points.distinct(cells, 'num_examples', 'epsilon'))]
   return (f'{min(ratios):.2g} to {max(ratios):.2g} times the risk of '
           'e^(-n epsilon / 24)', max(ratios) <= 1,
-          'half of the exponent was lost (QE-08)')
+          'the derivation loses half of the exponent (QE-08)')
 
 
 def _as_known(cells: list[points.Point]):
   ratios = [p['risk'] / _KNOWN[p['num_examples']] for p in cells]
-  return (f'{min(ratios):.2f} to {max(ratios):.2f} times as much',
+  return (f'{min(ratios):.2f} to {max(ratios):.2f} times the stored values',
           .8 < min(ratios) <= max(ratios) < 1.25, 'epsilon 1/2')
 
 

@@ -3,17 +3,20 @@
   python -m launch.sweep --experiment=constant_records \
     --output_dir=experiments/constant_records/results
 
-Methods:
-  cost      |n / 2 - #{X + w < x}| at one place of one sample: Figure 6.2
-  raw       E M^2 of the exponential mechanism on the records as they are
+All records are 0, and M is the private median. Methods:
+  cost      the cost |n / 2 - #{X + w < x}| at one point of one sample: Figure
+            6.2
+  raw       E M^2 of the exponential mechanism on the records without noise
   printed   E M^2 with uniform noise of amplitude e^(-n epsilon / 48)
-  half      the same with e^(-n epsilon / 24), for which the bound is least
+  half      the same with e^(-n epsilon / 24), which minimises the bound
 
-Beside E M^2 stand the bound as printed, and as it follows from the definition
-of the cost (erratum QE-08): the exponent of epsilon is twice as large, and the
-event on which it rests is missed twice as often.
+Two upper bounds are stored with E M^2: the printed one, and the one that
+follows from the definition of the cost (erratum QE-08). In the second bound
+epsilon has twice the exponent, and the event that the proof conditions on fails
+with twice the probability.
 
-Expected: E M^2 is 1/3 without noise, whatever n is; below both bounds with it.
+Expected: without noise E M^2 is 1/3 for every n; with noise it is below both
+bounds.
 """
 
 import dataclasses

@@ -1,1 +1,1 @@
-"""From one definition of privacy to another, and what it costs."""
+"""Conversions between definitions of privacy, and their loss."""

@@ -1,4 +1,4 @@
-"""What conversions give, beside what is true of the Gaussian release."""
+"""Results of conversions, with the exact values of the Gaussian release."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -51,23 +51,23 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
 
 def _above(cells: list[points.Point], bound: str, truth: str):
   ratios = [point[bound] / point[truth] for point in cells if point[truth]]
-  return (f'{min(ratios):.3f} to {max(ratios):.3f} times the exact one',
+  return (f'{min(ratios):.3f} to {max(ratios):.3f} times the exact value',
           min(ratios) >= 1, 'valid, and not tight (T-E06)')
 
 
 def _same(cells: list[points.Point]):
   gap = max(abs(point['one_order'] / point['closed_form'] - 1)
             for point in cells)
-  return (f'within {gap:.0e}', gap < 1e-4, 'attained at order '
-          '1 + sqrt(ln(1/delta) / rho)')
+  return (f'within {gap:.0e}', gap < 1e-4,
+          'attained at order 1 + sqrt(ln(1/delta) / rho)')
 
 
 def _curve(cells: list[points.Point]):
   gap = max(abs(point['measured_laplace'] / point['laplace'] - 1)
             for point in cells)
-  return (f'by Laplace noise: rho of its curve, to {gap:.1%}', True,
-          'from one order nothing follows, as the text says; all orders '
-          'together give rho, here epsilon + e^-epsilon - 1')
+  return (f'for Laplace noise: its rho, from its RDP curve, to {gap:.1%}', True,
+          'one order implies no zCDP, as the text says; all orders together '
+          'give rho, here epsilon + e^-epsilon - 1')
 
 
 def figure(rows: Sequence[records.Row]) -> Any:

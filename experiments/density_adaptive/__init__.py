@@ -1,1 +1,1 @@
-"""Estimators that know nothing of a density beside those that do."""
+"""Adaptive density estimators, compared with those that know constants."""

@@ -46,11 +46,12 @@ def geometric_mean(values: Sequence[float]) -> float:
 
 
 def table(rows: Sequence[records.Row]) -> str:
-  """Means of ratios by notion; errors beside those of reference; slopes."""
+  """Tables: mean ratios by notion, errors with stored values, slopes."""
   cells = _cells(rows)
-  parts = ['Errors over those of the default, in geometric mean (least to '
-           'largest; cells where the default errs less), n from 10^3 to 10^6, '
-           'n epsilon at least 100; above 1 the default errs less.\n']
+  parts = ['Ratio of the error of each estimator to that of the default: '
+           'geometric mean (smallest to largest; number of settings where the '
+           'default has the smaller error), n from 10^3 to 10^6, n epsilon at '
+           'least 100; above 1, the default is better.\n']
   for group in _GROUPS:
     names = (*sweep.CLOSED[group], *sweep.SIMULATED[group])
     lines = [(name, *(_spread(ratios(cells, group, name, 'default',
@@ -59,12 +60,13 @@ def table(rows: Sequence[records.Row]) -> str:
              for name in names if name != 'default']
     parts += [f'{group[0]}, {group[1]}:\n', tables.markdown(
         ('estimator', 'n up to 10^5', 'n up to 10^6'), lines)]
-  parts.append('What making estimates densities gains, geometric means of '
-               'ratios over all cells: ' + ', '.join(
+  parts.append('Effect of the projection to densities, as geometric means of '
+               'error ratios over all settings: ' + ', '.join(
                    f'{name} {group[0]} {group[1]} {gain:.3f}'
                    for group in _GROUPS for name in sweep.SIMULATED[group]
                    if (gain := _gain(cells, group, name)) == gain) + '.\n')
-  parts.append('Errors, and in brackets those of reference (section 8.4).\n')
+  parts.append('Errors, and in brackets the stored values of '
+               'item DEN-8.4.\n')
   parts += _references(cells)
   parts += ['All errors.\n'] + [_errors(cells, group) for group in _GROUPS]
   return '\n'.join([*parts, _rates(rows)])
@@ -84,7 +86,7 @@ def _gain(cells, group, method):
 
 
 def _found(cells, group, method, cell):
-  """Ours, of what the reference measured; None where not run."""
+  """Returns our value for a stored one; None where it was not run."""
   point = cells.get((*group, method, *cell))
   name = 'proper' if method in reference.PROPER else 'mse'
   return point and point[name]
@@ -123,7 +125,7 @@ def _rates(rows):
 
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
-  """What adaptation costs and gains, and that it was measured alike."""
+  """Verdicts on the costs and gains of adaptation, and on stored values."""
   cells = _cells(rows)
   pure, zcdp = _GROUPS[0], _GROUPS[1]
   of = lambda *names, **limits: _Ratios(ratios(cells, *names, **limits))
@@ -146,8 +148,10 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
       _below('one adaptive histogram beats the best histogram, pure',
              '1/2.55 in mean', of(pure, 'single', 'histogram', **small),
              1 / 2.55 * 1.1),
-      _below('one adaptive histogram is near the best spectral one', '1.74 in '
-             'mean', of(pure, 'single', 'spectral', **small), 1.74 * 1.1),
+      _below('one adaptive histogram is near the best spectral one',
+             '1.74 in mean',
+             of(pure, 'single', 'spectral', **small),
+             1.74 * 1.1),
       _below('noise by frequency is near the best weights, zCDP',
              '1.60 in mean', of(zcdp, 'default', 'linear', **small),
              1.6 * 1.1),
@@ -162,7 +166,7 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
 
 
 def _beside_reference(cells):
-  """Errors against those of table 8.4."""
+  """Compares errors with those of item DEN-8.4."""
   return [
       points.judged('closed forms match table 8.4', '1 %',
                     list(_compared(cells, simulated=False)), _closed),
@@ -181,8 +185,8 @@ def _below(claim, printed, cells, mean, largest=math.inf):
     middle, worst = geometric_mean(values), max(of, key=of.get)
     return (f'{middle:.2f} in mean, {min(values):.3f} to {max(values):.2f}',
             middle <= mean and max(values) <= largest,
-            f'{len(values)} cells, less in {sum(v < 1 for v in values)}; worst '
-            f'at {worst[0]}, n = {worst[1]:g}, epsilon = {worst[2]:g}')
+            f'{len(values)} settings, smaller in {sum(v < 1 for v in values)}; '
+            f'worst at {worst[0]}, n = {worst[1]:g}, epsilon = {worst[2]:g}')
   return points.judged(claim, printed, cells, judge)
 
 
@@ -205,8 +209,8 @@ def _closed(cells):
   # Exact sums of moduli are up to 2 % below the reference, which rounds up.
   exact = [r for where, r, _ in cells if where.startswith('exact')]
   others = [r for where, r, _ in cells if not where.startswith('exact')]
-  return (f'{min(exact + others):.3f} to {max(exact + others):.3f} '
-          'of it', max(np.abs(np.log([1, *others]))) < 0.01
+  return (f'{min(exact + others):.3f} to {max(exact + others):.3f} of the '
+          'stored values', max(np.abs(np.log([1, *others]))) < 0.01
           and max([1, *exact]) < 1.01,
           f'{len(cells)} numbers; farthest: {worst[0]}')
 
@@ -215,8 +219,10 @@ def _simulated(cells):
   worst = max(cells, key=lambda line: line[1])
   above = sum(ratio > 1.15 + 4 * error for _, ratio, error in cells)
   return (f'{len(cells) - above} of {len(cells)}; '
-          f'{min(line[1] for line in cells):.2f} to {worst[1]:.2f} of it',
-          above == 0, f'largest: {worst[0]}; reference from 60 to 100 releases')
+          f'{min(line[1] for line in cells):.2f} to {worst[1]:.2f} of the '
+          'stored values',
+          above == 0, f'largest: {worst[0]}; stored values are means over 60 '
+                      'to 100 releases')
 
 
 def _slopes(cells):

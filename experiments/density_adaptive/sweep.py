@@ -3,36 +3,40 @@
   python -m launch.sweep --experiment=density_adaptive \
     --output_dir=experiments/density_adaptive/results
 
-Mean integrated squared errors at n records, epsilon or rho = epsilon^2 / 2,
-replace_one. In closed form, with the knowledge they get:
-  printed       the papers' tuning: beta on a circle, nothing of a histogram
-  oracle        the printed noise with the best N for the density
-  exact         exact sensitivities at theirs
+The measure is the mean integrated squared error at n records, under
+replace_one, with epsilon or with rho = epsilon^2 / 2. Methods with a
+closed-form error, and what each knows of the density:
+  printed       the papers' tuning; it knows the smoothness beta on a circle,
+                and nothing for a histogram
+  oracle        the printed noise with the best number N of functions for the
+                density
+  exact         exact sensitivities, with the best N for them
   linear        the best weights of frequencies for the density (zCDP)
   spectral      the best bins and frequencies for the density (pure)
   histogram     the best histogram for the density
   tuned         the histogram for the density's Lipschitz constant
-Simulated, given n and the budget alone; `proper`: projected to densities:
-  default          `api.plan`: one noisy histogram, or, under zCDP on a circle,
-                   sums with noise by their frequency (B5)
-  spline           on a circle, the one for an interval
-  single           one noisy histogram, half as many bins again (A1)
+Simulated methods, which know only n and the budget; the metric `proper` is the
+error after projection to the nearest density:
+  default          `api.plan`: one noisy histogram or, under zCDP on a circle,
+                   sums whose noise depends on the frequency (B5)
+  spline           the estimator for an interval, used on a circle
+  single           one noisy histogram with half as many bins again (A1)
   cosine           the same in the cosine basis (B7)
   two_resolutions  two nested histograms (A2')
-  two_stages       one that chooses the bins of the next (A3)
-  one_histogram    under zCDP on a circle, one noisy histogram
+  two_stages       a first histogram that chooses the bins of a second (A3)
+  one_histogram    one noisy histogram, under zCDP on a circle
 
-Expected: the default has at most half of the printed error in geometric mean
-and 1.5 of it nowhere; `single` errs less than the printed estimator at its best
-order, 1.3 times in mean.
+Expected: in geometric mean the default has at most half of the printed
+estimator's error, and nowhere more than 1.5 times that error; `single` has a
+smaller error than the printed estimator at its best order, by a factor of 1.3
+in mean.
 """
 
 import dataclasses
 
 PAPERS = ('001', '000')
-ARTEFACT = ('Tunings of Lalanne, Garivier and Gribonval (2023), which know '
-            'the smoothness, beside '
-            'estimators that adapt to it')
+ARTEFACT = ('Tunings of Lalanne, Garivier and Gribonval (2023), which know the '
+            'smoothness, and estimators that adapt to it')
 COST = '2 min on a CPU core'
 HEADLINES = ('the default', 'without beta')
 

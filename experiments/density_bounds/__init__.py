@@ -1,1 +1,1 @@
-"""What no private density can beat, beside what the best ones reach."""
+"""Lower bounds for private densities, and the errors of the best ones."""

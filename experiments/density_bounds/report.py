@@ -1,4 +1,4 @@
-"""Lower bounds beside upper ones, and what is left between them."""
+"""Lower and upper bounds, and the gaps between them."""
 
 from collections.abc import Sequence
 import math
@@ -51,18 +51,19 @@ def table(rows: Sequence[records.Row]) -> str:
   cells = points.collect(rows)
   privacy = points.select(cells, kind='privacy')
   return '\n'.join([
-      'Risks at worst in units of L^(2 / (beta + 1)) (n alpha)^(-2 beta / '
-      '(beta + 1)), sampling free; alpha is epsilon or sqrt rho.\n',
+      'Worst risks over the class, in units of L^(2 / (beta + 1)) (n '
+      'alpha)^(-2 beta / (beta + 1)), without sampling error; alpha is epsilon '
+      'or sqrt rho.\n',
       points.table(_scaled([p for p in privacy if float(
           math.log10(p['amount'])).is_integer()]),
           ('dataset', 'notion', 'amount'), (*LOWER, *UPPER)),
-      'Risks at worst, alpha = 0.1.\n',
+      'Worst risks over the class, alpha = 0.1.\n',
       points.table(points.select(cells, kind='records'),
                    ('dataset', 'notion', 'num_records'), (*LOWER, *UPPER))])
 
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
-  """What is printed of lower bounds, and what the reference and theory say."""
+  """Verdicts on printed lower bounds, by stored values and by theory."""
   cells = points.collect(rows)
   privacy = points.select(cells, kind='privacy')
   last = _scaled([p for p in privacy if p['amount'] == 1e6])
@@ -75,15 +76,15 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
                     cells, _below),
       points.judged('constants with bumps of mean 0', 'DEN-L11, three digits',
                     points.select(whole, dataset=_SOBOLEV), _constants),
-      points.judged('gap between the bounds', '35, 81 and 132; 11, 21 '
-                    'and 32 (DEN-L11)', points.select(
+      points.judged('gap between the bounds',
+                    '35, 81 and 132; 11, 21 and 32 (DEN-L11)', points.select(
                         whole, dataset=_SOBOLEV), _left),
       points.judged('Theorem 2: its constants bound the error at a point',
                     'for n large', point, _valid),
       points.judged('Theorem 2: L / (64 n sqrt rho)', 'L / 64', points.select(
           last, dataset='point', notion='zcdp'), _pointwise),
-      points.judged('Theorem 3: tau / 16 and Lemma 3.5.1', 'constants of the '
-                    'proof', points.select(
+      points.judged('Theorem 3: tau / 16 and Lemma 3.5.1',
+                    'constants of the proof', points.select(
                         whole, dataset='lipschitz', notion='zcdp'), _cube),
       points.judged("Fano's lemma loses a power under rho",
                     '2 beta / (beta + 1/2)', points.select(
@@ -104,7 +105,8 @@ def _below(cells):
   ratios = [max(p.values[name] for name in LOWER if name in p.values)
             / min(p.values[name] for name in UPPER if name in p.values)
             for p in cells]
-  return (f'{min(ratios):.2g} to {max(ratios):.2g} of them', max(ratios) < 1,
+  return (f'{min(ratios):.2g} to {max(ratios):.2g} of the upper bounds',
+          max(ratios) < 1,
           f'{len(cells)} settings')
 
 
@@ -127,29 +129,33 @@ def _left(cells):
             / p['sharp'] for p in here]
     texts.append(', '.join(f'{gap:.3g}' for gap in ours))
     better &= all(gap < wanted for gap, wanted in zip(ours, gaps))
-  return ('; '.join(texts), not better, 'squared errors at two points instead '
-          'of tests: lower bounds are 2.4 to 5.7 times as large')
+  return ('; '.join(texts), not better, 'bounding squared errors directly '
+                                        'instead of by tests makes lower '
+                                        'bounds 2.4 to 5.7 times as large')
 
 
 def _valid(cells):
   ratios = [p['corrected'] / p['printed'] for p in cells]
-  return (f'{min(ratios):.3g} to {max(ratios):.3g} times as large are true',
-          min(ratios) >= 1, f'{len(cells)} settings; with exact variations and '
-          'the best h')
+  return (f'{min(ratios):.3g} to {max(ratios):.3g} times the printed bound '
+          'holds',
+          min(ratios) >= 1, f'{len(cells)} settings; by exact total variations '
+                            'and the best h')
 
 
 def _pointwise(cells):
   point, = cells
-  return (f'{point["derived"]:.5f} L follows, {point["corrected"]:.4f} L is '
-          'true', False, '1 - h >= 1/2 gives L / (64 sqrt 2), the best h '
-          'L / (16 sqrt 2) (erratum DEN-E5)')
+  return (f'{point["derived"]:.5f} L follows from the proof, '
+          f'{point["corrected"]:.4f} L holds', False,
+          '1 - h >= 1/2 gives L / (64 sqrt 2), the best h L / (16 sqrt 2) '
+          '(erratum DEN-E5)')
 
 
 def _cube(cells):
   point, = cells
-  return (f'{point["printed"]:.2g} L printed, {point["corrected"]:.2g} L by '
-          f'the same bumps, {point["sharp"]:.2g} L', False, 'tau / 4, sums of '
-          'errors not halved, bumps of mean 0 (errata DEN-E4, E-21)')
+  return (f'{point["printed"]:.2g} L printed, {point["corrected"]:.2g} L with '
+          f'the same bumps, {point["sharp"]:.2g} L', False,
+          'tau / 4, sums of errors not halved, bumps of mean 0 (errata DEN-E4, '
+          'E-21)')
 
 
 def _slopes(cells, metric, power):
@@ -170,7 +176,8 @@ def _fano(cells):
   text, worst = _slopes(cells, lambda p: p['fano'],
                         lambda beta: 2 * beta / (beta + 0.5))
   cube, _ = _slopes(cells, lambda p: p['corrected'], lambda beta: 1)
-  return text, worst < 0.05, f'beta = 1; of the same bumps by Assouad {cube}'
+  return (text, worst < 0.05, "beta = 1; with the same bumps, Assouad's lemma "
+          f'gives {cube}')
 
 
 def _last_line(cells):
@@ -186,8 +193,9 @@ def _same_rates(cells):
   above, other = _slopes(cells, lambda p: min(
       p.values[name] for name in UPPER if name in p.values), power)
   same = max(one, other) < 0.05
-  return (f'lower {below}; upper {above}', not same, 'of coefficients of one '
-          'noisy histogram those under epsilon too (erratum DEN-E6)')
+  return (f'lower {below}; upper {above}', not same,
+          'coefficients of one noisy histogram attain the rate under epsilon '
+          'too (erratum DEN-E6)')
 
 
 def _usual(cells):

@@ -3,38 +3,42 @@
   python -m launch.sweep --experiment=density_bounds \
     --output_dir=experiments/density_bounds/results
 
-No records and no noise: bounds at worst over a class, all in closed form.
-Classes: lipschitz (L = 2) and periodic sobolev1, sobolev2, sobolev3 (L = 2, 12
-and 75: about as large, their uniform densities err by .1); point is the error
-at 1/2 over lipschitz. Kinds:
-  privacy  n so large that sampling is free, against n alpha
-  records  alpha = .1, against n
+There are no records and no noise: every bound is a closed form for the worst
+density of a class. The classes are `lipschitz` (L = 2) and the periodic
+`sobolev1`, `sobolev2` and `sobolev3` (L = 2, 12 and 75, for which the error of
+the uniform density is about .1 in each); `point` is the error at 1/2 over
+`lipschitz`. Kinds of settings:
+  privacy  against n alpha, with n so large that the sampling error is 0
+  records  against n, at alpha = .1
 alpha is epsilon ('pure') or the square root of rho ('zcdp').
 
-Lower bounds, the larger of those with and without privacy:
+Lower bounds; each but `fano` is the larger of the bounds with and without
+privacy:
   printed    Theorems 2, 3 and 5 with the constants of their proofs
-  fano       the private part of that by Fano's lemma, of best m and h
-  corrected  Assouad's lemma with tau / 4, best m and h
+  fano       the private part alone, by Fano's lemma with the best m and h
+  corrected  Assouad's lemma with tau / 4 and the best m and h
   cells      the same with bumps of mean 0 (DEN-L11)
-  sharp      squared errors of two points instead of tests of the two
-Upper bounds, of estimators that know the class:
-  histogram  the tuned one; of point, its bound at a point
-  spectral   of a noisy histogram, with a taper (DEN-B3)
-  weighted   Gaussian noise of best weights, rho alone (DEN-B4)
-  theorem_4  trigonometric sums with the printed noise, best N
-  uniform    no data
+  sharp      the same, but bounding the squared error between two densities
+             directly instead of the error of a test between them
+Upper bounds, by estimators that know the class:
+  histogram  the tuned histogram; for `point`, its bound at one point
+  spectral   frequencies of a noisy histogram, with a taper (DEN-B3)
+  weighted   Gaussian noise with the best weights, under zCDP alone (DEN-B4)
+  theorem_4  trigonometric sums with the printed noise and the best N
+  uniform    the uniform density, without data
 
-Expected: at n alpha = 10^6 the lower bounds `cells` are .031, .015, .009 (pure)
-and .030, .012, .007 in units of L^(2 / (beta + 1)) (n alpha)^(-2 beta / (beta
-+ 1)); the best estimators 1.11, 1.20, 1.23 and .32, .25, .22.
+Expected at n alpha = 10^6, in units of
+L^(2 / (beta + 1)) (n alpha)^(-2 beta / (beta + 1)), for beta = 1, 2, 3: the
+lower bound `cells` is .031, .015, .009 (pure) and .030, .012, .007 (zcdp); the
+best estimators have 1.11, 1.20, 1.23 (pure) and .32, .25, .22 (zcdp).
 """
 
 import dataclasses
 
 PAPERS = ('001', '000')
 ARTEFACT = ('Theorems 2, 3 and 5 and Corollary 1 of Lalanne, Garivier and '
-            'Gribonval (2023): lower bounds of '
-            'private densities, beside upper ones')
+            'Gribonval (2023): lower bounds of private densities, with upper '
+            'bounds')
 COST = '10 s on a CPU core'
 HEADLINES = (
     'lower bounds stay',

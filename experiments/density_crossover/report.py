@@ -51,12 +51,14 @@ def table(rows: Sequence[records.Row]) -> str:
         f'{points.slope(of, "num_examples", name):.3f}'
         for name in ('doubling', 'equal')), f'{prefactor:.2f}'))
   return ('Budgets alpha, epsilon or sqrt(rho), where the error is twice that '
-          'without noise (doubling), and where noise and sampling weigh the '
-          'same (equal), against n from 10^3 to 10^9: slopes of logarithms; '
-          'prefactor of n to the theory, of doubling.\n\n' + tables.markdown(
+          'without noise (doubling), and where noise and sampling contribute '
+          'equally (equal), against n from 10^3 to 10^9: slopes of logarithms; '
+          'the prefactor is that of doubling, for the theoretical exponent of '
+          'n.\n\n' + tables.markdown(
               ('estimator', 'density', 'theory', 'doubling', 'equal',
                'prefactor'), lines)
-          + '\nThe boundaries; below trivial the uniform density errs less.\n\n'
+          + '\nThe boundaries; below `trivial`, the uniform density has the '
+            'smaller error.\n\n'
           + points.table(cells, ('method', 'dataset', 'num_examples'),
                          ('doubling', 'equal', 'trivial')))
 
@@ -100,8 +102,8 @@ def _slopes(cells, power=1):
   texts = [f'{power * (predicted(*key) + value):.3f}'
            for key, value in off.items()]
   return (', '.join(texts), max(map(abs, off.values())) < _TOLERANCE,
-          f'at most {max(map(abs, off.values())):.3f} off, {_TOLERANCE} is '
-          'allowed in alpha; slopes where the error doubles')
+          f'at most {max(map(abs, off.values())):.3f} from the theory; '
+          f'tolerance {_TOLERANCE} in alpha; slopes where the error doubles')
 
 
 def _rho(cells):
@@ -122,8 +124,9 @@ def _prefactor(cells, name, exponent):
 def _bend(cells):
   mean = _prefactor(cells, 'equal', -1 / 3)
   return (f'{mean:.2f} n^(-1/3)', abs(mean / 2.64 - 1) < 0.25,
-          'where noise and sampling weigh the same at the bins that are best '
-          'for both; 2.64 is at bins that are best without noise; within 25 %')
+          'where noise and sampling contribute equally with the bins that are '
+          'best for their sum; 2.64 uses the bins that are best without noise; '
+          'within 25 %')
 
 
 _PANELS = (('Lipschitz (tent2)', ('histogram', 'zcdp_histogram')),

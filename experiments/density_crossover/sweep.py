@@ -3,25 +3,25 @@
   python -m launch.sweep --experiment=density_crossover \
     --output_dir=experiments/density_crossover/results
 
-For each n the budgets alpha, epsilon or the square root of rho, at which an
-estimator with the best tuning for the density, by closed forms,
-  doubling  errs twice as much as it does without noise
-  equal     has as much error of noise as of sampling
-  trivial   errs as much as the uniform density, without data
-Methods as in `experiments/density_settings.py`.
+For each n, these are the budgets alpha (epsilon, or the square root of rho) at
+which the closed-form error of an estimator, with the best tuning for the
+density, has one of these properties:
+  doubling  it is twice the error without noise
+  equal     the error due to noise equals that due to sampling
+  trivial   it equals the error of the uniform density, which needs no data
+Methods are those of `experiments/density_settings.py`.
 
-Expected: boundaries n^(-1/3) for histograms, n^(-(beta - 1/2) / (2 beta + 1))
-for the pure Fourier estimator, n^(-beta / (2 beta + 1)) for pure privacy by a
-histogram and for zCDP, where the text prints the square of n^(-(beta + 1) /
-(2 beta + 1)) (erratum DEN-E2).
+Expected: the boundary is n^(-1/3) for histograms; n^(-(beta - 1/2) /
+(2 beta + 1)) for the pure Fourier estimator; and n^(-beta / (2 beta + 1)) for
+frequencies of a noisy histogram under pure DP and for zCDP. For zCDP the paper
+prints the square of n^(-(beta + 1) / (2 beta + 1)) (erratum DEN-E2).
 """
 
 import dataclasses
 
 PAPERS = ('001', '000')
-ARTEFACT = ('Discussion of Theorems 1 and 4 of Lalanne, Garivier and '
-            'Gribonval (2023): budgets from '
-            'which on privacy is free')
+ARTEFACT = ('Discussion of Theorems 1 and 4 of Lalanne, Garivier and Gribonval '
+            '(2023): budgets above which privacy is free')
 COST = '10 s on a CPU core'
 HEADLINES = ('the crossover of the pure Fourier', 'the crossover of zCDP',
              'the crossover of pure privacy')

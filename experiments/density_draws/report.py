@@ -34,14 +34,14 @@ def table(rows: Sequence[records.Row]) -> str:
             f'{value:.2e}' for value in (
                 errors.mean(), errors.std(ddof=1) / np.sqrt(errors.size),
                 errors.max()))))
-  return (f'Integrated squared errors of draws at n = {sweep.NUM_EXAMPLES}, '
+  return (f'Integrated squared errors of releases at n = {sweep.NUM_EXAMPLES}, '
           f'epsilon = {sweep.EPSILON}, replace_one.\n\n' + tables.markdown(
               ('density', 'estimator', 'mean', 'standard error', 'largest'),
               lines))
 
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
-  """Errors fall from what is printed to what is told nothing."""
+  """Verdict: the printed estimator has a larger error than the adaptive one."""
   cells = points.collect(rows)
   return [points.judged('errors are below those of the printed estimator',
                         'by 10 and more', points.select(
@@ -55,7 +55,8 @@ def _fall(cells):
     for method in sweep.METHODS[1:]:
       gains.append(printed / _errors(cells, method, dataset).mean())
       texts.append(f'{dataset}, {method}: {gains[-1]:.0f}')
-  return '; '.join(texts), min(gains) > 10, 'times, in mean over the draws'
+  return ('; '.join(texts), min(gains) > 10,
+          'ratio of mean errors over the draws')
 
 
 def figure(rows: Sequence[records.Row]) -> Any:

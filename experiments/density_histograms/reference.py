@@ -1,4 +1,4 @@
-"""Numbers to compare with: closed forms of table 8.1, simulations of 8.5."""
+"""Stored values: closed forms of item DEN-8.1, simulations of DEN-8.5."""
 
 # (density, n, epsilon or rho): printed bins and error, oracle bins and error.
 TABLE = {

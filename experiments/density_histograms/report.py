@@ -1,4 +1,4 @@
-"""Rates of private histograms, their bins, and what is said of them."""
+"""Rates of private histograms, their bins, and verdicts on claims."""
 
 from collections.abc import Sequence
 import math
@@ -37,15 +37,15 @@ def _collected(rows: Sequence[records.Row]) -> list[points.Point]:
 
 
 def table(rows: Sequence[records.Row]) -> str:
-  """Table 8.1 with all methods; the best bins of X3; largest errors."""
+  """Item DEN-8.1 with all methods; the best bins of X3; largest errors."""
   cells = _collected(rows)
   return '\n'.join([
-      'Mean integrated squared errors in closed form; trivial: that of the '
-      'uniform density. budget: epsilon, or rho of zCDP.\n',
+      'Mean integrated squared errors in closed form; trivial: the error of '
+      'the uniform density. budget: epsilon, or rho of zCDP.\n',
       points.table(points.select(cells, part='table'), (
           'density', 'notion', 'num_records', 'budget', 'method'), _METRICS),
-      'Bins of tent2 by the rules, next to those of the least error (oracle).'
-      '\n', points.table(points.select(
+      'Numbers of bins for tent2 by each rule, and the number with the least '
+      'error (oracle).\n', points.table(points.select(
           cells, part='bins', method=('oracle', 'printed', 'tuned')),
                          ('num_records', 'budget', 'method'), _METRICS[:5]),
       'Mean of the largest error squared, printed bins, tent1, times n^(2/3) '
@@ -56,7 +56,7 @@ def table(rows: Sequence[records.Row]) -> str:
 
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
-  """Theorem 1, what is said around it, and what tuning is worth."""
+  """Verdicts on Theorem 1, on related claims, and on the gain by tuning."""
   cells = _collected(rows)
   return [*_of_rates(points.select(cells, method='printed')),
           *_of_bins(cells),
@@ -102,7 +102,7 @@ def _of_bins(cells):
                     points.select(chosen, method='printed', notion='pure'),
                     _trivial),
       points.judged('printed and oracle errors match independently computed '
-                    'values', 'table 8.1, 1 %', points.select(
+                    'values', 'item DEN-8.1, 1 %', points.select(
                         chosen, method=('printed', 'oracle')), _reference),
       points.judged('the error is smallest at the number of bins that '
                     'minimises the bound (DEN-H6)', 'within 1', points.select(
@@ -122,14 +122,15 @@ def _of_largest(largest):
   return [
       points.judged('histograms are rate-optimal for the largest error',
                     'n^(-2/3)', points.select(largest, notion='none'), _grows),
-      *(points.judged(f'largest errors grow as {law}, {name}', 'R^2 above .99 '
-                      '(DEN-X12)', points.select(largest, notion=notion),
+      *(points.judged(f'largest errors grow as {law}, {name}',
+                      'R^2 above .99 (DEN-X12)',
+                      points.select(largest, notion=notion),
                       lambda of, power=power: _linear(of, power))
         for notion, name, law, power in (
             ('none', 'no privacy', 'ln m', 1), ('zcdp', 'zCDP', 'ln m', 1),
             ('pure', 'pure privacy', '(ln m)^2', 2))),
       points.judged('largest errors match independently computed values',
-                    'section 8.5, 4 %', largest, _largest)]
+                    'item DEN-8.5, 4 %', largest, _largest)]
 
 
 def _in_records(cells):
@@ -164,10 +165,11 @@ def _variance(cells):
                          method='printed')
     least = min(of, key=lambda p: p['sampling'] + p['privacy'])
     stands &= all(p['bins'] == least['num_bins'] for p in rule)
-    texts += [f'm = {least["num_bins"]:g} does, {p["bins"]:g} is printed'
+    texts += [f'm = {least["num_bins"]:g} minimises it, the rule gives '
+              f'{p["bins"]:g}'
               for p in rule]
   return ('; '.join(texts), stands,
-          'it balances a bound without its constants')
+          'the rule balances the terms of a bound without their constants')
 
 
 def _trivial(cells):
@@ -175,8 +177,9 @@ def _trivial(cells):
   text = '; '.join(f'{p["mse"]:.3g} against {p["trivial"]:.3g} at n = '
                    f'{p["num_records"]:g}, epsilon = {p["budget"]:g}'
                    for p in lost)
-  return (text or 'everywhere', not lost, 'the uniform density asks for no '
-          f'data and is better in {len(lost)} of {len(cells)} settings')
+  return (text or 'everywhere', not lost,
+          f'the uniform density needs no data and is better in {len(lost)} of '
+          f'{len(cells)} settings')
 
 
 def _reference(cells):
@@ -195,7 +198,7 @@ def _reference(cells):
   if not off:
     return '-', False, 'none of the settings'
   return (f'within {max(off):.2%}', max(off) < 0.01,
-          f'{len(off)} numbers; better oracles: ' + (
+          f'{len(off)} numbers; better numbers of bins: ' + (
               ', '.join(better) or 'none'))
 
 
@@ -227,10 +230,12 @@ def _gain(cells, method, least):
 
 def _grows(cells):
   line = sorted((p['num_records'], p['largest'], p['at_point']) for p in cells)
-  return (f'n^(2/3) times it grows from {line[0][1]:.2f} to {line[-1][1]:.2f}',
+  return (f'the error times n^(2/3) grows from {line[0][1]:.2f} to '
+          f'{line[-1][1]:.2f}',
           line[-1][1] < 1.5 * line[0][1],
-          f'at the worst point from {line[0][2]:.2f} to {line[-1][2]:.2f}, as '
-          'proved; of the largest (ln n / n)^(2/3) is the least rate')
+          f'at the worst point it grows from {line[0][2]:.2f} to '
+          f'{line[-1][2]:.2f}, as proved; for the largest error the optimal '
+          'rate is (ln n / n)^(2/3)')
 
 
 def _linear(cells, power):
@@ -254,7 +259,7 @@ def _largest(cells):
       place = round(math.log10(p[along])) - first
       off.append(abs(p['largest'] / wanted[place] - 1) - 4 * p['largest_se']
                  / wanted[place])
-  return (f'{max(off):.1%} beyond four standard errors at most',
+  return (f'at most {max(off):.1%} more than four standard errors away',
           max(off) < 0.04, f'{len(off)} numbers, some of two digits')
 
 

@@ -37,12 +37,13 @@ def histogram(setting: sweep.Setting) -> histograms.Histogram:
 
 
 def _expected(setting: sweep.Setting) -> dict[str, float]:
-  made, density = histogram(setting), density_settings.density(setting.density)
-  risk = made.expected(density)
+  estimator = histogram(setting)
+  density = density_settings.density(setting.density)
+  risk = estimator.expected(density)
   values = dict(mse=risk.total, sampling=risk.sampling, privacy=risk.privacy,
                bias=risk.bias)
   if setting.method != 'fixed':
-    values['bins'] = made.num_bins
+    values['bins'] = estimator.num_bins
   if setting.part == 'table':
     values['trivial'] = density.energy
   return values
@@ -50,19 +51,20 @@ def _expected(setting: sweep.Setting) -> dict[str, float]:
 
 def _simulated(setting: sweep.Setting) -> dict[str, float]:
   """Returns the mean largest squared error, and the largest mean at a point."""
-  made, density = histogram(setting), density_settings.density(setting.density)
+  estimator = histogram(setting)
+  density = density_settings.density(setting.density)
   generator = np.random.default_rng(
       [setting.seed, zlib.crc32(repr(setting).encode())])
   counts = density.counts(generator, num_records=setting.num_records,
-                          num_bins=made.num_bins,
+                          num_bins=estimator.num_bins,
                           repetitions=setting.repetitions)
-  largest = histograms.sup_errors(made.coefficients(
+  largest = histograms.sup_errors(estimator.coefficients(
       simulation.key_of(setting), counts), density)**2
-  at_point = max(made.expected_at(density, x).total
-                 for x in np.arange(made.num_bins) / made.num_bins)
+  at_point = max(estimator.expected_at(density, x).total
+                 for x in np.arange(estimator.num_bins) / estimator.num_bins)
   return dict(largest=np.mean(largest), largest_se=np.std(largest, ddof=1)
               / math.sqrt(largest.size), at_point=at_point,
-              bins=made.num_bins)
+              bins=estimator.num_bins)
 
 
 def run(settings: Sequence[sweep.Setting], data_dir: str | None,

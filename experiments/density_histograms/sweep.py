@@ -3,23 +3,25 @@
   python -m launch.sweep --experiment=density_histograms \
     --output_dir=experiments/density_histograms/results
 
-Mean integrated squared errors in closed form, replace_one, by part:
-  records  against n, at four epsilon (X1)
+The measure is the mean integrated squared error in closed form, under
+replace_one. Parts:
+  records  against n, at four values of epsilon (X1)
   budgets  against epsilon and sqrt(rho), at n = 10^7 (X2)
-  bins     against m, at three pairs of n and epsilon (X3)
-  table    the settings of table 8.1
-  largest  largest errors over [0, 1], simulated, against n or n alpha (X12);
+  bins     against the number m of bins, at three pairs of n and epsilon (X3)
+  table    the settings of catalogue item DEN-8.1
+  largest  the largest error over [0, 1], simulated, against n or n alpha (X12);
            with a budget n is 10^12, so that noise is most of the error
-and by method, which choose m bins, all with the noise and the mass of the paper
-but for the last:
-  printed  Theorem 1
-  tuned    the least bound over Lipschitz densities, L known
-  oracle   the least error on the density itself
-  fixed    as given
-  polygon  tuned, lines between heights, whole noise, the mass fixed
+Methods, which differ in how they choose m; all but the last use the noise of
+the paper and do not fix the mass:
+  printed  the m of Theorem 1
+  tuned    the m with the least bound over Lipschitz densities, L known
+  oracle   the m with the least error on the density itself
+  fixed    the m of the setting
+  polygon  the m of `tuned`; the released curve joins the heights by lines, the
+           noise is integer-valued, and the mass is fixed to 1
 
-Expected: printed bins have the rates, n^(-2/3) and (n alpha)^-1, and up to 5
-times the error of tuned ones; largest errors carry a logarithm.
+Expected: the printed m has the rates n^(-2/3) and (n alpha)^-1, and up to 5
+times the error of the tuned m; the largest errors have a logarithmic factor.
 """
 
 import dataclasses
@@ -28,8 +30,8 @@ import numpy as np
 
 PAPERS = ('001', '000')
 ARTEFACT = ('Theorem 1 of Lalanne, Garivier and Gribonval (2023), histograms: '
-            'rates in n, epsilon and rho, '
-            'the number of bins, and the largest error')
+            'rates in n, epsilon and rho, the number of bins, and the largest '
+            'error')
 COST = '1 min on a CPU core'
 HEADLINES = (
     'errors of the printed',

@@ -1,8 +1,9 @@
 """A walk around eight bins in four attributes, to estimate.
 
-Table DEN-B13 says of its law that it is a wrapped random walk of four steps and
-that its cells have an energy of 6.91, of which 6.27 is not that of independent
-attributes. The law here, whose step is a discrete Gaussian, has 6.88 and 6.28.
+Item DEN-B13 describes its distribution as a wrapped random walk of four steps,
+whose cells have an energy of 6.91; independent attributes do not explain 6.27
+of it. The distribution here, whose step is a discrete Gaussian, has 6.88 and
+6.28.
 """
 
 import functools

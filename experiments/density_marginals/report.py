@@ -1,4 +1,4 @@
-"""The table of errors, and what is said of trees."""
+"""The table of errors, and verdicts on trees."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -25,7 +25,7 @@ _LABELS = {'flat': 'all cells, Laplace', 'flat_simplex': 'all cells, simplex',
 
 
 def table(rows: Sequence[records.Row]) -> str:
-  """Errors by size and budget, the reference below each."""
+  """Errors by size and budget, with the stored value below each."""
   cells = points.collect(rows)
   lines = []
   for size, epsilon in points.distinct(cells, 'num_records', 'epsilon'):
@@ -34,9 +34,9 @@ def table(rows: Sequence[records.Row]) -> str:
         _cell(points.select(of, method=method)) for method in sweep.METHODS)))
     lines += [('', 'DEN-B13', *(f'{value:g}' for value in line[2:]))
               for line in REFERENCE if line[:2] == (size, epsilon)]
-  return ('Mean squared errors of the density of 4096 cells; that of the '
-          f'uniform one is {chain.energy():.2f}. In brackets, how often a '
-          'private tree was the true one.\n\n' + tables.markdown(
+  return ('Mean squared errors of the density of 4096 cells; the error of the '
+          f'uniform density is {chain.energy():.2f}. In brackets, the share of '
+          'releases with the true tree.\n\n' + tables.markdown(
               ('n', 'epsilon', *_LABELS.values()), lines))
 
 
@@ -68,7 +68,7 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
           tree for tree, _ in trees if tree['epsilon'] == 1.0
           and tree['num_records'] == 1e4], lambda of: (
               f'{gains[1e4, 1.0]:.1f}', gains[1e4, 1.0] >= 3,
-              'over the nearest density to the flat table')),
+              'compared with the density nearest to the flat table')),
       points.judged('a private tree gains over the nearest density to the flat '
                     'table', '4 to 10', [tree for tree, _ in trees],
                     lambda of: (f'{min(gains.values()):.1f} to '
@@ -99,8 +99,9 @@ def _reference(cells):
         count += 1
   name = max(worst, key=worst.get)
   return (f'{sum(v <= 1 for v in worst.values())} of {count}',
-          worst[name] <= 1, f'farthest: {worst[name]:.2f} of what is allowed, '
-          f'{name}; its law of cells is known by two numbers')
+          worst[name] <= 1, f'farthest: {worst[name]:.2f} of the tolerance, '
+                            f'{name}; its distribution on the cells is known '
+                            'only by two numbers')
 
 
 def _beats(cells, everything):

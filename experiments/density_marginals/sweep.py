@@ -1,25 +1,28 @@
-"""Densities of four attributes of eight bins each (DEN-B13, X14).
+"""Settings for densities of four attributes of eight bins each.
+
+Catalogue items DEN-B13 and X14.
 
   python -m launch.sweep --experiment=density_marginals \
     --output_dir=experiments/density_marginals/results
 
-Squared errors of the density of the 4096 cells, of methods:
+The measure is the squared error of the density on the 4096 cells. Methods:
   flat           Laplace noise on every cell; closed form
-  flat_simplex   the nearest density to it
-  independent    four tables of one attribute, epsilon / 4 each
-  tree           the three tables of pairs of the true tree, epsilon / 3 each
-  private_tree   the tree chosen privately: 10 % of the budget for single
-                 attributes, 20 % for choices, 70 % for tables
+  flat_simplex   the density nearest to `flat`
+  independent    four tables of one attribute, with epsilon / 4 each
+  tree           the three pair tables of the true tree, with epsilon / 3 each
+  private_tree   a privately chosen tree: 10 % of the budget for the tables of
+                 single attributes, 20 % for choices, 70 % for pair tables
   not_private    all cells without noise; closed form
 
-Expected: a private tree errs 4 to 10 times less than the best flat table, and
-less than a flat table without any privacy at epsilon = 1.
+Expected: the error of a private tree is 4 to 10 times less than that of the
+best flat table, and at epsilon = 1 less than that of a flat table without
+privacy.
 """
 
 import dataclasses
 
 PAPERS = ('001',)
-ARTEFACT = 'Table DEN-B13 of several attributes, which no paper has'
+ARTEFACT = 'Item DEN-B13, which no paper has: densities of several attributes'
 COST = '30 s on a CPU core'
 HEADLINES = ('a private tree gains over',)
 

@@ -26,11 +26,11 @@ _LABELS = {
 def table(rows: Sequence[records.Row]) -> str:
   """Membership; then distances as shares of their bounds."""
   return (
-      'The worst of 22 words (of one bit: 2). integral: error of it; '
-      'class_norm: slope, or norm of derivative beta, over L; variation, '
-      'divergence: over bounds (21), (28) and (23), (30) corrected, '
+      'The worst of 22 words (2 words for one bit). integral: its difference '
+      'from 1; class_norm: slope, or norm of derivative beta, over L; '
+      'variation, divergence: over bounds (21), (28) and (23), (30) corrected, '
       'crude_variation: over m times a bump; separation: squared distance over '
-      '2 tau d_H, (24) and (31) with what the common level really takes; '
+      '2 tau d_H, (24) and (31) with the exact common level; '
       'printed_divergence: (30) as printed, over the divergence; '
       'printed_separation: printed tau over ours.\n\n' + points.table(
           points.collect(rows), _FIELDS, _METRICS))
@@ -65,18 +65,19 @@ def _members(cells):
   norm = max(p['class_norm'] for p in cells)
   return (f'integrals 1 to {worst:.0e}, at least {least:.2g}, norms at most '
           f'{norm:.4f} L', worst < 1e-12 and least >= 0 and norm < 1.005,
-          f'{len(cells)} packings; norms by differences')
+          f'{len(cells)} packings; norms by finite differences')
 
 
 def _most(cells, metric):
   shares = [p[metric] for p in cells]
-  return (f'{min(shares):.3f} to {max(shares):.3f} of them',
-          max(shares) <= 1 + 1e-9, f'{len(shares)} packings, the worst words')
+  return (f'{min(shares):.3f} to {max(shares):.3f} of the bounds',
+          max(shares) <= 1 + 1e-9, f'{len(shares)} packings, the worst word of '
+                                   'each')
 
 
 def _printed_divergence(cells):
   least = min(p['printed_divergence'] for p in cells)
-  return (f'{least:.2g} of the divergence', least >= 1,
+  return (f'{least:.2g} times the divergence', least >= 1,
           'the square of the integral of K is missing (erratum DEN-E12)')
 
 
@@ -84,9 +85,9 @@ def _separation(cells):
   least = min(p['separation'] for p in cells)
   shares = [p['printed_separation'] for p in cells
             if 'printed_separation' in p.values]
-  return (f'{least:.3f} of them at least', least >= 1 - 1e-9,
-          'with half of what is taken off; tau as printed is '
-          f'{min(shares):.2f} to {max(shares):.2f} of it')
+  return (f'at least {least:.3f} times the bounds', least >= 1 - 1e-9,
+          'with half of the printed correction; the printed tau is '
+          f'{min(shares):.2f} to {max(shares):.2f} times the valid one')
 
 
 def _equal(cells):

@@ -3,24 +3,24 @@
   python -m launch.sweep --experiment=density_packings \
     --output_dir=experiments/density_packings/results
 
-Each packing with 20 drawn words and the two that differ in all bits, all
-distances by quadrature beside their bounds. Kernels:
-  spike     one triangle on 1/2 (packing 1)
+Each packing has 20 random words and the two words that differ in all bits. All
+distances are computed by quadrature, and stored with their bounds. Kernels:
+  spike     one triangle at 1/2 (packing 1)
   triangle  triangles at i / (m + 1) (packing 2)
-  smooth    smooth bumps at i / (m + 1), beta derivatives (packing 3)
-  sawtooth  cells of two triangles, up and down (DEN-L11)
+  smooth    smooth bumps with beta derivatives at i / (m + 1) (packing 3)
+  sawtooth  cells of two triangles, one up and one down (DEN-L11)
   wave      cells of u^beta (1 - u)^beta (1 - 2 u) (DEN-L11)
-The figure draws those of FIGURES, at the words there.
+The figure draws the packings of FIGURES, at the words that it lists.
 
-Expected: everything holds but the printed form of (30), which falls below 0.
+Expected: every bound holds but the printed form of (30), which falls below 0.
 """
 
 import dataclasses
 
 PAPERS = ('001', '000')
 ARTEFACT = ('Figures 1, 2 and 3 of Lalanne, Garivier and Gribonval (2023) and '
-            'equations (16)-(31): packings '
-            'for lower bounds of private densities')
+            'equations (16)-(31): packings for lower bounds of private '
+            'densities')
 COST = '5 s on a CPU core'
 HEADLINES = ('equation (30)',)
 

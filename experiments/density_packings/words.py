@@ -1,4 +1,4 @@
-"""The packings of the settings, and what class their densities are in."""
+"""The packings of the settings, and the classes of their densities."""
 
 import numpy as np
 
@@ -35,7 +35,7 @@ def norm(cells: packings.Packing, words: np.ndarray) -> float:
 
 
 def check(cells: packings.Packing, word: np.ndarray) -> None:
-  """Refuses what is no density of the class."""
+  """Raises if a packing has a function that is not a density of its class."""
   x, weights = cells.rule()
   density, = cells.densities(word[None], x)
   if abs(density @ weights - 1) > 1e-12 or density.min() < 0:

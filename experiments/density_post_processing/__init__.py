@@ -1,1 +1,1 @@
-"""What post-processing takes off the errors of private histograms."""
+"""The gain by post-processing of private histograms."""

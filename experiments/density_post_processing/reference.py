@@ -1,4 +1,4 @@
-"""Numbers to compare with: of DEN-B8, DEN-B9 and section 8.4."""
+"""Stored values of items DEN-B8, DEN-B9 and DEN-8.4."""
 
 # Geometric means of gains over the printed histogram, n epsilon at least 100
 # and at most 100.

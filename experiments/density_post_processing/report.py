@@ -51,8 +51,8 @@ def table(rows: Sequence[records.Row]) -> str:
           for method in sweep.METHODS[1:]
           if points.select(ladder, method=method)])
   return '\n'.join([
-      'Errors of the printed histogram over those of other methods, geometric '
-      'means over densities and n, by n epsilon.\n', gains,
+      'Ratio of the error of the printed histogram to that of each method: '
+      'geometric means over densities and n, by n epsilon.\n', gains,
       'Mean integrated squared errors.\n', points.table(
           points.select(cells, grid='table'),
           ('density', 'num_records', 'epsilon', 'method'),
@@ -69,7 +69,7 @@ _LINES = (
 
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
-  """What each step is worth, and that none of the projections hurts."""
+  """Verdicts on the gain by each step, and that no projection hurts."""
   cells = _collected(rows)
   ladder = points.select(cells, grid='ladder')
   little = [p for p in ladder if p['decade'] <= 2]
@@ -102,8 +102,9 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
                     '0.75 on average (DEN-B9)', points.select(
                         much, method=('unimodal', 'oracle')), _unimodal),
       points.judged('errors match independently computed values',
-                    'section 8.4, 15 %; less error is none', points.select(
-                        cells, grid='table', method=reference.METHODS),
+                    'item DEN-8.4, 15 %; smaller errors are accepted',
+                    points.select(cells, grid='table',
+                                  method=reference.METHODS),
                     _reference)]
 
 
@@ -115,8 +116,8 @@ def _simulated(cells):
 
 def _never(cells):
   worst = max(p['worst'] for p in cells)
-  return (f'{worst:.6f} at most', worst <= 1 + 1e-9,
-          'of single releases, all of them')
+  return (f'at most {worst:.6f}', worst <= 1 + 1e-9,
+          'every single release')
 
 
 def _gains(cells):
@@ -130,8 +131,7 @@ def _ordered(cells):
   order = [gains[name] for name in ('james_stein', 'simplex', 'fix_mass')
            if name in gains]
   return (text, order == sorted(order, reverse=True),
-          f'{len(cells)} settings; their grid is another than that of the '
-          'reference')
+          f'{len(cells)} settings, on another grid than the values of DEN-B9')
 
 
 def _small(cells):
@@ -143,7 +143,7 @@ def _small(cells):
 
 def _harmless(cells):
   least = min(cells, key=lambda p: p['gain'])
-  return (f'{least["gain"]:.4f} at least', least['gain'] > 0.99,
+  return (f'ratio at least {least["gain"]:.4f}', least['gain'] > 0.99,
           f'{least["density"]} at n = {least["num_records"]:g}, n epsilon = '
           f'{least["signal"]:g}')
 
@@ -185,7 +185,7 @@ def _unimodal(cells):
   best, where = max(ratios, key=lambda pair: pair[0])
   return (f'{mean:.2f}, up to {best:.2f}', mean < 1,
           f'best for {where["density"]} at n = {where["num_records"]:g}, n '
-          f'epsilon = {where["signal"]:g}; no bins have to be chosen')
+          f'epsilon = {where["signal"]:g}; its number of bins needs no tuning')
 
 
 def _reference(cells):
@@ -198,9 +198,10 @@ def _reference(cells):
   if not off:
     return '-', False, 'none of the settings'
   worst, best = (choose(off, key=off.get) for choose in (max, min))
-  return (f'{off[best]:.2f} to {off[worst]:.2f} of them', off[worst] <= 1.15,
+  return (f'{off[best]:.2f} to {off[worst]:.2f} times those values',
+          off[worst] <= 1.15,
           f'{len(off)} numbers; most above: {worst}; most below: {best}, whose '
-          'bins minimise a whole bound')
+          'number of bins minimises the bound over all integers')
 
 
 def figure(rows: Sequence[records.Row]) -> Any:

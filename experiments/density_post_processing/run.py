@@ -45,14 +45,15 @@ def _release(setting: sweep.Setting, name: str) -> histograms.Histogram:
       lipschitz=sweep.LIPSCHITZ[setting.density], **public)
 
 
-def _heights(shared: sweep.Setting, made: histograms.Histogram) -> np.ndarray:
+def _heights(shared: sweep.Setting,
+             histogram: histograms.Histogram) -> np.ndarray:
   """Returns released heights [R, m], each of its own data set."""
   generator = np.random.default_rng(
       [shared.seed, zlib.crc32(repr(shared).encode())])
   counts = density_settings.density(shared.density).counts(
-      generator, num_records=shared.num_records, num_bins=made.num_bins,
+      generator, num_records=shared.num_records, num_bins=histogram.num_bins,
       repetitions=shared.repetitions)
-  return made.coefficients(simulation.key_of(shared), counts)
+  return histogram.coefficients(simulation.key_of(shared), counts)
 
 
 @functools.partial(jax.jit, static_argnames='post')
@@ -66,29 +67,29 @@ def _metrics(setting: sweep.Setting, cells: dict[str, tuple]
              ) -> dict[str, float]:
   """Returns mean and standard error, and the closed form if there is one.
 
-  `found` caches the releases that the methods of a group share.
+  `cells` caches the releases that the methods of a group share.
   """
   density = density_settings.density(setting.density)
   if setting.method == 'oracle':
-    made = _release(setting, 'oracle')
-    return dict(mse=made.expected(density).total, bins=made.num_bins)
+    histogram = _release(setting, 'oracle')
+    return dict(mse=histogram.expected(density).total, bins=histogram.num_bins)
   release, post = _OF[setting.method]
   if release not in cells:
     shared = dataclasses.replace(setting, method=release)
-    made = _release(setting, release)
-    cells[release] = made, _heights(shared, made)
-  made, heights = cells[release]
-  noise = made.height_variance + made.num_bins / made.num_records
+    histogram = _release(setting, release)
+    cells[release] = histogram, _heights(shared, histogram)
+  histogram, heights = cells[release]
+  noise = histogram.height_variance + histogram.num_bins / histogram.num_records
   with jax.enable_x64(True):
     after = np.asarray(_processed(jnp.asarray(heights), noise, post))
   squares = estimate.errors_of(
       'polygon' if setting.method == 'polygon' else 'histogram', after, density)
   metrics = dict(mse=np.mean(squares), mse_se=np.std(squares, ddof=1)
-                 / math.sqrt(squares.size), bins=made.num_bins)
+                 / math.sqrt(squares.size), bins=histogram.num_bins)
   if post == 'none':
-    metrics['closed'] = made.expected(density).total
+    metrics['closed'] = histogram.expected(density).total
   if post == 'fix_mass':
-    metrics['closed'] = dataclasses.replace(made, fix_mass=True).expected(
+    metrics['closed'] = dataclasses.replace(histogram, fix_mass=True).expected(
         density).total
   if release == 'printed' and post == 'simplex':
     before = estimate.errors_of('histogram', heights, density)

@@ -1,4 +1,4 @@
-"""Slopes of errors beside the theory, and tables 8.2 and 8.3 beside theirs."""
+"""Slopes of errors against theory, and items DEN-8.2 and DEN-8.3."""
 
 from collections.abc import Sequence
 import math
@@ -80,8 +80,8 @@ def table(rows: Sequence[records.Row]) -> str:
                               scale=size, epsilon=epsilon,
                               curve=(curve,))) for curve in _COLUMNS))
        for order, size, epsilon in cells]))
-  parts.append('Errors of privacy alone, sobrand; relaxed: n = 10^6 in '
-               'delta.\n')
+  parts.append('Errors due to noise alone, on sobrand; relaxed: delta is that '
+               'of n = 10^6.\n')
   of = points.select(measured, study='privacy', kind='sobrand')
   curves = [curve for curve in LABELS if points.select(of, curve=(curve,))]
   parts.append(tables.markdown(
@@ -111,7 +111,7 @@ def _cell(cells):
 
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
-  """Rates of Theorem 4, of what closes its gap, and both tables."""
+  """Verdicts on rates of Theorem 4, better estimators, and both tables."""
   cells = _points(rows)
   noisy = points.select(cells, study='privacy', kind='sobrand')
 
@@ -154,8 +154,8 @@ def _slopes(cells, study, method, wanted, slack):
   worst = max(abs(np.subtract(slopes, theory)))
   off = max(abs(np.subtract(slopes, wanted)))
   return (', '.join(f'{slope:.3f}' for slope in slopes), worst < slack,
-          f'within {worst:.3f} of the theory and {off:.3f} of the reference, '
-          f'{slack} is allowed; sobrand, 10^3 to 10^6')
+          f'within {worst:.3f} of the theory and {off:.3f} of the stored '
+          f'slopes; tolerance {slack}; sobrand, 10^3 to 10^6')
 
 
 def _gains(cells):
@@ -176,7 +176,7 @@ def _taper(cells):
   theory = [predicted('privacy', 'taper', order) for order in sweep.SMOOTHNESS]
   return (', '.join(f'{slope:.3f}' for slope in slopes),
           max(np.subtract(slopes, theory)) < 0.05,
-          'at least the rate of the theory, less .05')
+          'at least as steep as the theory, up to .05')
 
 
 def _table(cells):
@@ -206,10 +206,11 @@ def _met(ratios):
   others = [ratio for curve, ratio in ratios if curve[0] != 'pure_exact']
   stands = (max(abs(np.log(others or [1]))) < 0.01
             and 0.975 < min(exact or [1]) <= max(exact or [1]) < 1.01)
-  return (f'{min(others):.4f} to {max(others):.4f} of it', stands,
-          f'{len(ratios)} numbers; exact sensitivities in l1 '
-          f'{min(exact):.3f} to {max(exact):.3f}, the reference rounds them '
-          'up to 1.3876 N')
+  return (f'{min(others):.4f} to {max(others):.4f} times the stored values',
+          stands,
+          f'{len(ratios)} numbers; exact sensitivities in l1 {min(exact):.3f} '
+          f'to {max(exact):.3f}, since the stored values round them up to '
+          '1.3876 N')
 
 
 _STUDIES = {'privacy': ('n alpha, n infinite', 'privacy alone'),

@@ -3,34 +3,39 @@
   python -m launch.sweep --experiment=density_rates \
     --output_dir=experiments/density_rates/results
 
-Mean integrated squared errors in closed form, on borderline densities of
-smoothness beta. Methods, see `experiments/density_settings.py`:
-  pure_printed, zcdp_printed  sums of a Fourier basis, noise as printed
+The measure is the mean integrated squared error in closed form, on densities
+that just belong to the class of smoothness beta. Methods, see
+`experiments/density_settings.py`:
+  pure_printed, zcdp_printed  sums of a Fourier basis with the printed noise
   pure_exact, zcdp_exact      the same with exact sensitivities
   relaxed                     Corollary 2 at delta = n^-2
-  spectral                    coefficients of a histogram, pure privacy
-  taper                       the same, tapered, for the class: knows beta and L
-  none                        without privacy
-  uniform                     the uniform density, without data
-Tunings: `oracle`, the best for the density; `printed`; `fixed`, 21 bins and 5
-frequencies; `class`, the best for the worst density of the class.
+  spectral                    Fourier coefficients of a noisy histogram, pure DP
+  taper                       the same with the taper for the class, which needs
+                              beta and L
+  none                        the estimator without privacy
+  uniform                     the uniform density, which needs no data
+Tunings: `oracle` is the best for the density; `printed` is that of the paper;
+`fixed` is 21 bins and 5 frequencies; `class` is the best for the worst density
+of the class.
 
-Studies, by what `scale` is:
-  privacy   n alpha, n infinite: what noise costs alone (relaxed: n = 10^6)
-  sampling  n, no noise
+Studies, and the meaning of their field `scale`:
+  privacy   n alpha, with n infinite: the error due to noise alone (for
+            `relaxed`, n = 10^6)
+  sampling  n, without noise
   records   n, at epsilon = .1 and rho = epsilon^2 / 2
-  table     n, at an epsilon and rho = epsilon^2 / 2
+  table     n, at the epsilon of the setting and rho = epsilon^2 / 2
 
-Expected: slopes of the theory, table 8.2 to 1 % and 8.3 to three digits.
+Expected: the slopes of the theory; the values of the catalogue items DEN-8.2 to
+1 % and DEN-8.3 to three digits.
 """
 
 import dataclasses
 
 PAPERS = ('001', '000')
 ARTEFACT = ('Theorem 4 and Corollary 2 of Lalanne, Garivier and Gribonval '
-            '(2023) (Lalanne, 2023, '
-            'Theorem 5.2.3): rates of private projection estimators, and of '
-            'estimators that reach the lower bound')
+            '(2023) (Lalanne, 2023, Theorem 5.2.3): rates of private '
+            'projection estimators, and of estimators that reach the lower '
+            'bound')
 COST = '20 s on a CPU core'
 GALLERY = 'Densities: errors against the lower bound'
 HEADLINES = ('the pure Fourier', 'pure privacy by', 'at n epsilon = 10^6')

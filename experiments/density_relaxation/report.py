@@ -1,4 +1,4 @@
-"""What relaxations cost and gain, and what is said of them."""
+"""Costs and gains of relaxations, and verdicts on claims about them."""
 
 from collections.abc import Sequence
 import math
@@ -34,16 +34,17 @@ def table(rows: Sequence[records.Row]) -> str:
       'Standard deviation over sensitivity, delta = n^-2.\n',
       points.table(points.select(cells, kind='rules'),
                    ('num_records', 'epsilon'), _RULES),
-      'delta of the classical rule for 1e-5, with the l2 sensitivity as it is, '
-      'and for N = 9 with the printed one.\n',
+      'delta of the classical rule asked for 1e-5, with the exact l2 '
+      'sensitivity (tight), and for N = 9 with the printed sensitivity '
+      '(of_sums).\n',
       points.table(points.select(cells, kind='truth'), ('epsilon',),
                    ('tight', 'of_sums')),
       'Noise of N functions, times (n epsilon)^2, at epsilon 0.1.\n',
       points.table(points.select(cells, kind='noise', num_records=1e3)
                    + points.select(cells, kind='noise', num_records=1e6),
                    ('gamma', 'num_records', 'size'), _METHODS),
-      'Errors at the best size of each, on sobrand, delta = n^-2; trivial: '
-      'without records. size is beta.\n',
+      'Errors at the best size of each, on sobrand, delta = n^-2; trivial: the '
+      'uniform density. size is beta.\n',
       points.table(points.select(cells, kind='cells'),
                    ('size', 'num_records', 'epsilon'),
                    (*_METHODS, 'trivial'), digits=3),
@@ -51,14 +52,14 @@ def table(rows: Sequence[records.Row]) -> str:
       points.table(points.select(cells, kind='cells'),
                    ('size', 'num_records', 'epsilon'),
                    tuple(f'size_{name}' for name in _METHODS)),
-      'Constants C of C L^(2 / (beta + 1)) (n epsilon)^(-2 beta / (beta + 1)), '
+      'Constants C in C L^(2 / (beta + 1)) (n epsilon)^(-2 beta / (beta + 1)), '
       'delta = n^-2. size is beta.\n',
       points.table(points.select(cells, kind='worst'),
                    ('size', 'num_records', 'epsilon'), _CONSTANTS)])
 
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
-  """What the paper prints, and reference values."""
+  """Verdicts on printed claims and on stored values."""
   measured = points.collect(rows)
   noise, cells, rules = (points.select(measured, kind=kind)
                          for kind in ('noise', 'cells', 'rules'))
@@ -116,9 +117,8 @@ def _unsound(cells):
   safe = max(p['of_sums'] for p in cells)
   return (f'not from epsilon {min(p["epsilon"] for p in false):g} on'
           if false else 'holds', not false,
-          f'up to {max(p["tight"] for p in cells):.1e} for 1e-5 (DEN-E8); '
-          'printed '
-          'noise is saved by its sensitivity, which is twice too large: '
+          f'up to {max(p["tight"] for p in cells):.1e} for 1e-5 (DEN-E8); with '
+          'the printed sensitivity, which is twice too large, delta is '
           f'{safe:.0e}')
 
 
@@ -143,7 +143,8 @@ def _spectral(cells):
   ours = points.select(cells, size=largest)[0]['spectral'] / largest**2
   most = max(p['spectral'] / p['size']**2 for p in cells)
   return (f'{ours:.2f} N^2', abs(ours / (16 * math.log(2)) - 1) < 0.01 and
-          most <= 16 * math.log(2), f'N = {largest:g}, fewer have less')
+          most <= 16 * math.log(2), f'N = {largest:g}, smaller N have a '
+                                    'smaller factor')
 
 
 def _below(cells):
@@ -160,7 +161,7 @@ def _bridges(cells):
   worse = [p['corollary'] / p['pure'] for p in cells
            if p['corollary'] >= p['pure']]
   return (f'larger in {len(worse)} of {len(cells)} cells', not worse,
-          'N^2 ln n is less than N^3 only beyond the N that is worth having')
+          'N^2 ln n is less than N^3 only above the best N')
 
 
 def _few(cells):
@@ -179,7 +180,8 @@ def _errs_less(cells, names):
   lost = [gain for gain in gains if gain < 1]
   return (f'in {len(gains) - len(lost)} of {len(gains)}, by up to '
           f'{max(gains):.1f} times', not lost,
-          f'elsewhere {1 / min(gains) - 1:.1%} more at most' if lost else
+          'in the others, the error is at most '
+          f'{1 / min(gains) - 1:.1%} larger' if lost else
           'each at its best size')
 
 

@@ -1,1 +1,1 @@
-"""How far one record moves what estimators of densities release."""
+"""Sensitivities of the statistics that density estimators release."""

@@ -1,4 +1,4 @@
-"""Sensitivities, printed and exact, and what is said of them."""
+"""Printed and exact sensitivities, and verdicts on claims about them."""
 
 from collections.abc import Sequence
 import math
@@ -34,7 +34,8 @@ def table(rows: Sequence[records.Row]) -> str:
   """Of sums, of counts, and of weighted sums."""
   cells = _collected(rows)
   return '\n'.join([
-      'Sums of N functions; attained: the farthest found.\n',
+      'Sums of N functions; attained: the largest change that a search '
+      'attains.\n',
       points.table(points.select(cells, method='sums'),
                    ('adjacency', 'order', 'size'),
                    ('printed', 'exact', 'attained', 'ratio'), digits=7),
@@ -44,8 +45,9 @@ def table(rows: Sequence[records.Row]) -> str:
       'Weights 1/k of N frequencies: largest sum of (4 - 4 cos 2 pi k d) / k.',
       '', points.table(points.select(cells, method='inverse'), ('size',),
                        ('supremum',), digits=6),
-      'Privacy error of Pinsker\'s weights below W = N, over the bound 4 (sum '
-      'of weights)^2 / (n^2 rho); order is beta, 0 stands for equal weights.\n',
+      "Privacy error of Pinsker's weights below W = N, divided by the bound 4 "
+      '(sum of weights)^2 / (n^2 rho); order is beta, 0 stands for equal '
+      'weights.\n',
       points.table(points.select(cells, method='pinsker'), ('order', 'size'),
                    ('proportional', 'least')),
       'On an interval: supremum over the sum of weights, beta = 1.\n',
@@ -54,7 +56,7 @@ def table(rows: Sequence[records.Row]) -> str:
 
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
-  """Claims of Lalanne, Garivier and Gribonval (2023), and reference values."""
+  """Verdicts on printed claims and on stored values."""
   cells = _collected(rows)
   sums = points.select(cells, method='sums')
   replaced = points.select(sums, adjacency=_REPLACE)
@@ -116,7 +118,7 @@ def _printed(cells):
 
 def _certified(cells):
   off = [p['exact'] / p['attained'] - 1 for p in cells]
-  return (f'{max(off):.0e} above at most', min(off) >= -1e-12
+  return (f'at most {max(off):.0e} above it', min(off) >= -1e-12
           and max(off) < 1e-6, f'{len(cells)} suprema')
 
 
@@ -167,15 +169,15 @@ def _inverse(cells):
   high = max(ours - wanted for ours, wanted in pairs)
   return (', '.join(f'{ours:.3f}' for ours, _ in pairs),
           all(abs(ours / wanted - 1) < 1e-4 for ours, wanted in pairs),
-          f'up to {high:.0e} above it: there the supremum of two frequencies '
-          'is 9, and 8.9995 is off a grid')
+          f'up to {high:.0e} above those values: for two frequencies the '
+          'supremum is 9, and the stored 8.9995 comes from a grid')
 
 
 def _cosine(cells):
   pairs = [(p['ratio'], COSINE[int(p['size'])]) for p in cells]
   return (', '.join(f'{ours:.2f}' for ours, _ in pairs),
           all(abs(ours - wanted) < 6e-3 for ours, wanted in pairs),
-          'attained by 0 and 1')
+          'attained by the records 0 and 1')
 
 
 def _constants(cells):
@@ -188,8 +190,9 @@ def _constants(cells):
 
 def _least(cells):
   gains = [p['proportional'] / p['least'] - 1 for p in cells]
-  return (f'up to {max(gains):.1%} more than others', max(gains) < 0.001,
-          'not for beta = 1; under add_or_remove_one they are least')
+  return (f'up to {max(gains):.1%} more than other allocations',
+          max(gains) < 0.001,
+          'not for beta = 1; under add_or_remove_one they are optimal')
 
 
 def figure(rows: Sequence[records.Row]) -> Any:

@@ -45,7 +45,7 @@ def attained(num_functions: int, *, order: int, adjacency: Adjacency) -> float:
   """
   k = np.arange(1, num_functions // 2 + 1)
 
-  def moved(places):
+  def change(places):
     phases = 2 * np.pi * np.multiply.outer(places, k)
     functions = math.sqrt(2) * np.concatenate([np.sin(phases),
                                                np.cos(phases)], -1)
@@ -60,9 +60,9 @@ def attained(num_functions: int, *, order: int, adjacency: Adjacency) -> float:
       -1, 1, _PAIRS // 2)
   # Points at which all waves are in phase with both ends.
   pairs[::4] -= pairs[::4].mean(1, keepdims=True)
-  starts = pairs[np.argsort(moved(pairs))[-4:]]
+  starts = pairs[np.argsort(change(pairs))[-4:]]
   return max(-optimize.minimize(
-      lambda pair: -moved(pair[None])[0], start, method='Nelder-Mead',
+      lambda pair: -change(pair[None])[0], start, method='Nelder-Mead',
       options=dict(xatol=1e-11, fatol=1e-11, maxiter=600,
                    initial_simplex=start + np.array(
                        [[0, 0], [0.1, 0], [0, 0.1]]) / num_functions)).fun
@@ -92,11 +92,11 @@ def _pinsker(setting: sweep.Setting) -> dict[str, float]:
       projections.pinsker_weights(setting.size, smoothness=setting.order))
   values = {}
   for allocation in projections.ALLOCATIONS:
-    made = projections.WeightedProjection(
+    projection = projections.WeightedProjection(
         num_records=1, rho=1.0, adjacency=Adjacency.REPLACE_ONE,
         coefficient_weights=weights, allocation=allocation)
-    error = 2 * np.sum(made.weights**2 * made.noise_variances[1:])
-    values[allocation] = error / (4 * np.sum(made.weights)**2)
+    error = 2 * np.sum(projection.weights**2 * projection.noise_variances[1:])
+    values[allocation] = error / (4 * np.sum(projection.weights)**2)
   return values
 
 

@@ -1,18 +1,23 @@
-"""Settings to study sensitivities (DEN-X7).
+"""Settings to study sensitivities of sums of basis functions (DEN-X7).
 
   python -m launch.sweep --experiment=density_sensitivities \
     --output_dir=experiments/density_sensitivities/results
 
 Methods:
-  sums      of N trigonometric functions: printed, certified, and the farthest
-            that a search over pairs of records found
-  counts    of N bins: all pairs of bins, in l1, l2 and the largest
-  inverse   weights 1/k of N frequencies: the supremum of DEN-B5
-  pinsker   1 - (k/W)^beta below W = N: kappa over that of the mean pair; the
-            same for the least noise; beta is the order
-  cosine    the same of an interval, beta = 1, over 4 times the sum of weights
+  sums      sums of N trigonometric functions: the printed sensitivity, the
+            certified one, and the largest change that a search over pairs of
+            records attains
+  counts    counts of N bins: the l1, l2 and largest change over all pairs of
+            bins
+  inverse   N frequencies with weights 1/k: the supremum of DEN-B5
+  pinsker   N frequencies, below W = N, with weights 1 - (k/W)^beta: the privacy
+            error over the bound 4 (sum of weights)^2 / (n^2 rho), for each
+            allocation of the noise; beta is the setting's `order`
+  cosine    cosines on an interval with these weights, beta = 1: the sensitivity
+            over the sum of weights
 
-Expected: 1.3876 N in l1, sqrt(2.4345 N) in l2.
+Expected: the sensitivity of N functions is 1.3876 N in l1 and sqrt(2.4345 N) in
+l2.
 """
 
 import dataclasses
@@ -21,8 +26,7 @@ from dpjax.privacy.adjacency import Adjacency
 
 PAPERS = ('001', '000')
 ARTEFACT = ('Sensitivities of Lalanne, Garivier and Gribonval (2023), section '
-            '4.2 and Equation (3): printed '
-            'and exact')
+            '4.2 and Equation (3): printed and exact')
 COST = '10 s on a CPU core'
 HEADLINES = ('the l1 sensitivity', 'the l2 sensitivity')
 

@@ -1,4 +1,4 @@
-"""Errors side by side, and who gains where."""
+"""Errors side by side, and verdicts on which method gains where."""
 
 from collections.abc import Sequence
 import math
@@ -32,7 +32,7 @@ def table(rows: Sequence[records.Row]) -> str:
     of = points.select(measured, notion=notion, density=density)
     cells = points.distinct(of, 'num_records', 'epsilon')
     budget = 'epsilon' if notion == 'pure' else 'rho = epsilon^2 / 2'
-    parts += [f'{density}, {budget}; the uniform density errs by '
+    parts += [f'{density}, {budget}; the error of the uniform density is '
               f'{max(p.values.get("trivial", 0) for p in of):.3g}:\n',
               tables.markdown(
                   ('method', *(f'{size:g}, {epsilon:g}'
@@ -99,10 +99,12 @@ def _levels(cells):
   return [
       _compared('a tree errs more than a dyadic histogram, both at their best '
                 'level', '1.5 to 4.0 times', ratios('tree', 'dyadic'),
-                _above(1), 'the sign; near 1 where sampling is all'),
+                _above(1), 'only the direction is checked; the ratio is near 1 '
+                           'where sampling error dominates'),
       _compared('a tree read at its leaves errs more', '7 to 470 times',
                 ratios('leaves', 'dyadic'), _above(1),
-                'the sign; 8 levels are far too many at little budget'),
+                'only the direction is checked; 8 levels are too many for '
+                'small budgets'),
       _compared('wavelets err more than the oracle histogram', '2 to 70 times',
                 ratios('haar', 'oracle'), _above(1), 'the sign'),
       _compared('thresholds of wavelets gain', '1.8 times',
@@ -136,13 +138,14 @@ def _sparse(cells):
       _compared('one round gains on the oracle projection on one high '
                 'frequency', '37 to 92 times',
                 ratios('exact', 'sparse_1', ('cos30',)), _above(30),
-                'of exact sensitivities'),
+                'projection with exact sensitivities'),
       _compared('one round gains on that of printed sensitivities', '-',
                 ratios('projection', 'sparse_1', ('cos30',)), _above(30),
                 'the same density'),
-      _compared('one round gains on the adaptive estimator there', '175 times '
-                'at (10^4, .1)', ratios('sums', 'sparse_1', ('cos30',)),
-                _above(30), 'which keeps the frequencies below as well'),
+      _compared('one round gains on the adaptive estimator there',
+                '175 times at (10^4, .1)',
+                ratios('sums', 'sparse_1', ('cos30',)),
+                _above(30), 'which keeps all lower frequencies as well'),
       _compared('sparse spectra err more than the oracle projection on smooth '
                 'densities', '1.5 to 2.9 times, best T', best, _above(1),
                 'the best of ' + ', '.join(map(str, sweep.ROUNDS)))]

@@ -56,7 +56,7 @@ def estimator(setting: sweep.Setting) -> mechanism.DensityMechanism:
   if method == 'dyadic':
     return min((histograms.Histogram(num_bins=2**level, **public)
                 for level in range(1, 11)),
-               key=lambda made: made.expected(truth).total)
+               key=lambda candidate: candidate.expected(truth).total)
   if method.startswith('merged'):
     variance = histograms.Histogram(num_bins=2, **public).noise_variance
     bins = bases.adaptive_bins(setting.num_records, variance, factor=1.5)
@@ -96,18 +96,18 @@ def _counts(seed: int, name: str, num_records: int, num_bins: int,
 
 def simulated(setting: sweep.Setting) -> dict[str, float]:
   """Returns the mean error of releases of fresh records."""
-  asked = estimator(setting)
-  size = asked.num_bins if setting.method in (
+  chosen = estimator(setting)
+  size = chosen.num_bins if setting.method in (
       'merged', 'merged_dear', 'adaptive') else _CELLS
   if setting.method == 'haar':
-    size = 2**asked.height
+    size = 2**chosen.height
   result = _counts(setting.seed, setting.density, setting.num_records, size,
                   setting.repetitions)
   if setting.method == 'sums':
-    result = asked.of_counts(result)
+    result = chosen.of_counts(result)
   elif setting.notion == 'zcdp':
-    result = sparse.wave_sums(result, asked.num_frequencies)
-  errors = estimate.errors_of(asked.kind, asked.coefficients(
+    result = sparse.wave_sums(result, chosen.num_frequencies)
+  errors = estimate.errors_of(chosen.kind, chosen.coefficients(
       simulation.key_of(setting), result), density(setting.density))
   return dict(mise=np.mean(errors), mise_se=np.std(errors, ddof=1)
               / math.sqrt(errors.size))

@@ -1,29 +1,31 @@
-"""Baselines on densities with jumps, with one peak in frequency, and smooth.
+"""Settings to compare baselines on densities that are hard for them.
+
+Catalogue items DEN-B10, B11, B12 and X13: densities with jumps, densities with
+one high frequency, and smooth ones.
 
   python -m launch.sweep --experiment=density_stress \
     --output_dir=experiments/density_stress/results
 
-DEN-B10, B11, B12 and X13. Mean integrated squared errors, of methods
+The measure is the mean integrated squared error. Methods under epsilon-DP:
+  printed           the histogram of Theorem 1; closed form
+  oracle            the histogram with the best number of bins; closed form
+  dyadic            the best histogram with 2, 4, 8, ... bins; closed form
+  tree, leaves      a least-squares tree of 8 levels, read at the level that is
+                    best for the density, or at its leaves; closed forms
+  haar, haar_all    Haar wavelets, thresholded; or all of them, in closed form
+  merged            a fine histogram whose neighbouring bins are merged, with a
+                    penalty of 4 variances for each run of bins
+  merged_dear       the same with a penalty of 2 ln m variances
+  adaptive          the default estimator, which knows neither bins nor jumps
+Methods under zCDP with rho = epsilon^2 / 2, on the circle:
+  projection        Theorem 4 with the best N; closed form
+  exact             the same with exact sensitivities; closed form
+  sparse_T          T rounds, which each choose and measure one frequency
+  sums              the adaptive estimator
 
-  under epsilon
-    printed           histogram of Theorem 1; closed form
-    oracle            histogram of the best number of bins; closed form
-    dyadic            the best of 2, 4, 8, ... bins; closed form
-    tree, leaves      8 levels by least squares, read at the level that is best
-                      for the density, and at the leaves; closed forms
-    haar, haar_all    wavelets, thresholded; and all of them, a closed form
-    merged            bins of a fine histogram in runs, 4 variances a run
-    merged_dear       the same, 2 ln m a run
-    adaptive          the default estimator, which knows neither bins nor jumps
-  under rho = epsilon^2 / 2, on the circle
-    projection        Theorem 4 of the best N; closed form
-    exact             the same with exact sensitivities; closed form
-    sparse_T          T frequencies chosen and measured
-    sums              the adaptive estimator
-
-Expected: trees and wavelets lose everywhere, merging gains on jumps alone,
-one round gains 37 to 92 times on one high frequency and more rounds lose on
-smooth densities.
+Expected: trees and wavelets lose everywhere; merging gains on jumps alone. One
+round of `sparse_T` reduces the error on one high frequency by a factor of 37 to
+92; more rounds lose on smooth densities.
 """
 
 import dataclasses

@@ -1,4 +1,4 @@
-"""Table 1, each exponent with a measured one beside it."""
+"""Table 1, each exponent with its measured value."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -49,15 +49,16 @@ def table(rows: Sequence[records.Row]) -> str:
               ('pure', 'cells', 'Theorem 5'),
               ('zcdp', 'exact', 'exact sensitivities'),
               ('zcdp', 'cells', 'Theorem 5')))))
-  return ('The larger of two terms; behind each exponent the measured slope. '
-          'Under (epsilon, delta) the text has (n epsilon / sqrt ln(1 / '
-          'delta)) to the exponent of zCDP for pure privacy too.\n\n'
+  return ('Each rate is the larger of two terms; the measured slope follows '
+          'each exponent in brackets. Under (epsilon, delta) the text has (n '
+          'epsilon / sqrt ln(1 / delta)) to the exponent of zCDP for pure '
+          'privacy too.\n\n'
           + tables.markdown(('class', 'epsilon-DP, upper', 'epsilon-DP, lower',
                              'rho-zCDP, upper', 'rho-zCDP, lower'), lines)
           + '\nSlopes, of n alpha from 10^3 to 10^6 and of n from 10^4 to '
-          '10^10, and prefactors C of C scale^theory; '
-          'sobrand is one density on the border of its class, lower bounds are '
-          'for the worst of a class of its norm.\n\n' + points.table(
+            '10^10, and prefactors C of C scale^theory; sobrand is one density '
+            'that just belongs to its class; lower bounds are for the worst '
+            'density with its norm.\n\n' + points.table(
               cells, ('dataset', 'term', 'method'),
               ('theory', 'slope', 'prefactor'), digits=3))
 
@@ -109,8 +110,9 @@ def _rates(cells, tolerance):
   worst = cells[int(np.argmax(np.abs(off)))]
   return (', '.join(f'{p["slope"]:.3f}' for p in cells),
           max(map(abs, off)) < tolerance,
-          f'at most {max(map(abs, off)):.3f} off, {tolerance} is allowed; '
-          f'farthest: {worst["method"]}, {worst["dataset"]}, {worst["term"]}')
+          f'at most {max(map(abs, off)):.3f} from the theory; tolerance '
+          f'{tolerance}; farthest: {worst["method"]}, {worst["dataset"]}, '
+          f'{worst["term"]}')
 
 
 def _gap(cells):
@@ -121,8 +123,8 @@ def _gap(cells):
   return ('; '.join(f'{method}: ' + ', '.join(f'{gap:.3f}' for gap in of)
                     for method, of in gaps.items()),
           min(gaps['spectral']) > 0.1,
-          'how far the slopes of pure estimators are from the lower bound\'s; '
-          'no relaxation in either, erratum DEN-E6')
+          'differences between the slopes of pure estimators and of the lower '
+          'bound; neither is relaxed (erratum DEN-E6)')
 
 
 def _ordered(cells):
@@ -133,13 +135,14 @@ def _ordered(cells):
     if same and point['method'] not in ('cells', 'pointwise'):
       ratios.append(point['prefactor'] / below['prefactor'])
   return (f'{min(ratios):.1f} to {max(ratios):.1f} times', min(ratios) > 1,
-          f'{len(ratios)} prefactors of the same rate, of one density and of '
-          'the worst of its class')
+          f'{len(ratios)} ratios of prefactors of the same rate: upper bounds '
+          'for one density, lower bounds for the worst of its class')
 
 
-_STYLES = {'printed': 'theorem, printed tuning', 'oracle': 'theorem, best '
-           'tuning', 'relaxed': 'relaxed, best tuning', 'spectral': 'spectral '
-           'histogram', 'exact': 'exact sensitivities', 'cells': 'lower bound'}
+_STYLES = {'printed': 'theorem, printed tuning',
+           'oracle': 'theorem, best tuning', 'relaxed': 'relaxed, best tuning',
+           'spectral': 'spectral histogram', 'exact': 'exact sensitivities',
+           'cells': 'lower bound'}
 _LINES = {'pure': ((1.0, '2 beta / (beta + 1)', '-'),
                    (1.5, '2 beta / (beta + 3/2)', '--')),
           'zcdp': ((1.0, '2 beta / (beta + 1)', '-'),),

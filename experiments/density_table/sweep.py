@@ -3,31 +3,30 @@
   python -m launch.sweep --experiment=density_table \
     --output_dir=experiments/density_table/results
 
-A rate is the slope of ln(error) against ln(scale), in half decades: n alpha
-from 10^3 to 10^6 with n infinite ('pure', 'zcdp'), or n from 10^4 to 10^10
-without noise ('sampling'). Its prefactor C is that of C scale^(theory), in
-geometric mean. Upper bounds are errors in closed form, of tent2 (Lipschitz, L =
-2) and sobrand (of smoothness beta, on the border); lower bounds are of the
-class that the density is in (DEN-L11), for Lipschitz at a point too (Theorem
-2). Methods:
-  printed    Theorems 1 and 4, tuned as printed
+A rate is the slope of ln(error) against ln(scale), in half decades. The scale
+is n alpha from 10^3 to 10^6 with n infinite ('pure', 'zcdp'), or n from 10^4 to
+10^10 without noise ('sampling'). The prefactor C is the geometric mean of error
+/ scale^(theory). Upper bounds are closed-form errors on tent2 (Lipschitz, L =
+2) and on sobrand (which just has smoothness beta). Lower bounds are those of
+the class of that density (DEN-L11), and for the Lipschitz class also at one
+point (Theorem 2). Methods:
+  printed    Theorems 1 and 4 with the printed tuning
   oracle     the same, tuned for the density
-  exact      with exact sensitivities, tuned for the density
+  exact      exact sensitivities, tuned for the density
   relaxed    Corollary 2 at delta = 10^-12, tuned for the density
-  spectral   pure privacy by a noisy histogram, tuned for the density
-  cells      lower bound of the integrated error
-  pointwise  lower bound at a point
+  spectral   pure DP by a noisy histogram, tuned for the density
+  cells      a lower bound of the integrated error
+  pointwise  a lower bound at one point
 
-Expected: exponents of the table, but for pure privacy on Sobolev classes, where
-`spectral` reaches the lower bound.
+Expected: the exponents of the table, except for pure DP on Sobolev classes,
+where `spectral` attains the exponent of the lower bound.
 """
 
 import dataclasses
 
 PAPERS = ('001', '000')
 ARTEFACT = ('Table 1 of Lalanne, Garivier and Gribonval (2023) (Lalanne '
-            '(2023), Table 5.1): rates of '
-            'private density estimation, measured')
+            '(2023), Table 5.1): rates of private density estimation, measured')
 COST = '10 s on a CPU core'
 HEADLINES = ('upper bounds of Table 1, Lipschitz', 'updated row',
              'near-optimal', 'no error is below')

@@ -39,9 +39,10 @@ _RANKS = (
 def table(rows: Sequence[records.Row]) -> str:
   """Every setting."""
   return (
-      'Mean squared errors of F at uniform thresholds (point_mse) and of values'
-      ' at uniform orders, over their range (inverse_mse); rank_rmse: how many '
-      'records deciles are off by.\n\n' + points.table(
+      'Mean squared errors of F at uniform thresholds (point_mse) and of '
+      'values at uniform quantile levels, divided by their range '
+      '(inverse_mse); rank_rmse: root mean squared rank error of the deciles, '
+      'in records.\n\n' + points.table(
           points.collect(rows), ('method', 'num_quantiles', 'num_thresholds',
                                  'epsilon'),
           ('point_mse', 'inverse_mse', 'inverse_mse_se', 'rank_rmse',
@@ -49,12 +50,12 @@ def table(rows: Sequence[records.Row]) -> str:
 
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
-  """What section 6.6.4 says of Figure 6.6.3, and what is better."""
+  """Verdicts on Figure 6.6.3 (section 6.6.4), and on better methods."""
   cells = points.collect(rows)
   of = lambda *methods: points.select(cells, method=methods)
   return [
       points.judged('errors of F and of its inverses are of the same order',
-                    'as they are drawn', of('paper_raw', 'paper_p1',
+                    'as the figure draws them', of('paper_raw', 'paper_p1',
                                             'paper_p2'), _order),
       points.judged('non-monotone curves contribute little to the errors of '
                     'inverses',
@@ -110,7 +111,7 @@ def _order(cells: list[points.Point]):
 
 def _falls(cells: list[points.Point]):
   gains = _ratios(cells, 'inverse_mse', ('paper_raw', 9.0), ('paper_p2', 9.0))
-  return (f'{_span(gains)} times the error of a smoothed one',
+  return (f'{_span(gains)} times the error of a smoothed curve',
           bool(gains) and 1 < min(gains) and max(gains) < 5,
           'smoothing helps at every epsilon, by less than a factor of 5')
 
@@ -119,7 +120,7 @@ def _cells(cells: list[points.Point]):
   near = [p['rank_rmse'] / REFERENCE[at][p['epsilon'] == 1.0] for p in cells
           if (at := (p['method'], p['num_quantiles'])) in REFERENCE]
   if not near:
-    return '-', False, 'no cell of the reference'
+    return '-', False, 'no setting has a stored value'
   return (f'{_span(near)} times', 0.85 < min(near) and max(near) < 1.15,
           f'{len(near)} cells')
 
@@ -131,14 +132,14 @@ def _one(cells: list[points.Point]):
   least = [min(each) for each in gains.values() if each]
   return ('; '.join(f'{name} {_span(each)}' for name, each in gains.items()),
           bool(least) and min(least) > 1,
-          'times the ranks that the exponential mechanism is off by; it does '
-          'not need a curve')
+          'times the rank error of the exponential mechanism, which needs no '
+          'curve')
 
 
 def _nine(cells: list[points.Point]):
   gains = _ratios(cells, 'rank_rmse', ('search', 9.0), ('paper_raw', 9.0))
-  return (f'{_span(gains)} times the ranks of Algorithm 9',
-          bool(gains) and min(gains) > 1, 'a search has a ninth of epsilon')
+  return (f'{_span(gains)} times the rank error of Algorithm 9',
+          bool(gains) and min(gains) > 1, 'each search gets a ninth of epsilon')
 
 
 def _together(cells: list[points.Point]):
@@ -146,9 +147,9 @@ def _together(cells: list[points.Point]):
                if name != 'recursive') / line['recursive', 9.0]
            for line in _by(cells, 'rank_rmse').values()
            if ('recursive', 9.0) in line and len(line) > 1]
-  return (f'{_span(gains)} times fewer ranks than the next best',
-          bool(gains) and min(gains) > 1, 'a curve answers all other orders '
-          'as well')
+  return (f'{_span(gains)} times less rank error than the next best',
+          bool(gains) and min(gains) > 1,
+          'a curve also answers every other quantile level')
 
 
 def figure(rows: Sequence[records.Row]) -> Any:

@@ -65,10 +65,11 @@ def _curve(setting: sweep.Setting, counts: np.ndarray) -> np.ndarray:
   public = dict(num_thresholds=setting.num_thresholds, adjacency=_ADJACENCY,
                 epsilon=setting.epsilon)
   if kind == 'tree':
-    made = trees.TreeEcdf(**public)
+    mechanism = trees.TreeEcdf(**public)
   else:
-    made = dyadic.DyadicEcdf(accounting=kind, monotone=how == 'p2', **public)
-  ranks = ecdf_data.released(made, counts, seed=setting.seed,
+    mechanism = dyadic.DyadicEcdf(accounting=kind, monotone=how == 'p2',
+                                  **public)
+  ranks = ecdf_data.released(mechanism, counts, seed=setting.seed,
                              coins=_coins(setting, kind))
   if how == 'p1':
     return ecdf_smoothing.smoothed(how, ranks, counts.sum(-1))

@@ -1,21 +1,25 @@
-"""Settings to study inverses of curves (EC-14, EC-32, C23).
+"""Settings to study inverses of private curves (EC-14, EC-32, C23).
 
   python -m launch.sweep --experiment=ecdf_inverse \
     --output_dir=experiments/ecdf_inverse/results
 
-Data X_pois(3) on N = 2^15 values, another data set in every repetition; all
-under replace_one. Curves, released once, answer any number of quantiles by
-Algorithm 9:
-  paper_raw, paper_p2  dyadic noise of the printed scale, as it is and smoothed
-  paper_p1             the same smoothed in the other norm
-  tight_raw, tight_p2  of the scale that is needed
-  tree                 a tree of counts, nearest nonnegative counts
-and what is asked anew for every quantile, with a share of epsilon for each:
-  search               binary search, Laplace noise at each of its L steps
-  exponential          the exponential mechanism on all N values
-  recursive            RecExp, all of epsilon for all quantiles together
+Data are X_pois(3) on N = 2^15 values, drawn anew in every repetition, under
+replace_one. The first group of methods releases one curve, which then answers
+any number of quantiles by Algorithm 9:
+  paper_raw, paper_p2  dyadic noise of the printed scale, without smoothing and
+                       with smoothing in the norm p2
+  paper_p1             the same, smoothed in the norm p1
+  tight_raw, tight_p2  dyadic noise of the scale that privacy needs
+  tree                 a tree of counts, post-processed to the nearest
+                       nonnegative counts
+The second group answers each quantile separately:
+  search               binary search with Laplace noise at each of its L steps;
+                       every quantile gets an equal share of epsilon
+  exponential          the exponential mechanism on all N values, with the same
+                       shares
+  recursive            RecExp, which uses all of epsilon for all quantiles
 
-One quantile is each decile in turn, with all of epsilon.
+With one quantile, every decile is estimated on its own with all of epsilon.
 """
 
 import dataclasses
@@ -24,8 +28,7 @@ import numpy as np
 
 PAPERS = ('003',)
 ARTEFACT = ('Figure 6.6.3 and Algorithm 9 of Barczewski (2025): errors of '
-            'inverses of '
-            'private distribution functions')
+            'inverses of private distribution functions')
 COST = '3 min on two CPU cores'
 HEADLINES = (
     'errors of',

@@ -1,4 +1,4 @@
-"""The table of errors side by side, and what is said of them."""
+"""The table of errors side by side, and verdicts on claims about them."""
 
 from collections.abc import Sequence
 import math
@@ -19,7 +19,7 @@ _LIMITS = ('optimum', 'bound')
 
 
 def _raw(rows: Sequence[records.Row]) -> list[points.Point]:
-  """Closed forms, with their ratio to the printed mechanism beside them."""
+  """Closed forms, each with its ratio to the printed mechanism."""
   cells = points.select(points.collect(rows), monotone='false')
   for point in cells:
     same = points.select(cells, method='paper', **{
@@ -86,7 +86,7 @@ def _cell(cells: Sequence[points.Point]) -> str:
 
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
-  """What Barczewski (2025) prints, what is better, and that both are measured.
+  """Verdicts on claims of Barczewski (2025) and on better mechanisms.
   """
   sizes = dict(num_thresholds=(2.0**10, 2.0**15))
   result, monotone = _raw(rows), points.select(_monotone(rows), **sizes)
@@ -130,7 +130,7 @@ def _projected(monotone: list[points.Point]) -> list[verdicts.Verdict]:
   return [
       points.judged('after monotone projection, errors match independently '
                     'computed values',
-                    'EC-49, to 15 % and four standard errors', monotone,
+                    'EC-49, 15 % and four standard errors', monotone,
                     _monotone_reference),
       points.judged('after monotone projection, the best mechanism beats the '
                     'printed one', 'by 1.5 at least', points.select(
@@ -156,9 +156,9 @@ def _reference(cells):
           for point in same if value else ():
             worst = max(worst, point['mse'] / value)
             least, count = min(least, point['mse'] / value), count + 1
-  return (f'{least:.3f} to {worst:.4f} of it', worst < 1.005 and least > 0.9,
-          f'{count} numbers; shapes found here are up to '
-          f'{1 - least:.0%} better')
+  return (f'{least:.3f} to {worst:.4f} of those values',
+          worst < 1.005 and least > 0.9,
+          f'{count} numbers; our tree shapes are up to {1 - least:.0%} better')
 
 
 def _factor(cells):
@@ -167,7 +167,8 @@ def _factor(cells):
     gains = [p['ratio'] for p in points.select(cells, notion=notion)]
     if gains:
       texts.append(f'{notion} {min(gains):.2f} to {max(gains):.2f}')
-  return ', '.join(texts), False, 'of squared errors; 2 is of scales'
+  return (', '.join(texts), False, 'ratio of squared errors; the printed 2 is '
+          'the ratio of noise scales')
 
 
 def _bases(cells, everything):
@@ -208,7 +209,7 @@ def _monotone_reference(cells):
   worst = max(excess, key=excess.get)
   above = sum(value > 1 for value in excess.values())
   return (f'{len(excess) - above} of {len(excess)}', above == 0,
-          f'farthest above: {worst}; less error is none')
+          f'farthest above: {worst}; smaller errors are accepted')
 
 
 def _beats(cells, everything):

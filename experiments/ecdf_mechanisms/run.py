@@ -55,7 +55,7 @@ def curve(setting: sweep.Setting) -> mechanism.EcdfMechanism:
 
 
 def simulated(setting: sweep.Setting,
-              asked: mechanism.EcdfMechanism) -> np.ndarray:
+              mechanism_: mechanism.EcdfMechanism) -> np.ndarray:
   """Returns mean squared errors of ranks, one for each repetition."""
   size, result = setting.num_thresholds, []
   # Data depend on size and seed only, so that all methods see the same.
@@ -63,11 +63,11 @@ def simulated(setting: sweep.Setting,
   keys = jax.random.split(simulation.key_of(setting), setting.repetitions)
   step = max(1, min(setting.repetitions, _AT_ONCE // size))
   with jax.enable_x64(True):
-    law = mechanisms.repeated(asked.draw, 0)
+    sampler = mechanisms.repeated(mechanism_.draw, 0)
     for start in range(0, setting.repetitions, step):
       part = keys[start:start + step]
       counts = rng.poisson(_RATE, (len(part), size)).astype(float)
-      errors = (np.asarray(law(part, counts, asked.parameters))
+      errors = (np.asarray(sampler(part, counts, mechanism_.parameters))
                 - np.cumsum(counts, 1))
       result.append(np.mean(np.square(errors), 1))
   return np.concatenate(result)
@@ -92,13 +92,13 @@ def run(settings: Sequence[sweep.Setting], data_dir: str | None,
     if setting.method in ('bound', 'optimum'):
       yield setting, rows.exact(setting, _limit(setting))
       continue
-    asked = curve(setting)
+    mechanism_ = curve(setting)
     pure = setting.notion == 'pure'
     unit = setting.budget**2 if pure else 2 * setting.budget
-    variances = unit * asked.variances()
+    variances = unit * mechanism_.variances()
     metrics = dict(mse=np.mean(variances), largest=np.max(variances))
     if setting.repetitions:
-      errors = unit * simulated(setting, asked)
+      errors = unit * simulated(setting, mechanism_)
       metrics |= dict(simulated=np.mean(errors), simulated_se=np.std(
           errors, ddof=1) / np.sqrt(errors.size))
     yield setting, rows.released(

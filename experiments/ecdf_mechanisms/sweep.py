@@ -3,26 +3,31 @@
   python -m launch.sweep --experiment=ecdf_mechanisms \
     --output_dir=experiments/ecdf_mechanisms/results
 
-All at the same privacy, errors of ranks squared, in units of 1/epsilon^2 or
-1/(2 rho). Methods:
-  paper, dyadic           Theorems 6.3.1 and 6.3.2 as printed; calibrated
-  tuned_dyadic            with the best noise for each level (zCDP)
+All methods have the same privacy. The measure is the mean squared error of the
+ranks, in units of 1/epsilon^2 or 1/(2 rho). Methods:
+  paper, dyadic           Theorems 6.3.1 and 6.3.2 as printed; the same with
+                          calibrated noise
+  tuned_dyadic            dyadic, with the best noise for each level (zCDP)
   histogram               noisy counts, cumulated
-  plain_binary, plain     whole nodes of a tree; of two parts, and the best
-  honaker_binary          the same with nodes estimated from below
-  signed, signed_honaker  nodes more or less
-  binary, tuned_binary    least squares over a tree; its best level budgets
-  tree                    least squares, the best shape
-  square_root             a factorisation (zCDP)
-  smooth_binary           balanced codes (zCDP)
-  bound, optimum          of all factorisations: a lower bound; the best, found
+  plain_binary, plain     sums of whole nodes of a tree: a binary tree, or one
+                          of the best shape
+  honaker_binary          a binary tree whose nodes are estimated from below
+  signed, signed_honaker  sums that may also subtract nodes; the second with
+                          nodes estimated from below
+  binary, tuned_binary    least squares over a binary tree; the same with the
+                          best budget for each level
+  tree                    least squares over a tree of the best shape
+  square_root             the square-root factorisation (zCDP)
+  smooth_binary           balanced binary codes (zCDP)
+  bound, optimum          for all factorisations: a lower bound of the error;
+                          the best error, by numerical optimisation
 
-Closed forms at every N; at N = 2^10 simulated too. Made monotone, all of
-X_pois(3): simulated, replace_one.
+Errors are closed forms at every N; at N = 2^10 they are simulated too. Errors
+of monotone curves on X_pois(3) are simulated, under replace_one.
 
-Expected: under replace_one the tree has an eighth of the error of `paper` for
-pure privacy, the square root an eighth under zCDP; a twelfth to a hundredth
-once monotone.
+Expected under replace_one: compared with `paper`, the error of the tree is an
+eighth for pure DP, and that of the square root an eighth under zCDP; when
+curves are made monotone, a twelfth to a hundredth.
 """
 
 import dataclasses
@@ -30,9 +35,8 @@ import dataclasses
 from dpjax.privacy.adjacency import Adjacency
 
 PAPERS = ('003',)
-ARTEFACT = ('Theorems 6.3.1 and 6.3.2 of Barczewski (2025) and what is said of '
-            'other '
-            'trees: errors of mechanisms at equal privacy')
+ARTEFACT = ('Theorems 6.3.1 and 6.3.2 of Barczewski (2025) and its statements '
+            'about other trees: errors of mechanisms at equal privacy')
 COST = '2 min on a CPU core'
 HEADLINES = (
     'squared error is half that of the binary tree of Cardoso and Rogers',

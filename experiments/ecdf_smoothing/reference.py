@@ -1,4 +1,4 @@
-"""Ratios of squared errors that other programs found (item EC-12, EC-31).
+"""Stored ratios of squared errors by other solvers (items EC-12, EC-31).
 
 Of the printed scale, after smoothing over before: (norm, N, epsilon, lambda) ->
 ratio. Of p = 1 they belong to one of many solutions (C16).

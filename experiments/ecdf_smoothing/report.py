@@ -37,7 +37,7 @@ def table(rows: Sequence[records.Row]) -> str:
 
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
-  """What section 6.6.3 says of both figures, and of what is better."""
+  """Verdicts on both figures (section 6.6.3), and on better methods."""
   cells = points.collect(rows)
   paper = points.select(cells, method='paper')
   along = {name: points.select(paper, figure=name)
@@ -49,8 +49,9 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
       points.judged('before smoothing the squared error is that of Theorem '
                     '6.3.1', '2 (L + 1)^3 / epsilon^2', points.select(
                         paper, smoothing='none'), _closed),
-      points.judged('2-norm smoothing outperforms 1-norm smoothing', 'its '
-                    'curve is below', of('epsilon', 'p1', 'p2'), _norms),
+      points.judged('2-norm smoothing outperforms 1-norm smoothing',
+                    'its curve is lower in the figure',
+                    of('epsilon', 'p1', 'p2'), _norms),
       points.judged('2-norm smoothing helps from epsilon 0.2 on and not below',
                     'below 1 from 0.2', of('epsilon', 'p2'), _from),
       points.judged('2-norm smoothing ceases to matter for large epsilon',
@@ -62,8 +63,8 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
       points.judged('2-norm smoothing helps for moderate lambda', 'below 1',
                     [p for p in of('lambda', 'p2') if 0.1 <= p['rate'] <= 100],
                     _helps),
-      points.judged('1-norm smoothing reduces the squared error', 'below 1 '
-                    'where 2-norm smoothing is', points.select(
+      points.judged('1-norm smoothing reduces the squared error',
+                    'below 1 where 2-norm smoothing is', points.select(
                         paper, smoothing='p1'), _helps),
       points.judged('values for p = 2 and isotonic regression computed by '
                     'other programs are reproduced',
@@ -77,13 +78,14 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
 
 
 def _not_in_the_text(cells: list[points.Point]) -> list[verdicts.Verdict]:
-  """Returns the verdicts on what the source does not consider."""
+  """Returns verdicts on questions that the source does not consider."""
   return [
       points.judged('calibrated noise gains as much after smoothing as before',
                     'L^2 / (L + 1)^2, not in the text', points.select(
                         cells, figure='epsilon', smoothing='p2'), _tight),
-      points.judged('a tree of counts beats smoothing', 'not in the '
-                    'text', points.select(cells, figure='epsilon', smoothing=(
+      points.judged('a tree of counts beats smoothing',
+                    'not in the text',
+                    points.select(cells, figure='epsilon', smoothing=(
                         'p2', 'native')), _tree)]
 
 
@@ -97,7 +99,7 @@ def _closed(cells: list[points.Point]):
       p['mse_se'] * p['of_printed'] + 1e-3 * p['mse']) for p in cells
          if p['epsilon'] <= 2]
   return (f'within {max(off):.1f} standard errors', max(off) < 5,
-          'of ranks; of F it is that over n^2, which is missing (C1)')
+          'the formula is for ranks; for F, a factor 1 / n^2 is missing (C1)')
 
 
 def _norms(cells: list[points.Point]):
@@ -141,7 +143,7 @@ def _helps(cells: list[points.Point]):
 
 
 def _near(cells: list[points.Point]) -> list[tuple[float, bool]]:
-  """Our ratios over those of the reference, and whether they are near.
+  """Returns our ratios over the stored ones, and whether they are near.
 
   Within 15 %, or 3 standard errors: of 25 data sets there, twice those of ours.
   """
@@ -159,20 +161,20 @@ def _near(cells: list[points.Point]) -> list[tuple[float, bool]]:
 def _cells(cells: list[points.Point]):
   near = _near(cells)
   if not near:
-    return '-', False, 'no cell of the reference'
+    return '-', False, 'no setting has a stored value'
   return (f'{_span([ratio for ratio, _ in near])} times',
-          all(fits for _, fits in near), f'{len(near)} cells, within 15 % or 3 '
-          'standard errors')
+          all(fits for _, fits in near),
+          f'{len(near)} values, within 15 % or 3 standard errors')
 
 
 def _vertices(cells: list[points.Point]):
   near = _near(cells)
   if not near:
-    return '-', False, 'no cell of the reference'
+    return '-', False, 'no setting has a stored value'
   return (f'{_span([ratio for ratio, _ in near])} times',
           not all(fits for _, fits in near),
-          f'{len(near)} cells; nothing in the problem chooses between '
-          'solutions, ours is in their middle (C16)')
+          f'{len(near)} cells; the problem has many solutions, and ours is in '
+          'their middle (C16)')
 
 
 def _tight(cells: list[points.Point]):
@@ -195,7 +197,7 @@ def _tree(cells: list[points.Point]):
     if {'paper', 'tree'} <= set(by):
       gains.append(by['paper']['mse'] / by['tree']['mse'])
   return (f'{_span(gains)} times less error', bool(gains) and min(gains) > 2,
-          'than p = 2 on the printed curve, at every epsilon')
+          'compared with p = 2 on the printed curve, at every epsilon')
 
 
 def figure(rows: Sequence[records.Row]) -> Any:

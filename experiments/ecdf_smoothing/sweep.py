@@ -3,21 +3,21 @@
   python -m launch.sweep --experiment=ecdf_smoothing \
     --output_dir=experiments/ecdf_smoothing/results
 
-Data X_pois(lambda), another data set in every repetition. Methods, under
+Data are X_pois(lambda), drawn anew in every repetition. Methods, under
 replace_one:
   paper   dyadic noise of the printed scale (L + 1) / epsilon
-  tight   the same of the scale that is needed
-  tree    a tree of counts of the best base
-and what is done to their ranks:
-  none    nothing; of a tree least squares
-  p2, p1  the least noise in that norm without which ranks rise from 0 to n; of
-          many solutions of p1 one in the middle (C16)
+  tight   dyadic noise of the scale that privacy needs
+  tree    a tree of counts with the best base
+Post-processing of the released ranks:
+  none    no smoothing; a tree is estimated by least squares
+  p2, p1  the ranks that rise from 0 to n and are nearest in that norm; if p1
+          has many solutions, one in the middle (C16)
   pava    isotonic regression, as if errors were independent
-  native  of a tree, the nearest nonnegative counts in the metric of its noise
+  native  for a tree: the nearest nonnegative counts in the metric of its noise
 
-Figure 6.6.1 is lambda 3 at N = 2^15 (figure: epsilon), Figure 6.6.2 epsilon 1
-(figure: lambda); `check` are settings at 2^12 that were solved by other
-programs too.
+Figure 6.6.1 is lambda 3 at N = 2^15 (figure: epsilon); Figure 6.6.2 is epsilon
+1 (figure: lambda). The settings of figure `check`, at N = 2^12, are compared
+with stored solutions of independent solvers.
 """
 
 import dataclasses
@@ -25,9 +25,8 @@ import dataclasses
 import numpy as np
 
 PAPERS = ('003',)
-ARTEFACT = ('Figures 6.6.1 and 6.6.2 of Barczewski (2025): smoothing of private'
-            ' '
-            'distribution functions, against epsilon and lambda')
+ARTEFACT = ('Figures 6.6.1 and 6.6.2 of Barczewski (2025): smoothing of '
+            'private distribution functions, against epsilon and lambda')
 COST = '5 min on two CPU cores'
 GALLERY = 'Smoothed distribution functions'
 HEADLINES = ('2-norm smoothing', '1-norm smoothing', 'values for p = 2')

@@ -1,1 +1,1 @@
-"""How well neighbours of one data set are told apart by smoothed medians."""
+"""How well smoothed medians distinguish neighbours of one data set."""

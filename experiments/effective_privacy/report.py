@@ -10,7 +10,7 @@ from experiments import verdicts
 
 _METRICS = ('largest', 'largest_se', 'least_of_sets', 'most_of_sets', 'fresh',
             'fresh_se')
-# Of n = 21, one data set and 1500 vectors of noise, by (law, sigma).
+# Of n = 21, one data set and 1500 vectors of noise, by (distribution, sigma).
 _KNOWN = {'mixed_0_0': (.71, .71, .60, .58, .52, .41, .19, .065, .027),
           'mixed_0.2_0.1': (.79, .78, .75, .67, .52, .42, .21, .062, .021),
           'mixed_0.5_0.25': (.96, .96, .93, .85, .62, .42, .19, .064, .026)}
@@ -18,16 +18,16 @@ _SIGMAS = (1e-4, 1e-3, .01, .03, .1, .3, 1., 3., 10.)
 
 
 def table(rows: Sequence[records.Row]) -> str:
-  """Every law and noise."""
+  """Every distribution and noise."""
   return ('Largest log-ratios of densities over neighbours of a data set and '
-          'points, mean over data sets; `fresh`: of the same neighbour and '
-          'point on noise that did not choose them, with the standard error of '
-          'that noise.\n\n' + points.table(
+          'points, mean over data sets; `fresh`: for the same neighbour and '
+          'point, on independent noise that was not used to choose them, with '
+          'its standard error.\n\n' + points.table(
               points.collect(rows), ('dataset', 'sigma'), _METRICS))
 
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
-  """What the text says of the figure."""
+  """Verdicts on the claims of the text about the figure."""
   cells = points.collect(rows)
   least = min((p['sigma'] for p in cells), default=0.0)
   return [
@@ -53,25 +53,26 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
 
 def _below(cells: list[points.Point]):
   worst = max(p['excess_se'] for p in cells)
-  return (f'{max(p["most_of_sets"] for p in cells):.3f} at most', worst <= 3,
+  return (f'at most {max(p["most_of_sets"] for p in cells):.3f}', worst <= 3,
           'no data set exceeds epsilon by 3 standard errors of its noise')
 
 
 def _by_law(cells: list[points.Point]) -> list[list[points.Point]]:
-  return [points.select(cells, dataset=law)
-          for law, in points.distinct(cells, 'dataset')]
+  return [points.select(cells, dataset=distribution)
+          for distribution, in points.distinct(cells, 'dataset')]
 
 
 def _plateau(cells: list[points.Point]):
-  moved = max(abs(p['fresh'] - each[0]['fresh'])
+  change = max(abs(p['fresh'] - each[0]['fresh'])
               for each in _by_law(cells) for p in each)
-  return f'moves by {moved:.3f}', moved < .05, 'sigma up to 1e-3 of the range'
+  return (f'changes by {change:.3f}', change < .05,
+          'sigma up to 1e-3 of the range')
 
 
 def _amplified(cells: list[points.Point]):
   most = max(p['fresh'] for p in cells)
-  return (f'{most:.3f} at most from sigma = 1', most < .3,
-          'where the median is already lost')
+  return (f'at most {most:.3f} from sigma = 1 on', most < .3,
+          'where the median is already useless')
 
 
 def _falling(cells: list[points.Point]):
@@ -80,31 +81,31 @@ def _falling(cells: list[points.Point]):
                for each in _by_law(cells) for a, b in zip(each, each[1:])),
               default=0.0)
   return (f'rises by {max(worst, 0.0):.1f} standard errors', worst < 4,
-          'along sigma, law by law')
+          'against sigma, for each distribution')
 
 
 def _at_epsilon(cells: list[points.Point]):
   values = sorted(p['largest'] for p in cells)
   return (f'{values[0]:.2f} to {values[-1]:.2f}', values[0] > .95,
-          'X is fixed, and is not the worst of all data sets')
+          'X is fixed, and is not the worst data set')
 
 
 def _as_known(cells: list[points.Point]):
   ratios = [p['largest'] / _KNOWN[p['dataset']][_SIGMAS.index(p['sigma'])]
             for p in cells]
-  return (f'{min(ratios):.2f} to {max(ratios):.2f} times as much',
+  return (f'{min(ratios):.2f} to {max(ratios):.2f} times the stored values',
           min(ratios) > .75 and max(ratios) < 1.33,
-          'n = 21, other data sets of the same laws')
+          'n = 21, other data sets from the same distributions')
 
 
 def figure(rows: Sequence[records.Row]) -> Any:
-  """Against the noise, a curve for each law."""
+  """Against the noise, a curve for each distribution."""
   cells = points.collect(rows)
   drawn, axes = plots.new(1, 1, width=5, height=3.6)
   ax = axes[0, 0]
-  for series, (law,) in enumerate(points.distinct(cells, 'dataset')):
-    each = points.select(cells, dataset=law)
-    points.curve(ax, each, 'sigma', 'largest', law.replace('_', ' '),
+  for series, (distribution,) in enumerate(points.distinct(cells, 'dataset')):
+    each = points.select(cells, dataset=distribution)
+    points.curve(ax, each, 'sigma', 'largest', distribution.replace('_', ' '),
                  series=series)
     points.curve(ax, each, 'sigma', 'fresh', '', series=series, line=':')
   ax.axhline(1.0, color='black', linewidth=.8, linestyle='--')

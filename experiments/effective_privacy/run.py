@@ -42,8 +42,8 @@ def run(settings: Sequence[sweep.Setting], data_dir: str | None,
   """Yields each setting with its rows; see `experiments.registry`."""
   for done, setting in enumerate(settings):
     progress(done / len(settings), f'{setting.dataset} {setting.sigma:g}')
-    law = quantile_distributions.named(setting.dataset, data_dir)
-    metrics = _found(setting, law)
+    distribution = quantile_distributions.named(setting.dataset, data_dir)
+    metrics = _found(setting, distribution)
     many = setting.repetitions**0.5
     yield setting, rows.released(setting, dict(
         largest=metrics.largest.mean(),
@@ -58,13 +58,14 @@ def run(settings: Sequence[sweep.Setting], data_dir: str | None,
 
 
 def _found(setting: sweep.Setting,
-           law: quantile_distributions.Distribution) -> Effective:
-  size, width = setting.num_examples, law.upper - law.lower
-  known = quantile_distributions.datasets(law, setting.seed, size,
+           distribution: quantile_distributions.Distribution) -> Effective:
+  size, width = setting.num_examples, distribution.upper - distribution.lower
+  known = quantile_distributions.datasets(distribution, setting.seed, size,
                                           setting.repetitions)
-  data = (known.ordered[:, :size] - law.lower) / width
+  data = (known.ordered[:, :size] - distribution.lower) / width
   keys = quantile_distributions.method_keys(quantile_distributions.keys(
-      setting.seed, law.name, size, setting.repetitions), setting.method)
+      setting.seed, distribution.name, size,
+      setting.repetitions), setting.method)
   rate = rates.single(.5, epsilon=setting.epsilon,
                       adjacency=Adjacency.REPLACE_ONE)
   with jax.enable_x64(True):
@@ -154,7 +155,7 @@ def densities(noise: Array, data: Array, values: Array, points: Array,
   """
   low, high = -_MARGIN * sigma, 1 + _MARGIN * sigma
   count = data.shape[0]
-  moved = jnp.clip(data + noise, low, high)
+  noisy_data = jnp.clip(data + noise, low, high)
   ranks = jnp.arange(count + 1, dtype=jnp.float64)
   weights = jnp.exp(-rate * jnp.abs(ranks - count / 2))
 
@@ -162,19 +163,19 @@ def densities(noise: Array, data: Array, values: Array, points: Array,
     edges = jnp.concatenate([low[None], jnp.sort(known), high[None]])
     return jnp.sum(weights * jnp.diff(edges))
 
-  below = moved[:, None] < points[None]
+  below = noisy_data[:, None] < points[None]
   rank = jnp.sum(below, 0)
   fewer, same, more = (weights[jnp.clip(rank + change, 0, count)]
                        for change in (-1, 0, 1))
 
   def near(place, value):
     instead = jnp.clip(value + noise[place], low, high)
-    known = moved.at[place].set(instead)
+    known = noisy_data.at[place].set(instead)
     # A replacement changes a rank by at most one: selecting among three values
     # is faster than a lookup.
     weight = jnp.where(instead < points, jnp.where(
         below[place], same, more), jnp.where(below[place], fewer, same))
     return weight / normaliser(known)
 
-  return same / normaliser(moved), jax.vmap(lambda place: jax.vmap(
+  return same / normaliser(noisy_data), jax.vmap(lambda place: jax.vmap(
       lambda value: near(place, value))(values))(jnp.arange(count))

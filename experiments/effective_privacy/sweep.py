@@ -3,21 +3,22 @@
   python -m launch.sweep --experiment=effective_privacy \
     --output_dir=experiments/effective_privacy/results
 
-For a data set X the largest log-ratio of densities at X and at a neighbour,
-over all neighbours and points, of the exponential mechanism for the median on
-records with Laplace noise. sigma is its standard deviation over the range. The
-number of records is not in the text.
+The mechanism is the exponential mechanism for the median, on records with
+added Laplace noise; sigma is the standard deviation of the noise divided by the
+range of the data. For a data set X, the measure is the largest log-ratio of
+output densities at X and at a neighbour, over all neighbours and outputs. The
+text does not state the number of records.
 
-Expected: below epsilon, since X is fixed; flat while the noise is small, and
-less only where noise of a tenth of the range or more has spoilt the median.
+Expected: the measure is below epsilon, since X is fixed. It is flat while the
+noise is small, and decreases only where the noise is a tenth of the range or
+more, so that the median is no longer useful.
 """
 
 import dataclasses
 
 PAPERS = ('000',)
 ARTEFACT = ('Figure 6.6 of Lalanne (2023): effective privacy of smoothed '
-            'medians '
-            'against their noise')
+            'medians against their noise')
 COST = '10 min on a CPU core'
 HEADLINES = ('large noise', 'without noise, neighbours of X attain epsilon')
 

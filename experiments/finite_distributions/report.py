@@ -20,7 +20,7 @@ def table(rows: Sequence[records.Row]) -> str:
 
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
-  """Equations (2.6), (2.7) and what is said of the projection."""
+  """Verdicts on equations (2.6) and (2.7) and on the projection."""
   cells = points.collect(rows)
   uniform = points.select(cells, dataset='uniform')
   # The noise alone costs at least four times what sampling does.
@@ -36,7 +36,8 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
                             'num_examples'] >= 8 * p['num_categories']],
                     _free),
       points.judged('the estimate needs a projection onto the simplex',
-                    'it is not optimal without', noisy, _projected),
+                    'without it, the estimate is not optimal', noisy,
+                    _projected),
       points.judged('the projection never increases the error',
                     'post-processing', cells,
                     _never)]
@@ -51,25 +52,25 @@ def _risk(cells: list[points.Point]):
 def _bound(cells: list[points.Point]):
   ratio = max((p['raw'] - 5 * p['raw_se']) / p['bound'] for p in cells)
   slack = max(p['closed_form'] / p['bound'] for p in cells)
-  return (f'{slack:.4f} of it at most', ratio <= 1 and slack <= 1,
+  return (f'at most {slack:.4f} of the bound', ratio <= 1 and slack <= 1,
           'closed form; simulated risks agree with it')
 
 
 def _free(cells: list[points.Point]):
   worst = max(p['raw'] * p['num_examples'] for p in cells)
-  return f'{worst:.2f} / n at most', worst < 2.5, 'both parts are at most 1 / n'
+  return f'at most {worst:.2f} / n', worst < 2.5, 'each term is at most 1 / n'
 
 
 def _projected(cells: list[points.Point]):
   ratios = [p['raw'] / p['projected'] for p in cells]
   return (f'{min(ratios):.1f} to {max(ratios):.0f} times less risk with it',
-          max(ratios) > 2, 'where noise prevails')
+          max(ratios) > 2, 'where noise dominates')
 
 
 def _never(cells: list[points.Point]):
   share = max(p['farther'] for p in cells)
-  return (f'farther in {share:.0%} of the repetitions at most', share == 0,
-          'the simplex is convex and holds the truth')
+  return (f'larger in at most {share:.0%} of the repetitions', share == 0,
+          'the simplex is convex and contains the true distribution')
 
 
 def figure(rows: Sequence[records.Row]) -> Any:

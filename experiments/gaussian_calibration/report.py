@@ -1,4 +1,4 @@
-"""Classical noise beside the least that is enough."""
+"""Classical noise, compared with the least sufficient noise."""
 
 from collections.abc import Sequence
 import math
@@ -17,10 +17,12 @@ def table(rows: Sequence[records.Row]) -> str:
   """Deviations, then how often utility bounds fail."""
   cells = points.collect(rows)
   return '\n'.join([
-      'Standard deviations for sensitivity 1; true: of the classical noise.\n',
+      'Standard deviations for sensitivity 1; true: the epsilon of the '
+      'classical noise.\n',
       points.table(points.select(cells, kind='noise'), ('delta', 'epsilon'),
                    _NOISE, digits=5),
-      'How often the largest error exceeds bounds of confidence 0.95.\n',
+      'Probability that the largest error exceeds a bound of confidence '
+      '0.95.\n',
       points.table(points.select(cells, kind='utility'), ('size',), _UTILITY)])
 
 
@@ -52,12 +54,14 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
                     [p for p in noise if p['epsilon'] < 1], _holds),
       points.judged('Proposition 7.19: the printed bound of the largest error',
                     'exceeded with probability 0.05', sizes,
-                    lambda p: _utility(p, 'exceeds_printed', 'the text loses a '
-                                       'factor sqrt(2), and has the l1 '
-                                       'sensitivity for the l2 one (L-E10)')),
+                    lambda p: _utility(
+                        p, 'exceeds_printed', 'the text omits a factor '
+                        'sqrt(2), and uses the l1 instead of the l2 '
+                        'sensitivity (L-E10)')),
       points.judged('the same with sqrt(2) and the l2 sensitivity', '-', sizes,
-                    lambda p: _utility(p, 'exceeds_bound', 'a bound; the '
-                                       'quantile is exact'))]
+                    lambda p: _utility(
+                        p, 'exceeds_bound',
+                        'it is a bound; the exact quantile is smaller'))]
 
 
 def _holds(cells: list[points.Point]):
@@ -67,7 +71,7 @@ def _holds(cells: list[points.Point]):
           f'{place:.2f} on' if place == place else 'holds',
           not place == place and min(ratios) >= 1,
           f'the noise is {min(ratios):.3f} to {max(ratios):.3f} times the '
-          'least that is enough (E23)')
+          'least sufficient noise (E23)')
 
 
 def _utility(cells: list[points.Point], metric: str, reason: str):

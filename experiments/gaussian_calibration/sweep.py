@@ -4,21 +4,22 @@
     --output_dir=experiments/gaussian_calibration/results
 
 Kinds of settings:
-  noise    the classical deviation at (epsilon, delta), what it is really worth,
-           and the least deviation that is (epsilon, delta)-DP
+  noise    the standard deviation of the classical formula at (epsilon, delta),
+           the epsilon that it attains, and the least standard deviation that is
+           (epsilon, delta)-DP
   utility  how often the error of `size` numbers exceeds the printed bound of
-           confidence 0.95; of any epsilon and delta, which are 1 and 1e-5
+           confidence 0.95, which does not depend on epsilon and delta (here 1
+           and 1e-5)
 
-Expected at delta 1e-5: 4.845 and 3.731 at epsilon 1, and classical noise that
-is not enough from epsilon 8.42 on.
+Expected at delta 1e-5: at epsilon 1, standard deviations of 4.845 (classical)
+and 3.731 (least); from epsilon 8.42 on, the classical noise is too small.
 """
 
 import dataclasses
 
 PAPERS = ('002',)
 ARTEFACT = ('Definition 7.17 and Propositions 7.18, 7.19 of the lecture notes, '
-            'chapter 7: '
-            'Gaussian noise')
+            'chapter 7: Gaussian noise')
 COST = '1 s on a CPU core'
 HEADLINES = ('Proposition 7.18', 'Proposition 7.19')
 

@@ -20,15 +20,16 @@ def table(rows: Sequence[records.Row]) -> str:
   return (
       "Of releases H' of a statistic H (exact): the mean of (H' / H - 1)^2, "
       "the median and the largest |H' / H - 1|. binned: H of bins, without "
-      'noise. first_expected: positives that predictions expect in the first '
-      'group; where fewer than 5 are, 5 divide.\n\n' + points.table(
+      'noise. first_expected: expected number of positives in the first group, '
+      'by the predictions; a number below 5 is replaced by 5 in divisions.\n\n'
+      + points.table(
           points.collect(rows), ('dataset', 'method', 'epsilon'),
           ('relative_mse', 'relative_mse_se', 'median', 'largest', 'exact',
            'binned', 'first_expected'), digits=3))
 
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
-  """What sections 6.5.2 and 6.6.6 say, and what is better."""
+  """Verdicts on sections 6.5.2 and 6.6.6, and on better releases."""
   cells = points.collect(rows)
   files = points.select(cells, dataset=_FILES)
   bank = points.select(files, dataset='bank_full')
@@ -50,8 +51,8 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
           'noise for the statistic itself may be preferable at small epsilon',
           'proportional to its sensitivity', '-',
           verdicts.NOT_COMPARABLE if cells else verdicts.NOT_RUN,
-          'its sensitivity has no bound: what is expected, which divides, may '
-          'come near 0 (C11)')]
+          'its sensitivity is unbounded: it divides by expected numbers, which '
+          'may be near 0 (C11)')]
 
 
 def _by(cells: Sequence[points.Point], metric: str
@@ -77,8 +78,8 @@ def _vary(cells: list[points.Point]):
 
 def _first(cells: list[points.Point]):
   few, of = cells[0]['first_expected'], cells[0]['first_records']
-  return (f'{few:.3g} of {of:g}', few < of / 100, 'less than a hundredth of '
-          'the group')
+  return (f'{few:.3g} of {of:g}', few < of / 100,
+          'less than a hundredth of the group')
 
 
 def _fall(cells: list[points.Point]):
@@ -89,7 +90,7 @@ def _fall(cells: list[points.Point]):
     falls += [first['median'] > second['median']
               for first, second in zip(line, line[1:])]
   return (f'in {sum(falls)} of {len(falls)} steps', bool(falls) and all(falls),
-          'medians; of means the largest runs decide')
+          'medians are compared, because a few large runs determine the means')
 
 
 def _release(cells: list[points.Point]):
@@ -101,8 +102,9 @@ def _release(cells: list[points.Point]):
            for method in ('paper', 'tight')}
   return ('; '.join(f'{method} {_span(each)} times'
                     for method, each in gains.items()),
-          bool(lines) and min(gains['paper']) > 10, 'of the mean squares; the '
-          'calibrated one has half of epsilon for its cells')
+          bool(lines) and min(gains['paper']) > 10,
+          'ratios of mean squares; the calibrated Algorithm 10 has half of '
+          'epsilon for its cells')
 
 
 def _nearer(cells: list[points.Point]):
@@ -110,7 +112,7 @@ def _nearer(cells: list[points.Point]):
            for line in _by(cells, 'median').values()
            if {'tight', 'release'} <= set(line)]
   return (f'{_span(gains)} times', bool(gains) and min(gains) > 1,
-          "of |H' / H - 1|, at epsilon 0.5 to 5")
+          "ratios of |H' / H - 1|, at epsilon 0.5 to 5")
 
 
 def figure(rows: Sequence[records.Row]) -> Any:

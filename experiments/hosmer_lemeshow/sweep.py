@@ -3,22 +3,21 @@
   python -m launch.sweep --experiment=hosmer_lemeshow --data_dir=data \
     --output_dir=experiments/hosmer_lemeshow/results
 
-A logistic regression, public, on the records that it was fitted on; ten groups,
-replace_one. Methods:
-  paper    Algorithm 10 as it is meant, noise (L + 9) / epsilon everywhere
-  tight    the same with a curve and cells that are calibrated
-  release  one tree of counts over both classes; all is read off it
+A public logistic regression is evaluated on the records that it was fitted on,
+with ten groups, under replace_one. Methods:
+  paper    Algorithm 10 as it is meant, with noise (L + 9) / epsilon everywhere
+  tight    the same with calibrated noise on the curve and on the cells
+  release  one tree of counts over both classes, from which all cells are read
 
-Figure 6.6.5 is bank_full. Stand-ins have labels that follow from what is
-predicted: their statistic is small.
+Figure 6.6.5 is bank_full. A stand-in is a synthetic data set whose labels are
+drawn from the predictions, so that its statistic is small.
 """
 
 import dataclasses
 
 PAPERS = ('003',)
 ARTEFACT = ('Algorithm 10 and Figure 6.6.5 of Barczewski (2025): errors of '
-            'private '
-            'Hosmer-Lemeshow statistics')
+            'private Hosmer-Lemeshow statistics')
 COST = '30 s on two CPU cores'
 HEADLINES = (
     'errors vary',

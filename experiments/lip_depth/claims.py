@@ -1,4 +1,4 @@
-"""The laws of EXP-SWEEP, and what is said of depth, against the rows."""
+"""Formulas and claims of EXP-SWEEP about depth, compared with the rows."""
 
 from collections.abc import Callable, Sequence
 
@@ -8,7 +8,7 @@ from experiments import verdicts
 from experiments.lip_depth import lookup
 from experiments.lip_depth import sweep
 
-# Of some hundred variances the largest is beyond with probability 1e-6.
+# The largest of some hundred variances exceeds this with probability 1e-6.
 _Z_SCORE = 5.7
 _ROUNDING = 1e-5
 _ENERGY_BAND = 0.05
@@ -16,7 +16,7 @@ _FALL = 0.01
 
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
-  """Laws first, then what training showed."""
+  """Returns verdicts on formulas, then verdicts on trained networks."""
   values = lookup.collect(rows)
   result = [*_noise(values), _multiplier(rows), *_energies(values),
            *_chains(values), *_residuals(values), _bounds_hold(values)]
@@ -28,7 +28,7 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
 
 def _law(claim: str, printed: str, gaps: dict[str, float], limit: float,
          reason: str) -> verdicts.Verdict:
-  """A law that holds up to `limit` for everything it is tried on."""
+  """Returns a verdict on a formula: its largest gap is at most `limit`."""
   if not gaps:
     return verdicts.Verdict(claim, printed, '-', verdicts.NOT_RUN, 'no rows')
   worst = max(gaps, key=gaps.get)
@@ -36,7 +36,7 @@ def _law(claim: str, printed: str, gaps: dict[str, float], limit: float,
   if gaps[worst] <= limit:
     return verdicts.Verdict(claim, printed, ours, verdicts.AGREES, reason)
   return verdicts.Verdict(claim, printed, ours, verdicts.DIFFERS,
-                          f'{worst}: beyond {limit:g}')
+                          f'{worst}: more than {limit:g}')
 
 
 def _value(metrics: dict, name: str) -> float:
@@ -62,11 +62,11 @@ def _noise(values: lookup.Values) -> list[verdicts.Verdict]:
            _Z_SCORE, 'in standard errors; 300 draws'),
       _law('the same, of each of K layers', 'z times that of DP-20',
            _gaps(values, 'noise', lambda key: key.depth > 0, score),
-           _Z_SCORE, 'in standard errors, the largest of all layers'),
+           _Z_SCORE, 'in standard errors, largest over layers'),
       _law('energy of noise with equal multipliers, measured', 'K-fold',
            _gaps(values, 'noise', lambda key: key.method == 'equal', energy),
-           _ENERGY_BAND, 'against one multiplier for each layer, accounted '
-           'once')]
+           _ENERGY_BAND, 'compared with noise of one multiplier for each '
+                         'layer, accounted as one release')]
 
 
 def _multiplier(rows: Sequence[records.Row]) -> verdicts.Verdict:
@@ -142,8 +142,8 @@ def _bounds_hold(values: lookup.Values) -> verdicts.Verdict:
       for key, metrics in lookup.trained(values).items()
       if 'realised_largest' in metrics}
   return _law('norm of a contribution over its bound', 'at most 1', gaps,
-              _ROUNDING, 'some training records at the last parameters of '
-              'each run; private, not released')
+              _ROUNDING, 'some training records, at the last parameters of '
+                         'each run; private, not for release')
 
 
 def _depth(values: lookup.Values, dataset: str,
@@ -163,7 +163,7 @@ def _depth(values: lookup.Values, dataset: str,
   fall = summary.summarise(summary.differences(shallow, deep))
   falls = fall.mean > max(_FALL, 2 * fall.standard_error)
   reason = (f'falls by {summary.cell(fall)}, paired by seed' if falls else
-            f'changes by {summary.cell(fall)} only, paired by seed')
+            f'changes by only {summary.cell(fall)}, paired by seed')
   outcome = verdicts.AGREES if falls == lipschitz else verdicts.DIFFERS
   if outcome == verdicts.DIFFERS:
     reason += _why(method)

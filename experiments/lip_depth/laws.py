@@ -22,7 +22,7 @@ _DRAWS = 300
 
 
 class Bounds(NamedTuple):
-  """What is certified of a network before it is trained.
+  """Certified bounds of a network before training.
 
   Attributes:
     sensitivities: bound of each parameter layer, by name, nested.

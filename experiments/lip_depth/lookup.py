@@ -1,4 +1,4 @@
-"""Rows of this experiment by setting, and what is read off them."""
+"""Rows of this experiment by setting, and values computed from them."""
 
 from collections.abc import Iterable
 from typing import NamedTuple

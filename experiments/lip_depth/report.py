@@ -23,7 +23,7 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
 
 
 def table(rows: Sequence[records.Row]) -> str:
-  """Accuracy along each field, bounds by depth, the plane, the laws."""
+  """Tables of accuracy by each field, of bounds by depth, and of formulas."""
   values = lookup.collect(rows)
   sizes = lookup.sizes(rows)
   parts = []
@@ -32,11 +32,12 @@ def table(rows: Sequence[records.Row]) -> str:
       lines = _accuracies(values, dataset, along, sizes)
       if lines:
         parts += [f'{dataset}: test accuracy by {title}, mean +- standard '
-                  'error over seeds; the rest at the centre.\n', lines]
+                  'error over seeds; all else is that of the centre.\n', lines]
     parts += [f'{dataset}: bounds of the first and last noised block and the '
               'noise on an averaged update, by hidden layers, at the last '
-              'parameters; realised is the largest norm of a contribution '
-              'over its bound, private, not released.\n',
+              'parameters; realised is the largest ratio of the norm of a '
+              'contribution to its bound (computed from private data, not for '
+              'release).\n',
               _sensitivities(values, dataset)]
     parts += _planes(values, dataset)
   parts += ['Certified bounds of networks whose layers all have norm C, and '

@@ -1,25 +1,25 @@
-"""Settings for EXP-SWEEP: epsilon, number of records, depth.
+"""Settings that vary epsilon, the number of records and the depth (EXP-SWEEP).
 
   python -m launch.sweep --experiment=lip_depth --data_dir=data \
     --output_dir=experiments/lip_depth/results
 
 Kinds of settings:
-  train   a perceptron. On adult three sweeps through one centre (epsilon 1,
-          all records, two hidden layers), the plane of epsilon and depth for
-          two methods, and depth again for two with weights of norm 1. On
-          nursery epsilon and depth.
-  bounds  certified bounds of networks whose weights all have norm C; no data:
-          chains, and wide residual networks with plain and averaged sums
-  noise   what the privatizer adds, measured; the method is the split over
-          layers
+  train   training of a perceptron. On adult: three sweeps through one centre
+          (epsilon 1, all records, two hidden layers); a grid of epsilon and
+          depth for two methods; and a sweep of the depth for two methods with
+          weights of norm 1. On nursery: sweeps of epsilon and of depth.
+  bounds  certified bounds of networks whose weights all have norm C, without
+          data: chains, and wide residual networks with plain and averaged sums
+  noise   the noise that the privatizer adds, measured; `method` is the way in
+          which the budget is split over layers
 
-All methods share steps, batch size and width, so that the noise multiplier can
-depend on epsilon, n and nothing else. Their other hyperparameters are the
-general ones of `recipes`, whatever the depth.
+All methods share the number of steps, the batch size and the width, so that the
+noise multiplier depends on epsilon and n alone. Their other hyperparameters are
+the general ones of `recipes` at every depth.
 
 Expected on adult at epsilon 1: clipping loses nothing up to eight hidden
-layers, the Lipschitz methods lose from four on: with C = 4 and all norms there
-the first of K layers has a bound that grows as 4^(K-1).
+layers, and the Lipschitz methods lose from four on: if all norms are C = 4, the
+bound of the first of K layers grows as 4^(K-1).
 """
 
 import dataclasses
@@ -27,8 +27,7 @@ import math
 
 PAPERS = ('003',)
 ARTEFACT = ('section 5.3.2 of Barczewski (2025) on deep models: accuracy '
-            'against '
-            'epsilon, n and depth (EXP-SWEEP)')
+            'against epsilon, n and depth (EXP-SWEEP)')
 COST = '0.4 h on 2 CPU cores'
 GALLERY = 'Depth, records and epsilon'
 HEADLINES = (

@@ -1,4 +1,4 @@
-"""What Figure 5.3.1 and its text claim, beside our rows. EXP-F5.3.1, EXP-T5.3.
+"""Claims of Figure 5.3.1 and its text, against rows. EXP-F5.3.1, EXP-T5.3.
 
 The figure has no numbers in the text, only that Lip-DP-SGD surpasses all
 others. Small networks can say whether it surpasses DP-SGD at the same sound
@@ -104,9 +104,9 @@ def _against_dp_sgd(dataset: str, cells: Accuracies) -> verdicts.Verdict:
       f'{gap:+.3f}' for gap in (min(gaps), max(gaps))))
   return verdicts.Verdict(
       claim, _ABOVE, ours, verdicts.DIFFERS,
-      f'{span}: certified bounds are products of worst '
-      'cases, clipping bounds what is there; best of all Lipschitz '
-      f'methods {", ".join(above)}; the printed epsilon does not hold (E1)')
+      f'{span}: certified bounds are products of worst cases, while clipping '
+      'bounds actual gradients; best of all Lipschitz methods '
+      f'{", ".join(above)}; the printed epsilon does not hold (E1)')
 
 
 def _small_beside_published(dataset: str,
@@ -125,7 +125,7 @@ def _small_beside_published(dataset: str,
       claim, f'{tables.number(accuracy)} at {epsilon:g} ({work})',
       f'{tables.number(ours[0])} at {most:g} ({ours[1]})',
       verdicts.NOT_COMPARABLE,
-      'a network and a number of steps that two cores can afford')
+      'a smaller network and fewer steps, for two CPU cores')
 
 
 def _published_code(dataset: str, cells: Accuracies) -> verdicts.Verdict:
@@ -136,8 +136,8 @@ def _published_code(dataset: str, cells: Accuracies) -> verdicts.Verdict:
       f'{tables.number(line.accuracy)} (not private)',
       f'{tables.number(ceiling and ceiling[0])} (sgd, not private)',
       verdicts.NOT_COMPARABLE,
-      'its noise and its clipping do not give the epsilon that it prints; see '
-      'unsound')
+      'its noise and its clipping do not give its printed epsilon; see '
+      'experiment unsound')
 
 
 def _widening(rows: Sequence[records.Row]) -> verdicts.Verdict:

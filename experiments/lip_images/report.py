@@ -1,4 +1,4 @@
-"""Accuracies of our profiles, and the figure beside published points."""
+"""Accuracies of our profiles, and the figure with published points."""
 
 from collections.abc import Sequence
 import math

@@ -5,16 +5,15 @@ r"""Settings for Figure 5.3.1 of Barczewski (2025). EXP-F5.3.1, EXP-T5.3.
   python -m launch.sweep --experiment=lip_images --tag=full --data_dir=data \
     --output_dir=experiments/lip_images/results       a GPU, days
 
-Profiles:
+Profiles, all at delta = 1e-5:
   full   the figure: NET-10 on MNIST and Fashion-MNIST; on CIFAR-10 WRN-16-4
          below epsilon 4.2 and WRN-40-4 above; five seeds
-  cpu    all records of MNIST and Fashion-MNIST, a small ConvNet on images of
-         half the side, three budgets, three seeds; CIFAR-10 at one budget
-  count  parameters of the printed architectures; no data
-All at delta = 1e-5.
+  cpu    all records of MNIST and Fashion-MNIST, with a small ConvNet on images
+         of half the side, three budgets and three seeds; CIFAR-10 at one budget
+  count  the numbers of parameters of the printed architectures; no data
 
-Expected of cpu on MNIST at epsilon 2, from validation folds: layer_clipped
-0.93, lip_dp_sgd 0.92, lip_normalised 0.91.
+Expected of cpu on MNIST at epsilon 2, from validation folds: accuracy 0.93 for
+layer_clipped, 0.92 for lip_dp_sgd, 0.91 for lip_normalised.
 """
 
 import dataclasses

@@ -1,4 +1,4 @@
-"""Seconds of an epoch beside each other, and what the text says of them."""
+"""Seconds of an epoch by method, and verdicts on the claims of the text."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
@@ -70,8 +70,8 @@ def table(rows: Sequence[records.Row]) -> str:
         f'{"Synthetic" if synthetic else "Real"} images.\n',
         _pivot(methods, lambda m: f"{m['epoch_seconds']:.4g} "
                                   f"({m['ratio_to_sgd']:.2f})"),
-        f'{panel.title}: seconds of compiling a step, and its scratch memory '
-        'in MB.\n',
+        f'{panel.title}: seconds to compile a step, and its scratch memory in '
+        'MB.\n',
         _pivot(methods, lambda m: f"{m['compile_seconds']:.1f}, "
                                   f"{m['megabytes']:.0f}")]
   return '\n'.join(parts) or 'no rows\n'
@@ -182,5 +182,6 @@ def _because(panel: Panel, gaps: dict[int, float],
                             verdicts.NOT_COMPARABLE, 'there is no gap')
   return _judge(
       claim, 'clipping', shortcut, 1, lambda: max(vanished.values()) < 0.5,
-      'dp_sgd over lip_dp_sgd: clipped as well, by book-keeping instead of '
-      'gradients of every record; the claim needs it to be as slow as vmap')
+      'dp_sgd over lip_dp_sgd: dp_sgd clips too, by book-keeping instead of '
+      'one gradient for every record; the claim would need it to be as slow as '
+      'dp_sgd_vmap')

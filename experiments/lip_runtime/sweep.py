@@ -5,18 +5,18 @@
   python -m launch.sweep --experiment=lip_runtime --tag=gpu \
     --output_dir=experiments/lip_runtime/results
 
-Images are synthetic, of the shape and number of the data set; --data_dir takes
-the real ones. All methods of one data set and batch size are timed in turn in
-one process, whole steps: sampling, gradients, noise, optimiser, constraint.
-Compiling is timed apart. Where an epoch takes longer than a sample it is
-extrapolated from steps; rows say how many were timed. Run on an otherwise
-idle machine.
+Images are synthetic, with the shape and number of the data set; --data_dir uses
+the real ones. One process times all methods of one data set and batch size in
+turn. It times whole steps: sampling, gradients, noise, optimiser, constraint;
+compilation is timed separately. If an epoch takes longer than the timed sample
+of steps, its time is extrapolated from them; rows state how many steps were
+timed. Run on an otherwise idle machine.
 
-Kinds of settings: cpu, with one convolution of the ConvNet and a small wide
+Kinds of settings: cpu, with a ConvNet of one convolution and a small wide
 residual network; gpu, with the networks of that work; smoke.
 
-dp_sgd_vmap forms the gradient of every record, as that work does; dp_sgd has
-the same sums by book-keeping.
+dp_sgd_vmap forms the gradient of every record, as that work does; dp_sgd
+computes the same clipped sums by book-keeping, without these gradients.
 """
 
 import dataclasses

@@ -1,4 +1,4 @@
-"""The space beside the printed one, what was found, and what it cost."""
+"""The search space and the printed one, the selected values, and their cost."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -160,8 +160,9 @@ def _best(claim: str, printed: float,
       int(pair[1]['selected_trial'])])
   gap = ours['selected_test_accuracy'] - printed
   outcome = verdicts.AGREES if abs(gap) <= _BAND else verdicts.DIFFERS
-  reason = (f'{gap:+.3f} by {method}, of the best score: one held-out fifth; '
-            'split, widths and selected values are not printed')
+  reason = (f'{gap:+.3f} by {method}, the method with the best score, on one '
+            'held-out fifth; the split, widths and selected values are not '
+            'printed')
   return verdicts.Verdict(claim, tables.number(printed),
                           _with_error(ours, 'selected'), outcome, reason)
 
@@ -176,5 +177,5 @@ def _cost(rows: Sequence[records.Row]) -> verdicts.Verdict:
             for each in searches]
   return verdicts.Verdict(
       claim, 'small', f'epsilon times {min(ratios):.0f} to {max(ratios):.0f}',
-      verdicts.DIFFERS, 'all trials are composed; each is chosen in view of '
-      'the scores before it')
+      verdicts.DIFFERS, 'the composition of all trials, which are chosen '
+                        'adaptively from earlier scores')

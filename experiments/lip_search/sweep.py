@@ -1,4 +1,4 @@
-"""Settings that search over Table 5.2 of Barczewski (2025).
+"""Settings that search the hyperparameters of Table 5.2 of Barczewski (2025).
 
 Budgets are the epsilons of Table 5.4 there.
 
@@ -8,14 +8,15 @@ Budgets are the epsilons of Table 5.4 there.
   python -m experiments.lip_search.selected       writes results/selected.json,
                                                   which `recipes` reads
 
-A setting is one whole search, a few minutes; `--shard=1/2` gives each of two
-processes half of them, and `--only=dataset=german_credit` those of one set.
-The noise multiplier is solved for epsilon, never searched. Trials are scored
-by cross-validation inside the training part of one split, whose held-out
-fifth is looked at once, after the choice.
+A setting is one whole search and takes a few minutes. `--shard=1/2` gives half
+of the searches to each of two processes; `--only=dataset=german_credit` runs
+those of one data set. The noise multiplier is solved for epsilon, never
+searched. Trials are scored by cross-validation inside the training part of one
+split; its held-out fifth is used once, after the choice.
 
-Expected of few trials: little; accuracies differ by about a standard error,
-but for dp_sgd on nursery, which gains 0.02 by two narrow layers and momentum.
+Expected, with few trials: accuracies differ from the defaults by about one
+standard error, except for dp_sgd on nursery, which gains 0.02 with two narrow
+layers and momentum.
 """
 
 import dataclasses

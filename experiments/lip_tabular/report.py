@@ -1,4 +1,4 @@
-"""Ours beside the printed table, and accuracy against epsilon."""
+"""Our accuracies and the printed ones, and accuracy against epsilon."""
 
 from collections.abc import Sequence
 import math
@@ -89,7 +89,7 @@ def _is_table(row: records.Row) -> bool:
 
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
-  """Every printed cell of Table 5.4 beside ours at the same budget."""
+  """Verdicts on every printed cell of Table 5.4, at the same budget."""
   kept = [row for row in rows if _is_table(row)]
   accuracy = summary.over_seeds(kept, ('dataset', 'method'),
                                 metric='test_accuracy')

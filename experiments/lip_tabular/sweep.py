@@ -5,12 +5,12 @@
     --output_dir=experiments/lip_tabular/results            all of it
 
 Two kinds of settings for every data set:
-  table  the epsilon and delta = 1/n that the table prints, ten seeds; the
+  table  the epsilon and delta = 1/n that the table prints, with ten seeds; the
          methods of the table and seven more
   grid   epsilon in {0.5, 1, 2, 4, 8} at delta = 1/n^1.1
 
-Expected on breast cancer at epsilon 1.672: dp_sgd 0.96, lip_dp_sgd 0.97,
-fix_lip_dp_sgd 0.95 (printed: 0.773, 0.798 and a cell lost in the text).
+Expected accuracy on breast cancer at epsilon 1.672: dp_sgd 0.96, lip_dp_sgd
+0.97, fix_lip_dp_sgd 0.95 (printed: 0.773, 0.798, and a missing cell).
 """
 
 import dataclasses

@@ -25,12 +25,13 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
   cells = points.collect(rows)
   small = points.select(cells, epsilon=0.1)
   return [
-      points.judged('(LDP) mean squared loss', 'at most (1 - p_0) e^epsilon / '
-                    '(n p_0 (e^epsilon - 1)^2)', cells, _local),
+      points.judged('(LDP) mean squared loss',
+                    'at most (1 - p_0) e^epsilon / (n p_0 (e^epsilon - 1)^2)',
+                    cells, _local),
       points.judged('(LDP) as epsilon -> 0', 'K (1 - 1/K) / (n epsilon^2)',
                     small, _limit),
-      points.judged('(DP) the Laplace mechanism', 'b = 2 / (n epsilon^2), '
-                    'sensitivity 1/n', cells, _central),
+      points.judged('(DP) the Laplace mechanism',
+                    'b = 2 / (n epsilon^2), sensitivity 1/n', cells, _central),
       points.judged('(LDP) rate', '1 / n', cells,
                     lambda p: _slope(p, 'local', -1)),
       points.judged('(DP) rate', '1 / n^2', cells,
@@ -47,17 +48,17 @@ def _off(cells: list[points.Point], name: str) -> float:
 
 def _local(cells: list[points.Point]):
   ratios = [p['local_exact'] / p['local_printed'] for p in cells]
-  return (f'{min(ratios):.3f} to {max(ratios):.3f} of it',
+  return (f'{min(ratios):.3f} to {max(ratios):.3f} of the bound',
           max(ratios) <= 1 and _off(cells, 'local') < 5,
           f'simulated within {_off(cells, "local"):.1f} standard errors of the '
-          'exact one; valid, and not tight')
+          'exact loss; the bound is valid but not tight')
 
 
 def _limit(cells: list[points.Point]):
   ratios = [p['local_exact'] * p['num_examples'] * p['epsilon']**2 /
             (p['num_categories'] * (p['num_categories'] - 1)) for p in cells]
-  return (f'{max(ratios):.3f} of it at epsilon 0.1',
-          abs(max(ratios) - 1) < 0.1, 'exact, of one frequency')
+  return (f'{max(ratios):.3f} of that at epsilon 0.1',
+          abs(max(ratios) - 1) < 0.1, 'exact, for one frequency')
 
 
 def _central(cells: list[points.Point]):

@@ -1,4 +1,4 @@
-"""Simulates the settings in `sweep.py`, beside their closed forms."""
+"""Simulates the settings in `sweep.py`, and computes their closed forms."""
 
 from collections.abc import Iterator, Sequence
 

@@ -3,9 +3,10 @@
   python -m launch.sweep --experiment=local_histograms \
     --output_dir=experiments/local_histograms/results
 
-Records in equal shares of K categories; the error is of their frequencies.
-Expected: slope -1 in n without a curator and -2 with one; the ratio is about
-n K / 8 for small epsilon. K = 10, n = 10^4, epsilon 1: 4.10e-3 and 8.0e-7.
+Each of K categories has an equal share of the records; the measure is the error
+of the estimated frequencies. Expected: slope -1 in n in the local model and -2
+in the central model; the ratio of the two errors is about n K / 8 for small
+epsilon. K = 10, n = 10^4, epsilon 1: 4.10e-3 and 8.0e-7.
 """
 
 import dataclasses

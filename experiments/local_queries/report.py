@@ -15,8 +15,9 @@ _METRICS = ('batch_size', 'simulated', 'failure', 'failure_exact',
 
 def table(rows: Sequence[records.Row]) -> str:
   """Every oracle."""
-  return ('People for one answer, and how often it is off by more than the '
-          'tolerance; any_failure: of T answers.\n\n' + points.table(
+  return ('Number of people for one answer, and probability that its error '
+          'exceeds the tolerance; any_failure: probability that one of T '
+          'answers does.\n\n' + points.table(
               points.collect(rows),
               ('method', 'epsilon', 'tolerance', 'failure_prob', 'num_queries'),
               _METRICS, digits=6))
@@ -42,7 +43,7 @@ def _printed(cells: list[points.Point]):
   return (f'a single answer fails {min(share):.0%} to {max(share):.0%} of the '
           'time', max(p['any_failure'] for p in cells) <= 0.5,
           'Laplace noise of scale 2 / epsilon has variance 8 / epsilon^2, and '
-          'ln(T / beta) is lost (L-E14)')
+          'ln(T / beta) is missing (L-E14)')
 
 
 def _enough(cells: list[points.Point]):
@@ -50,7 +51,7 @@ def _enough(cells: list[points.Point]):
   sizes = {(p['method'], p['epsilon']): p['batch_size'] for p in cells}
   ratios = [size / sizes['bernoulli', epsilon] for (method, epsilon), size
             in sizes.items() if method == 'laplace']
-  return (f'one of T fails with probability {worst:.1e} beta at most',
+  return (f'one of T fails with probability at most {worst:.1e} beta',
           worst <= 1, 'two-valued answers need '
           f'{min(ratios):.0f} to {max(ratios):.0f} times fewer people than '
           'Laplace noise')

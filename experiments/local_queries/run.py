@@ -1,4 +1,4 @@
-"""Simulates the settings in `sweep.py`, beside exact probabilities."""
+"""Simulates the settings in `sweep.py`, and computes exact probabilities."""
 
 from collections.abc import Iterator, Sequence
 import math
@@ -50,14 +50,15 @@ def batch_size(setting: sweep.Setting) -> int:
 def failure_prob(setting: sweep.Setting, size: int) -> float:
   """Returns the exact probability of an error above the tolerance.
 
-  By the Binomial law of two-valued answers; else by inversion (Gil-Pelaez) of
-  the characteristic function of signs plus Laplace noise; 0 if below 1e-11.
+  For two-valued answers it uses the Binomial distribution; otherwise it inverts
+  (Gil-Pelaez) the characteristic function of signs plus Laplace noise, and
+  returns 0 below 1e-11.
   """
   if setting.method == 'bernoulli':
     gap = setting.tolerance * math.tanh(setting.epsilon / 2) / 2
-    law = stats.binom(size, 0.5)
+    distribution = stats.binom(size, 0.5)
     # An error equal to the tolerance is not a failure.
-    return float(2 * law.sf(math.floor(size * (0.5 + gap) + 1e-6)))
+    return float(2 * distribution.sf(math.floor(size * (0.5 + gap) + 1e-6)))
   scale = 2 / setting.epsilon
   spread = math.sqrt(size * (1 + 2 * scale**2))
   t = np.linspace(0, 60 / spread, 1_000_002)[1:]

@@ -3,21 +3,22 @@
   python -m launch.sweep --experiment=local_queries \
     --output_dir=experiments/local_queries/results
 
-A query with values -1 and 1, equally often: the hardest one. `method` is what
-people say, and `printed` the Laplace noise with 1/(epsilon tau)^2 people for
-each of T answers, as in the text. Failing is being off by more than tau.
+The query takes the values -1 and 1 equally often, which is the hardest case.
+`method` is the randomiser of one person; `printed` is the Laplace noise with
+1/(epsilon tau)^2 people for each of T answers, as in the text. An answer fails
+if its error exceeds tau.
 
-Expected people for an answer, tau 0.1, beta 0.05, T = 20, epsilon 1: 6261
-(bernoulli), 94436 (laplace), 100 (printed); a single printed answer fails 73 to
-77 % of the time, of the others none of T in 95 % of all runs.
+Expected number of people for each answer at tau 0.1, beta 0.05, T = 20, epsilon
+1: 6261 (bernoulli), 94436 (laplace), 100 (printed). A single answer of
+`printed` fails with probability 0.73 to 0.77; with the other methods, all T
+answers succeed in 95 % of the runs.
 """
 
 import dataclasses
 
 PAPERS = ('002',)
 ARTEFACT = ('Proposition 7.35 of the lecture notes, chapter 7: statistical '
-            'queries under local '
-            'privacy')
+            'queries under local privacy')
 COST = '30 s on a CPU core'
 HEADLINES = ('Proposition 7.35',)
 

@@ -1,1 +1,1 @@
-"""Sparsity against membership inference, and what privacy promises."""
+"""Sparsity against membership inference, and the bounds by privacy."""

@@ -1,4 +1,4 @@
-"""What private networks promise, beside what attacks reach. MIA-13."""
+"""Bounds on attacks of private networks, and the measured attacks. MIA-13."""
 
 from typing import NamedTuple
 

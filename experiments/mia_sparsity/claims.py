@@ -1,4 +1,4 @@
-"""What Lalanne (2023) says of sparsity as a defence, beside our rows. MIA-11.
+"""Claims of Lalanne (2023) on sparsity as a defence, against our rows. MIA-11.
 
 Every claim is judged for every profile that has rows. Numbers are printed of
 one network on one data set: those of others stand beside them and are not
@@ -52,7 +52,7 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
   return said
 
 
-_NOT_RUN = Finding('-', verdicts.NOT_RUN, 'no rows of what it is about')
+_NOT_RUN = Finding('-', verdicts.NOT_RUN, 'no rows of these networks')
 
 
 def _judged(networks: lookup.Networks, topic: str, printed: str,
@@ -92,7 +92,7 @@ def _dense_accuracy(networks: lookup.Networks) -> Finding | None:
   result = networks.mean(lookup.DENSE, comparisons.ACCURACY)
   close = abs(result - papers.SPARSITY.accuracy) <= _ACCURACY_BAND
   return Finding(_percent(result), _either(close),
-                 f'MIA-11 (i): a point is allowed; {_training(networks)}')
+                 f'MIA-11 (i): tolerance one point; {_training(networks)}')
 
 
 def _dense_attack(networks: lookup.Networks) -> Finding | None:
@@ -104,10 +104,10 @@ def _dense_attack(networks: lookup.Networks) -> Finding | None:
   return Finding(
       interval.text('{:.1f}') + ' %',
       _either(low <= interval.value <= high),
-      'MIA-11 (i): 58 to 63 % is allowed; slope '
-      f'{papers.SPARSITY.slope:g} and factor '
-      f'{papers.SPARSITY.relative_gain:g} hold together only for a defence of '
-      f'{papers.SPARSITY.defence:.1f} (M-E03); {_training(networks)}')
+      f'MIA-11 (i): 58 to 63 % would agree; slope {papers.SPARSITY.slope:g} '
+      f'and factor {papers.SPARSITY.relative_gain:g} hold together only for a '
+      f'defence of {papers.SPARSITY.defence:.1f} (M-E03); '
+      f'{_training(networks)}')
 
 
 def _overfitted(networks: lookup.Networks) -> Finding | None:
@@ -116,12 +116,12 @@ def _overfitted(networks: lookup.Networks) -> Finding | None:
     return None
   result = networks.mean(lookup.DENSE, 'perceptron_accuracy')
   return Finding(_percent(result), _either(result > _LEAST_ATTACK),
-                 f'more than {_percent(_LEAST_ATTACK)} is asked for')
+                 f'more than {_percent(_LEAST_ATTACK)} is required')
 
 
 def _training(networks: lookup.Networks) -> str:
   profile = sweep.PROFILES[networks.profile]
-  return f'{profile.num_epochs} epochs for 300 as printed'
+  return f'{profile.num_epochs} epochs instead of the printed 300'
 
 
 def _literal(networks: lookup.Networks) -> Finding | None:
@@ -155,7 +155,7 @@ def _corrected(networks: lookup.Networks) -> Finding | None:
   return Finding(
       _shares(result, claimed, flagged), outcome,
       f'two-sided t tests of {seeds} differences paired by split and seed, '
-      f'roles averaged, Holm over {len(result)} networks; least p '
+      f'averaged over the two roles, Holm over {len(result)} networks; least p '
       f'{least:.2g}')
 
 
@@ -220,9 +220,8 @@ def _factor(networks: lookup.Networks) -> Finding | None:
     outcome = verdicts.NOT_COMPARABLE
   return Finding(
       result.factor.text(), outcome,
-      'MIA-11 (iii): 2 to 6 is allowed; a line through '
-      f'{len(result.ratios)} networks, '
-      'limits by drawing seeds anew; by themselves '
+      f'MIA-11 (iii): 2 to 6 would agree; a line through {len(result.ratios)} '
+      'networks, limits by resampling seeds; single networks give '
       f'{min(result.ratios):.2g} to {max(result.ratios):.2g}')
 
 
@@ -330,8 +329,8 @@ def _directed(cells: Sequence[comparisons.Comparison]) -> Finding | None:
       '; '.join(f'{each.name} {each.interval.text("{:+.2f}")}'
                 for each in cells), outcome,
       'gain in points with 95 % limits over '
-      f'{max(len(each.gains) for each in cells)} seeds, roles averaged; '
-      f'one-sided p after Holm {tests}; over {counts} sparse networks')
+      f'{max(len(each.gains) for each in cells)} seeds, averaged over the two '
+      f'roles; one-sided p after Holm {tests}; over {counts} sparse networks')
 
 
 def _either(holds: bool, otherwise: str = verdicts.DIFFERS) -> str:

@@ -20,7 +20,7 @@ ACCURACY = 'test_accuracy'
 
 
 class Comparison(NamedTuple):
-  """Networks beside others.
+  """A comparison of networks with others.
 
   Attributes:
     name: of the others.
@@ -100,7 +100,7 @@ def over_private(networks: lookup.Networks, metric: str) -> list[Comparison]:
 
 
 class Gap(NamedTuple):
-  """Butterflies beside pruned networks at the same accuracy.
+  """A comparison of butterflies with pruned networks of equal accuracy.
 
   Attributes:
     kind: of butterflies.
@@ -133,7 +133,7 @@ def sharpest(networks: lookup.Networks) -> str | None:
 
 
 class TradeOff(NamedTuple):
-  """What accuracy buys.
+  """The trade-off between accuracy and defence.
 
   Attributes:
     factor: relative gain of defence over the relative loss of accuracy.

@@ -146,7 +146,7 @@ def _floors(ax: Any, networks: lookup.Networks) -> None:
 
 
 def _curves(ax: Any, networks: lookup.Networks) -> None:
-  """TPR against FPR of the dense network, and what each epsilon allows."""
+  """TPR against FPR of the dense network, and the bound by each epsilon."""
   for series, attack in enumerate(lookup.ATTACKS):
     rates = _rates(networks, lookup.DENSE, attack)
     if rates:

@@ -116,7 +116,7 @@ def _multinomial(drawn: Sequence[int]) -> int:
 
 
 class Excess(NamedTuple):
-  """An attack on private networks beside what they promise.
+  """An attack on private networks, compared with its ceiling.
 
   Attributes:
     mean: accuracy over pairs of networks.
@@ -157,7 +157,7 @@ def excess(values: Sequence[float], ceiling: float,
 
 
 class Matched(NamedTuple):
-  """A network beside those of another way at its accuracy.
+  """A network, compared with networks of another kind at its accuracy.
 
   Attributes:
     differences: seed -> its value minus that of the others.

@@ -1,4 +1,4 @@
-"""Rows of this experiment by profile and kind, and what is read off them."""
+"""Rows of this experiment by profile and kind, and values from them."""
 
 from collections.abc import Iterable, Mapping
 import dataclasses
@@ -27,7 +27,7 @@ _TYPES = {'method': str, 'prunings': int, 'segments': int, 'factors': int}
 
 
 class Place(NamedTuple):
-  """What the id of a row says.
+  """The fields that the id of a row states.
 
   Attributes:
     profile: name.

@@ -17,15 +17,16 @@ figure = figures.figure
 _INTRODUCTION = '''\
 MIA-10 to MIA-13. Defence is 200 - 2 A, A the balanced accuracy in percent of \
 the perceptrons of the chapter, chosen on the shadow network; brackets are 95 \
-% Student limits over pairs of networks. Both networks of a pair are attacked \
-by way of the other; they are not independent, so a pair is one value. LiRA \
-and RMIA have all other networks of the kind as shadows, so that their limits \
-are approximate even so. \
+% Student limits over pairs of networks. Each network of a pair is attacked \
+with the other as its shadow; the two are not independent, so a pair is one \
+value. LiRA and RMIA use all other networks of the kind as shadows, so that \
+their limits are only approximate. \
 "Disjoint" is the printed rule, mean +- standard deviation over networks; p \
-is of two-sided t tests of differences to the dense network of the same split \
-and seed, after Holm. The oracle is the best of nine perceptrons on the \
-target itself: optimistic. Ceilings are of expected accuracies under \
-REPLACE_ONE, of (epsilon, delta) and of the event that ran.
+is the p-value, adjusted by Holm's method, of a two-sided t test of the \
+difference to the dense network of the same split and seed. The oracle is the \
+best of nine perceptrons on the target itself, which is optimistic. Ceilings \
+bound the expected accuracy under REPLACE_ONE, by (epsilon, delta) and by the \
+event that ran.
 '''
 _RARE = (0.01, 0.001)
 

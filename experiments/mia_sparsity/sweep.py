@@ -8,16 +8,17 @@ r"""Settings for Figure 1.1 of Lalanne (2023). MIA-11.
     --output_dir=experiments/mia_sparsity/results    one H100, 3 hours
 
 Profiles:
-  full   the chapter's: ResNet-20 on CIFAR-10 pooled and cut in four, 300
-         epochs, 24 prunings of a fifth, six butterflies; five seeds, not three,
-         the controls of MIA-12 and private networks
-  gpu    its dense and its pruned networks, down to 3.4 %, with 60 epochs, two
-         prunings at once, three seeds
+  full   the study of that chapter: ResNet-20 on CIFAR-10, whose records are
+         pooled and cut in four sets, 300 epochs, 24 prunings of a fifth, six
+         butterflies; with five seeds instead of three, the controls of MIA-12
+         and private networks
+  gpu    its dense and its pruned networks, down to 3.4 % of the weights, with
+         60 epochs, two prunings at once and three seeds
   cpu    7000 records of Fashion-MNIST at half the side, a ResNet of depth 8
-         and half the widths, 25 epochs, no views, four prunings at once
-         (1 - .8^4 of what is left)
-Networks that were trained are kept in `state/` beside the rows: what is killed
-goes on where it was, in the middle of a training if need be.
+         and half the widths, 25 epochs, no random crops and flips, four
+         prunings at once (which remove 1 - .8^4 of the remaining weights)
+Trained networks are stored in `state/` beside the rows. An interrupted sweep
+continues from them, even in the middle of a training run.
 """
 
 import dataclasses

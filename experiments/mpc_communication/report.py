@@ -25,16 +25,16 @@ _STYLES = {
 def table(rows: Sequence[records.Row]) -> str:
   """Every setting."""
   return (
-      'Bits of two curves: all that is sent, what an owner sends, what answers '
-      'take, and all that was counted. Keys of two servers are taken to m by '
-      'multiplication, as Barczewski (2025) does; for more than two there are '
-      'none.'
-      '\n\n' + points.table(points.collect(rows), _FIELDS, (
+      'Bits of two curves: the total, the part that one owner sends, the part '
+      'of the answers, and the total counted on messages. The cost of keys for '
+      'two servers is multiplied up to m servers, as in Barczewski (2025), '
+      'although no such keys exist for more than two.\n\n'
+      + points.table(points.collect(rows), _FIELDS, (
           'bits', 'owner_bits', 'answer_bits', 'counted'), digits=6))
 
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
-  """What sections 6.4 and 6.6.7 say of communication."""
+  """Verdicts on communication (sections 6.4 and 6.6.7)."""
   cells = points.collect(rows)
   along = points.select(cells, figure='points')
   across = points.select(cells, figure='servers')
@@ -47,15 +47,16 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
                     _constant),
       points.judged('the total of FSS is O(n + m |B|)', 'n + m |B|', across,
                     _total),
-      points.judged('FSS is preferable when m |B| < n |B|', 'for smaller m or '
-                    'larger |B|', points.select(along, num_servers=2),
+      points.judged('FSS is preferable when m |B| < n |B|',
+                    'for smaller m or larger |B|',
+                    points.select(along, num_servers=2),
                     _condition),
       points.judged('FSS overtakes aggregation as |B| grows', 'Figure 6.6.6(a)',
                     points.select(along, num_servers=2), _overtakes),
       points.judged('aggregation becomes cheaper as servers become more',
                     'Figure 6.6.6(b)', across, _servers),
-      points.judged('keys of that length go to m > 2 servers', 'can be '
-                    'extended', across, _more),
+      points.judged('keys of that length go to m > 2 servers',
+                    'can be extended', across, _more),
       points.judged('formulas equal the counted bits exactly',
                     'not in the text', points.select(cells, figure='counted'),
                     _counted)]
@@ -78,8 +79,8 @@ def _keys(cells: list[points.Point]):
 
 def _constant(cells: list[points.Point]):
   sent = {p['owner_bits'] for p in cells}
-  return (f'{min(sent):g} bits each', len(sent) == 1, 'two keys to each of '
-          'two servers, and a share of the label')
+  return (f'{min(sent):g} bits each', len(sent) == 1,
+          'two keys to each of two servers, and a share of the label')
 
 
 def _total(cells: list[points.Point]):
@@ -90,8 +91,8 @@ def _total(cells: list[points.Point]):
   owners = cells[0]['num_owners']
   return (f'from {line[first]:.3g} to {line[last]:.3g} bits for {first:g} to '
           f'{last:g} servers', line[last] / line[first] < 1.1 * (
-              owners + last) / (owners + first), 'n m K + m |B| (log N + 2 k): '
-          'a key goes to every server (C17)')
+              owners + last) / (owners + first),
+          'n m K + m |B| (log N + 2 k): a key goes to every server (C17)')
 
 
 def crossing(first: dict[float, float], second: dict[float, float]) -> float:
@@ -119,16 +120,17 @@ def _condition(cells: list[points.Point]):
             if bits >= lines.get('masked', {}).get(size, math.inf)]
   return ('FSS sends more at |B| = ' + ', '.join(
       f'{size:g}' for size in losing), not losing,
-          '|B| is on both sides, so that two servers would always be few '
-          'enough; the length of keys is missing (C17)')
+          '|B| is on both sides, so that the rule always prefers FSS for two '
+          'servers; it omits the length of keys (C17)')
 
 
 def _overtakes(cells: list[points.Point]):
   at = _crossings(cells, 'num_points')
   text = ', '.join(f'{name} {value:.4g}' for name, value in at.items())
   return (f'from |B| = {text}', bool(at) and all(
-      50 < value < 170 for value in at.values()), 'without labels 55.6, 111 '
-          'and 107; their shares add a number of k bits for each owner')
+      50 < value < 170 for value in at.values()),
+          'without labels 55.6, 111 and 107; their shares add a number of k '
+          'bits for each owner')
 
 
 def _servers(cells: list[points.Point]):
@@ -139,8 +141,8 @@ def _servers(cells: list[points.Point]):
   text = '; '.join(
       f'{name} from {min(numbers):g} servers' if numbers else f'{name} never'
       for name, numbers in cheaper.items())
-  return (text, bool(cheaper) and all(cheaper.values()), 'shares go to every '
-          'server as keys do; sums of masked numbers do not')
+  return (text, bool(cheaper) and all(cheaper.values()),
+          'shares go to every server, like keys; sums of masked numbers do not')
 
 
 def _more(cells: list[points.Point]):
@@ -152,15 +154,15 @@ def _more(cells: list[points.Point]):
   first = numbers[0]
   return (f'{lines["outer_product", first]:g} bits of an owner for {first:g} '
           f'servers by rows and columns, {lines["fss", first]:g} by keys if '
-          'there were any', False, 'no generator gives such keys (C17); rows '
+          'they existed', False, 'no generator gives such keys (C17); rows '
           'and columns need an honest majority, and length sqrt(N)')
 
 
 def _counted(cells: list[points.Point]):
   off = [p for p in cells if p['bits'] != p['counted']]
   return (f'{len(cells) - len(off)} of {len(cells)} protocols', not off,
-          ', '.join(sorted({p['method'] for p in off})) or 'keys, shares and '
-          'indicators, two and three servers')
+          ', '.join(sorted({p['method'] for p in off})) or
+          'keys, shares and indicators, two and three servers')
 
 
 def figure(rows: Sequence[records.Row]) -> Any:

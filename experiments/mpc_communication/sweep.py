@@ -1,30 +1,31 @@
-"""Settings to study the bits that a joint ROC curve takes (EC-21, EC-35, C17).
+"""Settings to count the bits that a joint ROC curve takes (EC-21, EC-35, C17).
 
   python -m launch.sweep --experiment=mpc_communication \
     --output_dir=experiments/mpc_communication/results
 
-Owners of a record each, m servers, |B| thresholds of N, two curves of numbers
-of k = 32 bits. Methods:
-  fss            comparison keys, to two servers; of more servers there is no
-                 such key; Barczewski (2025) draws what they would cost
-  fss_2016       the same with the longer keys of the work that it cites
-  shares         every threshold asked anew, a share to each server
-  masked         the same as one sum of masked numbers
-  one_shot       shares of all answers at once, from seeds
-  additive       shares of the indicator of the bin, from seeds
-  outer_product  Shamir shares of a row and a column, from three servers on
+Each owner has one record. There are m servers, |B| of N thresholds are asked,
+and the two curves have numbers of k = 32 bits. Methods:
+  fss            comparison keys for two servers; for more servers no such keys
+                 exist, and the setting counts the cost that Barczewski (2025)
+                 draws for them
+  fss_2016       the same with the longer keys of the work that he cites
+  shares         every threshold is asked separately, with a share to each
+                 server
+  masked         the same with one sum of masked numbers
+  one_shot       shares of all answers in one message, expanded from seeds
+  additive       shares of the indicator of the bin, expanded from seeds
+  outer_product  Shamir shares of a row and a column, for three servers or more
 
-Figure 6.6.6 (a) is figure=points, with 3 servers of outer_product and else 2;
-(b) is figure=servers, at 256 thresholds. Of figure=counted messages are made
-and their bits counted.
+Figure 6.6.6 (a) is figure=points, with 3 servers for outer_product and 2 for
+the others; (b) is figure=servers, at 256 thresholds. With figure=counted, the
+messages are built and their bits counted.
 """
 
 import dataclasses
 
 PAPERS = ('003',)
 ARTEFACT = ('Figure 6.6.6 of Barczewski (2025): bits sent for private '
-            'distribution '
-            'functions, by formula and counted')
+            'distribution functions, by formula and counted')
 COST = '5 s on a CPU core'
 HEADLINES = ('keys are', 'the total', 'aggregation')
 BATCHED = ('method', 'num_servers', 'num_points')

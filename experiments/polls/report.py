@@ -28,7 +28,7 @@ def table(rows: Sequence[records.Row]) -> str:
 
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
-  """Exercises 7.1, 7.2 and 7.30, and what is said of phi."""
+  """Verdicts on Exercises 7.1, 7.2 and 7.30, and on claims about phi."""
   cells = points.collect(rows)
   truthful = points.select(cells, kind='truthful')
   privacy = points.select(cells, kind='privacy')

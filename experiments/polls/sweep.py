@@ -4,13 +4,14 @@
     --output_dir=experiments/polls/results
 
 Kinds of settings:
-  truthful  answers that are true with probability `parameter` (phi)
-  drowned   one of two questions, the other one with probability `parameter`
-            (q), which as many as `num_other` others are asked alone
+  truthful  every answer is true with probability `parameter` (phi)
+  drowned   everyone answers the question of the poll or, with probability
+            `parameter` (q), an unrelated one, which `num_other` other people
+            are asked alone
   privacy   the epsilon of a truthful poll; nothing is simulated
 
-Expected coverage of intervals of confidence 0.95: 0.950, 0.949, 0.950, 0.948
-for shares 0.02, 0.1, 0.3, 0.5 at n = 2000, and 0.950 for the drowned polls.
+Expected coverage of intervals of confidence 0.95 at n = 2000: 0.950, 0.949,
+0.950, 0.948 for true shares 0.02, 0.1, 0.3, 0.5; 0.950 for the drowned polls.
 """
 
 import dataclasses

@@ -1,4 +1,4 @@
-"""Conditional variation against budgets, and what is printed of it."""
+"""Conditional variation against budgets, and the printed bounds."""
 
 from collections.abc import Sequence
 import math
@@ -21,9 +21,9 @@ def table(rows: Sequence[records.Row]) -> str:
   """All settings, kind by kind."""
   cells = points.collect(rows)
   return '\n'.join([
-      'Total variation given events of probability .001 or more (found), by '
-      'the range of log-ratios, of any mechanism (sharp) and as printed; of '
-      'posteriors.\n',
+      'Total variation given events: by search over events of probability .001 '
+      'or more (found), by the range of log-ratios (range), the bound for '
+      'every mechanism (sharp) and the printed one; and for posteriors.\n',
       points.table(points.select(cells, kind='conditional'),
                    ('method', 'amount'),
                    ('found', 'range', 'sharp', 'printed', 'linear',
@@ -74,15 +74,16 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
       points.judged('publishing a random record is 1/n-private before the '
                     'draw, and not private after it', '1/n and 1',
                     points.select(cells, kind='release'), _release),
-      points.judged('conditional testing is not inherited', '.09 and up to '
-                    '.537', points.select(cells, kind='beside'), _beside)]
+      points.judged('conditional testing is not inherited',
+                    '.09 and up to .537',
+                    points.select(cells, kind='beside'), _beside)]
 
 
 def _below(cells):
   ratios = [p['found'] / min(1.0, p['printed']) for p in cells]
-  return (f'{min(ratios):.2g} to {max(ratios):.2g} of it',
-          max(ratios) <= 1 + 1e-9, f'{len(cells)} pairs of laws; an eighth for '
-          'small epsilons')
+  return (f'{min(ratios):.2g} to {max(ratios):.2g} of the bound',
+          max(ratios) <= 1 + 1e-9, f'{len(cells)} pairs of distributions; an '
+                                   'eighth of the bound for small epsilon')
 
 
 def _vacuous(cells):
@@ -120,7 +121,7 @@ def _golden(cells):
 def _errors(cells):
   gaps = [p['errors_printed'] - p['errors'] for p in cells]
   exact = max(abs(p['errors'] - p['errors_bound']) for p in cells)
-  return (f'{max(gaps):.3f} less is possible', max(gaps) <= 1e-9,
+  return (f'a test attains {max(gaps):.3f} less', max(gaps) <= 1e-9,
           f'(2 - 2 delta) / (1 + e^epsilon) is attained, within {exact:.0e} '
           '(erratum E-02)')
 
@@ -144,7 +145,8 @@ def _release(cells):
             and all(abs(p['found'] / p['variation'] - 1) < _CLOSE
                     for p in noisy))
   return (f'after: {min(p["found"] for p in random):.3g}', stands,
-          'randomised response that is 1/n-private before is so after')
+          'randomised response that is 1/n-private before the draw is so after '
+          'it')
 
 
 def _beside(cells):
@@ -154,7 +156,8 @@ def _beside(cells):
   return (f'{ours[0]:.3g}, {ours[-1]:.3g} beside one of '
           f'{cells[-1]["amount"]:g} numbers, {limit:.3f} in the limit',
           abs(ours[0] - 0.09) < _CLOSE and abs(limit - 0.537) < _CLOSE and rises
-          and ours[-1] < limit, 'tanh of a quarter of the range')
+          and ours[-1] < limit, 'limit: tanh of a quarter of the range of '
+                                'log-ratios')
 
 
 def figure(rows: Sequence[records.Row]) -> Any:
@@ -183,8 +186,8 @@ def _pure(ax, cells):
   some = points.select(cells, method='response')
   points.curve(ax, some, 'amount', 'linear', 'printed: 4 epsilon', series=6,
                line=':')
-  points.curve(ax, some, 'amount', 'printed', 'printed: (1 + e^-eps)(1 - '
-               'e^-2eps)', series=6, line='--')
+  points.curve(ax, some, 'amount', 'printed',
+               'printed: (1 + e^-eps)(1 - e^-2eps)', series=6, line='--')
   points.curve(ax, some, 'amount', 'sharp', 'sharp: tanh(epsilon / 2)',
                series=0, line='-.')
   for series, (method, label) in enumerate(_LABELS.items(), 1):
@@ -213,8 +216,8 @@ def _vacant(ax):
 
 
 def _approximate(ax, cells):
-  points.curve(ax, cells, 'amount', 'printed', 'printed: (1 + e^-eps)(1 - '
-               'e^-2eps)', series=6, line='--')
+  points.curve(ax, cells, 'amount', 'printed',
+               'printed: (1 + e^-eps)(1 - e^-2eps)', series=6, line='--')
   points.curve(ax, cells, 'amount', 'sharp', 'sharp: t + (1 - t) delta / mass',
                series=0, line='-.')
   _marks(ax, cells, 'found', 'found: told with probability delta', 1, 5)

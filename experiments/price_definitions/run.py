@@ -32,7 +32,7 @@ def run(settings: Sequence[sweep.Setting], data_dir: str | None,
 
 
 def pair(method: str, epsilon: float) -> tuple[np.ndarray, np.ndarray]:
-  """Laws [m] of neighbours: of one bit, one of five, a number, a choice."""
+  """Returns the output distributions [m] of a mechanism on two neighbours."""
   match method:
     case 'response' | 'parity':
       return _answers(epsilon, 2)

@@ -3,31 +3,35 @@
   python -m launch.sweep --experiment=price_definitions \
     --output_dir=experiments/price_definitions/results
 
-No records and no noise: outputs of small mechanisms, enumerated. A conditional
-variation is the largest total variation of neighbours' laws given an event of
-something computed from the output. Kinds of settings:
-  conditional  epsilon-DP mechanisms: the largest by linear programs over events
-               of probability .001 or more (found), by the range of log-ratios
-               (range), what holds for every mechanism (sharp), what is printed
-               (printed, linear); and how far posteriors move (posterior)
-  approximate  the pair that all (epsilon, delta)-DP pairs come from, given
-               events of the probability that Theorem 1 of Barber and Duchi
-               (2014) prints; and the sum of errors of a test
-  release      one of n records at random, beside randomised response that is
-               as hard to test before the fact
-  beside       a binary channel with one of k numbers, drawn apart, beside it
+There are no records and no noise: outputs of small mechanisms are enumerated.
+The conditional variation of a mechanism is the largest total variation between
+its output distributions on two neighbours, after both are conditioned on an
+event of something computed from the output. Kinds of settings:
+  conditional  epsilon-DP mechanisms: the conditional variation by linear
+               programs over events of probability .001 or more (found), and by
+               the range of log-ratios (range); the bound for every mechanism
+               (sharp); the printed bounds (printed, linear); and the largest
+               change of a posterior (posterior)
+  approximate  the pair of distributions from which all (epsilon, delta)-DP
+               pairs derive, given events of the probability that Theorem 1 of
+               Barber and Duchi (2014) prints; and the sum of errors of a test
+  release      the release of one of n records at random, compared with the
+               randomised response that is equally hard to test without
+               conditioning
+  beside       a binary channel that also outputs one of k numbers, drawn
+               independently
 
-Expected: tanh(epsilon / 2), an eighth of the printed 4 epsilon for small
-epsilons; .160, .551, .915 at the three pairs with delta, printed .345, .785,
-.972; 1/n before and 1 after; .09 without and up to .537 with numbers beside.
+Expected: `conditional` has tanh(epsilon / 2), an eighth of the printed
+4 epsilon for small epsilon. `approximate` has .160, .551, .915 at its three
+pairs (printed: .345, .785, .972). `release` has 1/n without conditioning and 1
+with it. `beside` has .09 without numbers and up to .537 with them.
 """
 
 import dataclasses
 
 PAPERS = ('004',)
-ARTEFACT = ('Sections 2.2 and 2.3 of Barber and Duchi (2014): privacy by tests,'
-            ' before and '
-            'after the release')
+ARTEFACT = ('Sections 2.2 and 2.3 of Barber and Duchi (2014): privacy by '
+            'tests, before and after the release')
 COST = '10 s on a CPU core'
 HEADLINES = (
     'publishing a random record is 1/n-private before the draw, and not '

@@ -1,1 +1,1 @@
-"""What privacy costs the mean of a normal vector, by its dimension."""
+"""The cost of privacy for the mean of a normal vector, by dimension."""

@@ -30,15 +30,16 @@ _FROM = 128
 def table(rows: Sequence[records.Row]) -> str:
   """All bounds and risks of every setting."""
   return ('Worst squared errors over the ball; coinpress and ours are '
-          'measured, with the standard error of ours. Upper: once, shrunk, '
-          'rounds; lower: the best, and each.\n\n' + points.table(
+          'measured, with the standard error of ours. Upper bounds: once, '
+          'shrunk, rounds. Lower bounds: the best one, then each.\n\n'
+          + points.table(
               points.collect(rows), ('kind', 'notion', 'num_examples',
                                      'dimension', 'radius', 'budget'),
               _COLUMNS))
 
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
-  """What theory, Lalanne (2023) and reference say of dimension and radius."""
+  """Verdicts on dimension and radius: theory, Lalanne (2023), stored values."""
   cells = points.collect(rows)
   wide = points.select(cells, kind='dimension')
   high = [p for p in wide if 'printed' in p.values]
@@ -64,8 +65,9 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
       points.judged('one clipped mean under epsilon grows with d^3', 'slope 3',
                     points.select(noisy, notion='pure'), lambda of: _slope(
                         of, 'once', 3)),
-      points.judged('one round grows with R^2, CoinPress does not', 'slopes 2 '
-                    'and 0', [p for p in points.select(radii, notion='zcdp')
+      points.judged('one round grows with R^2, CoinPress does not',
+                    'slopes 2 and 0',
+                    [p for p in points.select(radii, notion='zcdp')
                               if p['radius'] >= 100], _radius),
       points.judged('CoinPress against one round', _RATIOS, points.select(
           cells, kind='rounds'), _ratios),
@@ -90,7 +92,7 @@ def _blind(cells):
   unseen = [p for p in cells if abs(
       p['printed'] * 65536 * p['num_examples'] / p['dimension'] - 1) < 1e-6]
   costs = [p['lower'] / p['free'] for p in cells]
-  return (f'd / n over 65536 at {len(unseen)} of {len(cells)} settings',
+  return (f'it is d / (65536 n) at {len(unseen)} of {len(cells)} settings',
           len(unseen) < len(cells), f'the best bound is up to {max(costs):.3g} '
           'times the risk without privacy there (erratum E-19)')
 
@@ -99,8 +101,8 @@ def _three(cells):
   ratios = [(p['optimised'] / p['printed'], p['lower'] / p['optimised'])
             for p in cells]
   return (', '.join(f'{min(of):.3g} to {max(of):.3g}' for of in zip(*ratios)),
-          min(map(min, ratios)) >= 1, 'factors from printed to optimised, from '
-          'there to the best')
+          min(map(min, ratios)) >= 1, 'ratio of optimised to printed, and of '
+                                      'the best to optimised')
 
 
 def _slope(cells, metric, wanted):
@@ -114,7 +116,7 @@ def _radius(cells):
             for name in ('once', 'coinpress', 'rounds')]
   return (', '.join(f'{slope:.2f}' for slope in slopes),
           abs(slopes[0] - 2) < 0.1 and abs(slopes[1]) < 0.1,
-          'the last is of the proven bound; R from 100 to 10^4')
+          'the last slope is that of the proven bound; R from 100 to 10^4')
 
 
 def _ratios(cells):
@@ -123,15 +125,17 @@ def _ratios(cells):
   wanted = [float(text) for text in _RATIOS.split(', ')][:len(ratios)]
   return (', '.join(f'{ratio:.3g}' for ratio in ratios),
           all(abs(r / w - 1) < 0.2 for r, w in zip(ratios, wanted)),
-          'within 20 %: tails are chosen otherwise')
+          'within 20 %; the tail probabilities differ')
 
 
 def _beaten(cells):
   bounds = [p['rounds'] / p['coinpress'] for p in cells]
   seen = [p['ours'] / p['coinpress'] for p in cells]
-  return (f'{min(seen):.2f} to {max(seen):.2f} of its risk measured, '
-          f'{min(bounds):.2f} to {max(bounds):.2f} proven', max(seen) < 1.05,
-          f'{len(cells)} settings; budget and clips of least proven risk')
+  return (f'{min(seen):.2f} to {max(seen):.2f} of its measured risk, '
+          f'{min(bounds):.2f} to {max(bounds):.2f} by the proven bound',
+          max(seen) < 1.05,
+          f'{len(cells)} settings; budgets and clipping bounds minimise the '
+          'proven risk')
 
 
 def figure(rows: Sequence[records.Row]) -> Any:

@@ -66,17 +66,17 @@ def measured(setting: sweep.Setting) -> dict[str, float]:
     makers['coinpress'] = coinpress.printed
   values = {}
   for place, (name, maker) in enumerate(makers.items()):
-    made = maker(**normal)
-    risks = [_risk(made, setting, share, place) for share in (0.0, 1.0)]
+    mechanism = maker(**normal)
+    risks = [_risk(mechanism, setting, share, place) for share in (0.0, 1.0)]
     values[name], values[f'{name}_se'] = max(risks)
   return values
 
 
-def _risk(made, setting, share, place):
+def _risk(mechanism, setting, share, place):
   mean = np.zeros(setting.dimension)
   mean[0] = share * setting.radius
   key = jax.random.fold_in(simulation.key_of(setting), 2 * place + int(share))
-  estimates = np.asarray(made.simulated(key, mean,
+  estimates = np.asarray(mechanism.simulated(key, mean,
                                         num_repetitions=setting.repetitions))
   squares = np.sum(np.square(estimates - mean), -1)
   return np.mean(squares), np.std(squares) / setting.repetitions**0.5

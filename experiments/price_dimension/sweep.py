@@ -3,21 +3,23 @@
   python -m launch.sweep --experiment=price_dimension \
     --output_dir=experiments/price_dimension/results
 
-Records N(theta, I_d), |theta| <= R. Kinds:
+Records are N(theta, I_d) with |theta| <= R. Kinds of settings:
   dimension  R = sqrt d, d from 2 to 512, at rho = .01 and epsilon = .5
   radius     d = 10, n = 10^4, R from 1 to 10^4
   rounds     the four settings of the comparison with CoinPress
-Upper, at worst over the ball:
-  once     clipped at R + g, Gaussian or K-norm noise; exact
-  shrunk   clip and a factor of least worst risk; exact
-  rounds   our rounds, their proven bound
-Measured, the larger of risks at theta = 0 and |theta| = R, where n d is small:
+Upper bounds at the worst theta of the ball:
+  once     clipping at R + g, with Gaussian or K-norm noise; exact
+  shrunk   clipping and a factor, both of least worst risk; exact
+  rounds   our rounds, by their proven bound
+Measured, where n d is small: the larger of the risks at theta = 0 and
+|theta| = R of
   coinpress, ours
-Lower: the best, and Proposition 4.2.2 as printed and optimised.
+Lower bounds: the best one, and Proposition 4.2.2 as printed and optimised.
 
-Expected: risks d / n, then d^2 / (n^2 rho); of one clipped K-norm mean d^3 / (n
-epsilon)^2 where lower bounds have d^2; the printed proposition sees no privacy
-and is 65536 below d / n; one round grows with R^2, rounds do not.
+Expected: the risk is d / n, then d^2 / (n^2 rho). That of one clipped K-norm
+mean is d^3 / (n epsilon)^2, where lower bounds have d^2. The printed
+proposition does not depend on the privacy budget and is d / n divided by 65536.
+The error of one round grows with R^2, that of several rounds does not.
 """
 
 import dataclasses
@@ -25,9 +27,8 @@ import dataclasses
 from dpjax.privacy import notions
 
 PAPERS = ('000',)
-ARTEFACT = ('Proposition 4.2.2 of Lalanne (2023): a normal mean in dimension d,'
-            ' '
-            'beside the best estimators and bounds')
+ARTEFACT = ('Proposition 4.2.2 of Lalanne (2023): a normal mean in dimension '
+            'd, beside the best estimators and bounds')
 COST = '2 min on a CPU core'
 HEADLINES = (
     'the lower bound of Proposition 4.2.2 exceeds the non-private risk',

@@ -1,4 +1,4 @@
-"""Slopes, cells as printed and corrected, and what lies between the bounds."""
+"""Slopes, printed and corrected numbers of cells, and gaps of the bounds."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -40,7 +40,7 @@ def table(rows: Sequence[records.Row]) -> str:
 
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
-  """Proposition 5, equation (19), erratum E-14 and figures of the reference."""
+  """Verdicts on Proposition 5, equation (19), E-14 and stored values."""
   cells = points.collect(rows)
   tuned = points.select(cells, method='tuned')
   simulated = [p for p in cells if 'measured' in p.values]
@@ -98,8 +98,8 @@ def _between(cells):
       cells, method='tuned')]
   return (f'{len(cells)} settings; upper bounds are {min(ratios):.1f} to '
           f'{max(ratios):.1f} times the lower ones', not out,
-          f'{len(out)} outside by four standard errors; for d = 1 the upper '
-          'bound is attained')
+          f'{len(out)} outside by more than four standard errors; for d = 1 '
+          'the upper bound is attained')
 
 
 def _closed(cells):
@@ -140,7 +140,7 @@ def _slopes(cells, across, theory):
     worst = max([worst, *(abs(slope - theory(dimension)) for slope in slopes)])
   return ('; '.join(texts) or '-', bool(texts) and worst < _TOLERANCE,
           'lower bound, measured, upper bound; pure then zCDP, d = 1 then 2; '
-          f'at most {worst:.3f} off')
+          f'at most {worst:.3f} from the theory')
 
 
 def _printed(cells):
@@ -154,8 +154,8 @@ def _printed(cells):
   second = points.slope(noisy, 'amount', 'risk')
   return (f'{first:.2f} in n, {second:.2f} in n alpha',
           max(abs(first + 1 / 2), abs(second + 2 / 3)) < 0.1,
-          'the exponents are of cells for each axis; in all there are that '
-          'many to the power of d (erratum E-14)')
+          'the printed exponents are for the cells of each axis; the total is '
+          'that number to the power of d (erratum E-14)')
 
 
 def _ratio(cells):
@@ -180,7 +180,8 @@ def _ratio(cells):
 def _gains(cells):
   gains = [p['upper'] / p['least'] for p in points.select(cells, notion='pure')]
   return (f'{min(gains):.2g} to {max(gains):.2g} times',
-          min(gains) > 1.3 and max(gains) < 4.2, 'bounds at the golden points')
+          min(gains) > 1.3 and max(gains) < 4.2,
+          'bounds at the points with stored values')
 
 
 def figure(rows: Sequence[records.Row]) -> Any:

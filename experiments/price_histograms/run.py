@@ -56,8 +56,8 @@ def _laws(setting: sweep.Setting, bins: int) -> list[Any]:
     return [cubes.worst(bins, 1), densities.linear(1.0), densities.tent(1.0)]
   root = math.sqrt(setting.dimension)
   return [cubes.worst(bins, setting.dimension),
-          *(cubes.AxisMixture(parts=(law,) * setting.dimension)
-            for law in (densities.tent(root), densities.linear(root)))]
+          *(cubes.AxisMixture(parts=(density,) * setting.dimension)
+            for density in (densities.tent(root), densities.linear(root)))]
 
 
 @functools.cache
@@ -77,33 +77,34 @@ def _any(num_records: int, promised: notions.PureDP | notions.ZCDP,
 
 def exact(setting: sweep.Setting) -> dict[str, float]:
   """Returns bounds, and risks in closed form."""
-  made, dimension = histogram(setting), setting.dimension
-  noise = dict(num_records=made.num_records, variance=made.noise_variance,
-               lipschitz=density_study.LIPSCHITZ, fix_mass=made.fix_mass,
+  estimator, dimension = histogram(setting), setting.dimension
+  noise = dict(num_records=estimator.num_records,
+               variance=estimator.noise_variance,
+               lipschitz=density_study.LIPSCHITZ, fix_mass=estimator.fix_mass,
                dimension=dimension)
   return dict(
-      bins=made.num_bins,
-      upper=bandwidths.histogram_bound(made.num_bins, **noise),
+      bins=estimator.num_bins,
+      upper=bandwidths.histogram_bound(estimator.num_bins, **noise),
       least=bandwidths.histogram_bound(bandwidths.tuned_bins(**noise), **noise),
-      risk=max(made.expected(law).total
-               for law in _laws(setting, made.num_bins)),
+      risk=max(estimator.expected(density).total
+               for density in _laws(setting, estimator.num_bins)),
       **_any(setting.num_records, guarantee(setting), dimension))
 
 
 def simulated(setting: sweep.Setting) -> dict[str, float]:
   """Returns the mean error on the worst density, and its standard error."""
-  made = histogram(setting)
-  law = max(_laws(setting, made.num_bins),
-            key=lambda law: made.expected(law).total)
+  estimator = histogram(setting)
+  density = max(_laws(setting, estimator.num_bins),
+            key=lambda density: estimator.expected(density).total)
   generator = np.random.default_rng(
       [setting.seed, zlib.crc32(repr(setting).encode())])
   repetitions = max(100, min(setting.repetitions,
-                             _MOST_NUMBERS // made.num_bins))
-  counts = law.counts(generator, num_records=made.num_records,
-                      num_bins=made.num_bins, repetitions=repetitions)
-  heights = made.coefficients(simulation.key_of(setting), counts)
-  wanted = made.num_bins * law.masses(made.num_bins)
-  result = np.mean((heights - wanted)**2, -1) + made.expected(law).bias
+                             _MOST_NUMBERS // estimator.num_bins))
+  counts = density.counts(generator, num_records=estimator.num_records,
+                      num_bins=estimator.num_bins, repetitions=repetitions)
+  heights = estimator.coefficients(simulation.key_of(setting), counts)
+  wanted = estimator.num_bins * density.masses(estimator.num_bins)
+  result = np.mean((heights - wanted)**2, -1) + estimator.expected(density).bias
   return dict(measured=result.mean(), measured_se=result.std(ddof=1)
               / math.sqrt(repetitions))
 

@@ -3,22 +3,22 @@
   python -m launch.sweep --experiment=price_histograms \
     --output_dir=experiments/price_histograms/results
 
-Risks over 1-Lipschitz densities on [0, 1]^d: lower bounds of any estimator,
-upper bounds of the histogram, and its error on the densities that are worst for
-it, in closed form and simulated. Parts:
+The settings compute risks over 1-Lipschitz densities on [0, 1]^d: lower bounds
+for any estimator, upper bounds of the histogram, and its error on the densities
+that are worst for it, in closed form and simulated. Parts:
   records  alpha = 1, against n
   privacy  n = 10^7, against n alpha
   cells    against the number of cells
   golden   the line 1/2 + x with the noise of Barber and Duchi (2014)
-alpha is epsilon ('pure') or the square root of rho ('zcdp'). Methods, by how
-many cells:
-  tuned    of the least proved bound
-  rate     n^(d/(d+2)) or (n alpha)^(d/(d+1)), the lesser
+alpha is epsilon ('pure') or the square root of rho ('zcdp'). Methods, by the
+number of cells:
+  tuned    the number with the least proved bound
+  rate     n^(d/(d+2)) or (n alpha)^(d/(d+1)), the smaller one
   printed  n^(1/(d+2)) or (n alpha)^(1/(d+1)) (erratum E-14)
-  fixed    as the setting says
+  fixed    the number of the setting
 
-Expected: slopes -2/(d+2) in n and -2/(d+1) in n alpha, of lower and of upper
-bounds; of printed cells for d = 2 half of that.
+Expected: slopes -2/(d+2) in n and -2/(d+1) in n alpha, for lower and for upper
+bounds; with printed cells, half of that for d = 2.
 """
 
 import dataclasses
@@ -27,8 +27,7 @@ import numpy as np
 
 PAPERS = ('004',)
 ARTEFACT = ('Proposition 5 and equation (19) of Barber and Duchi (2014): '
-            'Lipschitz densities '
-            'on [0, 1]^d')
+            'Lipschitz densities on [0, 1]^d')
 COST = '2 min on a CPU core'
 HEADLINES = (
     'measured risks lie between the bounds',

@@ -10,7 +10,7 @@ from experiments import verdicts
 from experiments.price_intervals import sweep
 
 _LABELS = {'karwa_vadhan': 'Karwa and Vadhan, pure',
-           'tuned': 'median and exact law, pure',
+           'tuned': 'median and exact distribution, pure',
            'gaussian': 'the same, zCDP, rho = epsilon^2 / 2'}
 
 
@@ -27,7 +27,7 @@ def table(rows: Sequence[records.Row]) -> str:
 
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
-  """Coverage, widths and risks beside those of the reference."""
+  """Verdicts on coverage, widths and risks, with their stored values."""
   cells = points.collect(rows)
   printed = points.select(cells, method='karwa_vadhan')
   ours = points.select(cells, method=('tuned', 'gaussian'))
@@ -65,8 +65,8 @@ def _holds(cells):
   least = min(p['coverage'] for p in cells)
   where = ', '.join(f'n = {n}, epsilon = {epsilon:g}'
                     for n, epsilon in map(_key, missing))
-  return (f'{least:.3f} at least', not missing,
-          f'the centre is not found at {where}' if missing else
+  return (f'at least {least:.3f}', not missing,
+          f'the centre is not located at {where}' if missing else
           f'{len(cells)} settings, within 4 standard errors')
 
 
@@ -100,13 +100,13 @@ def _shorter(cells):
           if p['centred']]
   return (f'{min(ratios):.2f} to {max(ratios):.2f} of their width',
           max(ratios) < 1, f'{len(ratios)} settings; {min(over):.2f} to '
-          f'{max(over):.2f} of the width without privacy where a centre is '
-          'found')
+                           f'{max(over):.2f} of the width without privacy '
+                           'where a centre is located')
 
 
 def _above(cells):
   ratios = [(p['risk'] + 4 * p['risk_se']) / p['lower'] for p in cells]
-  return (f'{min(ratios):.3g} times it at least', min(ratios) >= 1,
+  return (f'at least {min(ratios):.3g} times the bound', min(ratios) >= 1,
           f'{len(cells)} settings, within 4 standard errors')
 
 

@@ -36,8 +36,8 @@ def measured(setting: sweep.Setting) -> dict[str, float]:
            else normal_intervals.tuned)
   model = dict(num_examples=setting.num_examples, radius=sweep.RADIUS,
                sigma=1.0, guarantee=guarantee)
-  made = maker(**model, confidence=sweep.CONFIDENCE)
-  result = made.simulated(simulation.key_of(setting), sweep.MEAN,
+  interval = maker(**model, confidence=sweep.CONFIDENCE)
+  result = interval.simulated(simulation.key_of(setting), sweep.MEAN,
                          num_repetitions=setting.repetitions)
   value, low, high = (np.asarray(part) for part in result)
   held = np.mean((low <= sweep.MEAN) & (sweep.MEAN <= high))
@@ -47,9 +47,9 @@ def measured(setting: sweep.Setting) -> dict[str, float]:
   spread = max(held * (1 - held), 1 / setting.repetitions)
   return dict(
       coverage=held, coverage_se=math.sqrt(spread) / root,
-      half=min(made.half, sweep.RADIUS),
+      half=min(interval.half, sweep.RADIUS),
       free=intervals.normal_quantile(sweep.CONFIDENCE) / math.sqrt(
           setting.num_examples),
-      centred=float(made.finder != 'none'), risk=np.mean(squares),
+      centred=float(interval.finder != 'none'), risk=np.mean(squares),
       risk_se=np.std(squares) / root, lower=normal_bounds.STUDY.best_lower(
           **model, dimension=1).value)

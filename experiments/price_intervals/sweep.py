@@ -3,23 +3,24 @@
   python -m launch.sweep --experiment=price_intervals \
     --output_dir=experiments/price_intervals/results
 
-Records N(theta, 1), |theta| <= 100, intervals of 95 %:
-  karwa_vadhan  fullest noisy bin, clipped mean, errors bounded apart
-  tuned         private median, clipped mean, the distribution of the sum; pure
-  gaussian      the same under zCDP, rho = epsilon^2 / 2
-theta is between two bins and two points of the grids.
+Records are N(theta, 1) with |theta| <= 100; intervals have confidence 95 %:
+  karwa_vadhan  the fullest noisy bin, a clipped mean, and separate bounds for
+                each of its errors
+  tuned         a private median, a clipped mean, and the distribution of the
+                sum of its errors; pure DP
+  gaussian      the same under zCDP with rho = epsilon^2 / 2
+theta lies between two bins and between two points of the grids.
 
-Expected: coverage .997, .992 and .9995 and half-widths .326,
-.268 and .057 of `karwa_vadhan` at (n, epsilon) = (500, 1), (5000, .1) and
-(5000, 1), risks 8.5e-3, 7.3e-3 and 2.6e-4; without privacy .088, .028, .028.
+Expected at (n, epsilon) = (500, 1), (5000, .1) and (5000, 1): `karwa_vadhan`
+has coverage .997, .992 and .9995, half-widths .326, .268 and .057, and risks
+8.5e-3, 7.3e-3 and 2.6e-4; without privacy the half-widths are .088, .028, .028.
 """
 
 import dataclasses
 
 PAPERS = ('000',)
 ARTEFACT = ('Table 4.1 of Lalanne (2023), the line of Karwa and Vadhan: '
-            'intervals '
-            'of a normal mean under pure privacy')
+            'intervals of a normal mean under pure privacy')
 COST = '2 min on a CPU core'
 HEADLINES = (
     'the printed interval covers theta in 95 % of runs',

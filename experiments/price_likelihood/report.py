@@ -38,8 +38,9 @@ def table(rows: Sequence[records.Row]) -> str:
       'Largest total risks over the box; squared error.\n\n' + points.table(
           points.select(cells, part='risk'), ('num_examples', 'method'),
           ('risk', 'risk_se', 'upper', 'lower', 'non_private', 'trivial')),
-      'Distances to the maximum of the likelihood, and to the truth; share: of '
-      'rho that the last iterate costs; trajectory: that all of them cost.\n\n'
+      'Distances to the maximum of the likelihood, and to the truth; share: '
+      'share of rho that releasing the last iterate costs; trajectory: the '
+      'same for releasing all iterates.\n\n'
       + points.table(points.select(cells, part=(*_PRIVACY, 'golden')),
                      ('part', 'num_examples', 'dimension', 'rho', 'radius',
                       'method'),
@@ -49,8 +50,8 @@ def table(rows: Sequence[records.Row]) -> str:
           points.select(cells, part='batches'), ('method', 'batch_size'),
           ('privacy', 'privacy_se', 'bound', 'noise_multiplier',
            'noise_needed')),
-      'What one record costs: Renyi divergences over rho times the order, and '
-      'delta at the epsilon promised for 1e-2, 1e-3 and 1e-5.\n\n'
+      'Privacy loss of small batches: Renyi divergences over rho times the '
+      'order, and delta at the epsilon promised for 1e-2, 1e-3 and 1e-5.\n\n'
       + points.table(points.select(cells, part='audit'),
                      ('method', 'batch_size'),
                      (*(f'renyi_{order:g}' for order in sweep.ORDERS),
@@ -79,13 +80,14 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
                         'descent_printed', 'output_printed', 'statistics')],
                     _golden),
       *_of_descents(descents),
-      points.judged('noisy means beat the printed descent', '6.8 to 7.4 times '
-                    'at b = 1, 17 at b = 2', part('golden'), _gain),
+      points.judged('noisy means beat the printed descent',
+                    '6.8 to 7.4 times at b = 1, 17 at b = 2',
+                    part('golden'), _gain),
       points.judged('mini-batches with replacement are rho-zCDP (Fact 4.2.4)',
                     'D_q <= rho q', part('audit', method='replacement'),
                     _audit),
-      points.judged('batches without replacement, full ones included', 'D_q <= '
-                    'rho q for the full batch alone',
+      points.judged('batches without replacement, full ones included',
+                    'D_q <= rho q for the full batch alone',
                     part('audit', method='without'), _without),
       points.judged('utility of mini-batches', 'xi^2 / (beta lambda) is added',
                     part('batches', method='replacement'), _batches),
@@ -114,14 +116,14 @@ def _between(cells):
   low = min((p['risk'] + _ERRORS * p['risk_se']) / p['lower'] for p in cells)
   high = max((p['risk'] - _ERRORS * p['risk_se']) / p['upper'] for p in cells)
   near = min(p['upper'] / p['lower'] for p in cells)
-  return (f'{low:.2f} of the lower bound or more, {high:.2f} of the upper or '
-          'less', low >= 1 and high <= 1,
+  return (f'at least {low:.2f} of the lower bound, at most {high:.2f} of the '
+          'upper', low >= 1 and high <= 1,
           f'{_ERRORS} standard errors; the nearest bounds are {near:.3f} apart')
 
 
 def _closed(cells):
   off = max(p['off'] for p in cells)
-  return (f'{off:.1f} standard errors off at most', off < 5,
+  return (f'at most {off:.1f} standard errors away', off < 5,
           f'{5 * len(cells)} truths')
 
 
@@ -131,7 +133,7 @@ def _slopes(cells, name):
                                  'privacy') for method in sweep.NOISY}
   return (', '.join(f'{slope:.2f}' for slope in slopes.values()), all(
       abs(slope - wanted) < _TOLERANCE for slope in slopes.values()),
-          f'in the order of {", ".join(slopes)}; {_TOLERANCE} is allowed')
+          f'in the order of {", ".join(slopes)}; tolerance {_TOLERANCE}')
 
 
 def _key(point):
@@ -144,10 +146,10 @@ def _golden(cells):
   ratios = [p['privacy'] / _GOLDEN[_key(p)][order.index(p['method'])]
             for p in cells]
   # A squared distance in d coordinates has a deviation of sqrt(2 / d) or more.
-  return (f'{min(ratios):.2f} to {max(ratios):.2f} of them',
+  return (f'{min(ratios):.2f} to {max(ratios):.2f} of those values',
           0.8 < min(ratios) <= max(ratios) < 1.25,
-          f'{len(ratios)} numbers; those of the reference have standard errors '
-          'of 3 to 6 %')
+          f'{len(ratios)} numbers; the stored values have standard errors of 3 '
+          'to 6 %')
 
 
 def _utility(cells):
@@ -157,19 +159,19 @@ def _utility(cells):
   return (f'{min(shares):.2f} to {max(shares):.2f} of 9 d L^2 / (rho lambda^2 '
           'n^2)', max(shares) <= 1 and proven <= 1,
           'beta / lambda is superfluous (E-16); contractions of squares prove '
-          f'{proven:.2f} of the bound that this repository has')
+          f'{proven:.2f} of the bound that dpjax uses')
 
 
 def _full(cells):
   shares = [p['share'] for p in cells]
   return (f'{min(shares):.3f} to {max(shares):.3f} rho', max(shares) <= 1,
-          'of the last iterate, exact for quadratics; gradients differ by '
-          'sqrt(d), not 2 L')
+          'for the last iterate, exact for quadratics; gradients of neighbours '
+          'differ by sqrt(d), not 2 L')
 
 
 def _noise(cells):
   shares = [p['share'] for p in cells]
-  return (f'{min(shares):.3f} to {max(shares):.3f} of it is enough',
+  return (f'{min(shares):.3f} to {max(shares):.3f} of it suffices',
           min(shares) > 0.99, 'the guarantee of the last iterate is 2.5 times '
           'better or more, that of gradients (2 L)^2 / d')
 
@@ -178,8 +180,8 @@ def _trajectory(cells):
   # Printed for gradients that differ by 2 L.
   ratios = [p['trajectory'] / p['share'] for p in cells]
   return (f'{min(ratios):.1f} to {max(ratios):.1f} times the last iterate',
-          min(ratios) > 2, 'by plain composition; the last one alone is '
-          'released')
+          min(ratios) > 2, 'by plain composition; dpjax releases the last '
+                           'iterate alone')
 
 
 def _gain(cells):
@@ -204,7 +206,7 @@ def _audit(cells):
   return ('; '.join(f'm = {m}: {value:.3g}' for m, value in worst.items()),
           max(worst.values()) <= 1,
           'largest D_q / (rho q) of five orders, n = 100 (E-15); delta is '
-          f'{max(p["delta_1e-05"] for p in cells):.2g} where 1e-5 is promised')
+          f'{max(p["delta_1e-05"] for p in cells):.2g} where 1e-5 is claimed')
 
 
 def _without(cells):
@@ -218,7 +220,7 @@ def _without(cells):
 def _batches(cells):
   above = max(p['privacy'] / p['bound'] for p in cells)
   ratios = [p['privacy'] / _BATCHES[int(p['batch_size'])] for p in cells]
-  return (f'{above:.2f} of the bound at most', above <= 1 and
+  return (f'at most {above:.2f} of the bound', above <= 1 and
           0.8 < min(ratios) <= max(ratios) < 1.25,
           f'{min(ratios):.2f} to {max(ratios):.2f} of item G-12')
 
@@ -242,7 +244,7 @@ def _printed(cells):
 
 
 def figure(rows: Sequence[records.Row]) -> Any:
-  """Total risk, privacy terms, what a record costs, and the printed bound."""
+  """Plots of total risk, privacy terms, privacy loss and the printed bound."""
   cells = points.collect(rows)
   drawn, axes = plots.new(2, 3, width=4.4, height=3.7)
   _total(axes[0, 0], points.select(cells, part='risk'))

@@ -3,28 +3,30 @@
   python -m launch.sweep --experiment=price_likelihood \
     --output_dir=experiments/price_likelihood/results
 
-Product Bernoulli distributions of log-odds in [-b, b]^d under rho-zCDP. Parts:
-  risk     largest total risk, beside lower and upper bounds, against n
+Models are products of Bernoulli distributions with log-odds in [-b, b]^d, under
+rho-zCDP. Parts:
+  risk     the largest total risk with its lower and upper bounds, against n
   records, budgets, dimensions
-           the privacy term, the distance to theta_ML, along each of these
-  golden   the privacy term and the total at five reference points
-  batches  the privacy term of small batches, and what they cost
-  audit    what one record costs of them, exact for a quadratic
+           the privacy term, which is the squared distance to theta_ML, against
+           n, rho and d
+  golden   the privacy term and the total at five points with stored values
+  batches  the privacy term of small batches, and the noise that they need
+  audit    the exact privacy loss of small batches for a quadratic objective
   printed  bounds against d
-Methods: `maximum` (no privacy), `statistics`, `minimax` (noisy means; and their
-best use), `output`, `output_printed`, `descent`, `descent_printed`; of batches
-`poisson`, `replacement`, `without`.
+Methods: `maximum` (no privacy); `statistics` (noisy means) and `minimax` (their
+best use); `output` and `output_printed`; `descent` and `descent_printed`; for
+batches `poisson`, `replacement` and `without`.
 
-Expected: privacy terms n^-2, rho^-1, d^2; noisy means 7 times below the printed
-descent and more; small batches with replacement far above rho-zCDP.
+Expected: privacy terms are of order n^-2, rho^-1 and d^2; that of noisy means
+is at least 7 times smaller than that of the printed descent; small batches with
+replacement exceed rho-zCDP by far.
 """
 
 import dataclasses
 
 PAPERS = ('000',)
 ARTEFACT = ('section 4.2.2 of Lalanne (2023): equations (4.6) and (4.8), '
-            'Algorithm '
-            '1 and Fact 4.2.4')
+            'Algorithm 1 and Fact 4.2.4')
 COST = '1 min on a CPU core'
 HEADLINES = (
     'mini-batches with',

@@ -1,4 +1,4 @@
-"""Risks between their bounds, slopes, and what printed thresholds cost."""
+"""Risks between their bounds, slopes, and the loss by printed thresholds."""
 
 from collections.abc import Sequence
 import math
@@ -95,7 +95,7 @@ def _between(cells):
   return (f'{min(ratio):.2f} to {max(ratio):.1f} times the lower bound',
           low >= 1 and high <= 1 and off < 5 and laws <= 1 + 1e-9,
           f'{len(cells)} settings, within {off:.1f} standard errors of the '
-          f'exact risk; other laws have {laws:.3f} of it at most')
+          f'exact risk; other distributions have at most {laws:.3f} of it')
 
 
 def _slopes(cells, field, metric, theory=_rate):
@@ -107,7 +107,7 @@ def _slopes(cells, field, metric, theory=_rate):
       texts.append(f'{slope:.3f}')
       worst = max(worst, abs(slope - theory(k)))
   return (', '.join(texts) or '-', bool(texts) and worst < 0.1,
-          f'within {worst:.3f}, .1 is allowed; {len(cells)} settings')
+          f'within {worst:.3f}, tolerance .1; {len(cells)} settings')
 
 
 def _never(cells):
@@ -116,13 +116,13 @@ def _never(cells):
   last = [p['lower'] / p['non_private'] for p in cells][-1]
   return (f'{ratios[-1]:.0f} times the risk without privacy at the largest n',
           ratios[-1] > 0.9 * max(ratios) and last > 10,
-          f'no estimate has less than {last:.0f} times')
+          f'every estimate has at least {last:.0f} times')
 
 
 def _sixth(cells):
   ratios = [p['proposition_6'] / p['printed'] for p in cells]
-  return (f'{min(ratios):.3f} to {max(ratios):.3f} times it', min(ratios) >= 1,
-          'the worst risk itself is known')
+  return (f'{min(ratios):.3f} to {max(ratios):.3f} times the printed',
+          min(ratios) >= 1, 'the worst risk itself is known')
 
 
 def _gains(cells):
@@ -133,13 +133,14 @@ def _gains(cells):
   threshold = [p['threshold'] / p['tuned'] for p in cells]
   return (', '.join(texts) + ' times less', min(
       p['printed'] / p['tuned'] for p in cells) > 1,
-          f'of the threshold alone {min(threshold):.2f} to '
+          f'the threshold alone gives {min(threshold):.2f} to '
           f'{max(threshold):.2f}')
 
 
 def _fourth(cells):
   ratios = [p['lower'] / p['proposition_4'] for p in cells]
-  return (f'the best bound is {min(ratios):.2f} to {max(ratios):.0f} times it',
+  return (f'the best bound is {min(ratios):.2f} to {max(ratios):.0f} times the '
+          'printed one',
           min(ratios) >= 1, 'true, though its Theorem 3 is false and gives a '
           'quarter of it (erratum E-07): a sphere and its caps prove it')
 

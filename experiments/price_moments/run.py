@@ -113,19 +113,19 @@ def _laws(mean: truncated_means.TruncatedMean, moment: float
 
 
 def measured(setting: sweep.Setting, mean: truncated_means.TruncatedMean,
-             law: moment_risks.FiniteDistribution) -> tuple[float, float]:
+             worst: moment_risks.FiniteDistribution) -> tuple[float, float]:
   """Returns the mean squared error at a distribution on a line.
 
   The standard error comes with it. The sum of n records is drawn from its own
   distribution, by the number of records at each place.
   """
   generator = np.random.default_rng(zlib.crc32(repr(setting).encode()))
-  counts = generator.multinomial(setting.num_examples, law.probs,
+  counts = generator.multinomial(setting.num_examples, worst.probs,
                                  setting.repetitions)
   statistics = np.zeros((setting.repetitions, mean.dimension))
   statistics[:, 0] = counts @ np.clip(
-      law.places, -mean.threshold, mean.threshold) / setting.num_examples
+      worst.places, -mean.threshold, mean.threshold) / setting.num_examples
   released = np.asarray(mean.estimates(simulation.key_of(setting), statistics))
-  truth = np.eye(mean.dimension)[0] * law.mean
+  truth = np.eye(mean.dimension)[0] * worst.mean
   squares = np.sum((released - truth)**2, 1)
   return squares.mean(), squares.std(ddof=1) / math.sqrt(len(squares))

@@ -3,25 +3,27 @@
   python -m launch.sweep --experiment=price_moments \
     --output_dir=experiments/price_moments/results
 
-Kinds: `records`, against n at epsilon = .001; `budgets`, against epsilon at n =
-10^6; `border`, the epsilon at which `optimal` is twice the risk that there is
-without privacy. Risks are the largest over the class, exact, and simulated at
-the distribution that attains it:
-  tuned      l2 noise, threshold and shrinkage of the least worst risk
-  optimal    l2 noise, the threshold that balances bias and noise in closed form
-  threshold  l2 noise at the printed threshold (n epsilon / d)^(1/k)
-  printed    Proposition 6: that threshold, independent Laplace noise
+Kinds of settings: `records`, against n at epsilon = .001; `budgets`, against
+epsilon at n = 10^6; `border`, the epsilon at which the risk of `optimal` is
+twice the risk without privacy. Risks are the largest over the class, exact, and
+simulated at the distribution that attains it:
+  tuned      l2 noise, with the threshold and the shrinkage of least worst risk
+  optimal    l2 noise, with the closed-form threshold that balances bias and
+             noise
+  threshold  l2 noise, with the printed threshold (n epsilon / d)^(1/k)
+  printed    Proposition 6: that threshold with independent Laplace noise
   measured   `tuned`, simulated
-Of `tuned` also the risks at three distributions: outliers, pareto (of tail
-k + 1/5), signs. Bounds:
-  lower          the best that holds; its parts two_points, sphere, scores
+`tuned` is also evaluated on three distributions: outliers, pareto (of tail
+k + 1/5) and signs. Bounds:
+  lower          the largest valid lower bound; its parts are two_points, sphere
+                 and scores
   proposition_4  with the printed constant, where it is stated
   proposition_6  the explicit upper bound of `printed`
   non_private    1 / (1 + sqrt n)^2, the minimax risk
 
-Expected: slopes of - 2 (k - 1) / k in n and epsilon while privacy prevails, of
--1 in n after that, never for k = 2; epsilon on the border goes as n^((2 - k) /
-(2 k - 2)).
+Expected: slopes of - 2 (k - 1) / k in n and epsilon while the privacy term
+dominates, then of -1 in n; for k = 2 the privacy term always dominates. The
+border is at epsilon of order n^((2 - k) / (2 k - 2)).
 """
 
 import dataclasses
@@ -29,8 +31,7 @@ import math
 
 PAPERS = ('004',)
 ARTEFACT = ('Propositions 4 and 6 of Barber and Duchi (2014): means with k '
-            'moments under '
-            'epsilon-DP')
+            'moments under epsilon-DP')
 COST = '1 min on a CPU core'
 HEADLINES = ('every measured risk', 'tuned thresholds')
 

@@ -42,7 +42,7 @@ def table(rows: Sequence[records.Row]) -> str:
 
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
-  """Claims of Lalanne (2023), and reference values."""
+  """Verdicts on claims of Lalanne (2023) and on stored values."""
   cells = points.collect(rows)
   pure, zcdp = (points.select(cells, notion=name) for name in _NOTIONS)
   of = lambda *names: points.select(cells, method=names)
@@ -123,8 +123,9 @@ def _between(cells):
                     for p in points.select(cells, notion=name))
           for name, in points.distinct(cells, 'notion')}
   return (f'{len(cells) - len(out)} of {len(cells)}', not out,
-          f'errors are {ratio:.3f} times the bound at least; the best is '
-          + ', '.join(f'{gap:.3g} times it at most ({name})'
+          f'errors are at least {ratio:.3f} times the bound; the best is at '
+          'most '
+          + ', '.join(f'{gap:.3g} times it ({name})'
                       for name, gap in gaps.items()))
 
 
@@ -133,9 +134,10 @@ def _introduction(cells):
   shares = [p['introduction_derived'] / p['introduction'] for p in inside]
   true = all(p['introduction'] <= p['closed_form'] for p in inside)
   best = min(p['lower'] / p['introduction'] for p in inside)
-  return (f'{max(shares):.3f} of that', min(shares) > 0.999 and true,
-          'e^-1 is lost (T-E02); the number is true, by the best bound '
-          f'{best:.2f} times it and more')
+  return (f'{max(shares):.3f} times the printed bound',
+          min(shares) > 0.999 and true,
+          'e^-1 is missing (T-E02); the printed number is still valid, since '
+          f'the best bound is at least {best:.2f} times it')
 
 
 def _constants(cells):
@@ -166,8 +168,8 @@ def _crossover(cells, constant, power):
     if at is not None:
       ratios.append(at / (constant / n)**power)
   return (', '.join(f'{r:.3f}' for r in ratios) + ' of it', bool(ratios) and (
-      max(abs(r - 1) for r in ratios) < 0.03), 'by n: where noise is as much '
-          'as sampling')
+      max(abs(r - 1) for r in ratios) < 0.03),
+          'by n: where noise is as much as sampling')
 
 
 def _printed(cells):
@@ -183,7 +185,7 @@ def _near(cells, most):
   ratio = max(p['closed_form'] / p['lower'] for p in cells)
   programs = [p['closed_form'] / p['program'] for p in cells
               if 'program' in p.values]
-  text = f'{ratio:.3f} times the lower bound at most'
+  text = f'at most {ratio:.3f} times the lower bound'
   if programs:
     text += f', {max(programs):.3f} times the programme'
   return text, ratio <= most, f'{len(cells)} settings, closed forms'

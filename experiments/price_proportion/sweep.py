@@ -3,26 +3,28 @@
   python -m launch.sweep --experiment=price_proportion \
     --output_dir=experiments/price_proportion/results
 
-For each n and budget, epsilon or rho, the largest measured error of an
-estimator over the probability of a one, its closed form, and what no estimate
-with this budget can have less of.
+For each n and budget (epsilon or rho), a setting has the largest measured error
+of an estimator over the probability of a one, its closed form, and a lower
+bound for every estimator with this budget.
 
-  laplace, geometric   noise on the count, pure
+  laplace, geometric   noise on the count, pure DP
   gaussian             calibrated noise, zCDP
   printed              the noise of Lalanne (2023), 2 / (n sqrt rho)
-  shrunk_laplace, shrunk_geometric, shrunk_gaussian   the same, drawn to 1/2
-  table                the minimax estimate from geometric counts, found
+  shrunk_laplace, shrunk_geometric, shrunk_gaussian
+                       the same three, shrunk towards 1/2
+  table                the minimax estimate from geometric counts, by numerical
+                       optimisation
 
-Expected: slope -2 in epsilon and -1 in rho while privacy is dear, 0 beyond
-epsilon = sqrt(8 / n) and rho = 2 / n; with the printed noise beyond 16 / n.
+Expected: while the privacy term dominates, slope -2 in epsilon and -1 in rho;
+slope 0 above epsilon = sqrt(8 / n) and rho = 2 / n, or above rho = 16 / n with
+the printed noise.
 """
 
 import dataclasses
 
 PAPERS = ('000',)
-ARTEFACT = ('sections 3.1.2 and 4.1.1 of Lalanne (2023): what privacy costs one'
-            ' '
-            'proportion')
+ARTEFACT = ('sections 3.1.2 and 4.1.1 of Lalanne (2023): the cost of privacy '
+            'for one proportion')
 COST = '1 min on a CPU core'
 GALLERY = 'The price of privacy of a proportion'
 HEADLINES = (

@@ -1,4 +1,4 @@
-"""Numbers of records against the budget, and what the text says of them."""
+"""Numbers of records against the budget, and verdicts on the text."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -28,19 +28,19 @@ _GOLDEN = {0.1: (381, 4109, 8019), 0.01: (3807, 39315, 78435),
 
 
 def table(rows: Sequence[records.Row]) -> str:
-  """Records by bound and test, then errors at too few of them."""
+  """Tables of records by bound and test, and of errors at too few records."""
   cells = points.collect(rows)
   return '\n'.join([
-      'Records that tell B(.50) from B(.51) with a mean error of 1 %: no less '
-      'by the bounds, and enough by a test.\n',
+      'Number of records to distinguish B(.50) from B(.51) with a mean error '
+      'of 1 %: necessary by the lower bounds, and sufficient for a test.\n',
       points.table(cells, ('notion', 'amount'), _METRICS, digits=7),
-      'What that test errs with at the n of bounds.\n',
+      'Error of that test at the n of the bounds.\n',
       points.table(cells, ('notion', 'amount'),
                    ('error_quoted', 'error_theorem'))])
 
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
-  """The worked example, its numbers and what they mean."""
+  """Verdicts on the worked example and its numbers."""
   cells = points.collect(rows)
   pure = points.select(cells, notion='pure')
   tenth = points.select(pure, amount=0.1)
@@ -80,8 +80,8 @@ def _example(cells):
 def _moot(cells):
   point, = cells
   return (f'{point["test"]:.0f}', point['theorem'] == point['test'],
-          f'with 4109 the best private test errs with '
-          f'{point["error_theorem"]:.3f}; sampling alone takes '
+          'with 4109 the best private test has error '
+          f'{point["error_theorem"]:.3f}; sampling alone needs '
           f'{point["sampling"]:.0f} (erratum E-20)')
 
 
@@ -89,17 +89,17 @@ def _sharper(cells):
   point, = cells
   ours = [int(point[name]) for name in ('midpoint', 'path', 'sampling')]
   return (', '.join(map(str, ours)), ours == [7969, 8019, 54112],
-          'least n at which each falls to 1 %')
+          'least n at which each bound falls to 1 %')
 
 
 def _golden(cells):
   off = [int(abs(p[name] - wanted)) for p in cells for name, wanted in zip(
       ('quoted', 'theorem', 'path'), _GOLDEN[p['amount']])]
-  return (f'at most {max(off)} off', max(off) == 0, f'{len(off)} numbers')
+  return (f'at most {max(off)} away', max(off) == 0, f'{len(off)} numbers')
 
 
 def _crossing(cells, metric):
-  """Budget at which a bound asks for what sampling takes, log-linearly."""
+  """Budget at which a bound needs as many records as sampling."""
   pairs = sorted((p[metric] / p['sampling'], p['amount']) for p in cells)
   ratios, amounts = np.log(np.array(pairs)).T
   return float(np.exp(np.interp(0.0, ratios, amounts)))
@@ -109,28 +109,30 @@ def _felt(cells):
   path, theorem = (_crossing(cells, name) for name in ('path', 'theorem'))
   return (f'{path:.4f} and {theorem:.4f}',
           abs(path - 0.015) < 5e-4 and abs(theorem - 0.007) < 5e-4,
-          'where a bound asks for as much as sampling')
+          'where a bound needs as many records as sampling')
 
 
 def _below(cells):
   ratios = [max(p[name] for name in _METRICS if name in p.values
                 and name not in ('test', 'gaussian')) / p['test']
             for p in cells]
-  return (f'{min(ratios):.3f} to {max(ratios):.3f} of the records of a test',
+  return (f'{min(ratios):.3f} to {max(ratios):.3f} of the records that a test '
+          'needs',
           max(ratios) <= 1, f'{len(cells)} budgets')
 
 
 def _near(cells):
   ratios = [p['test'] / p['path'] for p in cells]
   return (', '.join(f'{ratio:.3f}' for ratio in ratios), max(ratios) < 1.1,
-          'test over path')
+          'n of the test over n of the path bound')
 
 
 def _ramp(cells):
   ratios = [p['gaussian'] / p['test'] for p in cells]
-  return (f'takes up to {max(ratios):.3f} of the records',
-          max(ratios) <= 1.001, 'two answers whose log-odds move as fast as '
-          'all orders allow; least n of either')
+  return (f'needs up to {max(ratios):.3f} times the records',
+          max(ratios) <= 1.001, 'the better test has two answers, whose '
+                                'log-odds change as fast as zCDP allows at all '
+                                'orders; ratio of the least n')
 
 
 def _slopes(cells):
@@ -143,8 +145,9 @@ def _slopes(cells):
     path = points.slope(here, 'amount', 'path')
     texts.append(f'{path:.3f} (test {tests:.3f})')
     worst = max(worst, abs(path - power))
-  return (', '.join(texts), worst < 0.02, 'of bounds on a path, everywhere; of '
-          'tests at the three least budgets, where sampling is still felt')
+  return (', '.join(texts), worst < 0.02,
+          'slopes of the path bound over all budgets, and of tests at the '
+          'three smallest budgets, where sampling still matters')
 
 
 def figure(rows: Sequence[records.Row]) -> Any:

@@ -4,30 +4,29 @@
     --output_dir=experiments/price_samples/results
 
 The worked example of Lalanne (2023), section 3.2.1: records are B(.50) or
-B(.51), and the mean of both errors is to be 1 % at most. The number n of
-records, all exact:
+B(.51), and the mean of both error probabilities may be 1 % at most. Metrics are
+numbers n of records, all exact. Lower bounds, below which no test succeeds:
   quoted    Acharya, Sun and Zhang 2021, as quoted there (pure)
   theorem   Theorems 3.2.1 and 3.2.2 (LB-3, LB-4)
   midpoint  the same with half of the distance, ceil(d / 2) (LB-3b, pure)
-  path      errors on a path (LB-12, exact; sharper than LB-13)
+  path      the bound by errors on a path (LB-12, exact; sharper than LB-13)
   sampling  the best test without privacy (LB-1)
-below which no test will do, and
-  test      that does: the best pure test (a geometric threshold), or two
-            answers along the path of the bound (zCDP)
-  gaussian  that does too: a Gaussian count at its best threshold (zCDP)
-What `test` errs with at the n of quoted and theorem: error_quoted,
-error_theorem.
+Numbers at which a test succeeds:
+  test      the best pure test (a geometric threshold), or two answers along the
+            path of the bound (zCDP)
+  gaussian  a Gaussian count at its best threshold (zCDP)
+error_quoted and error_theorem are the errors of `test` at the n of `quoted` and
+`theorem`.
 
-Expected: at epsilon = .1 bounds of 381, 4109, 7969 and 8019, and 54112 by
-sampling alone (erratum E-20); privacy is felt below epsilon = .015.
+Expected: at epsilon = .1 the bounds are 381, 4109, 7969 and 8019, and 54112 by
+sampling alone (erratum E-20); privacy increases n only below epsilon = .015.
 """
 
 import dataclasses
 
 PAPERS = ('000',)
-ARTEFACT = ('section 3.2.1 of Lalanne (2023), worked example: participants of a'
-            ' '
-            'private test')
+ARTEFACT = ('section 3.2.1 of Lalanne (2023), worked example: participants of '
+            'a private test')
 COST = '30 s on a CPU core'
 HEADLINES = ('4109 participants', 'no test needs fewer records than the bounds')
 

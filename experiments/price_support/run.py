@@ -41,8 +41,10 @@ def guarantee_of(setting: sweep.Setting):
 
 
 def thetas_of(setting: sweep.Setting) -> tuple[float, ...]:
-  """Where errors are largest: near 1, where it is clipped, and where theta is
-  about as small as it can be told to be.
+  """Returns the theta in (0, 1] among which the worst is searched.
+
+  Errors are largest near 1, where the estimate is clipped, or at a theta that
+  is about as small as the estimate can resolve.
   """
   total = setting.num_examples * (
       setting.budget if setting.notion == 'pure' else math.sqrt(

@@ -1,10 +1,11 @@
-"""Settings to study ends of uniform distributions (MOD-UNIF, EXP-3).
+"""Settings to study the upper end theta of uniform distributions on [0, theta].
+
+Catalogue items MOD-UNIF and EXP-3.
 
   python -m launch.sweep --experiment=price_support \
     --output_dir=experiments/price_support/results
 
-The largest measured error over theta in (0, 1] of
-
+The measure is the largest measured error over theta in (0, 1]. Methods:
   ranks     a record near the largest, by the exponential mechanism, uniform in
             ln t; pure, or zCDP by epsilon = sqrt(8 rho)
   linear    the same, uniform in t
@@ -12,20 +13,20 @@ The largest measured error over theta in (0, 1] of
   subset    the largest of n level records; total variation privacy
   largest   (n + 2) / (n + 1) times the largest record; no privacy
 
-against n at one budget (part n), and against the budget at one n (part
-budget). Closed forms, bounds from above, and what no estimate can beat.
+Part n varies n at one budget, part budget the budget at one n. Closed forms,
+upper bounds, and lower bounds for every estimator are stored too.
 
-Expected: slope -2 in n and in epsilon with no plateau, since the largest
-record's own error is 1 / n^2; twice the mean has slope -1 in n from n epsilon =
-sqrt(n) on.
+Expected: slope -2 in n and in epsilon with no plateau, since the squared error
+of the largest record itself is of order 1 / n^2; twice the mean has slope -1 in
+n above n epsilon = sqrt(n).
 """
 
 import dataclasses
 
 PAPERS = ('000', '004')
 ARTEFACT = ('section 4.1.2 of Lalanne (2023) and Proposition 3 of Barber and '
-            'Duchi (2014): what '
-            'privacy costs the end of a uniform distribution')
+            'Duchi (2014): the cost of privacy for the upper end of a uniform '
+            'distribution')
 COST = '1 min on a CPU core'
 HEADLINES = (
     'risks lie between the lower and the upper bound',

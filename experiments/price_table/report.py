@@ -1,6 +1,4 @@
-"""Table 1 of Barber and Duchi (2014), each exponent with a measured one beside
-it.
-"""
+"""Table 1 of Barber and Duchi (2014), with measured exponents."""
 
 from collections.abc import Sequence
 import math
@@ -16,8 +14,9 @@ from experiments import verdicts
 from experiments.price_table import sweep
 
 _NAMES = {'none': 'none', 'pure': 'epsilon-differential (Def. 1)',
-          'smooth': 'smooth (Def. 2)', 'approx': '(epsilon, delta)-approximate '
-          '(Def. 3)', 'kl': 'Kullback-Leibler (Def. 5)',
+          'smooth': 'smooth (Def. 2)',
+          'approx': '(epsilon, delta)-approximate (Def. 3)',
+          'kl': 'Kullback-Leibler (Def. 5)',
           'tv': 'total variation (Def. 4)', 'zcdp': 'rho-zCDP, ours'}
 _UPPER = {'none': ('shrunk', '1 / n'),
           'pure': ('l2', '(d^2 / (n epsilon)^2)^p'),
@@ -49,9 +48,9 @@ def table(rows: Sequence[records.Row]) -> str:
                   f'{_LOWER[row]} {_cell(cells, notion, "lower")}'))
   lines.append((f'{_NAMES["tv"]}, by a subsample',
                 f'1 / (n level) {_cell(cells, "tv", "subsample")}', ''))
-  return ('p = (k - 1) / k; each beside 1 / n, of which the constant is 1, and '
-          '1 at most. In brackets measured exponents of n, d and the level, '
-          'for k = 2; 4; inf.\n\n'
+  return ('p = (k - 1) / k. Each rate is to be added to 1 / n, which has the '
+          'constant 1, and is at most 1. In brackets are measured exponents of '
+          'n, d and the level, for k = 2; 4; inf.\n\n'
           + tables.markdown(('privacy', 'upper bound', 'lower bound'), lines)
           + '\n' + points.table(cells, ('notion', 'method', 'axis', 'moment'),
                                 ('theory', 'slope', 'risk_0', 'risk_5'),
@@ -69,7 +68,7 @@ def _cell(cells, notion, method) -> str:
 
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
-  """The table's exponents, and what it leaves open."""
+  """Verdicts on the exponents of the table, and on open cases."""
   cells = points.collect(rows)
   upper = [p for p in cells if p['method'] not in ('lower', 'subsample')]
   lower = points.select(cells, method='lower')
@@ -101,7 +100,7 @@ def _rates(cells):
   off = [abs(p['slope'] - p['theory']) for p in cells]
   worst = cells[int(np.argmax(off))]
   return (f'{len(cells)} slopes within {max(off):.3f}', max(off) < _TOLERANCE,
-          f'{_TOLERANCE} is allowed; farthest {worst["notion"]}, '
+          f'tolerance {_TOLERANCE}; farthest {worst["notion"]}, '
           f'{worst["method"]}, {worst["axis"]}, k = {worst["moment"]:g}: '
           f'{worst["slope"]:.3f} for {worst["theory"]:.3f}')
 
@@ -109,7 +108,8 @@ def _rates(cells):
 def _growing(cells):
   texts = [f'{p["notion"]} {p["slope"]:.2f}' for p in cells]
   return (', '.join(texts), max(p['slope'] for p in cells) < _TOLERANCE,
-          'by scores they have the d of the upper bounds, for k = inf')
+          'the bound by scores has the dependence on d of the upper bounds, '
+          'for k = inf')
 
 
 def _pairs(cells):
@@ -144,7 +144,8 @@ def _subsample(cells):
   ratios = np.array([_ratios(pair) for pair in _pairs(cells)
                      if pair[0]['method'] == 'subsample'])
   return (f'{ratios.min():.2f} to {ratios.max():.2f} times the lower bound',
-          ratios.max() < 5, 'by the mean of a few records in the open')
+          ratios.max() < 5, 'attained by the mean of a few records, released '
+                            'without noise')
 
 
 def figure(rows: Sequence[records.Row]) -> Any:

@@ -4,21 +4,20 @@
     --output_dir=experiments/price_table/results
 
 A rate is the slope of ln(risk) against the logarithm of n, of d or of the
-level, in a regime where privacy prevails; lower bounds are the best there are.
-Risks are the largest over E |X|^k <= 1, exact, thresholds those that balance
-bias and noise. Methods by notion:
+privacy level, where the privacy term dominates. Risks are the largest over
+E |X|^k <= 1, and exact; thresholds balance bias and noise. Methods by notion:
   none       the shrunk mean, and the minimax risk
-  pure       laplace (smooth, Definition 2) and l2 noise
-  approx     gaussian noise, delta = 10^-12, calibrated exactly
-  kl         gaussian noise
-  zcdp       the same, with its own lower bound; not in the table
-  tv         gaussian noise, and a subsample in the open
-  lower      the best lower bound
+  pure       Laplace noise (smooth, Definition 2) and l2 noise
+  approx     Gaussian noise, calibrated exactly at delta = 10^-12
+  kl         Gaussian noise
+  zcdp       Gaussian noise, with a lower bound of its own; not in the table
+  tv         Gaussian noise, and a subsample released without noise
+  lower      the largest known lower bound, for every notion
 
-Expected: the exponents of the table; those of the lower bounds in d are 0 for
-tv. For kl, and above ln(1 / delta) for approx, the table has 0, and the best
-bound grows by now. The subsample has slopes 0 in d and -1 in n and the level
-for every k.
+Expected: the exponents of the table, except that lower bounds for tv have
+exponent 0 in d. For kl, and for approx above ln(1 / delta), the table has 0,
+and the best known lower bound grows. The subsample has slope 0 in d and -1 in n
+and in the level, for every k.
 """
 
 import dataclasses

@@ -1,4 +1,4 @@
-"""What is claimed of Figures 6.4 and 6.5, held against rows."""
+"""Claims about Figures 6.4 and 6.5, compared with the rows."""
 
 from collections.abc import Sequence
 import math
@@ -19,10 +19,10 @@ _LARGE = tuple(float(size) for size in sweep.SIZES if size >= sweep.SIZE)
 
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
-  """Every claim of section 6.3.5 on errors, and of what is better."""
+  """Verdicts on every claim of section 6.3.5, and on better methods."""
   cells = points.collect(rows)
   large = points.select(cells, num_examples=_LARGE)
-  of = lambda law, *methods: points.select(large, dataset=law, method=methods)
+  of = lambda data, *methods: points.select(large, dataset=data, method=methods)
   last = points.select(of(sweep.MIXED, 'hs_uniform', 'hs_printed',
                           'joint_floor', 'rec_floor', 'joint'),
                        num_examples=_LARGE[-1:])
@@ -75,13 +75,13 @@ def _about_noise(figure: list[points.Point]) -> list[verdicts.Verdict]:
 
 def _cells(cells: list[points.Point]):
   errors, gaps = lookup.by_size(cells), []
-  pairs = [(errors.get((law, size), {}).get(method), cell)
-           for (law, method, size), cell in reference.cells().items()]
+  pairs = [(errors.get((dataset, size), {}).get(method), cell)
+           for (dataset, method, size), cell in reference.cells().items()]
   figure = {(p['dataset'], round(math.log10(p['sigma']))): p
             for p in lookup.smoothed(points.select(
                 cells, num_examples=float(sweep.SIZE)), 'hs_uniform')}
-  pairs += [(figure.get((law, round(math.log10(sigma)))), cell)
-            for (law, sigma), cell in reference.by_sigma().items()]
+  pairs += [(figure.get((dataset, round(math.log10(sigma)))), cell)
+            for (dataset, sigma), cell in reference.by_sigma().items()]
   for point, cell in pairs:
     if point is not None:
       spread = point['value_sup_se'] * math.sqrt(
@@ -93,10 +93,10 @@ def _cells(cells: list[points.Point]):
     return '-', False, 'none of the cells'
   met = sum(gap < 4 for gap, *_ in gaps)
   worst, *where = max(gaps)
-  return (f'{met} of {len(gaps)} within 4 standard errors, the farthest '
-          f'{worst:.1f}', met == len(gaps),
-          'besides what printed digits leave open; the farthest is '
-          '{} of {} at n = {}'.format(*where[1::-1], where[2]))
+  return (f'{met} of {len(gaps)} within 4 standard errors, at most {worst:.1f}',
+          met == len(gaps),
+          'after the rounding of the stored digits; the farthest is {} of {} '
+          'at n = {}'.format(*where[1::-1], where[2]))
 
 
 def _flat(cells: list[points.Point]):
@@ -109,7 +109,7 @@ def _flat(cells: list[points.Point]):
 
 def _ratios(cells: list[points.Point], first: str, second: str,
             ) -> dict[tuple[str, int], float]:
-  """(law, n) -> error of the first over that of the second."""
+  """(distribution, n) -> error of the first over that of the second."""
   return {key: of[first]['value_sup'] / of[second]['value_sup']
           for key, of in lookup.by_size(cells).items()
           if {first, second} <= set(of)}
@@ -127,10 +127,11 @@ def _alike(first: str, second: str) -> points.Judge:
         gaps[key] = _gap(of[first], of[second])
     if not gaps:
       return '-', False, 'one of the two alone'
-    law, size = worst = max(gaps, key=lambda key: abs(gaps[key]))
+    dataset, size = worst = max(gaps, key=lambda key: abs(gaps[key]))
     return (f'{_span(_ratios(result, first, second))} times',
             abs(gaps[worst]) < 4, 'n from 1000 on; the farthest on '
-            f'{law} at n = {size}, by {abs(gaps[worst]):.1f} standard errors')
+            f'{dataset} at n = {size}, by {abs(gaps[worst]):.1f} standard '
+            'errors')
   return judge
 
 
@@ -142,34 +143,37 @@ def _gap(first: points.Point, second: points.Point) -> float:
 
 def _identical(cells: list[points.Point]):
   worst, where = 0.0, '-'
-  for (law, size), of in lookup.by_size(cells).items():
+  for (dataset, size), of in lookup.by_size(cells).items():
     if {'joint', 'hs_uniform'} <= set(of):
       pair = of['joint'], of['hs_uniform']
       gap = _gap(*pair)
       if gap > worst:
-        worst, where = gap, f'{law} at n = {size}, by a factor of ' + (
+        worst, where = gap, f'{dataset} at n = {size}, by a factor of ' + (
             f'{pair[0]["value_sup"] / pair[1]["value_sup"]:.2f}')
-  return (f'{worst:.1f} standard errors at most', worst < 4,
-          f'farthest on {where}; a grid of 0.01 is atoms (QE-14)')
+  return (f'at most {worst:.1f} standard errors', worst < 4,
+          f'farthest on {where}; values on a grid of 0.01 are atoms (QE-14)')
 
 
 def _vastly(cells: list[points.Point]):
   best: dict[str, float] = {}
-  for (law, _), ratio in _ratios(cells, 'joint', 'hs_uniform').items():
-    best[law] = max(best.get(law, 0.0), ratio)
-  return (', '.join(f'{law} {best[law]:.3g}' for law in lookup.laws(cells)
-                    if law in best) or '-',
+  for (dataset, _), ratio in _ratios(cells, 'joint', 'hs_uniform').items():
+    best[dataset] = max(best.get(dataset, 0.0), ratio)
+  return (', '.join(f'{dataset} {best[dataset]:.3g}'
+                    for dataset in lookup.datasets(cells)
+                    if dataset in best) or '-',
           bool(best) and min(best.values()) > 100,
-          'times at most, n from 1000 on; files stand in for that of the text, '
-          'and zeros of earnings are there fewer than the first order, 1/9')
+          'largest ratio, n from 1000 on; other files replace that of the '
+          'text, and in them the share of zero earnings is below the first '
+          'quantile level, 1/9')
 
 
 def _growing(cells: list[points.Point]):
   ratios = _ratios(cells, 'joint', 'hs_uniform')
-  values = [ratios[law, _MOST] for law in sweep.MIXED if (law, _MOST) in ratios]
+  values = [ratios[dataset, _MOST] for dataset in sweep.MIXED
+            if (dataset, _MOST) in ratios]
   return (', '.join(f'{value:.2f}' for value in values) or '-',
           len(values) > 2 and values == sorted(values),
-          'times at n = 10^4, by growing atom')
+          'ratios at n = 10^4, by growing atom')
 
 
 def _by_sigma(cells: list[points.Point]) -> dict[float, float]:
@@ -193,8 +197,8 @@ def _vanishing(cells: list[points.Point]):
     return '-', False, 'one of the two alone'
   ratio = at[min(at)] / joint[0]['value_sup']
   return (f'{ratio:.2f} times at sigma {min(at):g}', abs(ratio - 1) < 0.15,
-          'Mixed(.5,.25), n = 1000: there is room for 10^6 float64 values, and '
-          'smoothing acts')
+          'Mixed(.5,.25), n = 1000: float64 has 10^6 values in that width, so '
+          'that smoothing still acts')
 
 
 def _growing_noise(cells: list[points.Point]):
@@ -207,26 +211,28 @@ def _growing_noise(cells: list[points.Point]):
 
 
 def _last(cells: list[points.Point], method: str) -> dict[str, float]:
-  """law -> error over that with the best noise, at n = 10^4."""
-  return {law: ratio for (law, _), ratio
+  """distribution -> error over that with the best noise, at n = 10^4."""
+  return {dataset: ratio for (dataset, _), ratio
           in _ratios(cells, method, 'hs_uniform').items()}
 
 
 def _told(ratios: dict[str, float]) -> str:
-  return ', '.join(f'{ratios[law]:.2f}' for law in sweep.MIXED
-                   if law in ratios) or '-'
+  return ', '.join(f'{ratios[dataset]:.2f}' for dataset in sweep.MIXED
+                   if dataset in ratios) or '-'
 
 
 def _recommended(cells: list[points.Point]):
   ratios = _last(cells, 'hs_printed')
-  worst = max((ratios[law] for law in _ATOMS if law in ratios), default=0.0)
+  worst = max((ratios[dataset] for dataset in _ATOMS if dataset in ratios),
+              default=0.0)
   return (_told(ratios) + ' times the error with the best', 0 < worst < 1.5,
-          'n = 10^4, by growing atom: a = 3e-91 moves no record (QE-01)')
+          'n = 10^4, by growing atom: a = 3e-91 changes no record (QE-01)')
 
 
 def _floored(cells: list[points.Point]):
   ratios, old = _last(cells, 'joint_floor'), _last(cells, 'hs_printed')
-  gain = max((old[law] / ratios[law] for law in ratios if law in old),
+  gain = max((old[dataset] / ratios[dataset] for dataset in ratios
+              if dataset in old),
              default=math.nan)
   return (_told(ratios) + ' times the error with the best', bool(ratios)
           and max(ratios.values()) < 1.5,

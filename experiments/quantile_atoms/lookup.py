@@ -1,4 +1,4 @@
-"""Points by law and size, and the noise that turned out best."""
+"""Points by data set and size, and the noise with the least error."""
 
 from collections.abc import Iterable
 
@@ -9,11 +9,11 @@ Errors = dict[str, points.Point]
 """Method -> point; of smoothed methods that of the best noise."""
 
 
-def laws(cells: Iterable[points.Point]) -> list[str]:
-  """Laws that have points, in the order of the sweep."""
+def datasets(cells: Iterable[points.Point]) -> list[str]:
+  """Returns the data sets that have points, in the order of the sweep."""
   there = {point['dataset'] for point in cells}
-  return [law for law in (*sweep.MIXED, *sweep.FILES, *sweep.SURROGATES)
-          if law in there]
+  return [dataset for dataset in (*sweep.MIXED, *sweep.FILES, *sweep.SURROGATES)
+          if dataset in there]
 
 
 def _is_coarse(point: points.Point) -> bool:
@@ -35,7 +35,7 @@ def best(cells: Iterable[points.Point], method: str, *, fine: bool = False
 
 
 def by_size(cells: Iterable[points.Point]) -> dict[tuple[str, int], Errors]:
-  """(law, n) -> errors by method."""
+  """(distribution, n) -> errors by method."""
   groups: dict[tuple[str, int], list[points.Point]] = {}
   for point in cells:
     groups.setdefault((point['dataset'], int(point['num_examples'])),

@@ -5,9 +5,10 @@ from typing import NamedTuple
 
 COLUMNS = ('joint', 'inverse', 'hs_uniform', 'hs_gaussian', 'rec_floor',
            'hist_raw')
-# By law and n; the noise is the best of eight, and that of RecExp +-1e-6 of the
-# range, which it is here from n = 1000 on. One cell is off: 200 bins put the
-# order 1/3 of earnings_surrogate, which is 0, at 5500 / (3 F(5500)) = 4965.
+# By data set and n. The noise is the best of eight; that of RecExp is +-1e-6 of
+# the range, as here from n = 1000 on. One value differs: for level 1/3 of
+# earnings_surrogate, where the quantile is 0, 200 bins give
+# 5500 / (3 F(5500)) = 4965.
 _TABLE = """
 mixed_0_0         100 .122 .128 .100 .101 - .328
 mixed_0_0        1000 .0208 .0219 .0216 .0215 .0310 .0405
@@ -50,19 +51,21 @@ class Cell(NamedTuple):
 
 
 def cells() -> dict[tuple[str, str, int], Cell]:
-  """(law, method, n) -> cell; of the best noise if smoothed."""
+  """(distribution, method, n) -> cell; of the best noise if smoothed."""
   values = {}
   for line in _TABLE.strip().splitlines():
-    law, size, *texts = line.split()
-    values |= {(law, name, int(size)): _cell(text, _runs(law, int(size)))
+    dataset, size, *texts = line.split()
+    values |= {(dataset, name, int(size)):
+               _cell(text, _runs(dataset, int(size)))
               for name, text in zip(COLUMNS, texts, strict=True)
               if text != '-'}
   return values
 
 
 def by_sigma() -> dict[tuple[str, float], Cell]:
-  """(law, sigma) -> cell of hs_uniform at n = 1000."""
-  return {(law, sigma): _cell(text, 50) for law, texts in _BY_SIGMA.items()
+  """(distribution, sigma) -> cell of hs_uniform at n = 1000."""
+  return {(dataset, sigma): _cell(text, 50)
+          for dataset, texts in _BY_SIGMA.items()
           for sigma, text in zip(_SIGMAS, texts.split(), strict=True)}
 
 
@@ -71,6 +74,7 @@ def _cell(text: str, runs: int) -> Cell:
   return Cell(float(text), 0.5 * 10.0**last, runs)
 
 
-def _runs(law: str, size: int) -> int:
-  many = 50 if law.startswith('mixed') else 30 if 'surrogate' in law else 40
+def _runs(dataset: str, size: int) -> int:
+  many = (50 if dataset.startswith('mixed') else
+          30 if 'surrogate' in dataset else 40)
   return many if size < 10_000 else many // 2

@@ -1,4 +1,4 @@
-"""Tables of errors by law, and Figures 6.4 and 6.5 with better methods."""
+"""Tables of errors, and Figures 6.4 and 6.5 with better methods."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -35,16 +35,17 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
 
 
 def table(rows: Sequence[records.Row]) -> str:
-  """Errors by law and n, and by noise."""
+  """Errors by distribution and n, and by noise."""
   cells = points.collect(rows)
   errors = lookup.by_size(cells)
-  parts = ['Mean over data sets of the largest |q_j - F^-1(p_j)|. Best noise, '
-           'of hs_uniform and hs_gaussian, is chosen among eight standard '
-           'deviations when all errors are known: no mechanism does that.\n']
-  for law in lookup.laws(cells):
-    sizes = sorted(size for other, size in errors if other == law)
-    parts += [f'{law}:\n', tables.markdown(('n', *_METHODS), [
-        (size, *(_number(errors[law, size].get(method))
+  parts = ['Mean over data sets of the largest |q_j - F^-1(p_j)|. For '
+           'hs_uniform and hs_gaussian, the best of eight standard deviations '
+           'is chosen by the measured errors, which no private mechanism can '
+           'do.\n']
+  for dataset in lookup.datasets(cells):
+    sizes = sorted(size for other, size in errors if other == dataset)
+    parts += [f'{dataset}:\n', tables.markdown(('n', *_METHODS), [
+        (size, *(_number(errors[dataset, size].get(method))
                  for method in _METHODS)) for size in sizes])]
   return '\n'.join([*parts, *_by_sigma(cells)])
 
@@ -57,33 +58,34 @@ def _by_sigma(cells: Sequence[points.Point]) -> list[str]:
   kept = lookup.smoothed(points.select(cells, num_examples=float(sweep.SIZE)),
                          'hs_uniform', fine=True)
   at = {(p['dataset'], p['sigma']): p for p in kept}
-  laws, sigmas = lookup.laws(kept), sorted({p['sigma'] for p in kept})
+  datasets, sigmas = lookup.datasets(kept), sorted({p['sigma'] for p in kept})
   if not kept:
     return []
   return [f'Uniform noise at n = {sweep.SIZE}, by its standard deviation.\n',
-          tables.markdown(('sigma', *laws), [
-              (f'{sigma:.3g}', *(_number(at.get((law, sigma)))
-                                 for law in laws)) for sigma in sigmas])]
+          tables.markdown(('sigma', *datasets), [
+              (f'{sigma:.3g}', *(_number(at.get((dataset, sigma)))
+                                 for dataset in datasets))
+              for sigma in sigmas])]
 
 
 def figure(rows: Sequence[records.Row]) -> Any:
   """Error against n, Figure 6.4, and below against the noise, Figure 6.5."""
   cells = points.collect(rows)
-  laws = lookup.laws(cells)
+  datasets = lookup.datasets(cells)
   errors = lookup.by_size(cells)
-  columns = max(1, min(5, len(laws)))
-  height = -(-max(1, len(laws)) // columns)
+  columns = max(1, min(5, len(datasets)))
+  height = -(-max(1, len(datasets)) // columns)
   drawn, axes = plots.new(2 * height, columns, width=3.8, height=3.)
-  for ax, law in zip(axes[:height].flat, laws):
+  for ax, dataset in zip(axes[:height].flat, datasets):
     for method, label, series, line in _DRAWN:
       points.band(ax, [of[method] for (other, _), of in errors.items()
-                       if other == law and method in of], 'num_examples',
+                       if other == dataset and method in of], 'num_examples',
                   'value_sup', label, series=series, line=line,
                   error='value_sup_se')
-    points.finish(ax, 'records n', 'mean largest error', law, legend=False)
-  for ax, law in zip(axes[height:].flat, laws):
-    _against_noise(ax, points.select(cells, dataset=law,
-                                     num_examples=float(sweep.SIZE)), law)
+    points.finish(ax, 'records n', 'mean largest error', dataset, legend=False)
+  for ax, dataset in zip(axes[height:].flat, datasets):
+    _against_noise(ax, points.select(cells, dataset=dataset,
+                                     num_examples=float(sweep.SIZE)), dataset)
   for ax in axes.flat:
     ax.set_visible(ax.has_data())
   drawn.legend(*axes[0, 0].get_legend_handles_labels(),
@@ -91,7 +93,8 @@ def figure(rows: Sequence[records.Row]) -> Any:
   return drawn
 
 
-def _against_noise(ax: Any, cells: Sequence[points.Point], law: str) -> None:
+def _against_noise(ax: Any, cells: Sequence[points.Point],
+                   dataset: str) -> None:
   styles = {method: (series, line) for method, _, series, line in _DRAWN}
   for method in sweep.SMOOTHED:
     series, line = styles[method]
@@ -104,4 +107,4 @@ def _against_noise(ax: Any, cells: Sequence[points.Point], law: str) -> None:
       ax.axhline(point['value_sup'], color=plots.COLOURS[series],
                  linestyle=':' if method == 'emp' else '-', linewidth=1)
   points.finish(ax, 'standard deviation of the noise', 'mean largest error',
-                f'{law}, n = {sweep.SIZE}', legend=False)
+                f'{dataset}, n = {sweep.SIZE}', legend=False)

@@ -31,9 +31,9 @@ def run(settings: Sequence[sweep.Setting], data_dir: str | None,
   for done, setting in enumerate(settings):
     progress(done / len(settings), f'{setting.dataset} {setting.method} '
              f'n={setting.num_examples}')
-    law = quantile_distributions.named(setting.dataset, data_dir)
+    distribution = quantile_distributions.named(setting.dataset, data_dir)
     metrics = quantile_trials.measure(
-        law, PROBS, _asked(setting, law),
+        distribution, PROBS, _asked(setting, distribution),
         method=f'{setting.method}/{setting.sigma}',
         num_examples=setting.num_examples, repetitions=setting.repetitions,
         seed=setting.seed)
@@ -47,26 +47,28 @@ def printed_sigma(setting: sweep.Setting) -> float:
   return math.exp(-setting.num_examples * setting.epsilon / 48) / math.sqrt(3)
 
 
-def _asked(setting: sweep.Setting, law: quantile_distributions.Distribution
+def _asked(setting: sweep.Setting,
+           distribution: quantile_distributions.Distribution
            ) -> quantile_trials.Asked:
   if setting.method == 'emp':
     return quantile_trials.without_privacy(PROBS)
   public = dict(probs=tuple(PROBS.tolist()), epsilon=setting.epsilon,
-                lower=law.lower, upper=law.upper, adjacency=_ADJACENCY)
+                lower=distribution.lower, upper=distribution.upper,
+                adjacency=_ADJACENCY)
   if setting.method in ('joint', 'hs_printed', *sweep.SMOOTHED):
     return _joint(setting, public)
   bins = dict(coarse=functools.partial(
       histogram.coarse, num_examples=setting.num_examples),
               hist_raw=functools.partial(histogram.HistogramQuantiles,
                                          num_bins=_BINS, post='raw'))
-  made = {
+  mechanism = {
       'inverse': joint.InverseQuantiles,
       'joint_floor': lambda **of: smoothing.Smoothed(
           inner=joint.JointQuantiles(**of)),
       'rec_floor': lambda **of: smoothing.Smoothed(
           inner=recursive.RecursiveQuantiles(**of)),
       'tree': trees.TreeQuantiles, **bins}[setting.method](**public)
-  return quantile_trials.asked(made)
+  return quantile_trials.asked(mechanism)
 
 
 def _joint(setting: sweep.Setting, public: dict[str, Any]
@@ -76,10 +78,10 @@ def _joint(setting: sweep.Setting, public: dict[str, Any]
   `Smoothed` rejects such noise. Noise 0 gives plain JointExp, so that one
   compiled program serves both.
   """
-  made = smoothing.Smoothed(
+  mechanism = smoothing.Smoothed(
       inner=joint.JointQuantiles(**public), sigma=1.0,
       kind='gaussian' if setting.method == 'hs_gaussian' else 'uniform')
   sigma = (printed_sigma(setting) if setting.method == 'hs_printed'
            else setting.sigma)
-  return quantile_trials.Asked(made.draw, made.parameters._replace(
+  return quantile_trials.Asked(mechanism.draw, mechanism.parameters._replace(
       sigma=np.float64(sigma)))

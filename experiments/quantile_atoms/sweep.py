@@ -3,37 +3,39 @@
   python -m launch.sweep --experiment=quantile_atoms --data_dir=data \
     --output_dir=experiments/quantile_atoms/results
 
-Levels j/9, j = 1..8, epsilon 1, neighbours by replacement. Methods:
+Quantile levels are j/9, j = 1..8, at epsilon 1; neighbours are by replacement.
+
+Methods:
   emp              without privacy; epsilon is infinite
-  joint, inverse   JointExp and inverse sensitivity
+  joint, inverse   JointExp, and inverse sensitivity
   hs_uniform, hs_gaussian
-                   JointExp of records with noise of standard deviation `sigma`;
-                   the best sigma is chosen when all errors are known, which is
-                   neither private nor unbiased, and said so
+                   JointExp on records with added noise of standard deviation
+                   `sigma`; reports use the sigma with the least measured error,
+                   a choice that is neither private nor unbiased, and say so
   hs_printed       uniform noise on [-a, a], a = e^(-n epsilon / 48), as
                    recommended in general
   joint_floor, rec_floor
-                   JointExp and RecExp by depth, with noise on [-a, a], where a
-                   is that of hs_printed, as a share of the range, or 1e-6 of it
-  hist_raw         200 bins, as printed for other laws
+                   JointExp and RecExp with the cost by depth and noise on
+                   [-a, a], where a is the range times the larger of
+                   e^(-n epsilon / 48) / 2 and 1e-6
+  hist_raw         a histogram of 200 bins, as printed for other distributions
   coarse, tree     few bins whose sum is right, and a tree of counts
 
-Sigma: eight, two decades apart from 1e-10 to 1e4, as the source may mean; for
-uniform noise at n = 1000, Figure 6.5, two a decade, which it may mean too.
-Earnings and dividends stand in for the file of Lalanne (2023), see
-`quantile_distributions`. Tag `synthetic` needs no files.
+The source is ambiguous about its values of sigma. They are read as eight, two
+decades apart from 1e-10 to 1e4; for uniform noise at n = 1000 (Figure 6.5),
+also as two a decade. Earnings and dividends replace the file of Lalanne (2023),
+see `quantile_distributions`. Tag `synthetic` needs no files.
 
 Expected at n = 10^4 on mixed_0.5_0.25: joint .33, best hs .0047, rec_floor
-.0048, hs_printed .31, since a = 3e-91 changes no record.
+.0048; hs_printed .31, since a = 3e-91 changes no record.
 """
 
 import dataclasses
 import math
 
 PAPERS = ('000',)
-ARTEFACT = ('Figures 6.4 and 6.5 of Lalanne (2023): quantiles of laws with '
-            'atoms, '
-            'against n and against the noise')
+ARTEFACT = ('Figures 6.4 and 6.5 of Lalanne (2023): quantiles of distributions '
+            'with atoms, against n and against the noise')
 COST = '4 min on two CPU cores'
 HEADLINES = (
     'values computed by other programs are reproduced',

@@ -1,1 +1,1 @@
-"""Figure 6.1: errors of quantiles of beta laws against how many there are."""
+"""Figure 6.1: errors of m quantiles of beta distributions, against m."""

@@ -1,4 +1,4 @@
-"""What is claimed of Figure 6.1, held against rows."""
+"""Claims about Figure 6.1, compared with the rows."""
 
 from collections.abc import Iterable, Sequence
 import math
@@ -18,7 +18,7 @@ _SLOPES = {'beta_1_1': 0, 'beta_2_2': 2.08, 'beta_0.5_0.5': 2.55,
            'beta_1_3': 5.45, 'beta_2_5': 6.47, 'beta_5_1': 16.8}
 
 Curves = dict[tuple[str, str], dict[int, points.Point]]
-"""(law, series) -> m -> point."""
+"""(distribution, series) -> m -> point."""
 
 
 def series(point: points.Point) -> str:
@@ -27,7 +27,7 @@ def series(point: points.Point) -> str:
 
 
 def curves(cells: Iterable[points.Point]) -> Curves:
-  """Points by law and series, in the order of the sweep."""
+  """Points by distribution and series, in the order of the sweep."""
   ours: Curves = {}
   for point in sorted(cells, key=lambda point: (
       sweep.METHODS.index(point['method']), series(point))):
@@ -42,10 +42,10 @@ def of_figure(rows: Sequence[records.Row]) -> list[points.Point]:
           if point['repetitions'] != _MANY]
 
 
-def laws(cells: Curves) -> list[str]:
-  """Laws that have points, in the order of the sweep."""
-  return [law for law in sweep.DATASETS
-          if any(law == other for other, _ in cells)]
+def datasets(cells: Curves) -> list[str]:
+  """Returns the data sets that have points, in the order of the sweep."""
+  return [dataset for dataset in sweep.DATASETS
+          if any(dataset == other for other, _ in cells)]
 
 
 def crossover(first: dict[int, points.Point] | None,
@@ -117,8 +117,8 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
 def _cells(cells: list[points.Point]):
   ours = curves(cells)
   gaps, met = [], 0
-  for (law, name, size), wanted in reference.cells().items():
-    point = ours.get((law, name), {}).get(size)
+  for (dataset, name, size), wanted in reference.cells().items():
+    point = ours.get((dataset, name), {}).get(size)
     if point is not None:
       # Theirs has the standard error of ours: as many runs.
       gaps.append(abs(point['value_sup'] - wanted) / (
@@ -126,7 +126,7 @@ def _cells(cells: list[points.Point]):
       met += gaps[-1] < 4
   if not gaps:
     return '-', False, 'none of the cells'
-  return (f'{met} of {len(gaps)} within 4 standard errors, the farthest '
+  return (f'{met} of {len(gaps)} within 4 standard errors, at most '
           f'{max(gaps):.1f}', met == len(gaps),
           'standard errors of the difference, 50 runs each')
 
@@ -134,19 +134,21 @@ def _cells(cells: list[points.Point]):
 def _crossovers(cells: list[points.Point], rec: str, post: str
                 ) -> dict[str, float]:
   ours = curves(cells)
-  pairs = {law: crossover(ours.get((law, rec)), ours.get((law, post)))
-           for law in laws(ours)}
-  return {law: at for law, at in pairs.items() if at is not None}
+  pairs = {dataset: crossover(ours.get((dataset, rec)),
+                              ours.get((dataset, post)))
+           for dataset in datasets(ours)}
+  return {dataset: at for dataset, at in pairs.items() if at is not None}
 
 
 def _near(cells: dict[str, float]) -> bool:
   """Within a factor of 1.6 of what is printed, what 50 runs can tell."""
-  return all(law in cells and abs(math.log(cells[law] / wanted))
-             < math.log(1.6) for law, wanted in _PRINTED.items())
+  return all(dataset in cells and abs(math.log(cells[dataset] / wanted))
+             < math.log(1.6) for dataset, wanted in _PRINTED.items())
 
 
 def _text(cells: dict[str, float]) -> str:
-  return ' and '.join(f'{cells.get(law, math.nan):.0f}' for law in _PRINTED)
+  return ' and '.join(f'{cells.get(dataset, math.nan):.0f}'
+                      for dataset in _PRINTED)
 
 
 def _printed_crossovers(cells: list[points.Point]):
@@ -169,20 +171,21 @@ def _combinations(cells: list[points.Point]):
 
 def _lipschitz(cells: list[points.Point]):
   at = _crossovers(cells, 'rec_printed', 'hist_raw')
-  order = [law for law in _SLOPES if law in at]
-  text = ', '.join(f'{at[law]:.0f}' for law in order)
+  order = [dataset for dataset in _SLOPES if dataset in at]
+  text = ', '.join(f'{at[dataset]:.0f}' for dataset in order)
   return (f'at m = {text}', len(order) > 2 and all(
       at[a] <= at[b] for a, b in zip(order, order[1:])),
-          'by growing constant where the orders are; Beta(.5,.5), said to be '
-          'first, has none on [0, 1] (QE-05)')
+          'in the order of the constant on the range of the quantile levels; '
+          'Beta(.5,.5), which the text puts first, has none on [0, 1] (QE-05)')
 
 
 def _shared(cells: list[points.Point], first: str, second: str
             ) -> list[tuple[points.Point, points.Point]]:
   ours = curves(cells)
-  return [(ours[law, first][m], ours[law, second][m]) for law in laws(ours)
-          for m in sorted(set(ours.get((law, first), ()))
-                          & set(ours.get((law, second), ())))]
+  return [(ours[dataset, first][m], ours[dataset, second][m])
+          for dataset in datasets(ours)
+          for m in sorted(set(ours.get((dataset, first), ()))
+                          & set(ours.get((dataset, second), ())))]
 
 
 def _ratio(pair: tuple[points.Point, points.Point]) -> float:
@@ -195,7 +198,7 @@ def _unusable(cells: list[points.Point]):
   if not pairs:
     return '-', False, 'no m of 40 or more'
   least = min(map(_ratio, pairs))
-  return (f'{least:.0f} times the error without privacy or more', least > 8,
+  return (f'at least {least:.0f} times the error without privacy', least > 8,
           'from m = 40 on')
 
 
@@ -204,8 +207,8 @@ def _flat(cells: list[points.Point]):
   for curve in curves(cells).values():
     values = [point['value_sup'] for m, point in curve.items() if m >= 5]
     worst = max(worst, max(values) / min(values)) if values else worst
-  return (f'largest over smallest {worst:.2f} at most', worst < 1.7,
-          'from m = 5 on, every law')
+  return (f'largest over smallest: at most {worst:.2f}', worst < 1.7,
+          'from m = 5 on, for every distribution')
 
 
 def _best(cells: list[points.Point]):
@@ -224,12 +227,13 @@ def _depth(cells: list[points.Point]):
   mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
   return (f'{mean:.2f} times better in the mean, {min(ratios):.2f} to '
           f'{max(ratios):.2f}', mean > 1.2,
-          'the halved epsilon is not spent, and the depth is rounded (QE-21)')
+          'as printed, half of epsilon is not spent, and the depth is rounded '
+          '(QE-21)')
 
 
 def _errors_at(cells: list[points.Point], size: int) -> dict[str, float]:
-  return {name: curve[size]['value_sup'] for (law, name), curve
-          in curves(cells).items() if law == 'beta_2_5' and size in curve}
+  return {name: curve[size]['value_sup'] for (dataset, name), curve
+          in curves(cells).items() if dataset == 'beta_2_5' and size in curve}
 
 
 def _order(cells: list[points.Point]):
@@ -239,7 +243,8 @@ def _order(cells: list[points.Point]):
     return '-', False, 'not all of them'
   values = [at[name] for name in names]
   return (' < '.join(f'{value:.4f}' for value in values),
-          values == sorted(values), 'sum right, as printed, RecExp')
+          values == sorted(values), 'in this order: known total, histogram as '
+                                    'printed, RecExp')
 
 
 def _gain(cells: list[points.Point]):
@@ -261,4 +266,5 @@ def _ours(cells: list[points.Point]):
   if not worst:
     return '-', False, 'one of the two alone'
   return (', '.join(f'{name} {value:.2f}' for name, value in worst.items()),
-          max(worst.values()) < 2.5, 'times the error without privacy, at most')
+          max(worst.values()) < 2.5, 'largest ratio to the error without '
+                                     'privacy')

@@ -36,12 +36,12 @@ _BETTER = {
 
 
 def cells() -> dict[tuple[str, str, int], float]:
-  """(law, series, m) -> mean error; a series as `claims.series` names it."""
+  """(data set, series, m) -> mean error; `claims.series` names the series."""
   results = {('beta_2_5', name, size): value
            for name, row in _BETTER.items() for size, value in row.items()}
   for line in _TABLE.strip().splitlines():
-    law, size, *values = line.split()
-    results |= {(law, name, int(size)): float(value)
+    dataset, size, *values = line.split()
+    results |= {(dataset, name, int(size)): float(value)
               for name, value in zip(_COLUMNS, values, strict=True)
               if value != '-'}
   return results

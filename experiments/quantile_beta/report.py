@@ -1,4 +1,4 @@
-"""Tables of errors by law, crossovers, and Figure 6.1 with better methods."""
+"""Tables of errors, crossovers, and Figure 6.1 with better methods."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -28,47 +28,47 @@ _DRAWN = (
 
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
-  """Every claim of section 6.2.4, and of what is better; see `claims`."""
+  """Verdicts on section 6.2.4, and on better methods; see `claims`."""
   return claims.verdict(rows)
 
 
 def table(rows: Sequence[records.Row]) -> str:
-  """Errors by law, and where RecExp is overtaken."""
+  """Errors by distribution, and where RecExp is overtaken."""
   result = claims.of_figure(rows)
   curves = claims.curves(result)
   parts = ['Mean over data sets of the largest |q_j - F^-1(p_j)|, of n records '
-           'and epsilon as in the sweep; with _add for neighbours by addition '
-           'and deletion, that is with an epsilon not halved.\n']
-  for law in claims.laws(curves):
-    parts += [f'{law}:\n', _errors(curves, law)]
+           'and epsilon as in the sweep; names with _add are for '
+           'add_or_remove_one, where epsilon is not halved.\n']
+  for dataset in claims.datasets(curves):
+    parts += [f'{dataset}:\n', _errors(curves, dataset)]
   return '\n'.join([*parts, _crossovers(curves), *_ranks(result)])
 
 
-def _errors(curves: claims.Curves, law: str) -> str:
-  names = [name for other, name in curves if other == law]
-  sizes = sorted({m for (other, _), curve in curves.items() if other == law
+def _errors(curves: claims.Curves, dataset: str) -> str:
+  names = [name for other, name in curves if other == dataset]
+  sizes = sorted({m for (other, _), curve in curves.items() if other == dataset
                   for m in curve})
   return tables.markdown(('m', *names), [
       (m, *(tables.number(point and point['value_sup'], digits=4)
-            for point in (curves[law, name].get(m) for name in names)))
+            for point in (curves[dataset, name].get(m) for name in names)))
       for m in sizes])
 
 
 def _crossovers(curves: claims.Curves) -> str:
   lines = []
-  for law in claims.laws(curves):
+  for dataset in claims.datasets(curves):
     for rec in ('rec_printed', 'rec_printed_add'):
-      at = [claims.crossover(curves.get((law, rec)), curves.get(
-          (law, f'hist_{post}'))) for post in sweep.POSTS]
-      lines.append((law, rec, *(tables.number(value, digits=0)
+      at = [claims.crossover(curves.get((dataset, rec)), curves.get(
+          (dataset, f'hist_{post}'))) for post in sweep.POSTS]
+      lines.append((dataset, rec, *(tables.number(value, digits=0)
                                 for value in at)))
-  return ('The m from which RecExp is worse than 200 bins, by what is done to '
-          'their counts.\n\n' + tables.markdown(
-              ('law', 'RecExp', *sweep.POSTS), lines))
+  return ('The m from which RecExp is worse than a histogram of 200 bins, by '
+          'the post-processing of its counts.\n\n' + tables.markdown(
+              ('distribution', 'RecExp', *sweep.POSTS), lines))
 
 
 def _ranks(cells: Sequence[points.Point]) -> list[str]:
-  """Errors in ranks on one law."""
+  """Errors in ranks on one distribution."""
   kept = points.select(cells, dataset='beta_2_5')
   largest = points.select(kept, num_orders=tuple(
       m for m, in points.distinct(kept, 'num_orders') if m in (10, 100)))
@@ -81,17 +81,17 @@ def _ranks(cells: Sequence[points.Point]) -> list[str]:
 
 
 def figure(rows: Sequence[records.Row]) -> Any:
-  """Error against m; one axes for each law."""
+  """Error against m; one axes for each distribution."""
   result = claims.of_figure(rows)
-  laws = claims.laws(claims.curves(result))
+  datasets = claims.datasets(claims.curves(result))
   drawn, axes = plots.new(2, 3, width=4.2, height=3.4)
-  for ax, law in zip(axes.flat, laws):
+  for ax, dataset in zip(axes.flat, datasets):
     for name, label, series, line in _DRAWN:
-      points.band(ax, [p for p in points.select(result, dataset=law)
+      points.band(ax, [p for p in points.select(result, dataset=dataset)
                        if claims.series(p) == name], 'num_orders',
                   'value_sup', label, series=series, line=line,
                   error='value_sup_se')
-    points.finish(ax, 'orders m', 'mean largest error', law, legend=False)
+    points.finish(ax, 'orders m', 'mean largest error', dataset, legend=False)
   for ax in axes.flat:
     ax.set_visible(ax.has_data())
   drawn.legend(*axes[0, 0].get_legend_handles_labels(),

@@ -27,9 +27,10 @@ def run(settings: Sequence[sweep.Setting], data_dir: str | None,
   for done, setting in enumerate(settings):
     progress(done / len(settings), f'{setting.dataset} {setting.method} '
              f'm={setting.num_orders}')
-    law = quantile_distributions.named(setting.dataset, data_dir)
+    distribution = quantile_distributions.named(setting.dataset, data_dir)
     metrics = quantile_trials.measure(
-        law, sweep.orders(setting.num_orders), _asked(setting, law),
+        distribution, sweep.orders(setting.num_orders),
+        _asked(setting, distribution),
         method=setting.method, num_examples=setting.num_examples,
         repetitions=setting.repetitions, seed=setting.seed)
     yield setting, rows.released(
@@ -60,17 +61,19 @@ def _makers(setting: sweep.Setting) -> dict[
 
 
 def mechanism_of(setting: sweep.Setting,
-                 law: quantile_distributions.Distribution
+                 distribution: quantile_distributions.Distribution
                  ) -> mechanism.QuantileMechanism:
   """Returns the mechanism of a setting other than 'emp'."""
   return _makers(setting)[setting.method](
       probs=tuple(sweep.orders(setting.num_orders).tolist()),
-      epsilon=setting.epsilon, lower=law.lower, upper=law.upper,
+      epsilon=setting.epsilon, lower=distribution.lower,
+      upper=distribution.upper,
       adjacency=Adjacency(setting.adjacency))
 
 
-def _asked(setting: sweep.Setting, law: quantile_distributions.Distribution
+def _asked(setting: sweep.Setting,
+           distribution: quantile_distributions.Distribution
            ) -> quantile_trials.Asked:
   if setting.method == 'emp':
     return quantile_trials.without_privacy(sweep.orders(setting.num_orders))
-  return quantile_trials.asked(mechanism_of(setting, law))
+  return quantile_trials.asked(mechanism_of(setting, distribution))

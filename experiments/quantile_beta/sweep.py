@@ -3,26 +3,29 @@
   python -m launch.sweep --experiment=quantile_beta \
     --output_dir=experiments/quantile_beta/results
 
-Levels 1/4 + j/(2 (m + 1)), j = 1..m, of n = 10^4 records, epsilon 0.1. Methods
-use the given `adjacency`; those without a choice, replace_one:
+Quantile levels are 1/4 + j/(2 (m + 1)), j = 1..m, of n = 10^4 records, at
+epsilon 0.1. Methods use the setting's `adjacency`; those that know only one use
+replace_one:
   emp                      without privacy; epsilon is infinite
   ind                      IndExp as printed, m up to 100
-  rec_printed, rec_kaplan  RecExp as printed, and as its authors have it; with
-                           epsilon not halved: adjacency add_or_remove_one
+  rec_printed, rec_kaplan  RecExp as printed, and as its authors have it; under
+                           add_or_remove_one, epsilon is not halved
   rec_depth                RecExp with the integer depth and real targets
-  hist_raw                 200 bins, generalised inverse, as printed
+  hist_raw                 200 bins and the generalised inverse, as printed
   hist_bridge, hist_clipnorm, hist_simplex
-                           the same with counts that add up to n; clipped at 0
-                           and rescaled; projected on what counts can be
+                           the same with counts that are: corrected evenly to
+                           sum n; clipped at 0 and rescaled; or projected on the
+                           nonnegative counts of sum n
   joint                    JointExp, m of 5, 10, 20 and 40
   coarse                   few bins, counts that add up to n, a smooth inverse
-  knots                    JointExp for five levels, the rest between them
+  knots                    JointExp for five levels, and interpolation between
   tree                     a tree of counts, by least squares
 
 Expected (Beta(2,5), m = 100): emp .0036, coarse .0040, knots .0049, hist_raw
-.0154, rec_depth .082, rec_printed .111, ind .591. RecExp as printed with half
-of epsilon is worse than hist_raw from m = 6 on for Beta(.5,.5) and from 3 on
-for Beta(2,5); with all of epsilon, and hist_simplex, from 7 and from 31 on.
+.0154, rec_depth .082, rec_printed .111, ind .591. RecExp as printed, with half
+of epsilon, is worse than hist_raw from m = 6 on for Beta(.5,.5) and from 3 on
+for Beta(2,5). With all of epsilon, and compared with hist_simplex, it is worse
+from m = 7 and from m = 31 on.
 """
 
 import dataclasses
@@ -34,8 +37,7 @@ from dpjax.privacy.adjacency import Adjacency
 
 PAPERS = ('000',)
 ARTEFACT = ('Figure 6.1 of Lalanne (2023): error of private quantiles of beta '
-            'laws '
-            'against how many are asked for')
+            'distributions against their number')
 COST = '2.5 min on two CPU cores'
 HEADLINES = (
     'values computed by other programs are reproduced',

@@ -1,1 +1,1 @@
-"""What is proved of private quantiles beside what they do."""
+"""Proved and measured errors of private quantiles."""

@@ -1,4 +1,4 @@
-"""What is proved of errors of quantiles, and by how much they are smaller."""
+"""Proved bounds of quantile errors, and their ratio to measured errors."""
 
 from collections.abc import Sequence
 import math
@@ -21,14 +21,15 @@ def table(rows: Sequence[records.Row]) -> str:
   """Every setting; statements on Beta(2, 5) there are none."""
   cells = points.collect(rows)
   return (
-      'The error (value_sup) that 95 % of releases stay below: measured, as '
+      'The error (value_sup) that 95 % of releases do not exceed: measured, as '
       'printed, with corrected constants, and by a sharp bound. 1 is the whole '
-      'range. Sharp: of `quantile_errors`, of the histogram its '
-      'direct bound; none where ranks reach the ends.\n\n' + points.table(
+      'range. Sharp bounds are those of `quantile_errors`, and the '
+      'direct bound for the histogram; there is none where ranks reach the '
+      'ends.\n\n' + points.table(
           points.select(cells, kind='upper'), _FIELDS,
           ('error', 'mean', *_STATEMENTS))
-      + '\nHow often an error exceeds 1/4, and the least that Lemma 6.2.7 '
-      'allows.\n\n' + points.table(
+      + '\nProbability that an error exceeds 1/4, and its lower bound by Lemma '
+        '6.2.7.\n\n' + points.table(
           points.select(cells, kind='lower'), _FIELDS[1:],
           ('far', 'printed', 'sharp')))
 
@@ -40,7 +41,7 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
   proved = points.select(upper, dataset=sweep.UNIFORM)
   ours = [p for p in proved if 'sharp' in p.values]
   stays = [points.judged(
-      f'{name} stays below its bound', '5 % beyond it', points.select(
+      f'{name} stays below its bound', 'exceeded by 5 %', points.select(
           proved, method=methods), _below)
            for name, methods in (
                ('Corollary 6.2.4: IndExp', 'independent'),
@@ -49,8 +50,8 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
                ('Theorem 6.2.15: JointExp', 'joint'))]
   return [
       *stays,
-      points.judged('Figure 6.1 is explained by the theorems', 'Theorem 6.2.10 '
-                    'and 6.2.5 decide', points.select(
+      points.judged('Figure 6.1 is explained by the theorems',
+                    'Theorem 6.2.10 and 6.2.5 decide', points.select(
                         proved, num_examples=10_000, epsilon=0.1,
                         num_orders=(10, 100)), _outside),
       _beta(points.select(upper, dataset=sweep.BETA)),
@@ -59,7 +60,7 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
                         'independent', 'joint', *_RECURSIVE)), _ahead),
       points.judged('Lemma 6.2.7: errors exceed 1/4 at least with the printed '
                     'probability',
-                    'half of e^(-n epsilon / 2) and more', points.select(
+                    'at least half of e^(-n epsilon / 2)', points.select(
                         cells, kind='lower'), _often),
       points.judged('sharp bounds hold', 'not in the text', ours, _sharp)]
 
@@ -68,16 +69,19 @@ def _below(cells: list[points.Point]):
   ratios = [p['printed'] / p['error'] for p in cells]
   some = [p for p in cells if p['printed'] < 1]
   return (f'{min(ratios):.0f} to {max(ratios):.0f} times the error',
-          min(ratios) >= 1, f'{len(cells)} settings, in {len(some)} the bound '
-          'is below the range of the data')
+          min(ratios) >= 1, f'{len(cells)} settings; in {len(some)} the bound '
+                            'is smaller than the range of the data')
 
 
 def _outside(cells: list[points.Point]):
   least = min(cells, key=lambda p: p['corrected'])
-  return (f'bounds of {least["corrected"]:.2g} and more, corrected',
-          least['corrected'] < 0.5, 'orders are at most 1/4 from the ends: at '
-          'epsilon 0.1 and ten orders or more no bound says anything (QE-06), '
-          f'of uniform records either; errors {least["error"]:.2g} and more')
+  return (f'corrected bounds of at least {least["corrected"]:.2g}',
+          least['corrected'] < 0.5, 'levels lie between 1/4 and 3/4, so that '
+                                    'no error exceeds 3/4: at epsilon 0.1 with '
+                                    'ten levels or more no bound is '
+                                    'informative (QE-06), not even for uniform '
+                                    'records; errors are at least '
+                                    f'{least["error"]:.2g}')
 
 
 def _beta(cells: list[points.Point]) -> verdicts.Verdict:
@@ -86,9 +90,10 @@ def _beta(cells: list[points.Point]) -> verdicts.Verdict:
     return verdicts.Verdict(claim, printed, '-', verdicts.NOT_RUN, 'no rows')
   worst = max(p['error'] for p in cells)
   return verdicts.Verdict(
-      claim, printed, f'95 % errors {worst:.2g} at most',
-      verdicts.NOT_COMPARABLE, 'its density is 0 at the ends, where they ask '
-      'for a lower bound; Beta(1, 1) alone of the figure has both (QE-06)')
+      claim, printed, f'95 % of errors are at most {worst:.2g}',
+      verdicts.NOT_COMPARABLE, 'its density is 0 at the ends, where the '
+                               'theorems need a positive lower bound; in the '
+                               'figure only Beta(1, 1) has both bounds (QE-06)')
 
 
 def _ahead(cells: list[points.Point]):
@@ -102,8 +107,8 @@ def _ahead(cells: list[points.Point]):
   if not ratios:
     return '-', False, 'one of the two alone'
   return (f'{min(ratios):.2g} to {max(ratios):.2g} times the error of JointExp '
-          'for ten orders', max(ratios) <= 1, 'bounds of JointExp scale worse, '
-          'its error does not (QE-22)')
+          'for ten levels', max(ratios) <= 1,
+          'bounds of JointExp scale worse, its error does not (QE-22)')
 
 
 def _often(cells: list[points.Point]):
@@ -111,8 +116,9 @@ def _often(cells: list[points.Point]):
       p['far'] * (1 - p['far']) / p['repetitions'])
   holds = all(p['far'] + slack(p) >= p['sharp'] >= p['printed'] for p in cells)
   least = min(p['far'] / p['printed'] for p in cells)
-  return (f'{least:.2g} times as often and more', holds, f'{len(cells)} '
-          'settings; the bound tends to 1/2 with m, not to 1 (QE-25)')
+  return (f'at least {least:.2g} times as often', holds,
+          f'{len(cells)} settings; the bound tends to 1/2 with m, not to 1 '
+          '(QE-25)')
 
 
 def _sharp(cells: list[points.Point]):

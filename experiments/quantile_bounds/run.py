@@ -37,12 +37,13 @@ def run(settings: Sequence[sweep.Setting], data_dir: str | None,
     progress(done / len(settings), f'{setting.method} '
              f'n={setting.num_examples} m={setting.num_orders}')
     asked = quantiles(setting)
-    law = quantile_distributions.named(setting.dataset, data_dir)
+    distribution = quantile_distributions.named(setting.dataset, data_dir)
     result, _ = quantile_answers.answers(
-        law, asked, coins=f'{setting.method}/{setting.num_orders}',
+        distribution, asked, coins=f'{setting.method}/{setting.num_orders}',
         num_examples=setting.num_examples, repetitions=setting.repetitions,
         seed=setting.seed)
-    missed = np.max(np.abs(result - law.quantiles(np.array(asked.probs))), 1)
+    missed = np.max(np.abs(
+        result - distribution.quantiles(np.array(asked.probs))), 1)
     measure = _upper if setting.kind == 'upper' else _lower
     yield setting, rows.released(
         setting, measure(setting, asked, missed), n=setting.num_examples,

@@ -3,20 +3,20 @@
   python -m launch.sweep --experiment=quantile_bounds \
     --output_dir=experiments/quantile_bounds/results
 
-Levels 1/4 + j/(2 (m + 1)), j = 1..m, of uniform records (mixed_0_0), for which
-the theorems hold, and of Beta(2, 5), whose density is 0 at the ends, so that
-they say nothing. Kinds:
-  upper  the error that 95 % of releases stay below, measured and as bounded
-  lower  how often the error exceeds 1/4, and the lower bounds on that
+Quantile levels are 1/4 + j/(2 (m + 1)), j = 1..m. Records are uniform
+(mixed_0_0), where the theorems hold, or Beta(2, 5), where they do not apply,
+because the density is 0 at the ends. Kinds of settings:
+  upper  the error that 95 % of releases do not exceed: measured, and its bounds
+  lower  the probability that the error exceeds 1/4, and its lower bounds
 Methods, under replace_one:
-  independent        IndExp, real targets
+  independent        IndExp with real targets
   recursive_printed  RecExp as printed, with half of epsilon
   recursive          RecExp with the integer depth and real targets
   joint              JointExp
-  histogram          raw counts, in as many bins as the direct bound wants
+  histogram          raw counts, with the number of bins of the direct bound
 
-Expected (uniform, n = 10^4, epsilon 0.1): printed bounds .46 for one level and
-above 5 for ten, where errors are .011 and below .06.
+Expected (uniform, n = 10^4, epsilon 0.1): the printed bounds are .46 for one
+level and above 5 for ten levels; the measured errors are .011 and below .06.
 """
 
 import dataclasses

@@ -1,1 +1,1 @@
-"""Figure 6.3: histograms of the laws of the figures about atoms."""
+"""Figure 6.3: histograms of the distributions of the figures about atoms."""

@@ -1,4 +1,4 @@
-"""Figure 6.3 and what it is said to show."""
+"""Figure 6.3, and verdicts on the claims about it."""
 
 from collections.abc import Sequence
 import math
@@ -50,7 +50,7 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
 
 
 def expected(name: str) -> np.ndarray:
-  """Shares [50] of a mixed law, by its definition."""
+  """Shares [50] of a mixed distribution, by its definition."""
   share, gap = map(float, name.split('_')[1:])
   ends = np.linspace(0, 1, sweep.NUM_BINS + 1)
   left = np.minimum(ends, 0.5 - gap) + np.maximum(ends - 0.5 - gap, 0)
@@ -68,7 +68,7 @@ def _mixed(cells: list[points.Point]):
     gaps = np.abs(shares(point) - wanted)
     worst = max(worst, np.max(gaps / np.maximum(spread, 1e-9)))
   return (f'within {worst:.1f} standard deviations', worst < 5,
-          f'{len(cells)} laws of {sweep.NUM_BINS} bins')
+          f'{len(cells)} distributions, {sweep.NUM_BINS} bins')
 
 
 def _concentrated(cells: list[points.Point]):
@@ -86,7 +86,7 @@ def _zeros(cells: list[points.Point]):
 
 
 def figure(rows: Sequence[records.Row]) -> Any:
-  """One axes for each law."""
+  """One axes for each distribution."""
   values = {point['dataset']: point for point in points.collect(rows)}
   names = [setting.dataset for setting in sweep.SETTINGS
            if setting.dataset in values]

@@ -3,22 +3,22 @@
   python -m launch.sweep --experiment=quantile_distributions \
     --data_dir=data --output_dir=experiments/quantile_distributions/results
 
-Draws in 50 bins between the public bounds. Ratings and pages are of books;
-earnings and dividends of the 2018 American Community Survey, which stands in
-for the file of Lalanne (2023, section 6.3.5), the 2021 Annual Social and
-Economic Supplement; both have surrogates that need no file. Files:
-`dpjax.data.series`.
+Each setting draws records in 50 bins between the public bounds. Ratings and
+pages are of books. Earnings and dividends are of the 2018 American Community
+Survey, which replaces the file of Lalanne (2023, section 6.3.5), the 2021
+Annual Social and Economic Supplement; both have surrogates that need no file.
+The files are those of `dpjax.data.series`.
 
-Expected: the bin of 1/2 has p of mixed_<p>_<delta>. The largest bin has half of
-earnings, nine tenths of dividends, a third of pages, a sixth of ratings.
+Expected: in mixed_<p>_<delta>, the bin of 1/2 has the share p. The largest bin
+has half of earnings, nine tenths of dividends, a third of pages, a sixth of
+ratings.
 """
 
 import dataclasses
 
 PAPERS = ('000',)
-ARTEFACT = ('Figure 6.3 of Lalanne (2023): histograms of the laws of Figures '
-            '6.4 '
-            'and 6.5')
+ARTEFACT = ('Figure 6.3 of Lalanne (2023): histograms of the distributions of '
+            'Figures 6.4 and 6.5')
 COST = '10 s on a CPU core'
 HEADLINES = (
     'in mixed_<p>_<delta> the atom has probability p, and both sides share '

@@ -25,7 +25,7 @@ def table(rows: Sequence[records.Row]) -> str:
 
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
-  """The conclusion, and what two changes of the cost are worth."""
+  """Verdicts on the conclusion, and on two changes of the cost."""
   cells = points.collect(rows)
   median = points.select(cells, method='real', adjacency=_REPLACE)
   # The formula is for n epsilon well above 20, and interpolation tells above 3.
@@ -47,8 +47,9 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
                     'slopes -1 and -2 in n', points.select(
                         cells, method=sweep.SEVERAL), _several),
       points.judged('unrounded targets halve the cost of a median under '
-                    'addition and deletion', 'rank errors 20.5 and 10.5 '
-                    '(QB-01)', points.select(cells, adjacency=_ADD),
+                    'addition and deletion',
+                    'rank errors 20.5 and 10.5 (QB-01)',
+                    points.select(cells, adjacency=_ADD),
                     _unrounded),
       points.judged('interpolated ranks are equally private and more accurate',
                     '1.02 to 3.8 times (QB-03)', points.select(
@@ -104,8 +105,8 @@ def _several(cells: list[points.Point]):
                    for method, (first, second) in slopes.items())
   stands = all(abs(first + 1) < 0.1 and abs(second / 2 + 1) < 0.1
                for first, second in slopes.values())
-  return (text, stands, 'within 10 %; where n epsilon is 300 or more, below '
-          'that errors are those of the range')
+  return (text, stands, 'within 10 %, where n epsilon is 300 or more; below '
+                        'that, errors are of the size of the range')
 
 
 def _unrounded(cells: list[points.Point]):
@@ -114,8 +115,9 @@ def _unrounded(cells: list[points.Point]):
     return '-', False, 'one of the two alone'
   ranks = [by[method]['rank_error'] for method in ('rounded', 'real')]
   return (f'rank errors {ranks[0]:.1f} and {ranks[1]:.1f}',
-          1.8 < ranks[0] / ranks[1] < 2.2, f'at epsilon '
-          f'{by["real"]["epsilon"]:g}, {by["real"]["repetitions"]:g} data sets')
+          1.8 < ranks[0] / ranks[1] < 2.2,
+          f'at epsilon {by["real"]["epsilon"]:g}, '
+          f'{by["real"]["repetitions"]:g} data sets')
 
 
 def _interpolated(cells: list[points.Point]):

@@ -1,4 +1,4 @@
-"""Simulates the settings in `sweep.py`, beside the closed form."""
+"""Simulates the settings in `sweep.py`, and computes closed forms."""
 
 from collections.abc import Iterator, Sequence
 import functools

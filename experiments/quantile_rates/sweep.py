@@ -3,17 +3,17 @@
   python -m launch.sweep --experiment=quantile_rates \
     --output_dir=experiments/quantile_rates/results
 
-Uniform records. Methods:
-  real          QExp, one median; under add_or_remove_one of half the cost
+Records are uniform. Methods:
+  real          QExp for one median; under add_or_remove_one with half the cost
   rounded       the same with the printed target floor(n p)
-  interpolated  the same with ranks that run linearly between records
-  recursive     RecExp, five levels j/6
-  joint         JointExp, the same levels
+  interpolated  the same with ranks interpolated linearly between records
+  recursive     RecExp for the five levels j/6
+  joint         JointExp for the same levels
 
-Expected: squared errors p (1 - p) / n + 8 / (n epsilon)^2 for one level and
-that rate for five; rank errors at epsilon 0.1 of 20.5 rounded and 10.5 real
-under add_or_remove_one; interpolation worth 2 % at epsilon 0.1 and a factor of
-2 and more from 10 on.
+Expected: squared errors p (1 - p) / n + 8 / (n epsilon)^2 for one level, and
+that rate for five. Under add_or_remove_one at epsilon 0.1, rank errors are 20.5
+(rounded) and 10.5 (real). Interpolation reduces the error by 2 % at epsilon 0.1
+and by a factor of 2 or more from epsilon 10 on.
 """
 
 import dataclasses
@@ -22,8 +22,7 @@ from dpjax.privacy.adjacency import Adjacency
 
 PAPERS = ('000',)
 ARTEFACT = ('Conclusion of Lalanne (2023): quantiles at the parametric rate; '
-            'and '
-            'what unrounded and interpolated ranks are worth')
+            'and the gain by unrounded and interpolated ranks')
 COST = '2 min on a CPU core'
 GALLERY = 'Private quantiles: errors against n'
 

@@ -43,11 +43,12 @@ def table(rows: Sequence[records.Row]) -> str:
             '{}, {}, {}'.format(*sweep.TABLE_6_1.get(
                 p['dataset'], '---'))) for p in exact]
   return (
-      'Data sets, and what Table 6.1 prints of them.\n\n' + tables.markdown(
+      'Data sets, and their entries in Table 6.1.\n\n' + tables.markdown(
           ('data set', 'records', 'columns', 'left out', 'positive', 'AUC',
            'printed: records, positive, features'), lines)
       + '\nMean area between private and true curve, and mean error of the '
-      'area under it. Of curves that are not smoothed running maxima.\n\n'
+        'area under it. Curves that are not smoothed are replaced by their '
+        'running maxima.\n\n'
       + points.table([p for p in cells if p['method'] != 'exact'],
                      ('dataset', 'method', 'smoothing', 'epsilon'),
                      ('area', 'area_se', 'auc_error', 'auc_error_se'),
@@ -55,7 +56,7 @@ def table(rows: Sequence[records.Row]) -> str:
 
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
-  """What sections 6.5.1 and 6.6.5 say of their figures, and what is better."""
+  """Verdicts on sections 6.5.1 and 6.6.5, and on better methods."""
   cells = points.collect(rows)
   files = [p for p in cells if not p['dataset'].endswith('_stand_in')]
   bank = points.select(files, dataset='bank_full')
@@ -64,8 +65,8 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
       points.judged('Table 6.1: numbers of records, features and positives',
                     'see the table', points.select(files, method='exact'),
                     _data),
-      points.judged('smoothed curves are much closer than raw ones', 'in the '
-                    'figures', points.select(drawn, method='printed'),
+      points.judged('smoothed curves are much closer than raw ones',
+                    'in the figures', points.select(drawn, method='printed'),
                     _closer),
       points.judged('the error decreases with epsilon', 'Figure 6.6.4',
                     points.select(bank, method=_METHODS,
@@ -73,7 +74,8 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
       points.judged('both norms are about equally good', 'Figure 6.6.4',
                     points.select(bank, method='printed',
                                   smoothing=('p1', 'p2')), _alike),
-      points.judged('larger data sets are less affected', 'at smaller epsilon',
+      points.judged('larger data sets are less affected',
+                    'even at smaller epsilon',
                     points.select(drawn, method='printed', smoothing='p2'),
                     _larger),
       points.judged('areas by one tree computed by other programs are '
@@ -98,8 +100,10 @@ def _data(cells: list[points.Point]):
     texts.append(f'{point["dataset"]} {point["num_examples"]:g}, '
                  f'{point["positive_share"]:.3f}, {point["num_columns"]:g}')
   return ('; '.join(texts), stands, 'the file of the heart study has 4238 '
-          'records, digits of 4328 are transposed (C25); columns of diabetes '
-          'count numbers of encounters and patients')
+                                    'records, and the printed 4328 transposes '
+                                    'digits (C25); the printed number of '
+                                    'diabetes columns includes the ids of '
+                                    'encounters and patients')
 
 
 def _lines(cells: Sequence[points.Point], *names: str
@@ -119,8 +123,9 @@ def _closer(cells: list[points.Point]):
   both = [gain for each in gains.values() for gain in each]
   return ('; '.join(f'{name} {_span(each)} times'
                     for name, each in gains.items()),
-          bool(both) and min(both) > 1.5, 'less area than running maxima of '
-          'the raw curve; much is 1.5')
+          bool(both) and min(both) > 1.5,
+          'ratio of the area of the running maxima of the raw curve; `much` is '
+          'read as 1.5')
 
 
 def _decreases(cells: list[points.Point]):
@@ -132,8 +137,7 @@ def _decreases(cells: list[points.Point]):
         first['area_se'], second['area_se'])
               for first, second in zip(line, line[1:])]
   return (f'in {sum(falls)} of {len(falls)} steps', bool(falls) and all(falls),
-          'of means, within 3 standard errors, in both norms and by all '
-          'methods')
+          'means, within 3 standard errors, in both norms and for all methods')
 
 
 def _alike(cells: list[points.Point]):
@@ -148,8 +152,9 @@ def _larger(cells: list[points.Point]):
   by = {p['dataset']: p['area'] for p in cells}
   order = [by[name] for name in sweep.FIGURES if name in by]
   return (', '.join(f'{name} {area:.3g}' for name, area in by.items()),
-          len(order) == 3 and order[0] == max(order), 'the smallest data set '
-          'has the largest epsilon and yet the largest area')
+          len(order) == 3 and order[0] == max(order),
+          'the smallest data set has the largest epsilon and yet the largest '
+          'area')
 
 
 def _cells(cells: list[points.Point]):
@@ -167,7 +172,7 @@ def _joint(cells: list[points.Point]):
   both = [gain for each in gains.values() for gain in each]
   return ('; '.join(f'{name} {_span(each)} times the area'
                     for name, each in gains.items()),
-          bool(both) and min(both) > 1, 'at every epsilon, of smoothed curves')
+          bool(both) and min(both) > 1, 'at every epsilon, for smoothed curves')
 
 
 def _polyline(point: points.Point) -> tuple[np.ndarray, np.ndarray]:

@@ -3,18 +3,19 @@
   python -m launch.sweep --experiment=roc_curves --data_dir=data \
     --output_dir=experiments/roc_curves/results
 
-A logistic regression, public, is evaluated on the records that it was fitted
-on, under replace_one; a record may change its label. Methods:
+A public logistic regression is evaluated on the records that it was fitted on,
+under replace_one; a neighbour may change the label of a record. Methods:
   exact    no privacy; with the rows of Table 6.1
   printed  half of epsilon for each class, noise (L + 1) / (epsilon / 2)
-  tight    half of epsilon for each class, noise as small as that allows
-  joint    one tree of counts over both classes, nearest nonnegative counts
-Smoothed in the norm p1 or p2, or not (none). Raw curves cross themselves: what
-is compared of them are running maxima.
+  tight    half of epsilon for each class, with the least noise of that method
+  joint    one tree of counts over both classes, post-processed to the nearest
+           nonnegative counts
+Curves are smoothed in the norm p1 or p2, or not at all (none). A curve without
+smoothing is not monotone, so errors use its running maximum.
 
-Figures 6.5.1 to 6.5.3 are those settings that keep points of a curve, Figure
-6.6.4 is that of bank_full against epsilon. Stand-ins have the size, the share
-of positives and the area of the files, and no file.
+Figures 6.5.1 to 6.5.3 are the settings that keep points of a curve; Figure
+6.6.4 is bank_full against epsilon. A stand-in is a synthetic data set with the
+size, the share of positives and the area under the curve of a real one.
 """
 
 import dataclasses
@@ -22,8 +23,7 @@ import math
 
 PAPERS = ('003',)
 ARTEFACT = ('Figures 6.5.1 to 6.5.3 and 6.6.4 and Table 6.1 of Barczewski '
-            '(2025): '
-            'private ROC curves')
+            '(2025): private ROC curves')
 COST = '1 min on two CPU cores'
 GALLERY = 'Private ROC curves'
 HEADLINES = ('Table 6.1', 'smoothed curves', 'the error decreases',

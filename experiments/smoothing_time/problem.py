@@ -1,4 +1,4 @@
-"""The problem of smoothing as other programs take it (item EC-09).
+"""The smoothing problem in the form that solvers take (item EC-09).
 
 Node (j, l) of the dyadic noise raises ranks (j - 1) 2^l + 1 to j 2^l, so in
 increments of ranks, from 0 to n, it is an edge: what it adds at its left end it

@@ -23,20 +23,21 @@ _STYLES = {
 
 def table(rows: Sequence[records.Row]) -> str:
   """Every setting."""
-  return ('Seconds of a call (median) and of compiling. objective: the sum of '
-          'squares or of absolute values of the noise that is taken off.\n\n'
+  return ('Seconds of a call (median) and of compilation. objective: the sum '
+          'of squares or of absolute values of the noise that smoothing '
+          'removes.\n\n'
           + points.table(points.collect(rows), ('method', 'num_thresholds'),
                          ('seconds', 'fastest', 'slowest', 'calls',
                           'compile_seconds', 'objective'), digits=3))
 
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
-  """What section 6.6.8 says, and what others make of the problem."""
+  """Verdicts on section 6.6.8, and on other solvers."""
   cells = points.collect(rows)
   of = lambda *methods: points.select(cells, method=methods)
   return [
       points.judged('the quadratic program is solved more quickly than the '
-                    'linear one', 'so it is drawn',
+                    'linear one', 'as the figure draws it',
                     of('cvxopt_qp', 'cvxopt_lp'), _quicker),
       points.judged('the problem has O(N log N) variables', 'N log N',
                     cells, _variables),
@@ -61,7 +62,7 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
 
 def _ratios(cells: Sequence[points.Point], above: str, below: str,
             metric: str = 'seconds') -> dict[float, float]:
-  """N -> what one program takes over what another does."""
+  """N -> time of one solver over that of another."""
   by = {(p['method'], p['num_thresholds']): p.values.get(metric)
         for p in cells}
   return {size: by[above, size] / by[below, size] for _, size in sorted(by)
@@ -78,15 +79,15 @@ def _quicker(cells: list[points.Point]):
     return '-', False, 'one of the two alone'
   large = {size: gain for size, gain in gains.items() if size >= 2**8}
   return (f'by {_span(list(gains.values()))} times',
-          bool(large) and min(large.values()) > 1, 'from N = 2^8 on; below, '
-          'both take some milliseconds')
+          bool(large) and min(large.values()) > 1,
+          'from N = 2^8 on; for smaller N, both take a few milliseconds')
 
 
 def _variables(cells: list[points.Point]):
   size = int(max(p['num_thresholds'] for p in cells))
-  return (f'2 N - 1, {2 * size - 1} at N = {size}', False, 'one for each node; '
-          'N (L + 1) numbers are in the printed rows, 4 N in their '
-          'differences (C13)')
+  return (f'2 N - 1, {2 * size - 1} at N = {size}', False,
+          'one variable for each node; the printed rows have N (L + 1) '
+          'numbers, their differences 4 N (C13)')
 
 
 def _rows(cells: list[points.Point]):
@@ -115,7 +116,7 @@ def _ours(cells: list[points.Point]):
                     for size, gain in gains.items()) or '-',
           set(gains) == set(wanted) and all(
               gain >= wanted[size] for size, gain in gains.items()),
-          'without compiling, which is done once for each N')
+          'without compilation, which happens once for each N')
 
 
 def _same(cells: list[points.Point], ours: str):
@@ -123,7 +124,8 @@ def _same(cells: list[points.Point], ours: str):
          if method != ours
          for ratio in _ratios(cells, method, ours, 'objective').values()]
   return (f'within {max(off, default=0.0):.1g}', bool(off) and max(off) < 1e-2,
-          f'{len(off)} problems, to 1 %; programs stop at their own tolerances')
+          f'{len(off)} problems, to 1 %; each solver stops at its own '
+          'tolerance')
 
 
 def figure(rows: Sequence[records.Row]) -> Any:

@@ -3,18 +3,18 @@
   python -m launch.sweep --experiment=smoothing_time \
     --output_dir=experiments/smoothing_time/results
 
-One private curve on X_pois(3) at epsilon 0.5, dyadic noise of the printed
-scale, smoothed by
+Each solver smooths one private curve on X_pois(3) at epsilon 0.5, with dyadic
+noise of the printed scale:
   cvxopt_qp, cvxopt_lp  the programs of that work, p = 2 and p = 1, with
                         differences of consecutive rows: 4 N numbers
-  qp_rows, lp_rows      the same with the rows as they are printed: N (L + 1)
-  clarabel_qp, osqp_qp  newer programs for p = 2
-  highs_lp              and for p = 1
+  qp_rows, lp_rows      the same with the rows as printed: N (L + 1) numbers
+  clarabel_qp, osqp_qp  newer solvers for p = 2
+  highs_lp              a newer solver for p = 1
   p2, p1                ours, compiled
   pava                  isotonic regression, which is another problem
 
-cvxopt, clarabel and osqp are extras (bench); what is not installed is left out
-with a note. Compiling is timed apart. Run on an otherwise idle
+cvxopt, clarabel and osqp are extras (bench); a solver that is not installed is
+left out with a note. Compilation is timed separately. Run on an otherwise idle
 machine.
 """
 

@@ -17,16 +17,17 @@ _DRAWN = 32, 144
 
 
 def table(rows: Sequence[records.Row]) -> str:
-  """Networks beside the printed table, then chains of layers."""
+  """Tables of networks with the printed numbers, and of chains of layers."""
   cells = points.collect(rows)
   return '\n'.join([
-      'Parameters that are not zero; next: with chains of the next larger '
+      'Numbers of nonzero parameters; next: with chains of the next larger '
       'number in the first replaced segment.\n',
       tables.markdown(
           ('S', 'L', 'printed %', '%', 'parameters', 'of', 'next %'),
           [_network(point) for point in points.select(cells, kind='network')]),
-      'The monotone chain of fewest parameters, the factor that acts first in '
-      'front; how many have as few, of how many; and the next larger number.\n',
+      'The monotone chain with the fewest parameters, written with the factor '
+      'that acts first in front; the number of chains with as few parameters '
+      'and of all chains; and the next larger number of parameters.\n',
       tables.markdown(
           ('p x q', 'L', 'r', 's', 'sizes', 'parameters', 'of', 'as few',
            'chains', 'next'),
@@ -67,7 +68,7 @@ def _printed(point: points.Point) -> float:
 
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
-  """Table 1.1, its fifth line, and what section 1.2.2 says."""
+  """Verdicts on Table 1.1, on its fifth line, and on section 1.2.2."""
   cells = points.collect(rows)
   networks = points.select(cells, kind='network')
   square = points.select(cells, kind='square')
@@ -104,7 +105,7 @@ def _line(cells):
   point, = cells
   ours = _percent(point)
   stands = abs(ours - _printed(point)) <= _HALF + 1e-9
-  reason = (f'{point["parameters"]:.0f} parameters; fewest of the monotone '
+  reason = (f'{point["parameters"]:.0f} parameters; the fewest of all monotone '
             'chains')
   if not stands:
     other = _percent(point, 'next_parameters')
@@ -139,9 +140,9 @@ def _two(cells):
 def _n_log_n(cells):
   off = [p for p in cells
          if p['parameters'] != 2 * p['num_rows'] * p['num_factors']]
-  return ('2 N log2 N', not off, 'multiplications of a vector, one for each '
-          'parameter; fewer than N^2 from N = '
-          f'{_overtakes(cells):.0f} on')
+  return ('2 N log2 N', not off, 'multiplications to apply it to a vector, one '
+                                 'for each parameter; fewer than N^2 from N = '
+                                 f'{_overtakes(cells):.0f} on')
 
 
 def _overtakes(cells: list[points.Point]) -> float:

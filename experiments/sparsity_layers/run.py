@@ -26,7 +26,7 @@ def run(settings: Sequence[sweep.Setting], data_dir: str | None,
 
 
 def _network(setting: sweep.Setting) -> dict[str, float]:
-  made = networks.butterfly(_RESNET_20.init, segments=setting.segments,
+  network = networks.butterfly(_RESNET_20.init, segments=setting.segments,
                             num_factors=setting.num_factors)
   first = f'block_{len(_RESNET_20.widths) - setting.segments}_'
   more = 0
@@ -35,8 +35,8 @@ def _network(setting: sweep.Setting) -> dict[str, float]:
       least, following, *_ = _numbers(leaving, size**2 * entering,
                                       setting.num_factors)
       more += following - least
-  return dict(parameters=made.num_parameters, dense=made.num_dense,
-              next_parameters=made.num_parameters + more)
+  return dict(parameters=network.num_parameters, dense=network.num_dense,
+              next_parameters=network.num_parameters + more)
 
 
 def _numbers(num_rows: int, num_columns: int, num_factors: int) -> list[int]:

@@ -5,23 +5,23 @@
 
 Nothing is trained and nothing is drawn. Kinds of settings:
   network  ResNet-20 whose last S segments are butterflies of L factors: its
-           parameters; and what they would be with chains of the next larger
-           number of parameters in the first of these segments
-  layer    a matrix p x q and L factors: the chain of fewest parameters, how
-           many chains there are and how many have as few, the next larger
-           number, and how many paths make an entry of the product
-  square   the same of N = 2^L
+           number of parameters; and the number if the first of these segments
+           uses the chains with the next larger number of parameters
+  layer    a matrix p x q and L factors: the chain with the fewest parameters,
+           the number of chains and of those with as few parameters, the next
+           larger number of parameters, and the number of paths that contribute
+           to an entry of the product
+  square   the same for a square matrix of side N = 2^L
 
-Expected: 87898, 80666, 43450, 34682, 32122 and 23162 of 272474 parameters, of
-which the fourth is not the percentage that is printed (M-E05).
+Expected: 87898, 80666, 43450, 34682, 32122 and 23162 of 272474 parameters; the
+fourth does not match the printed percentage (M-E05).
 """
 
 import dataclasses
 
 PAPERS = ('000',)
 ARTEFACT = ('Table 1.1 and Figure 1.3 of Lalanne (2023): parameters of '
-            'butterfly '
-            'networks')
+            'butterfly networks')
 COST = '5 s on a CPU core'
 HEADLINES = ('Table 1.1',)
 

@@ -93,7 +93,7 @@ def _order(cells: list[points.Point], name: str):
 def _quantile(cells: list[points.Point]):
   worst = max(math.sqrt(p['risk']) * p['num_examples'] * p['epsilon'] /
               math.log(p['num_examples']) for p in cells)
-  return (f'root mean squared error {worst:.1f} ln n / (n epsilon) at most',
+  return (f'root mean squared error at most {worst:.1f} ln n / (n epsilon)',
           worst < 10, 'EST-05c, inverse sensitivity')
 
 
@@ -109,7 +109,7 @@ def _closed(cells: list[points.Point]):
 
 def _coverage(cells: list[points.Point]):
   shares = [p['coverage'] for p in cells]
-  # Four standard errors, and 0.01 for laws that are not quite normal.
+  # Four standard errors, and 0.01 for distributions that are not quite normal.
   enough = all(p['coverage'] > 0.94 - 4 * math.sqrt(
       0.95 * 0.05 / p['repetitions']) for p in cells)
   return (f'{min(shares):.3f} to {max(shares):.3f}', enough,

@@ -1,4 +1,4 @@
-"""Simulates the settings in `sweep.py`, beside closed forms."""
+"""Simulates the settings in `sweep.py`, and computes closed forms."""
 
 from collections.abc import Callable, Iterator, Sequence
 import math
@@ -53,11 +53,11 @@ def estimator(setting: sweep.Setting) -> Callable[[PRNGKey, Array], Estimate]:
   answers = support_queries.local_answers(epsilon=epsilon)
 
   def local(key, data):
-    told = answers.release(key, data - 0.5)
+    noisy_records = answers.release(key, data - 0.5)
     if setting.method == 'local_largest':
       return plain(lambda _, each: support_queries.local_maximum(each))(
-          key, told)
-    return support_queries.local_doubled_mean(told, epsilon=epsilon)
+          key, noisy_records)
+    return support_queries.local_doubled_mean(noisy_records, epsilon=epsilon)
   return local
 
 

@@ -3,24 +3,24 @@
   python -m launch.sweep --experiment=support_estimators \
     --output_dir=experiments/support_estimators/results
 
-Methods, of records uniform on [0, 0.7]:
+Records are uniform on [0, 0.7]. Methods:
   largest, doubled_mean              without privacy; epsilon is infinite
-  noisy_largest, noisy_doubled_mean  with a curator
-  top_quantile                       with a curator, by inverse sensitivity
-  local_largest, local_doubled_mean  without a curator
+  noisy_largest, noisy_doubled_mean  central model
+  top_quantile                       central model, by inverse sensitivity
+  local_largest, local_doubled_mean  local model
 
-Expected: without privacy the largest wins by a factor n; noisy_largest stays at
-2 / epsilon^2 and local_largest grows with n, so that with noise the mean wins;
-top_quantile has the rate of the largest up to (ln n / epsilon)^2.
+Expected: without privacy, the error of the largest record is smaller by a
+factor of order n. The error of noisy_largest stays at 2 / epsilon^2 and that of
+local_largest grows with n, so that with noise the mean is better. top_quantile
+has the rate of the largest record up to a factor (ln n / epsilon)^2.
 """
 
 import dataclasses
 import math
 
 PAPERS = ('002',)
-ARTEFACT = ('Exercise 7.36 of the lecture notes, chapter 7: the end of a '
-            'uniform distribution '
-            'under four models')
+ARTEFACT = ('Exercise 7.36 of the lecture notes, chapter 7: the upper end of a '
+            'uniform distribution under four models')
 COST = '2 min on a CPU core'
 HEADLINES = ('(PAC)', '(DP) the maximum', '(LDP) the maximum')
 

@@ -1,1 +1,1 @@
-"""What epsilon Algorithm 8 of Barczewski (2025) really has, as printed."""
+"""The true epsilon of Algorithm 8 of Barczewski (2025) as printed."""

@@ -135,7 +135,7 @@ def _batches(key: PRNGKey, problem: Problem, sampling_prob: float,
 @functools.partial(jax.jit, static_argnames=('sampling_prob', 'num_batches'))
 def estimate_moments(key: PRNGKey, problem: Problem, *, sampling_prob: float,
                      num_batches: int) -> Moments:
-  """What the attacker learns beforehand, by sampling batches on its own."""
+  """Estimates the moments that the attacker uses, by sampling batches."""
   mask, _ = _batches(key, problem, sampling_prob, num_batches)
   outside, inside = _noiseless(problem, mask)
   return Moments(outside.mean(0), outside.var(0), inside.mean(0),

@@ -1,4 +1,4 @@
-"""What the text and the public code claim, and what became of it."""
+"""Claims of the text and of the public code, compared with the rows."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -145,7 +145,7 @@ def _published(line: papers.PublishedRun,
           f'{text}, batch {drawn} as drawn', printed, f'epsilon {true:.4g}',
           verdicts.DIFFERS,
           f'a step takes {drawn} records with the noise of {accounted}; '
-          'sensitivity and Poisson sampling are granted'),
+          'assuming its sensitivity and Poisson sampling'),
   ]
 
 

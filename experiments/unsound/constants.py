@@ -1,4 +1,4 @@
-"""Constants of Table 5.1 and line 5 beside what they should bound.
+"""Constants of Table 5.1 and line 5, and the values that they should bound.
 
 For each case: what Algorithm 8 scales the noise of its layers by (`printed`)
 and what one record can contribute there (`needed`), both in units of tau. What

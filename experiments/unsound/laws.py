@@ -1,4 +1,4 @@
-"""The exact laws of what Algorithm 8 releases, on adjacent pairs of data sets.
+"""Exact output distributions of Algorithm 8 on adjacent pairs of data sets.
 
 All pairs are one-dimensional, so that the epsilon of a pair, which no epsilon
 of the algorithm can be below, is an integral (`mixtures`).
@@ -17,7 +17,7 @@ _SMALLEST_LOG_WEIGHT = -700.0
 
 
 class Pair(NamedTuple):
-  """Laws of one release on two neighbours."""
+  """Distributions of one release on two neighbours."""
   without: mixtures.GaussianMixture
   within: mixtures.GaussianMixture
 

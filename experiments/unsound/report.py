@@ -1,4 +1,4 @@
-"""Claimed epsilon beside the true one, and what attacks find."""
+"""Claimed and true epsilon, and lower bounds from attacks."""
 
 from collections.abc import Iterator, Sequence
 import math
@@ -44,7 +44,7 @@ def cases(rows: Sequence[records.Row]) -> dict[tuple, dict[str, float]]:
 
 
 def table(rows: Sequence[records.Row]) -> str:
-  """What is exact, then what attacks found."""
+  """Tables of exact results, then of lower bounds from attacks."""
   result = cases(rows)
   parts = [_EXACT_TEXT, '', tables.markdown(
       ('kind', 'case', 'n', 'delta', 'claimed', 'true', 'also'),
@@ -111,7 +111,7 @@ def figure(rows: Sequence[records.Row]) -> Any:
 
 
 def _series(cells, kind, value) -> dict[str, list[tuple[float, float]]]:
-  """name -> [(claimed, what is found)] of one kind."""
+  """name -> [(claimed epsilon, true epsilon)] of one kind."""
   series: dict[str, list[tuple[float, float]]] = {}
   by_size = sorted((k for k in cells if k[0] == kind), key=lambda k: (
       k[2], k[3], len(k[1]), k[1], k[4]))
@@ -145,5 +145,5 @@ def _finish(ax: Any) -> None:
 
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
-  """Each claim of the text and of the public code, beside what is true."""
+  """Verdicts on each claim of the text and of the public code."""
   return claims.verdict(cases(rows))

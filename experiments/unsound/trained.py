@@ -131,10 +131,11 @@ def _train(keys, start, experiment, present, *, algorithm, num_steps):
 
 def _log_ratio(algorithm: printed.PrintedLipDpSgd, records: Batch,
                state: printed.State, released: printed.Released) -> Array:
-  """What one step says for the added record, to who knows all others.
+  """Returns the log-likelihood ratio of one step for the added record.
 
-  ln(1 - q + q e^llr) with normal laws whose means are those of an average
-  batch, without the record and with it.
+  The attacker knows all other records. The ratio is ln(1 - q + q e^llr), where
+  llr compares normal distributions around the mean of an average batch, without
+  and with the record.
   """
   prob = algorithm.sampling_prob
   added = jnp.zeros(records.y.shape, jnp.bool_).at[-1].set(True)

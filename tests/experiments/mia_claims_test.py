@@ -302,7 +302,7 @@ def test_printed_numbers_are_judged_on_cifar_alone():
   said = _said(rows_of(networks, 'gpu'), 'gpu')
   assert [said[topic].verdict for topic in numbers[:2]] == [
       verdicts.DIFFERS] * 2
-  assert '60 epochs for 300' in said[numbers[0]].reason
+  assert '60 epochs instead of the printed 300' in said[numbers[0]].reason
   assert said['perceptrons tell members of the dense network'].verdict == (
       verdicts.DIFFERS)
 

@@ -22,7 +22,7 @@ def _with(lines, keep, metrics, change):
 
 
 @pytest.mark.parametrize('keep, metrics, claim', [
-    ('kind=network', ('dense',), 'number of parameters of'),
+    ('kind=network', ('dense',), 'number of parameters of ResNet-20'),
     ('segments=1', ('parameters',), 'Table 1.1: parameters of S = 1, L = 2'),
     ('segments=3', ('parameters',), 'Table 1.1: parameters of S = 3, L = 3'),
     ('kind=square', ('in_a_row',), 'Figure 1.3'),
