@@ -6,6 +6,7 @@ the amount of noise that separates records. `dpjax quantiles` calls it.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+import contextlib
 import csv
 import dataclasses
 import io
@@ -36,6 +37,7 @@ from dpjax.studies import quantile_distributions
 from dpjax.studies import quantile_trials
 from dpjax.studies.quantile_distributions import Distribution
 from dpjax.tables import lines
+from dpjax.tables.formats import FileError
 from dpjax.tables.formats import Format
 
 # Cost and budget of RecExp for each value of `Options.recursion`.
@@ -307,9 +309,13 @@ def load(path: pathlib.Path) -> dict[tuple[str, ...], dict[str, float]]:
   """
   if not path.exists():
     return {}
-  with open(path, 'rb') as file:
-    rows = [row for _, row in lines.complete(str(path), lines.records(
-        str(path), file, Format()), len(COLUMNS), Format()) if row is not None]
+  with open(path, 'rb') as file, contextlib.closing(
+      lines.records(str(path), file, Format())) as records:
+    try:
+      rows = [row for _, row in lines.complete(
+          str(path), records, len(COLUMNS), Format()) if row is not None]
+    except FileError:  # A line without all columns.
+      rows = []
   if not rows or tuple(rows[0]) != COLUMNS:
     raise ValueError(f'{path} was not written by this command: remove it or '
                      'choose another path')

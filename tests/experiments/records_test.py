@@ -260,8 +260,8 @@ def test_a_lock_waits_for_the_file_that_replaces_this_one(tmp_path):
 @pytest.mark.slow
 def test_reports_need_neither_jax_nor_matplotlib():
   code = ('import sys\n'
-          'from dpjax.report import files, plots, provenance, records\n'
-          'from experiments import summary, tables, verdicts\n'
+          'from dpjax.report import files, plots, tables\n'
+          'from experiments import provenance, records, summary, verdicts\n'
           'print({"jax", "matplotlib", "absl"} & set(sys.modules))')
   result = subprocess.run([sys.executable, '-c', code], cwd=ROOT, text=True,
                           capture_output=True, check=True)

@@ -130,7 +130,7 @@ def test_shares_are_all_and_about_equal(capsys):
   def listed(*words):
     reproduce.main(reproduce.parse([*_ALL, '--quick', '--list', *words]))
     *lines, last = capsys.readouterr().out.splitlines()
-    return [line.split()[0] for line in lines], float(last.split()[-5])
+    return [line.split()[0].rstrip(',') for line in lines], float(last.split()[-5])
   everything, total = listed('--check')
   parts = [listed('--check', f'--share={i}/4') for i in range(1, 5)]
   assert sorted(name for part, _ in parts for name in part) == everything
