@@ -12,8 +12,8 @@ import pytest
 from dpjax.privacy import accounting
 from dpjax.privacy import notions
 from dpjax.privacy import renyi
-from dpjax.privacy import tuning
 from dpjax.privacy.adjacency import Adjacency
+from experiments.methods.mechanisms import tuning
 from tests.privacy.spending import ADD
 from tests.privacy.spending import INTERVAL
 from tests.privacy.spending import REPLACE

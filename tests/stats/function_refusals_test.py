@@ -19,7 +19,6 @@ from dpjax.theory.minimax import cube_bounds
 from dpjax.theory.minimax import scores
 from dpjax.theory.minimax import sign_vectors
 from dpjax.theory.minimax import spheres
-from dpjax.theory.minimax import testing
 from dpjax.theory.minimax import two_points
 from dpjax.theory.parametric import clipped_normals
 from dpjax.theory.parametric import moment_bounds
@@ -43,6 +42,7 @@ from experiments.methods.theory import density_packings as packings
 from experiments.methods.theory import langevin_oracle
 from experiments.methods.theory import printed_moments
 from experiments.methods.theory import risk_oracles
+from experiments.methods.theory import testing
 
 _PURE, _ZCDP = notions.PureDP(epsilon=0.5), notions.ZCDP(rho=0.1)
 _ADD, _ = Adjacency

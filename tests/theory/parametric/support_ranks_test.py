@@ -11,10 +11,10 @@ from scipy.stats import qmc
 from dpjax.privacy import mechanism
 from dpjax.privacy.notions import PureDP
 from dpjax.privacy.notions import ZCDP
-from dpjax.theory.minimax import testing
 from dpjax.theory.parametric import support_bounds
 from dpjax.theory.parametric import support_ranks
 from dpjax.theory.parametric import supports
+from experiments.methods.theory import testing
 
 _SIZE = 5
 _POINTS = np.linspace(0, 1, 1501)[1:] - 1e-5
