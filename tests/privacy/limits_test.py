@@ -192,20 +192,20 @@ _ROWS = {
   'local_queries.bisect_support': dict(
     ask=lambda query: 0.0, num_queries=whole(1), tolerance=POSITIVE),
   'renyi.RenyiDP': dict(order=ORDER, divergence=NOT_NEGATIVE),
-  'renyi.gaussian': dict(noise_multiplier=POSITIVE, order=ORDER),
-  'renyi.sampled_gaussian': dict(
+  'renyi_steps.gaussian': dict(noise_multiplier=POSITIVE, order=ORDER),
+  'renyi_steps.sampled_gaussian': dict(
     noise_multiplier=POSITIVE._replace(taken=(0.1, 9.0)), sampling_prob=SHARE,
     order=whole(2)),
-  'renyi.laplace': dict(epsilon=POSITIVE, order=ORDER),
-  'renyi.randomized_response': dict(
+  'renyi_steps.laplace': dict(epsilon=POSITIVE, order=ORDER),
+  'renyi_steps.randomized_response': dict(
     epsilon=POSITIVE, order=ORDER, num_categories=whole(2)),
   'renyi.renyi_from_pure': dict(guarantee=PURE, order=ORDER),
   'printed_guarantees.renyi_from_pure_printed': dict(guarantee=PURE, order=ORDER),
-  'renyi.renyi_from_zcdp': dict(guarantee=ZCDP, order=ORDER),
+  'renyi_steps.renyi_from_zcdp': dict(guarantee=ZCDP, order=ORDER),
   'renyi.bounded_range': dict(
     guarantee=notions.BoundedRange(width=1.0), order=ORDER),
-  'renyi.group': dict(guarantee=FOURTH, doublings=whole(0, 1)),
-  'renyi.approx_from_renyi': dict(guarantee=FOURTH, delta=OPEN),
+  'renyi_steps.group': dict(guarantee=FOURTH, doublings=whole(0, 1)),
+  'renyi_steps.approx_from_renyi': dict(guarantee=FOURTH, delta=OPEN),
   'printed_guarantees.approx_from_renyi_printed': dict(guarantee=FOURTH, delta=OPEN),
   'selection.ExponentialMechanism': dict(
     sensitivity=SCALE, epsilon=POSITIVE, adjacency=REPLACE),
