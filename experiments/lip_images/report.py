@@ -6,6 +6,7 @@ from typing import Any
 
 from dpjax.report import plots
 from dpjax.report import tables
+from experiments import figures
 from experiments import papers
 from experiments import records
 from experiments import summary
@@ -76,7 +77,7 @@ def figure(rows: Sequence[records.Row]) -> Any:
     epsilons = {epsilon for _, epsilon in result if math.isfinite(epsilon)}
     _draw_ours(ax, result)
     epsilons |= _draw_published(ax, dataset)
-    plots.epsilon_axis(ax, [e for e in epsilons if e in _TICKS])
+    figures.epsilon_axis(ax, [e for e in epsilons if e in _TICKS])
     size = '' if full or not result else ', ours: small network'
     ax.set_title(f'{dataset}{size}')
     ax.set_ylabel('test accuracy')
@@ -94,7 +95,7 @@ def _draw_ours(ax: Any, cells: claims.Accuracies) -> None:
     points = [(epsilon, value) for (name, epsilon), value in cells.items()
               if name == method]
     if points:
-      plots.error_bars(ax, [e for e, _ in points],
+      figures.error_bars(ax, [e for e, _ in points],
                        [value.median for _, value in points],
                        [value.standard_error for _, value in points], method,
                        series=series)

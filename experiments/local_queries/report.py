@@ -5,6 +5,7 @@ import math
 from typing import Any
 
 from dpjax.report import plots
+from experiments import figures
 from experiments import points
 from experiments import records
 from experiments import verdicts
@@ -82,5 +83,5 @@ def figure(rows: Sequence[records.Row]) -> Any:
   points.finish(axes[0, 1], 'epsilon', 'probability that one of T fails',
                 'at least 1e-9; dashed: beta')
   for ax in axes[0]:
-    plots.epsilon_axis(ax, [p['epsilon'] for p in cells])
+    figures.epsilon_axis(ax, [p['epsilon'] for p in cells])
   return drawn

@@ -2,6 +2,7 @@
 
 from dpjax.report import plots
 from dpjax.report import tables
+from experiments import figures
 from experiments import summary
 
 _KEYS = ('dataset', 'method', 'epsilon_requested')
@@ -21,10 +22,10 @@ def figure(rows):
   for line in sorted({key[:2] for key in found}):
     points = [(key[2], value) for key, value in found.items()
               if key[:2] == line]
-    plots.error_bars(
+    figures.error_bars(
         axes[0, 0], [x for x, _ in points], [y.mean for _, y in points],
         [y.standard_error for _, y in points], ' '.join(line))
-  plots.epsilon_axis(axes[0, 0], [key[2] for key in found])
+  figures.epsilon_axis(axes[0, 0], [key[2] for key in found])
   return result
 
 
