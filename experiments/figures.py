@@ -1,7 +1,6 @@
 """Parts of figures that reports of experiments share."""
 
 from collections.abc import Callable, Sequence
-import math
 import os
 import pathlib
 import re
@@ -12,35 +11,6 @@ import numpy as np
 from dpjax.report import plots
 
 _DIGEST = re.compile(r'rows sha256: ([0-9a-f]{64})')
-
-
-def error_bars(ax: Any, xs: Sequence[float], means: Sequence[float],
-               ses: Sequence[float], label: str, *,
-               series: int | None = None) -> None:
-  """Draws means with bars of +- one standard error, joined by a line.
-
-  Args:
-    ax: the axes.
-    xs: x coordinates [k].
-    means: means [k].
-    ses: standard errors [k]; no bar where NaN.
-    label: name of the series in the legend.
-    series: index of its colour and marker; the next unused one if None.
-  """
-  index = len(ax.containers) if series is None else series
-  ax.errorbar(xs, means, yerr=ses, label=label, capsize=2., linewidth=1.2,
-              markersize=4., color=plots.COLOURS[index % len(plots.COLOURS)],
-              marker=plots.MARKERS[index % len(plots.MARKERS)])
-
-
-def epsilon_axis(ax: Any, epsilons: Sequence[float]) -> None:
-  """Makes x a logarithmic epsilon axis with ticks at the finite values."""
-  values = sorted({float(epsilon) for epsilon in epsilons
-                   if math.isfinite(epsilon)})
-  ax.set_xscale('log')
-  ax.set_xticks(values, [f'{value:g}' for value in values])
-  ax.set_xticks([], minor=True)
-  ax.set_xlabel('epsilon')
 
 
 def roc_axes(ax: Any, *, least: float) -> None:

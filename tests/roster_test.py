@@ -51,7 +51,7 @@ _COUPLED = 'stats.coupling_test::test_releases_of_neighbours_differ_by_what_is_c
 _ESTIMATORS = {name: tests
                for name, tests in {
     'GridQuantiles': (
-        'stats.quantile_methods.grid_test::test_no_pair_tells_more_than_epsilon_and_one_tells_most',),
+        'experiments.methods.statistics.grid_quantiles_test::test_no_pair_tells_more_than_epsilon_and_one_tells_most',),
     'IndependentQuantiles': (
         'stats.quantile_methods.independent_quantiles_test::test_neighbours_differ_by_epsilon',),
     'InverseQuantiles': (
@@ -65,13 +65,13 @@ _ESTIMATORS = {name: tests
         'stats.quantile_methods.recursive_quantiles_test::'
         'test_neighbours_differ_by_epsilon_at_real_costs',),
     'SlicedQuantiles': (
-        'stats.quantile_methods.slicing_test::test_no_pair_tells_more_than_the_guarantee',),
+        'experiments.methods.statistics.sliced_quantiles_test::test_no_pair_tells_more_than_the_guarantee',),
     'Smoothed': (
         'stats.quantile_methods.smoothing_test::test_noise_in_any_order_keeps_the_guarantee',),
     'UnboundedQuantiles': (
         'stats.quantile_methods.unbounded_test::test_noise_is_just_enough',),
     'WindowQuantiles': (
-        'stats.quantile_methods.window_test::'
+        'experiments.methods.statistics.window_quantiles_test::'
         'test_no_pair_tells_more_than_epsilon_and_one_tells_it_all',),
     'PrefixStream': (
         'stats.ecdf_methods.streams_test::'

@@ -5,6 +5,8 @@ colours are those of Okabe and Ito, which colour-blind readers can distinguish;
 each series also has its own marker.
 """
 
+from collections.abc import Sequence
+import math
 import os
 import pathlib
 from typing import Any
@@ -76,3 +78,32 @@ def save(figure: Any, path: str | os.PathLike, *, digest: str,
     if png:
       figure.savefig(path.with_suffix('.png'), dpi=200,
                      metadata={'Software': None})
+
+
+def error_bars(ax: Any, xs: Sequence[float], means: Sequence[float],
+               ses: Sequence[float], label: str, *,
+               series: int | None = None) -> None:
+  """Draws means with bars of +- one standard error, joined by a line.
+
+  Args:
+    ax: the axes.
+    xs: x coordinates [k].
+    means: means [k].
+    ses: standard errors [k]; no bar where NaN.
+    label: name of the series in the legend.
+    series: index of its colour and marker; the next unused one if None.
+  """
+  index = len(ax.containers) if series is None else series
+  ax.errorbar(xs, means, yerr=ses, label=label, capsize=2., linewidth=1.2,
+              markersize=4., color=COLOURS[index % len(COLOURS)],
+              marker=MARKERS[index % len(MARKERS)])
+
+
+def epsilon_axis(ax: Any, epsilons: Sequence[float]) -> None:
+  """Makes x a logarithmic epsilon axis with ticks at the finite values."""
+  values = sorted({float(epsilon) for epsilon in epsilons
+                   if math.isfinite(epsilon)})
+  ax.set_xscale('log')
+  ax.set_xticks(values, [f'{value:g}' for value in values])
+  ax.set_xticks([], minor=True)
+  ax.set_xlabel('epsilon')

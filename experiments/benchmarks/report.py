@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 from dpjax.report import plots
 from dpjax.report import tables
 from experiments import engine
-from experiments import figures
 from experiments import provenance
 from experiments import records
 from experiments.benchmarks import architectures
@@ -275,7 +274,7 @@ def figure(rows: Sequence[records.Row], suite: str) -> Any:
     series = _series(lines, suite)
     for number, (label, points) in enumerate(series.items()):
       xs = sorted(points)
-      figures.error_bars(ax, xs, [points[x].middle for x in xs],
+      plots.error_bars(ax, xs, [points[x].middle for x in xs],
                        [points[x].half for x in xs], label, series=number)
     ax.set_xscale('log', base=2)
     ax.set_yscale('log')

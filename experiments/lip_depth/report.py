@@ -6,7 +6,6 @@ from typing import Any
 
 from dpjax.report import plots
 from dpjax.report import tables
-from experiments import figures
 from experiments import records
 from experiments import summary
 from experiments import verdicts
@@ -173,7 +172,7 @@ def _draw(ax: Any, along: str, line: lookup.Line, curve: dict) -> None:
       ax.axhline(accuracy.mean, color=plots.COLOURS[series], linestyle='--',
                  linewidth=1, label=line.label)
     return
-  figures.error_bars(ax, list(curve), [a.mean for a in curve.values()],
+  plots.error_bars(ax, list(curve), [a.mean for a in curve.values()],
                    [a.standard_error for a in curve.values()], line.label,
                    series=series)
   if line.weight_norm != sweep.WEIGHT_NORM:
@@ -182,7 +181,7 @@ def _draw(ax: Any, along: str, line: lookup.Line, curve: dict) -> None:
 
 def _scale(ax: Any, along: str) -> None:
   if along == 'epsilon':
-    figures.epsilon_axis(ax, sweep.EPSILONS)
+    plots.epsilon_axis(ax, sweep.EPSILONS)
     return
   ax.set_xscale('log', base=2 if along == 'depth' else 10)
   if along == 'depth':

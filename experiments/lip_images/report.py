@@ -6,7 +6,6 @@ from typing import Any
 
 from dpjax.report import plots
 from dpjax.report import tables
-from experiments import figures
 from experiments import papers
 from experiments import records
 from experiments import summary
@@ -77,7 +76,7 @@ def figure(rows: Sequence[records.Row]) -> Any:
     epsilons = {epsilon for _, epsilon in result if math.isfinite(epsilon)}
     _draw_ours(ax, result)
     epsilons |= _draw_published(ax, dataset)
-    figures.epsilon_axis(ax, [e for e in epsilons if e in _TICKS])
+    plots.epsilon_axis(ax, [e for e in epsilons if e in _TICKS])
     size = '' if full or not result else ', ours: small network'
     ax.set_title(f'{dataset}{size}')
     ax.set_ylabel('test accuracy')
@@ -95,7 +94,7 @@ def _draw_ours(ax: Any, cells: claims.Accuracies) -> None:
     points = [(epsilon, value) for (name, epsilon), value in cells.items()
               if name == method]
     if points:
-      figures.error_bars(ax, [e for e, _ in points],
+      plots.error_bars(ax, [e for e, _ in points],
                        [value.median for _, value in points],
                        [value.standard_error for _, value in points], method,
                        series=series)

@@ -5,7 +5,6 @@ from typing import Any, NamedTuple
 
 from dpjax.report import plots
 from dpjax.report import tables
-from experiments import figures
 from experiments import records
 from experiments import verdicts
 from experiments.lip_runtime import sweep
@@ -101,7 +100,7 @@ def figure(rows: Sequence[records.Row]) -> Any:
     for name, sizes in methods.items():
       series = min(_METHODS.index(name), len(plots.COLOURS) - 1)
       points = sorted(sizes.items())
-      figures.error_bars(ax, [size for size, _ in points],
+      plots.error_bars(ax, [size for size, _ in points],
                        [m['epoch_seconds'] for _, m in points],
                        [float('nan')] * len(points), name, series=series)
     ax.set_xscale('log', base=2)

@@ -6,7 +6,6 @@ from typing import Any
 
 from dpjax.report import plots
 from dpjax.report import tables
-from experiments import figures
 from experiments import papers
 from experiments import records
 from experiments import summary
@@ -72,15 +71,15 @@ def _draw(ax: Any, name: str, accuracy) -> None:
     result = [(epsilon, accuracy[name, method, epsilon]) for epsilon in finite
              if (name, method, epsilon) in accuracy]
     if result:
-      figures.error_bars(
-          ax, [e for e, _ in result], [a.mean for _, a in result],
-          [a.standard_error for _, a in result], method, series=series)
+      plots.error_bars(ax, [e for e, _ in result], [a.mean for _, a in result],
+                       [a.standard_error for _, a in result], method,
+                       series=series)
   ceiling = accuracy.get((name, 'sgd', math.inf))
   if ceiling is not None:
     ax.axhline(ceiling.mean, color='0.4', linestyle='--', linewidth=1,
                label='sgd (not private)')
   if finite:
-    figures.epsilon_axis(ax, finite)
+    plots.epsilon_axis(ax, finite)
   ax.set_title(name)
   ax.set_ylabel('test accuracy')
 

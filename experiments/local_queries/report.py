@@ -5,7 +5,6 @@ import math
 from typing import Any
 
 from dpjax.report import plots
-from experiments import figures
 from experiments import points
 from experiments import records
 from experiments import verdicts
@@ -83,5 +82,5 @@ def figure(rows: Sequence[records.Row]) -> Any:
   points.finish(axes[0, 1], 'epsilon', 'probability that one of T fails',
                 'at least 1e-9; dashed: beta')
   for ax in axes[0]:
-    figures.epsilon_axis(ax, [p['epsilon'] for p in cells])
+    plots.epsilon_axis(ax, [p['epsilon'] for p in cells])
   return drawn

@@ -6,7 +6,6 @@ from typing import Any
 
 from dpjax.report import plots
 from dpjax.report import tables
-from experiments import figures
 from experiments import records
 from experiments import verdicts
 from experiments.unsound import claims
@@ -131,7 +130,7 @@ def _curve_name(case: str) -> str:
 
 def _line(ax: Any, points, name: str, series: int) -> None:
   claimed, values = zip(*points, strict=True)
-  figures.error_bars(ax, claimed, values, [math.nan] * len(values), name,
+  plots.error_bars(ax, claimed, values, [math.nan] * len(values), name,
                    series=series)
 
 
@@ -139,7 +138,7 @@ def _finish(ax: Any) -> None:
   """The diagonal: above it a claim is refuted."""
   ax.plot(sweep.EPSILONS, sweep.EPSILONS, color='0.4', linestyle='--',
           linewidth=1, label='claim')
-  figures.epsilon_axis(ax, sweep.EPSILONS)
+  plots.epsilon_axis(ax, sweep.EPSILONS)
   ax.set_xlabel('claimed epsilon')
   # Below: the lines cross most of the panel.
   ax.legend(loc='upper center', bbox_to_anchor=(0.5, -0.16), ncols=2)

@@ -7,7 +7,6 @@ import re
 import pytest
 
 from dpjax.report import plots
-from experiments import figures
 from experiments import hypertext
 from experiments import page
 from experiments import verdicts
@@ -55,7 +54,7 @@ def _read(text):
 
 def _drawing(tmp_path, label):
   figure, axes = plots.new()
-  figures.error_bars(axes[0, 0], [1, 2], [3, 4], [.1, .2], label)
+  plots.error_bars(axes[0, 0], [1, 2], [3, 4], [.1, .2], label)
   path = tmp_path / 'figure.svg'
   plots.save(figure, path, digest='0' * 64)
   return path.read_text()

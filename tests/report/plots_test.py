@@ -14,11 +14,11 @@ DIGEST = 'ab' * 32
 def _figure(shift=0.):
   figure, axes = plots.new()
   ax = axes[0, 0]
-  figures.error_bars(ax, [.5, 2., 8.], [.7 + shift, .8, .9], [.01, .02, .01],
+  plots.error_bars(ax, [.5, 2., 8.], [.7 + shift, .8, .9], [.01, .02, .01],
                    'ours')
-  figures.error_bars(ax, [.5, 2., 8.], [.6, .7, .8], [.01, float('nan'), .01],
+  plots.error_bars(ax, [.5, 2., 8.], [.6, .7, .8], [.01, float('nan'), .01],
                    'theirs')
-  figures.epsilon_axis(ax, [8., .5, float('inf'), 2., .5])
+  plots.epsilon_axis(ax, [8., .5, float('inf'), 2., .5])
   ax.legend()
   return figure
 
@@ -62,14 +62,14 @@ def test_series_differ_in_colour_and_marker():
   lines = [bars[0] for bars in figure.axes[0].containers]
   assert [line.get_color() for line in lines] == list(plots.COLOURS[:2])
   assert [line.get_marker() for line in lines] == list(plots.MARKERS[:2])
-  figures.error_bars(figure.axes[0], [1.], [1.], [1.], 'again', series=0)
+  plots.error_bars(figure.axes[0], [1.], [1.], [1.], 'again', series=0)
   assert figure.axes[0].containers[-1][0].get_color() == plots.COLOURS[0]
   assert len(plots.COLOURS) == len(plots.MARKERS) == len(set(plots.MARKERS))
 
 
 def test_means_stand_at_their_places_with_an_error_to_each_side():
   ax = plots.new()[1][0, 0]
-  figures.error_bars(ax, [1., 2.], [5., 9.], [.5, .25], 'ours')
+  plots.error_bars(ax, [1., 2.], [5., 9.], [.5, .25], 'ours')
   line, _, (bars,) = ax.containers[0]
   np.testing.assert_array_equal(line.get_xydata(), [[1, 5], [2, 9]])
   np.testing.assert_array_equal(bars.get_segments(), [

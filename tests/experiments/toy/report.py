@@ -2,7 +2,6 @@
 
 from dpjax.report import plots
 from dpjax.report import tables
-from experiments import figures
 from experiments import summary
 
 _KEYS = ('dataset', 'method', 'epsilon_requested')
@@ -22,10 +21,10 @@ def figure(rows):
   for line in sorted({key[:2] for key in found}):
     points = [(key[2], value) for key, value in found.items()
               if key[:2] == line]
-    figures.error_bars(
+    plots.error_bars(
         axes[0, 0], [x for x, _ in points], [y.mean for _, y in points],
         [y.standard_error for _, y in points], ' '.join(line))
-  figures.epsilon_axis(axes[0, 0], [key[2] for key in found])
+  plots.epsilon_axis(axes[0, 0], [key[2] for key in found])
   return result
 
 
