@@ -26,8 +26,9 @@ from dpjax import errors
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.stats.density_methods import bandwidths
 from dpjax.stats.density_methods import densities
-from dpjax.stats.density_methods import projections
 from dpjax.stats.density_methods import sensitivities
+from experiments.methods.statistics import compared_densities
+from experiments.methods.statistics import projection_tunings
 
 # Every tuning up to _EACH is tried; above it, they grow by the factor _STEP.
 _EACH = 40
@@ -46,15 +47,18 @@ COUNTS = {'spectral': 8.0, 'zcdp_spectral': 1.0, 'histogram': 8.0,
           'zcdp_histogram': 1.0}
 
 DENSITIES = {
-    'tent1': lambda: densities.tent(1), 'tent2': lambda: densities.tent(2),
-    'linear1.5': lambda: densities.linear(1.5),
-    'beta22': lambda: densities.beta(2, 2),
-    'beta25': lambda: densities.beta(2, 5),
-    'wrapmix': densities.wrapped_mixture,
-    **{f'sobdet{order}': functools.partial(densities.alternating, order)
+    'tent1': lambda: compared_densities.tent(1),
+    'tent2': lambda: compared_densities.tent(2),
+    'linear1.5': lambda: compared_densities.linear(1.5),
+    'beta22': lambda: compared_densities.beta(2, 2),
+    'beta25': lambda: compared_densities.beta(2, 5),
+    'wrapmix': compared_densities.wrapped_mixture,
+    **{f'sobdet{order}': functools.partial(
+        compared_densities.alternating, order)
        for order in (1, 2, 3)},
-    'sobdet4': lambda: densities.alternating(4, _AMPLITUDE_4),
-    **{f'sobrand{order}': functools.partial(densities.random_phases, order)
+    'sobdet4': lambda: compared_densities.alternating(4, _AMPLITUDE_4),
+    **{f'sobrand{order}': functools.partial(
+        compared_densities.random_phases, order)
        for order in (1, 2, 3)}}
 
 # Smoothness beta that the printed tunings are given.
@@ -235,7 +239,7 @@ def printed_order(method: str, smoothness: int, num_records: float,
     size = min(num_records, _MANY)
     return bandwidths.printed_bins(num_records=round(size),
                                    budget=min(signal, _MANY) / size)
-  return projections.printed_num_functions(
+  return projection_tunings.printed_num_functions(
       min(signal, _MANY), num_records=round(min(num_records, _MANY)),
       smoothness=smoothness, pure='pure' in method)
 

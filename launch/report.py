@@ -26,10 +26,10 @@ from absl import flags
 
 from dpjax.cli import errors
 from dpjax.report import files
-from dpjax.report import plots
 from dpjax.report import tables
 from dpjax.runs import environment
 from experiments import engine
+from experiments import figures
 from experiments import freshness
 from experiments import provenance
 from experiments import records
@@ -101,7 +101,7 @@ def check_results(experiment: registry.Experiment, folder: pathlib.Path,
   if hasattr(experiment.report, 'figure'):
     if not figure.exists():
       stale.append(f'{figure}: not there')
-    elif plots.read_digest(figure) != records.digest(rows):
+    elif figures.read_digest(figure) != records.digest(rows):
       stale.append(f'{figure}: drawn from other rows')
   return stale
 

@@ -116,7 +116,7 @@ def repeat_and_select_event(event: DpEvent, *, mean: float,
   """Returns the event of the best of a random number of runs of `event`.
 
   Only 'rdp' accounts for it. The number of runs must be drawn by
-  `tuning.draw_num_trials` with the same mean and shape (item DP-21).
+  `draw_num_trials` of experiments with the same mean and shape (item DP-21).
   """
   return dp_events.RepeatAndSelectDpEvent(
       event, errors.check_positive('mean', mean),

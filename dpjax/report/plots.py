@@ -5,14 +5,11 @@ colours are those of Okabe and Ito, which colour-blind readers can distinguish;
 each series also has its own marker.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 import math
 import os
 import pathlib
-import re
 from typing import Any
-
-import numpy as np
 
 COLOURS = ('#0072B2', '#D55E00', '#009E73', '#CC79A7', '#E69F00', '#56B4E9',
            '#000000')
@@ -24,9 +21,6 @@ _STYLE = {
     # A fixed salt makes the ids inside an SVG reproducible.
     'svg.hashsalt': 'dpjax', 'svg.fonttype': 'path',
 }
-_DIGEST = re.compile(r'rows sha256: ([0-9a-f]{64})')
-
-
 def _matplotlib() -> Any:
   """Imports matplotlib, or says how to install it."""
   try:
@@ -61,6 +55,31 @@ def new(num_rows: int = 1, num_columns: int = 1, *, width: float = 4.,
     return figure, figure.subplots(num_rows, num_columns, squeeze=False)
 
 
+def save(figure: Any, path: str | os.PathLike, *, digest: str,
+         png: bool = False) -> None:
+  """Writes an SVG file that contains the digest of its rows.
+
+  Args:
+    figure: the figure.
+    path: file to write, ending in '.svg'.
+    digest: digest of the rows; see `records.digest`.
+    png: True to write also a PNG file next to it.
+
+  Raises:
+    ValueError: if `path` does not end in '.svg'.
+  """
+  path = pathlib.Path(path)
+  if path.suffix != '.svg':
+    raise ValueError(f'a figure must be saved as .svg, got {path}')
+  with _matplotlib().rc_context(_STYLE):
+    figure.savefig(path, metadata={
+        'Date': None, 'Creator': 'dpjax',
+        'Description': f'rows sha256: {digest}'})
+    if png:
+      figure.savefig(path.with_suffix('.png'), dpi=200,
+                     metadata={'Software': None})
+
+
 def error_bars(ax: Any, xs: Sequence[float], means: Sequence[float],
                ses: Sequence[float], label: str, *,
                series: int | None = None) -> None:
@@ -88,75 +107,3 @@ def epsilon_axis(ax: Any, epsilons: Sequence[float]) -> None:
   ax.set_xticks(values, [f'{value:g}' for value in values])
   ax.set_xticks([], minor=True)
   ax.set_xlabel('epsilon')
-
-
-def roc_axes(ax: Any, *, least: float) -> None:
-  """Sets up logarithmic axes of rates from `least` to 1, with the diagonal."""
-  ax.set_xscale('log')
-  ax.set_yscale('log')
-  ax.set_xlim(least, 1.)
-  ax.set_ylim(least, 1.)
-  ax.plot([least, 1.], [least, 1.], color='.6', linewidth=.8, zorder=1)
-  ax.set_xlabel('false positive rate')
-  ax.set_ylabel('true positive rate')
-
-
-def roc(ax: Any, fpr: Sequence[float], tpr: Sequence[float], label: str, *,
-        series: int) -> None:
-  """Draws an empirical ROC curve as a step function.
-
-  The curve shows the true positive rate attained within each false positive
-  rate, at 200 rates evenly spaced on the axis, so that files stay small.
-  Nothing is drawn where the true positive rate is 0.
-
-  Args:
-    ax: axes prepared by `roc_axes`.
-    fpr: false positive rates [k], increasing from 0, for falling thresholds.
-    tpr: true positive rates [k] at the same thresholds.
-    label: name of the attack in the legend.
-    series: index of its colour.
-  """
-  grid = np.geomspace(ax.get_xlim()[0], 1., 200)
-  attained = np.asarray(tpr)[np.searchsorted(fpr, grid, side='right') - 1]
-  ax.plot(grid, np.where(attained > 0, attained, np.nan), label=label,
-          drawstyle='steps-post', linewidth=1.2,
-          color=COLOURS[series % len(COLOURS)])
-
-
-def roc_ceiling(ax: Any, ceiling: Callable[[np.ndarray], np.ndarray],
-                label: str, *, series: int) -> None:
-  """Draws, dashed, a bound on the true positive rate at each false one."""
-  grid = np.geomspace(ax.get_xlim()[0], 1., 200)
-  ax.plot(grid, ceiling(grid), label=label, linestyle='--', linewidth=1.,
-          color=COLOURS[series % len(COLOURS)])
-
-
-def save(figure: Any, path: str | os.PathLike, *, digest: str,
-         png: bool = False) -> None:
-  """Writes an SVG file that contains the digest of its rows.
-
-  Args:
-    figure: the figure.
-    path: file to write, ending in '.svg'.
-    digest: digest of the rows; see `records.digest`.
-    png: True to write also a PNG file next to it.
-
-  Raises:
-    ValueError: if `path` does not end in '.svg'.
-  """
-  path = pathlib.Path(path)
-  if path.suffix != '.svg':
-    raise ValueError(f'a figure must be saved as .svg, got {path}')
-  with _matplotlib().rc_context(_STYLE):
-    figure.savefig(path, metadata={
-        'Date': None, 'Creator': 'dpjax',
-        'Description': f'rows sha256: {digest}'})
-    if png:
-      figure.savefig(path.with_suffix('.png'), dpi=200,
-                     metadata={'Software': None})
-
-
-def read_digest(path: str | os.PathLike) -> str | None:
-  """Returns the digest of the rows an SVG was drawn from; None if unknown."""
-  match = _DIGEST.search(pathlib.Path(path).read_text(encoding='utf-8'))
-  return match and match.group(1)

@@ -17,12 +17,13 @@ from dpjax.stats.density_methods import hierarchies
 from dpjax.stats.density_methods import histograms
 from dpjax.stats.density_methods import mechanism
 from dpjax.stats.density_methods import merging
-from dpjax.stats.density_methods import projections
 from dpjax.stats.density_methods import sparse
-from dpjax.stats.density_methods import spectral
 from dpjax.stats.density_methods import stages
 from dpjax.stats.density_methods import weighted
 from experiments.benchmarks import methods
+from experiments.methods.statistics import compared_densities
+from experiments.methods.statistics import projection_tunings
+from experiments.methods.statistics import spectral_risks
 
 REPETITIONS = 10_000
 """Number of repetitions in a step."""
@@ -52,7 +53,7 @@ class Work(NamedTuple):
 @functools.cache
 def density() -> densities.Density:
   """On the border of what is twice differentiable."""
-  return densities.random_phases(SMOOTHNESS)
+  return compared_densities.random_phases(SMOOTHNESS)
 
 
 def counts(rng: np.random.Generator, given: Work,
@@ -91,7 +92,7 @@ def _polygon(size, public):
 
 
 def _spectral(size, public):
-  made = spectral.tuned(size, smoothness=SMOOTHNESS, lipschitz=density(
+  made = spectral_risks.tuned(size, smoothness=SMOOTHNESS, lipschitz=density(
       ).sobolev(SMOOTHNESS), **public)
   return Work(made, made.num_bins)
 
@@ -104,13 +105,13 @@ def _adaptive(boundary):
 
 
 def _projection(size, public):
-  made = projections.printed_projection(
+  made = projection_tunings.printed_projection(
       num_records=size, smoothness=SMOOTHNESS, **public)
   return Work(made, _CELLS, made.of_counts)
 
 
 def _weighted(size, public):
-  made = projections.pinsker_projection(
+  made = projection_tunings.pinsker_projection(
       num_records=size, smoothness=SMOOTHNESS, radius=density().sobolev(
           SMOOTHNESS), **public)
   return Work(made, _CELLS, made.of_counts)

@@ -19,12 +19,12 @@ from dpjax.privacy.adjacency import Adjacency
 from dpjax.stats import frequencies
 from dpjax.stats import means as mean
 from dpjax.theory.parametric import proportions
-from dpjax.theory.parametric import supports
 from dpjax.typing import Array, PRNGKey, PyTree
 from experiments.benchmarks import methods
 from experiments.benchmarks import program as programs
 from experiments.benchmarks.program import Program
 from experiments.benchmarks.program import Spec
+from experiments.methods.statistics import doubled_means
 from experiments.methods.statistics import polls
 from experiments.methods.statistics import support_queries
 
@@ -71,7 +71,7 @@ _OURS: dict[str, Callable[[int], Callable]] = {
     'private_size_mean': lambda size: mean.PrivateSizeMean(**_RANGE).release,
     'histogram': _histogram,
     'poll': _poll,
-    'support': lambda size: supports.DoubledMean(
+    'support': lambda size: doubled_means.DoubledMean(
         num_examples=size, epsilon=_EPSILON).release,
     'local_support': _local,
     'exponential': _selection(selection.ExponentialMechanism),

@@ -7,13 +7,13 @@ import numpy as np
 
 from dpjax.privacy import accounting
 from dpjax.privacy import notions
-from dpjax.privacy import renyi
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.privacy.notions import PureDP
 from dpjax.privacy.notions import ZCDP
 from experiments import records
 from experiments import rows
 from experiments.conversions import sweep
+from experiments.methods.mechanisms import renyi_steps
 from experiments.methods.theory import printed_guarantees
 
 _ADD = Adjacency.ADD_OR_REMOVE_ONE
@@ -34,7 +34,7 @@ def _zcdp(setting: sweep.Setting) -> dict[str, float]:
   """Returns epsilons of rho-zCDP, and the rho implied by the closed form."""
   guarantee, delta = ZCDP(rho=setting.parameter), setting.delta
   basic = notions.approx_from_zcdp(guarantee, delta=delta)
-  at_orders = [renyi.renyi_from_zcdp(guarantee, order=order)
+  at_orders = [renyi_steps.renyi_from_zcdp(guarantee, order=order)
                for order in _ORDERS]
   return dict(
       closed_form=basic.epsilon,
@@ -55,9 +55,9 @@ def _pure(setting: sweep.Setting) -> dict[str, float]:
            for name in ('laplace', 'geometric', 'exponential')}
   orders = _ORDERS[::20]
   curves = {
-      'response': lambda order: renyi.randomized_response(
+      'response': lambda order: renyi_steps.randomized_response(
           epsilon=guarantee.epsilon, order=order),
-      'laplace': lambda order: renyi.laplace(epsilon=guarantee.epsilon,
+      'laplace': lambda order: renyi_steps.laplace(epsilon=guarantee.epsilon,
                                              order=order)}
   return values | {
       'closed_form': printed_guarantees.zcdp_from_pure_printed(guarantee).rho,

@@ -27,6 +27,7 @@ from experiments import records
 from experiments import rows
 from experiments import simulation
 from experiments.density_adaptive import sweep
+from experiments.methods.statistics import projection_tunings
 
 # Number of bins on which estimates are projected to densities.
 _PROPER = 2048
@@ -86,7 +87,7 @@ def _linear(setting: sweep.Setting) -> float:
   truth = density_settings.density(setting.dataset)
   public = dict(num_records=setting.num_examples, rho=setting.epsilon**2 / 2)
   return projections.WeightedProjection(
-      coefficient_weights=projections.oracle_weights(truth, **public),
+      coefficient_weights=projection_tunings.oracle_weights(truth, **public),
       adjacency=Adjacency.REPLACE_ONE, **public).expected(truth).total
 
 

@@ -9,10 +9,10 @@ import numpy as np
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.stats.density_methods import bandwidths
 from dpjax.stats.density_methods import sensitivities
-from dpjax.stats.density_methods import spectral
 from experiments import records
 from experiments import rows
 from experiments.density_bounds import sweep
+from experiments.methods.statistics import spectral_risks
 from experiments.methods.theory import density_lower_bounds as lower_bounds
 from experiments.methods.theory import density_packings as packings
 
@@ -84,7 +84,7 @@ def upper(setting: sweep.Setting) -> dict[str, float]:
              else 4 * order**2 / setting.amount**2)
     values = dict(
         uniform=radius**2 / (2 * math.pi)**(2 * beta),
-        spectral=np.min(spectral.worst_risk(
+        spectral=np.min(spectral_risks.worst_risk(
             _BINS[_BINS % 2 == 1][1:], num_records=n, noise_variance=variance,
             smoothness=beta, lipschitz=radius)),
         theorem_4=np.min(radius**2 * (np.pi * (order + 1.0))**(-2 * beta)

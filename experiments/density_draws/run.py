@@ -12,11 +12,12 @@ from dpjax.stats.density_methods import adaptive
 from dpjax.stats.density_methods import estimate
 from dpjax.stats.density_methods import mechanism
 from dpjax.stats.density_methods import projections
-from dpjax.stats.density_methods import spectral
 from experiments import density_settings
 from experiments import records
 from experiments import rows
 from experiments.density_draws import sweep
+from experiments.methods.statistics import projection_tunings
+from experiments.methods.statistics import spectral_risks
 
 _CELLS = 4096
 # Number of coefficients of the true density; further ones would not show.
@@ -57,9 +58,10 @@ def made(method: str, dataset: str) -> mechanism.DensityMechanism:
                 adjacency=Adjacency.REPLACE_ONE)
   smoothness = density_settings.SMOOTHNESS[dataset]
   if method == 'printed':
-    return projections.printed_projection(smoothness=smoothness, **public)
+    return projection_tunings.printed_projection(
+        smoothness=smoothness, **public)
   if method == 'spectral':
-    return spectral.tuned(
+    return spectral_risks.tuned(
         smoothness=smoothness,
         lipschitz=density_settings.density(dataset).sobolev(smoothness),
         **public)

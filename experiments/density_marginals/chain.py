@@ -10,7 +10,7 @@ import functools
 
 import numpy as np
 
-from dpjax.stats.density_methods import densities
+from experiments.methods.statistics import compared_densities
 
 NUM_ATTRIBUTES = 4
 NUM_BINS = 8
@@ -27,7 +27,7 @@ def probabilities() -> np.ndarray:
   step /= step.sum()
   # Rows: where a step goes from each bin.
   moves = np.stack([np.roll(step, start) for start in range(NUM_BINS)])
-  cells = densities.beta(2, 2).masses(NUM_BINS)
+  cells = compared_densities.beta(2, 2).masses(NUM_BINS)
   for _ in range(NUM_ATTRIBUTES - 1):
     cells = (cells.reshape(-1, NUM_BINS, 1) * moves).ravel()
   return cells

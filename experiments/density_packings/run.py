@@ -4,12 +4,12 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from dpjax.theory.minimax import testing
 from experiments import records
 from experiments import rows
 from experiments.density_packings import sweep
 from experiments.density_packings import words
 from experiments.methods.theory import density_packings as packings
+from experiments.methods.theory import testing
 
 _NUM_WORDS = 20
 

@@ -4,11 +4,11 @@ from collections.abc import Iterator, Sequence
 import math
 
 from dpjax.privacy.adjacency import Adjacency
-from dpjax.stats.density_methods import spectral
 from experiments import density_settings
 from experiments import records
 from experiments import rows
 from experiments.density_rates import sweep
+from experiments.methods.statistics import spectral_risks
 
 # Largest numbers of frequencies: for small scales, and for all.
 _FEW, _SMALL = 100, 1e4
@@ -80,7 +80,7 @@ def _tuned_for_class(setting: sweep.Setting, num_records: float,
                      signal: float) -> dict[str, float]:
   truth = density_settings.density(setting.dataset)
   size = round(min(num_records, _MANY))
-  result = spectral.tuned(
+  result = spectral_risks.tuned(
       size, adjacency=Adjacency.REPLACE_ONE, epsilon=signal / size,
       smoothness=setting.smoothness,
       lipschitz=truth.sobolev(setting.smoothness))

@@ -15,7 +15,10 @@ from dpjax.stats.density_methods import spectral
 from experiments import records
 from experiments import rows
 from experiments.density_relaxation import sweep
+from experiments.methods.statistics import compared_densities
 from experiments.methods.statistics import density_relaxation as relaxation
+from experiments.methods.statistics import projection_tunings
+from experiments.methods.statistics import spectral_risks
 
 _REPLACE = Adjacency.REPLACE_ONE
 # Bins for each function that is read off; many where noise is no matter.
@@ -90,9 +93,9 @@ def _noise(setting: sweep.Setting) -> dict[str, float]:
 
 def _cells(setting: sweep.Setting) -> dict[str, float]:
   """Returns the least errors, and in `size_...` the N that attains them."""
-  density, result = densities.random_phases(setting.size), {}
+  density, result = compared_densities.random_phases(setting.size), {}
   for name, one in _mechanisms(setting).items():
-    size = projections.oracle_num_functions(one, density)
+    size = projection_tunings.oracle_num_functions(one, density)
     result[f'size_{name}'] = size
     result[name] = dataclasses.replace(
         one, num_functions=size).expected(density).total
@@ -125,7 +128,7 @@ def _worst(setting: sweep.Setting) -> dict[str, float]:
   # Of N = 2 W functions, and of a width W, in the limit of many.
   equal = sensitivities.trigonometric(
       2 * int(_WIDTH) + 1, order=2, adjacency=_REPLACE)**2 / (4 * _WIDTH)
-  weights = projections.pinsker_weights(_WIDTH, smoothness=beta)
+  weights = projection_tunings.pinsker_weights(_WIDTH, smoothness=beta)
   tapered = projections.WeightedProjection(
       num_records=1, rho=rho, coefficient_weights=weights, adjacency=_REPLACE,
       allocation='least')
@@ -135,7 +138,7 @@ def _worst(setting: sweep.Setting) -> dict[str, float]:
   result['gaussian_taper'] = _constant(beta, 1.0, float(error) / (
       2 * _WIDTH)**2)
   for taper, name in (('none', 'spectral'), ('pinsker', 'spectral_taper')):
-    known = spectral.constants(beta, taper)
+    known = spectral_risks.constants(beta, taper)
     result[name] = _constant(beta, known.bias, 8 * known.noise)
   return result
 

@@ -14,6 +14,7 @@ from dpjax.stats.density_methods import sensitivities
 from experiments import records
 from experiments import rows
 from experiments.density_sensitivities import sweep
+from experiments.methods.statistics import projection_tunings
 
 _PAIRS = 4096
 
@@ -89,7 +90,8 @@ def _inverse(setting: sweep.Setting) -> dict[str, float]:
 def _pinsker(setting: sweep.Setting) -> dict[str, float]:
   """Returns privacy errors over the bound 4 (sum of weights)^2 / (n^2 rho)."""
   weights = (1.0,) * setting.size if not setting.order else (
-      projections.pinsker_weights(setting.size, smoothness=setting.order))
+      projection_tunings.pinsker_weights(
+          setting.size, smoothness=setting.order))
   values = {}
   for allocation in projections.ALLOCATIONS:
     projection = projections.WeightedProjection(
@@ -101,6 +103,6 @@ def _pinsker(setting: sweep.Setting) -> dict[str, float]:
 
 
 def _cosine(setting: sweep.Setting) -> dict[str, float]:
-  weights = projections.pinsker_weights(setting.size, smoothness=1)
+  weights = projection_tunings.pinsker_weights(setting.size, smoothness=1)
   return dict(ratio=sensitivities.weighted_cosine(
       weights, adjacency=Adjacency.REPLACE_ONE) / sum(weights))

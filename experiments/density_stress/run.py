@@ -24,11 +24,14 @@ from experiments import records
 from experiments import rows
 from experiments import simulation
 from experiments.density_stress import sweep
+from experiments.methods.statistics import compared_densities
+from experiments.methods.statistics import projection_tunings
 
-_DENSITIES = {'tent2': lambda: densities.tent(2),
-              'beta22': lambda: densities.beta(2, 2),
-              'blocks': densities.blocks, 'cos30': densities.cosine_wave,
-              'sobrand2': lambda: densities.random_phases(2)}
+_DENSITIES = {'tent2': lambda: compared_densities.tent(2),
+              'beta22': lambda: compared_densities.beta(2, 2),
+              'blocks': compared_densities.blocks,
+              'cos30': compared_densities.cosine_wave,
+              'sobrand2': lambda: compared_densities.random_phases(2)}
 # Sums of waves are computed at the mid-points of this many cells.
 _CELLS = 2**13
 
@@ -81,7 +84,7 @@ def _on_circle(setting, public):
       dict(tuning='printed', fix_mass=False)
       if setting.method == 'projection' else {}))
   return dataclasses.replace(plain, num_functions=(
-      projections.oracle_num_functions(plain, density(setting.density))))
+      projection_tunings.oracle_num_functions(plain, density(setting.density))))
 
 
 @functools.lru_cache(maxsize=4)

@@ -24,7 +24,6 @@ from dpjax import tree
 from dpjax.data import arrays
 from dpjax.data import registry
 from dpjax.privacy import accounting
-from dpjax.privacy import adaptive
 from dpjax.privacy.additive import GaussianMechanism
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.runs import configuration
@@ -37,6 +36,7 @@ from experiments import search
 from experiments import summary
 from experiments.lip_search import space as spaces
 from experiments.lip_search import sweep
+from experiments.methods.mechanisms import adaptive
 
 _DELTAS = {line.dataset: line.delta for line in papers.TABLE_5_4}
 _ADJACENCY = Adjacency.ADD_OR_REMOVE_ONE

@@ -10,6 +10,7 @@ from dpjax.privacy import local
 from experiments import records
 from experiments import rows
 from experiments import simulation
+from experiments.methods.mechanisms import forced_response
 from experiments.methods.statistics import polls
 from experiments.polls import sweep
 
@@ -22,7 +23,7 @@ def run(settings: Sequence[sweep.Setting], data_dir: str | None,
     progress(done / len(settings), setting.kind)
     if setting.kind == 'privacy':
       yield setting, rows.exact(setting, dict(
-          epsilon=local.epsilon_of_truth_prob(setting.parameter)))
+          epsilon=forced_response.epsilon_of_truth_prob(setting.parameter)))
       continue
     compute = {'truthful': _truthful, 'drowned': _drowned}[setting.kind]
     metrics = compute(setting)
@@ -32,7 +33,7 @@ def run(settings: Sequence[sweep.Setting], data_dir: str | None,
 
 def _epsilon(setting: sweep.Setting) -> float:
   """Returns epsilon; infinite for a drowned poll, where a no reveals both."""
-  return (local.epsilon_of_truth_prob(setting.parameter)
+  return (forced_response.epsilon_of_truth_prob(setting.parameter)
           if setting.kind == 'truthful' else math.inf)
 
 
@@ -60,7 +61,7 @@ def _truthful(setting: sweep.Setting) -> dict[str, float]:
   """
   phi, size = setting.parameter, setting.num_examples
   response = local.RandomizedResponse(
-      num_categories=2, epsilon=local.epsilon_of_truth_prob(phi))
+      num_categories=2, epsilon=forced_response.epsilon_of_truth_prob(phi))
 
   def sampler(key):
     yes = jax.random.bernoulli(key, setting.share, (size,))
@@ -78,7 +79,7 @@ def _truthful(setting: sweep.Setting) -> dict[str, float]:
 def _drowned(setting: sweep.Setting) -> dict[str, float]:
   """Returns a poll of the larger of two answers, and of the second (EST-02)."""
   size, others = setting.num_examples, setting.num_other
-  poll = local.ForcedYes(yes_prob=setting.parameter)
+  poll = forced_response.ForcedYes(yes_prob=setting.parameter)
 
   def sampler(key):
     return jax.random.bernoulli(key, setting.share, (size,)).astype(jnp.int32)

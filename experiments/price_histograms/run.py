@@ -12,11 +12,12 @@ from dpjax.privacy import notions
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.stats.density_methods import bandwidths
 from dpjax.stats.density_methods import cubes
-from dpjax.stats.density_methods import densities
 from dpjax.theory.parametric import densities as density_study
 from experiments import records
 from experiments import rows
 from experiments import simulation
+from experiments.methods.statistics import compared_densities
+from experiments.methods.statistics import cube_densities
 from experiments.price_histograms import sweep
 
 _MOST_NUMBERS = 4 * 10**6
@@ -51,13 +52,15 @@ def histogram(setting: sweep.Setting) -> cubes.CubeHistogram:
 def _laws(setting: sweep.Setting, bins: int) -> list[Any]:
   """Returns the densities over which the largest risk is taken."""
   if setting.part == 'golden':
-    return [densities.linear(1.0)]
+    return [compared_densities.linear(1.0)]
   if setting.dimension == 1:
-    return [cubes.worst(bins, 1), densities.linear(1.0), densities.tent(1.0)]
+    return [cube_densities.worst(bins, 1),
+            compared_densities.linear(1.0), compared_densities.tent(1.0)]
   root = math.sqrt(setting.dimension)
-  return [cubes.worst(bins, setting.dimension),
-          *(cubes.AxisMixture(parts=(density,) * setting.dimension)
-            for density in (densities.tent(root), densities.linear(root)))]
+  return [cube_densities.worst(bins, setting.dimension),
+          *(cube_densities.AxisMixture(parts=(law,) * setting.dimension)
+            for law in (compared_densities.tent(root),
+                        compared_densities.linear(root)))]
 
 
 @functools.cache

@@ -18,6 +18,7 @@ from dpjax.theory.parametric.exponential_families import Model
 from experiments import records
 from experiments import rows
 from experiments import simulation
+from experiments.methods.statistics import batch_descents
 from experiments.methods.theory import langevin_oracle
 from experiments.price_likelihood import sweep
 
@@ -58,7 +59,7 @@ def estimator(setting: sweep.Setting) -> likelihood.LikelihoodEstimator:
       return sgml.Descent(rho=setting.rho,
                           printed=setting.method == 'descent_printed', **common)
     case _:
-      return sgml.BatchDescent(
+      return batch_descents.BatchDescent(
           rho=setting.rho, printed=True, batch_size=setting.batch_size,
           replacement=setting.method == 'replacement', **common)
 
@@ -142,7 +143,7 @@ def _batches(setting: sweep.Setting) -> dict[str, float]:
   return metrics
 
 
-def _needed(made: sgml.BatchDescent) -> float:
+def _needed(made: batch_descents.BatchDescent) -> float:
   """Returns the noise variance that the promised guarantee needs over ours.
 
   The guarantee is the epsilon that rho-zCDP implies at delta = 1e-5.

@@ -4,12 +4,12 @@ from collections.abc import Iterator, Sequence
 import math
 
 from dpjax.privacy import notions
-from dpjax.theory.minimax import testing
 from dpjax.theory.minimax import two_points
 from experiments import records
 from experiments import rows
 from experiments.methods.theory import printed_bounds as printed
 from experiments.methods.theory import proportion_tests
+from experiments.methods.theory import testing
 from experiments.price_samples import sweep
 
 _VARIATION = sweep.PROBS[1] - sweep.PROBS[0]

@@ -15,6 +15,7 @@ from dpjax.theory.parametric import supports
 from experiments import records
 from experiments import rows
 from experiments import simulation
+from experiments.methods.statistics import doubled_means
 from experiments.price_support import sweep
 
 # Number of records drawn for one setting.
@@ -132,5 +133,5 @@ def bounds(setting: sweep.Setting) -> dict[str, float]:
     if setting.notion == 'none':
       values['printed'] = support_bounds.printed_two_supports(n)
       values['derived'] = support_bounds.two_supports(n)
-      values['plain'] = supports.largest_risk(1.0, num_examples=n)
+      values['plain'] = doubled_means.largest_risk(1.0, num_examples=n)
   return values

@@ -8,10 +8,10 @@ import time
 from typing import Any, TextIO
 
 from dpjax import errors
-from dpjax.report import plots
 from dpjax.runs import environment
 from dpjax.runs import grouping
 from experiments import engine
+from experiments import figures
 from experiments import freshness
 from experiments import records
 from experiments import registry
@@ -162,4 +162,4 @@ def _report(plan: plans.Plan, folder: pathlib.Path, root: pathlib.Path,
 def _is_fresh(figure: pathlib.Path, rows: Sequence[records.Row]) -> bool:
   """Returns whether the figure exists and was drawn from these rows."""
   return (figure.exists()
-          and plots.read_digest(figure) == records.digest(rows))
+          and figures.read_digest(figure) == records.digest(rows))

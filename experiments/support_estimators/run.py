@@ -13,6 +13,7 @@ from dpjax.typing import Array, PRNGKey
 from experiments import records
 from experiments import rows
 from experiments import simulation
+from experiments.methods.statistics import doubled_means
 from experiments.methods.statistics import support_queries
 from experiments.support_estimators import sweep
 
@@ -46,9 +47,9 @@ def estimator(setting: sweep.Setting) -> Callable[[PRNGKey, Array], Estimate]:
     return plain(supports.NoisyMaximum(
         epsilon=epsilon, adjacency=Adjacency.REPLACE_ONE).release)
   if setting.method == 'noisy_doubled_mean':
-    return supports.DoubledMean(num_examples=size, epsilon=epsilon).release
+    return doubled_means.DoubledMean(num_examples=size, epsilon=epsilon).release
   if setting.method == 'top_quantile':
-    quantile = supports.top_quantile(num_examples=size, epsilon=epsilon)
+    quantile = doubled_means.top_quantile(num_examples=size, epsilon=epsilon)
     return plain(lambda key, data: quantile.release(key, data) / quantile.prob)
   answers = support_queries.local_answers(epsilon=epsilon)
 
@@ -73,7 +74,7 @@ def closed_form(setting: sweep.Setting) -> float:
       'doubled_mean': lambda: _THETA**2 / (3 * n),
       'noisy_largest': lambda: (2 * _THETA**2 / ((n + 1) * (n + 2)) +
                                 2 / epsilon**2),
-      'noisy_doubled_mean': lambda: supports.DoubledMean(
+      'noisy_doubled_mean': lambda: doubled_means.DoubledMean(
           num_examples=n, epsilon=epsilon).population_risk(_THETA),
       'top_quantile': lambda: math.nan,
       'local_doubled_mean': lambda: support_queries.local_doubled_mean_risk(

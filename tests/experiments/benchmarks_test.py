@@ -8,6 +8,7 @@ import pytest
 from dpjax.report import plots
 from dpjax.runs import environment
 from experiments import engine
+from experiments import figures
 from experiments import records
 from experiments import registry
 from experiments.benchmarks import architectures
@@ -351,4 +352,4 @@ def test_figures_say_which_rows_they_are_of(tmp_path, monkeypatch):
   pytest.importorskip('matplotlib')
   path = tmp_path / 'figure.svg'
   plots.save(report.figure(rows, 'step'), path, digest=records.digest(rows))
-  assert plots.read_digest(path) == records.digest(rows)
+  assert figures.read_digest(path) == records.digest(rows)

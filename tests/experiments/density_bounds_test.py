@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from dpjax.privacy.adjacency import Adjacency
-from dpjax.stats.density_methods import projections
 from experiments import registry
 from experiments import verdicts
 from experiments.density_bounds import run as bounds_run
@@ -15,6 +14,7 @@ from experiments.density_packings import report as packings_report
 from experiments.density_packings import run as packings_run
 from experiments.density_packings import sweep
 from experiments.density_packings import words
+from experiments.methods.statistics import projection_tunings
 
 
 @pytest.mark.every(2)
@@ -64,7 +64,7 @@ def test_upper_bounds_are_those_of_the_estimator(name, basis):
   """Whole cuts, and for beta = 1 a supremum that is bounded: 5 % at most."""
   setting, = (s for s in bounds.SETTINGS if (s.dataset, s.notion, s.kind) == (
       name, 'zcdp', 'records') and s.num_records == 10**4)
-  worst = projections.pinsker_projection(
+  worst = projection_tunings.pinsker_projection(
       num_records=10**4, rho=setting.alpha**2, basis=basis,
       radius=bounds.RADII[name], smoothness=bounds.SMOOTHNESS[name],
       adjacency=Adjacency.REPLACE_ONE).worst_case(

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from dpjax.privacy.adjacency import Adjacency
-from dpjax.stats.density_methods import densities
 from dpjax.stats.density_methods import sensitivities
 from experiments import registry
 from experiments import verdicts
@@ -14,6 +13,7 @@ from experiments.density_relaxation import run as relaxation_run
 from experiments.density_relaxation import sweep as relaxation
 from experiments.density_sensitivities import report as sensitivity_report
 from experiments.density_sensitivities import run as sensitivity_run
+from experiments.methods.statistics import compared_densities
 
 
 @pytest.mark.slow
@@ -57,7 +57,7 @@ def test_pairs_that_move_sums_farthest_are_found():
 def test_best_histograms_by_brute_force():
   setting = relaxation.Setting(kind='cells', num_records=10**4, epsilon=0.1,
                                size=2)
-  density = densities.random_phases(2)
+  density = compared_densities.random_phases(2)
   size, best = relaxation_run._best_histogram(setting, density)
   risks = {(bins, top): relaxation_run._histogram(
       setting, bins, top).expected(density).total

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from dpjax.report import plots
+from experiments import figures
 from experiments import records
 from experiments import registry
 from experiments import rendering
@@ -55,7 +55,7 @@ def test_everything_is_written_and_then_fresh(root, capsys):
   table = (folder / 'table.md').read_text()
   assert table in capsys.readouterr().out
   rows = records.read(folder / 'rows.csv')
-  assert plots.read_digest(folder / 'figure.svg') == records.digest(rows)
+  assert figures.read_digest(folder / 'figure.svg') == records.digest(rows)
   before = _state(root)
   assert report.report(root, check=True) == []
   assert report.report(root, 'toy', check=True) == []

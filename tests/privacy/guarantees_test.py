@@ -12,8 +12,9 @@ import pytest
 from dpjax.privacy import accounting
 from dpjax.privacy import notions
 from dpjax.privacy import renyi
-from dpjax.privacy import tuning
 from dpjax.privacy.adjacency import Adjacency
+from experiments.methods.mechanisms import renyi_steps
+from experiments.methods.mechanisms import tuning
 from tests.privacy.spending import ADD
 from tests.privacy.spending import INTERVAL
 from tests.privacy.spending import REPLACE
@@ -105,12 +106,12 @@ def test_renyi_costs_at_one_order_are_those_of_the_guarantees():
           notions.PureDP(epsilon=SIZE), order=order)),
         ('range', renyi.bounded_range(
           notions.BoundedRange(width=SIZE), order=order)),
-        ('concentrated', renyi.renyi_from_zcdp(
+        ('concentrated', renyi_steps.renyi_from_zcdp(
           notions.ZCDP(rho=SIZE), order=order))):
       found = accounting.epsilon(
         accounting.repeated_event(KINDS[kind](SIZE, ADD), 3), delta=1e-3,
         adjacency=ADD, accountant='rdp', orders=(order,))
-      wanted = renyi.approx_from_renyi(renyi.compose([one] * 3), delta=1e-3)
+      wanted = renyi_steps.approx_from_renyi(renyi_steps.compose([one] * 3), delta=1e-3)
       assert found == pytest.approx(wanted.epsilon, rel=1e-6)
 
 
@@ -125,7 +126,7 @@ def test_the_best_of_trials_costs_what_the_theorem_says(shape):
   # The order of the second term is chosen among the same ones.
   divergence = one(order) + math.log(mean) / (order - 1) + (1 + shape) * (
     (1 - 1 / order) * one(order) - math.log(stop) / order)
-  wanted = renyi.approx_from_renyi(
+  wanted = renyi_steps.approx_from_renyi(
     renyi.RenyiDP(order=order, divergence=divergence), delta=1e-6).epsilon
   for adjacency, factor in ((ADD, 1), (REPLACE, 2)):
     event = tuning.best_trial_event(accounting.gaussian_event(

@@ -25,6 +25,7 @@ from dpjax.privacy import local
 from dpjax.privacy import selection
 from dpjax.privacy import smooth
 from dpjax.privacy.adjacency import Adjacency
+from experiments.methods.mechanisms import forced_response
 from experiments.methods.statistics import local_queries as queries
 
 REPLACE = Adjacency.REPLACE_ONE
@@ -145,7 +146,7 @@ RELEASES = {
     num_categories=3, epsilon=1.0).release, data=COUNTS['a']),
   'unary': functools.partial(local.UnaryEncoding(
     num_categories=3, epsilon=1.0).release, data=COUNTS['a']),
-  'forced': functools.partial(local.ForcedYes(yes_prob=0.5).release,
+  'forced': functools.partial(forced_response.ForcedYes(yes_prob=0.5).release,
                               data=COUNTS['a']),
   'geometric floats': lambda key: draws.discrete_laplace(key, (3,), 2.0)}
 

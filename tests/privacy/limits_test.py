@@ -1,6 +1,6 @@
 """Where the arguments of all public functions end: what is taken and refused.
 
-Each number of each function and class of this package, and of three modules of
+Each number of each function and class of this package, and of modules of
 experiments that build on it, is tried at both ends of its range, next to them,
 as NaN and as infinity. What is listed here is the range; a function that is not
 listed must be in `ARRAYS`.
@@ -21,8 +21,13 @@ from dpjax.privacy import accounting
 from dpjax.privacy import notions
 from dpjax.privacy import renyi
 from dpjax.privacy.adjacency import Adjacency
+from experiments.methods.mechanisms import adaptive
+from experiments.methods.mechanisms import forced_response
+from experiments.methods.mechanisms import renyi_steps
+from experiments.methods.mechanisms import tuning
 from experiments.methods.statistics import local_queries
 from experiments.methods.statistics import noise_magnitudes
+from experiments.methods.theory import composition
 from experiments.methods.theory import printed_guarantees
 
 REPLACE = Adjacency.REPLACE_ONE
@@ -69,6 +74,8 @@ def _refused(kind):
   return kind._replace(taken=())
 
 
+_OUTSIDE = (adaptive, composition, forced_response, local_queries,
+            noise_magnitudes, printed_guarantees, renyi_steps, tuning)
 _RANGE = dict(lower=0.0, upper=1.0)
 _ROWS = {
   'accounting.gaussian_event': dict(noise_multiplier=POSITIVE),
@@ -167,8 +174,8 @@ _ROWS = {
   'local.RandomizedResponse': dict(
     num_categories=whole(2, 2**16), epsilon=LOCAL),
   'local.truth_prob_of_epsilon': dict(epsilon=NOT_NEGATIVE),
-  'local.epsilon_of_truth_prob': dict(truth_prob=Range((0.0, 1.0), (-1e-9, 1.1))),
-  'local.ForcedYes': dict(yes_prob=Range((1e-9, 1 - 2**-32), (0.0, 1 - 2**-33, 1.0))),
+  'forced_response.epsilon_of_truth_prob': dict(truth_prob=Range((0.0, 1.0), (-1e-9, 1.1))),
+  'forced_response.ForcedYes': dict(yes_prob=Range((1e-9, 1 - 2**-32), (0.0, 1 - 2**-33, 1.0))),
   'local.UnaryEncoding': dict(num_categories=whole(2), epsilon=LOCAL),
   'neighbours.datasets': dict(domain='ab', size=whole(0, 16)),
   'notions.PureDP': dict(epsilon=NOT_NEGATIVE),
@@ -191,21 +198,22 @@ _ROWS = {
     num_queries=whole(1), tolerance=SHARE, failure_prob=OPEN, epsilon=LOCAL),
   'local_queries.bisect_support': dict(
     ask=lambda query: 0.0, num_queries=whole(1), tolerance=POSITIVE),
+  'renyi.check_order': dict(order=ORDER),
   'renyi.RenyiDP': dict(order=ORDER, divergence=NOT_NEGATIVE),
-  'renyi.gaussian': dict(noise_multiplier=POSITIVE, order=ORDER),
-  'renyi.sampled_gaussian': dict(
+  'renyi_steps.gaussian': dict(noise_multiplier=POSITIVE, order=ORDER),
+  'renyi_steps.sampled_gaussian': dict(
     noise_multiplier=POSITIVE._replace(taken=(0.1, 9.0)), sampling_prob=SHARE,
     order=whole(2)),
-  'renyi.laplace': dict(epsilon=POSITIVE, order=ORDER),
-  'renyi.randomized_response': dict(
+  'renyi_steps.laplace': dict(epsilon=POSITIVE, order=ORDER),
+  'renyi_steps.randomized_response': dict(
     epsilon=POSITIVE, order=ORDER, num_categories=whole(2)),
   'renyi.renyi_from_pure': dict(guarantee=PURE, order=ORDER),
   'printed_guarantees.renyi_from_pure_printed': dict(guarantee=PURE, order=ORDER),
-  'renyi.renyi_from_zcdp': dict(guarantee=ZCDP, order=ORDER),
+  'renyi_steps.renyi_from_zcdp': dict(guarantee=ZCDP, order=ORDER),
   'renyi.bounded_range': dict(
     guarantee=notions.BoundedRange(width=1.0), order=ORDER),
-  'renyi.group': dict(guarantee=FOURTH, doublings=whole(0, 1)),
-  'renyi.approx_from_renyi': dict(guarantee=FOURTH, delta=OPEN),
+  'renyi_steps.group': dict(guarantee=FOURTH, doublings=whole(0, 1)),
+  'renyi_steps.approx_from_renyi': dict(guarantee=FOURTH, delta=OPEN),
   'printed_guarantees.approx_from_renyi_printed': dict(guarantee=FOURTH, delta=OPEN),
   'selection.ExponentialMechanism': dict(
     sensitivity=SCALE, epsilon=POSITIVE, adjacency=REPLACE),
@@ -262,7 +270,7 @@ def _members():
   for module in [*(importlib.import_module(f'dpjax.privacy.{module_name}')
                    for _, module_name, _ in pkgutil.iter_modules(
                        privacy.__path__)),
-                 local_queries, noise_magnitudes, printed_guarantees]:
+                 *_OUTSIDE]:
     for name, value in vars(module).items():
       if (name.startswith('_') or not callable(value)
           or getattr(value, '__module__', '') != module.__name__):

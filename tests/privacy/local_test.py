@@ -16,6 +16,7 @@ from dpjax.privacy import divergences
 from dpjax.privacy import local
 from dpjax.privacy import mechanism
 from dpjax.privacy.adjacency import Adjacency
+from experiments.methods.mechanisms import forced_response
 
 KEY = jax.random.key(0)
 WORDS = 2**32
@@ -32,7 +33,7 @@ def test_the_matrix_is_that_of_the_definition(categories, epsilon):
   assert made.truth_prob == pytest.approx(
     1 - uniform + uniform / categories, rel=1e-9)
   if categories <= 1000:
-    assert local.epsilon_of_matrix(made.matrix) == pytest.approx(
+    assert forced_response.epsilon_of_matrix(made.matrix) == pytest.approx(
       epsilon, rel=1e-12)
 
 
@@ -178,11 +179,11 @@ def test_unary_is_better_for_many_categories_only():
 
 def test_polls():
   """LDP-02, EST-03: two coins make ln 3, and back."""
-  assert local.epsilon_of_truth_prob(0.75) == pytest.approx(math.log(3))
-  assert local.epsilon_of_truth_prob(0.25) == pytest.approx(math.log(3))
-  assert local.epsilon_of_truth_prob(0.5) == 0
-  assert local.epsilon_of_truth_prob(0) == math.inf
-  assert local.epsilon_of_truth_prob(1) == math.inf
+  assert forced_response.epsilon_of_truth_prob(0.75) == pytest.approx(math.log(3))
+  assert forced_response.epsilon_of_truth_prob(0.25) == pytest.approx(math.log(3))
+  assert forced_response.epsilon_of_truth_prob(0.5) == 0
+  assert forced_response.epsilon_of_truth_prob(0) == math.inf
+  assert forced_response.epsilon_of_truth_prob(1) == math.inf
   assert local.truth_prob_of_epsilon(math.log(3)) == pytest.approx(0.75)
   assert local.truth_prob_of_epsilon(0.0) == 0.5
 
@@ -191,9 +192,9 @@ def test_polls():
   pytest.param(each, marks=pytest.mark.slow) for each in (0.5, 0.9))])
 def test_a_forced_yes_has_no_epsilon(yes_prob):
   """LDP-03, LDP-04: (0, 1 - q), attained at every epsilon."""
-  made = local.ForcedYes(yes_prob=yes_prob)
+  made = forced_response.ForcedYes(yes_prob=yes_prob)
   no, yes = made.matrix
-  assert local.epsilon_of_matrix(made.matrix) == math.inf
+  assert forced_response.epsilon_of_matrix(made.matrix) == math.inf
   assert made.guarantee.epsilon == 0
   assert made.adjacency is Adjacency.REPLACE_ONE
   for epsilon in (0.0, 1.0, 30.0):
@@ -212,7 +213,7 @@ def test_a_forced_yes_has_no_epsilon(yes_prob):
 @pytest.mark.parametrize('yes_prob', [1e-12, 1 / 3, 0.7, 1 - 1e-9])
 def test_a_forced_yes_is_rounded_towards_privacy(yes_prob):
   """In exact arithmetic of words."""
-  made = local.ForcedYes(yes_prob=yes_prob)
+  made = forced_response.ForcedYes(yes_prob=yes_prob)
   no = 1 - fractions.Fraction(made.forced_words, WORDS)
   assert 0 < no <= 1 - fractions.Fraction(yes_prob)
   assert no <= fractions.Fraction(made.guarantee.delta) * (1 + 2**-50)
@@ -227,7 +228,7 @@ def test_truths_that_are_none_give_no_answers_of_their_own():
   assert answers.min() == 0 and answers.max() == 2
   np.testing.assert_array_equal(
     answers, np.reshape(made.release(KEY, jnp.clip(truths, 0, 2)), (-1, 3)))
-  told = local.ForcedYes(yes_prob=0.3).release(KEY, truths)
+  told = forced_response.ForcedYes(yes_prob=0.3).release(KEY, truths)
   assert np.all(np.asarray(told) == 1)
 
 
@@ -246,13 +247,13 @@ def test_truths_that_are_none_give_no_answers_of_their_own():
    'epsilon must be at most 20'),
   (lambda: local.UnaryEncoding(num_categories=1, epsilon=1.0),
    'num_categories must be an integer >= 2'),
-  (lambda: local.epsilon_of_matrix(np.array([[1.5, -0.5], [0.5, 0.5]])),
+  (lambda: forced_response.epsilon_of_matrix(np.array([[1.5, -0.5], [0.5, 0.5]])),
    'sum to 1'),
-  (lambda: local.epsilon_of_matrix(np.ones(1)), 'sum to 1'),
-  (lambda: local.ForcedYes(yes_prob=1.0), 'yes_prob must lie strictly'),
-  (lambda: local.ForcedYes(yes_prob=1 - 1e-10), r'must be at most 1 - 2\^-32'),
-  (lambda: local.epsilon_of_truth_prob(1.5), 'truth_prob must lie in'),
-  (lambda: local.epsilon_of_matrix(np.ones((2, 2))), 'sum to 1'),
+  (lambda: forced_response.epsilon_of_matrix(np.ones(1)), 'sum to 1'),
+  (lambda: forced_response.ForcedYes(yes_prob=1.0), 'yes_prob must lie strictly'),
+  (lambda: forced_response.ForcedYes(yes_prob=1 - 1e-10), r'must be at most 1 - 2\^-32'),
+  (lambda: forced_response.epsilon_of_truth_prob(1.5), 'truth_prob must lie in'),
+  (lambda: forced_response.epsilon_of_matrix(np.ones((2, 2))), 'sum to 1'),
 ])
 def test_bad_input_is_refused(make, message):
   with pytest.raises(ValueError, match=message):

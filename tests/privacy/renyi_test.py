@@ -13,6 +13,7 @@ from dpjax.privacy import accounting
 from dpjax.privacy import divergences
 from dpjax.privacy import renyi
 from dpjax.privacy.adjacency import Adjacency
+from experiments.methods.mechanisms import renyi_steps
 from experiments.methods.theory import printed_guarantees
 
 ADD = Adjacency.ADD_OR_REMOVE_ONE
@@ -41,15 +42,15 @@ def test_gaussian_is_exact(z, order):
   # The integrand is a bell around `order`.
   value = integrate.quad(integrand, order - 12 * z, order + 12 * z,
                          points=[order])[0]
-  got = renyi.gaussian(noise_multiplier=z, order=order)
+  got = renyi_steps.gaussian(noise_multiplier=z, order=order)
   assert got.divergence == pytest.approx(math.log(value) / (order - 1),
                                          rel=1e-7)
 
 
 def test_composition_adds():
   """Item DP-06: T Gaussians are one with z / sqrt(T)."""
-  many = renyi.compose([renyi.gaussian(noise_multiplier=3., order=4.)] * 9)
-  one = renyi.gaussian(noise_multiplier=1., order=4.)
+  many = renyi_steps.compose([renyi_steps.gaussian(noise_multiplier=3., order=4.)] * 9)
+  one = renyi_steps.gaussian(noise_multiplier=1., order=4.)
   assert many.divergence == pytest.approx(one.divergence) and many.order == 4.
   # Exact for products of finite pairs.
   rng = np.random.default_rng(0)
@@ -58,7 +59,7 @@ def test_composition_adds():
   product = [np.einsum('i,j,k', *side).ravel() for side in zip(*pairs)]
   parts = [renyi.RenyiDP(order=2.5, divergence=divergences.renyi(
       p, q, order=2.5)) for p, q in pairs]
-  assert renyi.compose(parts).divergence == pytest.approx(
+  assert renyi_steps.compose(parts).divergence == pytest.approx(
       divergences.renyi(*product, order=2.5))
 
 
@@ -70,15 +71,15 @@ def test_groups_of_records(order):
     first, middle, last = rng.dirichlet(np.ones(3) * .8, 3)
     most = max(divergences.renyi(*pair, order=order) for pair in (
         (first, middle), (middle, first), (middle, last), (last, middle)))
-    claim = renyi.group(renyi.RenyiDP(order=order, divergence=most),
+    claim = renyi_steps.group(renyi.RenyiDP(order=order, divergence=most),
                         doublings=1)
     assert claim.order == order / 2
     assert divergences.renyi(first, last, order=claim.order) <= (
         claim.divergence)
   for doublings in (0, 1):
-    one = renyi.gaussian(noise_multiplier=3., order=order)
-    claim = renyi.group(one, doublings=doublings)
-    exact = renyi.gaussian(noise_multiplier=3. / 2**doublings,
+    one = renyi_steps.gaussian(noise_multiplier=3., order=order)
+    claim = renyi_steps.group(one, doublings=doublings)
+    exact = renyi_steps.gaussian(noise_multiplier=3. / 2**doublings,
                            order=claim.order)
     assert claim.divergence == pytest.approx(
         1.5**doublings * exact.divergence)
@@ -93,7 +94,7 @@ SAMPLED = {
 
 
 def sampled(q, sigma, order):
-  return renyi.sampled_gaussian(noise_multiplier=sigma, sampling_prob=q,
+  return renyi_steps.sampled_gaussian(noise_multiplier=sigma, sampling_prob=q,
                                 order=order)
 
 
@@ -122,7 +123,7 @@ def test_a_sampled_gaussian_is_the_integral_and_the_librarys(sigma, q):
 
 
 def test_a_sample_of_everything_is_the_plain_gaussian():
-  assert sampled(1., 3., 7) == renyi.gaussian(noise_multiplier=3., order=7)
+  assert sampled(1., 3., 7) == renyi_steps.gaussian(noise_multiplier=3., order=7)
   near = sampled(1 - 1e-12, 3., 7).divergence
   assert near == pytest.approx(7 / 18, rel=1e-9)
 
@@ -130,15 +131,15 @@ def test_a_sample_of_everything_is_the_plain_gaussian():
 @pytest.mark.every(2)
 def test_golden_conversions():
   """Item DP-07: 2.53798 as printed, 2.10137 improved, 1.82824 by PLD."""
-  runs = [renyi.compose([sampled(.01, 1., order)] * 1000)
+  runs = [renyi_steps.compose([sampled(.01, 1., order)] * 1000)
           for order in range(2, 25)]
   best = lambda convert: min(convert(run, delta=1e-5).epsilon for run in runs)
   # Whole orders only: the printed minimum is over fractions too.
   assert best(printed_guarantees.approx_from_renyi_printed) == pytest.approx(2.53798,
                                                                 rel=5e-3)
-  assert best(renyi.approx_from_renyi) == pytest.approx(2.10137, rel=5e-3)
+  assert best(renyi_steps.approx_from_renyi) == pytest.approx(2.10137, rel=5e-3)
   assert best(printed_guarantees.approx_from_renyi_printed) >= 2.53798 - 1e-5
-  assert best(renyi.approx_from_renyi) >= 2.10137 - 1e-5
+  assert best(renyi_steps.approx_from_renyi) >= 2.10137 - 1e-5
   event = accounting.poisson_gaussian_event(
       sampling_prob=.01, noise_multiplier=1., num_steps=1000)
   spent = lambda by: accounting.epsilon(event, delta=1e-5, adjacency=ADD,
@@ -156,7 +157,7 @@ def test_conversions_hold_and_the_improved_is_tighter(order, delta):
     p, q = rng.dirichlet(np.ones(3)), rng.dirichlet(np.ones(3))
     guarantee = renyi.RenyiDP(
         order=order, divergence=divergences.renyi(p, q, order=order))
-    improved = renyi.approx_from_renyi(guarantee, delta=delta)
+    improved = renyi_steps.approx_from_renyi(guarantee, delta=delta)
     printed = printed_guarantees.approx_from_renyi_printed(guarantee, delta=delta)
     for claim in (improved, printed):
       assert divergences.hockey_stick(
@@ -178,7 +179,7 @@ def test_the_improved_conversion_is_attained():
     assert exact == pytest.approx(delta)
     guarantee = renyi.RenyiDP(
         order=order, divergence=divergences.renyi(p, q, order=order))
-    claim = renyi.approx_from_renyi(guarantee, delta=delta).epsilon
+    claim = renyi_steps.approx_from_renyi(guarantee, delta=delta).epsilon
     assert claim >= epsilon - 1e-12
     worst = max(worst, epsilon / claim)
   assert worst > .99
@@ -187,19 +188,19 @@ def test_the_improved_conversion_is_attained():
 @pytest.mark.parametrize('call, message', [
   (lambda: renyi.RenyiDP(order=1., divergence=1.), 'order must be a number > 1'),
   (lambda: renyi.RenyiDP(order=2., divergence=-1.), 'divergence must be a num'),
-  (lambda: renyi.gaussian(noise_multiplier=0., order=2.), 'noise_multiplier m'),
+  (lambda: renyi_steps.gaussian(noise_multiplier=0., order=2.), 'noise_multiplier m'),
   (lambda: sampled(.1, 1., 1), 'order must be an integer >= 2'),
   (lambda: sampled(0., 1., 2), 'sampling_prob must lie in'),
-  (lambda: renyi.compose([]), r'composing needs .* of one order, got \[\]'),
-  (lambda: renyi.compose([renyi.gaussian(noise_multiplier=1., order=o)
+  (lambda: renyi_steps.compose([]), r'composing needs .* of one order, got \[\]'),
+  (lambda: renyi_steps.compose([renyi_steps.gaussian(noise_multiplier=1., order=o)
                           for o in (2., 3.)]), r'composing .* \[2.0, 3.0\]'),
-  (lambda: renyi.group(renyi.gaussian(noise_multiplier=1., order=3.),
+  (lambda: renyi_steps.group(renyi_steps.gaussian(noise_multiplier=1., order=3.),
                        doublings=1), 'groups of 2 need an order of at least'),
-  (lambda: renyi.approx_from_renyi(
-      renyi.gaussian(noise_multiplier=1., order=2.), delta=0.),
+  (lambda: renyi_steps.approx_from_renyi(
+      renyi_steps.gaussian(noise_multiplier=1., order=2.), delta=0.),
    'delta must lie strictly between 0 and 1'),
   (lambda: printed_guarantees.approx_from_renyi_printed(
-      renyi.gaussian(noise_multiplier=1., order=2.), delta=1.),
+      renyi_steps.gaussian(noise_multiplier=1., order=2.), delta=1.),
    'delta must lie strictly between 0 and 1'),
 ])
 def test_refusals(call, message):

@@ -28,6 +28,7 @@ from dpjax.stats import frequencies
 from dpjax.stats import means as mean
 from dpjax.theory.parametric import proportions
 from dpjax.theory.parametric import supports
+from experiments.methods.statistics import doubled_means
 
 ADD = Adjacency.ADD_OR_REMOVE_ONE
 REPLACE = Adjacency.REPLACE_ONE
@@ -271,7 +272,7 @@ CASES = [
     lower=0.0, upper=2.0, epsilon=1.5), arrays(
       ([2, 1, 0.5, np.nan], [2, 1, 0.5, 2]), ([0, 0], [0])),
     private_size_law, low=-0.1, high=2.1, value=lambda out: out.value),
-  on_line('doubled_mean', supports.DoubledMean(num_examples=3, epsilon=1.5),
+  on_line('doubled_mean', doubled_means.DoubledMean(num_examples=3, epsilon=1.5),
           arrays(([0, 0.5, 1], [1, 0.5, 1])), lambda data: stats.laplace(
             2 * data.mean(), 2 / 4.5).cdf, low=-6.0, high=8.0,
           value=lambda out: out.value),

@@ -22,10 +22,10 @@ from dpjax.privacy import k_norm
 from dpjax.privacy import langevin
 from dpjax.privacy import lattice
 from dpjax.privacy import mechanism
-from dpjax.privacy import renyi
 from dpjax.privacy import smooth
 from dpjax.privacy import tradeoff
 from dpjax.privacy.notions import ApproxDP
+from experiments.methods.mechanisms import renyi_steps
 from experiments.methods.statistics import local_queries as queries
 from tests.privacy.spending import ADD
 from tests.privacy.spending import REPLACE
@@ -87,10 +87,10 @@ def test_curves_of_points_are_the_lines_of_each():
 
 def test_groups_of_gaussians_at_all_sizes():
   """2^c steps of 3^c each, at the order a / 2^c: 1.5^c times the exact one."""
-  one = renyi.gaussian(noise_multiplier=3.0, order=32.0)
+  one = renyi_steps.gaussian(noise_multiplier=3.0, order=32.0)
   for doublings in range(5):
-    claim = renyi.group(one, doublings=doublings)
-    moved = renyi.gaussian(noise_multiplier=3.0 / 2**doublings,
+    claim = renyi_steps.group(one, doublings=doublings)
+    moved = renyi_steps.gaussian(noise_multiplier=3.0 / 2**doublings,
                            order=claim.order)
     assert claim.divergence == pytest.approx(1.5**doublings * moved.divergence)
 

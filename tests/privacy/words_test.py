@@ -17,6 +17,7 @@ import pytest
 
 from dpjax.privacy import inverse
 from dpjax.privacy import local
+from experiments.methods.mechanisms import forced_response
 from experiments.methods.statistics import local_queries as queries
 
 WORDS = 2**32
@@ -116,7 +117,7 @@ def test_forced_answers_are_rounded_up():
   """Also where the product of floats is an integer that is too small."""
   for prob in np.random.default_rng(2).uniform(0.01, 0.99, 200):
     for value in (prob, math.nextafter(round(prob * WORDS) / WORDS, 1.0)):
-      forced = local.ForcedYes(yes_prob=float(value)).forced_words
+      forced = forced_response.ForcedYes(yes_prob=float(value)).forced_words
       exact = Fraction(float(value)) * WORDS
       assert exact <= forced < exact + 1
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from dpjax.report import plots
+from experiments import figures
 
 DIGEST = 'ab' * 32
 
@@ -35,9 +36,9 @@ def test_svg_is_deterministic(tmp_path):
 
 def test_svg_says_which_rows_it_shows(tmp_path):
   plots.save(_figure(), tmp_path / 'a.svg', digest=DIGEST)
-  assert plots.read_digest(tmp_path / 'a.svg') == DIGEST
+  assert figures.read_digest(tmp_path / 'a.svg') == DIGEST
   (tmp_path / 'b.svg').write_text('<svg/>')
-  assert plots.read_digest(tmp_path / 'b.svg') is None
+  assert figures.read_digest(tmp_path / 'b.svg') is None
 
 
 @pytest.mark.every(2)
@@ -86,7 +87,7 @@ def test_epsilon_axis_is_logarithmic_with_its_values():
 
 def test_roc_axes_are_logarithmic_with_the_diagonal():
   ax = plots.new()[1][0, 0]
-  plots.roc_axes(ax, least=1e-3)
+  figures.roc_axes(ax, least=1e-3)
   assert ax.get_xscale() == ax.get_yscale() == 'log'
   assert ax.get_xlim() == ax.get_ylim() == (1e-3, 1.)
   np.testing.assert_array_equal(ax.lines[0].get_xydata(),
@@ -95,9 +96,9 @@ def test_roc_axes_are_logarithmic_with_the_diagonal():
 
 def test_roc_shows_what_is_attained_and_nothing_before():
   ax = plots.new()[1][0, 0]
-  plots.roc_axes(ax, least=1e-3)
+  figures.roc_axes(ax, least=1e-3)
   fpr, tpr = [0., 0., .01, .01, .2, 1.], [0., 0., 0., .3, .5, 1.]
-  plots.roc(ax, fpr, tpr, 'attack', series=1)
+  figures.roc(ax, fpr, tpr, 'attack', series=1)
   grid, drawn = ax.lines[1].get_xdata(), ax.lines[1].get_ydata()
   for rate, value in zip(grid, drawn, strict=True):
     best = max(t for f, t in zip(fpr, tpr, strict=True) if f <= rate)
@@ -109,8 +110,8 @@ def test_roc_shows_what_is_attained_and_nothing_before():
 
 def test_roc_ceiling_is_drawn_as_it_is():
   ax = plots.new()[1][0, 0]
-  plots.roc_axes(ax, least=1e-2)
-  plots.roc_ceiling(ax, lambda rate: np.minimum(1., 2 * rate + .1), 'DP',
+  figures.roc_axes(ax, least=1e-2)
+  figures.roc_ceiling(ax, lambda rate: np.minimum(1., 2 * rate + .1), 'DP',
                     series=2)
   grid, drawn = ax.lines[1].get_xdata(), ax.lines[1].get_ydata()
   np.testing.assert_allclose(drawn, np.minimum(1., 2 * grid + .1))
@@ -143,9 +144,9 @@ def test_the_style_of_axes_and_of_what_is_drawn():
 
 def test_curves_have_200_points_and_the_style():
   ax = plots.new()[1][0, 0]
-  plots.roc_axes(ax, least=1e-3)
-  plots.roc(ax, [0., 1.], [0., 1.], 'attack', series=8)
-  plots.roc_ceiling(ax, np.sqrt, 'DP', series=9)
+  figures.roc_axes(ax, least=1e-3)
+  figures.roc(ax, [0., 1.], [0., 1.], 'attack', series=8)
+  figures.roc_ceiling(ax, np.sqrt, 'DP', series=9)
   diagonal, attack, ceiling = ax.lines
   for line, series in ((attack, 8), (ceiling, 9)):
     np.testing.assert_allclose(line.get_xdata(), np.geomspace(1e-3, 1, 200))

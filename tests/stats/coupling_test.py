@@ -45,6 +45,7 @@ from dpjax.theory.parametric import normal_intervals
 from dpjax.theory.parametric import normal_means
 from dpjax.theory.parametric import supports
 from dpjax.theory.parametric import truncated_means
+from experiments.methods.statistics import doubled_means
 from experiments.methods.statistics import factorised_quantiles as factorised
 from experiments.methods.statistics import hosmer_lemeshow_cells
 from experiments.methods.statistics import marginals
@@ -313,7 +314,7 @@ CASES = {
     'noisy maximum, added': whole(supports.NoisyMaximum(
         epsilon=0.7, adjacency=ADD), 0 * LINE, [0.5, 2.0],
         read=lambda out: out),
-    'doubled mean': whole(supports.DoubledMean(
+    'doubled mean': whole(doubled_means.DoubledMean(
         num_examples=SIZE, epsilon=0.7), LINE, [2.0]),
     'mean support': estimator(supports.MeanSupport(
         num_examples=SIZE, guarantee=PURE), BITS / 2, [2.0]),

@@ -10,16 +10,12 @@ from dpjax.privacy.adjacency import Adjacency
 from dpjax.stats.density_methods import adaptive
 from dpjax.stats.density_methods import bandwidths
 from dpjax.stats.density_methods import bases
-from dpjax.stats.density_methods import densities
 from dpjax.stats.density_methods import histospline
-from dpjax.stats.density_methods import projections
-from dpjax.stats.density_methods import spectral
 from dpjax.stats.density_methods import weighted
 from dpjax.theory.minimax import cube_bounds
 from dpjax.theory.minimax import scores
 from dpjax.theory.minimax import sign_vectors
 from dpjax.theory.minimax import spheres
-from dpjax.theory.minimax import testing
 from dpjax.theory.minimax import two_points
 from dpjax.theory.parametric import clipped_normals
 from dpjax.theory.parametric import moment_bounds
@@ -32,9 +28,12 @@ from dpjax.theory.parametric import studies
 from dpjax.theory.parametric import subsampling
 from dpjax.theory.parametric import support_bounds
 from dpjax.theory.parametric import support_ranks
-from dpjax.theory.parametric import supports
 from dpjax.theory.parametric import truncated_means
+from experiments.methods.statistics import compared_densities
 from experiments.methods.statistics import density_relaxation as relaxation
+from experiments.methods.statistics import doubled_means
+from experiments.methods.statistics import projection_tunings
+from experiments.methods.statistics import spectral_risks
 from experiments.methods.theory import best_channels as oracles
 from experiments.methods.theory import conversions
 from experiments.methods.theory import couplings
@@ -43,6 +42,7 @@ from experiments.methods.theory import density_packings as packings
 from experiments.methods.theory import langevin_oracle
 from experiments.methods.theory import printed_moments
 from experiments.methods.theory import risk_oracles
+from experiments.methods.theory import testing
 
 _PURE, _ZCDP = notions.PureDP(epsilon=0.5), notions.ZCDP(rho=0.1)
 _ADD, _ = Adjacency
@@ -69,9 +69,9 @@ DENSITY = [
     (cube_bounds.bounds, dict(_KNOWN, dimension=1),
      '1:dimension 1:num_examples'),
     (histospline.cumulative, dict(num_bins=5), '3:num_bins'),
-    (densities.tent(1.0).masses, dict(num_bins=5), '1:num_bins'),
-    (densities.alternating(1).masses, dict(num_bins=5), '1:num_bins'),
-    (densities.zigzag, dict(num_bins=5), '1:num_bins'),
+    (compared_densities.tent(1.0).masses, dict(num_bins=5), '1:num_bins'),
+    (compared_densities.alternating(1).masses, dict(num_bins=5), '1:num_bins'),
+    (compared_densities.zigzag, dict(num_bins=5), '1:num_bins'),
     (lower_bounds.pointwise, dict(
         lipschitz=1.0, num_records=9, epsilon=1.0), '+:lipschitz'),
     (lower_bounds.assouad, dict(
@@ -89,10 +89,10 @@ DENSITY = [
     (packings.cells, dict(kernel=packings.sawtooth(), radius=1.0, num_cells=3),
      '+:radius 1:num_cells'),
     (packings.lipschitz_maximum, dict(lipschitz=1.0), '-:lipschitz'),
-    (projections.printed_num_functions, dict(
+    (projection_tunings.printed_num_functions, dict(
         signal=9.0, num_records=9, smoothness=1, pure=True),
      '+:signal 1:num_records 1:smoothness'),
-    (projections.pinsker_weights, dict(width=3.0, smoothness=1),
+    (projection_tunings.pinsker_weights, dict(width=3.0, smoothness=1),
      '1:smoothness'),
     (relaxation.rho_of, dict(rule='exact', epsilon=0.5, delta=0.1),
      'c:rule +:epsilon u:delta'),
@@ -101,8 +101,8 @@ DENSITY = [
         num_records=9, epsilon=0.5, smoothness=1, delta=0.1, adjacency=_ADD),
      'c:rule u:delta'),
     (relaxation.break_even, dict(delta=0.1), 'u:delta'),
-    (spectral.constants, dict(smoothness=1.0), '+:smoothness c:taper'),
-    (spectral.tuned, dict(num_records=9, smoothness=1.0, lipschitz=1.0,
+    (spectral_risks.constants, dict(smoothness=1.0), '+:smoothness c:taper'),
+    (spectral_risks.tuned, dict(num_records=9, smoothness=1.0, lipschitz=1.0,
                           epsilon=1.0, adjacency=_ADD), '+:lipschitz'),
     (weighted.adaptive, dict(num_records=9, rho=1.0, adjacency=_ADD),
      '+:rho 1:num_records')]
@@ -194,9 +194,9 @@ PARAMETRIC = [
     (support_bounds.thesis, _KNOWN, '1:num_examples'),
     (support_bounds.two_supports, _N, '2:num_examples'),
     (support_ranks.of_zcdp, dict(_N, rho=1.0), '1:num_examples +:rho'),
-    (supports.top_quantile, dict(_N, epsilon=1.0), '1:num_examples +:epsilon'),
-    (supports.largest_risk, dict(_N, theta=1.0), '1:num_examples'),
-    (supports.largest_absolute_risk, dict(_N, theta=1.0), '1:num_examples'),
+    (doubled_means.top_quantile, dict(_N, epsilon=1.0), '1:num_examples +:epsilon'),
+    (doubled_means.largest_risk, dict(_N, theta=1.0), '1:num_examples'),
+    (doubled_means.largest_absolute_risk, dict(_N, theta=1.0), '1:num_examples'),
     (truncated_means.noise_factor, dict(_KNOWN, noise='l2', dimension=1),
      '1:num_examples 1:dimension')]
 

@@ -13,7 +13,6 @@ from scipy import stats
 from dpjax.privacy import notions
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.stats.density_methods import cubes
-from dpjax.stats.density_methods import densities
 from dpjax.stats.density_methods import hierarchies
 from dpjax.stats.density_methods import histograms
 from dpjax.stats.density_methods import projections
@@ -25,6 +24,7 @@ from dpjax.stats.quantile_methods import records
 from dpjax.theory.parametric import noisy_shares
 from dpjax.theory.parametric import normal_means
 from dpjax.theory.parametric import truncated_means
+from experiments.methods.statistics import compared_densities
 from experiments.methods.statistics import factorised_quantiles as factorised
 from experiments.methods.statistics import smooth_binary_ecdf as smooth_binary
 from tests import coupling
@@ -96,7 +96,7 @@ def test_ranks_are_unbiased_and_vary_as_told(name):
 def test_what_noise_adds_to_the_error_of_a_density(make):
   """Integrals of variances, of coefficients by Parseval's identity."""
   made = make(num_records=50, rho=0.4, adjacency=REPLACE)
-  law = densities.random_phases(3)
+  law = compared_densities.random_phases(3)
   data = np.linspace(0.1, 0.99, 50)**2
   if isinstance(made, cubes.CubeHistogram):
     data = np.stack([data, data], -1)

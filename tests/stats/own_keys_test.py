@@ -26,6 +26,7 @@ from dpjax.theory.parametric import normal_intervals
 from dpjax.theory.parametric import normal_means
 from dpjax.theory.parametric import sgml
 from dpjax.theory.parametric import support_ranks
+from experiments.methods.statistics import batch_descents
 from experiments.methods.statistics import marginals
 from tests import coupling
 
@@ -86,7 +87,7 @@ def _interval(finder):
 
 
 def _batches(replacement):
-  return sgml.BatchDescent(model=_MODEL, num_examples=20, rho=0.3, num_steps=3,
+  return batch_descents.BatchDescent(model=_MODEL, num_examples=20, rho=0.3, num_steps=3,
                            batch_size=4, replacement=replacement)
 
 

@@ -7,14 +7,12 @@ the bias differs: K^-2 = m^(-2/d). Source: Barber and Duchi (2014, section
 """
 
 import dataclasses
-import functools
 
 import jax.numpy as jnp
 import numpy as np
 
 from dpjax import errors
 from dpjax.stats import precision
-from dpjax.stats.density_methods import densities
 from dpjax.stats.density_methods import histograms
 from dpjax.typing import PRNGKey
 
@@ -68,64 +66,3 @@ def side_of(num_bins: int, dimension: int) -> int:
     raise ValueError('num_bins must be a whole number to the power of '
                      f'{dimension}, got {num_bins}')
   return side
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class AxisMixture:
-  """A density on [0, 1]^d: the mean of densities of one coordinate each.
-
-  f(x) = 1/d sum_a f_a(x_a). It has the exact quantities that histograms need,
-  as `densities.Density` does.
-
-  Attributes:
-    parts: f_a, one for each coordinate.
-  """
-  parts: tuple[densities.Density, ...]
-
-  @property
-  def name(self) -> str:
-    """Names of the parts, joined."""
-    return '+'.join(part.name for part in self.parts)
-
-  @property
-  def square(self) -> float:
-    """Integral of f^2 over the cube."""
-    # Parts are independent coordinates: products of f_a - 1 integrate to 0.
-    return 1 + sum(part.energy for part in self.parts) / len(self.parts)**2
-
-  @property
-  def lipschitz(self) -> float:
-    """Upper bound of the norm of the gradient."""
-    slopes = [part.lipschitz for part in self.parts]
-    return float(np.linalg.norm(slopes)) / len(self.parts)
-
-  @functools.lru_cache
-  def masses(self, num_bins: int) -> np.ndarray:
-    """Returns probabilities [m] of equal cells."""
-    count = len(self.parts)
-    side = side_of(num_bins, count)
-    # Axis a of the table has the cells of coordinate a.
-    heights = [side * part.masses(side).reshape(
-        (-1,) + (1,) * (count - 1 - axis))
-               for axis, part in enumerate(self.parts)]
-    probabilities = np.ravel(sum(heights) / (count * num_bins))
-    probabilities.setflags(write=False)
-    return probabilities
-
-  counts = densities.Density.counts
-
-
-def worst(num_bins: int, dimension: int) -> densities.Density | AxisMixture:
-  """Returns a 1-Lipschitz density whose cell masses are those of the uniform.
-
-  A zigzag along the first coordinate. A histogram of m cells has the bias
-  m^(-2/d) / 12 on it, the largest possible for d = 1.
-  """
-  side = side_of(num_bins, dimension)
-  if dimension == 1:
-    return densities.zigzag(side)
-  if dimension > 2 * side:
-    raise ValueError(f'dimension must be at most {2 * side}, twice the cells '
-                     f'per axis, got {dimension}')
-  return AxisMixture(parts=(densities.zigzag(side, float(dimension)),
-                            *(dimension - 1) * (densities.uniform(),)))

@@ -34,13 +34,11 @@ from dpjax import errors
 from dpjax.privacy import accounting
 from dpjax.privacy import additive
 from dpjax.privacy import langevin
-from dpjax.sampling import PoissonSampler
 from dpjax.stats import precision
 from dpjax.theory.parametric.estimator import Draw
 from dpjax.theory.parametric.exponential_families import Family
 from dpjax.theory.parametric.likelihood import LikelihoodEstimator
 from dpjax.theory.parametric.likelihood import normal
-from dpjax.theory.parametric.likelihood import records
 from dpjax.typing import Array, PRNGKey
 
 
@@ -65,7 +63,7 @@ class Steps(NamedTuple):
   batch_size: Array
 
 
-def _run(key: PRNGKey, mean_of: Callable[[PRNGKey, Array], Array], like: Array,
+def run(key: PRNGKey, mean_of: Callable[[PRNGKey, Array], Array], like: Array,
          steps: Steps, family: Family) -> Array:
   """Runs all steps; `mean_of(key, A'(theta))` is a batch's mean gradient."""
   start_key, key = jax.random.split(key)
@@ -88,38 +86,13 @@ def _run(key: PRNGKey, mean_of: Callable[[PRNGKey, Array], Array], like: Array,
 def _full_draw(family: Family) -> Draw:
   """Returns the sampler that runs on the means of all records."""
   def draw(key: PRNGKey, means: Array, steps: Steps) -> Array:
-    return _run(key, lambda _, model_mean: means - model_mean, means, steps,
+    return run(key, lambda _, model_mean: means - model_mean, means, steps,
                 family)
   return draw
 
 
-@functools.cache
-def _poisson_draw(family: Family) -> Draw:
-  """Returns the sampler with Poisson batches."""
-  def draw(key: PRNGKey, data: Array, steps: Steps) -> Array:
-    def gradient(batch_key: PRNGKey, model_mean: Array) -> Array:
-      words = additive.random_words(batch_key, data.shape[:1])
-      # Integer comparison: the sampling probability is exactly threshold 2^-32.
-      chosen = (words < steps.threshold).astype(data.dtype)
-      return (chosen @ data - chosen.sum() * model_mean) / steps.batch_size
-    return _run(key, gradient, data[0], steps, family)
-  return draw
-
-
-@functools.cache
-def _replacement_draw(family: Family, batch_size: int) -> Draw:
-  """Returns the sampler with batches drawn with replacement."""
-  def draw(key: PRNGKey, data: Array, steps: Steps) -> Array:
-    def gradient(batch_key: PRNGKey, model_mean: Array) -> Array:
-      rows = jax.random.randint(batch_key, (batch_size,), 0, data.shape[0],
-                                jnp.int32)
-      return data[rows].mean(0) - model_mean
-    return _run(key, gradient, data[0], steps, family)
-  return draw
-
-
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class _Ascent(LikelihoodEstimator):
+class Ascent(LikelihoodEstimator):
   """Base class of descents with full and with small batches.
 
   Attributes:
@@ -196,7 +169,7 @@ class _Ascent(LikelihoodEstimator):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Descent(_Ascent):
+class Descent(Ascent):
   """Uses all records in every step; releases the last iterate only.
 
   Privacy: that of `event` under REPLACE_ONE, for real arithmetic: rho-zCDP and,
@@ -248,96 +221,3 @@ class Descent(_Ascent):
     model = self.model
     return 9 * model.dimension * model.lipschitz**2 / (
         self.rho * (model.strong_convexity * self.num_examples)**2)
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class BatchDescent(_Ascent):
-  """Uses batches of m records on average, with the noise of the full batch.
-
-  Privacy: that of `event`, steps composed, under REPLACE_ONE; never the
-  rho-zCDP of Fact 4.2.4.
-
-  Attributes:
-    batch_size: m; each record joins each batch with probability m / n.
-    replacement: draw m records with replacement instead, as printed; this has
-      no guarantee here.
-  """
-  batch_size: int
-  replacement: bool = False
-
-  def __post_init__(self) -> None:
-    super().__post_init__()
-    errors.check_at_least('batch_size', self.batch_size, 1)
-    if not self.replacement and self.batch_size >= self.num_examples:
-      raise ValueError('batch_size must be below num_examples = '
-                       f'{self.num_examples}, got {self.batch_size}: use '
-                       'Descent')
-
-  @property
-  def actual_rho(self) -> float:
-    """Raises ValueError: small batches have no such guarantee."""
-    raise ValueError('rho-zCDP holds for the full batch only: one record '
-                     'changes the mean of a batch of '
-                     f'{self.batch_size} by 2 L / {self.batch_size}')
-
-  @property
-  def sampling_prob(self) -> float:
-    """Sampling probability m / n, rounded to a multiple of 2^-32."""
-    return PoissonSampler(num_examples=self.num_examples,
-                          batch_size=self.batch_size).sampling_prob
-
-  @property
-  def noise_multiplier(self) -> float:
-    """Noise of a step over 2 L / m, the largest difference of two records.
-
-    2 m sqrt(beta / lambda) / (n sqrt(rho)) with the printed noise.
-    """
-    # A step adds eta times the noise of the gradient.
-    gradient_noise = self.descent.step_stddev / self.learning_rate
-    return gradient_noise * self.batch_size / (2 * self.model.lipschitz)
-
-  @property
-  def event(self) -> accounting.DpEvent:
-    """Privacy cost: K Gaussian releases on Poisson subsamples.
-
-    Raises:
-      ValueError: for batches with replacement.
-    """
-    if self.replacement:
-      raise ValueError('batches drawn with replacement have no guarantee '
-                       'here: use replacement=False')
-    # The event takes noise over one record's contribution L / m, not 2 L / m.
-    return accounting.poisson_gaussian_event(
-        sampling_prob=self.sampling_prob,
-        noise_multiplier=2 * self.noise_multiplier, num_steps=self.steps)
-
-  def statistic(self, data: Array) -> Array:
-    """Returns the records [n, d], since batches use them one by one."""
-    return records(data, self.model)
-
-  @property
-  def draw(self) -> Draw:
-    """Jittable sampler that runs the steps on batches."""
-    if self.replacement:
-      return _replacement_draw(self.model.family, self.batch_size)
-    return _poisson_draw(self.model.family)
-
-  @property
-  def parameters(self) -> Steps:
-    """Public numbers of the gradient steps."""
-    # Exact, because the probability is a multiple of 2^-32.
-    threshold = 0 if self.replacement else round(self.sampling_prob * 2**32)
-    return self._steps(threshold, self.batch_size)
-
-  @property
-  def utility(self) -> float:
-    """Upper bound of E ||theta_K - theta_ML||^2 for theta_ML inside the box.
-
-    9 d L^2 / (rho lambda^2 n^2) + xi^2 / (beta lambda), for the printed noise
-    with replacement; xi^2 <= d / (4 m) is the variance of a batch's gradient.
-    """
-    model = self.model
-    noise = 9 * model.dimension * model.lipschitz**2 / (
-        self.rho * (model.strong_convexity * self.num_examples)**2)
-    return noise + model.dimension / (4 * self.batch_size * model.smoothness
-                                      * model.strong_convexity)

@@ -15,9 +15,10 @@ from scipy import optimize
 from dpjax import errors
 from dpjax.privacy import accounting
 from dpjax.privacy import notions
-from dpjax.privacy import renyi
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.stats.density_methods import projections
+from experiments.methods.mechanisms import renyi_steps
+from experiments.methods.statistics import projection_tunings
 
 RULES = ('classical', 'corollary', 'zcdp', 'renyi', 'exact')
 
@@ -109,12 +110,12 @@ def printed_relaxation(*, num_records: int, epsilon: float, smoothness: int,
   Garivier and Gribonval (2023). N is of the order of (n epsilon / sqrt(ln(1.25
   / delta)))^(1 / (beta + 1)), with ln(1 / delta) in the corollary. Lalanne
   (2023) has n sqrt(rho) instead, smaller by 4^(1 / (beta + 1)):
-  `projections.printed_projection` of that rho.
+  `projection_tunings.printed_projection` of that rho.
   """
   errors.check_choice('rule', rule, ('classical', 'corollary'))
   errors.check_open_unit('delta', delta)
   depth = math.log((1.25 if rule == 'classical' else 1) / delta)
-  size = projections.printed_num_functions(
+  size = projection_tunings.printed_num_functions(
       num_records * epsilon / math.sqrt(depth), num_records=num_records,
       smoothness=smoothness, pure=False)
   return relaxed_projection(
@@ -139,8 +140,8 @@ def _renyi_rho(epsilon: float, delta: float) -> float:
     # The best order of the looser conversion is 1 + sqrt(ln(1/delta) / rho).
     near = math.log(-math.log(delta) / guarantee.rho) / 2
     optimum = optimize.minimize_scalar(
-        lambda place: renyi.approx_from_renyi(
-            renyi.renyi_from_zcdp(guarantee, order=1 + math.exp(place)),
+        lambda place: renyi_steps.approx_from_renyi(
+            renyi_steps.renyi_from_zcdp(guarantee, order=1 + math.exp(place)),
             delta=delta).epsilon,
         bounds=(near - 3, near + 6), method='bounded',
         options={'xatol': 1e-9})

@@ -12,8 +12,8 @@ import jax.numpy as jnp
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.privacy.laplace import LaplaceMechanism
 from dpjax.stats.intervals import Estimate
-from dpjax.theory.parametric import supports
 from dpjax.typing import Array, PRNGKey
+from experiments.methods.statistics import doubled_means
 from experiments.methods.statistics import local_queries as queries
 
 
@@ -59,7 +59,7 @@ def local_doubled_mean(answers: Array, *, epsilon: float,
     confidence: confidence level of the interval.
   """
   num_examples = answers.shape[0]
-  return supports.of_mean(jnp.mean(answers) + 0.5, num_examples,
+  return doubled_means.of_mean(jnp.mean(answers) + 0.5, num_examples,
                           8 / (num_examples * epsilon**2), confidence)
 
 

@@ -29,6 +29,7 @@ from dpjax.privacy.notions import ZCDP
 from dpjax.privacy.renyi import RenyiDP
 from dpjax.theory.minimax import disclosure
 from dpjax.theory.minimax import two_points
+from experiments.methods.mechanisms import renyi_steps
 from experiments.methods.theory import composition
 from experiments.methods.theory import printed_guarantees
 
@@ -258,7 +259,8 @@ TABLE: dict[tuple[type, type], Conversion] = {
     (ZCDP, KullbackLeiblerPrivacy): Conversion(
         lambda known: KullbackLeiblerPrivacy(level=known.rho), _RHO, True),
     (ZCDP, ChiSquarePrivacy): Conversion(_chi_square, 'order 2', True),
-    (ZCDP, RenyiDP): Conversion(renyi.renyi_from_zcdp, _RHO, True, 'order'),
+    (ZCDP, RenyiDP): Conversion(
+        renyi_steps.renyi_from_zcdp, _RHO, True, 'order'),
     (ZCDP, TotalVariationPrivacy): Conversion(
         _variation, 'item LB-13', True, printed=_pinsker),
     (ZCDP, ApproxDP): Conversion(
@@ -267,8 +269,8 @@ TABLE: dict[tuple[type, type], Conversion] = {
         lambda known: KullbackLeiblerPrivacy(level=known.divergence),
         'orders increase', False),
     (RenyiDP, ApproxDP): Conversion(
-        renyi.approx_from_renyi, 'Canonne, Kamath and Steinke 2020', False,
-        'delta', printed_guarantees.approx_from_renyi_printed),
+        renyi_steps.approx_from_renyi, 'Canonne, Kamath and Steinke 2020',
+        False, 'delta', printed_guarantees.approx_from_renyi_printed),
     (KullbackLeiblerPrivacy, TotalVariationPrivacy): Conversion(
         _variation, 'both divergences; Barber and Duchi (2014, section 2.2)',
         True, printed=_pinsker),
@@ -291,7 +293,7 @@ TABLE: dict[tuple[type, type], Conversion] = {
     (GaussianPrivacy, ChiSquarePrivacy): Conversion(
         _of_gaussian(_chi_square), 'order 2', True),
     (GaussianPrivacy, RenyiDP): Conversion(
-        _of_gaussian(renyi.renyi_from_zcdp), _RHO, True, 'order'),
+        _of_gaussian(renyi_steps.renyi_from_zcdp), _RHO, True, 'order'),
     (GaussianPrivacy, TotalVariationPrivacy): Conversion(
         lambda known: TotalVariationPrivacy(
             level=math.erf(known.shift / math.sqrt(8))),

@@ -27,8 +27,8 @@ from scipy import interpolate
 
 from dpjax import errors
 from dpjax.stats.density_methods import densities
-from dpjax.theory.minimax import testing
 from experiments.methods.theory import density_packings as packings
+from experiments.methods.theory import testing
 
 _MOST_CELLS = 1e7
 # Number of intervals on which the integral of a kernel is a cubic.

@@ -11,8 +11,8 @@ import math
 import numpy as np
 
 from dpjax.privacy import notions
-from dpjax.theory.minimax import similarities
-from dpjax.theory.minimax import testing
+from experiments.methods.theory import similarities
+from experiments.methods.theory import testing
 
 
 def printed_pairwise_anchor(distances: np.ndarray,

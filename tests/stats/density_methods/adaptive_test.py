@@ -14,7 +14,6 @@ from dpjax.privacy.adjacency import Adjacency
 from dpjax.stats.density_methods import adaptive
 from dpjax.stats.density_methods import api
 from dpjax.stats.density_methods import bases
-from dpjax.stats.density_methods import densities
 from dpjax.stats.density_methods import estimate
 from dpjax.stats.density_methods import noisy_counts
 from dpjax.stats.density_methods import pooling
@@ -22,6 +21,7 @@ from dpjax.stats.density_methods import shrinkage
 from dpjax.stats.density_methods import spectral
 from dpjax.stats.density_methods import stages
 from dpjax.stats.density_methods import weighted
+from experiments.methods.statistics import compared_densities
 
 _REPLACE = Adjacency.REPLACE_ONE
 
@@ -93,10 +93,10 @@ def test_splines_have_a_third_of_the_error_of_cosines_at_sloping_ends():
   made = adaptive.adaptive(10**5, epsilon=0.1, adjacency=_REPLACE)
   assert made.basis == 'spline'
   cosines = dataclasses.replace(made, basis='cosine')
-  for density in (densities.linear(1.5), densities.beta(2, 2)):
+  for density in (compared_densities.linear(1.5), compared_densities.beta(2, 2)):
     assert _mean_error(made, density) < _mean_error(cosines, density) / 3
   # And are no worse where nothing slopes.
-  density = densities.tent(2)
+  density = compared_densities.tent(2)
   assert _mean_error(made, density) < 1.4 * _mean_error(cosines, density)
 
 
@@ -105,9 +105,9 @@ def test_splines_have_a_third_of_the_error_of_cosines_at_sloping_ends():
     ('tent', 10**4, 0.1, 2.14e-3), ('sobrand1', 10**5, 0.1, 1.59e-3),
     ('sobrand2', 10**5, 0.1, 3.83e-4), ('wrapmix', 10**5, 0.02, 2.24e-3)])
 def test_as_fine_as_specified_it_errs_as_specified(name, size, epsilon, known):
-  density = {'tent': densities.tent(2), 'sobrand1': densities.random_phases(1),
-             'sobrand2': densities.random_phases(2),
-             'wrapmix': densities.wrapped_mixture()}[name]
+  density = {'tent': compared_densities.tent(2), 'sobrand1': compared_densities.random_phases(1),
+             'sobrand2': compared_densities.random_phases(2),
+             'wrapmix': compared_densities.wrapped_mixture()}[name]
   made = adaptive.adaptive(size, epsilon=epsilon, boundary='circle',
                            adjacency=_REPLACE)
   fine = dataclasses.replace(made, num_bins=bases.adaptive_bins(
@@ -121,7 +121,7 @@ def test_as_fine_as_specified_it_errs_as_specified(name, size, epsilon, known):
 def test_sums_err_as_specified():
   made = weighted.adaptive(num_records=10**4, rho=0.005, adjacency=_REPLACE,
                            num_cells=511)
-  density = densities.random_phases(2)
+  density = compared_densities.random_phases(2)
   counts = density.counts(np.random.default_rng(0), num_records=10**4,
                           num_bins=511, repetitions=200)
   found = estimate.errors_of('fourier', made.coefficients(
@@ -142,7 +142,7 @@ def test_two_histograms_cost_their_sum_and_pay_where_a_density_is_smooth(kind):
       [2 / part for part in made.epsilons])
   one = adaptive.adaptive(10**8, epsilon=0.001, boundary='circle',
                           adjacency=_REPLACE)
-  density = densities.random_phases(3)
+  density = compared_densities.random_phases(3)
   most = {stages.TwoResolutions: 0.8, stages.TwoStages: 0.5}[kind]
   assert _mean_error(made, density, 20) < most * _mean_error(one, density, 20)
 
@@ -184,10 +184,10 @@ def test_both_histograms_have_the_noise_that_is_paid_for(kind):
 
 def test_two_stages_without_noise_are_the_coefficients():
   made = stages.TwoStages(num_records=3465, epsilon=1e9, adjacency=_REPLACE)
-  counts = densities.random_phases(3).masses(3465) * 3465 * 1e9
+  counts = compared_densities.random_phases(3).masses(3465) * 3465 * 1e9
   found = dataclasses.replace(made, num_records=3465 * 10**9).coefficients(
       jax.random.key(0), counts[None])[0]
-  np.testing.assert_allclose(found[:6], densities.random_phases(3).fourier(6),
+  np.testing.assert_allclose(found[:6], compared_densities.random_phases(3).fourier(6),
                              atol=2e-4)
 
 
@@ -203,7 +203,7 @@ def test_a_density_of_a_column(given, kind):
                       adjacency='replace_one', **given)
   assert found.kind == kind
   grid = np.linspace(20, 70, 101)
-  truth = densities.beta(2, 5).pdf((grid - 20) / 50) / 50
+  truth = compared_densities.beta(2, 5).pdf((grid - 20) / 50) / 50
   assert np.abs(found(grid) - truth)[10:-10].max() < 0.008
   assert found([19.9, 70.1]).tolist() == [0, 0]
   proper = found.proper()
@@ -217,7 +217,7 @@ def test_an_unknown_number_of_records():
   records = np.random.default_rng(0).beta(2, 2, 5000)
   found = api.density(jax.random.key(0), records, lower=0, upper=1, rho=1.0,
                       adjacency='add_or_remove_one', expected_records=2000)
-  assert found.ise(densities.beta(2, 2)) < 0.01
+  assert found.ise(compared_densities.beta(2, 2)) < 0.01
   assert found.mechanism.adjacency is Adjacency.ADD_OR_REMOVE_ONE
 
 

@@ -12,9 +12,10 @@ from dpjax.privacy import notions
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.stats.density_methods import bandwidths
 from dpjax.stats.density_methods import cubes
-from dpjax.stats.density_methods import densities
 from dpjax.theory.minimax import cube_bounds
 from dpjax.theory.minimax import two_points
+from experiments.methods.statistics import compared_densities
+from experiments.methods.statistics import cube_densities
 from experiments.methods.theory import density_lower_bounds as lower_bounds
 from experiments.methods.theory import density_packings as packings
 
@@ -41,7 +42,7 @@ def test_golden_bounds(n, epsilon, bins, bound, best, least):
       least, rel=1e-3)
   made = _made(dimension=1, num_bins=bins, num_records=n, epsilon=epsilon,
                **_LAPLACE)
-  assert made.expected(densities.linear(1.0)).total == pytest.approx(bound, rel=1e-2)
+  assert made.expected(compared_densities.linear(1.0)).total == pytest.approx(bound, rel=1e-2)
 
 
 def test_golden_bound_of_gaussian_noise():
@@ -94,7 +95,7 @@ def test_records_move_two_counts_by_one():
 
 
 def _mixture():
-  return cubes.AxisMixture(parts=(densities.tent(2.0), densities.linear(1.0)))
+  return cube_densities.AxisMixture(parts=(compared_densities.tent(2.0), compared_densities.linear(1.0)))
 
 
 def test_mixtures_are_what_they_say():
@@ -113,7 +114,7 @@ def test_mixtures_are_what_they_say():
 @pytest.mark.parametrize('bins', [1, 2, 3, 8])
 def test_zigzags_are_the_worst(bins):
   """As `Density`, by quadrature; risks on a line are the bound itself."""
-  law = densities.zigzag(bins)
+  law = compared_densities.zigzag(bins)
   middles = (np.arange(4800) + 0.5) / 4800
   heights = law.pdf(middles)
   np.testing.assert_allclose(law.masses(2 * bins), heights.reshape(
@@ -130,7 +131,7 @@ def test_zigzags_are_the_worst(bins):
             bins, num_records=300, variance=made.noise_variance, lipschitz=1.0,
             fix_mass=fix_mass))
     # Of others that keep to the class no risk is larger.
-    for other in (densities.linear(1.0), densities.tent(1.0), densities.zigzag(bins + 1)):
+    for other in (compared_densities.linear(1.0), compared_densities.tent(1.0), compared_densities.zigzag(bins + 1)):
       assert made.expected(other).total <= made.expected(law).total + 1e-12
 
 
@@ -141,11 +142,11 @@ def test_bounds_of_squares_hold_and_are_not_loose():
     bound = bandwidths.histogram_bound(
         bins, num_records=1000, variance=made.noise_variance, lipschitz=1.0,
         dimension=2)
-    law = cubes.worst(bins, 2)
+    law = cube_densities.worst(bins, 2)
     assert law.lipschitz == pytest.approx(1)
     worst = made.expected(law).total
     assert worst <= bound <= 12 / np.pi**2 * worst
-    tents = cubes.AxisMixture(parts=(densities.tent(2**0.5),) * 2)
+    tents = cube_densities.AxisMixture(parts=(compared_densities.tent(2**0.5),) * 2)
     assert tents.lipschitz == pytest.approx(1)
     assert made.expected(tents).total < worst + 1e-12
 
@@ -176,8 +177,8 @@ def test_estimates_are_heights_of_cells():
     (lambda: _made(num_bins=5, num_records=3, epsilon=1.0), 'power of 2'),
     (lambda: _made(num_bins=4, num_records=3, epsilon=1.0).estimate(
         jax.random.key(0), np.zeros(3)), r'\[n, 2\]'),
-    (lambda: cubes.worst(1, 3), 'dimension must be at most'),
-    (lambda: densities.zigzag(1, 3.0), 'slope'),
+    (lambda: cube_densities.worst(1, 3), 'dimension must be at most'),
+    (lambda: compared_densities.zigzag(1, 3.0), 'slope'),
     (lambda: cube_bounds.bounds(dimension=0, num_examples=3, guarantee=None),
      'dimension')])
 def test_what_cannot_be_is_refused(call, message):

@@ -6,17 +6,18 @@ import pytest
 
 from dpjax.stats.density_methods import densities
 from dpjax.stats.density_methods import estimate
+from experiments.methods.statistics import compared_densities
 
 _KNOWN = {
-    'uniform': (densities.uniform(), 0.0), 'tent': (densities.tent(2), 4 / 48),
-    'linear': (densities.linear(1.5), 2.25 / 12), 'beta22': (densities.beta(2, 2), 0.2),
-    'beta25': (densities.beta(2, 5), 0.8181818),
-    'sobdet1': (densities.alternating(1), 0.10818511),
-    'sobdet2': (densities.alternating(2), 0.25923193),
-    'sobrand1': (densities.random_phases(1), 0.664095),
-    'sobrand3': (densities.random_phases(3), 0.523880),
-    'wrapmix': (densities.wrapped_mixture(), 0.885404),
-    'blocks': (densities.blocks(), 0.363148), 'cos30': (densities.cosine_wave(), 0.405)}
+    'uniform': (densities.uniform(), 0.0), 'tent': (compared_densities.tent(2), 4 / 48),
+    'linear': (compared_densities.linear(1.5), 2.25 / 12), 'beta22': (compared_densities.beta(2, 2), 0.2),
+    'beta25': (compared_densities.beta(2, 5), 0.8181818),
+    'sobdet1': (compared_densities.alternating(1), 0.10818511),
+    'sobdet2': (compared_densities.alternating(2), 0.25923193),
+    'sobrand1': (compared_densities.random_phases(1), 0.664095),
+    'sobrand3': (compared_densities.random_phases(3), 0.523880),
+    'wrapmix': (compared_densities.wrapped_mixture(), 0.885404),
+    'blocks': (compared_densities.blocks(), 0.363148), 'cos30': (compared_densities.cosine_wave(), 0.405)}
 _GRID = (np.arange(2**12) + 0.5) / 2**12
 
 
@@ -45,17 +46,17 @@ def test_what_is_known_of_a_density_agrees(name):
 
 @pytest.mark.slow
 def test_borderline_constants():
-  tent = densities.tent(2)
+  tent = compared_densities.tent(2)
   k = np.arange(1, 8193)
   assert tent.sobolev(1) == pytest.approx(2, rel=1e-3)
   assert np.sum((2.0 * k)**2 * tent.energies(8192)) == pytest.approx(
       4 / np.pi**2, abs=3e-5)
-  assert [densities.alternating(b).pdf(_GRID).min() for b in (1, 2, 3)
+  assert [compared_densities.alternating(b).pdf(_GRID).min() for b in (1, 2, 3)
           ] == pytest.approx([0.675, 0.387, 0.213], abs=1e-3)
-  assert [densities.alternating(b).sobolev(b) for b in (1, 2, 3)
+  assert [compared_densities.alternating(b).sobolev(b) for b in (1, 2, 3)
           ] == pytest.approx([5.398, 56.53, 426.2], rel=1e-3)
   # Against slope, the whole Lipschitz class is in the cosine ellipsoid.
-  theta = densities.linear(1.5).cosine(1600)
+  theta = compared_densities.linear(1.5).cosine(1600)
   assert np.sum((np.pi * np.arange(1, 1601) * theta)**2) == pytest.approx(
       2.2494, abs=2e-4)
 
@@ -63,7 +64,7 @@ def test_borderline_constants():
 def test_norms_of_derivatives_are_ellipsoids():
   """Fact 1, by differences; j - 1 for all j (erratum DEN-E21) falls short."""
   theta = np.random.default_rng(0).normal(size=(2, 5)) / np.arange(1, 6)**3
-  density = densities.series('any', 0.1 * (theta[0] + 1j * theta[1]))
+  density = compared_densities.series('any', 0.1 * (theta[0] + 1j * theta[1]))
   waves = 2 * np.pi * np.multiply.outer(np.arange(1, 6), _GRID)
   functions = np.stack([np.sin(waves), np.cos(waves)], 1).reshape(10, -1)
   coefficients = np.sqrt(2) * functions @ density.pdf(_GRID) / _GRID.size
@@ -82,7 +83,7 @@ def test_norms_of_derivatives_are_ellipsoids():
 
 @pytest.mark.every(2)
 def test_samples_have_the_law():
-  density = densities.beta(2, 5)
+  density = compared_densities.beta(2, 5)
   drawn = np.sort(density.sample(jax.random.key(0), 20000))
   gap = np.abs(density.cdf(drawn) - (np.arange(20000) + 0.5) / 20000).max()
   assert gap < 1.95 / np.sqrt(20000)  # Kolmogorov, level .001
@@ -129,8 +130,8 @@ def test_bounds_stretch_a_curve():
 
 
 def test_densities_that_are_none_are_refused():
-  for make in (lambda: densities.tent(5), lambda: densities.linear(3),
-               lambda: densities.beta(1, 2), lambda: densities.alternating(4)):
+  for make in (lambda: compared_densities.tent(5), lambda: compared_densities.linear(3),
+               lambda: compared_densities.beta(1, 2), lambda: compared_densities.alternating(4)):
     with pytest.raises(ValueError):
       make()
 

@@ -15,6 +15,7 @@ from dpjax.stats.density_methods import weighted
 from dpjax.theory.minimax import cube_bounds
 from dpjax.theory.minimax import hypotheses
 from dpjax.theory.parametric import densities as density_study
+from experiments.methods.statistics import compared_densities
 from experiments.methods.statistics import marginals
 
 _REPLACE = Adjacency.REPLACE_ONE
@@ -82,7 +83,7 @@ def test_bins_that_do_not_fit_are_refused():
 
 
 def test_steps_have_their_distribution():
-  law, x = densities.blocks(), np.linspace(0, 1, 20_001)
+  law, x = compared_densities.blocks(), np.linspace(0, 1, 20_001)
   middle = (x[1:] + x[:-1]) / 2
   np.testing.assert_allclose(np.cumsum(law.pdf(middle)) / 20_000,
                              law.cdf(x[1:]), atol=2e-4)

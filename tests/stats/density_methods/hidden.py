@@ -7,6 +7,7 @@ import numpy as np
 from scipy import special
 
 from dpjax.stats.density_methods import densities
+from experiments.methods.statistics import compared_densities
 
 _GRID = 4096
 
@@ -16,9 +17,9 @@ def fourier(rng: np.random.Generator) -> densities.Density:
   count, decay = rng.integers(1, 13), rng.uniform(0.5, 3)
   theta = (rng.normal(size=count) + 1j * rng.normal(size=count)) * np.arange(
       1, count + 1)**-decay
-  raw = densities.series('raw', theta)
+  raw = compared_densities.series('raw', theta)
   lowest = 1 - np.min(raw.pdf(np.arange(_GRID) / _GRID))
-  return densities.series('fourier', rng.uniform(0.3, 0.95) * theta / lowest)
+  return compared_densities.series('fourier', rng.uniform(0.3, 0.95) * theta / lowest)
 
 
 def mixture(rng: np.random.Generator) -> densities.Density:
@@ -31,7 +32,7 @@ def mixture(rng: np.random.Generator) -> densities.Density:
     logs = (special.betaln(np.add.outer(a, a) - 1, np.add.outer(b, b) - 1)
             - np.add.outer(*[special.betaln(a, b)] * 2))
     return weights @ np.exp(logs) @ weights
-  parts = [densities.beta(*shape) for shape in shapes]
+  parts = [compared_densities.beta(*shape) for shape in shapes]
   mixed = lambda of: lambda x: sum(
       weight * of(part)(x) for weight, part in zip(weights, parts, strict=True))
   return densities.Density(

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from dpjax.privacy.adjacency import Adjacency
-from dpjax.stats.density_methods import densities
 from dpjax.stats.density_methods import estimate
 from dpjax.stats.density_methods import hierarchies
+from experiments.methods.statistics import compared_densities
 from tests.stats.ecdf_methods import dense
 
 ADD, REPLACE = Adjacency.ADD_OR_REMOVE_ONE, Adjacency.REPLACE_ONE
@@ -68,7 +68,7 @@ def test_variances_of_nodes_are_those_of_dense_least_squares():
     tree(**PURE, level=2), tree(**ZCDP), haar(**PURE, threshold=0.0),
     haar(**ZCDP, threshold=0.0)])
 def test_errors_are_those_of_the_closed_form(made):
-  density, repetitions = densities.tent(4), 2000
+  density, repetitions = compared_densities.tent(4), 2000
   counts = density.counts(np.random.default_rng(5), num_records=200,
                           num_bins=8, repetitions=repetitions)
   found = estimate.errors_of('histogram', made.coefficients(
@@ -102,7 +102,7 @@ def test_without_thresholds_and_noise_wavelets_are_the_histogram():
 
 def test_a_flat_histogram_errs_less_at_its_best_level():
   """The negative result: eight levels share what one may have."""
-  for density in (densities.tent(2), densities.beta(2, 2), densities.blocks()):
+  for density in (compared_densities.tent(2), compared_densities.beta(2, 2), compared_densities.blocks()):
     made = tree(num_records=10**4, epsilon=0.5, height=8)
     best = dataclasses.replace(
         made, level=hierarchies.oracle_level(made, density)
@@ -127,6 +127,6 @@ def test_bad_input_is_refused():
   with pytest.raises(ValueError, match='threshold'):
     haar(**PURE, threshold=-1.0)
   with pytest.raises(NotImplementedError, match='not linear'):
-    haar(**PURE).expected(densities.tent(2))
+    haar(**PURE).expected(compared_densities.tent(2))
   with pytest.raises(ValueError, match='replace_one'):
-    tree(**PURE, adjacency=ADD).expected(densities.tent(2))
+    tree(**PURE, adjacency=ADD).expected(compared_densities.tent(2))

@@ -13,13 +13,13 @@ from scipy import stats
 from dpjax.privacy import accounting
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.stats.density_methods import bandwidths
-from dpjax.stats.density_methods import densities
 from dpjax.stats.density_methods import estimate
 from dpjax.stats.density_methods import histograms
+from experiments.methods.statistics import compared_densities
 
 _ADD, _REPLACE = Adjacency.ADD_OR_REMOVE_ONE, Adjacency.REPLACE_ONE
-_DENSITIES = {'tent1': densities.tent(1), 'tent2': densities.tent(2),
-              'beta22': densities.beta(2, 2), 'linear2': densities.linear(2)}
+_DENSITIES = {'tent1': compared_densities.tent(1), 'tent2': compared_densities.tent(2),
+              'beta22': compared_densities.beta(2, 2), 'linear2': compared_densities.linear(2)}
 
 
 _KNOWN = dict(adjacency=_REPLACE)
@@ -46,22 +46,22 @@ def test_reference_errors(name, n, epsilon, num_bins, wanted):
 
 def test_reference_errors_at_points():
   made = _plain(num_records=10**4, epsilon=0.1, num_bins=13)
-  found = made.expected_at(densities.tent(2), 0.5)
+  found = made.expected_at(compared_densities.tent(2), 0.5)
   assert found == pytest.approx((1.686391e-3, 1.352e-3, 1.479290e-3), rel=1e-6)
   assert found.total == pytest.approx(4.517680e-3, rel=1e-6)
-  assert made.expected_at(densities.tent(2), 0.1).total == pytest.approx(
+  assert made.expected_at(compared_densities.tent(2), 0.1).total == pytest.approx(
       3.195343e-3, rel=1e-6)
-  assert made.expected_at(densities.linear(2), 1.0).bias == pytest.approx(
+  assert made.expected_at(compared_densities.linear(2), 1.0).bias == pytest.approx(
       (1 / 13)**2)
   with pytest.raises(ValueError, match='x must lie'):
-    made.expected_at(densities.tent(2), 1.5)
+    made.expected_at(compared_densities.tent(2), 1.5)
 
 
 @pytest.mark.parametrize('kind', [histograms.Histogram, histograms.Polygon])
 @pytest.mark.parametrize('num_bins', [1, 2, 3])
 def test_sampling_and_bias_are_those_of_all_samples(kind, num_bins):
   """n = 3 records: every vector of counts, with its probability."""
-  density, n = densities.beta(2, 5), 3
+  density, n = compared_densities.beta(2, 5), 3
   masses, mean = density.masses(num_bins), 0.0
   for counts in itertools.product(range(n + 1), repeat=num_bins):
     if sum(counts) == n:
@@ -78,7 +78,7 @@ def test_releases_have_the_expected_error(kind, fix_mass):
   """4000 releases on counts that are as expected, 4 standard errors."""
   made = kind(num_records=1000, epsilon=0.05, num_bins=5, fix_mass=fix_mass,
               post='none', **_KNOWN)
-  density = densities.tent(2)
+  density = compared_densities.tent(2)
   counts = np.tile(1000 * density.masses(5), (4000, 1))
   heights = made.coefficients(jax.random.key(1), counts)
   risk = made.expected(density)
@@ -94,7 +94,7 @@ def test_releases_have_the_expected_error(kind, fix_mass):
 def test_a_release_of_samples_has_the_expected_error():
   """DEN-H2, samples and noise: 4 standard errors of 20000 data sets."""
   made, density = _plain(num_records=1000, epsilon=0.5, num_bins=8), (
-      densities.tent(2))
+      compared_densities.tent(2))
   counts = density.counts(np.random.default_rng(0), num_records=1000,
                           num_bins=8, repetitions=20000)
   found = estimate.errors_of('histogram', made.coefficients(
@@ -106,7 +106,7 @@ def test_a_release_of_samples_has_the_expected_error():
 
 def test_a_noisy_total_costs_next_to_nothing():
   """Of noise Z_b - p_b sum Z, to first order; 4 standard errors."""
-  n, size, density = 1000, 5, densities.beta(2, 5)
+  n, size, density = 1000, 5, compared_densities.beta(2, 5)
   made = histograms.Histogram(num_records=7, epsilon=0.1, num_bins=size,
                               adjacency=_ADD)
   masses = density.masses(size)
@@ -159,7 +159,7 @@ def test_reference_table(name, n, budget, num_bins, error, best, least):
 
 
 def _slope(xs, mechanisms):
-  errors = [made.expected(densities.tent(2)).total for made in mechanisms]
+  errors = [made.expected(compared_densities.tent(2)).total for made in mechanisms]
   return np.polyfit(np.log(xs), np.log(errors), 1)[0]
 
 
@@ -185,7 +185,7 @@ def test_rates_are_those_of_the_larger_term():
   for n, epsilon in itertools.product((10**3, 10**5, 10**8), (1e-2, 0.1, 10)):
     rate = max(n**(-2 / 3), 1 / (n * epsilon))
     error = histograms.Histogram.printed(
-        num_records=n, epsilon=epsilon, **_KNOWN).expected(densities.tent(1)).total
+        num_records=n, epsilon=epsilon, **_KNOWN).expected(compared_densities.tent(1)).total
     assert 0.9 * rate < error < (8 + 1 / 12 + 1) * 1.5 * rate
 
 
@@ -197,7 +197,7 @@ def test_bounds_hold(lipschitz):
     for made in (histograms.Histogram.printed(**public),
                  histograms.Histogram.tuned(lipschitz=lipschitz, **public)):
       bound = made.printed_bound(lipschitz)
-      for density in (densities.tent(lipschitz), densities.linear(lipschitz)):
+      for density in (compared_densities.tent(lipschitz), compared_densities.linear(lipschitz)):
         at = max(made.expected_at(density, x).total
                  for x in np.linspace(0, 1, 41))
         assert at <= bound.total * (1 + 1e-9)
@@ -320,15 +320,15 @@ def test_records_become_a_density():
                                                     ].min()
     np.testing.assert_allclose(noisy, np.round(noisy), atol=1e-9)
   with pytest.raises(NotImplementedError, match='not linear'):
-    other.expected(densities.tent(2))
+    other.expected(compared_densities.tent(2))
   with pytest.raises(NotImplementedError, match='not linear'):
-    dataclasses.replace(made, post='simplex').expected(densities.tent(2))
+    dataclasses.replace(made, post='simplex').expected(compared_densities.tent(2))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize('density, tolerance', [
-    (densities.tent(2), 4e-7), (densities.wrapped_mixture(), 4e-7),
-    (densities.beta(2, 5), 4e-7), (densities.blocks(), 1e-5)])
+    (compared_densities.tent(2), 4e-7), (compared_densities.wrapped_mixture(), 4e-7),
+    (compared_densities.beta(2, 5), 4e-7), (compared_densities.blocks(), 1e-5)])
 def test_polygons_have_their_integrals(density, tolerance):
   """Squared errors by a fine grid, values at corners, and a mass of 1."""
   rng = np.random.default_rng(0)
@@ -350,7 +350,7 @@ def test_polygons_have_their_integrals(density, tolerance):
 
 def test_polygons_err_less():
   """DEN-B8, of the same heights: 1.66 to 2.72 times less."""
-  for density in (densities.tent(2), densities.beta(2, 2), densities.linear(1.5)):
+  for density in (compared_densities.tent(2), compared_densities.beta(2, 2), compared_densities.linear(1.5)):
     public = dict(num_records=10**4, epsilon=0.1, lipschitz=density.lipschitz,
                   post='none', **_KNOWN)
     ratio = (histograms.Histogram.tuned(**public).expected(density).total
@@ -359,7 +359,7 @@ def test_polygons_err_less():
 
 
 def test_largest_errors():
-  density = densities.tent(1)
+  density = compared_densities.tent(1)
   heights = np.array([[0.9, 1.3, 0.8], [1.0, 1.0, 1.0]])
   x = np.linspace(0, 1, 9 * 2**10, endpoint=False)
   brute = abs(heights[:, (3 * x).astype(int)] - density.pdf(x)).max(-1)

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from dpjax.privacy.adjacency import Adjacency
-from dpjax.stats.density_methods import densities
 from dpjax.stats.density_methods import merging
+from experiments.methods.statistics import compared_densities
 
 SIZE = 7
 
@@ -52,7 +52,7 @@ def release(made, seed, counts):
 @pytest.mark.parametrize('adjacency', Adjacency)
 def test_jumps_are_found_and_mass_is_kept(adjacency):
   """Of blocks, which end at bins, twelve runs are left without noise."""
-  density = densities.blocks()
+  density = compared_densities.blocks()
   counts = np.round(density.masses(100) * 10**7)
   found = release(made(num_records=10**7, epsilon=100.0,
                        adjacency=adjacency), 4, counts)

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from sklearn import isotonic
 
-from dpjax.stats.density_methods import densities
 from dpjax.stats.density_methods import estimate
 from dpjax.stats.density_methods import post_processing
+from experiments.methods.statistics import compared_densities
 
 _SIZE = 7
 _HEIGHTS = np.random.default_rng(0).normal(1, 1.5, (40, _SIZE))
@@ -81,7 +81,7 @@ def test_unimodal_is_the_nearest_of_all_modes():
 
 @pytest.mark.every(2)
 def test_projections_never_increase_the_error():
-  density = densities.beta(2, 2)
+  density = compared_densities.beta(2, 2)
   raw = estimate.errors_of('histogram', _HEIGHTS, density)
   for post in ('simplex', 'unimodal'):
     after = estimate.errors_of('histogram', _processed(post), density)

@@ -10,13 +10,15 @@ import pytest
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.stats.density_methods import densities
 from dpjax.stats.density_methods import projections
+from experiments.methods.statistics import compared_densities
+from experiments.methods.statistics import projection_tunings
 from tests.stats.density_methods import projection_tables as tables
 
 REPLACE = Adjacency.REPLACE_ONE
 projection = functools.partial(projections.Projection, adjacency=REPLACE)
 weighted = functools.partial(projections.WeightedProjection, adjacency=REPLACE)
-DENSITIES = {'tent2': densities.tent(2), 'wrapmix': densities.wrapped_mixture(), **{
-    f'sobrand{beta}': densities.random_phases(beta) for beta in (1, 2, 3)}}
+DENSITIES = {'tent2': compared_densities.tent(2), 'wrapmix': compared_densities.wrapped_mixture(), **{
+    f'sobrand{beta}': compared_densities.random_phases(beta) for beta in (1, 2, 3)}}
 
 
 def of(mechanism, size):
@@ -24,7 +26,7 @@ def of(mechanism, size):
 
 
 def oracle(mechanism, density):
-  size = projections.oracle_num_functions(mechanism, density)
+  size = projection_tunings.oracle_num_functions(mechanism, density)
   return size, of(mechanism, size).expected(density).total
 
 
@@ -35,10 +37,10 @@ def test_anchors_of_printed_noise(budget, smoothness, wanted):
   """Item DEN-P2."""
   mechanism = projection(num_records=5000, num_functions=9, tuning='printed',
                          fix_mass=False, **budget)
-  risk = mechanism.expected(densities.alternating(smoothness))
+  risk = mechanism.expected(compared_densities.alternating(smoothness))
   assert risk.total == pytest.approx(wanted, rel=1e-6)
   fixed = dataclasses.replace(mechanism, fix_mass=True).expected(
-      densities.alternating(smoothness))
+      compared_densities.alternating(smoothness))
   assert fixed.privacy == pytest.approx(risk.privacy * 8 / 9)
 
 
@@ -48,8 +50,8 @@ def test_anchors_of_weights(smoothness, wanted):
   """Item DEN-B4; its kappa is of four digits."""
   mechanism = weighted(
       num_records=5000, rho=0.01, coefficient_weights=(
-          projections.pinsker_weights(7.5, smoothness=smoothness)))
-  assert mechanism.expected(densities.alternating(smoothness)).total == (
+          projection_tunings.pinsker_weights(7.5, smoothness=smoothness)))
+  assert mechanism.expected(compared_densities.alternating(smoothness)).total == (
       pytest.approx(wanted, rel=1e-5))
 
 
@@ -57,8 +59,8 @@ def test_anchors_of_weights(smoothness, wanted):
 def test_pure_errors_of_the_reference(line):
   """Item DEN-P4, 8.2, to 1 %; it has 1.3876 N for the exact l1 norm."""
   smoothness, size, epsilon, *wanted = line
-  density, size = densities.alternating(int(smoothness)), int(size)
-  printed = projections.printed_projection(
+  density, size = compared_densities.alternating(int(smoothness)), int(size)
+  printed = projection_tunings.printed_projection(
       num_records=size, epsilon=epsilon, smoothness=int(smoothness),
       adjacency=REPLACE)
   assert printed.num_functions == wanted[0]
@@ -86,8 +88,8 @@ def test_pure_errors_of_the_reference(line):
 def test_concentrated_errors_of_the_reference(line):
   """Item DEN-P5, 8.2, to 1 %."""
   smoothness, size, epsilon, *wanted = line
-  density, size = densities.alternating(int(smoothness)), int(size)
-  printed = projections.printed_projection(
+  density, size = compared_densities.alternating(int(smoothness)), int(size)
+  printed = projection_tunings.printed_projection(
       num_records=size, rho=epsilon**2 / 2, smoothness=int(smoothness),
       adjacency=REPLACE)
   assert printed.num_functions == wanted[0]
@@ -103,11 +105,11 @@ def test_concentrated_errors_of_the_reference(line):
 def test_errors_where_privacy_dominates(line):
   """Spec 8.3."""
   smoothness, signal, *wanted = line
-  density, size = densities.random_phases(int(smoothness)), 10**13
+  density, size = compared_densities.random_phases(int(smoothness)), 10**13
   found = []
   for budget in ({'epsilon': signal / size}, {'rho': (signal / size)**2}):
     # The least of both orders is that of privacy.
-    printed = projections.printed_projection(
+    printed = projection_tunings.printed_projection(
         num_records=size, smoothness=int(smoothness), adjacency=REPLACE,
         **budget)
     exact = projection(num_records=size, num_functions=3, **budget)
@@ -124,7 +126,7 @@ def test_best_weights_of_a_density(line):
   """Spec 8.4, the linear oracle; never above the best cut-off."""
   name, size, epsilon, wanted = line
   density, size, rho = DENSITIES[name], int(size), epsilon**2 / 2
-  weights = projections.oracle_weights(density, num_records=size, rho=rho)
+  weights = projection_tunings.oracle_weights(density, num_records=size, rho=rho)
   found = weighted(num_records=size, rho=rho, coefficient_weights=weights)
   least = found.expected(density).total
   assert least == pytest.approx(wanted, rel=0.01)
@@ -139,9 +141,9 @@ def test_best_weights_of_a_density(line):
 
 
 def test_best_weights_without_privacy():
-  density = densities.wrapped_mixture()
+  density = compared_densities.wrapped_mixture()
   energies = density.energies(2048)
-  assert projections.oracle_weights(density, num_records=100, rho=None) == (
+  assert projection_tunings.oracle_weights(density, num_records=100, rho=None) == (
       pytest.approx(np.trim_zeros(energies / (energies + (2 - energies) / 100),
                                   'b')))
 
@@ -164,10 +166,10 @@ def test_constants_over_a_class(smoothness):
   for tuning in ('printed', 'exact'):
     mechanism = projection(num_functions=3, tuning=tuning,
                            fix_mass=tuning == 'exact', **public)
-    mechanism = of(mechanism, projections.tuned_num_functions(
+    mechanism = of(mechanism, projection_tunings.tuned_num_functions(
         mechanism, smoothness=smoothness, radius=radius))
     found.append(mechanism.worst_case(smoothness, radius).total / unit)
-  best = projections.pinsker_projection(smoothness=smoothness, radius=radius,
+  best = projection_tunings.pinsker_projection(smoothness=smoothness, radius=radius,
                                         adjacency=REPLACE, **public)
   found.append(best.worst_case(smoothness, radius).total / unit)
   assert found == pytest.approx(CONSTANTS[smoothness], rel=0.03)
@@ -178,7 +180,7 @@ def test_constants_over_a_class(smoothness):
 def test_constant_of_an_interval():
   """0.450 L / (n sqrt(rho)) over all Lipschitz densities (item DEN-B4)."""
   signal = 1e4
-  best = projections.pinsker_projection(
+  best = projection_tunings.pinsker_projection(
       num_records=10**12, rho=(signal / 10**12)**2, smoothness=1, radius=2.0,
       basis='cosine', adjacency=REPLACE)
   found = best.worst_case(1, 2.0).total * signal / 2
@@ -187,11 +189,11 @@ def test_constant_of_an_interval():
 
 @pytest.mark.parametrize('mechanism, density', [
     (projection(num_records=500, epsilon=0.7, num_functions=7),
-     densities.alternating(1)),
+     compared_densities.alternating(1)),
     (weighted(num_records=500, rho=0.02, coefficient_weights=(1, 0.5, 0.2)),
-     densities.tent(2)),
+     compared_densities.tent(2)),
     (weighted(num_records=500, rho=0.02, coefficient_weights=(0.9, 0.5),
-              basis='cosine'), densities.beta(2, 2))])
+              basis='cosine'), compared_densities.beta(2, 2))])
 def test_an_error_over_a_class_is_no_less(mechanism, density):
   if mechanism.kind == 'fourier':
     radius = density.sobolev(1)
@@ -225,7 +227,7 @@ def test_the_printed_bound_holds(smoothness):
 def test_bias_over_a_class_is_attained():
   mechanism = weighted(num_records=9, coefficient_weights=(1.0, 0.2))
   for frequency in (2, 3):
-    density = densities.cosine_wave(frequency, 0.4)
+    density = compared_densities.cosine_wave(frequency, 0.4)
     risk = mechanism.expected(density)
     biases = [mechanism.worst_case(1, density.sobolev(1)).bias]
     if frequency == 2:
@@ -238,12 +240,12 @@ def test_bias_over_a_class_is_attained():
 def test_least_numbers_of_functions():
   mechanism = projection(num_records=2000, epsilon=0.5, num_functions=3)
   sizes = range(3, 61, 2)
-  for density in (densities.alternating(1), densities.cosine_wave(20)):
+  for density in (compared_densities.alternating(1), compared_densities.cosine_wave(20)):
     risks = [of(mechanism, size).expected(density).total for size in sizes]
-    assert projections.oracle_num_functions(mechanism, density) == (
+    assert projection_tunings.oracle_num_functions(mechanism, density) == (
         sizes[int(np.argmin(risks))])
   risks = [of(mechanism, size).worst_case(2, 30.0).total for size in sizes]
-  assert projections.tuned_num_functions(
+  assert projection_tunings.tuned_num_functions(
       mechanism, smoothness=2, radius=30.0) == sizes[int(np.argmin(risks))]
 
 
@@ -253,7 +255,7 @@ def test_sampling_at_worst_is_that_of_twice_the_frequency(radius):
   made = projections.WeightedProjection(
       num_records=50, rho=0.4, adjacency=REPLACE, basis='cosine',
       coefficient_weights=(0.8,))
-  wave = densities.cosine_wave(1, radius / (math.sqrt(2) * math.pi))
+  wave = compared_densities.cosine_wave(1, radius / (math.sqrt(2) * math.pi))
   assert wave.sobolev(1) == pytest.approx(radius)
   assert made.worst_case(1, radius).sampling == pytest.approx(
       made.expected(wave).sampling)

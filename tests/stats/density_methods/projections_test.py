@@ -15,12 +15,14 @@ from dpjax.stats.density_methods import estimate
 from dpjax.stats.density_methods import mechanism as mechanisms
 from dpjax.stats.density_methods import projections
 from dpjax.stats.density_methods import sensitivities
+from experiments.methods.statistics import compared_densities
+from experiments.methods.statistics import projection_tunings
 
 ADD, REPLACE = Adjacency.ADD_OR_REMOVE_ONE, Adjacency.REPLACE_ONE
 projection = functools.partial(projections.Projection, adjacency=REPLACE)
 weighted = functools.partial(projections.WeightedProjection, adjacency=REPLACE)
 
-SHAPES = [projections.pinsker_weights(9.5, smoothness=beta)
+SHAPES = [projection_tunings.pinsker_weights(9.5, smoothness=beta)
           for beta in (1, 2, 3)] + [(1.0,) * 8, (0.3, 0.0, 1.0, 0.4)]
 
 
@@ -63,16 +65,16 @@ def test_what_the_least_noise_gains():
 
 SIMULATED = {
     'pure': (projection(num_records=200, epsilon=1.0, num_functions=7),
-             densities.alternating(1)),
+             compared_densities.alternating(1)),
     'printed': (projection(num_records=200, rho=0.05, num_functions=7,
                            tuning='printed', fix_mass=False),
-                densities.wrapped_mixture()),
+                compared_densities.wrapped_mixture()),
     'weighted': (weighted(num_records=200, rho=0.1,
                           coefficient_weights=(1.0, 0.7, 0.0)),
-                 densities.tent(4)),
+                 compared_densities.tent(4)),
     'cosine': (weighted(num_records=200, rho=5.0, basis='cosine',
                         coefficient_weights=(1.0, 0.5, 0.3)),
-               densities.beta(2, 5))}
+               compared_densities.beta(2, 5))}
 
 
 @pytest.mark.slow
@@ -119,7 +121,7 @@ def test_sums_directly_and_by_cells(name):
   assert by_cells.statistic(x) == pytest.approx(mechanism.statistic(middles),
                                                 abs=1e-9)
   # A smooth density's mean sums are off by (pi k / cells)^2 / 6 alone.
-  density = densities.wrapped_mixture() if name == 'pure' else densities.beta(2, 2)
+  density = compared_densities.wrapped_mixture() if name == 'pure' else compared_densities.beta(2, 2)
   sums = mechanism.of_counts(density.masses(8192))
   theta = (density.fourier(3) if name == 'pure' else density.cosine(3))
   if name == 'pure':
@@ -223,15 +225,15 @@ def test_events():
 def test_an_estimate_of_any_mass():
   mechanism = projection(num_records=300, rho=0.005, num_functions=5,
                          fix_mass=False)
-  x = np.asarray(densities.tent(2).sample(jax.random.key(0), 300))
+  x = np.asarray(compared_densities.tent(2).sample(jax.random.key(0), 300))
   found = mechanism.estimate(jax.random.key(1), x)
   grid = (np.arange(512) + 0.5) / 512
   assert found.kind == 'spectrum' and found.coefficients.shape == (3,)
   assert found(grid).mean() == pytest.approx(found.coefficients[0].real)
-  assert np.mean((found(grid) - densities.tent(2).pdf(grid))**2) == pytest.approx(
-      found.ise(densities.tent(2)), rel=1e-4)
+  assert np.mean((found(grid) - compared_densities.tent(2).pdf(grid))**2) == pytest.approx(
+      found.ise(compared_densities.tent(2)), rel=1e-4)
   off = found.coefficients[0].real - 1
-  assert off**2 > 0.005 * found.ise(densities.tent(2))
+  assert off**2 > 0.005 * found.ise(compared_densities.tent(2))
   with jax.enable_x64(True):
     bins = estimate.on_bins(found.kind, found.coefficients, 512)
   assert np.asarray(bins) == pytest.approx(found(grid), abs=1e-4)
@@ -247,11 +249,11 @@ def test_an_estimate_of_any_mass():
                                    adjacency=ADD, fix_mass=False),
     lambda: weighted(num_records=5, coefficient_weights=()),
     lambda: weighted(num_records=5, coefficient_weights=(1.0,), basis='spline'),
-    lambda: projections.pinsker_weights(1.0, smoothness=1),
-    lambda: projections.pinsker_weights(9.0, smoothness=0),
-    lambda: projections.printed_num_functions(
+    lambda: projection_tunings.pinsker_weights(1.0, smoothness=1),
+    lambda: projection_tunings.pinsker_weights(9.0, smoothness=0),
+    lambda: projection_tunings.printed_num_functions(
         9.0, num_records=9, smoothness=1.5, pure=True),
-    lambda: projections.printed_projection(num_records=5, smoothness=1,
+    lambda: projection_tunings.printed_projection(num_records=5, smoothness=1,
                                            adjacency=REPLACE),
     lambda: projection(num_records=5, num_functions=5).worst_case(1, 0.0)])
 def test_refusals(build):

@@ -6,9 +6,9 @@ import pytest
 
 from dpjax.privacy import accounting
 from dpjax.privacy.adjacency import Adjacency
-from dpjax.stats.density_methods import densities
 from dpjax.stats.density_methods import estimate
 from dpjax.stats.density_methods import sparse
+from experiments.methods.statistics import compared_densities
 
 REPLACE = Adjacency.REPLACE_ONE
 
@@ -62,7 +62,7 @@ def test_choices_have_the_law_of_the_exponential_mechanism():
 
 @pytest.mark.slow
 def test_one_peak_is_found_and_its_error_is_that_of_a_measurement():
-  density = densities.cosine_wave(3)
+  density = compared_densities.cosine_wave(3)
   counts = density.counts(np.random.default_rng(3), num_records=2000,
                           num_bins=1024, repetitions=2000)
   asked = made(rho=0.5)

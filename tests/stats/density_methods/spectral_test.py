@@ -12,9 +12,10 @@ from scipy import stats
 
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.stats.density_methods import bases
-from dpjax.stats.density_methods import densities
 from dpjax.stats.density_methods import estimate
 from dpjax.stats.density_methods import spectral
+from experiments.methods.statistics import compared_densities
+from experiments.methods.statistics import spectral_risks
 
 _REPLACE = Adjacency.REPLACE_ONE
 _ADD = Adjacency.ADD_OR_REMOVE_ONE
@@ -27,10 +28,10 @@ def _made(**given):
 
 
 def test_closed_forms_are_those_of_the_reference():
-  first = _made().expected(densities.alternating(1))
+  first = _made().expected(compared_densities.alternating(1))
   np.testing.assert_allclose(first, (2.156865e-3, 2.927560e-4, 1.476909e-3),
                              rtol=1e-6)
-  assert _made().expected(densities.alternating(2)).total == pytest.approx(
+  assert _made().expected(compared_densities.alternating(2)).total == pytest.approx(
       2.485677e-3, rel=1e-6)
 
 
@@ -41,9 +42,9 @@ def test_closed_forms_are_those_of_the_reference():
     dict(basis='cosine', weights=(1.0, 0.9, 0.4, 0.1)),
     dict(epsilon=None)], ids=['laplace', 'whole', 'rho', 'cosine', 'none'])
 def test_errors_are_the_closed_form(given):
-  made, density = _made(**given), densities.wrapped_mixture()
+  made, density = _made(**given), compared_densities.wrapped_mixture()
   if made.basis == 'cosine':
-    density = densities.beta(2, 5)
+    density = compared_densities.beta(2, 5)
   counts = density.counts(np.random.default_rng(1), repetitions=4000,
                           num_records=made.num_records, num_bins=21)
   found = estimate.errors_of(
@@ -67,16 +68,16 @@ def test_noise_is_of_what_one_record_moves(adjacency, moved):
 
 def test_an_unknown_total_is_the_noisy_one():
   made = _made(adjacency=_ADD, epsilon=1e7)
-  counts = densities.tent(4).masses(21) * 300
+  counts = compared_densities.tent(4).masses(21) * 300
   np.testing.assert_allclose(
       made.coefficients(jax.random.key(0), counts[None])[0],
-      densities.tent(4).masses(21) @ bases.basis('fourier', 21, 5).analysis,
+      compared_densities.tent(4).masses(21) @ bases.basis('fourier', 21, 5).analysis,
       atol=1e-5)
 
 
 def test_bins_alias_as_the_proof_says():
   """E theta_k = sum over l of theta_(k + l m) k / (k + l m)."""
-  density, bins = densities.random_phases(1), 21
+  density, bins = compared_densities.random_phases(1), 21
   theta = density.fourier(2048)
   both = np.concatenate([theta[::-1].conj(), [1], theta])
   found = density.masses(bins) @ bases.basis('fourier', bins).analysis
@@ -87,7 +88,7 @@ def test_bins_alias_as_the_proof_says():
 
 
 def test_cosines_alias_in_pairs():
-  density, bins = densities.beta(2, 5), 9
+  density, bins = compared_densities.beta(2, 5), 9
   theta = density.cosine(2000)
   found = density.masses(bins) @ bases.basis('cosine', bins).analysis
   for k in range(1, bins):
@@ -110,8 +111,8 @@ def test_noise_is_at_most_that_of_the_integral(bins):
     (1, 2.016, 1.04, 2.92, 1.107), (2, 2.001, 1.05, 4.87, 1.201),
     (3, 2.000, 1.06, 6.04, 1.233)])
 def test_constants(smoothness, plain, tapered, noise, least):
-  found = spectral.constants(smoothness)
-  bare = spectral.constants(smoothness, 'none')
+  found = spectral_risks.constants(smoothness)
+  bare = spectral_risks.constants(smoothness, 'none')
   proved = 2 * (1 - 2.0**(-2 * smoothness - 2)) * special.zeta(
       2 * smoothness + 2)
   assert bare.bias == pytest.approx(plain, abs=1e-3) and bare.bias <= proved
@@ -125,13 +126,13 @@ def test_constants(smoothness, plain, tapered, noise, least):
   assert best == pytest.approx(least, rel=3e-3)
 
 
-@pytest.mark.parametrize('taper', spectral.TAPERS)
+@pytest.mark.parametrize('taper', spectral_risks.TAPERS)
 @pytest.mark.parametrize('smoothness', [1, 2])
 def test_no_density_of_the_class_errs_more(taper, smoothness):
   """Also what aliases worst: one frequency and the next one like it."""
-  made = spectral.tuned(20000, smoothness=smoothness, lipschitz=5.0,
+  made = spectral_risks.tuned(20000, smoothness=smoothness, lipschitz=5.0,
                         adjacency=_REPLACE, epsilon=0.1, taper=taper)
-  worst = spectral.worst_risk(
+  worst = spectral_risks.worst_risk(
       made.num_bins, num_records=20000, noise_variance=made.noise_variance,
       smoothness=smoothness, lipschitz=5.0, taper=taper)
   rng, bins = np.random.default_rng(0), made.num_bins
@@ -144,17 +145,17 @@ def test_no_density_of_the_class_errs_more(taper, smoothness):
     else:
       theta[:] = rng.normal(size=theta.size) / np.arange(
           1, theta.size + 1)**(smoothness + 0.6)
-    density = densities.series('any', theta)
-    density = densities.series('any', theta * 5.0 / density.sobolev(smoothness))
+    density = compared_densities.series('any', theta)
+    density = compared_densities.series('any', theta * 5.0 / density.sobolev(smoothness))
     assert density.sobolev(smoothness) == pytest.approx(5.0)
     ratios.append(made.expected(density).total / worst)
   assert 0.3 < max(ratios) <= 1
 
 
 def test_bins_are_the_best_of_the_bound():
-  made = spectral.tuned(10**5, smoothness=2, lipschitz=50.0, epsilon=0.1,
+  made = spectral_risks.tuned(10**5, smoothness=2, lipschitz=50.0, epsilon=0.1,
                         adjacency=_REPLACE)
-  risks = [spectral.worst_risk(
+  risks = [spectral_risks.worst_risk(
       bins, num_records=10**5, noise_variance=made.noise_variance,
       smoothness=2, lipschitz=50.0) for bins in (
           made.num_bins - 2, made.num_bins, made.num_bins + 2)]
@@ -165,15 +166,15 @@ def test_bins_are_the_best_of_the_bound():
 @pytest.mark.parametrize('num_records, smoothness, lipschitz', [
     (1, 1, 0.5), (30, 2, 3.0), (5000, 1, 20.0), (10**6, 3, 2.0),
     (10**13, 1, 300.0)])
-@pytest.mark.parametrize('taper', spectral.TAPERS)
+@pytest.mark.parametrize('taper', spectral_risks.TAPERS)
 def test_no_other_number_of_bins_is_better(num_records, smoothness, lipschitz,
                                            taper):
   """Of all odd ones up to 2001, which is taken where more would be better."""
   for budget in (dict(epsilon=0.5), dict(rho=2.0), dict(epsilon=1e-3)):
-    made = spectral.tuned(num_records, smoothness=smoothness, taper=taper,
+    made = spectral_risks.tuned(num_records, smoothness=smoothness, taper=taper,
                           lipschitz=lipschitz, adjacency=_REPLACE, **budget)
     risk = functools.partial(
-        spectral.worst_risk, num_records=num_records, taper=taper,
+        spectral_risks.worst_risk, num_records=num_records, taper=taper,
         noise_variance=made.noise_variance, smoothness=smoothness,
         lipschitz=lipschitz)
     every = np.arange(3, 2002, 2)
@@ -189,7 +190,7 @@ def test_the_rate_is_that_of_the_lower_bound(smoothness):
   found = []
   for signal in signals:
     bins = np.arange(3, 20001, 2)
-    found.append(np.min(spectral.worst_risk(
+    found.append(np.min(spectral_risks.worst_risk(
         bins, num_records=1e12, noise_variance=8e24 / signal**2,
         smoothness=smoothness, lipschitz=10.0, taper='none')))
   slope = np.polyfit(np.log(signals), np.log(found), 1)[0]
@@ -201,7 +202,7 @@ def test_kernel_weights_make_a_kernel_estimate():
   bins, bandwidth = 501, 0.05
   x = (np.array([3, 40, 41, 250, 499]) + 0.5) / bins
   made = _made(num_records=5, epsilon=None, num_bins=bins, weights=tuple(
-      spectral.gaussian_kernel(bins, bandwidth)))
+      spectral_risks.gaussian_kernel(bins, bandwidth)))
   grid = np.linspace(0, 1, 101)
   gaps = grid[:, None, None] - x[:, None] + np.arange(-2, 3)
   wanted = stats.norm.pdf(gaps, scale=bandwidth).sum(2).mean(1)

@@ -10,15 +10,15 @@ from scipy import special
 from dpjax.privacy import notions
 from dpjax.theory.minimax import concentrated
 from dpjax.theory.minimax import disclosure
-from dpjax.theory.minimax import groups
-from dpjax.theory.minimax import hypotheses
 from dpjax.theory.minimax import sign_vectors
-from dpjax.theory.minimax import similarities
-from dpjax.theory.minimax import testing
 from dpjax.theory.minimax import two_points
 from experiments.methods.theory import conversions
 from experiments.methods.theory import definitions
+from experiments.methods.theory import groups
+from experiments.methods.theory import packing_bounds
 from experiments.methods.theory import proportion_tests
+from experiments.methods.theory import similarities
+from experiments.methods.theory import testing
 
 _PURE, _APPROX = notions.PureDP, notions.ApproxDP
 
@@ -91,12 +91,12 @@ def test_weaker_packing_bounds_stay_below_the_mixture():
     guarantee = _APPROX(epsilon=float(rng.choice([0, 0.1, 0.7, 3, 20])),
                         delta=float(rng.choice([0, 1e-4, 0.02])))
     known = dict(num_examples=n, guarantee=guarantee)
-    most = hypotheses.mixture(size, weight, **known) + 1e-9
-    assert hypotheses.packing(size, weight, **known) <= most
-    assert hypotheses.packing_lemma(size, weight, **known) <= most
+    most = packing_bounds.mixture(size, weight, **known) + 1e-9
+    assert packing_bounds.packing(size, weight, **known) <= most
+    assert packing_bounds.packing_lemma(size, weight, **known) <= most
     # No more than is left where all records of the mixture reveal it.
     if guarantee.epsilon == 20:
-      assert hypotheses.packing(size, weight, **known) <= (
+      assert packing_bounds.packing(size, weight, **known) <= (
           1 - weight)**n + 1e-6
 
 
@@ -110,12 +110,12 @@ def test_bounds_of_no_epsilon_are_limits(delta):
   def values(epsilon):
     guarantee = _APPROX(epsilon=epsilon, delta=delta)
     known = dict(num_examples=40, guarantee=guarantee)
-    return [hypotheses.packing(2.0, 0.3, **known),
-            hypotheses.packing_lemma(2.0, 0.3, **known),
-            hypotheses.around(2.0, 0.3, **known),
-            hypotheses.mixture(2.0, 0.3, **known),
-            hypotheses.pairs(apart, **known),
-            hypotheses.pairwise(apart, **known),
+    return [packing_bounds.packing(2.0, 0.3, **known),
+            packing_bounds.packing_lemma(2.0, 0.3, **known),
+            packing_bounds.around(2.0, 0.3, **known),
+            packing_bounds.mixture(2.0, 0.3, **known),
+            packing_bounds.pairs(apart, **known),
+            packing_bounds.pairwise(apart, **known),
             similarities.pairs(distances, guarantee),
             similarities.star(distances[0], guarantee),
             similarities.projection_anchor(distances, guarantee)]

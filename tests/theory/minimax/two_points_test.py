@@ -11,8 +11,8 @@ from dpjax.privacy.notions import KullbackLeiblerPrivacy
 from dpjax.privacy.notions import PureDP
 from dpjax.privacy.notions import TotalVariationPrivacy
 from dpjax.privacy.notions import ZCDP
-from dpjax.theory.minimax import testing
 from dpjax.theory.minimax import two_points
+from experiments.methods.theory import testing
 
 _DISTANCES = np.array([0, 1, 2, 3, 4, 7])
 

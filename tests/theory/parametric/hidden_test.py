@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 
 from dpjax.privacy import notions
-from dpjax.stats.density_methods import densities
 from dpjax.theory.parametric import densities as density_study
 from dpjax.theory.parametric import noisy_shares
 from dpjax.theory.parametric import proportions
 from dpjax.theory.parametric import studies
+from experiments.methods.statistics import compared_densities
 from experiments.methods.theory import risk_oracles
 
 _NOTIONS = {
@@ -163,7 +163,7 @@ def test_exact_risks_are_those_of_simulations(seed):
   guarantee = notions.PureDP(epsilon=epsilon)
   made, *_ = density_study.histograms(num_examples=30 * n, guarantee=guarantee,
                                   dimension=1)
-  law = densities.zigzag(made.num_bins)
+  law = compared_densities.zigzag(made.num_bins)
   counts = law.counts(rng, num_records=made.num_records,
                       num_bins=made.num_bins, repetitions=runs)
   errors = np.mean(np.square(made.coefficients(

@@ -23,10 +23,10 @@ from dpjax.theory.parametric import noisy_shares
 from dpjax.theory.parametric import normal_intervals
 from dpjax.theory.parametric import normal_means
 from dpjax.theory.parametric import proportions
-from dpjax.theory.parametric import sgml
 from dpjax.theory.parametric import support_ranks
 from dpjax.theory.parametric import supports
 from dpjax.theory.parametric import truncated_means
+from experiments.methods.statistics import batch_descents
 from tests import coupling
 
 _MODEL = families.Model(dimension=2, radius=1.0)
@@ -97,7 +97,7 @@ _CASES = {
         clip=1.5),
     'means': lambda: likelihood.SufficientStatistics(
         model=_MODEL, num_examples=4, guarantee=_LEVEL),
-    'batches': lambda: sgml.BatchDescent(
+    'batches': lambda: batch_descents.BatchDescent(
         model=_MODEL, num_examples=4, rho=1.0, num_steps=2, batch_size=2),
     'share': lambda: noisy_shares.LaplaceShare(num_examples=4, epsilon=1.0),
     'table': lambda: noisy_shares.MinimaxShare(num_examples=4, epsilon=1.0),

@@ -9,9 +9,9 @@ from scipy import stats
 
 from dpjax.privacy import notions
 from dpjax.theory.minimax import scores
-from dpjax.theory.minimax import testing
 from dpjax.theory.minimax import two_points
 from dpjax.theory.parametric import normal_bounds
+from experiments.methods.theory import testing
 
 _PURE, _ZCDP = notions.PureDP, notions.ZCDP
 _N = 10**4

@@ -24,6 +24,7 @@ from dpjax.theory.parametric import normal_means
 from dpjax.theory.parametric import sgml
 from dpjax.theory.parametric import supports
 from dpjax.theory.parametric import truncated_means
+from experiments.methods.statistics import batch_descents
 
 _PURE, _ZCDP = notions.PureDP(epsilon=0.7), notions.ZCDP(rho=0.3)
 _MODEL = families.Model(dimension=2, radius=1.0)
@@ -59,7 +60,7 @@ MADE = {
     'support': supports.MeanSupport(**_N, guarantee=_PURE),
     'support, rho': supports.MeanSupport(**_N, guarantee=_ZCDP),
     'descent': sgml.Descent(rho=0.3, num_steps=2, **_LIKELIHOOD),
-    'batches': sgml.BatchDescent(rho=0.3, num_steps=2, batch_size=4,
+    'batches': batch_descents.BatchDescent(rho=0.3, num_steps=2, batch_size=4,
                                  **_LIKELIHOOD)}
 
 

@@ -12,6 +12,7 @@ from scipy import special
 from dpjax.privacy import accounting
 from dpjax.theory.parametric import exponential_families as families
 from dpjax.theory.parametric import sgml
+from experiments.methods.statistics import batch_descents
 
 MODEL = families.Model(dimension=5, radius=1.)
 KEY = jax.random.key(8)
@@ -134,7 +135,7 @@ def test_last_iterates_of_neighbours_differ_by_what_is_claimed(steps):
 @pytest.mark.sound
 def test_a_batch_moves_by_one_record_with_the_chance_that_is_claimed():
   """One step from 0, over all batches of six records."""
-  made = make(sgml.BatchDescent, 6, model=families.Model(
+  made = make(batch_descents.BatchDescent, 6, model=families.Model(
       dimension=1, radius=9.), batch_size=2, num_steps=1, rho=.3)
   with jax.enable_x64(True):
     numbers = jax.tree.map(np.asarray, made.parameters)
@@ -163,7 +164,7 @@ def test_printed_numbers():
   assert made.learning_rate == 2
   assert made.descent.step_stddev**2 == pytest.approx(4 * variance)
   assert made.start_stddev**2 == pytest.approx(2 * variance / lambd)
-  batches = make(sgml.BatchDescent, printed=True, batch_size=50)
+  batches = make(batch_descents.BatchDescent, printed=True, batch_size=50)
   assert batches.noise_multiplier == pytest.approx(
       2 * 50 * math.sqrt(.25 / lambd) / (500 * math.sqrt(.5)))
 
@@ -172,8 +173,8 @@ def test_small_batches_are_refused_what_is_false_of_them():
   """Erratum E-15: no rho-zCDP for m < n, none with replacement at all."""
   assert make().event.noise_multiplier == pytest.approx(
       2 / math.sqrt(2 * .5))
-  small = make(sgml.BatchDescent, batch_size=50)
-  drawn = make(sgml.BatchDescent, batch_size=500, replacement=True)
+  small = make(batch_descents.BatchDescent, batch_size=50)
+  drawn = make(batch_descents.BatchDescent, batch_size=500, replacement=True)
   for made in (small, drawn):
     with pytest.raises(ValueError, match='^rho-zCDP holds for the full batch'):
       _ = made.actual_rho
@@ -189,7 +190,7 @@ def test_small_batches_are_refused_what_is_false_of_them():
 def test_batches_are_of_records(replacement):
   """One step without noise: mean, and variance of a batch's gradient."""
   model = families.Model(dimension=2, radius=9.)
-  made = make(sgml.BatchDescent, 40, model=model, batch_size=8, num_steps=1,
+  made = make(batch_descents.BatchDescent, 40, model=model, batch_size=8, num_steps=1,
               rho=1e12, replacement=replacement)
   data = np.zeros((40, 2))
   data[:5] = 1  # both coordinates of a record come together
@@ -208,9 +209,9 @@ def test_batches_are_of_records(replacement):
     ({'rho': 0.}, 'rho must be a positive number'),
     ({'rho': 1e-5}, 'rho num_examples.2 must exceed the dimension = 5'),
     ({'num_steps': 0}, 'num_steps must be an integer >= 1'),
-    ({'kind': sgml.BatchDescent, 'batch_size': 500},
+    ({'kind': batch_descents.BatchDescent, 'batch_size': 500},
      'batch_size must be below num_examples = 500'),
-    ({'kind': sgml.BatchDescent, 'batch_size': 0},
+    ({'kind': batch_descents.BatchDescent, 'batch_size': 0},
      'batch_size must be an integer >= 1')])
 def test_refusals(changes, message):
   with pytest.raises(ValueError, match=f'^{message}[^\n]*$'):

@@ -12,6 +12,7 @@ from dpjax.privacy.notions import TotalVariationPrivacy
 from dpjax.theory.parametric import subsampling
 from dpjax.theory.parametric import support_bounds
 from dpjax.theory.parametric import supports
+from experiments.methods.statistics import doubled_means
 
 
 @pytest.mark.sound
@@ -43,7 +44,7 @@ def test_sizes_are_whole_and_the_event_is_of_no_privacy():
   assert subsampling.subset_size(7, 3.0) == 7
   with pytest.raises(ValueError, match='at least 1 / num_examples'):
     subsampling.subset_size(7, 0.1)
-  made = supports.subsampled(num_examples=100, level=0.29)
+  made = doubled_means.subsampled(num_examples=100, level=0.29)
   assert mechanism.epsilon(made, delta=0.28) == np.inf
   assert made.guarantee.level == pytest.approx(0.29)
 
@@ -54,7 +55,7 @@ def test_sizes_are_whole_and_the_event_is_of_no_privacy():
 def test_supports_by_subsets_are_the_golden_ones(n, level, error, printed):
   """G-13; MOD-SUPP: 1/32 as printed, 1/16 corrected (E-06), 1/8 by tests."""
   size = subsampling.subset_size(n, level)
-  assert supports.largest_absolute_risk(
+  assert doubled_means.largest_absolute_risk(
       1.0, num_examples=size, factor=(size + 1) / size) == pytest.approx(
           error, rel=6e-3)
   arguments = dict(num_examples=n,
@@ -83,15 +84,15 @@ def test_a_constant_level_keeps_the_efficient_rate():
 
   It is lost where the level tends to 0.
   """
-  least = lambda size: supports.largest_risk(
+  least = lambda size: doubled_means.largest_risk(
       1.0, num_examples=size, factor=(size + 2) / (size + 1))
   for n in (20, 1000, 10**6):
-    half = supports.subsampled(num_examples=n, level=0.5)
+    half = doubled_means.subsampled(num_examples=n, level=0.5)
     assert half.guarantee.level == 0.5
     assert 1 < least(half.size) * n**2 < 4
-    few = supports.subsampled(num_examples=n, level=n**-0.5)
+    few = doubled_means.subsampled(num_examples=n, level=n**-0.5)
     assert least(few.size) * n**2 > n / 2
-  half = supports.subsampled(num_examples=20, level=0.5)
+  half = doubled_means.subsampled(num_examples=20, level=0.5)
   keys = jax.random.split(jax.random.key(3), 4000)
   data = np.random.default_rng(3).uniform(size=(4000, 20)).astype(np.float32)
   errors = np.square(np.asarray(jax.jit(jax.vmap(half.release))(keys, data))

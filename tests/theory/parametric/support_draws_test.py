@@ -14,6 +14,7 @@ from dpjax.theory.parametric import normal_means
 from dpjax.theory.parametric import support_bounds
 from dpjax.theory.parametric import support_ranks
 from dpjax.theory.parametric import supports
+from experiments.methods.statistics import doubled_means
 from experiments.methods.statistics import support_queries
 from tests import coupling
 
@@ -124,10 +125,10 @@ def test_bisection_encloses_the_end(theta):
 
 
 def test_a_quantile_near_the_top_leaves_room_for_noise():
-  made = supports.top_quantile(num_examples=1000, epsilon=0.5)
+  made = doubled_means.top_quantile(num_examples=1000, epsilon=0.5)
   assert made.prob == 1 - math.ceil(6 * math.log(1000) / 0.5) / 1000
   assert (made.num_examples, made.epsilon) == (1000, 0.5)
-  assert supports.top_quantile(num_examples=4, epsilon=0.1).prob == 0.5
+  assert doubled_means.top_quantile(num_examples=4, epsilon=0.1).prob == 0.5
   data = jnp.linspace(0, 0.6, 1000)
   found = float(made.release(jax.random.key(0), data)) / made.prob
   assert found == pytest.approx(0.6, abs=0.02)
@@ -173,13 +174,13 @@ def test_upper_bounds_of_supports_are_those_of_their_estimators():
     assert each.non_private(**known) == loss(60)
     assert each.upper(num_examples=3, guarantee=TV) == ()
   # The largest of 18 records, enlarged: by its law.
-  made = supports.subsampled(num_examples=60, level=0.3)
+  made = doubled_means.subsampled(num_examples=60, level=0.3)
   law = stats.beta(18, 1)
   kept = float(made.estimate(jnp.asarray([0.3, 0.5])))
   assert kept == pytest.approx(0.5 * 20 / 19)
   assert law.expect(lambda x: (20 / 19 * x - 1)**2) == pytest.approx(
       support_bounds.non_private(18), rel=1e-6)
-  assert float(supports.subsampled(num_examples=60, level=0.3, factor=2.0)
+  assert float(doubled_means.subsampled(num_examples=60, level=0.3, factor=2.0)
                .estimate(jnp.asarray([0.3]))) == pytest.approx(0.6)
 
 

@@ -11,10 +11,11 @@ from scipy.stats import qmc
 from dpjax.privacy import mechanism
 from dpjax.privacy.notions import PureDP
 from dpjax.privacy.notions import ZCDP
-from dpjax.theory.minimax import testing
 from dpjax.theory.parametric import support_bounds
 from dpjax.theory.parametric import support_ranks
 from dpjax.theory.parametric import supports
+from experiments.methods.statistics import doubled_means
+from experiments.methods.theory import testing
 
 _SIZE = 5
 _POINTS = np.linspace(0, 1, 1501)[1:] - 1e-5
@@ -222,7 +223,7 @@ def test_bayes_risk_without_privacy_is_that_of_a_sum():
 
 def test_estimators_of_the_largest():
   """G-13, E-10: the record itself errs more than theta^2 / n^2 from n = 4."""
-  risk = supports.largest_risk
+  risk = doubled_means.largest_risk
   assert risk(1.0, num_examples=20) == pytest.approx(4.329e-3, rel=1e-3)
   assert risk(1.0, num_examples=20, factor=21 / 20) == pytest.approx(
       2.273e-3, rel=1e-3)
@@ -239,7 +240,7 @@ def test_estimators_of_the_largest():
   draws = np.random.default_rng(0).beta(10, 1, 200_000)  # Largest of ten.
   for factor in (1.0, 1.1, 2**(1 / 11)):
     errors = np.abs(factor * draws - 1)
-    assert supports.largest_absolute_risk(
+    assert doubled_means.largest_absolute_risk(
         1.0, num_examples=10, factor=factor) == pytest.approx(
             errors.mean(), abs=4 * errors.std() / 200_000**0.5)
 
@@ -251,7 +252,7 @@ def test_twice_the_mean():
       jax.random.key(0), totals[:, None]))[:, 0] - 0.5)
   assert found.mean() == pytest.approx(made.population_risk(0.5), abs=4 * (
       found.std() / 100))
-  assert made.population_risk(1.0) == supports.DoubledMean(
+  assert made.population_risk(1.0) == doubled_means.DoubledMean(
       num_examples=50, epsilon=1.0).population_risk(1.0)
   with pytest.raises(ValueError, match='guarantee must be'):
     supports.MeanSupport(num_examples=5, guarantee=None)

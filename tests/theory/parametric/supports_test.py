@@ -10,6 +10,7 @@ import pytest
 
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.theory.parametric import supports
+from experiments.methods.statistics import doubled_means
 from experiments.methods.statistics import local_queries as queries
 from experiments.methods.statistics import risks
 from experiments.methods.statistics import support_queries
@@ -29,7 +30,7 @@ def squared(estimate):
 @functools.cache
 def risk_of_all():
   """One program: risk and coverage of each estimator, 4000 repetitions."""
-  mean = supports.DoubledMean(num_examples=PEOPLE, epsilon=EPSILON)
+  mean = doubled_means.DoubledMean(num_examples=PEOPLE, epsilon=EPSILON)
   noisy = supports.NoisyMaximum(epsilon=EPSILON, adjacency=REPLACE)
   answers = support_queries.local_answers(epsilon=EPSILON)
 
@@ -38,8 +39,8 @@ def risk_of_all():
     said = answers.release(third, data - 0.5)
     top = support_queries.local_maximum(said)
     return {
-      'largest': squared(supports.largest(data)),
-      'doubled': squared(supports.doubled_mean(data)),
+      'largest': squared(doubled_means.largest(data)),
+      'doubled': squared(doubled_means.doubled_mean(data)),
       'noisy_doubled': squared(mean.release(first, data)),
       'local_doubled': squared(support_queries.local_doubled_mean(
         said, epsilon=EPSILON)),
@@ -86,7 +87,7 @@ def test_maxima_are_not_consistent():
 
 
 def test_closed_forms():
-  made = supports.DoubledMean(num_examples=PEOPLE, epsilon=EPSILON)
+  made = doubled_means.DoubledMean(num_examples=PEOPLE, epsilon=EPSILON)
   assert made.population_risk(THETA) == pytest.approx(1.7133e-4, rel=1e-4)
   assert support_queries.local_doubled_mean_risk(
     THETA, num_examples=PEOPLE, epsilon=EPSILON) == pytest.approx(8.163e-3,
@@ -103,7 +104,7 @@ def test_a_quantile_near_the_top_recovers_the_rate():
   """EST-05c: an error of order ln(n) / (n epsilon), for ten times the n."""
   errors = {}
   for people in (500, 5000):
-    made = supports.top_quantile(num_examples=people, epsilon=EPSILON)
+    made = doubled_means.top_quantile(num_examples=people, epsilon=EPSILON)
 
     def once(key, made=made, people=people):
       data, noise = jax.random.split(key)
@@ -114,7 +115,7 @@ def test_a_quantile_near_the_top_recovers_the_rate():
     errors[people] = float(jnp.sqrt(jnp.mean(found)))
     assert errors[people] < 2 * math.log(people) / (people * EPSILON)
   assert errors[5000] < 0.25 * errors[500]
-  assert supports.top_quantile(num_examples=4, epsilon=0.1).prob == 0.5
+  assert doubled_means.top_quantile(num_examples=4, epsilon=0.1).prob == 0.5
 
 
 @pytest.mark.slow
@@ -137,7 +138,7 @@ def test_a_private_learner_generalises():
   assert risks.gap_bound(epsilon=0.1, delta=1e-5) == pytest.approx(0.10518,
                                                                    abs=1e-5)
   people, epsilon = 20, 0.1
-  made = supports.DoubledMean(num_examples=people, epsilon=epsilon)
+  made = doubled_means.DoubledMean(num_examples=people, epsilon=epsilon)
   loss = lambda prediction, record: jnp.clip(
     jnp.abs(prediction - record), 0.0, 1.0)
 
@@ -160,8 +161,8 @@ def test_a_private_learner_generalises():
 @pytest.mark.parametrize('call, message', [
   (lambda: risks.gap_bound(epsilon=-1.0), 'epsilon must be'),
   (lambda: risks.gap_bound(epsilon=1.0, delta=1.0), 'delta must lie'),
-  (lambda: supports.DoubledMean(num_examples=3, epsilon=0.0), 'epsilon must be'),
-  (lambda: supports.DoubledMean(num_examples=3, epsilon=1.0, confidence=2.0),
+  (lambda: doubled_means.DoubledMean(num_examples=3, epsilon=0.0), 'epsilon must be'),
+  (lambda: doubled_means.DoubledMean(num_examples=3, epsilon=1.0, confidence=2.0),
    'confidence must lie'),
   (lambda: supports.NoisyMaximum(epsilon=1.0, adjacency='replace_one'),
    'adjacency must be Adjacency'),

@@ -10,12 +10,14 @@ from scipy import stats
 
 from dpjax.privacy import accounting
 from dpjax.privacy import notions
-from dpjax.privacy import renyi
 from dpjax.privacy import tradeoff
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.stats.density_methods import densities
 from dpjax.stats.density_methods import projections
+from experiments.methods.mechanisms import renyi_steps
+from experiments.methods.statistics import compared_densities
 from experiments.methods.statistics import density_relaxation as relaxation
+from experiments.methods.statistics import projection_tunings
 
 ADD, REPLACE = Adjacency.ADD_OR_REMOVE_ONE, Adjacency.REPLACE_ONE
 
@@ -140,7 +142,7 @@ def test_printed_noise_and_functions():
   few = relaxation.printed_relaxation(epsilon=0.1, delta=0.01, **public)
   assert few.num_functions == round(
       (1e3 / math.sqrt(math.log(100)))**0.5) // 2 * 2 + 1 == 23
-  thesis = projections.printed_projection(rho=found.rho, **public)
+  thesis = projection_tunings.printed_projection(rho=found.rho, **public)
   assert thesis.num_functions <= found.num_functions
 
 
@@ -166,7 +168,7 @@ def test_relaxed_noise_is_less_from_the_crossing_on():
 
 def test_relaxation_loses_to_pure_noise():
   """Item DEN-P7 on a third of its 45 cells: those of beta = 2."""
-  density, ratios = densities.random_phases(2), []
+  density, ratios = compared_densities.random_phases(2), []
   for size in (10**3, 10**4, 10**5, 10**6, 10**7):
     for epsilon in (1.0, 0.1, 0.01):
       pair = [projections.Projection(
@@ -175,7 +177,7 @@ def test_relaxation_loses_to_pure_noise():
               {'epsilon': epsilon},
               {'rho': rho_of('corollary', epsilon, size**-2.0)})]
       pure, relaxed = (dataclasses.replace(
-          one, num_functions=projections.oracle_num_functions(
+          one, num_functions=projection_tunings.oracle_num_functions(
               one, density)).expected(density).total for one in pair)
       ratios.append(relaxed / pure)
   assert min(ratios) > 1 and max(ratios) > 5
@@ -193,7 +195,7 @@ def test_renyi_divergence_of_noise(order):
     middle = power * shift
     return math.log(integrate.quad(integrand, middle - 12, middle + 12,
                                    points=[middle])[0]) / (order - 1)
-  known = renyi.gaussian(noise_multiplier=1 / shift, order=order)
+  known = renyi_steps.gaussian(noise_multiplier=1 / shift, order=order)
   assert divergence(order) == pytest.approx(known.divergence, rel=1e-6)
   assert divergence(order - 1) == pytest.approx(
       (order - 2) * shift**2 / 2, rel=1e-6, abs=1e-9)

@@ -10,7 +10,8 @@ from dpjax.privacy.adjacency import Adjacency
 from dpjax.stats.density_methods import bandwidths
 from dpjax.stats.density_methods import histograms
 from dpjax.stats.density_methods import projections
-from dpjax.stats.density_methods import spectral
+from experiments.methods.statistics import projection_tunings
+from experiments.methods.statistics import spectral_risks
 from experiments.methods.theory import density_lower_bounds as lower_bounds
 from experiments.methods.theory import density_packings as packings
 
@@ -38,20 +39,20 @@ def test_no_estimator_of_sobolev_densities_is_better(pure, beta):
   radius, ratios = RADII[beta], []
   for n, alpha in SIZES:
     known = budget(pure, alpha)
-    tuned = spectral.tuned(n, smoothness=beta, lipschitz=radius,
+    tuned = spectral_risks.tuned(n, smoothness=beta, lipschitz=radius,
                            adjacency=REPLACE, **known)
-    upper = [spectral.worst_risk(
+    upper = [spectral_risks.worst_risk(
         tuned.num_bins, num_records=n, noise_variance=tuned.noise_variance,
         smoothness=beta, lipschitz=radius)]
     for tuning in ('printed', 'exact'):
       sums = projections.Projection(num_records=n, num_functions=3,
                                     tuning=tuning, adjacency=REPLACE, **known)
-      size = projections.printed_num_functions(
+      size = projection_tunings.printed_num_functions(
           n * alpha, num_records=n, smoothness=beta, pure=pure)
       upper.append(dataclasses.replace(sums, num_functions=size)
                    .worst_case(beta, radius).total)
     if not pure and n * alpha < 1e5:
-      upper.append(projections.pinsker_projection(
+      upper.append(projection_tunings.pinsker_projection(
           num_records=n, smoothness=beta, radius=radius, adjacency=REPLACE,
           **known).worst_case(beta, radius).total)
     lower = either(lower_bounds.cells, known, kernel=WAVES[beta - 1],
@@ -77,7 +78,7 @@ def test_estimators_err_on_the_cube_as_they_must(pure):
     words = 2 * np.random.default_rng(0).integers(0, 2, (6, size)) - 1
     densities = [lower_bounds.least_favourable(packing, word)
                  for word in words]
-    tuned = spectral.tuned(n, smoothness=beta, lipschitz=radius,
+    tuned = spectral_risks.tuned(n, smoothness=beta, lipschitz=radius,
                            adjacency=REPLACE, **known)
     risks = [tuned.expected(density).total for density in densities]
     assert np.mean(risks) > found.value

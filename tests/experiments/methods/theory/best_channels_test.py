@@ -11,9 +11,9 @@ from dpjax.privacy.notions import ApproxDP
 from dpjax.privacy.notions import PureDP
 from dpjax.privacy.notions import TotalVariationPrivacy
 from dpjax.privacy.notions import ZCDP
-from dpjax.theory.minimax import testing
 from dpjax.theory.minimax import two_points
 from experiments.methods.theory import best_channels as oracles
+from experiments.methods.theory import testing
 
 
 def _pair(p, q):

@@ -5,9 +5,9 @@ import math
 import numpy as np
 import pytest
 
-from dpjax.theory.minimax import testing
 from experiments.methods.theory import density_lower_bounds as lower_bounds
 from experiments.methods.theory import density_packings as packings
+from experiments.methods.theory import testing
 
 N = 10**18
 WAVES = [packings.wave(beta) for beta in (1, 2, 3)]

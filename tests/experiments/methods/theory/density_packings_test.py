@@ -5,8 +5,8 @@ import pytest
 from scipy import integrate
 from scipy import optimize
 
-from dpjax.theory.minimax import testing
 from experiments.methods.theory import density_packings as packings
+from experiments.methods.theory import testing
 
 BUMPS = {
     'triangle': packings.bumps(packings.triangle(), radius=3.0, num_bumps=12,

@@ -7,11 +7,11 @@ import pytest
 from scipy import special
 
 from dpjax.privacy.notions import PureDP
-from dpjax.theory.minimax import hypotheses
-from dpjax.theory.minimax import testing
 from dpjax.theory.minimax import two_points
 from experiments.methods.theory import best_channels as oracles
+from experiments.methods.theory import packing_bounds
 from experiments.methods.theory import printed_bounds as printed
+from experiments.methods.theory import testing
 
 
 def test_pairwise_anchors_bound_no_mechanism():
@@ -26,7 +26,7 @@ def test_pairwise_anchors_bound_no_mechanism():
 def test_the_middle_is_never_as_far_as_a_whole_separation():
   """E-07: a constant keeps every guarantee."""
   known = dict(num_examples=4, guarantee=PureDP(epsilon=0.5))
-  chance = hypotheses.packing(math.log(2), 0.5, **known)
+  chance = packing_bounds.packing(math.log(2), 0.5, **known)
   points, middle = np.array([0.0, 0.3]), 0.15
   far = np.abs(points - middle)
   # The chance of an error of .3 is 0, and of .15 it is 1.
@@ -35,7 +35,7 @@ def test_the_middle_is_never_as_far_as_a_whole_separation():
   corners = 0.3 * oracles.data_sets(4, 2)
   apart = np.abs(corners[:, None] - corners[None]).max(-1)
   risk = np.mean(np.abs(corners - 0.15).max(-1)**2)
-  chance = hypotheses.packing(math.log(16), 0.01, num_examples=100,
+  chance = packing_bounds.packing(math.log(16), 0.01, num_examples=100,
                               guarantee=PureDP(epsilon=0.01))
   assert risk < printed.printed_packing_risk(0.3, chance)
   assert testing.packing(apart, chance) <= risk

@@ -1,4 +1,4 @@
-"""Tests of dpjax.privacy.tuning: golden numbers, and searches enumerated."""
+"""Tests of experiments.methods.mechanisms.tuning: golden numbers, and searches enumerated."""
 
 import functools
 import math
@@ -9,8 +9,8 @@ import pytest
 
 from dpjax.privacy import accounting
 from dpjax.privacy import divergences
-from dpjax.privacy import tuning
 from dpjax.privacy.adjacency import Adjacency
+from experiments.methods.mechanisms import tuning
 
 ADD = Adjacency.ADD_OR_REMOVE_ONE
 

@@ -11,9 +11,9 @@ from dpjax.privacy.notions import KullbackLeiblerPrivacy
 from dpjax.privacy.notions import PureDP
 from dpjax.privacy.notions import TotalVariationPrivacy
 from dpjax.privacy.notions import ZCDP
-from dpjax.theory.minimax import groups
 from dpjax.theory.minimax import two_points
 from experiments.methods.theory import best_channels as oracles
+from experiments.methods.theory import groups
 
 
 def _geometric(distance, epsilon):

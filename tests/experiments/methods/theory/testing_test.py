@@ -7,7 +7,7 @@ import pytest
 from scipy import optimize
 from scipy import stats
 
-from dpjax.theory.minimax import testing
+from experiments.methods.theory import testing
 
 # Of the linear programs.
 _SOLVED = 1e-6

@@ -10,10 +10,10 @@ from dpjax.privacy.notions import PureDP
 from dpjax.privacy.notions import TotalVariationPrivacy
 from dpjax.privacy.notions import ZCDP
 from dpjax.privacy.notions import zcdp_from_pure
-from dpjax.theory.minimax import similarities
-from dpjax.theory.minimax import testing
 from experiments.methods.theory import best_channels as oracles
 from experiments.methods.theory import printed_bounds as printed
+from experiments.methods.theory import similarities
+from experiments.methods.theory import testing
 
 _SOLVED = 1e-7
 _OF_PURE = ('projection_anchor', 'pairwise_anchor', 'fano', 'decoding', 'pairs')

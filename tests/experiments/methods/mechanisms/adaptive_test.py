@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from dpjax.privacy import accounting
-from dpjax.privacy import adaptive
 from dpjax.privacy.adjacency import Adjacency
+from experiments.methods.mechanisms import adaptive
 
 _RELATION = Adjacency.ADD_OR_REMOVE_ONE
 

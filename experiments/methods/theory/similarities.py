@@ -19,9 +19,9 @@ import math
 import numpy as np
 
 from dpjax.privacy import notions
-from dpjax.theory.minimax import groups
-from dpjax.theory.minimax import testing
 from dpjax.theory.minimax.bounds import Guarantee
+from experiments.methods.theory import groups
+from experiments.methods.theory import testing
 
 # Grid of t: multiples of epsilon up to _STEPS on either side and _COARSE evenly
 # spaced values; then _FINE values between the neighbours of the best.

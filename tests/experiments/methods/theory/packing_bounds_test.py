@@ -13,10 +13,11 @@ from dpjax.privacy.notions import TotalVariationPrivacy
 from dpjax.privacy.notions import ZCDP
 from dpjax.privacy.notions import zcdp_from_pure
 from dpjax.theory.minimax import hypotheses
-from dpjax.theory.minimax import testing
 from dpjax.theory.minimax import two_points
 from experiments.methods.theory import best_channels as oracles
+from experiments.methods.theory import packing_bounds
 from experiments.methods.theory import printed_bounds as printed
+from experiments.methods.theory import testing
 
 _SOLVED = 1e-7
 
@@ -40,13 +41,13 @@ def test_mixtures_are_the_golden_ones(many, n, weight, epsilon, least, lemma,
   known = dict(num_examples=n, guarantee=PureDP(epsilon=epsilon))
   best = oracles.testing_error(_mixtures(many, weight), **known).value
   assert best == pytest.approx(least, abs=6e-5)
-  for function, value in ((hypotheses.packing_lemma, lemma),
-                          (hypotheses.packing, packing),
-                          (hypotheses.mixture_anchor, anchor)):
+  for function, value in ((packing_bounds.packing_lemma, lemma),
+                          (packing_bounds.packing, packing),
+                          (packing_bounds.mixture_anchor, anchor)):
     assert function(math.log(many), weight, **known) == pytest.approx(
         value, abs=6e-5)
   # What is new here loses nothing.
-  assert hypotheses.mixture(math.log(many), weight, **known) == pytest.approx(
+  assert packing_bounds.mixture(math.log(many), weight, **known) == pytest.approx(
       best, abs=1e-6)
 
 
@@ -69,23 +70,23 @@ def test_mixtures_are_as_hard_as_the_bound_says():
   for many, n, weight, guarantee in _cases(24):
     known, size = dict(num_examples=n, guarantee=guarantee), math.log(many)
     best = oracles.testing_error(_mixtures(many, weight), **known).value
-    found = hypotheses.mixture(size, weight, **known)
+    found = packing_bounds.mixture(size, weight, **known)
     assert found <= best + _SOLVED
     assert found >= best - (0.01 if getattr(guarantee, 'delta', 0) > 0.02 else
                             1e-6)
     apart = weight * (1 - np.eye(many))
-    weaker = [hypotheses.pairs(apart, **known),
-              hypotheses.around(size, weight, **known)]
+    weaker = [packing_bounds.pairs(apart, **known),
+              packing_bounds.around(size, weight, **known)]
     if not isinstance(guarantee, TotalVariationPrivacy):
-      weaker += [hypotheses.packing_lemma(size, weight, **known),
-                 hypotheses.packing(size, weight, **known),
-                 hypotheses.pairwise(apart, **known)]
+      weaker += [packing_bounds.packing_lemma(size, weight, **known),
+                 packing_bounds.packing(size, weight, **known),
+                 packing_bounds.pairwise(apart, **known)]
     if isinstance(guarantee, PureDP):
-      weaker += [hypotheses.mixture_anchor(size, weight, **known),
+      weaker += [packing_bounds.mixture_anchor(size, weight, **known),
                  hypotheses.packing_lemma_around(size, weight, **known),
-                 hypotheses.fano(apart, **known)]
+                 packing_bounds.fano(apart, **known)]
     assert max(weaker) <= found + 1e-9
-    bound = hypotheses.best_packing_error(
+    bound = packing_bounds.best_packing_error(
         **known, log_hypotheses=size, weight=weight, around_variation=weight,
         variations=apart)
     assert bound.value == pytest.approx(found)
@@ -107,23 +108,23 @@ def test_no_private_test_of_any_laws_errs_less():
     t = testing.variations(laws, np.ones(3))
     base = laws.mean(0)
     around = np.max(np.abs(laws - base).sum(1)) / 2
-    found = [hypotheses.pairs(t, **known), hypotheses.pairwise(t, **known),
-             hypotheses.around(math.log(many), around, **known)]
+    found = [packing_bounds.pairs(t, **known), packing_bounds.pairwise(t, **known),
+             packing_bounds.around(math.log(many), around, **known)]
     if place % 2:
-      found += [hypotheses.fano(t, **known),
+      found += [packing_bounds.fano(t, **known),
                 hypotheses.packing_lemma_around(math.log(many), around, **known)
                 ]
       as_printed = testing.fano_pure(t, num_records=n, epsilon=epsilon)
-      assert as_printed <= hypotheses.fano(t, **known) + 1e-12
+      assert as_printed <= packing_bounds.fano(t, **known) + 1e-12
     assert max(found) <= best + _SOLVED
     assert found[1] <= found[0]
     # The joint forms, of total variations of all records.
     states = oracles.histograms(n, 3)
     masses = np.stack([oracles.multinomial(states, law) for law in laws])
     whole = np.minimum(testing.variations(masses, np.ones(len(states))), 1)
-    for function in (hypotheses.pairs, hypotheses.pairwise):
+    for function in (packing_bounds.pairs, packing_bounds.pairwise):
       assert function(whole, **known, joint=True) <= best + _SOLVED
-    best_bound = hypotheses.best_packing_error(
+    best_bound = packing_bounds.best_packing_error(
         **known, log_hypotheses=math.log(many), variations=t,
         around_variation=around)
     assert best_bound.value == pytest.approx(max(0, *found))
@@ -159,8 +160,8 @@ def test_pairs_of_two_laws_are_two_points():
                     KullbackLeiblerPrivacy(level=0.01)):
     known = dict(num_examples=20, guarantee=guarantee)
     wanted = two_points.product_error(0.3, **known)
-    assert hypotheses.pairs(t, **known) >= wanted - 1e-12
-    found = hypotheses.mixture(math.log(2), 0.3, **known)
+    assert packing_bounds.pairs(t, **known) >= wanted - 1e-12
+    found = packing_bounds.mixture(math.log(2), 0.3, **known)
     if isinstance(guarantee, ZCDP):
       # A data set between the two is an anchor more.
       assert wanted - 1e-12 <= found < 1.01 * wanted
@@ -171,12 +172,12 @@ def test_pairs_of_two_laws_are_two_points():
 def test_packings_of_any_size_stay_below_one_half():
   for size in (math.log(2), 30.0, 5000.0):
     for epsilon in (1e-3, 0.5, 40.0):
-      found = hypotheses.packing(size, 0.5, num_examples=80,
+      found = packing_bounds.packing(size, 0.5, num_examples=80,
                                  guarantee=PureDP(epsilon=epsilon))
       assert 0 <= found <= 0.5
-      assert hypotheses.mixture(size, 0.5, num_examples=80,
+      assert packing_bounds.mixture(size, 0.5, num_examples=80,
                                 guarantee=PureDP(epsilon=epsilon)) >= found
-  assert hypotheses.packing(math.log(4), 0.5, num_examples=4, guarantee=(
+  assert packing_bounds.packing(math.log(4), 0.5, num_examples=4, guarantee=(
       ApproxDP(epsilon=0.5, delta=0.01))) == pytest.approx(
           3 * (math.exp(-1) / 2 - 0.01 * (1 - math.exp(-1))
                / (1 - math.exp(-0.5))) / (1 + 3 * math.exp(-1)))
@@ -186,9 +187,9 @@ def test_golden_mixtures_of_one_record():
   """LB-14's own numbers: K = 16, g = .9, n = 1, P_0 uniform on the 16."""
   for epsilon, least, lemma in ((.5, .9046, .9033), (2., .697, .601)):
     known = dict(num_examples=1, guarantee=PureDP(epsilon=epsilon))
-    assert hypotheses.packing_lemma(math.log(16), .9 * 15 / 16, **known) == (
+    assert packing_bounds.packing_lemma(math.log(16), .9 * 15 / 16, **known) == (
         pytest.approx(lemma, abs=6e-4))
-    assert hypotheses.mixture(math.log(16), .9, **known) == pytest.approx(
+    assert packing_bounds.mixture(math.log(16), .9, **known) == pytest.approx(
         least, abs=4e-4)
 
 
@@ -199,8 +200,8 @@ def test_means_forgive_one_outlier():
   guarantee = PureDP(epsilon=0.1)
   as_printed = testing.fano_pure(t, num_records=100, epsilon=0.1)
   assert as_printed == pytest.approx(0.824, abs=1e-3)
-  fano = hypotheses.fano(t, num_examples=100, guarantee=guarantee)
-  pairs = hypotheses.pairs(t, num_examples=100, guarantee=guarantee)
+  fano = packing_bounds.fano(t, num_examples=100, guarantee=guarantee)
+  pairs = packing_bounds.pairs(t, num_examples=100, guarantee=guarantee)
   assert as_printed < fano < pairs < 1 - 1e-3
   assert printed.printed_many(1000, 100.0, epsilon=0.1) < 1e-39
 
@@ -214,8 +215,8 @@ def test_response_obeys_the_corrected_pairs_and_not_the_printed_ones():
     known = dict(num_examples=1, guarantee=PureDP(epsilon=epsilon))
     response = (many - 1) / (many - 1 + math.exp(epsilon))
     assert response == pytest.approx(reached, abs=6e-5)
-    assert hypotheses.pairwise(apart, **known) <= response
-    assert hypotheses.pairs(apart, **known) == pytest.approx(response)
+    assert packing_bounds.pairwise(apart, **known) <= response
+    assert packing_bounds.pairs(apart, **known) == pytest.approx(response)
     for joint in (False, True):
       assert printed.printed_pairwise(apart, **known, joint=joint) == (
           pytest.approx(claimed, abs=6e-5)) and claimed > response
@@ -227,17 +228,17 @@ def test_response_obeys_the_corrected_pairs_and_not_the_printed_ones():
     assert best == pytest.approx(least, abs=6e-5)
     assert printed.printed_pairwise(apart, **known) == pytest.approx(
         claimed, abs=6e-5) and claimed > best
-    assert hypotheses.pairwise(apart, **known) == pytest.approx(
+    assert packing_bounds.pairwise(apart, **known) == pytest.approx(
         corrected, abs=6e-5)
 
 
 def test_pairs_of_corrected_theorem_stay_below_one_half_and_vanish():
   apart = 1.0 - np.eye(5)
-  assert hypotheses.pairwise(0 * apart, num_examples=9,
+  assert packing_bounds.pairwise(0 * apart, num_examples=9,
                              guarantee=PureDP(epsilon=1.0)) == 0.5
-  assert hypotheses.pairwise(apart, num_examples=9,
+  assert packing_bounds.pairwise(apart, num_examples=9,
                              guarantee=PureDP(epsilon=30.0)) < 1e-12
-  found = hypotheses.pairwise(0.3 * apart, num_examples=4, guarantee=ApproxDP(
+  found = packing_bounds.pairwise(0.3 * apart, num_examples=4, guarantee=ApproxDP(
       epsilon=0.5, delta=0.01))
   moved = 0.6 / 1.3
   assert found == pytest.approx(
@@ -253,19 +254,19 @@ def test_total_variations_contract_by_n_times_the_level():
     laws = np.array([[1 - p, p] for p in probs])
     best = oracles.testing_error(laws, num_examples=n, guarantee=guarantee)
     gaps = np.full(n, probs[1] - probs[0])
-    found = hypotheses.contraction(gaps, guarantee=guarantee)
+    found = packing_bounds.contraction(gaps, guarantee=guarantee)
     assert 1 - 2 * best.value == pytest.approx(reached, abs=1e-6)
     assert found == pytest.approx(reached)
     assert printed.printed_contraction(gaps, level=level) == 2 * found
   counts = stats.binom.pmf(np.arange(3), 2, np.array([[0.4], [0.6]]))
   joint = float(np.abs(counts[0] - counts[1]).sum() / 2)
-  assert hypotheses.contraction(np.full(2, 0.2), joint=joint,
+  assert packing_bounds.contraction(np.full(2, 0.2), joint=joint,
                                 guarantee=PureDP(epsilon=20.0)) == joint
 
 
 def test_cubes_sum_what_their_bits_lose():
   t = np.array([0.1, 0.3])
-  found = hypotheses.cube(0.2, t, num_examples=12, guarantee=ZCDP(rho=0.01))
+  found = packing_bounds.cube(0.2, t, num_examples=12, guarantee=ZCDP(rho=0.01))
   errors = two_points.product_error(t, num_examples=12,
                                     guarantee=ZCDP(rho=0.01))
   assert found == pytest.approx(0.2 / 4 * 2 * errors.sum())
@@ -304,7 +305,7 @@ def test_cubes_bound_the_risk_of_private_estimates():
     PureDP(epsilon=8.0), None))
 def test_bounds_stay_below_guessing_and_fall_with_records(guarantee):
   for size in (math.log(2), 3.0, 800.0):
-    errors = [hypotheses.best_packing_error(
+    errors = [packing_bounds.best_packing_error(
         num_examples=n, guarantee=guarantee, log_hypotheses=size, weight=0.2,
         around_variation=0.3).value for n in (1, 5, 40, 3000)]
     assert all(0 <= e <= -math.expm1(-size) for e in errors)
@@ -318,24 +319,24 @@ def test_packings_under_zcdp_are_hard_up_to_their_logarithm():
   size, n = 400.0, 60
   for part, error in ((0.25, 0.9999), (0.6, 0.97), (0.8, 0.75)):
     rho = part * size / n**2
-    assert hypotheses.mixture(size, 1.0, num_examples=n,
+    assert packing_bounds.mixture(size, 1.0, num_examples=n,
                               guarantee=ZCDP(rho=rho)) > error
     assert testing.fano(np.full(3, part * size)) < 1 - part
   # And pure tests are zCDP.
   known = dict(num_examples=3, guarantee=PureDP(epsilon=0.6))
   best = oracles.testing_error(_mixtures(4, 0.7), **known).value
-  assert hypotheses.mixture(math.log(4), 0.7, num_examples=3,
+  assert packing_bounds.mixture(math.log(4), 0.7, num_examples=3,
                             guarantee=zcdp_from_pure(known['guarantee'])
                             ) <= best
 
 
 @pytest.mark.every(1)
 @pytest.mark.parametrize('call, message', [
-    (lambda **k: hypotheses.mixture(0.1, 0.5, **k), '2 hypotheses'),
-    (lambda **k: hypotheses.mixture(1.0, 1.5, **k), 'must lie in'),
-    (lambda **k: hypotheses.pairs(np.full((2, 2), 2.0), **k), 'must lie in'),
-    (lambda **k: hypotheses.pairs(np.zeros(3), **k), 'K at least 2'),
-    (lambda **k: hypotheses.best_packing_error(log_hypotheses=1.0, **k),
+    (lambda **k: packing_bounds.mixture(0.1, 0.5, **k), '2 hypotheses'),
+    (lambda **k: packing_bounds.mixture(1.0, 1.5, **k), 'must lie in'),
+    (lambda **k: packing_bounds.pairs(np.full((2, 2), 2.0), **k), 'must lie in'),
+    (lambda **k: packing_bounds.pairs(np.zeros(3), **k), 'K at least 2'),
+    (lambda **k: packing_bounds.best_packing_error(log_hypotheses=1.0, **k),
      'one of weight')])
 def test_bad_input_is_named(call, message):
   with pytest.raises(ValueError, match=message):

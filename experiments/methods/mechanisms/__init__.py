@@ -1,0 +1,1 @@
+"""Mechanisms, and the privacy of them, that only reproductions use."""
