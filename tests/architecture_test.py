@@ -212,7 +212,7 @@ def test_no_key_or_seed_has_a_default():
 
 def test_importing_the_report_release_and_mpc_rooms_needs_no_jax():
   code = ('import sys, dpjax.report.tables, dpjax.report.plots, dpjax.release.registry, '
-          'experiments.methods.statistics.secure_curves; '
+          'experiments.methods.mechanisms.secure_curves; '
           'sys.exit("jax" in sys.modules or "matplotlib" in sys.modules)')
   assert subprocess.run([sys.executable, '-c', code], cwd=_ROOT,
                         check=False).returncode == 0

@@ -1,6 +1,7 @@
 """What only reproductions of the papers and tests use; the library does not.
 
-`training`: methods and packs of networks; `sparsity`: sparse networks;
+`training`: methods and packs of networks; `mechanisms`: mechanisms and their
+privacy; `sparsity`: sparse networks;
 `attacks`: membership inference by shadow networks; `statistics`: estimators and
 bounds kept for comparison; `theory`: printed bounds, conversions between
 definitions, and optima of small problems.

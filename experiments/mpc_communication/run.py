@@ -15,7 +15,7 @@ from dpjax.mpc.schemes import ComparisonScheme
 from dpjax.mpc.schemes import OuterProductScheme
 from experiments import records
 from experiments import rows
-from experiments.methods.statistics import secure_curves as evaluation
+from experiments.methods.mechanisms import secure_curves as evaluation
 from experiments.mpc_communication import sweep
 
 _CLASSES = 2

@@ -61,7 +61,7 @@ def test_costs_are_the_worst_epsilon_and_the_mean_time(make_row):
 
 def test_a_mean_over_different_settings_is_refused(make_row):
   rows = [make_row(method='a'), make_row(method='b')]
-  with pytest.raises(ValueError, match='seed 0 of accuracy is there twice'):
+  with pytest.raises(ValueError, match='seed 0 of accuracy occurs twice'):
     summary.over_seeds(rows, ('dataset',), metric='accuracy')
 
 

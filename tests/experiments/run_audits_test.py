@@ -250,8 +250,8 @@ def test_a_claim_below_its_event_is_refuted_unseen(honest, changes, verdict,
 
 @pytest.mark.every(3)
 @pytest.mark.parametrize('changes, message', [
-    (dict(epsilon=1.1), 'epsilon = 1.1, the event costs 0.99'),
-    (dict(epsilon=None), 'epsilon = inf, the event costs 0.99'),
+    (dict(epsilon=1.1), 'epsilon = 1.1, but the event costs 0.99'),
+    (dict(epsilon=None), 'epsilon = inf, but the event costs 0.99'),
     (dict(sampling_prob=0.5), 'sampling_prob = 0.5, by the configuration 1'),
     (dict(num_steps=41), 'num_steps = 41, by the configuration 40'),
     (dict(delta=1e-6), 'delta = 1e-06, by the configuration 0.00')])

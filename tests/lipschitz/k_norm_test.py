@@ -140,7 +140,7 @@ def test_refuses_what_has_no_constant_in_the_norm():
     k_norm.certified(pairs.network, LOSS, order=1.)
   plain = mlp.mlp(num_features=4, num_classes=2, depth=1, input_radius=1.,
                   activation='relu')
-  with pytest.raises(ValueError, match="what enters layer 'dense_01'"):
+  with pytest.raises(ValueError, match="for the input of layer 'dense_01'"):
     k_norm.certified(plain.network, LOSS, order=1.)
 
 

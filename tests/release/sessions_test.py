@@ -200,7 +200,7 @@ def test_a_list_of_numpy_scalars_is_a_list_of_numbers(kind, tmp_path):
   released = _ledger(tmp_path).sum(scalars, lower=0, upper=9, epsilon=1)
   assert released['num_records'] == 3
   for unit in ('D', 'ns'):
-    with pytest.raises(FileError, match='is no number'):
+    with pytest.raises(FileError, match='is not a number'):
       _ledger(tmp_path).sum([np.timedelta64(1, unit)], lower=0, upper=9,
                             epsilon=1)
 

@@ -13,7 +13,7 @@ from experiments.methods import theory as theory_methods
 
 # By name, the same for all that take it but for those below.
 DEFAULTS = dict(
-    above=0.0, accounting='tight', allocation='proportional',
+    above=0.0, accounting='tight', alike=False, allocation='proportional',
     allow_unsound=False, amplitude=0.9, at=0.0, base=1.001, basis='fourier',
     batch_size=256, below=0.0, between='linear', boundary='interval',
     budget='depth', cells_share=0.5, centre=0.5, concentrated=False,

@@ -192,5 +192,5 @@ def test_bad_input_is_refused(change):
 
 
 def test_a_root_that_is_all_there_is():
-  with pytest.raises(ValueError, match='root only'):
+  with pytest.raises(ValueError, match='root=False needs'):
     calibrate(2, adjacency=_REPLACE, norm='l1', known_last_row=True, root=False)

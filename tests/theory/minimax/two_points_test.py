@@ -152,7 +152,7 @@ def test_bounds_fall_as_laws_and_budgets_grow(guarantee):
 
 
 def test_refuses_what_is_no_distance():
-  with pytest.raises(ValueError, match='distance must be whole'):
+  with pytest.raises(ValueError, match='distance must be a whole number'):
     two_points.path_error(np.array([0.5]), None)
   with pytest.raises(ValueError, match='variation must lie'):
     two_points.product_error(1.5, num_examples=3, guarantee=None)

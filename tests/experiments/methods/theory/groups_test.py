@@ -97,5 +97,5 @@ def test_mean_divergences_are_means(guarantee):
 
 
 def test_refuses_what_is_no_distance():
-  with pytest.raises(ValueError, match='distance must be whole'):
+  with pytest.raises(ValueError, match='distance must be a whole number'):
     groups.excess(0.0, 0.5, None)

@@ -12,7 +12,7 @@ from dpjax.mpc import noise
 from dpjax.mpc import prg
 from dpjax.mpc import schemes
 from dpjax.stats.ecdf_methods import dyadic
-from experiments.methods.statistics import secure_curves as evaluation
+from experiments.methods.mechanisms import secure_curves as evaluation
 
 _BANK = 45211  # records of the Bank data set
 
