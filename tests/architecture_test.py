@@ -24,8 +24,9 @@ _ALLOWED = {
     'tables': set(),
     'data': {'tables'},
     'train': {'privacy', 'grads', 'lipschitz', 'models', 'sampling'},
+    'papers': {'privacy', 'grads', 'lipschitz', 'models', 'sampling', 'train'},
     'runs': {'privacy', 'grads', 'lipschitz', 'models', 'sampling', 'data',
-             'train', 'report'},
+             'train', 'papers', 'report'},
     'audit': {'privacy', 'grads', 'lipschitz', 'models', 'sampling', 'train'},
     'report': set(),
     'release': {'privacy', 'report', 'stats', 'tables'},
@@ -33,7 +34,8 @@ _ALLOWED = {
 }
 # What the audit program knows by name is of every package.
 _ALLOWED['audit/suite'] = _ALLOWED['audit'] | {
-    'audit', 'data', 'report', 'runs', 'stats', 'theory', 'mpc', 'release'}
+    'audit', 'data', 'papers', 'report', 'runs', 'stats', 'theory', 'mpc',
+    'release'}
 _ALLOWED['cli'] = {*_ALLOWED, 'audit'} - {'audit/suite'}
 _PACKAGE = sorted((_ROOT / 'dpjax').rglob('*.py'))
 _CODE = _PACKAGE + sorted((_ROOT / 'experiments').rglob('*.py')) + sorted(

@@ -5,7 +5,7 @@ as E1 are explained in experiments/ERRATA.md.
 
 Modules, in import order: norms, convolution, orthogonal, induced, rules,
 primitives, node, pointwise, pooling, normalisation, layers, network, losses,
-reparametrisation, projection, bounder, adaptive, k_norm, printed.
+reparametrisation, projection, bounder, adaptive, k_norm.
 """
 
 from typing import TYPE_CHECKING

@@ -22,17 +22,17 @@ from dpjax.models import resnet
 from dpjax.models import wide_resnet
 from dpjax.models.bounding import Bounding
 from dpjax.models.model import Model
-from dpjax.runs import options
+from dpjax.runs import training_methods
 from dpjax.runs.configuration import TrainingConfig
 from dpjax.runs.settings import known
 from dpjax.train import augment
 from dpjax.train import averaging
-from dpjax.train import methods
 
 Dataset = arrays.Dataset | images.ImageDataset
 
 _PADDING = 4
 _LARGEST_NORM = 1e4
+_BALLS = ('balls', 'adaptive_balls')
 
 
 class Shapes(NamedTuple):
@@ -86,49 +86,45 @@ def make_model(config: TrainingConfig, dataset: Dataset) -> Model:
                                                                    data)
   if config.weights == 'free':
     return model
-  lipschitz = config.method in options.LIPSCHITZ_METHODS
+  bounded = training_methods.METHODS[config.method].bounds_weights
   return models.reparametrised(
       model, config.weights,
-      weight_norm=known(config.weight_norm) if lipschitz else _LARGEST_NORM)
-
-
-# Methods that project hidden activations onto a ball.
-_BALLS = ('lip_dp_sgd', 'fix_lip_dp_sgd', 'lip_adaptive', 'lip_k_norm')
-# Methods that project records onto a ball.
-_INPUT_BOUNDED = (*_BALLS, 'lip_propagated', 'lip_norm', 'bassily')
+      weight_norm=known(config.weight_norm) if bounded else _LARGEST_NORM)
 
 
 def _perceptron(config: TrainingConfig, data: Shapes) -> Model:
   """Builds a fully connected network, for tables."""
-  method = config.method
+  method = training_methods.METHODS[config.method]
+  balls = method.activations in _BALLS
   return mlp.mlp(
       num_features=data.record[0], num_classes=data.num_classes,
       depth=known(config.depth), width=known(config.width),
       activation=known(config.activation),
-      bias_norm=config.bias_norm if method == 'lip_propagated' else None,
-      input_radius=config.input_radius if method in _INPUT_BOUNDED else None,
-      hidden_radius=config.hidden_radius if method in _BALLS else None,
-      adaptive=method == 'lip_adaptive')
+      bias_norm=config.bias_norm if method.bounds_biases else None,
+      input_radius=config.input_radius if method.projects_records else None,
+      hidden_radius=config.hidden_radius if balls else None,
+      adaptive=method.activations == 'adaptive_balls')
 
 
 def _image_model(config: TrainingConfig, data: Shapes) -> Model:
   """Builds a ConvNet, a ResNet or a wide ResNet."""
-  method = config.method
+  method = training_methods.METHODS[config.method]
   # A standard normalisation has a Lipschitz constant near 300, and constants
   # of consecutive layers multiply. So these methods use the bounded kind.
-  normalised = method == 'lip_norm' or (
-      method == 'lip_normalised' and config.model != 'convnet')
-  kind = ('ball' if method in _BALLS else
+  normalised = method.activations == 'normalised' or (
+      method.activations == 'residual_normalised' and config.model != 'convnet')
+  kind = ('ball' if method.activations in _BALLS else
           'normalised' if normalised else 'none')
   height, width, channels = data.record
   # The arguments that all networks for images share; their types differ.
   common: dict[str, Any] = dict(
       input_shape=(height, width, channels), num_classes=data.num_classes,
-      input_radius=config.input_radius if method in _INPUT_BOUNDED else None,
+      input_radius=config.input_radius if method.projects_records else None,
       bounding=Bounding(
           kind=kind, radius=known(config.hidden_radius),
           alpha=config.alpha, num_groups=config.num_groups,
-          adaptive=method == 'lip_adaptive', affine=config.model == 'resnet'))
+          adaptive=method.activations == 'adaptive_balls',
+          affine=config.model == 'resnet'))
   depth = known(config.depth)
   if config.model == 'convnet':
     return convnet.convnet(
@@ -136,7 +132,7 @@ def _image_model(config: TrainingConfig, data: Shapes) -> Model:
         width=known(config.width), kernel_size=config.kernel_size,
         stride=config.stride, pool=config.pool, use_bias=config.use_bias,
         activation=known(config.activation),
-        bias_norm=config.bias_norm if method == 'lip_propagated' else None,
+        bias_norm=config.bias_norm if method.bounds_biases else None,
         **common)
   averaged = config.residual == 'averaged'
   if config.model == 'resnet':
@@ -147,10 +143,10 @@ def _image_model(config: TrainingConfig, data: Shapes) -> Model:
 
 def make_loss(config: TrainingConfig) -> losses.LipschitzLoss:
   """Returns the cross entropy; Lipschitz methods clip its logit cotangents."""
-  lipschitz = config.method in options.LIPSCHITZ_METHODS
+  bounded = training_methods.METHODS[config.method].bounds_weights
   return losses.cross_entropy(
       temperature=known(config.temperature),
-      logit_clip=config.logit_clip if lipschitz else None)
+      logit_clip=config.logit_clip if bounded else None)
 
 
 def make_method(config: TrainingConfig, model: Model) -> Method:
@@ -178,40 +174,16 @@ def make_method(config: TrainingConfig, model: Model) -> Method:
 def _maker(config: TrainingConfig
            ) -> Callable[[Model, losses.LipschitzLoss], Method]:
   """Returns the function (model, loss) -> Method of `config.method`."""
-  # Keyword arguments that several methods share; the methods check the values.
-  dtype: dict[str, Any] = dict(compute_dtype=config.compute_dtype)
-  per_record: dict[str, Any] = dict(
-      clip_norm=config.clip_norm, microbatch_size=config.microbatch_size,
-      **dtype)
-  weight_norm: dict[str, Any] = dict(weight_norm=config.weight_norm)
-  rarely = weight_norm | dict(recertify_every=config.recertify_every)
-  counts: dict[str, Any] = dict(
+  declared = training_methods.METHODS[config.method]
+  # Arguments of constructors that are not options of the same name.
+  derived = dict(
       noise_stddev=config.count_noise * known(config.batch_size),
-      target_quantile=config.target_quantile)
-  makers: dict[str, tuple[Callable[..., Method], dict[str, Any]]] = {
-      'sgd': (methods.sgd, dtype),
-      'dp_sgd': (methods.dp_sgd, per_record),
-      'dp_sgd_vmap': (methods.dp_sgd, per_record | dict(kernel='vmap')),
-      'dp_sgd_per_layer': (methods.dp_sgd_per_layer, per_record),
-      'dp_sgd_automatic': (methods.dp_sgd_automatic, per_record),
-      'dp_sgd_adaptive': (methods.dp_sgd_adaptive, per_record | counts),
-      'layer_clipped': (methods.layer_clipped,
-                        dict(clip_norm=config.clip_norm)),
-      'lip_dp_sgd': (methods.lip_dp_sgd, rarely),
-      'fix_lip_dp_sgd': (methods.fix_lip_dp_sgd, weight_norm),
-      'lip_normalised': (methods.lip_normalised,
-                         weight_norm | dict(floor=config.floor)),
-      'lip_propagated': (methods.lip_dp_sgd, rarely),
-      'lip_norm': (methods.lip_dp_sgd, rarely),
-      'lip_adaptive': (methods.lip_adaptive, weight_norm | counts),
-      'lip_k_norm': (methods.lip_k_norm,
-                     weight_norm | dict(order=float(config.noise_order))),
-      'lip_printed': (methods.lip_printed, weight_norm | dict(
-          allow_unsound=config.allow_unsound)),
-      'bassily': (methods.bassily, dict(radius=config.weight_norm)),
-  }
-  maker, arguments = makers[config.method]
-  return functools.partial(maker, **arguments)
+      order=float(config.noise_order), radius=config.weight_norm)
+  # The constructors check the values.
+  arguments: dict[str, Any] = {
+      name: derived[name] if name in derived else getattr(config, name)
+      for name in declared.arguments}
+  return functools.partial(declared.make, **arguments)
 
 
 def make_averaging(config: TrainingConfig) -> averaging.Averaging | None:

@@ -14,6 +14,7 @@ from dpjax.data import user_tables
 from dpjax.runs import options
 from dpjax.runs import recipes
 from dpjax.runs import settings
+from dpjax.runs import training_methods
 from dpjax.runs.options import TrainingConfig as TrainingConfig
 
 # Largest epsilon at which noise on a lattice is the default: `release_noise`.
@@ -74,12 +75,12 @@ def _check_networks(config: TrainingConfig) -> None:
   if config.views > 1 and not images:
     raise ValueError('views of a record are augmented images; tables have '
                      'none')
-  if config.views > 1 and config.method not in options.WITH_VIEWS:
+  method = training_methods.METHODS[config.method]
+  if config.views > 1 and not method.views:
     raise ValueError(f'{config.method} bounds single views, not the mean of '
                      'views; with views above 1, method must be one of '
                      f'{", ".join(options.WITH_VIEWS)}')
-  if (config.compute_dtype != 'float32' and
-      config.method not in options.IN_ANY_DTYPE):
+  if config.compute_dtype != 'float32' and not method.any_dtype:
     raise ValueError(f'{config.method} is bounded in float32 only; with '
                      f'compute_dtype = {config.compute_dtype}, method must be '
                      f'one of {", ".join(options.IN_ANY_DTYPE)}')
@@ -88,25 +89,24 @@ def _check_networks(config: TrainingConfig) -> None:
 def _check_method(config: TrainingConfig) -> None:
   """Checks the options that depend on the method."""
   images = config.dataset in registry.IMAGES
-  if config.recertify_every > 1 and (config.method not in options.RECERTIFYING
-                                     or config.weights != 'free'):
+  method = training_methods.METHODS[config.method]
+  if config.recertify_every > 1 and (not method.recertifies or
+                                     config.weights != 'free'):
     raise ValueError('recertify_every above 1 needs weights = free and a '
                      f'method of {", ".join(options.RECERTIFYING)}')
   if config.method == 'lip_norm' and not images:
     raise ValueError('lip_norm needs images; on tables use lip_dp_sgd')
   if config.method == 'lip_k_norm' and images:
     raise ValueError('lip_k_norm is for perceptrons on tables')
-  if (config.noise != 'gaussian' and
-      config.method in options.WITHOUT_GAUSSIAN_NOISE):
+  if config.noise != 'gaussian' and not method.gaussian:
     raise ValueError(f'{config.method} has no Gaussian noise to put on a '
                      'lattice')
-  if config.method == 'lip_printed' and not config.allow_unsound:
-    raise ValueError('lip_printed (Algorithm 8) is not private: its epsilon '
-                     'does not hold; allow_unsound confirms that you accept '
-                     'that')
-  if config.method == 'bassily' and config.depth not in (None, 0):
-    raise ValueError('bassily trains a linear model: depth must be 0, got '
-                     f'{config.depth}')
+  if not method.epsilon_valid and not config.allow_unsound:
+    raise ValueError(f'{config.method} is not private: its epsilon does not '
+                     'hold; allow_unsound confirms that you accept that')
+  if method.linear and config.depth not in (None, 0):
+    raise ValueError(f'{config.method} trains a linear model: depth must be 0, '
+                     f'got {config.depth}')
 
 
 def resolve(config: TrainingConfig, *, num_available: int) -> TrainingConfig:
@@ -160,7 +160,8 @@ def release_noise(config: TrainingConfig) -> str:
   Args:
     config: a configuration, resolved or not.
   """
+  method = training_methods.METHODS[config.method]
   if (config.noise_seed is None and config.epsilon <= _MOST_ON_LATTICE and
-      config.method not in (*options.WITHOUT_GAUSSIAN_NOISE, 'lip_printed')):
+      method.gaussian and method.epsilon_valid):
     return 'lattice_gaussian'
   return 'gaussian'

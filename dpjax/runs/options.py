@@ -18,24 +18,13 @@ from dpjax.privacy import accounting
 from dpjax.privacy import blocks
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.runs import settings
+from dpjax.runs import training_methods
 from dpjax.runs.settings import about
 
-CLIPPING_METHODS = ('dp_sgd', 'dp_sgd_vmap', 'dp_sgd_per_layer',
-                    'dp_sgd_automatic', 'dp_sgd_adaptive', 'layer_clipped')
-LIPSCHITZ_METHODS = ('lip_dp_sgd', 'fix_lip_dp_sgd', 'lip_normalised',
-                     'lip_propagated', 'lip_norm', 'lip_adaptive',
-                     'lip_k_norm', 'bassily')
-METHODS = ('sgd', *CLIPPING_METHODS, *LIPSCHITZ_METHODS, 'lip_printed')
-# Methods that bound a record's whole contribution, or derive the bound from its
-# cotangents, so that the bound holds for a mean over views.
-WITH_VIEWS = tuple(name for name in METHODS
-                   if name not in ('layer_clipped', 'lip_printed',
-                                   'lip_adaptive'))
-# Methods whose bound holds whatever the dtype of the network's arithmetic.
-IN_ANY_DTYPE = ('sgd', *(name for name in CLIPPING_METHODS
-                         if name != 'layer_clipped'))
-WITHOUT_GAUSSIAN_NOISE = ('sgd', 'lip_k_norm')
-RECERTIFYING = ('lip_dp_sgd', 'lip_propagated', 'lip_norm')
+METHODS = tuple(training_methods.METHODS)
+WITH_VIEWS = training_methods.having('views')
+IN_ANY_DTYPE = training_methods.having('any_dtype')
+RECERTIFYING = training_methods.having('recertifies')
 TABLE_MODELS = ('mlp',)
 IMAGE_MODELS = ('convnet', 'wide_resnet', 'resnet')
 CANARY_KINDS = ('mislabelled', 'held_out', 'noise', 'blank')

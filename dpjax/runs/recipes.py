@@ -13,6 +13,8 @@ import json
 import pathlib
 from typing import Any
 
+from dpjax.runs import training_methods
+
 # Option -> value; the types are those of `options.TrainingConfig`.
 Recipe = dict[str, Any]
 
@@ -24,39 +26,12 @@ _SHARED: Recipe = dict(
     clip_norm=1.0, temperature=1.0, weight_norm=4.0, input_radius=2.5,
     hidden_radius=3.0, logit_clip=0.35, depth=1, width=16, activation='tanh',
     optimizer='sgd', schedule='cosine', allocation='optimal')
-_LEARNING_RATES = {
-    'sgd': 1.0,
-    'dp_sgd': 2.0,
-    'dp_sgd_per_layer': 2.0,
-    'dp_sgd_automatic': 1.0,
-    'dp_sgd_adaptive': 2.0,
-    'layer_clipped': 2.0,
-    'lip_dp_sgd': 0.8,
-    'fix_lip_dp_sgd': 0.8,
-    'lip_normalised': 2.0,
-    'lip_propagated': 0.8,
-    'lip_norm': 0.8,
-    'lip_adaptive': 0.8,
-    'lip_printed': 0.8,
-    'lip_k_norm': 0.8,
-    'bassily': 0.8,
-}
-# With bounded weights the logits are small. Dividing them by 1/2 makes the
-# softmax saturate, and so the cotangent of a learnt record vanish, at smaller
-# weights.
-_TEMPERATURES = {'lip_dp_sgd': 0.5, 'fix_lip_dp_sgd': 0.5,
-                 'lip_propagated': 0.5, 'lip_adaptive': 0.5,
-                 'lip_normalised': 0.5}
-# Methods that compute the same sums by another kernel share a recipe.
-_SAME = {'dp_sgd_vmap': 'dp_sgd'}
 # Exceptions by data set. Android permissions are binary features that matter in
 # pairs, hence the wider hidden layer.
 _CHOSEN: dict[tuple[str | None, str], Recipe] = {
     ('android_permissions', 'layer_clipped'): dict(
         width=64, activation='relu', batch_size=4096.0, temperature=0.5),
 }
-_CLIPPING = ('dp_sgd', 'dp_sgd_per_layer', 'dp_sgd_automatic',
-             'dp_sgd_adaptive', 'layer_clipped')
 # Numbers of training records at which the defaults change.
 _LARGE = 8000
 _SMALL = 2000
@@ -70,13 +45,13 @@ def recipe(method: str, *, num_train: int, dataset: str | None = None,
   """Returns the default hyperparameters of a method: option -> value.
 
   Args:
-    method: a name of `options.METHODS`.
+    method: a name of `training_methods.METHODS`.
     num_train: number n of training records, public.
     dataset: name of a data set whose selected values are used if the search
       had at least n / 2 and at most 2 n records; None for the general values.
     images: whether records are images; selected values are for tables only.
   """
-  method = _SAME.get(method, method)
+  method = training_methods.METHODS[method].same_recipe_as or method
   if images:
     return _of_images(method, num_train)
   general = _general(method, num_train)
@@ -99,7 +74,8 @@ def _general(method: str, num_train: int) -> Recipe:
   With a few hundred records, dp_sgd uses all of them in each step, and the
   Lipschitz methods use a smaller learning rate.
   """
-  changes = {'learning_rate': _LEARNING_RATES[method]}
+  declared = training_methods.METHODS[method]
+  changes = {'learning_rate': declared.learning_rate}
   batch_size = max(1, min(num_train // 2, _MOST_RECORDS))
   num_steps = 100 if num_train < _SMALL else 400
   if num_train < _TINY and method == 'dp_sgd':
@@ -109,14 +85,14 @@ def _general(method: str, num_train: int) -> Recipe:
     changes = {'learning_rate': 0.6}
   elif num_train < _SMALL and method == 'lip_normalised':
     changes = {'learning_rate': 4.0}
-  elif num_train >= _LARGE and method not in ('sgd', 'bassily'):
+  elif num_train >= _LARGE and method != 'sgd' and not declared.linear:
     num_steps = 800
-    changes = {'learning_rate': 1.5 * _LEARNING_RATES[method]
-               if method in _CLIPPING else 2.0}
+    changes = {'learning_rate': 1.5 * declared.learning_rate
+               if declared.clips else 2.0}
   return {
       **_SHARED, 'num_steps': num_steps, 'batch_size': float(batch_size),
-      'depth': 0 if method == 'bassily' else 1,
-      'temperature': _TEMPERATURES.get(method, 1.0), **changes}
+      'depth': 0 if declared.linear else 1,
+      'temperature': declared.temperature, **changes}
 
 
 def _of_images(method: str, num_train: int) -> Recipe:

@@ -15,6 +15,7 @@ from dpjax.runs import environment as environments
 from dpjax.runs import interrupted
 from dpjax.runs import summary as summaries
 from dpjax.runs import training
+from dpjax.runs import training_methods
 from dpjax.runs.configuration import TrainingConfig
 from dpjax.runs.settings import known
 from dpjax.train import processes
@@ -169,7 +170,7 @@ def _announce(config: TrainingConfig, plan: TrainingPlan) -> None:
   if plan.noise_multiplier is None:
     print(f'{what}: not private (epsilon = inf)')
     return
-  if config.method == 'lip_printed':
+  if not training_methods.METHODS[config.method].epsilon_valid:
     print(f'{what}: NOT private; its claim of epsilon {config.epsilon:g} does '
           'not hold')
     return

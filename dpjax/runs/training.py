@@ -19,15 +19,16 @@ from dpjax import tree
 from dpjax.data import images
 from dpjax.data import splits
 from dpjax.models.model import Model
+from dpjax.papers.bassily import bassily_plan
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.runs import building
 from dpjax.runs import canaries as canaries_lib
 from dpjax.runs import configuration
 from dpjax.runs import run_keys
 from dpjax.runs import settings
+from dpjax.runs import training_methods
 from dpjax.runs.canaries import Canaries
 from dpjax.runs.configuration import TrainingConfig
-from dpjax.train import bassily
 from dpjax.train import checkpoint
 from dpjax.train import evaluate
 from dpjax.train import loop
@@ -56,7 +57,8 @@ class TrainingResult(NamedTuple):
     test_accuracy: share of those records classified correctly. On a fold it is
       an exact statistic of private records, which epsilon does not cover.
     epsilon: epsilon of the event that ran; infinite for 'sgd'.
-    epsilon_valid: False for 'lip_printed', whose event is claimed, not proved.
+    epsilon_valid: whether the epsilon holds; False for 'lip_printed', whose
+      event is claimed, not proved.
       For a run with a noise_seed, epsilon holds only against an adversary who
       neither knows nor guesses the seed.
     joint_noise_multiplier: smallest joint noise multiplier of all steps, as
@@ -105,7 +107,7 @@ def make_plan(config: TrainingConfig,
     return non_private_plan(**common)
   if config.method == 'bassily':
     return dataclasses.replace(
-        bassily.bassily_plan(
+        bassily_plan(
             epsilon=config.epsilon, delta=settings.known(config.delta),
             **common), lattice_size=lattice_size)
   if config.method == 'lip_k_norm':
@@ -310,7 +312,7 @@ def _result(config: TrainingConfig, plan: TrainingPlan,
       config=config, plan=plan, num_train=settings.known(config.num_examples),
       num_test=split.test.shape[0], params=params, test_accuracy=test_accuracy,
       epsilon=_epsilon(plan, settings.known(config.delta), config.accountant),
-      epsilon_valid=config.method != 'lip_printed',
+      epsilon_valid=training_methods.METHODS[config.method].epsilon_valid,
       joint_noise_multiplier=float(fitted.joint_noise_multipliers[run]),
       l2_sensitivity=tuple(map(float, fitted.info.l2_sensitivity[-1, run])),
       num_nonfinite=int(np.sum(fitted.info.num_nonfinite[:, run])),

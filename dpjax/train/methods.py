@@ -30,14 +30,12 @@ from dpjax.grads.bounder import Method
 from dpjax.lipschitz import adaptive
 from dpjax.lipschitz import bounder as lipschitz_bounder
 from dpjax.lipschitz import k_norm
-from dpjax.lipschitz import printed
 from dpjax.lipschitz import projection
 from dpjax.lipschitz import reparametrisation
 from dpjax.lipschitz import rules
 from dpjax.lipschitz.losses import LipschitzLoss
 from dpjax.models.model import Model
 from dpjax.models.model import network_of
-from dpjax.train import bassily as bassily_lib
 from dpjax.typing import ApplyFn
 
 
@@ -191,7 +189,7 @@ def lip_dp_sgd(model: Model, loss: LipschitzLoss, *, weight_norm: float,
   """
   network = network_of(model)
   bounder = lipschitz_bounder.certified(network, loss, weight_norm=weight_norm)
-  method = _lipschitz_method('lip_dp_sgd', model, bounder, weight_norm)
+  method = lipschitz_method('lip_dp_sgd', model, bounder, weight_norm)
   if model.effective is not None:
     # The map of the weights limits their norms in every step.
     if recertify_every != 1:
@@ -233,7 +231,7 @@ def lip_normalised(model: Model, loss: LipschitzLoss, *, weight_norm: float,
   bounder = lipschitz_bounder.certified(
       network_of(model), loss, weight_norm=weight_norm,
       rule=rules.normalised(floor=floor))
-  return _lipschitz_method('lip_normalised', model, bounder, weight_norm)
+  return lipschitz_method('lip_normalised', model, bounder, weight_norm)
 
 
 def lip_adaptive(model: Model, loss: LipschitzLoss, *, weight_norm: float,
@@ -257,25 +255,7 @@ def lip_adaptive(model: Model, loss: LipschitzLoss, *, weight_norm: float,
       make_adaptive=functools.partial(
           quantiles.geometric, target_quantile=target_quantile,
           learning_rate=learning_rate, noise_stddev=noise_stddev))
-  return _lipschitz_method('lip_adaptive', model, bounder, weight_norm)
-
-
-def lip_printed(model: Model, loss: LipschitzLoss, *, weight_norm: float,
-                allow_unsound: bool) -> Method:
-  """Returns Algorithm 8 of Barczewski (2025) as printed; NOT private (LDP-01).
-
-  It exists so that attacks can show the leak.
-
-  Args:
-    model: a model that states its layers.
-    loss: with a known Lipschitz constant.
-    weight_norm: C, the bound on each layer's norm; positive, public.
-    allow_unsound: must be True: confirms that you accept that it is not
-      private.
-  """
-  bounder = printed.as_printed(network_of(model), loss,
-                               allow_unsound=allow_unsound)
-  return _lipschitz_method('lip_printed', model, bounder, weight_norm)
+  return lipschitz_method('lip_adaptive', model, bounder, weight_norm)
 
 
 def lip_k_norm(model: Model, loss: LipschitzLoss, *, weight_norm: float,
@@ -295,30 +275,30 @@ def lip_k_norm(model: Model, loss: LipschitzLoss, *, weight_norm: float,
       private=True, noise_order=order)
 
 
-def bassily(model: Model, loss: LipschitzLoss, *, radius: float) -> Method:
-  """Returns the DP-SGD of Bassily et al. (2014), for convex models (DP-15).
+def lipschitz_method(name: str, model: Model, bounder: GradientBounder,
+                     weight_norm: float) -> Method:
+  """Returns a method that bounds weights: by ClipWeights, or by their map.
 
-  The Lipschitz constant of the loss bounds the gradients, and all parameters
-  are projected on one ball (Barczewski, 2025, Algorithm 6). Use it with the
-  noise of `bassily.bassily_plan`.
+  With reparametrised weights the bounder sees the weights that the parameters
+  map to. That map certifies their norms, so nothing is projected.
 
   Args:
-    model: a model of one layer.
-    loss: with a known Lipschitz constant.
-    radius: radius of the ball, positive and public.
-
-  Raises:
-    ValueError: if the model has more than one layer; it is not convex then.
+    name: name of the method.
+    model: a model that states its layers.
+    bounder: bounds the gradients of a network with bounded weights.
+    weight_norm: C, the bound on each layer's norm; positive, public.
   """
-  network = network_of(model)
-  # The loss is not convex in the parameters of two layers.
-  num_layers = len(jax.tree.leaves(network.fill(1.0)))
-  if num_layers != 1:
-    raise ValueError(f'bassily trains models of one layer, this one has '
-                     f'{num_layers}')
-  bounder = lipschitz_bounder.certified(network, loss, weight_norm=radius)
-  constraint = bassily_lib.project_parameters(network, radius=radius)
-  return Method('bassily', bounder, constraint, private=True)
+  effective = model.effective
+  if effective is None:
+    return Method(name, bounder, projection.clip_weights(
+        network_of(model), weight_norm=weight_norm), private=True)
+  weights = lambda params: effective(params)[0]
+  return Method(
+      name, bounder._replace(sums=lambda params, *rest: bounder.sums(
+          weights(params), *rest)),
+      bounders.WeightConstraint(
+          lambda params: (params, effective(params)[1])),
+      private=True, pullback=reparametrisation.pullback(weights))
 
 
 def _computed_in(model: Model, compute_dtype: str) -> ApplyFn:
@@ -333,23 +313,3 @@ def _computed_in(model: Model, compute_dtype: str) -> ApplyFn:
 def _clipping_method(name: str, bounder: GradientBounder) -> Method:
   """Returns a private method that leaves the weights unconstrained."""
   return Method(name, bounder, bounders.no_constraint(), private=True)
-
-
-def _lipschitz_method(name: str, model: Model, bounder: GradientBounder,
-                      weight_norm: float) -> Method:
-  """Returns the method with ClipWeights, or with reparametrised weights.
-
-  With reparametrised weights the bounder sees the weights that the parameters
-  map to. That map certifies their norms, so nothing is projected.
-  """
-  effective = model.effective
-  if effective is None:
-    return Method(name, bounder, projection.clip_weights(
-        network_of(model), weight_norm=weight_norm), private=True)
-  weights = lambda params: effective(params)[0]
-  return Method(
-      name, bounder._replace(sums=lambda params, *rest: bounder.sums(
-          weights(params), *rest)),
-      bounders.WeightConstraint(
-          lambda params: (params, effective(params)[1])),
-      private=True, pullback=reparametrisation.pullback(weights))

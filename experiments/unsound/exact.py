@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dpjax.audit.suite import printed_lip_dp_sgd as printed
+from dpjax.papers import algorithm_8
 from dpjax.privacy import accounting
 from dpjax.privacy import blocks
 from dpjax.privacy.adjacency import Adjacency
@@ -104,7 +104,7 @@ def blocks_as_one(name: str, case: sweep.Case) -> Metrics:
                                      accountant='rdp'))
 
 
-def scalar_net_shift(algorithm: printed.PrintedLipDpSgd) -> float:
+def scalar_net_shift(algorithm: algorithm_8.PrintedLipDpSgd) -> float:
   """How far one record moves f = w2 w1 x, in noise standard deviations.
 
   Both layers' bounds are attained together, so that sqrt K is not loose.
@@ -119,7 +119,7 @@ def scalar_net_shift(algorithm: printed.PrintedLipDpSgd) -> float:
 
 
 def _scalar_net(case: sweep.Case) -> Metrics:
-  algorithm = printed.PrintedLipDpSgd(
+  algorithm = algorithm_8.PrintedLipDpSgd(
       loss=lambda logits, labels: logits[:, 0], loss_lipschitz=1.0,
       noise_multiplier=case.noise_multiplier, weight_norm=1.0,
       learning_rate=0.0, sampling_prob=1.0, allow_unsound=True,

@@ -13,10 +13,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from dpjax.audit import empirical
-from dpjax.audit.suite import printed_lip_dp_sgd as printed
 from dpjax.data import registry
 from dpjax.data import splits
 from dpjax.lipschitz import losses
+from dpjax.papers import algorithm_8
 from dpjax.train import evaluate
 from dpjax.typing import Array, Batch, PRNGKey
 
@@ -67,10 +67,10 @@ def load(*, seed: int, data_dir: str | None = None) -> Experiment:
 
 
 def make_algorithm(*, noise_multiplier: float,
-                   sampling_prob: float) -> printed.PrintedLipDpSgd:
+                   sampling_prob: float) -> algorithm_8.PrintedLipDpSgd:
   """Algorithm 8 with cross entropy at temperature 1, tau = sqrt 2."""
   loss = losses.cross_entropy()
-  return printed.PrintedLipDpSgd(
+  return algorithm_8.PrintedLipDpSgd(
       loss=loss.values, loss_lipschitz=loss.lipschitz,
       noise_multiplier=noise_multiplier,
       weight_norm=_WEIGHT_NORM, learning_rate=_LEARNING_RATE,
@@ -78,7 +78,7 @@ def make_algorithm(*, noise_multiplier: float,
 
 
 def initial_kernels(key: PRNGKey, *, num_features: int, num_classes: int,
-                    num_layers: int) -> printed.Kernels:
+                    num_layers: int) -> algorithm_8.Kernels:
   """Public initial weights of variance 1/fan-in."""
   sizes = [num_features, *[_WIDTH] * (num_layers - 1), num_classes]
   keys = jax.random.split(key, num_layers)
@@ -88,8 +88,8 @@ def initial_kernels(key: PRNGKey, *, num_features: int, num_classes: int,
       in enumerate(zip(sizes[:-1], sizes[1:], strict=True)))
 
 
-def run_many(key: PRNGKey, algorithm: printed.PrintedLipDpSgd,
-             kernels: printed.Kernels, experiment: Experiment, *,
+def run_many(key: PRNGKey, algorithm: algorithm_8.PrintedLipDpSgd,
+             kernels: algorithm_8.Kernels, experiment: Experiment, *,
              present: bool, num_steps: int, num_runs: int) -> Outcomes:
   """Trains `num_runs` times on one of the two data sets.
 
@@ -129,8 +129,9 @@ def _train(keys, start, experiment, present, *, algorithm, num_steps):
   return jax.lax.map(jax.vmap(one_run), keys)
 
 
-def _log_ratio(algorithm: printed.PrintedLipDpSgd, records: Batch,
-               state: printed.State, released: printed.Released) -> Array:
+def _log_ratio(algorithm: algorithm_8.PrintedLipDpSgd, records: Batch,
+               state: algorithm_8.State, released: algorithm_8.Released
+               ) -> Array:
   """Returns the log-likelihood ratio of one step for the added record.
 
   The attacker knows all other records. The ratio is ln(1 - q + q e^llr), where

@@ -274,6 +274,7 @@ _FAULTS = [
     ('dp_sgd', per_example, 'clipped', _clip_after_sum),
     ('dp_sgd', per_example, 'clipped', _mask_ignored),
     ('dp_sgd', PoissonSampler, 'draw', _rate_doubled),
+    ('dp_sgd_vmap', per_example, 'clipped', _mask_ignored),
     ('lip_dp_sgd', additive, 'add_drawn_noise', _noise_over_batch),
     ('lip_dp_sgd', lipschitz_bounder.per_example, 'plain_sums',
      _plain_mask_ignored),
@@ -336,6 +337,11 @@ def _faults():
     known = case[-1] in seen
     seen.add(case[-1])
     yield pytest.param(*case, marks=pytest.mark.slow if known else [])
+
+
+def test_every_method_has_a_fault_that_is_found():
+  with_faults = {case[0] for case in (*_FAULTS, *_NORM_FAULTS)}
+  assert with_faults == set(setups.METHODS)
 
 
 @pytest.mark.every(8)

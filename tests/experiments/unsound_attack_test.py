@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dpjax.audit import empirical
-from dpjax.audit.suite import printed_lip_dp_sgd as printed
+from dpjax.papers import algorithm_8
 from dpjax.privacy import accounting
 from dpjax.privacy.adjacency import Adjacency
 from experiments.unsound import attack
@@ -32,7 +32,7 @@ def test_attacked_sums_are_those_of_the_algorithm():
                               canaries=(3.0, 50.0))
   x, y, theta = attack.make_records(key, num_examples=size, num_features=4)
   labels = (y > 0).astype(jnp.int32)
-  algorithm = printed.PrintedLipDpSgd(
+  algorithm = algorithm_8.PrintedLipDpSgd(
       loss=lambda logits, labels: jax.nn.softplus(
           -(2 * labels - 1).astype(jnp.float32) * logits[:, 0]),
       loss_lipschitz=1.0, noise_multiplier=1.0, weight_norm=9.0,

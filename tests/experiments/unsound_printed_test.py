@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from dpjax.audit.suite import printed_lip_dp_sgd as printed
 from dpjax.lipschitz import losses
+from dpjax.papers import algorithm_8
 from dpjax.privacy import accounting
 from dpjax.privacy.adjacency import Adjacency
 from experiments.unsound import constants
@@ -21,7 +21,7 @@ def _hinge(logits, labels):
 
 
 def _algorithm(**kwargs):
-  return printed.PrintedLipDpSgd(**{**dict(
+  return algorithm_8.PrintedLipDpSgd(**{**dict(
       loss=_hinge, loss_lipschitz=1.0, noise_multiplier=1.0, weight_norm=1.0,
       learning_rate=0.1, sampling_prob=0.5, allow_unsound=True), **kwargs})
 
@@ -30,7 +30,7 @@ def test_it_refuses_to_be_built_by_accident():
   with pytest.raises(ValueError, match='set allow_unsound=True'):
     _algorithm(allow_unsound=False)
   arguments = {f.name: f.default for f in dataclasses.fields(
-      printed.PrintedLipDpSgd)}
+      algorithm_8.PrintedLipDpSgd)}
   assert arguments['allow_unsound'] is False
   assert _algorithm().epsilon_valid is False
   with pytest.raises(ValueError, match='sampling_prob must lie in'):

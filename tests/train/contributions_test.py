@@ -14,6 +14,7 @@ import pytest
 from dpjax.grads import bounder as bounders
 from dpjax.lipschitz import losses
 from dpjax.models import mlp
+from dpjax.papers import bassily
 from dpjax.train import methods
 from dpjax.typing import Batch
 
@@ -44,7 +45,7 @@ def _methods():
       model, LOSS, **norm, floor=2.0)
   made['lip_adaptive'] = wide, methods.lip_adaptive(wide, LOSS, **norm,
                                                     noise_stddev=2.0)
-  made['bassily'] = one, methods.bassily(one, LOSS, radius=NORM)
+  made['bassily'] = one, bassily.bassily(one, LOSS, radius=NORM)
   for name, order in ORDERS.items():
     made[name] = model, methods.lip_k_norm(model, LOSS, **norm, order=order)
   return made

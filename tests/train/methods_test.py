@@ -13,6 +13,9 @@ from dpjax.lipschitz import reparametrisation
 from dpjax.models import mlp
 from dpjax.models.model import Model
 from dpjax.models.model import reparametrised
+from dpjax.papers import bassily
+from dpjax.papers import lip_printed
+from dpjax.runs import training_methods
 from dpjax.train import methods
 from dpjax.typing import Batch
 
@@ -117,7 +120,7 @@ def test_defaults_are_as_they_were():
 @pytest.mark.parametrize('name', NETWORKS)
 def test_lipschitz_methods_refuse_what_states_no_layers(name):
   with pytest.raises(ValueError, match='Model.network is None'):
-    getattr(methods, name)(LINEAR, LOSS, **NETWORKS[name])
+    training_methods.METHODS[name].make(LINEAR, LOSS, **NETWORKS[name])
 
 
 def test_layer_clipping_bounds_all_layers_together():
@@ -155,9 +158,9 @@ def test_one_layer_and_allowed_faults():
   model = mlp.mlp(num_features=2, num_classes=2, depth=1, width=3,
                   input_radius=1.0, hidden_radius=1.0)
   with pytest.raises(ValueError, match='this one has 2'):
-    methods.bassily(model, LOSS, radius=1.0)
+    bassily.bassily(model, LOSS, radius=1.0)
   with pytest.raises(ValueError, match='not differentially private'):
-    methods.lip_printed(model, LOSS, weight_norm=1.0, allow_unsound=False)
+    lip_printed.lip_printed(model, LOSS, weight_norm=1.0, allow_unsound=False)
 
 
 @pytest.mark.every(4)

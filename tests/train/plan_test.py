@@ -5,10 +5,10 @@ import math
 import dp_accounting
 import pytest
 
+from dpjax.papers import bassily
 from dpjax.privacy import accounting
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.sampling import PoissonSampler
-from dpjax.train import bassily
 from dpjax.train import plan as plans
 
 ADD = Adjacency.ADD_OR_REMOVE_ONE

@@ -5,7 +5,6 @@ that one record attains the claimed sensitivity of every block, or nearly, which
 makes the audit tight. See `dpjax.audit.canary`.
 """
 
-import functools
 import math
 
 import jax
@@ -22,7 +21,9 @@ from dpjax.lipschitz.network import Network
 from dpjax.models import mlp
 from dpjax.models import model as models
 from dpjax.models.model import Model
+from dpjax.papers.bassily import bassily
 from dpjax.privacy.adjacency import Adjacency
+from dpjax.runs import training_methods
 from dpjax.sampling import PoissonSampler
 from dpjax.train import methods
 from dpjax.train.plan import TrainingPlan
@@ -32,8 +33,9 @@ NUM_RECORDS, STEPS, RUNS, SIGMA = 40, 10, 2000, 1.2
 _CLIP, INPUT_RADIUS, _WEIGHT_NORM, _LOGIT_CLIP = 0.7, 2.0, 3.0, 0.35
 _LAYER_CLIP, _BIAS_NORM, _ALPHA = 0.4, 0.5, 0.3
 _LOSS = losses.cross_entropy(logit_clip=_LOGIT_CLIP)
-CLIPPING = ('dp_sgd', 'dp_sgd_vmap', 'dp_sgd_per_layer', 'dp_sgd_automatic',
-            'layer_clipped')
+# Clipping methods of fixed norms: one canary attains the bound of all.
+CLIPPING = tuple(name for name in training_methods.having('clips')
+                 if name != 'dp_sgd_adaptive')
 K_NORMS = {'lip_k_norm_1': 1, 'lip_k_norm_inf': math.inf}
 METHODS = (*CLIPPING, 'lip_dp_sgd', 'fix_lip_dp_sgd', 'lip_normalised',
            'lip_propagated', 'lip_norm', 'bassily', *K_NORMS)
@@ -125,8 +127,7 @@ def canary(name: str) -> Batch:
 def _clipping(name: str) -> tuple[Model, Method]:
   """Returns a network and a method that clips its gradients."""
   model, loss = _network(certified=False), losses.cross_entropy()
-  maker = getattr(methods, name, functools.partial(methods.dp_sgd,
-                                                   kernel='vmap'))
+  maker = training_methods.METHODS[name].make
   clip_norm = _LAYER_CLIP if name == 'layer_clipped' else _CLIP
   return model, maker(model, loss, clip_norm=clip_norm)
 
@@ -137,7 +138,7 @@ def make(name: str) -> tuple[Model, Method]:
     return _clipping(name)
   if name == 'bassily':
     model = _convex()
-    return model, methods.bassily(model, _LOSS, radius=_WEIGHT_NORM)
+    return model, bassily(model, _LOSS, radius=_WEIGHT_NORM)
   if name in K_NORMS:
     model = _network(certified=True)
     return model, methods.lip_k_norm(model, _LOSS, weight_norm=_WEIGHT_NORM,

@@ -12,10 +12,10 @@ import numpy as np
 
 from dpjax.audit import claims
 from dpjax.audit import wrapping
-from dpjax.audit.suite import printed_lip_dp_sgd as printed
 from dpjax.audit.suite import quantiles
 from dpjax.audit.target import Pair
 from dpjax.audit.target import Target
+from dpjax.papers import algorithm_8
 from dpjax.privacy import accounting
 from dpjax.privacy import additive
 from dpjax.privacy import draws
@@ -37,7 +37,7 @@ def printed_algorithm_8() -> Target:
   eight copies of one record, all eight gradients shrink when a record 100 times
   as large, with the opposite label, joins.
   """
-  algorithm = printed.PrintedLipDpSgd(
+  algorithm = algorithm_8.PrintedLipDpSgd(
       loss=lambda logits, y: jax.nn.relu(1 - (2 * y - 1.0) * logits[:, 0]),
       loss_lipschitz=1.0, noise_multiplier=3.0, weight_norm=1.0,
       learning_rate=0.0, sampling_prob=1.0, allow_unsound=True)

@@ -9,9 +9,9 @@ import pytest
 
 from dpjax.grads.bounder import BoundedSums
 from dpjax.grads.bounder import GradientBounder
+from dpjax.papers import bassily
 from dpjax.privacy import additive
 from dpjax.privacy.adjacency import Adjacency
-from dpjax.train import bassily
 from dpjax.train.plan import TrainingPlan
 from experiments.methods.training import fixed_point
 from experiments.methods.training import newton

@@ -11,12 +11,16 @@ import jax.numpy as jnp
 from dpjax.grads import per_example
 from dpjax.grads.bounder import BoundedSums
 from dpjax.grads.bounder import GradientBounder
+from dpjax.grads.bounder import Method
 from dpjax.lipschitz.losses import LipschitzLoss
 from dpjax.lipschitz.network import Chain
 from dpjax.lipschitz.network import Network
 from dpjax.lipschitz.node import Context
 from dpjax.lipschitz.rules import RecordNorms
 from dpjax.lipschitz.rules import WeightRule
+from dpjax.models.model import Model
+from dpjax.models.model import network_of
+from dpjax.train import methods
 from dpjax.typing import Array, Batch, Params, PyTree
 
 
@@ -81,3 +85,20 @@ def as_printed(network: Network, loss: LipschitzLoss, *,
     return {name: bound / root for name, bound in claimed.items()}
 
   return GradientBounder(sums, l2_sensitivity)
+
+
+def lip_printed(model: Model, loss: LipschitzLoss, *, weight_norm: float,
+                allow_unsound: bool) -> Method:
+  """Returns Algorithm 8 of Barczewski (2025) as printed; NOT private (LDP-01).
+
+  It exists so that attacks can show the leak.
+
+  Args:
+    model: a model that states its layers.
+    loss: with a known Lipschitz constant.
+    weight_norm: C, the bound on each layer's norm; positive, public.
+    allow_unsound: must be True: confirms that you accept that it is not
+      private.
+  """
+  bounder = as_printed(network_of(model), loss, allow_unsound=allow_unsound)
+  return methods.lipschitz_method('lip_printed', model, bounder, weight_norm)

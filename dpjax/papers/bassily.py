@@ -17,8 +17,13 @@ import jax.numpy as jnp
 
 from dpjax import errors
 from dpjax import tree
+from dpjax.grads.bounder import Method
 from dpjax.grads.bounder import WeightConstraint
+from dpjax.lipschitz import bounder as lipschitz_bounder
+from dpjax.lipschitz.losses import LipschitzLoss
 from dpjax.lipschitz.network import Network
+from dpjax.models.model import Model
+from dpjax.models.model import network_of
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.sampling import PoissonSampler
 from dpjax.train.plan import TrainingPlan
@@ -113,3 +118,29 @@ def project_parameters(network: Network, *,
     return tree.scale(scale, params), certificate
 
   return WeightConstraint(constrain)
+
+
+def bassily(model: Model, loss: LipschitzLoss, *, radius: float) -> Method:
+  """Returns the DP-SGD of Bassily et al. (2014), for convex models (DP-15).
+
+  The Lipschitz constant of the loss bounds the gradients, and all parameters
+  are projected on one ball (Barczewski, 2025, Algorithm 6). Use it with the
+  noise of `bassily_plan`.
+
+  Args:
+    model: a model of one layer.
+    loss: with a known Lipschitz constant.
+    radius: radius of the ball, positive and public.
+
+  Raises:
+    ValueError: if the model has more than one layer; it is not convex then.
+  """
+  network = network_of(model)
+  # The loss is not convex in the parameters of two layers.
+  num_layers = len(jax.tree.leaves(network.fill(1.0)))
+  if num_layers != 1:
+    raise ValueError(f'bassily trains models of one layer, this one has '
+                     f'{num_layers}')
+  return Method(
+      'bassily', lipschitz_bounder.certified(network, loss, weight_norm=radius),
+      project_parameters(network, radius=radius), private=True)

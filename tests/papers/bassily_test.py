@@ -1,4 +1,4 @@
-"""Tests of dpjax.train.bassily: the formula, what it delivers, the ball."""
+"""Tests of dpjax.papers.bassily: the formula, what it delivers, the ball."""
 
 import math
 
@@ -13,9 +13,9 @@ from dpjax.grads.bounder import Method
 from dpjax.lipschitz import bounder as lipschitz_bounder
 from dpjax.lipschitz import losses
 from dpjax.models import mlp
+from dpjax.papers import bassily
 from dpjax.privacy import accounting
 from dpjax.privacy.adjacency import Adjacency
-from dpjax.train import bassily
 from dpjax.train import loop
 from dpjax.typing import Batch
 

@@ -9,11 +9,10 @@ from dpjax.grads import per_example
 from dpjax.lipschitz import layers
 from dpjax.lipschitz import losses
 from dpjax.lipschitz import pointwise
-from dpjax.lipschitz import printed
 from dpjax.lipschitz.network import Chain
 from dpjax.lipschitz.network import Network
 from dpjax.models import mlp
-from dpjax.train import methods
+from dpjax.papers import lip_printed
 from dpjax.typing import Batch
 
 HINGE = losses.LipschitzLoss(
@@ -26,16 +25,16 @@ MODEL_OF_TWO = mlp.mlp(num_features=2, num_classes=2, depth=0)
 
 def test_needs_to_be_told_that_it_is_unsound():
   with pytest.raises(ValueError, match='not differentially private'):
-    printed.as_printed(MODEL.network, HINGE, allow_unsound=False)
+    lip_printed.as_printed(MODEL.network, HINGE, allow_unsound=False)
   with pytest.raises(ValueError, match='not differentially private'):
-    methods.lip_printed(MODEL, HINGE, weight_norm=1., allow_unsound=False)
+    lip_printed.lip_printed(MODEL, HINGE, weight_norm=1., allow_unsound=False)
 
 
 @pytest.mark.every(4)
 @pytest.mark.parametrize('size, outlier', [(3, 100.), (10, 1000.), (100, 2.)])
 def test_one_record_moves_the_sum_by_more_than_is_claimed(size, outlier):
   """E1: size + 1 - size / outlier, against the claimed 1."""
-  bounder = printed.as_printed(MODEL.network, HINGE, allow_unsound=True)
+  bounder = lip_printed.as_printed(MODEL.network, HINGE, allow_unsound=True)
   params = {'dense_00': {'kernel': jnp.zeros([1, 2]), 'bias': jnp.zeros([2])}}
   x = jnp.ones([size + 1, 1]).at[-1, 0].set(outlier)
   y = jnp.ones([size + 1], jnp.int32).at[-1].set(0)
@@ -54,7 +53,7 @@ def test_the_maximum_is_that_of_all_records_of_convolutions_too():
   network = Network(input_shape=(1, 1, 1), root=Chain(name='root', nodes=(
     layers.Conv(name='conv_00', channels=2, kernel_size=(1, 1)),
     pointwise.flatten())))
-  bounder = printed.as_printed(network, HINGE, allow_unsound=True)
+  bounder = lip_printed.as_printed(network, HINGE, allow_unsound=True)
   params = {'conv_00': {'kernel': jnp.zeros([1, 1, 1, 2]),
                         'bias': jnp.zeros([2])}}
   x = jnp.ones([70, 1, 1, 1]).at[-1].set(100.)
@@ -68,7 +67,7 @@ def test_the_maximum_is_that_of_all_records_of_convolutions_too():
 def test_claims_line_5_and_one_block():
   """E3: a zero weight claims no sensitivity; E2: one of sqrt(K) blocks."""
   model = mlp.mlp(num_features=2, num_classes=2, depth=2, width=3)
-  bounder = printed.as_printed(model.network, HINGE, allow_unsound=True)
+  bounder = lip_printed.as_printed(model.network, HINGE, allow_unsound=True)
   norms = {'dense_00': 2., 'dense_01': 0., 'dense_02': 0.5}
   claimed = bounder.l2_sensitivity(jax.tree.map(jnp.float32, norms))
   assert float(claimed['dense_01']) == 0.
@@ -78,7 +77,7 @@ def test_claims_line_5_and_one_block():
 def test_records_without_a_gradient_do_not_count_for_the_maximum():
   """The last record is far on its side of the margin; the others are not."""
   loss = losses.hinge(num_classes=2)
-  bounder = printed.as_printed(MODEL_OF_TWO.network, loss, allow_unsound=True)
+  bounder = lip_printed.as_printed(MODEL_OF_TWO.network, loss, allow_unsound=True)
   batch = Batch(jnp.array([[3., 4.], [0., 1.], [100., 0.]]),
                 jnp.zeros([3], jnp.int32))
   sums = lambda made: made.sums(
