@@ -99,13 +99,13 @@ def pytest_report_header(config):
 def pytest_collection_modifyitems(config, items):
   """Marks what the default run leaves out of tables of cases as slow.
 
-  Of three cases or more it takes one of two, or one of as many as the mark
-  `every` says; which ones rotates. A test of a single case with that mark is
-  taken by one of that many rotations. It takes all of what is marked `sound`,
-  all of a table of refusals, where each case is another check and takes an
-  instant, and a case that is asked for by its name. Of slow tests a share is
-  left, in an order that rotates by file: what a time limit cuts off is not
-  always the same.
+  Of three to five cases it takes one of two, of more one of three, or one of as
+  many as the mark `every` says; which ones rotates. A test of a single case
+  with that mark is taken by one of that many rotations. It takes all of what is
+  marked `sound`, all of a table of refusals, where each case is another check
+  and takes an instant, and a case that is asked for by its name. Of slow tests
+  a share is left, in an order that rotates by file: what a time limit cuts off
+  is not always the same.
   """
   option = config.option
   name = lambda item: item.nodeid.split('[')[0].removeprefix('tests/')
@@ -115,7 +115,7 @@ def pytest_collection_modifyitems(config, items):
   for item in kept:
     table, every = name(item), item.get_closest_marker('every')
     step = every.args[0] if every else (
-        2 if sizes[table] > 2 and 'refus' not in table.split('::')[-1] else 1)
+        _step(table, sizes[table]))
     always = item.get_closest_marker('sound') or asked(item)
     if not always and not rotations.keeps(table, seen[table], step,
                                           option.rotation):
@@ -133,6 +133,13 @@ def pytest_collection_modifyitems(config, items):
     items[:] = sorted((item for item in items if item in taken),
                       key=lambda item: turn[item.nodeid.split('::')[0]])
     config.hook.pytest_deselected(items=left_out)
+
+
+def _step(table: str, size: int) -> int:
+  """Returns which part of a table without a mark a default run takes: 1/n."""
+  if size <= 2 or 'refus' in table.split('::')[-1]:
+    return 1
+  return 2 if size <= 5 else 3
 
 
 @pytest.hookimpl(tryfirst=True)

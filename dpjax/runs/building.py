@@ -54,7 +54,7 @@ def shapes(dataset: Dataset) -> Shapes:
 
 
 def load(config: TrainingConfig, *, data_dir: str | None = None) -> Dataset:
-  """Loads the data set of a configuration: a named one, or the user's CSV file.
+  """Loads the data set of a configuration: a named one, or the user's table.
 
   Args:
     config: with a dataset name, or with a path and a schema.

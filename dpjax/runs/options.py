@@ -60,8 +60,9 @@ class TrainingConfig:
   """
   dataset: str = field(metadata=about(
       DATA, f'Name of the data set, one of {", ".join(registry.names())}; '
-      f'images: {", ".join(registry.image_names())}; or the path of a CSV file '
-      'with a header, which needs a public schema.'))
+      f'images: {", ".join(registry.image_names())}; or the path of your own '
+      'table, which needs a public schema: a CSV file with a header, or '
+      'Parquet.'))
   method: str = field(metadata=about(
       NETWORK, 'Training method.', choices=METHODS))
   epsilon: float = field(default=1.0, metadata=about(
@@ -255,7 +256,7 @@ class TrainingConfig:
       'canaries are included. Default: noise_seed if given, else the random '
       'source of the system.', check=errors.check_seed, later=True))
   schema: str | None = field(default=None, metadata=about(
-      DATA, 'Public schema of your own CSV file, as JSON in the format of '
+      DATA, 'Public schema of your own table, as JSON in the format of '
       '`data.schema_files`.', later=True))
   noise_seed: int | None = field(default=None, metadata=about(
       PRIVACY, 'For research only: seed of batches, noise and the canaries\' '
