@@ -95,6 +95,7 @@ def clipped_factors(*, limit: float) -> WeightRule:
 
   return WeightRule(
       'clipped_factors',
+      # At most 1, and no division by 0, since `limit` is positive.
       lambda norms: shrink / jnp.maximum(norms.factors, shrink),
       bound, needs_certificate=True)
 

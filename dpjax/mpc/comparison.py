@@ -23,7 +23,6 @@ from dpjax.mpc import packing
 from dpjax.mpc import prg
 
 _ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
-_TOP = np.uint64(63)
 _CHUNK = 2**16   # seeds of the widest level in memory at once
 _WIDEST = 2**9   # most nodes in that level
 
@@ -132,6 +131,8 @@ def generate(alphas: np.ndarray, betas: np.ndarray, *, depth: int,
     raise ValueError(f'alphas must be below 2^{depth}, got {alphas.max()}')
   roots = prg.words(source, (2, len(alphas), 2))
   seeds, value = roots, np.zeros(len(alphas), np.uint64)
+  # A control bit fills a word, so that one & masks 64 bits. The servers'
+  # bits differ on the path of alpha and agree everywhere else.
   control = np.stack([np.zeros_like(value), np.full_like(value, _ALL)])
   words = []
   for level in range(depth):
@@ -139,6 +140,7 @@ def generate(alphas: np.ndarray, betas: np.ndarray, *, depth: int,
     word, seeds, control, value = _generate_level(
         seeds, control, value, right, betas, value_bits)
     words.append(word)
+  # This word makes the values cancel at alpha, where x < alpha is false.
   last = _signed(seeds[1, :, 0] - seeds[0, :, 0] - value, control[1])
   shared = {name: np.stack([word[name] for word in words])
             for name in ('seeds', 'values', 'controls')}
@@ -162,15 +164,18 @@ def _generate_level(
   """
   children = [prg.expand(seeds, 0), prg.expand(seeds, 1)]
   values, controls = _values_and_controls(seeds, value_bits)
+  # The path of alpha goes on in the kept child and leaves the lost one.
   lost = np.where(right[:, np.newaxis], children[0], children[1])
   kept = np.where(right[:, np.newaxis], children[1], children[0])
   value_lost = np.where(right, values[..., 0], values[..., 1])
   value_kept = np.where(right, values[..., 1], values[..., 0])
   negative = control[1]
   word = lost[0] ^ lost[1]
+  # If alpha turns right, all points under the lost child are below it.
   step = _signed(value_lost[1] - value_lost[0] - value + (right & betas),
                  negative) & _modulus_mask(value_bits)
   value = (value - value_kept[1] + value_kept[0] + _signed(step, negative))
+  # The new control bits must differ in the kept child only.
   bits = controls[0] ^ controls[1] ^ np.stack([~right, right], -1)
   kept_bits = np.where(right, bits[..., 1], bits[..., 0])
   kept_controls = np.where(right, controls[..., 1], controls[..., 0])
@@ -198,6 +203,7 @@ def evaluate(keys: Keys, points: np.ndarray) -> np.ndarray:
     keys: one server's keys of n functions.
     points: integers [n, m] from 0 to 2^L - 1; row i belongs to key i.
   """
+  # With owners on the last axis, correction words [n] broadcast.
   points = _whole(points).T
   shape = points.shape
   seeds = np.broadcast_to(keys.roots, (*shape, 2)).copy()
@@ -236,6 +242,7 @@ def sums(keys: Keys, points: np.ndarray | None = None) -> np.ndarray:
   wanted, places = np.unique(_whole(points), return_inverse=True)
   if wanted.size and keys.depth < 64 and int(wanted[-1]) >> keys.depth:
     raise ValueError(f'points must be below 2^{keys.depth}, got {wanted[-1]}')
+  # The empty array is for calls without points.
   total = np.concatenate([np.zeros(0, np.uint64)] + [
       _sums_at(keys, wanted[start:start + _WIDEST])
       for start in range(0, wanted.size, _WIDEST)])
@@ -246,6 +253,7 @@ def sums(keys: Keys, points: np.ndarray | None = None) -> np.ndarray:
 def _sums_at(keys: Keys, wanted: np.ndarray) -> np.ndarray:
   """Returns sums, before server 1's sign, at up to 2^9 sorted points."""
   steps, order = _walk(wanted, keys.depth)
+  # There are at most 2^9 points, so a chunk holds at least 128 owners.
   chunk = _CHUNK // wanted.size
   total = np.zeros(wanted.size, np.uint64)
   for start in range(0, keys.num_keys, chunk):
@@ -266,6 +274,7 @@ def _walk(wanted: np.ndarray, depth: int
   for level in range(depth):
     below = np.unique(wanted >> np.uint64(depth - 1 - level))
     kept = [np.isin(2 * prefixes + np.uint64(side), below) for side in (0, 1)]
+    # A slice selects all nodes without the copy that an index array makes.
     steps.append([slice(None) if keep.all() else np.flatnonzero(keep)
                   for keep in kept])
     prefixes = np.concatenate([2 * prefixes[keep] + np.uint64(side)
@@ -338,4 +347,5 @@ def _negated(values: np.ndarray) -> np.ndarray:
 
 def _signed(values: np.ndarray, negative: np.ndarray) -> np.ndarray:
   """Returns -values where the mask is all ones, values where it is zero."""
+  # With a mask of ones this is ~x + 1 = -x in two's complement.
   return (values ^ negative) - negative

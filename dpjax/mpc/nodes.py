@@ -60,6 +60,7 @@ def dyadic_rows(noise: np.ndarray, points: np.ndarray, num_rows: int, *,
   starts = np.cumsum([0, *sizes[:-1]])
   sums = np.zeros_like(noise[..., points])
   for level, start in enumerate(starts):
+    # Node i >> l is the one of level l that contains row i.
     sums += noise[..., start + (points >> level)]
   return sums
 
@@ -77,6 +78,7 @@ def tree_counts(ranks: np.ndarray, shape: Sequence[int],
   num_thresholds = ranks.shape[-1]
   counts = []
   for width in tree_widths(num_thresholds, shape):
+    # The last bin of each node; the last node may be cut off at N.
     ends = np.minimum(np.arange(width, num_thresholds + width, width),
                       num_thresholds) - 1
     upper = ranks[..., ends]

@@ -70,6 +70,7 @@ class Contributions:
 
     The bound is for the noise of one number, summed over all parties.
     """
+    # Each entry is off by less than 2^-64; a party draws two numbers.
     entries = len(polya_table(self.scale, self.shape)) + 1
     return 2 * self.num_parties * (entries * 2.0**-64 + 2.0**-_TAIL)
 
@@ -121,5 +122,6 @@ def polya_table(scale: Fraction, shape: Fraction) -> np.ndarray:
     sums.append(sums[-1] + weight)
   table = np.asarray([(part << 64) // sums[-1] for part in sums[:-1]],
                      np.uint64)
+  # All callers share the cached table, so nobody may change it.
   table.flags.writeable = False
   return table

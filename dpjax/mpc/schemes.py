@@ -118,8 +118,10 @@ class ComparisonScheme(_Modular):
     totals = np.zeros((self.num_classes, 1), np.uint64)
     totals[0] = len(fields[0]) if server == 0 else 0
     if self.num_classes == 2:
+      # Shares of labels add up to the number of records with label 1.
       totals[1] = fields[-1].sum()
       totals[0] -= totals[1]
+    # A key is five fields of the message, see `comparison.layout`.
     larger = [comparison.sums(comparison.from_fields(
         fields[5 * label:5 * label + 5], party=server,
         value_bits=self.value_bits), points)
@@ -163,6 +165,7 @@ class AdditiveScheme(_Modular):
       counts = additive.sum_of_expanded(fields[0], cells,
                                         value_bits=self.value_bits)
     else:
+      # Sums may wrap modulo 2^64, which is a multiple of 2^k.
       counts = fields[0].sum(0)
     curves = counts.reshape(self.num_classes, -1).cumsum(1)
     return curves[:, points] & additive.mask(self.value_bits)
@@ -218,6 +221,7 @@ class OuterProductScheme(scheme.Scheme):
     """Returns the fields of the shares of the row and of the column."""
     del server
     rows, columns = self.shape
+    # The prime is 2^31 - 1, so 31 bits hold a share.
     return [(self.num_classes * rows, 31), (columns, 31)]
 
   def _out_of_range(self, fields: list[np.ndarray]) -> np.ndarray:
@@ -241,6 +245,8 @@ class OuterProductScheme(scheme.Scheme):
     indicators, steps = fields
     within = shamir.product_of_columns(indicators, steps)
     counts = (indicators.sum(0) % self.modulus).reshape(self.num_classes, -1)
+    # The counts of all earlier rows. Shares of degree t are shares of degree
+    # 2 t too, so they can be added to those of the products.
     above = np.cumsum(counts, 1) - counts
     curves = within + above.reshape(-1, 1)
     return (curves.reshape(self.num_classes, -1)[:, points] %

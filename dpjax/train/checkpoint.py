@@ -131,6 +131,7 @@ def fingerprint(keys: PyTree, *, plans: Sequence[TrainingPlan],
       'allocation': allocation, 'groups of runs': str(num_groups),
       'chunks of steps': ' '.join(map(str, chunks)),
       'keys': _digest(keys), 'rows': _digest(rows), 'records': _digest(records),
+      # Another version or device may compile to other roundings.
       'jax': jax.__version__, 'device': jax.devices()[0].device_kind,
       'devices': str(num_devices)
   }
@@ -201,6 +202,7 @@ class Saver:
     Raises:
       ValueError: if the saved states have other leaves, types or shapes.
     """
+    # The first interval starts here, after the time spent on compilation.
     self._last = time.monotonic()
     if self._saved is None:
       return []
@@ -279,6 +281,7 @@ def _save(folder: pathlib.Path, step: int, parts: Sequence[Part], *,
       enable_async_checkpointing=False,
       multiprocessing_options=_alone(orbax))
   private_files.make_folder(folder)
+  # The umask sets the modes of the files that Orbax creates.
   with owner_only():
     with orbax.CheckpointManager(folder, options=options) as manager:
       manager.save(step, force=True, args=orbax.args.Composite(
@@ -359,6 +362,7 @@ def _digest(tree: PyTree) -> str:
   digest = hashlib.sha256()
   for leaf in jax.tree.leaves(tree):
     value = _to_host(leaf)
+    # Equal bytes of another type or shape are another value.
     digest.update(f'{value.dtype}{value.shape}'.encode())
     digest.update(np.ascontiguousarray(value).data)
   return digest.hexdigest()[:16]

@@ -117,6 +117,7 @@ def _delta_left(delta: float, epsilon: float, variation: float) -> float:
   Raises:
     ValueError: if less than `accounting.MIN_DELTA` is left.
   """
+  # Exponents are cut at 700, because exp overflows float64 above 709.
   left = delta - (1 + math.exp(min(epsilon + _EPSILON_SLACK, 700))) * variation
   if not left >= accounting.MIN_DELTA:
     raise ValueError(_delta_too_small(delta, epsilon))

@@ -33,6 +33,7 @@ def issue(folders: dict[str, pathlib.Path], session: str) -> None:
       their owner can read them.
     session: identifier of the study, part of the authority's name.
   """
+  # The key is never written, so no certificate can be issued later.
   authority, key = _authority(session)
   for name, folder in folders.items():
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -49,10 +50,12 @@ def context(folder: pathlib.Path, *, server: bool) -> ssl.SSLContext:
     folder: the party's folder, written by `issue`.
     server: True if it accepts connections, False if it makes them.
   """
+  # PROTOCOL_TLS_CLIENT also checks that the called name is the peer's.
   tls_context = ssl.SSLContext(
       ssl.PROTOCOL_TLS_SERVER if server else ssl.PROTOCOL_TLS_CLIENT)
   tls_context.minimum_version = ssl.TLSVersion.TLSv1_3
   tls_context.verify_mode = ssl.CERT_REQUIRED
+  # Only this study's authority is trusted, not those of the system.
   tls_context.load_verify_locations(folder / _AUTHORITY)
   tls_context.load_cert_chain(folder / 'certificate.pem', folder / 'key.pem')
   if server:
@@ -71,6 +74,7 @@ def peer_name(connection: ssl.SSLObject) -> str:
 
 def write_secret(path: pathlib.Path, data: bytes) -> None:
   """Writes a new file that only its owner can read; it must not exist."""
+  # O_EXCL refuses a file that exists and may be open to other users.
   descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
   with os.fdopen(descriptor, 'wb') as file:
     file.write(data)
@@ -125,6 +129,7 @@ def _authority(session: str
   key = ec.generate_private_key(ec.SECP256R1())
   name = f'study {session}'
   signed = (_builder(name, name, key.public_key())
+            # It may sign certificates of parties, but no further authority.
             .add_extension(x509.BasicConstraints(ca=True, path_length=0),
                            critical=True)
             .add_extension(_usage(True), critical=True)
@@ -153,6 +158,7 @@ def _certificate(name: str, authority: 'x509.Certificate',
                 x509.AuthorityKeyIdentifier.from_issuer_public_key(
                     key.public_key()), critical=False)
             .sign(key, hashes.SHA256()))
+  # Not encrypted: the mode of the file protects it (`write_secret`).
   return own.private_bytes(
       serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8,
       serialization.NoEncryption()), _pem(signed)

@@ -21,6 +21,7 @@ from dpjax.mpc.parties import certificates
 MAX_PAYLOAD = 1 << 22
 """Largest payload of a frame, in bytes."""
 
+# Magic, version, kind, session, sender, sequence number, payload size.
 _HEADER = struct.Struct('>4sBB16s16sQI')
 _MAGIC, _VERSION = b'dpjx', 1
 _CLOSED = 'closed the connection'
@@ -133,7 +134,9 @@ class Channel:
     self._session = bytes.fromhex(session)
     self._timeout = timeout
     connection.settimeout(timeout)
+    # Small frames are sent at once, without waiting for acknowledgements.
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    # TLS runs on buffers in memory, so bytes on the wire can be counted.
     self._in, self._out = ssl.MemoryBIO(), ssl.MemoryBIO()
     self._tls = tls.wrap_bio(self._in, self._out,
                              server_side=server_name is None,
@@ -211,6 +214,7 @@ class Channel:
     Raises:
       Fault: if anything else arrives.
     """
+    # The payload is read only after all checks of the header have passed.
     header = self._exactly(_HEADER.size)
     magic, version, kind, session, sender, number, size = _HEADER.unpack(header)
     if (magic, version) != (_MAGIC, _VERSION):
@@ -258,6 +262,7 @@ class Channel:
     """Returns whether the other side has visibly closed the connection."""
     try:
       self._socket.setblocking(False)
+      # Peeking leaves the byte for the next read; b'' means closed.
       return not self._socket.recv(1, socket.MSG_PEEK)
     except BlockingIOError:
       return False

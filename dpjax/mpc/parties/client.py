@@ -61,7 +61,6 @@ def ask(parameters: Parameters, points: np.ndarray | None, *,
     Fault: if too few servers answer. It names the first server that cannot
       be reached, has other parameters, or reports another server's fault.
   """
-  needed = parameters.build_scheme().needed
   if points is not None:
     _check_points(points, parameters)
   tls = certificates.context(folder, server=False)
@@ -77,7 +76,7 @@ def ask(parameters: Parameters, points: np.ndarray | None, *,
         results[peer] = step(peer)
       except Fault as fault:
         faults.append(fault)
-    if len(results) < needed:
+    if len(results) < parameters.build_scheme().needed:
       raise faults[0]
     return results
 
@@ -89,6 +88,7 @@ def ask(parameters: Parameters, points: np.ndarray | None, *,
 
   try:
     called = of_all(call, parameters.servers)
+    # All servers are asked before one is read: they wait for each other.
     asked = of_all(lambda peer: _ask(channels[peer], parameters, points),
                    called)
     answers = of_all(lambda peer: _listen(channels[peer], parameters, points),

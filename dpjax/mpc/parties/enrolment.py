@@ -39,6 +39,7 @@ AROUND_BYTES = ENTRY_BYTES + SEAL_BYTES + MARK_BYTES
 
 def token(enrolment_key: bytes, owner: int) -> bytes:
   """Returns the token of 32 bytes by which a server recognises an owner."""
+  # Derived, so that a server keeps one key instead of all tokens.
   return hmac.digest(enrolment_key, b'owner' + owner.to_bytes(4), 'sha256')
 
 
@@ -60,6 +61,8 @@ def seal(owner_token: bytes, payload: bytes, *, owner: int, digest: bytes,
     server: name of the server.
     source: n -> n random bytes, for the nonce.
   """
+  # A key seals few messages, so random nonces do not repeat. The tag also
+  # covers the owner's number, which is sent in the clear.
   nonce = source(NONCE_BYTES)
   return nonce + _cipher(owner_token, digest, server).encrypt(
       nonce, payload, owner.to_bytes(4))

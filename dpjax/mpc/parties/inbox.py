@@ -116,6 +116,7 @@ class Inbox:
     """
     opened, refused, torn = [], [], None
     try:
+      # Decryption needs no lock; only the acceptance of messages does.
       for owner, sealed in enrolment.entries(batch):
         try:
           opened.append((owner, sealed, self._unseal(owner, sealed)))
@@ -156,6 +157,7 @@ class Inbox:
     The list has one bit for each owner, followed by all marks.
     """
     with self._lock:
+      # Under the lock, no message can be accepted after the list is made.
       self._open = False
     return np.packbits(self.accepted).tobytes() + self.marks.tobytes()
 

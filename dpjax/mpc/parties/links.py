@@ -102,6 +102,7 @@ def number(name: str) -> int:
 
 def send_long(link: Channel, kind: Kind, data: bytes) -> None:
   """Sends bytes as several frames; a frame that is not full marks the end."""
+  # The + 1 sends an empty frame after data that fill the frame before.
   for start in range(0, len(data) + 1, channel.MAX_PAYLOAD):
     link.send(kind, data[start:start + channel.MAX_PAYLOAD])
 
@@ -117,6 +118,7 @@ def receive_long(link: Channel, kind: Kind, limit: int = 1 << 28) -> bytes:
   while not parts or len(parts[-1]) == channel.MAX_PAYLOAD:
     parts.append(link.expect(kind))
     size += len(parts[-1])
+    # Tested after each frame, so that a faulty peer cannot fill the memory.
     if size > limit:
       raise Fault(link.peer, f'sent more than {limit} bytes')
   return b''.join(parts)

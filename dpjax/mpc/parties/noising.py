@@ -79,6 +79,7 @@ def scale(parameters: Parameters) -> fractions.Fraction:
 
 def num_rows(parameters: Parameters) -> int:
   """Returns how many ranks of a curve get noise."""
+  # With two labels the totals of the classes are secret: all ranks get noise.
   known = parameters.knows_total and parameters.num_classes == 1
   return parameters.num_thresholds - known
 
@@ -111,6 +112,7 @@ def released_noise(parameters: Parameters, values: np.ndarray) -> np.ndarray:
   summed = nodes.dyadic_rows(
       values.reshape(parameters.num_classes, -1), np.arange(rows), rows,
       root=parameters.root)
+  # A rank without noise is the last one, the public number of records.
   return np.pad(summed, [(0, 0), (0, parameters.num_thresholds - rows)])
 
 
@@ -159,6 +161,7 @@ def dealt_bytes(parameters: Parameters) -> int:
   if parameters.noise != 'joint':
     return 0
   joint = joint_distribution(parameters)
+  # Every key is filled up to whole bytes.
   return MARK_BYTES + joint.num_keys * -(-joint.bits // joint.num_keys // 8)
 
 
@@ -202,6 +205,7 @@ def coin(server: int, parameters: Parameters, mesh: Links,
   mine = source(_SEED_BYTES)
   own = {parameters.servers[server]: joint_noise.commitment(mine, server)}
   committed = own | mesh.exchange(Kind.COMMIT, *own.values())
+  # No server reveals its seed before it has all commitments.
   revealed = {parameters.servers[server]: mine} | mesh.exchange(
       Kind.REVEAL, mine)
   for number, peer in enumerate(parameters.servers):

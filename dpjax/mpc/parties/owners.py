@@ -163,6 +163,7 @@ def send(bins: np.ndarray, tokens: list[np.ndarray], *, first_owner: int,
       batches = _batches(shares, [rows[part] for rows in tokens],
                          first_owner + low, parameters, source, change)
       sharing += time.monotonic() - begun
+      # All servers get their batch before the first receipt is awaited.
       for courier, batch in zip(couriers, batches, strict=True):
         courier.post(batch)
       for courier, batch in zip(couriers, batches, strict=True):
@@ -179,6 +180,7 @@ def _batches(messages: list[np.ndarray], tokens: list[np.ndarray], first: int,
              change: Change | None) -> list[bytes]:
   """Returns one batch of sealed messages for each server."""
   count = len(messages[0])
+  # An owner's messages to all servers carry the same random mark.
   marks = np.frombuffer(source(enrolment.MARK_BYTES * count),
                         np.uint8).reshape(count, -1)
   messages = [np.concatenate([marks, rows], 1) for rows in messages]

@@ -293,6 +293,7 @@ class Server:
       assert drawn is not None  # or `_resume` returns False
       identity, used, noise = drawn
       self._same(mesh, Kind.READY, identity.encode(), 'the noise')
+      # By now the noise is on every server's disk, so answers may contain it.
       self._storage.mark_released(identity)
       self._used, self._noise = used, noise
     finally:
@@ -351,6 +352,7 @@ class Server:
     if len(kept) == 1 and None not in kept:
       return True
     for peer, state in states.items():
+      # Fresh noise would make a second release, which the budget excludes.
       if released and state[0] not in released:
         raise Fault(peer, 'has lost noise that may have been released: this '
                     'study is over')

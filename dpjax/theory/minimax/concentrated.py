@@ -57,6 +57,8 @@ def path_error(distance: np.ndarray, rho: float) -> np.ndarray:
   errors = np.zeros(d.shape)
   for steps in _STEPS:
     roots, logits = _table(steps)
+    # Steps are rounded up: a longer path gives a smaller, valid bound. Past
+    # the end of the table the error counts as 0.
     root = np.sqrt(rho) * np.ceil(d / steps) * steps
     bounds = special.expit(-np.interp(root, roots, logits, right=np.inf))
     errors = np.maximum(errors, np.where(d > 1, bounds, 0.0))
@@ -111,6 +113,7 @@ def _limit() -> tuple[interpolate.CubicHermiteSpline, float, float]:
   w = np.linspace(0, 7, 7001)
   speed = np.sqrt(np.tanh(w**2 / 2))
   places = integrate.cumulative_simpson(speed, x=w, initial=0.0)
+  # At w = 0 both factors vanish; the limit of 2 w / speed is 2 sqrt 2.
   slopes = np.full(w.shape, 2 * math.sqrt(2))
   slopes[1:] = 2 * w[1:] / speed[1:]
   curve = interpolate.CubicHermiteSpline(places, w**2, slopes)
@@ -134,6 +137,7 @@ def _allowed(x: np.ndarray, y: np.ndarray, level: np.ndarray) -> np.ndarray:
   inside = _first(x, y) <= level
   middle = (x + y) / 2
   binding = np.sqrt(middle * np.tanh(middle / 2) / level)
+  # Every order gives a valid constraint; more orders only sharpen it.
   for multiple in _ORDERS:
     order = 1 + multiple * binding + 1e-3
     most = (order - 1) * order * level

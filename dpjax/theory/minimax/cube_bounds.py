@@ -76,6 +76,7 @@ def slopes(*, dimension: int, num_examples: int, guarantee: Guarantee
   # The largest slope for gradients of norm at most 1 and positive densities.
   most = min(dimension**-0.5, 2 / dimension)
   slope = most * _AMPLITUDES
+  # On [0, 1], x - 1/2 has mean square 1/12, mean size 1/4, maximum 1/2.
   return _largest(
       np.full(slope.shape, dimension), slope**2 / 12, slope / 4, slope / 2,
       1 - (dimension - 1) * slope / 2, num_examples, guarantee)
@@ -95,6 +96,7 @@ def _pairs(dimension: int) -> tuple[np.ndarray, ...]:
   The part of a pyramid of side s above height t is a cube of side s - 2 t.
   """
   side = 1 / _SIDES
+  # Above this, numbers of cubes are not exact in float64.
   known = _SIDES**dimension < 1e15
   side = side[known]
   return (_SIDES[known]**dimension // 2,

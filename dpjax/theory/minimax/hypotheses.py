@@ -51,6 +51,7 @@ def binomials(num_examples: int, probs: np.ndarray
   if not ((probs >= 0) & (probs <= 1)).all():
     raise ValueError('weights and variations must lie in [0, 1]')
   mean = num_examples * probs
+  # The 50 is for small means, whose tails are longer than normal ones.
   reach = _REACH * np.sqrt(mean * (1 - probs)) + 50
   d = np.arange(max(0, math.floor(np.min(mean - reach))),
                 min(num_examples, math.ceil(np.max(mean + reach))) + 1)

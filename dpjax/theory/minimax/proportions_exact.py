@@ -75,6 +75,7 @@ class _Game(NamedTuple):
                   n + 1 - width)
     counts = stats.binom.pmf(low[:, None] + np.arange(width), n,
                              thetas[:, None])
+    # Recursive filters sum q^|y - count| over all counts in linear time.
     below = signal.lfilter([1.0], [1.0, -q], counts)
     above = signal.lfilter([1.0], [1.0, -q], counts[:, ::-1])[:, ::-1]
     at = self.places - low[:, None]
@@ -89,6 +90,7 @@ class _Game(NamedTuple):
         at >= width, taken(below),
         taken(above) + taken(below) - taken(counts)))
     sums *= np.exp(-self.epsilon * np.abs(at - inner))
+    # Noise beyond 0 and n is collected there, which removes the factor 1 - q.
     ends = (self.places == 0) | (self.places == n)
     probs = sums * np.where(ends, 1, 1 - q) / (1 + q) * self.sizes
     return probs / probs.sum(1, keepdims=True)  # Steps miss 1e-4 at the ends.

@@ -140,6 +140,7 @@ def product_mean(path: Callable[[np.ndarray, Guarantee], np.ndarray],
   """
   errors.check_at_least('num_examples', num_examples, 1)
   t = _variation(variation)
+  # The 50 is for small means, whose tails are longer than normal ones.
   reach = _REACH * np.sqrt(num_examples * t * (1 - t)) + 50
   low = np.maximum(0, np.floor(num_examples * t - reach)).astype(int)
   high = np.minimum(num_examples, np.ceil(num_examples * t + reach)).astype(int)
@@ -235,6 +236,7 @@ def _geometric_risk(d: np.ndarray, epsilon: float) -> np.ndarray:
   q = math.exp(-epsilon)
   far = int(d.max(initial=0))
   # Sums over |j| <= m, of integers or of half-integers, by prefix sums.
+  # cosh overflows float64 above 710.
   whole = 1 / np.cosh(np.minimum(epsilon * np.arange(far // 2 + 1), 700))
   half = 1 / np.cosh(np.minimum(epsilon * (np.arange(far // 2 + 1) + 0.5), 700))
   even = np.concatenate([[0.0], 2 * np.cumsum(whole) - whole[0]])
@@ -260,5 +262,6 @@ def _concentrated(level: np.ndarray) -> np.ndarray:
     middle = (low + high) / 2
     inside = middle * np.tanh(middle / 2) <= levels
     low, high = np.where(inside, middle, low), np.where(inside, high, middle)
+  # The upper end of the bisection: it understates e, which is valid.
   return (1 / (1 + np.exp(np.minimum(high, 700.0))))[places].reshape(
       np.shape(level))

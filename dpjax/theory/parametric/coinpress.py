@@ -37,6 +37,7 @@ from dpjax.theory.parametric.normal_means import Round
 SHARES = (1 / 8, 1 / 8, 1 / 8, 5 / 8)
 # Failures may add this fraction of d s^2 / n to the risk.
 _SLACK = 1e-3
+# Budget fractions tried for each early round, and the most rounds.
 _EARLY = tuple(np.geomspace(0.002, 0.3, 12).tolist())
 _MOST = 4
 
@@ -93,6 +94,7 @@ def _tuned(num_examples: int, dimension: int, radius: float, sigma: float,
            guarantee: Guarantee) -> tuple[NormalMean, float]:
   """Returns the best plan as a mechanism, with its bound; cached."""
   normal_means.check_model(dimension, radius, sigma)
+  # With no early round all fractions give one plan: only the first is used.
   plans = [_plan(num_examples, dimension, radius, sigma, guarantee,
                  (share,) * early + (1 - early * share,))
            for early in range(_MOST) for share in _EARLY[:1 + 11 * bool(early)]]
@@ -112,6 +114,7 @@ def _plan(n: int, d: int, radius: float, sigma: float, guarantee: Guarantee,
     return None
   sampling = d * sigma**2 / n
   # One failure event for each round but the last, and one for the records.
+  # Failures then add 4 R^2 prob (rounds) = _SLACK d s^2 / n to the risk.
   prob = min(0.1, _SLACK * sampling / (4 * radius**2 * len(shares)))
   scale_of = functools.partial(normal_means.noise_scale, num_examples=n,
                                guarantee=guarantee)

@@ -140,6 +140,7 @@ class Model:
 def _on_host(function: Callable[..., Array],
              *numbers: np.ndarray | float) -> np.ndarray:
   """Evaluates a function of public numbers, also while a release is traced."""
+  # A plan needs these public numbers as constants, even inside a trace.
   with jax.ensure_compile_time_eval():
     return np.asarray(function(*map(precision.double, numbers)))
 

@@ -168,6 +168,7 @@ def design(model: Model, *, num_examples: int, noise: float,
   means = model.mean(thetas)
   widths = np.sqrt(model.variance(thetas) / num_examples)
   if not isinstance(guarantee, notions.PureDP):
+    # Gaussian noise and a normal mean add up to one normal variable.
     nodes, weights = np.zeros(1), np.ones(1)
     widths = np.sqrt(widths**2 + noise**2)
   margin = _REACH * widths.max() + noise * np.abs(nodes).max() / 2

@@ -99,6 +99,7 @@ def cube(*, num_examples: int, guarantee: Guarantee, dimension: int,
     shares = two_points.product_risk(
         special.erf(sizes / math.sqrt(2)), num_examples=num_examples,
         guarantee=guarantee)
+    # The slack keeps `floor` from losing a coordinate to rounding.
     used = np.minimum(dimension, np.floor((radius / sizes)**2 * (1 + 1e-12)))
     return used * sizes**2 * shares
   low = radius / math.sqrt(dimension)

@@ -180,6 +180,7 @@ class NormalInterval:
     # Records outside the grid add 0 to the first bin.
     counts = jnp.zeros(grid.size).at[jnp.where(
         inside, places, 0).astype(jnp.int32)].add(jnp.where(inside, 1.0, 0.0))
+    # A replaced record changes two counts by 1: the l1 sensitivity is 2.
     scale = 2 / centre_epsilon(self.guarantee, self.share)
     noise = precision.double(draws.standard_laplace(key, grid.shape))
     return grid[draws.place_of_largest(counts + scale * noise)]

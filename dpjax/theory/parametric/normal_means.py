@@ -279,6 +279,7 @@ def _rounds(key: PRNGKey, records: Array, parameters: PyTree,
     return _within(additive.on_grid(noisy, scale), kept), None
 
   start = jnp.zeros(records.shape[1:], records.dtype)
+  # A scan compiles one round, whatever the number of rounds.
   keys = jax.random.split(key, clips.size)
   centre, _ = jax.lax.scan(turn, start, (keys, clips, scales))
   return shrinkage * centre

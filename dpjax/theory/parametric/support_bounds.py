@@ -69,6 +69,7 @@ def _bayes(n: int, fraction: float) -> float:
   def powers(k: int) -> np.ndarray:
     """Integral of theta^(a - 1 - n + k) over [m, 1], m = e^-depth."""
     c = a - n + k
+    # At c = 0 the integrand is 1 / theta, whose integral is -ln m.
     return np.where(abs(c) < 1e-9, depth, -np.expm1(-c * depth) / (
         c if abs(c) >= 1e-9 else 1.0))
 

@@ -77,6 +77,7 @@ def log_weights(ordered: Array, parameters: RankParameters
   lowest = jnp.asarray(parameters.log_lowest)
   logs = jnp.log(jnp.maximum(ordered, jnp.exp(lowest)))
   logs = jnp.clip(logs, lowest, 0.0)
+  # The first interval has length 1 in ln t, which gives it weight 1.
   ends = jnp.concatenate([(lowest - 1)[None], lowest[None], logs,
                           jnp.zeros((1,), jnp.float64)])
   counts = jnp.arange(ordered.size + 1, dtype=jnp.float64)
