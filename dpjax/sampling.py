@@ -130,11 +130,11 @@ class PoissonSampler:
       chosen = words < jnp.uint32(self._threshold)
     ranks = jnp.cumsum(chosen.astype(jnp.int32))  # From 1.
     # Enough rows for a batch of all records, in whole parts.
-    places = -(-size // self.part_size) * self.part_size
+    num_rows = -(-size // self.part_size) * self.part_size
     # The j-th chosen record goes to row j. Records that were not chosen get the
-    # row `places`, outside the array, and mode='drop' discards them.
-    rows = jnp.zeros([places], jnp.int32).at[
-        jnp.where(chosen, ranks - 1, places)].set(
+    # row `num_rows`, outside the array, and mode='drop' discards them.
+    rows = jnp.zeros([num_rows], jnp.int32).at[
+        jnp.where(chosen, ranks - 1, num_rows)].set(
             jnp.arange(size, dtype=jnp.int32), mode='drop')
     return Selection(rows, ranks[-1])
 

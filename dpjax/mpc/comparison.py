@@ -170,18 +170,19 @@ def _generate_level(
   value_lost = np.where(right, values[..., 0], values[..., 1])
   value_kept = np.where(right, values[..., 1], values[..., 0])
   negative = control[1]
-  word = lost[0] ^ lost[1]
+  seed_word = lost[0] ^ lost[1]
   # If alpha turns right, all points under the lost child are below it.
-  step = _signed(value_lost[1] - value_lost[0] - value + (right & betas),
-                 negative) & _modulus_mask(value_bits)
-  value = (value - value_kept[1] + value_kept[0] + _signed(step, negative))
+  value_word = _signed(value_lost[1] - value_lost[0] - value + (right & betas),
+                       negative) & _modulus_mask(value_bits)
+  value = value - value_kept[1] + value_kept[0] + _signed(value_word, negative)
   # The new control bits must differ in the kept child only.
-  bits = controls[0] ^ controls[1] ^ np.stack([~right, right], -1)
-  kept_bits = np.where(right, bits[..., 1], bits[..., 0])
+  control_word = controls[0] ^ controls[1] ^ np.stack([~right, right], -1)
+  kept_word = np.where(right, control_word[..., 1], control_word[..., 0])
   kept_controls = np.where(right, controls[..., 1], controls[..., 0])
-  return ({'seeds': word, 'values': step, 'controls': bits & np.uint64(1)},
-          kept ^ (control[..., np.newaxis] & word),
-          kept_controls ^ (control & kept_bits), value)
+  return ({'seeds': seed_word, 'values': value_word,
+           'controls': control_word & np.uint64(1)},
+          kept ^ (control[..., np.newaxis] & seed_word),
+          kept_controls ^ (control & kept_word), value)
 
 
 def _values_and_controls(seeds: np.ndarray, value_bits: int
@@ -272,13 +273,14 @@ def _walk(wanted: np.ndarray, depth: int
   """
   steps, prefixes = [], np.zeros(1, np.uint64)
   for level in range(depth):
-    below = np.unique(wanted >> np.uint64(depth - 1 - level))
-    kept = [np.isin(2 * prefixes + np.uint64(side), below) for side in (0, 1)]
+    next_prefixes = np.unique(wanted >> np.uint64(depth - 1 - level))
+    visited = [np.isin(2 * prefixes + np.uint64(side), next_prefixes)
+               for side in (0, 1)]
     # A slice selects all nodes without the copy that an index array makes.
-    steps.append([slice(None) if keep.all() else np.flatnonzero(keep)
-                  for keep in kept])
-    prefixes = np.concatenate([2 * prefixes[keep] + np.uint64(side)
-                               for side, keep in enumerate(kept)])
+    steps.append([slice(None) if which.all() else np.flatnonzero(which)
+                  for which in visited])
+    prefixes = np.concatenate([2 * prefixes[which] + np.uint64(side)
+                               for side, which in enumerate(visited)])
   return steps, np.argsort(prefixes)
 
 

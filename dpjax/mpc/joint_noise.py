@@ -72,7 +72,8 @@ class JointNoise:
 
   @property
   def reach(self) -> int:
-    """Returns a bound that a geometric number reaches with chance < 2^-64."""
+    """Returns a number that a geometric one reaches with probability < 2^-64.
+    """
     # P(D >= g) is e^(-g / scale); the last 1 covers rounding of floats.
     return math.ceil(_TAIL * math.log(2) * float(self.scale)) + 1
 
@@ -150,9 +151,8 @@ class JointNoise:
     length = packing.num_bytes(comparison.key_bits(self.coin_bits,
                                                    self.value_bits))
     if dealt.shape != (self.num_keys, length):
-      raise ValueError(f'dealt must be what the dealer sends, {self.num_keys} '
-                       f'rows of {length} bytes, got an array of shape '
-                       f'{dealt.shape}')
+      raise ValueError(f'dealt must be {self.num_keys} rows of {length} bytes, '
+                       f'as the dealer sent them, got shape {dealt.shape}')
     drawn = prg.words(prg.Stream(toss, label='coin'), (self.num_keys,))
     coins = drawn >> np.uint64(64 - self.coin_bits)
     # Keys are in the order [variable, geometric number, digit].

@@ -27,13 +27,14 @@ def dyadic_sizes(num_rows: int, *, root: bool) -> list[int]:
   """Returns the number of dyadic nodes per level, ceil(num_rows / 2^l).
 
   Args:
-    num_rows: number of ranks that get noise.
+    num_rows: number of ranks that get noise, >= 2 without a root.
     root: whether to add a level whose only node contains all rows.
 
   Returns:
     Sizes of the levels, leaves (l = 0) first.
   """
-  errors.check_at_least('num_rows', num_rows, 1)
+  # A single row without a root would have no node, and its rank no noise.
+  errors.check_at_least('num_rows', num_rows, 1 if root else 2)
   levels = (num_rows - 1).bit_length() + root
   return [-(-num_rows // 2**level) for level in range(levels)]
 

@@ -158,7 +158,7 @@ class Saver:
         names a value that differs.
       PermissionError: if somebody else may have read or written it.
     """
-    self._where = checkpoints
+    self._settings = checkpoints
     self._folder = pathlib.Path(checkpoints.folder).absolute()
     self._values = {**checkpoints.description, **values}
     self._last = time.monotonic()
@@ -170,7 +170,7 @@ class Saver:
 
     Returns None if there is no usable one.
     """
-    say = self._where.say
+    say = self._settings.say
     if os.path.lexists(self._folder):
       private_files.make_folder(self._folder)
     for number in saved_steps(self._folder):
@@ -226,7 +226,7 @@ class Saver:
       seconds: training time in this process.
     """
     elapsed = time.monotonic() - self._last
-    if elapsed < self._where.every_seconds or not processes.is_first():
+    if elapsed < self._settings.every_seconds or not processes.is_first():
       return
     _save(self._folder, steps, parts, meta={
         'values': self._values, 'state': _form(parts[0].state),

@@ -1,6 +1,5 @@
 """Accuracy of trained models on held-out records."""
 
-
 import jax
 import jax.numpy as jnp
 

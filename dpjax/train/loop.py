@@ -272,7 +272,6 @@ def _compile(example: _Arguments, plan: TrainingPlan, model: Model,
     return sharding.jit(mesh, _over_runs(run), donate_argnums=0)
   start = sharding.jit(mesh, jax.vmap(init))
   state = jax.eval_shape(start, keys, multipliers)
-  # Groups have equal shapes: one program per chunk length serves all.
   return _Program(start.lower(keys, multipliers).compile(), {
       length: chunk(length).lower(state, multipliers, rows, records).compile()
       for length in set(chunk_lengths(plan.num_steps))})

@@ -109,9 +109,9 @@ def check_init_keys(init_keys: PRNGKey, keys: PRNGKey) -> None:
   derived = jax.vmap(states.streams)(keys)
   secret = _words((keys, derived.batch, derived.noise, derived.augment))
   public = _words((init_keys, *jax.vmap(states.streams)(init_keys)))
-  known = {row.tobytes() for rows in secret for row in rows}
+  secret_words = {row.tobytes() for rows in secret for row in rows}
   for run, rows in enumerate(public):
-    if any(row.tobytes() in known for row in rows):
+    if any(row.tobytes() in secret_words for row in rows):
       raise ValueError(
           f'the init_key of run {run} counts as public, but batches or noise '
           'are drawn from it, or from a key that is derived from it: take keys '

@@ -67,8 +67,8 @@ def ask(parameters: Parameters, points: np.ndarray | None, *,
   channels: dict[str, Channel] = {}
   faults: list[Fault] = []
 
-  def of_all(step: Callable[[str], _Result], peers: Iterable[str]
-             ) -> dict[str, _Result]:
+  def with_each(step: Callable[[str], _Result], peers: Iterable[str]
+                ) -> dict[str, _Result]:
     """Runs a step with each server; raises if too few succeed."""
     results = {}
     for peer in peers:
@@ -87,12 +87,12 @@ def ask(parameters: Parameters, points: np.ndarray | None, *,
     links.greet(channels[peer], parameters)
 
   try:
-    called = of_all(call, parameters.servers)
+    called = with_each(call, parameters.servers)
     # All servers are asked before one is read: they wait for each other.
-    asked = of_all(lambda peer: _ask(channels[peer], parameters, points),
-                   called)
-    answers = of_all(lambda peer: _listen(channels[peer], parameters, points),
-                     asked)
+    asked = with_each(lambda peer: _ask(channels[peer], parameters, points),
+                      called)
+    answers = with_each(
+        lambda peer: _listen(channels[peer], parameters, points), asked)
   finally:
     for link in channels.values():
       link.close()

@@ -53,7 +53,7 @@ def draw(server: int, parameters: Parameters, mesh: Links, toss: bytes,
   """
   if parameters.noise == 'joint':
     if dealt is None:
-      raise Fault('dealer', 'has not dealt')
+      raise Fault('dealer', 'has sent no keys for the noise')
     mark, keys = dealt[:MARK_BYTES], dealt[MARK_BYTES:]
     # Equal marks show that both servers hold keys of the same dealing.
     if any(other != mark for other in mesh.exchange(Kind.MASKS, mark).values()):

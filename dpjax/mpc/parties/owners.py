@@ -89,19 +89,19 @@ class Courier:
 
   def receipt(self, batch: bytes) -> list[tuple[int, str]]:
     """Waits for the receipt; returns (owner, reason) of refused messages."""
-    again, deadline = False, time.monotonic() + self._timeout
+    resent, deadline = False, time.monotonic() + self._timeout
     while True:
       try:
         link = self._link
         if link is None:
-          again = True
+          resent = True
           link = self._call()
           link.send(Kind.OWNERS, batch)
         answer = json.loads(link.expect(Kind.RECEIPT))
         # After a restart, a message counted as repeated is one that arrived
         # before the server died: it is accepted.
         return [(owner, reason) for owner, reason in answer['refused']
-                if not (again and reason == inbox.REPEATED)]
+                if not (resent and reason == inbox.REPEATED)]
       except Fault:
         self._drop()
         if time.monotonic() > deadline:
@@ -156,13 +156,13 @@ def send(bins: np.ndarray, tokens: list[np.ndarray], *, first_owner: int,
   try:
     for low in range(0, len(bins), BATCH):
       part = slice(low, low + BATCH)
-      begun = time.monotonic()
+      sharing_start = time.monotonic()
       shares = scheme.shares(
           bins[part], source=source,
           labels=None if labels is None else labels[part])
       batches = _batches(shares, [rows[part] for rows in tokens],
                          first_owner + low, parameters, source, change)
-      sharing += time.monotonic() - begun
+      sharing += time.monotonic() - sharing_start
       # All servers get their batch before the first receipt is awaited.
       for courier, batch in zip(couriers, batches, strict=True):
         courier.post(batch)
@@ -185,13 +185,13 @@ def _batches(messages: list[np.ndarray], tokens: list[np.ndarray], first: int,
                         np.uint8).reshape(count, -1)
   messages = [np.concatenate([marks, rows], 1) for rows in messages]
   batches = []
-  for peer, rows, known in zip(parameters.servers, messages, tokens,
-                               strict=True):
+  for peer, rows, peer_tokens in zip(parameters.servers, messages, tokens,
+                                     strict=True):
     entries = []
     for row in range(len(rows)):
       owner = first + row
       sealed = enrolment.seal(
-          known[row].tobytes(), rows[row].tobytes(), owner=owner,
+          peer_tokens[row].tobytes(), rows[row].tobytes(), owner=owner,
           digest=parameters.digest, server=peer, source=source)
       entry = enrolment.entry(owner, sealed)
       entries.append(change(owner, entry) if change else entry)

@@ -1,4 +1,4 @@
-"""Lower bounds for tests under zCDP along a path, sharper than by its two ends.
+"""Lower bounds for tests under zCDP, from data sets between two hypotheses.
 
 Between two data sets at Hamming distance d put m - 1 others, d / m apart. An
 event has probabilities s_0 .. s_m there. Data processing of the divergences of

@@ -57,12 +57,12 @@ def bounds(*, dimension: int, num_examples: int, guarantee: Guarantee
   parts = []
   for privacy in dict.fromkeys((guarantee, None)):
     text = '' if privacy is None else ', private'
-    known = Setting(num_examples=num_examples, guarantee=privacy)
-    parts.append(Bound(max(slopes(dimension=used, **known)
-                           for used in range(1, dimension + 1)),
+    setting = Setting(num_examples=num_examples, guarantee=privacy)
+    parts.append(Bound(max(slopes(dimension=size, **setting)
+                           for size in range(1, dimension + 1)),
                        'slopes' + text))
-    parts.append(Bound(max(cells(dimension=used, **known)
-                           for used in range(1, dimension + 1)),
+    parts.append(Bound(max(cells(dimension=size, **setting)
+                           for size in range(1, dimension + 1)),
                        'pairs of cells' + text))
   if isinstance(guarantee, notions.PureDP):
     parts.append(Bound(packing(dimension=dimension, num_examples=num_examples,
@@ -97,9 +97,9 @@ def _pairs(dimension: int) -> tuple[np.ndarray, ...]:
   """
   side = 1 / _SIDES
   # Above this, numbers of cubes are not exact in float64.
-  known = _SIDES**dimension < 1e15
-  side = side[known]
-  return (_SIDES[known]**dimension // 2,
+  exact = _SIDES**dimension < 1e15
+  side = side[exact]
+  return (_SIDES[exact]**dimension // 2,
           side**(dimension + 2) / ((dimension + 1) * (dimension + 2)),
           side**(dimension + 1) / (dimension + 1), side / 2)
 

@@ -1,4 +1,4 @@
-"""How much a release discloses about one record, and how far that can pull.
+"""Bounds on the information in a release about one record, and on its pull.
 
 In bounds by scores (`scores`) one term is E <M, s(x_i)>, of record i given the
 other records and theta. Let W(x) be the density of x_i's distribution after the

@@ -141,9 +141,10 @@ def product_mean(path: Callable[[np.ndarray, Guarantee], np.ndarray],
   errors.check_at_least('num_examples', num_examples, 1)
   t = _variation(variation)
   # The 50 is for small means, whose tails are longer than normal ones.
-  reach = _REACH * np.sqrt(num_examples * t * (1 - t)) + 50
-  low = np.maximum(0, np.floor(num_examples * t - reach)).astype(int)
-  high = np.minimum(num_examples, np.ceil(num_examples * t + reach)).astype(int)
+  half_width = _REACH * np.sqrt(num_examples * t * (1 - t)) + 50
+  low = np.maximum(0, np.floor(num_examples * t - half_width)).astype(int)
+  high = np.minimum(num_examples,
+                    np.ceil(num_examples * t + half_width)).astype(int)
   means = np.zeros(t.shape)
   first = int(low.min(initial=num_examples))
   # One call for all distances that any t needs.
@@ -206,8 +207,7 @@ def _variation(variation: np.ndarray | float) -> np.ndarray:
 
 
 def _staircase(d: np.ndarray, epsilon: float, delta: float) -> np.ndarray:
-  """Returns the error by tests at the middle of the path, or its middle pair.
-  """
+  """Returns the least error of a test, by recursion from the path's middle."""
   steps = np.floor(d / 2)
   start = np.where(d % 2 == 0, 0.5, (1 - delta) / (1 + math.exp(epsilon)))
   return np.maximum(0.0, _steps(start, steps, epsilon, delta))

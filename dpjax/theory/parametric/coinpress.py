@@ -126,12 +126,13 @@ def _plan(n: int, d: int, radius: float, sigma: float, guarantee: Guarantee,
     radius_bound = _error_bound(scale_of(*schedule[-1]), n, d, sigma, guarantee,
                                 prob)
 
-  def last(margin: float) -> float:
+  def last_round_risk(margin: float) -> float:
     scale = scale_of(radius_bound + margin, shares[-1])
     excess = clipped_normals.excess(margin, dimension=d, sigma=sigma)
     return ((math.sqrt(sampling) + _mean_square(excess, n)**0.5)**2
             + normal_means.noise_risk(scale, dimension=d, guarantee=guarantee))
-  best = optimize.minimize_scalar(last, bounds=(0.0, no_clip), method='bounded')
+  best = optimize.minimize_scalar(last_round_risk, bounds=(0.0, no_clip),
+                                  method='bounded')
   schedule.append(Round(float(radius_bound + best.x), shares[-1]))
   # If a bound fails, the error is at most 2 R: centres stay in the ball.
   failures = prob * (len(shares) if schedule[1:] else 0)

@@ -128,7 +128,7 @@ class Model:
     return _on_host(functools.partial(_fit, self.family), means, self.radius)
 
   def steepest(self, share: float) -> float:
-    """Returns how far a maximum moves at most if a mean moves by `share`.
+    """Returns the largest move of a maximum whose mean moves by `share`.
 
     The map from mean to maximum is steepest at the ends of the box.
     """

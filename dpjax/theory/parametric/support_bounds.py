@@ -148,7 +148,7 @@ def paper(*, num_examples: int, guarantee: notions.TotalVariationPrivacy,
     printed: use 1/32, from a factor 2 that is not needed (erratum E-06), for n
       level >= 1/4.
   """
-  looks = num_examples * guarantee.level
-  if looks < (0.25 if printed else 0.5):
+  scaled_level = num_examples * guarantee.level
+  if scaled_level < (0.25 if printed else 0.5):
     return 0.0
-  return 1 / ((32 if printed else 16) * looks)
+  return 1 / ((32 if printed else 16) * scaled_level)
