@@ -40,7 +40,7 @@ def dense(x: Array, kernel: Array, bias: Array | None,
     x: [b, n_in].
     kernel: W, [n_in, n_out].
     bias: [n_out] or None.
-    rule: weight rule of the gradient, or None for the plain gradient.
+    rule: weight rule of the gradient; None for the plain one.
 
   Returns:
     [b, n_out].
@@ -94,7 +94,7 @@ def conv(x: Array, kernel: Array, bias: Array | None,
     kernel: [kh, kw, c_in, c_out].
     bias: [c_out] or None.
     shape: size of x, strides and padding.
-    rule: weight rule of the gradient, or None for the plain gradient.
+    rule: weight rule of the gradient; None for the plain one.
 
   Returns:
     [b, h_out, w_out, c_out].
@@ -199,7 +199,7 @@ def scale_shift(x: Array, scale: Array, shift: Array,
     x: [b, h, w, c].
     scale: gamma, [c].
     shift: beta, [c].
-    rule: weight rule of the gradient, or None for the plain gradient.
+    rule: weight rule of the gradient; None for the plain one.
   """
   if rule is not None:
     return _weighted_scale_shift(x, scale, shift, rule)

@@ -91,7 +91,7 @@ def expand(seeds: np.ndarray, length: int, *, value_bits: int) -> np.ndarray:
   expanded = prg.expand(np.broadcast_to(seeds[:, np.newaxis], shape),
                         np.arange(blocks))
   numbers = expanded.reshape(len(seeds), 2 * blocks).view(word)[:, :length]
-  # A uniform word stays uniform modulo 2^k, which divides its range.
+  # A uniform word is uniform modulo 2^k, too.
   return numbers.astype(np.uint64) & mask(value_bits)
 
 

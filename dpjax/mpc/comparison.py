@@ -204,7 +204,6 @@ def evaluate(keys: Keys, points: np.ndarray) -> np.ndarray:
     keys: one server's keys of n functions.
     points: integers [n, m] from 0 to 2^L - 1; row i belongs to key i.
   """
-  # With owners on the last axis, correction words [n] broadcast.
   points = _whole(points).T
   shape = points.shape
   seeds = np.broadcast_to(keys.roots, (*shape, 2)).copy()
@@ -243,7 +242,6 @@ def sums(keys: Keys, points: np.ndarray | None = None) -> np.ndarray:
   wanted, places = np.unique(_whole(points), return_inverse=True)
   if wanted.size and keys.depth < 64 and int(wanted[-1]) >> keys.depth:
     raise ValueError(f'points must be below 2^{keys.depth}, got {wanted[-1]}')
-  # The empty array is for calls without points.
   total = np.concatenate([np.zeros(0, np.uint64)] + [
       _sums_at(keys, wanted[start:start + _WIDEST])
       for start in range(0, wanted.size, _WIDEST)])
@@ -276,7 +274,6 @@ def _walk(wanted: np.ndarray, depth: int
     next_prefixes = np.unique(wanted >> np.uint64(depth - 1 - level))
     visited = [np.isin(2 * prefixes + np.uint64(side), next_prefixes)
                for side in (0, 1)]
-    # A slice selects all nodes without the copy that an index array makes.
     steps.append([slice(None) if which.all() else np.flatnonzero(which)
                   for which in visited])
     prefixes = np.concatenate([2 * prefixes[which] + np.uint64(side)

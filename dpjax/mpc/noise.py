@@ -122,6 +122,5 @@ def polya_table(scale: Fraction, shape: Fraction) -> np.ndarray:
     sums.append(sums[-1] + weight)
   table = np.asarray([(part << 64) // sums[-1] for part in sums[:-1]],
                      np.uint64)
-  # All callers share the cached table, so nobody may change it.
   table.flags.writeable = False
   return table

@@ -107,5 +107,4 @@ class Stream:
 
   def __call__(self, length: int) -> bytes:
     """Returns the next `length` bytes of the stream."""
-    # Encrypting zeros gives the key stream itself.
     return self._cipher.update(bytes(length))

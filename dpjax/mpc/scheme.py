@@ -169,7 +169,7 @@ class Scheme(abc.ABC):
 
   def add(self, answer: np.ndarray, noise: np.ndarray) -> np.ndarray:
     """Returns sums of shares; inputs must be below the modulus; broadcasts."""
-    # Below 2^63 two numbers cannot overflow; modulo 2^64 wrapping is right.
+    # Sums below 2^64 do not overflow; modulo 2^64 wrapping is right.
     return self._reduced(answer + noise)
 
   def subtract(self, answer: np.ndarray, other: np.ndarray) -> np.ndarray:

@@ -118,7 +118,6 @@ class ComparisonScheme(_Modular):
     totals = np.zeros((self.num_classes, 1), np.uint64)
     totals[0] = len(fields[0]) if server == 0 else 0
     if self.num_classes == 2:
-      # Shares of labels add up to the number of records with label 1.
       totals[1] = fields[-1].sum()
       totals[0] -= totals[1]
     # A key is five fields of the message, see `comparison.layout`.
@@ -165,7 +164,6 @@ class AdditiveScheme(_Modular):
       counts = additive.sum_of_expanded(fields[0], cells,
                                         value_bits=self.value_bits)
     else:
-      # Sums may wrap modulo 2^64, which is a multiple of 2^k.
       counts = fields[0].sum(0)
     curves = counts.reshape(self.num_classes, -1).cumsum(1)
     return curves[:, points] & additive.mask(self.value_bits)

@@ -362,7 +362,6 @@ def _digest(tree: PyTree) -> str:
   digest = hashlib.sha256()
   for leaf in jax.tree.leaves(tree):
     value = _to_host(leaf)
-    # Equal bytes of another type or shape are another value.
     digest.update(f'{value.dtype}{value.shape}'.encode())
     digest.update(np.ascontiguousarray(value).data)
   return digest.hexdigest()[:16]

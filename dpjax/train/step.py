@@ -70,8 +70,7 @@ def make_transform(method: Method, sampler: PoissonSampler,
     first = privatizer.public_mean(sampler.expected_batch_size)
   # The pull-back reads noisy gradients, so it comes after the noise.
   rest = [] if method.pullback is None else [method.pullback]
-  # Arguments for the privatizer also reach the optimiser, which may not
-  # take any: the wrapper drops them.
+  # The wrapper keeps the privatizer's arguments from a plain optimiser.
   return optax.chain(first, *rest, optax.with_extra_args_support(optimizer))
 
 
@@ -132,7 +131,7 @@ def draw_ahead(state: TrainState, sampler: PoissonSampler, num_steps: int,
   steps = state.step + jnp.arange(num_steps, dtype=jnp.int32)
   keys = jax.vmap(lambda t: jax.random.fold_in(state.keys.batch, t))(steps)
   released = state.params
-  # Adaptive radii are released with the gradients and need noise as well.
+  # Adaptive radii are released too, so they need noise.
   if jax.tree.leaves(state.radii):
     released = state.params, state.radii
   selections = jax.vmap(sampler.draw)(keys)

@@ -72,7 +72,7 @@ def test_counts_of_a_tree_are_exact_before_noise(study, kwargs):
   link = made.call(0, 'client')
   links.greet(link, made.told)
   link.send(Kind.ASK, b'2')
-  with pytest.raises(Fault, match='asked for thresholds of a tree'):
+  with pytest.raises(Fault, match='a tree answers all at once'):
     link.expect(Kind.STATUS)
   link.close()
 

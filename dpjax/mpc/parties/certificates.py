@@ -129,7 +129,6 @@ def _authority(session: str
   key = ec.generate_private_key(ec.SECP256R1())
   name = f'study {session}'
   signed = (_builder(name, name, key.public_key())
-            # It may sign certificates of parties, but no further authority.
             .add_extension(x509.BasicConstraints(ca=True, path_length=0),
                            critical=True)
             .add_extension(_usage(True), critical=True)
@@ -158,7 +157,6 @@ def _certificate(name: str, authority: 'x509.Certificate',
                 x509.AuthorityKeyIdentifier.from_issuer_public_key(
                     key.public_key()), critical=False)
             .sign(key, hashes.SHA256()))
-  # Not encrypted: the mode of the file protects it (`write_secret`).
   return own.private_bytes(
       serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8,
       serialization.NoEncryption()), _pem(signed)

@@ -134,7 +134,6 @@ class Channel:
     self._session = bytes.fromhex(session)
     self._timeout = timeout
     connection.settimeout(timeout)
-    # Small frames are sent at once, without waiting for acknowledgements.
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     # TLS runs on buffers in memory, so bytes on the wire can be counted.
     self._in, self._out = ssl.MemoryBIO(), ssl.MemoryBIO()
@@ -262,7 +261,6 @@ class Channel:
     """Returns whether the other side has visibly closed the connection."""
     try:
       self._socket.setblocking(False)
-      # Peeking leaves the byte for the next read; b'' means closed.
       return not self._socket.recv(1, socket.MSG_PEEK)
     except BlockingIOError:
       return False
@@ -281,15 +279,7 @@ class Channel:
 
 def call(address: tuple[str, int], tls: ssl.SSLContext, *, peer: str,
          name: str, session: str, timeout: float) -> Channel:
-  """Connects to a server.
-
-  Args:
-    address: host and port.
-    tls: TLS context from `certificates.context`.
-    peer: name of the server.
-    name: name of this party.
-    session: identifier of the study.
-    timeout: seconds of silence after which the server is at fault.
+  """Connects to the server `peer` at (host, port); other Args as for `Channel`.
 
   Raises:
     Fault: if the server cannot be reached or is not `peer`.

@@ -53,9 +53,9 @@ def ask(parameters: Parameters, points: np.ndarray | None, *,
     points: indices of thresholds [B], from 0 to N - 1; None for all N, and for
       a tree.
     folder: the client's folder, with key and certificate.
-    addresses: folder in which servers publish their addresses.
+    addresses: folder with the addresses of the servers.
     timeout: seconds after which a silent server is at fault.
-    name: name of the client in its certificate.
+    name: the client's name in its certificate.
 
   Raises:
     Fault: if too few servers answer. It names the first server that cannot

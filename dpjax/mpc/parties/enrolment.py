@@ -39,7 +39,6 @@ AROUND_BYTES = ENTRY_BYTES + SEAL_BYTES + MARK_BYTES
 
 def token(enrolment_key: bytes, owner: int) -> bytes:
   """Returns the token of 32 bytes by which a server recognises an owner."""
-  # Derived, so that a server keeps one key instead of all tokens.
   return hmac.digest(enrolment_key, b'owner' + owner.to_bytes(4), 'sha256')
 
 

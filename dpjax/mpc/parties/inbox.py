@@ -116,7 +116,6 @@ class Inbox:
     """
     opened, refused, torn = [], [], None
     try:
-      # Decryption needs no lock; only the acceptance of messages does.
       for owner, sealed in enrolment.entries(batch):
         try:
           opened.append((owner, sealed, self._unseal(owner, sealed)))

@@ -119,7 +119,6 @@ def receive_long(link: Channel, kind: Kind, limit: int = 1 << 28) -> bytes:
   while not parts or len(parts[-1]) == channel.MAX_PAYLOAD:
     parts.append(link.expect(kind))
     size += len(parts[-1])
-    # Tested after each frame, so that a faulty peer cannot fill the memory.
     if size > limit:
       raise Fault(link.peer, f'sent more than {limit} bytes')
   return b''.join(parts)

@@ -79,7 +79,7 @@ def scale(parameters: Parameters) -> fractions.Fraction:
 
 def num_rows(parameters: Parameters) -> int:
   """Returns how many ranks of a curve get noise."""
-  # With two labels the totals of the classes are secret: all ranks get noise.
+  # With two labels the totals are secret, so all ranks get noise.
   known = parameters.knows_total and parameters.num_classes == 1
   return parameters.num_thresholds - known
 
@@ -112,7 +112,6 @@ def released_noise(parameters: Parameters, values: np.ndarray) -> np.ndarray:
   summed = nodes.dyadic_rows(
       values.reshape(parameters.num_classes, -1), np.arange(rows), rows,
       root=parameters.root)
-  # A rank without noise is the last one, the public number of records.
   return np.pad(summed, [(0, 0), (0, parameters.num_thresholds - rows)])
 
 
@@ -161,7 +160,6 @@ def dealt_bytes(parameters: Parameters) -> int:
   if parameters.noise != 'joint':
     return 0
   joint = joint_distribution(parameters)
-  # Every key is filled up to whole bytes.
   return MARK_BYTES + joint.num_keys * -(-joint.bits // joint.num_keys // 8)
 
 
@@ -172,12 +170,7 @@ def reshare(server: int, parameters: Parameters, mesh: Links,
   Adding it also makes shares of products uniformly random, as
   `OuterProductScheme` requires.
 
-  Args:
-    server: number of this server.
-    parameters: parameters of the study.
-    mesh: links to the other servers.
-    values: this server's integers [classes, M].
-    source: randomness of the shares.
+  `values` are this server's integers [classes, M]; other Args as for `draw`.
 
   Raises:
     Fault: if a server sends malformed shares.

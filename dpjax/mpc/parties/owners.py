@@ -42,16 +42,7 @@ class Courier:
 
   def __init__(self, parameters: Parameters, peer: str, *, name: str,
                folder: pathlib.Path, addresses: pathlib.Path, timeout: float):
-    """Prepares the connection, which the first batch opens.
-
-    Args:
-      parameters: parameters of the study.
-      peer: name of the server.
-      name: name of this relay, as in its certificate.
-      folder: folder of this relay, with key and certificate.
-      addresses: folder in which servers publish their addresses.
-      timeout: seconds to wait for a server that does not answer.
-    """
+    """Prepares the connection; the first batch opens it. Args as for `send`."""
     self.peer, self._parameters, self._timeout = peer, parameters, timeout
     self._name, self._addresses = name, addresses
     self._tls = certificates.context(folder, server=False)
@@ -133,7 +124,7 @@ def send(bins: np.ndarray, tokens: list[np.ndarray], *, first_owner: int,
     parameters: parameters of the study that the owners were given.
     name: name of this relay in its certificate.
     folder: folder of this relay, with key and certificate.
-    addresses: folder in which servers publish their addresses.
+    addresses: folder with the addresses of the servers.
     timeout: seconds to wait for a server that does not answer.
     labels: secret labels of these owners [n], 0 or 1, if there are two classes.
     source: randomness of shares and nonces.
@@ -163,7 +154,6 @@ def send(bins: np.ndarray, tokens: list[np.ndarray], *, first_owner: int,
       batches = _batches(shares, [rows[part] for rows in tokens],
                          first_owner + low, parameters, source, change)
       sharing += time.monotonic() - sharing_start
-      # All servers get their batch before the first receipt is awaited.
       for courier, batch in zip(couriers, batches, strict=True):
         courier.post(batch)
       for courier, batch in zip(couriers, batches, strict=True):
@@ -180,7 +170,6 @@ def _batches(messages: list[np.ndarray], tokens: list[np.ndarray], first: int,
              change: Change | None) -> list[bytes]:
   """Returns one batch of sealed messages for each server."""
   count = len(messages[0])
-  # An owner's messages to all servers carry the same random mark.
   marks = np.frombuffer(source(enrolment.MARK_BYTES * count),
                         np.uint8).reshape(count, -1)
   messages = [np.concatenate([marks, rows], 1) for rows in messages]
@@ -204,12 +193,7 @@ def deal(parameters: Parameters, *, folder: pathlib.Path,
          source: prg.Source = prg.system) -> dict[str, channel.Traffic]:
   """Runs the dealer: gives the servers keys for noise that no party knows.
 
-  Args:
-    parameters: parameters of the study.
-    folder: folder of the dealer, with key and certificate.
-    addresses: folder in which servers publish their addresses.
-    timeout: seconds after which a silent server is at fault.
-    source: randomness of the keys.
+  Args as for `send`; `folder` is that of the dealer.
 
   Returns:
     Traffic by server.

@@ -148,7 +148,6 @@ class Parameters:
     # Compare as text, so that NaN equals itself and true differs from 1.
     same = lambda name: (name in ours and name in theirs and
                          json.dumps(ours[name]) == json.dumps(theirs[name]))
-    # Another party chose these names, so their length is limited.
     return tuple(sorted(str(name)[:40] for name in ours.keys() | theirs.keys()
                         if not same(name)))
 

@@ -62,7 +62,7 @@ class Server:
 
     Args:
       folder: folder of this server, with key and certificate.
-      addresses: folder in which servers publish their addresses.
+      addresses: folder with the addresses of the servers.
       index: number j of the server, from 0.
       parameters: parameters of the study that this server was given.
       timeout: seconds after which a silent party is at fault.

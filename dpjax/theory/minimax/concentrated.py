@@ -58,7 +58,7 @@ def path_error(distance: np.ndarray, rho: float) -> np.ndarray:
   for steps in _STEPS:
     roots, logits = _table(steps)
     # Steps are rounded up: a longer path gives a smaller, valid bound. Past
-    # the end of the table the error counts as 0.
+    # the table the error counts as 0.
     root = np.sqrt(rho) * np.ceil(d / steps) * steps
     bounds = special.expit(-np.interp(root, roots, logits, right=np.inf))
     errors = np.maximum(errors, np.where(d > 1, bounds, 0.0))
@@ -137,7 +137,6 @@ def _allowed(x: np.ndarray, y: np.ndarray, level: np.ndarray) -> np.ndarray:
   inside = _first(x, y) <= level
   middle = (x + y) / 2
   binding = np.sqrt(middle * np.tanh(middle / 2) / level)
-  # Every order gives a valid constraint; more orders only sharpen it.
   for multiple in _ORDERS:
     order = 1 + multiple * binding + 1e-3
     most = (order - 1) * order * level

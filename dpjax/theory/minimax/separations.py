@@ -18,13 +18,7 @@ Distance = Callable[[np.ndarray], np.ndarray]
 
 def squared(distance: Distance, *, num_examples: int,
             guarantee: Guarantee) -> float:
-  """Returns the largest D(t)^2 / 4 times `two_points.product_risk(t)`.
-
-  Args:
-    distance: D.
-    num_examples: n.
-    guarantee: guarantee of the estimate.
-  """
+  """Returns the largest D(t)^2 / 4 times `two_points.product_risk(t)`."""
   return _largest(lambda t: distance(t)**2 / 4 * two_points.product_risk(
       t, num_examples=num_examples, guarantee=guarantee), num_examples)
 

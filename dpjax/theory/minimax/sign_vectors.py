@@ -52,7 +52,7 @@ def vectors(*, dimension: int, num_examples: int, guarantee: Guarantee,
     raise ValueError(f'moment must be a number >= 1, got {moment}')
   # Bounded records: g = 1 only.
   prob = _PROBS[:, None] if math.isfinite(moment) else np.ones((1, 1))
-  # The bound without privacy holds for all estimates, so the larger is taken.
+  # The bound without privacy holds for private estimates, too.
   bounds = [_vectors(dimension, num_examples * prob, *constants)
             for constants in (_additive(guarantee), (math.inf, math.inf, 0.0))]
   return radius**2 * float(np.max(prob**(2 - 2 / moment)

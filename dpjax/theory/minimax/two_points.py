@@ -140,7 +140,6 @@ def product_mean(path: Callable[[np.ndarray, Guarantee], np.ndarray],
   """
   errors.check_at_least('num_examples', num_examples, 1)
   t = _variation(variation)
-  # The 50 is for small means, whose tails are longer than normal ones.
   half_width = _REACH * np.sqrt(num_examples * t * (1 - t)) + 50
   low = np.maximum(0, np.floor(num_examples * t - half_width)).astype(int)
   high = np.minimum(num_examples,

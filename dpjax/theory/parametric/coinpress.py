@@ -56,14 +56,9 @@ def printed(*, num_examples: int, dimension: int, radius: float, sigma: float,
             failure_prob: float = 0.01) -> NormalMean:
   """Returns CoinPress: clip at R + g, then R = g sqrt(s^2 / n + noise).
 
-  Args:
-    num_examples: n.
-    dimension: d.
-    radius: R.
-    sigma: s.
-    guarantee: a guarantee that Gaussian noise can give.
-    shares: public fractions of rho, one for each round.
-    failure_prob: b, for a record and for a round.
+  `guarantee` must be one that Gaussian noise can give, `shares` are public
+  fractions of rho, one for each round, `failure_prob` is b, for a record and for
+  a round. Other Args as for `NormalMean`.
   """
   radius_bound, tail_norm, schedule = radius, tail(
       dimension, failure_prob=failure_prob), []

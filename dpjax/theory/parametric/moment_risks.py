@@ -153,13 +153,8 @@ def bound(*, num_examples: int, threshold: float, noise_factor: float,
           moment: float, radius: float, printed: bool = False) -> float:
   """Returns r^2 / n + bias^2 + nu T^2, at least the risk for c = 1.
 
-  Args:
-    num_examples: n.
-    threshold: T.
-    noise_factor: nu.
-    moment: k.
-    radius: r.
-    printed: use the bias of Lemma 3, true and looser (item EST-TRUNC).
+  `printed` uses the bias of Lemma 3, true and looser (item EST-TRUNC). Other
+  Args as for `worst`.
   """
   bias = largest_bias(threshold=threshold, moment=moment, radius=radius)
   if printed:

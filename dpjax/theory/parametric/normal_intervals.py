@@ -103,7 +103,7 @@ class NormalInterval:
 
   @property
   def adjacency(self) -> Adjacency:
-    """REPLACE_ONE: one record is replaced and their number is public."""
+    """REPLACE_ONE: one record is replaced; n is public."""
     return Adjacency.REPLACE_ONE
 
   @property

@@ -215,13 +215,8 @@ def clipped_once(*, num_examples: int, dimension: int, radius: float,
                  ) -> NormalMean:
   """Returns the mechanism with one round around 0.
 
-  Args:
-    num_examples: n.
-    dimension: d.
-    radius: R.
-    sigma: s.
-    guarantee: guarantee of the release.
-    clip: T; None for T and a factor that together minimise the worst risk.
+  `clip` is T; None for a T and a factor that together minimise the worst risk.
+  Other Args as for `NormalMean`.
   """
   def build(clip: float, shrinkage: float = 1.0) -> NormalMean:
     return NormalMean(
@@ -280,7 +275,6 @@ def _rounds(key: PRNGKey, records: Array, parameters: PyTree,
 
   start = jnp.zeros(records.shape[1:], records.dtype)
   keys = jax.random.split(key, clips.size)
-  # A scan compiles one round, whatever the number of rounds.
   centre, _ = jax.lax.scan(run_round, start, (keys, clips, scales))
   return shrinkage * centre
 
