@@ -3,10 +3,10 @@
 The sampler owns the sampling probability: it draws batches, computes the public
 divisor of the batch mean and states the privacy event with this one number. The
 probability is a public constant, not computed from a private number of records
-(erratum E25). Empty batches are kept: drawing
-again until a batch has a record would change the probability (erratum E5). A
-shuffled, fixed-size or truncated batch cannot be expressed here, so it cannot
-be accounted for as a Poisson sample by mistake.
+(erratum E25). Empty batches are kept: drawing again until a batch has a record
+would change the probability (erratum E5). A shuffled, fixed-size or truncated
+batch cannot be expressed here, so it cannot be accounted for as a Poisson
+sample by mistake.
 """
 
 from collections.abc import Callable

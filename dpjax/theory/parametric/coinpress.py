@@ -57,8 +57,8 @@ def printed(*, num_examples: int, dimension: int, radius: float, sigma: float,
   """Returns CoinPress: clip at R + g, then R = g sqrt(s^2 / n + noise).
 
   `guarantee` must be one that Gaussian noise can give, `shares` are public
-  fractions of rho, one for each round, `failure_prob` is b, for a record and for
-  a round. Other Args as for `NormalMean`.
+  fractions of rho, one for each round, `failure_prob` is b, for a record and
+  for a round. Other Args as for `NormalMean`.
   """
   radius_bound, tail_norm, schedule = radius, tail(
       dimension, failure_prob=failure_prob), []
