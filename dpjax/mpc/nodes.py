@@ -97,6 +97,6 @@ def tree_widths(num_thresholds: int, shape: Sequence[int]) -> list[int]:
 
 
 def tree_sizes(num_thresholds: int, shape: Sequence[int]) -> list[int]:
-  """Returns how many nodes of each level cover a bin, from the top down."""
+  """Returns how many nodes of each level have a bin, from the top down."""
   return [-(-num_thresholds // width)
           for width in tree_widths(num_thresholds, shape)]

@@ -199,7 +199,7 @@ class OuterProductScheme(scheme.Scheme):
 
   @property
   def colluding(self) -> int:
-    """Returns t."""
+    """Returns t = `num_colluding`."""
     return self.num_colluding
 
   @property

@@ -121,7 +121,7 @@ def correlation(guarantee: Guarantee, *, scores: str = 'any') -> float:
 
 
 def pull(guarantee: Guarantee, *, scores: str = 'any') -> float:
-  """Returns p, a bound on squares; infinite if there is no bound."""
+  """Returns the smaller of chi^2 and c^2 (1 + v) / (1 - v), p in `scores`."""
   v, c = discrimination(guarantee), correlation(guarantee, scores=scores)
   variance_ratio = (1 + v) / (1 - v) if v < 1 else math.inf
   return min(chi_square(guarantee),

@@ -181,7 +181,7 @@ def best_threshold(*, noise_factor: float, moment: float, radius: float
 
 def worst(*, num_examples: int, threshold: float, shrinkage: float = 1.0,
           noise_factor: float, moment: float, radius: float) -> Worst:
-  """Returns the largest risk over the class, and a distribution that has it.
+  """Returns the largest risk over the class, and where it is attained.
 
   Args:
     num_examples: n.
