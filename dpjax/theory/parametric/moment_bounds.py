@@ -120,7 +120,7 @@ def _far(path: _Path, num_examples: int, guarantee: Guarantee) -> int:
   """Returns a power of two, or n, as a distance where almost no risk is left.
   """
   distance = 1
-  # Doubling needs few calls, and the search needs no finer distance.
+  # Doubling needs few calls and is fine enough for the search.
   while distance < num_examples and path(
       np.array([distance]), guarantee)[0] > _LEFT:
     distance *= 2
