@@ -3,21 +3,21 @@
 Packages, which are imported when they are first used:
 
 * `dpjax.privacy`: adjacency, mechanisms, noise, accounting
-* `dpjax.sampling`: Poisson batches of static shape, and what they cost
+* `dpjax.sampling`: Poisson batches of static shape, and their privacy event
 * `dpjax.train`: private training runs; `dpjax.runs`: runs as configurations
 * `dpjax.grads`: bounded sums of per-record gradients, and their noise
 * `dpjax.lipschitz`: certified norms, weight constraints, gradient bounds
 * `dpjax.models`: small networks
-* `dpjax.tables`: files and columns in memory, and how they are written
+* `dpjax.tables`: readers and writers of files and columns in memory
 * `dpjax.data`: data sets with public bounds, and tables of the user
 * `dpjax.stats`: private estimates of arrays, with confidence intervals
-* `dpjax.theory`: lower bounds, and estimators that are near them
+* `dpjax.theory`: lower bounds on risks, and estimators close to them
 * `dpjax.release`: private statistics with exact noise and a ledger of budget
 * `dpjax.mpc`: statistics that several parties compute and none of them sees
 * `dpjax.audit`: tests of a privacy claim against what really ran
 
-Public are the names in the `__all__` of these packages; of a module that is
-listed there (`train.methods`), its functions and classes. They change only with
+The names in the `__all__` of these packages are public; of a module listed
+there (`train.methods`), its functions and classes. They change only with
 notice, in a new minor version. All other modules may change at any time.
 
 Examples here and in all modules presume `import jax`, `import numpy as np` and

@@ -41,9 +41,8 @@ _SCALES = (1e-12, 1e12)
 def check_scale(name: str, value: float) -> float:
   """Returns `value` if it lies in [1e-12, 1e12], safe to square in float32.
 
-  For clip norms, radii and noise scales. Outside this range the square is 0 or
-  infinite in float32, so a norm would be computed as 0 and a sensitivity bound
-  that relies on it would not hold.
+  For clip norms, radii and noise scales: outside this range a square is 0 or
+  infinite in float32, and a sensitivity bound that needs it would not hold.
 
   Examples:
     >>> from dpjax import errors

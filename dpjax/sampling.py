@@ -1,12 +1,12 @@
 """Poisson sampling into batches of static shape, and its privacy event.
 
-The sampler owns the sampling probability. The sampler draws batches with this
-probability, computes the public divisor of the batch mean from it, and puts it
-into the privacy event. The probability is a public constant; it is not computed
-from a private number of records (erratum E25). Empty batches are kept: drawing
-again until a batch has a record would change the probability (erratum E5). A
-shuffled, fixed-size or truncated batch cannot be expressed here, so it cannot
-be accounted for as a Poisson sample by mistake.
+The sampler owns the sampling probability: it draws batches, computes the public
+divisor of the batch mean and states the privacy event with this one number. The
+probability is a public constant, not computed from a private number of records
+(erratum E25). Empty batches are kept: drawing again until a batch has a record
+would change the probability (erratum E5). A shuffled, fixed-size or truncated
+batch cannot be expressed here, so it cannot be accounted for as a Poisson
+sample by mistake.
 """
 
 from collections.abc import Callable
@@ -130,11 +130,11 @@ class PoissonSampler:
       chosen = words < jnp.uint32(self._threshold)
     ranks = jnp.cumsum(chosen.astype(jnp.int32))  # From 1.
     # Enough rows for a batch of all records, in whole parts.
-    places = -(-size // self.part_size) * self.part_size
+    num_rows = -(-size // self.part_size) * self.part_size
     # The j-th chosen record goes to row j. Records that were not chosen get the
-    # row `places`, outside the array, and mode='drop' discards them.
-    rows = jnp.zeros([places], jnp.int32).at[
-        jnp.where(chosen, ranks - 1, places)].set(
+    # row `num_rows`, outside the array, and mode='drop' discards them.
+    rows = jnp.zeros([num_rows], jnp.int32).at[
+        jnp.where(chosen, ranks - 1, num_rows)].set(
             jnp.arange(size, dtype=jnp.int32), mode='drop')
     return Selection(rows, ranks[-1])
 

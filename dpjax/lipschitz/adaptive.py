@@ -25,9 +25,7 @@ def adaptively_certified(
   For every adaptive ball, each step counts the records whose activation norm
   was within the radius *before* the projection. Noise is added to these
   counts, and the noisy counts set the radius of the next step. The joint
-  noise multiplier pays for them. Items LDP-05, LDP-06. Barczewski (2025,
-  Algorithm 8) divides by the batch's largest norm instead, which has no
-  sensitivity bound independent of the batch size (erratum E1).
+  noise multiplier pays for them. Items LDP-05, LDP-06, erratum E1.
 
   Guarantee: with the public radii of a step, one record contributes to each
   gradient sum as in `bounder.certified`, and at most 1/2 to each sum of

@@ -29,9 +29,8 @@ def certified(network: Network, loss: LipschitzLoss, *, weight_norm: float,
   (LDP-08) or by propagation through bounded layers (LDP-07). One ordinary
   backward pass suffices; no per-record gradient is formed.
 
-  Barczewski (2025, Algorithm 8) divides by the largest input norm of the batch
-  instead, which has no sensitivity bound independent of the batch size
-  (erratum E1).
+  Algorithm 8 of Barczewski (2025) divides by the batch's largest input norm,
+  for which no such bound holds (erratum E1).
 
   Args:
     network: network of layers with known Lipschitz constants.

@@ -114,8 +114,8 @@ def kernel_gradients(x: Array, cotangent: Array, kernel_size: Size,
     Per-record gradients [b, kh, kw, c_in, c_out].
   """
   def product(record: tuple[Array, Array]) -> Array:
-    one, delta = record
-    patches = windows(one[None], kernel_size, shape)[0]
+    image, delta = record
+    patches = windows(image[None], kernel_size, shape)[0]
     return jnp.einsum('sk,sc->kc', patches,
                       delta.reshape((-1, delta.shape[-1])),
                       precision=jax.lax.Precision.HIGHEST)

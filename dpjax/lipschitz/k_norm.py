@@ -102,6 +102,7 @@ def clip_weights(network: Network, *, weight_norm: float,
       # The floor avoids dividing by the norm of a zero kernel.
       scale = jnp.minimum(1.0, weight_norm / jnp.maximum(bound, 1e-30))
       constrained[name] = {**params[name], 'kernel': kernel * scale}
+      # The floor keeps the bounds of all earlier layers above zero.
       certificate[name] = jnp.maximum(bound * scale * _ROUNDING_MARGIN,
                                       1e-6 * weight_norm)
     return constrained, certificate

@@ -152,6 +152,7 @@ def _clip_backward(values: LossFn, bound: float, logits: Array,
 def _clip_backward_forward(values: LossFn, bound: float, logits: Array,
                            labels: Array) -> tuple[Array, Array]:
   losses, pull = jax.vjp(lambda z: values(z, labels), logits)
+  # A loss depends on its own logits only: one pull gives all rows.
   gradient, = pull(jnp.ones_like(losses))
   return losses, _shorten(gradient, bound)
 

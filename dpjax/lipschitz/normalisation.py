@@ -46,7 +46,7 @@ def standard(kind: str, *, num_groups: int | None = None,
     kind: 'layer', 'instance' or 'group'.
     num_groups: number of groups for 'group'.
     kappa: positive constant, added to the variance.
-    name: layer name, for messages.
+    name: for messages.
   """
   if kind == 'batch':
     raise ValueError('batch normalisation couples the records of a batch, so '
@@ -83,7 +83,7 @@ def lipschitz(*, num_groups: int, alpha: float,
   Args:
     num_groups: number of channel groups.
     alpha: positive floor of the standard deviation.
-    name: layer name, for messages.
+    name: for messages.
   """
   errors.check_scale('alpha', alpha)
   errors.check_at_least('num_groups', num_groups, 1)

@@ -193,6 +193,7 @@ def _schatten(gram: tuple[Array, ...], rank: int,
     if last or squarings % apart == 0:
       size = _frobenius(gram)
       if not last:
+        # The floor avoids 0 / 0 for zero matrices, whose bound stays 0.
         size = jnp.maximum(size / center, 1e-18)
         gram = tuple(part / size[..., None, None] for part in gram)
       bound = bound * _repeated_sqrt(size, squarings + 1)

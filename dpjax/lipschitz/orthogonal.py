@@ -33,6 +33,7 @@ def bjorck(weights: Array, *, num_iterations: int) -> Array:
   bound = norms.spectral_upper_bound(weights)
   unit = weights / jnp.where(bound == 0, 1.0, bound)
   wide = weights.shape[0] < weights.shape[1]
+  # A tall matrix has the smaller Gram matrix A^T A.
   tall = unit.T if wide else unit
   turned = jax.lax.fori_loop(0, num_iterations,
                              lambda _, w: bjorck_step(w), tall)

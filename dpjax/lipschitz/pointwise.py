@@ -31,7 +31,7 @@ class Fixed:
   """A function without parameters that acts on each record separately.
 
   Attributes:
-    name: layer name, for messages.
+    name: for messages.
     function: maps [b, *shape] to [b, *shape_of(shape)].
     lipschitz: maps an input shape to the l2 Lipschitz constant; infinite if
       there is none or it is unknown, and then the Lipschitz methods raise an
@@ -208,7 +208,7 @@ def tempered_sigmoid(scale: float, temperature: float, offset: float, *,
     scale: s, positive.
     temperature: T, positive.
     offset: o; (s, T, o) = (2, 2, 1) is tanh.
-    name: layer name, for messages.
+    name: for messages.
   """
   errors.check_scale('scale', scale)
   errors.check_scale('temperature', temperature)
@@ -251,7 +251,7 @@ def bounded_activation(kind: str, radius: float, *,
   Args:
     kind: one of `ACTIVATIONS`.
     radius: public bound on the l2 norm of each output record.
-    name: layer name, for messages.
+    name: for messages.
   """
   errors.check_choice('activation', kind, ACTIVATIONS)
   errors.check_scale('radius', radius)

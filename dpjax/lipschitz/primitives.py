@@ -40,7 +40,7 @@ def dense(x: Array, kernel: Array, bias: Array | None,
     x: [b, n_in].
     kernel: W, [n_in, n_out].
     bias: [n_out] or None.
-    rule: weight rule of the gradient, or None for the plain gradient.
+    rule: weight rule of the gradient; None for the plain one.
 
   Returns:
     [b, n_out].
@@ -94,7 +94,7 @@ def conv(x: Array, kernel: Array, bias: Array | None,
     kernel: [kh, kw, c_in, c_out].
     bias: [c_out] or None.
     shape: size of x, strides and padding.
-    rule: weight rule of the gradient, or None for the plain gradient.
+    rule: weight rule of the gradient; None for the plain one.
 
   Returns:
     [b, h_out, w_out, c_out].
@@ -133,10 +133,11 @@ def _conv_backward(shape: convolution.ConvShape, rule: WeightRule,
       lambda squares: jnp.sqrt(multiplicity * squares + sites),
       lambda x, cotangent, ceilings: conv_gradient_norms(
           x, kernel, cotangent, ceilings, shape, bias is not None))
-  of_kernel, = jax.vjp(lambda kernel: apply(x, kernel), kernel)[1](cotangent)
-  of_bias = None if bias is None else jnp.einsum('bhwc,b->c', cotangent,
-                                                 weights)
-  return backward, of_kernel, of_bias
+  kernel_gradient, = jax.vjp(lambda kernel: apply(x, kernel),
+                             kernel)[1](cotangent)
+  bias_gradient = None if bias is None else jnp.einsum(
+      'bhwc,b->c', cotangent, weights)
+  return backward, kernel_gradient, bias_gradient
 
 
 _weighted_conv.defvjp(_conv_forward, _conv_backward)
@@ -198,7 +199,7 @@ def scale_shift(x: Array, scale: Array, shift: Array,
     x: [b, h, w, c].
     scale: gamma, [c].
     shift: beta, [c].
-    rule: weight rule of the gradient, or None for the plain gradient.
+    rule: weight rule of the gradient; None for the plain one.
   """
   if rule is not None:
     return _weighted_scale_shift(x, scale, shift, rule)
@@ -227,9 +228,10 @@ def _scale_shift_backward(rule: WeightRule, residuals: tuple[Array, Array],
   sites = math.prod(x.shape[1:3])
 
   def norms(x: Array, cotangent: Array, ceilings: Array) -> Array:
-    of_scale = jnp.einsum('bhwc,bhwc->bc', x, cotangent, precision=_HIGHEST)
-    of_shift = jnp.einsum('bhwc->bc', cotangent)
-    squares = _squared_norms(of_scale) + _squared_norms(of_shift)
+    scale_gradients = jnp.einsum('bhwc,bhwc->bc', x, cotangent,
+                                 precision=_HIGHEST)
+    shift_gradients = jnp.einsum('bhwc->bc', cotangent)
+    squares = _squared_norms(scale_gradients) + _squared_norms(shift_gradients)
     return jnp.sqrt(squares) + 2 * sites * _UNIT_ROUNDOFF * ceilings
 
   x, cotangent, weights = _weigh(
@@ -269,8 +271,8 @@ def _weigh(rule: WeightRule, x: Array, cotangent: Array,
     bounds = factor * ceiling
     if gradient_norms is not None:
       bounds = gradient_norms(x, cotangent, bounds)
-    known = jnp.maximum(inputs, length) < _LARGEST_NORM
-    return jnp.where(known, bounds, jnp.inf)
+    accurate = jnp.maximum(inputs, length) < _LARGEST_NORM
+    return jnp.where(accurate, bounds, jnp.inf)
 
   norms = RecordNorms(inputs=inputs, factors=factor, cotangents=length,
                       gradients=gradients)

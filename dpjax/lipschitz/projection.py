@@ -92,19 +92,19 @@ def rarely(constraint: WeightConstraint, network: Network,
     return constraint
 
   def between(params: Params) -> tuple[Params, PyTree]:
-    held, certificate = constraint.constrain(params)
-    # XLA drops the unused parts of `held` from the compiled program.
-    return (jax.tree.map(_drifting, free, held, params),
+    constrained, certificate = constraint.constrain(params)
+    # XLA drops the unused parts of `constrained` from the compiled program.
+    return (jax.tree.map(_drifting, free, constrained, params),
             jax.tree.map(lambda is_free, norm: jnp.full_like(norm, jnp.inf)
                          if is_free else norm, free, certificate))
 
   return WeightConstraint(constraint.constrain, between, every)
 
 
-def _drifting(is_free: bool, held: Params, params: Params) -> Params:
+def _drifting(is_free: bool, constrained: Params, params: Params) -> Params:
   """Returns one layer's parameters: a free kernel stays, its bias is projected.
   """
-  return {**held, 'kernel': params['kernel']} if is_free else held
+  return {**constrained, 'kernel': params['kernel']} if is_free else constrained
 
 
 def unread(function: Callable[[PyTree], PyTree], args: PyTree) -> PyTree:
@@ -112,12 +112,12 @@ def unread(function: Callable[[PyTree], PyTree], args: PyTree) -> PyTree:
   closed = jax.make_jaxpr(function)(args)
   # The set of input leaves that each variable of the program may depend on.
   sources = {var: frozenset([i]) for i, var in enumerate(closed.jaxpr.invars)}
-  of = lambda variables: frozenset().union(*(
+  sources_of = lambda variables: frozenset().union(*(
       sources.get(var, ()) for var in variables
       if not isinstance(var, core.Literal)))
   for equation in closed.jaxpr.eqns:
-    sources.update(dict.fromkeys(equation.outvars, of(equation.invars)))
-  read = of(closed.jaxpr.outvars)
+    sources.update(dict.fromkeys(equation.outvars, sources_of(equation.invars)))
+  read = sources_of(closed.jaxpr.outvars)
   leaves, structure = jax.tree.flatten(args)
   return jax.tree.unflatten(structure,
                             [i not in read for i in range(len(leaves))])

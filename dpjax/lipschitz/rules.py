@@ -65,9 +65,7 @@ def normalised(*, floor: float = 1e-6) -> WeightRule:
   Guarantee: a record's weighted gradient has l2 norm at most the bound of its
   cotangent, whatever the layer's input. Training minimises a reweighted risk
   with other weights in each layer, so use it where activation norms are
-  nearly constant. Barczewski (2025, Algorithm 8) divides by the largest norm
-  of the batch instead, which has no sensitivity bound independent of the batch
-  size (erratum E1). Items LDP-04, LIP-04.
+  nearly constant. Items LDP-04, LIP-04, erratum E1.
 
   Args:
     floor: public and positive; smaller Jacobian norms are divided by it.
@@ -95,6 +93,7 @@ def clipped_factors(*, limit: float) -> WeightRule:
 
   return WeightRule(
       'clipped_factors',
+      # At most 1, and no division by 0, since `limit` is positive.
       lambda norms: shrink / jnp.maximum(norms.factors, shrink),
       bound, needs_certificate=True)
 

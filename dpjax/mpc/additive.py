@@ -35,6 +35,7 @@ def share(secrets: np.ndarray, *, num_parties: int, value_bits: int,
   # uint64 arithmetic wraps modulo 2^64, of which 2^k is a divisor, so masking
   # once at the end gives the same result as reducing at each step.
   shares = prg.words(source, (num_parties - 1, *np.shape(secrets)))
+  # Any m - 1 of the m shares are uniform and independent of the secret.
   last = np.asarray(secrets).astype(np.uint64) - shares.sum(0)
   return np.concatenate([shares, last[np.newaxis]]) & mask(value_bits)
 
@@ -83,12 +84,14 @@ def share_by_seeds(secrets: np.ndarray, *, num_parties: int, value_bits: int,
 
 def expand(seeds: np.ndarray, length: int, *, value_bits: int) -> np.ndarray:
   """Expands seeds [n, 2] into the shares [n, length] that they stand for."""
+  # A block of 16 bytes gives four shares of up to 32 bits, else two.
   word = np.uint32 if value_bits <= 32 else np.uint64
   blocks = -(-length * np.dtype(word).itemsize // 16)
   shape = (len(seeds), blocks, 2)
   expanded = prg.expand(np.broadcast_to(seeds[:, np.newaxis], shape),
                         np.arange(blocks))
   numbers = expanded.reshape(len(seeds), 2 * blocks).view(word)[:, :length]
+  # A uniform word is uniform modulo 2^k, too.
   return numbers.astype(np.uint64) & mask(value_bits)
 
 

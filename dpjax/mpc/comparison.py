@@ -23,7 +23,6 @@ from dpjax.mpc import packing
 from dpjax.mpc import prg
 
 _ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
-_TOP = np.uint64(63)
 _CHUNK = 2**16   # seeds of the widest level in memory at once
 _WIDEST = 2**9   # most nodes in that level
 
@@ -132,6 +131,8 @@ def generate(alphas: np.ndarray, betas: np.ndarray, *, depth: int,
     raise ValueError(f'alphas must be below 2^{depth}, got {alphas.max()}')
   roots = prg.words(source, (2, len(alphas), 2))
   seeds, value = roots, np.zeros(len(alphas), np.uint64)
+  # A control bit fills a word, so that one & masks 64 bits. The servers'
+  # bits differ on the path of alpha and agree everywhere else.
   control = np.stack([np.zeros_like(value), np.full_like(value, _ALL)])
   words = []
   for level in range(depth):
@@ -139,6 +140,7 @@ def generate(alphas: np.ndarray, betas: np.ndarray, *, depth: int,
     word, seeds, control, value = _generate_level(
         seeds, control, value, right, betas, value_bits)
     words.append(word)
+  # This word makes the values cancel at alpha, where x < alpha is false.
   last = _signed(seeds[1, :, 0] - seeds[0, :, 0] - value, control[1])
   shared = {name: np.stack([word[name] for word in words])
             for name in ('seeds', 'values', 'controls')}
@@ -162,21 +164,25 @@ def _generate_level(
   """
   children = [prg.expand(seeds, 0), prg.expand(seeds, 1)]
   values, controls = _values_and_controls(seeds, value_bits)
+  # The path of alpha goes on in the kept child and leaves the lost one.
   lost = np.where(right[:, np.newaxis], children[0], children[1])
   kept = np.where(right[:, np.newaxis], children[1], children[0])
   value_lost = np.where(right, values[..., 0], values[..., 1])
   value_kept = np.where(right, values[..., 1], values[..., 0])
   negative = control[1]
-  word = lost[0] ^ lost[1]
-  step = _signed(value_lost[1] - value_lost[0] - value + (right & betas),
-                 negative) & _modulus_mask(value_bits)
-  value = (value - value_kept[1] + value_kept[0] + _signed(step, negative))
-  bits = controls[0] ^ controls[1] ^ np.stack([~right, right], -1)
-  kept_bits = np.where(right, bits[..., 1], bits[..., 0])
+  seed_word = lost[0] ^ lost[1]
+  # If alpha turns right, all points under the lost child are below it.
+  value_word = _signed(value_lost[1] - value_lost[0] - value + (right & betas),
+                       negative) & _modulus_mask(value_bits)
+  value = value - value_kept[1] + value_kept[0] + _signed(value_word, negative)
+  # The new control bits must differ in the kept child only.
+  control_word = controls[0] ^ controls[1] ^ np.stack([~right, right], -1)
+  kept_word = np.where(right, control_word[..., 1], control_word[..., 0])
   kept_controls = np.where(right, controls[..., 1], controls[..., 0])
-  return ({'seeds': word, 'values': step, 'controls': bits & np.uint64(1)},
-          kept ^ (control[..., np.newaxis] & word),
-          kept_controls ^ (control & kept_bits), value)
+  return ({'seeds': seed_word, 'values': value_word,
+           'controls': control_word & np.uint64(1)},
+          kept ^ (control[..., np.newaxis] & seed_word),
+          kept_controls ^ (control & kept_word), value)
 
 
 def _values_and_controls(seeds: np.ndarray, value_bits: int
@@ -246,6 +252,7 @@ def sums(keys: Keys, points: np.ndarray | None = None) -> np.ndarray:
 def _sums_at(keys: Keys, wanted: np.ndarray) -> np.ndarray:
   """Returns sums, before server 1's sign, at up to 2^9 sorted points."""
   steps, order = _walk(wanted, keys.depth)
+  # There are at most 2^9 points, so a chunk holds at least 128 owners.
   chunk = _CHUNK // wanted.size
   total = np.zeros(wanted.size, np.uint64)
   for start in range(0, keys.num_keys, chunk):
@@ -264,12 +271,13 @@ def _walk(wanted: np.ndarray, depth: int
   """
   steps, prefixes = [], np.zeros(1, np.uint64)
   for level in range(depth):
-    below = np.unique(wanted >> np.uint64(depth - 1 - level))
-    kept = [np.isin(2 * prefixes + np.uint64(side), below) for side in (0, 1)]
-    steps.append([slice(None) if keep.all() else np.flatnonzero(keep)
-                  for keep in kept])
-    prefixes = np.concatenate([2 * prefixes[keep] + np.uint64(side)
-                               for side, keep in enumerate(kept)])
+    next_prefixes = np.unique(wanted >> np.uint64(depth - 1 - level))
+    visited = [np.isin(2 * prefixes + np.uint64(side), next_prefixes)
+               for side in (0, 1)]
+    steps.append([slice(None) if which.all() else np.flatnonzero(which)
+                  for which in visited])
+    prefixes = np.concatenate([2 * prefixes[which] + np.uint64(side)
+                               for side, which in enumerate(visited)])
   return steps, np.argsort(prefixes)
 
 
@@ -338,4 +346,5 @@ def _negated(values: np.ndarray) -> np.ndarray:
 
 def _signed(values: np.ndarray, negative: np.ndarray) -> np.ndarray:
   """Returns -values where the mask is all ones, values where it is zero."""
+  # With a mask of ones this is ~x + 1 = -x in two's complement.
   return (values ^ negative) - negative

@@ -25,12 +25,14 @@ def value_bits(num_owners: int, noise_stddev: float) -> int:
   """
   errors.check_at_least('num_owners', num_owners, 1)
   errors.check_non_negative('noise_stddev', noise_stddev)
+  # One more bit is for the sign, since noise can make a rank negative.
   return math.ceil(math.log2(num_owners + 12 * noise_stddev)) + 1
 
 
 def check_width(scheme: Scheme, num_owners: int, noise_stddev: float) -> None:
   """Raises a ValueError if noisy ranks may wrap around; see `value_bits`."""
   needed = value_bits(num_owners, noise_stddev)
+  # This is k for a modulus of 2^k, and log2 rounded down for a prime.
   if scheme.modulus.bit_length() - 1 < needed:
     raise ValueError(
         f'{num_owners} owners and noise of standard deviation '
@@ -91,6 +93,8 @@ def break_even(depth: int, bits: int, *, against: str) -> float:
   """
   key = comparison.key_bits(depth, bits)
   errors.check_choice('against', against, ('shares', 'masked', 'one_shot'))
+  # An owner's two keys cost 2 key bits, the alternatives 2 |B| k, |B| k and
+  # |B| k + 128 bits. Each value is the |B| where both costs agree.
   return {'shares': key, 'masked': 2 * key,
           'one_shot': 2 * key - prg.SEED_BITS}[against] / bits
 

@@ -72,12 +72,15 @@ class JointNoise:
 
   @property
   def reach(self) -> int:
-    """Returns a bound that a geometric number reaches with chance < 2^-64."""
+    """Returns a number that a geometric one reaches with probability < 2^-64.
+    """
+    # P(D >= g) is e^(-g / scale); the last 1 covers rounding of floats.
     return math.ceil(_TAIL * math.log(2) * float(self.scale)) + 1
 
   @property
   def num_digits(self) -> int:
     """Returns J, the fewest digits for which a base of 32 suffices."""
+    # Without 1e-9, rounding could carry log_32(32^J) = J up to J + 1.
     return math.ceil(math.log(self.reach, _LARGEST_BASE) - 1e-9)
 
   @property
@@ -111,12 +114,14 @@ class JointNoise:
   @functools.cached_property
   def thresholds(self) -> np.ndarray:
     """Returns 2^w P(D_j >= g), rounded, for g = 1, ..., B - 1; [J, B - 1]."""
+    # At 160 bits the errors of the exponentials are far below 2^-w.
     rows, bits = [], 160
     for digit in range(self.num_digits):
       rate = Fraction(self.base**digit) / Fraction(self.scale)
       last, *powers = (exact.exp_between(rate * power, bits)[0]
                        for power in (self.base, *range(1, self.base)))
       whole = (1 << bits) - last
+      # floor((floor(2 q) + 1) / 2) rounds q to the nearest integer.
       rows.append([(((power - last) << (self.coin_bits + 1)) // whole + 1) // 2
                    for power in powers])
     return np.asarray(rows, np.uint64)
@@ -146,11 +151,11 @@ class JointNoise:
     length = packing.num_bytes(comparison.key_bits(self.coin_bits,
                                                    self.value_bits))
     if dealt.shape != (self.num_keys, length):
-      raise ValueError(f'dealt must be what the dealer sends, {self.num_keys} '
-                       f'rows of {length} bytes, got an array of shape '
-                       f'{dealt.shape}')
+      raise ValueError(f'dealt must be {self.num_keys} rows of {length} bytes, '
+                       f'as the dealer sent them, got shape {dealt.shape}')
     drawn = prg.words(prg.Stream(toss, label='coin'), (self.num_keys,))
     coins = drawn >> np.uint64(64 - self.coin_bits)
+    # Keys are in the order [variable, geometric number, digit].
     limits = self.thresholds[np.arange(self.num_keys) % self.num_digits]
     digits = []
     for start in range(0, self.num_keys, _CHUNK):
@@ -176,6 +181,7 @@ def counts_below(keys: comparison.Keys, coins: np.ndarray,
     limits: T [c, g], below 2^w.
   """
   coins = coins[:, np.newaxis]
+  # uint64 wraps modulo 2^64, so masking z - T reduces it modulo 2^w.
   points = np.concatenate([coins, coins - limits], 1)
   below = comparison.evaluate(keys, points & additive.mask(keys.depth))
   shares = below[:, 1:].sum(1) - np.uint64(limits.shape[1]) * below[:, 0]
@@ -189,6 +195,7 @@ def commitment(seed: bytes, server: int) -> bytes:
   """Returns the digest by which a server commits to its seed of 32 bytes."""
   if len(seed) != 32:
     raise ValueError(f'seed must have 32 bytes, got {len(seed)}')
+  # The number stops a server from sending a copy of another's digest.
   return hashlib.sha256(b'dpjax commitment' + bytes([server]) + seed).digest()
 
 
@@ -209,4 +216,5 @@ def coin(seeds: Sequence[bytes], commitments: Sequence[bytes]) -> bytes:
     if not hmac.compare_digest(commitment(seed, server), digest):
       raise ValueError(f'server {server} revealed another seed than it '
                        'committed to')
+  # One random seed is enough, as all seeds were fixed before it was seen.
   return hashlib.sha256(b'dpjax coin' + b''.join(seeds)).digest()

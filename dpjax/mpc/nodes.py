@@ -27,13 +27,14 @@ def dyadic_sizes(num_rows: int, *, root: bool) -> list[int]:
   """Returns the number of dyadic nodes per level, ceil(num_rows / 2^l).
 
   Args:
-    num_rows: number of ranks that get noise.
+    num_rows: number of ranks that get noise, >= 2 without a root.
     root: whether to add a level whose only node contains all rows.
 
   Returns:
     Sizes of the levels, leaves (l = 0) first.
   """
-  errors.check_at_least('num_rows', num_rows, 1)
+  # A single row without a root would have no node, and its rank no noise.
+  errors.check_at_least('num_rows', num_rows, 1 if root else 2)
   levels = (num_rows - 1).bit_length() + root
   return [-(-num_rows // 2**level) for level in range(levels)]
 
@@ -60,6 +61,7 @@ def dyadic_rows(noise: np.ndarray, points: np.ndarray, num_rows: int, *,
   starts = np.cumsum([0, *sizes[:-1]])
   sums = np.zeros_like(noise[..., points])
   for level, start in enumerate(starts):
+    # Node i >> l is the one of level l that contains row i.
     sums += noise[..., start + (points >> level)]
   return sums
 
@@ -77,6 +79,7 @@ def tree_counts(ranks: np.ndarray, shape: Sequence[int],
   num_thresholds = ranks.shape[-1]
   counts = []
   for width in tree_widths(num_thresholds, shape):
+    # The last bin of each node; the last node may be cut off at N.
     ends = np.minimum(np.arange(width, num_thresholds + width, width),
                       num_thresholds) - 1
     upper = ranks[..., ends]
@@ -94,6 +97,6 @@ def tree_widths(num_thresholds: int, shape: Sequence[int]) -> list[int]:
 
 
 def tree_sizes(num_thresholds: int, shape: Sequence[int]) -> list[int]:
-  """Returns how many nodes of each level cover a bin, from the top down."""
+  """Returns how many nodes of each level have a bin, from the top down."""
   return [-(-num_thresholds // width)
           for width in tree_widths(num_thresholds, shape)]

@@ -70,6 +70,7 @@ class Contributions:
 
     The bound is for the noise of one number, summed over all parties.
     """
+    # Each entry is off by less than 2^-64; a party draws two numbers.
     entries = len(polya_table(self.scale, self.shape)) + 1
     return 2 * self.num_parties * (entries * 2.0**-64 + 2.0**-_TAIL)
 

@@ -65,6 +65,7 @@ def unpack(packed: np.ndarray, layout: Sequence[tuple[int, int]]
       field[part] = _numbers(digits[:, place:end], size, unit)
       place = end
   spare = 8 * num_bytes(bits) - bits
+  # Padding must be zero: a message has exactly one encoding.
   return fields, (packed[:, -1] & ((1 << spare) - 1)) != 0
 
 
@@ -84,6 +85,7 @@ def _unit(sizes: list[int]) -> int:
 def _digits(values: np.ndarray, bits: int, unit: int) -> np.ndarray:
   """Returns the low bits of values [n, m] in units, uint8 [n, m bits / unit].
   """
+  # Big-endian bytes have the most significant bits first, as messages do.
   digits = values.astype('>u8')[..., np.newaxis].view(np.uint8)
   if unit == 1:
     digits = np.unpackbits(digits, axis=-1)

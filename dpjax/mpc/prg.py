@@ -52,6 +52,7 @@ def aes_blocks(key: bytes, blocks: np.ndarray) -> np.ndarray:
   """Encrypts contiguous blocks [..., 2] uint64 by AES with a 16-byte key."""
   buffer = np.empty(blocks.nbytes + _SLACK, np.uint8)
   ciphers = _ciphers()
+  # ECB applies AES to each block by itself, as the construction needs.
   cipher = ciphers.Cipher(ciphers.algorithms.AES(key),
                           ciphers.modes.ECB()).encryptor()
   cipher.update_into(blocks.reshape(-1).view(np.uint8).data, buffer.data)
@@ -78,6 +79,7 @@ def expand(seeds: np.ndarray, place: int | np.ndarray) -> np.ndarray:
 def words(source: Source, shape: tuple[int, ...]) -> np.ndarray:
   """Returns uniform uint64 words of this shape."""
   count = int(np.prod(shape, dtype=np.int64))
+  # Little-endian on every machine, so equal keys give equal words.
   return np.frombuffer(source(8 * count), '<u8').astype(np.uint64).reshape(
       shape)
 
@@ -97,6 +99,7 @@ class Stream:
     if len(key) != 32 or len(label.encode()) > 12:
       raise ValueError('a stream needs a key of 32 bytes and a label of at '
                        f'most 12, got {len(key)} and {len(label.encode())}')
+    # A block counter of 4 bytes, then the label as the nonce of 12 bytes.
     start = bytes(4) + label.encode().ljust(12, b'\0')
     ciphers = _ciphers()
     self._cipher = ciphers.Cipher(ciphers.algorithms.ChaCha20(key, start),

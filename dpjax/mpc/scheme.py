@@ -114,6 +114,7 @@ class Scheme(abc.ABC):
       raise ValueError('labels must be given with two classes, and only then')
     labels = np.zeros_like(bins) if labels is None else np.asarray(labels)
     _check_below('labels', labels, 2)
+    # The last server's message has the most numbers in every scheme.
     parts = [self._shares(bins[part].astype(np.int64),
                           labels[part].astype(np.int64), source)
              for part in self._parts(self.num_servers - 1, len(bins))]
@@ -168,6 +169,7 @@ class Scheme(abc.ABC):
 
   def add(self, answer: np.ndarray, noise: np.ndarray) -> np.ndarray:
     """Returns sums of shares; inputs must be below the modulus; broadcasts."""
+    # Sums below 2^64 do not overflow; modulo 2^64 wrapping is right.
     return self._reduced(answer + noise)
 
   def subtract(self, answer: np.ndarray, other: np.ndarray) -> np.ndarray:

@@ -120,6 +120,7 @@ class ComparisonScheme(_Modular):
     if self.num_classes == 2:
       totals[1] = fields[-1].sum()
       totals[0] -= totals[1]
+    # A key is five fields of the message, see `comparison.layout`.
     larger = [comparison.sums(comparison.from_fields(
         fields[5 * label:5 * label + 5], party=server,
         value_bits=self.value_bits), points)
@@ -198,7 +199,7 @@ class OuterProductScheme(scheme.Scheme):
 
   @property
   def colluding(self) -> int:
-    """Returns t."""
+    """Returns t = `num_colluding`."""
     return self.num_colluding
 
   @property
@@ -218,6 +219,7 @@ class OuterProductScheme(scheme.Scheme):
     """Returns the fields of the shares of the row and of the column."""
     del server
     rows, columns = self.shape
+    # The prime is 2^31 - 1, so 31 bits hold a share.
     return [(self.num_classes * rows, 31), (columns, 31)]
 
   def _out_of_range(self, fields: list[np.ndarray]) -> np.ndarray:
@@ -241,6 +243,8 @@ class OuterProductScheme(scheme.Scheme):
     indicators, steps = fields
     within = shamir.product_of_columns(indicators, steps)
     counts = (indicators.sum(0) % self.modulus).reshape(self.num_classes, -1)
+    # The counts of all earlier rows. Shares of degree t are shares of degree
+    # 2 t too, so they can be added to those of the products.
     above = np.cumsum(counts, 1) - counts
     curves = within + above.reshape(-1, 1)
     return (curves.reshape(self.num_classes, -1)[:, points] %

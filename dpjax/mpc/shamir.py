@@ -21,6 +21,7 @@ PRIME = 2**31 - 1
 def uniform(source: prg.Source, shape: tuple[int, ...], *,
             prime: int = PRIME) -> np.ndarray:
   """Draws uniform uint64 numbers below the prime, by rejection."""
+  # With the bits that the prime has, at least half of the draws pass.
   spare = np.uint64(64 - prime.bit_length())
   drawn = prg.words(source, shape) >> spare
   while (wrong := drawn >= prime).any():
@@ -119,6 +120,7 @@ def _weighted(shares: np.ndarray, factors: np.ndarray, prime: int
               ) -> np.ndarray:
   """Returns the sum of factors times shares, modulo the prime."""
   total = np.zeros(shares.shape[1:], np.uint64)
+  # `zip` stops at the last factor, because `combine` has more shares.
   for factor, values in zip(factors, shares, strict=False):
     total = (total + factor * values) % prime
   return total

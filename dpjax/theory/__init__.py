@@ -1,4 +1,4 @@
-"""What private estimation can and cannot do: bounds and optimal estimators.
+"""Bounds on the error of private estimators, and optimal estimators.
 
 `minimax` has lower bounds on the risk of any private estimator; `parametric`
 has estimators of parameters with risks in closed form, and studies that set

@@ -96,6 +96,7 @@ def crop_and_flip(*, padding: int, mode: str = 'reflect',
     crop_key, flip_key = jax.random.split(key)
     shift = jax.random.randint(crop_key, (2,), 0, 2 * padding + 1)
     padded = jnp.pad(image, borders, mode=_PAD_MODES[mode])
+    # Only the offset is random: the crop has the static shape of the image.
     view = jax.lax.dynamic_slice(padded, (shift[0], shift[1], 0), image.shape)
     if not flip:
       return view

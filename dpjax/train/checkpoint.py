@@ -131,6 +131,7 @@ def fingerprint(keys: PyTree, *, plans: Sequence[TrainingPlan],
       'allocation': allocation, 'groups of runs': str(num_groups),
       'chunks of steps': ' '.join(map(str, chunks)),
       'keys': _digest(keys), 'rows': _digest(rows), 'records': _digest(records),
+      # Another version or device may compile to other roundings.
       'jax': jax.__version__, 'device': jax.devices()[0].device_kind,
       'devices': str(num_devices)
   }
@@ -157,7 +158,7 @@ class Saver:
         names a value that differs.
       PermissionError: if somebody else may have read or written it.
     """
-    self._where = checkpoints
+    self._settings = checkpoints
     self._folder = pathlib.Path(checkpoints.folder).absolute()
     self._values = {**checkpoints.description, **values}
     self._last = time.monotonic()
@@ -169,7 +170,7 @@ class Saver:
 
     Returns None if there is no usable one.
     """
-    say = self._where.say
+    say = self._settings.say
     if os.path.lexists(self._folder):
       private_files.make_folder(self._folder)
     for number in saved_steps(self._folder):
@@ -201,6 +202,7 @@ class Saver:
     Raises:
       ValueError: if the saved states have other leaves, types or shapes.
     """
+    # The first interval starts here, after the time spent on compilation.
     self._last = time.monotonic()
     if self._saved is None:
       return []
@@ -224,7 +226,7 @@ class Saver:
       seconds: training time in this process.
     """
     elapsed = time.monotonic() - self._last
-    if elapsed < self._where.every_seconds or not processes.is_first():
+    if elapsed < self._settings.every_seconds or not processes.is_first():
       return
     _save(self._folder, steps, parts, meta={
         'values': self._values, 'state': _form(parts[0].state),
@@ -279,6 +281,7 @@ def _save(folder: pathlib.Path, step: int, parts: Sequence[Part], *,
       enable_async_checkpointing=False,
       multiprocessing_options=_alone(orbax))
   private_files.make_folder(folder)
+  # The umask sets the modes of the files that Orbax creates.
   with owner_only():
     with orbax.CheckpointManager(folder, options=options) as manager:
       manager.save(step, force=True, args=orbax.args.Composite(

@@ -1,6 +1,5 @@
 """Accuracy of trained models on held-out records."""
 
-
 import jax
 import jax.numpy as jnp
 
@@ -37,11 +36,7 @@ def accuracies(apply: ApplyFn, params: Params, records: Batch, rows: Array
                ) -> Array:
   """Returns the `accuracy` [L] of L models, each on its own rows.
 
-  Args:
-    apply: (params, x) -> logits.
-    params: parameters of L models, leaves [L, ...].
-    records: all records.
-    rows: [L, m] numbers of the records to evaluate.
+  Args as for `accuracy`, with a leading axis [L] of `params` and `rows`.
   """
   return jax.jit(jax.vmap(lambda p, r: accuracy(apply, p, records, r)))(
       params, rows)

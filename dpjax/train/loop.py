@@ -213,12 +213,14 @@ def _train(program: '_Program', arguments: Sequence['_Arguments'],
     for length in lengths[boundaries.index(parts[number].num_steps):]:
       state, infos = parts[number]
       state, info = program.chunks[length](state, *group[1:], records)
+      # Diagnostics of all steps are kept on the host, not on the device.
       parts[number] = Part(state, (*infos, jax.tree.map(np.asarray, info)))
       done += length
       if saver is not None:
         saver.after_chunk(done, parts, time.perf_counter() - started)
       if on_progress is not None:
         on_progress(done, sum(lengths) * len(arguments))
+  # JAX returns before it has computed; the time is taken afterwards.
   return jax.block_until_ready(parts)
 
 
@@ -242,6 +244,7 @@ def _compile(example: _Arguments, plan: TrainingPlan, model: Model,
   method = _split_sums(method, mesh)
   noised = functools.partial(_noised_sensitivity, plan, method, allocation)
 
+  # The multiplier is traced, so runs with other noise share a program.
   def transform_with(multiplier: Array) -> steps.TransformOf:
     return lambda key: steps.make_transform(
         method, sampler, optimizer, key=key, noise_multiplier=multiplier,

@@ -117,6 +117,7 @@ def _delta_left(delta: float, epsilon: float, variation: float) -> float:
   Raises:
     ValueError: if less than `accounting.MIN_DELTA` is left.
   """
+  # exp overflows float64 above 709.
   left = delta - (1 + math.exp(min(epsilon + _EPSILON_SLACK, 700))) * variation
   if not left >= accounting.MIN_DELTA:
     raise ValueError(_delta_too_small(delta, epsilon))
@@ -137,7 +138,7 @@ def private_plan(*, num_examples: int, batch_size: float, num_steps: int,
                  lattice_size: int | None = None) -> TrainingPlan:
   """Returns the (epsilon, delta)-DP plan with the least noise.
 
-  Plans are cached, because the runs of a sweep share their plans.
+  Plans are cached, because the runs of a sweep share them.
 
   Args:
     num_examples: public number of training records.

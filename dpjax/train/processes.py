@@ -39,8 +39,10 @@ def from_first(function: Callable[[], Any]) -> Any:
   content = np.frombuffer(pickle.dumps(message), np.uint8)
   # Broadcasts need equal shapes in all processes: first the size, then bytes.
   size = int(multihost_utils.broadcast_one_to_all(np.int32(content.size)))
+  # What the others send is ignored, so theirs is cut or filled up.
   padded = np.zeros(size, np.uint8)
   padded[:content.size] = content[:size]
+  # Unpickling is safe here: the bytes come from a process of this run.
   kind, value = pickle.loads(
       np.asarray(multihost_utils.broadcast_one_to_all(padded)).tobytes())
   if failure is not None:

@@ -109,9 +109,9 @@ def check_init_keys(init_keys: PRNGKey, keys: PRNGKey) -> None:
   derived = jax.vmap(states.streams)(keys)
   secret = _words((keys, derived.batch, derived.noise, derived.augment))
   public = _words((init_keys, *jax.vmap(states.streams)(init_keys)))
-  known = {row.tobytes() for rows in secret for row in rows}
+  secret_words = {row.tobytes() for rows in secret for row in rows}
   for run, rows in enumerate(public):
-    if any(row.tobytes() in known for row in rows):
+    if any(row.tobytes() in secret_words for row in rows):
       raise ValueError(
           f'the init_key of run {run} counts as public, but batches or noise '
           'are drawn from it, or from a key that is derived from it: take keys '
@@ -124,9 +124,7 @@ def check_preparation(model: Model, records: Batch) -> None:
   It runs once on all records, before any contribution is bounded. A mean of the
   data in it would enter the gradient of every record.
 
-  Args:
-    model: as given to `fit`.
-    records: as given to `fit`; only their shapes are read.
+  Args: see `fit`; only the shapes of `records` are read.
 
   Raises:
     ValueError: if the output for one record may depend on another record.
@@ -147,7 +145,7 @@ def check_views(bounder: GradientBounder, model: Model,
   Args:
     bounder: bounder of the method; nothing is checked if it has no views.
     model: prepares the records.
-    records: as given to `fit`; only their shapes are read.
+    records: only their shapes are read.
 
   Raises:
     ValueError: if views of a record may depend on another record, or on the
@@ -226,12 +224,7 @@ def check_rows(rows: Any, *, num_runs: int, num_examples: int,
 
 def check_records(records: Any, rows: Any, plans: Sequence[TrainingPlan]
                   ) -> tuple[Batch, Array]:
-  """Checks records and rows, and returns them as (`Batch`, [L, n] int32).
-
-  Args:
-    records: as given to `fit`.
-    rows: as given to `fit`, see `check_rows`.
-    plans: plans of the runs.
+  """Checks records and rows of `fit`; returns them as (`Batch`, [L, n] int32).
   """
   records = inputs.as_batch(records)
   return records, jnp.asarray(check_rows(
@@ -243,10 +236,7 @@ def check_plans(plans: Sequence[TrainingPlan], method: Method,
                 model: Model) -> None:
   """Checks that plans agree with each other and with the method.
 
-  Args:
-    plans: plans of the runs.
-    method: as given to `fit`.
-    model: as given to `fit`.
+  Args: see `fit`.
 
   Raises:
     ValueError: if there is no plan, if plans differ in more than the noise
@@ -283,9 +273,7 @@ def check_model(model: Model,
                 optimizer: optax.GradientTransformation) -> None:
   """Checks the types of parameters, and that noise is not added twice.
 
-  Args:
-    model: as given to `fit`.
-    optimizer: as given to `fit`.
+  Args: see `fit`.
 
   Raises:
     TypeError: if a parameter is not a real floating-point array.
@@ -310,9 +298,7 @@ def check_optimizer(model: Model,
   privacy budget is spent. Of a schedule only the first value is checked. An
   optimiser whose update needs more than gradients and parameters is not tried.
 
-  Args:
-    model: gives the shapes of the parameters.
-    optimizer: as given to `fit`.
+  Args: see `fit`.
 
   Raises:
     ValueError: if the updates for finite gradients are not finite.

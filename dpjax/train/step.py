@@ -68,7 +68,9 @@ def make_transform(method: Method, sampler: PoissonSampler,
     raise ValueError(f'{method.name} has adaptive radii, so it needs noise')
   else:
     first = privatizer.public_mean(sampler.expected_batch_size)
+  # The pull-back reads noisy gradients, so it comes after the noise.
   rest = [] if method.pullback is None else [method.pullback]
+  # The wrapper keeps the privatizer's arguments from a plain optimiser.
   return optax.chain(first, *rest, optax.with_extra_args_support(optimizer))
 
 
@@ -129,6 +131,7 @@ def draw_ahead(state: TrainState, sampler: PoissonSampler, num_steps: int,
   steps = state.step + jnp.arange(num_steps, dtype=jnp.int32)
   keys = jax.vmap(lambda t: jax.random.fold_in(state.keys.batch, t))(steps)
   released = state.params
+  # Adaptive radii are released too, so they need noise.
   if jax.tree.leaves(state.radii):
     released = state.params, state.radii
   selections = jax.vmap(sampler.draw)(keys)
@@ -235,4 +238,5 @@ def _next_radii(method: Method, radii: PyTree, optimizer: PyTree) -> PyTree:
   """Returns the next adaptive radii, from noisy counts only."""
   if method.bounder.adaptive is None:
     return radii
+  # The privatizer comes first in the chain, so its state is entry 0.
   return method.bounder.adaptive.update(radii, optimizer[0].indicators)

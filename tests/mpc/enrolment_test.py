@@ -68,7 +68,7 @@ def test_numbers_in_payloads_have_as_many_bits_as_they_need():
   assert data == bytes([0x09, 0x51])
   np.testing.assert_array_equal(wire.unpack(data, (2, 2), 4), values)
   np.testing.assert_array_equal(wire.unpack_points(data, 4, 10), [0, 9, 5, 1])
-  with pytest.raises(ValueError, match='threshold 9 of 9'):
+  with pytest.raises(ValueError, match='threshold 9, but the last one is 8'):
     wire.unpack_points(data, 4, 9)
   with pytest.raises(ValueError, match='bits after the end'):
     wire.unpack(data, (3,), 4)

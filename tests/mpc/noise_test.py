@@ -203,7 +203,7 @@ def test_servers_draw_joint_noise_that_neither_of_them_knows():
     top = np.bincount((share >> np.uint64(12)).astype(int), minlength=16)
     assert stats.chisquare(top).pvalue > 1e-6
     assert abs(np.corrcoef(share.astype(float), drawn)[0, 1]) < 5 / 1500**.5
-  with pytest.raises(ValueError, match='the dealer sends'):
+  with pytest.raises(ValueError, match='as the dealer sent them'):
     law.share(0, dealt[0][1:], toss)
 
 

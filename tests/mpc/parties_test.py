@@ -72,7 +72,7 @@ def test_counts_of_a_tree_are_exact_before_noise(study, kwargs):
   link = made.call(0, 'client')
   links.greet(link, made.told)
   link.send(Kind.ASK, b'2')
-  with pytest.raises(Fault, match='asked for thresholds of a tree'):
+  with pytest.raises(Fault, match='a tree answers all at once'):
     link.expect(Kind.STATUS)
   link.close()
 
@@ -190,7 +190,7 @@ def test_noise_has_the_law_of_the_curator(noise, num_servers, shape, parts):
 def test_no_answer_without_a_dealer_or_with_few_owners(study):
   made = study(noise=None)
   made.send()
-  with pytest.raises(Fault, match='dealer: has not dealt'):
+  with pytest.raises(Fault, match='dealer: has sent no keys'):
     made.ask()
   made.deal()
   # As of a dealer that died between the two servers, and dealt again.

@@ -33,6 +33,7 @@ def issue(folders: dict[str, pathlib.Path], session: str) -> None:
       their owner can read them.
     session: identifier of the study, part of the authority's name.
   """
+  # The key is never written, so no certificate can be issued later.
   authority, key = _authority(session)
   for name, folder in folders.items():
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -49,10 +50,12 @@ def context(folder: pathlib.Path, *, server: bool) -> ssl.SSLContext:
     folder: the party's folder, written by `issue`.
     server: True if it accepts connections, False if it makes them.
   """
+  # PROTOCOL_TLS_CLIENT also checks that the called name is the peer's.
   tls_context = ssl.SSLContext(
       ssl.PROTOCOL_TLS_SERVER if server else ssl.PROTOCOL_TLS_CLIENT)
   tls_context.minimum_version = ssl.TLSVersion.TLSv1_3
   tls_context.verify_mode = ssl.CERT_REQUIRED
+  # Only this study's authority is trusted, not those of the system.
   tls_context.load_verify_locations(folder / _AUTHORITY)
   tls_context.load_cert_chain(folder / 'certificate.pem', folder / 'key.pem')
   if server:
@@ -71,6 +74,7 @@ def peer_name(connection: ssl.SSLObject) -> str:
 
 def write_secret(path: pathlib.Path, data: bytes) -> None:
   """Writes a new file that only its owner can read; it must not exist."""
+  # O_EXCL refuses a file that exists and may be open to other users.
   descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
   with os.fdopen(descriptor, 'wb') as file:
     file.write(data)

@@ -21,6 +21,7 @@ from dpjax.mpc.parties import certificates
 MAX_PAYLOAD = 1 << 22
 """Largest payload of a frame, in bytes."""
 
+# Magic, version, kind, session, sender, sequence number, payload size.
 _HEADER = struct.Struct('>4sBB16s16sQI')
 _MAGIC, _VERSION = b'dpjx', 1
 _CLOSED = 'closed the connection'
@@ -134,6 +135,7 @@ class Channel:
     self._timeout = timeout
     connection.settimeout(timeout)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    # TLS runs on buffers in memory, so bytes on the wire can be counted.
     self._in, self._out = ssl.MemoryBIO(), ssl.MemoryBIO()
     self._tls = tls.wrap_bio(self._in, self._out,
                              server_side=server_name is None,
@@ -211,6 +213,7 @@ class Channel:
     Raises:
       Fault: if anything else arrives.
     """
+    # The payload is read only after all checks of the header have passed.
     header = self._exactly(_HEADER.size)
     magic, version, kind, session, sender, number, size = _HEADER.unpack(header)
     if (magic, version) != (_MAGIC, _VERSION):
@@ -276,15 +279,7 @@ class Channel:
 
 def call(address: tuple[str, int], tls: ssl.SSLContext, *, peer: str,
          name: str, session: str, timeout: float) -> Channel:
-  """Connects to a server.
-
-  Args:
-    address: host and port.
-    tls: TLS context from `certificates.context`.
-    peer: name of the server.
-    name: name of this party.
-    session: identifier of the study.
-    timeout: seconds of silence after which the server is at fault.
+  """Connects to the server `peer` at (host, port); other Args as for `Channel`.
 
   Raises:
     Fault: if the server cannot be reached or is not `peer`.

@@ -53,23 +53,22 @@ def ask(parameters: Parameters, points: np.ndarray | None, *,
     points: indices of thresholds [B], from 0 to N - 1; None for all N, and for
       a tree.
     folder: the client's folder, with key and certificate.
-    addresses: folder in which servers publish their addresses.
+    addresses: folder with the addresses of the servers.
     timeout: seconds after which a silent server is at fault.
-    name: name of the client in its certificate.
+    name: the client's name in its certificate.
 
   Raises:
     Fault: if too few servers answer. It names the first server that cannot
       be reached, has other parameters, or reports another server's fault.
   """
-  needed = parameters.build_scheme().needed
   if points is not None:
     _check_points(points, parameters)
   tls = certificates.context(folder, server=False)
   channels: dict[str, Channel] = {}
   faults: list[Fault] = []
 
-  def of_all(step: Callable[[str], _Result], peers: Iterable[str]
-             ) -> dict[str, _Result]:
+  def with_each(step: Callable[[str], _Result], peers: Iterable[str]
+                ) -> dict[str, _Result]:
     """Runs a step with each server; raises if too few succeed."""
     results = {}
     for peer in peers:
@@ -77,7 +76,7 @@ def ask(parameters: Parameters, points: np.ndarray | None, *,
         results[peer] = step(peer)
       except Fault as fault:
         faults.append(fault)
-    if len(results) < needed:
+    if len(results) < parameters.build_scheme().needed:
       raise faults[0]
     return results
 
@@ -88,11 +87,12 @@ def ask(parameters: Parameters, points: np.ndarray | None, *,
     links.greet(channels[peer], parameters)
 
   try:
-    called = of_all(call, parameters.servers)
-    asked = of_all(lambda peer: _ask(channels[peer], parameters, points),
-                   called)
-    answers = of_all(lambda peer: _listen(channels[peer], parameters, points),
-                     asked)
+    called = with_each(call, parameters.servers)
+    # All servers are asked before one is read: they wait for each other.
+    asked = with_each(lambda peer: _ask(channels[peer], parameters, points),
+                      called)
+    answers = with_each(
+        lambda peer: _listen(channels[peer], parameters, points), asked)
   finally:
     for link in channels.values():
       link.close()

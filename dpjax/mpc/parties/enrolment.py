@@ -60,6 +60,8 @@ def seal(owner_token: bytes, payload: bytes, *, owner: int, digest: bytes,
     server: name of the server.
     source: n -> n random bytes, for the nonce.
   """
+  # A key seals few messages, so random nonces do not repeat. The tag also
+  # covers the owner's number, which is sent in the clear.
   nonce = source(NONCE_BYTES)
   return nonce + _cipher(owner_token, digest, server).encrypt(
       nonce, payload, owner.to_bytes(4))

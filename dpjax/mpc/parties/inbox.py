@@ -156,25 +156,26 @@ class Inbox:
     The list has one bit for each owner, followed by all marks.
     """
     with self._lock:
+      # Under the lock, no message can be accepted after the list is made.
       self._open = False
     return np.packbits(self.accepted).tobytes() + self.marks.tobytes()
 
-  def common(self, said: dict[str, bytes]) -> np.ndarray:
+  def common(self, lists: dict[str, bytes]) -> np.ndarray:
     """Returns which owners' messages all servers hold with equal marks, [n].
 
     Args:
-      said: results of `close` of the other servers, by their names.
+      lists: results of `close` on the other servers, by their names.
 
     Raises:
       Fault: if a server's list has a wrong length.
     """
     used, size = self.accepted.copy(), -(-len(self.accepted) // 8)
-    for peer, theirs in said.items():
-      if len(theirs) != size + self.marks.size:
+    for peer, received in lists.items():
+      if len(received) != size + self.marks.size:
         raise Fault(peer, 'sent a list of owners of a wrong length')
-      held = np.unpackbits(np.frombuffer(theirs[:size], np.uint8),
+      held = np.unpackbits(np.frombuffer(received[:size], np.uint8),
                            count=len(used)).astype(bool)
-      marks = np.frombuffer(theirs[size:], np.uint8).reshape(self.marks.shape)
+      marks = np.frombuffer(received[size:], np.uint8).reshape(self.marks.shape)
       fitting = (marks == self.marks).all(1)
       for bad, reason in ((~held, LOST), (held & ~fitting, MIXED)):
         for owner in np.flatnonzero(used & bad):

@@ -23,10 +23,11 @@ def greet(connection: Channel, parameters: Parameters) -> None:
   """
   try:
     connection.send(Kind.HELLO, parameters.to_bytes())
-    kind, said = connection.receive(Kind.WELCOME)
+    kind, received = connection.receive(Kind.WELCOME)
     if kind is Kind.ERROR:
-      raise Disagreement(connection.peer, said.decode(errors='replace')[:500])
-    _compare(connection.peer, said, parameters)
+      raise Disagreement(connection.peer,
+                         received.decode(errors='replace')[:500])
+    _compare(connection.peer, received, parameters)
   except Fault:
     connection.close()
     raise
@@ -38,19 +39,19 @@ def welcome(connection: Channel, parameters: Parameters) -> None:
   Raises:
     Disagreement: if the parameters differ; the caller gets the same message.
   """
-  said = connection.expect(Kind.HELLO)
+  received = connection.expect(Kind.HELLO)
   try:
-    _compare(connection.peer, said, parameters)
+    _compare(connection.peer, received, parameters)
   except Disagreement as fault:
     connection.send(Kind.ERROR, fault.reason.encode())
     raise
   connection.send(Kind.WELCOME, parameters.to_bytes())
 
 
-def _compare(peer: str, said: bytes, parameters: Parameters) -> None:
+def _compare(peer: str, received: bytes, parameters: Parameters) -> None:
   """Raises a `Disagreement` unless a peer has sent the same parameters."""
   try:
-    names = parameters.differences(said)
+    names = parameters.differences(received)
   except ValueError as error:
     raise Disagreement(peer, f'sent {error}') from None
   if names:
@@ -102,6 +103,7 @@ def number(name: str) -> int:
 
 def send_long(link: Channel, kind: Kind, data: bytes) -> None:
   """Sends bytes as several frames; a frame that is not full marks the end."""
+  # The + 1 sends an empty frame after data that fill the frame before.
   for start in range(0, len(data) + 1, channel.MAX_PAYLOAD):
     link.send(kind, data[start:start + channel.MAX_PAYLOAD])
 

@@ -53,7 +53,7 @@ def draw(server: int, parameters: Parameters, mesh: Links, toss: bytes,
   """
   if parameters.noise == 'joint':
     if dealt is None:
-      raise Fault('dealer', 'has not dealt')
+      raise Fault('dealer', 'has sent no keys for the noise')
     mark, keys = dealt[:MARK_BYTES], dealt[MARK_BYTES:]
     # Equal marks show that both servers hold keys of the same dealing.
     if any(other != mark for other in mesh.exchange(Kind.MASKS, mark).values()):
@@ -79,6 +79,7 @@ def scale(parameters: Parameters) -> fractions.Fraction:
 
 def num_rows(parameters: Parameters) -> int:
   """Returns how many ranks of a curve get noise."""
+  # With two labels the totals are secret, so all ranks get noise.
   known = parameters.knows_total and parameters.num_classes == 1
   return parameters.num_thresholds - known
 
@@ -169,12 +170,7 @@ def reshare(server: int, parameters: Parameters, mesh: Links,
   Adding it also makes shares of products uniformly random, as
   `OuterProductScheme` requires.
 
-  Args:
-    server: number of this server.
-    parameters: parameters of the study.
-    mesh: links to the other servers.
-    values: this server's integers [classes, M].
-    source: randomness of the shares.
+  `values` are this server's integers [classes, M]; other Args as for `draw`.
 
   Raises:
     Fault: if a server sends malformed shares.
@@ -202,6 +198,7 @@ def coin(server: int, parameters: Parameters, mesh: Links,
   mine = source(_SEED_BYTES)
   own = {parameters.servers[server]: joint_noise.commitment(mine, server)}
   committed = own | mesh.exchange(Kind.COMMIT, *own.values())
+  # No server reveals its seed before it has all commitments.
   revealed = {parameters.servers[server]: mine} | mesh.exchange(
       Kind.REVEAL, mine)
   for number, peer in enumerate(parameters.servers):

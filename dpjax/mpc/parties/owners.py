@@ -42,16 +42,7 @@ class Courier:
 
   def __init__(self, parameters: Parameters, peer: str, *, name: str,
                folder: pathlib.Path, addresses: pathlib.Path, timeout: float):
-    """Prepares the connection, which the first batch opens.
-
-    Args:
-      parameters: parameters of the study.
-      peer: name of the server.
-      name: name of this relay, as in its certificate.
-      folder: folder of this relay, with key and certificate.
-      addresses: folder in which servers publish their addresses.
-      timeout: seconds to wait for a server that does not answer.
-    """
+    """Prepares the connection; the first batch opens it. Args as for `send`."""
     self.peer, self._parameters, self._timeout = peer, parameters, timeout
     self._name, self._addresses = name, addresses
     self._tls = certificates.context(folder, server=False)
@@ -89,19 +80,19 @@ class Courier:
 
   def receipt(self, batch: bytes) -> list[tuple[int, str]]:
     """Waits for the receipt; returns (owner, reason) of refused messages."""
-    again, deadline = False, time.monotonic() + self._timeout
+    resent, deadline = False, time.monotonic() + self._timeout
     while True:
       try:
         link = self._link
         if link is None:
-          again = True
+          resent = True
           link = self._call()
           link.send(Kind.OWNERS, batch)
         answer = json.loads(link.expect(Kind.RECEIPT))
         # After a restart, a message counted as repeated is one that arrived
         # before the server died: it is accepted.
         return [(owner, reason) for owner, reason in answer['refused']
-                if not (again and reason == inbox.REPEATED)]
+                if not (resent and reason == inbox.REPEATED)]
       except Fault:
         self._drop()
         if time.monotonic() > deadline:
@@ -133,7 +124,7 @@ def send(bins: np.ndarray, tokens: list[np.ndarray], *, first_owner: int,
     parameters: parameters of the study that the owners were given.
     name: name of this relay in its certificate.
     folder: folder of this relay, with key and certificate.
-    addresses: folder in which servers publish their addresses.
+    addresses: folder with the addresses of the servers.
     timeout: seconds to wait for a server that does not answer.
     labels: secret labels of these owners [n], 0 or 1, if there are two classes.
     source: randomness of shares and nonces.
@@ -156,13 +147,13 @@ def send(bins: np.ndarray, tokens: list[np.ndarray], *, first_owner: int,
   try:
     for low in range(0, len(bins), BATCH):
       part = slice(low, low + BATCH)
-      begun = time.monotonic()
+      sharing_start = time.monotonic()
       shares = scheme.shares(
           bins[part], source=source,
           labels=None if labels is None else labels[part])
       batches = _batches(shares, [rows[part] for rows in tokens],
                          first_owner + low, parameters, source, change)
-      sharing += time.monotonic() - begun
+      sharing += time.monotonic() - sharing_start
       for courier, batch in zip(couriers, batches, strict=True):
         courier.post(batch)
       for courier, batch in zip(couriers, batches, strict=True):
@@ -183,13 +174,13 @@ def _batches(messages: list[np.ndarray], tokens: list[np.ndarray], first: int,
                         np.uint8).reshape(count, -1)
   messages = [np.concatenate([marks, rows], 1) for rows in messages]
   batches = []
-  for peer, rows, known in zip(parameters.servers, messages, tokens,
-                               strict=True):
+  for peer, rows, peer_tokens in zip(parameters.servers, messages, tokens,
+                                     strict=True):
     entries = []
     for row in range(len(rows)):
       owner = first + row
       sealed = enrolment.seal(
-          known[row].tobytes(), rows[row].tobytes(), owner=owner,
+          peer_tokens[row].tobytes(), rows[row].tobytes(), owner=owner,
           digest=parameters.digest, server=peer, source=source)
       entry = enrolment.entry(owner, sealed)
       entries.append(change(owner, entry) if change else entry)
@@ -202,12 +193,7 @@ def deal(parameters: Parameters, *, folder: pathlib.Path,
          source: prg.Source = prg.system) -> dict[str, channel.Traffic]:
   """Runs the dealer: gives the servers keys for noise that no party knows.
 
-  Args:
-    parameters: parameters of the study.
-    folder: folder of the dealer, with key and certificate.
-    addresses: folder in which servers publish their addresses.
-    timeout: seconds after which a silent server is at fault.
-    source: randomness of the keys.
+  Args as for `send`; `folder` is that of the dealer.
 
   Returns:
     Traffic by server.

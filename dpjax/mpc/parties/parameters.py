@@ -112,12 +112,12 @@ class Parameters:
       ValueError: if the parameters of the scheme contradict each other.
     """
     errors.check_choice('scheme', self.scheme, schemes.SCHEMES)
-    own = ({'num_colluding': self.num_colluding}
-           if self.scheme == 'outer_product' else
-           {'value_bits': self.value_bits})
+    options = ({'num_colluding': self.num_colluding}
+               if self.scheme == 'outer_product' else
+               {'value_bits': self.value_bits})
     return schemes.SCHEMES[self.scheme](
         num_thresholds=self.num_thresholds, num_servers=self.num_servers,
-        num_classes=self.num_classes, **own)
+        num_classes=self.num_classes, **options)
 
   def replaced(self, **fields: Any) -> 'Parameters':
     """Returns a copy with other values of some fields."""
@@ -132,14 +132,14 @@ class Parameters:
     """Returns the SHA-256 digest, which enters the keys of owners' messages."""
     return hashlib.sha256(self.to_bytes()).digest()
 
-  def differences(self, said: bytes) -> tuple[str, ...]:
+  def differences(self, received: bytes) -> tuple[str, ...]:
     """Returns the names of the fields in which another party's JSON differs.
 
     Raises:
-      ValueError: if `said` is no JSON object.
+      ValueError: if `received` is not a JSON object.
     """
     try:
-      theirs = json.loads(said)
+      theirs = json.loads(received)
     except (ValueError, RecursionError) as error:
       raise ValueError('parameters that are not JSON') from error
     if not isinstance(theirs, dict):

@@ -62,7 +62,7 @@ class Server:
 
     Args:
       folder: folder of this server, with key and certificate.
-      addresses: folder in which servers publish their addresses.
+      addresses: folder with the addresses of the servers.
       index: number j of the server, from 0.
       parameters: parameters of the study that this server was given.
       timeout: seconds after which a silent party is at fault.
@@ -154,13 +154,13 @@ class Server:
   def _serve(self, connection: socket.socket, address: tuple[str, int]
              ) -> None:
     """Serves one connection by the role of the party that called."""
-    link, keep = None, False
+    link, stays_open = None, False
     try:
       link = Channel(connection, self._tls[True], name=self.name,
                      session=self.parameters.session, timeout=self._timeout)
       self._live.add(link)
       links.welcome(link, self.parameters)
-      keep = bool(self._role(link.peer)(link))  # if so, it stays open
+      stays_open = bool(self._role(link.peer)(link))
     except Fault as fault:
       stranger = link is None
       self.refusals.add(f'a stranger at {address[0]}' if stranger
@@ -170,7 +170,7 @@ class Server:
       self.refusals.add(self.name, f'failed: {errors.one_line(error)}')
     finally:
       self._slots.release()
-      if link is not None and not keep:
+      if link is not None and not stays_open:
         link.close()
         self._traffic.append((link.peer, link.traffic))
         self._live.discard(link)
@@ -190,11 +190,11 @@ class Server:
   def _take_call(self, link: Channel) -> bool:
     """Stores the connection of another server until `_connect` takes it."""
     with self._arrived:
-      before = self._calls.get(link.peer)
+      replaced = self._calls.get(link.peer)
       self._calls[link.peer] = link
       self._arrived.notify_all()
-    if before is not None:
-      before.close()
+    if replaced is not None:
+      replaced.close()
     return True
 
   def _serve_owners(self, link: Channel) -> None:
@@ -248,7 +248,7 @@ class Server:
       if count is None:
         return None
       if self.parameters.shape:
-        raise ValueError('asked for thresholds of a tree, which has none')
+        raise ValueError('asked for thresholds; a tree answers all at once')
       if not isinstance(count, int) or not 0 < count <= num_thresholds:
         raise ValueError(f'asked for {count} of {num_thresholds} thresholds')
       return wire.unpack_points(link.expect(Kind.POINTS), count,
@@ -293,6 +293,7 @@ class Server:
       assert drawn is not None  # or `_resume` returns False
       identity, used, noise = drawn
       self._same(mesh, Kind.READY, identity.encode(), 'the noise')
+      # By now the noise is on every server's disk, so answers may contain it.
       self._storage.mark_released(identity)
       self._used, self._noise = used, noise
     finally:
@@ -344,13 +345,14 @@ class Server:
       Fault: if a server has lost noise that may have been released.
     """
     mine = json.dumps([drawn and drawn[0], self._storage.released()]).encode()
-    held = {self.name: mine, **mesh.exchange(Kind.STATUS, mine)}
-    states = {peer: _state(peer, text) for peer, text in held.items()}
+    statuses = {self.name: mine, **mesh.exchange(Kind.STATUS, mine)}
+    states = {peer: _state(peer, text) for peer, text in statuses.items()}
     released = {state[1] for state in states.values() if state[1]}
     kept = {state[0] for state in states.values()}
     if len(kept) == 1 and None not in kept:
       return True
     for peer, state in states.items():
+      # Fresh noise would make a second release, which the budget excludes.
       if released and state[0] not in released:
         raise Fault(peer, 'has lost noise that may have been released: this '
                     'study is over')

@@ -54,6 +54,7 @@ def create(folder: pathlib.Path, parameters: Parameters, bins: np.ndarray,
     if labels is not None:
       arrays['labels'] = labels[part]
     # The stub takes arrays for the option `allow_pickle`.
+    # The folder has mode 0700, so nobody else can open the file.
     np.savez(folder / relay / 'owners.npz', **arrays)  # type: ignore[arg-type]
     (folder / relay / 'owners.npz').chmod(0o600)
   files.replace(folder / 'parameters.json', parameters.to_bytes())

@@ -44,6 +44,7 @@ class Storage:
                          f'{", ".join(other)} differ')
     else:
       files.replace(parameters_path, parameters.to_bytes())
+    # Unbuffered: entries survive a crash of this program.
     self._inbox = open(folder / 'inbox.log', 'ab', buffering=0)
 
   def keep(self, entries: bytes) -> None:

@@ -16,8 +16,8 @@ def unpack(data: bytes, shape: tuple[int, ...], bits: int) -> np.ndarray:
   """Unpacks integers of this shape, uint64; ValueError for a wrong length."""
   count = int(np.prod(shape))
   row = np.frombuffer(data, np.uint8)[np.newaxis]
-  (numbers,), overfull = packing.unpack(row, [(count, bits)])
-  if overfull.any():
+  (numbers,), has_padding = packing.unpack(row, [(count, bits)])
+  if has_padding.any():
     raise ValueError('nonzero padding bits after the end of the numbers')
   return numbers.reshape(shape)
 
@@ -40,5 +40,6 @@ def unpack_points(data: bytes, count: int, num_thresholds: int) -> np.ndarray:
   """Unpacks indices of thresholds [count]; ValueError if one is not below N."""
   points = unpack(data, (count,), point_bits(num_thresholds)).astype(np.int64)
   if points.max(initial=0) >= num_thresholds:
-    raise ValueError(f'threshold {points.max()} of {num_thresholds}')
+    raise ValueError(f'threshold {points.max()}, but the last one is '
+                     f'{num_thresholds - 1}')
   return points

@@ -1,4 +1,4 @@
-"""Lower bounds for tests under zCDP along a path, sharper than by its two ends.
+"""Lower bounds for tests under zCDP, from data sets between two hypotheses.
 
 Between two data sets at Hamming distance d put m - 1 others, d / m apart. An
 event has probabilities s_0 .. s_m there. Data processing of the divergences of
@@ -57,6 +57,8 @@ def path_error(distance: np.ndarray, rho: float) -> np.ndarray:
   errors = np.zeros(d.shape)
   for steps in _STEPS:
     roots, logits = _table(steps)
+    # Steps are rounded up: a longer path gives a smaller, valid bound. Past
+    # the table the error counts as 0.
     root = np.sqrt(rho) * np.ceil(d / steps) * steps
     bounds = special.expit(-np.interp(root, roots, logits, right=np.inf))
     errors = np.maximum(errors, np.where(d > 1, bounds, 0.0))
@@ -111,6 +113,7 @@ def _limit() -> tuple[interpolate.CubicHermiteSpline, float, float]:
   w = np.linspace(0, 7, 7001)
   speed = np.sqrt(np.tanh(w**2 / 2))
   places = integrate.cumulative_simpson(speed, x=w, initial=0.0)
+  # At w = 0 both factors vanish; the limit of 2 w / speed is 2 sqrt 2.
   slopes = np.full(w.shape, 2 * math.sqrt(2))
   slopes[1:] = 2 * w[1:] / speed[1:]
   curve = interpolate.CubicHermiteSpline(places, w**2, slopes)

@@ -57,12 +57,12 @@ def bounds(*, dimension: int, num_examples: int, guarantee: Guarantee
   parts = []
   for privacy in dict.fromkeys((guarantee, None)):
     text = '' if privacy is None else ', private'
-    known = Setting(num_examples=num_examples, guarantee=privacy)
-    parts.append(Bound(max(slopes(dimension=used, **known)
-                           for used in range(1, dimension + 1)),
+    setting = Setting(num_examples=num_examples, guarantee=privacy)
+    parts.append(Bound(max(slopes(dimension=size, **setting)
+                           for size in range(1, dimension + 1)),
                        'slopes' + text))
-    parts.append(Bound(max(cells(dimension=used, **known)
-                           for used in range(1, dimension + 1)),
+    parts.append(Bound(max(cells(dimension=size, **setting)
+                           for size in range(1, dimension + 1)),
                        'pairs of cells' + text))
   if isinstance(guarantee, notions.PureDP):
     parts.append(Bound(packing(dimension=dimension, num_examples=num_examples,
@@ -76,6 +76,7 @@ def slopes(*, dimension: int, num_examples: int, guarantee: Guarantee
   # The largest slope for gradients of norm at most 1 and positive densities.
   most = min(dimension**-0.5, 2 / dimension)
   slope = most * _AMPLITUDES
+  # On [0, 1], x - 1/2 has mean square 1/12, mean size 1/4, maximum 1/2.
   return _largest(
       np.full(slope.shape, dimension), slope**2 / 12, slope / 4, slope / 2,
       1 - (dimension - 1) * slope / 2, num_examples, guarantee)
@@ -95,9 +96,10 @@ def _pairs(dimension: int) -> tuple[np.ndarray, ...]:
   The part of a pyramid of side s above height t is a cube of side s - 2 t.
   """
   side = 1 / _SIDES
-  known = _SIDES**dimension < 1e15
-  side = side[known]
-  return (_SIDES[known]**dimension // 2,
+  # Above this, numbers of cubes are not exact in float64.
+  exact = _SIDES**dimension < 1e15
+  side = side[exact]
+  return (_SIDES[exact]**dimension // 2,
           side**(dimension + 2) / ((dimension + 1) * (dimension + 2)),
           side**(dimension + 1) / (dimension + 1), side / 2)
 

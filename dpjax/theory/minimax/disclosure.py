@@ -1,4 +1,4 @@
-"""How much a release discloses about one record, and how far that can pull.
+"""Bounds on the information in a release about one record, and on its pull.
 
 In bounds by scores (`scores`) one term is E <M, s(x_i)>, of record i given the
 other records and theta. Let W(x) be the density of x_i's distribution after the
@@ -121,7 +121,7 @@ def correlation(guarantee: Guarantee, *, scores: str = 'any') -> float:
 
 
 def pull(guarantee: Guarantee, *, scores: str = 'any') -> float:
-  """Returns p, a bound on squares; infinite if there is no bound."""
+  """Returns the smaller of chi^2 and c^2 (1 + v) / (1 - v), p in `scores`."""
   v, c = discrimination(guarantee), correlation(guarantee, scores=scores)
   variance_ratio = (1 + v) / (1 - v) if v < 1 else math.inf
   return min(chi_square(guarantee),

@@ -27,7 +27,7 @@ def packing_lemma_around(log_hypotheses: float, variation: float, *,
     log_hypotheses: ln V.
     variation: largest total variation of a distribution of one record from P_0.
     num_examples: n.
-    guarantee: pure.
+    guarantee: pure privacy.
   """
   size = checked_size(log_hypotheses)
   d, probs = binomials(num_examples, np.array([variation]))
@@ -51,7 +51,8 @@ def binomials(num_examples: int, probs: np.ndarray
   if not ((probs >= 0) & (probs <= 1)).all():
     raise ValueError('weights and variations must lie in [0, 1]')
   mean = num_examples * probs
-  reach = _REACH * np.sqrt(mean * (1 - probs)) + 50
-  d = np.arange(max(0, math.floor(np.min(mean - reach))),
-                min(num_examples, math.ceil(np.max(mean + reach))) + 1)
+  # The 50 is for small means, whose tails are longer than normal ones.
+  half_width = _REACH * np.sqrt(mean * (1 - probs)) + 50
+  d = np.arange(max(0, math.floor(np.min(mean - half_width))),
+                min(num_examples, math.ceil(np.max(mean + half_width))) + 1)
   return d, stats.binom.pmf(d, num_examples, probs[:, None])

@@ -75,20 +75,22 @@ class _Game(NamedTuple):
                   n + 1 - width)
     counts = stats.binom.pmf(low[:, None] + np.arange(width), n,
                              thetas[:, None])
+    # Recursive filters sum q^|y - count| over all counts in linear time.
     below = signal.lfilter([1.0], [1.0, -q], counts)
     above = signal.lfilter([1.0], [1.0, -q], counts[:, ::-1])[:, ::-1]
     at = self.places - low[:, None]
     inner = np.clip(at, 0, width - 1)
 
-    def taken(values: np.ndarray) -> np.ndarray:
+    def at_inner(values: np.ndarray) -> np.ndarray:
       return np.take_along_axis(values, inner, 1)
 
     # Inside the window of likely counts the sums are exact; outside they are
     # geometric tails of the sums at its ends.
-    sums = np.where(at < 0, taken(above), np.where(
-        at >= width, taken(below),
-        taken(above) + taken(below) - taken(counts)))
+    sums = np.where(at < 0, at_inner(above), np.where(
+        at >= width, at_inner(below),
+        at_inner(above) + at_inner(below) - at_inner(counts)))
     sums *= np.exp(-self.epsilon * np.abs(at - inner))
+    # Noise beyond 0 and n is collected there, which removes the factor 1 - q.
     ends = (self.places == 0) | (self.places == n)
     probs = sums * np.where(ends, 1, 1 - q) / (1 + q) * self.sizes
     return probs / probs.sum(1, keepdims=True)  # Steps miss 1e-4 at the ends.
@@ -136,8 +138,8 @@ def _beta_prior(shape: float, size: int) -> tuple[np.ndarray, np.ndarray]:
   if shape < 2:
     nodes, weights = special.roots_jacobi(size, shape - 1, shape - 1)
   else:
-    reach = min(1.0, 6 / math.sqrt(2 * shape + 1))
-    nodes = reach * (2 * np.arange(size) + 1 - size) / size
+    half_width = min(1.0, 6 / math.sqrt(2 * shape + 1))
+    nodes = half_width * (2 * np.arange(size) + 1 - size) / size
     weights = np.exp((shape - 1) * np.log1p(-nodes**2))
   return (1 + nodes) / 2, weights / weights.sum()
 
@@ -215,8 +217,8 @@ def solve(*, num_examples: int, epsilon: float,
 
   Examples:
     >>> from dpjax.theory.minimax import proportions_exact
-    >>> found = proportions_exact.solve(num_examples=100, epsilon=0.5)
-    >>> round(found.lower, 4), round(found.upper, 4)
+    >>> solution = proportions_exact.solve(num_examples=100, epsilon=0.5)
+    >>> round(solution.lower, 4), round(solution.upper, 4)
     (0.0027, 0.0027)
     >>> round(proportions_exact.non_private_risk(100), 4)
     0.0021
@@ -229,12 +231,14 @@ def solve(*, num_examples: int, epsilon: float,
   if upper > lower * (1 + tolerance):
     lower = max(lower, _bayes_bound(game))
   if upper > lower * (1 + tolerance):
-    plane_lower, top, values = _planes(game, fine, fine_likelihoods, tolerance)
+    plane_lower, plane_upper, values = _planes(game, fine, fine_likelihoods,
+                                               tolerance)
     lower = max(lower, plane_lower)
-    upper, best = min((upper, best), (top, values), key=lambda pair: pair[0])
-  whole = len(game.places) == num_examples + 1
-  return Solution(lower * (1 if whole else 1 - _SLACK), upper,
-                  best + 0.5 if whole else None)
+    upper, best = min((upper, best), (plane_upper, values),
+                      key=lambda pair: pair[0])
+  is_ungrouped = len(game.places) == num_examples + 1
+  return Solution(lower * (1 if is_ungrouped else 1 - _SLACK), upper,
+                  best + 0.5 if is_ungrouped else None)
 
 
 def _planes(game: _Game, fine: np.ndarray, fine_likelihoods: np.ndarray,
@@ -243,13 +247,13 @@ def _planes(game: _Game, fine: np.ndarray, fine_likelihoods: np.ndarray,
   """
   atoms = (1 - np.cos(np.linspace(0, math.pi, _ATOMS))) / 2
   likelihoods, half = game.likelihoods(atoms), (_ATOMS + 1) // 2
-  spread = (np.eye(_ATOMS) + np.eye(_ATOMS)[::-1])[:half] / 2
+  mirror = (np.eye(_ATOMS) + np.eye(_ATOMS)[::-1])[:half] / 2
   prior = centre = np.full(half, 1 / half)
   # Before the first plane: the constant 1/2, and no bound of its risk.
   lower, upper, planes = 0.0, math.inf, []
   best = np.zeros(len(game.places))
   for _ in range(_PLANES):
-    risk, values = _bayes(atoms, prior @ spread, likelihoods)
+    risk, values = _bayes(atoms, prior @ mirror, likelihoods)
     if risk > lower:
       lower, centre = risk, prior
     worst = float(np.max(_risks(fine, fine_likelihoods, values)))
@@ -258,7 +262,7 @@ def _planes(game: _Game, fine: np.ndarray, fine_likelihoods: np.ndarray,
     if upper <= lower * (1 + tolerance):
       break
     # The plane of this estimate: its risk at each prior is at least the value.
-    plane = spread @ _risks(atoms, likelihoods, values)
+    plane = mirror @ _risks(atoms, likelihoods, values)
     planes.append(np.append(-plane, 1.0))
     solved = optimize.linprog(
         np.append(np.zeros(half), -1.0), A_ub=np.array(planes),

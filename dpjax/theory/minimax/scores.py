@@ -60,7 +60,7 @@ def private(*, dimension: int, num_examples: int, guarantee: Guarantee,
 def bound(*, dimension: int, num_examples: int, guarantee: Guarantee,
           information: float, prior_information: float,
           information_trace: float = math.inf, scores: str = 'any') -> float:
-  """Returns the larger bound; van Trees' inequality if p and c are unknown.
+  """Returns the larger bound of the module; van Trees' for infinite p and c.
 
   Args:
     dimension: d.

@@ -9,8 +9,8 @@ Kullback-Leibler privacy of level a, as truncated means with Gaussian noise
 have. So the factor d is necessary.
 
 Source: item LB-16, which has d r^2 / (512 pi^2 n^2 a) for k = inf, as a
-conjecture; here it is d r^2 / (2 n^2 a), for n^2 a much larger than d. New
-here.
+conjecture; here it is d r^2 / (2 n^2 a), for n^2 a much larger than d. The
+proof is our own.
 """
 
 import math
@@ -52,8 +52,9 @@ def vectors(*, dimension: int, num_examples: int, guarantee: Guarantee,
     raise ValueError(f'moment must be a number >= 1, got {moment}')
   # Bounded records: g = 1 only.
   prob = _PROBS[:, None] if math.isfinite(moment) else np.ones((1, 1))
-  bounds = [_vectors(dimension, num_examples * prob, *of)
-            for of in (_additive(guarantee), (math.inf, math.inf, 0.0))]
+  # The bound without privacy holds for private estimates, too.
+  bounds = [_vectors(dimension, num_examples * prob, *constants)
+            for constants in (_additive(guarantee), (math.inf, math.inf, 0.0))]
   return radius**2 * float(np.max(prob**(2 - 2 / moment)
                                   * np.maximum(*bounds)))
 
@@ -70,11 +71,11 @@ def _vectors(dimension: int, seen: np.ndarray, least: float, squares: float,
   prior = dimension * (math.pi / _WIDTHS)**2
   information = _known(seen, dimension * _INFORMATION, proxy, squares)
   # If the number of nonzero records is fixed, convexity is not needed.
-  joined = prior + information if seen.size == 1 else (
+  by_pull = prior + information if seen.size == 1 else (
       np.sqrt(prior) + np.sqrt(information))**2
-  alone = (seen * least * np.sqrt(proxy) + np.sqrt(prior))**2
+  by_correlation = (seen * least * np.sqrt(proxy) + np.sqrt(prior))**2
   kept = np.maximum(0, 1 - 4 * seen * lost * _WIDTHS / (1 - _WIDTHS))
-  return dimension * kept**2 / np.minimum(joined, alone)
+  return dimension * kept**2 / np.minimum(by_pull, by_correlation)
 
 
 def _known(num_examples: np.ndarray, information_trace: np.ndarray,

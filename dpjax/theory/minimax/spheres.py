@@ -64,6 +64,7 @@ def relative_risk(distance: np.ndarray | int, guarantee: Guarantee, *,
     case notions.ApproxDP(epsilon=epsilon, delta=delta):
       failure = delta * (np.expm1(np.minimum(epsilon * b, 700.0))
                          / math.expm1(min(epsilon, 700.0)) if epsilon else b)
+      # The floor avoids ln 0 where delta allows any distribution.
       kept = np.maximum(1e-300, 1 - failure)
       return kept * caps(epsilon * b - np.log(kept), dimension=dimension)
     case notions.ZCDP(rho=rho):

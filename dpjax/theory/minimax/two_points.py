@@ -140,9 +140,10 @@ def product_mean(path: Callable[[np.ndarray, Guarantee], np.ndarray],
   """
   errors.check_at_least('num_examples', num_examples, 1)
   t = _variation(variation)
-  reach = _REACH * np.sqrt(num_examples * t * (1 - t)) + 50
-  low = np.maximum(0, np.floor(num_examples * t - reach)).astype(int)
-  high = np.minimum(num_examples, np.ceil(num_examples * t + reach)).astype(int)
+  half_width = _REACH * np.sqrt(num_examples * t * (1 - t)) + 50
+  low = np.maximum(0, np.floor(num_examples * t - half_width)).astype(int)
+  high = np.minimum(num_examples,
+                    np.ceil(num_examples * t + half_width)).astype(int)
   means = np.zeros(t.shape)
   first = int(low.min(initial=num_examples))
   # One call for all distances that any t needs.
@@ -205,8 +206,7 @@ def _variation(variation: np.ndarray | float) -> np.ndarray:
 
 
 def _staircase(d: np.ndarray, epsilon: float, delta: float) -> np.ndarray:
-  """Returns the error by tests at the middle of the path, or its middle pair.
-  """
+  """Returns the least error of a test, by recursion from the path's middle."""
   steps = np.floor(d / 2)
   start = np.where(d % 2 == 0, 0.5, (1 - delta) / (1 + math.exp(epsilon)))
   return np.maximum(0.0, _steps(start, steps, epsilon, delta))
@@ -235,6 +235,7 @@ def _geometric_risk(d: np.ndarray, epsilon: float) -> np.ndarray:
   q = math.exp(-epsilon)
   far = int(d.max(initial=0))
   # Sums over |j| <= m, of integers or of half-integers, by prefix sums.
+  # cosh overflows float64 above 710.
   whole = 1 / np.cosh(np.minimum(epsilon * np.arange(far // 2 + 1), 700))
   half = 1 / np.cosh(np.minimum(epsilon * (np.arange(far // 2 + 1) + 0.5), 700))
   even = np.concatenate([[0.0], 2 * np.cumsum(whole) - whole[0]])
@@ -260,5 +261,6 @@ def _concentrated(level: np.ndarray) -> np.ndarray:
     middle = (low + high) / 2
     inside = middle * np.tanh(middle / 2) <= levels
     low, high = np.where(inside, middle, low), np.where(inside, high, middle)
+  # The upper end of the bisection: it understates e, which is valid.
   return (1 / (1 + np.exp(np.minimum(high, 700.0))))[places].reshape(
       np.shape(level))

@@ -68,6 +68,7 @@ def _above(distance: np.ndarray, clip: np.ndarray, degrees: int,
   """Returns E function(N, T) 1{N > T}, by Gauss-Legendre quadrature from T on.
   """
   low = np.maximum(np.maximum(clip, distance - _REACH), 0.0)[..., None]
+  # The 1e-9 keeps high above low for very large radii.
   high = np.maximum(np.sqrt(degrees) + distance + _REACH,
                     np.maximum(clip, 0.0) + 1e-9)[..., None]
   x = low + (high - low) * (_NODES + 1) / 2

@@ -37,6 +37,7 @@ from dpjax.theory.parametric.normal_means import Round
 SHARES = (1 / 8, 1 / 8, 1 / 8, 5 / 8)
 # Failures may add this fraction of d s^2 / n to the risk.
 _SLACK = 1e-3
+# Budget fractions tried for each early round, and the most rounds.
 _EARLY = tuple(np.geomspace(0.002, 0.3, 12).tolist())
 _MOST = 4
 
@@ -55,14 +56,9 @@ def printed(*, num_examples: int, dimension: int, radius: float, sigma: float,
             failure_prob: float = 0.01) -> NormalMean:
   """Returns CoinPress: clip at R + g, then R = g sqrt(s^2 / n + noise).
 
-  Args:
-    num_examples: n.
-    dimension: d.
-    radius: R.
-    sigma: s.
-    guarantee: a guarantee that Gaussian noise can give.
-    shares: public fractions of rho, one for each round.
-    failure_prob: b, for a record and for a round.
+  `guarantee` must be one that Gaussian noise can give, `shares` are public
+  fractions of rho, one for each round, `failure_prob` is b, for a record and
+  for a round. Other Args as for `NormalMean`.
   """
   radius_bound, tail_norm, schedule = radius, tail(
       dimension, failure_prob=failure_prob), []
@@ -93,6 +89,7 @@ def _tuned(num_examples: int, dimension: int, radius: float, sigma: float,
            guarantee: Guarantee) -> tuple[NormalMean, float]:
   """Returns the best plan as a mechanism, with its bound; cached."""
   normal_means.check_model(dimension, radius, sigma)
+  # With no early round all fractions give one plan: only the first is used.
   plans = [_plan(num_examples, dimension, radius, sigma, guarantee,
                  (share,) * early + (1 - early * share,))
            for early in range(_MOST) for share in _EARLY[:1 + 11 * bool(early)]]
@@ -112,6 +109,7 @@ def _plan(n: int, d: int, radius: float, sigma: float, guarantee: Guarantee,
     return None
   sampling = d * sigma**2 / n
   # One failure event for each round but the last, and one for the records.
+  # Failures then add 4 R^2 prob (rounds) = _SLACK d s^2 / n to the risk.
   prob = min(0.1, _SLACK * sampling / (4 * radius**2 * len(shares)))
   scale_of = functools.partial(normal_means.noise_scale, num_examples=n,
                                guarantee=guarantee)
@@ -123,12 +121,13 @@ def _plan(n: int, d: int, radius: float, sigma: float, guarantee: Guarantee,
     radius_bound = _error_bound(scale_of(*schedule[-1]), n, d, sigma, guarantee,
                                 prob)
 
-  def last(margin: float) -> float:
+  def last_round_risk(margin: float) -> float:
     scale = scale_of(radius_bound + margin, shares[-1])
     excess = clipped_normals.excess(margin, dimension=d, sigma=sigma)
     return ((math.sqrt(sampling) + _mean_square(excess, n)**0.5)**2
             + normal_means.noise_risk(scale, dimension=d, guarantee=guarantee))
-  best = optimize.minimize_scalar(last, bounds=(0.0, no_clip), method='bounded')
+  best = optimize.minimize_scalar(last_round_risk, bounds=(0.0, no_clip),
+                                  method='bounded')
   schedule.append(Round(float(radius_bound + best.x), shares[-1]))
   # If a bound fails, the error is at most 2 R: centres stay in the ball.
   failures = prob * (len(shares) if schedule[1:] else 0)

@@ -29,11 +29,6 @@ def histograms(*, num_examples: int, guarantee: Guarantee, dimension: float
   Pure guarantees also get one with the noise of Barber and Duchi (2014). The
   result is empty if the guarantee allows no release. Gaussian noise is
   calibrated exactly.
-
-  Args:
-    num_examples: n.
-    guarantee: one of `bounds.Guarantee`.
-    dimension: d.
   """
   return tuple(cubes.CubeHistogram.tuned(
       num_records=num_examples, lipschitz=LIPSCHITZ, dimension=int(dimension),

@@ -35,7 +35,7 @@ class Estimator(mechanisms.SampledMechanism[Array]):
 
   @property
   def adjacency(self) -> Adjacency:
-    """REPLACE_ONE: one record is replaced and their number is public."""
+    """REPLACE_ONE: one record is replaced; n is public."""
     return Adjacency.REPLACE_ONE
 
   @abc.abstractmethod

@@ -128,7 +128,7 @@ class Model:
     return _on_host(functools.partial(_fit, self.family), means, self.radius)
 
   def steepest(self, share: float) -> float:
-    """Returns how far a maximum moves at most if a mean moves by `share`.
+    """Returns the largest move of a maximum whose mean moves by `share`.
 
     The map from mean to maximum is steepest at the ends of the box.
     """
@@ -140,6 +140,7 @@ class Model:
 def _on_host(function: Callable[..., Array],
              *numbers: np.ndarray | float) -> np.ndarray:
   """Evaluates a function of public numbers, also while a release is traced."""
+  # A plan needs these public numbers as constants, even inside a trace.
   with jax.ensure_compile_time_eval():
     return np.asarray(function(*map(precision.double, numbers)))
 

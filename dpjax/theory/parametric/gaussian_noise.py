@@ -26,6 +26,7 @@ def shift(guarantee: Guarantee) -> float:
       return (2 * level)**0.5
     case notions.ApproxDP(epsilon=0, delta=level) | (
         notions.TotalVariationPrivacy(level=level)) if level < 1:
+      # N(0, 1) and N(mu, 1) have total variation 2 Phi(mu / 2) - 1.
       return 2 * float(special.ndtri((1 + level) / 2))
     case notions.ApproxDP(epsilon=epsilon, delta=delta):
       return accounting.gaussian_shift(epsilon=epsilon, delta=delta) if (

@@ -102,14 +102,14 @@ def noise_nodes(guarantee: Guarantee, dimension: int
   if guarantee is None:
     return np.zeros(1), np.ones(1)
   if isinstance(guarantee, notions.PureDP):
-    reach = dimension + 10 * math.sqrt(dimension) + 30
+    largest = dimension + 10 * math.sqrt(dimension) + 30
     # Nodes are dense near 0, where the density has a kink, and sparse far out.
     root = np.linspace(-1, 1, 401)
-    nodes = reach * root**3
+    nodes = largest * root**3
     weights = special.gammaincc(dimension, np.abs(nodes)) * root**2
   else:
-    reach, size = _GAUSSIAN
-    nodes = np.linspace(-reach, reach, size)
+    largest, size = _GAUSSIAN
+    nodes = np.linspace(-largest, largest, size)
     weights = np.exp(-nodes**2 / 2)
   return nodes, weights / weights.sum()
 
@@ -168,6 +168,7 @@ def design(model: Model, *, num_examples: int, noise: float,
   means = model.mean(thetas)
   widths = np.sqrt(model.variance(thetas) / num_examples)
   if not isinstance(guarantee, notions.PureDP):
+    # Gaussian noise and a normal mean add up to one normal variable.
     nodes, weights = np.zeros(1), np.ones(1)
     widths = np.sqrt(widths**2 + noise**2)
   margin = _REACH * widths.max() + noise * np.abs(nodes).max() / 2

@@ -30,9 +30,9 @@ def coordinate_risk(theta: float, *, num_examples: int, estimate: Estimate,
   """Returns E (estimate - theta)^2 of one Bernoulli coordinate."""
   prob = special.expit(theta)
   # The range of counts with non-negligible probability.
-  reach = _COUNT_REACH * math.sqrt(num_examples * prob * (1 - prob)) + 30
-  low = max(0, math.floor(num_examples * prob - reach))
-  high = min(num_examples, math.ceil(num_examples * prob + reach))
+  half_width = _COUNT_REACH * math.sqrt(num_examples * prob * (1 - prob)) + 30
+  low = max(0, math.floor(num_examples * prob - half_width))
+  high = min(num_examples, math.ceil(num_examples * prob + half_width))
   counts = np.arange(low, high + 1)
   nodes, weights = noise
   squares = np.square(estimate(counts[:, None] / num_examples, nodes) - theta)

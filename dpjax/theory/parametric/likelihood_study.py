@@ -79,18 +79,19 @@ def _informations(model: Model, centre: float, radius: float
 def _score_bounds(model: Model, num_examples: int,
                   guarantee: Guarantee) -> list[Bound]:
   """Returns the bounds 'scores' and 'coordinates'."""
-  together, alone, d = 0.0, 0.0, model.dimension
+  joint, single, d = 0.0, 0.0, model.dimension
   v = disclosure.discrimination(guarantee)
   for centre, radius in _boxes(model.radius):
     mean, largest, rare = _informations(model, centre, radius)
     prior = scores.cosine_information(dimension=1, radius=radius)
-    together = max(together, scores.bound(
+    joint = max(joint, scores.bound(
         dimension=d, num_examples=num_examples, guarantee=guarantee,
         information=largest, information_trace=d * mean,
         prior_information=d * prior))
     noise = num_examples**2 * 2 * v / (1 - v) * rare if v < 1 else math.inf
-    alone = max(alone, d * scores.joined(1, num_examples * mean, noise, prior))
-  return [Bound(together, 'scores'), Bound(alone, 'coordinates')]
+    single = max(single, d * scores.joined(1, num_examples * mean, noise,
+                                           prior))
+  return [Bound(joint, 'scores'), Bound(single, 'coordinates')]
 
 
 def _cube_bound(model: Model, num_examples: int,

@@ -60,13 +60,13 @@ def lower(*, num_examples: int, guarantee: Guarantee, dimension: int,
     moment: k, from 2 to infinity.
     radius: r.
   """
-  known = Setting(num_examples=num_examples, guarantee=guarantee)
+  setting = Setting(num_examples=num_examples, guarantee=guarantee)
   return (Bound(non_private(num_examples=num_examples, radius=radius),
                 'minimax risk without privacy'),
-          Bound(pair(**known, moment=moment, radius=radius), 'two points'),
-          Bound(sphere(**known, dimension=dimension, moment=moment,
+          Bound(pair(**setting, moment=moment, radius=radius), 'two points'),
+          Bound(sphere(**setting, dimension=dimension, moment=moment,
                        radius=radius), 'sphere'),
-          Bound(sign_vectors.vectors(**known, dimension=dimension,
+          Bound(sign_vectors.vectors(**setting, dimension=dimension,
                                      moment=moment, radius=radius), 'scores'))
 
 
@@ -120,6 +120,7 @@ def _far(path: _Path, num_examples: int, guarantee: Guarantee) -> int:
   """Returns a power of two, or n, as a distance where almost no risk is left.
   """
   distance = 1
+  # Doubling needs few calls and is fine enough for the search.
   while distance < num_examples and path(
       np.array([distance]), guarantee)[0] > _LEFT:
     distance *= 2

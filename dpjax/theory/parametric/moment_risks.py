@@ -153,13 +153,8 @@ def bound(*, num_examples: int, threshold: float, noise_factor: float,
           moment: float, radius: float, printed: bool = False) -> float:
   """Returns r^2 / n + bias^2 + nu T^2, at least the risk for c = 1.
 
-  Args:
-    num_examples: n.
-    threshold: T.
-    noise_factor: nu.
-    moment: k.
-    radius: r.
-    printed: use the bias of Lemma 3, true and looser (item EST-TRUNC).
+  `printed` uses the bias of Lemma 3, true and looser (item EST-TRUNC). Other
+  Args as for `worst`.
   """
   bias = largest_bias(threshold=threshold, moment=moment, radius=radius)
   if printed:
@@ -186,7 +181,7 @@ def best_threshold(*, noise_factor: float, moment: float, radius: float
 
 def worst(*, num_examples: int, threshold: float, shrinkage: float = 1.0,
           noise_factor: float, moment: float, radius: float) -> Worst:
-  """Returns the largest risk over the class, and a distribution that has it.
+  """Returns the largest risk over the class, and where it is attained.
 
   Args:
     num_examples: n.
@@ -233,8 +228,8 @@ def _search(num_examples: int, threshold: float, shrinkage: float,
     top = np.unravel_index(np.argmax(value), value.shape)
     centre = np.array([axis[top] for axis in (fractions, places)])[:, None]
     # Zoom in: the new box spans two grid steps around the best point.
-    reach = 2 * np.diff(box) / (np.array(side)[:, None] - 1)
-    box = np.clip(centre + reach * np.array([[-1, 1]]), 0.0, 1.0)
+    half_widths = 2 * np.diff(box) / (np.array(side)[:, None] - 1)
+    box = np.clip(centre + half_widths * np.array([[-1, 1]]), 0.0, 1.0)
   prob, far, near, mean = (column[top] for column in columns)
   left = 1 - prob
   tilt = np.clip(mean / (left * near), -1, 1) if left * near > 0 else 0.0
@@ -263,16 +258,16 @@ def _values(fraction: np.ndarray, place: np.ndarray, num_examples: int,
   else:
     inverse = np.maximum(1 - place**2, 1e-4)  # T / y; y <= 10^4 T.
     odds = (radius / threshold * inverse)**moment
-    used = fraction * np.minimum(1.0, 1 / odds)
-    prob, far = np.minimum(1.0, used * odds), threshold / inverse
+    spent = fraction * np.minimum(1.0, 1 / odds)
+    prob, far = np.minimum(1.0, spent * odds), threshold / inverse
     left = np.where(prob < 1, 1 - prob, 1.0)
-    near = np.minimum(threshold, radius * ((1 - used) / left)**(1 / moment))
-  b, reach = prob * (far - threshold), (1 - prob) * near
+    near = np.minimum(threshold, radius * ((1 - spent) / left)**(1 / moment))
+  b, inner = prob * (far - threshold), (1 - prob) * near
   curvature = shrinkage**2 / num_examples - (1 - shrinkage)**2
   # The worst mean a of a truncated record that the constraints allow.
-  a = prob * threshold + reach
+  a = prob * threshold + inner
   if curvature > 0:
-    a = np.clip((1 - shrinkage) * b / curvature, prob * threshold - reach, a)
+    a = np.clip((1 - shrinkage) * b / curvature, prob * threshold - inner, a)
   value = (-curvature * a**2 + 2 * (1 - shrinkage) * a * b + b**2
            + shrinkage**2 / num_examples * (
                prob * threshold**2 + (1 - prob) * near**2))

@@ -44,7 +44,7 @@ def _ones(data: Array) -> Array:
   return jnp.sum(jnp.round(data) == 1, dtype=jnp.float64)[None]
 
 
-def _drawn_in(noisy: Array, parameters: ShareParameters) -> Array:
+def _shrunk_mean(noisy: Array, parameters: ShareParameters) -> Array:
   """Returns the noisy mean, shrunk towards 1/2."""
   return (noisy / parameters.num_examples - 0.5) * parameters.weight + 0.5
 
@@ -53,7 +53,7 @@ def _draw_exact(key: PRNGKey, count: Array, parameters: ShareParameters
                 ) -> Array:
   """Returns the shrunk mean without noise."""
   del key
-  return _drawn_in(count, parameters)
+  return _shrunk_mean(count, parameters)
 
 
 def _draw_laplace(key: PRNGKey, count: Array, parameters: ShareParameters
@@ -61,13 +61,13 @@ def _draw_laplace(key: PRNGKey, count: Array, parameters: ShareParameters
   """Samples with Laplace noise, rounded to a grid."""
   scale = jnp.asarray(parameters.scale)
   noise = scale * draws.standard_laplace(key, count.shape, jnp.float64)
-  return _drawn_in(additive.on_grid(count + noise, scale), parameters)
+  return _shrunk_mean(additive.on_grid(count + noise, scale), parameters)
 
 
 def _draw_geometric(key: PRNGKey, count: Array,
                     parameters: ShareParameters) -> Array:
   """Samples with two-sided geometric noise."""
-  return _drawn_in(count + draws.discrete_laplace(
+  return _shrunk_mean(count + draws.discrete_laplace(
       key, count.shape, jnp.asarray(parameters.scale), jnp.float64), parameters)
 
 
@@ -76,7 +76,7 @@ def _draw_gaussian(key: PRNGKey, count: Array, parameters: ShareParameters
   """Samples with Gaussian noise, rounded to a grid."""
   scale = jnp.asarray(parameters.scale)
   noise = scale * additive.standard_normal(key, count.shape).astype(jnp.float64)
-  return _drawn_in(additive.on_grid(count + noise, scale), parameters)
+  return _shrunk_mean(additive.on_grid(count + noise, scale), parameters)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

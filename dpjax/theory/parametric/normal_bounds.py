@@ -64,7 +64,7 @@ def lower(*, num_examples: int, guarantee: Guarantee, dimension: int,
   """
   normal_means.check_model(dimension, radius, sigma)
   prior = 4 * (_first_zero(dimension / 2 - 1) / radius)**2
-  known = Setting(num_examples=num_examples, guarantee=guarantee)
+  setting = Setting(num_examples=num_examples, guarantee=guarantee)
   bounds = [Bound(scores.bound(
       dimension=dimension, num_examples=num_examples, guarantee=None,
       information=1 / sigma**2, information_trace=dimension / sigma**2,
@@ -73,10 +73,10 @@ def lower(*, num_examples: int, guarantee: Guarantee, dimension: int,
     return tuple(bounds)
   ratio = radius / sigma
   bounds += [Bound(scores.bound(
-      **known, dimension=dimension, information=1 / sigma**2,
+      **setting, dimension=dimension, information=1 / sigma**2,
       information_trace=dimension / sigma**2, prior_information=prior,
       scores='gaussian'), 'scores'), Bound(sigma**2 * cube(
-          **known, dimension=dimension, radius=ratio), 'cube')]
+          **setting, dimension=dimension, radius=ratio), 'cube')]
   if isinstance(guarantee, (notions.PureDP, notions.ApproxDP)):
     bounds.append(Bound(sigma**2 * ball(
         num_examples=num_examples, guarantee=guarantee, dimension=dimension,
@@ -99,6 +99,7 @@ def cube(*, num_examples: int, guarantee: Guarantee, dimension: int,
     shares = two_points.product_risk(
         special.erf(sizes / math.sqrt(2)), num_examples=num_examples,
         guarantee=guarantee)
+    # The slack keeps `floor` from losing a coordinate to rounding.
     used = np.minimum(dimension, np.floor((radius / sizes)**2 * (1 + 1e-12)))
     return used * sizes**2 * shares
   low = radius / math.sqrt(dimension)
@@ -114,10 +115,11 @@ def cube(*, num_examples: int, guarantee: Guarantee, dimension: int,
 def ball(*, num_examples: int, guarantee: notions.PureDP | notions.ApproxDP,
          dimension: int, radius: float) -> float:
   """Returns the bound of a ball at the best radius r <= R and best m; s = 1."""
-  radii, missed, gained = _anchored(num_examples, guarantee, dimension, radius)
+  radii, failures, log_ratios = _anchored(num_examples, guarantee, dimension,
+                                          radius)
   values = (np.square(radii) * dimension / (dimension + 2)
-            * np.exp(-2 * gained / dimension)
-            * np.maximum(0.0, 1 - missed)**(1 + 2 / dimension))
+            * np.exp(-2 * log_ratios / dimension)
+            * np.maximum(0.0, 1 - failures)**(1 + 2 / dimension))
   return float(np.max(values))
 
 
@@ -128,11 +130,12 @@ def packing(*, num_examples: int, guarantee: notions.PureDP | notions.ApproxDP,
   A test of the points errs with probability at least 1 - e^(epsilon m) / c^d -
   delta_m - q (LB-14). Smaller than `ball`, which `lower` uses instead.
   """
-  radii, missed, gained = _anchored(num_examples, guarantee, dimension, radius)
+  radii, failures, log_ratios = _anchored(num_examples, guarantee, dimension,
+                                          radius)
   c = _SPACINGS[:, None, None]
-  hit = np.exp(np.minimum(0.0, gained - dimension * np.log(c)))
+  hit = np.exp(np.minimum(0.0, log_ratios - dimension * np.log(c)))
   return float(np.max(np.square(radii / (2 * c)) * np.maximum(
-      0.0, 1 - missed - hit)))
+      0.0, 1 - failures - hit)))
 
 
 def _anchored(n: int, guarantee: notions.PureDP | notions.ApproxDP,
@@ -148,12 +151,12 @@ def _anchored(n: int, guarantee: notions.PureDP | notions.ApproxDP,
   # is always valid, with q = 0.
   m = np.ceil(n * t + _CUTS * np.sqrt(n * t * (1 - t)))
   m = np.minimum(n, np.concatenate([m, np.full_like(radii, n)], 1))
-  missed = stats.binom.sf(m, n, t)
+  failures = stats.binom.sf(m, n, t)
   if delta:
     exponents = np.minimum(epsilon * m, 700.0)
-    missed = missed + delta * (np.expm1(exponents) / math.expm1(epsilon)
-                               if epsilon else m)
-  return radii, missed, epsilon * m
+    failures = failures + delta * (np.expm1(exponents) / math.expm1(epsilon)
+                                   if epsilon else m)
+  return radii, failures, epsilon * m
 
 
 def proposition(*, num_examples: int, guarantee: Guarantee, dimension: int,
@@ -185,10 +188,10 @@ def proposition(*, num_examples: int, guarantee: Guarantee, dimension: int,
     words = max(words, _log_words(dimension))
   if words <= 1:
     return 0.0
-  costs = {None, guarantee}
-  return max(fano(words, num_examples=num_examples, guarantee=promise,
+  guarantees = {None, guarantee}
+  return max(fano(words, num_examples=num_examples, guarantee=each,
                   dimension=dimension, radius=radius, gamma=gamma)
-             for promise in costs)
+             for each in guarantees)
 
 
 def fano(log_words: float, *, num_examples: int, guarantee: Guarantee,

@@ -103,7 +103,7 @@ class NormalInterval:
 
   @property
   def adjacency(self) -> Adjacency:
-    """REPLACE_ONE: one record is replaced and their number is public."""
+    """REPLACE_ONE: one record is replaced; n is public."""
     return Adjacency.REPLACE_ONE
 
   @property
@@ -150,14 +150,14 @@ class NormalInterval:
     """
     errors.check_records(data.shape, self.num_examples)
     records = precision.double(data)
-    for_centre, for_mean = jax.random.split(key)
+    centre_key, mean_key = jax.random.split(key)
     records = jnp.where(jnp.isfinite(records), records, 0.0)
-    centre = self._centre(for_centre, records)
+    centre = self._centre(centre_key, records)
     offsets = jnp.clip(records - centre, -self.clip, self.clip)
     noise = (draws.standard_laplace if isinstance(
         self.guarantee, notions.PureDP) else additive.standard_normal)
     value = (centre + jnp.mean(offsets)
-             + self.scale * precision.double(noise(for_mean, ())))
+             + self.scale * precision.double(noise(mean_key, ())))
     interval = intervals.symmetric(additive.on_grid(value, self.scale),
                                    jnp.asarray(self.half))
     return intervals.clipped(interval, -self.radius, self.radius)
@@ -180,6 +180,7 @@ class NormalInterval:
     # Records outside the grid add 0 to the first bin.
     counts = jnp.zeros(grid.size).at[jnp.where(
         inside, places, 0).astype(jnp.int32)].add(jnp.where(inside, 1.0, 0.0))
+    # A replaced record changes two counts by 1: the l1 sensitivity is 2.
     scale = 2 / centre_epsilon(self.guarantee, self.share)
     noise = precision.double(draws.standard_laplace(key, grid.shape))
     return grid[draws.place_of_largest(counts + scale * noise)]
@@ -189,9 +190,9 @@ class NormalInterval:
                 ) -> Estimate:
     """Returns releases [R] of fresh normal records with this mean."""
     def once(key: PRNGKey) -> Estimate:
-      data, coins = jax.random.split(key)
-      return self.release(coins, mean + self.sigma * precision.double(
-          additive.standard_normal(data, (self.num_examples,))))
+      data_key, release_key = jax.random.split(key)
+      return self.release(release_key, mean + self.sigma * precision.double(
+          additive.standard_normal(data_key, (self.num_examples,))))
     keys = jax.random.split(key, num_repetitions)
     return jax.jit(lambda keys: jax.lax.map(once, keys, batch_size=8))(keys)
 
@@ -241,13 +242,13 @@ def karwa_vadhan(*, num_examples: int, radius: float, sigma: float,
                         step=sigma, clip=clip, half=half)
 
 
-def miss_bound(reach: float, *, num_examples: int, radius: float, step: float,
-               epsilon: float) -> float:
-  """Bounds P(|c - theta| > h) of the median; lengths in units of s."""
+def miss_bound(distance: float, *, num_examples: int, radius: float,
+               step: float, epsilon: float) -> float:
+  """Bounds P(|c - theta| > distance) of the median; lengths in units of s."""
   count = math.ceil(2 * radius / step) + 1
   # Beyond 12 sigma the terms are constant.
   computed = min(count, math.ceil(12 / step))
-  above = special.ndtr(-reach - step * np.arange(computed))
+  above = special.ndtr(-distance - step * np.arange(computed))
   rate, terms = epsilon / 2, np.full(computed, math.inf)
   for low in (-1.0, -0.5, 0.0):
     # c_0 may be the grid point above theta, the one below, or the nearest.
@@ -296,7 +297,7 @@ def _tuned(n: int, radius: float, sigma: float,
            ) -> NormalInterval:
   """Returns the plan of least half-width; cached."""
   alpha = 1 - confidence
-  share, step, reach, missed = np.array(_centres(
+  share, step, distance, missed = np.array(_centres(
       n, radius / sigma, guarantee, alpha)).T[..., None, None]
   # Axes [centres, margins, failure splits]: all plans at once, in units of s.
   clipped = alpha * _CLIPPED
@@ -304,7 +305,7 @@ def _tuned(n: int, radius: float, sigma: float,
   remaining = alpha - missed - 2 * clipped[None, None]
   unit = [normal_means.noise_scale(1.0, 1 - part, num_examples=n,
                                    guarantee=guarantee) for part in share.flat]
-  clip = reach + _MARGINS[None, :, None]
+  clip = distance + _MARGINS[None, :, None]
   scale = clip * np.reshape(unit, share.shape)
   # Approximate widths rank the plans: exact if noise or sampling is 0.
   normal = -special.ndtri(remaining / 2)
@@ -329,9 +330,9 @@ def _centres(n: int, radius: float, guarantee: notions.PureDP | notions.ZCDP,
   for share in _SHARES:
     epsilon = centre_epsilon(guarantee, share)
     for step in _STEPS:
-      missed = [miss_bound(reach, num_examples=n, radius=radius, step=step,
-                           epsilon=epsilon) for reach in _REACHES]
-      plans += [(share, step, reach, prob) for reach, prob in zip(
+      missed = [miss_bound(distance, num_examples=n, radius=radius, step=step,
+                           epsilon=epsilon) for distance in _REACHES]
+      plans += [(share, step, distance, prob) for distance, prob in zip(
           _REACHES, missed) if prob < _MOST_MISSED * alpha]
   return plans
 

@@ -184,9 +184,9 @@ class NormalMean(estimator.Estimator):
     """
     if len(self.rounds) > 1 or self.projected:
       raise ValueError('the risk is exact for one round without projection')
-    kept, spread = self.kept_at(distance)
-    return ((distance - self.shrinkage * kept)**2
-            + self.shrinkage**2 * spread)
+    mean_norm, variance = self.kept_at(distance)
+    return ((distance - self.shrinkage * mean_norm)**2
+            + self.shrinkage**2 * variance)
 
   def kept_at(self, distance: np.ndarray | float
               ) -> tuple[np.ndarray, np.ndarray]:
@@ -215,13 +215,8 @@ def clipped_once(*, num_examples: int, dimension: int, radius: float,
                  ) -> NormalMean:
   """Returns the mechanism with one round around 0.
 
-  Args:
-    num_examples: n.
-    dimension: d.
-    radius: R.
-    sigma: s.
-    guarantee: guarantee of the release.
-    clip: T; None for T and a factor that together minimise the worst risk.
+  `clip` is T; None for a T and a factor that together minimise the worst risk.
+  Other Args as for `NormalMean`.
   """
   def build(clip: float, shrinkage: float = 1.0) -> NormalMean:
     return NormalMean(
@@ -237,10 +232,10 @@ def clipped_once(*, num_examples: int, dimension: int, radius: float,
     """Returns the best factor for this clip, and the largest risk with it."""
     plain = build(clip)
     places = radius * _PLACES
-    kept, spread = plain.kept_at(places)
+    mean_norm, variance = plain.kept_at(places)
     # Bias for each factor and distance: [factors, distances].
-    bias = places - _FACTORS[:, None] * kept
-    risks = np.max(bias**2 + np.square(_FACTORS)[:, None] * spread, -1)
+    bias = places - _FACTORS[:, None] * mean_norm
+    risks = np.max(bias**2 + np.square(_FACTORS)[:, None] * variance, -1)
     return float(_FACTORS[np.argmin(risks)]), float(np.min(risks))
 
   norm = math.hypot(radius, sigma * math.sqrt(dimension))
@@ -267,20 +262,20 @@ def _draw_pure(key: PRNGKey, records: Array, parameters: PyTree) -> Array:
 def _rounds(key: PRNGKey, records: Array, parameters: PyTree,
             noise: Callable[[PRNGKey, tuple[int, ...]], Array]) -> Array:
   """Runs all rounds from the centre 0 and returns the shrunk last centre."""
-  clips, scales, kept, shrinkage = parameters
+  clips, scales, centre_radius, shrinkage = parameters
 
-  def turn(centre: Array, of: tuple[PRNGKey, Array, Array]
-           ) -> tuple[Array, None]:
-    key, clip, scale = of
+  def run_round(centre: Array, inputs: tuple[PRNGKey, Array, Array]
+                ) -> tuple[Array, None]:
+    key, clip, scale = inputs
     # Offsets in a ball of radius T: the sensitivity is 2 T / n at any centre.
     offsets = _within(records - centre[None], clip)
     noisy = (centre + jnp.mean(offsets, 0)
              + scale * precision.double(noise(key, centre.shape)))
-    return _within(additive.on_grid(noisy, scale), kept), None
+    return _within(additive.on_grid(noisy, scale), centre_radius), None
 
   start = jnp.zeros(records.shape[1:], records.dtype)
   keys = jax.random.split(key, clips.size)
-  centre, _ = jax.lax.scan(turn, start, (keys, clips, scales))
+  centre, _ = jax.lax.scan(run_round, start, (keys, clips, scales))
   return shrinkage * centre
 
 
@@ -297,10 +292,10 @@ def _simulated(draw: estimator.Draw, num_examples: int
   """Returns a compiled simulation of releases from fresh normal records."""
   def once(key: PRNGKey, mean: Array, sigma: Array, parameters: PyTree
            ) -> Array:
-    data, coins = jax.random.split(key)
+    data_key, draw_key = jax.random.split(key)
     records = mean[None] + sigma * precision.double(additive.standard_normal(
-        data, (num_examples, *mean.shape)))
-    return draw(coins, records, parameters)
+        data_key, (num_examples, *mean.shape)))
+    return draw(draw_key, records, parameters)
 
   def run(keys: PRNGKey, mean: Array, sigma: Array, parameters: PyTree
           ) -> Array:

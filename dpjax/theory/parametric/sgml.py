@@ -4,7 +4,7 @@ theta <- P(theta + eta (mean T - A'(theta)) + sqrt(2 eta) sigma N(0, I)), where
 P projects on the box. Source: Lalanne (2023, Algorithm 1 and Fact 4.2.4) (item
 EST-DPSGML).
 
-What holds of the fact (errata E-15, E-16). rho-zCDP holds for the full batch,
+The fact holds in part (errata E-15, E-16). rho-zCDP holds for the full batch,
 with at most half the printed variance of noise; the guarantee of
 `privacy.langevin` is exact. It does not hold for batches of m < n records with
 replacement, where a drawn record changes a gradient by 2 L / m. So `Descent`

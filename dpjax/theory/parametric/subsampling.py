@@ -65,7 +65,7 @@ class Subsampled:
 
   @property
   def adjacency(self) -> Adjacency:
-    """REPLACE_ONE: one record is replaced and their number is public."""
+    """REPLACE_ONE: one record is replaced; n is public."""
     return Adjacency.REPLACE_ONE
 
   @property

@@ -69,6 +69,7 @@ def _bayes(n: int, fraction: float) -> float:
   def powers(k: int) -> np.ndarray:
     """Integral of theta^(a - 1 - n + k) over [m, 1], m = e^-depth."""
     c = a - n + k
+    # At c = 0 the integrand is 1 / theta, whose integral is -ln m.
     return np.where(abs(c) < 1e-9, depth, -np.expm1(-c * depth) / (
         c if abs(c) >= 1e-9 else 1.0))
 
@@ -147,7 +148,7 @@ def paper(*, num_examples: int, guarantee: notions.TotalVariationPrivacy,
     printed: use 1/32, from a factor 2 that is not needed (erratum E-06), for n
       level >= 1/4.
   """
-  looks = num_examples * guarantee.level
-  if looks < (0.25 if printed else 0.5):
+  scaled_level = num_examples * guarantee.level
+  if scaled_level < (0.25 if printed else 0.5):
     return 0.0
-  return 1 / ((32 if printed else 16) * looks)
+  return 1 / ((32 if printed else 16) * scaled_level)

@@ -77,6 +77,7 @@ def log_weights(ordered: Array, parameters: RankParameters
   lowest = jnp.asarray(parameters.log_lowest)
   logs = jnp.log(jnp.maximum(ordered, jnp.exp(lowest)))
   logs = jnp.clip(logs, lowest, 0.0)
+  # The first interval has length 1 in ln t, which gives it weight 1.
   ends = jnp.concatenate([(lowest - 1)[None], lowest[None], logs,
                           jnp.zeros((1,), jnp.float64)])
   counts = jnp.arange(ordered.size + 1, dtype=jnp.float64)
@@ -107,9 +108,9 @@ def _log(widths: Array) -> Array:
 
 def _point(key: PRNGKey, ends: Array, weights: Array) -> Array:
   """Draws a point: an interval by its weight, then uniformly inside it."""
-  for_interval, for_point = jax.random.split(key)
-  place = choice.choose(for_interval, weights)
-  fraction = jax.random.uniform(for_point, (), jnp.float64)
+  interval_key, point_key = jax.random.split(key)
+  place = choice.choose(interval_key, weights)
+  fraction = jax.random.uniform(point_key, (), jnp.float64)
   return ends[place] + fraction * (ends[place + 1] - ends[place])
 
 
@@ -234,17 +235,17 @@ def _bound(thetas: np.ndarray, n: int, parameters: RankParameters
   """Returns `risk_bound` for all theta."""
   rate, rank, factor, log_lowest = _on_host(parameters)
   lowest = math.exp(log_lowest)
-  reach = 16 * lowest
+  cutoff = 16 * lowest
   tail = math.exp(-rate * (n - rank))
-  # For theta below `reach`: choices up to the largest record estimate at most
+  # For theta below `cutoff`: choices up to the largest record estimate at most
   # factor theta; `past` bounds the choices beyond it.
   past = factor**2 * tail / 2
-  risks = np.minimum(1.0, np.square(factor * np.minimum(thetas, reach)) + past)
-  inside = thetas >= reach
+  risks = np.minimum(1.0, np.square(factor * np.minimum(thetas, cutoff)) + past)
+  inside = thetas >= cutoff
   if inside.any():
-    over = np.where(inside, thetas, 1.0)
+    far_thetas = np.where(inside, thetas, 1.0)
     risks = np.where(inside, np.minimum.reduce([np.ones(thetas.shape), *(
-        _inside(over, n, parameters, share) for share in (2, 8))]), risks)
+        _inside(far_thetas, n, parameters, share) for share in (2, 8))]), risks)
   return risks
 
 
@@ -271,9 +272,10 @@ def _inside(thetas: np.ndarray, n: int, parameters: RankParameters,
         np.exp(power * spread) * n / (n + hit) - n / (n + hit + power)) / power
     moments.append((kept * (sums[power] + last * through * top) * lambdas
                     ).sum(1) * _STEP)
-  none = (through * kept * n / (n + hit) * lambdas).sum(1) * _STEP  # E 1 / S.
+  # The mean of 1 / S over records.
+  mean_inverse = (through * kept * n / (n + hit) * lambdas).sum(1) * _STEP
   square = factor**2 * moments[2] - 2 * factor * moments[1] + moments[0]
-  far = math.exp(-rate * (rank - low)) * (1 - log_lowest) * none
+  far = math.exp(-rate * (rank - low)) * (1 - log_lowest) * mean_inverse
   rare = stats.binom.sf(low - 1, n, math.exp(log_lowest) / thetas)
   return thetas**2 * (square + far) + factor**2 * rare
 

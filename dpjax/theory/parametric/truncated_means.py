@@ -221,18 +221,18 @@ class TruncatedMean(estimator.Estimator):
     The rounding grid is ignored. Only the mean differs between data sets, so
     smooth privacy bounds the differences (item DEF-SMOOTH).
     """
-    away = (precision.double(outputs) / self.shrinkage
-            - self.statistic(data)[None])
+    offsets = (precision.double(outputs) / self.shrinkage
+               - self.statistic(data)[None])
     d, scale = self.dimension, self.scale
     constant = -d * math.log(scale * self.shrinkage)
     if self.draw is _gaussian:
       return constant - d / 2 * math.log(2 * math.pi) - jnp.sum(
-          jnp.square(away / scale), -1) / 2
+          jnp.square(offsets / scale), -1) / 2
     if self.draw is _laplace:
-      return constant - d * math.log(2) - jnp.sum(jnp.abs(away), -1) / scale
+      return constant - d * math.log(2) - jnp.sum(jnp.abs(offsets), -1) / scale
     area = math.log(2) + d / 2 * math.log(math.pi) - math.lgamma(d / 2)
     return constant - area - math.lgamma(d) - jnp.linalg.norm(
-        away, axis=-1) / scale
+        offsets, axis=-1) / scale
 
   def risk(self, num_values: int) -> float:
     """Returns the mean square of the noise alone, after shrinkage."""
@@ -333,9 +333,9 @@ def upper(*, num_examples: int, guarantee: Guarantee, dimension: int,
       variants = [('gaussian', guarantee)]
   uppers = [study.Upper(tuned(
       num_examples=num_examples, dimension=dimension, moment=moment,
-      radius=radius, guarantee=kept, noise=noise).worst(
+      radius=radius, guarantee=its_guarantee, noise=noise).worst(
           moment=moment, radius=radius).value, f'truncated mean, {noise} noise',
-                        True) for noise, kept in variants]
+                        True) for noise, its_guarantee in variants]
   if (isinstance(guarantee, notions.TotalVariationPrivacy)
       and num_examples * guarantee.level >= 1):
     size = subsampling.subset_size(num_examples, guarantee.level)
