@@ -55,7 +55,7 @@ class Attacked(NamedTuple):
 
 
 class _Side(NamedTuple):
-  """Statistics of the shadows with each record, or of those without it.
+  """Statistics of the shadows trained on each record, or of the others.
 
   Attributes:
     size: [N, 1], number of these shadows, as a float.
@@ -68,7 +68,7 @@ class _Side(NamedTuple):
 
 
 class _Probability(NamedTuple):
-  """Probabilities p and 1 - p, [N, A]; both are kept, as either may round."""
+  """Probabilities p and 1 - p, [N, A]; near 0 or 1 only one is accurate."""
   hit: Array
   miss: Array
 
@@ -161,17 +161,16 @@ def rmia(target: Array, shadows: Array, inclusion: Array, *, a: float,
   It is the fraction of z with
   [p(x | target) / p(x)] / [p(z | target) / p(z)] >= gamma. Here p(x) is the
   mean of two averages of p(x | shadow), over shadows with x and without x; p(z)
-  likewise. The score rises with the record's own ratio, so within one network
-  it ranks records as the ratios do, with ties if the population is small. The
-  population makes scores of different networks comparable.
+  likewise. Within one network, scores rank records as the ratios do, with ties
+  if the population is small. It makes scores of several networks comparable.
 
   If a record has shadows on one side only, the other side follows from
   p_in = a p_out + 1 - a, as in offline RMIA. Scores are means over queries.
 
   Args:
-    target: [N] or [N, A] log-odds under the attacked network.
-    shadows: [M, N] or [M, N, A] log-odds under the shadow networks.
-    inclusion: [M, N] bool, True if shadow m was trained on record n.
+    target: see `lira`.
+    shadows: see `lira`; M >= 1.
+    inclusion: see `lira`.
     a: in (0, 1]; members have the miss probability a (1 - p_out).
     gamma: factor by which a record must dominate, positive.
     population: [Z] indices of the population among the N records; None for all.
@@ -182,7 +181,7 @@ def rmia(target: Array, shadows: Array, inclusion: Array, *, a: float,
       shadows, ~inside)
   in_ = _where(jnp.any(inside, axis=0), in_, _members(out, a))
   out = _where(jnp.any(~inside, axis=0), out, _non_members(in_, a))
-  return _beaten(target, _average(in_, out), gamma, population)
+  return _dominated(target, _average(in_, out), gamma, population)
 
 
 def rmia_offline(target: Array, shadows: Array, inclusion: Array, *, a: float,
@@ -200,7 +199,7 @@ def rmia_offline(target: Array, shadows: Array, inclusion: Array, *, a: float,
   out = _mean_probability(shadows, ~inside)
   out = _where(has_out, out, _Probability(*(
       _mean_over_records(each, has_out) for each in out)))
-  return _beaten(target, _average(_members(out, a), out), gamma, population)
+  return _dominated(target, _average(_members(out, a), out), gamma, population)
 
 
 @functools.partial(jax.jit, static_argnames='attack')
@@ -263,6 +262,7 @@ def _side(values: Array, chosen: Array) -> _Side:
 def _masked_mean(values: Array, chosen: Array) -> Array:
   """Returns means over the first axis; 0 where nothing is chosen."""
   count = jnp.sum(chosen, axis=0, dtype=values.dtype)
+  # A product with the mask would turn excluded infinities into NaN.
   return jnp.sum(jnp.where(chosen, values, 0), axis=0) / jnp.maximum(count, 1)
 
 
@@ -289,7 +289,7 @@ def _variance(side: _Side, pooled: Array, pooling: float) -> Array:
   """Returns variances [N, A] of records, shrunk towards the pooled one."""
   if not pooling >= 0:
     raise ValueError(f'pooling must be >= 0, got {pooling}')
-  if math.isinf(pooling):
+  if math.isinf(pooling):  # The limit of the quotient below.
     return jnp.broadcast_to(pooled, side.mean.shape)
   freedom = pooling + jnp.maximum(side.size - 1, 0)
   own = (pooling * pooled + side.squares) / jnp.maximum(freedom, 1e-30)
@@ -304,6 +304,7 @@ def _log_normal(values: Array, mean: Array, variance: Array) -> Array:
 
 def _mean_probability(shadows: Array, chosen: Array) -> _Probability:
   """Returns the mean probability of the true class over chosen shadows."""
+  # sigmoid(-z) is 1 - sigmoid(z) without cancellation near 1.
   return _Probability(_masked_mean(jax.nn.sigmoid(shadows), chosen),
                       _masked_mean(jax.nn.sigmoid(-shadows), chosen))
 
@@ -315,6 +316,7 @@ def _members(out: _Probability, a: float) -> _Probability:
 
 def _non_members(in_: _Probability, a: float) -> _Probability:
   """Inverts `_members`: the probability for non-members, given `in_`."""
+  # `_members` gives a miss of at most a, but a measured one may be larger.
   miss = jnp.minimum(in_.miss / a, 1)
   return _Probability(1 - miss, miss)
 
@@ -338,9 +340,9 @@ def _log(probability: _Probability) -> Array:
   return jnp.where(miss < 0.5, jnp.log1p(-miss), rare)
 
 
-def _beaten(target: Array, typical: _Probability, gamma: float,
-            population: np.ndarray | None) -> Array:
-  """Returns the dominated fractions [N] of the population.
+def _dominated(target: Array, typical: _Probability, gamma: float,
+               population: np.ndarray | None) -> Array:
+  """Returns the fraction [N] of the population that each record dominates.
 
   `typical` is p(x), the probability under an average shadow.
   """

@@ -147,7 +147,8 @@ def audit(key: PRNGKey, target: Target | canary.Game | canary.LossGame, *,
   errors.check_at_least('num_runs', num_runs, 100)
   black_key, noise_key = jax.random.split(key)
   tests = list(_tests(noise_key, target, min(num_runs, _NOISE_RUNS)))
-  # Half of the significance is for the counts, half for all tests together.
+  # Half of the significance is for the counts. All tests together have the
+  # other half, in equal parts: Bonferroni needs no independence.
   half = significance / (2 if tests else 1)
   counted = blackbox.audit(black_key, target, num_runs=num_runs,
                            significance=half)
@@ -182,7 +183,7 @@ def _claim_check(claim: claims.Claim) -> Check:
 
 
 def _certain_checks(target: Target) -> Iterator[Check]:
-  """Yields the deterministic checks, which sample nothing."""
+  """Yields the deterministic checks, which draw no releases."""
   if target.log_probs is not None:
     worst = exact.finite_distributions(target.curve, target.pairs,
                                        target.log_probs)
@@ -201,6 +202,7 @@ def _relative_to_claim(amount: float) -> str:
 
 def _sampled_checks(key: PRNGKey, target: Target) -> Iterator[Check]:
   """Yields checks of a few releases that refute a claim with certainty."""
+  # These checks have no p-value, so draws shared with the tests do no harm.
   pair, declared = target.pairs[0], target.noise
   if declared is not None and declared.spacing:
     outputs = target.draw(key, pair.data, 1000)
@@ -208,6 +210,7 @@ def _sampled_checks(key: PRNGKey, target: Target) -> Iterator[Check]:
     off = ~(np.mod(outputs, declared.spacing) == 0)
     yield Check('grid', bool(off.any()),
                 f'{off.mean():.1%} of outputs off the declared grid')
+  # Only pure DP bounds the ratio of densities at every output.
   if target.log_density is not None and target.claim.delta == 0:
     for number, pair in enumerate(target.pairs):
       outputs = target.draw(jax.random.fold_in(key, number), pair.data, 1000)
@@ -218,7 +221,7 @@ def _sampled_checks(key: PRNGKey, target: Target) -> Iterator[Check]:
 
 def _tests(key: PRNGKey, target: Target,
            num_runs: int) -> Iterator[tuple[str, float]]:
-  """Yields (name, p-value): is the output or noise distributed as declared?"""
+  """Yields (name, p-value) of tests of the declared distributions."""
   if target.log_probs is not None:
     for number, pair in enumerate(target.pairs[:_NOISE_PAIRS]):
       draws = target.draw(jax.random.fold_in(key, number), pair.data, num_runs)
@@ -235,7 +238,7 @@ def _tests(key: PRNGKey, target: Target,
                             np.asarray(declared.value(data), np.float64
                                        ).reshape(1, -1))
         for k, data in zip(keys, pair[:2], strict=True)]
-    # Releases of each side are tested, with the other side's as a reference.
+    # The other side's scores serve only to find noise that both sides share.
     for side, (first, second) in enumerate((scores, scores[::-1])):
       for name, value in noise.p_values(first, second):
         yield f'noise: {name} ({number}{"ab"[side]})', value
@@ -296,6 +299,7 @@ def _audit_game(key: PRNGKey, game: canary.Game | canary.LossGame,
           Check(_LOSSES, False, detail),), significance=significance)
   if played.inside is None or played.outside is None:
     return report
+  # This bound is only reported: the findings alone decide the verdict.
   many_runs = empirical.audit(played.inside, played.outside, delta=delta,
                               significance=significance)
   return dataclasses.replace(

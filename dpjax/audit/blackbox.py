@@ -24,6 +24,7 @@ from dpjax.typing import PRNGKey
 _PILOT_PART, _LEAST_PILOT = 4, 4096
 # `detectable_epsilon` tries true epsilons up to this multiple of the claim.
 _LARGEST_FACTOR = 16.0
+# Scaled epsilons are cut here, because e^710 overflows float64.
 _LARGEST_EPSILON = 600.0
 
 
@@ -77,27 +78,28 @@ def audit(key: PRNGKey, target: Target, *, num_runs: int,
   """Chooses an event with pilot runs, and counts it on fresh runs.
 
   Args:
-    key: randomness of all runs.
+    key: determines all runs.
     target: the target to audit.
     num_runs: number of counted releases of each side of the pair.
     significance: upper bound on the probability that `excess` is positive for
-      a true claim, and on the probability that `epsilon_lower` is too large.
+      a true claim or `epsilon_lower` is too large.
   """
   pilot_key, key = jax.random.split(key)
   pilot = max(num_runs // _PILOT_PART, min(num_runs, _LEAST_PILOT))
-  chosen = max(
+  event, pair = max(
       ((choose(target.curve, *both(k, target, pair, pilot),
                low_bits=target.floating_point), pair)
        for k, pair in zip(jax.random.split(pilot_key, len(target.pairs)),
                           target.pairs, strict=True)),
       key=lambda candidate: candidate[0].score)
-  event, pair = chosen
   outputs = both(key, target, pair, num_runs)
   likely, other = outputs[::-1] if event.swapped else outputs
   hits, alarms = event.count(likely), event.count(other)
   miss_rate, alarm_rate = bounds.error_upper_bounds(
       true_positives=hits, num_in=num_runs, false_positives=alarms,
       num_out=num_runs, significance=significance)
+  # `excess` and `epsilon_lower` use the same two bounds on rates. While these
+  # hold, both are right, so they share one significance.
   return BlackBox(
       pair=pair, event=event, num_runs=num_runs,
       true_positives=hits, false_positives=alarms,
@@ -143,7 +145,7 @@ def choose(curve: curves.PrivacyCurve, present: np.ndarray,
 
 def loudest(curve: curves.PrivacyCurve, present: np.ndarray,
             absent: np.ndarray, cuts: list[partitions.Partition]) -> Event:
-  """Returns the event of the highest score over all given partitions."""
+  """Returns the event with the highest score over all given partitions."""
   events = []
   for partition in cuts:
     counts = [partition.counts(y) for y in (present, absent)]
@@ -186,6 +188,7 @@ def _standard_scores(curve: curves.PrivacyCurve, hits: np.ndarray,
   A test without excess gets the epsilon that its counts suggest, minus 1000.
   So for a true claim the test with the best lower bound on epsilon is chosen.
   """
+  # Half a count more keeps both rates off 0 and 1, where variances vanish.
   hit = ((hits + 0.5) / (num_in + 1))[:, None]
   alarm = ((alarms + 0.5) / (num_out + 1))[:, None]
   growth = np.exp(curve.epsilons)[None]
@@ -197,14 +200,15 @@ def _standard_scores(curve: curves.PrivacyCurve, hits: np.ndarray,
       alarm_variance + growth**2 * hit_variance)
   scores = np.max(np.maximum(direct, reverse), axis=1, initial=-np.inf)
   # ln(hits / alarms), with both moved three standard errors against the test.
-  promise = np.log(np.maximum(hits - 3 * np.sqrt(hits), 1e-3) / num_in) - (
+  # The 5 keeps a test without alarms finite, and cautious.
+  log_ratio = np.log(np.maximum(hits - 3 * np.sqrt(hits), 1e-3) / num_in) - (
       np.log((alarms + 3 * np.sqrt(alarms) + 5) / num_out))
-  return np.where(scores > 0, scores, promise - 1000)
+  return np.where(scores > 0, scores, log_ratio - 1000)
 
 
 def detectable_epsilon(target: Target, *, num_runs: int,
                        significance: float) -> float:
-  """Returns the true epsilon at which such an audit has 50 % power.
+  """Returns the true epsilon at which `audit` has 50 % power.
 
   The true privacy curve is assumed to be the claimed one with all epsilons
   multiplied by one factor, and the audit to know the best event. Infinite if

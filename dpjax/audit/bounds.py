@@ -88,6 +88,7 @@ def epsilon_lower_bounds(*, true_positives: ArrayLike, num_in: int,
       true_positives=true_positives, num_in=num_in,
       false_positives=false_positives, num_out=num_out,
       significance=significance)
+  # Both inequalities hold together, so the better one costs nothing more.
   return np.maximum(0.0, np.maximum(_log_ratios(1 - miss - delta, alarm),
                                     _log_ratios(1 - alarm - delta, miss)))
 
@@ -119,10 +120,8 @@ def gaussian_shift_lower_bound(*, true_positives: int, num_in: int,
 
   If the trade-off is known to be that of N(0, 1) against N(mu, 1), one point of
   it determines mu = -Phi^-1(FPR) - Phi^-1(FNR). Both rates are replaced by
-  upper bounds. The bound is 0 if the test is no better than a coin flip. It
-  does not take an absolute value, which would turn a useless test into a
-  positive bound: on noise alone it is far above zero. Roles are not exchanged:
-  a test that is wrong more often than right gives 0.
+  upper bounds. A test that is no better than a coin flip gives 0; an absolute
+  value would make its bound positive. Roles are not exchanged.
 
   Returns:
     A lower bound >= 0 on mu, the sensitivity over the standard deviation. It
@@ -133,6 +132,7 @@ def gaussian_shift_lower_bound(*, true_positives: int, num_in: int,
       true_positives=true_positives, num_in=num_in,
       false_positives=false_positives, num_out=num_out,
       significance=significance)
+  # A bound of 1 on a rate gives -inf, and then the lower bound 0.
   return float(max(0.0, stats.norm.isf(alarm) + stats.norm.isf(miss)))
 
 

@@ -112,6 +112,7 @@ def shift(game: Game) -> Shift:
   else:
     scales = k_norm.allocate(bounds, order=order, noise_multiplier=multiplier,
                              sizes=sizes)
+    # `contribution` divides l2 norms, so ratios in this norm replace its own.
     ratios = jax.tree.unflatten(structure, [
         _norms(_rows(part, ()), order) / bound for part, bound in zip(
             tree.blocks(sensitivity, total), bounds, strict=True)])
@@ -129,10 +130,6 @@ def release(key: PRNGKey, game: Game) -> tuple[PyTree, PyTree]:
 
   The canary is the first record. Padding of batches points at row 0, so a
   method that ignores the mask reveals itself.
-
-  Args:
-    key: fresh key for this call.
-    game: the game to play.
 
   Returns:
     The noisy sums (with, without) the canary, with leaves
@@ -189,7 +186,7 @@ def _norms(vectors: np.ndarray, order: float | None) -> np.ndarray:
 
 def _blocks(game: Game, canary_shift: Shift,
             sums: PyTree) -> list[tuple[np.ndarray, np.ndarray, float]]:
-  """Lists (noisy vectors [runs, steps, d], canary [d], scale) per block."""
+  """Lists (noisy sums [runs, steps, d], canary [d], scale) of all blocks."""
   lead = game.num_runs, game.plan.num_steps
   return [(_rows(part, lead), _rows(total, ()), float(scale))
           for part, total, scale in zip(
@@ -248,12 +245,7 @@ def play(key: PRNGKey, game: Game,
 
   A method fails if a record exceeds its sensitivity, if the noise has another
   size or is correlated, or if the measured privacy curve lies above the
-  accountant's. A sound method fails with probability below 1e-5.
-
-  Args:
-    key: key for the runs.
-    game: the game to play.
-    epsilons: values of epsilon at which the privacy curves are compared.
+  accountant's at `epsilons`. A sound method fails with probability below 1e-5.
   """
   canary_shift = shift(game)
   # `not <=` also refutes a NaN.
@@ -355,24 +347,21 @@ def _curve_findings(plan: TrainingPlan, inside: np.ndarray,
   """Lists where the measured privacy curve exceeds the accountant's."""
   reasons = []
   for epsilon in epsilons:
-    most = _claimed_delta(plan, epsilon)
+    claimed = _claimed_delta(plan, epsilon)
     for what, losses in (('remove', inside), ('add', -outside)):
       estimate = whitebox.estimate_delta(losses, epsilon=epsilon)
       if not (estimate.value <=
-              most + _ERRORS * estimate.standard_error + _GRID):
+              claimed + _ERRORS * estimate.standard_error + _GRID):
         reasons.append(f'{what}: delta({epsilon}) is {estimate.value}, claimed '
-                       f'{most}')
+                       f'{claimed}')
   return reasons
 
 
 def _count_findings(plan: TrainingPlan, inside: np.ndarray,
                     outside: np.ndarray) -> tuple[float, list[str]]:
-  """Bounds epsilon by a threshold fixed on half of the runs.
-
-  Returns:
-    The lower bound counted on the other half, and the reasons that refute.
-  """
+  """Returns `GameResult.epsilon_lower`, and a reason if it refutes."""
   half, delta = inside.size // 2, 1e-5
+  # About 2 % of false alarms: rare, but still counted often enough.
   threshold = np.quantile(outside[:half], 0.98)
   lower = audit_bounds.epsilon_lower_bound(
       true_positives=int(np.sum(inside[half:] > threshold)), num_in=half,

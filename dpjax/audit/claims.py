@@ -79,5 +79,6 @@ def curve(claim: Claim) -> curves.PrivacyCurve:
 def _spent(event: accounting.DpEvent, delta: float,
            adjacency: Adjacency) -> float:
   """Returns the event's epsilon; accountants get delta 1e-12 instead of 0."""
+  # Epsilon falls in delta, so `check` can only become more lenient by this.
   return curves.at(event, delta=max(delta, accounting.MIN_DELTA),
                    adjacency=adjacency)

@@ -18,8 +18,10 @@ from dpjax.privacy import divergences
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.privacy.notions import ApproxDP
 
+# Every point is a valid claim: fewer points make a weaker, still valid test.
 _POINTS = 48
 _LEAST_DELTA = 1e-9
+# e^710 overflows float64.
 _LARGEST_EPSILON = 500.0
 
 
@@ -55,10 +57,6 @@ def of_event(event: accounting.DpEvent, *,
   """Returns an accountant's curve, from epsilon 0 to where delta is 1e-9.
 
   Uses the first accountant that covers the event, which rounds deltas up.
-
-  Args:
-    event: accounting event that ran.
-    adjacency: adjacency of the claim.
   """
   return _cached(_of_event, event, adjacency)
 
@@ -76,6 +74,7 @@ def _cached(function: Callable[..., Any], event: accounting.DpEvent,
 @functools.lru_cache(maxsize=64)
 def _at(event: accounting.DpEvent, delta: float,
         adjacency: Adjacency) -> tuple[float, str]:
+  """Returns epsilon, and the first accountant that covers the event."""
   *others, last = accounting.ACCOUNTANTS
   for accountant in others:
     try:
@@ -90,11 +89,12 @@ def _at(event: accounting.DpEvent, delta: float,
 @functools.lru_cache(maxsize=64)
 def _of_event(event: accounting.DpEvent,
               adjacency: Adjacency) -> PrivacyCurve:
-  most, accountant = _cached(_at, event, _LEAST_DELTA, adjacency)
-  if not math.isfinite(most):
+  """Computes the curve of `of_event`."""
+  largest, accountant = _cached(_at, event, _LEAST_DELTA, adjacency)
+  if not math.isfinite(largest):
     return NOTHING
-  # One point beyond `most` covers the rounding of its conversion.
-  epsilons = np.append(np.linspace(0, most, _POINTS), 1.001 * most + 1e-3)
+  # One point beyond `largest` covers the rounding of its conversion.
+  epsilons = np.append(np.linspace(0, largest, _POINTS), 1.001 * largest + 1e-3)
   epsilons = epsilons[epsilons < _LARGEST_EPSILON]
   return PrivacyCurve(epsilons, accounting.delta_curve(
       event, epsilons=epsilons.tolist(), adjacency=adjacency,

@@ -20,6 +20,7 @@ from dpjax import errors
 from dpjax.audit import bounds
 from dpjax.typing import Array
 
+# The cap bounds the work; a test is valid with any of the thresholds.
 _MAX_CANDIDATES = 2048
 
 
@@ -72,10 +73,8 @@ def audit(with_canary: np.ndarray, without: np.ndarray, *, delta: float,
           significance: float = 0.05) -> AuditResult:
   """Returns a lower bound on epsilon from one statistic per run (AUD-01).
 
-  The first half of each array chooses the threshold and its side. The second
-  half is counted with Clopper-Pearson limits, with either data set in the role
-  of the first. NaN counts as larger than every number, because a run that fails
-  can reveal the canary.
+  The second half of each array is counted. NaN counts as larger than every
+  number, because a run that fails can reveal the canary.
 
   Args:
     with_canary: [r] statistics of runs on the data set with the canary.
@@ -122,8 +121,9 @@ def choose_threshold(with_canary: np.ndarray, without: np.ndarray, *,
     # are rare and bounds are largest.
     spaced = np.linspace(0, values.size - 1, _MAX_CANDIDATES // 2)
     extremes = np.arange(_MAX_CANDIDATES // 4)
-    kept = np.concatenate([spaced.round().astype(int), extremes, -1 - extremes])
-    values = values[np.unique(kept % values.size)]
+    ranks = np.concatenate([spaced.round().astype(int), extremes,
+                            -1 - extremes])
+    values = values[np.unique(ranks % values.size)]
   best, chosen = -math.inf, Threshold(math.inf, 1)
   for side in (1, -1):
     lower_bounds = bounds.epsilon_lower_bounds(
@@ -199,6 +199,7 @@ def subsampled_log_ratio(log_ratios: Values, *,
   errors.check_probability('sampling_prob', sampling_prob)
   absent = math.log1p(-sampling_prob) if sampling_prob < 1 else -math.inf
   present = math.log(sampling_prob)
+  # logaddexp stays finite where e^llr itself would overflow.
   if isinstance(log_ratios, jax.Array):
     return jnp.logaddexp(jnp.asarray(absent, log_ratios.dtype),
                          present + log_ratios)
@@ -220,6 +221,7 @@ def _halves(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def _flagged(statistics: np.ndarray, values: np.ndarray,
              side: int) -> np.ndarray:
   """Counts the sorted statistics above (side 1) or below (-1) each value."""
+  # The sides of the search exclude ties, as `Threshold` does.
   if side < 0:
     return np.searchsorted(statistics, values, side='left')
   return statistics.size - np.searchsorted(statistics, values, side='right')

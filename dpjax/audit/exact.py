@@ -44,12 +44,8 @@ def finite_distributions(curve: curves.PrivacyCurve, pairs: Sequence[Pair],
   """Returns the largest excess over a claim, by exact finite distributions.
 
   It compares both orders of every pair, at every epsilon of the curve.
-
-  Args:
-    curve: privacy curve of the claim.
-    pairs: pairs of neighbouring data sets.
-    log_probs: function of a data set that returns the logarithms [m] of the
-      probabilities of all outcomes.
+  `log_probs(data)` returns the logarithms [m] of the probabilities of all
+  outcomes.
   """
   worst = Worst(-math.inf, 'no pair')
   for pair in pairs:
@@ -66,17 +62,12 @@ def enumerated(curve: curves.PrivacyCurve,
                adjacency: Adjacency) -> Worst:
   """Applies `finite_distributions` to all neighbours over a small domain.
 
-  Args:
-    curve: privacy curve of the claim.
-    distribution: function of a data set (a tuple of records) that returns the
-      probabilities [m] of all outcomes.
-    domain: all values that a record can have.
-    sizes: sizes of the data sets.
-    adjacency: which data sets are neighbours.
+  `distribution` maps a tuple of records to the probabilities [m] of all
+  outcomes. `domain` has all values of a record, `sizes` those of data sets.
   """
   pairs = [Pair(one, other, f'{one} and {other}') for one, other
            in neighbours.pairs(domain, sizes, adjacency)]
-  with np.errstate(divide='ignore'):
+  with np.errstate(divide='ignore'):  # ln 0 marks impossible outcomes.
     return finite_distributions(curve, pairs,
                                 lambda data: np.log(distribution(data)))
 
@@ -103,9 +94,11 @@ def outcome_p_value(outputs: np.ndarray, logs: ArrayLike) -> float:
   """
   probs = _probabilities(logs)
   values = np.asarray(outputs, np.float64).ravel()
+  # Casts of NaN and infinity are undefined, so they become the invalid -1.
   places = np.where(np.isfinite(values), values, -1).astype(np.int64)
-  known = (places >= 0) & (places < probs.size) & (places == values)
-  if not known.all() or (probs[places] == 0).any():
+  valid = (places >= 0) & (places < probs.size) & (places == values)
+  # Validity is checked first, as other places must not index `probs`.
+  if not valid.all() or (probs[places] == 0).any():
     return 0.0
   counts = np.bincount(places, minlength=probs.size)
   expected = probs * values.size
@@ -124,12 +117,8 @@ def density_ratio(target: Target, pair: Pair, outputs: np.ndarray,
                   epsilon: float) -> Worst:
   """Returns by how much a declared density's log-ratio exceeds epsilon.
 
-  Args:
-    target: target with a `log_density`.
-    pair: pair of neighbours.
-    outputs: [n, ...] points at which the densities are compared; any points
-      give a valid check.
-    epsilon: claimed epsilon, at delta 0.
+  The claimed delta is 0. Densities are compared at the `outputs` [n, ...]; any
+  points give a valid check.
   """
   if target.log_density is None:
     raise ValueError(f'{target.name} declares no log_density')

@@ -295,6 +295,7 @@ def ceiling_of_event(event: accounting.DpEvent, *,
   delta(0) is the largest total variation distance between neighbours. This is
   never above `ceiling`. A Gaussian of shift mu has accuracy Phi(mu / 2).
   """
+  # The curve starts at epsilon 0.
   deltas = curves.of_event(event, adjacency=adjacency).deltas
   return _ceiling((1 + min(1.0, float(deltas[0]))) / 2 if deltas.size else 1.0)
 
@@ -390,7 +391,7 @@ def _by_kind(scores: np.ndarray,
 
 
 def _ceiling(accuracy: float) -> Ceiling:
-  """Returns a `Ceiling` of this accuracy, see `defence`."""
+  """Returns the `Ceiling` with this accuracy and its defence."""
   return Ceiling(accuracy, defence(accuracy))
 
 

@@ -40,13 +40,13 @@ def normal_scores(rng: np.random.Generator, noise: Noise,
   else:
     # Rounding to the grid maps an interval of one spacing to the residual.
     low, high = residuals - noise.spacing / 2, residuals + noise.spacing / 2
-  place = rng.random(residuals.shape)
+  fraction = rng.random(residuals.shape)
   lower_tails = declared.cdf(low), declared.cdf(high)
-  lower = lower_tails[0] + place * (lower_tails[1] - lower_tails[0])
+  lower = lower_tails[0] + fraction * (lower_tails[1] - lower_tails[0])
   # Above the median use survival functions: there the distribution function is
   # close to 1 and loses precision.
   upper_tails = declared.sf(low), declared.sf(high)
-  upper = upper_tails[0] + place * (upper_tails[1] - upper_tails[0])
+  upper = upper_tails[0] + fraction * (upper_tails[1] - upper_tails[0])
   scores = np.where(lower < 0.5, special.ndtri(lower), -special.ndtri(upper))
   # Impossible residuals give infinite scores, which tests cannot average.
   return np.clip(scores, -40, 40)
@@ -89,11 +89,12 @@ def correlation(first: np.ndarray, second: np.ndarray) -> float:
     return 0.0
   r = float(np.clip(np.corrcoef(first, second)[0, 1], -1, 1))
   freedom = first.size - 2
+  # The floor avoids a division by 0 at |r| = 1, where the p-value is 0.
   statistic = abs(r) * np.sqrt(freedom / max(1 - r**2, 1e-300))
   return float(2 * stats.t.sf(statistic, freedom))
 
 
 def _least(values: ArrayLike) -> float:
   """Returns the Bonferroni-corrected least p-value; NaN counts as 0."""
-  known = np.nan_to_num(np.asarray(values, np.float64), nan=0.0)
-  return float(min(1.0, known.size * known.min()))
+  numbers = np.nan_to_num(np.asarray(values, np.float64), nan=0.0)
+  return float(min(1.0, numbers.size * numbers.min()))

@@ -25,8 +25,10 @@ FRACTIONS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.25, 0.33, 0.5)
 
 # Stakes of the bets in `wealth`, a mixture with equal weights.
 _BETS = np.array([0.05, 0.1, 0.2, 0.4, 0.8])
+# Larger lower bounds are cut to these values, which keeps them valid.
 _LARGEST_EPSILON = 50.0
 _LARGEST_SHIFT = 20.0
+# e^710 overflows float64.
 _LARGEST_LOG = 700.0
 
 
@@ -52,9 +54,10 @@ def p_value(epsilon: float, *, num_canaries: int, num_guesses: int,
   tail = stats.binom.sf(num_correct - 1, num_guesses, right)
   if delta == 0 or num_correct == 0:
     return float(tail)
-  bought = np.arange(1, num_correct + 1)
-  more = stats.binom.sf(num_correct - bought - 1, num_guesses, right)
-  gain = np.max((more - tail) / bought)
+  # Up to v correct guesses may be owed to delta instead of epsilon.
+  extra = np.arange(1, num_correct + 1)
+  more = stats.binom.sf(num_correct - extra - 1, num_guesses, right)
+  gain = np.max((more - tail) / extra)
   return float(min(1.0, tail + 2 * num_canaries * delta * gain))
 
 
@@ -73,6 +76,7 @@ def epsilon_lower_bound(*, num_canaries: int, num_guesses: int,
 def largest_bound(*, num_guesses: int, significance: float = 0.05) -> float:
   """Returns the bound that perfect guesses give at delta 0."""
   errors.check_at_least('num_guesses', num_guesses, 1)
+  # The p-value of r perfect guesses is expit(epsilon)^r.
   return float(max(0.0, special.logit(significance**(1 / num_guesses))))
 
 
@@ -96,7 +100,7 @@ def rejects_trade_off(blow_up: Callable[[float], float], *, num_canaries: int,
   wrong = significance * (num_guesses - num_correct) / num_canaries
   for i in range(num_correct - 1, -1, -1):
     larger = max(wrong, blow_up(right))
-    if larger == wrong:
+    if larger == wrong:  # Neither value would change in later steps.
       break
     right = min(1.0, right + i / (num_guesses - i) * (larger - wrong))
     wrong = larger
@@ -136,6 +140,7 @@ def wealth(correct: np.ndarray, *, epsilon: float) -> np.ndarray:
   right = special.expit(errors.check_non_negative('epsilon', epsilon))
   gains = np.asarray(correct, np.float64) - right
   bets = np.log1p(_BETS[:, None] / right * gains[None])
+  # The mean over stakes of supermartingales is a supermartingale.
   logs = special.logsumexp(np.cumsum(bets, 1), axis=0, b=1 / _BETS.size)
   return np.exp(np.minimum(logs, _LARGEST_LOG))
 
@@ -144,6 +149,7 @@ def anytime_lower_bound(correct: np.ndarray, *,
                         significance: float = 0.05) -> float:
   """Returns the largest epsilon (delta 0) refuted by the bets (AUD-08)."""
   errors.check_open_unit('significance', significance)
+  # Wealth falls in epsilon, so the refuted values form an interval [0, x).
   return _largest_rejected(
       lambda epsilon: wealth(correct, epsilon=epsilon).max(
           initial=1.0) >= 1 / significance, _LARGEST_EPSILON)
@@ -239,9 +245,9 @@ def _check(num_canaries: int, num_guesses: int, num_correct: int) -> None:
   errors.check_at_least('num_guesses', num_guesses, 1)
   errors.check_at_least('num_correct', num_correct, 0)
   if not num_correct <= num_guesses <= num_canaries:
-    raise ValueError('there must be at most as many right guesses as guesses '
-                     f'and canaries, got {num_correct}, {num_guesses} and '
-                     f'{num_canaries}')
+    raise ValueError('num_correct must be at most num_guesses, which must be '
+                     f'at most num_canaries; got {num_correct}, {num_guesses} '
+                     f'and {num_canaries}')
 
 
 def _largest_rejected(rejects: Callable[[float], bool], most: float) -> float:

@@ -102,6 +102,7 @@ def _scores(present: np.ndarray,
   width = present.shape[1]
   kept = sorted({*range(min(width, _COORDINATES)), width - 1})
   for place in kept:
+    # A lambda would see the last `place` only.
     yield f'coordinate {place}', functools.partial(_coordinate, place)
   if not np.isfinite(np.concatenate([present, absent])).all():
     yield 'not finite', lambda y: np.sum(~np.isfinite(y), 1).astype(float)
@@ -136,10 +137,9 @@ def _supports(present: np.ndarray,
               absent: np.ndarray) -> Iterator[tuple[str, Score]]:
   """Yields scores that find outputs which only one data set can release.
 
-  Other scores have at most a few hundred cells, too few for outputs of
-  thousands of values if those of both data sets alternate. Each score here has
-  three cells, whose probabilities are compared on other outputs. So a value
-  that was missed by chance in one sample is no evidence.
+  Other scores have too few cells for outputs of thousands of values if those of
+  both data sets alternate. Each score here has three cells, compared on other
+  outputs, so a value that one sample misses by chance is no evidence.
   """
   width = present.shape[1]
   keys: list[tuple[str, Score]] = [
@@ -165,12 +165,13 @@ def _only(ours: np.ndarray, theirs: np.ndarray) -> np.ndarray:
 def _side(key: Score, first: np.ndarray, second: np.ndarray,
           outputs: np.ndarray) -> np.ndarray:
   """Returns 1 for outputs whose key is in `first`, -1 in `second`, else 0."""
-  found = key(outputs)
-  return np.isin(found, first).astype(float) - np.isin(found, second)
+  keys = key(outputs)
+  return np.isin(keys, first).astype(float) - np.isin(keys, second)
 
 
 def _finite(outputs: np.ndarray) -> np.ndarray:
   """Clips outputs to +-1e30 and replaces those that are not finite by 0."""
+  # Sums of squares of 1e30 are far from the overflow of float64.
   return np.where(np.isfinite(outputs), np.clip(outputs, -1e30, 1e30), 0.0)
 
 
@@ -181,9 +182,11 @@ def _lowest_bit(place: int, outputs: np.ndarray) -> np.ndarray:
   two that depends on the number, so the possible sums reveal the number.
   """
   mantissa, exponent = np.frexp(_finite(outputs[:, [place]])[:, 0])
+  # A float64 has 53 significant bits, so this product is an integer.
   whole = np.abs(mantissa * 2.0**53).astype(np.int64)
   # x & -x keeps only the lowest bit of an integer in two's complement.
   lowest = np.log2(np.maximum(whole & -whole, 1).astype(np.float64))
+  # Every power divides 0: its score is above all exponents of a float64.
   return np.where(whole == 0, 1100.0, exponent - 53 + lowest)
 
 
@@ -191,10 +194,13 @@ def _hashes(outputs: np.ndarray) -> np.ndarray:
   """Hashes each whole output to a number; equal outputs get equal numbers."""
   # Adding 0 turns -0 into 0, which has other bits and is the same number.
   words = np.ascontiguousarray(outputs + 0.0).view(np.uint64)
+  # A fixed seed: pilot and counted outputs must be hashed alike.
   even = np.random.default_rng(0).integers(
       0, 2**63, size=outputs.shape[1], dtype=np.uint64) * np.uint64(2)
+  # An odd factor is invertible modulo 2^64, so it loses no bits of a word.
   odd = np.asarray(even + np.uint64(1))[None]
   with np.errstate(over='ignore'):
+    # Products carry only upwards; the shift brings high bits down.
     mixed = (words ^ (words >> np.uint64(29))) * odd
     total = mixed.sum(1, dtype=np.uint64)
   # float64 represents integers of 52 bits exactly.
@@ -210,6 +216,8 @@ def _linear(present: np.ndarray, absent: np.ndarray) -> Score:
     direction = shift / (covariance + _RIDGE * covariance.max() + 1e-300)
   else:
     covariance = np.atleast_2d(np.cov(present.T) + np.cov(absent.T))
+    # The ridge is relative, so that a direction of tiny noise still counts.
+    # The last term avoids a singular matrix where nothing varies.
     ridge = _RIDGE * np.trace(covariance) + 1e-300
     direction = np.linalg.solve(
         covariance + ridge * np.eye(shift.size), shift)

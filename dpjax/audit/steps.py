@@ -30,10 +30,12 @@ def sampling_p_values(joined: np.ndarray, *,
   yield 'batch sizes', _dispersion(joined.sum(1), size, sampling_prob)
   yield 'uses of records', _dispersion(joined.sum(0), steps, sampling_prob)
   # Disjoint pairs (0, 1), (2, 3), ...: each is an independent trial.
-  for name, both in (
-      ('steps that follow', joined[:steps // 2 * 2].reshape(-1, 2, size)),
-      ('records in a row', joined.T[:size // 2 * 2].reshape(-1, 2, steps))):
-    yield name, _binomial(both.all(1).sum(), both[:, 0].size, sampling_prob**2)
+  for name, pairs in (
+      ('consecutive steps', joined[:steps // 2 * 2].reshape(-1, 2, size)),
+      ('consecutive records',
+       joined.T[:size // 2 * 2].reshape(-1, 2, steps))):
+    yield name, _binomial(pairs.all(1).sum(), pairs[:, 0].size,
+                          sampling_prob**2)
 
 
 def _binomial(count: int, trials: int, prob: float) -> float:

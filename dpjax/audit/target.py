@@ -138,6 +138,7 @@ class Target:
     def many(key: PRNGKey, data: PyTree, size: int) -> PyTree:
       return jax.vmap(self._released, (0, None))(jax.random.split(key, size),
                                                  data)
+    # Cached, since a new jitted function would be compiled again.
     return jax.jit(many, static_argnums=2)
 
   @property
@@ -147,12 +148,7 @@ class Target:
     return self.release
 
   def draw(self, key: PRNGKey, data: PyTree, num_runs: int) -> np.ndarray:
-    """Draws releases of one data set, as rows [num_runs, d] float64.
-
-    Args:
-      key: key of this call; every run gets its own key.
-      data: one of the data sets of a pair.
-      num_runs: number of independent releases.
+    """Draws independent releases of a data set, as rows [num_runs, d] float64.
     """
     if self.sample is not None:
       return rows(self.sample(key, data, num_runs))

@@ -40,14 +40,11 @@ def recorder(observe: Callable[[PyTree], PyTree],
   """Returns an optax transform that stores `observe(updates)` of every step.
 
   In front of the optimiser in `loop.fit` it sees exactly the output of the
-  privatizer. It changes nothing and has no privacy cost.
-
-  Args:
-    observe: function of the noisy mean.
-    num_steps: number of steps to store.
+  privatizer, the noisy mean. It changes nothing and has no privacy cost.
   """
 
   def init(params: PyTree) -> RecorderState:
+    # A compiled loop needs fixed shapes, so the whole history is allocated.
     shapes = jax.eval_shape(observe, params)
     return RecorderState(jnp.int32(0), jax.tree.map(
         lambda s: jnp.zeros((num_steps,) + s.shape, s.dtype), shapes))
@@ -181,5 +178,6 @@ def correlation_p_value(first: np.ndarray, second: np.ndarray) -> float:
   first = np.asarray(first, np.float64).ravel()
   second = np.asarray(second, np.float64).ravel()
   norms = np.linalg.norm(first) * np.linalg.norm(second)
+  # The means are known to be 0. Independence makes this nearly N(0, 1 / n).
   correlation = float(first @ second / norms)
   return float(2 * stats.norm.sf(abs(correlation) * np.sqrt(first.size)))

@@ -34,7 +34,8 @@ DELTA = 1e-5
 
 def of_mechanism(mechanism: Any, *, name: str = '', delta: float | None = None,
                  claim: claims.Claim | None = None,
-                 pairs: Sequence[Pair] | None = None, **known: Any) -> Target:
+                 pairs: Sequence[Pair] | None = None,
+                 **overrides: Any) -> Target:
   """Returns the audit target of a mechanism; all that it declares is checked.
 
   Optional members that are read: `log_probs(data)` of a finite distribution,
@@ -48,7 +49,7 @@ def of_mechanism(mechanism: Any, *, name: str = '', delta: float | None = None,
       events, by default `DELTA`.
     claim: the audited claim; by default the event's.
     pairs: pairs of neighbours; by default those of `neighbours_of`.
-    **known: fields of `Target` that override those of the mechanism.
+    **overrides: fields of `Target` that replace those of the mechanism.
   """
   event = getattr(mechanism, 'event', None)
   if claim is None:
@@ -62,7 +63,7 @@ def of_mechanism(mechanism: Any, *, name: str = '', delta: float | None = None,
       # On a public grid the lowest bits of a release reveal nothing.
       floating_point=noise is not None and noise.spacing > 0,
       double_precision=bool(getattr(mechanism, 'double_precision', False)),
-      log_density=getattr(mechanism, 'log_density', None)) | known
+      log_density=getattr(mechanism, 'log_density', None)) | overrides
   return Target(name=name or type(mechanism).__name__, claim=claim,
                 release=mechanism.release, pairs=tuple(pairs), **fields)
 
@@ -127,8 +128,8 @@ def sums(sensitivity: float, *, order: float,
   """
   errors.check_positive('sensitivity', sensitivity)
   axes = [np.eye(width)[place] for place in (0, width - 1)]
-  across = np.where(np.arange(width) % 2, -1.0, 1.0)
-  shifts = [*axes, across / np.linalg.norm(across, order)]
+  signs = np.where(np.arange(width) % 2, -1.0, 1.0)
+  shifts = [*axes, signs / np.linalg.norm(signs, order)]
   # Far from zero, but float32 is still much finer than the noise there.
   bases = [np.zeros(width), np.full(width, 64.0) * sensitivity]
   return tuple(
@@ -140,6 +141,7 @@ def sums(sensitivity: float, *, order: float,
 def integer_sums(sensitivity: int, *,
                  width: int = _WIDTH) -> tuple[Pair, ...]:
   """Returns the pairs of `sums` that differ in one coordinate, as integers."""
+  # Shifts of several coordinates are left out, as they are fractions.
   return tuple(Pair(pair.data.astype(np.int32), pair.neighbour.astype(np.int32),
                     pair.what)
                for pair in sums(sensitivity, order=1, width=width)
@@ -209,11 +211,11 @@ def _directions(shape: tuple[int, ...], low: float,
   size = int(np.prod(shape))
   if size < 2:
     return []
-  turns = np.where(np.arange(size) % 2, high, low)
+  alternating = np.where(np.arange(size) % 2, high, low)
   first = np.full(size, (low + high) / 2)
   first[0] = high
   return [np.float32(record).reshape(shape)
-          for record in (turns, first, first[::-1])]
+          for record in (alternating, first, first[::-1])]
 
 
 def _text(vector: np.ndarray) -> str:

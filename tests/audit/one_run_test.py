@@ -170,8 +170,8 @@ def test_power_table(epsilon, expected):
 
 
 @pytest.mark.parametrize('change, message', [
-    (dict(num_correct=5), 'at most as many right guesses'),
-    (dict(num_guesses=11), 'at most as many right guesses'),
+    (dict(num_correct=5), 'num_correct must be at most num_guesses'),
+    (dict(num_guesses=11), 'at most num_canaries; got 3, 11 and 10'),
     (dict(num_canaries=0), 'num_canaries must be an integer >= 1'),
     (dict(delta=1.0), r'delta must lie in \[0, 1\)'),
     (dict(significance=0.0), 'significance must lie strictly'),

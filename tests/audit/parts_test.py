@@ -175,9 +175,9 @@ def test_p_values_of_sampling_are_uniform_or_smaller_seldom():
         np.tile(np.arange(300) < 15, (200, 1)), axis=1)),
     ('uses of records', lambda rng, q: np.roll(rng.permuted(
         np.tile(np.arange(200) < 10, (300, 1)), axis=1).T, 3, 0)),
-    ('steps that follow', lambda rng, q: np.repeat(
+    ('consecutive steps', lambda rng, q: np.repeat(
         rng.random((100, 300)) < q, 2, axis=0)),
-    ('records in a row', lambda rng, q: np.repeat(
+    ('consecutive records', lambda rng, q: np.repeat(
         rng.random((200, 150)) < q, 2, axis=1))])
 def test_what_is_wrong_with_sampling_is_named(name, fault):
   joined = fault(np.random.default_rng(4), 0.05)

@@ -167,7 +167,7 @@ def test_refuses_what_makes_no_sense(file):
     loading.load('dp_sgd', epsilon=1.0)
   with pytest.raises(FileNotFoundError, match='no file'):
     loading.load('absent.py:x')
-  with pytest.raises(ValueError, match='unknown colour'):
+  with pytest.raises(ValueError, match='unknown colour: attributes are eps'):
     loading.load('laplace', colour='red')
 
 

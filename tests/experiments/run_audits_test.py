@@ -285,10 +285,10 @@ def test_what_was_written_must_be_of_one_run(honest, tmp_path):
   with pytest.raises(ValueError, match='canaries.npz does not match'):
     run_folders.load(tmp_path)
   _restated(honest, tmp_path, config={**summary['config'], 'width': 8})
-  with pytest.raises(ValueError, match='params.npz is of another model'):
+  with pytest.raises(ValueError, match='params.npz belongs to another model'):
     run_folders.load(tmp_path)
   _restated(honest, tmp_path, config={**summary['config'], 'colour': 8})
-  with pytest.raises(ValueError, match='of another version'):
+  with pytest.raises(ValueError, match='by another version'):
     run_folders.load(tmp_path)
 
 

@@ -37,6 +37,7 @@ NUM_RECORDS, STEPS, RUNS, SIGMA, SIGMA_B = 40, 10, 2000, 1.2, 0.8
 LEARNING_RATE = 0.2
 SETTINGS = dict(target_quantile=0.5, learning_rate=LEARNING_RATE,
                 noise_stddev=SIGMA_B)
+# So slow that ball radii stay below 1, the norm of the canary's activation.
 _BALL_LEARNING_RATE = 0.02
 PLAN = TrainingPlan(
     sampler=PoissonSampler(num_examples=NUM_RECORDS, batch_size=10),
@@ -100,7 +101,8 @@ def run(key: PRNGKey, model: Model, method: bounders.Method
   size = PLAN.sampler.expected_batch_size
   radii, = map(_float64, jax.tree.leaves(result.info.radii))
   last, = map(_float64, jax.tree.leaves(result.state.radii))
-  # The radii are public, and their changes determine the noisy indicator sums.
+  # The radii are public, and their changes determine the noisy indicator sums:
+  # at target quantile 1/2 the step of ln(radius) is minus rate times mean.
   log_changes = np.diff(np.log(np.concatenate([radii.T, last[:, None]], 1)),
                         axis=1)
   return (tree.scale(size, result.state.optimizer[1][0].history), radii.T,
@@ -118,6 +120,7 @@ def statistics(key: PRNGKey, method: bounders.Method) -> np.ndarray:
   sums, radii, counts, _ = run(key, model, method)
   # The canary is longer than these radii, and no radius reached its span's end.
   _check_radii(radii, 0.026, 0.39)
+  # Clipped to radius 1, the contribution is the canary's unit direction.
   (total, _), _ = whitebox.contribution(method, params, (), canary(),
                                         jnp.float32(1.0))
   along = sum(
@@ -172,6 +175,7 @@ def balls() -> Model:
   # [4, -3] becomes [1, 0], in the kernel of the second layer.
   params = {
       'dense_00': {'kernel': jnp.asarray([[0.16, 0.0], [-0.12, 0.0]]),
+                   # Above 0, so that the second unit has a gradient.
                    'bias': jnp.asarray([0.0, 1e-6])},
       'dense_01': {'kernel': jnp.asarray([[0.0, 0.0], [-2.0, 2.0]]),
                    'bias': jnp.zeros([2])},
@@ -204,7 +208,8 @@ def ball_losses(key: PRNGKey, model: Model,
   (total, shifts), ratios = jax.jit(jax.vmap(jax.vmap(at)))(
       np.float32(radii))
   if not all(jnp.all(leaf <= 1 + 1e-5) for leaf in jax.tree.leaves(ratios)):
-    raise ValueError('the canary exceeds a bound')
+    raise ValueError('the contribution of the canary exceeds its claimed bound')
+  # Only the structure of this tree is used: it cuts sums into blocks.
   sensitivity = jax.tree.map(lambda _: 0, certificate)
   left = quantiles.gradient_noise_multiplier(SIGMA, _adaptive(method))
   stddevs = jax.vmap(jax.vmap(lambda bounds: blocks.allocate(

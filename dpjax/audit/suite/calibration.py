@@ -147,9 +147,7 @@ def _response(epsilon: float) -> Draw:
 def coverages(*, trials: int, seed: int) -> Iterator[Coverage]:
   """Yields the coverage of every estimator on every mechanism it is valid for.
 
-  Args:
-    trials: number of bounds for each pair of estimator and mechanism.
-    seed: seed of the scores.
+  Each pair of estimator and mechanism gets `trials` bounds.
   """
   cases: list[tuple[str, float, Draw]] = [('no signal', 0.0, _null)]
   cases += [(f'Gaussian, mu {shift}', accounting.gaussian_epsilon(
@@ -172,13 +170,11 @@ def coverages(*, trials: int, seed: int) -> Iterator[Coverage]:
 class Power(NamedTuple):
   """Lower bounds on epsilon from expected counts, at the best threshold.
 
-  `one_run` is the bound at the best number of guesses.
-
   Attributes:
     epsilon: true epsilon of the Gaussian mechanism.
     many_runs: bound from many runs (AUD-04).
     many_runs_gaussian: bound from many runs for Gaussian trade-offs (AUD-05).
-    one_run: bound from one run with many canaries (AUD-06).
+    one_run: bound from one run, at the best number of guesses (AUD-06).
   """
   epsilon: float
   many_runs: float
@@ -219,6 +215,8 @@ def _expected_one_run(shift: float, guesses: int) -> float:
   upper = (special.ndtr(shift - points) + special.ndtr(-points)) / 2
   # The score above which a fraction `tail` of all canaries lies.
   cut = points[np.argmin(np.abs(upper - tail))]
+  # Half of the canaries are in, so this is P(in | above the cut). Guesses in
+  # the lower tail are right as often, by symmetry.
   right = special.ndtr(shift - cut) / (2 * tail)
   return one_run.epsilon_lower_bound(
       num_canaries=SIZE, num_guesses=guesses,

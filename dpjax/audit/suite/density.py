@@ -4,7 +4,7 @@ The data of a target are the exact statistics: counts of a few bins, or sums of
 a few trigonometric functions (waves). Everything after the noise is
 post-processing, so the shift between neighbours, in units of the noise, bounds
 the privacy loss. A deterministic check measures it; tests on sampled releases
-follow as for other targets.
+follow as for other targets. Without a `claim`, that of the event is audited.
 """
 
 from collections.abc import Callable, Sequence
@@ -49,33 +49,26 @@ The unit is the scale of Laplace noise, or the standard deviation.
 def counts(mechanism: CountsMechanism, *,
            claim: claims.Claim | None = None) -> Target:
   """Returns the target of an estimator that uses noisy counts of a few bins.
-
-  Args:
-    mechanism: the density mechanism.
-    claim: the audited claim; by default that of the mechanism's event.
   """
-  known: dict[str, Any] = {}
+  fields: dict[str, Any] = {}
   # Without post-processing, the heights are the noisy counts up to a factor.
   if (isinstance(mechanism, histograms.Histogram) and mechanism.pure
       and mechanism.knows_total and not mechanism.fix_mass
       and mechanism.post == 'none'):
-    known['log_density'] = lambda data, outputs: log_density(
+    fields['log_density'] = lambda data, outputs: log_density(
         mechanism, data, outputs)
   return _target(
       mechanism, claim, ecdf.neighbours(mechanism.num_bins,
                                         mechanism.adjacency),
-      lambda data: data / mechanism.scale, **known)
+      lambda data: data / mechanism.scale, **fields)
 
 
 def levels(mechanism: hierarchies.TreeDensity | hierarchies.HaarDensity, *,
            claim: claims.Claim | None = None) -> Target:
-  """Returns the target of a tree of counts, or of Haar differences.
-
-  See `counts` for the arguments.
-  """
+  """Returns the target of a tree of counts, or of Haar differences."""
   def nodes(data: np.ndarray) -> list[np.ndarray]:
     tree = [np.asarray(data, np.float64)]
-    while tree[0].size > 2:
+    while tree[0].size > 2:  # The root is not measured.
       tree.insert(0, tree[0].reshape(-1, 2).sum(1))
     return tree
 
@@ -93,9 +86,8 @@ def stages(mechanism: TwoResolutions | TwoStages, *,
            claim: claims.Claim | None = None) -> Target:
   """Returns the target of two histograms of the same records.
 
-  See `counts` for the arguments. However many bins the second histogram has, a
-  replaced record lowers at most one count of each and raises another, so the
-  bins of the first suffice for both.
+  However many bins the second histogram has, a replaced record lowers at most
+  one count of each and raises another, so the bins of the first suffice.
   """
   size, scales = mechanism.num_bins, mechanism.parameters.scales
   base, places = np.arange(size) % 3.0, (0, size // 2, size - 1)
@@ -110,8 +102,7 @@ def sums(mechanism: SumsMechanism, *,
          claim: claims.Claim | None = None) -> Target:
   """Returns the target of sums of waves, each with its own noise scale.
 
-  Neighbours are the records on a grid that change the sums most. See `counts`
-  for the arguments.
+  Neighbours are the records on a grid that change the sums most.
   """
   parameters = mechanism.parameters
   if isinstance(parameters, WeightedParameters):
@@ -127,15 +118,14 @@ def waves(mechanism: sparse.SparseFourier, *,
   """Returns the target of rounds that choose and measure waves.
 
   A replaced record changes the projection of a wave's sum on any direction by
-  at most 2. Scores and measurements change by no more. See `counts` for the
-  arguments.
+  at most 2. Scores and measurements change by no more.
   """
-  turns = 2 * np.pi * np.arange(_DIRECTIONS) / _DIRECTIONS
+  angles = 2 * np.pi * np.arange(_DIRECTIONS) / _DIRECTIONS
 
   def value(data: np.ndarray) -> np.ndarray:
     cosines, sines = np.reshape(data, (2, -1))
-    return np.multiply.outer(np.cos(turns), cosines) + np.multiply.outer(
-        np.sin(turns), sines)
+    return np.multiply.outer(np.cos(angles), cosines) + np.multiply.outer(
+        np.sin(angles), sines)
   unbounded = _target(mechanism, claim, farthest(mechanism, value, math.inf),
                   value)
   return dataclasses.replace(unbounded, query=Query(value, 2.0, math.inf))
@@ -167,15 +157,16 @@ def farthest(mechanism: DensityMechanism, value: Value, order: float
 
 
 def _target(mechanism: DensityMechanism, claim: claims.Claim | None,
-            pairs: Sequence[Pair], value: Value, **known: Any) -> Target:
+            pairs: Sequence[Pair], value: Value, **fields: Any) -> Target:
   """Wraps a mechanism with the query that bounds its shift."""
   query = ecdf.in_units_of_noise(mechanism, value)
   wrapped = wrapping.of_mechanism(
       mechanism, delta=0.0 if mechanism.pure else wrapping.DELTA, claim=claim,
-      pairs=pairs, query=query, **known)
+      pairs=pairs, query=query, **fields)
 
   def release(key: PRNGKey, data: np.ndarray) -> PyTree:
     heights = mechanism.release(key, data)
+    # Targets cast releases to float64, which would drop imaginary parts.
     return ((heights.real, heights.imag) if jnp.iscomplexobj(heights)
             else heights)
   return dataclasses.replace(wrapped, release=release)
@@ -188,6 +179,7 @@ def log_density(mechanism: histograms.Histogram, data: np.ndarray,
   Valid if n is public and heights are the noisy counts up to a constant factor.
   """
   noise = outputs * mechanism.num_records / mechanism.num_bins - data
+  # Maxima of the density of Laplace noise, or of integer probabilities.
   peak = (1 / (2 * mechanism.scale) if mechanism.noise == 'laplace'
           else math.tanh(1 / (2 * mechanism.scale)))
   return np.sum(math.log(peak) - np.abs(noise) / mechanism.scale, -1)

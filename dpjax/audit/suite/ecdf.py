@@ -3,6 +3,7 @@
 Data are counts of a few bins, or a few items. For Laplace noise on tree nodes
 the output distribution is enumerated. For Gaussian noise the shift between
 neighbours is measured in the metric of the noise. Neither needs sampling.
+Without a `claim`, that of the mechanism's event is audited.
 """
 
 from collections.abc import Callable
@@ -35,64 +36,58 @@ _SCALES = 30
 
 def curve(mechanism: EcdfMechanism, *,
           claim: claims.Claim | None = None) -> Target:
-  """Returns the target of a distribution function with a few thresholds.
-
-  Args:
-    mechanism: the mechanism.
-    claim: the audited claim; by default that of the mechanism's event.
-  """
-  known: dict[str, Any] = {}
+  """Returns the target of a distribution function with a few thresholds."""
+  fields: dict[str, Any] = {}
   if isinstance(mechanism, dyadic.DyadicEcdf):
     layout = mechanism.layout
     if not mechanism.pure:
-      known['query'] = _gaussian(mechanism, mechanism.scale,
-                                 np.linalg.pinv(_incidence(layout)))
+      # For noise A z, |pinv(A) v| is the length of v in the noise's metric.
+      fields['query'] = _gaussian(mechanism, mechanism.scale,
+                                  np.linalg.pinv(_incidence(layout)))
     elif not mechanism.monotone and (
         not mechanism.knows_total
         or layout.num_rows < mechanism.num_thresholds):
-      known['log_density'] = lambda data, outputs: log_probability(
+      # Monotone or regressed ranks are not enumerated: each depends on all.
+      fields['log_density'] = lambda data, outputs: log_probability(
           layout, mechanism.scale, np.cumsum(data), outputs)
   if isinstance(mechanism, trees.TreeEcdf):
-    known['query'] = _of_nodes(mechanism)
+    fields['query'] = _of_nodes(mechanism)
   if isinstance(mechanism, toeplitz.SquareRootEcdf):
-    known['query'] = _gaussian(
+    fields['query'] = _gaussian(
         mechanism, mechanism.scale, _inverse_root(mechanism.num_thresholds))
   pairs = neighbours(mechanism.num_thresholds, mechanism.adjacency)
-  return _target(mechanism, pairs, claim, known)
+  return _target(mechanism, pairs, claim, fields)
 
 
 def stream(mechanism: streams.PrefixStream, *,
            claim: claims.Claim | None = None) -> Target:
-  """Returns the target of a stream of a few integer items.
-
-  See `curve` for the arguments.
-  """
-  known: dict[str, Any] = {}
+  """Returns the target of a stream of a few integer items."""
+  fields: dict[str, Any] = {}
   structure = mechanism.structure
   if structure.kind == 'dyadic':
     layout = dyadic.Layout(structure.horizon, structure.sizes[-1] == 1)
     if not mechanism.pure:
-      known['query'] = _gaussian(mechanism, mechanism.scale,
-                                 np.linalg.pinv(_incidence(layout)))
+      fields['query'] = _gaussian(mechanism, mechanism.scale,
+                                  np.linalg.pinv(_incidence(layout)))
     elif structure.item_bits == 0:
-      known['log_density'] = lambda data, outputs: log_probability(
+      fields['log_density'] = lambda data, outputs: log_probability(
           layout, mechanism.scale, np.cumsum(data), outputs)
   if structure.kind == 'square_root':
-    known['query'] = _gaussian(mechanism, mechanism.scale,
-                               _inverse_root(structure.horizon))
+    fields['query'] = _gaussian(mechanism, mechanism.scale,
+                                _inverse_root(structure.horizon))
   items = np.arange(structure.horizon) % 2.0
   pairs = tuple(Pair(np.where(place, 1.0, items), np.where(place, 0.0, items),
                      f'item {number + 1}')
                 for number, place in enumerate(np.eye(items.size)))
-  return _target(mechanism, pairs, claim, known)
+  return _target(mechanism, pairs, claim, fields)
 
 
 def _target(mechanism: Mechanism, pairs: tuple[Pair, ...],
-            claim: claims.Claim | None, known: dict[str, Any]) -> Target:
+            claim: claims.Claim | None, fields: dict[str, Any]) -> Target:
   """Wraps a mechanism with its neighbours and what it declares."""
   return wrapping.of_mechanism(
       mechanism, delta=0.0 if mechanism.pure else wrapping.DELTA, claim=claim,
-      pairs=pairs, **known)
+      pairs=pairs, **fields)
 
 
 def neighbours(num_bins: int, adjacency: Adjacency) -> tuple[Pair, ...]:
@@ -162,7 +157,7 @@ def in_units_of_noise(mechanism: Mechanism, value: Callable[[Any], np.ndarray]
 
 
 def log_probability(layout: dyadic.Layout, scale: float, ranks: np.ndarray,
-            outputs: np.ndarray) -> np.ndarray:
+                    outputs: np.ndarray) -> np.ndarray:
   """Returns log-probabilities [n] of noisy ranks with discrete Laplace noise.
 
   Level by level, it computes the probability of the rows below each node, given
@@ -175,6 +170,7 @@ def log_probability(layout: dyadic.Layout, scale: float, ranks: np.ndarray,
   def mass(noise: np.ndarray) -> np.ndarray:
     return math.tanh(0.5 / scale) * np.exp(-np.abs(noise) / scale)
 
+  # Probabilities that the noise of one node changes one sum into another.
   step = mass(above[:, None] - above)
   masses = [mass(outputs[:, row, None] - ranks[row] - above)
            for row in range(layout.num_rows)]
@@ -183,4 +179,5 @@ def log_probability(layout: dyadic.Layout, scale: float, ranks: np.ndarray,
     # of the node itself.
     masses = [math.prod(masses[2 * node:2 * node + 2]) @ step
              for node in range(size)]
+  # Above the highest level the sum is 0, which has the index `width`.
   return np.sum([np.log(node[:, width]) for node in masses], 0)

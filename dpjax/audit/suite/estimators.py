@@ -80,21 +80,17 @@ ScaledEstimator = (noisy_shares.NoisyShare | supports.MeanSupport
 def query(estimator: Estimator, value: Value, order: float = 2) -> Query:
   """Returns the query of an estimator's statistic in units of its noise.
 
-  Its sensitivity must be at most epsilon for pure DP, or sqrt(2 rho) for zCDP.
-
-  Args:
-    estimator: estimator with a guarantee.
-    value: function of records that returns an array in units of the noise.
-    order: order of the norm, for pure DP that of the noise; zCDP uses l2.
+  Its sensitivity must be at most epsilon for pure DP, in the norm of this order
+  (that of the noise), or sqrt(2 rho) in l2 for zCDP.
   """
   guarantee = _guarantee(estimator)
   if isinstance(guarantee, notions.PureDP):
-    return Query(_doubled(value), guarantee.epsilon, order)
-  return Query(_doubled(value), math.sqrt(2 * gaussian_noise.rho(guarantee)))
+    return Query(_in_float64(value), guarantee.epsilon, order)
+  return Query(_in_float64(value), math.sqrt(2 * gaussian_noise.rho(guarantee)))
 
 
-def _doubled(value: Value) -> Value:
-  """Returns the function evaluated in float64."""
+def _in_float64(value: Value) -> Value:
+  """Returns the function with records and arithmetic in float64."""
   return precision.in_float64(lambda data: value(jnp.asarray(
       data, jnp.float64)))
 
@@ -114,7 +110,8 @@ def _log_density(
     estimator: noisy_shares.LaplaceShare | noisy_shares.GeometricShare,
     data: np.ndarray, outputs: np.ndarray) -> np.ndarray:
   """Returns log-densities, or log-probabilities, of released proportions."""
-  # Inverts the estimate 1/2 + weight (count / n - 1/2).
+  # Inverts the estimate 1/2 + weight (count / n - 1/2). The constant factor
+  # of the change of variables cancels in ratios.
   proportions = (np.asarray(outputs)[:, 0] - 0.5) / estimator.weight + 0.5
   counts = estimator.num_examples * proportions
   noise = counts - np.sum(np.asarray(data) == 1)
@@ -136,7 +133,8 @@ def looked_up(estimator: noisy_shares.MinimaxShare, **fields: Any) -> Target:
     return jnp.argmin(jnp.abs(jnp.asarray(values) - estimate))
 
   def log_probs(data: np.ndarray) -> np.ndarray:
-    # Counts below 0 and above n join the outcomes 0 and n.
+    # Counts below 0 and above n join the outcomes 0 and n, whose geometric
+    # tails sum to e^(-epsilon distance) / (1 + e^-epsilon).
     n, epsilon = estimator.num_examples, estimator.epsilon
     away = np.abs(np.arange(n + 1) - np.sum(np.asarray(data) == 1))
     outermost = (np.arange(n + 1) == 0) | (np.arange(n + 1) == n)
@@ -167,6 +165,8 @@ def ranked(estimator: support_ranks.RankedSupport, **fields: Any) -> Target:
     above = np.clip(edges[1:] - np.maximum(edges[:-1], top), 0, None) @ dense
     places = np.log(np.asarray(outputs)[:, 0]) + top
     inside = np.clip(np.searchsorted(edges, places) - 1, 1, probs.size - 1)
+    # Densities of ln t: the Jacobian cancels in ratios. At or below edges[1]
+    # lies the lower atom, up to rounding.
     with np.errstate(divide='ignore'):
       return np.log(np.where(
           np.asarray(outputs)[:, 0] >= 1, above, np.where(
@@ -223,7 +223,8 @@ def interval(estimator: normal_intervals.NormalInterval,
     raise ValueError('the query of an interval has Laplace noise, so guarantee '
                      f'must be PureDP; got {estimator.guarantee}')
   clip, epsilon = estimator.clip, estimator.guarantee.epsilon
-  return target(estimator, **fields, query=Query(_doubled(
+  # `share` of epsilon pays for the centre, the rest for this mean.
+  return target(estimator, **fields, query=Query(_in_float64(
       lambda data: jnp.mean(jnp.clip(jnp.where(
           jnp.isfinite(data), data, 0.0), -clip, clip)) / estimator.scale),
       (1 - estimator.share) * epsilon, 1))

@@ -35,15 +35,16 @@ def _many_runs_gaussian(with_canary: np.ndarray, without_canary: np.ndarray, *,
                         delta: float, significance: float
                         ) -> tuple[float, float]:
   """Returns the Gaussian many-run bound, and that of a perfect attack."""
+  # Its counts are of the second half, on which no threshold was chosen.
   result = empirical.audit(with_canary, without_canary, delta=delta,
                            significance=significance)
-  lower, most = (
+  lower, largest = (
       bounds.shift_to_epsilon(bounds.gaussian_shift_lower_bound(
           true_positives=true, num_in=result.num_in, false_positives=false,
           num_out=result.num_out, significance=significance), delta=delta)
       for true, false in ((result.true_positives, result.false_positives),
                           (result.num_in, 0)))
-  return lower, most
+  return lower, largest
 
 
 def _one_run(scores: np.ndarray, included: np.ndarray, *, delta: float,
@@ -61,13 +62,13 @@ def _one_run_gaussian(scores: np.ndarray, included: np.ndarray, *,
   """Returns the Gaussian one-run bound, and that of perfect guesses."""
   size = len(scores)
   guesses = max(1, round(_GUESSED * size))
-  lower, most = (
+  lower, largest = (
       bounds.shift_to_epsilon(one_run.gaussian_shift_lower_bound(
           num_canaries=size, num_guesses=guesses, num_correct=correct,
           significance=significance), delta=delta)
       for correct in (one_run.count_guesses(scores, included, guesses),
                       guesses))
-  return lower, most
+  return lower, largest
 
 
 def _anytime(scores: np.ndarray, included: np.ndarray, *, delta: float,
@@ -77,10 +78,11 @@ def _anytime(scores: np.ndarray, included: np.ndarray, *, delta: float,
     raise ValueError(f'the anytime bound needs delta 0, got {delta}')
   # Each guess depends only on the canary's own score, not on later ones.
   guesses = np.asarray(scores) > 0
-  lower, most = (one_run.anytime_lower_bound(right, significance=significance)
-                 for right in (guesses == np.asarray(included, bool),
-                               np.ones(len(scores), bool)))
-  return lower, most
+  lower, largest = (
+      one_run.anytime_lower_bound(correct, significance=significance)
+      for correct in (guesses == np.asarray(included, bool),
+                      np.ones(len(scores), bool)))
+  return lower, largest
 
 
 ESTIMATORS: Mapping[str, tuple[
@@ -117,21 +119,21 @@ def audit(arrays: Mapping[str, np.ndarray], claim: claims.Claim, *,
   Raises:
     ValueError: if arrays that the estimator needs are missing.
   """
-  fitting = [known for known, (names, _) in ESTIMATORS.items()
-             if set(names) <= set(arrays)]
-  if not fitting:
+  applicable = [key for key, (names, _) in ESTIMATORS.items()
+                if set(names) <= set(arrays)]
+  if not applicable:
     raise ValueError(f'scores must be {" and ".join(_SIDES)}, or '
                      f'{" and ".join(_COINS)}; got {", ".join(arrays)}')
-  estimator = errors.check_choice('estimator', estimator or fitting[0],
-                                  fitting)
+  estimator = errors.check_choice('estimator', estimator or applicable[0],
+                                  applicable)
   names, bound = ESTIMATORS[estimator]
-  lower, most = bound(*(np.asarray(arrays[key]).ravel() for key in names),
-                      delta=claim.delta, significance=significance)
+  lower, largest = bound(*(np.asarray(arrays[key]).ravel() for key in names),
+                         delta=claim.delta, significance=significance)
   check = Check('bound', lower > claim.epsilon,
                 f'epsilon is at least {lower:.4g}, claimed '
                 f'{claim.epsilon:.4g}', None, significance)
   return Report(
       target=name, claim=claim, checks=(check,), significance=significance,
-      epsilon_lower=lower, cap=most, detectable=math.nan,
+      epsilon_lower=lower, cap=largest, detectable=math.nan,
       details=dict(estimator=estimator), scores={
           key: np.asarray(arrays[key]) for key in names})

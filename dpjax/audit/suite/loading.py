@@ -44,7 +44,8 @@ def load(name: str, **given: Any) -> targets.Auditable:
   """
   given = {key: value for key, value in given.items() if value is not None}
   if unknown := set(given) - set(_ATTRIBUTES):
-    raise ValueError(f'unknown {", ".join(sorted(unknown))}')
+    raise ValueError(f'unknown {", ".join(sorted(unknown))}: attributes are '
+                     f'{", ".join(_ATTRIBUTES)}')
   if name in targets.TARGETS:
     return _restated(targets.TARGETS[name](), given)
   if ':' not in name:
@@ -57,7 +58,7 @@ def load(name: str, **given: Any) -> targets.Auditable:
   if not hasattr(module, member):
     raise ValueError(f'{place} has no {member}')
   loaded = getattr(module, member)
-  if _makes(loaded):
+  if _is_factory(loaded):
     loaded = loaded()
   if isinstance(loaded, (Target, *_GAMES)):
     return _restated(loaded, given)
@@ -83,10 +84,11 @@ def _module(place: str) -> types.ModuleType:
   return module
 
 
-def _makes(loaded: Any) -> bool:
+def _is_factory(loaded: Any) -> bool:
   """Returns whether an object is a factory that needs no arguments."""
   if not callable(loaded) or isinstance(loaded, Target):
     return False
+  # A callable instance is a release or a mechanism, not a factory.
   if not (inspect.isclass(loaded) or inspect.isroutine(loaded)):
     return False
   parameters = inspect.signature(loaded).parameters.values()
@@ -121,31 +123,30 @@ def _wrapped(loaded: Any, module: types.ModuleType, name: str,
                                      callable(loaded)):
     raise ValueError(f'{name} is neither a mechanism nor a function (key, '
                      'data), and cannot be called without arguments')
-  everything = {}
+  attributes = {}
   for key in _ATTRIBUTES:
     # The caller's value comes first, then the object's, then its module's.
     for value in (given.get(key), getattr(loaded, key, None),
                   getattr(module, key.upper(), None)):
       if value is not None:
-        everything[key] = value
+        attributes[key] = value
         break
-  stated = _Stated(loaded, everything)
   return wrapping.of_mechanism(
-      stated, name=name, claim=_claim(name, everything),
-      noise=wrapping.declared_noise(loaded),
-      **{key: everything[key] for key in ('floating_point',)
-         if key in everything})
+      _WithAttributes(loaded, attributes), name=name,
+      claim=_claim(name, attributes), noise=wrapping.declared_noise(loaded),
+      **{key: attributes[key] for key in ('floating_point',)
+         if key in attributes})
 
 
-class _Stated:
+class _WithAttributes:
   """An object with further attributes, which take precedence over its own."""
 
-  def __init__(self, loaded: Any, everything: dict[str, Any]):
-    self._wrapped, self._everything = loaded, everything
+  def __init__(self, loaded: Any, attributes: dict[str, Any]):
+    self._wrapped, self._attributes = loaded, attributes
 
   def __getattr__(self, name: str) -> Any:
-    if name in self._everything:
-      return self._everything[name]
+    if name in self._attributes:
+      return self._attributes[name]
     if name == 'release' and not hasattr(self._wrapped, 'release'):
       return self._wrapped
     return getattr(self._wrapped, name)
@@ -160,7 +161,7 @@ def _claim(name: str, given: dict[str, Any]) -> claims.Claim:
   event, epsilon = given.get('event'), given.get('epsilon')
   if event is None:
     if epsilon is None:
-      raise ValueError(f'{name} has no claim: neither event nor epsilon')
+      raise ValueError(f'{name} has no claim: give an event or an epsilon')
     return claims.Claim(epsilon=epsilon, delta=given.get('delta', 0.0),
                         adjacency=adjacency)
   delta = given.get('delta', wrapping.DELTA)

@@ -87,7 +87,8 @@ def _one_key(rng: np.random.Generator, steps: int, width: int) -> np.ndarray:
 
 def _noise_of_each_device(rng: np.random.Generator, steps: int,
                           width: int) -> np.ndarray:
-  """Draws the noise of four devices with one key, which adds up coherently."""
+  """Draws the noise of four devices with one key, so all four are equal."""
+  # Four equal draws add up to 4 sigma, independent ones to 2 sigma.
   return 4 * reference.fresh_noise(rng, steps, width)
 
 
@@ -99,6 +100,7 @@ def _clip_the_mean(gradients: np.ndarray) -> np.ndarray:
 
 def _divide_by_the_batch(gradients: np.ndarray) -> np.ndarray:
   """Divides the sum by the realised batch size, which is private."""
+  # `reference` compares batches of 5 records with batches of 6.
   return 5 * reference.add_up(gradients) / max(len(gradients), 1)
 
 
@@ -152,6 +154,7 @@ MUTANTS = {
         'isolation', contributions=_normalised_by_the_batch),
     'not finite, batch skipped': _mutant('sensitivity',
                                          total=_skip_batch_if_not_finite),
+    # Eight responses of epsilon 1 each, claimed as one.
     'count of randomised response ignored': _mutant(
         'claim', epsilon=1.0, adjacency=Adjacency.REPLACE_ONE,
         event=accounting.repeated_event(

@@ -44,9 +44,7 @@ def target(mechanism: QuantileMechanism, *,
            claim: claims.Claim | None = None) -> Target:
   """Returns the target of a mechanism on [0, 1], with its density if known.
 
-  Args:
-    mechanism: the quantile mechanism.
-    claim: the audited claim; by default that of the mechanism's event.
+  The audited claim is by default that of the mechanism's event.
   """
   density: LogDensity | None = _DENSITIES.get(type(mechanism))
   return wrapping.of_mechanism(
@@ -75,24 +73,25 @@ def neighbours(adjacency: Adjacency) -> tuple[Pair, ...]:
   return tuple(pairs)
 
 
-def _node(known: np.ndarray, cuts: tuple[ArrayLike, ArrayLike], prob: float,
+def _node(data: np.ndarray, cuts: tuple[ArrayLike, ArrayLike], prob: float,
           rate: float, cost: str, points: np.ndarray) -> np.ndarray:
   """Returns log-densities [n] of one quantile between two cuts.
 
   Each of the two cuts is a number or an array [n].
   """
   low, high = (np.broadcast_to(cut, points.shape)[:, None] for cut in cuts)
-  edges = np.concatenate([[0.0], known, [1.0]])
+  edges = np.concatenate([[0.0], data, [1.0]])
   widths = np.diff(np.clip(edges, low, high))
-  first, last = (np.sum(known < cut, -1, keepdims=True) for cut in (low, high))
-  place = np.sum(known < points[:, None], -1, keepdims=True)
+  first, last = (np.sum(data < cut, -1, keepdims=True) for cut in (low, high))
+  place = np.sum(data < points[:, None], -1, keepdims=True)
+  # Intervals outside the cuts have width 0: their log-weight is -inf.
   with np.errstate(divide='ignore'), jax.enable_x64(True):
-    wanted = first + np.asarray(independent.target(
+    target_rank = first + np.asarray(independent.target(
         jnp.float64(prob), jnp.asarray(last - first), cost))
     masses = np.log(widths) + np.asarray(independent.log_decline(
-        jnp.arange(known.size + 1.0)[None], jnp.asarray(wanted),
+        jnp.arange(data.size + 1.0)[None], jnp.asarray(target_rank),
         jnp.asarray(rate), cost))
-  lead = place - wanted
+  lead = place - target_rank
   if cost == 'interpolated':
     # The cost changes linearly within an interval, not only at records.
     start = np.maximum(edges[place], low)
@@ -105,6 +104,7 @@ def _of_tree(mechanism: recursive.RecursiveQuantiles, data: np.ndarray,
              outputs: np.ndarray) -> np.ndarray:
   """Returns log-densities [n] of recursive quantiles, summed over the tree."""
   probs, rates = mechanism.parameters
+  # The bound 0 comes first, so the cut of quantile i has index i + 1.
   cuts = [0.0, *outputs.T, 1.0]
   logs = np.zeros(len(outputs))
   for level in quantile_levels.halvings(len(probs)):
@@ -154,8 +154,9 @@ def _joint_cost(ranks: np.ndarray, number: int,
 def _inverse_cost(ranks: np.ndarray, number: int,
                   probs: np.ndarray) -> np.ndarray:
   """Returns how many records must be replaced to obtain the target ranks."""
-  wanted = np.diff(np.ceil(number * probs - 1e-9), prepend=0, append=number)
-  excess = _counts(ranks, number) - wanted
+  # Rounding of n p must not raise a target to the next rank.
+  targets = np.diff(np.ceil(number * probs - 1e-9), prepend=0, append=number)
+  excess = _counts(ranks, number) - targets
   return np.abs(excess).sum(-1) / 2 + (excess[..., :-1] >= 0).sum(-1)
 
 

@@ -89,6 +89,7 @@ class Trainer:
 def findings(trainer: Trainer, *, seed: int,
              significance: float = 1e-3) -> set[str]:
   """Returns the names in `CHECKS` of the checks that refute a trainer."""
+  # The checks share the significance equally (Bonferroni).
   return {name for name, check in CHECKS.items()
           if check(trainer, np.random.default_rng(seed),
                    significance / len(CHECKS))}
@@ -167,7 +168,8 @@ def losses(trainer: Trainer, rng: np.random.Generator, num_runs: int, *,
   The canary has norm 1. The losses are exact if the trainer has no fault
   (AUD-09).
   """
-  # Column r has the canary's coordinate of the noisy sums of run r.
+  # Column r has the canary's coordinate of the noisy sums of run r. Poisson
+  # records are independent, so `draw` may sample runs in their place.
   outputs = trainer.noise(rng, STEPS, num_runs)
   if present:
     canary = np.eye(_WIDTH)[:1]

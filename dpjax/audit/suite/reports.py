@@ -82,6 +82,7 @@ def write(report: Report, folder: pathlib.Path, *, seed: int) -> pathlib.Path:
   """
   folder.mkdir(parents=True, exist_ok=True)
   path = folder / f'{report.target}.json'
+  # Only audits of a run with canaries have this entry.
   mode = 0o600 if 'num_included' in report.details else 0o666
   if report.scores:
     archive = io.BytesIO()

@@ -101,8 +101,8 @@ def _config(folder: pathlib.Path,
   try:
     return configuration.check(TrainingConfig(**values))
   except TypeError as error:
-    raise ValueError(f'{folder / summaries.NAME} is of another version of '
-                     f'dpjax: {errors.one_line(error)}') from None
+    raise ValueError(f'{folder / summaries.NAME} was written by another '
+                     f'version of dpjax: {errors.one_line(error)}') from None
 
 
 def _canaries(folder: pathlib.Path, config: TrainingConfig,
@@ -111,35 +111,35 @@ def _canaries(folder: pathlib.Path, config: TrainingConfig,
   path, shapes = folder / summaries.CANARIES, building.shapes(dataset)
   size = config.num_canaries
   with np.load(path, allow_pickle=False) as file:
-    kept = dict(file)
-  forms = {'x': ((size, *shapes.record), 'f'), 'y': ((size,), 'i'),
-           'included': ((size,), 'b')}
-  same = all(name in kept and kept[name].shape == shape and
-             kept[name].dtype.kind == kind
-             for name, (shape, kind) in forms.items())
-  if same and not (config.noise_seed is None and config.canary_seed is None):
+    arrays = dict(file)
+  expected = {'x': ((size, *shapes.record), 'f'), 'y': ((size,), 'i'),
+              'included': ((size,), 'b')}
+  matches = all(name in arrays and arrays[name].shape == shape and
+                arrays[name].dtype.kind == kind
+                for name, (shape, kind) in expected.items())
+  if matches and not (config.noise_seed is None and config.canary_seed is None):
     redrawn, _ = training.draw_parts(config, dataset)
     assert redrawn is not None  # The configuration has canaries.
-    same = (np.array_equal(kept['included'], redrawn.included) and
-            np.array_equal(kept['y'], redrawn.records.y) and
-            np.allclose(kept['x'], redrawn.records.x, atol=1e-6))
-  if not same:
+    matches = (np.array_equal(arrays['included'], redrawn.included) and
+               np.array_equal(arrays['y'], redrawn.records.y) and
+               np.allclose(arrays['x'], redrawn.records.x, atol=1e-6))
+  if not matches:
     raise ValueError(f'{path} does not match the configuration: the data or '
                      'the version of dpjax differ')
-  return Canaries(Batch(jnp.asarray(kept['x']), jnp.asarray(kept['y'])),
-                  jnp.asarray(kept['included']))
+  return Canaries(Batch(jnp.asarray(arrays['x']), jnp.asarray(arrays['y'])),
+                  jnp.asarray(arrays['included']))
 
 
 def _params(folder: pathlib.Path, like: Params) -> Params:
   """Reads trained parameters with the structure and shapes of `like`."""
-  with np.load(folder / summaries.PARAMS, allow_pickle=False) as kept:
-    arrays = dict(kept)
+  with np.load(folder / summaries.PARAMS, allow_pickle=False) as file:
+    arrays = dict(file)
 
   def leaf(path: tuple[Any, ...], initial: Array) -> Array:
     name = '/'.join(entry.key for entry in path)
     if name not in arrays or arrays[name].shape != initial.shape:
-      raise ValueError(f'{folder / summaries.PARAMS} is of another model: it '
-                       f'has no {name} of shape {initial.shape}')
+      raise ValueError(f'{folder / summaries.PARAMS} belongs to another model: '
+                       f'it has no {name} of shape {initial.shape}')
     return jnp.asarray(arrays[name])
 
   return jax.tree_util.tree_map_with_path(leaf, like)

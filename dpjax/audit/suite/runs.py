@@ -67,18 +67,18 @@ def audit(run: FinishedRun, *, name: str, delta: float | None = None,
   claimed_delta = _delta(run)
   if delta is None:
     delta = min(claimed_delta, max(significance * _DELTA_FRACTION / size,
-                                  accounting.MIN_DELTA))
-  first = _claim_check(run)
+                                   accounting.MIN_DELTA))
+  claim_check = _claim_check(run)
   private = config.method != 'sgd'
   claim = claims.Claim(
-      epsilon=_spent(run, delta),
-      delta=delta, adjacency=plan.adjacency, num_examples=config.num_slots,
-      event=plan.event if private else None)
+      epsilon=_spent(run, delta), delta=delta, adjacency=plan.adjacency,
+      event=plan.event if private else None, num_examples=config.num_slots)
   details = dict(_details(run), threshold_rule='scores and fractions of '
                  'guesses fixed beforehand, Bonferroni correction')
-  report = Report(target=name, claim=claim, checks=(first,), details=details,
-                  significance=significance, detectable=math.nan)
-  if first.failed:
+  report = Report(target=name, claim=claim, checks=(claim_check,),
+                  details=details, significance=significance,
+                  detectable=math.nan)
+  if claim_check.failed:
     return dataclasses.replace(report, claim=dataclasses.replace(
         claim, epsilon=_claimed(run.summary), delta=claimed_delta))
   scores = score(run)
@@ -89,10 +89,11 @@ def audit(run: FinishedRun, *, name: str, delta: float | None = None,
                                     significance=level) for key in SCORES}
   checks = _checks(bounds, curve, scores, included, claim.epsilon, level)
   return dataclasses.replace(
-      report, checks=(first, *checks),
+      report, checks=(claim_check, *checks),
       epsilon_lower=max(bound.epsilon_lower for bound in bounds.values()),
       cap=one_run.grid_largest_bound(num_canaries=size, delta=delta,
                                      significance=level),
+      # If perfect guesses do not refute the curve, no guesses can.
       beyond_cap=not private or refutes_curve(
           curve, np.where(included, 1.0, 0.0), included,
           significance=level)[0],
@@ -106,6 +107,7 @@ def score(run: FinishedRun) -> dict[str, np.ndarray]:
   final, initial = (np.asarray(log_odds(
       run.model.apply, params, run.canaries.records))
       for params in (run.params, run.initial))
+  # ln(1 + e^-z) is the cross-entropy at log-odds z.
   return {'log_odds': final,
           'calibrated': np.logaddexp(0, -initial) - np.logaddexp(0, -final)}
 
@@ -129,6 +131,7 @@ def refutes_curve(curve: curves.PrivacyCurve, scores: np.ndarray,
     ones: those that refute, or those of the largest fraction.
   """
   counts = one_run.grid_counts(len(scores), CURVE_FRACTIONS)
+  # Counts are fixed beforehand, so Bonferroni pays for stopping at any.
   for count in counts:
     right = one_run.count_guesses(scores, included, count)
     if one_run.rejects_trade_off(
@@ -207,13 +210,13 @@ def _claim_check(run: FinishedRun) -> Check:
       epsilon.
   """
   summary, plan, config = run.summary, run.plan, run.config
-  for name, ours in (('sampling_prob', plan.sampler.sampling_prob),
-                     ('num_steps', plan.num_steps),
-                     ('delta', None if config.method == 'sgd' else
-                      config.delta)):
-    if summary[name] != ours:
+  for name, configured in (('sampling_prob', plan.sampler.sampling_prob),
+                           ('num_steps', plan.num_steps),
+                           ('delta', None if config.method == 'sgd' else
+                            config.delta)):
+    if summary[name] != configured:
       raise ValueError(f'summary and configuration differ: {name} = '
-                       f'{summary[name]}, by the configuration {ours}')
+                       f'{summary[name]}, by the configuration {configured}')
   claimed = _claimed(summary)
   delta = _delta(run)
   spent = _spent(run, delta)
@@ -228,8 +231,8 @@ def _claim_check(run: FinishedRun) -> Check:
   # `not >=` also refutes a NaN.
   if (measured is not None and planned is not None
       and not measured >= planned * (1 - _TOLERANCE)):
-    return Check('claim', True, f'noised with {measured:.5g}, planned '
-                 f'{planned:.5g}')
+    return Check('claim', True, f'the noise multiplier was {measured:.5g}, but '
+                 f'{planned:.5g} was planned')
   if math.isinf(claimed):
     return Check('claim', False, 'none, the run is not private')
   return Check('claim', False, f'epsilon {claimed:.4g} at delta '

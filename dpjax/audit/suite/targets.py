@@ -119,6 +119,7 @@ MECHANISMS: Mapping[str, Callable[[], Auditable]] = {
         k_norm.KNormMechanism(order=math.inf, **_UNIT, **_AR)),
     'geometric': lambda: wrapping.of_mechanism(
         discrete.GeometricMechanism(record_norm=1, epsilon=1.0, **_AR),
+        # The parameter of dlaplace is epsilon over the sensitivity.
         delta=0.0, noise=Noise(stats.dlaplace(1.0)),
         pairs=wrapping.integer_sums(1)),
     'discrete_gaussian': lambda: wrapping.of_mechanism(
