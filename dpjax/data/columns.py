@@ -20,6 +20,7 @@ from dpjax import errors
 
 def _signed_log(value: float) -> float:
   """Returns sign(v) log(1 + |v|)."""
+  # `log1p` is accurate for small |v|, where log(1 + |v|) cancels digits.
   return math.copysign(math.log1p(abs(value)), value)
 
 
@@ -76,9 +77,9 @@ class Numeric:
     NaN means a missing number. If numbers may be missing, the result is
     [n, 2], with the indicator of a missing number.
     """
-    absent = np.isnan(values)
-    scaled = self._scaled(np.where(absent, self.default, values))
-    return np.stack([scaled, absent] if self.missing else [scaled], axis=1)
+    is_missing = np.isnan(values)
+    scaled = self._scaled(np.where(is_missing, self.default, values))
+    return np.stack([scaled, is_missing] if self.missing else [scaled], axis=1)
 
   def _scaled(self, values: np.ndarray) -> np.ndarray:
     transform = _SCALES[self.scale]
@@ -88,6 +89,7 @@ class Numeric:
       # By `math`, whose last bit may differ from that of NumPy.
       clipped = np.array([transform(value) for value in clipped.tolist()],
                          np.float64)
+    # Every operation is monotone, and bounds give exactly -1 and 1.
     return 2.0 * (clipped - low) / (high - low) - 1.0
 
 
@@ -112,6 +114,7 @@ class Categorical:
 
   def encode(self, text: str) -> tuple[float, ...]:
     """Returns the indicator of `text` among the categories."""
+    # A list that grew with the records would reveal which texts they have.
     if text not in self.categories:
       raise ValueError(f'{text!r} is not in the public list of '
                        f'{len(self.categories)} categories')
@@ -162,7 +165,7 @@ class Skip:
   name: str
 
   def names(self) -> tuple[str, ...]:
-    """Returns (): there is no feature."""
+    """Returns no names, because the column gives no feature."""
     return ()
 
 
@@ -178,7 +181,7 @@ class Label:
   classes: tuple[tuple[str, ...], ...]
 
   def names(self) -> tuple[str, ...]:
-    """Returns (): the label is not a feature."""
+    """Returns no names, because the label is not a feature."""
     return ()
 
   def encode(self, text: str) -> int:

@@ -20,7 +20,9 @@ import numpy as np
 
 from dpjax import errors
 
+# A CIFAR image is its red plane, then its green plane, then its blue plane.
 _CIFAR_SHAPE = (3, 32, 32)
+# Code of bytes in an IDX header. Other types of numbers are not accepted.
 _UNSIGNED_BYTE = 8
 
 
@@ -58,6 +60,8 @@ def idx(blob: Blob, *, num_axes: int) -> np.ndarray:
   Raises:
     ValueError: the magic number is wrong, or the size is not the header's.
   """
+  # The header is two zero bytes, the type of the numbers, the number of axes,
+  # then the length of each axis as a big-endian integer of 32 bits.
   magic = bytes((0, 0, _UNSIGNED_BYTE, num_axes))
   if blob.content[:4] != magic:
     raise ValueError(f'{blob.where} is not an IDX file with {num_axes} axes of '
@@ -72,6 +76,7 @@ def idx(blob: Blob, *, num_axes: int) -> np.ndarray:
   if len(blob.content) != expected:
     raise ValueError(f'{blob.where} has {len(blob.content)} bytes, expected '
                      f'{expected} for its shape {shape}')
+  # The array shares the memory of the file's bytes, so it is read-only.
   return np.frombuffer(blob.content, np.uint8, offset=start).reshape(shape)
 
 
@@ -124,6 +129,7 @@ def npz_parts(blob: Blob) -> Parts:
   """
   try:
     with np.load(io.BytesIO(blob.content), allow_pickle=False) as archive:
+      # Arrays are unpacked only here, so damage shows up inside the `try`.
       arrays = [archive[name]
                 for name in ('x_train', 'y_train', 'x_test', 'y_test')]
   except (zipfile.BadZipFile, zlib.error, EOFError, OSError, TypeError,
@@ -137,6 +143,7 @@ def npz_parts(blob: Blob) -> Parts:
 
 
 def _from_npz(x: np.ndarray, y: np.ndarray) -> Images:
+  # Keras saves grey images without a channel axis, and CIFAR labels as [n, 1].
   return Images(x[..., None] if x.ndim == 3 else x,
                 y[:, 0] if y.ndim == 2 and y.shape[1] == 1 else y)
 
@@ -179,6 +186,7 @@ def mosaic(blob: Blob, *, grid: tuple[int, int], size: int) -> np.ndarray:
   if pixels.shape != (rows * size, columns * size, 3):
     raise ValueError(f'{blob.where} has {pixels.shape[0]} x {pixels.shape[1]} '
                      f'pixels, expected {rows * size} x {columns * size}')
+  # Axes are row, y, column, x, colour; both numbers of an image come first.
   cells = pixels.reshape(rows, size, columns, size, 3)
   return cells.transpose(0, 2, 1, 3, 4).reshape(-1, size, size, 3)
 

@@ -1,9 +1,8 @@
 """Image data sets in memory: bytes on the host, floats for training.
 
 Pixels stay bytes until `scale` maps them to [-1, 1] or [0, 1] with the public
-range of a pixel. The mean and deviation of the training images are not used,
-because they depend on private records. Published statistics exist for these
-data sets, but normalising a new private data set by its own mean would leak.
+range of a pixel. The mean and deviation of the training images are not used:
+normalising a private data set by its own statistics would leak.
 """
 
 import functools
@@ -81,7 +80,7 @@ def scale(x: Array, *, max_value: int, low: float = -1.0) -> Array:
     [...] float32; 0 and max_value are mapped to low and 1 exactly.
   """
   # A lookup table gives the same floats on every device; compiled arithmetic
-  # rounds differently.
+  # rounds differently. The clip keeps bytes above max_value within the bounds.
   table = np.clip((1.0 - low) * np.arange(256) / max_value + low, low, 1.0)
   return jnp.asarray(table, jnp.float32)[x]
 
@@ -111,6 +110,7 @@ def subset(key: PRNGKey, dataset: ImageDataset, *, num_train: int,
   split = splits.take(splits.official_split(
     key, num_train=dataset.train.y.shape[0], num_test=available), num_train)
   train = np.asarray(split.train)
+  # `official_split` numbers the test records after the training records.
   test = np.asarray(split.test[:num_test]) - dataset.train.y.shape[0]
   return dataset._replace(
     train=Images(dataset.train.x[train], dataset.train.y[train]),
@@ -140,7 +140,9 @@ def downsample(dataset: ImageDataset, factor: int) -> ImageDataset:
   def shrink(images: Images) -> Images:
     blocks = images.x.reshape((-1, height // factor, factor, width // factor,
                                factor, channels))
+    # No overflow: 4,000 x 4,000 pixels of 255 add up to less than 2^32.
     total = blocks.sum((2, 4), dtype=np.uint32)
+    # Half of the divisor, added before the division, rounds halves up.
     means = (total + factor**2 // 2) // factor**2
     return images._replace(x=means.astype(np.uint8))
 

@@ -1,11 +1,4 @@
-"""Data sets by name, with files, checksums, sizes, sources and licences.
-
-Examples:
-  adult = registry.load('adult', data_dir='~/data')
-  adult.x.shape  # (48842, 108)
-  mnist = registry.load('mnist', data_dir='~/data')
-  mnist.train.x.shape  # (60000, 28, 28, 1)
-"""
+"""Data sets by name, with files, checksums, sizes, sources and licences."""
 
 from collections.abc import Callable
 import dataclasses
@@ -80,6 +73,7 @@ def _archive(number: int, slug: str) -> str:
   return f'https://archive.ics.uci.edu/static/public/{number}/{slug}.zip'
 
 
+# All sizes are those of published files, so they are public constants.
 _SPECS = (
   DatasetSpec(
     name='adult',
