@@ -1,10 +1,8 @@
 """File formats: what the data owner declares, and which files are refused.
 
-A field of a numeric column is a number, a missing value that is declared as
-such, or something else. The first two are data. The third is a fault of the
-file, and so is a line that cannot be parsed as a record. The error message of a
-fault depends on records, so only the data owner who runs the command may see
-it.
+A field of a numeric column is a number, a declared missing value, or else a
+fault of the file, as is a line that cannot be parsed as a record. The error
+message of a fault depends on records, so only the data owner may see it.
 
 `REFUSALS` lists every refusal that depends on records. All of them happen while
 the file is read, before anything is measured, spent or drawn, and they do not
@@ -15,8 +13,8 @@ damaged or far too large once unpacked. With `bad_lines='missing'`,
 set, no other refusal depends on records, and only the output of a release
 reaches others.
 
-Declarations decide what is refused, so they are up to the data owner. Letting
-others choose them, or see error messages, reveals information about records.
+Only the data owner may choose declarations, since they decide what is refused:
+others would learn about the records from refusals.
 """
 
 import dataclasses
@@ -102,12 +100,7 @@ class FileError(ValueError):
   """
 
   def __init__(self, reason: str, message: str):
-    """Makes the error.
-
-    Args:
-      reason: a key of `REFUSALS`.
-      message: one line that says what is wrong and where.
-    """
+    """Adds to the message (fault and place) the declaration that allows it."""
     instead = REFUSALS[reason].instead
     super().__init__(message + (f' (or declare {instead})' if instead else ''))
     self.reason, self.fault = reason, message
@@ -127,9 +120,8 @@ class Format:
     decimal: decimal mark, '.' or ','.
     thousands: mark between groups of three digits: '' for none, '.', ',', ' '
       or an apostrophe.
-    dates: order of year, month and day of dates, one of 'ymd', 'dmy' and
-      'mdy'; a date then is a number, of days since 1970-01-01. '' if dates are
-      no numbers.
+    dates: order of year, month and day, 'ymd', 'dmy' or 'mdy'; a date then
+      counts as the number of days since 1970-01-01. '' if dates are no numbers.
     missing_tokens: spellings of a missing number; an empty field is missing,
       too.
     unparsed: 'refuse' a file with a field that is neither a number nor missing,
@@ -192,6 +184,7 @@ class Format:
         parts = dict(zip(self.dates, match.group(1, 3, 4), strict=True))
         return self._day(parts['y'], parts['m'], parts['d'])
     if self.thousands:
+      # Groups have three digits each: 1,234 is a number, 1,2345 is none.
       mark = _THOUSANDS[self.thousands]
       match = re.match(f'([+-]?)([0-9]{{1,3}}(?:{mark}[0-9]{{3}})+)(?![0-9])',
                        text)
@@ -205,6 +198,7 @@ class Format:
 
   def _day(self, year: str, month: str, day: str) -> str | None:
     """Returns a date as a number of days; None if there is no such date."""
+    # A year of two digits is refused, because its century would be a guess.
     if len(year) != 4 or len(day) > 2:
       return None
     try:
@@ -218,12 +212,12 @@ class Format:
 
   def to_json(self) -> dict[str, object]:
     """Returns the separator and all declarations that differ from defaults."""
-    plain = Format()
+    default = Format()
     return {
         field.name: list(value) if isinstance(value, tuple) else value
         for field in dataclasses.fields(self)
         for value in [getattr(self, field.name)]
-        if field.name == 'separator' or value != getattr(plain, field.name)}
+        if field.name == 'separator' or value != getattr(default, field.name)}
 
 
 def shown(text: str) -> str:
