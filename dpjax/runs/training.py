@@ -53,20 +53,18 @@ class TrainingResult(NamedTuple):
     num_train: number n of training records, without canaries.
     num_test: number of records evaluated on: held-out ones, or the fold.
     params: trained parameters, a dict of layers.
-    test_accuracy: share of those records classified correctly. On a fold it is
-      an exact statistic of private records, which epsilon does not cover.
-    epsilon: epsilon of the event that ran; infinite for 'sgd'.
+    test_accuracy: fraction of those records classified correctly. On a fold it
+      is an exact statistic of private records, which epsilon does not cover.
+    epsilon: epsilon of the event that ran; infinite for 'sgd'. With a
+      noise_seed it holds only against those who do not know or guess the seed.
     epsilon_valid: False for 'lip_printed', whose event is claimed, not proved.
-      For a run with a noise_seed, epsilon holds only against an adversary who
-      neither knows nor guesses the seed.
     joint_noise_multiplier: smallest joint noise multiplier of all steps, as
       measured.
     l2_sensitivity: l2 sensitivity of each block at the last step.
     num_nonfinite: private count of non-finite records, which count as zero,
-      over all steps; canaries that were left out are among them.
+      over all steps, among them left-out canaries.
     compile_seconds: compile time, shared by the runs trained together.
-    train_seconds: training time of the runs trained together, divided by
-      their number.
+    train_seconds: training time of these runs, divided by their number.
     canaries: canaries and coin flips; None without canaries.
   """
   config: TrainingConfig
@@ -153,10 +151,11 @@ def split_rows(config: TrainingConfig,
                dataset: building.Dataset) -> splits.Split:
   """Splits the rows into training and test; the same for every method.
 
-  Images keep the publisher's split. For tables, a random share of
-  `test_fraction` is held out. The split depends on the split seed only.
+  Images keep the publisher's split. For tables, a random `test_fraction` of the
+  records is held out. The split depends on the split seed only.
   """
   seed = config.seed if config.split_seed is None else config.split_seed
+  # No other stream folds 0 into a seed; runs fold in a digest of their options.
   key = jax.random.fold_in(jax.random.key(seed), 0)
   if isinstance(dataset, images.ImageDataset):
     split = splits.official_split(key, num_train=dataset.train.y.shape[0],
@@ -171,6 +170,7 @@ def split_rows(config: TrainingConfig,
 
 def num_available(config: TrainingConfig, dataset: building.Dataset) -> int:
   """Returns how many training records the data set has under this split."""
+  # The sizes must agree with those of `split_rows`, which draws the rows.
   if isinstance(dataset, images.ImageDataset):
     available = dataset.train.y.shape[0]
   else:
@@ -199,11 +199,10 @@ def train(
     on_plans: called with [(resolved configuration, plan)] before training.
     on_progress: called repeatedly with (steps done, steps in total).
     mesh: devices that share each batch, see `loop.fit`.
-    checkpoints: where runs are saved and resumed from; the configurations are
-      added to its description.
-    keys: [L] secret keys from `run_keys.new_keys` for configurations without a
-      noise_seed; given so that a killed run resumes with the same keys. They
-      are bound to the configuration and the records. None draws new keys.
+    checkpoints: where runs are saved and resumed from.
+    keys: [L] secret keys from `run_keys.new_keys`, with which a killed run
+      without noise_seed resumes; None draws new ones. They are bound to the
+      configuration and the records.
 
   Returns:
     One result per configuration, in the same order.
@@ -232,11 +231,13 @@ def train(
   keys = run_keys.draw(configs, keys, dataset.records)
   parts = [draw_parts(config, dataset, key)
            for config, key in zip(configs, keys, strict=True)]
-  released = lattice_size(configs[0], dataset)
-  plans = [make_plan(config, released) for config in configs]
+  # The runs share one model, so each step releases equally many values.
+  num_released = lattice_size(configs[0], dataset)
+  plans = [make_plan(config, num_released) for config in configs]
   if on_plans is not None:
     on_plans(list(zip(configs, plans, strict=True)))
   if checkpoints is not None:
+    # A checkpoint of other configurations is refused by its description.
     checkpoints = dataclasses.replace(
         checkpoints, description={**checkpoints.description,
                                   **checkpoint.describe(configs)})
@@ -331,6 +332,7 @@ def _max_parallel(config: TrainingConfig, plan: TrainingPlan,
   """Returns how many runs to advance at once within `_MAX_PARALLEL_VALUES`."""
   shapes = jax.eval_shape(model.init, jax.random.key(0))
   values = tree.count(shapes)
+  # These methods hold one gradient for each record of a microbatch.
   if config.method.startswith('dp_sgd'):
     values *= min(plan.sampler.part_size,
                   config.microbatch_size or plan.sampler.part_size)
