@@ -100,8 +100,8 @@ def _check_labels(y: ArrayLike, num_examples: int, *, num_classes: int
   if labels.shape != (num_examples,):
     raise ValueError(f'y must have shape ({num_examples},) as x has '
                      f'{num_examples} rows, got {labels.shape}')
-  # Labels may be floats such as 1.0. A NaN is not valid, since comparisons
-  # with it are false.
+  # Labels may be floats such as 1.0, but not NaN: all comparisons with NaN
+  # are false.
   valid = (labels == np.floor(labels)) & (labels >= 0) & (labels < num_classes)
   if not valid.all():
     row = int(np.argmin(valid))

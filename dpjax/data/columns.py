@@ -4,9 +4,9 @@ Guarantee: `encode` uses a single field and the public constants of its column,
 never another record. So changing one record changes one row, and the
 bounds [-1, 1] hold for any data.
 
-Each kind has `name`, `names()` (names of the encoded features, in order) and
-`encode`. The latter takes the text of a field, and raises `ValueError` with the
-allowed and the given text; for `Numeric` it takes numbers.
+Each kind has `name`, `names()` (of the encoded features, in order) and
+`encode`, which takes the text of a field and raises `ValueError` if that is not
+allowed; for `Numeric` it takes numbers.
 """
 
 from collections.abc import Callable, Mapping
@@ -20,7 +20,7 @@ from dpjax import errors
 
 def _signed_log(value: float) -> float:
   """Returns sign(v) log(1 + |v|)."""
-  # `log1p` is accurate for small |v|, where log(1 + |v|) cancels digits.
+  # `log1p` keeps digits that 1 + |v| drops for small |v|.
   return math.copysign(math.log1p(abs(value)), value)
 
 
@@ -89,7 +89,7 @@ class Numeric:
       # By `math`, whose last bit may differ from that of NumPy.
       clipped = np.array([transform(value) for value in clipped.tolist()],
                          np.float64)
-    # Every operation is monotone, and bounds give exactly -1 and 1.
+    # Each step is monotone, and the bounds give exactly -1 and 1.
     return 2.0 * (clipped - low) / (high - low) - 1.0
 
 
@@ -114,7 +114,7 @@ class Categorical:
 
   def encode(self, text: str) -> tuple[float, ...]:
     """Returns the indicator of `text` among the categories."""
-    # A list that grew with the records would reveal which texts they have.
+    # A list made from the records would reveal which texts they have.
     if text not in self.categories:
       raise ValueError(f'{text!r} is not in the public list of '
                        f'{len(self.categories)} categories')

@@ -1,8 +1,7 @@
 """Readers of published image formats, from bytes to images and labels.
 
 A reader takes unpacked files and returns the published training and test
-parts. No reader executes anything in a file. The content is verified in
-`image_files`.
+parts, which `image_files` verifies. No reader executes anything in a file.
 
 Formats: IDX (http://yann.lecun.com/exdb/mnist), the binary version of CIFAR
 (https://www.cs.toronto.edu/~kriz/cifar.html), NumPy archives with the keys
@@ -20,9 +19,9 @@ import numpy as np
 
 from dpjax import errors
 
-# A CIFAR image is its red plane, then its green plane, then its blue plane.
+# An image is its red plane, then the green one, then the blue one.
 _CIFAR_SHAPE = (3, 32, 32)
-# Code of bytes in an IDX header. Other types of numbers are not accepted.
+# Code of bytes in an IDX header; no other type is accepted.
 _UNSIGNED_BYTE = 8
 
 
@@ -76,7 +75,7 @@ def idx(blob: Blob, *, num_axes: int) -> np.ndarray:
   if len(blob.content) != expected:
     raise ValueError(f'{blob.where} has {len(blob.content)} bytes, expected '
                      f'{expected} for its shape {shape}')
-  # The array shares the memory of the file's bytes, so it is read-only.
+  # The array shares memory with the bytes, so it is read-only.
   return np.frombuffer(blob.content, np.uint8, offset=start).reshape(shape)
 
 
@@ -129,7 +128,7 @@ def npz_parts(blob: Blob) -> Parts:
   """
   try:
     with np.load(io.BytesIO(blob.content), allow_pickle=False) as archive:
-      # Arrays are unpacked only here, so damage shows up inside the `try`.
+      # Arrays are unpacked only here, where damage is caught.
       arrays = [archive[name]
                 for name in ('x_train', 'y_train', 'x_test', 'y_test')]
   except (zipfile.BadZipFile, zlib.error, EOFError, OSError, TypeError,
@@ -143,7 +142,7 @@ def npz_parts(blob: Blob) -> Parts:
 
 
 def _from_npz(x: np.ndarray, y: np.ndarray) -> Images:
-  # Keras saves grey images without a channel axis, and CIFAR labels as [n, 1].
+  # Keras saves grey images without channels, CIFAR labels as [n, 1].
   return Images(x[..., None] if x.ndim == 3 else x,
                 y[:, 0] if y.ndim == 2 and y.shape[1] == 1 else y)
 
@@ -186,7 +185,7 @@ def mosaic(blob: Blob, *, grid: tuple[int, int], size: int) -> np.ndarray:
   if pixels.shape != (rows * size, columns * size, 3):
     raise ValueError(f'{blob.where} has {pixels.shape[0]} x {pixels.shape[1]} '
                      f'pixels, expected {rows * size} x {columns * size}')
-  # Axes are row, y, column, x, colour; both numbers of an image come first.
+  # Axes are row, y, column, x, colour; row and column come first.
   cells = pixels.reshape(rows, size, columns, size, 3)
   return cells.transpose(0, 2, 1, 3, 4).reshape(-1, size, size, 3)
 

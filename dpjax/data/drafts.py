@@ -1,8 +1,8 @@
 """Drafts of schemas, made from a file for its owner to review.
 
 NOT private: the bounds, categories and classes of a draft come from the
-records. A draft says so in a note. `schema_files.parse` rejects it until its
-owner has replaced them by public knowledge and has set `public` to true.
+records. `schema_files.parse` rejects it until its owner has replaced them by
+public knowledge and has set `public` to true.
 """
 
 import math
@@ -20,7 +20,7 @@ NOTE = ('DRAFT, READ OFF THE DATA: bounds, categories and classes below are '
         'remove columns that are not features, then set public to true.')
 """The note in every draft: it is not private."""
 
-# More different texts are likely to be names or notes, not categories.
+# More texts are likely to be names or notes, not categories.
 _MOST_CATEGORIES = 50
 _MOST_CLASSES = 100
 

@@ -64,8 +64,7 @@ def read(spec: FileSpec, dataset: str, *, source: str,
     data_dir: data folder; default $DPJAX_DATA_DIR.
 
   Raises:
-    FileNotFoundError: the file is missing; the message names the folders
-      searched and the source.
+    FileNotFoundError: the file is missing; the message names the source.
     ValueError: the file is not the original.
   """
   path = find(spec, dataset, data_dir=data_dir)
@@ -101,7 +100,7 @@ def not_found(dataset: str, what: str, *, source: str,
 
 def verify(content: bytes, spec: FileSpec, *, where: str) -> None:
   """Raises `ValueError` unless `content` has the SHA-256 of `spec`."""
-  # Of the unpacked bytes: a gzip header may hold a name and a time.
+  # A gzip header may hold a name and a time, so it is not hashed.
   digest = hashlib.sha256(content).hexdigest()
   if digest != spec.sha256:
     raise ValueError(

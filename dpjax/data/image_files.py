@@ -200,7 +200,7 @@ def _wanted(spec: ImageSpec, *, data_dir: str | os.PathLike | None) -> str:
   wanted = [f'folder {spec.name}/<version> with ArrayRecord files of TFDS']
   for container in spec.containers:
     missing = _missing(container, spec, data_dir=data_dir)
-    # A format of which no file exists is named without a list of files.
+    # A format without any file is named, but its files are not listed.
     partly = len(missing) < len(container.files)
     wanted.append(container.title + (
       f' (only {", ".join(missing)} missing)' if partly else ''))

@@ -4,8 +4,7 @@ Checksums of MNIST and Fashion-MNIST are those of the publishers' unpacked
 files. No checksums of the original files of CIFAR-10 are known here. The hashes
 of its contents come from a copy in another format, with 60,000 distinct images,
 5,000 (training) and 1,000 (test) in each class. A test checks that its channel
-means and deviations agree with the published ones to eight digits: the sum over
-a channel's 51.2 million pixels agrees to within 65 grey levels.
+means and deviations agree with the published ones to eight digits.
 """
 
 import types

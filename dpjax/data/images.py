@@ -80,7 +80,7 @@ def scale(x: Array, *, max_value: int, low: float = -1.0) -> Array:
     [...] float32; 0 and max_value are mapped to low and 1 exactly.
   """
   # A lookup table gives the same floats on every device; compiled arithmetic
-  # rounds differently. The clip keeps bytes above max_value within the bounds.
+  # rounds differently. The clip bounds bytes above max_value.
   table = np.clip((1.0 - low) * np.arange(256) / max_value + low, low, 1.0)
   return jnp.asarray(table, jnp.float32)[x]
 
@@ -89,8 +89,8 @@ def subset(key: PRNGKey, dataset: ImageDataset, *, num_train: int,
            num_test: int | None = None) -> ImageDataset:
   """Returns a uniform subsample of each part, for runs on a CPU.
 
-  The parts are not mixed. For one key, smaller subsets are contained in larger
-  ones, and every format of the data set gives the same subset.
+  For one key, smaller subsets are contained in larger ones, and every format of
+  the data set gives the same subset.
 
   Args:
     key: random key of the selection.
@@ -121,8 +121,7 @@ def downsample(dataset: ImageDataset, factor: int) -> ImageDataset:
   """Replaces blocks of factor x factor pixels by their mean.
 
   Guarantee: each image depends on its own record alone. Means are rounded to
-  the nearest byte, halves up, in integer arithmetic, so they are the same on
-  every machine.
+  the nearest byte in integer arithmetic, so they are the same on every machine.
 
   Args:
     dataset: images whose sides are multiples of `factor`.
@@ -140,7 +139,7 @@ def downsample(dataset: ImageDataset, factor: int) -> ImageDataset:
   def shrink(images: Images) -> Images:
     blocks = images.x.reshape((-1, height // factor, factor, width // factor,
                                factor, channels))
-    # No overflow: 4,000 x 4,000 pixels of 255 add up to less than 2^32.
+    # 4,000 x 4,000 pixels of 255 still add up to less than 2^32.
     total = blocks.sum((2, 4), dtype=np.uint32)
     # Half of the divisor, added before the division, rounds halves up.
     means = (total + factor**2 // 2) // factor**2

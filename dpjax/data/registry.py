@@ -222,8 +222,8 @@ def load(name: str, *, data_dir: str | os.PathLike | None = None,
   Args:
     name: one of `names()` or `image_names()`.
     data_dir: data folder; default $DPJAX_DATA_DIR.
-    download: whether missing files may be downloaded to `data_dir`. The
-      network is never used otherwise.
+    download: whether missing files may be downloaded to `data_dir`; else the
+      network is not used.
 
   Returns:
     A tabular data set, x [n, p] float32 in [-1, 1] and y [n] int32, or an

@@ -92,7 +92,7 @@ def parse(text: str, *, where: str = 'schema') -> UserSchema:
   """
   value = _object(text, where)
   _check_keys(value, _TOP | {*WRITTEN}, {'columns'}, where)
-  # The owner's word is needed: a program cannot see where a bound is from.
+  # A program cannot see where a bound is from: its owner must say.
   if value.get('public') is not True:
     raise ValueError(
       f'{where}: "public" is not true; replace bounds, categories and classes '
@@ -218,7 +218,7 @@ def _numeric(name: str, value: dict[str, Any], where: str) -> columns.Numeric:
     _check(type(value[key]) in (int, float) and math.isfinite(value[key]),
            f'{where}: {key} must be a finite number, got {value[key]!r}')
   lower, upper = value['lower'], value['upper']
-  # The middle of public bounds is public; the mean of the column would leak.
+  # The middle of public bounds is public; a mean of the column is not.
   try:
     return columns.Numeric(
       name, lower, upper, scale=value.get('scale', 'linear'), missing=ABSENT,
@@ -229,7 +229,7 @@ def _numeric(name: str, value: dict[str, Any], where: str) -> columns.Numeric:
 
 def _group(groups: tuple[str, ...], text: str) -> str:
   """Returns a field's category, or 'other' if it is not in the public list."""
-  # A category of its own for a new text would reveal that some record has it.
+  # A category of its own would reveal that some record has this text.
   return text if text in groups else OTHER
 
 

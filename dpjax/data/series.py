@@ -1,8 +1,7 @@
 """Numeric columns of public files with public bounds, to test quantiles on.
 
 Each record has one number. Bounds are round numbers of the domain. Numbers
-outside the bounds are kept, since the estimators clip. `dpjax.data.files` finds
-a file and checks its checksum.
+outside the bounds are kept, since the estimators clip.
 """
 
 from collections.abc import Iterator
@@ -163,8 +162,7 @@ def parse(content: bytes, column: str, *, file: str,
     content: CSV with a header, UTF-8 with or without byte order mark.
     column: name in the header.
     file: file name for messages.
-    num_malformed: expected number of lines whose number of fields is not that
-      of the header.
+    num_malformed: see `SeriesSpec`.
 
   Raises:
     ValueError: a field is not a number, the number of malformed lines is not as

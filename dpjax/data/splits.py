@@ -60,8 +60,6 @@ def train_test_split(key: PRNGKey, num_examples: int, *,
 def official_split(key: PRNGKey, *, num_train: int, num_test: int) -> Split:
   """Returns the publisher's split, with each part in random order.
 
-  A prefix of a part is then a uniform subsample of it, see `take`.
-
   Args:
     key: random key of the two permutations.
     num_train: rows 0, ..., num_train - 1 are for training.

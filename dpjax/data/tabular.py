@@ -1,8 +1,7 @@
 """Encodes the bytes of a tabular file as features in [-1, 1] and labels.
 
-The schema has the columns with their public bounds and categories. Rows are
-encoded field by field, see `dpjax.data.columns`, so the encoding of a row does
-not depend on other rows.
+The schema has the columns with their public bounds and categories. Each field
+is encoded by itself, see `dpjax.data.columns`, so no row depends on others.
 """
 
 from collections.abc import Callable, Sequence
@@ -145,9 +144,8 @@ def encode(table: reader.Table, schema: Schema) -> Encoded:
     x [n, p] float32 in [-1, 1] and y [n] int32.
 
   Raises:
-    ValueError: a column is missing, a field is not allowed by the schema (the
-      message names file, line and column of the first one), or there is no
-      record.
+    ValueError: a column is missing, the schema does not allow a field (the
+      message names the first one), or there is no record.
   """
   for column in schema.columns:
     table.index(column.name)

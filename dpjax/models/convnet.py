@@ -79,7 +79,7 @@ def convnet(*, input_shape: tuple[int, int, int], num_classes: int,
   if bounding.kind != 'none':
     nodes.append(pointwise.Ball(name='ball_dense_01', radius=bounding.radius,
                                 adaptive=bounding.adaptive))
-  # The last layer keeps its default initialiser: He's is for layers with ReLU.
+  # No ReLU follows the last layer, so He's initialiser does not suit it.
   nodes.append(dense(name='dense_01', width=num_classes))
   return models.from_network(Network(
       root=Chain(name='convnet', nodes=tuple(nodes)),

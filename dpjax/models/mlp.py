@@ -57,7 +57,7 @@ def mlp(*, num_features: int, num_classes: int, depth: int = 1,
   errors.check_choice('activation', activation, pointwise.ACTIVATIONS)
   if hidden_radius is not None:
     errors.check_scale('hidden_radius', hidden_radius)
-    # Else the input of the first layer, and with it its gradient, is unbounded.
+    # Else the first layer's input and its gradient have no bound.
     if input_radius is None:
       raise ValueError('hidden_radius needs input_radius, or the gradient of '
                        'the first layer has no bound')
@@ -70,7 +70,7 @@ def mlp(*, num_features: int, num_classes: int, depth: int = 1,
     name = f'activation_{index:02d}'
     if hidden_radius is None:
       return (pointwise.activation(activation, name=name),)
-    # The radius changes between steps, so the activation cannot contain it.
+    # The radius changes between steps, so it is no part of the activation.
     if adaptive:
       return (pointwise.activation(activation, name=name),
               pointwise.Ball(name=f'ball_{index:02d}', radius=hidden_radius,

@@ -60,7 +60,7 @@ def reparametrised(model: Model, kernel_map: str, *,
   network, function = network_of(model), reparametrisation.MAPS[kernel_map]
   limits = projection.clip_limits(weight_norm)
 
-  # The map is part of `apply`, so gradients are those of the raw parameters.
+  # `apply` contains the map, so gradients are for the raw parameters.
   def effective(params: Params) -> tuple[Params, PyTree]:
     return network.constrain(
         reparametrisation.map_kernels(function, params), limits)

@@ -38,7 +38,7 @@ def resnet(*, input_shape: tuple[int, int, int] = (32, 32, 3),
       or None.
     bounding: kind 'none' or 'normalised'; 'ball' raises ValueError.
   """
-  # The depth counts the first and the last layer, and two layers per block.
+  # The depth counts the first and last layer and two per block.
   errors.check_at_least('depth', depth, 8)
   if (depth - 2) % 6:
     raise ValueError(f'depth must be 6 n + 2, got {depth}')

@@ -74,13 +74,12 @@ def _block(name: str, in_channels: int, out_channels: int, stride: int,
            use_bias: bool, averaged: bool, bounding: Bounding) -> Residual:
   """Returns a block from `in_channels` to `out_channels` channels."""
   branch: list[Node] = []
-  # Only the first convolution of a block changes the shape.
   for index, conv_stride in enumerate((stride, 1)):
     branch += [*_normalise(f'{index}', bounding),
                pointwise.activation('relu', name=f'activation_{index}'),
                _conv(f'conv_{index}', out_channels, 3, conv_stride, use_bias)]
   shortcut: tuple[Node, ...] = ()
-  # With widening 1 the first group keeps its channels and needs no projection.
+  # With widening 1 the first group needs no projection.
   if in_channels != out_channels or stride != 1:
     # In a certified network the shortcut's convolution needs a bound, too.
     bound = () if bounding.kind == 'none' else bounding.before('shortcut')

@@ -64,7 +64,7 @@ def replace(path: Path, data: bytes, mode: int = 0o666) -> None:
       file.write(data)
       file.flush()
       os.fsync(file.fileno())
-    # The content is on disk by now, so a crash leaves the old file or the new.
+    # The content is on disk, so a crash leaves the old file or the new.
     os.replace(temporary, path)
   finally:
     temporary.unlink(missing_ok=True)

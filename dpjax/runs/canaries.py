@@ -126,9 +126,9 @@ def join(records: Batch, canaries: Sequence[Canaries]
     canaries: the canaries of each run; every run has the same number m.
 
   Returns:
-    A batch of the records, then all canaries, then m records with NaN
-    features; and for each run the row numbers [m] in its canary slots. There
-    are m NaN records so that no row is in two slots of one run.
+    A batch of the records, all canaries, and m records with NaN features, so
+    that no row is in two slots of one run; and for each run the row numbers [m]
+    in its canary slots.
   """
   next_row, slots = records.y.shape[0], []
   first_nan_row = next_row + sum(each.included.shape[0] for each in canaries)

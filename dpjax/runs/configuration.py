@@ -93,7 +93,7 @@ def _check_method(config: TrainingConfig) -> None:
                                      or config.weights != 'free'):
     raise ValueError('recertify_every above 1 needs weights = free and a '
                      f'method of {", ".join(options.RECERTIFYING)}')
-  # The method normalises groups of channels, which a table does not have.
+  # It normalises groups of channels, which tables do not have.
   if config.method == 'lip_norm' and not images:
     raise ValueError('lip_norm needs images; on tables use lip_dp_sgd')
   if config.method == 'lip_k_norm' and images:
@@ -133,7 +133,7 @@ def resolve(config: TrainingConfig, *, num_available: int) -> TrainingConfig:
   images = config.dataset in registry.IMAGES
   num_slots = num_train + config.num_canaries
   # Delta is a power of 1/n: a delta of 1/n would allow a release to publish
-  # one record at random. The values have the types of their options.
+  # one record at random.
   defaults: dict[str, Any] = {
       **recipes.recipe(config.method, num_train=num_slots,
                        dataset=config.dataset, images=images),

@@ -28,7 +28,7 @@ FOLDER = 'checkpoints'
 BATCHED = ('seed', 'epsilon')
 """Fields in which runs of one group, trained together, may differ."""
 
-# A group's folder holds its list of runs, their secret keys, and checkpoints.
+# A group's folder holds its runs, their secret keys and checkpoints.
 _RUNS = 'runs.json'
 _KEYS = 'keys.json'
 _STEPS = 'steps'
@@ -52,7 +52,7 @@ def prepare(folder: pathlib.Path) -> None:
 def start(folder: pathlib.Path, group: Sequence[TrainingConfig]) -> None:
   """Records which runs are trained together, before any of them has results."""
   runs = [_run(config) for config in group]
-  # Called again at every report of progress, most often with nothing new.
+  # Most reports of progress bring nothing new to write.
   if runs != _recorded_runs(folder):
     _write(folder / _RUNS, runs)
 
@@ -79,7 +79,7 @@ def kept_words(folder: pathlib.Path,
   # A PermissionError is not caught: somebody may have planted a key.
   except (FileNotFoundError, ValueError, TypeError):
     kept = {}
-  # A run keeps these fresh words if it has no key of full length on disk.
+  # Runs without a complete key on disk keep these new words.
   words = keys.system_words(len(batch))
   for run, config in enumerate(batch):
     key_bytes = kept.get(_run(config), b'')
@@ -163,9 +163,9 @@ def batches(folder: pathlib.Path, group: Sequence[TrainingConfig],
         f'{folder} holds the checkpoint of seed = {missing[0][0]}, epsilon = '
         f'{missing[0][1]:g}, which is not requested now; request it too, '
         'use another --output_dir, or remove the folder')
-  # A killed batch without a checkpoint is forgotten if a run of it is not
-  # requested now. Else all of it is trained again, also runs with results: the
-  # number of runs affects the floating-point results of each.
+  # A killed batch is resumed whole, also runs with results, since its size
+  # affects the floating-point results. If a run of it is not requested now, it
+  # is forgotten; there is no checkpoint then.
   first = [] if missing else [requested[run] for run in recorded]
   if not pending or (first and not set(first) & set(pending)):
     # Also removes keys that a kill left before `start` recorded their runs.

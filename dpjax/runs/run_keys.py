@@ -93,12 +93,11 @@ def draw(configs: Sequence[TrainingConfig], keys: PRNGKey | None,
   if configs[0].noise_seed is None:
     keys = new_keys(len(configs)) if keys is None else keys
     if keys.shape != (len(configs),) or not key_lib.is_secret(keys):
-      raise ValueError('each run without a noise_seed needs a secret key, got '
-                       f'keys of shape {keys.shape} for {len(configs)} runs; '
-                       'run_keys.new_keys draws secret keys')
+      raise ValueError(f'{len(configs)} runs without a noise_seed need as many '
+                       'secret keys, from run_keys.new_keys')
     # A key kept for a killed run must not noise another configuration, or
     # another version of the records: the same noise would be used twice.
-    # All processes use one digest, because all of them need the same keys.
+    # All processes need the same keys, so one digest serves all.
     digest = processes.from_first(lambda: _digest(records))
     return jnp.concatenate([
         key_lib.bound_to(keys[run:run + 1], repr(config).encode(), digest)

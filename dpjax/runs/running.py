@@ -25,7 +25,7 @@ Plans = Sequence[tuple[TrainingConfig, TrainingPlan]]
 """Resolved configurations, each with its plan."""
 
 _NOISE_NAMES = {'gaussian': 'floating-point noise',
-          'lattice_gaussian': 'noise on a lattice'}
+                'lattice_gaussian': 'noise on a lattice'}
 # Seconds between checkpoints if none is to be written.
 _NEVER = sys.float_info.max
 _TOO_LARGE = (
@@ -53,7 +53,7 @@ def run(groups: Sequence[tuple[Sequence[TrainingConfig], pathlib.Path]],
     ValueError, OSError: in one line, for example if a folder has another run.
     MemoryError: names the flags that reduce the memory needed.
   """
-  # Only the first process may see the folders, but all skip the same runs.
+  # Perhaps only the first process sees the folders; all must agree.
   stored = processes.from_first(lambda: [
       summaries.find(folder, config) for config, folder in folders.items()])
   completed = {config: summary
@@ -81,7 +81,7 @@ def run(groups: Sequence[tuple[Sequence[TrainingConfig], pathlib.Path]],
               summaries.write(folders[config], summary, result)
             completed[config] = summary
             progress.finish()
-      # `failed` removes the key of a run with results: it may noise no other.
+      # `failed` removes the key if results are out, so none uses it again.
       except Exception:
         if processes.is_first():
           interrupted.failed(folder, released=len(completed) > num_before)

@@ -136,7 +136,7 @@ def check(config: Any) -> None:
   """
   for setting in declared(type(config)):
     value = getattr(config, setting.name)
-    # None is left to `configuration.resolve`, or means that it is not used.
+    # None means that the option is not used, or is filled by `resolve`.
     if value is None and setting.optional:
       continue
     if setting.choices:

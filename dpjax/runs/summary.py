@@ -1,10 +1,9 @@
 """Output files of a training run: public ones, and ones to keep private.
 
 `summary.json` and `params.npz` may be published, with the caveats that
-`falls_short` in the summary lists. `private_diagnostics.json` has exact
-statistics of the training records. canaries.npz, if the run had canaries, has
-the canaries and the coin flips that included them. No epsilon covers these two
-files, and only their owner may read them.
+`falls_short` lists. No epsilon covers the other files, which only their owner
+may read: `private_diagnostics.json` has exact statistics of the training
+records, and canaries.npz the canaries, if any, and their coin flips.
 """
 
 from collections.abc import Mapping, Sequence
@@ -191,7 +190,7 @@ def find(folder: pathlib.Path,
       stored = stored_config['seed']
     # JSON stores tuples as lists.
     stored = tuple(stored) if isinstance(stored, list) else stored
-    # None of a field such as canary_seed is a choice, not left to a recipe.
+    # For canary_seed and its like None is a choice, not a gap to fill.
     none_is_a_value = setting.later and not setting.filled
     if (value is not None or none_is_a_value) and stored != value:
       raise ValueError(f'{path} is of another configuration: {name} = '

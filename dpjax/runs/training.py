@@ -1,6 +1,5 @@
 """Trains configurations: calibrates noise, splits data, trains, evaluates.
 
-The command-line programs and the experiments train through this module.
 Configurations that differ in seed, epsilon and fold only are trained together
 by one compiled program.
 """
@@ -89,8 +88,7 @@ def make_plan(config: TrainingConfig,
 
   Args:
     config: resolved configuration.
-    lattice_size: number of values that a step releases if noise is on a
-      lattice, see `lattice_size`; else None.
+    lattice_size: value of the function `lattice_size`.
 
   Raises:
     ValueError: if lattice_size is missing, or given for floating-point noise.
@@ -155,7 +153,7 @@ def split_rows(config: TrainingConfig,
   records is held out. The split depends on the split seed only.
   """
   seed = config.seed if config.split_seed is None else config.split_seed
-  # No other stream folds 0 into a seed; runs fold in a digest of their options.
+  # No other stream of the seed folds in 0; runs fold in a digest.
   key = jax.random.fold_in(jax.random.key(seed), 0)
   if isinstance(dataset, images.ImageDataset):
     split = splits.official_split(key, num_train=dataset.train.y.shape[0],
@@ -170,7 +168,7 @@ def split_rows(config: TrainingConfig,
 
 def num_available(config: TrainingConfig, dataset: building.Dataset) -> int:
   """Returns how many training records the data set has under this split."""
-  # The sizes must agree with those of `split_rows`, which draws the rows.
+  # The sizes must agree with those of `split_rows`.
   if isinstance(dataset, images.ImageDataset):
     available = dataset.train.y.shape[0]
   else:
@@ -200,8 +198,8 @@ def train(
     on_progress: called repeatedly with (steps done, steps in total).
     mesh: devices that share each batch, see `loop.fit`.
     checkpoints: where runs are saved and resumed from.
-    keys: [L] secret keys from `run_keys.new_keys`, with which a killed run
-      without noise_seed resumes; None draws new ones. They are bound to the
+    keys: [L] secret keys from `run_keys.new_keys`, for runs without a noise_seed
+      that may be resumed; None draws new ones. They are bound to the
       configuration and the records.
 
   Returns:

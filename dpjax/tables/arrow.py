@@ -114,7 +114,7 @@ def _is_regular(text: bytes, separator: str) -> bool:
   induction over quotation marks, those of even number, counted from 0, open.
   No field goes on in the next line, and no line is long.
   """
-  # `lines` skips blanks before a field, so a blank cannot separate fields here.
+  # `lines` skips blanks before a field, so they cannot separate fields.
   if (b'\0' in text or separator == ' ' or not separator.isascii() or
       b'\r' in text and text.count(b'\r') != text.count(b'\r\n')):
     return False
@@ -125,7 +125,7 @@ def _is_regular(text: bytes, separator: str) -> bool:
   quotes = np.flatnonzero(octets == _QUOTE)
   if not len(quotes):
     return True
-  # An odd number of marks before the end of a line means that a field goes on.
+  # If an odd number of marks precedes a line's end, a field goes on.
   if len(quotes) % 2 or (np.searchsorted(quotes, ends) % 2).any():
     return False
   # For each byte, whether it may stand beside a quotation mark, outside of the
@@ -151,9 +151,9 @@ def listed(column: 'pyarrow.ChunkedArray | pyarrow.Array') -> list[Any]:
 
 def distinct(column: 'pyarrow.ChunkedArray | pyarrow.Array'
              ) -> tuple[list[Any], np.ndarray]:
-  """Returns the distinct values of a column, and the index of each record's."""
+  """Returns a column's distinct values, and each record's index into them."""
   import pyarrow
-  # A dictionary of a file may have equal values, or values without a record.
+  # Dictionaries of files may have equal values, or unused ones.
   if pyarrow.types.is_dictionary(column.type):
     column = column.cast(column.type.value_type)
   if isinstance(column, pyarrow.ChunkedArray):
@@ -208,7 +208,7 @@ def simple(texts: list[str], form: Format) -> list[bool]:
   from pyarrow import compute
   if form.thousands or form.decimal != '.' or form.dates:
     return [False] * len(texts)
-  # These have at most 198 digits; `decimals` drops digits after the first 200.
+  # Numbers of at most 198 digits lose none in `decimals`, which keeps 200.
   return compute.match_substring_regex(
       pyarrow.array(texts, pyarrow.string()),
       r'^[+-]?[0-9]{1,99}([.][0-9]{0,99})?$').to_pylist()

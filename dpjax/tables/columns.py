@@ -72,12 +72,12 @@ def listed(column: Any) -> list[Any]:
 
 
 def distinct(column: Column) -> tuple[list[Any], np.ndarray]:
-  """Returns the distinct values of a column, and the index of each record's."""
+  """Returns a column's distinct values, and each record's index into them."""
   if hasattr(column, 'dictionary_encode'):
     return arrow.distinct(column)
   fields = listed(column)
   if set(map(type, fields)) != {str}:
-    # Types are compared, too: 1, 1.0 and True are equal, but differ as text.
+    # Types count, too: 1, 1.0 and True are equal, but differ as text.
     fields = [(type(field), _hashable(field)) for field in fields]
   places = {field: place for place, field in enumerate(dict.fromkeys(fields))}
   codes = np.fromiter(map(places.__getitem__, fields), np.int64, len(fields))
@@ -181,7 +181,7 @@ def is_missing(field: object) -> bool:
   """Returns whether a value is None, NaN, or pandas' mark of a missing one."""
   if isinstance(field, decimals.Decimal):
     return field.is_nan()
-  # Marks of pandas are known by the names of their types, without importing it.
+  # Types of pandas are known by name, so that it need not be imported.
   return field is None or type(field).__name__ in ('NAType', 'NaTType') or (
       isinstance(field, numbers.Number) and field != field)
 

@@ -10,8 +10,7 @@ depend on the bounds, categories or positive value of the query. The owner can
 turn off each of them by a declaration, except for compressed files that are
 damaged or far too large once unpacked. With `bad_lines='missing'`,
 `unparsed='missing'`, a rule for missing values and a ledger for a named data
-set, no other refusal depends on records, and only the output of a release
-reaches others.
+set, no other refusal depends on records.
 
 Only the data owner may choose declarations, since they decide what is refused:
 others would learn about the records from refusals.
@@ -100,7 +99,7 @@ class FileError(ValueError):
   """
 
   def __init__(self, reason: str, message: str):
-    """Adds to the message (fault and place) the declaration that allows it."""
+    """Adds to the message the declaration that would allow the fault."""
     instead = REFUSALS[reason].instead
     super().__init__(message + (f' (or declare {instead})' if instead else ''))
     self.reason, self.fault = reason, message
@@ -198,7 +197,7 @@ class Format:
 
   def _day(self, year: str, month: str, day: str) -> str | None:
     """Returns a date as a number of days; None if there is no such date."""
-    # A year of two digits is refused, because its century would be a guess.
+    # A year of two digits is refused: its century would be a guess.
     if len(year) != 4 or len(day) > 2:
       return None
     try:

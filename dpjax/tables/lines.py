@@ -55,9 +55,8 @@ def records(path: str, file: IO[bytes], form: Format, *,
     FileError: for a fault of the file, see `formats.REFUSALS`.
   """
   unpacked = unpacking.gunzip(file) if packed else file
-  # `utf-8-sig` drops a byte order mark. Bytes that are not text become
-  # surrogates, so that the error can name their line. With newline='' the
-  # line breaks reach `csv` as they are, which it needs inside of quotes.
+  # `utf-8-sig` drops a byte order mark. Bytes that are no text are marked by
+  # surrogates. With newline='' `csv` sees the line breaks inside of quotes.
   text = io.TextIOWrapper(
       unpacked, encoding=form.encoding.replace('utf-8', 'utf-8-sig'),
       errors='surrogateescape', newline='')

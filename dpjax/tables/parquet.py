@@ -33,7 +33,7 @@ def opened(path: str, file: IO[bytes]) -> 'Iterator[parquet.ParquetFile]':
     raise ImportError('Parquet needs the extra `parquet`: pip install '
                       'dpjax[parquet]') from error
   try:
-    # This reads the metadata only; records are unpacked after the check.
+    # This reads metadata; records are unpacked after the check.
     whole = parquet.ParquetFile(file)
     _check_expansion(whole.metadata, path, file)
     yield whole

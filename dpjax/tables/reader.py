@@ -1,9 +1,8 @@
 """Reads columns of CSV and Parquet files, and of tables in memory.
 
 `read` yields the exact fields of a few columns, record by record, for releases.
-`table` gives whole columns as arrays, for training and studies. Both read CSV
-with `arrow` where a file is regular, and line by line where it is not, with the
-same result.
+`table` gives whole columns as arrays, for training and studies. Both read
+regular CSV files with `arrow` and others line by line, with the same result.
 """
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
@@ -310,7 +309,7 @@ def _split(path: str, file: IO[bytes], form: Format,
     return None
   header = form.header
   if not header:
-    # Names come from `lines` either way, so that both ways have the same.
+    # `lines` reads the names either way, so they are the same.
     with contextlib.closing(lines.records(
         path, io.BytesIO(content), form)) as rows:
       header = lines.header(path, rows)
@@ -366,7 +365,7 @@ def _csv_table(path: str, file: IO[bytes], form: Format) -> Table:
 
 def _line_of(record: int, content: bytes, form: Format) -> str:
   """Returns the line of a record in an unpacked CSV file."""
-  # Only error messages need lines, so the file is read again for one.
+  # Only errors need line numbers, so they are counted when needed.
   with contextlib.closing(lines.records(
       '', io.BytesIO(content), form)) as rows:
     number, _ = next(itertools.islice(rows, record + (not form.header), None))

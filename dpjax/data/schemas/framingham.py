@@ -16,7 +16,7 @@ from dpjax.data import tabular
 def _optional(name: str, lower: float, upper: float, default: float,
               scale: str = 'linear') -> columns.Numeric:
   """Returns a numeric column whose numbers may be missing, 'NA'."""
-  # The default is a constant: a mean of the file would depend on all records.
+  # The default is a constant, since a mean would depend on the records.
   return columns.Numeric(name, lower, upper, scale=scale, missing='NA',
                          default=default)
 
