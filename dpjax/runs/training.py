@@ -198,9 +198,9 @@ def train(
     on_progress: called repeatedly with (steps done, steps in total).
     mesh: devices that share each batch, see `loop.fit`.
     checkpoints: where runs are saved and resumed from.
-    keys: [L] secret keys from `run_keys.new_keys`, for runs without a noise_seed
-      that may be resumed; None draws new ones. They are bound to the
-      configuration and the records.
+    keys: [L] secret keys from `run_keys.new_keys`, to resume runs without a
+      noise_seed; None draws new ones. They are bound to the configuration and
+      the records.
 
   Returns:
     One result per configuration, in the same order.
