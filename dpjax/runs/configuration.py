@@ -17,7 +17,7 @@ from dpjax.runs import settings
 from dpjax.runs.options import TrainingConfig as TrainingConfig
 
 # Largest epsilon at which noise on a lattice is the default: `release_noise`.
-_LARGEST_LATTICE_EPSILON = 8.0
+_MOST_ON_LATTICE = 8.0
 
 
 def check(config: TrainingConfig) -> TrainingConfig:
@@ -163,8 +163,7 @@ def release_noise(config: TrainingConfig) -> str:
   Args:
     config: a configuration, resolved or not.
   """
-  if (config.noise_seed is None and
-      config.epsilon <= _LARGEST_LATTICE_EPSILON and config.method not in
-      (*options.WITHOUT_GAUSSIAN_NOISE, 'lip_printed')):
+  if (config.noise_seed is None and config.epsilon <= _MOST_ON_LATTICE and
+      config.method not in (*options.WITHOUT_GAUSSIAN_NOISE, 'lip_printed')):
     return 'lattice_gaussian'
   return 'gaussian'

@@ -165,19 +165,19 @@ def _announce_all(plans: Plans) -> None:
 
 def _announce(config: TrainingConfig, plan: TrainingPlan) -> None:
   """Prints the guarantee, steps and noise of one run."""
-  description = (f'{config.method} on {config.dataset}, '
-                 f'n = {config.num_examples}, depth {config.depth}')
+  what = (f'{config.method} on {config.dataset}, n = {config.num_examples}, '
+          f'depth {config.depth}')
   if config.num_canaries:
-    description += f', {config.num_canaries} canaries ({config.canary_kind})'
+    what += f', {config.num_canaries} canaries ({config.canary_kind})'
   delta = known(config.delta)
   if plan.noise_multiplier is None:
-    print(f'{description}: not private (epsilon = inf)')
+    print(f'{what}: not private (epsilon = inf)')
     return
   if config.method == 'lip_printed':
-    print(f'{description}: NOT private; its claim of epsilon '
-          f'{config.epsilon:g} does not hold')
+    print(f'{what}: NOT private; its claim of epsilon {config.epsilon:g} does '
+          'not hold')
     return
-  print(f'{description}: at most ({config.epsilon:g}, {delta:.3g})-DP, '
+  print(f'{what}: at most ({config.epsilon:g}, {delta:.3g})-DP, '
         f'{config.adjacency}; {config.num_steps} steps of sampling rate '
         f'{plan.sampler.sampling_prob:.4g}, joint noise multiplier '
         f'{plan.noise_multiplier:.5g}, {_NOISE_NAMES[config.noise]}')

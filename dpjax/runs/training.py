@@ -52,11 +52,12 @@ class TrainingResult(NamedTuple):
     num_train: number n of training records, without canaries.
     num_test: number of records evaluated on: held-out ones, or the fold.
     params: trained parameters, a dict of layers.
-    test_accuracy: fraction of those records classified correctly. On a fold it
-      is an exact statistic of private records, which epsilon does not cover.
-    epsilon: epsilon of the event that ran; infinite for 'sgd'. With a
-      noise_seed it holds only against those who do not know or guess the seed.
+    test_accuracy: share of those records classified correctly. On a fold it is
+      an exact statistic of private records, which epsilon does not cover.
+    epsilon: epsilon of the event that ran; infinite for 'sgd'.
     epsilon_valid: False for 'lip_printed', whose event is claimed, not proved.
+      For a run with a noise_seed, epsilon holds only against an adversary who
+      neither knows nor guesses the seed.
     joint_noise_multiplier: smallest joint noise multiplier of all steps, as
       measured.
     l2_sensitivity: l2 sensitivity of each block at the last step.
