@@ -166,7 +166,7 @@ def mosaic(blob: Blob, *, grid: tuple[int, int], size: int) -> np.ndarray:
   Args:
     blob: an image in a lossless format that Pillow reads.
     grid: numbers of rows and columns of the mosaic.
-    size: height and width of each image in it, in pixels.
+    size: side of each image, in pixels.
 
   Returns:
     Images [rows * columns, size, size, 3] uint8.

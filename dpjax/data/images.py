@@ -87,7 +87,7 @@ def scale(x: Array, *, max_value: int, low: float = -1.0) -> Array:
 
 def subset(key: PRNGKey, dataset: ImageDataset, *, num_train: int,
            num_test: int | None = None) -> ImageDataset:
-  """Returns a uniform subsample of each part, for runs on a CPU.
+  """Returns a uniform subsample of each part.
 
   For one key, smaller subsets are contained in larger ones, and every format of
   the data set gives the same subset.

@@ -38,9 +38,6 @@ def mlp(*, num_features: int, num_classes: int, depth: int = 1,
     adaptive: whether hidden activations are projected on balls whose radii
       start at `hidden_radius` and follow private quantiles (LDP-06).
 
-  Returns:
-    A model with sum over layers of (n_in + 1) n_out parameters.
-
   Examples:
     >>> from dpjax.models import mlp
     >>> model = mlp.mlp(num_features=4, num_classes=3, width=8)

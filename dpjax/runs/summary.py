@@ -236,6 +236,7 @@ def write(folder: pathlib.Path, summary: dict[str, Any],
 
 
 def _write_json(path: pathlib.Path, values: Mapping[str, Any]) -> None:
+  # JSON has no NaN, so strict readers would reject the file.
   text = json.dumps(values, indent=2, allow_nan=False) + '\n'
   files.replace(path, text.encode())
 

@@ -121,6 +121,7 @@ def plan_of(config: TrainingConfig, noise_multiplier: float | None,
     noise_multiplier: noise multiplier in its summary; None for 'sgd'.
     lattice_size: see `make_plan`.
   """
+  # This plan has the sampler and the steps, but no noise.
   plan = non_private_plan(**_public(config))
   if config.method == 'sgd':
     return plan
@@ -329,6 +330,7 @@ def _epsilon(plan: TrainingPlan, delta: float, accountant: str) -> float:
 def _max_parallel(config: TrainingConfig, plan: TrainingPlan,
                   model: Model) -> int:
   """Returns how many runs to advance at once within `_MAX_PARALLEL_VALUES`."""
+  # Only shapes are computed, so any key will do.
   shapes = jax.eval_shape(model.init, jax.random.key(0))
   values = tree.count(shapes)
   # These methods hold one gradient for each record of a microbatch.

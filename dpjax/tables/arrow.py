@@ -3,7 +3,7 @@
 pyarrow splits a file of a million records in a tenth of a second, but guesses
 at ill-quoted text and states no line numbers. So it only reads files on which
 both agree, by the checks of `_is_regular`; every function here returns None
-where `lines` or `columns` must decide. Tests compare them on generated files.
+where `lines` or `columns` must decide.
 """
 
 from collections.abc import Iterable
