@@ -131,6 +131,7 @@ def join(records: Batch, canaries: Sequence[Canaries]
     in its canary slots.
   """
   next_row, slots = records.y.shape[0], []
+  # The rows of all runs' canaries come before the NaN records.
   first_nan_row = next_row + sum(each.included.shape[0] for each in canaries)
   for each in canaries:
     count = each.included.shape[0]

@@ -54,6 +54,7 @@ def commit(root: pathlib.Path = ROOT) -> str:
     if pathlib.Path(_git(root, 'rev-parse', '--show-toplevel')) != root:
       return UNKNOWN
     head = _git(root, 'rev-parse', '--short=10', 'HEAD')
+    # A sweep writes results while it runs; the code stays the same.
     changed = _git(root, 'status', '--porcelain', '--untracked-files=no',
                    '--', '.', ':(exclude)experiments/*/results/*')
   except (OSError, subprocess.CalledProcessError):

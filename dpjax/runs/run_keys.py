@@ -61,7 +61,8 @@ def _own_key(seed: int, config: TrainingConfig) -> PRNGKey:
           not setting.later or
           getattr(config, setting.name) != setting.default)
   ]
-  # Whoever changes this text changes the noise of all published rows.
+  # The checksum separates configurations; it need not hide them. Whoever changes
+  # this text changes the noise of all published rows.
   digest = zlib.crc32(f'TrainingConfig({", ".join(fields)})'.encode())
   return jax.random.fold_in(jax.random.key(seed), digest)
 

@@ -53,7 +53,6 @@ def run(groups: Sequence[tuple[Sequence[TrainingConfig], pathlib.Path]],
     ValueError, OSError: in one line, for example if a folder has another run.
     MemoryError: names the flags that reduce the memory needed.
   """
-  # Perhaps only the first process sees the folders; all must agree.
   stored = processes.from_first(lambda: [
       summaries.find(folder, config) for config, folder in folders.items()])
   completed = {config: summary
@@ -74,7 +73,6 @@ def run(groups: Sequence[tuple[Sequence[TrainingConfig], pathlib.Path]],
         results = _train(batch, folder, progress, data_dir, seconds, words,
                          mesh)
         for config, result in zip(batch, results, strict=True):
-          # A resumed batch may hold runs that had results before the kill.
           if config not in completed:
             summary = summaries.summarize(result, environment)
             if processes.is_first():
@@ -86,7 +84,6 @@ def run(groups: Sequence[tuple[Sequence[TrainingConfig], pathlib.Path]],
         if processes.is_first():
           interrupted.failed(folder, released=len(completed) > num_before)
         raise
-      # A kill before this line leaves all that is needed to resume.
       if processes.is_first():
         interrupted.finish(folder)
   progress.close()
@@ -118,6 +115,7 @@ def _train(batch: Sequence[TrainingConfig], folder: pathlib.Path,
            mesh: jax.sharding.Mesh | None) -> list[training.TrainingResult]:
   """Trains runs together; raises MemoryError if they need too much memory."""
   def say(line: str) -> None:
+    # Ends the line of progress, so that the message has a line of its own.
     progress.close()
     print(line, file=sys.stderr)
 

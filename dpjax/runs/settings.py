@@ -118,6 +118,7 @@ def _kind(annotation: Any) -> dict[str, Any]:
   """Returns `kind` and `optional` of an annotation such as float | None."""
   parts = (typing.get_args(annotation)
            if isinstance(annotation, types.UnionType) else (annotation,))
+  # The origin of tuple[int, ...] is tuple; float has none.
   kinds = [typing.get_origin(part) or part
            for part in parts if part is not types.NoneType]
   if len(kinds) != 1 or kinds[0] not in _KINDS:

@@ -231,13 +231,11 @@ def train(
   keys = run_keys.draw(configs, keys, dataset.records)
   parts = [draw_parts(config, dataset, key)
            for config, key in zip(configs, keys, strict=True)]
-  # The runs share one model, so each step releases equally many values.
   num_released = lattice_size(configs[0], dataset)
   plans = [make_plan(config, num_released) for config in configs]
   if on_plans is not None:
     on_plans(list(zip(configs, plans, strict=True)))
   if checkpoints is not None:
-    # A checkpoint of other configurations is refused by its description.
     checkpoints = dataclasses.replace(
         checkpoints, description={**checkpoints.description,
                                   **checkpoint.describe(configs)})
