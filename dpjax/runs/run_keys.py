@@ -61,8 +61,8 @@ def _own_key(seed: int, config: TrainingConfig) -> PRNGKey:
           not setting.later or
           getattr(config, setting.name) != setting.default)
   ]
-  # The checksum separates configurations; it need not hide them. Whoever changes
-  # this text changes the noise of all published rows.
+  # The checksum separates configurations; it need not hide them. A change of
+  # this text would change the noise of all published rows.
   digest = zlib.crc32(f'TrainingConfig({", ".join(fields)})'.encode())
   return jax.random.fold_in(jax.random.key(seed), digest)
 
