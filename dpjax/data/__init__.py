@@ -1,8 +1,8 @@
 """Loads data sets with public feature bounds.
 
 Every feature lies in [-1, 1]. It is computed from its own record and from
-public constants in the code or in a schema: bounds, transforms and category
-lists. So loading data costs no privacy budget.
+public bounds, transforms and category lists. So loading data costs no privacy
+budget.
 
 Modules, in import order: files, columns, tabular, schemas, arrays, splits,
 schema_files, user_tables, drafts, containers, pickles, tfds_records, images,

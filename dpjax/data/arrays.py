@@ -38,8 +38,7 @@ def from_arrays(x: ArrayLike, y: ArrayLike, *, num_classes: int,
   """Makes a data set from arrays: clips to public bounds, scales to [-1, 1].
 
   Guarantee: each row of the result depends on the same row of x and y alone,
-  if the bounds were chosen without the data. The minimum or maximum of `x`
-  used as a bound would leak.
+  if the bounds are public. The minimum or maximum of `x` as a bound would leak.
 
   Args:
     x: features, [n, p], finite.
@@ -78,6 +77,7 @@ def from_arrays(x: ArrayLike, y: ArrayLike, *, num_classes: int,
   high = _check_bound('upper', upper, num_features=num_features)
   if not (low < high).all():
     raise ValueError(f'lower must be below upper, got {lower!r} and {upper!r}')
+  # Only the result is rounded to float32, in which -1 and 1 are exact.
   scaled = 2.0 * (np.clip(features, low, high) - low) / (high - low) - 1.0
   return Dataset(
     name=name, x=jnp.asarray(scaled.astype(np.float32)),
@@ -86,8 +86,7 @@ def from_arrays(x: ArrayLike, y: ArrayLike, *, num_classes: int,
 
 
 def _as_numbers(name: str, values: ArrayLike) -> np.ndarray:
-  """Returns the values as a float64 array; raises ValueError if they are not.
-  """
+  """Returns the values as float64; raises ValueError if they are no numbers."""
   try:
     return np.asarray(values, np.float64)
   except (TypeError, ValueError):
@@ -101,7 +100,8 @@ def _check_labels(y: ArrayLike, num_examples: int, *, num_classes: int
   if labels.shape != (num_examples,):
     raise ValueError(f'y must have shape ({num_examples},) as x has '
                      f'{num_examples} rows, got {labels.shape}')
-  # Comparisons with NaN are false, so a NaN is not valid either.
+  # Labels may be floats such as 1.0, but not NaN: all comparisons with NaN
+  # are false.
   valid = (labels == np.floor(labels)) & (labels >= 0) & (labels < num_classes)
   if not valid.all():
     row = int(np.argmin(valid))

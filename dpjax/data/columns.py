@@ -4,9 +4,9 @@ Guarantee: `encode` uses a single field and the public constants of its column,
 never another record. So changing one record changes one row, and the
 bounds [-1, 1] hold for any data.
 
-Each kind has `name`, `names()` (names of the encoded features, in order) and
-`encode`. The latter takes the text of a field, and raises `ValueError` with the
-allowed and the given text; for `Numeric` it takes numbers.
+Each kind has `name`, `names()` (of the encoded features, in order) and
+`encode`, which takes the text of a field and raises `ValueError` if that is not
+allowed; for `Numeric` it takes numbers.
 """
 
 from collections.abc import Callable, Mapping
@@ -20,6 +20,7 @@ from dpjax import errors
 
 def _signed_log(value: float) -> float:
   """Returns sign(v) log(1 + |v|)."""
+  # `log1p` keeps digits that 1 + |v| drops for small |v|.
   return math.copysign(math.log1p(abs(value)), value)
 
 
@@ -76,9 +77,9 @@ class Numeric:
     NaN means a missing number. If numbers may be missing, the result is
     [n, 2], with the indicator of a missing number.
     """
-    absent = np.isnan(values)
-    scaled = self._scaled(np.where(absent, self.default, values))
-    return np.stack([scaled, absent] if self.missing else [scaled], axis=1)
+    is_missing = np.isnan(values)
+    scaled = self._scaled(np.where(is_missing, self.default, values))
+    return np.stack([scaled, is_missing] if self.missing else [scaled], axis=1)
 
   def _scaled(self, values: np.ndarray) -> np.ndarray:
     transform = _SCALES[self.scale]
@@ -88,6 +89,7 @@ class Numeric:
       # By `math`, whose last bit may differ from that of NumPy.
       clipped = np.array([transform(value) for value in clipped.tolist()],
                          np.float64)
+    # Each step is monotone, and the bounds give exactly -1 and 1.
     return 2.0 * (clipped - low) / (high - low) - 1.0
 
 
@@ -112,6 +114,7 @@ class Categorical:
 
   def encode(self, text: str) -> tuple[float, ...]:
     """Returns the indicator of `text` among the categories."""
+    # A list made from the records would reveal which texts they have.
     if text not in self.categories:
       raise ValueError(f'{text!r} is not in the public list of '
                        f'{len(self.categories)} categories')
@@ -162,7 +165,7 @@ class Skip:
   name: str
 
   def names(self) -> tuple[str, ...]:
-    """Returns (): there is no feature."""
+    """Returns no names, because the column gives no feature."""
     return ()
 
 
@@ -178,7 +181,7 @@ class Label:
   classes: tuple[tuple[str, ...], ...]
 
   def names(self) -> tuple[str, ...]:
-    """Returns (): the label is not a feature."""
+    """Returns no names, because the label is not a feature."""
     return ()
 
   def encode(self, text: str) -> int:

@@ -1,8 +1,7 @@
 """Readers of published image formats, from bytes to images and labels.
 
 A reader takes unpacked files and returns the published training and test
-parts. No reader executes anything in a file. The content is verified in
-`image_files`.
+parts, which `image_files` verifies. No reader executes anything in a file.
 
 Formats: IDX (http://yann.lecun.com/exdb/mnist), the binary version of CIFAR
 (https://www.cs.toronto.edu/~kriz/cifar.html), NumPy archives with the keys
@@ -20,7 +19,9 @@ import numpy as np
 
 from dpjax import errors
 
+# An image is its red plane, then the green one, then the blue one.
 _CIFAR_SHAPE = (3, 32, 32)
+# Code of bytes in an IDX header; no other type is accepted.
 _UNSIGNED_BYTE = 8
 
 
@@ -58,6 +59,8 @@ def idx(blob: Blob, *, num_axes: int) -> np.ndarray:
   Raises:
     ValueError: the magic number is wrong, or the size is not the header's.
   """
+  # The header is two zero bytes, the type of the numbers, the number of axes,
+  # then the length of each axis as a big-endian integer of 32 bits.
   magic = bytes((0, 0, _UNSIGNED_BYTE, num_axes))
   if blob.content[:4] != magic:
     raise ValueError(f'{blob.where} is not an IDX file with {num_axes} axes of '
@@ -72,6 +75,7 @@ def idx(blob: Blob, *, num_axes: int) -> np.ndarray:
   if len(blob.content) != expected:
     raise ValueError(f'{blob.where} has {len(blob.content)} bytes, expected '
                      f'{expected} for its shape {shape}')
+  # The array shares memory with the bytes, so it is read-only.
   return np.frombuffer(blob.content, np.uint8, offset=start).reshape(shape)
 
 
@@ -124,6 +128,7 @@ def npz_parts(blob: Blob) -> Parts:
   """
   try:
     with np.load(io.BytesIO(blob.content), allow_pickle=False) as archive:
+      # Arrays are unpacked only here, where damage is caught.
       arrays = [archive[name]
                 for name in ('x_train', 'y_train', 'x_test', 'y_test')]
   except (zipfile.BadZipFile, zlib.error, EOFError, OSError, TypeError,
@@ -137,6 +142,7 @@ def npz_parts(blob: Blob) -> Parts:
 
 
 def _from_npz(x: np.ndarray, y: np.ndarray) -> Images:
+  # Keras saves grey images without channels, CIFAR labels as [n, 1].
   return Images(x[..., None] if x.ndim == 3 else x,
                 y[:, 0] if y.ndim == 2 and y.shape[1] == 1 else y)
 
@@ -160,7 +166,7 @@ def mosaic(blob: Blob, *, grid: tuple[int, int], size: int) -> np.ndarray:
   Args:
     blob: an image in a lossless format that Pillow reads.
     grid: numbers of rows and columns of the mosaic.
-    size: height and width of each image in it, in pixels.
+    size: side of each image, in pixels.
 
   Returns:
     Images [rows * columns, size, size, 3] uint8.
@@ -179,6 +185,7 @@ def mosaic(blob: Blob, *, grid: tuple[int, int], size: int) -> np.ndarray:
   if pixels.shape != (rows * size, columns * size, 3):
     raise ValueError(f'{blob.where} has {pixels.shape[0]} x {pixels.shape[1]} '
                      f'pixels, expected {rows * size} x {columns * size}')
+  # Axes are row, y, column, x, colour; row and column come first.
   cells = pixels.reshape(rows, size, columns, size, 3)
   return cells.transpose(0, 2, 1, 3, 4).reshape(-1, size, size, 3)
 

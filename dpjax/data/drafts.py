@@ -1,8 +1,8 @@
 """Drafts of schemas, made from a file for its owner to review.
 
 NOT private: the bounds, categories and classes of a draft come from the
-records. A draft says so in a note. `schema_files.parse` rejects it until its
-owner has replaced them by public knowledge and has set `public` to true.
+records. `schema_files.parse` rejects it until its owner has replaced them by
+public knowledge and has set `public` to true.
 """
 
 import math
@@ -20,6 +20,7 @@ NOTE = ('DRAFT, READ OFF THE DATA: bounds, categories and classes below are '
         'remove columns that are not features, then set public to true.')
 """The note in every draft: it is not private."""
 
+# More texts are likely to be names or notes, not categories.
 _MOST_CATEGORIES = 50
 _MOST_CLASSES = 100
 
@@ -55,7 +56,7 @@ def draft(path: str | os.PathLike, *, label: str,
   kinds, left_out = {}, {}
   table.index(label)
   for name in table.header:
-    table.index(name)  # refuses columns of one name
+    table.index(name)  # Raises an error if two columns have this name.
     if name == label:
       continue
     kind = _feature(table, name)
@@ -68,11 +69,12 @@ def draft(path: str | os.PathLike, *, label: str,
     raise ValueError(f'{path}: label {label!r} has {len(classes)} different '
                      f'values; it must have 2 to {_MOST_CLASSES}')
   kinds[label] = {'kind': 'label', 'classes': classes}
-  written = form.to_json()
+  declarations = form.to_json()
   return Draft(
     {'public': False, 'note': NOTE, 'separator': form.separator,
      'missing': ['', *form.missing_tokens],
-     **{key: written[key] for key in schema_files.WRITTEN if key in written},
+     **{key: declarations[key] for key in schema_files.WRITTEN
+        if key in declarations},
      'columns': kinds}, left_out)
 
 
@@ -89,6 +91,7 @@ def _feature(table: reader.Table, name: str) -> dict[str, Any] | str:
   except ValueError:
     pass  # a field of text
   try:
+    # A schema encodes a missing text as 'other', so none is listed.
     texts = {text for text in table.texts(name).texts
              if not table.form.is_missing(text)}
   except ValueError as error:
@@ -103,8 +106,10 @@ def _feature(table: reader.Table, name: str) -> dict[str, Any] | str:
 
 def _round_range(low: float, high: float) -> tuple[float, float]:
   """Returns a range of round numbers that contains [low, high]."""
+  # 1e-9 keeps the logarithm finite for a column of zeros.
   step = 10.0**math.floor(math.log10(max(high - low, abs(high), 1e-9)))
   lower, upper = math.floor(low / step) * step, math.ceil(high / step) * step
+  # A column with one value needs a range of positive width, too.
   if upper <= lower:
     upper = lower + step
   return (int(lower) if lower == int(lower) else lower,

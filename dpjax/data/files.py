@@ -16,6 +16,7 @@ import zlib
 from dpjax import unpacking
 
 _VARIABLE = 'DPJAX_DATA_DIR'
+# The first bytes of a file tell whether it is packed; its name may not.
 _GZIP_MAGIC = b'\x1f\x8b'
 
 
@@ -63,8 +64,7 @@ def read(spec: FileSpec, dataset: str, *, source: str,
     data_dir: data folder; default $DPJAX_DATA_DIR.
 
   Raises:
-    FileNotFoundError: the file is missing; the message names the folders
-      searched and the source.
+    FileNotFoundError: the file is missing; the message names the source.
     ValueError: the file is not the original.
   """
   path = find(spec, dataset, data_dir=data_dir)
@@ -87,13 +87,9 @@ def read_unverified(path: pathlib.Path) -> bytes:
 
 def not_found(dataset: str, what: str, *, source: str,
               data_dir: str | os.PathLike | None = None) -> FileNotFoundError:
-  """Returns the error for a missing file; the caller raises it.
+  """Returns the error for a missing file, which `what` describes.
 
-  Args:
-    dataset: name of the data set and of its folder.
-    what: description of the missing file.
-    source: where to get it, in words.
-    data_dir: data folder; default $DPJAX_DATA_DIR.
+  The caller raises it. The other arguments are those of `read`.
   """
   folders = _folders(dataset, data_dir=data_dir)
   where = ' and '.join(str(folder) for folder in folders) or 'no folder'
@@ -104,6 +100,7 @@ def not_found(dataset: str, what: str, *, source: str,
 
 def verify(content: bytes, spec: FileSpec, *, where: str) -> None:
   """Raises `ValueError` unless `content` has the SHA-256 of `spec`."""
+  # A gzip header may hold a name and a time, so it is not hashed.
   digest = hashlib.sha256(content).hexdigest()
   if digest != spec.sha256:
     raise ValueError(
@@ -117,7 +114,7 @@ def fetch(specs: tuple[FileSpec, ...], dataset: str, *, url: str,
 
   Args:
     specs: files to extract, found in the archive by their names.
-    dataset: name of the folder in the data folder where they are stored.
+    dataset: name of their folder in the data folder.
     url: address of the zip archive.
     data_dir: data folder; default $DPJAX_DATA_DIR.
 
@@ -129,6 +126,7 @@ def fetch(specs: tuple[FileSpec, ...], dataset: str, *, url: str,
   root = resolve_data_dir(data_dir)
   if root is None:
     raise ValueError(f'a download needs --data_dir or {_VARIABLE}')
+  # All files are verified before the first one is written.
   with urllib.request.urlopen(url, timeout=60) as response:
     contents = _extract(response.read(), specs, url=url)
   (root / dataset).mkdir(parents=True, exist_ok=True)
@@ -145,6 +143,8 @@ def _extract(packed: bytes, specs: tuple[FileSpec, ...], *, url: str
   contents = {}
   try:
     with zipfile.ZipFile(io.BytesIO(packed)) as archive:
+      # Only the last part of a member's path counts, so it cannot lead
+      # to another folder.
       members = {pathlib.PurePosixPath(member).name: member
                  for member in archive.namelist()}
       for spec in specs:
@@ -161,6 +161,7 @@ def _folders(dataset: str, *, data_dir: str | os.PathLike | None
              ) -> tuple[pathlib.Path, ...]:
   """Returns the folders to search, in order."""
   root = resolve_data_dir(data_dir)
+  # Its own folder comes first: several data sets have a file data.csv.
   return () if root is None else (root / dataset, root)
 
 

@@ -3,11 +3,10 @@
 *Verification.* Files with a known checksum are compared with it. The content
 is verified for every format: each record (its label as one byte, then its
 pixels) is hashed with SHA-256, and the hash of the sorted hashes is known for
-both parts. It does not depend on the order of the records, so it is the same
-for the original files, for a TFDS folder (which is shuffled) and for a mosaic.
-A changed pixel, a swapped label or a record in the wrong part changes it.
-Verification is only for public benchmarks: rejecting a private data set
-because one record is missing would reveal that record.
+both parts. It does not depend on the order of records, which differs between
+formats, but any changed pixel, label or part changes it. Verification is only
+for public benchmarks: rejecting a private data set because one record is
+missing would reveal that record.
 
 *Order.* Records are sorted by their hashes, so a random key selects the same
 records for every format.
@@ -98,22 +97,20 @@ def load(spec: ImageSpec, *, data_dir: str | os.PathLike | None = None,
          download: bool = False) -> images.ImageDataset:
   """Reads a data set from the first format in which it is found.
 
-  Searches for a folder prepared by TFDS, then for the containers of `spec` in
-  their order, then for an embedded copy. Damaged files raise an error; no
-  other format is tried instead.
+  The order is: a folder prepared by TFDS, the containers of `spec`, an embedded
+  copy. Damaged files raise an error; no other format is tried instead.
 
   Args:
     spec: description of the data set.
     data_dir: data folder; default $DPJAX_DATA_DIR.
-    download: whether TFDS may download and prepare a missing data set. The
-      network is never used otherwise.
+    download: whether TFDS may download and prepare a missing data set; else
+      the network is not used.
 
   Returns:
     Both parts, sorted by record hash.
 
   Raises:
-    FileNotFoundError: the data set is missing; the message says what was
-      searched, where, and a source.
+    FileNotFoundError: the data set is missing; the message names a source.
     ValueError: the content is not the published one.
     ImportError: a download needs packages that are not installed.
   """
@@ -136,8 +133,7 @@ def cache(spec: ImageSpec, *, data_dir: str | os.PathLike | None = None
           ) -> pathlib.Path:
   """Stores a decoded data set as `<data_dir>/<name>/<name>.npz`.
 
-  It is useful for CIFAR-10, whose mosaics take seconds to decode; its file has
-  184 MB.
+  The mosaics of CIFAR-10 take seconds to decode; its npz file has 184 MB.
 
   Raises:
     ValueError: no data folder is given; also all errors of `load`.
@@ -146,6 +142,7 @@ def cache(spec: ImageSpec, *, data_dir: str | os.PathLike | None = None
   if root is None:
     raise ValueError('a cache needs --data_dir or DPJAX_DATA_DIR')
   dataset = load(spec, data_dir=data_dir)
+  # `load` searches for an npz file of this name.
   path = root / spec.name / f'{spec.name}.npz'
   path.parent.mkdir(parents=True, exist_ok=True)
   part = path.with_suffix('.part')
@@ -166,9 +163,11 @@ def order_and_digest(part: Images) -> tuple[np.ndarray, str]:
     Row numbers [n] in the order of the records' SHA-256, and the hexadecimal
     SHA-256 of these hashes concatenated in that order.
   """
+  # One byte holds a label, since there are at most 256 classes.
   rows = np.concatenate(
     [part.y.astype(np.uint8)[:, None], part.x.reshape(len(part.x), -1)], axis=1)
   hashes = [hashlib.sha256(row).digest() for row in rows]
+  # Records of equal hash are equal, so their order does not matter.
   order = sorted(range(len(hashes)), key=hashes.__getitem__)
   total = hashlib.sha256(b''.join(hashes[row] for row in order))
   return np.array(order, np.int32), total.hexdigest()
@@ -201,6 +200,7 @@ def _wanted(spec: ImageSpec, *, data_dir: str | os.PathLike | None) -> str:
   wanted = [f'folder {spec.name}/<version> with ArrayRecord files of TFDS']
   for container in spec.containers:
     missing = _missing(container, spec, data_dir=data_dir)
+    # A format without any file is named, but its files are not listed.
     partly = len(missing) < len(container.files)
     wanted.append(container.title + (
       f' (only {", ".join(missing)} missing)' if partly else ''))

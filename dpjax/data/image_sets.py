@@ -1,12 +1,10 @@
 """Specifications of the image data sets: formats and expected contents.
 
 Checksums of MNIST and Fashion-MNIST are those of the publishers' unpacked
-files. For the single files of CIFAR-10 no checksum is known here. The hashes
-of its contents come from a copy in another format. That copy has 60,000
-distinct images, 5,000 (training) and 1,000 (test) in each class. Its channel
-means and deviations agree with those published for the original with eight
-digits: the sum over a channel's 51.2 million pixels agrees to within 65 grey
-levels. A test checks this.
+files. No checksums of the original files of CIFAR-10 are known here. The hashes
+of its contents come from a copy in another format, with 60,000 distinct images,
+5,000 (training) and 1,000 (test) in each class. A test checks that its channel
+means and deviations agree with the published ones to eight digits.
 """
 
 import types
@@ -34,6 +32,7 @@ _NUM_DIGITS_TRAIN = 1_437
 
 def _file(name: str, *, sha256: str = '', folder: str = '') -> files.FileSpec:
   """Returns a file that may also lie in `folder` or be packed with gzip."""
+  # The publisher's archives of CIFAR unpack into a folder of their own.
   names = (name, f'{folder}/{name}') if folder else (name,)
   return files.FileSpec(
     name=name, sha256=sha256,
@@ -45,10 +44,11 @@ def _npz(name: str) -> Container:
                    read=containers.npz_parts)
 
 
-def _idx(*sums: str) -> Container:
-  named = tuple(_file(name, sha256=sha256)
-                for name, sha256 in zip(_IDX_NAMES, sums, strict=True))
-  return Container(title='the four IDX files', files=named,
+def _idx(*checksums: str) -> Container:
+  file_specs = tuple(
+    _file(name, sha256=sha256)
+    for name, sha256 in zip(_IDX_NAMES, checksums, strict=True))
+  return Container(title='the four IDX files', files=file_specs,
                    read=containers.idx_parts)
 
 
@@ -154,6 +154,7 @@ _EMBEDDED_DIGITS = image_files.ImageSpec(
          '(Optical Recognition of Handwritten Digits, its test part), '
          'https://doi.org/10.24432/C50P49',
   licence='CC BY 4.0',
+  # A pixel counts the dark points of a 4 x 4 block of the scan.
   max_value=16,
   embedded=_digits)
 

@@ -1,9 +1,8 @@
 """Image data sets in memory: bytes on the host, floats for training.
 
 Pixels stay bytes until `scale` maps them to [-1, 1] or [0, 1] with the public
-range of a pixel. The mean and deviation of the training images are not used,
-because they depend on private records. Published statistics exist for these
-data sets, but normalising a new private data set by its own mean would leak.
+range of a pixel. The mean and deviation of the training images are not used:
+normalising a private data set by its own statistics would leak.
 """
 
 import functools
@@ -81,17 +80,17 @@ def scale(x: Array, *, max_value: int, low: float = -1.0) -> Array:
     [...] float32; 0 and max_value are mapped to low and 1 exactly.
   """
   # A lookup table gives the same floats on every device; compiled arithmetic
-  # rounds differently.
+  # rounds differently. The clip bounds bytes above max_value.
   table = np.clip((1.0 - low) * np.arange(256) / max_value + low, low, 1.0)
   return jnp.asarray(table, jnp.float32)[x]
 
 
 def subset(key: PRNGKey, dataset: ImageDataset, *, num_train: int,
            num_test: int | None = None) -> ImageDataset:
-  """Returns a uniform subsample of each part, for runs on a CPU.
+  """Returns a uniform subsample of each part.
 
-  The parts are not mixed. For one key, smaller subsets are contained in larger
-  ones, and every format of the data set gives the same subset.
+  For one key, smaller subsets are contained in larger ones, and every format of
+  the data set gives the same subset.
 
   Args:
     key: random key of the selection.
@@ -111,6 +110,7 @@ def subset(key: PRNGKey, dataset: ImageDataset, *, num_train: int,
   split = splits.take(splits.official_split(
     key, num_train=dataset.train.y.shape[0], num_test=available), num_train)
   train = np.asarray(split.train)
+  # `official_split` numbers the test records after the training records.
   test = np.asarray(split.test[:num_test]) - dataset.train.y.shape[0]
   return dataset._replace(
     train=Images(dataset.train.x[train], dataset.train.y[train]),
@@ -121,8 +121,7 @@ def downsample(dataset: ImageDataset, factor: int) -> ImageDataset:
   """Replaces blocks of factor x factor pixels by their mean.
 
   Guarantee: each image depends on its own record alone. Means are rounded to
-  the nearest byte, halves up, in integer arithmetic, so they are the same on
-  every machine.
+  the nearest byte in integer arithmetic, so they are the same on every machine.
 
   Args:
     dataset: images whose sides are multiples of `factor`.
@@ -140,7 +139,9 @@ def downsample(dataset: ImageDataset, factor: int) -> ImageDataset:
   def shrink(images: Images) -> Images:
     blocks = images.x.reshape((-1, height // factor, factor, width // factor,
                                factor, channels))
+    # 4,000 x 4,000 pixels of 255 still add up to less than 2^32.
     total = blocks.sum((2, 4), dtype=np.uint32)
+    # Half of the divisor, added before the division, rounds halves up.
     means = (total + factor**2 // 2) // factor**2
     return images._replace(x=means.astype(np.uint8))
 

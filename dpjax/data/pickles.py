@@ -1,9 +1,8 @@
 """Reads the Python version of CIFAR without executing its pickles.
 
 A pickle is a program that may call any function. This reader allows three
-names of NumPy only and replaces each by an inert recorder, so no NumPy function
-is called with arguments from the file. The array is then built from the
-recorded bytes.
+names of NumPy only and replaces each by an inert recorder, so that no function
+is called. The array is then built from the recorded bytes.
 """
 
 import io
@@ -14,6 +13,7 @@ import numpy as np
 from dpjax import errors
 from dpjax.data import containers
 
+# The names that NumPy 1 writes into the pickle of an array.
 _ALLOWED = frozenset((
   ('numpy.core.multiarray', '_reconstruct'),
   ('numpy', 'ndarray'),
@@ -29,6 +29,7 @@ class _Recorder:
     self.args = args
     self.state: object = ()
 
+  # `pickle` passes the content of an array to this method.
   def __setstate__(self, state: object) -> None:
     self.state = state
 
@@ -55,6 +56,7 @@ def cifar_pickle(blob: containers.Blob) -> containers.Images:
     ValueError: the file has another content.
   """
   try:
+    # Text of Python 2 stays bytes, so keys are b'data' and b'labels'.
     batch = _Unpickler(io.BytesIO(blob.content), encoding='bytes').load()
   except Exception as error:  # Bad bytes can raise any type of exception.
     raise ValueError(f'{blob.where} is not a CIFAR batch: '
@@ -64,6 +66,7 @@ def cifar_pickle(blob: containers.Blob) -> containers.Images:
                      'dictionary with data and labels')
   rows = _rows(batch[b'data'], where=blob.where)
   labels = batch[b'labels']
+  # A bool is an instance of int, so `isinstance` would accept it.
   if not (isinstance(labels, list) and all(type(k) is int for k in labels)):
     raise ValueError(f'{blob.where}: labels must be a list of integers')
   return containers.Images(containers.cifar_images(rows), np.asarray(labels))

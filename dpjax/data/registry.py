@@ -1,11 +1,4 @@
-"""Data sets by name, with files, checksums, sizes, sources and licences.
-
-Examples:
-  adult = registry.load('adult', data_dir='~/data')
-  adult.x.shape  # (48842, 108)
-  mnist = registry.load('mnist', data_dir='~/data')
-  mnist.train.x.shape  # (60000, 28, 28, 1)
-"""
+"""Data sets by name, with files, checksums, sizes, sources and licences."""
 
 from collections.abc import Callable
 import dataclasses
@@ -80,6 +73,7 @@ def _archive(number: int, slug: str) -> str:
   return f'https://archive.ics.uci.edu/static/public/{number}/{slug}.zip'
 
 
+# All sizes are those of published files, so they are public constants.
 _SPECS = (
   DatasetSpec(
     name='adult',
@@ -228,8 +222,8 @@ def load(name: str, *, data_dir: str | os.PathLike | None = None,
   Args:
     name: one of `names()` or `image_names()`.
     data_dir: data folder; default $DPJAX_DATA_DIR.
-    download: whether missing files may be downloaded to `data_dir`. The
-      network is never used otherwise.
+    download: whether missing files may be downloaded to `data_dir`; else the
+      network is not used.
 
   Returns:
     A tabular data set, x [n, p] float32 in [-1, 1] and y [n] int32, or an

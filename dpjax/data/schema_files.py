@@ -11,14 +11,13 @@
 
 Columns are found by their names in the header; other columns are ignored. A
 numeric column gives two features: the number, clipped and scaled to [-1, 1],
-and an indicator of a missing number. `default`, the middle of the bounds unless
-given, replaces a missing number. A categorical column gives one feature per
-category and one for all other texts, 'other'. The label of every record must
-be in the list of classes. An empty field is missing, too.
+and an indicator of a missing number, which `default` replaces (the middle of
+the bounds unless given). A categorical column gives one feature per category
+and one for all other texts, 'other'. The label of every record must be in the
+list of classes. An empty field is missing, too.
 
-If the file needs it, the schema says how it is written: "encoding", "header",
-"decimal", "thousands", "dates" and "unparsed"; `tables.formats.Format` explains
-them.
+"encoding", "header", "decimal", "thousands", "dates" and "unparsed" say how the
+file is written, if that is needed; see `tables.formats.Format`.
 
 Guarantee: features are a function of the schema and the record's own fields.
 The schema must be chosen without looking at the file, or it leaks.
@@ -93,19 +92,20 @@ def parse(text: str, *, where: str = 'schema') -> UserSchema:
   """
   value = _object(text, where)
   _check_keys(value, _TOP | {*WRITTEN}, {'columns'}, where)
+  # A program cannot see where a bound is from: its owner must say.
   if value.get('public') is not True:
     raise ValueError(
-      f'{where}: "public" is not true; replace what was read off the data by '
-      'public bounds, categories and classes, then set it to true')
+      f'{where}: "public" is not true; replace bounds, categories and classes '
+      'that come from the data by public ones, then set it to true')
   _check(isinstance(value['columns'], dict), f'{where}: columns must be an '
          'object, from names to kinds')
   form = _form(value, where)
-  parsed = tuple(_column(name, each, where)
-                 for name, each in value['columns'].items())
-  if len(parsed) < 2:
+  schema_columns = tuple(_column(name, column, where)
+                         for name, column in value['columns'].items())
+  if len(schema_columns) < 2:
     raise ValueError(f'{where} has no feature besides the label')
   return UserSchema(
-    tabular.Schema(columns=parsed, header=True), form)
+    tabular.Schema(columns=schema_columns, header=True), form)
 
 
 def canonical(text: str, *, where: str = 'schema') -> str:
@@ -117,12 +117,13 @@ def canonical(text: str, *, where: str = 'schema') -> str:
   form = parse(text, where=where).form.to_json()
   value = json.loads(text)
   value.pop('note', None)
+  # With defaults written out, schemas of one meaning have one spelling.
   value.setdefault('separator', ',')
   value.setdefault('missing', list(MISSING))
-  written = {key: form[key] for key in WRITTEN if key in form}
+  declarations = {key: form[key] for key in WRITTEN if key in form}
   ordered = {key: value[key] for key in ('public', 'separator', 'missing',
                                          'columns')}
-  return json.dumps({**ordered, **written}, allow_nan=False)
+  return json.dumps({**ordered, **declarations}, allow_nan=False)
 
 
 def of_parts(*, label: str, classes: Sequence[str],
@@ -141,9 +142,9 @@ def of_parts(*, label: str, classes: Sequence[str],
   Raises:
     ValueError: a column is given two kinds; also as for `parse`.
   """
-  named = [label, *bounds, *categories]
-  for name in named:
-    if named.count(name) > 1:
+  all_names = [label, *bounds, *categories]
+  for name in all_names:
+    if all_names.count(name) > 1:
       raise ValueError(f'column {name!r} is given two kinds; it may be a label '
                        'or have bounds or categories')
   kinds = {name: {'kind': 'numeric', 'lower': lower, 'upper': upper}
@@ -159,19 +160,20 @@ def _form(value: Mapping[str, Any], where: str) -> Format:
   """Returns how the file is written, as a schema declares it."""
   missing = _check_texts(value.get('missing', list(MISSING)),
                          f'{where}: missing', least=0)
-  written = {key: value[key] for key in WRITTEN if key in value}
-  if 'header' in written:
-    written['header'] = tuple(_check_texts(
-      written['header'], f'{where}: header', least=1))
-  for key in {*written} - {'header'}:
-    _check(isinstance(written[key], str), f'{where}: {key} must be text, got '
-           f'{written[key]!r}')
+  declarations = {key: value[key] for key in WRITTEN if key in value}
+  if 'header' in declarations:
+    declarations['header'] = tuple(_check_texts(
+      declarations['header'], f'{where}: header', least=1))
+  for key in {*declarations} - {'header'}:
+    _check(isinstance(declarations[key], str), f'{where}: {key} must be text, '
+           f'got {declarations[key]!r}')
   separator = value.get('separator', ',')
   _check(isinstance(separator, str) and len(separator) == 1,
          f'{where}: separator must be one character, got {separator!r}')
+  # An empty field counts as missing in any case.
   try:
     return Format(separator=separator, missing_tokens=tuple(
-      token for token in missing if token), **written)
+      token for token in missing if token), **declarations)
   except ValueError as error:
     raise ValueError(f'{where}: {error}') from None
 
@@ -179,6 +181,7 @@ def _form(value: Mapping[str, Any], where: str) -> Format:
 def _object(text: str, where: str) -> dict[str, Any]:
   """Parses a JSON object; a repeated name raises ValueError."""
   def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    # The parser would keep the last of two equal names without a word.
     names = [name for name, _ in pairs]
     for name in names:
       _check(names.count(name) == 1, f'{where}: {name!r} occurs twice')
@@ -204,15 +207,18 @@ def _column(name: str, value: Any, where: str) -> columns.Column:
     listed = _check_texts(value['categories'], f'{where}: categories', least=1)
     groups = (*listed, OTHER) if OTHER not in listed else tuple(listed)
     return columns.Grouped(name, groups, functools.partial(_group, groups))
+  # A class has no 'other': a record without a known label is an error.
   listed = _check_texts(value['classes'], f'{where}: classes', least=2)
   return columns.Label(name, tuple((each,) for each in listed))
 
 
 def _numeric(name: str, value: dict[str, Any], where: str) -> columns.Numeric:
+  # `type` is exact: true and false are instances of int, but no numbers.
   for key in {'lower', 'upper', 'default'} & set(value):
     _check(type(value[key]) in (int, float) and math.isfinite(value[key]),
            f'{where}: {key} must be a finite number, got {value[key]!r}')
   lower, upper = value['lower'], value['upper']
+  # The middle of public bounds is public; a mean of the column is not.
   try:
     return columns.Numeric(
       name, lower, upper, scale=value.get('scale', 'linear'), missing=ABSENT,
@@ -223,11 +229,12 @@ def _numeric(name: str, value: dict[str, Any], where: str) -> columns.Numeric:
 
 def _group(groups: tuple[str, ...], text: str) -> str:
   """Returns a field's category, or 'other' if it is not in the public list."""
+  # A category of its own would reveal that some record has this text.
   return text if text in groups else OTHER
 
 
-def _check(holds: bool, message: str) -> None:
-  if not holds:
+def _check(condition: bool, message: str) -> None:
+  if not condition:
     raise ValueError(message)
 
 

@@ -1,8 +1,7 @@
 """Numeric columns of public files with public bounds, to test quantiles on.
 
 Each record has one number. Bounds are round numbers of the domain. Numbers
-outside the bounds are kept, since the estimators clip. `dpjax.data.files` finds
-a file and checks its checksum.
+outside the bounds are kept, since the estimators clip.
 """
 
 from collections.abc import Iterator
@@ -62,9 +61,9 @@ class Series(NamedTuple):
   upper: float
 
 
-def _of(dataset: str, name: str, sha256: str, source: str, licence: str,
-        fields: dict[str, tuple[str, float, float]],
-        num_malformed: int = 0) -> Iterator[SeriesSpec]:
+def _specs(dataset: str, name: str, sha256: str, source: str, licence: str,
+           fields: dict[str, tuple[str, float, float]],
+           num_malformed: int = 0) -> Iterator[SeriesSpec]:
   """Yields the specifications of several columns of one file."""
   file = files.FileSpec(name=name, sha256=sha256,
                         alternatives=(f'{name}.gz',))
@@ -76,28 +75,31 @@ def _of(dataset: str, name: str, sha256: str, source: str, licence: str,
 
 
 SERIES = types.MappingProxyType({spec.name: spec for spec in (
-    *_of('goodreads', 'books.csv',
-         '38608249125de795a50a352c8cba7ccb4ee79d6a379628f6d100921faa6de14e',
-         'kaggle.com/jealousleopard/goodreadsbooks, a copy of which is '
-         'data/books.csv of github.com/NynsenFaber/DP_CC_quantiles', 'CC0',
-         {'ratings': ('average_rating', 0.0, 5.0),
-          'pages': ('num_pages', 0.0, 7000.0)}, num_malformed=4),
+    *_specs(
+        'goodreads', 'books.csv',
+        '38608249125de795a50a352c8cba7ccb4ee79d6a379628f6d100921faa6de14e',
+        'kaggle.com/jealousleopard/goodreadsbooks, a copy of which is '
+        'data/books.csv of github.com/NynsenFaber/DP_CC_quantiles', 'CC0',
+        {'ratings': ('average_rating', 0.0, 5.0),
+         'pages': ('num_pages', 0.0, 7000.0)}, num_malformed=4),
     # Persons of New Mexico, Nebraska, West Virginia, Idaho, Hawaii, New
     # Hampshire, Maine, Rhode Island, Montana, Delaware, the Dakotas, Vermont
     # and Wyoming. Losses are negative, outside the bounds.
-    *_of('acs_pums_2018', 'persons.csv',
-         'da07d653ed1e8eb8a7180245f1a8f1f9d2e1391bf36e7f5011cf673104c0c9e3',
-         'the person records csv_p<state>.zip of 14 states in the 1-year '
-         'public use microdata of the American Community Survey 2018, '
-         'www2.census.gov, one below the other', 'public domain',
-         {'earnings': ('PINCP', 0.0, 1.1e6),
-          'dividends': ('INTP', 0.0, 1e5)}),
-    *_of('cps_asec_2021', 'pppub21.csv', '',
-         'the person records of asecpub21csv.zip, Annual Social and Economic '
-         'Supplement 2021 of the Current Population Survey, www2.census.gov',
-         'public domain',
-         {'cps_earnings': ('PTOTVAL', 0.0, 1.1e6),
-          'cps_dividends': ('DIV_VAL', 0.0, 1e5)}))})
+    *_specs(
+        'acs_pums_2018', 'persons.csv',
+        'da07d653ed1e8eb8a7180245f1a8f1f9d2e1391bf36e7f5011cf673104c0c9e3',
+        'the person records csv_p<state>.zip of 14 states in the 1-year '
+        'public use microdata of the American Community Survey 2018, '
+        'www2.census.gov, one below the other', 'public domain',
+        {'earnings': ('PINCP', 0.0, 1.1e6),
+         'dividends': ('INTP', 0.0, 1e5)}),
+    *_specs(
+        'cps_asec_2021', 'pppub21.csv', '',
+        'the person records of asecpub21csv.zip, Annual Social and Economic '
+        'Supplement 2021 of the Current Population Survey, www2.census.gov',
+        'public domain',
+        {'cps_earnings': ('PTOTVAL', 0.0, 1.1e6),
+         'cps_dividends': ('DIV_VAL', 0.0, 1e5)}))})
 """Specification of each series by its name; read-only."""
 
 
@@ -147,6 +149,7 @@ def read(path: str | os.PathLike, column: str, *, lower: float,
   errors.check_range(lower, upper)
   values = reader.table(path, form).numbers(column)
   values = _present(values, str(path), column)
+  # An infinity gets the bound that an estimator would clip it to.
   return Series(np.where(np.isinf(values), np.clip(values, lower, upper),
                          values), lower, upper)
 
@@ -159,14 +162,14 @@ def parse(content: bytes, column: str, *, file: str,
     content: CSV with a header, UTF-8 with or without byte order mark.
     column: name in the header.
     file: file name for messages.
-    num_malformed: expected number of lines whose number of fields is not that
-      of the header.
+    num_malformed: see `SeriesSpec`.
 
   Raises:
-    ValueError: a field is not a number (the message names file and
-      line), the number of malformed lines is not as expected, the column does
-      not exist or occurs twice, or it has no number.
+    ValueError: a field is not a number, the number of malformed lines is not as
+      expected, or the column has no number, does not exist or occurs twice.
   """
+  # Malformed lines are read as None, to be counted; and only an empty field
+  # is a missing number.
   form = Format(bad_lines='missing', missing_tokens=())
   rows = lines.records(file, io.BytesIO(content), form,
                        strict=False)
@@ -174,9 +177,10 @@ def parse(content: bytes, column: str, *, file: str,
   place = reader.index(file, column, header)
   records = list(lines.complete(file, rows, len(header), form))
   malformed = sum(row is None for _, row in records)
+  # Another number of them means another version of the published file.
   if malformed != num_malformed:
-    raise ValueError(f'{file}: expected {num_malformed} lines of other than '
-                     f'{len(header)} fields, got {malformed}')
+    raise ValueError(f'{file}: expected {num_malformed} lines with more or '
+                     f'fewer than {len(header)} fields, got {malformed}')
   kept = [(number, row[place]) for number, row in records if row is not None]
   values = columns.reals(
       [text for _, text in kept], form, gaps=True,

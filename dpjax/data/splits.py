@@ -24,8 +24,8 @@ def train_test_split(key: PRNGKey, num_examples: int, *,
                      test_fraction: float = 0.2) -> Split:
   """Splits the records by one random permutation.
 
-  The sizes depend on the arguments alone, so they are static under jit:
-  round(test_fraction * num_examples) records are for test.
+  The test part has round(test_fraction * num_examples) records, a size that is
+  static under jit.
 
   Args:
     key: random key of the permutation.
@@ -59,8 +59,6 @@ def train_test_split(key: PRNGKey, num_examples: int, *,
 
 def official_split(key: PRNGKey, *, num_train: int, num_test: int) -> Split:
   """Returns the publisher's split, with each part in random order.
-
-  A prefix of a part is then a uniform subsample of it, see `take`.
 
   Args:
     key: random key of the two permutations.
@@ -103,10 +101,9 @@ def fold(split: Split, index: int, *, num_folds: int) -> Split:
   """Returns one cross-validation split of the training part.
 
   The folds are `num_folds` equal, disjoint parts of `split.train`; fewer than
-  `num_folds` records are left out. Each record is validated by exactly one
-  fold. So, for fixed models, one record changes the number of correct
-  predictions over all folds by at most 1. No fold has a record of
-  `split.test`.
+  `num_folds` records are left out. As a record is in at most one fold, it
+  changes the number of correct predictions of fixed models, over all folds, by
+  at most 1.
 
   Args:
     split: from `train_test_split`.
@@ -125,6 +122,7 @@ def fold(split: Split, index: int, *, num_folds: int) -> Split:
   if index >= num_folds or not size:
     raise ValueError('fold must be below num_folds, and num_folds at most the '
                      f'number of training records, got {index} of {num_folds}')
+  # Folds of equal size let one compiled program train all of them.
   folds = split.train[:size * num_folds].reshape(num_folds, size)
   others = jnp.concatenate([folds[:index], folds[index + 1:]])
   return Split(train=others.reshape(-1), test=folds[index])

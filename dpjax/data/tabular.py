@@ -1,8 +1,7 @@
 """Encodes the bytes of a tabular file as features in [-1, 1] and labels.
 
-The schema has the columns with their public bounds and categories. Rows are
-encoded field by field, see `dpjax.data.columns`, so the encoding of a row does
-not depend on other rows.
+The schema has the columns with their public bounds and categories. Each field
+is encoded by itself, see `dpjax.data.columns`, so no row depends on others.
 """
 
 from collections.abc import Callable, Sequence
@@ -129,6 +128,7 @@ def of_rows(rows: Sequence[Sequence[str]], schema: Schema, *, file: str,
   """
   return reader.Table(
     name=file, header=tuple(column.name for column in schema.columns),
+    # Without rows there is nothing to transpose: each column is empty.
     columns=tuple(zip(*rows, strict=True)) or len(schema.columns) * ((),),
     num_records=len(rows), form=schema.form, place=place)
 
@@ -144,21 +144,23 @@ def encode(table: reader.Table, schema: Schema) -> Encoded:
     x [n, p] float32 in [-1, 1] and y [n] int32.
 
   Raises:
-    ValueError: a column is missing, a field is not allowed by the schema (the
-      message names file, line and column of the first one), or there is no
-      record.
+    ValueError: a column is missing, the schema does not allow a field (the
+      message names the first one), or there is no record.
   """
   for column in schema.columns:
     table.index(column.name)
   if not table.num_records:
     raise ValueError(f'{table.name} has no records')
+  # Storing rounds to float32, which keeps -1 and 1 and thus the bounds.
   x = np.empty((table.num_records, len(schema.feature_names)), np.float32)
   end = 0
   for column in schema.columns:
+    # Exactly one column is a label; `Schema` checks that.
     if isinstance(column, columns.Label):
       labels = _encode_texts(column, table, np.int32)
     elif isinstance(column, columns.Numeric):
       start, end = end, end + len(column.names())
+      # No number may be missing unless the schema has a text for that.
       x[:, start:end] = column.encode(
         table.numbers(column.name, gaps=bool(column.missing)))
     elif not isinstance(column, columns.Skip):
@@ -169,24 +171,24 @@ def encode(table: reader.Table, schema: Schema) -> Encoded:
 
 def _encode_texts(column: columns.OfText, table: reader.Table,
                   dtype: type[np.generic]) -> np.ndarray:
-  """Returns [n, width], or [n] for a label.
+  """Returns the encoded column: [n, width], or [n] for a label.
 
-  Each distinct text is encoded once and looked up afterwards: its code does not
-  depend on its row.
+  Each distinct text is encoded once; the rows then look up their text.
   """
-  texts, places = table.texts(column.name)
+  texts, codes = table.texts(column.name)
   encoded: list[tuple[float, ...] | int] = []
   faults: dict[int, ValueError] = {}
-  for place, text in enumerate(texts):
+  for index, text in enumerate(texts):
     try:
       encoded.append(column.encode(text))
     except ValueError as error:
-      faults[place] = error
+      faults[index] = error
   if faults:
-    record = int(np.isin(places, list(faults)).argmax())
+    # `argmax` finds the first record that has a faulty text.
+    record = int(np.isin(codes, list(faults)).argmax())
     raise ValueError(f'{table.where(record)}, column {column.name!r}: '
-                     f'{faults[int(places[record])]}')
-  return np.array(encoded, dtype)[places]
+                     f'{faults[int(codes[record])]}')
+  return np.array(encoded, dtype)[codes]
 
 
 def _check_header(row: Sequence[str], schema: Schema, *, file: str) -> None:

@@ -1,8 +1,8 @@
 """Reads data sets that TensorFlow Datasets prepared as ArrayRecord files.
 
-Reading needs no TensorFlow: records are read undecoded, and Pillow decodes
-their PNG images. *Preparing* a standard image data set needs TensorFlow, and
-importlib_resources, which TFDS does not declare as a dependency.
+Reading needs no TensorFlow, because Pillow decodes the PNG images. *Preparing*
+a data set needs TensorFlow, and importlib_resources, which TFDS does not
+declare as a dependency.
 
 TFDS imports the classes named in features.json, so read only folders that you
 trust.
@@ -20,6 +20,7 @@ from dpjax import errors
 from dpjax.data import containers
 from dpjax.data import files
 
+# <version>/<name>-<part>.array_record-<shard>-of-<number of shards>.
 _PATTERN = '*/*.array_record*'
 _NEEDED_TO_PREPARE = {
   'tensorflow': 'tensorflow-cpu',
@@ -36,6 +37,7 @@ def find(name: str, *, data_dir: str | os.PathLike | None = None
   root = files.resolve_data_dir(data_dir)
   if root is None:
     return None
+  # A version occurs once for each of its files.
   versions = sorted(path.parent for path in (root / name).glob(_PATTERN))
   return versions[-1] if versions else None
 
@@ -55,6 +57,7 @@ def read(folder: pathlib.Path) -> containers.Parts:
   import tensorflow_datasets as tfds  # Slow to import; rarely needed.
   try:
     builder = tfds.builder_from_directory(folder, file_format='array_record')
+    # Images stay PNG bytes here: TFDS would decode them by TensorFlow.
     return containers.Parts(*(
       _read_part(builder.as_data_source(
         split=split, decoders={'image': tfds.decode.SkipDecoding()}))
@@ -98,4 +101,5 @@ def _decode(content: bytes) -> np.ndarray:
   from PIL import Image
   with Image.open(io.BytesIO(content)) as image:
     pixels = np.asarray(image)
+  # Pillow gives grey images no channel axis.
   return pixels[..., None] if pixels.ndim == 2 else pixels

@@ -37,6 +37,7 @@ class Counts(NamedTuple):
 
 def is_path(name: str) -> bool:
   """Returns whether `name` is a file path rather than a data set name."""
+  # The names of published data sets have neither dots nor slashes.
   return '.' in name or '/' in name or os.sep in name
 
 
@@ -48,12 +49,12 @@ def find(path: str, *, data_dir: str | os.PathLike | None = None
     FileNotFoundError: neither exists.
   """
   root = files.resolve_data_dir(data_dir)
-  tried = [pathlib.Path(path).expanduser()]
-  tried += [root / path] if root is not None else []
-  for each in tried:
-    if each.is_file():
-      return each
-  where = ' or '.join(str(each) for each in tried)
+  candidates = [pathlib.Path(path).expanduser()]
+  candidates += [root / path] if root is not None else []
+  for candidate in candidates:
+    if candidate.is_file():
+      return candidate
+  where = ' or '.join(str(candidate) for candidate in candidates)
   raise FileNotFoundError(f'no file {where}')
 
 
@@ -62,10 +63,10 @@ def load(path: str, schema: str, *, data_dir: str | os.PathLike | None = None
   """Reads and encodes a user's file.
 
   Args:
-    path: path of a file that `tables.reader` reads: CSV with a header, plain or
-      .gz, or Parquet; absolute or below `data_dir`.
+    path: path of a CSV file, plain or .gz, or of a Parquet file; absolute or
+      below `data_dir`.
     schema: JSON, see `schema_files`; chosen without looking at the file.
-    data_dir: data folder to search, too; default $DPJAX_DATA_DIR.
+    data_dir: data folder; default $DPJAX_DATA_DIR.
 
   Returns:
     A data set with x [n, p] float32 in [-1, 1] and y [n] int32.
@@ -121,12 +122,13 @@ def count(table: reader.Table,
   for column in schema.columns:
     if isinstance(column, columns.Numeric):
       values = table.numbers(column.name)
+      # Comparisons with NaN are false, so a missing number is not clipped.
       clipped = (values < column.lower) | (values > column.upper)
       counts.append(Counts(column.name, int(clipped.sum()),
                            int(np.isnan(values).sum()), 0))
     elif isinstance(column, columns.Grouped):
-      texts, places = table.texts(column.name)
+      texts, codes = table.texts(column.name)
       other = [column.group(text) == schema_files.OTHER for text in texts]
       counts.append(Counts(column.name, 0, 0,
-                           int(np.array(other)[places].sum())))
+                           int(np.array(other)[codes].sum())))
   return tuple(counts)

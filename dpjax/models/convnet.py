@@ -30,12 +30,12 @@ def convnet(*, input_shape: tuple[int, int, int], num_classes: int,
   """Returns a network of convolutions, a 2 x 2 pool and one hidden dense layer.
 
   With the defaults and 28 x 28 x 1 images it has 1,625,866 parameters, as in
-  Barczewski (2025, Table 5.3). That table does not give the kind of pool or
-  the places of normalisations; here `bounding` decides about normalisation.
+  Barczewski (2025, Table 5.3), which does not give the kind of pool or the
+  places of normalisations; the latter follow `bounding`.
 
   The certified bound of a convolution's gradient grows with the number of
-  windows that contain a pixel and, if it has a bias, with the number of output
-  pixels (NET-02). Strides and no biases keep the bound small.
+  windows that contain a pixel and, with a bias, with the number of output
+  pixels (NET-02). Strides and no biases keep it small.
 
   Args:
     input_shape: (h, w, c).
@@ -65,7 +65,9 @@ def convnet(*, input_shape: tuple[int, int, int], num_classes: int,
                             bias_norm=bias_norm)
   nodes: list[Node] = []
   for index, count in enumerate(channels):
+    # Two digits keep layers in order where names are sorted.
     name = f'conv_{index:02d}'
+    # The input of the first layer is bounded by `input_radius` instead.
     if index:
       nodes += bounding.before(name)
     nodes += [conv(name=name, channels=count), act(f'activation_{name}')]
@@ -77,6 +79,7 @@ def convnet(*, input_shape: tuple[int, int, int], num_classes: int,
   if bounding.kind != 'none':
     nodes.append(pointwise.Ball(name='ball_dense_01', radius=bounding.radius,
                                 adaptive=bounding.adaptive))
+  # No ReLU follows the last layer, so He's initialiser does not suit it.
   nodes.append(dense(name='dense_01', width=num_classes))
   return models.from_network(Network(
       root=Chain(name='convnet', nodes=tuple(nodes)),

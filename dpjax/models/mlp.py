@@ -17,11 +17,11 @@ def mlp(*, num_features: int, num_classes: int, depth: int = 1,
   """Returns a perceptron with `depth` hidden layers of `width` units.
 
   With both radii, the input of every dense layer lies in a ball, so plain
-  gradient sums have bounded sensitivity. This is a sound form of the method of
-  Barczewski (2025, section 5.2), with activations bounded inside the network
-  (LDP-05). With `input_radius` alone, norm bounds are propagated through the
-  layers (LDP-07) if biases are bounded or absent. Without radii it is the
-  plain perceptron of Definition 2.6.2 there.
+  gradient sums have bounded sensitivity: a sound form of the method of
+  Barczewski (2025, section 5.2), with bounded activations (LDP-05). With
+  `input_radius` alone, norm bounds are propagated through the layers (LDP-07)
+  if biases are bounded or absent. Without radii it is the plain perceptron of
+  Definition 2.6.2 there.
 
   Args:
     num_features: p, the number of features.
@@ -33,13 +33,10 @@ def mlp(*, num_features: int, num_classes: int, depth: int = 1,
     bias_norm: l2 bound of each bias that Lipschitz methods keep, or None.
     input_radius: public radius of the l2 ball that records are projected on,
       or None.
-    hidden_radius: public radius of the l2 ball that bounded hidden activations
-      stay in, or None for plain activations.
-    adaptive: if True, hidden activations are projected on balls instead, whose
-      radii start at `hidden_radius` and follow private quantiles (LDP-06).
-
-  Returns:
-    A model with sum over layers of (n_in + 1) n_out parameters.
+    hidden_radius: public radius of the l2 ball that hidden activations stay in,
+      or None for plain activations.
+    adaptive: whether hidden activations are projected on balls whose radii
+      start at `hidden_radius` and follow private quantiles (LDP-06).
 
   Examples:
     >>> from dpjax.models import mlp
@@ -57,9 +54,10 @@ def mlp(*, num_features: int, num_classes: int, depth: int = 1,
   errors.check_choice('activation', activation, pointwise.ACTIVATIONS)
   if hidden_radius is not None:
     errors.check_scale('hidden_radius', hidden_radius)
+    # Else the first layer's input and its gradient have no bound.
     if input_radius is None:
-      raise ValueError('hidden_radius bounds nothing without input_radius: '
-                       'give both')
+      raise ValueError('hidden_radius needs input_radius, or the gradient of '
+                       'the first layer has no bound')
 
   def dense(index: int, units: int) -> layers.Dense:
     return layers.Dense(name=f'dense_{index:02d}', width=units,
@@ -69,6 +67,7 @@ def mlp(*, num_features: int, num_classes: int, depth: int = 1,
     name = f'activation_{index:02d}'
     if hidden_radius is None:
       return (pointwise.activation(activation, name=name),)
+    # The radius changes between steps, so it is no part of the activation.
     if adaptive:
       return (pointwise.activation(activation, name=name),
               pointwise.Ball(name=f'ball_{index:02d}', radius=hidden_radius,

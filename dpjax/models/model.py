@@ -37,7 +37,7 @@ def from_network(network: Network) -> Model:
 
 
 def network_of(model: Model) -> Network:
-  """Returns the network of a model, or raises if it does not state one."""
+  """Returns the network of a model; raises ValueError if it has none."""
   if model.network is None:
     raise ValueError('this method needs a model that states its layers as a '
                      'network; Model.network is None')
@@ -60,6 +60,7 @@ def reparametrised(model: Model, kernel_map: str, *,
   network, function = network_of(model), reparametrisation.MAPS[kernel_map]
   limits = projection.clip_limits(weight_norm)
 
+  # `apply` contains the map, so gradients are for the raw parameters.
   def effective(params: Params) -> tuple[Params, PyTree]:
     return network.constrain(
         reparametrisation.map_kernels(function, params), limits)

@@ -25,9 +25,9 @@ def resnet(*, input_shape: tuple[int, int, int] = (32, 32, 3),
 
   A block adds its shortcut (the identity or a normalised 1 x 1 convolution) to
   convolution, normalisation, ReLU, convolution, normalisation; then comes a
-  ReLU. Convolutions have no biases. Normalisations have a scale and a shift
-  per channel. Depth 20 has 272,474 parameters. Group normalisation replaces
-  batch normalisation, which couples records; the count is the same.
+  ReLU. Convolutions have no biases. Group normalisation, with a scale and a
+  shift per channel, replaces batch normalisation, which couples records. Depth
+  20 has 272,474 parameters.
 
   Args:
     input_shape: (h, w, c).
@@ -38,6 +38,7 @@ def resnet(*, input_shape: tuple[int, int, int] = (32, 32, 3),
       or None.
     bounding: kind 'none' or 'normalised'; 'ball' raises ValueError.
   """
+  # The depth counts the first and last layer and two per block.
   errors.check_at_least('depth', depth, 8)
   if (depth - 2) % 6:
     raise ValueError(f'depth must be 6 n + 2, got {depth}')
@@ -45,16 +46,16 @@ def resnet(*, input_shape: tuple[int, int, int] = (32, 32, 3),
   if bounding.kind == 'ball':
     raise ValueError("bounding of a resnet must be 'none' or 'normalised'")
   nodes: list[Node] = [_conv('conv', 16, 3, 1), *bounding.norm('norm'),
-           pointwise.activation('relu')]
-  entering = 16
+                       pointwise.activation('relu')]
+  in_channels = 16
   for group, width in enumerate((16, 32, 64)):
     for block in range((depth - 2) // 6):
       # The first block of each later group halves the image.
       stride = 2 if group and not block else 1
       name = f'block_{group}_{block}'
-      nodes += [_block(name, entering, width, stride, averaged, bounding),
+      nodes += [_block(name, in_channels, width, stride, averaged, bounding),
                 pointwise.activation('relu', name=f'activation_{name}')]
-      entering = width
+      in_channels = width
   nodes += [pooling.global_average_pool(),
             layers.Dense(name='dense', width=num_classes)]
   return models.from_network(Network(
@@ -62,15 +63,16 @@ def resnet(*, input_shape: tuple[int, int, int] = (32, 32, 3),
       input_shape=input_shape, input_radius=input_radius))
 
 
-def _block(name: str, entering: int, leaving: int, stride: int, averaged: bool,
-           bounding: Bounding) -> Residual:
-  """Returns a block from `entering` to `leaving` channels."""
-  branch = (_conv('conv_0', leaving, 3, stride), *bounding.norm('norm_0'),
-            pointwise.activation('relu'), _conv('conv_1', leaving, 3, 1),
+def _block(name: str, in_channels: int, out_channels: int, stride: int,
+           averaged: bool, bounding: Bounding) -> Residual:
+  """Returns a block from `in_channels` to `out_channels` channels."""
+  branch = (_conv('conv_0', out_channels, 3, stride), *bounding.norm('norm_0'),
+            pointwise.activation('relu'), _conv('conv_1', out_channels, 3, 1),
             *bounding.norm('norm_1'))
   shortcut: tuple[Node, ...] = ()
-  if entering != leaving:
-    shortcut = (_conv('conv', leaving, 1, stride), *bounding.norm('norm'))
+  # Images are halved only where channels double, so one test covers both.
+  if in_channels != out_channels:
+    shortcut = (_conv('conv', out_channels, 1, stride), *bounding.norm('norm'))
   return Residual(name=name, averaged=averaged,
                   branch=Chain(name='branch', nodes=branch),
                   shortcut=Chain(name='shortcut', nodes=shortcut))

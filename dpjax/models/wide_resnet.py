@@ -27,10 +27,10 @@ def wide_resnet(*, input_shape: tuple[int, int, int] = (32, 32, 3),
   """Returns the WRN-depth-widening: three groups of (depth - 4) / 6 blocks.
 
   A block is normalisation, ReLU, 3 x 3 convolution, twice, plus its shortcut:
-  the identity or, where shapes differ, a 1 x 1 convolution. With biases on
-  every convolution and normalisations without parameters, WRN-16-4 has
-  2,747,530 parameters and WRN-40-4 has 8,944,266. Barczewski (2025, section
-  5.3.2) gives the second number for the first network (erratum E28).
+  the identity or, where shapes differ, a 1 x 1 convolution. With biases and
+  normalisations without parameters, WRN-16-4 has 2,747,530 parameters and
+  WRN-40-4 has 8,944,266, which Barczewski (2025, section 5.3.2) gives for the
+  former (erratum E28).
 
   Args:
     input_shape: (h, w, c).
@@ -51,14 +51,16 @@ def wide_resnet(*, input_shape: tuple[int, int, int] = (32, 32, 3),
   errors.check_at_least('widening', widening, 1)
   errors.check_at_least('num_classes', num_classes, 2)
   nodes: list[Node] = [_conv('conv', 16, 3, 1, use_bias)]
-  entering = 16
+  in_channels = 16
   for group, base in enumerate((16, 32, 64)):
     for block in range((depth - 4) // 6):
       # The first block of each later group halves the image.
       stride = 2 if group and not block else 1
-      nodes.append(_block(f'block_{group}_{block}', entering, base * widening,
-                          stride, use_bias, averaged, bounding))
-      entering = base * widening
+      width = base * widening
+      nodes.append(_block(f'block_{group}_{block}', in_channels, width, stride,
+                          use_bias, averaged, bounding))
+      in_channels = width
+  # Blocks end without a ReLU, so one is needed after the last block.
   nodes += [*_normalise('final', bounding),
             pointwise.activation('relu', name='activation_final'),
             pooling.global_average_pool(),
@@ -68,26 +70,27 @@ def wide_resnet(*, input_shape: tuple[int, int, int] = (32, 32, 3),
       input_shape=input_shape, input_radius=input_radius))
 
 
-def _block(name: str, entering: int, leaving: int, stride: int, use_bias: bool,
-           averaged: bool, bounding: Bounding) -> Residual:
-  """Returns a block from `entering` to `leaving` channels."""
+def _block(name: str, in_channels: int, out_channels: int, stride: int,
+           use_bias: bool, averaged: bool, bounding: Bounding) -> Residual:
+  """Returns a block from `in_channels` to `out_channels` channels."""
   branch: list[Node] = []
-  for index, (channels, step) in enumerate(((leaving, stride), (leaving, 1))):
+  for index, conv_stride in enumerate((stride, 1)):
     branch += [*_normalise(f'{index}', bounding),
                pointwise.activation('relu', name=f'activation_{index}'),
-               _conv(f'conv_{index}', channels, 3, step, use_bias)]
+               _conv(f'conv_{index}', out_channels, 3, conv_stride, use_bias)]
   shortcut: tuple[Node, ...] = ()
-  if entering != leaving or stride != 1:
+  # With widening 1 the first group needs no projection.
+  if in_channels != out_channels or stride != 1:
     # In a certified network the shortcut's convolution needs a bound, too.
     bound = () if bounding.kind == 'none' else bounding.before('shortcut')
-    shortcut = (*bound, _conv('conv', leaving, 1, stride, use_bias))
+    shortcut = (*bound, _conv('conv', out_channels, 1, stride, use_bias))
   return Residual(name=name, averaged=averaged,
                   branch=Chain(name='branch', nodes=tuple(branch)),
                   shortcut=Chain(name='shortcut', nodes=shortcut))
 
 
 def _normalise(name: str, bounding: Bounding) -> Sequence[Node]:
-  """Returns what stands where the printed network normalises."""
+  """Returns the nodes in place of a normalisation of the printed network."""
   if bounding.kind == 'ball':
     return bounding.before(name)
   return bounding.norm(f'norm_{name}')

@@ -55,22 +55,22 @@ def band(ax: Any, points: Iterable[Point], x: str, y: str, label: str, *,
                    if y in point.values)
   if not triples:
     return
-  xs, means, halves = np.array(triples).T
+  xs, means, half_widths = np.array(triples).T
   colour = plots.COLOURS[series % len(plots.COLOURS)]
   marker = plots.MARKERS[series % len(plots.MARKERS)] if line != ':' else None
   ax.plot(xs, means, line, label=label, color=colour, marker=marker,
           markersize=3, linewidth=1.2)
   # A logarithmic axis cannot show ends below 0.
-  ax.fill_between(xs, np.maximum(means - halves, means / 10), means + halves,
-                  color=colour, alpha=0.15, linewidth=0)
+  ax.fill_between(xs, np.maximum(means - half_widths, means / 10),
+                  means + half_widths, color=colour, alpha=0.15, linewidth=0)
 
 
 def finish(ax: Any, xlabel: str, ylabel: str, title: str = '', *,
            scales: str = 'log log', legend: bool = True) -> None:
   """Labels axes; `scales` names the scale of x and that of y."""
-  across, up = scales.split()
-  ax.set_xscale(across)
-  ax.set_yscale(up)
+  x_scale, y_scale = scales.split()
+  ax.set_xscale(x_scale)
+  ax.set_yscale(y_scale)
   ax.set_xlabel(xlabel)
   ax.set_ylabel(ylabel)
   ax.set_title(title)

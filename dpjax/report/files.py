@@ -36,10 +36,10 @@ def locked(path: Path, flags: int = os.O_RDWR | os.O_CREAT,
       # Another process may have renamed a new file over this one while we
       # waited. We would then hold the old file, and writes would be lost.
       try:
-        fresh = os.path.samestat(os.fstat(descriptor), os.stat(path))
+        current = os.path.samestat(os.fstat(descriptor), os.stat(path))
       except FileNotFoundError:
-        fresh = False
-      if fresh:
+        current = False
+      if current:
         yield descriptor
         return
     finally:
@@ -55,18 +55,19 @@ def replace(path: Path, data: bytes, mode: int = 0o666) -> None:
     mode: permissions of the file, before the umask is applied.
   """
   path = pathlib.Path(path)
-  draft = path.with_name(f'.{path.name}.{os.getpid()}')
-  # A leftover draft may have another owner or mode, or be a link elsewhere.
-  draft.unlink(missing_ok=True)
+  temporary = path.with_name(f'.{path.name}.{os.getpid()}')
+  # A leftover of this name may have another owner or mode, or be a link.
+  temporary.unlink(missing_ok=True)
   try:
-    with open(draft, 'xb', opener=lambda name, flags: os.open(
+    with open(temporary, 'xb', opener=lambda name, flags: os.open(
         name, flags, mode)) as file:
       file.write(data)
       file.flush()
       os.fsync(file.fileno())
-    os.replace(draft, path)
+    # The content is on disk, so a crash leaves the old file or the new.
+    os.replace(temporary, path)
   finally:
-    draft.unlink(missing_ok=True)
+    temporary.unlink(missing_ok=True)
 
 
 def sync_folder(folder: Path) -> None:
@@ -80,6 +81,7 @@ def sync_folder(folder: Path) -> None:
 
 def append(descriptor: int, data: bytes) -> None:
   """Writes `data` at the current position and flushes it to disk."""
+  # A system call may write a part of the data only.
   while data:
     data = data[os.write(descriptor, data):]
   os.fsync(descriptor)

@@ -21,8 +21,9 @@ _STYLE = {
     # A fixed salt makes the ids inside an SVG reproducible.
     'svg.hashsalt': 'dpjax', 'svg.fonttype': 'path',
 }
+
 def _matplotlib() -> Any:
-  """Imports matplotlib, or says how to install it."""
+  """Returns matplotlib, or raises an error that says how to install it."""
   try:
     import matplotlib
 
@@ -72,6 +73,7 @@ def save(figure: Any, path: str | os.PathLike, *, digest: str,
   if path.suffix != '.svg':
     raise ValueError(f'a figure must be saved as .svg, got {path}')
   with _matplotlib().rc_context(_STYLE):
+    # Dates and versions would make files of equal rows differ.
     figure.savefig(path, metadata={
         'Date': None, 'Creator': 'dpjax',
         'Description': f'rows sha256: {digest}'})

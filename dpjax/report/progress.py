@@ -70,12 +70,13 @@ class Progress:
     self._last_shown = now
     done = max(done, self.finished)
     elapsed = now - self._start
-    left = (_format_seconds(elapsed * (self._total - done) / done)
-            if done else '?')
+    remaining = (_format_seconds(elapsed * (self._total - done) / done)
+                 if done else '?')
     line = (f'{self.finished}/{self._total} settings, '
-            f'{_format_seconds(elapsed)} elapsed, {left} left'
+            f'{_format_seconds(elapsed)} elapsed, {remaining} left'
             f'{"; " if note else ""}{note}')
     if self._tty:
+      # Blanks cover the rest of a longer line that was here before.
       self._out.write('\r' + line.ljust(self._width))
       self._width = len(line)
     else:

@@ -32,8 +32,7 @@ def markdown(headers: Sequence[str], lines: Sequence[Sequence[object]], *,
   Args:
     headers: headers of the columns.
     lines: cells of each line.
-    aligned: True to pad the columns; False for long cells, where padding does
-      not help a reader.
+    aligned: whether to pad the columns to equal widths.
 
   Examples:
     >>> from dpjax.report import tables

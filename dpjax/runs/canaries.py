@@ -5,11 +5,10 @@ coin, flipped independently for each canary, decides whether the canary is in
 its slot. If not, the slot holds a record with NaN features, which every method
 counts as zero in every sum. Everything else is the same for all coin flips:
 which slots are sampled, the public divisor, the noise. So an audit by canaries
-tests the claim under adding or removing one record. It is also a valid test of
-a claim under replacing one record, since a NaN record is a legal replacement
-for a canary. That moves a sum by half of what the claim allows, which costs the
-audit power but not validity. Source: Steinke, Nasr and Jagielski 2023 (AUD-06,
-AUD-11).
+tests the claim under adding or removing one record. It is also a valid test
+under replacing one record, since a NaN record may replace a canary; but this
+moves a sum by half of what the claim allows, which costs power. Source:
+Steinke, Nasr and Jagielski 2023 (AUD-06, AUD-11).
 """
 
 from collections.abc import Sequence
@@ -47,16 +46,15 @@ def draw(config: TrainingConfig, dataset: building.Dataset,
          run_key: PRNGKey | None = None) -> tuple[Canaries, splits.Split]:
   """Draws the canaries of a configuration, with keys used for nothing else.
 
-  If the configuration has a canary_seed or a noise_seed, canaries depend only
-  on that seed, on the data set and, for held-out records, on the split, so that
-  methods and budgets are compared on the same canaries. Otherwise canaries and
-  coin flips come from the secret key of the run. The kinds are:
+  With a canary_seed or a noise_seed, canaries depend only on that seed, on the
+  data set and, for held-out records, on the split: all methods and budgets get
+  the same canaries. Else they come from the secret key of the run. The kinds:
 
     held_out: records of the held-out part, unchanged.
     mislabelled: held-out records, each with a wrong label drawn at random.
     noise: features uniform on their public range, labels at random.
-    blank: all features of a canary are one constant; the constants are evenly
-      spaced over the public range, labels at random.
+    blank: constant features, evenly spaced over the public range from canary to
+      canary, labels at random.
 
   Args:
     config: a configuration with `num_canaries` of at least 1.
@@ -79,6 +77,7 @@ def draw(config: TrainingConfig, dataset: building.Dataset,
     raise ValueError('canaries without a seed need the key of their run, '
                      'run_key; read the canaries of a finished run from its '
                      'canaries.npz')
+  # Coins have a key of their own, so they are the same for every kind.
   coin_key, key = jax.random.split(jax.random.fold_in(run_key, _STREAM))
   size = config.num_canaries
   included = jax.random.bernoulli(coin_key, 0.5, (size,))
@@ -93,14 +92,17 @@ def draw(config: TrainingConfig, dataset: building.Dataset,
   records = jax.tree.map(lambda leaf: leaf[order[:size]], dataset.records)
   if config.canary_kind == 'mislabelled':
     classes = building.shapes(dataset).num_classes
+    # A shift of 1 to classes - 1 never leads back to the true label.
     shift = jax.random.randint(label_key, (size,), 1, classes, jnp.int32)
     records = records._replace(y=(records.y + shift) % classes)
+  # Accuracy is not measured on records that may be in the training set.
   return Canaries(records, included), split._replace(test=order[size:])
 
 
 def _synthetic(key: PRNGKey, config: TrainingConfig,
           dataset: building.Dataset) -> Batch:
   """Draws 'noise' or 'blank' canaries from the public feature range alone."""
+  # Tables are encoded in [-1, 1]; `scale` maps pixels to [low, 1].
   shapes, size = building.shapes(dataset), config.num_canaries
   low = dataset.low if isinstance(dataset, images.ImageDataset) else -1.0
   feature_key, label_key = jax.random.split(key)
@@ -124,20 +126,23 @@ def join(records: Batch, canaries: Sequence[Canaries]
     canaries: the canaries of each run; every run has the same number m.
 
   Returns:
-    A batch of the records, then all canaries, then m records with NaN
-    features; and for each run the row numbers [m] in its canary slots. There
-    are m NaN records so that no row is in two slots of one run.
+    A batch of the records, all canaries, and m records with NaN features, so
+    that no row is in two slots of one run; and for each run the row numbers [m]
+    in its canary slots.
   """
-  size, slots = records.y.shape[0], []
-  absent = size + sum(each.included.shape[0] for each in canaries)
+  next_row, slots = records.y.shape[0], []
+  # The rows of all runs' canaries come before the NaN records.
+  first_nan_row = next_row + sum(each.included.shape[0] for each in canaries)
   for each in canaries:
     count = each.included.shape[0]
-    numbers = jnp.arange(count, dtype=jnp.int32)
-    slots.append(jnp.where(each.included, size + numbers, absent + numbers))
-    size += count
-  most = max(each.included.shape[0] for each in canaries)
-  nothing = Batch(
-      jnp.full((most, *records.x.shape[1:]), jnp.nan, records.x.dtype),
-      jnp.zeros((most, *records.y.shape[1:]), records.y.dtype))
+    offsets = jnp.arange(count, dtype=jnp.int32)
+    slots.append(jnp.where(each.included, next_row + offsets,
+                           first_nan_row + offsets))
+    next_row += count
+  num_canaries = max(each.included.shape[0] for each in canaries)
+  nan_records = Batch(
+      # Labels are integers, which cannot be NaN; the features are enough.
+      jnp.full((num_canaries, *records.x.shape[1:]), jnp.nan, records.x.dtype),
+      jnp.zeros((num_canaries, *records.y.shape[1:]), records.y.dtype))
   return jax.tree.map(lambda *leaves: jnp.concatenate(leaves), records,
-                      *(each.records for each in canaries), nothing), slots
+                      *(each.records for each in canaries), nan_records), slots

@@ -39,11 +39,11 @@ def check(config: TrainingConfig) -> TrainingConfig:
 
 
 def _check_dataset(config: TrainingConfig) -> None:
-  """Checks that the data set is a known name, or a CSV file with a schema."""
+  """Checks that the data set is a known name, or a file with a schema."""
   if config.schema is not None:
     if not user_tables.is_path(config.dataset):
-      raise ValueError(f'dataset {config.dataset!r} is not the path of a CSV '
-                       'file; give a schema with a CSV file only')
+      raise ValueError(f'dataset {config.dataset!r} is not the path of a file; '
+                       'give a schema with a file only')
     schema_files.parse(config.schema)
   elif user_tables.is_path(config.dataset):
     raise ValueError(
@@ -56,11 +56,12 @@ def _check_dataset(config: TrainingConfig) -> None:
 
 def _check_canaries(config: TrainingConfig) -> None:
   """Checks that options of canaries are given with canaries only."""
+  # The first kind is the default, which a user need not have given.
   if not config.num_canaries and (
       config.canary_seed is not None or
       config.canary_kind != options.CANARY_KINDS[0]):
     raise ValueError('canary_kind and canary_seed need canaries; '
-                     'num_canaries must say how many, and be at least 1')
+                     'num_canaries must be at least 1')
 
 
 def _check_networks(config: TrainingConfig) -> None:
@@ -94,6 +95,7 @@ def _check_method(config: TrainingConfig) -> None:
                                      config.weights != 'free'):
     raise ValueError('recertify_every above 1 needs weights = free and a '
                      f'method of {", ".join(options.RECERTIFYING)}')
+  # It normalises groups of channels, which tables do not have.
   if config.method == 'lip_norm' and not images:
     raise ValueError('lip_norm needs images; on tables use lip_dp_sgd')
   if config.method == 'lip_k_norm' and images:
@@ -130,7 +132,8 @@ def resolve(config: TrainingConfig, *, num_available: int) -> TrainingConfig:
                      f'training part of {config.dataset}, got {num_train}')
   images = config.dataset in registry.IMAGES
   num_slots = num_train + config.num_canaries
-  # The types of the values are those of the options, which differ.
+  # Delta is a power of 1/n: a delta of 1/n would allow a release to publish
+  # one record at random.
   defaults: dict[str, Any] = {
       **recipes.recipe(config.method, num_train=num_slots,
                        dataset=config.dataset, images=images),
@@ -152,10 +155,10 @@ def release_noise(config: TrainingConfig) -> str:
   """Returns the default noise of a run, 'gaussian' or 'lattice_gaussian'.
 
   Releases use noise on a lattice. Runs with a noise_seed are for research and
-  use floating-point noise: their seed reveals the noise anyway. The distance of
-  lattice noise from Gaussian noise costs e^epsilon times that distance in
-  delta. Up to epsilon = 8 this is below 10^-10 for 10^10 released values; for
-  epsilon far above 8 it would use up delta.
+  use floating-point noise: their seed reveals the noise anyway. Lattice noise
+  costs e^epsilon times its distance from Gaussian noise in delta. Up to epsilon
+  = 8 this is below 10^-10 for 10^10 released values; far above, it would use up
+  delta.
 
   Args:
     config: a configuration, resolved or not.

@@ -6,6 +6,7 @@ import platform
 import subprocess
 from typing import NamedTuple
 
+# The repository, if dpjax runs from a checkout.
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 UNKNOWN = 'unknown'
 
@@ -37,7 +38,7 @@ def _version(package: str) -> str:
 
 
 def _git(root: pathlib.Path, *arguments: str) -> str:
-  """Returns what a git command prints; raises if it fails."""
+  """Returns the output of a git command; raises if it fails."""
   return subprocess.run(('git', '-C', root, *arguments), check=True,
                         capture_output=True, text=True).stdout.strip()
 
@@ -53,6 +54,7 @@ def commit(root: pathlib.Path = ROOT) -> str:
     if pathlib.Path(_git(root, 'rev-parse', '--show-toplevel')) != root:
       return UNKNOWN
     head = _git(root, 'rev-parse', '--short=10', 'HEAD')
+    # A sweep writes results while it runs; the code stays the same.
     changed = _git(root, 'status', '--porcelain', '--untracked-files=no',
                    '--', '.', ':(exclude)experiments/*/results/*')
   except (OSError, subprocess.CalledProcessError):

@@ -20,6 +20,7 @@ def groups(settings: Iterable[Setting],
     settings: dataclass instances of one type.
     batched: names of the fields in which settings of a group may differ.
   """
+  # A dict keeps groups in the order of their first settings.
   grouped: dict[tuple[Any, ...], list[Setting]] = {}
   for setting in settings:
     key = tuple(getattr(setting, field.name)

@@ -1,12 +1,11 @@
 """Resuming killed runs: which runs were trained together, and saved state.
 
 The floating-point results of a run depend on how many runs are trained with it.
-So a group that was started is finished as the same group, even if the kill came
-between the summaries of its runs or more runs are requested since. It resumes
-with the same secret keys. They are kept beside the checkpoints, readable by
-their owner only, until the group is finished or has failed without a
-checkpoint. A folder or file that other users could have written is refused:
-whoever could plant a key there would know the noise.
+So a group that was started is finished as the same group, even if some of its
+runs have summaries or more runs are requested since. It resumes with the same
+secret keys. They are kept beside the checkpoints, readable by their owner only,
+until the group is finished or has failed without a checkpoint. A folder or file
+that other users could have written is refused: a planted key reveals the noise.
 """
 
 from collections.abc import Sequence
@@ -29,6 +28,7 @@ FOLDER = 'checkpoints'
 BATCHED = ('seed', 'epsilon')
 """Fields in which runs of one group, trained together, may differ."""
 
+# A group's folder holds its runs, their secret keys and checkpoints.
 _RUNS = 'runs.json'
 _KEYS = 'keys.json'
 _STEPS = 'steps'
@@ -52,13 +52,14 @@ def prepare(folder: pathlib.Path) -> None:
 def start(folder: pathlib.Path, group: Sequence[TrainingConfig]) -> None:
   """Records which runs are trained together, before any of them has results."""
   runs = [_run(config) for config in group]
-  if runs != _begun(folder):
+  # Most reports of progress bring nothing new to write.
+  if runs != _recorded_runs(folder):
     _write(folder / _RUNS, runs)
 
 
 def kept_words(folder: pathlib.Path,
                batch: Sequence[TrainingConfig]) -> np.ndarray:
-  """Returns the words of the runs' secret keys: the kept ones, else new ones.
+  """Returns the words of the runs' secret keys, kept ones where there are any.
 
   Args:
     folder: folder of the group.
@@ -75,12 +76,15 @@ def kept_words(folder: pathlib.Path,
     kept = {(int(seed), float(epsilon)): bytes.fromhex(text)
             for seed, epsilon, text in json.loads(
                 private_files.read(folder / _KEYS))}
+  # A PermissionError is not caught: somebody may have planted a key.
   except (FileNotFoundError, ValueError, TypeError):
     kept = {}
+  # Runs without a complete key on disk keep these new words.
   words = keys.system_words(len(batch))
   for run, config in enumerate(batch):
     key_bytes = kept.get(_run(config), b'')
     if len(key_bytes) == words[run].nbytes:
+      # Words are little-endian on disk, whatever the machine.
       words[run] = np.frombuffer(key_bytes, '<u4')
   return words
 
@@ -117,9 +121,8 @@ def finish(folder: pathlib.Path) -> None:
 def failed(folder: pathlib.Path, *, released: bool) -> None:
   """Removes the keys and checkpoints of a failed group, unless it can resume.
 
-  They are kept only if the same command can resume from a checkpoint. If a run
-  of the group was released, its key must not be kept, even though the other
-  runs of the group then have to be trained again.
+  They are kept only if the same command can resume from a checkpoint. The key
+  of a released run is never kept, though the other runs are then trained again.
 
   Args:
     folder: folder of the group.
@@ -153,14 +156,17 @@ def batches(folder: pathlib.Path, group: Sequence[TrainingConfig],
   """
   _check(folder)
   requested = {_run(config): config for config in group}
-  begun = _begun(folder)
-  missing = [run for run in begun if run not in requested]
+  recorded = _recorded_runs(folder)
+  missing = [run for run in recorded if run not in requested]
   if missing and checkpoint.saved_steps(steps_folder(folder)):
     raise ValueError(
         f'{folder} holds the checkpoint of seed = {missing[0][0]}, epsilon = '
         f'{missing[0][1]:g}, which is not requested now; request it too, '
         'use another --output_dir, or remove the folder')
-  first = [] if missing else [requested[run] for run in begun]
+  # A killed batch is resumed whole, also runs with results, since its size
+  # affects the floating-point results. If a run of it is not requested now, it
+  # is forgotten; there is no checkpoint then.
+  first = [] if missing else [requested[run] for run in recorded]
   if not pending or (first and not set(first) & set(pending)):
     # Also removes keys that a kill left before `start` recorded their runs.
     finish(folder)
@@ -171,6 +177,7 @@ def batches(folder: pathlib.Path, group: Sequence[TrainingConfig],
 
 def _write(path: pathlib.Path, values: list) -> None:
   """Writes a JSON file of mode 0600 in a folder of mode 0700."""
+  # The folder is closed to others before there is a secret in it.
   prepare(path.parent)
   with checkpoint.owner_only():
     files.replace(path, json.dumps(values).encode())
@@ -188,9 +195,9 @@ def _check(folder: pathlib.Path) -> None:
 
 
 def _private(folder: pathlib.Path) -> list[pathlib.Path]:
-  """Returns the folder of a group, after the folder of all groups if any."""
-  above = [folder.parent] if folder.parent.name == FOLDER else []
-  return [*above, folder]
+  """Returns a group's folder, preceded by the folder of all groups if any."""
+  parents = [folder.parent] if folder.parent.name == FOLDER else []
+  return [*parents, folder]
 
 
 def _run(config: TrainingConfig) -> tuple[int, float]:
@@ -198,7 +205,7 @@ def _run(config: TrainingConfig) -> tuple[int, float]:
   return config.seed, config.epsilon
 
 
-def _begun(folder: pathlib.Path) -> list[tuple[int, float]]:
+def _recorded_runs(folder: pathlib.Path) -> list[tuple[int, float]]:
   """Returns the runs that `start` recorded; [] if none or unreadable."""
   try:
     runs = json.loads((folder / _RUNS).read_text())

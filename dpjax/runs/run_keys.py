@@ -61,6 +61,8 @@ def _own_key(seed: int, config: TrainingConfig) -> PRNGKey:
           not setting.later or
           getattr(config, setting.name) != setting.default)
   ]
+  # The checksum separates configurations; it need not hide them. A change of
+  # this text would change the noise of all published rows.
   digest = zlib.crc32(f'TrainingConfig({", ".join(fields)})'.encode())
   return jax.random.fold_in(jax.random.key(seed), digest)
 
@@ -77,7 +79,7 @@ def new_keys(num: int) -> PRNGKey:
 
 def draw(configs: Sequence[TrainingConfig], keys: PRNGKey | None,
          records: Batch) -> PRNGKey:
-  """Returns the keys [L] of L runs: seeded by noise_seed, or secret.
+  """Returns the keys [L] of L runs, derived from noise_seed or secret.
 
   Args:
     configs: resolved configurations; all with a noise_seed, or none.
@@ -93,9 +95,10 @@ def draw(configs: Sequence[TrainingConfig], keys: PRNGKey | None,
     keys = new_keys(len(configs)) if keys is None else keys
     if keys.shape != (len(configs),) or not key_lib.is_secret(keys):
       raise ValueError(f'{len(configs)} runs without a noise_seed need as many '
-                       'keys of keys.system_keys')
+                       'secret keys, from run_keys.new_keys')
     # A key kept for a killed run must not noise another configuration, or
     # another version of the records: the same noise would be used twice.
+    # All processes need the same keys, so one digest serves all.
     digest = processes.from_first(lambda: _digest(records))
     return jnp.concatenate([
         key_lib.bound_to(keys[run:run + 1], repr(config).encode(), digest)
@@ -111,6 +114,7 @@ def _digest(records: Batch) -> bytes:
   digest = hashlib.sha256()
   for leaf in jax.tree.leaves(records):
     value = np.ascontiguousarray(leaf)
+    # Arrays of other types or shapes may consist of the same bytes.
     digest.update(f'{value.dtype}{value.shape}'.encode())
     digest.update(value.data)
   return digest.digest()

@@ -25,8 +25,8 @@ from dpjax.train.plan import TrainingPlan
 Plans = Sequence[tuple[TrainingConfig, TrainingPlan]]
 """Resolved configurations, each with its plan."""
 
-_KINDS = {'gaussian': 'floating-point noise',
-          'lattice_gaussian': 'noise on a lattice'}
+_NOISE_NAMES = {'gaussian': 'floating-point noise',
+                'lattice_gaussian': 'noise on a lattice'}
 # Seconds between checkpoints if none is to be written.
 _NEVER = sys.float_info.max
 _TOO_LARGE = (
@@ -43,26 +43,24 @@ def run(groups: Sequence[tuple[Sequence[TrainingConfig], pathlib.Path]],
   """Trains the runs that have no summary yet; returns the summaries of all.
 
   Args:
-    groups: pairs of the runs that are trained together and a folder for their
-      checkpoints.
+    groups: pairs of runs to train together and a folder for their checkpoints.
     folders: run -> its output folder.
     data_dir: folder of the data sets; None for the default folder.
-    checkpoint_seconds: least time between checkpoints, in seconds; 0 writes
-      none, but still resumes from those of a killed run.
+    checkpoint_seconds: least seconds between checkpoints; 0 writes none, but
+      still resumes from those of a killed run.
     mesh: devices that share each batch, or None.
 
   Raises:
-    ValueError, OSError: with a message of one line, for example if a folder
-      holds another run.
+    ValueError, OSError: in one line, for example if a folder has another run.
     MemoryError: names the flags that reduce the memory needed.
   """
-  existing = processes.from_first(lambda: [
+  stored = processes.from_first(lambda: [
       summaries.find(folder, config) for config, folder in folders.items()])
   completed = {config: summary
-          for config, summary in zip(folders, existing, strict=True)
-          if summary is not None}
+               for config, summary in zip(folders, stored, strict=True)
+               if summary is not None}
   if completed:
-    print(f'{len(completed)} of {len(folders)} runs are there already')
+    print(f'{len(completed)} of {len(folders)} runs are finished already')
   progress = progress_lib.Progress(len(folders) - len(completed), sys.stderr)
   environment = environments.current(1 if mesh is None else mesh.size)
   for group, folder in groups:
@@ -70,8 +68,8 @@ def run(groups: Sequence[tuple[Sequence[TrainingConfig], pathlib.Path]],
     for batch in processes.from_first(
         lambda: interrupted.batches(folder, group, pending)):
       progress.start_group(sum(config not in completed for config in batch))
-      seconds, words = _kept(batch, folder, checkpoint_seconds)
-      before = len(completed)
+      seconds, words = _seconds_and_words(batch, folder, checkpoint_seconds)
+      num_before = len(completed)
       try:
         results = _train(batch, folder, progress, data_dir, seconds, words,
                          mesh)
@@ -82,9 +80,10 @@ def run(groups: Sequence[tuple[Sequence[TrainingConfig], pathlib.Path]],
               summaries.write(folders[config], summary, result)
             completed[config] = summary
             progress.finish()
+      # `failed` removes the key if results are out, so none uses it again.
       except Exception:
         if processes.is_first():
-          interrupted.failed(folder, released=len(completed) > before)
+          interrupted.failed(folder, released=len(completed) > num_before)
         raise
       if processes.is_first():
         interrupted.finish(folder)
@@ -92,14 +91,14 @@ def run(groups: Sequence[tuple[Sequence[TrainingConfig], pathlib.Path]],
   return completed
 
 
-def _kept(batch: Sequence[TrainingConfig], folder: pathlib.Path,
-          checkpoint_seconds: float) -> tuple[float | None, np.ndarray | None]:
+def _seconds_and_words(batch: Sequence[TrainingConfig], folder: pathlib.Path,
+                       checkpoint_seconds: float
+                       ) -> tuple[float | None, np.ndarray | None]:
   """Returns the seconds between checkpoints and the words of secret keys.
 
   The seconds are None for no checkpoints; the words are None for runs with a
   noise_seed. A killed run is resumed with its checkpoints and keys even if no
-  new checkpoints are wanted. The two attempts are then one release, and not a
-  lost one and a second one. Its checkpoints and keys are removed at the end.
+  new checkpoints are wanted: the two attempts are then one release, not two.
   """
   seconds = checkpoint_seconds or None
   if not checkpoint_seconds and processes.from_first(
@@ -117,6 +116,7 @@ def _train(batch: Sequence[TrainingConfig], folder: pathlib.Path,
            mesh: jax.sharding.Mesh | None) -> list[training.TrainingResult]:
   """Trains runs together; raises MemoryError if they need too much memory."""
   def say(line: str) -> None:
+    # Ends the line of progress, so that the message has a line of its own.
     progress.close()
     print(line, file=sys.stderr)
 
@@ -129,6 +129,8 @@ def _train(batch: Sequence[TrainingConfig], folder: pathlib.Path,
     _announce_all(plans)
     if checkpoints is not None and processes.is_first():
       interrupted.prepare(folder)
+      # Kept before any noise is drawn: training again with another key would
+      # be a second release.
       if words is not None:
         interrupted.keep_words(folder, batch, words)
 
@@ -177,7 +179,7 @@ def _announce(config: TrainingConfig, plan: TrainingPlan) -> None:
   print(f'{what}: at most ({config.epsilon:g}, {delta:.3g})-DP, '
         f'{config.adjacency}; {config.num_steps} steps of sampling rate '
         f'{plan.sampler.sampling_prob:.4g}, joint noise multiplier '
-        f'{plan.noise_multiplier:.5g}, {_KINDS[config.noise]}')
+        f'{plan.noise_multiplier:.5g}, {_NOISE_NAMES[config.noise]}')
   if delta >= 1 / config.num_slots:
     print(f'warning: delta = {delta:.3g} is not below 1/n: publishing '
           'one record at random would satisfy it', file=sys.stderr)

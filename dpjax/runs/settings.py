@@ -1,9 +1,8 @@
 """Settings of a run: each one is declared once, as a field of a dataclass.
 
 A field of `options.TrainingConfig` states its name, type and default in Python,
-and the rest in `about`. All other places follow from this declaration: the flag
-of `dpjax train`, the check of the value, the JSON of the summary, the key of
-the run and the documentation of the class.
+and the rest in `about`. The flag of `dpjax train`, the check of the value, the
+JSON of the summary, the key of the run and the class documentation follow.
 
 Examples:
   >>> import dataclasses
@@ -77,7 +76,7 @@ class Setting:
 
   @property
   def description(self) -> str:
-    """Text for users: the help, with the choices before the default."""
+    """Returns the help for users, with the choices before the default."""
     if not self.choices:
       return self.help
     meaning, label, default = self.help.partition(' Default: ')
@@ -89,13 +88,8 @@ def about(group: str, text: str, *, choices: tuple[str, ...] = (),
           filled: bool = False) -> dict[str, Any]:
   """Returns the metadata of a field; see the attributes of `Setting`.
 
-  Args:
-    group: heading under which help shows the flag.
-    text: one or more sentences for users, `help` of the setting.
-    choices: allowed values of a string.
-    check: check of a value that is not None.
-    later: True for every new field, since rows have been published.
-    filled: True if `configuration.resolve` replaces None.
+  `text` is the help. `later` is True for every new field, since rows have been
+  published.
   """
   return dict(group=group, help=text, choices=choices, check=check,
               later=later, filled=filled)
@@ -113,6 +107,7 @@ def declared(config_type: type) -> tuple[Setting, ...]:
     TypeError: for a field without `about`, or of a type that has no flag.
   """
   annotations = typing.get_type_hints(config_type)
+  # For a field without `about`, arguments of `Setting` are missing.
   return tuple(
       Setting(name=field.name, default=field.default, **field.metadata,
               **_kind(annotations[field.name]))
@@ -123,6 +118,7 @@ def _kind(annotation: Any) -> dict[str, Any]:
   """Returns `kind` and `optional` of an annotation such as float | None."""
   parts = (typing.get_args(annotation)
            if isinstance(annotation, types.UnionType) else (annotation,))
+  # The origin of tuple[int, ...] is tuple; float has none.
   kinds = [typing.get_origin(part) or part
            for part in parts if part is not types.NoneType]
   if len(kinds) != 1 or kinds[0] not in _KINDS:
@@ -141,6 +137,7 @@ def check(config: Any) -> None:
   """
   for setting in declared(type(config)):
     value = getattr(config, setting.name)
+    # None means that the option is not used, or is filled by `resolve`.
     if value is None and setting.optional:
       continue
     if setting.choices:
@@ -162,7 +159,7 @@ def known(value: T | None) -> T:
 
 
 def documented(config_type: type[T]) -> type[T]:
-  """Class decorator that documents the settings as attributes of the class."""
+  """Class decorator that adds the settings to the docstring, as attributes."""
   lines = [inspect.cleandoc(config_type.__doc__ or ''), '', 'Attributes:']
   for setting in declared(config_type):
     text = f'{setting.name}: {setting.description}'

@@ -1,10 +1,9 @@
 """Output files of a training run: public ones, and ones to keep private.
 
 `summary.json` and `params.npz` may be published, with the caveats that
-`falls_short` in the summary lists. `private_diagnostics.json` has exact
-statistics of the training records. canaries.npz, if the run had canaries, has
-the canaries and the coin flips that included them. No epsilon covers these two
-files, and only their owner may read them.
+`falls_short` lists. No epsilon covers the other files, which only their owner
+may read: `private_diagnostics.json` has exact statistics of the training
+records, and canaries.npz the canaries, if any, and their coin flips.
 """
 
 from collections.abc import Mapping, Sequence
@@ -58,11 +57,11 @@ def summarize(result: training.TrainingResult,
 
   `epsilon` is that of the event that ran, null for a non-private run;
   `epsilon_requested` is the target. `epsilon_valid` is false for a run with a
-  noise_seed, which somebody may know or guess; `epsilon_assumption` states the
-  assumption under which epsilon holds nevertheless. `falls_short` lists, one
-  sentence each, how this run differs from the mechanism that epsilon is for,
-  and which of these values epsilon does not cover. All values depend on the
-  training records through the noise only; others are in `diagnostics`.
+  noise_seed, which somebody may know or guess; `epsilon_assumption` says when
+  epsilon holds nevertheless. `falls_short` lists how this run differs from the
+  mechanism that epsilon is for, and which values epsilon does not cover. All
+  values depend on the training records through the noise only; others are in
+  `diagnostics`.
   """
   config, plan = result.config, result.plan
   return {
@@ -114,12 +113,13 @@ def _privacy(result: training.TrainingResult) -> dict[str, Any]:
   seeded = private and config.noise_seed is not None
   return {
       'epsilon_requested': config.epsilon if private else None,
+      # JSON has no infinity, so null stands for no privacy.
       'epsilon': result.epsilon if private else None,
       'epsilon_valid': result.epsilon_valid and not seeded,
       'epsilon_assumption': ('nobody knows or guesses noise_seed'
                              if seeded else None),
       'falls_short': falls_short(result) if private else [],
-      'epsilon_rdp': _second_opinion(result),
+      'epsilon_rdp': _rdp_epsilon(result),
       'delta': config.delta if private else None,
       'adjacency': config.adjacency,
       'accountant': config.accountant,
@@ -135,13 +135,10 @@ def _privacy(result: training.TrainingResult) -> dict[str, Any]:
 
 
 def falls_short(result: training.TrainingResult) -> list[str]:
-  """Returns the ways in which a run differs from the mechanism of its event.
-
-  One sentence each; only those that are true of this run.
-  """
+  """Returns how a run differs from the mechanism of its event, in sentences."""
   config = result.config
-  several = config.noise_seed is None and jax.process_count() > 1
-  coins = config.num_canaries > 0 and config.canary_seed is not None
+  several_processes = config.noise_seed is None and jax.process_count() > 1
+  public_coins = config.num_canaries > 0 and config.canary_seed is not None
   k_norm = config.method == 'lip_k_norm'
   return [sentence for holds, sentence in (
       (config.noise_seed is not None, _SEEDED),
@@ -149,10 +146,10 @@ def falls_short(result: training.TrainingResult) -> list[str]:
       (config.noise == 'gaussian' and not k_norm, _FLOATS),
       (k_norm, _K_NORM),
       (True, _ROUNDING), (True, _TIME), (True, _ACCURACY),
-      (coins, _COINS), (several, _NETWORK)) if holds]
+      (public_coins, _COINS), (several_processes, _NETWORK)) if holds]
 
 
-def _second_opinion(result: training.TrainingResult) -> float | None:
+def _rdp_epsilon(result: training.TrainingResult) -> float | None:
   """Returns epsilon by Renyi accounting; None if it does not cover the event.
 
   It does not cover runs without noise, or with noise that is not Gaussian.
@@ -193,6 +190,7 @@ def find(folder: pathlib.Path,
       stored = stored_config['seed']
     # JSON stores tuples as lists.
     stored = tuple(stored) if isinstance(stored, list) else stored
+    # For canary_seed and its like None is a choice, not a gap to fill.
     none_is_a_value = setting.later and not setting.filled
     if (value is not None or none_is_a_value) and stored != value:
       raise ValueError(f'{path} is of another configuration: {name} = '
@@ -219,9 +217,8 @@ def write(folder: pathlib.Path, summary: dict[str, Any],
           result: training.TrainingResult) -> None:
   """Writes the files of a run; the summary comes last and marks completeness.
 
-  `private_diagnostics.json` has `diagnostics`. canaries.npz has x and y of
-  all canaries, and `included`, the coin flips. Both files are as private as the
-  records, so only their owner may read them (mode 0600).
+  canaries.npz has x and y of all canaries, and `included`, the coin flips. It
+  and the diagnostics are as private as the records (mode 0600).
   """
   folder.mkdir(parents=True, exist_ok=True)
   flat, _ = jax.tree_util.tree_flatten_with_path(result.params)
@@ -234,10 +231,12 @@ def write(folder: pathlib.Path, summary: dict[str, Any],
       _write_arrays(folder / CANARIES, {
           **result.canaries.records._asdict(),
           'included': result.canaries.included})
+  # `find` takes a summary to mean that the other files are complete.
   _write_json(folder / NAME, summary)
 
 
 def _write_json(path: pathlib.Path, values: Mapping[str, Any]) -> None:
+  # JSON has no NaN, so strict readers would reject the file.
   text = json.dumps(values, indent=2, allow_nan=False) + '\n'
   files.replace(path, text.encode())
 

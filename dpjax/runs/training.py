@@ -1,6 +1,5 @@
 """Trains configurations: calibrates noise, splits data, trains, evaluates.
 
-The command-line programs and the experiments train through this module.
 Configurations that differ in seed, epsilon and fold only are trained together
 by one compiled program.
 """
@@ -65,10 +64,9 @@ class TrainingResult(NamedTuple):
       measured.
     l2_sensitivity: l2 sensitivity of each block at the last step.
     num_nonfinite: private count of non-finite records, which count as zero,
-      over all steps; canaries that were left out are among them.
+      over all steps, among them left-out canaries.
     compile_seconds: compile time, shared by the runs trained together.
-    train_seconds: training time of the runs trained together, divided by
-      their number.
+    train_seconds: training time of these runs, divided by their number.
     canaries: canaries and coin flips; None without canaries.
   """
   config: TrainingConfig
@@ -93,8 +91,7 @@ def make_plan(config: TrainingConfig,
 
   Args:
     config: resolved configuration.
-    lattice_size: number of values that a step releases if noise is on a
-      lattice, see `lattice_size`; else None.
+    lattice_size: value of the function `lattice_size`.
 
   Raises:
     ValueError: if lattice_size is missing, or given for floating-point noise.
@@ -126,6 +123,7 @@ def plan_of(config: TrainingConfig, noise_multiplier: float | None,
     noise_multiplier: noise multiplier in its summary; None for 'sgd'.
     lattice_size: see `make_plan`.
   """
+  # This plan has the sampler and the steps, but no noise.
   plan = non_private_plan(**_public(config))
   if config.method == 'sgd':
     return plan
@@ -155,10 +153,11 @@ def split_rows(config: TrainingConfig,
                dataset: building.Dataset) -> splits.Split:
   """Splits the rows into training and test; the same for every method.
 
-  Images keep the publisher's split. For tables, a random share of
-  `test_fraction` is held out. The split depends on the split seed only.
+  Images keep the publisher's split. For tables, a random `test_fraction` of the
+  records is held out. The split depends on the split seed only.
   """
   seed = config.seed if config.split_seed is None else config.split_seed
+  # No other stream of the seed folds in 0; runs fold in a digest.
   key = jax.random.fold_in(jax.random.key(seed), 0)
   if isinstance(dataset, images.ImageDataset):
     split = splits.official_split(key, num_train=dataset.train.y.shape[0],
@@ -173,6 +172,7 @@ def split_rows(config: TrainingConfig,
 
 def num_available(config: TrainingConfig, dataset: building.Dataset) -> int:
   """Returns how many training records the data set has under this split."""
+  # The sizes must agree with those of `split_rows`.
   if isinstance(dataset, images.ImageDataset):
     available = dataset.train.y.shape[0]
   else:
@@ -201,11 +201,10 @@ def train(
     on_plans: called with [(resolved configuration, plan)] before training.
     on_progress: called repeatedly with (steps done, steps in total).
     mesh: devices that share each batch, see `loop.fit`.
-    checkpoints: where runs are saved and resumed from; the configurations are
-      added to its description.
-    keys: [L] secret keys from `run_keys.new_keys` for configurations without a
-      noise_seed; given so that a killed run resumes with the same keys. They
-      are bound to the configuration and the records. None draws new keys.
+    checkpoints: where runs are saved and resumed from.
+    keys: [L] secret keys from `run_keys.new_keys`, to resume runs without a
+      noise_seed; None draws new ones. They are bound to the configuration and
+      the records.
 
   Returns:
     One result per configuration, in the same order.
@@ -234,8 +233,8 @@ def train(
   keys = run_keys.draw(configs, keys, dataset.records)
   parts = [draw_parts(config, dataset, key)
            for config, key in zip(configs, keys, strict=True)]
-  released = lattice_size(configs[0], dataset)
-  plans = [make_plan(config, released) for config in configs]
+  num_released = lattice_size(configs[0], dataset)
+  plans = [make_plan(config, num_released) for config in configs]
   if on_plans is not None:
     on_plans(list(zip(configs, plans, strict=True)))
   if checkpoints is not None:
@@ -331,8 +330,10 @@ def _epsilon(plan: TrainingPlan, delta: float, accountant: str) -> float:
 def _max_parallel(config: TrainingConfig, plan: TrainingPlan,
                   model: Model) -> int:
   """Returns how many runs to advance at once within `_MAX_PARALLEL_VALUES`."""
+  # Only shapes are computed, so any key will do.
   shapes = jax.eval_shape(model.init, jax.random.key(0))
   values = tree.count(shapes)
+  # These methods hold one gradient for each record of a microbatch.
   if config.method.startswith('dp_sgd'):
     values *= min(plan.sampler.part_size,
                   config.microbatch_size or plan.sampler.part_size)

@@ -125,6 +125,7 @@ def _lognormal(zero_prob: float, location: float, scale: float, unit: float,
   inner = xp.maximum(level - zero_prob, 0.0) / (1 - zero_prob)
   value = xp.exp(location + scale * ndtri(inner))
   if unit:
+    # Halves are rounded down, which keeps F^-1 continuous from the left.
     value = unit * xp.ceil(value / unit - 0.5)
   return xp.where(level <= zero_prob, 0.0, xp.clip(value, 0.0, upper))
 
@@ -150,6 +151,7 @@ def empirical(name: str, column: series.Series) -> Distribution:
 
   def quantiles(probs: np.ndarray) -> np.ndarray:
     product = np.asarray(probs, np.float64) * ordered.size
+    # F^-1(p) is the record of rank ceil(n p), counted from 1.
     rank = np.asarray(quantile_levels.ceil_rank(product)).astype(np.int64) - 1
     return ordered[np.clip(rank, 0, ordered.size - 1)]
   return Distribution(name=name, sample=sample, quantiles=precision.in_float64(
@@ -163,19 +165,19 @@ def keys(seed: int, name: str, num_examples: int,
   return jax.random.split(jax.random.fold_in(key, num_examples), repetitions)
 
 
-def method_keys(of_data: PRNGKey, method: str) -> PRNGKey:
-  """Returns keys [R] of a method's noise on these data sets."""
+def method_keys(data_keys: PRNGKey, method: str) -> PRNGKey:
+  """Returns keys [R] of a method's noise, from the keys of the data sets."""
   name_hash = zlib.crc32(method.encode())
-  return jax.vmap(lambda key: jax.random.fold_in(key, name_hash))(of_data)
+  return jax.vmap(lambda key: jax.random.fold_in(key, name_hash))(data_keys)
 
 
 @functools.cache
-def datasets(of: Distribution, seed: int, num_examples: int,
+def datasets(source: Distribution, seed: int, num_examples: int,
              repetitions: int) -> records.Records:
   """Draws R data sets: records [R, capacity], and the fields they share.
 
   Args:
-    of: the distribution.
+    source: distribution of the records.
     seed: seed of all data sets.
     num_examples: n.
     repetitions: R.
@@ -184,9 +186,9 @@ def datasets(of: Distribution, seed: int, num_examples: int,
   length = records.capacity(max(num_examples, _SHORTEST))
 
   def draw(key: PRNGKey) -> Array:
-    return records.of(of.sample(key, num_examples), of.lower, of.upper,
-                      length).ordered
+    return records.of(source.sample(key, num_examples), source.lower,
+                      source.upper, length).ordered
   with jax.enable_x64(True):
     ordered = np.asarray(jax.jit(jax.vmap(draw))(
-        keys(seed, of.name, num_examples, repetitions)))
-  return records.on_host(ordered, num_examples, of.lower, of.upper)
+        keys(seed, source.name, num_examples, repetitions)))
+  return records.on_host(ordered, num_examples, source.lower, source.upper)

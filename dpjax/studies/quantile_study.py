@@ -1,8 +1,8 @@
 """Studies of the error of private quantiles, in settings the user chooses.
 
-Runs every estimator of `dpjax.stats.quantile_methods` on a distribution, or on
-records drawn from a file, over n, epsilon, the number of quantile levels and
-the amount of noise that separates records. `dpjax quantiles` calls it.
+`dpjax quantiles` runs estimators on records drawn from a distribution or a
+file, over n, epsilon, the number of quantile levels and the amount of noise
+that separates records.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -109,13 +109,13 @@ class Setting:
 
   @property
   def probs(self) -> np.ndarray:
-    """Quantile levels [m], evenly spread from first to last."""
+    """Returns the quantile levels [m], evenly spread from first to last."""
     fractions = np.arange(1, self.num_orders + 1) / (self.num_orders + 1)
     return self.first + (self.last - self.first) * fractions
 
   @property
   def cells(self) -> list[str]:
-    """The first cells of the setting's line in a file."""
+    """Returns the cells of a saved line that identify the setting."""
     return [str(value) for value in dataclasses.astuple(self)]
 
 
@@ -197,8 +197,7 @@ def settings(options: Options, *, distributions: Sequence[str],
              sigmas: Sequence[float], **shared: Any) -> list[Setting]:
   """Returns all combinations as settings, without duplicates.
 
-  Combinations that differ only in values that the method does not read count as
-  one.
+  Combinations count as one if the method reads the same values of both.
 
   Args:
     options: options of the methods.
@@ -267,10 +266,10 @@ def run(wanted: Sequence[Setting], distributions: Mapping[str, Distribution],
   # All samplers are made first, so that bad settings raise before any work.
   samplers = [asked(setting, distributions[setting.law], options)
               for setting in wanted]
-  for setting, each in zip(wanted, samplers, strict=True):
+  for setting, sampler in zip(wanted, samplers, strict=True):
     start = time.perf_counter()
     measured = quantile_trials.measure(
-        distributions[setting.law], setting.probs, each,
+        distributions[setting.law], setting.probs, sampler,
         method=f'{setting.method}/{setting.variant}/{setting.sigma}',
         num_examples=setting.num_examples, repetitions=setting.repetitions,
         seed=setting.seed)
@@ -290,6 +289,7 @@ def resume(path: pathlib.Path, wanted: Sequence[Setting],
     options: options of the methods.
     tell: called with (number done, number to do, setting).
   """
+  # Settings are compared as text, in which NaN equals NaN.
   measured = load(path)
   missing = [each for each in wanted if tuple(each.cells) not in measured]
   for done, (setting, values) in enumerate(

@@ -28,8 +28,7 @@ class Asked(NamedTuple):
 
 
 def asked(mechanism: mechanisms.QuantileMechanism) -> Asked:
-  """Returns the sampler of a mechanism, padded to more levels where it can be.
-  """
+  """Returns the sampler of a mechanism, padded to more levels if possible."""
   parameters = mechanism.parameters
   if isinstance(mechanism, (curves.CurveQuantiles, knots.KnotQuantiles)):
     spare = max(0, _MOST_ORDERS - len(parameters.probs))
@@ -43,7 +42,7 @@ def without_privacy(probs: np.ndarray) -> Asked:
   return Asked(_empirical, probs)
 
 
-def measure(distribution: Distribution, probs: np.ndarray, of: Asked, *,
+def measure(distribution: Distribution, probs: np.ndarray, sampler: Asked, *,
             method: str, num_examples: int, repetitions: int, seed: int
             ) -> dict[str, float]:
   """Returns mean errors over data sets and the mechanism's noise.
@@ -54,24 +53,26 @@ def measure(distribution: Distribution, probs: np.ndarray, of: Asked, *,
   Args:
     distribution: distribution of the records.
     probs: quantile levels [m].
-    of: sampler, for these levels or for more.
+    sampler: from `asked`, for these levels or for more.
     method: name of the method, which seeds its noise.
     num_examples: n.
     repetitions: number of data sets, 2 or more.
     seed: seed of data and noise.
 
   Returns:
-    value_sup, the largest error against the quantiles of the distribution, and
-    its standard error value_sup_se; rank_sup and rank_mean, the largest and
-    mean error against n p among the records. All are means over data sets.
+    value_sup, the largest error against the distribution's quantiles, and its
+    standard error value_sup_se; rank_sup and rank_mean, the largest and mean
+    error of ranks against n p. All are means over data sets.
   """
   keys = quantile_distributions.keys(seed, distribution.name, num_examples,
                                      repetitions)
-  coins = quantile_distributions.method_keys(keys, f'{method}/{len(probs)}')
+  noise_keys = quantile_distributions.method_keys(
+      keys, f'{method}/{len(probs)}')
   data = quantile_distributions.datasets(distribution, seed, num_examples,
                                          repetitions)
   with jax.enable_x64(True):
-    answers = mechanisms.repeated(of.draw)(coins, data, of.parameters)
+    answers = mechanisms.repeated(sampler.draw)(noise_keys, data,
+                                                sampler.parameters)
     values, worst, mean = map(np.asarray, _errors(
         np.asarray(answers)[:, :len(probs)], data, probs,
         distribution.quantiles(probs)))

@@ -2,9 +2,8 @@
 
 pyarrow splits a file of a million records in a tenth of a second, but guesses
 at ill-quoted text and states no line numbers. So it only reads files on which
-both agree, by the checks of `_is_regular`, and gives way on all others: every
-function here returns None where `lines` or `columns` must decide. Property
-tests compare the two on generated files.
+both agree, by the checks of `_is_regular`; every function here returns None
+where `lines` or `columns` must decide.
 """
 
 from collections.abc import Iterable
@@ -80,6 +79,7 @@ def split(text: bytes, form: Format, num_columns: int,
     start = body.find(b'\n') + 1
     if not body[:start].rstrip(b'\r\n'):
       return None
+  # Without a type for each column, pyarrow would guess it from the records.
   wanted = {str(place): pyarrow.string() for place in places}
   try:
     return csv.read_csv(
@@ -114,6 +114,7 @@ def _is_regular(text: bytes, separator: str) -> bool:
   induction over quotation marks, those of even number, counted from 0, open.
   No field goes on in the next line, and no line is long.
   """
+  # `lines` skips blanks before a field, so they cannot separate fields.
   if (b'\0' in text or separator == ' ' or not separator.isascii() or
       b'\r' in text and text.count(b'\r') != text.count(b'\r\n')):
     return False
@@ -124,22 +125,24 @@ def _is_regular(text: bytes, separator: str) -> bool:
   quotes = np.flatnonzero(octets == _QUOTE)
   if not len(quotes):
     return True
+  # If an odd number of marks precedes a line's end, a field goes on.
   if len(quotes) % 2 or (np.searchsorted(quotes, ends) % 2).any():
     return False
-  # Of each byte: whether it may stand outside of a quotation mark.
-  outside = np.zeros(256, bool)
-  outside[[ord(separator), _NEWLINE, _QUOTE]] = True
-  around = np.frombuffer(b'\n%b\n' % text, np.uint8)
-  if not outside[around[quotes[::2]]].all():
+  # For each byte, whether it may stand beside a quotation mark, outside of the
+  # field. In the padded text, byte i has the neighbours i and i + 2.
+  is_neighbour = np.zeros(256, bool)
+  is_neighbour[[ord(separator), _NEWLINE, _QUOTE]] = True
+  padded = np.frombuffer(b'\n%b\n' % text, np.uint8)
+  if not is_neighbour[padded[quotes[::2]]].all():
     return False
-  outside[_RETURN] = True
-  return bool(outside[around[quotes[1::2] + 2]].all())
+  is_neighbour[_RETURN] = True
+  return bool(is_neighbour[padded[quotes[1::2] + 2]].all())
 
 
 def listed(column: 'pyarrow.ChunkedArray | pyarrow.Array') -> list[Any]:
   """Returns the fields of a column as Python values."""
   import pyarrow
-  # The same values, ten times faster.
+  # NumPy gives the same values as pyarrow, ten times faster.
   if not column.null_count and (pyarrow.types.is_integer(column.type) or
                                 pyarrow.types.is_float64(column.type)):
     return column.to_numpy().tolist()
@@ -148,8 +151,9 @@ def listed(column: 'pyarrow.ChunkedArray | pyarrow.Array') -> list[Any]:
 
 def distinct(column: 'pyarrow.ChunkedArray | pyarrow.Array'
              ) -> tuple[list[Any], np.ndarray]:
-  """Returns the distinct values of a column, and which one each record has."""
+  """Returns a column's distinct values, and each record's index into them."""
   import pyarrow
+  # Dictionaries of files may have equal values, or unused ones.
   if pyarrow.types.is_dictionary(column.type):
     column = column.cast(column.type.value_type)
   if isinstance(column, pyarrow.ChunkedArray):
@@ -172,14 +176,17 @@ def numbers(column: 'pyarrow.ChunkedArray', form: Format) -> np.ndarray | None:
   kind = column.type
   if pyarrow.types.is_integer(kind) or pyarrow.types.is_floating(kind) or (
       pyarrow.types.is_boolean(kind)):
+    # `safe` would raise an error for an integer that float64 must round.
     return column.cast(pyarrow.float64(), safe=False).to_numpy()
   if not pyarrow.types.is_string(kind) or form.thousands or form.dates:
     return None
+  # `lines` strips fields while it reads them; pyarrow does not.
   column = compute.ascii_trim(column, ' \t')
   missing = compute.is_in(column, value_set=pyarrow.array(
       ['', *form.missing_tokens], kind))
   texts = compute.if_else(missing, pyarrow.scalar(None, kind), column)
   if form.decimal != '.':
+    # As in `formats`, a point is no decimal mark if a comma is.
     if compute.any(compute.match_substring(texts, '.')).as_py():
       return None
     texts = compute.replace_substring(texts, form.decimal, '.',
@@ -201,6 +208,7 @@ def simple(texts: list[str], form: Format) -> list[bool]:
   from pyarrow import compute
   if form.thousands or form.decimal != '.' or form.dates:
     return [False] * len(texts)
+  # Numbers of at most 198 digits lose none in `decimals`, which keeps 200.
   return compute.match_substring_regex(
       pyarrow.array(texts, pyarrow.string()),
       r'^[+-]?[0-9]{1,99}([.][0-9]{0,99})?$').to_pylist()

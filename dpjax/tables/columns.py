@@ -38,11 +38,11 @@ class Distinct(NamedTuple):
 
 
 def of(values: Any) -> Column:
-  """Returns a column in memory: of a data frame, an array or a sequence.
+  """Returns a column of a data frame, an array or a sequence as a `Column`.
 
   Raises:
-    ValueError: if it has more than one dimension, or is of times in units below
-      a microsecond.
+    ValueError: if it has more than one dimension, or times in units below a
+      microsecond.
   """
   if getattr(values, 'ndim', 1) != 1:
     raise ValueError('a column must have one dimension, got '
@@ -72,12 +72,12 @@ def listed(column: Any) -> list[Any]:
 
 
 def distinct(column: Column) -> tuple[list[Any], np.ndarray]:
-  """Returns the distinct values of a column, and which one each record has."""
+  """Returns a column's distinct values, and each record's index into them."""
   if hasattr(column, 'dictionary_encode'):
     return arrow.distinct(column)
   fields = listed(column)
   if set(map(type, fields)) != {str}:
-    # By type, too: 1, 1.0 and True are equal, but are written differently.
+    # Types count, too: 1, 1.0 and True are equal, but differ as text.
     fields = [(type(field), _hashable(field)) for field in fields]
   places = {field: place for place, field in enumerate(dict.fromkeys(fields))}
   codes = np.fromiter(map(places.__getitem__, fields), np.int64, len(fields))
@@ -110,19 +110,19 @@ def reals(column: Column, form: Format, *, gaps: bool,
   values = _typed(column, form)
   if values is None:
     fields, codes = distinct(column)
-    each = np.zeros(len(fields))
+    parsed = np.zeros(len(fields))
     faults: dict[int, FileError] = {}
     for place, field in enumerate(fields):
       try:
-        each[place] = _real(field, form)
+        parsed[place] = _real(field, form)
       except FileError as error:
         faults[place] = error
-    wrong = np.isin(codes, list(faults))
-    if wrong.any():
-      record = int(wrong.argmax())
+    is_faulty = np.isin(codes, list(faults))
+    if is_faulty.any():
+      record = int(is_faulty.argmax())
       fault = faults[int(codes[record])]
       raise FileError(fault.reason, f'{where(record)}: {fault.fault}')
-    values = each[codes]
+    values = parsed[codes]
   if not gaps and np.isnan(values).any():
     record = int(np.isnan(values).argmax())
     raise FileError('missing', f'{where(record)}: {_NO_RULE}')
@@ -168,6 +168,7 @@ def exact(column: Column, form: Format, *, gaps: bool
           ) -> Iterator[decimals.Decimal | None]:
   """Returns the exact numbers of an Arrow column of text, as `number` does."""
   fields, codes = distinct(column)
+  # A number such as -1 may be declared to mean a missing one.
   tokens = {'', *form.missing_tokens}
   simple = arrow.simple(fields, form)
   values = [decimals.Decimal(field) if plain and field not in tokens else
@@ -180,7 +181,7 @@ def is_missing(field: object) -> bool:
   """Returns whether a value is None, NaN, or pandas' mark of a missing one."""
   if isinstance(field, decimals.Decimal):
     return field.is_nan()
-  # The marks of pandas by their names: it is not imported for their sake.
+  # Types of pandas are known by name, so that it need not be imported.
   return field is None or type(field).__name__ in ('NAType', 'NaTType') or (
       isinstance(field, numbers.Number) and field != field)
 

@@ -12,10 +12,10 @@ import numpy as np
 Decimal = decimal.Decimal
 
 _DIGITS = 200
-# Digits after the first 200 are dropped, because parsing digits to an integer
-# takes time quadratic in their number. Exponents of 17 digits stay within the
-# range of `decimal`.
+# Parsing digits to an integer takes time quadratic in their number. Exponents
+# of 17 digits stay within the range of `decimal`.
 _EXPONENT_DIGITS = 17
+# Without traps, a number beyond the exponents becomes infinite or zero.
 _CONTEXT = decimal.Context(
     prec=_DIGITS, rounding=decimal.ROUND_DOWN, Emin=decimal.MIN_EMIN,
     Emax=decimal.MAX_EMAX, traps=[])
@@ -29,9 +29,8 @@ def number(value: object) -> Decimal | None:
   """Returns a field as a decimal number; None for NaN and non-numbers.
 
   Text is a number if it has decimal digits with an optional sign, point and
-  exponent, or if it is an infinity. Floats are converted exactly. Digits after
-  the first 200 are dropped, and an exponent of more than 17 digits counts as 17
-  nines: both depend on the field alone.
+  exponent, or is an infinity. Floats are converted exactly. Digits after the
+  first 200 are dropped; an exponent of more than 17 digits counts as 17 nines.
 
   Examples:
     >>> from dpjax.tables import decimals

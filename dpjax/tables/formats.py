@@ -1,10 +1,8 @@
 """File formats: what the data owner declares, and which files are refused.
 
-A field of a numeric column is a number, a missing value that is declared as
-such, or something else. The first two are data. The third is a fault of the
-file, and so is a line that cannot be parsed as a record. The error message of a
-fault depends on records, so only the data owner who runs the command may see
-it.
+A field of a numeric column is a number, a declared missing value, or else a
+fault of the file, as is a line that cannot be parsed as a record. The error
+message of a fault depends on records, so only the data owner may see it.
 
 `REFUSALS` lists every refusal that depends on records. All of them happen while
 the file is read, before anything is measured, spent or drawn, and they do not
@@ -12,11 +10,10 @@ depend on the bounds, categories or positive value of the query. The owner can
 turn off each of them by a declaration, except for compressed files that are
 damaged or far too large once unpacked. With `bad_lines='missing'`,
 `unparsed='missing'`, a rule for missing values and a ledger for a named data
-set, no other refusal depends on records, and only the output of a release
-reaches others.
+set, no other refusal depends on records.
 
-Declarations decide what is refused, so they are up to the data owner. Letting
-others choose them, or see error messages, reveals information about records.
+Only the data owner may choose declarations, since they decide what is refused:
+others would learn about the records from refusals.
 """
 
 import dataclasses
@@ -102,12 +99,7 @@ class FileError(ValueError):
   """
 
   def __init__(self, reason: str, message: str):
-    """Makes the error.
-
-    Args:
-      reason: a key of `REFUSALS`.
-      message: one line that says what is wrong and where.
-    """
+    """Adds to the message the declaration that would allow the fault."""
     instead = REFUSALS[reason].instead
     super().__init__(message + (f' (or declare {instead})' if instead else ''))
     self.reason, self.fault = reason, message
@@ -127,9 +119,8 @@ class Format:
     decimal: decimal mark, '.' or ','.
     thousands: mark between groups of three digits: '' for none, '.', ',', ' '
       or an apostrophe.
-    dates: order of year, month and day of dates, one of 'ymd', 'dmy' and
-      'mdy'; a date then is a number, of days since 1970-01-01. '' if dates are
-      no numbers.
+    dates: order of year, month and day, 'ymd', 'dmy' or 'mdy'; a date then
+      counts as the number of days since 1970-01-01. '' if dates are no numbers.
     missing_tokens: spellings of a missing number; an empty field is missing,
       too.
     unparsed: 'refuse' a file with a field that is neither a number nor missing,
@@ -192,6 +183,7 @@ class Format:
         parts = dict(zip(self.dates, match.group(1, 3, 4), strict=True))
         return self._day(parts['y'], parts['m'], parts['d'])
     if self.thousands:
+      # Groups have three digits each: 1,234 is a number, 1,2345 is none.
       mark = _THOUSANDS[self.thousands]
       match = re.match(f'([+-]?)([0-9]{{1,3}}(?:{mark}[0-9]{{3}})+)(?![0-9])',
                        text)
@@ -205,6 +197,7 @@ class Format:
 
   def _day(self, year: str, month: str, day: str) -> str | None:
     """Returns a date as a number of days; None if there is no such date."""
+    # A year of two digits is refused: its century would be a guess.
     if len(year) != 4 or len(day) > 2:
       return None
     try:
@@ -218,12 +211,12 @@ class Format:
 
   def to_json(self) -> dict[str, object]:
     """Returns the separator and all declarations that differ from defaults."""
-    plain = Format()
+    default = Format()
     return {
         field.name: list(value) if isinstance(value, tuple) else value
         for field in dataclasses.fields(self)
         for value in [getattr(self, field.name)]
-        if field.name == 'separator' or value != getattr(plain, field.name)}
+        if field.name == 'separator' or value != getattr(default, field.name)}
 
 
 def shown(text: str) -> str:

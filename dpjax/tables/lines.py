@@ -1,9 +1,8 @@
 """Splits CSV text into records, line by line, and reports each faulty line.
 
-This is the definition of what a CSV file means. It takes constant memory for
+This module defines the meaning of a CSV file. It takes constant memory for
 files of any size and states line numbers. `arrow` reads ordinary files many
-times faster; it gives way to this module for every file whose meaning it would
-have to guess.
+times faster, and leaves files whose meaning it would have to guess.
 """
 
 from collections.abc import Generator, Iterator
@@ -45,8 +44,8 @@ def records(path: str, file: IO[bytes], form: Format, *,
     file: the file, open in binary mode at its start; it is left open.
     form: how the file is written.
     packed: whether the file is packed with gzip.
-    strict: whether text after a closing quotation mark is a fault. If not, the
-      text belongs to the field; this is for published files that are known.
+    strict: whether text after a closing quotation mark is a fault. If not, it
+      belongs to the field, for published files that are known.
 
   Yields:
     The number of the last line of a record, and its fields; with `bad_lines`
@@ -56,6 +55,8 @@ def records(path: str, file: IO[bytes], form: Format, *,
     FileError: for a fault of the file, see `formats.REFUSALS`.
   """
   unpacked = unpacking.gunzip(file) if packed else file
+  # `utf-8-sig` drops a byte order mark. Bytes that are no text are marked by
+  # surrogates. With newline='' `csv` sees the line breaks inside of quotes.
   text = io.TextIOWrapper(
       unpacked, encoding=form.encoding.replace('utf-8', 'utf-8-sig'),
       errors='surrogateescape', newline='')
@@ -111,9 +112,9 @@ def complete(path: str, rows: Rows, num_columns: int,
 
 
 def _lines(path: str, text: io.TextIOWrapper | io.StringIO, encoding: str,
-           before: int = 0) -> Iterator[tuple[int, str | FileError]]:
+           lines_before: int = 0) -> Iterator[tuple[int, str | FileError]]:
   """Yields (line number, line), or the fault of the line instead."""
-  number = before
+  number = lines_before
   while line := text.readline(LONGEST_LINE):
     number += 1
     if len(line) == LONGEST_LINE and line[-1] not in '\r\n':
@@ -130,17 +131,18 @@ def _lines(path: str, text: io.TextIOWrapper | io.StringIO, encoding: str,
 
 
 def _rows(path: str, text: io.TextIOWrapper | io.StringIO, form: Format,
-          strict: bool, before: int = 0) -> Iterator[tuple[int, list[str]]]:
+          strict: bool, lines_before: int = 0
+          ) -> Iterator[tuple[int, list[str]]]:
   """Yields (last line number of a row, its fields); raises at a fault.
 
-  `before` is the number of lines before `text`.
+  `lines_before` is the number of lines before `text`.
   """
-  reached, size = before, 0
+  last_line, size = lines_before, 0
 
   def lines() -> Iterator[str]:
-    nonlocal reached, size
-    for number, line in _lines(path, text, form.encoding, before):
-      reached = number
+    nonlocal last_line, size
+    for number, line in _lines(path, text, form.encoding, lines_before):
+      last_line = number
       if isinstance(line, FileError):
         raise line
       size += len(line)
@@ -154,13 +156,14 @@ def _rows(path: str, text: io.TextIOWrapper | io.StringIO, form: Format,
                           skipinitialspace=True):
       size = 0  # The reader takes lines only as it needs them.
       if max(map(len, row), default=0) > LONGEST_FIELD:
-        raise FileError('length', f'{path} line {reached} has a field of more '
-                        f'than {LONGEST_FIELD} characters')
+        raise FileError('length', f'{path} line {last_line} has a field of '
+                        f'more than {LONGEST_FIELD} characters')
       if row:
-        yield reached, list(map(str.strip, row))
+        yield last_line, list(map(str.strip, row))
   except csv.Error as error:
+    # `csv` has one type of error; the one of a long field says 'larger'.
     reason = 'length' if 'larger' in str(error) else 'quoting'
-    raise FileError(reason, f'{path} line {reached}: {error}') from None
+    raise FileError(reason, f'{path} line {last_line}: {error}') from None
 
 
 def _lines_alone(path: str, text: io.TextIOWrapper, form: Format, strict: bool

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @contextlib.contextmanager
 def opened(path: str, file: IO[bytes]) -> 'Iterator[parquet.ParquetFile]':
-  """Opens a Parquet file; errors in its use, too, become `FileError`.
+  """Opens a Parquet file; errors while it is used also become `FileError`.
 
   Args:
     path: name of the file, for messages.
@@ -33,6 +33,7 @@ def opened(path: str, file: IO[bytes]) -> 'Iterator[parquet.ParquetFile]':
     raise ImportError('Parquet needs the extra `parquet`: pip install '
                       'dpjax[parquet]') from error
   try:
+    # This reads metadata; records are unpacked after the check.
     whole = parquet.ParquetFile(file)
     _check_expansion(whole.metadata, path, file)
     yield whole
@@ -43,16 +44,16 @@ def opened(path: str, file: IO[bytes]) -> 'Iterator[parquet.ParquetFile]':
 
 def check_type(column: str, kind: 'pyarrow.DataType', *, numeric: bool,
                dates: bool = False) -> None:
-  """Checks that a column, whose type is public, is of numbers or of text.
+  """Checks that a column holds numbers, or text unless `numeric`.
 
   Args:
     column: name of the column.
-    kind: type of the column.
-    numeric: whether it must be of numbers.
+    kind: type of the column, which is public.
+    numeric: whether text is rejected.
     dates: whether dates and times count as numbers.
 
   Raises:
-    ValueError: if it is not.
+    ValueError: if the column has another type.
   """
   from pyarrow import types
   while types.is_dictionary(kind):

@@ -1,9 +1,8 @@
 """Reads columns of CSV and Parquet files, and of tables in memory.
 
 `read` yields the exact fields of a few columns, record by record, for releases.
-`table` gives whole columns as arrays, for training and studies. Both read CSV
-with `arrow` where a file is regular, and line by line where it is not, with the
-same result.
+`table` gives whole columns as arrays, for training and studies. Both read
+regular CSV files with `arrow` and others line by line, with the same result.
 """
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
@@ -111,9 +110,9 @@ def read(path: str, file: IO[bytes], *names: str, numeric: bool,
     path: name of the file; its extension gives the format.
     file: the file, open in binary mode at its start.
     *names: names in the header; without any, None is yielded per record.
-    numeric: whether the first column is numeric: its fields are then decimal
-      numbers, or None if missing. Fields of other columns are the text of a CSV
-      file or the values of a Parquet file, None for a null.
+    numeric: whether the fields of the first column are yielded as decimal
+      numbers, None if missing. Fields of other columns are the text of a CSV
+      file or the values of a Parquet file.
     form: the owner's declarations. Blank lines of a CSV file are not records.
     gaps: whether a number may be missing.
 
@@ -128,7 +127,7 @@ def read(path: str, file: IO[bytes], *names: str, numeric: bool,
 
 def of_rows(rows: Iterable[Sequence[object]], *, numeric: bool,
             form: Format = Format(), gaps: bool = True) -> Iterator[object]:
-  """Returns the fields of records in memory, as `read` does those of a file.
+  """Yields the fields of records in memory, in the form that `read` yields.
 
   Args:
     rows: the fields of each record.
@@ -143,7 +142,7 @@ def of_rows(rows: Iterable[Sequence[object]], *, numeric: bool,
     fields = list(row)
     if numeric and fields:
       fields[0] = _number(fields[0], f'record {place}', form, gaps)
-    yield _packed(fields)
+    yield _single_or_tuple(fields)
 
 
 def table(path: str | os.PathLike, form: Format = Format()) -> Table:
@@ -226,18 +225,18 @@ def index(path: str, column: str, names: Sequence[str]) -> int:
     return names.index(column)
   if column in names:
     raise ValueError(f'{path} has {names.count(column)} columns {column!r}')
-  near = errors.did_you_mean(column, names)
+  hint = errors.did_you_mean(column, names)
   if len(names) == 1:
-    others = [f'{words} ({each!r})' for each, words in _SEPARATORS.items()
+    likely = [f'{words} ({each!r})' for each, words in _SEPARATORS.items()
               if each in names[0]]
-    if others or column in names[0]:
-      near = f'; is the separator {" or ".join(others) or "another one"}?'
+    if likely or column in names[0]:
+      hint = f'; is the separator {" or ".join(likely) or "another one"}?'
   raise ValueError(f'{path} has no column {column!r}; there are '
                    f'{", ".join(names[:_SHOWN])}'
-                   f'{", ..." * (len(names) > _SHOWN)}{near}')
+                   f'{", ..." * (len(names) > _SHOWN)}{hint}')
 
 
-def _packed(fields: Sequence[object]) -> object:
+def _single_or_tuple(fields: Sequence[object]) -> object:
   """Returns None for no field, a single field as it is, or else a tuple."""
   return tuple(fields) if len(fields) > 1 else next(iter(fields), None)
 
@@ -255,8 +254,8 @@ def _csv(path: str, file: IO[bytes], names: Sequence[str], *, numeric: bool,
          form: Format, gaps: bool) -> Fields:
   """Yields the fields of a CSV file; see `read`.
 
-  Where a batch of `arrow` has a field that is refused, `lines` reads on from
-  the first record of that batch, and raises the error with the line number.
+  If a batch of `arrow` has a field that is refused, `lines` reads that batch
+  again, and raises the error with the line number.
   """
   start, num_read = file.tell(), 0
   whole = _split(path, file, form, names)
@@ -289,7 +288,7 @@ def _line_by_line(path: str, file: IO[bytes], names: Sequence[str], *,
       if numeric:
         fields[0] = _number(
             fields[0], f'{path} line {number}, column {names[0]!r}', form, gaps)
-      yield _packed(fields)
+      yield _single_or_tuple(fields)
 
 
 class _Split(NamedTuple):
@@ -310,6 +309,7 @@ def _split(path: str, file: IO[bytes], form: Format,
     return None
   header = form.header
   if not header:
+    # `lines` reads the names either way, so they are the same.
     with contextlib.closing(lines.records(
         path, io.BytesIO(content), form)) as rows:
       header = lines.header(path, rows)
@@ -365,6 +365,7 @@ def _csv_table(path: str, file: IO[bytes], form: Format) -> Table:
 
 def _line_of(record: int, content: bytes, form: Format) -> str:
   """Returns the line of a record in an unpacked CSV file."""
+  # Only errors need line numbers, so they are counted when needed.
   with contextlib.closing(lines.records(
       '', io.BytesIO(content), form)) as rows:
     number, _ = next(itertools.islice(rows, record + (not form.header), None))
@@ -379,11 +380,11 @@ def _parquet(path: str, file: IO[bytes], names: Sequence[str], *, numeric: bool,
       yield from itertools.repeat(None, opened.metadata.num_rows)
       return
     header = opened.schema_arrow.names
-    for order, name in enumerate(names):
+    for position, name in enumerate(names):
       kind = opened.schema_arrow.field(index(path, name, header)).type
-      of_numbers = numeric and not order
-      parquet.check_type(name, kind, numeric=of_numbers,
-                         dates=of_numbers and bool(form.dates))
+      is_number = numeric and not position
+      parquet.check_type(name, kind, numeric=is_number,
+                         dates=is_number and bool(form.dates))
     number = 0
     for batch in opened.iter_batches(columns=list(names)):
       for row in zip(*(batch.column(name).to_pylist() for name in names),
@@ -394,4 +395,4 @@ def _parquet(path: str, file: IO[bytes], names: Sequence[str], *, numeric: bool,
           fields[0] = _number(
               row[0], f'{path} record {number}, column {names[0]!r}', form,
               gaps)
-        yield _packed(fields)
+        yield _single_or_tuple(fields)

@@ -88,7 +88,7 @@ def test_refuses_columns(column, message):
 @pytest.mark.parametrize('text, message', [
   ('{', '^schema is not JSON: '), ('[]', 'must be an object'),
   ('{"public": true}', 'has no \'columns\''),
-  (_text(public=False), '"public" is not true; replace what was read'),
+  (_text(public=False), '"public" is not true; replace bounds'),
   (_text(public='true'), '"public" is not true'),
   (_text(separator=';;'), 'separator must be one character'),
   (_text(columns={'y': _COLUMNS['outcome']}), 'has no feature'),

@@ -33,7 +33,7 @@ def test_numbers_in_their_order_without_blank_and_malformed_lines():
   (dict(column='number'), "no column 'number'; there are id, title, num"),
   (dict(content=b''), 'there is no header'),
   (dict(content=b'  num,  num\n1,2\n'), "2 columns 'num'"),
-  (dict(num_malformed=0), 'expected 0 lines of other than 3 fields, got 1'),
+  (dict(num_malformed=0), 'expected 0 lines with more or fewer than 3 fields, got 1'),
   (dict(column='title'), "toy.csv line 2: 'a' is not a number"),
   (dict(content=b'  num\n1\nnan\n', num_malformed=0), "line 3.*'nan'"),
   (dict(content=b'  num\n', num_malformed=0), 'no number'),

@@ -265,8 +265,8 @@ def test_a_checkpoint_of_other_coins_is_another_one():
     (dict(num_canaries=-1), 'num_canaries must be an integer >= 0'),
     (dict(canary_kind='loud'), 'canary_kind must be one of blank, held_out'),
     (dict(canary_seed=-1), 'canary_seed must be an integer >= 0'),
-    (dict(num_canaries=0, canary_kind='noise'), 'num_canaries must say how'),
-    (dict(num_canaries=0, canary_seed=1), 'num_canaries must say how'),
+    (dict(num_canaries=0, canary_kind='noise'), 'num_canaries must be at least 1'),
+    (dict(num_canaries=0, canary_seed=1), 'num_canaries must be at least 1'),
     (dict(num_canaries=114), 'num_canaries must be below 114, the held-out'),
     (dict(batch_size=496.0),
      r'at most num_examples \+ num_canaries = 495, got 496')])

@@ -119,7 +119,7 @@ def test_keys_of_the_system_are_used_once_for_one_thing():
 
 @pytest.mark.parametrize('config, num_keys, message', [
     (run_keys.reproducible(_CONFIG), 1, 'derive their keys from it'),
-    (_CONFIG, 2, '1 runs without a noise_seed need as many keys')])
+    (_CONFIG, 2, '1 runs without a noise_seed need as many secret keys')])
 def test_keys_that_do_not_fit_are_refused(config, num_keys, message):
   with pytest.raises(ValueError, match=message):
     training.train([config], keys=run_keys.new_keys(num_keys))

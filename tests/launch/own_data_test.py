@@ -60,7 +60,7 @@ def test_training_resumes_and_can_be_audited(survey, tmp_path):
   assert sum(leaf.size for layer in run.params.values()
              for leaf in layer.values()) == 5 * 2 + 2
   status, out, _ = _call(train, words)
-  assert status == 0 and '1 of 1 runs are there already' in out
+  assert status == 0 and '1 of 1 runs are finished already' in out
   status, _, err = _call(train, [
       word.replace('18:90', '18:91') for word in words])
   assert status == errors.BAD_INPUT and 'is of another configuration' in err
@@ -99,7 +99,7 @@ def test_a_draft_is_reviewed_checked_and_says_the_same_as_flags(
   status, out, err = _call(train, (
       f'--dataset={survey}', *_INLINE, *_TINY,
       f'--output_dir={tmp_path / "run"}'))
-  assert status == 0 and '1 of 1 runs are there already' in out, err
+  assert status == 0 and '1 of 1 runs are finished already' in out, err
 
 
 @pytest.mark.every(1)

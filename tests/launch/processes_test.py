@@ -81,7 +81,7 @@ def test_two_processes_train_what_one_trains(tmp_path):
     assert _summary(folders[0] / run)['device'] == '8 x cpu'
   # What is there is there for all; a refusal is made by all.
   (status, out, _), (status_1, _, _) = _together(folders, *words)
-  assert status == status_1 == 0 and '2 of 2 runs are there already' in out
+  assert status == status_1 == 0 and '2 of 2 runs are finished already' in out
   for status, _, err in _together(folders, *words, '--clip_norm=2'):
     assert status == 2 and 'of another configuration: clip_norm' in err
 

@@ -135,7 +135,7 @@ def test_killed_between_the_results_of_a_group(whole, tmp_path, monkeypatch):
                 ) == ['seed=0']
   first = (tmp_path / 'seed=0' / 'summary.json').read_bytes()
   out = _call(*words)
-  assert '1 of 2 runs are there already' in out
+  assert '1 of 2 runs are finished already' in out
   assert 'resuming at step 40' in out
   assert (tmp_path / 'seed=0' / 'summary.json').read_bytes() == first
   _assert_as_whole(tmp_path, whole)

@@ -206,7 +206,7 @@ def test_comma_lists_sweep_into_folders_and_resume(tmp_path):
   before = {path: path.read_bytes() for path in tmp_path.glob('*/summary.json')}
   (tmp_path / found[3] / 'summary.json').unlink()
   status, out, _ = _call(*words)
-  assert status == 0 and '7 of 8 runs are there already' in out
+  assert status == 0 and '7 of 8 runs are finished already' in out
   for path, content in before.items():
     old, new = json.loads(content), _summary(path.parent)
     assert old['test_accuracy'] == new['test_accuracy']

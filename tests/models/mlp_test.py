@@ -197,7 +197,7 @@ def test_key_decides_the_start():
   ({'depth': -1}, 'depth must be an integer >= 0, got -1'),
   ({'width': 0}, 'width must be an integer >= 1, got 0'),
   ({'activation': 'gelu'}, "relu, sigmoid, tanh; got 'gelu'"),
-  ({'hidden_radius': 1.}, 'hidden_radius bounds nothing without input_radius'),
+  ({'hidden_radius': 1.}, 'hidden_radius needs input_radius'),
   ({'input_radius': 0., 'hidden_radius': 1.}, 'input_radius must be a posit'),
   ({'input_radius': 1., 'hidden_radius': -1.}, 'hidden_radius must be a po')])
 def test_errors(changes, message):

@@ -53,6 +53,7 @@ SCHEMA = tabular.Schema(
   columns=(
     columns.Numeric('age', 17, 90),
     columns.Categorical('workclass', _WORKCLASS),
+    # The number of persons that the record stands for.
     columns.Numeric('fnlwgt', 10_000, 1_500_000, scale='log'),
     columns.Categorical('education', _EDUCATION),
     columns.Numeric('education-num', 1, 16),
@@ -61,6 +62,7 @@ SCHEMA = tabular.Schema(
     columns.Categorical('relationship', _RELATIONSHIP),
     columns.Categorical('race', _RACE),
     columns.Categorical('sex', ('Female', 'Male')),
+    # Both can be zero, which has no plain logarithm.
     columns.Numeric('capital-gain', 0, 100_000, scale='signed_log'),
     columns.Numeric('capital-loss', 0, 5_000, scale='signed_log'),
     columns.Numeric('hours-per-week', 1, 99),

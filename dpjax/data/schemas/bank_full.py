@@ -2,9 +2,8 @@
 
 Categories are those of the published `bank-names.txt`. It says that no value is
 missing, so 'unknown' is a category. Balances are in euros and may be negative;
-their bounds are orders of magnitude. Calls are in seconds. `pdays` is -1 for
-clients who were not called before, which is below all other values also after
-scaling.
+their bounds are orders of magnitude. Calls are in seconds. `pdays` is -1, which
+stays below all other values, for clients who were not called before.
 """
 
 from dpjax.data import columns

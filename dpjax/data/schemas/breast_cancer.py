@@ -1,10 +1,9 @@
 """Breast Cancer Wisconsin (Diagnostic): is the mass malignant (1) or not?
 
 The features are ten measurements of cell nuclei, each as mean, standard error
-and worst value. The bounds are public: round numbers somewhat wider than the
-ranges in the data set's published description. Measurements that vary by large
-factors are on a log scale. Concavities may be zero, so they are on a square
-root scale.
+and worst value. Bounds are round numbers somewhat wider than the ranges in the
+published description. Measurements that vary by large factors have a log scale;
+concavities, which may be zero, have a square root scale.
 """
 
 from dpjax.data import columns
@@ -50,6 +49,7 @@ def embedded() -> reader.Table:
   """
   from sklearn import datasets  # Slow to import; only this needs it.
   bunch = datasets.load_breast_cancer()
+  # `repr` of a float reads back as the same float, so both copies agree.
   rows = tuple(
     ('', 'M' if target == 0 else 'B', *(repr(float(value)) for value in row))
     for row, target in zip(bunch.data, bunch.target))

@@ -4,17 +4,16 @@ Amounts are in New Taiwan dollars; their bounds are orders of magnitude. Bills
 may be negative (credit balances), so their scale is the signed logarithm.
 `PAY_*` is a code: -2 (no use), -1 (paid in full), 0 (revolving), or the delay
 in months, with 9 for nine or more. It is one-hot, since the first three codes
-are not delays. Education and marital status have the published codes and those
-published as unknown (0, 5, 6).
+are not delays. Codes published as unknown (0, 5, 6) are categories.
 
 The CSV version has 'nan' for the age of clients 3 and 4. The published table
-has 34 and 37, which are restored, see `tabular.Erratum`. Any other missing
-value is an error.
+has 34 and 37, which are restored. Any other missing value is an error.
 """
 
 from dpjax.data import columns
 from dpjax.data import tabular
 
+# The file has a column PAY_0 but none called PAY_1.
 _MONTHS = ('0', '2', '3', '4', '5', '6')
 _DELAYS = tuple(map(str, range(-2, 10)))
 

@@ -6,10 +6,10 @@ record is not privacy of a patient. Encounter and patient numbers are left out.
 Codes of admission, discharge and drugs are those published with the data; '?'
 (missing) is a category.
 
-The code lists of three columns are not published in full. Diagnoses (ICD-9) are
-encoded as the groups of Table 2 of Strack et al. (2014), "Impact of HbA1c
-measurement on hospital readmission rates". Specialties are encoded by words in
-their names. Payers with a code that is not listed here are 'other'.
+The code lists of three columns are not published in full. Diagnoses (ICD-9)
+have the groups of Strack et al. (2014, Table 2), "Impact of HbA1c measurement
+on hospital readmission rates", and specialties those of words in their names.
+Payers with a code that is not listed here are 'other'.
 """
 
 from dpjax.data import columns
@@ -22,6 +22,7 @@ _WEIGHT = ('?', *(f'[{low}-{low + 25})' for low in range(0, 200, 25)), '>200')
 _PAYER = ('?', 'BC', 'CH', 'CM', 'CP', 'DM', 'HM', 'MC', 'MD', 'MP', 'OG',
           'PO', 'SP', 'UN', 'WC')
 
+# The first of these words that occurs in a name decides its group.
 _SPECIALTY = (
   'Cardiology', 'Emergency', 'Family', 'InternalMedicine', 'Nephrology',
   'Obst', 'Oncology', 'Ortho', 'Pediatrics', 'Psych', 'Pulmonology',
@@ -63,6 +64,7 @@ def _specialty(code: str) -> str:
 def _diagnosis(code: str) -> str:
   if code == '?':
     return code
+  # Codes that begin with V or E have no number here and are 'other'.
   whole = code.split('.')[0]
   return _GROUP_OF_CODE.get(int(whole) if whole.isdecimal() else -1, 'other')
 

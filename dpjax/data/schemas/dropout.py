@@ -1,9 +1,8 @@
 """Students' dropout: 36 features at enrolment and of two semesters, 3 classes.
 
-Coded columns are one-hot. Their codes are those of the data set's published
-code book (the variables table of its UCI page), which lists the codes in use
-for each column; they are public constants here. Admission grades range from
-about 95, the lowest that admits, to 200. Semester grades go up to 20.
+Coded columns are one-hot, with the codes that the published code book (the
+variables table of the UCI page) lists for each column. Admission grades range
+from about 95, the lowest that admits, to 200. Semester grades go up to 20.
 Curricular units are counts per semester. Rates are in percent.
 """
 
@@ -66,6 +65,7 @@ SCHEMA = tabular.Schema(
     columns.Binary('Daytime/evening attendance'),
     _coded('Previous qualification', _PREVIOUS_QUALIFICATION),
     columns.Numeric('Previous qualification (grade)', 80, 200),
+    # The spelling is that of the file's header.
     _coded('Nacionality', _NATIONALITY),
     _coded('Mother\'s qualification', _MOTHERS_QUALIFICATION),
     _coded('Father\'s qualification', _FATHERS_QUALIFICATION),

@@ -1,10 +1,9 @@
 """Framingham heart study: 15 features; coronary disease within ten years?
 
 Coded and numeric fields may be missing, 'NA'. For a code, 'NA' is one more
-category. A missing number is replaced by a public default, a typical value of
-healthy people, and a second feature marks it as missing. Bounds are round
-numbers outside the range of adults. The cohort was 30 to 62 years old at the
-start of the study.
+category. A missing number is replaced by a typical value of healthy people, and
+a second feature marks it. Bounds are round numbers outside the range of adults.
+The cohort was 30 to 62 years old at the start of the study.
 
 The file has 4238 records; Barczewski (2025, Table 6.1) gives 4328 (erratum
 C25).
@@ -17,6 +16,7 @@ from dpjax.data import tabular
 def _optional(name: str, lower: float, upper: float, default: float,
               scale: str = 'linear') -> columns.Numeric:
   """Returns a numeric column whose numbers may be missing, 'NA'."""
+  # The default is a constant, since a mean would depend on the records.
   return columns.Numeric(name, lower, upper, scale=scale, missing='NA',
                          default=default)
 

@@ -20,6 +20,7 @@ SCHEMA = tabular.Schema(
     columns.Categorical('checking_account', _codes('A1', 4)),
     columns.Numeric('duration', 3, 72, scale='log'),
     columns.Categorical('credit_history', _codes('A3', 5, first=0)),
+    # Codes are A, the attribute's number, the value: A40 to A410 here.
     columns.Categorical('purpose', _codes('A4', 11, first=0)),
     columns.Numeric('credit_amount', 200, 20_000, scale='log'),
     columns.Categorical('savings', _codes('A6', 5)),
