@@ -52,6 +52,7 @@ class Counts(queries.Direct):
   def sensitivity(self) -> int:
     """Returns the l1 sensitivity of all counts, and the square of the l2 one.
     """
+    # Each count changes by 1 at most, so both norms count the changed cells.
     return 2 if self.query.replacing and len(self.cells) > 1 else 1
 
   @property
@@ -97,6 +98,7 @@ class Counts(queries.Direct):
       return category_places(fields, query.categories)
     if query.bins:
       values = query.numbers(fields, query.bins[0], query.bins[-1])
+      # Without the outer edges, values beyond them count in the end bins.
       inner = query.bins[1:-1]
       return (bisect.bisect_right(inner, value) for value in values)
     lower, upper = query.bounds
@@ -104,8 +106,10 @@ class Counts(queries.Direct):
             if value is not None and lower <= value <= upper)
 
   def draw(self, measured: list[int], meter: Meter) -> dict[str, object]:
-    """Returns noisy counts with simultaneous intervals (Bonferroni)."""
+    """Returns noisy counts with simultaneous intervals."""
     count_noise, level = self.noise, self.query.confidence
+    # Each of k intervals misses with at most miss / k (Bonferroni). Clipping at
+    # 0 loses no coverage, because no exact count is negative.
     width = count_noise.half_width(self.query.miss / len(self.cells))
     noisy = meter.noisy(measured, count_noise, l1_sensitivity=self.sensitivity,
                         l2_sensitivity_squared=self.sensitivity)

@@ -101,13 +101,14 @@ class Account:
         adjacency=self.adjacency)
 
   def summary(self) -> dict[str, object]:
-    """Returns the ledger's lines for a release, without hashes of the data."""
+    """Returns what a release states of the ledger: no hash of the data."""
     return {'entry': len(self.entries), 'spent_epsilon': float(self.spent()),
             'budget_epsilon': float(self.budget.epsilon),
             'budget_delta': float(self.budget.delta)}
 
   def check_budget(self, cost: Cost) -> None:
     """Raises ValueError if the entries and this cost exceed the budget."""
+    # Fractions are compared, so a budget of 0.3 pays for 0.1 three times.
     after, budget = self.spent(cost), self.budget
     if after <= budget.epsilon:
       return
@@ -154,6 +155,7 @@ def fresh(*, dataset: str | None, adjacency: Adjacency,
           budget: Budget) -> Account:
   """Returns an account without lines; it is for one file if `dataset` is None.
   """
+  # A salt keeps two ledgers of one file from having the same hash of it.
   return Account(dataset=dataset, data=None, salt=secrets.token_hex(16),
                  adjacency=adjacency, budget=budget)
 
