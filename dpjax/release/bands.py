@@ -33,8 +33,8 @@ def check_confidence(query: Query) -> None:
 
 def num_runs(miss: float) -> int:
   """Returns the number R of simulations for a band of level 1 - miss."""
-  # At least 20 of R + 1 errors then lie beyond the band, so that its width
-  # varies little with the seed. The level holds for every R.
+  # The level holds for every R. With 20 or more errors beyond the band its
+  # width varies little with the seed.
   return max(1_000, math.ceil(20 / miss)) - 1
 
 
@@ -52,7 +52,7 @@ class Bands(NamedTuple):
   def shares(self) -> tuple[np.ndarray, np.ndarray]:
     """Returns lower and upper ends [C, N] of proportions up to thresholds."""
     proportions = []
-    # u / (u + a) rises in u and falls in a, so ends pair opposite ends.
+    # u / (u + a) rises in u and falls in a, so opposite ends are paired.
     for upto, above, empty in ((self.lower[0], self.upper[1], 0.0),
                                (self.upper[0], self.lower[1], 1.0)):
       both = upto + above

@@ -46,7 +46,7 @@ class Classifier:
   @property
   def asked(self) -> Query:
     """Returns the query of the release that all views share."""
-    # Whatever only changes a view is left out, so that all find one entry.
+    # What only changes a view is left out, so that all find the same entry.
     shared = dataclasses.replace(
         curves.grid_query(self.query, self.thresholds), groups=None,
         statistic='classifier', positive=self.positive)
@@ -133,7 +133,7 @@ class Classifier:
         'rule': 'a score above the threshold is predicted positive; null: all'}
 
   def _auc(self, fit: Fit, band: Bands) -> dict[str, object]:
-    """Returns the area, its intervals, and the one implied by the band."""
+    """Returns the area under the curve, with three intervals for it."""
     lower, upper = band.shares()
     # The noisy, not the exact counts decide whether a class counts as empty.
     empty = min(fit.ranks[:, -1]) < 1

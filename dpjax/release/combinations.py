@@ -51,7 +51,7 @@ class Grid(NamedTuple):
 class Combination:
   """The sum of coefficients times independent draws z_j of one noise.
 
-  Noise is symmetric about 0, so only sizes of coefficients matter.
+  Noise is symmetric about 0, so signs of coefficients do not matter.
 
   Attributes:
     noise: distribution of every z_j.
@@ -62,7 +62,7 @@ class Combination:
 
   @functools.cached_property
   def _sizes(self) -> list[float]:
-    """Returns the sizes of coefficients that are not negligible in float64."""
+    """Returns the absolute coefficients that matter in float64."""
     sizes = [abs(float(c)) for c in self.coefficients]
     return [size for size in sizes if size > 1e-12 * max(sizes)]
 
@@ -129,7 +129,7 @@ def farthest(accepted: Callable[[float], bool], start: float,
   """Returns the farthest accepted point on the way from `start` to `end`.
 
   It tests points from the end inwards, then bisects between the first accepted
-  point and the rejected one before it. The returned point is rejected, so that
+  point and the rejected one before it. It returns a rejected point, or `end`:
   the interval from `start` contains every accepted point that was tested.
 
   Args:

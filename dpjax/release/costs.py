@@ -28,7 +28,7 @@ from dpjax.privacy.adjacency import Adjacency
 Fraction = fractions.Fraction
 
 SIZE_SHARE = Fraction(1, 20)
-"""Share of the budget spent on a private number of records that helps little.
+"""Share of the budget for a noisy number of records that only guides choices.
 """
 
 # From nearly 1 to a million: small budgets need Renyi orders beyond the usual.
@@ -212,8 +212,7 @@ def charged(costs: Sequence[Cost], *, budget: Fraction, delta: Fraction,
     return epsilon(costs, delta=delta, adjacency=adjacency)
   pure = total(costs).pure
   # Each order has only its share of delta. At the best order with all of delta
-  # an analyst could steer lucky answers to one order, unlucky ones to another
-  # (`costs_test.py` has an example).
+  # an analyst could steer lucky answers to one order, unlucky ones to another.
   return min(math.inf if pure is None else pure, *(
       _at_orders(costs, (order,), share * delta, adjacency)
       for order, share in _shares(budget, delta)))

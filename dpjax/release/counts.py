@@ -156,7 +156,8 @@ def histogram(query: Query) -> Counts:
     return Counts(query=query, cells=(*names, OTHER), reads='texts')
   edges = query.bins
   if len(edges) < 2 or any(a >= b for a, b in zip(edges, edges[1:])):
-    raise ValueError('bins must be two or more increasing edges')
+    raise ValueError('bins must be two or more increasing edges, got '
+                     f'{", ".join(map(str, edges))}')
   cells = [f'[{a}, {b})' for a, b in zip(edges, edges[1:])]
   cells[-1] = cells[-1][:-1] + ']'
   return Counts(query=query, cells=tuple(cells), reads='numbers')

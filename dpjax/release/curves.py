@@ -22,7 +22,6 @@ BINS = 'bin j holds what is above threshold j - 1 and up to threshold j'
 def grid_query(query: Query, thresholds: grids.Thresholds) -> Query:
   """Returns the query with defaults filled in, so equal releases compare equal.
   """
-  # Confidence only changes the view; the ledger must find the same release.
   plain = dataclasses.replace(query, confidence=Query.confidence)
   return plain if query.bins else dataclasses.replace(
       plain, thresholds=len(thresholds.points), grid=query.grid or 'uniform')

@@ -11,8 +11,7 @@ Numbers often come rounded, such as ages to years. Bins that hold three years
 here and four there would give a density like a comb. So a record with the
 number v counts as spread evenly over the cell [v, v + granularity): each bin
 gets the fraction of the cell inside it. Fractions are integers in units of
-1 / D, and a record has D of them. Replacing it changes the counts by at most
-2 D in l1, and nothing is rounded.
+1 / D, and a record has D of them, so nothing is rounded.
 """
 
 import collections

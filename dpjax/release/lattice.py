@@ -36,8 +36,7 @@ def public_number(name: str, text: str) -> Decimal:
   """Returns a public parameter as a finite number of ordinary size.
 
   Raises:
-    ValueError: if the text is not a number, or if it has too many digits or
-      too large an exponent.
+    ValueError: if the text is not a number, or too long or too large.
   """
   shown = text if len(text) <= 40 else f'{text[:40]}...'
   value = number(text)

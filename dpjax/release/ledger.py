@@ -137,15 +137,15 @@ class Account:
     kind, number = body['kind'], body['number']
     if kind == 'reserved':
       if number != len(self.entries) + 1:
-        raise ValueError(f'number {number}')
+        raise ValueError(f'entry {number} is out of order')
       entry = Entry(number=number, cost=Cost.from_json(body['cost']),
                     query=body['query'], seal=body['seal'])
       return dataclasses.replace(self, entries=(*self.entries, entry))
     if kind != 'answered' or not 1 <= number <= len(self.entries):
-      raise ValueError(f'{kind} {number}')
+      raise ValueError(f'no entry {number} can be {kind}')
     entries = list(self.entries)
     if entries[number - 1].answer is not None:
-      raise ValueError(f'{number} has an answer')
+      raise ValueError(f'entry {number} has an answer already')
     entries[number - 1] = dataclasses.replace(entries[number - 1],
                                               answer=body['answer'])
     return dataclasses.replace(self, entries=tuple(entries))
@@ -237,7 +237,7 @@ def parse(content: bytes, path: files.Path) -> tuple[Account | None, int]:
       body = json.loads(line)
       digest = body.pop('digest')
       if _chained(body, account.digest if account else '')[0] != digest:
-        raise ValueError('digest')
+        raise ValueError('its digest differs')
       if account is None:
         _check_version(body['version'], path)
       account = dataclasses.replace(

@@ -104,8 +104,7 @@ class Meter:
         sets.
       l2_sensitivity_squared: largest squared l2 distance of these vectors.
     """
-    # The cost follows from this noise, not from what the plan claims. It is
-    # one charge, because the sensitivities are those of the whole vector.
+    # The cost is that of the noise itself, not what the plan claims.
     below = self.charged(noise.cost(
         l1_sensitivity=l1_sensitivity,
         l2_sensitivity_squared=l2_sensitivity_squared))
@@ -136,7 +135,7 @@ class Meter:
     Raises:
       CostError: if they cost less; the release must not be used then.
     """
-    # Less was drawn: some released number may have no noise.
+    # Less was drawn, so some released number may have no noise.
     if not self._charged or costs.total(self._charged) != self.reserved:
       raise CostError(f'{self.reserved} is reserved, and only '
                       f'{self._charged} was drawn')

@@ -89,7 +89,7 @@ class Mode(queries.Direct):
                   'fewer than the most frequent one; noise only'}}
 
   def count_error(self) -> int:
-    """Returns by how many records at most the drawn category is behind."""
+    """Returns a bound of how many records the drawn category is behind."""
     # Let the most frequent of k categories have weight 1. Those that are t or
     # more records behind have together at most x = (k - 1) e^(-2 rate t), so
     # one of them is drawn with probability x / (1 + x) at most: solve for t.

@@ -150,7 +150,7 @@ class Design(NamedTuple):
 
 
 def _design(*, knows_size: bool, pure: bool, ratio: int) -> Design:
-  """Returns the sums of the module docstring; `ratio` is w of replace-one."""
+  """Returns the sums that the module docstring derives; `ratio` is its w."""
   if knows_size:
     parts = {'from_lower': Part('a (upper - lower)', (1, 0, 0)),
              'products': Part(f'{ratio} a b', (0, 0, ratio))}

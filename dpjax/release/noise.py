@@ -35,8 +35,8 @@ class LaplaceNoise:
     def tail(w: int) -> float:
       return 2 * math.exp(-(w + 1) / float(self.scale)) / (1 + ratio)
 
-    # One too small unless scale * log is whole; rounding hides which of the
-    # two it is, so the tail decides.
+    # One too small unless scale * log is whole, which rounding may hide; so
+    # the tail decides.
     width = max(0, math.floor(float(self.scale) * math.log(
         2 / (miss * (1 + ratio)))) - 1)
     return width if tail(width) <= miss else width + 1
@@ -107,7 +107,6 @@ class GaussianNoise:
     z = np.arange(math.ceil(40 * deviation) + 2, dtype=np.float64)
     weights = np.exp(-z * z / (2 * float(self.variance)))
     tail_sums = np.cumsum(weights[::-1])[::-1]  # of weights of z or more
-    # Both tails by symmetry; z = 0, of weight 1, counts once in the sum.
     tails = 2 * tail_sums[1:] / (2 * tail_sums[0] - 1)
     return int(np.argmax(tails <= miss))
 

@@ -214,7 +214,7 @@ class NormalMean(queries.Direct):
   def half_width(self, stages: Stages, number: int) -> float:
     """Returns the population interval's half-width, in lattice units.
 
-    Exact for a public n; else for a mean at the centre and a known n.
+    If n is private, it is an estimate: as for a known n and a central mean.
     """
     width = half_width(self.error(stages), self.sigma * math.sqrt(number),
                        (1 - _MISS) * stages.miss)
@@ -259,7 +259,7 @@ class NormalMean(queries.Direct):
 
   def _size(self, number: int,
             meter: Meter) -> tuple[int, int, dict[str, object]]:
-    """Returns n, its half-width, and the release of n if it is private."""
+    """Returns n or a noisy n, its half-width, and the facts of a noisy n."""
     if self.query.knows_size:
       return number, 0, {}
     size_noise = noise.calibrated(self.cost.part(costs.SIZE_SHARE),
@@ -320,7 +320,7 @@ def wrong_bin(number: int, num_bins: int, bin_noise: noise.Noise) -> float:
     num_bins: number of bins of the histogram.
     bin_noise: distribution of the noise of a count.
   """
-  # A bin next to the mean has probability at least Phi(1) - Phi(0), a distant
+  # The bin of the mean has probability at least Phi(1) - Phi(0), a distant
   # one at most Phi(k + 1) - Phi(k), k = 1, 2, ... on either side. The noisy
   # difference of their counts is positive with probability at most
   # E e^(rate difference), for every rate.
@@ -355,7 +355,7 @@ def clamped_sum(clamp: float, number: int, miss: float) -> float:
 
 
 def half_width(error: Combination, deviation: float, miss: float) -> float:
-  """Returns a half-width of N(0, deviation^2) + error, except with `miss`.
+  """Returns w with P(|N(0, deviation^2) + error| > w) <= miss.
 
   Args:
     error: noise with a symmetric distribution.

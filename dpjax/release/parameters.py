@@ -46,7 +46,7 @@ class Parameter:
     common: whether every statistic takes it; others declare what they take.
     later: whether it is newer than the first ledgers. It is then left out of
       the JSON where it is None, so that old entries still match.
-    default: default of the field; None, too, for a field that has none.
+    default: default of the field, or None.
   """
   help: str
   group: str
@@ -140,14 +140,14 @@ def switch(name: str, value: bool) -> bool | None:
 
 
 def adjacency(name: str, value: Adjacency | str) -> Adjacency:
-  """Returns the relation of a name, or the relation itself."""
+  """Returns the adjacency with this name or value."""
   return Adjacency(errors.check_choice(
       name, value.value if isinstance(value, Adjacency) else value,
       [relation.value for relation in Adjacency]))
 
 
 def one_of(*choices: str) -> Callable[[str, str], str]:
-  """Returns the check that a value is one of these."""
+  """Returns a function that checks that a value is one of `choices`."""
   return lambda name, value: errors.check_choice(name, value, choices)
 
 

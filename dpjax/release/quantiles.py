@@ -129,7 +129,7 @@ class Quantiles(queries.Direct):
 
   def scores(self, groups: list[tuple[int, int, int, int]], order: Fraction,
              number: int, shift: int = 0) -> list[int]:
-    """Returns the score of each run, for the rank order * number + shift."""
+    """Returns the score of each run, for the rank level * number + shift."""
     b = order.denominator
     wanted = order.numerator * number + b * shift
     return [max(0, wanted - b * upto, b * rank - wanted)
@@ -280,7 +280,8 @@ def quantiles(query: Query) -> Quantiles:
   orders = query.quantiles
   if (not all(0 < order < 1 for order in orders) or
       any(a >= b for a, b in zip(orders, orders[1:]))):
-    raise ValueError('quantiles must lie strictly between 0 and 1, increasing')
+    raise ValueError('quantiles must lie strictly between 0 and 1, increasing, '
+                     f'got {", ".join(map(str, orders))}')
   method = query.quantile_method or 'auto'
   if query.value_interval and method == 'recursive':
     raise ValueError('value_interval needs quantile_method=independent')

@@ -55,7 +55,7 @@ def _check_positive(name: str, value: Decimal) -> None:
 
 
 def _method(name: str, value: str) -> str | None:
-  """Returns a method of quantiles; None for 'auto', which is the default."""
+  """Returns the name of a quantile method, or None for the default 'auto'."""
   del name
   return None if value == 'auto' else str(value)
 
@@ -157,12 +157,12 @@ class Query:
 
   @property
   def replacing(self) -> bool:
-    """Whether neighbours replace one record, instead of adding one."""
+    """Returns whether neighbours replace one record, instead of adding one."""
     return self.adjacency is Adjacency.REPLACE_ONE
 
   @property
   def knows_size(self) -> bool:
-    """Whether the number of records that enter the statistic is public.
+    """Returns whether the number of records in the statistic is public.
 
     It is public under replace-one, unless records without a number are absent:
     replacing a record may then change how many records enter.

@@ -101,7 +101,7 @@ def held(path: files.Path, *, dataset: str | None, adjacency: Adjacency,
   if budget is None and not pathlib.Path(path).exists():
     raise FileNotFoundError(f'no ledger {path}: give a budget to create it')
   flags = os.O_RDWR | (os.O_CREAT if budget else 0)
-  # Locked before it is read: two processes cannot both spend the same rest.
+  # Locked before it is read, so that no two processes spend the same budget.
   with files.locked(path, flags, _PRIVATE) as descriptor:
     content = files.read_all(descriptor)
     if content:
@@ -122,7 +122,6 @@ def held(path: files.Path, *, dataset: str | None, adjacency: Adjacency,
     try:
       yield Held(pathlib.Path(path), descriptor, account)
     finally:
-      # A first release that was refused leaves no empty file.
       if not os.fstat(descriptor).st_size:
         os.unlink(path)
 
@@ -217,9 +216,10 @@ class Held:
                    'number': len(self.account.entries) + 1, 'seal': seal})
       entry = self.account.entries[-1]
     secret = private_files.read(self._secrets / entry.seal)
-    # Other data give other noise: two answers with equal noise show a change.
+    # Other data give other noise: with equal noise, two answers would differ
+    # by what has changed.
     context = json.dumps([query, data], sort_keys=True).encode()
-    # As when the entry was paid, so that an interruption changes no answer.
+    # The account as it was when paid: an interruption changes no answer.
     return Reservation(
         entry=entry, below=streams.SecretStream(secret, context),
         resumed=resumed, account=dataclasses.replace(
@@ -231,8 +231,8 @@ class Held:
     try:
       yield
     except (MemoryError, OSError):
-      # Lack of memory or of disk space says nothing about the noise. The entry
-      # stays open, and the same query finishes it.
+      # Lack of memory or disk space says nothing about the noise: the entry
+      # stays open.
       raise
     except Exception:
       # The failure may depend on the noise. With the same secret the query
@@ -256,7 +256,6 @@ class Held:
                  'answer': hashlib.sha256(content).hexdigest()})
     private_files.remove(self._secrets / entry.seal)
     files.sync_folder(self._secrets)
-    # Parsed from what is on disk: a repeated answer equals the first one.
     return json.loads(content)
 
   def _answer_path(self, entry: Entry) -> pathlib.Path:

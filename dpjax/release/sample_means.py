@@ -108,8 +108,7 @@ def population_mean(moments: NoisyMoments,
   if sizes[0] < 1:
     return 0.0, 1.0  # There may be no record: every value is possible.
 
-  # That all means beyond a refused one are refused is not proved, so the search
-  # starts outside.
+  # Accepted means may lie beyond a refused one, so the search starts outside.
   def end(side: NoisyMoments) -> float:
     return combinations.farthest(
         lambda mean: not refused(side, mean, sizes, miss), side.mean, 0.0)
@@ -119,7 +118,7 @@ def population_mean(moments: NoisyMoments,
 
 def _sizes(moments: NoisyMoments,
            miss: float) -> tuple[tuple[int, int], float]:
-  """Returns a range of n and the rest of `miss`; n itself if it is public."""
+  """Returns the least and the largest n, and what is left of `miss`."""
   value, combination = moments.combined(1, 1, 0)
   if not any(combination.coefficients):
     return (round(value),) * 2, miss
@@ -131,7 +130,7 @@ def _sizes(moments: NoisyMoments,
 
 def refused(moments: NoisyMoments, mean: float, sizes: tuple[int, int],
             miss: float) -> bool:
-  """Returns whether the sum of t is too large for this mean.
+  """Returns whether a test rejects this mean, as the sum of t is too large.
 
   Args:
     moments: released noisy sums.

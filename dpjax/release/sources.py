@@ -27,7 +27,7 @@ class Source(Protocol):
 
   @property
   def form(self) -> Format:
-    """How numbers and missing values are spelled; public."""
+    """Returns how numbers and missing values are spelled; public."""
 
   def opened(self) -> contextlib.AbstractContextManager[
       tuple[str, Measure]]:

@@ -144,7 +144,7 @@ class Splitting:
     counts = [(value, sum(1 for _ in same))
               for value, same in itertools.groupby(values)]
     cuts = {0: 0, len(self.orders) + 1: self.size * self.parts}
-    # Parents first: a node sees the records between two cuts that are released.
+    # Parents first: a node sees the records between two released cuts.
     for node in self.nodes:
       cuts[node.place] = choose(
           self.runs(counts, cuts[node.left], cuts[node.right], node.share),

@@ -149,12 +149,12 @@ class SupportMax(queries.Direct):
     return {**released, 'stages': stages}
 
   def _inside(self, value: float) -> float:
-    """Clamps a value to the bounds of theta."""
+    """Returns a value clamped to the bounds of theta."""
     lower, upper = self.query.bounds
     return min(max(value, float(lower)), float(upper))
 
   def _ranks(self, rank: int) -> dict[str, object]:
-    """Returns the rank interval: P(score >= s) <= |points| e^(-rate s)."""
+    """Returns the rank interval, by P(score >= s) <= |points| e^(-rate s)."""
     rank_error = math.floor(math.log(
         (self.lattice.high + 1) / self.query.miss) / float(self.rate))
     return queries.interval(

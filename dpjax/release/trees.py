@@ -63,8 +63,7 @@ class Tree:
   def sensitivity(self) -> int:
     """Returns the l1 sensitivity of all nodes, and the square of the l2 one.
     """
-    # One node of each level changes by 1, or two if a record is replaced. The
-    # root is not released.
+    # The root is not released, so it is no level.
     return (1 + self.replacing) * len(self.shape)
 
   @property

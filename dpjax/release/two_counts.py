@@ -111,8 +111,8 @@ class LowerEnd:
     target = self._first_guess()
     tolerance = _CLOSE * (self.estimate - target)
     low, size = 0.0, target
-    # All of [0, low] is rejected. A bracket that is not is halved, because its
-    # bound is tighter then.
+    # All of [0, low] is rejected. A bracket that is not is halved, as the bound
+    # of a shorter one is tighter.
     while size > tolerance and size > 0:
       if self.refused(low, low + size):
         low += size
