@@ -98,7 +98,6 @@ class Counts(queries.Direct):
       return category_places(fields, query.categories)
     if query.bins:
       values = query.numbers(fields, query.bins[0], query.bins[-1])
-      # Without the outer edges, values beyond them count in the end bins.
       inner = query.bins[1:-1]
       return (bisect.bisect_right(inner, value) for value in values)
     lower, upper = query.bounds

@@ -76,7 +76,7 @@ class Quantiles(queries.Direct):
   def sensitivity(self, order: Fraction) -> int:
     """Returns the largest change of any score between neighbours."""
     # One more record moves a n by a, and b times a rank by 0 or b. A replaced
-    # one leaves n, and moves a rank by 1 at most.
+    # one keeps n and moves a rank by 1 at most, or n falls as if it had left.
     a, b = order.numerator, order.denominator
     return b if self.query.replacing else max(a, b - a)
 

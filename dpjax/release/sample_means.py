@@ -178,7 +178,6 @@ def upper_tail(excess: float, mean: float, variance: float,
   moment = functools.partial(_moment_tail, excess, 1 - mean, number=most,
                              combination=combination)
   bound = moment(variance)
-  # Constants of Shevtsova (2011).
   distance = .33554 * (max(mean, 1 - mean) * math.sqrt(2 / max(
       1e-300, least * variance)) + .415 / math.sqrt(least))
   # The normal bound is at least `distance`, so it would not help.
