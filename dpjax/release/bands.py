@@ -33,6 +33,8 @@ def check_confidence(query: Query) -> None:
 
 def num_runs(miss: float) -> int:
   """Returns the number R of simulations for a band of level 1 - miss."""
+  # The level holds for every R. With 20 or more errors beyond the band its
+  # width varies little with the seed.
   return max(1_000, math.ceil(20 / miss)) - 1
 
 
@@ -48,14 +50,15 @@ class Bands(NamedTuple):
   upper: np.ndarray
 
   def shares(self) -> tuple[np.ndarray, np.ndarray]:
-    """Returns ends [C, N] of proportions at or below each threshold."""
-    ends = []
-    for up, above, empty in ((self.lower[0], self.upper[1], 0.0),
-                             (self.upper[0], self.lower[1], 1.0)):
-      both = up + above
-      ends.append(np.divide(up, both, where=both > 0,
-                            out=np.full(both.shape, empty)))
-    return ends[0], ends[1]
+    """Returns lower and upper ends [C, N] of proportions up to thresholds."""
+    proportions = []
+    # u / (u + a) rises in u and falls in a, so opposite ends are paired.
+    for upto, above, empty in ((self.lower[0], self.upper[1], 0.0),
+                               (self.upper[0], self.lower[1], 1.0)):
+      both = upto + above
+      proportions.append(np.divide(upto, both, where=both > 0,
+                                   out=np.full(both.shape, empty)))
+    return proportions[0], proportions[1]
 
 
 def widths(tree: Tree, numbers: Callable[[np.ndarray], np.ndarray],
@@ -68,6 +71,7 @@ def widths(tree: Tree, numbers: Callable[[np.ndarray], np.ndarray],
     *misses: probabilities that the bands may miss, in (0, 1).
   """
   generator = np.random.default_rng(SEED)
+  # Any scales give a valid band; these make it equally tight everywhere.
   deviations = np.sqrt(np.mean([
       numbers(error)**2 for error in tree.normal_errors(200, generator)], 0))
   # Known numbers have rounding errors only: their band has width 0.
@@ -76,6 +80,7 @@ def widths(tree: Tree, numbers: Callable[[np.ndarray], np.ndarray],
   runs = num_runs(min(misses))
   largest = np.sort([np.max(np.abs(numbers(error)) / scales)
                      for error in tree.errors(runs, generator)])
+  # The least k with k / (R + 1) >= 1 - miss; 1e-9 is for rounding.
   return [deviations * largest[math.ceil((1 - miss) * (runs + 1) - 1e-9) - 1]
           for miss in misses]
 
@@ -117,8 +122,11 @@ class Fit:
     """Returns monotone ranges of whole numbers within these half-widths."""
     estimates = _both(self.linear)
     most = math.inf if self.total is None else self.total
+    # Counts are whole, so ends move inwards; 1e-6 keeps rounding from cutting.
     lower = np.clip(np.ceil(estimates - width - 1e-6), 0, most)
     upper = np.clip(np.floor(estimates + width + 1e-6), 0, most)
+    # Ranks rise, so a lower end holds at all later thresholds, too, and an
+    # upper end at all earlier ones; numbers above a threshold fall.
     for side, step in ((0, 1), (1, -1)):
       lower[side] = np.maximum.accumulate(
           lower[side][:, ::step], -1)[:, ::step]

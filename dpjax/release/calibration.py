@@ -37,6 +37,7 @@ class Groups(NamedTuple):
   @property
   def statistic(self) -> float:
     """Returns the Hosmer-Lemeshow statistic, with denominators >= `LEAST`."""
+    # A nearly empty group would otherwise decide it by its noise alone.
     rest = np.maximum(self.records - self.expected, LEAST)
     return float(np.sum((self.observed - self.expected)**2 * (
         1 / np.maximum(self.expected, LEAST) + 1 / rest)))
@@ -61,17 +62,18 @@ def grouped(counts: np.ndarray, centres: np.ndarray, number: int) -> Groups:
                    len(ranks) - 1)
   rows = np.diff(np.cumsum([records, counts[1], records * centres], 1)[:, ends],
                  prepend=0.0)
-  kept, sums, last = [], [], np.zeros(3)
+  kept_ends, sums, merged = [], [], np.zeros(3)
   for end, row in zip(ends, rows.T, strict=True):
-    last = last + row
-    if min(last[2], last[0] - last[2]) >= LEAST:
-      kept.append(end)
-      sums.append(last)
-      last = np.zeros(3)
-  if not kept or last.any():  # The rest joins the last group, if there is one.
-    sums[-1:] = [sum(sums[-1:], last)]
-  kept[-1:] = [ends[-1]]
-  return Groups(np.array(kept), *np.array(sums).T)
+    merged = merged + row
+    if min(merged[2], merged[0] - merged[2]) >= LEAST:
+      kept_ends.append(end)
+      sums.append(merged)
+      merged = np.zeros(3)
+  # What is left is too small for a group, and joins the last one, if any.
+  if not kept_ends or merged.any():
+    sums[-1:] = [sum(sums[-1:], merged)]
+  kept_ends[-1:] = [ends[-1]]
+  return Groups(np.array(kept_ends), *np.array(sums).T)
 
 
 def null_statistics(tree: Tree, counts: np.ndarray, centres: np.ndarray,
@@ -88,11 +90,13 @@ def null_statistics(tree: Tree, counts: np.ndarray, centres: np.ndarray,
   records = np.rint(counts.sum(0)).astype(np.int64)
   total = int(records.sum()) if tree.known else None
   statistics = np.zeros(RUNS)
+  # All steps of the release are repeated, so that noise and the correction of
+  # negative counts raise simulated and real statistics alike.
   for run in range(RUNS):
     labels = generator.binomial(records, centres)
     nodes = tree.nodes(np.concatenate([records - labels, labels]))
     noisy = [node + z for node, z in zip(nodes, tree.simulated(generator),
                                          strict=True)]
     statistics[run] = grouped(tree.nonnegative(noisy, total), centres,
-                         number).statistic
+                              number).statistic
   return statistics

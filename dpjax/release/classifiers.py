@@ -46,6 +46,7 @@ class Classifier:
   @property
   def asked(self) -> Query:
     """Returns the query of the release that all views share."""
+    # What only changes a view is left out, so that all find the same entry.
     shared = dataclasses.replace(
         curves.grid_query(self.query, self.thresholds), groups=None,
         statistic='classifier', positive=self.positive)
@@ -132,26 +133,29 @@ class Classifier:
         'rule': 'a score above the threshold is predicted positive; null: all'}
 
   def _auc(self, fit: Fit, band: Bands) -> dict[str, object]:
-    """Returns the area, its intervals, and the one implied by the band."""
+    """Returns the area under the curve, with three intervals for it."""
     lower, upper = band.shares()
     # The noisy, not the exact counts decide whether a class counts as empty.
     empty = min(fit.ranks[:, -1]) < 1
     value = 0.5 if empty else _area(*fit.shares())
-    near, far = [(0.0, 1.0)] * 2 if empty else _area_intervals(
-        fit, value, self.query.miss)
+    file_interval, population_interval = (
+        [(0.0, 1.0)] * 2 if empty else
+        _area_intervals(fit, value, self.query.miss))
     level, pairs = self.query.confidence, 'the area under the curve of the '
     positives, negatives = fit.shares()[::-1]
     return {
         'value': value, 'empty_class': 'where the noisy counts leave less than '
         'one record to a class the area is 1/2, between 0 and 1',
         'interval': queries.interval(
-            *near, level=level, covers=f'{pairs}file, by noise simulated on '
-            'the released counts; noise only'),
+            *file_interval, level=level, covers=f'{pairs}file, by noise '
+            'simulated on the released counts; noise only'),
         'population_interval': queries.interval(
-            *far, level=level, covers=f'{pairs}distribution that records are '
-            'independent draws from, simulated likewise; sampling and noise'
+            *population_interval, level=level, covers=f'{pairs}distribution '
+            'that records are independent draws from, simulated likewise; '
+            'sampling and noise'
             f'{self.query.missing_assumption}'),
         'band_interval': queries.interval(
+            # Lower scores of negatives raise it, of positives lower it.
             min(value, _area(lower[0], upper[1])),
             max(value, _area(upper[0], lower[1])), level=level,
             covers=f'{pairs}file: the least and the largest within the band of '
@@ -171,6 +175,8 @@ class Classifier:
     simulated = calibration.null_statistics(
         self.tree, fit.counts, centres, number,
         np.random.default_rng(bands.SEED))
+    # Ties count as above, even if rounding splits them. The real value is one
+    # of R + 1, so no p-value is 0.
     above = np.sum(simulated >= groups.statistic * (1 - 1e-12))
     return {
         'value': groups.statistic,
@@ -186,7 +192,7 @@ class Classifier:
   def _table(self, groups: calibration.Groups,
              fit: Fit) -> list[dict[str, object]]:
     """Returns observed and predicted proportions of positives, by group."""
-    ends = [float(self.thresholds.lower),
+    edges = [float(self.thresholds.lower),
             *(self.thresholds.floats[end] for end in groups.ends)]
     starts = np.append(0, groups.ends[:-1] + 1)
 
@@ -199,7 +205,7 @@ class Classifier:
     low, high = (np.maximum(estimates - width, 0), estimates + width)
     low, high = np.minimum(low, released), np.maximum(high, released)
     return [{
-        'above': ends[place], 'up_to': ends[place + 1],
+        'above': edges[place], 'up_to': edges[place + 1],
         'records': float(groups.records[place]),
         'predicted': _share(groups.expected[place],
                             groups.records[place] - groups.expected[place], 0),
@@ -240,30 +246,28 @@ def _wins(counts: np.ndarray) -> float:
 
 def _area_intervals(fit: Fit, value: float,
                     miss: float) -> list[tuple[float, float]]:
-  """Returns intervals for the area of the file and of the population.
-
-  The simulated pivot is the number of rightly ordered pairs minus the area
-  times all pairs. It is 0 without noise, unlike a quotient of noisy numbers.
-  """
+  """Returns intervals for the area of the file and of the population."""
+  # The simulated pivot is the number of rightly ordered pairs minus the area
+  # times all pairs. It is 0 without noise, unlike a quotient of noisy numbers.
   generator = np.random.default_rng(bands.SEED)
   number = bands.num_runs(miss)
   size = int(round(float(fit.counts.sum())))
   probs = (fit.counts / max(fit.counts.sum(), 1e-300)).reshape(-1)
-  gaps = np.zeros((2, number))
+  pivots = np.zeros((2, number))
   for run, error in enumerate(fit.tree.errors(number, generator)):
-    drawn = generator.multinomial(size, probs).reshape(error.shape) if (
+    sampled = generator.multinomial(size, probs).reshape(error.shape) if (
         size) else np.zeros(error.shape)
-    for row, counts in enumerate((fit.counts, drawn)):
+    for row, counts in enumerate((fit.counts, sampled)):
       noisy = counts + error
-      gaps[row, run] = _wins(noisy) - value * math.prod(noisy.sum(1))
+      pivots[row, run] = _wins(noisy) - value * math.prod(noisy.sum(1))
   pairs = math.prod(fit.linear.sum(1))
   if min(fit.linear.sum(1)) <= 0:
     return [(0.0, 1.0)] * 2
-  low, high = np.quantile(gaps, [miss / 2, 1 - miss / 2], axis=1)
-  ends = [(_wins(fit.linear) - gap) / pairs for gap in (high, low)]
-  return [(float(np.clip(min(one, value), 0, 1)),
-           float(np.clip(max(other, value), 0, 1)))
-          for one, other in zip(*ends, strict=True)]
+  low, high = np.quantile(pivots, [miss / 2, 1 - miss / 2], axis=1)
+  intervals = [(_wins(fit.linear) - pivot) / pairs for pivot in (high, low)]
+  return [(float(np.clip(min(lower, value), 0, 1)),
+           float(np.clip(max(upper, value), 0, 1)))
+          for lower, upper in zip(*intervals, strict=True)]
 
 
 def _are_probabilities(thresholds: grids.Thresholds) -> bool:

@@ -51,7 +51,7 @@ class Grid(NamedTuple):
 class Combination:
   """The sum of coefficients times independent draws z_j of one noise.
 
-  Noise is symmetric about 0, so only sizes of coefficients matter.
+  Noise is symmetric about 0, so signs of coefficients do not matter.
 
   Attributes:
     noise: distribution of every z_j.
@@ -62,7 +62,7 @@ class Combination:
 
   @functools.cached_property
   def _sizes(self) -> list[float]:
-    """Returns the sizes of coefficients that are not negligible in float64."""
+    """Returns the absolute coefficients that matter in float64."""
     sizes = [abs(float(c)) for c in self.coefficients]
     return [size for size in sizes if size > 1e-12 * max(sizes)]
 
@@ -91,6 +91,7 @@ class Combination:
     for size in self._sizes:
       last = math.ceil(size * self.noise.half_width(_NEVER) / step) + 1
       edges = np.arange(-last, last + 1)
+      # What lies between two edges counts at the upper one: noise rounds up.
       above = self.noise.above(np.floor(edges * (step / size)) + 1)
       above[0], above[-1] = 1.0, 0.0  # The last cell holds the rest of a tail.
       total = total.plus(Grid(1 - last, step, -np.diff(above)))
@@ -107,6 +108,7 @@ class Combination:
     least, most = deviations
     grid = self.grid(self.step(most))
     gaps = grid.points - excess
+    # P(N(0, s^2) >= -gap) rises with s for a negative gap, and falls otherwise.
     return float(grid.pmf @ special.ndtr(gaps / np.where(gaps < 0, most, max(
         least, 1e-300))))
 
@@ -117,6 +119,7 @@ class Combination:
     if len(self._sizes) == 1:
       return self._sizes[0] * self.noise.half_width(miss)
     grid = self.grid(self.step())
+    # 1e-12 covers the rounding of the FFT in `plus`.
     tails = np.cumsum(grid.pmf[::-1])[::-1] - grid.pmf + 1e-12
     return float(grid.points[np.argmax(tails <= miss / 2)])
 
@@ -125,13 +128,12 @@ def farthest(accepted: Callable[[float], bool], start: float,
              end: float) -> float:
   """Returns the farthest accepted point on the way from `start` to `end`.
 
-  It tests points from the end inwards, spaced more closely near the start. Then
-  it bisects between the first accepted point and the rejected one before it. It
-  returns the last rejected point, so that the interval from `start` contains
-  every accepted point, as far as the tested points show.
+  It tests points from the end inwards, then bisects between the first accepted
+  point and the rejected one before it. It returns a rejected point, or `end`:
+  the interval from `start` contains every accepted point that was tested.
 
   Args:
-    accepted: tells whether a point is accepted; `start` counts as accepted.
+    accepted: returns whether a point is accepted; `start` counts as accepted.
     start: inner end of the search.
     end: outer end, on either side of the start.
   """
@@ -161,11 +163,9 @@ def ratio_interval(
   1 - miss, without any bound on the denominator (Fieller 1940, for normal
   noise).
 
-  Proof. The exact ratio r of sums A and B solves A - r B = 0. With noisy sums,
-  A - r B is a combination of the noise alone, whose distribution is known for
-  every r. The interval contains all r for which the noisy A - r B lies within
-  the 1 - miss width of that combination, and so the exact ratio with
-  probability at least 1 - miss.
+  Proof. The exact ratio r of sums A and B solves A - r B = 0. So for this r the
+  noisy A - r B is noise alone, of a known distribution. The interval contains
+  all r for which it lies within the 1 - miss width of that distribution.
 
   Args:
     error: maps r to the noisy A - r B and to the combination of its noise.

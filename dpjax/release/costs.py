@@ -28,7 +28,7 @@ from dpjax.privacy.adjacency import Adjacency
 Fraction = fractions.Fraction
 
 SIZE_SHARE = Fraction(1, 20)
-"""Share of the budget spent on a private number of records that helps little.
+"""Share of the budget for a noisy number of records that only guides choices.
 """
 
 # From nearly 1 to a million: small budgets need Renyi orders beyond the usual.
@@ -54,6 +54,7 @@ class Cost:
   choices: tuple[Fraction, ...] = ()
 
   def __post_init__(self) -> None:
+    # Sorted: costs are equal, and print alike, in whatever order they add up.
     object.__setattr__(self, 'choices', tuple(sorted(self.choices)))
     given = [part for part in (self.epsilon, self.rho, *self.choices)
              if part is not None]
@@ -73,6 +74,8 @@ class Cost:
     """Returns the epsilon at delta 0 of all parts; None if rho is one."""
     if self.rho is not None:
       return None
+    # A log-ratio that ranges over epsilon takes both signs, as both sides are
+    # probabilities. So it is at most epsilon.
     return sum(self.choices, self.epsilon or Fraction(0))
 
   @property
@@ -137,11 +140,12 @@ def total(costs: Sequence[Cost]) -> Cost:
 
 
 def exceeds(costs: Sequence[Cost], reserved: Cost) -> bool:
-  """Whether any part of the summed costs is larger than was reserved."""
-  drawn = total(costs)
-  return ((drawn.epsilon or 0) > (reserved.epsilon or 0) or
-          (drawn.rho or 0) > (reserved.rho or 0) or
-          bool(collections.Counter(drawn.choices) -
+  """Returns whether any part of the summed costs is more than was reserved."""
+  # Each kind of part has its own limit: one does not pay for another.
+  summed = total(costs)
+  return ((summed.epsilon or 0) > (reserved.epsilon or 0) or
+          (summed.rho or 0) > (reserved.rho or 0) or
+          bool(collections.Counter(summed.choices) -
                collections.Counter(reserved.choices)))
 
 
@@ -195,15 +199,7 @@ def charged(costs: Sequence[Cost], *, budget: Fraction, delta: Fraction,
   `charged` of all costs so far, its own included, is at most `budget`, then all
   answers together are (budget, delta)-DP.
 
-  Assumptions. A cost holds for its mechanism given all earlier answers.
-  `budget` and `delta` are fixed before the first answer, and so are the Renyi
-  orders a_j and their shares w_j of delta, which sum to 1.
-
-  The proof is in docs/theory/ledger.md. Taking the best order at all of delta
-  would be wrong: an analyst may steer lucky answers to one order and unlucky
-  ones to another (`costs_test.py` has an example). The main order, which has
-  9/10 of delta, is the one at which many small queries or Gaussian noise use
-  up the budget. The others serve few large pure queries.
+  Assumptions and proof are in docs/theory/ledger.md.
 
   Args:
     costs: costs of all releases, in order.
@@ -211,9 +207,12 @@ def charged(costs: Sequence[Cost], *, budget: Fraction, delta: Fraction,
     delta: delta of the ledger; 0 for pure releases only.
     adjacency: adjacency of all costs.
   """
+  # A single cost was chosen before any answer: step 1 of the proof.
   if len(costs) < 2 or not delta:
     return epsilon(costs, delta=delta, adjacency=adjacency)
   pure = total(costs).pure
+  # Each order has only its share of delta. At the best order with all of delta
+  # an analyst could steer lucky answers to one order, unlucky ones to another.
   return min(math.inf if pure is None else pure, *(
       _at_orders(costs, (order,), share * delta, adjacency)
       for order, share in _shares(budget, delta)))
@@ -225,13 +224,18 @@ def _shares(budget: Fraction, delta: Fraction
   """Returns the Renyi orders of a ledger and their shares of delta; public."""
   logs = math.log(delta)
 
+  # rho-zCDP has the divergence rho * order; conversion adds the overhead
+  # (Canonne, Kamath and Steinke 2020, Proposition 12).
   def admitted_rho(order: float) -> float:
     overhead = math.log1p(-1 / order) - (logs + math.log(order)) / (order - 1)
     return (float(budget) - overhead) / order
 
+  # At the main order Gaussian noise or many small queries use up the budget.
+  # The others serve few large pure queries.
   main = max(_ORDERS, key=admitted_rho)
   each = _OTHERS / len(_FACTORS)
   if each * delta < Fraction(accounting.MIN_DELTA):
+    # The accountant takes no delta as small as one of the other shares.
     return (main, Fraction(1)),
   return ((main, 1 - _OTHERS), *(
       (1 + factor * (main - 1), each) for factor in _FACTORS))
@@ -245,6 +249,7 @@ def _at_orders(costs: Sequence[Cost], orders: tuple[float, ...],
   spent = accounting.epsilon(
       accounting.composed_event(events), delta=_below(delta),
       adjacency=adjacency, accountant='rdp', orders=orders)
+  # Rounded up, by far more than the accountant's float64 sums lose.
   return Fraction(spent) * (1 + Fraction(1, 2**40)) if math.isfinite(
       spent) else spent
 
@@ -270,15 +275,14 @@ def choices(*, epsilon: Fraction, delta: Fraction | None, count: int,
     beside: cost of the other parts of the release, less than the target.
 
   Returns:
-    The cost of the `count` mechanisms without `beside`; below the largest
-    possible one only by the tolerance of a bisection.
+    The cost of the `count` mechanisms, without `beside`.
   """
   if delta is None:
     taken = Fraction(0) if beside is None else beside.pure
     if taken is None:
       raise ValueError(f'{beside} has no epsilon at delta 0')
-    left = epsilon - taken
-    return Cost(choices=(left / count,) * count)
+    remaining = epsilon - taken
+    return Cost(choices=(remaining / count,) * count)
 
   def cost(width: Fraction) -> Cost:
     chosen = Cost(choices=(width,) * count)
@@ -307,6 +311,7 @@ def _largest(cost: Callable[[Fraction], Cost], low: float, epsilon_: Fraction,
   high = 2 * low
   while fits(high):
     low, high = high, 2 * high
+  # `low` always fits. 24 halvings leave at most 2^-24 of it unused.
   for _ in range(24):
     middle = (low + high) / 2
     low, high = (middle, high) if fits(middle) else (low, middle)

@@ -52,6 +52,7 @@ class Counts(queries.Direct):
   def sensitivity(self) -> int:
     """Returns the l1 sensitivity of all counts, and the square of the l2 one.
     """
+    # Each count changes by 1 at most, so both norms count the changed cells.
     return 2 if self.query.replacing and len(self.cells) > 1 else 1
 
   @property
@@ -104,8 +105,10 @@ class Counts(queries.Direct):
             if value is not None and lower <= value <= upper)
 
   def draw(self, measured: list[int], meter: Meter) -> dict[str, object]:
-    """Returns noisy counts with simultaneous intervals (Bonferroni)."""
+    """Returns noisy counts with simultaneous intervals."""
     count_noise, level = self.noise, self.query.confidence
+    # Each of k intervals misses with at most miss / k (Bonferroni). Clipping at
+    # 0 loses no coverage, because no exact count is negative.
     width = count_noise.half_width(self.query.miss / len(self.cells))
     noisy = meter.noisy(measured, count_noise, l1_sensitivity=self.sensitivity,
                         l2_sensitivity_squared=self.sensitivity)
@@ -152,7 +155,8 @@ def histogram(query: Query) -> Counts:
     return Counts(query=query, cells=(*names, OTHER), reads='texts')
   edges = query.bins
   if len(edges) < 2 or any(a >= b for a, b in zip(edges, edges[1:])):
-    raise ValueError('bins must be two or more increasing edges')
+    raise ValueError('bins must be two or more increasing edges, got '
+                     f'{", ".join(map(str, edges))}')
   cells = [f'[{a}, {b})' for a, b in zip(edges, edges[1:])]
   cells[-1] = cells[-1][:-1] + ']'
   return Counts(query=query, cells=tuple(cells), reads='numbers')

@@ -83,17 +83,18 @@ class Curve:
     least = inner.lower[0, 0, -1] if fit.total is None else fit.total
     # Dvoretzky, Kiefer and Wolfowitz (1956), with the constant of Massart
     # (1990); half of `miss` is for noise, half for sampling.
-    far = math.sqrt(math.log(4 / miss) / (2 * least)) if least >= 1 else 1.0
-    ends = zip(inner.shares(), (-far, far), strict=True)
+    sampling_error = (math.sqrt(math.log(4 / miss) / (2 * least))
+                      if least >= 1 else 1.0)
+    sides = zip(inner.shares(), (-sampling_error, sampling_error), strict=True)
     level = float(self.query.confidence)
     return {
         'thresholds': self.thresholds.floats, 'value': fit.shares()[0].tolist(),
         'interval': {
-            **_ends(end[0] for end in band.shares()), 'level': level,
+            **_listed(end[0] for end in band.shares()), 'level': level,
             'covers': 'for all thresholds at once: the share of the clamped '
                       'values of the file that is at or below; noise only'},
         'population_interval': {
-            **_ends(np.clip(end[0] + shift, 0, 1) for end, shift in ends),
+            **_listed(np.clip(end[0] + shift, 0, 1) for end, shift in sides),
             'level': level,
             'covers': 'for all thresholds at once: the distribution function, '
                       'clamped, of what the records are independent draws '
@@ -102,7 +103,7 @@ class Curve:
         'ranks': {
             'value': fit.ranks[0].tolist(),
             'interval': {
-                **_ends((band.lower[0, 0], band.upper[0, 0])), 'level': level,
+                **_listed((band.lower[0, 0], band.upper[0, 0])), 'level': level,
                 'covers': 'for all thresholds at once: how many values of the '
                           'file are at or below; noise only'},
             'standard_errors': self.tree.rank_deviations().tolist(),
@@ -124,9 +125,9 @@ def drawn(tree: Tree, measured: list[int],
   return {**noisy, 'num_records': sum(measured)} if tree.known else noisy
 
 
-def _ends(ends: Iterable[np.ndarray]) -> dict[str, list[float]]:
+def _listed(band: Iterable[np.ndarray]) -> dict[str, list[float]]:
   """Returns the two ends of a band as lists, for JSON."""
-  lower, upper = ends
+  lower, upper = band
   return {'lower': lower.tolist(), 'upper': upper.tolist()}
 
 

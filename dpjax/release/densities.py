@@ -11,8 +11,7 @@ Numbers often come rounded, such as ages to years. Bins that hold three years
 here and four there would give a density like a comb. So a record with the
 number v counts as spread evenly over the cell [v, v + granularity): each bin
 gets the fraction of the cell inside it. Fractions are integers in units of
-1 / D, and a record has D of them. Replacing it changes the counts by at most
-2 D in l1, and nothing is rounded.
+1 / D, and a record has D of them, so nothing is rounded.
 """
 
 import collections
@@ -65,6 +64,7 @@ def bin_shares(cells: Mapping[int, int], num_cells: int, num_bins: int
   Returns:
     The M counts in units of 1 / D, and D.
   """
+  # In units of 1 / D of a cell, cells and bins have whole widths.
   common = math.gcd(num_cells, num_bins)
   width, size = num_cells // common, num_bins // common  # of a bin, of a cell
   counts = [0] * num_bins
@@ -105,17 +105,19 @@ class Density:
   def noise_of_records(self) -> noise.Noise | None:
     """Returns the noise of n, or None if n is public."""
     return None if self.query.knows_size else noise.calibrated(
-        _share(self.query.cost(), _COUNT_SHARE), l1_sensitivity=1,
+        self.query.cost().part(_COUNT_SHARE), l1_sensitivity=1,
         l2_sensitivity_squared=1)
 
   def noise_of_bins(self, parts: int) -> noise.Noise:
     """Returns the noise of each bin in units of 1 / D; `parts` is D."""
     left = self.query.cost()
     if not self.query.knows_size:
-      left = _share(left, 1 - _COUNT_SHARE)
+      left = left.part(1 - _COUNT_SHARE)
     return noise.calibrated(left, **self._sensitivities(parts))
 
   def _sensitivities(self, parts: int) -> dict[str, int]:
+    # A record has D units in one or two bins. Units are not negative, so for
+    # two records |v - v'|^2 <= |v|^2 + |v'|^2 <= 2 D^2, and likewise in l1.
     changed = 1 + self.query.replacing
     return {'l1_sensitivity': changed * parts,
             'l2_sensitivity_squared': changed * parts**2}
@@ -123,13 +125,12 @@ class Density:
   @property
   def cost(self) -> Cost:
     """Returns the cost of all counts; it does not depend on M."""
+    # Noise scales with the units of a record, so their number D cancels.
     spent = self.noise_of_bins(1).cost(**self._sensitivities(1))
     if self.noise_of_records is None:
       return spent
-    first = self.noise_of_records.cost(l1_sensitivity=1,
-                                       l2_sensitivity_squared=1)
-    return Cost(**{name: getattr(spent, name) + getattr(first, name)
-                   for name in spent.to_json()})
+    return spent + self.noise_of_records.cost(l1_sensitivity=1,
+                                              l2_sensitivity_squared=1)
 
   def facts(self) -> dict[str, object]:
     """Returns public facts: rules for values, and their rounding."""
@@ -154,21 +155,22 @@ class Density:
       elif value <= lower:
         cells[0] += count
       else:
-        # Shortcut: for a tiny number, 10 to its exponent would not fit memory.
-        near = Fraction(value) if value.adjusted() > -_DIGITS else Fraction(0)
-        cells[max(0, math.floor((near - low) * rate))] += count
+        # For a tiny number, 10 to its exponent would not fit in memory.
+        rounded = (Fraction(value) if value.adjusted() > -_DIGITS
+                   else Fraction(0))
+        cells[max(0, math.floor((rounded - low) * rate))] += count
     return cells
 
   def draw(self, measured: Mapping[int, int],
            meter: Meter) -> dict[str, object]:
     """Returns noisy counts of bins, and n: noisy, or exact if it is public."""
-    number, known = sum(measured.values()), {}
+    number, size_facts = sum(measured.values()), {}
     if self.noise_of_records is None:
-      known = {'num_records': number}
+      size_facts = {'num_records': number}
     else:
       number, = meter.noisy([number], self.noise_of_records, l1_sensitivity=1,
                             l2_sensitivity_squared=1)
-      known = {'noisy_records': number}
+      size_facts = {'noisy_records': number}
     num_bins = bases.adaptive_bins(
         max(number, 1), self.noise_of_bins(1).deviation**2,
         # An odd number of bins, which the Fourier basis needs.
@@ -177,7 +179,7 @@ class Density:
     bin_noise = self.noise_of_bins(parts)
     return {'noisy_counts': meter.noisy(shares, bin_noise,
                                         **self._sensitivities(parts)),
-            **known, 'noise': self._noise_facts(bin_noise, parts)}
+            **size_facts, 'noise': self._noise_facts(bin_noise, parts)}
 
   def _noise_facts(self, bin_noise: noise.Noise,
                    parts: int) -> dict[str, object]:
@@ -201,15 +203,15 @@ class Density:
     num_bins, points = len(fit.counted.bins), density_bands.POINTS
     heights = fit.counted.bins * (num_bins / fit.counted.number / width)
 
-    def band(masses: np.ndarray | None, whose: str,
-             what: str) -> dict[str, object]:
+    def band(masses: np.ndarray | None, target: str,
+             error_sources: str) -> dict[str, object]:
       least, most = fit.band(miss, masses)
       return {'lower': (least / width).tolist(),
               'upper': (most / width).tolist(), 'level': level, 'covers':
               f'for all thresholds at once: the first {fit.kept} components of '
-              f'the density of {whose}, as the {num_bins} bins have it, 0 '
-              f'where they are negative; {what}; not what components beyond '
-              'would add'}
+              f'the density of {target}, as the {num_bins} bins have it, 0 '
+              f'where they are negative; {error_sources}; not what components '
+              'beyond would add'}
 
     return {
         'thresholds': [low + width * k / points for k in range(points + 1)],
@@ -264,10 +266,6 @@ def density(query: Query) -> Density:
     raise ValueError('granularity must divide upper - lower into 3 or more '
                      f'equal parts, got {query.granularity}')
   return Density(query=query, num_cells=int(width / unit))
-
-
-def _share(cost: Cost, part: Fraction) -> Cost:
-  return Cost(**{name: part * getattr(cost, name) for name in cost.to_json()})
 
 
 STATISTICS = (

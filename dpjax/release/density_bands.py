@@ -107,14 +107,14 @@ class Counted(NamedTuple):
       return distribution.simulated(generator, (runs, size))
 
     bins = self.unit * draw(self.noise, len(self.bins))
-    far = np.zeros((runs, 1))
+    size_errors = np.zeros((runs, 1))
     if self.noise_of_number is not None:
-      far = (1 - self.trust) * bins.sum(1, keepdims=True) + self.trust * draw(
-          self.noise_of_number, 1)
+      size_errors = ((1 - self.trust) * bins.sum(1, keepdims=True)
+                     + self.trust * draw(self.noise_of_number, 1))
     if masses is not None:
       size = max(1, round(self.number))
       bins = bins + generator.multinomial(size, masses, runs) - size * masses
-    return bins, far
+    return bins, size_errors
 
 
 def counted(noisy: list[int], *, unit: float, bin_noise: noise.Noise,
@@ -128,8 +128,9 @@ def counted(noisy: list[int], *, unit: float, bin_noise: noise.Noise,
                    None)
   if noise_of_number is None or noisy_records is None:
     raise ValueError('noisy_records must be given if n is private')
-  spread = len(bins) * (unit * bin_noise.deviation)**2
-  trust = spread / max(spread + noise_of_number.deviation**2, 1e-300)
+  sum_variance = len(bins) * (unit * bin_noise.deviation)**2
+  trust = sum_variance / max(
+      sum_variance + noise_of_number.deviation**2, 1e-300)
   guess = float(trust * noisy_records + (1 - trust) * bins.sum())
   return Counted(bins, max(1.0, guess), guess, trust, unit, bin_noise,
                  noise_of_number)
@@ -164,10 +165,10 @@ class Fit:
 
   def masses(self) -> np.ndarray:
     """Returns the probabilities [M] of the bins under the curve."""
-    ends = np.append(0.0, np.cumsum(self.value)) / POINTS
+    cumulative = np.append(0.0, np.cumsum(self.value)) / POINTS
     size = len(self.counted.bins)
     masses = np.diff(np.interp(np.arange(size + 1) / size,
-                              np.arange(POINTS + 1) / POINTS, ends))
+                              np.arange(POINTS + 1) / POINTS, cumulative))
     return masses / masses.sum()
 
   def band(self, miss: float,
@@ -178,12 +179,12 @@ class Fit:
       miss: probability that the band misses anywhere.
       masses: None for the file, else bin probabilities for the population.
     """
-    width, far = self._widths(miss, masses)
+    width, size_width = self._widths(miss, masses)
     number = self.counted.number
-    if masses is not None and self.counted.guess - far < 1:
+    if masses is not None and self.counted.guess - size_width < 1:
       # There may be no record, and then any density is possible.
       return np.zeros(POINTS), np.full(POINTS, float(POINTS))
-    least, most = max(1.0, number - far), number + far
+    least, most = max(1.0, number - size_width), number + size_width
     middle = self.functions.partial(self.counted.bins)[self.place]
     low, high = middle - width[self.place], middle + width[self.place]
     # Of all n between `least` and `most` the one that gives the outer end.
@@ -212,10 +213,11 @@ class Fit:
   def _errors(self, runs: int, masses: np.ndarray | None, *,
               normal: bool = False) -> Iterator[np.ndarray]:
     """Yields errors [., L POINTS + 1] of partial sums and n, in batches."""
+    # Scales and errors come from different seeds, so that they are independent.
     generator = np.random.default_rng([bands.SEED, normal])
     most = max(1, _AT_ONCE // (len(self.functions.ends) * POINTS))
     for start in range(0, runs, most):
-      bins, far = self.counted.errors(min(most, runs - start), generator,
-                                      masses, normal=normal)
-      yield np.append(self.functions.partial(bins).reshape(len(far), -1), far,
-                      1)
+      bins, size_errors = self.counted.errors(
+          min(most, runs - start), generator, masses, normal=normal)
+      yield np.append(self.functions.partial(bins).reshape(
+          len(size_errors), -1), size_errors, 1)

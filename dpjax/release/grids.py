@@ -46,6 +46,7 @@ class Thresholds:
 
   def bin(self, value: Decimal) -> int:
     """Returns the bin of a number, from 0 to N - 1."""
+    # Decimals compare exactly; a float could put a value beside its threshold.
     return min(bisect.bisect_left(self.points, value), len(self.points) - 1)
 
   @functools.cached_property
@@ -75,6 +76,6 @@ def of_query(query: Query) -> Thresholds:
   errors.check_choice('grid', kind, grids.KINDS)
   grid = grids.Grid(lower=float(query.lower), upper=float(query.upper),
                      num_thresholds=number, kind=kind)
-  # 15 digits: 0.3, not 0.30000000000000004.
+  # 15 digits: 0.3, not 0.30000000000000004. The last is the bound itself.
   points = [Decimal(f'{point:.15g}') for point in grid.thresholds[:-1]]
   return Thresholds(lower=query.lower, points=(*points, query.upper))

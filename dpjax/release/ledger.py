@@ -101,13 +101,14 @@ class Account:
         adjacency=self.adjacency)
 
   def summary(self) -> dict[str, object]:
-    """Returns the ledger's lines for a release, without hashes of the data."""
+    """Returns what a release states of the ledger: no hash of the data."""
     return {'entry': len(self.entries), 'spent_epsilon': float(self.spent()),
             'budget_epsilon': float(self.budget.epsilon),
             'budget_delta': float(self.budget.delta)}
 
   def check_budget(self, cost: Cost) -> None:
     """Raises ValueError if the entries and this cost exceed the budget."""
+    # Fractions are compared, so a budget of 0.3 pays for 0.1 three times.
     after, budget = self.spent(cost), self.budget
     if after <= budget.epsilon:
       return
@@ -136,15 +137,15 @@ class Account:
     kind, number = body['kind'], body['number']
     if kind == 'reserved':
       if number != len(self.entries) + 1:
-        raise ValueError(f'number {number}')
+        raise ValueError(f'entry {number} is out of order')
       entry = Entry(number=number, cost=Cost.from_json(body['cost']),
                     query=body['query'], seal=body['seal'])
       return dataclasses.replace(self, entries=(*self.entries, entry))
     if kind != 'answered' or not 1 <= number <= len(self.entries):
-      raise ValueError(f'{kind} {number}')
+      raise ValueError(f'no entry {number} can be {kind}')
     entries = list(self.entries)
     if entries[number - 1].answer is not None:
-      raise ValueError(f'{number} has an answer')
+      raise ValueError(f'entry {number} has an answer already')
     entries[number - 1] = dataclasses.replace(entries[number - 1],
                                               answer=body['answer'])
     return dataclasses.replace(self, entries=tuple(entries))
@@ -154,6 +155,7 @@ def fresh(*, dataset: str | None, adjacency: Adjacency,
           budget: Budget) -> Account:
   """Returns an account without lines; it is for one file if `dataset` is None.
   """
+  # A salt keeps two ledgers of one file from having the same hash of it.
   return Account(dataset=dataset, data=None, salt=secrets.token_hex(16),
                  adjacency=adjacency, budget=budget)
 
@@ -235,7 +237,7 @@ def parse(content: bytes, path: files.Path) -> tuple[Account | None, int]:
       body = json.loads(line)
       digest = body.pop('digest')
       if _chained(body, account.digest if account else '')[0] != digest:
-        raise ValueError('digest')
+        raise ValueError('its digest differs')
       if account is None:
         _check_version(body['version'], path)
       account = dataclasses.replace(

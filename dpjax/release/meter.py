@@ -44,6 +44,7 @@ def check_guarantee(guarantee: Mapping[str, Any], *costs_: Cost) -> None:
   adjacency = Adjacency(guarantee['adjacency'])
   for cost in costs_:
     spent = costs.epsilon([cost], delta=delta, adjacency=adjacency)
+    # Pure costs are exact; with a delta, a bisection ends just below epsilon.
     if (spent > epsilon if delta else spent != epsilon):
       raise CostError(f'epsilon {epsilon} at delta {delta} would be printed '
                       f'for {cost}, which is epsilon {float(spent)}')
@@ -84,6 +85,7 @@ class Meter:
     Raises:
       CostError: if it exceeds what is left; nothing is drawn then.
     """
+    # Charged before it is drawn: a draw that fails has been paid, too.
     if costs.exceeds([*self._charged, cost], self.reserved):
       raise CostError(
           f'a draw that costs {cost} would exceed the reserved '
@@ -102,6 +104,7 @@ class Meter:
         sets.
       l2_sensitivity_squared: largest squared l2 distance of these vectors.
     """
+    # The cost is that of the noise itself, not what the plan claims.
     below = self.charged(noise.cost(
         l1_sensitivity=l1_sensitivity,
         l2_sensitivity_squared=l2_sensitivity_squared))
@@ -118,9 +121,12 @@ class Meter:
       rate: factor of the scores, > 0.
       sensitivity: largest change of any score between neighbouring data sets.
     """
+    # A neighbour moves each score by at most `sensitivity`, up or down. So
+    # log-ratios of probabilities range over 2 rate * sensitivity at most.
     below = self.charged(Cost(choices=(2 * rate * sensitivity,)))
     start, size = runs[exact.choice([count for _, count in runs], scores, rate,
                                     below)]
+    # The points of a run have equal scores, so all are equally likely.
     return start + below(size)
 
   def check_spent(self) -> None:
@@ -129,6 +135,7 @@ class Meter:
     Raises:
       CostError: if they cost less; the release must not be used then.
     """
+    # Less was drawn, so some released number may have no noise.
     if not self._charged or costs.total(self._charged) != self.reserved:
       raise CostError(f'{self.reserved} is reserved, and only '
                       f'{self._charged} was drawn')

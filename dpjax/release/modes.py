@@ -26,13 +26,7 @@ class Mode(queries.Direct):
   The score of c is the number of records in the other categories minus the
   number in c. It is least for the most frequent categories. A difference of
   two scores is twice that of the counts, so the draw is the exponential
-  mechanism of the counts at 2 rate. One more record changes each score by at
-  most 1: by -1 for its own category, by 1 for the others, and not at all if it
-  is in no category. A record that is replaced leaves one category and joins
-  another, which changes their scores by 2 and -2 and no other; if it is in no
-  category before or after, scores change by 1. So the sensitivity is 1 if
-  neighbours add or remove one record, and 2 if they replace one. Both are
-  attained, for every pair of categories.
+  mechanism of the counts at 2 rate.
 
   Attributes:
     query: public parameters of the release.
@@ -44,6 +38,8 @@ class Mode(queries.Direct):
   @property
   def sensitivity(self) -> int:
     """Returns the largest change of any score between neighbours."""
+    # One more record changes the score of its category by -1, of others by 1.
+    # One that changes its category moves two scores by 2 and -2, no other.
     return 2 if self.query.replacing else 1
 
   @property
@@ -82,7 +78,7 @@ class Mode(queries.Direct):
     return [number - 2 * size for size in sizes]
 
   def draw(self, measured: list[int], meter: Meter) -> dict[str, object]:
-    """Returns one category, and by how much it may be less frequent."""
+    """Returns one category, and how many records it may be behind the mode."""
     place = meter.point([(place, 1) for place in range(len(measured))],
                         self.scores(measured), rate=self.rate,
                         sensitivity=self.sensitivity)
@@ -93,18 +89,15 @@ class Mode(queries.Direct):
                   'fewer than the most frequent one; noise only'}}
 
   def count_error(self) -> int:
-    """Returns a bound of the records that the drawn category has fewer.
-
-    Let the most frequent of k categories have weight 1. Those with at least t
-    records fewer have together a weight of at most x = (k - 1) e^(-2 rate t),
-    so one of them is drawn with probability at most x / (1 + x). Equality
-    holds if all other categories have exactly t records fewer.
-    """
+    """Returns a bound of how many records the drawn category is behind."""
+    # Let the most frequent of k categories have weight 1. Those that are t or
+    # more records behind have together at most x = (k - 1) e^(-2 rate t), so
+    # one of them is drawn with probability x / (1 + x) at most: solve for t.
     miss = self.query.miss
-    others = len(self.query.categories) - 1
-    far = (math.log(others) + math.log1p(-miss) - math.log(miss)) / (
-        2 * float(self.rate))
-    return max(0, math.floor(far))
+    num_others = len(self.query.categories) - 1
+    largest_deficit = (math.log(num_others) + math.log1p(-miss)
+                       - math.log(miss)) / (2 * float(self.rate))
+    return max(0, math.floor(largest_deficit))
 
 
 def mode(query: Query) -> Mode:

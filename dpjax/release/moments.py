@@ -14,16 +14,11 @@ Add-or-remove-one, pure. A record adds the Bernstein polynomials t^2,
 2 t (1 - t), (1 - t)^2, which are nonnegative and sum to 1: the l1 sensitivity
 of all three sums is 1. The error of the mean is that of (sum t - m n) / n, with
 variance ((1 - m)^2 + (1/2 - m)^2 + m^2) 2 / (n epsilon)^2. Half of the budget
-for a count and half for a centred sum give (1/4 + (1/2 - m)^2) 8 / (n
-epsilon)^2: twice as much at m = 1/2, 1.6 times as much at the bounds. Sums of t
-and 1 - t alone, with the noise of the K-norm mechanism on the hull of all
-contributions, give as much as the three sums at m = 1/2, and 0.8 times as much
-at the bounds.
+for a count and half for a centred sum give twice as much at m = 1/2.
 
 Add-or-remove-one, Gaussian. A record adds t, 1 - t and (14 / 5) t (1 - t). With
 r = t (1 - t) <= 1/4 the squared l2 norm is 1 - 2 r + 7.84 r^2 <= 1: the third
-sum costs nothing. (Sums of t and 1 - t are a rotation of a count and a centred
-sum.)
+sum costs nothing.
 
 Replace-one. n is public, and a record adds t and w t (1 - t). A change of t by
 d = |t - t'| changes the second by w d |1 - t - t'| <= w d (1 - d); equality
@@ -80,6 +75,7 @@ class Sum(queries.Direct):
   @property
   def sensitivity(self) -> int:
     """Returns the largest change of the sum between neighbours, in units."""
+    # A new record adds its value; the bounds need not lie around 0.
     low, high = self.lattice.low, self.lattice.high
     if not self.query.replacing:
       return max(abs(low), abs(high))
@@ -154,7 +150,7 @@ class Design(NamedTuple):
 
 
 def _design(*, knows_size: bool, pure: bool, ratio: int) -> Design:
-  """Returns the sums of the module docstring; `ratio` is w of replace-one."""
+  """Returns the sums that the module docstring derives; `ratio` is its w."""
   if knows_size:
     parts = {'from_lower': Part('a (upper - lower)', (1, 0, 0)),
              'products': Part(f'{ratio} a b', (0, 0, ratio))}
@@ -198,9 +194,6 @@ class Moments(queries.Direct):
   def _norm(self, power: int) -> int:
     """Returns the largest change of all sums, an integer.
 
-    The change is a polynomial of one integer, which is largest at an end of its
-    range or, for l1, at one of the two integers beside a parabola's vertex.
-
     Args:
       power: 1 for the l1 norm, 2 for the squared l2 norm.
     """
@@ -213,8 +206,11 @@ class Moments(queries.Direct):
       def change(a: int) -> Sequence[int]:
         return [f * a * width + g * (width - a) * width + h * a * (width - a)
                 for f, g, h in factors]
+      # Convex in a (W - a), so largest at an end or in the middle.
       places = {0, width, middle}
     else:
+      # For l1 a parabola, a W + w a (W - a): the vertex is W (w + 1) / (2 w).
+      # For l2 the end a = W is largest, see the module docstring.
       ratio = factors[1][2]
       vertex = width * (ratio + 1) // (2 * ratio)
 
@@ -256,6 +252,7 @@ class Moments(queries.Direct):
   def measure(self, fields: Iterable[object]) -> tuple[int, list[int]]:
     """Returns the number of records and the exact sums of all parts."""
     low, width = self.lattice.low, self.width
+    # Integers: float sums would depend on the order of the records.
     number, total, products = 0, 0, 0
     for value in self.query.numbers(fields, self.lattice.lower,
                                     self.lattice.upper):
@@ -271,8 +268,8 @@ class Moments(queries.Direct):
     """Returns the statistic and its intervals, from noisy sums alone."""
     number, sums = measured
     noisy = meter.noisy(sums, self.noise, **self.sensitivity)
-    known = number if self.query.knows_size else None
-    moments = self.moments(noisy, known)
+    public_number = number if self.query.knows_size else None
+    moments = self.moments(noisy, public_number)
     unit = self.lattice.unit**2
     released: dict[str, object] = {'noisy_sums': {
         name: str(value * unit) for name, value in zip(

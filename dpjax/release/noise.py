@@ -29,11 +29,14 @@ class LaplaceNoise:
 
   def half_width(self, miss: float) -> int:
     """Returns the least w with P(|z| > w) <= miss."""
+    # P(|z| > w) = 2 a^(w + 1) / (1 + a), with a = e^(-1 / scale).
     ratio = math.exp(-1 / float(self.scale))
 
     def tail(w: int) -> float:
       return 2 * math.exp(-(w + 1) / float(self.scale)) / (1 + ratio)
 
+    # One too small unless scale * log is whole, which rounding may hide; so
+    # the tail decides.
     width = max(0, math.floor(float(self.scale) * math.log(
         2 / (miss * (1 + ratio)))) - 1)
     return width if tail(width) <= miss else width + 1
@@ -41,16 +44,20 @@ class LaplaceNoise:
   def above(self, z: np.ndarray) -> np.ndarray:
     """Returns P(noise >= z) for an array of integers z."""
     rate = 1 / float(self.scale)
-    least = np.exp(-rate * np.maximum(z, 1 - z)) / (1 + math.exp(-rate))
-    return np.where(z > 0, least, 1 - least)
+    # By symmetry P(noise >= z) = 1 - P(noise >= 1 - z). The one of z and 1 - z
+    # that is positive is used, so that no exponential overflows.
+    smaller_tail = np.exp(-rate * np.maximum(z, 1 - z)) / (1 + math.exp(-rate))
+    return np.where(z > 0, smaller_tail, 1 - smaller_tail)
 
   def log_moment(self, rates: np.ndarray) -> np.ndarray:
     """Returns ln E e^(rate z) for rates >= 0; infinite from 1 / scale on."""
+    # Two geometric series: E e^(r z) = (1 - a)^2 / ((1 - a e^r) (1 - a e^-r)).
     a = math.exp(-1 / float(self.scale))
-    rest = 1 - a * np.exp(rates)
+    divisor = 1 - a * np.exp(rates)
     with np.errstate(divide='ignore', invalid='ignore'):
-      logs = 2 * math.log1p(-a) - np.log(rest) - np.log1p(-a * np.exp(-rates))
-    return np.where(rest > 0, logs, math.inf)
+      logs = (2 * math.log1p(-a) - np.log(divisor)
+              - np.log1p(-a * np.exp(-rates)))
+    return np.where(divisor > 0, logs, math.inf)
 
   @property
   def deviation(self) -> float:
@@ -90,15 +97,13 @@ class GaussianNoise:
     return exact.discrete_gaussian(self.variance, below)
 
   def half_width(self, miss: float) -> int:
-    """Returns the least w with P(|z| > w) <= miss, or nearly so.
-
-    For a standard deviation above 1000 it may be one too large: it uses
-    P(z >= w + 1) <= P(N >= w) for the continuous Gaussian N of this variance
-    (Canonne, Kamath and Steinke 2020, Proposition 25).
-    """
+    """Returns the least w with P(|z| > w) <= miss, or one more."""
     deviation = math.sqrt(self.variance)
     if deviation > 1000:
+      # P(z >= w + 1) <= P(N >= w), N the continuous Gaussian of this variance
+      # (Canonne, Kamath and Steinke 2020, Proposition 25).
       return math.ceil(deviation * stats.norm.isf(miss / 2))
+    # Weights of 40 deviations or more, below e^-800, are 0 in float64.
     z = np.arange(math.ceil(40 * deviation) + 2, dtype=np.float64)
     weights = np.exp(-z * z / (2 * float(self.variance)))
     tail_sums = np.cumsum(weights[::-1])[::-1]  # of weights of z or more
@@ -106,14 +111,11 @@ class GaussianNoise:
     return int(np.argmax(tails <= miss))
 
   def above(self, z: np.ndarray) -> np.ndarray:
-    """Returns P(noise >= z) for an array of integers z, or 1e-7 more.
-
-    The 1e-7 is added for a standard deviation above 1000, where a normal tail
-    is used: a sum of the density over integers differs from its integral by a
-    24th of the integral of its absolute second derivative.
-    """
+    """Returns P(noise >= z) for an array of integers z, or 1e-7 more."""
     points, weights = self._weights()
     if not len(points):
+      # A normal tail: a sum of the density over integers differs from its
+      # integral by a 24th of that of its absolute second derivative.
       return np.minimum(1.0, 1e-7 + stats.norm.sf(
           (z - 0.5) / math.sqrt(self.variance)))
     tails = np.append(np.cumsum(weights[::-1])[::-1], 0.0)
@@ -121,6 +123,8 @@ class GaussianNoise:
 
   def log_moment(self, rates: np.ndarray) -> np.ndarray:
     """Returns an upper bound of ln E e^(rate z): that of N(0, variance)."""
+    # Completing the square shifts the weights by variance * rate, and a sum of
+    # Gaussian weights over the integers is largest without a shift.
     return float(self.variance) / 2 * np.square(rates)
 
   @property
@@ -142,6 +146,7 @@ class GaussianNoise:
     deviation = math.sqrt(self.variance)
     if deviation > 1000:
       return np.zeros(0), np.zeros(0)
+    # Integers beyond 12 deviations have a probability below 1e-32.
     last = math.ceil(12 * deviation) + 1
     z = np.arange(-last, last + 1.0)
     weights = np.exp(-z * z / (2 * float(self.variance)))
@@ -164,6 +169,7 @@ def calibrated(cost: Cost, *, l1_sensitivity: int,
   It is exactly epsilon-DP by the l1 sensitivity, or exactly rho-zCDP by the l2
   sensitivity (Canonne, Kamath and Steinke 2020, Theorem 4).
   """
+  # Exact fractions: a rounded scale could cost more than was paid.
   if cost.epsilon is not None:
     return LaplaceNoise(scale=l1_sensitivity / cost.epsilon)
   if cost.rho is None:

@@ -15,16 +15,13 @@ If n is private, a small share of the budget buys a noisy count, used only to
 choose the stages. The rest is for two sums that determine n and the sum of y,
 where y in [-c, c] is the clamped value minus the centre:
   Pure: c + y and c - y, whose sizes sum to 2 c for every record. For any d the
-    noise in sum (y - d) has the variance 4 (c^2 + d^2) / epsilon^2. A share s
-    of epsilon for n and the rest for y would give 2 (c^2 / (1 - s)^2 +
-    (d / s)^2) / epsilon^2: twice as much for s = 1/2, and less only for an s
-    that suits the unknown d.
+    noise in sum (y - d) has the variance 4 (c^2 + d^2) / epsilon^2. Half of
+    epsilon for n and half for y would give twice as much.
   Gaussian: c and 2 y, of squared norm at most 5 c^2. The noise in sum (y - d)
     has the variance (5/4 c^2 + 5 d^2) / (2 rho). The two sums above give 2 c^2
     + 2 d^2, which is more for d < c / 2; d is mostly below sigma, c above 3
     sigma.
-Either way the noise in sum (y - d) is a known combination for every d, so an
-uncertain n does not widen the interval for the mean.
+Either way an uncertain n does not widen the interval for the mean.
 
 The interval contains m if sum (y - d), d = m minus the centre, is not too large
 for the sum of three parts: sum (x - m), normal with variance n sigma^2; its
@@ -187,36 +184,37 @@ class NormalMean(queries.Direct):
     """
     candidates = []
     for share in _SHARES:
-      far = (self.high - self.low) / 2
+      distance = (self.high - self.low) / 2
       if share:
-        far = _FAR * self.sigma
+        distance = _FAR * self.sigma
         if self.num_bins > _MOST_BINS or wrong_bin(
             number, self.num_bins, self.histogram_noise(
                 cost.part(share))) > _MISS * miss:
           continue
       for clamp in _CLAMPS:
-        reach = math.ceil(far + clamp * self.sigma) + 1
+        radius = math.ceil(distance + clamp * self.sigma) + 1
         sum_noise = noise.calibrated(cost.part(1 - share),
-                                     **self.sensitivity(reach))
-        stages = Stages(share, reach, sum_noise,
+                                     **self.sensitivity(radius))
+        stages = Stages(share, radius, sum_noise,
                         miss * (1 - _MISS * bool(share)))
-        off = self.sigma * clamped_sum(clamp, number, _MISS * miss)
+        clamping_error = self.sigma * clamped_sum(clamp, number, _MISS * miss)
         noisy = sum_noise.half_width(miss) * math.hypot(
             *self.error(stages).coefficients)
-        candidates.append((off + noisy, stages))
+        candidates.append((clamping_error + noisy, stages))
     return min(candidates, key=lambda pair: pair[0])[1]
 
   def slack(self, stages: Stages, number: int) -> float:
     """Returns how much clamping and rounding change a sum of values."""
-    far = _FAR * self.sigma if stages.share else (self.high - self.low) / 2
-    clamp = (stages.clamp - 1 - far) / self.sigma
+    # Rounding to the lattice moves each value by half a unit at most.
+    distance = _FAR * self.sigma if stages.share else (self.high - self.low) / 2
+    clamp = (stages.clamp - 1 - distance) / self.sigma
     return number / 2 + self.sigma * clamped_sum(clamp, number,
                                                  _MISS * stages.miss)
 
   def half_width(self, stages: Stages, number: int) -> float:
     """Returns the population interval's half-width, in lattice units.
 
-    Exact for a public n; else for a mean at the centre and a known n.
+    If n is private, it is an estimate: as for a known n and a central mean.
     """
     width = half_width(self.error(stages), self.sigma * math.sqrt(number),
                        (1 - _MISS) * stages.miss)
@@ -261,7 +259,7 @@ class NormalMean(queries.Direct):
 
   def _size(self, number: int,
             meter: Meter) -> tuple[int, int, dict[str, object]]:
-    """Returns n, its half-width, and the release of n if it is private."""
+    """Returns n or a noisy n, its half-width, and the facts of a noisy n."""
     if self.query.knows_size:
       return number, 0, {}
     size_noise = noise.calibrated(self.cost.part(costs.SIZE_SHARE),
@@ -317,49 +315,47 @@ class NormalMean(queries.Direct):
 def wrong_bin(number: int, num_bins: int, bin_noise: noise.Noise) -> float:
   """Returns a bound of P(the chosen bin is more than 1.5 sigma from the mean).
 
-  A bin next to the mean has probability at least Phi(1) - Phi(0), distant bins
-  at most Phi(k + 1) - Phi(k), k = 1, 2, ... on either side. For each, the
-  probability that the noisy difference of both counts is positive is at most
-  any of its exponential moments.
-
   Args:
     number: n.
     num_bins: number of bins of the histogram.
     bin_noise: distribution of the noise of a count.
   """
-  near = stats.norm.cdf(1) - .5
+  # The bin of the mean has probability at least Phi(1) - Phi(0), a distant
+  # one at most Phi(k + 1) - Phi(k), k = 1, 2, ... on either side. The noisy
+  # difference of their counts is positive with probability at most
+  # E e^(rate difference), for every rate.
+  near_prob = stats.norm.cdf(1) - .5
   k = np.arange(1, min(num_bins, 8) + 1)
-  far = stats.norm.sf(k)
-  far[:-1] -= far[1:]
-  how_many = np.full(len(k), 2.0)
-  how_many[-1] = num_bins
+  far_probs = stats.norm.sf(k)
+  far_probs[:-1] -= far_probs[1:]
+  num_far_bins = np.full(len(k), 2.0)
+  num_far_bins[-1] = num_bins
   rates = np.linspace(.05, 5, 200) / max(.2, bin_noise.deviation)
   with np.errstate(over='ignore'):
-    logs = number * np.log1p(far[:, None] * np.expm1(rates)
-                             + near * np.expm1(-rates))
+    logs = number * np.log1p(far_probs[:, None] * np.expm1(rates)
+                             + near_prob * np.expm1(-rates))
     logs += 2 * bin_noise.log_moment(rates)
-  return float(how_many @ np.exp(np.minimum(0.0, logs.min(-1))))
+  return float(num_far_bins @ np.exp(np.minimum(0.0, logs.min(-1))))
 
 
 def clamped_sum(clamp: float, number: int, miss: float) -> float:
   """Returns a bound of sum_i (|Z_i| - w)_+ that holds except with `miss`.
-
-  It follows from exponential moments: E e^(s (|Z| - w)_+) = 1 + 2 (
-  e^(s^2 / 2 - s w) Phi(s - w) - Phi(-w)).
 
   Args:
     clamp: w > 0.
     number: n.
     miss: probability, in (0, 1).
   """
+  # Markov's inequality for each s, with E e^(s (|Z| - w)_+) = 1 + 2 (
+  # e^(s^2 / 2 - s w) Phi(s - w) - Phi(-w)).
   s = np.geomspace(.05, 20, 200)
-  grown = np.exp(s * s / 2 - s * clamp + stats.norm.logcdf(s - clamp))
-  logs = np.log1p(2 * (grown - stats.norm.sf(clamp)))
+  tilted = np.exp(s * s / 2 - s * clamp + stats.norm.logcdf(s - clamp))
+  logs = np.log1p(2 * (tilted - stats.norm.sf(clamp)))
   return float(np.min((number * logs - math.log(miss)) / s))
 
 
 def half_width(error: Combination, deviation: float, miss: float) -> float:
-  """Returns a half-width of N(0, deviation^2) + error, except with `miss`.
+  """Returns w with P(|N(0, deviation^2) + error| > w) <= miss.
 
   Args:
     error: noise with a symmetric distribution.

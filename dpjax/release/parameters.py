@@ -36,18 +36,17 @@ class Parameter:
   """Declaration of a parameter, except its name and type.
 
   Attributes:
-    help: its meaning, allowed values and default: text of flag and reference.
+    help: meaning, allowed values and default, for the flag and the reference.
     group: heading of its flag.
     convert: (name, value) -> exact value of the field, or of one part of it.
       The value may be the text of a flag or a Python value.
-    split: (name, text) -> parts of the text of a flag, for a field that is a
-      tuple; None for a field of one value.
+    split: (name, text) -> parts of a flag's text, if the field is a tuple.
     check: (name, value) -> None; raises ValueError for a value that is never
       allowed. Statistics check what depends on other parameters.
     common: whether every statistic takes it; others declare what they take.
-    later: whether it was added after the first ledgers were written. It is then
-      left out of the JSON where it is None, so that old entries still match.
-    default: default of the field; None, too, for a field that has none.
+    later: whether it is newer than the first ledgers. It is then left out of
+      the JSON where it is None, so that old entries still match.
+    default: default of the field, or None.
   """
   help: str
   group: str
@@ -141,14 +140,14 @@ def switch(name: str, value: bool) -> bool | None:
 
 
 def adjacency(name: str, value: Adjacency | str) -> Adjacency:
-  """Returns the relation of a name, or the relation itself."""
+  """Returns the adjacency with this name or value."""
   return Adjacency(errors.check_choice(
       name, value.value if isinstance(value, Adjacency) else value,
       [relation.value for relation in Adjacency]))
 
 
 def one_of(*choices: str) -> Callable[[str, str], str]:
-  """Returns the check that a value is one of these."""
+  """Returns a function that checks that a value is one of `choices`."""
   return lambda name, value: errors.check_choice(name, value, choices)
 
 

@@ -58,13 +58,13 @@ def _ecdf(ax: Any, released: Mapping[str, Any]) -> None:
 
 def _density(ax: Any, released: Mapping[str, Any]) -> None:
   """Draws a density with its band and the histogram."""
-  ends, band = released['thresholds'], released['population_interval']
+  edges, band = released['thresholds'], released['population_interval']
   heights = released['histogram']['heights']
-  ax.bar([ends[0] + (ends[-1] - ends[0]) * (k + .5) / len(heights)
+  ax.bar([edges[0] + (edges[-1] - edges[0]) * (k + .5) / len(heights)
           for k in range(len(heights))], heights,
-         (ends[-1] - ends[0]) / len(heights), color=plots.COLOURS[-1],
+         (edges[-1] - edges[0]) / len(heights), color=plots.COLOURS[-1],
          alpha=.15, linewidth=0, label='noisy counts')
-  middles = [(a + b) / 2 for a, b in zip(ends, ends[1:])]
+  middles = [(a + b) / 2 for a, b in zip(edges, edges[1:])]
   ax.fill_between(middles, band['lower'], band['upper'], alpha=.3, linewidth=0,
                   color=plots.COLOURS[0],
                   label=f'population, {band["level"]:g} at once')
@@ -106,8 +106,8 @@ def _outline(fpr: Mapping[str, list[float]], tpr: Mapping[str, list[float]]
 def _calibration(ax: Any, released: Mapping[str, Any]) -> None:
   """Draws observed against predicted proportions, with intervals."""
   for group in released['groups']:
-    ends = group['interval']
-    ax.plot([group['predicted']] * 2, [ends['lower'], ends['upper']],
+    interval = group['interval']
+    ax.plot([group['predicted']] * 2, [interval['lower'], interval['upper']],
             color=plots.COLOURS[1], linewidth=1.2)
     ax.plot(group['predicted'], group['observed'], plots.MARKERS[0],
             color=plots.COLOURS[1], markersize=4.)

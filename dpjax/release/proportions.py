@@ -27,7 +27,7 @@ from dpjax.release.meter import Meter
 from dpjax.release.query import Query
 
 # Half-width, in standard deviations, of the binomial counts that are summed.
-_REACH = 12.0
+_HALF_RANGE = 12.0
 _POPULATION = ('the probability of the value in the law that the records are '
                'independent draws from, where a missing value is another one; '
                'sampling and noise')
@@ -89,6 +89,7 @@ class Proportion(queries.Direct):
 
   def draw(self, measured: list[int], meter: Meter) -> dict[str, object]:
     """Returns the proportions of the file and of the population."""
+    # If n is public, it gives the other count for free.
     released = measured[:1] if self.query.replacing else measured
     noisy = meter.noisy(released, self.noise, l1_sensitivity=1,
                         l2_sensitivity_squared=1)
@@ -132,26 +133,24 @@ class Proportion(queries.Direct):
                 'the records of the file; noise only')}
 
   def _of_population(self, positive: int, number: int,
-            ends: tuple[float, float]) -> dict[str, object]:
+                     interval: tuple[float, float]) -> dict[str, object]:
     """Returns the estimate for the population with the given interval."""
-    shrunk, risk = shrinkage(max(1, number), self.noise.deviation)
-    shrunk = shrunk if number else 0.0  # Without records nothing is known.
-    value = min(1.0, max(0.0, .5 + shrunk * (positive / max(1, number) - .5)))
+    factor, risk = shrinkage(max(1, number), self.noise.deviation)
+    factor = factor if number else 0.0  # Without records nothing is known.
+    value = min(1.0, max(0.0, .5 + factor * (positive / max(1, number) - .5)))
     return {
         'population_value': value, 'population_risk': {
             'root_mean_squared_error': math.sqrt(risk),
-            'shrinkage': shrunk, 'rule': 'towards 1/2, so that the largest '
+            'shrinkage': factor, 'rule': 'towards 1/2, so that the largest '
             'expected squared error over all probabilities is least'},
         'population_interval': queries.interval(
-            *ends, level=self.query.confidence, covers=_POPULATION)}
+            *interval, level=self.query.confidence, covers=_POPULATION)}
 
 
 def shrinkage(number: int, deviation: float) -> tuple[float, float]:
   """Returns the factor that shrinks a noisy proportion towards 1/2.
 
-  It minimises the largest mean squared error over all p. With variance v of the
-  noise of the proportion, the factor s has the error
-  s^2 (v + p (1 - p) / n) + (1 - s)^2 (p - 1/2)^2, largest at p = 1/2 or 0.
+  It minimises the largest mean squared error over all p.
 
   Args:
     number: n, public or noisy, at least 1.
@@ -160,6 +159,8 @@ def shrinkage(number: int, deviation: float) -> tuple[float, float]:
   Returns:
     s, and the largest mean squared error before clipping, which lowers it.
   """
+  # With variance v of the noise of the proportion, the factor s has the error
+  # s^2 (v + p (1 - p) / n) + (1 - s)^2 (p - 1/2)^2, largest at p = 1/2 or 0.
   v = (deviation / number)**2
   s = min(math.sqrt(number) / (1 + math.sqrt(number)), .25 / (v + .25))
   return s, s * s * v + max((1 - s)**2, s * s / number) / 4
@@ -173,18 +174,15 @@ def population_interval(count: int, number: int, count_noise: noise.Noise,
   probability at least miss / 2, and as small likewise (Clopper and Pearson
   1934, with noise). The coverage is at least 1 - miss, at every p and n.
 
-  A count far below 0 or far above n refuses every p, and the interval is then
-  the one point [0, 0] or [1, 1]. That is no claim that p is 0 or 1: it says
-  that the noise is so far out as it is with probability at most miss / 2,
-  whatever p is. These outcomes are among those that may miss p, so the coverage
-  holds with them. Wider ones would only make the coverage larger than stated.
-
   Args:
     count: noisy number of positive records.
     number: n, the public number of records.
     count_noise: distribution of the noise of the count.
     miss: probability of missing p, in (0, 1).
   """
+  # A count far outside [0, n] refuses every p, and the interval is one point, 0
+  # or 1. Every p has such counts with probability at most miss / 2, so they are
+  # among those that may miss p.
   def end(positive: int) -> float:
     return _end(lambda p: _tail(positive, number, p, count_noise) <= miss / 2)
 
@@ -198,9 +196,11 @@ def _tail(count: int, number: int, p: float, count_noise: noise.Noise) -> float:
   The lower tail follows by symmetry: n - Bin(n, p) - z has the distribution of
   Bin(n, 1 - p) + z.
   """
-  middle, reach = number * p, _REACH * math.sqrt(number * p * (1 - p)) + 50
-  successes = np.arange(max(0, math.floor(middle - reach)),
-                        min(number, math.ceil(middle + reach)) + 1)
+  # 50 more for a p near 0 or 1; 1e-12 for counts left out and for rounding.
+  middle = number * p
+  half_range = _HALF_RANGE * math.sqrt(number * p * (1 - p)) + 50
+  successes = np.arange(max(0, math.floor(middle - half_range)),
+                        min(number, math.ceil(middle + half_range)) + 1)
   probs = stats.binom.pmf(successes, number, p)
   return float(probs @ count_noise.above(count - successes)) + 1e-12
 
@@ -214,6 +214,7 @@ def _end(refused: Callable[[float], bool]) -> float:
   low, high = 0.0, 1.0
   for _ in range(50):
     middle = (low + high) / 2
+    # `low` stays refused, so no p that is not refused is cut off.
     low, high = (middle, high) if refused(middle) else (low, middle)
   return low
 

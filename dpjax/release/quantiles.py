@@ -56,13 +56,11 @@ class Quantiles(queries.Direct):
   The score of a point for the quantile level a/b measures the distance of a n
   from b times the numbers of records at or below and strictly below the point:
   max(0, a n - b #{x <= o}, b #{x < o} - a n). It is an integer, and 0 for a
-  sample quantile. One more record changes it by at most max(a, b - a), one
-  replaced record by at most b. The budget is divided evenly.
+  sample quantile. The budget is divided evenly.
 
   With `value_interval` two more points are drawn for each level, at ranks that
-  lie `spare` below and above. A draw misses its rank by more than `spare` only
-  with small probability. So that these ranks exist, `spare` public values are
-  added to the records at either bound.
+  lie `spare` below and above: a draw rarely misses its rank by more. So that
+  these ranks exist, `spare` public values are added at either bound.
 
   Attributes:
     query: public parameters of the release.
@@ -77,6 +75,8 @@ class Quantiles(queries.Direct):
 
   def sensitivity(self, order: Fraction) -> int:
     """Returns the largest change of any score between neighbours."""
+    # One more record moves a n by a, and b times a rank by 0 or b. A replaced
+    # one keeps n and moves a rank by 1 at most, or n falls as if it had left.
     a, b = order.numerator, order.denominator
     return b if self.query.replacing else max(a, b - a)
 
@@ -129,7 +129,7 @@ class Quantiles(queries.Direct):
 
   def scores(self, groups: list[tuple[int, int, int, int]], order: Fraction,
              number: int, shift: int = 0) -> list[int]:
-    """Returns the score of each run, for the rank order * number + shift."""
+    """Returns the score of each run, for the rank level * number + shift."""
     b = order.denominator
     wanted = order.numerator * number + b * shift
     return [max(0, wanted - b * upto, b * rank - wanted)
@@ -165,27 +165,31 @@ class Quantiles(queries.Direct):
                   for order in self.query.quantiles)
 
   def spare(self, order: Fraction) -> int:
-    """Returns how far an end of an interval may miss its rank, nearly always.
-    """
+    """Returns a bound on the rank error of an interval's end."""
+    # There are two ends for each level; all hold at once except with `miss`.
     miss = self.query.miss / (2 * len(self.query.quantiles))
     return math.ceil(self._rank_error(order, miss))
 
   def _between(self, measured: list[int],
                meter: Meter) -> dict[str, object]:
     """Returns two points for each level, which bracket the sample quantile."""
-    ends = {}
+    brackets = {}
     for order in self.query.quantiles:
       spare = self.spare(order)
-      two = sorted(self._point(measured, order, len(measured), meter, spare,
-                               shift) for shift in (0, 2 * spare))
-      ends[str(order)] = [float(point * self.lattice.unit) for point in two]
-    return {'ends': ends, 'level': float(self.query.confidence),
+      # With `spare` more values below all, the rank of the quantile is p n +
+      # `spare`; these points aim `spare` below and above it.
+      points = sorted(self._point(measured, order, len(measured), meter, spare,
+                                  shift) for shift in (0, 2 * spare))
+      brackets[str(order)] = [float(point * self.lattice.unit)
+                              for point in points]
+    return {'ends': brackets, 'level': float(self.query.confidence),
             'covers': 'for all orders at once: a quantile of the clamped '
                       'values of the file'}
 
   def _rank_error(self, order: Fraction, miss: float) -> float:
     """Returns a bound of the rank error: P(score >= s) <= |points| e^(-rate s).
     """
+    # Some point has the score 0, so the weights sum to 1 or more.
     size = self.lattice.high + 1 - self.lattice.low
     return math.log(size / miss) / float(self.rate(order)) / order.denominator
 
@@ -237,11 +241,9 @@ class RecursiveQuantiles(Quantiles):
 
   @property
   def cost(self) -> Cost:
-    """Returns the cost of all levels, each an exponential mechanism.
-
-    The nodes of a level draw from parts of the records, and the ranges of
-    their log-ratios add up to the level's share (`splitting`).
-    """
+    """Returns the cost of all tree levels, each an exponential mechanism."""
+    # The nodes of a tree level share each record, so the ranges of their
+    # log-ratios add up to that of one mechanism (`splitting`).
     return Cost(choices=self.tree.level_costs)
 
   def errors(self, number: int | None = None) -> list[float]:
@@ -272,14 +274,14 @@ class RecursiveQuantiles(Quantiles):
 def quantiles(query: Query) -> Quantiles:
   """Returns the plan of sample quantiles at given levels.
 
-  Without `quantile_method` it is the method whose bound of the rank errors is
-  smaller; the bounds depend on public numbers alone. `value_interval` exists
-  for the independent method only.
+  Without `quantile_method` it is the one with the smaller bound of rank errors,
+  which is public. `value_interval` exists for the independent method only.
   """
   orders = query.quantiles
   if (not all(0 < order < 1 for order in orders) or
       any(a >= b for a, b in zip(orders, orders[1:]))):
-    raise ValueError('quantiles must lie strictly between 0 and 1, increasing')
+    raise ValueError('quantiles must lie strictly between 0 and 1, increasing, '
+                     f'got {", ".join(map(str, orders))}')
   method = query.quantile_method or 'auto'
   if query.value_interval and method == 'recursive':
     raise ValueError('value_interval needs quantile_method=independent')

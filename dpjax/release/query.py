@@ -55,7 +55,7 @@ def _check_positive(name: str, value: Decimal) -> None:
 
 
 def _method(name: str, value: str) -> str | None:
-  """Returns a method of quantiles; None for 'auto', which is the default."""
+  """Returns the name of a quantile method, or None for the default 'auto'."""
   del name
   return None if value == 'auto' else str(value)
 
@@ -157,12 +157,12 @@ class Query:
 
   @property
   def replacing(self) -> bool:
-    """Whether neighbours replace one record, instead of adding one."""
+    """Returns whether neighbours replace one record, instead of adding one."""
     return self.adjacency is Adjacency.REPLACE_ONE
 
   @property
   def knows_size(self) -> bool:
-    """Whether the number of records that enter the statistic is public.
+    """Returns whether the number of records in the statistic is public.
 
     It is public under replace-one, unless records without a number are absent:
     replacing a record may then change how many records enter.
@@ -176,7 +176,7 @@ class Query:
 
   @property
   def missing_text(self) -> str:
-    """Returns a sentence on how missing numbers are treated."""
+    """Returns how missing numbers are treated, for the release JSON."""
     if self.missing is None:
       return 'declared: no number is missing'
     place = _PLACES.get(self.missing, 'absent')
@@ -233,11 +233,10 @@ class Query:
               upper: Decimal) -> Iterator[Decimal]:
     """Yields fields as numbers; the rule `missing` replaces all others.
 
-    Never raises, whatever the fields are, so that no record can change what
-    others see. Where `missing` is None, the reader of the file has refused a
-    file with missing numbers. Here they count as the middle of the bounds under
-    replace-one and as absent under add-or-remove-one, so that privacy does not
-    rely on the reader.
+    It never raises, so that no record can change what others see. Where
+    `missing` is None, the reader has refused a file with missing numbers. Here
+    they count as the middle of the bounds under replace-one, else as absent, so
+    that privacy does not rely on the reader.
     """
     return (value for value, _ in self.labelled(
         ((text, None) for text in fields), lower, upper))
@@ -247,20 +246,20 @@ class Query:
     """Yields (number, label) pairs by the same rule as `numbers`."""
     with decimal.localcontext(prec=200):  # exact: bounds have few digits
       middle = (lower + upper) / 2
+    # Under replace-one an absent record would change n, which is public.
     rule = self.missing or ('middle' if self.replacing else 'absent')
-    instead = {'absent': None, 'lower': lower, 'upper': upper,
+    replacement = {'absent': None, 'lower': lower, 'upper': upper,
                'middle': middle}[rule]
     for text, label in fields:
       value = lattice.number(text)
-      value = instead if value is None else value
+      value = replacement if value is None else value
       if value is not None:
         yield value, label
 
   def to_json(self) -> dict[str, object]:
-    """Returns all parameters in a canonical form: equal queries, equal JSON.
-
-    Parameters that were added later are left out where they are None.
-    """
+    """Returns all parameters in a canonical form: equal queries, equal JSON."""
+    # The ledger finds an earlier answer by this JSON. So a parameter that is
+    # newer than the first ledgers is left out where it is None.
     def text(value: object) -> object:
       if isinstance(value, tuple):
         return [text(part) for part in value]

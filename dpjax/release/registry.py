@@ -41,14 +41,13 @@ def query_of(statistic: str, *, adjacency: Adjacency | str,
   """Returns a query whose numbers are exact, from a call or a command line.
 
   Args:
-    statistic: its name.
+    statistic: name of the statistic.
     adjacency: which data sets are neighbours.
-    **values: values of the other parameters; numbers may be of any type, and a
-      float means its shortest decimal. None means the default.
+    **values: other parameters; a float means its shortest decimal, None means
+      the default.
 
   Raises:
-    ValueError: for a parameter that does not exist, or a value that is not
-      allowed.
+    ValueError: for an unknown parameter, or a value that is not allowed.
   """
   given = {'statistic': statistic, 'adjacency': adjacency, **values}
   exact: dict[str, Any] = {}
@@ -65,9 +64,8 @@ def plan(query: Query) -> AnyPlan:
   """Returns the plan that answers a query.
 
   Raises:
-    ValueError: if the statistic is unknown, if a parameter that it needs is
-      not given, if a parameter is given that it does not take, or if a value
-      is out of range.
+    ValueError: if the statistic is unknown, or a parameter is missing, not one
+      of the statistic, or out of range.
 
   Examples:
     >>> from fractions import Fraction
@@ -94,10 +92,7 @@ def plan(query: Query) -> AnyPlan:
 
 
 def gaps(query: Query) -> bool:
-  """Returns whether the file may have missing numbers.
-
-  It may if `missing` says how they are treated, or if the statistic needs no
-  rule for them: a count of a range leaves out records without a number.
-  """
+  """Returns whether the file may have missing numbers."""
+  # Some statistics need no rule: a range leaves out records without a number.
   return query.missing is not None or 'missing' not in STATISTICS[
       query.statistic].takes

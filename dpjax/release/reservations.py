@@ -18,10 +18,9 @@ A process killed before step 3 has spent nothing. One killed between steps 3 and
 5 has spent its cost and released nothing. The same query then finishes the
 entry at no further cost. If the file is the same, so are noise and answer.
 
-Noise depends on the secret and on the hash of the file: equal noise on two
-versions of a named data set would reveal their difference. Whether the data
-have changed is private, so the cost, the number of the entry, the lines of the
-ledger and all messages are the same in both cases.
+If the data have changed since, the noise is another. Whether they have is
+private, so the cost, the number of the entry, the lines of the ledger and all
+messages are the same in both cases.
 
 After step 5 the same query gets the recorded answer if the ledger is for one
 file. On a named data set it pays again, because a repeated answer would reveal
@@ -102,9 +101,11 @@ def held(path: files.Path, *, dataset: str | None, adjacency: Adjacency,
   if budget is None and not pathlib.Path(path).exists():
     raise FileNotFoundError(f'no ledger {path}: give a budget to create it')
   flags = os.O_RDWR | (os.O_CREAT if budget else 0)
+  # Locked before it is read, so that no two processes spend the same budget.
   with files.locked(path, flags, _PRIVATE) as descriptor:
     content = files.read_all(descriptor)
     if content:
+      # A user who may write the ledger could have erased what was spent.
       private_files.check_file(path, descriptor, writable_only=True)
     account, size = ledger.parse(content, path)
     if account is None:
@@ -149,6 +150,8 @@ class Held:
     self._answers, self._secrets = folders(path)
     if os.path.lexists(self._secrets):
       private_files.make_folder(self._secrets)
+    # Whoever has the secret of an answer can subtract its noise, so only those
+    # of open entries are kept.
     wanted = {entry.seal for entry in account.entries
               if entry.answer is None and self._has_secret(entry)}
     for secret in self._secrets.glob('*'):
@@ -207,12 +210,16 @@ class Held:
       self.account.check_budget(cost)
       if not self.account.digest:
         self._start(data)
+      # Secret first, then line: a paid entry can always be finished.
       seal = self._kept(secrets.token_bytes(streams.SECRET_BYTES))
       self._write({'kind': 'reserved', 'query': query, 'cost': cost.to_json(),
                    'number': len(self.account.entries) + 1, 'seal': seal})
       entry = self.account.entries[-1]
     secret = private_files.read(self._secrets / entry.seal)
+    # Other data give other noise: with equal noise, two answers would differ
+    # by what has changed.
     context = json.dumps([query, data], sort_keys=True).encode()
+    # The account as it was when paid: an interruption changes no answer.
     return Reservation(
         entry=entry, below=streams.SecretStream(secret, context),
         resumed=resumed, account=dataclasses.replace(
@@ -220,18 +227,16 @@ class Held:
 
   @contextlib.contextmanager
   def drawing(self, entry: Entry) -> Iterator[None]:
-    """Gives up an entry whose answer fails; its cost stays spent.
-
-    The failure may depend on the noise, so the secret must not be used again:
-    it would fail again on the same data, and on other data it would reveal
-    something. Lack of memory or of disk space says nothing about the noise;
-    the entry then stays open.
-    """
+    """Gives up an entry whose answer fails; its cost stays spent."""
     try:
       yield
     except (MemoryError, OSError):
+      # Lack of memory or disk space says nothing about the noise: the entry
+      # stays open.
       raise
     except Exception:
+      # The failure may depend on the noise. With the same secret the query
+      # fails again on the same data, so another outcome shows other data.
       private_files.remove(self._secrets / entry.seal)
       raise
 
@@ -241,6 +246,8 @@ class Held:
     Returns:
       The answer as later queries will read it.
     """
+    # Answer first, then its hash, then the secret: after a crash the entry can
+    # be finished, or has its answer. Without a sync a new name may be lost.
     content = json.dumps(answer, indent=2, allow_nan=False).encode()
     _make_folder(self._answers)
     files.replace(self._answer_path(entry), content, _PRIVATE)
@@ -267,6 +274,7 @@ class Held:
 
   def _interrupted(self, query: Query, cost: Cost) -> Entry | None:
     """Returns a paid entry without an answer whose secret exists, or None."""
+    # With another cost, as after a change of dpjax, it is another mechanism.
     for entry in self.account.entries:
       if (entry.query == query and entry.cost == cost and
           entry.answer is None and self._has_secret(entry)):

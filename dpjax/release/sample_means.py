@@ -3,7 +3,7 @@ r"""Confidence intervals for a population mean on [0, 1], from noisy sums alone.
 Statement. Records t_1, ..., t_n are independent draws from any distribution on
 [0, 1], with mean mu and variance v. Noisy sums of t, of 1 - t and of t (1 - t)
 are released; n may be private. The interval contains mu with probability at
-least 1 - miss, at every n and for every distribution: nothing is asymptotic.
+least 1 - miss, at every n and for every distribution.
 
 Each mean m is tested, and the interval contains those that are not rejected.
 S(m) = sum (t - m) and Q(m) = sum (t - m)^2 are linear in the three sums, so the
@@ -11,9 +11,6 @@ noise in each is a known combination of the noise that was drawn. The proof is
 in docs/theory/sample_means.md: a bound on n v (step 1), the tail of S by the
 two-point distribution of Bentkus (2004, Theorem 1.1) with noise (step 2), or by
 the Berry-Esseen theorem for large samples (step 3), and the interval (step 4).
-
-In all examples, the means beyond a rejected one are rejected, too. This is not
-proved, so `combinations.farthest` searches from outside and does not assume it.
 """
 
 import dataclasses
@@ -31,6 +28,7 @@ from dpjax.release.noise import Noise
 # Shares of `miss`: for the bound of the variance, and for the range of n.
 _VARIANCE_MISS = .06
 _SIZE_MISS = .05
+# Every rate gives a valid bound; the best of these is close to the best of all.
 _RATES = np.geomspace(1e-6, 100, 400)
 
 
@@ -92,6 +90,7 @@ def file_variance(moments: NoisyMoments, miss: float) -> tuple[float, float]:
   products = combinations.ratio_interval(
       lambda r: moments.combined(-r, -r, 1),
       moments.values[2] / moments.size, (0.0, .25), miss / 2)
+  # m (1 - m) is largest at the m next to 1/2, and least at an end.
   least, *_, most = sorted(m * (1 - m) for m in (
       low, high, min(max(.5, low), high)))
   return max(0.0, least - products[1]), max(0.0, most - products[0])
@@ -101,8 +100,6 @@ def population_mean(moments: NoisyMoments,
                     miss: float) -> tuple[float, float]:
   """Returns the interval for the mean of the population; sampling and noise.
 
-  The proof is in docs/theory/sample_means.md.
-
   Args:
     moments: released noisy sums.
     miss: probability of missing the mean, in (0, 1).
@@ -111,6 +108,7 @@ def population_mean(moments: NoisyMoments,
   if sizes[0] < 1:
     return 0.0, 1.0  # There may be no record: every value is possible.
 
+  # Accepted means may lie beyond a refused one, so the search starts outside.
   def end(side: NoisyMoments) -> float:
     return combinations.farthest(
         lambda mean: not refused(side, mean, sizes, miss), side.mean, 0.0)
@@ -120,18 +118,19 @@ def population_mean(moments: NoisyMoments,
 
 def _sizes(moments: NoisyMoments,
            miss: float) -> tuple[tuple[int, int], float]:
-  """Returns a range of n and the rest of `miss`; n itself if it is public."""
+  """Returns the least and the largest n, and what is left of `miss`."""
   value, combination = moments.combined(1, 1, 0)
   if not any(combination.coefficients):
     return (round(value),) * 2, miss
   width = combination.half_width(_SIZE_MISS * miss)
+  # 1e-6 keeps float rounding from cutting off a whole number.
   return (max(0, math.ceil(value - width - 1e-6)),
           max(1, math.floor(value + width + 1e-6))), (1 - _SIZE_MISS) * miss
 
 
 def refused(moments: NoisyMoments, mean: float, sizes: tuple[int, int],
             miss: float) -> bool:
-  """Returns whether the sum of t is too large for this mean.
+  """Returns whether a test rejects this mean, as the sum of t is too large.
 
   Args:
     moments: released noisy sums.
@@ -181,10 +180,12 @@ def upper_tail(excess: float, mean: float, variance: float,
   bound = moment(variance)
   distance = .33554 * (max(mean, 1 - mean) * math.sqrt(2 / max(
       1e-300, least * variance)) + .415 / math.sqrt(least))
+  # The normal bound is at least `distance`, so it would not help.
   if distance >= bound:
     return bound
   normal = distance + combination.normal_tail(
       excess, (math.sqrt(least * variance / 2), math.sqrt(most * variance)))
+  # `normal` is for variances above half of the bound; below, step 2 is used.
   return min(bound, max(normal, moment(variance / 2)))
 
 
@@ -201,6 +202,7 @@ def _moment_tail(excess: float, most: float, variance: float, *, number: int,
   seconds = 2 * np.cumsum(firsts[::-1])[::-1] - firsts
   gaps = excess / step - (total.first + np.arange(len(tails)))
   before = gaps > 0
+  # The sum cannot reach the excess, except by what the grid leaves out.
   if before.all():
     return 1e-12
   return float(min(1.0, 1e-12 + np.min(

@@ -1,9 +1,8 @@
 """Releases from Python: a ledger, and one method for each statistic.
 
-`Ledger` is what the command `dpjax estimate` is on the command line: the same
-checks in the same order, the same exact noise, and the same file of budget. A
-ledger that one of them has begun may be continued by the other; for columns in
-memory, under the same name of the data set (`dataset`).
+`Ledger` makes the same checks, draws the same noise and keeps the same file as
+the command `dpjax estimate`. Each can continue a ledger of the other; for
+columns in memory, under the same name of the data set (`dataset`).
 
   ledger = Ledger('survey.ledger', budget=2, adjacency='replace_one')
   released = ledger.mean(table['age'], lower=18, upper=100, epsilon=0.5)
@@ -43,33 +42,31 @@ _NEIGHBOURS = {
 class Ledger:
   """The privacy budget of a data set, kept in a file, and releases on it.
 
-  Every statistic of `registry.STATISTICS` is a method: `ledger.mean(column,
-  lower=, upper=, epsilon=)`, `ledger.quantiles(column, quantiles=[.25, .5],
-  lower=, upper=, epsilon=)`, `ledger.histogram(column, categories=[...],
-  epsilon=)`, `ledger.roc(scores, labels, positive=1, ...)`; `release` takes the
-  name as an argument. Parameters are those of `query.Query`; all are public.
+  Every statistic of `registry.STATISTICS` is a method, such as
+  `ledger.mean(column, lower=, upper=, epsilon=)`; `release` takes the name as
+  an argument. Parameters are those of `query.Query`; all are public.
 
-  A release costs epsilon of the budget, also if it fails after its noise was
-  drawn; one that does not fit is refused before the records are looked at. The
-  same query of the same file costs nothing again. The same query of columns in
-  memory is paid again, because the records may be another version.
+  A release costs epsilon of the budget, even if it fails after its noise was
+  drawn. One that exceeds the budget is refused before the records are read.
+  The same query of the same file costs nothing again; of columns in memory it
+  is paid again.
   """
 
   def __init__(self, path: str | os.PathLike[str], *,
                adjacency: Adjacency | str, budget: Number | None = None,
                budget_delta: Number = 0, dataset: str | None = None):
-    """Names the file of a ledger; it is made by the first release.
+    """Names the file of a ledger; the first release creates it.
 
     Args:
       path: path of the ledger. Its answers and secrets are in folders beside
         it.
       adjacency: which data sets are neighbours, 'replace_one' or
         'add_or_remove_one'.
-      budget: epsilon of all releases together; None for a ledger that is there.
+      budget: epsilon of all releases together; None if the ledger exists.
       budget_delta: delta of all releases together; 0 admits pure releases only.
       dataset: name of the data set whose versions share this budget. None
-        stands for one file, whose answers are given again for nothing; columns
-        in memory need a name, and take that of the ledger where none is given.
+        stands for one file, whose answers are repeated at no cost. For columns
+        in memory the default is the name of the ledger.
 
     Raises:
       ValueError: for an adjacency or a budget that is not allowed.
@@ -96,7 +93,7 @@ class Ledger:
     return method
 
   def __dir__(self) -> Iterable[str]:
-    """Lists the methods, those of the statistics among them."""
+    """Lists all methods, with one for each statistic."""
     return sorted({*super().__dir__(), *registry.STATISTICS})
 
   def release(self, statistic: str, *columns: Any, epsilon: Number,
@@ -107,32 +104,31 @@ class Ledger:
 
     Args:
       statistic: a name of `registry.STATISTICS`.
-      *columns: the records: a column in memory (of scores and of labels, two),
-        or the path of a file, whose columns are named by the parameters
-        `column` and `label`.
+      *columns: the records: one column in memory, two (scores and labels), or
+        the path of a file, whose columns `column` and `label` name.
       epsilon: cost of the release; a float stands for its shortest decimal.
       delta: None for pure differential privacy with discrete Laplace noise,
         else in [1e-12, 1) with discrete Gaussian noise.
       confidence: level of the intervals.
       form: how a file is written, and what counts as missing; None for a CSV
         file with commas and decimal points.
-      **values: values of other parameters of `query.Query`, such as lower,
-        upper, missing and quantiles.
+      **values: other parameters of `query.Query`, such as lower and upper.
 
     Returns:
       What may be published: the value, its interval, the guarantee, the noise
       and all public parameters; the JSON of `dpjax estimate` as a dict.
 
     Raises:
-      ValueError: for parameters that the statistic does not take or that are
-        out of range, for a budget that does not suffice, and for records that
-        cannot be read as declared. Nothing is spent then.
+      ValueError: for wrong parameters, for too small a budget, and for records
+        that cannot be read as declared. Nothing is spent then.
     """
     source, names = _source(columns, statistic, values, form or Format())
     query = registry.query_of(
         statistic, adjacency=self.adjacency, epsilon=epsilon, delta=delta,
         confidence=confidence, **names, **values)
     dataset = self.dataset
+    # Columns may be another version at each call, and a repeated answer would
+    # reveal that they are not. With a name, every call pays.
     if dataset is None and isinstance(source, sources.Columns):
       dataset = pathlib.Path(self.path).stem
     return release(query, source, ledger=self.path, budget=self.budget,
@@ -172,25 +168,24 @@ def release(query: Query, source: sources.Source, *, ledger: str,
             note: Callable[[str], None] = lambda text: None,
             before: Callable[[], None] = lambda: None,
             below: exact.Draw | None = None) -> dict[str, Any]:
-  """Answers a query, in the order that `reservations` states and proves.
+  """Answers a query, in the order that `reservations` states.
 
   Args:
-    query: public.
+    query: the statistic and its public parameters.
     source: the records.
     ledger: path of the ledger.
     budget: total budget, to create a ledger if there is none.
     dataset: name of a data set in all its versions, or None for one file.
-    note: called with a message when an answer is given again, and when an
-      interrupted release is finished; both are as public as the ledger.
-    before: checks what else must hold, before the ledger is opened.
-    below: randomness for tests; None for that of the secret that the entry of
-      the ledger seals.
+    note: called with a message when an answer is repeated, or an interrupted
+      release is finished; both messages are as public as the ledger.
+    before: further checks, made before the ledger is opened.
+    below: randomness for tests; None for the secret of the ledger's entry.
 
   Returns:
-    What is released.
+    The release JSON as a dict.
 
   Raises:
-    ValueError: before anything is spent, for what cannot be answered.
+    ValueError: for a query that cannot be answered; nothing is spent then.
   """
   plan = registry.plan(query)
   before()
@@ -199,6 +194,7 @@ def release(query: Query, source: sources.Source, *, ledger: str,
   asked = {'query': plan.asked.to_json(), **source.form.to_json()}
   with reservations.held(ledger, dataset=dataset, budget=budget,
                          adjacency=query.adjacency) as held:
+    # Before the records are opened: a refusal must not depend on them.
     held.check(asked, plan.cost)
     with source.opened() as (sha256, measure):
       held.check_data(sha256)
@@ -206,7 +202,9 @@ def release(query: Query, source: sources.Source, *, ledger: str,
       if known is not None:
         note('answered before: no budget is spent')
         return _viewed(query, plan, known)
+      # A file that cannot be read fails here, before it has cost anything.
       measured = measure(query, plan)
+    # Paid on disk before noise is drawn, so that no crash gives a free draw.
     reserved = held.reserve(asked, plan.cost, sha256)
     if reserved.resumed:
       note(f'release {reserved.entry.number} was interrupted and is finished '
@@ -220,6 +218,7 @@ def release(query: Query, source: sources.Source, *, ledger: str,
           'statistic': plan.asked.statistic, **drawn, 'guarantee': guarantee,
           'parameters': _public(plan.asked), 'format': source.form.to_json(),
           **plan.facts(), 'ledger': reserved.account.summary()}
+    # On disk before anybody sees it: the same query then repeats this answer.
     answer = held.commit(reserved.entry, answer)
   return _viewed(query, plan, answer)
 
@@ -240,7 +239,7 @@ def guarantee_of(query: Query, cost: Cost) -> dict[str, object]:
 
 
 def _public(query: Query) -> dict[str, object]:
-  """The parameters that were given."""
+  """Returns the parameters that were given, for the release JSON."""
   return {name: value for name, value in query.to_json().items()
           if value not in (None, []) and name not in
           ('adjacency', 'epsilon', 'delta', 'statistic')}
@@ -248,7 +247,7 @@ def _public(query: Query) -> dict[str, object]:
 
 def _viewed(query: Query, plan: AnyPlan,
             answer: Mapping[str, Any]) -> dict[str, Any]:
-  """The released answer, as the query asks for it."""
+  """Returns the released answer in the form that the query asks for."""
   view = plan.view(answer)
   if not view:
     return dict(answer)
@@ -261,7 +260,7 @@ def _viewed(query: Query, plan: AnyPlan,
 def _source(columns: Sequence[Any], statistic: str,
             values: Mapping[str, Any], form: Format
             ) -> tuple[sources.Source, dict[str, str]]:
-  """The records that a call names, and the names of its columns."""
+  """Returns the records that a call gives, and the names of its columns."""
   if len(columns) == 1 and isinstance(columns[0], (str, os.PathLike)):
     return sources.File(str(columns[0]), form), {}
   known = registry.STATISTICS.get(statistic)  # An unknown one is refused later.

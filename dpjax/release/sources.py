@@ -15,7 +15,7 @@ from dpjax.tables import columns
 from dpjax.tables import reader
 from dpjax.tables.formats import Format
 
-# Number of records that are hashed at a time.
+# Records hashed at a time, which limits the memory for their texts.
 _ROWS = 2**12
 
 Measure = Callable[[Query, Plan], object]
@@ -27,7 +27,7 @@ class Source(Protocol):
 
   @property
   def form(self) -> Format:
-    """How numbers and missing values are spelled; public."""
+    """Returns how numbers and missing values are spelled; public."""
 
   def opened(self) -> contextlib.AbstractContextManager[
       tuple[str, Measure]]:
@@ -52,7 +52,7 @@ class File:
 
   @contextlib.contextmanager
   def opened(self) -> Iterator[tuple[str, Measure]]:
-    """Reads the file once: its hash is of the bytes that are measured."""
+    """Opens a copy, so that hash and measurement are of the same bytes."""
     with files.snapshot(self.path) as (file, sha256):
 
       def measure(query: Query, plan: Plan) -> object:
@@ -80,7 +80,7 @@ class Columns:
 
   @contextlib.contextmanager
   def opened(self) -> Iterator[tuple[str, Measure]]:
-    """Copies the columns once: their hash is of what is measured."""
+    """Copies the columns, so that their hash is of what is measured."""
     fields = [columns.listed(columns.of(column)) for column in self.values]
     if len({len(column) for column in fields}) > 1:
       raise ValueError('columns must have equal lengths, got '
@@ -98,13 +98,13 @@ class Columns:
 
 
 def _names(query: Query, plan: Plan) -> tuple[Any, ...]:
-  """Names of the columns that a plan reads."""
+  """Returns the names of the columns that a plan reads."""
   return {'records': (), 'labels': (query.column, query.label)}.get(
       plan.reads, (query.column,))
 
 
 def _numeric(plan: Plan) -> bool:
-  """Whether the first column that a plan reads holds numbers."""
+  """Returns whether the first column that a plan reads holds numbers."""
   return plan.reads in ('numbers', 'labels')
 
 
@@ -114,8 +114,11 @@ def _digest(fields: Sequence[Sequence[Any]], num_rows: int) -> str:
   Ledgers keep this digest. If it changed for the same records, the ledger would
   charge again for an answer that it has stored.
   """
+  # The shape comes first: the fields of two columns with one row would
+  # otherwise read like those of one column with two rows.
   digest = hashlib.sha256(f'{len(fields)} {num_rows}\n'.encode())
   for start in range(0, num_rows if fields else 0, _ROWS):
+    # In a text, repr writes a line break as an escape; so fields stay apart.
     texts = [[f'{type(field).__name__} {field!r}\n'
               for field in column[start:start + _ROWS]] for column in fields]
     digest.update(''.join(itertools.chain.from_iterable(

@@ -6,7 +6,7 @@ tree level, so that m quantile levels cost as much as ceil(log2(m + 1)). Source:
 Kaplan, Schnapp and Stemmer (2022); Lalanne (2023, section 6.1.5) (items QF-08,
 QB-02).
 
-On a lattice many records are equal. If all of them were on one side of a cut,
+On a lattice many records are equal, and with all of them on one side of a cut
 every level beyond it would be biased. So a record counts as spread evenly over
 `parts` parts of its point, and cuts lie between parts. A node then holds a
 share of a record, and the shares of a record in one tree level sum to 1.
@@ -46,6 +46,7 @@ from dpjax.privacy import exact
 
 Fraction = fractions.Fraction
 
+# A part then holds at most one record in all files of up to 2^24 records.
 PARTS = 2**24
 """Default number of parts of a lattice point."""
 
@@ -98,12 +99,12 @@ class Splitting:
   @functools.cached_property
   def nodes(self) -> tuple[Node, ...]:
     """Returns one node for each quantile level, parents first."""
-    ends = [Fraction(0), *self.orders, Fraction(1)]
+    orders = [Fraction(0), *self.orders, Fraction(1)]
     nodes, level = [], [(0, len(self.orders) + 1)]
     for number in range(self.num_levels):
       for left, right in level:
         place = (left + right) // 2
-        share = (ends[place] - ends[left]) / (ends[right] - ends[left])
+        share = (orders[place] - orders[left]) / (orders[right] - orders[left])
         nodes.append(Node(place, left, right, share, number))
       level = [pair for node in nodes if node.level == number for pair in (
           (node.left, node.place), (node.place, node.right))
@@ -121,6 +122,8 @@ class Splitting:
     Under replace-one these are two records: the old one and the new one.
     """
     a, b = node.share.numerator, node.share.denominator
+    # At the root M is fixed, and only C moves. Elsewhere a record that joins or
+    # leaves moves b C - a M by b - a or by a: step 1.
     if self.replacing and not node.level:
       return b * self.parts
     return (1 + self.replacing) * max(a, b - a) * self.parts
@@ -141,6 +144,7 @@ class Splitting:
     counts = [(value, sum(1 for _ in same))
               for value, same in itertools.groupby(values)]
     cuts = {0: 0, len(self.orders) + 1: self.size * self.parts}
+    # Parents first: a node sees the records between two released cuts.
     for node in self.nodes:
       cuts[node.place] = choose(
           self.runs(counts, cuts[node.left], cuts[node.right], node.share),
@@ -164,19 +168,19 @@ class Splitting:
     wanted = a * sum(count * slope for _, count, slope in segments)
     cut_runs, mass = [], 0
     for start, count, slope in segments:
-      lead = b * mass - wanted
+      excess = b * mass - wanted
       mass += count * slope
       if not slope:
-        cut_runs.append(Run(start, 1, count, abs(lead), 0))
+        cut_runs.append(Run(start, 1, count, abs(excess), 0))
         continue
       # The first `low` cuts have mass at most p M; the last has the best score.
-      low = min(max(-lead // (b * slope) + 1, 0), count)
+      low = min(max(-excess // (b * slope) + 1, 0), count)
       if low:
         cut_runs.append(Run(start + low - 1, -1, low,
-                         -(lead + (low - 1) * b * slope), b * slope))
+                            -(excess + (low - 1) * b * slope), b * slope))
       if low < count:
-        cut_runs.append(Run(start + low, 1, count - low, lead + low * b * slope,
-                         b * slope))
+        cut_runs.append(Run(start + low, 1, count - low,
+                            excess + low * b * slope, b * slope))
     return cut_runs
 
   def _segments(self, counts: Sequence[tuple[int, int]], left: int,
@@ -198,17 +202,15 @@ class Splitting:
   def errors(self, miss: float, number: int | None = None) -> list[float]:
     """Returns bounds [m] of the rank errors; they hold except with `miss`.
 
-    Mass grows by at most n parts from a cut to the next, so at least parts / n
-    cuts of a node, or all, are within one rank of its target. The probability
-    of a cut k ranks farther away is at most
-    (size parts + 1) n / parts e^(-rate k).
-
     Args:
       miss: probability for all quantile levels together.
       number: n if it is public; else n is assumed to be at most `parts`.
     """
-    near = max(1, self.parts // (number or self.parts))
-    odds = math.log((self.size * self.parts + 1) / near)
+    # Mass grows by at most n parts from cut to cut, so parts / n cuts of a
+    # node, or all, are within one rank of its target. One k ranks farther away
+    # has probability at most (size parts + 1) n / parts e^(-rate k).
+    num_near = max(1, self.parts // (number or self.parts))
+    odds = math.log((self.size * self.parts + 1) / num_near)
     odds += math.log(len(self.orders) / miss)
     errors = {0: 0.0, len(self.orders) + 1: 0.0}
     for node in self.nodes:

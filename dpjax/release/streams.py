@@ -8,6 +8,7 @@ so the secret is destroyed when the answer is on disk.
 import hashlib
 
 SECRET_BYTES = 32
+# Bytes of a block: many, because each call absorbs the whole key again.
 _BLOCK = 2**13
 
 
@@ -15,10 +16,8 @@ class SecretStream:
   """Draws uniform integers that depend on a secret and a context alone.
 
   Block i of the stream is SHAKE-256(secret, SHA-256(context), i). The inputs
-  have fixed lengths, so no two of them coincide. For everybody without the
-  secret the stream is as good as random (SHAKE-256 as a pseudo-random function;
-  FIPS 202). Integers are drawn by rejection: as many bits as n - 1 has, drawn
-  again while their value is n or more.
+  have fixed lengths, so no two of them coincide. Without the secret the stream
+  is as good as random (SHAKE-256 as a pseudo-random function; FIPS 202).
 
   Examples:
     >>> from dpjax.release import streams
@@ -45,6 +44,8 @@ class SecretStream:
       raise ValueError(f'n must be at least 1, got {n}')
     bits = (n - 1).bit_length()
     size = (bits + 7) // 8
+    # Values of n or more are rejected: a remainder would favour small values.
+    # 2^bits < 2 n, so more than half of the values are kept.
     while True:
       value = int.from_bytes(self._take(size)) >> 8 * size - bits
       if value < n:
@@ -56,5 +57,5 @@ class SecretStream:
       self._left += hashlib.shake_256(
           self._key + self._blocks.to_bytes(8)).digest(_BLOCK)
       self._blocks += 1
-    taken, self._left = self._left[:size], self._left[size:]
-    return taken
+    chunk, self._left = self._left[:size], self._left[size:]
+    return chunk

@@ -60,7 +60,7 @@ class SupportMax(queries.Direct):
   """A point of the lattice near the rank j below the top.
 
   The score of a point is the distance of j from the numbers of values above it
-  and at or above it. One more or one replaced record changes it by at most 1.
+  and at or above it.
 
   Attributes:
     query: public parameters of the release, with the bounds of theta.
@@ -74,6 +74,8 @@ class SupportMax(queries.Direct):
   @property
   def cost(self) -> Cost:
     """Returns the cost of the point, and of a private number of records."""
+    # One more or one replaced record moves the score by at most 1: ranks count
+    # from the top, so n does not matter.
     point = Cost(choices=(2 * self.rate,))
     return point if self.query.knows_size else point + self.count_noise.cost(
         l1_sensitivity=1, l2_sensitivity_squared=1)
@@ -117,7 +119,7 @@ class SupportMax(queries.Direct):
     runs = quantiles.runs(values, self.lattice)
     top = len(values) - rank
     return ([run[:2] for run in runs],
-            [max(0, top - upto, under - top) for _, _, under, upto in runs])
+            [max(0, top - upto, below - top) for _, _, below, upto in runs])
 
   def draw(self, measured: list[int],
            meter: Meter) -> dict[str, object]:
@@ -147,21 +149,22 @@ class SupportMax(queries.Direct):
     return {**released, 'stages': stages}
 
   def _inside(self, value: float) -> float:
-    """Clamps a value to the bounds of theta."""
+    """Returns a value clamped to the bounds of theta."""
     lower, upper = self.query.bounds
     return min(max(value, float(lower)), float(upper))
 
   def _ranks(self, rank: int) -> dict[str, object]:
-    """Returns the rank interval: P(score >= s) <= |points| e^(-rate s)."""
-    far = math.floor(math.log((self.lattice.high + 1) / self.query.miss)
-                     / float(self.rate))
+    """Returns the rank interval, by P(score >= s) <= |points| e^(-rate s)."""
+    rank_error = math.floor(math.log(
+        (self.lattice.high + 1) / self.query.miss) / float(self.rate))
     return queries.interval(
-        max(0, rank - far), rank + far, level=self.query.confidence,
+        max(0, rank - rank_error), rank + rank_error,
+        level=self.query.confidence,
         covers='a number between those of the values of the file above the '
                'point, and at or above it; noise only')
 
   def rank(self, number: int) -> int:
-    """Returns j, the least rank for which the range above theta is rare enough.
+    """Returns j, the least rank at which a point above theta is rare enough.
 
     It is at most half of the number of records.
     """
@@ -184,11 +187,9 @@ class SupportMax(queries.Direct):
     return (number + 1) * float(upper / lower - 1)
 
   def _inverse(self, r: int, left: int, right: int) -> float:
-    """Returns I_r, over the existing gaps within r ranks of the wanted one.
-
-    It integrates over ln s, where the integrand is smooth and falls off at both
-    ends, so that equal weights are accurate.
-    """
+    """Returns I_r, over the existing gaps within r ranks of the wanted one."""
+    # Over ln s the integrand is smooth and falls off at both ends, so that
+    # equal weights are accurate.
     rate, most = float(self.rate), min(r, _WINDOW)
     sides = [np.arange(1, min(most - 1, side) + 1) for side in (left, right)]
     ranks = np.concatenate([[0], *sides])
@@ -202,12 +203,10 @@ class SupportMax(queries.Direct):
           ) -> int | None:
     """Returns a bound of how many ranks the point lies too high, or too low.
 
-    It holds except with probability `miss`. It is None if there is no bound,
-    such as where there may be fewer records than j: the point may then be
-    anywhere between the bounds.
+    It is None if there is none, as where there may be fewer than j records.
 
     Args:
-      miss: probability of missing on this side.
+      miss: probability that the bound is wrong.
       sizes: the least and the largest number of records.
       rank: j.
       above: True for too high, False for too low.
@@ -243,16 +242,16 @@ class SupportMax(queries.Direct):
     """
     least, most = sizes
     half = float(self.lattice.unit) / 2
-    up = self.off(miss / 4, sizes, rank, above=True)
-    down = self.off(miss / 4, sizes, rank, above=False)
+    too_high = self.off(miss / 4, sizes, rank, above=True)
+    too_low = self.off(miss / 4, sizes, rank, above=False)
     low, high = map(float, self.query.bounds)
     # The point lies between these order statistics, counted from the top.
-    if up is not None:
-      low = (point - half) / stats.beta.isf(miss / 4, most - rank + up,
-                                            rank - up + 1)
-    if down is not None and rank + down <= least:
+    if too_high is not None:
+      low = (point - half) / stats.beta.isf(miss / 4, most - rank + too_high,
+                                            rank - too_high + 1)
+    if too_low is not None and rank + too_low <= least:
       high = (point + half) / stats.beta.ppf(
-          miss / 4, least - rank - down + 1, rank + down)
+          miss / 4, least - rank - too_low + 1, rank + too_low)
     return self._inside(low), self._inside(high)
 
 

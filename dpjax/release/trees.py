@@ -63,6 +63,7 @@ class Tree:
   def sensitivity(self) -> int:
     """Returns the l1 sensitivity of all nodes, and the square of the l2 one.
     """
+    # The root is not released, so it is no level.
     return (1 + self.replacing) * len(self.shape)
 
   @property
@@ -87,6 +88,7 @@ class Tree:
   def draw(self, counts: Sequence[int],
            meter: Meter) -> list[list[int | None]]:
     """Returns noisy counts of the nodes of each level; None without bins."""
+    # Nodes without bins are 0 for all data, so they need no noise.
     noisy = iter(meter.noisy(
         (count for level, mask in zip(self.nodes(counts), self._used,
                                        strict=True)
@@ -141,6 +143,7 @@ class Tree:
   def errors(self, number: int,
              generator: np.random.Generator) -> Iterator[np.ndarray]:
     """Yields simulated errors [C, N] of `linear`, `number` of them."""
+    # Least squares are linear, so their error is what they make of the noise.
     return (self.linear(self.simulated(generator), self.error_total)
             for _ in range(number))
 

@@ -31,7 +31,7 @@ _ETA = 0.03
 _SHIFT = 0.03
 _BLOCKS = 160
 # Half-width, in standard deviations, of the binomial counts that are summed.
-_REACH = 12.0
+_HALF_RANGE = 12.0
 # Largest number of cells of this sum, so that a cell has at most 0.006 of the
 # standard deviation of the counts, or this fraction of that of T.
 _CELLS = 4000
@@ -44,8 +44,6 @@ _CLOSE = 2e-3
 def interval(positive: int, other: int, noise: Noise,
              miss: float) -> tuple[float, float]:
   """Returns the interval for the probability of a positive record.
-
-  The proof is in docs/theory/two_counts.md.
 
   Args:
     positive: noisy count A.
@@ -60,11 +58,11 @@ def interval(positive: int, other: int, noise: Noise,
   if sizes[1] < 1:
     return 0.0, 1.0  # Without records nothing follows.
   alpha = (1 - _SIZE_MISS) * miss / 2
-  reach = both.half_width(_TAU * alpha)
+  noise_width = both.half_width(_TAU * alpha)
 
   def end(first: int, second: int) -> float:
     return LowerEnd(seen=(first, second), sizes=sizes, noise=noise, alpha=alpha,
-                    reach=reach).search()
+                    reach=noise_width).search()
 
   return end(positive, other), 1 - end(other, positive)
 
@@ -77,8 +75,8 @@ class LowerEnd:
     seen: released values A0 and B0.
     sizes: the least and the largest n.
     noise: distribution of z and of y.
-    alpha: p is rejected if g is at most this for all n.
-    reach: h of step 4.
+    alpha: level of the test; p is rejected if g <= alpha for all n.
+    reach: h of step 4, the half-width of z + y.
   """
   seen: tuple[int, int]
   sizes: tuple[int, int]
@@ -111,9 +109,11 @@ class LowerEnd:
   def search(self) -> float:
     """Returns nearly the largest p such that all below are rejected: step 5."""
     target = self._first_guess()
-    close = _CLOSE * (self.estimate - target)
+    tolerance = _CLOSE * (self.estimate - target)
     low, size = 0.0, target
-    while size > close and size > 0:
+    # All of [0, low] is rejected. A bracket that is not is halved, as the bound
+    # of a shorter one is tighter.
+    while size > tolerance and size > 0:
       if self.refused(low, low + size):
         low += size
         size = target - low
@@ -122,7 +122,9 @@ class LowerEnd:
     return low
 
   def _first_guess(self) -> float:
-    """Returns where g at the likeliest n equals alpha; not a proven bound."""
+    """Returns where g at the likeliest n equals alpha, nearly."""
+    # No proof needs it: the search tests all p below, and ends here at the
+    # latest. If it is too small, the interval is only longer.
     number = min(max(sum(self.seen), *self.sizes[:1]), self.sizes[1])
     low, high = 0.0, self.estimate
     for _ in range(20):
@@ -146,21 +148,24 @@ class LowerEnd:
     # Step 4, solved for the binomial count plus (1 - p1) z - p1 y.
     above = (self.seen[0] + p1 * (most - sum(self.seen)) - apart - shift)
     middle, spread = most * p2, math.sqrt(most * p2 * (1 - p2))
-    reach = _REACH * spread + 50
-    counts, chances = _binomial(
-        most, p2, max(0, math.floor(middle - reach)), min(most, math.ceil(
-            middle + reach)), math.floor(_CELL * self.deviation))
+    # 50 more for a p near 0 or 1, where the binomial is skew.
+    half_range = _HALF_RANGE * spread + 50
+    counts, probs = _binomial(
+        most, p2, max(0, math.floor(middle - half_range)), min(most, math.ceil(
+            middle + half_range)), math.floor(_CELL * self.deviation))
     grid, tails = self._noise(p1, spread)
     # 1e-9: a sum that is a grid point up to rounding counts as reached.
     places = np.ceil((above - counts) / grid.step - 1e-9) - grid.first
     above_all = np.where(places >= len(tails), 0.0, tails[
         np.clip(places, 0, len(tails) - 1).astype(int)])
-    chance = float(chances @ above_all) + 1e-12
-    return ((chance + (_TAU * self.alpha if p2 > p1 else 0.0))
+    # 1e-12 is for the counts that are left out, and for rounding.
+    prob = float(probs @ above_all) + 1e-12
+    return ((prob + (_TAU * self.alpha if p2 > p1 else 0.0))
             / (1 - _ETA if gap else 1.0))
 
   def _noise(self, p: float, spread: float) -> tuple[Grid, np.ndarray]:
     """Returns the distribution of (1 - p) z - p y and its upper tails."""
+    # A power of 2, so that one cached grid serves many brackets.
     return _grid(self.noise, p, 2.0**round(math.log2(max(spread, 1e-3))))
 
 
@@ -168,9 +173,9 @@ def _binomial(number: int, p: float, first: int, last: int,
               size: int) -> tuple[np.ndarray, np.ndarray]:
   """Returns counts from first to last, and the probability of each.
 
-  Each `size` counts, or more if there are too many, form one cell, in which all
-  count as the largest.
+  Each `size` counts, or more if there are too many, form one cell.
   """
+  # All counts of a cell count as its largest, so no upper tail gets smaller.
   size = max(1, size, -(-(last - first + 1) // _CELLS))
   counts = np.arange(first, last + size, size, dtype=np.float64) + (size - 1)
   if size == 1:

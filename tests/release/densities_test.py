@@ -83,12 +83,12 @@ def test_noise_costs_what_is_asked(adjacency, delta):
     assert plan.noise_of_records is None
   else:
     assert plan.noise_of_records.cost(
-        l1_sensitivity=1, l2_sensitivity_squared=1) == densities._share(
-            plan.query.cost(), Fraction(1, 20))
+        l1_sensitivity=1, l2_sensitivity_squared=1) == plan.query.cost(
+        ).part(Fraction(1, 20))
   for parts in (1, 21):
     spent = plan.noise_of_bins(parts).cost(**plan._sensitivities(parts))
     share = Fraction(1) if adjacency is _RO else Fraction(19, 20)
-    assert spent == densities._share(plan.query.cost(), share)
+    assert spent == plan.query.cost().part(share)
 
 
 @pytest.mark.parametrize('delta', [None, Fraction(1, 10**6)])
