@@ -45,19 +45,20 @@ def _released(model: str, size: int) -> Program:
 
 def releases(model: str, size: int) -> Release:
   """Returns the release of a model in NumPy."""
-  made = work.released(model, size)
+  mechanism = work.released(model, size)
   if model == 'release_tree':
-    return lambda rng, counts: _tree(rng, counts, made)
-  return lambda rng, counts: _square_root(rng, counts, made)
+    return lambda rng, counts: _tree(rng, counts, mechanism)
+  return lambda rng, counts: _square_root(rng, counts, mechanism)
 
 
 def _tree(rng: np.random.Generator, counts: np.ndarray,
-          made: trees.TreeEcdf) -> np.ndarray:
+          mechanism: trees.TreeEcdf) -> np.ndarray:
   """Returns ranks from node counts with discrete Laplace noise of one scale.
 
   Leaves that come out negative are set to zero, and the rest is fitted again.
   """
-  size, shape, alpha = counts.size, made.branching, np.exp(-1 / made.scale)
+  size, shape = counts.size, mechanism.branching
+  alpha = np.exp(-1 / mechanism.scale)
   leaves = np.pad(counts, (0, np.prod(shape) - size))
   noisy = []
   for nodes in np.cumprod(shape):
@@ -89,7 +90,7 @@ def _consistent(noisy: list[np.ndarray], shape: tuple[int, ...],
 
 
 def _square_root(rng: np.random.Generator, counts: np.ndarray,
-                 made: toeplitz.SquareRootEcdf) -> np.ndarray:
+                 mechanism: toeplitz.SquareRootEcdf) -> np.ndarray:
   """Returns ranks from counts with noise C^-1 z, conditioned on their sum n.
 
   Negative counts are pushed up to zero: an active-set method, which finds the
@@ -104,18 +105,18 @@ def _square_root(rng: np.random.Generator, counts: np.ndarray,
   with_sum = covariance(np.ones(size))
   moved = lambda force: covariance(force) - with_sum * (
       with_sum @ force / with_sum.sum())
-  start = counts + made.scale * apply(rng.standard_normal(size))
+  start = counts + mechanism.scale * apply(rng.standard_normal(size))
   start += with_sum * (counts.sum() - start.sum()) / with_sum.sum()
-  found, pushed = start, np.zeros(size, bool)
+  projected, pushed = start, np.zeros(size, bool)
   slack = 1e-9 * np.abs(start).max()
-  while np.any(found < -slack):
-    pushed |= found < -slack
+  while np.any(projected < -slack):
+    pushed |= projected < -slack
     force = np.zeros(size)
     spread = lambda part: np.where(pushed, moved(np.where(pushed, part, 0)), 0)
     force = np.where(pushed, _conjugate_gradients(
         spread, np.where(pushed, -start, 0)), 0)
-    found = np.where(pushed, 0, start + moved(force))
-  return np.cumsum(np.maximum(found, 0))
+    projected = np.where(pushed, 0, start + moved(force))
+  return np.cumsum(np.maximum(projected, 0))
 
 
 def _conjugate_gradients(matrix: Callable, right: np.ndarray) -> np.ndarray:

@@ -55,19 +55,19 @@ def _compiled(function: Callable, *arguments: Any
 
 def _released(model: str, size: int) -> Program:
   """Returns a program that releases a curve."""
-  made, counts = work.released(model, size), work.counts(size)
+  mechanism, counts = work.released(model, size), work.counts(size)
   keys = list(jax.random.split(jax.random.key(0), 256))
   turn = itertools.cycle(keys)  # Times do not depend on the key.
-  _, info = _compiled(mechanisms.compiled(made.draw), keys[0], counts,
-                      made.parameters)
+  _, info = _compiled(mechanisms.compiled(mechanism.draw), keys[0], counts,
+                      mechanism.parameters)
 
   def audit():
     many = jax.random.split(jax.random.key(1), methods.CHECKED_DRAWS)
     with jax.enable_x64(True):
-      return {'draws': np.asarray(mechanisms.repeated(made.draw)(
-          many, counts, made.parameters))}
+      return {'draws': np.asarray(mechanisms.repeated(mechanism.draw)(
+          many, counts, mechanism.parameters))}
 
-  return Program(step=lambda: made.estimate(next(turn), counts), info=info,
+  return Program(step=lambda: mechanism.estimate(next(turn), counts), info=info,
                  audit=audit)
 
 

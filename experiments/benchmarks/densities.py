@@ -21,7 +21,7 @@ from experiments.benchmarks.program import Spec
 def make(spec: Spec) -> Program:
   """Returns a program of repetitions of an estimator."""
   given = work.of_model(spec.model, spec.size)
-  made, rng = given.made, np.random.default_rng(0)
+  mechanism, rng = given.estimator, np.random.default_rng(0)
   keys = list(jax.random.split(jax.random.key(0), 64))
   turn = itertools.cycle(keys)  # Times do not depend on the key.
 
@@ -30,16 +30,16 @@ def make(spec: Spec) -> Program:
 
   with jax.enable_x64(True):
     _, info = programs.compiled(
-        mechanisms.repeated(made.draw, 0), jax.random.split(
+        mechanisms.repeated(mechanism.draw, 0), jax.random.split(
             keys[0], work.REPETITIONS), jnp.asarray(statistics()),
-        made.parameters)
+        mechanism.parameters)
 
   def step() -> np.ndarray:
-    coefficients = made.coefficients(next(turn), statistics())
-    return estimate.errors_of(made.kind, coefficients, work.density())
+    coefficients = mechanism.coefficients(next(turn), statistics())
+    return estimate.errors_of(mechanism.kind, coefficients, work.density())
 
   def audit() -> dict[str, np.ndarray]:
-    return {'draws': made.coefficients(jax.random.key(1), given.statistics(
+    return {'draws': mechanism.coefficients(jax.random.key(1), given.statistics(
         work.checked(given)))}
 
   return Program(step=step, info=info, repeats=work.REPETITIONS, audit=audit)

@@ -56,7 +56,7 @@ def judge(spec: Spec, audit: Mapping[str, Any]) -> Finding:
   """
   given, draws = work.of_model(spec.model, spec.size), audit['draws']
   error = lambda coefficients: estimate.errors_of(
-      given.made.kind, coefficients, work.density())
+      given.estimator.kind, coefficients, work.density())
   errors = error(draws)
   close = float(errors.mean()) < _MOST_ERROR
   if methods.inapplicable('densities', 'numpy', spec.model):

@@ -41,11 +41,11 @@ class Work(NamedTuple):
   """An estimator, and how its statistics follow from counts.
 
   Attributes:
-    made: the mechanism.
+    estimator: the private estimator.
     num_bins: number of bins of the counts that are drawn.
     statistics: function from counts [R, bins] to statistics [R, s].
   """
-  made: mechanism.DensityMechanism
+  estimator: mechanism.DensityMechanism
   num_bins: int
   statistics: Callable[[np.ndarray], np.ndarray] = lambda counts: counts
 
@@ -60,7 +60,7 @@ def counts(rng: np.random.Generator, given: Work,
            repetitions: int) -> np.ndarray:
   """Returns the counts of `repetitions` data sets, [R, bins] float64."""
   return density().counts(
-      rng, num_records=given.made.num_records, num_bins=given.num_bins,
+      rng, num_records=given.estimator.num_records, num_bins=given.num_bins,
       repetitions=repetitions).astype(np.float64)
 
 
@@ -82,50 +82,52 @@ def of_model(model: str, size: int) -> Work:
 
 
 def _histogram(size, public):
-  made = histograms.Histogram.printed(num_records=size, **public)
-  return Work(made, made.num_bins)
+  estimator = histograms.Histogram.printed(num_records=size, **public)
+  return Work(estimator, estimator.num_bins)
 
 
 def _polygon(size, public):
-  made = histograms.Polygon.tuned(num_records=size, lipschitz=4.0, **public)
-  return Work(made, made.num_bins)
+  estimator = histograms.Polygon.tuned(num_records=size, lipschitz=4.0,
+                                       **public)
+  return Work(estimator, estimator.num_bins)
 
 
 def _spectral(size, public):
-  made = spectral_risks.tuned(size, smoothness=SMOOTHNESS, lipschitz=density(
-      ).sobolev(SMOOTHNESS), **public)
-  return Work(made, made.num_bins)
+  estimator = spectral_risks.tuned(
+      size, smoothness=SMOOTHNESS, lipschitz=density().sobolev(SMOOTHNESS),
+      **public)
+  return Work(estimator, estimator.num_bins)
 
 
 def _adaptive(boundary):
   def work(size, public):
-    made = adaptive.adaptive(size, boundary=boundary, **public)
-    return Work(made, made.num_bins)
+    estimator = adaptive.adaptive(size, boundary=boundary, **public)
+    return Work(estimator, estimator.num_bins)
   return work
 
 
 def _projection(size, public):
-  made = projection_tunings.printed_projection(
+  estimator = projection_tunings.printed_projection(
       num_records=size, smoothness=SMOOTHNESS, **public)
-  return Work(made, _CELLS, made.of_counts)
+  return Work(estimator, _CELLS, estimator.of_counts)
 
 
 def _weighted(size, public):
-  made = projection_tunings.pinsker_projection(
+  estimator = projection_tunings.pinsker_projection(
       num_records=size, smoothness=SMOOTHNESS, radius=density().sobolev(
           SMOOTHNESS), **public)
-  return Work(made, _CELLS, made.of_counts)
+  return Work(estimator, _CELLS, estimator.of_counts)
 
 
 def _sums(size, public):
-  made = weighted.adaptive(num_records=size, **public)
-  return Work(made, _CELLS, made.of_counts)
+  estimator = weighted.adaptive(num_records=size, **public)
+  return Work(estimator, _CELLS, estimator.of_counts)
 
 
 def _staged(kind):
   def work(size, public):
-    made = kind(num_records=size, **public)
-    return Work(made, made.num_bins)
+    estimator = kind(num_records=size, **public)
+    return Work(estimator, estimator.num_bins)
   return work
 
 
@@ -140,14 +142,15 @@ def _haar(size, public):
 
 
 def _merged(size, public):
-  made = merging.MergedHistogram(num_records=size, num_bins=100, **public)
-  return Work(made, made.num_bins)
+  estimator = merging.MergedHistogram(num_records=size, num_bins=100, **public)
+  return Work(estimator, estimator.num_bins)
 
 
 def _sparse(size, public):
-  made = sparse.SparseFourier(num_records=size, num_rounds=_ROUNDS, **public)
-  return Work(made, _CELLS, lambda counts: sparse.wave_sums(
-      counts, made.num_frequencies))
+  estimator = sparse.SparseFourier(num_records=size, num_rounds=_ROUNDS,
+                                   **public)
+  return Work(estimator, _CELLS, lambda counts: sparse.wave_sums(
+      counts, estimator.num_frequencies))
 
 
 _FAMILIES = {

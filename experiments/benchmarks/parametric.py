@@ -44,52 +44,56 @@ class Work(NamedTuple):
   """An estimator, and the same in NumPy.
 
   Attributes:
-    made: the estimator.
+    mechanism: the private estimator.
     statistics: function (generator, R) that draws statistics [R, s].
     release: release of the estimator in NumPy.
   """
-  made: estimator.Estimator
+  mechanism: estimator.Estimator
   statistics: Callable[[np.random.Generator, int], np.ndarray]
   release: Release
 
 
-def _share(rng, made, counts, noise):
-  return 0.5 + made.weight * ((counts + noise) / made.num_examples - 0.5)
+def _share(rng, mechanism, counts, noise):
+  share = (counts + noise) / mechanism.num_examples
+  return 0.5 + mechanism.weight * (share - 0.5)
 
 
-def _laplace_share(rng, made, counts):
-  return _share(rng, made, counts, rng.laplace(0, made.scale, counts.shape))
+def _laplace_share(rng, mechanism, counts):
+  return _share(rng, mechanism, counts,
+                rng.laplace(0, mechanism.scale, counts.shape))
 
 
-def _geometric_share(rng, made, counts):
-  up, down = rng.geometric(-np.expm1(-made.epsilon), (2, *counts.shape))
-  return _share(rng, made, counts, up - down)
+def _geometric_share(rng, mechanism, counts):
+  up, down = rng.geometric(-np.expm1(-mechanism.epsilon), (2, *counts.shape))
+  return _share(rng, mechanism, counts, up - down)
 
 
-def _gaussian_share(rng, made, counts):
-  return _share(rng, made, counts, rng.normal(0, made.scale, counts.shape))
+def _gaussian_share(rng, mechanism, counts):
+  return _share(rng, mechanism, counts,
+                rng.normal(0, mechanism.scale, counts.shape))
 
 
-def _doubled(rng, made, totals):
-  noise = rng.laplace(0, made.scale, totals.shape)
-  return np.clip(2 * (totals + noise) / made.num_examples, 0, 1)
+def _doubled(rng, mechanism, totals):
+  noise = rng.laplace(0, mechanism.scale, totals.shape)
+  return np.clip(2 * (totals + noise) / mechanism.num_examples, 0, 1)
 
 
-def _truncated(rng, made, means):
-  if made.noise == 'gaussian':
-    noise = rng.normal(0, made.scale, means.shape)
-  elif made.noise == 'laplace':
-    noise = rng.laplace(0, made.scale, means.shape)
+def _truncated(rng, mechanism, means):
+  if mechanism.noise == 'gaussian':
+    noise = rng.normal(0, mechanism.scale, means.shape)
+  elif mechanism.noise == 'laplace':
+    noise = rng.laplace(0, mechanism.scale, means.shape)
   else:
     ways = rng.normal(size=means.shape)
     ways /= np.linalg.norm(ways, axis=1, keepdims=True)
-    noise = made.scale * ways * rng.gamma(means.shape[1], size=(len(means), 1))
-  return made.shrinkage * (means + noise)
+    noise = mechanism.scale * ways * rng.gamma(means.shape[1],
+                                               size=(len(means), 1))
+  return mechanism.shrinkage * (means + noise)
 
 
-def _likelihood(rng, made, means):
-  noisy = means + rng.normal(0, made.noise, means.shape)
-  top = 1 / (1 + np.exp(-made.model.radius))
+def _likelihood(rng, mechanism, means):
+  noisy = means + rng.normal(0, mechanism.noise, means.shape)
+  top = 1 / (1 + np.exp(-mechanism.model.radius))
   inside = np.clip(noisy, 1 - top, top)
   return np.log(inside / (1 - inside))
 
@@ -115,23 +119,23 @@ def of_model(model: str, size: int) -> Work:
   n = dict(num_examples=size)
   family, _, noise = model.partition('_')
   if family == 'share':
-    made, release = {
+    mechanism, release = {
         '': (noisy_shares.LaplaceShare(epsilon=0.1, **n), _laplace_share),
         'geometric': (noisy_shares.GeometricShare(epsilon=0.1, **n),
                       _geometric_share),
         'gaussian': (noisy_shares.GaussianShare(rho=0.005, **n),
                      _gaussian_share)}[noise]
-    return Work(made.shrunk(), _counts(size), release)
+    return Work(mechanism.shrunk(), _counts(size), release)
   if family == 'doubled':
     return Work(supports.MeanSupport(guarantee=_PURE, **n), _totals(size),
                 _doubled)
   if family == 'truncated':
-    made = truncated_means.TruncatedMean(
+    mechanism = truncated_means.TruncatedMean(
         dimension=_DIMENSION, threshold=1.0, noise=noise, shrinkage=0.9,
         guarantee=_RHO if noise == 'gaussian' else _PURE, **n)
-    return Work(made, _normals(size), _truncated)
-  made = likelihood.SufficientStatistics(model=_MODEL, guarantee=_RHO, **n)
-  return Work(made, lambda rng, runs: rng.binomial(
+    return Work(mechanism, _normals(size), _truncated)
+  mechanism = likelihood.SufficientStatistics(model=_MODEL, guarantee=_RHO, **n)
+  return Work(mechanism, lambda rng, runs: rng.binomial(
       size, _PROB, (runs, _DIMENSION)) / size, _likelihood)
 
 
@@ -141,17 +145,17 @@ def make(spec: Spec) -> Program:
   checked = np.repeat(given.statistics(np.random.default_rng(1), 1),
                       methods.CHECKED_DRAWS, 0)
   if methods.split(spec.method)[0] == 'numpy':
-    release, info = functools.partial(given.release, rng, given.made), {}
+    release, info = functools.partial(given.release, rng, given.mechanism), {}
   else:
     turn = itertools.cycle(list(jax.random.split(jax.random.key(0), 64)))
-    release = lambda statistics: np.asarray(given.made.estimates(
+    release = lambda statistics: np.asarray(given.mechanism.estimates(
         next(turn), statistics))
     with jax.enable_x64(True):
       _, info = programs.compiled(
-          mechanisms.repeated(given.made.draw, 0),
+          mechanisms.repeated(given.mechanism.draw, 0),
           jax.random.split(jax.random.key(0), REPETITIONS),
           jnp.asarray(given.statistics(rng, REPETITIONS)),
-          given.made.parameters)
+          given.mechanism.parameters)
   return Program(step=lambda: release(given.statistics(rng, REPETITIONS)),
                  info=info, repeats=REPETITIONS,
                  audit=lambda: {'draws': release(checked)})
@@ -182,7 +186,7 @@ def judge(spec: Spec, audit: Mapping[str, Any]) -> Finding:
   """Compares draws from one data set with draws in NumPy."""
   given, draws = of_model(spec.model, spec.size), audit['draws']
   once = given.statistics(np.random.default_rng(1), 1)
-  wanted = given.release(np.random.default_rng(4), given.made,
+  wanted = given.release(np.random.default_rng(4), given.mechanism,
                          np.repeat(once, len(draws), 0))
   middle = wanted.mean(0)
   squares = [np.sum((each - middle)**2, 1) for each in (draws, wanted)]

@@ -224,9 +224,9 @@ def joint_path(rng: np.random.Generator, tables: np.ndarray,
   left, last = num_levels, size - 1
   while left:
     # Levels that share the interval of the next level are drawn with it.
-    reach = last + 1 if left == num_levels else last
-    logs = (tables[left - 1, :reach, :left if tight else num_levels]
-            + costs[left, last - np.arange(reach)][:, None])
+    num_earlier = last + 1 if left == num_levels else last
+    logs = (tables[left - 1, :num_earlier, :left if tight else num_levels]
+            + costs[left, last - np.arange(num_earlier)][:, None])
     chosen, others = divmod(int(np.argmax(
         logs + rng.gumbel(size=logs.shape))), logs.shape[1])
     intervals[left - others - 1:left] = chosen

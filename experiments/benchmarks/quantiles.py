@@ -44,7 +44,7 @@ _PUBLIC = dict(epsilon=peers.EPSILON, lower=peers.LOWER, upper=peers.UPPER,
                adjacency=Adjacency.REPLACE_ONE)
 
 
-def made(model: str, size: int) -> mechanism.QuantileMechanism:
+def mechanism_of(model: str, size: int) -> mechanism.QuantileMechanism:
   """Returns the mechanism of a model for `size` records."""
   family, num_levels = methods.quantile_model(model)
   probs = tuple(peers.probs(num_levels).tolist())
@@ -57,13 +57,13 @@ def made(model: str, size: int) -> mechanism.QuantileMechanism:
 def make(spec: Spec) -> Program:
   """Returns a program of one release, or of `REPETITIONS` of them."""
   name, _ = methods.split(spec.method)
-  found = made(spec.model, spec.size)
+  estimator = mechanism_of(spec.model, spec.size)
   if name == 'ours_repeated':
-    return _repeated(found, spec.size)
+    return _repeated(estimator, spec.size)
   automatic = methods.quantile_model(spec.model)[0] == 'auto'
-  return _single(found, spec.size, functools.partial(
-      api.quantiles, probs=found.probs, **_PUBLIC) if automatic
-      else found.estimate)
+  return _single(estimator, spec.size, functools.partial(
+      api.quantiles, probs=estimator.probs, **_PUBLIC) if automatic
+      else estimator.estimate)
 
 
 def _keys(count: int) -> list[PRNGKey]:
@@ -77,12 +77,12 @@ def _compile(function: Callable, *arguments: Any) -> dict[str, float]:
     return programs.compiled(function, *arguments)[1]
 
 
-def _single(found: mechanism.QuantileMechanism, size: int,
+def _single(estimator: mechanism.QuantileMechanism, size: int,
             release: Callable) -> Program:
   (data,), keys = peers.data(size), _keys(256)
-  info = _compile(mechanisms.compiled(found.draw), keys[0],
-                  records.padded(data, found.lower, found.upper),
-                  found.parameters)
+  info = _compile(mechanisms.compiled(estimator.draw), keys[0],
+                  records.padded(data, estimator.lower, estimator.upper),
+                  estimator.parameters)
   turn = itertools.cycle(keys)  # Times do not depend on the key.
 
   def audit():
@@ -93,21 +93,22 @@ def _single(found: mechanism.QuantileMechanism, size: int,
                  audit=audit)
 
 
-def _repeated(found: mechanism.QuantileMechanism, size: int) -> Program:
+def _repeated(estimator: mechanism.QuantileMechanism, size: int) -> Program:
   """Returns a program of `REPETITIONS` releases by `vmap`."""
-  draw = mechanism.repeated(found.draw)
+  draw = mechanism.repeated(estimator.draw)
 
   def stacked(data: np.ndarray) -> Records:
-    each = [records.padded(row, found.lower, found.upper) for row in data]
+    each = [records.padded(row, estimator.lower, estimator.upper)
+            for row in data]
     return each[0]._replace(ordered=np.stack([of.ordered for of in each]))
 
   def release(keys: PRNGKey, data: np.ndarray) -> np.ndarray:
     with jax.enable_x64(True):
-      return np.asarray(draw(keys, stacked(data), found.parameters))
+      return np.asarray(draw(keys, stacked(data), estimator.parameters))
 
   data = peers.data(size, REPETITIONS)
   keys = [jax.random.split(key, REPETITIONS) for key in _keys(16)]
-  info = _compile(draw, keys[0], stacked(data), found.parameters)
+  info = _compile(draw, keys[0], stacked(data), estimator.parameters)
   turn = itertools.cycle(keys)
 
   def audit():

@@ -85,7 +85,7 @@ def _gain(cells, group, method):
       if key[:3] == (*group, method) and 'proper' in p.values])
 
 
-def _found(cells, group, method, cell):
+def _own_error(cells, group, method, cell):
   """Returns our value for a stored one; None where it was not run."""
   point = cells.get((*group, method, *cell))
   name = 'proper' if method in reference.PROPER else 'mse'
@@ -98,7 +98,7 @@ def _references(cells):
     yield tables.markdown(
         (f'{group[0]}, {group[1]}', 'n', 'epsilon', *methods),
         [(cell[0], f'{cell[1]:g}', f'{cell[2]:g}', *(
-            '-' if (ours := _found(cells, group, method, cell)) is None
+            '-' if (ours := _own_error(cells, group, method, cell)) is None
             else f'{ours:.2e} ({theirs:.2e})'
             for method, theirs in zip(methods, line, strict=True)))
          for cell, line in lines.items()])
@@ -195,10 +195,11 @@ def _compared(cells, *, simulated):
   for group, lines in reference.TABLES.items():
     for cell, line in lines.items():
       for method, theirs in zip(reference.COLUMNS[group], line, strict=True):
-        ours = _found(cells, group, method, cell)
-        # Histograms on the interval were simulated there, and L was not told.
-        told = group[0] == 'interval' or method in sweep.SIMULATED[group]
-        if ours and told == simulated and method != 'tuned':
+        ours = _own_error(cells, group, method, cell)
+        # Histograms on the interval were simulated there, and L was not given.
+        is_simulated = (group[0] == 'interval' or
+                        method in sweep.SIMULATED[group])
+        if ours and is_simulated == simulated and method != 'tuned':
           yield (f'{method}, {cell[0]}, {cell[1]:g}, {cell[2]:g}',
                  ours / theirs, cells[*group, method, *cell].values.get(
                      'mse_se', 0.0) / theirs)

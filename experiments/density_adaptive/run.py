@@ -109,7 +109,7 @@ def _tuned(setting: sweep.Setting, signal: float) -> density_settings.Family:
   return density_settings.single(method, name, bins)
 
 
-def made(setting: sweep.Setting) -> mechanism.DensityMechanism:
+def mechanism_of(setting: sweep.Setting) -> mechanism.DensityMechanism:
   """Returns the adaptive estimator of a setting."""
   public = dict(num_records=setting.num_examples,
                 adjacency=Adjacency.REPLACE_ONE)
@@ -136,7 +136,7 @@ def made(setting: sweep.Setting) -> mechanism.DensityMechanism:
 
 def simulated(setting: sweep.Setting) -> dict[str, float]:
   """Returns errors of raw releases and of their projections to densities."""
-  asked = made(setting)
+  asked = mechanism_of(setting)
   truth = density_settings.density(setting.dataset)
   sums = isinstance(asked, weighted.AdaptiveProjection)
   size = _CELLS if sums else asked.num_bins

@@ -52,7 +52,7 @@ def _waves(theta: np.ndarray, mass: float = 1.0) -> dict[str, float]:
   return values
 
 
-def made(method: str, dataset: str) -> mechanism.DensityMechanism:
+def mechanism_of(method: str, dataset: str) -> mechanism.DensityMechanism:
   """Returns the estimator of a method, with the constants that it may know."""
   public = dict(num_records=sweep.NUM_EXAMPLES, epsilon=sweep.EPSILON,
                 adjacency=Adjacency.REPLACE_ONE)
@@ -71,7 +71,7 @@ def made(method: str, dataset: str) -> mechanism.DensityMechanism:
 @functools.cache
 def released(method: str, dataset: str, seed: int) -> tuple[str, np.ndarray]:
   """Returns the form and coefficients [R, c] of all draws."""
-  asked = made(method, dataset)
+  asked = mechanism_of(method, dataset)
   sums = isinstance(asked, projections.Projection)
   name = zlib.crc32(dataset.encode())
   counts = density_settings.density(dataset).counts(

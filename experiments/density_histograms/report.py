@@ -122,11 +122,11 @@ def _of_largest(largest):
   return [
       points.judged('histograms are rate-optimal for the largest error',
                     'n^(-2/3)', points.select(largest, notion='none'), _grows),
-      *(points.judged(f'largest errors grow as {law}, {name}',
+      *(points.judged(f'largest errors grow as {growth}, {name}',
                       'R^2 above .99 (DEN-X12)',
                       points.select(largest, notion=notion),
                       lambda of, power=power: _linear(of, power))
-        for notion, name, law, power in (
+        for notion, name, growth, power in (
             ('none', 'no privacy', 'ln m', 1), ('zcdp', 'zCDP', 'ln m', 1),
             ('pure', 'pure privacy', '(ln m)^2', 2))),
       points.judged('largest errors match independently computed values',

@@ -78,7 +78,7 @@ class Setting:
     return self.density
 
 
-def _made(grid, cases, repetitions, methods=METHODS):
+def _settings(grid, cases, repetitions, methods=METHODS):
   return tuple(
       Setting(grid=grid, method=method, density=density, num_records=size,
               epsilon=epsilon, repetitions=repetitions)
@@ -90,10 +90,10 @@ def _ladder(densities, sizes, signals):
                for density in densities for size in sizes for signal in signals)
 
 
-SETTINGS = (*_made('ladder', _ladder(LIPSCHITZ, (10**3, 10**4, 10**5),
-                                     SIGNALS), 1000),
-            *_made('table', TABLE, 2000))
-SMOKE = _made('ladder', _ladder(('beta22',), (10**3,), (100,)), 200)
+SETTINGS = (*_settings('ladder', _ladder(LIPSCHITZ, (10**3, 10**4, 10**5),
+                                         SIGNALS), 1000),
+            *_settings('table', TABLE, 2000))
+SMOKE = _settings('ladder', _ladder(('beta22',), (10**3,), (100,)), 200)
 
 TAGS = {'quick': lambda setting: (
     setting.grid == 'table' or setting.num_records == 10**4

@@ -57,14 +57,14 @@ def _below(cells: list[points.Point]):
           'no data set exceeds epsilon by 3 standard errors of its noise')
 
 
-def _by_law(cells: list[points.Point]) -> list[list[points.Point]]:
+def _by_distribution(cells: list[points.Point]) -> list[list[points.Point]]:
   return [points.select(cells, dataset=distribution)
           for distribution, in points.distinct(cells, 'dataset')]
 
 
 def _plateau(cells: list[points.Point]):
   change = max(abs(p['fresh'] - each[0]['fresh'])
-              for each in _by_law(cells) for p in each)
+              for each in _by_distribution(cells) for p in each)
   return (f'changes by {change:.3f}', change < .05,
           'sigma up to 1e-3 of the range')
 
@@ -78,7 +78,8 @@ def _amplified(cells: list[points.Point]):
 def _falling(cells: list[points.Point]):
   worst = max(((b['fresh'] - a['fresh']) / (
       a['fresh_se']**2 + b['fresh_se']**2 + 1e-6)**.5
-               for each in _by_law(cells) for a, b in zip(each, each[1:])),
+               for each in _by_distribution(cells)
+               for a, b in zip(each, each[1:])),
               default=0.0)
   return (f'rises by {max(worst, 0.0):.1f} standard errors', worst < 4,
           'against sigma, for each distribution')

@@ -43,7 +43,7 @@ def run(settings: Sequence[sweep.Setting], data_dir: str | None,
   for done, setting in enumerate(settings):
     progress(done / len(settings), f'{setting.dataset} {setting.sigma:g}')
     distribution = quantile_distributions.named(setting.dataset, data_dir)
-    metrics = _found(setting, distribution)
+    metrics = _effective(setting, distribution)
     many = setting.repetitions**0.5
     yield setting, rows.released(setting, dict(
         largest=metrics.largest.mean(),
@@ -57,8 +57,8 @@ def run(settings: Sequence[sweep.Setting], data_dir: str | None,
                                  epsilon=setting.epsilon)
 
 
-def _found(setting: sweep.Setting,
-           distribution: quantile_distributions.Distribution) -> Effective:
+def _effective(setting: sweep.Setting,
+               distribution: quantile_distributions.Distribution) -> Effective:
   size, width = setting.num_examples, distribution.upper - distribution.lower
   known = quantile_distributions.datasets(distribution, setting.seed, size,
                                           setting.repetitions)

@@ -27,11 +27,11 @@ def run(settings: Sequence[sweep.Setting], data_dir: str | None,
   for done, setting in enumerate(settings):
     progress(done / len(settings), f'{setting.dataset} {setting.method} '
              f'epsilon={setting.epsilon:g}')
-    made = scores.scores(setting.dataset, data_dir=data_dir, seed=setting.seed)
+    data = scores.scores(setting.dataset, data_dir=data_dir, seed=setting.seed)
     metrics = (_released if setting.method == 'release' else _asked)(
-        setting, made)
+        setting, data)
     yield setting, rows.released(
-        setting, _metrics(setting, made, metrics), n=len(made.labels),
+        setting, _metrics(setting, data, metrics), n=len(data.labels),
         epsilon=setting.epsilon, adjacency=_ADJACENCY)
 
 
@@ -58,30 +58,32 @@ def _statistics(draw, num_groups: int, min_expected: float, by_cells: bool):
   return jax.jit(jax.vmap(one, (0, None, None, None)))
 
 
-def _simulated(setting: sweep.Setting, made, data) -> np.ndarray:
+def _simulated(setting: sweep.Setting, mechanism, data) -> np.ndarray:
   with jax.enable_x64(True):
     return np.asarray(_statistics(
-        made.draw, setting.num_groups, setting.min_expected,
+        mechanism.draw, setting.num_groups, setting.min_expected,
         setting.method != 'release')(
             _keys(setting), jax.tree.map(
                 lambda part: jnp.asarray(part, jnp.float64), data),
-            made.parameters, hosmer_lemeshow.chances(_grid(setting))))
+            mechanism.parameters, hosmer_lemeshow.chances(_grid(setting))))
 
 
 def _released(setting: sweep.Setting, of: scores.Scores) -> np.ndarray:
   """Returns H [R] from one release of both classes."""
   grid = _grid(setting)
-  made = roc.make(grid, epsilon=setting.epsilon, adjacency=_ADJACENCY)
-  return _simulated(setting, made, roc.counts(grid, of.predictions, of.labels))
+  mechanism = roc.make(grid, epsilon=setting.epsilon, adjacency=_ADJACENCY)
+  return _simulated(setting, mechanism,
+                    roc.counts(grid, of.predictions, of.labels))
 
 
 def _asked(setting: sweep.Setting, of: scores.Scores) -> np.ndarray:
   """Returns H [R] by Algorithm 10."""
   grid = _grid(setting)
-  made = cells.CellwiseHosmerLemeshow(
+  mechanism = cells.CellwiseHosmerLemeshow(
       grid=grid, epsilon=setting.epsilon, adjacency=_ADJACENCY,
       num_groups=setting.num_groups, accounting=setting.method)
-  return _simulated(setting, made, cells.bins(grid, of.predictions, of.labels))
+  return _simulated(setting, mechanism,
+                    cells.bins(grid, of.predictions, of.labels))
 
 
 def _metrics(setting: sweep.Setting, of: scores.Scores,

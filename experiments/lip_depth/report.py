@@ -18,7 +18,7 @@ _TITLES = {'epsilon': 'epsilon', 'num_examples': 'training records',
 
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
-  """Laws, and what is said of depth; see `claims`."""
+  """Returns verdicts on scaling laws and depth; see `claims`."""
   return claims.verdict(rows)
 
 

@@ -125,7 +125,7 @@ def butterfly_gaps(networks: lookup.Networks) -> list[Gap]:
 
 
 def sharpest(networks: lookup.Networks) -> str | None:
-  """The attack of AUD-10 that tells most on dense networks; None without."""
+  """Returns the most accurate attack of AUD-10 on dense networks, or None."""
   there = [attack for attack in lookup.SHARP
            if networks.has(lookup.DENSE, f'{attack}_accuracy')]
   return max(there, default=None, key=lambda attack: networks.mean(

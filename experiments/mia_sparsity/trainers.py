@@ -78,10 +78,10 @@ class Trainer:
 
   def train(self, kind: Kind) -> Trained:
     """The networks of a kind; trained now, or found."""
-    outcome = self._found(kind)
+    outcome = self._loaded(kind)
     if outcome is None:
       self._train(kind)
-      outcome = self._found(kind)
+      outcome = self._loaded(kind)
     trainer = self._narrow(kind) if kind.method == 'narrow' else self._dense
     if kind.method == 'butterfly':
       count = self._butterfly(kind).num_parameters
@@ -124,7 +124,7 @@ class Trainer:
     if kind.method == 'magnitude' and kind.prunings > step:
       before = Kind(method='magnitude', prunings=kind.prunings - step)
     self.train(before)
-    start = self._found(before)
+    start = self._loaded(before)
     rounds = step if kind.method == 'magnitude' else kind.prunings
     fraction = 1 - (1 - _FRACTION)**rounds
     trees = jax.vmap(lambda vector: self._dense.tree(vector, 0))
@@ -219,7 +219,7 @@ class Trainer:
   def _keep(self, kind: Kind, outcome: _Outcome) -> None:
     self._store.save(_name(kind), outcome)
 
-  def _found(self, kind: Kind) -> _Outcome | None:
+  def _loaded(self, kind: Kind) -> _Outcome | None:
     like = _Outcome(Snapshot(0, self._network.init_statistics()), 0, 0)
     return self._store.load(_name(kind), like)
 

@@ -41,8 +41,9 @@ def pair(method: str, epsilon: float) -> tuple[np.ndarray, np.ndarray]:
     case 'laplace':
       edges = np.linspace(-2, 3, 21)
       cells = [np.append(edges, np.inf), np.append(-np.inf, edges)]
-      law = stats.laplace(scale=1 / epsilon)
-      p, q = (law.cdf(cells[0] - at) - law.cdf(cells[1] - at) for at in (0, 1))
+      noise = stats.laplace(scale=1 / epsilon)
+      p, q = (noise.cdf(cells[0] - at) - noise.cdf(cells[1] - at)
+              for at in (0, 1))
       return p, q
     case 'choice':
       # The exponential mechanism; a record raises the score of one candidate.
@@ -104,6 +105,6 @@ def _release(setting: sweep.Setting) -> dict[str, float]:
 
 def _beside(setting: sweep.Setting) -> dict[str, float]:
   number = int(setting.amount)
-  laws = [np.repeat(law, number) / number for law in _BINARY]
-  return dict(found=definitions.conditional_of_events(*laws),
+  probs = [np.repeat(row, number) / number for row in _BINARY]
+  return dict(found=definitions.conditional_of_events(*probs),
               range=definitions.conditional(*_BINARY))

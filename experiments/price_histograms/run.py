@@ -49,7 +49,7 @@ def histogram(setting: sweep.Setting) -> cubes.CubeHistogram:
   return cubes.CubeHistogram(num_bins=bins, **public)
 
 
-def _laws(setting: sweep.Setting, bins: int) -> list[Any]:
+def _densities(setting: sweep.Setting, bins: int) -> list[Any]:
   """Returns the densities over which the largest risk is taken."""
   if setting.part == 'golden':
     return [compared_densities.linear(1.0)]
@@ -58,9 +58,10 @@ def _laws(setting: sweep.Setting, bins: int) -> list[Any]:
             compared_densities.linear(1.0), compared_densities.tent(1.0)]
   root = math.sqrt(setting.dimension)
   return [cube_densities.worst(bins, setting.dimension),
-          *(cube_densities.AxisMixture(parts=(law,) * setting.dimension)
-            for law in (compared_densities.tent(root),
-                        compared_densities.linear(root)))]
+          *(cube_densities.AxisMixture(
+              parts=(distribution,) * setting.dimension)
+            for distribution in (compared_densities.tent(root),
+                                 compared_densities.linear(root)))]
 
 
 @functools.cache
@@ -90,14 +91,14 @@ def exact(setting: sweep.Setting) -> dict[str, float]:
       upper=bandwidths.histogram_bound(estimator.num_bins, **noise),
       least=bandwidths.histogram_bound(bandwidths.tuned_bins(**noise), **noise),
       risk=max(estimator.expected(density).total
-               for density in _laws(setting, estimator.num_bins)),
+               for density in _densities(setting, estimator.num_bins)),
       **_any(setting.num_records, guarantee(setting), dimension))
 
 
 def simulated(setting: sweep.Setting) -> dict[str, float]:
   """Returns the mean error on the worst density, and its standard error."""
   estimator = histogram(setting)
-  density = max(_laws(setting, estimator.num_bins),
+  density = max(_densities(setting, estimator.num_bins),
             key=lambda density: estimator.expected(density).total)
   generator = np.random.default_rng(
       [setting.seed, zlib.crc32(repr(setting).encode())])

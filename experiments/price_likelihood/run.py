@@ -78,85 +78,91 @@ def _mean(values: np.ndarray, name: str) -> dict[str, float]:
 
 def _risk(setting: sweep.Setting) -> dict[str, float]:
   """Returns the largest mean squared error over parameters, and all bounds."""
-  made, rng, key = estimator(setting), _rng(setting), simulation.key_of(setting)
+  mechanism, rng = estimator(setting), _rng(setting)
+  key = simulation.key_of(setting)
   worst, off, shape = {'risk': 0.0}, [], (setting.repetitions,
                                           setting.dimension)
   for place, share in enumerate(_THETAS):
     theta = share * setting.radius
     means = rng.binomial(setting.num_examples, special.expit(theta),
                          shape) / setting.num_examples
-    result = np.asarray(made.estimates(jax.random.fold_in(key, place), means))
+    result = np.asarray(mechanism.estimates(jax.random.fold_in(key, place),
+                                            means))
     here = _mean(((result - theta)**2).sum(1), 'risk')
     worst = max(worst, here, key=lambda mean: mean['risk'])
-    if not isinstance(made, sgml.Descent):
-      off.append(abs(here['risk'] - likelihood_risks.risk(theta, made))
+    if not isinstance(mechanism, sgml.Descent):
+      off.append(abs(here['risk'] - likelihood_risks.risk(theta, mechanism))
                  / here['risk_se'])
   known = dict(d=setting.dimension, b=setting.radius)
   guarantee = (None if setting.method == 'maximum'
                else notions.ZCDP(rho=setting.rho))
   at = dict(num_examples=setting.num_examples, **known)
-  return worst | _upper(made, off, _STUDY.non_private(**at)) | dict(
+  return worst | _upper(mechanism, off, _STUDY.non_private(**at)) | dict(
       lower=_STUDY.best_lower(guarantee=guarantee, **at).value,
       non_private=_STUDY.best_lower(guarantee=None, **at).value,
       trivial=_STUDY.trivial(**known))
 
 
-def _upper(made, off, sampling: float) -> dict[str, float]:
-  if isinstance(made, sgml.Descent):
-    return dict(upper=likelihood_study.descent_bound(made, sampling))
-  return dict(upper=likelihood_risks.worst_theta(made)[1], off=max(off))
+def _upper(mechanism, off, sampling: float) -> dict[str, float]:
+  if isinstance(mechanism, sgml.Descent):
+    return dict(upper=likelihood_study.descent_bound(mechanism, sampling))
+  return dict(upper=likelihood_risks.worst_theta(mechanism)[1], off=max(off))
 
 
 def _privacy(setting: sweep.Setting) -> dict[str, float]:
   """Returns distances to theta_ML and to the true, uniform parameter."""
-  made, rng = estimator(setting), _rng(setting)
+  mechanism, rng = estimator(setting), _rng(setting)
   shape = (setting.repetitions, setting.dimension)
   end = _SPREAD * setting.radius
   truths = rng.uniform(-end, end, shape)
   means = rng.binomial(setting.num_examples,
                        special.expit(truths)) / setting.num_examples
-  result = np.asarray(made.estimates(simulation.key_of(setting), means))
-  best = made.model.fit(means)
+  result = np.asarray(mechanism.estimates(simulation.key_of(setting), means))
+  best = mechanism.model.fit(means)
   metrics = _mean(((result - truths)**2).sum(1), 'total')
   if setting.method != 'maximum':
     metrics |= _mean(((result - best)**2).sum(1), 'privacy')
-  if isinstance(made, sgml.Descent):
-    metrics |= dict(bound=made.utility, printed_bound=made.printed_utility,
-                    steps=made.steps, share=made.actual_rho / setting.rho,
-                    trajectory=made.trajectory_rho / setting.rho)
+  if isinstance(mechanism, sgml.Descent):
+    metrics |= dict(bound=mechanism.utility,
+                    printed_bound=mechanism.printed_utility,
+                    steps=mechanism.steps,
+                    share=mechanism.actual_rho / setting.rho,
+                    trajectory=mechanism.trajectory_rho / setting.rho)
   return metrics
 
 
 def _batches(setting: sweep.Setting) -> dict[str, float]:
-  made, rng = estimator(setting), _rng(setting)
+  mechanism, rng = estimator(setting), _rng(setting)
   shape = (setting.repetitions, 1, setting.dimension)
   end = _SPREAD * setting.radius
   probs = special.expit(rng.uniform(-end, end, shape))
   data = rng.uniform(size=(setting.repetitions, setting.num_examples,
                            setting.dimension)) < probs
-  result = np.asarray(made.estimates(simulation.key_of(setting), data))
-  best = made.model.fit(data.mean(1))
+  result = np.asarray(mechanism.estimates(simulation.key_of(setting), data))
+  best = mechanism.model.fit(data.mean(1))
   metrics = _mean(((result - best)**2).sum(1), 'privacy')
-  metrics |= dict(bound=made.utility, noise_multiplier=made.noise_multiplier)
+  metrics |= dict(bound=mechanism.utility,
+                  noise_multiplier=mechanism.noise_multiplier)
   if setting.method == 'poisson' and setting.batch_size >= _CALIBRATED:
-    metrics |= dict(noise_needed=_needed(made))
+    metrics |= dict(noise_needed=_needed(mechanism))
   return metrics
 
 
-def _needed(made: batch_descents.BatchDescent) -> float:
+def _needed(mechanism: batch_descents.BatchDescent) -> float:
   """Returns the noise variance that the promised guarantee needs over ours.
 
   The guarantee is the epsilon that rho-zCDP implies at delta = 1e-5.
   """
   delta = sweep.DELTAS[-1]
-  promised = notions.approx_from_zcdp(notions.ZCDP(rho=made.rho), delta=delta)
+  promised = notions.approx_from_zcdp(notions.ZCDP(rho=mechanism.rho),
+                                      delta=delta)
   multiplier = accounting.calibrate_noise_multiplier(
       target_epsilon=promised.epsilon, target_delta=delta,
-      sampling_prob=made.sampling_prob, num_steps=made.steps,
+      sampling_prob=mechanism.sampling_prob, num_steps=mechanism.steps,
       adjacency=Adjacency.REPLACE_ONE)
   # Calibrated multipliers are relative to one record's contribution, which is
   # half of the difference between two records.
-  return (multiplier / (2 * made.noise_multiplier))**2
+  return (multiplier / (2 * mechanism.noise_multiplier))**2
 
 
 def _audit(setting: sweep.Setting) -> dict[str, float]:

@@ -89,13 +89,13 @@ def _between(cells):
   low = min((p['measured'] + 4 * p['measured_se']) / p['lower'] for p in cells)
   high = max((p['measured'] - 4 * p['measured_se']) / p['tuned'] for p in cells)
   off = max(abs(p['measured'] - p['tuned']) / p['measured_se'] for p in cells)
-  laws = max(p[name] / p['tuned'] for p in cells for name in (
+  others = max(p[name] / p['tuned'] for p in cells for name in (
       'signs', 'outliers', 'pareto') if name in p.values)
   ratio = [p['tuned'] / p['lower'] for p in cells]
   return (f'{min(ratio):.2f} to {max(ratio):.1f} times the lower bound',
-          low >= 1 and high <= 1 and off < 5 and laws <= 1 + 1e-9,
+          low >= 1 and high <= 1 and off < 5 and others <= 1 + 1e-9,
           f'{len(cells)} settings, within {off:.1f} standard errors of the '
-          f'exact risk; other distributions have at most {laws:.3f} of it')
+          f'exact risk; other distributions have at most {others:.3f} of it')
 
 
 def _slopes(cells, field, metric, theory=_rate):

@@ -74,7 +74,7 @@ def upper(setting: sweep.Setting) -> dict[str, float]:
       proposition_6=moment_risks.bound(
           num_examples=setting.num_examples, threshold=printed.threshold,
           noise_factor=printed.noise_factor, printed=True, **size))
-  values |= _laws(tuned, setting.moment)
+  values |= _risks(tuned, setting.moment)
   values['measured'], values['measured_se'] = measured(
       setting, tuned, worst.distribution)
   return values
@@ -96,7 +96,7 @@ def border(setting: sweep.Setting) -> float:
   return math.exp(optimize.brentq(excess, -16, 16, xtol=1e-4))
 
 
-def _laws(mean: truncated_means.TruncatedMean, moment: float
+def _risks(mean: truncated_means.TruncatedMean, moment: float
           ) -> dict[str, float]:
   """Returns exact risks at distributions of the class."""
   known = dict(num_examples=mean.num_examples, threshold=mean.threshold,

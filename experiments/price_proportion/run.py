@@ -36,7 +36,7 @@ def run(settings: Sequence[sweep.Setting], data_dir: str | None,
         **bounds(setting.notion, setting.num_examples, setting.budget)})
 
 
-def made(setting: sweep.Setting) -> estimator.Estimator:
+def estimator_of(setting: sweep.Setting) -> estimator.Estimator:
   """Returns the estimator of a setting."""
   name = setting.method.removeprefix('shrunk_')
   n, budget = setting.num_examples, setting.budget
@@ -56,7 +56,7 @@ def made(setting: sweep.Setting) -> estimator.Estimator:
 
 def measured(setting: sweep.Setting) -> dict[str, float]:
   """Returns the largest mean squared error over p, and its closed form."""
-  asked, worst, error = made(setting), -1.0, 0.0
+  asked, worst, error = estimator_of(setting), -1.0, 0.0
   key = simulation.key_of(setting)
   for place, prob in enumerate(_PROBS.get(setting.method, (0.5, 0.0))):
     counts = np.random.default_rng([setting.seed, place, zlib.crc32(

@@ -216,7 +216,7 @@ def _last(cells: list[points.Point], method: str) -> dict[str, float]:
           in _ratios(cells, method, 'hs_uniform').items()}
 
 
-def _told(ratios: dict[str, float]) -> str:
+def _listed(ratios: dict[str, float]) -> str:
   return ', '.join(f'{ratios[dataset]:.2f}' for dataset in sweep.MIXED
                    if dataset in ratios) or '-'
 
@@ -225,7 +225,7 @@ def _recommended(cells: list[points.Point]):
   ratios = _last(cells, 'hs_printed')
   worst = max((ratios[dataset] for dataset in _ATOMS if dataset in ratios),
               default=0.0)
-  return (_told(ratios) + ' times the error with the best', 0 < worst < 1.5,
+  return (_listed(ratios) + ' times the error with the best', 0 < worst < 1.5,
           'n = 10^4, by growing atom: a = 3e-91 changes no record (QE-01)')
 
 
@@ -234,7 +234,7 @@ def _floored(cells: list[points.Point]):
   gain = max((old[dataset] / ratios[dataset] for dataset in ratios
               if dataset in old),
              default=math.nan)
-  return (_told(ratios) + ' times the error with the best', bool(ratios)
+  return (_listed(ratios) + ' times the error with the best', bool(ratios)
           and max(ratios.values()) < 1.5,
           f'n = 10^4, by growing atom; {gain:.0f} times better than without a '
           'floor')
@@ -242,5 +242,5 @@ def _floored(cells: list[points.Point]):
 
 def _rec(cells: list[points.Point]):
   ratios = _last(cells, 'rec_floor')
-  return (_told(ratios) + ' times its error', bool(ratios)
+  return (_listed(ratios) + ' times its error', bool(ratios)
           and max(ratios.values()) < 1.5, 'n = 10^4, by growing atom')

@@ -141,7 +141,7 @@ def _crossovers(cells: list[points.Point], rec: str, post: str
 
 
 def _near(cells: dict[str, float]) -> bool:
-  """Within a factor of 1.6 of what is printed, what 50 runs can tell."""
+  """Within a factor of 1.6 of what is printed, what 50 runs can resolve."""
   return all(dataset in cells and abs(math.log(cells[dataset] / wanted))
              < math.log(1.6) for dataset, wanted in _PRINTED.items())
 

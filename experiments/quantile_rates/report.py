@@ -28,7 +28,7 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
   """Verdicts on the conclusion, and on two changes of the cost."""
   cells = points.collect(rows)
   median = points.select(cells, method='real', adjacency=_REPLACE)
-  # The formula is for n epsilon well above 20, and interpolation tells above 3.
+  # The formula is for n epsilon well above 20; interpolation matters above 3.
   valid = [p for p in median if p['epsilon'] <= 3]
   return [
       points.judged('the squared error of QExp is p (1 - p) / n + 8 / (n '

@@ -49,8 +49,8 @@ def _grid(setting: sweep.Setting) -> Grid:
 
 def counted(setting: sweep.Setting, data_dir: str | None) -> np.ndarray:
   """Returns the counts [2, N] of a data set."""
-  made = scores.scores(setting.dataset, data_dir=data_dir, seed=setting.seed)
-  return roc.counts(_grid(setting), made.predictions, made.labels)
+  scored = scores.scores(setting.dataset, data_dir=data_dir, seed=setting.seed)
+  return roc.counts(_grid(setting), scored.predictions, scored.labels)
 
 
 def _exact(counts: np.ndarray) -> np.ndarray:
@@ -79,13 +79,13 @@ def _drawn(draw: roc.Draw):
 
 def released(setting: sweep.Setting, counts: np.ndarray) -> np.ndarray:
   """Returns ranks [R, 2, N]; smoothings share the noise."""
-  made = mechanism_of(setting, monotone=setting.smoothing == 'p2')
+  mechanism = mechanism_of(setting, monotone=setting.smoothing == 'p2')
   keys = ecdf_data.keys(
       setting.seed, f'{setting.dataset}/{setting.method}/{setting.epsilon!r}',
       setting.repetitions)
   with jax.enable_x64(True):
-    ranks = _drawn(made.draw)(keys, jnp.asarray(counts, jnp.float64),
-                              made.parameters)
+    ranks = _drawn(mechanism.draw)(keys, jnp.asarray(counts, jnp.float64),
+                                   mechanism.parameters)
     if setting.smoothing == 'p1':
       ranks = _least_absolute(ranks, jnp.float64(counts.sum()))
     return np.asarray(ranks)

@@ -53,14 +53,14 @@ def joint_multiplier(case: sweep.Case) -> float:
 
 def pair(case: sweep.Case) -> Metrics:
   """E1: the adjacent pair, and what one number of its release shows."""
-  laws_ = laws.sum_pair(
+  outputs = laws.sum_pair(
       num_examples=case.num_examples, sampling_prob=case.sampling_prob,
       noise_multiplier=case.noise_multiplier, norm_ratio=case.norm_ratio)
   claimed = event_epsilon(case)
   if case.num_steps == 1:
-    result = mixtures.epsilon(*laws_, delta=case.delta)
+    result = mixtures.epsilon(*outputs, delta=case.delta)
     return dict(epsilon_claimed=claimed, epsilon_true=result)
-  test = laws.best_repeated_test(laws_, num_steps=case.num_steps,
+  test = laws.best_repeated_test(outputs, num_steps=case.num_steps,
                                  epsilon=claimed)
   return dict(
       epsilon_claimed=claimed, epsilon_true=test.epsilon_lower(case.delta),
@@ -77,10 +77,10 @@ def curve(case: sweep.Case, epsilon: float) -> Metrics:
       sampling_prob=case.sampling_prob, num_steps=case.num_steps,
       adjacency=Adjacency.ADD_OR_REMOVE_ONE, accountant=accountant)
   if case.num_blocks == 1:
-    laws_ = laws.sum_pair(
+    outputs = laws.sum_pair(
         num_examples=case.num_examples, sampling_prob=case.sampling_prob,
         noise_multiplier=sigma, norm_ratio=case.norm_ratio)
-    result = mixtures.epsilon(*laws_, delta=case.delta)
+    result = mixtures.epsilon(*outputs, delta=case.delta)
   else:
     result = event_epsilon(
         case, noise_multiplier=sigma / case.num_blocks**0.5,
@@ -140,11 +140,11 @@ def batch(name: str, case: sweep.Case) -> Metrics:
                                        sampling_prob=case.sampling_prob)
     return dict(epsilon_claimed=claimed, inclusion_prob=prob,
                 epsilon_true=event_epsilon(case, sampling_prob=prob))
-  laws_ = laws.mean_pair(
+  outputs = laws.mean_pair(
       num_examples=case.num_examples, sampling_prob=case.sampling_prob,
       noise_multiplier=case.noise_multiplier)
   return dict(epsilon_claimed=claimed,
-              epsilon_true=mixtures.epsilon(*laws_, delta=case.delta))
+              epsilon_true=mixtures.epsilon(*outputs, delta=case.delta))
 
 
 def constant(name: str, plan: sweep.Case) -> Metrics:

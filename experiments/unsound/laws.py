@@ -111,8 +111,8 @@ class RepeatedTest(NamedTuple):
 def repeated_test(pair: Pair, *, threshold: float,
                   num_steps: int) -> RepeatedTest:
   """The rates of `RepeatedTest` for steps with fresh batches and noise."""
-  alarm, hit = (_log_some(mixtures.log_tail(law, threshold), num_steps)
-                for law in pair)
+  alarm, hit = (_log_some(mixtures.log_tail(distribution, threshold), num_steps)
+                for distribution in pair)
   return RepeatedTest(threshold, alarm, math.exp(hit))
 
 

@@ -176,18 +176,18 @@ def test_reports_say_all_that_another_auditor_needs(tmp_path):
   report = auditor.audit(jax.random.key(0), loading.load('laplace'),
                          num_runs=1024)
   path = reports.write(report, tmp_path / 'new', seed=0)
-  found = json.loads(path.read_text())
-  assert found['verdict'] == 'consistent' and found['cap'] > 4
-  assert found['claim']['event'].startswith('LaplaceDpEvent')
+  audit = json.loads(path.read_text())
+  assert audit['verdict'] == 'consistent' and audit['cap'] > 4
+  assert audit['claim']['event'].startswith('LaplaceDpEvent')
   assert {'estimator', 'canary', 'true_positives', 'num_in', 'threshold_rule',
           'significance', 'detectable_epsilon', 'seed', 'versions',
-          'scores_sha256'} <= set(found)
+          'scores_sha256'} <= set(audit)
   with np.load(path.with_suffix('.npz')) as kept:
     from_scores = [
         int(kept['flagged'][np.searchsorted(kept['edges'], kept[side],
                                             side='right')].sum())
         for side in ('with_canary', 'without_canary')]
-  assert from_scores == [found['true_positives'], found['false_positives']]
+  assert from_scores == [audit['true_positives'], audit['false_positives']]
   assert 'laplace' in reports.summary(report).lower()
 
 
@@ -224,9 +224,9 @@ def test_scores_that_runs_left_behind():
 def test_bounds_cover_what_is_known():
   # 20 audits of each; `holds` is false with probability 1e-4 at most for each
   # of 24.
-  found = list(calibration.coverages(trials=20, seed=0))
-  assert len(found) == 24 and all(row.holds for row in found)
-  assert all(row.median > 0 for row in found if row.epsilon)
+  rows = list(calibration.coverages(trials=20, seed=0))
+  assert len(rows) == 24 and all(row.holds for row in rows)
+  assert all(row.median > 0 for row in rows if row.epsilon)
 
 
 @pytest.mark.slow

@@ -16,9 +16,9 @@ from experiments.methods.sparsity import butterfly
     ('gradients', 'ours'), ('gradients', 'dense')])
 def test_all_methods_are_right_and_wrong_ones_are_seen(model, method):
   spec = butterflies.make_spec(model, method, size=32)
-  made = butterflies.make(spec)
-  made.step()
-  audit = made.audit()
+  program = butterflies.make(spec)
+  program.step()
+  audit = program.audit()
   assert butterflies.judge(spec, audit).passed
   for number, part in enumerate(audit['results']):
     wrong = list(audit['results'])

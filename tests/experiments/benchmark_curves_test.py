@@ -23,34 +23,34 @@ def _audited(model, method, size=_SIZE):
   spec = curve_checks.make_spec(model, method, size=size)
   if methods.missing('curves', method):
     pytest.skip(methods.missing('curves', method))
-  made = worker.make(spec)
-  return spec, made, made.audit()
+  program = worker.make(spec)
+  return spec, program, program.audit()
 
 
 @pytest.mark.every(3)
 @pytest.mark.parametrize('method, model', [
     *solvers.SOLVERS, ('ours', 'squares'), ('ours', 'absolute')])
 def test_whoever_smooths_finds_the_least_noise(method, model):
-  spec, made, audit = _audited(model, method)
+  spec, program, audit = _audited(model, method)
   finding = curve_checks.judge(spec, audit)
   assert finding.passed and finding.error < 1e-4 and finding.cells[1] == '-'
-  np.testing.assert_allclose(made.step(), audit['results'])
-  assert (method == 'ours') == ('compile_seconds' in made.info)
+  np.testing.assert_allclose(program.step(), audit['results'])
+  assert (method == 'ours') == ('compile_seconds' in program.info)
 
 
 def test_the_least_noise_is_that_of_the_program_and_no_other():
   spec, _, audit = _audited('absolute', 'highs')
   ranks, total = work.noisy_ranks(_SIZE)
-  found = audit['results']
+  curve = audit['results']
   judge = lambda model, ranks: curve_checks.judge(
       curve_checks.make_spec(model, 'ours', size=_SIZE), {'results': ranks})
-  assert judge('absolute', found).passed
-  assert not judge('squares', found).passed  # another objective
+  assert judge('absolute', curve).passed
+  assert not judge('squares', curve).passed  # another objective
   even = np.linspace(0, total, _SIZE)
-  for wrong in (0.98 * found + 0.02 * even, found[::-1], 1.01 * found, ranks):
+  for wrong in (0.98 * curve + 0.02 * even, curve[::-1], 1.01 * curve, ranks):
     for model in ('squares', 'absolute'):
       assert not judge(model, wrong).passed
-  assert judge('squares', found[::-1]).error == np.inf
+  assert judge('squares', curve[::-1]).error == np.inf
 
 
 def test_rows_are_differences_and_sparse():
@@ -88,17 +88,17 @@ def test_trees_are_made_consistent_as_by_dpjax():
 @pytest.mark.parametrize('model, size, draws, passed', [
     ('release_tree', 64, 1000, True), ('release_square_root', 16, 300, True),
     ('release_tree', 64, 300, False)])
-def test_releases_have_the_law_of_dpjax(model, size, draws, passed,
-                                        monkeypatch):
+def test_releases_have_the_distribution_of_dpjax(model, size, draws, passed,
+                                                 monkeypatch):
   """Right ones fail in 1e-4 of cases; those of half the noise are seen."""
   monkeypatch.setattr(methods, 'CHECKED_DRAWS', draws)
   if passed:
-    made = curves.make(curve_checks.make_spec(model, 'ours', size=size))
-    assert made.info['temp_kib'] > 0 and made.step().shape == (size,)
+    program = curves.make(curve_checks.make_spec(model, 'ours', size=size))
+    assert program.info['temp_kib'] > 0 and program.step().shape == (size,)
   else:
     monkeypatch.setattr(work, 'EPSILON', 2 * work.EPSILON)
-    made = peers.make(curve_checks.make_spec(model, 'numpy', size=size))
-  audit = made.audit()
+    program = peers.make(curve_checks.make_spec(model, 'numpy', size=size))
+  audit = program.audit()
   monkeypatch.undo()
   finding = curve_checks.judge(curve_checks.make_spec(
       model, 'ours', size=size), audit)
@@ -108,11 +108,11 @@ def test_releases_have_the_law_of_dpjax(model, size, draws, passed,
 @pytest.mark.parametrize('method', ['ours', 'numpy'])
 @pytest.mark.parametrize('model', ['comparison', 'comparison_everywhere'])
 def test_comparisons_open_to_those_in_the_clear(model, method):
-  spec, made, audit = _audited(model, method)
+  spec, program, audit = _audited(model, method)
   assert curve_checks.judge(spec, audit) == (0.0, pytest.approx(
       np.nan, nan_ok=True), True)
-  # One server alone tells nothing that looks like it.
-  assert not curve_checks.judge(spec, {'results': made.step()}).passed
+  # The shares of one server alone do not look like the answer.
+  assert not curve_checks.judge(spec, {'results': program.step()}).passed
   audit['results'].flat[5] += np.uint64(1)
   finding = curve_checks.judge(spec, audit)
   assert finding.error == 1 / audit['results'].size and not finding.passed

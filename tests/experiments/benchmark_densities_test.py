@@ -1,4 +1,4 @@
-"""Peers of densities have the laws of dpjax, and checks see who does not."""
+"""Density peers draw from the same distribution as dpjax; checks see others."""
 
 import dataclasses
 
@@ -30,13 +30,13 @@ def _spec(model, method='ours'):
 
 @pytest.mark.slow
 @pytest.mark.parametrize('model', ['projection', 'sparse_gaussian'])
-def test_peers_have_the_law_of_dpjax(model):
+def test_peers_have_the_distribution_of_dpjax(model):
   """Right ones fail in 1e-4 of cases."""
-  made = densities.make(_spec(model))
-  assert made.info['compile_seconds'] > 0
-  errors = made.step()
+  program = densities.make(_spec(model))
+  assert program.info['compile_seconds'] > 0
+  errors = program.step()
   assert errors.shape == (300,) and np.all(errors > 0)
-  finding = density_checks.judge(_spec(model), made.audit())
+  finding = density_checks.judge(_spec(model), program.audit())
   assert finding.passed and finding.error < work.density().energy
 
 
@@ -49,21 +49,21 @@ def test_less_noise_is_seen(model, monkeypatch):
   program = peers.make(spec)
   assert program.step().shape == (300,) and program.repeats == 300
   assert density_checks.judge(spec, program.audit()).passed
-  made = work.of_model(model, _SIZE).made
-  short = dataclasses.replace(made, **(
-      dict(epsilon=1.5 * made.epsilon) if made.pure
-      else dict(rho=2.25 * made.rho)))
+  mechanism = work.of_model(model, _SIZE).estimator
+  short = dataclasses.replace(mechanism, **(
+      dict(epsilon=1.5 * mechanism.epsilon) if mechanism.pure
+      else dict(rho=2.25 * mechanism.rho)))
   of_model = work.of_model
   monkeypatch.setattr(work, 'of_model', lambda *args: of_model(
-      *args)._replace(made=short))
+      *args)._replace(estimator=short))
   audit = peers.make(spec).audit()
   monkeypatch.setattr(work, 'of_model', of_model)
   assert not density_checks.judge(spec, audit).passed
 
 
 def test_what_errs_more_than_the_uniform_density_is_not_right():
-  made = work.of_model('haar', _SIZE)
-  heights = 50 * np.random.default_rng(0).random((400, made.num_bins))
+  given = work.of_model('haar', _SIZE)
+  heights = 50 * np.random.default_rng(0).random((400, given.num_bins))
   finding = density_checks.judge(_spec('haar'), {'draws': heights})
   assert finding.error > 1 and not finding.passed
 

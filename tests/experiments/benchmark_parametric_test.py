@@ -1,4 +1,4 @@
-"""Estimators from sufficient statistics have the laws of their peers."""
+"""Estimators from sufficient statistics are distributed as their peers."""
 
 
 import numpy as np
@@ -17,14 +17,14 @@ def few(monkeypatch):
 
 def _audit(model, method):
   spec = parametric.make_spec(model, method, size=10**4)
-  made = parametric.make(spec)
-  assert np.isfinite(made.step()).all()
-  return spec, made.audit()
+  program = parametric.make(spec)
+  assert np.isfinite(program.step()).all()
+  return spec, program.audit()
 
 
 @pytest.mark.parametrize('model', [
     'share_geometric', 'truncated_l2', 'likelihood'])
-def test_peers_have_the_law_of_dpjax(model):
+def test_peers_have_the_distribution_of_dpjax(model):
   """Right ones fail in 1e-4 of cases."""
   assert parametric.judge(*_audit(model, 'ours')).passed
 

@@ -40,10 +40,10 @@ def test_steps_are_right(model, method):
   # Six images are two views each of three records.
   size = 6 if method == 'ours_views' else 5
   spec = checks.make_spec(model, method, size=size)
-  found = checks.judge(spec, worker.make(spec).audit())
-  assert found.passed, found
+  finding = checks.judge(spec, worker.make(spec).audit())
+  assert finding.passed, finding
   private = method not in ('nonprivate', 'ours_norms')
-  assert (found.noise_multiplier > 0) == private
+  assert (finding.noise_multiplier > 0) == private
 
 
 @pytest.mark.slow
@@ -82,8 +82,8 @@ def test_peers_are_right():
                           ('jax_privacy', 'jax_privacy')):
     pytest.importorskip(package)
     spec = checks.make_spec('tiny_resnet', method, size=5)
-    found = checks.judge(spec, worker.make(spec).audit())
-    assert found.passed, found
+    finding = checks.judge(spec, worker.make(spec).audit())
+    assert finding.passed, finding
 
 
 @pytest.mark.slow
@@ -91,16 +91,16 @@ def test_peers_are_right():
 def test_both_ways_to_norms_are_right(model, monkeypatch):
   used = []
   for name in ('gram_squares', 'products'):
-    monkeypatch.setattr(contractions, name, lambda *given, made=getattr(
-        contractions, name), name=name: used.append(name) or made(*given))
+    monkeypatch.setattr(contractions, name, lambda *given, honest=getattr(
+        contractions, name), name=name: used.append(name) or honest(*given))
   for method, way in (('gram', 'gram_squares'), ('kept', 'products')):
     used.clear()
     spec = norms.make_spec(model, method, size=5)
-    made = worker.make(spec)
-    assert set(used) == {way} and made.info['by_gram'] == (method == 'gram')
-    audit = made.audit()
-    found = norms.judge(spec, audit)
-    assert found.passed, found
+    built = worker.make(spec)
+    assert set(used) == {way} and built.info['by_gram'] == (method == 'gram')
+    audit = built.audit()
+    finding = norms.judge(spec, audit)
+    assert finding.passed, finding
     for name in audit:
       wrong = {**audit, name: audit[name] * np.float32(1.0003)}
       assert not norms.judge(spec, wrong).passed
@@ -171,8 +171,8 @@ def test_a_worker_answers_and_is_given_up():
                       method='numpy')
   with clients.Worker(spec, 60.0) as client:
     assert client.info['first_step_seconds'] > 0
-    found = client.sample(0.01)
-    assert found.steps >= 1 and 0 < found.wall < 1
+    sample = client.sample(0.01)
+    assert sample.steps >= 1 and 0 < sample.wall < 1
     assert client.sample(0.0).steps == 1
     client._timeout = 0.1
     with pytest.raises(clients.WorkerFailed, match='over 0.1 s') as caught:
@@ -193,10 +193,10 @@ def test_a_worker_that_dies_says_why():
 def test_estimators_can_be_repeated_by_all(model):
   """Shapes of ours; what the loop gives of proportions lies where it should."""
   size, records = 40, np.random.default_rng(0).random(40, np.float32)
-  found = jax.eval_shape(
+  shapes = jax.eval_shape(
       jax.vmap(estimators._OURS[model](size)),
       jax.random.split(jax.random.key(0), 3), jnp.ones((3, size)))
-  assert all(leaf.shape[0] == 3 for leaf in jax.tree.leaves(found))
+  assert all(leaf.shape[0] == 3 for leaf in jax.tree.leaves(shapes))
   once = estimators._numpy(model, size)
   values = np.array([np.ravel(once(records))[0] for _ in range(50)])
   assert np.all(np.isfinite(values))

@@ -1,4 +1,4 @@
-"""Peers of quantiles have the laws they should, and FFTs their limits."""
+"""Peers of quantiles have the right distribution, and FFTs their limits."""
 
 import jax
 import numpy as np
@@ -39,20 +39,21 @@ def test_tables_have_the_normaliser_of_enumeration(costs, golden, tight):
 
 @pytest.mark.every(3)
 @pytest.mark.parametrize('tight', [False, True])
-def test_paths_have_the_law_of_enumeration(tight):
+def test_paths_have_the_enumerated_distribution(tight):
   """Chi-square over all ten paths; a right sampler fails in 1e-5 of cases."""
-  law = {(0, 0): .010856, (0, 1): .088528, (0, 2): .118038, (0, 3): .010856,
-         (1, 1): .066396, (1, 2): .481290, (1, 3): .044264, (2, 2): .118038,
-         (2, 3): .059019, (3, 3): .002714}
+  path_probs = {(0, 0): .010856, (0, 1): .088528, (0, 2): .118038,
+                (0, 3): .010856, (1, 1): .066396, (1, 2): .481290,
+                (1, 3): .044264, (2, 2): .118038,
+                (2, 3): .059019, (3, 3): .002714}
   costs = 2 * peers.joint_costs(_THIRDS, 3)
   tables = peers.joint_tables(peers.log_widths(_EDGES), costs)
   rng = np.random.default_rng(0)
-  found = [tuple(peers.joint_path(rng, tables, costs, tight=tight))
+  drawn = [tuple(peers.joint_path(rng, tables, costs, tight=tight))
            for _ in range(6000)]
-  counts = [found.count(path) for path in law]
-  assert sum(counts) == len(found)  # none of probability 0
-  wanted = np.array(list(law.values()))
-  assert stats.chisquare(counts, len(found) * wanted
+  counts = [drawn.count(path) for path in path_probs]
+  assert sum(counts) == len(drawn)  # none of probability 0
+  wanted = np.array(list(path_probs.values()))
+  assert stats.chisquare(counts, len(drawn) * wanted
                          / wanted.sum()).pvalue > 1e-5
 
 
@@ -74,13 +75,14 @@ def _steps(path):
 
 
 def _conditionals(tables, costs, path):
-  """Law [n + 1] of the interval that each step draws, in turn."""
+  """Yields the distribution [n + 1] of the interval that each step draws."""
   size = tables.shape[1]
   for left, last in _steps(path):
-    reach, end = (size, size - 1) if last is None else (last, last)
+    num_earlier, end = (size, size - 1) if last is None else (last, last)
     logs = np.full([size], -np.inf)
-    logs[:reach] = special.logsumexp(tables[left - 1, :reach], 1) + costs[
-        left, end - np.arange(reach)]
+    logs[:num_earlier] = special.logsumexp(
+        tables[left - 1, :num_earlier], 1) + costs[
+            left, end - np.arange(num_earlier)]
     yield special.softmax(logs)
 
 
@@ -91,16 +93,16 @@ def _kernel_conditionals(records, path):
     data = quantile_records.padded(records, peers.LOWER, peers.UPPER)
     bins = joint.joint_bins(jax.numpy.asarray(orders), data.count,
                             jax.numpy.float64(peers.EPSILON / 4))
-    found = jax.jit(paths.table)(data, bins)
+    table = jax.jit(paths.table)(data, bins)
     place = np.asarray(columns.places(columns.Shape(
-        *found.ends.mantissa.shape[1:]))).reshape(-1)
+        *table.ends.mantissa.shape[1:]))).reshape(-1)
     for left, last in _steps(path):
       logs = paths._log_paths(
-          found, bins, np.int32(left), np.int32(size if last is None else last),
+          table, bins, np.int32(left), np.int32(size if last is None else last),
           np.bool_(last is None))
-      law = np.zeros([place.size])
-      law[place] = special.softmax(np.asarray(logs).reshape(-1))
-      yield law[:size + 1]
+      probs = np.zeros([place.size])
+      probs[place] = special.softmax(np.asarray(logs).reshape(-1))
+      yield probs[:size + 1]
 
 
 def _atom(size, amplitude):
@@ -110,8 +112,9 @@ def _atom(size, amplitude):
   return np.sort(np.concatenate([there, rng.random(size - size // 2)]))
 
 
-def _worst_distance(laws, others):
-  return sum(np.abs(p - q).sum() / 2 for p, q in zip(laws, others, strict=True))
+def _worst_distance(distributions, others):
+  return sum(np.abs(p - q).sum() / 2
+             for p, q in zip(distributions, others, strict=True))
 
 
 @pytest.mark.slow
@@ -119,7 +122,7 @@ def _worst_distance(laws, others):
     (_atom(400, 0.5), True), (_atom(400, 1e-12), False)])
 def test_ffts_lose_the_tail_and_running_sums_do_not(records, is_exact,
                                                     monkeypatch):
-  """Conditional laws of 8 orders along ten paths, summed total variation."""
+  """Summed total variation of conditional distributions along ten paths."""
   costs = peers.joint_costs(peers.probs(8), len(records))
   widths = peers.log_widths(peers._edges(records))
   by_fft = peers.joint_tables(widths, costs)
@@ -159,18 +162,18 @@ def test_a_law_of_another_rate_is_seen(model, factor, passed, monkeypatch):
 def test_draws_that_are_far_or_in_disorder_are_seen():
   spec = quantile_checks.make_spec('tree_30', 'ours', size=60)
   near = np.tile(peers.probs(30), (50, 1))
-  found = quantile_checks.judge(spec, {'draws': near})
-  assert found.passed and found.cells[1] == '-'
+  finding = quantile_checks.judge(spec, {'draws': near})
+  assert finding.passed and finding.cells[1] == '-'
   for wrong in (near[:, ::-1], near[:, :-1], np.zeros_like(near)):
     assert not quantile_checks.judge(spec, {'draws': wrong}).passed
 
 
 def test_times_are_of_one_of_what_is_repeated():
-  made = lambda repeats: program.Program(
+  make = lambda repeats: program.Program(
       step=lambda: None, info={}, repeats=repeats,
       times=lambda seconds: [(3.0, 2.0)])
-  assert program.sample(made(1), 0)[:2] == (3.0, 2.0)
-  assert program.sample(made(50), 0)[:2] == (3 / 50, 2 / 50)
+  assert program.sample(make(1), 0)[:2] == (3.0, 2.0)
+  assert program.sample(make(50), 0)[:2] == (3 / 50, 2 / 50)
 
 
 def test_verdicts_and_targets():
@@ -215,8 +218,8 @@ def test_targets_and_units_are_measured_by_default():
 def test_ours_and_the_published_algorithms_have_one_law(model, method):
   """Written apart, they agree; right ones fail in 1e-4 of cases."""
   spec = quantile_checks.make_spec(model, method, size=60)
-  made = quantiles.make(spec)
-  made.step()
-  assert made.info['temp_kib'] > 0 and made.info['compile_seconds'] > 0
-  found = quantile_checks.judge(spec, made.audit())
-  assert found.passed and found.least_p_value > 1e-4
+  built = quantiles.make(spec)
+  built.step()
+  assert built.info['temp_kib'] > 0 and built.info['compile_seconds'] > 0
+  finding = quantile_checks.judge(spec, built.audit())
+  assert finding.passed and finding.least_p_value > 1e-4

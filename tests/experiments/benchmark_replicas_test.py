@@ -18,26 +18,26 @@ def few(monkeypatch):
   monkeypatch.setattr(replicas, 'STEPS', 2)
 
 
-def _made(method):
+def _program(method):
   return replicas.make(program.Spec(suite='replicas', model='tiny_resnet8',
                                     size=3, method=method))
 
 
 @pytest.mark.slow
 def test_epochs_of_packs_follow_each_other():
-  made = _made('pack_2')
-  assert made.repeats == 2 * 4 * 3 and made.info['compile_seconds'] > 0
-  first, second = (made.audit()['params'] for _ in range(2))
+  built = _program('pack_2')
+  assert built.repeats == 2 * 4 * 3 and built.info['compile_seconds'] > 0
+  first, second = (built.audit()['params'] for _ in range(2))
   assert first.shape == (4, 5214) and len(np.unique(first[:, 0])) == 4
   assert not np.array_equal(first, second)
 
 
 @pytest.mark.slow
 def test_packs_and_vmap_take_the_same_steps_and_large_ones_as_many_images():
-  found, wanted = (_made(method).audit()['params']
-                   for method in ('pack_2', 'vmap'))
-  np.testing.assert_allclose(found, wanted, rtol=1e-3, atol=1e-4)
-  large = _made('large')
+  params, wanted = (_program(method).audit()['params']
+                    for method in ('pack_2', 'vmap'))
+  np.testing.assert_allclose(params, wanted, rtol=1e-3, atol=1e-4)
+  large = _program('large')
   assert large.repeats == 2 * 4 * 3
   assert large.audit()['params'].shape == (1, 5214)
 

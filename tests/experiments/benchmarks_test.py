@@ -100,16 +100,17 @@ def test_a_suite_gives_rows_a_table_and_a_figure(suite, tmp_path, monkeypatch):
   rows, said = _measure(settings, tmp_path, monkeypatch, _Here)
   assert not said
   for setting in settings:
-    found = _metrics(rows, setting.method, size=setting.size,
-                     num_devices=setting.num_devices)
-    assert _FIELDS[suite] <= found.keys(), found
-    assert all(np.isfinite(value) for value in found.values())
-    assert found['rounds'] == 2
+    metrics = _metrics(rows, setting.method, size=setting.size,
+                       num_devices=setting.num_devices)
+    assert _FIELDS[suite] <= metrics.keys(), metrics
+    assert all(np.isfinite(value) for value in metrics.values())
+    assert metrics['rounds'] == 2
     for name in ('cpu_ms', 'ratio', 'peak_kib', 'compile_seconds'):
-      if name in found:
-        assert found[f'{name}_low'] <= found[name] <= found[f'{name}_high']
+      if name in metrics:
+        assert (metrics[f'{name}_low'] <= metrics[name] <=
+                metrics[f'{name}_high'])
     if suite == 'compile':
-      assert found['compiled_again'] == 0
+      assert metrics['compiled_again'] == 0
   text = report.table(rows, suite, commands=('python',))
   for setting in settings:
     assert f'| {setting.method}' in text and f'{setting.size:,} ' in text
@@ -121,9 +122,9 @@ def test_a_suite_gives_rows_a_table_and_a_figure(suite, tmp_path, monkeypatch):
 def test_the_loop_suite_times_whole_training(tmp_path, monkeypatch):
   settings = sweep.settings('loop', smoke=True, names=('sgd',))
   rows, _ = _measure(settings, tmp_path, monkeypatch, _Here, rounds=1)
-  found = _metrics(rows, 'sgd')
-  assert found['ratio'] == 1 and found['steps'] == 19  # between 20 chunks
-  assert found['compile_seconds'] > 0 and 0 < found['cpu_ms'] < 1000
+  metrics = _metrics(rows, 'sgd')
+  assert metrics['ratio'] == 1 and metrics['steps'] == 19  # between 20 chunks
+  assert metrics['compile_seconds'] > 0 and 0 < metrics['cpu_ms'] < 1000
   assert '| sgd' in report.table(rows, 'loop')
 
 
@@ -140,11 +141,11 @@ class _Scripted:
 
   def sample(self, seconds):
     del seconds
-    found = next(self._times)
-    if isinstance(found, Exception):
-      raise found
+    wall = next(self._times)
+    if isinstance(wall, Exception):
+      raise wall
     # Wall time is that of a busy machine.
-    return program.Sample(0.1 * found, 1e-3 * found, 1, 0.5)
+    return program.Sample(0.1 * wall, 1e-3 * wall, 1, 0.5)
 
   def close(self):
     pass
@@ -165,13 +166,13 @@ def test_ratios_are_over_the_fastest_limit_of_the_same_round(
   rows, _ = _scripted({
       'ours': [6, 4, 20], 'limit': [9, 9, 9], 'limit@noynn': [3, 2, 5],
       'limit_normal': [1, 8, 8], 'limit_microbatch': [9, 9, 9]}, tmp_path, monkeypatch, rounds=3)
-  found = _metrics(rows, 'ours')
+  metrics = _metrics(rows, 'ours')
   assert {row.method for row in rows} == {'ours'}  # L has no rows unasked
-  assert found['ratio'] == pytest.approx(2)
-  assert found['ratio_high'] == pytest.approx(3)  # halfway from 2 to 4
-  assert found['cpu_ms'] == pytest.approx(6)
-  assert found['wall_ms'] == pytest.approx(600)
-  assert found['others'] == 0.5
+  assert metrics['ratio'] == pytest.approx(2)
+  assert metrics['ratio_high'] == pytest.approx(3)  # halfway from 2 to 4
+  assert metrics['cpu_ms'] == pytest.approx(6)
+  assert metrics['wall_ms'] == pytest.approx(600)
+  assert metrics['others'] == 0.5
 
 
 def test_on_accelerators_ratios_are_of_wall_time(tmp_path, monkeypatch):
@@ -181,8 +182,8 @@ def test_on_accelerators_ratios_are_of_wall_time(tmp_path, monkeypatch):
   rows, _ = _scripted({'ours': [6], 'limit': [2], 'limit_normal': [9],
                        'limit_microbatch': [9]},
                       tmp_path, monkeypatch, rounds=1, cpu=False)
-  found = _metrics(rows, 'ours')
-  assert found['ratio'] == pytest.approx(3) and found['accelerator'] == 1
+  metrics = _metrics(rows, 'ours')
+  assert metrics['ratio'] == pytest.approx(3) and metrics['accelerator'] == 1
 
 
 def test_tables_say_which_time_it_is(tmp_path, monkeypatch):
@@ -206,7 +207,7 @@ def test_tables_are_of_their_rows(folder):
   assert device.startswith('NVIDIA') == (kind == 'gpu')
 
 
-def test_what_fails_or_is_slow_is_told_and_the_rest_goes_on(
+def test_what_fails_or_is_slow_is_reported_and_the_rest_goes_on(
     tmp_path, monkeypatch):
   slow = clients.WorkerFailed('over 9 s', timed_out=True)
   times = {'ours': [4, 4], 'limit': [2, 2], 'limit_normal': [3, 3],

@@ -39,27 +39,27 @@ def _draw(data=_DATA, /, **changes):
 @pytest.mark.every(3)
 @pytest.mark.parametrize('kind', ['held_out', 'mislabelled'])
 def test_held_out_canaries_leave_the_test_part(kind):
-  found, rest, split = _draw(canary_kind=kind)
+  drawn, rest, split = _draw(canary_kind=kind)
   np.testing.assert_array_equal(rest.train, split.train)
   taken = set(split.test.tolist()) - set(rest.test.tolist())
   assert len(taken) == 40 and len(rest.test) == len(split.test) - 40
   rows = np.array([np.flatnonzero((np.asarray(_DATA.x) == x).all(1))[0]
-                   for x in np.asarray(found.records.x)])
+                   for x in np.asarray(drawn.records.x)])
   assert set(rows.tolist()) == taken
-  same = np.asarray(found.records.y) == np.asarray(_DATA.y)[rows]
+  same = np.asarray(drawn.records.y) == np.asarray(_DATA.y)[rows]
   assert same.all() if kind == 'held_out' else not same.any()
-  assert set(np.unique(found.records.y)) == {0, 1}
+  assert set(np.unique(drawn.records.y)) == {0, 1}
 
 
 @pytest.mark.slow
 def test_wrong_labels_are_all_the_other_ones():
   digits = registry.load('digits')
-  found, _, _ = _draw(digits, dataset='digits', canary_kind='mislabelled',
+  drawn, _, _ = _draw(digits, dataset='digits', canary_kind='mislabelled',
                       num_canaries=300)
   by_image = {np.asarray(x).tobytes(): int(y) for x, y in zip(
       digits.records.x, digits.records.y)}
-  true = [by_image[np.asarray(x).tobytes()] for x in found.records.x]
-  shift = (np.asarray(found.records.y) - true) % 10
+  true = [by_image[np.asarray(x).tobytes()] for x in drawn.records.x]
+  shift = (np.asarray(drawn.records.y) - true) % 10
   assert set(shift.tolist()) == set(range(1, 10))
 
 
@@ -72,14 +72,15 @@ def test_made_canaries_fill_the_public_range(dataset, low):
   shape = building.shapes(data).record
   drawn = {}
   for kind in ('noise', 'blank'):
-    found, rest, split = _draw(data, dataset=dataset, pixels='unsigned',
-                               canary_kind=kind)
-    x = np.asarray(found.records.x).reshape(40, -1)
-    assert found.records.x.shape == (40, *shape) and x.dtype == np.float32
+    made_up, rest, split = _draw(data, dataset=dataset, pixels='unsigned',
+                                 canary_kind=kind)
+    x = np.asarray(made_up.records.x).reshape(40, -1)
+    assert made_up.records.x.shape == (40, *shape) and x.dtype == np.float32
     assert x.min() >= low and x.max() <= 1
     assert x.min() < low + 0.05 and x.max() > 0.95
     assert len(np.unique(x, axis=0)) == 40 and rest == split
-    assert len(np.unique(found.records.y)) == building.shapes(data).num_classes
+    assert len(np.unique(made_up.records.y)) == building.shapes(
+        data).num_classes
     drawn[kind] = x
   assert (np.ptp(drawn['blank'], axis=1) == 0).all()
   assert stats.kstest(drawn['noise'].ravel(),
@@ -97,7 +98,7 @@ def test_coins_are_fair_and_hang_on_the_seed_alone():
                   dict(seed=5, split_seed=0, canary_seed=0)):
     again, _, _ = _draw(**large, **changes)
     np.testing.assert_array_equal(again.included, first)
-  # Labels tell nothing of coins.
+  # Labels are independent of the coin flips.
   labels = np.asarray(_draw(**large)[0].records.y)
   assert abs((labels == first).mean() - 0.5) < 4 * 0.5 / 3000**0.5
 
@@ -155,10 +156,11 @@ def test_a_canary_left_out_adds_nothing_to_any_sum(method):
       depth=0 if method == 'bassily' else 1, num_groups=2,
       allow_unsound=method == 'lip_printed')
   model = building.make_model(config, data)
-  made = building.make_method(config, model)
-  params, _ = made.constraint.constrain(model.init(jax.random.key(0)))
+  built = building.make_method(config, model)
+  params, _ = built.constraint.constrain(model.init(jax.random.key(0)))
   bounder = bounders.at_radii(
-      made.bounder, made.bounder.adaptive.init if made.bounder.adaptive else ())
+      built.bounder, built.bounder.adaptive.init if built.bounder.adaptive
+      else ())
   drawn = _draw(data, dataset=config.dataset)[0]
   records, (slots,) = canaries.join(data.records, [drawn])
   rows = jnp.concatenate([jnp.arange(8, dtype=jnp.int32), slots[:16]])
@@ -167,35 +169,35 @@ def test_a_canary_left_out_adds_nothing_to_any_sum(method):
   out = np.append(np.zeros(8, bool), ~np.asarray(drawn.included[:16]))
   assert 0 < out.sum() < 16
   sums = jax.jit(bounder.sums)
-  found = sums(params, batch, jnp.ones([24], bool))
+  bounded = sums(params, batch, jnp.ones([24], bool))
   without = sums(params, batch, jnp.asarray(~out))
-  for a, b in zip(jax.tree.leaves(found._replace(num_nonfinite=0)),
+  for a, b in zip(jax.tree.leaves(bounded._replace(num_nonfinite=0)),
                   jax.tree.leaves(without._replace(num_nonfinite=0)),
                   strict=True):
     np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-7)
-  assert found.num_nonfinite == out.sum() and without.num_nonfinite == 0
+  assert bounded.num_nonfinite == out.sum() and without.num_nonfinite == 0
   assert max(float(jnp.abs(leaf).max())
-             for leaf in jax.tree.leaves(found.total)) > 0
+             for leaf in jax.tree.leaves(bounded.total)) > 0
 
 
-def _negated(found, which):
-  x = jnp.where(which[:, None], -found.records.x, found.records.x)
-  return found._replace(records=found.records._replace(x=x))
+def _negated(drawn, which):
+  x = jnp.where(which[:, None], -drawn.records.x, drawn.records.x)
+  return drawn._replace(records=drawn.records._replace(x=x))
 
 
 @pytest.mark.slow
 def test_a_run_sees_the_canaries_that_are_in_and_no_others(monkeypatch):
-  """Four runs of one key, by one program, told apart by their epsilon."""
-  change = {1.0: lambda found: found,
-            2.0: lambda found: _negated(found, ~found.included),
-            3.0: lambda found: _negated(found, found.included),
-            4.0: lambda found: found._replace(
-                included=jnp.ones_like(found.included))}
+  """Four runs of one key, by one program, distinguished by their epsilon."""
+  change = {1.0: lambda drawn: drawn,
+            2.0: lambda drawn: _negated(drawn, ~drawn.included),
+            3.0: lambda drawn: _negated(drawn, drawn.included),
+            4.0: lambda drawn: drawn._replace(
+                included=jnp.ones_like(drawn.included))}
   honest = canaries.draw
 
   def draw(config, *rest):
-    found, split = honest(config, *rest)
-    return change[config.epsilon](found), split
+    drawn, split = honest(config, *rest)
+    return change[config.epsilon](drawn), split
   monkeypatch.setattr(canaries, 'draw', draw)
   for seed, name in enumerate(('run_key', 'init_key')):
     monkeypatch.setattr(run_keys, name,
@@ -235,11 +237,11 @@ def test_the_public_number_of_records_is_that_of_slots():
 
 def test_keys_of_runs_without_canaries_stay():
   plain = _resolved(num_canaries=0)
-  found = {tuple(jax.random.key_data(run_keys.run_key(config)).tolist())
-           for config in (plain, dataclasses.replace(plain, num_canaries=40),
-                          dataclasses.replace(plain, num_canaries=40,
-                                              canary_seed=1))}
-  assert len(found) == 3
+  keys = {tuple(jax.random.key_data(run_keys.run_key(config)).tolist())
+          for config in (plain, dataclasses.replace(plain, num_canaries=40),
+                         dataclasses.replace(plain, num_canaries=40,
+                                             canary_seed=1))}
+  assert len(keys) == 3
   # Pinned before there were canaries.
   default = run_keys.reproducible(configuration.resolve(
       configuration.TrainingConfig(dataset='breast_cancer', method='dp_sgd'),

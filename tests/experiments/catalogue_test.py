@@ -73,9 +73,9 @@ def test_an_honest_item_has_no_problem():
     (dict(kind='artefact'), 'no experiments, and no note'),
     (dict(printed=''), 'what is printed')])
 def test_what_is_wrong_is_a_line(changes, line):
-  found = _problems(**changes)
-  assert found and all(each.startswith('g/E-1: ') for each in found)
-  assert any(re.search(line, each) for each in found)
+  problems = _problems(**changes)
+  assert problems and all(each.startswith('g/E-1: ') for each in problems)
+  assert any(re.search(line, each) for each in problems)
 
 
 def test_functions_of_tests_are_found_beside_another_package(monkeypatch):
@@ -120,15 +120,15 @@ def test_claims_stand_beside_verdicts():
   item = dataclasses.replace(_ERRATUM, experiments=('conversions',),
                              claims=('conversions: sharp',))
   group = items.Group('g', 'Group', ('E-1',), (item,))
-  found = [Verdict('sharp at 1', '3', '4', 'differs', 'why'),
-           Verdict('sharp at 2', '5', '5', 'agrees', 'why'),
-           Verdict('loose', '6', '6', 'agrees', 'why')]
-  table = pages.table([group], {'conversions': found})
+  verdicts = [Verdict('sharp at 1', '3', '4', 'differs', 'why'),
+              Verdict('sharp at 2', '5', '5', 'agrees', 'why'),
+              Verdict('loose', '6', '6', 'agrees', 'why')]
+  table = pages.table([group], {'conversions': verdicts})
   assert table.startswith('### Group\n')
   assert 'sharp at 1' in table and 'sharp at 2' in table
   assert 'loose' not in table and 'differs' in table
   with pytest.raises(LookupError, match="g/E-1: no verdict 'conversions"):
-    pages.table([group], {'conversions': found[2:]})
+    pages.table([group], {'conversions': verdicts[2:]})
 
 
 def test_an_item_is_followed_to_file_and_line():

@@ -65,25 +65,25 @@ def test_bias_04_measures_are_what_they_say(network):
   clip_norm = float(np.median(norms))
   clipped = (grads * np.minimum(1, clip_norm / norms)[:, None]).mean(0)
   mean = grads.mean(0)
-  found = _measure(network, per_example.clipped(
+  measures = _measure(network, per_example.clipped(
       network[0].apply, _LOSS.values, clip_norm=clip_norm))
-  assert found['gradient_norm'] == pytest.approx(np.linalg.norm(mean))
-  assert found['clipped_norm'] == pytest.approx(np.linalg.norm(clipped),
-                                                rel=1e-4)
-  assert found['error_norm'] == pytest.approx(np.linalg.norm(mean - clipped),
-                                              rel=1e-3)
-  assert found['cosine'] == pytest.approx(
+  assert measures['gradient_norm'] == pytest.approx(np.linalg.norm(mean))
+  assert measures['clipped_norm'] == pytest.approx(np.linalg.norm(clipped),
+                                                   rel=1e-4)
+  assert measures['error_norm'] == pytest.approx(np.linalg.norm(mean - clipped),
+                                                 rel=1e-3)
+  assert measures['cosine'] == pytest.approx(
       mean @ clipped / np.linalg.norm(mean) / np.linalg.norm(clipped),
       rel=1e-4)
-  assert found['fraction_changed'] == 0.5
+  assert measures['fraction_changed'] == 0.5
 
 
 def test_bias_04_no_clipping_no_error(network):
   """BIAS-04: at an infinite clip norm the error is zero."""
-  found = _measure(network, per_example.clipped(
+  measures = _measure(network, per_example.clipped(
       network[0].apply, _LOSS.values, clip_norm=1e12))
-  assert found['error_norm'] < 1e-7 < found['gradient_norm']
-  assert found['fraction_changed'] == 0
+  assert measures['error_norm'] < 1e-7 < measures['gradient_norm']
+  assert measures['fraction_changed'] == 0
 
 
 @pytest.mark.every(2)
@@ -116,9 +116,9 @@ def test_e20_algorithm_8_takes_another_step(network):
   for name, size in zip(('dense_00', 'dense_01'), largest):
     for leaf in update[name].values():
       np.testing.assert_allclose(leaf, 1 / size, rtol=1e-5)
-  found = _measure(network, per_example.summed(model.apply, _LOSS.values))
-  assert found['printed_error'] > 0.2 * found['gradient_norm']
-  assert found['printed_cosine'] < 0.9999
+  measures = _measure(network, per_example.summed(model.apply, _LOSS.values))
+  assert measures['printed_error'] > 0.2 * measures['gradient_norm']
+  assert measures['printed_cosine'] < 0.9999
 
 
 def test_each_point_of_a_curve_gets_its_own_measures(monkeypatch):
@@ -132,14 +132,14 @@ def test_each_point_of_a_curve_gets_its_own_measures(monkeypatch):
       measures, np.array([0.5, 0.7]), plan, 0.1, math.inf))
   asked = [s for s in sweep.SMOKE if s.kind == 'short' and
            s.method == 'dp_sgd'][1:]
-  found = {(s.at, row.metric): row.value
-           for s, rows in run.run(asked, None, lambda *_: None)
-           for row in rows}
-  assert found[(10,), 'error_norm'] == 3 and found[(20,), 'cosine'] == 6
-  assert found[(20,), 'error_norm_se'] == pytest.approx(2)
-  assert found[(20,), 'test_accuracy'] == pytest.approx(0.6)
-  assert ((10,), 'test_accuracy') not in found
-  assert not any(metric == 'printed_norm' for _, metric in found)
+  values = {(s.at, row.metric): row.value
+            for s, rows in run.run(asked, None, lambda *_: None)
+            for row in rows}
+  assert values[(10,), 'error_norm'] == 3 and values[(20,), 'cosine'] == 6
+  assert values[(20,), 'error_norm_se'] == pytest.approx(2)
+  assert values[(20,), 'test_accuracy'] == pytest.approx(0.6)
+  assert ((10,), 'test_accuracy') not in values
+  assert not any(metric == 'printed_norm' for _, metric in values)
 
 
 def test_committed_curves_start_before_training():
@@ -174,9 +174,9 @@ def _curve_rows(error, clipped):
     ((0.6, 0.7, 0.5, 0.3), (0.3, 0.1, 0.05, 0.04), verdicts.DIFFERS),
     ((0.6, 0.7, 0.8, 0.9), (0.3, 0.1, 0.3, 0.4), verdicts.DIFFERS)])
 def test_trends_of_figure_5_3_3(error, clipped, outcome):
-  found = {v.claim: v for v in verdicts.check(
+  by_claim = {v.claim: v for v in verdicts.check(
       report.verdict(_curve_rows(error, clipped)))}
   claim = ('Figure 5.3.3, dropout, clip norm 1: the error grows while '
            '||clip(g)|| falls')
-  assert found[claim].verdict == outcome
-  assert f'{error[0]:.3f} -> {error[-1]:.3f}' in found[claim].ours
+  assert by_claim[claim].verdict == outcome
+  assert f'{error[0]:.3f} -> {error[-1]:.3f}' in by_claim[claim].ours

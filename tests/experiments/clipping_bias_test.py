@@ -104,9 +104,9 @@ def test_bias_01_golden_values():
     (5, (-0.08824, -0.71105), 5), (10, (-0.17649, -0.42210), 5),
     (15, (-0.26473, -0.13316), 5), (20, (-0.2159, 0.0525), 4)])
 def test_zeros_for_other_clip_norms(clip_norm, zero, digits):
-  found = regression.clipped_zero(clip_norm=float(clip_norm))
-  np.testing.assert_allclose(found, zero, atol=0.51 * 10**-digits)
-  assert np.linalg.norm(_quadrature(found, _Clip(clip_norm))) < 1e-9
+  actual = regression.clipped_zero(clip_norm=float(clip_norm))
+  np.testing.assert_allclose(actual, zero, atol=0.51 * 10**-digits)
+  assert np.linalg.norm(_quadrature(actual, _Clip(clip_norm))) < 1e-9
 
 
 def test_the_closed_form_ends_where_it_says_and_the_bias_vanishes():
@@ -166,9 +166,9 @@ def rows(smoke_rows):
 @pytest.fixture(scope='module')
 def rests(rows):
   """Where descents of 300 steps end, each record in every noiseless step."""
-  return {key.method: np.array([found['rest_1'][0], found['rest_2'][0]])
-          for key, found in lookup.of_kind(lookup.collect(rows),
-                                           'descent').items()}
+  return {key.method: np.array([metrics['rest_1'][0], metrics['rest_2'][0]])
+          for key, metrics in lookup.of_kind(lookup.collect(rows),
+                                             'descent').items()}
 
 
 def test_noiseless_dp_sgd_reaches_the_zero(rests):
@@ -195,9 +195,9 @@ def test_normalised_contributions_are_bounded():
                 jnp.array([7.0, 0.0, 1.0, jnp.inf]))
   theta = jnp.zeros([2], jnp.float32)
   alone = [bounder.sums(theta, batch, jnp.arange(4) == i) for i in range(4)]
-  norms = [float(jnp.linalg.norm(found.total)) for found in alone]
+  norms = [float(jnp.linalg.norm(sums.total)) for sums in alone]
   np.testing.assert_allclose(norms, [1, 0, 0, 0], atol=1e-6)
-  assert [int(found.num_nonfinite) for found in alone] == [0, 0, 1, 1]
+  assert [int(sums.num_nonfinite) for sums in alone] == [0, 0, 1, 1]
   together = bounder.sums(theta, batch, jnp.ones([4], jnp.bool_))
   np.testing.assert_allclose(together.total, alone[0].total, rtol=1e-6)
   assert bounder.l2_sensitivity(()) == 1
@@ -236,8 +236,8 @@ def test_bias_02_zero_crossings_of_the_field(field_rows):
 def test_crossings_finds_all_zeros_once():
   axis = np.linspace(-1, 1, 5)
   x, y = np.meshgrid(axis, axis, indexing='ij')
-  found = lookup.crossings(axis, axis, np.stack([x, y - 0.3], -1))
-  np.testing.assert_allclose(found, [[0, 0.3]], atol=1e-12)
+  zeros = lookup.crossings(axis, axis, np.stack([x, y - 0.3], -1))
+  np.testing.assert_allclose(zeros, [[0, 0.3]], atol=1e-12)
   assert not lookup.crossings(axis, axis, np.stack([x, y - 3], -1)).size
 
 
@@ -260,32 +260,32 @@ def test_rows_tell_what_they_cost(rows):
 
 
 def test_verdicts_of_the_smoke_sweep(rows):
-  found = {verdict.claim: verdict
-           for verdict in verdicts.check(report.verdict(rows))}
-  zero = found['the mean clipped gradient is zero at (a, b) plus']
+  by_claim = {verdict.claim: verdict
+              for verdict in verdicts.check(report.verdict(rows))}
+  zero = by_claim['the mean clipped gradient is zero at (a, b) plus']
   assert (zero.printed, zero.ours, zero.verdict) == (
       '(0.01765, 0.94221)', '(-0.01765, -0.94221)', verdicts.DIFFERS)
   assert 'E21' in zero.reason and '0.7791' in zero.reason
-  outcome = {claim.split(':')[0]: v.verdict for claim, v in found.items()}
+  outcome = {claim.split(':')[0]: v.verdict for claim, v in by_claim.items()}
   assert outcome['norm of the mean clipped gradient at (a, b)'] == 'agrees'
   assert outcome['Figure 5.2.1'] == 'agrees'
-  rest = [v for claim, v in found.items() if 'comes to rest' in claim or
+  rest = [v for claim, v in by_claim.items() if 'comes to rest' in claim or
           'come to rest' in claim]
   assert [v.verdict for v in rest] == ['agrees', 'agrees', 'differs']
-  theorem = {claim: v.verdict for claim, v in found.items()
+  theorem = {claim: v.verdict for claim, v in by_claim.items()
              if 'Theorem 5.2.3' in claim}
   assert sorted(theorem.values()) == ['agrees', 'agrees', 'differs',
                                       'differs']
-  assert [v.verdict for claim, v in found.items() if 'batches' in claim] == [
+  assert [v.verdict for claim, v in by_claim.items() if 'batches' in claim] == [
       'differs']
-  assert {v.verdict for claim, v in found.items()
+  assert {v.verdict for claim, v in by_claim.items()
           if claim.startswith(('dropout', 'adult'))} == {'not run'}
 
 
 def test_nothing_is_claimed_without_rows():
-  found = verdicts.check(report.verdict([]))
-  assert {v.verdict for v in found} == {verdicts.NOT_RUN,
-                                        verdicts.NOT_COMPARABLE}
+  all_verdicts = verdicts.check(report.verdict([]))
+  assert {v.verdict for v in all_verdicts} == {verdicts.NOT_RUN,
+                                               verdicts.NOT_COMPARABLE}
 
 
 def test_the_sweep_covers_figures_and_theorem():

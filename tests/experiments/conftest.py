@@ -51,12 +51,12 @@ def smoke_rows():
   def run(name, keep=lambda setting: True, promotion='strict'):
     experiment = registry.load(name)
     settings = [setting for setting in experiment.smoke if keep(setting)]
-    found = []
+    lines = []
     with jax.numpy_dtype_promotion(promotion):
       for group in grouping.groups(settings, experiment.batched):
         for setting, rows in experiment.run(group, None, lambda *_: None):
-          found += selection.named(name, setting, rows)
-    return records.sort(found)
+          lines += selection.named(name, setting, rows)
+    return records.sort(lines)
 
   return run
 

@@ -1,4 +1,4 @@
-"""Densities under audit: laws, honest ones, planted faults."""
+"""Audits of densities: distributions, sound ones, planted faults."""
 
 import dataclasses
 
@@ -36,11 +36,11 @@ def test_shifts_are_the_whole_budget(name):
 
 
 @pytest.mark.slow
-def test_the_law_is_that_of_releases():
+def test_the_distribution_is_that_of_releases():
   """Frequencies of the commonest of 20000 outcomes, five deviations each."""
-  made = histograms.Histogram(num_records=4, num_bins=2, epsilon=2.0,
-                              fix_mass=False, adjacency=_RO)
-  target, runs = density.counts(made), 20_000
+  mechanism = histograms.Histogram(num_records=4, num_bins=2, epsilon=2.0,
+                                   fix_mass=False, adjacency=_RO)
+  target, runs = density.counts(mechanism), 20_000
   data = target.pairs[0].data
   outputs, counts = np.unique(target.draw(jax.random.key(1), data, runs),
                               axis=0, return_counts=True)
@@ -82,13 +82,14 @@ def test_two_stages_with_the_whole_budget_each_are_refuted():
 
 def test_rounds_that_are_counted_once_are_refuted():
   """By the event; what a round may see of a wave, by its shift."""
-  made = sparse.SparseFourier(num_records=6, num_rounds=4, num_frequencies=3,
-                              rho=.5, adjacency=_RO)
+  mechanism = sparse.SparseFourier(num_records=6, num_rounds=4,
+                                   num_frequencies=3,
+                                   rho=.5, adjacency=_RO)
   of = lambda target: auditor._claim_check(target.claim).failed
   once = claims.Claim(epsilon=2.0, delta=1e-5, adjacency=_RO,
-                      event=made.event)
-  assert of(density.waves(made, claim=once))
-  honest = density.waves(made)
+                      event=mechanism.event)
+  assert of(density.waves(mechanism, claim=once))
+  honest = density.waves(mechanism)
   assert not of(honest)
   pairs = tuple(pair._replace(data=np.sqrt(2) * pair.data,
                               neighbour=np.sqrt(2) * pair.neighbour)
@@ -107,13 +108,13 @@ def test_laplace_noise_for_the_shift_in_l2_is_refuted():
 
 @pytest.mark.every(2)
 def test_a_total_without_noise_is_refuted():
-  """Heights over the true n, where n is private: their mean tells it."""
-  made = histograms.Histogram(num_records=6, num_bins=2, epsilon=1.0,
-                              adjacency=_AR)
+  """Heights over the true n, where n is private: their mean reveals n."""
+  mechanism = histograms.Histogram(num_records=6, num_bins=2, epsilon=1.0,
+                                   adjacency=_AR)
 
   def release(key, data):
-    return made.release(key, data) * jnp.sum(data)
-  honest = density.counts(made)
+    return mechanism.release(key, data) * jnp.sum(data)
+  honest = density.counts(mechanism)
   target = dataclasses.replace(honest, release=release, pairs=ecdf.neighbours(
       2, _AR)[:1])
   report = auditor.audit(jax.random.key(0), target, num_runs=1024)

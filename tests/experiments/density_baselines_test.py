@@ -29,38 +29,39 @@ def test_the_chain_has_the_energies_of_the_reference():
 
 @pytest.mark.slow
 def test_marginals_end_to_end(smoke_rows):
-  found = {point['method']: point for point in points.collect(smoke_rows(
+  by_method = {point['method']: point for point in points.collect(smoke_rows(
       'density_marginals'))}
-  assert found['flat']['mse'] == pytest.approx(1.72, rel=0.01)
-  assert found['not_private']['mse'] == pytest.approx(0.409, rel=0.01)
-  assert found['private_tree']['mse'] == pytest.approx(0.119, rel=0.15)
-  assert found['independent']['mse'] == pytest.approx(6.28, rel=0.01)
+  assert by_method['flat']['mse'] == pytest.approx(1.72, rel=0.01)
+  assert by_method['not_private']['mse'] == pytest.approx(0.409, rel=0.01)
+  assert by_method['private_tree']['mse'] == pytest.approx(0.119, rel=0.15)
+  assert by_method['independent']['mse'] == pytest.approx(6.28, rel=0.01)
 
 
 @pytest.mark.slow
 def test_stress_end_to_end(smoke_rows):
-  found = {point['method']: point for point in points.collect(smoke_rows(
+  by_method = {point['method']: point for point in points.collect(smoke_rows(
       'density_stress'))}
-  assert len(found) == len(stress_sweep.SMOKE)
-  assert found['oracle']['mise'] <= found['printed']['mise']
-  assert found['oracle']['mise'] <= found['dyadic']['mise'] < (
-      found['tree']['mise']) < found['leaves']['mise']
-  assert found['exact']['mise'] < found['projection']['mise']
-  for point in found.values():
+  assert len(by_method) == len(stress_sweep.SMOKE)
+  assert by_method['oracle']['mise'] <= by_method['printed']['mise']
+  assert by_method['oracle']['mise'] <= by_method['dyadic']['mise'] < (
+      by_method['tree']['mise']) < by_method['leaves']['mise']
+  assert by_method['exact']['mise'] < by_method['projection']['mise']
+  for point in by_method.values():
     assert math.isfinite(point['mise']) and point['mise'] > 0
 
 
 def test_settings_are_what_they_are_called():
-  made = {setting.method: stress_run.estimator(setting)
-          for setting in stress_sweep.SETTINGS
-          if (setting.num_records, setting.epsilon) == (10**4, 0.1)
-          and setting.density in ('blocks', 'cos30')}
-  assert made['printed'].num_bins == 22
-  assert made['tree'].level is not None and made['leaves'].level is None
-  assert made['merged'].penalty == 4
-  assert made['sparse_8'].num_rounds == 8
-  assert made['sums'].rho == pytest.approx(0.005)
-  assert made['projection'].tuning == 'printed'
+  by_method = {setting.method: stress_run.estimator(setting)
+               for setting in stress_sweep.SETTINGS
+               if (setting.num_records, setting.epsilon) == (10**4, 0.1)
+               and setting.density in ('blocks', 'cos30')}
+  assert by_method['printed'].num_bins == 22
+  assert by_method['tree'].level is not None
+  assert by_method['leaves'].level is None
+  assert by_method['merged'].penalty == 4
+  assert by_method['sparse_8'].num_rounds == 8
+  assert by_method['sums'].rho == pytest.approx(0.005)
+  assert by_method['projection'].tuning == 'printed'
 
 
 @pytest.mark.parametrize('report,name,method,factor', [
@@ -75,5 +76,5 @@ def test_claims_fall_with_the_errors_they_are_about(report, name, method,
   lines = [dataclasses.replace(line, value=factor * line.value)
            if line.method == method and line.metric in ('mse', 'mise')
            else line for line in kept(name)]
-  assert any(found.verdict == verdicts.DIFFERS
-             for found in report.verdict(lines))
+  assert any(verdict.verdict == verdicts.DIFFERS
+             for verdict in report.verdict(lines))

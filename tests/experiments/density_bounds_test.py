@@ -51,10 +51,10 @@ def test_upper_bounds_are_those_of_the_table():
   for (name, notion), constants in wanted.items():
     setting, = (s for s in bounds.SETTINGS if s.kind == 'privacy' and (
         s.dataset, s.notion, s.amount) == (name, notion, 1e6))
-    found, beta = bounds_run.upper(setting), bounds.SMOOTHNESS[name]
+    bound, beta = bounds_run.upper(setting), bounds.SMOOTHNESS[name]
     rate = 2 * beta / (beta + 1)
     for method, constant in constants.items():
-      assert found[method] * 1e6**rate * bounds.RADII[name]**(rate - 2) == (
+      assert bound[method] * 1e6**rate * bounds.RADII[name]**(rate - 2) == (
           pytest.approx(constant, rel=0.025))
 
 
@@ -69,8 +69,8 @@ def test_upper_bounds_are_those_of_the_estimator(name, basis):
       radius=bounds.RADII[name], smoothness=bounds.SMOOTHNESS[name],
       adjacency=Adjacency.REPLACE_ONE).worst_case(
           bounds.SMOOTHNESS[name], bounds.RADII[name]).total
-  found = bounds_run.upper(setting)['weighted']
-  assert 0.995 * worst < found < 1.05 * worst
+  bound = bounds_run.upper(setting)['weighted']
+  assert 0.995 * worst < bound < 1.05 * worst
 
 
 def _of(name, lines, start):

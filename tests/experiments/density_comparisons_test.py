@@ -38,9 +38,9 @@ def test_sums_err_as_mechanisms_say(method, budget, tuning, fix_mass):
   asked = projections.Projection(num_functions=9, tuning=tuning,
                                  fix_mass=fix_mass, **_PUBLIC, **budget)
   for name in ('sobdet1', 'wrapmix'):
-    found = density_settings.single(method, name, 9)
+    family = density_settings.single(method, name, 9)
     np.testing.assert_allclose(
-        _parts(found, 0, 5000, 5000 * asked.budget),
+        _parts(family, 0, 5000, 5000 * asked.budget),
         asked.expected(density_settings.density(name)), rtol=1e-9)
   # DEN-P2, of sobdet1.
   anchor = {'pure_printed': 5.640569e-3, 'zcdp_printed': 5.070329e-3}
@@ -50,14 +50,14 @@ def test_sums_err_as_mechanisms_say(method, budget, tuning, fix_mass):
 
 
 def test_spectral_errs_as_mechanisms_say():
-  found = density_settings.spectral('spectral', 'sobdet1', ((5, 21),))
+  family = density_settings.spectral('spectral', 'sobdet1', ((5, 21),))
   # DEN-B2.
-  np.testing.assert_allclose(_parts(found, 0, 5000, 2500), (
+  np.testing.assert_allclose(_parts(family, 0, 5000, 2500), (
       2.156865e-3, 2.927560e-4, 1.476909e-3), rtol=1e-6)
-  found = density_settings.spectral('zcdp_spectral', 'sobrand2', ((5, 21),))
+  family = density_settings.spectral('zcdp_spectral', 'sobrand2', ((5, 21),))
   asked = spectral.SpectralHistogram(num_bins=21, weights=(1.0,) * 5, rho=0.01,
                                      **_PUBLIC)
-  np.testing.assert_allclose(_parts(found, 0, 5000, 500), asked.expected(
+  np.testing.assert_allclose(_parts(family, 0, 5000, 500), asked.expected(
       density_settings.density('sobrand2')), rtol=1e-9)
 
 
@@ -65,9 +65,9 @@ def test_histograms_err_as_mechanisms_say():
   truth = density_settings.density('beta22')
   asked = histograms.Histogram.printed(rho=0.01, **_PUBLIC)
   order = density_settings.printed_order('zcdp_histogram', 1, 5000, 500)
-  found = density_settings.single('zcdp_histogram', 'beta22', order)
+  family = density_settings.single('zcdp_histogram', 'beta22', order)
   assert order == asked.num_bins
-  np.testing.assert_allclose(_parts(found, 0, 5000, 500),
+  np.testing.assert_allclose(_parts(family, 0, 5000, 500),
                              asked.expected(truth), rtol=1e-9)
   best = density_settings.family('zcdp_histogram', 'beta22', 100)
   oracle = histograms.Histogram.oracle_tuned(truth, rho=0.01, fix_mass=False,
@@ -89,8 +89,8 @@ def test_the_grid_of_tunings_costs_little():
     density_settings.density('tent9')
 
 
-def _of(found, start):
-  return next(v for v in found if v.claim.startswith(start))
+def _of(all_verdicts, start):
+  return next(v for v in all_verdicts if v.claim.startswith(start))
 
 
 @pytest.mark.slow
@@ -98,9 +98,9 @@ def test_rates_end_to_end(smoke_rows):
   lines = smoke_rows('density_rates')
   report = registry.load('density_rates').report
   assert report.table(lines) and report.figure(lines)
-  found = report.verdict(lines)
+  all_verdicts = report.verdict(lines)
   for start in ('errors of table 8.2', 'errors of table 8.3'):
-    assert _of(found, start).verdict == verdicts.AGREES
+    assert _of(all_verdicts, start).verdict == verdicts.AGREES
   # 2 % more than the tables is seen, and so is a slope that is off.
   more = [dataclasses.replace(r, value=1.02 * r.value) if r.metric == 'mse'
           else r for r in lines]
@@ -128,10 +128,11 @@ def test_crossovers_end_to_end(smoke_rows):
   for point in points.collect(lines):
     assert 0 < point['trivial'] < point['doubling']
     assert 0.3 < point['equal'] / point['doubling'] < 3
-  found = report.verdict(lines)
-  assert _of(found, 'the crossover of histograms is n^').verdict == (
+  all_verdicts = report.verdict(lines)
+  assert _of(all_verdicts, 'the crossover of histograms is n^').verdict == (
       verdicts.AGREES)
-  assert _of(found, 'the crossover of zCDP is').verdict == verdicts.DIFFERS
+  assert _of(all_verdicts,
+             'the crossover of zCDP is').verdict == verdicts.DIFFERS
   # 2.5 n^(-1/3) becomes n^(-.25): the slope is looked at.
   bent = [dataclasses.replace(r, value=r.value * math.exp(
       int(r.id.split('num_examples=')[1].split(',')[0])**0.05))
@@ -157,15 +158,16 @@ def test_adaptive_end_to_end(smoke_rows):
       not s.repetitions or (s.method, s.notion) in simulated))
   report = registry.load('density_adaptive').report
   assert report.table(lines) and report.figure(lines)
-  found = report.verdict(lines)
-  assert _of(found, 'closed forms match').verdict == verdicts.AGREES
-  assert _of(found, 'the default errs less than the printed tuning: interval, '
+  all_verdicts = report.verdict(lines)
+  assert _of(all_verdicts, 'closed forms match').verdict == verdicts.AGREES
+  assert _of(all_verdicts,
+             'the default errs less than the printed tuning: interval, '
              'pure').verdict == verdicts.AGREES
   cells = adaptive_report._cells(lines)
   oracle = adaptive_report.ratios(cells, ('circle', 'pure'), 'default',
                                   'spectral')
   assert list(oracle) == [('sobrand2', 10000.0, 0.1)]
-  # Nothing that is told n alone beats the best that is told the density.
+  # No tuning that knows n alone beats the best that knows the density.
   assert min(oracle.values()) > 1
 
 
@@ -175,9 +177,9 @@ def test_densities_that_are_made_are_nearer(kind):
   truth = density_settings.density('tent2')
   exact = truth.fourier(6) if kind == 'fourier' else truth.cosine(6)
   noise = np.random.default_rng(0).normal(size=(20, 6))
-  found = exact + 0.5 * noise
-  raw = adaptive_run.estimate.errors_of(kind, found, truth)
-  proper = adaptive_run.proper_errors(kind, found, truth)
+  noisy = exact + 0.5 * noise
+  raw = adaptive_run.estimate.errors_of(kind, noisy, truth)
+  proper = adaptive_run.proper_errors(kind, noisy, truth)
   assert np.all(proper < raw) and proper.min() > 1e-3
   # Of what is a density already, only the bins are seen.
   same = adaptive_run.proper_errors(kind, exact[None], truth)
@@ -185,10 +187,10 @@ def test_densities_that_are_made_are_nearer(kind):
       kind, exact[None], truth), abs=1e-6)
 
 
-def test_adaptive_estimators_are_told_the_budget():
+def test_adaptive_estimators_have_the_budget_of_the_setting():
   for setting in adaptive_sweep.SMOKE:
     if setting.repetitions:
-      asked = adaptive_run.made(setting)
+      asked = adaptive_run.mechanism_of(setting)
       budget = asked.epsilon if setting.notion == 'pure' else asked.rho
       assert budget == pytest.approx(setting.epsilon if setting.notion == 'pure'
                                      else setting.epsilon**2 / 2)
@@ -201,11 +203,11 @@ def test_table_end_to_end(smoke_rows):
   report = registry.load('density_table').report
   assert report.figure(lines)
   assert 'updated' in report.table(lines)
-  found = report.verdict(lines)
+  all_verdicts = report.verdict(lines)
   for claim in ('updated row', 'upper bounds of Table 1, Sobolev, tuned for'):
-    assert _of(found, claim).verdict == verdicts.AGREES
-  assert _of(found, 'near-optimal').verdict == verdicts.DIFFERS
-  assert _of(found, 'no error is below').verdict == verdicts.AGREES
+    assert _of(all_verdicts, claim).verdict == verdicts.AGREES
+  assert _of(all_verdicts, 'near-optimal').verdict == verdicts.DIFFERS
+  assert _of(all_verdicts, 'no error is below').verdict == verdicts.AGREES
   slow = [dataclasses.replace(r, value=-1.143) if r.metric == 'slope'
           and r.method == 'spectral' else r for r in lines]
   assert _of(report.verdict(slow), 'updated row').verdict == verdicts.DIFFERS

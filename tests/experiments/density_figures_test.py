@@ -10,8 +10,8 @@ from experiments import registry
 from experiments import verdicts
 
 
-def _of(found, start):
-  verdict, = (v for v in found if v.claim.startswith(start))
+def _of(all_verdicts, start):
+  verdict, = (v for v in all_verdicts if v.claim.startswith(start))
   return verdict.verdict
 
 
@@ -39,11 +39,12 @@ def test_claims_of_histograms_can_fail(keep, metrics, factor, claims, kept):
   """What agrees on kept rows differs on rows that are off."""
   report = registry.load('density_histograms').report
   lines = kept('density_histograms')
-  found = report.verdict(_changed(lines, lambda id_: keep in id_, metrics,
-                                  factor))
+  all_verdicts = report.verdict(_changed(lines, lambda id_: keep in id_,
+                                         metrics,
+                                         factor))
   for claim in claims:
     assert _of(report.verdict(lines), claim) == verdicts.AGREES
-    assert _of(found, claim) == verdicts.DIFFERS
+    assert _of(all_verdicts, claim) == verdicts.DIFFERS
 
 
 @pytest.mark.every(3)
@@ -57,23 +58,24 @@ def test_claims_of_histograms_can_fail(keep, metrics, factor, claims, kept):
 def test_claims_of_post_processing_can_fail(method, factor, claims, kept):
   report = registry.load('density_post_processing').report
   lines = kept('density_post_processing')
-  found = report.verdict(_changed(lines, lambda id_: f'method={method},' in id_,
-                                  ('mse',), lambda line: factor))
+  all_verdicts = report.verdict(_changed(lines,
+                                         lambda id_: f'method={method},' in id_,
+                                         ('mse',), lambda line: factor))
   for claim in claims:
     assert _of(report.verdict(lines), claim) == verdicts.AGREES
-    assert _of(found, claim) == verdicts.DIFFERS
+    assert _of(all_verdicts, claim) == verdicts.DIFFERS
 
 
 def test_histograms_end_to_end(smoke_rows):
-  found = points.collect(smoke_rows(
+  all_points = points.collect(smoke_rows(
       'density_histograms',
       lambda s: s.part != 'largest' or s.notion == 'pure'))
-  by = {p['method']: p for p in points.select(found, part='table',
+  by = {p['method']: p for p in points.select(all_points, part='table',
                                               notion='pure')}
   assert by['printed']['mse'] == pytest.approx(6.652e-3, rel=1e-3)
   assert by['oracle']['mse'] == pytest.approx(4.402e-3, rel=1e-3)
   assert by['polygon']['mse'] < by['oracle']['mse']
-  for point in points.select(found, part='largest'):
+  for point in points.select(all_points, part='largest'):
     # The largest error is above that of any point, by a logarithm.
     assert 3 < point['largest'] / point['at_point'] < 20
 
@@ -83,10 +85,10 @@ def test_post_processing_end_to_end(smoke_rows):
   """Methods of one release share it; one that is run alone sees the same."""
   of = lambda keep: {p['method']: p for p in points.select(points.collect(
       smoke_rows('density_post_processing', keep)), grid='ladder')}
-  found = of(lambda s: s.grid == 'ladder')
-  assert found['simplex']['worst'] <= 1 + 1e-9
-  assert found['simplex']['mse'] < found['fix_mass']['mse'] < (
-      found['printed']['mse'])
-  assert found['polygon']['mse'] < found['tuned_simplex']['mse']
+  by_method = of(lambda s: s.grid == 'ladder')
+  assert by_method['simplex']['worst'] <= 1 + 1e-9
+  assert by_method['simplex']['mse'] < by_method['fix_mass']['mse'] < (
+      by_method['printed']['mse'])
+  assert by_method['polygon']['mse'] < by_method['tuned_simplex']['mse']
   alone = of(lambda s: s.grid == 'ladder' and s.method == 'simplex')
-  assert np.isclose(alone['simplex']['mse'], found['simplex']['mse'])
+  assert np.isclose(alone['simplex']['mse'], by_method['simplex']['mse'])

@@ -23,10 +23,10 @@ def test_sweeps_end_to_end(name, smoke_rows, kept):
   """What is kept is what is computed."""
   lines = smoke_rows(name)
   known = {(row.id, row.metric): row.value for row in kept(name)}
-  found = {(row.id, row.metric): row.value for row in lines}
-  shared = sorted(found.keys() & known.keys())
+  values = {(row.id, row.metric): row.value for row in lines}
+  shared = sorted(values.keys() & known.keys())
   assert len(shared) > 20
-  assert [found[key] for key in shared] == pytest.approx(
+  assert [values[key] for key in shared] == pytest.approx(
       [known[key] for key in shared], rel=1e-6)
   experiment = registry.load(name)
   assert experiment.report.table(lines)
@@ -49,8 +49,8 @@ def test_a_search_that_finds_farther_pairs_is_seen(kept):
 def test_pairs_that_move_sums_farthest_are_found():
   for order in (1, 2):
     for adjacency in Adjacency:
-      found = sensitivity_run.attained(11, order=order, adjacency=adjacency)
-      assert found == pytest.approx(sensitivities.trigonometric(
+      attained = sensitivity_run.attained(11, order=order, adjacency=adjacency)
+      assert attained == pytest.approx(sensitivities.trigonometric(
           11, order=order, adjacency=adjacency), rel=1e-6)
 
 

@@ -1,4 +1,4 @@
-"""Curves and streams under audit: laws, honest ones, planted faults."""
+"""Audits of curves and streams: distributions, sound ones, planted faults."""
 
 import dataclasses
 
@@ -18,12 +18,12 @@ from dpjax.stats.ecdf_methods import dyadic
 from dpjax.stats.ecdf_methods import streams
 
 _AR, _RO = Adjacency
-_WITH_LAW = ('ecdf_dyadic', 'ecdf_dyadic_replace', 'stream_dyadic')
+_WITH_DENSITY = ('ecdf_dyadic', 'ecdf_dyadic_replace', 'stream_dyadic')
 
 
 def _worst(target: Target) -> float:
-  """By how much the loss of the worst pair exceeds the claim, by its law."""
-  rng, found = np.random.default_rng(0), []
+  """Returns the largest privacy loss of the pairs less the claimed epsilon."""
+  rng, ratios = np.random.default_rng(0), []
   for pair in target.pairs:
     first, second = np.cumsum(pair.data), np.cumsum(pair.neighbour)
     # Far out in the direction of the change the loss is largest.
@@ -32,9 +32,9 @@ def _worst(target: Target) -> float:
     outputs = first + far.astype(float)
     if target.claim.adjacency is _RO:
       outputs[:, -1] = first[-1]
-    found.append(exact.density_ratio(target, pair, outputs,
-                                     target.claim.epsilon).amount)
-  return max(found)
+    ratios.append(exact.density_ratio(target, pair, outputs,
+                                      target.claim.epsilon).amount)
+  return max(ratios)
 
 
 def _change(target: Target) -> float:
@@ -42,8 +42,8 @@ def _change(target: Target) -> float:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize('name', _WITH_LAW)
-def test_laws_are_those_of_releases(name):
+@pytest.mark.parametrize('name', _WITH_DENSITY)
+def test_distributions_are_those_of_releases(name):
   """Frequencies of the commonest of 20000 outcomes, five deviations each."""
   target, runs = loading.load(name), 20_000
   data = target.pairs[1].data
@@ -56,8 +56,8 @@ def test_laws_are_those_of_releases(name):
   assert np.all(np.abs(counts[often] / runs - chances) < 5 * error)
 
 
-@pytest.mark.parametrize('name', _WITH_LAW)
-def test_laws_come_near_the_claim(name):
+@pytest.mark.parametrize('name', _WITH_DENSITY)
+def test_worst_losses_come_near_the_claim(name):
   assert -.02 < _worst(loading.load(name)) <= 0
 
 
@@ -92,7 +92,7 @@ def test_noise_for_additions_is_not_enough_for_replacements(budget):
 
 
 def test_a_stream_that_draws_anew_when_it_resumes_is_refuted():
-  """Its sums are told twice, with noise of two keys; here the same sums."""
+  """It releases the same sums twice, with noise of two keys."""
   honest = ecdf.stream(streams.PrefixStream(
       horizon=4, kind='dyadic', epsilon=1.0, item_bits=0))
   twice = dataclasses.replace(
@@ -111,11 +111,11 @@ def test_a_stream_of_items_above_one_is_refuted():
 
 @pytest.mark.slow
 def test_scales_of_half_the_levels_are_refuted():
-  """As if the fewest nodes were half as many, by the law of the noise."""
-  made = dyadic.DyadicEcdf(num_thresholds=4, adjacency=_AR, epsilon=2.0,
-                           monotone=False)
-  target = ecdf.curve(made, claim=claims.Claim(epsilon=1.0, delta=0.0,
-                                               adjacency=_AR))
+  """Noise for half the number of nodes, refuted by its distribution."""
+  mechanism = dyadic.DyadicEcdf(num_thresholds=4, adjacency=_AR, epsilon=2.0,
+                                monotone=False)
+  target = ecdf.curve(mechanism, claim=claims.Claim(epsilon=1.0, delta=0.0,
+                                                    adjacency=_AR))
   report = auditor.audit(jax.random.key(0), target, num_runs=512)
   assert report.verdict == auditor.VIOLATED
   assert {check.name for check in report.failed} >= {'density ratio'}

@@ -33,8 +33,8 @@ from experiments.smoothing_time import solvers
 from experiments.smoothing_time import sweep as time_sweep
 
 
-def _of(found, start):
-  verdict, = (v for v in found if v.claim.startswith(start))
+def _of(all_verdicts, start):
+  verdict, = (v for v in all_verdicts if v.claim.startswith(start))
   return verdict
 
 
@@ -60,42 +60,42 @@ def _one_data_set():
   return np.repeat(np.cumsum(counts, -1), _MANY.repetitions, 0)
 
 
-def _laws(truth, target):
+def _answer_probs(truth, target):
   """Probabilities [N] of the thresholds that two methods find."""
   scale = 4 / _MANY.epsilon
-  found = np.zeros(16)
+  probs = np.zeros(16)
 
   def below(middle):
     # Whole noise of less than target - S_m.
-    room = np.ceil(target - truth[middle - 1]) - 1
+    excess = np.ceil(target - truth[middle - 1]) - 1
     ratio = np.exp(-1 / scale)
-    tail = ratio**abs(room) / (1 + ratio)
-    return 1 - ratio * tail if room >= 0 else tail
+    tail = ratio**abs(excess) / (1 + ratio)
+    return 1 - ratio * tail if excess >= 0 else tail
 
   def search(low, high, chance):
     if high - low == 1:
-      found[high - 1] += chance
+      probs[high - 1] += chance
       return
     middle = (low + high) // 2
     share = below(middle)
     search(middle, high, chance * share)
     search(low, middle, chance * (1 - share))
   search(0, 16, 1.0)
-  return found, special.softmax(-_MANY.epsilon / 2 * abs(truth - target))
+  return probs, special.softmax(-_MANY.epsilon / 2 * abs(truth - target))
 
 
 @pytest.mark.slow
-def test_what_is_asked_anew_has_its_law():
+def test_answers_asked_anew_have_their_distribution():
   """Chi squared over thresholds, at a level of 1e-4 for each of 4."""
   truth = _one_data_set()
   for kind, ask in enumerate((inverse_run._searched, inverse_run._exponential)):
     places = ask(_MANY, np.diff(truth, prepend=0.0), truth)
     for decile in (2, 6):
-      law = _laws(truth[0], truth[0, -1] * (decile + 1) / 10)[kind]
-      assert law.sum() == pytest.approx(1)
+      probs = _answer_probs(truth[0], truth[0, -1] * (decile + 1) / 10)[kind]
+      assert probs.sum() == pytest.approx(1)
       seen = np.bincount(places[:, decile] - 1, minlength=16)
-      often = law * len(places) >= 5
-      expected = np.append(law[often], law[~often].sum()) * len(places)
+      often = probs * len(places) >= 5
+      expected = np.append(probs[often], probs[~often].sum()) * len(places)
       seen = np.append(seen[often], seen[~often].sum())
       kept = expected > 0
       value = np.sum((seen - expected)[kept]**2 / expected[kept])
@@ -105,11 +105,11 @@ def test_what_is_asked_anew_has_its_law():
 @pytest.mark.slow
 def test_inverses_end_to_end(smoke_rows):
   """At a large epsilon all methods find the quantiles of the records."""
-  found = points.collect(smoke_rows(
+  all_points = points.collect(smoke_rows(
       'ecdf_inverse', lambda s: s.method in ('paper_raw', 'search',
                                              'exponential')))
-  assert len(found) == 10
-  for point in found:
+  assert len(all_points) == 10
+  for point in all_points:
     assert point['rank_rmse'] > 0
   setting = dataclasses.replace(_MANY, epsilon=1e6, repetitions=3)
   counts = ecdf_data.poisson_counts(rate=3.0, num_thresholds=16,
@@ -129,17 +129,17 @@ def test_inverses_end_to_end(smoke_rows):
 
 @pytest.mark.slow
 def test_smoothing_end_to_end(smoke_rows):
-  found = points.collect(smoke_rows(
+  all_points = points.collect(smoke_rows(
       'ecdf_smoothing', lambda s: (s.method, s.smoothing) in (
           ('paper', 'none'), ('paper', 'p2'), ('paper', 'pava'))))
   for figure, field, value in (('epsilon', 'epsilon', 0.1),
                                ('lambda', 'rate', 0.1)):
     by = {p['smoothing']: p for p in points.select(
-        found, figure=figure, **{field: value})}
+        all_points, figure=figure, **{field: value})}
     assert by['none']['ratio'] == 1
     assert by['p2']['ratio'] < by['pava']['ratio'] < 0.5
   # 6 data sets of 16 ranks, whose errors share most of their noise.
-  for point in points.select(found, smoothing='none'):
+  for point in points.select(all_points, smoothing='none'):
     assert 0.2 < point['of_printed'] < 3
 
 
@@ -164,13 +164,13 @@ def test_claims_of_smoothing_go_either_way(low, outcome):
     small = setting.epsilon < 0.2
     return (low if small else 0.6) * (1.1 if setting.smoothing == 'p1' else 1)
   report = registry.load('ecdf_smoothing').report
-  found = report.verdict(_smoothing_rows(ratio))
-  assert _of(found, '2-norm smoothing helps from').verdict == outcome
-  assert _of(found, '2-norm smoothing outper').verdict == verdicts.AGREES
-  assert _of(found, '2-norm smoothing ceases to matter for large l').verdict == (
-      verdicts.DIFFERS)
+  all_verdicts = report.verdict(_smoothing_rows(ratio))
+  assert _of(all_verdicts, '2-norm smoothing helps from').verdict == outcome
+  assert _of(all_verdicts, '2-norm smoothing outper').verdict == verdicts.AGREES
+  assert _of(all_verdicts, '2-norm smoothing ceases to matter for large l'
+             ).verdict == verdicts.DIFFERS
   # Made up, and no ratio of other programs.
-  assert _of(found, 'values for p = 2').verdict == verdicts.DIFFERS
+  assert _of(all_verdicts, 'values for p = 2').verdict == verdicts.DIFFERS
 
 
 def _noisy(size):
@@ -205,19 +205,20 @@ def test_other_programs_solve_our_problem():
 
 def test_smoothing_is_timed(smoke_rows):
   pytest.importorskip('cvxopt')
-  found = points.collect(smoke_rows(
+  all_points = points.collect(smoke_rows(
       'smoothing_time', lambda s: s.method in ('cvxopt_qp', 'qp_rows')))
-  assert len(found) == 2
-  assert found[0]['objective'] == pytest.approx(found[1]['objective'], rel=1e-6)
-  assert all(p['fastest'] <= p['seconds'] <= p['slowest'] for p in found)
+  assert len(all_points) == 2
+  assert all_points[0]['objective'] == pytest.approx(all_points[1]['objective'],
+                                                     rel=1e-6)
+  assert all(p['fastest'] <= p['seconds'] <= p['slowest'] for p in all_points)
 
 
 def test_bits_end_to_end(smoke_rows):
   """Formulas, counters, and the crossings of EC-21, with labels."""
   lines = smoke_rows('mpc_communication')
   report = registry.load('mpc_communication').report
-  found = report.verdict(lines)
-  assert ' '.join(v.verdict[0] for v in found) == 'a a d d a d d a'
+  all_verdicts = report.verdict(lines)
+  assert ' '.join(v.verdict[0] for v in all_verdicts) == 'a a d d a d d a'
   along = [p for p in points.collect(lines) if p['figure'] == 'points'
            and p['num_servers'] == 2]
   at = bits_report._crossings(along, 'num_points')
@@ -255,10 +256,10 @@ def test_roc_curves_of_little_noise_are_the_true_ones(method):
 @pytest.mark.slow
 def test_roc_curves_end_to_end(smoke_rows):
   lines = smoke_rows('roc_curves', lambda s: s.method in ('exact', 'joint'))
-  found = points.collect(lines)
-  by = {p['epsilon']: p for p in points.select(found, method='joint')}
+  all_points = points.collect(lines)
+  by = {p['epsilon']: p for p in points.select(all_points, method='joint')}
   assert 0 < by[5.0]['area'] < by[0.5]['area'] < 0.1
-  exact, = points.select(found, method='exact')
+  exact, = points.select(all_points, method='exact')
   assert exact['num_examples'] == 4238
   assert exact['fpr_00'] == exact['tpr_00'] == 0
   assert exact['fpr_64'] == exact['tpr_64'] == 1
@@ -268,11 +269,11 @@ def test_roc_curves_end_to_end(smoke_rows):
 @pytest.mark.slow
 def test_hosmer_lemeshow_of_little_noise():
   setting = dataclasses.replace(tests_sweep.SMOKE[0], epsilon=1e7)
-  made = tests_run.scores.scores(setting.dataset, seed=0)
+  scored = tests_run.scores.scores(setting.dataset, seed=0)
   of = lambda method: tests_run._metrics(
-      setting, made, getattr(tests_run, method)(dataclasses.replace(
+      setting, scored, getattr(tests_run, method)(dataclasses.replace(
           setting, method='release' if method == '_released' else 'tight'),
-          made))
+          scored))
   release, cells = of('_released'), of('_asked')
   assert release['mean'] == pytest.approx(release['binned'], rel=1e-4)
   assert release['largest'] == pytest.approx(

@@ -108,9 +108,9 @@ def test_a_group_is_run_together_without_what_has_rows(toy, tmp_path):
 
 def test_provenance_is_beside_the_rows(toy, tmp_path):
   _sweep(toy, tmp_path, command='the command')
-  found = provenance.read(tmp_path / 'provenance.json')
-  assert found['configuration'] == engine.configuration(toy, smoke=False)
-  run, = found['runs']
+  stored = provenance.read(tmp_path / 'provenance.json')
+  assert stored['configuration'] == engine.configuration(toy, smoke=False)
+  run, = stored['runs']
   assert (run['command'], run['commit'], run['versions']) == (
       'the command', 'c0', {'jax': '1'})
 

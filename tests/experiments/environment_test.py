@@ -44,7 +44,7 @@ def test_commit_is_unknown_elsewhere(repository, tmp_path):
 
 
 def test_current_has_device_and_versions():
-  found = environment.current()
-  assert found.device and found.jax == found.versions['jax'] != 'unknown'
-  assert found.versions['numpy'] != 'unknown'
-  assert environment.current(4).device == f'4 x {found.device}'
+  current = environment.current()
+  assert current.device and current.jax == current.versions['jax'] != 'unknown'
+  assert current.versions['numpy'] != 'unknown'
+  assert environment.current(4).device == f'4 x {current.device}'

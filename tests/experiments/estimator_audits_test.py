@@ -38,7 +38,7 @@ def _ratio(target, outputs):
 @pytest.mark.every(5)
 @pytest.mark.parametrize('name', targets.ESTIMATORS)
 def test_records_move_what_the_budget_is_for(name):
-  """Records of any kind: nothing is told beyond it, and some tell it all."""
+  """Records of any kind: no loss exceeds the budget, and some use all of it."""
   target = targets.ESTIMATORS[name]()
   assert targets.expected(name) == auditor.CONSISTENT
   assert not auditor._claim_check(target.claim).failed
@@ -56,7 +56,7 @@ def test_records_move_what_the_budget_is_for(name):
     'estimate_proportion_laplace', 'estimate_proportion_geometric',
     'estimate_support_ranked', 'estimate_mean_l2'])
 def test_densities_keep_the_claim(name):
-  """Much of it is told at what is drawn, and a third of the claim is refuted."""
+  """Losses at drawn outputs use much of the claim, and refute a third of it."""
   target = targets.ESTIMATORS[name]()
   outputs = np.concatenate([np.asarray(target.release(key, np.float64(
       target.pairs[0].data))).reshape(1, -1) for key in jax.random.split(
@@ -72,9 +72,10 @@ def test_densities_keep_the_claim(name):
 @pytest.mark.slow
 def test_the_density_of_a_rank_is_one():
   """Between its atoms by quadrature, and they themselves."""
-  made = support_ranks.RankedSupport(epsilon=1.0, **_FEW)
-  target = estimators.ranked(made)
-  low, top = made.parameters.log_lowest, -np.log(made.parameters.factor)
+  mechanism = support_ranks.RankedSupport(epsilon=1.0, **_FEW)
+  target = estimators.ranked(mechanism)
+  low, top = mechanism.parameters.log_lowest, -np.log(
+      mechanism.parameters.factor)
   edges = np.linspace(low, top, 20_001)
   places = (edges[1:] + edges[:-1]) / 2
   outputs = np.exp(np.append(places, [low, 0.0]) - top)[:, None]
@@ -88,21 +89,22 @@ def test_records_that_are_not_bounded_are_seen():
   class Loose(truncated_means.TruncatedMean):
     def statistic(self, data):
       return jnp.mean(data, 0)
-  made = Loose(dimension=2, threshold=1.0, guarantee=PureDP(epsilon=1.0),
-               noise='l2', **_FEW)
-  assert _shift(estimators.truncated(made)) > 1e3
+  mechanism = Loose(dimension=2, threshold=1.0, guarantee=PureDP(epsilon=1.0),
+                    noise='l2', **_FEW)
+  assert _shift(estimators.truncated(mechanism)) > 1e3
 
 
 @pytest.mark.every(3)
 @pytest.mark.parametrize('noise', truncated_means.UNSOUND[:2])
 def test_printed_noise_is_refuted_by_its_event(noise):
   """E-12: what the variance of Proposition 6 costs is more than is claimed."""
-  made = truncated_means.TruncatedMean(
+  mechanism = truncated_means.TruncatedMean(
       dimension=1, threshold=1.0, noise=noise, allow_unsound=True,
       guarantee=ApproxDP(epsilon=1.0, delta=1e-5), **_FEW)
-  said = claims.Claim(epsilon=1.0, delta=1e-5, adjacency=_RO, event=made.event)
+  said = claims.Claim(epsilon=1.0, delta=1e-5, adjacency=_RO,
+                      event=mechanism.event)
   assert auditor._claim_check(said).failed
-  sound = dataclasses.replace(made, noise='gaussian', allow_unsound=False)
+  sound = dataclasses.replace(mechanism, noise='gaussian', allow_unsound=False)
   assert not auditor._claim_check(dataclasses.replace(
       said, event=sound.event)).failed
 
@@ -111,9 +113,9 @@ def test_noise_for_one_record_is_too_little_for_a_replacement():
   """T / n where a replaced record moves a mean by 2 T / n."""
   class Half(truncated_means.TruncatedMean):
     l2_sensitivity = property(lambda self: self.threshold / self.num_examples)
-  made = Half(dimension=2, threshold=1.0, guarantee=ZCDP(rho=0.5),
-              noise='gaussian', **_FEW)
-  assert _shift(estimators.truncated(made)) > 0.9
+  mechanism = Half(dimension=2, threshold=1.0, guarantee=ZCDP(rho=0.5),
+                   noise='gaussian', **_FEW)
+  assert _shift(estimators.truncated(mechanism)) > 0.9
 
 
 @pytest.mark.slow
@@ -124,19 +126,19 @@ def test_rounds_that_are_not_composed_are_seen():
   class Twice(normal_means.NormalMean):
     def __post_init__(self):
       pass
-  made = Twice(dimension=2, radius=2.0, sigma=1.0, rounds=rounds,
-               guarantee=ZCDP(rho=0.5), **_FEW)
-  assert _shift(estimators.normal(made)) > 0.3
+  mechanism = Twice(dimension=2, radius=2.0, sigma=1.0, rounds=rounds,
+                    guarantee=ZCDP(rho=0.5), **_FEW)
+  assert _shift(estimators.normal(mechanism)) > 0.3
 
 
-def test_a_table_that_is_not_clipped_by_the_law_is_refuted():
-  """A law of other noise than is drawn: outcomes are counted."""
-  made = noisy_shares.MinimaxShare(num_examples=4, epsilon=1.0)
-  honest = estimators.looked_up(made)
+def test_a_table_of_another_distribution_is_refuted():
+  """The distribution is of other noise than is drawn: outcomes are counted."""
+  mechanism = noisy_shares.MinimaxShare(num_examples=4, epsilon=1.0)
+  honest = estimators.looked_up(mechanism)
   data = honest.pairs[0].data
   draws = honest.draw(jax.random.key(2), data, 4000)
   assert exact.outcome_p_value(draws, honest.log_probs(data)) > 1e-4
-  other = estimators.looked_up(dataclasses.replace(made, epsilon=1.3))
+  other = estimators.looked_up(dataclasses.replace(mechanism, epsilon=1.3))
   assert exact.outcome_p_value(draws, other.log_probs(data)) < 1e-4
 
 

@@ -48,8 +48,8 @@ def _plant_batches(monkeypatch):
   streams = states.streams
 
   def exchanged(key):
-    found = streams(key)
-    return found._replace(init=found.batch, batch=found.init)
+    keys = streams(key)
+    return keys._replace(init=keys.batch, batch=keys.init)
   monkeypatch.setattr(states, 'streams', exchanged)
 
 
@@ -72,11 +72,11 @@ def test_another_step_has_another_fingerprint(plant, present, monkeypatch):
 
 @pytest.mark.slow
 def test_methods_have_fingerprints_of_their_own():
-  found = [_training(method) for method in options.METHODS
-           if method != 'lip_norm']
-  found.append(fingerprints._training.__wrapped__('lip_norm', True))
+  prints = [_training(method) for method in options.METHODS
+            if method != 'lip_norm']
+  prints.append(fingerprints._training.__wrapped__('lip_norm', True))
   # `dp_sgd_vmap` computes what `dp_sgd` does, up to rounding.
-  assert len(set(found)) >= len(found) - 1
+  assert len(set(prints)) >= len(prints) - 1
 
 
 def test_other_draws_have_another_fingerprint(present, monkeypatch):
@@ -146,9 +146,9 @@ def test_a_recipe_counts_for_its_method_alone(cheap, monkeypatch):
   recipe = recipes.recipe
 
   def changed(method, **kwargs):
-    found = recipe(method, **kwargs)
-    return ({**found, 'logit_clip': 0.3}
-            if method == 'lip_dp_sgd' else found)
+    settings = recipe(method, **kwargs)
+    return ({**settings, 'logit_clip': 0.3}
+            if method == 'lip_dp_sgd' else settings)
   monkeypatch.setattr(recipes, 'recipe', changed)
   after = both()
   assert after[0] != before[0] and after[1] == before[1]
@@ -162,10 +162,10 @@ def test_seeds_do_not_count_and_budgets_do(cheap):
 
 
 def test_settings_that_train_nothing_have_the_streams_alone(cheap):
-  found = {_of('lip_depth', kind=kind) for kind in ('bounds', 'noise')}
-  assert found == {_of('polls')} == {_of('clipping_bias', kind='zero')}
+  prints = {_of('lip_depth', kind=kind) for kind in ('bounds', 'noise')}
+  assert prints == {_of('polls')} == {_of('clipping_bias', kind='zero')}
   assert _of('lip_depth', kind='train', dataset='adult',
-             num_examples=39_074) not in found
+             num_examples=39_074) not in prints
 
 
 def test_what_trains_says_what_it_trains():

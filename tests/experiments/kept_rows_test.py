@@ -51,8 +51,8 @@ def test_kept_rows_are_the_sweep_and_give_these_verdicts(name, kept):
   lines = kept(name)
   experiment = registry.load(name)
   assert len(records.ids(lines)) == len(experiment.settings)
-  found = verdicts.check(experiment.report.verdict(lines))
-  assert ' '.join(v.verdict[0] for v in found) == OUTCOMES[name]
+  all_verdicts = verdicts.check(experiment.report.verdict(lines))
+  assert ' '.join(v.verdict[0] for v in all_verdicts) == OUTCOMES[name]
   pytest.importorskip('matplotlib')
   assert all(ax.has_data() for ax in experiment.report.figure(lines).axes)
 
@@ -60,6 +60,6 @@ def test_kept_rows_are_the_sweep_and_give_these_verdicts(name, kept):
 @pytest.mark.parametrize('name', OUTCOMES)
 def test_without_rows_nothing_is_claimed(name):
   report = registry.load(name).report
-  found = verdicts.check(report.verdict([]))
-  assert {verdict.verdict for verdict in found} == {verdicts.NOT_RUN}
+  all_verdicts = verdicts.check(report.verdict([]))
+  assert {verdict.verdict for verdict in all_verdicts} == {verdicts.NOT_RUN}
   assert report.table([])

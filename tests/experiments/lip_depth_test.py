@@ -1,4 +1,4 @@
-"""EXP-SWEEP: its laws as tests, its rows, diagnostics and verdicts."""
+"""EXP-SWEEP: its scaling laws as tests, its rows, diagnostics and verdicts."""
 
 import dataclasses
 import functools
@@ -45,7 +45,7 @@ def _measured(depth, rule):
 
 @pytest.mark.slow
 def test_noise_of_the_averaged_update_is_z_delta_over_s():
-  """The first law, by Monte Carlo; the formula for one layer by hand."""
+  """The first scaling law, by Monte Carlo; one layer by hand."""
   network = laws.chain(0, weight_norm=1.5)
   delta, = jax.tree.leaves(network.sensitivities)
   for rule in blocks.ALLOCATIONS:
@@ -82,16 +82,16 @@ def test_fault_noise_of_another_size_is_measured(fault, monkeypatch):
                   expected_batch_size=expected_batch_size, **kwargs)
 
   monkeypatch.setattr(privatizer, 'gaussian_privatizer', wrong)
-  found = laws.measure_noise(
+  noise = laws.measure_noise(
       jax.random.key(7), laws.chain(1, weight_norm=1.5), rule='optimal',
       noise_multiplier=1.3, batch_size=100.0)
-  assert found.largest_z_score > _Z_SCORE
+  assert noise.largest_z_score > _Z_SCORE
 
 
 @pytest.mark.every(3)
 @pytest.mark.parametrize('depth', [0, 1, 3])
 def test_equal_multipliers_cost_k_fold_energy(depth):
-  """The third law, for bounds and as measured."""
+  """The third scaling law, for bounds and as measured."""
   network = laws.chain(depth, weight_norm=1.5)
   assert laws.noise_energy(network, 'equal') == pytest.approx(
       (depth + 1) * laws.single_energy(network), rel=1e-5)
@@ -107,10 +107,10 @@ def test_the_first_bound_of_a_chain_grows_as_a_power(weight_norm):
   """C^(K - 1) times the loss's constant and the input's factor; LIP-03."""
   factor = laws.LOSS_LIPSCHITZ * math.sqrt(2.5**2 + 1)
   for depth in (0, 1, 2, 4, 16):
-    found = laws.chain(depth, weight_norm=weight_norm)
-    assert len(found.sizes) == depth + 1
-    assert found.first == pytest.approx(weight_norm**depth * factor)
-  assert found.last == pytest.approx(laws.LOSS_LIPSCHITZ * math.sqrt(10))
+    bounds = laws.chain(depth, weight_norm=weight_norm)
+    assert len(bounds.sizes) == depth + 1
+    assert bounds.first == pytest.approx(weight_norm**depth * factor)
+  assert bounds.last == pytest.approx(laws.LOSS_LIPSCHITZ * math.sqrt(10))
 
 
 @pytest.mark.slow
@@ -120,10 +120,10 @@ def test_plain_sums_double_and_averages_keep():
       (depth, averaged): laws.residual(depth, averaged=averaged,
                                        weight_norm=1.0)
       for depth in (10, 16, 40) for averaged in (False, True)}
-  for (depth, averaged), found in first.items():
+  for (depth, averaged), bounds in first.items():
     num_blocks = (depth - 4) // 2
-    assert found.num_blocks == num_blocks
-    growth = found.first / first[10, averaged].first
+    assert bounds.num_blocks == num_blocks
+    growth = bounds.first / first[10, averaged].first
     assert growth == pytest.approx(1 if averaged else 2.0**(num_blocks - 3))
   assert first[40, False].first / first[40, True].first == pytest.approx(
       262_144)
@@ -133,19 +133,19 @@ def test_plain_sums_double_and_averages_keep():
 @pytest.mark.slow
 def test_the_multiplier_is_a_function_of_epsilon_alone():
   """At fixed sampling probability and steps, whatever the method or depth."""
-  found = {}
+  configs_at = {}
   for setting in sweep.SETTINGS:
     if setting.kind != 'train' or setting.dataset != 'adult' or (
         setting.epsilon not in (1.0, 4.0)):
       continue
     config = run.config(setting)
     place = setting.num_examples, setting.epsilon
-    found.setdefault(place, set()).add(dataclasses.replace(
+    configs_at.setdefault(place, set()).add(dataclasses.replace(
         config, seed=0, noise_seed=0, **{name: None for name in (
             'depth', 'weight_norm', 'learning_rate', 'temperature')},
         method='dp_sgd'))
   # Nothing else differs between methods, so the plans are the same.
-  assert {len(configs) for configs in found.values()} == {1}
+  assert {len(configs) for configs in configs_at.values()} == {1}
   multipliers = set()
   for method, depth in (('dp_sgd', 1), ('lip_dp_sgd', 16), ('dp_sgd', 4)):
     config = configuration.resolve(run.config(sweep.Setting(
@@ -201,7 +201,7 @@ def test_realised_norms_are_those_of_gradients_of_every_record():
   setting = sweep.Setting(kind='smoke', dataset='breast_cancer',
                           method='lip_dp_sgd', epsilon=2.0, depth=1)
   result, = training.train([run.config(setting)], dataset=dataset)
-  found, = diagnostics.diagnose([result], dataset, probe_size=9)
+  diagnosis, = diagnostics.diagnose([result], dataset, probe_size=9)
   model = building.make_model(result.config, dataset)
   loss = building.make_loss(result.config)
   rows = training.split_rows(result.config, dataset).train[:9]
@@ -212,16 +212,16 @@ def test_realised_norms_are_those_of_gradients_of_every_record():
     lengths = np.sqrt(sum(
         np.square(np.float64(leaf)).reshape(9, -1).sum(1)
         for leaf in jax.tree.leaves(grads[name])))
-    assert found.realised[index] == pytest.approx(
-        lengths.max() / found.sensitivities[index], rel=1e-4)
+    assert diagnosis.realised[index] == pytest.approx(
+        lengths.max() / diagnosis.sensitivities[index], rel=1e-4)
   stddevs = blocks.allocate(
-      jnp.asarray(found.sensitivities), rule='optimal',
+      jnp.asarray(diagnosis.sensitivities), rule='optimal',
       noise_multiplier=result.plan.noise_multiplier,
       sizes=[sum(leaf.size for leaf in jax.tree.leaves(grads[name])) // 9
              for name in sorted(grads)])
   sizes = [sum(leaf.size for leaf in jax.tree.leaves(grads[name])) // 9
            for name in sorted(grads)]
-  assert found.noise_norm == pytest.approx(
+  assert diagnosis.noise_norm == pytest.approx(
       float(np.sqrt(np.sum(np.square(stddevs) * np.asarray(sizes)))) /
       result.plan.sampler.expected_batch_size, rel=1e-4)
 
@@ -243,9 +243,9 @@ def test_figure_has_three_panels(rows):
 
 
 def test_laws_agree_and_depth_is_compared(rows):
-  found = verdicts.check(report.verdict(rows))
-  assert [each.verdict for each in found[:10]] == [verdicts.AGREES] * 10
-  last = {each.claim: each for each in found[10:]}
+  all_verdicts = verdicts.check(report.verdict(rows))
+  assert [each.verdict for each in all_verdicts[:10]] == [verdicts.AGREES] * 10
+  last = {each.claim: each for each in all_verdicts[10:]}
   assert len(last) == len(sweep.METHODS) + 1
   assert last['breast_cancer, lip_propagated: accuracy falls with '
               'depth'].verdict == verdicts.NOT_RUN
@@ -253,17 +253,17 @@ def test_laws_agree_and_depth_is_compared(rows):
 
 def _made_up(method, accuracies, metric='test_accuracy'):
   """Rows of three seeds for (1, 16) hidden layers."""
-  found = []
+  lines = []
   for depth, accuracy in zip((1, 16), accuracies, strict=True):
     for seed in range(3):
       setting = sweep.Setting(kind='train', dataset='adult', method=method,
                               epsilon=1.0, depth=depth, seed=seed)
-      found += selection.named('lip_depth', setting, [records.Row(
+      lines += selection.named('lip_depth', setting, [records.Row(
           seed=seed, metric=metric, value=accuracy + 0.01 * seed, n=1,
           epsilon_requested=1.0, epsilon=1.0, epsilon_valid=True, delta=1e-5,
           adjacency='add_or_remove_one', accountant='pld', method=method,
           dataset='adult')])
-  return found
+  return lines
 
 
 @pytest.mark.parametrize('method, accuracies, outcome', [
@@ -272,31 +272,32 @@ def _made_up(method, accuracies, metric='test_accuracy'):
     ('lip_dp_sgd', (0.85, 0.76), verdicts.AGREES),
     ('lip_dp_sgd', (0.85, 0.845), verdicts.DIFFERS)])
 def test_falling_with_depth(method, accuracies, outcome):
-  found = {each.claim: each for each in report.verdict(
+  by_claim = {each.claim: each for each in report.verdict(
       _made_up(method, accuracies))}
   expected = 'falls' if 'lip' in method else 'does not fall'
   claim = f'adult, {method}: accuracy {expected} with depth'
-  assert found[claim].verdict == outcome
+  assert by_claim[claim].verdict == outcome
 
 
 def test_deeper_than_propagated_bounds():
   claim = 'adult: Lip-DP-SGD supports deeper models'
   for theirs, outcome in ((0.6, verdicts.AGREES), (0.85, verdicts.DIFFERS)):
-    found = report.verdict(_made_up('lip_dp_sgd', (0.85, 0.85)) +
-                           _made_up('lip_propagated', (0.85, theirs)))
-    assert [each.verdict for each in found
+    all_verdicts = report.verdict(_made_up('lip_dp_sgd', (0.85, 0.85)) +
+                                  _made_up('lip_propagated', (0.85, theirs)))
+    assert [each.verdict for each in all_verdicts
             if each.claim.startswith(claim)] == [outcome]
 
 
-def test_laws_that_do_not_hold_are_told():
+def test_scaling_laws_that_do_not_hold_are_reported():
   broken = _made_up('dp_sgd', (1.0, 1.5), 'realised_largest')
-  found = {each.claim: each for each in report.verdict(broken)}
-  told = found['norm of a contribution over its bound']
-  assert told.verdict == verdicts.DIFFERS and 'adult, dp_sgd' in told.reason
+  by_claim = {each.claim: each for each in report.verdict(broken)}
+  verdict = by_claim['norm of a contribution over its bound']
+  assert verdict.verdict == verdicts.DIFFERS
+  assert 'adult, dp_sgd' in verdict.reason
   noise = _made_up('dp_sgd', (1.0, 1.5), 'noise_multiplier')
-  found = {each.claim: each for each in report.verdict(noise)}
-  told = found['noise multiplier at fixed sampling probability and steps']
-  assert told.verdict == verdicts.DIFFERS
+  by_claim = {each.claim: each for each in report.verdict(noise)}
+  verdict = by_claim['noise multiplier at fixed sampling probability and steps']
+  assert verdict.verdict == verdicts.DIFFERS
 
 
 def test_every_claim_is_there_without_rows():

@@ -173,36 +173,36 @@ def test_small_networks_are_not_compared_with_published_ones():
 
 def test_published_points_are_met_at_no_larger_budgets():
   claim = 'cifar10: Lip-DP-SGD surpasses all published results'
-  found = _rows('full', 'cifar10', {('lip_norm', 2.0): .70,
+  lines = _rows('full', 'cifar10', {('lip_norm', 2.0): .70,
                                     ('lip_dp_sgd', 8.0): .83})
-  verdict = _said(found)[claim]
+  verdict = _said(lines)[claim]
   # At 6 the best of ours is that of 2.
   assert verdict.verdict == verdicts.DIFFERS
   assert verdict.ours == '-0.088 against De et al. 2022 at epsilon 6'
-  found = _rows('full', 'cifar10', {('lip_norm', 2.0): .82})
-  assert _said(found)[claim].verdict == verdicts.AGREES
+  lines = _rows('full', 'cifar10', {('lip_norm', 2.0): .82})
+  assert _said(lines)[claim].verdict == verdicts.AGREES
 
 
 @pytest.mark.parametrize('last, expected', [(.30, verdicts.AGREES),
                                             (.49, verdicts.DIFFERS)])
 def test_the_gap_to_propagated_norms(last, expected):
-  found = []
+  lines = []
   for dataset, other in (('mnist', .93), ('fashion_mnist', .79),
                          ('cifar10', last)):
     ours = {'mnist': .94, 'fashion_mnist': .84, 'cifar10': .5}[dataset]
-    found += _rows('cpu', dataset, {('lip_dp_sgd', 4.0): ours,
+    lines += _rows('cpu', dataset, {('lip_dp_sgd', 4.0): ours,
                                     ('lip_propagated', 4.0): other})
-  verdict = _said(found)['the gap to Bethune et al. widens with the task']
+  verdict = _said(lines)['the gap to Bethune et al. widens with the task']
   assert verdict.verdict == expected
   assert verdict.ours.startswith('+0.010, +0.050, ')
 
 
 def test_figure_has_a_panel_for_each_data_set():
   pytest.importorskip('matplotlib')
-  found = _rows('cpu', 'mnist', {('lip_dp_sgd', 1.0): .91,
+  lines = _rows('cpu', 'mnist', {('lip_dp_sgd', 1.0): .91,
                                  ('layer_clipped', 1.0): .93,
                                  ('sgd', math.inf): .97})
-  axes = report.figure(found).axes
+  axes = report.figure(lines).axes
   assert [ax.get_title() for ax in axes] == [
       'mnist, ours: small network', 'fashion_mnist', 'cifar10']
   labels = axes[0].get_legend_handles_labels()[1]

@@ -29,13 +29,13 @@ def test_rows_say_how_they_were_timed(rows):
   assert panel == ('smoke', 'mnist', 'cpu')
   assert list(methods) == ['sgd', 'dp_sgd_vmap', 'dp_sgd', 'lip_dp_sgd']
   for sizes in methods.values():
-    for size, found in sizes.items():
-      assert found['synthetic'] == 1 and found['physical_rows'] <= 16
-      assert found['steps_timed'] == 5 and found['compile_seconds'] > 0
-      assert found['epochs_timed'] == pytest.approx(5 / round(100 / size))
-      assert (0 < found['fastest_epoch'] <= found['epoch_seconds']
-              <= found['slowest_epoch'])
-  assert all(found['ratio_to_sgd'] == 1 for found in methods['sgd'].values())
+    for size, metrics in sizes.items():
+      assert metrics['synthetic'] == 1 and metrics['physical_rows'] <= 16
+      assert metrics['steps_timed'] == 5 and metrics['compile_seconds'] > 0
+      assert metrics['epochs_timed'] == pytest.approx(5 / round(100 / size))
+      assert (0 < metrics['fastest_epoch'] <= metrics['epoch_seconds']
+              <= metrics['slowest_epoch'])
+  assert all(cells['ratio_to_sgd'] == 1 for cells in methods['sgd'].values())
   # Nothing private is read and nothing released.
   assert {(row.n, row.epsilon) for row in rows} == {(0, 0.0)}
 
@@ -43,8 +43,8 @@ def test_rows_say_how_they_were_timed(rows):
 @pytest.mark.slow
 def test_the_unit_is_timed_even_if_it_is_not_asked_for():
   setting = dataclasses.replace(sweep.SMOKE[0], method='dp_sgd')
-  (found, lines), = run.run([setting], None, lambda *_: None)
-  assert found == setting
+  (timed, lines), = run.run([setting], None, lambda *_: None)
+  assert timed == setting
   assert {line.metric for line in lines} >= {'ratio_to_sgd', 'megabytes'}
 
 
@@ -103,14 +103,14 @@ def test_samples_have_the_same_steps_and_take_turns(monkeypatch):
     return timing.Program(advance, 0, 0.0, 0.0)
 
   programs = {'slow': sleeper('slow', 0.02), 'unit': sleeper('unit', 0.005)}
-  found = timing.time_in_turn(programs, unit='unit', num_rounds=3,
-                              sample_seconds=0.009, steps_per_epoch=100)
-  length = found['unit'].num_steps
-  assert found['slow'].num_steps == length and 1 <= length <= 2
+  samples = timing.time_in_turn(programs, unit='unit', num_rounds=3,
+                                sample_seconds=0.009, steps_per_epoch=100)
+  length = samples['unit'].num_steps
+  assert samples['slow'].num_steps == length and 1 <= length <= 2
   assert seen == ['slow', 'slow', 'unit', 'unit'] + 3 * (
       ['slow'] * length + ['unit'] * length)
-  assert np.all(found['slow'].step_seconds >= 0.02)
-  assert found['unit'].step_seconds.shape == (3,)
+  assert np.all(samples['slow'].step_seconds >= 0.02)
+  assert samples['unit'].step_seconds.shape == (3,)
   short = timing.time_in_turn(programs, unit='unit', num_rounds=1,
                               sample_seconds=9.0, steps_per_epoch=2)
   assert short['unit'].num_steps == 2
@@ -126,8 +126,8 @@ def test_all_methods_of_the_sweep_are_built():
                               batch_size=64)
       config = run._config(setting, work, method)
       model = run.timing.building.make_model(config, dataset)
-      made = run.timing.building.make_method(config, model)
-      assert made.private == (method != 'sgd')
+      built = run.timing.building.make_method(config, model)
+      assert built.private == (method != 'sgd')
 
 
 def test_the_sweep_is_what_was_asked_for():
@@ -152,19 +152,19 @@ def test_table_and_figure(rows):
 
 def _made_up(ratios):
   """Rows of one panel: method -> ratios to sgd at 64 and 1024."""
-  found = []
+  lines = []
   for method, values in ratios.items():
     for size, ratio in zip((64, 1024), values, strict=True):
       setting = sweep.Setting(kind='cpu', dataset='mnist', method=method,
                               batch_size=size)
       metrics = dict(ratio_to_sgd=ratio, epoch_seconds=ratio, epochs_timed=6.0,
                      compile_seconds=1.0, megabytes=1.0, synthetic=1.0)
-      found += selection.named('lip_runtime', setting, [records.Row(
+      lines += selection.named('lip_runtime', setting, [records.Row(
           seed=0, metric=metric, value=value, n=0, epsilon_requested=0.0,
           epsilon=0.0, epsilon_valid=True, delta=0.0,
           adjacency='add_or_remove_one', accountant='-', method=method,
           device='cpu', dataset='mnist') for metric, value in metrics.items()])
-  return found
+  return lines
 
 
 @pytest.mark.parametrize('ratios, outcomes', [
@@ -180,9 +180,9 @@ def _made_up(ratios):
      'agrees agrees not run'),
 ])
 def test_verdicts(ratios, outcomes):
-  found = verdicts.check(report.verdict(_made_up(ratios)))
-  assert ' '.join(each.verdict for each in found[:3]) == outcomes
-  assert [each.verdict for each in found[3:]] == [verdicts.NOT_RUN]
+  all_verdicts = verdicts.check(report.verdict(_made_up(ratios)))
+  assert ' '.join(each.verdict for each in all_verdicts[:3]) == outcomes
+  assert [each.verdict for each in all_verdicts[3:]] == [verdicts.NOT_RUN]
   assert '6 epochs or more' in report.table(_made_up(ratios))
 
 

@@ -47,9 +47,9 @@ def smoke():
   with pytest.MonkeyPatch.context() as patch:
     patch.setattr(training, 'train', spy)
     with jax.numpy_dtype_promotion('standard'):  # optax.adam is not strict
-      found = list(run.run(sweep.SMOKE, None, lambda *_: None))
+      results = list(run.run(sweep.SMOKE, None, lambda *_: None))
   return records.sort(
-      row for setting, lines in found
+      row for setting, lines in results
       for row in selection.named('lip_search', setting, lines)), ran
 
 
@@ -100,10 +100,10 @@ def test_every_point_is_a_configuration_that_trains(dataset):
     for point in search.suggest(dimensions, [], seed=0, count=16,
                                 num_initial=16):
       fields = space.to_config(point)
-      found = configuration.resolve(configuration.TrainingConfig(
+      resolved = configuration.resolve(configuration.TrainingConfig(
           dataset='breast_cancer', method=method, fold=0, **fields),
           num_available=364)
-      assert all(getattr(found, name) == value
+      assert all(getattr(resolved, name) == value
                  for name, value in fields.items())
 
 
@@ -275,11 +275,11 @@ def test_recipes_do_without(method, dataset, num_train, tmp_path, monkeypatch):
 
 def test_committed_rows_select_for_every_method():
   text = selected.render(records.read(selected.ROWS))
-  found = json.loads(text)
-  assert found.keys() == sweep.BUDGETS.keys()
+  settings = json.loads(text)
+  assert settings.keys() == sweep.BUDGETS.keys()
   assert all(methods.keys() == set(sweep.METHODS)
-             for methods in found.values())
-  for dataset, methods in found.items():
+             for methods in settings.values())
+  for dataset, methods in settings.items():
     for values in methods.values():
       assert values['num_steps'] in sweep.BUDGETS[dataset]['steps']
   if recipes.SELECTED.exists():
@@ -312,9 +312,9 @@ def test_figure_has_a_line_for_each_search(rows):
 
 
 def test_verdicts(rows):
-  found = verdicts.check(report.verdict(rows))
-  by_claim = {each.claim: each for each in found}
-  assert len(found) == 8
+  all_verdicts = verdicts.check(report.verdict(rows))
+  by_claim = {each.claim: each for each in all_verdicts}
+  assert len(all_verdicts) == 8
   best = by_claim['breast_cancer, best of the table at epsilon 1.672']
   assert best.printed == '0.798'
   cost = by_claim['privacy loss by the search (E30)']

@@ -74,15 +74,16 @@ def _table_rows(accuracy):
 
 
 def test_verdicts_compare_with_what_is_printed():
-  found = verdicts.check(report.verdict(_table_rows(0.78)))
-  by_claim = {verdict.claim: verdict for verdict in found}
+  all_verdicts = verdicts.check(report.verdict(_table_rows(0.78)))
+  by_claim = {verdict.claim: verdict for verdict in all_verdicts}
   dp_sgd = by_claim['breast_cancer, dp_sgd at epsilon 1.672']
   assert (dp_sgd.printed, dp_sgd.verdict) == ('0.773', verdicts.AGREES)
   lip = by_claim['breast_cancer, lip_dp_sgd at epsilon 1.672']
   assert lip.verdict == verdicts.DIFFERS and lip.reason.startswith('-0.018')
   fix = by_claim['breast_cancer, fix_lip_dp_sgd at epsilon 1.672']
   assert fix.verdict == verdicts.NOT_COMPARABLE
-  assert found[-1].verdict == verdicts.NOT_RUN and 'adult' in found[-1].claim
+  last = all_verdicts[-1]
+  assert last.verdict == verdicts.NOT_RUN and 'adult' in last.claim
 
 
 def _rows_of(accuracies):

@@ -59,10 +59,10 @@ def test_a_process_that_drops_programs_outlives_one_that_does_not():
   limit = int(_LIMIT.read_text())
   if limit > 200_000:
     pytest.skip('so many mappings take too long to fill')
-  found = {word: subprocess.run(
+  processes = {word: subprocess.run(
       [sys.executable, '-c', _FILLED, str(limit), word], cwd=_ROOT,
       capture_output=True, text=True, check=False,
       env={'PYTHONPATH': str(_ROOT), 'PATH': '/usr/bin:/bin'})
       for word in ('drop', 'keep')}
-  assert found['drop'].stdout == 'alive\n', found['drop'].stderr
-  assert found['keep'].returncode < 0 and not found['keep'].stdout
+  assert processes['drop'].stdout == 'alive\n', processes['drop'].stderr
+  assert processes['keep'].returncode < 0 and not processes['keep'].stdout

@@ -73,9 +73,9 @@ def test_a_factor_near_the_end_of_the_window_is_not_judged():
       DENSE: metrics_of(ACCURACY, DEFENCE),
       pruned(8): lambda seed, role: metrics_of(
           0.9 * ACCURACY, DEFENCE * (1 + 0.1 * (1.5, 1.9, 2.3)[seed]))}
-  found = _said(rows_of(networks))[_FACTOR]
-  assert found.ours == '1.90 [1.50, 2.30]'
-  assert found.verdict == verdicts.NOT_COMPARABLE
+  verdict = _said(rows_of(networks))[_FACTOR]
+  assert verdict.ours == '1.90 [1.50, 2.30]'
+  assert verdict.verdict == verdicts.NOT_COMPARABLE
 
 
 def test_the_ratio_of_means_is_not_the_mean_of_ratios():
@@ -83,10 +83,10 @@ def test_the_ratio_of_means_is_not_the_mean_of_ratios():
   networks = on_line(0, [])
   networks[pruned(8)] = metrics_of(0.99 * ACCURACY, 1.06 * DEFENCE)
   networks[pruned(12)] = metrics_of(0.9 * ACCURACY, 1.2 * DEFENCE)
-  found = comparisons.trade_off(only(rows_of(networks)),
-                                [pruned(8), pruned(12)])
-  assert found.ratios == pytest.approx((6, 2))
-  assert found.factor.value == pytest.approx(
+  trade_off = comparisons.trade_off(only(rows_of(networks)),
+                                    [pruned(8), pruned(12)])
+  assert trade_off.ratios == pytest.approx((6, 2))
+  assert trade_off.factor.value == pytest.approx(
       (0.01 * 0.06 + 0.1 * 0.2) / (0.01**2 + 0.1**2))
 
 
@@ -111,13 +111,13 @@ def test_holm_by_hand():
   for kind, shift in shifts.items():
     networks[kind] = lambda seed, role, shift=shift: metrics_of(
         0.8, 70.0 + 3 * seed + shift[seed])
-  found = claims.significant(only(rows_of(networks)))
+  p_values = claims.significant(only(rows_of(networks)))
   raw = {kind: stats.ttest_1samp(shift, 0).pvalue
          for kind, shift in shifts.items()}
   assert raw[pruned(8)] < raw[pruned(3)] < raw[pruned(9)]
-  assert found[pruned(8)][1] == pytest.approx(3 * raw[pruned(8)])
-  assert found[pruned(3)][1] == pytest.approx(2 * raw[pruned(3)])
-  assert found[pruned(9)][1] == pytest.approx(raw[pruned(9)])
+  assert p_values[pruned(8)][1] == pytest.approx(3 * raw[pruned(8)])
+  assert p_values[pruned(3)][1] == pytest.approx(2 * raw[pruned(3)])
+  assert p_values[pruned(9)][1] == pytest.approx(raw[pruned(9)])
   said = _said(rows_of(networks))[_CORRECTED]
   assert said.ours == '1 of 2 at 17.3 % or fewer, 0 of 1 above'
   # Three seeds are fewer than MIA-11 asks for.
@@ -130,10 +130,10 @@ def test_the_printed_pattern_of_significance():
       DENSE, pruned(1), pruned(5))}
   for kind in map(pruned, (3, 4, 8, 20)):
     networks[kind] = metrics_of(ACCURACY, DEFENCE + 5)
-  found = _said(rows_of(networks, noise=0.5))[_LITERAL]
-  assert found.ours == '2 of 2 at 17.3 % or fewer, 2 of 4 above'
-  assert found.verdict == verdicts.AGREES
-  assert found.reason.endswith(
+  verdict = _said(rows_of(networks, noise=0.5))[_LITERAL]
+  assert verdict.ours == '2 of 2 at 17.3 % or fewer, 2 of 4 above'
+  assert verdict.verdict == verdicts.AGREES
+  assert verdict.reason.endswith(
       'above 17.3 %: magnitude, k = 3; magnitude, k = 4')
   networks[pruned(5)] = networks[pruned(8)]
   assert _said(rows_of(networks, noise=0.5))[_LITERAL].verdict == (
@@ -164,12 +164,12 @@ def test_direction_of_defence(step, sparsest, trend):
 
 def test_a_gain_that_seeds_do_not_show_is_not_judged():
   shift = (30.0, -14.0, 2.0)
-  found = _said(rows_of({
+  verdict = _said(rows_of({
       DENSE: metrics_of(ACCURACY, DEFENCE),
       pruned(16): lambda seed, role: metrics_of(
           ACCURACY, DEFENCE + shift[seed])}))[_SPARSEST]
-  assert found.verdict == verdicts.NOT_COMPARABLE
-  assert '+6.00 [' in found.ours
+  assert verdict.verdict == verdicts.NOT_COMPARABLE
+  assert '+6.00 [' in verdict.ours
 
 
 def test_butterflies_within_a_standard_deviation_of_pruned_networks():
@@ -183,9 +183,9 @@ def test_butterflies_within_a_standard_deviation_of_pruned_networks():
   for gap, outcome in ((0.5, verdicts.AGREES), (-0.5, verdicts.AGREES),
                        (1.5, verdicts.DIFFERS), (-1.5, verdicts.DIFFERS)):
     networks[butterfly(3, 3)] = spread(middle[0], middle[1] + gap * unit)
-    found = _said(rows_of(networks))[_ALIKE]
-    assert found.ours == f'{gap:+.2f} standard deviations at most'
-    assert found.verdict == outcome
+    verdict = _said(rows_of(networks))[_ALIKE]
+    assert verdict.ours == f'{gap:+.2f} standard deviations at most'
+    assert verdict.verdict == outcome
   networks[butterfly(3, 3)] = spread(0.3, 99.0)
   assert _said(rows_of(networks))[_ALIKE].verdict == verdicts.NOT_COMPARABLE
 
@@ -206,8 +206,8 @@ def test_sparse_networks_beside_controls_of_equal_accuracy(shift, outcome):
   assert said[_CONTROLS].ours == (
       f'stopped {shift:+.2f} [{shift:+.2f}, {shift:+.2f}]')
   assert said[_CONTROLS].verdict == outcome
-  found, = comparisons.over_controls(only(rows), 'defence')
-  assert found.num_kinds == 2
+  comparison, = comparisons.over_controls(only(rows), 'defence')
+  assert comparison.num_kinds == 2
   # Points of accuracy of an attack are half of those of defence, times 1.4.
   assert said[_SHARPER].verdict == outcome
   assert said[_SHARPER].reason.startswith('rmia, the sharpest')
@@ -223,9 +223,9 @@ def test_several_controls_are_one_family():
       0.05)
   networks[pruned(12)] = lambda seed, role: metrics_of(
       ACCURACY * 0.994, DEFENCE * (1 + 0.006 * 3.6) + shift[seed])
-  found = _said(rows_of(networks))[_CONTROLS]
-  assert found.verdict == verdicts.NOT_COMPARABLE
-  assert found.reason.endswith('1 and 1 sparse networks')
+  verdict = _said(rows_of(networks))[_CONTROLS]
+  assert verdict.verdict == verdicts.NOT_COMPARABLE
+  assert verdict.reason.endswith('1 and 1 sparse networks')
   del networks[Kind(method='decayed', decay=4.0)]
   assert _said(rows_of(networks))[_CONTROLS].verdict == verdicts.AGREES
 
@@ -250,15 +250,15 @@ def test_private_networks_of_other_accuracy_are_not_compared():
   networks = on_line(3.6, [pruned(8)])
   networks[Kind(method='dp_sgd', epsilon=8.0)] = metrics_of(0.5, 99.0)
   networks[Kind(method='sgd')] = metrics_of(0.7, 90.0)
-  found = _said(rows_of(networks))[_PRIVATE]
-  assert found.verdict == verdicts.NOT_COMPARABLE
+  verdict = _said(rows_of(networks))[_PRIVATE]
+  assert verdict.verdict == verdicts.NOT_COMPARABLE
   networks[Kind(method='dp_sgd', epsilon=8.0)] = metrics_of(0.8, 99.0)
   networks[Kind(method='sgd')] = metrics_of(0.88, 60.0)
-  found = _said(rows_of(networks))[_PRIVATE]
+  verdict = _said(rows_of(networks))[_PRIVATE]
   # Of 99 to 60 what 8 steps in accuracy from .8 leave at .86625.
   between = 60 + 39 * (0.88 - 0.99 * ACCURACY) / 0.08
   gain = DEFENCE * 1.036 - between
-  assert found.ours.startswith(f'dp_sgd {gain:+.2f} ')
+  assert verdict.ours.startswith(f'dp_sgd {gain:+.2f} ')
 
 
 def test_a_ceiling_that_is_exceeded_is_reported():
@@ -270,10 +270,10 @@ def test_a_ceiling_that_is_exceeded_is_reported():
   networks = {DENSE: metrics_of(ACCURACY, DEFENCE),
               private[0]: guarded(0.6 + 1.01 * limit),
               private[1]: guarded(0.6)}
-  found = _said(rows_of(networks))[_CEILING]
-  assert found.verdict == verdicts.DIFFERS
-  assert found.ours == '1 of 10 above'
-  assert 'closest rmia on dp_sgd, epsilon = 1: ' in found.reason
+  verdict = _said(rows_of(networks))[_CEILING]
+  assert verdict.verdict == verdicts.DIFFERS
+  assert verdict.ours == '1 of 10 above'
+  assert 'closest rmia on dp_sgd, epsilon = 1: ' in verdict.reason
   networks[private[0]] = guarded(0.6 + 0.99 * limit)
   assert _said(rows_of(networks))[_CEILING].verdict == verdicts.AGREES
   # Without what the event allows, (epsilon, delta) counts; the oracle never.

@@ -45,19 +45,19 @@ def test_bootstrap_is_that_of_all_ordered_draws():
   """27 draws of three, each as likely as the others."""
   values = {4: 1.0, 7: 2.0, 9: 6.0}
   mean = lambda drawn: sum(values[seed] for seed in drawn) / len(drawn)
-  found = inference.bootstrap(mean, list(values))
+  interval = inference.bootstrap(mean, list(values))
   every = sorted(mean(drawn) for drawn in itertools.product(values, repeat=3))
   assert len(every) == 27
   # Less than 2.5 % of 27 is below the least of them: limits are the ends.
-  assert found == pytest.approx((3.0, every[0], every[-1]))
+  assert interval == pytest.approx((3.0, every[0], every[-1]))
   five = {seed: seed**2 for seed in range(5)}
   square = lambda drawn: sum(five[seed] for seed in drawn) / len(drawn)
   every = np.sort([square(drawn) for drawn
                    in itertools.product(five, repeat=5)])
-  found = inference.bootstrap(square, list(five))
+  interval = inference.bootstrap(square, list(five))
   ends = [np.quantile(every, q, method='inverted_cdf')
           for q in (0.025, 0.975)]
-  assert found == pytest.approx((6.0, *ends))
+  assert interval == pytest.approx((6.0, *ends))
   with pytest.raises(ValueError, match='at most 8 seeds, got 9'):
     inference.bootstrap(mean, list(range(9)))
 
@@ -71,10 +71,10 @@ def test_slope_goes_through_the_dense_network():
 def test_matching_interpolates_and_pairs():
   """At .82 a quarter of the way from .8: 3/4 of 90 and 1/4 of 82."""
   below, above = {0: 89.0, 1: 91.0}, {0: 81.0, 1: 83.0, 2: 50.0}
-  found = inference.matched(0.82, {0: 90.0, 1: 92.0, 2: 0.0},
-                            [(0.88, above), (0.8, below)])
-  assert found.differences == pytest.approx({0: 3.0, 1: 3.0})
-  assert found.gap == pytest.approx(3.0)
+  matched = inference.matched(0.82, {0: 90.0, 1: 92.0, 2: 0.0},
+                              [(0.88, above), (0.8, below)])
+  assert matched.differences == pytest.approx({0: 3.0, 1: 3.0})
+  assert matched.gap == pytest.approx(3.0)
   for accuracy in (0.79, 0.89):
     assert inference.matched(accuracy, {0: 1.0}, [(0.88, above),
                                                   (0.8, below)]) is None
@@ -86,7 +86,7 @@ def test_matching_interpolates_and_pairs():
 
 
 def test_excess_of_networks_that_are_as_bad_as_they_may_be():
-  """Pairs told rightly with the ceiling's probability: 5 % are rejected."""
+  """Pairs guessed rightly with the ceiling's probability: 5 % are rejected."""
   ceiling, pairs, networks = 0.7, 500, 2
   right = np.random.default_rng(1).binomial(
       pairs, ceiling, [2000, networks]) / pairs

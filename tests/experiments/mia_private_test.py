@@ -116,9 +116,9 @@ def networks():
 
   def plan(*, epsilon, **settings):
     asked, share = _FAULTS.get(epsilon, (epsilon, 1.0))
-    made = honest(epsilon=asked, **settings)
-    return dataclasses.replace(made,
-                               noise_multiplier=made.noise_multiplier * share)
+    planned = honest(epsilon=asked, **settings)
+    return dataclasses.replace(
+        planned, noise_multiplier=share * planned.noise_multiplier)
 
   budgets = (1.0, 4.0, *_FAULTS)
   with pytest.MonkeyPatch.context() as patch:
@@ -148,34 +148,34 @@ def test_too_little_noise_is_above_the_ceiling(networks, budget, ceiling):
 def test_epsilon_is_of_replaced_records(networks):
   """T Gaussians of full batches: one of shift 2 sqrt(T) / z, exactly."""
   for epsilon in (1.0, 4.0):
-    found = networks[epsilon]
-    shift = 2 * found.plan.num_steps**0.5 / found.plan.noise_multiplier
+    trained = networks[epsilon]
+    shift = 2 * trained.plan.num_steps**0.5 / trained.plan.noise_multiplier
     exact = accounting.gaussian_epsilon(shift=shift, delta=_DELTA)
-    assert found.epsilon == pytest.approx(exact, rel=1e-3)
-    assert found.epsilon == pytest.approx(epsilon, rel=1e-3)
-    assert found.plan.adjacency is Adjacency.REPLACE_ONE
-    assert found.delta == _DELTA
+    assert trained.epsilon == pytest.approx(exact, rel=1e-3)
+    assert trained.epsilon == pytest.approx(epsilon, rel=1e-3)
+    assert trained.plan.adjacency is Adjacency.REPLACE_ONE
+    assert trained.delta == _DELTA
 
 
 @pytest.mark.slow
 def test_each_network_answers_for_its_own_images(networks):
-  found = networks[1.1]
+  trained = networks[1.1]
   x = jax.random.normal(jax.random.key(4), (_NUM_RUNS, 3, *_SHAPE))
-  logits = jax.jit(found.paired)(x)
+  logits = jax.jit(trained.paired)(x)
   assert logits.shape == (_NUM_RUNS, 3, 2)
   model = _model('dp_sgd')
   for r in (0, 1, _NUM_RUNS - 1):
-    own = jax.tree.map(lambda leaf, r=r: leaf[r], found.networks)
+    own = jax.tree.map(lambda leaf, r=r: leaf[r], trained.networks)
     np.testing.assert_allclose(logits[r], model.apply(own, x[r]), atol=1e-5)
-  assert sum(leaf.size for leaf in jax.tree.leaves(own)) == found.num_params
+  assert sum(leaf.size for leaf in jax.tree.leaves(own)) == trained.num_params
 
 
 @pytest.mark.slow
 def test_the_same_network_without_privacy_remembers():
   """MIA-02 (c); and half the steps are half the schedule."""
-  found, = _tossed('sgd', (math.inf,))
-  assert math.isinf(found.epsilon) and found.delta == 0
-  right = _right(found, _start('sgd', math.inf))
+  trained, = _tossed('sgd', (math.inf,))
+  assert math.isinf(trained.epsilon) and trained.delta == 0
+  right = _right(trained, _start('sgd', math.inf))
   assert right > 0.95 * _NUM_RUNS / 2
   assert _p_value(right, _ceiling(1.0)) < _SIGNIFICANCE
 
@@ -188,15 +188,16 @@ def test_understated_sensitivity_is_above_the_ceiling(method, monkeypatch):
   assert _p_value(right, _sharp_ceiling(1.0)) > _SIGNIFICANCE
 
   def faulty(*args):
-    made = honest(*args)
+    method = honest(*args)
     bound = lambda *certificate: jax.tree.map(
-        lambda leaf: leaf / 100, made.bounder.l2_sensitivity(*certificate))
-    return made._replace(bounder=made.bounder._replace(l2_sensitivity=bound))
+        lambda leaf: leaf / 100, method.bounder.l2_sensitivity(*certificate))
+    return method._replace(
+        bounder=method.bounder._replace(l2_sensitivity=bound))
 
   monkeypatch.setattr(private, '_method', faulty)
-  found, = _tossed(method, (1.0,))
-  assert found.epsilon == pytest.approx(1.0, rel=1e-3)
-  right = _right(found, _start(method, 1.0))
+  trained, = _tossed(method, (1.0,))
+  assert trained.epsilon == pytest.approx(1.0, rel=1e-3)
+  right = _right(trained, _start(method, 1.0))
   assert _p_value(right, _ceiling(1.0)) < _SIGNIFICANCE
 
 
@@ -204,10 +205,10 @@ def test_understated_sensitivity_is_above_the_ceiling(method, monkeypatch):
 def test_a_stopped_training_is_the_start_of_a_whole_one():
   """Its steps are paid for, its learning rates are those of the whole."""
   rows, seen = jnp.asarray([[0, 1, 2, 3, 4, 5, 6, 7]], jnp.int32), []
-  found, = _train('dp_sgd', (1.0,), _KEYS[:1], rows, stop=0.5,
-                  on_progress=lambda *progress: seen.append(progress))
-  assert found.plan.num_steps == 10
-  assert found.epsilon == pytest.approx(1.0, rel=1e-3)
+  trained, = _train('dp_sgd', (1.0,), _KEYS[:1], rows, stop=0.5,
+                    on_progress=lambda *progress: seen.append(progress))
+  assert trained.plan.num_steps == 10
+  assert trained.epsilon == pytest.approx(1.0, rel=1e-3)
   assert seen[-1] == (1.0, 'dp_sgd')
   rates = []
   for steps in (10, 20):
@@ -225,10 +226,10 @@ def test_a_stopped_training_is_the_start_of_a_whole_one():
 def test_methods_budgets_and_stops_have_keys_of_their_own():
   """Networks that shared their noise would cancel it."""
   keys = jax.random.split(jax.random.key(0), 3)
-  found = [private._keys(keys, method, epsilon, stop)
-           for method in private.METHODS for epsilon in (1.0, 2.0)
-           for stop in (0.5, 1.0)]
-  data = np.concatenate([jax.random.key_data(each) for each in found])
+  derived = [private._keys(keys, method, epsilon, stop)
+             for method in private.METHODS for epsilon in (1.0, 2.0)
+             for stop in (0.5, 1.0)]
+  data = np.concatenate([jax.random.key_data(each) for each in derived])
   assert len(np.unique(data, axis=0)) == data.shape[0]
 
 
@@ -242,8 +243,8 @@ def test_one_architecture_for_all_methods(name, shape, num_params):
                                input_shape=shape, num_classes=10)
     shapes = jax.eval_shape(model.init, jax.random.key(0))
     assert sum(leaf.size for leaf in jax.tree.leaves(shapes)) == num_params
-    made = private._method(method, recipe, model)
-    assert made.private == (method != 'sgd')
+    built = private._method(method, recipe, model)
+    assert built.private == (method != 'sgd')
 
 
 @pytest.mark.every(3)

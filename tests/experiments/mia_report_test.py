@@ -41,7 +41,7 @@ def test_every_setting_is_read_back_from_its_id():
     assert lookup.label(kind)
 
 
-def test_kinds_are_told_apart_and_in_order():
+def test_kinds_have_different_labels_and_are_in_order():
   kinds = list(sweep.PROFILES['full'].kinds())
   networks = only(rows_of({kind: {'defence': 1.0, 'nonzero': 0.1}
                            for kind in reversed(kinds)}, num_seeds=1))
@@ -77,10 +77,10 @@ def test_a_pair_of_networks_is_one_value():
 
 
 def test_without_rows_nothing_is_said():
-  found = verdicts.check(report.verdict([]))
-  assert [v.claim for v in found] == [f'Figure 1.1 ({name})'
-                                      for name in ('cpu', 'gpu', 'full')]
-  assert {v.verdict for v in found} == {verdicts.NOT_RUN}
+  all_verdicts = verdicts.check(report.verdict([]))
+  assert [v.claim for v in all_verdicts] == [f'Figure 1.1 ({name})'
+                                             for name in ('cpu', 'gpu', 'full')]
+  assert {v.verdict for v in all_verdicts} == {verdicts.NOT_RUN}
   assert report.table([])
 
 
@@ -101,8 +101,8 @@ _SOME = {
 def test_parts_of_a_sweep_are_reported(name, roles, seeds):
   pytest.importorskip('matplotlib')
   rows = rows_of(_SOME[name], roles=roles, num_seeds=seeds)
-  found = verdicts.check(report.verdict(rows))
-  assert len(found) == len(claims.verdict(rows)) > 3
+  all_verdicts = verdicts.check(report.verdict(rows))
+  assert len(all_verdicts) == len(claims.verdict(rows)) > 3
   assert 'Profile full, cifar10' in report.table(rows)
   assert len(report.figure(rows).axes) == 4
 
@@ -161,8 +161,8 @@ def test_kept_rows_are_two_whole_profiles_and_give_these_verdicts(kept):
   asked = {selection.setting_id('mia_sparsity', setting)
            for setting in experiment.settings if setting.profile != 'full'}
   assert records.ids(lines) == asked
-  found = verdicts.check(experiment.report.verdict(lines))
-  assert ' '.join(v.verdict[0] for v in found) == (
+  all_verdicts = verdicts.check(experiment.report.verdict(lines))
+  assert ' '.join(v.verdict[0] for v in all_verdicts) == (
       'd d a d n a d n d n n n n n n n n n '
       'a n d a d n n d d d n n n a n')
   assert all(ax.has_data() for ax in experiment.report.figure(lines).axes)
@@ -173,10 +173,10 @@ def test_kept_rows_have_sharper_attacks_than_perceptrons(kept):
   profiles = lookup.collect(kept('mia_sparsity'))
   assert profiles
   for networks in profiles:
-    found = {(name, metric): networks.mean(DENSE, f'{name}_{metric}')
+    means = {(name, metric): networks.mean(DENSE, f'{name}_{metric}')
              for name in ('perceptron', *lookup.SHARP)
              for metric in ('auc', 'tpr_at_0.001')}
-    areas, rates = ([found[name, metric] for name in lookup.SHARP]
+    areas, rates = ([means[name, metric] for name in lookup.SHARP]
                     for metric in ('auc', 'tpr_at_0.001'))
-    assert max(areas) > found['perceptron', 'auc'] + 0.02
-    assert max(rates) > 2 * found['perceptron', 'tpr_at_0.001']
+    assert max(areas) > means['perceptron', 'auc'] + 0.02
+    assert max(rates) > 2 * means['perceptron', 'tpr_at_0.001']

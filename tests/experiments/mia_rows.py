@@ -35,22 +35,22 @@ def share_of(kind):
 def metrics_of(accuracy, defence):
   """All metrics of a network on the same line of attacks."""
   attack = 1 - defence / 200
-  found = {'test_accuracy': accuracy, 'train_accuracy': 1.0,
-           'validation_accuracy': accuracy, 'num_attacked': 28000.0,
-           'num_params': 272474.0, 'defence': defence,
-           'perceptron_oracle': attack + 0.002}
+  metrics = {'test_accuracy': accuracy, 'train_accuracy': 1.0,
+             'validation_accuracy': accuracy, 'num_attacked': 28000.0,
+             'num_params': 272474.0, 'defence': defence,
+             'perceptron_oracle': attack + 0.002}
   for step, name in enumerate(lookup.ATTACKS):
-    found[f'{name}_accuracy'] = 0.5 + (attack - 0.5) * (1 + 0.1 * step)
-    found[f'{name}_auc'] = found[f'{name}_accuracy'] + 0.01
+    metrics[f'{name}_accuracy'] = 0.5 + (attack - 0.5) * (1 + 0.1 * step)
+    metrics[f'{name}_auc'] = metrics[f'{name}_accuracy'] + 0.01
     for level in sweep.FPR_LEVELS:
-      found[f'{name}_tpr_at_{level:g}'] = min(1, level * 20 * attack)
-  return found
+      metrics[f'{name}_tpr_at_{level:g}'] = min(1, level * 20 * attack)
+  return metrics
 
 
 def rows_of(networks, profile='full', roles=sweep.ROLES, noise=0.0,
             num_seeds=_SEEDS):
   """Rows of {kind: metrics, or (seed, role) -> metrics}."""
-  found, generator = [], np.random.default_rng(0)
+  rows, generator = [], np.random.default_rng(0)
   for kind, metrics in networks.items():
     for seed, role in itertools.product(range(num_seeds), roles):
       setting = sweep.Setting(
@@ -59,23 +59,23 @@ def rows_of(networks, profile='full', roles=sweep.ROLES, noise=0.0,
       values = metrics(seed, role) if callable(metrics) else dict(metrics)
       values.setdefault('nonzero', share_of(kind))
       values['defence'] += noise * generator.standard_normal()
-      found += selection.named('mia_sparsity', setting, [
+      rows += selection.named('mia_sparsity', setting, [
           records.Row(seed=seed, metric=metric, value=float(value), n=14000,
                       epsilon_requested=kind.epsilon, epsilon=kind.epsilon,
                       epsilon_valid=True, delta=1e-5,
                       adjacency='replace_one', accountant='pld',
                       method=kind.method, dataset=setting.dataset, wall_s=1.0)
           for metric, value in values.items()])
-  return found
+  return rows
 
 
 def on_line(factor, kinds):
   """Dense, and kinds that lose 1 %, 2 % ... and gain `factor` times that."""
-  found = {DENSE: metrics_of(ACCURACY, DEFENCE)}
+  metrics = {DENSE: metrics_of(ACCURACY, DEFENCE)}
   for i, kind in enumerate(kinds, 1):
-    found[kind] = metrics_of(ACCURACY * (1 - 0.01 * i),
-                             DEFENCE * (1 + 0.01 * factor * i))
-  return found
+    metrics[kind] = metrics_of(ACCURACY * (1 - 0.01 * i),
+                               DEFENCE * (1 + 0.01 * factor * i))
+  return metrics
 
 
 def only(rows):

@@ -121,8 +121,8 @@ def test_a_killed_study_goes_on_to_the_same_bits(study, tmp_path):
 
 def test_a_store_is_of_one_study(tmp_path):
   Store(tmp_path, 'a').save('x', (np.arange(3), np.float32(2)))
-  found = Store(tmp_path, 'a').load('x', (0, 0))
-  np.testing.assert_array_equal(found[0], np.arange(3))
+  loaded = Store(tmp_path, 'a').load('x', (0, 0))
+  np.testing.assert_array_equal(loaded[0], np.arange(3))
   assert Store(tmp_path, 'a').load('y', 0) is None
   with pytest.raises(ValueError, match='another study'):
     Store(tmp_path, 'b').load('x', (0, 0))
@@ -160,7 +160,7 @@ def test_what_networks_show_is_each_ones_own(study):
 
 
 def test_perceptrons_learn_on_partners_alone(study, monkeypatch):
-  """Of two kinds: who is whose shadow, and whose accuracy is told."""
+  """Of two kinds: who is whose shadow, and whose accuracy is reported."""
   given = {}
 
   def attack(key, shadow_features, shadow_members, target_features):
@@ -177,20 +177,20 @@ def test_perceptrons_learn_on_partners_alone(study, monkeypatch):
       np.where(members[r], 1.0, -1.0 + 2 * (10 * kind + r == 11)), np.full(
           members[r].shape, 10 * kind + r)], -1), 'float32')
               for kind in range(2) for r in range(2)]
-  found = attacking.perceptrons(study, [
+  metrics = attacking.perceptrons(study, [
       jax.numpy.stack(features[:2]), jax.numpy.stack(features[2:])])
   assert given['shadows'][:, 0, 1].tolist() == [1, 0, 11, 10]
   assert given['targets'][:, 0, 1].tolist() == [0, 1, 10, 11]
   np.testing.assert_array_equal(given['members'], members[[1, 0, 1, 0]])
-  assert [[one['perceptron_accuracy'] for one in kind] for kind in found] == [
+  assert [[one['perceptron_accuracy'] for one in kind] for kind in metrics] == [
       [1.0, 1.0], [1.0, 0.5]]
-  assert found[1][1]['defence'] == 100 and found[0][0]['defence'] == 0
-  assert found[1][1]['perceptron_oracle'] == 0.5
+  assert metrics[1][1]['defence'] == 100 and metrics[0][0]['defence'] == 0
+  assert metrics[1][1]['perceptron_oracle'] == 0.5
 
 
 @pytest.mark.slow
 def test_thresholds_come_from_the_partner(study, monkeypatch):
-  """Of networks that tell members by more than 1, and by more than 3."""
+  """Thresholds that separate members are 1 for one network, 3 for the other."""
   # Others want more shadows than one.
   monkeypatch.setattr(attacking, 'POOLED', {
       'loss': attacking.attacks.loss_threshold})
@@ -199,11 +199,11 @@ def test_thresholds_come_from_the_partner(study, monkeypatch):
   for r, level in enumerate((1.0, 3.0)):
     odds = np.where(study.members[r], level + 0.5, level - 0.5)
     logits[r, rows[r], y[rows[r]]] = odds
-  found = attacking.statistics(study, jax.numpy.asarray(logits))
-  for one in found:
+  metrics = attacking.statistics(study, jax.numpy.asarray(logits))
+  for one in metrics:
     assert one['loss_auc'] == 1
   # Above the other's best threshold nobody is, or everybody.
-  assert [one['loss_accuracy'] for one in found] == [0.5, 0.5]
+  assert [one['loss_accuracy'] for one in metrics] == [0.5, 0.5]
   right = attacking.accuracies(study, jax.numpy.asarray(logits))
   assert [one['train_accuracy'] for one in right] == [1, 1]
 
@@ -231,22 +231,22 @@ def test_rows_are_of_the_network_in_that_role(study, monkeypatch):
       [{'one': prunings + r} for r in range(2)], prunings))
   monkeypatch.setattr(run.attacking, 'perceptrons', lambda study, features: [
       [{'two': 10 * each + r} for r in range(2)] for each in features])
-  found = {(setting.prunings, setting.role): [row.value for row in rows]
-           for setting, rows in run.run(settings, None, lambda *_: None)}
-  assert found == {(0, 'target'): [0, 0], (0, 'shadow'): [1, 1],
-                   (8, 'target'): [8, 80], (8, 'shadow'): [9, 81]}
+  values = {(setting.prunings, setting.role): [row.value for row in rows]
+            for setting, rows in run.run(settings, None, lambda *_: None)}
+  assert values == {(0, 'target'): [0, 0], (0, 'shadow'): [1, 1],
+                    (8, 'target'): [8, 80], (8, 'shadow'): [9, 81]}
 
 
 @pytest.mark.slow
 def test_ceilings_are_those_of_a_replacement():
   """One full batch: a replacement shifts by twice the noise multiplier's."""
-  made = plans.private_plan(
+  plan = plans.private_plan(
       num_examples=40, batch_size=40.0, num_steps=1, epsilon=1.0, delta=1e-5,
       adjacency=private.ADJACENCY)
-  trained = private.Trained(None, None, 1, made, made.epsilon(1e-5), 1e-5)
-  found = run._ceilings(trained)
+  trained = private.Trained(None, None, 1, plan, plan.epsilon(1e-5), 1e-5)
+  ceilings = run._ceilings(trained)
   likely = math.exp(trained.epsilon)
-  assert found['ceiling'] == pytest.approx((likely + 1e-5) / (1 + likely))
-  assert found['event_ceiling'] == pytest.approx(
-      stats.norm.cdf(1 / made.noise_multiplier), rel=1e-3)
+  assert ceilings['ceiling'] == pytest.approx((likely + 1e-5) / (1 + likely))
+  assert ceilings['event_ceiling'] == pytest.approx(
+      stats.norm.cdf(1 / plan.noise_multiplier), rel=1e-3)
   assert not run._ceilings(trained._replace(epsilon=math.inf))

@@ -121,12 +121,12 @@ def test_what_failed_or_is_left_out_stands_at_the_top(text):
 
 
 def test_tables_of_reports_are_tables():
-  found = hypertext.markdown(_TABLE)
-  reader = _read(found)
+  html = hypertext.markdown(_TABLE)
+  reader = _read(html)
   assert reader.tags['tr'] == 3 and reader.tags['li'] == 2
-  assert '<td class="number">0.5</td>' in found
-  assert '<td>a|b</td>' in found and '<h4>More</h4>' in found
-  assert found.startswith('<p>Errors of <code>tight</code> &lt;b&gt;.</p>')
+  assert '<td class="number">0.5</td>' in html
+  assert '<td>a|b</td>' in html and '<h4>More</h4>' in html
+  assert html.startswith('<p>Errors of <code>tight</code> &lt;b&gt;.</p>')
 
 
 def test_what_is_no_drawing_is_refused():

@@ -24,8 +24,8 @@ class Setting:
   method = dataset = 'none'
 
 
-@pytest.fixture(name='found')
-def _found():
+@pytest.fixture(name='collected')
+def _collected():
   lines = [row for size in (100, 10, 1000) for kind in 'ab' for row in
            selection.named('toy', Setting(kind=kind, size=size), rows.exact(
                Setting(kind=kind, size=size),
@@ -33,41 +33,43 @@ def _found():
   return points.collect(lines)
 
 
-def test_points_are_sorted_settings_with_their_metrics(found):
-  assert [(p['kind'], p['size']) for p in found] == [
+def test_points_are_sorted_settings_with_their_metrics(collected):
+  assert [(p['kind'], p['size']) for p in collected] == [
       (kind, size) for kind in 'ab' for size in (10, 100, 1000)]
-  assert found[0].values == {'risk': .03, 'se': .1, 'n': 10}
-  assert found[0]['epsilon'] == float('inf')
+  assert collected[0].values == {'risk': .03, 'se': .1, 'n': 10}
+  assert collected[0]['epsilon'] == float('inf')
   with pytest.raises(KeyError):
-    found[0]['other']
+    collected[0]['other']
 
 
-def test_selecting_and_distinct(found):
-  assert [p['size'] for p in points.select(found, kind='b', size=(10., 100.))
+def test_selecting_and_distinct(collected):
+  assert [p['size']
+          for p in points.select(collected, kind='b', size=(10., 100.))
           ] == [10, 100]
-  assert points.distinct(found, 'kind') == [('a',), ('b',)]
-  assert points.slope(points.select(found, kind='a'), 'size', 'risk'
+  assert points.distinct(collected, 'kind') == [('a',), ('b',)]
+  assert points.slope(points.select(collected, kind='a'), 'size', 'risk'
                       ) == pytest.approx(-2)
 
 
-def test_table_and_curve(found):
-  text = points.table(found[:1], ('kind', 'size', 'epsilon'), ('risk', 'none'))
+def test_table_and_curve(collected):
+  text = points.table(collected[:1], ('kind', 'size', 'epsilon'),
+                      ('risk', 'none'))
   assert text.splitlines()[2].split('|')[1:-1] == [
       ' a    ', ' 10   ', ' inf     ', ' 0.03 ', ' -    ']
   pytest.importorskip('matplotlib')
   ax = plots.new()[1][0, 0]
-  points.curve(ax, found[:3], 'size', 'risk', 'a', series=0)
-  points.curve(ax, found[:3], 'size', 'none', 'missing', series=1)
+  points.curve(ax, collected[:3], 'size', 'risk', 'a', series=0)
+  points.curve(ax, collected[:3], 'size', 'none', 'missing', series=1)
   line, = ax.get_lines()
   assert list(line.get_xdata()) == [10, 100, 1000]
   points.finish(ax, 'x', 'y')
   assert ax.get_xscale() == 'log' and ax.get_legend() is not None
 
 
-def test_judged(found):
-  yes = points.judged('c', 'p', found, lambda p: (f'{len(p)}', True, 'r'))
+def test_judged(collected):
+  yes = points.judged('c', 'p', collected, lambda p: (f'{len(p)}', True, 'r'))
   assert yes == ('c', 'p', '6', verdicts.AGREES, 'r')
-  assert points.judged('c', 'p', found, lambda p: ('', False, 'r')
+  assert points.judged('c', 'p', collected, lambda p: ('', False, 'r')
                        ).verdict == verdicts.DIFFERS
   assert points.judged('c', 'p', [], None).verdict == verdicts.NOT_RUN
 

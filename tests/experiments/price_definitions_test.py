@@ -34,9 +34,10 @@ def test_claims_can_fail(keep, metrics, factor, claim, kept):
 
 
 def test_end_to_end(smoke_rows):
-  found = points.collect(smoke_rows('price_definitions',
-                                    lambda s: s.amount in (1.0, 0.3, 5, 4)))
-  at = {(p['kind'], p['method'], p['amount']): p for p in found}
+  all_points = points.collect(smoke_rows('price_definitions',
+                                         lambda s: s.amount in (
+                                             1.0, 0.3, 5, 4)))
+  at = {(p['kind'], p['method'], p['amount']): p for p in all_points}
   assert at['conditional', 'laplace', 1]['found'] == pytest.approx(
       math.tanh(0.5), rel=1e-6)
   assert at['conditional', 'parity', 1]['posterior'] == pytest.approx(

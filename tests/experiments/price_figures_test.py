@@ -9,8 +9,8 @@ from experiments import registry
 from experiments import verdicts
 
 
-def _of(found, start):
-  verdict, = (v for v in found if v.claim.startswith(start))
+def _of(all_verdicts, start):
+  verdict, = (v for v in all_verdicts if v.claim.startswith(start))
   return verdict.verdict
 
 
@@ -71,9 +71,9 @@ def test_claims_that_differ_would_agree(kept):
 
 @pytest.mark.slow
 def test_proportions_end_to_end(smoke_rows):
-  found = points.collect(smoke_rows(
+  all_points = points.collect(smoke_rows(
       'price_proportion', lambda s: s.num_examples == 20 and s.budget == 1.0))
-  for point in found:
+  for point in all_points:
     assert point['lower'] <= point['closed_form'] * (1 + 1e-9)
     assert abs(point['risk'] - point['closed_form']) < 5 * point['risk_se'] or (
         point['method'] == 'table')
@@ -82,10 +82,10 @@ def test_proportions_end_to_end(smoke_rows):
 
 @pytest.mark.slow
 def test_supports_end_to_end(smoke_rows):
-  found = points.collect(smoke_rows(
+  all_points = points.collect(smoke_rows(
       'price_support', lambda s: s.part == 'n' and s.num_examples == 200))
-  by = {(p['notion'], p['method']): p for p in found}
-  for point in found:
+  by = {(p['notion'], p['method']): p for p in all_points}
+  for point in all_points:
     assert point['lower'] <= point['risk'] + 5 * point['risk_se']
     if 'upper' in point.values:
       assert point['risk'] - 5 * point['risk_se'] <= point['upper']

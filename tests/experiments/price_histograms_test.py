@@ -44,5 +44,5 @@ def test_settings_give_the_rows_that_are_kept(kept):
                        notion='pure', num_records=10_000.0)
   for metric, value in run.exact(setting).items():
     np.testing.assert_allclose(value, old[metric], rtol=1e-6)
-  found = run.simulated(dataclasses.replace(setting, repetitions=300))
-  assert abs(found['measured'] - old['risk']) < 4 * found['measured_se']
+  metrics = run.simulated(dataclasses.replace(setting, repetitions=300))
+  assert abs(metrics['measured'] - old['risk']) < 4 * metrics['measured_se']

@@ -9,8 +9,8 @@ from experiments import registry
 from experiments import verdicts
 
 
-def _of(found, start):
-  verdict, = (v for v in found if v.claim.startswith(start))
+def _of(all_verdicts, start):
+  verdict, = (v for v in all_verdicts if v.claim.startswith(start))
   return verdict.verdict
 
 
@@ -50,10 +50,10 @@ def test_claims_can_fail(keep, metrics, factor, claims, kept):
              if line.metric in metrics and keep in line.id else line
              for line in lines]
   assert changed != lines
-  found = report.verdict(changed)
+  all_verdicts = report.verdict(changed)
   for claim in claims:
     assert _of(report.verdict(lines), claim) == verdicts.AGREES
-    assert _of(found, claim) == verdicts.DIFFERS
+    assert _of(all_verdicts, claim) == verdicts.DIFFERS
 
 
 @pytest.mark.parametrize('keep, metric, value, claim', [
@@ -74,12 +74,12 @@ def test_what_differs_could_have_agreed(keep, metric, value, claim, kept):
 @pytest.mark.slow
 def test_end_to_end(smoke_rows):
   """Methods of one point see the same data."""
-  found = points.collect(smoke_rows(
+  all_points = points.collect(smoke_rows(
       'price_likelihood', lambda s: s.part in ('risk', 'golden') and s.method in (
           'maximum', 'statistics', 'output_printed', 'descent_printed')))
-  by = {p['method']: p for p in points.select(found, part='golden')}
+  by = {p['method']: p for p in points.select(all_points, part='golden')}
   assert by['statistics']['privacy'] < by['output_printed']['privacy'] < (
       by['descent_printed']['privacy'])
   assert by['maximum']['total'] < by['descent_printed']['total']
-  for point in points.select(found, part='risk'):
+  for point in points.select(all_points, part='risk'):
     assert point['lower'] < point['risk'] < 1.2 * point['upper']

@@ -9,8 +9,8 @@ from experiments import registry
 from experiments import verdicts
 
 
-def _of(found, start):
-  verdict, = (v for v in found if v.claim.startswith(start))
+def _of(all_verdicts, start):
+  verdict, = (v for v in all_verdicts if v.claim.startswith(start))
   return verdict.verdict
 
 
@@ -57,14 +57,14 @@ def test_claims_can_fail(name, keep, metrics, factor, claims, kept):
 
 
 def test_means_end_to_end(smoke_rows):
-  found = points.collect(smoke_rows('price_moments'))
-  for p in points.select(found, kind='records'):
+  all_points = points.collect(smoke_rows('price_moments'))
+  for p in points.select(all_points, kind='records'):
     assert p['lower'] <= p['measured'] + 4 * p['measured_se']
     assert abs(p['measured'] - p['tuned']) < 4.5 * p['measured_se']
     assert p['tuned'] <= p['optimal'] * (1 + 1e-3)
     assert max(p['signs'], p['outliers'], p['pareto']) <= p['tuned'] * (
         1 + 1e-6)
-  there, = points.select(found, kind='border')
+  there, = points.select(all_points, kind='border')
   # The rate says (d / epsilon)^2 = n^((k - 2) / (k - 1)), but for a constant.
   assert 1 < there['border'] / (5 * 10**-2.0) < 5
 

@@ -9,8 +9,8 @@ from experiments import registry
 from experiments import verdicts
 
 
-def _of(found, start):
-  verdict, = (v for v in found if v.claim.startswith(start))
+def _of(all_verdicts, start):
+  verdict, = (v for v in all_verdicts if v.claim.startswith(start))
   return verdict.verdict
 
 
@@ -44,10 +44,10 @@ def test_claims_can_fail(name, keep, metric, factor, claim, kept):
 
 @pytest.mark.slow
 def test_dimensions_end_to_end(smoke_rows):
-  found = points.collect(smoke_rows(
+  all_points = points.collect(smoke_rows(
       'price_dimension', lambda s: s.dimension == 2))
-  assert len(found) == 2
-  for point in found:
+  assert len(all_points) == 2
+  for point in all_points:
     assert point['lower'] <= point['ours'] + 4 * point['ours_se']
     assert point['ours'] - 4 * point['ours_se'] <= point['rounds']
     assert point['shrunk'] <= point['once']
@@ -55,12 +55,12 @@ def test_dimensions_end_to_end(smoke_rows):
 
 @pytest.mark.slow
 def test_intervals_end_to_end(smoke_rows):
-  found = points.collect(smoke_rows('price_intervals',
-                                    lambda s: s.num_examples == 500))
-  by = {point['method']: point for point in found}
+  all_points = points.collect(smoke_rows('price_intervals',
+                                         lambda s: s.num_examples == 500))
+  by = {point['method']: point for point in all_points}
   assert set(by) == {'gaussian', 'karwa_vadhan', 'tuned'}
   assert by['gaussian']['half'] < by['tuned']['half'] < (
       by['karwa_vadhan']['half'])
-  for point in found:
+  for point in all_points:
     assert point['coverage'] + 4 * point['coverage_se'] > 0.95
     assert point['lower'] < point['risk'] + 4 * point['risk_se']

@@ -11,8 +11,8 @@ from experiments.price_samples import sweep
 
 
 def _of(lines, start):
-  found = registry.load('price_samples').report.verdict(lines)
-  verdict, = (v for v in found if v.claim.startswith(start))
+  all_verdicts = registry.load('price_samples').report.verdict(lines)
+  verdict, = (v for v in all_verdicts if v.claim.startswith(start))
   return verdict.verdict
 
 
@@ -32,10 +32,10 @@ def test_the_half_way_bound_is_its_mean():
 
 
 def _binomial(n, t):
-  laws = [1.0]
+  probs = [1.0]
   for _ in range(n):
-    laws = [a * (1 - t) + b * t for a, b in zip(laws + [0], [0] + laws)]
-  return laws
+    probs = [a * (1 - t) + b * t for a, b in zip(probs + [0], [0] + probs)]
+  return probs
 
 
 @pytest.mark.parametrize('keep, metric, factor, claim', [

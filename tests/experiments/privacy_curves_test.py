@@ -35,8 +35,8 @@ def _lines(smoke_rows):
   return {name: smoke_rows(name) for name in EXPERIMENTS}
 
 
-@pytest.fixture(name='found', scope='module')
-def _found(lines):
+@pytest.fixture(name='curves', scope='module')
+def _curves(lines):
   return {name: points.collect(lines[name]) for name in EXPERIMENTS}
 
 
@@ -57,14 +57,14 @@ def test_table_of_composition(key):
       assert values[name] == pytest.approx(wanted, rel=rel, abs=5e-5), name
 
 
-def test_the_exact_composition_is_below_every_bound(found):
-  for point in found['composition_curves']:
+def test_the_exact_composition_is_below_every_bound(curves):
+  for point in curves['composition_curves']:
     for name in NAMES[:4]:
       assert point['exact'] <= point[name] * (1 + 1e-6)
     if 'zcdp' in point.values:
       assert point['laplace'] <= point['exact'] * (1 + 1e-4) <= point['zcdp']
       assert point['exponential'] <= point['zcdp']
-  special, = points.select(found['composition_curves'], epsilon=.1,
+  special, = points.select(curves['composition_curves'], epsilon=.1,
                            num_uses=100.)
   assert special['laplace'] == pytest.approx(4.69267, rel=1e-4)
   assert special['exponential'] == pytest.approx(2.41910, rel=1e-3)
@@ -74,9 +74,9 @@ def test_the_exact_composition_is_below_every_bound(found):
   (.01, .68861, .54581, .49698), (.1, 2.24597, 1.91425, 1.76006),
   (.5, 5.29853, 4.72851, 4.37718), (1., 7.78614, 7.07739, 6.57297),
   (2., 11.59705, 10.72551, 9.99726)])
-def test_table_of_conversions(found, rho, basic, library, gaussian):
+def test_table_of_conversions(curves, rho, basic, library, gaussian):
   """Item ALG-04."""
-  point, = points.select(found['conversions'], kind='zcdp', parameter=rho,
+  point, = points.select(curves['conversions'], kind='zcdp', parameter=rho,
                          delta=1e-5)
   assert point['closed_form'] == pytest.approx(basic, abs=1e-5)
   assert point['one_order'] == pytest.approx(point['closed_form'], rel=1e-5)
@@ -87,9 +87,9 @@ def test_table_of_conversions(found, rho, basic, library, gaussian):
 
 @pytest.mark.parametrize('epsilon, tight', [
   (.1, .004996), (.5, .122459), (1., .462117), (2., 1.523188), (4., 3.85611)])
-def test_pure_privacy_as_zcdp(found, epsilon, tight):
+def test_pure_privacy_as_zcdp(curves, epsilon, tight):
   """Item ALG-02; what is found over orders reaches what is stated."""
-  point, = points.select(found['conversions'], kind='pure', parameter=epsilon)
+  point, = points.select(curves['conversions'], kind='pure', parameter=epsilon)
   assert point['tight'] == pytest.approx(tight, rel=1e-4)
   assert .99 * tight <= point['measured_response'] <= tight * (1 + 1e-9)
   assert point['laplace'] == pytest.approx(epsilon + math.expm1(-epsilon))
@@ -103,9 +103,9 @@ def test_pure_privacy_as_zcdp(found, epsilon, tight):
   (.5, 9.68961, 7.03183, .3526), (1., 4.84481, 3.73063, .7510),
   (2., 2.42240, 1.99381, 1.6103), (4., 1.21120, 1.08116, 3.5112),
   (8., .60560, .60023, 7.9144), (10., .48448, .49989, 10.3939)])
-def test_table_of_gaussian_noise(found, epsilon, classical, least, true):
+def test_table_of_gaussian_noise(curves, epsilon, classical, least, true):
   """Item MECH-04."""
-  point, = points.select(found['gaussian_calibration'], kind='noise',
+  point, = points.select(curves['gaussian_calibration'], kind='noise',
                          epsilon=epsilon)
   assert point['classical'] == pytest.approx(classical, abs=1e-5)
   assert point['least'] == pytest.approx(least, abs=1e-5)
@@ -114,9 +114,9 @@ def test_table_of_gaussian_noise(found, epsilon, classical, least, true):
       1e-5, rel=2e-3)
 
 
-def test_where_classical_noise_fails(found):
+def test_where_classical_noise_fails(curves):
   """Item MECH-04: 8.42 at delta 1e-5; delta 2.27e-5 at epsilon 10."""
-  noise = points.select(found['gaussian_calibration'], kind='noise')
+  noise = points.select(curves['gaussian_calibration'], kind='noise')
   exact = optimize.brentq(lambda epsilon: math.log(tradeoff.gaussian_delta(
       epsilon, shift=epsilon / math.sqrt(2 * math.log(1.25e5)))) -
       math.log(1e-5), 1, 20)
@@ -127,9 +127,9 @@ def test_where_classical_noise_fails(found):
   assert by_epsilon[20.] == pytest.approx(1.5e-3, rel=.05)
 
 
-def test_utility_of_gaussian_noise(found):
+def test_utility_of_gaussian_noise(curves):
   """Item MECH-04: .0835 at d = 1, .194 at d = 10."""
-  sizes = points.select(found['gaussian_calibration'], kind='utility')
+  sizes = points.select(curves['gaussian_calibration'], kind='utility')
   printed = {p['size']: p['exceeds_printed'] for p in sizes}
   assert printed[1.] == pytest.approx(.0835, abs=5e-5)
   assert printed[10.] == pytest.approx(.194, abs=5e-4)
@@ -159,8 +159,8 @@ OUTCOMES = {
 @pytest.mark.parametrize('name', EXPERIMENTS)
 def test_verdicts(lines, name):
   report, lines = registry.load(name).report, lines[name]
-  found = verdicts.check(report.verdict(lines))
-  assert ' '.join(v.verdict[0] for v in found) == OUTCOMES[name]
+  all_verdicts = verdicts.check(report.verdict(lines))
+  assert ' '.join(v.verdict[0] for v in all_verdicts) == OUTCOMES[name]
   assert {v.verdict for v in report.verdict([])} == {verdicts.NOT_RUN}
   assert report.table(lines).count('|') > 50
   pytest.importorskip('matplotlib')

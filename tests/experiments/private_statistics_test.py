@@ -55,16 +55,16 @@ def test_kept_rows_are_the_sweep_and_give_these_verdicts(name):
   experiment = registry.load(name)
   lines = records.read(_ROOT / name / 'results' / 'rows.csv')
   assert len(records.ids(lines)) == len(experiment.settings)
-  found = verdicts.check(experiment.report.verdict(lines))
-  assert ' '.join(v.verdict[0] for v in found) == OUTCOMES[name]
+  all_verdicts = verdicts.check(experiment.report.verdict(lines))
+  assert ' '.join(v.verdict[0] for v in all_verdicts) == OUTCOMES[name]
   assert {v.verdict for v in experiment.report.verdict([])} == {
       verdicts.NOT_RUN}
   pytest.importorskip('matplotlib')
   assert all(ax.has_data() for ax in experiment.report.figure(lines).axes)
 
 
-def _one(found, **fields):
-  point, = points.select(found, **fields)
+def _one(all_points, **fields):
+  point, = points.select(all_points, **fields)
   return point
 
 
@@ -80,14 +80,14 @@ def _live(smoke_rows, name, keep):
 @pytest.mark.slow
 def test_a_proportion(smoke_rows):
   """Item INT-03, INT-04, at n = 100 and epsilon 0.1 and 1."""
-  found = _live(smoke_rows, 'bernoulli_risk',
-                lambda s: s.num_examples == 100 and s.epsilon > .01)
-  point = _one(found, epsilon=.1)
+  all_points = _live(smoke_rows, 'bernoulli_risk',
+                     lambda s: s.num_examples == 100 and s.epsilon > .01)
+  point = _one(all_points, epsilon=.1)
   assert point['lower_printed_choice'] == pytest.approx(4.599e-4, rel=1e-3)
   assert point['lower_two_point'] == pytest.approx(6.767e-4, rel=1e-3)
   assert point['lower'] == pytest.approx(7.325e-4, rel=1e-3)
   assert point['closed_form'] == pytest.approx(.0225)
-  for each in found:
+  for each in all_points:
     _near(each, 'risk', each['closed_form'], 5)
     assert each['lower_printed'] == pytest.approx(
         math.e * each['lower_printed_choice'])
@@ -105,10 +105,10 @@ def test_lower_bounds_are_below_the_risk_and_what_is_printed_is_not_proved(
 @pytest.mark.slow
 def test_a_finite_distribution(smoke_rows):
   """Item MECH-10: simulated risks are the closed form, projected ones less."""
-  found = _live(smoke_rows, 'finite_distributions',
-                lambda s: s.num_categories == 10 and s.num_examples == 500)
-  assert len(found) == 2
-  for point in found:
+  all_points = _live(smoke_rows, 'finite_distributions',
+                     lambda s: s.num_categories == 10 and s.num_examples == 500)
+  assert len(all_points) == 2
+  for point in all_points:
     _near(point, 'raw', point['closed_form'], 5)
     assert point['farther'] == 0 and point['projected'] < point['raw']
     probs = finite_run.probabilities(point['dataset'],

@@ -37,9 +37,9 @@ def test_samples_that_confirm_are_kept_beside_the_runs(tmp_path):
   for _ in range(2):
     provenance.confirm(path, {'commit': 'c1', 'settings_confirmed': 3})
   _write(path, commit='c2')
-  found = provenance.read(path)
-  assert found['confirmed'] == [{'commit': 'c1', 'settings_confirmed': 3}]
-  assert len(found['runs']) == 2 and found['configuration'] == 'd0'
+  stored = provenance.read(path)
+  assert stored['confirmed'] == [{'commit': 'c1', 'settings_confirmed': 3}]
+  assert len(stored['runs']) == 2 and stored['configuration'] == 'd0'
 
 
 def test_the_same_run_is_kept_once_and_others_are_added(tmp_path):
@@ -49,9 +49,9 @@ def test_the_same_run_is_kept_once_and_others_are_added(tmp_path):
   _write(path)
   assert path.read_bytes() == before
   _write(path, commit='c1', configuration='d1')
-  found = provenance.read(path)
-  assert found['configuration'] == 'd1'
-  assert [run['commit'] for run in found['runs']] == ['c0', 'c1']
+  stored = provenance.read(path)
+  assert stored['configuration'] == 'd1'
+  assert [run['commit'] for run in stored['runs']] == ['c0', 'c1']
 
 
 def test_files_are_the_same_bytes_whatever_the_order_of_versions(tmp_path):

@@ -26,10 +26,11 @@ _UNIT = dict(lower=0.0, upper=1.0, epsilon=2.0)
 @pytest.mark.slow
 @pytest.mark.parametrize('cost', independent.COSTS)
 def test_densities_of_one_order_integrate_to_one(cost):
-  made = independent.IndependentQuantiles(probs=(.3,), cost=cost,
-                                          adjacency=_AR, **_UNIT)
+  mechanism = independent.IndependentQuantiles(probs=(.3,), cost=cost,
+                                               adjacency=_AR, **_UNIT)
   points = (np.arange(40_000) + .5) / 40_000
-  density = np.exp(quantiles.target(made).log_density(_DATA, points[:, None]))
+  density = np.exp(quantiles.target(mechanism).log_density(_DATA,
+                                                           points[:, None]))
   assert density.mean() == pytest.approx(1, abs=1e-4)
   assert points[density.argmax()] == pytest.approx(.275, abs=.18)
 
@@ -40,8 +41,8 @@ def test_densities_of_one_order_integrate_to_one(cost):
     (joint.InverseQuantiles, _RO)])
 def test_densities_are_those_of_releases(kind, adjacency):
   """The mean of 1 / f over draws of f is the volume that f lives on."""
-  made = kind(probs=(.3, .6), adjacency=adjacency, **_UNIT)
-  target = quantiles.target(made)
+  mechanism = kind(probs=(.3, .6), adjacency=adjacency, **_UNIT)
+  target = quantiles.target(mechanism)
   outputs = target.draw(jax.random.key(1), _DATA, 4000)
   inverse = np.exp(-target.log_density(_DATA, outputs))
   error = inverse.std() / math.sqrt(4000)
@@ -97,8 +98,9 @@ def _everywhere(rng, pair: Pair, outputs: np.ndarray) -> np.ndarray:
 
 @pytest.mark.slow
 def test_a_quantile_says_of_itself_what_an_audit_needs():
-  made = independent.IndependentQuantiles(probs=(.5,), adjacency=_RO, **_UNIT)
-  target = wrapping.of_mechanism(made, delta=0.0)
+  mechanism = independent.IndependentQuantiles(probs=(.5,), adjacency=_RO,
+                                               **_UNIT)
+  target = wrapping.of_mechanism(mechanism, delta=0.0)
   assert target.traced
   # Infinite records and none are records too.
   assert any(np.isnan(np.append(*pair[:2])).any() for pair in target.pairs)

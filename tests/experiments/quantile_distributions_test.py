@@ -1,4 +1,4 @@
-"""Laws: samplers against true quantiles, closed forms, keys."""
+"""Distributions: samplers against true quantiles, closed forms, keys."""
 
 import jax
 import numpy as np
@@ -21,17 +21,18 @@ def _sorted(of, count, repetitions):
                                   *quantile_distributions.SURROGATES])
 def test_draws_have_the_quantiles(name):
   """#{X <= F^-1(p)} >= n p and #{X < F^-1(p)} <= n p, up to 5 deviations."""
-  law, count = quantile_distributions.named(name), 20_000
-  drawn = _sorted(law, count, 1).ordered[0, :count]
-  quantiles, slack = law.quantiles(_ORDERS), 5 * np.sqrt(
+  distribution, count = quantile_distributions.named(name), 20_000
+  drawn = _sorted(distribution, count, 1).ordered[0, :count]
+  quantiles, slack = distribution.quantiles(_ORDERS), 5 * np.sqrt(
       count * _ORDERS * (1 - _ORDERS))
   assert drawn.dtype == np.float64 and np.all(np.diff(drawn) >= 0)
-  assert law.lower <= drawn[0] and drawn[-1] <= law.upper
+  assert distribution.lower <= drawn[0] and drawn[-1] <= distribution.upper
   for side, sign in ('right', 1), ('left', -1):
-    found = np.searchsorted(drawn, quantiles, side)
-    assert np.all(sign * (found - count * _ORDERS) >= -slack), side
+    ranks = np.searchsorted(drawn, quantiles, side)
+    assert np.all(sign * (ranks - count * _ORDERS) >= -slack), side
   # And not those of orders beside it, where there is no atom.
-  between = np.searchsorted(drawn, law.quantiles(_ORDERS[-2:] - .02), 'right')
+  between = np.searchsorted(drawn, distribution.quantiles(_ORDERS[-2:] - .02),
+                            'right')
   assert np.all(between < count * _ORDERS[-2:])
 
 
@@ -61,18 +62,18 @@ def test_quantiles_in_closed_form():
 
 
 def test_records_of_a_file():
-  law = quantile_distributions.empirical('toy', _SERIES)
-  assert law.quantiles(np.array([.25, .5, .51, .75, .76])).tolist() == [
-      1, 1, 2, 2, 3]
-  drawn = _sorted(law, 1000, 1)
+  distribution = quantile_distributions.empirical('toy', _SERIES)
+  assert distribution.quantiles(
+      np.array([.25, .5, .51, .75, .76])).tolist() == [1, 1, 2, 2, 3]
+  drawn = _sorted(distribution, 1000, 1)
   counts = np.searchsorted(drawn.ordered[0, :1000], [1, 1.5, 2.5, 3.5])
   assert np.all(np.abs(np.diff(counts) - [500, 250, 250]) < 80)
   assert drawn.lower == 0 and drawn.upper == 9 and counts[0] == 0
 
 
 def test_data_sets_are_those_of_their_keys_and_coins_of_their_method():
-  law = quantile_distributions.named('mixed_0_0')
-  few, many = _sorted(law, 40, 2), _sorted(law, 41, 2)
+  distribution = quantile_distributions.named('mixed_0_0')
+  few, many = _sorted(distribution, 40, 2), _sorted(distribution, 41, 2)
   assert few.count == 40 and few.ordered.shape == many.ordered.shape
   assert np.all(few.ordered[:, 40:] == 1) and few.ordered[:, 39].max() < 1
   values = [few.ordered[:, :40], many.ordered[:, :41]]
@@ -89,6 +90,6 @@ def test_data_sets_are_those_of_their_keys_and_coins_of_their_method():
     ('gamma_1_2', 'must be one of beta, mixed'),
     ('beta_1', 'two numbers'), ('beta_0_1', 'positive'),
     ('mixed_1_0', 'p in'), ('mixed_0_0.6', 'delta in')])
-def test_unknown_laws(name, message):
+def test_unknown_distributions(name, message):
   with pytest.raises(ValueError, match=message):
     quantile_distributions.named(name)

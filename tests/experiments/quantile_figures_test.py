@@ -38,16 +38,16 @@ def _rows(name, settings, value):
   return lines
 
 
-def _outcomes(found):
-  return {verdict.claim: verdict.verdict for verdict in found}
+def _outcomes(all_verdicts):
+  return {verdict.claim: verdict.verdict for verdict in all_verdicts}
 
 
-def _of(found, start):
-  claim, = (claim for claim in found if claim.startswith(start))
-  return found[claim]
+def _of(by_claim, start):
+  claim, = (claim for claim in by_claim if claim.startswith(start))
+  return by_claim[claim]
 
 
-def test_names_are_names_of_laws():
+def test_names_are_names_of_distributions():
   assert set(beta.DATASETS) == set(quantile_distributions.BETAS)
   for of in (atoms, shapes):
     assert (of.MIXED, of.FILES, of.SURROGATES) == (
@@ -74,13 +74,14 @@ def test_levels_of_noise():
 
 @pytest.mark.parametrize('method', [
     name for name in beta.METHODS if name != 'emp'])
-def test_methods_of_the_first_figure_are_told_what_the_setting_says(method):
+def test_methods_of_the_first_figure_have_the_parameters_of_the_setting(method):
   setting = next(s for s in beta.SETTINGS if s.method == method
                  and s.num_orders == 5)
-  made = beta_run.mechanism_of(setting, quantile_distributions.named(setting.dataset))
-  assert len(made.probs) == 5 and made.epsilon == setting.epsilon
-  assert made.adjacency is Adjacency(setting.adjacency)
-  assert (made.lower, made.upper) == (0, 1)
+  mechanism = beta_run.mechanism_of(
+      setting, quantile_distributions.named(setting.dataset))
+  assert len(mechanism.probs) == 5 and mechanism.epsilon == setting.epsilon
+  assert mechanism.adjacency is Adjacency(setting.adjacency)
+  assert (mechanism.lower, mechanism.upper) == (0, 1)
 
 
 def test_crossovers():
@@ -153,7 +154,7 @@ def _atoms_error(setting, best=.005):
 def test_claims_about_atoms_go_either_way():
   settings = [s for s in atoms.SETTINGS if s.dataset in (
       'mixed_0_0', 'mixed_0.2_0.1', 'mixed_0.5_0.25')]
-  found = _outcomes(atoms_claims.verdict(_rows(
+  by_claim = _outcomes(atoms_claims.verdict(_rows(
       'quantile_atoms', settings, _atoms_error)))
   for start, outcome in (
       ('with atoms', verdicts.AGREES), ('the recommended noise a =',
@@ -162,7 +163,7 @@ def test_claims_about_atoms_go_either_way():
       ('a wide range', verdicts.AGREES), ('as noise tends', verdicts.AGREES),
       ('as noise grows', verdicts.AGREES), ('values computed', verdicts.DIFFERS),
       ('smoothing reduces the error on Div', verdicts.NOT_RUN)):
-    assert _of(found, start) == outcome, start
+    assert _of(by_claim, start) == outcome, start
   other = _outcomes(atoms_claims.verdict(_rows(
       'quantile_atoms', settings, lambda s: _atoms_error(s) * (
           10 / math.sqrt(s.num_examples) if s.method == 'joint' else
@@ -192,14 +193,14 @@ def test_best_noise_is_among_eight_levels_unless_all_are_meant():
                        num_examples=1000)
   settings = [dataclasses.replace(base, sigma=sigma)
               for sigma in atoms.FINE_SIGMAS]
-  found = points.collect(_rows('quantile_atoms', settings, lambda s: abs(
+  all_points = points.collect(_rows('quantile_atoms', settings, lambda s: abs(
       math.log10(s.sigma) + 2.6) + .1))
-  assert lookup.best(found, 'hs_uniform')['sigma'] == 1e-2
-  assert lookup.best(found, 'hs_uniform', fine=True)['sigma'] == (
+  assert lookup.best(all_points, 'hs_uniform')['sigma'] == 1e-2
+  assert lookup.best(all_points, 'hs_uniform', fine=True)['sigma'] == (
       pytest.approx(3.162e-3))
 
 
-def test_shares_of_a_mixed_law():
+def test_shares_of_a_mixed_distribution():
   wanted = shapes_report.expected('mixed_0.2_0.1')
   assert wanted.sum() == pytest.approx(1)
   np.testing.assert_allclose(wanted[:20], .8 * .02 / .8)
@@ -208,11 +209,11 @@ def test_shares_of_a_mixed_law():
 
 @pytest.mark.every(2)
 def test_histograms(smoke_rows):
-  """A smoke sweep of two laws; a wrong law is told."""
+  """A smoke sweep of two distributions; a wrong one is reported."""
   lines = smoke_rows('quantile_distributions', lambda s: s.dataset in (
       'mixed_0.2_0.1', 'mixed_0.1_0.05'))
-  found = _outcomes(shapes_report.verdict(lines))
-  assert _of(found, 'in mixed_') == verdicts.AGREES
+  by_claim = _outcomes(shapes_report.verdict(lines))
+  assert _of(by_claim, 'in mixed_') == verdicts.AGREES
   swapped = [dataclasses.replace(line, id=line.id.replace('0.2_0.1', '0.3_0.1'))
              for line in lines]
   point = points.collect(swapped)
@@ -225,12 +226,12 @@ def test_histograms(smoke_rows):
 
 @pytest.mark.slow
 def test_a_smoke_sweep_of_what_compiles_fast(smoke_rows):
-  """Rows of one law, their bookkeeping, tables and figures."""
+  """Rows of one distribution, their bookkeeping, tables and figures."""
   lines = smoke_rows('quantile_beta', lambda s: s.method in (
       'emp', 'hist_raw', 'hist_bridge') and s.num_orders == 5)
-  found = {point['method']: point for point in points.collect(lines)}
-  assert found['emp']['rank_sup'] < 1
-  assert found['emp']['value_sup'] < found['hist_raw']['value_sup'] < .2
+  by_method = {point['method']: point for point in points.collect(lines)}
+  assert by_method['emp']['rank_sup'] < 1
+  assert by_method['emp']['value_sup'] < by_method['hist_raw']['value_sup'] < .2
   assert {line.epsilon for line in lines} == {math.inf, 1.0}
   assert {line.adjacency for line in lines} == {'replace_one'}
   report = registry.load('quantile_beta').report
@@ -243,9 +244,9 @@ def test_a_smoke_sweep_of_what_compiles_fast(smoke_rows):
 def test_atoms_are_drawn_and_smoothed(smoke_rows):
   lines = smoke_rows('quantile_atoms', lambda s: s.method in (
       'emp', 'coarse') and s.dataset == 'mixed_0.5_0.25')
-  found = points.collect(lines)
-  assert {p['method'] for p in found} == {'emp', 'coarse'}
-  assert all(0 < p['value_sup'] < .4 for p in found)
+  all_points = points.collect(lines)
+  assert {p['method'] for p in all_points} == {'emp', 'coarse'}
+  assert all(0 < p['value_sup'] < .4 for p in all_points)
   pytest.importorskip('matplotlib')
   figure = registry.load('quantile_atoms').report.figure(lines)
   assert any(ax.has_data() for ax in figure.axes)

@@ -171,8 +171,8 @@ def test_sorted_files_are_the_same_bytes(tmp_path, make_row):
   records.write_sorted(tmp_path / 'a.csv', rows)
   records.write_sorted(tmp_path / 'b.csv', rows[::-1])
   assert (tmp_path / 'a.csv').read_bytes() == (tmp_path / 'b.csv').read_bytes()
-  found = [(row.seed, row.metric) for row in records.read(tmp_path / 'a.csv')]
-  assert found == sorted(found)
+  keys = [(row.seed, row.metric) for row in records.read(tmp_path / 'a.csv')]
+  assert keys == sorted(keys)
   assert sorted(os.listdir(tmp_path)) == ['a.csv', 'b.csv'], 'a draft is left'
 
 
@@ -232,11 +232,11 @@ def test_processes_that_append_at_once_lose_nothing(tmp_path, make_row):
   writers = [subprocess.Popen([sys.executable, '-c', _WRITER, path, name],
                               cwd=ROOT) for name in names]
   assert [writer.wait(timeout=60) for writer in writers] == [0, 0, 0]
-  found = {(row.id, row.metric) for row in records.read(path)}
-  assert found == {('toy/seed=0', 'accuracy')} | {
+  keys = {(row.id, row.metric) for row in records.read(path)}
+  assert keys == {('toy/seed=0', 'accuracy')} | {
       (f'toy/{name}={seed}', metric)
       for name in names for seed in range(60) for metric in ('a', 'b')}
-  assert len(records.read(path)) == len(found)
+  assert len(records.read(path)) == len(keys)
 
 
 def test_a_lock_waits_for_the_file_that_replaces_this_one(tmp_path):

@@ -44,8 +44,8 @@ def _row(metric='risk', value=1.0, **kwargs):
 @pytest.mark.slow
 @pytest.mark.parametrize('paper', registry.PAPERS)
 def test_every_paper_has_experiments(paper):
-  found = plans.names(paper)
-  assert len(found) >= 5 and set(found) <= set(plans.names(plans.ALL))
+  names = plans.names(paper)
+  assert len(names) >= 5 and set(names) <= set(plans.names(plans.ALL))
 
 
 def test_quick_and_full_settings_are_some_of_the_sweep():
@@ -58,9 +58,9 @@ def test_quick_and_full_settings_are_some_of_the_sweep():
           experiment.settings)
     if plans.QUICK in experiment.tags:
       smoke = experiment.quick_is_smoke
-      found = engine.select(experiment, smoke=smoke, tag=plans.QUICK)
-      assert 0 < len(found) < len(experiment.smoke if smoke
-                                  else experiment.settings), name
+      settings = engine.select(experiment, smoke=smoke, tag=plans.QUICK)
+      assert 0 < len(settings) < len(experiment.smoke if smoke
+                                     else experiment.settings), name
 
 
 @pytest.mark.every(2)
@@ -125,13 +125,13 @@ def _sampled(root, size, seed):
 
 
 def test_a_sample_is_drawn_by_its_seed_from_all_methods(toy, committed):
-  found = [_sampled(committed, 4, seed) for seed in range(20)]
-  assert found == [_sampled(committed, 4, seed) for seed in range(20)]
-  for settings in found:
+  samples = [_sampled(committed, 4, seed) for seed in range(20)]
+  assert samples == [_sampled(committed, 4, seed) for seed in range(20)]
+  for settings in samples:
     assert sorted(setting.method for setting in settings) == [
         'dp_sgd', 'dp_sgd', 'lip_dp_sgd', 'lip_dp_sgd']
   # A setting is missed by 20 samples of a quarter with probability 0.003.
-  assert {setting for settings in found
+  assert {setting for settings in samples
           for setting in settings} == set(toy.settings)
   assert len(_sampled(committed, 99, 0)) == 16
 
@@ -141,8 +141,8 @@ def test_a_sample_leaves_out_what_has_no_rows_or_older_ones(
   import toy.sweep as sweep
   monkeypatch.setattr(sweep, 'OLDER', {
       'why not': lambda setting: setting.method == 'dp_sgd'}, raising=False)
-  found = _sampled(committed, 99, 0)
-  assert {setting.method for setting in found} == {'lip_dp_sgd'}
+  settings = _sampled(committed, 99, 0)
+  assert {setting.method for setting in settings} == {'lip_dp_sgd'}
   assert _sampled(tmp_path / 'none', 99, 0) == ()
 
 
@@ -153,13 +153,13 @@ def test_what_is_trained_together_for_long_is_no_sample(toy, committed,
 
 
 def test_shares_are_all_experiments_each_once():
-  found = {name: plans.Plan(None, (), False, None, seconds)._replace(
+  toy_plans = {name: plans.Plan(None, (), False, None, seconds)._replace(
       experiment=registry.load('polls')._replace(name=name))
-           for name, seconds in (
-               ('a', 30.0), ('b', 20.0), ('c', 20.0), ('d', 9.0))}
-  shares = [plans.share(found, number, 2) for number in (1, 2)]
+               for name, seconds in (
+                   ('a', 30.0), ('b', 20.0), ('c', 20.0), ('d', 9.0))}
+  shares = [plans.share(toy_plans, number, 2) for number in (1, 2)]
   assert [sorted(share) for share in shares] == [['a', 'd'], ['b', 'c']]
-  assert sorted(plans.share(found, 1, 1)) == ['a', 'b', 'c', 'd']
+  assert sorted(plans.share(toy_plans, 1, 1)) == ['a', 'b', 'c', 'd']
 
 
 def test_experiments_of_another_paper_are_refused(toy):
@@ -174,12 +174,12 @@ def test_experiments_of_another_paper_are_refused(toy):
 def test_rows_are_compared():
   committed = [_row(), _row('seconds', 5.0), _row('bias', 0.0),
                _row('none', float('nan'))]
-  found = comparison.compare(
+  compared = comparison.compare(
       [_row(value=1.0 + 1e-9), _row('seconds', 9.0), _row('bias', 1e-14),
        _row('none', float('nan')), _row('new')], committed, ('seconds',))
-  assert found[:4] == (3, 0, 1, 1)
-  assert found.largest == pytest.approx(1e-9, rel=1e-6)
-  assert comparison.describe(found) == (
+  assert compared[:4] == (3, 0, 1, 1)
+  assert compared.largest == pytest.approx(1e-9, rel=1e-6)
+  assert comparison.describe(compared) == (
       '3 of 3 rows are those committed, largest relative difference 1.0e-09; '
       '1 that measure time left out; 1 of other settings')
 
@@ -188,10 +188,10 @@ def test_rows_are_compared():
     _row(value=1.001), _row(value=float('nan')), _row(value=float('inf')),
     _row(epsilon=1.1)])
 def test_a_changed_row_is_found(changed):
-  found = comparison.compare([changed], [_row(commit='c9')])
-  assert (found.same, found.different) == (0, 1)
-  assert found.where == 'x/a=1 risk' and found.largest > 9e-4
-  assert comparison.describe(found).endswith(
+  compared = comparison.compare([changed], [_row(commit='c9')])
+  assert (compared.same, compared.different) == (0, 1)
+  assert compared.where == 'x/a=1 risk' and compared.largest > 9e-4
+  assert comparison.describe(compared).endswith(
       '(x/a=1 risk), of rows committed by code c9')
 
 
@@ -201,9 +201,9 @@ def test_a_changed_row_is_found(changed):
     ('test_accuracy', 0.99, True), ('test_accuracy', 0.98, False),
     ('test_accuracy', float('nan'), False), ('noise_norm', 0.99, False)])
 def test_training_may_differ_by_a_record(metric, value, same):
-  found = comparison.compare([_row(metric, value)], [_row(metric)],
-                             held_out={'x/a=1': 100})
-  assert (found.same, found.different) == (int(same), int(not same))
+  compared = comparison.compare([_row(metric, value)], [_row(metric)],
+                                held_out={'x/a=1': 100})
+  assert (compared.same, compared.different) == (int(same), int(not same))
   # Of settings that do not train, and of epsilon, that would be too much.
   assert comparison.compare([_row(metric, value)], [_row(metric)]).same == 0
   assert comparison.compare(
@@ -219,27 +219,27 @@ def test_older_rows_are_not_compared(planned, committed, tmp_path):
   assert running.run(planned, tmp_path, root=committed).different == 16
   planned = planned._replace(experiment=planned.experiment._replace(older={
       'why not': lambda setting: setting.method == 'dp_sgd'}))
-  found = running.run(planned, tmp_path, root=committed)
-  assert found.different == 0 and found.compared == (
+  result = running.run(planned, tmp_path, root=committed)
+  assert result.different == 0 and result.compared == (
       '16 of 16 rows are those committed; 16 of other settings')
 
 
 def test_rows_table_figure_and_verdicts_come_of_a_run(planned, tmp_path):
-  found = running.run(planned, tmp_path)
-  assert (found.done, found.planned, found.error) == (16, 16, '')
-  assert found.missing == [] and found.verdicts[0][3] == verdicts.AGREES
+  result = running.run(planned, tmp_path)
+  assert (result.done, result.planned, result.error) == (16, 16, '')
+  assert result.missing == [] and result.verdicts[0][3] == verdicts.AGREES
   folder = tmp_path / 'toy'
   assert {path.name for path in folder.iterdir()} == {
       'rows.csv', 'provenance.json', 'table.md', 'figure.svg',
       'progress.log'}
-  json.dumps(dataclasses.asdict(found))
+  json.dumps(dataclasses.asdict(result))
   # Again, with nothing left to do, and rows that are now the committed ones.
   committed = tmp_path / 'experiments' / 'toy'
   committed.mkdir(parents=True)
   (committed / 'results').symlink_to(folder)
   drawn = (folder / 'figure.svg').stat().st_mtime_ns
-  found = running.run(planned, tmp_path, root=tmp_path)
-  assert found.compared == '32 of 32 rows are those committed'
+  result = running.run(planned, tmp_path, root=tmp_path)
+  assert result.compared == '32 of 32 rows are those committed'
   assert (folder / 'figure.svg').stat().st_mtime_ns == drawn
 
 
@@ -247,17 +247,17 @@ def test_rows_table_figure_and_verdicts_come_of_a_run(planned, tmp_path):
 def test_a_failure_is_a_line_and_keeps_what_is_done(planned, tmp_path,
                                                     monkeypatch):
   monkeypatch.setenv('TOY_FAIL', 'dropout,method=lip_dp_sgd')
-  found = running.run(planned, tmp_path)
-  assert (found.error, found.done) == ('ValueError: planted', 12)
-  assert found.verdicts and (tmp_path / 'toy' / 'figure.svg').exists()
-  assert sections.brief(found).startswith('FAILED (ValueError: planted)')
+  result = running.run(planned, tmp_path)
+  assert (result.error, result.done) == ('ValueError: planted', 12)
+  assert result.verdicts and (tmp_path / 'toy' / 'figure.svg').exists()
+  assert sections.brief(result).startswith('FAILED (ValueError: planted)')
 
 
 def test_a_report_that_fails_is_a_line(planned, tmp_path, monkeypatch):
   monkeypatch.setattr(planned.experiment.report, 'verdict', lambda rows: 1 / 0)
-  found = running.run(planned, tmp_path)
-  assert found.error == 'report: ZeroDivisionError: division by zero'
-  assert found.done == 16
+  result = running.run(planned, tmp_path)
+  assert result.error == 'report: ZeroDivisionError: division by zero'
+  assert result.done == 16
 
 
 def test_a_data_set_that_is_not_there_costs_no_other(planned, tmp_path):
@@ -266,13 +266,13 @@ def test_a_data_set_that_is_not_there_costs_no_other(planned, tmp_path):
       raise FileNotFoundError('adult: not found; get it from there')
     yield from planned.experiment.run(settings, data_dir, progress)
   plan = planned._replace(experiment=planned.experiment._replace(run=run))
-  found = running.run(plan, tmp_path)
-  assert (found.error, found.done) == ('', 8)
-  assert found.missing == [['adult', 8, 'adult: not found; get it from there']]
-  text = sections.render({'toy': plan}, {'toy': found}, tmp_path, 'command')
+  result = running.run(plan, tmp_path)
+  assert (result.error, result.done) == ('', 8)
+  assert result.missing == [['adult', 8, 'adult: not found; get it from there']]
+  text = sections.render({'toy': plan}, {'toy': result}, tmp_path, 'command')
   assert text.count('get it from there') == 3
   assert 'not run for want of adult: toy; adult: not found' in '\n'.join(
-      sections.summary({'toy': found}))
+      sections.summary({'toy': result}))
 
 
 @pytest.mark.every(2)
@@ -284,9 +284,9 @@ def test_a_package_that_is_not_there_costs_no_other_setting(planned, tmp_path):
     if len(there) < len(settings):
       raise ImportError('dp_sgd left out: no solver')
   plan = planned._replace(experiment=planned.experiment._replace(run=run))
-  found = running.run(plan, tmp_path)
-  assert (found.error, found.done) == ('', 16 - 2 * 2)
-  assert found.missing == [['a package', 2, 'dp_sgd left out: no solver']] * 2
+  result = running.run(plan, tmp_path)
+  assert (result.error, result.done) == ('', 16 - 2 * 2)
+  assert result.missing == [['a package', 2, 'dp_sgd left out: no solver']] * 2
 
 
 _SERVER = '''

@@ -23,17 +23,17 @@ def _enumerate(differences):
 
 
 def test_summary_by_hand():
-  found = summary.summarise([1., 2., 6.])
+  summarised = summary.summarise([1., 2., 6.])
   # Squared deviations 4, 1, 9: variance 14 / 2 with ddof=1.
-  assert found.mean == 3.
-  assert found.median == 2.
-  assert found.count == 3
-  assert found.standard_error == pytest.approx(math.sqrt(7 / 3), rel=1e-12)
+  assert summarised.mean == 3.
+  assert summarised.median == 2.
+  assert summarised.count == 3
+  assert summarised.standard_error == pytest.approx(math.sqrt(7 / 3), rel=1e-12)
 
 
 def test_one_value_has_no_standard_error():
-  found = summary.summarise([2.])
-  assert found.mean == 2. and math.isnan(found.standard_error)
+  summarised = summary.summarise([2.])
+  assert summarised.mean == 2. and math.isnan(summarised.standard_error)
   with pytest.raises(ValueError, match='at least one'):
     summary.summarise([])
 
@@ -42,10 +42,10 @@ def test_groups_by_columns_and_seed(make_row):
   rows = [make_row(seed=seed, method=method, value=seed + shift)
           for seed in (1, 0) for method, shift in (('b', 10.), ('a', 0.))]
   rows.append(make_row(metric='loss', value=99.))
-  found = summary.group(rows, ('dataset', 'method'), metric='accuracy')
-  assert list(found) == [('adult', 'a'), ('adult', 'b')]
-  assert found['adult', 'a'] == {0: 0., 1: 1.}
-  assert list(found['adult', 'b'].items()) == [(0, 10.), (1, 11.)]
+  groups = summary.group(rows, ('dataset', 'method'), metric='accuracy')
+  assert list(groups) == [('adult', 'a'), ('adult', 'b')]
+  assert groups['adult', 'a'] == {0: 0., 1: 1.}
+  assert list(groups['adult', 'b'].items()) == [(0, 10.), (1, 11.)]
   means = summary.over_seeds(rows, ('method',), metric='accuracy')
   assert {key: value.mean for key, value in means.items()} == {
       ('a',): .5, ('b',): 10.5}
@@ -77,9 +77,9 @@ def test_differences_pair_seeds():
 
 def test_wilcoxon_of_one_sided_differences():
   """STAT-01: the least p of ten differences."""
-  found = summary.wilcoxon(range(1, 11))
-  assert found == summary.SignedRank(0., .001953125, 10)
-  assert summary.wilcoxon(-np.arange(1, 11)) == found
+  test = summary.wilcoxon(range(1, 11))
+  assert test == summary.SignedRank(0., .001953125, 10)
+  assert summary.wilcoxon(-np.arange(1, 11)) == test
 
 
 def _of_ten(statistic):
@@ -95,35 +95,35 @@ def _of_ten(statistic):
 def test_wilcoxon_of_ten_rejects_up_to_eight():
   """STAT-01: at 5 % if and only if W <= 8."""
   for statistic in range(0, 28):
-    found = _of_ten(statistic)
-    assert found.statistic == statistic
-    assert (found.p_value <= .05) == (statistic <= 8)
+    test = _of_ten(statistic)
+    assert test.statistic == statistic
+    assert (test.p_value <= .05) == (statistic <= 8)
 
 
 @pytest.mark.parametrize('statistic, as_small, printed', [
     (0, 1, '.0020'), (8, 25, '.0488'), (9, 33, '.0645')])
 def test_wilcoxon_of_ten_golden_values(statistic, as_small, printed):
   """STAT-01: so many of the 1024 sign vectors have a sum that small."""
-  found = _of_ten(statistic).p_value
-  assert found == 2 * as_small / 1024
-  assert f'{found:.4f}'.lstrip('0') == printed
+  p_value = _of_ten(statistic).p_value
+  assert p_value == 2 * as_small / 1024
+  assert f'{p_value:.4f}'.lstrip('0') == printed
 
 
 @pytest.mark.parametrize('seed', range(5))
 def test_wilcoxon_equals_scipy_and_enumeration(seed):
   draws = np.random.default_rng(seed).normal(.5, 1., size=10)
-  found = summary.wilcoxon(draws)
+  test = summary.wilcoxon(draws)
   theirs = stats.wilcoxon(draws, method='exact')
-  assert found.statistic == theirs.statistic
-  assert found.p_value == pytest.approx(theirs.pvalue, rel=1e-12)
-  assert (found.statistic, found.p_value) == _enumerate(draws)
+  assert test.statistic == theirs.statistic
+  assert test.p_value == pytest.approx(theirs.pvalue, rel=1e-12)
+  assert (test.statistic, test.p_value) == _enumerate(draws)
 
 
 @pytest.mark.parametrize('values', [
     [1., 1., -1., 2., 3., 3., 3., -4.], [1., 1.], [2., -2., 2., -2., 5.]])
 def test_wilcoxon_is_exact_with_ties(values):
-  found = summary.wilcoxon(values)
-  assert (found.statistic, found.p_value) == _enumerate(values)
+  test = summary.wilcoxon(values)
+  assert (test.statistic, test.p_value) == _enumerate(values)
 
 
 def test_wilcoxon_ties_what_rounding_parts():

@@ -78,8 +78,8 @@ def test_an_overfit_run_shows_all_that_its_canaries_can(tmp_path):
   assert 2.5 < 0.9 * report.cap < report.epsilon_lower <= report.cap
   assert report.details['bounds']['log_odds']['num_correct'] > 90
   # The one of a summary that claims what it may not.
-  told = _restated(folder, _empty(tmp_path, 'told'), epsilon=0.1)
-  refuted = _audit(told)
+  understated = _restated(folder, _empty(tmp_path, 'told'), epsilon=0.1)
+  refuted = _audit(understated)
   assert refuted.verdict == auditor.VIOLATED and not refuted.scores
 
 
@@ -105,7 +105,7 @@ def test_a_run_that_keeps_its_claim_is_not_refuted(honest):
 
 
 def test_a_planted_fault_is_refuted(tmp_path, monkeypatch):
-  """A fiftieth of the noise that the plan, the event and the state tell of."""
+  """A fiftieth of the noise that the plan, the event and the state report."""
   honest = privatizer.draw_ahead
   monkeypatch.setattr(privatizer, 'draw_ahead', lambda *args, **options: (
       jax.tree.map(lambda leaf: leaf / 50, honest(*args, **options))))
@@ -122,18 +122,18 @@ def test_a_planted_fault_is_refuted(tmp_path, monkeypatch):
 def test_scores_are_what_they_say(honest):
   run = run_folders.load(honest)
   records = run.canaries.records
-  found = runs.score(run)
+  scores = runs.score(run)
   logits = run.model.apply(run.params, records.x)
   others = np.array(logits)
   others[np.arange(200), records.y] = -np.inf
   np.testing.assert_allclose(
-      found['log_odds'], np.asarray(logits)[np.arange(200), records.y]
+      scores['log_odds'], np.asarray(logits)[np.arange(200), records.y]
       - special.logsumexp(others, axis=1), rtol=1e-4, atol=1e-5)
   before, after = (np.asarray(
       optax.softmax_cross_entropy_with_integer_labels(
           run.model.apply(params, records.x), records.y))
                    for params in (run.initial, run.params))
-  np.testing.assert_allclose(found['calibrated'], before - after, atol=1e-5)
+  np.testing.assert_allclose(scores['calibrated'], before - after, atol=1e-5)
   assert np.std(before) > 0.01
   # High for what is likely: three classes by hand.
   apply = lambda params, x: x * params
@@ -213,10 +213,10 @@ def test_least_alarms_are_those_of_the_trade_off():
   curve = curves.of_event(accounting.gaussian_event(noise_multiplier=1.0),
                           adjacency=Adjacency.ADD_OR_REMOVE_ONE)
   powers = np.array([0.01, 0.1, 0.5, 0.8, 0.99])
-  found = np.array([curves.least_alarm(curve, power) for power in powers])
+  alarms = np.array([curves.least_alarm(curve, power) for power in powers])
   true = special.ndtr(special.ndtri(powers) - 1)
-  assert (found <= true + 1e-6).all()
-  np.testing.assert_allclose(found, true, rtol=0.02)
+  assert (alarms <= true + 1e-6).all()
+  np.testing.assert_allclose(alarms, true, rtol=0.02)
   assert curves.least_alarm(curves.NOTHING, 0.9) == 0
   # Randomised response, by hand: both lines of one point of the curve.
   point = curves.PrivacyCurve(np.array([1.0]), np.array([0.1]))
@@ -228,10 +228,10 @@ def test_caps_are_what_perfect_guesses_show():
   included = np.random.default_rng(2).permutation(300) < 150
   for delta in (0.0, 1e-6, 3e-4):
     kwargs = dict(delta=delta, significance=0.02)
-    found = one_run.grid_bound(1.0 * included, included, **kwargs)
+    bound = one_run.grid_bound(1.0 * included, included, **kwargs)
     cap = one_run.grid_largest_bound(num_canaries=300, **kwargs)
-    assert found.epsilon_lower == cap
-    assert found.num_guesses == found.num_correct
+    assert bound.epsilon_lower == cap
+    assert bound.num_guesses == bound.num_correct
   assert one_run.grid_largest_bound(num_canaries=300, delta=3e-4) < 2 < 3 < (
       one_run.grid_largest_bound(num_canaries=300, delta=1e-6))
 

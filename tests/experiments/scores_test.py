@@ -11,18 +11,18 @@ from experiments import scores
 @pytest.mark.parametrize('name', scores.STAND_INS)
 def test_stand_ins_have_the_share_and_area_they_are_made_for(name):
   shape = scores.STAND_INS[name]
-  found = scores.scores(name, seed=0)
-  assert len(found.labels) == len(found.predictions) == shape.num_examples
+  scored = scores.scores(name, seed=0)
+  assert len(scored.labels) == len(scored.predictions) == shape.num_examples
   # Five standard errors; that of the area by Hanley and McNeil is below
   # 1 / (2 sqrt(positives)).
-  positives = found.labels.sum()
-  assert abs(found.labels.mean() - shape.positive_share) < 5 * np.sqrt(
+  positives = scored.labels.sum()
+  assert abs(scored.labels.mean() - shape.positive_share) < 5 * np.sqrt(
       shape.positive_share / shape.num_examples)
-  area = metrics.roc_auc_score(found.labels, found.predictions)
+  area = metrics.roc_auc_score(scored.labels, scored.predictions)
   assert abs(area - shape.auc) < 2.5 / np.sqrt(positives)
-  assert scores.scores(name, seed=0) is found
+  assert scores.scores(name, seed=0) is scored
   with pytest.raises(ValueError, match='read-only'):
-    found.labels[0] = 1
+    scored.labels[0] = 1
 
 
 def test_a_model_that_is_true_is_found():
@@ -31,11 +31,11 @@ def test_a_model_that_is_true_is_found():
                 generator.integers(0, 2, 4000).astype(float)], 1)
   chance = special.expit(x @ [1.5, -1.0] + 0.3)
   y = (generator.uniform(size=4000) < chance).astype(int)
-  found = scores.fitted(x, y, seed=0)
-  np.testing.assert_array_equal(found.labels, y)
-  assert np.sqrt(np.mean(np.square(found.predictions - chance))) < 0.03
+  scored = scores.fitted(x, y, seed=0)
+  np.testing.assert_array_equal(scored.labels, y)
+  assert np.sqrt(np.mean(np.square(scored.predictions - chance))) < 0.03
   # In-sample, the score equation of the intercept.
-  assert found.predictions.mean() == pytest.approx(y.mean(), abs=1e-4)
+  assert scored.predictions.mean() == pytest.approx(y.mean(), abs=1e-4)
   held_out = scores.fitted(x, y, holdout=0.25, seed=1)
   assert len(held_out.labels) == 1000
   # What is held out does not move the model: other labels there, same scores.

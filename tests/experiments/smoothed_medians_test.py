@@ -29,8 +29,8 @@ def _rows(name):
 def test_kept_rows_are_the_sweep_and_give_these_verdicts(name):
   experiment, lines = registry.load(name), _rows(name)
   assert len(records.ids(lines)) == len(experiment.settings)
-  found = verdicts.check(experiment.report.verdict(lines))
-  assert ' '.join(v.verdict[0] for v in found) == OUTCOMES[name]
+  all_verdicts = verdicts.check(experiment.report.verdict(lines))
+  assert ' '.join(v.verdict[0] for v in all_verdicts) == OUTCOMES[name]
   assert {v.verdict for v in experiment.report.verdict([])} == {
       verdicts.NOT_RUN}
   pytest.importorskip('matplotlib')
@@ -39,9 +39,9 @@ def test_kept_rows_are_the_sweep_and_give_these_verdicts(name):
 
 def test_part_of_the_rows_gives_the_verdicts_that_it_can():
   report = registry.load('constant_records').report
-  found = report.verdict([row for row in _rows('constant_records')
-                          if row.method != 'printed'])
-  assert ' '.join(v.verdict[0] for v in found) == 'a a a a a a n n'
+  all_verdicts = report.verdict([row for row in _rows('constant_records')
+                                 if row.method != 'printed'])
+  assert ' '.join(v.verdict[0] for v in all_verdicts) == 'a a a a a a n n'
 
 
 @pytest.mark.parametrize('n, risk, printed, corrected', [
@@ -49,8 +49,8 @@ def test_part_of_the_rows_gives_the_verdicts_that_it_can():
     (400, 8.1e-7, 1.2e-3, 7.7e-6)])
 def test_risks_and_bounds_of_constant_records(n, risk, printed, corrected):
   """Item QF-23, at epsilon 1/2; the corrected bound at its own amplitude."""
-  found = points.collect(_rows('constant_records'))
-  one, other = (points.select(found, method=method, num_examples=float(n),
+  all_points = points.collect(_rows('constant_records'))
+  one, other = (points.select(all_points, method=method, num_examples=float(n),
                               epsilon=.5)[0] for method in ('printed', 'half'))
   assert one['risk'] == pytest.approx(risk, rel=.06)
   assert one['bound_printed'] == pytest.approx(printed, rel=.01)
@@ -64,16 +64,16 @@ def test_squares_are_integrals():
   rng = np.random.default_rng(0)
   ordered = np.sort(rng.uniform(-.3, .6, (3, 5)))
   grid = (np.arange(100_000) + .5) / 50_000 - 1
-  for known, found in zip(ordered, constant_run.squares(ordered, .4),
-                          strict=True):
+  for known, square in zip(ordered, constant_run.squares(ordered, .4),
+                           strict=True):
     density = np.exp(-.4 * np.abs(np.searchsorted(known, grid) - 2.5))
-    assert found == pytest.approx(np.average(grid**2, weights=density),
-                                  rel=1e-4)
+    assert square == pytest.approx(np.average(grid**2, weights=density),
+                                   rel=1e-4)
 
 
 def test_a_smoke_sweep_of_constant_records(smoke_rows):
-  found = points.collect(smoke_rows('constant_records'))
-  for point in points.select(found, method=('printed', 'half')):
+  all_points = points.collect(smoke_rows('constant_records'))
+  for point in points.select(all_points, method=('printed', 'half')):
     n, epsilon = point['num_examples'], point['epsilon']
     assert 0 < point['risk'] < point['bound']
     # Of each amplitude the bound that it is the best for.
@@ -81,9 +81,9 @@ def test_a_smoke_sweep_of_constant_records(smoke_rows):
                           'half': ('bound', 2, 12)}[point['method']]
     assert point[name] == pytest.approx(
         event * math.exp(-n / 32) + 5 * math.exp(-n * epsilon / decay))
-  for point in points.select(found, method='cost', place=(-.6, .6)):
+  for point in points.select(all_points, method='cost', place=(-.6, .6)):
     assert point['cost'] == 50
-  for point in points.select(found, method='raw'):
+  for point in points.select(all_points, method='raw'):
     assert point['risk'] == pytest.approx(1 / 3)
 
 
@@ -125,16 +125,16 @@ def test_without_noise_privacy_is_that_of_the_data_set():
   exact = max(ratio([*np.delete(_DATA, record), value])
               for record in range(3) for value in _VALUES)
 
-  def found(sigma):
+  def effective_at(sigma):
     with jax.enable_x64(True):
       return jax.tree.map(float, _effective(
           jax.random.key(0), jnp.asarray(_DATA), np.float64(sigma)))
 
-  still = found(1e-9)
+  still = effective_at(1e-9)
   assert still.largest == pytest.approx(exact, rel=1e-4)
   assert still.fresh == pytest.approx(exact, rel=1e-4) and still.error < 1e-6
   assert exact <= 1
-  noisy = found(1.0)
+  noisy = effective_at(1.0)
   assert noisy.fresh < .6 * exact
   assert abs(noisy.fresh - noisy.largest) < 5 * noisy.error + .1
 
@@ -147,12 +147,12 @@ def _effective(key, data, sigma):
 
 def test_effective_privacy_of_half_an_atom():
   """Kept rows: known values of single data sets (item QF-28)."""
-  found = points.collect(_rows('effective_privacy'))
+  all_points = points.collect(_rows('effective_privacy'))
   for sigma, known in ((1e-4, .96), (.1, .62), (.3, .42), (1., .19),
                        (3., .064)):
-    point, = points.select(found, dataset='mixed_0.5_0.25', sigma=sigma)
+    point, = points.select(all_points, dataset='mixed_0.5_0.25', sigma=sigma)
     # Data sets differ, by what is their spread.
     spread = 2 * point['largest_se'] + 3 * point['fresh_se'] + .01
     assert abs(point['largest'] - known) < 2 * spread
     assert point['most_of_sets'] <= 1
-  assert stats.norm.sf(max(p['excess_se'] for p in found)) > .5
+  assert stats.norm.sf(max(p['excess_se'] for p in all_points)) > .5

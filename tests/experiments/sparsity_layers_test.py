@@ -48,16 +48,16 @@ def test_claims_that_differ_could_agree(keep, parameters, claim, kept):
 
 
 def test_end_to_end(smoke_rows):
-  found = points.collect(smoke_rows('sparsity_layers'))
+  all_points = points.collect(smoke_rows('sparsity_layers'))
   counts = {(p['kind'], p['num_factors']): (p['parameters'],
                                             p.values.get('next_parameters'))
-            for p in found}
+            for p in all_points}
   # Six layers 16 x 144 are the first segment: 416 or 432, and 384 or 400.
   assert counts == {('network', 2): (32_122, 32_218),
                     ('network', 3): (23_162, 23_258),
                     ('layer', 2): (416, 432), ('layer', 3): (384, 400),
                     ('square', 4): (128, None)}
-  square, = points.select(found, kind='square')
+  square, = points.select(all_points, kind='square')
   assert (square['in_a_row'], square['in_a_column']) == (2, 2)
   assert (square['paths_least'], square['paths_most']) == (1, 1)
   assert square['chains'] == square['as_few'] == 1

@@ -92,18 +92,18 @@ def test_keys_of_the_system_are_used_once_for_one_thing():
   """By configuration, by records and by draw; one start for all of them."""
   secret = run_keys.new_keys(2)
   resolved = configuration.resolve(_CONFIG, num_available=455)
-  made = lambda configs, keys, records=_DATA.records: {
+  used = lambda configs, keys, records=_DATA.records: {
       tuple(np.asarray(jax.random.key_data(key)).tolist())
       for key in run_keys.draw(configs, keys, records)}
   moved = _DATA.records._replace(
       x=_DATA.records.x.at[3, 4].add(jax.numpy.float32(1e-3)))
-  found = [made([resolved], secret[:1]), made([resolved], secret[1:]),
-           made([resolved], secret[:1], moved), made([resolved], None),
-           made([resolved] * 2, None),
-           made([dataclasses.replace(resolved, epsilon=2.0)], secret[:1])]
-  assert len(set().union(*found)) == 7
-  assert made([resolved], secret[:1]) == found[0]
-  keys = set().union(*found)
+  key_sets = [used([resolved], secret[:1]), used([resolved], secret[1:]),
+              used([resolved], secret[:1], moved), used([resolved], None),
+              used([resolved] * 2, None),
+              used([dataclasses.replace(resolved, epsilon=2.0)], secret[:1])]
+  assert len(set().union(*key_sets)) == 7
+  assert used([resolved], secret[:1]) == key_sets[0]
+  keys = set().union(*key_sets)
   assert all(len(key) == 8 and len(set(key)) == 8 for key in keys)
   # The start is that of the seed, whatever draws the noise.
   starts = [run_keys.init_key(dataclasses.replace(
@@ -209,9 +209,9 @@ def test_keys_of_published_rows_stay_what_they_were():
       num_available=455)
 
   def key(**changes):
-    found = run_keys.run_key(run_keys.reproducible(
+    run_key = run_keys.run_key(run_keys.reproducible(
         dataclasses.replace(resolved, **changes)))
-    return jax.random.key_data(found).tolist()
+    return jax.random.key_data(run_key).tolist()
 
   assert key() == [1973122803, 3299492099]
   assert key(split_seed=None, fold=None, num_folds=5) == key()
@@ -243,8 +243,8 @@ def test_images_are_prepared_as_the_configuration_says():
   dataset = registry.load('digits')
   config = configuration.TrainingConfig(
       dataset='digits', method='sgd', downsample=2, pixels='unsigned')
-  found = building.prepare(config, dataset)
-  assert found.image_shape == (4, 4, 1) and found.records.x.min() == 0
+  prepared = building.prepare(config, dataset)
+  assert prepared.image_shape == (4, 4, 1) and prepared.records.x.min() == 0
   assert building.prepare(_CONFIG, _DATA) is _DATA
   plain = building.prepare(dataclasses.replace(
       config, downsample=1, pixels='signed'), dataset)

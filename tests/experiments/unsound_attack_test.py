@@ -47,13 +47,13 @@ def test_attacked_sums_are_those_of_the_algorithm():
     far = small.canary_norms[canary] * direction
     xs = jnp.concatenate([x, far[None]])
     ys = jnp.append(labels, jnp.int32(1))
-    for present, found in ((False, outside), (True, inside)):
+    for present, simulated in ((False, outside), (True, inside)):
       rows = jnp.append(mask, present)
-      np.testing.assert_allclose(found[0, 0, canary],
+      np.testing.assert_allclose(simulated[0, 0, canary],
                                  sums(xs, ys, rows) @ direction, rtol=2e-4)
       single = sum(sums(xs, ys, jnp.arange(size + 1) == row) @ direction
                    for row in np.flatnonzero(rows))
-      np.testing.assert_allclose(found[0, 1, canary], single, rtol=2e-4)
+      np.testing.assert_allclose(simulated[0, 1, canary], single, rtol=2e-4)
 
 
 def test_one_record_moves_the_sound_sum_by_at_most_one(problem):
@@ -73,13 +73,13 @@ def _audits(problem, runs, seed=0):
   prob = 429496730 / 2**32
   moments = attack.estimate_moments(keys[0], problem, sampling_prob=prob,
                                     num_batches=1000)
-  found = [attack.statistics(
+  statistics = [attack.statistics(
       key, problem, moments, present=present, num_steps=100, num_runs=runs,
       noise_multipliers=jnp.asarray([_SIGMA]), sampling_prob=prob)
       for key, present in zip(keys[1:], (True, False), strict=True)]
   return {
       (method, canary, name): empirical.audit(
-          *(f[name][:, place, number, 0] for f in found), delta=1e-5)
+          *(f[name][:, place, number, 0] for f in statistics), delta=1e-5)
       for place, method in enumerate(attack.METHODS)
       for number, canary in enumerate((3, 10, 100))
       for name in attack.STATISTICS}
@@ -126,8 +126,8 @@ def test_without_a_canary_there_is_nothing_to_find(problem):
   absent = lambda *args, present, **kwargs: _HONEST(
       *args, present=False, **kwargs)
   with mock.patch.object(attack, 'statistics', absent):
-    found = _audits(problem, 500)
-  assert all(result.epsilon_lower < 0.3 for result in found.values())
+    by_case = _audits(problem, 500)
+  assert all(result.epsilon_lower < 0.3 for result in by_case.values())
 
 
 _HONEST = attack.statistics
@@ -185,12 +185,12 @@ def test_training_rows_say_that_epsilon_is_not_valid():
 @pytest.mark.slow
 def test_audit_rows_of_both_methods():
   group = tuple(s for s in sweep.SMOKE if s.kind == 'audit')
-  found = {setting.method: rows for setting, rows in run.run(
+  by_method = {setting.method: rows for setting, rows in run.run(
       group, None, lambda *_: None)}
-  assert set(found) == set(attack.METHODS)
-  assert all(row.epsilon_valid for row in found['lip_scaled'])
-  assert not any(row.epsilon_valid for row in found['lip_printed'])
+  assert set(by_method) == set(attack.METHODS)
+  assert all(row.epsilon_valid for row in by_method['lip_scaled'])
+  assert not any(row.epsilon_valid for row in by_method['lip_printed'])
   best = {method: max(row.value for row in rows
                       if row.metric.startswith('epsilon_lower'))
-          for method, rows in found.items()}
+          for method, rows in by_method.items()}
   assert best['lip_scaled'] <= 1.0 < best['lip_printed']

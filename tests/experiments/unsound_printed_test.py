@@ -57,9 +57,9 @@ def test_e1_scaled_sums_are_those_of_the_adjacent_pair(ratio):
   kernels = (jnp.zeros([3, 1]),)  # every margin is active
   pair = laws.sum_pair(num_examples=size, sampling_prob=1.0,
                        noise_multiplier=1.0, norm_ratio=ratio)
-  for members, law in zip((y == 1, y >= 0), pair, strict=True):
-    found, = _algorithm().scaled_sums(kernels, x, y, members)
-    np.testing.assert_allclose(found, law.means[0] * direction[:, None],
+  for members, distribution in zip((y == 1, y >= 0), pair, strict=True):
+    sums, = _algorithm().scaled_sums(kernels, x, y, members)
+    np.testing.assert_allclose(sums, distribution.means[0] * direction[:, None],
                                rtol=1e-5)
 
 
@@ -72,7 +72,7 @@ def test_scaled_sums_equal_the_sum_of_single_gradients():
   kernels = tuple(jnp.asarray(rng.normal(size=shape), jnp.float32)
                   for shape in ((4, 5), (5, 3)))
   algorithm = _algorithm(loss=losses.cross_entropy().values)
-  found = algorithm.scaled_sums(kernels, x, y, mask)
+  sums = algorithm.scaled_sums(kernels, x, y, mask)
   hidden = jax.nn.relu(x @ kernels[0])
   single = lambda row: jax.grad(lambda k: algorithm.loss(
       algorithm.logits(k, x[row][None]), y[row][None])[0])(kernels)
@@ -80,17 +80,17 @@ def test_scaled_sums_equal_the_sum_of_single_gradients():
   for layer, inputs in enumerate((x, hidden)):
     total = np.asarray(gradients[layer])[mask].sum(0)
     largest = np.linalg.norm(np.asarray(inputs), axis=1)[mask].max()
-    np.testing.assert_allclose(found[layer], total / largest, rtol=1e-4,
+    np.testing.assert_allclose(sums[layer], total / largest, rtol=1e-4,
                                atol=1e-5)
 
 
 def test_line_5_is_the_inclusive_product():
   # E3: tau c_1 c_2 c_3, tau c_2 c_3, tau c_3.
-  found = _algorithm(loss_lipschitz=2.0).sensitivities(
+  sensitivities = _algorithm(loss_lipschitz=2.0).sensitivities(
       jnp.asarray([0.5, 2.0, 0.25]))
   np.testing.assert_allclose(
-      found, 2 * np.asarray(constants.products((0.5, 2.0, 0.25),
-                                               inclusive=True)))
+      sensitivities, 2 * np.asarray(constants.products((0.5, 2.0, 0.25),
+                                                       inclusive=True)))
 
 
 @pytest.mark.slow
@@ -169,10 +169,10 @@ def test_zero_weights_get_no_noise():
 def test_dead_units_divide_by_zero():
   # E6: all hidden activations are zero, so X_2 is.
   kernels = (-jnp.ones([2, 3]), jnp.ones([3, 1]))
-  found = _algorithm().scaled_sums(kernels, jnp.ones([4, 2]),
-                                   jnp.ones([4], jnp.int32),
-                                   jnp.ones([4], jnp.bool_))
-  assert np.isnan(found[1]).all()
+  sums = _algorithm().scaled_sums(kernels, jnp.ones([4, 2]),
+                                  jnp.ones([4], jnp.int32),
+                                  jnp.ones([4], jnp.bool_))
+  assert np.isnan(sums[1]).all()
 
 
 def test_hidden_norms_move_when_inputs_do_not():

@@ -39,31 +39,31 @@ def _case(kind, name):
     ('full_10', 14.9089), ('full_100', 425.5), ('full_569', 10_760),
     ('full_1000', 32_379)])
 def test_e1_full_batches_have_the_reference_epsilon(name, true):
-  found = exact.pair(_case('pair', name))
-  assert found['epsilon_claimed'] == pytest.approx(0.92634, abs=1e-4)
-  assert found['epsilon_true'] == pytest.approx(true, rel=2e-4)
+  metrics = exact.pair(_case('pair', name))
+  assert metrics['epsilon_claimed'] == pytest.approx(0.92634, abs=1e-4)
+  assert metrics['epsilon_true'] == pytest.approx(true, rel=2e-4)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize('name, least', [
     ('poisson_2', 24), ('poisson_10', 75), ('poisson_1000', 96)])
 def test_e1_one_poisson_step_exceeds_the_reference_bounds(name, least):
-  found = exact.pair(_case('pair', name))
-  assert found['epsilon_claimed'] == pytest.approx(1.68, abs=0.005)
-  assert found['epsilon_true'] >= least
-  assert found['epsilon_true'] < least + 11
+  metrics = exact.pair(_case('pair', name))
+  assert metrics['epsilon_claimed'] == pytest.approx(1.68, abs=0.005)
+  assert metrics['epsilon_true'] >= least
+  assert metrics['epsilon_true'] < least + 11
 
 
 @pytest.mark.slow
-def test_e1_many_steps_are_told_apart_almost_surely():
-  found = exact.pair(_case('pair', 'steps'))
-  assert found['epsilon_claimed'] == pytest.approx(1.10, abs=0.005)
-  assert found['true_positive_rate'] >= 0.99995
-  assert found['log10_false_positive_rate'] < math.log10(1.1e-15)
-  assert found['delta_at_claimed'] >= 0.99995
+def test_e1_many_steps_are_distinguished_almost_surely():
+  metrics = exact.pair(_case('pair', 'steps'))
+  assert metrics['epsilon_claimed'] == pytest.approx(1.10, abs=0.005)
+  assert metrics['true_positive_rate'] >= 0.99995
+  assert metrics['log10_false_positive_rate'] < math.log10(1.1e-15)
+  assert metrics['delta_at_claimed'] >= 0.99995
   # The canary is in none of 2344 batches with probability 4.5e-5.
   ever = 1 - (1 - 256 / 60_000)**2344
-  assert found['true_positive_rate'] == pytest.approx(ever, abs=1e-6)
+  assert metrics['true_positive_rate'] == pytest.approx(ever, abs=1e-6)
 
 
 def test_e1_sensitivity_is_attained_and_never_exceeded():
@@ -87,16 +87,16 @@ def test_e1_sensitivity_is_attained_and_never_exceeded():
 
 @pytest.mark.every(2)
 def test_e1_is_the_gaussian_mechanism_of_that_sensitivity():
-  found = exact.pair(_case('pair', 'full_10'))['epsilon_true']
+  epsilon = exact.pair(_case('pair', 'full_10'))['epsilon_true']
   event = accounting.gaussian_event(noise_multiplier=4 / 11)
   expected = accounting.epsilon(event, delta=1e-5,
                                 adjacency=Adjacency.ADD_OR_REMOVE_ONE)
-  assert found == pytest.approx(expected, abs=2e-4)
+  assert epsilon == pytest.approx(expected, abs=2e-4)
 
 
 def test_e1_curves_leave_the_diagonal():
-  found = exact.curve(_case('curve', 'full_100'), 0.25)
-  assert found['epsilon_claimed'] == 0.25 and found['epsilon_true'] > 60
+  metrics = exact.curve(_case('curve', 'full_100'), 0.25)
+  assert metrics['epsilon_claimed'] == 0.25 and metrics['epsilon_true'] > 60
 
 
 # E2: K blocks accounted as one.
@@ -108,16 +108,16 @@ def test_e1_curves_leave_the_diagonal():
     pytest.param('wrn40_5', 0.51, 7.37, marks=pytest.mark.slow),
     ('adult_2', 0.595, 0.949), ('adult_3', 0.595, 1.300)])
 def test_e2_reference_figures(name, claimed, true):
-  found = exact.blocks_as_one(name, _case('blocks', name))
-  assert found['epsilon_claimed'] == pytest.approx(claimed, rel=4e-3)
-  assert found['epsilon_true'] == pytest.approx(true, rel=2e-3)
-  assert found['epsilon_true_rdp'] > found['epsilon_true']
+  metrics = exact.blocks_as_one(name, _case('blocks', name))
+  assert metrics['epsilon_claimed'] == pytest.approx(claimed, rel=4e-3)
+  assert metrics['epsilon_true'] == pytest.approx(true, rel=2e-3)
+  assert metrics['epsilon_true_rdp'] > metrics['epsilon_true']
 
 
 @pytest.mark.slow
 def test_e2_reference_figure_of_41_layers():
-  found = exact.blocks_as_one('wrn40_2', _case('blocks', 'wrn40_2'))
-  assert found['epsilon_true'] == pytest.approx(159, abs=0.5)
+  metrics = exact.blocks_as_one('wrn40_2', _case('blocks', 'wrn40_2'))
+  assert metrics['epsilon_true'] == pytest.approx(159, abs=0.5)
 
 
 @pytest.mark.slow
@@ -136,21 +136,21 @@ def test_e2_one_step_of_four_blocks():
 @pytest.mark.slow
 def test_e2_separate_subsamples_are_no_way_out():
   # DP-19: K x T separately subsampled releases understate one shared batch.
-  found = exact.blocks_as_one('separate', _case('blocks', 'separate'))
-  assert found['epsilon_claimed'] == pytest.approx(0.90004, abs=1e-4)
-  assert found['epsilon_true'] == pytest.approx(1.32605, abs=1e-4)
-  assert found['epsilon_true_rdp'] == pytest.approx(1.65288, abs=1e-4)
+  metrics = exact.blocks_as_one('separate', _case('blocks', 'separate'))
+  assert metrics['epsilon_claimed'] == pytest.approx(0.90004, abs=1e-4)
+  assert metrics['epsilon_true'] == pytest.approx(1.32605, abs=1e-4)
+  assert metrics['epsilon_true_rdp'] == pytest.approx(1.65288, abs=1e-4)
 
 
 @pytest.mark.slow
 def test_e2_square_root_of_k_is_attained():
-  found = exact.blocks_as_one('scalar_net', _case('blocks', 'scalar_net'))
-  assert found['shift_times_multiplier'] == pytest.approx(math.sqrt(2))
+  metrics = exact.blocks_as_one('scalar_net', _case('blocks', 'scalar_net'))
+  assert metrics['shift_times_multiplier'] == pytest.approx(math.sqrt(2))
   joint = exact.event_epsilon(
       _case('blocks', 'scalar_net'),
       noise_multiplier=exact.joint_multiplier(_case('blocks', 'scalar_net')))
-  assert found['epsilon_true'] == pytest.approx(joint, abs=2e-4)
-  assert found['epsilon_true'] > found['epsilon_claimed'] + 0.4
+  assert metrics['epsilon_true'] == pytest.approx(joint, abs=2e-4)
+  assert metrics['epsilon_true'] > metrics['epsilon_claimed'] + 0.4
 
 
 # E4, E5: the realised batch.
@@ -161,9 +161,9 @@ def test_e2_square_root_of_k_is_attained():
     ('mean_full_10000', 4.377, 10.00), ('mean_poisson_1', 1.68, 5.08),
     ('mean_poisson_2', 0.369, 1.277)])
 def test_e4_reference_figures(name, claimed, true):
-  found = exact.batch(name, _case('batch', name))
-  assert found['epsilon_claimed'] == pytest.approx(claimed, abs=5e-3)
-  assert found['epsilon_true'] == pytest.approx(true, abs=5e-3)
+  metrics = exact.batch(name, _case('batch', name))
+  assert metrics['epsilon_claimed'] == pytest.approx(claimed, abs=5e-3)
+  assert metrics['epsilon_true'] == pytest.approx(true, abs=5e-3)
 
 
 def test_e4_half_the_multiplier_is_not_even_a_bound():
@@ -190,10 +190,10 @@ def test_e4_a_public_divisor_keeps_the_claim():
 @pytest.mark.parametrize('size, expected', [
     (1, 0.5025), (10, 0.0955), (100, 0.0157), (1000, 0.01 * 1.00004)])
 def test_e5_inclusion_probabilities(size, expected):
-  found = laws.redrawn_inclusion_prob(num_examples=size + 1,
-                                      sampling_prob=0.01)
-  assert found == pytest.approx(expected, rel=4e-3 if size < 1000 else 1e-5)
-  assert found > 0.01
+  prob = laws.redrawn_inclusion_prob(num_examples=size + 1,
+                                     sampling_prob=0.01)
+  assert prob == pytest.approx(expected, rel=4e-3 if size < 1000 else 1e-5)
+  assert prob > 0.01
 
 
 def test_e5_inclusion_is_what_redrawing_does():
@@ -231,11 +231,11 @@ def test_e5_costs_epsilon_where_batches_are_small():
     ('residual_sum', 'E11', 0.5), ('residual_18', 'E12', 2.0**-18),
     ('alpha_1024', 'E17', 1024.0**-37), ('alpha_6272', 'E17', 6272.0**-37)])
 def test_constants_have_the_reference_ratio(name, erratum, ratio):
-  found = constants.compute(name)
-  assert found.erratum == erratum
+  computed = constants.compute(name)
+  assert computed.erratum == erratum
   # The Gaussian kernel is another draw: 2 % of its norm.
   tolerance = 0.025 if name == 'conv_gaussian' else 1e-3
-  assert found.multiplier_ratio == pytest.approx(ratio, rel=tolerance)
+  assert computed.multiplier_ratio == pytest.approx(ratio, rel=tolerance)
 
 
 def test_every_constant_is_in_the_sweep():
@@ -258,17 +258,17 @@ def test_e3_gradients_of_a_chain_meet_the_product_strictly_after():
 def test_e7_the_torus_bounds_the_zero_padded_operator():
   # Reference figures: 3.000 reshaped, 8.291 zero-padded on 8x8, 9.000 torus.
   kernel = np.ones((3, 3, 1, 1))
-  found = constants.convolution(kernel, size=8)
+  bounds = constants.convolution(kernel, size=8)
 
   def convolve(image):
     return jax.lax.conv_general_dilated(
         image[None], jnp.asarray(kernel, jnp.float32), (1, 1), 'SAME',
         dimension_numbers=('NHWC', 'HWIO', 'NHWC'))[0]
   padded = constants.spectral_norm(convolve, jnp.zeros([8, 8, 1]))
-  assert found.printed[0] == pytest.approx(3.0)
+  assert bounds.printed[0] == pytest.approx(3.0)
   assert padded == pytest.approx(8.291, abs=1e-3)
-  assert found.needed[0] == pytest.approx(9.0)
-  assert found.printed[0] < padded < found.needed[0]
+  assert bounds.needed[0] == pytest.approx(9.0)
+  assert bounds.printed[0] < padded < bounds.needed[0]
 
 
 def test_e7_the_torus_must_be_larger_than_the_map():
@@ -278,10 +278,10 @@ def test_e7_the_torus_must_be_larger_than_the_map():
   kernel[1, :, 0, 0] = 1, 0, -1
   padded = np.linalg.norm(np.eye(6, k=-1) - np.eye(6, k=1), 2)
   circular = np.abs(np.fft.fft([1, 0, -1, 0, 0, 0])).max()
-  found = constants.convolution(kernel, size=6)
+  bounds = constants.convolution(kernel, size=6)
   assert circular == pytest.approx(1.7321, abs=1e-4)
   assert padded == pytest.approx(1.8019, abs=1e-4)
-  assert found.needed[0] == pytest.approx(2.0)
+  assert bounds.needed[0] == pytest.approx(2.0)
 
 
 def test_e12_blocks_double_the_bound():
@@ -295,12 +295,12 @@ def test_e12_blocks_double_the_bound():
     ('mnist', 4.07, 385.0), ('fashion_mnist', 4.07, 385.0),
     ('cifar10', 7.55, 1.12e7)])
 def test_public_code_by_accounting_alone(name, configured, true):
-  found = exact.published(name)
-  assert found['epsilon_configured'] == pytest.approx(configured, abs=5e-3)
-  assert found['epsilon_true'] == pytest.approx(true, rel=5e-3)
+  metrics = exact.published(name)
+  assert metrics['epsilon_configured'] == pytest.approx(configured, abs=5e-3)
+  assert metrics['epsilon_true'] == pytest.approx(true, rel=5e-3)
   line = exact.published_run(name)
-  assert abs(found['epsilon_configured'] - line.epsilon) < 0.06
-  assert found['noise_multiplier'] == (
+  assert abs(metrics['epsilon_configured'] - line.epsilon) < 0.06
+  assert metrics['noise_multiplier'] == (
       line.drawn_batch_size / line.accounted_batch_size)
 
 
@@ -337,20 +337,21 @@ def test_rows_of_the_printed_algorithm_are_marked(rows):
 def test_table_and_verdicts(rows):
   text = report.table(rows)
   assert '| pair ' in text and '14.91' in text
-  found = {v.claim: v for v in verdicts.check(report.verdict(rows))}
-  ten = found['Theorem 5.2.2 at n = 10, every record taken, sigma = 4']
+  by_claim = {v.claim: v for v in verdicts.check(report.verdict(rows))}
+  ten = by_claim['Theorem 5.2.2 at n = 10, every record taken, sigma = 4']
   assert (ten.verdict, ten.ours) == (verdicts.DIFFERS, 'epsilon 14.91')
-  mnist = [v for claim, v in found.items() if 'mnist at 99.1%' in claim]
+  mnist = [v for claim, v in by_claim.items() if 'mnist at 99.1%' in claim]
   assert [v.verdict for v in mnist] == [verdicts.AGREES, verdicts.DIFFERS]
   assert 'epsilon 385.2' in mnist[1].ours
-  missing = [v for v in found.values() if v.verdict == verdicts.NOT_RUN]
+  missing = [v for v in by_claim.values() if v.verdict == verdicts.NOT_RUN]
   assert missing and all(v.ours == '-' for v in missing)
 
 
 def test_without_rows_nothing_is_said():
-  found = verdicts.check(report.verdict([]))
-  assert {v.verdict for v in found} == {verdicts.NOT_RUN}
-  assert len(found) == len(claims.CLAIMS) + len(papers.PUBLISHED_CODE) + 3
+  all_verdicts = verdicts.check(report.verdict([]))
+  assert {v.verdict for v in all_verdicts} == {verdicts.NOT_RUN}
+  assert len(all_verdicts) == (
+      len(claims.CLAIMS) + len(papers.PUBLISHED_CODE) + 3)
 
 
 def _audit_rows(method, bound, epsilon=1.0):
@@ -369,10 +370,10 @@ def _audit_rows(method, bound, epsilon=1.0):
     (sweep.SCALED, 0.5, verdicts.AGREES),
     (sweep.SCALED, 2.5, verdicts.DIFFERS)])
 def test_audits_are_judged_by_what_they_refute(method, bound, expected):
-  found = [v for v in report.verdict(_audit_rows(method, bound))
-           if 'attack' in v.claim and v.verdict != verdicts.NOT_RUN]
-  assert [v.verdict for v in found] == [expected]
-  assert f'above {bound:g}' == found[0].ours
+  all_verdicts = [v for v in report.verdict(_audit_rows(method, bound))
+                  if 'attack' in v.claim and v.verdict != verdicts.NOT_RUN]
+  assert [v.verdict for v in all_verdicts] == [expected]
+  assert f'above {bound:g}' == all_verdicts[0].ours
 
 
 @pytest.mark.slow

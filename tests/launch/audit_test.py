@@ -42,8 +42,8 @@ def mine(tmp_path):
 def test_a_function_of_ones_own(mine, tmp_path):
   status, out, _ = _run(*mine, '--epsilon=1', '--neighbour=[]')
   assert status == 1 and 'FAILED: distinguishing event' in out
-  found = json.loads((tmp_path / 'count.json').read_text())
-  assert found['verdict'] == 'violated' and found['epsilon_lower'] > 1
+  audit = json.loads((tmp_path / 'count.json').read_text())
+  assert audit['verdict'] == 'violated' and audit['epsilon_lower'] > 1
   assert (tmp_path / 'count.npz').exists()
 
 
@@ -93,9 +93,9 @@ def test_finished_runs_share_the_significance(trained, tmp_path):
   assert status == 1, err
   assert 'seed=0: consistent' in out and 'seed=1: violated' in out
   assert 'FAILED: claim' in out
-  found = json.loads((tmp_path / 'seed=0.json').read_text())
-  assert found['significance'] == 0.025 and found['seed'] == 0
-  assert found['num_canaries'] == 100 and found['checks'][1]['level'] < 0.01
+  audit = json.loads((tmp_path / 'seed=0.json').read_text())
+  assert audit['significance'] == 0.025 and audit['seed'] == 0
+  assert audit['num_canaries'] == 100 and audit['checks'][1]['level'] < 0.01
   assert json.loads((tmp_path / 'seed=1.json').read_text())['seed'] == 1
   assert (tmp_path / 'seed=0.npz').exists()
 

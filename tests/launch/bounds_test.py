@@ -66,7 +66,7 @@ def _cells(line):
   return [cell.strip() for cell in line.strip('| \n').split('|')]
 
 
-def test_a_setting_is_told_in_full(call, tmp_path):
+def test_all_bounds_of_a_setting_are_reported(call, tmp_path):
   shown = call(output=tmp_path / 'a.json').splitlines()
   assert shown[0] == 'share: A share of answers. (squared error)'
   n, budget, low, by, up, of, ratio, free, constant = _cells(shown[4])
@@ -74,14 +74,14 @@ def test_a_setting_is_told_in_full(call, tmp_path):
   assert float(up) == pytest.approx(.0025 + 2 / 2500, rel=1e-3)
   assert float(ratio) == pytest.approx(float(up) / float(low), rel=1e-2)
   assert (free, constant) == ('0.002066', '0.25')
-  told = json.loads((tmp_path / 'a.json').read_text())['bounds']
-  assert [(row['kind'], row['name']) for row in told] == [
+  rows = json.loads((tmp_path / 'a.json').read_text())['bounds']
+  assert [(row['kind'], row['name']) for row in rows] == [
       ('lower', 'two points'), ('lower', 'nothing'), ('upper', 'laplace'),
       ('upper', 'twice'), ('non_private', 'without privacy'),
       ('trivial', 'best constant')]
-  assert told[1]['value'] == 0 and told[3]['is'] == 'bound'
+  assert rows[1]['value'] == 0 and rows[3]['is'] == 'bound'
   assert [_cells(line)[0] for line in shown[8:14]] == [
-      row['kind'].replace('_', '-') for row in told]
+      row['kind'].replace('_', '-') for row in rows]
 
 
 def test_lists_are_swept_and_kept(call, tmp_path):
@@ -130,7 +130,7 @@ def test_no_records_are_needed_for_the_best_constant():
   assert sample_sizes.enough(
       _STUDY, target_risk=.01, guarantee=notions.ZCDP(rho=1.0),
       width=1.0) is None
-  # Nothing is told of records by hundreds of millions.
+  # No bound is reported beyond hundreds of millions of records.
   assert sample_sizes.too_few(
       _STUDY, target_risk=.01, guarantee=notions.KullbackLeiblerPrivacy(
           level=0.0), width=1.0) == sample_sizes.LARGEST
@@ -194,12 +194,12 @@ def test_all_studies_on_the_command_line():
 def test_lower_bounds_are_below_upper_ones_in_every_study(name):
   study = studies.STUDIES[name]
   parameters = {key: p.default for key, p in study.parameters.items()}
-  found = bounds.rows(study, 'any', notions.PureDP(epsilon=.5), 300, parameters)
-  kinds = [row['kind'] for row in found]
+  rows = bounds.rows(study, 'any', notions.PureDP(epsilon=.5), 300, parameters)
+  kinds = [row['kind'] for row in rows]
   assert kinds == sorted(kinds, key=('lower', 'upper', 'non_private',
                                      'trivial').index)
-  assert found[0]['value'] > 0 and kinds.count('upper')
-  for row in found:
+  assert rows[0]['value'] > 0 and kinds.count('upper')
+  for row in rows:
     if row['kind'] != 'non_private':
       assert (row['kind'] == 'lower') == (row['to_best_lower'] <= 1)
 

@@ -81,20 +81,20 @@ def test_installs_once_and_says_what_it_is(name):
 
 def _run(name):
   """Runs the cells in one namespace; returns what they show, and it."""
-  found, shown = {'__name__': '__main__'}, []
+  names, shown = {'__name__': '__main__'}, []
   for cell in _read(name).cells:
     tags = cell.metadata.get('tags', ())
     if cell.cell_type != 'code' or 'install' in tags:
       continue
     body = ast.parse(cell.source).body
     last = body.pop() if isinstance(body[-1], ast.Expr) else None
-    exec(compile(ast.Module(body, []), cell.id, 'exec'), found)
+    exec(compile(ast.Module(body, []), cell.id, 'exec'), names)
     if last is not None:
       shown.append(eval(compile(ast.Expression(last.value), cell.id, 'eval'),
-                        found))
+                        names))
     if 'parameters' in tags:
-      found |= _SMALL[name]
-  return shown, found
+      names |= _SMALL[name]
+  return shown, names
 
 
 @pytest.mark.every(5)
@@ -105,7 +105,7 @@ def test_runs_and_draws(name, tmp_path, monkeypatch, capsys):
   matplotlib = pytest.importorskip('matplotlib')
   matplotlib.use('Agg')
   monkeypatch.setattr(tempfile, 'tempdir', str(tmp_path))
-  shown, found = _run(name)
+  shown, names = _run(name)
   figures = [value for value in shown if value is not None]
   assert figures and all(isinstance(value, matplotlib.figure.Figure)
                          for value in figures)
@@ -115,4 +115,4 @@ def test_runs_and_draws(name, tmp_path, monkeypatch, capsys):
       assert ax.get_xlabel() and ax.get_ylabel() and ax.has_data()
   assert not re.search(r'\bnan\b', capsys.readouterr().out)
   for key, value in _SMALL[name].items():
-    assert found[key] == value
+    assert names[key] == value

@@ -1,4 +1,4 @@
-"""`launch.estimate`: files that are hostile, and what refusals tell."""
+"""`launch.estimate`: files that are hostile, and what refusals reveal."""
 
 import gzip
 import json
@@ -35,7 +35,7 @@ def _outcome(words):
    'categories': '"Smith, John",John Smith'},
   {'statistic': 'count', 'column': 'age', 'lower': 40, 'upper': 41},
 ])
-def test_no_refusal_tells_who_is_in_the_file(words, tmp_path, asked):
+def test_no_refusal_reveals_who_is_in_the_file(words, tmp_path, asked):
   """A budget too small is refused, and a release made, whoever is in it."""
   outcomes = []
   for number, name in enumerate(('John Smith', 'Jane Doe')):
@@ -57,9 +57,9 @@ def test_files_of_hardly_any_record_are_released(words, tmp_path, text, name):
   for adjacency in ('add_or_remove_one', 'replace_one'):
     run(words(statistic=name, adjacency=adjacency,
               ledger=tmp_path / adjacency, **OTHERS[name]))
-    found = json.loads((tmp_path / 'out.json').read_text())
-    assert found['statistic'] == name
-    assert found.get('num_records') in (
+    answer = json.loads((tmp_path / 'out.json').read_text())
+    assert answer['statistic'] == name
+    assert answer.get('num_records') in (
         (None,) if adjacency == 'add_or_remove_one' else
         (None, text.count('\n') - 1))
 
@@ -87,15 +87,15 @@ def test_missing_values_are_declared_or_refused(words, tmp_path):
       run(words(**flags))
     assert not (tmp_path / adjacency).exists()
     run(words(missing='absent', **flags))
-    found = json.loads((tmp_path / 'out.json').read_text())
-    assert found['value'] == pytest.approx(incomes.mean(), rel=.02)
-    ends = found['population_interval']
+    answer = json.loads((tmp_path / 'out.json').read_text())
+    assert answer['value'] == pytest.approx(incomes.mean(), rel=.02)
+    ends = answer['population_interval']
     assert 'missing completely at random' in ends['covers']
-    assert 'num_records' not in found
+    assert 'num_records' not in answer
     run(words(missing='middle', **flags))
-    found = json.loads((tmp_path / 'out.json').read_text())
-    assert found['value'] > 1.4 * incomes.mean()
-    assert 'in which a missing number is the middle of the bounds' in found[
+    answer = json.loads((tmp_path / 'out.json').read_text())
+    assert answer['value'] > 1.4 * incomes.mean()
+    assert 'in which a missing number is the middle of the bounds' in answer[
         'population_interval']['covers']
     # A count has a place for them: nothing has to be declared.
     run(words(statistic='count', **{**flags, 'epsilon': 1}))
@@ -111,9 +111,9 @@ def test_formats_are_declared_and_part_of_the_query(words, tmp_path):
   flags = {'column': 'price', 'upper': 10_000, 'epsilon': '1000',
            'ledger_budget_epsilon': 3_000, **declared}
   run(words(**flags))
-  found = json.loads((tmp_path / 'out.json').read_text())
-  assert found['value'] == pytest.approx(1617.25, rel=.1)
-  assert found['format'] == {
+  answer = json.loads((tmp_path / 'out.json').read_text())
+  assert answer['value'] == pytest.approx(1617.25, rel=.1)
+  assert answer['format'] == {
       'separator': ';', 'encoding': 'latin-1', 'header': ['name', 'price'],
       'decimal': ',', 'thousands': '.', 'missing_tokens': ['-99']}
   # Another declaration is another query of the same file.
@@ -141,7 +141,7 @@ def test_categories_hold_commas(words):
   assert len(ROWS) == 200
 
 
-def test_every_refusal_is_told_in_the_readme():
+def test_every_refusal_is_documented_in_the_readme():
   """One place lists what is refused; users read it there."""
   import pathlib
   readme = ' '.join((pathlib.Path(__file__).resolve().parents[2]

@@ -45,10 +45,10 @@ def _epsilon_of(event, delta, adjacency):
   parts += [accounting.repeated_event(accounting.bounded_range_event(
       width=width, adjacency=adjacency), count)
             for width, count in zip(widths, counts, strict=True)]
-  found = accounting.epsilon(
+  epsilon = accounting.epsilon(
       accounting.composed_event(parts), delta=float(delta), adjacency=adjacency,
       accountant='rdp', orders=_ORDERS)
-  return found if rhos else min(found, summed)
+  return epsilon if rhos else min(epsilon, summed)
 
 
 def test_every_statistic_has_a_case():
@@ -100,8 +100,8 @@ def _cheaper_entry(monkeypatch):
   real = reservations.Held.reserve
 
   def reserve(self, query, cost, sha256):
-    found = real(self, query, cost.part(Fraction(1, 2)), sha256)
-    return found
+    reserved = real(self, query, cost.part(Fraction(1, 2)), sha256)
+    return reserved
   monkeypatch.setattr(reservations.Held, 'reserve', reserve)
 
 
@@ -179,12 +179,12 @@ def test_guarantees_of_costs(cost, delta, epsilon):
 
 
 @pytest.mark.parametrize('change', [{}, {'dataset': 'people'}])
-def test_a_budget_that_is_too_small_tells_nothing_of_the_file(
+def test_a_budget_that_is_too_small_reveals_nothing_of_the_file(
     words, tmp_path, change, monkeypatch):
   """The file is not even opened: somebody in it, nobody, no file at all."""
   asked = {'statistic': 'roc', 'label': 'person', 'positive': 'John Smith',
            'ledger_budget_epsilon': '0.1', 'thresholds': 8, **change}
-  told = []
+  messages = []
   for people in (['John Smith', 'B'], ['A', 'B'], None):
     path = tmp_path / 'people.csv'
     if people:
@@ -194,9 +194,9 @@ def test_a_budget_that_is_too_small_tells_nothing_of_the_file(
       path.unlink()
     with pytest.raises(ValueError) as error:
       run(words(**asked))
-    told.append(str(error.value))
+    messages.append(str(error.value))
     assert not (tmp_path / 'ledger').exists()
-  assert len(set(told)) == 1 and 'budget would be exceeded' in told[0]
+  assert len(set(messages)) == 1 and 'budget would be exceeded' in messages[0]
   # A ledger with releases on it, too.
   path.write_text('age,person\n30,John Smith\n31,B\n')
   run(words(**{**asked, 'ledger_budget_epsilon': '0.6'}))
@@ -219,10 +219,10 @@ def test_the_hash_and_the_values_are_of_the_same_bytes(words, tmp_path,
       self._snapshot = real(name)
 
     def __enter__(self):
-      found = self._snapshot.__enter__()
+      snapshot = self._snapshot.__enter__()
       with open(path, 'r+', encoding='utf-8') as file:
         file.write('age,kind\n99,a\n')
-      return found
+      return snapshot
 
     def __exit__(self, *what):
       return self._snapshot.__exit__(*what)
@@ -244,9 +244,9 @@ def test_quantiles_and_ends_gain_by_delta(words, tmp_path):
   for delta in (None, '1e-6'):
     run(words(**asked, delta=delta, ledger_budget_delta=delta,
               ledger=tmp_path / f'{delta}'))
-    found = json.loads((tmp_path / 'out.json').read_text())
-    rates.append(Fraction(found['noise']['1/4']['rate']))
-    assert found['guarantee']['notion'].startswith(
+    answer = json.loads((tmp_path / 'out.json').read_text())
+    rates.append(Fraction(answer['noise']['1/4']['rate']))
+    assert answer['guarantee']['notion'].startswith(
         '(epsilon, delta)-DP, by Renyi-DP' if delta else 'epsilon-DP')
   assert 2 < rates[1] / rates[0] < 3
   assert os.listdir(tmp_path / 'None.answers') == ['1.json']

@@ -27,16 +27,16 @@ def test_every_statistic_is_released(words, tmp_path, capsys, statistic, delta):
   assert not run(words(statistic=statistic, delta=delta,
                        ledger_budget_delta=delta, **OTHERS[statistic]))
   text = (tmp_path / 'out.json').read_text()
-  found = json.loads(text)
+  answer = json.loads(text)
   assert capsys.readouterr().out == text
-  assert found['guarantee']['epsilon'] == '1/2'
-  assert found['guarantee']['adjacency'] == 'add_or_remove_one'
-  assert found['guarantee'].get('delta') == ('1/1000000' if delta else None)
+  assert answer['guarantee']['epsilon'] == '1/2'
+  assert answer['guarantee']['adjacency'] == 'add_or_remove_one'
+  assert answer['guarantee'].get('delta') == ('1/1000000' if delta else None)
   assert 'num_records' not in text
   assert {'value', 'interval', 'noise', 'parameters'} - _LACKS.get(
-      statistic, set()) <= set(found)
-  spent = found['ledger']['spent_epsilon']
-  assert found['ledger']['entry'] == 1 and .49 < spent <= .5
+      statistic, set()) <= set(answer)
+  spent = answer['ledger']['spent_epsilon']
+  assert answer['ledger']['entry'] == 1 and .49 < spent <= .5
   # Nothing that hashes the data leaves.
   account = ledger.read(tmp_path / 'ledger')
   for secret in (account.data, account.salt, account.digest):
@@ -45,13 +45,13 @@ def test_every_statistic_is_released(words, tmp_path, capsys, statistic, delta):
 
 def test_mean_is_near_the_truth(words, tmp_path):
   run(words(epsilon='50', ledger_budget_epsilon=50, missing='absent'))
-  found = json.loads((tmp_path / 'out.json').read_text())
-  assert found['value'] == pytest.approx(
+  answer = json.loads((tmp_path / 'out.json').read_text())
+  assert answer['value'] == pytest.approx(
       np.mean([age for age, _ in ROWS]), abs=.3)
-  assert 'clamped' in found['clamping']
-  assert 'absent' in found['missing']
-  low, high = (found['population_interval'][end] for end in ('lower', 'upper'))
-  assert low < found['interval']['lower'] < found['interval']['upper'] < high
+  assert 'clamped' in answer['clamping']
+  assert 'absent' in answer['missing']
+  low, high = (answer['population_interval'][end] for end in ('lower', 'upper'))
+  assert low < answer['interval']['lower'] < answer['interval']['upper'] < high
 
 
 def test_statistics_of_populations_are_near_the_truth(words, tmp_path):
@@ -63,11 +63,11 @@ def test_statistics_of_populations_are_near_the_truth(words, tmp_path):
              'ledger': tmp_path / statistic, 'ledger_budget_epsilon': 50,
              'adjacency': adjacency}
     run(words(**flags))
-    found = json.loads((tmp_path / 'out.json').read_text())
-    ends = found['population_interval']
-    assert found['value'] == pytest.approx(truth, rel=.05)
+    answer = json.loads((tmp_path / 'out.json').read_text())
+    ends = answer['population_interval']
+    assert answer['value'] == pytest.approx(truth, rel=.05)
     assert ends['lower'] < truth < ends['upper'] < 1.3 * truth
-    assert ('num_records' in found) == (adjacency == 'replace_one')
+    assert ('num_records' in answer) == (adjacency == 'replace_one')
     assert len(ledger.read(tmp_path / statistic).entries) == 1
 
 
@@ -75,9 +75,9 @@ def test_the_mode_is_the_most_frequent_kind(words, tmp_path):
   """133 of 200 are of kind a; others have probability e^-3000 or less."""
   run(words(statistic='mode', epsilon='50', ledger_budget_epsilon=50,
             **OTHERS['mode']))
-  found = json.loads((tmp_path / 'out.json').read_text())
-  assert found['value'] == 'a' and found['interval']['count_error'] == 0
-  assert found['parameters']['categories'] == ['a', 'b', 'c']
+  answer = json.loads((tmp_path / 'out.json').read_text())
+  assert answer['value'] == 'a' and answer['interval']['count_error'] == 0
+  assert answer['parameters']['categories'] == ['a', 'b', 'c']
 
 
 @pytest.mark.every(2)
@@ -98,9 +98,9 @@ def test_quantiles_by_either_method(words, tmp_path):
   asked = dict(statistic='quantiles', quantiles='0.25,0.5,0.75')
   for method in ('independent', 'recursive', 'auto'):
     run(words(quantile_method=method, **asked))
-    found = json.loads((tmp_path / 'out.json').read_text())
-    assert found['method'] == method.replace('auto', 'independent')
-    assert found['parameters'].get('quantile_method', 'auto') == method
+    answer = json.loads((tmp_path / 'out.json').read_text())
+    assert answer['method'] == method.replace('auto', 'independent')
+    assert answer['parameters'].get('quantile_method', 'auto') == method
   # Not given is auto, which was answered.
   run(words(**asked))
   assert ledger.read(tmp_path / 'ledger').spent() == Fraction(3, 2)
@@ -109,10 +109,10 @@ def test_quantiles_by_either_method(words, tmp_path):
 @pytest.mark.every(2)
 def test_the_number_of_records_is_public_under_replace_one(words, tmp_path):
   run(words(adjacency='replace_one'))
-  found = json.loads((tmp_path / 'out.json').read_text())
-  assert found['num_records'] == 200
-  assert list(found['noisy_sums']) == ['from_lower', 'products']
-  assert found['missing'] == 'declared: no number is missing'
+  answer = json.loads((tmp_path / 'out.json').read_text())
+  assert answer['num_records'] == 200
+  assert list(answer['noisy_sums']) == ['from_lower', 'products']
+  assert answer['missing'] == 'declared: no number is missing'
 
 
 def test_a_query_is_answered_again_for_nothing(words, tmp_path, capsys):
@@ -128,23 +128,23 @@ def test_a_query_is_answered_again_for_nothing(words, tmp_path, capsys):
 
 @pytest.mark.slow
 def test_views_of_one_release_are_free(words, tmp_path, capsys):
-  found = {}
+  answers = {}
   for name in ('hosmer_lemeshow', 'roc', 'auc', 'classifier', 'roc'):
     run(words(statistic=name, **OTHERS[name],
               confidence='.9' if name == 'auc' else None))
     out, err = capsys.readouterr()
-    assert ('answered before' in err) == bool(found)
-    again, found[name] = found.get(name), json.loads(out)
-    assert found[name]['statistic'] == name
-    assert again in (None, found[name])
+    assert ('answered before' in err) == bool(answers)
+    again, answers[name] = answers.get(name), json.loads(out)
+    assert answers[name]['statistic'] == name
+    assert again in (None, answers[name])
   entry, = ledger.read(tmp_path / 'ledger').entries
   assert entry.query['query']['statistic'] == 'classifier'
-  for name, answer in found.items():
-    assert answer['noisy_counts'] == found['roc']['noisy_counts']
+  for name, answer in answers.items():
+    assert answer['noisy_counts'] == answers['roc']['noisy_counts']
     assert answer['parameters']['confidence'] == (
         '9/10' if name == 'auc' else '19/20')
     assert answer['parameters'].get('positive') == 'a'
-  assert found['classifier']['roc']['value'] == found['roc']['value']
+  assert answers['classifier']['roc']['value'] == answers['roc']['value']
   # Another grid, or another class, is another release.
   for change in ({'thresholds': 9}, {'positive': 'b'}):
     run(words(**{**OTHERS['roc'], **change, 'statistic': 'roc'}))
@@ -185,8 +185,8 @@ def test_synthetic_records_of_a_density_are_free(words, tmp_path, capsys):
         *range(100)}
     drawn.append(records)
   assert drawn[0] == drawn[1] and len(drawn[0]) == 50 and len(drawn[2]) == 70
-  found = json.loads((tmp_path / 'out.json').read_text())
-  assert found['parameters']['boundary'] == 'circle'
+  answer = json.loads((tmp_path / 'out.json').read_text())
+  assert answer['parameters']['boundary'] == 'circle'
   assert len(ledger.read(tmp_path / 'ledger').entries) == 1
 
 

@@ -70,11 +70,11 @@ def test_a_killed_server_is_named_and_the_study_goes_on(tmp_path):
 
 @pytest.mark.slow
 def test_a_server_that_is_killed_while_owners_send_loses_none(tmp_path):
-  told, study = _parameters(), tmp_path / 'study'
+  params, study = _parameters(), tmp_path / 'study'
   bins = np.arange(3000) % 8
-  setup.create(study, told, bins)
+  setup.create(study, params, bins)
   with mpc_parties.Processes(study, 20.0) as running:
-    running.start_servers(told)
+    running.start_servers(params)
     running.start('owners0', 'relay')
     log = study / 'server1' / 'inbox.log'
     while not log.stat().st_size:
@@ -83,7 +83,7 @@ def test_a_server_that_is_killed_while_owners_send_loses_none(tmp_path):
     assert running.running['owners0'].poll() is None
     running.start('server1', 'server', '--index=1')
     assert running.wait('owners0') is None
-    answer = client.ask(told, np.array([7]), folder=study / 'client',
+    answer = client.ask(params, np.array([7]), folder=study / 'client',
                         addresses=study / 'addresses', timeout=20.0)
     assert answer.num_records == 3000 and answer.numbers.tolist() == [[3000]]
     # New shares of the same owners would not fit to those that are there.
@@ -110,16 +110,16 @@ def test_faults_are_found_and_named(tmp_path, fault, said, status):
     ('--scheme=additive', '--servers=3', '--adjacency=add_or_remove_one'),
     ('--scheme=outer_product', '--servers=3', '--label=any')])
 def test_schemes_and_labels(tmp_path, words):
-  done, found = _run(tmp_path, *_STUDY[:-1], '--epsilon=200', *words,
-                     f'--plot={tmp_path}/o.svg')
+  done, answer = _run(tmp_path, *_STUDY[:-1], '--epsilon=200', *words,
+                      f'--plot={tmp_path}/o.svg')
   assert done.returncode == 0, done.stderr
   assert (tmp_path / 'o.svg').exists()
   if '--label=any' in words:
-    assert abs(sum(line[-1] for line in found['ranks']) - 40) <= 2
-    assert 0 < found['auc'] < 1
+    assert abs(sum(line[-1] for line in answer['ranks']) - 40) <= 2
+    assert 0 < answer['auc'] < 1
   else:
-    assert not {'refused', 'num_records', 'bits', 'seconds'} & set(found)
-    assert abs(found['ranks'][0][-1] - 40) <= 2
+    assert not {'refused', 'num_records', 'bits', 'seconds'} & set(answer)
+    assert abs(answer['ranks'][0][-1] - 40) <= 2
 
 
 def test_sensitivities_are_those_of_the_reference():
@@ -135,43 +135,44 @@ def test_sensitivities_are_those_of_the_reference():
 
 @pytest.mark.slow
 def test_monotone_curves_and_areas_of_an_answer():
-  told = _parameters(num_classes=2, num_owners=20, sensitivity=6)
+  params = _parameters(num_classes=2, num_owners=20, sensitivity=6)
   exact = np.array([[1, 3, 5, 6, 8, 9, 10, 10], [0, 0, 1, 2, 4, 6, 8, 10]])
   answer = lambda numbers: client.Answer(
       numbers=numbers, num_records=20, faults=(), traffic={})
-  found = mpc_answers.curve(told, None, answer(exact))
-  np.testing.assert_allclose(found['ranks'], exact, atol=1e-9)
+  curve = mpc_answers.curve(params, None, answer(exact))
+  np.testing.assert_allclose(curve['ranks'], exact, atol=1e-9)
   zeros, ones = (np.repeat(np.arange(8), np.diff(line, prepend=0))
                  for line in exact)
   pairs = zeros[:, np.newaxis] - ones
-  assert found['auc'] == pytest.approx(
+  assert curve['auc'] == pytest.approx(
       np.mean(pairs < 0) + np.mean(pairs == 0) / 2)
   noisy = exact + np.array([3, -4] * 4)
-  for line in mpc_answers.curve(told, None, answer(noisy))['ranks']:
+  for line in mpc_answers.curve(params, None, answer(noisy))['ranks']:
     assert line[0] >= 0 and (np.diff(line) >= 0).all()
   np.testing.assert_allclose(
-      mpc_answers.curve(told, np.array([1, 7]), answer(noisy))['thresholds'],
+      mpc_answers.curve(params, np.array([1, 7]), answer(noisy))['thresholds'],
       [.25, 1.0])
 
 
 def test_ranks_of_a_tree():
-  told = _parameters(shape=(2, 5), num_classes=2, num_owners=20)
+  params = _parameters(shape=(2, 5), num_classes=2, num_owners=20)
   counts = np.array([[1, 2, 2, 1, 2, 1, 1, 0], [0, 0, 1, 1, 2, 2, 2, 2]])
   exact = np.array([[8, 2, *counts[0]], [4, 6, *counts[1]]])
   answer = lambda numbers: client.Answer(
       numbers=numbers, num_records=20, faults=(), traffic={})
-  found = mpc_answers.curve(told, np.array([0, 7]), answer(exact))
-  np.testing.assert_allclose(found['ranks'], [[1, 10], [0, 10]], atol=1e-9)
-  noisy = mpc_answers.curve(told, None, answer(
+  curve = mpc_answers.curve(params, np.array([0, 7]), answer(exact))
+  np.testing.assert_allclose(curve['ranks'], [[1, 10], [0, 10]], atol=1e-9)
+  noisy = mpc_answers.curve(params, None, answer(
       exact + np.array([5, -4, 3, -3, 2] * 2)))['ranks']
   assert sum(line[-1] for line in noisy) == pytest.approx(20)
   assert all((np.diff(line, prepend=0) >= -1e-9).all() for line in noisy)
   # One level and a known n: the variance of a rank is that of a bridge.
-  told = _parameters(shape=(8,))
-  law = np.exp(-np.abs(np.arange(-300, 301)) / 3.0)
-  variance = 2 * (law / law.sum()) @ np.arange(-300, 301)**2  # both servers'
+  params = _parameters(shape=(8,))
+  weights = np.exp(-np.abs(np.arange(-300, 301)) / 3.0)
+  # The noise of both servers.
+  variance = 2 * (weights / weights.sum()) @ np.arange(-300, 301)**2
   ranks = np.arange(1, 9)
-  assert mpc_answers.standard_deviation(told) == pytest.approx(
+  assert mpc_answers.standard_deviation(params) == pytest.approx(
       math.sqrt(variance * np.mean(ranks * (8 - ranks) / 8)))
 
 

@@ -87,8 +87,8 @@ def toy(tmp_path):
 def _mutants(text):
   """Kind and changed line of all valid mutants of a source."""
   source = textwrap.dedent(text).encode()
-  found = operators.find('a.py', source, operators.declared([source]))
-  return {(mutant.operator, mutant.after) for mutant in found
+  mutants = operators.find('a.py', source, operators.declared([source]))
+  return {(mutant.operator, mutant.after) for mutant in mutants
           if mutant.is_valid(source)}
 
 
@@ -120,9 +120,9 @@ def test_a_run_finds_what_no_test_notices(toy, capsys):
   before = (toy / 'toy/small/sums.py').read_text()
   assert _run(toy, '--num=1000', '--seed=1') == 1
   assert (toy / 'toy/small/sums.py').read_text() == before
-  found = outcomes.read(_rows(toy))
-  by_source = {one.mutant.before: one for one in found}
-  assert len(by_source) == len(found) == 5
+  results = outcomes.read(_rows(toy))
+  by_source = {one.mutant.before: one for one in results}
+  assert len(by_source) == len(results) == 5
   added = by_source['return a + b']
   # The fixture runs once, but all tests of the file may rely on it.
   assert added.num_tests == 4 and added.outcome == 'killed'
@@ -152,9 +152,9 @@ def test_tests_added_later_notice_survivors(toy):
       f'[[mutant]]\nfile = "toy/small/sums.py"\nbefore = "{compared.before}"\n'
       f'after = "{compared.after}"\nreason = "2 * 10 is 20."\n')
   assert _run(toy, '--again') == 0
-  found = outcomes.read(_rows(toy))
-  assert len(found) == 5
-  assert {one.mutant for one in found if not one.is_noticed()} == {compared}
+  results = outcomes.read(_rows(toy))
+  assert len(results) == 5
+  assert {one.mutant for one in results if not one.is_noticed()} == {compared}
   listed = (toy / 'tests/MUTANTS.md').read_text()
   assert '## aside\n\nkept\n' in listed and '## small' in listed
   assert 'with seed 1' in listed and '2 * 10 is 20.' in listed
@@ -163,7 +163,7 @@ def test_tests_added_later_notice_survivors(toy):
 def test_tests_that_are_edited_during_a_run_are_run_again(toy, tmp_path):
   """What is kept of a run is of its copy, not of what was edited since."""
   place = places.Place(toy, 'toy', 'small')
-  path, found = toy / 'tests/small/sums_test.py', []
+  path, seconds = toy / 'tests/small/sums_test.py', []
   for k in range(2):
     with contextlib.closing(pool.Worker(place, tmp_path / str(k))) as worker:
       if not k:
@@ -171,9 +171,9 @@ def test_tests_that_are_edited_during_a_run_are_run_again(toy, tmp_path):
       each = lambda function, items, worker=worker: [
           function(worker, item) for item in items]
       copied = place._replace(root=worker.root)
-      found.append(coverage.collect(copied, tmp_path / 'lines', each).seconds)
+      seconds.append(coverage.collect(copied, tmp_path / 'lines', each).seconds)
   new = 'tests/small/sums_test.py::test_new'
-  assert new not in found[0] and new in found[1]
+  assert new not in seconds[0] and new in seconds[1]
 
 
 @pytest.mark.every(3)

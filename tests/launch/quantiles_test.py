@@ -24,54 +24,57 @@ def _settings(options=_OPTIONS, **kwargs):
       last=1.0, repetitions=4, seed=0) | kwargs)
 
 
-def test_settings_are_told_what_their_methods_read():
-  found = _settings(methods=['emp', 'hist', 'ind', 'hs_uniform', 'joint'],
-                    sigmas=[.1, .2])
-  assert [(each.method, each.epsilon, each.sigma) for each in found[-6:]] == (
+def test_settings_have_what_their_methods_read():
+  settings = _settings(methods=['emp', 'hist', 'ind', 'hs_uniform', 'joint'],
+                       sigmas=[.1, .2])
+  assert [(each.method, each.epsilon, each.sigma)
+          for each in settings[-6:]] == (
       [('hs_uniform', e, s) for e in (1.0, 5.0) for s in (.1, .2)]
       + [('joint', e, pytest.approx(math.nan, nan_ok=True))
          for e in (1.0, 5.0)])
   # Without privacy there is one epsilon.
-  assert sum(each.method == 'emp' for each in found) == 1
-  assert {each.variant for each in found if each.method == 'hist'} == {
+  assert sum(each.method == 'emp' for each in settings) == 1
+  assert {each.variant for each in settings if each.method == 'hist'} == {
       'bins=20 post=simplex'}
-  np.testing.assert_allclose(found[0].probs, [.25, .5, .75])
+  np.testing.assert_allclose(settings[0].probs, [.25, .5, .75])
 
 
 def test_every_method_is_what_its_name_says():
-  law = study.distribution_of('beta_1_1')
+  distribution = study.distribution_of('beta_1_1')
   for method in study.METHODS[1:]:
     (setting,) = _settings(methods=[method], epsilons=[1.0])
-    made = study._MAKERS[method][0](setting, _OPTIONS, dict(
-        probs=tuple(setting.probs), epsilon=1.0, lower=law.lower,
-        upper=law.upper, adjacency=study.Adjacency.REPLACE_ONE))
-    assert made.epsilon == 1.0 and made.adjacency.value == 'replace_one'
+    mechanism = study._MAKERS[method][0](setting, _OPTIONS, dict(
+        probs=tuple(setting.probs), epsilon=1.0, lower=distribution.lower,
+        upper=distribution.upper, adjacency=study.Adjacency.REPLACE_ONE))
+    assert mechanism.epsilon == 1.0
+    assert mechanism.adjacency.value == 'replace_one'
     if method == 'hist':
-      assert isinstance(made, histogram.HistogramQuantiles)
-      assert (made.num_bins, made.post) == (20, 'simplex')
+      assert isinstance(mechanism, histogram.HistogramQuantiles)
+      assert (mechanism.num_bins, mechanism.post) == (20, 'simplex')
     if method.startswith('hs_'):
-      assert isinstance(made, smoothing.Smoothed)
-      assert made.kind == method.removeprefix('hs_')
+      assert isinstance(mechanism, smoothing.Smoothed)
+      assert mechanism.kind == method.removeprefix('hs_')
 
 
 @pytest.mark.slow
 def test_lines_are_errors_and_are_kept(tmp_path, monkeypatch):
-  laws, path = {'beta_1_1': study.distribution_of('beta_1_1')}, tmp_path / 'errors.csv'
-  told = []
+  distributions = {'beta_1_1': study.distribution_of('beta_1_1')}
+  path = tmp_path / 'errors.csv'
+  progress = []
 
   def measured(wanted):
-    return study.resume(path, wanted, laws, _OPTIONS,
-                        lambda *done: told.append(done[:2]))
+    return study.resume(path, wanted, distributions, _OPTIONS,
+                        lambda *done: progress.append(done[:2]))
 
   first = measured(_settings(epsilons=[1.0]))
   none, some, more = measured(_settings())
   # Of the second call one setting was new.
-  assert told == [(1, 2), (2, 2), (1, 1)]
+  assert progress == [(1, 2), (2, 2), (1, 1)]
   assert [none.values, some.values] == [point.values for point in first]
   assert none['rank_sup'] < more['rank_sup'] < some['rank_sup'] < 60
   probs = _settings()[0].probs
   direct = quantile_trials.measure(
-      laws['beta_1_1'], probs, quantile_trials.without_privacy(probs),
+      distributions['beta_1_1'], probs, quantile_trials.without_privacy(probs),
       method='any', num_examples=60, repetitions=4, seed=0)
   assert none['rank_sup'] == float(direct['rank_sup'])
   monkeypatch.setattr(quantile_trials, 'measure', None)
@@ -95,13 +98,13 @@ def test_lines_are_errors_and_are_kept(tmp_path, monkeypatch):
 def test_bad_settings_are_refused_before_any_is_run(kwargs, message,
                                                     monkeypatch):
   monkeypatch.setattr(quantile_trials, 'measure', None)
-  laws = {'beta_1_1': study.distribution_of('beta_1_1')}
+  distributions = {'beta_1_1': study.distribution_of('beta_1_1')}
   with pytest.raises(ValueError, match=message):
     # The first is a good one.
-    list(study.run(_settings() + _settings(**kwargs), laws, _OPTIONS))
+    list(study.run(_settings() + _settings(**kwargs), distributions, _OPTIONS))
 
 
-def test_settings_of_no_use_are_told():
+def test_settings_of_no_use_are_reported():
   asked = _settings(methods=['emp', 'ind', 'rec', 'joint'], sizes=[1000],
                     num_orders=[5, 101], epsilons=[1.0])
   assert [(s.method, s.num_orders) for s in asked if study.caution(s)] == [

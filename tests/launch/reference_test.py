@@ -98,8 +98,8 @@ def test_pages_and_what_is_wrong(package, tmp_path):
     ('Title.\n\nname      what it is', 'columns'),
 ])
 def test_lines_that_would_be_shown_as_something_else(docstring, problem):
-  found, = docstrings.unintended(docstring)
-  assert found.startswith(problem)
+  line, = docstrings.unintended(docstring)
+  assert line.startswith(problem)
 
 
 @pytest.mark.every(1)
@@ -115,8 +115,8 @@ def test_what_is_shown_as_it_is_meant(docstring):
 
 
 def test_blocks_are_fenced():
-  found = docstrings.to_markdown('Sums:\n\n    a\n\n      b\n\nof them.')
-  assert re.sub('\n+', '\n', found) == 'Sums:\n```\na\n  b\n```\nof them.'
+  markdown = docstrings.to_markdown('Sums:\n\n    a\n\n      b\n\nof them.')
+  assert re.sub('\n+', '\n', markdown) == 'Sums:\n```\na\n  b\n```\nof them.'
 
 
 def test_references_of_other_rooms_and_imports():
@@ -136,14 +136,14 @@ def test_references_of_other_rooms_and_imports():
 
 @pytest.mark.slow
 def test_no_docstring_would_be_shown_as_something_else():
-  found = []
+  problems = []
   for path in sorted((_ROOT / 'dpjax').rglob('*.py')):
     for node in ast.walk(ast.parse(path.read_text())):
       if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)) and (
           not getattr(node, 'name', '').startswith('_')):
-        found += [f'{path}: {line}' for line in docstrings.unintended(
+        problems += [f'{path}: {line}' for line in docstrings.unintended(
             ast.get_docstring(node) or '')]
-  assert not found
+  assert not problems
 
 
 @pytest.mark.slow

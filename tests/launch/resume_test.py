@@ -300,9 +300,9 @@ def test_kept_words_are_those_of_their_run(tmp_path, monkeypatch):
   assert not list(tmp_path.iterdir())
   interrupted.keep_words(tmp_path, [a, b], words)
   _known_words(monkeypatch, 900)
-  found = interrupted.kept_words(tmp_path, [c, b, a])
-  np.testing.assert_array_equal(found[1:], words[::-1])
-  assert set(found[0]) == set(range(900, 908))
+  kept = interrupted.kept_words(tmp_path, [c, b, a])
+  np.testing.assert_array_equal(kept[1:], words[::-1])
+  assert set(kept[0]) == set(range(900, 908))
   for text in ('', '[[0, 0.1', '7', '[[0, 0.1, "zz"]]', '[[0, 0.1, "00"]]'):
     (tmp_path / 'keys.json').write_text(text)
     assert not {*interrupted.kept_words(tmp_path, [a, b]).ravel().tolist()} & {

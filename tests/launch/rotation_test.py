@@ -29,8 +29,8 @@ def test_shares_are_disjoint_and_together_everything(count):
 
 @pytest.mark.parametrize('count', [1, 4, 8])
 def test_consecutive_rotations_pick_all_shares(count):
-  found = {rotation.parse(f'rotating/{count}', 10 + r) for r in range(count)}
-  assert found == {rotation.Share(i + 1, count) for i in range(count)}
+  shares = {rotation.parse(f'rotating/{count}', 10 + r) for r in range(count)}
+  assert shares == {rotation.Share(i + 1, count) for i in range(count)}
   assert str(rotation.Share(3, 8)) == '3/8'
 
 
@@ -76,12 +76,13 @@ def test_the_commit_decides(tmp_path, monkeypatch):
   alone = rotation.of_checkout(tmp_path)
   assert 700_000 < alone < 900_000  # a day, without git
   _git(tmp_path, 'init')
-  found = []
+  rotations = []
   for text in 'abcdefgh':
     _git(tmp_path, 'commit', '--allow-empty', '-m', text)
-    found.append(rotation.of_checkout(tmp_path))
-    assert rotation.of_checkout(tmp_path) == found[-1]
-  assert len(set(found)) == 8 and all(0 <= each < 2**32 for each in found)
+    rotations.append(rotation.of_checkout(tmp_path))
+    assert rotation.of_checkout(tmp_path) == rotations[-1]
+  assert len(set(rotations)) == 8 and all(0 <= each < 2**32
+                                          for each in rotations)
 
 
 _MODULE = '''
@@ -121,14 +122,14 @@ def chosen(tmp_path_factory):
   (folder / 'setup.cfg').write_text((_ROOT / 'setup.cfg').read_text())
 
   def run(*flags):
-    found = subprocess.run(
+    process = subprocess.run(
       [sys.executable, '-m', 'pytest', '-v', '-p', 'no:cacheprovider',
        *(('-n0',) if not any(flag.startswith('-n') for flag in flags) else ()),
        *flags], cwd=folder, capture_output=True, text=True, check=False,
       env={'PYTHONPATH': str(_ROOT), 'PATH': '/usr/bin:/bin'})
     passed = {line.split('::')[1].split()[0]
-              for line in found.stdout.splitlines() if ' PASSED' in line}
-    return found.returncode, passed, found.stdout + found.stderr
+              for line in process.stdout.splitlines() if ' PASSED' in line}
+    return process.returncode, passed, process.stdout + process.stderr
 
   return run
 
@@ -154,18 +155,18 @@ def test_what_is_asked_for_alone_is_run(chosen):
 
 @pytest.mark.slow
 def test_shares_of_slow_tests_and_what_is_cut_off(chosen):
-  found = [chosen('--rotation=4', f'--slow_share={i}/2', '-n2')
-           for i in (1, 2)]
-  assert sorted(status for status, _, _ in found) == [0, 1]
-  assert not found[0][1] & found[1][1]
+  runs = [chosen('--rotation=4', f'--slow_share={i}/2', '-n2')
+          for i in (1, 2)]
+  assert sorted(status for status, _, _ in runs) == [0, 1]
+  assert not runs[0][1] & runs[1][1]
   # What a run leaves out of a table is among its slow tests.
   _, default, _ = chosen('--rotation=4')
-  assert found[0][1] | found[1][1] | default == {
+  assert runs[0][1] | runs[1][1] | default == {
     f'test_{name}[{i}]' for name, size in (('table', 6), ('sound', 6),
                                            ('slow', 8))
     for i in range(size)} - {'test_slow[0]'}
   again = chosen('--rotation=4', '--slow_share=rotating/2')
-  assert again[1] == found[0][1]
+  assert again[1] == runs[0][1]
   assert 'chosen by --rotation=4 --slow_share=1/2' in again[2]
   status, passed, output = chosen('--slow_share=1/1', '--time_limit=1e-9',
                                   '-n1')

@@ -1,7 +1,7 @@
 """An attacker who tries seeds: finds a noise_seed, and no key of the system.
 
 The attacker has what a run publishes, `summary.json` and `params.npz`, and this
-code. A run of one step tells its noisy sum, because initial parameters are
+code. A run of one step reveals its noisy sum, because initial parameters are
 public: their difference to the released ones, over the learning rate, times the
 batch size. The noise of a candidate either correlates with it or does not.
 """
@@ -44,11 +44,11 @@ def _released(folder, *words):
            '--accountant=rdp', '--noise=gaussian', f'--output_dir={folder}',
            *words)
   with flagsaver.flagsaver(), contextlib.redirect_stdout(io.StringIO()), \
-      contextlib.redirect_stderr(io.StringIO()) as told:
+      contextlib.redirect_stderr(io.StringIO()) as stderr:
     assert train.main(train.parse(['train', *words])) == 0
   summary = json.loads((folder / 'summary.json').read_text())
   with np.load(folder / 'params.npz') as params:
-    return summary, dict(params), told.getvalue()
+    return summary, dict(params), stderr.getvalue()
 
 
 class _Attacker:
@@ -88,13 +88,13 @@ class _Attacker:
     """Correlations [num_seeds] of the noisy sum with candidates' noise."""
     flat = lambda values: jnp.concatenate(
         [jnp.ravel(leaf) for leaf in jax.tree.leaves(values)])
-    found = flat(self.noisy_sum)
-    found = found / jnp.linalg.norm(found)
+    direction = flat(self.noisy_sum)
+    direction = direction / jnp.linalg.norm(direction)
 
     @jax.jit
     def score(seeds):
       drawn = jax.vmap(lambda seed: flat(self.noise(key_of(seed))))(seeds)
-      return drawn @ found / jnp.linalg.norm(drawn, axis=1)
+      return drawn @ direction / jnp.linalg.norm(drawn, axis=1)
 
     return np.concatenate([
         score(jnp.arange(start, start + _AT_ONCE, dtype=jnp.uint32))
@@ -127,28 +127,28 @@ def _secret(tmp_path_factory):
 
 
 def test_a_noise_seed_is_found_and_its_noise_comes_off(seeded):
-  summary, params, told = seeded
+  summary, params, warnings = seeded
   attacker = _Attacker(summary, params)
   scores = attacker.scores(attacker.seeded, _NUM_SEEDS)
   assert scores.argmax() == _NOISE_SEED and scores.max() > 0.9
   assert np.sort(scores)[-2] < _STANDS_OUT
   cleaned, true, stddev = attacker.without_noise(_NOISE_SEED)
-  for found, wanted in zip(jax.tree.leaves(cleaned), jax.tree.leaves(true),
-                           strict=True):
+  for actual, wanted in zip(jax.tree.leaves(cleaned), jax.tree.leaves(true),
+                            strict=True):
     # All that is left of the noise is the grid of a release.
-    assert np.abs(found - wanted).max() < stddev / 200
-    assert np.abs(found).max() < stddev
-  # So nobody is told that this is private.
+    assert np.abs(actual - wanted).max() < stddev / 200
+    assert np.abs(actual).max() < stddev
+  # So the summary does not claim privacy.
   assert summary['epsilon_valid'] is False
   assert summary['epsilon_assumption'] == 'nobody knows or guesses noise_seed'
   assert 'noise_seed' in summary['falls_short'][0]
-  assert f'warning: noise_seed = {_NOISE_SEED} is for research' in told
+  assert f'warning: noise_seed = {_NOISE_SEED} is for research' in warnings
 
 
 def test_no_seed_stands_out_in_a_release(secret):
-  summary, params, told = secret
+  summary, params, warnings = secret
   attacker = _Attacker(summary, params)
-  assert summary['epsilon_valid'] is True and 'warning' not in told
+  assert summary['epsilon_valid'] is True and 'warning' not in warnings
   assert summary['epsilon_assumption'] is None
   assert summary['config']['noise_seed'] is None
   scores = attacker.scores(attacker.seeded, _NUM_SEEDS)
@@ -173,14 +173,14 @@ def test_a_release_leaves_no_key_behind_and_no_other_has_it(secret, tmp_path):
   with pytest.MonkeyPatch.context() as patch:
     patch.setattr(keys, 'system_words', spy)
     again = _released(tmp_path, '--checkpoint_seconds=1e-6')
-  told = again[-1]
+  warnings = again[-1]
   assert len(drawn) == 1 and drawn[0].shape == (1, 8)
   files = [path for path in tmp_path.rglob('*') if path.is_file()]
   assert sorted(path.name for path in files) == [
       'params.npz', 'private_diagnostics.json', 'summary.json']
   for words in drawn[0]:
     spelled = words.tobytes()
-    for text in (told.encode(), *(path.read_bytes() for path in files)):
+    for text in (warnings.encode(), *(path.read_bytes() for path in files)):
       assert spelled not in text and spelled.hex().encode() not in text
       assert not any(str(int(word)).encode() in text for word in words)
   # The same command is another release, from the same start.

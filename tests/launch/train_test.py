@@ -178,10 +178,10 @@ def test_a_summary_says_where_a_run_falls_short(words, noise, short, tmp_path):
   assert summary['epsilon_valid'] is not seeded
   assert ('warning: noise_seed = 3 is for research' in error) == seeded
   always = ['float32', 'duration of training', 'test_accuracy is']
-  found = summary['falls_short']
-  assert len(found) == len(short) + len(always)
+  sentences = summary['falls_short']
+  assert len(sentences) == len(short) + len(always)
   for part in (*short, *always):
-    assert any(part in sentence for sentence in found), part
+    assert any(part in sentence for sentence in sentences), part
 
 
 @pytest.mark.slow
@@ -201,16 +201,16 @@ def test_comma_lists_sweep_into_folders_and_resume(tmp_path):
            '--num_examples=100', f'--output_dir={tmp_path}', *_TINY,
            '--accountant=rdp', '--noise_seed=0')
   assert _call(*words)[0] == 0
-  found = sorted(path.parent.name for path in tmp_path.glob('*/summary.json'))
-  assert len(found) == 8 and found[0] == 'epsilon=1.0,depth=0,seed=0'
+  folders = sorted(path.parent.name for path in tmp_path.glob('*/summary.json'))
+  assert len(folders) == 8 and folders[0] == 'epsilon=1.0,depth=0,seed=0'
   before = {path: path.read_bytes() for path in tmp_path.glob('*/summary.json')}
-  (tmp_path / found[3] / 'summary.json').unlink()
+  (tmp_path / folders[3] / 'summary.json').unlink()
   status, out, _ = _call(*words)
   assert status == 0 and '7 of 8 runs are finished already' in out
   for path, content in before.items():
     old, new = json.loads(content), _summary(path.parent)
     assert old['test_accuracy'] == new['test_accuracy']
-  accuracies = {_summary(tmp_path / name)['n'] for name in found}
+  accuracies = {_summary(tmp_path / name)['n'] for name in folders}
   assert accuracies == {100}
 
 

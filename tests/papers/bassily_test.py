@@ -45,8 +45,8 @@ def test_golden_delivered_epsilons(n, size, steps, delivered):
   event = accounting.poisson_gaussian_event(
     sampling_prob=size / n, noise_multiplier=printed(n, steps),
     num_steps=steps)
-  found = accounting.epsilon(event, delta=1e-5, adjacency=ADD)
-  assert found == pytest.approx(delivered, rel=8e-3)
+  epsilon = accounting.epsilon(event, delta=1e-5, adjacency=ADD)
+  assert epsilon == pytest.approx(delivered, rel=8e-3)
 
 
 def test_formula():
@@ -58,10 +58,10 @@ def test_formula():
 
 def test_plan_multiplies_by_the_batch_and_meets_the_target():
   """Item DP-15: s times sigma on the sum; far below the target."""
-  made = plan()
-  assert made.noise_multiplier == pytest.approx(100 * printed(10_000, 1000),
-                                                rel=1e-6)
-  assert made.epsilon(1e-5) == pytest.approx(.0147, rel=1e-2)
+  planned = plan()
+  assert planned.noise_multiplier == pytest.approx(100 * printed(10_000, 1000),
+                                                   rel=1e-6)
+  assert planned.epsilon(1e-5) == pytest.approx(.0147, rel=1e-2)
   single = plan(batch_size=1, num_steps=10_000)
   assert single.epsilon(1e-5) == pytest.approx(.018, rel=1e-2)
 
@@ -132,13 +132,14 @@ def test_a_run_with_this_plan(records):
     'bassily', lipschitz_bounder.certified(
       net.network, loss, weight_norm=1.),
     bassily.project_parameters(net.network, radius=1.), private=True)
-  made = plan(num_examples=60, batch_size=6, num_steps=120, epsilon=4.,
-              delta=1e-3)
+  planned = plan(num_examples=60, batch_size=6, num_steps=120, epsilon=4.,
+                 delta=1e-3)
   result = loop.fit(
-    jax.random.split(jax.random.key(0), 1), plans=[made], model=net,
+    jax.random.split(jax.random.key(0), 1), plans=[planned], model=net,
     method=method, optimizer=optax.sgd(.05), records=records,
     rows=jnp.arange(60, dtype=jnp.int32)[None])
-  assert result.joint_noise_multipliers[0] >= made.noise_multiplier * (1 - 1e-6)
+  assert result.joint_noise_multipliers[0] >= (
+      planned.noise_multiplier * (1 - 1e-6))
   norm = optax.tree.norm(jax.tree.map(lambda leaf: leaf[0],
                                       result.state.params))
   assert float(norm) <= 1 + 1e-5

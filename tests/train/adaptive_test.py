@@ -56,13 +56,13 @@ def _projected(radii, params, x):
 def _activation_bounder(adaptive):
   """LDP-05 with the radii of LDP-06, for two layers of weight norm <= 0.9."""
   def sums(params, batch, mask, radii):
-    found = per_example.plain_sums(
+    plain = per_example.plain_sums(
       lambda p, x: _projected(radii, p, x)[0], LOSS.values, params, batch,
       mask)
     finite = jnp.all(jnp.isfinite(batch.x), -1)
     x = jnp.where(finite[:, None], batch.x, 0.)
     norms = _projected(radii, params, x)[1]
-    return found._replace(indicators=quantiles.centred_indicators(
+    return plain._replace(indicators=quantiles.centred_indicators(
       norms, radii, mask & finite))
 
   def l2_sensitivity(certificate, radii):

@@ -91,7 +91,7 @@ def test_views_are_all_crops_and_mirrors(task, mode, numpy_mode):
     jax.random.split(jax.random.key(1), 3600)))
   which = [np.flatnonzero([np.array_equal(view, crop) for crop in crops])
            for view in views]
-  assert all(len(found) == 1 for found in which)
+  assert all(len(each) == 1 for each in which)
   counts = np.bincount(np.concatenate(which), minlength=18)
   assert np.sum((counts - 200)**2 / 200) < stats.chi2(17).isf(1e-6)
 
@@ -119,11 +119,11 @@ def test_refuses_settings(task):
 def test_identical_views_are_one(task, make_bounder):
   params, batch = task
   same = _make(lambda key, image: image, make_bounder=make_bounder)
-  found = jax.jit(lambda p, b: _sums(same, p, b))(params, batch)
+  bounded = jax.jit(lambda p, b: _sums(same, p, b))(params, batch)
   plain = jax.jit(make_bounder(_apply, LOSS.values).sums)(
     params, batch, jnp.ones([7], jnp.bool_))
   jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=3e-6),
-               found, plain)
+               bounded, plain)
 
 
 def check_average_is_clipped(bounder, task):
@@ -138,8 +138,8 @@ def check_average_is_clipped(bounder, task):
     mean = np.mean([_flat(gradient(params, view, batch.y[index]))
                     for view in views[index]], 0)
     total += mean * min(1, CLIP_NORM / np.linalg.norm(mean))
-  found = _sums(bounder, params, batch, key=3).total
-  np.testing.assert_allclose(_flat(found), total, atol=1e-5)
+  bounded = _sums(bounder, params, batch, key=3).total
+  np.testing.assert_allclose(_flat(bounded), total, atol=1e-5)
 
 
 @pytest.mark.every(2)
@@ -204,9 +204,9 @@ def test_bad_pixel_is_nothing_even_if_cropped_out(task):
   good = _sums(bounder, params, batch, mask=mask.at[4].set(False))
   for bad in (jnp.nan, jnp.inf):
     poisoned = batch._replace(x=batch.x.at[4, 0, 0, 0].set(bad))
-    found = _sums(bounder, params, poisoned, mask=mask)
-    assert int(found.num_nonfinite) == 1
-    jax.tree.map(np.testing.assert_array_equal, found.total, good.total)
+    bounded = _sums(bounder, params, poisoned, mask=mask)
+    assert int(bounded.num_nonfinite) == 1
+    jax.tree.map(np.testing.assert_array_equal, bounded.total, good.total)
 
 
 @pytest.mark.slow
@@ -237,12 +237,12 @@ def test_certified_networks_bound_every_view(prepared):
   limits = bounder.l2_sensitivity(norms)
   sums = jax.jit(bounder.sums)
   for index in range(6):
-    found = sums(params, batch._replace(x=views), jnp.arange(6) == index)
+    bounded = sums(params, batch._replace(x=views), jnp.arange(6) == index)
     for name, limit in limits.items():
-      moved = np.linalg.norm(_flat(found.total[name]))
+      moved = np.linalg.norm(_flat(bounded.total[name]))
       assert moved <= float(limit) * (1 + 1e-5)
       assert (moved == 0) == (index == 1)
-    assert int(found.num_nonfinite) == (index == 1)
+    assert int(bounded.num_nonfinite) == (index == 1)
 
 
 # The stream, and the loop.
@@ -251,11 +251,11 @@ def test_certified_networks_bound_every_view(prepared):
 def test_other_streams_are_as_they_were():
   """A longer split would have changed every committed run."""
   key = jax.random.key(17)
-  found = states.streams(key)
-  for stream, expected in zip(found[:3], jax.random.split(key, 3),
+  streams = states.streams(key)
+  for stream, expected in zip(streams[:3], jax.random.split(key, 3),
                               strict=True):
     assert stream == expected
-  words = {tuple(np.ravel(jax.random.key_data(stream))) for stream in found}
+  words = {tuple(np.ravel(jax.random.key_data(stream))) for stream in streams}
   assert len(words) == 4
 
 
@@ -293,12 +293,12 @@ def test_views_are_drawn_anew_at_each_step(task):
   """Full batches of one sum of pixels: equal only if the views are."""
   batch = task[1]
   shift = lambda key, image: image + jax.random.uniform(key)
-  made = _make(shift, make_bounder=lambda apply, loss: (
+  bounder = _make(shift, make_bounder=lambda apply, loss: (
     bounders.GradientBounder(
       lambda params, part, mask: bounders.BoundedSums(
         {'w': jnp.sum(part.x)}, jnp.float32(0), jnp.int32(0)),
       lambda certificate: jnp.float32(1.))))
-  method = bounders.Method('sum', made, bounders.no_constraint(), False)
+  method = bounders.Method('sum', bounder, bounders.no_constraint(), False)
   sampler = PoissonSampler(num_examples=7, batch_size=7)
   transform_of = lambda key: steps.make_transform(
     method, sampler, optax.chain(whitebox.recorder(lambda u: u['w'], 4),
@@ -327,10 +327,10 @@ def test_fault_views_clipped_one_by_one(task):
   def each(params, batch, mask):
     rows = Batch(batch.x.reshape((-1,) + batch.x.shape[2:]),
                  jnp.repeat(batch.y, VIEWS))
-    found = _clipped(_apply, LOSS.values).sums(params, rows,
-                                               jnp.repeat(mask, VIEWS))
-    return found._replace(total=jax.tree.map(lambda leaf: leaf / VIEWS,
-                                             found.total))
+    clipped = _clipped(_apply, LOSS.values).sums(params, rows,
+                                                 jnp.repeat(mask, VIEWS))
+    return clipped._replace(total=jax.tree.map(lambda leaf: leaf / VIEWS,
+                                               clipped.total))
 
   with pytest.raises(AssertionError):
     check_average_is_clipped(_make()._replace(sums=each), task)

@@ -17,14 +17,14 @@ from dpjax.train import plan as plans
 from dpjax.train import step as steps
 
 
-def _average(made, values):
+def _average(averager, values):
   """Means after each of values[1:], starting at values[0]."""
   def step(state, value):
-    state = made.update(state, {'w': value})
+    state = averager.update(state, {'w': value})
     return state, state.mean['w']
 
   first, rest = jnp.float32(values[0]), jnp.asarray(values[1:], jnp.float32)
-  state, means = jax.lax.scan(step, made.init({'w': first}), rest)
+  state, means = jax.lax.scan(step, averager.init({'w': first}), rest)
   assert int(state.count) == len(values) - 1
   return np.asarray(means, np.float64)
 
@@ -33,16 +33,17 @@ ALL = [averaging.ema(), averaging.ema(0.9), averaging.ema(0.9, warm_up=False),
        averaging.polyak()]
 
 
-@pytest.mark.parametrize('made', ALL)
-def test_constant_stays(made):
-  np.testing.assert_array_equal(_average(made, [3.25] * 200), [3.25] * 199)
+@pytest.mark.parametrize('averager', ALL)
+def test_constant_stays(averager):
+  np.testing.assert_array_equal(_average(averager, [3.25] * 200), [3.25] * 199)
 
 
 def test_polyak_of_a_line_is_its_middle():
   """Mean of a + b t over t = 1 ... T is a + b (T + 1) / 2."""
   steps = np.arange(301)
-  found = _average(averaging.polyak(), 2. - 0.5 * steps)
-  np.testing.assert_allclose(found, 2. - 0.5 * (steps[1:] + 1) / 2, rtol=1e-5)
+  averages = _average(averaging.polyak(), 2. - 0.5 * steps)
+  np.testing.assert_allclose(averages, 2. - 0.5 * (steps[1:] + 1) / 2,
+                             rtol=1e-5)
 
 
 def test_polyak_forgets_the_start():
@@ -52,29 +53,29 @@ def test_polyak_forgets_the_start():
 def test_average_of_a_line_lags():
   """e_T = x_T - b d (1 - d^T) / (1 - d) for x_t = a + b t, e_0 = a."""
   decay, steps = 0.9, np.arange(101)
-  found = _average(averaging.ema(decay, warm_up=False), 2. + 0.5 * steps)
+  averages = _average(averaging.ema(decay, warm_up=False), 2. + 0.5 * steps)
   lag = 0.5 * decay * (1 - decay**steps) / (1 - decay)
-  np.testing.assert_allclose(found, (2. + 0.5 * steps - lag)[1:], rtol=1e-5)
+  np.testing.assert_allclose(averages, (2. + 0.5 * steps - lag)[1:], rtol=1e-5)
 
 
 @pytest.mark.parametrize('num_steps', [1, 2, 10, 500])
 def test_warm_up_weighs_the_start_as_said(num_steps):
   """Product over t < T of (1 + t) / (10 + t) = T! 9! / (T + 9)!."""
-  found = _average(averaging.ema(), [1.] + [0.] * num_steps)[-1]
+  average = _average(averaging.ema(), [1.] + [0.] * num_steps)[-1]
   expected = math.exp(math.lgamma(num_steps + 1) + math.lgamma(10)
                       - math.lgamma(num_steps + 10))
-  assert found == pytest.approx(expected, rel=1e-4)
+  assert average == pytest.approx(expected, rel=1e-4)
 
 
 def test_warm_up_ends_at_the_decay():
   """(1 + t) / (10 + t) passes 0.9 at t = 80; from there it is 0.9."""
   values = np.random.default_rng(0).normal(size=200)
-  found = _average(averaging.ema(0.9), values)
+  averages = _average(averaging.ema(0.9), values)
   mean = values[0]
   for count, value in enumerate(values[1:]):
     decay = min(0.9, (1 + count) / (10 + count))
     mean = decay * mean + (1 - decay) * value
-    assert found[count] == pytest.approx(mean, abs=1e-5)
+    assert averages[count] == pytest.approx(mean, abs=1e-5)
 
 
 @pytest.mark.parametrize('decay', [0., 1., 1.5, math.nan])
@@ -95,7 +96,8 @@ def test_kept_by_the_loop(make_model, make_method, records):
   rows = jnp.tile(jnp.arange(40, dtype=jnp.int32), (2, 1))
   fits = [loop.fit(keys, plans=[plan] * 2, model=model, method=method,
                    optimizer=optax.sgd(0.5), records=records, rows=rows,
-                   averaging=made) for made in (averaging.polyak(), None)]
+                   averaging=averager)
+          for averager in (averaging.polyak(), None)]
   jax.tree.map(np.testing.assert_array_equal, fits[0].state.params,
                fits[1].state.params)
   assert fits[0].events == (plan.event,) * 2 and fits[1].state.average == ()
@@ -122,12 +124,12 @@ def test_kept_by_the_loop(make_model, make_method, records):
 
 def test_fault_initial_parameters_counted():
   """As if the start were the first iterate: the middle of a line moves."""
-  made = averaging.Averaging(
+  averager = averaging.Averaging(
     averaging.polyak().init,
     lambda state, params: averaging.polyak().update(
       state._replace(count=state.count + 1), params)._replace(
         count=state.count + 1))
   steps = np.arange(301)
   with pytest.raises(AssertionError):
-    np.testing.assert_allclose(_average(made, 2. - 0.5 * steps),
+    np.testing.assert_allclose(_average(averager, 2. - 0.5 * steps),
                                2. - 0.5 * (steps[1:] + 1) / 2, rtol=1e-5)

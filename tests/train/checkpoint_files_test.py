@@ -132,10 +132,10 @@ def test_bits_of_odd_values_and_keys_survive(tmp_path):
   part = _toy(2)._replace(state=_State(odd, jax.random.split(
     jax.random.key(5, impl='rbg'), 2)))
   _saver(tmp_path).after_chunk(2, [part, part], 0.)
-  found = _saver(tmp_path).restore(
+  restored = _saver(tmp_path).restore(
     part.state, jax.tree.structure((part.state, part.info)))
-  assert len(found) == 2
-  for each in found:
+  assert len(restored) == 2
+  for each in restored:
     assert each.state.key.dtype == part.state.key.dtype
     for a, b in zip(jax.tree.leaves(each), jax.tree.leaves(part),
                     strict=True):

@@ -79,12 +79,12 @@ def _fit(make_model, records):
 @pytest.fixture(name='compile_once')
 def _compile_once(monkeypatch):
   """Fits of a test share their programs, and have four chunks at most."""
-  made, honest = [], loop._compile
+  compiled, honest = [], loop._compile
 
   def shared(*args):
-    if not made:
-      made.append(honest(*args))
-    return made[0]
+    if not compiled:
+      compiled.append(honest(*args))
+    return compiled[0]
 
   monkeypatch.setattr(loop, '_compile', shared)
   monkeypatch.setattr(loop, 'chunk_lengths', functools.partial(
@@ -100,10 +100,10 @@ def _bits(result):
     for path, leaf in leaves}
 
 
-def _assert_same(found, expected):
-  found, expected = _bits(found), _bits(expected)
-  assert list(found) == list(expected)
-  assert [name for name in found if found[name] != expected[name]] == []
+def _assert_same(actual, expected):
+  actual, expected = _bits(actual), _bits(expected)
+  assert list(actual) == list(expected)
+  assert [name for name in actual if actual[name] != expected[name]] == []
 
 
 _CASES = {
@@ -140,13 +140,13 @@ def test_killed_and_resumed_gives_the_bits_of_one_go(
             **changes)
       # What was done before was not done again.
       assert seen == [step for step in steps if before < step <= kill]
-    found = fit(make, num_steps, checkpoints=checkpoints, seen=(seen := []),
-                **changes)
+    resumed = fit(make, num_steps, checkpoints=checkpoints, seen=(seen := []),
+                  **changes)
     again = fit(make, num_steps, checkpoints=checkpoints, seen=(last := []),
                 **changes)
   assert seen == [step for step in steps if step > kills[-1]]
-  _assert_same(found, expected)
-  assert found.events == expected.events
+  _assert_same(resumed, expected)
+  assert resumed.events == expected.events
   # From the very end nothing is left to run, but all is left to say.
   _assert_same(again, expected)
   ends = [*kills, steps[-1]]
@@ -214,12 +214,12 @@ def test_faults_in_what_is_restored_are_seen(fit, compile_once, tmp_path,
     monkeypatch.setattr(Saver, 'restore', lambda *args, fault=fault: [
       fault(part) for part in honest(*args)])
     try:
-      found = fit(checkpoints=kept, **settings)
+      resumed = fit(checkpoints=kept, **settings)
     except ValueError as error:
       # Noised less than planned, by infos of zeros.
       assert 'noised with joint multiplier' in str(error), name
     else:
-      assert _bits(found) != _bits(expected), name
+      assert _bits(resumed) != _bits(expected), name
 
 
 @pytest.mark.slow

@@ -292,8 +292,8 @@ def _noise_is_fresh(run, records, num_steps=6):
   # Chi-square with 312 degrees of freedom or more: a scale that is off by a
   # third is beyond five deviations.
   statistic = np.sum((moves * 12 / (LEARNING_RATE * MULTIPLIER * 0.7))**2)
-  law = stats.chi2(moves.size)
-  assert law.ppf(5e-7) < statistic < law.isf(5e-7)
+  distribution = stats.chi2(moves.size)
+  assert distribution.ppf(5e-7) < statistic < distribution.isf(5e-7)
   # 26 weights: the Fisher transform of r has deviation 1 / sqrt(23).
   off_diagonal = ~np.eye(len(moves), dtype=bool)
   correlations = np.corrcoef(moves)[off_diagonal]

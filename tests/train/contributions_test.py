@@ -37,18 +37,18 @@ def _methods():
   """Name -> (model, method)."""
   model, wide = _model(), _model(adaptive=True)
   one, norm = _model(0), {'weight_norm': NORM}
-  made = {'layer_clipped': (model, methods.layer_clipped(
+  by_name = {'layer_clipped': (model, methods.layer_clipped(
       model, LOSS, clip_norm=CLIP))}
   for name in ('lip_dp_sgd', 'fix_lip_dp_sgd', 'lip_normalised'):
-    made[name] = model, getattr(methods, name)(model, LOSS, **norm)
-  made['lip_normalised_floor'] = model, methods.lip_normalised(
+    by_name[name] = model, getattr(methods, name)(model, LOSS, **norm)
+  by_name['lip_normalised_floor'] = model, methods.lip_normalised(
       model, LOSS, **norm, floor=2.0)
-  made['lip_adaptive'] = wide, methods.lip_adaptive(wide, LOSS, **norm,
-                                                    noise_stddev=2.0)
-  made['bassily'] = one, bassily.bassily(one, LOSS, radius=NORM)
+  by_name['lip_adaptive'] = wide, methods.lip_adaptive(wide, LOSS, **norm,
+                                                       noise_stddev=2.0)
+  by_name['bassily'] = one, bassily.bassily(one, LOSS, radius=NORM)
   for name, order in ORDERS.items():
-    made[name] = model, methods.lip_k_norm(model, LOSS, **norm, order=order)
-  return made
+    by_name[name] = model, methods.lip_k_norm(model, LOSS, **norm, order=order)
+  return by_name
 
 
 METHODS = _methods()
@@ -77,12 +77,12 @@ def _looked_at(model, method):
           alone.total, alone.indicators)
 
 
-@pytest.fixture(name='found', scope='module')
-def _found():
+@pytest.fixture(name='contributions', scope='module')
+def _contributions():
   """Name -> `_looked_at`; one program."""
-  found = jax.jit(lambda: {name: _looked_at(*pair)
-                           for name, pair in METHODS.items()})()
-  return jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), found)
+  contributions = jax.jit(lambda: {name: _looked_at(*pair)
+                                   for name, pair in METHODS.items()})()
+  return jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), contributions)
 
 
 def _norms(block, order):
@@ -93,8 +93,8 @@ def _norms(block, order):
 
 
 @pytest.mark.every(5)
-def test_no_record_adds_more_than_the_bound(found):
-  for name, (_, _, bounds, total, counts) in found.items():
+def test_no_record_adds_more_than_the_bound(contributions):
+  for name, (_, _, bounds, total, counts) in contributions.items():
     order = ORDERS.get(name, 2)
     assert METHODS[name][1].noise_order == ORDERS.get(name), name
     parts = jax.tree.structure(bounds).flatten_up_to(total)
@@ -110,14 +110,14 @@ def test_no_record_adds_more_than_the_bound(found):
       np.testing.assert_array_equal(np.abs(count), [0.5] * 22 + [0.0] * 2)
 
 
-def test_a_clip_norm_bounds_all_blocks_together(found):
-  bounds = jax.tree.leaves(found['layer_clipped'][2])
+def test_a_clip_norm_bounds_all_blocks_together(contributions):
+  bounds = jax.tree.leaves(contributions['layer_clipped'][2])
   assert math.hypot(*bounds) == pytest.approx(CLIP, rel=1e-4)
 
 
-def test_weights_are_held_at_their_norm(found):
+def test_weights_are_held_at_their_norm(contributions):
   """In the norm of the method, as its certificate says."""
-  for name, (params, certificate, *_) in found.items():
+  for name, (params, certificate, *_) in contributions.items():
     for layer, leaves in params.items():
       norm = np.linalg.norm(leaves['kernel'], ORDERS.get(name, 2))
       if name not in HELD:
@@ -128,10 +128,10 @@ def test_weights_are_held_at_their_norm(found):
       assert norm > least * NORM, (name, layer)
 
 
-def test_a_normalised_layer_is_divided_by_the_floor_at_least(found):
+def test_a_normalised_layer_is_divided_by_the_floor_at_least(contributions):
   """Inputs with their one are shorter than 2: plain gradients over 2."""
-  params, _, _, plain, _ = found['lip_dp_sgd']
-  same, _, _, divided, _ = found['lip_normalised_floor']
+  params, _, _, plain, _ = contributions['lip_dp_sgd']
+  same, _, _, divided, _ = contributions['lip_normalised_floor']
   jax.tree.map(np.testing.assert_array_equal, params, same)
   jax.tree.map(lambda one, other: np.testing.assert_allclose(
       2 * other, one, rtol=1e-3, atol=1e-6), plain, divided)

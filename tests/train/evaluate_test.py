@@ -32,18 +32,18 @@ def test_accuracy_by_hand():
 
 
 def test_nan_logits_are_the_first_class():
-  found = evaluate.accuracy(_apply, {'w': jnp.float32(jnp.nan)}, RECORDS,
-                            jnp.arange(4))
-  assert 0 <= float(found) <= 1
+  accuracy = evaluate.accuracy(_apply, {'w': jnp.float32(jnp.nan)}, RECORDS,
+                               jnp.arange(4))
+  assert 0 <= float(accuracy) <= 1
 
 
 @pytest.mark.every(2)
 def test_many_models_are_each_on_its_own_rows():
   params = {'w': jnp.asarray([1., -1., 1.])}
   rows = jnp.asarray([[0, 1], [0, 2], [2, 3]], jnp.int32)
-  found = evaluate.accuracies(_apply, params, RECORDS, rows)
-  np.testing.assert_array_equal(found, [1., 0.5, 0.5])
+  accuracies = evaluate.accuracies(_apply, params, RECORDS, rows)
+  np.testing.assert_array_equal(accuracies, [1., 0.5, 0.5])
   one_by_one = [evaluate.accuracy(
     _apply, jax.tree.map(lambda leaf, i=i: leaf[i], params), RECORDS, rows[i])
     for i in range(3)]
-  np.testing.assert_array_equal(found, one_by_one)
+  np.testing.assert_array_equal(accuracies, one_by_one)

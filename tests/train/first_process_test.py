@@ -28,22 +28,23 @@ class _Group:
 
   def both(self, function):
     """What each process gets or raises."""
-    found = []
+    results = []
     for self.index in range(2):
       try:
-        found.append(processes.from_first(lambda: function(self.index)))
+        results.append(processes.from_first(lambda: function(self.index)))
       except Exception as error:
-        found.append(error)
+        results.append(error)
     assert not self.messages
-    return found
+    return results
 
 
 @pytest.mark.parametrize('value', [None, 'a', {'steps': [1, 2], 'x': 'y' * 999},
                                    np.float64(2.5)])
 def test_values_of_the_first_process_are_those_of_all(monkeypatch, value):
   called = []
-  found = _Group(monkeypatch).both(lambda index: called.append(index) or value)
-  assert found == [value, value] and called == [0]
+  results = _Group(monkeypatch).both(
+      lambda index: called.append(index) or value)
+  assert results == [value, value] and called == [0]
 
 
 def test_what_the_first_process_raises_all_raise(monkeypatch):

@@ -104,11 +104,11 @@ def test_poisoned_records_leave_the_scales(name):
   clean, info = step(state, _records(), _ROWS)
   for bad in (jnp.nan, jnp.inf, 3e38):
     poisoned = _records()._replace(x=jnp.full([20, 4, 4, 2], bad))
-    after, found = step(state, poisoned, _ROWS)
-    np.testing.assert_array_equal(found.l2_sensitivity, info.l2_sensitivity)
-    np.testing.assert_array_equal(found.joint_noise_multiplier,
+    after, later = step(state, poisoned, _ROWS)
+    np.testing.assert_array_equal(later.l2_sensitivity, info.l2_sensitivity)
+    np.testing.assert_array_equal(later.joint_noise_multiplier,
                                   info.joint_noise_multiplier)
-    assert np.all(np.isfinite(found.l2_sensitivity))
+    assert np.all(np.isfinite(later.l2_sensitivity))
     assert all(np.all(np.isfinite(leaf))
                for leaf in jax.tree.leaves(after.params))
   assert np.all(np.asarray(info.l2_sensitivity) > 0)
@@ -137,9 +137,9 @@ def test_fault_scale_from_the_batch():
   honest = METHODS['lip_dp_sgd']
 
   def sums(params, batch, mask):
-    found = honest.bounder.sums(params, batch, mask)
-    return found._replace(total=jax.tree.map(
-      lambda leaf: leaf / jnp.max(jnp.abs(batch.x)), found.total))
+    bounded = honest.bounder.sums(params, batch, mask)
+    return bounded._replace(total=jax.tree.map(
+      lambda leaf: leaf / jnp.max(jnp.abs(batch.x)), bounded.total))
 
   faulty = honest._replace(bounder=honest.bounder._replace(sums=sums))
   state, step = _build(faulty)

@@ -46,8 +46,8 @@ def test_a_shortfall_at_any_step_of_any_run_is_an_error():
   plans = [types.SimpleNamespace(noise_multiplier=z) for z in planned]
   private = types.SimpleNamespace(private=True)
   honest = np.tile(planned, (4, 1)) * [[1.1], [1.0], [1.3], [1.05]]
-  found = loop._measured_multipliers(_info(honest), plans, private)
-  np.testing.assert_array_equal(found, planned)
+  measured = loop._measured_multipliers(_info(honest), plans, private)
+  np.testing.assert_array_equal(measured, planned)
   for step in range(4):
     for run in range(3):
       for short in (0.999, 0.99999, np.nan):
@@ -58,8 +58,8 @@ def test_a_shortfall_at_any_step_of_any_run_is_an_error():
           loop._measured_multipliers(_info(faulty), plans, private)
   public = types.SimpleNamespace(private=False)
   endless = np.full((4, 3), np.inf)
-  found = loop._measured_multipliers(_info(endless), plans, public)
-  assert jax.tree.all(np.isinf(found).tolist())
+  measured = loop._measured_multipliers(_info(endless), plans, public)
+  assert jax.tree.all(np.isinf(measured).tolist())
 
 
 LETTERS = 'xy'
@@ -108,11 +108,11 @@ def test_groups_run_to_their_end_from_where_they_were_saved(lengths):
                                            'records')
       done[letter] = Part(state, (*part.infos, info))
     seen, saver = [], _Saver(done.values())
-    found = loop._train(program, arguments, 'records', lengths, saver,
-                        lambda *progress: seen.append(progress))
-    assert [part.state for part in found] == [
+    trained = loop._train(program, arguments, 'records', lengths, saver,
+                          lambda *progress: seen.append(progress))
+    assert [part.state for part in trained] == [
         ('start', letter, *lengths) for letter in LETTERS]
-    assert [part.num_steps for part in found] == [sum(lengths)] * 2
+    assert [part.num_steps for part in trained] == [sum(lengths)] * 2
     total = 2 * sum(lengths)
     left = [lengths[place] for _, place in every[before:]]
     ends = [int(end) for end in total - sum(left) + np.cumsum(left)]

@@ -142,17 +142,17 @@ def test_initial_parameters_have_keys_of_their_own(fit, three, make_model,
   jax.tree.map(np.testing.assert_array_equal, (same.state.params, same.info),
                (three.state.params, three.info))
   secret = keys.system_keys(3)
-  found = [fit([0, 1, 2], optimizer=optax.sgd(0.0), init_keys=each)
-           for each in (own, secret)]
+  runs = [fit([0, 1, 2], optimizer=optax.sgd(0.0), init_keys=each)
+          for each in (own, secret)]
   model = make_model(True)
   constrain = make_method('lip_dp_sgd', model).constraint.constrain
   initial = jax.jit(jax.vmap(lambda key: constrain(model.init(key))[0]))(own)
   jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-3),
-               found[0].state.params, initial)
-  assert np.abs(_flat(found[0].state.params) -
-                _flat(found[1].state.params)).max() > 0.1
-  np.testing.assert_array_equal(found[0].info.batch_size,
-                                found[1].info.batch_size)
+               runs[0].state.params, initial)
+  assert np.abs(_flat(runs[0].state.params) -
+                _flat(runs[1].state.params)).max() > 0.1
+  np.testing.assert_array_equal(runs[0].info.batch_size,
+                                runs[1].info.batch_size)
   with pytest.raises(ValueError, match=r'init_keys must be typed keys \[3\]'):
     fit([0, 1, 2], init_keys=own[:2])
 

@@ -37,10 +37,10 @@ def test_sums_of_devices_are_those_of_one(radii):
   wanted = _sums(PARAMS, BATCH, MASK, *radii)
   whole = sharding.jit(mesh, divided.sums)
   given = sharding.replicate(mesh, (PARAMS, BATCH, MASK, *radii))
-  found = whole(*given)
-  for leaf in jax.tree.leaves(found):
+  result = whole(*given)
+  for leaf in jax.tree.leaves(result):
     assert leaf.sharding.is_fully_replicated and len(leaf.devices()) == 2
-  local = sharding.local(mesh, found)
+  local = sharding.local(mesh, result)
   jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5), local,
                wanted)
   assert all(len(leaf.devices()) == 1 for leaf in jax.tree.leaves(local))
@@ -97,10 +97,10 @@ def test_gradients_of_devices_are_bounded_one_by_one():
       lambda logits, labels: labels.astype(jnp.float32) * logits[:, 0],
       clip_norm=1.9)
   params, batch = {'w': jnp.ones(3)}, Batch(BATCH.x, jnp.arange(6) - 3)
-  found = sharding.jit(mesh, sharding.split_sums(mesh, bounder).sums)(
+  bounded = sharding.jit(mesh, sharding.split_sums(mesh, bounder).sums)(
       *sharding.replicate(mesh, (params, batch, MASK)))
   gradients = np.asarray(batch.x) * np.asarray(batch.y)[:, None]
   norms = np.linalg.norm(gradients, axis=1)
   assert norms[norms > 0].min() < 1.9 < norms.max()
   wanted = (gradients / np.maximum(1, norms / 1.9)[:, None])[np.asarray(MASK)].sum(0)
-  np.testing.assert_allclose(found.total['w'], wanted, rtol=1e-4)
+  np.testing.assert_allclose(bounded.total['w'], wanted, rtol=1e-4)

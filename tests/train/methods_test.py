@@ -80,11 +80,11 @@ def test_a_record_contributes_what_the_method_says(x, y):
     method = getattr(methods, name)(LINEAR, LOSS, **clipped)
     radii = [] if method.bounder.adaptive is None else [
         method.bounder.adaptive.init]
-    found = _contribution(method, x, y, *radii)
+    contribution = _contribution(method, x, y, *radii)
     assert method.name == name and method.private == (name != 'sgd')
     assert method.noise_order is None and method.pullback is None
     for leaf, factor in factors.items():
-      np.testing.assert_allclose(found[leaf], factor * gradient[leaf],
+      np.testing.assert_allclose(contribution[leaf], factor * gradient[leaf],
                                  rtol=2e-4, atol=1e-6)
 
 
@@ -173,11 +173,11 @@ def test_reparametrised_weights_are_noised_and_pulled_back():
   weights, certificate = model.effective(params)
   batch = Batch(jnp.asarray([[3., -4.]]), jnp.asarray([0]))
   method = methods.lip_dp_sgd(model, LOSS, weight_norm=0.5)
-  found = jax.jit(method.bounder.sums)(params, batch, jnp.ones(1, bool)).total
+  total = jax.jit(method.bounder.sums)(params, batch, jnp.ones(1, bool)).total
   plain = jax.grad(lambda w: LOSS.values(
       model.network.apply(w, batch.x), batch.y)[0])(weights)
   jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4),
-               found, plain)
+               total, plain)
   kept, stated = method.constraint.constrain(params)
   assert kept is params and method.pullback is not None
   jax.tree.map(np.testing.assert_array_equal, stated, certificate)

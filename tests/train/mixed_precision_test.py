@@ -72,7 +72,7 @@ def test_a_run_learns_and_is_kept_in_float32(make_model, records, name):
 
 @pytest.mark.every(3)
 @pytest.mark.parametrize('name', METHODS)
-def test_methods_compute_in_what_they_are_told(make_model, name):
+def test_methods_compute_in_the_type_that_is_asked_for(make_model, name):
   model = make_model(False)
   batch = Batch(jnp.zeros([4, 3]), jnp.zeros([4], jnp.int32))
   params, mask = model.init(jax.random.key(0)), jnp.ones([4], jnp.bool_)
@@ -88,7 +88,7 @@ def test_methods_compute_in_what_they_are_told(make_model, name):
 def test_noise_is_that_of_float32(make_model, records):
   """Of records that count for nothing noise is left, in all its bits."""
   nothing = Batch(jnp.full_like(records.x, jnp.nan), records.y)
-  model, found = make_model(False), {}
+  model, params_by_dtype = make_model(False), {}
   for compute_dtype in ('float32', 'bfloat16'):
     # A power of two: noise of few bits would not be seen on the grid else.
     method = methods.dp_sgd(model, LOSS, clip_norm=0.5,
@@ -102,8 +102,8 @@ def test_noise_is_that_of_float32(make_model, records):
                                    transform_of=transform_of))
     after, info = step(before, nothing, ROWS)
     assert int(info.num_nonfinite) == int(info.batch_size) > 0
-    found[compute_dtype] = after.params
-  jax.tree.map(np.testing.assert_array_equal, *found.values())
+    params_by_dtype[compute_dtype] = after.params
+  jax.tree.map(np.testing.assert_array_equal, *params_by_dtype.values())
   # In steps of the grid the noise has more digits than bfloat16.
   moved = np.concatenate([np.ravel(np.float64(b) - np.float64(a)) for a, b in zip(
     *map(jax.tree.leaves, (before.params, after.params)), strict=True)])
@@ -140,8 +140,8 @@ def test_every_network_has_an_own_form_in_bfloat16(name, kernel):
   sums = _method('dp_sgd', model, kernel=kernel).bounder.sums
   mask = jax.ShapeDtypeStruct((6,), jnp.bool_)
   assert 'bf16' in str(jax.make_jaxpr(sums)(params, batch, mask))
-  found = jax.eval_shape(sums, params, batch, mask)
-  assert _floats(found) == {jnp.dtype('float32')}
+  shapes = jax.eval_shape(sums, params, batch, mask)
+  assert _floats(shapes) == {jnp.dtype('float32')}
 
 
 def _of_views(model, compute_dtype):
@@ -158,7 +158,7 @@ def _of_views(model, compute_dtype):
 @pytest.mark.parametrize('name', ['convnet', 'orthogonal'])
 def test_sums_are_close_to_those_of_float32(name):
   """Of views of images, and of weights that are a function of parameters."""
-  model, found = MODELS[name](), []
+  model, totals = MODELS[name](), []
   params = model.init(jax.random.key(1))
   x = jax.random.normal(jax.random.key(0), (6, *model.network.input_shape))
   for compute_dtype in ('float32', 'bfloat16'):
@@ -170,7 +170,7 @@ def test_sums_are_close_to_those_of_float32(name):
     total = jax.jit(bounder.sums)(
       params, Batch(seen, jnp.arange(6, dtype=jnp.int32) % 3),
       jnp.ones([6], jnp.bool_)).total
-    found.append(np.concatenate([np.ravel(np.float64(leaf))
-                                 for leaf in jax.tree.leaves(total)]))
-  exact, short = found
+    totals.append(np.concatenate([np.ravel(np.float64(leaf))
+                                  for leaf in jax.tree.leaves(total)]))
+  exact, short = totals
   assert 1e-5 < np.linalg.norm(exact - short) / np.linalg.norm(exact) < 0.05

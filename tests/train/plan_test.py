@@ -147,6 +147,6 @@ def test_k_norm_plans_cost_amplified_pure_steps(order, num_steps):
     sampler=sampler, num_steps=num_steps, adjacency=ADD,
     noise_multiplier=.8, noise_order=order)
   pure = math.log1p(.25 * math.expm1(1 / .8))
-  found = plan.epsilon(1e-12)
-  assert found <= num_steps * pure + 1e-3
-  assert found >= (.999 if num_steps == 1 else .9) * num_steps * pure
+  epsilon = plan.epsilon(1e-12)
+  assert epsilon <= num_steps * pure + 1e-3
+  assert epsilon >= (.999 if num_steps == 1 else .9) * num_steps * pure

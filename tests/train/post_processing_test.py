@@ -39,9 +39,9 @@ def _decayed(optimizer):
 def check_regulariser_is_after_the_noise(with_psi, without, rate):
   """theta' = theta'_0 - rate gamma grad psi(theta), the same key."""
   start, plain = without[:2]
-  for found, expected, before in zip(*map(jax.tree.leaves, (
+  for actual, expected, before in zip(*map(jax.tree.leaves, (
       with_psi[1].params, plain.params, start.params)), strict=True):
-    np.testing.assert_allclose(found, expected - rate * GAMMA * before,
+    np.testing.assert_allclose(actual, expected - rate * GAMMA * before,
                                atol=1e-6)
 
 
@@ -65,9 +65,9 @@ def test_fault_regulariser_in_the_sum(make_model, make_method, records):
   honest = make_method('dp_sgd', model)
 
   def sums(params, batch, mask):
-    found = honest.bounder.sums(params, batch, mask)
-    return found._replace(total=jax.tree.map(
-      lambda total, leaf: total + GAMMA * jnp.sum(mask) * leaf, found.total,
+    bounded = honest.bounder.sums(params, batch, mask)
+    return bounded._replace(total=jax.tree.map(
+      lambda total, leaf: total + GAMMA * jnp.sum(mask) * leaf, bounded.total,
       params))
 
   fault = honest._replace(bounder=bounders.GradientBounder(

@@ -55,8 +55,8 @@ def _honest():
   return _fit()
 
 
-def _same(found, honest):
-  jax.tree.map(np.testing.assert_array_equal, found.state.params['w'],
+def _same(fitted, honest):
+  jax.tree.map(np.testing.assert_array_equal, fitted.state.params['w'],
                honest.state.params['w'])
 
 
@@ -86,10 +86,10 @@ def test_rows_are_numbers_of_records_each_once(rows, message):
 def test_rows_of_many_records_are_checked_at_once():
   size = 10**6
   numbers = np.random.default_rng(0).permutation(size)[None]
-  found = requirements.check_rows(numbers, num_runs=1, num_examples=size,
-                                  num_records=size)
-  assert found.dtype == np.int32
-  np.testing.assert_array_equal(found, numbers)
+  checked = requirements.check_rows(numbers, num_runs=1, num_examples=size,
+                                    num_records=size)
+  assert checked.dtype == np.int32
+  np.testing.assert_array_equal(checked, numbers)
   numbers[0, -1] = numbers[0, 0]
   with pytest.raises(ValueError, match=f'has record {numbers[0, 0]} 2 times'):
     requirements.check_rows(numbers, num_runs=1, num_examples=size,
@@ -277,11 +277,11 @@ def test_parameters_are_floating_numbers():
 @pytest.mark.every(2)
 def test_python_floats_are_parameters(honest):
   scaled = lambda p, x: p['scale'] * (x @ p['w'])
-  found = _fit(_model(scaled, scale=1.0))
-  assert found.state.params['scale'].shape == (2,)
-  assert found.state.params['scale'].dtype == jnp.float32
-  assert (found.state.params['scale'] != 1.0).all()
-  assert found.state.params['w'].shape == honest.state.params['w'].shape
+  fitted = _fit(_model(scaled, scale=1.0))
+  assert fitted.state.params['scale'].shape == (2,)
+  assert fitted.state.params['scale'].dtype == jnp.float32
+  assert (fitted.state.params['scale'] != 1.0).all()
+  assert fitted.state.params['w'].shape == honest.state.params['w'].shape
 
 
 @pytest.mark.every(4)

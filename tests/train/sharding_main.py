@@ -122,11 +122,11 @@ def _noised_in_shards(scale):
   stddev = MULTIPLIER * CLIP_NORM * scale
 
   def sums(params, batch, mask):
-    found = DP_SGD.bounder.sums(params, batch, mask)
+    bounded = DP_SGD.bounder.sums(params, batch, mask)
     bits = jax.lax.bitcast_convert_type(tree.global_norm(params), jnp.uint32)
     key = jax.random.fold_in(jax.random.fold_in(jax.random.key(7), bits),
                              jax.lax.axis_index(sharding.AXIS))
-    return found._replace(total=tree.add(found.total, tree.scale(
+    return bounded._replace(total=tree.add(bounded.total, tree.scale(
         stddev, additive.unit_noise(key, params))))
 
   return DP_SGD._replace(bounder=DP_SGD.bounder._replace(sums=sums))

@@ -94,8 +94,9 @@ def _noise_is_drawn_once(means, stddev):
   error rate 1e-6 allows a deviation that is 8 % off.
   """
   draws = np.float64(means) / stddev
-  law = stats.chi2(draws.size)
-  assert law.ppf(_ERROR / 2) < np.sum(draws**2) < law.isf(_ERROR / 2)
+  distribution = stats.chi2(draws.size)
+  assert (distribution.ppf(_ERROR / 2) < np.sum(draws**2) <
+          distribution.isf(_ERROR / 2))
   # Of runs and steps: rows of P values. Of leaves and shards: eighths of them.
   rows = draws.reshape(-1, draws.shape[-1])
   for vectors in (rows, rows[:, :24].reshape(-1, 3)):
@@ -136,8 +137,9 @@ def test_indicators_are_noised_once_as_well(ran):
   np.testing.assert_array_equal(one, eight)
   np.testing.assert_array_equal(*_silent(ran, 'dp_sgd_adaptive'))
   moves = np.diff(np.log(np.float64(eight)), axis=0) / 0.2 * 30 / 4.0
-  law = stats.chi2(moves.size)
-  assert law.ppf(_ERROR / 2) < np.sum(moves**2) < law.isf(_ERROR / 2)
+  distribution = stats.chi2(moves.size)
+  assert (distribution.ppf(_ERROR / 2) < np.sum(moves**2) <
+          distribution.isf(_ERROR / 2))
 
 
 def test_rows_are_divided_and_sums_reduced_once(ran):

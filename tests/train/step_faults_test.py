@@ -41,9 +41,9 @@ def test_fault_same_noise_at_every_step(checks, faulty, records, monkeypatch):
   honest = privatizer.gaussian_privatizer
 
   def frozen(key, **settings):
-    made = honest(key, **settings)
-    return made._replace(update=lambda sums, state, params, **given:
-                         made.update(sums, state._replace(step=jnp.int32(0)),
+    real = honest(key, **settings)
+    return real._replace(update=lambda sums, state, params, **given:
+                         real.update(sums, state._replace(step=jnp.int32(0)),
                                      params, **given))
 
   monkeypatch.setattr(privatizer, 'gaussian_privatizer', frozen)
@@ -131,8 +131,8 @@ def test_fault_product_over_the_wrong_layers(checks, faulty, records, monkeypatc
   honest = Network.gradient_bounds
 
   def own_included(network, norms, *, loss_lipschitz, rule):
-    found = honest(network, norms, loss_lipschitz=loss_lipschitz, rule=rule)
-    return {name: bound * norms[name] for name, bound in found.items()}
+    allocated = honest(network, norms, loss_lipschitz=loss_lipschitz, rule=rule)
+    return {name: bound * norms[name] for name, bound in allocated.items()}
 
   monkeypatch.setattr(Network, 'gradient_bounds', own_included)
   _fails(checks.steps, faulty, 'lip_dp_sgd', records)
@@ -141,8 +141,8 @@ def test_fault_product_over_the_wrong_layers(checks, faulty, records, monkeypatc
 def test_fault_blocks_noised_each_as_if_alone(checks, faulty, records, monkeypatch):
   """Erratum E2."""
   monkeypatch.setattr(
-    blocks, 'allocate', lambda found, *, noise_multiplier, rule, sizes:
-    noise_multiplier * found)
+    blocks, 'allocate', lambda norms, *, noise_multiplier, rule, sizes:
+    noise_multiplier * norms)
   _fails(checks.steps, faulty, 'lip_dp_sgd', records)
 
 

@@ -57,11 +57,11 @@ def _release(key, method, allocation='optimal', on_lattice=False):
 def _released(cases):
   """`_release` of each case, for many keys, compiled once."""
   keys = jax.random.split(jax.random.key(3), DRAWS)
-  found = jax.jit(jax.vmap(lambda key: [_release(key, *case)
-                                        for case in cases]))(keys)
+  releases = jax.jit(jax.vmap(lambda key: [_release(key, *case)
+                                           for case in cases]))(keys)
   return jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), [
       (blocks, state.joint_noise_multiplier, state.indicators)
-      for blocks, state in found])
+      for blocks, state in releases])
 
 
 def _stddevs(rule, radii):
@@ -77,8 +77,8 @@ def _stddevs(rule, radii):
 def _has_deviation(values, stddev, rate=1e-7):
   """Chi-square, two-sided, of normal values [n, d]; no row comes twice."""
   energy = np.sum(np.square(values / stddev))
-  law = stats.chi2(values.size)
-  assert law.ppf(rate) < energy < law.isf(rate)
+  distribution = stats.chi2(values.size)
+  assert distribution.ppf(rate) < energy < distribution.isf(rate)
   assert len(np.unique(values, axis=0)) == len(values)
 
 

@@ -93,10 +93,10 @@ def _merged(left: Array, right: Array, increment: Array,
   return jnp.stack(best_by_step, 1)
 
 
-def _around(table: Array, label: Array, reach: int) -> Array:
-  """Returns the rows of labels [M] - reach .. + reach: [2 reach + 1, 3, M]."""
+def _around(table: Array, label: Array, radius: int) -> Array:
+  """Returns rows of labels [M] - radius .. + radius: [2 radius + 1, 3, M]."""
   rows, _, size = table.shape
-  wanted = label[None] + (np.arange(-reach, reach + 1) - _LOWEST)[:, None]
+  wanted = label[None] + (np.arange(-radius, radius + 1) - _LOWEST)[:, None]
   place = (jnp.clip(wanted, 0, rows - 1)[:, None] * 3
            + np.arange(3)[None, :, None])
   entries = jnp.take_along_axis(table.reshape(rows * 3, size),
@@ -179,8 +179,8 @@ def _split(left: _Reach, right: _Reach, given: tuple[Array, Array],
   # stay nonnegative.
   alone = _centre(jnp.maximum(low, -increment - most),
                   jnp.minimum(high, -increment - other))
-  reach = high - low + most - other
-  fraction = (-increment - low - other) / jnp.where(reach > 0, reach, 1.0)
+  width = high - low + most - other
+  fraction = (-increment - low - other) / jnp.where(width > 0, width, 1.0)
   fraction = jnp.clip(fraction, 0.5, 1.0)
   to_middle = jnp.where(tight, alone, low + fraction * (high - low))
   rest = jnp.where(tight, -increment - alone, other + fraction * (most - other))

@@ -76,8 +76,8 @@ def pointwise(lipschitz: float, *, num_records: int,
   mass = lipschitz * np.sum(inside * (_WIDTHS - inside / 2), 0)
   # Renormalising f = 1 + spike lowers it everywhere by the spike's mass.
   height = lipschitz * _WIDTHS - mass
-  reach = np.minimum(inside, height / lipschitz)
-  variation = np.sum(reach * (height - lipschitz * reach / 2), 0)
+  half_width = np.minimum(inside, height / lipschitz)
+  variation = np.sum(half_width * (height - lipschitz * half_width / 2), 0)
   known = mass < 1
   share = np.zeros_like(mass)
   if epsilon is None and rho is None:

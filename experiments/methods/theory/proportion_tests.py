@@ -108,8 +108,8 @@ def _counts(num_examples: int, probs: tuple[float, float]
   if not 0 <= probs[0] < probs[1] <= 1:
     raise ValueError(f'proportions must be in order, got {probs}')
   sides = [(n * p, _REACH * math.sqrt(n * p * (1 - p)) + 50) for p in probs]
-  low = max(0, math.floor(min(mean - reach for mean, reach in sides)))
-  high = min(n, math.ceil(max(mean + reach for mean, reach in sides)))
+  low = max(0, math.floor(min(mean - deviation for mean, deviation in sides)))
+  high = min(n, math.ceil(max(mean + deviation for mean, deviation in sides)))
   counts = np.arange(low, high + 1)
   return counts, (stats.binom.pmf(counts, n, probs[1])
                   - stats.binom.pmf(counts, n, probs[0]))

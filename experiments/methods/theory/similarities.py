@@ -186,8 +186,8 @@ def largest(error: Callable[[np.ndarray], np.ndarray], guarantee: Guarantee,
   Returns:
     The values without their last axis.
   """
-  reach = log_hypotheses + 3
-  grid = np.linspace(-reach, reach, _COARSE)
+  grid_end = log_hypotheses + 3
+  grid = np.linspace(-grid_end, grid_end, _COARSE)
   if isinstance(guarantee, (notions.PureDP, notions.ApproxDP)):
     grid = np.concatenate([grid, guarantee.epsilon * np.arange(
         -_STEPS, _STEPS + 1)])

@@ -127,23 +127,23 @@ def gradient_descent(bounder: GradientBounder, *, num_examples: int,
 
 
 def consensus_admm(prox: Callable[[Array, PyTree], Array], *,
-                   num_examples: int, num_values: int, reach: float,
+                   num_examples: int, num_values: int, move_bound: float,
                    **arguments: Any) -> FixedPointIteration:
   """Minimises a sum of per-record losses, each given by its proximal map.
 
   This is Douglas-Rachford splitting, hence ADMM, over a copy u_i of the
   parameters for each record: R(u)_i = u_i + 2 (prox_i(2 z - u_i) - z), where z
   is the mean of the copies. At a fixed point z is the minimiser. One record
-  affects its own copy only, and moves that by at most 2 `reach`. All copies may
-  be released, so each record's owner can draw the noise of its copy. Private
-  under REPLACE_ONE only: the number of copies is public.
+  affects its own copy only, and moves that by at most 2 `move_bound`. All
+  copies may be released, so each record's owner can draw the noise of its copy.
+  Private under REPLACE_ONE only: the number of copies is public.
 
   Args:
     prox: (v [d], record) -> argmin of loss(x) + ||x - v||^2 / (2 gamma).
     num_examples: n, the number of records; public.
     num_values: d, the number of parameters.
-    reach: bound on ||prox(v) - v||, gamma times the Lipschitz constant of a
-      loss; larger moves are projected on this ball.
+    move_bound: bound on ||prox(v) - v||, gamma times the Lipschitz constant of
+      a loss; larger moves are projected on this ball.
     **arguments: the other fields of `FixedPointIteration`, but `start`.
 
   Raises:
@@ -151,7 +151,7 @@ def consensus_admm(prox: Callable[[Array, PyTree], Array], *,
   """
   errors.check_at_least('num_examples', num_examples, 1)
   errors.check_at_least('num_values', num_values, 1)
-  errors.check_positive('reach', reach)
+  errors.check_positive('move_bound', move_bound)
   if check_adjacency(arguments['adjacency']) is not Adjacency.REPLACE_ONE:
     raise ValueError('consensus_admm keeps one copy for each record, so it is '
                      'private only under adjacency replace_one')
@@ -160,11 +160,12 @@ def consensus_admm(prox: Callable[[Array, PyTree], Array], *,
     mean = jnp.mean(copies, 0)[None]
     points = 2 * mean - copies
     moves = jax.vmap(prox)(points, data) - points
-    # Enforces the sensitivity whatever `prox` returns: 2 `reach` for each copy.
-    moves = ball.project_records(moves, reach).values
+    # Enforces the sensitivity, 2 `move_bound` for each copy, whatever `prox`
+    # returns.
+    moves = ball.project_records(moves, move_bound).values
     # u + 2 (v + move - z) for v = 2 z - u.
     return 2 * mean - copies + 2 * moves
 
   return FixedPointIteration(
-      operator=operator, record_norm=2 * reach,
+      operator=operator, record_norm=2 * move_bound,
       start=jnp.zeros((num_examples, num_values)), **arguments)

@@ -60,7 +60,7 @@ def _problems():
   keys = jax.random.split(jax.random.key(3), 3)
   features = 5 + 3 * jax.random.normal(keys[0], (3, 12, 4))
   # A constant feature has no deviation to be divided by; what was fitted to
-  # the third problem is told by its own mean.
+  # the third problem would be visible in its own mean.
   features = features.at[:, :, 1].set(7.0).at[2].multiply(10.0)
   members = jax.random.bernoulli(keys[1], .5, (3, 12))
   recipe = Recipe(hidden_widths=((5,), (6, 3)), learning_rates=_RATES,
@@ -74,12 +74,12 @@ def _problems():
     (0, 0, 1), (0, 1, 2), (2, 0, 2), (2, 1, 1)])
 def test_training_is_that_of_a_plain_loop(problems, problem, architecture,
                                           rate):
-  features, members, recipe, found = problems
+  features, members, recipe, fitted = problems
   x = np.asarray(features[problem], np.float64)
   deviation = np.where(x.std(0) > 1e-6, x.std(0), 1)
   x = jnp.asarray((x - x.mean(0)) / deviation, jnp.float32)
   start, trained = (jax.tree.map(lambda leaf: leaf[problem, place],
-                                 found.params[architecture])
+                                 fitted.params[architecture])
                     for place in (0, rate))
   expected, losses = _plain(start, x, members[problem], rate=_RATES[rate],
                             num_steps=4)
@@ -87,8 +87,8 @@ def test_training_is_that_of_a_plain_loop(problems, problem, architecture,
   jax.tree.map(lambda a, b: np.testing.assert_allclose(
       a, b, atol=.05 * _RATES[rate]), trained, expected)
   place = architecture * len(_RATES) + rate
-  np.testing.assert_allclose(found.losses[problem, place], losses, rtol=1e-4)
-  logits = found.logits(features)
+  np.testing.assert_allclose(fitted.losses[problem, place], losses, rtol=1e-4)
+  logits = fitted.logits(features)
   assert logits.shape == (3, recipe.num_discriminators, 12)
   np.testing.assert_allclose(
       logits[problem, place], discriminators.apply(expected, x), atol=5e-3)
@@ -96,11 +96,11 @@ def test_training_is_that_of_a_plain_loop(problems, problem, architecture,
 
 @pytest.mark.every(5)
 def test_problems_start_apart_and_none_sees_another(problems):
-  features, members, recipe, found = problems
-  kernel = found.params[0][0][0]
+  features, members, recipe, fitted = problems
+  kernel = fitted.params[0][0][0]
   assert np.abs(kernel[0, 0] - kernel[1, 0]).min() > 1e-6
   assert recipe.num_discriminators == 6
-  losses = np.asarray(found.losses).reshape(3, 2, 3, 4)[:, :, 1:]
+  losses = np.asarray(fitted.losses).reshape(3, 2, 3, 4)[:, :, 1:]
   assert np.all(losses[..., -1] < losses[..., 0])
   other = discriminators.fit(_KEY, features, members, recipe)
   changed = discriminators.fit(_KEY, features.at[1].add(1e3 * jnp.eye(12, 4)),
@@ -114,15 +114,15 @@ def test_every_batch_is_a_step():
   # All records are alike, so that all batches are; 10 of them make two.
   recipe = Recipe(hidden_widths=((),), learning_rates=_RATES, num_epochs=3,
                   batch_size=4)
-  found = discriminators.fit(_KEY, jnp.ones([1, 10, 2]),
-                             jnp.ones([1, 10], bool), recipe)
-  start, trained = (jax.tree.map(lambda leaf: leaf[0, place], found.params[0])
+  fitted = discriminators.fit(_KEY, jnp.ones([1, 10, 2]),
+                              jnp.ones([1, 10], bool), recipe)
+  start, trained = (jax.tree.map(lambda leaf: leaf[0, place], fitted.params[0])
                     for place in (0, 2))
   expected, losses = _plain(start, jnp.zeros([4, 2]), jnp.ones(4, bool),
                             rate=_RATES[2], num_steps=6)
   jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-4),
                trained, expected)
-  np.testing.assert_allclose(found.losses[0, 2],
+  np.testing.assert_allclose(fitted.losses[0, 2],
                              np.reshape(losses, (3, 2)).mean(1), rtol=1e-4)
 
 

@@ -25,23 +25,23 @@ def _attack(request):
 
 def test_every_label_is_exact(attack):
   """Item INT-01."""
-  _, y, found = attack
-  np.testing.assert_array_equal(found.labels, y)
+  _, y, inverted = attack
+  np.testing.assert_array_equal(inverted.labels, y)
 
 
 def test_borders_and_positions_are_as_near_as_the_grid(attack):
-  x, _, found = attack
-  error = np.abs(found.borders - (x[1:] + x[:-1]) / 2).max()
+  x, _, inverted = attack
+  error = np.abs(inverted.borders - (x[1:] + x[:-1]) / 2).max()
   assert 0 < error <= .5 / (QUERIES - 1) + 1e-12
-  positions = found.positions(x[0])
+  positions = inverted.positions(x[0])
   assert positions[0] == x[0]
   assert np.abs(positions - x).max() <= 2 * 9 * error
   assert np.abs(positions - x).max() < 1e-4
 
 
 def test_one_record_has_no_border_and_one_query_is_refused():
-  found = inversion.invert_nearest_neighbour(np.zeros_like, num_queries=5)
-  assert found.labels.tolist() == [0.] and found.borders.size == 0
-  assert found.positions(.3).tolist() == [.3]
+  inverted = inversion.invert_nearest_neighbour(np.zeros_like, num_queries=5)
+  assert inverted.labels.tolist() == [0.] and inverted.borders.size == 0
+  assert inverted.positions(.3).tolist() == [.3]
   with pytest.raises(ValueError, match='^num_queries must be an integer >= 2'):
     inversion.invert_nearest_neighbour(np.zeros_like, num_queries=1)

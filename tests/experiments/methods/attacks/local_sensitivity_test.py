@@ -45,13 +45,13 @@ def test_linear_maps_have_the_slopes_of_the_closed_form(exact):
   # 2000 records, 5 draws each: |z| of a normal z has mean sqrt(2 / pi) and
   # relative deviation .7555, the mean of five .3379.
   weights = jnp.array([[1.0, 2.0, 0.0], [0.0, -5.0, 0.1]])
-  found = local_sensitivity.respond(
+  response = local_sensitivity.respond(
       _KEY, lambda x: x @ weights.T + 3.0, jnp.zeros([2000, 3]),
       dataclasses.replace(_LOGITS, exact=exact))
-  slopes = np.asarray(found.sensitivity, np.float64)
+  slopes = np.asarray(response.sensitivity, np.float64)
   expected = np.sqrt(2 / np.pi) * np.linalg.norm(weights, axis=1)
   relative = slopes / expected
-  np.testing.assert_allclose(found.prediction, np.full((2000, 2), 3.0))
+  np.testing.assert_allclose(response.prediction, np.full((2000, 2), 3.0))
   np.testing.assert_allclose(relative.mean(0), 1, atol=4 * .338 / 2000**.5)
   np.testing.assert_allclose(relative.std(0), .3379, atol=.025)
   # Neighbours in a batch have draws of their own.
@@ -75,12 +75,12 @@ def test_quotient_and_derivative_agree(network, output):
 
 def test_the_derivative_is_that_of_the_jacobian():
   predict, x = _dense()
-  found = local_sensitivity.respond(_KEY, predict, x, Options(
+  response = local_sensitivity.respond(_KEY, predict, x, Options(
       exact=True, num_draws=3000))
   jacobian = jax.vmap(jax.jacobian(
       lambda row: jax.nn.softmax(predict(row[None])[0])))(x)
   expected = np.sqrt(2 / np.pi) * np.linalg.norm(jacobian, axis=2)
-  np.testing.assert_allclose(found.sensitivity, expected,
+  np.testing.assert_allclose(response.sensitivity, expected,
                              rtol=5 * .7555 / 3000**.5)
 
 
@@ -89,12 +89,13 @@ def test_draws_depend_on_the_record_and_not_on_the_batch():
   predict, x = _convolutional()
   ask = lambda x, size: local_sensitivity.respond(
       _KEY, predict, x, Options(exact=True, batch_size=size)).sensitivity
-  found = ask(x, 100)
+  sensitivity = ask(x, 100)
   for some, size in ((x, 3), (x[:5], 1)):
-    np.testing.assert_allclose(ask(some, size), found[:len(some)], rtol=1e-4)
+    np.testing.assert_allclose(ask(some, size), sensitivity[:len(some)],
+                               rtol=1e-4)
   other = local_sensitivity.respond(jax.random.key(2), predict, x,
                                     Options(exact=True))
-  assert np.all(other.sensitivity != found)
+  assert np.all(other.sensitivity != sensitivity)
 
 
 def test_features_are_class_prediction_and_slope():
@@ -115,9 +116,9 @@ def test_features_are_class_prediction_and_slope():
   np.testing.assert_allclose(scalar[:, 20], plain[:, 20:].sum(1), rtol=1e-5)
   np.testing.assert_array_equal(integer[:, 0], y)
   np.testing.assert_allclose(integer[:, 1:], plain[:, 10:], rtol=1e-5)
-  for found, options, width in zip((plain, logits, scalar, integer, both),
-                                   every, (30, 30, 21, 21, 12), strict=True):
-    assert found.shape == (8, width) and options.num_features(10) == width
+  for features, options, width in zip((plain, logits, scalar, integer, both),
+                                      every, (30, 30, 21, 21, 12), strict=True):
+    assert features.shape == (8, width) and options.num_features(10) == width
 
 
 def test_quotients_ask_for_full_precision():

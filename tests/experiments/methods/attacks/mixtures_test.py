@@ -27,12 +27,12 @@ def test_two_gaussians_have_the_closed_form(mu, share):
 
 @pytest.mark.parametrize('scale', [1e-3, 1e4])
 def test_epsilon_knows_no_unit_and_no_order(scale):
-  def found(unit, order):
-    laws = (mixtures.mixture([0.3, 0.7], [0.0, unit], [unit, 2 * unit]),
+  def epsilon_in(unit, order):
+    pair = (mixtures.mixture([0.3, 0.7], [0.0, unit], [unit, 2 * unit]),
             mixtures.mixture(1, unit, unit))
-    return mixtures.epsilon(*laws[::order], delta=1e-5)
-  assert found(scale, 1) == pytest.approx(found(1.0, 1), rel=1e-9)
-  assert found(scale, 1) == found(scale, -1) > 5
+    return mixtures.epsilon(*pair[::order], delta=1e-5)
+  assert epsilon_in(scale, 1) == pytest.approx(epsilon_in(1.0, 1), rel=1e-9)
+  assert epsilon_in(scale, 1) == epsilon_in(scale, -1) > 5
 
 
 @pytest.mark.every(3)
@@ -44,9 +44,9 @@ def test_one_poisson_step_is_what_the_accountant_says(prob, sigma):
                                 adjacency=Adjacency.ADD_OR_REMOVE_ONE)
   without = mixtures.mixture(1, 0, sigma)
   within = mixtures.mixture([1 - prob, prob], [0, 1], sigma)
-  found = mixtures.epsilon(without, within, delta=1e-5)
+  epsilon = mixtures.epsilon(without, within, delta=1e-5)
   # The accountant rounds up on a grid of 1e-4.
-  assert found - 5e-5 <= expected <= found + 2e-4
+  assert epsilon - 5e-5 <= expected <= epsilon + 2e-4
 
 
 def test_epsilon_inverts_delta():
@@ -60,18 +60,18 @@ def test_epsilon_inverts_delta():
 
 
 def test_log_tail_reaches_where_probabilities_underflow():
-  law = mixtures.mixture([0.25, 0.75], [-2.0, 0.0], [1.0, 1.0])
-  assert np.exp(mixtures.log_tail(law, 0.5)) == pytest.approx(
+  mixture = mixtures.mixture([0.25, 0.75], [-2.0, 0.0], [1.0, 1.0])
+  assert np.exp(mixtures.log_tail(mixture, 0.5)) == pytest.approx(
       0.25 * stats.norm.sf(2.5) + 0.75 * stats.norm.sf(0.5))
-  assert mixtures.log_tail(law, 60.0) == pytest.approx(
+  assert mixtures.log_tail(mixture, 60.0) == pytest.approx(
       np.log(0.75) + stats.norm.logsf(60.0))
 
 
 def test_density_is_the_mixture():
-  law = mixtures.mixture([1, 3], [0, 2], [1, 0.5])
+  mixture = mixtures.mixture([1, 3], [0, 2], [1, 0.5])
   points = np.linspace(-3, 4, 9)
   np.testing.assert_allclose(
-      np.exp(mixtures.log_density(law, points)),
+      np.exp(mixtures.log_density(mixture, points)),
       0.25 * stats.norm.pdf(points) + 0.75 * stats.norm.pdf(points, 2, 0.5))
   assert mixtures.mixture([1, 0], [0, 9], 1).means.tolist() == [0]
 
@@ -85,16 +85,16 @@ def test_refuses_what_is_no_mixture(arguments):
 
 @pytest.mark.parametrize('value', [0.0, 0.4, 1.5])
 def test_deltas_of_mixtures_are_integrals(value):
-  """In the order that is asked for, of laws that are not alike."""
+  """In the order that is asked for, of two different mixtures."""
   one = mixtures.mixture([0.2, 0.8], [0.0, 1.5], [0.7, 1.2])
   other = mixtures.mixture([0.5, 0.5], [-1.0, 0.5], [1.5, 0.9])
   points = np.linspace(-20, 20, 400_001)
-  density = lambda law: sum(
+  density = lambda mixture: sum(
       weight * stats.norm.pdf(points, mean, stddev)
-      for weight, mean, stddev in zip(*law, strict=True))
+      for weight, mean, stddev in zip(*mixture, strict=True))
   wanted = [np.maximum(0, density(p) - np.exp(value) * density(q)).sum() * 1e-4
             for p, q in ((one, other), (other, one))]
-  found = [mixtures.delta(one, other, epsilon=value),
-           mixtures.delta(other, one, epsilon=value)]
-  assert found == pytest.approx(wanted, rel=1e-4)
+  deltas = [mixtures.delta(one, other, epsilon=value),
+            mixtures.delta(other, one, epsilon=value)]
+  assert deltas == pytest.approx(wanted, rel=1e-4)
   assert not value or abs(wanted[0] - wanted[1]) > 0.05 * max(wanted)

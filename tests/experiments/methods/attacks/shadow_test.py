@@ -94,11 +94,11 @@ def _attacks():
            for v, o in zip(truth, orders, strict=True)]
   features = [jnp.take_along_axis(v, o[..., None], 1)
               for v, o in zip(features, orders, strict=True)]
-  found = shadow.attack_both_ways(jax.random.key(3), features, truth,
-                                  recipe=_RECIPE)
+  result = shadow.attack_both_ways(jax.random.key(3), features, truth,
+                                   recipe=_RECIPE)
   return types.SimpleNamespace(
-      features=features, members=truth, found=found,
-      accuracies=np.asarray(found.accuracy(jnp.concatenate(truth))).reshape(
+      features=features, members=truth, result=result,
+      accuracies=np.asarray(result.accuracy(jnp.concatenate(truth))).reshape(
           2, 4, _PAIRS))
 
 
@@ -120,15 +120,15 @@ def test_networks_that_saw_none_of_the_records_are_not(attacks):
 
 def test_shuffled_members_teach_nothing(attacks):
   # One way the shadow's members are shuffled. A discriminator by chance still
-  # tells what was learnt from what was not, or the reverse: pairs, and not
-  # records, are independent.
+  # distinguishes what was learnt from what was not, or the reverse: pairs, and
+  # not records, are independent.
   assert stats.ttest_1samp(attacks.accuracies[0, 2], .5).pvalue > 1e-3
   # The other way the target's are.
   assert abs(attacks.accuracies[1, 2].mean() - .5) < _margin(
       _PAIRS * _ATTACKED)
 
 
-def test_swapped_roles_have_one_law(attacks):
+def test_swapped_roles_have_one_distribution(attacks):
   one, other = attacks.accuracies[:, 0]
   spread = np.sqrt((one.var(ddof=1) + other.var(ddof=1)) / _PAIRS) + .005
   assert abs(one.mean() - other.mean()) < 4 * spread
@@ -137,7 +137,7 @@ def test_swapped_roles_have_one_law(attacks):
 def test_accuracy_on_held_out_records_is_not_that_of_training(attacks):
   # Tossed members of 192 records are learnt by heart to a good part: had
   # discriminators seen the 48 others, they would be right on those.
-  held = np.asarray(attacks.found.held_out_accuracies).reshape(
+  held = np.asarray(attacks.result.held_out_accuracies).reshape(
       2, 4, _PAIRS, 4)
   null = np.concatenate([held[:, 1].reshape(-1, 4), held[0, 2]])
   np.testing.assert_allclose(null.mean(0), .5, atol=_margin(null.shape[0] * _HELD))
@@ -146,17 +146,17 @@ def test_accuracy_on_held_out_records_is_not_that_of_training(attacks):
 
 @pytest.mark.every(2)
 def test_the_choice_is_made_on_the_shadow_alone(attacks):
-  found, members = attacks.found, jnp.concatenate(attacks.members)
-  held = np.asarray(found.held_out_accuracies)
-  np.testing.assert_array_equal(found.chosen, held.argmax(1))
-  every, best = found.accuracies(members), found.oracle(members)
-  right = (np.asarray(found.logits) > 0) == np.asarray(members)[:, None]
+  result, members = attacks.result, jnp.concatenate(attacks.members)
+  held = np.asarray(result.held_out_accuracies)
+  np.testing.assert_array_equal(result.chosen, held.argmax(1))
+  every, best = result.accuracies(members), result.oracle(members)
+  right = (np.asarray(result.logits) > 0) == np.asarray(members)[:, None]
   np.testing.assert_allclose(every, right.mean(2), rtol=1e-6)
-  for j, place in enumerate(found.chosen):
-    np.testing.assert_array_equal(found.scores[j], found.logits[j, place])
-    assert found.accuracy(members)[j] == every[j, place]
+  for j, place in enumerate(result.chosen):
+    np.testing.assert_array_equal(result.scores[j], result.logits[j, place])
+    assert result.accuracy(members)[j] == every[j, place]
     assert best[j] == every[j].max()
-  assert (np.asarray(best) > found.accuracy(members)).any()
+  assert (np.asarray(best) > result.accuracy(members)).any()
 
 
 @pytest.mark.every(3)
@@ -166,13 +166,13 @@ def test_both_ways_are_attacks_that_score_each_record_by_itself(attacks):
   order = jax.random.permutation(_KEY, _ATTACKED)
   kept = order[:_MEMBERS]
   other = features.at[:, order[_MEMBERS:]].set(1e3)[:, order]
-  found = shadow.attack(
+  result = shadow.attack(
       jax.random.key(3), jnp.concatenate(attacks.features[::-1]),
       jnp.concatenate(attacks.members[::-1]), other, recipe=_RECIPE)
-  np.testing.assert_array_equal(found.held_out_accuracies,
-                                attacks.found.held_out_accuracies)
-  np.testing.assert_allclose(found.logits[:, :, :_MEMBERS],
-                             attacks.found.logits[:, :, kept], rtol=1e-3,
+  np.testing.assert_array_equal(result.held_out_accuracies,
+                                attacks.result.held_out_accuracies)
+  np.testing.assert_allclose(result.logits[:, :, :_MEMBERS],
+                             attacks.result.logits[:, :, kept], rtol=1e-3,
                              atol=1e-3)
 
 
@@ -186,9 +186,9 @@ def test_the_nine_learn_and_the_chosen_solves_a_separable_problem():
   draws = jax.random.normal(_KEY, (2, 1, 500, 16))
   members = draws[..., 0] > 0
   draws = draws.at[..., 0].add(jnp.where(members, 1.0, -1.0))
-  found = shadow.attack(_KEY, draws[0], members[0], draws[1])
-  assert found.logits.shape == (1, 9, 500)
-  assert found.accuracy(members[1])[0] == 1.0
+  result = shadow.attack(_KEY, draws[0], members[0], draws[1])
+  assert result.logits.shape == (1, 9, 500)
+  assert result.accuracy(members[1])[0] == 1.0
   fitted = discriminators.fit(_KEY, draws[0, :, :400], members[0, :, :400])
   assert fitted.losses.shape == (1, 9, 80)
   assert np.all(fitted.losses[..., -1] < fitted.losses[..., 0])
@@ -197,19 +197,19 @@ def test_the_nine_learn_and_the_chosen_solves_a_separable_problem():
 @pytest.mark.every(3)
 @pytest.mark.parametrize('size, num_validation', [(60000, 1000), (64, 0)])
 def test_split_is_a_partition(size, num_validation):
-  found = shadow.split(_KEY, size, num_validation)
-  for half in found:
+  split = shadow.split(_KEY, size, num_validation)
+  for half in split:
     assert [part.shape for part in half] == [
         (size // 4 - num_validation,), (num_validation,), (size // 4,)]
     assert half.train.dtype == jnp.int32
     assert set(half.train.tolist()) == set(half.fitted.tolist()) | set(
         half.validation.tolist())
-  rows = np.concatenate([part for half in found for part in half])
+  rows = np.concatenate([part for half in split for part in half])
   np.testing.assert_array_equal(np.sort(rows), np.arange(size))
   again, other = (shadow.split(key, size, num_validation)
                   for key in (_KEY, jax.random.key(1)))
-  jax.tree.map(np.testing.assert_array_equal, found, again)
-  assert not np.array_equal(found.target.test, other.target.test)
+  jax.tree.map(np.testing.assert_array_equal, split, again)
+  assert not np.array_equal(split.target.test, other.target.test)
 
 
 def test_classes_are_shared_out_evenly():
@@ -232,7 +232,7 @@ def test_attacked_records_are_balanced_and_in_order(val_role, num_members):
     present = half.fitted if val_role == 'exclude' else half.train
     assert set(rows[members].tolist()) == set(present.tolist())
     assert set(rows[~members].tolist()) <= set(half.test.tolist())
-    # Places tell nothing: members are as far to the front as others.
+    # Places carry no information: members are as far to the front as others.
     places = np.flatnonzero(members)
     assert abs(places.mean() - (2 * num_members - 1) / 2) < (
         4 * num_members / np.sqrt(6 * num_members))
@@ -282,16 +282,16 @@ def test_refuses_bad_attacks(change, message):
 
 def test_members_of_another_number_are_refused(attacks):
   with pytest.raises(ValueError, match=r'^members must be \[32, 240\]'):
-    attacks.found.accuracy(jnp.zeros(_ATTACKED, bool))
+    attacks.result.accuracy(jnp.zeros(_ATTACKED, bool))
 
 
 @pytest.mark.every(2)
 def test_a_score_of_zero_is_no_member():
-  found = shadow.AttackResult(jnp.array([[[0., 1., -1., 0.]]]),
-                              jnp.zeros((1, 1)), jnp.zeros(1, jnp.int32))
+  result = shadow.AttackResult(jnp.array([[[0., 1., -1., 0.]]]),
+                               jnp.zeros((1, 1)), jnp.zeros(1, jnp.int32))
   members = jnp.array([[True, True, False, False]])
-  assert found.accuracy(members).tolist() == [.75]
-  assert found.accuracy(~members).tolist() == [.25]
+  assert result.accuracy(members).tolist() == [.75]
+  assert result.accuracy(~members).tolist() == [.25]
 
 
 @pytest.mark.every(2)

@@ -82,9 +82,9 @@ def test_a_curve_opens_as_the_curator_would_say_it_again_and_again(
     name, servers):
   scheme = schemes.SCHEMES[name](num_thresholds=16, num_servers=servers)
   bins = np.random.default_rng(0).integers(0, 16, 300)
-  law = noise.Contributions(scale=fractions.Fraction(4), num_parties=1,
-                            num_colluding=0)
-  drawn = law.draw(bytes(range(32)), 31)[np.newaxis]
+  added = noise.Contributions(scale=fractions.Fraction(4), num_parties=1,
+                              num_colluding=0)
+  drawn = added.draw(bytes(range(32)), 31)[np.newaxis]
   curve = evaluation.collect(scheme, bins, drawn, num_rows=16,
                              source=_source())
   ranks = np.cumsum(np.bincount(bins, minlength=16))
@@ -141,8 +141,8 @@ def test_what_is_not_given():
   assert schemes.OuterProductScheme(num_thresholds=4, num_servers=3) == (
       schemes.OuterProductScheme(num_thresholds=4, num_servers=3, num_classes=1,
                                  num_colluding=1))
-  law = joint_noise.JointNoise(scale=fractions.Fraction(2), count=3)
-  assert (law.value_bits, law.coin_bits) == (32, 64)
+  joint = joint_noise.JointNoise(scale=fractions.Fraction(2), count=3)
+  assert (joint.value_bits, joint.coin_bits) == (32, 64)
 
 
 def test_statistics_of_pairs_are_those_of_the_definition():
@@ -162,10 +162,10 @@ def test_costs_are_those_of_the_corrected_model():
   asked = [costs.pointwise(_BANK, points, num_servers=2, bits=32,
                            masked=False) / 1e6 for points in (10, 100, 1000)]
   np.testing.assert_allclose(asked, [28.9, 289, 2893], rtol=2e-3)
-  found = [[costs.break_even(depth, 32, against=against)
+  sizes = [[costs.break_even(depth, 32, against=against)
             for against in ('shares', 'masked', 'one_shot')]
            for depth in (10, 15)]
-  np.testing.assert_allclose(found, [[55.6, 111, 107], [80.9, 162, 158]],
+  np.testing.assert_allclose(sizes, [[55.6, 111, 107], [80.9, 162, 158]],
                              rtol=5e-3)
   # From there on keys are what costs less, and not before.
   for points, cheaper in ((55, False), (56, True)):

@@ -52,13 +52,13 @@ def response(epsilon):
 
 
 def best_of(probs, num_trials):
-  """Law of the best of independent trials: differences of powers."""
+  """Distribution of the best of independent trials: differences of powers."""
   below = np.concatenate([[0.], np.cumsum(probs)])
   return np.diff(below**num_trials)
 
 
-def best_of_random(probs, law):
-  return sum(mass * best_of(probs, k + 1) for k, mass in enumerate(law))
+def best_of_random(probs, trial_probs):
+  return sum(mass * best_of(probs, k + 1) for k, mass in enumerate(trial_probs))
 
 
 @pytest.mark.parametrize('num_trials', [5, 20])
@@ -66,12 +66,12 @@ def test_the_best_of_many_trials_breaks_the_epsilon_of_one(num_trials):
   """Erratum E30: enumeration of the search, with one trial's claim."""
   p, q = response(.5)
   assert divergences.max_divergence(p, q) == pytest.approx(.5)
-  found = [best_of(side, num_trials) for side in (p, q)]
-  worst = max(divergences.max_divergence(*found),
-              divergences.max_divergence(*found[::-1]))
+  best = [best_of(side, num_trials) for side in (p, q)]
+  worst = max(divergences.max_divergence(*best),
+              divergences.max_divergence(*best[::-1]))
   assert worst > 1.
-  leak = max(divergences.hockey_stick(*found, epsilon=.5),
-             divergences.hockey_stick(*found[::-1], epsilon=.5))
+  leak = max(divergences.hockey_stick(*best, epsilon=.5),
+             divergences.hockey_stick(*best[::-1], epsilon=.5))
   assert leak > 1e-3
   # What is charged for all trials holds.
   assert worst <= num_trials * .5 + 1e-9
@@ -83,13 +83,13 @@ def test_the_best_of_many_trials_breaks_the_epsilon_of_one(num_trials):
 def test_the_theorem_holds_for_enumerated_searches(mean, shape, order):
   """Papernot and Steinke 2022, Theorem 2, written out for one trial's pair."""
   p, q = response(.4)
-  law = tuning.num_trials_probs(mean=mean, shape=shape)
-  p_best, q_best = (best_of_random(side, law) for side in (p, q))
+  trial_probs = tuning.num_trials_probs(mean=mean, shape=shape)
+  p_best, q_best = (best_of_random(side, trial_probs) for side in (p, q))
   for pair in ((p_best, q_best), (q_best, p_best)):
     exact = divergences.renyi(*pair, order=order)
     trial_loss = lambda a: max(divergences.renyi(p, q, order=a),
                                divergences.renyi(q, p, order=a))
-    stop = law_stop(mean, shape)
+    stop = stop_prob(mean, shape)
     constant = min(
         (1 - 1 / a) * trial_loss(a) - math.log(stop) / a
         for a in np.geomspace(1.01, 1e4, 200))
@@ -98,8 +98,8 @@ def test_the_theorem_holds_for_enumerated_searches(mean, shape, order):
     assert exact <= bound + 1e-9
 
 
-def law_stop(mean, shape):
-  """The parameter of the law, from the ratio of its first two numbers."""
+def stop_prob(mean, shape):
+  """The parameter, from the ratio of the first two probabilities."""
   first, second = tuning.num_trials_probs(mean=mean, shape=shape)[:2]
   factor = .5 if shape == 0 else (1 + shape) / 2
   return 1 - second / first / factor
@@ -107,41 +107,42 @@ def law_stop(mean, shape):
 
 @pytest.mark.parametrize('mean', [1.5, 4., 60.])
 @pytest.mark.parametrize('shape', [0., .5, 1., 2.5])
-def test_law_of_the_number_of_trials(mean, shape):
-  law = tuning.num_trials_probs(mean=mean, shape=shape)
-  numbers = np.arange(1, law.size + 1)
-  assert law.sum() == pytest.approx(1, abs=1e-11)
-  assert law @ numbers == pytest.approx(mean, rel=1e-6)
+def test_distribution_of_the_number_of_trials(mean, shape):
+  probs = tuning.num_trials_probs(mean=mean, shape=shape)
+  numbers = np.arange(1, probs.size + 1)
+  assert probs.sum() == pytest.approx(1, abs=1e-11)
+  assert probs @ numbers == pytest.approx(mean, rel=1e-6)
   # Its recursion: (1 - g) (k + shape) / (k + 1).
-  stop = law_stop(mean, shape)
+  stop = stop_prob(mean, shape)
   ratio = (1 - stop) * (numbers[:-1] + shape) / (numbers[:-1] + 1)
-  kept = law[1:] > 1e-14
-  np.testing.assert_allclose((law[1:] / law[:-1])[kept], ratio[kept], rtol=1e-6)
+  kept = probs[1:] > 1e-14
+  np.testing.assert_allclose((probs[1:] / probs[:-1])[kept], ratio[kept],
+                             rtol=1e-6)
   assert tuning.expected_num_trials(
       stop_prob=stop, shape=shape) == pytest.approx(mean, rel=1e-6)
 
 
 def test_geometric():
-  law = tuning.num_trials_probs(mean=5., shape=1.)
-  np.testing.assert_allclose(law[:10], .2 * .8**np.arange(10), rtol=1e-9)
+  probs = tuning.num_trials_probs(mean=5., shape=1.)
+  np.testing.assert_allclose(probs[:10], .2 * .8**np.arange(10), rtol=1e-9)
   assert tuning.expected_num_trials(stop_prob=1., shape=0.) == 1.
 
 
 @pytest.mark.every(2)
-def test_draws_follow_the_law():
+def test_draws_follow_the_distribution():
   """Kolmogorov-Smirnov over 500 draws; false alarm 1e-6."""
-  law = tuning.num_trials_probs(mean=6., shape=.5)
+  probs = tuning.num_trials_probs(mean=6., shape=.5)
   numbers = [tuning.draw_num_trials(key, mean=6., shape=.5)
              for key in jax.random.split(jax.random.key(0), 500)]
   assert min(numbers) >= 1
-  found = np.cumsum(np.bincount(numbers, minlength=law.size + 1)[1:]) / 500
-  assert np.abs(found[:law.size] - np.cumsum(law)).max() < 2.7 / 500**.5
+  shares = np.cumsum(np.bincount(numbers, minlength=probs.size + 1)[1:]) / 500
+  assert np.abs(shares[:probs.size] - np.cumsum(probs)).max() < 2.7 / 500**.5
 
 
 def test_both_words_of_a_draw_count(monkeypatch):
   """Just below and just above each step of the distribution function."""
-  law = tuning.num_trials_probs(mean=6., shape=.5)
-  for number, level in enumerate(np.cumsum(law)[:9], 1):
+  probs = tuning.num_trials_probs(mean=6., shape=.5)
+  for number, level in enumerate(np.cumsum(probs)[:9], 1):
     place = int(level * 2.0**64)
     for shift, wanted in ((-2**16, number), (2**16, number + 1)):
       monkeypatch.setattr(
@@ -151,7 +152,7 @@ def test_both_words_of_a_draw_count(monkeypatch):
   # The last word of all is not beyond the table.
   monkeypatch.setattr(jax.random, 'bits', lambda key, shape, dtype:
                       np.full(shape, 2**32 - 1, dtype))
-  assert tuning.draw_num_trials(None, mean=6., shape=.5) == law.size
+  assert tuning.draw_num_trials(None, mean=6., shape=.5) == probs.size
 
 
 @pytest.mark.parametrize('call, message', [

@@ -18,8 +18,8 @@ def _matrices(factors):
   """X_1 ... X_L in float64, entry by entry."""
   factors = np.asarray(factors, np.float64)
   count, half = factors.shape[:2]
-  found = np.zeros((count, 2 * half, 2 * half))
-  for level, matrix in enumerate(found):
+  matrices = np.zeros((count, 2 * half, 2 * half))
+  for level, matrix in enumerate(matrices):
     inner = half >> level
     for block in range(half):
       a, c = divmod(block, inner)
@@ -27,7 +27,7 @@ def _matrices(factors):
       for i in range(2):
         for j in range(2):
           matrix[row(i), row(j)] = factors[level, block, i, j]
-  return found
+  return matrices
 
 
 def _product(factors):
@@ -39,8 +39,8 @@ def _factors(size, seed=0):
   return butterfly.init(jax.random.key(seed), size, variance=1 / size)
 
 
-def _relative(found, wanted):
-  return np.max(np.abs(found - wanted)) / np.max(np.abs(wanted))
+def _relative(actual, wanted):
+  return np.max(np.abs(actual - wanted)) / np.max(np.abs(wanted))
 
 
 @pytest.mark.slow
@@ -50,9 +50,9 @@ def test_products_are_those_of_the_factors(size):
   wanted = _product(factors)
   x = np.random.default_rng(1).normal(size=(2, 3, size)).astype(np.float32)
   assert _relative(dense(factors), wanted) < 1e-5
-  found = apply(factors, x)
-  assert found.shape == x.shape
-  assert _relative(found, x @ wanted.T) < 1e-5
+  product = apply(factors, x)
+  assert product.shape == x.shape
+  assert _relative(product, x @ wanted.T) < 1e-5
   if size == 8:
     assert _relative(apply(factors, x[0, 0]), wanted @ x[0, 0]) < 1e-5
 
@@ -60,8 +60,8 @@ def test_products_are_those_of_the_factors(size):
 def test_packs_by_vmap():
   factors = jnp.stack([_factors(8, seed) for seed in range(3)])
   x = np.random.default_rng(1).normal(size=(3, 4, 8)).astype(np.float32)
-  found = jax.jit(jax.vmap(butterfly.apply))(factors, x)
-  for each, one, value in zip(found, factors, x, strict=True):
+  products = jax.jit(jax.vmap(butterfly.apply))(factors, x)
+  for each, one, value in zip(products, factors, x, strict=True):
     np.testing.assert_allclose(each, value @ _product(one).T, rtol=1e-4,
                                atol=1e-6)
 
@@ -69,15 +69,16 @@ def test_packs_by_vmap():
 @pytest.mark.parametrize('size', [2, 16, 64])
 def test_supports(size):
   """Rows and columns whose indices differ in one bit at most (Figure 1.3)."""
-  found = butterfly.supports(size)
+  supports = butterfly.supports(size)
   count = size.bit_length() - 1
-  assert found.shape == (count, size, size) and found.dtype == bool
+  assert supports.shape == (count, size, size) and supports.dtype == bool
   differ = np.arange(size)[:, None] ^ np.arange(size)
   for level in range(count):
     np.testing.assert_array_equal(
-        found[level], (differ == 0) | (differ == size >> level + 1))
-  assert np.all(found.sum((1, 2)) == 2 * size)
-  path_counts = np.linalg.multi_dot([*found.astype(int), np.eye(size, dtype=int)])
+        supports[level], (differ == 0) | (differ == size >> level + 1))
+  assert np.all(supports.sum((1, 2)) == 2 * size)
+  path_counts = np.linalg.multi_dot([*supports.astype(int),
+                                     np.eye(size, dtype=int)])
   np.testing.assert_array_equal(path_counts, 1)
 
 
@@ -108,9 +109,9 @@ def test_gradients_are_those_of_the_product_on_its_supports():
         np.linalg.multi_dot([np.eye(size), np.eye(size), *part])
         for part in (matrices[:level], matrices[level + 1:]))
     wanted = np.where(mask, before.T @ outer @ after.T, 0)
-    found = _matrices(np.where(np.arange(5)[:, None, None, None] == level,
-                               by_factors, 0))[level]
-    assert _relative(found, wanted) < 1e-5
+    gradient = _matrices(np.where(np.arange(5)[:, None, None, None] == level,
+                                  by_factors, 0))[level]
+    assert _relative(gradient, wanted) < 1e-5
   assert _relative(by_x, weight @ _product(factors)) < 1e-5
 
 
@@ -129,8 +130,8 @@ def test_fourier_after_bit_reversal(size):
   assert _relative(dense(factors), wanted[:, order]) < 1e-6
   x = np.random.default_rng(3).normal(size=(3, size, 2)).astype(
       np.float32).view(np.complex64)[..., 0]
-  found = apply(factors, x[:, order])
-  assert _relative(found, np.fft.fft(x)) < 1e-6
+  transformed = apply(factors, x[:, order])
+  assert _relative(transformed, np.fft.fft(x)) < 1e-6
   digits = [int(f'{i:0{size.bit_length() - 1}b}'[::-1], 2) for i in range(size)]
   np.testing.assert_array_equal(order, digits)
 

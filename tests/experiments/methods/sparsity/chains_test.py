@@ -39,10 +39,10 @@ def _rank(chain):
 @pytest.mark.parametrize('layer', _TABLE)
 def test_layers_of_resnet_20(layer):
   p, q, count = layer
-  found = chains.smallest_chain(p, q, num_factors=count)
-  assert (found.rows, found.columns, found.num_parameters) == _TABLE[layer]
-  assert found.size == (p, q) and found.monotone
-  assert found == chains.monotone_chains(p, q, num_factors=count)[0]
+  chain = chains.smallest_chain(p, q, num_factors=count)
+  assert (chain.rows, chain.columns, chain.num_parameters) == _TABLE[layer]
+  assert chain.size == (p, q) and chain.monotone
+  assert chain == chains.monotone_chains(p, q, num_factors=count)[0]
 
 
 def test_next_best_chains():

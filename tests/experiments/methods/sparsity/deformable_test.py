@@ -30,25 +30,25 @@ def _key(number=0):
 
 def _places(chain):
   """Row and column of each coefficient of each factor, as loops see them."""
-  found = []
+  places = []
   for a, r, s, t in chain.shapes:
     rows, columns = np.zeros((2, a, r, s, t), int)
     for outer, row, column, inner in np.ndindex(a, r, s, t):
       rows[outer, row, column, inner] = (outer * r + row) * t + inner
       columns[outer, row, column, inner] = (outer * s + column) * t + inner
-    found.append((rows, columns))
-  return found
+    places.append((rows, columns))
+  return places
 
 
 def _matrices(factors, chain):
   """Factors as dense matrices."""
-  found = []
+  matrices = []
   for factor, places, (before, after) in zip(
       factors, _places(chain), itertools.pairwise(chain.sizes), strict=True):
     matrix = np.zeros((after, before))
     matrix[places] = factor
-    found.append(matrix)
-  return found
+    matrices.append(matrix)
+  return matrices
 
 
 def _product(matrices):
@@ -114,13 +114,13 @@ def test_gradients_are_those_on_the_supports(through):
 
   matrices = [jnp.asarray(matrix, jnp.float32)
               for matrix in _matrices(factors, chain)]
-  found, wanted = (jax.jit(jax.grad(of_factors))(factors),
-                   jax.jit(jax.grad(of_matrices))(matrices))
-  for gradient, other, places in zip(found, wanted, _places(chain),
+  gradients, wanted = (jax.jit(jax.grad(of_factors))(factors),
+                       jax.jit(jax.grad(of_matrices))(matrices))
+  for gradient, other, places in zip(gradients, wanted, _places(chain),
                                      strict=True):
     assert np.count_nonzero(other) > gradient.size
     np.testing.assert_allclose(gradient, other[places], atol=1e-5)
-  stepped = jax.tree.map(lambda value, by: value - by, factors, found)
+  stepped = jax.tree.map(lambda value, by: value - by, factors, gradients)
   for matrix, support in zip(_matrices(stepped, chain), chain.supports(),
                              strict=True):
     assert not matrix[~support].any()

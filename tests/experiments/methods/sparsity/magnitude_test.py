@@ -81,10 +81,10 @@ def test_rounds_are_those_of_brute_force_for_each_of_a_pack(scope):
     params = jax.tree.map(lambda *leaves: np.stack(leaves), *trees)
     pack = jax.tree.map(np.asarray, compiled(params, pack))
     for i, tree in enumerate(trees):
-      found = jax.tree.map(lambda leaf, i=i: leaf[i], pack)
+      own_mask = jax.tree.map(lambda leaf, i=i: leaf[i], pack)
       brute = _brute(tree, wanted[i], 0.3, scope)
-      jax.tree.map(np.testing.assert_array_equal, _kernels(found), brute)
-      wanted[i] = found
+      jax.tree.map(np.testing.assert_array_equal, _kernels(own_mask), brute)
+      wanted[i] = own_mask
   assert np.all(pack['a']['bias']) and np.all(pack['b']['norm']['scale'])
 
 
@@ -130,8 +130,8 @@ def test_floors_are_of_whole_numbers():
   for share in ('0.2', '0.1', '0.3', '0.7', '0.29', '0.0001', '0.9999'):
     wanted = fractions.Fraction(share)
     for count in (*range(101), 270896, 2**31 - 1):
-      found = magnitude._floor(jnp.int32(count), magnitude._ratio(float(share)))
-      assert int(found) == wanted * count // 1, (share, count)
+      floor = magnitude._floor(jnp.int32(count), magnitude._ratio(float(share)))
+      assert int(floor) == wanted * count // 1, (share, count)
 
 
 @pytest.mark.slow
@@ -141,11 +141,11 @@ def test_random_subsets_are_uniform():
   mask = {'a': {'kernel': jnp.array([True, False, True, True, False])},
           'b': {'kernel': jnp.array([True, True, False, True])}}
   keys = jax.random.split(jax.random.key(0), 3000)
-  found = jax.jit(jax.vmap(lambda key: magnitude.random_prune(
+  pruned = jax.jit(jax.vmap(lambda key: magnitude.random_prune(
       key, params, mask, fraction=1 / 3)))(keys)
-  assert np.all(jax.vmap(masks.nested, (0, None))(found, mask))
-  assert np.all(np.asarray(jax.vmap(masks.count)(found)) == 4)
-  flat = np.concatenate([np.asarray(found[n]['kernel'])[:, np.asarray(
+  assert np.all(jax.vmap(masks.nested, (0, None))(pruned, mask))
+  assert np.all(np.asarray(jax.vmap(masks.count)(pruned)) == 4)
+  flat = np.concatenate([np.asarray(pruned[n]['kernel'])[:, np.asarray(
       mask[n]['kernel'])] for n in ('a', 'b')], 1)
   _, counts = np.unique(flat @ 2**np.arange(6), return_counts=True)
   assert len(counts) == 15
@@ -167,10 +167,10 @@ def test_random_layers_are_independent():
   """Which of three goes in one leaf says nothing of the other."""
   params = {n: {'kernel': jnp.zeros(3)} for n in ('a', 'b')}
   keys = jax.random.split(jax.random.key(1), 3000)
-  found = jax.jit(jax.vmap(lambda key: magnitude.random_prune(
+  pruned = jax.jit(jax.vmap(lambda key: magnitude.random_prune(
       key, params, masks.ones_like(params), fraction=1 / 3, scope='layer')))(keys)
-  gone = [np.argmin(found[n]['kernel'], 1) for n in ('a', 'b')]
-  assert all(np.all(np.sum(found[n]['kernel'], 1) == 2) for n in ('a', 'b'))
+  gone = [np.argmin(pruned[n]['kernel'], 1) for n in ('a', 'b')]
+  assert all(np.all(np.sum(pruned[n]['kernel'], 1) == 2) for n in ('a', 'b'))
   counts = np.bincount(3 * gone[0] + gone[1], minlength=9)
   assert stats.chisquare(counts).pvalue > ERROR_RATE
 
@@ -194,8 +194,8 @@ def test_rounds_interrupted_and_resumed(restart):
     jax.tree.map(np.testing.assert_array_equal, _kernels(state.mask),
                  _brute(trained, before.mask, 0.25, 'layer'))
     source = initial if restart == 'rewind' else trained
-    jax.tree.map(lambda found, value, kept: np.testing.assert_array_equal(
-        found, np.where(kept, value, 0)), params, source, state.mask)
+    jax.tree.map(lambda actual, value, kept: np.testing.assert_array_equal(
+        actual, np.where(kept, value, 0)), params, source, state.mask)
   kept = sum(magnitude.remaining(n, 0.25, 3) for n in (21, 11, 12))
   assert int(masks.count(state.mask)) == kept + 5
 

@@ -76,13 +76,13 @@ def test_masked_weights_stay_zero_and_others_train_as_by_hand():
   compiled = jax.jit(train)
   for seed in (1, 2):
     mask = _mask(seed)
-    found = compiled(_params(), mask)['dense']
+    trained = compiled(_params(), mask)['dense']
     wanted = _by_hand(mask)
     masked = ~np.asarray(mask['dense']['kernel'])
     assert 3 < masked.sum() < 9
-    np.testing.assert_array_equal(np.asarray(found['kernel'])[masked], 0)
+    np.testing.assert_array_equal(np.asarray(trained['kernel'])[masked], 0)
     for name in ('kernel', 'bias'):
-      np.testing.assert_allclose(found[name], wanted[name], rtol=1e-4,
+      np.testing.assert_allclose(trained[name], wanted[name], rtol=1e-4,
                                  atol=1e-5)
   assert len(traced) == 1
   gradient = jax.grad(_loss)(masks.apply(_params(), mask), X)
@@ -106,9 +106,9 @@ def test_momentum_of_before_the_pruning_moves_nothing_if_it_is_last(last):
 
 def test_what_is_masked_is_plus_zero_whatever_it_was():
   values = {'a': jnp.array([jnp.nan, jnp.inf, -1.0, -2.0])}
-  found = masks.apply(values, {'a': jnp.array([False, False, False, True])})
-  np.testing.assert_array_equal(found['a'], [0, 0, 0, -2])
-  assert not np.any(np.signbit(found['a'][:3]))
+  masked = masks.apply(values, {'a': jnp.array([False, False, False, True])})
+  np.testing.assert_array_equal(masked['a'], [0, 0, 0, -2])
+  assert not np.any(np.signbit(masked['a'][:3]))
 
 
 def test_counts_and_fractions_of_packs():

@@ -27,32 +27,33 @@ def _small():
 def test_table_1_1(setting):
   segments, num_factors = setting
   printed, ours = _TABLE[setting]
-  made = networks.butterfly(_RESNET_20, segments=segments,
-                            num_factors=num_factors)
-  assert (made.num_parameters, made.num_dense) == (ours, 272_474)
+  network = networks.butterfly(_RESNET_20, segments=segments,
+                               num_factors=num_factors)
+  assert (network.num_parameters, network.num_dense) == (ours, 272_474)
   rounded = round(100 * ours / 272_474 + 1e-9, 1)
   # M-E05: 12.73, and the text has 12.9.
   assert rounded == pytest.approx(12.7 if setting == (2, 3) else printed)
 
 
 def test_the_dense_network_is_itself():
-  made = networks.dense(_RESNET_20)
-  assert made.num_parameters == made.num_dense == 272_474
+  network = networks.dense(_RESNET_20)
+  assert network.num_parameters == network.num_dense == 272_474
   params = {'any': jnp.ones(2)}
-  assert made.effective(params) is params and made.init == _RESNET_20
+  assert network.effective(params) is params and network.init == _RESNET_20
 
 
 def test_what_is_replaced():
   """All convolutions 3 x 3 of the last segments, nothing else."""
-  made = networks.butterfly(BatchResnet(depth=14, widths=(4, 4, 8)).init,
-                            segments=2, num_factors=2)
-  params = jax.jit(made.init)(jax.random.key(1))
-  found = {(name, layer) for name, layers in params.items()
-           for layer in layers if layer in ('conv_0', 'conv_1', 'shortcut')
-           and 'factors' in layers[layer]}
-  assert found == {(f'block_{group}_{number}', f'conv_{place}')
-                   for group in (1, 2) for number in (0, 1) for place in (0, 1)}
-  assert all('kernel' not in params[name][layer] for name, layer in found)
+  network = networks.butterfly(BatchResnet(depth=14, widths=(4, 4, 8)).init,
+                               segments=2, num_factors=2)
+  params = jax.jit(network.init)(jax.random.key(1))
+  replaced = {(name, layer) for name, layers in params.items()
+              for layer in layers if layer in ('conv_0', 'conv_1', 'shortcut')
+              and 'factors' in layers[layer]}
+  assert replaced == {(f'block_{group}_{number}', f'conv_{place}')
+                      for group in (1, 2) for number in (0, 1)
+                      for place in (0, 1)}
+  assert all('kernel' not in params[name][layer] for name, layer in replaced)
 
 
 def _filled(init):
@@ -65,10 +66,10 @@ def _filled(init):
 
 @pytest.mark.every(2)
 def test_effective_parameters():
-  made = _small()
-  params = _filled(made.init)
+  network = _small()
+  params = _filled(network.init)
   before = jax.tree.structure(params)
-  effective = made.effective(params)
+  effective = network.effective(params)
   assert jax.tree.structure(params) == before
   shapes = jax.eval_shape(lambda: _SMALL(jax.random.key(0)))
   assert jax.tree.map(jnp.shape, effective) == jax.tree.map(
@@ -83,9 +84,9 @@ def test_effective_parameters():
 
 def test_layers_and_keys_differ():
   """Four layers of one shape in two networks have no number in common."""
-  made = networks.butterfly(BatchResnet(depth=14, widths=(8, 8, 8)).init,
-                            segments=1, num_factors=2)
-  params = jax.jit(jax.vmap(made.init))(jax.random.split(jax.random.key(3)))
+  network = networks.butterfly(BatchResnet(depth=14, widths=(8, 8, 8)).init,
+                               segments=1, num_factors=2)
+  params = jax.jit(jax.vmap(network.init))(jax.random.split(jax.random.key(3)))
   values = np.concatenate([
       factor.ravel() for number in (0, 1) for place in (0, 1)
       for factor in params[f'block_2_{number}'][f'conv_{place}']['factors']])
@@ -95,8 +96,8 @@ def test_layers_and_keys_differ():
 @pytest.mark.slow
 def test_gradients_of_many_replicas_are_those_of_each():
   """The chain rule by hand: of a kernel's gradient, the pullback."""
-  made = _small()
-  params = jax.jit(jax.vmap(made.init))(jax.random.split(jax.random.key(4)))
+  network = _small()
+  params = jax.jit(jax.vmap(network.init))(jax.random.split(jax.random.key(4)))
 
   def loss(dense):
     return sum(jnp.sum(jnp.sin(leaf)) for leaf in jax.tree.leaves(dense))
@@ -111,10 +112,11 @@ def test_gradients_of_many_replicas_are_those_of_each():
       gradient[block][name] = {'factors': pullback(jnp.cos(kernel))[0]}
     return gradient
 
-  found = jax.jit(jax.vmap(jax.grad(lambda p: loss(made.effective(p)))))(params)
+  gradients = jax.jit(jax.vmap(jax.grad(lambda p: loss(network.effective(p)))))(
+      params)
   for replica in range(2):
     one, gradient = (jax.tree.map(lambda leaf, i=replica: np.asarray(leaf)[i],
-                                  many) for many in (params, found))
+                                  many) for many in (params, gradients))
     jax.tree.map(lambda ours, wanted: np.testing.assert_allclose(
         ours, wanted, atol=1e-5), gradient, by_hand(one))
 

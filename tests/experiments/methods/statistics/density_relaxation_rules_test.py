@@ -42,9 +42,9 @@ def true_delta(rho, epsilon):
 @pytest.mark.parametrize('line', TABLE)
 def test_noise_by_each_rule(line):
   size, epsilon, *wanted = line
-  found = [relaxation.noise_multiplier(rho_of(rule, epsilon, size**-2))
-           for rule in relaxation.RULES]
-  assert found == pytest.approx(wanted, abs=6e-3)
+  multipliers = [relaxation.noise_multiplier(rho_of(rule, epsilon, size**-2))
+                 for rule in relaxation.RULES]
+  assert multipliers == pytest.approx(wanted, abs=6e-3)
 
 
 @pytest.mark.parametrize('rule', relaxation.RULES)
@@ -70,12 +70,12 @@ def test_rules_hold_where_they_are_not_refused(rule, epsilon, delta):
 @pytest.mark.parametrize('epsilon, delta', [(0.1, 1e-6), (2.0, 1e-3)])
 def test_rules_and_their_conversions(epsilon, delta):
   """Forwards after backwards is nothing at all."""
-  found = notions.approx_from_zcdp(notions.ZCDP(rho=rho_of(
+  actual = notions.approx_from_zcdp(notions.ZCDP(rho=rho_of(
       'zcdp', epsilon, delta)), delta=delta)
-  assert found.epsilon == pytest.approx(epsilon)
-  found = accounting.gaussian_epsilon(
+  assert actual.epsilon == pytest.approx(epsilon)
+  actual = accounting.gaussian_epsilon(
       shift=math.sqrt(2 * rho_of('exact', epsilon, delta)), delta=delta)
-  assert found == pytest.approx(epsilon)
+  assert actual == pytest.approx(epsilon)
   # The best order, by brute force over orders.
   rho, orders = rho_of('renyi', epsilon, delta), 1 + np.logspace(-2, 4, 20_001)
   deltas = (orders - 1) * (orders * rho - epsilon) - np.log(
@@ -112,9 +112,9 @@ def test_what_is_built_meets_what_was_asked(adjacency):
   built = relaxation.relaxed_projection(
       num_records=100, epsilon=1.5, delta=1e-4, num_functions=7,
       adjacency=adjacency)
-  found = accounting.delta_for(built.event, target_epsilon=1.5,
+  delta = accounting.delta_for(built.event, target_epsilon=1.5,
                                adjacency=adjacency)
-  assert found == pytest.approx(1e-4, rel=1e-3) and built.fix_mass
+  assert delta == pytest.approx(1e-4, rel=1e-3) and built.fix_mass
   assert built.scales[1] == pytest.approx(
       built.sensitivity * relaxation.noise_multiplier(built.rho))
 
@@ -122,28 +122,28 @@ def test_what_is_built_meets_what_was_asked(adjacency):
 def test_printed_noise_and_functions():
   """Section 4.4 and Corollary 2 by their formulas."""
   public = dict(num_records=10**4, smoothness=1, adjacency=REPLACE)
-  found = relaxation.printed_relaxation(epsilon=0.1, delta=1e-6,
-                                        rule='classical', **public)
+  relaxed = relaxation.printed_relaxation(epsilon=0.1, delta=1e-6,
+                                          rule='classical', **public)
   signal = 1e3 / math.sqrt(math.log(1.25e6))
-  assert found.num_functions == round(signal**0.5) // 2 * 2 + 1 == 17
-  assert found.scales[1] == pytest.approx(
+  assert relaxed.num_functions == round(signal**0.5) // 2 * 2 + 1 == 17
+  assert relaxed.scales[1] == pytest.approx(
       4 * math.sqrt(math.log(1.25e6) * 17) / 0.1)
-  assert not found.fix_mass
+  assert not relaxed.fix_mass
   # gamma = 2.
-  found = relaxation.printed_relaxation(epsilon=1.0, delta=1e-8, **public)
+  relaxed = relaxation.printed_relaxation(epsilon=1.0, delta=1e-8, **public)
   depth = 2 * math.log(1e4)
-  assert found.num_functions == min(
+  assert relaxed.num_functions == min(
       round(1e4**(1 / 3)) // 2 * 2 + 1,
       round((1e4 / math.sqrt(depth))**0.5) // 2 * 2 + 1)
-  assert found.rho == pytest.approx(1 / 16 / depth)
-  assert found.scales[1] == pytest.approx(
-      2 * math.sqrt(found.num_functions / found.rho))
+  assert relaxed.rho == pytest.approx(1 / 16 / depth)
+  assert relaxed.scales[1] == pytest.approx(
+      2 * math.sqrt(relaxed.num_functions / relaxed.rho))
   # Where the number of functions is that of the noise, and not of sampling.
   few = relaxation.printed_relaxation(epsilon=0.1, delta=0.01, **public)
   assert few.num_functions == round(
       (1e3 / math.sqrt(math.log(100)))**0.5) // 2 * 2 + 1 == 23
-  thesis = projection_tunings.printed_projection(rho=found.rho, **public)
-  assert thesis.num_functions <= found.num_functions
+  thesis = projection_tunings.printed_projection(rho=relaxed.rho, **public)
+  assert thesis.num_functions <= relaxed.num_functions
 
 
 def test_relaxed_noise_is_less_from_the_crossing_on():
@@ -158,8 +158,8 @@ def test_relaxed_noise_is_less_from_the_crossing_on():
       relaxed = relaxation.relaxed_projection(
           delta=delta, rule='corollary', tuning='printed', adjacency=REPLACE,
           **public)
-      pure, relaxed = (found.expected(densities.uniform()).privacy
-                       for found in (pure, relaxed))
+      pure, relaxed = (mechanism.expected(densities.uniform()).privacy
+                       for mechanism in (pure, relaxed))
       assert pure == pytest.approx(16 * functions**3 / (size * 0.1)**2)
       assert relaxed == pytest.approx(
           64 * 2 * math.log(size) * functions**2 / (size * 0.1)**2)

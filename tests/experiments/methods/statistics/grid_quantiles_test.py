@@ -1,4 +1,4 @@
-"""Tests of experiments.methods.statistics.grid_quantiles: laws of both rules, their privacy."""
+"""Distributions and privacy of both rules of grid quantiles."""
 
 import math
 
@@ -14,14 +14,14 @@ from tests.stats.quantile_methods import pairs
 
 GRID = (0.0, 0.2, 0.25, 0.6, 1.0)
 MANY = (0.0, 0.1, *np.linspace(0.5, 0.9, 60).tolist(), 1.0)
-LAWS = {'exponential': selection.ExponentialMechanism,
-        'permute_and_flip': selection.PermuteAndFlip}
+MECHANISMS = {'exponential': selection.ExponentialMechanism,
+              'permute_and_flip': selection.PermuteAndFlip}
 
 
 def log_probs(asked, data):
-  """Of candidates, by the module's weights and the laws of `selection`."""
-  rule = LAWS[asked.rule](epsilon=1.0, sensitivity=0.5,
-                          adjacency=asked.adjacency)
+  """Log-probabilities of candidates, from weights and the `selection` rule."""
+  rule = MECHANISMS[asked.rule](epsilon=1.0, sensitivity=0.5,
+                                adjacency=asked.adjacency)
   assert rule.rate == 1.0
   with jax.enable_x64(True):
     weights = jax.jit(grid.log_weights)(
@@ -35,13 +35,13 @@ def log_probs(asked, data):
 def test_costs_are_those_of_the_definition():
   data = np.array([0.0, 0.2, 0.2, 0.2, 0.7, 1.0, 1.0])
   with jax.enable_x64(True):
-    found = -np.asarray(grid.log_weights(
+    costs = -np.asarray(grid.log_weights(
         records.padded(data, 0.0, 1.0), np.float64(0.3), np.float64(1.0),
         np.array(GRID)))
   want = [max(0.0, np.sum(data < g) - 2.1, 2.1 - np.sum(data <= g))
           for g in GRID]
-  np.testing.assert_allclose(found, want, atol=1e-12)
-  assert found[1] == 0.0
+  np.testing.assert_allclose(costs, want, atol=1e-12)
+  assert costs[1] == 0.0
 
 
 # A record goes from the left of all candidates to the right: one loses what
@@ -61,16 +61,17 @@ def some_pairs(adjacency):
 @pytest.mark.sound
 @pytest.mark.parametrize('rule', grid.RULES)
 @pytest.mark.parametrize('adjacency', [pairs.REPLACE, pairs.ADD])
-def test_no_pair_tells_more_than_epsilon_and_one_tells_most(rule, adjacency):
-  found = []
+def test_no_pair_loses_more_than_epsilon_and_one_loses_most_of_it(
+    rule, adjacency):
+  losses = []
   for at, both in enumerate(some_pairs(adjacency)):
     asked = grid.GridQuantiles(
         probs=((0.25, 0.5, 0.8)[(at + 1) % 3],), epsilon=1.0, lower=0.0,
         upper=1.0, adjacency=adjacency, candidates=MANY[1:], rule=rule)
     first, second = (log_probs(asked, data) for data in both)
-    found.append(np.max(np.abs(first - second)))
-  assert max(found) <= 1 + 1e-6
-  assert found[0] > 0.9
+    losses.append(np.max(np.abs(first - second)))
+  assert max(losses) <= 1 + 1e-6
+  assert losses[0] > 0.9
 
 
 @pytest.mark.every(3)
@@ -80,8 +81,8 @@ def test_draws_have_the_law(rule):
   asked = grid.GridQuantiles(
       probs=(0.8,), epsilon=1.0, lower=0.0, upper=1.0,
       adjacency=pairs.REPLACE, candidates=GRID, rule=rule)
-  found = pairs.answers(asked, data, 4000)[:, 0]
-  counts = np.array([np.sum(found == candidate) for candidate in GRID])
+  answers = pairs.answers(asked, data, 4000)[:, 0]
+  counts = np.array([np.sum(answers == candidate) for candidate in GRID])
   expected = 4000 * np.exp(log_probs(asked, data))
   assert counts.sum() == 4000
   assert stats.chisquare(counts, expected * 4000 / expected.sum()
@@ -93,9 +94,10 @@ def test_scores_of_many_records_are_exact():
   with jax.enable_x64(True):
     data = records.Records(np.array([0.5]), np.int32(2**30), np.float64(0.0),
                            np.float64(1.0))
-    found = np.asarray(grid.log_weights(data, np.float64(0.5), np.float64(1.0),
-                                        np.array([0.0, 1.0])))
-  assert found.tolist() == [-2.0**29, 1.0 - 2.0**29]
+    log_weights = np.asarray(grid.log_weights(data, np.float64(0.5),
+                                              np.float64(1.0),
+                                              np.array([0.0, 1.0])))
+  assert log_weights.tolist() == [-2.0**29, 1.0 - 2.0**29]
 
 
 def test_bad_candidates_are_refused():

@@ -13,13 +13,13 @@ from dpjax.stats.quantile_methods import records
 from experiments.methods.statistics import histogram_bounds as bounds
 
 # A density x + 1/2 on [0, 1]: of Lipschitz constant 1, at least 1/2.
-_LAW = dict(lipschitz=1.0, density_floor=0.5)
+_DENSITY = dict(lipschitz=1.0, density_floor=0.5)
 
 
 def _smallest(num_bins, printed, size):
   return bounds.smallest(functools.partial(
       bounds.theorem_tail, num_examples=size, epsilon=0.1, num_bins=num_bins,
-      printed=printed, **_LAW), 0.05)
+      printed=printed, **_DENSITY), 0.05)
 
 
 @pytest.mark.parametrize('size, printed, corrected', [
@@ -27,9 +27,9 @@ def _smallest(num_bins, printed, size):
 def test_goldens_of_theorem_6_2_10(size, printed, corrected):
   """QF-18: the least gamma at 5 %, over all admitted numbers of bins."""
   for is_printed, wanted in [(True, printed), (False, corrected)]:
-    _, found = bounds.best_bins(
+    _, bound = bounds.best_bins(
         lambda bins: _smallest(bins, is_printed, size), first=9, most=64)
-    assert found == pytest.approx(wanted, rel=3e-3)
+    assert bound == pytest.approx(wanted, rel=3e-3)
 
 
 @pytest.mark.parametrize('size, epsilon, wanted', [
@@ -38,20 +38,20 @@ def test_goldens_of_theorem_6_2_10(size, printed, corrected):
 def test_goldens_of_the_direct_bound(size, epsilon, wanted):
   """QB-13; up to 56 times below the theorem."""
   error = lambda bins: bounds.direct_error(
-      0.05, num_examples=size, epsilon=epsilon, num_bins=bins, **_LAW)
-  bins, found = bounds.best_bins(error, most=64)
-  assert found == pytest.approx(wanted, rel=0.015)
-  assert found <= min(error(other) for other in (4, 5, 8, 13, 16, 31))
+      0.05, num_examples=size, epsilon=epsilon, num_bins=bins, **_DENSITY)
+  bins, bound = bounds.best_bins(error, most=64)
+  assert bound == pytest.approx(wanted, rel=0.015)
+  assert bound <= min(error(other) for other in (4, 5, 8, 13, 16, 31))
   if size == 10**5 and epsilon == 0.1:
-    assert _smallest(9, True, size) / found > 55 and 10 <= bins <= 16
+    assert _smallest(9, True, size) / bound > 55 and 10 <= bins <= 16
 
 
 def test_what_is_printed_is_looser():
   given = dict(num_examples=10**6, epsilon=1.0, num_bins=20, lipschitz=1.0)
-  printed, found = (bounds.density_tail(0.2, printed=each, **given)
-                    for each in (True, False))
+  printed, corrected = (bounds.density_tail(0.2, printed=each, **given)
+                        for each in (True, False))
   np.testing.assert_allclose(
-      [printed, found],
+      [printed, corrected],
       [40 * np.exp(-(0.15 / 20)**2 * 10**6 / 4) + 20 * np.exp(-2500),
        40 * np.exp(-(0.15 / 20)**2 * 10**6 / 2) + 20 * np.exp(-2500)])
   assert bounds.density_tail(0.05, **given) == 1
@@ -80,23 +80,24 @@ def test_partial_sums_of_noise(bins):
 def test_bounds_hold():
   """On x + 1/2, at orders of the inner interval; one bound is vacuous."""
   size, bins, epsilon = 10**4, 6, 0.1
-  given = dict(num_examples=size, epsilon=epsilon, num_bins=bins, **_LAW)
+  given = dict(num_examples=size, epsilon=epsilon, num_bins=bins, **_DENSITY)
   gamma = bounds.direct_error(0.05, **given)
   ends = np.array([gamma, 1 - gamma])
   probs = np.linspace(*(ends * (ends + 1) / 2), 101)[1:-1]
   uniform = np.random.default_rng(1).uniform(size=(200, size))
   rows = np.sort(np.sqrt(0.25 + 2 * uniform) - 0.5, 1)
   with jax.enable_x64(True):
-    made = histogram.HistogramQuantiles(
+    estimator = histogram.HistogramQuantiles(
         probs=tuple(probs), epsilon=epsilon, lower=0.0, upper=1.0,
         adjacency=Adjacency.REPLACE_ONE, num_bins=bins, post='raw')
     data = records.padded(rows[0], 0.0, 1.0)
     spare = data.ordered.size - size
-    found = np.asarray(mechanism.repeated(made.draw)(
+    quantiles = np.asarray(mechanism.repeated(estimator.draw)(
         jax.random.split(jax.random.key(0), 200),
         data._replace(ordered=np.pad(rows, ((0, 0), (0, spare)),
-                                     constant_values=1.0)), made.parameters))
-  errors = np.max(np.abs(found - (np.sqrt(0.25 + 2 * probs) - 0.5)), 1)
+                                     constant_values=1.0)),
+        estimator.parameters))
+  errors = np.max(np.abs(quantiles - (np.sqrt(0.25 + 2 * probs) - 0.5)), 1)
   assert np.mean(errors > gamma) <= 0.05 + 4 * np.sqrt(0.05 / 200)
   assert gamma / 10 < np.quantile(errors, 0.95) < gamma
   # What the theorem says here is nothing.
@@ -106,7 +107,8 @@ def test_bounds_hold():
 
 def test_bad_arguments():
   with pytest.raises(ValueError, match='num_bins must exceed'):
-    bounds.theorem_tail(0.1, num_examples=10, epsilon=1.0, num_bins=8, **_LAW)
+    bounds.theorem_tail(0.1, num_examples=10, epsilon=1.0, num_bins=8,
+                        **_DENSITY)
   with pytest.raises(ValueError, match='level must lie'):
     bounds.noise_error(1.0, num_bins=3)
   with pytest.raises(ValueError, match='lipschitz must be'):

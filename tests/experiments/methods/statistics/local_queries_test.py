@@ -44,7 +44,7 @@ def test_ratios_of_what_is_said_are_within_epsilon(epsilon):
 
 @pytest.mark.every(3)
 @pytest.mark.parametrize('epsilon', [0.5, 2.0])
-def test_coins_are_unbiased_and_of_the_stated_law(epsilon):
+def test_coins_are_unbiased_and_of_the_stated_distribution(epsilon):
   oracle = _oracle(epsilon=epsilon)
   size = (math.exp(epsilon) + 1) / (math.exp(epsilon) - 1)
   for number, value in enumerate((-1.0, -0.3, 0.0, 0.8, 1.0)):
@@ -97,8 +97,8 @@ def test_adaptive_queries_are_answered_and_no_more():
     state[0], answer = oracle.ask(state[0], query)
     return float(answer)
 
-  found = queries.bisect_support(ask, num_queries=8, tolerance=0.2)
-  assert -2 * 0.2 * 0.7 - 2**-9 - 0.01 <= found - 0.7 <= 2**-9 + 0.01
+  support = queries.bisect_support(ask, num_queries=8, tolerance=0.2)
+  assert -2 * 0.2 * 0.7 - 2**-9 - 0.01 <= support - 0.7 <= 2**-9 + 0.01
   with pytest.raises(ValueError, match='all 8 queries are answered'):
     ask(lambda x: x)
   assert isinstance(mechanism.epsilon(oracle, delta=1e-9), float)
@@ -160,8 +160,8 @@ def test_bisection_holds_for_every_adversary(tolerance, adversary):
     mean = lambda query, theta=theta: np.mean(query(jnp.asarray(
       theta * grid, jnp.float32)))
     ask = queries.exact_oracle(mean, tolerance=tolerance, perturbation=share)
-    found = queries.bisect_support(ask, num_queries=12, tolerance=tolerance)
-    assert (-2 * tolerance * theta - 2**-13 - 1e-4 <= found - theta
+    support = queries.bisect_support(ask, num_queries=12, tolerance=tolerance)
+    assert (-2 * tolerance * theta - 2**-13 - 1e-4 <= support - theta
             <= 2**-13 + 1e-4)
     assert abs(2 * ask(lambda x: x) - theta) <= 2 * tolerance + 1e-6
 

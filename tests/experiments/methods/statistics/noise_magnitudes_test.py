@@ -69,9 +69,9 @@ def test_quantiles_of_draws():
   norms = {'sup': lambda v: v.max(1), 'l1': lambda v: v.sum(1),
            'l2': lambda v: np.sqrt((v * v).sum(1))}
   for name in ('laplace_sup', 'laplace_l1', 'gaussian_sup', 'gaussian_l2'):
-    law, norm = name.split('_')
+    distribution, norm = name.split('_')
     level = getattr(utility, f'{name}_quantile')(1., 3, failure_prob=.1)
-    share = np.mean(norms[norm](noise[law]) > level)
+    share = np.mean(norms[norm](noise[distribution]) > level)
     assert abs(share - .1) < 4 * math.sqrt(.09 / 20_000), name
 
 

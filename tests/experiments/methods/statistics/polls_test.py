@@ -11,7 +11,7 @@ REPETITIONS = 20_000
 
 
 def close(interval, truth, wanted):
-  """Coverage within 4 standard errors, and what the normal law is off."""
+  """Coverage within 4 standard errors, and the error of the normal limit."""
   covered = np.mean((np.asarray(interval.low) <= truth)
                     & (truth <= np.asarray(interval.high)))
   return abs(covered - wanted) < 0.003 + 4 * np.sqrt(
@@ -28,13 +28,13 @@ def test_coverage_of_the_coin_flip_poll(truth, wanted, method, truth_prob):
   rng = np.random.default_rng(1)
   seen = truth * truth_prob + (1 - truth) * (1 - truth_prob)
   yes = rng.binomial(2000, seen, REPETITIONS)
-  found = polls.proportion(yes, 2000, truth_prob=truth_prob, method=method)
-  assert close(found, truth, wanted)
-  values = np.float64(found.value)
+  estimate = polls.proportion(yes, 2000, truth_prob=truth_prob, method=method)
+  assert close(estimate, truth, wanted)
+  values = np.float64(estimate.value)
   spread = polls.variance(truth, 2000, truth_prob=truth_prob)
   assert abs(values.mean() - truth) < 4 * np.sqrt(spread / REPETITIONS)
   assert values.var() / spread == pytest.approx(1, abs=0.05)
-  assert np.all((found.low >= 0) & (found.high <= 1))
+  assert np.all((estimate.low >= 0) & (estimate.high <= 1))
   if truth == 0.02 and truth_prob == 0.75:
     # Clipped before averaging they would be biased.
     assert np.mean(values < 0) == pytest.approx(0.147, abs=0.01)
@@ -44,15 +44,15 @@ def test_coverage_of_the_coin_flip_poll(truth, wanted, method, truth_prob):
 def test_answers_are_turned_into_a_proportion(truth_prob):
   """The seen share is p (2 phi - 1) + 1 - phi, and so are its ends."""
   for method in intervals.BINOMIAL:
-    found = polls.proportion(430, 1000, truth_prob=truth_prob, method=method,
-                             confidence=0.9)
+    estimate = polls.proportion(430, 1000, truth_prob=truth_prob, method=method,
+                                confidence=0.9)
     seen = intervals.binomial(jnp.float32(0.43), 1000, confidence=0.9,
                               method=method)
-    back = [each * (2 * truth_prob - 1) + 1 - truth_prob for each in found]
+    back = [each * (2 * truth_prob - 1) + 1 - truth_prob for each in estimate]
     assert back[0] == pytest.approx(0.43, abs=1e-6)
     np.testing.assert_allclose(np.sort(back[1:]), [seen.low, seen.high],
                                atol=1e-5)
-    assert found.low < found.value < found.high
+    assert estimate.low < estimate.value < estimate.high
   ends = polls.proportion(0, 20, truth_prob=truth_prob)
   # Without a yes most of those who answer truly mean no.
   assert (ends.low == 0) == (truth_prob > 0.5) != (ends.high == 1)
@@ -76,16 +76,16 @@ def test_coverage_of_the_drowning_poll(truth, other, people, others):
   rng = np.random.default_rng(2)
   yes = rng.binomial(people, truth + other - truth * other, REPETITIONS)
   harmless = rng.binomial(others, other, REPETITIONS)
-  found = polls.proportion_drowned(
+  estimate = polls.proportion_drowned(
     yes, people, num_other_yes=harmless, num_other_examples=others)
-  assert close(found, truth, 0.95)
+  assert close(estimate, truth, 0.95)
   spread = polls.variance_drowned(truth, other, people, others)
-  assert np.var(np.float64(found.value)) == pytest.approx(spread, rel=0.12)
+  assert np.var(np.float64(estimate.value)) == pytest.approx(spread, rel=0.12)
   if others == 500:
-    assert np.mean(found.value) - truth == pytest.approx(-0.0047, abs=2e-3)
+    assert np.mean(estimate.value) - truth == pytest.approx(-0.0047, abs=2e-3)
   known = polls.proportion_forced(yes, people, yes_prob=other)
   assert close(known, truth, 0.95)
-  assert np.mean(known.high - known.low) < np.mean(found.high - found.low)
+  assert np.mean(known.high - known.low) < np.mean(estimate.high - estimate.low)
 
 
 @pytest.mark.every(1)
@@ -101,11 +101,11 @@ def test_bad_input(call, message):
 
 def test_all_yes_or_no():
   for count in (0, 40):
-    for found in (polls.proportion(count, 40, truth_prob=0.8),
-                  polls.proportion_forced(count, 40, yes_prob=0.3),
-                  polls.proportion_drowned(count, 40, num_other_yes=3,
-                                           num_other_examples=9)):
-      assert 0 <= found.low <= found.high <= 1
+    for estimate in (polls.proportion(count, 40, truth_prob=0.8),
+                     polls.proportion_forced(count, 40, yes_prob=0.3),
+                     polls.proportion_drowned(count, 40, num_other_yes=3,
+                                              num_other_examples=9)):
+      assert 0 <= estimate.low <= estimate.high <= 1
   nothing = polls.proportion_drowned(40, 40, num_other_yes=jnp.array([9, 3]),
                                      num_other_examples=9)
   assert np.isnan(nothing.value[0]) and not np.isnan(nothing.value[1])
@@ -114,9 +114,9 @@ def test_all_yes_or_no():
 
 def test_both_questions_must_be_answered_independently():
   """L-E02: where both answers are the same, nobody seems to have a secret."""
-  found = polls.proportion_drowned(600, 2000, num_other_yes=600,
-                                   num_other_examples=2000)
-  assert found.value == 0 and found.high < 0.1  # It is 0.3.
+  estimate = polls.proportion_drowned(600, 2000, num_other_yes=600,
+                                      num_other_examples=2000)
+  assert estimate.value == 0 and estimate.high < 0.1  # It is 0.3.
   apart = polls.proportion_drowned(1020, 2000, num_other_yes=600,
                                    num_other_examples=2000)
   assert float(apart.value) == pytest.approx(0.3, abs=1e-6)

@@ -41,7 +41,7 @@ def _at_most(hits, bound):
   return share
 
 
-def _law(gaps, rate, target):
+def _interval_probs(gaps, rate, target):
   """Of the intervals of QExp, by enumeration."""
   logs = np.log(gaps) - rate * np.abs(np.arange(gaps.size) - target)
   weights = np.exp(logs - logs.max())
@@ -85,8 +85,8 @@ def test_rank_errors_of_two_wide_outer_intervals(level):
     n = 2 * math.ceil(ranks)
     gaps = np.full(n + 1, gap)
     gaps[[0, -1]] = (1 - (n - 1) * gap) / 2
-    law = _law(gaps, epsilon / 2, n // 2)
-    return law[0] + law[-1]
+    interval_probs = _interval_probs(gaps, epsilon / 2, n // 2)
+    return interval_probs[0] + interval_probs[-1]
   assert tail(threshold) <= level < tail(.8 * threshold)
   wider = bounds.single_rank_error(level, min_gap=gap, epsilon=epsilon,
                                    length=10.0)
@@ -138,15 +138,15 @@ def test_numbers_of_the_theorems():
       (10_000, .1, 10, 5.36, 9.32), (10_000, .1, 100, 60.9, 31.3),
       (100_000, 1., 10, .061, .107), (1_000_000, 1., 100, .076, .040)):
     known = dict(num_examples=n, probs=_orders(m), epsilon=epsilon, **_UNIT)
-    found = _solved(bounds.independent, printed=True, **known)
-    assert found == pytest.approx(independent, rel=.01)
-    assert _solved(bounds.independent, **known) < found
+    error = _solved(bounds.independent, printed=True, **known)
+    assert error == pytest.approx(independent, rel=.01)
+    assert _solved(bounds.independent, **known) < error
     known['adjacency'] = _ADDED
-    found = _solved(bounds.recursive, printed=True, **known)
-    assert found == pytest.approx(recursive, rel=.01)
-    assert _solved(bounds.recursive, **known) < found
-    assert bounds.applies(found, num_examples=n, probs=_orders(m),
-                          density_min=1.0) == (found < .5)
+    error = _solved(bounds.recursive, printed=True, **known)
+    assert error == pytest.approx(recursive, rel=.01)
+    assert _solved(bounds.recursive, **known) < error
+    assert bounds.applies(error, num_examples=n, probs=_orders(m),
+                          density_min=1.0) == (error < .5)
 
 
 def test_trees_have_whole_levels_and_ranks_to_spare():
@@ -158,9 +158,10 @@ def test_trees_have_whole_levels_and_ranks_to_spare():
       8.5 / (2 * spread) - n * error / (16 * spread))
   wanted += sum(math.exp(-error**2 * n / (8 * share))
                 for p in probs for share in (p, 1 - p))
-  found = bounds.recursive(error, num_examples=n, probs=probs, epsilon=epsilon,
-                           adjacency=_REPLACED, **_UNIT)
-  assert found == pytest.approx(wanted) and 1e-12 < found < .1
+  failure = bounds.recursive(error, num_examples=n, probs=probs,
+                             epsilon=epsilon,
+                             adjacency=_REPLACED, **_UNIT)
+  assert failure == pytest.approx(wanted) and 1e-12 < failure < .1
 
 
 def test_epsilon_above_four_costs_more_than_is_printed():
@@ -205,10 +206,10 @@ def test_where_the_proofs_lack_ranks_nothing_is_stated(n):
 
 def test_lower_bounds_tend_to_one_half():
   """QE-25: with many orders, and not to 1, by the bound that is printed."""
-  found = [bounds.least_failure(.25, num_examples=1000, rate=1 / (2 * m))
-           for m in (1, 100, 10**4, 10**6)]
-  assert np.all(np.diff(found) > 0) and found[-1] < .5
-  assert found[-1] == pytest.approx(.5, abs=1e-3)
+  failures = [bounds.least_failure(.25, num_examples=1000, rate=1 / (2 * m))
+              for m in (1, 100, 10**4, 10**6)]
+  assert np.all(np.diff(failures) > 0) and failures[-1] < .5
+  assert failures[-1] == pytest.approx(.5, abs=1e-3)
 
 
 def _draws(mechanism_, data, seed):
@@ -232,15 +233,15 @@ def test_mechanisms_miss_no_more_often_than_the_theorems_allow(epsilon):
        bounds.independent),
       (functools.partial(RecursiveQuantiles, cost='rounded', budget='printed'),
        functools.partial(bounds.recursive, adjacency=_ADDED))):
-    found = _draws(kind(probs=probs, epsilon=epsilon, lower=0.0, upper=1.0,
-                        adjacency=_ADDED), data, 3)
-    misses = np.max(np.abs(found - probs), 1) > error
+    answers = _draws(kind(probs=probs, epsilon=epsilon, lower=0.0, upper=1.0,
+                          adjacency=_ADDED), data, 3)
+    misses = np.max(np.abs(answers - probs), 1) > error
     allowed = bound(error, num_examples=n, probs=probs, epsilon=epsilon,
                     **_UNIT)
     assert (allowed < .3) == (epsilon > 10)
     _at_most(misses, allowed)
     # And a tenth of the error is missed more often than by the same bound.
-    assert np.mean(np.max(np.abs(found - probs), 1) > .01) > .5
+    assert np.mean(np.max(np.abs(answers - probs), 1) > .01) > .5
 
 
 @pytest.mark.parametrize('n, epsilon, floor', [(5, .5, .143), (10, .2, .184)])
@@ -252,8 +253,8 @@ def test_lower_bounds_are_below_the_failures_of_one_order(n, epsilon, floor):
   misses = []
   for ordered in _uniform(4, 500, n):
     ends = np.concatenate([[0], ordered, [1]])
-    law = _law(np.diff(ends), epsilon / 2, n * .5)
-    density = law / np.diff(ends)
+    interval_probs = _interval_probs(np.diff(ends), epsilon / 2, n * .5)
+    density = interval_probs / np.diff(ends)
     inner = np.diff(np.clip(ends, .25, .75))
     misses.append(1 - np.sum(density * inner))
   # In every data set, not on average alone.
@@ -276,10 +277,10 @@ def test_noise_on_zeros(n, printed, corrected):
   known = dict(num_examples=n, epsilon=.5)
   assert bounds.dirac_risk(printed=True, **known) == pytest.approx(
       printed, rel=.01)
-  found = bounds.dirac_risk(**known)
-  assert found == pytest.approx(corrected, rel=.01)
+  risk = bounds.dirac_risk(**known)
+  assert risk == pytest.approx(corrected, rel=.01)
   # The best amplitude for the corrected bound, to first order.
-  assert found <= 1.2 * min(bounds.dirac_risk(
+  assert risk <= 1.2 * min(bounds.dirac_risk(
       amplitude=amplitude, **known) for amplitude in np.geomspace(1e-9, 1, 99))
   # The amplitude of the print, by the risk of that experiment.
   amplitude = math.exp(-n * .5 / 48)
@@ -290,11 +291,11 @@ def test_noise_on_zeros(n, printed, corrected):
 def test_squared_errors_have_their_numbers():
   for epsilon, wanted in ((.01, 8.25e-4), (.03, 1.14e-4), (.1, 3.3e-5),
                           (1., 2.51e-5)):
-    found = bounds.single_mse(num_examples=10_000, prob=.5, rate=epsilon / 2,
-                              density=1.0)
-    assert found == pytest.approx(wanted, rel=3e-3)
+    mse = bounds.single_mse(num_examples=10_000, prob=.5, rate=epsilon / 2,
+                            density=1.0)
+    assert mse == pytest.approx(wanted, rel=3e-3)
     assert bounds.single_mse(num_examples=10_000, prob=.5, rate=epsilon / 2,
-                             density=2.0) == pytest.approx(found / 4)
+                             density=2.0) == pytest.approx(mse / 4)
 
 
 def _joint_volume(ordered, probs, rate, error):
@@ -345,10 +346,10 @@ def test_the_theorem_on_joint_quantiles_written_out():
   known = dict(num_examples=n, probs=probs, rate=rate, **_UNIT)
 
   def rest(radius):
-    found = sum(math.exp(-n * radius**2 / (8 * share))
-                for p in probs for share in (p, 1 - p))
-    found += m * math.exp(-n * 2 * radius / 3)
-    return found + 2 * m * math.exp(-n / 8 * (error - radius))
+    failure = sum(math.exp(-n * radius**2 / (8 * share))
+                  for p in probs for share in (p, 1 - p))
+    failure += m * math.exp(-n * 2 * radius / 3)
+    return failure + 2 * m * math.exp(-n / 8 * (error - radius))
   wanted = (2 / error)**m * 2 * (4 * 3 + .5)**m * math.exp(
       -4 * rate * error * n / 16)
   assert wanted > .01

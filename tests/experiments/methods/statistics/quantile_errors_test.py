@@ -19,51 +19,51 @@ def _gaps(seed, repetitions, n):
   return raw / raw.sum(1, keepdims=True)
 
 
-def _laws(gaps, rate, target):
+def _interval_probs(gaps, rate, target):
   weights = gaps * np.exp(-rate * np.abs(np.arange(gaps.shape[1]) - target))
   return weights / weights.sum(1, keepdims=True)
 
 
-def test_the_law_of_one_record_is_elementary():
+def test_the_distribution_for_one_record_is_elementary():
   """E(E_0 / (E_0 + r E_1)) = (1 - r + r ln r) / (1 - r)^2."""
   rate, prob = 1.4, .25
   ratio = math.exp(-rate / 2)
   wanted = (1 - ratio + ratio * math.log(ratio)) / (1 - ratio)**2
-  found = confidence.rank_distribution(num_examples=1, prob=prob, rate=rate)
-  np.testing.assert_allclose(found, [wanted, 1 - wanted], rtol=1e-12)
+  probs = confidence.rank_distribution(num_examples=1, prob=prob, rate=rate)
+  np.testing.assert_allclose(probs, [wanted, 1 - wanted], rtol=1e-12)
 
 
 @pytest.mark.parametrize('n, prob, rate, below, above', [
     (6, .3, .8, 0, 0), (50, .5, .05, 0, 0), (30, .9, 3., .5, 2.),
     (3, .5, 4., 1e3, 0), (400, .25, .5, 0, 1e8)])
-def test_rank_laws_are_exact(n, prob, rate, below, above):
-  found = confidence.rank_distribution(num_examples=n, prob=prob, rate=rate,
+def test_rank_distributions_are_exact(n, prob, rate, below, above):
+  probs = confidence.rank_distribution(num_examples=n, prob=prob, rate=rate,
                               below=below, above=above)
-  assert found.sum() == pytest.approx(1, abs=1e-12)
+  assert probs.sum() == pytest.approx(1, abs=1e-12)
   gaps = _gaps(0, 4000, n)
   gaps[:, 0] += below
   gaps[:, -1] += above
-  each = _laws(gaps, rate, n * prob)
+  each = _interval_probs(gaps, rate, n * prob)
   spread = each.std(0, ddof=1) / math.sqrt(len(each))
-  assert np.all(np.abs(each.mean(0) - found) <= 5 * spread + 1e-12)
+  assert np.all(np.abs(each.mean(0) - probs) <= 5 * spread + 1e-12)
 
 
 def test_what_is_far_from_the_target_keeps_its_weight():
-  """Ranks beyond e^-60 are not in the sum: their law falls all the same."""
-  law = confidence.rank_distribution(num_examples=2000, prob=.5, rate=.5)
-  steps = np.diff(np.log(law[1200:1900]))
+  """Ranks beyond e^-60 are not in the sum; their probabilities fall as well."""
+  probs = confidence.rank_distribution(num_examples=2000, prob=.5, rate=.5)
+  steps = np.diff(np.log(probs[1200:1900]))
   np.testing.assert_allclose(steps, -.5, rtol=1e-9)
 
 
-def test_rank_errors_are_those_of_the_law():
+def test_rank_errors_are_those_of_the_distribution():
   known = dict(num_examples=21, prob=.4, rate=.3)
-  law = confidence.rank_distribution(**known)
+  probs = confidence.rank_distribution(**known)
   costs = np.abs(np.arange(22) - 8.4)
   for level in (.5, .05, 1e-3):
-    found = confidence.single_rank_error(level, **known)
-    smaller = max(cost for cost in costs if cost < found - 1e-9)
-    tail = lambda least: law[costs >= least - 1e-9].sum()
-    assert tail(found) <= level < tail(smaller)
+    error = confidence.single_rank_error(level, **known)
+    smaller = max(cost for cost in costs if cost < error - 1e-9)
+    tail = lambda least: probs[costs >= least - 1e-9].sum()
+    assert tail(error) <= level < tail(smaller)
   assert confidence.single_rank_error(1e-9, **known) == math.inf
   uneven = Population(density_min=.5, density_max=1.5)
   assert confidence.single_rank_error(.3, population=uneven, **known) == (
@@ -79,11 +79,11 @@ def test_uneven_densities_keep_their_bound():
   uniform = np.sort(np.random.default_rng(1).random((3000, n)))
   values = np.where(uniform < .25, 2 * uniform, .5 + (uniform - .25) / 1.5)
   gaps = np.diff(np.pad(values, ((0, 0), (1, 1)), constant_values=(0, 1)))
-  law = _laws(gaps, rate, n * prob).mean(0)
+  probs = _interval_probs(gaps, rate, n * prob).mean(0)
   threshold = confidence.single_rank_error(
       .1, num_examples=n, prob=prob, rate=rate,
       population=Population(density_min=.5, density_max=1.5))
-  assert law[np.abs(np.arange(n + 1) - n * prob) >= threshold].sum() <= .1
+  assert probs[np.abs(np.arange(n + 1) - n * prob) >= threshold].sum() <= .1
 
 
 def test_sums_of_gaps_stay_above_their_floor():
@@ -108,13 +108,14 @@ def _tree(gaps, probs, rate, rng):
   def node(low, high, prob):
     inside = ordered[(ordered > low) & (ordered < high)]
     ends = np.concatenate([[low], inside, [high]])
-    law = _laws(np.diff(ends)[None], rate, inside.size * prob)[0]
-    place = rng.choice(law.size, p=law)
+    interval_probs = _interval_probs(np.diff(ends)[None], rate,
+                                     inside.size * prob)[0]
+    place = rng.choice(interval_probs.size, p=interval_probs)
     return ends[place] + rng.random() * (ends[place + 1] - ends[place])
   middle = node(0, 1, probs[1])
-  found = [node(0, middle, probs[0] / probs[1]), middle,
-           node(middle, 1, (probs[2] - probs[1]) / (1 - probs[1]))]
-  return np.searchsorted(ordered, found) - gaps.size * np.array(probs) + (
+  answers = [node(0, middle, probs[0] / probs[1]), middle,
+             node(middle, 1, (probs[2] - probs[1]) / (1 - probs[1]))]
+  return np.searchsorted(ordered, answers) - gaps.size * np.array(probs) + (
       np.array(probs))
 
 
@@ -172,29 +173,29 @@ def test_what_adds_up_to_rank_errors():
   side = floor(np.exp(-rate * np.arange(10)), level * (1 - share), 2 * (n + 1))
   wanted = 2 * max(20, 1 + math.log(1 / side) / rate) + stats.gamma.isf(
       level * share / 3, 2) / rate
-  found = confidence.recursive_rank_error(
+  error = confidence.recursive_rank_error(
       level, num_examples=n, probs=(.25, .5, .75), rate=rate)
-  assert .8 * wanted < found <= wanted
+  assert .8 * wanted < error <= wanted
   around = np.exp(-2 * rate * np.abs(np.arange(-149, 150)))
   volume = -math.log(2) - 2 * math.log(floor(around, level * (1 - share) / 2, 1))
   wanted = (volume - math.log(level * share)) / (2 * rate)
-  found = confidence.joint_rank_error(level, num_examples=n,
+  error = confidence.joint_rank_error(level, num_examples=n,
                                       probs=(1 / 3, 2 / 3), rate=rate)
-  assert .95 * wanted < found <= wanted * (1 + 1e-6)
+  assert .95 * wanted < error <= wanted * (1 + 1e-6)
 
 
 def test_values_between_two_order_statistics():
-  """Their laws are binomial tails, for answers that are just within."""
+  """Their probabilities are binomial tails, for answers just within."""
   n, prob, level = 60, .4, .1
-  found = confidence.value_error(level, [5.0], num_examples=n, probs=(prob,),
+  error = confidence.value_error(level, [5.0], num_examples=n, probs=(prob,),
                                  density_min=1.0)
   high, low = math.ceil(24 + 5), math.floor(24 - 5) + 1
-  above = stats.binom.cdf(high - 1, n, prob + found)
-  below = stats.binom.sf(low - 1, n, prob - found)
+  above = stats.binom.cdf(high - 1, n, prob + error)
+  below = stats.binom.sf(low - 1, n, prob - error)
   assert max(above, below) == pytest.approx(level / 2)
   assert confidence.value_error(
       level, [5.0], num_examples=n, probs=(prob,),
-      density_min=.5) == pytest.approx(2 * found)
+      density_min=.5) == pytest.approx(2 * error)
   for far in (24.5, math.inf):
     assert confidence.value_error(level, [far], num_examples=n, probs=(prob,),
                                   density_min=1.0) == math.inf
@@ -208,8 +209,8 @@ def test_median_of_uniform_records_is_within():
   bound = confidence.independent_error(.05, num_examples=n, probs=(.5,),
                                        rates_=[epsilon / 2])
   for gaps in _gaps(7, 500, n):
-    law = _laws(gaps[None], epsilon / 2, n / 2)[0]
-    place = rng.choice(n + 1, p=law)
+    interval_probs = _interval_probs(gaps[None], epsilon / 2, n / 2)[0]
+    place = rng.choice(n + 1, p=interval_probs)
     missed.append(abs(gaps[:place].sum() + rng.random() * gaps[place] - .5))
   assert np.mean(np.array(missed) > bound) <= .05
   assert bound < 2 * np.quantile(missed, .95)
@@ -255,9 +256,9 @@ def test_errors_of_joint_quantiles_share_out_their_failures():
   """The best of some shares, for ranks and for the order statistics."""
   known = dict(num_examples=4000, probs=(.3, .6))
   population = confidence.Population()
-  found = {rate: confidence.joint_error(.05, rate=rate, **known)
-           for rate in (.2, .4)}
-  for rate, value in found.items():
+  errors = {rate: confidence.joint_error(.05, rate=rate, **known)
+            for rate in (.2, .4)}
+  for rate, value in errors.items():
     tried = []
     for share in np.linspace(.02, .98, 49):
       ranks = confidence.joint_rank_error(
@@ -265,4 +266,4 @@ def test_errors_of_joint_quantiles_share_out_their_failures():
       tried.append(confidence.value_error(
           .05 * (1 - share), [ranks] * 2, density_min=1., **known))
     assert min(tried) * (1 - 1e-9) <= value <= 1.1 * min(tried)
-  assert found[.4] < found[.2] < .2
+  assert errors[.4] < errors[.2] < .2

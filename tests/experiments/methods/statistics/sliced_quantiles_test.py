@@ -46,22 +46,22 @@ def test_noise_of_a_tree_moves_runs_of_ranks(num_orders):
 
 @functools.cache
 def _masses():
-  def law(data, rank, half, rate):
+  def log_probs(data, rank, half, rate):
     part = slicing.slices(data, rank[None], half, 32)[0]
     part = records.Records(part, jnp.int32(2 * half), data.lower, data.upper)
     return records.edges(part), independent.log_masses(
         part, jnp.float64(0.5), rate, 'real')
-  return jax.jit(jax.vmap(law, (None, 0, None, None)))
+  return jax.jit(jax.vmap(log_probs, (None, 0, None, None)))
 
 
-def law_of_ranks(scale):
+def rank_probs(scale):
   """Probabilities of rounded Laplace noise from -REACH to REACH."""
   ends = np.arange(-REACH, REACH + 2) - 0.5
   ends[[0, -1]] = -np.inf, np.inf
   return np.diff(stats.laplace(scale=scale).cdf(ends))
 
 
-def joint_law(asked, data, points):
+def joint_density(asked, data, points):
   """Densities [points, points] of both answers before they are sorted.
 
   Two orders have a node each for their ranks.
@@ -79,9 +79,9 @@ def joint_law(asked, data, points):
   given = np.exp([pairs.log_density(*of, points)
                   for of in zip(ends, heights, strict=True)])
   noise = np.arange(-REACH, REACH + 1)
-  law = law_of_ranks(scale)
+  probs = rank_probs(scale)
   apart = (ranks[1] + noise) - (ranks[0] + noise)[:, None] >= 2 * half
-  seen = np.where(apart, law[:, None] * law, 0.0)
+  seen = np.where(apart, probs[:, None] * probs, 0.0)
   first, second = (given[np.clip(rank + noise - near[0], 0, near.size - 1
                                  ).astype(int)] for rank in ranks)
   return first.T @ seen @ second + (1 - seen.sum())
@@ -99,7 +99,7 @@ def some_pair(rng):
 
 
 @pytest.mark.sound
-def test_no_pair_tells_more_than_the_guarantee():
+def test_no_pair_loses_more_than_the_guarantee():
   rng = np.random.default_rng(0)
   most, least = 0.0, 0.0
   for _ in range(15):
@@ -107,7 +107,7 @@ def test_no_pair_tells_more_than_the_guarantee():
     ends = np.unique(np.concatenate([[0.0, 1.0], *both]))
     points, widths = (ends[1:] + ends[:-1]) / 2, np.diff(ends)
     areas = widths[:, None] * widths
-    one, other = (joint_law(SMALL, data, points) * areas for data in both)
+    one, other = (joint_density(SMALL, data, points) * areas for data in both)
     assert abs(one.sum() - 1) < 1e-6
     for first, second in ((one, other), (other, one)):
       most = max(most, np.sum(np.maximum(
@@ -139,11 +139,11 @@ def test_ranks_are_as_far_apart_as_said():
 def test_slices_hold_records_around_their_ranks():
   with jax.enable_x64(True):
     data = records.padded(np.arange(1, 9) / 10, 0.0, 1.0)
-    found = slicing.slices(data, np.array([4.0, 1.0, 8.0, -20.0]),
-                           np.float64(2.0), 5)
+    slices = slicing.slices(data, np.array([4.0, 1.0, 8.0, -20.0]),
+                            np.float64(2.0), 5)
   want = [[0.3, 0.4, 0.5, 0.6, 1], [0, 0.1, 0.2, 0.3, 1],
           [0.7, 0.8, 1, 1, 1], [0, 0, 0, 0, 1]]
-  np.testing.assert_allclose(found, want)
+  np.testing.assert_allclose(slices, want)
 
 
 @pytest.mark.every(2)
@@ -155,10 +155,10 @@ def test_answers_are_near_their_ranks_or_blind():
   keys = jax.random.split(jax.random.key(3), 400)
   kept = records.padded(data, 0.0, 1.0)
   with jax.enable_x64(True):
-    found = np.asarray(draw(keys, kept, asked.parameters))
-  assert np.all(np.diff(found) >= 0)
+    answers = np.asarray(draw(keys, kept, asked.parameters))
+  assert np.all(np.diff(answers) >= 0)
   # Two nodes of noise a rank, and slices of half that length.
-  off = np.abs(found - np.array(asked.probs)) * 2000
+  off = np.abs(answers - np.array(asked.probs)) * 2000
   beyond = asked.scale * math.log(100)
   assert np.mean(np.max(off, 1) <= 2 * beyond + asked.half) > 0.95
   assert np.mean(off) < asked.half / 2

@@ -71,9 +71,9 @@ def test_estimators_err_on_the_cube_as_they_must(pure):
   n, known = 10**4, budget(pure, 0.02)
   for kernel in WAVES[:2]:
     beta, radius = kernel.smoothness, RADII[kernel.smoothness]
-    found = lower_bounds.cells(kernel, radius=radius, num_records=n,
+    bound = lower_bounds.cells(kernel, radius=radius, num_records=n,
                                sharp=True, **known)
-    size = int(found.size)
+    size = int(bound.size)
     packing = packings.cells(kernel, radius=radius, num_cells=size)
     words = 2 * np.random.default_rng(0).integers(0, 2, (6, size)) - 1
     densities = [lower_bounds.least_favourable(packing, word)
@@ -81,10 +81,10 @@ def test_estimators_err_on_the_cube_as_they_must(pure):
     tuned = spectral_risks.tuned(n, smoothness=beta, lipschitz=radius,
                            adjacency=REPLACE, **known)
     risks = [tuned.expected(density).total for density in densities]
-    assert np.mean(risks) > found.value
+    assert np.mean(risks) > bound.value
     # All that they hide is lost to whoever does not look.
     assert densities[0].energy == pytest.approx(size * packing.energy)
-    assert found.value < densities[0].energy < 8 * found.value
+    assert bound.value < densities[0].energy < 8 * bound.value
 
 
 def test_least_favourable_densities_are_those_of_the_packing():
@@ -112,10 +112,10 @@ def test_least_favourable_densities_are_those_of_the_packing():
 
 def histogram(lipschitz, n, known):
   """The tuned histogram on its worst density, at most (DEN-H6)."""
-  found = histograms.Histogram.tuned(num_records=n, lipschitz=lipschitz,
+  tuned = histograms.Histogram.tuned(num_records=n, lipschitz=lipschitz,
                                      adjacency=REPLACE, **known)
   return bandwidths.histogram_bound(
-      found.num_bins, num_records=n, variance=found.noise_variance,
+      tuned.num_bins, num_records=n, variance=tuned.noise_variance,
       lipschitz=lipschitz)
 
 
@@ -143,10 +143,10 @@ def test_without_data_nothing_is_lost_beyond_the_class():
   for kernel in WAVES:
     beta, radius = kernel.smoothness, 2.0 * 6.0**(kernel.smoothness - 1)
     for known in (dict(epsilon=1e-9), dict(rho=1e-18)):
-      found = lower_bounds.cells(kernel, radius=radius, num_records=10,
+      bound = lower_bounds.cells(kernel, radius=radius, num_records=10,
                                  sharp=True, **known)
       most = (radius / (2 * math.pi)**beta)**2
-      assert 0.05 * most < found.value < most
+      assert 0.05 * most < bound.value < most
 
 
 def test_the_printed_rate_of_the_cube_is_impossible():

@@ -20,17 +20,17 @@ def _pair(p, q):
   return np.array([[1 - p, p], [1 - q, q]])
 
 
-def test_one_record_is_told_by_randomised_response():
+def test_randomised_response_is_best_for_one_record():
   for many in (2, 3, 5):
     for epsilon in (0.1, 1.0, 4.0):
-      found = oracles.testing_error(np.eye(many), num_examples=1,
-                                    guarantee=PureDP(epsilon=epsilon))
-      assert found.value == pytest.approx(
+      best = oracles.testing_error(np.eye(many), num_examples=1,
+                                   guarantee=PureDP(epsilon=epsilon))
+      assert best.value == pytest.approx(
           (many - 1) / (many - 1 + math.exp(epsilon)), abs=1e-7)
       # With delta: answers that are certain in a part delta of the runs.
-      found = oracles.testing_error(np.eye(many), num_examples=1, guarantee=(
+      best = oracles.testing_error(np.eye(many), num_examples=1, guarantee=(
           ApproxDP(epsilon=epsilon, delta=0.05)))
-      assert found.value == pytest.approx(
+      assert best.value == pytest.approx(
           (many - 1) * 0.95 / (many - 1 + math.exp(epsilon)), abs=1e-7)
 
 
@@ -69,63 +69,63 @@ def test_golden_programmes_and_the_order_of_bounds(n, probs, epsilon, delta,
     PureDP(epsilon=0.6), ApproxDP(epsilon=0.4, delta=0.03),
     TotalVariationPrivacy(level=0.2)])
 def test_channels_are_private_on_every_event(guarantee):
-  laws = np.array([[.7, .2, .1], [.2, .7, .1], [.1, .2, .7]])
-  found = oracles.testing_error(laws, num_examples=3, guarantee=guarantee)
+  probs = np.array([[.7, .2, .1], [.2, .7, .1], [.1, .2, .7]])
+  best = oracles.testing_error(probs, num_examples=3, guarantee=guarantee)
   states = oracles.histograms(3, 3)
-  np.testing.assert_allclose(found.probs.sum(1), 1)
+  np.testing.assert_allclose(best.probs.sum(1), 1)
   epsilon = getattr(guarantee, 'epsilon', 0.0)
   delta = getattr(guarantee, 'delta', getattr(guarantee, 'level', 0.0))
   spent = 0.0
   for here, there in itertools.permutations(range(len(states)), 2):
     if np.abs(states[here] - states[there]).sum() == 2:
-      p, q = (np.maximum(found.probs[k], 0) for k in (here, there))
+      p, q = (np.maximum(best.probs[k], 0) for k in (here, there))
       spent = max(spent, divergences.hockey_stick(
           p / p.sum(), q / q.sum(), epsilon=epsilon))
   assert spent == pytest.approx(delta, abs=1e-6)
   # And no better than no privacy.
-  assert found.value > oracles.testing_error(
-      laws, num_examples=3, guarantee=None).value
+  assert best.value > oracles.testing_error(
+      probs, num_examples=3, guarantee=None).value
 
 
 def test_without_privacy_the_larger_likelihood_is_best():
-  laws = np.random.default_rng(0).dirichlet(np.ones(3), 4)
+  probs = np.random.default_rng(0).dirichlet(np.ones(3), 4)
   states = oracles.histograms(2, 3)
-  masses = np.stack([oracles.multinomial(states, law) for law in laws])
+  masses = np.stack([oracles.multinomial(states, row) for row in probs])
   np.testing.assert_allclose(masses.sum(1), 1)
-  found = oracles.testing_error(laws, num_examples=2, guarantee=None)
-  assert found.value == pytest.approx(1 - masses.max(0).sum() / 4, abs=1e-9)
+  best = oracles.testing_error(probs, num_examples=2, guarantee=None)
+  assert best.value == pytest.approx(1 - masses.max(0).sum() / 4, abs=1e-9)
 
 
 def test_counts_are_enough():
   """A test of all data sets in order gains nothing."""
-  laws, guarantee = _pair(0.3, 0.6), PureDP(epsilon=0.5)
+  probs, guarantee = _pair(0.3, 0.6), PureDP(epsilon=0.5)
   states = oracles.data_sets(4, 2)
-  masses = np.stack([np.prod(law[states], 1) for law in laws])
+  masses = np.stack([np.prod(row[states], 1) for row in probs])
   costs = (masses.sum(0)[:, None] - masses.T)[None] / 2
   whole = oracles.least(costs, oracles.replaced(states), guarantee).value
-  for symbols in (laws, np.pad(laws, ((0, 0), (0, 1)))):
-    found = oracles.testing_error(symbols, num_examples=4, guarantee=guarantee)
-    assert found.value == pytest.approx(whole, abs=1e-7)
+  for symbols in (probs, np.pad(probs, ((0, 0), (0, 1)))):
+    best = oracles.testing_error(symbols, num_examples=4, guarantee=guarantee)
+    assert best.value == pytest.approx(whole, abs=1e-7)
 
 
 def test_hundreds_of_counts_are_solved():
-  found = oracles.testing_error(_pair(0.5, 0.6), num_examples=300,
+  error = oracles.testing_error(_pair(0.5, 0.6), num_examples=300,
                                 guarantee=PureDP(epsilon=0.1)).value
   bound = two_points.product_error(0.1, num_examples=300,
                                    guarantee=PureDP(epsilon=0.1))
-  assert bound <= found <= 1.5 * bound
+  assert bound <= error <= 1.5 * bound
 
 
 def test_golden_bayes_risks():
   """G-11, ORC-3: a prior cos^2 on [1/2 - R, 1/2 + R]."""
-  for n, epsilon, reach, wanted in ((10, .5, .45, .02028), (20, .25, .4, .01635
-                                                            )):
-    thetas = np.linspace(0.5 - reach, 0.5 + reach, 63)[1:-1]
-    prior = np.cos(math.pi * (thetas - 0.5) / (2 * reach))**2
-    found = oracles.bayes_risk(
+  for n, epsilon, half_width, wanted in ((10, .5, .45, .02028),
+                                         (20, .25, .4, .01635)):
+    thetas = np.linspace(0.5 - half_width, 0.5 + half_width, 63)[1:-1]
+    prior = np.cos(math.pi * (thetas - 0.5) / (2 * half_width))**2
+    risk = oracles.bayes_risk(
         thetas, prior / prior.sum(), num_examples=n, num_actions=81,
         guarantee=PureDP(epsilon=epsilon)).value
-    assert found == pytest.approx(wanted, rel=0.02)
+    assert risk == pytest.approx(wanted, rel=0.02)
 
 
 def test_bayes_risk_without_privacy_is_that_of_the_posterior_mean():
@@ -135,9 +135,9 @@ def test_bayes_risk_without_privacy_is_that_of_the_posterior_mean():
   joint = prior[:, None] * masses
   means = (joint * thetas[:, None]).sum(0) / joint.sum(0)
   exact = np.sum(joint * (thetas[:, None] - means)**2)
-  found = oracles.bayes_risk(thetas, prior, num_examples=6,
-                             guarantee=None, num_actions=101).value
-  assert exact <= found <= exact + 0.01**2 / 4
+  risk = oracles.bayes_risk(thetas, prior, num_examples=6,
+                            guarantee=None, num_actions=101).value
+  assert exact <= risk <= exact + 0.01**2 / 4
 
 
 def _disagreements(many, num_symbols):
@@ -147,19 +147,19 @@ def _disagreements(many, num_symbols):
                    for i, j in itertools.combinations(range(many), 2)])
 
 
-def test_all_laws_are_coupled_at_once_with_less_than_twice_the_variation():
+def test_all_distributions_are_coupled_at_once_within_twice_the_variation():
   """CPL-AS: feasible for random triples, tight for three that overlap."""
   generator = np.random.default_rng(4)
   for _ in range(15):
     size = int(generator.integers(2, 5))
-    laws = generator.dirichlet(np.ones(size), 3)
-    caps = np.array([testing.moves(np.abs(laws[i] - laws[j]).sum() / 2)
+    probs = generator.dirichlet(np.ones(size), 3)
+    caps = np.array([testing.moves(np.abs(probs[i] - probs[j]).sum() / 2)
                      for i, j in itertools.combinations(range(3), 2)])
-    found = oracles.coupling(laws, _disagreements(3, size), -caps)
-    assert found.value < 0
-    for k, law in enumerate(laws):
+    coupled = oracles.coupling(probs, _disagreements(3, size), -caps)
+    assert coupled.value < 0
+    for k, row in enumerate(probs):
       others = tuple(axis for axis in range(3) if axis != k)
-      np.testing.assert_allclose(found.probs.sum(others), law, atol=1e-8)
+      np.testing.assert_allclose(coupled.probs.sum(others), row, atol=1e-8)
   overlap = np.array([[.5, .5, 0], [0, .5, .5], [.5, 0, .5]])
   tight = oracles.coupling(overlap, _disagreements(3, 3))
   assert tight.value == pytest.approx(2 / 3)
@@ -167,14 +167,14 @@ def test_all_laws_are_coupled_at_once_with_less_than_twice_the_variation():
 
 
 def test_transport_of_a_similarity_bounds_the_best_test():
-  """LB-MASTER with the best coupling there is, of two laws of 2 records."""
-  laws, guarantee = _pair(0.2, 0.7), PureDP(epsilon=0.8)
+  """LB-MASTER with the best coupling of two distributions of 2 records."""
+  probs, guarantee = _pair(0.2, 0.7), PureDP(epsilon=0.8)
   states = oracles.data_sets(2, 2)
-  masses = np.stack([np.prod(law[states], 1) for law in laws])
+  masses = np.stack([np.prod(row[states], 1) for row in probs])
   far = np.sum(states[:, None] != states[None], -1)
   value = -oracles.coupling(masses, -two_points.path_error(
       far, guarantee)[None]).value
-  best = oracles.testing_error(laws, num_examples=2, guarantee=guarantee).value
+  best = oracles.testing_error(probs, num_examples=2, guarantee=guarantee).value
   product = two_points.product_error(0.5, num_examples=2, guarantee=guarantee)
   assert product <= value + 1e-9 and value <= best + 1e-7
 

@@ -67,7 +67,7 @@ def test_basic_holds_with_deltas():
 def test_basic_holds_where_the_second_release_follows_the_first():
   """ALG-07, erratum L-E16: releases need not be independent; enumerated."""
   def chosen(first, seconds):
-    """Joint laws: an outcome of the first decides on the second pair."""
+    """Joint distributions: the first outcome decides on the second pair."""
     return [np.concatenate([mass * pair[side] for mass, pair in zip(
         first[side], seconds, strict=True)]) for side in (0, 1)]
 
@@ -141,9 +141,9 @@ def test_the_sharp_group_delta_is_attained(epsilon, size):
     for pair in ((p, q), (q, p)):
       assert divergences.hockey_stick(*pair, epsilon=epsilon) <= delta + 1e-12
   claim = composition.group(ApproxDP(epsilon=epsilon, delta=delta), size=size)
-  found = divergences.hockey_stick(chain[-1], chain[0], epsilon=claim.epsilon)
-  assert found == pytest.approx(claim.delta, rel=1e-9)
-  assert found <= printed_guarantees.group_printed(
+  actual = divergences.hockey_stick(chain[-1], chain[0], epsilon=claim.epsilon)
+  assert actual == pytest.approx(claim.delta, rel=1e-9)
+  assert actual <= printed_guarantees.group_printed(
       ApproxDP(epsilon=epsilon, delta=delta), size=size).delta
 
 
@@ -195,13 +195,13 @@ def worst_loss(release, num_examples, adjacency):
 @pytest.mark.parametrize('epsilon, prob', [(1., .1), (.3, .5), (2.5, .9)])
 def test_poisson_amplification_is_exact(num_examples, epsilon, prob):
   """Item DP-17, add-or-remove-one."""
-  found = worst_loss(
+  loss = worst_loss(
       lambda data: poisson_release(
           data, prob, lambda s: randomised_any(s, epsilon)),
       num_examples, ADD)
   claim = composition.sampled_poisson(ApproxDP(epsilon=epsilon, delta=0.),
                                       sampling_prob=prob)
-  assert found == pytest.approx(claim.epsilon, rel=1e-9)
+  assert loss == pytest.approx(claim.epsilon, rel=1e-9)
 
 
 @pytest.mark.parametrize('num_examples, size', [(1, 1), (4, 1), (5, 3), (6, 2)])
@@ -209,14 +209,14 @@ def test_poisson_amplification_is_exact(num_examples, epsilon, prob):
 def test_amplification_without_replacement_is_exact(num_examples, size,
                                                     epsilon):
   """Item DP-17, replace-one."""
-  found = worst_loss(
+  loss = worst_loss(
       lambda data: fixed_size_release(
           data, size, lambda s: randomised_any(s, epsilon)),
       num_examples, REPLACE)
   claim = composition.sampled_without_replacement(
       ApproxDP(epsilon=epsilon, delta=0.), sample_size=size,
       num_examples=num_examples)
-  assert found == pytest.approx(claim.epsilon, rel=1e-9)
+  assert loss == pytest.approx(claim.epsilon, rel=1e-9)
 
 
 def test_amplification_scales_delta():
@@ -230,14 +230,14 @@ def test_amplification_scales_delta():
                                                   not any(sample)])])
 
   part = ApproxDP(epsilon=epsilon, delta=leak)
-  for found, claim in [
+  for release, claim in [
     (lambda d: poisson_release(d, prob, mechanism),
      composition.sampled_poisson(part, sampling_prob=prob)),
     (lambda d: fixed_size_release(d, 1, mechanism),
      composition.sampled_without_replacement(part, sample_size=1,
                                              num_examples=5))]:
     data, other = (1, 0, 0, 0, 0), (0, 0, 0, 0, 0)
-    exact = divergences.hockey_stick(found(data), found(other),
+    exact = divergences.hockey_stick(release(data), release(other),
                                      epsilon=claim.epsilon)
     assert exact <= claim.delta + 1e-12
     assert exact >= claim.delta * .99
@@ -254,11 +254,11 @@ def test_theorem_for_fixed_size_says_nothing_of_poisson_batches():
     return np.append(randomised_any(sample, epsilon), 0.)
 
   p, q = (poisson_release(data, prob, mechanism) for data in ((1,), (0,)))
-  found = divergences.max_divergence(p, q)
+  loss = divergences.max_divergence(p, q)
   printed = composition.sampled_without_replacement(
       ApproxDP(epsilon=epsilon, delta=0.), sample_size=1, num_examples=100)
-  assert found == pytest.approx(epsilon)
-  assert printed.epsilon < .02 < found
+  assert loss == pytest.approx(epsilon)
+  assert printed.epsilon < .02 < loss
 
 
 @pytest.mark.parametrize('call, message', [

@@ -1,4 +1,4 @@
-"""The table of conversions, on mechanisms whose laws are known."""
+"""The table of conversions, on mechanisms whose distributions are known."""
 
 import itertools
 import math
@@ -24,10 +24,10 @@ def _response(epsilon, size=2):
   return tuple((row / row.sum(1, keepdims=True))[:2])
 
 
-def _quantised(law, shift, edges):
-  """Of a law on cells of the line, and of that law shifted."""
+def _quantised(distribution, shift, edges):
+  """Probabilities of cells of the line under a distribution and its shift."""
   cells = [np.append(edges, np.inf), np.append(-np.inf, edges)]
-  p, q = (law.cdf(cells[0] - at) - law.cdf(cells[1] - at)
+  p, q = (distribution.cdf(cells[0] - at) - distribution.cdf(cells[1] - at)
           for at in (0.0, shift))
   return p / p.sum(), q / q.sum()
 
@@ -84,13 +84,13 @@ def _known(pair, given):
   if given is notions.ApproxDP:
     return given(epsilon=0.5, delta=definitions.level(p, q, given, at=0.5))
   if given is renyi.RenyiDP:
-    found = definitions.level(p, q, given, at=4.0)
-    return None if math.isinf(found) else given(order=4.0, divergence=found)
-  found = definitions.level(p, q, given)
-  if math.isinf(found) or given is notions.ConditionalTesting and found >= 1:
+    level = definitions.level(p, q, given, at=4.0)
+    return None if math.isinf(level) else given(order=4.0, divergence=level)
+  level = definitions.level(p, q, given)
+  if math.isinf(level) or given is notions.ConditionalTesting and level >= 1:
     return None
   name, = itertools.islice(given.__dataclass_fields__, 1)
-  return given(**{name: found})
+  return given(**{name: level})
 
 
 def _sides(pair, given, wanted):
@@ -117,10 +117,10 @@ def test_rows_of_the_table_say_what_they_are():
     known = _known('gaussian' if given is notions.GaussianPrivacy
                    else 'response', given)
     at = {cell.needs: _AT[cell.needs]} if cell.needs else {}
-    found = conversions.convert(known, wanted, **at)
-    assert type(found) is wanted
+    converted = conversions.convert(known, wanted, **at)
+    assert type(converted) is wanted
     for name, value in at.items():
-      assert getattr(found, name) == value
+      assert getattr(converted, name) == value
     assert isinstance(cell.sharp, bool) and len(cell.source) > 5
     assert cell.needs in _AT and (cell.printed is None
                                   or callable(cell.printed))
@@ -162,7 +162,7 @@ def test_no_pair_has_more_than_the_table_says(given, wanted):
 
 
 @pytest.mark.parametrize('given, wanted', [
-    cell for cell, found in conversions.TABLE.items() if found.printed],
+    notions_ for notions_, cell in conversions.TABLE.items() if cell.printed],
                          ids=lambda notion: notion.__name__)
 def test_printed_forms_are_true_and_looser(given, wanted):
   cell = conversions.TABLE[given, wanted]
@@ -170,10 +170,10 @@ def test_printed_forms_are_true_and_looser(given, wanted):
   for number in (1e-3, 0.3, 2.0):
     known = (given(order=4.0, divergence=number) if given is renyi.RenyiDP
              else given(**{next(iter(given.__dataclass_fields__)): number}))
-    ours, theirs = (next(value for name, value in vars(found).items()
+    ours, theirs = (next(value for name, value in vars(converted).items()
                          if name != 'order')
-                    for found in (cell.function(known, **at),
-                                  cell.printed(known, **at)))
+                    for converted in (cell.function(known, **at),
+                                      cell.printed(known, **at)))
     assert ours <= theirs * (1 + 1e-12)
     if number == 2:
       assert ours < theirs * 0.99
@@ -181,19 +181,19 @@ def test_printed_forms_are_true_and_looser(given, wanted):
 
 def test_the_exact_curve_of_gaussian_noise():
   for shift, delta in itertools.product((0.1, 1.0, 5.0), (1e-9, 1e-3, 0.2)):
-    found = conversions.convert(notions.GaussianPrivacy(shift=shift),
-                                notions.ApproxDP, delta=delta)
-    exact = tradeoff.gaussian_delta(found.epsilon, shift=shift)
+    converted = conversions.convert(notions.GaussianPrivacy(shift=shift),
+                                    notions.ApproxDP, delta=delta)
+    exact = tradeoff.gaussian_delta(converted.epsilon, shift=shift)
     assert exact <= delta * (1 + 1e-6)
-    if found.epsilon > 1e-9:
+    if converted.epsilon > 1e-9:
       assert exact == pytest.approx(delta, rel=1e-5)
 
 
 def test_two_values_of_concentrated_privacy():
   """Item LB-13: e at rho = .1, and Pinsker's."""
-  found = conversions.convert(notions.ZCDP(rho=0.1),
-                              notions.TotalVariationPrivacy)
-  assert (1 - found.level) / 2 == pytest.approx(0.38913, abs=1e-5)
+  converted = conversions.convert(notions.ZCDP(rho=0.1),
+                                  notions.TotalVariationPrivacy)
+  assert (1 - converted.level) / 2 == pytest.approx(0.38913, abs=1e-5)
   printed = conversions.TABLE[
       notions.ZCDP, notions.TotalVariationPrivacy].printed
   assert (1 - printed(notions.ZCDP(rho=0.1)).level) / 2 == pytest.approx(
@@ -201,7 +201,7 @@ def test_two_values_of_concentrated_privacy():
 
 
 def _walk(epsilon, delta, size):
-  """Laws [size + 1, m] of a path of neighbours: noisy places, or the truth."""
+  """Distributions [size + 1, m] along a path of neighbours."""
   places = np.arange(size + 1)
   noise = np.exp(-epsilon * np.abs(places[:, None] - places))
   ends = np.array([0, size])
@@ -214,29 +214,29 @@ def _walk(epsilon, delta, size):
 @pytest.mark.parametrize('size', [1, 2, 5])
 def test_groups(size):
   """Ends of a path of neighbours; pure and ranges are attained."""
-  laws = _walk(0.4, 0.01, size)
+  chain = _walk(0.4, 0.01, size)
   one = notions.ApproxDP(epsilon=0.4, delta=definitions.level(
-      laws[0], laws[1], notions.ApproxDP, at=0.4))
+      chain[0], chain[1], notions.ApproxDP, at=0.4))
   many = conversions.group(one, size=size)
-  assert definitions.holds(laws[0], laws[-1], many)
+  assert definitions.holds(chain[0], chain[-1], many)
   assert many.delta <= conversions.printed_group(one, size=size).delta
   if size > 1:
     assert many.delta < conversions.printed_group(one, size=size).delta
-  laws = _walk(0.4, 0.0, size)[:, :size + 1]
+  chain = _walk(0.4, 0.0, size)[:, :size + 1]
   for given, known in ((notions.PureDP, dict(epsilon=0.4)),
                        (notions.BoundedRange, dict(width=0.8)),
                        (notions.ZCDP, dict(rho=notions.zcdp_from_pure(
                            notions.PureDP(epsilon=0.4)).rho))):
     many = conversions.group(given(**known), size=size)
-    assert definitions.holds(laws[0], laws[-1], many)
+    assert definitions.holds(chain[0], chain[-1], many)
     if given is not notions.ZCDP:
-      assert definitions.level(laws[0], laws[-1], given) == pytest.approx(
+      assert definitions.level(chain[0], chain[-1], given) == pytest.approx(
           *vars(many).values())
   # Nats of a group, better than size epsilon (Lalanne (2023), Fact 3.3.11).
   nats = conversions.convert(conversions.group(
       notions.PureDP(epsilon=0.4), size=size), notions.KullbackLeiblerPrivacy)
   assert nats.level == pytest.approx(0.4 * size * math.tanh(0.2 * size))
-  assert definitions.holds(laws[0], laws[-1], nats)
+  assert definitions.holds(chain[0], chain[-1], nats)
   assert nats.level < 0.4 * size
 
 

@@ -13,20 +13,20 @@ from experiments.methods.theory import couplings
 
 # Of chi-square tests of keys that are fixed.
 _ERROR_RATE = 1e-4
-_LAWS = np.array([[0.5, 0.3, 0.2, 0.0], [0.1, 0.3, 0.3, 0.3],
-                  [0.0, 0.0, 0.5, 0.5], [0.5, 0.3, 0.2, 0.0]])
-# Three laws, each on two of three values: Lalanne (2023), Example 3.4.3.
+_DISTRIBUTIONS = np.array([[0.5, 0.3, 0.2, 0.0], [0.1, 0.3, 0.3, 0.3],
+                           [0.0, 0.0, 0.5, 0.5], [0.5, 0.3, 0.2, 0.0]])
+# Each is on two of three values: Lalanne (2023), Example 3.4.3.
 _TWO_OF_THREE = np.array([[1, 1, 0], [0, 1, 1], [1, 0, 1]]) / 2
 
 
-def _variations(laws):
-  return np.abs(laws[:, None] - laws[None]).sum(-1) / 2
+def _variations(probs):
+  return np.abs(probs[:, None] - probs[None]).sum(-1) / 2
 
 
-def _has_law(values, law):
-  counts = np.bincount(values, minlength=len(law))
-  assert not counts[law == 0].any()
-  return stats.chisquare(counts[law > 0], len(values) * law[law > 0]
+def _has_distribution(values, probs):
+  counts = np.bincount(values, minlength=len(probs))
+  assert not counts[probs == 0].any()
+  return stats.chisquare(counts[probs > 0], len(values) * probs[probs > 0]
                          ).pvalue > _ERROR_RATE
 
 
@@ -34,23 +34,25 @@ def _differ(values):
   return np.mean(values[:, :, None] != values[:, None], axis=0)
 
 
-def _close(found, wanted, size):
-  return np.abs(found - wanted) <= 4.5 * np.sqrt(wanted * (1 - wanted) / size
-                                                 ) + 1e-12
+def _close(actual, wanted, size):
+  return np.abs(actual - wanted) <= 4.5 * np.sqrt(wanted * (1 - wanted) / size
+                                                  ) + 1e-12
 
 
 @pytest.mark.every(2)
 def test_maximal_couplings_differ_with_the_total_variation():
-  for p, q in itertools.product(_LAWS, _LAWS):
+  for p, q in itertools.product(_DISTRIBUTIONS, _DISTRIBUTIONS):
     joint = couplings.maximal(p, q)
     np.testing.assert_allclose(joint.sum(1), p, atol=1e-15)
     np.testing.assert_allclose(joint.sum(0), q, atol=1e-15)
     assert 1 - np.trace(joint) == pytest.approx(np.abs(p - q).sum() / 2,
                                                 abs=1e-12)
   draws = np.asarray(couplings.draw_pairs(
-      jax.random.key(1), couplings.maximal(*_LAWS[:2]), num_draws=20000))
+      jax.random.key(1), couplings.maximal(*_DISTRIBUTIONS[:2]),
+      num_draws=20000))
   assert draws.shape == (20000, 2)
-  assert _has_law(draws[:, 0], _LAWS[0]) and _has_law(draws[:, 1], _LAWS[1])
+  for place in (0, 1):
+    assert _has_distribution(draws[:, place], _DISTRIBUTIONS[place])
   assert _close(_differ(draws)[0, 1], 0.4, 20000)
 
 
@@ -63,51 +65,52 @@ def test_bits_differ_with_the_total_variation_all_at_once():
 
 
 @pytest.mark.every(3)
-@pytest.mark.parametrize('seed, laws', [(3, _LAWS), (4, _TWO_OF_THREE)])
-def test_one_stream_serves_all_laws(seed, laws):
-  draws = np.asarray(couplings.draw(jax.random.key(seed), laws,
+@pytest.mark.parametrize('seed, probs', [
+    (3, _DISTRIBUTIONS), (4, _TWO_OF_THREE)])
+def test_one_stream_serves_all_laws(seed, probs):
+  draws = np.asarray(couplings.draw(jax.random.key(seed), probs,
                                     num_draws=20000))
-  for values, law in zip(draws.T, laws):
-    assert _has_law(values, law)
-  exact = couplings.disagreements(laws)
+  for values, row in zip(draws.T, probs):
+    assert _has_distribution(values, row)
+  exact = couplings.disagreements(probs)
   assert _close(_differ(draws), exact, 20000).all()
-  bound = 2 * _variations(laws) / (1 + _variations(laws))
+  bound = 2 * _variations(probs) / (1 + _variations(probs))
   assert (exact <= bound + 1e-12).all()
-  # And not half of it, which two laws could have.
-  assert (exact >= _variations(laws) - 1e-12).all()
-  if len(laws) == 3:
+  # And not half of it, which two distributions could have.
+  assert (exact >= _variations(probs) - 1e-12).all()
+  if len(probs) == 3:
     np.testing.assert_allclose(exact, bound)
     assert exact.sum() / 2 == pytest.approx(2)
   else:
     assert exact[0, 3] == 0 and exact[0, 1] < bound[0, 1]
 
 
-def _best(laws, weights):
+def _best(probs, weights):
   """least t with P(X_i != X_j) <= t w_ij, by a program over all couplings."""
-  count, size = laws.shape
+  count, size = probs.shape
   values = np.array(list(itertools.product(range(size), repeat=count)))
   pairs = list(itertools.combinations(range(count), 2))
   differ = np.array([values[:, i] != values[:, j] for i, j in pairs], float)
   rows = np.hstack([differ, -np.array([[weights[pair]] for pair in pairs])])
   margins = np.array([values[:, i] == x for i in range(count)
                       for x in range(size)], float)
-  found = optimize.linprog(
+  solved = optimize.linprog(
       np.append(np.zeros(len(values)), 1), rows, np.zeros(len(pairs)),
-      np.pad(margins, ((0, 0), (0, 1))), laws.ravel())
-  return found.fun
+      np.pad(margins, ((0, 0), (0, 1))), probs.ravel())
+  return solved.fun
 
 
 def test_programs_over_couplings_of_three_laws():
   """ORC-5: what Angel and Spinka promise can be had, and once no more."""
   rng = np.random.default_rng(5)
   for _ in range(20):
-    laws = rng.dirichlet(np.ones(rng.integers(2, 5)), 3)
-    t = _variations(laws)
-    ours = couplings.disagreements(laws)
-    best = _best(laws, 2 * t / (1 + t))
+    probs = rng.dirichlet(np.ones(rng.integers(2, 5)), 3)
+    t = _variations(probs)
+    ours = couplings.disagreements(probs)
+    best = _best(probs, 2 * t / (1 + t))
     pairs = ~np.eye(3, dtype=bool)
     assert best <= np.max(ours[pairs] / (2 * t / (1 + t))[pairs]) + 1e-9
-    assert best < 1 and _best(laws, t) > 1 - 1e-9
+    assert best < 1 and _best(probs, t) > 1 - 1e-9
   t = _variations(_TWO_OF_THREE)
   assert _best(_TWO_OF_THREE, 2 * t / (1 + t)) == pytest.approx(1)
   # Maximal for all pairs is out of reach: 2/3 each, or a sum of 2, not 3/2.
@@ -120,10 +123,10 @@ def test_moments_of_differences(n, t, epsilon):
   """Lemmas 3.4.5 and 3.4.6 of Lalanne (2023), by sums over Bin(n, t)."""
   d = np.arange(n + 1)
   probs = stats.binom.pmf(d, n, t)
-  found = couplings.product_moments(np.float64(t), num_examples=n,
-                                    epsilon=epsilon)
+  moments = couplings.product_moments(np.float64(t), num_examples=n,
+                                      epsilon=epsilon)
   exact = [probs @ d, probs @ d**2, probs @ np.exp(-epsilon * d)]
-  np.testing.assert_allclose(found, exact, rtol=1e-9, atol=1e-300)
+  np.testing.assert_allclose(moments, exact, rtol=1e-9, atol=1e-300)
   assert exact[2] >= math.exp(-epsilon * n * t) * (1 - 1e-9)
   whole = couplings.joint_moments(np.float64(1 - probs[0]), num_examples=n,
                                   epsilon=epsilon)

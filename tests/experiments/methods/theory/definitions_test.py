@@ -1,4 +1,4 @@
-"""Notions on finite laws, by enumeration of events, tests and channels."""
+"""Notions on finite distributions, by enumeration."""
 
 import itertools
 import math
@@ -138,7 +138,7 @@ def test_conditional_testing_is_not_inherited():
   p, q = np.array([0.01, 0.99]), np.array([0.1, 0.9])
   assert definitions.conditional_of_events(p, q) == pytest.approx(0.09)
   # One of 1000 values, drawn apart: each outcome in thousandths.
-  beside = [np.repeat(law, 5) / 5 for law in (p, q)]
+  beside = [np.repeat(distribution, 5) / 5 for distribution in (p, q)]
   assert definitions.conditional_of_events(*beside) > 0.3
   assert definitions.conditional(p, q) == pytest.approx(
       math.tanh(2.398 / 4), abs=1e-4)
@@ -146,10 +146,10 @@ def test_conditional_testing_is_not_inherited():
   assert definitions.less_informative(np.stack(beside), np.stack([p, q]))
 
 
-@pytest.mark.parametrize('epsilon, delta, found, printed', [
+@pytest.mark.parametrize('epsilon, delta, exact, printed', [
     (0.1, 1e-3, 0.160, 0.345), (0.3, 1e-2, 0.551, 0.785),
     (0.45, 1e-3, 0.915, 0.972)])
-def test_conditional_testing_under_approximate_privacy(epsilon, delta, found,
+def test_conditional_testing_under_approximate_privacy(epsilon, delta, exact,
                                                        printed):
   """Theorem 1 of Barber and Duchi (2014) holds, and the sharp form by a linear program."""
   guarantee = _APPROX(epsilon=epsilon, delta=delta)
@@ -158,7 +158,7 @@ def test_conditional_testing_under_approximate_privacy(epsilon, delta, found,
   assert claim.level <= 4 * epsilon and claim.mass <= delta / epsilon
   p, q = definitions.extremal(guarantee)
   program = definitions.conditional(p, q, mass=claim.mass)
-  assert program == pytest.approx(found, abs=1e-3)
+  assert program == pytest.approx(exact, abs=1e-3)
   assert program < claim.level
   sharp = conversions.conditional(guarantee, mass=claim.mass)
   assert sharp.level == pytest.approx(program, rel=1e-6)
@@ -184,11 +184,11 @@ def test_posteriors_move_by_the_hyperbolic_tangent(epsilon, wanted):
   """What is believed with a record, and as if it had been replaced."""
   prior = np.linspace(0, 1, 2001)
   ratios = np.exp(np.array([epsilon, -epsilon]))
-  found = definitions.tilted(ratios, np.ones(2), np.stack(
+  tilted = definitions.tilted(ratios, np.ones(2), np.stack(
       [prior, 1 - prior], 1))
-  assert found.max() == pytest.approx(wanted, abs=1e-4)
-  assert found.max() == pytest.approx(math.tanh(epsilon / 2), rel=1e-5)
-  assert found.max() < math.expm1(epsilon) / 2
+  assert tilted.max() == pytest.approx(wanted, abs=1e-4)
+  assert tilted.max() == pytest.approx(math.tanh(epsilon / 2), rel=1e-5)
+  assert tilted.max() < math.expm1(epsilon) / 2
   # Data sets of 3 bits, any prior, a randomised answer to every bit.
   rng = np.random.default_rng(5)
   data = _tests(3)
@@ -216,10 +216,10 @@ def test_one_record_at_random():
     if n > 1:
       assert definitions.conditional(p, q, mass=2 / n) == pytest.approx(0.5)
     # Equation 26, without its factor 2 (erratum E-06): n (1/n) t is attained.
-    laws = np.array([[0.4, 0.6], [0.6, 0.4]])
+    distributions = np.array([[0.4, 0.6], [0.6, 0.4]])
     share = two_points.total_variation(
         notions.TotalVariationPrivacy(level=1 / n))
-    assert definitions.level(*laws, notions.TotalVariationPrivacy) == (
+    assert definitions.level(*distributions, notions.TotalVariationPrivacy) == (
         pytest.approx(n * share * 0.2))
 
 

@@ -23,8 +23,8 @@ def values(bound, pure, amounts, **known):
                    .value for amount in amounts])
 
 
-def slope(amounts, found):
-  return np.polyfit(np.log(amounts), np.log(found), 1)[0]
+def slope(amounts, bounds):
+  return np.polyfit(np.log(amounts), np.log(bounds), 1)[0]
 
 
 @pytest.mark.parametrize('beta, pure, concentrated', [
@@ -36,10 +36,10 @@ def test_constants_of_cells(beta, pure, concentrated):
     assert lower_bounds.cell_constant(kernel, pure=is_pure) == pytest.approx(
         wanted, rel=3e-3)
     for sharp in (False, True):
-      found, = values(lower_bounds.cells, is_pure, [1e10], kernel=kernel,
+      bound, = values(lower_bounds.cells, is_pure, [1e10], kernel=kernel,
                       radius=3.0, sharp=sharp)
       limit = lower_bounds.cell_constant(kernel, pure=is_pure, sharp=sharp)
-      assert found * 1e10**q * 3.0**(q - 2) == pytest.approx(limit, rel=2e-3)
+      assert bound * 1e10**q * 3.0**(q - 2) == pytest.approx(limit, rel=2e-3)
 
 
 def test_constants_of_sawtooths():
@@ -57,12 +57,12 @@ def test_constants_of_sawtooths():
 
 def test_constants_of_assouad():
   """DEN-L9: .00061 as printed, .00031 with Lemma 3.5.1; eight times less."""
-  found = [values(lower_bounds.assouad, False, [1e8], radius=2.0,
-                  kernel=packings.triangle(), statement=statement)[0] * 1e8 / 2
-           for statement in ('paper', 'thesis', 'corrected')]
-  assert found[:2] == pytest.approx([0.000614, 0.000307], rel=2e-3)
+  bounds = [values(lower_bounds.assouad, False, [1e8], radius=2.0,
+                   kernel=packings.triangle(), statement=statement)[0] * 1e8 / 2
+            for statement in ('paper', 'thesis', 'corrected')]
+  assert bounds[:2] == pytest.approx([0.000614, 0.000307], rel=2e-3)
   # 4 of tau, and 2 of a separation that is less than half given away.
-  assert found[2] / found[0] == pytest.approx(8, rel=1e-2)
+  assert bounds[2] / bounds[0] == pytest.approx(8, rel=1e-2)
   known = dict(kernel=packings.smooth(1), radius=2.0)
   printed, = values(lower_bounds.assouad, False, [1e8], statement='thesis',
                     **known)
@@ -83,12 +83,12 @@ def test_pointwise_constants():
                    centre=0.0)
     assert edge * 1e8 / slope_ == pytest.approx(1 / (4 * math.e), rel=1e-3)
   n = 10**9
-  found = lower_bounds.pointwise(2.0, num_records=n)
+  bound = lower_bounds.pointwise(2.0, num_records=n)
   printed = lower_bounds.printed_pointwise(2.0, num_records=n)
   assert printed == pytest.approx(4 / 64 * 16**(-2 / 3) * n**(-2 / 3))
-  assert found.value > 13 * printed
+  assert bound.value > 13 * printed
   sharp = lower_bounds.pointwise(2.0, num_records=n, sharp=True)
-  assert sharp.value > 3 * found.value
+  assert sharp.value > 3 * bound.value
 
 
 def test_the_printed_constant_of_rho_does_not_follow():
@@ -118,11 +118,11 @@ def test_the_pointwise_bound_by_quadrature(centre):
   weights = np.full(x.size, 1 / x.size)
   for known in (dict(epsilon=0.05), dict(rho=0.002), {}):
     for sharp in (False, True):
-      found = lower_bounds.pointwise(slope_, num_records=n, centre=centre,
+      bound = lower_bounds.pointwise(slope_, num_records=n, centre=centre,
                                      sharp=sharp, **known)
-      spike = slope_ * np.maximum(found.size - np.abs(x - centre), 0)
+      spike = slope_ * np.maximum(bound.size - np.abs(x - centre), 0)
       density = 1 + spike - spike @ weights
-      apart = slope_ * found.size - spike @ weights
+      apart = slope_ * bound.size - spike @ weights
       t = testing.variations(np.stack([density, np.ones(x.size)]),
                              weights)[0, 1]
       if not known:
@@ -136,8 +136,8 @@ def test_the_pointwise_bound_by_quadrature(centre):
       else:
         best = testing.le_cam_pure(t, num_records=n, exponential=True, **known)
       exact = apart**2 / 4 * best
-      assert found.value <= exact * (1 + 1e-4)
-      assert found.value == pytest.approx(exact, rel=1e-3 if known else 0.06)
+      assert bound.value <= exact * (1 + 1e-4)
+      assert bound.value == pytest.approx(exact, rel=1e-3 if known else 0.06)
 
 
 @pytest.mark.parametrize('kernel', [*WAVES, packings.sawtooth()],
@@ -147,11 +147,11 @@ def test_bounds_by_cells_again(kernel):
   n, radius = 10**4, 10.0 * 6**(kernel.smoothness - 1)
   for known in (dict(epsilon=0.02), dict(rho=2e-4), {}):
     for sharp in (False, True):
-      found = lower_bounds.cells(kernel, radius=radius, num_records=n,
+      bound = lower_bounds.cells(kernel, radius=radius, num_records=n,
                                  sharp=sharp, **known)
       packing = packings.cells(kernel, radius=radius,
-                               num_cells=int(found.size))
-      words = np.ones((2, int(found.size)))
+                               num_cells=int(bound.size))
+      words = np.ones((2, int(bound.size)))
       words[1, 0] = -1
       x, weights = packing.rule()
       pair = packing.densities(words, x)
@@ -161,15 +161,15 @@ def test_bounds_by_cells_again(kernel):
       if sharp:
         share = testing.squared_share(t, num_records=n, **known) if known else (
             alike)
-        exact = found.size * squares / 4 * share
+        exact = bound.size * squares / 4 * share
       else:
         error = (testing.le_cam(np.sqrt(1 - alike)) if not known else
                  testing.le_cam_zcdp(t, num_records=n, **known)
                  if 'rho' in known else testing.le_cam_pure(
                      t, num_records=n, exponential=True, **known))
-        exact = testing.assouad(squares / 2, found.size, error)
-      assert found.value <= exact * (1 + 1e-6)
-      assert found.value == pytest.approx(exact, rel=0.01)
+        exact = testing.assouad(squares / 2, bound.size, error)
+      assert bound.value <= exact * (1 + 1e-6)
+      assert bound.value == pytest.approx(exact, rel=0.01)
 
 
 AMOUNTS = np.geomspace(1e8, 1e12, 9)
@@ -183,9 +183,9 @@ def test_rates_of_cells(kernel, pure):
   beta = kernel.smoothness
   for sharp in (False, True):
     known = dict(kernel=kernel, radius=2.0, sharp=sharp)
-    found = values(lower_bounds.cells, pure, AMOUNTS, **known)
-    assert slope(AMOUNTS, found) == pytest.approx(-2 * beta / (beta + 1),
-                                                  abs=0.01)
+    bounds = values(lower_bounds.cells, pure, AMOUNTS, **known)
+    assert slope(AMOUNTS, bounds) == pytest.approx(-2 * beta / (beta + 1),
+                                                   abs=0.01)
     free = [lower_bounds.cells(num_records=int(n), **known).value
             for n in AMOUNTS * 1e3]
     assert slope(AMOUNTS, free) == pytest.approx(-2 * beta / (2 * beta + 1),
@@ -195,22 +195,22 @@ def test_rates_of_cells(kernel, pure):
 @pytest.mark.parametrize('pure', [True, False])
 def test_rates_of_theorems(pure):
   """Theorem 2 and the bounds of Theorems 3 and 5, to .01."""
-  found = values(lower_bounds.pointwise, pure, AMOUNTS, lipschitz=2.0)
-  assert slope(AMOUNTS, found) == pytest.approx(-1, abs=0.01)
+  bounds = values(lower_bounds.pointwise, pure, AMOUNTS, lipschitz=2.0)
+  assert slope(AMOUNTS, bounds) == pytest.approx(-1, abs=0.01)
   for kernel in (packings.triangle(), packings.smooth(2)):
     beta = kernel.smoothness
     # 10^4 to 10^6 bumps.
     few = np.geomspace(1e4, 1e6, 5)**(beta + (1 if pure else 0.5))
     known = dict(kernel=kernel, radius=2.0)
-    found = values(lower_bounds.fano, pure, few, **known)
+    bounds = values(lower_bounds.fano, pure, few, **known)
     # Fano loses a power under rho: m hypotheses cost m^2.
     wanted = -2 * beta / (beta + (1 if pure else 0.5))
-    assert slope(few, found) == pytest.approx(wanted, abs=0.01)
+    assert slope(few, bounds) == pytest.approx(wanted, abs=0.01)
     assouad = values(lower_bounds.assouad, pure, few, **known)
     # Erratum DEN-E5b: not 2 beta + 1 below.
     assert slope(few, assouad) == pytest.approx(-2 * beta / (beta + 1),
                                                 abs=0.01)
-    assert np.all(found < assouad)
+    assert np.all(bounds < assouad)
 
 
 def test_fano_is_what_is_printed():
@@ -226,9 +226,9 @@ def test_fano_is_what_is_printed():
              radius**2 / 3 * n * m * h**3 * (2 - 3 * m * h))
     wanted = np.max(m * radius**2 * h**3 * np.maximum(1 - 3 * m * h, 0) / 48
                     * (1 - (1 + spent) / (log2 * m / 8)))
-    found = lower_bounds.fano(packings.triangle(), radius=radius, printed=True,
+    bound = lower_bounds.fano(packings.triangle(), radius=radius, printed=True,
                               num_records=n, **known).value
-    assert found == pytest.approx(wanted, rel=0.02)
+    assert bound == pytest.approx(wanted, rel=0.02)
     h = 2 * h
     mass = m * radius * h**3 * smooth.mass
     spent = (2 * n * 0.01 * mass if 'epsilon' in known else
@@ -237,9 +237,9 @@ def test_fano_is_what_is_printed():
     wanted = np.max(radius**2 / 32 * m * h**5 * np.maximum(
         smooth.energy - 2 * m * h * smooth.mass**2, 0)
                     * (1 - (1 + spent) / (log2 * m / 8)))
-    found = lower_bounds.fano(smooth, radius=radius, printed=True,
+    bound = lower_bounds.fano(smooth, radius=radius, printed=True,
                               num_records=n, **known).value
-    assert found == pytest.approx(wanted, rel=0.02)
+    assert bound == pytest.approx(wanted, rel=0.02)
 
 
 def test_the_cube_is_its_formula():
@@ -255,9 +255,9 @@ def test_the_cube_is_its_formula():
       ({}, (1 - np.sqrt(n / 2 * (2 * radius**2 * h**3 / 3 - mass**2)
                         / (1 - np.minimum(m * mass, 0.99)))) / 2)):
     wanted = np.max(np.where(m * mass < 0.9, tau / 2 * m * error, 0))
-    found = lower_bounds.assouad(packings.triangle(), radius=radius,
+    bound = lower_bounds.assouad(packings.triangle(), radius=radius,
                                  num_records=n, **known).value
-    assert found == pytest.approx(wanted, rel=0.02)
+    assert bound == pytest.approx(wanted, rel=0.02)
 
 
 @pytest.mark.parametrize('beta', [1, 2])
@@ -284,10 +284,10 @@ def test_the_cube_without_privacy_by_quadrature(beta):
                            width=0.19)
   words = np.array(np.meshgrid(*[[0, 1]] * 4)).reshape(4, -1).T
   x, weights = packing.rule()
-  found = testing.divergences(packing.densities(words, x), weights)
+  divergences = testing.divergences(packing.densities(words, x), weights)
   neighbours = np.sum(words[:, None] != words[None], -1) == 1
   most = (packing.energy - packing.mass**2) / (1 - 4 * packing.mass)
-  assert 0.3 * most < np.max(found[neighbours]) < most
+  assert 0.3 * most < np.max(divergences[neighbours]) < most
 
 
 def test_rates_of_points_without_privacy():

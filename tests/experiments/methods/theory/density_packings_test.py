@@ -34,22 +34,22 @@ def _words(packing):
 
 
 @pytest.fixture(scope='module', params=PACKINGS)
-def found(request):
+def case(request):
   packing = PACKINGS[request.param]
   words = _words(packing)
   x, weights = packing.rule()
   return packing, words, packing.densities(words, x), weights
 
 
-def test_densities_are_densities(found):
-  _, _, densities, weights = found
+def test_densities_are_densities(case):
+  _, _, densities, weights = case
   np.testing.assert_allclose(densities @ weights, 1, atol=1e-13)
   assert densities.min() > 0
 
 
 @pytest.mark.every(3)
-def test_variations_and_divergences_are_below_their_bounds(found):
-  packing, words, densities, weights = found
+def test_variations_and_divergences_are_below_their_bounds(case):
+  packing, words, densities, weights = case
   variations = testing.variations(densities, weights)
   bounds = packing.variation_bound(words)
   assert np.all(variations <= bounds * (1 + 1e-9) + 1e-15)
@@ -68,8 +68,8 @@ def test_variations_and_divergences_are_below_their_bounds(found):
                              atol=1e-13)
 
 
-def test_squares_are_exact_and_far_enough(found):
-  packing, words, densities, weights = found
+def test_squares_are_exact_and_far_enough(case):
+  packing, words, densities, weights = case
   squares = testing.distances(densities, weights)**2
   np.testing.assert_allclose(squares, packing.squared_distances(words),
                              atol=1e-13)
@@ -90,9 +90,9 @@ def test_squares_are_exact_and_far_enough(found):
     assert gaps @ (weights * inside) < 0.95 * squares[-1, -2]
 
 
-def test_classes_hold(found):
+def test_classes_hold(case):
   """Slopes and derivatives by differences around the circle."""
-  packing, words, _, _ = found
+  packing, words, _, _ = case
   size = 2**14
   values = packing.densities(words, np.arange(size) / size)
   beta = packing.kernel.smoothness

@@ -17,7 +17,7 @@ from experiments.methods.theory import groups
 
 
 def _geometric(distance, epsilon):
-  """Output laws at both ends of a path."""
+  """Output distributions at both ends of a path."""
   q, y = math.exp(-epsilon), np.arange(distance + 1)
   weights = np.where((y == 0) | (y == distance), 1, 1 - q) / (1 + q)
   return weights * q**y, weights * q**(distance - y)
@@ -63,24 +63,24 @@ def test_gaussian_releases_exceed_no_bound_of_zcdp():
   d = np.arange(1, 7)
   t = np.linspace(-6, 6, 25)[:, None]
   for rho in (1e-3, 0.05, 0.7):
-    found = groups.excess(t, d, ZCDP(rho=rho))
+    excess = groups.excess(t, d, ZCDP(rho=rho))
     reached = np.stack([tradeoff.gaussian_delta(
         t[:, 0], shift=math.sqrt(2 * rho) * size) for size in d], 1)
-    assert (reached <= found + 1e-12).all()
+    assert (reached <= excess + 1e-12).all()
     # And the bound is not idle where it is seen.
     seen = reached > 1e-8
-    assert (found[seen] < 30 * reached[seen]).all()
+    assert (excess[seen] < 30 * reached[seen]).all()
     assert groups.divergence(3, ZCDP(rho=rho)) == pytest.approx(9 * rho)
 
 
 def test_divergences_grow_less_than_is_printed():
   d = np.arange(1, 40)
   for epsilon in (1e-4, 0.01, 0.3, 2.0):
-    found = groups.divergence(d, PureDP(epsilon=epsilon))
+    divergence = groups.divergence(d, PureDP(epsilon=epsilon))
     response = d * epsilon * np.tanh(d * epsilon / 2)
-    assert (found <= response * (1 + 1e-9)).all()
+    assert (divergence <= response * (1 + 1e-9)).all()
     assert (response <= d * epsilon).all()
-    assert found[0] == pytest.approx(response[0])
+    assert divergence[0] == pytest.approx(response[0])
   assert groups.divergence(3, PureDP(epsilon=0.0)) == 0
   assert groups.excess(0.0, 3, PureDP(epsilon=0.0)) == 0
   assert groups.divergence(2, ApproxDP(epsilon=1.0, delta=0.1)) == np.inf

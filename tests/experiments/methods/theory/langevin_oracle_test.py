@@ -1,4 +1,4 @@
-"""Tests of the exact law of one record in noisy descent by batches."""
+"""Tests of the exact distribution of one record in noisy descent by batches."""
 
 import itertools
 import math
@@ -14,7 +14,7 @@ from experiments.methods.theory import langevin_oracle
 ORDERS = (1.5, 2., 5., 20., 100.)
 
 
-def law(size, **changes):
+def mixture_of(size, **changes):
   """Item ORC-4: lambda = beta = 1, |x| <= 1, L = 2, rho = 1, record 0 -> 1."""
   stddev = 4 / 100
   return langevin_oracle.last_iterate(**{**dict(
@@ -35,32 +35,33 @@ TABLE = {(1, True): (175, 200, 223, 232, 234),
 @pytest.mark.slow
 @pytest.mark.parametrize('size, replacement', TABLE)
 def test_erratum_15_table(size, replacement):
-  found = law(size, replacement=replacement)
+  mixture = mixture_of(size, replacement=replacement)
   for order, value in zip(ORDERS, TABLE[size, replacement], strict=True):
     if value is not None:
       digits = 6e-3 if value < 1 else .006 * value
-      assert found.renyi(order) / order == pytest.approx(value, abs=digits)
+      assert mixture.renyi(order) / order == pytest.approx(value, abs=digits)
 
 
 def test_erratum_15_deltas():
   """Promised 1e-2, 1e-3, 1e-5; batches of one record."""
-  found = law(1)
+  mixture = mixture_of(1)
   for delta, actual in ((1e-2, 1.79e-2), (1e-3, 1.72e-2), (1e-5, 1.60e-2)):
     epsilon = notions.approx_from_zcdp(notions.ZCDP(rho=1.),
                                        delta=delta).epsilon
-    assert found.delta(epsilon) == pytest.approx(actual, abs=6e-5 + 1e-3 * .09)
+    assert mixture.delta(epsilon) == pytest.approx(actual,
+                                                   abs=6e-5 + 1e-3 * .09)
 
 
 def test_the_full_batch_is_one_gaussian_release():
   """3/8 rho in the limit, all of a shift 2 L; half a record here."""
-  found = law(100, replacement=False)
-  np.testing.assert_allclose(np.exp(found.logs).sum(), 1)
-  mu = found.means @ np.exp(found.logs)
+  mixture = mixture_of(100, replacement=False)
+  np.testing.assert_allclose(np.exp(mixture.logs).sum(), 1)
+  mu = mixture.means @ np.exp(mixture.logs)
   limit = .01 * math.sqrt(1 - .25) / (4 / 100)
   assert mu == pytest.approx(limit, rel=1e-4)
   for order in (1.5, 20.):
-    assert found.renyi(order) == pytest.approx(order * mu**2 / 2, rel=.02)
-  assert found.delta(.1) == pytest.approx(
+    assert mixture.renyi(order) == pytest.approx(order * mu**2 / 2, rel=.02)
+  assert mixture.delta(.1) == pytest.approx(
       stats.norm.cdf(mu / 2 - .1 / mu)
       - math.exp(.1) * stats.norm.cdf(-mu / 2 - .1 / mu), rel=.02)
 
@@ -69,8 +70,9 @@ def test_the_full_batch_is_one_gaussian_release():
 @pytest.mark.parametrize('replacement', [False, True])
 def test_mixtures_are_those_of_all_paths(replacement):
   """Three steps, batches of 2 among 4: paths enumerated, integrals by quad."""
-  found = law(2, num_examples=4, num_steps=3, step_stddev=.3, start_stddev=.1,
-              replacement=replacement)
+  mixture = mixture_of(2, num_examples=4, num_steps=3, step_stddev=.3,
+                       start_stddev=.1,
+                       replacement=replacement)
   counts = {c: stats.binom.pmf(c, 2, 1 / 4) for c in range(3)}
   if not replacement:
     counts = {0: .5, 1: .5}
@@ -91,18 +93,18 @@ def test_mixtures_are_those_of_all_paths(replacement):
   for order in (1.5, 3.):
     total = integrate.quad(lambda x, q=order: ratio(x)**q * stats.norm.pdf(x),
                            -12, 25, limit=200)[0]
-    assert found.renyi(order) == pytest.approx(math.log(total) / (order - 1),
-                                               rel=2e-3)
+    assert mixture.renyi(order) == pytest.approx(math.log(total) / (order - 1),
+                                                 rel=2e-3)
   for epsilon in (.2, 1.):
     sides = [integrate.quad(lambda x, e=epsilon, w=w: max(0., (
         ratio(x) - math.exp(e) if w else 1 - math.exp(e) * ratio(x))
         * stats.norm.pdf(x)), -12, 25, limit=400)[0] for w in (True, False)]
-    assert found.delta(epsilon) == pytest.approx(max(sides), rel=5e-3)
+    assert mixture.delta(epsilon) == pytest.approx(max(sides), rel=5e-3)
 
 
 def test_high_orders_see_what_hardly_ever_happens():
   """One path alone: c draws of the record in each of the last j steps."""
-  found, order, best = law(100), 20., 0.
+  mixture, order, best = mixture_of(100), 20., 0.
   for count, steps in itertools.product(range(1, 101, 3), range(1, 20)):
     shift = .5 * count / 100 * sum(.5**k for k in range(steps))
     log_prob = (steps * stats.binom.logpmf(count, 100, .01)
@@ -111,13 +113,13 @@ def test_high_orders_see_what_hardly_ever_happens():
     best = max(best, (order * log_prob + order * (order - 1) * mean**2 / 2)
                / (order - 1))
   # The reference, which leaves rare counts out, has 5.3 rho q.
-  assert 5.3 * order < best < found.renyi(order) < 1.2 * best
+  assert 5.3 * order < best < mixture.renyi(order) < 1.2 * best
 
 
 def test_refusals():
   with pytest.raises(ValueError, match='^batch_size must be from 1 to 100'):
-    law(101)
+    mixture_of(101)
   with pytest.raises(ValueError, match='^order must be a number > 1'):
-    law(100, replacement=False).renyi(1.)
+    mixture_of(100, replacement=False).renyi(1.)
   with pytest.raises(ValueError, match='^distance must be a positive'):
-    law(1, distance=0.)
+    mixture_of(1, distance=0.)

@@ -23,7 +23,7 @@ _SOLVED = 1e-7
 
 
 def _mixtures(many, weight):
-  """Laws [K, K + 1] that are as far apart as such mixtures can be."""
+  """Distributions [K, K + 1] that are as far apart as such mixtures can be."""
   return np.hstack([np.full((many, 1), 1 - weight), weight * np.eye(many)])
 
 
@@ -70,9 +70,9 @@ def test_mixtures_are_as_hard_as_the_bound_says():
   for many, n, weight, guarantee in _cases(24):
     known, size = dict(num_examples=n, guarantee=guarantee), math.log(many)
     best = oracles.testing_error(_mixtures(many, weight), **known).value
-    found = packing_bounds.mixture(size, weight, **known)
-    assert found <= best + _SOLVED
-    assert found >= best - (0.01 if getattr(guarantee, 'delta', 0) > 0.02 else
+    error = packing_bounds.mixture(size, weight, **known)
+    assert error <= best + _SOLVED
+    assert error >= best - (0.01 if getattr(guarantee, 'delta', 0) > 0.02 else
                             1e-6)
     apart = weight * (1 - np.eye(many))
     weaker = [packing_bounds.pairs(apart, **known),
@@ -85,50 +85,52 @@ def test_mixtures_are_as_hard_as_the_bound_says():
       weaker += [packing_bounds.mixture_anchor(size, weight, **known),
                  hypotheses.packing_lemma_around(size, weight, **known),
                  packing_bounds.fano(apart, **known)]
-    assert max(weaker) <= found + 1e-9
+    assert max(weaker) <= error + 1e-9
     bound = packing_bounds.best_packing_error(
         **known, log_hypotheses=size, weight=weight, around_variation=weight,
         variations=apart)
-    assert bound.value == pytest.approx(found)
+    assert bound.value == pytest.approx(error)
     assert bound.name in ('mixture', 'pairs')
 
 
 def test_no_private_test_of_any_laws_errs_less():
-  """Laws drawn at random; two are coupled at a time, t and not 2 t / (1 + t)."""
+  """Random distributions; two are coupled at a time: t, not 2 t / (1 + t)."""
   generator = np.random.default_rng(5)
   sharper = 0
   for place in range(24):
     many, n = int(generator.integers(2, 5)), int(generator.integers(1, 5))
-    laws = generator.dirichlet(np.full(3, 0.5), many)
+    probs = generator.dirichlet(np.full(3, 0.5), many)
     epsilon = float(generator.choice([0.1, 0.5, 1.5]))
     guarantee = (PureDP(epsilon=epsilon) if place % 2 else
                  ApproxDP(epsilon=epsilon, delta=0.02))
     known = dict(num_examples=n, guarantee=guarantee)
-    best = oracles.testing_error(laws, **known).value
-    t = testing.variations(laws, np.ones(3))
-    base = laws.mean(0)
-    around = np.max(np.abs(laws - base).sum(1)) / 2
-    found = [packing_bounds.pairs(t, **known), packing_bounds.pairwise(t, **known),
-             packing_bounds.around(math.log(many), around, **known)]
+    best = oracles.testing_error(probs, **known).value
+    t = testing.variations(probs, np.ones(3))
+    base = probs.mean(0)
+    around = np.max(np.abs(probs - base).sum(1)) / 2
+    errors = [packing_bounds.pairs(t, **known),
+              packing_bounds.pairwise(t, **known),
+              packing_bounds.around(math.log(many), around, **known)]
     if place % 2:
-      found += [packing_bounds.fano(t, **known),
-                hypotheses.packing_lemma_around(math.log(many), around, **known)
-                ]
+      errors += [packing_bounds.fano(t, **known),
+                 hypotheses.packing_lemma_around(math.log(many), around,
+                                                 **known)
+                 ]
       as_printed = testing.fano_pure(t, num_records=n, epsilon=epsilon)
       assert as_printed <= packing_bounds.fano(t, **known) + 1e-12
-    assert max(found) <= best + _SOLVED
-    assert found[1] <= found[0]
+    assert max(errors) <= best + _SOLVED
+    assert errors[1] <= errors[0]
     # The joint forms, of total variations of all records.
     states = oracles.histograms(n, 3)
-    masses = np.stack([oracles.multinomial(states, law) for law in laws])
+    masses = np.stack([oracles.multinomial(states, row) for row in probs])
     whole = np.minimum(testing.variations(masses, np.ones(len(states))), 1)
     for function in (packing_bounds.pairs, packing_bounds.pairwise):
       assert function(whole, **known, joint=True) <= best + _SOLVED
     best_bound = packing_bounds.best_packing_error(
         **known, log_hypotheses=math.log(many), variations=t,
         around_variation=around)
-    assert best_bound.value == pytest.approx(max(0, *found))
-    sharper += best_bound.value > 1.2 * max(found[1], 1e-3)
+    assert best_bound.value == pytest.approx(max(0, *errors))
+    sharper += best_bound.value > 1.2 * max(errors[1], 1e-3)
   assert sharper > 8
 
 
@@ -161,22 +163,22 @@ def test_pairs_of_two_laws_are_two_points():
     known = dict(num_examples=20, guarantee=guarantee)
     wanted = two_points.product_error(0.3, **known)
     assert packing_bounds.pairs(t, **known) >= wanted - 1e-12
-    found = packing_bounds.mixture(math.log(2), 0.3, **known)
+    error = packing_bounds.mixture(math.log(2), 0.3, **known)
     if isinstance(guarantee, ZCDP):
       # A data set between the two is an anchor more.
-      assert wanted - 1e-12 <= found < 1.01 * wanted
+      assert wanted - 1e-12 <= error < 1.01 * wanted
     else:
-      assert found == pytest.approx(float(wanted), abs=1e-9)
+      assert error == pytest.approx(float(wanted), abs=1e-9)
 
 
 def test_packings_of_any_size_stay_below_one_half():
   for size in (math.log(2), 30.0, 5000.0):
     for epsilon in (1e-3, 0.5, 40.0):
-      found = packing_bounds.packing(size, 0.5, num_examples=80,
+      error = packing_bounds.packing(size, 0.5, num_examples=80,
                                  guarantee=PureDP(epsilon=epsilon))
-      assert 0 <= found <= 0.5
+      assert 0 <= error <= 0.5
       assert packing_bounds.mixture(size, 0.5, num_examples=80,
-                                guarantee=PureDP(epsilon=epsilon)) >= found
+                                guarantee=PureDP(epsilon=epsilon)) >= error
   assert packing_bounds.packing(math.log(4), 0.5, num_examples=4, guarantee=(
       ApproxDP(epsilon=0.5, delta=0.01))) == pytest.approx(
           3 * (math.exp(-1) / 2 - 0.01 * (1 - math.exp(-1))
@@ -238,10 +240,11 @@ def test_pairs_of_corrected_theorem_stay_below_one_half_and_vanish():
                              guarantee=PureDP(epsilon=1.0)) == 0.5
   assert packing_bounds.pairwise(apart, num_examples=9,
                              guarantee=PureDP(epsilon=30.0)) < 1e-12
-  found = packing_bounds.pairwise(0.3 * apart, num_examples=4, guarantee=ApproxDP(
-      epsilon=0.5, delta=0.01))
+  error = packing_bounds.pairwise(
+      0.3 * apart, num_examples=4,
+      guarantee=ApproxDP(epsilon=0.5, delta=0.01))
   moved = 0.6 / 1.3
-  assert found == pytest.approx(
+  assert error == pytest.approx(
       ((1 + math.expm1(-0.5) * moved)**4 - 8 * math.exp(-0.5) * 0.01 * moved)
       / 2)
 
@@ -251,13 +254,13 @@ def test_total_variations_contract_by_n_times_the_level():
   for n, probs, level, reached in ((10, (.4, .6), .05, .1),
                                    (100, (.5, .6), .005, .05)):
     guarantee = TotalVariationPrivacy(level=level)
-    laws = np.array([[1 - p, p] for p in probs])
-    best = oracles.testing_error(laws, num_examples=n, guarantee=guarantee)
+    pairs = np.array([[1 - p, p] for p in probs])
+    best = oracles.testing_error(pairs, num_examples=n, guarantee=guarantee)
     gaps = np.full(n, probs[1] - probs[0])
-    found = packing_bounds.contraction(gaps, guarantee=guarantee)
+    contracted = packing_bounds.contraction(gaps, guarantee=guarantee)
     assert 1 - 2 * best.value == pytest.approx(reached, abs=1e-6)
-    assert found == pytest.approx(reached)
-    assert printed.printed_contraction(gaps, level=level) == 2 * found
+    assert contracted == pytest.approx(reached)
+    assert printed.printed_contraction(gaps, level=level) == 2 * contracted
   counts = stats.binom.pmf(np.arange(3), 2, np.array([[0.4], [0.6]]))
   joint = float(np.abs(counts[0] - counts[1]).sum() / 2)
   assert packing_bounds.contraction(np.full(2, 0.2), joint=joint,
@@ -266,13 +269,13 @@ def test_total_variations_contract_by_n_times_the_level():
 
 def test_cubes_sum_what_their_bits_lose():
   t = np.array([0.1, 0.3])
-  found = packing_bounds.cube(0.2, t, num_examples=12, guarantee=ZCDP(rho=0.01))
+  error = packing_bounds.cube(0.2, t, num_examples=12, guarantee=ZCDP(rho=0.01))
   errors = two_points.product_error(t, num_examples=12,
                                     guarantee=ZCDP(rho=0.01))
-  assert found == pytest.approx(0.2 / 4 * 2 * errors.sum())
+  assert error == pytest.approx(0.2 / 4 * 2 * errors.sum())
   # tau / 4 and all of the sum, where tau / 16 and half of it are printed.
   linear = testing.le_cam_zcdp(t.mean(), num_records=12, rho=0.01)
-  assert found >= 0.2 / 4 * 2 * 2 * linear
+  assert error >= 0.2 / 4 * 2 * 2 * linear
   assert testing.assouad(0.2, 2, linear, statement='thesis') == (
       pytest.approx(0.2 / 32 * 2 * 2 * linear))
 
@@ -290,7 +293,7 @@ def test_cubes_bound_the_risk_of_private_estimates():
   costs = np.einsum('ws,wa->sa', masses, losses)[None] / 4
   risk = oracles.least(costs, oracles.replaced(words),
                        PureDP(epsilon=epsilon)).value
-  # A bit moves the law of one of the two records, by .4.
+  # A bit moves the distribution of one of the two records, by .4.
   tau = (high - low)**2 / 2
   error = two_points.product_error(high - low, num_examples=1,
                                    guarantee=PureDP(epsilon=epsilon))

@@ -17,10 +17,10 @@ from experiments.methods.theory import testing
 def test_pairwise_anchors_bound_no_mechanism():
   """E-05: randomised response of one record, Lalanne (2023), Lemma 3.3.8."""
   for many, epsilon, claimed in ((2, 3.0, .2624), (4, 5.0, .1275)):
-    found = printed.printed_pairwise_anchor(1 - np.eye(many),
+    error = printed.printed_pairwise_anchor(1 - np.eye(many),
                                             PureDP(epsilon=epsilon))
-    assert found == pytest.approx(claimed, abs=6e-5)
-    assert found > (many - 1) / (many - 1 + math.exp(epsilon))
+    assert error == pytest.approx(claimed, abs=6e-5)
+    assert error > (many - 1) / (many - 1 + math.exp(epsilon))
 
 
 def test_the_middle_is_never_as_far_as_a_whole_separation():
@@ -43,14 +43,14 @@ def test_the_middle_is_never_as_far_as_a_whole_separation():
 
 def test_fano_with_a_logarithm_in_place_of_a_variation():
   """E-23: a thousand hypotheses, response among them."""
-  found = printed.printed_fano(1 - np.eye(1000), num_examples=1, epsilon=8.0)
-  assert found > 0.5 > 999 / (999 + math.exp(8))
+  error = printed.printed_fano(1 - np.eye(1000), num_examples=1, epsilon=8.0)
+  assert error > 0.5 > 999 / (999 + math.exp(8))
   assert testing.fano_pure(1 - np.eye(1000), num_records=1, epsilon=8.0) < (
       999 / (999 + math.exp(8)))
 
 
 def test_many_hypotheses_as_quoted_exceed_guessing():
-  """LB-ACH (3.13) for the same law K times."""
+  """LB-ACH (3.13) for the same distribution K times."""
   assert printed.printed_many(2, 0.0, epsilon=1.0) > 1 - 1 / 2
   assert printed.printed_many(9, 0.0, epsilon=1.0) > 1 - 1 / 9
   assert printed.printed_many(9, 3.0, epsilon=0.5) == pytest.approx(
@@ -67,5 +67,5 @@ def test_two_hypotheses_as_quoted_are_loose():
 def test_response_is_the_edge_of_true_bounds():
   """What true bounds give at the counterexamples is reached, not exceeded."""
   for epsilon in (1.0, 3.0, 5.0):
-    found = two_points.path_error(1, PureDP(epsilon=epsilon))
-    assert found == pytest.approx(special.expit(-epsilon))
+    error = two_points.path_error(1, PureDP(epsilon=epsilon))
+    assert error == pytest.approx(special.expit(-epsilon))

@@ -25,11 +25,11 @@ def test_geometric_thresholds_are_the_best_pure_tests():
     best = oracles.testing_error(
         np.array([[1 - p, p] for p in probs]), num_examples=n,
         guarantee=guarantee).value
-    found = proportion_tests.best_error(n, probs, epsilon=epsilon)
-    assert found == pytest.approx(best, abs=1e-6)
+    error = proportion_tests.best_error(n, probs, epsilon=epsilon)
+    assert error == pytest.approx(best, abs=1e-6)
     assert two_points.product_error(
         probs[1] - probs[0], num_examples=n, guarantee=guarantee) <= (
-            found + 1e-12)
+            error + 1e-12)
 
 
 @pytest.mark.parametrize('accept, slope', [
@@ -52,10 +52,10 @@ def test_errors_have_one_minimum_in_the_threshold(accept, slope):
 def test_without_privacy_the_error_is_le_cams():
   counts = np.arange(41)
   p, q = (stats.binom.pmf(counts, 40, x) for x in (0.5, 0.6))
-  found = proportion_tests.best_error(40, (0.5, 0.6))
-  assert found == pytest.approx(np.minimum(p, q).sum() / 2, rel=1e-12)
+  error = proportion_tests.best_error(40, (0.5, 0.6))
+  assert error == pytest.approx(np.minimum(p, q).sum() / 2, rel=1e-12)
   assert proportion_tests.best_error(40, (0.5, 0.6), epsilon=50.0) == (
-      pytest.approx(found, rel=1e-9))
+      pytest.approx(error, rel=1e-9))
 
 
 @pytest.mark.parametrize('n, probs, rho, reached', [
@@ -63,21 +63,21 @@ def test_without_privacy_the_error_is_le_cams():
     (100, (.35, .65), .002, .1819)])
 def test_gaussian_thresholds_are_the_golden_ones(n, probs, rho, reached):
   """G-15."""
-  found = proportion_tests.gaussian_error(n, probs, rho=rho)
-  assert found == pytest.approx(reached, abs=6e-5)
+  error = proportion_tests.gaussian_error(n, probs, rho=rho)
+  assert error == pytest.approx(reached, abs=6e-5)
   assert two_points.product_error(probs[1] - probs[0], num_examples=n,
-                                  guarantee=ZCDP(rho=rho)) < found
+                                  guarantee=ZCDP(rho=rho)) < error
   # Two answers err less than a Gaussian count, and no less than the bound.
   ramp = proportion_tests.ramp_error(n, probs, rho=rho)
   assert two_points.product_error(probs[1] - probs[0], num_examples=n,
-                                  guarantee=ZCDP(rho=rho)) < ramp < found
+                                  guarantee=ZCDP(rho=rho)) < ramp < error
   # By densities of the two noisy counts.
   sigma = 1 / math.sqrt(2 * rho)
   grid = np.linspace(-9 * sigma, n + 9 * sigma, 8001)
   noise = stats.norm.pdf(grid[:, None] - np.arange(n + 1), scale=sigma)
   here, there = (noise @ stats.binom.pmf(np.arange(n + 1), n, p)
                  for p in probs)
-  assert found == pytest.approx(
+  assert error == pytest.approx(
       np.minimum(here, there).sum() * (grid[1] - grid[0]) / 2, abs=1e-6)
 
 
@@ -92,9 +92,9 @@ def test_the_least_number_of_records():
         math.ceil(0.4 / target))
   assert len(calls) < 60
   assert proportion_tests.least_records(lambda n: 0.0, 0.1) == 1
-  found = proportion_tests.least_records(
+  num_records = proportion_tests.least_records(
       lambda n: proportion_tests.best_error(n, (0.5, 0.51)), 0.01)
-  assert found == 54112
+  assert num_records == 54112
 
 
 @pytest.mark.every(1)

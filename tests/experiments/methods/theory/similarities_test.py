@@ -43,20 +43,20 @@ def test_no_pure_test_errs_less_than_a_similarity():
     least = oracles.data_sets_error(chosen, num_symbols=num_symbols,
                                     guarantee=guarantee).value
     names = _OF_PURE + ('midpoint_anchor',) * (len(chosen) == 2)
-    found = {name: similarities.SIMILARITIES[name](far, guarantee)
-             for name in names}
-    assert max(found.values()) <= least + _SOLVED, found
+    errors = {name: similarities.SIMILARITIES[name](far, guarantee)
+              for name in names}
+    assert max(errors.values()) <= least + _SOLVED, errors
     # What is zCDP of that level bounds all that is pure.
     concentrated = zcdp_from_pure(guarantee)
     for name in ('fano', 'decoding', 'pairs') + ('le_cam',) * (
         len(chosen) == 2):
       assert similarities.SIMILARITIES[name](far, concentrated) <= (
           least + _SOLVED)
-    tight += found['pairs'] > least - 1e-6
+    tight += errors['pairs'] > least - 1e-6
     # Lemma 3.3.8 as printed claims more than that.
     beaten += printed.printed_pairwise_anchor(far, guarantee) > least + 1e-3
-    assert found['pairwise_anchor'] <= found['pairs'] + 1e-12
-    assert found['fano'] <= found['decoding'] + 1e-12
+    assert errors['pairwise_anchor'] <= errors['pairs'] + 1e-12
+    assert errors['fano'] <= errors['decoding'] + 1e-12
   assert tight > 7 and beaten > 12
 
 
@@ -91,12 +91,12 @@ def test_an_anchor_at_its_best_is_exact_where_it_alone_joins():
       costs[0, end, k] -= 1 / len(legs)
     guarantee = PureDP(epsilon=epsilon)
     best = oracles.least(costs, np.array(edges), guarantee).value
-    found = similarities.star(np.array(legs), guarantee)
-    assert found == pytest.approx(best, abs=1e-6)
-    assert similarities.global_anchor(np.array(legs), guarantee) <= found
+    error = similarities.star(np.array(legs), guarantee)
+    assert error == pytest.approx(best, abs=1e-6)
+    assert similarities.global_anchor(np.array(legs), guarantee) <= error
 
 
-def test_data_sets_one_record_apart_are_told_by_randomised_response():
+def test_randomised_response_is_best_for_data_sets_one_record_apart():
   for many in (2, 3, 16):
     apart = 1 - np.eye(many)
     for epsilon in (0.1, 2.0, 6.0):
@@ -129,10 +129,10 @@ def test_decoding_is_the_root_of_fanos_inequality():
     left = np.maximum(1 - e, 1e-300)
     information = (left * np.log(left * size)
                    + e * np.log(e / (1 - 1 / size)))
-    found = testing.decoding(information, math.log(size))
+    error = testing.decoding(information, math.log(size))
     # At the last, of no information, the root is double.
-    assert found == pytest.approx(e, abs=1e-7)
-    assert (found >= 1 - (1 + information) / math.log(size) - 1e-9).all()
+    assert error == pytest.approx(e, abs=1e-7)
+    assert (error >= 1 - (1 + information) / math.log(size) - 1e-9).all()
   assert testing.decoding(3.0, math.log(4)) == 0
 
 

@@ -105,8 +105,8 @@ def _gaussian_outputs(n, probs, rho):
 
 
 def _geometric_outputs(n, probs, epsilon):
-  reach = int(40 / epsilon) + 1
-  grid = np.arange(-reach, n + reach + 1)
+  grid_end = int(40 / epsilon) + 1
+  grid = np.arange(-grid_end, n + grid_end + 1)
   noise = math.tanh(epsilon / 2) * np.exp(-epsilon * np.abs(
       grid[None] - np.arange(n + 1)[:, None]))
   return np.stack([_counts(n, p) @ noise for p in probs]), 1.0
@@ -144,7 +144,7 @@ def test_geometric_counts_obey_the_bound_on_squares(n, epsilon, probs):
 
 
 def test_squares_at_two_points_by_randomised_response():
-  """Of one record that tells the hypotheses apart the best is known."""
+  """The best test of one record is known."""
   for epsilon in (0.1, 1.0, 3.0):
     share = testing.squared_share(1.0, num_records=1, epsilon=epsilon)
     best = np.cosh(epsilon / 2)**-2
@@ -154,18 +154,18 @@ def test_squares_at_two_points_by_randomised_response():
 
 
 def test_fano_against_response_among_many():
-  for num_laws in (3, 16, 200):
-    apart = 1.0 - np.eye(num_laws)
+  for num_hypotheses in (3, 16, 200):
+    apart = 1.0 - np.eye(num_hypotheses)
     for epsilon in (0.1, 1.0, 4.0):
-      error = (num_laws - 1) / (math.exp(epsilon) + num_laws - 1)
-      found = testing.fano_pure(apart, num_records=1, epsilon=epsilon)
-      assert found <= error
-      assert found == pytest.approx(1 - (1 + epsilon * (1 - 1 / num_laws))
-                                    / math.log(num_laws))
+      error = (num_hypotheses - 1) / (math.exp(epsilon) + num_hypotheses - 1)
+      bound = testing.fano_pure(apart, num_records=1, epsilon=epsilon)
+      assert bound <= error
+      assert bound == pytest.approx(1 - (1 + epsilon * (1 - 1 / num_hypotheses))
+                                    / math.log(num_hypotheses))
     # Pure privacy is concentrated: epsilon tanh(epsilon / 2).
     rho = math.tanh(0.5)
     assert testing.fano_zcdp(apart, num_records=1, rho=rho) <= (
-        (num_laws - 1) / (math.e + num_laws - 1))
+        (num_hypotheses - 1) / (math.e + num_hypotheses - 1))
 
 
 def test_fano_forgives_one_outlier():
@@ -182,7 +182,7 @@ def test_fano_of_concentrated_privacy_is_its_formula():
   total = sum((2 * x / (1 + x)) / 7 + (2 * x / (1 + x))**2 for x in t.ravel())
   assert testing.fano_zcdp(t, num_records=7, rho=0.01) == pytest.approx(
       1 - (1 + 49 * 0.01 / 9 * total) / math.log(3))
-  # Of a binomial law the second moment is less than that.
+  # Of a binomial distribution the second moment is less than that.
   p = 2 * t / (1 + t)
   squares = sum(math.comb(7, d) * p**d * (1 - p)**(7 - d) * d**2
                 for d in range(8))
@@ -191,16 +191,16 @@ def test_fano_of_concentrated_privacy_is_its_formula():
 
 
 def test_fano_and_le_cam_without_privacy():
-  """Errors of the best test of finite laws, by the larger likelihood."""
-  laws = np.random.default_rng(0).dirichlet(np.full(4, 0.3), 60)
-  base = laws.mean(0)
-  kl = np.sum(laws * np.log(np.maximum(laws, 1e-300) / base), 1)
-  error = 1 - np.sum(np.max(laws, 0)) / 60
+  """Errors of the likelihood-ratio test of finite distributions."""
+  probs = np.random.default_rng(0).dirichlet(np.full(4, 0.3), 60)
+  base = probs.mean(0)
+  kl = np.sum(probs * np.log(np.maximum(probs, 1e-300) / base), 1)
+  error = 1 - np.sum(np.max(probs, 0)) / 60
   assert testing.fano(kl) < testing.decoding(kl.mean(), math.log(60)) <= error
   assert testing.fano([0.1, 0.2, 0.6]) == pytest.approx(1 - 1.3 / math.log(3))
-  t = testing.variations(laws[:2], np.ones(4))[0, 1]
-  assert testing.le_cam(t) == pytest.approx(np.sum(np.min(laws[:2], 0)) / 2)
-  assert t <= testing.pinsker(np.sum(laws[0] * np.log(laws[0] / laws[1])))
+  t = testing.variations(probs[:2], np.ones(4))[0, 1]
+  assert testing.le_cam(t) == pytest.approx(np.sum(np.min(probs[:2], 0)) / 2)
+  assert t <= testing.pinsker(np.sum(probs[0] * np.log(probs[0] / probs[1])))
 
 
 def test_words_are_many_and_far_apart():
@@ -222,9 +222,9 @@ def test_a_cube_of_one_bit_is_two_points():
   error = testing.le_cam_zcdp(0.2, num_records=5, rho=0.01)
   wanted = testing.packing(distances, error)
   assert wanted == pytest.approx(0.15**2 * error)
-  found = [testing.assouad(0.3**2 / 2, 1, error, statement=statement)
-           for statement in testing.STATEMENTS]
-  assert found == pytest.approx([wanted, wanted / 4, wanted / 8])
+  bounds = [testing.assouad(0.3**2 / 2, 1, error, statement=statement)
+            for statement in testing.STATEMENTS]
+  assert bounds == pytest.approx([wanted, wanted / 4, wanted / 8])
 
 
 def test_mixtures_of_single_records_prove_nothing():
@@ -238,20 +238,20 @@ def test_mixtures_of_single_records_prove_nothing():
   signs = 1 - 2 * words
   pairs = np.array([[1, 1, 0], [1, 0, 1], [0, 1, 1], [1, 1, 1]], bool)
   waves = np.array([np.prod(np.where(pair, signs, 1), 1) for pair in pairs]).T
-  laws = (1 + waves @ waves.T / 4) / 8  # [word, bin]
-  np.testing.assert_allclose(laws.sum(1), 1)
-  assert laws.min() >= 0
+  probs = (1 + waves @ waves.T / 4) / 8  # [word, bin]
+  np.testing.assert_allclose(probs.sum(1), 1)
+  assert probs.min() >= 0
   for bit in words.T:
-    np.testing.assert_allclose(laws[bit == 0].mean(0), laws[bit == 1].mean(0))
+    np.testing.assert_allclose(probs[bit == 0].mean(0), probs[bit == 1].mean(0))
   # Densities are 8 times as high, on bins of 1/8.
-  squares = testing.distances(8 * laws, np.full(8, 1 / 8))**2
+  squares = testing.distances(8 * probs, np.full(8, 1 / 8))**2
   hamming = np.sum(words[:, None] != words[None], -1)
   apart = ~np.eye(8, dtype=bool)
   tau = np.min(squares[apart] / hamming[apart]) / 2
   assert tau == pytest.approx(2 / 3 / 16)
-  # The mixtures are one law: each mean error is 1/2.
+  # The mixtures are one distribution: each mean error is 1/2.
   printed = testing.assouad(tau, 3, 0.5, statement='paper')
-  risks = lambda n: 8 * (1 - np.sum(laws**2, 1)) / n
+  risks = lambda n: 8 * (1 - np.sum(probs**2, 1)) / n
   assert max(risks(10**4)) < printed / 8
   assert min(risks(100)) > printed
 
@@ -259,12 +259,12 @@ def test_mixtures_of_single_records_prove_nothing():
 def test_quadrature_of_gaussians():
   x = np.linspace(-12, 13, 4001)
   weights = np.full(x.size, x[1] - x[0])
-  laws = stats.norm.pdf(x[None], loc=np.array([[0.], [1.]]))
-  assert testing.variations(laws, weights)[0, 1] == pytest.approx(
+  densities = stats.norm.pdf(x[None], loc=np.array([[0.], [1.]]))
+  assert testing.variations(densities, weights)[0, 1] == pytest.approx(
       2 * stats.norm.cdf(0.5) - 1, abs=1e-5)
-  np.testing.assert_allclose(testing.divergences(laws, weights),
+  np.testing.assert_allclose(testing.divergences(densities, weights),
                              [[0, 0.5], [0.5, 0]], atol=1e-9)
-  assert testing.distances(laws, weights)[1, 0]**2 == pytest.approx(
+  assert testing.distances(densities, weights)[1, 0]**2 == pytest.approx(
       (1 - math.exp(-0.25)) / math.sqrt(math.pi))
 
 

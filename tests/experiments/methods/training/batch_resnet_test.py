@@ -21,7 +21,7 @@ PACK, BATCH, SIDE = 3, 4, 7
 
 
 class _Reference(nn.Module):
-  """The network as the text tells it, one replica."""
+  """The network as the text describes it, one replica."""
   train: bool
 
   def _convolved(self, x, width, size, stride, name, norm):
@@ -49,13 +49,13 @@ class _Reference(nn.Module):
 
 def _flat(params):
   """As Flax keeps it: {'block_0_0/conv_0': {...}}."""
-  found = {}
+  layers = {}
   for name, inner in params.items():
     if name.startswith('block'):
-      found |= {f'{name}/{layer}': leaf for layer, leaf in inner.items()}
+      layers |= {f'{name}/{layer}': leaf for layer, leaf in inner.items()}
     else:
-      found[name] = inner
-  return found
+      layers[name] = inner
+  return layers
 
 
 def _loss(logits, labels):
@@ -63,7 +63,7 @@ def _loss(logits, labels):
     logits, labels))
 
 
-def _made(network, *, train):
+def _compiled(network, *, train):
   """(params, statistics, x, y) -> gradient, logits, statistics."""
 
   def loss(params, statistics, x, y):
@@ -96,8 +96,8 @@ def _reference(*, train):
   return jax.jit(run)
 
 
-_TRAIN = _made(TINY, train=True)
-_EVALUATE = _made(TINY, train=False)
+_TRAIN = _compiled(TINY, train=True)
+_EVALUATE = _compiled(TINY, train=False)
 
 
 @pytest.fixture(scope='module')
@@ -119,9 +119,9 @@ def _of(trees, replica):
   return jax.tree.map(lambda leaf: leaf[replica], trees)
 
 
-def _close(found, wanted, atol=2e-5):
+def _close(actual, wanted, atol=2e-5):
   jax.tree.map(lambda a, b: np.testing.assert_allclose(
-    a, b, rtol=1e-4, atol=atol), found, wanted)
+    a, b, rtol=1e-4, atol=atol), actual, wanted)
 
 
 def test_parameters_are_those_of_the_table():
@@ -146,7 +146,7 @@ def test_parameters_are_those_of_the_table():
       'conv', 'norm', 'dense'}
 
 
-def test_an_image_takes_the_told_multiplications():
+def test_an_image_takes_the_documented_multiplications():
   network = BatchResnet()
   shape = lambda init: jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(
     (1, *leaf.shape), leaf.dtype), jax.eval_shape(init))
@@ -154,11 +154,11 @@ def test_an_image_takes_the_told_multiplications():
     shape(lambda: network.init(jax.random.key(0))),
     shape(network.init_statistics),
     jax.ShapeDtypeStruct((1, 1, 32, 32, 3), jnp.float32))
-  found = [math.prod(each.outvars[0].aval.shape)
-           * math.prod(each.invars[1].aval.shape[:-1])
-           for each in program.jaxpr.eqns
-           if each.primitive.name == 'conv_general_dilated']
-  assert len(found) == 21 and sum(found) == 40_812_544
+  multiplications = [math.prod(each.outvars[0].aval.shape)
+                     * math.prod(each.invars[1].aval.shape[:-1])
+                     for each in program.jaxpr.eqns
+                     if each.primitive.name == 'conv_general_dilated']
+  assert len(multiplications) == 21 and sum(multiplications) == 40_812_544
   assert program.out_avals[0].shape == (1, 1, 10)
 
 
@@ -185,13 +185,13 @@ def test_initial_values_are_uniform_up_to_their_bound():
 @pytest.mark.slow
 @pytest.mark.parametrize('train', [True, False])
 def test_every_replica_of_a_pack_is_the_reference(inputs, train):
-  found = (_TRAIN if train else _EVALUATE)(*inputs)
+  results = (_TRAIN if train else _EVALUATE)(*inputs)
   reference = _reference(train=train)
   for replica in range(PACK):
-    gradient, logits, updated = _of(found, replica)
+    gradient, logits, updated = _of(results, replica)
     _close((_flat(gradient), logits, updated),
            reference(*_of(inputs, replica)))
-  moved = jax.tree.map(lambda new, old: bool(np.all(new != old)), found[2],
+  moved = jax.tree.map(lambda new, old: bool(np.all(new != old)), results[2],
                        inputs[1])
   assert set(jax.tree.leaves(moved)) == {train}
 
@@ -281,8 +281,8 @@ def test_convolutions_pad_alike_on_both_sides(side, height, stride):
   kernel = rng.normal(size=(2, side, side, 3, 4)).astype(np.float32)
   wanted = np.concatenate([_windowed(part, each, stride) for part, each in zip(
     np.split(x, 2, -1), kernel, strict=True)], -1)
-  found = batch_resnet._convolve(x, kernel, stride)
-  np.testing.assert_allclose(found, wanted, atol=1e-5)
+  convolved = batch_resnet._convolve(x, kernel, stride)
+  np.testing.assert_allclose(convolved, wanted, atol=1e-5)
 
 
 @pytest.mark.slow

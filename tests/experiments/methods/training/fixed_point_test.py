@@ -18,20 +18,21 @@ from experiments.methods.training import fixed_point
 ADD = Adjacency.ADD_OR_REMOVE_ONE
 REPLACE = Adjacency.REPLACE_ONE
 KEY = jax.random.key(9)
-SIZE, DIMS, REACH = 6, 2, .5
+SIZE, DIMS, MOVE_BOUND = 6, 2, .5
 
 
 def prox(point, record):
   """Of gamma ||x - record||: gamma towards the record, and not beyond it."""
   gap = record - point
   norm = jnp.sqrt(jnp.sum(gap**2) + 1e-20)
-  return point + gap * jnp.minimum(1., REACH / norm)
+  return point + gap * jnp.minimum(1., MOVE_BOUND / norm)
 
 
 def median(**changes):
   return fixed_point.consensus_admm(prox, **{**{
-    'num_examples': SIZE, 'num_values': DIMS, 'reach': REACH, 'relaxation': .5,
-    'noise_multiplier': 1.5, 'num_steps': 3, 'adjacency': REPLACE}, **changes})
+    'num_examples': SIZE, 'num_values': DIMS, 'move_bound': MOVE_BOUND,
+    'relaxation': .5, 'noise_multiplier': 1.5, 'num_steps': 3,
+    'adjacency': REPLACE}, **changes})
 
 
 def records(seed=0, count=SIZE):
@@ -55,7 +56,7 @@ def test_consensus_operator_does_not_expand_and_a_record_moves_it_so_far():
   moved = distance(images[40:])
   assert 1.9 * mechanism.record_norm < moved.max()
   assert moved.max() <= 2 * mechanism.record_norm * (1 + 1e-5)
-  assert mechanism.record_norm == 2 * REACH
+  assert mechanism.record_norm == 2 * MOVE_BOUND
   # No other copy moves.
   others = np.delete(images[40:], 2, axis=1)
   np.testing.assert_array_equal(others, np.broadcast_to(others[0], others.shape))
@@ -85,21 +86,23 @@ def test_descent_is_dp_sgd_on_all_records():
   gradients = (x @ np.asarray(start) - y)[:, None] * x
   norms = np.linalg.norm(gradients, axis=1, keepdims=True)
   mean = (gradients * np.minimum(1, .8 / norms)).mean(0)
-  found = np.asarray(jax.jit(jax.vmap(mechanism.release, (0, None)))(
+  releases = np.asarray(jax.jit(jax.vmap(mechanism.release, (0, None)))(
       jax.random.split(KEY, 20_000), data), np.float64)
   stddev = .3 * 2 * .8 / SIZE
-  np.testing.assert_allclose(found.mean(0), start - .3 * mean,
+  np.testing.assert_allclose(releases.mean(0), start - .3 * mean,
                              atol=5 * stddev / math.sqrt(20_000))
-  np.testing.assert_allclose(found.std(0), stddev, rtol=5 / math.sqrt(40_000))
+  np.testing.assert_allclose(releases.std(0), stddev,
+                             rtol=5 / math.sqrt(40_000))
 
 
 def test_relaxation_shrinks_step_and_noise_alike():
   mechanism = fixed_point.FixedPointIteration(
       operator=lambda x, data: x / 2 + data, record_norm=1., start=jnp.ones(4000),
       relaxation=.25, noise_multiplier=2., num_steps=1, adjacency=ADD)
-  found = np.asarray(mechanism.release(KEY, jnp.float32(1)), np.float64)
-  assert found.mean() == pytest.approx(.75 + .25 * 1.5, abs=.5 * 5 / 4000**.5)
-  assert found.std() == pytest.approx(.5, rel=5 / math.sqrt(8000))
+  releases = np.asarray(mechanism.release(KEY, jnp.float32(1)), np.float64)
+  assert releases.mean() == pytest.approx(.75 + .25 * 1.5,
+                                          abs=.5 * 5 / 4000**.5)
+  assert releases.std() == pytest.approx(.5, rel=5 / math.sqrt(8000))
 
 
 @pytest.mark.every(3)
@@ -118,7 +121,7 @@ def test_event_is_a_gaussian_at_each_step(adjacency, doubled):
   ({'adjacency': ADD}, 'consensus_admm keeps .* only under .* replace_one'),
   ({'relaxation': 0.}, 'relaxation must lie in'),
   ({'relaxation': 1.5}, 'relaxation must lie in'),
-  ({'reach': 0.}, 'reach must be a positive'),
+  ({'move_bound': 0.}, 'move_bound must be a positive'),
   ({'noise_multiplier': -1.}, 'noise_multiplier must be a positive'),
   ({'num_steps': 0}, 'num_steps must be an integer >= 1')])
 def test_refusals(changes, message):

@@ -46,9 +46,9 @@ def test_chain_bounds_deep_networks():
 
   @jax.jit
   def compare(x, weights):
-    found, inputs = _deep_gradients(x, weights)
+    gradients, inputs = _deep_gradients(x, weights)
     single = [jnp.stack(_chain(weights, inputs, (p,))) for p in induced.ORDERS]
-    return (jnp.stack(found), jnp.stack(single),
+    return (jnp.stack(gradients), jnp.stack(single),
             jnp.stack(_chain(weights, inputs)))
 
   for kind in range(40):
@@ -59,9 +59,9 @@ def test_chain_bounds_deep_networks():
       weights = [np.eye(*w.shape) * 2 for w in weights]
     elif kind % 4 == 3:
       weights = [w * (np.arange(w.shape[1]) == 0) for w in weights]
-    found, single, least = compare(
+    norms, single, least = compare(
       np.float32(rng.normal(size=6)), [np.float32(w) for w in weights])
-    assert np.all(found <= single.min(0) * (1 + 1e-6))
+    assert np.all(norms <= single.min(0) * (1 + 1e-6))
     np.testing.assert_allclose(least, single.min(0), rtol=1e-6)
     winners.add(int(np.argmin(single[:, 0])))
   assert winners >= {1, 2}
@@ -78,10 +78,10 @@ def test_chain_excludes_the_layer_itself():
 def test_fault_kernels_the_wrong_way_round():
   """Norms of W for those of W^T: a column of tens is taken for a row."""
   weights = [jnp.eye(6), jnp.zeros([6, 3]).at[:, 1].set(10.)]
-  found, inputs = _deep_gradients(jnp.full([6], 0.1), weights)
+  gradients, inputs = _deep_gradients(jnp.full([6], 0.1), weights)
   wrong = lambda w, p: induced.induced_norm(w, p, p)
-  assert found[0] <= _chain(weights, inputs)[0]
-  assert found[0] > 1.1 * _chain(weights, inputs, (math.inf,), wrong)[0]
+  assert gradients[0] <= _chain(weights, inputs)[0]
+  assert gradients[0] > 1.1 * _chain(weights, inputs, (math.inf,), wrong)[0]
 
 
 def test_chain_with_nothing_in_it():

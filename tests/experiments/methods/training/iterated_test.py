@@ -27,12 +27,12 @@ HESSIAN = BASIS @ np.diag([3.0, 0.5, -1.0]) @ BASIS.T
 @pytest.fixture(name='noised')
 def _noised(monkeypatch):
   """[(key, deviation)] of all noise, which is left out."""
-  found = []
+  draws = []
   monkeypatch.setattr(
       additive, 'add_gaussian_noise', lambda key, values, stddevs: (
-          found.append((tuple(jax.random.key_data(key).tolist()),
+          draws.append((tuple(jax.random.key_data(key).tolist()),
                         float(jax.tree.leaves(stddevs)[0]))), values)[1])
-  return found
+  return draws
 
 
 def _newton(**changes):
@@ -126,13 +126,13 @@ def _bassily(delivered, monkeypatch, **changes):
 
 def test_bassily_plans_deliver_at_most_their_target(monkeypatch):
   """By the accountant of plans, at the delta that was asked for."""
-  made, asked = _bassily(0.5, monkeypatch)
-  assert asked == [((1e-4,), {})] and made.adjacency is REPLACE
+  plan, asked = _bassily(0.5, monkeypatch)
+  assert asked == [((1e-4,), {})] and plan.adjacency is REPLACE
   with pytest.raises(ValueError, match='epsilon 0.5001 at delta = 0.0001, more'
                      ' than the target 0.5: use more steps'):
     _bassily(0.5001, monkeypatch)
   # Noise is for the expected batch, whatever is computed at once.
   parts, _ = _bassily(0.1, monkeypatch, max_batch_size=7)
-  assert parts.noise_multiplier == made.noise_multiplier == pytest.approx(
+  assert parts.noise_multiplier == plan.noise_multiplier == pytest.approx(
       20 * bassily.printed_noise_multiplier(
           num_examples=100, num_steps=50, epsilon=0.5, delta=1e-4))

@@ -156,8 +156,8 @@ def test_logits_are_those_of_each_network(trained):
                      for r in range(COUNT)])
   for size in (4, 2, 9, 500):
     SIZES.clear()
-    found = MADE.logits(networks_, RECORDS.x[:9], batch_size=size)
-    np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)
+    logits = MADE.logits(networks_, RECORDS.x[:9], batch_size=size)
+    np.testing.assert_allclose(logits, wanted, rtol=1e-4, atol=1e-5)
     assert SIZES <= {min(size, 9)}
   own = jnp.stack([RECORDS.x[r:r + 5] for r in range(COUNT)])
   np.testing.assert_allclose(

@@ -97,23 +97,23 @@ def test_keys_of_both_noises_and_of_the_next_step_differ(monkeypatch):
       lambda key, values, stddevs: (keys.append(key), values)[1])
   mechanism = make()
   state = mechanism.update(mechanism.init(KEY), draw(SIZE))
-  found = {tuple(jax.random.key_data(key).tolist())
-           for key in (*keys, state.key, KEY)}
-  assert len(keys) == 2 and len(found) == 4
+  key_words = {tuple(jax.random.key_data(key).tolist())
+               for key in (*keys, state.key, KEY)}
+  assert len(keys) == 2 and len(key_words) == 4
 
 
 def test_without_noise_it_converges_in_few_steps():
   data = draw(SIZE)
   mechanism = make(gradient_multiplier=1e-6, hessian_multiplier=1e-6,
                    gradient_norm=50., hessian_norm=50., num_steps=6)
-  found = jax.jit(mechanism.release)(KEY, data)
+  released = jax.jit(mechanism.release)(KEY, data)
 
   def objective(params):
     margins = np.asarray(data.y) * (np.asarray(data.x) @ params)
     return np.logaddexp(0, -margins).mean() + .05 * params @ params
 
   best = optimize.minimize(objective, np.zeros(DIMS), tol=1e-10).x
-  np.testing.assert_allclose(found, best, atol=1e-4)
+  np.testing.assert_allclose(released, best, atol=1e-4)
 
 
 @pytest.mark.every(2)
@@ -121,8 +121,8 @@ def test_noise_cannot_make_a_step_explode():
   mechanism = make(hessian_multiplier=50., gradient_multiplier=1e-3,
                    least_curvature=.5, num_steps=1, regularization=0.)
   run = jax.jit(jax.vmap(mechanism.release, (0, None)))
-  found = run(jax.random.split(KEY, 64), draw(SIZE))
-  assert np.linalg.norm(found, axis=1).max() <= 2.01 / .5
+  releases = run(jax.random.split(KEY, 64), draw(SIZE))
+  assert np.linalg.norm(releases, axis=1).max() <= 2.01 / .5
 
 
 @pytest.mark.every(3)

@@ -57,8 +57,8 @@ def test_the_gradient_is_that_of_the_objective():
       'kernel': jnp.asarray(theta[:-CLASSES].reshape(FEATURES, CLASSES),
                             jnp.float32),
       'bias': jnp.asarray(theta[-CLASSES:], jnp.float32)}}
-  found = _flat(_mechanism().objective_gradient(DATA, params))
-  np.testing.assert_allclose(found, _gradient(theta), rtol=1e-3, atol=1e-5)
+  gradient = _flat(_mechanism().objective_gradient(DATA, params))
+  np.testing.assert_allclose(gradient, _gradient(theta), rtol=1e-3, atol=1e-5)
 
 
 def test_a_release_is_the_minimiser_and_noise_of_the_stated_size():
@@ -93,13 +93,14 @@ def test_a_fit_spends_its_target_and_no_more(adjacency, moved):
       input_radius=.8, regularization=.4, epsilon=3.0, delta=1e-4,
       adjacency=adjacency, solver_share=.05)
   assert .998 * 3 <= fitted.epsilon <= 3
-  made = fitted.mechanism
-  shift = moved / made.noise_multiplier
+  mechanism = fitted.mechanism
+  shift = moved / mechanism.noise_multiplier
   assert accounting.gaussian_epsilon(
       shift=shift, delta=1e-4) == pytest.approx(fitted.epsilon, rel=1e-3)
-  assert fitted.event == made.event and made.adjacency is adjacency
-  assert (made.num_examples, made.input_radius, made.regularization,
-          made.solver_share, made.num_features) == (15, .8, .4, .05, FEATURES)
+  assert fitted.event == mechanism.event and mechanism.adjacency is adjacency
+  assert (mechanism.num_examples, mechanism.input_radius,
+          mechanism.regularization, mechanism.solver_share,
+          mechanism.num_features) == (15, .8, .4, .05, FEATURES)
   assert fitted.params['dense_00']['kernel'].shape == (FEATURES, CLASSES)
 
 
@@ -119,9 +120,10 @@ def test_iterations_are_as_many_as_the_rate_of_convergence_needs(changes):
     curvature = square / 2 * rows / n + gamma
     distance = lambda steps, c=curvature, g=steepest: np.sqrt(2) * (
         1 - np.sqrt(gamma / c))**(steps / 2) * g / gamma
-    found = mechanism.num_iterations(rows)
-    assert distance(found) <= mechanism.solver_error * (1 + 1e-9)
-    assert found == 1 or distance(found - 1) > mechanism.solver_error
+    num_iterations = mechanism.num_iterations(rows)
+    assert distance(num_iterations) <= mechanism.solver_error * (1 + 1e-9)
+    assert (num_iterations == 1 or
+            distance(num_iterations - 1) > mechanism.solver_error)
 
 
 def test_the_solver_converges_where_the_objective_curves_most():
@@ -133,7 +135,7 @@ def test_the_solver_converges_where_the_objective_curves_most():
                          input_radius=3., solver_share=1e-3)
   data = Batch(jnp.tile(jnp.asarray([[2.4, 1.8]]), (20, 1)),
                jnp.asarray([0] * 13 + [1] * 7))
-  found = _flat(jax.jit(mechanism.solve)(data))
+  solution = _flat(jax.jit(mechanism.solve)(data))
   # By symmetry theta is t (x, 1) for one label and -t (x, 1) for the other.
   point, time = np.array([2.4, 1.8, 1.0]), 0.0
   for _ in range(100):
@@ -141,7 +143,7 @@ def test_the_solver_converges_where_the_objective_curves_most():
     slope = (13 * (odds - 1) + 7 * odds) / 4 + .05 * time
     time -= slope / (20 / 4 * 20 * odds * (1 - odds) + .05)
   wanted = np.stack([time * point, -time * point], 1).ravel()
-  assert np.linalg.norm(found - wanted) <= mechanism.solver_error
+  assert np.linalg.norm(solution - wanted) <= mechanism.solver_error
   assert np.linalg.norm(wanted) > 10 * mechanism.solver_error
 
 

@@ -65,9 +65,10 @@ def test_tail_of_the_first_component(size, share, published, bound):
   assert claimed == pytest.approx(bound, abs=5e-4)
   assert exact <= claimed
   draws = np.random.default_rng(0).normal(size=(20000, size))
-  found = np.mean(np.abs(draws[:, 0]) <= share * np.linalg.norm(draws, axis=1))
+  share_below = np.mean(np.abs(draws[:, 0]) <=
+                        share * np.linalg.norm(draws, axis=1))
   # Two-sided false alarm 1e-6: 4.9 standard deviations.
-  assert abs(found - exact) <= 4.9 * math.sqrt(exact / 20000)
+  assert abs(share_below - exact) <= 4.9 * math.sqrt(exact / 20000)
 
 
 def test_tail_bound_in_every_dimension():
@@ -92,11 +93,11 @@ def _failures(failure_prob, num_starts, scale=1.0, num_keys=20000):
 @pytest.mark.parametrize('num_starts', [1, 3])
 def test_fails_as_often_as_it_says(num_starts):
   beta = 0.2
-  found = _failures(beta, num_starts)
+  frequency = _failures(beta, num_starts)
   component = beta**(1 / num_starts) * math.sqrt(math.pi / 12)
   exact = scipy.stats.beta.cdf(component**2, 0.5, 2.5)**num_starts
   deviation = 4.9 * math.sqrt(exact / 20000)
-  assert exact <= beta and abs(found - exact) <= deviation
+  assert exact <= beta and abs(frequency - exact) <= deviation
   # Planted: the bound of another exponent, (2 t + 1) instead of 2 t.
   assert _failures(beta, num_starts, scale=0.9) > beta + deviation
 
@@ -142,10 +143,10 @@ def test_many_random_maps_none_missed():
 def test_maps_on_images():
   matrix = jnp.asarray(np.random.default_rng(0).normal(size=(5, 12)),
                        jnp.float32)
-  found = randomised.randomised_upper_bound(
+  bound = randomised.randomised_upper_bound(
     lambda image: matrix @ image.ravel(), jax.random.key(0), (3, 4),
     num_iterations=60, failure_prob=BETA)
-  assert 1 <= float(found) / _svd(matrix) <= 1.03
+  assert 1 <= float(bound) / _svd(matrix) <= 1.03
 
 
 @pytest.mark.every(2)
@@ -212,9 +213,9 @@ def test_failure_delta_covers_every_move_of_mass():
   for _ in range(500):
     epsilon, moved = rng.uniform(0, 3), rng.uniform(0, 0.2)
     p, q, to_p, to_q = rng.dirichlet(np.full(6, rng.uniform(0.1, 2)), 4)
-    found = _hockey_stick((1 - moved) * p + moved * to_p,
+    delta = _hockey_stick((1 - moved) * p + moved * to_p,
                           (1 - moved) * q + moved * to_q, epsilon)
-    assert found <= _hockey_stick(p, q, epsilon) + _extra(epsilon, moved)
+    assert delta <= _hockey_stick(p, q, epsilon) + _extra(epsilon, moved)
 
 
 def test_failure_delta_is_attained():
@@ -225,9 +226,9 @@ def test_failure_delta_is_attained():
 
 
 def test_failure_delta_of_a_run():
-  found = randomised.certificate_failure_delta(
+  delta = randomised.certificate_failure_delta(
     1., num_steps=5000, num_layers=40, failure_prob=1e-14)
-  assert found == pytest.approx((1 + math.e) * 2e-9, rel=1e-12)
+  assert delta == pytest.approx((1 + math.e) * 2e-9, rel=1e-12)
   for bad in ({'num_steps': 0}, {'num_layers': 0}, {'failure_prob': 0.}):
     with pytest.raises(ValueError, match='must'):
       randomised.certificate_failure_delta(1., **{

@@ -22,9 +22,9 @@ SEEN = []
 
 
 def _noted_flip(key, image):
-  """The mirror image; tells whose, and what its key draws."""
-  jax.debug.callback(lambda *found: SEEN.append(
-    (int(64 * found[0]), int(found[1]))), image[0, 0, 0],
+  """Returns the mirror image; notes the image, and what its key draws."""
+  jax.debug.callback(lambda *values: SEEN.append(
+    (int(64 * values[0]), int(values[1]))), image[0, 0, 0],
     jax.random.bits(key))
   return image[:, ::-1]
 
@@ -35,7 +35,7 @@ PLAIN = networks.dense(NETWORK.init)
 
 
 def _records():
-  """Numbered in a corner; the class is told by a row of pixels."""
+  """Numbered in a corner; a row of pixels encodes the class."""
   rng = np.random.default_rng(0)
   y = rng.integers(0, 3, 90).astype(np.int32)
   x = rng.normal(size=(90, 8, 8, 1)).astype(np.float32)
@@ -202,14 +202,14 @@ def test_logits_and_accuracies_are_those_of_single_networks(run):
   states, infos, _ = run
   network = states[-1].last
   x, y = RECORDS.x[56:85], np.asarray(RECORDS.y[56:84]).reshape(COUNT, 7)
-  found = MADE.logits(network, x, batch_size=4)
-  assert found.shape == (COUNT, 29, 3)
+  logits = MADE.logits(network, x, batch_size=4)
+  assert logits.shape == (COUNT, 29, 3)
   wanted, _ = jax.jit(lambda params, *args: NETWORK.apply(
     MADE.dense(params), *args, train=False))(
       network.params, network.statistics,
       jnp.broadcast_to(x, (COUNT, *x.shape)))
-  np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-4)
-  predicted = np.argmax(found[:, :28], 2).reshape(COUNT, COUNT, 7)
+  np.testing.assert_allclose(logits, wanted, rtol=1e-4, atol=1e-4)
+  predicted = np.argmax(logits[:, :28], 2).reshape(COUNT, COUNT, 7)
   right = [np.mean(predicted[r, r] == y[r]) for r in range(COUNT)]
   np.testing.assert_allclose(infos[-1].accuracy, right, rtol=1e-6)
   assert 0 < infos[-1].accuracy.min() and infos[-1].accuracy.max() < 1
@@ -302,8 +302,8 @@ def test_parametrisations_mix_and_packs_may_be_larger(run):
 
 def test_learning_rates_fall_where_they_should():
   recipe = Recipe(num_epochs=300)
-  found = recipe.rate(jnp.asarray([0, 149, 150, 224, 225, 299]))
-  np.testing.assert_allclose(found, [1, 1, 0.1, 0.1, 0.01, 0.01], rtol=1e-6)
+  rates = recipe.rate(jnp.asarray([0, 149, 150, 224, 225, 299]))
+  np.testing.assert_allclose(rates, [1, 1, 0.1, 0.1, 0.01, 0.01], rtol=1e-6)
   # 0.7 * 10 is a little more than 7 in double precision.
   late = Recipe(num_epochs=10, drops=(0.7,), divisor=2.0)
   np.testing.assert_array_equal(late.rate(jnp.arange(6, 9)), [1, 0.5, 0.5])
@@ -326,7 +326,7 @@ def test_bad_recipes_are_refused(arguments, message):
 def test_bad_input_is_refused():
   task = _task()
   state = MADE.restart(jnp.zeros((COUNT, MADE.num_params)))
-  for found, message in (
+  for data, message in (
       (task._replace(rows=task.rows[:, :3]), 'a batch of 4 needs as many'),
       (task._replace(validation=task.validation[:, :0]), 'validation records'),
       (task._replace(learning_rate=task.learning_rate[:2]),
@@ -334,7 +334,7 @@ def test_bad_input_is_refused():
       (task._replace(rows=task.rows + 90), 'numbers of the 90 records'),
       (task._replace(validation=task.validation - 90), 'numbers of the 90')):
     with pytest.raises(ValueError, match=message):
-      MADE.fit(state, found)
+      MADE.fit(state, data)
   with pytest.raises(ValueError, match='3 replicas do not fill packs of 2'):
     MADE.restart(jnp.zeros((3, MADE.num_params)))
   with pytest.raises(ValueError, match='3 replicas do not fill packs of 2'):
