@@ -139,7 +139,7 @@ def _step(table: str, size: int) -> int:
   """Returns which part of a table without a mark a default run takes: 1/n."""
   if size <= 2 or 'refus' in table.split('::')[-1]:
     return 1
-  return 2 if size <= 5 else 3
+  return 2 if size <= 4 else 3 if size <= 8 else 4
 
 
 @pytest.hookimpl(tryfirst=True)
