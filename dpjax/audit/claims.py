@@ -6,6 +6,7 @@ import math
 from dpjax import errors
 from dpjax.audit import curves
 from dpjax.privacy import accounting
+from dpjax.privacy import restating
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.privacy.notions import ApproxDP
 
@@ -78,7 +79,7 @@ def curve(claim: Claim) -> curves.PrivacyCurve:
 
 def _spent(event: accounting.DpEvent, delta: float,
            adjacency: Adjacency) -> float:
-  """Returns the event's epsilon; accountants get delta 1e-12 instead of 0."""
-  # Epsilon falls in delta, so `check` can only become more lenient by this.
-  return curves.at(event, delta=max(delta, accounting.MIN_DELTA),
-                   adjacency=adjacency)
+  """Returns the event's epsilon at delta."""
+  if delta == 0:
+    return restating.pure_epsilon(event, adjacency)
+  return curves.at(event, delta=delta, adjacency=adjacency)

@@ -167,6 +167,41 @@ def with_guarantees_restated(event: DpEvent, adjacency: Adjacency) -> DpEvent:
   return _map_inner(event, lambda e: with_guarantees_restated(e, adjacency))
 
 
+def pure_epsilon(event: DpEvent, adjacency: Adjacency) -> float:
+  """Returns an epsilon at which the event is epsilon-DP, with delta = 0.
+
+  It is infinite for an event that has no pure guarantee, such as Gaussian
+  noise, or none that is known here. Accountants cannot answer this: they bound
+  composed events at positive delta only.
+  """
+  return _pure_epsilon(with_guarantees_restated(event, adjacency), adjacency)
+
+
+def _pure_epsilon(event: DpEvent, adjacency: Adjacency) -> float:
+  """Returns `pure_epsilon` of an event whose guarantees are restated."""
+  replacing = adjacency is Adjacency.REPLACE_ONE
+  # A replacement moves a sum by up to twice the norm of a record.
+  records = 2 if replacing else 1
+  if isinstance(event, dp_events.NoOpDpEvent):
+    return 0.0
+  if isinstance(event, _Known) and event.adjacency is adjacency:
+    return event.epsilon if isinstance(event, PureDpEvent) else event.width
+  if isinstance(event, dp_events.LaplaceDpEvent):
+    return records / event.noise_multiplier
+  if isinstance(event, dp_events.DiscreteLaplaceDpEvent):
+    return records * event.noise_parameter * event.sensitivity
+  if isinstance(event, dp_events.RandomizedResponseDpEvent) and replacing:
+    # A uniform answer has probability p, so the true one 1 - p + p / k.
+    wrong = event.noise_parameter / event.num_buckets
+    return math.log1p((1 - event.noise_parameter) / wrong) if wrong else math.inf
+  if isinstance(event, dp_events.ComposedDpEvent):
+    return math.fsum(_pure_epsilon(each, adjacency) for each in event.events)
+  if isinstance(event, dp_events.SelfComposedDpEvent):
+    spent = _pure_epsilon(event.event, adjacency)
+    return event.count * spent if event.count else 0.0
+  return math.inf
+
+
 def with_library_events(event: DpEvent, adjacency: Adjacency,
                         relation: Adjacency, accountant: str) -> DpEvent:
   """Returns `event` with guarantees as equivalent events of the library.

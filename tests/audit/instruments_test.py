@@ -1,5 +1,6 @@
 """Instruments of audits where a fault shows in one place only."""
 
+import dataclasses
 import types
 from unittest import mock
 
@@ -88,13 +89,24 @@ def test_an_output_that_is_impossible_on_one_side_refutes_a_pure_claim():
     assert not refuted or np.isinf(worst.amount)
 
 
-def test_pure_claims_of_events_are_at_the_least_delta():
+def test_gaussian_noise_has_no_pure_claim():
   event = accounting.gaussian_event(noise_multiplier=3.0)
-  found = claims.of_event(event, delta=0.0, adjacency=_ADD)
-  assert found.delta == 0 and found.epsilon == curves.at(
-      event, delta=accounting.MIN_DELTA, adjacency=_ADD)
-  assert found.epsilon > curves.at(event, delta=1e-11, adjacency=_ADD)
-  assert claims.check(found) == found.epsilon
+  assert claims.of_event(event, delta=0.0, adjacency=_ADD).epsilon == np.inf
+  with pytest.raises(ValueError, match='below the inf'):
+    claims.check(claims.Claim(epsilon=1e3, delta=0.0, adjacency=_ADD,
+                              event=event))
+
+
+@pytest.mark.parametrize('count', [1, 10, 1000])
+def test_pure_claims_of_composed_events_add_up(count):
+  """At a positive delta a thousand events cost 26, not 100."""
+  event = accounting.repeated_event(
+      accounting.laplace_event(noise_multiplier=10.0), count)
+  claim = claims.of_event(event, delta=0.0, adjacency=_ADD)
+  assert claim.epsilon == pytest.approx(count / 10)
+  assert claims.check(claim) == claim.epsilon
+  with pytest.raises(ValueError, match='that its event costs'):
+    claims.check(dataclasses.replace(claim, epsilon=0.99 * claim.epsilon))
 
 
 @pytest.mark.parametrize('order, wanted', [
