@@ -95,7 +95,8 @@ def _always(cells):
   ratios = [p['risk'] / p['non_private'] for p in cells]
   # (n epsilon)^2 times the error is about 8, for noise of rate epsilon / 2 in
   # the rank, plus j epsilon^2, for the spread of the j-th record from the top.
-  # A choice above all records is rare for j = 2 ln(n^3 epsilon^2 / 16) / epsilon.
+  # A choice above all records is rare where j = 2 ln(n^3 epsilon^2 / 16) /
+  # epsilon.
   return (', '.join(f'{s:.2f}' for s in slopes.values()),
           all(-2.1 < s < -1.7 for s in slopes.values()) and min(ratios) > 5
           and all(p['lower'] > p['thesis'] for p in cells),
