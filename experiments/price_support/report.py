@@ -93,12 +93,15 @@ def _always(cells):
             for name, in points.distinct(cells, 'notion')
             if len(points.select(cells, notion=name)) > 1}
   ratios = [p['risk'] / p['non_private'] for p in cells]
-  # Room for noise in ranks grows as ln n.
+  # (n epsilon)^2 times the error is about 8, for noise of rate epsilon / 2 in
+  # the rank, plus j epsilon^2, for the spread of the j-th record from the top.
+  # A choice above all records is rare where j = 2 ln(n^3 epsilon^2 / 16) /
+  # epsilon.
   return (', '.join(f'{s:.2f}' for s in slopes.values()),
           all(-2.1 < s < -1.7 for s in slopes.values()) and min(ratios) > 5
           and all(p['lower'] > p['thesis'] for p in cells),
           f'{min(ratios):.3g} to {max(ratios):.3g} times the error without '
-          'privacy; the chosen rank keeps a margin of order ln(n epsilon)')
+          'privacy; the margin above the chosen rank grows with ln n')
 
 
 def _reached(cells):
@@ -114,8 +117,9 @@ def _reached(cells):
           bool(slopes) and all(abs(s / wanted[name] - 1) < 0.15
                                for name, s in slopes.items()),
           f'{min(constants, default=0):.3g} to {max(constants, default=0):.3g} '
-          'times 1 / (n epsilon)^2, within 15 %: the margin in ranks adds a '
-          'factor that grows with ln(n epsilon)')
+          'times 1 / (n epsilon)^2; slopes within 15 % would agree, but the '
+          'margin in ranks adds 2 epsilon ln(n^3 epsilon^2 / 16) to the '
+          'constant 8')
 
 
 def _bends(cells):

@@ -55,7 +55,8 @@ CLAIMS = (
     Claim('line 13: division by |V|, Poisson, n = 1000', 'batch',
           'mean_poisson_1', 'E4: the noise also shows the batch size'),
     Claim('lines 7-9: empty batches drawn again, n = 10', 'batch',
-          'redraw_10', 'E5: inclusion q / (1 - (1 - q)^n)'),
+          'redraw_10', 'E5: inclusion q / (1 - (1 - q)^n); q = .01, where '
+          's >= 1 would need q >= .1'),
     Claim('lines 7-9: empty batches drawn again, n = 1000', 'batch',
           'redraw_1000', 'E5: harmless where batches are never empty'),
     Claim('Table 5.1: dense layer, no word on biases, X_k = 1', 'constant',

@@ -207,6 +207,15 @@ def test_e5_inclusion_is_what_redrawing_does():
   assert laws.redrawn_inclusion_prob(num_examples=5, sampling_prob=1.0) == 1.0
 
 
+def test_e5_batch_sizes_of_one_and_more_raise_inclusion_by_little():
+  """Algorithm 8 asks for s >= 1: q is at least 1 / n."""
+  for n in (2, 10, 100, 10_000):
+    found = laws.redrawn_inclusion_prob(num_examples=n, sampling_prob=1 / n)
+    assert 1 < n * found < 1 / (1 - math.exp(-1))
+  assert laws.redrawn_inclusion_prob(
+      num_examples=100, sampling_prob=.01) == pytest.approx(.0158, abs=5e-5)
+
+
 @pytest.mark.slow
 def test_e5_costs_epsilon_where_batches_are_small():
   few = exact.batch('redraw_10', _case('batch', 'redraw_10'))

@@ -140,6 +140,10 @@ def test_the_sharp_group_delta_is_attained(epsilon, size):
   for p, q in itertools.pairwise(chain):
     for pair in ((p, q), (q, p)):
       assert divergences.hockey_stick(*pair, epsilon=epsilon) <= delta + 1e-12
+  # Erratum L-E08: the mean of the powers in the sum is above their geometric
+  # mean.
+  mean = np.mean(np.exp(epsilon * np.arange(size)))
+  assert (mean > math.exp(epsilon * (size - 1) / 2)) == (epsilon > 0)
   claim = composition.group(ApproxDP(epsilon=epsilon, delta=delta), size=size)
   actual = divergences.hockey_stick(chain[-1], chain[0], epsilon=claim.epsilon)
   assert actual == pytest.approx(claim.delta, rel=1e-9)

@@ -6,6 +6,7 @@ import math
 import numpy as np
 import pytest
 from scipy import integrate
+from scipy import special
 from scipy import stats
 
 from dpjax.privacy import notions
@@ -50,6 +51,34 @@ def test_erratum_15_deltas():
                                        delta=delta).epsilon
     assert mixture.delta(epsilon) == pytest.approx(actual,
                                                    abs=6e-5 + 1e-3 * .09)
+
+
+def test_the_projection_leaves_the_counterexample():
+  """E-15 with each iterate projected onto [-1, 1], where L = 2.
+
+  The iterates are a chain on 400 cells and the two ends, which have mass.
+  """
+  edges = np.linspace(-1, 1, 401)
+  points = np.concatenate([[-1], (edges[1:] + edges[:-1]) / 2, [1]])
+
+  def probs(means, stddev):
+    """[m, 402]; small tails on either side are kept."""
+    ends = (edges - means[:, None]) / stddev
+    inner = np.where(ends[:, :-1] > 0, -np.diff(stats.norm.sf(ends)),
+                     np.diff(stats.norm.cdf(ends)))
+    return np.hstack([stats.norm.cdf(ends[:, :1]), inner,
+                      stats.norm.sf(ends[:, -1:])])
+
+  stay, move = (probs(points / 2 + shift, .04) for shift in (0, .5))
+  one = other = probs(np.zeros(1), .04 * math.sqrt(2))
+  for _ in range(math.ceil(2 * math.log(100**2))):
+    one, other = one @ (.99 * stay + .01 * move), other @ stay
+  for order, ratio in ((1.5, 121), (2., 100), (5., 43)):
+    total = special.logsumexp(order * np.log(one) + (1 - order) * np.log(other))
+    assert total / (order - 1) / order == pytest.approx(ratio, rel=.02)
+  epsilon = notions.approx_from_zcdp(notions.ZCDP(rho=1.), delta=1e-5).epsilon
+  assert np.maximum(one - math.exp(epsilon) * other, 0).sum() == pytest.approx(
+      1.6e-2, abs=2e-4)
 
 
 def test_the_full_batch_is_one_gaussian_release():
