@@ -34,11 +34,11 @@ _FAULTS = {
 def test_noise_is_tested_in_every_coordinate(name, column):
   scores, others = np.random.default_rng(2).normal(size=(2, 2500, 3))
   scores[:, column] = _FAULTS[name](scores[:, column], others[:, column])
-  found = dict(noise.p_values(scores, others))
-  assert found[name] < 1e-4
+  p_values = dict(noise.p_values(scores, others))
+  assert p_values[name] < 1e-4
   if name == 'independence of keys':
     # The same coordinate of both data sets only; the others are as they were.
-    assert min(value for key, value in found.items() if key != name) > 1e-4
+    assert min(value for key, value in p_values.items() if key != name) > 1e-4
 
 
 @pytest.mark.parametrize('first, second', [
@@ -90,11 +90,11 @@ def test_an_output_that_is_impossible_on_one_side_refutes_a_pure_claim():
 
 def test_pure_claims_of_events_are_at_the_least_delta():
   event = accounting.gaussian_event(noise_multiplier=3.0)
-  found = claims.of_event(event, delta=0.0, adjacency=_ADD)
-  assert found.delta == 0 and found.epsilon == curves.at(
+  claim = claims.of_event(event, delta=0.0, adjacency=_ADD)
+  assert claim.delta == 0 and claim.epsilon == curves.at(
       event, delta=accounting.MIN_DELTA, adjacency=_ADD)
-  assert found.epsilon > curves.at(event, delta=1e-11, adjacency=_ADD)
-  assert claims.check(found) == found.epsilon
+  assert claim.epsilon > curves.at(event, delta=1e-11, adjacency=_ADD)
+  assert claims.check(claim) == claim.epsilon
 
 
 @pytest.mark.parametrize('order, wanted', [
@@ -102,12 +102,12 @@ def test_pure_claims_of_events_are_at_the_least_delta():
     (np.inf, 4 / 2 + 2 / 4)])
 def test_shares_of_blocks_add_up_as_their_costs_do(order, wanted):
   """Squares for Gaussian noise; epsilons for K-norm noise."""
-  moved = canary.Shift({'a': np.array([3.0, -4.0]), 'b': np.array([[2.0]])},
+  shift = canary.Shift({'a': np.array([3.0, -4.0]), 'b': np.array([[2.0]])},
                        None, {'a': 2.0, 'b': 4.0})
   game = types.SimpleNamespace(
       method=types.SimpleNamespace(noise_order=order),
       plan=types.SimpleNamespace(noise_multiplier=0.3))
-  with mock.patch.object(canary, 'shift', lambda game: moved):
+  with mock.patch.object(canary, 'shift', lambda game: shift):
     assert canary.fraction_spent(game) == pytest.approx(0.3 * wanted)
 
 

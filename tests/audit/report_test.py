@@ -53,11 +53,12 @@ def _gaussian(**changes):
 def _coin(**changes):
   """Randomised response of epsilon 1, of which the law is known."""
   truth = 1 / (1 + math.exp(-1))
-  law = lambda data: np.log([truth, 1 - truth] if data else [1 - truth, truth])
+  log_probs = lambda data: np.log([truth, 1 - truth]
+                                  if data else [1 - truth, truth])
   sample = lambda key, data, size: (
-      _rng(key).random(size) < np.exp(law(data)[1])).astype(int)
+      _rng(key).random(size) < np.exp(log_probs(data)[1])).astype(int)
   return Target(**{**dict(
-      name='coin', release=None, sample=sample, log_probs=law,
+      name='coin', release=None, sample=sample, log_probs=log_probs,
       pairs=(Pair(True, False), Pair(False, True)),
       claim=claims.Claim(epsilon=1.0, delta=0.0, adjacency=_ADD)), **changes})
 
@@ -144,17 +145,17 @@ def test_the_event_is_counted_on_fresh_runs_of_the_chosen_side():
 
   for key in jax.random.split(jax.random.key(6), 12):
     seen.clear()
-    found = blackbox.audit(key, _gaussian(sample=sample, pairs=pairs),
-                           num_runs=100, significance=_LEVEL)
+    report = blackbox.audit(key, _gaussian(sample=sample, pairs=pairs),
+                            num_runs=100, significance=_LEVEL)
     values = np.concatenate(seen)
     assert len(seen) == 6 and np.unique(values).size == values.size
-    likely, other = seen[4:][::-1] if found.event.swapped else seen[4:]
-    assert found.event.count(likely) == found.true_positives
-    assert found.event.count(other) == found.false_positives
-    np.testing.assert_array_equal(found.scores, [
-        found.event.partition.score(side) for side in (likely, other)])
-    sides.add(found.event.swapped)
-    reverse += found.true_positives < found.false_positives
+    likely, other = seen[4:][::-1] if report.event.swapped else seen[4:]
+    assert report.event.count(likely) == report.true_positives
+    assert report.event.count(other) == report.false_positives
+    np.testing.assert_array_equal(report.scores, [
+        report.event.partition.score(side) for side in (likely, other)])
+    sides.add(report.event.swapped)
+    reverse += report.true_positives < report.false_positives
   assert 0 < reverse < 12 and len(sides) == 2  # Each fails with 5e-4.
 
 
@@ -202,10 +203,10 @@ def test_what_is_wrong_with_any_pair_is_found():
   steep = lambda data, y: stats.laplace.logpdf(
       y[:, 0], data[0], 0.7 if data[0] < 0 else 1.0)
   query = Query(lambda data: data * (3 if data[0] < 0 else 1), 1.0)
-  law = lambda data: np.log([0.8, 0.2] if data[0] < 0 else [0.6, 0.4])
+  log_probs = lambda data: np.log([0.8, 0.2] if data[0] < 0 else [0.6, 0.4])
   for changes, name in (({'log_density': steep}, 'density ratio'),
                         ({'query': query}, 'sensitivity'),
-                        ({'log_probs': law, 'noise': None},
+                        ({'log_probs': log_probs, 'noise': None},
                          'exact distribution')):
     for pairs in ((fine, wrong), (fine, fine, wrong), (wrong, fine)):
       target = dataclasses.replace(laplace, pairs=pairs, **changes)
@@ -213,7 +214,7 @@ def test_what_is_wrong_with_any_pair_is_found():
         target = dataclasses.replace(
             target, claim=claims.Claim(epsilon=0.5, delta=0.0, adjacency=_ADD),
             sample=lambda key, data, size: (_rng(key).random(size) < np.exp(
-                law(data)[1])).astype(int))
+                log_probs(data)[1])).astype(int))
       assert name in _failed(target)
     target = dataclasses.replace(target, pairs=(fine, fine))
     assert name not in _failed(target)
