@@ -60,7 +60,8 @@ def check_cost(order):
   """From measured noise: sum_k D_k / s_k is what a step costs.
 
   The p-norm of block k is Gamma(d_k) times s_k: its mean over d_k estimates
-  the scale to 1 / sqrt(d_k RUNS), 0.7 % at most; the law by Kolmogorov-Smirnov.
+  the scale to 1 / sqrt(d_k RUNS), 0.7 % at most; Kolmogorov-Smirnov
+  tests the distribution.
   """
   noise, cost = _many(order), 0.
   for name, block in noise.items():

@@ -79,9 +79,9 @@ def check_stddevs(transform, stddevs, value=0.):
            for block in _run(transform, value=value)[0][0].values()]
   for block, stddev in zip(noise, stddevs, strict=True):
     stddev = stddev / EXPECTED_BATCH_SIZE
-    law = stats.chi2(block.size)
+    chi2 = stats.chi2(block.size)
     statistic = np.sum(block**2) / stddev**2
-    assert law.ppf(ALPHA / 12) < statistic < law.isf(ALPHA / 12)
+    assert chi2.ppf(ALPHA / 12) < statistic < chi2.isf(ALPHA / 12)
     bound = stats.norm.isf(ALPHA / 12) * stddev / np.sqrt(block.size)
     assert abs(block.mean()) < bound
     # Kolmogorov-Smirnov: the shape, not only the second moment.
@@ -250,9 +250,9 @@ def test_comes_first_in_a_chain(optimizer):
     mean, own = alone.update(sums, own, l2_sensitivity=bound)
     # Adam raises a Python number to an integer array's power.
     with jax.numpy_dtype_promotion('standard'):
-      found, state = update(sums, state, sums, l2_sensitivity=bound)
+      noisy, state = update(sums, state, sums, l2_sensitivity=bound)
       expected, seen = optimizer.update(mean, seen, sums)
-    np.testing.assert_allclose(found['w'], expected['w'], rtol=2e-5,
+    np.testing.assert_allclose(noisy['w'], expected['w'], rtol=2e-5,
                                atol=1e-6)
   assert float(state[0].joint_noise_multiplier) >= MULTIPLIER
 
@@ -261,8 +261,8 @@ def test_one_bound_for_all_leaves():
   mean = _transform().update(_sums(), _transform().init(_sums()),
                              l2_sensitivity=jnp.float32(2.))[0]
   noise = _flat(mean) * EXPECTED_BATCH_SIZE / (2 * MULTIPLIER)
-  law = stats.chi2(noise.size)
-  assert law.ppf(ALPHA / 2) < np.sum(noise**2) < law.isf(ALPHA / 2)
+  chi2 = stats.chi2(noise.size)
+  assert chi2.ppf(ALPHA / 2) < np.sum(noise**2) < chi2.isf(ALPHA / 2)
 
 
 def test_public_mean_has_no_noise():
