@@ -95,7 +95,8 @@ def test_gram_norms_are_float32(convolved):
 def test_norms_of_lookups_are_float32():
   table, rows = jnp.ones((40, 4)), jnp.arange(6, dtype=jnp.int32)
   layer = contractions.as_table(
-    _equation(lambda table, rows: table.at[rows].get(mode='clip'), table, rows), 0)
+    _equation(lambda table, rows: table.at[rows].get(mode='clip'),
+              table, rows), 0)
   precisions = _precisions(functools.partial(contractions.table_squares, layer),
                            np.zeros((1, 6, 1), np.int32), jnp.ones((1, 6, 4)))
   assert precisions and set(precisions) == {HIGHEST}
