@@ -136,11 +136,11 @@ def test_ends_of_quantiles_are_sought_as_many_ranks_away(adjacency):
       column='x', lower=Decimal(0), upper=Decimal(1000), quantiles=orders,
       granularity=Decimal(1), value_interval=True))
   meter = _Best(plan.cost, random.Random(0).randrange)
-  found = plan.draw(plan.measure(map(str, range(1001))), meter)
+  answer = plan.draw(plan.measure(map(str, range(1001))), meter)
   meter.check_spent()
   for order in orders:
     spare, rank = plan.spare(order), int(1001 * order)
-    assert found['value'][str(order)] == rank
+    assert answer['value'][str(order)] == rank
     assert 20 < spare < 400
-    assert found['value_interval']['ends'][str(order)] == [
+    assert answer['value_interval']['ends'][str(order)] == [
         max(0, rank - spare), min(1000, rank + spare)]
