@@ -1,4 +1,4 @@
-"""Attacks against loops in float64, and against laws whose best test is known.
+"""Attacks against loops in float64, and against optimal tests.
 
 Pools of K networks and N records whose log-odds are Gaussian: mu_n + d_n for
 members, mu_n for others, standard deviation 1.

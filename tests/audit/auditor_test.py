@@ -191,7 +191,7 @@ def _exponential(factor=1.0, ratio=1.0):
 def test_exact_laws_and_what_is_drawn_from_them():
   assert not _audit(_exponential()).failed
   names = lambda target: {check.name for check in _audit(target).failed}
-  # Off by two in both; in the law alone; in the draws alone.
+  # Off by two in both; in the probabilities alone; in the draws alone.
   assert names(_exponential(2.0, 2.0)) == {
       'exact distribution', 'distinguishing event'}
   assert names(_exponential(1.0, 2.0)) == {

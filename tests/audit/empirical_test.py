@@ -128,7 +128,7 @@ def test_threshold_is_chosen_on_the_first_half_only():
 
 @pytest.mark.every(2)
 def test_halves_keep_the_significance_that_one_half_would_not():
-  # Two equal laws, at a significance of 20 %: chosen and counted on the same
+  # No difference, at a significance of 20 %: chosen and counted on the same
   # runs the bound is wrong in most audits, chosen on others in few.
   level = dict(delta=0.0, significance=0.2)
 

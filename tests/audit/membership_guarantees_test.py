@@ -17,7 +17,7 @@ from dpjax.privacy.adjacency import Adjacency
 
 
 def _outcome_probs(rng, data_sets, num_outcomes):
-  """A random mechanism: a law of outcomes for each data set, none sharp."""
+  """A random mechanism: outcome probabilities per data set, none sharp."""
   return dict(zip(data_sets, rng.dirichlet(
       np.full(num_outcomes, .7), len(data_sets)) * .9 + .1 / num_outcomes,
       strict=True))
@@ -39,7 +39,7 @@ def _delta(probs, neighbours, epsilon):
 
 
 def _joint(probs, record):
-  """(members, others) [outcomes]: laws of the release by one membership."""
+  """(members, others) [outcomes]: release probabilities by membership."""
   return tuple(np.mean([masses for data, masses in probs.items()
                         if (record in data) is inside], axis=0)
                for inside in (True, False))
@@ -98,7 +98,7 @@ def test_no_order_of_records_exceeds_the_ceiling_in_a_fixed_split():
 
 @pytest.mark.parametrize('epsilon, delta', [(1., 0.), (.3, .1), (0., .25)])
 def test_leaky_randomised_response_attains_the_ceiling(epsilon, delta):
-  # Of two records one is a member: the truth is told with delta, else which
+  # Of two records one is a member: the truth is released with delta, else which
   # one by randomised response. Told outcomes: 0, 1 sure; 2, 3 noisy.
   truth = math.exp(epsilon) / (1 + math.exp(epsilon))
   noisy = (1 - delta) * truth, (1 - delta) * (1 - truth)
@@ -122,7 +122,7 @@ def test_leaky_randomised_response_attains_the_ceiling(epsilon, delta):
 
 
 def test_randomised_response_to_each_coin_attains_the_ceiling():
-  # Three records, each by a fair coin; each membership told by itself.
+  # Three records, each by a fair coin; each membership released by itself.
   epsilon, records = 1.2, range(3)
   truth = math.exp(epsilon) / (1 + math.exp(epsilon))
   sets = [frozenset(each) for size in range(4)
@@ -233,8 +233,8 @@ def test_any_of_the_larger_kind_may_be_paired():
 def test_one_split_shows_no_more_epsilon_than_there_is():
   """Null: 0 in at least 95 % of 500 networks; and coverage of a known one.
 
-  Each membership is told by randomised response of epsilon / 2: a replacement
-  changes two. Pairs of a tie are told by their coin, so the truth is not
+  Randomised response of epsilon / 2 to each membership: a replacement
+  changes two. Pairs of a tie are decided by their coin, so the truth is not
   reached; 500 audits, a false alarm below 1e-5 at 10 %.
   """
   members = np.arange(400) < 200

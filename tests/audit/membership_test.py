@@ -1,4 +1,4 @@
-"""How well an attack tells members: brute force, exact laws, refusals."""
+"""How well an attack finds members: brute force, exact values, refusals."""
 
 import math
 
@@ -88,8 +88,8 @@ def test_limits_are_those_of_exact_binomial_sums(count, trials):
 
 
 def test_limits_hold_of_a_threshold_set_on_the_same_non_members():
-  # Of 100 uniform scores the third largest is passed with a probability of
-  # law Beta(3, 98); its limits lie inside of those of 2 in 100.
+  # Of 100 uniform scores the third largest is passed with a probability
+  # distributed as Beta(3, 98); its limits lie inside of those of 2 in 100.
   level, size = .02, 100
   rng = np.random.default_rng(1)
   passed = []

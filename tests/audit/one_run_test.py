@@ -74,7 +74,7 @@ def test_p_value_is_the_binomial_tail_and_delta_adds_to_it():
 
 
 def test_one_run_keeps_its_level_where_delta_leaks_the_coins():
-  # Randomised response, and with probability delta each a coin told openly;
+  # Randomised response, and with probability delta each coin is revealed;
   # m = r = 500: 1000 runs, at the true parameters. More than 78 rejections
   # have probability 1e-4 at 5 %.
   rng, size, epsilon, delta = np.random.default_rng(0), 500, 1.0, 1e-3

@@ -260,7 +260,7 @@ def test_records_stay_within_stated_bounds_or_go_beyond_all():
 
 
 def test_p_values_do_not_depend_on_the_data_of_a_density():
-  # A declared law on the integers is held exactly, also far from zero.
+  # A declared distribution on the integers is held exactly, also far from zero.
   rng = np.random.default_rng(5)
   draws = rng.poisson(4.0, (3000, 1)).astype(float)
   scores = noise.normal_scores(rng, Noise(stats.poisson(4.0)), draws)

@@ -51,7 +51,7 @@ def _gaussian(**changes):
 
 
 def _coin(**changes):
-  """Randomised response of epsilon 1, of which the law is known."""
+  """Randomised response of epsilon 1, with its probabilities."""
   truth = 1 / (1 + math.exp(-1))
   log_probs = lambda data: np.log([truth, 1 - truth]
                                   if data else [1 - truth, truth])
@@ -64,7 +64,8 @@ def _coin(**changes):
 
 
 _TARGETS = {'plain': _gaussian(), 'noise': _gaussian(noise=Noise(stats.norm())),
-            'law': _coin(), 'leaks': _gaussian(sample=lambda key, data, size: (
+            'exact': _coin(),
+            'leaks': _gaussian(sample=lambda key, data, size: (
                 9 * data[None] + _rng(key).normal(size=(size, 2))))}
 
 
@@ -93,7 +94,7 @@ def test_levels_of_all_tests_add_up_to_the_significance(reports):
   for name, report in reports.items():
     levels = [check.level for check in report.checks if check.level]
     assert sum(levels) == pytest.approx(_LEVEL), name
-    assert (len(levels) > 1) == (name in ('noise', 'law'))
+    assert (len(levels) > 1) == (name in ('noise', 'exact'))
     # Tests of the noise have one half together, the event the other.
     assert levels[-1] == pytest.approx(_LEVEL / (1 + (len(levels) > 1)))
     assert report.details['level'] == levels[-1]
@@ -161,7 +162,7 @@ def test_the_event_is_counted_on_fresh_runs_of_the_chosen_side():
 
 @pytest.mark.parametrize('telling', [0, 1])
 def test_one_half_of_a_pilot_makes_cells_and_the_other_chooses(telling):
-  """What tells sides apart in one half only."""
+  """An event that distinguishes the sides in one half only."""
   present = np.zeros((200, 1))
   present[100 * telling:100 * (telling + 1)] = -5.0
   curve = claims.curve(claims.Claim(epsilon=0.5, delta=0.0, adjacency=_ADD))

@@ -1,4 +1,4 @@
-"""The instruments of the audit, each on a law that is known."""
+"""The instruments of the audit, each on a known distribution."""
 
 import jax
 import jax.numpy as jnp

@@ -127,7 +127,7 @@ def check_independence():
 
 
 def check_divisor(transform):
-  """The mean is the sum over the public constant, within the noise's reach."""
+  """The mean is the sum over the public constant, up to the noise."""
   value = 1e4
   mean = _flat(_run(transform, value=value)[0][0]['a'])
   stddev = _expected_stddevs('optimal')[0] / EXPECTED_BATCH_SIZE

@@ -22,7 +22,7 @@ def _adaptive(num_radii, noise_stddev=BATCH / 20, **changes):
                              **{**settings, **changes})
 
 
-# The price.
+# The cost.
 
 
 @pytest.mark.parametrize('num_radii, batch_size, multiplier, expected', [

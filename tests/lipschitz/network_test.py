@@ -1,4 +1,4 @@
-"""Whole networks: laws of their bounds, residual sums, refusals."""
+"""Whole networks: their bounds, residual sums, refusals."""
 
 import dataclasses
 import functools

@@ -1,4 +1,4 @@
-"""Noise by parts and joint noise: their laws, by tables and by enumeration."""
+"""Noise by parts and joint noise: probabilities by tables and enumeration."""
 
 import decimal
 import fractions

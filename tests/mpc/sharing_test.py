@@ -46,7 +46,7 @@ def test_additive_shares_of_all_but_one_tell_nothing():
 
 
 def test_additive_shares_of_few_values_tell():
-  """Z_k is printed for Z_(2^k) (C24): at k = 2 the last share tells."""
+  """Z_k is printed for Z_(2^k) (C24): at k = 2 the last share leaks."""
   def share(secret, source):
     return additive.share(secret, num_parties=2, value_bits=2, source=source)
   views = _views(share, [(0,), (1,)], 1, range(4))

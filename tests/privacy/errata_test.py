@@ -118,7 +118,7 @@ def normal_pair(size, sigma):
 @pytest.mark.parametrize('size, true', [(10, 12.57), (100, 10.24),
                                         (10_000, 10.00)])
 def test_realised_batch_size_without_sampling(size, true):
-  """Erratum E4: sensitivity 2 D / (m + 1), and a scale that tells m."""
+  """Erratum E4: sensitivity 2 D / (m + 1), and a scale that reveals m."""
   assert spend(1., 1., 1) == pytest.approx(4.377, abs=1e-3)
   epsilon = epsilon_of(normal_pair(size, 1.), 1e-5)
   assert epsilon == pytest.approx(true, abs=6e-3)

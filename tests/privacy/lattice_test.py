@@ -1,7 +1,7 @@
 """Tests of dpjax.privacy.lattice: exact rounding, samples, and the attack.
 
 The attack: of the 2^23 outcomes of `jax.random.normal` most give sums that a
-neighbour cannot reach, so that one released number tells the two apart.
+neighbour cannot reach, so that one released number identifies the data set.
 """
 
 import math

@@ -71,7 +71,7 @@ def test_a_normal_mean_leaves_to_its_stages_what_it_does_not_use(
   monkeypatch.setattr(noise.LaplaceNoise, 'half_width', width)
   monkeypatch.setattr(normal_means.NormalMean, 'stages', stages)
   monkeypatch.setattr(normal_means.NormalMean, '_estimates', lambda *_: {
-      'population_interval': {'lower': 'as told'}})
+      'population_interval': {'lower': 'as given'}})
   for number in (400, 10, 9, 1, 0, -7):
     answers = [] if adjacency is _RO else [[number]]
     answer = drawing.chosen(

@@ -2,8 +2,8 @@
 
 Each case couples the releases of a few neighbours, worst ones among them, by a
 move of the noise (`tests.coupling`). No scale and no sensitivity is read from
-the mechanism, so that what it claims of itself is tested. Where a release tells
-less than the noisy numbers it is made of, less than the claim is attained.
+the mechanism, so that what it claims of itself is tested. Where a release
+reveals less than its noisy numbers, less than the claim is attained.
 """
 
 from collections.abc import Callable, Sequence

@@ -229,7 +229,7 @@ def test_calibration_intervals_cover_the_population():
 
 
 def test_shared_noise_releases_a_difference_as_it_is():
-  """Correction C8: another record, and O - E tells which it was."""
+  """Correction C8: another record, and O - E reveals which it was."""
   predictions, labels = _records(500)
   printed = Cellwise(grid=GRID, epsilon=1e-3, accounting='paper',
                      shared_noise=True, allow_unsound=True)

@@ -100,7 +100,7 @@ def test_downwards_is_upwards_reflected():
   key = jax.random.key(5)
   first, second = down.estimate(key, data), up.estimate(key, -data)
   np.testing.assert_array_equal(first, -second)
-  # Whatever room the arrays have.
+  # Whatever the size of the arrays.
   with jax.enable_x64(True):
     roomy = mechanisms.compiled(down.draw)(key, records.of(
         data, down.lower, down.upper, 40), down.parameters)

@@ -1,4 +1,4 @@
-"""The exact price of privacy for a proportion, against linear programs."""
+"""The exact cost of privacy for a proportion, against linear programs."""
 
 import math
 

@@ -130,7 +130,7 @@ def test_last_iterates_of_neighbours_differ_by_what_is_claimed(steps):
   assert (shift / deviation)**2 / 2 == pytest.approx(estimator.rho)
   assert estimator.event.noise_multiplier == pytest.approx(
       2 * deviation / shift)
-  # The start tells nothing, and batches are no part of it.
+  # The start reveals nothing, and batches are no part of it.
   assert numbers.start == 0 and numbers.threshold == 0
 
 
