@@ -148,11 +148,11 @@ def test_probabilities_are_those_that_no_tail_refuses(counts):
 def test_shares_of_a_file_of_few_records():
   plan = _plan('proportion', _RO, column='x', positive='a',
                epsilon=Fraction(1000))
-  for number, positive, value, ends in (
+  for number, positive, value, interval in (
       (0, 0, .5, (0, 1)), (1, 1, 1, (1, 1)), (1, 0, 0, (0, 0)),
       (2, 1, .5, (.5, .5)), (1, -4, 0, (0, 0)), (2, 9, 1, (1, 1))):
     answer = drawing.chosen(plan, [positive, number - positive], [positive])
-    assert answer['value'] == value and _ends(answer['interval']) == ends
+    assert answer['value'] == value and _ends(answer['interval']) == interval
   plan = _plan('proportion', _RO, column='x', positive='a')
   width = _width(plan.noise, .1)
   answer = drawing.chosen(plan, [20, 80], [20])
@@ -285,19 +285,19 @@ def test_functions_of_an_interval_have_lines_first():
 @pytest.mark.parametrize('adjacency', Adjacency)
 def test_scores_of_ends_are_those_of_shifted_ranks(adjacency):
   """Counted point by point, with as many public values at either bound."""
-  order = Fraction(2, 5)
-  plan = _plan('quantiles', adjacency, quantiles=(order,), value_interval=True,
+  level = Fraction(2, 5)
+  plan = _plan('quantiles', adjacency, quantiles=(level,), value_interval=True,
                **_FINE)
   values = plan.measure(['-1', '0.5', '0.5', '2', '3'])
   for spare, shift in ((0, 0), (3, 0), (3, 6)):
     groups = plan.groups(values, spare)
-    scores = plan.scores(groups, order, len(values), shift)
+    scores = plan.scores(groups, level, len(values), shift)
     every = values + [plan.lattice.low, plan.lattice.high] * spare
     for (start, size, _, _), score in zip(groups, scores, strict=True):
       for point in range(start, start + size):
         upto = sum(value <= point for value in every)
         under = sum(value < point for value in every)
-        wanted = order * len(values) + shift
+        wanted = level * len(values) + shift
         assert score == 5 * max(0, wanted - upto, under - wanted)
 
 

@@ -107,9 +107,9 @@ def test_moments_of_tails_are_within_a_cell_of_their_least(
   chances = np.multiply.outer(chances, weights).reshape(-1)
   values, chances = values[chances > 1e-15], chances[chances > 1e-15]
   combination = Combination(noise=distribution, coefficients=(1.0,))
-  spread = math.hypot(combination.deviation, math.sqrt(number * variance))
-  for excess in (1.5 * spread, 3 * spread):
-    shifts = excess - spread * np.geomspace(.2, 20, 60)
+  deviation = math.hypot(combination.deviation, math.sqrt(number * variance))
+  for excess in (1.5 * deviation, 3 * deviation):
+    shifts = excess - deviation * np.geomspace(.2, 20, 60)
     least = min(chances @ np.maximum(values - s, 0)**2 / (excess - s)**2
                 for s in shifts)
     tail_bound = sample_means._moment_tail(excess, most, variance,

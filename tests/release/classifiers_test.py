@@ -132,9 +132,9 @@ def test_without_noise_hosmer_and_lemeshow(adjacency):
   answer = _answer(plan, scores, labels, random.Random(0).randrange)
   bins = np.ceil(scores * 16).astype(int)
   order = np.sort(bins)
-  ends = np.unique([0, *(order[q * 500 - 1] for q in (1, 2, 3)), 16])
+  edges = np.unique([0, *(order[q * 500 - 1] for q in (1, 2, 3)), 16])
   total = 0.0
-  for start, end, group in zip(ends[:-1], ends[1:], answer['groups'],
+  for start, end, group in zip(edges[:-1], edges[1:], answer['groups'],
                                strict=True):
     inside = (start < bins) & (bins <= end)
     expected = np.sum((bins[inside] - .5) / 16)
@@ -148,9 +148,9 @@ def test_without_noise_hosmer_and_lemeshow(adjacency):
   assert answer['value'] == pytest.approx(total)
   # Without noise the null is nearly chi-squared, one degree a group.
   assert answer['critical_value'] == pytest.approx(
-      stats.chi2.isf(.05, len(ends) - 1), rel=.15)
+      stats.chi2.isf(.05, len(edges) - 1), rel=.15)
   assert answer['p_value'] == pytest.approx(
-      stats.chi2.sf(total, len(ends) - 1), abs=.1)
+      stats.chi2.sf(total, len(edges) - 1), abs=.1)
 
 
 def test_groups_join_until_they_expect_enough():

@@ -135,7 +135,7 @@ def _renyi(losses, probs, order):
              np.logaddexp.reduce(logs - order * losses)) / (order - 1)
 
 
-def _spent_up(room, order, shift):
+def _spent_up(budget, order, shift):
   """The most (1 - e^(shift - loss))+ of two losses within `room` at an order."""
   best = 0.0
   for high in np.linspace(shift + 1e-3, shift + 2, 400):
@@ -145,7 +145,7 @@ def _spent_up(room, order, shift):
       rest = 1 - prob * math.exp(-high)  # mass of the second elsewhere
       low = math.log((1 - prob) / rest)
       fits = _renyi(np.array([high, low]), np.array([prob, 1 - prob]),
-                    order) <= room
+                    order) <= budget
       low_end, high_end = (prob, high_end) if fits else (low_end, prob)
     best = max(best, low_end * -math.expm1(shift - high))
   return best
@@ -168,8 +168,8 @@ def test_the_best_of_all_orders_is_no_filter():
     for loss, prob, order in zip(losses, probs, (30, 3), strict=True):
       overhead = math.log1p(-1 / order) - math.log(
           shares[order] * delta * order) / (order - 1)
-      room = epsilon - overhead - _renyi(losses, probs, order)
-      total += prob * _spent_up(room, order, epsilon - loss)
+      left = epsilon - overhead - _renyi(losses, probs, order)
+      total += prob * _spent_up(left, order, epsilon - loss)
     return total
 
   assert lost({3: 1, 30: 1}) > 1.8 * delta

@@ -133,9 +133,9 @@ def test_the_interval_of_a_normal_mean_uses_what_is_left(
     least['tail'] = chance
     sums = [0] if adjacency is _RO else [
         number * stages.clamp, number * stages.clamp]
-    ends = plan._estimates(sums, 0, number if adjacency is _RO else None,
-                           stages)['population_interval']
-    return (ends['lower'], ends['upper']) != (-2, 2)
+    interval = plan._estimates(sums, 0, number if adjacency is _RO else None,
+                               stages)['population_interval']
+    return (interval['lower'], interval['upper']) != (-2, 2)
 
   monkeypatch.setattr(normal_means, 'clamped_sum', clamped)
   monkeypatch.setattr(Combination, 'half_width', width)
@@ -260,22 +260,22 @@ def test_means_of_populations_use_all_of_their_miss(public, monkeypatch):
 @pytest.mark.parametrize('adjacency', Adjacency)
 def test_ends_of_quantiles_use_all_of_their_miss(adjacency):
   """Of as many points as there are ends, each by its own tail."""
-  orders = (Fraction(1, 10), Fraction(1, 2), Fraction(2, 3))
+  levels = (Fraction(1, 10), Fraction(1, 2), Fraction(2, 3))
   plan = _plan('quantiles', adjacency, lower=Decimal(0), upper=Decimal(10),
-               granularity=Decimal('.1'), quantiles=orders,
+               granularity=Decimal('.1'), quantiles=levels,
                value_interval=True)
 
-  def tail(order, ranks):
-    return 101 * math.exp(-float(plan.rate(order)) * order.denominator * ranks)
+  def tail(level, ranks):
+    return 101 * math.exp(-float(plan.rate(level)) * level.denominator * ranks)
 
-  for order in orders:
-    spare = plan.spare(order)
-    assert tail(order, spare) <= _MISS / 6 < tail(order, spare - 1)
+  for level in levels:
+    spare = plan.spare(level)
+    assert tail(level, spare) <= _MISS / 6 < tail(level, spare - 1)
   far, = set(plan.errors())
-  assert max(tail(order, far) for order in orders) == pytest.approx(_MISS / 3)
+  assert max(tail(level, far) for level in levels) == pytest.approx(_MISS / 3)
   for number in (50, 1000):
     in_ranks = plan._ranks(number)
     assert in_ranks['rank_error'] == far
     assert in_ranks['orders'] == {str(p): pytest.approx(
         [max(0, float(p) - far / number), min(1, float(p) + far / number)])
-                               for p in orders}
+                               for p in levels}

@@ -86,9 +86,9 @@ def test_a_private_number_of_records_does_not_widen_the_interval(delta):
   widths = {}
   for adjacency in Adjacency:
     plan = _plan(adjacency, delta=delta)
-    ends = drawing.draw(plan, plan.measure(values), random.Random(
+    interval = drawing.draw(plan, plan.measure(values), random.Random(
         5).randrange)['population_interval']
-    widths[adjacency] = ends['upper'] - ends['lower']
+    widths[adjacency] = interval['upper'] - interval['lower']
   assert widths[_AR] < widths[_RO]
 
 
@@ -256,11 +256,11 @@ def test_intervals_of_releases_cover(adjacency):
   for _ in range(25):
     values = generator.normal(-4.3, 2, 300)
     answer = drawing.draw(plan, plan.measure(values.tolist()), below)
-    ends = answer['population_interval']
-    covered[0] += ends['lower'] <= -4.3 <= ends['upper']
+    interval = answer['population_interval']
+    covered[0] += interval['lower'] <= -4.3 <= interval['upper']
     clamped = np.clip(values, *answer['stages']['sum']['window']).mean()
-    ends = answer['interval']
-    covered[1] += ends['lower'] <= clamped <= ends['upper']
+    interval = answer['interval']
+    covered[1] += interval['lower'] <= clamped <= interval['upper']
     assert abs(answer['value'] + 4.3) < 1
   assert covered.min() >= stats.binom.ppf(1e-5, 25, .6)
 

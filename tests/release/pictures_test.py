@@ -78,8 +78,8 @@ def test_bands_are_drawn_at_their_ends(ax):
   answer = {'thresholds': [1., 2., 3.], 'value': [.2, .3, .7], 'interval': band,
             'parameters': {'column': 'x', 'grid': 'uniform'}}
   pictures._ecdf(ax, answer)
-  ends = [*zip((1., 2., 3.), (*band['lower'], *band['upper']))]
-  assert {*ends} <= _outlines(ax)[0]
+  corners = [*zip((1., 2., 3.), (*band['lower'], *band['upper']))]
+  assert {*corners} <= _outlines(ax)[0]
   # A step holds until the next threshold.
   assert {(2., .1), (2., .3), (3., .2), (3., .4)} <= _outlines(ax)[0]
   assert ax.lines[0].get_drawstyle() == 'steps-post'

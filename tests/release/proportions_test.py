@@ -162,8 +162,8 @@ def test_both_intervals_cover(adjacency):
     assert 0 <= answer['value'] <= 1
     for row, (name, truth) in enumerate((('interval', count / 60),
                                          ('population_interval', .15))):
-      ends = answer[name]
-      covered[row] += ends['lower'] <= truth <= ends['upper']
+      interval = answer[name]
+      covered[row] += interval['lower'] <= truth <= interval['upper']
   assert covered.min() >= stats.binom.ppf(1e-5, 150, .8)
   if adjacency is _RO:
     # A binomial count has atoms, and noise spreads them.
@@ -201,8 +201,9 @@ def test_intervals_of_the_file_cover_exactly(counts):
                                           repeat=2):
     if p * q > 2e-3:
       noisy = [counts[0] + int(x), counts[1] + int(y)]
-      ends = plan._of_file(noisy, max(1, sum(noisy)))['interval']
-      covered += p * q * (ends['lower'] <= counts[0] / 10 <= ends['upper'])
+      interval = plan._of_file(noisy, max(1, sum(noisy)))['interval']
+      covered += p * q * (
+          interval['lower'] <= counts[0] / 10 <= interval['upper'])
   assert .7 <= covered < .85
 
 
@@ -230,10 +231,10 @@ def test_without_noise_the_share():
       assert answer['population_risk']['root_mean_squared_error'] == (
           pytest.approx(1 / 22))
     exact = stats.binomtest(30, 100).proportion_ci(.95, 'exact')
-    ends = answer['population_interval']
+    interval = answer['population_interval']
     near = 1e-6 if adjacency is _RO else 3e-3
-    assert ends['lower'] == pytest.approx(exact.low, abs=near)
-    assert ends['upper'] == pytest.approx(exact.high, abs=near)
+    assert interval['lower'] == pytest.approx(exact.low, abs=near)
+    assert interval['upper'] == pytest.approx(exact.high, abs=near)
 
 
 @pytest.mark.parametrize('adjacency', Adjacency)

@@ -30,15 +30,15 @@ def _plan(adjacency, *, epsilon=Fraction(1), **fields):
   return registry.plan(Query(adjacency=adjacency, epsilon=epsilon, **fields))
 
 
-def _probs_and_scores(plan, dataset, order):
+def _probs_and_scores(plan, dataset, level):
   measured = plan.measure(dataset)
   groups = plan.groups(measured)
-  scores = plan.scores(groups, order, len(measured))
+  scores = plan.scores(groups, level, len(measured))
   low = plan.lattice.low
   probs = np.zeros(plan.lattice.high - low + 1)
   scores_at = np.full(len(probs), -1)
   for (start, size, _, _), score in zip(groups, scores, strict=True):
-    probs[start - low:start - low + size] = math.exp(-plan.rate(order) * score)
+    probs[start - low:start - low + size] = math.exp(-plan.rate(level) * score)
     scores_at[start - low:start - low + size] = score
   return probs / probs.sum(), scores_at
 
@@ -46,22 +46,22 @@ def _probs_and_scores(plan, dataset, order):
 @pytest.mark.sound
 @pytest.mark.parametrize('adjacency, missing', [
     (_AR, None), (_RO, None), (_RO, 'absent')])
-@pytest.mark.parametrize('order', [Fraction(1, 2), Fraction(1, 3),
+@pytest.mark.parametrize('level', [Fraction(1, 2), Fraction(1, 3),
                                    Fraction(9, 10)])
-def test_quantiles_by_enumeration(adjacency, missing, order):
+def test_quantiles_by_enumeration(adjacency, missing, level):
   # A wide gap: its points weigh most while they are near the quantile.
-  plan = _plan(adjacency, statistic='quantiles', quantiles=(order,),
+  plan = _plan(adjacency, statistic='quantiles', quantiles=(level,),
                missing=missing, **{**_BOUNDS, 'granularity': Decimal('0.01')})
   domain, worst, change = ('-1', '1.99', '2'), 0.0, 0
   domain += ('NA',) if missing else ()
-  probs_of = functools.cache(lambda data: _probs_and_scores(plan, data, order))
+  probs_of = functools.cache(lambda data: _probs_and_scores(plan, data, level))
   for one, other in neighbours.pairs(domain, range(1, 5), adjacency):
     (p, scores), (q, others) = probs_of(one), probs_of(other)
     worst = max(worst, divergences.max_divergence(p, q))
     change = max(change, np.abs(scores - others).max())
   assert worst <= 1 + 1e-9
   assert worst > .6
-  assert change == plan.sensitivity(order)
+  assert change == plan.sensitivity(level)
   assert plan.cost.pure == 1
 
 
@@ -82,21 +82,21 @@ def test_scores_are_distances_of_ranks():
 
 def test_quantiles_drawn_have_the_law():
   below = random.Random(7).randrange
-  order = Fraction(1, 2)
-  plan = _plan(_AR, statistic='quantiles', quantiles=(order,), **_BOUNDS)
+  level = Fraction(1, 2)
+  plan = _plan(_AR, statistic='quantiles', quantiles=(level,), **_BOUNDS)
   data = ['-1', '0.5', '0.5', '2', '1']
   measured = plan.measure(data)
   drawn = [round(drawing.draw(plan, measured, below)['value']['1/2'] / .5)
            for _ in range(600)]
-  probs, _ = _probs_and_scores(plan, data, order)
+  probs, _ = _probs_and_scores(plan, data, level)
   counts = [drawn.count(z) for z in range(-2, 5)]
   assert stats.chisquare(counts, 600 * probs).pvalue > 1e-5
 
 
 def test_quantiles_are_as_near_as_they_say():
   below = random.Random(10).randrange
-  orders = (Fraction(1, 3), Fraction(1, 2))
-  plan = _plan(_AR, statistic='quantiles', quantiles=orders, column='x',
+  levels = (Fraction(1, 3), Fraction(1, 2))
+  plan = _plan(_AR, statistic='quantiles', quantiles=levels, column='x',
                lower=Decimal(-2), upper=Decimal(4), granularity=Decimal('.1'),
                confidence=Fraction(1, 2))
   measured, clipped = plan.measure(map(str, _DATA)), np.clip(_DATA, -2, 4)
@@ -108,9 +108,9 @@ def test_quantiles_are_as_near_as_they_say():
     points = list(answer['value'].values())
     assert points == sorted(points)
     covered += all(
-        np.sum(indices <= point + 1e-9) >= order * 101 - error and
-        np.sum(indices < point - 1e-9) <= order * 101 + error
-        for point, order in zip(points, orders, strict=True))
+        np.sum(indices <= point + 1e-9) >= level * 101 - error and
+        np.sum(indices < point - 1e-9) <= level * 101 + error
+        for point, level in zip(points, levels, strict=True))
   assert covered >= stats.binom.ppf(1e-5, 100, .5)
   assert clipped.size == 101
 
@@ -121,8 +121,8 @@ def test_quantiles_are_as_near_as_they_say():
 def test_ends_lie_around_the_quantiles(adjacency, number):
   """Nominal 0.5; few records leave the bounds alone. Fails once in 10^5."""
   below = random.Random(11).randrange
-  orders = (Fraction(1, 10), Fraction(1, 2))
-  plan = _plan(adjacency, statistic='quantiles', quantiles=orders, column='x',
+  levels = (Fraction(1, 10), Fraction(1, 2))
+  plan = _plan(adjacency, statistic='quantiles', quantiles=levels, column='x',
                lower=Decimal(-2), upper=Decimal(4), granularity=Decimal('.1'),
                confidence=Fraction(1, 2), value_interval=True,
                epsilon=Fraction(6))
@@ -134,9 +134,9 @@ def test_ends_lie_around_the_quantiles(adjacency, number):
     ends = drawing.draw(plan, measured, below)['value_interval']['ends']
     widths.append(ends['1/2'][1] - ends['1/2'][0])
     covered += all(
-        np.sum(indices < ends[str(order)][0] - 1e-9) <= order * number and
-        np.sum(indices <= ends[str(order)][1] + 1e-9) >= order * number
-        for order in orders)
+        np.sum(indices < ends[str(level)][0] - 1e-9) <= level * number and
+        np.sum(indices <= ends[str(level)][1] + 1e-9) >= level * number
+        for level in levels)
   assert covered >= stats.binom.ppf(1e-5, 60, .5)
   assert (np.mean(widths) < 2) == (number == 101)
 
@@ -145,8 +145,8 @@ def test_ends_lie_around_the_quantiles(adjacency, number):
 @pytest.mark.parametrize('adjacency', Adjacency)
 def test_ends_by_enumeration(adjacency):
   """Padding by public records and shifted ranks leave the sensitivity."""
-  order = Fraction(1, 3)
-  plan = _plan(adjacency, statistic='quantiles', quantiles=(order,),
+  level = Fraction(1, 3)
+  plan = _plan(adjacency, statistic='quantiles', quantiles=(level,),
                value_interval=True, **_BOUNDS)
   spare = 2
 
@@ -154,16 +154,16 @@ def test_ends_by_enumeration(adjacency):
     values = plan.measure(data)
     groups = plan.groups([plan.lattice.low] * spare + values
                          + [plan.lattice.high] * spare)
-    each = plan.scores(groups, order, len(values), shift)
+    each = plan.scores(groups, level, len(values), shift)
     return np.repeat(each, [size for _, size, _, _ in groups])
 
   for shift in (0, 2 * spare):
     change = max(np.abs(scores(one, shift) - scores(other, shift)).max()
                  for one, other in neighbours.pairs(('-1', '1', '2'),
                                                     range(1, 5), adjacency))
-    assert change == plan.sensitivity(order)
+    assert change == plan.sensitivity(level)
     assert scores(('1',), shift).min() == 0
-  assert 3 * 2 * plan.sensitivity(order) * plan.rate(order) == plan.cost.pure
+  assert 3 * 2 * plan.sensitivity(level) * plan.rate(level) == plan.cost.pure
 
 
 def test_rank_errors_are_nearly_attained():

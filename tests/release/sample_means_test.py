@@ -69,8 +69,8 @@ def test_tails_are_never_above_their_bound(probs, number, distribution):
   weights = (.3,)
   combination = combinations.Combination(noise=distribution,
                                          coefficients=weights)
-  spread = np.hypot(combination.deviation, np.sqrt(number * variance))
-  for excess in spread * np.array([.4, 1, 2, 3, 5]):
+  deviation = np.hypot(combination.deviation, np.sqrt(number * variance))
+  for excess in deviation * np.array([.4, 1, 2, 3, 5]):
     exact = _tail(probs, number, distribution, weights, excess)
     bound = sample_means.upper_tail(excess, mean, variance, (number, number),
                                     combination)
@@ -202,17 +202,17 @@ def test_true_means_are_refused_as_seldom_as_said(number, probs, public):
   assert covered >= 1 - miss
 
 
-@pytest.mark.parametrize('number, spread, ratio', [
+@pytest.mark.parametrize('number, stddev, ratio', [
   (1_000, .13, 1.85), (10_000, .13, 1.42), (10_000, .05, 1.7),
   (100_000, .13, 1.15)])
-def test_widths_are_near_those_of_a_known_variance(number, spread, ratio):
+def test_widths_are_near_those_of_a_known_variance(number, stddev, ratio):
   """Over the normal interval that knows variance and noise: that of Hoeffding's
   inequality is 2.716 / 1.96 / (2 spread) times as wide, 5.3 at .13."""
   distribution = noise.LaplaceNoise(scale=Fraction(2))
   mean = .35
-  moments = _released((number * mean, number * (mean * (1 - mean) - spread**2)),
+  moments = _released((number * mean, number * (mean * (1 - mean) - stddev**2)),
                       number, distribution, 1.0)
   low, high = sample_means.population_mean(moments, .05)
-  ideal = 1.96 * np.sqrt(spread**2 / number
+  ideal = 1.96 * np.sqrt(stddev**2 / number
                          + (distribution.deviation / number)**2)
   assert 1 < (high - low) / 2 / ideal < ratio

@@ -247,12 +247,12 @@ def test_errors_of_ancestors_shrink():
   draw = random.Random(2)
   tree = _tree(_AR, orders=tuple(Fraction(j, 9) for j in (1, 3, 4, 5, 8)),
                size=4, parts=4)
-  ends = [Fraction(0), *tree.orders, Fraction(1)]
+  levels = [Fraction(0), *tree.orders, Fraction(1)]
   for _ in range(50):
     data = draw.choices(range(4), k=7)
     cuts = [0, *sorted(draw.choices(range(17), k=5)), 16]
-    missed = [Fraction(_mass(data, cut, 4), 4) - 7 * order
-              for cut, order in zip(cuts, ends, strict=True)]
+    missed = [Fraction(_mass(data, cut, 4), 4) - 7 * level
+              for cut, level in zip(cuts, levels, strict=True)]
     for node in tree.nodes:
       own = _scores(tree, data, node, cuts)[cuts[node.place]]
       left = missed[node.place] - (1 - node.share) * missed[node.left] - (
@@ -264,13 +264,13 @@ def test_errors_of_ancestors_shrink():
                                   [0] * 4 + [3] * 8])
 def test_a_node_misses_no_more_often_than_it_says(data):
   """Tails of the exact distribution of a single node, at several levels."""
-  for order in (Fraction(1, 2), Fraction(1, 5)):
-    tree = _tree(_AR, orders=(order,), size=4, parts=64)
+  for level in (Fraction(1, 2), Fraction(1, 5)):
+    tree = _tree(_AR, orders=(level,), size=4, parts=64)
     node = tree.nodes[0]
     scores = _scores(tree, data, node, {0: 0, 2: 256})
     weights = {cut: math.exp(-tree.rate(node) * score)
                for cut, score in scores.items()}
-    ranks = {cut: float(score) / order.denominator / 64
+    ranks = {cut: float(score) / level.denominator / 64
              for cut, score in scores.items()}
     tails = []
     for miss in (.02, .2, .5, 1.):
@@ -324,9 +324,9 @@ def test_released_quantiles_are_as_near_as_they_say(adjacency):
     assert points == sorted(points)
     assert set(points) <= set(range(-2, 5))
     error = answer['interval']['rank_error']
-    covered += all(np.sum(data <= point) >= order * 300 - error and
-                   np.sum(data < point) <= order * 300 + error
-                   for point, order in zip(points, _MANY, strict=True))
+    covered += all(np.sum(data <= point) >= level * 300 - error and
+                   np.sum(data < point) <= level * 300 + error
+                   for point, level in zip(points, _MANY, strict=True))
   assert covered >= stats.binom.ppf(1e-5, 12, .9)
   assert ('orders' in answer['interval']) == (adjacency is _RO)
 

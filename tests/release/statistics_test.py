@@ -237,8 +237,8 @@ def test_without_noise_histogram_and_quantiles():
   answer = drawing.draw(plan, plan.measure(['a', 'b', None, ' a', 'c', '']),
                         below)
   assert answer['value'] == {'b': 1, 'a': 2, '(other)': 3}
-  orders = (Fraction(1, 4), Fraction(1, 2), Fraction(9, 10))
-  plan = _plan(_RO, epsilon=_HUGE, statistic='quantiles', quantiles=orders,
+  levels = (Fraction(1, 4), Fraction(1, 2), Fraction(9, 10))
+  plan = _plan(_RO, epsilon=_HUGE, statistic='quantiles', quantiles=levels,
                column='x', lower=Decimal(-2), upper=Decimal(4))
   answer = drawing.draw(plan, plan.measure(map(str, _DATA)), below)
   truth = np.quantile(clipped, [.25, .5, .9], method='inverted_cdf')

@@ -122,8 +122,8 @@ def test_population_intervals_cover(adjacency):
   for _ in range(60):
     measured = plan.measure((.6 * generator.random(150)).tolist())
     answer = drawing.draw(plan, measured, below)
-    ends = answer['population_interval']
-    covered += ends['lower'] <= .6 <= ends['upper']
+    interval = answer['population_interval']
+    covered += interval['lower'] <= .6 <= interval['upper']
     errors.append(answer['value'] - .6)
     ranks = answer['interval']
     point = answer['point'] / float(plan.lattice.unit)

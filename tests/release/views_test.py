@@ -112,13 +112,13 @@ def test_the_area_is_between_those_of_all_curves_in_the_band(monkeypatch):
       np.diff(negatives, prepend=0)
       @ np.diff(positives, prepend=0)) == pytest.approx(
           (3 * 2 + 6 * 2 + 3 * 8 + 9 * 20) / (21 * 32))
-  ends = answer['band_interval']
+  interval = answer['band_interval']
   low, high = band.shares()
   for _ in range(40):
     curves = np.sort(generator.uniform(low, high), -1)
-    assert ends['lower'] <= _area(*curves) <= ends['upper']
-  assert ends['lower'] == pytest.approx(_area(low[0], high[1]))
-  assert ends['upper'] == pytest.approx(_area(high[0], low[1]))
+    assert interval['lower'] <= _area(*curves) <= interval['upper']
+  assert interval['lower'] == pytest.approx(_area(low[0], high[1]))
+  assert interval['upper'] == pytest.approx(_area(high[0], low[1]))
   assert (answer['interval']['lower'], answer['interval']['upper']) == (.1, .9)
   # Of a class that may be empty nothing follows.
   for few in ([[3, 9, 12, 21], [0, .2, .3, .9]], [[0, 0, 0, 0], [1, 2, 3, 4]]):
@@ -162,15 +162,15 @@ def test_shares_of_groups_are_in_their_intervals(width, monkeypatch):
   assert len(table) == 2
   start = 0
   for row, end in zip(table, groups.ends, strict=True):
-    ends = row['interval']
+    interval = row['interval']
     released = counts[:, start:end + 1].sum(1)
     assert row['observed'] == pytest.approx(released[1] / released.sum())
     sums = linear[:, start:end + 1].sum(1)
     for signs in itertools.product((-1, 1), repeat=2):
       rest, positive = np.maximum(sums + width * np.array(signs), 0)
       share = positive / (positive + rest) if positive + rest else .5
-      assert ends['lower'] - 1e-12 <= share <= ends['upper'] + 1e-12
-    assert ends['lower'] <= row['observed'] <= ends['upper']
+      assert interval['lower'] - 1e-12 <= share <= interval['upper'] + 1e-12
+    assert interval['lower'] <= row['observed'] <= interval['upper']
     start = end + 1
 
 
