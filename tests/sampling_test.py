@@ -221,25 +221,25 @@ def find_violations(indicators):
   draws, size = indicators.shape
   prob = BATCH / SIZE
   centred = indicators - prob
-  spread = prob * (1 - prob)
+  variance = prob * (1 - prob)
   violations = []
   if not np.isin(indicators, (0, 1)).all():
     violations.append('repeated record')
-  if np.abs(centred.mean(0)).max() > bound * math.sqrt(spread / draws):
+  if np.abs(centred.mean(0)).max() > bound * math.sqrt(variance / draws):
     violations.append('inclusion rate')
   sizes = indicators.sum(1)
-  wanted = size * spread
+  wanted = size * variance
   if abs(sizes.mean() - size * prob) > bound * math.sqrt(wanted / draws):
     violations.append('mean batch size')
-  kurtosis = 3 + (1 - 6 * spread) / wanted
+  kurtosis = 3 + (1 - 6 * variance) / wanted
   noise = wanted * math.sqrt((kurtosis - 1) / draws)
   if abs(sizes.var() - wanted) > bound * noise:
     violations.append('variance of batch size')
-  records = centred.T @ centred / (draws * spread)
+  records = centred.T @ centred / (draws * variance)
   np.fill_diagonal(records, 0)
   if np.abs(records).max() > bound / math.sqrt(draws):
     violations.append('records correlated')
-  steps = centred[1:].T @ centred[:-1] / ((draws - 1) * spread)
+  steps = centred[1:].T @ centred[:-1] / ((draws - 1) * variance)
   if np.abs(steps).max() > bound / math.sqrt(draws - 1):
     violations.append('steps correlated')
   return violations

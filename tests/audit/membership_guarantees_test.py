@@ -68,8 +68,8 @@ def test_no_attack_exceeds_the_ceiling_of_any_mechanism(split):
     accuracy = np.mean([np.maximum(*pair).sum() / 2 for pair in pairs])
     inside, outside = (np.concatenate(each) / len(records)
                        for each in zip(*pairs, strict=True))
-    order = np.argsort(-inside / outside)
-    tpr, fpr = np.cumsum(inside[order]), np.cumsum(outside[order])
+    ranking = np.argsort(-inside / outside)
+    tpr, fpr = np.cumsum(inside[ranking]), np.cumsum(outside[ranking])
     for epsilon in (0., .5, 1.5):
       delta = _delta(probs, neighbours, epsilon)
       allowed = membership.ceiling(epsilon=epsilon, delta=delta)
@@ -114,10 +114,10 @@ def test_leaky_randomised_response_attains_the_ceiling(epsilon, delta):
                                    (1 + math.exp(epsilon)))
   # The whole curve is attained too, at its corners.
   inside, outside = _joint(probs, 0)
-  order = np.argsort(-inside / np.maximum(outside, 1e-300))
+  ranking = np.argsort(-inside / np.maximum(outside, 1e-300))
   np.testing.assert_allclose(
-      np.cumsum(inside[order]), membership.tpr_ceiling(
-          np.minimum(np.cumsum(outside[order]), 1), epsilon=epsilon,
+      np.cumsum(inside[ranking]), membership.tpr_ceiling(
+          np.minimum(np.cumsum(outside[ranking]), 1), epsilon=epsilon,
           delta=delta), atol=1e-12)
 
 

@@ -134,9 +134,9 @@ def test_bootstrap_draws_whole_networks():
   # A statistic that is no mean: the pooled share above 1.
   share = lambda draw: float(np.mean(values[draw] > .5))
   value, low, high = membership.bootstrap(jax.random.key(0), share, 60)
-  spread = math.sqrt(value * (1 - value) / 60)
+  standard_error = math.sqrt(value * (1 - value) / 60)
   assert value == share(np.arange(60))
-  assert (high - low) == pytest.approx(2 * 1.96 * spread, rel=.15)
+  assert (high - low) == pytest.approx(2 * 1.96 * standard_error, rel=.15)
   assert low < value < high
   again = membership.bootstrap(jax.random.key(0), share, 60)
   assert again == (value, low, high)

@@ -45,8 +45,8 @@ def test_matched_filter_is_unit_and_best():
   direction, mu = whitebox.matched_filter(canary, stddevs)
   assert float(tree.dot(direction, canary)) == pytest.approx(1.0)
   assert mu == pytest.approx((0.5**2 + 0.5**2)**0.5)
-  spread = tree.map_blocks(lambda s, leaf: leaf * s, stddevs, direction)
-  assert float(tree.global_norm(spread)) == pytest.approx(1 / mu)
+  scaled = tree.map_blocks(lambda s, leaf: leaf * s, stddevs, direction)
+  assert float(tree.global_norm(scaled)) == pytest.approx(1 / mu)
 
 
 def test_recorder_keeps_every_update_and_changes_none():

@@ -75,10 +75,10 @@ def check_cost(order):
 
 def check_independence(order):
   """Blocks, steps and coordinates: |r| sqrt(runs) is about normal."""
-  pieces = [block for step in (0, 1) for block in _many(order, step).values()]
+  noises = [block for step in (0, 1) for block in _many(order, step).values()]
   # Heavy-tailed noise: signs and ranks of one coordinate and of the norms.
-  columns = [np.sign(p[:, i]) for p in pieces for i in (0, -1)]
-  columns += [stats.rankdata(np.linalg.norm(p, axis=1)) for p in pieces]
+  columns = [np.sign(p[:, i]) for p in noises for i in (0, -1)]
+  columns += [stats.rankdata(np.linalg.norm(p, axis=1)) for p in noises]
   correlations = np.corrcoef(columns)
   size = len(columns)
   others = correlations[~np.eye(size, dtype=bool)]

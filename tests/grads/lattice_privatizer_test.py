@@ -166,12 +166,12 @@ def test_indicators_are_noised_beside_the_gradient():
 
 @pytest.mark.every(2)
 def test_steps_runs_and_leaves_have_noise_of_their_own():
-  pieces = []
+  noises = []
   for seed, step in ((0, 0), (0, 1), (1, 0)):
     mean = _released(_sums(), _transform(seed), step)[0]
-    pieces += [_flat(mean['a'])[:4000], _flat(mean['a'])[4000:],
+    noises += [_flat(mean['a'])[:4000], _flat(mean['a'])[4000:],
                _flat(mean['b']['u']), _flat(mean['b']['v'])]
-  others = np.corrcoef(pieces)[~np.eye(12, dtype=bool)]
+  others = np.corrcoef(noises)[~np.eye(12, dtype=bool)]
   assert np.abs(others).max() < 6 / 4000**.5
 
 

@@ -110,17 +110,17 @@ def check_independence():
   first, second = (
     _run(_transform(jax.random.key(seed)), num_steps=3)[0]
     for seed in (0, 1))
-  pieces = [leaf for means in first + second
+  noises = [leaf for means in first + second
             for leaf in (_flat(means['a']), _flat(means['c'])[:8000],
                          _flat(means['b']['v']),
                          np.repeat(_flat(means['b']['u']), 2))]
-  correlations = np.corrcoef(pieces)
-  size = len(pieces)
+  correlations = np.corrcoef(noises)
+  size = len(noises)
   others = correlations[~np.eye(size, dtype=bool)]
   # A repeated leaf has 4000 independent entries.
   assert np.abs(others).max() < stats.norm.isf(ALPHA / size**2) / np.sqrt(4000)
   # The two directions of a leaf, too: neighbours and halves.
-  block = pieces[0]
+  block = noises[0]
   for lag in (1, 100, 4000):
     lagged = np.corrcoef(block[lag:], block[:-lag])[0, 1]
     assert abs(lagged) < stats.norm.isf(ALPHA / 6) / np.sqrt(4000)

@@ -174,10 +174,10 @@ def test_joint_noise_has_the_law_of_the_curator(scale):
   number = np.ones(1)
   for digit, limits in enumerate(joint.thresholds.astype(int)):
     drawn = (np.arange(2**16)[:, np.newaxis] < limits).sum(1)
-    spread = np.zeros((joint.base - 1) * joint.base**digit + 1)
-    spread[::joint.base**digit] = np.bincount(drawn,
-                                              minlength=joint.base) / 2**16
-    number = np.convolve(number, spread)
+    digit_probs = np.zeros((joint.base - 1) * joint.base**digit + 1)
+    digit_probs[::joint.base**digit] = np.bincount(drawn,
+                                                   minlength=joint.base) / 2**16
+    number = np.convolve(number, digit_probs)
   bound = len(number) - 1
   distance = np.abs(_difference(number, bound) - _laplace(scale, bound)).sum()
   assert distance / 2 < joint.total_variation < 0.004

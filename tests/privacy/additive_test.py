@@ -48,9 +48,9 @@ def normals():
 
 def test_normal_moments(normals):
   # Five standard errors: 6e-7 each.
-  for power, mean, spread in [(1, 0, 1), (2, 1, 2), (3, 0, 15), (4, 3, 96)]:
+  for power, mean, variance in [(1, 0, 1), (2, 1, 2), (3, 0, 15), (4, 3, 96)]:
     error = abs(np.mean(normals**power) - mean)
-    assert error < 5 * math.sqrt(spread / DRAWS), power
+    assert error < 5 * math.sqrt(variance / DRAWS), power
 
 
 @pytest.mark.every(2)

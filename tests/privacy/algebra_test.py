@@ -172,11 +172,11 @@ def test_parts_of_unequal_price():
 
 def test_a_record_may_change_within_its_part():
   """ALG-13: two counts released together, and one cheaper; by enumeration."""
-  prices = {'a': 1.0, 'b': 1.0, 'c': 0.2}
+  epsilons = {'a': 1.0, 'b': 1.0, 'c': 0.2}
   parts = [ApproxDP(epsilon=e, delta=0.0) for e in (1.0, 0.2)]
   losses = [sum(divergences.max_divergence(*(
-    _geometric([dataset.count(kind)], price, span=40) for dataset in pair))
-      for kind, price in prices.items())
+    _geometric([dataset.count(kind)], epsilon, span=40) for dataset in pair))
+      for kind, epsilon in epsilons.items())
     for pair in neighbours.pairs('abc', (1, 2), RO)]
   assert max(losses) == pytest.approx(2.0)
   claim = composition.parallel(parts, adjacency=RO)

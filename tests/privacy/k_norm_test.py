@@ -90,10 +90,11 @@ def test_density_in_the_plane(order):
 def test_coordinates_and_signs_are_exchangeable(order):
   vectors = samples(order, 5)
   second = np.mean(vectors**2, axis=0)
-  spread = np.std(vectors**2, axis=0) / COUNT**.5
-  assert np.all(np.abs(second - second.mean()) < 6 * spread)
+  standard_error = np.std(vectors**2, axis=0) / COUNT**.5
+  assert np.all(np.abs(second - second.mean()) < 6 * standard_error)
   assert second.sum() == pytest.approx(
-      k_norm.expected_square(5, order=order), rel=6 * spread.sum() / second.sum())
+      k_norm.expected_square(5, order=order),
+      rel=6 * standard_error.sum() / second.sum())
   moments = vectors.T @ vectors / COUNT
   off = moments[~np.eye(5, dtype=bool)] / second.mean()
   assert np.abs(off).max() < 6 * 3 / COUNT**.5

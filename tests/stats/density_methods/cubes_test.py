@@ -165,8 +165,8 @@ def test_simulated_errors_are_the_closed_form(budget):
   expected = mechanism.expected(density)
   errors = np.mean((heights - 9 * density.masses(9))**2, -1) + expected.bias
   off = errors.mean() - expected.total
-  spread = errors.std() / len(errors)**0.5
-  assert abs(off) < 4 * spread < 0.05 * expected.total
+  standard_error = errors.std() / len(errors)**0.5
+  assert abs(off) < 4 * standard_error < 0.05 * expected.total
 
 
 def test_estimates_are_heights_of_cells():

@@ -304,10 +304,10 @@ def test_shrinkage_takes_public_noise():
   before, after = (mechanism.coefficients(jax.random.key(6), counts)
                    for mechanism in (raw, shrunk))
   noise = 5 / 50 + 25 * raw.noise_variance / 50**2
-  spread = np.mean((before - 1)**2, -1, keepdims=True)
-  assert 0.1 < noise / spread.max() < 0.9
+  mean_square = np.mean((before - 1)**2, -1, keepdims=True)
+  assert 0.1 < noise / mean_square.max() < 0.9
   np.testing.assert_allclose(
-      after, 1 + (before - 1) * np.maximum(0, 1 - noise / spread))
+      after, 1 + (before - 1) * np.maximum(0, 1 - noise / mean_square))
 
 
 def test_records_become_a_density():

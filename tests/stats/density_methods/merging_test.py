@@ -13,25 +13,25 @@ from experiments.methods.statistics import compared_densities
 SIZE = 7
 
 
-def best_of_all_cuts(values, price):
+def best_of_all_cuts(values, penalty):
   """Cost and means of the cheapest of 2^(m - 1) cuts."""
   fits = []
   for cuts in itertools.product((0, 1), repeat=len(values) - 1):
     runs = np.concatenate([[0], np.cumsum(cuts)])
     means = (np.bincount(runs, values) / np.bincount(runs))[runs]
-    fits.append((np.sum((values - means)**2) + price * (runs[-1] + 1), means))
+    fits.append((np.sum((values - means)**2) + penalty * (runs[-1] + 1), means))
   return min(fits, key=lambda pair: pair[0])
 
 
 def test_no_cut_is_cheaper():
   rng = np.random.default_rng(1)
   values = rng.normal(size=(40, SIZE)) * 2
-  prices = rng.uniform(0, 4, 40)
+  penalties = rng.uniform(0, 4, 40)
   with jax.enable_x64(True):
-    fits = np.asarray(jax.jit(jax.vmap(merging.merged))(values, prices))
+    fits = np.asarray(jax.jit(jax.vmap(merging.merged))(values, penalties))
   sizes = set()
-  for line, price, means in zip(values, prices, fits, strict=True):
-    np.testing.assert_allclose(means, best_of_all_cuts(line, price)[1],
+  for line, penalty, means in zip(values, penalties, fits, strict=True):
+    np.testing.assert_allclose(means, best_of_all_cuts(line, penalty)[1],
                                atol=1e-12)
     sizes.add(len(np.unique(np.round(means, 9))))
   assert len(sizes) > 3

@@ -104,10 +104,10 @@ def test_clip_is_divided_by_what_is_left():
 
 @pytest.mark.every(2)
 def test_shrinkage_by_the_share_of_noise():
-  spread = np.mean((_HEIGHTS - 1)**2, -1, keepdims=True)
-  noise = float(np.median(spread))
+  mean_square = np.mean((_HEIGHTS - 1)**2, -1, keepdims=True)
+  noise = float(np.median(mean_square))
   shrunk = _processed('james_stein', noise)
-  share = np.maximum(0, 1 - noise / spread)
+  share = np.maximum(0, 1 - noise / mean_square)
   assert 0 < np.sum(share == 0) < share.size
   np.testing.assert_allclose(shrunk, 1 + (_HEIGHTS - 1) * share, atol=1e-12)
   np.testing.assert_allclose(_processed('james_stein', 0.0), _HEIGHTS)

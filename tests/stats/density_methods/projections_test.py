@@ -207,9 +207,9 @@ def test_what_is_not_known_is_divided_by():
   shares = private.coefficients(jax.random.key(1), sums)[:, 0]
   scale = np.abs(curve.coefficients[0]) / 80 * private.scales[0]
   direction = curve.coefficients[0] / np.abs(curve.coefficients[0])
-  spread = np.std((shares / direction).real)
+  stddev = np.std((shares / direction).real)
   expected = math.hypot(scale, private.scales[1] / 80 / math.sqrt(2))
-  assert spread == pytest.approx(expected, rel=0.1)
+  assert stddev == pytest.approx(expected, rel=0.1)
   with pytest.raises(NotImplementedError):
     private.expected(densities.uniform())
 

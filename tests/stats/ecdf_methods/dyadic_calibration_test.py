@@ -120,9 +120,9 @@ def test_first_numbers_of_rows_that_cost_as_much_as_the_power_of_two():
   first = {}
   for size in range(5, 330):
     depth = dyadic_calibration.num_levels(size) - 1
-    price = calibrate(size, adjacency=_REPLACE, norm='l1')
-    assert price in (depth - 1, depth)
-    if price == depth:
+    cost = calibrate(size, adjacency=_REPLACE, norm='l1')
+    assert cost in (depth - 1, depth)
+    if cost == depth:
       first.setdefault(depth, size)
     assert calibrate(size, adjacency=_ADD, norm='l1') == -(-(depth + 1) // 2)
   assert list(first.values()) == [6, 12, 21, 45, 81, 177, 321]
@@ -130,8 +130,8 @@ def test_first_numbers_of_rows_that_cost_as_much_as_the_power_of_two():
 
 def test_a_threshold_more_than_a_power_of_two_costs_no_more():
   for depth in (3, 6, 10):
-    price = dict(adjacency=_REPLACE, norm='l1', known_last_row=True)
-    assert calibrate(2**depth + 1, **price) == depth
+    options = dict(adjacency=_REPLACE, norm='l1', known_last_row=True)
+    assert calibrate(2**depth + 1, **options) == depth
 
 
 @pytest.mark.parametrize('size', [5, 13, 37, 64])

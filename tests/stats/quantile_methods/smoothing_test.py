@@ -124,8 +124,8 @@ def test_noise_has_its_law_and_separates_all(kind, distribution):
     assert np.unique(inside).size == inside.size > 0.99 * noisy.size
     assert sigma == pytest.approx(1e-6 * (upper - lower) / math.sqrt(3))
   from_atom = noisy[noisy > 0.75] - 1.0  # Seen from the lower bound.
-  spread = from_atom[np.abs(from_atom) < 4.9 * sigma] / sigma
-  assert stats.kstest(spread, distribution.cdf).pvalue > 1e-4
+  noise = from_atom[np.abs(from_atom) < 4.9 * sigma] / sigma
+  assert stats.kstest(noise, distribution.cdf).pvalue > 1e-4
 
 
 @functools.cache

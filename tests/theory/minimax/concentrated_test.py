@@ -32,9 +32,9 @@ def test_more_steps_leave_larger_errors_up_to_the_limit(total):
   rho = total / d**2
   error = concentrated.path_error(np.array([d]), rho)[0]
   limit = _limit(total)
-  ends = two_points.path_error(1, ZCDP(rho=total))
+  path_error = two_points.path_error(1, ZCDP(rho=total))
   gaussian = stats.norm.cdf(-math.sqrt(total / 2))
-  assert ends < error <= limit < gaussian
+  assert path_error < error <= limit < gaussian
   assert error > 0.92 * limit
   assert two_points.path_error(d, ZCDP(rho=rho)) == error
 

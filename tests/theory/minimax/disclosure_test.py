@@ -69,9 +69,9 @@ def test_one_record_under_divergences_is_exact():
   """Two output distributions on two points are best; the bound is below."""
   for radius, level in itertools.product((0.1, 0.5, 0.9), (0.01, 0.3, 2, 9)):
     points, weights = _cosine(radius)
-    spread = weights @ points**2
+    variance = weights @ points**2
     logit = optimize.brentq(lambda x: x * math.tanh(x / 2) - level, 0, 50)
-    exact = spread - (spread * math.tanh(logit / 2))**2
+    exact = variance - (variance * math.tanh(logit / 2))**2
     bound = scores.bound(
         dimension=1, num_examples=1, guarantee=_KL(level=level),
         information=float(np.max((np.abs(points) / np.arctanh(np.abs(points)))
@@ -97,7 +97,7 @@ def _least_risk(dimension, n, level, radius, rng, outputs=4):
   pairs = np.array([(a, b) for a, x in enumerate(data)
                     for b, y in enumerate(data)
                     if sum(u != v for u, v in zip(x, y)) == 1])
-  spread = dimension * float(weights @ points**2)
+  variance = dimension * float(weights @ points**2)
 
   def channel_of(z):
     return np.exp(z - np.logaddexp.reduce(z, 1, keepdims=True))
@@ -114,7 +114,7 @@ def _least_risk(dimension, n, level, radius, rng, outputs=4):
       risk, rng.normal(size=len(data) * outputs) / 10, method='SLSQP',
       constraints={'type': 'ineq', 'fun': slack}, options={'maxiter': 60})
   assert slack(optimum.x).min() > -1e-6
-  return spread + optimum.fun / 1e3
+  return variance + optimum.fun / 1e3
 
 
 @pytest.mark.parametrize('dimension, n, level', [(1, 3, 0.05), (2, 1, 0.2),

@@ -66,10 +66,10 @@ def test_pure_privacy_pulls_half_as_far():
   epsilon = 0.3
   for low in np.linspace(0.02, 0.7, 30):
     high = min(low * math.exp(epsilon), 1 - (1 - low) * math.exp(-epsilon))
-    spread = (low * (1 - low) + high * (1 - high)) / 2
+    variance = (low * (1 - low) + high * (1 - high)) / 2
     # Scores of +-1, information 1: a = (high - low) / 2.
     pull = disclosure.pull(PureDP(epsilon=epsilon))
-    assert ((high - low) / 2)**2 <= pull * spread * (1 + 1e-12)
+    assert ((high - low) / 2)**2 <= pull * variance * (1 + 1e-12)
   assert disclosure.pull(PureDP(epsilon=1e-3)) == pytest.approx(2.5e-7,
                                                                 rel=1e-5)
   assert disclosure.pull(PureDP(epsilon=9.0)) == disclosure.chi_square(

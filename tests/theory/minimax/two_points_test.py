@@ -111,10 +111,10 @@ def test_products_of_zcdp_are_the_golden_ones(n, variation, rho, reached,
                                    guarantee=ZCDP(rho=rho))
   # The golden ones are of the two ends.
   d = np.arange(n + 1)
-  ends = np.array([two_points.path_error(1, ZCDP(rho=rho * size**2))
-                   for size in d])
-  ends = stats.binom.pmf(d, n, variation) @ ends
-  assert ends == pytest.approx(bound, abs=1e-4) and ends < error
+  path_errors = np.array([two_points.path_error(1, ZCDP(rho=rho * size**2))
+                          for size in d])
+  path_errors = stats.binom.pmf(d, n, variation) @ path_errors
+  assert path_errors == pytest.approx(bound, abs=1e-4) and path_errors < error
   assert testing.le_cam_zcdp(variation, num_records=n, rho=rho) < error
   assert error < reached
 

@@ -145,8 +145,8 @@ def test_no_channel_beats_the_bounds_of_a_proportion(seed):
 
 def _within(errors, value):
   """Four standard errors, and no more than that is known to a tenth."""
-  spread = errors.std() / math.sqrt(errors.size)
-  return abs(errors.mean() - value) < 4 * spread < 0.1 * value
+  standard_error = errors.std() / math.sqrt(errors.size)
+  return abs(errors.mean() - value) < 4 * standard_error < 0.1 * value
 
 
 @pytest.mark.every(2)

@@ -96,9 +96,9 @@ def test_noisy_means_have_the_law(guarantee):
   square = estimator.noise**2 * weights @ nodes**2
   exact = 1 if isinstance(guarantee, notions.ZCDP) else 6 * 7 / 3
   assert square == pytest.approx(estimator.noise**2 * exact, rel=1e-3)
-  spread = (noise**2).sum(1)
-  assert spread.mean() == pytest.approx(
-      5 * square, abs=4.5 * spread.std() / 200)
+  squares = (noise**2).sum(1)
+  assert squares.mean() == pytest.approx(
+      5 * square, abs=4.5 * squares.std() / 200)
   at = np.array([-1.5, .3, 1.]) * math.sqrt(square)
   below = [weights[nodes * estimator.noise < x].sum() for x in at]
   np.testing.assert_allclose((noise[:, 0, None] < at).mean(0), below, atol=.015)

@@ -85,10 +85,10 @@ def test_without_privacy_the_risk_is_that_of_two_signs():
   for n in (1, 2, 30):
     a, k = math.sqrt(n) / 2, np.arange(n + 1)
     weights = stats.betabinom.pmf(k, n, a, a)
-    spread = stats.beta.var(a + k, a + n - k)
+    variance = stats.beta.var(a + k, a + n - k)
     assert moment_bounds.non_private(num_examples=n, radius=2.0
                                      ) == pytest.approx(
-                                         4 * 2.0**2 * weights @ spread)
+                                         4 * 2.0**2 * weights @ variance)
 
 
 @pytest.mark.parametrize('dimension, num_examples, epsilon, moment, values', [

@@ -70,8 +70,8 @@ def _vector_risks(generator, count, n, threshold, shrinkage, factor, moment):
     places, norms = places / scale, norms / scale
     inside = places * np.minimum(1, threshold / norms)[:, None]
     bias = shrinkage * probs @ inside - probs @ places
-    spread = probs @ (inside**2).sum(1) - ((probs @ inside)**2).sum()
-    worst = max(worst, bias @ bias + shrinkage**2 * spread / n)
+    variance = probs @ (inside**2).sum(1) - ((probs @ inside)**2).sum()
+    worst = max(worst, bias @ bias + shrinkage**2 * variance / n)
   return worst + shrinkage**2 * factor * threshold**2
 
 

@@ -182,9 +182,9 @@ def test_no_record_is_clipped_before_the_last_round():
   assert len(estimator.rounds) > 2 and estimator.projected
   for turn, scale in zip(estimator.rounds[:-1], estimator.scales[:-1]):
     assert 1000 * stats.chi.sf((turn.clip - distance) / 2, 10) < 1e-7
-    spread = math.hypot(2 / 1000**0.5, scale)
+    stddev = math.hypot(2 / 1000**0.5, scale)
     # The next round starts within this, but for a failure or two.
-    distance = spread * stats.chi.isf(1e-7, 10)
+    distance = stddev * stats.chi.isf(1e-7, 10)
   far = stats.norm.isf(1e-7)
   assert estimator.rounds[-1].clip > distance + 2 * math.sqrt(10)
   assert estimator.rounds[-1].clip < distance + 2 * (math.sqrt(10) + far)
