@@ -225,10 +225,10 @@ def test_importing_all_of_the_package_imports_nothing_heavy():
   code = (
       'import importlib, pkgutil, sys, dpjax\n'
       'assert "jax" not in sys.modules and "numpy" not in sys.modules\n'
-      'for found in pkgutil.walk_packages(dpjax.__path__, "dpjax."):\n'
+      'for module in pkgutil.walk_packages(dpjax.__path__, "dpjax."):\n'
       '  # Programs import absl.app.\n'
-      '  if not found.name.startswith("dpjax.cli."):\n'
-      '    importlib.import_module(found.name)\n'
+      '  if not module.name.startswith("dpjax.cli."):\n'
+      '    importlib.import_module(module.name)\n'
       'heavy = {"PIL", "absl.app", "cryptography", "matplotlib", "orbax",\n'
       '         "pandas", "pyarrow", "sklearn", "submitit", "tensorflow",\n'
       '         "tensorflow_datasets", "torch"}\n'

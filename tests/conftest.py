@@ -74,7 +74,7 @@ def pytest_addoption(parser):
 
 
 def pytest_configure(config):
-  """Decides what the flags leave open; workers are told what was decided."""
+  """Decides what the flags leave open, and passes the decision to workers."""
   option = config.option
   if option.rotation is None:
     option.rotation = rotations.of_checkout(_ROOT)

@@ -103,7 +103,8 @@ class Tape:
                (k_norm, 'unit_noise', unit_noise),
                (draws, 'place_of_largest', self._largest),
                (selection.ExponentialMechanism, 'release',
-                lambda made, key, data: self._choose(made.log_weights(data))),
+                lambda mechanism, key, data: self._choose(
+                    mechanism.log_weights(data))),
                (sparse, 'chosen',
                 lambda key, scores, rate: self._choose(rate * scores)),
                (jnp, 'round', lambda values: values),
@@ -130,10 +131,11 @@ def _one_by_one(function, in_axes=(0,)):
 def _in_turn(function, carry, rows, reverse=False):
   """`jax.lax.scan` as a loop, for the same reason."""
   size, step = len(jax.tree.leaves(rows)[0]), -1 if reverse else 1
-  found = [None] * size
+  outputs = [None] * size
   for i in range(size)[::step]:
-    carry, found[i] = function(carry, jax.tree.map(lambda leaf: leaf[i], rows))
-  return carry, jax.tree.map(lambda *of: jnp.stack(of), *found)
+    row = jax.tree.map(lambda leaf: leaf[i], rows)
+    carry, outputs[i] = function(carry, row)
+  return carry, jax.tree.map(lambda *of: jnp.stack(of), *outputs)
 
 
 def _flat(released) -> jax.Array:
@@ -151,8 +153,8 @@ class Coupling:
     """Takes a release, data of the shapes to be coupled, and all choices."""
     def run(tape, data):
       with tape.as_noise():
-        found = release(jax.random.key(0), data)
-        return _flat((found, tape.noisy)), tape.log_probs
+        output = release(jax.random.key(0), data)
+        return _flat((output, tape.noisy)), tape.log_probs
 
     def both(values, data):
       function = lambda noise: run(Tape(noise, places), data)
@@ -175,17 +177,17 @@ class Coupling:
     return tuple(map(np.asarray, self._both(jnp.asarray(noise), data)[:2]))
 
   def log_ratios(self, one: Any, other: Any, noise: np.ndarray,
-                 moved: np.ndarray) -> list[np.ndarray]:
+                 move: np.ndarray) -> list[np.ndarray]:
     """Of the probabilities of all candidates, of each choice."""
     here = self._both(jnp.asarray(noise), one)[2]
-    there = self._both(jnp.asarray(noise + moved), other)[2]
-    found = []
+    there = self._both(jnp.asarray(noise + move), other)[2]
+    ratios = []
     for log_probs, others in zip(here, there, strict=True):
       possible = np.isfinite(log_probs)
       np.testing.assert_array_equal(np.isfinite(others), possible)
-      found.append(np.asarray(log_probs)[possible]
-                   - np.asarray(others)[possible])
-    return found
+      ratios.append(np.asarray(log_probs)[possible]
+                    - np.asarray(others)[possible])
+    return ratios
 
   def move(self, one: Any, other: Any, noise: np.ndarray, *,
            steps: int = 4) -> np.ndarray:
@@ -198,16 +200,16 @@ class Coupling:
       AssertionError: if no move makes the releases the same, so that something
         else than noisy numbers is released.
     """
-    (wanted, slopes), moved = self.outputs(noise, one), np.zeros(self.size)
+    (wanted, slopes), shift = self.outputs(noise, one), np.zeros(self.size)
     close = 1e-5 * (np.abs(wanted).max() + np.abs(slopes).max())
     for _ in range(steps):
-      here, slopes = self.outputs(noise + moved, other)
+      here, slopes = self.outputs(noise + shift, other)
       if np.abs(here - wanted).max() <= close:
-        return moved
-      moved = self._least(slopes, wanted - here + slopes @ moved)
-    here, _ = self.outputs(noise + moved, other)
+        return shift
+      shift = self._least(slopes, wanted - here + slopes @ shift)
+    here, _ = self.outputs(noise + shift, other)
     np.testing.assert_allclose(here, wanted, rtol=0, atol=close)
-    return moved
+    return shift
 
   def _least(self, slopes: np.ndarray, change: np.ndarray) -> np.ndarray:
     least = np.linalg.lstsq(slopes, change, rcond=1e-6)[0]
@@ -218,15 +220,15 @@ class Coupling:
     # Several moves do, and that of least squares is not the cheapest one.
     turned = np.linalg.svd(slopes)[2][:np.linalg.matrix_rank(
         slopes, tol=1e-6 * np.abs(slopes).max())]
-    found = optimize.linprog(np.ones(2 * self.size), A_eq=np.hstack(
+    optimum = optimize.linprog(np.ones(2 * self.size), A_eq=np.hstack(
         [turned, -turned]), b_eq=turned @ least)
-    return found.x[:self.size] - found.x[self.size:]
+    return optimum.x[:self.size] - optimum.x[self.size:]
 
-  def cost(self, moved: np.ndarray) -> tuple[float, float]:
+  def cost(self, shift: np.ndarray) -> tuple[float, float]:
     """(epsilon, rho) of a move [T]: of pure noise, and of normal noise."""
     epsilon, rho, start = 0.0, 0.0, 0
     for block in self.blocks:
-      part = moved[start:start + block.size]
+      part = shift[start:start + block.size]
       start += block.size
       if block.kind == 'normal':
         rho += float(part @ part) / 2
@@ -270,16 +272,16 @@ def losses(release: Release, pairs: Sequence[tuple[Any, Any]],
     places: what is chosen, choice by choice.
     concentrated: whether choices cost rho, by the range of their log-ratios.
   """
-  found = []
+  costs = []
   with jax.enable_x64(True):
     coupling = Coupling(release, pairs[0][0], places)
     noise = 0.01 * np.random.default_rng(0).normal(size=coupling.size)
     for pair in pairs:
-      moved = coupling.move(*pair, noise)
-      cost = np.array(coupling.cost(moved))
-      for ratios in coupling.log_ratios(*pair, noise, moved):
+      shift = coupling.move(*pair, noise)
+      cost = np.array(coupling.cost(shift))
+      for ratios in coupling.log_ratios(*pair, noise, shift):
         cost += (0, notions.zcdp_from_mechanism(notions.PureDP(
             epsilon=np.ptp(ratios)), 'exponential').rho) if concentrated else (
                 np.abs(ratios).max(), 0)
-      found.append(cost)
-  return np.array(found)
+      costs.append(cost)
+  return np.array(costs)

@@ -31,9 +31,9 @@ def test_examples_do_what_they_print(name):
   runner = doctest.DocTestRunner(verbose=False)
   for test in tests:
     test.globs = dict(known)
-    told = []
-    runner.run(test, out=told.append)
-    assert not runner.failures, ''.join(told)
+    output = []
+    runner.run(test, out=output.append)
+    assert not runner.failures, ''.join(output)
   assert runner.tries > 0
 
 

@@ -23,9 +23,9 @@ _BLOCKS = [text for _, text in re.findall(r'^```(\w*)\n(.*?)^```', _TEXT,
 
 def _code(first: str) -> str:
   """The block of Python that has a line with this in it."""
-  found, = [block for block in re.findall(r'```python\n(.*?)```', _TEXT,
+  code, = [block for block in re.findall(r'```python\n(.*?)```', _TEXT,
                                           re.DOTALL) if first in block]
-  return found
+  return code
 
 
 def _run(code: str, **known) -> dict:

@@ -16,12 +16,12 @@ _PLAIN = {"\\'c": 'c', "\\'e": 'e', "\\'E": 'E', '\\`a': 'a'}
 def _entries():
   """Returns key -> (kind, field -> value) of the bibliography."""
   text = (_ROOT / 'docs' / 'references.bib').read_text(encoding='utf-8')
-  found = _ENTRY.findall(text)
-  assert len(found) == len(re.findall(r'^@', text, re.MULTILINE))
-  assert len({key for _, key, _ in found}) == len(found)
+  entries = _ENTRY.findall(text)
+  assert len(entries) == len(re.findall(r'^@', text, re.MULTILINE))
+  assert len({key for _, key, _ in entries}) == len(entries)
   return {key: (kind, dict(re.findall(r'(\w+) = \{?(.*?)\}?,?$', body,
                                       re.MULTILINE)))
-          for kind, key, body in found}
+          for kind, key, body in entries}
 
 
 def _surnames(author):

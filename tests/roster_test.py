@@ -177,19 +177,19 @@ def _nodes(node) -> Iterator:
 def test_every_layer_has_a_row():
   rows = importlib.import_module('tests.lipschitz.layers_test').ROWS
   assert set(_values(_LAYERS)) == set(rows)
-  found = [node for row in rows.values() for node in _nodes(row.node)]
+  used = [node for row in rows.values() for node in _nodes(row.node)]
   nodes = _classes(lipschitz, 'apply', 'output_bound', 'backward')
-  assert nodes <= {type(node) for node in found}, 'a type of node has no row'
-  # A `Fixed` is told apart by the function that made it.
-  made = {_maker(node.lipschitz) for node in found
-          if isinstance(node, pointwise.Fixed)}
+  assert nodes <= {type(node) for node in used}, 'a type of node has no row'
+  # A `Fixed` is identified by the function that built it.
+  covered = {_maker(node.lipschitz) for node in used
+             if isinstance(node, pointwise.Fixed)}
   makers = {(module.__name__, name)
             for module in (normalisation, pointwise, pooling)
             for name, value in vars(module).items()
             if inspect.isfunction(value) and not name.startswith('_')
             and value.__annotations__.get('return') is pointwise.Fixed}
   # Of an opaque function nothing is claimed.
-  assert makers - made == {(pointwise.__name__, 'opaque')}
+  assert makers - covered == {(pointwise.__name__, 'opaque')}
   assert all(f'bounded {kind}' in rows for kind in pointwise.ACTIVATIONS)
 
 
@@ -199,18 +199,18 @@ def _maker(function) -> tuple[str, str]:
 
 
 def test_every_weight_rule_is_held_to_its_bound():
-  made = {name for name, value in vars(rules).items()
-          if inspect.isfunction(value)
-          and value.__annotations__.get('return') is rules.WeightRule}
-  assert made == {_maker(rule.bound)[1] for rule in _values(_RULES)}
+  covered = {name for name, value in vars(rules).items()
+             if inspect.isfunction(value)
+             and value.__annotations__.get('return') is rules.WeightRule}
+  assert covered == {_maker(rule.bound)[1] for rule in _values(_RULES)}
 
 
 def test_every_mechanism_is_in_the_roster():
   roster = importlib.import_module('tests.privacy.roster')
   assert _values(_MECHANISMS) == roster.CASES
-  made = {type(case.mechanism).__name__ for case in roster.CASES}
+  covered = {type(case.mechanism).__name__ for case in roster.CASES}
   classes = {value.__name__ for value in _classes(privacy, 'event', 'release')}
-  assert classes <= made | _OWN_MECHANISMS.keys()
+  assert classes <= covered | _OWN_MECHANISMS.keys()
 
 
 def test_every_mechanism_implements_the_interface():
@@ -246,14 +246,16 @@ def test_every_private_estimator_is_in_the_roster():
 
 def test_every_release_of_a_column_is_in_the_roster():
   """Those of a key and a column, of all packages of `stats`."""
-  found = {f'{module.__name__}.{name}'
-           for module in _modules(stats) if module.__name__.endswith('.api')
-           for name, value in vars(module).items()
-           if inspect.isfunction(value) and value.__module__ == module.__name__
-           and 'key' in inspect.signature(value).parameters}
+  covered = {
+      f'{module.__name__}.{name}' for module in _modules(stats)
+      if module.__name__.endswith('.api')
+      for name, value in vars(module).items()
+      if inspect.isfunction(value) and value.__module__ == module.__name__
+      and 'key' in inspect.signature(value).parameters
+  }
   source = inspect.getsource(
       _function('stats.apis_test::test_what_is_released_is_what_the_plan_releases'))
-  assert found == {
+  assert covered == {
       f'dpjax.stats.{kind.removesuffix("s")}_methods.api.{kind}'
       for kind in ('density', 'ecdf', 'quantiles')}
   for kind in ('density', 'ecdf', 'quantiles'):

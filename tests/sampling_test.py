@@ -1,4 +1,4 @@
-"""Tests of dpjax.sampling: exact on patched key bits, then the law.
+"""Tests of dpjax.sampling: exact on patched key bits, then the distribution.
 
 Every statistical threshold states its false-alarm probability, at most 1e-6.
 """
@@ -191,13 +191,13 @@ def test_batches_seldom_need_a_second_part(num_examples, batch_size,
                                            published):
   """Exact tails, by default; published: of s + 6 sqrt(s) rows."""
   sampler = PoissonSampler(num_examples=num_examples, batch_size=batch_size)
-  law = stats.binom(num_examples, sampler.sampling_prob)
-  assert law.sf(batch_size + 6 * batch_size**.5) == pytest.approx(published,
-                                                                  rel=.03)
-  assert 1e-9 < law.sf(sampler.part_size) < 1e-8
+  binomial = stats.binom(num_examples, sampler.sampling_prob)
+  assert binomial.sf(batch_size + 6 * batch_size**.5) == pytest.approx(
+      published, rel=.03)
+  assert 1e-9 < binomial.sf(sampler.part_size) < 1e-8
 
 
-# -- The law of the batches.
+# -- The distribution of the batches.
 
 SIZE, BATCH, DRAWS = 40, 10, 8000
 
@@ -210,7 +210,7 @@ def flags():
   return many_indicators(sampler, steps)
 
 
-def law_violations(found):
+def find_violations(indicators):
   """Which properties of Bernoulli(q) inclusions [draws, n] do not hold.
 
   Normal approximations at |z| < 6.3: 3e-10 for each of the 40 rates, 780 pairs
@@ -218,28 +218,28 @@ def law_violations(found):
   batch size, 8e-7 for all of them together.
   """
   bound = 6.3
-  draws, size = found.shape
+  draws, size = indicators.shape
   prob = BATCH / SIZE
-  centred = found - prob
-  spread = prob * (1 - prob)
+  centred = indicators - prob
+  variance = prob * (1 - prob)
   violations = []
-  if not np.isin(found, (0, 1)).all():
+  if not np.isin(indicators, (0, 1)).all():
     violations.append('repeated record')
-  if np.abs(centred.mean(0)).max() > bound * math.sqrt(spread / draws):
+  if np.abs(centred.mean(0)).max() > bound * math.sqrt(variance / draws):
     violations.append('inclusion rate')
-  sizes = found.sum(1)
-  wanted = size * spread
+  sizes = indicators.sum(1)
+  wanted = size * variance
   if abs(sizes.mean() - size * prob) > bound * math.sqrt(wanted / draws):
     violations.append('mean batch size')
-  kurtosis = 3 + (1 - 6 * spread) / wanted
+  kurtosis = 3 + (1 - 6 * variance) / wanted
   noise = wanted * math.sqrt((kurtosis - 1) / draws)
   if abs(sizes.var() - wanted) > bound * noise:
     violations.append('variance of batch size')
-  records = centred.T @ centred / (draws * spread)
+  records = centred.T @ centred / (draws * variance)
   np.fill_diagonal(records, 0)
   if np.abs(records).max() > bound / math.sqrt(draws):
     violations.append('records correlated')
-  steps = centred[1:].T @ centred[:-1] / ((draws - 1) * spread)
+  steps = centred[1:].T @ centred[:-1] / ((draws - 1) * variance)
   if np.abs(steps).max() > bound / math.sqrt(draws - 1):
     violations.append('steps correlated')
   return violations
@@ -247,19 +247,19 @@ def law_violations(found):
 
 @pytest.mark.every(2)
 def test_inclusions_are_independent_bernoulli(flags):
-  assert law_violations(flags) == []
+  assert find_violations(flags) == []
 
 
 def test_small_batches_have_the_right_joint_law():
   # All 2^3 batches of three records: chi-square with 7 degrees of freedom,
   # whose upper 1e-6 point is 41.5.
   sampler = PoissonSampler(num_examples=3, batch_size=1)
-  found = many_indicators(sampler, jax.random.split(KEY, 20000))
+  indicators = many_indicators(sampler, jax.random.split(KEY, 20000))
   q = sampler.sampling_prob
-  counts = np.bincount(found @ [1, 2, 4], minlength=8)
+  counts = np.bincount(indicators @ [1, 2, 4], minlength=8)
   chances = np.array([q**k * (1 - q)**(3 - k)
                       for k in (bin(i).count('1') for i in range(8))])
-  expected = chances * len(found)
+  expected = chances * len(indicators)
   assert np.sum((counts - expected)**2 / expected) < 41.5
 
 
@@ -271,9 +271,9 @@ def shuffled(rng):
 
 
 def with_rows(rows):
-  found = np.zeros((DRAWS, SIZE), np.int64)
-  np.put_along_axis(found, rows, 1, axis=1)
-  return found
+  indicators = np.zeros((DRAWS, SIZE), np.int64)
+  np.put_along_axis(indicators, rows, 1, axis=1)
+  return indicators
 
 
 def planted_faults():
@@ -297,8 +297,8 @@ def planted_faults():
 
 
 def test_planted_samplers_are_told_apart(flags):
-  for name, (found, symptom) in planted_faults().items():
-    assert symptom in law_violations(found), name
+  for name, (indicators, symptom) in planted_faults().items():
+    assert symptom in find_violations(indicators), name
 
 
 @pytest.mark.every(2)
@@ -326,14 +326,14 @@ def test_static_shapes_compile_once(max_batch_size):
     return selection, sampler.sum_parts(one_hot_sum(10), selection)
 
   for key in jax.random.split(KEY, 8):
-    selection, found = total(key)
+    selection, drawn = total(key)
     plain = sampler.draw(key)
     assert selection.rows.shape == plain.rows.shape
     assert selection.rows.shape[0] % sampler.part_size == 0
     assert selection.rows.shape[0] >= 10
     assert selection.rows.dtype == selection.num_selected.dtype == jnp.int32
     np.testing.assert_array_equal(selection.rows, plain.rows)
-    np.testing.assert_array_equal(found, indicators(plain, 10))
+    np.testing.assert_array_equal(drawn, indicators(plain, 10))
   assert len(traces) == 1
 
 

@@ -1,4 +1,4 @@
-"""Attacks against loops in float64, and against laws whose best test is known.
+"""Attacks against loops in float64, and against optimal tests.
 
 Pools of K networks and N records whose log-odds are Gaussian: mu_n + d_n for
 members, mu_n for others, standard deviation 1.
@@ -36,9 +36,9 @@ def _areas(attack, log_odds, inclusion):
                    zip(np.asarray(scores), inclusion, strict=True)])
 
 
-def _close(found, expected, *, allow=0.):
+def _close(actual, expected, *, allow=0.):
   """Means over targets; the error of an area is .0167 / sqrt(60)."""
-  assert np.mean(found) == pytest.approx(
+  assert np.mean(actual) == pytest.approx(
       expected, abs=allow + 5 * .0167 / math.sqrt(K))
 
 
@@ -145,11 +145,11 @@ def _loop_rmia(target, shadows, inclusion, *, a, gamma=1., population=None,
 
 def _compare(attack, loop, pool, **options):
   log_odds, inclusion = pool
-  found = jax.jit(functools.partial(attack, **options))(
+  scores = jax.jit(functools.partial(attack, **options))(
       log_odds[0], log_odds[1:], inclusion[1:])
   expected = loop(np.float64(log_odds[0]), np.float64(log_odds[1:]),
                   inclusion[1:], **options)
-  np.testing.assert_allclose(found, expected, rtol=2e-4, atol=2e-4)
+  np.testing.assert_allclose(scores, expected, rtol=2e-4, atol=2e-4)
 
 
 @pytest.mark.every(3)
@@ -165,9 +165,9 @@ def test_several_queries_are_averaged():
   _compare(attacks.lira, _loop_lira, pool, pooling=1.)
   _compare(attacks.lira_offline, _loop_offline, pool, pooling=1.)
   _compare(attacks.rmia, _loop_rmia, pool, a=.5)
-  found = jax.jit(attacks.loss_threshold)(pool[0][0], pool[0][1:], pool[1][1:])
+  scores = jax.jit(attacks.loss_threshold)(pool[0][0], pool[0][1:], pool[1][1:])
   np.testing.assert_allclose(
-      found, np.mean(np.log(special.expit(pool[0][0])), axis=-1), rtol=1e-5)
+      scores, np.mean(np.log(special.expit(pool[0][0])), axis=-1), rtol=1e-5)
 
 
 def test_rmia_is_the_loop():
@@ -197,10 +197,11 @@ def test_log_odds_are_the_logit_of_the_true_class():
   rng = np.random.default_rng(0)
   logits = np.float32(rng.normal(size=(3, 8, 5)) * 4)
   labels = rng.integers(0, 5, size=(3, 8))
-  found = jax.jit(attacks.log_odds)(logits, labels)
+  log_odds = jax.jit(attacks.log_odds)(logits, labels)
   probs = np.take_along_axis(special.softmax(np.float64(logits), axis=-1),
                              labels[..., None], axis=-1)[..., 0]
-  np.testing.assert_allclose(found, special.logit(probs), rtol=2e-5, atol=2e-5)
+  np.testing.assert_allclose(log_odds, special.logit(probs), rtol=2e-5,
+                             atol=2e-5)
   sure = jax.jit(attacks.log_odds)(jnp.array([200., -100., 0.]), jnp.array(0))
   np.testing.assert_allclose(sure, 200.)  # where the softmax is 1
   with pytest.raises(ValueError, match='classes must be an integer >= 2'):
@@ -221,9 +222,9 @@ def test_lira_attains_the_best_area_of_gaussian_scores(share):
            for row, kept in zip(log_odds, inclusion, strict=True)]
   _close(exact, best)
   # The score is the likelihood ratio itself, not of its order alone.
-  found = attacks.each_as_target(LIRA, log_odds, inclusion).scores
+  scores = attacks.each_as_target(LIRA, log_odds, inclusion).scores
   truth = gap * (log_odds - means - gap / 2)
-  error = np.asarray(found) - truth
+  error = np.asarray(scores) - truth
   assert np.median(np.abs(error)) < .5 and abs(np.mean(error)) < .06
 
 
@@ -235,13 +236,14 @@ def test_online_beats_offline_beats_one_threshold():
   """
   gaps = np.where(np.arange(N) % 2 == 0, 3., 0.)
   log_odds, inclusion, _ = _pool(2, gaps=gaps)
-  moved, half = stats.norm.cdf(3 / math.sqrt(2)), stats.norm.cdf(1.5)
-  _close(_areas(LIRA, log_odds, inclusion), (.5 + moved + 2 * half) / 4,
+  offline_gain, half = stats.norm.cdf(3 / math.sqrt(2)), stats.norm.cdf(1.5)
+  _close(_areas(LIRA, log_odds, inclusion), (.5 + offline_gain + 2 * half) / 4,
          allow=.02)
-  _close(_areas(OFFLINE, log_odds, inclusion), (.5 + moved) / 2, allow=.005)
+  _close(_areas(OFFLINE, log_odds, inclusion), (.5 + offline_gain) / 2,
+         allow=.005)
   _close(_areas(attacks.loss_threshold, log_odds, inclusion),
          (.5 + stats.norm.cdf(3 / math.sqrt(2 * (1 + 9)))) / 2, allow=.01)
-  assert (.5 + moved + 2 * half) / 4 > (.5 + moved) / 2 + .05
+  assert (.5 + offline_gain + 2 * half) / 4 > (.5 + offline_gain) / 2 + .05
 
 
 @pytest.mark.every(2)
@@ -296,16 +298,16 @@ def test_the_target_knows_nothing_of_its_own_row():
   log_odds, inclusion = _small(3)
   for attack in (OWN, OFFLINE, RMIA):
     jitted = jax.jit(attack)
-    found = np.asarray(
+    scores = np.asarray(
         attacks.each_as_target(attack, log_odds, inclusion).scores)
     for target in range(7):
       flipped = inclusion.copy()
       flipped[target] = ~flipped[target]
       again = attacks.each_as_target(attack, log_odds, flipped).scores
-      np.testing.assert_array_equal(again[target], found[target])
+      np.testing.assert_array_equal(again[target], scores[target])
       alone = jitted(log_odds[target], np.delete(log_odds, target, 0),
                      np.delete(inclusion, target, 0))
-      np.testing.assert_allclose(alone, found[target], rtol=1e-5, atol=1e-5)
+      np.testing.assert_allclose(alone, scores[target], rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.every(2)
@@ -339,8 +341,8 @@ def test_equal_values_are_no_certainty():
   # the pooled one, and its score is finite.
   shadows = jnp.array([[1., 3.], [1., 5.], [0., 1.], [0., -1.]])
   inclusion = jnp.tile(jnp.array([True, True, False, False])[:, None], (1, 2))
-  found = jax.jit(OWN)(jnp.array([1., 0.]), shadows, inclusion)
-  np.testing.assert_allclose(found[0], 1 / (2 * 1e-4), rtol=1e-4)
+  scores = jax.jit(OWN)(jnp.array([1., 0.]), shadows, inclusion)
+  np.testing.assert_allclose(scores[0], 1 / (2 * 1e-4), rtol=1e-4)
 
 
 @pytest.mark.slow
@@ -349,9 +351,10 @@ def test_many_targets_by_vmap():
   targets = jnp.asarray(log_odds[:3])
   shadows, inside = jnp.asarray(log_odds[3:]), jnp.asarray(inclusion[3:])
   for attack in (LIRA, RMIA):
-    found = jax.jit(jax.vmap(attack, (0, None, None)))(targets, shadows, inside)
+    scores = jax.jit(jax.vmap(attack, (0, None, None)))(targets, shadows,
+                                                        inside)
     alone = jax.jit(attack)(targets[1], shadows, inside)
-    np.testing.assert_allclose(found[1], alone, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(scores[1], alone, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.every(2)

@@ -174,7 +174,7 @@ def test_a_claim_below_its_event_is_refuted_before_anything_is_drawn():
   assert [check.name for check in report.failed] == ['claim']
 
 
-def _exponential(factor=1.0, law=1.0):
+def _exponential(factor=1.0, ratio=1.0):
   mechanism = selection.ExponentialMechanism(sensitivity=1.0, epsilon=1.0,
                                              adjacency=_RO)
 
@@ -184,14 +184,14 @@ def _exponential(factor=1.0, law=1.0):
 
   return dataclasses.replace(
       wrapping.of_mechanism(mechanism, delta=0.0), release=None, sample=sample,
-      log_probs=lambda scores: jax.nn.log_softmax(law * scores / 2))
+      log_probs=lambda scores: jax.nn.log_softmax(ratio * scores / 2))
 
 
 @pytest.mark.every(2)
 def test_exact_laws_and_what_is_drawn_from_them():
   assert not _audit(_exponential()).failed
   names = lambda target: {check.name for check in _audit(target).failed}
-  # Off by two in both; in the law alone; in the draws alone.
+  # Off by two in both; in the probabilities alone; in the draws alone.
   assert names(_exponential(2.0, 2.0)) == {
       'exact distribution', 'distinguishing event'}
   assert names(_exponential(1.0, 2.0)) == {
@@ -223,8 +223,8 @@ def test_lowest_bits_count_where_it_is_claimed():
   def target(floating_point, spacing=0.0):
     def sample(key, data, size):
       noise = np.float32(_rng(key).laplace(size=(size, 1)))
-      found = np.float32(data) + noise
-      return np.round(found / spacing) * spacing if spacing else found
+      outputs = np.float32(data) + noise
+      return np.round(outputs / spacing) * spacing if spacing else outputs
 
     return Target(name='float32', release=None, sample=sample,
                   pairs=(Pair(np.ones(1), np.zeros(1)),),
@@ -232,9 +232,9 @@ def test_lowest_bits_count_where_it_is_claimed():
                       epsilon=1.0, delta=0.0, adjacency=_AR))
 
   assert _audit(target(True)).verdict == auditor.VIOLATED
-  told = _audit(target(False))
-  assert told.verdict == auditor.CONSISTENT
-  assert any('not counted' in check.detail for check in told.checks)
+  report = _audit(target(False))
+  assert report.verdict == auditor.CONSISTENT
+  assert any('not counted' in check.detail for check in report.checks)
   assert _audit(target(True, 2.0**-9)).verdict == auditor.CONSISTENT
 
 
@@ -292,14 +292,14 @@ def test_supports_are_found_by_chance_as_seldom_as_stated(monkeypatch):
     return 2 * rng.integers(0, 300, (size, 1)) + odd
 
   monkeypatch.setattr(partitions, '_scores', lambda *samples: ())
-  found = [blackbox.audit(jax.random.key(seed), _discrete(sample),
-                          num_runs=4096, significance=0.2)
-           for seed in range(200)]
-  assert {each.event.partition.name for each in found} == {
+  reports = [blackbox.audit(jax.random.key(seed), _discrete(sample),
+                            num_runs=4096, significance=0.2)
+             for seed in range(200)]
+  assert {each.event.partition.name for each in reports} == {
       'support of coordinate 0'}
-  assert np.median([each.epsilon_lower for each in found]) > .5
+  assert np.median([each.epsilon_lower for each in reports]) > .5
   assert stats.binom.sf(64, 200, 0.2) < 3e-5
-  assert sum(each.excess > 0 for each in found) <= 64
+  assert sum(each.excess > 0 for each in reports) <= 64
 
 
 @pytest.mark.every(2)

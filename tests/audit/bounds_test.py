@@ -13,10 +13,10 @@ pytestmark = pytest.mark.every(1)
 @pytest.mark.parametrize('true, false, expected',
                          [(500, 10, 3.24200), (900, 100, 1.98969)])
 def test_reference_figures(true, false, expected):
-  found = bounds.epsilon_lower_bound(
+  lower_bound = bounds.epsilon_lower_bound(
       true_positives=true, num_in=1000, false_positives=false, num_out=1000,
       delta=1e-5)
-  assert found == pytest.approx(expected, abs=1e-5)
+  assert lower_bound == pytest.approx(expected, abs=1e-5)
 
 
 @pytest.mark.parametrize('runs, cap', [(100, 3.281), (1000, 5.601),
@@ -43,21 +43,21 @@ def test_no_signal_gives_zero_and_the_bound_covers():
   truth = math.exp(epsilon) / (1 + math.exp(epsilon))
   hits = rng.binomial(runs, truth, audits)
   alarms = rng.binomial(runs, 1 - truth, audits)
-  found = np.array([
+  lower_bounds = np.array([
       bounds.epsilon_lower_bound(
           true_positives=int(h), num_in=runs, false_positives=int(a),
           num_out=runs, delta=0.0) for h, a in zip(hits, alarms, strict=True)
   ])
-  assert np.mean(found > epsilon) < 0.077
-  assert np.median(found) > 0.7  # and it has power
+  assert np.mean(lower_bounds > epsilon) < 0.077
+  assert np.median(lower_bounds) > 0.7  # and it has power
   assert bounds.epsilon_lower_bound(
       true_positives=50, num_in=100, false_positives=50, num_out=100,
       delta=0.0) == 0.0
 
 
 def test_upper_rate_is_the_binomial_inverse():
-  found = bounds.rate_upper_bound(3, 50, significance=0.01)
-  tail = sum(math.comb(50, k) * found**k * (1 - found)**(50 - k)
+  rate = bounds.rate_upper_bound(3, 50, significance=0.01)
+  tail = sum(math.comb(50, k) * rate**k * (1 - rate)**(50 - k)
              for k in range(4))
   assert tail == pytest.approx(0.01, rel=1e-6)
   assert bounds.rate_upper_bound(50, 50, significance=0.01) == 1.0

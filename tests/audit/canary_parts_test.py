@@ -64,8 +64,8 @@ def _log_density(values, scale, order):
 @pytest.mark.parametrize('order', [None, 1, math.inf])
 def test_privacy_losses_are_log_ratios_of_the_densities(order):
   sums = _noise(order)
-  found = canary.privacy_losses(_game(order), _shift(), sums)
-  assert found.shape == (_RUNS,)
+  losses = canary.privacy_losses(_game(order), _shift(), sums)
+  assert losses.shape == (_RUNS,)
   for run in range(5):
     loss = 0.0
     for step in range(_STEPS):
@@ -73,7 +73,7 @@ def test_privacy_losses_are_log_ratios_of_the_densities(order):
           sums[name][run, step] - move * _CANARY[name], _SCALES[name], order)
           for name in _SCALES) for move in (0, 1))
       loss += np.log(1 - _PROB + _PROB * np.exp(present - absent))
-    assert found[run] == pytest.approx(loss)
+    assert losses[run] == pytest.approx(loss)
 
 
 def _changed(**changes):
@@ -98,10 +98,10 @@ _NOISE_FAULTS = [
 def test_noise_that_is_not_the_claimed_one_is_found(names, fault, message,
                                                     order):
   """False alarms have a rate of 10^-7 for each check."""
-  found = canary._noise_findings(_game(order), _shift(names),
-                                 fault(_noise(order, names=names)))
-  assert not found if message is None else any(
-      message in line for line in found)
+  findings = canary._noise_findings(_game(order), _shift(names),
+                                    fault(_noise(order, names=names)))
+  assert not findings if message is None else any(
+      message in line for line in findings)
 
 
 def _delta(plan, epsilon):
@@ -119,9 +119,9 @@ def test_curves_are_compared_in_both_directions():
     for inside, outside, wanted in ((1.0, 1.0, set()), (1.3, 1.0, {'remove'}),
                                     (1.0, 1.3, {'add'}),
                                     (1.3, 1.3, {'add', 'remove'})):
-      found = canary._curve_findings(None, loss(inside), -loss(outside),
-                                     (0.5, 1.5, 3.0))
-      assert {line.split(':')[0] for line in found} == wanted
+      findings = canary._curve_findings(None, loss(inside), -loss(outside),
+                                        (0.5, 1.5, 3.0))
+      assert {line.split(':')[0] for line in findings} == wanted
 
 
 _MODEL = Model(init=lambda key: {'w': jnp.zeros((1, 2))}, network=None,
@@ -135,8 +135,8 @@ def _toggled(change, feature):
   honest = method.bounder.sums
 
   def sums(params, batch, mask):
-    found = honest(params, batch, mask)
-    return found._replace(total={'w': change(
+    result = honest(params, batch, mask)
+    return result._replace(total={'w': change(
         lambda mask: honest(params, batch, mask).total['w'], mask)})
 
   return canary._toggle_findings(types.SimpleNamespace(
@@ -167,9 +167,9 @@ def _clipped_after_the_sum(sums, mask):
     (_clipped_after_the_sum, 20.0, 'one record moves a sum by')])
 def test_a_canary_is_toggled_in_company(change, feature, message):
   """Each of these adds what it may where it is alone."""
-  found = _toggled(change, feature)
-  assert not found if message is None else any(
-      line.startswith(message) for line in found)
+  findings = _toggled(change, feature)
+  assert not findings if message is None else any(
+      line.startswith(message) for line in findings)
 
 
 @pytest.mark.parametrize('ratios, toggles, noise, refuted', [
@@ -183,12 +183,12 @@ def test_what_is_found_first_ends_a_game(ratios, toggles, noise, refuted):
            '_toggle_findings': lambda game: toggles,
            '_noise_findings': lambda *args: noise,
            'release': lambda *args: released.append(1) or (1.0, 2.0),
-           'privacy_losses': lambda game, moved, sums: sums,
+           'privacy_losses': lambda game, shift, sums: sums,
            'judge': lambda plan, *args: kept.setdefault('judged', args)}
   with mock.patch.multiple(canary, **names):
-    found = canary.play(jax.random.key(0), types.SimpleNamespace(plan=None))
+    evidence = canary.play(jax.random.key(0), types.SimpleNamespace(plan=None))
   if refuted:
-    assert len(found.findings) == refuted and found.inside is None
+    assert len(evidence.findings) == refuted and evidence.inside is None
     assert not kept and bool(released) == (not toggles and max(ratios) <= 1)
   else:
-    assert kept['judged'] == (1.0, 2.0, (0.5, 1.5, 3.0)) == found
+    assert kept['judged'] == (1.0, 2.0, (0.5, 1.5, 3.0)) == evidence

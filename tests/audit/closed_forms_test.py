@@ -30,10 +30,10 @@ def test_least_alarms_are_the_inverse_of_the_trade_off():
   curve = curves.of_guarantee(ApproxDP(epsilon=1.0, delta=.1))
   for power in (.05, .1, .4, .9, 1.0):
     wanted = max(0, (power - .1) / np.e, 1 - .1 - np.e * (1 - power))
-    found = curves.least_alarm(curve, power)
-    assert found == pytest.approx(wanted)
-    excess = curves.excesses(curve, [power], [found])[0]
-    assert excess == pytest.approx(0) if found else excess <= 1e-12
+    alarm = curves.least_alarm(curve, power)
+    assert alarm == pytest.approx(wanted)
+    excess = curves.excesses(curve, [power], [alarm])[0]
+    assert excess == pytest.approx(0) if alarm else excess <= 1e-12
   assert curves.least_alarm(curves.NOTHING, .9) == 0
   # Of a Gaussian of shift 1, from below, and near it.
   curve = curves.of_event(accounting.gaussian_event(noise_multiplier=1.0),
@@ -75,8 +75,9 @@ def test_the_largest_bound_of_a_grid_is_that_of_right_guesses():
   ('l2_sensitivity', 2), ('l1_sensitivity', 1)])
 def test_sums_are_at_the_stated_distance(name, order):
   for pair in wrapping.neighbours_of(type('M', (), {name: 3.0}), _RO):
-    moved = np.asarray(pair.data, float) - np.asarray(pair.neighbour, float)
-    assert np.linalg.norm(moved, order) == pytest.approx(3.0, rel=1e-4)
+    difference = np.asarray(pair.data, float) - np.asarray(
+        pair.neighbour, float)
+    assert np.linalg.norm(difference, order) == pytest.approx(3.0, rel=1e-4)
 
 
 def test_record_norms_have_the_order_of_the_noise():
@@ -84,9 +85,9 @@ def test_record_norms_have_the_order_of_the_noise():
     mechanism = type('M', (), {'record_norm': 1.5, **given})
     for adjacency, factor in ((_AR, 1), (_RO, 2)):
       for pair in wrapping.neighbours_of(mechanism, adjacency):
-        moved = np.asarray(pair.data, float) - np.asarray(pair.neighbour,
-                                                          float)
-        assert np.linalg.norm(moved, order) == pytest.approx(
+        difference = np.asarray(pair.data, float) - np.asarray(pair.neighbour,
+                                                               float)
+        assert np.linalg.norm(difference, order) == pytest.approx(
             1.5 * factor, rel=1e-4)
   pairs = ((1, 2, 'stated'),)
   assert wrapping.neighbours_of(type('M', (), {'pairs': pairs}), _AR) == pairs
@@ -137,17 +138,17 @@ def test_epsilons_of_shifts_solve_the_curve_of_a_gaussian():
   last = 0.0
   for shift in (0.0, 1e-7, 1e-3, .02, .09, .5, 2.0, 9.0):
     for delta in (1e-9, 1e-5, .01):
-      found = bounds.shift_to_epsilon(shift, delta=delta)
-      if found == 0:
+      epsilon = bounds.shift_to_epsilon(shift, delta=delta)
+      if epsilon == 0:
         # All that is spent is delta: the total variation is less. No lower
         # bound is lost of shifts that nobody can measure.
         assert shift <= 1e-6 or 2 * stats.norm.cdf(shift / 2) - 1 <= delta
         continue
-      spent = stats.norm.cdf(shift / 2 - found / shift) - np.exp(
-          found + stats.norm.logcdf(-shift / 2 - found / shift))
+      spent = stats.norm.cdf(shift / 2 - epsilon / shift) - np.exp(
+          epsilon + stats.norm.logcdf(-shift / 2 - epsilon / shift))
       assert spent == pytest.approx(delta, rel=1e-3)
-    assert found >= last
-    last = found
+    assert epsilon >= last
+    last = epsilon
 
 
 @pytest.mark.parametrize('epsilon', [0.0, .3, 1.0, 5.0])

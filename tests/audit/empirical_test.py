@@ -105,12 +105,12 @@ def test_the_bound_covers_and_has_power(mu):
   # It exceeds the truth in at most 5 % of audits: of 300, more than 36 have
   # probability 1e-6 (binomial tail).
   truth = _epsilon_of_gaussian(mu, 1e-5) if mu else 0.0
-  found = np.array([
+  lower_bounds = np.array([
       empirical.audit(*_gaussian(mu, 400, seed), delta=1e-5).epsilon_lower
       for seed in range(300)])
-  assert np.sum(found > truth) <= 36
+  assert np.sum(lower_bounds > truth) <= 36
   assert stats.binom.sf(36, 300, 0.05) < 1e-6
-  assert np.median(found) >= max(0.0, mu - 0.5)
+  assert np.median(lower_bounds) >= max(0.0, mu - 0.5)
 
 
 def test_threshold_is_chosen_on_the_first_half_only():
@@ -128,7 +128,7 @@ def test_threshold_is_chosen_on_the_first_half_only():
 
 @pytest.mark.every(2)
 def test_halves_keep_the_significance_that_one_half_would_not():
-  # Two equal laws, at a significance of 20 %: chosen and counted on the same
+  # No difference, at a significance of 20 %: chosen and counted on the same
   # runs the bound is wrong in most audits, chosen on others in few.
   level = dict(delta=0.0, significance=0.2)
 
@@ -217,8 +217,8 @@ def test_subsampled_statistic_is_the_log_ratio_of_the_mixture():
   mixed = ((1 - prob) * stats.norm.pdf(y, 0, sigma) +
            prob * stats.norm.pdf(y, 1, sigma))
   expected = np.log(mixed / stats.norm.pdf(y, 0, sigma))
-  found = empirical.subsampled_log_ratio(llr, sampling_prob=prob)
-  np.testing.assert_allclose(found, expected, atol=1e-12)
+  log_ratios = empirical.subsampled_log_ratio(llr, sampling_prob=prob)
+  np.testing.assert_allclose(log_ratios, expected, atol=1e-12)
   traced = jax.jit(lambda x: empirical.subsampled_log_ratio(
       x, sampling_prob=prob))(jnp.asarray(llr, jnp.float32))
   np.testing.assert_allclose(traced, expected, atol=1e-5)

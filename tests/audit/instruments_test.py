@@ -35,11 +35,11 @@ _FAULTS = {
 def test_noise_is_tested_in_every_coordinate(name, column):
   scores, others = np.random.default_rng(2).normal(size=(2, 2500, 3))
   scores[:, column] = _FAULTS[name](scores[:, column], others[:, column])
-  found = dict(noise.p_values(scores, others))
-  assert found[name] < 1e-4
+  p_values = dict(noise.p_values(scores, others))
+  assert p_values[name] < 1e-4
   if name == 'independence of keys':
     # The same coordinate of both data sets only; the others are as they were.
-    assert min(value for key, value in found.items() if key != name) > 1e-4
+    assert min(value for key, value in p_values.items() if key != name) > 1e-4
 
 
 @pytest.mark.parametrize('first, second', [
@@ -114,12 +114,12 @@ def test_pure_claims_of_composed_events_add_up(count):
     (np.inf, 4 / 2 + 2 / 4)])
 def test_shares_of_blocks_add_up_as_their_costs_do(order, wanted):
   """Squares for Gaussian noise; epsilons for K-norm noise."""
-  moved = canary.Shift({'a': np.array([3.0, -4.0]), 'b': np.array([[2.0]])},
+  shift = canary.Shift({'a': np.array([3.0, -4.0]), 'b': np.array([[2.0]])},
                        None, {'a': 2.0, 'b': 4.0})
   game = types.SimpleNamespace(
       method=types.SimpleNamespace(noise_order=order),
       plan=types.SimpleNamespace(noise_multiplier=0.3))
-  with mock.patch.object(canary, 'shift', lambda game: moved):
+  with mock.patch.object(canary, 'shift', lambda game: shift):
     assert canary.fraction_spent(game) == pytest.approx(0.3 * wanted)
 
 

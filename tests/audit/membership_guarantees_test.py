@@ -16,8 +16,8 @@ from dpjax.privacy import divergences
 from dpjax.privacy.adjacency import Adjacency
 
 
-def _laws(rng, data_sets, num_outcomes):
-  """A random mechanism: a law of outcomes for each data set, none sharp."""
+def _outcome_probs(rng, data_sets, num_outcomes):
+  """A random mechanism: outcome probabilities per data set, none sharp."""
   return dict(zip(data_sets, rng.dirichlet(
       np.full(num_outcomes, .7), len(data_sets)) * .9 + .1 / num_outcomes,
       strict=True))
@@ -33,14 +33,14 @@ def _additions(data_sets):
           if len(one ^ other) == 1]
 
 
-def _delta(laws, neighbours, epsilon):
-  return max(divergences.hockey_stick(laws[one], laws[other], epsilon=epsilon)
+def _delta(probs, neighbours, epsilon):
+  return max(divergences.hockey_stick(probs[one], probs[other], epsilon=epsilon)
              for one, other in neighbours)
 
 
-def _joint(laws, record):
-  """(members, others) [outcomes]: laws of the release by one membership."""
-  return tuple(np.mean([law for data, law in laws.items()
+def _joint(probs, record):
+  """(members, others) [outcomes]: release probabilities by membership."""
+  return tuple(np.mean([masses for data, masses in probs.items()
                         if (record in data) is inside], axis=0)
                for inside in (True, False))
 
@@ -63,15 +63,15 @@ def test_no_attack_exceeds_the_ceiling_of_any_mechanism(split):
                  for each in itertools.combinations(records, size)]
     neighbours = _additions(data_sets)
   for _ in range(30):
-    laws = _laws(rng, data_sets, 5)
-    pairs = [_joint(laws, record) for record in records]
+    probs = _outcome_probs(rng, data_sets, 5)
+    pairs = [_joint(probs, record) for record in records]
     accuracy = np.mean([np.maximum(*pair).sum() / 2 for pair in pairs])
     inside, outside = (np.concatenate(each) / len(records)
                        for each in zip(*pairs, strict=True))
-    order = np.argsort(-inside / outside)
-    tpr, fpr = np.cumsum(inside[order]), np.cumsum(outside[order])
+    ranking = np.argsort(-inside / outside)
+    tpr, fpr = np.cumsum(inside[ranking]), np.cumsum(outside[ranking])
     for epsilon in (0., .5, 1.5):
-      delta = _delta(laws, neighbours, epsilon)
+      delta = _delta(probs, neighbours, epsilon)
       allowed = membership.ceiling(epsilon=epsilon, delta=delta)
       assert accuracy <= allowed.accuracy + 1e-12
       assert membership.defence(accuracy) >= allowed.defence - 1e-9
@@ -85,65 +85,65 @@ def test_no_order_of_records_exceeds_the_ceiling_in_a_fixed_split():
   data_sets = [frozenset(each) for each in itertools.combinations(range(4), 2)]
   neighbours = _replacements(data_sets)
   for _ in range(20):
-    laws = _laws(rng, data_sets, 5)
-    ratios = np.array([np.divide(*_joint(laws, record))
+    probs = _outcome_probs(rng, data_sets, 5)
+    ratios = np.array([np.divide(*_joint(probs, record))
                        for record in range(4)])
-    areas = [law[outcome] / len(data_sets) * membership.area(membership.roc(
+    areas = [masses[outcome] / len(data_sets) * membership.area(membership.roc(
         ratios[:, outcome], np.isin(range(4), list(data))))
-        for data, law in laws.items() for outcome in range(5)]
+        for data, masses in probs.items() for outcome in range(5)]
     for epsilon in (0., 1.):
       assert sum(areas) <= membership.ceiling(
-          epsilon=epsilon, delta=_delta(laws, neighbours, epsilon)).accuracy
+          epsilon=epsilon, delta=_delta(probs, neighbours, epsilon)).accuracy
 
 
 @pytest.mark.parametrize('epsilon, delta', [(1., 0.), (.3, .1), (0., .25)])
 def test_leaky_randomised_response_attains_the_ceiling(epsilon, delta):
-  # Of two records one is a member: the truth is told with delta, else which
+  # Of two records one is a member: the truth is released with delta, else which
   # one by randomised response. Told outcomes: 0, 1 sure; 2, 3 noisy.
   truth = math.exp(epsilon) / (1 + math.exp(epsilon))
   noisy = (1 - delta) * truth, (1 - delta) * (1 - truth)
-  laws = {frozenset([0]): np.array([delta, 0, *noisy]),
-          frozenset([1]): np.array([0, delta, *noisy[::-1]])}
-  assert _delta(laws, _replacements(list(laws)), epsilon) == (
+  probs = {frozenset([0]): np.array([delta, 0, *noisy]),
+           frozenset([1]): np.array([0, delta, *noisy[::-1]])}
+  assert _delta(probs, _replacements(list(probs)), epsilon) == (
       pytest.approx(delta))
-  accuracy = np.mean([np.maximum(*_joint(laws, record)).sum() / 2
+  accuracy = np.mean([np.maximum(*_joint(probs, record)).sum() / 2
                       for record in (0, 1)])
   allowed = membership.ceiling(epsilon=epsilon, delta=delta)
   assert accuracy == pytest.approx(allowed.accuracy)
   assert accuracy == pytest.approx((math.exp(epsilon) + delta) /
                                    (1 + math.exp(epsilon)))
   # The whole curve is attained too, at its corners.
-  inside, outside = _joint(laws, 0)
-  order = np.argsort(-inside / np.maximum(outside, 1e-300))
+  inside, outside = _joint(probs, 0)
+  ranking = np.argsort(-inside / np.maximum(outside, 1e-300))
   np.testing.assert_allclose(
-      np.cumsum(inside[order]), membership.tpr_ceiling(
-          np.minimum(np.cumsum(outside[order]), 1), epsilon=epsilon,
+      np.cumsum(inside[ranking]), membership.tpr_ceiling(
+          np.minimum(np.cumsum(outside[ranking]), 1), epsilon=epsilon,
           delta=delta), atol=1e-12)
 
 
 def test_randomised_response_to_each_coin_attains_the_ceiling():
-  # Three records, each by a fair coin; each membership told by itself.
+  # Three records, each by a fair coin; each membership released by itself.
   epsilon, records = 1.2, range(3)
   truth = math.exp(epsilon) / (1 + math.exp(epsilon))
   sets = [frozenset(each) for size in range(4)
           for each in itertools.combinations(records, size)]
-  laws = {data: np.array([math.prod(
-      truth if (record in data) == (record in told) else 1 - truth
-      for record in records) for told in sets]) for data in sets}
-  assert _delta(laws, _additions(sets), epsilon) == pytest.approx(0, abs=1e-12)
+  probs = {data: np.array([math.prod(
+      truth if (record in data) == (record in output) else 1 - truth
+      for record in records) for output in sets]) for data in sets}
+  assert _delta(probs, _additions(sets), epsilon) == pytest.approx(0, abs=1e-12)
   for record in records:
-    assert np.maximum(*_joint(laws, record)).sum() / 2 == pytest.approx(
+    assert np.maximum(*_joint(probs, record)).sum() / 2 == pytest.approx(
         membership.ceiling(epsilon=epsilon, delta=0.).accuracy)
 
 
 def test_a_guarantee_of_addition_does_not_bound_a_fixed_split():
   # The number of members among records worth +1 and -1, with discrete noise:
   # epsilon for adding one, twice that for a replacement.
-  epsilon, reach = 1., np.arange(-60, 61)
-  law = lambda total: np.exp(-epsilon * abs(reach - total)) * math.tanh(
+  epsilon, outputs = 1., np.arange(-60, 61)
+  masses = lambda total: np.exp(-epsilon * abs(outputs - total)) * math.tanh(
       epsilon / 2)
-  laws = {frozenset([0]): law(1), frozenset([1]): law(-1)}
-  accuracy = np.maximum(*_joint(laws, 0)).sum() / 2
+  probs = {frozenset([0]): masses(1), frozenset([1]): masses(-1)}
+  accuracy = np.maximum(*_joint(probs, 0)).sum() / 2
   assert accuracy > membership.ceiling(epsilon=epsilon, delta=0.).accuracy + .05
   assert accuracy <= membership.ceiling(epsilon=2 * epsilon, delta=0.).accuracy
 
@@ -159,8 +159,8 @@ def test_the_ceiling_of_a_gaussian_is_sharp(adjacency, shift):
   assert allowed.defence == pytest.approx(200 * (1 - allowed.accuracy))
   fpr = np.array([1e-3, 1e-2, .1, .5, .9])
   exact = stats.norm.cdf(stats.norm.ppf(fpr) + shift)
-  found = membership.tpr_ceiling_of_event(fpr, event, adjacency=adjacency)
-  assert (found >= exact).all() and (found < exact * 1.02 + 1e-3).all()
+  ceilings = membership.tpr_ceiling_of_event(fpr, event, adjacency=adjacency)
+  assert (ceilings >= exact).all() and (ceilings < exact * 1.02 + 1e-3).all()
   # Sharper than any one point of the privacy curve.
   epsilon = accounting.epsilon(event, delta=1e-5, adjacency=adjacency)
   assert allowed.accuracy < membership.ceiling(
@@ -179,9 +179,9 @@ def test_without_a_guarantee_everything_is_allowed():
 def test_figures_of_the_two_axes():
   # MIA-13.
   for epsilon, accuracy, defence in [(1., .731, 53.8), (math.log(3), .75, 50)]:
-    found = membership.ceiling(epsilon=epsilon, delta=0.)
-    assert found.accuracy == pytest.approx(accuracy, abs=5e-4)
-    assert found.defence == pytest.approx(defence, abs=.05)
+    ceiling = membership.ceiling(epsilon=epsilon, delta=0.)
+    assert ceiling.accuracy == pytest.approx(accuracy, abs=5e-4)
+    assert ceiling.defence == pytest.approx(defence, abs=.05)
   for defence, epsilon in [(79, .426), (95, .10)]:
     assert membership.epsilon_shown(1 - defence / 200, delta=0.) == (
         pytest.approx(epsilon, abs=5e-4))
@@ -205,8 +205,8 @@ def test_pairs_are_fair_coins_of_a_member_and_another():
     differences, coins = membership.paired(key, scores, members)
     assert differences.shape == coins.shape == (5,)
     gaps = np.where(coins, differences, -differences)  # member minus other
-    found = (-gaps) % 100
-    whom = np.round((100 - found) % 100)  # the member's number
+    partners = (-gaps) % 100
+    whom = np.round((100 - partners) % 100)  # the member's number
     assert len(set(whom)) == 5 and set(whom) <= set(inside)
     assert sorted(whom - gaps) == outside.tolist()
     seen.append(whom[np.argsort(whom - gaps)][0])
@@ -233,8 +233,8 @@ def test_any_of_the_larger_kind_may_be_paired():
 def test_one_split_shows_no_more_epsilon_than_there_is():
   """Null: 0 in at least 95 % of 500 networks; and coverage of a known one.
 
-  Each membership is told by randomised response of epsilon / 2: a replacement
-  changes two. Pairs of a tie are told by their coin, so the truth is not
+  Randomised response of epsilon / 2 to each membership: a replacement
+  changes two. Pairs of a tie are decided by their coin, so the truth is not
   reached; 500 audits, a false alarm below 1e-5 at 10 %.
   """
   members = np.arange(400) < 200

@@ -1,4 +1,4 @@
-"""How well an attack tells members: brute force, exact laws, refusals."""
+"""How well an attack finds members: brute force, exact values, refusals."""
 
 import math
 
@@ -37,17 +37,17 @@ def test_threshold_at_a_rate_is_the_lowest_allowed(level):
   allowed = [threshold for threshold in [*SCORES, -math.inf]
              if np.mean(outside > threshold) <= level]
   assert membership.threshold_at_fpr(curve, level) == min(allowed)
-  found = membership.measures(SCORES, MEMBERS, threshold=0., levels=[level])
-  assert found[f'tpr_at_{level:g}'] == np.mean(
+  measures = membership.measures(SCORES, MEMBERS, threshold=0., levels=[level])
+  assert measures[f'tpr_at_{level:g}'] == np.mean(
       SCORES[MEMBERS] > min(allowed))
 
 
 def test_threshold_at_a_rate_never_looks_at_members():
-  moved = np.where(MEMBERS, SCORES[::-1] * 7 + .05, SCORES)
+  scores = np.where(MEMBERS, SCORES[::-1] * 7 + .05, SCORES)
   for level in (.1, .2, .5):
     assert membership.threshold_at_fpr(
         membership.roc(SCORES, MEMBERS), level) == (
-            membership.threshold_at_fpr(membership.roc(moved, MEMBERS), level))
+            membership.threshold_at_fpr(membership.roc(scores, MEMBERS), level))
 
 
 def test_rates_and_measures_by_hand():
@@ -58,17 +58,17 @@ def test_rates_and_measures_by_hand():
   assert rates.balanced_accuracy == pytest.approx((.5 + .8) / 2)
   assert rates.defence == pytest.approx(200 - 2 * 65)
   assert rates.accuracy.low < rates.accuracy.value < rates.accuracy.high
-  found = membership.measures(SCORES, MEMBERS, threshold=.4)
+  measures = membership.measures(SCORES, MEMBERS, threshold=.4)
   # The best is above .1: members all six but none at .1, others .4 and .7.
   curve = membership.roc(SCORES, MEMBERS)
   best = membership.best_threshold(curve)
   assert best == pytest.approx(.1)
-  assert found['best_attack_accuracy'] == pytest.approx((1 + 3 / 5) / 2)
-  assert found['best_attack_accuracy'] == membership.best_accuracy(curve)
-  assert found['best_defence'] == pytest.approx(40)
-  assert found['attack_accuracy'] == rates.balanced_accuracy
-  assert found['auc'] == membership.area(curve)
-  assert set(found) >= {'tpr_at_0.001', 'tpr_at_0.01', 'defence'}
+  assert measures['best_attack_accuracy'] == pytest.approx((1 + 3 / 5) / 2)
+  assert measures['best_attack_accuracy'] == membership.best_accuracy(curve)
+  assert measures['best_defence'] == pytest.approx(40)
+  assert measures['attack_accuracy'] == rates.balanced_accuracy
+  assert measures['auc'] == membership.area(curve)
+  assert set(measures) >= {'tpr_at_0.001', 'tpr_at_0.01', 'defence'}
 
 
 @pytest.mark.parametrize('count, trials', [(0, 12), (3, 12), (12, 12)])
@@ -88,8 +88,8 @@ def test_limits_are_those_of_exact_binomial_sums(count, trials):
 
 
 def test_limits_hold_of_a_threshold_set_on_the_same_non_members():
-  # Of 100 uniform scores the third largest is passed with a probability of
-  # law Beta(3, 98); its limits lie inside of those of 2 in 100.
+  # Of 100 uniform scores the third largest is passed with a probability
+  # distributed as Beta(3, 98); its limits lie inside of those of 2 in 100.
   level, size = .02, 100
   rng = np.random.default_rng(1)
   passed = []
@@ -98,10 +98,10 @@ def test_limits_hold_of_a_threshold_set_on_the_same_non_members():
     members = np.arange(2 * size) < size
     curve = membership.roc(scores, members)
     passed.append(1 - membership.threshold_at_fpr(curve, level))
-  law = stats.beta(3, 98)
-  assert stats.kstest(passed, law.cdf).pvalue > 1e-4
+  beta = stats.beta(3, 98)
+  assert stats.kstest(passed, beta.cdf).pvalue > 1e-4
   limits = membership.proportion(2, size)
-  assert law.cdf(limits.high) - law.cdf(limits.low) >= .95
+  assert beta.cdf(limits.high) - beta.cdf(limits.low) >= .95
 
 
 def test_a_threshold_of_these_records_is_optimistic_and_of_others_is_not():
@@ -134,9 +134,9 @@ def test_bootstrap_draws_whole_networks():
   # A statistic that is no mean: the pooled share above 1.
   share = lambda draw: float(np.mean(values[draw] > .5))
   value, low, high = membership.bootstrap(jax.random.key(0), share, 60)
-  spread = math.sqrt(value * (1 - value) / 60)
+  standard_error = math.sqrt(value * (1 - value) / 60)
   assert value == share(np.arange(60))
-  assert (high - low) == pytest.approx(2 * 1.96 * spread, rel=.15)
+  assert (high - low) == pytest.approx(2 * 1.96 * standard_error, rel=.15)
   assert low < value < high
   again = membership.bootstrap(jax.random.key(0), share, 60)
   assert again == (value, low, high)

@@ -126,8 +126,8 @@ def _with_squares(change):
   """Book-keeping whose squared norms are others, and whose sums are not."""
 
   def fault(*args):
-    found = _HONEST_RECORDS(*args)
-    return found._replace(squares=change(found.squares))
+    sums = _HONEST_RECORDS(*args)
+    return sums._replace(squares=change(sums.squares))
 
   return fault
 

@@ -16,10 +16,10 @@ pytestmark = pytest.mark.every(1)
 @pytest.mark.parametrize('true, false, shift, epsilon', [
     (500, 10, 2.01099, 10.0650), (900, 100, 2.34710, 12.1976)])
 def test_gaussian_bound_from_many_runs(true, false, shift, epsilon):
-  found = bounds.gaussian_shift_lower_bound(
+  lower_bound = bounds.gaussian_shift_lower_bound(
       true_positives=true, num_in=1000, false_positives=false, num_out=1000)
-  assert found == pytest.approx(shift, abs=1e-5)
-  assert bounds.shift_to_epsilon(found, delta=1e-5) == pytest.approx(
+  assert lower_bound == pytest.approx(shift, abs=1e-5)
+  assert bounds.shift_to_epsilon(lower_bound, delta=1e-5) == pytest.approx(
       epsilon, abs=1e-4)
 
 
@@ -57,10 +57,10 @@ def test_one_run_is_capped(guesses, cap):
     (1000, 100, 95, 0.78681, 3.32330), (1000, 1000, 750, 0.46063, 1.81890),
     (1000, 200, 160, 0.44016, 1.72923)])
 def test_gaussian_bound_from_one_run(m, r, v, shift, epsilon):
-  found = one_run.gaussian_shift_lower_bound(
+  lower_bound = one_run.gaussian_shift_lower_bound(
       num_canaries=m, num_guesses=r, num_correct=v)
-  assert found == pytest.approx(shift, abs=1e-5)
-  assert bounds.shift_to_epsilon(found, delta=1e-5) == pytest.approx(
+  assert lower_bound == pytest.approx(shift, abs=1e-5)
+  assert bounds.shift_to_epsilon(lower_bound, delta=1e-5) == pytest.approx(
       epsilon, abs=1e-4)
 
 
@@ -74,12 +74,12 @@ def test_p_value_is_the_binomial_tail_and_delta_adds_to_it():
 
 
 def test_one_run_keeps_its_level_where_delta_leaks_the_coins():
-  # Randomised response, and with probability delta each a coin told openly;
+  # Randomised response, and with probability delta each coin is revealed;
   # m = r = 500: 1000 runs, at the true parameters. More than 78 rejections
   # have probability 1e-4 at 5 %.
   rng, size, epsilon, delta = np.random.default_rng(0), 500, 1.0, 1e-3
-  told = rng.random((1000, size)) < delta
-  right = told | (rng.random((1000, size)) < special.expit(epsilon))
+  leaked = rng.random((1000, size)) < delta
+  right = leaked | (rng.random((1000, size)) < special.expit(epsilon))
   counts = dict(num_canaries=size, num_guesses=size, delta=delta)
   rejected = [one_run.p_value(epsilon, num_correct=int(v), **counts) <= 0.05
               for v in right.sum(1)]
@@ -164,9 +164,9 @@ def test_grid_pays_for_its_size():
 def test_power_table(epsilon, expected):
   # Expected counts are rounded. Published one-run bounds guess inclusion only;
   # guesses at both ends show more.
-  found = calibration.expected_power(epsilon)[1:]
-  np.testing.assert_allclose(found[:2], expected[:2], atol=3e-3, rtol=3e-3)
-  assert expected[2] < found[2] < epsilon
+  powers = calibration.expected_power(epsilon)[1:]
+  np.testing.assert_allclose(powers[:2], expected[:2], atol=3e-3, rtol=3e-3)
+  assert expected[2] < powers[2] < epsilon
 
 
 @pytest.mark.parametrize('change, message', [

@@ -37,8 +37,8 @@ def test_no_test_of_a_gaussian_breaks_its_curve_and_the_best_ones_meet_it():
                           adjacency=_AR)
   alarms = special.ndtr(np.linspace(-4, 4, 81))
   hits = special.ndtr(special.ndtri(alarms) + 1)
-  found = curves.excesses(curve, hits, alarms)
-  assert (found <= 1e-9).all() and (found > -0.02).all()
+  excesses = curves.excesses(curve, hits, alarms)
+  assert (excesses <= 1e-9).all() and (excesses > -0.02).all()
   assert (curves.excesses(curve, special.ndtr(special.ndtri(alarms) + 1.2),
                           alarms)[20:60] > 0.01).all()
   # A test that is wrong breaks nothing.
@@ -61,21 +61,21 @@ def test_events_that_only_renyi_orders_cover_have_a_curve():
   assert curve.epsilons.size > 10 and (np.diff(curve.deltas) <= 0).all()
 
 
-def _law(epsilon):
+def _outcome_probs(epsilon):
   # Of ones among the records: the exponential mechanism on two counts.
-  def law(dataset):
+  def probs(dataset):
     ones = sum(dataset)
     return special.softmax(epsilon / 2 * np.array(
         [ones, len(dataset) - ones], float))
-  return law
+  return probs
 
 
 def test_all_neighbours_of_a_small_domain():
   curve = curves.of_event(accounting.pure_event(epsilon=1.0, adjacency=_RO),
                           adjacency=_RO)
   kwargs = dict(domain=(0, 1), sizes=(1, 2, 3), adjacency=_RO)
-  assert exact.enumerated(curve, _law(1.0), **kwargs).amount <= 0
-  worst = exact.enumerated(curve, _law(2.0), **kwargs)
+  assert exact.enumerated(curve, _outcome_probs(1.0), **kwargs).amount <= 0
+  worst = exact.enumerated(curve, _outcome_probs(2.0), **kwargs)
   assert worst.amount > 0.1 and 'and' in worst.what
 
 
@@ -91,12 +91,12 @@ def test_a_probability_of_zero_is_seen_and_what_is_no_law_refused():
 
 
 def test_outcomes_of_another_law_are_told():
-  rng, law = np.random.default_rng(0), np.array([0.5, 0.3, 0.199, 0.001])
-  draws = rng.choice(4, 5000, p=law)
-  assert exact.outcome_p_value(draws, np.log(law)) > 1e-4
+  rng, probs = np.random.default_rng(0), np.array([0.5, 0.3, 0.199, 0.001])
+  draws = rng.choice(4, 5000, p=probs)
+  assert exact.outcome_p_value(draws, np.log(probs)) > 1e-4
   assert exact.outcome_p_value(draws, np.log([0.45, 0.35, 0.199, 0.001])) < 1e-6
   for odd in (4, -1, 0.5, np.nan):
-    assert exact.outcome_p_value(np.append(draws, odd), np.log(law)) == 0
+    assert exact.outcome_p_value(np.append(draws, odd), np.log(probs)) == 0
   with np.errstate(divide='ignore'):
     assert exact.outcome_p_value(draws, np.log([0.5, 0.5, 0, 0])) == 0
 
@@ -124,21 +124,21 @@ def test_largest_change_in_a_norm(order, expected):
                                 ).amount <= 0
 
 
-@pytest.mark.parametrize('law, draw, spacing', [
+@pytest.mark.parametrize('distribution, draw, spacing', [
     (stats.norm(scale=2), lambda rng, n: rng.normal(0, 2, n), 0.0),
     (stats.norm(scale=2), lambda rng, n: rng.normal(0, 2, n), 0.5),
     (stats.laplace(), lambda rng, n: rng.laplace(size=n), 0.25),
     (stats.dlaplace(0.7), lambda rng, n: rng.geometric(-np.expm1(-0.7), n) -
      rng.geometric(-np.expm1(-0.7), n), 0.0)])
-def test_noise_of_any_law_becomes_normal(law, draw, spacing):
+def test_noise_of_any_law_becomes_normal(distribution, draw, spacing):
   rng = np.random.default_rng(1)
   draws = draw(rng, (4000, 3)).astype(float)
   if spacing:
     draws = np.round(draws / spacing) * spacing
-  declared = Noise(law, spacing=spacing)
+  declared = Noise(distribution, spacing=spacing)
   scores = noise.normal_scores(rng, declared, draws)
-  found = dict(noise.p_values(scores[:2000], scores[2000:]))
-  assert len(found) == 6 and min(found.values()) > 1e-4
+  p_values = dict(noise.p_values(scores[:2000], scores[2000:]))
+  assert len(p_values) == 6 and min(p_values.values()) > 1e-4
   other = noise.normal_scores(rng, declared, 1.1 * draws)
   assert dict(noise.p_values(other[:2000], other[2000:]))['variance'] < 1e-4
 
@@ -162,9 +162,9 @@ def test_p_values_of_sampling_are_uniform_or_smaller_seldom():
   rng, rejected = np.random.default_rng(3), 0
   for _ in range(200):
     joined = rng.random((200, 300)) < 0.05
-    found = [value for _, value in steps.sampling_p_values(
+    p_values = [value for _, value in steps.sampling_p_values(
         joined, sampling_prob=0.05)]
-    rejected += min(found) * len(found) <= 0.05
+    rejected += min(p_values) * len(p_values) <= 0.05
   assert rejected <= 26  # Of 200 at 5 %: more has probability 1e-5.
   assert stats.binom.sf(26, 200, 0.05) < 1e-5
 
@@ -181,8 +181,8 @@ def test_p_values_of_sampling_are_uniform_or_smaller_seldom():
         rng.random((200, 150)) < q, 2, axis=1))])
 def test_what_is_wrong_with_sampling_is_named(name, fault):
   joined = fault(np.random.default_rng(4), 0.05)
-  found = dict(steps.sampling_p_values(joined, sampling_prob=0.05))
-  assert found[name] < 1e-6
+  p_values = dict(steps.sampling_p_values(joined, sampling_prob=0.05))
+  assert p_values[name] < 1e-6
 
 
 def test_cells_take_every_value():
@@ -253,14 +253,14 @@ def test_records_stay_within_stated_bounds_or_go_beyond_all():
         assert data.min() >= 0 and data.max() <= 3
       sizes = [len(data) for data in pair[:2]]
       assert sizes[0] - sizes[1] == (adjacency is _AR)
-    beyond = np.concatenate([np.ravel(pair.data) for pair in wrapping.search(
+    values = np.concatenate([np.ravel(pair.data) for pair in wrapping.search(
         adjacency, shape=())])
-    assert np.isnan(beyond).any() and np.isinf(beyond).any()
+    assert np.isnan(values).any() and np.isinf(values).any()
   assert len(toggles(np.zeros([3, 1]), np.eye(3)[:, :1], replace=True)) == 3
 
 
 def test_p_values_do_not_depend_on_the_data_of_a_density():
-  # A declared law on the integers is held exactly, also far from zero.
+  # A declared distribution on the integers is held exactly, also far from zero.
   rng = np.random.default_rng(5)
   draws = rng.poisson(4.0, (3000, 1)).astype(float)
   scores = noise.normal_scores(rng, Noise(stats.poisson(4.0)), draws)

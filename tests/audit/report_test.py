@@ -51,19 +51,21 @@ def _gaussian(**changes):
 
 
 def _coin(**changes):
-  """Randomised response of epsilon 1, of which the law is known."""
+  """Randomised response of epsilon 1, with its probabilities."""
   truth = 1 / (1 + math.exp(-1))
-  law = lambda data: np.log([truth, 1 - truth] if data else [1 - truth, truth])
+  log_probs = lambda data: np.log([truth, 1 - truth]
+                                  if data else [1 - truth, truth])
   sample = lambda key, data, size: (
-      _rng(key).random(size) < np.exp(law(data)[1])).astype(int)
+      _rng(key).random(size) < np.exp(log_probs(data)[1])).astype(int)
   return Target(**{**dict(
-      name='coin', release=None, sample=sample, log_probs=law,
+      name='coin', release=None, sample=sample, log_probs=log_probs,
       pairs=(Pair(True, False), Pair(False, True)),
       claim=claims.Claim(epsilon=1.0, delta=0.0, adjacency=_ADD)), **changes})
 
 
 _TARGETS = {'plain': _gaussian(), 'noise': _gaussian(noise=Noise(stats.norm())),
-            'law': _coin(), 'leaks': _gaussian(sample=lambda key, data, size: (
+            'exact': _coin(),
+            'leaks': _gaussian(sample=lambda key, data, size: (
                 9 * data[None] + _rng(key).normal(size=(size, 2))))}
 
 
@@ -92,7 +94,7 @@ def test_levels_of_all_tests_add_up_to_the_significance(reports):
   for name, report in reports.items():
     levels = [check.level for check in report.checks if check.level]
     assert sum(levels) == pytest.approx(_LEVEL), name
-    assert (len(levels) > 1) == (name in ('noise', 'law'))
+    assert (len(levels) > 1) == (name in ('noise', 'exact'))
     # Tests of the noise have one half together, the event the other.
     assert levels[-1] == pytest.approx(_LEVEL / (1 + (len(levels) > 1)))
     assert report.details['level'] == levels[-1]
@@ -144,23 +146,23 @@ def test_the_event_is_counted_on_fresh_runs_of_the_chosen_side():
 
   for key in jax.random.split(jax.random.key(6), 12):
     seen.clear()
-    found = blackbox.audit(key, _gaussian(sample=sample, pairs=pairs),
-                           num_runs=100, significance=_LEVEL)
+    report = blackbox.audit(key, _gaussian(sample=sample, pairs=pairs),
+                            num_runs=100, significance=_LEVEL)
     values = np.concatenate(seen)
     assert len(seen) == 6 and np.unique(values).size == values.size
-    likely, other = seen[4:][::-1] if found.event.swapped else seen[4:]
-    assert found.event.count(likely) == found.true_positives
-    assert found.event.count(other) == found.false_positives
-    np.testing.assert_array_equal(found.scores, [
-        found.event.partition.score(side) for side in (likely, other)])
-    sides.add(found.event.swapped)
-    reverse += found.true_positives < found.false_positives
+    likely, other = seen[4:][::-1] if report.event.swapped else seen[4:]
+    assert report.event.count(likely) == report.true_positives
+    assert report.event.count(other) == report.false_positives
+    np.testing.assert_array_equal(report.scores, [
+        report.event.partition.score(side) for side in (likely, other)])
+    sides.add(report.event.swapped)
+    reverse += report.true_positives < report.false_positives
   assert 0 < reverse < 12 and len(sides) == 2  # Each fails with 5e-4.
 
 
 @pytest.mark.parametrize('telling', [0, 1])
 def test_one_half_of_a_pilot_makes_cells_and_the_other_chooses(telling):
-  """What tells sides apart in one half only."""
+  """An event that distinguishes the sides in one half only."""
   present = np.zeros((200, 1))
   present[100 * telling:100 * (telling + 1)] = -5.0
   curve = claims.curve(claims.Claim(epsilon=0.5, delta=0.0, adjacency=_ADD))
@@ -202,10 +204,10 @@ def test_what_is_wrong_with_any_pair_is_found():
   steep = lambda data, y: stats.laplace.logpdf(
       y[:, 0], data[0], 0.7 if data[0] < 0 else 1.0)
   query = Query(lambda data: data * (3 if data[0] < 0 else 1), 1.0)
-  law = lambda data: np.log([0.8, 0.2] if data[0] < 0 else [0.6, 0.4])
+  log_probs = lambda data: np.log([0.8, 0.2] if data[0] < 0 else [0.6, 0.4])
   for changes, name in (({'log_density': steep}, 'density ratio'),
                         ({'query': query}, 'sensitivity'),
-                        ({'log_probs': law, 'noise': None},
+                        ({'log_probs': log_probs, 'noise': None},
                          'exact distribution')):
     for pairs in ((fine, wrong), (fine, fine, wrong), (wrong, fine)):
       target = dataclasses.replace(laplace, pairs=pairs, **changes)
@@ -213,7 +215,7 @@ def test_what_is_wrong_with_any_pair_is_found():
         target = dataclasses.replace(
             target, claim=claims.Claim(epsilon=0.5, delta=0.0, adjacency=_ADD),
             sample=lambda key, data, size: (_rng(key).random(size) < np.exp(
-                law(data)[1])).astype(int))
+                log_probs(data)[1])).astype(int))
       assert name in _failed(target)
     target = dataclasses.replace(target, pairs=(fine, fine))
     assert name not in _failed(target)

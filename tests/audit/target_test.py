@@ -72,16 +72,16 @@ def test_batches_hold_so_many_numbers_at_most(monkeypatch, numbers, size):
 def test_64_bits_are_for_those_who_ask():
   for double in (True, False):
     target = _target(lambda key, data: data / 3, double_precision=double)
-    found = target.draw(_KEY, np.array([1.0, 2.0]), 1)[0, 0]
-    assert (found == 1 / 3) == double and found == pytest.approx(1 / 3)
+    output = target.draw(_KEY, np.array([1.0, 2.0]), 1)[0, 0]
+    assert (output == 1 / 3) == double and output == pytest.approx(1 / 3)
 
 
 def test_data_are_arrays_of_jax():
-  found = targets.arrays([1.5, 2.5])
-  assert isinstance(found, jax.Array) and found.tolist() == [1.5, 2.5]
-  found = targets.arrays({'x': np.arange(2), 'y': 3, 'z': (True, _KEY)})
-  assert all(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(found))
-  assert found['z'][1] is _KEY and found['x'].tolist() == [0, 1]
+  converted = targets.arrays([1.5, 2.5])
+  assert isinstance(converted, jax.Array) and converted.tolist() == [1.5, 2.5]
+  converted = targets.arrays({'x': np.arange(2), 'y': 3, 'z': (True, _KEY)})
+  assert all(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(converted))
+  assert converted['z'][1] is _KEY and converted['x'].tolist() == [0, 1]
 
 
 def test_a_target_has_a_release_and_neighbours():

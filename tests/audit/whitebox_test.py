@@ -1,4 +1,4 @@
-"""The instruments of the audit, each on a law that is known."""
+"""The instruments of the audit, each on a known distribution."""
 
 import jax
 import jax.numpy as jnp
@@ -34,9 +34,9 @@ def test_estimated_curve_meets_reference_figures(epsilon):
 
 
 def test_certain_inclusion_gives_the_gaussian_loss():
-  found = whitebox.privacy_losses(np.array([[0.5, 1.5]]), sampling_prob=1.0,
-                                  noise_multiplier=2.0)
-  np.testing.assert_allclose(found, [(0.0 + 2.0) / 8])
+  losses = whitebox.privacy_losses(np.array([[0.5, 1.5]]), sampling_prob=1.0,
+                                   noise_multiplier=2.0)
+  np.testing.assert_allclose(losses, [(0.0 + 2.0) / 8])
 
 
 def test_matched_filter_is_unit_and_best():
@@ -45,8 +45,8 @@ def test_matched_filter_is_unit_and_best():
   direction, mu = whitebox.matched_filter(canary, stddevs)
   assert float(tree.dot(direction, canary)) == pytest.approx(1.0)
   assert mu == pytest.approx((0.5**2 + 0.5**2)**0.5)
-  spread = tree.map_blocks(lambda s, leaf: leaf * s, stddevs, direction)
-  assert float(tree.global_norm(spread)) == pytest.approx(1 / mu)
+  scaled = tree.map_blocks(lambda s, leaf: leaf * s, stddevs, direction)
+  assert float(tree.global_norm(scaled)) == pytest.approx(1 / mu)
 
 
 def test_recorder_keeps_every_update_and_changes_none():
@@ -79,9 +79,9 @@ def test_correlation_p_value_accepts_independence_only():
 def test_standard_errors_are_those_of_the_estimates():
   """Of 400 estimates, each of 100 losses, around the exact delta."""
   losses = np.random.default_rng(7).normal(0.5, 1.0, (400, 100))
-  found = [whitebox.estimate_delta(each, epsilon=0.3) for each in losses]
+  estimates = [whitebox.estimate_delta(each, epsilon=0.3) for each in losses]
   exact = stats.norm.cdf(0.2) - np.exp(0.3) * stats.norm.cdf(-0.8)
-  scores = [(each.value - exact) / each.standard_error for each in found]
+  scores = [(each.value - exact) / each.standard_error for each in estimates]
   # The deviation of 400 normal numbers is known to 3.5 percent.
   assert np.std(scores) == pytest.approx(1, abs=0.2)
   assert abs(np.mean(scores)) < 5 / 20 + 0.05

@@ -19,9 +19,9 @@ def _bytes(*shape):
 
 def test_idx_of_a_matrix_written_out():
   content = bytes.fromhex('00000802' '00000002' '00000003' '010203' '0405ff')
-  found = containers.idx(Blob('m', content), num_axes=2)
-  assert found.dtype == np.uint8
-  np.testing.assert_array_equal(found, [[1, 2, 3], [4, 5, 255]])
+  array = containers.idx(Blob('m', content), num_axes=2)
+  assert array.dtype == np.uint8
+  np.testing.assert_array_equal(array, [[1, 2, 3], [4, 5, 255]])
 
 
 def _idx(array):
@@ -66,12 +66,12 @@ def test_cifar_binary_has_planes_after_the_label():
   red[0, 31] = 77
   record = b'\x06' + red.tobytes() + green.tobytes() + blue.tobytes()
   other = b'\x09' + bytes(3072)
-  found = containers.cifar_binary(Blob('b', record + other))
-  assert found.x.shape == (2, 32, 32, 3)
-  np.testing.assert_array_equal(found.y, [6, 9])
-  np.testing.assert_array_equal(found.x[0, 0, 31], [77, 2, 3])
-  np.testing.assert_array_equal(found.x[0, 31, 0], [1, 2, 3])
-  assert not found.x[1].any()
+  split = containers.cifar_binary(Blob('b', record + other))
+  assert split.x.shape == (2, 32, 32, 3)
+  np.testing.assert_array_equal(split.y, [6, 9])
+  np.testing.assert_array_equal(split.x[0, 0, 31], [77, 2, 3])
+  np.testing.assert_array_equal(split.x[0, 31, 0], [1, 2, 3])
+  assert not split.x[1].any()
 
 
 def test_cifar_binary_parts_join_training_batches():

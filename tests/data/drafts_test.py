@@ -16,9 +16,9 @@ def path(tmp_path):
   """A file with a column of each kind, one of too many texts among them."""
   rows = '\n'.join(f'p{i},{i - 3},{"ab"[i % 2]},{i % 3},{"" if i else 0.123}'
                    for i in range(60))
-  made = tmp_path / 'own.csv'
-  made.write_text(f'name,number,letter,y,some\n{rows}\n')
-  return made
+  csv = tmp_path / 'own.csv'
+  csv.write_text(f'name,number,letter,y,some\n{rows}\n')
+  return csv
 
 
 def test_a_draft_fits_its_file_and_needs_a_review(path):

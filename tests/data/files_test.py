@@ -76,9 +76,9 @@ def test_missing_file_says_where_to_get_it(tmp_path):
 def test_changed_content_is_refused(tmp_path, pack):
   changed = CONTENT[:-2] + b'4\n'
   _write(tmp_path / 'toy.data', pack(changed))
-  found = hashlib.sha256(changed).hexdigest()[:12]
+  digest = hashlib.sha256(changed).hexdigest()[:12]
   with pytest.raises(ValueError, match=(
-      f'toy.data is not the original toy.data: its SHA-256 is {found}..., '
+      f'toy.data is not the original toy.data: its SHA-256 is {digest}..., '
       f'expected {SPEC.sha256[:12]}...$')):
     _read(tmp_path)
 

@@ -88,11 +88,11 @@ def _same(first, second):
 
 def test_load_of_idx_files(tmp_path):
   _write_idx(tmp_path / 'toy')
-  found = _load(tmp_path)
-  assert found.name == 'toy' and found.num_classes == 3
-  assert found.class_names == ('a', 'b', 'c') and found.max_value == 255
-  assert found.train.x.dtype == np.uint8 and found.train.y.dtype == np.int32
-  for part, original in ((found.train, TRAIN), (found.test, TEST)):
+  dataset = _load(tmp_path)
+  assert dataset.name == 'toy' and dataset.num_classes == 3
+  assert dataset.class_names == ('a', 'b', 'c') and dataset.max_value == 255
+  assert dataset.train.x.dtype == np.uint8 and dataset.train.y.dtype == np.int32
+  for part, original in ((dataset.train, TRAIN), (dataset.test, TEST)):
     order, _ = image_files.order_and_digest(original)
     np.testing.assert_array_equal(part.x, original.x[order])
     np.testing.assert_array_equal(part.y, original.y[order])
@@ -150,12 +150,12 @@ def _doubled_record():
 def test_changed_content_is_refused(change, tmp_path):
   parts = change()
   _write_npz(tmp_path, *parts)
-  found = _contents(parts[0]).sha256
+  digest = _contents(parts[0]).sha256
   with pytest.raises(ValueError) as caught:
     _load(tmp_path)
   assert str(caught.value) == (
     f'toy from toy.npz: training part is not the original: the SHA-256 of its '
-    f'records is {found[:12]}..., expected {SPEC.train.sha256[:12]}...')
+    f'records is {digest[:12]}..., expected {SPEC.train.sha256[:12]}...')
 
 
 def test_test_part_is_verified_too(tmp_path):

@@ -84,9 +84,9 @@ def test_cifar10_in_the_binary_container(data_dir):
   test = dataset.test
   planes = test.x.transpose(0, 3, 1, 2).reshape(len(test.x), -1)
   content = np.concatenate([test.y.astype(np.uint8)[:, None], planes], axis=1)
-  found = containers.cifar_binary(containers.Blob('', content.tobytes()))
-  np.testing.assert_array_equal(found.x, test.x)
-  np.testing.assert_array_equal(found.y, test.y)
+  split = containers.cifar_binary(containers.Blob('', content.tobytes()))
+  np.testing.assert_array_equal(split.x, test.x)
+  np.testing.assert_array_equal(split.y, test.y)
 
 
 def test_files_of_another_set_with_the_same_names_are_refused(

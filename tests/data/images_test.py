@@ -32,21 +32,22 @@ def _numbers(part):
 @pytest.mark.parametrize('max_value', [1, 16, 100, 255])
 def test_scale_is_linear_in_the_public_range(max_value):
   pixels = np.arange(256, dtype=np.uint8)
-  found = np.asarray(images.scale(pixels, max_value=max_value))
+  scaled = np.asarray(images.scale(pixels, max_value=max_value))
   exact = [float(2 * fractions.Fraction(min(int(pixel), max_value), max_value)
                  - 1) for pixel in pixels]
-  np.testing.assert_allclose(found, exact, rtol=0, atol=2**-25)
-  assert found.dtype == np.float32
-  assert found[0] == -1 and found[max_value] == 1 and np.abs(found).max() == 1
+  np.testing.assert_allclose(scaled, exact, rtol=0, atol=2**-25)
+  assert scaled.dtype == np.float32
+  assert scaled[0] == -1 and scaled[max_value] == 1
+  assert np.abs(scaled).max() == 1
 
 
 @pytest.mark.parametrize('max_value', [1, 16, 255])
 def test_scale_can_keep_black_at_zero(max_value):
   pixels = np.arange(256, dtype=np.uint8)
-  found = np.asarray(images.scale(pixels, max_value=max_value, low=0.))
+  scaled = np.asarray(images.scale(pixels, max_value=max_value, low=0.))
   exact = np.minimum(pixels, max_value) / max_value
-  np.testing.assert_allclose(found, exact, rtol=0, atol=2**-25)
-  assert found[0] == 0 and found[max_value] == 1 and found.min() == 0
+  np.testing.assert_allclose(scaled, exact, rtol=0, atol=2**-25)
+  assert scaled[0] == 0 and scaled[max_value] == 1 and scaled.min() == 0
   records = DATASET._replace(low=0.).records
   np.testing.assert_allclose(records.x, (DATASET.records.x + 1) / 2,
                              atol=2**-23)
@@ -63,9 +64,9 @@ def test_downsample_takes_means_of_blocks():
     for column in range(2):
       block = x[:, 2 * row:2 * row + 2, 2 * column:2 * column + 2]
       mean = block.astype(np.float64).mean((1, 2))
-      found = small.train.x[:, row, column]
-      assert np.abs(found - mean).max() <= 0.5
-      np.testing.assert_array_equal(found, np.floor(mean + 0.5))
+      pixels = small.train.x[:, row, column]
+      assert np.abs(pixels - mean).max() <= 0.5
+      np.testing.assert_array_equal(pixels, np.floor(mean + 0.5))
   np.testing.assert_array_equal(small.test.x, small.train.x)
   np.testing.assert_array_equal(images.downsample(dataset, 1).train.x, x)
   white = part._replace(x=np.full_like(x, 255))

@@ -55,18 +55,18 @@ def test_handwritten_pickle_is_what_numpy_reads():
     content = _batch(_array(ROWS, fortran=fortran))
     # Under NumPy 2 the module has moved; the old name warns.
     modern = content.replace(b'numpy.core.', b'numpy._core.')
-    found = pickle.loads(modern, encoding='bytes')
-    np.testing.assert_array_equal(found[b'data'], ROWS)
-    assert found[b'labels'] == [6, 9]
+    batch = pickle.loads(modern, encoding='bytes')
+    np.testing.assert_array_equal(batch[b'data'], ROWS)
+    assert batch[b'labels'] == [6, 9]
 
 
 @pytest.mark.parametrize('fortran', [False, True])
 def test_batch_is_read_as_the_binary_version(fortran):
-  found = _read(_batch(_array(ROWS, fortran=fortran)))
+  split = _read(_batch(_array(ROWS, fortran=fortran)))
   binary = containers.cifar_binary(containers.Blob(
     '', b'\x06' + ROWS[0].tobytes() + b'\x09' + ROWS[1].tobytes()))
-  np.testing.assert_array_equal(found.x, binary.x)
-  np.testing.assert_array_equal(found.y, binary.y)
+  np.testing.assert_array_equal(split.x, binary.x)
+  np.testing.assert_array_equal(split.y, binary.y)
 
 
 def test_parts():

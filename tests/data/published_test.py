@@ -183,9 +183,9 @@ def test_checksums_are_those_of_the_files_in_their_order():
     assert _digits(spec.train.sha256, spec.test.sha256) == DIGESTS[name]
     of_files |= {f'{container.title} of {name}': container.files
                  for container in spec.containers if len(container.files) > 1}
-  found = {name: _digits(*(file.sha256 for file in group))
-           for name, group in of_files.items()}
-  assert {name: text for name, text in found.items() if text.strip()} == (
+  digests = {name: _digits(*(file.sha256 for file in group))
+             for name, group in of_files.items()}
+  assert {name: text for name, text in digests.items() if text.strip()} == (
     CHECKSUMS)
 
 

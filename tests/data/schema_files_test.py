@@ -52,11 +52,11 @@ def test_round_trip_and_parts():
   """Notes are left out; flags and files spell the same schema alike."""
   once = schema_files.canonical(_text(note='reviewed'))
   assert 'reviewed' not in once and schema_files.canonical(once) == once
-  made = schema_files.of_parts(
+  schema = schema_files.of_parts(
     label='y', classes=['0', '1'], bounds={'age': (18.0, 90.0)},
     categories={'sex': ['F', 'M']}, separator=';')
-  assert schema_files.canonical(made) == made
-  assert schema_files.parse(made).schema.feature_names == (
+  assert schema_files.canonical(schema) == schema
+  assert schema_files.parse(schema).schema.feature_names == (
     'age', 'age=?', 'sex=F', 'sex=M', 'sex=other')
   with pytest.raises(ValueError, match='\'age\' is given two kinds'):
     schema_files.of_parts(label='age', classes=['0', '1'],

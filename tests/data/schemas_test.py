@@ -264,25 +264,26 @@ _CODES = {
 
 @pytest.mark.parametrize('name', sorted(_CODES))
 def test_codes_are_those_of_the_documentation(name):
-  found = {column.name: column.categories
-           for column in registry.DATASETS[name].schema.columns
-           if isinstance(column, columns.Categorical)}
+  categories = {column.name: column.categories
+                for column in registry.DATASETS[name].schema.columns
+                if isinstance(column, columns.Categorical)}
   if name == 'diabetes_130':
-    assert found['age'][:2] == ('[0-10)', '[10-20)')
-    assert found['weight'][:3] == ('?', '[0-25)', '[25-50)')
-    assert found['admission_source_id'] == tuple(map(str, range(1, 27)))
-    drugs = {drug: found.pop(drug) for drug in list(found)
+    assert categories['age'][:2] == ('[0-10)', '[10-20)')
+    assert categories['weight'][:3] == ('?', '[0-25)', '[25-50)')
+    assert categories['admission_source_id'] == tuple(map(str, range(1, 27)))
+    drugs = {drug: categories.pop(drug) for drug in list(categories)
              if drug not in _CODES[name]}
     assert len(drugs) == 23
     assert set(drugs.values()) == {('No', 'Steady', 'Up', 'Down')}
   if name == 'german_credit':
     # Attribute, then value: from 0 on for history and purpose.
-    firsts = [int(codes[0][-1]) for codes in found.values()]
+    firsts = [int(codes[0][-1]) for codes in categories.values()]
     assert firsts == [1, 0, 0] + [1] * 10
-    assert found['other_debtors'] == ('A101', 'A102', 'A103')
+    assert categories['other_debtors'] == ('A101', 'A102', 'A103')
   if name == 'default_credit':
-    assert found['PAY_3'] == tuple(map(str, range(-2, 10)))
-  assert {column: len(codes) for column, codes in found.items()} == _CODES[name]
+    assert categories['PAY_3'] == tuple(map(str, range(-2, 10)))
+  assert {column: len(codes) for column, codes in categories.items()} == (
+      _CODES[name])
 
 
 @pytest.mark.every(1)

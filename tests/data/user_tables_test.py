@@ -24,7 +24,7 @@ _X = [[0, 0, 1, 0, 0], [1, 0, 0, 1, 0], [0, 1, 0, 0, 1], [0, 1, 0, 0, 1]]
 
 @pytest.fixture
 def write(tmp_path):
-  """Returns a function that writes a file and tells its path."""
+  """Returns a function that writes a file and returns its path."""
   def run(content, name='own.csv'):
     path = tmp_path / name
     path.write_bytes(content if isinstance(content, bytes)

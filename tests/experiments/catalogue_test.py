@@ -83,13 +83,13 @@ def test_functions_of_tests_are_found_beside_another_package(monkeypatch):
   for name in [name for name in sys.modules if name.startswith('tests.')]:
     monkeypatch.delitem(sys.modules, name)
   monkeypatch.setitem(sys.modules, 'tests', types.ModuleType('tests'))
-  name = 'tests.stats.quantile_methods.brute.block_law'
+  name = 'tests.stats.quantile_methods.brute.block_log_probs'
   assert checks.place(name).startswith('tests/stats/quantile_methods/brute.py:')
   test = 'tests/stats/quantile_methods/joint_test.py::test_laws_are_those_of_enumeration'
   assert 'g/E-1: no tests.stats.quantile_methods.brute.block' in _problems(
     functions=('tests.stats.quantile_methods.brute.block',), tests=(test,))
-  with pytest.raises(LookupError, match='no tests.stats.none.block_law'):
-    checks.place('tests.stats.none.block_law')
+  with pytest.raises(LookupError, match='no tests.stats.none.block_log_probs'):
+    checks.place('tests.stats.none.block_log_probs')
 
 
 def test_a_note_stands_for_what_is_missing():

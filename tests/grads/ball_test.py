@@ -22,18 +22,18 @@ def _records(rng):
 @pytest.mark.parametrize('radius', [1e-3, 1., 7.5])
 def test_norms_after_projection(radius):
   x = _records(np.random.default_rng(0))
-  found = np.float64(ball.project_ball(x, radius))
-  norms = np.linalg.norm(found, axis=1)
+  projected = np.float64(ball.project_ball(x, radius))
+  norms = np.linalg.norm(projected, axis=1)
   assert norms.max() <= radius * (1 + 1e-6)
   before = np.linalg.norm(np.float64(x), axis=1)
   inside = before < radius * (1 - 1e-6)
   assert inside.any() and not inside.all()
-  np.testing.assert_array_equal(found[inside], np.float64(x)[inside])
+  np.testing.assert_array_equal(projected[inside], np.float64(x)[inside])
   # Of what float32 can square, the direction is kept and the norm reached.
   squarable = ~inside & (before < 1e18)
   np.testing.assert_allclose(norms[squarable], radius, rtol=1e-6)
   np.testing.assert_allclose(
-    found[squarable] / radius,
+    projected[squarable] / radius,
     np.float64(x)[squarable] / before[squarable, None], atol=1e-6)
 
 
@@ -65,11 +65,12 @@ def test_views_are_records_of_their_own():
 
 def test_only_smaller_balls_are_believed():
   x = jnp.asarray([[3.0, 4.0], [0.3, 0.4]])
-  for made, norms in ((x, (1, 0.5)), (ball.project_records(x, 1.0), (1, 0.5)),
-                      (ball.project_records(x, 0.5), (0.5, 0.5)),
-                      (ball.project_records(x, 2.0), (1, 0.5))):
+  for records, norms in ((x, (1, 0.5)),
+                         (ball.project_records(x, 1.0), (1, 0.5)),
+                         (ball.project_records(x, 0.5), (0.5, 0.5)),
+                         (ball.project_records(x, 2.0), (1, 0.5))):
     np.testing.assert_allclose(
-      np.linalg.norm(ball.in_ball(made, 1.0), axis=1), norms, rtol=1e-6)
+      np.linalg.norm(ball.in_ball(records, 1.0), axis=1), norms, rtol=1e-6)
 
 
 @pytest.mark.every(2)
@@ -84,8 +85,8 @@ def test_derivative_is_that_of_the_formula():
   expected = scale * (cotangents - np.where(norms > 2., radial, 0.))
   pull = jax.vjp(lambda x: ball.project_ball(x, 2.),
                  jnp.asarray(x, jnp.float32))[1]
-  found = pull(jnp.asarray(cotangents, jnp.float32))[0]
-  np.testing.assert_allclose(found / scale, expected / scale, rtol=1e-4,
+  gradients = pull(jnp.asarray(cotangents, jnp.float32))[0]
+  np.testing.assert_allclose(gradients / scale, expected / scale, rtol=1e-4,
                              atol=1e-5)
 
 
@@ -104,9 +105,9 @@ def test_jacobian_norm_is_at_most_one():
   # And by differences of pairs, which a wrong derivative cannot hide.
   pairs = jnp.asarray(rng.normal(size=(2, 3000, 4)) * 1.5, jnp.float32)
   left, right = (np.float64(ball.project_ball(p, 1.)) for p in pairs)
-  moved = np.linalg.norm(left - right, axis=1)
+  distances = np.linalg.norm(left - right, axis=1)
   apart = np.linalg.norm(np.float64(pairs[0]) - np.float64(pairs[1]), axis=1)
-  assert np.max(moved / apart) <= 1 + 1e-5
+  assert np.max(distances / apart) <= 1 + 1e-5
 
 
 @pytest.mark.slow
@@ -122,13 +123,13 @@ def test_gradient_is_finite_everywhere():
 def test_prepared_records_are_in_the_ball_or_marked():
   x = _records(np.random.default_rng(1)).at[7, 2].set(jnp.nan)
   x = x.at[30, 0].set(jnp.inf)
-  found = ball.project_records(x, 2.)
-  assert found.radius == 2.
-  np.testing.assert_array_equal(np.flatnonzero(~np.asarray(found.finite)),
+  records = ball.project_records(x, 2.)
+  assert records.radius == 2.
+  np.testing.assert_array_equal(np.flatnonzero(~np.asarray(records.finite)),
                                 [7, 30])
-  assert np.linalg.norm(np.float64(found.values), axis=1).max() <= 2 + 1e-5
-  assert not np.any(found.values[jnp.asarray([7, 30])])
-  np.testing.assert_array_equal(found.values[3],
+  assert np.linalg.norm(np.float64(records.values), axis=1).max() <= 2 + 1e-5
+  assert not np.any(records.values[jnp.asarray([7, 30])])
+  np.testing.assert_array_equal(records.values[3],
                                 ball.project_ball(x, 2.)[3])
 
 
@@ -163,7 +164,7 @@ def test_bounders_leave_out_what_is_marked(network, kind):
   prepared = sums(network.params, Batch(
     ball.project_records(broken, 1.), network.batch.y), mask)
   without = sums(network.params, network.batch, mask & (jnp.arange(13) != 2))
-  for found in (raw, prepared):
-    assert int(found.num_nonfinite) == 1
+  for result in (raw, prepared):
+    assert int(result.num_nonfinite) == 1
     jax.tree.map(lambda a, b: np.testing.assert_allclose(
-      a, b, rtol=1e-5, atol=1e-6), found.total, without.total)
+      a, b, rtol=1e-5, atol=1e-6), result.total, without.total)

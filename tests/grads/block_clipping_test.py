@@ -24,27 +24,27 @@ def _make(network, kind, microbatch_size=None):
   rest = {'microbatch_size': microbatch_size}
   if rule == 'adaptive':
     adaptive = quantiles.geometric(bound, **ADAPTIVE)
-    made = per_example.adaptively_clipped(
+    bounder = per_example.adaptively_clipped(
       network.apply, network.loss, adaptive=adaptive, **rest)
-    made = bounders.at_radii(made, adaptive.init)
+    bounder = bounders.at_radii(bounder, adaptive.init)
   elif rule == 'clipped':
-    made = per_example.clipped(network.apply, network.loss, clip_norm=bound,
-                               **rest)
+    bounder = per_example.clipped(network.apply, network.loss, clip_norm=bound,
+                                  **rest)
   else:
-    made = per_example.normalized(network.apply, network.loss, clip_norm=bound,
-                                  stabilizer=rule, **rest)
-  return made._replace(sums=jax.jit(made.sums))
+    bounder = per_example.normalized(network.apply, network.loss,
+                                     clip_norm=bound, stabilizer=rule, **rest)
+  return bounder._replace(sums=jax.jit(bounder.sums))
 
 
 @pytest.fixture(name='make', scope='module')
 def _make_once(network):
   """`_make`, compiled once for a file."""
-  made = {}
+  cache = {}
 
   def make(*kind):
-    if str(kind) not in made:
-      made[str(kind)] = _make(network, *kind)
-    return made[str(kind)]
+    if str(kind) not in cache:
+      cache[str(kind)] = _make(network, *kind)
+    return cache[str(kind)]
 
   return make
 
@@ -85,19 +85,19 @@ def test_sum_is_by_hand(make, checks, network, kind):
   mask = np.arange(13) % 4 != 1
   terms = [_by_hand(network, kind, network.batch.x[i], network.batch.y[i])
            for i in np.flatnonzero(mask)]
-  found = make(kind).sums(network.params, network.batch,
-                          jnp.asarray(mask))
+  sums = make(kind).sums(network.params, network.batch,
+                         jnp.asarray(mask))
   np.testing.assert_allclose(
-    checks.flat(found.total), sum(checks.flat(term) for term, _, _ in terms),
+    checks.flat(sums.total), sum(checks.flat(term) for term, _, _ in terms),
     atol=1e-4)
-  np.testing.assert_allclose(found.loss, sum(v for _, v, _ in terms),
+  np.testing.assert_allclose(sums.loss, sum(v for _, v, _ in terms),
                              rtol=1e-5)
   if kind[0] == 'adaptive':
     within = [norms <= _bounds(kind[1]) for _, _, norms in terms]
-    np.testing.assert_array_equal(checks.flat(found.indicators),
+    np.testing.assert_array_equal(checks.flat(sums.indicators),
                                   np.sum(np.array(within) - 0.5, 0))
   else:
-    assert found.indicators == ()
+    assert sums.indicators == ()
 
 
 @pytest.mark.every(8)
@@ -158,9 +158,9 @@ def test_a_bad_record_is_as_a_masked_one(make, network, kind):
   honest = make(kind).sums(network.params, network.batch, without)
   for bad in (np.nan, np.inf, 1e38):
     batch = network.batch._replace(x=network.batch.x.at[6, 0].set(bad))
-    found = make(kind).sums(network.params, batch, everybody)
-    assert int(found.num_nonfinite) == 1
-    jax.tree.map(np.testing.assert_array_equal, found._replace(num_nonfinite=0),
+    sums = make(kind).sums(network.params, batch, everybody)
+    assert int(sums.num_nonfinite) == 1
+    jax.tree.map(np.testing.assert_array_equal, sums._replace(num_nonfinite=0),
                  honest._replace(num_nonfinite=0))
 
 
@@ -195,10 +195,10 @@ def test_radii_are_those_of_the_step(checks, network):
   adaptive = quantiles.geometric(LAYERS, **ADAPTIVE)
   bounder = per_example.adaptively_clipped(network.apply, network.loss,
                                            adaptive=adaptive)
-  moved = {'in': jnp.float32(0.05), 'out': jnp.float32(7.)}
-  at_moved = bounders.at_radii(bounder, moved)
+  new_radii = {'in': jnp.float32(0.05), 'out': jnp.float32(7.)}
+  at_moved = bounders.at_radii(bounder, new_radii)
   assert at_moved.adaptive is None
-  assert at_moved.l2_sensitivity(()) == moved
+  assert at_moved.l2_sensitivity(()) == new_radii
   mask = jnp.ones([13], jnp.bool_)
   fixed = per_example.clipped(network.apply, network.loss,
                               clip_norm={'in': 0.05, 'out': 7.})
@@ -229,9 +229,9 @@ def test_no_gradient_normalised_is_none(checks, network):
   params = {'w': jnp.zeros([3, 3])}
   bounder = per_example.normalized(apply, network.loss, clip_norm=1.,
                                    stabilizer=0.)
-  found = jax.jit(bounder.sums)(params, still, jnp.ones([13], jnp.bool_))
-  assert not np.any(checks.flat(found.total))
-  assert int(found.num_nonfinite) == 0
+  sums = jax.jit(bounder.sums)(params, still, jnp.ones([13], jnp.bool_))
+  assert not np.any(checks.flat(sums.total))
+  assert int(sums.num_nonfinite) == 0
 
 
 # Planted faults.

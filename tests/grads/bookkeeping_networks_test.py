@@ -64,8 +64,8 @@ def test_random_networks(convs, norm, attention, widths, activation):
   apply, params = linen(RandomNet(tuple(convs), norm, attention, tuple(widths),
                                   activation), x)
   check_equal(apply, params, x)
-  found = kinds(apply, params, x)
-  assert all(kind == 'Layer' for path, kind in found.items()
+  layer_kinds = kinds(apply, params, x)
+  assert all(kind == 'Layer' for path, kind in layer_kinds.items()
              if path.endswith("['kernel']"))
 
 

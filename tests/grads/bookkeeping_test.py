@@ -209,10 +209,10 @@ def test_half_precision():
   for index in (0, 5):
     one = jnp.arange(SIZE) == index
     batch = Batch(x, jnp.zeros([SIZE], jnp.int32))
-    found = bookkeeping.record_gradients(apply, loss, params, batch, one)
+    gradients = bookkeeping.record_gradients(apply, loss, params, batch, one)
     jax.tree.map(lambda square, total, i=index: np.testing.assert_allclose(
       np.sum(np.square(np.float64(total))), square[i], rtol=1e-5),
-                 found.squares, found.weighted(jax.tree.map(
+                 gradients.squares, gradients.weighted(jax.tree.map(
                    lambda leaf, one=one: jnp.where(one, 1., 0.), params)))
 
 
@@ -284,7 +284,7 @@ def test_what_cannot_be_measured_beside_small_numbers_is_not_used(name):
     (1, np.inf), (1, np.nan), (1e-30, 1.02e10), (1.02e10, 1e-30)]).T
   x = features.reshape((-1,) + (1,) * len(rows)) * (
     np.eye(1, int(np.prod(rows))).reshape(rows) if rows else 1)
-  found = bookkeeping.record_gradients(
+  gradients = bookkeeping.record_gradients(
     apply, loss_of, {'w': jnp.zeros(shape)},
     Batch(jnp.asarray(x, jnp.float32), jnp.asarray(cotangents, jnp.float32)),
     jnp.ones(len(x), jnp.bool_))
@@ -292,5 +292,5 @@ def test_what_cannot_be_measured_beside_small_numbers_is_not_used(name):
   most = 1e30 if name == 'kept' else 1e10
   measured = (np.abs(cotangents) < most) & (
     (features < most) | (name == 'table'))
-  np.testing.assert_array_equal(found.usable, measured)
-  assert not np.any(np.asarray(found.squares['w'])[~measured])
+  np.testing.assert_array_equal(gradients.usable, measured)
+  assert not np.any(np.asarray(gradients.squares['w'])[~measured])

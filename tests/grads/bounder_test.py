@@ -16,9 +16,9 @@ def _named(name):
 def test_what_is_due_is_due_at_multiples(every):
   """Step by step: `constrain` at multiples of `every`, `between` elsewhere."""
   constraint = bounders.WeightConstraint(_named(0), _named(1), every)
-  found = [int(constraint.after_step(jnp.zeros(2), jnp.int32(step))[1])
-           for step in range(1, 7)]
-  assert found == [int(step % every != 0) for step in range(1, 7)]
+  branches = [int(constraint.after_step(jnp.zeros(2), jnp.int32(step))[1])
+              for step in range(1, 7)]
+  assert branches == [int(step % every != 0) for step in range(1, 7)]
 
 
 def test_without_a_cheaper_one_every_step_constrains():

@@ -163,9 +163,9 @@ def test_noise_is_as_planned_for_bounds_of_every_scale(rule):
   sums = [jnp.zeros([7]), jnp.zeros([2, 3])]
   for bounds in ([1e-12, 1e-12], [1e12, 1e12], [1e-12, 1e-9], [1e-15, 1e-15],
                  [1e9, 1e12]):
-    made, stddevs = privatizer.scales(
+    scaled, stddevs = privatizer.scales(
       [jnp.float32(bound) for bound in bounds], sums, 0.8, rule, None)
-    joint = blocks.joint_noise_multiplier(made, stddevs)
+    joint = blocks.joint_noise_multiplier(scaled, stddevs)
     np.testing.assert_allclose(joint, 0.8, rtol=1e-5)
     noisy = additive.add_gaussian_noise(jax.random.key(0), sums, list(stddevs))
     ratio = np.concatenate([np.ravel(leaf) / stddev for leaf, stddev in zip(

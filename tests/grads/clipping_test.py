@@ -16,10 +16,10 @@ def _weights(norms, clip_norm):
 def test_weights_are_the_formula(clip_norm):
   norms = np.float32(clip_norm) * np.logspace(-6, 6, 201, dtype=np.float32)
   expected = np.minimum(1, clip_norm / np.float64(norms))
-  found = np.float64(_weights(norms, clip_norm))
+  weights = np.float64(_weights(norms, clip_norm))
   # The margin below the bound is 1e-5, float32 adds two roundings.
-  np.testing.assert_allclose(found, expected, rtol=1.1e-5)
-  assert np.all(found * np.float64(norms) <= clip_norm)
+  np.testing.assert_allclose(weights, expected, rtol=1.1e-5)
+  assert np.all(weights * np.float64(norms) <= clip_norm)
 
 
 def test_shorter_contributions_are_left_alone():
@@ -50,9 +50,9 @@ def test_normalizing_weights_are_the_formula(clip_norm, stabilizer):
   """Bu et al. 2023: C / (norm + r), of norm below C."""
   norms = np.logspace(-6, 6, 201, dtype=np.float32)
   expected = clip_norm / (np.float64(norms) + stabilizer)
-  found = np.float64(_normalizing(norms, clip_norm, stabilizer))
-  np.testing.assert_allclose(found, expected, rtol=1.2e-5)
-  assert np.all(found * np.float64(norms) <= clip_norm)
+  weights = np.float64(_normalizing(norms, clip_norm, stabilizer))
+  np.testing.assert_allclose(weights, expected, rtol=1.2e-5)
+  assert np.all(weights * np.float64(norms) <= clip_norm)
 
 
 def test_normalizing_zero_and_not_finite():

@@ -28,9 +28,10 @@ def squares(apply, params, x, kernel):
     np.where(kept, rng.uniform(0, 2, x.shape[0]), 0), jnp.float32), params)
 
   def run(params, batch):
-    found = per_example.KERNELS[kernel](apply, loss, params, batch, kept)
-    return (jax.tree.map(lambda leaf: jnp.where(kept, leaf, 0.), found.squares),
-            found.weighted(weights), found.usable)
+    gradients = per_example.KERNELS[kernel](apply, loss, params, batch, kept)
+    return (jax.tree.map(lambda leaf: jnp.where(kept, leaf, 0.),
+                         gradients.squares), gradients.weighted(weights),
+            gradients.usable)
 
   return jax.jit(run)(params, batch)
 

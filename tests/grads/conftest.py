@@ -144,10 +144,10 @@ def _adding_one_moves_by_at_most(bounder, params, batch, bound):
       without[index] = False
       added = without.copy()
       added[index] = True
-      moved = flat(sums(jnp.asarray(added))) - flat(
+      difference = flat(sums(jnp.asarray(added))) - flat(
         sums(jnp.asarray(without)))
       # Subtraction of float32 sums of up to 79 terms: error below 1e-5.
-      assert np.linalg.norm(moved) <= bound * (1 + 1e-5)
+      assert np.linalg.norm(difference) <= bound * (1 + 1e-5)
 
 
 def _replacing_one_moves_by_at_most(bounder, params, batch, bound):
@@ -183,10 +183,10 @@ def _bad_records_are_nothing(bounder, params, batch,
   assert int(reference.num_nonfinite) == 0
   for bad in values:
     poisoned = Batch(batch.x.at[4, 1].set(bad), batch.y)
-    found = bounder.sums(params, poisoned, mask)
-    assert int(found.num_nonfinite) == 1
-    jax.tree.map(np.testing.assert_array_equal, reference.total, found.total)
-    np.testing.assert_array_equal(reference.loss, found.loss)
+    sums = bounder.sums(params, poisoned, mask)
+    assert int(sums.num_nonfinite) == 1
+    jax.tree.map(np.testing.assert_array_equal, reference.total, sums.total)
+    np.testing.assert_array_equal(reference.loss, sums.loss)
 
 
 def _records_are_isolated(bounder, params, batch):
@@ -202,19 +202,19 @@ def _records_are_isolated(bounder, params, batch):
     # Its share of the full sum, too: with and without, in both company.
     full = jnp.ones([batch.x.shape[0]], jnp.bool_)
     for company in (batch, changed):
-      moved = (flat(bounder.sums(params, company, full).total) - flat(
+      difference = (flat(bounder.sums(params, company, full).total) - flat(
         bounder.sums(params, company, full.at[index].set(False)).total))
-      np.testing.assert_allclose(moved, before[index], atol=5e-6)
+      np.testing.assert_allclose(difference, before[index], atol=5e-6)
 
 
 def _short_terms_are_untouched(network, bounder):
   """With a bound beyond every norm the sum is the plain gradient."""
   mask = jnp.ones([13], jnp.bool_).at[2].set(False)
-  found = bounder.sums(network.params, network.batch, mask)
+  sums = bounder.sums(network.params, network.batch, mask)
   plain = jax.jit(per_example.summed(network.apply, network.loss).sums)(
     network.params, network.batch, mask)
   jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=3e-6),
-               found, plain)
+               sums, plain)
 
 
 @pytest.fixture(scope='session')

@@ -57,14 +57,14 @@ def test_outer_products_are_those_of_their_factors(shape, axes):
                   for each in (shape, (4,)))
   product = lambda x, w: jax.lax.dot_general(x, w, (axes, ((), ())))
   equation, = jax.make_jaxpr(product)(x[0], weight).jaxpr.eqns
-  made = contractions.as_layer(equation, 1)
+  layer = contractions.as_layer(equation, 1)
   wanted = jax.vmap(lambda x, d: jax.vjp(functools.partial(product, x),
                                          weight)[1](d)[0])(x, cotangent)
-  factors = contractions.factors(made, x, cotangent)
+  factors = contractions.factors(layer, x, cotangent)
   norms = np.prod([np.linalg.norm(each, axis=1) for each in factors], 0)
   np.testing.assert_allclose(
     norms, np.linalg.norm(np.reshape(wanted, (7, -1)), axis=1), rtol=1e-5)
-  np.testing.assert_allclose(contractions.outer_total(made, *factors),
+  np.testing.assert_allclose(contractions.outer_total(layer, *factors),
                              jnp.sum(wanted, 0), rtol=1e-4, atol=1e-5)
 
 
@@ -96,9 +96,9 @@ def test_products_of_two_types_are_in_the_wider_one():
   """Cotangents are not rounded to the type of what entered."""
   x = jnp.ones((1, 6, 5), jnp.bfloat16)
   cotangent = jnp.full((1, 6, 4), 1 + 2.0**-12, jnp.float32)
-  found = contractions.products(_layer(), x, cotangent)
-  assert found.dtype == jnp.float32
-  np.testing.assert_array_equal(found, 6 * (1 + 2.0**-12))
+  products = contractions.products(_layer(), x, cotangent)
+  assert products.dtype == jnp.float32
+  np.testing.assert_array_equal(products, 6 * (1 + 2.0**-12))
 
 
 def _gather(shape, indices, **changed):
@@ -163,17 +163,17 @@ def test_tables_have_the_gradients_of_lookups(mode):
     equation, look_up = _gather(
       shape, indices, mode=getattr(jax.lax.GatherScatterMode, mode),
       offset_dims=tuple(range(batch, batch + len(shape) - 1)))
-    made = contractions.as_table(equation, 0)
+    layer = contractions.as_table(equation, 0)
     ends = (0, shape[0]) if mode == 'PROMISE_IN_BOUNDS' else (-3, shape[0] + 3)
     places = jnp.asarray(rng.integers(*ends, (7, *indices)), jnp.int32)
     cotangents = jnp.asarray(rng.normal(size=(
       7, *equation.outvars[0].aval.shape)), jnp.float32)
     single = jax.jit(jax.vmap(lambda i, c, s=shape, f=look_up: jax.vjp(
       lambda operand: f(operand, i), jnp.zeros(s))[1](c)[0]))(places, cotangents)
-    squares, total = jax.jit(lambda places, cotangents, made=made: (
-      contractions.table_squares(made, places, cotangents),
-      contractions.table_total(made, places, cotangents)))(places, cotangents)
+    squares, total = jax.jit(lambda places, cotangents, layer=layer: (
+      contractions.table_squares(layer, places, cotangents),
+      contractions.table_total(layer, places, cotangents)))(places, cotangents)
     np.testing.assert_allclose(
       squares, np.square(np.reshape(single, (7, -1))).sum(1), rtol=1e-5)
     np.testing.assert_allclose(total, single.sum(0), atol=1e-5)
-    assert made.shape == shape and made.num_sites == np.prod(indices)
+    assert layer.shape == shape and layer.num_sites == np.prod(indices)

@@ -59,8 +59,8 @@ def _cpu_only():
     pytest.skip('nothing is rearranged but on CPU')
 
 
-def _assert_close(found, wanted):
-  for got, want in zip(jax.tree.leaves(found), jax.tree.leaves(wanted),
+def _assert_close(actual, wanted):
+  for got, want in zip(jax.tree.leaves(actual), jax.tree.leaves(wanted),
                        strict=True):
     np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
 

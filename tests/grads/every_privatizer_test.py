@@ -25,13 +25,13 @@ BOUNDS = {'a': jnp.float32(0.5), 'c': jnp.float32(2.0)}
 @pytest.mark.sound
 def test_states_and_noise(name):
   make, options = PRIVATIZERS[name]
-  made = make(jax.random.key(5), **SETTINGS, **options)
-  start = made.init(SUMS)
+  transform = make(jax.random.key(5), **SETTINGS, **options)
+  start = transform.init(SUMS)
   assert int(start.step) == 0 and float(start.joint_noise_multiplier) == np.inf
   # One program: a fresh state, one that knows of less noise, and a block that
   # claims to be zero.
-  run = jax.jit(lambda state, bounds: made.update(SUMS, state,
-                                                  l2_sensitivity=bounds))
+  run = jax.jit(lambda state, bounds: transform.update(SUMS, state,
+                                                       l2_sensitivity=bounds))
   first, after = run(start, BOUNDS)
   assert 0.8 <= float(after.joint_noise_multiplier) <= 0.8 * (1 + 1e-3)
   second, later = run(after._replace(joint_noise_multiplier=jnp.float32(0.25)),

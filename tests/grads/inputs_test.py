@@ -40,9 +40,9 @@ PARAMS = {'scale': jnp.float32(2), 'w': jnp.ones([3, 1])}
 def test_python_floats_are_parameters(kernel):
   bounder = _bounder(kernel)
   expected = bounder.sums(PARAMS, Batch(X, Y), MASK)
-  found = bounder.sums({**PARAMS, 'scale': 2.0}, Batch(X, Y), MASK)
-  jax.tree.map(np.testing.assert_array_equal, found, expected)
-  assert np.any(found.total['scale'])
+  sums = bounder.sums({**PARAMS, 'scale': 2.0}, Batch(X, Y), MASK)
+  jax.tree.map(np.testing.assert_array_equal, sums, expected)
+  assert np.any(sums.total['scale'])
 
 
 @pytest.mark.every(1)
@@ -66,22 +66,22 @@ def test_other_parameters_are_refused_as_by_grad(kernel, value):
 def test_pairs_and_trees_of_features(kernel):
   expected = _bounder(kernel).sums(PARAMS, Batch(X, Y), MASK)
   for batch in ((X, Y), [X, Y]):
-    found = _bounder(kernel).sums(PARAMS, batch, MASK)
-    jax.tree.map(np.testing.assert_array_equal, found, expected)
+    sums = _bounder(kernel).sums(PARAMS, batch, MASK)
+    jax.tree.map(np.testing.assert_array_equal, sums, expected)
   tree = {'left': X[:, :2], 'right': (X[:, 2:],)}
   joined = lambda p, x: _apply(p, jnp.concatenate([x['left'], *x['right']], 1))
   for bounder in (_bounder(kernel, joined), per_example.summed(joined, _loss)):
     plain = (_bounder(kernel) if bounder.l2_sensitivity(()) < 1 else
              per_example.summed(_apply, _loss))
-    found = bounder.sums(PARAMS, (tree, Y), MASK)
+    sums = bounder.sums(PARAMS, (tree, Y), MASK)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5),
-                 found, plain.sums(PARAMS, Batch(X, Y), MASK))
+                 sums, plain.sums(PARAMS, Batch(X, Y), MASK))
     # One leaf that is not finite takes the whole record out.
     spoilt = {**tree, 'left': tree['left'].at[0, 1].set(jnp.nan)}
-    found = bounder.sums(PARAMS, (spoilt, Y), MASK)
+    sums = bounder.sums(PARAMS, (spoilt, Y), MASK)
     without = bounder.sums(PARAMS, (tree, Y), MASK.at[0].set(False))
-    jax.tree.map(np.testing.assert_array_equal, found.total, without.total)
-    assert int(found.num_nonfinite) == 1
+    jax.tree.map(np.testing.assert_array_equal, sums.total, without.total)
+    assert int(sums.num_nonfinite) == 1
 
 
 @pytest.mark.every(1)
@@ -125,10 +125,10 @@ def _empty(shape):
 
 
 def _of_nothing(bounder, params, shape, radii=()):
-  found = jax.jit(bounder.sums)(params, _empty(shape), jnp.zeros([0], jnp.bool_),
-                                *radii)
-  assert not any(np.any(leaf) for leaf in jax.tree.leaves(found))
-  assert jax.tree.map(jnp.shape, found.total) == jax.tree.map(jnp.shape, params)
+  sums = jax.jit(bounder.sums)(params, _empty(shape), jnp.zeros([0], jnp.bool_),
+                               *radii)
+  assert not any(np.any(leaf) for leaf in jax.tree.leaves(sums))
+  assert jax.tree.map(jnp.shape, sums.total) == jax.tree.map(jnp.shape, params)
 
 
 @pytest.mark.every(6)

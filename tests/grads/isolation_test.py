@@ -230,8 +230,8 @@ def test_traced_values_and_transformations_are_no_hindrance():
   honest, mixing = sums(APART['linear']), sums(MIXING['statistics of the batch'])
   expected = honest(2.0, KEY)
   np.testing.assert_allclose(jax.jit(honest)(2.0, KEY), expected, rtol=1e-5)
-  found = jax.vmap(honest, (0, None))(jnp.array([2.0, 3.0]), KEY)
-  np.testing.assert_allclose(found[0], expected, rtol=1e-5)
+  draws = jax.vmap(honest, (0, None))(jnp.array([2.0, 3.0]), KEY)
+  np.testing.assert_allclose(draws[0], expected, rtol=1e-5)
   for transformed in (jax.jit(mixing), mixing,
                       lambda scale, key: jax.vmap(mixing, (0, None))(
                         jnp.full([2], scale), key)):
@@ -242,13 +242,13 @@ def test_traced_values_and_transformations_are_no_hindrance():
 @pytest.mark.every(3)
 def test_checks_without_jit():
   with jax.disable_jit():
-    found = per_example.clipped(
+    sums = per_example.clipped(
         lambda weights, x: x @ weights, LOSS, clip_norm=1.0).sums(
             WEIGHTS, BATCH, jnp.ones(6, jnp.bool_))
     with pytest.raises(ValueError, match='mixes records'):
       isolation.checker(lambda weights, x: x @ weights / jnp.max(x), LOSS)(
           WEIGHTS, BATCH)
-  assert jnp.isfinite(found.total).all()
+  assert jnp.isfinite(sums.total).all()
 
 
 def test_each_shape_is_looked_at_once(monkeypatch):

@@ -60,7 +60,8 @@ def check_cost(order):
   """From measured noise: sum_k D_k / s_k is what a step costs.
 
   The p-norm of block k is Gamma(d_k) times s_k: its mean over d_k estimates
-  the scale to 1 / sqrt(d_k RUNS), 0.7 % at most; the law by Kolmogorov-Smirnov.
+  the scale to 1 / sqrt(d_k RUNS), 0.7 % at most; Kolmogorov-Smirnov
+  tests the distribution.
   """
   noise, cost = _many(order), 0.
   for name, block in noise.items():
@@ -74,10 +75,10 @@ def check_cost(order):
 
 def check_independence(order):
   """Blocks, steps and coordinates: |r| sqrt(runs) is about normal."""
-  pieces = [block for step in (0, 1) for block in _many(order, step).values()]
+  noises = [block for step in (0, 1) for block in _many(order, step).values()]
   # Heavy-tailed noise: signs and ranks of one coordinate and of the norms.
-  columns = [np.sign(p[:, i]) for p in pieces for i in (0, -1)]
-  columns += [stats.rankdata(np.linalg.norm(p, axis=1)) for p in pieces]
+  columns = [np.sign(p[:, i]) for p in noises for i in (0, -1)]
+  columns += [stats.rankdata(np.linalg.norm(p, axis=1)) for p in noises]
   correlations = np.corrcoef(columns)
   size = len(columns)
   others = correlations[~np.eye(size, dtype=bool)]

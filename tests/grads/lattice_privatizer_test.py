@@ -64,8 +64,8 @@ def check_stddevs(value=0.):
   mean = _released(_sums(value))[0]
   for name, stddev in _stddevs().items():
     noise = (_flat(mean[name]) * BATCH - value) / stddev
-    law = stats.chi2(noise.size)
-    assert law.ppf(ALPHA / 4) < np.sum(noise**2) < law.isf(ALPHA / 4)
+    chi2 = stats.chi2(noise.size)
+    assert chi2.ppf(ALPHA / 4) < np.sum(noise**2) < chi2.isf(ALPHA / 4)
     assert abs(noise.mean()) < 5 / noise.size**.5
 
 
@@ -102,9 +102,9 @@ def check_cells():
   other = _released(dict(_sums(), a=jnp.asarray(
     np.float32((units + 1) * step))))[0]['a']
   # One point further on, as float32 can say it after a division.
-  moved = np.float64(other) - np.float64(means[0])
-  np.testing.assert_allclose(moved * BATCH / step, 1, atol=3)
-  assert np.mean(moved > 0) > .5
+  difference = np.float64(other) - np.float64(means[0])
+  np.testing.assert_allclose(difference * BATCH / step, 1, atol=3)
+  assert np.mean(difference > 0) > .5
 
 
 @pytest.mark.every(2)
@@ -129,12 +129,12 @@ def test_bounds_on_the_lattice(allocation, adaptive):
   """D_k + sqrt(d_k) s_k for the gradient; halves are on their lattice."""
   split = dict(noise_multiplier=MULTIPLIER, allocation=allocation,
                adaptive=adaptive)
-  moved, steps = lattice_privatizer.on_lattice(_bounds(), _sums(), **split)
-  bounds, stddevs = privatizer.scales(moved, _sums(), **split)
+  rounded, steps = lattice_privatizer.on_lattice(_bounds(), _sums(), **split)
+  bounds, stddevs = privatizer.scales(rounded, _sums(), **split)
   for name, step in zip('ab', steps[:2], strict=True):
-    assert float(moved[name]) == pytest.approx(
+    assert float(rounded[name]) == pytest.approx(
       BOUNDS[name] + math.sqrt(SIZES[name]) * float(step), rel=1e-6)
-    assert moved[name] > BOUNDS[name] * (1 + 1e-6)
+    assert rounded[name] > BOUNDS[name] * (1 + 1e-6)
   ratio = np.float64(stddevs) / np.float64(steps)
   assert ratio.min() >= 2.**19 and ratio.max() < 3.7 * 2.**19
   if adaptive is not None:
@@ -157,8 +157,8 @@ def test_indicators_are_noised_beside_the_gradient():
     step, transform.init(sums), length=2000))()
   noise = (np.stack([counts['a'], counts['b']], 1) * BATCH
            - np.array([1.5, -3.])).ravel() / 2.5
-  law = stats.chi2(noise.size)
-  assert law.ppf(ALPHA / 2) < np.sum(noise**2) < law.isf(ALPHA / 2)
+  chi2 = stats.chi2(noise.size)
+  assert chi2.ppf(ALPHA / 2) < np.sum(noise**2) < chi2.isf(ALPHA / 2)
   assert abs(noise.mean()) < 5 / noise.size**.5
   assert len(np.unique(noise)) > .99 * noise.size
   assert MULTIPLIER <= float(state.joint_noise_multiplier) < 1.0005 * MULTIPLIER
@@ -166,12 +166,12 @@ def test_indicators_are_noised_beside_the_gradient():
 
 @pytest.mark.every(2)
 def test_steps_runs_and_leaves_have_noise_of_their_own():
-  pieces = []
+  noises = []
   for seed, step in ((0, 0), (0, 1), (1, 0)):
     mean = _released(_sums(), _transform(seed), step)[0]
-    pieces += [_flat(mean['a'])[:4000], _flat(mean['a'])[4000:],
+    noises += [_flat(mean['a'])[:4000], _flat(mean['a'])[4000:],
                _flat(mean['b']['u']), _flat(mean['b']['v'])]
-  others = np.corrcoef(pieces)[~np.eye(12, dtype=bool)]
+  others = np.corrcoef(noises)[~np.eye(12, dtype=bool)]
   assert np.abs(others).max() < 6 / 4000**.5
 
 

@@ -46,11 +46,11 @@ def _plain(apply):
 
 def _num_parts(sums, *args):
   """Lengths of the loop over parts, whose carry are the sums; 1 for none."""
-  found = [equation.params['length']
-           for equation in jax.make_jaxpr(sums)(*args).jaxpr.eqns
-           if equation.primitive.name == 'scan'
-           and equation.params['num_carry'] == 3]
-  return found[0] if found else 1
+  lengths = [equation.params['length']
+             for equation in jax.make_jaxpr(sums)(*args).jaxpr.eqns
+             if equation.primitive.name == 'scan'
+             and equation.params['num_carry'] == 3]
+  return lengths[0] if lengths else 1
 
 
 @pytest.mark.every(3)
@@ -76,9 +76,9 @@ def test_whoever_asks_gets_what_he_asks_for():
   assert _num_parts(_clipped(_dense, 9), *args) == 8
 
 
-def _equal(found, wanted):
-  assert found.num_nonfinite == wanted.num_nonfinite == 1
-  for got, want in zip(jax.tree.leaves(found), jax.tree.leaves(wanted),
+def _equal(actual, wanted):
+  assert actual.num_nonfinite == wanted.num_nonfinite == 1
+  for got, want in zip(jax.tree.leaves(actual), jax.tree.leaves(wanted),
                        strict=True):
     np.testing.assert_allclose(got, want, rtol=2e-5, atol=1e-6)
 
@@ -98,14 +98,14 @@ def test_parts_add_up_to_the_sums_of_all(size):
 
 def test_plain_sums_come_in_parts_too():
   args = _inputs()
-  found = jax.jit(_plain(_convolved))(*args)
+  sums = jax.jit(_plain(_convolved))(*args)
   kept = np.array(args[2])
   kept[3] = False
   gradient = jax.grad(lambda params: jnp.sum(_loss(
       _convolved(params, args[1].x[kept]), args[1].y[kept])))(args[0])
-  np.testing.assert_allclose(found.total['kernel'], gradient['kernel'],
+  np.testing.assert_allclose(sums.total['kernel'], gradient['kernel'],
                              rtol=2e-5, atol=1e-5)
-  assert found.num_nonfinite == 1
+  assert sums.num_nonfinite == 1
 
 
 def test_no_size_below_one():
@@ -119,11 +119,11 @@ def test_norms_come_in_parts_too():
   """In the order of the records, without those that fill the last part."""
   params, batch, _ = _inputs()
   for blocks in (0, {'kernel': 0}):
-    found = per_example.per_example_norms(_convolved, _loss, params, batch,
-                                          blocks=blocks)
+    record_norms = per_example.per_example_norms(_convolved, _loss, params,
+                                                 batch, blocks=blocks)
     gradients = per_example.per_example_gradients(
         _convolved, _loss, params, batch)[1]['kernel']
     wanted = np.linalg.norm(np.reshape(gradients, (_SIZE, -1)), axis=1)
     wanted[3] = np.inf
-    norms, = jax.tree.leaves(found)
+    norms, = jax.tree.leaves(record_norms)
     np.testing.assert_allclose(norms, wanted, rtol=1e-5)

@@ -32,9 +32,10 @@ def test_sensitivities_are_the_clip_norms_whatever_the_certificate(network):
         per_example.normalized(network.apply, network.loss,
                                clip_norm=clip_norm, stabilizer=.1)):
       for certificate in ((), 7.):
-        found = bounder.l2_sensitivity(certificate)
-        assert jax.tree.structure(found) == jax.tree.structure(clip_norm)
-        np.testing.assert_allclose(jax.tree.leaves(found),
+        sensitivities = bounder.l2_sensitivity(certificate)
+        assert jax.tree.structure(sensitivities) == jax.tree.structure(
+            clip_norm)
+        np.testing.assert_allclose(jax.tree.leaves(sensitivities),
                                    jax.tree.leaves(clip_norm), rtol=1e-6)
 
 
@@ -73,12 +74,12 @@ def test_sum_is_that_of_clipped_gradients_by_hand(checks, network, clip_norm):
     expected = expected + gradient * min(
       1, clip_norm / np.linalg.norm(gradient))
     loss = loss + value
-  found = _clipped(network, clip_norm).sums(
+  sums = _clipped(network, clip_norm).sums(
     network.params, network.batch, jnp.asarray(mask))
-  np.testing.assert_allclose(checks.flat(found.total), expected,
+  np.testing.assert_allclose(checks.flat(sums.total), expected,
                              atol=3e-5 * min(clip_norm, 1))
-  np.testing.assert_allclose(found.loss, loss, rtol=1e-5)
-  assert int(found.num_nonfinite) == 0
+  np.testing.assert_allclose(sums.loss, loss, rtol=1e-5)
+  assert int(sums.num_nonfinite) == 0
 
 
 @pytest.mark.every(5)
@@ -141,10 +142,10 @@ def test_huge_bound_is_the_plain_gradient(checks, network):
 
 def test_all_records_bad_is_zero(checks, network):
   batch = Batch(jnp.full_like(network.batch.x, jnp.nan), network.batch.y)
-  found = _clipped(network).sums(network.params, batch,
-                                 jnp.ones([13], jnp.bool_))
-  assert not np.any(checks.flat(found.total))
-  assert float(found.loss) == 0 and int(found.num_nonfinite) == 13
+  sums = _clipped(network).sums(network.params, batch,
+                                jnp.ones([13], jnp.bool_))
+  assert not np.any(checks.flat(sums.total))
+  assert float(sums.loss) == 0 and int(sums.num_nonfinite) == 13
 
 
 @pytest.mark.every(2)
@@ -172,15 +173,15 @@ def test_summed_is_the_gradient_of_the_sum(checks, network):
   assert float(bounder.l2_sensitivity(())) == np.inf
   mask = np.arange(13) % 3 != 1
   batch = Batch(network.batch.x.at[0, 0].set(jnp.inf), network.batch.y)
-  found = bounder.sums(network.params, batch, jnp.asarray(mask))
+  sums = bounder.sums(network.params, batch, jnp.asarray(mask))
   terms = [network.by_hand(network.params, batch.x[i], batch.y[i])
            for i in np.flatnonzero(mask) if i > 0]
   np.testing.assert_allclose(
-    checks.flat(found.total), sum(checks.flat(gradient) for _, gradient in terms),
-    atol=5e-6)
-  np.testing.assert_allclose(found.loss, sum(loss for loss, _ in terms),
+      checks.flat(sums.total),
+      sum(checks.flat(gradient) for _, gradient in terms), atol=5e-6)
+  np.testing.assert_allclose(sums.loss, sum(loss for loss, _ in terms),
                              rtol=1e-5)
-  assert int(found.num_nonfinite) == 1
+  assert int(sums.num_nonfinite) == 1
   checks.masked_rows_are_nothing(bounder, network.params, network.batch)
 
 
@@ -197,11 +198,11 @@ def test_images_are_records_too():
       per_example.clipped(apply, loss, clip_norm=HUGE_NORM,
                           microbatch_size=2),
       per_example.summed(apply, loss)):
-    found = jax.jit(bounder.sums)(params, batch, mask).total['w']
+    total = jax.jit(bounder.sums)(params, batch, mask).total['w']
     logits = np.einsum('bij,ijc->bc', batch.x, params['w'])
     expected = np.einsum('bij,bc->ijc', batch.x,
                          2 * logits * np.asarray(mask)[:, None])
-    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(total, expected, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize('value', [0., -1., np.nan, np.inf])
@@ -228,6 +229,6 @@ def test_records_are_finite_where_every_feature_is(dtype):
   if dtype != 'int32':
     x = (x.at[1, 0, 3].set(jnp.nan).at[2, 1, 599].set(jnp.inf)
          .at[3, 1, 0].set(-jnp.inf))
-  found = jax.jit(inputs.finite_records)(x)
+  finite = jax.jit(inputs.finite_records)(x)
   wanted = [True] * 5 if dtype == 'int32' else [True, False, False, False, True]
-  np.testing.assert_array_equal(found, wanted)
+  np.testing.assert_array_equal(finite, wanted)

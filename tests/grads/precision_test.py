@@ -137,12 +137,12 @@ def test_a_record_adds_its_clip_norm_at_most_and_all_of_it(
   assert np.all(norms[USABLE & (SCALES >= 3)] >= CLIP_NORM * (1 - 2e-5))
   # What overflows is nothing, and is counted.
   assert not np.any(terms[~USABLE]) and np.all(np.any(terms[USABLE], 1))
-  found = jax.jit(bounder.sums)(params, batch, jnp.ones(SCALES.shape,
-                                                        jnp.bool_))
-  assert int(found.num_nonfinite) == np.sum(~USABLE)
-  assert {leaf.dtype for leaf in jax.tree.leaves(found.total)} == {
+  sums = jax.jit(bounder.sums)(params, batch, jnp.ones(SCALES.shape,
+                                                       jnp.bool_))
+  assert int(sums.num_nonfinite) == np.sum(~USABLE)
+  assert {leaf.dtype for leaf in jax.tree.leaves(sums.total)} == {
     jnp.dtype('float32')}
-  np.testing.assert_allclose(checks.flat(found.total), terms.sum(0), atol=1e-5)
+  np.testing.assert_allclose(checks.flat(sums.total), terms.sum(0), atol=1e-5)
 
 
 @pytest.mark.every(4)
@@ -156,11 +156,11 @@ def test_norms_are_those_of_what_is_summed(as_users, name, kernel):
   def run(params, batch):
     find = lambda apply: per_example.KERNELS[kernel](apply, _loss, params,
                                                      batch, kept)
-    one = lambda found: jax.vmap(lambda weights: found.weighted(
+    one = lambda gradients: jax.vmap(lambda weights: gradients.weighted(
       jax.tree.map(lambda _: weights, params)))(
         jnp.eye(len(SCALES), dtype=jnp.float32)[:USABLE.sum()])
-    found = find(precision.computed_in(apply, 'bfloat16'))
-    return found.squares, one(found), one(find(apply))
+    gradients = find(precision.computed_in(apply, 'bfloat16'))
+    return gradients.squares, one(gradients), one(find(apply))
 
   squares, grads, exact = jax.jit(run)(params, batch)
 
@@ -183,32 +183,33 @@ def test_biases_and_scales_are_summed_over_their_sites_in_float32():
                   jnp.float32)
   apply = lambda params, x: (x * params['scale'][None, None] + params['bias'][
     None, None]).astype(jnp.float32).sum(1)
-  found = bookkeeping.record_gradients(
+  gradients = bookkeeping.record_gradients(
     precision.computed_in(apply, 'bfloat16'), lambda logits, y: logits.sum(1),
     {'scale': jnp.ones([2]), 'bias': jnp.zeros([2])},
     Batch(x, jnp.zeros([1], jnp.int32)), jnp.ones([1], jnp.bool_))
-  grads = found.weighted({'scale': jnp.ones([1]), 'bias': jnp.ones([1])})
+  grads = gradients.weighted({'scale': jnp.ones([1]), 'bias': jnp.ones([1])})
   np.testing.assert_array_equal(grads['bias'], [sites, sites])
   np.testing.assert_allclose(
     grads['scale'], np.float64(x.astype(jnp.bfloat16)).sum((0, 1)), rtol=1e-6)
-  np.testing.assert_allclose(found.squares['bias'], 2. * sites**2, rtol=1e-6)
+  np.testing.assert_allclose(gradients.squares['bias'], 2. * sites**2,
+                             rtol=1e-6)
 
 
 def test_the_networks_take_all_ways_to_a_norm():
   """Kept products of windows and of sites, Gram matrices and a table."""
-  found, gram = {}, contractions.gram_is_cheaper
+  operations, gram = {}, contractions.gram_is_cheaper
   for name, (apply, params, batch) in NETWORKS.items():
     def record_loss(params, record, apply=apply):
       return _loss(apply(params, record[0][None]), record[1][None])[0]
     program = bookkeeping.tracing.trace(record_loss, params, jax.tree.map(
       lambda leaf: leaf[0], tuple(batch)))
     for leaf, read in bookkeeping._known_reads(program, gram).items():
-      found[name, sorted(params)[leaf]] = read.operation
-  assert gram(found['perceptron', 'dense'])
-  assert bookkeeping._is_outer(found['perceptron', 'out'])
-  assert not gram(found['image', 'dense']) and found[
+      operations[name, sorted(params)[leaf]] = read.operation
+  assert gram(operations['perceptron', 'dense'])
+  assert bookkeeping._is_outer(operations['perceptron', 'out'])
+  assert not gram(operations['image', 'dense']) and operations[
     'image', 'kernel'].has_windows
-  assert isinstance(found['tokens', 'table'], contractions.Table)
+  assert isinstance(operations['tokens', 'table'], contractions.Table)
 
 
 @pytest.mark.every(3)
@@ -221,10 +222,10 @@ def test_parameters_may_be_short_themselves(kernel):
   kept = jnp.arange(len(SCALES)) == 5
 
   def run(params, x):
-    found = per_example.KERNELS[kernel](
+    gradients = per_example.KERNELS[kernel](
       lambda params, x: apply(params, x).astype(jnp.float32), _loss, params,
       batch._replace(x=x), kept)
-    return found.squares, found.weighted(jax.tree.map(
+    return gradients.squares, gradients.weighted(jax.tree.map(
       lambda _: kept.astype(jnp.float32), params))
 
   squares, sums = jax.jit(run)(short(params), short(batch.x))

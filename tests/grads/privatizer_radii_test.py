@@ -65,10 +65,10 @@ def check_noise(released):
   Power: 4000 draws show a scale that is off by 12 % at 1e-6.
   """
   noise = _unit_noise(released)
-  law = stats.chi2(noise.shape[0])
+  chi2 = stats.chi2(noise.shape[0])
   energy = np.sum(noise**2, 0)
-  assert np.all(law.ppf(ALPHA / 54) < energy)
-  assert np.all(energy < law.isf(ALPHA / 54))
+  assert np.all(chi2.ppf(ALPHA / 54) < energy)
+  assert np.all(energy < chi2.isf(ALPHA / 54))
   for column in noise.T:
     assert stats.kstest(column, 'norm').pvalue > ALPHA / 27
   correlations = np.corrcoef(np.concatenate([noise[1:], noise[:-1]], 1).T)

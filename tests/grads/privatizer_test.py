@@ -79,9 +79,9 @@ def check_stddevs(transform, stddevs, value=0.):
            for block in _run(transform, value=value)[0][0].values()]
   for block, stddev in zip(noise, stddevs, strict=True):
     stddev = stddev / EXPECTED_BATCH_SIZE
-    law = stats.chi2(block.size)
+    chi2 = stats.chi2(block.size)
     statistic = np.sum(block**2) / stddev**2
-    assert law.ppf(ALPHA / 12) < statistic < law.isf(ALPHA / 12)
+    assert chi2.ppf(ALPHA / 12) < statistic < chi2.isf(ALPHA / 12)
     bound = stats.norm.isf(ALPHA / 12) * stddev / np.sqrt(block.size)
     assert abs(block.mean()) < bound
     # Kolmogorov-Smirnov: the shape, not only the second moment.
@@ -110,24 +110,24 @@ def check_independence():
   first, second = (
     _run(_transform(jax.random.key(seed)), num_steps=3)[0]
     for seed in (0, 1))
-  pieces = [leaf for means in first + second
+  noises = [leaf for means in first + second
             for leaf in (_flat(means['a']), _flat(means['c'])[:8000],
                          _flat(means['b']['v']),
                          np.repeat(_flat(means['b']['u']), 2))]
-  correlations = np.corrcoef(pieces)
-  size = len(pieces)
+  correlations = np.corrcoef(noises)
+  size = len(noises)
   others = correlations[~np.eye(size, dtype=bool)]
   # A repeated leaf has 4000 independent entries.
   assert np.abs(others).max() < stats.norm.isf(ALPHA / size**2) / np.sqrt(4000)
   # The two directions of a leaf, too: neighbours and halves.
-  block = pieces[0]
+  block = noises[0]
   for lag in (1, 100, 4000):
     lagged = np.corrcoef(block[lag:], block[:-lag])[0, 1]
     assert abs(lagged) < stats.norm.isf(ALPHA / 6) / np.sqrt(4000)
 
 
 def check_divisor(transform):
-  """The mean is the sum over the public constant, within the noise's reach."""
+  """The mean is the sum over the public constant, up to the noise."""
   value = 1e4
   mean = _flat(_run(transform, value=value)[0][0]['a'])
   stddev = _expected_stddevs('optimal')[0] / EXPECTED_BATCH_SIZE
@@ -250,9 +250,9 @@ def test_comes_first_in_a_chain(optimizer):
     mean, own = alone.update(sums, own, l2_sensitivity=bound)
     # Adam raises a Python number to an integer array's power.
     with jax.numpy_dtype_promotion('standard'):
-      found, state = update(sums, state, sums, l2_sensitivity=bound)
+      noisy, state = update(sums, state, sums, l2_sensitivity=bound)
       expected, seen = optimizer.update(mean, seen, sums)
-    np.testing.assert_allclose(found['w'], expected['w'], rtol=2e-5,
+    np.testing.assert_allclose(noisy['w'], expected['w'], rtol=2e-5,
                                atol=1e-6)
   assert float(state[0].joint_noise_multiplier) >= MULTIPLIER
 
@@ -261,8 +261,8 @@ def test_one_bound_for_all_leaves():
   mean = _transform().update(_sums(), _transform().init(_sums()),
                              l2_sensitivity=jnp.float32(2.))[0]
   noise = _flat(mean) * EXPECTED_BATCH_SIZE / (2 * MULTIPLIER)
-  law = stats.chi2(noise.size)
-  assert law.ppf(ALPHA / 2) < np.sum(noise**2) < law.isf(ALPHA / 2)
+  chi2 = stats.chi2(noise.size)
+  assert chi2.ppf(ALPHA / 2) < np.sum(noise**2) < chi2.isf(ALPHA / 2)
 
 
 def test_public_mean_has_no_noise():

@@ -33,7 +33,7 @@ _TREES = st.recursive(
 @settings(max_examples=6, deadline=None, derandomize=True)
 @given(values=_TREES, data=st.data())
 def test_any_tree_and_any_prefix(values, data):
-  """Blocks are told apart as the prefix says, whatever the structure."""
+  """Blocks are separated as the prefix says, whatever the structure."""
   def prefix_of(part):
     if isinstance(part, (dict, tuple)) and data.draw(st.booleans()):
       if isinstance(part, tuple):

@@ -27,16 +27,16 @@ def _precisions(function, *args):
     if isinstance(item, core.Jaxpr):
       for equation in item.eqns:
         if equation.primitive.name in ('dot_general', 'conv_general_dilated'):
-          found.append(equation.params['precision'])
+          precisions.append(equation.params['precision'])
         visit(tuple(equation.params.values()))
     elif isinstance(item, tuple):
       for each in item:
         visit(each)
 
-  found = []
+  precisions = []
   with jax.default_matmul_precision('bfloat16'):
     visit(jax.make_jaxpr(function)(*args))
-  return found
+  return precisions
 
 
 def _apply(params, tokens):
@@ -60,10 +60,10 @@ def test_sums_by_weights_are_float32(kernel, gram, monkeypatch):
   precisions = []
 
   def traced(params):
-    found = per_example.KERNELS[kernel](_apply, _loss, params, batch,
-                                        jnp.ones(2, jnp.bool_))
+    gradients = per_example.KERNELS[kernel](_apply, _loss, params, batch,
+                                            jnp.ones(2, jnp.bool_))
     weights = jax.tree.map(lambda leaf: jnp.ones(2), params)
-    precisions.extend(_precisions(found.weighted, weights))
+    precisions.extend(_precisions(gradients.weighted, weights))
 
   jax.eval_shape(traced, params)
   # A lookup is summed by a scatter, all else by products.
@@ -71,7 +71,7 @@ def test_sums_by_weights_are_float32(kernel, gram, monkeypatch):
   assert set(precisions) == {HIGHEST}
 
 
-def _made(function, *args):
+def _equation(function, *args):
   equation, = (each for each in jax.make_jaxpr(function)(*args).jaxpr.eqns
                if each.primitive.name in ('dot_general', 'gather',
                                           'conv_general_dilated'))
@@ -85,18 +85,19 @@ def test_gram_norms_are_float32(convolved):
   function = functools.partial(
     jax.lax.conv_general_dilated, window_strides=(1, 1), padding='SAME',
     dimension_numbers=('NHWC', 'HWIO', 'NHWC')) if convolved else jnp.matmul
-  made = contractions.as_layer(_made(function, x, kernel), 1)
-  assert (made.gram is not None) == convolved
-  precisions = _precisions(functools.partial(contractions.gram_squares, made),
+  layer = contractions.as_layer(_equation(function, x, kernel), 1)
+  assert (layer.gram is not None) == convolved
+  precisions = _precisions(functools.partial(contractions.gram_squares, layer),
                            x[None], function(x, kernel)[None])
   assert len(precisions) >= 2 and set(precisions) == {HIGHEST}
 
 
 def test_norms_of_lookups_are_float32():
   table, rows = jnp.ones((40, 4)), jnp.arange(6, dtype=jnp.int32)
-  made = contractions.as_table(
-    _made(lambda table, rows: table.at[rows].get(mode='clip'), table, rows), 0)
-  precisions = _precisions(functools.partial(contractions.table_squares, made),
+  layer = contractions.as_table(
+    _equation(lambda table, rows: table.at[rows].get(mode='clip'),
+              table, rows), 0)
+  precisions = _precisions(functools.partial(contractions.table_squares, layer),
                            np.zeros((1, 6, 1), np.int32), jnp.ones((1, 6, 4)))
   assert precisions and set(precisions) == {HIGHEST}
 

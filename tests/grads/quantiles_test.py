@@ -22,7 +22,7 @@ def _adaptive(num_radii, noise_stddev=BATCH / 20, **changes):
                              **{**settings, **changes})
 
 
-# The price.
+# The cost.
 
 
 @pytest.mark.parametrize('num_radii, batch_size, multiplier, expected', [
@@ -33,13 +33,14 @@ def test_what_is_left_for_the_gradient(num_radii, batch_size, multiplier,
   """LDP-06's reference figures: sigma_b = s / 20."""
   adaptive = _adaptive(num_radii, batch_size / 20)
   quantiles.check_budget(multiplier, adaptive)
-  found = quantiles.gradient_noise_multiplier(multiplier, adaptive)
-  assert found == pytest.approx(expected, abs=6e-4 if expected > 5 else 6e-5)
+  remaining = quantiles.gradient_noise_multiplier(multiplier, adaptive)
+  assert remaining == pytest.approx(expected,
+                                    abs=6e-4 if expected > 5 else 6e-5)
   in_float32 = quantiles.gradient_noise_multiplier(
     jnp.float32(multiplier), adaptive)
-  assert float(in_float32) == pytest.approx(found, rel=1e-5)
+  assert float(in_float32) == pytest.approx(remaining, rel=1e-5)
   # R3: K indicators of sensitivity 1/2 beside one gradient block.
-  shares = [1 / found**2] + [(0.5 / adaptive.noise_stddev)**2] * num_radii
+  shares = [1 / remaining**2] + [(0.5 / adaptive.noise_stddev)**2] * num_radii
   assert sum(shares)**-0.5 == pytest.approx(multiplier)
 
 
@@ -119,8 +120,8 @@ def test_radii_move_as_published_and_stay_near_where_they_began():
   for _ in range(30):
     radii = adaptive.update(radii, jax.tree.map(jnp.float32, means))
     for name, first in (('a', 2.), ('b', .5)):
-      moved = wanted[name] * math.exp(-.3 * (.5 + means[name] - .7))
-      wanted[name] = min(max(moved, first / 3), first * 3)
+      updated = wanted[name] * math.exp(-.3 * (.5 + means[name] - .7))
+      wanted[name] = min(max(updated, first / 3), first * 3)
       assert float(radii[name]) == pytest.approx(wanted[name], rel=1e-5)
   assert wanted == pytest.approx({'a': 6., 'b': .5 / 3})
 
@@ -140,9 +141,9 @@ def check_one_record_moves_by_half(indicators):
     kept = jnp.append(jnp.ones([3], jnp.bool_), np.isfinite(value))
     joined = indicators(norms, radii, kept)
     for name in radii:
-      moved = abs(float(joined[name] - alone[name]))
-      assert moved <= quantiles.INDICATOR_SENSITIVITY
-      assert moved == (0.5 if np.isfinite(value) else 0.)
+      change = abs(float(joined[name] - alone[name]))
+      assert change <= quantiles.INDICATOR_SENSITIVITY
+      assert change == (0.5 if np.isfinite(value) else 0.)
 
 
 def test_one_record_moves_by_half():
@@ -162,8 +163,8 @@ def test_fault_indicators_not_centred():
 def test_counts_and_masks():
   norms = jnp.asarray([0.1, 1., 1.0001, 7., jnp.nan, 0.2])
   kept = jnp.asarray([True, True, True, True, False, False])
-  found = quantiles.centred_indicators(norms, jnp.float32(1.), kept)
-  assert float(found) == 0.  # Two within, two beyond.
+  indicators = quantiles.centred_indicators(norms, jnp.float32(1.), kept)
+  assert float(indicators) == 0.  # Two within, two outside.
   assert float(quantiles.centred_indicators(
     norms, jnp.float32(9.), kept)) == 2.
   assert float(quantiles.centred_indicators(
@@ -219,10 +220,10 @@ def test_fault_radius_of_a_batch_is_no_quantile():
   norms = np.ones(50)
   added = np.append(norms, 1e6)
   adaptive = _adaptive(1, learning_rate=0.2)
-  moved = [float(adaptive.update([jnp.float32(1.)], [jnp.float32(np.sum(
+  radii = [float(adaptive.update([jnp.float32(1.)], [jnp.float32(np.sum(
     np.where(n <= 1., 0.5, -0.5)) / 50)])[0]) for n in (norms, added)]
   # One record: a factor of exp(0.2 / 100), not of a million.
-  assert moved[1] / moved[0] == pytest.approx(math.exp(0.2 * 0.5 / 50),
+  assert radii[1] / radii[0] == pytest.approx(math.exp(0.2 * 0.5 / 50),
                                               rel=1e-5)
   assert added.max() / norms.max() == 1e6
 
@@ -231,11 +232,11 @@ def test_update_is_the_formula():
   adaptive = quantiles.geometric(
     {'a': 2., 'b': 0.5}, target_quantile=0.7, learning_rate=0.3,
     noise_stddev=1.)
-  found = adaptive.update(adaptive.init, {'a': jnp.float32(0.5),
+  radii = adaptive.update(adaptive.init, {'a': jnp.float32(0.5),
                                           'b': jnp.float32(-0.4)})
   # bhat = 1 and 0.1.
-  assert float(found['a']) == pytest.approx(2 * math.exp(-0.3 * 0.3))
-  assert float(found['b']) == pytest.approx(0.5 * math.exp(0.3 * 0.6))
+  assert float(radii['a']) == pytest.approx(2 * math.exp(-0.3 * 0.3))
+  assert float(radii['b']) == pytest.approx(0.5 * math.exp(0.3 * 0.6))
   assert tree.count(adaptive.init) == 2
 
 

@@ -51,22 +51,22 @@ def case(request):
 
 def test_taps_on_either_side_give_the_gradient(case):
   function, params, kernel, x, cotangent = case
-  made = windows.split(x.shape, kernel.shape[:-2], params, cotangent.shape)
-  found = jax.jit(lambda *values: made.to_rows(made.product(*values)))(
-    x, cotangent)
+  windowed = windows.split(x.shape, kernel.shape[:-2], params, cotangent.shape)
+  kernel_gradient = jax.jit(lambda *values: windowed.to_rows(
+      windowed.product(*values)))(x, cotangent)
   wanted, = jax.vjp(functools.partial(function, x), kernel)[1](cotangent)
-  np.testing.assert_allclose(found.reshape(kernel.shape), wanted, rtol=1e-5,
-                             atol=1e-5)
+  np.testing.assert_allclose(kernel_gradient.reshape(kernel.shape), wanted,
+                             rtol=1e-5, atol=1e-5)
 
 
 def test_gram_matrices_of_pixels_are_those_of_windows(case):
   _, params, kernel, x, cotangent = case
   taps, out = kernel.shape[:-2], cotangent.shape[1:-1]
-  rows, found = jax.jit(lambda x: (
+  rows, gram = jax.jit(lambda x: (
     windows.by_slices(x, taps, params, out),
     windows.gram(x, taps, params, out)))(x)
   rows = np.reshape(rows, (cotangent.size // cotangent.shape[-1], -1))
-  np.testing.assert_allclose(found, rows @ rows.T, rtol=1e-5, atol=1e-5)
+  np.testing.assert_allclose(gram, rows @ rows.T, rtol=1e-5, atol=1e-5)
 
 
 def _apply(params, x):
@@ -99,11 +99,11 @@ def test_what_accelerators_do_gives_the_same_sums(monkeypatch):
     return jax.jit(lambda params: bounder.sums(
       params, batch, jnp.arange(5) != 2).total)(params)
 
-  found, wanted = sums('bookkeeping'), sums('vmap')
+  actual, wanted = sums('bookkeeping'), sums('vmap')
   early, late = chosen
   assert early is not None and late is None
   jax.tree.map(functools.partial(np.testing.assert_allclose, rtol=1e-4,
-                                 atol=1e-5), found, wanted)
+                                 atol=1e-5), actual, wanted)
 
 
 def test_the_choice_of_norms_on_accelerators(monkeypatch):
@@ -126,11 +126,11 @@ def test_gram_norms_of_pixels_that_cancel_are_no_shorter_than_their_sums():
                           jnp.float32)
   equation, = jax.make_jaxpr(functools.partial(_convolve, how))(
     x[:1], jnp.zeros((3, 3, 64, 32))).jaxpr.eqns
-  made = contractions.as_layer(equation, 1)
-  assert made.gram is not None
+  layer = contractions.as_layer(equation, 1)
+  assert layer.gram is not None
   bounds, formed = jax.jit(lambda *values: (
-    jnp.sqrt(contractions.gram_squares(made, *values)),
-    contractions.products(made, *values).reshape((30, -1))))(
+    jnp.sqrt(contractions.gram_squares(layer, *values)),
+    contractions.products(layer, *values).reshape((30, -1))))(
       x[:, None], cotangent[:, None])
   sums = np.linalg.norm(formed, axis=1)
   assert np.all(0 < sums) and np.all(sums <= bounds)

@@ -43,7 +43,7 @@ def test_counts_are_of_norms_before_the_projection(bounder, batch):
   params = jax.tree.map(lambda leaf: leaf + 0.1, NET.init(jax.random.key(0)))
   mask = jnp.arange(9) != 4
   radii = _radii(0.4, 0.3)
-  found = jax.jit(bounder.sums)(params, batch, mask, radii).indicators
+  indicators = jax.jit(bounder.sums)(params, batch, mask, radii).indicators
   # By hand: the norms that enter each ball, with the first one projecting.
   clip = lambda v, r: v * np.minimum(1, r / np.linalg.norm(
     v, axis=1, keepdims=True).clip(1e-12))
@@ -54,7 +54,7 @@ def test_counts_are_of_norms_before_the_projection(bounder, batch):
       layer['bias']), 0)
     norms = np.linalg.norm(x, axis=1)[np.asarray(mask)]
     expected = np.sum(np.where(norms <= radius, 0.5, -0.5))
-    assert float(found[f'ball_{index + 1:02d}']) == expected
+    assert float(indicators[f'ball_{index + 1:02d}']) == expected
     x = clip(x, radius)
 
 
@@ -94,12 +94,12 @@ def test_dropped_and_zero_records_leave_gradients_finite(bounder, batch):
   """A square root at zero has no slope; nothing of it may reach the sums."""
   params = jax.tree.map(jnp.zeros_like, NET.init(jax.random.key(0)))
   poisoned = batch._replace(x=batch.x.at[2].set(jnp.nan).at[3].set(0.))
-  found = bounder.sums(params, poisoned, jnp.ones([9], jnp.bool_),
-                       _radii(1., 1.))
+  sums = bounder.sums(params, poisoned, jnp.ones([9], jnp.bool_),
+                      _radii(1., 1.))
   assert all(bool(jnp.all(jnp.isfinite(leaf)))
-             for leaf in jax.tree.leaves(found))
-  assert int(found.num_nonfinite) == 1
-  assert float(found.indicators['ball_01']) == 8 * 0.5
+             for leaf in jax.tree.leaves(sums))
+  assert int(sums.num_nonfinite) == 1
+  assert float(sums.indicators['ball_01']) == 8 * 0.5
 
 
 def test_refuses_a_network_that_does_not_adapt():

@@ -120,25 +120,25 @@ def _single(sums, params, batch):
 def test_sums_without_clipping_are_the_plain_gradient(name):
   network, params, batch = _case(name)
   mask = jnp.arange(_SIZE) != 4
-  found = _ours(name, 1e6).sums(params, batch, mask)
+  sums = _ours(name, 1e6).sums(params, batch, mask)
   plain = jax.jit(functools.partial(
     per_example.plain_sums, network.apply, _LOSS.values))(params, batch, mask)
   jax.tree.map(lambda a, b: np.testing.assert_allclose(
     a, b, rtol=1e-5, atol=1e-5 * float(jnp.max(jnp.abs(b)))),
-               found.total, plain.total)
-  np.testing.assert_allclose(found.loss, plain.loss, rtol=1e-6)
-  assert int(found.num_nonfinite) == 0
+               sums.total, plain.total)
+  np.testing.assert_allclose(sums.loss, plain.loss, rtol=1e-6)
+  assert int(sums.num_nonfinite) == 0
 
 
 @functools.cache
 def _gradients(name):
   """[b, d] in float64, by `vmap`."""
   network, params, batch = _case(name)
-  found = jax.jit(functools.partial(
+  gradients = jax.jit(functools.partial(
     per_example.per_example_gradients, network.apply, _LOSS.values))(
       params, batch)[1]
   return np.concatenate([np.float64(leaf).reshape(_SIZE, -1)
-                         for leaf in jax.tree.leaves(found)], 1)
+                         for leaf in jax.tree.leaves(gradients)], 1)
 
 
 @pytest.mark.every(5)
@@ -150,17 +150,17 @@ def test_each_record_adds_its_clipped_gradient(name):
   clip_norm = float(np.median(lengths)) * 1.01
   bounder = _ours(name, clip_norm)
   assert float(bounder.l2_sensitivity(())) == np.float32(clip_norm)
-  found = _single(bounder.sums, params, batch)
+  contributions = _single(bounder.sums, params, batch)
   weights = np.minimum(1, clip_norm * (1 - clipping.ROUNDING_MARGIN) / lengths)
   assert 2 <= np.sum(weights < 0.99) <= _SIZE // 2
   expected = weights[:, None] * free
   limits = lengths * weights
-  gaps = np.linalg.norm(found - expected, axis=1) / limits
+  gaps = np.linalg.norm(contributions - expected, axis=1) / limits
   assert np.all(gaps[weights == 1] <= 1e-5)
   assert gaps.max() <= 1e-5
   # The direction is that of the gradient to rounding, whatever the norm.
-  norms = np.linalg.norm(found, axis=1)
-  cosines = np.einsum('bi,bi->b', found, expected) / norms / limits
+  norms = np.linalg.norm(contributions, axis=1)
+  cosines = np.einsum('bi,bi->b', contributions, expected) / norms / limits
   assert np.all(cosines >= 1 - 1e-10)
   assert np.all(norms <= limits * (1 + 1e-5)) and norms.max() <= clip_norm
 
@@ -171,11 +171,11 @@ def test_sums_are_those_of_the_reference(name):
   network, params, batch = _case(name)
   mask = jnp.arange(_SIZE) % 4 != 1
   reference = jax.jit(_book_keeping(network, kernel='vmap').sums)
-  found, expected = (sums(params, batch, mask)
-                     for sums in (_ours(name).sums, reference))
-  gap = np.linalg.norm(_flat(found.total) - _flat(expected.total))
+  actual, expected = (sums(params, batch, mask)
+                      for sums in (_ours(name).sums, reference))
+  gap = np.linalg.norm(_flat(actual.total) - _flat(expected.total))
   assert gap <= 1e-5 * np.linalg.norm(_flat(expected.total))
-  np.testing.assert_allclose(found.loss, expected.loss, rtol=1e-5)
+  np.testing.assert_allclose(actual.loss, expected.loss, rtol=1e-5)
 
 
 @pytest.mark.slow
@@ -189,9 +189,9 @@ def test_a_record_adds_the_same_in_any_company(name):
   np.testing.assert_array_equal(before[5], after[5])
   full = jnp.ones([_SIZE], jnp.bool_)
   for company in (batch, others):
-    moved = (_flat(_ours(name).sums(params, company, full).total) - _flat(
+    difference = (_flat(_ours(name).sums(params, company, full).total) - _flat(
       _ours(name).sums(params, company, full.at[5].set(False)).total))
-    np.testing.assert_allclose(moved, before[5], atol=2e-6)
+    np.testing.assert_allclose(difference, before[5], atol=2e-6)
 
 
 @pytest.mark.every(4)
@@ -205,10 +205,10 @@ def test_bad_and_masked_records_are_nothing(name):
   assert int(reference.num_nonfinite) == 0
   for bad in (jnp.nan, jnp.inf, -jnp.inf):
     poisoned = batch._replace(x=batch.x.at[3, 0].set(bad))
-    found = sums(params, poisoned, full)
-    assert int(found.num_nonfinite) == 1
-    jax.tree.map(np.testing.assert_array_equal, reference.total, found.total)
-    np.testing.assert_array_equal(reference.loss, found.loss)
+    actual = sums(params, poisoned, full)
+    assert int(actual.num_nonfinite) == 1
+    jax.tree.map(np.testing.assert_array_equal, reference.total, actual.total)
+    np.testing.assert_array_equal(reference.loss, actual.loss)
     masked = sums(params, poisoned, full.at[3].set(False))
     jax.tree.map(np.testing.assert_array_equal, reference, masked)
   nothing = sums(params, batch, jnp.zeros_like(full))

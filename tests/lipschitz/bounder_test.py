@@ -59,21 +59,21 @@ def test_dividing_by_the_batch_maximum_is_not_bounded(model, size, outlier,
   params = {'dense_00': {'kernel': jnp.zeros([1, 2]), 'bias': jnp.zeros([2])}}
   apply = mlp.mlp(num_features=1, num_classes=2, depth=0).apply
   batch, without, added = _neighbours(size, outlier)
-  moved = np.linalg.norm(_as_printed(apply, params, batch, added)
-                         - _as_printed(apply, params, batch, without))
+  distance = np.linalg.norm(_as_printed(apply, params, batch, added)
+                            - _as_printed(apply, params, batch, without))
   claimed = HINGE.lipschitz
-  assert moved == pytest.approx(size + 1 - size / outlier, rel=1e-5)
-  assert moved >= at_least * claimed
+  assert distance == pytest.approx(size + 1 - size / outlier, rel=1e-5)
+  assert distance >= at_least * claimed
 
   ours = lipschitz_bounder.certified(model.network, HINGE, weight_norm=1.)
   before, after = (ours.sums(params, batch, mask).total['dense_00']
                    for mask in (without, added))
-  moved = np.sqrt(sum(np.sum((np.float64(after[leaf]) - before[leaf])**2)
-                      for leaf in ('kernel', 'bias')))
+  distance = np.sqrt(sum(np.sum((np.float64(after[leaf]) - before[leaf])**2)
+                         for leaf in ('kernel', 'bias')))
   limit = float(ours.l2_sensitivity({'dense_00': 1.})['dense_00'])
   assert limit == pytest.approx(np.sqrt(2) * claimed, rel=1e-6)
-  assert moved <= limit * (1 + 1e-5)
-  assert moved >= limit * (1 - 1e-3)
+  assert distance <= limit * (1 + 1e-5)
+  assert distance >= limit * (1 - 1e-3)
 
 
 @pytest.fixture(name='deep', scope='module')
@@ -105,9 +105,9 @@ def test_masked_and_bad_records_are_nothing(deep):
   reference = sums(params, batch, everyone.at[4].set(False))
   for bad in (jnp.nan, jnp.inf, -jnp.inf):
     poisoned = batch._replace(x=batch.x.at[4, 1].set(bad))
-    found = sums(params, poisoned, everyone)
-    assert int(found.num_nonfinite) == 1
-    jax.tree.map(np.testing.assert_array_equal, reference.total, found.total)
+    actual = sums(params, poisoned, everyone)
+    assert int(actual.num_nonfinite) == 1
+    jax.tree.map(np.testing.assert_array_equal, reference.total, actual.total)
     masked = sums(params, poisoned, everyone.at[4].set(False))
     jax.tree.map(np.testing.assert_array_equal, reference, masked)
   nothing = sums(params, batch, jnp.zeros([9], jnp.bool_))
@@ -199,11 +199,11 @@ def test_rules_do_not_change_what_travels(skipping):
   """LDP-04: with every weight one, the sums are the plain gradient's."""
   params, batch, gradients = skipping
   idle = rules.clipped_factors(limit=1e6)
-  found = jax.jit(lipschitz_bounder.certified(
+  actual = jax.jit(lipschitz_bounder.certified(
     SKIPPING, losses.cross_entropy(), weight_norm=1., rule=idle).sums)(
       params, batch, jnp.ones([11], jnp.bool_)).total
   jax.tree.map(lambda a, b: np.testing.assert_allclose(
-    a, jnp.sum(b, 0), rtol=1e-4, atol=1e-5), found, gradients)
+    a, jnp.sum(b, 0), rtol=1e-4, atol=1e-5), actual, gradients)
 
 
 @pytest.mark.every(3)
@@ -219,20 +219,20 @@ def test_bad_records_are_nothing_under_every_rule(skipping, rule):
   reference = honest(params, batch, everyone.at[4].set(False))
   for bad in (jnp.nan, jnp.inf, -jnp.inf):
     poisoned = batch._replace(x=batch.x.at[4, 1, 1, 0].set(bad))
-    found = honest(params, poisoned, everyone)
-    assert int(found.num_nonfinite) == 1
+    actual = honest(params, poisoned, everyone)
+    assert int(actual.num_nonfinite) == 1
     jax.tree.map(lambda a, b: np.testing.assert_allclose(
-      a, b, rtol=1e-6, atol=1e-7), found.total, reference.total)
+      a, b, rtol=1e-6, atol=1e-7), actual.total, reference.total)
   # A huge finite one is finite, and its neighbours stay.
   huge = honest(params, batch._replace(x=batch.x.at[4].set(3e38)), everyone)
   limits = SKIPPING.gradient_bounds(
     SKIPPING.fill(30.), loss_lipschitz=losses.cross_entropy().lipschitz,
     rule=rule)
   for path in PATHS:
-    moved = np.sqrt(sum(np.sum(np.square(a - b)) for a, b in zip(
+    distance = np.sqrt(sum(np.sum(np.square(a - b)) for a, b in zip(
       jax.tree.leaves(_of(huge.total, path)),
       jax.tree.leaves(_of(reference.total, path)))))
-    assert moved <= float(_of(limits, path)) * (1 + 1e-5)
+    assert distance <= float(_of(limits, path)) * (1 + 1e-5)
 
 
 def test_clipped_layers_need_no_certificate():
@@ -242,9 +242,9 @@ def test_clipped_layers_need_no_certificate():
     network, losses.squared_error(), weight_norm=1.0,
     rule=rules.clipped_layers(clip_norm=0.3))
   for certificate in ((), {}, network.fill(1e9), network.fill(float('nan'))):
-    found = bounder.l2_sensitivity(certificate)
-    assert sorted(found) == ['dense_00', 'dense_01']
-    np.testing.assert_allclose(list(found.values()), 0.3, rtol=1e-6)
+    sensitivities = bounder.l2_sensitivity(certificate)
+    assert sorted(sensitivities) == ['dense_00', 'dense_01']
+    np.testing.assert_allclose(list(sensitivities.values()), 0.3, rtol=1e-6)
 
 
 def test_bounds_follow_the_weights_and_nothing_else():

@@ -70,15 +70,15 @@ def _by_hand(layers, norms, *, loss_lipschitz, first=1, bias=1,
     bias: what is added to the squared radius; 1 is right.
     activations: whether their constants enter.
   """
-  found = {}
+  bounds = {}
   for k, layer in enumerate(layers):
     bound = loss_lipschitz * math.sqrt(layer.input_radius**2 + bias)
     for later in layers[k + first:]:
       bound *= float(norms[later.name])
     for later in layers[k:] if activations else []:
       bound *= later.lipschitz_after
-    found[layer.name] = bound
-  return found
+    bounds[layer.name] = bound
+  return bounds
 
 
 def _attaining(depth, weight_norm, activation):
@@ -118,14 +118,14 @@ def _exact_norms(params):
 @pytest.fixture(name='attained', scope='module')
 def _attained():
   """[(layers, weight norms, gradient norms)] of several attaining nets."""
-  found = []
+  examples = []
   for depth, activation in ((0, 'relu'), (1, 'sigmoid'), (2, 'relu'),
                             (4, 'relu')):
     for weight_norm in (0.5, 2.):
       model, layers, params, x, y = _attaining(depth, weight_norm, activation)
       gradients = jax.jit(_layer_norms(model))(params, x, y)
-      found.append((layers, _exact_norms(params), gradients[0]))
-  return found
+      examples.append((layers, _exact_norms(params), gradients[0]))
+  return examples
 
 
 def check_sound(bound_of, attained):
@@ -147,11 +147,11 @@ def check_tight(bound_of, attained):
 @pytest.mark.every(2)
 def test_formula(attained):
   for layers, norms, _ in attained:
-    found = _network_bounds(layers, norms, loss_lipschitz=0.7)
+    bounds = _network_bounds(layers, norms, loss_lipschitz=0.7)
     expected = _by_hand(layers, norms, loss_lipschitz=0.7)
-    assert set(found) == set(expected)
+    assert set(bounds) == set(expected)
     for name, value in expected.items():
-      assert float(found[name]) == pytest.approx(value, rel=1e-6)
+      assert float(bounds[name]) == pytest.approx(value, rel=1e-6)
 
 
 def test_bounds_are_attained_but_not_exceeded(attained):
@@ -229,11 +229,11 @@ def test_adding_a_record_moves_each_block_by_at_most_its_bound():
     added[index] = True
     before, after = sums(jnp.asarray(without)), sums(jnp.asarray(added))
     for name, limit in limits.items():
-      moved = np.sqrt(sum(
+      distance = np.sqrt(sum(
         np.sum((np.float64(after[name][leaf]) - before[name][leaf])**2)
         for leaf in ('kernel', 'bias')))
       # Float32 sums of 20 terms.
-      assert moved <= float(limit) * (1 + 2e-5)
+      assert distance <= float(limit) * (1 + 2e-5)
 
 
 @pytest.mark.every(2)

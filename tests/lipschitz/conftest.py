@@ -60,8 +60,8 @@ def _dense_jacobians(of, argument, records) -> np.ndarray:
   """[records, outputs, entries of the argument] in float64."""
   argument, records = jax.tree.map(
     lambda leaf: jnp.asarray(leaf, jnp.float64), (argument, records))
-  found = jax.jit(jax.vmap(jax.jacrev(of), (None, 0)))(argument, records)
-  leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(found)]
+  jacobians = jax.jit(jax.vmap(jax.jacrev(of), (None, 0)))(argument, records)
+  leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(jacobians)]
   return np.concatenate([leaf.reshape(leaf.shape[:2] + (-1,))
                          for leaf in leaves], 2)
 
@@ -75,8 +75,8 @@ def input_jacobians(node, params, records) -> np.ndarray:
   """[records, outputs, inputs] in float64, by `jax.jacrev`."""
   with jax.enable_x64(True):
     params = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float64), params)
-    moved = lambda x, start: _outputs(node)(params, start + x)
-    return _dense_jacobians(moved, np.zeros(np.shape(records)[1:]), records)
+    shifted = lambda x, start: _outputs(node)(params, start + x)
+    return _dense_jacobians(shifted, np.zeros(np.shape(records)[1:]), records)
 
 
 def parameter_jacobians(node, params, records) -> np.ndarray:

@@ -56,7 +56,7 @@ def _svd(matrices):
 def _kernels(shape, seed=0):
   """[20, ...]: Gaussian, ones, rank one, a difference, sparse; at each scale."""
   rng = np.random.default_rng(seed)
-  made = []
+  kernels = []
   for scale, kind in itertools.product(SCALES, range(4)):
     kernel = rng.normal(size=shape)
     if kind == 1:
@@ -68,8 +68,8 @@ def _kernels(shape, seed=0):
       kernel = np.where(rng.random(shape) < 0.3, kernel, 0.)
       kernel[0, 0] += 1
       kernel[-1, -1] -= 1
-    made.append(kernel * scale)
-  return np.float32(made)
+    kernels.append(kernel * scale)
+  return np.float32(kernels)
 
 
 @functools.cache
@@ -93,13 +93,13 @@ def test_bounds_are_above_the_dense_svd(operator_matrix, kernel_shape, shape):
   kernels = _kernels(kernel_shape)
   matrices = operator_matrix(kernels, shape)
   truth, exact = _svd(matrices), _exact(kernels, shape)
-  found = _upper(kernels, shape)
+  bounds = _upper(kernels, shape)
   some = truth > 0
-  assert np.all(exact >= truth) and np.all(found >= exact * (1 - 1e-9))
+  assert np.all(exact >= truth) and np.all(bounds >= exact * (1 - 1e-9))
   # Gram iteration's factor; a closed form up to rank two.
   rank = min(kernel_shape[2] * 9, kernel_shape[3])
   loose = 1 if rank <= 2 else rank**2.0**-7
-  assert np.all((found / exact)[some] <= loose * (1 + 1e-4))
+  assert np.all((bounds / exact)[some] <= loose * (1 + 1e-4))
   # And it is the map that is applied.
   image = np.random.default_rng(1).normal(
     size=(1,) + shape.input_size + kernel_shape[2:3]).astype(np.float32)
@@ -203,8 +203,8 @@ def test_reshaped_kernel_alone_is_no_bound():
   reshaped = norms.exact_upper_bound(kernel.reshape((-1, 64)))
   assert reshaped / torus == pytest.approx(0.606, abs=0.001)
   assert 3 * reshaped / torus == pytest.approx(1.82, abs=0.005)
-  found = _upper(kernel[None], shape, num_iterations=4)[0]
-  assert 1 <= found / torus <= 1.0077
+  bound = _upper(kernel[None], shape, num_iterations=4)[0]
+  assert 1 <= bound / torus <= 1.0077
 
 
 def test_drift_is_covered():
@@ -216,10 +216,10 @@ def test_drift_is_covered():
   bound = _upper(old[None], shape)[0]
   for size in (1e-4, 1e-2, 1.):
     new = old + np.float32(size * rng.normal(size=old.shape))
-    found = float(drifted(jnp.float32(bound), old, new))
-    assert found >= convolution.exact_upper_bound(new, shape)
+    drifted_bound = float(drifted(jnp.float32(bound), old, new))
+    assert drifted_bound >= convolution.exact_upper_bound(new, shape)
     frobenius = 2 * np.linalg.norm(np.float64(new - old))
-    assert found - bound <= frobenius * (1 + 1e-3) + bound * 1e-6
+    assert drifted_bound - bound <= frobenius * (1 + 1e-3) + bound * 1e-6
   # Growth by a factor attains the triangle inequality but for the root.
   twice = float(drifted(jnp.float32(bound), old, 2 * old))
   assert twice >= 2 * convolution.exact_upper_bound(old, shape)
@@ -241,14 +241,14 @@ def test_rounded_products_stay_below_as_computed(operator_matrix):
   for bits in (11, 8):
     kernel = np.full((3, 3, 2, 3), 1 + 1.01 * 2.0**-bits, np.float32)
     bound = jnp.float32(convolution.exact_upper_bound(kernel, shape))
-    found = float(convolution.as_computed(
+    computed_bound = float(convolution.as_computed(
       bound, jnp.asarray(kernel), shape, input_roundoff=2.0**-bits))
     rounded = _svd(operator_matrix(_round_to_bits(kernel, bits), shape))
     # Planted: without it the certificate does not hold.
     assert rounded > float(bound) * (1 + 0.9 * 2.0**-bits)
     # The image is rounded too, by at most as much in norm.
-    assert rounded * (1 + 2.0**-bits) <= found
-    assert found <= float(bound) * (1 + 2.1 * 2.0**-bits + 1e-5)
+    assert rounded * (1 + 2.0**-bits) <= computed_bound
+    assert computed_bound <= float(bound) * (1 + 2.1 * 2.0**-bits + 1e-5)
   exact = float(convolution.as_computed(bound, jnp.asarray(kernel), shape,
                                         input_roundoff=0.))
   assert 1 < exact / float(bound) < 1 + 1e-5

@@ -65,12 +65,12 @@ def _elementwise(function, lipschitz=1.0):
 def test_layers_that_mix_records_are_refused(name):
   mixing = _elementwise(lambda x: (x - jnp.mean(x, 0, keepdims=True)) / 2)
   network = _network(name, mixing)
-  made = BOUNDERS[name](network, LOSS, weight_norm=1.0)
-  radii = () if made.adaptive is None else (made.adaptive.init,)
+  bounder = BOUNDERS[name](network, LOSS, weight_norm=1.0)
+  radii = () if bounder.adaptive is None else (bounder.adaptive.init,)
   batch = Batch(jnp.ones([4, 2]), jnp.zeros([4], jnp.int32))
   with pytest.raises(ValueError, match='mixes records'):
-    made.sums(network.init(jax.random.key(0)), batch, jnp.ones([4], bool),
-              *radii)
+    bounder.sums(network.init(jax.random.key(0)), batch, jnp.ones([4], bool),
+                 *radii)
 
 
 @pytest.mark.parametrize('name', sorted(set(BOUNDERS) - {'layers'}))

@@ -66,11 +66,11 @@ def test_signs_do_not_matter_and_scales_factor_out(name):
   kernel.flat[0] = 0
   kernels = jnp.asarray([kernel, -kernel, 2.0**-40 * kernel, -2.0**40 * kernel,
                          -kernel * 2.0**-30], jnp.float32)
-  found = np.float64(jax.jit(jax.vmap(bound))(kernels))
+  norms = np.float64(jax.jit(jax.vmap(bound))(kernels))
   np.testing.assert_allclose(
-    found / found[0], [1, 1, 2.0**-40, 2.0**40, 2.0**-30], rtol=1e-5)
+    norms / norms[0], [1, 1, 2.0**-40, 2.0**40, 2.0**-30], rtol=1e-5)
   # The largest entry is a bound from below of all of these norms.
-  assert kernel.max() <= found[0] * (1 + 1e-6)
+  assert kernel.max() <= norms[0] * (1 + 1e-6)
 
 
 @pytest.mark.parametrize('sign', [1, -1])

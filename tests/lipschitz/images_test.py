@@ -39,8 +39,9 @@ def test_biases_reach_as_far_as_they_do(name):
   x = jnp.ones([1, *shape])
   norm = float(jnp.linalg.norm(node.apply(held, x, Context())))
   assert norm == pytest.approx(0.5 * math.sqrt(places), rel=1e-5)
-  reach = float(node.output_bound(certificate, float(jnp.linalg.norm(x)), shape))
-  assert norm <= reach <= norm * (1 + 1e-3)
+  output_bound = float(
+      node.output_bound(certificate, float(jnp.linalg.norm(x)), shape))
+  assert norm <= output_bound <= norm * (1 + 1e-3)
 
 
 @pytest.mark.parametrize('kind', pointwise.ACTIVATIONS)
@@ -107,8 +108,9 @@ def test_bounds_are_rounded_up():
   """By more than a product of float32 rounds, and by less than it costs."""
   for node, shape, _ in SHIFTED.values():
     shift = float(node.output_bound(jnp.float32(0.0), 2.0, shape))
-    reach = float(node.output_bound(jnp.float32(3.0), 2.0, shape)) - shift
-    assert 5e-7 < reach / 6.0 - 1 < 2e-6
+    output_bound = float(node.output_bound(jnp.float32(3.0), 2.0,
+                                           shape)) - shift
+    assert 5e-7 < output_bound / 6.0 - 1 < 2e-6
   for bound in (norms.exact_upper_bound(np.diag([1.0, 3.0])),
                 convolution.exact_upper_bound(
                   np.full([1, 1, 1, 1], 3.0), convolution.ConvShape((2, 2)))):

@@ -93,8 +93,8 @@ def test_no_vector_does_more(orders):
   vectors[::2] = np.sign(vectors[::2])
   ratios = (np.linalg.norm(vectors @ matrix.T, orders[1], axis=1)
             / np.linalg.norm(vectors, orders[0], axis=1))
-  found = float(induced.induced_norm(jnp.asarray(matrix, jnp.float32), *orders))
-  assert 0.97 * found <= ratios.max() <= found
+  norm = float(induced.induced_norm(jnp.asarray(matrix, jnp.float32), *orders))
+  assert 0.97 * norm <= ratios.max() <= norm
 
 
 @pytest.mark.parametrize('orders', [(2, 1), (math.inf, 1), (math.inf, 2)])
@@ -130,9 +130,9 @@ def test_two_to_one_is_not_linear_time():
     entrywise = np.linalg.norm(matrix, axis=1).sum()
     spectral = 8**0.5 * np.linalg.norm(matrix, 2)
     gaps.append([entrywise / exact, spectral / exact])
-    found = float(induced_chains.bound_2_1(jnp.asarray(matrix, jnp.float32)))
-    assert exact <= min(entrywise, spectral) <= found
-    assert found <= min(entrywise, spectral) * 1.02
+    bound = float(induced_chains.bound_2_1(jnp.asarray(matrix, jnp.float32)))
+    assert exact <= min(entrywise, spectral) <= bound
+    assert bound <= min(entrywise, spectral) * 1.02
   # Published, of one such draw: 16.54 / 9.987 and 11.73 / 9.987.
   assert np.all(np.min(gaps, 0) > 1)
   np.testing.assert_allclose(np.median(gaps, 0), [1.656, 1.175], rtol=0.1)
@@ -174,18 +174,18 @@ def test_conv_norms(operator_matrix, kernel_shape, shape, inside):
   # That of p = 2 is compared in `convolution_test`; here that it is the one.
   for order in induced.ORDERS if shape == ConvShape((6, 7)) else (1, math.inf):
     truth = np.linalg.norm(matrix, order)
-    found = float(induced_chains.conv_norm(jnp.asarray(kernel), shape, order))
-    assert found >= truth
+    norm = float(induced_chains.conv_norm(jnp.asarray(kernel), shape, order))
+    assert norm >= truth
     if inside and order != 2:
-      assert found <= truth * (1 + 1e-4)
+      assert norm <= truth * (1 + 1e-4)
 
 
 def test_erratum_printed_constant_of_maxima():
   """E8: 18 where the printed p = inf bound is 1; 1 and 2 do hold."""
   shape = ConvShape((8, 8))
   kernel, image = jnp.ones([3, 3, 2, 1]), jnp.ones([8, 8, 2])
-  found = float(induced_chains.conv_norm(kernel, shape, math.inf))
-  assert found == pytest.approx(18, rel=1e-5)
+  norm = float(induced_chains.conv_norm(kernel, shape, math.inf))
+  assert norm == pytest.approx(18, rel=1e-5)
   output = jax.lax.conv_general_dilated(
     image[None], kernel, (1, 1), 'SAME',
     dimension_numbers=('NHWC', 'HWIO', 'NHWC'))
@@ -258,14 +258,14 @@ def test_dual_constant_of_the_cross_entropy(order):
   (2, .7071, 1.), (3, .8165, 1.333), (10, .9487, 1.8), (100, .9950, 1.98)])
 def test_dual_constants_of_the_hinge(classes, l2, l1):
   """LOSS-04: by all numbers of active terms."""
-  found = {p: induced_chains.hinge_dual_norm(p, num_classes=classes)
+  norms = {p: induced_chains.hinge_dual_norm(p, num_classes=classes)
            for p in induced.ORDERS}
-  assert found[2] == pytest.approx(l2, abs=5e-5)
-  assert found[math.inf] == pytest.approx(l1, abs=5e-4)
+  assert norms[2] == pytest.approx(l2, abs=5e-5)
+  assert norms[math.inf] == pytest.approx(l1, abs=5e-4)
   for order in induced.ORDERS:
     sizes = [np.linalg.norm([-active] + [1] * active, DUAL[order]) / classes
              for active in range(classes)]
-    assert max(sizes) == pytest.approx(found[order])
+    assert max(sizes) == pytest.approx(norms[order])
 
 
 def _random_nets(count, seed):
@@ -306,19 +306,19 @@ def _of_net(x, first, second):
 
 def test_twenty_thousand_nets():
   """NORM-06, E14: what each p gives, and what the printed chain misses."""
-  found, rows, size = jax.jit(jax.vmap(_of_net))(*_random_nets(20000, 0))
-  found, rows = np.float64(found), np.float64(rows)
+  norms, rows, size = jax.jit(jax.vmap(_of_net))(*_random_nets(20000, 0))
+  norms, rows = np.float64(norms), np.float64(rows)
   # Saturated losses have no gradient to compare.
   alive = (np.asarray(size) > 1e-3) & (rows[:, :, 0].min(1) > 0)
-  found, (sizes, dual, plain) = found[alive], np.moveaxis(rows[alive], 2, 0)
+  norms, (sizes, dual, plain) = norms[alive], np.moveaxis(rows[alive], 2, 0)
   kappa = np.array([induced_chains.dense_parameter_factor(7, p)
                     for p in induced.ORDERS])
-  ratio = found[:, None] / (sizes * dual)
+  ratio = norms[:, None] / (sizes * dual)
   np.testing.assert_allclose((ratio / kappa).max(0), [1, 1, 1], atol=2e-3)
   assert np.all(ratio / kappa <= 1 + 1e-6)
   # Printed: no kappa, and the vector p-norm of the loss's gradient.
   assert ratio[:, 0].max() == pytest.approx(7**0.5, abs=2e-3)
-  wrong = (found[:, None] / (sizes * plain)).max(0)
+  wrong = (norms[:, None] / (sizes * plain)).max(0)
   assert wrong[0] == pytest.approx(1.32, abs=0.005)
   assert wrong[2] == pytest.approx(1.99, abs=0.011)
 

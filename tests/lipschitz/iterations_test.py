@@ -52,6 +52,6 @@ BOUNDS = {
 @pytest.mark.sound
 def test_bounds_are_those_of_their_iterations(name):
   bound, default = BOUNDS[name]
-  found = jax.jit(lambda: [bound(num_iterations=1), bound()])()
-  for value, number in zip(found, (1, default), strict=True):
+  bounds = jax.jit(lambda: [bound(num_iterations=1), bound()])()
+  for value, number in zip(bounds, (1, default), strict=True):
     assert float(value) == pytest.approx(RANK**0.5**(number + 1), rel=1e-4)

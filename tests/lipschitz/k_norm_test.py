@@ -54,9 +54,9 @@ def check_bounds(bounds_of, order):
       limits = np.array([float(limits[name]) for name in sorted(limits)])
       x = rng.normal(size=(64, 4)) * np.logspace(-3, 20, 64)[:, None]
       x[:8] = np.sign(x[:8])
-      found = _norms(model, bounder, params, jnp.asarray(x, jnp.float32),
+      norms = _norms(model, bounder, params, jnp.asarray(x, jnp.float32),
                      jnp.asarray(np.arange(64) % 2, jnp.int32), order)
-      ratios = np.asarray(found) / limits
+      ratios = np.asarray(norms) / limits
       assert ratios.max() <= 1 + 1e-6
       best = max(best, ratios[:, -1].max())
   assert best > 0.4
@@ -86,25 +86,29 @@ def test_bounds_by_hand():
                   input_radius=2., hidden_radius=1.)
   certificate = {'dense_00': 3., 'dense_01': 0.5}
   root = math.sqrt(2)
-  found = k_norm.certified(model.network, LOSS,
-                           order=1.).l2_sensitivity(certificate)
+  sensitivities = k_norm.certified(model.network, LOSS,
+                                   order=1.).l2_sensitivity(certificate)
   # Cotangent sqrt(2) sqrt(2 classes); ||x||_1 <= 2 ||x||_2 for 4 numbers.
-  assert float(found['dense_01']) == pytest.approx(2 * (2 + 1), rel=1e-4)
-  assert float(found['dense_00']) == pytest.approx(2 * 0.5 * (4 + 1), rel=1e-4)
-  found = k_norm.certified(model.network, LOSS,
-                           order=math.inf).l2_sensitivity(certificate)
-  assert float(found['dense_01']) == pytest.approx(root, rel=1e-4)
-  assert float(found['dense_00']) == pytest.approx(root * 0.5 * 2, rel=1e-4)
+  assert float(sensitivities['dense_01']) == pytest.approx(
+      2 * (2 + 1), rel=1e-4)
+  assert float(sensitivities['dense_00']) == pytest.approx(
+      2 * 0.5 * (4 + 1), rel=1e-4)
+  sensitivities = k_norm.certified(model.network, LOSS,
+                                   order=math.inf).l2_sensitivity(certificate)
+  assert float(sensitivities['dense_01']) == pytest.approx(root, rel=1e-4)
+  assert float(sensitivities['dense_00']) == pytest.approx(
+      root * 0.5 * 2, rel=1e-4)
 
 
 @pytest.mark.parametrize('order, factor', [(1., 2 * 0.1 + 1), (math.inf, 1)])
 def test_the_bias_of_short_inputs_counts(order, factor):
   """||(x, 1)||_p where ||x||_2 <= 0.1: 1 for p = inf, not 0.1."""
   model = mlp.mlp(num_features=4, num_classes=2, depth=0, input_radius=0.1)
-  found = k_norm.certified(model.network, LOSS, order=order).l2_sensitivity(
-    {'dense_00': 1.})
+  sensitivities = k_norm.certified(model.network, LOSS,
+                                   order=order).l2_sensitivity({'dense_00': 1.})
   cotangent = math.sqrt(2) * (math.sqrt(2) if order == 1 else 1)
-  assert float(found['dense_00']) == pytest.approx(cotangent * factor, rel=1e-4)
+  assert float(sensitivities['dense_00']) == pytest.approx(
+      cotangent * factor, rel=1e-4)
 
 
 @pytest.mark.parametrize('order', ORDERS)
@@ -116,13 +120,14 @@ def test_constants_of_activations_count(order):
     network = Network(input_shape=(4,), input_radius=2.0, root=Chain(
       name='net', nodes=(Dense(name='a', width=9), activation,
                          Dense(name='b', width=2))))
-    found = k_norm.certified(network, LOSS, order=order).l2_sensitivity(
+    sensitivities = k_norm.certified(network, LOSS, order=order).l2_sensitivity(
       {'a': 5.0, 'b': 0.7})
     # Nine numbers of at most the ceiling: a length of 3, or 9 in l1.
     cotangent, entering, first = (
       (2, 9 * ceiling + 1, 5) if order == 1 else (math.sqrt(2), 3 * ceiling, 2))
-    assert float(found['b']) == pytest.approx(cotangent * entering, rel=1e-4)
-    assert float(found['a']) == pytest.approx(
+    assert float(sensitivities['b']) == pytest.approx(cotangent * entering,
+                                                      rel=1e-4)
+    assert float(sensitivities['a']) == pytest.approx(
       cotangent * 0.7 * constant * first, rel=1e-4)
 
 
@@ -146,8 +151,8 @@ def test_refuses_what_has_no_constant_in_the_norm():
 
 def test_fault_bias_forgotten():
   def wrong(bounder, certificate):
-    found = bounder.l2_sensitivity(certificate)
-    last = max(found)
-    return {**found, last: found[last] * 0.3}
+    sensitivities = bounder.l2_sensitivity(certificate)
+    last = max(sensitivities)
+    return {**sensitivities, last: sensitivities[last] * 0.3}
   with pytest.raises(AssertionError):
     check_bounds(wrong, 1.)

@@ -25,9 +25,9 @@ IMAGE = (6, 6, 2)
 def _params(node, shape, seed=0, scale=1.0):
   """Random parameters of a node, biases as well."""
   rng = np.random.default_rng(seed)
-  found = jax.eval_shape(lambda key: node.init(key, shape), jax.random.key(0))
+  shapes = jax.eval_shape(lambda key: node.init(key, shape), jax.random.key(0))
   return jax.tree.map(lambda leaf: jnp.asarray(
-    scale * rng.normal(size=leaf.shape), jnp.float32), found)
+    scale * rng.normal(size=leaf.shape), jnp.float32), shapes)
 
 
 def _certified(node, params, shape, weight_norm=1e3):
@@ -190,20 +190,20 @@ def test_table_of_constants(name, oracles):
                       50 * rng.normal(size=row.shape),
                       1e-3 * rng.normal(size=row.shape), np.zeros(row.shape)])
   stated = [_constants(row, x, certificate) for x in records]
-  found = oracles.norms(oracles.input_jacobians(row.node, params, records))
+  norms = oracles.norms(oracles.input_jacobians(row.node, params, records))
   limits = np.array([each[0] for each in stated])
-  assert np.all(found <= limits * (1 + 1e-6))
-  assert np.max(found / limits) * row.loose >= 0.99
+  assert np.all(norms <= limits * (1 + 1e-6))
+  assert np.max(norms / limits) * row.loose >= 0.99
   # What is printed, at the record that was made for it.
-  exceeded = found[0] > 1.001 * row.printed_input(params)
+  exceeded = norms[0] > 1.001 * row.printed_input(params)
   assert exceeded == ('input' in row.wrong)
   if not jax.tree.leaves(params):
     return
-  found = oracles.norms(oracles.parameter_jacobians(row.node, params, records))
+  norms = oracles.norms(oracles.parameter_jacobians(row.node, params, records))
   limits = np.array([each[1] for each in stated])
-  assert np.all(found <= limits * (1 + 1e-6))
-  assert np.max(found[:4] / limits[:4]) >= 0.45
-  exceeded = found[0] > 1.001 * row.printed_parameters(params, records[0])
+  assert np.all(norms <= limits * (1 + 1e-6))
+  assert np.max(norms[:4] / limits[:4]) >= 0.45
+  exceeded = norms[0] > 1.001 * row.printed_parameters(params, records[0])
   assert exceeded == ('parameters' in row.wrong)
 
 
@@ -216,11 +216,12 @@ def test_dense_jacobians_are_exact(scale, oracles):
     dense = layers.Dense(name='d', width=3, use_bias=use_bias)
     params = _params(dense, (4,))
     expected = math.hypot(np.linalg.norm(x), float(use_bias))
-    found = oracles.parameter_jacobians(dense, params, x[None])[0]
-    assert oracles.norms(found) == pytest.approx(expected, rel=1e-10, abs=1e-300)
+    jacobian = oracles.parameter_jacobians(dense, params, x[None])[0]
+    assert oracles.norms(jacobian) == pytest.approx(expected, rel=1e-10,
+                                                    abs=1e-300)
     # Every direction of the cotangent gives the same norm.
     delta = rng.normal(size=3)
-    assert np.linalg.norm(delta @ found) == pytest.approx(
+    assert np.linalg.norm(delta @ jacobian) == pytest.approx(
       expected * np.linalg.norm(delta), rel=1e-10, abs=1e-300)
     assert oracles.norms(oracles.input_jacobians(dense, params, x[None]))[0] == (
       pytest.approx(np.linalg.norm(np.float64(params['kernel']), 2), rel=1e-10))
@@ -237,10 +238,10 @@ def test_norms_of_constant_kernels(size, zero, circular, oracles):
   for padding, expected in (('zero', zero), ('circular', circular)):
     conv = layers.Conv(name='c', channels=1, kernel_size=(size, size),
                        padding=padding, use_bias=False)
-    found = oracles.norms(oracles.input_jacobians(conv, params, x[None]))[0]
-    assert found == pytest.approx(expected, abs=1e-3)
+    norm = oracles.norms(oracles.input_jacobians(conv, params, x[None]))[0]
+    assert norm == pytest.approx(expected, abs=1e-3)
     certified = float(_certified(conv, params, (8, 8, 1))[1])
-    assert found <= certified <= circular * (1 + 1e-3)
+    assert norm <= certified <= circular * (1 + 1e-3)
 
 
 @pytest.mark.parametrize('size, stride, expected', [
@@ -253,8 +254,8 @@ def test_windows_of_a_constant_image(size, stride, expected, oracles):
   conv = dataclasses.replace(conv, padding=((pad, pad), (pad, pad)))
   x = np.ones((10, 10, 1))
   params = _params(conv, x.shape)
-  found = oracles.norms(oracles.parameter_jacobians(conv, params, x[None]))[0]
-  assert found / 10 == pytest.approx(expected, abs=1e-3)
+  norm = oracles.norms(oracles.parameter_jacobians(conv, params, x[None]))[0]
+  assert norm / 10 == pytest.approx(expected, abs=1e-3)
   bound = conv.backward(1.0, 1.0, 10.0, x.shape, None)[1]
   assert bound / 10 == pytest.approx(-(-size // stride), rel=1e-12)
 
@@ -264,8 +265,8 @@ def test_circular_padding_attains_and_a_bias_counts_every_pixel(oracles):
   conv = layers.Conv(name='c', channels=2, padding='circular')
   x = np.full((6, 6, 1), 0.3)
   params = _params(conv, x.shape)
-  found = oracles.norms(oracles.parameter_jacobians(conv, params, x[None]))[0]
-  assert found == pytest.approx(math.sqrt(9 * 0.09 * 36 + 36), rel=1e-10)
+  norm = oracles.norms(oracles.parameter_jacobians(conv, params, x[None]))[0]
+  assert norm == pytest.approx(math.sqrt(9 * 0.09 * 36 + 36), rel=1e-10)
   empty = oracles.norms(oracles.parameter_jacobians(conv, params, (0 * x)[None]))[0]
   assert empty == pytest.approx(6, rel=1e-10)
 
@@ -356,9 +357,9 @@ def test_forward_bounds_are_attained(kind, radius):
   held, certificate = _certified(node, {'kernel': kernel, 'bias': bias},
                                  x.shape)
   x = jnp.asarray(radius * x / np.linalg.norm(x), jnp.float32)
-  found = np.linalg.norm(np.float64(node.apply(held, x[None], Context())))
+  norm = np.linalg.norm(np.float64(node.apply(held, x[None], Context())))
   limit = float(node.output_bound(certificate, radius, x.shape))
-  assert limit * (1 - 1e-3) <= found <= limit
+  assert limit * (1 - 1e-3) <= norm <= limit
   # Of a free bias nothing is known; without a bias there is no shift.
   free = dataclasses.replace(node, bias_norm=None)
   assert free.output_bound(certificate, radius, x.shape) == math.inf

@@ -72,9 +72,9 @@ def test_clipped_cotangents(logit_clip):
   np.testing.assert_allclose(
     gradients, honest * np.minimum(1, logit_clip / np.maximum(norms, 1e-30)),
     rtol=1.2e-5, atol=1e-7)
-  found = np.linalg.norm(gradients, axis=1)
-  assert found.max() <= loss.lipschitz * (1 + 1e-6)
-  assert found.max() >= loss.lipschitz * (1 - 1e-3)
+  lengths = np.linalg.norm(gradients, axis=1)
+  assert lengths.max() <= loss.lipschitz * (1 + 1e-6)
+  assert lengths.max() >= loss.lipschitz * (1 - 1e-3)
   with pytest.raises(ValueError, match='logit_clip must be a positive'):
     losses.cross_entropy(logit_clip=-logit_clip)
 

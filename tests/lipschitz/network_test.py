@@ -1,4 +1,4 @@
-"""Whole networks: laws of their bounds, residual sums, refusals."""
+"""Whole networks: their bounds, residual sums, refusals."""
 
 import dataclasses
 import functools
@@ -84,7 +84,7 @@ def _scalar_chain(depth, **options):
 @pytest.mark.every(2)
 @pytest.mark.parametrize('weight_norm', [0.5, 1.0, 3.0])
 def test_bound_of_the_first_layer_is_a_power_of_the_norm(weight_norm):
-  """LIP-03's law: Delta_1 = tau C^(K-1) sqrt(B^2 + 1); E3: not C^K."""
+  """LIP-03's formula: Delta_1 = tau C^(K-1) sqrt(B^2 + 1); E3: not C^K."""
   for depth in (1, 2, 5):
     network = _scalar_chain(depth, bias_norm=1.0)
     bounds = network.gradient_bounds(network.fill(weight_norm),
@@ -102,11 +102,11 @@ def test_product_from_the_layer_itself_under_noises():
   for size in (0.0, 0.1):
     params, certificate = constrain({'d': {'kernel': jnp.asarray(
       [[size, -size]], jnp.float32)}})
-    found = float(lengths_of(network)(params, jnp.ones([1]), jnp.int32(1))[0])
+    length = float(lengths_of(network)(params, jnp.ones([1]), jnp.int32(1))[0])
     printed = LOSS.lipschitz * size * math.sqrt(2) * 1.0
     ours = network.gradient_bounds(certificate, loss_lipschitz=LOSS.lipschitz)
-    assert found > 3 * printed
-    assert found <= float(ours['d'])
+    assert length > 3 * printed
+    assert length <= float(ours['d'])
 
 
 def _blocks(count, averaged):
@@ -138,14 +138,14 @@ def test_residual_bounds_are_attained():
   params = {f'r{k}': {'branch': {'d': eye}} for k in range(4)}
   params['head'] = eye
   x = 1.5 * jnp.asarray([1.0, -1.0]) / math.sqrt(2)
-  found = dict(zip(paths_of(network), np.float64(lengths_of(network)(
+  lengths = dict(zip(paths_of(network), np.float64(lengths_of(network)(
     params, 20 * x, jnp.int32(1)))))
   bounds = network.gradient_bounds(network.fill(1.0),
                                    loss_lipschitz=LOSS.lipschitz)
-  for path, length in found.items():
+  for path, length in lengths.items():
     assert length == pytest.approx(dig(bounds, path), rel=1e-5)
   printed = LOSS.lipschitz * 1.5
-  assert found['r0', 'branch', 'd'] > 7 * printed
+  assert lengths['r0', 'branch', 'd'] > 7 * printed
 
 
 def test_a_branch_parameter_does_not_see_the_shortcut():
@@ -182,10 +182,10 @@ def test_block_with_normalisation(oracles, alpha):
                                rules.normalised())[0])
   records = rng.normal(size=(60, 4, 4, 4)) * np.logspace(-3, 1, 60)[
     :, None, None, None] * alpha
-  found = oracles.norms(oracles.input_jacobians(block, params['r'], records))
-  assert found.max() <= limit
+  norms = oracles.norms(oracles.input_jacobians(block, params['r'], records))
+  assert norms.max() <= limit
   # As far from the bound as a separate computation: 2.64 of 6.62.
-  assert found.max() > 0.15 * limit
+  assert norms.max() > 0.15 * limit
 
 
 @pytest.mark.slow
@@ -209,16 +209,16 @@ def test_constant_kernels_make_the_printed_convolution_bounds_too_small():
       radii.append(float(jnp.linalg.norm(value)))
     value = node.apply(params.get(node.name, {}), value, Context())
   certificate = {'a': 3.0, 'b': 3.0, 'c': 1.0, 'd': 1.0}
-  found = np.float64(lengths_of(network)(params, 1e3 * x, jnp.int32(0)))
+  lengths = np.float64(lengths_of(network)(params, 1e3 * x, jnp.int32(0)))
   delta = jax.grad(lambda z: LOSS.values(z, jnp.zeros([1], jnp.int32))[0])(value)
-  exceed = found / (np.array(radii) * float(jnp.linalg.norm(delta)))
+  exceed = lengths / (np.array(radii) * float(jnp.linalg.norm(delta)))
   np.testing.assert_allclose(exceed, [9, 3, 1, 1], rtol=1e-4)
   assert np.sum(exceed**2) == pytest.approx(92, rel=1e-3)
   # With true operator norms the parameter factors are still missing: 20.
   with_norms = exceed / [3, 1, 1, 1]
   assert np.sum(with_norms**2) == pytest.approx(20, rel=1e-3)
   limits = network.gradient_bounds(certificate, loss_lipschitz=LOSS.lipschitz)
-  assert np.all(found <= [limits[name] for name in 'abcd'])
+  assert np.all(lengths <= [limits[name] for name in 'abcd'])
 
 
 def test_parameterless_layers_count():
@@ -236,10 +236,10 @@ def test_parameterless_layers_count():
             'head': {'kernel': row, 'bias': jnp.asarray([-60.0, 60.0])}}
   x = 0.01 * rng.normal(size=(60, 3, 3, 1))
   x[:, 1, 1] += 0.03
-  found = jax.jit(jax.vmap(lambda x: lengths_of(network)(
+  lengths = jax.jit(jax.vmap(lambda x: lengths_of(network)(
     params, x, jnp.int32(0))[0]))(jnp.asarray(x, jnp.float32))
   ones = LOSS.lipschitz * math.sqrt(0.05**2 + 1)
-  assert np.max(found) <= bounds['a'] * LOSS.lipschitz
+  assert np.max(lengths) <= bounds['a'] * LOSS.lipschitz
   of_kernel = jax.jit(jax.vmap(lambda x: jnp.linalg.norm(jax.grad(
     lambda k: LOSS.values(network.apply(
       {**params, 'a': {'kernel': k, 'bias': jnp.zeros([1])}}, x[None]),
@@ -360,6 +360,6 @@ def test_forward_bounds_of_residual_sums_grow_geometrically_or_not(averaged):
               name='dense', width=3, use_bias=False), averaged=averaged)
           for number in range(blocks)))
       shares = 2 if averaged else 1
-      found = network.root.output_bound(network.fill(norm), 1.5, (3,))
-      assert float(found) == pytest.approx(
+      output_bound = network.root.output_bound(network.fill(norm), 1.5, (3,))
+      assert float(output_bound) == pytest.approx(
           1.5 * ((1 + norm) / shares)**blocks, rel=1e-4)

@@ -25,10 +25,11 @@ def _images(rng, count, shape=(3, 3, 4)):
 def test_canonical_vector():
   """Section 13.6, NET-07: (0, 0, 0, 4) to (-1, -1, -1, 3) / sqrt 3, norm 2."""
   x = jnp.asarray([0., 0., 0., 4.]).reshape((1, 2, 2, 1))
-  found = normalisation.lipschitz(num_groups=1, alpha=1.0).function(x).ravel()
-  np.testing.assert_allclose(found, np.array([-1, -1, -1, 3]) / 3**0.5,
+  normalised = normalisation.lipschitz(num_groups=1,
+                                       alpha=1.0).function(x).ravel()
+  np.testing.assert_allclose(normalised, np.array([-1, -1, -1, 3]) / 3**0.5,
                              rtol=1e-6)
-  assert np.linalg.norm(found) == pytest.approx(2, rel=1e-6)
+  assert np.linalg.norm(normalised) == pytest.approx(2, rel=1e-6)
   # Equation (5.2.1): below alpha it divides by alpha.
   small = normalisation.lipschitz(num_groups=1, alpha=4.0).function(x).ravel()
   np.testing.assert_allclose(small, np.array([-1, -1, -1, 3]) / 4, rtol=1e-6)
@@ -41,10 +42,10 @@ def test_lipschitz_constant_in_l2(oracles, num_groups, alpha):
   """NET-07: at most 1 / alpha over 1000 images, and attained."""
   layer = normalisation.lipschitz(num_groups=num_groups, alpha=alpha)
   records = _images(np.random.default_rng(num_groups), 120)
-  found = oracles.norms(oracles.input_jacobians(layer, {}, records))
+  norms = oracles.norms(oracles.input_jacobians(layer, {}, records))
   assert layer.lipschitz((3, 3, 4)) == 1 / alpha
-  assert found.max() <= 1 / alpha * (1 + 1e-9)
-  assert found.max() >= 1 / alpha * (1 - 1e-9)
+  assert norms.max() <= 1 / alpha * (1 + 1e-9)
+  assert norms.max() >= 1 / alpha * (1 - 1e-9)
 
 
 @pytest.mark.slow
@@ -84,14 +85,14 @@ def test_what_leaves_is_bounded_by_its_size(make):
   layer = make()
   x = _images(np.random.default_rng(1), 400)
   out = layer.apply({}, jnp.asarray(x, jnp.float32), Context())
-  found = np.linalg.norm(np.float64(out).reshape(400, -1), axis=1)
+  norms = np.linalg.norm(np.float64(out).reshape(400, -1), axis=1)
   assert layer.output_bound({}, math.inf, (3, 3, 4)) == 6.0
-  assert found.max() <= 6 * (1 + 1e-6) and found.max() >= 6 * (1 - 1e-3)
+  assert norms.max() <= 6 * (1 + 1e-6) and norms.max() >= 6 * (1 - 1e-3)
   radii = np.linalg.norm(x.reshape(400, -1), axis=1)
   limits = np.array([layer.output_bound({}, float(r), (3, 3, 4)) for r in radii])
   # Centring large constants leaves their rounding.
   noise = 4e-7 * radii * layer.lipschitz((3, 3, 4))
-  assert np.all(found <= limits * (1 + 1e-6) + np.minimum(noise, 6e-6 + noise))
+  assert np.all(norms <= limits * (1 + 1e-6) + np.minimum(noise, 6e-6 + noise))
 
 
 def test_alpha_of_the_thesis_makes_the_constant_useless():
@@ -110,9 +111,9 @@ def test_standard_forms_by_hand(kind, options, axes):
   x = np.random.default_rng(0).normal(size=(5, 3, 4, 6)) * 3 + 1
   expected = (x - x.mean(axes, keepdims=True)) / np.sqrt(
     x.var(axes, keepdims=True) + 1e-3)
-  found = normalisation.standard(kind, kappa=1e-3, **options).function(
+  normalised = normalisation.standard(kind, kappa=1e-3, **options).function(
     jnp.asarray(x, jnp.float32))
-  np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+  np.testing.assert_allclose(normalised, expected, rtol=1e-4, atol=1e-5)
 
 
 def test_groups_lie_between_layer_and_instance():

@@ -24,7 +24,7 @@ def _matrices(shape, count=60):
   rng = np.random.default_rng(sum(shape))
   m, n = shape
   r = min(m, n)
-  made = []
+  matrices = []
   for index in range(count):
     matrix = rng.normal(size=shape)
     kind = index % 6
@@ -38,8 +38,8 @@ def _matrices(shape, count=60):
       matrix = np.diag(rng.normal(size=max(m, n)))[:m, :n]
     elif kind == 5:
       matrix = matrix * np.logspace(0, -12, n)[None]
-    made.append(matrix * 10**rng.uniform(-6, 6))
-  return np.stack(made).astype(np.float32)
+    matrices.append(matrix * 10**rng.uniform(-6, 6))
+  return np.stack(matrices).astype(np.float32)
 
 
 def _upper(matrices, num_iterations=ITERATIONS):
@@ -102,11 +102,11 @@ def test_gaussian_512(num_iterations, golden):
   # margin: of sums of 512 terms, times ||W||_F^2 / bound^2, near 128 here.
   matrix = np.random.default_rng(0).normal(size=(1, 512, 512))
   matrix = matrix.astype(np.float32)
-  found, norm = _upper(matrix, num_iterations)[0], _svd(matrix)[0]
-  assert found >= norm
-  spread = np.sum(np.float64(matrix)**2) / found**2
-  margin = 1 + spread * 1032 * 2.0**-24 + 2.0**-6 / 2**num_iterations
-  assert found / norm / margin == pytest.approx(golden, rel=0.01)
+  upper, norm = _upper(matrix, num_iterations)[0], _svd(matrix)[0]
+  assert upper >= norm
+  stable_rank = np.sum(np.float64(matrix)**2) / upper**2
+  margin = 1 + stable_rank * 1032 * 2.0**-24 + 2.0**-6 / 2**num_iterations
+  assert upper / norm / margin == pytest.approx(golden, rel=0.01)
 
 
 @pytest.mark.parametrize('scale', [1e-20, 1e20])
@@ -129,9 +129,9 @@ def test_ordinary_scales_need_no_rescaling(shape):
   assert ratio.min() >= 1
   assert ratio.max() <= min(shape)**2.0**-7 * _margin(shape) * (1 + 3e-6)
   # Beyond, it fails closed.
-  beyond = np.asarray(bound(matrices[:5] / _svd(matrices[:5])[:, None, None]
-                            * np.float32(1e20)))
-  assert not np.any(np.isfinite(beyond))
+  overflowing = np.asarray(bound(
+    matrices[:5] / _svd(matrices[:5])[:, None, None] * np.float32(1e20)))
+  assert not np.any(np.isfinite(overflowing))
 
 
 @pytest.mark.parametrize('shape', [(3, 4), (2, 4), (1, 4)])
@@ -145,9 +145,9 @@ def test_not_finite_certifies_nothing(shape):
 def test_exact_upper_bound_is_above_the_svd():
   for shape in SHAPES:
     for matrix in _matrices(shape, count=12):
-      found = norms.exact_upper_bound(matrix)
+      upper = norms.exact_upper_bound(matrix)
       truth = _svd(matrix)
-      assert truth <= found <= truth * (1 + 2e-10)
+      assert truth <= upper <= truth * (1 + 2e-10)
 
 
 @pytest.mark.every(2)
@@ -159,10 +159,10 @@ def test_power_iteration_is_below_and_close_after_many_rounds():
     truth = _svd(matrices)
     previous = 0.
     for num_iterations in (1, 5, 300):
-      found, vectors = jax.jit(jax.vmap(
+      estimates, vectors = jax.jit(jax.vmap(
         lambda w, v, t=num_iterations: norms.power_iteration(
           w, v, num_iterations=t)))(matrices, starts)
-      ratio = np.float64(found) / truth
+      ratio = np.float64(estimates) / truth
       # Two float32 products of at most 40 terms.
       assert ratio.max() <= 1 + 5e-6
       assert np.all(ratio >= previous - 5e-6)
@@ -188,9 +188,9 @@ def test_power_iteration_keeps_its_promise():
   for ratio, angle, rounds in ((0.9, 1.0, 5), (0.5, 1.5, 3), (0.99, 0.3, 20)):
     weights = jnp.asarray(np.diag([2., 2. * ratio]), jnp.float32)
     start = jnp.asarray([np.cos(angle), np.sin(angle)], jnp.float32)
-    found, _ = norms.power_iteration(weights, start, num_iterations=rounds)
+    estimate, _ = norms.power_iteration(weights, start, num_iterations=rounds)
     least = 2 / np.sqrt(1 + ratio**(4 * rounds) * np.tan(angle)**2)
-    assert least * (1 - 1e-6) <= float(found) <= 2 * (1 + 1e-6)
+    assert least * (1 - 1e-6) <= float(estimate) <= 2 * (1 + 1e-6)
 
 
 def test_warm_start_follows_weights_that_move():
@@ -204,8 +204,8 @@ def test_warm_start_follows_weights_that_move():
   for _ in range(80):
     weights = weights + 0.01 * rng.normal(size=weights.shape)
     now = jnp.asarray(weights, jnp.float32)
-    (found, warm), (first, _) = round_of(now, warm), round_of(now, cold)
-    ratios.append(np.float64([found, first]) / np.linalg.norm(weights, 2))
+    (estimate, warm), (first, _) = round_of(now, warm), round_of(now, cold)
+    ratios.append(np.float64([estimate, first]) / np.linalg.norm(weights, 2))
   warm_ratio, cold_ratio = np.transpose(ratios)
   assert warm_ratio[30:].min() > 0.99
   assert cold_ratio[30:].max() < 0.92
@@ -226,10 +226,10 @@ def test_a_vector_that_is_carried_survives_bad_weights():
 @pytest.mark.parametrize('scale', [1e-20, 1e-30, 1e20, 1e30])
 def test_power_iteration_at_extreme_scales(scale):
   weights = np.float32(np.random.default_rng(0).normal(size=(6, 4)) * scale)
-  found, _ = norms.power_iteration(jnp.asarray(weights), jnp.ones(4),
-                                   num_iterations=100)
-  assert float(found) == pytest.approx(np.linalg.norm(np.float64(weights), 2),
-                                       rel=1e-4)
+  estimate, _ = norms.power_iteration(jnp.asarray(weights), jnp.ones(4),
+                                      num_iterations=100)
+  assert float(estimate) == pytest.approx(
+      np.linalg.norm(np.float64(weights), 2), rel=1e-4)
 
 
 def test_batches_are_bounded_one_by_one():
@@ -243,15 +243,15 @@ def test_batches_are_bounded_one_by_one():
 @pytest.mark.parametrize('shape', [(1, 5), (2, 2), (7, 2), (3, 8), (20, 20)])
 def test_complex_matrices(shape):
   rng = np.random.default_rng(sum(shape))
-  made = [rng.normal(size=(200,) + shape), rng.normal(size=(200,) + shape)]
-  matrices = (made[0] + 1j * made[1]) * 10**rng.uniform(-9, 9, (200, 1, 1))
+  parts = [rng.normal(size=(200,) + shape), rng.normal(size=(200,) + shape)]
+  matrices = (parts[0] + 1j * parts[1]) * 10**rng.uniform(-9, 9, (200, 1, 1))
   # Rank one, and unitary.
   matrices[::5] = matrices[::5, :, :1] * matrices[::5, :1]
   left, _, right = np.linalg.svd(matrices[1::5], full_matrices=False)
   matrices[1::5] = left @ right
   matrices = matrices.astype(np.complex64)
-  found = np.float64(norms.spectral_upper_bound(jnp.asarray(matrices)))
-  ratio = found / np.linalg.norm(matrices.astype(complex), 2, axis=(1, 2))
+  upper = np.float64(norms.spectral_upper_bound(jnp.asarray(matrices)))
+  ratio = upper / np.linalg.norm(matrices.astype(complex), 2, axis=(1, 2))
   rank = min(shape)
   exponent = 0 if rank <= 2 else 2.0**-(ITERATIONS + 1)
   margin = 1 + 1.5 * rank * (sum(shape) + 8) * 2.0**-24
@@ -287,16 +287,16 @@ def test_margin_of_what_is_not_small_by_its_formula():
   schatten = values[:, 0] * np.sum(
     (values / values[:, :1])**128, 1)**2.0**-7
   loss = (128 + 128 + 8) * 2.0**-24 * np.sum(values**2, 1) / schatten**2
-  found = _upper(matrices)
-  assert np.all(found >= values[:, 0])
-  np.testing.assert_allclose(found, schatten / (1 - loss), rtol=3e-5)
+  upper = _upper(matrices)
+  assert np.all(upper >= values[:, 0])
+  np.testing.assert_allclose(upper, schatten / (1 - loss), rtol=3e-5)
   assert loss[1] > 1.8e-3 and loss[3] < 2e-5
   # Small ones have the margin of the worst spectrum; complex ones, half more.
-  for parts, made in ((1, np.eye(64)), (1.5, np.eye(64) * np.complex64(1j))):
+  for parts, matrix in ((1, np.eye(64)), (1.5, np.eye(64) * np.complex64(1j))):
     margin = 64 * parts * (64 + 64 + 8) * 2.0**-24
-    found = norms.spectral_upper_bound(jnp.asarray(
-      made, np.float32 if parts == 1 else np.complex64))
-    assert float(found) == pytest.approx(64**2.0**-7 * (1 + margin), rel=3e-5)
+    upper = norms.spectral_upper_bound(jnp.asarray(
+      matrix, np.float32 if parts == 1 else np.complex64))
+    assert float(upper) == pytest.approx(64**2.0**-7 * (1 + margin), rel=3e-5)
   assert np.isnan(norms.exact_upper_bound(np.array([[1., np.inf]])))
 
 
@@ -309,12 +309,12 @@ def test_margin_of_large_matrices_knows_the_worst_spectrum():
   rng = np.random.default_rng(0)
   flat = np.ones((256, 256)) * 0.1 + 1e-3 * rng.normal(size=(256, 256))
   matrices = np.float32([hadamard * 0.1, flat, flat.T])
-  found, truth = _upper(matrices), _svd(matrices)
-  spread = np.sum(np.float64(matrices)**2, (1, 2)) / found**2
-  margin = 1 + spread * 520 * 2.0**-24
+  upper, truth = _upper(matrices), _svd(matrices)
+  stable_rank = np.sum(np.float64(matrices)**2, (1, 2)) / upper**2
+  margin = 1 + stable_rank * 520 * 2.0**-24
   schatten = np.array([256**2.0**-7, 1, 1])
-  assert np.all(found >= truth)
-  np.testing.assert_allclose(found / truth, schatten * margin, rtol=1.2e-3)
+  assert np.all(upper >= truth)
+  np.testing.assert_allclose(upper / truth, schatten * margin, rtol=1.2e-3)
 
 
 @pytest.mark.slow
@@ -322,9 +322,9 @@ def test_svd_is_feasible():
   """Erratum E9: "infeasible" is a fraction of a second for a layer of
   3000 x 128."""
   matrix = np.random.default_rng(0).normal(size=(3000, 128))
-  found = norms.exact_upper_bound(matrix)
+  upper = norms.exact_upper_bound(matrix)
   gram = np.sqrt(np.linalg.eigvalsh(matrix.T @ matrix)[-1])
-  assert found == pytest.approx(gram, rel=1e-9)
+  assert upper == pytest.approx(gram, rel=1e-9)
   assert np.isnan(norms.exact_upper_bound(np.array([[1., np.inf]])))
 
 
@@ -342,9 +342,9 @@ def test_errors():
 def test_fault_power_iteration_as_a_bound():
   matrices = _matrices((16, 16))
   starts = jnp.ones([len(matrices), 16])
-  found = jax.jit(jax.vmap(lambda w, v: norms.power_iteration(
+  estimates = jax.jit(jax.vmap(lambda w, v: norms.power_iteration(
     w, v, num_iterations=5)[0]))(matrices, starts)
-  assert np.min(np.float64(found) / _svd(matrices)) < 0.999
+  assert np.min(np.float64(estimates) / _svd(matrices)) < 0.999
 
 
 def test_fault_no_rounding_margin():

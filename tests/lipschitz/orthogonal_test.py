@@ -48,8 +48,8 @@ def test_free_certificate():
     matrix *= rng.uniform(0.1, 2) / np.linalg.norm(matrix, 2)
     step = orthogonal.bjorck_step(jnp.asarray(matrix, jnp.float32))
     assert _values(step)[0] <= 1 + 1e-6
-  beyond = orthogonal.bjorck_step(jnp.full([1, 1], 2.1))
-  assert abs(float(beyond[0, 0])) > 1
+  stepped = orthogonal.bjorck_step(jnp.full([1, 1], 2.1))
+  assert abs(float(stepped[0, 0])) > 1
 
 
 @pytest.mark.every(2)
@@ -70,10 +70,10 @@ def test_published_convergence():
   # Our draw has another least value; the published one in its place.
   values = np.maximum(values / values[0], .125)
   matrix = jnp.asarray((left * values) @ right, jnp.float32)
-  found = [_values(orthogonal.bjorck(matrix, num_iterations=steps))[-1]
-           for steps in (1, 5, 10)]
+  smallest = [_values(orthogonal.bjorck(matrix, num_iterations=steps))[-1]
+              for steps in (1, 5, 10)]
   # The certified norm is a little above 1.
-  np.testing.assert_allclose(found, [.187, .767, 1.], rtol=0.01)
+  np.testing.assert_allclose(smallest, [.187, .767, 1.], rtol=0.01)
   steps = matrix
   for golden in (.187, .277, .404, .573, .766):
     steps = orthogonal.bjorck_step(steps)
@@ -92,8 +92,8 @@ def test_guarded_iteration_at_every_scale(shape):
   rng = np.random.default_rng(0)
   turn = jax.jit(lambda w: orthogonal.bjorck(w, num_iterations=25))
   for scale in (1e-20, 1e-3, 1., 3., 1e20):
-    found = turn(jnp.asarray(rng.normal(size=shape) * scale, jnp.float32))
-    np.testing.assert_allclose(_values(found), 1, atol=2e-6)
+    turned = turn(jnp.asarray(rng.normal(size=shape) * scale, jnp.float32))
+    np.testing.assert_allclose(_values(turned), 1, atol=2e-6)
   assert not np.any(turn(jnp.zeros(shape)))
   assert np.all(np.isnan(turn(jnp.ones(shape).at[0, 0].set(jnp.nan))))
 
@@ -105,9 +105,9 @@ def test_norms_never_exceed_the_target_on_the_way():
       w, weight_norm=2.5, num_iterations=t))
     for _ in range(20):
       matrix = rng.normal(size=(12, 7)) * 10**rng.uniform(-6, 6)
-      made, bound = make(jnp.asarray(matrix, jnp.float32))
-      assert _values(made)[0] <= float(bound) <= 2.5 * (1 + 2e-5)
-  np.testing.assert_allclose(_values(made), 2.5, rtol=1e-5)
+      weights, bound = make(jnp.asarray(matrix, jnp.float32))
+      assert _values(weights)[0] <= float(bound) <= 2.5 * (1 + 2e-5)
+  np.testing.assert_allclose(_values(weights), 2.5, rtol=1e-5)
 
 
 def test_orthogonal_weights_fail_closed():
@@ -132,9 +132,9 @@ def test_erratum_clipped_weights_diverge_without_the_guard():
     unguarded = orthogonal.bjorck_step(unguarded)
   assert not np.all(np.isfinite(unguarded))
   # Guarded it converges, but the norm below C becomes C.
-  made, _ = orthogonal.orthogonal_weights(weights, weight_norm=3.,
-                                          num_iterations=20)
-  np.testing.assert_allclose(_values(made), [3., 3.], rtol=1e-5)
+  orthogonal_weights, _ = orthogonal.orthogonal_weights(weights, weight_norm=3.,
+                                                        num_iterations=20)
+  np.testing.assert_allclose(_values(orthogonal_weights), [3., 3.], rtol=1e-5)
 
 
 @pytest.mark.every(2)
@@ -176,31 +176,31 @@ def test_projection_is_optimal(project, shape):
   for _ in range(60):
     matrix = rng.normal(size=shape) * rng.uniform(0.2, 4)
     radius = rng.uniform(0.3, 2)
-    found = np.float64(project(jnp.asarray(matrix, jnp.float32),
-                               jnp.float32(radius)))
-    assert _values(found)[0] <= radius * (1 + 1e-6)
-    gap = matrix - found
-    assert (radius * _values(gap).sum() - np.sum(gap * found)
+    projected = np.float64(project(jnp.asarray(matrix, jnp.float32),
+                                   jnp.float32(radius)))
+    assert _values(projected)[0] <= radius * (1 + 1e-6)
+    gap = matrix - projected
+    assert (radius * _values(gap).sum() - np.sum(gap * projected)
             <= 1e-5 * (1 + np.linalg.norm(matrix)**2))
 
 
 def _convex_solution(matrix, radius):
   """min ||X - W||_F^2 with u^T X v <= radius, cuts added while violated."""
-  cuts, found = [], matrix.ravel()
+  cuts, solution = [], matrix.ravel()
   for _ in range(60):
-    left, values, right = np.linalg.svd(found.reshape(matrix.shape))
+    left, values, right = np.linalg.svd(solution.reshape(matrix.shape))
     if values[0] <= radius * (1 + 1e-7):
       break
     cuts += [np.outer(left[:, i], right[i]).ravel()
              for i in np.flatnonzero(values > radius)]
     normals = np.array(cuts)
-    found = scipy.optimize.minimize(
-      lambda x: 0.5 * np.sum((x - matrix.ravel())**2), found,
+    solution = scipy.optimize.minimize(
+      lambda x: 0.5 * np.sum((x - matrix.ravel())**2), solution,
       jac=lambda x: x - matrix.ravel(), method='SLSQP',
       options={'ftol': 1e-14, 'maxiter': 300}, constraints={
         'type': 'ineq', 'fun': lambda x, a=normals: radius - a @ x,
         'jac': lambda x, a=normals: -a}).x
-  return found.reshape(matrix.shape)
+  return solution.reshape(matrix.shape)
 
 
 def test_projection_agrees_with_a_convex_solver(project):
@@ -215,9 +215,9 @@ def test_projection_agrees_with_a_convex_solver(project):
 def test_no_matrix_of_the_ball_is_nearer(project):
   rng = np.random.default_rng(2)
   matrix = 2 * rng.normal(size=(3, 3))
-  found = np.float64(project(jnp.asarray(matrix, jnp.float32), 1.))
-  least = np.linalg.norm(matrix - found)
-  others = found + rng.normal(size=(20000, 3, 3)) * 10**rng.uniform(
+  projected = np.float64(project(jnp.asarray(matrix, jnp.float32), 1.))
+  least = np.linalg.norm(matrix - projected)
+  others = projected + rng.normal(size=(20000, 3, 3)) * 10**rng.uniform(
     -4, 0, (20000, 1, 1))
   others /= np.maximum(1, np.linalg.norm(others, 2, axis=(1, 2)))[:, None, None]
   assert np.min(np.linalg.norm(matrix - others, axis=(1, 2))) >= least - 1e-6
@@ -233,8 +233,8 @@ def _firm_gaps(step):
   left, _, right = np.linalg.svd(pairs[0, 200:], full_matrices=False)
   pairs[1, 200:] += 0.1 * left[:, :, :1] * right[:, :1]
   pairs = np.float32(pairs)
-  moved = [np.float64(jax.vmap(step)(side)) for side in pairs]
-  apart = moved[0] - moved[1]
+  stepped = [np.float64(jax.vmap(step)(side)) for side in pairs]
+  apart = stepped[0] - stepped[1]
   start = np.float64(pairs[0]) - np.float64(pairs[1])
   return np.sum(apart * start, (1, 2)) - np.sum(apart**2, (1, 2))
 

@@ -94,10 +94,10 @@ def test_dual_norms_of_the_cross_entropy(temperature, expected, convention):
   loss = losses.cross_entropy(temperature=temperature, convention=convention)
   z, y = _logits(10, scales=(100, 100, 1000, 1000))
   gradients = _gradients(loss, z, y)
-  found = [np.linalg.norm(gradients, order, axis=1).max()
+  norms = [np.linalg.norm(gradients, order, axis=1).max()
            for order in (1, 2, np.inf)]
-  np.testing.assert_allclose(found, expected, rtol=1e-3)
-  assert found[1] <= loss.lipschitz * (1 + 1e-6)
+  np.testing.assert_allclose(norms, expected, rtol=1e-3)
+  assert norms[1] <= loss.lipschitz * (1 + 1e-6)
 
 
 def test_conventions_are_two_losses():
@@ -185,13 +185,13 @@ def test_cosine(floor):
   np.testing.assert_allclose(loss.values(z, y),
                              1 - own / np.maximum(norms, floor), rtol=1e-4,
                              atol=1e-5)
-  found = np.linalg.norm(_gradients(loss, z, y), axis=1)
+  lengths = np.linalg.norm(_gradients(loss, z, y), axis=1)
   above = norms > floor * 1.001
   sine = np.sqrt(np.maximum(1 - (own / np.maximum(norms, 1e-30))**2, 0))
-  np.testing.assert_allclose(found[above], (sine / np.maximum(norms, 1e-30))[
+  np.testing.assert_allclose(lengths[above], (sine / np.maximum(norms, 1e-30))[
     above], rtol=2e-3, atol=1e-5 / floor)
-  np.testing.assert_allclose(found[norms < floor], 1 / floor, rtol=1e-5)
-  assert found.max() <= loss.lipschitz * (1 + 1e-6)
+  np.testing.assert_allclose(lengths[norms < floor], 1 / floor, rtol=1e-5)
+  assert lengths.max() <= loss.lipschitz * (1 + 1e-6)
   # What is printed, one over the least norm of the data, is no number here.
   assert norms.min() == 0
 
@@ -256,9 +256,9 @@ def test_labels_out_of_range_stay_bounded(name):
   loss, num_classes = LOSSES[name]
   z, _ = _logits(num_classes, count=400)
   for label in (-1, -7, num_classes, 99):
-    found = np.linalg.norm(_gradients(
+    norms = np.linalg.norm(_gradients(
       loss, z, jnp.full([400], label, jnp.int32)), axis=1)
-    assert found.max() <= loss.lipschitz * (1 + 1e-6)
+    assert norms.max() <= loss.lipschitz * (1 + 1e-6)
 
 
 @pytest.mark.every(3)
@@ -270,8 +270,8 @@ def test_clipping_reads_one_record(name):
   z, y = _logits(num_classes, count=8, scales=(1, 100))
   first = _gradients(loss, z, y)
   for bad in (jnp.nan, jnp.inf, 1e30):
-    found = _gradients(loss, z.at[3].set(bad), y)
-    np.testing.assert_array_equal(np.delete(found, 3, 0),
+    gradients = _gradients(loss, z.at[3].set(bad), y)
+    np.testing.assert_array_equal(np.delete(gradients, 3, 0),
                                   np.delete(first, 3, 0))
 
 
@@ -319,8 +319,9 @@ def test_whole_gradients_keep_the_constant(name):
                                           rule=rule)
     limit = float(bounder.l2_sensitivity(certificate)['dense'])
     one = functools.partial(_one, bounder, params)
-    found = np.max(jax.jit(jax.vmap(one))(x, y))
-    assert (0.02 if name == 'cosine' else 0.3) * limit <= found <= limit * (1 + 1e-5)
+    norm = np.max(jax.jit(jax.vmap(one))(x, y))
+    least = 0.02 if name == 'cosine' else 0.3
+    assert least * limit <= norm <= limit * (1 + 1e-5)
 
 
 def _one(bounder, params, x, y):

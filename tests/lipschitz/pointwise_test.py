@@ -60,11 +60,11 @@ def test_maxmin_permutes_units_and_cotangents(width):
   assert {*CONSTANTS, 'maxmin'} == set(pointwise.ACTIVATIONS)
   x = np.random.default_rng(0).normal(size=(30, width)).astype(np.float32)
   x[:2], x[2, -1] = [[0.0], [7.0]], np.nan
-  found = np.asarray(pointwise.maxmin(jnp.asarray(x)))
+  outputs = np.asarray(pointwise.maxmin(jnp.asarray(x)))
   half = width // 2
-  np.testing.assert_array_equal(np.sort(found), np.sort(x))
-  assert not np.any(found[3:, :half] < found[3:, half:2 * half])
-  np.testing.assert_array_equal(found[:, 2 * half:], x[:, 2 * half:])
+  np.testing.assert_array_equal(np.sort(outputs), np.sort(x))
+  assert not np.any(outputs[3:, :half] < outputs[3:, half:2 * half])
+  np.testing.assert_array_equal(outputs[:, 2 * half:], x[:, 2 * half:])
   jacobians = np.asarray(jax.vmap(jax.jacobian(pointwise.maxmin))(x))
   assert np.isin(jacobians, [0, 1]).all()
   np.testing.assert_array_equal(jacobians.sum(1), 1)
@@ -78,11 +78,11 @@ def test_bounded_maxmin_sorts_what_is_clipped(radius):
   assert not layer.elementwise
   x = jnp.asarray(np.random.default_rng(0).normal(size=(400, 7))
                   * np.logspace(-3, 37, 400)[:, None], jnp.float32)
-  found = np.float64(layer.function(x))
-  norms = np.linalg.norm(found, axis=1)
+  outputs = np.float64(layer.function(x))
+  norms = np.linalg.norm(outputs, axis=1)
   assert 0.99 * radius < norms.max() <= radius * (1 + 1e-6)
   # What is short is only sorted.
-  np.testing.assert_array_equal(found[:10], pointwise.maxmin(x[:10]))
+  np.testing.assert_array_equal(outputs[:10], pointwise.maxmin(x[:10]))
 
 
 @pytest.mark.parametrize('scale, temperature, offset', [
@@ -100,10 +100,10 @@ def test_tempered_sigmoid(scale, temperature, offset):
   # Reached in a corner of the ball, or at its far end.
   for radius in (1e-3, 0.5, 3., 1e4):
     record = np.full([1, 9], radius / 3)
-    found = max(np.linalg.norm(layer.function(jnp.asarray(
+    norm = max(np.linalg.norm(layer.function(jnp.asarray(
       sign * record, jnp.float32))) for sign in (1, -1))
-    assert found <= layer.ceiling(radius, (9,)) * (1 + 1e-6)
-  assert found >= layer.ceiling(math.inf, (9,)) * (1 - 1e-6)
+    assert norm <= layer.ceiling(radius, (9,)) * (1 + 1e-6)
+  assert norm >= layer.ceiling(math.inf, (9,)) * (1 - 1e-6)
 
 
 def test_tempered_identities():
@@ -147,10 +147,10 @@ def test_no_record_leaves_further_than_the_ceiling(layer):
   directions /= np.linalg.norm(directions, axis=1, keepdims=True) + 1e-30
   for radius in (1e-2, 1., 4., 1e6):
     x = np.concatenate([directions * radius, directions * radius * 0.3])
-    found = np.linalg.norm(np.float64(layer.apply(
+    norms = np.linalg.norm(np.float64(layer.apply(
       {}, jnp.asarray(x, jnp.float32), Context())), axis=1)
     limit = layer.output_bound({}, radius, (5,))
-    assert found.max() <= limit * (1 + 1e-6)
+    assert norms.max() <= limit * (1 + 1e-6)
     traced = jax.jit(lambda r: layer.output_bound({}, r, (5,)))(jnp.float32(radius))
     assert float(traced) == pytest.approx(float(limit), rel=1e-6)
 
@@ -161,9 +161,9 @@ def test_ball_is_a_projection_with_a_public_radius():
                   * np.logspace(-3, 18, 50)[:, None, None, None], jnp.float32)
   layer = pointwise.Ball(name='b', radius=2.)
   flat = lambda x: np.linalg.norm(np.float64(x).reshape(50, -1), axis=1)
-  found = flat(layer.apply({}, x, Context()))
-  assert found.max() <= 2 * (1 + 1e-6)
-  np.testing.assert_allclose(found, np.minimum(flat(x), 2), rtol=1e-6)
+  norms = flat(layer.apply({}, x, Context()))
+  assert norms.max() <= 2 * (1 + 1e-6)
+  np.testing.assert_allclose(norms, np.minimum(flat(x), 2), rtol=1e-6)
   far = pointwise.Ball(name='b', radius=1e12)
   inside = flat(x) < 1e12
   assert 20 < inside.sum() < 50
@@ -182,8 +182,8 @@ def test_adaptive_ball_takes_the_radius_of_now():
     context = Context(radii={'b': radius}, observe=seen.__setitem__)
     return layer.apply({}, x, context), seen['b']
 
-  found, seen = apply(jnp.float32(1))
-  np.testing.assert_allclose(found, [[0.6, 0.8], [0.3, 0.4]], rtol=1e-6)
+  outputs, seen = apply(jnp.float32(1))
+  np.testing.assert_allclose(outputs, [[0.6, 0.8], [0.3, 0.4]], rtol=1e-6)
   np.testing.assert_allclose(seen, [5., 0.5], rtol=1e-6)
   assert np.all(np.isnan(apply(jnp.float32(np.nan))[0]))
   # With no radius released yet it is where it starts, bound and function.
@@ -220,8 +220,8 @@ def test_refused(make):
 def test_search_from_below_finds_known_constants(oracles, function, size,
                                                  constant):
   """LIP-00, the oracle itself: never above, and close."""
-  found = oracles.lip_lower(function, jax.random.key(0), 64, size=size)
-  assert constant * 0.98 <= found <= constant * (1 + 1e-5)
+  lower = oracles.lip_lower(function, jax.random.key(0), 64, size=size)
+  assert constant * 0.98 <= lower <= constant * (1 + 1e-5)
 
 
 def test_search_from_below_finds_the_largest_singular_value(oracles):
@@ -230,9 +230,9 @@ def test_search_from_below_finds_the_largest_singular_value(oracles):
   for shape in ((5, 5), (7, 3)):
     matrix = jnp.asarray(rng.normal(size=shape), jnp.float32)
     exact = np.linalg.norm(np.float64(matrix), 2)
-    found = oracles.lip_lower(lambda x, m=matrix: m @ x, jax.random.key(1), 16,
+    lower = oracles.lip_lower(lambda x, m=matrix: m @ x, jax.random.key(1), 16,
                               size=shape[1])
-    assert found == pytest.approx(exact, rel=1e-4) and found <= exact * 1.00001
+    assert lower == pytest.approx(exact, rel=1e-4) and lower <= exact * 1.00001
 
 
 @pytest.mark.every(3)
@@ -244,5 +244,5 @@ def test_search_from_below_stays_below_the_constant(oracles, layer):
   """LIP-00 against what the layers state; projections and kinks included."""
   function = lambda x: layer.apply({}, x[None], Context())[0]
   sent, _ = layer.backward({}, 1.0, math.inf, (4,), None)
-  found = oracles.lip_lower(function, jax.random.key(0), 64, size=4)
-  assert 0.95 * sent <= found <= sent * (1 + 1e-5)
+  lower = oracles.lip_lower(function, jax.random.key(0), 64, size=4)
+  assert 0.95 * sent <= lower <= sent * (1 + 1e-5)

@@ -25,9 +25,9 @@ def test_max_pool_attains_its_constant(oracles, size, stride, expected):
   records = rng.normal(size=(40, 9, 9, 1))
   records[20:] *= 0.01
   records[20:, 4, 4] += 1
-  found = oracles.norms(oracles.input_jacobians(pool, {}, records))
-  assert found.max() == pytest.approx(expected, rel=1e-12)
-  assert (found.max() > 1.001) == (size > stride)
+  norms = oracles.norms(oracles.input_jacobians(pool, {}, records))
+  assert norms.max() == pytest.approx(expected, rel=1e-12)
+  assert (norms.max() > 1.001) == (size > stride)
 
 
 @pytest.mark.parametrize('size, stride, expected, bound', [
@@ -37,10 +37,10 @@ def test_average_pool_norm(oracles, size, stride, expected, bound):
   """NET-05 on 12 x 12 images or so; exactly 1/k without overlap."""
   pool = pooling.average_pool((size, size), (stride, stride))
   assert pool.lipschitz((9, 9, 1)) == pytest.approx(bound, rel=1e-12)
-  found = [oracles.norms(oracles.input_jacobians(
+  norms = [oracles.norms(oracles.input_jacobians(
     pool, {}, np.zeros((1, n, n, 1))))[0] for n in (8, 10, 12)]
-  assert max(found) <= bound * (1 + 1e-12)
-  assert min(abs(value - expected) for value in found) < 8e-3
+  assert max(norms) <= bound * (1 + 1e-12)
+  assert min(abs(value - expected) for value in norms) < 8e-3
 
 
 def test_other_geometries(oracles):
@@ -63,9 +63,9 @@ def test_global_average_pool_is_exact(oracles):
   """NET-05: 1 / sqrt(h w), and the mean itself."""
   pool = pooling.global_average_pool()
   x = np.random.default_rng(0).normal(size=(1, 4, 6, 3))
-  found = oracles.norms(oracles.input_jacobians(pool, {}, x))[0]
-  assert found == pytest.approx(1 / math.sqrt(24), rel=1e-12)
-  assert pool.lipschitz((4, 6, 3)) == pytest.approx(found, rel=1e-12)
+  norm = oracles.norms(oracles.input_jacobians(pool, {}, x))[0]
+  assert norm == pytest.approx(1 / math.sqrt(24), rel=1e-12)
+  assert pool.lipschitz((4, 6, 3)) == pytest.approx(norm, rel=1e-12)
   np.testing.assert_allclose(pool.function(jnp.asarray(x, jnp.float32)),
                              x.mean((1, 2)), rtol=1e-5, atol=1e-6)
 
@@ -104,8 +104,8 @@ def test_search_from_below_stays_below_the_constant(oracles):
                                                                       (2, 2))):
     function = lambda x, pool=pool: pool.function(
       x.reshape((1, 5, 5, 1))).reshape((-1,))
-    found = oracles.lip_lower(function, jax.random.key(0), 64, size=25)
-    assert 0.6 * pool.lipschitz((5, 5, 1)) <= found <= (
+    lower = oracles.lip_lower(function, jax.random.key(0), 64, size=25)
+    assert 0.6 * pool.lipschitz((5, 5, 1)) <= lower <= (
       pool.lipschitz((5, 5, 1)) * (1 + 1e-5))
 
 
@@ -129,15 +129,15 @@ def test_windows_by_slices_are_those_of_xla(window, strides):
   library = lambda start, join: lambda x: jax.lax.reduce_window(
     x, start, join, (1, *window, 1), (1, *strides, 1), 'VALID')
   area = math.prod(window)
-  for found, wanted in (
+  for pool, wanted in (
       (pooling.max_pool(window, strides).function,
        library(-jnp.inf, jax.lax.max)),
       (lambda x: area * pooling.average_pool(window, strides).function(x),
        library(0.0, jax.lax.add))):
-    np.testing.assert_allclose(found(x), wanted(x), rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(pool(x), wanted(x), rtol=1e-5, atol=1e-5)
     slope = lambda function: jax.grad(
       lambda x: jnp.sum(jnp.sin(function(x))))(x)
-    np.testing.assert_allclose(slope(found), slope(wanted), rtol=1e-4,
+    np.testing.assert_allclose(slope(pool), slope(wanted), rtol=1e-4,
                                atol=1e-5)
   shares = jax.grad(lambda x: jnp.sum(pooling.window_maximum(
     x, window, strides)))(jnp.ones((1, 7, 6, 1)))

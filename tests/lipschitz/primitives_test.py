@@ -23,8 +23,8 @@ def _conv(hw, kernel, *, strides=(1, 1), padding='zero'):
   operation = lambda x, k, b, rule: primitives.conv(x, k, b, shape, rule)
 
   def plain(x, k, b):
-    found = convolution.convolve(x, k, shape, precision=_HIGHEST)
-    return found if b is None else found + b[None, None, None]
+    output = convolution.convolve(x, k, shape, precision=_HIGHEST)
+    return output if b is None else output + b[None, None, None]
 
   return operation, plain, (hw, hw, kernel[2]), kernel, (kernel[3],)
 
@@ -130,10 +130,10 @@ def _pulled(name, rule, has_bias=True):
 @pytest.mark.parametrize('name', CASES)
 def test_plain_gradients_are_those_of_the_operation(name):
   """NET-12: the chain rule without weights is `jax.vjp`'s."""
-  found, expected, _, _ = _pulled(name, None)
+  actual, expected, _, _ = _pulled(name, None)
   jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5,
                                                        atol=2e-5),
-               found, expected)
+               actual, expected)
 
 
 IN_DEFAULT_RUN = [('dense', 'clipped_layers'), ('conv gram', 'clipped_factors'),
@@ -149,9 +149,9 @@ IN_DEFAULT_RUN = [('dense', 'clipped_layers'), ('conv gram', 'clipped_factors'),
   for case in itertools.product(CASES, RULES)])
 def test_weighted_sums_are_those_of_gradients_of_single_records(name, rule):
   """LDP-04, LDP-09: one backward pass gives what `vmap(grad)` gives."""
-  found, expected, single, factors = _pulled(name, rule)
+  actual, expected, single, factors = _pulled(name, rule)
   # Cotangents travel on exact, or nothing downstream is the chain rule.
-  np.testing.assert_allclose(found[0], expected[0], rtol=1e-5, atol=2e-5)
+  np.testing.assert_allclose(actual[0], expected[0], rtol=1e-5, atol=2e-5)
   lengths = _lengths(single)
   weights = _expected_weights(rule, factors, lengths)
   if rule == 'clipped_layers':
@@ -160,7 +160,7 @@ def test_weighted_sums_are_those_of_gradients_of_single_records(name, rule):
     weights, np.float64(leaf), 1), single)
   # What may have cancelled shortens a gradient by a part in a hundred.
   tolerance = 2e-2 if rule == 'clipped_layers' and 'gram' in name else 2e-4
-  for value, oracle in zip(found[1:], sums, strict=True):
+  for value, oracle in zip(actual[1:], sums, strict=True):
     np.testing.assert_allclose(value, oracle, rtol=tolerance, atol=tolerance)
 
 
@@ -168,12 +168,12 @@ def test_weighted_sums_are_those_of_gradients_of_single_records(name, rule):
 @pytest.mark.parametrize('rule', RULES)
 @pytest.mark.parametrize('name', ['dense', 'conv zero', 'conv gram'])
 def test_without_a_bias(name, rule):
-  found, _, single, factors = _pulled(name, rule, has_bias=False)
-  assert found[2] is None
+  actual, _, single, factors = _pulled(name, rule, has_bias=False)
+  assert actual[2] is None
   lengths = _lengths(single)
   weights = _expected_weights(rule, factors, lengths)
   np.testing.assert_allclose(
-    found[1], np.tensordot(weights, np.float64(single[0]), 1), rtol=2e-2,
+    actual[1], np.tensordot(weights, np.float64(single[0]), 1), rtol=2e-2,
     atol=2e-4)
 
 
@@ -196,10 +196,10 @@ def test_ghost_norms_are_true_norms(name, has_bias):
   padding = {'conv valid': 'valid', 'conv circular': 'circular',
              'conv strides beyond the window': 'valid',
              'conv strided circular': 'circular'}.get(name, 'zero')
-  found = primitives.conv_gradient_norms(
+  norms = primitives.conv_gradient_norms(
     x, kernel, cotangent, jnp.asarray(ceilings, jnp.float32),
     convolution.ConvShape(x.shape[1:3], stride, padding), has_bias)
-  ratio = np.float64(found) / true
+  ratio = np.float64(norms) / true
   assert ratio.min() >= 1 - 2e-7
   assert ratio.max() <= (1.001 if 'gram' in name else 1.0001)
 
@@ -228,9 +228,9 @@ def test_gradients_that_cancel_stay_clipped(name):
   mean = jnp.mean(cotangent, (1, 2), keepdims=True)
   cotangent = cotangent - mean * (1 - apart[:, None, None, None])
   rule = rules.clipped_layers(clip_norm=0.1)
-  found = jax.jit(jax.vmap(lambda x, c: _contribution(
+  contributions = jax.jit(jax.vmap(lambda x, c: _contribution(
     operation, x[None], kernel, bias, c[None], rule)))(x, cotangent)
-  assert np.max(found) <= 0.1
+  assert np.max(contributions) <= 0.1
 
 
 @pytest.mark.every(4)
@@ -251,13 +251,13 @@ def test_bad_records_are_nothing_and_leave_the_others(name, rule):
                      cotangent, 0.0)
   without = pulled(x, masked)[1:]
   for bad in (jnp.nan, jnp.inf, -jnp.inf, 3e38, -2e25):
-    for found in (pulled(x.at[2].set(bad), cotangent),
-                  pulled(x, cotangent.at[2].set(bad)),
-                  pulled(x.at[2].set(bad), masked)):
+    for actual in (pulled(x.at[2].set(bad), cotangent),
+                   pulled(x, cotangent.at[2].set(bad)),
+                   pulled(x.at[2].set(bad), masked)):
       jax.tree.map(lambda a, b: np.testing.assert_allclose(
-        a, b, rtol=1e-6, atol=1e-6), found[1:], without)
+        a, b, rtol=1e-6, atol=1e-6), actual[1:], without)
       # And what is sent back for the others.
-      jax.tree.map(np.testing.assert_array_equal, found[0][3:],
+      jax.tree.map(np.testing.assert_array_equal, actual[0][3:],
                    pulled(x, cotangent)[0][3:])
     both = pulled(x.at[2].set(bad), cotangent.at[2].set(bad))
     jax.tree.map(lambda a, b: np.testing.assert_allclose(
@@ -289,22 +289,22 @@ def test_one_record_stays_below_the_bound_at_every_scale(rule):
     direction = x / jnp.linalg.norm(x)
     of_x, of_cotangent = (each.ravel() for each in np.meshgrid(
       *2 * [10.0**np.arange(-30, 19, 3)]))
-    found = jax.jit(jax.vmap(lambda a, b: _contribution(
+    contributions = jax.jit(jax.vmap(lambda a, b: _contribution(
       operation, a * direction, kernel, bias, b * unit, chosen)))(
         *(jnp.asarray(each, jnp.float32) for each in (of_x, of_cotangent)))
     limits = np.array([chosen.bound(each, math.inf) for each in of_cotangent])
-    assert np.all(np.float64(found) <= limits * (1 + 1e-6))
-    assert np.max(found / limits) > 0.1
+    assert np.all(np.float64(contributions) <= limits * (1 + 1e-6))
+    assert np.max(contributions / limits) > 0.1
 
 
 def test_underflow_is_no_way_past_the_clip_norm():
   """Squares of 9e-20 are zero in float32; times 1e18 they are not."""
   rule = rules.clipped_layers(clip_norm=0.1)
   for x, cotangent in ((1e18, 9e-20), (9e-20, 1e18)):
-    found = _contribution(primitives.dense, jnp.full([1, 100], x),
-                          jnp.ones([100, 100]), jnp.zeros([100]),
-                          jnp.full([1, 100], cotangent), rule)
-    assert float(found) <= 0.1
+    contribution = _contribution(primitives.dense, jnp.full([1, 100], x),
+                                 jnp.ones([100, 100]), jnp.zeros([100]),
+                                 jnp.full([1, 100], cotangent), rule)
+    assert float(contribution) <= 0.1
 
 
 @pytest.mark.every(2)
@@ -312,7 +312,7 @@ def test_norms_beyond_measure_are_clipped_to_nothing():
   """From 1e10 on products with small numbers lose too much to underflow."""
   lengths = np.array([(1, 1), (9.9e9, 1), (1.01e10, 1), (1, 9.9e9),
                       (1, 1.01e10), (1.01e10, 1e-30), (1e-30, 1.01e10)])
-  beyond = np.max(lengths, 1) > 1e10
+  unmeasurable = np.max(lengths, 1) > 1e10
   for name in ('dense', 'conv zero'):
     operation, _, x, kernel, bias, cotangent = _arrays(name, size=1)
     x, cotangent = x / jnp.linalg.norm(x), cotangent / jnp.linalg.norm(
@@ -320,10 +320,10 @@ def test_norms_beyond_measure_are_clipped_to_nothing():
     alone = lambda a, b, given=(operation, x, kernel, bias, cotangent): (
       _contribution(given[0], a * given[1], *given[2:4], b * given[4],
                     RULES['clipped_layers']))
-    found = np.asarray(jax.jit(jax.vmap(alone))(
+    contributions = np.asarray(jax.jit(jax.vmap(alone))(
       *jnp.asarray(lengths.T, jnp.float32)))
-    assert not np.any(found[beyond]), name
-    assert np.all(found[~beyond][1:] > 1.99), name
+    assert not np.any(contributions[unmeasurable]), name
+    assert np.all(contributions[~unmeasurable][1:] > 1.99), name
 
 
 # Planted faults of a rule: what a test above would see.
@@ -337,11 +337,11 @@ def test_fault_weights_of_the_batch():
                                         1 / jnp.max(norms.factors)))
   _, _, x, kernel, bias, cotangent = _arrays('dense')
 
-  def moved(rule, size):
+  def difference(rule, size):
     """How far a record of `size`, and no cotangent, moves the sum."""
     pull = lambda x: jax.vjp(lambda k: primitives.dense(x, k, bias, rule),
                              kernel)[1](cotangent.at[2].set(0.0))[0]
     return float(jnp.linalg.norm(pull(x) - pull(x.at[2].mul(size))))
 
-  assert moved(by_maximum, 1e3) > 1e-2
-  assert moved(rules.normalised(), 1e3) == 0
+  assert difference(by_maximum, 1e3) > 1e-2
+  assert difference(rules.normalised(), 1e3) == 0

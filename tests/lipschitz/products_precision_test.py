@@ -124,10 +124,10 @@ def test_bounds_are_in_float32(name):
 @pytest.mark.parametrize('name', BOUNDERS)
 @pytest.mark.sound
 def test_networks_whose_constants_are_certified_are_in_float32(name):
-  made, network = BOUNDERS[name]
-  radii = () if made.adaptive is None else (made.adaptive.init,)
+  bounder, network = BOUNDERS[name]
+  radii = () if bounder.adaptive is None else (bounder.adaptive.init,)
   batch = Batch(jnp.ones([3, *network.input_shape]), jnp.zeros([3], jnp.int32))
-  assert not _traced(lambda params: made.sums(
+  assert not _traced(lambda params: bounder.sums(
     params, batch, jnp.ones([3], bool), *radii), network.init(
       jax.random.key(0)))
 
@@ -162,10 +162,10 @@ def test_clipping_measures_and_sums_in_float32(kernel):
   """The products of the network itself are as it asks for."""
   apply = lambda params, x: jnp.sum(x * params['scale'] + params['shift'], 1)
   with jax.numpy_rank_promotion('allow'):
-    made = per_example.clipped(apply, lambda logits, y: jnp.sum(logits, 1),
-                               clip_norm=1.0, kernel=kernel)
+    bounder = per_example.clipped(apply, lambda logits, y: jnp.sum(logits, 1),
+                                  clip_norm=1.0, kernel=kernel)
     assert not _traced(
-      lambda params, x: made.sums(params, Batch(x, jnp.zeros(
+      lambda params, x: bounder.sums(params, Batch(x, jnp.zeros(
         [3], jnp.int32)), jnp.ones([3], bool)),
       {'scale': jnp.ones([4, 5]), 'shift': jnp.ones([5])},
       jnp.ones([3, 4, 5]))

@@ -210,10 +210,10 @@ def test_chain_rule(name):
   start = start if network.input_radius is None else start.values
   plain = jax.jit(jax.grad(lambda p: total(
     lambda p: _plain(network.root, p, start), p)))(params)
-  for found in ours:
+  for gradient in ours:
     jax.tree.map(lambda a, b: np.testing.assert_allclose(
       a, b, rtol=1e-5, atol=1e-6 * max(1.0, float(jnp.max(jnp.abs(b))))),
-      found, plain)
+      gradient, plain)
 
 
 def _plain(node, params, x):
@@ -252,13 +252,13 @@ def test_activations_stay_within_the_forward_bounds(name):
 
   def lengths(x):
     """Norms of what leaves each node, for one record."""
-    x, found = x[None], []
+    x, outputs = x[None], []
     if network.input_radius is not None:
       x = ball.project_ball(x, network.input_radius)
     for node in network.root.nodes:
       x = node.apply(params.get(node.name, {}), x, Context())
-      found.append(jnp.sqrt(1e-20 + jnp.sum(jnp.square(x))))
-    return jnp.stack(found)
+      outputs.append(jnp.sqrt(1e-20 + jnp.sum(jnp.square(x))))
+    return jnp.stack(outputs)
 
   def turn(x, _):
     slope = jax.grad(lambda x: jnp.sum(jnp.log(lengths(x))))(x)
@@ -267,8 +267,8 @@ def test_activations_stay_within_the_forward_bounds(name):
 
   climb = jax.jit(jax.vmap(lambda x: (lengths(x), lengths(
     jax.lax.scan(turn, x, length=20)[0]))))
-  found = np.concatenate(climb(_records(network, rng, count=100)[0]))
-  ratio = np.max(found, 0) / limits
+  outputs = np.concatenate(climb(_records(network, rng, count=100)[0]))
+  ratio = np.max(outputs, 0) / limits
   assert np.all(ratio <= 1 + ROUNDING)
   assert np.max(ratio[np.isfinite(limits)]) > 0.5
 

@@ -74,9 +74,10 @@ def test_free_norms_are_those_that_move_no_bound(name, rule):
     moves.append(any((after != before).any() for after in changed))
   free = jax.tree.leaves(_free(model, bounder))
   # Nothing that is read is free; what is free is only in front of a ball.
-  assert not any(is_free and moved for is_free, moved in zip(free, moves))
+  assert not any(
+      is_free and moves_bound for is_free, moves_bound in zip(free, moves))
   if name in ('balls', 'convnet'):
-    assert [not moved for moved in moves] == free
+    assert [not moves_bound for moves_bound in moves] == free
     assert sum(free) == 1
   if name == 'propagated' and rule is None:
     assert not any(free)
@@ -139,8 +140,8 @@ def test_everything_is_held_when_it_is_due():
   params = jax.tree.map(lambda leaf: 40 * leaf, model.init(jax.random.key(0)))
   after = jax.jit(method.constraint.after_step)
   for step in range(1, 7):
-    found, certificate = after(params, jnp.int32(step))
-    norms = [np.linalg.norm(layer['kernel'], 2) for layer in found.values()]
+    held, certificate = after(params, jnp.int32(step))
+    norms = [np.linalg.norm(layer['kernel'], 2) for layer in held.values()]
     certified = np.stack(jax.tree.leaves(certificate))
     assert np.all(certified >= norms)
     assert (max(norms) <= 1) == np.all(np.isfinite(certified)) == (
@@ -154,8 +155,8 @@ def test_adaptive_balls_are_balls():
       make_adaptive=lambda radii: quantiles.geometric(
           radii, target_quantile=0.9, learning_rate=0.2, noise_stddev=10.0))
   constraint = projection.clip_weights(model.network, weight_norm=1.0)
-  found = projection.rarely(constraint, model.network, bounder, every=2)
-  assert found.between is not None
+  rare = projection.rarely(constraint, model.network, bounder, every=2)
+  assert rare.between is not None
 
 
 def test_without_free_norms_nothing_changes():

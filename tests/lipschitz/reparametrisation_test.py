@@ -36,9 +36,9 @@ def test_the_jacobian_of_standardisation_is_one_over_the_deviation(scale):
 def test_standardised_kernels_have_unit_channels():
   kernel = jnp.asarray(np.random.default_rng(1).normal(size=(3, 3, 4, 6)) + 5,
                        jnp.float32)
-  found = np.float64(reparametrisation.standardise(kernel)).reshape(-1, 6)
-  np.testing.assert_allclose(found.mean(0), 0, atol=1e-6)
-  np.testing.assert_allclose(np.square(found).sum(0), 1, rtol=1e-5)
+  flattened = np.float64(reparametrisation.standardise(kernel)).reshape(-1, 6)
+  np.testing.assert_allclose(flattened.mean(0), 0, atol=1e-6)
+  np.testing.assert_allclose(np.square(flattened).sum(0), 1, rtol=1e-5)
   assert not np.any(reparametrisation.standardise(jnp.ones([3, 3, 4, 6])))
 
 
@@ -60,8 +60,8 @@ def test_kernels_are_mapped_and_scales_are_not():
 def test_orthogonal_kernels_keep_lengths():
   kernel = jnp.asarray(np.random.default_rng(2).normal(size=(3, 3, 4, 6)),
                        jnp.float32)
-  found = np.float64(reparametrisation.orthogonalise(kernel)).reshape(-1, 6)
-  values = np.linalg.svd(found, compute_uv=False)
+  flattened = np.float64(reparametrisation.orthogonalise(kernel)).reshape(-1, 6)
+  values = np.linalg.svd(flattened, compute_uv=False)
   np.testing.assert_allclose(values, 1, atol=1e-3)
 
 

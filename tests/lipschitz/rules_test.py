@@ -40,12 +40,12 @@ def test_weighted_norms_are_at_most_the_bound(rule):
   gradients[::2] = (factors * cotangents)[::2]
   weights = np.float64(rule.weights(_norms(inputs, factors, cotangents,
                                            gradients)))
-  found = weights * gradients
+  norms = weights * gradients
   # For all records together, and for each with its own radius and cotangent.
   limits = np.array([rule.bound(float(d), float(f))
                      for d, f in zip(cotangents, factors, strict=True)])
-  assert np.all(found <= limits * (1 + 1e-6))
-  assert np.max(found / limits) > 1 - 2e-5
+  assert np.all(norms <= limits * (1 + 1e-6))
+  assert np.max(norms / limits) > 1 - 2e-5
   assert np.all(weights >= 0) and np.all(np.isfinite(weights))
 
 
@@ -108,11 +108,11 @@ def _stationary_point(rule, x, y, repeats):
 def test_bias_of_backward_normalisation(repeats, weighted, unbiased):
   """LDP-04, E19: another optimum; the clip form has none where it is idle."""
   x, y = (1.0, 10.0), (0.0, 10.0)
-  found = _stationary_point(rules.normalised(), x, y, repeats)
-  assert found == pytest.approx(weighted, abs=2e-4)
+  points = _stationary_point(rules.normalised(), x, y, repeats)
+  assert points == pytest.approx(weighted, abs=2e-4)
   for rule in (None, rules.clipped_factors(limit=10.1)):
-    found = _stationary_point(rule, x, y, repeats)
-    assert found == pytest.approx(unbiased, abs=2e-4)
+    points = _stationary_point(rule, x, y, repeats)
+    assert points == pytest.approx(unbiased, abs=2e-4)
 
 
 _NETWORK = Network(root=Chain(name='n', nodes=(
@@ -180,12 +180,12 @@ def test_one_huge_record_moves_a_sum_by_its_bound_only(rule):
   def of(mask):
     return np.float64(sums(params, batch, mask).total['dense']['kernel'])
 
-  moved = np.linalg.norm(of(everyone) - of(everyone.at[-1].set(False)))
+  distance = np.linalg.norm(of(everyone) - of(everyone.at[-1].set(False)))
   limit = float(bounder.l2_sensitivity({'dense': jnp.float32(1)})['dense'])
   assert limit == pytest.approx(
     1.0 if rule.name == 'clipped_layers' else np.sqrt(2))
   # Half of the records' own sum, far above one record's bound.
-  assert 0.5 * limit < moved <= limit * (1 + 1e-5)
+  assert 0.5 * limit < distance <= limit * (1 + 1e-5)
 
   plain_sums = jax.jit(lambda mask: lipschitz_bounder.per_example.plain_sums(
     network.apply, losses.cross_entropy().values, params, batch, mask))

@@ -30,9 +30,9 @@ def test_views_are_rows_of_their_own():
   by_hand = inside @ np.asarray(params['a']['kernel'])
   for given in (x, ball.BallRecords(jnp.asarray(inside), jnp.ones(5, bool),
                                     1.5)):
-    found = network.apply(params, given)
-    assert found.shape == (5, 2, 3)
-    np.testing.assert_allclose(found, by_hand, rtol=1e-4, atol=1e-5)
+    outputs = network.apply(params, given)
+    assert outputs.shape == (5, 2, 3)
+    np.testing.assert_allclose(outputs, by_hand, rtol=1e-4, atol=1e-5)
   np.testing.assert_allclose(apart, by_hand, rtol=1e-4, atol=1e-5)
 
 

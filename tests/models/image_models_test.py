@@ -85,7 +85,7 @@ def test_resnet_20_has_the_known_count():
 def _small(kind):
   """[(name, model)] of the three families, certified, a few pixels wide."""
   bound = Bounding(kind=kind, num_groups=2, radius=2.)
-  found = [
+  models = [
     ('convnet', convnet.convnet(
       input_shape=(6, 6, 1), num_classes=3, channels=(2, 4), width=5,
       input_radius=2., bounding=bound)),
@@ -93,10 +93,10 @@ def _small(kind):
       input_shape=(8, 8, 1), num_classes=3, depth=10, widening=1,
       averaged=True, input_radius=2., bounding=bound))]
   if kind == 'normalised':
-    found.append(('resnet', resnet.resnet(
+    models.append(('resnet', resnet.resnet(
       input_shape=(8, 8, 1), num_classes=3, depth=8, averaged=True,
       input_radius=2., bounding=bound)))
-  return found
+  return models
 
 
 @pytest.mark.slow

@@ -68,10 +68,10 @@ def test_equals_a_forward_pass_by_hand(activation, depth, radii):
   params = _random_params(model)
   x = np.random.default_rng(1).normal(size=(20, 5)) * np.logspace(
     -2, 2, 20)[:, None]
-  found = model.apply(params, jnp.asarray(x, jnp.float32))
-  assert found.shape == (20, 3) and found.dtype == jnp.float32
+  logits = model.apply(params, jnp.asarray(x, jnp.float32))
+  assert logits.shape == (20, 3) and logits.dtype == jnp.float32
   _, expected = _forward(params, x, activation=activation, radii=radii)
-  np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
+  np.testing.assert_allclose(logits, expected, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.slow
@@ -95,11 +95,11 @@ def test_layers_are_named_from_input_to_output():
   assert len(names) == 12
   assert params[names[0]]['kernel'].shape == (4, 3)
   assert params[names[-1]]['kernel'].shape == (3, 2)
-  found = model.network.gradient_bounds(model.network.fill(2.),
-                                        loss_lipschitz=1.)
+  bounds = model.network.gradient_bounds(model.network.fill(2.),
+                                         loss_lipschitz=1.)
   for index, name in enumerate(names):
     radius = 2. if index == 0 else 0.5
-    assert found[name] == pytest.approx(
+    assert bounds[name] == pytest.approx(
       (2. * 0.25)**(11 - index) * (radius**2 + 1)**0.5, rel=1e-12)
 
 
@@ -150,9 +150,10 @@ def test_prepared_records_give_the_same_logits():
 def test_kernels_that_are_functions_of_parameters(weight_norm):
   """Standardised columns by hand, then scaled back to the norm."""
   plain = mlp.mlp(num_features=4, num_classes=3, depth=1, width=5)
-  made = models.reparametrised(plain, 'standardised', weight_norm=weight_norm)
+  reparametrised = models.reparametrised(plain, 'standardised',
+                                         weight_norm=weight_norm)
   params = _random_params(plain)
-  weights, certificate = made.effective(params)
+  weights, certificate = reparametrised.effective(params)
   for name, layer in params.items():
     kernel = np.float64(layer['kernel'])
     kernel = (kernel - kernel.mean(0)) / kernel.std(0) / len(kernel)**0.5
@@ -164,8 +165,9 @@ def test_kernels_that_are_functions_of_parameters(weight_norm):
       certificate[name] * (1 + 1e-6))
     np.testing.assert_array_equal(weights[name]['bias'], layer['bias'])
   x = jnp.asarray(np.random.default_rng(0).normal(size=(6, 4)), jnp.float32)
-  np.testing.assert_array_equal(made.apply(params, x), plain.apply(weights, x))
-  assert made.network is plain.network
+  np.testing.assert_array_equal(reparametrised.apply(params, x),
+                                plain.apply(weights, x))
+  assert reparametrised.network is plain.network
   with pytest.raises(ValueError, match='kernel_map must be one of'):
     models.reparametrised(plain, 'whitened', weight_norm=1.)
 

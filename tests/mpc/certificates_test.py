@@ -11,10 +11,10 @@ from dpjax.mpc.parties import certificates
 @pytest.fixture(scope='module')
 def folder(tmp_path_factory):
   """A folder with those of two parties."""
-  made = tmp_path_factory.mktemp('study')
-  certificates.issue({name: made / 'deep' / name for name in (
+  base = tmp_path_factory.mktemp('study')
+  certificates.issue({name: base / 'deep' / name for name in (
       'server0', 'client')}, 'ab' * 16)
-  return made / 'deep'
+  return base / 'deep'
 
 
 def _read(path):
@@ -35,56 +35,56 @@ def test_every_certificate_is_signed_by_the_authority_of_the_study(folder):
   assert _names(authority.subject) == _names(authority.issuer) == [
       'study ' + 'ab' * 16]
   authority.verify_directly_issued_by(authority)
-  found = {name: _read(folder / name / 'certificate.pem')
-           for name in ('server0', 'client')}
-  for name, made in found.items():
-    made.verify_directly_issued_by(authority)
-    assert _names(made.subject) == [name]
-    alternative = made.extensions.get_extension_for_class(
+  by_party = {name: _read(folder / name / 'certificate.pem')
+              for name in ('server0', 'client')}
+  for name, certificate in by_party.items():
+    certificate.verify_directly_issued_by(authority)
+    assert _names(certificate.subject) == [name]
+    alternative = certificate.extensions.get_extension_for_class(
         x509.SubjectAlternativeName)
     assert alternative.value.get_values_for_type(x509.DNSName) == [name]
     assert not alternative.critical
-    issuer = made.extensions.get_extension_for_class(
+    issuer = certificate.extensions.get_extension_for_class(
         x509.AuthorityKeyIdentifier).value
     own = authority.extensions.get_extension_for_class(
         x509.SubjectKeyIdentifier).value
     assert issuer.key_identifier == own.digest
-  assert len({made.serial_number for made in found.values()}) == 2
-  assert len({made.public_key().public_numbers()
-              for made in found.values()}) == 2
+  assert len({one.serial_number for one in by_party.values()}) == 2
+  assert len({certificate.public_key().public_numbers()
+              for certificate in by_party.values()}) == 2
 
 
 @pytest.mark.every(1)
 @pytest.mark.parametrize('file', ['authority.pem', 'certificate.pem'])
 def test_only_the_authority_signs_and_all_end_after_a_day(folder, file):
   from cryptography import x509
-  made, signs = _read(folder / 'client' / file), file == 'authority.pem'
-  basic = made.extensions.get_extension_for_class(x509.BasicConstraints)
+  certificate, signs = _read(folder / 'client' / file), file == 'authority.pem'
+  basic = certificate.extensions.get_extension_for_class(x509.BasicConstraints)
   assert basic.critical and basic.value.ca is signs
   assert basic.value.path_length == (0 if signs else None)
-  usage = made.extensions.get_extension_for_class(x509.KeyUsage)
+  usage = certificate.extensions.get_extension_for_class(x509.KeyUsage)
   others = ('content_commitment', 'key_encipherment', 'data_encipherment',
             'key_agreement')
   assert usage.critical and not any(
       getattr(usage.value, name) for name in others)
   assert usage.value.digital_signature is not signs
   assert usage.value.key_cert_sign is usage.value.crl_sign is signs
-  assert made.not_valid_after_utc - made.not_valid_before_utc == (
+  assert certificate.not_valid_after_utc - certificate.not_valid_before_utc == (
       datetime.timedelta(hours=24, minutes=1))
   since = (datetime.datetime.now(datetime.UTC) -
-           made.not_valid_before_utc).total_seconds()
+           certificate.not_valid_before_utc).total_seconds()
   assert 60 <= since < 60 + 600
 
 
 @pytest.mark.parametrize('server', [True, False])
 def test_connections_are_tls_1_3_of_two_certificates(folder, server):
-  made = certificates.context(folder / 'server0', server=server)
-  assert made.minimum_version == ssl.TLSVersion.TLSv1_3
-  assert made.verify_mode == ssl.CERT_REQUIRED
-  assert made.check_hostname is not server
-  assert made.cert_store_stats()['x509_ca'] == 1
+  context = certificates.context(folder / 'server0', server=server)
+  assert context.minimum_version == ssl.TLSVersion.TLSv1_3
+  assert context.verify_mode == ssl.CERT_REQUIRED
+  assert context.check_hostname is not server
+  assert context.cert_store_stats()['x509_ca'] == 1
   if server:
-    assert made.num_tickets == 0
+    assert context.num_tickets == 0
 
 
 class _Shown:

@@ -7,7 +7,7 @@ import pytest
 
 
 @pytest.fixture
-def study(tmp_path):
+def make_study(tmp_path):
   """Returns a function that makes a study; its servers end with the test."""
   # A conftest that cannot be imported ends the whole run: `cryptography` is an
   # extra.
@@ -15,10 +15,10 @@ def study(tmp_path):
   with contextlib.ExitStack() as stack:
     def make(*, servers=(), noise=studies.no_noise, timeout=5.0, labels=None,
              **kwargs):
-      made = studies.Study(
+      study = studies.Study(
           tmp_path / f'study{len(os.listdir(tmp_path))}',
           studies.parameters(**kwargs), noise=noise, timeout=timeout,
           labels=labels, server_parameters=servers)
-      stack.callback(made.stop)
-      return made
+      stack.callback(study.stop)
+      return study
     yield make

@@ -88,28 +88,28 @@ def test_shares_are_below_the_modulus():
 
 
 def test_parameters_are_compared_as_text():
-  told = parameters(lower=0.0, shape=(2, 5))
-  assert public.from_bytes(told.to_bytes()) == told
-  assert told.digest == hashlib.sha256(told.to_bytes()).digest()
-  said = json.loads(told.to_bytes())
-  differing = lambda **fields: told.differences(json.dumps(
+  params = parameters(lower=0.0, shape=(2, 5))
+  assert public.from_bytes(params.to_bytes()) == params
+  assert params.digest == hashlib.sha256(params.to_bytes()).digest()
+  said = json.loads(params.to_bytes())
+  differing = lambda **fields: params.differences(json.dumps(
       {**said, **fields}).encode())
   assert differing() == ()
   assert differing(lower=-0.0, root=1, more=3) == ('lower', 'more', 'root')
   assert differing(**{'x' * 50: 1}) == ('x' * 40,)
-  assert told.differences(b'{}') == tuple(sorted(said))
+  assert params.differences(b'{}') == tuple(sorted(said))
   with pytest.raises(ValueError, match='that are not JSON$'):
-    told.differences(b'{')
+    params.differences(b'{')
   with pytest.raises(ValueError, match='that are not a JSON object'):
-    told.differences(b'[]')
+    params.differences(b'[]')
   for data in (b'{}', b'[]', json.dumps({**said, 'more': 1}).encode()):
     with pytest.raises(ValueError, match='not the parameters of a study'):
       public.from_bytes(data)
 
 
 def test_a_folder_keeps_what_it_is_told_for_one_study(tmp_path):
-  told = parameters()
-  kept = storage.Storage(tmp_path, told)
+  params = parameters()
+  kept = storage.Storage(tmp_path, params)
   assert kept.dealt() is kept.noise() is kept.released() is None
   kept.keep(enrolment.entry(1, b'ab'))
   kept.write_dealt(b'keys')
@@ -119,7 +119,7 @@ def test_a_folder_keeps_what_it_is_told_for_one_study(tmp_path):
   kept.close()
   with open(tmp_path / 'inbox.log', 'ab') as log:
     log.write(enrolment.entry(2, b'cd')[:-1])  # torn
-  again = storage.Storage(tmp_path, told)
+  again = storage.Storage(tmp_path, params)
   for _ in range(2):
     assert again.kept() == [(1, b'ab')]
   again.keep(enrolment.entry(3, b'e'))
@@ -133,4 +133,4 @@ def test_a_folder_keeps_what_it_is_told_for_one_study(tmp_path):
   key = storage.enrolment_key(tmp_path)
   assert len(key) == 32 and storage.enrolment_key(tmp_path) == key
   with pytest.raises(ValueError, match='another study: num_owners differ'):
-    storage.Storage(tmp_path, told.replaced(num_owners=12))
+    storage.Storage(tmp_path, params.replaced(num_owners=12))

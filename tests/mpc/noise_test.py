@@ -1,4 +1,4 @@
-"""Noise by parts and joint noise: their laws, by tables and by enumeration."""
+"""Noise by parts and joint noise: probabilities by tables and enumeration."""
 
 import decimal
 import fractions
@@ -18,27 +18,27 @@ from dpjax.mpc import prg
 Fraction = fractions.Fraction
 
 
-def _laplace(scale, reach):
-  """Probabilities of -reach, ..., reach."""
+def _laplace(scale, bound):
+  """Returns the probabilities of -bound, ..., bound."""
   ratio = np.exp(-1 / float(scale))
   return (1 - ratio) / (1 + ratio) * ratio**np.abs(
-      np.arange(-reach, reach + 1))
+      np.arange(-bound, bound + 1))
 
 
-def _difference(law, reach):
-  """Of two numbers from 0 on, from -reach to reach."""
-  padded = np.zeros(reach + 1)
-  padded[:min(len(law), reach + 1)] = law[:reach + 1]
+def _difference(probs, bound):
+  """Returns the distribution of X - Y on -bound, ..., bound."""
+  padded = np.zeros(bound + 1)
+  padded[:min(len(probs), bound + 1)] = probs[:bound + 1]
   return np.convolve(padded, padded[::-1])
 
 
 def _chi_square(draws, scale):
-  reach = int(np.ceil(3 * scale))
-  law = _laplace(scale, reach)
-  counts = np.bincount(np.clip(draws, -reach, reach) + reach,
-                       minlength=2 * reach + 1)
-  law[[0, -1]] = (1 - law[1:-1].sum()) / 2
-  return stats.chisquare(counts, law * len(draws)).pvalue
+  bound = int(np.ceil(3 * scale))
+  probs = _laplace(scale, bound)
+  counts = np.bincount(np.clip(draws, -bound, bound) + bound,
+                       minlength=2 * bound + 1)
+  probs[[0, -1]] = (1 - probs[1:-1].sum()) / 2
+  return stats.chisquare(counts, probs * len(draws)).pvalue
 
 
 @pytest.mark.parametrize('scale', [Fraction(1, 3), Fraction(7, 2)])
@@ -54,9 +54,9 @@ def test_what_honest_parties_draw_adds_up_to_discrete_laplace(scale, honest):
   geometric = np.ones(1)
   for _ in range(honest):
     geometric = np.convolve(geometric, part)
-  reach = len(geometric) - 1
-  np.testing.assert_allclose(_difference(geometric, reach),
-                             _laplace(scale, reach), rtol=0, atol=1e-13)
+  bound = len(geometric) - 1
+  np.testing.assert_allclose(_difference(geometric, bound),
+                             _laplace(scale, bound), rtol=0, atol=1e-13)
 
 
 def _decimals(scale):
@@ -80,8 +80,8 @@ def test_tables_are_right_to_the_last_bit(scale, honest):
     wanted = [int(part * 2**64 / sums[-1]) for part in sums[:len(table)]]
     left_out = [1 - sums[index] / sums[-1]
                 for index in (len(table), len(table) - 5 - int(2 * scale))]
-  gaps = [abs(int(found) - right)
-          for found, right in zip(table, wanted, strict=True)]
+  gaps = [abs(int(entry) - right)
+          for entry, right in zip(table, wanted, strict=True)]
   assert max(gaps) <= 1
   assert left_out[0] < 2**-70 < left_out[1]
   assert not table.flags.writeable
@@ -91,13 +91,13 @@ def test_tables_are_right_to_the_last_bit(scale, honest):
 @pytest.mark.parametrize('scale', [Fraction(1, 50), Fraction(1), Fraction(40)])
 def test_thresholds_of_digits_are_right_to_the_last_bit(scale):
   """2^w (A^g - A^B) / (1 - A^B), rounded, by decimals of 90 digits."""
-  law = joint_noise.JointNoise(scale=scale, count=1, coin_bits=62)
-  assert law.thresholds.shape == (law.num_digits, law.base - 1)
+  joint = joint_noise.JointNoise(scale=scale, count=1, coin_bits=62)
+  assert joint.thresholds.shape == (joint.num_digits, joint.base - 1)
   with decimal.localcontext(prec=90):
-    for digit, limits in enumerate(law.thresholds):
-      ratio = _decimals(scale)**(law.base**digit)
+    for digit, limits in enumerate(joint.thresholds):
+      ratio = _decimals(scale)**(joint.base**digit)
       for power, limit in enumerate(limits, 1):
-        share = (ratio**power - ratio**law.base) / (1 - ratio**law.base)
+        share = (ratio**power - ratio**joint.base) / (1 - ratio**joint.base)
         assert abs(int(limit) - share * 2**62) < decimal.Decimal('0.5001')
 
 
@@ -105,23 +105,23 @@ def test_digits_are_as_few_and_of_a_base_as_small_as_can_be():
   """Numbers end where 2^-64 is left; a base of 32 is the largest."""
   for scale in [Fraction(1, 50), Fraction(1, 7), *map(Fraction, range(1, 200)),
                 Fraction(2**14)]:
-    law = joint_noise.JointNoise(scale=scale, count=3)
-    end, digits, base = law.reach, law.num_digits, law.base
+    joint = joint_noise.JointNoise(scale=scale, count=3)
+    end, digits, base = joint.reach, joint.num_digits, joint.base
     assert math.exp(-end / scale) <= 2.0**-64 < math.exp(-(end - 2) / scale)
     assert 32**digits >= end > 32**(digits - 1)
     assert base**digits >= end and (base == 2 or (base - 1)**digits < end)
-    assert 2 <= base <= 32 and law.num_keys == 3 * 2 * digits
+    assert 2 <= base <= 32 and joint.num_keys == 3 * 2 * digits
     # Half a step for each threshold of each digit, and the end.
-    assert law.total_variation == pytest.approx(
+    assert joint.total_variation == pytest.approx(
         6 * (digits * (base - 1) * 2.0**-65 + 2.0**-64), rel=1e-12)
 
 
 def test_the_distance_of_contributions_is_that_of_their_tables():
   """Rounding of each entry, of two numbers of each party, and the cut."""
-  law = noise.Contributions(scale=Fraction(3), num_parties=5, num_colluding=2)
-  assert law.shape == Fraction(1, 3)
-  entries = len(noise.polya_table(law.scale, law.shape)) + 1
-  assert law.total_variation == pytest.approx(
+  added = noise.Contributions(scale=Fraction(3), num_parties=5, num_colluding=2)
+  assert added.shape == Fraction(1, 3)
+  entries = len(noise.polya_table(added.scale, added.shape)) + 1
+  assert added.total_variation == pytest.approx(
       10 * (entries * 2.0**-64 + 2.0**-70), rel=1e-12)
 
 
@@ -129,24 +129,24 @@ def test_the_distance_of_contributions_is_that_of_their_tables():
 def test_contributions_have_the_law_and_those_who_may_collude_add_to_it(
     colluding):
   """Chi-square of what all but T bring; fails once in 10^6 by chance."""
-  law = noise.Contributions(scale=Fraction(4), num_parties=3,
-                            num_colluding=colluding)
-  parts = np.stack([law.draw(bytes([party]) * 32, 40000)
+  added = noise.Contributions(scale=Fraction(4), num_parties=3,
+                              num_colluding=colluding)
+  parts = np.stack([added.draw(bytes([party]) * 32, 40000)
                     for party in range(3)])
   honest = parts[colluding:].sum(0)
   assert _chi_square(honest, 4) > 1e-6
-  assert law.variance == pytest.approx(
+  assert added.variance == pytest.approx(
       3 / (3 - colluding) * noise.variance(Fraction(4)))
   # The variance of a sample variance, of kurtosis near 6, is below 9 / n.
-  assert parts.sum(0).var() == pytest.approx(law.variance, rel=5 * 3 / 200)
-  assert law.total_variation < 1e-15
+  assert parts.sum(0).var() == pytest.approx(added.variance, rel=5 * 3 / 200)
+  assert added.total_variation < 1e-15
 
 
 def test_a_key_is_asked_twice_and_says_the_same():
-  law = noise.Contributions(scale=Fraction(4), num_parties=2, num_colluding=1)
+  added = noise.Contributions(scale=Fraction(4), num_parties=2, num_colluding=1)
   key = bytes(range(32))
-  np.testing.assert_array_equal(law.draw(key, 50), law.draw(key, 50))
-  assert (law.draw(key, 50) != law.draw(bytes(32), 50)).any()
+  np.testing.assert_array_equal(added.draw(key, 50), added.draw(key, 50))
+  assert (added.draw(key, 50) != added.draw(bytes(32), 50)).any()
 
 
 def test_digits_of_joint_noise_for_all_secrets_and_coins():
@@ -169,17 +169,18 @@ def test_digits_of_joint_noise_for_all_secrets_and_coins():
 @pytest.mark.every(2)
 @pytest.mark.parametrize('scale', [Fraction(1, 2), Fraction(3), Fraction(40)])
 def test_joint_noise_has_the_law_of_the_curator(scale):
-  """All 2^16 values of u, digit by digit; the law differs as is said."""
-  law = joint_noise.JointNoise(scale=scale, count=1, coin_bits=16)
+  """All 2^16 values of u, digit by digit; the error is as stated."""
+  joint = joint_noise.JointNoise(scale=scale, count=1, coin_bits=16)
   number = np.ones(1)
-  for digit, limits in enumerate(law.thresholds.astype(int)):
+  for digit, limits in enumerate(joint.thresholds.astype(int)):
     drawn = (np.arange(2**16)[:, np.newaxis] < limits).sum(1)
-    spread = np.zeros((law.base - 1) * law.base**digit + 1)
-    spread[::law.base**digit] = np.bincount(drawn, minlength=law.base) / 2**16
-    number = np.convolve(number, spread)
-  reach = len(number) - 1
-  distance = np.abs(_difference(number, reach) - _laplace(scale, reach)).sum()
-  assert distance / 2 < law.total_variation < 0.004
+    digit_probs = np.zeros((joint.base - 1) * joint.base**digit + 1)
+    digit_probs[::joint.base**digit] = np.bincount(drawn,
+                                                   minlength=joint.base) / 2**16
+    number = np.convolve(number, digit_probs)
+  bound = len(number) - 1
+  distance = np.abs(_difference(number, bound) - _laplace(scale, bound)).sum()
+  assert distance / 2 < joint.total_variation < 0.004
   assert distance > 0
   assert joint_noise.JointNoise(scale=scale, count=2047,
                                 coin_bits=64).total_variation < 1e-14
@@ -187,14 +188,14 @@ def test_joint_noise_has_the_law_of_the_curator(scale):
 
 def test_servers_draw_joint_noise_that_neither_of_them_knows():
   """Chi-squares of the noise and of a share; 10^-6 each by chance."""
-  law = joint_noise.JointNoise(scale=Fraction(1), count=1500, value_bits=16)
-  dealt = law.deal(source=prg.Stream(bytes(32)))
-  assert law.bits == law.num_keys * comparison.key_bits(64, 16)
-  assert all(part.size == law.bits // 8 for part in dealt)
+  joint = joint_noise.JointNoise(scale=Fraction(1), count=1500, value_bits=16)
+  dealt = joint.deal(source=prg.Stream(bytes(32)))
+  assert joint.bits == joint.num_keys * comparison.key_bits(64, 16)
+  assert all(part.size == joint.bits // 8 for part in dealt)
   seeds = [bytes([server]) * 32 for server in range(2)]
   toss = joint_noise.coin(seeds, [joint_noise.commitment(seed, server)
                                   for server, seed in enumerate(seeds)])
-  shares = [law.share(server, dealt[server], toss) for server in range(2)]
+  shares = [joint.share(server, dealt[server], toss) for server in range(2)]
   drawn = additive.centred(additive.combine(np.stack(shares), value_bits=16),
                            value_bits=16)
   assert _chi_square(drawn, 1) > 1e-6
@@ -204,18 +205,18 @@ def test_servers_draw_joint_noise_that_neither_of_them_knows():
     assert stats.chisquare(top).pvalue > 1e-6
     assert abs(np.corrcoef(share.astype(float), drawn)[0, 1]) < 5 / 1500**.5
   with pytest.raises(ValueError, match='as the dealer sent them'):
-    law.share(0, dealt[0][1:], toss)
+    joint.share(0, dealt[0][1:], toss)
 
 
 @pytest.mark.every(2)
 def test_joint_noise_depends_on_the_dealer_and_on_the_toss():
   """Correlations over 400 numbers within five deviations."""
-  law = joint_noise.JointNoise(scale=Fraction(2), count=400, value_bits=16)
-  deals = [law.deal(source=prg.Stream(bytes([number]) * 32))
+  joint = joint_noise.JointNoise(scale=Fraction(2), count=400, value_bits=16)
+  deals = [joint.deal(source=prg.Stream(bytes([number]) * 32))
            for number in range(2)]
 
   def drawn(dealt, toss):
-    shares = np.stack([law.share(server, dealt[server], toss)
+    shares = np.stack([joint.share(server, dealt[server], toss)
                        for server in range(2)])
     return additive.centred(additive.combine(shares, value_bits=16),
                             value_bits=16)

@@ -21,48 +21,49 @@ _STUDIES = (
     dict(scheme='additive', num_servers=3, num_colluding=2, shape=(10,)))
 
 
-def _matrix(told):
-  """Numbers that are told by nodes: what one unit of each node adds."""
-  return np.stack([noising.released_noise(told, one).ravel()
-                   for one in np.eye(noising.num_nodes(told), dtype=int)], 1)
+def _matrix(params):
+  """Returns what one unit of noise in each node adds to the numbers."""
+  return np.stack([noising.released_noise(params, one).ravel()
+                   for one in np.eye(noising.num_nodes(params), dtype=int)], 1)
 
 
 @pytest.mark.every(1)
 @pytest.mark.parametrize('kwargs', _STUDIES, ids=str)
 def test_the_variance_is_that_of_the_nodes_in_a_number(kwargs):
-  told = parameters(**kwargs)
-  nodes = _matrix(told)
+  params = parameters(**kwargs)
+  nodes = _matrix(params)
   assert set(np.unique(nodes)) <= {0, 1} and nodes.any(0).all()
-  assert len(nodes) == told.num_classes * noising.num_released(told)
-  counts = nodes.sum(1).reshape(told.num_classes, -1)
-  if told.knows_total and told.num_classes == 1 and not told.shape:
+  assert len(nodes) == params.num_classes * noising.num_released(params)
+  counts = nodes.sum(1).reshape(params.num_classes, -1)
+  if params.knows_total and params.num_classes == 1 and not params.shape:
     assert counts[0, -1] == 0  # n itself
     counts = counts[:, :-1]
   else:
     assert counts.all()
   of_node = noise.variance(fractions.Fraction(4))
-  if told.noise == 'contributions':
-    of_node *= told.num_servers / (told.num_servers - told.num_colluding)
-  assert noising.released_variance(told) == pytest.approx(
+  if params.noise == 'contributions':
+    of_node *= params.num_servers / (params.num_servers - params.num_colluding)
+  assert noising.released_variance(params) == pytest.approx(
       counts.max() * of_node, rel=1e-12)
 
 
 @pytest.mark.every(1)
 @pytest.mark.parametrize('kwargs', _STUDIES, ids=str)
 def test_distances_from_the_law_add_up_over_nodes(kwargs):
-  told = parameters(**kwargs)
-  count = _matrix(told).shape[1]
-  assert noising.num_nodes(told) == count
-  if told.noise == 'joint':
-    law = noising.joint_distribution(told)
-    assert (law.count, law.scale, law.value_bits) == (count, 4, 32)
-    wanted = law.total_variation
+  params = parameters(**kwargs)
+  count = _matrix(params).shape[1]
+  assert noising.num_nodes(params) == count
+  if params.noise == 'joint':
+    distribution = noising.joint_distribution(params)
+    assert (distribution.count, distribution.scale,
+            distribution.value_bits) == (count, 4, 32)
+    wanted = distribution.total_variation
   else:
-    law = noising.contributions(told)
-    assert (law.num_parties, law.num_colluding) == (
-        told.num_servers, told.num_colluding)
-    wanted = count * law.total_variation
-  assert noising.total_variation(told) == pytest.approx(wanted, rel=1e-12)
+    distribution = noising.contributions(params)
+    assert (distribution.num_parties, distribution.num_colluding) == (
+        params.num_servers, params.num_colluding)
+    wanted = count * distribution.total_variation
+  assert noising.total_variation(params) == pytest.approx(wanted, rel=1e-12)
 
 
 def test_epsilon_is_taken_as_it_is_written():
@@ -72,8 +73,8 @@ def test_epsilon_is_taken_as_it_is_written():
 @pytest.mark.parametrize('kwargs', [
     dict(), dict(num_thresholds=4, value_bits=9)])
 def test_a_dealer_sends_keys_of_the_length_with_the_same_mark(kwargs):
-  told = parameters(**kwargs)
-  dealt = noising.deal(told, prg.Stream(bytes(32)))
-  assert [len(part) for part in dealt] == [noising.dealt_bytes(told)] * 2
+  params = parameters(**kwargs)
+  dealt = noising.deal(params, prg.Stream(bytes(32)))
+  assert [len(part) for part in dealt] == [noising.dealt_bytes(params)] * 2
   assert dealt[0][:8] == dealt[1][:8] and dealt[0] != dealt[1]
   assert noising.dealt_bytes(parameters(noise='contributions')) == 0

@@ -25,22 +25,22 @@ from tests.mpc.studies import exact
 from tests.mpc.studies import parameters
 
 
-def _report(made, index):
-  path = made.folder / made.told.servers[index] / 'report.json'
+def _report(study, index):
+  path = study.folder / study.params.servers[index] / 'report.json'
   return json.loads(path.read_text())
 
 
-def test_what_one_end_sends_the_other_end_receives(study):
+def test_what_one_end_sends_the_other_end_receives(make_study):
   """Bytes of owners, the dealer, servers and clients, by kind and in TLS."""
-  made = study(noise=None)
-  sent, dealt = made.send()['traffic'], made.deal()
-  answers = [made.ask(), made.ask(np.array([1, 2]))]
+  study = make_study(noise=None)
+  sent, dealt = study.send()['traffic'], study.deal()
+  answers = [study.ask(), study.ask(np.array([1, 2]))]
   # Of owners, the dealer, two clients and the other server.
-  eventually(lambda: all(len(one._traffic) == 5 for one in made.servers))
-  made.stop()
-  reports = [_report(made, index) for index in range(2)]
-  for index, name in enumerate(made.told.servers):
-    report, peer = reports[index], made.told.servers[1 - index]
+  eventually(lambda: all(len(one._traffic) == 5 for one in study.servers))
+  study.stop()
+  reports = [_report(study, index) for index in range(2)]
+  for index, name in enumerate(study.params.servers):
+    report, peer = reports[index], study.params.servers[1 - index]
     assert (report['server'], report['refused']) == (name, [])
     assert report['accepted'] == report['used'] == 13
     assert set(report['seconds']) == {'collect', 'agree', 'evaluate'}
@@ -69,61 +69,61 @@ def test_traffic_of_several_connections_adds_up():
 
 
 def test_an_error_within_a_server_ends_a_connection_and_is_written_down(
-    study, monkeypatch, capfd):
-  made = study()
+    make_study, monkeypatch, capfd):
+  study = make_study()
 
   def fail(link):
     raise RuntimeError('planted\nhere')
 
   with monkeypatch.context() as patch:
-    patch.setattr(made.servers[0], '_serve_owners', fail)
-    link = made.call(0, 'owners0')
-    links.greet(link, made.told)
+    patch.setattr(study.servers[0], '_serve_owners', fail)
+    link = study.call(0, 'owners0')
+    links.greet(link, study.params)
     with pytest.raises(Fault, match='server0: closed the connection'):
       link.expect(Kind.RECEIPT)
     link.close()
-  (party, reason), = made.refused(0)
+  (party, reason), = study.refused(0)
   assert party == 'server0' and reason.startswith('failed: ')
   assert 'planted' in reason and '\n' not in reason
   assert 'RuntimeError: planted' in capfd.readouterr().err
-  made.send()
-  np.testing.assert_array_equal(made.ask().numbers[0], exact(BINS))
+  study.send()
+  np.testing.assert_array_equal(study.ask().numbers[0], exact(BINS))
 
 
 def test_connections_beyond_the_limit_are_closed_and_slots_come_back(
-    study, monkeypatch):
+    make_study, monkeypatch):
   monkeypatch.setattr(server, 'MAX_CONNECTIONS', 2)
-  made = study()
-  address = made.servers[0].address
+  study = make_study()
+  address = study.servers[0].address
   with socket.create_connection(address), socket.create_connection(address):
     with socket.create_connection(address, timeout=5) as third:
       assert third.recv(1) == b''
-  assert made.refused(0)[
+  assert study.refused(0)[
       'a stranger at 127.0.0.1', 'too many connections'] == 1
-  eventually(lambda: made.servers[0]._slots._value == 2)
-  made.send()
-  np.testing.assert_array_equal(made.ask().numbers[0], exact(BINS))
+  eventually(lambda: study.servers[0]._slots._value == 2)
+  study.send()
+  np.testing.assert_array_equal(study.ask().numbers[0], exact(BINS))
 
 
-def test_the_last_call_of_a_server_counts_if_it_lives(study):
+def test_the_last_call_of_a_server_counts_if_it_lives(make_study):
   """A server that has died and called again, or has died only."""
-  made = study()
-  made.send()
-  made.servers[1].stop()
-  waiting = lambda: made.servers[0]._calls.get('server1')
-  first, second = (made.call(0, 'server1') for _ in range(2))
-  links.greet(first, made.told)
+  study = make_study()
+  study.send()
+  study.servers[1].stop()
+  waiting = lambda: study.servers[0]._calls.get('server1')
+  first, second = (study.call(0, 'server1') for _ in range(2))
+  links.greet(first, study.params)
   eventually(waiting)
   before = waiting()
-  links.greet(second, made.told)
+  links.greet(second, study.params)
   eventually(lambda: waiting() is not before)
   eventually(lambda: first.gone)
   assert not second.gone
   for link in (first, second):
     link.close()
   eventually(lambda: waiting().gone)
-  made.servers[1] = made.start(1)
-  np.testing.assert_array_equal(made.ask().numbers[0], exact(BINS))
+  study.servers[1] = study.start(1)
+  np.testing.assert_array_equal(study.ask().numbers[0], exact(BINS))
 
 
 @pytest.mark.every(2)
@@ -143,73 +143,74 @@ def test_a_connection_is_gone_when_it_is_closed_or_reset(reset):
   assert end.gone
 
 
-def test_a_server_that_waits_in_vain_closes_its_other_connections(study):
-  made = study(scheme='additive', num_servers=3, num_colluding=2, timeout=1.0)
-  made.send()
-  made.servers[2].stop()
-  asked = made.call(1, 'client')
+def test_a_server_that_waits_in_vain_closes_its_other_connections(make_study):
+  study = make_study(scheme='additive', num_servers=3, num_colluding=2,
+                     timeout=1.0)
+  study.send()
+  study.servers[2].stop()
+  asked = study.call(1, 'client')
   asked._socket.settimeout(5)
-  links.greet(asked, made.told)
+  links.greet(asked, study.params)
   asked.send(Kind.ASK, b'null')
   with pytest.raises(Fault, match='server2: did not call within 1 seconds'):
     asked.expect(Kind.STATUS)
   asked.close()
-  assert ('server2', 'did not call within 1 seconds') in made.refused(1)
-  waiting = lambda: made.servers[0]._calls.get('server1')
+  assert ('server2', 'did not call within 1 seconds') in study.refused(1)
+  waiting = lambda: study.servers[0]._calls.get('server1')
   eventually(lambda: waiting() and waiting().gone)
 
 
-def test_nothing_is_accepted_after_the_first_answer(study):
-  made = study()
+def test_nothing_is_accepted_after_the_first_answer(make_study):
+  study = make_study()
   late = lambda owner, entry: b'' if owner == 3 else entry
-  made.send(change=late)
-  before = made.ask().numbers
-  report = made.send()
+  study.send(change=late)
+  before = study.ask().numbers
+  report = study.send()
   assert report['refused'] == {
       name: [(owner, inbox.CLOSED) for owner in range(13)]
-      for name in made.told.servers}
-  np.testing.assert_array_equal(made.ask().numbers, before)
+      for name in study.params.servers}
+  np.testing.assert_array_equal(study.ask().numbers, before)
   np.testing.assert_array_equal(before[0], exact(np.delete(BINS, 3)))
-  assert made.refused(0)['owner 3', inbox.CLOSED] == 1
+  assert study.refused(0)['owner 3', inbox.CLOSED] == 1
 
 
-def _courier(made, timeout):
+def _courier(study, timeout):
   return owners.Courier(
-      made.told, 'server0', name='owners0', folder=made.folder / 'owners0',
-      addresses=made.folder / 'addresses', timeout=timeout)
+      study.params, 'server0', name='owners0', folder=study.folder / 'owners0',
+      addresses=study.folder / 'addresses', timeout=timeout)
 
 
 @pytest.mark.every(2)
-def test_a_relay_waits_for_a_server_that_starts_late(study):
-  made = study()
-  address = made.folder / 'addresses' / 'server0'
+def test_a_relay_waits_for_a_server_that_starts_late(make_study):
+  study = make_study()
+  address = study.folder / 'addresses' / 'server0'
   text = address.read_text()
   address.unlink()
   start = time.monotonic()
   with pytest.raises(Fault, match='server0: has not started'):
-    _courier(made, 0.15)._call()
+    _courier(study, 0.15)._call()
   assert 0.15 <= time.monotonic() - start < 3
   late = threading.Timer(0.15, address.write_text, [text])
   late.start()
-  made.send()
+  study.send()
   late.join()
-  np.testing.assert_array_equal(made.ask().numbers[0], exact(BINS))
+  np.testing.assert_array_equal(study.ask().numbers[0], exact(BINS))
 
 
-def test_a_batch_that_did_not_go_out_is_sent_again(study):
-  made = study()
-  courier = _courier(made, 5.0)
+def test_a_batch_that_did_not_go_out_is_sent_again(make_study):
+  study = make_study()
+  courier = _courier(study, 5.0)
   courier._call().close()
-  held = setup.owners(made.folder, 'owners0')
-  scheme = made.told.build_scheme()
+  held = setup.owners(study.folder, 'owners0')
+  scheme = study.params.build_scheme()
   batch, _ = owners._batches(
       scheme.shares(held['bins'], source=lambda size: bytes(range(256))[:1] *
-                    size), list(held['tokens']), 0, made.told,
+                    size), list(held['tokens']), 0, study.params,
       lambda size: bytes(size), None)
   courier.post(batch)
   assert courier._link is None
   assert courier.receipt(batch) == []
-  assert made.servers[0]._inbox.accepted.all()
+  assert study.servers[0]._inbox.accepted.all()
   # The same again, after a server that had it all along has come back.
   courier._drop()
   assert courier.receipt(batch) == []
@@ -221,9 +222,9 @@ def test_a_batch_that_did_not_go_out_is_sent_again(study):
 
 
 def test_folders_of_studies(tmp_path):
-  told = parameters()
+  params = parameters()
   folder = tmp_path / 'study'
-  setup.create(folder, told, BINS, num_relays=11)
+  setup.create(folder, params, BINS, num_relays=11)
   assert setup.relays(folder) == [f'owners{index}' for index in range(11)]
   parts = [setup.owners(folder, name) for name in setup.relays(folder)]
   np.testing.assert_array_equal(
@@ -232,7 +233,7 @@ def test_folders_of_studies(tmp_path):
       np.concatenate([part['bins'] for part in parts]), BINS)
   assert {part['tokens'].shape for part in parts} == {(2, 1, 32), (2, 2, 32)}
   assert not any('labels' in part for part in parts)
-  assert setup.read(folder) == told
+  assert setup.read(folder) == params
   mode = (folder / 'owners0' / 'owners.npz').stat().st_mode
   assert mode & 0o777 == 0o600
   with pytest.raises(ValueError, match='holds no study'):
@@ -241,9 +242,9 @@ def test_folders_of_studies(tmp_path):
   setup.remove(folder)
   assert not folder.exists()
   with pytest.raises(ValueError, match='num_relays'):
-    setup.create(folder, told, BINS, num_relays=0)
+    setup.create(folder, params, BINS, num_relays=0)
   with pytest.raises(ValueError, match='13'):
-    setup.create(folder, told, BINS[:-1])
+    setup.create(folder, params, BINS[:-1])
   assert not folder.exists()
 
 
@@ -329,13 +330,14 @@ def test_exchanges_follow_the_numbers_of_servers(name):
 
 
 def test_servers_that_count_other_owners_are_named():
-  told = parameters()
+  params = parameters()
   shares = np.zeros((1, 10), np.uint64)
   with pytest.raises(Fault, match='server0 and server1: do not agree on the '
                      'number of owners'):
-    client._combine(told, {'server0': (12, shares), 'server1': (13, shares)},
+    client._combine(params, {'server0': (12, shares), 'server1': (13, shares)},
                     (), {})
-  made = client._combine(told, {'server0': (12, shares + 3),
-                                'server1': (12, shares)}, ('f',), {'a': 1})
-  assert (made.num_records, made.faults, made.traffic) == (12, ('f',), {'a': 1})
-  assert (made.numbers == 3).all()
+  answer = client._combine(params, {'server0': (12, shares + 3),
+                                    'server1': (12, shares)}, ('f',), {'a': 1})
+  assert (answer.num_records, answer.faults, answer.traffic) == (12, ('f',),
+                                                                 {'a': 1})
+  assert (answer.numbers == 3).all()

@@ -26,27 +26,28 @@ from tests.mpc.studies import parameters
     dict(), dict(adjacency='add_or_remove_one', num_classes=2),
     dict(scheme='additive', num_servers=3, num_colluding=2, value_bits=20),
     dict(scheme='outer_product', num_servers=3)])
-def test_counts_are_exact_before_noise_and_bytes_as_by_formula(study, kwargs):
+def test_counts_are_exact_before_noise_and_bytes_as_by_formula(
+    make_study, kwargs):
   labels = LABELS if kwargs.get('num_classes') == 2 else None
-  made = study(labels=labels, **kwargs)
-  told, scheme = made.told, made.told.build_scheme()
-  report = made.send()
+  study = make_study(labels=labels, **kwargs)
+  params, scheme = study.params, study.params.build_scheme()
+  report = study.send()
   assert not any(report['refused'].values())
   expected = (exact(BINS)[np.newaxis] if labels is None else
               np.stack([exact(BINS[LABELS == c]) for c in (0, 1)]))
-  whole, some = made.ask(), made.ask(np.array([7, 0, 4, 9, 2]))
+  whole, some = study.ask(), study.ask(np.array([7, 0, 4, 9, 2]))
   np.testing.assert_array_equal(whole.numbers, expected)
   np.testing.assert_array_equal(some.numbers, expected[:, [7, 0, 4, 9, 2]])
   # Who took part is for the servers where n is not public.
-  assert some.num_records == (13 if told.knows_total else None)
-  assert not made.refused(0)
+  assert some.num_records == (13 if params.knows_total else None)
+  assert not study.refused(0)
 
-  for index, name in enumerate(told.servers):
+  for index, name in enumerate(params.servers):
     assert report['traffic'][name]['payload_sent']['owners'] == 13 * (
         enrolment.AROUND_BYTES + packing.num_bytes(scheme.bits(index)))
-  per_server = costs.answering(scheme, 5) // told.num_servers
-  values = 5 * told.num_classes * scheme.answer_bits
-  for name in told.servers:
+  per_server = costs.answering(scheme, 5) // params.num_servers
+  values = 5 * params.num_classes * scheme.answer_bits
+  for name in params.servers:
     traffic = some.traffic[name]
     assert traffic.sent[Kind.POINTS] == packing.num_bytes(per_server - values)
     assert traffic.received[Kind.SHARES] == packing.num_bytes(values)
@@ -56,64 +57,64 @@ def test_counts_are_exact_before_noise_and_bytes_as_by_formula(study, kwargs):
 @pytest.mark.every(2)
 @pytest.mark.parametrize('kwargs', [
     dict(), dict(num_classes=2), dict(scheme='outer_product', num_servers=3)])
-def test_counts_of_a_tree_are_exact_before_noise(study, kwargs):
+def test_counts_of_a_tree_are_exact_before_noise(make_study, kwargs):
   labels = LABELS if kwargs.get('num_classes') == 2 else None
-  made = study(shape=(2, 3, 2), labels=labels, **kwargs)
-  made.send()
-  found = made.ask().numbers
-  for label, line in enumerate(found):
+  study = make_study(shape=(2, 3, 2), labels=labels, **kwargs)
+  study.send()
+  numbers = study.ask().numbers
+  for label, line in enumerate(numbers):
     bins = BINS if labels is None else BINS[LABELS == label]
     counts = np.append(np.bincount(bins, minlength=10), [0, 0])
     np.testing.assert_array_equal(line, np.concatenate([
         counts.reshape(2, 6).sum(1), counts.reshape(6, 2).sum(1)[:5],
         counts[:10]]))
   with pytest.raises(ValueError, match='points of a tree'):
-    made.ask(np.array([1]))
-  link = made.call(0, 'client')
-  links.greet(link, made.told)
+    study.ask(np.array([1]))
+  link = study.call(0, 'client')
+  links.greet(link, study.params)
   link.send(Kind.ASK, b'2')
   with pytest.raises(Fault, match='a tree answers all at once'):
     link.expect(Kind.STATUS)
   link.close()
 
 
-def test_noise_is_drawn_once_and_survives_restarts(study):
-  made = study(noise=None)
-  made.send()
-  made.deal()
+def test_noise_is_drawn_once_and_survives_restarts(make_study):
+  study = make_study(noise=None)
+  study.send()
+  study.deal()
   points = np.array([2, 5])
-  some, whole = made.ask(points).numbers, made.ask().numbers
+  some, whole = study.ask(points).numbers, study.ask().numbers
   np.testing.assert_array_equal(whole[:, points], some)
   assert whole[0, -1] == 13  # n is public, and has no noise
   # All of ten thresholds without noise: less than one in 10^9 at this scale.
   assert (whole[0] != exact(BINS)).any()
-  made.restart()
-  np.testing.assert_array_equal(made.ask().numbers, whole)
-  assert not made.refused(0) and not made.refused(1)
+  study.restart()
+  np.testing.assert_array_equal(study.ask().numbers, whole)
+  assert not study.refused(0) and not study.refused(1)
 
   # Noise that may have been released is not drawn anew.
-  (made.folder / 'server1' / 'noise.npz').unlink()
-  made.restart()
+  (study.folder / 'server1' / 'noise.npz').unlink()
+  study.restart()
   for _ in range(2):
     with pytest.raises(Fault, match='server1: has lost noise that may have '
                        'been released'):
-      made.ask()
+      study.ask()
 
 
-def test_noise_that_nobody_has_seen_is_drawn_anew(study):
-  made = study(noise=None)
-  made.send()
-  made.deal()
-  made.ask()
+def test_noise_that_nobody_has_seen_is_drawn_anew(make_study):
+  study = make_study(noise=None)
+  study.send()
+  study.deal()
+  study.ask()
   # As if server 1 had been killed before its noise was on disk.
   for name in ('server0', 'server1'):
-    (made.folder / name / 'told').unlink()
-  (made.folder / 'server1' / 'noise.npz').unlink()
-  made.restart()
-  assert made.ask().numbers[0, -1] == 13
-  told = {(made.folder / name / 'told').read_text()
-          for name in ('server0', 'server1')}
-  assert len(told) == 1
+    (study.folder / name / 'told').unlink()
+  (study.folder / 'server1' / 'noise.npz').unlink()
+  study.restart()
+  assert study.ask().numbers[0, -1] == 13
+  released = {(study.folder / name / 'told').read_text()
+              for name in ('server0', 'server1')}
+  assert len(released) == 1
 
 
 class _Mesh:
@@ -129,19 +130,19 @@ class _Mesh:
       self._boxes[self._name, peer] = mine if isinstance(
           mine, bytes) else mine[peer]
     self._boxes['barrier'].wait()
-    found = {peer: self._boxes[peer, self._name] for peer in others}
+    received = {peer: self._boxes[peer, self._name] for peer in others}
     self._boxes['barrier'].wait()
-    return found
+    return received
 
 
 def _sum_of_laplace(parts):
   """Values, and their probabilities as sums of `parts` numbers of scale 2."""
   values = np.arange(-200, 201)
-  law = np.exp(-np.abs(values) / 2.0)
-  law /= law.sum()
-  total = law
+  probs = np.exp(-np.abs(values) / 2.0)
+  probs /= probs.sum()
+  total = probs
   for _ in range(parts - 1):
-    total = np.convolve(total, law, 'same')
+    total = np.convolve(total, probs, 'same')
   return values, total
 
 
@@ -152,20 +153,20 @@ def test_noise_has_the_law_of_the_curator(noise, num_servers, shape, parts):
   # Counts of a tree have the noise of a node; neighbouring rows of dyadic noise
   # differ by two nodes. Each is 512 independent sums of `parts` discrete
   # Laplace numbers of scale 2.
-  told = parameters(
+  params = parameters(
       noise=noise, num_thresholds=512 if shape else 1024, shape=shape,
       adjacency='add_or_remove_one', sensitivity=2, num_servers=num_servers,
       num_colluding=num_servers - 1,
       scheme='comparison' if num_servers == 2 else 'additive')
   stream = lambda label: prg.Stream(bytes(31) + b'7', label=label)
-  dealt = noising.deal(told, stream('deal')) if noise == 'joint' else [
+  dealt = noising.deal(params, stream('deal')) if noise == 'joint' else [
       None] * num_servers
-  boxes = {'names': told.servers, 'barrier': threading.Barrier(num_servers)}
+  boxes = {'names': params.servers, 'barrier': threading.Barrier(num_servers)}
   shares = [None] * num_servers
 
   def run(index):
     shares[index] = noising.draw(
-        index, told, _Mesh(boxes, told.servers[index]), bytes(32),
+        index, params, _Mesh(boxes, params.servers[index]), bytes(32),
         dealt[index], source=stream(f's{index}'))
 
   threads = [threading.Thread(target=run, args=(j,))
@@ -174,7 +175,7 @@ def test_noise_has_the_law_of_the_curator(noise, num_servers, shape, parts):
     one.start()
   for one in threads:
     one.join()
-  (drawn,) = told.build_scheme().combine(dict(enumerate(shares)))
+  (drawn,) = params.build_scheme().combine(dict(enumerate(shares)))
   steps = drawn if shape else drawn[1::2] - drawn[::2]
   values, total = _sum_of_laplace(parts)
   edges = np.unique(np.searchsorted(np.cumsum(total), np.arange(1, 8) / 8))
@@ -187,32 +188,32 @@ def test_noise_has_the_law_of_the_curator(noise, num_servers, shape, parts):
 
 
 @pytest.mark.slow
-def test_no_answer_without_a_dealer_or_with_few_owners(study):
-  made = study(noise=None)
-  made.send()
+def test_no_answer_without_a_dealer_or_with_few_owners(make_study):
+  study = make_study(noise=None)
+  study.send()
   with pytest.raises(Fault, match='dealer: has sent no keys'):
-    made.ask()
-  made.deal()
+    study.ask()
+  study.deal()
   # As of a dealer that died between the two servers, and dealt again.
-  (made.folder / 'server1' / 'dealt.bin').write_bytes(
-      noising.deal(made.told, prg.system)[1])
+  (study.folder / 'server1' / 'dealt.bin').write_bytes(
+      noising.deal(study.params, prg.system)[1])
   with pytest.raises(Fault, match='dealer: .* do not belong together'):
-    made.ask()
-  made.deal()
-  assert made.ask().num_records == 13
-  made = study(min_owners=13)
-  made.send(change=lambda owner, entry: b'' if owner == 3 else entry)
+    study.ask()
+  study.deal()
+  assert study.ask().num_records == 13
+  study = make_study(min_owners=13)
+  study.send(change=lambda owner, entry: b'' if owner == 3 else entry)
   with pytest.raises(Fault, match='only 12 owners'):
-    made.ask()
+    study.ask()
 
 
 @pytest.mark.parametrize('kwargs', [
     dict(), dict(scheme='additive', num_servers=3, num_colluding=2),
     dict(scheme='outer_product', num_servers=3)])
-def test_nobody_is_a_number_of_owners(study, kwargs):
+def test_nobody_is_a_number_of_owners(make_study, kwargs):
   # To refuse would tell clients that there was nobody.
-  made = study(adjacency='add_or_remove_one', **kwargs)
-  answer = made.ask()
+  study = make_study(adjacency='add_or_remove_one', **kwargs)
+  answer = study.ask()
   assert answer.num_records is None and not answer.numbers.any()
 
 
@@ -230,12 +231,12 @@ def test_bad_parameters_are_refused(kwargs, message):
     parameters(**kwargs)
 
 
-def test_studies_have_folders_and_secrets_of_their_own(study):
-  made = study()
+def test_studies_have_folders_and_secrets_of_their_own(make_study):
+  study = make_study()
   for name in ('server0', 'owners0', 'client'):
-    assert (made.folder / name).stat().st_mode & 0o77 == 0
-    assert (made.folder / name / 'key.pem').stat().st_mode & 0o77 == 0
+    assert (study.folder / name).stat().st_mode & 0o77 == 0
+    assert (study.folder / name / 'key.pem').stat().st_mode & 0o77 == 0
   with pytest.raises(ValueError, match='not empty'):
-    setup.create(made.folder, made.told, BINS)
+    setup.create(study.folder, study.params, BINS)
   with pytest.raises(ValueError, match='points must be'):
-    made.ask(np.array([10]))
+    study.ask(np.array([10]))

@@ -160,25 +160,25 @@ def test_messages_that_nobody_sends_are_found_by_row(name, monkeypatch):
 @pytest.mark.every(1)
 @pytest.mark.parametrize('name', schemes.SCHEMES)
 def test_sizes_out_of_range_are_refused(name):
-  made = lambda **kwargs: schemes.SCHEMES[name](**{
+  build = lambda **kwargs: schemes.SCHEMES[name](**{
       'num_thresholds': 8, 'num_servers': _SERVERS[name], **kwargs})
-  assert made(num_thresholds=2).num_thresholds == 2
+  assert build(num_thresholds=2).num_thresholds == 2
   with pytest.raises(ValueError, match='num_thresholds must be .* >= 2'):
-    made(num_thresholds=1)
+    build(num_thresholds=1)
   for num_classes in (0, 3):
     with pytest.raises(ValueError, match='num_classes must be 1 or 2'):
-      made(num_classes=num_classes)
+      build(num_classes=num_classes)
   with pytest.raises(ValueError, match='servers'):
-    made(num_servers=1)
+    build(num_servers=1)
   if name == 'outer_product':
     with pytest.raises(ValueError, match='num_colluding must be'):
-      made(num_colluding=0)
-    assert made(num_servers=5, num_colluding=2).needed == 5
+      build(num_colluding=0)
+    assert build(num_servers=5, num_colluding=2).needed == 5
   else:
-    assert made(value_bits=64).modulus == 2**64
+    assert build(value_bits=64).modulus == 2**64
     for bits in (1, 65):
       with pytest.raises(ValueError, match='value_bits must be'):
-        made(value_bits=bits)
+        build(value_bits=bits)
 
 
 def test_bad_settings_and_records_are_refused():

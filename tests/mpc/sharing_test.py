@@ -24,15 +24,15 @@ def _says(*words):
 
 def _views(share, coins, count, secrets):
   """For each secret, how often `count` parties see what, over all coins."""
-  found = []
+  views = []
   for secret in secrets:
     seen = collections.Counter()
     for drawn in coins:
       shares = share(np.array(secret), _says(*drawn))
       for parties in itertools.combinations(range(len(shares)), count):
         seen[parties, tuple(int(shares[party]) for party in parties)] += 1
-    found.append(seen)
-  return found
+    views.append(seen)
+  return views
 
 
 def test_additive_shares_of_all_but_one_tell_nothing():
@@ -46,7 +46,7 @@ def test_additive_shares_of_all_but_one_tell_nothing():
 
 
 def test_additive_shares_of_few_values_tell():
-  """Z_k is printed for Z_(2^k) (C24): at k = 2 the last share tells."""
+  """Z_k is printed for Z_(2^k) (C24): at k = 2 the last share leaks."""
   def share(secret, source):
     return additive.share(secret, num_parties=2, value_bits=2, source=source)
   views = _views(share, [(0,), (1,)], 1, range(4))
@@ -98,8 +98,9 @@ def test_shamir_shares_of_t_parties_tell_nothing(degree, parties):
   views = _views(share, coins, degree, range(7))
   assert all(view == views[0] for view in views)
   assert set(views[0].values()) == {1}
-  told = _views(share, coins, degree + 1, range(7))
-  assert not any(set(a) & set(b) for a, b in itertools.combinations(told, 2))
+  observed = _views(share, coins, degree + 1, range(7))
+  assert not any(
+      set(a) & set(b) for a, b in itertools.combinations(observed, 2))
 
 
 def test_any_parties_enough_know_the_secret_its_sums_and_products():

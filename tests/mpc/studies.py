@@ -28,37 +28,37 @@ def parameters(**kwargs):
       value_bits=32, num_owners=13, min_owners=0) | kwargs)
 
 
-def no_noise(index, told, mesh, toss, dealt):
+def no_noise(index, params, mesh, toss, dealt):
   """The hook of tests: sharings of zero, so that counts are exact."""
   del toss, dealt
-  return noising.reshare(index, told, mesh, np.zeros(
-      (told.num_classes, noising.num_released(told)), np.int64))
+  return noising.reshare(index, params, mesh, np.zeros(
+      (params.num_classes, noising.num_released(params)), np.int64))
 
 
 class Study:
   """A study in a folder, and its servers on threads."""
 
-  def __init__(self, folder, told, *, noise=no_noise, timeout=5.0,
+  def __init__(self, folder, params, *, noise=no_noise, timeout=5.0,
                labels=None, server_parameters=()):
-    self.folder, self.told, self.timeout = folder, told, timeout
+    self.folder, self.params, self.timeout = folder, params, timeout
     self.noise = noise
-    setup.create(folder, told, np.resize(BINS, told.num_owners), labels)
+    setup.create(folder, params, np.resize(BINS, params.num_owners), labels)
     said = dict(server_parameters)
-    self.servers = [self.start(j, said.get(j, told))
-                    for j in range(told.num_servers)]
+    self.servers = [self.start(j, said.get(j, params))
+                    for j in range(params.num_servers)]
 
-  def start(self, index, told=None):
-    name = self.told.servers[index]
-    made = server.Server(
+  def start(self, index, params=None):
+    name = self.params.servers[index]
+    one = server.Server(
         self.folder / name, self.folder / 'addresses', index,
-        told or self.told, timeout=self.timeout, noise=self.noise)
-    made.start()
-    return made
+        params or self.params, timeout=self.timeout, noise=self.noise)
+    one.start()
+    return one
 
   def restart(self):
     for one in self.servers:
       one.stop()
-    self.servers = [self.start(j) for j in range(self.told.num_servers)]
+    self.servers = [self.start(j) for j in range(self.params.num_servers)]
 
   def stop(self):
     for one in self.servers:
@@ -72,22 +72,22 @@ class Study:
     held = setup.owners(self.folder, 'owners0')
     return owners.send(
         held['bins'], list(held['tokens']), labels=held.get('labels'),
-        **dict(first_owner=0, parameters=self.told, name='owners0',
+        **dict(first_owner=0, parameters=self.params, name='owners0',
                folder=self.folder / 'owners0', **self._places) | kwargs)
 
   def deal(self):
-    return owners.deal(self.told, folder=self.folder / 'dealer',
+    return owners.deal(self.params, folder=self.folder / 'dealer',
                        **self._places)
 
-  def ask(self, points=None, told=None):
-    return client.ask(told or self.told, points,
+  def ask(self, points=None, params=None):
+    return client.ask(params or self.params, points,
                       folder=self.folder / 'client', **self._places)
 
   def call(self, index, name, folder=None):
     return channel.call(
         self.servers[index].address,
         certificates.context(folder or self.folder / name, server=False),
-        peer=self.told.servers[index], name=name, session=self.told.session,
+        peer=self.params.servers[index], name=name, session=self.params.session,
         timeout=self.timeout)
 
   def refused(self, index):
@@ -96,7 +96,7 @@ class Study:
 
 
 def eventually(holds):
-  """A server writes down a refusal after it has told of it."""
+  """Waits until `holds()`: servers log a refusal after they have sent it."""
   deadline = time.monotonic() + 5
   while not holds():
     assert time.monotonic() < deadline

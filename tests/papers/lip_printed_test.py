@@ -41,8 +41,8 @@ def test_one_record_moves_the_sum_by_more_than_is_claimed(size, outlier):
   everyone = jnp.ones([size + 1], jnp.bool_)
   kernels = [bounder.sums(params, Batch(x, y), mask).total['dense_00']['kernel']
              for mask in (everyone, everyone.at[-1].set(False))]
-  moved = float(jnp.linalg.norm(kernels[0] - kernels[1]))
-  assert moved == pytest.approx(size + 1 - size / outlier, rel=1e-5)
+  distance = float(jnp.linalg.norm(kernels[0] - kernels[1]))
+  assert distance == pytest.approx(size + 1 - size / outlier, rel=1e-5)
   claimed = bounder.l2_sensitivity({'dense_00': jnp.float32(1.)})['dense_00']
   assert float(claimed) == 1.
 
@@ -80,7 +80,7 @@ def test_records_without_a_gradient_do_not_count_for_the_maximum():
   bounder = lip_printed.as_printed(MODEL_OF_TWO.network, loss, allow_unsound=True)
   batch = Batch(jnp.array([[3., 4.], [0., 1.], [100., 0.]]),
                 jnp.zeros([3], jnp.int32))
-  sums = lambda made: made.sums(
+  sums = lambda one: one.sums(
     {'dense_00': {'kernel': jnp.eye(2), 'bias': jnp.zeros([2])}}, batch,
     jnp.ones([3], jnp.bool_)).total['dense_00']
   total, plain = jax.jit(lambda: [sums(bounder), sums(

@@ -89,9 +89,9 @@ def test_reference_table(q, z, steps, by_rdp, by_pld, by_pld_replace):
 def test_what_truncating_batches_would_cost(most, printed):
   """Item OPT-02: why no batch is truncated; q n = 100, 1.829 untruncated."""
   truncated = dp_events.TruncatedSubsampledGaussianDpEvent(10_000, .01, most, 1.)
-  found = spend(dp_events.SelfComposedDpEvent(truncated, 1000))
-  assert found == pytest.approx(printed, rel=1e-3)
-  assert found >= spend(poisson(.01, 1., 1000)) - 1e-3
+  epsilon = spend(dp_events.SelfComposedDpEvent(truncated, 1000))
+  assert epsilon == pytest.approx(printed, rel=1e-3)
+  assert epsilon >= spend(poisson(.01, 1., 1000)) - 1e-3
 
 
 @pytest.mark.parametrize('target, z', [(1, 8.976), (2, 4.774), (4, 2.649),
@@ -106,25 +106,25 @@ def test_multipliers_of_sixteen_thousand_steps(target, z):
 @pytest.mark.parametrize('q, steps, delta, target, z', cells('pld'))
 def test_calibration_table_by_loss_distributions(q, steps, delta, target, z):
   """Item DP-19; DP-18's asymptotic rule has no constants to give these."""
-  found = accounting.calibrate_noise_multiplier(
+  multiplier = accounting.calibrate_noise_multiplier(
       target_epsilon=target, target_delta=delta, sampling_prob=q,
       num_steps=steps, adjacency=ADD)
   # Half a unit of the last printed digit, and the promised part in 10^4.
-  assert z - 6e-5 <= found <= z * (1 + 1.3e-4) + 6e-5
-  spent = spend(poisson(q, found, steps), delta=delta)
+  assert z - 6e-5 <= multiplier <= z * (1 + 1.3e-4) + 6e-5
+  spent = spend(poisson(q, multiplier, steps), delta=delta)
   assert target * (1 - 1e-3) <= spent <= target
 
 
 @pytest.mark.every(4)
 @pytest.mark.parametrize('q, steps, delta, target, z', cells('rdp'))
 def test_calibration_table_by_renyi_orders(q, steps, delta, target, z):
-  found = accounting.calibrate_noise_multiplier(
+  multiplier = accounting.calibrate_noise_multiplier(
       target_epsilon=target, target_delta=delta, sampling_prob=q,
       num_steps=steps, adjacency=ADD, accountant='rdp')
   # At high sampling rates only integer orders are used, and a little lost.
   slack = 1.3e-4 if q < .02 else .035
-  assert z - 6e-5 <= found <= z * (1 + slack) + 6e-5
-  spent = spend(poisson(q, found, steps), accountant='rdp', delta=delta)
+  assert z - 6e-5 <= multiplier <= z * (1 + slack) + 6e-5
+  spent = spend(poisson(q, multiplier, steps), accountant='rdp', delta=delta)
   assert target * (1 - 1e-3) <= spent <= target
 
 
@@ -140,13 +140,13 @@ def test_calibration_table_by_renyi_orders(q, steps, delta, target, z):
 ])
 def test_calibrated_runs_keep_their_target(q, steps, delta, target, adjacency,
                                            accountant):
-  found = accounting.calibrate_noise_multiplier(
+  multiplier = accounting.calibrate_noise_multiplier(
       target_epsilon=target, target_delta=delta, sampling_prob=q,
       num_steps=steps, adjacency=adjacency, accountant=accountant)
-  spent = spend(poisson(q, found, steps), adjacency, accountant, delta)
+  spent = spend(poisson(q, multiplier, steps), adjacency, accountant, delta)
   assert target * (1 - 1e-3) <= spent <= target
-  less = spend(poisson(q, found * (1 - 1.3e-4), steps), adjacency, accountant,
-               delta)
+  less = spend(poisson(q, multiplier * (1 - 1.3e-4), steps), adjacency,
+               accountant, delta)
   assert less > target
 
 

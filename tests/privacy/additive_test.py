@@ -1,4 +1,4 @@
-"""Tests of dpjax.privacy.additive: calibration, law, and the attack on floats.
+"""Tests of dpjax.privacy.additive: calibration, samples, the attack on floats.
 
 Statistical thresholds state their false-alarm probability, at most 1e-6. By
 the inequality of Dvoretzky, Kiefer and Wolfowitz the Kolmogorov-Smirnov
@@ -48,9 +48,9 @@ def normals():
 
 def test_normal_moments(normals):
   # Five standard errors: 6e-7 each.
-  for power, mean, spread in [(1, 0, 1), (2, 1, 2), (3, 0, 15), (4, 3, 96)]:
+  for power, mean, variance in [(1, 0, 1), (2, 1, 2), (3, 0, 15), (4, 3, 96)]:
     error = abs(np.mean(normals**power) - mean)
-    assert error < 5 * math.sqrt(spread / DRAWS), power
+    assert error < 5 * math.sqrt(variance / DRAWS), power
 
 
 @pytest.mark.every(2)
@@ -295,9 +295,10 @@ def test_densities_keep_the_claim(direction, epsilon, multiplier):
       mechanism.event, target_epsilon=epsilon, adjacency=ADD), abs=1e-4)
   # There the likelihood ratio passes e^epsilon: no event does better.
   offset = .5 + direction * epsilon * multiplier**2
-  found, error = observed_delta(mechanism.release, epsilon, direction, offset)
+  estimate, error = observed_delta(mechanism.release, epsilon, direction,
+                                   offset)
   # Five standard errors: 6e-7, both sides.
-  assert abs(found - exact) < 5 * error
+  assert abs(estimate - exact) < 5 * error
 
 
 @pytest.mark.every(5)
@@ -306,10 +307,10 @@ def test_densities_keep_the_claim(direction, epsilon, multiplier):
 def test_densities_flag_too_little_noise(direction, factor):
   # Noise 10 or 3 percent too small, or divided by the number of records: what
   # is claimed for a multiplier of 1 is seen to fail.
-  found, error = observed_delta(
+  estimate, error = observed_delta(
       lambda key, values: additive.add_gaussian_noise(key, values, factor),
       1., direction, .5 + direction * factor**2)
-  assert found > exact_delta(1., 1.) + 5 * error
+  assert estimate > exact_delta(1., 1.) + 5 * error
 
 
 def test_each_block_has_its_own_noise():

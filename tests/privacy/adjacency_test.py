@@ -30,7 +30,7 @@ def neighbours(data, adjacency):
 @pytest.mark.parametrize('adjacency, expected', [
   (Adjacency.ADD_OR_REMOVE_ONE, .75), (Adjacency.REPLACE_ONE, 1.5)])
 def test_sensitivity_of_a_sum_is_attained(adjacency, expected):
-  """Item DP-09; the factor that tells the two apart is erratum E25."""
+  """Item DP-09; the factor between the two is erratum E25."""
   total = lambda data: sum((RECORDS[i] for i in data), np.zeros(2))
   worst = max(np.linalg.norm(total(data) - total(other))
               for data in itertools.product(range(len(RECORDS)), repeat=3)

@@ -40,29 +40,29 @@ def _product(pairs):
   (0.01, 1000, 10.0, 1.6415, 1.7123, 1.36545)])
 def test_golden_compositions(one, uses, simple, with_constant, without, exact):
   """ALG-09 and ALG-10, at a slack of 1e-6."""
-  found = composition.heterogeneous(
+  composed = composition.heterogeneous(
     [ApproxDP(epsilon=one, delta=0.0)] * uses, slack=1e-6)
-  assert found.epsilon == pytest.approx(min(simple, with_constant, without),
-                                        abs=1e-4)
-  assert found.delta == pytest.approx(1e-6)
+  assert composed.epsilon == pytest.approx(min(simple, with_constant, without),
+                                           abs=1e-4)
+  assert composed.delta == pytest.approx(1e-6)
   tight = accounting.optimal_composition(
     [ApproxDP(epsilon=one, delta=0.0)] * uses, delta=1e-6)
-  assert exact - 1e-5 <= tight <= found.epsilon
+  assert exact - 1e-5 <= tight <= composed.epsilon
   assert tight == pytest.approx(exact, abs=2e-4)
 
 
 def test_optimal_composition_of_unequal_guarantees():
   """ALG-10 with deltas, its golden value; and by enumeration without."""
   total = 1 - (1 - 1e-6) * (1 - 1e-7)**20
-  found = accounting.optimal_composition(
+  epsilon = accounting.optimal_composition(
     [ApproxDP(epsilon=0.1, delta=1e-7)] * 20, delta=total)
-  assert found == pytest.approx(1.78861, abs=2e-4)
+  assert epsilon == pytest.approx(1.78861, abs=2e-4)
   epsilons = [0.3, 0.7, 0.7, 0.1]
   p, q = _product([_response(e) for e in epsilons])
-  found = accounting.optimal_composition(
+  epsilon = accounting.optimal_composition(
     [ApproxDP(epsilon=e, delta=0.0) for e in epsilons], delta=0.05)
-  assert divergences.hockey_stick(p, q, epsilon=found) <= 0.05 + 1e-12
-  assert divergences.hockey_stick(p, q, epsilon=found - 1e-3) > 0.05
+  assert divergences.hockey_stick(p, q, epsilon=epsilon) <= 0.05 + 1e-12
+  assert divergences.hockey_stick(p, q, epsilon=epsilon - 1e-3) > 0.05
 
 
 def test_heterogeneous_dominates_exact_composition():
@@ -73,12 +73,12 @@ def test_heterogeneous_dominates_exact_composition():
     epsilons = rng.uniform(0.01, 1.0, rng.integers(2, 11)) * rng.choice(
       [0.1, 1.0])
     slack = 10.0**rng.uniform(-6, -1)
-    found = composition.heterogeneous(
+    composed = composition.heterogeneous(
       [ApproxDP(epsilon=e, delta=0.0) for e in epsilons], slack=slack)
     p, q = _product([_response(e) for e in epsilons])
-    assert divergences.hockey_stick(p, q, epsilon=found.epsilon) <= (
+    assert divergences.hockey_stick(p, q, epsilon=composed.epsilon) <= (
       slack * (1 + 1e-9))
-    used.add(found.epsilon < sum(epsilons) - 1e-12)
+    used.add(composed.epsilon < sum(epsilons) - 1e-12)
   assert used == {True, False}
 
 
@@ -100,21 +100,21 @@ def test_the_least_of_three_forms_and_the_exact_one():
 
 def test_deltas_multiply():
   parts = [ApproxDP(epsilon=0.1, delta=0.01), ApproxDP(epsilon=0.2, delta=0.02)]
-  found = composition.heterogeneous(parts, slack=1e-3)
-  assert found.delta == pytest.approx(1 - 0.999 * 0.99 * 0.98)
+  composed = composition.heterogeneous(parts, slack=1e-3)
+  assert composed.delta == pytest.approx(1 - 0.999 * 0.99 * 0.98)
 
 
 # -- Disjoint parts.
 
 
 def _geometric(counts, epsilon, span=25):
-  """The law of noisy counts, truncated far out and normalised."""
+  """The distribution of noisy counts, truncated far out and normalised."""
   values = np.arange(-span, span + 1)
-  law = np.ones(1)
+  probs = np.ones(1)
   for count in counts:
     each = np.exp(-epsilon * np.abs(values - count))
-    law = np.outer(law, each / each.sum()).ravel()
-  return law
+    probs = np.outer(probs, each / each.sum()).ravel()
+  return probs
 
 
 @pytest.mark.parametrize('adjacency, factor', [(AR, 1), (RO, 2)])
@@ -127,7 +127,7 @@ def test_disjoint_cells_by_enumeration(adjacency, factor):
   table = lambda dataset: [dataset.count(cell) for cell in cells]
   worst = max(
     divergences.max_divergence(*(
-      # Each cell alone: the law of independent cells is a product.
+      # Each cell alone: the distribution of independent cells is a product.
       _geometric([table(d)[cell]], epsilon) for d in pair)) for pair in
     neighbours.pairs(cells, (0, 1, 2), adjacency) for cell in range(4))
   assert worst == pytest.approx(epsilon)
@@ -145,13 +145,13 @@ def test_a_marginal_is_one_more_release():
   table, rows = (composition.parallel(
     [ApproxDP(epsilon=epsilon, delta=0.0)] * size, adjacency=AR)
     for size in (4, 2))
-  told = lambda dataset: [
+  counts_of = lambda dataset: [
     *(dataset.count(cell) for cell in cells),
     *(sum(first == row for first, _ in dataset) for row in (0, 1))]
   worst = max(
     sum(divergences.max_divergence(*(
       _geometric([count], epsilon) for count in both))
-        for both in zip(*map(told, pair), strict=True))
+        for both in zip(*map(counts_of, pair), strict=True))
     for pair in neighbours.pairs(cells, (0, 1, 2), AR))
   assert worst == pytest.approx(2 * epsilon)
   assert composition.basic([table, rows]).epsilon == pytest.approx(worst)
@@ -165,18 +165,18 @@ def test_parts_of_unequal_price():
   assert composition.parallel(parts, adjacency=RO, alike=True) == ApproxDP(
     epsilon=1.5, delta=0.04)
   # Within the dearest part a record is removed and another one added.
-  found = composition.parallel(parts, adjacency=RO)
-  assert found.epsilon == 2.0
-  assert found.delta == pytest.approx(0.03 * (1 + math.exp(0.2)))
+  composed = composition.parallel(parts, adjacency=RO)
+  assert composed.epsilon == 2.0
+  assert composed.delta == pytest.approx(0.03 * (1 + math.exp(0.2)))
 
 
 def test_a_record_may_change_within_its_part():
-  """ALG-13: two counts told together, and one cheaper; by enumeration."""
-  prices = {'a': 1.0, 'b': 1.0, 'c': 0.2}
+  """ALG-13: two counts released together, and one cheaper; by enumeration."""
+  epsilons = {'a': 1.0, 'b': 1.0, 'c': 0.2}
   parts = [ApproxDP(epsilon=e, delta=0.0) for e in (1.0, 0.2)]
   losses = [sum(divergences.max_divergence(*(
-    _geometric([dataset.count(kind)], price, span=40) for dataset in pair))
-      for kind, price in prices.items())
+    _geometric([dataset.count(kind)], epsilon, span=40) for dataset in pair))
+      for kind, epsilon in epsilons.items())
     for pair in neighbours.pairs('abc', (1, 2), RO)]
   assert max(losses) == pytest.approx(2.0)
   claim = composition.parallel(parts, adjacency=RO)
@@ -205,10 +205,10 @@ def test_the_delta_of_a_replacement_is_attained():
       row[a], row[b] = sign, -sign * growth
       rows.append(row)
       bounds.append(delta if sign == 1 else delta + growth - 1)
-  found = optimize.linprog([-1, 0, math.exp(2 * epsilon)], A_ub=rows,
-                           b_ub=bounds, bounds=[(0, 1)] * 3)
-  assert -found.fun == pytest.approx(claim.delta, rel=1e-6)
-  assert -found.fun > 1.5 * 2 * delta
+  optimum = optimize.linprog([-1, 0, math.exp(2 * epsilon)], A_ub=rows,
+                             b_ub=bounds, bounds=[(0, 1)] * 3)
+  assert -optimum.fun == pytest.approx(claim.delta, rel=1e-6)
+  assert -optimum.fun > 1.5 * 2 * delta
 
 
 # -- From pure to concentrated, for mechanisms that are known.
@@ -282,8 +282,8 @@ def test_golden_concentrations():
 
 def test_groups_of_concentrated_releases():
   """ALG-06: exact for Gaussians, whose shift is multiplied."""
-  made = notions.zcdp_of_group(notions.ZCDP(rho=0.3), size=4)
-  assert made.rho == pytest.approx(16 * 0.3)
+  group = notions.zcdp_of_group(notions.ZCDP(rho=0.3), size=4)
+  assert group.rho == pytest.approx(16 * 0.3)
 
 
 def test_a_random_record_is_no_privacy():
@@ -294,9 +294,9 @@ def test_a_random_record_is_no_privacy():
       p, q = (np.array([d.count(record) for record in 'abc']) / size
               for d in (one, other))
       for epsilon in (0.0, 1.0, 20.0):
-        found = divergences.hockey_stick(p, q, epsilon=epsilon)
-        assert found <= 1 / size + 1e-12
-        worst = max(worst, found if epsilon == 20.0 else 0.0)
+        delta = divergences.hockey_stick(p, q, epsilon=epsilon)
+        assert delta <= 1 / size + 1e-12
+        worst = max(worst, delta if epsilon == 20.0 else 0.0)
     assert worst == pytest.approx(1 / size)
 
 

@@ -1,4 +1,4 @@
-"""What holds for every mechanism: claim, law, keys, compilation, numbers."""
+"""What holds for every mechanism: claim, samples, keys, compilation, values."""
 
 import dataclasses
 import functools
@@ -59,12 +59,12 @@ def assert_same(left, right):
 @pytest.mark.sound
 @every
 def test_the_claim_covers_all_pairs(case):
-  """Exact divergences of the law, both orders, whole curve of the event."""
+  """Exact divergences, both orders, whole curve of the event."""
   assert isinstance(case.mechanism, mechanism.Mechanism)
   curve, attained = claimed(case.name), np.zeros(len(EPSILONS))
   for pair in case.pairs:
-    laws = [case.probs(data) for data in pair]
-    for p, q in (laws, laws[::-1]):
+    probs = [case.probs(data) for data in pair]
+    for p, q in (probs, probs[::-1]):
       attained = np.maximum(attained, [
           divergences.hockey_stick(p, q, epsilon=epsilon)
           for epsilon in EPSILONS])
@@ -77,10 +77,10 @@ def statistic(cells, probs):
   """(chi-square, degrees of freedom) of groups of cells, 1/16 of mass each."""
   group = np.minimum((np.cumsum(probs) - probs / 2) * 16, 15).astype(int)
   expected = np.bincount(group, probs, minlength=16) * cells.size
-  found = np.bincount(group[cells], minlength=16)
+  counts = np.bincount(group[cells], minlength=16)
   kept = expected > 0
-  assert not found[~kept].any()
-  return (np.sum((found - expected)[kept]**2 / expected[kept]),
+  assert not counts[~kept].any()
+  return (np.sum((counts - expected)[kept]**2 / expected[kept]),
           np.sum(kept) - 1)
 
 
@@ -88,9 +88,9 @@ def statistic(cells, probs):
 @every
 def test_releases_have_the_law(case):
   """False alarm 1e-6 for each; ten per cent of a scale are seen."""
-  found, freedom = statistic(case.cells(many(case.name)),
-                             case.probs(case.pairs[0][0]))
-  assert found < stats.chi2(freedom).isf(1e-6)
+  chi_square, freedom = statistic(case.cells(many(case.name)),
+                                  case.probs(case.pairs[0][0]))
+  assert chi_square < stats.chi2(freedom).isf(1e-6)
 
 
 @pytest.mark.every(9)
@@ -120,15 +120,15 @@ def test_double_precision_is_taken(case):
 @pytest.mark.every(3)
 @every
 def test_another_adjacency_is_refused(case):
-  """A name is no adjacency; what holds for one is not told of another."""
-  made = case.mechanism
-  if dataclasses.is_dataclass(made) and 'adjacency' in {
-      field.name for field in dataclasses.fields(made)}:
+  """A name is no adjacency; a claim for one is not made for another."""
+  mechanism = case.mechanism
+  if dataclasses.is_dataclass(mechanism) and 'adjacency' in {
+      field.name for field in dataclasses.fields(mechanism)}:
     with pytest.raises(ValueError, match='adjacency must be Adjacency'):
-      dataclasses.replace(made, adjacency='replace_one')
-  other, = set(Adjacency) - {made.adjacency}
+      dataclasses.replace(mechanism, adjacency='replace_one')
+  other, = set(Adjacency) - {mechanism.adjacency}
   try:
-    spent = accounting.delta_for(made.event, target_epsilon=EPSILONS[2],
+    spent = accounting.delta_for(mechanism.event, target_epsilon=EPSILONS[2],
                                  adjacency=other, accountant=case.accountant)
   except ValueError as error:
     assert 'does not cover' in str(error)

@@ -54,9 +54,9 @@ def test_joint_multiplier_is_tight(epsilon):
                 for x, m, s in zip(axes, means, stddevs, strict=True))
     return one[:, None] * two[None, :]
 
-  moved, still = density(sensitivities), density((0., 0.))
+  shifted, still = density(sensitivities), density((0., 0.))
   cell = math.prod(a[1] - a[0] for a in axes)
-  exact = np.maximum(moved - math.exp(epsilon) * still, 0).sum() * cell
+  exact = np.maximum(shifted - math.exp(epsilon) * still, 0).sum() * cell
   claimed = accounting.delta_for(
       accounting.gaussian_event(noise_multiplier=joint(sensitivities, stddevs)),
       target_epsilon=epsilon, adjacency=Adjacency.ADD_OR_REMOVE_ONE)
@@ -118,12 +118,12 @@ def test_optimal_agrees_with_a_numeric_optimiser(seed):
     value = np.sum(costs / shares)
     return np.log(value), (shares * value - costs / shares) / value
 
-  found = optimize.minimize(energy, np.zeros(len(sizes)), jac=True,
-                            method='L-BFGS-B',
-                            options={'ftol': 1e-16, 'gtol': 1e-12})
+  optimum = optimize.minimize(energy, np.zeros(len(sizes)), jac=True,
+                              method='L-BFGS-B',
+                              options={'ftol': 1e-16, 'gtol': 1e-12})
   scale = z**2 * np.sum(sensitivities.astype(np.float64)**2 * sizes)
   ours = float(np.dot(sizes, split(sensitivities, z, sizes, 'optimal')**2))
-  assert ours / scale == pytest.approx(math.exp(found.fun), rel=1e-6)
+  assert ours / scale == pytest.approx(math.exp(optimum.fun), rel=1e-6)
 
 
 def test_rules_by_name():

@@ -63,9 +63,9 @@ def test_every_choice_is_below_the_bound():
   generator = np.random.default_rng(0)
   largest = 0.0
   for _ in range(2_000):
-    one, moved = generator.normal(0, 2, 3), generator.uniform(-.5, .5, 3)
+    one, change = generator.normal(0, 2, 3), generator.uniform(-.5, .5, 3)
     p, q = (np.exp(scores) / np.exp(scores).sum()
-            for scores in (one, one + moved * 1.4 / np.ptp(moved)))
+            for scores in (one, one + change * 1.4 / np.ptp(change)))
     for order in (1.5, 6.):
       value = math.log(np.sum(p**order * q**(1 - order))) / (order - 1)
       bound = renyi.bounded_range(BoundedRange(width=1.4), order=order)

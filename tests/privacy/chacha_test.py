@@ -42,11 +42,11 @@ def _oracle(words, counter, nonce):
 @pytest.mark.every(1)
 @pytest.mark.parametrize('key,counter,nonce,wanted', _KNOWN)
 def test_vectors_of_the_rfc(key, counter, nonce, wanted):
-  made = chacha.blocks(
+  words = chacha.blocks(
       jnp.asarray(np.frombuffer(key, '<u4')), jnp.asarray([counter], jnp.uint32),
       np.frombuffer(bytes.fromhex(nonce), '<u4'))
-  assert np.asarray(made[:8, 0], '<u4').tobytes().hex() == wanted
-  np.testing.assert_array_equal(made[:, 0], _oracle(
+  assert np.asarray(words[:8, 0], '<u4').tobytes().hex() == wanted
+  np.testing.assert_array_equal(words[:, 0], _oracle(
       np.frombuffer(key, '<u4'), counter,
       np.frombuffer(bytes.fromhex(nonce), '<u4')))
 
@@ -107,7 +107,7 @@ def test_each_of_the_256_bits_of_a_key_matters():
   flipped = np.repeat(_WORDS[None], 257, 0)
   for bit in range(256):
     flipped[bit, bit // 32] ^= np.uint32(1 << bit % 32)
-  made = keys.from_words(flipped)
+  flipped_keys = keys.from_words(flipped)
   for use in (lambda key: additive.random_words(key, (32,)),
               lambda key: jnp.stack(additive.random_pairs(key, (16,))).ravel(),
               lambda key: jax.random.bits(key, (32,), jnp.uint32),
@@ -115,7 +115,7 @@ def test_each_of_the_256_bits_of_a_key_matters():
               lambda key: jnp.concatenate([
                   jax.random.key_data(jax.random.fold_in(key, place))
                   for place in range(4)])):
-    words = np.asarray(jax.vmap(use)(made))
+    words = np.asarray(jax.vmap(use)(flipped_keys))
     changed = np.bitwise_count(words[:256] ^ words[256]).sum(1, dtype=int)
     # 1024 fair coins each; 7.5 deviations, 256 times: 2e-11.
     assert np.abs(changed - 512).max() < 7.5 * 16
@@ -128,9 +128,9 @@ def test_words_are_uniform_and_none_comes_twice():
   for size in (3333, 1, 2, 5001, 1664):
     parts.append(np.asarray(additive.random_words(_KEY, (size,), start)))
     start += size
-  for made in (additive.random_pairs(_KEY, (2000,)),
-               [jax.random.bits(_KEY, (2000,), jnp.uint32)]):
-    parts += [np.asarray(part) for part in made]
+  for draws in (additive.random_pairs(_KEY, (2000,)),
+                [jax.random.bits(_KEY, (2000,), jnp.uint32)]):
+    parts += [np.asarray(part) for part in draws]
   words = np.concatenate(parts)
   assert len(np.unique(words)) == len(words)
   bits = np.unpackbits(words.view(np.uint8)).reshape(-1, 32).mean(0)
@@ -204,18 +204,18 @@ def test_all_draws_of_jax_work():
 def test_noise_on_the_lattice_has_its_law():
   step = jnp.float32(2.0**-19)
   outer = lattice.outer_multiplier(jnp.float32(1.0), step)
-  made = np.asarray(lattice.add_noise(_KEY, jnp.zeros(40_000), step, outer))
+  noisy = np.asarray(lattice.add_noise(_KEY, jnp.zeros(40_000), step, outer))
   wanted = float(lattice.real_stddev(outer, step))
-  assert abs(made.mean()) < 6 * wanted / 200
-  assert abs(made.std() / wanted - 1) < 6 / 80_000**0.5
+  assert abs(noisy.mean()) < 6 * wanted / 200
+  assert abs(noisy.std() / wanted - 1) < 6 / 80_000**0.5
 
 
 def test_system_keys_are_others_every_time():
-  made = np.concatenate([jax.random.key_data(keys.system_keys(count))
-                         for count in (1, 3, 1)])
-  words = np.ravel(made)
+  key_data = np.concatenate([jax.random.key_data(keys.system_keys(count))
+                             for count in (1, 3, 1)])
+  words = np.ravel(key_data)
   # 40 of 2^32 collide with probability 2e-7.
-  assert made.shape == (5, 8) and len(np.unique(words)) == 40
+  assert key_data.shape == (5, 8) and len(np.unique(words)) == 40
   assert keys.is_secret(keys.system_keys(1))
   assert not keys.is_secret(jax.random.key(0))
   for num in (0, 1.5, -1):

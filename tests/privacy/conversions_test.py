@@ -23,7 +23,7 @@ ORDERS = [1.01, 1.5, 2.0, 4.0, 8.0, 64.0]
 
 
 def _response(epsilon, categories=2):
-  """Two neighbours' laws of an answer."""
+  """Answer probabilities of two neighbours."""
   p = np.ones(categories)
   p[0] = math.exp(epsilon)
   return p / p.sum(), np.roll(p, 1) / p.sum()
@@ -38,15 +38,15 @@ def test_laplace_curve_by_quadrature(epsilon, order):
     (order - 1) * log_ratio(x) - epsilon * abs(x)) * epsilon / 2
   total = sum(integrate.quad(integrand, *ends, epsabs=0, epsrel=1e-11)[0]
               for ends in ((-math.inf, 0), (0, 1), (1, math.inf)))
-  found = renyi_steps.laplace(epsilon=epsilon, order=order).divergence
-  assert found == pytest.approx(math.log(total) / (order - 1), abs=1e-9)
+  divergence = renyi_steps.laplace(epsilon=epsilon, order=order).divergence
+  assert divergence == pytest.approx(math.log(total) / (order - 1), abs=1e-9)
 
 
 @pytest.mark.parametrize('order, golden', [(1.5, .512883511), (2.0, .619123630),
                                            (8.0, .910198801)])
 def test_golden_laplace_curve(order, golden):
-  found = renyi_steps.laplace(epsilon=1.0, order=order).divergence
-  assert found == pytest.approx(golden, abs=1e-8)
+  divergence = renyi_steps.laplace(epsilon=1.0, order=order).divergence
+  assert divergence == pytest.approx(golden, abs=1e-8)
 
 
 @pytest.mark.parametrize('categories', [2, 3, 10])
@@ -54,10 +54,10 @@ def test_golden_laplace_curve(order, golden):
 def test_response_curve_by_enumeration(categories, order):
   for epsilon in (0.1, 1.0, 3.0):
     p, q = _response(epsilon, categories)
-    found = renyi_steps.randomized_response(epsilon=epsilon, order=order,
+    divergence = renyi_steps.randomized_response(epsilon=epsilon, order=order,
                                       num_categories=categories).divergence
-    assert found == pytest.approx(divergences.renyi(p, q, order=order),
-                                  abs=1e-9)
+    assert divergence == pytest.approx(divergences.renyi(p, q, order=order),
+                                       abs=1e-9)
 
 
 def test_golden_response_curve():
@@ -126,9 +126,9 @@ def test_concentrated_releases_add_up_and_are_restated():
 @pytest.mark.parametrize('delta', [0.0, 1e-5, 0.1, 0.3])
 def test_a_pure_guarantee_with_a_delta(delta):
   p, q = _response(1.0)
-  found = notions.approx_from_pure(PureDP(epsilon=1.0), delta=delta)
-  if found.epsilon:
-    assert divergences.hockey_stick(p, q, epsilon=found.epsilon) == (
+  converted = notions.approx_from_pure(PureDP(epsilon=1.0), delta=delta)
+  if converted.epsilon:
+    assert divergences.hockey_stick(p, q, epsilon=converted.epsilon) == (
       pytest.approx(delta, abs=1e-12))
   else:
     assert divergences.hockey_stick(p, q, epsilon=0.0) <= delta
@@ -157,5 +157,5 @@ def test_golden_amplification(epsilon, prob, golden):
   event = accounting.poisson_event(
     accounting.laplace_event(noise_multiplier=1 / epsilon),
     sampling_prob=prob, num_steps=1)
-  found = accounting.epsilon(event, delta=1e-12, adjacency=AR)
-  assert golden - 1e-6 <= found <= golden + 2e-4
+  actual = accounting.epsilon(event, delta=1e-12, adjacency=AR)
+  assert golden - 1e-6 <= actual <= golden + 2e-4

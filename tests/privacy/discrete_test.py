@@ -46,11 +46,11 @@ def test_wide_noise_is_a_sum_of_two_of_its_variance():
     assert width**2 * (1 + multiplier**2) == pytest.approx(stddev**2)
 
 
-def table(mechanism, reach):
-  """Probabilities of -reach, ..., reach, of a mechanism of one law."""
-  law, = mechanism._tables()
-  found = {law.first + i: w / 2**96 for i, w in enumerate(law.weights)}
-  return np.array([found[z] for z in range(-reach, reach + 1)])
+def table(mechanism, bound):
+  """Returns the probabilities of -bound, ..., bound, from the one table."""
+  noise, = mechanism._tables()
+  weights = {noise.first + i: w / 2**96 for i, w in enumerate(noise.weights)}
+  return np.array([weights[z] for z in range(-bound, bound + 1)])
 
 
 def curve(here, there, epsilon):
@@ -71,8 +71,8 @@ def test_geometric_loss_by_enumeration(adjacency, record_norm):
             for shift in range(1, sensitivity + 1)]
   assert max(losses) == pytest.approx(1, abs=1e-12) == losses[-1]
   # One step more would cost more: the sensitivity is not too large, either.
-  beyond = sensitivity + 1
-  assert np.log(noise[beyond:] / noise[:-beyond]).min() < -1.1
+  further = sensitivity + 1
+  assert np.log(noise[further:] / noise[:-further]).min() < -1.1
 
 
 @pytest.mark.parametrize('adjacency', [ADD, REPLACE])
@@ -83,9 +83,9 @@ def test_geometric_event_is_the_exact_curve(adjacency):
   shift = mechanism.l1_sensitivity
   for epsilon in (0., .4, 1.1):
     exact = curve(noise[shift:], noise[:-shift], epsilon)
-    found = accounting.delta_for(mechanism.event, target_epsilon=epsilon,
+    delta = accounting.delta_for(mechanism.event, target_epsilon=epsilon,
                                  adjacency=adjacency)
-    assert exact - 1e-12 <= found <= exact + 1e-4
+    assert exact - 1e-12 <= delta <= exact + 1e-4
   assert mechanisms.epsilon(mechanism, delta=1e-9) == pytest.approx(1.5,
                                                                     abs=1e-6)
   with pytest.raises(ValueError, match='the rdp accountant does not cover'):
@@ -159,10 +159,10 @@ def test_discrete_gaussian_is_zcdp(stddev):
   for shift in (1, 2):
     for order in (1.5, 2., 3.):
       bound = order * shift**2 / (2 * stddev**2)
-      found = log_moment(noise, shift, order)
-      assert found <= bound * (1 + 1e-9)
+      moment = log_moment(noise, shift, order)
+      assert moment <= bound * (1 + 1e-9)
       if stddev >= 2 and shift == 1:
-        assert found > .999 * bound
+        assert moment > .999 * bound
         # Noise that is ten percent too small is seen.
         less = table(gaussian(noise_multiplier=.9 * stddev),
                      math.ceil(7 * stddev))
@@ -198,15 +198,15 @@ def test_release_law(mechanism):
   noise = noise.astype(np.float64) - 1000
   assert jax.tree.map(jnp.shape, noisy) == jax.tree.map(jnp.shape, data)
   if isinstance(mechanism, discrete.GeometricMechanism):
-    law, spread = stats.dlaplace(1 / mechanism.scale), 5.
+    distribution, spread = stats.dlaplace(1 / mechanism.scale), 5.
   else:
-    law, spread = stats.norm(0, mechanism.stddev), 2.
+    distribution, spread = stats.norm(0, mechanism.stddev), 2.
   correction = .5 if spread == 2. else 0.
 
   def distance(values):
     ends = np.unique(values)
     seen = np.searchsorted(np.sort(values), ends, side='right') / DRAWS
-    return np.abs(seen - law.cdf(ends + correction)).max()
+    return np.abs(seen - distribution.cdf(ends + correction)).max()
 
   assert distance(noise) < 2.7 / DRAWS**.5
   assert distance(np.round(noise * .9)) > 2.7 / DRAWS**.5
@@ -218,8 +218,8 @@ def test_release_law(mechanism):
 
 
 def test_both_are_mechanisms_that_compose():
-  for made in (geometric(), gaussian()):
-    assert isinstance(made, mechanisms.Mechanism)
+  for mechanism in (geometric(), gaussian()):
+    assert isinstance(mechanism, mechanisms.Mechanism)
   once, pure = (
     accounting.epsilon(accounting.repeated_event(event, 50), delta=1e-6,
                        adjacency=REPLACE)
@@ -256,12 +256,12 @@ def test_refusals(make, message):
 
 def test_fault_one_entry_shifted(monkeypatch):
   """The weight of 1 goes to 2."""
-  law = integers.discrete_laplace(1.)
-  weights = list(law.weights)
-  weights[2 - law.first] += weights[1 - law.first]
-  weights[1 - law.first] = 0
-  moved = dataclasses.replace(law, weights=tuple(weights))
-  monkeypatch.setattr(integers, 'discrete_laplace', lambda scale: moved)
+  noise_table = integers.discrete_laplace(1.)
+  weights = list(noise_table.weights)
+  weights[2 - noise_table.first] += weights[1 - noise_table.first]
+  weights[1 - noise_table.first] = 0
+  shifted = dataclasses.replace(noise_table, weights=tuple(weights))
+  monkeypatch.setattr(integers, 'discrete_laplace', lambda scale: shifted)
   for test in (test_geometric_golden_values,
                test_truncated_geometric_golden_matrix):
     with pytest.raises(AssertionError):

@@ -1,4 +1,4 @@
-"""Tests of dpjax.privacy.draws: laws, quantiles of chosen words, tails.
+"""Tests of dpjax.privacy.draws: samples, quantiles of chosen words, tails.
 
 By the inequality of Dvoretzky, Kiefer and Wolfowitz the Kolmogorov-Smirnov
 distance of n draws exceeds 2.7 / sqrt(n) with probability below 1e-6.
@@ -15,13 +15,13 @@ from dpjax.privacy import draws
 
 KEY = jax.random.key(3)
 COUNT = 400_000
-LAWS = {
+DISTRIBUTIONS = {
   'standard_exponential': stats.expon(), 'standard_laplace': stats.laplace(),
   'standard_gumbel': stats.gumbel_r(), 'standard_uniform': stats.uniform(-1, 2)}
 
 
-def distance(values, law):
-  levels = law.cdf(np.sort(np.ravel(values)))
+def distance(values, distribution):
+  levels = distribution.cdf(np.sort(np.ravel(values)))
   steps = np.arange(levels.size + 1) / levels.size
   return max((steps[1:] - levels).max(), (levels - steps[:-1]).max())
 
@@ -36,12 +36,12 @@ def from_words(monkeypatch, function, high, low):
 
 
 @pytest.mark.every(3)
-@pytest.mark.parametrize('name', LAWS)
+@pytest.mark.parametrize('name', DISTRIBUTIONS)
 def test_law(name):
   values = np.asarray(getattr(draws, name)(KEY, (COUNT,)), np.float64)
-  assert distance(values, LAWS[name]) < 2.7 / COUNT**.5
+  assert distance(values, DISTRIBUTIONS[name]) < 2.7 / COUNT**.5
   # Sharp enough to see a scale that is off by three percent.
-  assert distance(1.03 * values, LAWS[name]) > 2.7 / COUNT**.5
+  assert distance(1.03 * values, DISTRIBUTIONS[name]) > 2.7 / COUNT**.5
   neighbours = np.corrcoef(values[1:], values[:-1])[0, 1]
   assert abs(neighbours) < 5 / COUNT**.5
 
@@ -52,13 +52,14 @@ def test_whole_numbers_have_their_law():
     values = np.asarray(draws.discrete_laplace(
       jax.random.fold_in(KEY, number), (100_000,), scale))
     np.testing.assert_array_equal(values, np.round(values))
-    law = stats.dlaplace(1 / scale)
-    assert draws.discrete_laplace_variance(scale) == pytest.approx(law.var())
-    reach = int(5 * scale) + 1
-    counts = np.bincount(np.int64(np.clip(values, -reach, reach)) + reach,
-                         minlength=2 * reach + 1)
-    wanted = law.pmf(np.arange(-reach, reach + 1))
-    wanted[[0, -1]] = law.cdf(-reach)
+    distribution = stats.dlaplace(1 / scale)
+    assert draws.discrete_laplace_variance(scale) == pytest.approx(
+        distribution.var())
+    bound = int(5 * scale) + 1
+    counts = np.bincount(np.int64(np.clip(values, -bound, bound)) + bound,
+                         minlength=2 * bound + 1)
+    wanted = distribution.pmf(np.arange(-bound, bound + 1))
+    wanted[[0, -1]] = distribution.cdf(-bound)
     assert stats.chisquare(counts, wanted * values.size).pvalue > 1e-6
 
 
@@ -110,8 +111,8 @@ def test_cauchy(monkeypatch):
   assert distance(np.arctan(1.03 * values) / np.pi,
                   stats.uniform(-.5, 1)) > 2.7 / COUNT**.5
   high, low, tail = tails()
-  found = from_words(monkeypatch, draws.standard_cauchy, high, 2 * low)
-  np.testing.assert_allclose(found, stats.cauchy.isf(tail), rtol=2e-5,
+  cauchy = from_words(monkeypatch, draws.standard_cauchy, high, 2 * low)
+  np.testing.assert_allclose(cauchy, stats.cauchy.isf(tail), rtol=2e-5,
                              atol=2e-7)
 
 

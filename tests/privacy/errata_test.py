@@ -56,8 +56,8 @@ def test_blocks_accounted_as_one(run, sigma, num_blocks, claimed, sound):
   """Erratum E2: sigma accounted where sigma / sqrt(K) was run (DP-19)."""
   q, steps, delta = run
   assert spend(q, sigma, steps, delta) == pytest.approx(claimed, rel=6e-3)
-  found = spend(q, joint(sigma, num_blocks), steps, delta)
-  assert found == pytest.approx(sound, rel=3e-3)
+  epsilon = spend(q, joint(sigma, num_blocks), steps, delta)
+  assert epsilon == pytest.approx(sound, rel=3e-3)
 
 
 def test_blocks_accounted_as_one_in_one_step():
@@ -81,12 +81,13 @@ def test_product_from_the_layer_itself(norms):
   printed = np.array([np.prod(norms[k:]) for k in range(3)])
   sigma = 4.
   sound = joint(sigma, 3)
-  found = float(blocks.joint_noise_multiplier(
+  multiplier = float(blocks.joint_noise_multiplier(
       np.float32(after), np.float32(sigma * printed)))
   shares = np.array([1 / c for c in norms])
-  assert found == pytest.approx(sigma / np.sqrt(np.sum(shares**2)), rel=1e-5)
-  assert found < sound
-  assert spend(1., found, 1) > spend(1., sound, 1)
+  assert multiplier == pytest.approx(sigma / np.sqrt(np.sum(shares**2)),
+                                     rel=1e-5)
+  assert multiplier < sound
+  assert spend(1., multiplier, 1) > spend(1., sound, 1)
   # One layer of zeros is not noised at all.
   assert float(blocks.joint_noise_multiplier(
       np.float32([1.]), np.float32([1e-30]))) < 1e-20
@@ -117,14 +118,14 @@ def normal_pair(size, sigma):
 @pytest.mark.parametrize('size, true', [(10, 12.57), (100, 10.24),
                                         (10_000, 10.00)])
 def test_realised_batch_size_without_sampling(size, true):
-  """Erratum E4: sensitivity 2 D / (m + 1), and a scale that tells m."""
+  """Erratum E4: sensitivity 2 D / (m + 1), and a scale that reveals m."""
   assert spend(1., 1., 1) == pytest.approx(4.377, abs=1e-3)
-  found = epsilon_of(normal_pair(size, 1.), 1e-5)
-  assert found == pytest.approx(true, abs=6e-3)
+  epsilon = epsilon_of(normal_pair(size, 1.), 1e-5)
+  assert epsilon == pytest.approx(true, abs=6e-3)
   # Not even half the multiplier is an upper bound for small batches.
   halved = spend(1., .5, 1)
   assert halved == pytest.approx(9.997, abs=1e-3)
-  assert found > halved - 5e-3
+  assert epsilon > halved - 5e-3
 
 
 @pytest.mark.every(3)
@@ -195,10 +196,10 @@ def test_amplification_is_lost_without_empty_batches(epsilon):
 
   claim = composition.sampled_poisson(
       ApproxDP(epsilon=epsilon, delta=0.), sampling_prob=q).epsilon
-  found, kept = (
+  epsilon_spent, kept = (
       divergences.max_divergence(release((0, 1), again), release((0,), again))
       for again in (True, False))
   assert kept == pytest.approx(claim)
-  assert found == pytest.approx(
+  assert epsilon_spent == pytest.approx(
       math.log(1 + .50251256 * (math.exp(epsilon) - 1)), rel=1e-6)
-  assert found > 20 * claim
+  assert epsilon_spent > 20 * claim

@@ -1,4 +1,4 @@
-"""Exact samplers: laws by enumeration of their decisions and by chi-square."""
+"""Exact samplers: enumerated decisions and chi-square tests."""
 
 import decimal
 import fractions
@@ -21,11 +21,11 @@ def _below(seed):
 
 def _fits(draws, weights):
   """Chi-square of integers against weights by value; tails are joined."""
-  law = {z: w for z, w in weights.items()}
-  total = math.fsum(law.values())
-  kept = [z for z, w in law.items() if len(draws) * w / total >= 8]
+  masses = {z: w for z, w in weights.items()}
+  total = math.fsum(masses.values())
+  kept = [z for z, w in masses.items() if len(draws) * w / total >= 8]
   counts = np.array([np.sum(draws == z) for z in kept])
-  wanted = len(draws) * np.array([law[z] for z in kept]) / total
+  wanted = len(draws) * np.array([masses[z] for z in kept]) / total
   rest = len(draws) - counts.sum(), len(draws) - wanted.sum()
   if rest[1] > 1:
     counts, wanted = np.append(counts, rest[0]), np.append(wanted, rest[1])
@@ -42,7 +42,7 @@ def _enumerate(monkeypatch, coin, prob_of, draw, *, rest=1e-3):
   Every uniform integer and every coin of the sampler of this name is tried
   with every value, likely branches first.
   """
-  law, queue, mass, left = {}, [(-1.0, ())], 1.0, None
+  masses, queue, mass, left = {}, [(-1.0, ())], 1.0, None
 
   def decide(probs):
     try:
@@ -54,7 +54,7 @@ def _enumerate(monkeypatch, coin, prob_of, draw, *, rest=1e-3):
       decide([1 - prob_of(x), prob_of(x)])))
   for _ in range(20_000):
     if mass < rest:
-      return law
+      return masses
     weight, given = heapq.heappop(queue)
     left = iter(given)
     try:
@@ -64,16 +64,16 @@ def _enumerate(monkeypatch, coin, prob_of, draw, *, rest=1e-3):
         if prob:
           heapq.heappush(queue, (weight * prob, (*given, k)))
       continue
-    law[value] = law.get(value, 0) - weight
+    masses[value] = masses.get(value, 0) - weight
     mass += weight
   raise AssertionError(f'{mass} is left')
 
 
 @pytest.mark.parametrize('rate', [Fraction(0), Fraction(1, 3), Fraction(2)])
 def test_law_of_coins_by_enumeration(monkeypatch, rate):
-  law = _enumerate(monkeypatch, 'bernoulli', float,
-                   lambda below: exact.bernoulli_exp(rate, below))
-  assert law.get(True, 0) == pytest.approx(math.exp(-rate), abs=2e-3)
+  probs = _enumerate(monkeypatch, 'bernoulli', float,
+                     lambda below: exact.bernoulli_exp(rate, below))
+  assert probs.get(True, 0) == pytest.approx(math.exp(-rate), abs=2e-3)
 
 
 @pytest.mark.parametrize('draw, weight', [
@@ -84,12 +84,12 @@ def test_law_of_coins_by_enumeration(monkeypatch, rate):
 ])
 def test_law_of_noise_by_enumeration(monkeypatch, draw, weight):
   rest = 4e-2
-  law = _enumerate(monkeypatch, 'bernoulli_exp', lambda x: math.exp(-x), draw,
-                   rest=rest)
+  probs = _enumerate(monkeypatch, 'bernoulli_exp', lambda x: math.exp(-x), draw,
+                     rest=rest)
   total = sum(weight(z) for z in range(-50, 51))
   for z in range(-50, 51):
     wanted = weight(z) / total
-    assert wanted - rest <= law.get(z, 0) <= wanted + 1e-12
+    assert wanted - rest <= probs.get(z, 0) <= wanted + 1e-12
 
 
 @pytest.mark.parametrize('rate', [Fraction(0), Fraction(1, 7), Fraction(1),
@@ -107,8 +107,8 @@ def test_discrete_laplace(scale):
   below = _below(2)
   draws = np.array([exact.discrete_laplace(scale, below)
                     for _ in range(8_000)])
-  law = {z: math.exp(-abs(z) / scale) for z in range(-200, 201)}
-  assert _fits(draws, law) > 1e-5
+  weights = {z: math.exp(-abs(z) / scale) for z in range(-200, 201)}
+  assert _fits(draws, weights) > 1e-5
   a = math.exp(-1 / scale)
   assert draws.var() == pytest.approx(2 * a / (1 - a)**2, rel=0.1)
 
@@ -120,9 +120,9 @@ def test_discrete_gaussian(variance):
   below = _below(3)
   draws = np.array([exact.discrete_gaussian(variance, below)
                     for _ in range(8_000)])
-  law = {z: math.exp(-z * z / (2 * float(variance)))
-         for z in range(-400, 401)}
-  assert _fits(draws, law) > 1e-5
+  weights = {z: math.exp(-z * z / (2 * float(variance)))
+             for z in range(-400, 401)}
+  assert _fits(draws, weights) > 1e-5
 
 
 def test_a_wrong_law_is_found():
@@ -168,10 +168,10 @@ def test_choice_is_proportional():
   below = _below(5)
   draws = np.array([exact.choice(weights, scores, rate, below)
                     for _ in range(2_000)])
-  law = {i: w * math.exp(-rate * s)
-         for i, (w, s) in enumerate(zip(weights, scores, strict=True)) if w}
-  assert set(draws) <= set(law)
-  assert _fits(draws, law) > 1e-5
+  pairs = enumerate(zip(weights, scores, strict=True))
+  expected = {i: w * math.exp(-rate * s) for i, (w, s) in pairs if w}
+  assert set(draws) <= set(expected)
+  assert _fits(draws, expected) > 1e-5
 
 
 @pytest.mark.parametrize('above, index', [(0, 0), (1, 1)])

@@ -1,4 +1,4 @@
-"""The Gaussian mechanism: fields, claim, law, calibration, refusals."""
+"""The Gaussian mechanism: fields, claim, samples, calibration, refusals."""
 
 import dataclasses
 import math
@@ -114,13 +114,14 @@ def test_refusals(arguments, message):
   (5., .89187)])
 def test_golden_calibration(epsilon, stddev):
   """Item DP-11."""
-  found = additive.calibrated_gaussian(
+  mechanism = additive.calibrated_gaussian(
       record_norm=2., epsilon=epsilon, delta=1e-5, adjacency=ADD)
-  assert found.stddev / 2 == pytest.approx(stddev, rel=4e-4)
+  assert mechanism.stddev / 2 == pytest.approx(stddev, rel=4e-4)
   # Never less noise than the exact curve asks for.
   exact = dp_accounting.get_sigma_gaussian(epsilon, 1e-5)
-  assert exact * (1 - 1e-7) <= found.noise_multiplier <= exact * (1 + 4e-4)
-  assert exact_delta(1 / found.noise_multiplier, epsilon) <= 1e-5 * (1 + 1e-6)
+  assert exact * (1 - 1e-7) <= mechanism.noise_multiplier <= exact * (1 + 4e-4)
+  assert exact_delta(1 / mechanism.noise_multiplier,
+                     epsilon) <= 1e-5 * (1 + 1e-6)
 
 
 def test_replacement_needs_twice_the_noise():
@@ -153,10 +154,10 @@ def leak_at_ten():
 @pytest.mark.parametrize('adjacency, factor', [(ADD, 1), (REPLACE, 2)])
 def test_classical_noise_is_that_of_the_textbook(adjacency, factor):
   """Of the sensitivity, sqrt(2 ln(1.25 / delta)) / epsilon."""
-  made = additive.classical_gaussian(record_norm=3., epsilon=.7, delta=1e-4,
-                                     adjacency=adjacency)
-  assert made.adjacency is adjacency and made.record_norm == 3
-  assert made.stddev == pytest.approx(
+  mechanism = additive.classical_gaussian(record_norm=3., epsilon=.7,
+                                          delta=1e-4, adjacency=adjacency)
+  assert mechanism.adjacency is adjacency and mechanism.record_norm == 3
+  assert mechanism.stddev == pytest.approx(
     factor * 3 * math.sqrt(2 * math.log(1.25e4)) / .7)
   for bad in (dict(record_norm=0.), dict(epsilon=0.), dict(delta=1.)):
     with pytest.raises(ValueError, match=f'^{next(iter(bad))} must'):
@@ -177,9 +178,9 @@ def test_classical_noise_is_too_much_and_then_too_little(epsilon, stddev,
       record_norm=record_norm, epsilon=epsilon, delta=1e-5,
       adjacency=adjacency)
     assert classical.stddev == pytest.approx(stddev, abs=5e-5)
-    found = accounting.epsilon(classical.event, delta=1e-5,
-                               adjacency=adjacency)
-    assert found == pytest.approx(spent, abs=1e-3)
+    actual = accounting.epsilon(classical.event, delta=1e-5,
+                                adjacency=adjacency)
+    assert actual == pytest.approx(spent, abs=1e-3)
   exact = additive.calibrated_gaussian(record_norm=1., epsilon=epsilon,
                                        delta=1e-5, adjacency=ADD)
   assert (exact.stddev < classical.stddev) == (epsilon < 8.42)
@@ -191,10 +192,10 @@ def test_classical_noise_is_too_much_and_then_too_little(epsilon, stddev,
 def test_calibration_to_zcdp(rho, spent):
   """MECH-03: sensitivity / sqrt(2 rho); the exact curve of ALG-04."""
   for adjacency, record_norm in ((ADD, 3.), (REPLACE, 1.5)):
-    made = additive.zcdp_gaussian(record_norm=record_norm, rho=rho,
-                                  adjacency=adjacency)
-    assert made.stddev == pytest.approx(3 / math.sqrt(2 * rho))
-    assert accounting.epsilon(made.event, delta=1e-5, adjacency=adjacency
+    mechanism = additive.zcdp_gaussian(record_norm=record_norm, rho=rho,
+                                       adjacency=adjacency)
+    assert mechanism.stddev == pytest.approx(3 / math.sqrt(2 * rho))
+    assert accounting.epsilon(mechanism.event, delta=1e-5, adjacency=adjacency
                               ) == pytest.approx(spent, abs=1e-3)
   with pytest.raises(ValueError, match='rho must be a positive number'):
     additive.zcdp_gaussian(record_norm=1., rho=0., adjacency=ADD)

@@ -80,15 +80,16 @@ def test_what_is_covered_costs_what_it_is_worth():
   for kind, own, wrapper, claimed, accountant in CASES:
     if not _is_covered(kind, own, wrapper, claimed, accountant):
       continue
-    made = lambda size, kind=kind, claimed=claimed: KINDS[kind](size, claimed)
+    event_of = lambda size, kind=kind, claimed=claimed: KINDS[kind](size,
+                                                                    claimed)
     factor = GROUPS[kind] if own is not claimed else 1
     if wrapper == 'sampled':
-      wanted = accounting.repeated_event(made(_sampled(claimed)), 2)
+      wanted = accounting.repeated_event(event_of(_sampled(claimed)), 2)
     elif wrapper == 'sampled and composed':
       wanted = accounting.composed_event(
-        [made(factor * SIZE), made(_sampled(claimed))])
+        [event_of(factor * SIZE), event_of(_sampled(claimed))])
     else:
-      wanted = WRAPPERS[wrapper](made(factor * SIZE))
+      wanted = WRAPPERS[wrapper](event_of(factor * SIZE))
     spent, restated = (spend(event, claimed, accountant) for event in (
       WRAPPERS[wrapper](KINDS[kind](SIZE, own)), wanted))
     if (claimed, accountant) == (REPLACE, 'rdp') and 'sampled' in wrapper:
@@ -108,11 +109,11 @@ def test_renyi_costs_at_one_order_are_those_of_the_guarantees():
           notions.BoundedRange(width=SIZE), order=order)),
         ('concentrated', renyi_steps.renyi_from_zcdp(
           notions.ZCDP(rho=SIZE), order=order))):
-      found = accounting.epsilon(
+      epsilon = accounting.epsilon(
         accounting.repeated_event(KINDS[kind](SIZE, ADD), 3), delta=1e-3,
         adjacency=ADD, accountant='rdp', orders=(order,))
       wanted = renyi_steps.approx_from_renyi(renyi_steps.compose([one] * 3), delta=1e-3)
-      assert found == pytest.approx(wanted.epsilon, rel=1e-6)
+      assert epsilon == pytest.approx(wanted.epsilon, rel=1e-6)
 
 
 @pytest.mark.every(1)
@@ -131,6 +132,6 @@ def test_the_best_of_trials_costs_what_the_theorem_says(shape):
   for adjacency, factor in ((ADD, 1), (REPLACE, 2)):
     event = tuning.best_trial_event(accounting.gaussian_event(
       noise_multiplier=factor * noise), mean=mean, shape=shape)
-    found = accounting.epsilon(event, delta=1e-6, adjacency=adjacency,
-                               accountant='rdp', orders=(order,))
-    assert found == pytest.approx(wanted, rel=1e-6)
+    epsilon = accounting.epsilon(event, delta=1e-6, adjacency=adjacency,
+                                 accountant='rdp', orders=(order,))
+    assert epsilon == pytest.approx(wanted, rel=1e-6)

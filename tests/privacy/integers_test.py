@@ -1,4 +1,4 @@
-"""Tests of dpjax.privacy.integers: the law that is drawn, in exact integers."""
+"""Tests of dpjax.privacy.integers: the distribution drawn, exactly."""
 
 import dataclasses
 from fractions import Fraction
@@ -16,7 +16,7 @@ from dpjax.privacy import integers
 
 KEY = jax.random.key(5)
 UNIT = 2**integers.RESOLUTION
-LAWS = {
+TABLES = {
   'gaussian': lambda: integers.discrete_gaussian(2.5),
   'narrow': lambda: integers.discrete_gaussian(.3),
   'rounded': lambda: integers.rounded_gaussian(2.5),
@@ -26,7 +26,7 @@ DRAWS = 200_000
 
 
 def ideal(name, x):
-  """The probability that the law is named after, at 300 bits."""
+  """The probability that the table rounds, at 300 bits."""
   x = mpmath.mpf(int(x))
   if name in ('gaussian', 'narrow'):
     s = mpmath.mpf(2.5 if name == 'gaussian' else .3)
@@ -41,32 +41,33 @@ def ideal(name, x):
   return a**x / sum(a**k for k in range(64)) if 0 <= x < 64 else 0
 
 
-def columns_of(law):
+def columns_of(table):
   """(threshold, alias) of each column as integers, from the arrays."""
-  bits = law.column_bits
-  return [(((int(e) >> bits) << 64) + (int(m) << 32) + int(t),
-           int(e) % 2**bits)
-          for e, m, t in zip(law.entries, law.middle, law.last, strict=True)]
+  bits = table.column_bits
+  return [
+      (((int(e) >> bits) << 64) + (int(m) << 32) + int(t), int(e) % 2**bits)
+      for e, m, t in zip(table.entries, table.middle, table.last, strict=True)
+  ]
 
 
-def drawn_weights(law):
+def drawn_weights(table):
   """2^96 times the probability of each outcome, from the arrays alone."""
-  room = 2**(96 - law.column_bits)
-  found = [0] * len(law.weights)
-  for column, (threshold, alias) in enumerate(columns_of(law)):
-    found[column] += threshold
-    found[alias] += room - threshold
-  return found
+  room = 2**(96 - table.column_bits)
+  weights = [0] * len(table.weights)
+  for column, (threshold, alias) in enumerate(columns_of(table)):
+    weights[column] += threshold
+    weights[alias] += room - threshold
+  return weights
 
 
-def check_columns(law):
-  assert sum(law.weights) == UNIT and min(law.weights) >= 0
-  assert drawn_weights(law) == list(law.weights)
+def check_columns(table):
+  assert sum(table.weights) == UNIT and min(table.weights) >= 0
+  assert drawn_weights(table) == list(table.weights)
 
 
-@pytest.mark.parametrize('name', LAWS)
+@pytest.mark.parametrize('name', TABLES)
 def test_columns_draw_the_weights_exactly(name):
-  check_columns(LAWS[name]())
+  check_columns(TABLES[name]())
 
 
 def test_columns_of_any_weights():
@@ -74,64 +75,65 @@ def test_columns_of_any_weights():
   for bits in range(1, 8):
     parts = np.sort(rng.integers(0, 2**62, 2**bits - 1)).tolist()
     cuts = [0, *(part * 2**34 for part in parts), UNIT]
-    law = dataclasses.replace(
+    table = dataclasses.replace(
       integers.discrete_gaussian(.3), weights=tuple(np.diff(
         np.array(cuts, object))), **integers._columns(
           list(np.diff(np.array(cuts, object))), bits))
-    check_columns(law)
+    check_columns(table)
 
 
 def test_fault_one_entry_shifted():
-  law = integers.discrete_gaussian(2.5)
+  table = integers.discrete_gaussian(2.5)
   for field in ('entries', 'middle', 'last'):
-    shifted = np.roll(getattr(law, field), 1)
+    shifted = np.roll(getattr(table, field), 1)
     with pytest.raises(AssertionError):
-      check_columns(dataclasses.replace(law, **{field: shifted}))
+      check_columns(dataclasses.replace(table, **{field: shifted}))
 
 
-@pytest.mark.parametrize('name', LAWS)
+@pytest.mark.parametrize('name', TABLES)
 def test_total_variation_is_what_is_said(name):
-  law = LAWS[name]()
+  table = TABLES[name]()
   # Beyond the table, too.
-  outside = range(law.first - 3, law.first + len(law.weights) + 3)
-  weights = dict(zip(range(law.first, law.first + len(law.weights)),
-                     law.weights, strict=True))
+  outside = range(table.first - 3, table.first + len(table.weights) + 3)
+  weights = dict(zip(range(table.first, table.first + len(table.weights)),
+                     table.weights, strict=True))
   with mpmath.workprec(220):
     error = sum(abs(ideal(name, x) - mpmath.mpf(weights.get(x, 0)) / UNIT)
                 for x in outside) / 2
-    assert law.total_variation - 2.**-95 <= error + mpmath.mpf(2)**-96
-    assert error <= law.total_variation < 1e-25
+    assert table.total_variation - 2.**-95 <= error + mpmath.mpf(2)**-96
+    assert error <= table.total_variation < 1e-25
 
 
 def test_total_variation_allows_for_errors_of_exact_probabilities():
   """Nothing is left over, but each given number may be wrong by 2^-130."""
   for num_outcomes in (1, 2, 8):
-    law = integers.make_table(0, [mpmath.mpf(1) / num_outcomes] * num_outcomes)
-    assert sum(law.weights) == UNIT
-    assert num_outcomes * 2.**-130 < law.total_variation < 2.**-95
+    table = integers.make_table(0,
+                                [mpmath.mpf(1) / num_outcomes] * num_outcomes)
+    assert sum(table.weights) == UNIT
+    assert num_outcomes * 2.**-130 < table.total_variation < 2.**-95
 
 
 def test_a_table_is_filled_to_its_last_place():
   size = 2**13
   with mpmath.workprec(160):
-    law = integers.make_table(0, [mpmath.mpf(1) / size] * size)
-    assert law.weights == (UNIT // size,) * size
+    table = integers.make_table(0, [mpmath.mpf(1) / size] * size)
+    assert table.weights == (UNIT // size,) * size
     with pytest.raises(ValueError, match='8192 outcomes at most, got 8193$'):
       integers.make_table(0, [mpmath.mpf(1) / size] * (size + 1))
 
 
 @pytest.mark.parametrize('name', ['gaussian', 'narrow', 'rounded', 'laplace'])
 def test_laws_are_symmetric(name):
-  law = LAWS[name]()
-  size = 1 - 2 * law.first
-  assert law.weights[:size] == law.weights[:size][::-1]
-  assert not any(law.weights[size:])
+  table = TABLES[name]()
+  size = 1 - 2 * table.first
+  assert table.weights[:size] == table.weights[:size][::-1]
+  assert not any(table.weights[size:])
 
 
-def words_around(law):
+def words_around(table):
   """Words on both sides of every threshold, and what they must give."""
-  bits, words, outcomes = law.column_bits, [], []
-  for column, (threshold, alias) in enumerate(columns_of(law)):
+  bits, words, outcomes = table.column_bits, [], []
+  for column, (threshold, alias) in enumerate(columns_of(table)):
     room = 2**(96 - bits)
     for value in {0, threshold - 1, threshold, threshold + 1,
                   threshold - 2**32, threshold + 2**32, threshold - 2**64,
@@ -139,29 +141,29 @@ def words_around(law):
       if 0 <= value < room:
         words.append((column * 2**(32 - bits) + (value >> 64),
                       (value >> 32) % 2**32, value % 2**32))
-        outcomes.append(law.first + (column if value < threshold else alias))
+        outcomes.append(table.first + (column if value < threshold else alias))
   return np.array(words, np.uint32), np.array(outcomes)
 
 
-@pytest.mark.parametrize('name', LAWS)
+@pytest.mark.parametrize('name', TABLES)
 def test_words_decide_as_the_columns_say(name):
-  law = LAWS[name]()
-  words, outcomes = words_around(law)
+  table = TABLES[name]()
+  words, outcomes = words_around(table)
   high, low, tie = (jnp.asarray(column) for column in words.T)
-  found = jax.jit(functools.partial(integers._look_up, law))(high, low, tie)
-  np.testing.assert_array_equal(found, outcomes)
+  drawn = jax.jit(functools.partial(integers._look_up, table))(high, low, tie)
+  np.testing.assert_array_equal(drawn, outcomes)
 
 
 @pytest.mark.every(2)
-@pytest.mark.parametrize('name', LAWS)
+@pytest.mark.parametrize('name', TABLES)
 def test_draws_have_the_law(name):
   """Chi-square, false alarms of 1e-6; a sign bias of 2 percent shows."""
-  law = LAWS[name]()
-  drawn = np.asarray(integers.draw(law, KEY, (DRAWS,)))
+  table = TABLES[name]()
+  drawn = np.asarray(integers.draw(table, KEY, (DRAWS,)))
 
   def statistic(values):
-    counts = np.bincount(values - law.first, minlength=len(law.weights))
-    expected = np.array([w / UNIT for w in law.weights]) * DRAWS
+    counts = np.bincount(values - table.first, minlength=len(table.weights))
+    expected = np.array([w / UNIT for w in table.weights]) * DRAWS
     common = expected >= 20
     seen = np.append(counts[common], counts[~common].sum())
     wanted = np.append(expected[common], expected[~common].sum())
@@ -169,8 +171,8 @@ def test_draws_have_the_law(name):
       seen, wanted = seen[:-1], wanted[:-1]
     return np.sum((seen - wanted)**2 / wanted), len(wanted) - 1
 
-  found, freedom = statistic(drawn)
-  assert found < stats.chi2(freedom).isf(1e-6)
+  chi_square, freedom = statistic(drawn)
+  assert chi_square < stats.chi2(freedom).isf(1e-6)
   if name in ('gaussian', 'rounded', 'laplace'):
     biased = np.where(np.arange(DRAWS) % 25 == 0, np.abs(drawn), drawn)
     assert statistic(biased)[0] > stats.chi2(freedom).isf(1e-6)
@@ -179,9 +181,9 @@ def test_draws_have_the_law(name):
 
 
 def test_draws_of_places_and_rows(monkeypatch):
-  law = integers.discrete_gaussian(2.5)
+  table = integers.discrete_gaussian(2.5)
   count = integers.num_places((1000,))
-  first, again, other = (np.asarray(integers.draw(law, KEY, (1000,), start))
+  first, again, other = (np.asarray(integers.draw(table, KEY, (1000,), start))
                          for start in (0, 0, count))
   np.testing.assert_array_equal(first, again)
   assert np.mean(first == other) < .3
@@ -189,8 +191,8 @@ def test_draws_of_places_and_rows(monkeypatch):
   honest = additive.random_pairs
   monkeypatch.setattr(additive, 'random_pairs', lambda key, shape, start=0: (
     used.append((start, start + np.prod(shape))), honest(key, shape, start))[1])
-  rows = np.asarray(integers.draw_rows(law, KEY, (3, 1000)))
-  integers.draw(law, KEY, (10, 5), 7)
+  rows = np.asarray(integers.draw_rows(table, KEY, (3, 1000)))
+  integers.draw(table, KEY, (10, 5), 7)
   assert used == [(0, 3000), (3000, 3003), (7, 57), (57, 58)]
   assert integers.num_places((10, 5)) == 51
   assert abs(np.corrcoef(rows)[~np.eye(3, dtype=bool)]).max() < 5 / 1000**.5
@@ -198,18 +200,21 @@ def test_draws_of_places_and_rows(monkeypatch):
 
 
 def test_ties_are_what_shares_a_word():
-  law = integers.discrete_gaussian(2.5)
-  assert law.column_bits == 6
+  table = integers.discrete_gaussian(2.5)
+  assert table.column_bits == 6
   # The probability that any of 10 pairs of draws tie, twice 58 bits.
-  assert integers.tie_variation(law, 5) == pytest.approx(12.5 * 2.**-116)
+  assert integers.tie_variation(table, 5) == pytest.approx(12.5 * 2.**-116)
 
 
 # -- Sums of multiples.
 
 
-def pmf(law):
-  return {law.first + i: Fraction(w, UNIT) for i, w in enumerate(law.weights)
-          if w}
+def pmf(table):
+  return {
+      table.first + i: Fraction(w, UNIT)
+      for i, w in enumerate(table.weights)
+      if w
+  }
 
 
 @pytest.mark.parametrize('first, second, multiplier', [

@@ -30,12 +30,12 @@ def make(**fields):
 
 def probs_of(mechanism):
   """Data set on the lattice -> probabilities of the cells."""
-  found = {}
+  cache = {}
   for data in itertools.product(ENDS, repeat=mechanism.num_examples):
     key = tuple(sorted(data))
-    if key not in found:
-      found[key] = np.exp(mechanism.log_probs(jnp.asarray(data, jnp.float32)))
-  return lambda data: found[tuple(sorted(data))]
+    if key not in cache:
+      cache[key] = np.exp(mechanism.log_probs(jnp.asarray(data, jnp.float32)))
+  return lambda data: cache[tuple(sorted(data))]
 
 
 @pytest.mark.every(3)
@@ -76,10 +76,10 @@ def test_scores_of_any_function_move_by_one(adjacency):
     adjacency=adjacency)
   assert scores((0, 0)).tolist() == [
     0, -1, -1, -math.inf] if adjacency is REPLACE else True
-  moved = neighbours.sensitivity(
+  sensitivity = neighbours.sensitivity(
     lambda data: scores(data)[:3], (0, 1, 5), sizes, adjacency,
     order=math.inf)
-  assert moved == 1
+  assert sensitivity == 1
   assert scores((5, 1))[3] == -math.inf
 
 
@@ -89,15 +89,15 @@ def test_law_of_draws_with_ties_and_ends():
   data = jnp.array([-3., .3, .3, .80, jnp.nan])
   released = jax.jit(jax.vmap(mechanism.release, (0, None)))(
     jax.random.split(KEY, 40_000), data)
-  found = np.bincount(np.floor(np.float64(released) * 64).astype(int),
-                      minlength=64)
+  counts = np.bincount(np.floor(np.float64(released) * 64).astype(int),
+                       minlength=64)
   expected = 40_000 * np.exp(mechanism.log_probs(data))
-  statistic = np.sum((found - expected)**2 / expected)
+  statistic = np.sum((counts - expected)**2 / expected)
   assert statistic < stats.chi2(63).isf(1e-6)
   # A step of one rank would be seen.
   shifted = 40_000 * np.exp(make(num_examples=5, num_cells=64, epsilon=1.,
                                  prob=.7).log_probs(data))
-  assert np.sum((found - shifted)**2 / shifted) > stats.chi2(63).isf(1e-6)
+  assert np.sum((counts - shifted)**2 / shifted) > stats.chi2(63).isf(1e-6)
   np.testing.assert_array_equal(
     np.sort(np.unique(np.float64(released) * 64 % 1)), [.5])
 

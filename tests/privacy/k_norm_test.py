@@ -37,15 +37,15 @@ def samples(order, size, count=COUNT):
   return np.asarray(draw(jax.random.split(KEY, count)), np.float64)
 
 
-def chi_square(values, law, bins=50):
+def chi_square(values, distribution, bins=50):
   """Statistic over cells of equal probability."""
-  edges = law.ppf(np.linspace(0, 1, bins + 1)[1:-1])
-  found = np.bincount(np.searchsorted(edges, values), minlength=bins)
+  edges = distribution.ppf(np.linspace(0, 1, bins + 1)[1:-1])
+  counts = np.bincount(np.searchsorted(edges, values), minlength=bins)
   expected = values.size / bins
-  return np.sum((found - expected)**2) / expected
+  return np.sum((counts - expected)**2) / expected
 
 
-# -- The law.
+# -- The distribution.
 
 
 @pytest.mark.every(4)
@@ -66,7 +66,7 @@ def test_density_in_the_plane(order):
   """Item LDP-03: counts on a grid against exp(-||b||_p), integrated."""
   size, fine = 2, 40
   edges = np.linspace(-4, 4, 17)
-  found = np.histogram2d(*samples(order, size, 4 * COUNT).T, bins=edges)[0]
+  counts = np.histogram2d(*samples(order, size, 4 * COUNT).T, bins=edges)[0]
   middle = (np.linspace(-4, 4, 16 * fine + 1)[1:] +
             np.linspace(-4, 4, 16 * fine + 1)[:-1]) / 2
   points = np.stack(np.meshgrid(middle, middle, indexing='ij'), -1)
@@ -76,24 +76,25 @@ def test_density_in_the_plane(order):
   mass = np.exp(-norm(points, order)) / volume * cell
   expected = 4 * COUNT * mass.reshape(16, fine, 16, fine).sum((1, 3))
   limit = stats.chi2(expected.size).isf(1e-6)
-  statistic = np.sum((found - expected)**2 / expected)
+  statistic = np.sum((counts - expected)**2 / expected)
   assert statistic < limit
   others = [o for o in ORDERS if o != order]
   for other in others:
     wrong = np.exp(-norm(points, other)) / {
       1: 4., 2: 2 * math.pi, math.inf: 8.}[other] * cell
     wrong = 4 * COUNT * wrong.reshape(16, fine, 16, fine).sum((1, 3))
-    assert np.sum((found - wrong)**2 / wrong) > limit
+    assert np.sum((counts - wrong)**2 / wrong) > limit
 
 
 @pytest.mark.parametrize('order', ORDERS)
 def test_coordinates_and_signs_are_exchangeable(order):
   vectors = samples(order, 5)
   second = np.mean(vectors**2, axis=0)
-  spread = np.std(vectors**2, axis=0) / COUNT**.5
-  assert np.all(np.abs(second - second.mean()) < 6 * spread)
+  standard_error = np.std(vectors**2, axis=0) / COUNT**.5
+  assert np.all(np.abs(second - second.mean()) < 6 * standard_error)
   assert second.sum() == pytest.approx(
-      k_norm.expected_square(5, order=order), rel=6 * spread.sum() / second.sum())
+      k_norm.expected_square(5, order=order),
+      rel=6 * standard_error.sum() / second.sum())
   moments = vectors.T @ vectors / COUNT
   off = moments[~np.eye(5, dtype=bool)] / second.mean()
   assert np.abs(off).max() < 6 * 3 / COUNT**.5
@@ -246,8 +247,8 @@ def test_constants_of_the_loss_in_each_norm():
   probs = rng.dirichlet(np.ones(5) * .05, 5000)
   sent = probs - np.eye(5)[0]
   for order, constant in [(1, 2.), (2, 2**.5), (math.inf, 1.)]:
-    found = norm(sent, order).max()
-    assert constant * .999 < found <= constant + 1e-12
+    largest = norm(sent, order).max()
+    assert constant * .999 < largest <= constant + 1e-12
   # A dense layer: the entrywise norm of an outer product is that of factors.
   x, cotangent = rng.normal(size=4), rng.normal(size=3)
   for order in ORDERS:
@@ -327,10 +328,10 @@ def test_calibration_keeps_its_target(order, adjacency, accountant):
 def test_one_release_is_calibrated_to_its_epsilon():
   """Pure, on all records: nothing to gain by a delta of 1e-12."""
   for adjacency, factor in ((ADD, 1), (REPLACE, 2)):
-    found = k_norm.calibrate_noise_multiplier(
+    multiplier = k_norm.calibrate_noise_multiplier(
         target_epsilon=.5, target_delta=1e-12, sampling_prob=1., num_steps=1,
         order=2, adjacency=adjacency)
-    assert factor / .5 * (1 - 1e-3) <= found <= factor / .5 * (1 + 1e-3)
+    assert factor / .5 * (1 - 1e-3) <= multiplier <= factor / .5 * (1 + 1e-3)
 
 
 @pytest.mark.parametrize('call, message', [

@@ -98,19 +98,19 @@ def _traced(function):
 
 
 def _langevin(key):
-  made = langevin.LangevinDescent(
+  descent = langevin.LangevinDescent(
     gradient=lambda params, data: params, start=jnp.zeros(2), num_examples=2,
     strong_convexity=1.0, smoothness=1.0, gradient_bound=1.0,
     learning_rate=0.5, stddev=1.0, num_steps=2)
-  return made.update(made.update(made.init(key), None), None).params
+  return descent.update(descent.update(descent.init(key), None), None).params
 
 
 def _oracle(key, randomizer='bernoulli'):
-  made = queries.LocalOracle(num_queries=2, tolerance=1.0, failure_prob=0.5,
-                             epsilon=4.0, randomizer=randomizer)
-  state, answers = made.init(key, jnp.zeros(made.num_examples)), []
+  oracle = queries.LocalOracle(num_queries=2, tolerance=1.0, failure_prob=0.5,
+                               epsilon=4.0, randomizer=randomizer)
+  state, answers = oracle.init(key, jnp.zeros(oracle.num_examples)), []
   for _ in range(2):
-    state, answer = made.ask(state, lambda x: x)
+    state, answer = oracle.ask(state, lambda x: x)
     answers.append(answer)
   return answers
 
@@ -182,9 +182,9 @@ def test_places_of_all_generators_are_of_their_own(impl):
 def test_bits_of_one_person_are_independent():
   """Correlations of 4 bits in 20,000 rows: beyond 5 deviations by 4e-6."""
   for symmetric in (True, False):
-    made = local.UnaryEncoding(num_categories=4, epsilon=1e-3,
-                               symmetric=symmetric)
-    bits = np.asarray(made.release(jax.random.key(6),
-                                   jnp.zeros(20_000, jnp.int32)))
-    found = np.corrcoef(bits.T)[np.triu_indices(4, 1)]
-    assert np.abs(found).max() < 5 / 20_000**0.5
+    mechanism = local.UnaryEncoding(num_categories=4, epsilon=1e-3,
+                                    symmetric=symmetric)
+    bits = np.asarray(mechanism.release(jax.random.key(6),
+                                        jnp.zeros(20_000, jnp.int32)))
+    correlations = np.corrcoef(bits.T)[np.triu_indices(4, 1)]
+    assert np.abs(correlations).max() < 5 / 20_000**0.5

@@ -18,15 +18,15 @@ def _data(*content):
 
 
 def test_keys_belong_to_one_content_alone():
-  """Parts are told apart: where one ends and the next begins counts, too."""
+  """Parts are distinguished: where one ends and the next begins counts, too."""
   contents = [(), (b'',), (b'ab', b'c'), (b'a', b'bc'), (b'abc',),
               (b'c', b'ab'), (b'', b'abc'), (b'abd',)]
-  found = [_data(*content) for content in contents]
-  for one, other in itertools.combinations(found, 2):
+  key_data = [_data(*content) for content in contents]
+  for one, other in itertools.combinations(key_data, 2):
     assert all(a != b for a, b in itertools.product(one, other))
   # And the keys of one content stay different, and are the same again.
-  assert all(one[0] != one[1] for one in found)
-  assert _data(*contents[2]) == found[2]
+  assert all(one[0] != one[1] for one in key_data)
+  assert _data(*contents[2]) == key_data[2]
 
 
 def test_only_long_keys_are_secret():

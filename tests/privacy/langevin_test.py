@@ -1,4 +1,4 @@
-"""Tests of dpjax.privacy.langevin: exact laws of last iterates, and refusals."""
+"""Tests of dpjax.privacy.langevin: exact distributions, refusals."""
 
 import dataclasses
 import functools
@@ -40,10 +40,10 @@ GRID = [make(strong_convexity=c, smoothness=c * ratio, learning_rate=eta / (
 def exact(mechanism, eigenvalue, start_variance):
   """(distance, variance) of last iterates on a quadratic, step by step."""
   distance, variance = 0., start_variance
-  moved = mechanism.learning_rate * 2 * mechanism.gradient_bound
+  largest_step = mechanism.learning_rate * 2 * mechanism.gradient_bound
   kept = 1 - mechanism.learning_rate * eigenvalue
   for _ in range(mechanism.num_steps):
-    distance = kept * distance + moved / mechanism.num_examples
+    distance = kept * distance + largest_step / mechanism.num_examples
     variance = kept**2 * variance + (
         2 * mechanism.learning_rate * mechanism.stddev**2)
   return distance, variance
@@ -91,12 +91,12 @@ def test_the_printed_bound_is_that_of_fact_4_2_4(steps):
 def test_one_step_is_one_gaussian_release():
   mechanism = make(num_steps=1)
   assert mechanism.rho == pytest.approx(mechanism.composed_rho)
-  moved = mechanism.learning_rate * 2 / 10
-  assert mechanism.shift == pytest.approx(moved / mechanism.step_stddev)
+  largest_step = mechanism.learning_rate * 2 / 10
+  assert mechanism.shift == pytest.approx(largest_step / mechanism.step_stddev)
 
 
-@pytest.fixture(name='laws', scope='module')
-def _laws():
+@pytest.fixture(name='two_runs', scope='module')
+def _two_runs():
   """Last iterates of 40000 runs on each of two neighbours."""
   mechanism = make()
   data = jnp.stack([jnp.linspace(-1, 1, 10)] * 2)[..., None]
@@ -107,9 +107,9 @@ def _laws():
   return mechanism, np.asarray(run(keys, data), np.float64)[..., 0]
 
 
-def test_what_runs_is_what_is_accounted(laws):
+def test_what_runs_is_what_is_accounted(two_runs):
   """False alarm below 1e-5: five standard errors each."""
-  mechanism, (first, second) = laws
+  mechanism, (first, second) = two_runs
   distance, variance = exact(mechanism, 1., 0.)
   count = len(first)
   for sample in (first, second):
@@ -122,7 +122,7 @@ def test_what_runs_is_what_is_accounted(laws):
 
 
 def transition(mechanism, gradient, grid):
-  """Law of the next iterate on grid cells, given this one's; [m, m]."""
+  """Transition matrix of the iterates on grid cells, [m, m]."""
   centre = grid - mechanism.learning_rate / mechanism.num_examples * gradient
   cuts = (grid[1:] + grid[:-1]) / 2
   below = special.ndtr((cuts[None] - centre[:, None]) / mechanism.step_stddev)
@@ -134,7 +134,7 @@ def transition(mechanism, gradient, grid):
 @pytest.mark.parametrize('radius', [.5, 8.])
 @pytest.mark.parametrize('steps', [2, 6])
 def test_logistic_losses_on_an_interval_keep_the_curve(radius, steps):
-  """Exact laws of a loss that is no quadratic, projection and its atoms."""
+  """Exact distributions: a loss that is not quadratic, projections, atoms."""
   size, strong = 2, .3
   # ln(1 + e^(-x theta)) + strong theta^2 / 2, x = -1 or 1.
   mechanism = make(num_examples=size, strong_convexity=strong,
@@ -143,17 +143,17 @@ def test_logistic_losses_on_an_interval_keep_the_curve(radius, steps):
   grid = np.linspace(-radius, radius, 801)
   start = np.zeros(len(grid))
   start[len(grid) // 2] = 1
-  laws = []
+  distributions = []
   for records in ((1, 1), (1, -1)):
     gradient = sum(strong * grid - x * special.expit(-x * grid)
                    for x in records)
     matrix = transition(mechanism, gradient, grid)
-    laws.append(functools.reduce(np.matmul, [matrix] * steps, start))
+    distributions.append(functools.reduce(np.matmul, [matrix] * steps, start))
   mu, attained = mechanism.shift, 0.
   for epsilon in (0., .1, .5, 1., 2.):
     curve = special.ndtr(mu / 2 - epsilon / mu) - math.exp(
         epsilon) * special.ndtr(-mu / 2 - epsilon / mu)
-    for p, q in (laws, laws[::-1]):
+    for p, q in (distributions, distributions[::-1]):
       delta = np.maximum(p - math.exp(epsilon) * q, 0).sum()
       assert delta <= curve + 1e-9
       attained = max(attained, delta / curve)
@@ -169,14 +169,14 @@ def test_event_is_that_of_one_gaussian_release():
   assert wanted < by_renyi < 1.3 * wanted
   assert isinstance(mechanism, mechanisms.Mechanism)
   assert mechanism.adjacency is Adjacency.REPLACE_ONE
-  found = langevin.calibrated_langevin(rho=.05, **{
+  calibrated = langevin.calibrated_langevin(rho=.05, **{
       field.name: getattr(mechanism, field.name)
       for field in dataclasses.fields(mechanism) if field.name != 'stddev'})
-  assert found.rho == pytest.approx(.05)
+  assert calibrated.rho == pytest.approx(.05)
 
 
 def bernoulli_gradient(theta, data):
-  """Of -log likelihoods of product Bernoulli laws, natural parameters."""
+  """For -log likelihoods of independent Bernoullis, natural parameters."""
   return data.shape[0] * jax.nn.sigmoid(theta) - jnp.sum(data, 0)
 
 
@@ -201,13 +201,13 @@ def test_maximum_likelihood_golden():
   truth = rng.uniform(-.6, .6, (200, 1, dims))
   data = rng.uniform(size=(200, size, dims)) < special.expit(truth)
   best = np.clip(special.logit(data.mean(1)), -radius, radius)
-  found = np.asarray(jax.jit(jax.vmap(mechanism.release))(
+  estimates = np.asarray(jax.jit(jax.vmap(mechanism.release))(
       jax.random.split(KEY, 200), jnp.asarray(data, jnp.float32)))
-  errors = ((found - best)**2).sum(1)
+  errors = ((estimates - best)**2).sum(1)
   assert errors.mean() == pytest.approx(
       1.22e-2, abs=.05e-2 + 4 * errors.std() / 200**.5)
   assert errors.mean() <= 9 * dims * bound**2 / (rho * strong**2 * size**2)
-  assert np.abs(found).max() <= radius + mechanism.step_stddev / 256
+  assert np.abs(estimates).max() <= radius + mechanism.step_stddev / 256
 
 
 @pytest.mark.every(2)

@@ -1,4 +1,4 @@
-"""Tests of dpjax.privacy.laplace: law, losses, composition and the grid."""
+"""Tests of dpjax.privacy.laplace: samples, losses, composition and the grid."""
 
 import dataclasses
 import math
@@ -90,9 +90,9 @@ def test_log_ratio_is_at_most_epsilon_on_half_lines():
 def test_exact_log_ratio_of_the_rounded_release(mechanism):
   # Cells of the real grid, from the distribution function.
   spacing = float(additive.grid_spacing(mechanism.scale))
-  law = stats.laplace(scale=mechanism.scale)
+  noise = stats.laplace(scale=mechanism.scale)
   points = np.arange(-3000, 3000) * spacing
-  mass = lambda v: law.cdf(points + spacing / 2 - v) - law.cdf(
+  mass = lambda v: noise.cdf(points + spacing / 2 - v) - noise.cdf(
       points - spacing / 2 - v)
   ratio = np.log(mass(mechanism.l1_sensitivity) / mass(0.))
   assert np.abs(ratio).max() <= mechanism.epsilon * (1 + 1e-6)

@@ -1,7 +1,7 @@
-"""Tests of dpjax.privacy.lattice: exact rounding, its law, and the attack.
+"""Tests of dpjax.privacy.lattice: exact rounding, samples, and the attack.
 
 The attack: of the 2^23 outcomes of `jax.random.normal` most give sums that a
-neighbour cannot reach, so that one released number tells the two apart.
+neighbour cannot reach, so that one released number identifies the data set.
 """
 
 import math
@@ -89,8 +89,8 @@ def test_sensitivity_of_rounded_values(size):
     units = [np.float64(lattice.rounded(jnp.asarray(v), step))
              for v in (here, there)]
     distance = np.linalg.norm(np.float64(here) - np.float64(there))
-    moved = np.linalg.norm(units[0] - units[1]) * 2.**-7
-    assert moved <= distance + math.sqrt(size) * 2.**-7
+    change = np.linalg.norm(units[0] - units[1]) * 2.**-7
+    assert change <= distance + math.sqrt(size) * 2.**-7
   # Just below and just above half a step.
   edge = jnp.full([size], 2.**-8)
   pair = [np.float64(lattice.rounded(edge * (1 + sign * 2.**-20), step))
@@ -120,9 +120,9 @@ def test_noise_is_added_as_integers_after_rounding():
   kept = np.abs(noise) < 2**24
   for inside in (0., .45, -.45):
     values = np.float32((units + inside * (np.abs(units) < 2**19)) * step)
-    found = np.float64(release(jnp.asarray(values), stddev))
+    sums = np.float64(release(jnp.asarray(values), stddev))
     np.testing.assert_array_equal(
-      found[kept], np.float64(np.float32(units + noise))[kept] * step)
+      sums[kept], np.float64(np.float32(units + noise))[kept] * step)
 
 
 def kolmogorov_distance(draws):
@@ -131,7 +131,7 @@ def kolmogorov_distance(draws):
   return max((steps[1:] - levels).max(), (levels - steps[:-1]).max())
 
 
-def check_law(draws):
+def check_distribution(draws):
   """False alarms below 1e-6 each: distance, variance, mean, independence."""
   size = draws.size
   assert kolmogorov_distance(draws) < 2.7 / size**.5
@@ -155,7 +155,7 @@ def noise():
 
 def test_noise_law(noise):
   for draws in noise:
-    check_law(draws)
+    check_distribution(draws)
   first, second, _ = noise
   assert abs(np.corrcoef(first, second)[0, 1]) < 5 / first.size**.5
   # Low bits are as uniform as the table makes them.
@@ -179,7 +179,7 @@ def test_faults_of_the_law_are_seen(noise):
   biased = np.where(np.arange(first.size) % 20 == 0, np.abs(first), first)
   for draws in (.9 * first, biased, first + .02):
     with pytest.raises(AssertionError):
-      check_law(draws)
+      check_distribution(draws)
 
 
 def test_sheppards_correction():
@@ -189,14 +189,14 @@ def test_sheppards_correction():
     corrected, plain = (integers.discrete_gaussian(math.sqrt(square))
                         for square in (r**2 + 1 / 12, r**2))
     variations = []
-    for law in (corrected, plain):
+    for shape in (corrected, plain):
       both = [{each.first + i: w for i, w in enumerate(each.weights)}
-              for each in (rounded, law)]
+              for each in (rounded, shape)]
       variations.append(sum(
         abs(both[0].get(x, 0) - both[1].get(x, 0))
         for x in set(both[0]) | set(both[1])) / 2**97)
     assert 1e-4 * r**-4 < variations[0] < 1e-2 * r**-4
-    # Without the twelfth it would be another law: only r^-2 away.
+    # Without the twelfth it would be another distribution: only r^-2 away.
     assert variations[1] > 1e-2 * r**-2
   with mpmath.workprec(200):
     # The logarithms at single points are as near as the proof says.
@@ -237,8 +237,8 @@ def test_float_sums_move_less_than_said():
     rows = np.float32(rows / np.linalg.norm(rows, axis=1, keepdims=True))
     with_all, without = (np.cumsum(part, 0, dtype=np.float32)[-1]
                          for part in (rows, rows[1:]))
-    moved = np.linalg.norm(np.float64(with_all) - without)
-    assert moved <= np.linalg.norm(np.float64(rows[0])) * (
+    change = np.linalg.norm(np.float64(with_all) - without)
+    assert change <= np.linalg.norm(np.float64(rows[0])) * (
       1 + lattice.sum_error(terms))
 
 
@@ -271,14 +271,14 @@ def test_plain_noise_tells_neighbours_apart():
   assert .75 < impossible.mean() < .95
 
 
-def reach(outer):
+def largest(outer):
   """The largest n for which the noise takes every integer of -n, ..., n.
 
   Z1 alone takes a whole run of integers; adding multiples closes all gaps of a
   sum as long as the run is not shorter than the multiplier.
   """
-  law = lattice._noise_table()
-  taken = np.flatnonzero(np.array(law.weights, object) > 0) + law.first
+  table = lattice._noise_table()
+  taken = np.flatnonzero(np.array(table.weights, object) > 0) + table.first
   most = taken[-1]
   np.testing.assert_array_equal(taken, np.arange(-most, most + 1))
   run = most
@@ -289,7 +289,7 @@ def reach(outer):
 
 
 def test_reach_is_of_every_integer():
-  """The argument of `reach`, enumerated for smaller numbers."""
+  """The argument in `largest`, enumerated for smaller numbers."""
   run = set(range(-3, 4))
   sums = {x + 5 * y + 30 * z for x in run for y in run for z in run}
   assert sums == set(range(-3 - 15 - 90, 3 + 15 + 90 + 1))
@@ -304,7 +304,7 @@ def test_no_released_value_is_impossible_for_the_neighbour():
   units = released / float(step)
   np.testing.assert_array_equal(units, np.round(units))
   assert origins[0] != origins[1]
-  reached = reach(int(outer)) - 2  # Of float32 from 2^24 units on.
+  reached = largest(int(outer)) - 2  # Of float32 from 2^24 units on.
   for origin in origins:
     assert np.abs(units - origin).max() <= reached
   assert reached * float(step) > 11 * STDDEV

@@ -28,8 +28,8 @@ def _on_lattice(key, values):
     jnp.float32(1.0), step))
 
 
-def _integers(made):
-  return lambda key, values: made.release(key, jax.tree.map(
+def _integers(mechanism):
+  return lambda key, values: mechanism.release(key, jax.tree.map(
     lambda leaf: leaf.astype(jnp.int32), values))
 
 

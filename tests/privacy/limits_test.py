@@ -234,9 +234,9 @@ _ROWS = {
   'tuning.num_trials_probs': dict(
     mean=Range((1.1, 9.0), (1.0, math.inf), 2.0), shape=NOT_NEGATIVE),
   'tuning.expected_num_trials': dict(stop_prob=SHARE, shape=NOT_NEGATIVE),
-  **{f'noise_magnitudes.{law}_{kind}': {
-    'scale' if law == 'laplace' else 'stddev': POSITIVE, 'size': whole(1),
-    'failure_prob': OPEN} for law, kind in (
+  **{f'noise_magnitudes.{noise}_{kind}': {
+    'scale' if noise == 'laplace' else 'stddev': POSITIVE, 'size': whole(1),
+    'failure_prob': OPEN} for noise, kind in (
       ('laplace', 'sup_quantile'), ('laplace', 'sup_bound'),
       ('laplace', 'l1_quantile'), ('gaussian', 'sup_quantile'),
       ('gaussian', 'sup_bound'), ('gaussian', 'l2_quantile'),

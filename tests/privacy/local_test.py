@@ -1,4 +1,4 @@
-"""Local privacy: exact matrices, exact words, laws of samplers and estimates."""
+"""Local privacy: exact matrices, exact words, samplers and estimates."""
 
 import fractions
 import itertools
@@ -27,21 +27,23 @@ CASES = [(2, 0.1), (2, math.log(3)), (3, 1.0), (5, 1.0), (10, 0.5), (16, 4.0),
 @pytest.mark.parametrize('categories, epsilon', CASES)
 def test_the_matrix_is_that_of_the_definition(categories, epsilon):
   """LDP-05: forced truth with probability 1 - K p, else uniform."""
-  made = local.RandomizedResponse(num_categories=categories, epsilon=epsilon)
+  mechanism = local.RandomizedResponse(num_categories=categories,
+                                       epsilon=epsilon)
   uniform = categories / (categories + math.exp(epsilon) - 1)
-  assert made.other_prob == pytest.approx(uniform / categories, rel=1e-12)
-  assert made.truth_prob == pytest.approx(
+  assert mechanism.other_prob == pytest.approx(uniform / categories, rel=1e-12)
+  assert mechanism.truth_prob == pytest.approx(
     1 - uniform + uniform / categories, rel=1e-9)
   if categories <= 1000:
-    assert forced_response.epsilon_of_matrix(made.matrix) == pytest.approx(
+    assert forced_response.epsilon_of_matrix(mechanism.matrix) == pytest.approx(
       epsilon, rel=1e-12)
 
 
 @pytest.mark.parametrize('categories, epsilon', CASES)
 def test_realised_ratios_are_within_epsilon(categories, epsilon):
   """In exact arithmetic over all words; and hardly any privacy is given away."""
-  made = local.RandomizedResponse(num_categories=categories, epsilon=epsilon)
-  forced = made.forced_words
+  mechanism = local.RandomizedResponse(num_categories=categories,
+                                       epsilon=epsilon)
+  forced = mechanism.forced_words
   # How many words stand for each category: floor(w K / 2^32) = z.
   starts = [-(-z * WORDS // categories) for z in range(categories + 1)]
   least = min(b - a for a, b in itertools.pairwise(starts))
@@ -56,30 +58,31 @@ def test_categories_are_products_of_words(categories):
     np.random.default_rng(0).integers(0, WORDS, 10**4, np.uint64),
     np.array([0, 1, WORDS - 1, WORDS // categories, WORDS // categories + 1],
              np.uint64)])
-  found = local._category(jnp.asarray(words.astype(np.uint32)), categories)
-  np.testing.assert_array_equal(found, words * categories // WORDS)
+  chosen = local._category(jnp.asarray(words.astype(np.uint32)), categories)
+  np.testing.assert_array_equal(chosen, words * categories // WORDS)
 
 
 @pytest.mark.every(3)
 @pytest.mark.parametrize('categories, epsilon', CASES[:6])
 def test_answers_have_the_law_of_the_matrix(categories, epsilon):
   """Chi-square of each row; one in 10^5 of right samplers fails."""
-  made = local.RandomizedResponse(num_categories=categories, epsilon=epsilon)
+  mechanism = local.RandomizedResponse(num_categories=categories,
+                                       epsilon=epsilon)
   for number, truth in enumerate((0, categories - 1)):
-    answers = jax.jit(made.release)(jax.random.fold_in(KEY, number),
-                                    jnp.full([200_000], truth))
+    answers = jax.jit(mechanism.release)(jax.random.fold_in(KEY, number),
+                                         jnp.full([200_000], truth))
     counts = np.bincount(answers, minlength=categories)
-    test = stats.chisquare(counts, 200_000 * made.matrix[truth])
+    test = stats.chisquare(counts, 200_000 * mechanism.matrix[truth])
     assert test.pvalue > 1e-5
 
 
 def test_answers_of_different_people_are_independent():
-  made = local.RandomizedResponse(num_categories=2, epsilon=1.0)
+  mechanism = local.RandomizedResponse(num_categories=2, epsilon=1.0)
   truths = jnp.asarray(np.arange(100_000) % 2)
-  lies = np.asarray(made.release(KEY, truths) != truths, float)
+  lies = np.asarray(mechanism.release(KEY, truths) != truths, float)
   for lag in (1, 2, 50_000):
     assert abs(np.corrcoef(lies[lag:], lies[:-lag])[0, 1]) < 5 / 200
-  again = made.release(jax.random.key(1), truths) != truths
+  again = mechanism.release(jax.random.key(1), truths) != truths
   assert abs(np.corrcoef(lies, again)[0, 1]) < 5 / 300
 
 
@@ -88,35 +91,37 @@ def test_answers_of_different_people_are_independent():
 def test_local_privacy_is_privacy_under_replacement(categories, epsilon,
                                                     people):
   """LDP-06: all data sets, all neighbours, all answers."""
-  made = local.RandomizedResponse(num_categories=categories, epsilon=epsilon)
-  assert made.adjacency is Adjacency.REPLACE_ONE
-  laws = {}
+  mechanism = local.RandomizedResponse(num_categories=categories,
+                                       epsilon=epsilon)
+  assert mechanism.adjacency is Adjacency.REPLACE_ONE
+  distributions = {}
   for truths in itertools.product(range(categories), repeat=people):
-    law = np.ones(1)
+    probs = np.ones(1)
     for truth in truths:
-      law = np.outer(law, made.matrix[truth]).ravel()
-    laws[truths] = law
-  for one, other in itertools.permutations(laws, 2):
+      probs = np.outer(probs, mechanism.matrix[truth]).ravel()
+    distributions[truths] = probs
+  for one, other in itertools.permutations(distributions, 2):
     if sum(a != b for a, b in zip(one, other, strict=True)) == 1:
-      assert divergences.max_divergence(laws[one], laws[other]) == (
-        pytest.approx(epsilon))
+      assert divergences.max_divergence(
+          distributions[one], distributions[other]) == (pytest.approx(epsilon))
 
 
 @pytest.mark.parametrize('categories, epsilon', [(2, 1.0), (5, 1.0), (10, 2.)])
 def test_the_event_is_that_of_the_mechanism(categories, epsilon):
   """DEF-03: delta(t) = (e^eps - e^t) / (e^eps + K - 1); four uses cost more
   than one (ACC-02.1)."""
-  made = local.RandomizedResponse(num_categories=categories, epsilon=epsilon)
+  randomizer = local.RandomizedResponse(num_categories=categories,
+                                        epsilon=epsilon)
   for t in (0.0, 0.5 * epsilon):
     wanted = (math.exp(epsilon) - math.exp(t)) / (
       math.exp(epsilon) + categories - 1)
     assert accounting.delta_for(
-      made.event, target_epsilon=t, adjacency=made.adjacency) == (
+      randomizer.event, target_epsilon=t, adjacency=randomizer.adjacency) == (
         pytest.approx(wanted, rel=1e-3))
-  one = mechanism.epsilon(made, delta=1e-9)
+  one = mechanism.epsilon(randomizer, delta=1e-9)
   assert one == pytest.approx(epsilon, abs=2e-4)
-  four = accounting.epsilon(accounting.repeated_event(made.event, 4),
-                            delta=1e-9, adjacency=made.adjacency)
+  four = accounting.epsilon(accounting.repeated_event(randomizer.event, 4),
+                            delta=1e-9, adjacency=randomizer.adjacency)
   assert four == pytest.approx(4 * epsilon, abs=1e-3)
 
 
@@ -125,11 +130,12 @@ def test_the_event_is_that_of_the_mechanism(categories, epsilon):
   (10, 0.5, 26.626916, 37.800777)])
 def test_golden_variances(categories, epsilon, wanted, printed):
   """LDP-07, at a frequency of 0.3."""
-  made = local.RandomizedResponse(num_categories=categories, epsilon=epsilon)
-  assert made.variance(0.3, 1) == pytest.approx(wanted, rel=1e-6)
+  mechanism = local.RandomizedResponse(num_categories=categories,
+                                       epsilon=epsilon)
+  assert mechanism.variance(0.3, 1) == pytest.approx(wanted, rel=1e-6)
   if printed is not None:
-    assert made.variance_printed(1) == pytest.approx(printed, rel=1e-6)
-  assert made.variance_printed(7) >= made.variance(1.0, 7)
+    assert mechanism.variance_printed(1) == pytest.approx(printed, rel=1e-6)
+  assert mechanism.variance_printed(7) >= mechanism.variance(1.0, 7)
 
 
 def _mechanisms():
@@ -139,29 +145,30 @@ def _mechanisms():
 
 
 @pytest.mark.every(3)
-@pytest.mark.parametrize('made', _mechanisms(), ids=str)
-def test_estimates_are_unbiased_of_the_stated_variance(made):
+@pytest.mark.parametrize('randomizer', _mechanisms(), ids=str)
+def test_estimates_are_unbiased_of_the_stated_variance(randomizer):
   """Means within 5 standard errors, variances within 5 of theirs."""
   counts, repetitions = np.array([300, 0, 100, 50, 50]), 4000
   truths = jnp.asarray(np.repeat(np.arange(5), counts))
-  found = np.asarray(jax.jit(jax.vmap(lambda key: made.frequencies(
-    made.release(key, truths))))(jax.random.split(KEY, repetitions)), float)
+  estimate = lambda key: randomizer.frequencies(randomizer.release(key, truths))
+  estimates = np.asarray(jax.jit(jax.vmap(estimate))(
+    jax.random.split(KEY, repetitions)), float)
   wanted = counts / 500
-  variances = np.array([made.variance(h, 500) for h in wanted])
-  errors = np.abs(found.mean(0) - wanted) / np.sqrt(variances / repetitions)
+  variances = np.array([randomizer.variance(h, 500) for h in wanted])
+  errors = np.abs(estimates.mean(0) - wanted) / np.sqrt(variances / repetitions)
   assert errors.max() < 5
-  ratios = found.var(0, ddof=1) / variances
+  ratios = estimates.var(0, ddof=1) / variances
   assert np.abs(ratios - 1).max() < 5 * math.sqrt(2 / repetitions)
-  assert isinstance(made, mechanism.Mechanism)
+  assert isinstance(randomizer, mechanism.Mechanism)
 
 
 @pytest.mark.parametrize('epsilon', [0.05, 1.0, 5.0, 20.0])
 @pytest.mark.parametrize('symmetric', [True, False])
 def test_unary_bits_are_within_epsilon(epsilon, symmetric):
   """A change of category turns two bits; in exact arithmetic of words."""
-  made = local.UnaryEncoding(num_categories=4, epsilon=epsilon,
-                             symmetric=symmetric)
-  own, other = made.threshold_words
+  mechanism = local.UnaryEncoding(num_categories=4, epsilon=epsilon,
+                                  symmetric=symmetric)
+  own, other = mechanism.threshold_words
   assert 0 < other < own < WORDS
   worst = fractions.Fraction(own, other) * fractions.Fraction(
     WORDS - other, WORDS - own)
@@ -192,18 +199,18 @@ def test_polls():
   pytest.param(each, marks=pytest.mark.slow) for each in (0.5, 0.9))])
 def test_a_forced_yes_has_no_epsilon(yes_prob):
   """LDP-03, LDP-04: (0, 1 - q), attained at every epsilon."""
-  made = forced_response.ForcedYes(yes_prob=yes_prob)
-  no, yes = made.matrix
-  assert forced_response.epsilon_of_matrix(made.matrix) == math.inf
-  assert made.guarantee.epsilon == 0
-  assert made.adjacency is Adjacency.REPLACE_ONE
+  mechanism = forced_response.ForcedYes(yes_prob=yes_prob)
+  no, yes = mechanism.matrix
+  assert forced_response.epsilon_of_matrix(mechanism.matrix) == math.inf
+  assert mechanism.guarantee.epsilon == 0
+  assert mechanism.adjacency is Adjacency.REPLACE_ONE
   for epsilon in (0.0, 1.0, 30.0):
     assert divergences.hockey_stick(no, yes, epsilon=epsilon) == (
-      pytest.approx(made.guarantee.delta))
+      pytest.approx(mechanism.guarantee.delta))
     assert divergences.hockey_stick(yes, no, epsilon=epsilon) <= (
-      made.guarantee.delta + 1e-12)
-  assert made.epsilon_of_yes == pytest.approx(math.log(1 / yes_prob))
-  answers = made.release(KEY, jnp.asarray([0] * 100_000 + [1] * 100))
+      mechanism.guarantee.delta + 1e-12)
+  assert mechanism.epsilon_of_yes == pytest.approx(math.log(1 / yes_prob))
+  answers = mechanism.release(KEY, jnp.asarray([0] * 100_000 + [1] * 100))
   assert np.all(np.asarray(answers[100_000:]) == 1)
   share = np.mean(answers[:100_000])
   assert abs(share - yes_prob) < 5 * 0.5 / 300
@@ -213,23 +220,24 @@ def test_a_forced_yes_has_no_epsilon(yes_prob):
 @pytest.mark.parametrize('yes_prob', [1e-12, 1 / 3, 0.7, 1 - 1e-9])
 def test_a_forced_yes_is_rounded_towards_privacy(yes_prob):
   """In exact arithmetic of words."""
-  made = forced_response.ForcedYes(yes_prob=yes_prob)
-  no = 1 - fractions.Fraction(made.forced_words, WORDS)
+  mechanism = forced_response.ForcedYes(yes_prob=yes_prob)
+  no = 1 - fractions.Fraction(mechanism.forced_words, WORDS)
   assert 0 < no <= 1 - fractions.Fraction(yes_prob)
-  assert no <= fractions.Fraction(made.guarantee.delta) * (1 + 2**-50)
+  assert no <= fractions.Fraction(mechanism.guarantee.delta) * (1 + 2**-50)
   assert 1 - fractions.Fraction(yes_prob) - no < fractions.Fraction(1, WORDS)
 
 
 def test_truths_that_are_none_give_no_answers_of_their_own():
   """A record outside of the categories is as private as the others."""
   truths = jnp.asarray([-7, 5, 2**30] * 1000)
-  made = local.RandomizedResponse(num_categories=3, epsilon=2.0)
-  answers = np.asarray(made.release(KEY, truths)).reshape(-1, 3)
+  mechanism = local.RandomizedResponse(num_categories=3, epsilon=2.0)
+  answers = np.asarray(mechanism.release(KEY, truths)).reshape(-1, 3)
   assert answers.min() == 0 and answers.max() == 2
   np.testing.assert_array_equal(
-    answers, np.reshape(made.release(KEY, jnp.clip(truths, 0, 2)), (-1, 3)))
-  told = forced_response.ForcedYes(yes_prob=0.3).release(KEY, truths)
-  assert np.all(np.asarray(told) == 1)
+      answers,
+      np.reshape(mechanism.release(KEY, jnp.clip(truths, 0, 2)), (-1, 3)))
+  forced = forced_response.ForcedYes(yes_prob=0.3).release(KEY, truths)
+  assert np.all(np.asarray(forced) == 1)
 
 
 @pytest.mark.parametrize('make, message', [
@@ -267,9 +275,9 @@ def test_bad_input_is_refused(make, message):
     additive.random_words(key, shape[1:])[None], shape)])
 def test_planted_faults_are_found(monkeypatch, fault):
   """Half the words, or one word for both decisions."""
-  made = local.RandomizedResponse(num_categories=5, epsilon=1.0)
+  mechanism = local.RandomizedResponse(num_categories=5, epsilon=1.0)
   monkeypatch.setattr(local, 'additive', type('patched', (), {
     'random_words': staticmethod(fault)}))
-  counts = np.bincount(made.release(KEY, jnp.zeros([200_000], jnp.int32)),
+  counts = np.bincount(mechanism.release(KEY, jnp.zeros([200_000], jnp.int32)),
                        minlength=5)
-  assert stats.chisquare(counts, 200_000 * made.matrix[0]).pvalue < 1e-5
+  assert stats.chisquare(counts, 200_000 * mechanism.matrix[0]).pvalue < 1e-5

@@ -95,17 +95,17 @@ def test_steps_between_histograms_are_their_l1_distance(adjacency, sizes,
 
 def test_scores_by_distance_move_as_the_function():
   """DEF-02: never more, and as much over a whole line (Example 7.22)."""
-  def moved(function, thetas, sizes, adjacency):
+  def sensitivity(function, thetas, sizes, adjacency):
     return neighbours.sensitivity(
       lambda d: -np.abs(np.array(thetas) - function(d)), VALUES, sizes,
       adjacency, order=math.inf)
 
   for adjacency in (AR, RO):
     whole = neighbours.sensitivity(sum, VALUES, SIZES, adjacency)
-    assert moved(sum, np.linspace(-9, 9, 19), SIZES, adjacency) == whole
-    assert moved(sum, [.3], SIZES, adjacency) <= whole
+    assert sensitivity(sum, np.linspace(-9, 9, 19), SIZES, adjacency) == whole
+    assert sensitivity(sum, [.3], SIZES, adjacency) <= whole
   # Of one point half-way it does not move at all.
-  assert moved(lambda d: d.count(2.0), [.5], (1,), RO) == 0
+  assert sensitivity(lambda d: d.count(2.0), [.5], (1,), RO) == 0
 
 
 def test_too_many_are_refused(monkeypatch):

@@ -13,8 +13,8 @@ from dpjax.privacy import ordering
 def test_rows_and_single_ones_are_sorted(size):
   rows = np.random.default_rng(size).integers(-9, 9, (50, size), np.int32)
   rows[0, -1], rows[1, 0] = 2**31 - 1, -2**31
-  found = jax.vmap(ordering.sort)(jnp.asarray(rows))
-  np.testing.assert_array_equal(found, np.sort(rows, 1))
+  ordered = jax.vmap(ordering.sort)(jnp.asarray(rows))
+  np.testing.assert_array_equal(ordered, np.sort(rows, 1))
   np.testing.assert_array_equal(ordering.sort(jnp.asarray(rows[0])),
                                 np.sort(rows[0]))
 
@@ -41,7 +41,7 @@ def test_rows_of_rows_and_mapped_rows():
   double = jax.vmap(jax.vmap(ordering.sort))
   np.testing.assert_array_equal(double(jnp.asarray(rows)), np.sort(rows, 2))
   # Every row is sorted, whatever else the function takes.
-  found = jax.vmap(lambda row, shift: ordering.sort(row + shift),
-                   (None, 0))(jnp.asarray(rows[0, 0]), jnp.arange(3))
+  ordered = jax.vmap(lambda row, shift: ordering.sort(row + shift),
+                     (None, 0))(jnp.asarray(rows[0, 0]), jnp.arange(3))
   np.testing.assert_array_equal(
-    found, np.sort(rows[0, 0])[None] + np.arange(3)[:, None])
+    ordered, np.sort(rows[0, 0])[None] + np.arange(3)[:, None])

@@ -65,7 +65,7 @@ def test_composition_adds():
 
 @pytest.mark.parametrize('order', [4., 9.])
 def test_groups_of_records(order):
-  """ALG-06: chains of three laws, and Gaussians, whose shift grows."""
+  """ALG-06: chains of three distributions, and Gaussians, whose shift grows."""
   rng = np.random.default_rng(3)
   for _ in range(100):
     first, middle, last = rng.dirichlet(np.ones(3) * .8, 3)

@@ -41,11 +41,11 @@ def test_divergences_are_above_those_by_quadrature(prob, multiplier):
   ledger = accounting._composed(  # pylint: disable=protected-access
     _event(prob, multiplier, 1), ADD, 'rdp', restating.orders_of_pairs(orders))
   spent = dict(zip(ledger.orders, ledger.rdp))
-  found = restating.ReplacingAccountant(orders, spent)._spent
+  actual = restating.ReplacingAccountant(orders, spent)._spent
   exact = [_divergence(order, prob, multiplier) for order in orders]
-  assert (np.array(found) >= exact).all()
+  assert (np.array(actual) >= exact).all()
   # Not by much: the inequality loses little where orders are moderate.
-  assert (np.array(found)[:2] <= 6 * np.array(exact)[:2]).all()
+  assert (np.array(actual)[:2] <= 6 * np.array(exact)[:2]).all()
 
 
 @pytest.mark.every(4)

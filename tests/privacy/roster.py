@@ -1,4 +1,4 @@
-"""Every mechanism, on neighbours of few records, with the law it should have.
+"""Every mechanism, on neighbours of few records, with its exact distribution.
 
 One line for each in `CASES`; `battery_test` goes through all of them. Laws come
 from the definition: nothing here reads a scale or a probability from the
@@ -55,7 +55,7 @@ class Case(NamedTuple):
   accountant: str = 'pld'
 
 
-def on_line(name, made, pairs, cdf, *, low, high, value=lambda out: out):
+def on_line(name, mechanism, pairs, cdf, *, low, high, value=lambda out: out):
   """Of one number: `cdf(data)` is its distribution function."""
   edges = np.linspace(low, high, 801) + 1e-4 * (high - low)
 
@@ -63,11 +63,11 @@ def on_line(name, made, pairs, cdf, *, low, high, value=lambda out: out):
     levels = cdf(data)(edges)
     return np.diff(np.concatenate([[0.0], levels, [1.0]]))
 
-  return Case(name, made, pairs, probs, lambda out: np.searchsorted(
+  return Case(name, mechanism, pairs, probs, lambda out: np.searchsorted(
     edges, np.asarray(value(out), np.float64)))
 
 
-def in_plane(name, made, pairs, cdfs, *, low, high, value=lambda out: out):
+def in_plane(name, mechanism, pairs, cdfs, *, low, high, value=lambda out: out):
   """Of two independent numbers, in coarser cells."""
   edges = np.linspace(low, high, 61) + 1e-4 * (high - low)
 
@@ -77,10 +77,10 @@ def in_plane(name, made, pairs, cdfs, *, low, high, value=lambda out: out):
     return np.outer(one, two).ravel()
 
   def cells(out):
-    found = np.searchsorted(edges, np.asarray(value(out), np.float64))
-    return found[:, 0] * (edges.size + 1) + found[:, 1]
+    places = np.searchsorted(edges, np.asarray(value(out), np.float64))
+    return places[:, 0] * (edges.size + 1) + places[:, 1]
 
-  return Case(name, made, pairs, probs, cells)
+  return Case(name, mechanism, pairs, probs, cells)
 
 
 def arrays(*pairs, dtype=np.float32):
@@ -91,25 +91,25 @@ def laplace_at(scale):
   return lambda data: stats.laplace(float(np.sum(data)), scale).cdf
 
 
-def exponential_law(rate):
+def exponential_probs(rate):
   def probs(scores):
     weights = np.exp(rate * np.float64(scores))
     return weights / weights.sum()
   return probs
 
 
-def permute_and_flip_law(rate):
+def permute_and_flip_probs(rate):
   """By all orders in which candidates can be asked."""
   def probs(scores):
     accept = np.exp(rate * (np.float64(scores) - np.max(scores)))
-    found = np.zeros(len(accept))
+    masses = np.zeros(len(accept))
     orders = list(itertools.permutations(range(len(accept))))
     for order in orders:
       left = 1.0
       for one in order:
-        found[one] += left * accept[one] / len(orders)
+        masses[one] += left * accept[one] / len(orders)
         left *= 1 - accept[one]
-    return found
+    return masses
   return probs
 
 
@@ -119,15 +119,15 @@ ENDS = arrays(([0.0, 0.4, 1.0], [1.0, 0.4, 1.0]), ([0.0, 0.0, 0.1],
                                                    [0.0, 1.0, 0.1]))
 
 
-def selecting(name, law, kind, pairs, **fields):
-  made = kind(sensitivity=1.0, epsilon=1.5, **fields)
-  rate = 1.5 if made.monotone else 0.75
-  return Case(name, made, pairs, law(rate), np.asarray)
+def selecting(name, probs_at, kind, pairs, **fields):
+  mechanism = kind(sensitivity=1.0, epsilon=1.5, **fields)
+  rate = 1.5 if mechanism.monotone else 0.75
+  return Case(name, mechanism, pairs, probs_at(rate), np.asarray)
 
 
 def inverse_case():
   """Four cells, and the definition: how many records must be replaced."""
-  made = inverse.InverseSensitivityQuantile(
+  mechanism = inverse.InverseSensitivityQuantile(
     lower=0.0, upper=1.0, num_examples=3, epsilon=2.0, prob=0.6, num_cells=4)
   middles = [0.125, 0.375, 0.625, 0.875]
 
@@ -137,37 +137,37 @@ def inverse_case():
                   for other in itertools.product([*middles, *ends, 0.0, 1.0],
                                                  repeat=3)
                   if sorted(other)[1] == middle) for middle in middles]
-    return exponential_law(1.0)(scores)
+    return exponential_probs(1.0)(scores)
 
-  return Case('inverse_sensitivity', made, ENDS, probs,
+  return Case('inverse_sensitivity', mechanism, ENDS, probs,
               lambda out: np.round(4 * np.asarray(out) - 0.5).astype(int))
 
 
-def smooth_law(data):
+def smooth_noise(data):
   """The maximum over all data sets on the grid, by definition; beta = 1."""
   grid, rank = np.arange(5) / 4, 2
   best, data = 0.0, np.round(4 * np.float64(data)) / 4
   for other in itertools.product(grid, repeat=3):
     changed = sum(a != b for a, b in zip(data, other, strict=True))
     line = [0.0, *sorted(other), 1.0]
-    moved = max(line[rank] - line[rank - 1], line[rank + 1] - line[rank])
-    best = max(best, moved * math.exp(-changed))
+    local = max(line[rank] - line[rank - 1], line[rank + 1] - line[rank])
+    best = max(best, local * math.exp(-changed))
   return stats.cauchy(np.sort(data)[rank - 1], best / 1.5)
 
 
 def smooth_case():
   """Noise of 5 values: clipped, and rounded to the grid."""
-  made = smooth.SmoothSensitivityQuantile(
+  mechanism = smooth.SmoothSensitivityQuantile(
     lower=0.0, upper=1.0, num_examples=3, epsilon=2.5, smoothing=1.0,
     num_cells=4)
   edges = (np.arange(4) + 0.5) / 4
   return Case(
-    'smooth_sensitivity', made, ENDS, lambda data: np.diff(np.concatenate(
-      [[0.0], smooth_law(data).cdf(edges), [1.0]])),
+    'smooth_sensitivity', mechanism, ENDS, lambda data: np.diff(np.concatenate(
+      [[0.0], smooth_noise(data).cdf(edges), [1.0]])),
     lambda out: np.round(4 * np.asarray(out)).astype(int))
 
 
-def private_size_law(data):
+def private_size_cdfs(data):
   """Of a noisy sum over a noisy count, in [0, 2], by integration."""
   known = data[~np.isnan(data)]
   points = np.linspace(-40, 40, 40001) + known.size
@@ -177,14 +177,14 @@ def private_size_law(data):
 
   def cdf(levels):
     # Clipped: all that is beyond the ends is at the ends.
-    found = np.array([np.sum(weights * total.cdf(
+    values = np.array([np.sum(weights * total.cdf(
       (level - 1) * np.maximum(points, 1))) for level in levels[::40]])
-    found = np.interp(levels, levels[::40], found)
-    return np.where(levels < 0, 0.0, np.where(levels >= 2, 1.0, found))
+    values = np.interp(levels, levels[::40], values)
+    return np.where(levels < 0, 0.0, np.where(levels >= 2, 1.0, values))
   return cdf
 
 
-def response_law(matrix):
+def response_probs(matrix):
   """Of two people, independently."""
   def probs(data):
     one, two = matrix[np.asarray(data, int)]
@@ -197,7 +197,7 @@ def k_response(size, epsilon):
   return matrix / matrix.sum(1, keepdims=True)
 
 
-def unary_law(epsilon):
+def unary_probs(epsilon):
   """Of the three bits of one person, which are numbered as one number."""
   def probs(data):
     ones = np.full(3, 1 / (math.exp(epsilon) + 1))
@@ -239,23 +239,24 @@ def counts_of(data):
 
 CASES = [
   *additive_cases(ADD), *additive_cases(REPLACE),
-  selecting('exponential', exponential_law, selection.ExponentialMechanism,
+  selecting('exponential', exponential_probs, selection.ExponentialMechanism,
             SCORES, adjacency=REPLACE),
-  selecting('exponential_monotone', exponential_law,
+  selecting('exponential_monotone', exponential_probs,
             selection.ExponentialMechanism, COUNTS, adjacency=ADD,
             monotone=True),
-  selecting('permute_and_flip', permute_and_flip_law, selection.PermuteAndFlip,
+  selecting('permute_and_flip', permute_and_flip_probs,
+            selection.PermuteAndFlip,
             SCORES, adjacency=REPLACE),
-  selecting('permute_and_flip_monotone', permute_and_flip_law,
+  selecting('permute_and_flip_monotone', permute_and_flip_probs,
             selection.PermuteAndFlip, COUNTS, adjacency=ADD, monotone=True),
   inverse_case(),
   smooth_case(),
   Case('randomized_response', local.RandomizedResponse(
     num_categories=3, epsilon=1.1), arrays(([0, 1], [2, 1]), dtype=np.int32),
-    response_law(k_response(3, 1.1)),
+    response_probs(k_response(3, 1.1)),
     lambda out: np.asarray(out) @ np.array([3, 1])),
   Case('unary_encoding', local.UnaryEncoding(num_categories=3, epsilon=1.1),
-       arrays(([0], [2]), dtype=np.int32), unary_law(1.1),
+       arrays(([0], [2]), dtype=np.int32), unary_probs(1.1),
        lambda out: np.asarray(out)[:, 0] @ np.array([4, 2, 1])),
   on_line('bounded_mean', mean.BoundedMean(
     num_examples=3, lower=-1.0, upper=2.0, epsilon=1.5), arrays(
@@ -271,7 +272,7 @@ CASES = [
   on_line('private_size_mean', mean.PrivateSizeMean(
     lower=0.0, upper=2.0, epsilon=1.5), arrays(
       ([2, 1, 0.5, np.nan], [2, 1, 0.5, 2]), ([0, 0], [0])),
-    private_size_law, low=-0.1, high=2.1, value=lambda out: out.value),
+    private_size_cdfs, low=-0.1, high=2.1, value=lambda out: out.value),
   on_line('doubled_mean', doubled_means.DoubledMean(num_examples=3, epsilon=1.5),
           arrays(([0, 0.5, 1], [1, 0.5, 1])), lambda data: stats.laplace(
             2 * data.mean(), 2 / 4.5).cdf, low=-6.0, high=8.0,
@@ -289,19 +290,19 @@ CASES = [
 ]
 
 
-def add_histogram(name, made, law):
-  """Under add-or-remove-one what is divided is told by the counts alone."""
+def add_histogram(name, mechanism, probs_of):
+  """Under add-or-remove-one the divisor comes from the counts alone."""
   class Counts:
     """The counts of a mechanism of frequencies, before they are divided."""
-    adjacency, event = made.adjacency, made.event
-    risk = made.counts.risk
+    adjacency, event = mechanism.adjacency, mechanism.event
+    risk = mechanism.counts.risk
 
     def release(self, key, data):
-      return made.counts.release(key, frequencies.count(
-        jnp.asarray(data), made.num_categories))
+      return mechanism.counts.release(key, frequencies.count(
+        jnp.asarray(data), mechanism.num_categories))
 
   return in_plane(name, Counts(), arrays(([0, 0, 1], [0, 0]), dtype=np.int32),
-                  lambda data: [law(each) for each in counts_of(data)],
+                  lambda data: [probs_of(each) for each in counts_of(data)],
                   low=-8.0, high=10.0)
 
 
@@ -315,7 +316,7 @@ CASES += [
 ]
 
 
-def on_integers(name, made, pairs, logs, **fields):
+def on_integers(name, mechanism, pairs, logs, **fields):
   """Of one whole number from -60 to 60: noise of these log-weights."""
   points = np.arange(-60, 61)
 
@@ -323,20 +324,20 @@ def on_integers(name, made, pairs, logs, **fields):
     weights = np.exp(logs(points - float(data)))
     return weights / weights.sum()
 
-  return Case(name, made, arrays(*pairs, dtype=np.int32), probs,
+  return Case(name, mechanism, arrays(*pairs, dtype=np.int32), probs,
               lambda out: np.asarray(out) + 60, **fields)
 
 
 def integer_cases(adjacency):
   """Whole numbers up to 1 of each record."""
-  moved = 2 if adjacency is REPLACE else 1
+  change = 2 if adjacency is REPLACE else 1
   shared, name = dict(record_norm=1, adjacency=adjacency), adjacency.value
   yield on_integers(f'geometric_{name}', discrete.GeometricMechanism(
-    epsilon=1.2, **shared), [(0, moved)],
-    lambda z: -np.abs(z) * 1.2 / moved)
+    epsilon=1.2, **shared), [(0, change)],
+    lambda z: -np.abs(z) * 1.2 / change)
   yield on_integers(
     f'discrete_gaussian_{name}', discrete.DiscreteGaussianMechanism(
-      noise_multiplier=3.0, **shared), [(0, moved)], lambda z: -z * z / 18,
+      noise_multiplier=3.0, **shared), [(0, change)], lambda z: -z * z / 18,
     accountant='rdp')
 
 

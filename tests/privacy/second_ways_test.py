@@ -42,11 +42,11 @@ def test_many_small_epsilons_are_composed_on_a_fine_grid():
   truth, number = 1 / (1 + math.exp(-one)), np.arange(uses + 1)
   ways = np.array([float(math.comb(uses, k)) for k in number])
   p = ways * truth**number * (1 - truth)**(uses - number)
-  found = accounting.optimal_composition(
+  epsilon = accounting.optimal_composition(
     [ApproxDP(epsilon=one, delta=0.0)] * uses, delta=delta)
   p /= p.sum()
-  assert divergences.hockey_stick(p, p[::-1], epsilon=found) <= delta
-  assert divergences.hockey_stick(p, p[::-1], epsilon=0.98 * found) > delta
+  assert divergences.hockey_stick(p, p[::-1], epsilon=epsilon) <= delta
+  assert divergences.hockey_stick(p, p[::-1], epsilon=0.98 * epsilon) > delta
 
 
 def test_equal_releases_count_as_often_as_they_are_made():
@@ -54,10 +54,10 @@ def test_equal_releases_count_as_often_as_they_are_made():
   once = additive.GaussianMechanism(record_norm=1.0, noise_multiplier=4.0,
                                     adjacency=ADD)
   joint = accounting.gaussian_event(noise_multiplier=2.0)
-  found, wanted = (accounting.epsilon(
+  actual, wanted = (accounting.epsilon(
     event, delta=1e-5, adjacency=ADD, accountant='rdp')
-                   for event in (mechanism.compose(*[once] * 4), joint))
-  assert found == pytest.approx(wanted)
+                    for event in (mechanism.compose(*[once] * 4), joint))
+  assert actual == pytest.approx(wanted)
 
 
 @pytest.mark.every(1)
@@ -90,9 +90,9 @@ def test_groups_of_gaussians_at_all_sizes():
   one = renyi_steps.gaussian(noise_multiplier=3.0, order=32.0)
   for doublings in range(5):
     claim = renyi_steps.group(one, doublings=doublings)
-    moved = renyi_steps.gaussian(noise_multiplier=3.0 / 2**doublings,
+    single = renyi_steps.gaussian(noise_multiplier=3.0 / 2**doublings,
                            order=claim.order)
-    assert claim.divergence == pytest.approx(1.5**doublings * moved.divergence)
+    assert claim.divergence == pytest.approx(1.5**doublings * single.divergence)
 
 
 # -- Blocks.
@@ -115,12 +115,12 @@ def test_units_of_sensitivities_do_not_matter(rule):
 # -- Tables of integers.
 
 
-def _law(parts):
+def _distribution(parts):
   """Of a sum of multiples of draws: outcome -> probability."""
   total = {0: Fraction(1)}
-  for law, multiplier in parts:
-    weights = [(law.first + i, Fraction(w, 2**integers.RESOLUTION))
-               for i, w in enumerate(law.weights) if w]
+  for table, multiplier in parts:
+    weights = [(table.first + i, Fraction(w, 2**integers.RESOLUTION))
+               for i, w in enumerate(table.weights) if w]
     added = {}
     for x, p in total.items():
       for y, q in weights:
@@ -130,11 +130,11 @@ def _law(parts):
   return total
 
 
-def _variation(total, log_weight, reach):
-  """From the law of these log-weights on -reach, ..., reach."""
+def _variation(total, log_weight, bound):
+  """Total variation from these log-weights on -bound, ..., bound."""
   with mpmath.workprec(200):
     masses = {z: mpmath.exp(log_weight(mpmath.mpf(z)))
-              for z in range(-reach, reach + 1)}
+              for z in range(-bound, bound + 1)}
     scale = mpmath.fsum(masses.values())
     return float(mpmath.fsum(
       abs(masses.get(z, 0) / scale - mpmath.mpf(p.numerator) / p.denominator)
@@ -146,49 +146,53 @@ def test_sums_of_tables_are_as_near_as_mechanisms_say(monkeypatch):
   """Of tables that are narrow, so that sums are needed: all probabilities."""
   monkeypatch.setattr(integers, 'LARGEST_STDDEV', 2.0)
   for noise in (1.9, 3.0, 4.0):
-    made = discrete.DiscreteGaussianMechanism(
+    mechanism = discrete.DiscreteGaussianMechanism(
       record_norm=1.0, noise_multiplier=noise, adjacency=ADD)
-    total = _law(zip(made._tables(), (1, made._parts()[1]), strict=False))
-    found = _variation(total, lambda z, s=noise: -(z / s)**2 / 2, 120)
-    assert found <= made.total_variation <= 5 * found + 1e-24
-    assert (found > 1e-16) == (noise > 2)
+    total = _distribution(
+        zip(mechanism._tables(), (1, mechanism._parts()[1]), strict=False))
+    distance = _variation(total, lambda z, s=noise: -(z / s)**2 / 2, 120)
+    assert distance <= mechanism.total_variation <= 5 * distance + 1e-24
+    assert (distance > 1e-16) == (noise > 2)
 
 
 def test_digits_are_as_near_as_mechanisms_say(monkeypatch):
   """Each of the four tables is charged; their sum is two-sided geometric."""
   monkeypatch.setattr(integers, 'LARGEST_SCALE', 0.3)
   monkeypatch.setattr(discrete, '_DIGIT', 4)
-  made = discrete.GeometricMechanism(record_norm=1, epsilon=2.0, adjacency=ADD)
-  laws = made._tables()
-  total = _law(zip(laws, (1, 4, -1, -4), strict=True))
-  found = _variation(total, lambda z: -abs(z) * 2, 140)
-  charged = sum(law.total_variation for law in laws)
-  assert len(laws) == 4 and charged == pytest.approx(made.total_variation)
-  assert found <= charged < 1e-25
+  mechanism = discrete.GeometricMechanism(record_norm=1, epsilon=2.0,
+                                          adjacency=ADD)
+  tables = mechanism._tables()
+  total = _distribution(zip(tables, (1, 4, -1, -4), strict=True))
+  distance = _variation(total, lambda z: -abs(z) * 2, 140)
+  charged = sum(table.total_variation for table in tables)
+  assert len(tables) == 4 and charged == pytest.approx(
+      mechanism.total_variation)
+  assert distance <= charged < 1e-25
 
 
 @pytest.mark.every(2)
 def test_every_table_of_a_release_is_charged(monkeypatch):
   """And every word that decides ties for a row of draws on the lattice."""
   drawn, ties = [], []
-  monkeypatch.setattr(integers, 'draw', lambda law, key, shape, start: (
-    drawn.append(law), jnp.zeros(shape, jnp.int32))[1])
+  monkeypatch.setattr(integers, 'draw', lambda table, key, shape, start: (
+    drawn.append(table), jnp.zeros(shape, jnp.int32))[1])
   for epsilon in (1.0, 0.02):
-    made = discrete.GeometricMechanism(record_norm=1, epsilon=epsilon,
-                                       adjacency=REPLACE)
+    mechanism = discrete.GeometricMechanism(record_norm=1, epsilon=epsilon,
+                                            adjacency=REPLACE)
     drawn.clear()
-    made.release(KEY, jnp.zeros(2, jnp.int32))
-    assert made.total_variation >= sum(law.total_variation for law in drawn)
-  monkeypatch.setattr(integers, 'draw_rows', lambda law, key, shape: (
-    ties.extend([(law, shape[1])] * shape[0]),
+    mechanism.release(KEY, jnp.zeros(2, jnp.int32))
+    assert mechanism.total_variation >= sum(
+        table.total_variation for table in drawn)
+  monkeypatch.setattr(integers, 'draw_rows', lambda table, key, shape: (
+    ties.extend([(table, shape[1])] * shape[0]),
     jnp.zeros(shape, jnp.int32))[1])
   count = 10**9
   lattice.add_noise(KEY, jnp.zeros(2), 2.0**-19, jnp.int32(3000))
   charged = (lattice.total_variation(num_values=count, num_steps=1)
              - count * lattice.total_variation(num_values=1, num_steps=1))
   assert len(ties) == 3 and ties[0][1] == 2
-  assert charged >= 0.999 * sum(integers.tie_variation(law, count)
-                                for law, _ in ties)
+  assert charged >= 0.999 * sum(integers.tie_variation(table, count)
+                                for table, _ in ties)
 
 
 # -- Decisions between integers.
@@ -219,10 +223,10 @@ def test_a_coin_of_a_large_rate_is_one_of_many_coins(monkeypatch):
 
 
 def test_candidates_that_are_given_twice_are_scored_twice():
-  found = inverse.scores_by_enumeration(
+  scores = inverse.scores_by_enumeration(
     max, (0, 1), domain=(0, 1, 2), candidates=(2, 0, 2), sizes=[2],
     adjacency=REPLACE)
-  np.testing.assert_array_equal(found, [-1, -1, -1])
+  np.testing.assert_array_equal(scores, [-1, -1, -1])
 
 
 def test_probabilities_that_are_none_are_refused():
@@ -249,7 +253,7 @@ def test_a_floor_keeps_the_scale_smooth_where_one_term_is_left():
 def test_a_descent_starts_on_the_set_and_takes_gradients_there():
   """Nearly without noise, against the recursion in NumPy; a box of 1/2."""
   gradient = lambda params, data: params**3 + 9 * params + data
-  made = langevin.LangevinDescent(
+  descent = langevin.LangevinDescent(
     gradient=gradient, start=jnp.array([4.0, -3.0]), num_examples=2,
     strong_convexity=1.0, smoothness=12.0, gradient_bound=1.0,
     learning_rate=0.1, stddev=1e-6, num_steps=2,
@@ -257,8 +261,8 @@ def test_a_descent_starts_on_the_set_and_takes_gradients_there():
   data, params = np.array([0.3, -0.1]), np.array([0.5, -0.5])
   for _ in range(2):
     params = np.clip(params - 0.1 / 2 * gradient(params, data), -0.5, 0.5)
-  found = made.release(KEY, jnp.asarray(data, jnp.float32))
-  np.testing.assert_allclose(found, params, atol=1e-5)
+  iterate = descent.release(KEY, jnp.asarray(data, jnp.float32))
+  np.testing.assert_allclose(iterate, params, atol=1e-5)
 
 
 def test_enough_steps_is_its_formula_and_at_least_one():
@@ -275,19 +279,19 @@ def test_enough_steps_is_its_formula_and_at_least_one():
 @pytest.mark.every(2)
 def test_people_are_asked_in_a_random_order_and_for_themselves():
   """All have a chance to be asked, also those beyond the needed number."""
-  made = queries.LocalOracle(num_queries=1, tolerance=1.0, failure_prob=0.5,
-                             epsilon=4.0)
-  extra = 3 * made.num_examples
-  states = [made.init(jax.random.key(seed), jnp.arange(extra))
+  oracle = queries.LocalOracle(num_queries=1, tolerance=1.0, failure_prob=0.5,
+                               epsilon=4.0)
+  extra = 3 * oracle.num_examples
+  states = [oracle.init(jax.random.key(seed), jnp.arange(extra))
             for seed in (0, 1)]
   for state in states:
-    assert len(set(state.records.tolist())) == made.num_examples
+    assert len(set(state.records.tolist())) == oracle.num_examples
   assert states[0].records.tolist() != states[1].records.tolist()
   # All of the first third, by chance: below 1e-4.
-  assert max(states[0].records.tolist()) >= made.num_examples
+  assert max(states[0].records.tolist()) >= oracle.num_examples
   for query in (lambda x: jnp.tile(x, 2), jnp.sum, lambda x: x[None]):
     with pytest.raises(ValueError, match='one value for each of'):
-      made.ask(states[0], query)
+      oracle.ask(states[0], query)
 
 
 def test_releases_of_k_norm_noise_lie_on_the_grid_of_a_coordinate(monkeypatch):

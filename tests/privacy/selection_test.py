@@ -65,9 +65,9 @@ def test_no_adjacent_pair_is_further_apart_than_epsilon(adjacency, epsilon,
                                                         kind):
   """Item DP-12, exact; DP-09 for the sensitivity of the scores."""
   mechanism = make(epsilon, adjacency=adjacency, kind=kind)
-  moved = max(np.abs(counts(a) - counts(b)).max()
-              for a, b in neighbours(adjacency))
-  assert moved == mechanism.sensitivity
+  change = max(np.abs(counts(a) - counts(b)).max()
+               for a, b in neighbours(adjacency))
+  assert change == mechanism.sensitivity
   worst = worst_loss(mechanism, counts, adjacency)
   assert worst <= epsilon * (1 + 1e-6)
   # Only one score moves when a record is added: half the budget is not used.
@@ -115,10 +115,10 @@ SCORES = jnp.array([3., 2.5, 1., 0.])
   (KINDS[1], [.5712, .3074, .0834, .0381], .43471)])
 def test_golden_probabilities(kind, probs, gap):
   """MECH-05, MECH-06."""
-  found = np.exp(make(1.5, kind=kind).log_probs(SCORES))
-  np.testing.assert_allclose(found, probs, atol=6e-5)
-  assert found @ (3 - np.asarray(SCORES)) == pytest.approx(gap, abs=6e-6)
-  assert found.sum() == pytest.approx(1, abs=1e-12)
+  actual = np.exp(make(1.5, kind=kind).log_probs(SCORES))
+  np.testing.assert_allclose(actual, probs, atol=6e-5)
+  assert actual @ (3 - np.asarray(SCORES)) == pytest.approx(gap, abs=6e-6)
+  assert actual.sum() == pytest.approx(1, abs=1e-12)
 
 
 def test_permute_and_flip_by_all_orders():
@@ -135,10 +135,10 @@ def test_permute_and_flip_by_all_orders():
       for one in order:
         expected[one] += left * accept[one]
         left *= 1 - accept[one]
-    found = np.exp(mechanism.log_probs(jnp.asarray(scores)))
-    np.testing.assert_allclose(found, expected, rtol=1e-10)
+    probs = np.exp(mechanism.log_probs(jnp.asarray(scores)))
+    np.testing.assert_allclose(probs, expected, rtol=1e-10)
     other = np.exp(make(1.3).log_probs(jnp.asarray(scores)))
-    assert found @ scores >= other @ scores - 1e-9
+    assert probs @ scores >= other @ scores - 1e-9
   many = make(1., kind=KINDS[1]).log_probs(jnp.linspace(0., 20., 500))
   assert np.exp(many).sum() == pytest.approx(1, abs=1e-10)
 
@@ -161,7 +161,7 @@ def test_gap_bound(kind):
 
 
 def test_bounded_range_is_worth_a_quarter_of_zcdp():
-  """MECH-05: eps^2 / 8, and the exact constant, by divergences of laws."""
+  """MECH-05: eps^2 / 8, and the exact constant, by divergences."""
   epsilon, orders = 1., (1.001, 1.5, 2., 8., 64.)
   rho = make(epsilon).zcdp_event.rho
   assert rho == pytest.approx(.123302, abs=1e-6) and rho < epsilon**2 / 8
@@ -190,18 +190,18 @@ def test_sampled_frequencies():
   scores = jnp.array([3., 1., 0., 2.5, -1.])
   draws = jax.jit(jax.vmap(mechanism.release, (0, None)))(
       jax.random.split(KEY, size), scores)
-  found = np.bincount(np.asarray(draws), minlength=5)
+  counts = np.bincount(np.asarray(draws), minlength=5)
   weights = np.exp(np.array([3., 1., 0., 2.5, -1.]))
-  law = stats.chi2(4)
+  chi2 = stats.chi2(4)
 
   def statistic(probs):
-    return np.sum((found - size * probs)**2 / (size * probs))
+    return np.sum((counts - size * probs)**2 / (size * probs))
 
-  assert statistic(weights / weights.sum()) < law.isf(1e-6)
+  assert statistic(weights / weights.sum()) < chi2.isf(1e-6)
   # It would see the factor 1/2 left out, or five percent of epsilon.
   for fault in (2., 1.05):
     wrong = weights**fault
-    assert statistic(wrong / wrong.sum()) > law.isf(1e-6)
+    assert statistic(wrong / wrong.sum()) > chi2.isf(1e-6)
 
 
 def test_large_scores_keep_their_differences():

@@ -38,9 +38,9 @@ def distance(data, other):
 def bounds(rank, smoothing):
   """Data set -> its bound, by the library."""
   ordered = jnp.asarray(SETS, jnp.float32)
-  found = jax.vmap(lambda data: smooth.smooth_sensitivity(
+  sensitivities = jax.vmap(lambda data: smooth.smooth_sensitivity(
     data, rank, lower=0., upper=3., smoothing=smoothing))(ordered)
-  return dict(zip(SETS, np.float64(found), strict=True))
+  return dict(zip(SETS, np.float64(sensitivities), strict=True))
 
 
 @pytest.mark.every(2)
@@ -48,11 +48,11 @@ def bounds(rank, smoothing):
 @pytest.mark.parametrize('rank', [1, 2, 3])
 def test_smooth_sensitivity_is_the_definition(rank, smoothing):
   """max over all data sets of e^(-beta distance) times local sensitivity."""
-  for data, found in bounds(rank, smoothing).items():
+  for data, sensitivity in bounds(rank, smoothing).items():
     expected = max(gaps(other, rank) * math.exp(-smoothing *
                                                 distance(data, other))
                    for other in SETS)
-    assert found == pytest.approx(expected, rel=1e-6)
+    assert sensitivity == pytest.approx(expected, rel=1e-6)
     assert float(smooth.local_sensitivity(
       jnp.asarray(data, jnp.float32), rank, lower=0., upper=3.)) == (
         gaps(data, rank))
@@ -61,32 +61,33 @@ def test_smooth_sensitivity_is_the_definition(rank, smoothing):
 @pytest.mark.parametrize('smoothing', [1., 9., 15.])
 def test_it_is_smooth_also_where_terms_are_left_out(smoothing):
   """At 9 and 15 there are two terms and one; n = 3 has four."""
-  found = bounds(2, smoothing)
-  assert all(found[one] <= found[other] * math.exp(smoothing) * (1 + 1e-6)
-             for one, other in PAIRS)
-  assert min(found.values()) > 0
+  sensitivities = bounds(2, smoothing)
+  assert all(sensitivities[one] <= sensitivities[other] * math.exp(smoothing)
+             * (1 + 1e-6) for one, other in PAIRS)
+  assert min(sensitivities.values()) > 0
 
 
-def worst_ratio(laws):
+def worst_ratio(noise):
   """Largest log-ratio of Cauchy densities over all neighbours."""
   points = np.concatenate([np.linspace(-6, 9, 601), np.geomspace(9, 1e7, 50),
                            -np.geomspace(6, 1e7, 50)])
   logs = {data: np.log(scale) - np.log(scale**2 + (points - centre)**2)
-          for data, (centre, scale) in laws.items()}
+          for data, (centre, scale) in noise.items()}
   return max(np.max(logs[one] - logs[other]) for one, other in PAIRS)
 
 
-def laws(scale_of):
+def noise_at(scale_of):
   return {data: (data[1], scale_of(data)) for data in SETS}
 
 
 @pytest.mark.parametrize('epsilon, smoothing', [(1., .5), (3., .4), (.8, .7)])
 def test_density_ratios_stay_within_epsilon(epsilon, smoothing):
-  made = smooth.SmoothSensitivityQuantile(
+  mechanism = smooth.SmoothSensitivityQuantile(
     lower=0., upper=3., num_examples=SIZE, epsilon=epsilon,
     smoothing=smoothing, num_cells=3)
-  found = jax.jit(jax.vmap(made.noise_parameters))(jnp.asarray(SETS, jnp.float32))
-  centres, scales = map(np.float64, found)
+  parameters = jax.jit(jax.vmap(mechanism.noise_parameters))(jnp.asarray(
+      SETS, jnp.float32))
+  centres, scales = map(np.float64, parameters)
   np.testing.assert_allclose(centres, np.asarray(SETS)[:, 1], atol=1e-6)
   worst = worst_ratio(dict(zip(SETS, zip(centres, scales), strict=True)))
   assert .3 * epsilon < worst <= epsilon * (1 + 1e-5)
@@ -113,37 +114,37 @@ def test_local_sensitivity_is_no_scale():
   # Nor with a floor that does not know of the other: the ratio is the ratio of
   # the floors, however much noise there is.
   for floor in (1e-2, 1e-4):
-    assert worst_ratio(laws(lambda data, f=floor: max(local(data), f) * 1e3)
+    assert worst_ratio(noise_at(lambda data, f=floor: max(local(data), f) * 1e3)
                        ) > math.log(1 / floor)
   # The smooth one, for the same budget.
-  found = bounds(2, .5)
-  assert worst_ratio(laws(lambda data: found[data] / .5)) <= 1
+  sensitivities = bounds(2, .5)
+  assert worst_ratio(noise_at(lambda data: sensitivities[data] / .5)) <= 1
 
 
 def test_faults_are_seen():
   """Of epsilon = 1: less noise than it asks for, or a bound less smooth."""
-  found, rough = bounds(2, .5), bounds(2, 3.)
-  assert worst_ratio(laws(lambda data: found[data] / 1.5)) > 1.2
-  assert worst_ratio(laws(lambda data: rough[data] / .5)) > 1.2
+  sensitivities, rough = bounds(2, .5), bounds(2, 3.)
+  assert worst_ratio(noise_at(lambda data: sensitivities[data] / 1.5)) > 1.2
+  assert worst_ratio(noise_at(lambda data: rough[data] / .5)) > 1.2
 
 
 @pytest.mark.every(5)
 def test_noise_fits_the_records():
   """Crowded around the median, it is a hundredth of the range's."""
   data = jnp.concatenate([jnp.linspace(.49, .51, 199), jnp.array([0., 1.])])
-  made = smooth.SmoothSensitivityQuantile(
+  mechanism = smooth.SmoothSensitivityQuantile(
     lower=0., upper=1., num_examples=201, epsilon=1., smoothing=.5)
-  centre, scale = made.noise_parameters(data)
+  centre, scale = mechanism.noise_parameters(data)
   assert float(centre) == pytest.approx(.5, abs=1e-4)
   assert float(scale) < 1e-3
-  released = np.asarray(jax.jit(jax.vmap(made.release, (0, None)))(
+  released = np.asarray(jax.jit(jax.vmap(mechanism.release, (0, None)))(
     jax.random.split(KEY, 2000), data))
   assert np.median(np.abs(released - .5)) == pytest.approx(
     float(scale), rel=.15)
   steps = released * 2**16
   np.testing.assert_array_equal(steps, np.round(steps))
   assert released.min() >= 0 and released.max() <= 1
-  assert made.risk(1) is None
+  assert mechanism.risk(1) is None
 
 
 @pytest.mark.parametrize('smoothing, message', [

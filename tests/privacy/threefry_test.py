@@ -18,9 +18,9 @@ KNOWN = (  # Key, block, result: of Random123.
 
 @pytest.mark.parametrize('key,block,wanted', KNOWN)
 def test_known_answers(key, block, wanted):
-  found = threefry.threefry_2x32(tuple(map(jnp.uint32, key)),
+  words = threefry.threefry_2x32(tuple(map(jnp.uint32, key)),
                                  tuple(map(jnp.uint32, block)))
-  assert tuple(int(word) for word in found) == wanted
+  assert tuple(int(word) for word in words) == wanted
 
 
 @pytest.mark.every(2)
@@ -30,13 +30,14 @@ def test_words_are_those_of_jax(start, size):
   key = jax.random.key_data(jax.random.key(11))
   counts = jnp.uint32(start) + jax.lax.iota(jnp.uint32, size)
   wanted = random.threefry_2x32((key[0], key[1]), counts)
-  found = jax.jit(lambda key: threefry.words((key[0], key[1]), start, size))(key)
-  np.testing.assert_array_equal(found, wanted)
-  assert found.dtype == jnp.uint32
+  words = jax.jit(lambda key: threefry.words((key[0], key[1]), start, size))(
+      key)
+  np.testing.assert_array_equal(words, wanted)
+  assert words.dtype == jnp.uint32
 
 
 def test_under_vmap_each_key_has_its_own_words():
   keys = jax.random.key_data(jax.random.split(jax.random.key(1), 3))
-  found = jax.vmap(lambda key: threefry.words((key[0], key[1]), 2, 9))(keys)
-  for key, row in zip(keys, found, strict=True):
+  words = jax.vmap(lambda key: threefry.words((key[0], key[1]), 2, 9))(keys)
+  for key, row in zip(keys, words, strict=True):
     np.testing.assert_array_equal(row, threefry.words((key[0], key[1]), 2, 9))

@@ -64,11 +64,11 @@ def test_golden_curves():
       ('laplace', 0.5, .221199217), ('gaussian', 1.0, .126936738)):
     assert tradeoff.delta_of(epsilon, FUNCTIONS[name]) == (
       pytest.approx(golden, abs=2e-9))
-  found = tradeoff.gaussian_delta(1.0, shift=1.0)
-  assert found == pytest.approx(.126936738, abs=1e-9)
+  delta = tradeoff.gaussian_delta(1.0, shift=1.0)
+  assert delta == pytest.approx(.126936738, abs=1e-9)
   # The loss of N(1, 1) against N(0, 1) is N(1/2, 1).
   larger = special.ndtr(-0.5)
-  assert larger == pytest.approx(.3085, abs=5e-5) and larger > 2 * found
+  assert larger == pytest.approx(.3085, abs=5e-5) and larger > 2 * delta
 
 
 @pytest.mark.every(2)
@@ -77,16 +77,16 @@ def test_the_accountant_gives_the_curve_of_the_gaussian():
   epsilons = np.linspace(0, 4, 41)
   deltas = accounting.delta_curve(event, epsilons=epsilons,
                                   adjacency=Adjacency.ADD_OR_REMOVE_ONE)
-  found = tradeoff.from_curve(ALPHA, epsilons, deltas)
+  lower = tradeoff.from_curve(ALPHA, epsilons, deltas)
   exact = tradeoff.gaussian(ALPHA, shift=1.0)
-  assert np.all(found <= exact + 1e-9)
-  assert np.max(exact - found) < 2e-3
+  assert np.all(lower <= exact + 1e-9)
+  assert np.max(exact - lower) < 2e-3
 
 
 @pytest.mark.parametrize('epsilon, wanted', [(1.0, 0.731059),
                                              (math.log(3), 0.75)])
 def test_golden_accuracies(epsilon, wanted):
-  """INT-02; binary randomised response is told apart exactly so well."""
+  """INT-02; binary randomised response is distinguished exactly so well."""
   pure = ApproxDP(epsilon=epsilon, delta=0.0)
   assert tradeoff.best_accuracy(pure) == pytest.approx(wanted, abs=1e-6)
   corner = 1 / (1 + math.exp(epsilon))
@@ -96,14 +96,14 @@ def test_golden_accuracies(epsilon, wanted):
 
 
 def test_with_a_delta():
-  made = ApproxDP(epsilon=0.7, delta=0.05)
+  guarantee = ApproxDP(epsilon=0.7, delta=0.05)
   growth = math.exp(0.7)
-  assert tradeoff.best_accuracy(made) == pytest.approx(
+  assert tradeoff.best_accuracy(guarantee) == pytest.approx(
     (growth + 0.05) / (1 + growth))
-  assert tradeoff.total_variation(made) == pytest.approx(
+  assert tradeoff.total_variation(guarantee) == pytest.approx(
     (growth - 1 + 2 * 0.05) / (growth + 1))
-  best = 1 - np.min(ALPHA + tradeoff.approx(ALPHA, made)) / 2
-  assert best == pytest.approx(tradeoff.best_accuracy(made), abs=1e-3)
+  best = 1 - np.min(ALPHA + tradeoff.approx(ALPHA, guarantee)) / 2
+  assert best == pytest.approx(tradeoff.best_accuracy(guarantee), abs=1e-3)
 
 
 def test_refusals():

@@ -126,9 +126,9 @@ def test_points_of_the_lattice():
   """The nearest cell end, even numbers at ties; what is beyond is at an end."""
   data = np.array([-np.inf, -9., 2., 2.25, 2.5, 2.75, 3.49, 3.51, 3.99, 4., 7.,
                    np.inf, np.nan], np.float32)
-  found = inverse.on_lattice(jnp.asarray(data), lower=2.0, upper=4.0,
-                             num_cells=4)
+  places = inverse.on_lattice(jnp.asarray(data), lower=2.0, upper=4.0,
+                              num_cells=4)
   wanted = np.round((np.clip(data, 2, 4) - 2) * 2)
   wanted[-1] = 0
-  np.testing.assert_array_equal(found, wanted)
-  assert found.dtype == jnp.int32
+  np.testing.assert_array_equal(places, wanted)
+  assert places.dtype == jnp.int32

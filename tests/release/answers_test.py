@@ -38,16 +38,18 @@ def _ends(interval):
   return interval['lower'], interval['upper']
 
 
-def _pmf(law):
-  weights = (np.exp(-np.abs(_Z) / float(law.scale)) if hasattr(law, 'scale')
-             else np.exp(-_Z**2 / (2 * float(law.variance))))
+def _pmf(distribution):
+  if hasattr(distribution, 'scale'):
+    weights = np.exp(-np.abs(_Z) / float(distribution.scale))
+  else:
+    weights = np.exp(-_Z**2 / (2 * float(distribution.variance)))
   return weights / weights.sum()
 
 
-def _width(law, miss):
+def _width(distribution, miss):
   """The least w with P(|z| > w) <= miss, by a plain sum."""
   return next(w for w in itertools.count()
-              if _pmf(law)[np.abs(_Z) > w].sum() <= miss)
+              if _pmf(distribution)[np.abs(_Z) > w].sum() <= miss)
 
 
 @pytest.mark.parametrize('delta', [None, Fraction(1, 10**6)])
@@ -59,28 +61,28 @@ def test_released_sums_are_those_of_the_polynomials(missing, adjacency, delta):
   for statistic in ('mean', 'variance'):
     plan = _plan(statistic, adjacency, missing=missing, delta=delta, **_FINE)
     measured = plan.measure(map(str, data))
-    found = drawing.chosen(plan, measured, [7 + each for each in measured[1]])
+    answer = drawing.chosen(plan, measured, [7 + each for each in measured[1]])
     texts = plan.facts()['noise']['sums']['a_record_adds']
-    assert list(texts) == list(found['noisy_sums'])
+    assert list(texts) == list(answer['noisy_sums'])
     for name, text in texts.items():
       formula = re.sub(r'(?<=[\w)]) (?=[\w(])', '*', text.replace(
           '(upper - lower)', '4').replace('^', '**'))
       wanted = sum(eval(formula, {'a': x + 1, 'b': 3 - x}) for x in data)  # pylint: disable=eval-used
-      assert Fraction(found['noisy_sums'][name]) == Fraction(wanted) + 7 * (
+      assert Fraction(answer['noisy_sums'][name]) == Fraction(wanted) + 7 * (
           plan.lattice.unit**2)
 
 
 def test_a_mean_of_a_public_number_of_records_has_the_width_of_its_sum():
   plan = _plan('mean', _RO, **_FINE)
-  found = drawing.chosen(plan, (50, [0, 0]), [8 * 160, 900])
+  answer = drawing.chosen(plan, (50, [0, 0]), [8 * 160, 900])
   # t is 160 / (8 * 50) on average, of a range of 8 steps of 1/2.
-  assert found['value'] == pytest.approx(-1 + 4 * 160 / 400)
+  assert answer['value'] == pytest.approx(-1 + 4 * 160 / 400)
   width = 4 * _width(plan.noise, .1) / (50 * 64)
-  assert _ends(found['interval']) == pytest.approx(
-      (found['value'] - width, found['value'] + width), abs=1e-2 * width)
-  low, high = _ends(found['population_interval'])
-  assert -1 <= low < found['interval']['lower'] - .1
-  assert found['interval']['upper'] + .1 < high <= 3
+  assert _ends(answer['interval']) == pytest.approx(
+      (answer['value'] - width, answer['value'] + width), abs=1e-2 * width)
+  low, high = _ends(answer['population_interval'])
+  assert -1 <= low < answer['interval']['lower'] - .1
+  assert answer['interval']['upper'] + .1 < high <= 3
 
 
 @pytest.mark.parametrize('delta', [None, Fraction(1, 10**6)])
@@ -92,8 +94,8 @@ def test_a_variance_is_that_of_its_noisy_sums(adjacency, delta):
   exact = np.array([40 * 64, 60 * 64, 20 * 64])
   sums = [int(np.dot(part.factors, exact))
           for part in plan.design.parts.values()]
-  found = drawing.chosen(plan, (100, [0] * len(sums)), sums)
-  assert found['value'] == pytest.approx(16 * (.4 * .6 - .2))
+  answer = drawing.chosen(plan, (100, [0] * len(sums)), sums)
+  assert answer['value'] == pytest.approx(16 * (.4 * .6 - .2))
   moments = plan.moments(sums, 100 if adjacency is _RO else None)
   assert moments.values == pytest.approx((40, 60, 20))
 
@@ -112,7 +114,7 @@ def test_a_variance_is_that_of_its_noisy_sums(adjacency, delta):
   means = [last(.4, end, lambda m: (1 - m, -m, 0)) for end in (0, 1)]
   products = [last(.2, end, lambda r: (-r, -r, 1)) for end in (0, .25)]
   most = [m * (1 - m) for m in (*means, min(.5, means[1]))]
-  low, high = _ends(found['interval'])
+  low, high = _ends(answer['interval'])
   assert low == pytest.approx(16 * max(0, min(most) - products[1]), rel=.01)
   assert high == pytest.approx(16 * (max(most) - products[0]), rel=.01)
 
@@ -125,14 +127,14 @@ def test_probabilities_are_those_that_no_tail_refuses(counts):
   """
   plan = _plan('proportion', _RO, column='x', positive='a')
   number, miss = sum(counts), .1
-  found = drawing.chosen(plan, [12, number - 12], counts[:1])
+  answer = drawing.chosen(plan, [12, number - 12], counts[:1])
 
   def tail(p, reached):
     pmf = np.convolve(stats.binom.pmf(np.arange(number + 1), number, p),
                       _pmf(plan.noise))
     return pmf[reached(np.arange(len(pmf)) + _Z[0])].sum()
 
-  low, high = _ends(found['population_interval'])
+  low, high = _ends(answer['population_interval'])
   step = 1e-4
   for end, reached in ((low, lambda k: k >= counts[0]),
                        (high, lambda k: k <= counts[0])):
@@ -140,21 +142,21 @@ def test_probabilities_are_those_that_no_tail_refuses(counts):
     if 0 < end < 1:
       assert tail(end + outer, reached) < miss / 2
     assert tail(end + inner, reached) > miss / 2
-  assert 0 <= low < found['population_value'] < high <= 1
+  assert 0 <= low < answer['population_value'] < high <= 1
 
 
 def test_shares_of_a_file_of_few_records():
   plan = _plan('proportion', _RO, column='x', positive='a',
                epsilon=Fraction(1000))
-  for number, positive, value, ends in (
+  for number, positive, value, interval in (
       (0, 0, .5, (0, 1)), (1, 1, 1, (1, 1)), (1, 0, 0, (0, 0)),
       (2, 1, .5, (.5, .5)), (1, -4, 0, (0, 0)), (2, 9, 1, (1, 1))):
-    found = drawing.chosen(plan, [positive, number - positive], [positive])
-    assert found['value'] == value and _ends(found['interval']) == ends
+    answer = drawing.chosen(plan, [positive, number - positive], [positive])
+    assert answer['value'] == value and _ends(answer['interval']) == interval
   plan = _plan('proportion', _RO, column='x', positive='a')
   width = _width(plan.noise, .1)
-  found = drawing.chosen(plan, [20, 80], [20])
-  assert _ends(found['interval']) == pytest.approx(
+  answer = drawing.chosen(plan, [20, 80], [20])
+  assert _ends(answer['interval']) == pytest.approx(
       ((20 - width) / 100, (20 + width) / 100))
 
 
@@ -162,23 +164,23 @@ def test_shares_of_a_file_of_few_records():
 def test_counts_are_within_the_width_of_their_noise(adjacency):
   bins = tuple(map(Decimal, '0123'))
   plan = _plan('histogram', adjacency, column='x', bins=bins)
-  found = drawing.chosen(plan, [5, 6, 7], [-3, 60, 1])
-  assert list(found['value'].values()) == [-3, 60, 1]
+  answer = drawing.chosen(plan, [5, 6, 7], [-3, 60, 1])
+  assert list(answer['value'].values()) == [-3, 60, 1]
   width = _width(plan.noise, .1 / 3)
-  for noisy, interval in zip((-3, 60, 1), found['interval'].values(),
+  for noisy, interval in zip((-3, 60, 1), answer['interval'].values(),
                              strict=True):
     assert _ends(interval) == (max(0, noisy - width), max(0, noisy + width))
   plan = _plan('count', adjacency, **_BOUNDS)
-  found = drawing.chosen(plan, [5], [9])
+  answer = drawing.chosen(plan, [5], [9])
   width = _width(plan.noise, .1)
-  assert found['value'] == 9
-  assert _ends(found['interval']) == (max(0, 9 - width), 9 + width)
+  assert answer['value'] == 9
+  assert _ends(answer['interval']) == (max(0, 9 - width), 9 + width)
 
 
 @pytest.mark.parametrize('delta', [None, Fraction(1, 10**6)])
 @pytest.mark.parametrize('adjacency', Adjacency)
 def test_normal_means_are_those_that_no_tail_refuses(adjacency, delta):
-  """By tails of the sum of a normal law and the noise, the grid's apart."""
+  """By tails of the sum of a normal and the noise, the grid's apart."""
   plan = _plan('normal_mean', adjacency, column='x', lower=Decimal(-2),
                upper=Decimal(2), sigma=Decimal(2), delta=delta)
   unit, number = plan.lattice.unit, 400
@@ -194,12 +196,12 @@ def test_normal_means_are_those_that_no_tail_refuses(adjacency, delta):
           'from_upper': number * clamp - total,
           'half_windows': number * clamp, 'twice_from_centre': 2 * total}
   names = plan.sums([0], 0, clamp)
-  found = drawing.chosen(plan, [0] * number, *answers,
-                         [sums[name] for name in names])
-  assert found['value'] == pytest.approx(.5)
-  low, high = _ends(found['population_interval'])
+  answer = drawing.chosen(plan, [0] * number, *answers,
+                          [sums[name] for name in names])
+  assert answer['value'] == pytest.approx(.5)
+  low, high = _ends(answer['population_interval'])
   assert low + high == pytest.approx(1, abs=1e-2 * (high - low))
-  inner = _ends(found['interval'])
+  inner = _ends(answer['interval'])
   assert sum(inner) == pytest.approx(1, abs=1e-2 * (high - low))
   noisy = plan.error(stages, .5 / float(unit)).half_width(.1) * float(unit)
   assert inner[1] - .5 == pytest.approx(noisy / number, rel=2e-2)
@@ -224,20 +226,20 @@ def test_the_end_of_a_uniform_law_is_scaled_by_its_rank(adjacency):
                epsilon=Fraction(4))
   number = 500
   answers = [] if adjacency is _RO else [[number]]
-  found = drawing.chosen(plan, [0] * number, *answers, 4000)
+  answer = drawing.chosen(plan, [0] * number, *answers, 4000)
   width = 0 if adjacency is _RO else _width(plan.count_noise, .1 / 20)
   rank = plan.rank(number + width)
-  assert found['rank_below_top'] == rank and found['point'] == 4
-  assert found['value'] == pytest.approx(4 * 501 / (number - rank + .5))
+  assert answer['rank_below_top'] == rank and answer['point'] == 4
+  assert answer['value'] == pytest.approx(4 * 501 / (number - rank + .5))
   miss = .1 if adjacency is _RO else .1 * 19 / 20
-  assert _ends(found['population_interval']) == plan.interval(
+  assert _ends(answer['population_interval']) == plan.interval(
       4., rank, (number - width, number + width), miss)
-  low, high = _ends(found['population_interval'])
-  assert 4 < low < found['value'] < high < 5
+  low, high = _ends(answer['population_interval'])
+  assert 4 < low < answer['value'] < high < 5
   # At most |points| e^(-rate s) of a score of s or more.
   far = next(s for s in itertools.count() if 8001 * math.exp(
       -float(plan.rate) * (s + 1)) <= .1)
-  assert _ends(found['interval']) == (max(0, rank - far), rank + far)
+  assert _ends(answer['interval']) == (max(0, rank - far), rank + far)
 
 
 def test_shares_of_bands_are_the_least_and_the_largest_of_all_counts():
@@ -264,37 +266,38 @@ def test_functions_of_a_circle_are_its_waves(num_bins):
     return np.diff(ends) * number / (2 * np.pi * k)
 
   for k, phase in ((1, .3), (2, 2.), (5, -1.)):
-    found = functions.partial(means(num_bins, k, phase) / num_bins)
+    integrals = functions.partial(means(num_bins, k, phase) / num_bins)
     for place, end in enumerate(functions.ends):
       wanted = means(density_bands.POINTS, k, phase) * (end >= k)
-      np.testing.assert_allclose(found[place], wanted, atol=1e-9)
+      np.testing.assert_allclose(integrals[place], wanted, atol=1e-9)
 
 
 def test_functions_of_an_interval_have_lines_first():
   """Bins of 1 + c (u - 1/2) tell it, and what is added later adds nothing."""
   functions = density_bands.Functions('spline', 21)
   line = (np.arange(21) + .5) / 21 - .5
-  found = functions.partial(3 * line / 21)
+  integrals = functions.partial(3 * line / 21)
   wanted = 3 * ((np.arange(256) + .5) / 256 - .5)
-  np.testing.assert_allclose(found, np.tile(wanted, (len(found), 1)), atol=1e-9)
+  np.testing.assert_allclose(integrals, np.tile(wanted, (len(integrals), 1)),
+                             atol=1e-9)
 
 
 @pytest.mark.parametrize('adjacency', Adjacency)
 def test_scores_of_ends_are_those_of_shifted_ranks(adjacency):
   """Counted point by point, with as many public values at either bound."""
-  order = Fraction(2, 5)
-  plan = _plan('quantiles', adjacency, quantiles=(order,), value_interval=True,
+  level = Fraction(2, 5)
+  plan = _plan('quantiles', adjacency, quantiles=(level,), value_interval=True,
                **_FINE)
   values = plan.measure(['-1', '0.5', '0.5', '2', '3'])
   for spare, shift in ((0, 0), (3, 0), (3, 6)):
     groups = plan.groups(values, spare)
-    scores = plan.scores(groups, order, len(values), shift)
+    scores = plan.scores(groups, level, len(values), shift)
     every = values + [plan.lattice.low, plan.lattice.high] * spare
     for (start, size, _, _), score in zip(groups, scores, strict=True):
       for point in range(start, start + size):
         upto = sum(value <= point for value in every)
         under = sum(value < point for value in every)
-        wanted = order * len(values) + shift
+        wanted = level * len(values) + shift
         assert score == 5 * max(0, wanted - upto, under - wanted)
 
 

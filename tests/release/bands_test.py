@@ -62,11 +62,12 @@ def test_widths_of_curves_are_as_many_deviations_everywhere(whose):
   plan = registry.plan(Query(
       statistic='density', adjacency=_AR, epsilon=Fraction(1, 2), column='x',
       lower=Decimal(0), upper=Decimal(1)))
-  law, own = plan.noise_of_bins(7), plan.noise_of_records
+  bin_noise, own = plan.noise_of_bins(7), plan.noise_of_records
   masses = np.diff(stats.beta(2, 3).cdf(np.arange(12) / 11))
-  fit = density_bands.Fit(density_bands.counted(
-      np.rint(7 * 400 * masses), unit=1 / 7, bin_noise=law, num_records=None,
-      noisy_records=400, noise_of_number=own), 'spline')
+  fit = density_bands.Fit(
+      density_bands.counted(np.rint(7 * 400 * masses), unit=1 / 7,
+                            bin_noise=bin_noise, num_records=None,
+                            noisy_records=400, noise_of_number=own), 'spline')
   drawn_from = None if whose == 'file' else masses
   width, far = fit._widths(.2, drawn_from)
   wanted, wanted_far = _closed(fit, drawn_from)
@@ -121,11 +122,11 @@ def test_the_null_law_of_calibration_is_chi_squared_without_noise(
   records = np.full(16, 60.)
   counts = np.stack([records * (1 - centres), records * centres])
   groups = calibration.grouped(counts, centres, 6)
-  law = calibration.null_statistics(tree, counts, centres, 6,
+  simulated = calibration.null_statistics(tree, counts, centres, 6,
                              np.random.default_rng(0))
-  assert len(groups.ends) == 6 and len(law) == 299
-  assert low < law.mean() / 6 < high
-  assert low < np.quantile(law, .9) / stats.chi2.isf(.1, 6) < 1.15 * high
+  assert len(groups.ends) == 6 and len(simulated) == 299
+  assert low < simulated.mean() / 6 < high
+  assert low < np.quantile(simulated, .9) / stats.chi2.isf(.1, 6) < 1.15 * high
 
 
 @pytest.mark.parametrize('adjacency', Adjacency)
@@ -141,7 +142,7 @@ def test_a_band_of_a_population_has_half_of_its_miss_for_noise(
   nodes = plan.tree.nodes(counts)
   assert len(nodes) == 1
   released = drawing.chosen(plan, counts, nodes[0][plan.tree._used[0]].tolist())
-  found = plan.view(released)
+  answer = plan.view(released)
   fit = bands.Fit(plan.tree, released)
   (whole,), (half,) = fit.bands(.2), fit.bands(.1)
   least = 200 if adjacency is _RO else half.lower[0, 0, -1]
@@ -149,6 +150,6 @@ def test_a_band_of_a_population_has_half_of_its_miss_for_noise(
   for name, band, shift in (('interval', whole, 0.0),
                             ('population_interval', half, far)):
     low, high = (ends[0] for ends in band.shares())
-    assert found[name]['lower'] == pytest.approx(np.clip(low - shift, 0, 1))
-    assert found[name]['upper'] == pytest.approx(np.clip(high + shift, 0, 1))
+    assert answer[name]['lower'] == pytest.approx(np.clip(low - shift, 0, 1))
+    assert answer[name]['upper'] == pytest.approx(np.clip(high + shift, 0, 1))
   assert np.any(whole.lower != half.lower)

@@ -36,27 +36,29 @@ def _plan(statistic, adjacency, **fields):
       'column': 'x', **fields}))
 
 
-def _pmf(law, reach):
-  z = np.arange(-reach, reach + 1)
-  weights = (np.exp(-np.abs(z) / float(law.scale)) if hasattr(law, 'scale')
-             else np.exp(-z**2 / (2 * float(law.variance))))
+def _pmf(distribution, bound):
+  z = np.arange(-bound, bound + 1)
+  if hasattr(distribution, 'scale'):
+    weights = np.exp(-np.abs(z) / float(distribution.scale))
+  else:
+    weights = np.exp(-z**2 / (2 * float(distribution.variance)))
   return z, weights / weights.sum()
 
 
-@pytest.mark.parametrize('law', [
+@pytest.mark.parametrize('distribution', [
     _NARROW, noise.GaussianNoise(variance=Fraction(4))])
 @pytest.mark.parametrize('seen', [(9, 13), (3, 30)])
-def test_the_test_of_two_counts_is_that_of_its_proof(seen, law):
+def test_the_test_of_two_counts_is_that_of_its_proof(seen, distribution):
   """Steps 3 and 4 by plain sums; terms of noise are rounded up to a grid."""
-  alpha, reach, total = .02, 4., sum(seen)
-  z, chances = _pmf(law, 40)
+  alpha, bound_of_noise, total = .02, 4., sum(seen)
+  z, chances = _pmf(distribution, 40)
   for p1, p2, least, most in ((.2, .23, 18, 22), (.4, .4, 18, 22),
                               (.3, .35, 20, 20), (.6, .6, 25, 25)):
-    end = two_counts.LowerEnd(seen=seen, sizes=(18, 30), noise=law, alpha=alpha,
-                              reach=reach)
+    end = two_counts.LowerEnd(seen=seen, sizes=(18, 30), noise=distribution,
+                              alpha=alpha, reach=bound_of_noise)
     gap = most - least
     shift = math.sqrt(gap * math.log(1 / two_counts._ETA) / 2)
-    apart = (p2 - p1) * max(0, total - most + reach)
+    apart = (p2 - p1) * max(0, total - most + bound_of_noise)
     above = seen[0] + p1 * (most - total) - apart - shift
     noisy = np.add.outer((1 - p1) * z, -p1 * z)
     weights = np.multiply.outer(chances, chances)
@@ -69,17 +71,17 @@ def test_the_test_of_two_counts_is_that_of_its_proof(seen, law):
           two_counts._TAU * alpha * (p2 > p1))
 
     step = end._noise(p1, math.sqrt(most * p2 * (1 - p2)))[0].step
-    found = end.tail(p1, p2, least, most)
-    assert bound(above) - 1e-9 <= found <= 1.001 * bound(
+    tail_bound = end.tail(p1, p2, least, most)
+    assert bound(above) - 1e-9 <= tail_bound <= 1.001 * bound(
         above - 2.1 * step) + 1e-4 * alpha
 
 
 def test_the_deviation_of_two_counts_is_that_of_the_test():
   """Of (1 - p) (a + z) - p (n - a + y), at the largest n."""
-  law = noise.GaussianNoise(variance=Fraction(9))
-  end = two_counts.LowerEnd(seen=(6, 14), sizes=(15, 25), noise=law, alpha=.02,
-                            reach=9.)
-  p, (z, chances) = .3, _pmf(law, 60)
+  distribution = noise.GaussianNoise(variance=Fraction(9))
+  end = two_counts.LowerEnd(seen=(6, 14), sizes=(15, 25), noise=distribution,
+                            alpha=.02, reach=9.)
+  p, (z, chances) = .3, _pmf(distribution, 60)
   variance = 25 * p * (1 - p) + (1 + 2 * p * (p - 1)) * (chances @ z**2)
   assert end.estimate == pytest.approx(p)
   assert end.deviation == pytest.approx(math.sqrt(variance))
@@ -93,26 +95,27 @@ def _two_points(most, variance, number):
           stats.binom.pmf(counts, number, p))
 
 
-@pytest.mark.parametrize('number, most, variance, law', [
+@pytest.mark.parametrize('number, most, variance, distribution', [
     (10**4, .5, .25, _NONE), (3_000, .8, .02, _NONE), (400, .3, .2, _NARROW),
     (50, .9, .01, noise.GaussianNoise(variance=Fraction(4)))])
 def test_moments_of_tails_are_within_a_cell_of_their_least(
-    number, most, variance, law):
+    number, most, variance, distribution):
   """inf_s E (S + z - s)_+^2 / (x - s)^2, over the values themselves."""
   values, chances = _two_points(most, variance, number)
-  z, weights = _pmf(law, 30)
+  z, weights = _pmf(distribution, 30)
   values = np.add.outer(values, z).reshape(-1)
   chances = np.multiply.outer(chances, weights).reshape(-1)
   values, chances = values[chances > 1e-15], chances[chances > 1e-15]
-  combination = Combination(noise=law, coefficients=(1.0,))
-  spread = math.hypot(combination.deviation, math.sqrt(number * variance))
-  for excess in (1.5 * spread, 3 * spread):
-    shifts = excess - spread * np.geomspace(.2, 20, 60)
+  combination = Combination(noise=distribution, coefficients=(1.0,))
+  deviation = math.hypot(combination.deviation, math.sqrt(number * variance))
+  for excess in (1.5 * deviation, 3 * deviation):
+    shifts = excess - deviation * np.geomspace(.2, 20, 60)
     least = min(chances @ np.maximum(values - s, 0)**2 / (excess - s)**2
                 for s in shifts)
-    found = sample_means._moment_tail(excess, most, variance, number=number,
-                                      combination=combination)
-    assert .98 * least < found < 1.05 * least
+    tail_bound = sample_means._moment_tail(excess, most, variance,
+                                           number=number,
+                                           combination=combination)
+    assert .98 * least < tail_bound < 1.05 * least
 
 
 @pytest.mark.parametrize('mean, variance, sizes', [
@@ -134,35 +137,37 @@ def test_large_samples_have_the_terms_of_berry_and_esseen(
     distance = .33554 * (distance + .415 / math.sqrt(least))
     normal = distance + stats.norm.sf(score)
     wanted = min(moment(variance), max(normal, moment(variance / 2)))
-    found = sample_means.upper_tail(excess, mean, variance, sizes, combination)
-    assert found == pytest.approx(wanted, rel=1e-6)
-    normal_used += found == pytest.approx(normal, rel=1e-6)
+    tail_bound = sample_means.upper_tail(excess, mean, variance, sizes,
+                                         combination)
+    assert tail_bound == pytest.approx(wanted, rel=1e-6)
+    normal_used += tail_bound == pytest.approx(normal, rel=1e-6)
   assert normal_used
 
 
-@pytest.mark.parametrize('law', [
+@pytest.mark.parametrize('distribution', [
     noise.LaplaceNoise(scale=Fraction(3)),
     noise.GaussianNoise(variance=Fraction(49))])
 @pytest.mark.parametrize('number, num_bins', [(100, 4_000), (40, 3), (9, 8)])
 def test_wrong_bins_have_the_exponential_moments_of_two_counts(
-    number, num_bins, law):
+    number, num_bins, distribution):
   """Of n records in either bin, and of both noises; any of many bins."""
-  z, chances = _pmf(law, 400)
+  z, chances = _pmf(distribution, 400)
   near = stats.norm.cdf(1) - .5
 
   def log_moment(far, rate):
     one = math.log(1 + far * math.expm1(rate) + near * math.expm1(-rate))
     return number * one + 2 * math.log(chances @ np.exp(rate * z))
 
-  rates = np.linspace(.001, .999 / 3 if law.deviation < 5 else 1.5, 600)
+  rates = np.linspace(.001, .999 / 3 if distribution.deviation < 5 else 1.5,
+                      600)
   most, total = min(num_bins, 8), 0.0
   for k in range(1, most + 1):
     last = k == most
     far = stats.norm.sf(k) - (0 if last else stats.norm.sf(k + 1))
     least = min(log_moment(far, rate) for rate in rates)
     total += (num_bins if last else 2) * math.exp(min(0.0, least))
-  found = normal_means.wrong_bin(number, num_bins, law)
-  assert total * (1 - 1e-4) <= found <= 1.05 * total
+  failure_bound = normal_means.wrong_bin(number, num_bins, distribution)
+  assert total * (1 - 1e-4) <= failure_bound <= 1.05 * total
 
 
 @pytest.mark.parametrize('upper', [2, 400])
@@ -176,14 +181,15 @@ def test_clamping_and_rounding_move_a_sum_by_the_slack_at_most(upper):
   sigma, centre = 100, 3_000
   far = 1.5 * sigma if stages.share else (plan.high - plan.low) / 2
   edge = (stages.clamp - far) / sigma
-  beyond = normal_means.clamped_sum(edge, number, .05 * stages.miss)
+  excess = normal_means.clamped_sum(edge, number, .05 * stages.miss)
   # Below all of the window, or rounded up by a half.
-  values = [centre - stages.clamp - sigma * beyond] + (number - 1) * [
+  values = [centre - stages.clamp - sigma * excess] + (number - 1) * [
       centre + 10.501]
   sums = plan.sums([math.floor(value + .5) for value in values], centre,
                    stages.clamp)
-  moved = sums['from_centre'] - sum(value - centre for value in values)
-  assert .6 * plan.slack(stages, number) < moved <= plan.slack(stages, number)
+  difference = sums['from_centre'] - sum(value - centre for value in values)
+  assert .6 * plan.slack(stages, number) < difference <= plan.slack(
+      stages, number)
 
 
 def _off(plan, miss, sizes, rank, above):
@@ -215,7 +221,7 @@ def _off(plan, miss, sizes, rank, above):
                                          ((60, 60), 8), ((25, 25), 12)])
 def test_ranks_of_the_end_of_a_uniform_law_are_off_as_proved(sizes, rank):
   """Where the range above theta matters, too, and cells that are coarse."""
-  found = set()
+  errors = set()
   for granularity in ('.02', '.0001'):
     plan = _plan('support_max', _RO, lower=Decimal('.25'), upper=Decimal(1),
                  granularity=Decimal(granularity))
@@ -223,8 +229,8 @@ def test_ranks_of_the_end_of_a_uniform_law_are_off_as_proved(sizes, rank):
       for above in (True, False):
         off = plan.off(miss, sizes, rank, above=above)
         assert off == _off(plan, miss, sizes, rank, above)
-        found.add(off)
-  assert len(found) > 3
+        errors.add(off)
+  assert len(errors) > 3
   # There may be fewer records than that rank.
   assert plan.off(.3, (18, 60), 19, above=False) is None
   assert plan.off(.3, (19, 60), 19, above=False) is not None

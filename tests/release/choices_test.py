@@ -130,17 +130,17 @@ class _Best(meters.Meter):
 @pytest.mark.parametrize('adjacency', Adjacency)
 def test_ends_of_quantiles_are_sought_as_many_ranks_away(adjacency):
   """Of records 0, 1, ..., 1000, where a rank is a value."""
-  orders = (Fraction(1, 100), Fraction(2, 5), Fraction(99, 100))
+  levels = (Fraction(1, 100), Fraction(2, 5), Fraction(99, 100))
   plan = registry.plan(Query(
       statistic='quantiles', adjacency=adjacency, epsilon=Fraction(4),
-      column='x', lower=Decimal(0), upper=Decimal(1000), quantiles=orders,
+      column='x', lower=Decimal(0), upper=Decimal(1000), quantiles=levels,
       granularity=Decimal(1), value_interval=True))
   meter = _Best(plan.cost, random.Random(0).randrange)
-  found = plan.draw(plan.measure(map(str, range(1001))), meter)
+  answer = plan.draw(plan.measure(map(str, range(1001))), meter)
   meter.check_spent()
-  for order in orders:
-    spare, rank = plan.spare(order), int(1001 * order)
-    assert found['value'][str(order)] == rank
+  for level in levels:
+    spare, rank = plan.spare(level), int(1001 * level)
+    assert answer['value'][str(level)] == rank
     assert 20 < spare < 400
-    assert found['value_interval']['ends'][str(order)] == [
+    assert answer['value_interval']['ends'][str(level)] == [
         max(0, rank - spare), min(1000, rank + spare)]

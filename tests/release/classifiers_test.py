@@ -99,42 +99,43 @@ def test_without_noise_the_curve_and_its_area(adjacency):
   scores, labels = _records(700, 1)
   binned = np.ceil(scores * 16)
   below = random.Random(0).randrange
-  found = _answer(_plan(adjacency, epsilon=_HUGE, statistic='roc'), scores,
-                  labels, below)
+  answer = _answer(_plan(adjacency, epsilon=_HUGE, statistic='roc'), scores,
+                   labels, below)
   fpr, tpr, cuts = metrics.roc_curve(labels, binned, drop_intermediate=False)
   # scikit-learn takes scores at or above bin b: above threshold b - 1.
   ours = {point: pair for point, *pair in zip(
-      [*found['thresholds'][:-1], 0], *found['value'].values(), strict=True)}
+      [*answer['thresholds'][:-1], 0], *answer['value'].values(), strict=True)}
   for cut, *pair in zip(cuts[1:], fpr[1:], tpr[1:], strict=True):
     assert ours[(cut - 1) / 16] == pytest.approx(pair, abs=1e-12)
-  assert ours[1] == [0, 0] and found['thresholds'][-1] is None
-  for name, values in found['value'].items():
+  assert ours[1] == [0, 0] and answer['thresholds'][-1] is None
+  for name, values in answer['value'].items():
     for end in ('lower', 'upper'):
-      assert found['interval'][name][end] == pytest.approx(values)
-  assert found['positives']['value'] == pytest.approx(labels.sum())
-  assert found['negatives']['interval']['upper'] == 700 - labels.sum()
-  found = _answer(_plan(adjacency, epsilon=_HUGE, statistic='auc'), scores,
-                  labels, below)
+      assert answer['interval'][name][end] == pytest.approx(values)
+  assert answer['positives']['value'] == pytest.approx(labels.sum())
+  assert answer['negatives']['interval']['upper'] == 700 - labels.sum()
+  answer = _answer(_plan(adjacency, epsilon=_HUGE, statistic='auc'), scores,
+                   labels, below)
   area = metrics.roc_auc_score(labels, binned)
-  assert found['value'] == pytest.approx(area, abs=1e-12)
+  assert answer['value'] == pytest.approx(area, abs=1e-12)
   for name in ('interval', 'band_interval'):
-    assert found[name]['lower'] == pytest.approx(area, abs=1e-9)
-    assert found[name]['upper'] == pytest.approx(area, abs=1e-9)
+    assert answer[name]['lower'] == pytest.approx(area, abs=1e-9)
+    assert answer[name]['upper'] == pytest.approx(area, abs=1e-9)
   ties = np.mean(binned[labels == 1][:, None] == binned[labels == 0])
-  assert found['ties'] == pytest.approx(ties)
-  assert found['population_interval']['upper'] - area > .01
+  assert answer['ties'] == pytest.approx(ties)
+  assert answer['population_interval']['upper'] - area > .01
 
 
 @pytest.mark.parametrize('adjacency', Adjacency)
 def test_without_noise_hosmer_and_lemeshow(adjacency):
   scores, labels = _records(2_000, 2)
   plan = _plan(adjacency, epsilon=_HUGE, statistic='hosmer_lemeshow', groups=4)
-  found = _answer(plan, scores, labels, random.Random(0).randrange)
+  answer = _answer(plan, scores, labels, random.Random(0).randrange)
   bins = np.ceil(scores * 16).astype(int)
   order = np.sort(bins)
-  ends = np.unique([0, *(order[q * 500 - 1] for q in (1, 2, 3)), 16])
+  edges = np.unique([0, *(order[q * 500 - 1] for q in (1, 2, 3)), 16])
   total = 0.0
-  for start, end, group in zip(ends[:-1], ends[1:], found['groups'], strict=True):
+  for start, end, group in zip(edges[:-1], edges[1:], answer['groups'],
+                               strict=True):
     inside = (start < bins) & (bins <= end)
     expected = np.sum((bins[inside] - .5) / 16)
     gap = np.sum(labels[inside]) - expected
@@ -144,26 +145,26 @@ def test_without_noise_hosmer_and_lemeshow(adjacency):
     assert group['predicted'] == pytest.approx(expected / inside.sum())
     assert group['observed'] == pytest.approx(labels[inside].mean())
     assert group['interval']['upper'] == pytest.approx(labels[inside].mean())
-  assert found['value'] == pytest.approx(total)
-  # Without noise the null law is nearly chi-squared, one degree a group.
-  assert found['critical_value'] == pytest.approx(
-      stats.chi2.isf(.05, len(ends) - 1), rel=.15)
-  assert found['p_value'] == pytest.approx(
-      stats.chi2.sf(total, len(ends) - 1), abs=.1)
+  assert answer['value'] == pytest.approx(total)
+  # Without noise the null is nearly chi-squared, one degree a group.
+  assert answer['critical_value'] == pytest.approx(
+      stats.chi2.isf(.05, len(edges) - 1), rel=.15)
+  assert answer['p_value'] == pytest.approx(
+      stats.chi2.sf(total, len(edges) - 1), abs=.1)
 
 
 def test_groups_join_until_they_expect_enough():
   centres = (np.arange(8) + .5) / 8
   counts = np.array([[40., 9, 0, 0, 0, 2, 1, 0], [2., 1, 0, 0, 0, 5, 9, 30]])
-  found = calibration.grouped(counts, centres, 8)
-  assert np.all(np.minimum(found.expected, found.records - found.expected)
+  groups = calibration.grouped(counts, centres, 8)
+  assert np.all(np.minimum(groups.expected, groups.records - groups.expected)
                 >= calibration.LEAST)
-  assert found.records.sum() == counts.sum() and found.ends[-1] == 7
-  assert found.observed.sum() == counts[1].sum()
-  assert found.expected.sum() == pytest.approx(counts.sum(0) @ centres)
+  assert groups.records.sum() == counts.sum() and groups.ends[-1] == 7
+  assert groups.observed.sum() == counts[1].sum()
+  assert groups.expected.sum() == pytest.approx(counts.sum(0) @ centres)
   # Each group is of whole bins: none is cut, none counted twice.
-  starts = np.append(0, found.ends[:-1] + 1)
-  assert found.records.tolist() == np.add.reduceat(
+  starts = np.append(0, groups.ends[:-1] + 1)
+  assert groups.records.tolist() == np.add.reduceat(
       counts.sum(0), starts).tolist()
   few = calibration.grouped(counts / 100, centres, 8)
   assert len(few.ends) == 1 and np.isfinite(few.statistic)
@@ -197,21 +198,21 @@ def test_bands_and_intervals_cover(monkeypatch, adjacency, delta):
   inside, areas, widths = np.zeros(runs, bool), [], np.zeros(runs)
   for run in range(runs):
     released = drawing.draw(plans[0], measured, below)
-    found = plans[0].view(released)
+    answer = plans[0].view(released)
     both = True
     for name, truth in zip(('fpr', 'tpr'), rates, strict=True):
-      fine = _contains(found['interval'][name], truth)
+      fine = _contains(answer['interval'][name], truth)
       covered[name] += fine
       both &= fine
-      values = found['value'][name]
+      values = answer['value'][name]
       assert np.all(np.diff(values) >= -1e-12)
       assert values[0] == 0 and values[-1] == 1
-    found = plans[1].view(released)
+    answer = plans[1].view(released)
     for name in ('interval', 'band_interval'):
-      covered[name] += found[name]['lower'] <= area <= found[name]['upper']
+      covered[name] += answer[name]['lower'] <= area <= answer[name]['upper']
     inside[run] = both
-    part = found['interval']
-    assert part['lower'] <= found['value'] <= part['upper']
+    part = answer['interval']
+    assert part['lower'] <= answer['value'] <= part['upper']
     widths[run] = part['upper'] - part['lower']
   assert np.sum(inside) >= stats.binom.ppf(1e-5, runs, .8)
   assert min(covered.values()) >= stats.binom.ppf(1e-5, runs, .8)
@@ -235,11 +236,11 @@ def test_observed_shares_cover_though_groups_are_chosen(monkeypatch):
                groups=5)
   measured = plan.measure(zip(map(str, scores), labels, strict=True))
   for _ in range(40):
-    found = plan.view(drawing.draw(plan, measured, below))
+    answer = plan.view(drawing.draw(plan, measured, below))
     covered += all(
         group['interval']['lower'] <= np.mean(labels[
             (group['above'] < scores) & (scores <= group['up_to'])])
-        <= group['interval']['upper'] for group in found['groups'])
+        <= group['interval']['upper'] for group in answer['groups'])
   assert covered >= stats.binom.ppf(1e-5, 40, .8)
 
 
@@ -251,7 +252,7 @@ def test_size_and_power_of_the_test(monkeypatch, adjacency):
   generator = np.random.default_rng(6)
   plan = _plan(adjacency, statistic='hosmer_lemeshow', epsilon=Fraction(1, 8))
   centres = (np.arange(16) + .5) / 16
-  found = {}
+  p_values = {}
   for shift, runs in ((0.0, 100), (.4, 15)):
     values = np.zeros(runs)
     for run in range(runs):
@@ -262,13 +263,14 @@ def test_size_and_power_of_the_test(monkeypatch, adjacency):
           plan.tree.nodes(cells), plan.tree.simulated(generator), strict=True)]
       total = 3_000 if adjacency is _RO else None
       counts = plan.tree.nonnegative(noisy, total)
-      law = calibration.null_statistics(plan.tree, counts, centres, 5, generator)
+      simulated = calibration.null_statistics(plan.tree, counts, centres, 5,
+                                              generator)
       value = calibration.grouped(counts, centres, 5).statistic
-      values[run] = (1 + np.sum(law >= value)) / 60
-    found[shift] = values
-  assert np.sum(found[0.0] <= .05) <= stats.binom.isf(1e-5, 100, .05)
-  assert .5 - .21 < np.mean(found[0.0] <= .5) < .5 + .21
-  assert np.mean(found[.4] <= .05) > .9
+      values[run] = (1 + np.sum(simulated >= value)) / 60
+    p_values[shift] = values
+  assert np.sum(p_values[0.0] <= .05) <= stats.binom.isf(1e-5, 100, .05)
+  assert .5 - .21 < np.mean(p_values[0.0] <= .5) < .5 + .21
+  assert np.mean(p_values[.4] <= .05) > .9
 
 
 def test_all_views_are_of_one_release():
@@ -284,9 +286,9 @@ def test_all_views_are_of_one_release():
   assert _plan(_RO, statistic='roc', positive='0').asked not in asked.values()
   plan = _plan(_AR, statistic='classifier')
   scores, labels = _records(300, 8)
-  found = _answer(plan, scores, labels, random.Random(1).randrange)
-  assert set(found) == {'roc', 'auc', 'hosmer_lemeshow', 'negatives',
-                        'positives', 'simulations'}
+  answer = _answer(plan, scores, labels, random.Random(1).randrange)
+  assert set(answer) == {'roc', 'auc', 'hosmer_lemeshow', 'negatives',
+                         'positives', 'simulations'}
   wide = _plan(_AR, statistic='classifier', upper=Decimal(2))
   assert 'hosmer_lemeshow' not in _answer(wide, scores, labels,
                                           random.Random(1).randrange)

@@ -13,20 +13,20 @@ from dpjax.release import noise
 pytestmark = pytest.mark.every(1)
 
 Fraction = fractions.Fraction
-_LAWS = [noise.LaplaceNoise(scale=Fraction(2)),
-         noise.GaussianNoise(variance=Fraction(5)),
-         noise.LaplaceNoise(scale=Fraction(1, 20))]
+_NOISES = [noise.LaplaceNoise(scale=Fraction(2)),
+           noise.GaussianNoise(variance=Fraction(5)),
+           noise.LaplaceNoise(scale=Fraction(1, 20))]
 _COEFFICIENTS = [(1.0,), (.7, -.3), (-.25, 1.5, .5), (1.0, 1e-15), (2.0, 0.0)]
 
 
-def _combination(law, coefficients):
-  return combinations.Combination(noise=law, coefficients=coefficients)
+def _combination(distribution, coefficients):
+  return combinations.Combination(noise=distribution, coefficients=coefficients)
 
 
-def _values(law, coefficients):
+def _values(distribution, coefficients):
   """All values of the sum, increasing, and their probabilities."""
   z = np.arange(-28, 29)
-  chances = law.above(z) - law.above(z + 1)
+  chances = distribution.above(z) - distribution.above(z + 1)
   values, probs = np.zeros(1), np.ones(1)
   for c in coefficients:
     if abs(c) > 1e-9:
@@ -36,11 +36,11 @@ def _values(law, coefficients):
   return values[order], probs[order]
 
 
-@pytest.mark.parametrize('law', _LAWS)
+@pytest.mark.parametrize('distribution', _NOISES)
 @pytest.mark.parametrize('coefficients', _COEFFICIENTS)
-def test_moments_are_those_of_the_sum(law, coefficients):
-  values, probs = _values(law, coefficients)
-  combination = _combination(law, coefficients)
+def test_moments_are_those_of_the_sum(distribution, coefficients):
+  values, probs = _values(distribution, coefficients)
+  combination = _combination(distribution, coefficients)
   assert combination.deviation**2 == pytest.approx(probs @ values**2, rel=1e-3)
   rates = np.array([.01, .1])
   np.testing.assert_allclose(
@@ -49,27 +49,27 @@ def test_moments_are_those_of_the_sum(law, coefficients):
       atol=1e-12)
 
 
-@pytest.mark.parametrize('law', _LAWS)
+@pytest.mark.parametrize('distribution', _NOISES)
 @pytest.mark.parametrize('coefficients', _COEFFICIENTS)
-def test_grids_are_above_the_sum_by_little(law, coefficients):
-  values, probs = _values(law, coefficients)
-  combination = _combination(law, coefficients)
+def test_grids_are_above_the_sum_by_little(distribution, coefficients):
+  values, probs = _values(distribution, coefficients)
+  combination = _combination(distribution, coefficients)
   step = combination.step()
   grid = combination.grid(step)
   assert grid.pmf.sum() == pytest.approx(1, abs=1e-9)
   for at in combination.deviation * np.array([-2.03, -.5, .01, 1.07, 2.9]):
     exact = probs[values > at].sum()
-    found = grid.pmf[grid.points > at].sum()
+    tail_bound = grid.pmf[grid.points > at].sum()
     nearby = probs[values > at - (len(coefficients) + 1) * step].sum()
-    assert exact - 1e-12 <= found <= nearby + 5e-6
+    assert exact - 1e-12 <= tail_bound <= nearby + 5e-6
 
 
-@pytest.mark.parametrize('law', _LAWS)
+@pytest.mark.parametrize('distribution', _NOISES)
 @pytest.mark.parametrize('coefficients', _COEFFICIENTS)
 @pytest.mark.parametrize('miss', [.5, .05, .003])
-def test_widths_are_missed_as_seldom_as_said(law, coefficients, miss):
-  values, probs = _values(law, coefficients)
-  combination = _combination(law, coefficients)
+def test_widths_are_missed_as_seldom_as_said(distribution, coefficients, miss):
+  values, probs = _values(distribution, coefficients)
+  combination = _combination(distribution, coefficients)
   width = combination.half_width(miss)
   assert probs[np.abs(values) > width + 1e-9].sum() <= miss
   smaller = width - (len(coefficients) + 1) * combination.step()
@@ -77,16 +77,16 @@ def test_widths_are_missed_as_seldom_as_said(law, coefficients, miss):
       1e-4)
 
 
-@pytest.mark.parametrize('law', _LAWS)
+@pytest.mark.parametrize('distribution', _NOISES)
 @pytest.mark.parametrize('deviation', [.3, 4.0])
-def test_tails_with_a_normal_part(law, deviation):
+def test_tails_with_a_normal_part(distribution, deviation):
   coefficients = (.7, -.3)
-  values, probs = _values(law, coefficients)
-  combination = _combination(law, coefficients)
+  values, probs = _values(distribution, coefficients)
+  combination = _combination(distribution, coefficients)
   for excess in (.5, 2.0, 7.0):
     exact = probs @ stats.norm.sf((excess - values) / deviation)
-    found = combination.normal_tail(excess, (deviation, deviation))
-    assert exact - 1e-12 <= found < 1.03 * exact + 1e-5
+    tail_bound = combination.normal_tail(excess, (deviation, deviation))
+    assert exact - 1e-12 <= tail_bound < 1.03 * exact + 1e-5
     for other in (.8, .9, 1.0):  # as far as the noise is on either side of it
       assert probs @ stats.norm.sf((excess - values) / (
           other * deviation)) <= combination.normal_tail(
@@ -94,7 +94,7 @@ def test_tails_with_a_normal_part(law, deviation):
 
 
 def test_no_noise_has_no_width():
-  assert _combination(_LAWS[0], (0.0, 0.0)).half_width(.1) == 0
+  assert _combination(_NOISES[0], (0.0, 0.0)).half_width(.1) == 0
 
 
 @pytest.mark.parametrize('start, end, last', [(.3, 1.0, .62), (.3, 0.0, .2999),
@@ -103,9 +103,9 @@ def test_the_farthest_accepted_point_is_inside(start, end, last):
   def accepted(x):
     return abs(x - start) <= abs(last - start)
 
-  found = combinations.farthest(accepted, start, end)
-  assert abs(found - start) >= abs(last - start)
-  assert found == pytest.approx(last, abs=2e-3 * abs(last - start) + 1e-6)
+  farthest = combinations.farthest(accepted, start, end)
+  assert abs(farthest - start) >= abs(last - start)
+  assert farthest == pytest.approx(last, abs=2e-3 * abs(last - start) + 1e-6)
 
 
 def test_an_accepted_island_is_inside():
@@ -116,9 +116,9 @@ def test_an_accepted_island_is_inside():
 @pytest.mark.parametrize('top, bottom', [(4, 10), (0, 3), (3, 3)])
 def test_ratios_are_covered_exactly(top, bottom):
   """All draws of two noises: a ratio of sums, which may have a small bottom."""
-  law, miss = noise.LaplaceNoise(scale=Fraction(1, 2)), .2
+  distribution, miss = noise.LaplaceNoise(scale=Fraction(1, 2)), .2
   z = np.arange(-13, 14)
-  chances = law.above(z) - law.above(z + 1)
+  chances = distribution.above(z) - distribution.above(z + 1)
   truth, covered, widths = top / bottom, 0.0, []
   for (x, p), (y, q) in itertools.product(zip(z, chances, strict=True),
                                           repeat=2):
@@ -126,7 +126,8 @@ def test_ratios_are_covered_exactly(top, bottom):
       continue
 
     def error(ratio, x=x, y=y):
-      return (top + x) - ratio * (bottom + y), _combination(law, (1, -ratio))
+      return (top + x) - ratio * (bottom + y), _combination(
+          distribution, (1, -ratio))
 
     low, high = combinations.ratio_interval(
         error, (top + x) / max(1, bottom + y), (0.0, 1.0), miss)

@@ -58,8 +58,8 @@ def test_many_choices_cost_what_they_are():
 
 
 def _two_losses(high, low, count):
-  """The epsilon at delta of `count` pairs of laws with two losses each."""
-  # P(high) of the first law, so that E e^-loss = 1.
+  """The epsilon at delta of `count` pairs of distributions, two losses each."""
+  # P(high) of the first distribution, so that E e^-loss = 1.
   prob = (1 - math.exp(-low)) / (math.exp(-high) - math.exp(-low))
   ways = np.arange(count + 1)
   logs = np.array([math.lgamma(count + 1) - math.lgamma(k + 1)
@@ -129,23 +129,23 @@ def test_shares_of_orders_are_all_of_delta():
 
 
 def _renyi(losses, probs, order):
-  """The larger divergence of order a of two laws, either from the other."""
+  """The larger Renyi divergence of order a, over both directions."""
   logs = np.log(probs)
   return max(np.logaddexp.reduce(logs + (order - 1) * losses),
              np.logaddexp.reduce(logs - order * losses)) / (order - 1)
 
 
-def _spent_up(room, order, shift):
+def _spent_up(budget, order, shift):
   """The most (1 - e^(shift - loss))+ of two losses within `room` at an order."""
   best = 0.0
   for high in np.linspace(shift + 1e-3, shift + 2, 400):
     low_end, high_end = 0.0, 1.0
     for _ in range(60):  # the largest probability of the high loss
       prob = (low_end + high_end) / 2
-      rest = 1 - prob * math.exp(-high)  # mass of the second law elsewhere
+      rest = 1 - prob * math.exp(-high)  # mass of the second elsewhere
       low = math.log((1 - prob) / rest)
       fits = _renyi(np.array([high, low]), np.array([prob, 1 - prob]),
-                    order) <= room
+                    order) <= budget
       low_end, high_end = (prob, high_end) if fits else (low_end, prob)
     best = max(best, low_end * -math.expm1(shift - high))
   return best
@@ -168,8 +168,8 @@ def test_the_best_of_all_orders_is_no_filter():
     for loss, prob, order in zip(losses, probs, (30, 3), strict=True):
       overhead = math.log1p(-1 / order) - math.log(
           shares[order] * delta * order) / (order - 1)
-      room = epsilon - overhead - _renyi(losses, probs, order)
-      total += prob * _spent_up(room, order, epsilon - loss)
+      left = epsilon - overhead - _renyi(losses, probs, order)
+      total += prob * _spent_up(left, order, epsilon - loss)
     return total
 
   assert lost({3: 1, 30: 1}) > 1.8 * delta

@@ -81,30 +81,33 @@ def test_every_node_with_bins_has_exact_noise(case, fields, delta):
   released = drawing.draw(plan, measured, random.Random(5).randrange)
   assert released['num_records'] == 3
   below = random.Random(5).randrange
-  law = plan.tree.noise
+  bin_noise = plan.tree.noise
   for level, counts, there in zip(
       released['noisy_counts'], plan.tree.nodes(measured),
       hierarchy.levels(plan.tree.alive, plan.tree.shape), strict=True):
     for noisy, count, used in zip(level, counts, there, strict=True):
       assert noisy == (int(count) + (
-          exact.discrete_laplace(law.scale, below) if delta is None else
-          exact.discrete_gaussian(law.variance, below)) if used else None)
+          exact.discrete_laplace(bin_noise.scale, below) if delta is None else
+          exact.discrete_gaussian(bin_noise.variance, below)) if used else None)
   text = str(plan.facts()['noise'])
-  assert str(law.scale if delta is None else law.variance) in text
+  assert str(bin_noise.scale if delta is None else bin_noise.variance) in text
 
 
-@pytest.mark.parametrize('law', [
+@pytest.mark.parametrize('distribution', [
   noise.LaplaceNoise(scale=Fraction(7, 3)),
   noise.GaussianNoise(variance=Fraction(2)),
   noise.LaplaceNoise(scale=Fraction(1, 2))])
-def test_simulated_noise_has_the_law(law):
+def test_simulated_noise_has_the_law(distribution):
   """Fails by chance once in 10^5."""
-  drawn = law.simulated(np.random.default_rng(1), (4_000, 5)).reshape(-1)
+  drawn = distribution.simulated(np.random.default_rng(1),
+                                 (4_000, 5)).reshape(-1)
   z = np.arange(-60, 61)
-  weights = (np.exp(-np.abs(z) / float(law.scale)) if hasattr(law, 'scale')
-             else np.exp(-z**2 / (2 * float(law.variance))))
+  if hasattr(distribution, 'scale'):
+    weights = np.exp(-np.abs(z) / float(distribution.scale))
+  else:
+    weights = np.exp(-z**2 / (2 * float(distribution.variance)))
   weights /= weights.sum()
-  assert law.deviation == pytest.approx(math.sqrt(weights @ z**2))
+  assert distribution.deviation == pytest.approx(math.sqrt(weights @ z**2))
   kept = weights * drawn.size > 5
   counts = np.array([np.sum(drawn == place) for place in z[kept]])
   wanted = weights[kept] * drawn.size
@@ -114,26 +117,26 @@ def test_simulated_noise_has_the_law(law):
 
 
 def test_large_gaussian_noise_is_simulated_by_rounding():
-  law = noise.GaussianNoise(variance=Fraction(4 * 10**6))
-  drawn = law.simulated(np.random.default_rng(2), (20_000,))
-  assert law.deviation == 2000 and np.all(drawn == np.rint(drawn))
+  distribution = noise.GaussianNoise(variance=Fraction(4 * 10**6))
+  drawn = distribution.simulated(np.random.default_rng(2), (20_000,))
+  assert distribution.deviation == 2000 and np.all(drawn == np.rint(drawn))
   assert np.std(drawn) == pytest.approx(2000, rel=.03)
 
 
 def test_thresholds():
-  found = grids.of_query(Query(
+  grid = grids.of_query(Query(
       statistic='ecdf', adjacency=_AR, epsilon=Fraction(1), column='x',
       lower=Decimal('0'), upper=Decimal('1'), thresholds=10))
-  assert found.floats == [.1, .2, .3, .4, .5, .6, .7, .8, .9, 1]
+  assert grid.floats == [.1, .2, .3, .4, .5, .6, .7, .8, .9, 1]
   # A value on a threshold is at or below it, to the last digit.
-  assert [found.bin(Decimal(text)) for text in (
+  assert [grid.bin(Decimal(text)) for text in (
       '-5', '0.1', '0.3', '0.30000000000000000001', '1', 'Infinity')] == [
           0, 0, 2, 3, 9, 9]
-  found = grids.of_query(Query(
+  grid = grids.of_query(Query(
       statistic='ecdf', adjacency=_AR, epsilon=Fraction(1), column='x',
       lower=Decimal('1'), upper=Decimal('1000'), thresholds=3,
       grid='geometric'))
-  assert found.floats == pytest.approx([10, 100, 1000], rel=1e-14)
+  assert grid.floats == pytest.approx([10, 100, 1000], rel=1e-14)
   # The grid of what is not given is said in the query that is kept.
   asked = _plan(_AR, statistic='ecdf', **{
       **_UNIT, 'thresholds': None}, confidence=Fraction(1, 2)).asked
@@ -151,31 +154,31 @@ def test_without_noise_the_distribution_function(adjacency):
   plan = _plan(adjacency, epsilon=_HUGE, statistic='ecdf', **_UNIT)
   released = drawing.draw(plan, plan.measure(map(str, _DATA)), random.Random(0).randrange)
   assert ('num_records' in released) == (adjacency is _RO)
-  found = plan.view(released)
+  answer = plan.view(released)
   ranks = np.searchsorted(np.sort(np.clip(_DATA, 0, 1)), _EDGES, 'right')
-  assert found['thresholds'] == _EDGES.tolist()
-  assert found['value'] == pytest.approx(ranks / 101)
-  assert found['ranks']['value'] == pytest.approx(ranks)
-  for interval, truth in ((found['ranks']['interval'], ranks),
-                          (found['interval'], ranks / 101)):
+  assert answer['thresholds'] == _EDGES.tolist()
+  assert answer['value'] == pytest.approx(ranks / 101)
+  assert answer['ranks']['value'] == pytest.approx(ranks)
+  for interval, truth in ((answer['ranks']['interval'], ranks),
+                          (answer['interval'], ranks / 101)):
     assert interval['lower'] == pytest.approx(truth)
     assert interval['upper'] == pytest.approx(truth)
-  assert found['ranks']['standard_errors'] == pytest.approx([0] * 5)
+  assert answer['ranks']['standard_errors'] == pytest.approx([0] * 5)
   far = math.sqrt(math.log(4 / .05) / 202)
-  assert found['population_interval']['lower'] == pytest.approx(
+  assert answer['population_interval']['lower'] == pytest.approx(
       np.clip(ranks / 101 - far, 0, 1))
-  assert found['population_interval']['upper'] == pytest.approx(
+  assert answer['population_interval']['upper'] == pytest.approx(
       np.clip(ranks / 101 + far, 0, 1))
 
 
 def test_thresholds_of_ones_own():
   plan = _plan(_AR, epsilon=_HUGE, statistic='ecdf', column='x',
                bins=tuple(map(Decimal, ('0.1', '0.5', '0.75'))))
-  found = plan.view(drawing.draw(plan, plan.measure(
+  answer = plan.view(drawing.draw(plan, plan.measure(
       ['-3', '0.1', '0.10001', '0.5', '0.6', '9', 'NA', '2']),
                               random.Random(0).randrange))
-  assert found['thresholds'] == [.1, .5, .75]
-  assert found['ranks']['value'] == pytest.approx([2, 4, 7])
+  assert answer['thresholds'] == [.1, .5, .75]
+  assert answer['ranks']['value'] == pytest.approx([2, 4, 7])
   assert 'bins' in plan.asked.to_json() and plan.asked.thresholds is None
 
 
@@ -221,18 +224,18 @@ def test_bands_cover(monkeypatch, adjacency, delta):
   width, = bands.widths(plan.tree, bands._both, .2)
   for _ in range(runs):
     released = drawing.draw(plan, measured, below)
-    found = plan.view(released)
+    answer = plan.view(released)
     for name, part, truth in (
-        ('interval', found['interval'], ranks / 101),
-        ('ranks', found['ranks']['interval'], ranks)):
+        ('interval', answer['interval'], ranks / 101),
+        ('ranks', answer['ranks']['interval'], ranks)):
       covered[name] += np.all((np.array(part['lower']) <= truth + 1e-12)
                               & (truth - 1e-12 <= np.array(part['upper'])))
       assert np.all(np.diff(part['lower']) >= 0)
       assert np.all(np.diff(part['upper']) >= 0)
-    values = np.array(found['value'])
+    values = np.array(answer['value'])
     assert np.all(np.diff(values) >= -1e-12)
-    assert np.all(np.array(found['interval']['lower']) <= values + 1e-12)
-    assert np.all(values - 1e-12 <= np.array(found['interval']['upper']))
+    assert np.all(np.array(answer['interval']['lower']) <= values + 1e-12)
+    assert np.all(values - 1e-12 <= np.array(answer['interval']['upper']))
     errors = bands._both(bands.Fit(plan.tree, released).linear) - bands._both(
         np.array([measured]))
     covered['raw'] += np.all(np.abs(errors) <= width + 1e-9)
@@ -257,9 +260,9 @@ def test_population_bands_cover(monkeypatch):
   plan = _plan(_AR, statistic='ecdf', confidence=Fraction(6, 10), **_UNIT)
   covered = inner = 0
   for _ in range(60):
-    found = plan.view(drawing.draw(plan, plan.measure(map(
+    answer = plan.view(drawing.draw(plan, plan.measure(map(
         str, generator.random(400))), below))
-    outer, near = (tuple(np.array(found[name][end]) for end in (
+    outer, near = (tuple(np.array(answer[name][end]) for end in (
         'lower', 'upper')) for name in ('population_interval', 'interval'))
     covered += np.all((outer[0] <= _EDGES) & (_EDGES <= outer[1] + 1e-12))
     inner += np.all((near[0] <= _EDGES) & (_EDGES <= near[1]))

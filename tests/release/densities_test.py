@@ -69,9 +69,9 @@ def test_sensitivities_by_enumeration(adjacency, missing, num_bins):
 
   parts = densities.bin_shares({}, 6, num_bins)[1]
   for order, name in ((1, 'l1_sensitivity'), (2, 'l2_sensitivity_squared')):
-    found = neighbours.sensitivity(
+    sensitivity = neighbours.sensitivity(
         shares, ('-1', '0', '3.5', '6', 'NA'), range(3), adjacency, order=order)
-    assert found**order == pytest.approx(plan._sensitivities(parts)[name])
+    assert sensitivity**order == pytest.approx(plan._sensitivities(parts)[name])
 
 
 @pytest.mark.parametrize('delta', [None, Fraction(1, 10**6)])
@@ -99,9 +99,9 @@ def test_every_bin_has_exact_noise(adjacency, delta):
   released = drawing.draw(plan, measured, random.Random(5).randrange)
   below = random.Random(5).randrange
 
-  def draw(law):
-    return (exact.discrete_laplace(law.scale, below) if delta is None else
-            exact.discrete_gaussian(law.variance, below))
+  def draw(distribution):
+    return (exact.discrete_laplace(distribution.scale, below) if delta is None
+            else exact.discrete_gaussian(distribution.variance, below))
 
   number = 400
   if adjacency is _AR:
@@ -113,11 +113,14 @@ def test_every_bin_has_exact_noise(adjacency, delta):
       of, plan.noise_of_bins(1).deviation**2) for of in (number, 400))
   assert delta or (size != exactly) == (adjacency is _AR)
   shares, parts = densities.bin_shares(measured, 10**6, size)
-  law = plan.noise_of_bins(parts)
-  assert released['noisy_counts'] == [share + draw(law) for share in shares]
-  told = released['noise']['bins']
-  assert told['unit'] == str(Fraction(1, parts))
-  assert str(law.scale if delta is None else law.variance) in told.values()
+  distribution = plan.noise_of_bins(parts)
+  assert released['noisy_counts'] == [
+      share + draw(distribution) for share in shares
+  ]
+  facts = released['noise']['bins']
+  assert facts['unit'] == str(Fraction(1, parts))
+  parameter = distribution.scale if delta is None else distribution.variance
+  assert str(parameter) in facts.values()
 
 
 def test_numbers_of_any_size_have_a_cell():
@@ -129,33 +132,34 @@ def test_numbers_of_any_size_have_a_cell():
 
 
 def _parity(boundary, num_records, density):
-  """A release, its curve, and that of the research lane on the same counts."""
+  """A release, its curve, and that of the research mode on the same counts."""
   plan = _plan(_RO, boundary=boundary, granularity=Decimal('0.001'))
   draws = density.rvs(num_records, random_state=3)
   released = _released(plan, np.round(draws, 3))
-  made = adaptive.adaptive(num_records, epsilon=1.0, adjacency=_RO,
-                           boundary=boundary)
+  estimator = adaptive.adaptive(num_records, epsilon=1.0, adjacency=_RO,
+                                boundary=boundary)
   counts = np.array(released['noisy_counts']) * float(
       Fraction(released['noise']['bins']['unit']))
-  assert made.num_bins == len(counts)
+  assert estimator.num_bins == len(counts)
   with jax.enable_x64(True):
-    # The law without noise, and with the variances of the one that has.
-    found = jax.jit(adaptive._draw(None, True))(jax.random.key(0), counts,
-                                                made.parameters)
-  curve = DensityEstimate(kind=made.kind, coefficients=np.asarray(found))(
-      (np.arange(2048) + .5) / 2048).reshape(256, 8).mean(1)
+    # Without noise, but with the variances of the distribution with noise.
+    draw = jax.jit(adaptive._draw(None, True))
+    coefficients = draw(jax.random.key(0), counts, estimator.parameters)
+  estimate = DensityEstimate(kind=estimator.kind,
+                             coefficients=np.asarray(coefficients))
+  curve = estimate((np.arange(2048) + .5) / 2048).reshape(256, 8).mean(1)
   return plan.view(released), hierarchy.nonnegative(
       [curve], (256,), (1.0,), np.ones(256), 256.0)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize('boundary', bases.BOUNDARIES)
-def test_the_curve_is_that_of_the_research_lane(monkeypatch, boundary):
+def test_the_curve_is_that_of_the_research_mode(monkeypatch, boundary):
   monkeypatch.setattr(bands, 'num_runs', lambda miss: 19)
-  found, other = _parity(boundary, 2000, stats.beta(2, 3))
+  answer, other = _parity(boundary, 2000, stats.beta(2, 3))
   # Noise of parts has a slightly larger variance than that of whole records.
-  assert np.max(np.abs(found['value'] - other)) < .01 * np.max(other)
-  assert np.ptp(found['value']) > 1
+  assert np.max(np.abs(answer['value'] - other)) < .01 * np.max(other)
+  assert np.ptp(answer['value']) > 1
 
 
 @pytest.mark.slow
@@ -168,14 +172,14 @@ def test_a_curve_is_a_density_within_its_bands(monkeypatch, adjacency,
   plan = _plan(adjacency, boundary=boundary, upper=Decimal(24))
   draws = np.random.default_rng(1).normal(0, 4, 3000) % 24
   draws = draws[draws < 12] if boundary == 'interval' else draws
-  found = plan.view(_released(plan, draws))
-  value, ends = np.array(found['value']), np.array(found['thresholds'])
+  answer = plan.view(_released(plan, draws))
+  value, ends = np.array(answer['value']), np.array(answer['thresholds'])
   assert (ends[0], ends[-1], len(ends)) == (0, 24, 257)
   assert value @ np.diff(ends) == pytest.approx(1) and value.min() >= 0
-  heights = np.array(found['histogram']['heights'])
+  heights = np.array(answer['histogram']['heights'])
   assert np.mean(heights) * 24 == pytest.approx(1, abs=.05)
   for name in ('interval', 'population_interval'):
-    lower, upper = (np.array(found[name][end]) for end in ('lower', 'upper'))
+    lower, upper = (np.array(answer[name][end]) for end in ('lower', 'upper'))
     assert np.all((0 <= lower) & (lower <= value) & (value <= upper))
     assert np.all(upper - lower > 1e-4)
   truth = stats.norm(0, 4).pdf(np.minimum(ends, 24 - ends))
@@ -192,11 +196,11 @@ def test_whole_numbers_are_no_comb(monkeypatch):
   kept = {}
   for granularity in (Decimal(1), None):
     plan = _plan(_AR, upper=Decimal(40), granularity=granularity)
-    found = plan.view(_released(plan, ages))
-    kept[granularity] = found['components']['kept']
+    answer = plan.view(_released(plan, ages))
+    kept[granularity] = answer['components']['kept']
     if granularity:
-      assert np.max(np.abs(np.array(found['value']) * 40 - 1)) < .05
-      assert len(found['histogram']['heights']) == 39
+      assert np.max(np.abs(np.array(answer['value']) * 40 - 1)) < .05
+      assert len(answer['histogram']['heights']) == 39
   assert kept[1] == 1 < 20 < kept[None]
 
 
@@ -205,7 +209,7 @@ def test_sums_of_functions(kind, size):
   """By adding one after the other, up to a tenth more each time."""
   functions = density_bands.Functions(kind, 61)
   counts = np.random.default_rng(9).normal(size=(2, 61))
-  found = functions.partial(counts)
+  integrals = functions.partial(counts)
   ends = functions.ends.tolist()
   assert ends[:10] == [*range(1, 11)] and ends[-1] == size
   assert all(b <= max(a + 1, 1.2 * a) for a, b in zip(ends, ends[1:]))
@@ -214,7 +218,8 @@ def test_sums_of_functions(kind, size):
     coefficient = counts @ functions.basis.analysis[:, k]
     total += (coefficient[:, np.newaxis] * shape).real
     if k + 1 in ends:
-      np.testing.assert_allclose(found[:, ends.index(k + 1)], total, atol=1e-9)
+      np.testing.assert_allclose(integrals[:, ends.index(k + 1)], total,
+                                 atol=1e-9)
 
 
 _MASSES = np.diff(stats.beta(2, 3).cdf(np.arange(12) / 11))
@@ -222,14 +227,14 @@ _MASSES = np.diff(stats.beta(2, 3).cdf(np.arange(12) / 11))
 
 def _counted(plan, counts, generator):
   """A release of 300 records, of noise of sevenths by NumPy."""
-  law, own = plan.noise_of_bins(7), plan.noise_of_records
+  bin_noise, own = plan.noise_of_bins(7), plan.noise_of_records
   known = {'num_records': 300, 'noisy_records': None}
   if own:
     known = {'num_records': None, 'noisy_records': 300 + float(
         own.simulated(generator, ()))}
   return density_bands.counted(
-      7 * counts + law.simulated(generator, counts.shape), unit=1 / 7, bin_noise=law,
-      **known, noise_of_number=own)
+      7 * counts + bin_noise.simulated(generator, counts.shape), unit=1 / 7,
+      bin_noise=bin_noise, **known, noise_of_number=own)
 
 
 @pytest.mark.slow

@@ -22,9 +22,9 @@ class _Chosen(meters.Meter):
     super().__init__(reserved, None)
     self._answers = list(answers)
 
-  def noisy(self, values, law, **sensitivities):
+  def noisy(self, values, distribution, **sensitivities):
     """Returns the next of the chosen vectors."""
-    self.charged(law.cost(**sensitivities))
+    self.charged(distribution.cost(**sensitivities))
     chosen = self._answers.pop(0)
     assert len(chosen) == len(list(values))
     return chosen

@@ -152,11 +152,11 @@ def test_a_missing_number_counts_as_the_rule_says(name):
     instead = [] if query.missing == 'absent' else [str(texts[query.missing])]
     kept = ['-9', '2', '3', '0.3', '99']
     for text in ('', 'NA', None, float('nan')):
-      found, wanted = [text, *kept], instead + kept
+      given, wanted = [text, *kept], instead + kept
       if plan.reads == 'labels':
-        found, wanted = ([(each, '1') for each in fields]
-                         for fields in (found, wanted))
-      assert plan.measure(found) == plan.measure(wanted), (query, text)
+        given, wanted = ([(each, '1') for each in fields]
+                         for fields in (given, wanted))
+      assert plan.measure(given) == plan.measure(wanted), (query, text)
 
 
 # Another value of each parameter, for those that a statistic takes.

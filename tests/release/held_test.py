@@ -51,11 +51,11 @@ def test_a_ledger_is_locked_until_its_answer_is_on_disk(tmp_path):
   path = tmp_path / 'ledger'
   with spending.held(path) as lock:
     assert _is_locked(path)
-    found = lock.reserve({}, spending.TENTH, spending.sha256('a'))
+    reservation = lock.reserve({}, spending.TENTH, spending.sha256('a'))
     assert _is_locked(path)
-    with lock.drawing(found.entry):
+    with lock.drawing(reservation.entry):
       assert _is_locked(path)
-    lock.commit(found.entry, {'value': 1})
+    lock.commit(reservation.entry, {'value': 1})
     assert _is_locked(path)
   assert not _is_locked(path)
 
@@ -86,11 +86,12 @@ def test_noise_is_made_of_a_secret_that_no_file_tells(tmp_path, monkeypatch):
   for name in 'ab':
     path = tmp_path / name
     with spending.held(path) as lock:
-      found = lock.reserve({}, spending.TENTH, spending.sha256('a'))
-      secret = (tmp_path / f'{name}.secrets' / found.entry.seal).read_bytes()
-      drawn.add(found.below(2**200))
+      reservation = lock.reserve({}, spending.TENTH, spending.sha256('a'))
+      secret = (tmp_path / f'{name}.secrets'
+                / reservation.entry.seal).read_bytes()
+      drawn.add(reservation.below(2**200))
     assert len(secret) == 32 and secret.hex() not in path.read_text()
-    assert secret.hex() != found.entry.seal
+    assert secret.hex() != reservation.entry.seal
     secrets.add(secret)
   assert len(secrets) == len(drawn) == 2
 

@@ -27,26 +27,26 @@ def _halves(plan, mean, orders):
   or thirds of the budget: a count if n is private, and sums of `orders`."""
   orders = orders if plan.query.replacing else (0, *orders)
   share = plan.query.cost().divided(len(orders))
-  around, spread = mean - .5, mean * (1 - mean) / 2
+  around, half_variance = mean - .5, mean * (1 - mean) / 2
   factors = ({0: -around, 1: 1.0} if orders[-1] == 1 else
-             {0: around**2 - spread, 1: -2 * around, 2: 1.0})
-  found = 0.0
+             {0: around**2 - half_variance, 1: -2 * around, 2: 1.0})
+  variance = 0.0
   for order in orders:
     # Of integers (2 t - 1)^k, for which one record moves least.
-    moved = (2 if plan.query.replacing and order == 1 else 1) * 1000**order
-    law = noise.calibrated(share, l1_sensitivity=moved,
-                           l2_sensitivity_squared=moved**2)
-    found += (factors[order] * law.deviation / 2000**order)**2
-  return found
+    change = (2 if plan.query.replacing and order == 1 else 1) * 1000**order
+    distribution = noise.calibrated(share, l1_sensitivity=change,
+                                    l2_sensitivity_squared=change**2)
+    variance += (factors[order] * distribution.deviation / 2000**order)**2
+  return variance
 
 
 def _joint(plan, mean):
   """The same of the sums that are released."""
   released = plan.moments([0] * len(plan.design.parts),
                           0 if plan.query.replacing else None)
-  spread = mean * (1 - mean) / 2
+  half_variance = mean * (1 - mean) / 2
   factors = ((1 - mean, -mean, 0) if plan.query.statistic == 'mean' else
-             ((1 - mean)**2 - spread, mean**2 - spread, -1))
+             ((1 - mean)**2 - half_variance, mean**2 - half_variance, -1))
   return released.combined(*factors)[1].deviation**2
 
 

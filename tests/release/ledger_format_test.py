@@ -96,16 +96,17 @@ def test_secrets_are_those_of_the_system_and_seals_their_hashes(
 
   monkeypatch.setattr(reservations.secrets, 'token_bytes', token_bytes)
   with spending.held(path) as lock:
-    found = lock.reserve(_QUERY, spending.TENTH, spending.sha256('a'))
+    reservation = lock.reserve(_QUERY, spending.TENTH, spending.sha256('a'))
     salt = lock.account.salt
   assert sizes[-1] == 32 and len(salt) == 32
-  assert found.entry.seal == hashlib.sha256(b'seal' + _SECRET).hexdigest()
+  assert reservation.entry.seal == hashlib.sha256(b'seal' + _SECRET).hexdigest()
   secret, = (tmp_path / 'ledger.secrets').iterdir()
-  assert (secret.name, secret.read_bytes()) == (found.entry.seal, _SECRET)
+  assert (secret.name, secret.read_bytes()) == (reservation.entry.seal, _SECRET)
   data = _digest(f'{salt} {spending.sha256("a")}')
   assert ledger.read(path).data == data
   context = json.dumps([_QUERY, data], sort_keys=True).encode()
-  assert found.below(2**64) == streams.SecretStream(_SECRET, context)(2**64)
+  assert reservation.below(2**64) == streams.SecretStream(_SECRET,
+                                                          context)(2**64)
 
 
 def test_a_stream_is_the_one_of_its_definition():

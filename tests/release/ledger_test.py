@@ -133,14 +133,14 @@ def test_a_tampered_line_is_refused(tmp_path, tamper):
 
 
 def _rechained(lines):
-  """Lines with digests made anew, as whoever can write the file could."""
-  previous, found = '', []
+  """Lines with new digests, as whoever can write the file could."""
+  previous, chained = '', []
   for line in lines:
     body = json.loads(line)
     del body['digest']
-    previous, made = ledger._chained(body, previous)
-    found.append(made)
-  return b''.join(found)
+    previous, line_chained = ledger._chained(body, previous)
+    chained.append(line_chained)
+  return b''.join(chained)
 
 
 @pytest.mark.parametrize('order', [(0, 2, 1), (0, 1, 2, 2), (0, 1, 1)])
@@ -212,9 +212,9 @@ def test_nobody_else_reads_what_lies_beside_the_data(tmp_path):
   spending.spend(path)
   with spending.held(path) as held:
     held.reserve({'open': 1}, _TENTH, spending.sha256('a'))
-  found = {str(each.relative_to(tmp_path)).split('/')[0]: each
-           for each in tmp_path.rglob('*')}
-  assert set(found) == {'ledger', 'ledger.answers', 'ledger.secrets'}
+  entries = {str(each.relative_to(tmp_path)).split('/')[0]: each
+             for each in tmp_path.rglob('*')}
+  assert set(entries) == {'ledger', 'ledger.answers', 'ledger.secrets'}
   for each in tmp_path.rglob('*'):
     assert not each.stat().st_mode & 0o077
   # An older one that others may read is closed.

@@ -95,11 +95,11 @@ class _Meter(meters.Meter):
       raise _Spent
     return self.answers[place]
 
-  def noisy(self, values, law, **sensitivities):
+  def noisy(self, values, distribution, **sensitivities):
     values = list(values)
-    return self._answer(
-        (values,), (law, sensitivities, len(values)), lambda numbers: super(
-            _Meter, self).noisy(numbers, law, **sensitivities), ([],))
+    return self._answer((values,), (distribution, sensitivities, len(values)),
+                        lambda numbers: super(_Meter, self).noisy(
+                            numbers, distribution, **sensitivities), ([],))
 
   def point(self, runs, scores, **public):
     return self._answer((runs, scores), public, lambda *given: super(
@@ -153,15 +153,15 @@ def _check_moves(one, other):
   (given, public), (others, same) = one, other
   assert public == same
   if isinstance(public, dict):
-    moved = _each(*given) - _each(*others)
-    assert np.abs(moved).max() <= public['sensitivity']
+    difference = _each(*given) - _each(*others)
+    assert np.abs(difference).max() <= public['sensitivity']
     return
-  law, stated, _ = public
-  moved = np.array(given[0], float) - np.array(others[0], float)
-  if isinstance(law, noise.LaplaceNoise):
-    assert np.abs(moved).sum() <= stated['l1_sensitivity']
+  distribution, stated, _ = public
+  difference = np.array(given[0], float) - np.array(others[0], float)
+  if isinstance(distribution, noise.LaplaceNoise):
+    assert np.abs(difference).sum() <= stated['l1_sensitivity']
   else:
-    assert (moved**2).sum() <= stated['l2_sensitivity_squared']
+    assert (difference**2).sum() <= stated['l2_sensitivity_squared']
 
 
 def _each(runs, scores):

@@ -16,11 +16,11 @@ from dpjax.release.query import Query
 
 Fraction = fractions.Fraction
 _ONE = Cost(epsilon=Fraction(1))
-_LAW = noise.LaplaceNoise(scale=Fraction(2))  # 1/2 at sensitivity 1.
+_NOISE = noise.LaplaceNoise(scale=Fraction(2))  # 1/2 at sensitivity 1.
 
 
 def _add(meter, values=(3,), l1=1):
-  return meter.noisy(values, _LAW, l1_sensitivity=l1,
+  return meter.noisy(values, _NOISE, l1_sensitivity=l1,
                      l2_sensitivity_squared=l1**2)
 
 
@@ -32,7 +32,7 @@ def test_noise_that_was_paid_for_is_that_of_the_law():
   meter = meters.Meter(_ONE, random.Random(0).randrange)
   below = random.Random(0).randrange
   assert _add(meter, [3, 4]) + _add(meter, [5]) == [
-      value + _LAW.draw(below) for value in (3, 4, 5)]
+      value + _NOISE.draw(below) for value in (3, 4, 5)]
   meter.check_spent()
 
 

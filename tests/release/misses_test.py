@@ -64,16 +64,17 @@ def test_a_normal_mean_leaves_to_its_stages_what_it_does_not_use(
   def stages(self, number, cost, miss):
     asked.append((number, cost, miss))
     share = Fraction(1, 10)
-    law = noise.calibrated(cost.part(1 - share), **self.sensitivity(50))
-    return normal_means.Stages(share, 50, law, miss)
+    distribution = noise.calibrated(cost.part(1 - share),
+                                    **self.sensitivity(50))
+    return normal_means.Stages(share, 50, distribution, miss)
 
   monkeypatch.setattr(noise.LaplaceNoise, 'half_width', width)
   monkeypatch.setattr(normal_means.NormalMean, 'stages', stages)
   monkeypatch.setattr(normal_means.NormalMean, '_estimates', lambda *_: {
-      'population_interval': {'lower': 'as told'}})
+      'population_interval': {'lower': 'as given'}})
   for number in (400, 10, 9, 1, 0, -7):
     answers = [] if adjacency is _RO else [[number]]
-    found = drawing.chosen(
+    answer = drawing.chosen(
         plan, [0] * max(number, 0), *answers, [0] * plan.num_bins,
         [0] * (1 + (adjacency is _AR)))
     (least, cost, miss), = asked
@@ -83,7 +84,7 @@ def test_a_normal_mean_leaves_to_its_stages_what_it_does_not_use(
     assert least == max(1, few)
     assert cost == plan.cost.part(Fraction(20 - (adjacency is _AR), 20))
     # If there may be none nothing follows for the population.
-    assert (found['population_interval']['lower'] == -2) == (few < 1)
+    assert (answer['population_interval']['lower'] == -2) == (few < 1)
     asked.clear()
     sizes.clear()
 
@@ -97,9 +98,9 @@ def test_a_bin_may_be_wrong_as_often_as_is_not_left(adjacency, monkeypatch):
 
   def admitted(chance):
     monkeypatch.setattr(normal_means, 'wrong_bin', lambda *_: chance)
-    found = plan.stages(400, plan.cost, _MISS)
-    left.append((found.share > 0, found.miss))
-    return found.share > 0
+    stages_found = plan.stages(400, plan.cost, _MISS)
+    left.append((stages_found.share > 0, stages_found.miss))
+    return stages_found.share > 0
 
   wrong = _largest(admitted)
   assert wrong > 0
@@ -132,9 +133,9 @@ def test_the_interval_of_a_normal_mean_uses_what_is_left(
     least['tail'] = chance
     sums = [0] if adjacency is _RO else [
         number * stages.clamp, number * stages.clamp]
-    ends = plan._estimates(sums, 0, number if adjacency is _RO else None,
-                           stages)['population_interval']
-    return (ends['lower'], ends['upper']) != (-2, 2)
+    interval = plan._estimates(sums, 0, number if adjacency is _RO else None,
+                               stages)['population_interval']
+    return (interval['lower'], interval['upper']) != (-2, 2)
 
   monkeypatch.setattr(normal_means, 'clamped_sum', clamped)
   monkeypatch.setattr(Combination, 'half_width', width)
@@ -198,10 +199,10 @@ def test_two_counts_use_all_of_their_miss(monkeypatch):
   monkeypatch.setattr(Combination, 'half_width', width)
   monkeypatch.setattr(two_counts.LowerEnd, 'search', lambda self: (
       sides.append(self), .25)[1])
-  law = noise.LaplaceNoise(scale=Fraction(17, 5))
+  distribution = noise.LaplaceNoise(scale=Fraction(17, 5))
   two_counts.interval.cache_clear()
   for seen in ((-3, 3), (20, 31)):
-    assert two_counts.interval(*seen, law, _MISS) == (.25, .75)
+    assert two_counts.interval(*seen, distribution, _MISS) == (.25, .75)
     assert [side.seen for side in sides] == [seen, seen[::-1]]
     number = sum(seen)
     assert {side.sizes for side in sides} == {
@@ -218,10 +219,10 @@ def test_two_counts_use_all_of_their_miss(monkeypatch):
 @pytest.mark.parametrize('public', [True, False])
 def test_means_of_populations_use_all_of_their_miss(public, monkeypatch):
   """Of a private n, of the variance at the mean, and of either side."""
-  law = noise.LaplaceNoise(scale=Fraction(2))
+  distribution = noise.LaplaceNoise(scale=Fraction(2))
   weights = ((1, 0), (-1, 0), (0, 1)) if public else ((1, 0), (0, 1), (0, 0))
   moments = sample_means.NoisyMoments(values=(40., 60., 20.), weights=weights,
-                                      noise=law)
+                                      noise=distribution)
   used, seen = [], {}
 
   def width(self, miss):
@@ -259,22 +260,22 @@ def test_means_of_populations_use_all_of_their_miss(public, monkeypatch):
 @pytest.mark.parametrize('adjacency', Adjacency)
 def test_ends_of_quantiles_use_all_of_their_miss(adjacency):
   """Of as many points as there are ends, each by its own tail."""
-  orders = (Fraction(1, 10), Fraction(1, 2), Fraction(2, 3))
+  levels = (Fraction(1, 10), Fraction(1, 2), Fraction(2, 3))
   plan = _plan('quantiles', adjacency, lower=Decimal(0), upper=Decimal(10),
-               granularity=Decimal('.1'), quantiles=orders,
+               granularity=Decimal('.1'), quantiles=levels,
                value_interval=True)
 
-  def tail(order, ranks):
-    return 101 * math.exp(-float(plan.rate(order)) * order.denominator * ranks)
+  def tail(level, ranks):
+    return 101 * math.exp(-float(plan.rate(level)) * level.denominator * ranks)
 
-  for order in orders:
-    spare = plan.spare(order)
-    assert tail(order, spare) <= _MISS / 6 < tail(order, spare - 1)
+  for level in levels:
+    spare = plan.spare(level)
+    assert tail(level, spare) <= _MISS / 6 < tail(level, spare - 1)
   far, = set(plan.errors())
-  assert max(tail(order, far) for order in orders) == pytest.approx(_MISS / 3)
+  assert max(tail(level, far) for level in levels) == pytest.approx(_MISS / 3)
   for number in (50, 1000):
-    found = plan._ranks(number)
-    assert found['rank_error'] == far
-    assert found['orders'] == {str(p): pytest.approx(
+    in_ranks = plan._ranks(number)
+    assert in_ranks['rank_error'] == far
+    assert in_ranks['orders'] == {str(p): pytest.approx(
         [max(0, float(p) - far / number), min(1, float(p) + far / number)])
-                               for p in orders}
+                               for p in levels}

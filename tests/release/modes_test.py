@@ -46,14 +46,14 @@ def _distribution(plan, dataset):
 def test_scores_and_privacy_by_enumeration(adjacency, categories):
   """All files of up to 5 records; epsilon is nearly attained by large ones."""
   plan = _plan(adjacency, categories)
-  moved, worst = 0, 0.0
+  change, worst = 0, 0.0
   for one, other in neighbours.pairs((*categories, 'none'), range(1, 6),
                                      adjacency):
     (p, scores), (q, others) = (_distribution(plan, each)
                                 for each in (one, other))
-    moved = max(moved, np.abs(scores - others).max())
+    change = max(change, np.abs(scores - others).max())
     worst = max(worst, divergences.max_divergence(p, q))
-  assert moved == plan.sensitivity == (2 if adjacency is _RO else 1)
+  assert change == plan.sensitivity == (2 if adjacency is _RO else 1)
   assert .7 < worst <= 1 + 1e-9
   assert plan.cost.pure == 1
   # With 30 records of a, one of b moves its probability by nearly e^epsilon.

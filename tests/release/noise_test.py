@@ -1,4 +1,4 @@
-"""Widths by the law of the noise, calibrations, costs."""
+"""Widths from the exact noise distribution, calibrations, costs."""
 
 import decimal
 import fractions
@@ -19,39 +19,39 @@ pytestmark = pytest.mark.every(1)
 
 Decimal, Fraction = decimal.Decimal, fractions.Fraction
 _AR = Adjacency.ADD_OR_REMOVE_ONE
-_LAWS = [noise.LaplaceNoise(scale=Fraction(1, 5)),
-         noise.LaplaceNoise(scale=Fraction(7, 3)),
-         noise.LaplaceNoise(scale=Fraction(400)),
-         noise.GaussianNoise(variance=Fraction(1, 20)),
-         noise.GaussianNoise(variance=Fraction(3)),
-         noise.GaussianNoise(variance=Fraction(90_000))]
+_NOISES = [noise.LaplaceNoise(scale=Fraction(1, 5)),
+           noise.LaplaceNoise(scale=Fraction(7, 3)),
+           noise.LaplaceNoise(scale=Fraction(400)),
+           noise.GaussianNoise(variance=Fraction(1, 20)),
+           noise.GaussianNoise(variance=Fraction(3)),
+           noise.GaussianNoise(variance=Fraction(90_000))]
 
 
-def _weights(law):
+def _weights(distribution):
   z = np.arange(20_000.0)
-  if isinstance(law, noise.LaplaceNoise):
-    one = np.exp(-z / float(law.scale))
+  if isinstance(distribution, noise.LaplaceNoise):
+    one = np.exp(-z / float(distribution.scale))
   else:
-    one = np.exp(-z * z / (2 * float(law.variance)))
+    one = np.exp(-z * z / (2 * float(distribution.variance)))
   both = np.where(z > 0, 2, 1) * one
   return both / both.sum()
 
 
-@pytest.mark.parametrize('law', _LAWS)
+@pytest.mark.parametrize('distribution', _NOISES)
 @pytest.mark.parametrize('miss', [.5, .05, 1e-4])
-def test_widths_are_the_least_by_the_law(law, miss):
-  beyond = np.append(np.cumsum(_weights(law)[::-1])[::-1], 0)
-  width = law.half_width(miss)
-  assert beyond[width + 1] <= miss * (1 + 1e-9)
-  assert width == 0 or beyond[width] > miss * (1 - 1e-9)
+def test_widths_are_the_least_by_the_law(distribution, miss):
+  tails = np.append(np.cumsum(_weights(distribution)[::-1])[::-1], 0)
+  width = distribution.half_width(miss)
+  assert tails[width + 1] <= miss * (1 + 1e-9)
+  assert width == 0 or tails[width] > miss * (1 - 1e-9)
 
 
-@pytest.mark.parametrize('law', [
-    *_LAWS, noise.LaplaceNoise(scale=Fraction(1500)),
+@pytest.mark.parametrize('distribution', [
+    *_NOISES, noise.LaplaceNoise(scale=Fraction(1500)),
     noise.GaussianNoise(variance=Fraction(1001)**2)])
-def test_deviations_are_those_of_the_law(law):
-  weights = _weights(law)
-  assert law.deviation == pytest.approx(
+def test_deviations_are_those_of_the_law(distribution):
+  weights = _weights(distribution)
+  assert distribution.deviation == pytest.approx(
       math.sqrt(weights @ np.arange(20_000.0)**2), rel=1e-4)
 
 
@@ -61,12 +61,12 @@ def test_a_cost_names_its_notion():
 
 
 def test_wide_gaussians_are_bounded_by_continuous_ones():
-  law = noise.GaussianNoise(variance=Fraction(1001)**2)
+  distribution = noise.GaussianNoise(variance=Fraction(1001)**2)
   z = np.arange(1, 40_000.0)
   weights = np.exp(-z * z / (2 * 1001**2))
   tails = 2 * np.cumsum(weights[::-1])[::-1] / (1 + 2 * weights.sum())
   least = int(np.argmax(tails <= .05))
-  assert 0 <= law.half_width(.05) - least <= 1
+  assert 0 <= distribution.half_width(.05) - least <= 1
 
 
 @pytest.mark.parametrize('cost', [Cost(epsilon=Fraction(1, 3)),
@@ -167,8 +167,8 @@ def test_nearest_multiples_are_those_of_fractions():
   ('0', '1', -6), ('0', '100', -4), ('-1', '0.5', -6), ('0', '0.999', -7),
   ('0', '3e9', 3)])
 def test_default_granularity(lower, upper, power):
-  found = lattice.default_granularity(Decimal(lower), Decimal(upper))
-  assert found == Decimal((0, (1,), power))
+  granularity = lattice.default_granularity(Decimal(lower), Decimal(upper))
+  assert granularity == Decimal((0, (1,), power))
 
 
 @pytest.mark.parametrize('bad', [('1', '1', '1'), ('2', '1', '1'),

@@ -1,4 +1,4 @@
-"""The mean of a normal law: sensitivities, what may go wrong, coverage."""
+"""The mean of a normal distribution: sensitivities, failures, coverage."""
 
 import decimal
 import fractions
@@ -38,7 +38,7 @@ def test_sensitivities_by_enumeration(adjacency, missing, delta):
                missing=missing)
   domain = ('-1e9', '-3', '0.5', '4', '700', 'NA')
 
-  def found(vector, order):
+  def sensitivity(vector, order):
     return neighbours.sensitivity(
         lambda data: vector(plan.measure([*data, '1'])), domain, range(3),
         adjacency, order=order)**order
@@ -48,11 +48,11 @@ def test_sensitivities_by_enumeration(adjacency, missing, delta):
 
   stated = plan.sensitivity(150)
   for order, name in ((1, 'l1_sensitivity'), (2, 'l2_sensitivity_squared')):
-    moved = 1 + (adjacency is _RO)
-    assert found(plan.counts, order) == pytest.approx(moved)
+    change = 1 + (adjacency is _RO)
+    assert sensitivity(plan.counts, order) == pytest.approx(change)
     assert plan.histogram_noise(plan.cost) == noise.calibrated(
-        plan.cost, l1_sensitivity=moved, l2_sensitivity_squared=moved)
-    assert found(sums, order) == pytest.approx(stated[name])
+        plan.cost, l1_sensitivity=change, l2_sensitivity_squared=change)
+    assert sensitivity(sums, order) == pytest.approx(stated[name])
 
 
 @pytest.mark.parametrize('delta', [None, Fraction(1, 100)])
@@ -71,12 +71,12 @@ def test_sums_tell_what_they_are_solved_for(adjacency, delta):
 def test_noise_of_a_private_number_is_as_said(delta, c_squared, d_squared):
   plan = _plan(_AR, delta=delta)
   stages = plan.stages(10**4, plan.cost, .05)
-  law = noise.calibrated(plan.cost, **plan.sensitivity(stages.clamp))
+  distribution = noise.calibrated(plan.cost, **plan.sensitivity(stages.clamp))
   for d in (0, 100, 300):
-    found = plan.error(stages._replace(noise=law), d).deviation**2
+    variance = plan.error(stages._replace(noise=distribution), d).deviation**2
     wanted = c_squared * stages.clamp**2 + d_squared * d**2
     wanted /= 1 if delta is None else 2 * float(plan.cost.rho)
-    assert found == pytest.approx(wanted, rel=1e-3)
+    assert variance == pytest.approx(wanted, rel=1e-3)
 
 
 @pytest.mark.parametrize('delta', [None, Fraction(1, 10**6)])
@@ -86,9 +86,9 @@ def test_a_private_number_of_records_does_not_widen_the_interval(delta):
   widths = {}
   for adjacency in Adjacency:
     plan = _plan(adjacency, delta=delta)
-    ends = drawing.draw(plan, plan.measure(values), random.Random(
+    interval = drawing.draw(plan, plan.measure(values), random.Random(
         5).randrange)['population_interval']
-    widths[adjacency] = ends['upper'] - ends['lower']
+    widths[adjacency] = interval['upper'] - interval['lower']
   assert widths[_AR] < widths[_RO]
 
 
@@ -98,9 +98,9 @@ def test_a_far_record_moves_the_sum_by_what_is_clamped_only():
   one, other = (drawing.draw(plan, plan.measure(data), random.Random(0).randrange)
                 ['stages']['sum'] for data in (near, [*near[:-1], 50.0]))
   assert one['window'] == other['window']
-  moved = abs(Fraction(one['noisy_sums']['from_centre']) - Fraction(
+  difference = abs(Fraction(one['noisy_sums']['from_centre']) - Fraction(
       other['noisy_sums']['from_centre']))
-  assert 1 < moved <= one['window'][1] - one['window'][0] < 20
+  assert 1 < difference <= one['window'][1] - one['window'][0] < 20
 
 
 @pytest.mark.parametrize('statistic', ['normal_mean', 'support_max'])
@@ -112,12 +112,12 @@ def test_a_private_number_of_records_has_noise(statistic, monkeypatch):
       statistic=statistic, adjacency=_AR, epsilon=Fraction(1), column='x',
       lower=Decimal('0.1'), upper=Decimal(50), **fields))
   values = plan.measure(np.random.default_rng(0).normal(8, 2, 300).tolist())
-  told = []
+  stages_seen = []
   for seed in range(30):
-    found = drawing.draw(plan, values, random.Random(seed).randrange)
-    told.append(found.get('stages', found)['number'])
-  scale = float(Fraction(told[0]['scale']))
-  noise_seen = np.array([one['noisy_count'] for one in told]) - 300
+    answer = drawing.draw(plan, values, random.Random(seed).randrange)
+    stages_seen.append(answer.get('stages', answer)['number'])
+  scale = float(Fraction(stages_seen[0]['scale']))
+  noise_seen = np.array([one['noisy_count'] for one in stages_seen]) - 300
   # A sum of 30 exponential sizes, at a rate of 10^-6 on either side.
   assert stats.gamma.ppf(1e-6, 30) < np.sum(np.abs(noise_seen)) / scale < (
       stats.gamma.isf(1e-6, 30))
@@ -130,17 +130,17 @@ def test_stages_cost_what_the_plan_says(delta):
     plan = _plan(adjacency, delta=delta)
     values = plan.measure(np.random.default_rng(0).normal(3, 2, 900).tolist())
     stages = drawing.draw(plan, values, random.Random(0).randrange)['stages']
-    moved = 1 + (adjacency is _RO)
-    reach = round((stages['sum']['window'][1] - stages['sum']['window'][0])
+    change = 1 + (adjacency is _RO)
+    clamp = round((stages['sum']['window'][1] - stages['sum']['window'][0])
                   / 2 / float(plan.lattice.unit))
     assert len(stages['histogram']['noisy_counts']) == plan.num_bins
-    sizes = {'number': (1, 1), 'histogram': (moved, moved),
-             'sum': tuple(plan.sensitivity(reach).values())}
-    found = [l1 / Fraction(stages[name]['scale']) if delta is None else
-             squared / (2 * Fraction(stages[name]['variance']))
-             for name, (l1, squared) in sizes.items() if name in stages]
-    assert len(found) == 2 + (adjacency is _AR)
-    assert sum(found) == (plan.cost.epsilon or plan.cost.rho)
+    sizes = {'number': (1, 1), 'histogram': (change, change),
+             'sum': tuple(plan.sensitivity(clamp).values())}
+    epsilons = [l1 / Fraction(stages[name]['scale']) if delta is None else
+                squared / (2 * Fraction(stages[name]['variance']))
+                for name, (l1, squared) in sizes.items() if name in stages]
+    assert len(epsilons) == 2 + (adjacency is _AR)
+    assert sum(epsilons) == (plan.cost.epsilon or plan.cost.rho)
 
 
 def test_no_other_clamp_has_a_much_shorter_interval(monkeypatch):
@@ -155,35 +155,37 @@ def test_no_other_clamp_has_a_much_shorter_interval(monkeypatch):
     assert plan.half_width(chosen, 900) < 1.08 * plan.half_width(other, 900)
 
 
-@pytest.mark.parametrize('law', [
+@pytest.mark.parametrize('distribution', [
   noise.LaplaceNoise(scale=Fraction(8)),
   noise.GaussianNoise(variance=Fraction(40))])
-def test_exponential_moments_of_noise(law):
+def test_exponential_moments_of_noise(distribution):
   z, rates = np.arange(-900, 901), np.array([.02, .07, .1])
-  weights = (np.exp(-np.abs(z) / 8) if hasattr(law, 'scale')
+  weights = (np.exp(-np.abs(z) / 8) if hasattr(distribution, 'scale')
              else np.exp(-z**2 / 80))
   wanted = np.log(np.exp(rates[:, None] * z) @ (weights / weights.sum()))
-  np.testing.assert_allclose(law.log_moment(rates), wanted, rtol=1e-6)
+  np.testing.assert_allclose(distribution.log_moment(rates), wanted, rtol=1e-6)
 
 
 def test_exponential_moments_end():
-  law = noise.LaplaceNoise(scale=Fraction(8))
-  assert np.isinf(law.log_moment(np.array([.125, .2]))).all()
+  distribution = noise.LaplaceNoise(scale=Fraction(8))
+  assert np.isinf(distribution.log_moment(np.array([.125, .2]))).all()
 
 
-@pytest.mark.parametrize('law', [noise.LaplaceNoise(scale=Fraction(4)),
-                                 noise.GaussianNoise(variance=Fraction(32))])
+@pytest.mark.parametrize('distribution', [
+    noise.LaplaceNoise(scale=Fraction(4)),
+    noise.GaussianNoise(variance=Fraction(32))
+])
 @pytest.mark.parametrize('at', [0.0, .5])
-def test_far_bins_are_chosen_as_seldom_as_said(law, at):
+def test_far_bins_are_chosen_as_seldom_as_said(distribution, at):
   """At the worst and the best place; a union bound is some hundred fold."""
   number, runs, generator = 100, 20_000, np.random.default_rng(5)
   edges = np.arange(-12, 13) - at
   probs = np.diff(stats.norm.cdf(edges))
   counts = generator.multinomial(number, probs / probs.sum(), runs)
-  noisy = counts + law.simulated(generator, counts.shape)
+  noisy = counts + distribution.simulated(generator, counts.shape)
   middle = (edges[:-1] + .5)[np.argmax(noisy, 1)]
   share = np.mean(np.abs(middle) > 1.5)
-  bound = normal_means.wrong_bin(number, len(probs), law)
+  bound = normal_means.wrong_bin(number, len(probs), distribution)
   assert 0 < share <= bound < 1
 
 
@@ -193,23 +195,25 @@ def test_clamped_sums_are_as_small_as_said():
   values = np.abs(generator.standard_normal((20_000, 80)))
   for clamp in (1.5, 2.5):
     bound = normal_means.clamped_sum(clamp, 80, .02)
-    beyond = np.mean(np.sum(np.maximum(values - clamp, 0), 1) > bound)
-    assert 1e-4 < beyond <= .02
+    missed = np.mean(np.sum(np.maximum(values - clamp, 0), 1) > bound)
+    assert 1e-4 < missed <= .02
 
 
-@pytest.mark.parametrize('law', [noise.LaplaceNoise(scale=Fraction(30)),
-                                 noise.GaussianNoise(variance=Fraction(900))])
-def test_half_widths_are_those_of_the_sum_of_two_laws(law):
+@pytest.mark.parametrize('distribution', [
+    noise.LaplaceNoise(scale=Fraction(30)),
+    noise.GaussianNoise(variance=Fraction(900))
+])
+def test_half_widths_are_those_of_the_sum_of_two_laws(distribution):
   """Of a normal mean and noise, by a plain sum over the noise."""
   number, deviation, miss = 50, 5.0, .07
-  found = normal_means.half_width(
-      combinations.Combination(noise=law, coefficients=(1.0,)),
+  half_width = normal_means.half_width(
+      combinations.Combination(noise=distribution, coefficients=(1.0,)),
       deviation * np.sqrt(number), miss) / number
   z = np.arange(-2_000, 2_001)
-  weights = (np.exp(-np.abs(z) / 30) if hasattr(law, 'scale')
+  weights = (np.exp(-np.abs(z) / 30) if hasattr(distribution, 'scale')
              else np.exp(-z**2 / 1_800))
   tail = weights / weights.sum() @ stats.norm.sf(
-      (found - z / number) * np.sqrt(number) / deviation)
+      (half_width - z / number) * np.sqrt(number) / deviation)
   assert .97 * miss / 2 < tail <= miss / 2
 
 
@@ -220,7 +224,7 @@ def test_population_intervals_cover(far, two):
   stages = plan.stages(number, plan.cost, .2)
   assert bool(stages.share) is two
   generator = np.random.default_rng(3)
-  mean, sigma, reach = 1.7, 2.0, stages.clamp * float(plan.lattice.unit)
+  mean, sigma, clamp = 1.7, 2.0, stages.clamp * float(plan.lattice.unit)
   values = mean + sigma * generator.standard_normal((runs, number))
   centre = np.zeros(runs)
   if two:
@@ -232,10 +236,10 @@ def test_population_intervals_cover(far, two):
     noisy += plan.histogram_noise(plan.cost.part(stages.share)).simulated(
         generator, noisy.shape)
     centre = (edges + sigma / 2)[np.argmax(noisy, 1)]
-  clamped = np.clip(values - centre[:, None], -reach, reach).mean(1)
-  found = centre + clamped + stages.noise.simulated(generator, (runs,)) * float(
-      plan.lattice.unit) / number
-  far_off = np.abs(found - mean) > plan.half_width(
+  clamped = np.clip(values - centre[:, None], -clamp, clamp).mean(1)
+  estimates = centre + clamped + stages.noise.simulated(
+      generator, (runs,)) * float(plan.lattice.unit) / number
+  far_off = np.abs(estimates - mean) > plan.half_width(
       stages, number) * float(plan.lattice.unit)
   assert np.mean(far_off) <= .2
   assert np.mean(far_off) > .1  # nor is it much too long
@@ -251,13 +255,13 @@ def test_intervals_of_releases_cover(adjacency):
   covered = np.zeros(2)
   for _ in range(25):
     values = generator.normal(-4.3, 2, 300)
-    found = drawing.draw(plan, plan.measure(values.tolist()), below)
-    ends = found['population_interval']
-    covered[0] += ends['lower'] <= -4.3 <= ends['upper']
-    clamped = np.clip(values, *found['stages']['sum']['window']).mean()
-    ends = found['interval']
-    covered[1] += ends['lower'] <= clamped <= ends['upper']
-    assert abs(found['value'] + 4.3) < 1
+    answer = drawing.draw(plan, plan.measure(values.tolist()), below)
+    interval = answer['population_interval']
+    covered[0] += interval['lower'] <= -4.3 <= interval['upper']
+    clamped = np.clip(values, *answer['stages']['sum']['window']).mean()
+    interval = answer['interval']
+    covered[1] += interval['lower'] <= clamped <= interval['upper']
+    assert abs(answer['value'] + 4.3) < 1
   assert covered.min() >= stats.binom.ppf(1e-5, 25, .6)
 
 
@@ -267,8 +271,8 @@ def test_shorter_than_the_published_interval():
                                                       .268), (5_000, 1, .057)):
     plan = _plan(_RO, epsilon=Fraction(epsilon), far=1000, sigma='1')
     stages = plan.stages(number, plan.cost, .05)
-    found = plan.half_width(stages, number) * float(plan.lattice.unit)
-    assert stats.norm.isf(.025) / np.sqrt(number) < found < .53 * published
+    half_width = plan.half_width(stages, number) * float(plan.lattice.unit)
+    assert stats.norm.isf(.025) / np.sqrt(number) < half_width < .53 * published
 
 
 @pytest.mark.parametrize('fields, message', [

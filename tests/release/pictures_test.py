@@ -53,8 +53,8 @@ def test_a_figure_has_all_views_of_a_classifier(monkeypatch, views, tmp_path):
   drawn, labels = [], []
   for view, name in (('roc', '_roc'), ('hosmer_lemeshow', '_calibration'),
                      ('ecdf', '_ecdf')):
-    monkeypatch.setattr(pictures, name, lambda ax, found, view=view: (
-        drawn.append((view, found)), labels.append(ax)))
+    monkeypatch.setattr(pictures, name, lambda ax, shown, view=view: (
+        drawn.append((view, shown)), labels.append(ax)))
   answer = {'statistic': 'classifier', **{view: {'of': view} for view in views},
             'parameters': {'column': 'x'}, 'guarantee': {'epsilon': 1}}
   pictures.draw(answer, str(tmp_path / 'a.svg'))
@@ -75,18 +75,18 @@ def _outlines(ax):
 def test_bands_are_drawn_at_their_ends(ax):
   """Of curves on steps, of densities, and of rates of both classes."""
   band = {'lower': [.1, .2, .5], 'upper': [.3, .4, .9], 'level': .9}
-  found = {'thresholds': [1., 2., 3.], 'value': [.2, .3, .7], 'interval': band,
-           'parameters': {'column': 'x', 'grid': 'uniform'}}
-  pictures._ecdf(ax, found)
-  ends = [*zip((1., 2., 3.), (*band['lower'], *band['upper']))]
-  assert {*ends} <= _outlines(ax)[0]
+  answer = {'thresholds': [1., 2., 3.], 'value': [.2, .3, .7], 'interval': band,
+            'parameters': {'column': 'x', 'grid': 'uniform'}}
+  pictures._ecdf(ax, answer)
+  corners = [*zip((1., 2., 3.), (*band['lower'], *band['upper']))]
+  assert {*corners} <= _outlines(ax)[0]
   # A step holds until the next threshold.
   assert {(2., .1), (2., .3), (3., .2), (3., .4)} <= _outlines(ax)[0]
   assert ax.lines[0].get_drawstyle() == 'steps-post'
   assert _lines(ax)[0] == [[1, .2], [2, .3], [3, .7]]
   ax.clear()
   pictures._density(ax, {
-      **found, 'thresholds': [0., 1., 2., 3.], 'histogram': {'heights': [.2]},
+      **answer, 'thresholds': [0., 1., 2., 3.], 'histogram': {'heights': [.2]},
       'population_interval': band})
   outline, = _outlines(ax)
   assert outline == {*zip([.5, 1.5, 2.5] * 2, [*band['lower'],
@@ -109,14 +109,14 @@ def test_axes_say_what_they_are(ax, grid, scale):
   band = {'lower': [.1, .2], 'upper': [.3, .4], 'level': .95}
   rates = {'lower': [0, .2], 'upper': [.4, 1]}
   group = {'predicted': .2, 'observed': .3, 'interval': band}
-  found = {'thresholds': [1., 2., 3.], 'value': [.2, .3], 'interval': band,
-           'population_interval': band, 'histogram': {'heights': [.2]},
-           'parameters': {'column': 'a$b', 'grid': grid}}
+  answer = {'thresholds': [1., 2., 3.], 'value': [.2, .3], 'interval': band,
+            'population_interval': band, 'histogram': {'heights': [.2]},
+            'parameters': {'column': 'a$b', 'grid': grid}}
   file, people = 'file, 0.95 at once', 'population, 0.95 at once'
   for draw, shown, labels, legend in (
-      (pictures._ecdf, {**found, 'thresholds': [1., 2.]},
+      (pictures._ecdf, {**answer, 'thresholds': [1., 2.]},
        ('threshold', 'share at or below'), {file}),
-      (pictures._density, found, (r'a\$b', 'density'),
+      (pictures._density, answer, (r'a\$b', 'density'),
        {'noisy counts', people, 'density'}),
       (pictures._roc, {'value': {'fpr': [0, 1], 'tpr': [0, 1]},
                        'interval': {'fpr': rates, 'tpr': rates, 'level': .95}},

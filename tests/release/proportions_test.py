@@ -1,4 +1,4 @@
-"""Released shares: what moves, and what intervals cover, by exact laws."""
+"""Released shares: what moves, and what intervals cover, computed exactly."""
 
 import bisect
 import decimal
@@ -34,9 +34,10 @@ def _plan(adjacency, *, epsilon=Fraction(1), **fields):
 def _vector(plan, dataset):
   """What noise is added to."""
   measured = plan.measure([*dataset, '1'])
-  found = drawing.draw(plan, measured, random.Random(0).randrange)['noisy_counts']
-  assert list(found) == ['positive', 'other'][:len(found)]
-  return measured[:len(found)]
+  answer = drawing.draw(plan, measured,
+                        random.Random(0).randrange)['noisy_counts']
+  assert list(answer) == ['positive', 'other'][:len(answer)]
+  return measured[:len(answer)]
 
 
 @pytest.mark.sound
@@ -65,54 +66,59 @@ def test_counts_are_of_the_value_or_the_bounds():
       _plan(_AR, **fields)
 
 
-@pytest.mark.parametrize('law', [
+@pytest.mark.parametrize('distribution', [
   noise.LaplaceNoise(scale=Fraction(5, 2)),
   noise.GaussianNoise(variance=Fraction(7, 2)),
   noise.LaplaceNoise(scale=Fraction(1, 100))])
-def test_tails_of_noise_are_sums(law):
+def test_tails_of_noise_are_sums(distribution):
   z = np.arange(-80, 81)
-  weights = (np.exp(-np.abs(z) / float(law.scale)) if hasattr(law, 'scale')
-             else np.exp(-z**2 / (2 * float(law.variance))))
+  if hasattr(distribution, 'scale'):
+    weights = np.exp(-np.abs(z) / float(distribution.scale))
+  else:
+    weights = np.exp(-z**2 / (2 * float(distribution.variance)))
   weights /= weights.sum()
-  np.testing.assert_allclose(law.above(z[40:121]),
+  np.testing.assert_allclose(distribution.above(z[40:121]),
                              np.cumsum(weights[::-1])[::-1][40:121], atol=1e-10)
 
 
 def test_tails_of_wide_noise_are_hardly_above_the_sums():
-  law = noise.GaussianNoise(variance=Fraction(1001**2))
+  distribution = noise.GaussianNoise(variance=Fraction(1001**2))
   z = np.arange(-12_012, 12_013)
   weights = np.exp(-z**2 / (2 * 1001.0**2))
   tails = np.cumsum(weights[::-1])[::-1] / weights.sum()
-  slack = law.above(z) - tails
+  slack = distribution.above(z) - tails
   assert slack.min() >= 0 and slack.max() < 1.5e-7
 
 
-def _pmf(law, number, p):
-  """Of the noisy count, from -reach on."""
-  reach = 400
-  z = np.arange(-reach, reach + 1)
-  weights = (np.exp(-np.abs(z) / float(law.scale)) if hasattr(law, 'scale')
-             else np.exp(-z**2 / (2 * float(law.variance))))
-  return -reach, np.convolve(
+def _pmf(distribution, number, p):
+  """Distribution of the noisy count, from -bound on."""
+  bound = 400
+  z = np.arange(-bound, bound + 1)
+  if hasattr(distribution, 'scale'):
+    weights = np.exp(-np.abs(z) / float(distribution.scale))
+  else:
+    weights = np.exp(-z**2 / (2 * float(distribution.variance)))
+  return -bound, np.convolve(
       weights / weights.sum(), stats.binom.pmf(np.arange(number + 1), number,
                                                p))
 
 
 @pytest.mark.slow
 @pytest.mark.every(2)
-@pytest.mark.parametrize('law', [
+@pytest.mark.parametrize('distribution', [
   noise.LaplaceNoise(scale=Fraction(20)), noise.LaplaceNoise(scale=Fraction(1)),
   noise.GaussianNoise(variance=Fraction(30))])
 @pytest.mark.parametrize('number, p', [
   (1, .5), (10, .02), (10, .6), (60, .5), (60, .003), (400, .2), (400, .97)])
-def test_population_intervals_cover_and_no_outcome_is_spare(law, number, p):
+def test_population_intervals_cover_and_no_outcome_is_spare(
+    distribution, number, p):
   """Summed exactly; without the next outcome a side would miss too often."""
   miss = .1
-  start, pmf = _pmf(law, number, p)
+  start, pmf = _pmf(distribution, number, p)
   outcomes = range(start, start + len(pmf))
 
   def ends(count):
-    return proportions.population_interval(count, number, law, miss)
+    return proportions.population_interval(count, number, distribution, miss)
 
   # Ends rise with the count: the outcomes whose intervals hold p are a run.
   low = bisect.bisect_left(outcomes, True, key=lambda a: ends(a)[1] >= p)
@@ -126,12 +132,12 @@ def test_population_intervals_cover_and_no_outcome_is_spare(law, number, p):
 @pytest.mark.parametrize('number, p', [(5, 0.), (5, .01), (5, 1.), (20, .001)])
 def test_intervals_of_one_point_are_among_what_may_miss(number, p):
   """A count that refuses every p gives [0, 0] or [1, 1], and that is rare."""
-  law, miss = noise.LaplaceNoise(scale=Fraction(6)), .1
-  start, pmf = _pmf(law, number, p)
+  distribution, miss = noise.LaplaceNoise(scale=Fraction(6)), .1
+  start, pmf = _pmf(distribution, number, p)
   # Farther out than 90 a count has less than 10^-6 of the probability.
   counts = range(-90, number + 91)
   chances = pmf[-90 - start:][:len(counts)]
-  ends = [proportions.population_interval(count, number, law, miss)
+  ends = [proportions.population_interval(count, number, distribution, miss)
           for count in counts]
   covered = sum(chance for chance, (low, high) in zip(chances, ends, strict=True)
                 if low <= p <= high)
@@ -152,12 +158,12 @@ def test_both_intervals_cover(adjacency):
   covered = np.zeros(2)
   for _ in range(150):
     count = int(generator.binomial(60, .15))
-    found = drawing.draw(plan, [count, 60 - count], below)
-    assert 0 <= found['value'] <= 1
+    answer = drawing.draw(plan, [count, 60 - count], below)
+    assert 0 <= answer['value'] <= 1
     for row, (name, truth) in enumerate((('interval', count / 60),
                                          ('population_interval', .15))):
-      ends = found[name]
-      covered[row] += ends['lower'] <= truth <= ends['upper']
+      interval = answer[name]
+      covered[row] += interval['lower'] <= truth <= interval['upper']
   assert covered.min() >= stats.binom.ppf(1e-5, 150, .8)
   if adjacency is _RO:
     # A binomial count has atoms, and noise spreads them.
@@ -195,8 +201,9 @@ def test_intervals_of_the_file_cover_exactly(counts):
                                           repeat=2):
     if p * q > 2e-3:
       noisy = [counts[0] + int(x), counts[1] + int(y)]
-      ends = plan._of_file(noisy, max(1, sum(noisy)))['interval']
-      covered += p * q * (ends['lower'] <= counts[0] / 10 <= ends['upper'])
+      interval = plan._of_file(noisy, max(1, sum(noisy)))['interval']
+      covered += p * q * (
+          interval['lower'] <= counts[0] / 10 <= interval['upper'])
   assert .7 <= covered < .85
 
 
@@ -206,28 +213,28 @@ def test_intervals_of_the_file_are_shorter_than_of_two_counts_apart(delta):
   wrong, allow (1 - p) w + p w on either side; less by a third near 1/2."""
   plan = _plan(_AR, delta=delta, positive='a')
   for count, number in ((500, 1000), (300, 1000), (900, 1000)):
-    found = plan._of_file([count, number - count], number)['interval']
+    answer = plan._of_file([count, number - count], number)['interval']
     width = plan.noise.half_width(.05 / 2) / number
     ratio = .7 if count < 900 else .9
-    assert found['upper'] - found['lower'] < 2 * ratio * width
+    assert answer['upper'] - answer['lower'] < 2 * ratio * width
 
 
 def test_without_noise_the_share():
   for adjacency in Adjacency:
     plan = _plan(adjacency, epsilon=Fraction(10**9))
-    found = drawing.draw(plan, [30, 70], random.Random(0).randrange)
-    assert found['value'] == .3
+    answer = drawing.draw(plan, [30, 70], random.Random(0).randrange)
+    assert answer['value'] == .3
     for end in ('lower', 'upper'):
-      assert found['interval'][end] == pytest.approx(.3, abs=1e-5)
+      assert answer['interval'][end] == pytest.approx(.3, abs=1e-5)
     if adjacency is _RO:
       # The minimax risk of a binomial probability.
-      assert found['population_risk']['root_mean_squared_error'] == (
+      assert answer['population_risk']['root_mean_squared_error'] == (
           pytest.approx(1 / 22))
     exact = stats.binomtest(30, 100).proportion_ci(.95, 'exact')
-    ends = found['population_interval']
+    interval = answer['population_interval']
     near = 1e-6 if adjacency is _RO else 3e-3
-    assert ends['lower'] == pytest.approx(exact.low, abs=near)
-    assert ends['upper'] == pytest.approx(exact.high, abs=near)
+    assert interval['lower'] == pytest.approx(exact.low, abs=near)
+    assert interval['upper'] == pytest.approx(exact.high, abs=near)
 
 
 @pytest.mark.parametrize('adjacency', Adjacency)
@@ -250,9 +257,9 @@ def test_of_no_record_the_estimate_is_one_half():
   """And an end that no probability is beyond is 0 or 1 to the last bit."""
   plan = _plan(_RO)
   for noisy in (-9, 0, 30):
-    found = drawing.chosen(plan, [0, 0], [noisy])
-    assert found['population_value'] == .5 and found['num_records'] == 0
-    assert found['population_risk']['shrinkage'] == 0
+    answer = drawing.chosen(plan, [0, 0], [noisy])
+    assert answer['population_value'] == .5 and answer['num_records'] == 0
+    assert answer['population_risk']['shrinkage'] == 0
   for count, number in ((0, 1000), (-1, 1000)):
     low, high = proportions.population_interval(count, number, plan.noise, .1)
     assert low == 0 < high < 1

@@ -105,14 +105,14 @@ def test_no_noise_is_shared_by_two_versions_and_no_budget_tells_them(tmp_path):
     with spending.held(path, dataset='survey') as lock:
       # A budget that is gone does not matter: both are paid.
       lock.check(_QUERY, spending.TENTH)
-      found = lock.reserve(_QUERY, spending.TENTH, spending.sha256(data))
-      seen.append((found.entry.number, found.resumed, found.account.spent(),
-                   path.stat().st_size))
+      reservation = lock.reserve(_QUERY, spending.TENTH, spending.sha256(data))
+      seen.append((reservation.entry.number, reservation.resumed,
+                   reservation.account.spent(), path.stat().st_size))
       again = reservations.streams.SecretStream(secret, json.dumps(
           [_QUERY, account.salted(spending.sha256('a'))],
           sort_keys=True).encode())
-      assert (found.below(10**12) == again(10**12)) == (data == 'a')
-      lock.commit(found.entry, {})
+      assert (reservation.below(10**12) == again(10**12)) == (data == 'a')
+      lock.commit(reservation.entry, {})
     assert not list((tmp_path / f'{data}.secrets').iterdir())
     assert ledger.read(path).spent() == Fraction(1, 10)
   assert seen[0] == seen[1]
@@ -135,8 +135,8 @@ def test_a_release_that_fails_at_its_noise_is_not_drawn_for_again(tmp_path):
   for kind, number in ((ValueError, 2), (MemoryError, 1)):
     path = tmp_path / kind.__name__
     with pytest.raises(kind), spending.held(path) as lock:
-      found = lock.reserve(_QUERY, spending.TENTH, spending.sha256('a'))
-      with lock.drawing(found.entry):
+      reservation = lock.reserve(_QUERY, spending.TENTH, spending.sha256('a'))
+      with lock.drawing(reservation.entry):
         raise kind
     _release(path)
     assert len(ledger.read(path).entries) == number
@@ -167,11 +167,11 @@ def test_kills_at_every_step_lose_no_budget_and_change_no_answer(every):
       [sys.executable, '-m', 'tests.release.kills', 'steps', str(every)],
       cwd=_ROOT, capture_output=True, text=True)
   assert done.returncode == 0, done.stderr
-  found = json.loads(done.stdout)
-  assert not found['wrong']
+  report = json.loads(done.stdout)
+  assert not report['wrong']
   # Before it was paid, after that, and after it was answered.
-  assert min(found['seen'].values()) >= 3
-  assert set(found['seen']) == {'unpaid', 'paid', 'answered'}
+  assert min(report['seen'].values()) >= 3
+  assert set(report['seen']) == {'unpaid', 'paid', 'answered'}
 
 
 @pytest.mark.parametrize('races, processes', [

@@ -39,10 +39,10 @@ def test_epsilons_of_orders_are_never_below_their_formula():
       rho = Fraction(int(generator.integers(1, 10**6)), 10**6)
       delta = Fraction(1, int(generator.integers(10**3, 10**9)))
       order = float(1 + 10**generator.uniform(-.5, 1.5))
-      found = costs._at_orders([Cost(rho=rho)], (order,), delta, _RO)
+      epsilon = costs._at_orders([Cost(rho=rho)], (order,), delta, _RO)
       exact = _exact(rho, order, delta)
       if exact > 0:
-        above = Decimal(found.numerator) / found.denominator / exact - 1
+        above = Decimal(epsilon.numerator) / epsilon.denominator / exact - 1
         assert 0 <= above < Decimal('1e-11')
 
 
@@ -77,20 +77,21 @@ def test_a_density_says_what_its_noise_is_for(adjacency, delta):
   plan = registry.plan(Query(
       statistic='density', adjacency=adjacency, epsilon=Fraction(1),
       delta=delta, column='x', lower=Decimal(0), upper=Decimal(1)))
-  law = plan.noise_of_bins(7)
-  told = plan._noise_facts(law, 7)
+  distribution = plan.noise_of_bins(7)
+  facts = plan._noise_facts(distribution, 7)
   sensitivities = plan._sensitivities(7)
-  bins = told['bins']
+  bins = facts['bins']
   unit = Fraction(bins['unit'])
-  assert unit == Fraction(1, 7) and law.to_json().items() <= bins.items()
+  assert unit == Fraction(1, 7)
+  assert distribution.to_json().items() <= bins.items()
   assert Fraction(bins['l1_sensitivity']) == (
       sensitivities['l1_sensitivity'] * unit)
   assert Fraction(bins['l2_sensitivity_squared']) == (
       sensitivities['l2_sensitivity_squared'] * unit**2)
-  assert ('records' in told) == (adjacency is _AR)
+  assert ('records' in facts) == (adjacency is _AR)
   if adjacency is _AR:
-    assert plan.noise_of_records.to_json().items() <= told['records'].items()
-    assert [told['records'][name] for name in (
+    assert plan.noise_of_records.to_json().items() <= facts['records'].items()
+    assert [facts['records'][name] for name in (
         'unit', 'l1_sensitivity', 'l2_sensitivity_squared')] == ['1'] * 3
 
 
@@ -158,8 +159,8 @@ def test_the_end_of_a_uniform_law_divides_its_budget(adjacency, delta):
 
 def test_a_record_with_an_empty_field_is_a_record():
   text = b'a,b\n,1\n2,\n,\n\n3,4\n'
-  found = list(reader.read('x.csv', io.BytesIO(text), 'a', 'b', numeric=True))
-  assert found == [(None, '1'), (Decimal(2), ''), (None, ''), (Decimal(3), '4')]
+  pairs = list(reader.read('x.csv', io.BytesIO(text), 'a', 'b', numeric=True))
+  assert pairs == [(None, '1'), (Decimal(2), ''), (None, ''), (Decimal(3), '4')]
   assert len(list(reader.read('x.csv', io.BytesIO(text), numeric=False))) == 4
 
 

@@ -14,9 +14,9 @@ from dpjax.release import sample_means
 pytestmark = pytest.mark.every(1)
 
 Fraction = fractions.Fraction
-_LAWS = [noise.LaplaceNoise(scale=Fraction(3)),
-         noise.GaussianNoise(variance=Fraction(9)),
-         noise.LaplaceNoise(scale=Fraction(1, 3))]
+_NOISES = [noise.LaplaceNoise(scale=Fraction(3)),
+           noise.GaussianNoise(variance=Fraction(9)),
+           noise.LaplaceNoise(scale=Fraction(1, 3))]
 # Probabilities of t = 0, 1/4, 1/2, 3/4, 1: skewed, rare ends, an atom, a coin.
 _POPULATIONS = [(.9, 0, 0, 0, .1), (.1, 0, 0, 0, .9), (.5, 0, 0, 0, .5),
                 (0, .97, 0, 0, .03), (.02, 0, .96, 0, .02), (.2,) * 5,
@@ -24,10 +24,12 @@ _POPULATIONS = [(.9, 0, 0, 0, .1), (.1, 0, 0, 0, .9), (.5, 0, 0, 0, .5),
 _POINTS = np.arange(5) / 4
 
 
-def _pmf(law):
+def _pmf(distribution):
   z = np.arange(-150, 151)
-  weights = (np.exp(-np.abs(z) / float(law.scale)) if hasattr(law, 'scale')
-             else np.exp(-z**2.0 / (2 * float(law.variance))))
+  if hasattr(distribution, 'scale'):
+    weights = np.exp(-np.abs(z) / float(distribution.scale))
+  else:
+    weights = np.exp(-z**2.0 / (2 * float(distribution.variance)))
   return z, weights / weights.sum()
 
 
@@ -40,18 +42,18 @@ def _sum_law(probs, number):
   return total
 
 
-def _tail(probs, number, law, weights, excess):
+def _tail(probs, number, distribution, weights, excess):
   """P(sum (t - mean) + weighted noise >= excess), exactly."""
   pmf = _sum_law(probs, number)
   values = np.arange(len(pmf)) / 4 - number * (_POINTS @ probs)
-  z, chances = _pmf(law)
-  found = 0.0
+  z, chances = _pmf(distribution)
+  prob = 0.0
   reached = np.append(np.cumsum(pmf[::-1])[::-1], 0)
   for draws in itertools.product(range(len(z)), repeat=len(weights)):
     at = excess - sum(w * z[k] for w, k in zip(weights, draws, strict=True))
-    found += np.prod(chances[list(draws)]) * reached[
+    prob += np.prod(chances[list(draws)]) * reached[
         np.searchsorted(values, at - 1e-12)]
-  return found
+  return prob
 
 
 def _moments(probs):
@@ -59,16 +61,17 @@ def _moments(probs):
   return mean, float((_POINTS - mean)**2 @ probs)
 
 
-@pytest.mark.parametrize('law', _LAWS)
+@pytest.mark.parametrize('distribution', _NOISES)
 @pytest.mark.parametrize('number', [1, 7, 120])
 @pytest.mark.parametrize('probs', _POPULATIONS)
-def test_tails_are_never_above_their_bound(probs, number, law):
+def test_tails_are_never_above_their_bound(probs, number, distribution):
   mean, variance = _moments(probs)
   weights = (.3,)
-  combination = combinations.Combination(noise=law, coefficients=weights)
-  spread = np.hypot(combination.deviation, np.sqrt(number * variance))
-  for excess in spread * np.array([.4, 1, 2, 3, 5]):
-    exact = _tail(probs, number, law, weights, excess)
+  combination = combinations.Combination(noise=distribution,
+                                         coefficients=weights)
+  deviation = np.hypot(combination.deviation, np.sqrt(number * variance))
+  for excess in deviation * np.array([.4, 1, 2, 3, 5]):
+    exact = _tail(probs, number, distribution, weights, excess)
     bound = sample_means.upper_tail(excess, mean, variance, (number, number),
                                     combination)
     assert exact <= bound
@@ -83,17 +86,18 @@ def test_tails_of_the_worst_population_are_near_their_bound(excess):
   """Within e^2 / 2 of it, and a cell of the lattice of the population."""
   probs, number = (.9, 0, 0, 0, .1), 120
   mean, variance = _moments(probs)
-  law = noise.LaplaceNoise(scale=Fraction(1, 3))
-  combination = combinations.Combination(noise=law, coefficients=(.3,))
+  distribution = noise.LaplaceNoise(scale=Fraction(1, 3))
+  combination = combinations.Combination(noise=distribution, coefficients=(.3,))
   bound = sample_means.upper_tail(excess, mean, variance, (number, number),
                                   combination)
-  assert bound < 1.01 * np.exp(2) / 2 * _tail(probs, number, law, (.3,),
-                                              excess - 1)
+  assert bound < 1.01 * np.exp(2) / 2 * _tail(probs, number, distribution,
+                                              (.3,), excess - 1)
 
 
 def test_large_samples_have_nearly_normal_tails():
-  law = noise.LaplaceNoise(scale=Fraction(3))
-  combination = combinations.Combination(noise=law, coefficients=(1.0,))
+  distribution = noise.LaplaceNoise(scale=Fraction(3))
+  combination = combinations.Combination(noise=distribution,
+                                         coefficients=(1.0,))
   number = 10**5
   excess = 2.2 * np.sqrt(number / 4)
   bound = sample_means.upper_tail(excess, .5, .25, (number, number),
@@ -105,21 +109,23 @@ def test_large_samples_have_nearly_normal_tails():
   assert exact < 2 * bound
 
 
-@pytest.mark.parametrize('law', _LAWS[:2])
+@pytest.mark.parametrize('distribution', _NOISES[:2])
 @pytest.mark.parametrize('number', [20, 120])
 @pytest.mark.parametrize('probs', _POPULATIONS)
 @pytest.mark.parametrize('miss', [.1, .01])
-def test_bounds_of_the_variance_fail_as_seldom_as_said(probs, number, law, miss):
+def test_bounds_of_the_variance_fail_as_seldom_as_said(probs, number,
+                                                       distribution, miss):
   """The noisy Q at which the bound fails, and the chance of less of it, from
   10^5 draws of the records: five standard deviations, 3e-7 of a failure."""
   mean, variance = _moments(probs)
-  z, chances = _pmf(law)
+  z, chances = _pmf(distribution)
   weight = .05
 
   def bound(value):
     # Q is value with this choice of sums.
-    moments = sample_means.NoisyMoments(
-        values=(0.0, 0.0, -value), weights=((0.0,), (0.0,), (weight,)), noise=law)
+    moments = sample_means.NoisyMoments(values=(0.0, 0.0, -value),
+                                        weights=((0.0,), (0.0,), (weight,)),
+                                        noise=distribution)
     return sample_means.variance_bound(moments, mean, miss)
 
   low, high = -20.0, number * 1.0
@@ -127,7 +133,7 @@ def test_bounds_of_the_variance_fail_as_seldom_as_said(probs, number, law, miss)
     middle = (low + high) / 2
     low, high = (middle, high) if bound(middle) < number * variance else (
         low, middle)
-  # Q is a sum of (t - mean)^2, of which the law is that of counts of points.
+  # Q is a sum of (t - mean)^2, distributed as the counts of points say.
   generator = np.random.default_rng(0)
   counts = generator.multinomial(number, probs, 100_000)
   squares = counts @ (_POINTS - mean)**2
@@ -137,11 +143,11 @@ def test_bounds_of_the_variance_fail_as_seldom_as_said(probs, number, law, miss)
   assert share <= miss + 5 * np.sqrt(miss / len(reached))
 
 
-def _released(totals, size, law, scale):
+def _released(totals, size, distribution, scale):
   """Moments of sums with independent noise, n public."""
   total, products = totals
   return sample_means.NoisyMoments(
-      values=(total, size - total, products), noise=law,
+      values=(total, size - total, products), noise=distribution,
       weights=((scale, 0.0), (-scale, 0.0), (0.0, scale)))
 
 
@@ -151,9 +157,9 @@ def _released(totals, size, law, scale):
                                          (.9, .2)])
 def test_intervals_hold_all_means_that_are_not_refused(number, mean, share):
   """A scan: what is beyond an end is refused, what is well inside is not."""
-  law = noise.LaplaceNoise(scale=Fraction(2))
+  distribution = noise.LaplaceNoise(scale=Fraction(2))
   products = number * mean * (1 - mean) * (1 - share)
-  moments = _released((number * mean, products), number, law, .5)
+  moments = _released((number * mean, products), number, distribution, .5)
   low, high = sample_means.population_mean(moments, .05)
   assert 0 <= low < mean < high <= 1
   for side, end in ((moments, low), (moments.reflected(), 1 - high)):
@@ -170,13 +176,13 @@ def test_intervals_hold_all_means_that_are_not_refused(number, mean, share):
 def test_true_means_are_refused_as_seldom_as_said(number, probs, public):
   """All counts of t = 0, 1/2, 1 and all draws of all noises are summed; draws
   that are too rare to try count as missed."""
-  law, miss = noise.LaplaceNoise(scale=Fraction(1, 3)), .2
+  distribution, miss = noise.LaplaceNoise(scale=Fraction(1, 3)), .2
   mean = float(np.arange(3) / 2 @ probs)
   weights = np.array([(1, 0, 0), (-1, 0, 0), (0, 1, 0)] if public else [
       (1, 0, .5), (0, 1, .5), (0, 0, .5)]) / 4
   draws = np.arange(-2, 3) if public else np.arange(-1, 2)
-  chances = {z: float(law.above(np.array(z)) - law.above(np.array(z + 1)))
-             for z in draws}
+  above = lambda z: float(distribution.above(np.array(z)))
+  chances = {z: above(z) - above(z + 1) for z in draws}
   covered = 0.0
   for ones, twos in itertools.product(range(number + 1), repeat=2):
     chance = stats.multinomial.pmf([number - ones - twos, ones, twos], number,
@@ -186,8 +192,8 @@ def test_true_means_are_refused_as_seldom_as_said(number, probs, public):
     total = ones / 2 + twos
     for z in itertools.product(draws, draws, [0] if public else draws):
       values = np.array([total, number - total, ones / 4]) + weights @ z
-      moments = sample_means.NoisyMoments(
-          values=tuple(values), weights=tuple(map(tuple, weights)), noise=law)
+      moments = sample_means.NoisyMoments(values=tuple(values), weights=tuple(
+          map(tuple, weights)), noise=distribution)
       sizes, left = sample_means._sizes(moments, miss)
       if not (sample_means.refused(moments, mean, sizes, left)
               or sample_means.refused(moments.reflected(), 1 - mean, sizes,
@@ -196,16 +202,17 @@ def test_true_means_are_refused_as_seldom_as_said(number, probs, public):
   assert covered >= 1 - miss
 
 
-@pytest.mark.parametrize('number, spread, ratio', [
+@pytest.mark.parametrize('number, stddev, ratio', [
   (1_000, .13, 1.85), (10_000, .13, 1.42), (10_000, .05, 1.7),
   (100_000, .13, 1.15)])
-def test_widths_are_near_those_of_a_known_variance(number, spread, ratio):
+def test_widths_are_near_those_of_a_known_variance(number, stddev, ratio):
   """Over the normal interval that knows variance and noise: that of Hoeffding's
   inequality is 2.716 / 1.96 / (2 spread) times as wide, 5.3 at .13."""
-  law = noise.LaplaceNoise(scale=Fraction(2))
+  distribution = noise.LaplaceNoise(scale=Fraction(2))
   mean = .35
-  moments = _released((number * mean, number * (mean * (1 - mean) - spread**2)),
-                      number, law, 1.0)
+  moments = _released((number * mean, number * (mean * (1 - mean) - stddev**2)),
+                      number, distribution, 1.0)
   low, high = sample_means.population_mean(moments, .05)
-  ideal = 1.96 * np.sqrt(spread**2 / number + (law.deviation / number)**2)
+  ideal = 1.96 * np.sqrt(stddev**2 / number
+                         + (distribution.deviation / number)**2)
   assert 1 < (high - low) / 2 / ideal < ratio

@@ -1,4 +1,4 @@
-"""Quantiles by splitting: scores, privacy, law and ranks by enumeration."""
+"""Quantiles by splitting: scores, privacy, cuts and ranks by enumeration."""
 
 import collections
 import dataclasses
@@ -52,13 +52,13 @@ def _scores(tree, data, node, cuts):
 
 
 def _of_runs(runs):
-  found = collections.Counter()
+  scores = collections.Counter()
   for run in runs:
     for step in range(run.cuts):
       cut = run.start + run.step * step
-      assert cut not in found
-      found[cut] = run.score + run.slope * step
-  return dict(found)
+      assert cut not in scores
+      scores[cut] = run.score + run.slope * step
+  return dict(scores)
 
 
 @pytest.mark.parametrize('seed', range(20))
@@ -83,13 +83,13 @@ def test_runs_and_pieces_are_all_cuts_with_their_scores(seed):
         assert share > .5
 
 
-def _law(tree, data):
+def _cut_probs(tree, data):
   """{cuts: probability} of all nodes, exact in a world where e is 2."""
-  found = {((0, 0), (len(tree.orders) + 1, tree.size * tree.parts)):
+  probs = {((0, 0), (len(tree.orders) + 1, tree.size * tree.parts)):
            Fraction(1)}
   for node in tree.nodes:
     rate, grown = tree.rate(node), {}
-    for cuts, probability in found.items():
+    for cuts, probability in probs.items():
       known = dict(cuts)
       runs = tree.runs(_counts(data), known[node.left], known[node.right],
                        node.share)
@@ -100,8 +100,8 @@ def _law(tree, data):
       total = sum(weights.values())
       for cut, weight in weights.items():
         grown[*cuts, (node.place, cut)] = probability * weight / total
-    found = grown
-  return found
+    probs = grown
+  return probs
 
 
 @pytest.mark.sound
@@ -121,14 +121,14 @@ def test_privacy_by_enumeration(adjacency, orders, size, sizes, parts,
                      for node in tree.nodes))
   tree = dataclasses.replace(tree, epsilon=Fraction(steps))
   assert sum(tree.level_costs) == tree.epsilon
-  law = functools.cache(lambda data: _law(tree, data))
+  probs_of = functools.cache(lambda data: _cut_probs(tree, data))
   worst = Fraction(0)
   # Where a record may be replaced by one without a number it may also go.
   relations = [adjacency, _AR] if len(orders) < 3 else [adjacency]
   for pair in {tuple(sorted(tuple(sorted(data)) for data in pair))
                for relation in relations
                for pair in neighbours.pairs(range(size), sizes, relation)}:
-    one, other = map(law, pair)
+    one, other = map(probs_of, pair)
     worst = max(worst, *(max(one[cuts] / other[cuts], other[cuts] / one[cuts])
                          for cuts in one))
   assert worst <= 2**steps
@@ -143,10 +143,10 @@ def test_ranges_of_levels_by_enumeration(adjacency):
   tree = _tree(adjacency, orders=_THREE, size=2, parts=2)
   tree = dataclasses.replace(tree, epsilon=Fraction(math.lcm(
       *((tree.epsilon / tree.rate(node)).numerator for node in tree.nodes))))
-  law = functools.cache(lambda data: _law(tree, data))
+  probs_of = functools.cache(lambda data: _cut_probs(tree, data))
   widest = [0.0] * tree.num_levels
   for one, other in neighbours.pairs(range(2), (3, 4), adjacency):
-    p, q = law(tuple(sorted(one))), law(tuple(sorted(other)))
+    p, q = probs_of(tuple(sorted(one))), probs_of(tuple(sorted(other)))
     for level, cost in enumerate(tree.level_costs):
       # Two ends, then cuts of nodes, parents first.
       above, upto = (2 + sum(node.level < last for node in tree.nodes)
@@ -172,7 +172,7 @@ def test_sensitivities_by_enumeration(adjacency):
   tree = _tree(adjacency, orders=(Fraction(1, 5), Fraction(1, 2)), size=2,
                parts=2)
   for node in tree.nodes:
-    moved, parts = Fraction(0), tree.parts
+    change, parts = Fraction(0), tree.parts
     for left, right in itertools.combinations(range(2 * parts + 1), 2):
       if not node.level and (left, right) != (0, 2 * parts):
         continue
@@ -180,11 +180,11 @@ def test_sensitivities_by_enumeration(adjacency):
         scores = [_scores(tree, data, node, {node.left: left,
                                              node.right: right})
                   for data in (one, other)]
-        moved = max(moved, *(abs(scores[0][cut] - scores[1][cut])
-                             for cut in scores[0]))
+        change = max(change, *(abs(scores[0][cut] - scores[1][cut])
+                               for cut in scores[0]))
     # Beside a node that one record leaves there is one that the other joins.
     apart = 1 + (adjacency is _RO and node.level > 0)
-    assert tree.sensitivity(node) / apart <= moved <= tree.sensitivity(node)
+    assert tree.sensitivity(node) / apart <= change <= tree.sensitivity(node)
   root, child = tree.nodes
   assert (root.share, child.share) == (Fraction(1, 5), Fraction(3, 8))
   assert tree.sensitivity(root) == (5 if adjacency is _RO else 4) * parts
@@ -210,14 +210,14 @@ def test_drawn_cuts_have_the_law():
   tree = dataclasses.replace(tree, epsilon=Fraction(3), parts=4)
   points = [tree.draw(data, below) for _ in range(200)]
   assert all(one <= other for one, other in points)
-  found = np.bincount([4 * one + other for one, other in points], minlength=16)
-  assert stats.chisquare(*_pooled(found, 200 * _joint(tree, data)
+  counts = np.bincount([4 * one + other for one, other in points], minlength=16)
+  assert stats.chisquare(*_pooled(counts, 200 * _joint(tree, data)
                                   )).pvalue > 1e-5
 
 
 def _joint(tree, data):
   first, second = tree.nodes
-  law = np.zeros(16)
+  probs = np.zeros(16)
   scores = _scores(tree, data, first, {0: 0, 3: 16})
   total = sum(math.exp(-tree.rate(first) * each) for each in scores.values())
   for cut, score in scores.items():
@@ -227,19 +227,19 @@ def _joint(tree, data):
                 for each in others.values())
     for other, each in others.items():
       low, high = sorted((cut, other))
-      law[4 * min(low // 4, 3) + min(high // 4, 3)] += math.exp(
+      probs[4 * min(low // 4, 3) + min(high // 4, 3)] += math.exp(
           -tree.rate(first) * score - tree.rate(second) * each) / total / inner
-  assert law.sum() == pytest.approx(1)
-  return law
+  assert probs.sum() == pytest.approx(1)
+  return probs
 
 
-def _pooled(found, expected):
+def _pooled(counts, expected):
   """Cells that are expected often, and one of all others."""
   kept = expected >= 5
-  assert found[expected == 0].sum() == 0
-  found, expected = (np.append(each[kept], each[~kept].sum())
-                     for each in (found, expected))
-  return found[expected > 0], expected[expected > 0]
+  assert counts[expected == 0].sum() == 0
+  counts, expected = (np.append(each[kept], each[~kept].sum())
+                      for each in (counts, expected))
+  return counts[expected > 0], expected[expected > 0]
 
 
 def test_errors_of_ancestors_shrink():
@@ -247,12 +247,12 @@ def test_errors_of_ancestors_shrink():
   draw = random.Random(2)
   tree = _tree(_AR, orders=tuple(Fraction(j, 9) for j in (1, 3, 4, 5, 8)),
                size=4, parts=4)
-  ends = [Fraction(0), *tree.orders, Fraction(1)]
+  levels = [Fraction(0), *tree.orders, Fraction(1)]
   for _ in range(50):
     data = draw.choices(range(4), k=7)
     cuts = [0, *sorted(draw.choices(range(17), k=5)), 16]
-    missed = [Fraction(_mass(data, cut, 4), 4) - 7 * order
-              for cut, order in zip(cuts, ends, strict=True)]
+    missed = [Fraction(_mass(data, cut, 4), 4) - 7 * level
+              for cut, level in zip(cuts, levels, strict=True)]
     for node in tree.nodes:
       own = _scores(tree, data, node, cuts)[cuts[node.place]]
       left = missed[node.place] - (1 - node.share) * missed[node.left] - (
@@ -263,14 +263,14 @@ def test_errors_of_ancestors_shrink():
 @pytest.mark.parametrize('data', [[0] * 12, [3] * 12, [0, 1, 1, 1, 3] * 3,
                                   [0] * 4 + [3] * 8])
 def test_a_node_misses_no_more_often_than_it_says(data):
-  """Tails of the exact law of a single node, at several levels."""
-  for order in (Fraction(1, 2), Fraction(1, 5)):
-    tree = _tree(_AR, orders=(order,), size=4, parts=64)
+  """Tails of the exact distribution of a single node, at several levels."""
+  for level in (Fraction(1, 2), Fraction(1, 5)):
+    tree = _tree(_AR, orders=(level,), size=4, parts=64)
     node = tree.nodes[0]
     scores = _scores(tree, data, node, {0: 0, 2: 256})
     weights = {cut: math.exp(-tree.rate(node) * score)
                for cut, score in scores.items()}
-    ranks = {cut: float(score) / order.denominator / 64
+    ranks = {cut: float(score) / level.denominator / 64
              for cut, score in scores.items()}
     tails = []
     for miss in (.02, .2, .5, 1.):
@@ -319,16 +319,16 @@ def test_released_quantiles_are_as_near_as_they_say(adjacency):
   data = np.clip(np.round(rng.normal(1, 1.5, 300)), -2, 4)
   measured, covered = plan.measure(map(str, data)), 0
   for _ in range(12):
-    found = drawing.draw(plan, measured, below)
-    points = list(found['value'].values())
+    answer = drawing.draw(plan, measured, below)
+    points = list(answer['value'].values())
     assert points == sorted(points)
     assert set(points) <= set(range(-2, 5))
-    error = found['interval']['rank_error']
-    covered += all(np.sum(data <= point) >= order * 300 - error and
-                   np.sum(data < point) <= order * 300 + error
-                   for point, order in zip(points, _MANY, strict=True))
+    error = answer['interval']['rank_error']
+    covered += all(np.sum(data <= point) >= level * 300 - error and
+                   np.sum(data < point) <= level * 300 + error
+                   for point, level in zip(points, _MANY, strict=True))
   assert covered >= stats.binom.ppf(1e-5, 12, .9)
-  assert ('orders' in found['interval']) == (adjacency is _RO)
+  assert ('orders' in answer['interval']) == (adjacency is _RO)
 
 
 def test_much_budget_finds_the_quantiles():
@@ -336,9 +336,9 @@ def test_much_budget_finds_the_quantiles():
   plan = _plan(_AR, quantiles=_MANY, quantile_method='recursive',
                epsilon=Fraction(10**4))
   data = ['-1'] * 10 + ['1'] * 60 + ['3'] * 10
-  found = drawing.draw(plan, plan.measure(data), random.Random(0).randrange)
-  assert list(found['value'].values())[1:-1] == [1.0] * 5
-  assert found['interval']['rank_error'] < 3
+  answer = drawing.draw(plan, plan.measure(data), random.Random(0).randrange)
+  assert list(answer['value'].values())[1:-1] == [1.0] * 5
+  assert answer['interval']['rank_error'] < 3
 
 
 def test_the_method_is_the_one_that_promises_more():

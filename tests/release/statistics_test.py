@@ -1,4 +1,4 @@
-"""Sensitivities, laws, privacy and intervals of all statistics."""
+"""Sensitivities, distributions, privacy and intervals of all statistics."""
 
 import collections
 import decimal
@@ -96,15 +96,15 @@ def test_sensitivities_of_moments_at_all_widths(width, missing, statistic,
   one = np.array([plan.measure([str(7 + i)])[1] for i in range(width + 1)])
   if missing:
     one = np.concatenate([one, np.zeros_like(one[:1])])
-  moved = (one[:, None] - one).reshape(-1, one.shape[1]) if (
+  changes = (one[:, None] - one).reshape(-1, one.shape[1]) if (
       adjacency is _RO) else one
   l1, squared = _norms(plan)
-  assert squared == (moved**2).sum(1).max()
+  assert squared == (changes**2).sum(1).max()
   # Gaussian noise does not go by the first, which is a bound for pairs then.
   if delta and missing:
-    assert l1 >= np.abs(moved).sum(1).max()
+    assert l1 >= np.abs(changes).sum(1).max()
   else:
-    assert l1 == np.abs(moved).sum(1).max()
+    assert l1 == np.abs(changes).sum(1).max()
 
 
 def test_sensitivities_in_numbers():
@@ -132,16 +132,16 @@ def test_a_record_adds_what_the_release_says(adjacency, delta):
       assert value == eval(formula, {'a': index, 'b': 6 - index})  # pylint: disable=eval-used
 
 
-def _pmf(law, z):
-  if isinstance(law, noise.LaplaceNoise):
-    weights = np.exp(-np.abs(z) / float(law.scale))
+def _pmf(distribution, z):
+  if isinstance(distribution, noise.LaplaceNoise):
+    weights = np.exp(-np.abs(z) / float(distribution.scale))
   else:
-    weights = np.exp(-z**2.0 / (2 * float(law.variance)))
+    weights = np.exp(-z**2.0 / (2 * float(distribution.variance)))
   return weights / weights.sum()
 
 
 def _released(plan, dataset, outcomes):
-  """The law of what is released, one factor for each number."""
+  """The distribution of the release, one factor for each number."""
   for value in _vector(plan, dataset):
     yield _pmf(plan.noise, outcomes - value)
 
@@ -158,15 +158,16 @@ def test_released_law_is_private_on_neighbouring_files(case, adjacency, delta):
     case = {**case, 'granularity': Decimal('1.5')}
   plan = _plan(adjacency, delta=delta, **case)
   outcomes = np.arange(-600, 601)
-  laws = functools.cache(lambda data: list(_released(plan, data, outcomes)))
+  probs_of = functools.cache(lambda data: list(_released(plan, data, outcomes)))
   losses = collections.defaultdict(float)
   for one, other in neighbours.pairs(_DOMAIN, range(2), adjacency):
-    moved = [(p, q) for p, q in zip(laws(one), laws(other), strict=True)
-             if not np.array_equal(p, q)]
+    changed = [(p, q)
+               for p, q in zip(probs_of(one), probs_of(other), strict=True)
+               if not np.array_equal(p, q)]
     if delta is None:
-      losses[one, other] = sum(_log_ratio(p, q) for p, q in moved)
-    elif moved:
-      losses[one, other] = _joint_delta(moved)
+      losses[one, other] = sum(_log_ratio(p, q) for p, q in changed)
+    elif changed:
+      losses[one, other] = _joint_delta(changed)
   if delta is None:
     assert max(losses.values()) <= 1 + 1e-9
     assert max(losses.values()) > (.999 if moments_too else .7)
@@ -178,23 +179,23 @@ def _log_ratio(p, q):
   return float(np.max(np.abs(np.log(p) - np.log(q))[100:-100]))
 
 
-def _joint_delta(moved):
+def _joint_delta(changed):
   """Delta at epsilon 1 of independent factors, by binned losses rounded up."""
   step, half = 2e-3, 8_000
   total = None
-  beyond = 0.0
-  for p, q in moved:
+  infinite = 0.0
+  for p, q in changed:
     loss = np.full(len(p), -math.inf)
     both = (p > 1e-300) & (q > 1e-300)
     loss[both] = np.log(p[both]) - np.log(q[both])
-    beyond += p[~both].sum()
+    infinite += p[~both].sum()
     places = np.clip(np.ceil(loss[both] / step), -half, half).astype(int) + half
-    law = np.bincount(places, weights=p[both], minlength=2 * half + 1)
-    total = law if total is None else np.clip(
-        _convolved(total, law), 0, None)
-  losses = (np.arange(len(total)) - len(moved) * half) * step
+    loss_probs = np.bincount(places, weights=p[both], minlength=2 * half + 1)
+    total = loss_probs if total is None else np.clip(
+        _convolved(total, loss_probs), 0, None)
+  losses = (np.arange(len(total)) - len(changed) * half) * step
   gain = np.where(losses > 1, -np.expm1(1 - losses), 0.0)
-  return float(total @ gain) + beyond
+  return float(total @ gain) + infinite
 
 
 def _convolved(a, b):
@@ -227,21 +228,22 @@ def test_without_noise_histogram_and_quantiles():
   edges = [-2, 0, 1, 4]
   plan = _plan(_AR, epsilon=_HUGE, statistic='histogram', column='x',
                bins=tuple(map(Decimal, edges)))
-  found = drawing.draw(plan, plan.measure(map(str, _DATA)), below)['value']
-  assert list(found) == ['[-2, 0)', '[0, 1)', '[1, 4]']
+  answer = drawing.draw(plan, plan.measure(map(str, _DATA)), below)['value']
+  assert list(answer) == ['[-2, 0)', '[0, 1)', '[1, 4]']
   clipped = np.clip(_DATA, -2, 4)
-  assert list(found.values()) == list(np.histogram(clipped, edges)[0])
+  assert list(answer.values()) == list(np.histogram(clipped, edges)[0])
   plan = _plan(_AR, epsilon=_HUGE, statistic='histogram', column='x',
                categories=('b', 'a'))
-  found = drawing.draw(plan, plan.measure(['a', 'b', None, ' a', 'c', '']), below)
-  assert found['value'] == {'b': 1, 'a': 2, '(other)': 3}
-  orders = (Fraction(1, 4), Fraction(1, 2), Fraction(9, 10))
-  plan = _plan(_RO, epsilon=_HUGE, statistic='quantiles', quantiles=orders,
+  answer = drawing.draw(plan, plan.measure(['a', 'b', None, ' a', 'c', '']),
+                        below)
+  assert answer['value'] == {'b': 1, 'a': 2, '(other)': 3}
+  levels = (Fraction(1, 4), Fraction(1, 2), Fraction(9, 10))
+  plan = _plan(_RO, epsilon=_HUGE, statistic='quantiles', quantiles=levels,
                column='x', lower=Decimal(-2), upper=Decimal(4))
-  found = drawing.draw(plan, plan.measure(map(str, _DATA)), below)
+  answer = drawing.draw(plan, plan.measure(map(str, _DATA)), below)
   truth = np.quantile(clipped, [.25, .5, .9], method='inverted_cdf')
-  assert list(found['value'].values()) == pytest.approx(truth)
-  assert found['num_records'] == 101
+  assert list(answer['value'].values()) == pytest.approx(truth)
+  assert answer['num_records'] == 101
 
 
 @pytest.mark.parametrize('missing, total', [
@@ -269,8 +271,8 @@ def test_what_is_drawn_has_the_law():
   drawn = [round(drawing.draw(plan, measured, below)['value'] / .5)
            for _ in range(1_500)]
   edges = np.arange(-10, 21)
-  law = _pmf(plan.noise, np.arange(-600, 601) - 5)
-  wanted = law[600 + edges] * 1_500
+  probs = _pmf(plan.noise, np.arange(-600, 601) - 5)
+  wanted = probs[600 + edges] * 1_500
   counts = np.array([drawn.count(z) for z in edges])
   rest = 1_500 - wanted.sum()
   assert stats.chisquare(np.append(counts, 1_500 - counts.sum()),
@@ -295,8 +297,8 @@ def test_intervals_cover(statistic, adjacency, delta, monkeypatch):
            'variance': clipped.var()}[statistic]
   covered = 0
   for _ in range(runs):
-    found = drawing.draw(plan, measured, below)['interval']
-    covered += found['lower'] <= truth <= found['upper']
+    answer = drawing.draw(plan, measured, below)['interval']
+    covered += answer['lower'] <= truth <= answer['upper']
   assert covered >= stats.binom.ppf(1e-6, runs, .9)
   if statistic != 'variance':
     assert covered <= stats.binom.isf(1e-6, runs, .9)
@@ -304,10 +306,10 @@ def test_intervals_cover(statistic, adjacency, delta, monkeypatch):
 
 def test_a_sum_is_within_the_width_of_its_noise():
   plan = _plan(_AR, statistic='sum', **_BOUNDS, confidence=Fraction(9, 10))
-  found = drawing.draw(plan, (7, 12), random.Random(2).randrange)
+  answer = drawing.draw(plan, (7, 12), random.Random(2).randrange)
   width = plan.noise.half_width(.1) / 2
-  assert found['interval']['lower'] == found['value'] - width
-  assert found['interval']['upper'] == found['value'] + width
+  assert answer['interval']['lower'] == answer['value'] - width
+  assert answer['interval']['upper'] == answer['value'] + width
 
 
 @pytest.mark.slow
@@ -322,10 +324,10 @@ def test_population_intervals_cover(adjacency, delta):
   covered, inner = 0, 0
   for _ in range(50):
     data = generator.choice(3, 60, p=[.85, .05, .1]) / 2
-    found = drawing.draw(plan, plan.measure(data.tolist()), below)
-    outer = found['population_interval']
+    answer = drawing.draw(plan, plan.measure(data.tolist()), below)
+    outer = answer['population_interval']
     covered += outer['lower'] <= .125 <= outer['upper']
-    inner += found['interval']['lower'] <= .125 <= found['interval']['upper']
+    inner += answer['interval']['lower'] <= .125 <= answer['interval']['upper']
   assert covered >= stats.binom.ppf(1e-6, 50, .8)
   assert inner < covered
 

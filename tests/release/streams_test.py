@@ -31,7 +31,7 @@ def test_blocks_do_not_matter():
 
 @pytest.mark.parametrize('n', [2, 3, 10, 97, 128, 129, 257])
 def test_integers_are_uniform(n):
-  """Chi-squared; fails once in 10^6 for a right law."""
+  """Chi-squared; fails once in 10^6 for the right distribution."""
   counts = np.bincount([value for value in map(_stream(), [n] * 40_000)],
                        minlength=n)
   assert len(counts) == n

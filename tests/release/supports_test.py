@@ -1,4 +1,4 @@
-"""The upper end of a uniform law: scores, the law of the rank, coverage."""
+"""The upper end of a uniform distribution: scores, ranks, coverage."""
 
 import decimal
 import fractions
@@ -27,7 +27,7 @@ def _plan(adjacency, *, epsilon=Fraction(1), lower='0.1', upper='1', **fields):
       lower=Decimal(lower), upper=Decimal(upper), **fields))
 
 
-def _law(plan, dataset, rank):
+def _probs_and_scores(plan, dataset, rank):
   runs, scores = plan.scores(plan.measure(dataset), rank)
   each = np.repeat(scores, [size for _, size in runs])
   weights = np.exp(-float(plan.rate) * each)
@@ -41,16 +41,17 @@ def _law(plan, dataset, rank):
 def test_scores_and_privacy_by_enumeration(adjacency, missing, rank):
   """Ranks beyond the number of records too, which is private."""
   plan = _plan(adjacency, granularity=Decimal('0.01'), missing=missing)
-  moved, worst = 0, 0.0
+  change, worst = 0, 0.0
   for one, other in neighbours.pairs(('-1', '0.2', '0.21', '1', 'NA'),
                                      range(1, 5), adjacency):
     if '0.2' not in one or '0.2' not in other:
       continue
-    (p, scores), (q, others) = (_law(plan, data, rank) for data in (one, other))
-    moved = max(moved, np.abs(scores - others).max())
+    (p, scores), (q, others) = (
+        _probs_and_scores(plan, data, rank) for data in (one, other))
+    change = max(change, np.abs(scores - others).max())
     worst = max(worst, divergences.max_divergence(p, q))
   share = 1 if plan.query.knows_size else Fraction(19, 20)
-  assert moved == 1
+  assert change == 1
   assert (.5 if rank < 5 else .1) * share < worst <= share
   assert plan.cost.pure == 1 and 2 * plan.rate == share
 
@@ -58,9 +59,9 @@ def test_scores_and_privacy_by_enumeration(adjacency, missing, rank):
 def test_scores_are_distances_of_ranks_from_the_top():
   plan = _plan(_RO, granularity=Decimal('0.1'))
   data = ['0.3', '0.3', '0.5', '0.9', '0.9', '1']
-  _, found = _law(plan, data, 2)
+  _, scores = _probs_and_scores(plan, data, 2)
   values = np.array(data, float)
-  for point, score in zip(np.arange(11) / 10, found, strict=True):
+  for point, score in zip(np.arange(11) / 10, scores, strict=True):
     above, from_it = np.sum(values > point + 1e-9), np.sum(
         values >= point - 1e-9)
     assert score == max(0, above - 2, 2 - from_it)
@@ -73,9 +74,9 @@ def _ranks(plan, number, rank, runs, theta=1.0):
   gaps *= theta / gaps.sum(1, keepdims=True)
   away = np.arange(number + 1) - (number - rank)
   weights = gaps * np.exp(-float(plan.rate) * np.abs(away))
-  beyond = (1 - theta) * np.exp(-float(plan.rate) * rank)
-  total = weights.sum(1, keepdims=True) + beyond
-  return away, (weights / total).mean(0), np.mean(beyond / total)
+  outside = (1 - theta) * np.exp(-float(plan.rate) * rank)
+  total = weights.sum(1, keepdims=True) + outside
+  return away, (weights / total).mean(0), np.mean(outside / total)
 
 
 @pytest.mark.parametrize('theta', [1.0, .3])
@@ -83,11 +84,11 @@ def test_ranks_are_off_as_seldom_as_said_and_nearly_as_often(theta):
   """Expected chances, of 4000 sets of values; their error is below 1 %."""
   plan, number, miss = _plan(_RO, lower='0.25'), 60, .05
   rank = plan.rank(number)
-  away, chances, beyond = _ranks(plan, number, rank, 4_000, theta)
+  away, chances, outside = _ranks(plan, number, rank, 4_000, theta)
   up, down = (plan.off(miss, (number, number), rank, above=above)
               for above in (True, False))
   assert 3 < down <= up < rank < 30
-  high = chances[away >= up].sum() + beyond
+  high = chances[away >= up].sum() + outside
   assert high <= miss * 1.01 and high > .6 * miss
   low = chances[away <= -down].sum()
   assert .6 * miss < low <= miss * 1.01
@@ -120,12 +121,12 @@ def test_population_intervals_cover(adjacency):
   covered, errors = 0, []
   for _ in range(60):
     measured = plan.measure((.6 * generator.random(150)).tolist())
-    found = drawing.draw(plan, measured, below)
-    ends = found['population_interval']
-    covered += ends['lower'] <= .6 <= ends['upper']
-    errors.append(found['value'] - .6)
-    ranks = found['interval']
-    point = found['point'] / float(plan.lattice.unit)
+    answer = drawing.draw(plan, measured, below)
+    interval = answer['population_interval']
+    covered += interval['lower'] <= .6 <= interval['upper']
+    errors.append(answer['value'] - .6)
+    ranks = answer['interval']
+    point = answer['point'] / float(plan.lattice.unit)
     assert np.sum(np.array(measured) >= point - 1) >= ranks['lower']
   assert covered >= stats.binom.ppf(1e-5, 60, .5)
   assert np.sqrt(np.mean(np.square(errors))) < .05
@@ -138,8 +139,8 @@ def test_few_records_say_nothing_and_many_a_lot():
   for number in (2, 300, 3_000):
     plan = _plan(_RO, lower='0.2')
     values = np.linspace(0, .5, number + 2)[1:-1]
-    found = drawing.draw(plan, plan.measure(values.tolist()), below)
-    ends.append([found['population_interval'][e] for e in ('lower', 'upper')])
+    answer = drawing.draw(plan, plan.measure(values.tolist()), below)
+    ends.append([answer['population_interval'][e] for e in ('lower', 'upper')])
   assert ends[0] == [.2, 1]
   assert .4 < ends[1][0] < .5 < ends[1][1] < .65
   assert .49 < ends[2][0] < .5 < ends[2][1] < .51
@@ -158,16 +159,16 @@ def test_released_points_have_the_law():
   data = ['0.3', '0.3', '0.5', '0.6', '0.7', '0.7', '0.8', '0.9']
   measured, below = plan.measure(data), random.Random(0).randrange
   runs = [drawing.draw(plan, measured, below) for _ in range(3000)]
-  law, _ = _law(plan, data, runs[0]['rank_below_top'])
+  probs, _ = _probs_and_scores(plan, data, runs[0]['rank_below_top'])
   places = [round(run['point'] * 10) - round(10 * float(plan.lattice.low * (
       plan.lattice.unit))) for run in runs]
-  seen = np.bincount(places, minlength=len(law))
-  kept = law * len(runs) > 5
-  expected = np.append(law[kept], law[~kept].sum() + 1e-12) * len(runs)
-  found = np.append(seen[kept], seen[~kept].sum())
-  assert stats.chi2.sf(np.sum((found - expected)**2 / expected), kept.sum()
+  seen = np.bincount(places, minlength=len(probs))
+  kept = probs * len(runs) > 5
+  expected = np.append(probs[kept], probs[~kept].sum() + 1e-12) * len(runs)
+  counts = np.append(seen[kept], seen[~kept].sum())
+  assert stats.chi2.sf(np.sum((counts - expected)**2 / expected), kept.sum()
                        ) > 1e-6
   # At twice the rate it is another one.
-  other = law**2 / np.sum(law**2)
+  other = probs**2 / np.sum(probs**2)
   assert np.sum((seen - other * len(runs))[kept]**2 / (
       other * len(runs))[kept]) > 200

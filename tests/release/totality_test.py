@@ -170,11 +170,13 @@ def test_of_no_record_nothing_follows_for_a_population(
       if 'missing' in registry.STATISTICS[name].takes:
         settings['missing'] = rule
       plan = registry.plan(Query(epsilon=Fraction(10**4), **settings))
-      found = _answer(plan, [], below)['population_interval']
+      answer = _answer(plan, [], below)['population_interval']
       widest = {'proportion': (0, 1), 'ecdf': (0, 1), 'auc': (0, 1),
                 'density': (0, density_bands.POINTS / 2)}.get(name, (1, 3))
-      assert np.all(np.array(found['lower']) == widest[0]), (name, rule, found)
-      assert np.all(np.array(found['upper']) == widest[1]), (name, rule, found)
+      assert np.all(np.array(answer['lower']) == widest[0]), (name, rule,
+                                                              answer)
+      assert np.all(np.array(answer['upper']) == widest[1]), (name, rule,
+                                                              answer)
 
 
 def test_epsilons_whose_noise_has_no_intervals_are_refused():

@@ -19,17 +19,19 @@ _NARROW = noise.LaplaceNoise(scale=Fraction(1, 2))
 _GAUSSIAN = noise.GaussianNoise(variance=Fraction(9))
 
 
-def _noise(law, reach):
-  """Chances of -reach to reach, from the definition of each law."""
-  z = np.arange(-reach, reach + 1)
-  weights = (np.exp(-np.abs(z) / float(law.scale)) if hasattr(law, 'scale')
-             else np.exp(-z**2 / (2 * float(law.variance))))
+def _noise(distribution, bound):
+  """Probabilities of -bound, ..., bound, from the definition of the noise."""
+  z = np.arange(-bound, bound + 1)
+  if hasattr(distribution, 'scale'):
+    weights = np.exp(-np.abs(z) / float(distribution.scale))
+  else:
+    weights = np.exp(-z**2 / (2 * float(distribution.variance)))
   return z, weights / weights.sum()
 
 
-def _exact(seen, p, number, law, reach=150):
+def _exact(seen, p, number, distribution, bound=150):
   """g(p, n): every count and both noises, summed one by one."""
-  z, chances = _noise(law, reach)
+  z, chances = _noise(distribution, bound)
   counts = np.arange(number + 1)
   # (1 - p) (a + z) - p (n - a + y) >= (1 - p) A0 - p B0, as it is stated.
   left = ((1 - p) * (counts[:, None, None] + z[:, None])
@@ -39,26 +41,26 @@ def _exact(seen, p, number, law, reach=150):
   return float(stats.binom.pmf(counts, number, p) @ hit.sum((1, 2)))
 
 
-def _end(seen, sizes, law, alpha=.02):
-  reach = two_counts.Combination(noise=law, coefficients=(1., 1.)).half_width(
-      1e-3 * alpha)
-  return two_counts.LowerEnd(seen=seen, sizes=sizes, noise=law, alpha=alpha,
-                             reach=reach)
+def _end(seen, sizes, distribution, alpha=.02):
+  bound = two_counts.Combination(noise=distribution,
+                                 coefficients=(1., 1.)).half_width(1e-3 * alpha)
+  return two_counts.LowerEnd(seen=seen, sizes=sizes, noise=distribution,
+                             alpha=alpha, reach=bound)
 
 
-@pytest.mark.parametrize('law', [_NARROW, _GAUSSIAN])
+@pytest.mark.parametrize('distribution', [_NARROW, _GAUSSIAN])
 @pytest.mark.parametrize('seen', [(9, 11), (3, 30), (-2, 25), (25, -1)])
-def test_one_evaluation_bounds_a_bracket_and_a_block(law, seen):
+def test_one_evaluation_bounds_a_bracket_and_a_block(distribution, seen):
   """Steps 3 and 4: nothing in them is above the bound, nor far below it."""
   least, most = 18, 22
-  end = _end(seen, (least, most), law)
+  end = _end(seen, (least, most), distribution)
   for p1, p2 in ((0.0, .05), (.2, .23), (.37, .37), (.5, .52), (.9, 1.0)):
-    found = end.tail(p1, p2, least, most)
-    worst = max(_exact(seen, p, number, law, reach=60)
+    tail_bound = end.tail(p1, p2, least, most)
+    worst = max(_exact(seen, p, number, distribution, bound=60)
                 for p in np.linspace(p1, p2, 4) for number in (18, 20, 22))
-    assert found >= worst
+    assert tail_bound >= worst
     alone = end.tail(p2, p2, most, most)
-    exact = _exact(seen, p2, most, law, reach=60)
+    exact = _exact(seen, p2, most, distribution, bound=60)
     assert exact - 1e-6 <= alone <= exact + .01  # Far noise is cut off.
 
 
@@ -83,10 +85,10 @@ def test_blocks_and_brackets_leave_nothing_out(monkeypatch):
   assert low == edge and 0 < low < end.estimate
 
 
-def _covered(number, p, law, miss, least):
+def _covered(number, p, distribution, miss, least):
   """Chance that the interval holds p, and of outcomes that were looked at."""
-  reach = 3 + math.ceil(8 * law.deviation)
-  z, chances = _noise(law, reach)
+  bound = 3 + math.ceil(8 * distribution.deviation)
+  z, chances = _noise(distribution, bound)
   outcomes = {}
   binomial = stats.binom.pmf(np.arange(number + 1), number, p)
   for (a, q), (x, r), (y, s) in itertools.product(
@@ -98,12 +100,12 @@ def _covered(number, p, law, miss, least):
   for key, chance in outcomes.items():
     if chance > least:
       seen += chance
-      low, high = two_counts.interval(*key, law, miss)
+      low, high = two_counts.interval(*key, distribution, miss)
       inside += chance * (low <= p <= high)
   return inside, seen
 
 
-@pytest.mark.parametrize('number, p, law, least', [
+@pytest.mark.parametrize('number, p, distribution, least', [
     (1, .5, _NARROW, 4e-3), (4, .5, _NARROW, 4e-3),
     pytest.param(6, .5, _NARROW, 1e-4, marks=pytest.mark.slow),
     pytest.param(6, .03, _NARROW, 1e-4, marks=pytest.mark.slow),
@@ -112,36 +114,36 @@ def _covered(number, p, law, miss, least):
     pytest.param(12, .7, noise.GaussianNoise(variance=Fraction(2)), 2e-4,
                  marks=pytest.mark.slow),
     pytest.param(0, .4, _NARROW, 1e-4, marks=pytest.mark.slow)])
-def test_intervals_cover_exactly(number, p, law, least):
+def test_intervals_cover_exactly(number, p, distribution, least):
   """Summed over outcomes; those that are too rare count as missed."""
   miss = .2
-  inside, seen = _covered(number, p, law, miss, least)
+  inside, seen = _covered(number, p, distribution, miss, least)
   assert seen > .9 and inside >= 1 - miss
   # 1/2 and 1/3 are where the distribution of T has its largest atoms.
   assert number <= 1 or inside < 1
 
 
-@pytest.mark.parametrize('positive, other, law, wanted', [
+@pytest.mark.parametrize('positive, other, distribution, wanted', [
     (500, 500, _WIDE, .0736), (1000, 9000, _WIDE, .0128),
     (50, 50, noise.LaplaceNoise(scale=Fraction(1)), .2005)])
-def test_intervals_are_nearly_those_of_a_known_variance(positive, other, law,
-                                                        wanted):
+def test_intervals_are_nearly_those_of_a_known_variance(positive, other,
+                                                        distribution, wanted):
   """The width that the same test has if n were known, within 6 %.
 
   Where the range of n moved the count instead of its variance, it was 2.8, 1.2
   and 1.7 times as wide.
   """
-  low, high = two_counts.interval(positive, other, law, .05)
+  low, high = two_counts.interval(positive, other, distribution, .05)
   assert wanted <= high - low < 1.06 * wanted
   assert low < positive / (positive + other) < high
 
 
 @pytest.mark.parametrize('counts', [
     (0, 0), (-5, 3), (-400, -400), (3, -5), (10**9, -10**8)])
-@pytest.mark.parametrize('law', [
+@pytest.mark.parametrize('distribution', [
     _NARROW, noise.LaplaceNoise(scale=Fraction(10**12)),
     noise.LaplaceNoise(scale=Fraction(1, 10**9)),
     noise.GaussianNoise(variance=Fraction(10**20))])
-def test_all_counts_have_an_interval(counts, law):
-  low, high = two_counts.interval(*counts, law, .05)
+def test_all_counts_have_an_interval(counts, distribution):
+  low, high = two_counts.interval(*counts, distribution, .05)
   assert 0 <= low <= high <= 1

@@ -60,12 +60,12 @@ def test_a_band_holds_as_many_simulations_as_make_it_exchangeable(miss):
 
   def errors(number, masses, *, normal=False):
     del masses
-    found = np.ones(number) if normal else 1 + generator.permutation(number)
-    yield np.tile(found[:, np.newaxis], (1, size))
+    widths = np.ones(number) if normal else 1 + generator.permutation(number)
+    yield np.tile(widths[:, np.newaxis], (1, size))
 
-  found, far = density_bands.Fit._widths(
+  widths, far = density_bands.Fit._widths(
       types.SimpleNamespace(_errors=errors), float(miss), None)
-  assert {*found.reshape(-1), far} == {float(wanted)}
+  assert {*widths.reshape(-1), far} == {float(wanted)}
   # The level that is reached varies little, and a rare miss is seen.
   assert math.sqrt(miss * (1 - miss) / (runs + 2)) < .016
   assert runs * miss > 19.9
@@ -105,42 +105,45 @@ def test_the_area_is_between_those_of_all_curves_in_the_band(monkeypatch):
                     [[18., 10, 8, 0], [29, 28, 22, 0]]])
   band = bands.Bands(lower, lower + [[[5.], [6]], [[2.], [5]]])
   fit = _fit([[3, 9, 12, 21], [2, 4, 12, 32]])
-  found = plan._auc(fit, band)
+  answer = plan._auc(fit, band)
   negatives, positives = fit.shares()
-  assert found['value'] == pytest.approx(_area(negatives, positives))
-  assert found['ties'] == pytest.approx(np.diff(negatives, prepend=0) @ np.diff(
-      positives, prepend=0)) == pytest.approx(
+  assert answer['value'] == pytest.approx(_area(negatives, positives))
+  assert answer['ties'] == pytest.approx(
+      np.diff(negatives, prepend=0)
+      @ np.diff(positives, prepend=0)) == pytest.approx(
           (3 * 2 + 6 * 2 + 3 * 8 + 9 * 20) / (21 * 32))
-  ends = found['band_interval']
+  interval = answer['band_interval']
   low, high = band.shares()
   for _ in range(40):
     curves = np.sort(generator.uniform(low, high), -1)
-    assert ends['lower'] <= _area(*curves) <= ends['upper']
-  assert ends['lower'] == pytest.approx(_area(low[0], high[1]))
-  assert ends['upper'] == pytest.approx(_area(high[0], low[1]))
-  assert (found['interval']['lower'], found['interval']['upper']) == (.1, .9)
+    assert interval['lower'] <= _area(*curves) <= interval['upper']
+  assert interval['lower'] == pytest.approx(_area(low[0], high[1]))
+  assert interval['upper'] == pytest.approx(_area(high[0], low[1]))
+  assert (answer['interval']['lower'], answer['interval']['upper']) == (.1, .9)
   # Of a class that may be empty nothing follows.
   for few in ([[3, 9, 12, 21], [0, .2, .3, .9]], [[0, 0, 0, 0], [1, 2, 3, 4]]):
-    found = plan._auc(_fit(few), band)
-    assert found['value'] == .5
+    answer = plan._auc(_fit(few), band)
+    assert answer['value'] == .5
     for name in ('interval', 'population_interval'):
-      assert (found[name]['lower'], found[name]['upper']) == (0, 1)
+      assert (answer[name]['lower'], answer[name]['upper']) == (0, 1)
 
 
-@pytest.mark.parametrize('beyond', [0, 1, 39])
-def test_p_values_count_the_release_among_the_simulations(beyond, monkeypatch):
+@pytest.mark.parametrize('num_above', [0, 1, 39])
+def test_p_values_count_the_release_among_the_simulations(
+    num_above, monkeypatch):
   """So that none is 0, and one of R + 1 is the least."""
   plan = _plan('hosmer_lemeshow', groups=2)
   counts = np.array([[30., 20, 10, 5], [8, 12, 25, 30]])
   centres = (np.arange(4) + .5) / 4
   value = calibration.grouped(counts, centres, 2).statistic
-  law = np.append(np.full(beyond, 2 * value), np.full(39 - beyond, value / 2))
-  monkeypatch.setattr(calibration, 'null_statistics', lambda *_: law)
+  simulated = np.append(np.full(num_above, 2 * value),
+                        np.full(39 - num_above, value / 2))
+  monkeypatch.setattr(calibration, 'null_statistics', lambda *_: simulated)
   monkeypatch.setattr(classifiers.Classifier, '_table', lambda *_: [])
-  found = plan._hosmer_lemeshow(types.SimpleNamespace(counts=counts), None)
-  assert found['p_value'] == (1 + beyond) / 40
-  assert found['value'] == pytest.approx(value)
-  assert found['critical_value'] == np.quantile(law, .9)
+  answer = plan._hosmer_lemeshow(types.SimpleNamespace(counts=counts), None)
+  assert answer['p_value'] == (1 + num_above) / 40
+  assert answer['value'] == pytest.approx(value)
+  assert answer['critical_value'] == np.quantile(simulated, .9)
   # Levels of whole hundredths are attained.
   assert (calibration.RUNS + 1) % 100 == 0
 
@@ -159,15 +162,15 @@ def test_shares_of_groups_are_in_their_intervals(width, monkeypatch):
   assert len(table) == 2
   start = 0
   for row, end in zip(table, groups.ends, strict=True):
-    ends = row['interval']
+    interval = row['interval']
     released = counts[:, start:end + 1].sum(1)
     assert row['observed'] == pytest.approx(released[1] / released.sum())
     sums = linear[:, start:end + 1].sum(1)
     for signs in itertools.product((-1, 1), repeat=2):
       rest, positive = np.maximum(sums + width * np.array(signs), 0)
       share = positive / (positive + rest) if positive + rest else .5
-      assert ends['lower'] - 1e-12 <= share <= ends['upper'] + 1e-12
-    assert ends['lower'] <= row['observed'] <= ends['upper']
+      assert interval['lower'] - 1e-12 <= share <= interval['upper'] + 1e-12
+    assert interval['lower'] <= row['observed'] <= interval['upper']
     start = end + 1
 
 
@@ -177,7 +180,7 @@ def test_simulated_labels_know_the_number_where_it_is_public(known):
   counts = np.array([[30., 20.6, 10], [8, 12.2, 25]])
 
   class Tree:
-    """Notes what it is told."""
+    """Records the arguments of its calls."""
 
     def __init__(self):
       self.known = known
@@ -202,14 +205,14 @@ def test_simulated_labels_know_the_number_where_it_is_public(known):
 
 def test_thresholds_are_those_of_the_grid_to_15_digits():
   for lower, upper, number in ((0, 1, 7), (-3, 1000, 300), (18, 97, 1024)):
-    found = grids.of_query(Query(
+    grid = grids.of_query(Query(
         statistic='ecdf', adjacency=_AR, epsilon=Fraction(1), column='x',
         lower=Decimal(lower), upper=Decimal(upper), thresholds=number))
-    for k, point in enumerate(found.points):
+    for k, point in enumerate(grid.points):
       exact = lower + Fraction(upper - lower) * (k + 1) / number
       assert abs(Fraction(point) - exact) <= Fraction(
           max(abs(lower), upper), 10**14)
-    assert found.points[-1] == upper
+    assert grid.points[-1] == upper
 
 
 @pytest.mark.parametrize('granularity', ['1', '.1', '.25', '3', '.07', '20'])

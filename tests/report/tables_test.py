@@ -70,15 +70,15 @@ def test_wrong_markers_are_refused(text):
 
 
 def test_verdicts_are_checked_and_counted():
-  found = verdicts.check([
+  rows = verdicts.check([
       ('c1', '.83', '.82', 'agrees', 'within .01'),
       ('c2', '.9', '-', 'not run', 'no rows'),
       ('c3', '.9', '.8', 'agrees', 'within .2')])
-  assert found[0].reason == 'within .01'
-  assert verdicts.tally(found) == '2 agrees, 1 not run'
+  assert rows[0].reason == 'within .01'
+  assert verdicts.tally(rows) == '2 agrees, 1 not run'
   assert verdicts.tally([]) == ''
   assert '| c2    | .9      | -    | not run | no rows' in verdicts.markdown(
-      found)
+      rows)
 
 
 @pytest.mark.parametrize('verdict, says', [

@@ -21,10 +21,10 @@ KEY = jax.random.key(3)
 @pytest.mark.sound
 @pytest.mark.parametrize('adjacency', [ADD, REPLACE])
 def test_plans_cost_what_is_asked(adjacency):
-  def costs(made, budget):
-    assert coupling.claim(made.event, adjacency) == pytest.approx(
+  def costs(mechanism, budget):
+    assert coupling.claim(mechanism.event, adjacency) == pytest.approx(
         (budget.get('epsilon', 0), budget.get('rho', 0)), rel=1e-6)
-    assert made.adjacency is adjacency
+    assert mechanism.adjacency is adjacency
   for method in quantiles_api.METHODS:
     for lower, upper in ((0.0, 9.0), (0.0, math.inf), (-math.inf, 9.0)):
       bounded = math.isfinite(upper - lower)
@@ -32,22 +32,22 @@ def test_plans_cost_what_is_asked(adjacency):
           method == 'inverse' and adjacency is ADD):
         continue
       for probs in ((0.5,), (0.2, 0.5, 0.9)):
-        made = quantiles_api.plan(
+        mechanism = quantiles_api.plan(
             probs, epsilon=0.4, lower=lower, upper=upper, method=method,
             adjacency=adjacency, num_examples=5000)
-        costs(made, dict(epsilon=0.4))
-        assert made.probs == probs
+        costs(mechanism, dict(epsilon=0.4))
+        assert mechanism.probs == probs
         if bounded and method != 'unbounded':
-          assert (made.lower, made.upper) == (lower, upper)
+          assert (mechanism.lower, mechanism.upper) == (lower, upper)
   for budget in (dict(epsilon=0.4), dict(rho=0.1)):
     for boundary in ('interval', 'circle'):
-      made = density_api.plan(900, adjacency=adjacency, boundary=boundary,
-                              **budget)
-      assert made.num_records == 900
-      costs(made, budget)
-    made = ecdf_api.plan(40, adjacency=adjacency, **budget)
-    assert made.num_thresholds == 40
-    costs(made, budget)
+      mechanism = density_api.plan(900, adjacency=adjacency, boundary=boundary,
+                                   **budget)
+      assert mechanism.num_records == 900
+      costs(mechanism, budget)
+    mechanism = ecdf_api.plan(40, adjacency=adjacency, **budget)
+    assert mechanism.num_thresholds == 40
+    costs(mechanism, budget)
   if adjacency is REPLACE:
     costs(density_api.plan(900, adjacency=adjacency, boundary='circle',
                            method='two_stages', epsilon=0.4),
@@ -64,27 +64,27 @@ def test_what_is_released_is_what_the_plan_releases():
   known = [7.5, 2.0, 2.0, 3.25, 8.0, 5.0, 5.0, 2.0, 8.0, 2.0]
   public = dict(epsilon=3.0, adjacency='replace_one', missing='lower')
   with pytest.warns(UserWarning, match='beyond the public bounds'):
-    found = quantiles_api.quantiles(
+    released = quantiles_api.quantiles(
         KEY, column, [0.9, 0.1, 0.9], lower=2.0, upper=8.0, method='histogram',
         **public)
-  made = quantiles_api.plan((0.1, 0.9), epsilon=3.0, lower=2.0, upper=8.0,
-                            adjacency=REPLACE, method='histogram',
-                            num_examples=10)
-  wanted = made.estimate(KEY, np.array(known))
-  np.testing.assert_array_equal(found, wanted[[1, 0, 1]])
+  mechanism = quantiles_api.plan((0.1, 0.9), epsilon=3.0, lower=2.0, upper=8.0,
+                                 adjacency=REPLACE, method='histogram',
+                                 num_examples=10)
+  wanted = mechanism.estimate(KEY, np.array(known))
+  np.testing.assert_array_equal(released, wanted[[1, 0, 1]])
   grid = grids.Grid(lower=2.0, upper=8.0, num_thresholds=4)
   with pytest.warns(UserWarning, match='beyond the public bounds'):
     curve = ecdf_api.ecdf(KEY, column, grid, **public)
-  made = ecdf_api.plan(4, epsilon=3.0, adjacency=REPLACE)
+  mechanism = ecdf_api.plan(4, epsilon=3.0, adjacency=REPLACE)
   np.testing.assert_array_equal(curve.mechanism.estimate(
-      KEY, grid.counts(np.array(known))), made.estimate(
+      KEY, grid.counts(np.array(known))), mechanism.estimate(
           KEY, grid.counts(np.array(known))))
-  np.testing.assert_array_equal(curve.ranks, made.estimate(
+  np.testing.assert_array_equal(curve.ranks, mechanism.estimate(
       KEY, grid.counts(np.array(known))))
   with pytest.warns(UserWarning, match='beyond the public bounds'):
     estimate = density_api.density(KEY, column, lower=2.0, upper=8.0, **public)
-  made = density_api.plan(10, epsilon=3.0, adjacency=REPLACE)
-  np.testing.assert_array_equal(estimate.coefficients, made.estimate(
+  mechanism = density_api.plan(10, epsilon=3.0, adjacency=REPLACE)
+  np.testing.assert_array_equal(estimate.coefficients, mechanism.estimate(
       KEY, (np.array(known) - 2) / 6).coefficients)
   assert (estimate.lower, estimate.upper) == (2, 8)
 

@@ -2,8 +2,8 @@
 
 Each case couples the releases of a few neighbours, worst ones among them, by a
 move of the noise (`tests.coupling`). No scale and no sensitivity is read from
-the mechanism, so that what it claims of itself is tested. Where a release tells
-less than the noisy numbers it is made of, less than the claim is attained.
+the mechanism, so that what it claims of itself is tested. Where a release
+reveals less than its noisy numbers, less than the claim is attained.
 """
 
 from collections.abc import Callable, Sequence
@@ -90,61 +90,68 @@ def _unit(seed=0, *shape):
                   -1).reshape(SIZE, *shape)
 
 
-def density(made, attained=0.999, others=(0.0, 0.06, 0.31, 0.55, 1.0)):
+def density(mechanism, attained=0.999, others=(0.0, 0.06, 0.31, 0.55, 1.0)):
   """Of records in [0, 1], or in a cube."""
-  axes = getattr(made, 'num_attributes', getattr(made, 'dimension', 1))
-  if axes == 1 or isinstance(made, histograms.Histogram) and (
-      made.dimension == 1):
+  axes = getattr(mechanism, 'num_attributes',
+                 getattr(mechanism, 'dimension', 1))
+  if axes == 1 or isinstance(mechanism, histograms.Histogram) and (
+      mechanism.dimension == 1):
     data = np.sort(_unit())**1.5
   else:
     data, others = _unit(1, axes), [np.full(axes, value) for value in others]
-  pairs = [tuple(map(made.statistic, pair)) for pair in _neighbours(
-      data, others, made.adjacency)]
-  return Case(made, lambda key, data: made.draw(key, data, made.parameters),
+  pairs = [tuple(map(mechanism.statistic, pair)) for pair in _neighbours(
+      data, others, mechanism.adjacency)]
+  return Case(mechanism,
+              lambda key, data: mechanism.draw(key, data, mechanism.parameters),
               pairs, attained)
 
 
-def counts(made, attained=0.999, *, shape=None):
+def counts(mechanism, attained=0.999, *, shape=None):
   """Of counts of bins, each with records enough to stay above 0."""
-  size = shape or (made.num_thresholds,)
+  size = shape or (mechanism.num_thresholds,)
   full = np.full(math.prod(size), 20.0)
   bins = np.reshape(full + np.eye(full.size), (-1, *size))
   pairs = [(one, full.reshape(size)) for one in bins]
-  if made.adjacency is REPLACE:
+  if mechanism.adjacency is REPLACE:
     # With public labels a record stays in its class.
     pairs = [pair for pair in itertools.combinations(bins, 2)
-             if not getattr(made, 'public_labels', False)
+             if not getattr(mechanism, 'public_labels', False)
              or (pair[0].sum(-1) == pair[1].sum(-1)).all()]
-  return Case(made, lambda key, data: made.draw(key, data, made.parameters),
+  return Case(mechanism,
+              lambda key, data: mechanism.draw(key, data, mechanism.parameters),
               pairs, attained)
 
 
-def estimator(made, data, others, attained=0.999):
+def estimator(mechanism, data, others, attained=0.999):
   """Of an estimator whose statistic is noised."""
   with jax.enable_x64(True):
-    pairs = [tuple(np.asarray(made.statistic(jnp.asarray(each)))
+    pairs = [tuple(np.asarray(mechanism.statistic(jnp.asarray(each)))
                    for each in pair)
              for pair in _neighbours(data, others, REPLACE)]
-  return Case(made, lambda key, data: made.draw(key, data, made.parameters),
+  return Case(mechanism,
+              lambda key, data: mechanism.draw(key, data, mechanism.parameters),
               pairs, attained)
 
 
-def whole(made, data, others, attained=0.999, read=lambda out: out.value):
+def whole(mechanism, data, others, attained=0.999, read=lambda out: out.value):
   """Of a mechanism that takes records as they are."""
-  return Case(made, lambda key, data: read(made.release(key, data)), list(
-      _neighbours(data, np.asarray(others, data.dtype), made.adjacency)),
-              attained)
+  return Case(
+      mechanism, lambda key, data: read(mechanism.release(key, data)),
+      list(
+          _neighbours(data, np.asarray(others, data.dtype),
+                      mechanism.adjacency)), attained)
 
 
-def curve(made, attained=0.999):
+def curve(mechanism, attained=0.999):
   """Of the noisy distribution function that quantiles are read off."""
   data = np.sort(_unit())
 
   def release(key, data):
-    return made.curve(key, records.of(data, made.lower, made.upper),
-                      made.parameters)
-  return Case(made, release, list(_neighbours(
-      data, (0.0, 0.3, 0.6, 1.0), made.adjacency)), attained)
+    return mechanism.curve(key,
+                           records.of(data, mechanism.lower, mechanism.upper),
+                           mechanism.parameters)
+  return Case(mechanism, release, list(_neighbours(
+      data, (0.0, 0.3, 0.6, 1.0), mechanism.adjacency)), attained)
 
 
 def _density(kind, attained=0.999, *, adjacency=REPLACE, budget='epsilon',
@@ -158,28 +165,29 @@ def _curve(kind, adjacency, attained=0.999, **fields):
                     **fields), attained)
 
 
-def _bins(made, predictions, labels):
+def _bins(mechanism, predictions, labels):
   return jax.tree.map(np.float64, hosmer_lemeshow_cells.bins(
-      made.grid, predictions, labels))
+      mechanism.grid, predictions, labels))
 
 
 def _cells(adjacency, accounting):
   """Counts of classes and sums of predictions of three bins."""
-  made = hosmer_lemeshow_cells.CellwiseHosmerLemeshow(
+  mechanism = hosmer_lemeshow_cells.CellwiseHosmerLemeshow(
       grid=grids.Grid(lower=0.0, upper=1.0, num_thresholds=6), epsilon=0.9, adjacency=adjacency,
       num_groups=2, accounting=accounting)
   predictions = np.repeat((np.arange(6) + 0.5) / 6, 20)
   labels = np.arange(120) % 2
   wholes = []
   for value, label in ((0.01, 0), (0.01, 1), (0.99, 0), (0.99, 1)):
-    wholes.append(_bins(made, np.append(predictions, value),
+    wholes.append(_bins(mechanism, np.append(predictions, value),
                         np.append(labels, label)))
   pairs = [(one, other) for one in wholes for other in wholes
            if one is not other][:4]
   if adjacency is ADD:
-    none = _bins(made, predictions, labels)
+    none = _bins(mechanism, predictions, labels)
     pairs = [(one, none) for one in wholes]
-  return Case(made, lambda key, data: made.draw(key, data, made.parameters),
+  return Case(mechanism,
+              lambda key, data: mechanism.draw(key, data, mechanism.parameters),
               pairs, 0.45)
 
 
@@ -198,7 +206,7 @@ PLANE = np.tile([[0.3, 0.1], [-0.2, 0.4]], (SIZE // 2, 1))
 PLANE[0] = -9.0
 LINE = PLANE[:, 0].astype(np.float32)
 AROUND = [[9.0, 9.0], [9.0, 0.0], [0.1, 0.0]]
-_share = lambda made: estimator(made, 1 - BITS, [0.0])
+_share = lambda mechanism: estimator(mechanism, 1 - BITS, [0.0])
 _statistics = lambda kind, guarantee: estimator(kind(
     model=MODEL, num_examples=SIZE, guarantee=guarantee),
     _coins(0.5), [[0.0, 0.0], [0.0, 1.0]])
@@ -358,7 +366,7 @@ def test_releases_of_neighbours_differ_by_what_is_claimed(name):
   case = CASES[name]
   claimed = np.array(coupling.claim(case.mechanism.event,
                                     case.mechanism.adjacency))
-  found = coupling.losses(case.release, case.pairs, case.places,
-                          concentrated=not claimed[0]).max(0)
-  assert (found <= claimed * (1 + 1e-3) + 1e-9).all()
-  assert (found >= case.attained * claimed).all()
+  losses = coupling.losses(case.release, case.pairs, case.places,
+                           concentrated=not claimed[0]).max(0)
+  assert (losses <= claimed * (1 + 1e-3) + 1e-9).all()
+  assert (losses >= case.attained * claimed).all()

@@ -13,8 +13,8 @@ _ADD, _REPLACE = Adjacency
 _X = np.arange(200) % 40
 
 
-def _same(found, wanted):
-  jax.tree.map(np.testing.assert_array_equal, found, wanted)
+def _same(actual, wanted):
+  jax.tree.map(np.testing.assert_array_equal, actual, wanted)
 
 
 def test_a_mean_is_that_of_the_mechanism_of_its_adjacency():
@@ -46,8 +46,9 @@ def test_a_roc_curve_is_that_of_the_mechanism_of_its_budget(adjacency):
   for budget in (dict(epsilon=2.0), dict(rho=0.5)):
     curve = stats.roc(key, _X, labels, grid, **budget, adjacency=adjacency,
                       positive='low')
-    made = roc_curves.make(grid, **budget, adjacency=adjacency, positive='low')
-    _same(curve, made.release(key, roc_curves.counts(grid, _X, labels)))
+    mechanism = roc_curves.make(grid, **budget, adjacency=adjacency,
+                                positive='low')
+    _same(curve, mechanism.release(key, roc_curves.counts(grid, _X, labels)))
 
 
 @pytest.mark.parametrize('changes, message', [

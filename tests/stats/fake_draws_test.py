@@ -1,4 +1,4 @@
-"""Bands, tests and curves by formulas, for releases that are made up."""
+"""Bands, tests and curves by formulas, for invented releases."""
 
 import dataclasses
 import functools
@@ -50,8 +50,8 @@ def groups(ranks, ends):
 def test_p_values_count_the_release_among_its_draws():
   """No p-value is below 1 / (B + 1), and ties are as large."""
   with jax.enable_x64(True):
-    law = hosmer_lemeshow._test(constant, 4, False, 19)
-    same, larger = (jax.tree.map(np.asarray, law(
+    test = hosmer_lemeshow._test(constant, 4, False, 19)
+    same, larger = (jax.tree.map(np.asarray, test(
         KEY, ranks, PREDICTIONS, OTHERS, np.float64(1)))
                     for ranks in (OTHERS, 50 * OTHERS))
   assert np.unique(same.draws).size == 1 and same.p_value == 1
@@ -64,7 +64,7 @@ def test_calibration_is_off_by_what_its_draws_miss():
   """They miss the share of the counts that they are drawn from."""
   for ranks in (RANKS, np.tile(np.array([[0.1], [0.2]]), 8)):
     with jax.enable_x64(True):
-      found = jax.tree.map(np.asarray, hosmer_lemeshow._calibration(
+      calibration = jax.tree.map(np.asarray, hosmer_lemeshow._calibration(
           constant, 3, 'records', 20)(KEY, ranks, PREDICTIONS, OTHERS,
                                       np.float64(0.9)))
       ends = np.asarray(hosmer_lemeshow.table(
@@ -73,15 +73,16 @@ def test_calibration_is_off_by_what_its_draws_miss():
         groups(of, ends).sum(0), 1)
     rising = np.maximum.accumulate(np.maximum(ranks, 0), 1)
     half = np.abs(share(OTHERS) - share(rising))
-    value, low, high = found.observed
+    value, low, high = calibration.observed
     np.testing.assert_allclose(value, share(ranks))
     np.testing.assert_allclose(low, np.clip(value - half, 0, 1), atol=1e-12)
     np.testing.assert_allclose(high, np.clip(value + half, 0, 1), atol=1e-12)
     size = groups(ranks, ends).sum(0)
-    np.testing.assert_allclose(found.records, size)
+    np.testing.assert_allclose(calibration.records, size)
     expected = np.diff(np.append(0, np.cumsum(np.diff(
         ranks.sum(0), prepend=0) * PREDICTIONS))[ends])
-    np.testing.assert_allclose(found.predicted, expected / np.maximum(size, 1))
+    np.testing.assert_allclose(calibration.predicted,
+                               expected / np.maximum(size, 1))
 
 
 def test_bands_hold_so_many_draws_as_a_whole():
@@ -89,7 +90,7 @@ def test_bands_hold_so_many_draws_as_a_whole():
   thresholds = np.arange(8.0)
   parameters = np.float64(3)
   with jax.enable_x64(True):
-    found = jax.tree.map(np.asarray, roc_bands._bands(
+    bands = jax.tree.map(np.asarray, roc_bands._bands(
         shaken, 'high', 'records', 60)(KEY, RANKS, thresholds, fprs,
                                        np.float64(0.8), parameters))
 
@@ -105,13 +106,13 @@ def test_bands_hold_so_many_draws_as_a_whole():
   misses = drawn - origin
   size = np.sqrt(np.mean(misses**2, 0))
   factor = np.quantile(np.max(np.abs(misses) / size, 1), 0.8)
-  np.testing.assert_allclose(found.tpr.value, released)
-  np.testing.assert_allclose(found.tpr.low,
+  np.testing.assert_allclose(bands.tpr.value, released)
+  np.testing.assert_allclose(bands.tpr.low,
                              np.clip(released - factor * size, 0, 1))
-  np.testing.assert_allclose(found.tpr.high,
+  np.testing.assert_allclose(bands.tpr.high,
                              np.clip(released + factor * size, 0, 1))
   half = np.quantile(np.abs(areas[2] - areas[1]), 0.8)
-  np.testing.assert_allclose(found.auc, [
+  np.testing.assert_allclose(bands.auc, [
       areas[0], np.clip(areas[0] - half, 0, 1),
       np.clip(areas[0] + half, 0, 1)])
   # Eight of ten draws are within the band at all rates together.
@@ -120,7 +121,7 @@ def test_bands_hold_so_many_draws_as_a_whole():
 
 
 def answers(patch, adjacency, data):
-  """What callers are told of data, where all that is released is fixed."""
+  """What callers see of the data, when every release is fixed."""
   asked = []
 
   def recorded(plan, *args, **kwargs):
@@ -134,7 +135,7 @@ def answers(patch, adjacency, data):
       (density_mechanism.DensityMechanism, DensityEstimate(
           kind='histogram', coefficients=np.ones(3)))):
     patch.setattr(kind, 'estimate',
-                  lambda made, key, data, released=released: released)
+                  lambda mechanism, key, data, released=released: released)
   public = dict(adjacency=adjacency, epsilon=0.5)
   quantiles = quantiles_api.quantiles(KEY, data, [0.2, 0.4], lower=0.0,
                                       upper=1.0, **public)
@@ -154,9 +155,9 @@ def test_callers_are_told_what_is_released_and_no_more(monkeypatch):
   one, other, fewer = (np.full(40, 0.9), np.linspace(0, 1, 40),
                        np.linspace(0, 1, 7))
   for adjacency in Adjacency:
-    told = []
+    released = []
     for data in (one, other, fewer):
       with monkeypatch.context() as patch:
-        told.append(answers(patch, adjacency, data))
-    assert told[0] == told[1]
-    assert (told[0] == told[2]) == (adjacency is ADD)
+        released.append(answers(patch, adjacency, data))
+    assert released[0] == released[1]
+    assert (released[0] == released[2]) == (adjacency is ADD)

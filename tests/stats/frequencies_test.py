@@ -17,8 +17,8 @@ REPLACE = Adjacency.REPLACE_ONE
 KEY = jax.random.key(0)
 
 
-def coverage(found, probs):
-  low, high = np.asarray(found.low), np.asarray(found.high)
+def coverage(estimates, probs):
+  low, high = np.asarray(estimates.low), np.asarray(estimates.high)
   return np.mean((low <= probs) & (probs <= high))
 
 
@@ -35,11 +35,11 @@ def test_projection(size):
   rng = np.random.default_rng(0)
   many = [rng.normal(size=size), 5 * rng.normal(size=size) - 3,
           np.full(size, 0.2), rng.dirichlet(np.ones(size))]
-  found = jax.vmap(frequencies.project_on_simplex)(
+  actual = jax.vmap(frequencies.project_on_simplex)(
     jnp.asarray(np.stack(many), jnp.float32))
-  np.testing.assert_allclose(found, [projected(v) for v in many], atol=2e-5)
-  np.testing.assert_allclose(np.sum(found, 1), 1, atol=1e-4)
-  assert np.min(found) >= 0
+  np.testing.assert_allclose(actual, [projected(v) for v in many], atol=2e-5)
+  np.testing.assert_allclose(np.sum(actual, 1), 1, atol=1e-4)
+  assert np.min(actual) >= 0
 
 
 @pytest.mark.parametrize('categories, people, epsilon, raw, after', [
@@ -47,10 +47,11 @@ def test_projection(size):
   (100, 500, 0.1, 0.32198, 0.0667)])
 def test_golden_risks(categories, people, epsilon, raw, after):
   """MECH-10, uniform populations; 1000 repetitions within 4 %."""
-  made = frequencies.laplace(num_categories=categories, num_examples=people,
-                             epsilon=epsilon, adjacency=REPLACE)
+  mechanism = frequencies.laplace(num_categories=categories,
+                                  num_examples=people, epsilon=epsilon,
+                                  adjacency=REPLACE)
   uniform = np.full(categories, 1 / categories)
-  assert made.population_risk(uniform) == pytest.approx(raw, rel=6e-3)
+  assert mechanism.population_risk(uniform) == pytest.approx(raw, rel=6e-3)
   rng = np.random.default_rng(3)
   counts = rng.multinomial(people, uniform, 1000) / people
   noise = rng.laplace(scale=2 / (people * epsilon), size=counts.shape)
@@ -68,19 +69,21 @@ def test_golden_risks(categories, people, epsilon, raw, after):
 @pytest.mark.parametrize('categories', [2, 70])
 def test_counts(categories):
   data = np.random.default_rng(0).integers(-1, categories + 1, 200)
-  found = frequencies.count(jnp.asarray(data, jnp.int32), categories)
-  np.testing.assert_array_equal(found, [np.sum(data == k)
-                                        for k in range(categories)])
-  assert found.dtype == jnp.float32
+  counted = frequencies.count(jnp.asarray(data, jnp.int32), categories)
+  np.testing.assert_array_equal(counted, [np.sum(data == k)
+                                          for k in range(categories)])
+  assert counted.dtype == jnp.float32
 
 
 def test_sensitivities_by_enumeration():
   """Table 0.2: 2 and sqrt(2) for a replacement, 1 and 1 for one more."""
   counts = lambda data: np.bincount(np.array(data, int), minlength=3)
   for adjacency, one, two in ((REPLACE, 2, 2**0.5), (ADD, 1, 1)):
-    found = [neighbours.sensitivity(counts, range(3), [0, 1, 2, 3], adjacency,
-                                    order=order) for order in (1, 2)]
-    np.testing.assert_allclose(found, [one, two])
+    sensitivities = [
+        neighbours.sensitivity(counts, range(3), [0, 1, 2, 3], adjacency,
+                               order=order) for order in (1, 2)
+    ]
+    np.testing.assert_allclose(sensitivities, [one, two])
     public = 9 if adjacency is REPLACE else None
     laplace = frequencies.laplace(num_categories=3, num_examples=public,
                                   epsilon=0.5, adjacency=adjacency)
@@ -107,20 +110,20 @@ def test_sensitivities_by_enumeration():
 def test_coverage_and_risk_of_releases(make, adjacency):
   """4000 repetitions of 3 categories, 200 records."""
   probs = np.array([0.6, 0.3, 0.1])
-  made = make(num_categories=3, adjacency=adjacency,
-              num_examples=200 if adjacency is REPLACE else None)
+  mechanism = make(num_categories=3, adjacency=adjacency,
+                   num_examples=200 if adjacency is REPLACE else None)
   data = np.random.default_rng(5).choice(3, (4000, 200), p=probs)
-  found = jax.jit(jax.vmap(made.release))(
+  estimates = jax.jit(jax.vmap(mechanism.release))(
     jax.random.split(KEY, 4000), jnp.asarray(data, jnp.int32))
-  assert coverage(found, probs) == pytest.approx(0.95, abs=0.012)
-  squares = np.sum(np.square(np.float64(found.value) - probs), 1)
+  assert coverage(estimates, probs) == pytest.approx(0.95, abs=0.012)
+  squares = np.sum(np.square(np.float64(estimates.value) - probs), 1)
   if adjacency is REPLACE:
     assert squares.mean() == pytest.approx(
-      made.population_risk(probs), abs=4 * squares.std() / 4000**0.5)
+      mechanism.population_risk(probs), abs=4 * squares.std() / 4000**0.5)
   else:
-    assert made.risk(3) is None
+    assert mechanism.risk(3) is None
     with pytest.raises(ValueError, match='no closed form'):
-      made.population_risk(probs)
+      mechanism.population_risk(probs)
 
 
 def test_trust_is_worth_a_factor_of_the_number_of_people():
@@ -145,15 +148,15 @@ def test_answers_are_turned_into_frequencies():
   """Their shares less those of lies, over what truths are likelier by."""
   crowd = local.RandomizedResponse(num_categories=3, epsilon=1.2)
   answers = jnp.asarray([0] * 40 + [1] * 50 + [2] * 10, jnp.int8)
-  found = frequencies.local(crowd, answers, confidence=0.9)
+  estimates = frequencies.local(crowd, answers, confidence=0.9)
   apart = crowd.truth_prob - crowd.other_prob
   shares = np.array([0.4, 0.5, 0.1])
   wanted = (shares - crowd.other_prob) / apart
-  np.testing.assert_allclose(found.value, wanted, atol=1e-6)
+  np.testing.assert_allclose(estimates.value, wanted, atol=1e-6)
   half = 1.6448536 * np.sqrt(shares * (1 - shares) / 100) / apart
-  np.testing.assert_allclose(found.low, np.clip(wanted - half, 0, 1),
+  np.testing.assert_allclose(estimates.low, np.clip(wanted - half, 0, 1),
                              atol=1e-5)
-  np.testing.assert_allclose(found.high, np.clip(wanted + half, 0, 1),
+  np.testing.assert_allclose(estimates.high, np.clip(wanted + half, 0, 1),
                              atol=1e-5)
 
 
@@ -165,9 +168,9 @@ def test_answers_of_people_who_trust_nobody():
   seen = crowd.other_prob + (crowd.truth_prob - crowd.other_prob) * probs
   rng = np.random.default_rng(9)
   answers = jnp.asarray(rng.choice(5, (2000, 3000), p=seen), jnp.int8)
-  found = jax.jit(jax.vmap(lambda a: frequencies.local(crowd, a)))(answers)
-  assert coverage(found, probs) == pytest.approx(0.95, abs=0.01)
-  squares = np.sum(np.square(np.float64(found.value) - probs), 1)
+  estimates = jax.jit(jax.vmap(lambda a: frequencies.local(crowd, a)))(answers)
+  assert coverage(estimates, probs) == pytest.approx(0.95, abs=0.01)
+  squares = np.sum(np.square(np.float64(estimates.value) - probs), 1)
   assert squares.mean() == pytest.approx(
     frequencies.local_population_risk(crowd, probs, 3000),
     abs=4 * squares.std() / 2000**0.5)

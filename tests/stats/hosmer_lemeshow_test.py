@@ -52,12 +52,12 @@ def test_exact_statistic_is_that_of_a_loop_over_groups(size, num_groups):
     for label, chance in ((1, predictions), (0, 1 - predictions)):
       expected = chance[rows].sum()
       statistic += (np.sum(labels[rows] == label) - expected)**2 / expected
-  found = hosmer_lemeshow.exact(predictions, labels, num_groups=num_groups)
-  assert found == pytest.approx(statistic, rel=1e-12)
+  actual = hosmer_lemeshow.exact(predictions, labels, num_groups=num_groups)
+  assert actual == pytest.approx(statistic, rel=1e-12)
   for fitted, degrees in ((False, num_groups), (True, num_groups - 2)):
     assert hosmer_lemeshow.chi_squared_tail(
-        found, num_groups=num_groups, fitted=fitted) == pytest.approx(
-            stats.chi2.sf(found, degrees))
+        actual, num_groups=num_groups, fitted=fitted) == pytest.approx(
+            stats.chi2.sf(actual, degrees))
 
 
 @pytest.mark.every(4)
@@ -129,14 +129,14 @@ def test_null_law_without_noise_is_chi_squared(fitted):
 
 
 def _p_values(shift, runs):
-  release, found = make(GRID, epsilon=1.0), []
+  release, tests = make(GRID, epsilon=1.0), []
   for seed in range(runs):
     counts = roc.counts(GRID, *_records(4000, seed=seed, shift=shift))
     key, other = jax.random.split(jax.random.key(seed))
     test = hosmer_lemeshow.test(release, other, release.estimate(key, counts),
                                 num_draws=59)
-    found.append((float(test.p_value), float(test.statistic)))
-  return np.array(found).T
+    tests.append((float(test.p_value), float(test.statistic)))
+  return np.array(tests).T
 
 
 @pytest.mark.slow
@@ -159,13 +159,13 @@ def test_calibration_of_exact_ranks_has_intervals_of_sampling_alone():
   counts = np.stack([1 - PREDICTIONS, PREDICTIONS]) * 40_000 * _weights()
   counts[1] = counts[1]**0.9
   ranks = np.cumsum(counts, 1)
-  found = {of: hosmer_lemeshow.calibration(
+  curves = {of: hosmer_lemeshow.calibration(
       release, jax.random.key(3), ranks, num_groups=4, num_draws=400, of=of,
       confidence=0.9) for of in roc_bands.OF}
   ends = np.asarray(hosmer_lemeshow.table(ranks, PREDICTIONS,
                                           num_groups=4).ends)
   for low, high, *group in zip(ends, ends[1:], *jax.tree.leaves(
-      found['records'])):
+      curves['records'])):
     mine = counts[:, low:high]
     total = mine.sum()
     predicted, share, below, above, size = group
@@ -175,13 +175,13 @@ def test_calibration_of_exact_ranks_has_intervals_of_sampling_alone():
     assert share == pytest.approx(mine[1].sum() / total)
     assert below == pytest.approx(share, abs=1e-5) and above >= share - 1e-9
     assert above == pytest.approx(share, abs=1e-5)
-  of_law = found['population'].observed
-  half = (np.asarray(of_law.high) - of_law.low) / 2
-  shares = np.asarray(of_law.value)
-  sampling = np.sqrt(shares * (1 - shares) / found['population'].records)
+  observed = curves['population'].observed
+  half = (np.asarray(observed.high) - observed.low) / 2
+  shares = np.asarray(observed.value)
+  sampling = np.sqrt(shares * (1 - shares) / curves['population'].records)
   # The ratio of two Poisson counts has the variance of a binomial share.
   np.testing.assert_allclose(half / sampling, stats.norm.ppf(0.95), rtol=0.2)
-  np.testing.assert_allclose(shares, found['records'].observed.value)
+  np.testing.assert_allclose(shares, curves['records'].observed.value)
   with pytest.raises(ValueError, match='of must be one of'):
     hosmer_lemeshow.calibration(release, jax.random.key(0), ranks, of='all')
 
@@ -229,23 +229,23 @@ def test_calibration_intervals_cover_the_population():
 
 
 def test_shared_noise_releases_a_difference_as_it_is():
-  """Correction C8: another record, and O - E tells which it was."""
+  """Correction C8: another record, and O - E reveals which it was."""
   predictions, labels = _records(500)
   printed = Cellwise(grid=GRID, epsilon=1e-3, accounting='paper',
                      shared_noise=True, allow_unsound=True)
   flipped = labels.copy()
   flipped[0] = 1 - labels[0]
-  found = []
+  differences = []
   for seed, named in ((0, labels), (1, flipped)):
     data = hosmer_lemeshow_cells.bins(GRID, predictions, named)
     cells = printed.estimate(jax.random.key(seed), data)
-    found.append(float(np.sum(cells.observed[1] - cells.expected[1])))
+    differences.append(float(np.sum(cells.observed[1] - cells.expected[1])))
     # Noise of scale 15000, and the difference is exact but for rounding to the
     # grid of the noise.
     assert np.abs(cells.observed).max() > 1000
     step = printed.scale / 256
-    assert found[-1] == pytest.approx(np.sum(named) - np.sum(predictions),
-                                      abs=10 * step)
+    assert differences[-1] == pytest.approx(np.sum(named) - np.sum(predictions),
+                                            abs=10 * step)
   assert accounting.epsilon(printed.event, delta=0.1, adjacency=REPLACE
                             ) == np.inf
   own = Cellwise(grid=GRID, epsilon=1e-3, accounting='paper').estimate(
@@ -258,14 +258,14 @@ def test_what_one_label_moves_has_no_bound():
   labels = np.append(np.zeros(10, int), np.arange(90) % 2)
   flipped = np.append(1, labels[1:])
 
-  def moved(chance, **options):
+  def change(chance, **options):
     predictions = np.append(np.full(10, chance), np.full(90, 0.5))
     first, second = (hosmer_lemeshow.exact(predictions, each, **options)
                      for each in (labels, flipped))
     return second - first
   for chance in (1e-3, 1e-6, 1e-9):
-    assert moved(chance) == pytest.approx(0.1 / chance, rel=0.1)
-    assert moved(chance, min_expected=5.0) < 0.5
+    assert change(chance) == pytest.approx(0.1 / chance, rel=0.1)
+    assert change(chance, min_expected=5.0) < 0.5
 
 
 def test_sensitivity_of_cells_by_enumeration():

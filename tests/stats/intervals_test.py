@@ -14,10 +14,10 @@ from dpjax.stats import intervals
 
 def upper_tail(t, stddev, scale):
   """P(normal + Laplace > t), by integration over the Laplace part."""
-  found, _ = integrate.quad(
+  tail, _ = integrate.quad(
     lambda y: stats.laplace.pdf(y) * stats.norm.sf((t - scale * y) / stddev),
     -40, 40, points=[0.0, t / scale], limit=400)
-  return found
+  return tail
 
 
 @pytest.mark.slow
@@ -26,21 +26,22 @@ def test_half_widths_are_quantiles(confidence):
   """Over all ratios of the two parts; float32."""
   stddev = np.array([1e-3, 0.1, 0.5, 1.0, 3.0, 10.0, 19.0, 21.0], np.float32)
   units = np.array([1.0, 0.01], np.float32)[:, None]
-  found, other = jax.jit(functools.partial(
+  half_widths, other = jax.jit(functools.partial(
     intervals.half_width, confidence=confidence))(
       units * stddev, np.broadcast_to(units, (2, 8)))
-  for t, s in zip(np.float64(found), np.float64(stddev), strict=True):
+  for t, s in zip(np.float64(half_widths), np.float64(stddev), strict=True):
     wanted = (1 - confidence) / 2
     assert upper_tail(t, s, 1.0) == pytest.approx(wanted, rel=4e-3)
   # In other units the same.
-  np.testing.assert_allclose(other, found * 0.01, rtol=1e-5)
+  np.testing.assert_allclose(other, half_widths * 0.01, rtol=1e-5)
 
 
 @pytest.mark.parametrize('count', [0, 1, 7, 50])
 def test_wilson_is_that_of_scipy(count):
   low, high = stats.binomtest(count, 50).proportion_ci(0.9, 'wilson')
-  found = intervals.binomial(jnp.float32(count / 50), 50, confidence=0.9)
-  np.testing.assert_allclose([found.low, found.high], [low, high], atol=1e-6)
+  interval = intervals.binomial(jnp.float32(count / 50), 50, confidence=0.9)
+  np.testing.assert_allclose([interval.low, interval.high], [low, high],
+                             atol=1e-6)
   plain = intervals.binomial(jnp.float32(count / 50), 50, confidence=0.9,
                              method='wald')
   half = stats.norm.isf(0.05) * np.sqrt(count / 50 * (1 - count / 50) / 50)

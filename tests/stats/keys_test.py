@@ -89,10 +89,10 @@ def test_noise_of_numbers(name, monkeypatch):
     def counted(*args, **kwargs):
       calls[kind] += 1
       before = calls['noise']
-      found = wrapped(*args, **kwargs)
+      noise = wrapped(*args, **kwargs)
       # What samplers ask of others is one draw.
       calls['noise'] = before
-      return found
+      return noise
     monkeypatch.setattr(module, function, counted)
   for module, function in ((draws, 'standard_laplace'), (k_norm, 'unit_noise'),
                            (additive, 'standard_normal')):
@@ -104,53 +104,55 @@ def test_noise_of_numbers(name, monkeypatch):
 
 @functools.cache
 def quantile_mechanisms():
-  """One of each law of quantiles."""
+  """One of each quantile mechanism."""
   asked = dict(probs=(0.2, 0.5, 0.9), epsilon=1.0, lower=0.0, upper=1.0,
                adjacency=REPLACE)
   alone = independent.IndependentQuantiles(**asked)
   scanned = {name: value for name, value in asked.items()
              if name not in ('lower', 'upper')}
-  made = [*(independent.IndependentQuantiles(cost=cost, **asked)
-            for cost in independent.COSTS),
-          *(grid.GridQuantiles(candidates=(0.1, 0.4, 0.7), rule=rule, **asked)
-            for rule in grid.RULES),
-          *(unbounded.UnboundedQuantiles(bound=0.5, downwards=down, **scanned)
-            for down in (False, True)),
-          *(smoothing.Smoothed(inner=alone, kind=kind)
-            for kind in smoothing.KINDS),
-          *(kind(**asked) for kind in (
-              recursive.RecursiveQuantiles, joint.JointQuantiles,
-              joint.InverseQuantiles, window.WindowQuantiles,
-              trees.TreeQuantiles)),
-          knots.KnotQuantiles(make=joint.JointQuantiles, knots=2, **asked),
-          histogram.HistogramQuantiles(num_bins=6, **asked),
-          slicing.SlicedQuantiles(num_examples=5000, delta=1e-6,
-                                  resolution=1e-3, **asked)]
-  return made
+  mechanisms = [
+      *(independent.IndependentQuantiles(cost=cost, **asked)
+        for cost in independent.COSTS),
+      *(grid.GridQuantiles(candidates=(0.1, 0.4, 0.7), rule=rule, **asked)
+        for rule in grid.RULES),
+      *(unbounded.UnboundedQuantiles(bound=0.5, downwards=down, **scanned)
+        for down in (False, True)),
+      *(smoothing.Smoothed(inner=alone, kind=kind) for kind in smoothing.KINDS),
+      *(kind(**asked)
+        for kind in (recursive.RecursiveQuantiles, joint.JointQuantiles,
+                     joint.InverseQuantiles, window.WindowQuantiles,
+                     trees.TreeQuantiles)),
+      knots.KnotQuantiles(make=joint.JointQuantiles, knots=2, **asked),
+      histogram.HistogramQuantiles(num_bins=6, **asked),
+      slicing.SlicedQuantiles(num_examples=5000, delta=1e-6, resolution=1e-3,
+                              **asked)
+  ]
+  return mechanisms
 
 
 @pytest.mark.sound
 def test_quantiles():
   data = records.padded(np.linspace(0, 1, 100), 0.0, 1.0)
-  for made in quantile_mechanisms():
-    check(made.draw, KEY, data, made.parameters)
+  for mechanism in quantile_mechanisms():
+    check(mechanism.draw, KEY, data, mechanism.parameters)
 
 
 @pytest.mark.sound
 def test_streams():
   for kind in stream_noise.KINDS:
-    made = streams.PrefixStream(horizon=8, rho=0.5, kind=kind)
-    check(made.release, KEY, np.ones(8))
+    mechanism = streams.PrefixStream(horizon=8, rho=0.5, kind=kind)
+    check(mechanism.release, KEY, np.ones(8))
 
 
 @pytest.mark.sound
 @pytest.mark.parametrize('of', roc_bands.OF)
 def test_draws_that_bands_are_made_of(of):
-  made = roc.make(grids.Grid(lower=0.0, upper=1.0, num_thresholds=6),
-                  epsilon=1.0, adjacency=REPLACE)
-  check(roc_bands.redrawn(made.draw, of, 3), KEY, COUNTS, made.parameters)
-  check(hosmer_lemeshow._test(made.draw, 2, True, 3), KEY, COUNTS,
-        np.linspace(0.1, 0.9, 6), made.parameters, np.float64(5))
+  mechanism = roc.make(grids.Grid(lower=0.0, upper=1.0, num_thresholds=6),
+                       epsilon=1.0, adjacency=REPLACE)
+  check(roc_bands.redrawn(mechanism.draw, of, 3), KEY, COUNTS,
+        mechanism.parameters)
+  check(hosmer_lemeshow._test(mechanism.draw, 2, True, 3), KEY, COUNTS,
+        np.linspace(0.1, 0.9, 6), mechanism.parameters, np.float64(5))
 
 
 def test_repetitions():

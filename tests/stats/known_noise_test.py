@@ -21,10 +21,10 @@ KEY = jax.random.key(0)
 Z = stats.norm.isf(0.05)
 
 
-def released(made, data, noise):
+def released(mechanism, data, noise):
   """What a mechanism releases with this standard noise, as float64."""
   with coupling.Tape(jnp.asarray(noise, jnp.float32)).as_noise():
-    return [np.float64(part) for part in made.release(KEY, data)]
+    return [np.float64(part) for part in mechanism.release(KEY, data)]
 
 
 def half_width(stddev, scale, confidence=0.9):
@@ -52,13 +52,13 @@ def widths(monkeypatch):
 
 
 def test_widths_are_those_of_exact_tails():
-  """Next to where the law is taken for normal, and far from it."""
+  """Near the switch to the normal approximation, and far from it."""
   stddev = np.array([0.01, 0.3, 1.0, 4.0, 19.0, 20.5, 30.0])
-  found = intervals.half_width(jnp.asarray(stddev, jnp.float32),
-                               jnp.ones(7), confidence=0.9)
+  half_widths = intervals.half_width(jnp.asarray(stddev, jnp.float32),
+                                     jnp.ones(7), confidence=0.9)
   grid = np.linspace(-60, 60, 240_001)
   weights = np.exp(-np.abs(grid)) * (grid[1] - grid[0]) / 2
-  for t, s in zip(np.float64(found), stddev, strict=True):
+  for t, s in zip(np.float64(half_widths), stddev, strict=True):
     tail = np.sum(weights * special.ndtr((grid - t) / s))
     assert tail == pytest.approx(0.05, rel=1e-3)
     assert half_width(s, 1.0) == pytest.approx(t, rel=5e-4)
@@ -83,12 +83,12 @@ def spread(value, size):
 def test_means_of_a_public_number(interval):
   for data, kept in RECORDS:
     size = len(data)
-    made = mean.BoundedMean(num_examples=size, lower=-1.0, upper=3.0,
-                            epsilon=0.8, confidence=0.9, interval=interval)
+    mechanism = mean.BoundedMean(num_examples=size, lower=-1.0, upper=3.0,
+                                 epsilon=0.8, confidence=0.9, interval=interval)
     # What is missing counts as the lower bound.
     exact = (sum(kept) - (size - len(kept))) / size
     for noise in (0.7, -3.0):
-      value, low, high = released(made, jnp.asarray(data), [noise])
+      value, low, high = released(mechanism, jnp.asarray(data), [noise])
       scale = 4 / (size * 0.8)
       assert value == pytest.approx(exact + scale * noise, rel=1e-5, abs=1e-5)
       variance = spread(value, size) / size
@@ -100,12 +100,12 @@ def test_means_of_a_public_number(interval):
 
 
 def test_means_of_a_private_number():
-  made = mean.PrivateSizeMean(lower=-1.0, upper=3.0, epsilon=0.8,
-                              count_share=0.25, confidence=0.9)
+  mechanism = mean.PrivateSizeMean(lower=-1.0, upper=3.0, epsilon=0.8,
+                                   count_share=0.25, confidence=0.9)
   first, second = 2 / 0.6, 1 / 0.2
   for data, kept in RECORDS:
     for noise in ((0.7, 0.4), (-0.2, 1.5), (4.0, -9.0), (-4.0, -0.1)):
-      value, low, high = released(made, jnp.asarray(data), noise)
+      value, low, high = released(mechanism, jnp.asarray(data), noise)
       total = sum(np.array(kept) - 1) + first * noise[0]
       count = max(1.0, len(kept) + second * noise[1])
       offset = np.clip(total / count, -2, 2)
@@ -126,15 +126,15 @@ def test_means_of_a_private_number():
 def test_frequencies(kind, adjacency):
   data = np.array([0] * 30 + [2] * 9 + [-1, 3], np.int32)
   known = data.size if adjacency is REPLACE else None
-  made = getattr(frequencies, kind)(
+  mechanism = getattr(frequencies, kind)(
       num_categories=3, adjacency=adjacency, num_examples=known,
       confidence=0.9, **{'epsilon' if kind == 'laplace' else 'rho': 0.5})
-  moved = 1 if adjacency is ADD else 2
+  sensitivity = 1 if adjacency is ADD else 2
   # Two counts move by 1: by 2 in l1, by sqrt(2) in l2.
-  scale = moved / 0.5 if kind == 'laplace' else math.sqrt(moved)
+  scale = sensitivity / 0.5 if kind == 'laplace' else math.sqrt(sensitivity)
   noise_variance = 2 * scale**2 if kind == 'laplace' else scale**2
   for noise in ([0.5, 1.5, -0.3], [-2.0, -1.0, 1.0], [-16.0, -9.0, -9.0]):
-    value, low, high = released(made, jnp.asarray(data), noise)
+    value, low, high = released(mechanism, jnp.asarray(data), noise)
     noisy = np.array([30, 0, 9]) + scale * np.array(noise)
     total = known or max(noisy.sum(), 1.0)
     share = noisy / total
@@ -170,15 +170,15 @@ def test_variances_of_polls_are_those_of_their_slopes():
         wanted, rel=1e-6)
     # On the scale of ln(1 - p) that is the interval.
     counts = np.array([round(people * either), people])
-    found = polls.proportion_drowned(
+    estimates = polls.proportion_drowned(
         counts, people, num_other_yes=round(others * other),
         num_other_examples=others, confidence=0.9)
     # Where nobody says no, half a person does.
     no = np.maximum(1 - counts / people, 0.5 / people)
     spread_ = np.sqrt((1 - no) / (people * no)
                       + other / (others * (1 - other)))
-    np.testing.assert_allclose(found.value, drowned(counts / people, other),
+    np.testing.assert_allclose(estimates.value, drowned(counts / people, other),
                                atol=1e-5)
-    for end, sign in ((found.low, 1), (found.high, -1)):
+    for end, sign in ((estimates.low, 1), (estimates.high, -1)):
       np.testing.assert_allclose(end, np.clip(1 - no / (1 - other) * np.exp(
           sign * Z * spread_), 0, 1), atol=1e-5)

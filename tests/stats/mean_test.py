@@ -27,16 +27,16 @@ def covered(estimates, truth):
                        & (truth <= np.asarray(estimates.high))))
 
 
-def close(found, wanted, slack=0.0):
+def close(actual, wanted, slack=0.0):
   """Within four standard errors of a share of the repetitions."""
-  return abs(found - wanted) < slack + 4 * np.sqrt(
+  return abs(actual - wanted) < slack + 4 * np.sqrt(
     wanted * (1 - wanted) / REPETITIONS)
 
 
-def releases(made, data):
+def releases(mechanism, data):
   """Of data sets [r, n], a key each."""
   keys = jax.random.split(KEY, data.shape[0])
-  return jax.jit(jax.vmap(made.release))(keys, data)
+  return jax.jit(jax.vmap(mechanism.release))(keys, data)
 
 
 @pytest.mark.slow
@@ -51,14 +51,15 @@ def test_proportions(people, epsilon, truth, risk, wald, exact):
   rng = np.random.default_rng(0)
   # What is released depends on the sum alone.
   ones = rng.binomial(people, truth, REPETITIONS) / people
-  made = {name: proportions.proportion(num_examples=people, epsilon=epsilon,
-                                       interval=name)
-          for name in ('wald', 'exact')}
+  by_interval = {
+      name: proportions.proportion(num_examples=people, epsilon=epsilon,
+                                   interval=name) for name in ('wald', 'exact')
+  }
   noise = rng.laplace(scale=1 / (people * epsilon), size=REPETITIONS)
   values = jnp.asarray(ones + noise, jnp.float32)
   for name, wanted in (('wald', wald), ('exact', exact)):
-    found = jax.jit(made[name]._estimate)(values)
-    assert close(covered(found, truth), wanted, 0.001), name
+    estimates = jax.jit(by_interval[name]._estimate)(values)
+    assert close(covered(estimates, truth), wanted, 0.001), name
   squares = np.square(np.float64(values) - truth)
   assert squares.mean() == pytest.approx(
     risk, abs=2e-3 * risk + 4 * squares.std() / REPETITIONS**0.5)
@@ -68,14 +69,14 @@ def test_proportions(people, epsilon, truth, risk, wald, exact):
 
 def test_a_whole_release_has_the_risk_and_the_coverage():
   data = jax.random.bernoulli(KEY, 0.3, (REPETITIONS // 4, 200))
-  made = proportions.proportion(num_examples=200, epsilon=0.2)
-  found = releases(made, data.astype(jnp.float32))
-  squares = np.square(np.float64(found.value) - 0.3)
-  wanted = made.population_risk(0.21)
+  mechanism = proportions.proportion(num_examples=200, epsilon=0.2)
+  estimates = releases(mechanism, data.astype(jnp.float32))
+  squares = np.square(np.float64(estimates.value) - 0.3)
+  wanted = mechanism.population_risk(0.21)
   assert squares.mean() == pytest.approx(
     wanted, abs=4 * squares.std() / squares.size**0.5)
-  assert abs(covered(found, 0.3) - 0.95) < 4 * (0.0475 / squares.size)**0.5
-  assert np.all((found.low >= 0) & (found.high <= 1))
+  assert abs(covered(estimates, 0.3) - 0.95) < 4 * (0.0475 / squares.size)**0.5
+  assert np.all((estimates.low >= 0) & (estimates.high <= 1))
 
 
 @pytest.mark.parametrize('people, epsilon, printed, best, exact, upper', [
@@ -101,9 +102,9 @@ def test_lower_bounds_are_below_what_is_attained():
   for people in (1, 3, 10, 100, 10**4):
     for epsilon in (0.01, 0.1, 1.0, 5.0):
       arguments = dict(num_examples=people, epsilon=epsilon)
-      found = proportion_bounds.lower_bound(**arguments)
+      bound = proportion_bounds.lower_bound(**arguments)
       coupled = proportion_bounds.coupled_bound(distances, **arguments)
-      assert coupled.max() <= found * (1 + 1e-9) < proportions.risk(
+      assert coupled.max() <= bound * (1 + 1e-9) < proportions.risk(
         0.5, **arguments)
       assert np.all(proportion_bounds.two_point_bound(distances, **arguments)
                     <= coupled * (1 + 1e-12))
@@ -112,32 +113,34 @@ def test_lower_bounds_are_below_what_is_attained():
 @pytest.mark.every(2)
 def test_means_of_other_records():
   """MECH-09: risk sigma^2 / n + 2 ((b - a) / (n epsilon))^2, and coverage."""
-  made = mean.BoundedMean(num_examples=100, lower=-2.0, upper=4.0, epsilon=0.5)
-  assert made.scale == pytest.approx(6 / 50)
+  mechanism = mean.BoundedMean(num_examples=100, lower=-2.0, upper=4.0,
+                               epsilon=0.5)
+  assert mechanism.scale == pytest.approx(6 / 50)
   data = jax.random.uniform(KEY, (5000, 100), minval=-2.0, maxval=4.0)
-  found = releases(made, data)
-  squares = np.square(np.float64(found.value) - 1.0)
+  estimates = releases(mechanism, data)
+  squares = np.square(np.float64(estimates.value) - 1.0)
   assert squares.mean() == pytest.approx(
-    made.population_risk(3.0), abs=4 * squares.std() / 5000**0.5)
+    mechanism.population_risk(3.0), abs=4 * squares.std() / 5000**0.5)
   # The variance is not known; the largest possible one is taken.
-  assert covered(found, 1.0) > 0.95
-  assert found.value.dtype == jnp.float32
+  assert covered(estimates, 1.0) > 0.95
+  assert estimates.value.dtype == jnp.float32
 
 
 @pytest.mark.every(2)
 def test_means_of_a_private_number_of_records():
   """Coverage of the normal interval; absent records; a bad middle."""
-  made = mean.PrivateSizeMean(lower=0.0, upper=1.0, epsilon=1.0)
+  estimator = mean.PrivateSizeMean(lower=0.0, upper=1.0, epsilon=1.0)
   data = jax.random.bernoulli(KEY, 0.7, (5000, 150)).astype(jnp.float32)
   data = data.at[:, ::3].set(jnp.nan)
-  found = releases(made, data)
-  assert abs(covered(found, 0.7) - 0.95) < 0.015
-  assert abs(np.mean(found.value) - 0.7) < 0.01
-  assert mechanism.epsilon(made, delta=1e-12) == pytest.approx(1.0, abs=2e-3)
+  estimates = releases(estimator, data)
+  assert abs(covered(estimates, 0.7) - 0.95) < 0.015
+  assert abs(np.mean(estimates.value) - 0.7) < 0.01
+  assert mechanism.epsilon(estimator,
+                           delta=1e-12) == pytest.approx(1.0, abs=2e-3)
   # Nothing is there: in the range all the same.
-  empty = made.release(KEY, jnp.full([3], jnp.nan))
+  empty = estimator.release(KEY, jnp.full([3], jnp.nan))
   assert 0 <= empty.low <= empty.value <= empty.high <= 1
-  assert made.risk(1) is None
+  assert estimator.risk(1) is None
 
 
 @pytest.mark.parametrize('adjacency, sizes, wanted', [
@@ -147,8 +150,9 @@ def test_sensitivity_of_a_mean(adjacency, sizes, wanted):
   """DEF-02, erratum T-E11: (b - a) / n if n is public, (b - a) / 2 if not."""
   assert neighbours.sensitivity(np.mean, (-1.0, 0.5, 2.0), sizes,
                                 adjacency) == pytest.approx(wanted)
-  made = mean.BoundedMean(num_examples=3, lower=-1.0, upper=2.0, epsilon=1.0)
-  assert made.scale == 1.0  # (b - a) / (n epsilon)
+  mechanism = mean.BoundedMean(num_examples=3, lower=-1.0, upper=2.0,
+                               epsilon=1.0)
+  assert mechanism.scale == 1.0  # (b - a) / (n epsilon)
 
 
 @pytest.mark.parametrize('fields, message', [
@@ -164,9 +168,9 @@ def test_refusals(fields, message):
 
 
 def test_another_number_of_records_is_refused():
-  made = proportions.proportion(num_examples=3, epsilon=1.0)
+  mechanism = proportions.proportion(num_examples=3, epsilon=1.0)
   with pytest.raises(ValueError, match='^there must be 3 records'):
-    made.release(KEY, jnp.zeros(2))
+    mechanism.release(KEY, jnp.zeros(2))
   with pytest.raises(ValueError, match='count_share must lie'):
     mean.PrivateSizeMean(lower=0.0, upper=1.0, epsilon=1.0, count_share=1.0)
 
@@ -178,6 +182,6 @@ def test_the_sensitivity_of_a_variance_by_enumeration(n, ddof):
   values = np.linspace(-1, 2, 4)
   data = np.array(list(itertools.product(values, repeat=n)))
   variances = np.var(data, axis=1, ddof=ddof).reshape((4,) * n)
-  moved = np.max(np.ptp(variances, axis=0))
-  assert moved == pytest.approx(mean.variance_sensitivity(
+  largest = np.max(np.ptp(variances, axis=0))
+  assert largest == pytest.approx(mean.variance_sensitivity(
       num_examples=n, lower=-1.0, upper=2.0, ddof=ddof))

@@ -40,8 +40,8 @@ def outputs(release, data):
     return coupled.outputs(np.zeros(coupled.size), data)
 
 
-def _drawn(made):
-  return lambda key, data: made.draw(key, data, made.parameters)
+def _drawn(mechanism):
+  return lambda key, data: mechanism.draw(key, data, mechanism.parameters)
 
 
 CURVES = {
@@ -61,13 +61,14 @@ CURVES = {
 def test_ranks_are_unbiased_and_vary_as_told(name):
   counts = np.random.default_rng(0).integers(0, 9, 11) * 1.0
   for adjacency in (ADD, REPLACE):
-    made = CURVES[name](num_thresholds=11, adjacency=adjacency, rho=0.3,
-                        monotone=False)
-    exact, slopes = outputs(_drawn(made), counts)
+    mechanism = CURVES[name](num_thresholds=11, adjacency=adjacency, rho=0.3,
+                             monotone=False)
+    exact, slopes = outputs(_drawn(mechanism), counts)
     np.testing.assert_allclose(exact, np.cumsum(counts), atol=1e-9)
-    np.testing.assert_allclose(np.square(slopes).sum(1), made.variances(),
+    np.testing.assert_allclose(np.square(slopes).sum(1), mechanism.variances(),
                                rtol=1e-6, atol=1e-9)
-    assert made.risk(3) == pytest.approx(3 * np.mean(made.variances()))
+    assert mechanism.risk(3) == pytest.approx(
+        3 * np.mean(mechanism.variances()))
 
 
 @pytest.mark.every(1)
@@ -95,59 +96,59 @@ def test_ranks_are_unbiased_and_vary_as_told(name):
         coefficient_weights=(1.0, 0.4), basis='cosine', **public)])
 def test_what_noise_adds_to_the_error_of_a_density(make):
   """Integrals of variances, of coefficients by Parseval's identity."""
-  made = make(num_records=50, rho=0.4, adjacency=REPLACE)
-  law = compared_densities.random_phases(3)
+  mechanism = make(num_records=50, rho=0.4, adjacency=REPLACE)
+  density = compared_densities.random_phases(3)
   data = np.linspace(0.1, 0.99, 50)**2
-  if isinstance(made, cubes.CubeHistogram):
+  if isinstance(mechanism, cubes.CubeHistogram):
     data = np.stack([data, data], -1)
-  statistic = made.statistic(data)
-  _, slopes = outputs(_drawn(made), statistic)
+  statistic = mechanism.statistic(data)
+  _, slopes = outputs(_drawn(mechanism), statistic)
   total = np.square(slopes).sum()
-  if isinstance(made, cubes.CubeHistogram):
-    # The law is on a line: noise has the same variance in every cell.
+  if isinstance(mechanism, cubes.CubeHistogram):
+    # The density is on a line: noise has the same variance in every cell.
     assert total / 9 == pytest.approx((1 - 1 / 9) * (
-        9 * made.scale / 50)**2)
+        9 * mechanism.scale / 50)**2)
     return
-  if isinstance(made, histograms.Polygon):
+  if isinstance(mechanism, histograms.Polygon):
     # Lines between heights: mean squares of neighbours and their product.
     rows = np.concatenate([slopes[:1], slopes, slopes[-1:]])
     parts = np.full(7, 1 / 6)
     parts[[0, -1]] = 1 / 12
     wanted = np.sum(parts[:, None] / 3 * (
         rows[1:]**2 + rows[:-1]**2 + rows[1:] * rows[:-1]))
-  elif made.kind == 'histogram':
+  elif mechanism.kind == 'histogram':
     wanted = total / slopes.shape[0]
   else:
-    wanted = total if made.kind == 'cosine' else 2 * total
-    if made.kind == 'spectrum':
+    wanted = total if mechanism.kind == 'cosine' else 2 * total
+    if mechanism.kind == 'spectrum':
       # The constant is there once, not with its complex conjugate.
       wanted -= np.square(slopes[0]).sum()
-  assert wanted == pytest.approx(made.expected(law).privacy, rel=1e-6)
+  assert wanted == pytest.approx(mechanism.expected(density).privacy, rel=1e-6)
 
 
 @pytest.mark.every(4)
 @pytest.mark.parametrize('adjacency', [ADD, REPLACE])
 def test_curves_that_quantiles_are_read_off_vary_as_told(adjacency):
-  made = factorised.FactorisedQuantiles(
+  mechanism = factorised.FactorisedQuantiles(
       probs=(0.5,), rho=0.3, lower=0.0, upper=1.0, num_bins=6,
       adjacency=adjacency)
   data = (np.arange(600) + 0.5) / 600
 
   def release(key, data):
     return factorised.noisy_ranks(
-        key, records.of(data, 0.0, 1.0), made.parameters)
+        key, records.of(data, 0.0, 1.0), mechanism.parameters)
   exact, slopes = outputs(release, data)
   np.testing.assert_allclose(exact, 100 * np.arange(1, 7))
   # What is left once the last rank is n: that of the errors given its own.
   last = slopes[-1]
   left = slopes - np.outer(slopes @ last, last) / (last @ last)
   np.testing.assert_allclose(np.sqrt(np.square(left).sum(1)),
-                             made.stddevs()[1:], atol=1e-6)
+                             mechanism.stddevs()[1:], atol=1e-6)
   np.testing.assert_allclose(slopes @ last / (last @ last),
-                             made.parameters.regression)
-  assert made.stddevs()[0] == 0
+                             mechanism.parameters.regression)
+  assert mechanism.stddevs()[0] == 0
   with jax.enable_x64(True):
-    edges, curve = map(np.asarray, made.release_curve(
+    edges, curve = map(np.asarray, mechanism.release_curve(
         jax.random.key(0), jnp.asarray(data)))
   np.testing.assert_allclose(edges, np.arange(7) / 6)
   assert curve[0] == 0 and curve[-1] == 1 and np.all(np.diff(curve) >= 0)
@@ -178,10 +179,10 @@ ESTIMATORS = {
 @pytest.mark.every(1)
 @pytest.mark.parametrize('name', ESTIMATORS)
 def test_means_are_of_what_is_kept_and_err_by_their_noise(name):
-  made, data, wanted = ESTIMATORS[name]
+  mechanism, data, wanted = ESTIMATORS[name]
   with jax.enable_x64(True):
-    statistic = np.asarray(made.statistic(jnp.asarray(data, float)))
-    coupled = coupling.Coupling(_drawn(made), statistic)
+    statistic = np.asarray(mechanism.statistic(jnp.asarray(data, float)))
+    coupled = coupling.Coupling(_drawn(mechanism), statistic)
     exact, slopes = coupled.outputs(np.zeros(coupled.size), statistic)
   np.testing.assert_allclose(exact, wanted, atol=1e-6)
   (kind, size), = coupled.blocks
@@ -190,9 +191,9 @@ def test_means_are_of_what_is_kept_and_err_by_their_noise(name):
   square = {'laplace': 2.0, 'normal': 1.0, 1.0: 2.0, 2.0: size + 1.0}[kind]
   error = square * np.square(slopes).sum()
   if name == 'normal mean':
-    assert error == pytest.approx(0.64 * 2 * made.scales[0]**2, rel=1e-5)
+    assert error == pytest.approx(0.64 * 2 * mechanism.scales[0]**2, rel=1e-5)
   else:
-    assert error == pytest.approx(made.risk(1), rel=1e-5)
+    assert error == pytest.approx(mechanism.risk(1), rel=1e-5)
 
 
 @pytest.mark.every(1)
@@ -200,17 +201,17 @@ def test_means_are_of_what_is_kept_and_err_by_their_noise(name):
 def test_variances_of_whole_noise_are_those_of_its_law(epsilon):
   """Of levels, by sums over whole numbers; least squares weigh by them."""
   pure = dict(epsilon=epsilon, adjacency=REPLACE)
-  for made in (
+  for mechanism in (
       hierarchies.TreeDensity(num_records=50, height=3,
                               shares=(0.2, 0.5, 0.3), **pure),
       hierarchies.HaarDensity(num_records=50, height=3, **pure),
       trees.TreeEcdf(num_thresholds=6, shape=(3, 2), **pure)):
-    wanted = [stats.dlaplace(1 / scale).var() for scale in made.scales]
-    np.testing.assert_allclose(made.noise_variances, wanted, rtol=1e-6)
-    assert len(wanted) in (2, 3) and min(made.scales) > 0
-  made = histograms.Histogram(num_records=50, num_bins=4, **pure)
-  assert made.noise_variance == pytest.approx(
-      stats.dlaplace(1 / made.scale).var())
+    wanted = [stats.dlaplace(1 / scale).var() for scale in mechanism.scales]
+    np.testing.assert_allclose(mechanism.noise_variances, wanted, rtol=1e-6)
+    assert len(wanted) in (2, 3) and min(mechanism.scales) > 0
+  mechanism = histograms.Histogram(num_records=50, num_bins=4, **pure)
+  assert mechanism.noise_variance == pytest.approx(
+      stats.dlaplace(1 / mechanism.scale).var())
   assert histograms.Histogram(
       num_records=50, num_bins=4, noise='laplace', **pure
-  ).noise_variance == pytest.approx(stats.laplace(scale=made.scale).var())
+  ).noise_variance == pytest.approx(stats.laplace(scale=mechanism.scale).var())

@@ -120,16 +120,16 @@ CASES = {
 @pytest.mark.sound
 @pytest.mark.parametrize('name', CASES)
 def test_each_draw_has_a_key_of_its_own(name):
-  made, data, number = CASES[name]()
-  if hasattr(made, 'num_records'):
-    data = made.statistic(np.clip(data, 0, 1))
+  mechanism, data, number = CASES[name]()
+  if hasattr(mechanism, 'num_records'):
+    data = mechanism.statistic(np.clip(data, 0, 1))
 
   def keys(key):
     # Of nothing else is the program that is compiled.
     with keys_of_draws() as taken:
-      made.release(key, jnp.asarray(data))
+      mechanism.release(key, jnp.asarray(data))
     return jnp.stack([jax.random.key_data(key), *taken])
   with jax.enable_x64(True):
-    found = np.asarray(jax.jit(keys)(jax.random.key(0)))
-  assert len(found) == 1 + number
-  assert len(np.unique(found, axis=0)) == 1 + number, 'a key is used twice'
+    key_data = np.asarray(jax.jit(keys)(jax.random.key(0)))
+  assert len(key_data) == 1 + number
+  assert len(np.unique(key_data, axis=0)) == 1 + number, 'a key is used twice'

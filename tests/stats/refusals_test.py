@@ -13,8 +13,8 @@ from dpjax.stats.quantile_methods import records
 from tests.stats import coupling_test
 
 # One mechanism of each class.
-MADE = {type(case.mechanism).__name__: case.mechanism
-        for case in coupling_test.CASES.values()}
+MECHANISMS = {type(case.mechanism).__name__: case.mechanism
+              for case in coupling_test.CASES.values()}
 # Fields that are booleans, objects, or free to be anything of their type.
 _FREE = {'lower', 'upper', 'coefficient_weights', 'weights', 'half', 'share',
          'rounds', 'grid', 'curve', 'model', 'guarantee', 'counts', 'step',
@@ -24,11 +24,11 @@ _OPEN = {('NormalMean', 'shrinkage')}
 
 
 @pytest.mark.every(1)
-@pytest.mark.parametrize('name', MADE)
+@pytest.mark.parametrize('name', MECHANISMS)
 def test_no_field_takes_what_makes_no_sense(name):
-  made, tried = MADE[name], 0
-  for field in dataclasses.fields(made):
-    value = getattr(made, field.name)
+  mechanism, tried = MECHANISMS[name], 0
+  for field in dataclasses.fields(mechanism):
+    value = getattr(mechanism, field.name)
     if field.name in _FREE or not field.init or isinstance(
         value, bool) or value is None or isinstance(value, tuple) or (
             (name, field.name) in _OPEN):
@@ -39,7 +39,7 @@ def test_no_field_takes_what_makes_no_sense(name):
     for bad in wrong:
       tried += 1
       with pytest.raises(ValueError) as error:
-        dataclasses.replace(made, **{field.name: bad})
+        dataclasses.replace(mechanism, **{field.name: bad})
       assert '\n' not in str(error.value)
   assert tried
 
@@ -50,7 +50,7 @@ def test_no_field_takes_what_makes_no_sense(name):
 def test_weights_of_noisy_means_lie_between_0_and_1(name):
   for weight in (0.0, 1.5, -0.1, math.nan):
     with pytest.raises(ValueError, match='^weight must'):
-      dataclasses.replace(MADE[name], weight=weight)
+      dataclasses.replace(MECHANISMS[name], weight=weight)
 
 
 def test_both_classes_are_asked_together_where_labels_may_change():

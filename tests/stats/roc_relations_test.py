@@ -40,12 +40,12 @@ def test_counts_of_another_grid_are_refused_by_all_that_release():
       grid=grid, num_groups=2, **public)
   wrong = hosmer_lemeshow_cells.Bins(np.ones((2, 5)), np.ones(5))
   half = hosmer_lemeshow_cells.Bins(np.ones((2, 4)), np.ones(5))
-  for made, data in (
+  for mechanism, data in (
       (cells, wrong), (cells, half), (roc.make(grid, **public), np.ones((2, 5))),
       (roc.make(grid, **public), np.ones((1, 4))),
       (trees.TreeEcdf(num_thresholds=4, **public), np.ones(5)),
       (trees.TreeEcdf(num_thresholds=4, **public), np.ones((1, 4)))):
     for name in ('release', 'estimate', 'release_ranks'):
-      if hasattr(made, name):
+      if hasattr(mechanism, name):
         with pytest.raises(ValueError, match='shape'):
-          getattr(made, name)(jax.random.key(0), data)
+          getattr(mechanism, name)(jax.random.key(0), data)

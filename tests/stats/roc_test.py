@@ -98,14 +98,14 @@ def test_ranks_of_both_classes_add_up_to_n(monotone):
   """Last ranks are off by as much; the others follow, and so do rates."""
   ranks = np.array([[1.0, 4.0, 10.0], [2.0, 2.0, 5.0]])
   with jax.enable_x64(True):
-    found = np.asarray(roc.with_total(ranks, jnp.asarray(11.0),
-                                      monotone=monotone))
+    completed = np.asarray(roc.with_total(ranks, jnp.asarray(11.0),
+                                          monotone=monotone))
     none = np.asarray(roc.with_total(0 * ranks, jnp.asarray(11.0),
                                      monotone=monotone))
-  np.testing.assert_allclose(found[:, -1], [8, 3])
+  np.testing.assert_allclose(completed[:, -1], [8, 3])
   wanted = (ranks * [[0.8], [0.6]] if monotone
             else ranks - 2 * np.array([1, 2, 3]) / 3)
-  np.testing.assert_allclose(found, wanted)
+  np.testing.assert_allclose(completed, wanted)
   np.testing.assert_allclose(none[:, -1], [5.5, 5.5])
   if monotone:
     # Not below 0, nor beyond n.
@@ -139,7 +139,7 @@ def _two_trees(epsilon):
       num_thresholds=16, epsilon=epsilon / 2, adjacency=ADD))
 
 
-def _moved(release, one, other):
+def _change(release, one, other):
   """L1 distance of all that gets noise in a release by trees."""
   def levels(counts):
     shape = release.curve.branching
@@ -159,20 +159,20 @@ def test_no_record_moves_counts_by_more_than_noise_is_for(name, change, most):
   release = _two_trees(1.0) if name == 'two trees' else make(
       GRID, epsilon=1.0, adjacency=ADD if name == 'parallel' else REPLACE,
       public_labels=name == 'public labels')
-  generator, moved = np.random.default_rng(3), []
+  generator, changes = np.random.default_rng(3), []
   for _ in range(300):
     scores, labels = generator.uniform(size=6), generator.integers(0, 2, 6)
     others, flipped = scores.copy(), labels.copy()
     others[0] = generator.choice([0.0, 0.5, 1.0, 7.0, generator.uniform()])
     flipped[0] = labels[0] if change == 'score' else generator.integers(2)
     kept = slice(1, None) if change == 'removed' else slice(None)
-    moved.append(_moved(release, roc.counts(GRID, scores, labels),
-                        roc.counts(GRID, others[kept], flipped[kept])))
+    changes.append(_change(release, roc.counts(GRID, scores, labels),
+                           roc.counts(GRID, others[kept], flipped[kept])))
   levels = len(release.curve.branching)
-  assert max(moved) == most * levels
+  assert max(changes) == most * levels
   # The noise is for so much, and the event says what that costs.
   assert release.curve.scale * release.event.epsilon == pytest.approx(
-      max(moved))
+      max(changes))
 
 
 def test_printed_accounting_of_two_curves_is_wrong():

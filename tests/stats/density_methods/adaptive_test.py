@@ -28,10 +28,10 @@ _REPLACE = Adjacency.REPLACE_ONE
 
 @pytest.mark.parametrize('size', [3, 4, 17, 400])
 def test_the_smoothest_vectors_bend_least(size):
-  found = bases.smoothest(size)
-  np.testing.assert_allclose(found.T @ found, size * np.eye(size),
+  vectors = bases.smoothest(size)
+  np.testing.assert_allclose(vectors.T @ vectors, size * np.eye(size),
                              atol=1e-11 * size)
-  bending = np.diff(found, 2, axis=0)
+  bending = np.diff(vectors, 2, axis=0)
   products = bending.T @ bending
   values = np.diag(products).copy()
   np.testing.assert_allclose(products, np.diag(values), atol=1e-10)
@@ -45,9 +45,9 @@ def test_shrinkage_is_the_weighted_isotonic_regression(size):
   variances = rng.uniform(0.1, 1, size)
   values = rng.normal(size=(60, size)) * 3 * np.exp(-0.1 * np.arange(size))
   with jax.enable_x64(True):
-    found = jax.jit(jax.vmap(pooling.factors, (0, None)))(
+    fitted = jax.jit(jax.vmap(pooling.factors, (0, None)))(
         jnp.asarray(values), jnp.asarray(variances))
-  for row, factors in zip(values, np.asarray(found), strict=True):
+  for row, factors in zip(values, np.asarray(fitted), strict=True):
     expected = optimize.isotonic_regression(
         1 - 2 * variances / row**2, weights=row**2, increasing=False).x
     np.testing.assert_allclose(factors, np.clip(expected, 0, 1), atol=1e-12)
@@ -56,48 +56,51 @@ def test_shrinkage_is_the_weighted_isotonic_regression(size):
 
 
 def test_nothing_is_made_of_nothing():
-  for found in (shrinkage, pooling):
+  for module in (shrinkage, pooling):
     np.testing.assert_array_equal(
-        found.factors(np.zeros(4), np.ones(4)), np.zeros(4))
+        module.factors(np.zeros(4), np.ones(4)), np.zeros(4))
 
 
 @pytest.mark.parametrize('num_records, epsilon, bins', [
     (1000, 0.1, 11), (10**4, 0.1, 33), (10**6, 1.0, 301), (10, 0.01, 5),
     (10**12, 1.0, 1023)])
 def test_bins_are_public(num_records, epsilon, bins):
-  found = bases.adaptive_bins(num_records, 8 / epsilon**2)
-  assert found == bins and found % 2
+  num_bins = bases.adaptive_bins(num_records, 8 / epsilon**2)
+  assert num_bins == bins and num_bins % 2
 
 
 @pytest.mark.parametrize('num_records, rho, count', [
     (10**4, 0.005, 40), (100, 1e-4, 2), (10**4, 100.0, 49), (10**12, 1.0, 120)])
 def test_frequencies_are_public(num_records, rho, count):
   """DEN-B5: their number, and noise that grows with frequency."""
-  made = weighted.adaptive(num_records=num_records, rho=rho,
-                           adjacency=_REPLACE)
-  assert made.num_frequencies == count
-  np.testing.assert_allclose(made.noise_variances[1:],
-                             made.kappa * np.arange(1, count + 1))
+  mechanism = weighted.adaptive(num_records=num_records, rho=rho,
+                                adjacency=_REPLACE)
+  assert mechanism.num_frequencies == count
+  np.testing.assert_allclose(mechanism.noise_variances[1:],
+                             mechanism.kappa * np.arange(1, count + 1))
 
 
-def _mean_error(made, density, repetitions=200, seed=3):
+def _mean_error(mechanism, density, repetitions=200, seed=3):
   counts = density.counts(np.random.default_rng(seed), repetitions=repetitions,
-                          num_records=made.num_records,
-                          num_bins=made.num_bins)
-  return float(np.mean(estimate.errors_of(made.kind, made.coefficients(
-      jax.random.key(seed), counts), density)))
+                          num_records=mechanism.num_records,
+                          num_bins=mechanism.num_bins)
+  return float(
+      np.mean(
+          estimate.errors_of(
+              mechanism.kind,
+              mechanism.coefficients(jax.random.key(seed), counts), density)))
 
 
 @pytest.mark.slow
 def test_splines_have_a_third_of_the_error_of_cosines_at_sloping_ends():
-  made = adaptive.adaptive(10**5, epsilon=0.1, adjacency=_REPLACE)
-  assert made.basis == 'spline'
-  cosines = dataclasses.replace(made, basis='cosine')
+  mechanism = adaptive.adaptive(10**5, epsilon=0.1, adjacency=_REPLACE)
+  assert mechanism.basis == 'spline'
+  cosines = dataclasses.replace(mechanism, basis='cosine')
   for density in (compared_densities.linear(1.5), compared_densities.beta(2, 2)):
-    assert _mean_error(made, density) < _mean_error(cosines, density) / 3
+    assert _mean_error(mechanism, density) < _mean_error(cosines, density) / 3
   # And are no worse where nothing slopes.
   density = compared_densities.tent(2)
-  assert _mean_error(made, density) < 1.4 * _mean_error(cosines, density)
+  assert _mean_error(mechanism, density) < 1.4 * _mean_error(cosines, density)
 
 
 @pytest.mark.slow
@@ -108,43 +111,44 @@ def test_as_fine_as_specified_it_errs_as_specified(name, size, epsilon, known):
   density = {'tent': compared_densities.tent(2), 'sobrand1': compared_densities.random_phases(1),
              'sobrand2': compared_densities.random_phases(2),
              'wrapmix': compared_densities.wrapped_mixture()}[name]
-  made = adaptive.adaptive(size, epsilon=epsilon, boundary='circle',
-                           adjacency=_REPLACE)
-  fine = dataclasses.replace(made, num_bins=bases.adaptive_bins(
+  mechanism = adaptive.adaptive(size, epsilon=epsilon, boundary='circle',
+                                adjacency=_REPLACE)
+  fine = dataclasses.replace(mechanism, num_bins=bases.adaptive_bins(
       size, 8 / epsilon**2, factor=1.5))
   error = _mean_error(fine, density)
   assert error == pytest.approx(known, rel=0.25)
   # Fewer bins are better on each of these.
-  assert _mean_error(made, density) < error
+  assert _mean_error(mechanism, density) < error
 
 
 def test_sums_err_as_specified():
-  made = weighted.adaptive(num_records=10**4, rho=0.005, adjacency=_REPLACE,
-                           num_cells=511)
+  mechanism = weighted.adaptive(num_records=10**4, rho=0.005,
+                                adjacency=_REPLACE, num_cells=511)
   density = compared_densities.random_phases(2)
   counts = density.counts(np.random.default_rng(0), num_records=10**4,
                           num_bins=511, repetitions=200)
-  found = estimate.errors_of('fourier', made.coefficients(
-      jax.random.key(1), made.of_counts(counts)), density)
-  assert found.mean() == pytest.approx(1.67e-3, rel=0.15)
+  errors = estimate.errors_of('fourier', mechanism.coefficients(
+      jax.random.key(1), mechanism.of_counts(counts)), density)
+  assert errors.mean() == pytest.approx(1.67e-3, rel=0.15)
   with pytest.raises(NotImplementedError, match='linear'):
-    made.expected(density)
+    mechanism.expected(density)
 
 
 @pytest.mark.every(3)
 @pytest.mark.parametrize('kind', [stages.TwoResolutions, stages.TwoStages])
 def test_two_histograms_cost_their_sum_and_pay_where_a_density_is_smooth(kind):
-  made = kind(num_records=10**8, epsilon=0.001, adjacency=_REPLACE)
-  assert math.fsum(made.epsilons) == pytest.approx(0.001, rel=1e-12)
-  assert mechanism.epsilon(dataclasses.replace(made, epsilon=1.0),
+  estimator = kind(num_records=10**8, epsilon=0.001, adjacency=_REPLACE)
+  assert math.fsum(estimator.epsilons) == pytest.approx(0.001, rel=1e-12)
+  assert mechanism.epsilon(dataclasses.replace(estimator, epsilon=1.0),
                            delta=1e-12) == pytest.approx(1.0, rel=1e-6)
-  assert made.parameters.scales == pytest.approx(
-      [2 / part for part in made.epsilons])
+  assert estimator.parameters.scales == pytest.approx(
+      [2 / part for part in estimator.epsilons])
   one = adaptive.adaptive(10**8, epsilon=0.001, boundary='circle',
                           adjacency=_REPLACE)
   density = compared_densities.random_phases(3)
   most = {stages.TwoResolutions: 0.8, stages.TwoStages: 0.5}[kind]
-  assert _mean_error(made, density, 20) < most * _mean_error(one, density, 20)
+  assert _mean_error(estimator, density,
+                     20) < most * _mean_error(one, density, 20)
 
 
 @pytest.mark.slow
@@ -153,16 +157,17 @@ def test_two_histograms_cost_their_sum_and_pay_where_a_density_is_smooth(kind):
         basis='fourier', penalty=1e-12, **public),
     spectral.SpectralHistogram])
 def test_an_unknown_total_is_read_off_noisy_counts_alone(build):
-  made = build(num_records=100, epsilon=0.2, num_bins=7,
-               adjacency=Adjacency.ADD_OR_REMOVE_ONE)
+  mechanism = build(num_records=100, epsilon=0.2, num_bins=7,
+                    adjacency=Adjacency.ADD_OR_REMOVE_ONE)
   key, counts = jax.random.key(5), np.arange(7.0) * 9
   with jax.enable_x64(True):
-    noisy = np.asarray(noisy_counts.noisy(key, jnp.asarray(counts), made.scale,
-                                          made.noise_distribution))
-    found = np.asarray(made.release(key, counts))
+    noisy = np.asarray(
+        noisy_counts.noisy(key, jnp.asarray(counts), mechanism.scale,
+                           mechanism.noise_distribution))
+    coefficients = np.asarray(mechanism.release(key, counts))
   assert abs(noisy.sum() - counts.sum()) > 3
   np.testing.assert_allclose(
-      found, noisy / noisy.sum() @ bases.basis('fourier', 7).analysis,
+      coefficients, noisy / noisy.sum() @ bases.basis('fourier', 7).analysis,
       rtol=1e-9)
 
 
@@ -170,24 +175,29 @@ def test_an_unknown_total_is_read_off_noisy_counts_alone(build):
 @pytest.mark.parametrize('kind', [stages.TwoResolutions, stages.TwoStages])
 def test_both_histograms_have_the_noise_that_is_paid_for(kind):
   """Unshrunk, coefficients of nothing are noise: of both, by precision."""
-  made = kind(num_records=10**4, epsilon=0.5, adjacency=_REPLACE,
-              penalty=1e-12)
-  bins = ((made.num_bins, made.num_bins // 5)
-          if kind is stages.TwoResolutions else made.stage_bins)
-  found = made.coefficients(jax.random.key(0), np.zeros((4000, made.num_bins)))
+  mechanism = kind(num_records=10**4, epsilon=0.5, adjacency=_REPLACE,
+                   penalty=1e-12)
+  bins = ((mechanism.num_bins, mechanism.num_bins // 5)
+          if kind is stages.TwoResolutions else mechanism.stage_bins)
+  coefficients = mechanism.coefficients(jax.random.key(0),
+                                        np.zeros((4000, mechanism.num_bins)))
   precision = sum(1 / (bases.basis('fourier', size).gains[:2] * variance)
-                  for size, variance in zip(bins, made.parameters.variances,
-                                            strict=True))
+                  for size, variance in zip(
+                      bins, mechanism.parameters.variances, strict=True))
   np.testing.assert_allclose(
-      np.mean(np.abs(found[:, :2])**2, 0) * 1e8 * precision, 1, atol=0.08)
+      np.mean(np.abs(coefficients[:, :2])**2, 0) * 1e8 * precision, 1,
+      atol=0.08)
 
 
 def test_two_stages_without_noise_are_the_coefficients():
-  made = stages.TwoStages(num_records=3465, epsilon=1e9, adjacency=_REPLACE)
+  mechanism = stages.TwoStages(num_records=3465, epsilon=1e9,
+                               adjacency=_REPLACE)
   counts = compared_densities.random_phases(3).masses(3465) * 3465 * 1e9
-  found = dataclasses.replace(made, num_records=3465 * 10**9).coefficients(
-      jax.random.key(0), counts[None])[0]
-  np.testing.assert_allclose(found[:6], compared_densities.random_phases(3).fourier(6),
+  coefficients = dataclasses.replace(mechanism,
+                                     num_records=3465 * 10**9).coefficients(
+                                         jax.random.key(0), counts[None])[0]
+  np.testing.assert_allclose(coefficients[:6],
+                             compared_densities.random_phases(3).fourier(6),
                              atol=2e-4)
 
 
@@ -199,26 +209,26 @@ def test_two_stages_without_noise_are_the_coefficients():
     (dict(epsilon=1.0, boundary='circle', method='two_stages'), 'fourier')])
 def test_a_density_of_a_column(given, kind):
   records = 20 + 50 * np.random.default_rng(0).beta(2, 5, 4000)
-  found = api.density(jax.random.key(0), records, lower=20, upper=70,
+  curve = api.density(jax.random.key(0), records, lower=20, upper=70,
                       adjacency='replace_one', **given)
-  assert found.kind == kind
+  assert curve.kind == kind
   grid = np.linspace(20, 70, 101)
   truth = compared_densities.beta(2, 5).pdf((grid - 20) / 50) / 50
-  assert np.abs(found(grid) - truth)[10:-10].max() < 0.008
-  assert found([19.9, 70.1]).tolist() == [0, 0]
-  proper = found.proper()
+  assert np.abs(curve(grid) - truth)[10:-10].max() < 0.008
+  assert curve([19.9, 70.1]).tolist() == [0, 0]
+  proper = curve.proper()
   assert proper.coefficients.min() >= 0
   assert proper.coefficients.mean() == pytest.approx(1)
-  drawn = found.sample(jax.random.key(1), 2000)
+  drawn = curve.sample(jax.random.key(1), 2000)
   assert abs(drawn.mean() - records.mean()) < 1.0
 
 
 def test_an_unknown_number_of_records():
   records = np.random.default_rng(0).beta(2, 2, 5000)
-  found = api.density(jax.random.key(0), records, lower=0, upper=1, rho=1.0,
+  curve = api.density(jax.random.key(0), records, lower=0, upper=1, rho=1.0,
                       adjacency='add_or_remove_one', expected_records=2000)
-  assert found.ise(compared_densities.beta(2, 2)) < 0.01
-  assert found.mechanism.adjacency is Adjacency.ADD_OR_REMOVE_ONE
+  assert curve.ise(compared_densities.beta(2, 2)) < 0.01
+  assert curve.mechanism.adjacency is Adjacency.ADD_OR_REMOVE_ONE
 
 
 @pytest.mark.parametrize('given, message', [

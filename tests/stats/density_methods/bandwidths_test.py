@@ -35,12 +35,12 @@ def test_tuned_bins_minimise_the_bound(num_records, lipschitz):
     bound = (lipschitz**2 / 12 / _INTEGERS**2.0 + _INTEGERS / num_records
              + 8 * (_INTEGERS / (epsilon * num_records))**2)
     best = int(_INTEGERS[np.argmin(bound)])
-    found = bandwidths.tuned_bins(lipschitz=lipschitz, fix_mass=False,
-                                  **mechanism)
-    assert found == best or best == 2999
+    num_bins = bandwidths.tuned_bins(lipschitz=lipschitz, fix_mass=False,
+                                     **mechanism)
+    assert num_bins == best or best == 2999
     # One height less is noisy: a bin more at the most.
     assert 0 <= bandwidths.tuned_bins(lipschitz=lipschitz, **mechanism
-                                      ) - found <= 1
+                                      ) - num_bins <= 1
 
 
 @pytest.mark.parametrize('lipschitz', [0.5, 2.0])

@@ -75,7 +75,7 @@ _QUICK = ('projection', 'weighted', 'weighted, cosine')
 def test_releases_of_neighbours_differ_by_what_is_claimed(name):
   case = CASES[name]()
   claimed = np.array(coupling.claim(case.mechanism.event, coupling_test.ADD))
-  found = coupling.losses(case.release, case.pairs, case.places,
-                          concentrated=not claimed[0]).max(0)
-  assert (found <= claimed * (1 + 1e-3) + 1e-9).all()
-  assert (found >= case.attained * claimed).all()
+  losses = coupling.losses(case.release, case.pairs, case.places,
+                           concentrated=not claimed[0]).max(0)
+  assert (losses <= claimed * (1 + 1e-3) + 1e-9).all()
+  assert (losses >= case.attained * claimed).all()

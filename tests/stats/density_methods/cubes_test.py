@@ -23,7 +23,7 @@ _RO = Adjacency.REPLACE_ONE
 _LAPLACE = dict(noise='laplace', fix_mass=False, adjacency=_RO)
 
 
-def _made(**fields):
+def _mechanism(**fields):
   return cubes.CubeHistogram(**dict(dimension=2, adjacency=_RO) | fields)
 
 
@@ -40,17 +40,18 @@ def test_golden_bounds(n, epsilon, bins, bound, best, least):
   assert bandwidths.tuned_bins(**known) == best
   assert bandwidths.histogram_bound(best, **known) == pytest.approx(
       least, rel=1e-3)
-  made = _made(dimension=1, num_bins=bins, num_records=n, epsilon=epsilon,
-               **_LAPLACE)
-  assert made.expected(compared_densities.linear(1.0)).total == pytest.approx(bound, rel=1e-2)
+  mechanism = _mechanism(dimension=1, num_bins=bins, num_records=n,
+                         epsilon=epsilon, **_LAPLACE)
+  assert mechanism.expected(
+      compared_densities.linear(1.0)).total == pytest.approx(bound, rel=1e-2)
 
 
 def test_golden_bound_of_gaussian_noise():
-  made = _made(dimension=1, num_bins=8, num_records=2000, rho=0.01,
-               fix_mass=False)
-  assert made.noise_variance == pytest.approx(1 / 0.01)
+  mechanism = _mechanism(dimension=1, num_bins=8, num_records=2000, rho=0.01,
+                         fix_mass=False)
+  assert mechanism.noise_variance == pytest.approx(1 / 0.01)
   assert bandwidths.histogram_bound(
-      8, num_records=2000, variance=made.noise_variance, lipschitz=1.0,
+      8, num_records=2000, variance=mechanism.noise_variance, lipschitz=1.0,
       fix_mass=False) == pytest.approx(6.40e-3, rel=1e-3)
 
 
@@ -76,7 +77,7 @@ def test_printed_cells_are_cells_of_one_axis():
 
 def test_one_axis_is_the_histogram_of_a_line():
   for cells in (1, 5, 8):
-    one = _made(dimension=1, num_bins=cells, num_records=9, epsilon=1.0)
+    one = _mechanism(dimension=1, num_bins=cells, num_records=9, epsilon=1.0)
     x = np.random.default_rng(0).random(9)
     np.testing.assert_array_equal(one.statistic(x[:, None]), np.bincount(
         np.minimum((x * cells).astype(int), cells - 1), minlength=cells))
@@ -84,14 +85,14 @@ def test_one_axis_is_the_histogram_of_a_line():
 
 def test_records_move_two_counts_by_one():
   """All records of a grid: sensitivity 2, and the counts are of the cells."""
-  made = _made(num_bins=9, num_records=1, epsilon=1.0)
+  mechanism = _mechanism(num_bins=9, num_records=1, epsilon=1.0)
   places = np.array(list(itertools.product((0, .2, .34, .5, .8, 1), repeat=2)))
-  counts = np.stack([made.statistic(place[None]) for place in places])
+  counts = np.stack([mechanism.statistic(place[None]) for place in places])
   cells = np.argmax(counts, 1)
   wanted = np.minimum(3 * places, 2).astype(int) @ (3, 1)
   np.testing.assert_array_equal(cells, wanted)
-  moved = np.abs(counts[:, None] - counts[None]).sum(-1)
-  assert moved.max() == 2 and set(counts.sum(1)) == {1.0}
+  distances = np.abs(counts[:, None] - counts[None]).sum(-1)
+  assert distances.max() == 2 and set(counts.sum(1)) == {1.0}
 
 
 def _mixture():
@@ -100,82 +101,84 @@ def _mixture():
 
 def test_mixtures_are_what_they_say():
   """Masses and squares by quadrature, slopes on a grid."""
-  law, fine = _mixture(), 240
+  density, fine = _mixture(), 240
   middles = (np.arange(fine) + 0.5) / fine
-  heights = (law.parts[0].pdf(middles)[:, None]
-             + law.parts[1].pdf(middles)[None]) / 2
-  np.testing.assert_allclose(law.masses(36), heights.reshape(
+  heights = (density.parts[0].pdf(middles)[:, None]
+             + density.parts[1].pdf(middles)[None]) / 2
+  np.testing.assert_allclose(density.masses(36), heights.reshape(
       6, 40, 6, 40).mean((1, 3)).ravel() / 36, atol=1e-6)
-  assert law.square == pytest.approx(np.mean(heights**2), rel=1e-5)
+  assert density.square == pytest.approx(np.mean(heights**2), rel=1e-5)
   slopes = np.gradient(heights, 1 / fine)
-  assert np.hypot(*slopes).max() == pytest.approx(law.lipschitz)
+  assert np.hypot(*slopes).max() == pytest.approx(density.lipschitz)
 
 
 @pytest.mark.parametrize('bins', [1, 2, 3, 8])
 def test_zigzags_are_the_worst(bins):
   """As `Density`, by quadrature; risks on a line are the bound itself."""
-  law = compared_densities.zigzag(bins)
+  density = compared_densities.zigzag(bins)
   middles = (np.arange(4800) + 0.5) / 4800
-  heights = law.pdf(middles)
-  np.testing.assert_allclose(law.masses(2 * bins), heights.reshape(
+  heights = density.pdf(middles)
+  np.testing.assert_allclose(density.masses(2 * bins), heights.reshape(
       2 * bins, -1).mean(1) / (2 * bins), atol=1e-9)
-  np.testing.assert_allclose(law.masses(bins), 1 / bins, atol=1e-12)
-  assert law.square == pytest.approx(np.mean(heights**2), rel=1e-6)
-  assert np.abs(np.diff(law.pdf(np.arange(4801) / 4800))).max() * 4800 == (
-      pytest.approx(law.lipschitz))
+  np.testing.assert_allclose(density.masses(bins), 1 / bins, atol=1e-12)
+  assert density.square == pytest.approx(np.mean(heights**2), rel=1e-6)
+  assert np.abs(np.diff(density.pdf(np.arange(4801) / 4800))).max() * 4800 == (
+      pytest.approx(density.lipschitz))
   for fix_mass in (True, False):
-    made = _made(dimension=1, num_bins=bins, num_records=300, epsilon=0.5,
-                 fix_mass=fix_mass)
-    assert made.expected(law).total == pytest.approx(
-        bandwidths.histogram_bound(
-            bins, num_records=300, variance=made.noise_variance, lipschitz=1.0,
-            fix_mass=fix_mass))
+    mechanism = _mechanism(dimension=1, num_bins=bins, num_records=300,
+                           epsilon=0.5, fix_mass=fix_mass)
+    assert mechanism.expected(density).total == pytest.approx(
+        bandwidths.histogram_bound(bins, num_records=300,
+                                   variance=mechanism.noise_variance,
+                                   lipschitz=1.0, fix_mass=fix_mass))
     # Of others that keep to the class no risk is larger.
     for other in (compared_densities.linear(1.0), compared_densities.tent(1.0), compared_densities.zigzag(bins + 1)):
-      assert made.expected(other).total <= made.expected(law).total + 1e-12
+      assert mechanism.expected(
+          other).total <= mechanism.expected(density).total + 1e-12
 
 
 def test_bounds_of_squares_hold_and_are_not_loose():
-  """d = 2: between the worst of these laws and 1.22 times it."""
+  """d = 2: between the worst of these densities and 1.22 times it."""
   for bins in (4, 16, 49):
-    made = _made(num_bins=bins, num_records=1000, epsilon=1.0)
-    bound = bandwidths.histogram_bound(
-        bins, num_records=1000, variance=made.noise_variance, lipschitz=1.0,
-        dimension=2)
-    law = cube_densities.worst(bins, 2)
-    assert law.lipschitz == pytest.approx(1)
-    worst = made.expected(law).total
+    mechanism = _mechanism(num_bins=bins, num_records=1000, epsilon=1.0)
+    bound = bandwidths.histogram_bound(bins, num_records=1000,
+                                       variance=mechanism.noise_variance,
+                                       lipschitz=1.0, dimension=2)
+    density = cube_densities.worst(bins, 2)
+    assert density.lipschitz == pytest.approx(1)
+    worst = mechanism.expected(density).total
     assert worst <= bound <= 12 / np.pi**2 * worst
     tents = cube_densities.AxisMixture(parts=(compared_densities.tent(2**0.5),) * 2)
     assert tents.lipschitz == pytest.approx(1)
-    assert made.expected(tents).total < worst + 1e-12
+    assert mechanism.expected(tents).total < worst + 1e-12
 
 
 @pytest.mark.every(3)
 @pytest.mark.parametrize('budget', [dict(epsilon=0.5), dict(rho=0.2)])
 def test_simulated_errors_are_the_closed_form(budget):
   """Within four standard errors; what is off by a twentieth is seen."""
-  made, law = _made(num_bins=9, num_records=200, **budget), _mixture()
-  counts = law.counts(np.random.default_rng(0), num_records=200, num_bins=9,
-                      repetitions=20_000)
-  heights = made.coefficients(jax.random.key(0), counts)
-  expected = made.expected(law)
-  errors = np.mean((heights - 9 * law.masses(9))**2, -1) + expected.bias
+  mechanism, density = _mechanism(num_bins=9, num_records=200,
+                                  **budget), _mixture()
+  counts = density.counts(np.random.default_rng(0), num_records=200, num_bins=9,
+                          repetitions=20_000)
+  heights = mechanism.coefficients(jax.random.key(0), counts)
+  expected = mechanism.expected(density)
+  errors = np.mean((heights - 9 * density.masses(9))**2, -1) + expected.bias
   off = errors.mean() - expected.total
-  spread = errors.std() / len(errors)**0.5
-  assert abs(off) < 4 * spread < 0.05 * expected.total
+  standard_error = errors.std() / len(errors)**0.5
+  assert abs(off) < 4 * standard_error < 0.05 * expected.total
 
 
 def test_estimates_are_heights_of_cells():
-  made = _made(num_bins=4, num_records=3, epsilon=1e6)
-  found = made.estimate(jax.random.key(0), np.array(
+  mechanism = _mechanism(num_bins=4, num_records=3, epsilon=1e6)
+  heights = mechanism.estimate(jax.random.key(0), np.array(
       [[0.1, 0.9], [0.2, 0.8], [0.9, 1.0]]))
-  np.testing.assert_allclose(found, [[0, 8 / 3], [0, 4 / 3]], atol=1e-3)
+  np.testing.assert_allclose(heights, [[0, 8 / 3], [0, 4 / 3]], atol=1e-3)
 
 
 @pytest.mark.parametrize('call, message', [
-    (lambda: _made(num_bins=5, num_records=3, epsilon=1.0), 'power of 2'),
-    (lambda: _made(num_bins=4, num_records=3, epsilon=1.0).estimate(
+    (lambda: _mechanism(num_bins=5, num_records=3, epsilon=1.0), 'power of 2'),
+    (lambda: _mechanism(num_bins=4, num_records=3, epsilon=1.0).estimate(
         jax.random.key(0), np.zeros(3)), r'\[n, 2\]'),
     (lambda: cube_densities.worst(1, 3), 'dimension must be at most'),
     (lambda: compared_densities.zigzag(1, 3.0), 'slope'),
@@ -218,16 +221,16 @@ def test_bounds_on_a_line_contain_those_of_teeth():
 
 def test_slopes_without_data_are_the_whole_class():
   for dimension in (1, 2, 3):
-    found = cube_bounds.slopes(dimension=dimension, num_examples=10,
+    bound = cube_bounds.slopes(dimension=dimension, num_examples=10,
                                guarantee=notions.PureDP(epsilon=0.0))
-    assert found == pytest.approx(1 / 12)
+    assert bound == pytest.approx(1 / 12)
 
 
 @pytest.mark.parametrize('epsilon', [0.3, 2.0])
 def test_bits_lose_what_a_randomised_response_loses(epsilon):
   """n = 1, one bit: the best epsilon-DP estimate has the error of `slopes`.
 
-  The laws 1 +- (x - 1/2) and a bit of randomised response on x < 1/2: an exact
+  For 1 +- (x - 1/2) and a bit of randomised response on x < 1/2: an exact
   oracle of what no bound may exceed.
   """
   share = two_points.product_risk(0.25, num_examples=1,
@@ -243,10 +246,12 @@ def test_bits_lose_what_a_randomised_response_loses(epsilon):
 
 
 def test_tuned_ones_are_of_their_dimension():
-  made = cubes.CubeHistogram.tuned(num_records=10**4, lipschitz=1.0,
-                                   dimension=2, epsilon=1.0, adjacency=_RO)
-  sizes = [dataclasses.replace(made, num_bins=side**2) for side in range(1, 40)]
+  mechanism = cubes.CubeHistogram.tuned(num_records=10**4, lipschitz=1.0,
+                                        dimension=2, epsilon=1.0, adjacency=_RO)
+  sizes = [
+      dataclasses.replace(mechanism, num_bins=side**2) for side in range(1, 40)
+  ]
   bounds = [bandwidths.histogram_bound(
       each.num_bins, num_records=10**4, variance=each.noise_variance,
       lipschitz=1.0, dimension=2) for each in sizes]
-  assert made.num_bins == sizes[int(np.argmin(bounds))].num_bins
+  assert mechanism.num_bins == sizes[int(np.argmin(bounds))].num_bins

@@ -104,25 +104,25 @@ def test_errors_are_those_of_the_curve(kind, name):
       'spectrum': lambda: np.append(1.02, density.fourier(9)),
       'cosine': lambda: density.cosine(9)}[kind]()
   coefficients = coefficients + 0.05 * rng.normal(size=coefficients.size)
-  found = estimate.DensityEstimate(kind=kind, coefficients=coefficients)
+  curve = estimate.DensityEstimate(kind=kind, coefficients=coefficients)
   grid = (np.arange(2**16) + 0.5) / 2**16
-  direct = np.mean((found(grid) - density.pdf(grid))**2)
-  assert found.ise(density) == pytest.approx(direct, rel=2e-3)
-  proper = found.proper()
-  assert proper.ise(density) <= found.ise(density) * (1 + 1e-3)
+  direct = np.mean((curve(grid) - density.pdf(grid))**2)
+  assert curve.ise(density) == pytest.approx(direct, rel=2e-3)
+  proper = curve.proper()
+  assert proper.ise(density) <= curve.ise(density) * (1 + 1e-3)
   with jax.enable_x64(True):
     means = np.asarray(estimate.on_bins(kind, jax.numpy.asarray(coefficients),
                                         800))
-  np.testing.assert_allclose(means, found(
+  np.testing.assert_allclose(means, curve(
       (np.arange(800)[:, None] + (np.arange(32) + 0.5) / 32) / 800).mean(1),
                              atol=1e-3)
 
 
 def test_bounds_stretch_a_curve():
-  found = estimate.DensityEstimate(kind='cosine', coefficients=np.array([.2]),
+  curve = estimate.DensityEstimate(kind='cosine', coefficients=np.array([.2]),
                                    lower=-5.0, upper=15.0)
   grid = np.linspace(-5, 15, 100001)
-  assert np.trapezoid(found(grid), grid) == pytest.approx(1, abs=1e-6)
+  assert np.trapezoid(curve(grid), grid) == pytest.approx(1, abs=1e-6)
   with pytest.raises(ValueError, match='kind'):
     estimate.DensityEstimate(kind='spleen', coefficients=np.ones(4))
   with pytest.raises(ValueError, match='evenly'):

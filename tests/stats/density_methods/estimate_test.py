@@ -35,34 +35,34 @@ def test_every_kind_is_here():
 @pytest.mark.every(1)
 @pytest.mark.parametrize('kind', _COEFFICIENTS)
 def test_means_over_bins_are_those_of_values(kind):
-  made = estimate.DensityEstimate(kind=kind, coefficients=_COEFFICIENTS[kind])
+  curve = estimate.DensityEstimate(kind=kind, coefficients=_COEFFICIENTS[kind])
   x = (np.arange(64_000) + 0.5) / 64_000
-  values = made(x)
+  values = curve(x)
   with jax.enable_x64(True):
-    found = np.asarray(estimate.on_bins(kind, jnp.asarray(
-        made.coefficients), 16))
-  np.testing.assert_allclose(found, values.reshape(16, -1).mean(1), atol=1e-5)
+    means = np.asarray(estimate.on_bins(kind, jnp.asarray(
+        curve.coefficients), 16))
+  np.testing.assert_allclose(means, values.reshape(16, -1).mean(1), atol=1e-5)
   # Squared errors are integrals, and those of a constant known by hand.
-  assert made.ise(densities.uniform()) == pytest.approx(
+  assert curve.ise(densities.uniform()) == pytest.approx(
       np.mean((values - 1)**2), abs=1e-4)
   # As a density: positive, of mass 1, the same where nothing was negative.
-  proper = made.proper(16)
+  proper = curve.proper(16)
   assert proper.kind == 'histogram' and proper.coefficients.size == 16
   assert (proper.coefficients >= 0).all()
   assert proper.coefficients.mean() == pytest.approx(1)
   positive = proper.coefficients > 0
-  shift = (found - proper.coefficients)[positive]
-  assert np.ptp(shift) < 1e-9 and (found[~positive] <= shift[0] + 1e-9).all()
+  shift = (means - proper.coefficients)[positive]
+  assert np.ptp(shift) < 1e-9 and (means[~positive] <= shift[0] + 1e-9).all()
 
 
 @pytest.mark.every(1)
 @pytest.mark.parametrize('kind', _COEFFICIENTS)
 def test_bounds_stretch_values_and_samples(kind):
-  made = estimate.DensityEstimate(kind=kind, coefficients=_COEFFICIENTS[kind])
+  curve = estimate.DensityEstimate(kind=kind, coefficients=_COEFFICIENTS[kind])
   wide = estimate.DensityEstimate(kind=kind, lower=-3.0, upper=7.0,
                                   coefficients=_COEFFICIENTS[kind])
   x = np.array([0.0, 0.11, 0.5, 0.83, 1.0])
-  np.testing.assert_allclose(wide(10 * x - 3), made(x) / 10, atol=1e-12)
+  np.testing.assert_allclose(wide(10 * x - 3), curve(x) / 10, atol=1e-12)
   assert wide(np.array([-3.01, 7.01])).tolist() == [0, 0]
   drawn = wide.sample(jax.random.key(0), 4000)
   assert drawn.shape == (4000,) and -3 <= drawn.min() and drawn.max() <= 7
@@ -83,12 +83,13 @@ def test_bins_that_do_not_fit_are_refused():
 
 
 def test_steps_have_their_distribution():
-  law, x = compared_densities.blocks(), np.linspace(0, 1, 20_001)
+  density, x = compared_densities.blocks(), np.linspace(0, 1, 20_001)
   middle = (x[1:] + x[:-1]) / 2
-  np.testing.assert_allclose(np.cumsum(law.pdf(middle)) / 20_000,
-                             law.cdf(x[1:]), atol=2e-4)
-  assert law.cdf(np.array([0.0, 1.0])) == pytest.approx([0, 1])
-  assert law.square == pytest.approx(np.mean(law.pdf(middle)**2), abs=1e-3)
+  np.testing.assert_allclose(np.cumsum(density.pdf(middle)) / 20_000,
+                             density.cdf(x[1:]), atol=2e-4)
+  assert density.cdf(np.array([0.0, 1.0])) == pytest.approx([0, 1])
+  assert density.square == pytest.approx(np.mean(density.pdf(middle)**2),
+                                         abs=1e-3)
 
 
 @pytest.mark.every(2)
@@ -97,35 +98,35 @@ def test_tables_of_records_are_their_density():
   rng = np.random.default_rng(1)
   data = rng.random((200, 2))**[1, 2]
   data[:3] = [[0, 1], [1, 1], [-2, 5]]
-  made = marginals.TreeMarginals(
+  mechanism = marginals.TreeMarginals(
       num_records=200, num_attributes=2, num_bins=3, epsilon=1e6,
       adjacency=_REPLACE, structure=((1, 0),))
-  found = made.estimate(jax.random.key(0), data)
+  curve = mechanism.estimate(jax.random.key(0), data)
   cells = np.minimum((np.clip(data, 0, 1) * 3).astype(int), 2)
   counts = np.zeros((3, 3))
   np.add.at(counts, tuple(cells.T), 1)
   at = np.array([[0.1, 0.9], [0.5, 0.5], [1.0, 0.0]])
   places = np.minimum((at * 3).astype(int), 2)
-  np.testing.assert_allclose(found(at), counts[tuple(places.T)] * 9 / 200,
+  np.testing.assert_allclose(curve(at), counts[tuple(places.T)] * 9 / 200,
                              rtol=1e-3)
-  np.testing.assert_array_equal(made.statistic(np.clip(data, 0, 1)),
+  np.testing.assert_array_equal(mechanism.statistic(np.clip(data, 0, 1)),
                                 counts.ravel())
   np.testing.assert_array_equal(
-      made.statistic_of_cells(counts.ravel()), counts.ravel())
+      mechanism.statistic_of_cells(counts.ravel()), counts.ravel())
   for wrong, match in ((data[:, :1], r'records must be \[n, 2\]'),
                        (data * np.nan, 'got NaN'),
                        (data[1:], 'there must be 200 records')):
     with pytest.raises(ValueError, match=match):
-      made.estimate(jax.random.key(0), wrong)
+      mechanism.estimate(jax.random.key(0), wrong)
 
 
 def test_statistics_of_two_histograms_are_counts():
   data = np.random.default_rng(0).random(300)
   for kind in (stages.TwoResolutions, stages.TwoStages):
-    made = kind(num_records=300, epsilon=0.7, adjacency=_REPLACE)
-    np.testing.assert_array_equal(made.statistic(data), np.histogram(
-        data, made.num_bins, (0, 1))[0])
-  assert made.num_bins == 3465
+    mechanism = kind(num_records=300, epsilon=0.7, adjacency=_REPLACE)
+    np.testing.assert_array_equal(mechanism.statistic(data), np.histogram(
+        data, mechanism.num_bins, (0, 1))[0])
+  assert mechanism.num_bins == 3465
   with pytest.raises(NotImplementedError, match='no closed form'):
     weighted.adaptive(num_records=300, rho=0.1, adjacency=_REPLACE
                       ).worst_case(1, 1.0)
@@ -135,13 +136,13 @@ def test_statistics_of_two_histograms_are_counts():
 def test_bounds_of_the_cube_are_the_best_of_their_parts(dimension):
   """Of all numbers of coordinates up to d, and codes by a plain search."""
   known = dict(num_examples=400, guarantee=notions.PureDP(epsilon=0.05))
-  found = {bound.name: bound.value for bound in cube_bounds.bounds(
+  bounds = {bound.name: bound.value for bound in cube_bounds.bounds(
       dimension=dimension, **known)}
   free = dict(known, guarantee=None)
   for name, function in (('slopes', cube_bounds.slopes),
                          ('pairs of cells', cube_bounds.cells)):
     for text, given in (('', free), (', private', known)):
-      assert found[name + text] == max(
+      assert bounds[name + text] == max(
           function(dimension=used, **given)
           for used in range(1, dimension + 1))
   best = 0.0
@@ -156,8 +157,8 @@ def test_bounds_of_the_cube_are_the_best_of_their_parts(dimension):
       error = hypotheses.packing_lemma_around(
           words, bits * mass / 2, **known) if words >= 1 else 0.0
       best = max(best, bits * energy * apart * error)
-  code = found['code of cells, private']
+  code = bounds['code of cells, private']
   assert 0.8 * best <= code <= 1.25 * best and best > 0
   # No estimator has less.
   for upper in density_study.STUDY.upper(dimension=dimension, **known):
-    assert max(found.values()) <= upper.value
+    assert max(bounds.values()) <= upper.value

@@ -1,4 +1,4 @@
-"""Densities that no estimator was made for, drawn at random."""
+"""Densities that no estimator was designed for, drawn at random."""
 
 from collections.abc import Callable
 import math
@@ -23,7 +23,7 @@ def fourier(rng: np.random.Generator) -> densities.Density:
 
 
 def mixture(rng: np.random.Generator) -> densities.Density:
-  """Of 2 to 4 Beta laws, which meet at no end."""
+  """A mixture of 2 to 4 Beta distributions, which meet at no end."""
   count = rng.integers(2, 5)
   shapes, weights = rng.uniform(2, 9, (count, 2)), rng.dirichlet(np.ones(count))
   a, b = shapes.T

@@ -61,7 +61,7 @@ def _spectral(rng, basis, public):
 
 
 # (generator of sizes, budget, the rest) -> mechanism.
-_MADE = {
+_MECHANISMS = {
     'histogram': lambda rng, public: histograms.Histogram(
         num_bins=int(rng.integers(2, 12)), **public),
     'histogram_noised_mass': lambda rng, public: histograms.Histogram(
@@ -85,7 +85,7 @@ _MADE = {
         height=int(rng.integers(2, 6)), threshold=0.0, **public),
 }
 # Sizes are one for each name, so that each is compiled once.
-_NAMES = tuple(_MADE)
+_NAMES = tuple(_MECHANISMS)
 
 
 def _mechanism(name, rng, noisy):
@@ -99,35 +99,36 @@ def _mechanism(name, rng, noisy):
                 adjacency=Adjacency.REPLACE_ONE, **(
                     dict(rho=spent**2 / 2) if gaussian
                     else dict(epsilon=spent)))
-  return _MADE[name](np.random.default_rng([7, _NAMES.index(name)]), public)
+  return _MECHANISMS[name](np.random.default_rng([7, _NAMES.index(name)]),
+                           public)
 
 
-def _statistics(made, density, rng):
+def _statistics(mechanism, density, rng):
   """Of data sets of their own, [R, s]."""
-  waves = hasattr(made, 'of_counts')
-  num_bins = _FINE if waves else made.statistic(np.zeros(1)).size
-  counts = density.counts(rng, num_records=made.num_records,
+  waves = hasattr(mechanism, 'of_counts')
+  num_bins = _FINE if waves else mechanism.statistic(np.zeros(1)).size
+  counts = density.counts(rng, num_records=mechanism.num_records,
                           num_bins=num_bins, repetitions=_REPETITIONS)
-  return made.of_counts(counts) if waves else counts
+  return mechanism.of_counts(counts) if waves else counts
 
 
-def _measured(made, density, rng, key):
+def _measured(mechanism, density, rng, key):
   """(mean error, its standard error)."""
-  found = estimate.errors_of(made.kind, made.coefficients(
-      key, _statistics(made, density, rng)), density)
-  return found.mean(), found.std() / np.sqrt(found.size)
+  errors = estimate.errors_of(mechanism.kind, mechanism.coefficients(
+      key, _statistics(mechanism, density, rng)), density)
+  return errors.mean(), errors.std() / np.sqrt(errors.size)
 
 
 def _hidden_cells(name):
   """(measured - expected, standard error, expected), of each cell, [C, 3]."""
-  rng, found = np.random.default_rng([11, _NAMES.index(name)]), []
+  rng, cells = np.random.default_rng([11, _NAMES.index(name)]), []
   for cell in range(_CELLS):
     density = hidden.KINDS[cell % len(hidden.KINDS)](rng)
-    made = _mechanism(name, rng, noisy=cell % 2 == 0)
-    mean, error = _measured(made, density, rng, jax.random.key(cell))
-    expected = made.expected(density).total
-    found.append((mean - expected, error, expected))
-  return np.array(found)
+    mechanism = _mechanism(name, rng, noisy=cell % 2 == 0)
+    mean, error = _measured(mechanism, density, rng, jax.random.key(cell))
+    expected = mechanism.expected(density).total
+    cells.append((mean - expected, error, expected))
+  return np.array(cells)
 
 
 def _refuted(cells):

@@ -28,9 +28,9 @@ def haar(**options):
       num_records=200, height=HEIGHT, adjacency=REPLACE) | options))
 
 
-def release(made, seed, counts):
+def release(mechanism, seed, counts):
   """One release, compiled."""
-  return made.coefficients(jax.random.key(seed), counts[None])[0]
+  return mechanism.coefficients(jax.random.key(seed), counts[None])[0]
 
 
 def haar_matrix():
@@ -38,45 +38,46 @@ def haar_matrix():
                    for row in np.eye(2**HEIGHT, dtype=np.float32)], 1)
 
 
-@pytest.mark.parametrize('made,matrix', [
+@pytest.mark.parametrize('mechanism,matrix', [
     (tree(**PURE), dense.nodes(SHAPE, 8)),
     (tree(**PURE, shares=(0.2, 0.3, 0.5)), dense.nodes(SHAPE, 8)),
     (tree(**ZCDP), dense.nodes(SHAPE, 8)),
     (tree(**PURE, adjacency=ADD), dense.nodes(SHAPE, 8)),
     (haar(**PURE), haar_matrix()), (haar(**ZCDP), haar_matrix()),
     (haar(**ZCDP, growth=0.3), haar_matrix())])
-def test_the_budget_is_spent_by_the_worst_pair_of_records(made, matrix):
+def test_the_budget_is_spent_by_the_worst_pair_of_records(mechanism, matrix):
   """All pairs of bins, in the metric of the noise of each level."""
   sizes = np.cumprod(SHAPE) if len(matrix) > 7 else 2**np.arange(HEIGHT)
-  scaled = matrix / np.repeat(made.scales, sizes)[:, None]
-  cost = dense.moved(scaled, 1 if made.pure else 2,
-                     replaced=made.adjacency is REPLACE)
-  assert cost == pytest.approx(made.epsilon if made.pure else 2 * made.rho)
+  scaled = matrix / np.repeat(mechanism.scales, sizes)[:, None]
+  cost = dense.sensitivity(scaled, 1 if mechanism.pure else 2,
+                           replaced=mechanism.adjacency is REPLACE)
+  assert cost == pytest.approx(
+      mechanism.epsilon if mechanism.pure else 2 * mechanism.rho)
 
 
 def test_variances_of_nodes_are_those_of_dense_least_squares():
   variances = np.array([3.0, 0.5, 7.0])
   nodes = dense.nodes(SHAPE, 8)
-  found = nodes @ dense.covariance(nodes.T @ np.diag(
+  covariance = nodes @ dense.covariance(nodes.T @ np.diag(
       1 / dense.by_level(SHAPE, variances)) @ nodes, known=True) @ nodes.T
-  np.testing.assert_allclose(np.diag(found), dense.by_level(
+  np.testing.assert_allclose(np.diag(covariance), dense.by_level(
       SHAPE, hierarchies.node_variances(variances)))
 
 
 @pytest.mark.every(3)
-@pytest.mark.parametrize('made', [
+@pytest.mark.parametrize('mechanism', [
     tree(**PURE, level=2), tree(**ZCDP), haar(**PURE, threshold=0.0),
     haar(**ZCDP, threshold=0.0)])
-def test_errors_are_those_of_the_closed_form(made):
+def test_errors_are_those_of_the_closed_form(mechanism):
   density, repetitions = compared_densities.tent(4), 2000
   counts = density.counts(np.random.default_rng(5), num_records=200,
                           num_bins=8, repetitions=repetitions)
-  found = estimate.errors_of('histogram', made.coefficients(
+  errors = estimate.errors_of('histogram', mechanism.coefficients(
       jax.random.key(3), counts), density)
-  error = np.std(found) / np.sqrt(repetitions)
-  assert np.mean(found) == pytest.approx(made.expected(density).total,
-                                         abs=4 * error)
-  assert made.expected(density).privacy > 5 * error
+  error = np.std(errors) / np.sqrt(repetitions)
+  assert np.mean(errors) == pytest.approx(mechanism.expected(density).total,
+                                          abs=4 * error)
+  assert mechanism.expected(density).privacy > 5 * error
 
 
 @pytest.mark.slow
@@ -92,26 +93,29 @@ def test_nodes_are_sums_of_their_children(adjacency):
 
 def test_without_thresholds_and_noise_wavelets_are_the_histogram():
   counts = np.array([2, 4, 38, 18, 0, 60, 40, 38.0])
-  found = release(haar(epsilon=1e6, threshold=0.0), 0, counts)
-  np.testing.assert_allclose(found, counts * 8 / 200, atol=1e-12)
+  heights = release(haar(epsilon=1e6, threshold=0.0), 0, counts)
+  np.testing.assert_allclose(heights, counts * 8 / 200, atol=1e-12)
   # Bins differ by 2 sqrt(200 / 4) = 14.1 or not, pairs by 20, halves by 28.3.
-  found = release(haar(epsilon=1e6), 0, counts)
-  np.testing.assert_allclose(found, np.array(
+  heights = release(haar(epsilon=1e6), 0, counts)
+  np.testing.assert_allclose(heights, np.array(
       [3, 3, 38, 18, 4.5, 64.5, 34.5, 34.5]) * 8 / 200, atol=1e-12)
 
 
 def test_a_flat_histogram_errs_less_at_its_best_level():
   """The negative result: eight levels share what one may have."""
   for density in (compared_densities.tent(2), compared_densities.beta(2, 2), compared_densities.blocks()):
-    made = tree(num_records=10**4, epsilon=0.5, height=8)
+    mechanism = tree(num_records=10**4, epsilon=0.5, height=8)
     best = dataclasses.replace(
-        made, level=hierarchies.oracle_level(made, density)
+        mechanism, level=hierarchies.oracle_level(mechanism, density)
     ).expected(density).total
-    flat = min(dataclasses.replace(made, height=level, level=level, shares=(
-        *(1e-9,) * (level - 1), 1 - (level - 1) * 1e-9)).expected(
-            density).total for level in range(1, 9))
+    flat = min(
+        dataclasses.replace(
+            mechanism, height=level, level=level, shares=(
+                *(1e-9,) * (level - 1),
+                1 - (level - 1) * 1e-9)).expected(density).total
+        for level in range(1, 9))
     assert 1.5 < best / flat < 4
-    assert made.expected(density).total > best
+    assert mechanism.expected(density).total > best
 
 
 def test_bad_input_is_refused():

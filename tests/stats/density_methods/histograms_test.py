@@ -36,25 +36,27 @@ def _plain(**given):
     ('beta22', 1000, 0.5, 8, 0.024293), ('beta22', 10**4, 0.1, 13, 0.008422)])
 def test_reference_errors(name, n, epsilon, num_bins, wanted):
   """DEN-H2; and without the noise of the mass."""
-  made = _plain(num_records=n, epsilon=epsilon, num_bins=num_bins)
-  found = made.expected(_DENSITIES[name])
-  assert found.total == pytest.approx(wanted, abs=5.1e-7)
-  fixed = dataclasses.replace(made, fix_mass=True).expected(_DENSITIES[name])
-  assert fixed == pytest.approx(found._replace(
-      privacy=found.privacy * (1 - 1 / num_bins)))
+  mechanism = _plain(num_records=n, epsilon=epsilon, num_bins=num_bins)
+  risk = mechanism.expected(_DENSITIES[name])
+  assert risk.total == pytest.approx(wanted, abs=5.1e-7)
+  fixed = dataclasses.replace(mechanism,
+                              fix_mass=True).expected(_DENSITIES[name])
+  assert fixed == pytest.approx(risk._replace(
+      privacy=risk.privacy * (1 - 1 / num_bins)))
 
 
 def test_reference_errors_at_points():
-  made = _plain(num_records=10**4, epsilon=0.1, num_bins=13)
-  found = made.expected_at(compared_densities.tent(2), 0.5)
-  assert found == pytest.approx((1.686391e-3, 1.352e-3, 1.479290e-3), rel=1e-6)
-  assert found.total == pytest.approx(4.517680e-3, rel=1e-6)
-  assert made.expected_at(compared_densities.tent(2), 0.1).total == pytest.approx(
-      3.195343e-3, rel=1e-6)
-  assert made.expected_at(compared_densities.linear(2), 1.0).bias == pytest.approx(
-      (1 / 13)**2)
+  mechanism = _plain(num_records=10**4, epsilon=0.1, num_bins=13)
+  risk = mechanism.expected_at(compared_densities.tent(2), 0.5)
+  assert risk == pytest.approx((1.686391e-3, 1.352e-3, 1.479290e-3), rel=1e-6)
+  assert risk.total == pytest.approx(4.517680e-3, rel=1e-6)
+  assert mechanism.expected_at(compared_densities.tent(2),
+                               0.1).total == pytest.approx(
+                                   3.195343e-3, rel=1e-6)
+  assert mechanism.expected_at(compared_densities.linear(2),
+                               1.0).bias == pytest.approx((1 / 13)**2)
   with pytest.raises(ValueError, match='x must lie'):
-    made.expected_at(compared_densities.tent(2), 1.5)
+    mechanism.expected_at(compared_densities.tent(2), 1.5)
 
 
 @pytest.mark.parametrize('kind', [histograms.Histogram, histograms.Polygon])
@@ -68,23 +70,23 @@ def test_sampling_and_bias_are_those_of_all_samples(kind, num_bins):
       ise = estimate.errors_of(kind.kind, num_bins * np.array(counts) / n,
                                density)
       mean += ise * stats.multinomial.pmf(counts, n, masses)
-  made = kind(num_records=n, num_bins=num_bins, post='none', **_KNOWN)
-  assert made.expected(density).total == pytest.approx(mean, rel=1e-9)
+  mechanism = kind(num_records=n, num_bins=num_bins, post='none', **_KNOWN)
+  assert mechanism.expected(density).total == pytest.approx(mean, rel=1e-9)
 
 
 @pytest.mark.parametrize('fix_mass', [True, False])
 @pytest.mark.parametrize('kind', [histograms.Histogram, histograms.Polygon])
 def test_releases_have_the_expected_error(kind, fix_mass):
   """4000 releases on counts that are as expected, 4 standard errors."""
-  made = kind(num_records=1000, epsilon=0.05, num_bins=5, fix_mass=fix_mass,
-              post='none', **_KNOWN)
+  mechanism = kind(num_records=1000, epsilon=0.05, num_bins=5,
+                   fix_mass=fix_mass, post='none', **_KNOWN)
   density = compared_densities.tent(2)
   counts = np.tile(1000 * density.masses(5), (4000, 1))
-  heights = made.coefficients(jax.random.key(1), counts)
-  risk = made.expected(density)
-  found = estimate.errors_of(kind.kind, heights, density)
-  off = found.mean() - risk.privacy - risk.bias
-  assert abs(off) < 4 * found.std() / 4000**0.5
+  heights = mechanism.coefficients(jax.random.key(1), counts)
+  risk = mechanism.expected(density)
+  errors = estimate.errors_of(kind.kind, heights, density)
+  off = errors.mean() - risk.privacy - risk.bias
+  assert abs(off) < 4 * errors.std() / 4000**0.5
   centred = (heights - 5 * density.masses(5)) / heights.std(0)
   assert np.all(abs(centred.mean(0)) < 4 / 4000**0.5)
   if fix_mass:
@@ -93,33 +95,34 @@ def test_releases_have_the_expected_error(kind, fix_mass):
 
 def test_a_release_of_samples_has_the_expected_error():
   """DEN-H2, samples and noise: 4 standard errors of 20000 data sets."""
-  made, density = _plain(num_records=1000, epsilon=0.5, num_bins=8), (
+  mechanism, density = _plain(num_records=1000, epsilon=0.5, num_bins=8), (
       compared_densities.tent(2))
   counts = density.counts(np.random.default_rng(0), num_records=1000,
                           num_bins=8, repetitions=20000)
-  found = estimate.errors_of('histogram', made.coefficients(
+  errors = estimate.errors_of('histogram', mechanism.coefficients(
       jax.random.key(2), counts), density)
-  assert found.std() / 20000**0.5 < 6e-5
-  assert abs(found.mean() - made.expected(density).total) < (
-      4 * found.std() / 20000**0.5)
+  assert errors.std() / 20000**0.5 < 6e-5
+  assert abs(errors.mean() - mechanism.expected(density).total) < (
+      4 * errors.std() / 20000**0.5)
 
 
 def test_a_noisy_total_costs_next_to_nothing():
   """Of noise Z_b - p_b sum Z, to first order; 4 standard errors."""
   n, size, density = 1000, 5, compared_densities.beta(2, 5)
-  made = histograms.Histogram(num_records=7, epsilon=0.1, num_bins=size,
-                              adjacency=_ADD)
+  mechanism = histograms.Histogram(num_records=7, epsilon=0.1, num_bins=size,
+                                   adjacency=_ADD)
   masses = density.masses(size)
-  heights = made.coefficients(jax.random.key(5), np.tile(n * masses, (4000, 1)))
-  found = np.mean((heights - size * masses)**2, -1)
-  expected = (size / n**2 * made.noise_variance
+  heights = mechanism.coefficients(jax.random.key(5),
+                                   np.tile(n * masses, (4000, 1)))
+  errors = np.mean((heights - size * masses)**2, -1)
+  expected = (size / n**2 * mechanism.noise_variance
               * (size - 2 + size * np.sum(masses**2)))
-  assert abs(found.mean() / expected - 1) < (
-      4 * found.std() / 4000**0.5 / expected
-      + 10 * size * made.noise_variance / n**2)
-  known = dataclasses.replace(made, adjacency=_REPLACE, epsilon=0.2,
+  assert abs(errors.mean() / expected - 1) < (
+      4 * errors.std() / 4000**0.5 / expected
+      + 10 * size * mechanism.noise_variance / n**2)
+  known = dataclasses.replace(mechanism, adjacency=_REPLACE, epsilon=0.2,
                               num_records=n)
-  assert known.noise_variance == pytest.approx(made.noise_variance)
+  assert known.noise_variance == pytest.approx(mechanism.noise_variance)
   assert expected < 1.3 * known.expected(density).privacy
 
 
@@ -159,7 +162,10 @@ def test_reference_table(name, n, budget, num_bins, error, best, least):
 
 
 def _slope(xs, mechanisms):
-  errors = [made.expected(compared_densities.tent(2)).total for made in mechanisms]
+  errors = [
+      mechanism.expected(compared_densities.tent(2)).total
+      for mechanism in mechanisms
+  ]
   return np.polyfit(np.log(xs), np.log(errors), 1)[0]
 
 
@@ -194,17 +200,19 @@ def test_bounds_hold(lipschitz):
   """At every point, and integrated; a linear density attains the bias."""
   for n, epsilon in itertools.product((100, 10**4, 10**6), (0.01, 1.0)):
     public = dict(num_records=n, epsilon=epsilon, **_KNOWN)
-    for made in (histograms.Histogram.printed(**public),
-                 histograms.Histogram.tuned(lipschitz=lipschitz, **public)):
-      bound = made.printed_bound(lipschitz)
+    for mechanism in (histograms.Histogram.printed(**public),
+                      histograms.Histogram.tuned(lipschitz=lipschitz,
+                                                 **public)):
+      bound = mechanism.printed_bound(lipschitz)
       for density in (compared_densities.tent(lipschitz), compared_densities.linear(lipschitz)):
-        at = max(made.expected_at(density, x).total
+        at = max(mechanism.expected_at(density, x).total
                  for x in np.linspace(0, 1, 41))
         assert at <= bound.total * (1 + 1e-9)
-        whole = made.expected(density)
+        whole = mechanism.expected(density)
         assert whole.total <= (1 + 1e-9) * bandwidths.histogram_bound(
-            made.num_bins, num_records=n, variance=made.noise_variance,
-            lipschitz=lipschitz, fix_mass=made.fix_mass)
+            mechanism.num_bins, num_records=n,
+            variance=mechanism.noise_variance, lipschitz=lipschitz,
+            fix_mass=mechanism.fix_mass)
         assert whole.bias <= bound.bias / 3 * (1 + 1e-6)
       assert whole.bias == pytest.approx(bound.bias / 3)
 
@@ -216,8 +224,8 @@ def test_sensitivities_by_enumeration(num_bins):
   moves = {_REPLACE: (units[:, None] - units).reshape(-1, num_bins),
            _ADD: np.concatenate([units, -units])}
   for adjacency, of in moves.items():
-    found = histograms.sensitivity(num_bins, adjacency)
-    assert found == pytest.approx([
+    sensitivities = histograms.sensitivity(num_bins, adjacency)
+    assert sensitivities == pytest.approx([
         np.linalg.norm(of, order, axis=1).max() for order in (1, 2, np.inf)])
 
 
@@ -228,35 +236,35 @@ def test_losses_reach_the_budget_and_no_more(adjacency):
   Outputs are integers from -4 to 8 in each bin; what is beyond has the same
   ratios.
   """
-  made = histograms.Histogram(num_records=4, epsilon=0.7, num_bins=3,
-                              adjacency=adjacency)
+  mechanism = histograms.Histogram(num_records=4, epsilon=0.7, num_bins=3,
+                                   adjacency=adjacency)
   counts = np.array([2.0, 1.0, 1.0])
   outputs = np.array(list(itertools.product(range(-4, 9), repeat=3)))
-  law = stats.dlaplace(1 / made.scale)
+  noise = stats.dlaplace(1 / mechanism.scale)
   worst = 0.0
   for gone, come in itertools.product(range(3), repeat=2):
     other = counts - np.eye(3)[gone]
     if adjacency is _REPLACE:
       other = other + np.eye(3)[come]
-    ratios = np.sum(law.logpmf(outputs - counts) - law.logpmf(outputs - other),
-                    -1)
+    ratios = np.sum(
+        noise.logpmf(outputs - counts) - noise.logpmf(outputs - other), -1)
     worst = max(worst, abs(ratios).max())
   assert worst == pytest.approx(0.7, rel=1e-9)
-  assert accounting.epsilon(made.event, delta=1e-9, adjacency=adjacency,
+  assert accounting.epsilon(mechanism.event, delta=1e-9, adjacency=adjacency,
                             accountant='pld') == pytest.approx(0.7, rel=1e-3)
 
 
 @pytest.mark.parametrize('adjacency', [_REPLACE, _ADD])
 def test_gaussian_noise_is_of_the_budget(adjacency):
   """rho = l2^2 / (2 sigma^2), a quarter of the variance of Laplace noise."""
-  made = histograms.Histogram(num_records=4, rho=0.3, num_bins=3,
-                              adjacency=adjacency)
-  moved = histograms.sensitivity(3, adjacency).l2
-  assert moved**2 / (2 * made.noise_variance) == pytest.approx(0.3)
+  mechanism = histograms.Histogram(num_records=4, rho=0.3, num_bins=3,
+                                   adjacency=adjacency)
+  sensitivity = histograms.sensitivity(3, adjacency).l2
+  assert sensitivity**2 / (2 * mechanism.noise_variance) == pytest.approx(0.3)
   if adjacency is _REPLACE:
     laplace = histograms.Histogram(num_records=4, epsilon=math.sqrt(0.6),
                                    num_bins=3, noise='laplace', **_KNOWN)
-    assert laplace.noise_variance == pytest.approx(4 * made.noise_variance)
+    assert laplace.noise_variance == pytest.approx(4 * mechanism.noise_variance)
 
 
 @pytest.mark.every(2)
@@ -264,19 +272,19 @@ def test_gaussian_noise_is_of_the_budget(adjacency):
     (0.1, 799.83), (1, 7.835), (2, 1.841), (4, 0.362), (8, 0.038)])
 def test_variances_of_whole_noise(epsilon, wanted):
   """DEN-B14."""
-  made = histograms.Histogram(num_records=9, epsilon=epsilon, num_bins=2,
-                              **_KNOWN)
-  assert made.noise_variance == pytest.approx(wanted, abs=5.1e-4, rel=1e-5)
-  assert made.noise_variance < _plain(
+  mechanism = histograms.Histogram(num_records=9, epsilon=epsilon, num_bins=2,
+                                   **_KNOWN)
+  assert mechanism.noise_variance == pytest.approx(wanted, abs=5.1e-4, rel=1e-5)
+  assert mechanism.noise_variance < _plain(
       num_records=9, epsilon=epsilon, num_bins=2).noise_variance
 
 
 def test_noise_has_its_law():
   """Chi squared of 20000 noisy counts of 0, at a level of 1e-4."""
   size = 20000
-  made = histograms.Histogram(num_records=size, epsilon=1.0, num_bins=size,
-                              fix_mass=False, **_KNOWN)
-  noise = np.asarray(made.release(jax.random.key(3), np.zeros(size)))
+  mechanism = histograms.Histogram(num_records=size, epsilon=1.0, num_bins=size,
+                                   fix_mass=False, **_KNOWN)
+  noise = np.asarray(mechanism.release(jax.random.key(3), np.zeros(size)))
   np.testing.assert_allclose(noise, np.round(noise), atol=1e-9)
   values = np.arange(-12, 13)
   chances = math.tanh(0.25) * np.exp(-abs(values) / 2)
@@ -293,36 +301,37 @@ def test_shrinkage_takes_public_noise():
   raw = histograms.Histogram(num_records=50, epsilon=0.5, num_bins=5, **_KNOWN)
   shrunk = dataclasses.replace(raw, post='james_stein')
   counts = np.tile([30.0, 0, 5, 5, 10], (3, 1))
-  before, after = (made.coefficients(jax.random.key(6), counts)
-                   for made in (raw, shrunk))
+  before, after = (mechanism.coefficients(jax.random.key(6), counts)
+                   for mechanism in (raw, shrunk))
   noise = 5 / 50 + 25 * raw.noise_variance / 50**2
-  spread = np.mean((before - 1)**2, -1, keepdims=True)
-  assert 0.1 < noise / spread.max() < 0.9
+  mean_square = np.mean((before - 1)**2, -1, keepdims=True)
+  assert 0.1 < noise / mean_square.max() < 0.9
   np.testing.assert_allclose(
-      after, 1 + (before - 1) * np.maximum(0, 1 - noise / spread))
+      after, 1 + (before - 1) * np.maximum(0, 1 - noise / mean_square))
 
 
 def test_records_become_a_density():
   """Ends count, what is beyond is clipped, and the mass is 1."""
-  made = histograms.Histogram(num_records=6, num_bins=4, **_KNOWN)
+  mechanism = histograms.Histogram(num_records=6, num_bins=4, **_KNOWN)
   x = np.array([0.0, 0.25, 1.0, 0.999, -3.0, 7.0])
-  found = made.estimate(jax.random.key(0), x)
-  np.testing.assert_allclose(found.coefficients, [4 / 3, 2 / 3, 0, 2])
-  assert found([0.0, 0.3, 1.0, 1.1]) == pytest.approx([4 / 3, 2 / 3, 2, 0])
+  curve = mechanism.estimate(jax.random.key(0), x)
+  np.testing.assert_allclose(curve.coefficients, [4 / 3, 2 / 3, 0, 2])
+  assert curve([0.0, 0.3, 1.0, 1.1]) == pytest.approx([4 / 3, 2 / 3, 2, 0])
   with pytest.raises(ValueError, match='there must be 6 records'):
-    made.estimate(jax.random.key(0), x[:5])
+    mechanism.estimate(jax.random.key(0), x[:5])
   # Where n is private any number will do, and the noisy total divides.
-  other = dataclasses.replace(made, adjacency=_ADD, epsilon=20.0)
+  other = dataclasses.replace(mechanism, adjacency=_ADD, epsilon=20.0)
   for records in (x, x[:5]):
-    found = other.estimate(jax.random.key(4), records)
-    assert found.coefficients.mean() == pytest.approx(1)
-    noisy = found.coefficients / found.coefficients[found.coefficients > 0
+    curve = other.estimate(jax.random.key(4), records)
+    assert curve.coefficients.mean() == pytest.approx(1)
+    noisy = curve.coefficients / curve.coefficients[curve.coefficients > 0
                                                     ].min()
     np.testing.assert_allclose(noisy, np.round(noisy), atol=1e-9)
   with pytest.raises(NotImplementedError, match='not linear'):
     other.expected(compared_densities.tent(2))
   with pytest.raises(NotImplementedError, match='not linear'):
-    dataclasses.replace(made, post='simplex').expected(compared_densities.tent(2))
+    dataclasses.replace(mechanism,
+                        post='simplex').expected(compared_densities.tent(2))
 
 
 @pytest.mark.slow
@@ -334,15 +343,15 @@ def test_polygons_have_their_integrals(density, tolerance):
   rng = np.random.default_rng(0)
   for size in (1, 2, 5):
     heights = rng.dirichlet(np.ones(size)) * size
-    made = estimate.DensityEstimate(kind='polygon', coefficients=heights)
+    curve = estimate.DensityEstimate(kind='polygon', coefficients=heights)
     grid = 4000 * size
     x = (np.arange(grid) + 0.5) / grid
-    values = made(x)
-    assert made.ise(density) == pytest.approx(
+    values = curve(x)
+    assert curve.ise(density) == pytest.approx(
         np.mean((values - density.pdf(x))**2), abs=tolerance)
     assert values.mean() == pytest.approx(1, abs=1e-6)
-    assert made((np.arange(size) + 0.5) / size) == pytest.approx(heights)
-    proper = made.proper(100)
+    assert curve((np.arange(size) + 0.5) / size) == pytest.approx(heights)
+    proper = curve.proper(100)
     assert proper.coefficients.mean() == pytest.approx(1)
     assert proper.coefficients == pytest.approx(
         values.reshape(100, -1).mean(-1), abs=1e-6)

@@ -13,39 +13,39 @@ from experiments.methods.statistics import compared_densities
 SIZE = 7
 
 
-def best_of_all_cuts(values, price):
+def best_of_all_cuts(values, penalty):
   """Cost and means of the cheapest of 2^(m - 1) cuts."""
-  found = []
+  fits = []
   for cuts in itertools.product((0, 1), repeat=len(values) - 1):
     runs = np.concatenate([[0], np.cumsum(cuts)])
     means = (np.bincount(runs, values) / np.bincount(runs))[runs]
-    found.append((np.sum((values - means)**2) + price * (runs[-1] + 1), means))
-  return min(found, key=lambda pair: pair[0])
+    fits.append((np.sum((values - means)**2) + penalty * (runs[-1] + 1), means))
+  return min(fits, key=lambda pair: pair[0])
 
 
 def test_no_cut_is_cheaper():
   rng = np.random.default_rng(1)
   values = rng.normal(size=(40, SIZE)) * 2
-  prices = rng.uniform(0, 4, 40)
+  penalties = rng.uniform(0, 4, 40)
   with jax.enable_x64(True):
-    found = np.asarray(jax.jit(jax.vmap(merging.merged))(values, prices))
+    fits = np.asarray(jax.jit(jax.vmap(merging.merged))(values, penalties))
   sizes = set()
-  for line, price, means in zip(values, prices, found, strict=True):
-    np.testing.assert_allclose(means, best_of_all_cuts(line, price)[1],
+  for line, penalty, means in zip(values, penalties, fits, strict=True):
+    np.testing.assert_allclose(means, best_of_all_cuts(line, penalty)[1],
                                atol=1e-12)
     sizes.add(len(np.unique(np.round(means, 9))))
   assert len(sizes) > 3
 
 
-def made(**options):
+def mechanism_of(**options):
   return merging.MergedHistogram(**(dict(
       num_records=1000, num_bins=100, epsilon=1.0,
       adjacency=Adjacency.REPLACE_ONE) | options))
 
 
-def release(made, seed, counts):
+def release(mechanism, seed, counts):
   """One release, compiled."""
-  return made.coefficients(jax.random.key(seed), counts[None])[0]
+  return mechanism.coefficients(jax.random.key(seed), counts[None])[0]
 
 
 @pytest.mark.slow
@@ -54,25 +54,25 @@ def test_jumps_are_found_and_mass_is_kept(adjacency):
   """Of blocks, which end at bins, twelve runs are left without noise."""
   density = compared_densities.blocks()
   counts = np.round(density.masses(100) * 10**7)
-  found = release(made(num_records=10**7, epsilon=100.0,
-                       adjacency=adjacency), 4, counts)
-  assert found.mean() == pytest.approx(1)
-  assert np.count_nonzero(np.abs(np.diff(found)) > 1e-3) == 11
-  assert np.count_nonzero(np.diff(found)) == 11
-  np.testing.assert_allclose(found, density.masses(100) * 100, atol=1e-5)
+  heights = release(mechanism_of(num_records=10**7, epsilon=100.0,
+                                 adjacency=adjacency), 4, counts)
+  assert heights.mean() == pytest.approx(1)
+  assert np.count_nonzero(np.abs(np.diff(heights)) > 1e-3) == 11
+  assert np.count_nonzero(np.diff(heights)) == 11
+  np.testing.assert_allclose(heights, density.masses(100) * 100, atol=1e-5)
 
 
 def test_a_high_price_leaves_one_run_and_none_leaves_all_bins():
   counts = np.arange(100.0) * 1000 / 4950
-  flat = release(made(penalty=1e4), 1, counts)
+  flat = release(mechanism_of(penalty=1e4), 1, counts)
   np.testing.assert_allclose(flat, 1, atol=1e-12)
-  free = release(made(penalty=0.0), 1, counts)
+  free = release(mechanism_of(penalty=0.0), 1, counts)
   # Laplace noise of scale 2 on counts, less its mean.
   noise = free * 10 - counts
   assert noise.mean() == pytest.approx(0, abs=1e-9)
   assert 4 < noise.var() < 14
   with pytest.raises(ValueError, match='penalty'):
-    made(penalty=-1.0)
+    mechanism_of(penalty=-1.0)
 
 
 @pytest.mark.parametrize('height,runs', [(20, 3), (18, 1)])
@@ -80,14 +80,16 @@ def test_a_bin_stands_out_by_what_two_runs_cost(height, runs):
   """Of ten records a bin: 10^2 exceeds 2 * 4 * 10, and 8^2 does not."""
   counts = np.full(100, 10.0)
   counts[40] = height
-  found = release(made(num_records=990 + height, epsilon=1e3), 1, counts)
-  assert np.count_nonzero(np.diff(found)) == runs - 1
+  heights = release(mechanism_of(num_records=990 + height, epsilon=1e3), 1,
+                    counts)
+  assert np.count_nonzero(np.diff(heights)) == runs - 1
 
 
 def test_an_unknown_total_is_that_of_noisy_counts():
   counts = np.full(100, 30.0)
-  found = release(made(epsilon=0.5, penalty=0.0,
-                       adjacency=Adjacency.ADD_OR_REMOVE_ONE), 1, counts)
-  assert found.mean() == pytest.approx(1)
+  heights = release(
+      mechanism_of(epsilon=0.5, penalty=0.0,
+                   adjacency=Adjacency.ADD_OR_REMOVE_ONE), 1, counts)
+  assert heights.mean() == pytest.approx(1)
   # Shares of about 3000 records, whatever the guess.
-  assert np.std(found) == pytest.approx(np.sqrt(7.8) / 30, rel=0.3)
+  assert np.std(heights) == pytest.approx(np.sqrt(7.8) / 30, rel=0.3)

@@ -18,7 +18,7 @@ from experiments.methods.statistics import marginals
 _ADD = dict(num_records=50, epsilon=0.5,
             adjacency=Adjacency.ADD_OR_REMOVE_ONE)
 _REPLACE = _ADD | dict(adjacency=Adjacency.REPLACE_ONE)
-_MADE = {
+_MECHANISMS = {
     'adaptive': adaptive.AdaptiveHistogram(num_bins=7, **_ADD),
     'adaptive_circle': adaptive.AdaptiveHistogram(
         num_bins=7, basis='fourier', **_ADD),
@@ -34,25 +34,29 @@ _MADE = {
         num_attributes=3, num_bins=2, structure='independent', **_ADD)}
 
 
-def _size(made):
-  return 12 if isinstance(made, marginals.TreeMarginals) else made.num_bins
+def _size(mechanism):
+  return 12 if isinstance(mechanism,
+                          marginals.TreeMarginals) else mechanism.num_bins
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize('name', _MADE)
+@pytest.mark.parametrize('name', _MECHANISMS)
 def test_equal_noisy_counts_give_equal_releases(name, monkeypatch):
   """Whatever the records, were the noisy counts and choices the same."""
-  made = _MADE[name]
+  mechanism = _MECHANISMS[name]
   monkeypatch.setattr(
-      noisy_counts, 'noisy', lambda key, counts, scale, law: jnp.reshape(
+      noisy_counts, 'noisy',
+      lambda key, counts, scale, distribution: jnp.reshape(
           jnp.asarray(5.0 + 60 * (np.arange(counts.size) % 3)), counts.shape))
   monkeypatch.setattr(sparse, 'chosen',
                       lambda key, scores, rate: jnp.int32(1))
   rng = np.random.default_rng(0)
   # Not `release`: what is compiled would remember the noise it had.
   with jax.enable_x64(True):
-    one, other = (jax.tree.map(np.asarray, made.draw(
-        jax.random.key(0), jnp.asarray(rng.poisson(rate, _size(made)) * 1.0),
-        made.parameters)) for rate in (9, 30))
+    one, other = (jax.tree.map(
+        np.asarray,
+        mechanism.draw(jax.random.key(0),
+                       jnp.asarray(rng.poisson(rate, _size(mechanism)) * 1.0),
+                       mechanism.parameters)) for rate in (9, 30))
   jax.tree.map(np.testing.assert_array_equal, one, other)
   assert np.isfinite(jax.tree.leaves(one)[-1]).all()

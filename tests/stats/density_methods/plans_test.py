@@ -1,4 +1,4 @@
-"""What a plan is made of, and what an estimate sees of records."""
+"""What a plan contains, and what an estimate sees of the records."""
 
 import itertools
 from unittest import mock
@@ -57,46 +57,49 @@ def test_a_guess_stands_for_a_private_number_of_records(num):
   values = np.linspace(2, 8, num)
   public = dict(lower=2.0, upper=8.0, epsilon=0.5)
   with mock.patch.object(mechanisms, 'compiled', _unseen):
-    made = api.density(KEY, values, expected_records=900,
-                       adjacency='add_or_remove_one', **public)
+    guessed = api.density(KEY, values, expected_records=900,
+                          adjacency='add_or_remove_one', **public)
     known = api.density(KEY, values, adjacency=REPLACE, **public)
-  assert made.mechanism == api.plan(900, epsilon=0.5, adjacency=ADD)
+  assert guessed.mechanism == api.plan(900, epsilon=0.5, adjacency=ADD)
   assert known.mechanism == api.plan(num, epsilon=0.5, adjacency=REPLACE)
-  for found in (made, known):
-    np.testing.assert_array_equal(found.coefficients, found.mechanism.statistic(
+  for curve in (guessed, known):
+    np.testing.assert_array_equal(curve.coefficients, curve.mechanism.statistic(
         (values - 2) / 6))
 
 
 @pytest.mark.sound
-@pytest.mark.parametrize('name', post_processing_reads_test.MADE)
+@pytest.mark.parametrize('name', post_processing_reads_test.MECHANISMS)
 def test_records_beyond_the_bounds_are_at_them(name):
   """And those that are not numbers, or of another number, are refused."""
-  made = post_processing_reads_test.MADE[name]
-  axes = getattr(made, 'num_attributes', getattr(made, 'dimension', 1))
-  flat = axes == 1 or isinstance(made, histograms.Polygon)
+  mechanism = post_processing_reads_test.MECHANISMS[name]
+  axes = getattr(mechanism, 'num_attributes',
+                 getattr(mechanism, 'dimension', 1))
+  flat = axes == 1 or isinstance(mechanism, histograms.Polygon)
   unit = np.linspace(0, 1, 50)
   far = np.where(unit == 1, 7.5, np.where(unit == 0, -np.inf, unit))
   if not flat:
     unit, far = (np.stack([each] * axes, 1) for each in (unit, far))
   with mock.patch.object(mechanisms, 'compiled', _unseen):
-    seen = [np.asarray(getattr(found, 'coefficients', found)) for found in (
-        made.estimate(KEY, each) for each in (unit, far))]
+    seen = [
+        np.asarray(getattr(released, 'coefficients', released))
+        for released in (mechanism.estimate(KEY, each) for each in (unit, far))
+    ]
     np.testing.assert_array_equal(*seen)
-    assert np.size(seen[0]) == np.size(made.statistic(unit))
+    assert np.size(seen[0]) == np.size(mechanism.statistic(unit))
     with pytest.raises(ValueError, match='NaN'):
-      made.estimate(KEY, np.where(unit == unit.flat[9], np.nan, unit))
-    if made.knows_total:
+      mechanism.estimate(KEY, np.where(unit == unit.flat[9], np.nan, unit))
+    if mechanism.knows_total:
       with pytest.raises(ValueError, match='50'):
-        made.estimate(KEY, unit[:49])
+        mechanism.estimate(KEY, unit[:49])
     else:
-      made.estimate(KEY, unit[:49])
+      mechanism.estimate(KEY, unit[:49])
 
 
 def test_samples_are_of_the_proper_estimate():
   heights = np.array([0.0, 3.0, 0.0, 1.0])
-  found = estimate.DensityEstimate(kind='histogram', coefficients=heights,
-                                   lower=-2.0, upper=6.0).sample(KEY, 4000)
-  counts = np.histogram(found, np.linspace(-2, 6, 5))[0]
+  samples = estimate.DensityEstimate(kind='histogram', coefficients=heights,
+                                     lower=-2.0, upper=6.0).sample(KEY, 4000)
+  counts = np.histogram(samples, np.linspace(-2, 6, 5))[0]
   assert counts[0] == counts[2] == 0
   # Five standard deviations: false alarms are rarer than 1e-6.
   assert abs(counts[1] - 3000) < 5 * 750**0.5
@@ -110,8 +113,8 @@ class _ChosenError(Exception):
 @pytest.mark.parametrize('adjacency', Adjacency)
 def test_scores_of_pairs_move_by_what_choices_are_made_for(adjacency):
   """Given noisy tables of single attributes, whatever they are."""
-  made = marginals.TreeMarginals(num_attributes=3, num_bins=2, epsilon=0.4,
-                                 num_records=40, adjacency=adjacency)
+  mechanism = marginals.TreeMarginals(num_attributes=3, num_bins=2, epsilon=0.4,
+                                      num_records=40, adjacency=adjacency)
   rng = np.random.default_rng(0)
   # Next to independent, where a record moves what is far from it.
   unit = rng.uniform(size=(40, 3))
@@ -119,11 +122,12 @@ def test_scores_of_pairs_move_by_what_choices_are_made_for(adjacency):
                    itertools.product((0.1, 0.9), repeat=3)]
   if adjacency is ADD:
     data.append(unit[1:])
-  told, scores = rng.uniform(1, 9, (3, 2)), []
+  fake_counts, scores = rng.uniform(1, 9, (3, 2)), []
 
   def noisy(key, counts, *numbers):
     del key, numbers
-    return jnp.asarray(told[:len(counts)]) if counts.ndim == 2 else counts
+    return jnp.asarray(
+        fake_counts[:len(counts)]) if counts.ndim == 2 else counts
 
   def chosen(key, values, rate):
     del key, rate
@@ -135,11 +139,12 @@ def test_scores_of_pairs_move_by_what_choices_are_made_for(adjacency):
               jax.lax, 'scan', coupling._in_turn):
     for each in data:
       with pytest.raises(_ChosenError):
-        made.draw(KEY, jnp.asarray(made.statistic(each)), made.parameters)
+        mechanism.draw(KEY, jnp.asarray(mechanism.statistic(each)),
+                       mechanism.parameters)
   first = np.array(scores)
   first = first[:, np.isfinite(first[0])]
-  moved = np.abs(first[:, None] - first)[-1 if adjacency is ADD else 0]
-  assert moved.max() == pytest.approx(made.selection.sensitivity)
+  changes = np.abs(first[:, None] - first)[-1 if adjacency is ADD else 0]
+  assert changes.max() == pytest.approx(mechanism.selection.sensitivity)
 
 
 def _of_curve(kind, num_bins):
@@ -152,31 +157,33 @@ def _of_curve(kind, num_bins):
 def test_factors_are_those_of_noise_and_sampling(kind):
   """Coefficients of exact counts times `shrinkage.factors` of V g / n^2 + 1/n.
   """
-  made = _of_curve(kind, 15) if kind != 'sums' else weighted.AdaptiveProjection(
-      num_records=60, rho=0.7, adjacency=REPLACE,
-      coefficient_weights=(1.0, 0.5, 0.25, 0.2))
-  statistic = made.statistic(np.random.default_rng(1).beta(1, 5, 60))
+  mechanism = _of_curve(kind, 15) if kind != 'sums' else (
+      weighted.AdaptiveProjection(
+          num_records=60, rho=0.7, adjacency=REPLACE,
+          coefficient_weights=(1.0, 0.5, 0.25, 0.2)))
+  statistic = mechanism.statistic(np.random.default_rng(1).beta(1, 5, 60))
   with jax.enable_x64(True), mock.patch.object(
       noisy_counts, 'noisy', lambda key, counts, *numbers: counts):
-    found = np.asarray(made.draw(KEY, jnp.asarray(statistic), made.parameters))
+    shrunk = np.asarray(
+        mechanism.draw(KEY, jnp.asarray(statistic), mechanism.parameters))
   if kind == 'sums':
     cosines, sines = np.split(statistic[1:] / 60 / np.sqrt(2), 2)
-    theta, noise = cosines - 1j * sines, made.scales[1:]**2
+    theta, noise = cosines - 1j * sines, mechanism.scales[1:]**2
   else:
-    theta = statistic / 60 @ made.parameters.analysis
-    noise = made.noise_variance * made.parameters.gains
+    theta = statistic / 60 @ mechanism.parameters.analysis
+    noise = mechanism.noise_variance * mechanism.parameters.gains
   variances = noise / 60**2 + 1 / 60
   factors = shrinkage.factors(theta, variances)
   assert 0 < np.min(factors) < np.max(factors) < 1 or 0 in factors
   wanted = theta * factors
   if kind == 'spline':
-    wanted = 1 + wanted @ made.parameters.synthesis
-  np.testing.assert_allclose(found, wanted, atol=1e-9)
+    wanted = 1 + wanted @ mechanism.parameters.synthesis
+  np.testing.assert_allclose(shrunk, wanted, atol=1e-9)
 
 
 def test_tables_agree_on_the_attributes_that_they_share():
   """Rows and columns sum to marginals, and densities to 1, under any noise."""
-  made = marginals.TreeMarginals(
+  mechanism = marginals.TreeMarginals(
       num_attributes=3, num_bins=3, epsilon=0.4, num_records=40,
       adjacency=REPLACE)
   rng = np.random.default_rng(0)
@@ -187,18 +194,18 @@ def test_tables_agree_on_the_attributes_that_they_share():
   places = iter((1, 5))
 
   def drawn(key, data):
-    found = made.draw(key, data, made.parameters)
-    return found, found.cells()
+    tables = mechanism.draw(key, data, mechanism.parameters)
+    return tables, tables.cells()
   with jax.enable_x64(True), mock.patch.object(
       noisy_counts, 'noisy', noisy), mock.patch.object(
           sparse, 'chosen', lambda *_: jnp.int32(next(places))), (
               mock.patch.object(jax.lax, 'scan', coupling._in_turn)):
-    found, cells = jax.tree.map(np.asarray, jax.jit(drawn)(
-        KEY, made.statistic(rng.uniform(size=(40, 3)))))
-  assert found.edges.tolist() == [[0, 1], [1, 2]]
-  for (parent, child), joint in zip(found.edges, found.joints, strict=True):
+    tables, cells = jax.tree.map(np.asarray, jax.jit(drawn)(
+        KEY, mechanism.statistic(rng.uniform(size=(40, 3)))))
+  assert tables.edges.tolist() == [[0, 1], [1, 2]]
+  for (parent, child), joint in zip(tables.edges, tables.joints, strict=True):
     for axis, attribute in ((1, parent), (0, child)):
-      np.testing.assert_allclose(joint.sum(axis), found.marginals[attribute],
+      np.testing.assert_allclose(joint.sum(axis), tables.marginals[attribute],
                                  atol=1e-12)
   assert np.mean(cells) == pytest.approx(1) and (cells >= 0).all()
 
@@ -210,6 +217,6 @@ def test_noise_for_given_weights_is_never_worse_than_in_proportion():
         sensitivities.weighted_circle(noise, adjacency=REPLACE))
   gains = []
   for weights in ((1.0, 0.5), (1.0, 0.1), (0.3, 0.0, 0.9)):
-    found = projections.least_noise_weights(weights)
-    gains.append(error(weights, found) / error(weights, weights))
+    best = projections.least_noise_weights(weights)
+    gains.append(error(weights, best) / error(weights, weights))
   assert max(gains) <= 1 and min(gains) < 0.95

@@ -33,8 +33,8 @@ from experiments.methods.statistics import marginals
 ADD, REPLACE = Adjacency
 
 
-def _made():
-  """One of every law there is, by name."""
+def _mechanisms():
+  """One of every density mechanism, by name."""
   both = {
       'adaptive': (adaptive.AdaptiveHistogram, dict(num_bins=9)),
       'circle': (adaptive.AdaptiveHistogram,
@@ -73,7 +73,7 @@ def _made():
   yield 'two stages', stages.TwoStages(epsilon=0.4, **known)
 
 
-MADE = dict(_made())
+MECHANISMS = dict(_mechanisms())
 
 
 def _used(draw, key, data, parameters):
@@ -96,25 +96,26 @@ def _used(draw, key, data, parameters):
 
 
 @pytest.mark.sound
-@pytest.mark.parametrize('name', MADE)
+@pytest.mark.parametrize('name', MECHANISMS)
 def test_post_processing_reads_noisy_numbers_alone(name):
-  made = MADE[name]
-  axes = getattr(made, 'num_attributes', getattr(made, 'dimension', 1))
+  mechanism = MECHANISMS[name]
+  axes = getattr(mechanism, 'num_attributes',
+                 getattr(mechanism, 'dimension', 1))
   unit = np.linspace(0.01, 0.99, 50)
-  flat = axes == 1 or isinstance(made, histograms.Polygon)
+  flat = axes == 1 or isinstance(mechanism, histograms.Polygon)
   with jax.enable_x64(True):
-    data = jnp.asarray(made.statistic(
+    data = jnp.asarray(mechanism.statistic(
         unit if flat else np.stack([unit] * axes, 1)))
-    given = jax.random.key(0), data, made.parameters
-    assert not _used(made.draw, *given)
+    given = jax.random.key(0), data, mechanism.parameters
+    assert not _used(mechanism.draw, *given)
     # What reads them besides is seen.
     assert _used(lambda key, data, numbers: jax.tree.map(
         lambda leaf: leaf + jnp.sum(data).astype(leaf.dtype),
-        made.draw(key, data, numbers)), *given)
+        mechanism.draw(key, data, numbers)), *given)
 
 
 def test_there_is_one_of_each_kind():
-  kinds = {type(made) for made in MADE.values()}
+  kinds = {type(one) for one in MECHANISMS.values()}
 
   def concrete(kind):
     if kind.__module__.startswith('dpjax.stats.density_methods') and not (

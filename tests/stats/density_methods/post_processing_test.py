@@ -24,11 +24,11 @@ def _processed(post, noise=1.0):
 @pytest.mark.parametrize('post', ['clip', 'simplex', 'increasing',
                                   'decreasing', 'unimodal'])
 def test_results_are_densities(post):
-  found = _processed(post)
-  assert found.shape == _HEIGHTS.shape
-  assert found.min() >= 0
-  np.testing.assert_allclose(found.mean(-1), 1, atol=1e-12)
-  falls, rises = np.diff(found) < -1e-12, np.diff(found) > 1e-12
+  heights = _processed(post)
+  assert heights.shape == _HEIGHTS.shape
+  assert heights.min() >= 0
+  np.testing.assert_allclose(heights.mean(-1), 1, atol=1e-12)
+  falls, rises = np.diff(heights) < -1e-12, np.diff(heights) > 1e-12
   if post == 'increasing':
     assert not falls.any()
   if post == 'decreasing':
@@ -53,19 +53,19 @@ def _members(post, count=4000):
 @pytest.mark.parametrize('post', ['simplex', 'increasing', 'decreasing'])
 def test_nearest_points_of_convex_sets(post):
   """v - P makes no acute angle with q - P for any q of the set."""
-  found = _processed(post)
+  heights = _processed(post)
   others = _members(post)
-  off = _HEIGHTS - found
-  assert np.max(off @ others.T - np.sum(off * found, -1)[:, None]) < 1e-9
+  off = _HEIGHTS - heights
+  assert np.max(off @ others.T - np.sum(off * heights, -1)[:, None]) < 1e-9
   with jax.enable_x64(True):
-    again = post_processing.processed(jnp.asarray(found), post, 1.0)
-  np.testing.assert_allclose(again, found, atol=1e-12)
+    again = post_processing.processed(jnp.asarray(heights), post, 1.0)
+  np.testing.assert_allclose(again, heights, atol=1e-12)
 
 
 def test_unimodal_is_the_nearest_of_all_modes():
   """Each mode by scikit-learn and a projection, and the best of them."""
-  found = _processed('unimodal')
-  for heights, best in zip(_HEIGHTS, found, strict=True):
+  fitted = _processed('unimodal')
+  for heights, best in zip(_HEIGHTS, fitted, strict=True):
     least = np.inf
     for mode in range(_SIZE):
       places = np.arange(_SIZE)
@@ -104,12 +104,12 @@ def test_clip_is_divided_by_what_is_left():
 
 @pytest.mark.every(2)
 def test_shrinkage_by_the_share_of_noise():
-  spread = np.mean((_HEIGHTS - 1)**2, -1, keepdims=True)
-  noise = float(np.median(spread))
-  found = _processed('james_stein', noise)
-  share = np.maximum(0, 1 - noise / spread)
+  mean_square = np.mean((_HEIGHTS - 1)**2, -1, keepdims=True)
+  noise = float(np.median(mean_square))
+  shrunk = _processed('james_stein', noise)
+  share = np.maximum(0, 1 - noise / mean_square)
   assert 0 < np.sum(share == 0) < share.size
-  np.testing.assert_allclose(found, 1 + (_HEIGHTS - 1) * share, atol=1e-12)
+  np.testing.assert_allclose(shrunk, 1 + (_HEIGHTS - 1) * share, atol=1e-12)
   np.testing.assert_allclose(_processed('james_stein', 0.0), _HEIGHTS)
   assert np.all(post_processing.james_stein(jnp.ones(3), 0.5) == 1)
 

@@ -106,19 +106,19 @@ def test_errors_where_privacy_dominates(line):
   """Spec 8.3."""
   smoothness, signal, *wanted = line
   density, size = compared_densities.random_phases(int(smoothness)), 10**13
-  found = []
+  errors = []
   for budget in ({'epsilon': signal / size}, {'rho': (signal / size)**2}):
     # The least of both orders is that of privacy.
     printed = projection_tunings.printed_projection(
         num_records=size, smoothness=int(smoothness), adjacency=REPLACE,
         **budget)
     exact = projection(num_records=size, num_functions=3, **budget)
-    found += [printed.expected(density).total, oracle(printed, density)[1],
-              oracle(exact, density)[1]]
-  del found[4]
-  assert found == pytest.approx(wanted, rel=0.03)
-  assert found[0] == pytest.approx(wanted[0], rel=0.01)
-  assert found[3:] == pytest.approx(wanted[3:], rel=0.01)
+    errors += [printed.expected(density).total, oracle(printed, density)[1],
+               oracle(exact, density)[1]]
+  del errors[4]
+  assert errors == pytest.approx(wanted, rel=0.03)
+  assert errors[0] == pytest.approx(wanted[0], rel=0.01)
+  assert errors[3:] == pytest.approx(wanted[3:], rel=0.01)
 
 
 @pytest.mark.parametrize('line', tables.lines(tables.WIENER))
@@ -127,16 +127,16 @@ def test_best_weights_of_a_density(line):
   name, size, epsilon, wanted = line
   density, size, rho = DENSITIES[name], int(size), epsilon**2 / 2
   weights = projection_tunings.oracle_weights(density, num_records=size, rho=rho)
-  found = weighted(num_records=size, rho=rho, coefficient_weights=weights)
-  least = found.expected(density).total
+  best = weighted(num_records=size, rho=rho, coefficient_weights=weights)
+  least = best.expected(density).total
   assert least == pytest.approx(wanted, rel=0.01)
   cut = projection(num_records=size, rho=rho, num_functions=3)
   assert least < oracle(cut, density)[1]
   # Stationary: other weights nearby are no better.
   rng = np.random.default_rng(0)
   for _ in range(20):
-    moved = np.array(weights) * np.exp(0.1 * rng.normal(size=len(weights)))
-    other = dataclasses.replace(found, coefficient_weights=tuple(moved))
+    perturbed = np.array(weights) * np.exp(0.1 * rng.normal(size=len(weights)))
+    other = dataclasses.replace(best, coefficient_weights=tuple(perturbed))
     assert other.expected(density).total > least
 
 
@@ -162,18 +162,18 @@ def test_constants_over_a_class(smoothness):
   public = dict(num_records=10**18, rho=(signal / 10**18)**2)
   unit = radius**(2 / (smoothness + 1)) * signal**(
       -2 * smoothness / (smoothness + 1))
-  found = []
+  constants = []
   for tuning in ('printed', 'exact'):
     mechanism = projection(num_functions=3, tuning=tuning,
                            fix_mass=tuning == 'exact', **public)
     mechanism = of(mechanism, projection_tunings.tuned_num_functions(
         mechanism, smoothness=smoothness, radius=radius))
-    found.append(mechanism.worst_case(smoothness, radius).total / unit)
+    constants.append(mechanism.worst_case(smoothness, radius).total / unit)
   best = projection_tunings.pinsker_projection(smoothness=smoothness, radius=radius,
                                         adjacency=REPLACE, **public)
-  found.append(best.worst_case(smoothness, radius).total / unit)
-  assert found == pytest.approx(CONSTANTS[smoothness], rel=0.03)
-  assert found[0] / found[2] == pytest.approx(4, abs=0.2)
+  constants.append(best.worst_case(smoothness, radius).total / unit)
+  assert constants == pytest.approx(CONSTANTS[smoothness], rel=0.03)
+  assert constants[0] / constants[2] == pytest.approx(4, abs=0.2)
 
 
 @pytest.mark.slow
@@ -183,8 +183,8 @@ def test_constant_of_an_interval():
   best = projection_tunings.pinsker_projection(
       num_records=10**12, rho=(signal / 10**12)**2, smoothness=1, radius=2.0,
       basis='cosine', adjacency=REPLACE)
-  found = best.worst_case(1, 2.0).total * signal / 2
-  assert found == pytest.approx(0.450, rel=0.02)
+  constant = best.worst_case(1, 2.0).total * signal / 2
+  assert constant == pytest.approx(0.450, rel=0.02)
 
 
 @pytest.mark.parametrize('mechanism, density', [
@@ -252,10 +252,10 @@ def test_least_numbers_of_functions():
 @pytest.mark.parametrize('radius', [0.3, 2.0])
 def test_sampling_at_worst_is_that_of_twice_the_frequency(radius):
   """Squares of cosines: a wave of frequency 2 k, of norm L, attains it."""
-  made = projections.WeightedProjection(
+  mechanism = projections.WeightedProjection(
       num_records=50, rho=0.4, adjacency=REPLACE, basis='cosine',
       coefficient_weights=(0.8,))
   wave = compared_densities.cosine_wave(1, radius / (math.sqrt(2) * math.pi))
   assert wave.sobolev(1) == pytest.approx(radius)
-  assert made.worst_case(1, radius).sampling == pytest.approx(
-      made.expected(wave).sampling)
+  assert mechanism.worst_case(1, radius).sampling == pytest.approx(
+      mechanism.expected(wave).sampling)

@@ -30,11 +30,11 @@ SHAPES = [projection_tunings.pinsker_weights(9.5, smoothness=beta)
 def test_noise_of_frequencies(weights):
   """Item DEN-B4: it says that kappa / weight is least, which it is not."""
   mechanism = weighted(num_records=10, rho=0.5, coefficient_weights=weights)
-  told = np.array(weights) > 0
+  measured = np.array(weights) > 0
 
   def privacy(shape):
     # Variances 1 / shape, scaled to the budget, of both parts of a frequency.
-    squared = np.array(weights)[told]**2 / shape[told]
+    squared = np.array(weights)[measured]**2 / shape[measured]
     return 2 * squared.sum() * sensitivities.weighted_circle(
         shape, adjacency=REPLACE) / 100
   proportional = mechanism.expected(densities.uniform()).privacy
@@ -49,8 +49,8 @@ def test_noise_of_frequencies(weights):
   others = shape * np.exp(rng.normal(size=(100, shape.size)) * rng.uniform(
       0.02, 1, (100, 1)))
   assert min(map(privacy, others)) > 0.998 * least
-  assert mechanism.noise_variances[1:][told] == pytest.approx(
-      mechanism.kappa / shape[told])
+  assert mechanism.noise_variances[1:][measured] == pytest.approx(
+      mechanism.kappa / shape[measured])
 
 
 def test_what_the_least_noise_gains():
@@ -86,9 +86,9 @@ def test_closed_forms_are_what_is_released(name):
                           num_bins=1024, repetitions=4000)
   released = mechanism.coefficients(jax.random.key(2),
                                     mechanism.of_counts(counts))
-  found = estimate.errors_of(mechanism.kind, released, density)
-  assert abs(found.mean() - mechanism.expected(density).total) < (
-      4 * found.std() / math.sqrt(found.size))
+  errors = estimate.errors_of(mechanism.kind, released, density)
+  assert abs(errors.mean() - mechanism.expected(density).total) < (
+      4 * errors.std() / math.sqrt(errors.size))
   truth = mechanism.weights * getattr(density, {
       'spectrum': 'fourier'}.get(mechanism.kind, mechanism.kind))(3)
   if mechanism.kind == 'spectrum':
@@ -133,7 +133,7 @@ def test_sums_directly_and_by_cells(name):
       np.eye(functions.shape[1]), abs=1e-12)
 
 
-def parameters_told(mechanism):
+def released_parameters(mechanism):
   """Which sums are; others are multiplied by 0."""
   parts = 2 if mechanism.basis == 'fourier' else 1
   return np.append(1.0, np.tile(mechanism.weights, parts)) > 0
@@ -152,7 +152,7 @@ def parameters_told(mechanism):
     functools.partial(projections.WeightedProjection, basis='cosine',
                       coefficient_weights=(1.0, 0.6, 0.1))])
 def test_log_ratios_of_neighbours(build, budget, adjacency):
-  """What is told moves by the budget at most, and all of it is used."""
+  """Released sums move by at most the budget, and use all of it."""
   if 'epsilon' in budget and build.func is projections.WeightedProjection:
     with pytest.raises(ValueError, match='rho'):
       build(num_records=5, adjacency=adjacency, **budget)
@@ -160,12 +160,12 @@ def test_log_ratios_of_neighbours(build, budget, adjacency):
   mechanism = build(num_records=5, adjacency=adjacency, **budget)
   places = np.random.default_rng(0).uniform(size=(40_000, 2))
   places[0] = 0, 1
-  moved = basis(places[:, 0], mechanism)
+  change = basis(places[:, 0], mechanism)
   if adjacency is REPLACE:
-    moved = (moved - basis(places[:, 1], mechanism))[:, 1:]
-  scales = mechanism.parameters.scales[-moved.shape[1]:]
-  told = parameters_told(mechanism)[-moved.shape[1]:]
-  shifts = np.abs(moved[:, told]) / scales[told]
+    change = (change - basis(places[:, 1], mechanism))[:, 1:]
+  scales = mechanism.parameters.scales[-change.shape[1]:]
+  released = released_parameters(mechanism)[-change.shape[1]:]
+  shifts = np.abs(change[:, released]) / scales[released]
   losses = shifts.sum(1) if mechanism.pure else (shifts**2).sum(1) / 2
   spent = losses.max() / (mechanism.epsilon or mechanism.rho)
   assert spent <= 1 + 1e-12
@@ -176,10 +176,10 @@ def test_log_ratios_of_neighbours(build, budget, adjacency):
 
 
 @pytest.mark.every(3)
-@pytest.mark.parametrize('budget, law', [
+@pytest.mark.parametrize('budget, distribution', [
     ({'epsilon': 0.5}, stats.laplace), ({'rho': 0.5}, stats.norm)])
 @pytest.mark.parametrize('adjacency', Adjacency)
-def test_noise_has_the_law_it_is_said_to_have(budget, law, adjacency):
+def test_noise_has_the_law_it_is_said_to_have(budget, distribution, adjacency):
   """Kolmogorov-Smirnov, refused with probability 1e-4."""
   mechanism = projections.Projection(num_records=100, num_functions=3,
                                      adjacency=adjacency, **budget)
@@ -189,7 +189,8 @@ def test_noise_has_the_law_it_is_said_to_have(budget, law, adjacency):
   released = mechanism.coefficients(jax.random.key(5), sums)
   noise = math.sqrt(2) * total * np.concatenate([released.real,
                                                  released.imag]).ravel()
-  assert stats.kstest(noise / mechanism.scales[1], law.cdf).pvalue > 1e-4
+  assert stats.kstest(noise / mechanism.scales[1],
+                      distribution.cdf).pvalue > 1e-4
 
 
 @pytest.mark.slow
@@ -199,24 +200,24 @@ def test_what_is_not_known_is_divided_by():
                                      adjacency=ADD)
   # So near to one another that |theta| is nearly 1, and so is its share.
   x = np.random.default_rng(1).uniform(0.3, 0.4, size=80)
-  found = mechanism.estimate(jax.random.key(0), x)
-  assert found.coefficients[0] == pytest.approx(np.exp(-2j * np.pi * x).mean())
+  curve = mechanism.estimate(jax.random.key(0), x)
+  assert curve.coefficients[0] == pytest.approx(np.exp(-2j * np.pi * x).mean())
   private = dataclasses.replace(mechanism, rho=8.0)
   sums = np.tile(mechanism.statistic(x), (2000, 1))
   shares = private.coefficients(jax.random.key(1), sums)[:, 0]
-  scale = np.abs(found.coefficients[0]) / 80 * private.scales[0]
-  direction = found.coefficients[0] / np.abs(found.coefficients[0])
-  spread = np.std((shares / direction).real)
+  scale = np.abs(curve.coefficients[0]) / 80 * private.scales[0]
+  direction = curve.coefficients[0] / np.abs(curve.coefficients[0])
+  stddev = np.std((shares / direction).real)
   expected = math.hypot(scale, private.scales[1] / 80 / math.sqrt(2))
-  assert spread == pytest.approx(expected, rel=0.1)
+  assert stddev == pytest.approx(expected, rel=0.1)
   with pytest.raises(NotImplementedError):
     private.expected(densities.uniform())
 
 
 def test_events():
-  found = projection(num_records=9, num_functions=5, rho=0.5).event
-  assert found.noise_multiplier == pytest.approx(2.0)
-  # Without a budget sums are told as they are.
+  event = projection(num_records=9, num_functions=5, rho=0.5).event
+  assert event.noise_multiplier == pytest.approx(2.0)
+  # Without a budget sums are released as they are.
   plain = projection(num_records=9, num_functions=5)
   assert plain.expected(densities.uniform()).privacy == 0 and not any(plain.scales)
 
@@ -226,18 +227,19 @@ def test_an_estimate_of_any_mass():
   mechanism = projection(num_records=300, rho=0.005, num_functions=5,
                          fix_mass=False)
   x = np.asarray(compared_densities.tent(2).sample(jax.random.key(0), 300))
-  found = mechanism.estimate(jax.random.key(1), x)
+  curve = mechanism.estimate(jax.random.key(1), x)
   grid = (np.arange(512) + 0.5) / 512
-  assert found.kind == 'spectrum' and found.coefficients.shape == (3,)
-  assert found(grid).mean() == pytest.approx(found.coefficients[0].real)
-  assert np.mean((found(grid) - compared_densities.tent(2).pdf(grid))**2) == pytest.approx(
-      found.ise(compared_densities.tent(2)), rel=1e-4)
-  off = found.coefficients[0].real - 1
-  assert off**2 > 0.005 * found.ise(compared_densities.tent(2))
+  assert curve.kind == 'spectrum' and curve.coefficients.shape == (3,)
+  assert curve(grid).mean() == pytest.approx(curve.coefficients[0].real)
+  assert np.mean(
+      (curve(grid) - compared_densities.tent(2).pdf(grid))**2) == pytest.approx(
+          curve.ise(compared_densities.tent(2)), rel=1e-4)
+  off = curve.coefficients[0].real - 1
+  assert off**2 > 0.005 * curve.ise(compared_densities.tent(2))
   with jax.enable_x64(True):
-    bins = estimate.on_bins(found.kind, found.coefficients, 512)
-  assert np.asarray(bins) == pytest.approx(found(grid), abs=1e-4)
-  assert found.proper().coefficients.mean() == pytest.approx(1)
+    bins = estimate.on_bins(curve.kind, curve.coefficients, 512)
+  assert np.asarray(bins) == pytest.approx(curve(grid), abs=1e-4)
+  assert curve.proper().coefficients.mean() == pytest.approx(1)
 
 
 @pytest.mark.parametrize('build', [
@@ -257,9 +259,9 @@ def test_an_estimate_of_any_mass():
                                            adjacency=REPLACE),
     lambda: projection(num_records=5, num_functions=5).worst_case(1, 0.0)])
 def test_refusals(build):
-  with pytest.raises(ValueError) as found:
+  with pytest.raises(ValueError) as error:
     build()
-  assert '\n' not in str(found.value)
+  assert '\n' not in str(error.value)
 
 
 def test_one_law_for_all_numbers():

@@ -29,8 +29,8 @@ def cosines(x, top):
       x, np.arange(1, top + 1)))
 
 
-def most_moved(move, dims, top):
-  """The largest found: of random places, and uphill from the best of them."""
+def largest_change(move, dims, top):
+  """The largest change from random places and climbs from the best of them."""
   places = np.random.default_rng(0).uniform(0, 1, (20_000, dims))
   values = move(places)
   starts = places[np.argsort(values)[-8:]]
@@ -38,23 +38,23 @@ def most_moved(move, dims, top):
                               method='Nelder-Mead', options={
                                   'xatol': 1e-10, 'fatol': 1e-12})
             for start in starts]
-  assert values.max() <= max(-found.fun for found in uphill) + 1e-9
-  return max(-found.fun for found in uphill)
+  assert values.max() <= max(-optimum.fun for optimum in uphill) + 1e-9
+  return max(-optimum.fun for optimum in uphill)
 
 
 @pytest.mark.parametrize('size, first, second, single', TABLE)
 def test_table_of_the_reference(size, first, second, single):
-  found = {(order, adjacency): sensitivities.trigonometric(
+  actual = {(order, adjacency): sensitivities.trigonometric(
       size, order=order, adjacency=adjacency)
-           for order in (1, 2) for adjacency in Adjacency}
-  assert found[1, REPLACE] == pytest.approx(first, abs=6e-4)
-  assert found[2, REPLACE] == pytest.approx(second, abs=6e-5)
-  assert found[2, ADD] == math.sqrt(size - 1)
+            for order in (1, 2) for adjacency in Adjacency}
+  assert actual[1, REPLACE] == pytest.approx(first, abs=6e-4)
+  assert actual[2, REPLACE] == pytest.approx(second, abs=6e-5)
+  assert actual[2, ADD] == math.sqrt(size - 1)
   if single:
-    assert found[1, ADD] == pytest.approx(single, abs=6e-4)
+    assert actual[1, ADD] == pytest.approx(single, abs=6e-4)
   for order in (1, 2):
-    ratio = sensitivities.trigonometric(
-        size, order=order, adjacency=REPLACE, printed=True) / found[order, REPLACE]
+    ratio = sensitivities.trigonometric(size, order=order, adjacency=REPLACE,
+                                        printed=True) / actual[order, REPLACE]
     assert 1.7 < ratio < 2.2
 
 
@@ -72,19 +72,19 @@ def test_printed_sensitivities():
 @pytest.mark.parametrize('order', [1, 2])
 def test_no_pair_moves_sums_farther_and_one_as_far(size, order):
   top = size // 2
-  found = most_moved(lambda pair: np.linalg.norm(
+  largest = largest_change(lambda pair: np.linalg.norm(
       basis(pair[:, 0], top) - basis(pair[:, 1], top), order, -1), 2, top)
   limit = sensitivities.trigonometric(size, order=order, adjacency=REPLACE)
-  assert found <= limit <= found * (1 + 1e-6)
+  assert largest <= limit <= largest * (1 + 1e-6)
 
 
 @pytest.mark.parametrize('size', [3, 5, 11, 21])
 def test_no_record_is_longer_and_one_as_long(size):
   top = size // 2
-  found = most_moved(lambda place: np.linalg.norm(
+  largest = largest_change(lambda place: np.linalg.norm(
       basis(place[:, 0], top), 1, -1), 1, top)
   limit = sensitivities.trigonometric(size, order=1, adjacency=ADD)
-  assert found <= limit <= found * (1 + 1e-6)
+  assert largest <= limit <= largest * (1 + 1e-6)
 
 
 def test_limits_of_many_functions():
@@ -106,9 +106,9 @@ def test_weighted_sums_move_as_far_as_said(basis_of, weighted, weights):
 
   def norm(functions):
     return np.sum(np.asarray(weights) * functions**2, (-2, -1))
-  found = most_moved(lambda pair: norm(
+  largest = largest_change(lambda pair: norm(
       basis_of(pair[:, 0], top) - basis_of(pair[:, 1], top)), 2, top)
-  assert found <= weighted(weights, adjacency=REPLACE) <= found * (1 + 1e-6)
+  assert largest <= weighted(weights, adjacency=REPLACE) <= largest * (1 + 1e-6)
   # A place within each cell: the cosine is longest at the border.
   longest = norm(basis_of(np.linspace(0, 1, 1001), top)).max()
   assert weighted(weights, adjacency=ADD) == pytest.approx(longest)
@@ -128,9 +128,9 @@ def test_anchors_of_weights():
     weights = 1 - np.arange(1, width) / width
     # Attained by a record at each end.
     ends = cosines(np.array([0.0, 1.0]), width - 1)
-    found = sensitivities.weighted_cosine(weights, adjacency=REPLACE)
-    assert found == pytest.approx(weights @ (ends[0] - ends[1])**2)
-    assert found / weights.sum() == pytest.approx(ratio, abs=6e-3)
+    sensitivity = sensitivities.weighted_cosine(weights, adjacency=REPLACE)
+    assert sensitivity == pytest.approx(weights @ (ends[0] - ends[1])**2)
+    assert sensitivity / weights.sum() == pytest.approx(ratio, abs=6e-3)
 
 
 @pytest.mark.parametrize('size', [1, 2, 4, 10, 3.0])

@@ -24,15 +24,15 @@ def _records(size=400):
 def test_curves_are_close_monotone_and_cost_their_budget(method, adjacency):
   budget = dict(rho=200.0) if method == 'square_root' else dict(epsilon=200.0)
   records = _records()
-  found = api.ecdf(_KEY, records, _GRID, adjacency=adjacency, method=method,
+  curve = api.ecdf(_KEY, records, _GRID, adjacency=adjacency, method=method,
                    **budget)
   exact = _GRID.ranks(records)
-  assert np.abs(found.ranks - exact).max() < 6 * found.stddevs.max() + 1
-  assert np.all(np.diff(found.cdf) >= 0) and found.cdf[-1] <= 1
-  assert found.counts().min() >= 0
-  assert found.mechanism.adjacency is Adjacency(adjacency)
+  assert np.abs(curve.ranks - exact).max() < 6 * curve.stddevs.max() + 1
+  assert np.all(np.diff(curve.cdf) >= 0) and curve.cdf[-1] <= 1
+  assert curve.counts().min() >= 0
+  assert curve.mechanism.adjacency is Adjacency(adjacency)
   if 'epsilon' in budget:
-    assert mechanism.epsilon(found.mechanism,
+    assert mechanism.epsilon(curve.mechanism,
                              delta=1e-9) == pytest.approx(200.0)
 
 
@@ -48,21 +48,21 @@ def test_auto_is_the_least_error_of_each_budget():
 
 def test_quantiles_are_the_first_thresholds_that_reach_them():
   records = _records()
-  found = api.ecdf(_KEY, records, _GRID, epsilon=1e6, adjacency='replace_one')
+  curve = api.ecdf(_KEY, records, _GRID, epsilon=1e6, adjacency='replace_one')
   probs = np.array([[0.1, 0.5], [0.9, 0.999]])
   expected = [_GRID.thresholds[np.argmax(_GRID.ranks(records) >= 400 * p - 1e-6)]
               for p in probs.ravel()]
-  np.testing.assert_array_equal(found.quantiles(probs).ravel(), expected)
+  np.testing.assert_array_equal(curve.quantiles(probs).ravel(), expected)
   with pytest.raises(ValueError, match='probs'):
-    found.quantiles(1.0)
+    curve.quantiles(1.0)
 
 
 def test_search_passes_where_a_curve_falls():
   curve = np.array([[1.0, 4.0, 2.0, 6.0, 5.0, 9.0]])
   wanted = np.array([[0.5, 3.0, 5.5, 9.0, 10.0]])
-  found = inverse.search(curve, wanted)[0]
+  places = inverse.search(curve, wanted)[0]
   padded = np.concatenate([[-np.inf], curve[0], [np.inf]])
-  for j, rank in zip(found, wanted[0]):
+  for j, rank in zip(places, wanted[0]):
     assert padded[j - 1] < rank and (padded[j] >= rank or j == 6)
   monotone = np.sort(curve)
   np.testing.assert_array_equal(
@@ -101,7 +101,7 @@ def test_bad_input_is_one_line(change, message):
 
 def test_values_beyond_the_bounds_are_told():
   with pytest.warns(UserWarning, match='beyond the public bounds'):
-    found = api.ecdf(_KEY, [-1.0, 20.0, 3.0], _GRID, epsilon=1e6,
+    curve = api.ecdf(_KEY, [-1.0, 20.0, 3.0], _GRID, epsilon=1e6,
                      adjacency='replace_one')
-  np.testing.assert_allclose(found.ranks[[0, 3, 4, -2, -1]], [1, 1, 2, 2, 3],
+  np.testing.assert_allclose(curve.ranks[[0, 3, 4, -2, -1]], [1, 1, 2, 2, 3],
                              atol=1e-6)

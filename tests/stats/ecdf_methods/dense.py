@@ -13,7 +13,7 @@ def nodes(shape: tuple[int, ...], size: int) -> np.ndarray:
 
 
 def by_level(shape: tuple[int, ...], values) -> np.ndarray:
-  """What is told by level [h], for each node."""
+  """Returns values by level [h] for each node."""
   return np.repeat(values, np.cumprod(shape))
 
 
@@ -32,7 +32,7 @@ def prefix_variances(weights: np.ndarray, *, known: bool) -> np.ndarray:
   return np.diag(below @ covariance(weights, known=known) @ below.T)
 
 
-def moved(matrix: np.ndarray, power: int, *, replaced: bool) -> float:
+def sensitivity(matrix: np.ndarray, power: int, *, replaced: bool) -> float:
   """Largest sum of |change|^power of a linear query [m, N] by one record."""
   columns = matrix.T
   if replaced:

@@ -55,26 +55,26 @@ def _dense(num_thresholds, adjacency, norm, root, known, scales):
   if norm == 'l2':
     inverse = np.linalg.pinv(steps * weights**2 @ steps.T)
     diagonal = np.diag(inverse)
-    found = diagonal[:, None] + diagonal - 2 * inverse
+    distances = diagonal[:, None] + diagonal - 2 * inverse
   else:
     lengths = np.full((rows + 1,) * 2, np.inf)
     for step, weight in zip(steps.T[weights > 0], weights[weights > 0],
                             strict=True):
       start, end = np.flatnonzero(step)
       lengths[start, end] = min(lengths[start, end], 1 / weight)
-    found = csgraph.shortest_path(np.where(np.isinf(lengths), 0, lengths),
-                                  directed=False)
-  return max(found[pair] for pair in _pairs(rows, adjacency, known))
+    distances = csgraph.shortest_path(np.where(np.isinf(lengths), 0, lengths),
+                                      directed=False)
+  return max(distances[pair] for pair in _pairs(rows, adjacency, known))
 
 
 @pytest.mark.parametrize('depth', _TABLE)
 def test_table(depth):
   size, row = 2**depth, _TABLE[depth]
-  found = [calibrate(size, adjacency=adjacency, norm='l1', root=root)
-           for adjacency in (_REPLACE, _ADD) for root in (True, False)
-           if depth > 1 or root or adjacency is _ADD]
-  assert found == [*row[:2][:1 + (depth > 1)], *row[2:4]]
-  assert found[-2] == -(-(depth + 1) // 2)
+  sensitivities = [calibrate(size, adjacency=adjacency, norm='l1', root=root)
+                   for adjacency in (_REPLACE, _ADD) for root in (True, False)
+                   if depth > 1 or root or adjacency is _ADD]
+  assert sensitivities == [*row[:2][:1 + (depth > 1)], *row[2:4]]
+  assert sensitivities[-2] == -(-(depth + 1) // 2)
   squares = [calibrate(size, adjacency=adjacency, norm='l2')
              for adjacency in (_ADD, _REPLACE)]
   np.testing.assert_allclose(squares, row[4:], atol=5.1e-5)
@@ -120,9 +120,9 @@ def test_first_numbers_of_rows_that_cost_as_much_as_the_power_of_two():
   first = {}
   for size in range(5, 330):
     depth = dyadic_calibration.num_levels(size) - 1
-    price = calibrate(size, adjacency=_REPLACE, norm='l1')
-    assert price in (depth - 1, depth)
-    if price == depth:
+    cost = calibrate(size, adjacency=_REPLACE, norm='l1')
+    assert cost in (depth - 1, depth)
+    if cost == depth:
       first.setdefault(depth, size)
     assert calibrate(size, adjacency=_ADD, norm='l1') == -(-(depth + 1) // 2)
   assert list(first.values()) == [6, 12, 21, 45, 81, 177, 321]
@@ -130,8 +130,8 @@ def test_first_numbers_of_rows_that_cost_as_much_as_the_power_of_two():
 
 def test_a_threshold_more_than_a_power_of_two_costs_no_more():
   for depth in (3, 6, 10):
-    price = dict(adjacency=_REPLACE, norm='l1', known_last_row=True)
-    assert calibrate(2**depth + 1, **price) == depth
+    options = dict(adjacency=_REPLACE, norm='l1', known_last_row=True)
+    assert calibrate(2**depth + 1, **options) == depth
 
 
 @pytest.mark.parametrize('size', [5, 13, 37, 64])
@@ -145,10 +145,10 @@ def test_signed_nodes_are_the_optima_of_linear_programs(size):
             & (np.arange(1, size + 1) <= last)).astype(float)
     solved = optimize.linprog(np.ones(2 * levels.size), np.hstack([z, -z]),
                               rows, A_eq=np.hstack([z, -z]), b_eq=rows)
-    found = dyadic.signed_nodes(int(first), int(last), size)
-    assert len(found) == pytest.approx(solved.fun)
+    nodes = dyadic.signed_nodes(int(first), int(last), size)
+    assert len(nodes) == pytest.approx(solved.fun)
     total = np.zeros(size)
-    for sign, place, level in found:
+    for sign, place, level in nodes:
       total[(place - 1) * 2**level:place * 2**level] += sign
     np.testing.assert_array_equal(total, rows)
 

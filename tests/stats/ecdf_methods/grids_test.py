@@ -30,8 +30,8 @@ def test_a_lower_value_raises_the_ranks_in_between():
   rows, apart = np.arange(1, grid.num_thresholds + 1), 0
   for low, high in np.sort(rng.uniform(grid.lower, grid.upper, (20, 2))):
     last, first = (int(np.sum(grid.thresholds < x)) for x in (high, low))
-    moved = grid.ranks(np.array([low])) - grid.ranks(np.array([high]))
-    np.testing.assert_array_equal(moved, (rows > first) & (rows <= last))
+    change = grid.ranks(np.array([low])) - grid.ranks(np.array([high]))
+    np.testing.assert_array_equal(change, (rows > first) & (rows <= last))
     apart += first < last
   assert apart > 10
 

@@ -43,15 +43,15 @@ def test_least_squares_is_that_of_dense_algebra(shape, size):
                      [np.ones((1, size)), np.zeros((1, 1))]])
   bound = np.linalg.solve(system, np.append(nodes.T @ values, 7.0))[:-1]
   for total, wanted in [(None, free), (7.0, bound)]:
-    found = hierarchy.least_squares(noisy, shape, variances, alive, total)
-    np.testing.assert_allclose(found[:size], wanted, atol=1e-12)
-    assert not np.any(found[size:])
+    fitted = hierarchy.least_squares(noisy, shape, variances, alive, total)
+    np.testing.assert_allclose(fitted[:size], wanted, atol=1e-12)
+    assert not np.any(fitted[size:])
   with jax.enable_x64(True):
-    found = jax.jit(functools.partial(
+    fitted = jax.jit(functools.partial(
         hierarchy.least_squares, shape=shape, variances=variances))(
             [jnp.asarray(each) for each in noisy], alive=jnp.asarray(alive),
             total=7.0)
-  np.testing.assert_allclose(found[:size], bound, atol=1e-12)
+  np.testing.assert_allclose(fitted[:size], bound, atol=1e-12)
 
 
 @pytest.mark.parametrize('known', [True, False])
@@ -64,13 +64,13 @@ def test_nonnegative_least_squares_is_that_of_scipy(shape, size, known):
     nodes, units = _weighted(shape, size, variances)
     total = 4.0 if known else max(0.0, hierarchy.least_squares(
         noisy, shape, variances, alive).sum())
-    found = hierarchy.nonnegative(noisy, shape, variances, alive,
-                                  total if known else None)
+    fitted = hierarchy.nonnegative(noisy, shape, variances, alive,
+                                   total if known else None)
     # The sum as one more equation of great weight.
     wanted, _ = optimize.nnls(
         np.vstack([nodes, 1e5 * np.ones(size)]),
         np.append(np.concatenate(noisy) / units, 1e5 * total))
-    np.testing.assert_allclose(found[:size], wanted, atol=1e-5)
+    np.testing.assert_allclose(fitted[:size], wanted, atol=1e-5)
     cut += np.sum(wanted == 0)
   assert cut > 12
 
@@ -81,8 +81,8 @@ def test_variances_are_those_of_dense_algebra(shape, size, known):
   _, variances, _ = _problem(shape, size, 1)
   nodes, _ = _weighted(shape, size, variances)
   exact = dense.prefix_variances(nodes.T @ nodes, known=known)
-  found = hierarchy.prefix_variances(shape, variances, size, known=known)
-  np.testing.assert_allclose(found, exact, atol=1e-12)
+  actual = hierarchy.prefix_variances(shape, variances, size, known=known)
+  np.testing.assert_allclose(actual, exact, atol=1e-12)
   assert hierarchy.mean_variance(shape, variances, size, known=known
                                  ) == pytest.approx(exact.mean(), abs=1e-12)
 
@@ -97,12 +97,12 @@ def test_sensitivity_by_enumeration(shape):
     replaced = adjacency is _REPLACE
     scales = dense.by_level(shape, hierarchy.noise_scales(
         shares, adjacency=adjacency, epsilon=0.7))[:, None]
-    assert dense.moved(nodes / scales, 1, replaced=replaced) == pytest.approx(
-        0.7)
+    assert dense.sensitivity(nodes / scales, 1,
+                             replaced=replaced) == pytest.approx(0.7)
     scales = dense.by_level(shape, hierarchy.noise_scales(
         shares, adjacency=adjacency, rho=0.2))[:, None]
-    assert dense.moved(nodes / scales, 2, replaced=replaced
-                       ) / 2 == pytest.approx(0.2)
+    assert dense.sensitivity(nodes / scales, 2, replaced=replaced
+                             ) / 2 == pytest.approx(0.2)
 
 
 def test_single_bins_cost_less_than_their_own_count():
@@ -119,11 +119,11 @@ def test_single_bins_cost_less_than_their_own_count():
               )**2 == 128
   rows = np.asarray(jax.jit(jax.vmap(dyadic.Layout(size, True).rows))(
       np.eye(2 * size - 1)))
-  found = np.sum(np.diff(rows, axis=1)**2, 0)
+  squares = np.sum(np.diff(rows, axis=1)**2, 0)
   place = np.arange(1, size)
   valuation = np.array([int(p & -p).bit_length() - 1 for p in place])
-  np.testing.assert_array_equal(found, 2 * (valuation + 1))
-  assert np.mean(found) == pytest.approx(4, rel=0.05)
+  np.testing.assert_array_equal(squares, 2 * (valuation + 1))
+  assert np.mean(squares) == pytest.approx(4, rel=0.05)
 
 
 @pytest.mark.parametrize('known, pure, size, printed, shape', [

@@ -54,15 +54,15 @@ def test_least_squares_is_optimal(size, end):
   matrix, heights = _noise_matrix(size)
   for ranks, total, variances in _cases(size, 6):
     with jax.enable_x64(True):
-      found = np.asarray(_jitted(smoothing.least_squares)(
+      fitted = np.asarray(_jitted(smoothing.least_squares)(
           jnp.asarray(ranks), total, jnp.asarray(variances), end=end))
-    assert np.all(np.diff(found, prepend=0) >= -1e-9)
-    assert end == 'free' or found[-1] <= total + 1e-9
-    assert end != 'equal' or found[-1] == total
+    assert np.all(np.diff(fitted, prepend=0) >= -1e-9)
+    assert end == 'free' or fitted[-1] <= total + 1e-9
+    assert end != 'equal' or fitted[-1] == total
     gradient = np.linalg.solve(
-        matrix * variances[heights] @ matrix.T, found - ranks)
+        matrix * variances[heights] @ matrix.T, fitted - ranks)
     rows = _constraints(size, end)
-    slack = rows @ found + np.where(np.arange(len(rows)) == size, total, 0)
+    slack = rows @ fitted + np.where(np.arange(len(rows)) == size, total, 0)
     active = rows[slack < 1e-7]
     if end == 'equal':
       active = np.vstack([active, np.eye(size)[-1:], -np.eye(size)[-1:]])
@@ -82,7 +82,7 @@ def test_least_absolute_is_a_minimum_that_its_noise_attains(size, end):
   increments = (np.eye(size) - np.eye(size, k=-1))
   for ranks, total, _ in _cases(size, 4, seed=1):
     with jax.enable_x64(True):
-      found, least = map(np.asarray, _jitted(flows.absolute_and_value)(
+      fitted, least = map(np.asarray, _jitted(flows.absolute_and_value)(
           jnp.asarray(ranks), total, end=end))
     upper, bounds = -increments @ both, increments @ ranks
     last, rest = both[-1:], [total - ranks[-1]]
@@ -91,10 +91,10 @@ def test_least_absolute_is_a_minimum_that_its_noise_attains(size, end):
       upper, bounds = np.vstack([upper, last]), np.append(bounds, rest)
     exact = optimize.linprog(ones, upper, bounds, **equal).fun
     assert least == pytest.approx(exact, abs=1e-7)
-    spent = optimize.linprog(ones, A_eq=both, b_eq=found - ranks).fun
+    spent = optimize.linprog(ones, A_eq=both, b_eq=fitted - ranks).fun
     assert spent == pytest.approx(exact, abs=1e-6)
-    assert np.all(np.diff(found, prepend=0) >= -1e-9)
-    assert end == 'free' or found[-1] <= total + 1e-9
+    assert np.all(np.diff(fitted, prepend=0) >= -1e-9)
+    assert end == 'free' or fitted[-1] <= total + 1e-9
 
 
 def test_without_absolute_values_there_is_no_least_noise():
@@ -111,13 +111,13 @@ def test_least_absolute_noise_is_one_of_many():
   """Curves apart by all there is, at one least sum; ours is between (C16)."""
   ranks, (matrix, _) = np.array([1.0, -1.0]), _noise_matrix(2)
   with jax.enable_x64(True):
-    found, least = map(np.asarray, _jitted(flows.absolute_and_value)(
+    fitted, least = map(np.asarray, _jitted(flows.absolute_and_value)(
         jnp.asarray(ranks), 1.0, end='at_most'))
-  for curve in (np.zeros(2), np.ones(2), found):
+  for curve in (np.zeros(2), np.ones(2), fitted):
     spent = optimize.linprog(np.ones(6), A_eq=np.hstack([matrix, -matrix]),
                              b_eq=curve - ranks).fun
     assert spent == pytest.approx(2) == float(least)
-  np.testing.assert_allclose(found, 0.5)
+  np.testing.assert_allclose(fitted, 0.5)
 
 
 def _large_case(depth):
@@ -162,10 +162,10 @@ def test_both_agree_with_dual_values_on_a_larger_case():
 def test_isotonic_regression(size):
   for ranks, total, _ in _cases(size, 3, seed=3):
     with jax.enable_x64(True):
-      found = np.asarray(_jitted(smoothing.isotonic)(
+      fitted = np.asarray(_jitted(smoothing.isotonic)(
           jnp.asarray(ranks), total, end='at_most'))
     expected = np.clip(optimize.isotonic_regression(ranks).x, 0, total)
-    np.testing.assert_allclose(found, expected, atol=1e-9)
+    np.testing.assert_allclose(fitted, expected, atol=1e-9)
 
 
 @pytest.mark.slow
@@ -175,9 +175,9 @@ def test_isotonic_regression(size):
 def test_what_is_monotone_stays(function):
   ranks = np.cumsum([0, 3, 1, 0, 2, 5, 0, 0, 1, 1, 4, 0])
   with jax.enable_x64(True):
-    found = jax.jit(function)(jnp.asarray(ranks, jnp.float64),
-                              float(ranks[-1]))
-  np.testing.assert_allclose(found, ranks, atol=1e-9)
+    fitted = jax.jit(function)(jnp.asarray(ranks, jnp.float64),
+                               float(ranks[-1]))
+  np.testing.assert_allclose(fitted, ranks, atol=1e-9)
 
 
 def test_levels_that_are_written_out_give_the_same(monkeypatch):
@@ -192,7 +192,7 @@ def test_levels_that_are_written_out_give_the_same(monkeypatch):
           smoothing.isotonic, flows.absolute_and_value))
   with jax.enable_x64(True):
     flat = np.asarray(flat(ranks, total))
-    found, least = map(np.asarray, absolute(ranks, total))
+    fitted, least = map(np.asarray, absolute(ranks, total))
   levels.layout.cache_clear()
   expected = np.clip(optimize.isotonic_regression(ranks).x, 0, total)
   np.testing.assert_allclose(flat, np.append(expected[:-1], total), atol=1e-7)
@@ -203,7 +203,7 @@ def test_levels_that_are_written_out_give_the_same(monkeypatch):
       np.ones(both.shape[1]), -increments @ both, increments @ ranks,
       A_eq=both[-1:], b_eq=[total - ranks[-1]]).fun
   spent = optimize.linprog(np.ones(both.shape[1]), A_eq=both,
-                           b_eq=found - ranks).fun
+                           b_eq=fitted - ranks).fun
   assert least == pytest.approx(exact, abs=1e-7)
   assert spent == pytest.approx(exact, abs=1e-6)
-  assert np.all(np.diff(found, prepend=0) >= -1e-9) and found[-1] == total
+  assert np.all(np.diff(fitted, prepend=0) >= -1e-9) and fitted[-1] == total

@@ -1,4 +1,4 @@
-"""Streams of noisy sums: laws from matrices written down apart, and resuming.
+"""Streams of noisy sums: matrices written down apart, and resuming.
 
 Noise of a stream is a matrix times noise of nodes. The matrices of all kinds
 are built here from what nodes are.
@@ -31,7 +31,7 @@ _STREAMS = {
     'square root': dict(kind='square_root', rho=.5)}
 
 
-def _made(name, horizon=_HORIZON):
+def _stream(name, horizon=_HORIZON):
   return streams.PrefixStream(horizon=horizon, **_STREAMS[name])
 
 
@@ -45,7 +45,7 @@ def _held(structure):
 
 def _nearest(time, structure):
   """Signed nodes of a time: a step to the nearest node of each level."""
-  found, near = np.zeros(structure.sizes.sum()), time
+  signs, near = np.zeros(structure.sizes.sum()), time
   for level, (start, size) in enumerate(zip(structure.starts, structure.sizes,
                                             strict=True)):
     nodes = range(size + structure.base)
@@ -54,14 +54,14 @@ def _nearest(time, structure):
     for node in range(min(near, above * structure.base),
                       max(near, above * structure.base)):
       if node < size:
-        found[start + node] = 1 if above * structure.base <= near else -1
+        signs[start + node] = 1 if above * structure.base <= near else -1
     near = above
-  return found
+  return signs
 
 
 def _from_below(time, structure):
   """The fewest nodes that end at a time, each estimated from all inside it."""
-  held, found, rest = _held(structure), np.zeros(structure.sizes.sum()), time
+  held, signs, rest = _held(structure), np.zeros(structure.sizes.sum()), time
   for level in reversed(range(structure.levels)):
     while rest >= 2**level:
       first = time - rest
@@ -71,9 +71,9 @@ def _from_below(time, structure):
                              & (np.repeat(np.arange(structure.levels),
                                           structure.sizes) <= level))
       leaves = np.linalg.pinv(held[below][:, inside])
-      found[below] += leaves.sum(0)
+      signs[below] += leaves.sum(0)
       rest -= 2**level
-  return found
+  return signs
 
 
 def _matrix(structure):
@@ -92,18 +92,18 @@ def _matrix(structure):
 @pytest.mark.sound
 @pytest.mark.parametrize('name', _STREAMS)
 def test_one_item_moves_sums_as_noise_of_the_budget_does(name):
-  made = _made(name)
-  matrix, size = _matrix(made.structure), made.horizon
+  mechanism = _stream(name)
+  matrix, size = _matrix(mechanism.structure), mechanism.horizon
   steps = np.tril(np.ones((size, size)))
-  if made.pure:
+  if mechanism.pure:
     worst = max(optimize.linprog(
         np.ones(2 * matrix.shape[1]), A_eq=np.hstack([matrix, -matrix]),
         b_eq=step).fun for step in steps.T)
   else:
     worst = max(np.sum((np.linalg.pinv(matrix) @ step)**2) for step in steps.T)
-  spent = (worst / made.scale if made.pure else
-           worst / (2 * made.scale**2))
-  budget = made.epsilon if made.pure else made.rho
+  spent = (worst / mechanism.scale if mechanism.pure else
+           worst / (2 * mechanism.scale**2))
+  budget = mechanism.epsilon if mechanism.pure else mechanism.rho
   # Real coefficients hide a little more of a Gaussian than nodes that change.
   least = .85 if name == 'Gaussian bottom up' else 1 - 1e-9
   assert least * budget <= spent <= budget * (1 + 1e-9)
@@ -113,8 +113,8 @@ def test_one_item_moves_sums_as_noise_of_the_budget_does(name):
 @pytest.mark.parametrize('name', _STREAMS)
 def test_noise_of_sums_is_that_of_the_matrix(name, monkeypatch):
   """Of what is released, with numbers in place of the noise of nodes."""
-  made, rng = _made(name), np.random.default_rng(4)
-  matrix, asked = _matrix(made.structure), []
+  mechanism, rng = _stream(name), np.random.default_rng(4)
+  matrix, asked = _matrix(mechanism.structure), []
   nodes = np.round(1000 * rng.normal(size=matrix.shape[1]))
 
   def noise(structure, words, scale, places):
@@ -122,33 +122,34 @@ def test_noise_of_sums_is_that_of_the_matrix(name, monkeypatch):
     asked.append(scale)
     return jnp.asarray(nodes)[places]
   monkeypatch.setattr(stream_noise, 'node_noise', noise)
-  # Not `law`, which remembers what was compiled.
-  step = stream_noise.stepper.__wrapped__(made.structure)
+  # Not `stepper` itself, which remembers what was compiled.
+  step = stream_noise.stepper.__wrapped__(mechanism.structure)
   items = np.array([.5, 0, 1, 2, -3, np.nan, .25, 0, 0, 1, .75, .5, 1])
   counted = np.clip(np.nan_to_num(items), 0, 1)
-  unit = 2.**made.structure.item_bits
+  unit = 2.**mechanism.structure.item_bits
   with jax.enable_x64(True):
-    state = made.init(jax.random.key(0))
-    state, found = jax.jit(lambda state: jax.lax.scan(
-        functools.partial(step, jax.tree.map(jnp.asarray, made.parameters)),
+    state = mechanism.init(jax.random.key(0))
+    state, sums = jax.jit(lambda state: jax.lax.scan(
+        functools.partial(
+            step, jax.tree.map(jnp.asarray, mechanism.parameters)),
         state, jnp.asarray(items)))(state)
-    _, after = step(made.parameters, state, jnp.float64(1))
+    _, after = step(mechanism.parameters, state, jnp.float64(1))
   np.testing.assert_allclose(
-      found, np.cumsum(np.round(counted * unit) / unit) + matrix @ nodes,
+      sums, np.cumsum(np.round(counted * unit) / unit) + matrix @ nodes,
       atol=1e-2)
   assert np.isnan(after)
-  assert made.parameters.scale == made.scale
+  assert mechanism.parameters.scale == mechanism.scale
 
 
 @pytest.mark.parametrize('name', _STREAMS)
 def test_variances_are_those_of_the_matrix(name):
-  made = _made(name)
-  squares = np.square(_matrix(made.structure)).sum(1)
-  ratio = made.variances() / squares
+  mechanism = _stream(name)
+  squares = np.square(_matrix(mechanism.structure)).sum(1)
+  ratio = mechanism.variances() / squares
   np.testing.assert_allclose(ratio, ratio[0])
-  unit = 2 * made.scale**2 if made.pure else made.scale**2
+  unit = 2 * mechanism.scale**2 if mechanism.pure else mechanism.scale**2
   assert .95 < ratio[0] / unit <= 1 + 1e-9
-  assert made.risk(2) == pytest.approx(2 * ratio[0] * squares.mean())
+  assert mechanism.risk(2) == pytest.approx(2 * ratio[0] * squares.mean())
 
 
 @pytest.mark.every(4)
@@ -156,35 +157,35 @@ def test_variances_are_those_of_the_matrix(name):
     'dyadic', 'signed', 'bottom up', 'square root'])
 def test_killed_and_resumed_tells_the_same_bits(name, tmp_path):
   """One go, item by item, and from a file; and the noise is that of nodes."""
-  made, key = _made(name), jax.random.key(7)
+  mechanism, key = _stream(name), jax.random.key(7)
   items = np.random.default_rng(0).uniform(-.3, 1.3, _HORIZON)
   items[3], items[9] = np.nan, np.inf
-  at_once = np.asarray(made.release(key, items))
-  state, told = made.init(key), []
+  at_once = np.asarray(mechanism.release(key, items))
+  state, one_by_one = mechanism.init(key), []
   for item in items[:6]:
-    state, found = made.update(state, item)
-    told.append(float(found))
+    state, noisy_sum = mechanism.update(state, item)
+    one_by_one.append(float(noisy_sum))
   np.savez(tmp_path / 'state.npz', **state._asdict())
   del state
   with np.load(tmp_path / 'state.npz') as saved:
     state = stream_noise.StreamState(**saved)
   for item in items[6:]:
-    state, found = made.update(state, item)
-    told.append(float(found))
-  np.testing.assert_array_equal(at_once, told)
+    state, noisy_sum = mechanism.update(state, item)
+    one_by_one.append(float(noisy_sum))
+  np.testing.assert_array_equal(at_once, one_by_one)
   assert at_once.dtype == np.float64 and int(state.time) == _HORIZON
   with pytest.raises(ValueError, match='horizon is 13'):
-    made.update(state, .5)
-  unit = 2.0**made.item_bits
+    mechanism.update(state, .5)
+  unit = 2.0**mechanism.item_bits
   sums = np.cumsum(np.round(np.clip(np.nan_to_num(items, nan=0.0), 0, 1)
                             * unit) / unit)
   assert float(state.total) == sums[-1]
   with jax.enable_x64(True):
-    matrix = _matrix(made.structure)
+    matrix = _matrix(mechanism.structure)
     noise = np.asarray(stream_noise.node_noise(
-        made.structure, state.words, jnp.float64(made.scale),
+        mechanism.structure, state.words, jnp.float64(mechanism.scale),
         jnp.arange(matrix.shape[1], dtype=jnp.int32)))
-  spacing = 2.0**-24 if made.pure else made.scale / 256
+  spacing = 2.0**-24 if mechanism.pure else mechanism.scale / 256
   np.testing.assert_allclose(at_once, sums + matrix @ noise, rtol=0,
                              atol=spacing)
   # Of sums of whole items with whole noise nothing is left to round.
@@ -194,7 +195,7 @@ def test_killed_and_resumed_tells_the_same_bits(name, tmp_path):
 def test_noise_of_a_node_is_its_own():
   """Of nodes of three levels and of another key, and each time the same."""
   drawn = jax.jit(functools.partial(stream_noise.node_noise,
-                                    _made('dyadic').structure))
+                                    _stream('dyadic').structure))
   places = np.arange(25, dtype=np.int32)
   with jax.enable_x64(True):
     first, other, back = (
@@ -210,41 +211,42 @@ def test_noise_of_a_node_is_its_own():
 @pytest.mark.parametrize('name', ['dyadic', 'square root'])
 def test_a_secret_key_stays_as_long_as_it_is(name):
   """256 bits, each of which moves the noise of every time."""
-  stream, items = _made(name), jnp.ones(_HORIZON)
+  stream, items = _stream(name), jnp.ones(_HORIZON)
   words = np.full(8, 7, np.uint32)
   state = stream.init(keys.from_words(words[None])[0])
   assert state.words.shape == (8,)
   assert np.unique(np.asarray(state.words)).size == 8
-  told = np.asarray(stream.run(state, items)[1])
-  assert np.isfinite(told).all()
+  sums = np.asarray(stream.run(state, items)[1])
+  assert np.isfinite(sums).all()
   for place in range(8):
-    moved = state.words.at[place].set(state.words[place] ^ jnp.uint32(1))
-    other = np.asarray(stream.run(state._replace(words=moved), items)[1])
-    assert (other != told).all()
+    flipped = state.words.at[place].set(state.words[place] ^ jnp.uint32(1))
+    other = np.asarray(stream.run(state._replace(words=flipped), items)[1])
+    assert (other != sums).all()
   assert stream.init(jax.random.key(7)).words.shape == (2,)
 
 
 def test_errors_of_many_runs():
   """Of 4000, at every time: five deviations of mean and mean square."""
-  made, runs = _made('signed'), 4000
+  mechanism, runs = _stream('signed'), 4000
   with jax.enable_x64(True):
-    told = np.asarray(jax.jit(jax.vmap(made.release, (0, None)))(
+    sums = np.asarray(jax.jit(jax.vmap(mechanism.release, (0, None)))(
         jax.random.split(jax.random.key(2), runs), jnp.zeros(_HORIZON)))
-  variances = made.variances()
-  fourth = np.mean(told**4, 0) / variances**2
-  assert np.all(np.abs(told.mean(0)) < 5 * np.sqrt(variances / runs))
-  assert np.all(np.abs(np.mean(told**2, 0) / variances - 1)
+  variances = mechanism.variances()
+  fourth = np.mean(sums**4, 0) / variances**2
+  assert np.all(np.abs(sums.mean(0)) < 5 * np.sqrt(variances / runs))
+  assert np.all(np.abs(np.mean(sums**2, 0) / variances - 1)
                 < 5 * np.sqrt((fourth - 1) / runs))
 
 
 def test_after_the_horizon_nothing_is_told_and_nothing_changes():
-  made = _made('dyadic')
+  mechanism = _stream('dyadic')
   items = np.ones(_HORIZON + 2)
   with pytest.raises(ValueError, match='got 15'):
-    made.release(jax.random.key(0), items)
+    mechanism.release(jax.random.key(0), items)
   with jax.enable_x64(True):
-    state, told = jax.lax.scan(made.update, made.init(jax.random.key(0)), items)
-  assert np.isnan(told[-2:]).all() and np.isfinite(told[:-2]).all()
+    state, sums = jax.lax.scan(mechanism.update,
+                               mechanism.init(jax.random.key(0)), items)
+  assert np.isnan(sums[-2:]).all() and np.isfinite(sums[:-2]).all()
   assert int(state.time) == _HORIZON == float(state.total)
 
 
@@ -260,27 +262,27 @@ def test_after_the_horizon_nothing_is_told_and_nothing_changes():
     (10, dict(rho=.5, kind='bottom_up'), 29.0, 58),
     (10, dict(rho=.5), 9.67, 10.71), (15, dict(rho=.5), 17.76, 19.15)], ids=str)
 def test_table_of_errors(horizon, fields, mean, largest):
-  made = streams.PrefixStream(horizon=2**horizon, **fields)
-  assert made.risk(1) == pytest.approx(mean, rel=.005)
-  assert made.variances().max() == pytest.approx(largest, rel=.005)
+  mechanism = streams.PrefixStream(horizon=2**horizon, **fields)
+  assert mechanism.risk(1) == pytest.approx(mean, rel=.005)
+  assert mechanism.variances().max() == pytest.approx(largest, rel=.005)
 
 
 def test_printed_noise():
   """ceil((L+1)/2) is attained by Laplace noise, and too much for Gaussian."""
   printed = dict(horizon=2**10, kind='dyadic', accounting='paper')
   assert streams.PrefixStream(epsilon=2.0, **printed).scale == 3
-  made = streams.PrefixStream(rho=.5, **printed)
-  assert made.scale**2 == pytest.approx(6)
+  mechanism = streams.PrefixStream(rho=.5, **printed)
+  assert mechanism.scale**2 == pytest.approx(6)
   tight = streams.PrefixStream(rho=.5, horizon=2**10, kind='dyadic')
-  assert made.risk(1) / tight.risk(1) == pytest.approx(3.35, abs=.01)
+  assert mechanism.risk(1) / tight.risk(1) == pytest.approx(3.35, abs=.01)
 
 
 def test_events_say_what_streams_cost():
-  for made in map(_made, ('signed', 'square root')):
-    assert made.adjacency is Adjacency.ADD_OR_REMOVE_ONE
-    cost = accounting.epsilon(made.event, delta=1e-5,
-                              adjacency=made.adjacency)
-    assert cost == pytest.approx(1.0 if made.pure else 4.38, abs=.05)
+  for mechanism in map(_stream, ('signed', 'square root')):
+    assert mechanism.adjacency is Adjacency.ADD_OR_REMOVE_ONE
+    cost = accounting.epsilon(mechanism.event, delta=1e-5,
+                              adjacency=mechanism.adjacency)
+    assert cost == pytest.approx(1.0 if mechanism.pure else 4.38, abs=.05)
 
 
 @pytest.mark.parametrize('change', [
@@ -295,9 +297,9 @@ def test_bad_settings_are_refused(change):
 
 
 def test_laws_are_shared():
-  made = [streams.PrefixStream(horizon=8, kind='dyadic', epsilon=epsilon)
+  both = [streams.PrefixStream(horizon=8, kind='dyadic', epsilon=epsilon)
           for epsilon in (.5, 3.0)]
-  first, second = (stream_noise.stepper(each.structure) for each in made)
+  first, second = (stream_noise.stepper(each.structure) for each in both)
   assert first is second
-  assert len({stream_noise.stepper(_made(name).structure)
+  assert len({stream_noise.stepper(_stream(name).structure)
               for name in _STREAMS}) == len(_STREAMS)

@@ -36,17 +36,17 @@ def test_a_square_root_of_prefix_sums(size):
   np.testing.assert_allclose(root @ root, np.tril(np.ones((size, size))),
                              atol=1e-12)
   for adjacency in Adjacency:
-    made = toeplitz.SquareRootEcdf(num_thresholds=size, rho=0.3,
-                                   adjacency=adjacency)
-    exact = dense.moved(root, 2, replaced=made.knows_total)
-    assert made.l2_sensitivity**2 == pytest.approx(exact, rel=1e-12)
-    assert exact / (2 * made.scale**2) == pytest.approx(0.3)
+    mechanism = toeplitz.SquareRootEcdf(num_thresholds=size, rho=0.3,
+                                        adjacency=adjacency)
+    exact = dense.sensitivity(root, 2, replaced=mechanism.knows_total)
+    assert mechanism.l2_sensitivity**2 == pytest.approx(exact, rel=1e-12)
+    assert exact / (2 * mechanism.scale**2) == pytest.approx(0.3)
     weights = np.linalg.inv(np.linalg.inv(root) @ np.linalg.inv(root).T)
-    found = made.variances() / made.scale**2
-    np.testing.assert_allclose(found, dense.prefix_variances(
-        weights, known=made.knows_total), atol=1e-11)
+    variances = mechanism.variances() / mechanism.scale**2
+    np.testing.assert_allclose(variances, dense.prefix_variances(
+        weights, known=mechanism.knows_total), atol=1e-11)
     covariance = root @ root[-1]
-    np.testing.assert_allclose(made.parameters.regression,
+    np.testing.assert_allclose(mechanism.parameters.regression,
                                covariance / covariance[-1], rtol=1e-12)
 
 
@@ -58,12 +58,12 @@ def test_a_square_root_of_prefix_sums(size):
 def test_reference_errors_of_a_square_root(size, adjacency, squared, mse,
                                            largest):
   """EC-47, EC-49; 1 / (2 rho) is 1."""
-  made = toeplitz.SquareRootEcdf(num_thresholds=size, rho=0.5,
-                                 adjacency=adjacency)
-  assert made.l2_sensitivity**2 == pytest.approx(squared, rel=2e-5)
-  found = made.variances()
-  assert np.mean(found) == pytest.approx(mse, rel=1e-3)
-  assert np.max(found) == pytest.approx(largest, rel=1e-3)
+  mechanism = toeplitz.SquareRootEcdf(num_thresholds=size, rho=0.5,
+                                      adjacency=adjacency)
+  assert mechanism.l2_sensitivity**2 == pytest.approx(squared, rel=2e-5)
+  variances = mechanism.variances()
+  assert np.mean(variances) == pytest.approx(mse, rel=1e-3)
+  assert np.max(variances) == pytest.approx(largest, rel=1e-3)
 
 
 def test_nonnegative_counts_are_those_of_scipy():
@@ -86,18 +86,18 @@ def test_nonnegative_counts_are_those_of_scipy():
 @pytest.mark.parametrize('adjacency', Adjacency)
 def test_monotone_ranks_are_more_exact(adjacency):
   """By a factor of 1.5 at three records a bin, noise of 25 on ranks."""
-  made = toeplitz.SquareRootEcdf(num_thresholds=64, rho=0.01,
-                                 adjacency=adjacency)
+  mechanism = toeplitz.SquareRootEcdf(num_thresholds=64, rho=0.01,
+                                      adjacency=adjacency)
   counts = np.random.default_rng(0).poisson(3.0, 64).astype(float)
-  found = np.asarray(mechanisms.repeated(made.draw)(
-      jax.random.split(_KEY, 200), counts, made.parameters))
-  assert np.all(np.diff(found, axis=1, prepend=0.0) >= 0)
-  error = np.mean(np.square(found - np.cumsum(counts)), 0)
-  assert np.mean(error) < 0.7 * np.mean(made.variances())
-  if made.knows_total:
-    assert np.all(found[:, -1] == counts.sum())
+  ranks = np.asarray(mechanisms.repeated(mechanism.draw)(
+      jax.random.split(_KEY, 200), counts, mechanism.parameters))
+  assert np.all(np.diff(ranks, axis=1, prepend=0.0) >= 0)
+  error = np.mean(np.square(ranks - np.cumsum(counts)), 0)
+  assert np.mean(error) < 0.7 * np.mean(mechanism.variances())
+  if mechanism.knows_total:
+    assert np.all(ranks[:, -1] == counts.sum())
   else:  # The estimate of n is as it was.
-    assert error[-1] == pytest.approx(made.variances()[-1], rel=0.3)
+    assert error[-1] == pytest.approx(mechanism.variances()[-1], rel=0.3)
 
 
 @pytest.mark.every(3)
@@ -105,15 +105,16 @@ def test_monotone_ranks_are_more_exact(adjacency):
 def test_costs_are_the_budget(adjacency):
   """Of a Gaussian release of mu = sqrt(2 rho), whatever the strategy."""
   for kind in (toeplitz.SquareRootEcdf, smooth_binary.SmoothBinaryEcdf):
-    made = kind(num_thresholds=9, rho=0.3, adjacency=adjacency)
-    found = accounting.epsilon(made.event, delta=1e-5, adjacency=adjacency)
+    mechanism = kind(num_thresholds=9, rho=0.3, adjacency=adjacency)
+    epsilon = accounting.epsilon(mechanism.event, delta=1e-5,
+                                 adjacency=adjacency)
     exact = accounting.gaussian_epsilon(shift=np.sqrt(0.6), delta=1e-5)
-    assert exact <= found + 1e-9 and found == pytest.approx(exact, rel=2e-3)
+    assert exact <= epsilon + 1e-9 and epsilon == pytest.approx(exact, rel=2e-3)
 
 
 @pytest.mark.parametrize('size', [2, 9, 64])
 def test_balanced_codes(size):
-  """A rank is a sum of disjoint nodes; a record is in as many as are told."""
+  """A rank is a sum of disjoint nodes; one record is in all released ones."""
   tree, high = smooth_binary.nodes(size), smooth_binary.height(size)
   bins = np.arange(size)
   counted = (tree.starts[:, None] <= bins) & (bins < tree.ends[:, None])
@@ -123,13 +124,13 @@ def test_balanced_codes(size):
   np.testing.assert_array_equal(ranks @ counted, np.tril(np.ones((size, size))))
   assert np.all(ranks.sum(1) == high // 2)
   for adjacency in Adjacency:
-    made = smooth_binary.SmoothBinaryEcdf(num_thresholds=size, rho=0.3,
-                                          adjacency=adjacency)
-    moved = dense.moved(counted, 2, replaced=made.knows_total)
+    mechanism = smooth_binary.SmoothBinaryEcdf(num_thresholds=size, rho=0.3,
+                                               adjacency=adjacency)
+    sensitivity = dense.sensitivity(counted, 2, replaced=mechanism.knows_total)
     # Nodes that no rank needs are not drawn: there may be less to pay for.
-    assert moved / (2 * made.scale**2) <= 0.3 * (1 + 1e-12)
+    assert sensitivity / (2 * mechanism.scale**2) <= 0.3 * (1 + 1e-12)
     if size == 64:
-      assert moved / (2 * made.scale**2) == pytest.approx(0.3)
+      assert sensitivity / (2 * mechanism.scale**2) == pytest.approx(0.3)
 
 
 def test_reference_errors_of_balanced_codes():
@@ -137,12 +138,12 @@ def test_reference_errors_of_balanced_codes():
   for size, wanted in [(2**10, 42), (2**15, 81)]:
     high = smooth_binary.height(size)
     assert (high - high // 2) * (high // 2) == wanted
-  made = smooth_binary.SmoothBinaryEcdf(num_thresholds=9, rho=0.02,
-                                        adjacency=_ADD)
+  mechanism = smooth_binary.SmoothBinaryEcdf(num_thresholds=9, rho=0.02,
+                                             adjacency=_ADD)
   counts = np.arange(9.0)
-  found = np.asarray(mechanisms.repeated(made.draw)(
-      jax.random.split(_KEY, 2000), counts, made.parameters))
-  noise = (found - np.cumsum(counts)) / np.sqrt(made.variances())
+  ranks = np.asarray(mechanisms.repeated(mechanism.draw)(
+      jax.random.split(_KEY, 2000), counts, mechanism.parameters))
+  noise = (ranks - np.cumsum(counts)) / np.sqrt(mechanism.variances())
   np.testing.assert_allclose(noise.mean(0), 0, atol=5 / np.sqrt(2000))
   np.testing.assert_allclose(noise.var(0), 1, atol=5 * np.sqrt(2 / 2000))
 
@@ -152,9 +153,9 @@ def test_optima_lie_between_bounds(adjacency):
   """Bounds of both kinds meet, and a known factorisation is no better."""
   lower, upper = optimal.mean_optimum(24, adjacency=adjacency, num_rounds=60)
   assert lower <= upper < 1.01 * lower
-  made = toeplitz.SquareRootEcdf(num_thresholds=24, rho=0.5,
-                                 adjacency=adjacency)
-  assert upper < np.mean(made.variances()) < 1.15 * lower
+  mechanism = toeplitz.SquareRootEcdf(num_thresholds=24, rho=0.5,
+                                      adjacency=adjacency)
+  assert upper < np.mean(mechanism.variances()) < 1.15 * lower
   # The sums over changes, by enumeration.
   moves = optimal._Moves(6, adjacency)
   rng = np.random.default_rng(0)

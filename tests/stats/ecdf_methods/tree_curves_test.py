@@ -27,7 +27,7 @@ def _double():
     yield
 
 
-def _made(estimator='least_squares', **options):
+def _mechanism(estimator='least_squares', **options):
   given = dict(num_thresholds=23, adjacency=_ADD, epsilon=0.7,
                shape=(3, 2, 4), monotone=False)
   return trees.TreeEcdf(**(given | options), estimator=estimator)
@@ -41,26 +41,28 @@ def test_ranks_are_unbiased_and_vary_as_told(estimator):
   nodes = dense.nodes(shape, 23)
   shares = tuple(np.arange(1, 4) / 6)
   for adjacency in Adjacency:
-    made = _made(estimator, adjacency=adjacency, shape=shape, shares=shares)
-    total = 0.0 if made.knows_total else None
+    mechanism = _mechanism(estimator, adjacency=adjacency, shape=shape,
+                           shares=shares)
+    total = 0.0 if mechanism.knows_total else None
 
-    def curve(values, made=made, total=total):
+    def curve(values, mechanism=mechanism, total=total):
       return trees.estimated(
           jnp.split(values, np.cumsum(np.cumprod(shape))[:-1]), 23,
-          made.parameters, None if total is None else jnp.asarray(total),
+          mechanism.parameters, None if total is None else jnp.asarray(total),
           shape=shape, estimator=estimator, monotone=False)
 
-    found = np.asarray(jax.jit(jax.vmap(curve))(np.eye(len(nodes))))
+    ranks = np.asarray(jax.jit(jax.vmap(curve))(np.eye(len(nodes))))
     below = np.tril(np.ones((23, 23)))
-    if made.knows_total:  # n is told apart from counts: it was taken as 0.
-      found, below = found[:, :-1], below[:-1]
-      unbiased = found.T @ nodes
+    if mechanism.knows_total:  # n is given apart from the counts: here as 0.
+      ranks, below = ranks[:, :-1], below[:-1]
+      unbiased = ranks.T @ nodes
       assert np.ptp(unbiased - below, axis=1).max() < 1e-12
     else:
-      np.testing.assert_allclose(found.T @ nodes, below, atol=1e-12)
-    exact = dense.by_level(shape, made.noise_variances) @ found**2
-    np.testing.assert_allclose(made.variances()[:exact.size], exact, rtol=1e-9)
-    assert np.all(made.variances()[exact.size:] == 0)
+      np.testing.assert_allclose(ranks.T @ nodes, below, atol=1e-12)
+    exact = dense.by_level(shape, mechanism.noise_variances) @ ranks**2
+    np.testing.assert_allclose(mechanism.variances()[:exact.size], exact,
+                               rtol=1e-9)
+    assert np.all(mechanism.variances()[exact.size:] == 0)
 
 
 @pytest.mark.every(3)
@@ -70,19 +72,20 @@ def test_noise_of_nodes_is_independent(budget):
 
   The statistics of 21 pairs fail by chance once in 10^5 runs of other keys.
   """
-  made = _made(num_thresholds=4, shape=(2, 2), shares=(0.75, 0.25), **(
-      dict(epsilon=None) | budget))
+  mechanism = _mechanism(num_thresholds=4, shape=(2, 2), shares=(0.75, 0.25),
+                         **(dict(epsilon=None) | budget))
   leaves = np.array([3.0, 0.0, 2.0, 40.0])
 
   def draw(key):
     return jnp.concatenate(trees.noisy_levels(
-        key, jnp.asarray(leaves), (2, 2), jnp.asarray(made.scales),
-        pure=made.pure))
+        key, jnp.asarray(leaves), (2, 2), jnp.asarray(mechanism.scales),
+        pure=mechanism.pure))
 
   noise = np.asarray(jax.jit(jax.vmap(draw))(jax.random.split(_KEY, 4000)))
-  grid = 1.0 if made.pure else 2.0**np.floor(np.log2(made.scales[0]) - 8)
+  grid = 1.0 if mechanism.pure else 2.0**np.floor(
+      np.log2(mechanism.scales[0]) - 8)
   np.testing.assert_array_equal(noise / grid, np.round(noise / grid))
-  stddevs = np.sqrt(dense.by_level((2, 2), made.noise_variances))
+  stddevs = np.sqrt(dense.by_level((2, 2), mechanism.noise_variances))
   noise = (noise - [3, 42, 3, 0, 2, 40]) / stddevs
   np.testing.assert_allclose(noise.mean(0), 0, atol=5 / np.sqrt(4000))
   # Squares of Laplace noise vary by sqrt(5).
@@ -95,25 +98,26 @@ def test_noise_of_nodes_is_independent(budget):
 @pytest.mark.parametrize('adjacency', Adjacency)
 def test_monotone_ranks_are_nonnegative_least_squares(adjacency):
   """The compiled solution is that of the host, which is that of scipy."""
-  made = _made(adjacency=adjacency, monotone=True)
+  mechanism = _mechanism(adjacency=adjacency, monotone=True)
   counts = np.random.default_rng(0).poisson(3.0, 23).astype(float)
   leaves = np.append(counts, 0.0)
   keys = jax.random.split(_KEY, 8)
-  found = np.asarray(mechanisms.repeated(made.draw)(keys, counts,
-                                                   made.parameters))
-  assert np.all(np.diff(found, axis=1, prepend=0.0) >= 0)
-  noisy = jax.jit(jax.vmap(lambda key: trees.noisy_levels(
-      key, jnp.asarray(leaves), made.branching, jnp.asarray(made.scales),
-      pure=True)))(keys)
-  total = counts.sum() if made.knows_total else None
+  ranks = np.asarray(mechanisms.repeated(mechanism.draw)(keys, counts,
+                                                   mechanism.parameters))
+  assert np.all(np.diff(ranks, axis=1, prepend=0.0) >= 0)
+  noisy = jax.jit(
+      jax.vmap(lambda key: trees.noisy_levels(
+          key, jnp.asarray(leaves), mechanism.branching,
+          jnp.asarray(mechanism.scales), pure=True)))(keys)
+  total = counts.sum() if mechanism.knows_total else None
   for place in range(8):
     wanted = hierarchy.nonnegative(
-        [np.asarray(each)[place] for each in noisy], made.branching,
-        made.noise_variances, np.append(np.ones(23), 0.0), total)
-    np.testing.assert_allclose(found[place], np.cumsum(wanted)[:23], atol=1e-9)
-  if made.knows_total:
-    np.testing.assert_array_equal(found[:, -1], counts.sum())
-  assert np.std(found[:, 9]) > 1
+        [np.asarray(each)[place] for each in noisy], mechanism.branching,
+        mechanism.noise_variances, np.append(np.ones(23), 0.0), total)
+    np.testing.assert_allclose(ranks[place], np.cumsum(wanted)[:23], atol=1e-9)
+  if mechanism.knows_total:
+    np.testing.assert_array_equal(ranks[:, -1], counts.sum())
+  assert np.std(ranks[:, 9]) > 1
 
 
 def test_an_unknown_total_is_kept():
@@ -156,11 +160,11 @@ def test_reference_errors_of_histograms_and_binary_trees(
   shape = ((size,) if estimator == 'least_squares'
            else (2,) * (size.bit_length() - 1))
   budget = dict(epsilon=0.01) if pure else dict(epsilon=None, rho=0.5)
-  found = _made(estimator, adjacency=adjacency, num_thresholds=size,
-                shape=shape, **budget).variances()
-  found = found * (0.01**2 if pure else 1)
-  assert np.mean(found) == pytest.approx(mse, rel=2e-3)
-  assert np.max(found) == pytest.approx(largest, rel=4e-3)
+  variances = _mechanism(estimator, adjacency=adjacency, num_thresholds=size,
+                         shape=shape, **budget).variances()
+  variances = variances * (0.01**2 if pure else 1)
+  assert np.mean(variances) == pytest.approx(mse, rel=2e-3)
+  assert np.max(variances) == pytest.approx(largest, rel=4e-3)
 
 
 @pytest.mark.parametrize('estimator, pure, known, size, mse', [
@@ -186,44 +190,47 @@ def test_best_digits_are_as_good_as_those_known(estimator, pure, known, size,
 @pytest.mark.parametrize('adjacency', Adjacency)
 def test_what_one_record_moves_through_a_grid(adjacency):
   """Random neighbours with values on thresholds and beyond the bounds."""
-  made = _made(num_thresholds=20, adjacency=adjacency)
+  mechanism = _mechanism(num_thresholds=20, adjacency=adjacency)
   grid = grids.Grid(lower=0.0, upper=1.0, num_thresholds=20)
-  nodes, rng = dense.nodes(made.branching, 20), np.random.default_rng(3)
+  nodes, rng = dense.nodes(mechanism.branching, 20), np.random.default_rng(3)
   values = np.concatenate([grid.thresholds, [-1.0, 0.0, 2.0], rng.uniform(
       size=10)])
-  scales = dense.by_level(made.branching, made.scales)
+  scales = dense.by_level(mechanism.branching, mechanism.scales)
   most = 0.0
   for _ in range(200):
     data = rng.choice(values, 12)
     other = data[1:] if adjacency is _ADD else np.append(
         data[1:], rng.choice(values))
-    moved = nodes @ (grid.counts(data) - grid.counts(other))
-    most = max(most, np.sum(np.abs(moved) / scales))
+    change = nodes @ (grid.counts(data) - grid.counts(other))
+    most = max(most, np.sum(np.abs(change) / scales))
   assert most == pytest.approx(0.7)
-  assert made.event == accounting.pure_event(epsilon=0.7, adjacency=adjacency)
+  assert mechanism.event == accounting.pure_event(epsilon=0.7,
+                                                  adjacency=adjacency)
 
 
 def test_laws_are_shared_and_noise_is_that_of_the_budget():
-  made = functools.partial(_made, estimator='signed', adjacency=_REPLACE)
-  assert made(epsilon=3.0).draw is made(shares=(0.5, 0.2, 0.3)).draw
-  np.testing.assert_allclose(made().scales, 6 / 0.7)
-  np.testing.assert_allclose(made().noise_variances,
+  make = functools.partial(_mechanism, estimator='signed', adjacency=_REPLACE)
+  assert make(epsilon=3.0).draw is make(shares=(0.5, 0.2, 0.3)).draw
+  np.testing.assert_allclose(make().scales, 6 / 0.7)
+  np.testing.assert_allclose(make().noise_variances,
                              draws.discrete_laplace_variance(6 / 0.7))
-  gaussian = made(epsilon=None, rho=0.2)
+  gaussian = make(epsilon=None, rho=0.2)
   np.testing.assert_allclose(gaussian.noise_variances, 6 / 0.4)
   assert gaussian.scale == pytest.approx(np.sqrt(15))
-  assert made(shape=None).branching == digits.best_shape(
+  assert make(shape=None).branching == digits.best_shape(
       23, known=True, pure=True, signed=True, bottom_up=False)
 
 
 @pytest.mark.every(1)
 @pytest.mark.parametrize('make, message', [
-    (lambda: _made(shape=(4, 5)), 'a tree of 20 leaves is too small'),
-    (lambda: _made(estimator='half'), 'estimator must be one of'),
-    (lambda: _made('plain', monotone=True), 'only ranks by least squares'),
-    (lambda: _made(shares=(0.5, 0.5)), 'shares of 3 levels, got 2'),
-    (lambda: _made(shares=(0.5, 0.5, 0.5)), 'shares must sum to 1, got 1.5'),
-    (lambda: _made(shares=(1.5, -1.0, 0.5)), 'shares must be a positive')])
+    (lambda: _mechanism(shape=(4, 5)), 'a tree of 20 leaves is too small'),
+    (lambda: _mechanism(estimator='half'), 'estimator must be one of'),
+    (lambda: _mechanism('plain', monotone=True), 'only ranks by least squares'),
+    (lambda: _mechanism(shares=(0.5, 0.5)), 'shares of 3 levels, got 2'),
+    (lambda: _mechanism(shares=(0.5, 0.5, 0.5)),
+     'shares must sum to 1, got 1.5'),
+    (lambda: _mechanism(shares=(1.5, -1.0, 0.5)), 'shares must be a positive')
+])
 def test_bad_arguments(make, message):
   with pytest.raises(ValueError, match=message):
     make()

@@ -22,17 +22,17 @@ KINDS = {'square root': toeplitz.SquareRootEcdf, 'tree': lambda **public:
          trees.TreeEcdf(shape=(2, 4), **public)}
 
 
-def _metric(made):
+def _metric(mechanism):
   """A matrix M with (M d)' (M d) the squared distance of counts by noise."""
-  if isinstance(made, trees.TreeEcdf):
-    return dense.nodes(made.branching, 8) / np.sqrt(dense.by_level(
-        made.branching, made.noise_variances))[:, None]
+  if isinstance(mechanism, trees.TreeEcdf):
+    return dense.nodes(mechanism.branching, 8) / np.sqrt(dense.by_level(
+        mechanism.branching, mechanism.noise_variances))[:, None]
   size = np.arange(8)
   lags = size[:, None] - size
   root = np.where(lags >= 0, [[math.comb(2 * max(lag, 0), max(lag, 0))
                                / 4**max(lag, 0) for lag in row]
                               for row in lags], 0.0)
-  return root / made.scale
+  return root / mechanism.scale
 
 
 @pytest.mark.every(3)
@@ -40,26 +40,26 @@ def _metric(made):
 def test_totals_are_kept_or_cut_at_nothing(name):
   """The nearest counts >= 0 whose sum is the estimate, 0 if that is less."""
   fields = dict(num_thresholds=8, rho=0.004, adjacency=ADD)
-  made, raw = KINDS[name](**fields), KINDS[name](monotone=False, **fields)
-  metric, ends = _metric(made), []
+  mechanism, raw = KINDS[name](**fields), KINDS[name](monotone=False, **fields)
+  metric, ends = _metric(mechanism), []
   for key in jax.random.split(jax.random.key(2), 12):
-    noisy, found = raw.estimate(key, COUNTS), made.estimate(key, COUNTS)
+    noisy, fitted = raw.estimate(key, COUNTS), mechanism.estimate(key, COUNTS)
     ends.append(noisy[-1])
     total = max(noisy[-1], 0.0)
     wanted = optimize.nnls(
         np.vstack([metric, np.full(8, 1e4)]), np.append(
             metric @ np.diff(noisy, prepend=0), 1e4 * total))[0]
-    np.testing.assert_allclose(found, np.cumsum(wanted), atol=1e-3)
-    assert np.all(np.diff(found, prepend=0) >= 0)
+    np.testing.assert_allclose(fitted, np.cumsum(wanted), atol=1e-3)
+    assert np.all(np.diff(fitted, prepend=0) >= 0)
   assert min(ends) < -1 and max(ends) > 20
 
 
 def test_ranks_that_rounding_turned_round_are_in_order_and_end_at_n():
   ranks = jnp.array([1.0, 0.9999, 3.0, 5.0001, 5.0, 4.9999])
   for total in (None, 5.0):
-    found = np.asarray(trees.ended(ranks, total, monotone=True))
-    assert np.all(np.diff(found) >= 0)
-    assert found[-1] == pytest.approx(5.0001 if total is None else 5, abs=1e-6)
+    ended = np.asarray(trees.ended(ranks, total, monotone=True))
+    assert np.all(np.diff(ended) >= 0)
+    assert ended[-1] == pytest.approx(5.0001 if total is None else 5, abs=1e-6)
     raw = np.asarray(trees.ended(ranks, total, monotone=False))
     np.testing.assert_array_equal(raw[:-1], ranks[:-1])
     assert raw[-1] == (ranks[-1] if total is None else 5)
@@ -93,5 +93,5 @@ def test_no_shape_of_few_leaves_errs_less_than_the_best(size):
   for known, pure in itertools.product((False, True), repeat=2):
     cost = lambda shape: hierarchy.even_cost(shape, size, known=known,
                                              pure=pure)
-    found = hierarchy.best_shape(size, known=known, pure=pure)
-    assert cost(found) <= min(map(cost, _shapes(size))) * (1 + 1e-9)
+    best = hierarchy.best_shape(size, known=known, pure=pure)
+    assert cost(best) <= min(map(cost, _shapes(size))) * (1 + 1e-9)

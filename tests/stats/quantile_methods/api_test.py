@@ -59,11 +59,12 @@ def test_the_rule(num_orders, kwargs, method):
 def test_a_plan_costs_its_epsilon():
   probs = np.linspace(.1, .9, 9)
   for method in quantiles.METHODS:
-    made = quantiles.plan(probs, epsilon=.7, lower=0, upper=1, method=method,
-                          adjacency='replace_one', num_examples=300)
-    assert made.adjacency is _REPLACE
+    mechanism = quantiles.plan(probs, epsilon=.7, lower=0, upper=1,
+                               method=method, adjacency='replace_one',
+                               num_examples=300)
+    assert mechanism.adjacency is _REPLACE
     assert math.isclose(accounting.epsilon(
-        made.event, delta=1e-9, adjacency=_REPLACE, accountant='pld'), .7,
+        mechanism.event, delta=1e-9, adjacency=_REPLACE, accountant='pld'), .7,
         rel_tol=1e-3)
 
 
@@ -81,15 +82,15 @@ def test_infinite_bounds_ask_for_a_scan():
 @pytest.mark.slow
 def test_atoms_are_found():
   x = np.repeat([.2, .5, .7], [2000, 6000, 2000])
-  found = _ask(x, [.3, .4, .6, .7])
-  assert np.abs(found - .5).max() < .01
+  answers = _ask(x, [.3, .4, .6, .7])
+  assert np.abs(answers - .5).max() < .01
 
 
 @pytest.mark.slow
 def test_what_is_beyond_the_bounds_counts_as_them_and_is_said():
   with pytest.warns(UserWarning, match='beyond the public bounds'):
-    found = _ask(np.linspace(-5, 5, 200), [.2, .8])
-  assert found[0] < .05 and found[1] > .95
+    answers = _ask(np.linspace(-5, 5, 200), [.2, .8])
+  assert answers[0] < .05 and answers[1] > .95
 
 
 @pytest.mark.slow
@@ -131,7 +132,7 @@ def test_refusals_are_one_line(kwargs, message):
 
 
 def test_separation_is_small_and_public():
-  made = quantiles.plan([.2, .5], epsilon=1.0, lower=0, upper=10,
-                        adjacency='replace_one', num_examples=5000)
-  assert isinstance(made, smoothing.Smoothed)
-  assert math.isclose(made.sigma * math.sqrt(3), 10 / 5000)
+  mechanism = quantiles.plan([.2, .5], epsilon=1.0, lower=0, upper=10,
+                             adjacency='replace_one', num_examples=5000)
+  assert isinstance(mechanism, smoothing.Smoothed)
+  assert math.isclose(mechanism.sigma * math.sqrt(3), 10 / 5000)

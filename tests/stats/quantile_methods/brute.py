@@ -89,8 +89,8 @@ def tuples(num_examples: int, num_orders: int) -> np.ndarray:
       range(num_examples + 1), num_orders)))
 
 
-def block_law(records: np.ndarray, cost: Cost,
-              num_orders: int) -> tuple[np.ndarray, np.ndarray]:
+def block_log_probs(records: np.ndarray, cost: Cost,
+                    num_orders: int) -> tuple[np.ndarray, np.ndarray]:
   """Logarithms [..., tuples] of the probabilities of `tuples`, normaliser.
 
   Args:
@@ -100,7 +100,7 @@ def block_law(records: np.ndarray, cost: Cost,
 
   Returns:
     Log-probabilities, and log [...] of the integral of e^-cost over increasing
-    points, of those the law is.
+    points, which normalises the density.
   """
   size = records.shape[-1]
   with np.errstate(divide='ignore'):
@@ -123,7 +123,7 @@ def worst_loss(both: Pairs, cost: Cost, num_orders: int) -> float:
     ranks = np.broadcast_to(cells, (len(both.grid), *cells.shape))
     if lacking is not None:
       ranks = ranks - (ranks > lacking[:, None, None])
-    total = block_law(records, cost, num_orders)[1]
+    total = block_log_probs(records, cost, num_orders)[1]
     density.append(-cost(ranks, records.shape[-1]) - total[:, None])
   return float(np.abs(density[0] - density[1])[possible].max())
 
@@ -217,7 +217,7 @@ def worst_recursive_loss(rng: np.random.Generator, both: Pairs, count: int,
   return float(np.abs(one - other).max())
 
 
-def recursive_law(records: np.ndarray, probs, rates, cost: str) -> np.ndarray:
+def recursive_probs(records: np.ndarray, probs, rates, cost: str) -> np.ndarray:
   """Probabilities [n + 1] * m of the intervals of RecExp, for m up to 3.
 
   The root is integrated over by Gauss and Legendre; given it, the others are
@@ -226,7 +226,7 @@ def recursive_law(records: np.ndarray, probs, rates, cost: str) -> np.ndarray:
   size, num_orders = len(records) + 1, len(probs)
   middle = (num_orders + 1) // 2
   ends = _edges(records)
-  law = np.zeros([size] * num_orders)
+  probs_at = np.zeros([size] * num_orders)
 
   def of(low, high, prob, rate):
     masses = node_log_masses(records, np.float64(low), np.float64(high), prob,
@@ -248,8 +248,8 @@ def recursive_law(records: np.ndarray, probs, rates, cost: str) -> np.ndarray:
           num_orders - middle)
       for factor in (*before, here, *after):
         part = part[..., None] * factor
-      law += part
-  return law
+      probs_at += part
+  return probs_at
 
 
 def _pieces(ends, kink):

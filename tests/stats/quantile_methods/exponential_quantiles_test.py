@@ -43,14 +43,15 @@ def test_any_records_are_answered(cost, kind):
            np.full([20], .3), [0.], [1.] * 5, [0.] * 5, TIED, tiny, tiny[:2]]
   for data in cases:
     for epsilon in (1e-6, 1., 1e5):
-      found = make(kind, epsilon=epsilon, cost=cost).estimate(KEY, np.array(data))
-      assert found.dtype == np.float64 and found.shape == (3,)
-      assert np.all((0 <= found) & (found <= 1) & np.isfinite(found))
-      assert np.all(np.diff(found) >= 0)
+      answers = make(kind, epsilon=epsilon,
+                     cost=cost).estimate(KEY, np.array(data))
+      assert answers.dtype == np.float64 and answers.shape == (3,)
+      assert np.all((0 <= answers) & (answers <= 1) & np.isfinite(answers))
+      assert np.all(np.diff(answers) >= 0)
   # Of positive width, where nothing else is: what a large epsilon asks for.
-  found = make(kind, probs=(.3, .5, .6), epsilon=1e5, cost=cost).estimate(
+  answers = make(kind, probs=(.3, .5, .6), epsilon=1e5, cost=cost).estimate(
       KEY, tiny)
-  assert 0 < found[0] and found[2] < 1e-299
+  assert 0 < answers[0] and answers[2] < 1e-299
 
 
 @pytest.mark.slow
@@ -59,9 +60,9 @@ def test_maps_of_the_line_move_answers_alike(kind):
   """QT-07: to 1e-10."""
   data = np.random.default_rng(0).beta(2, 5, 25)
   plain = make(kind, cost='interpolated').estimate(KEY, data)
-  moved = make(kind, cost='interpolated', lower=-300., upper=-100.).estimate(
+  mapped = make(kind, cost='interpolated', lower=-300., upper=-100.).estimate(
       KEY, 200 * data - 300)
-  np.testing.assert_allclose(moved, 200 * plain - 300, rtol=1e-10)
+  np.testing.assert_allclose(mapped, 200 * plain - 300, rtol=1e-10)
 
 
 @pytest.mark.slow
@@ -83,8 +84,8 @@ def test_one_program_serves_a_sweep(kind):
                    probs=(.1, .2, .3 + epsilon / 100))
         assert one.draw is make(kind).draw
         data = rng.random(size)
-        found = program(KEY, records.padded(data, 0., upper), one.parameters)
-        np.testing.assert_array_equal(found, one.estimate(KEY, data))
+        answers = program(KEY, records.padded(data, 0., upper), one.parameters)
+        np.testing.assert_array_equal(answers, one.estimate(KEY, data))
   assert len(traces) == 1
 
 
@@ -98,8 +99,9 @@ def test_side_by_side_is_one_by_one(kind):
   with jax.enable_x64(True):
     rows = [records.padded(row, 0., 1.) for row in data]
     many = rows[0]._replace(ordered=np.stack([row.ordered for row in rows]))
-    found = np.asarray(mechanism.repeated(one.draw)(keys, many, one.parameters))
-  for key, row, expected in zip(keys, data, found, strict=True):
+    answers = np.asarray(
+        mechanism.repeated(one.draw)(keys, many, one.parameters))
+  for key, row, expected in zip(keys, data, answers, strict=True):
     np.testing.assert_allclose(one.estimate(key, row), expected, rtol=1e-14)
 
 
@@ -168,8 +170,9 @@ def divergence(prob, rate, adjacency):
     losses = np.subtract(p, q, where=widths > 0, out=np.zeros(p.shape))
     for logs, sign in ((p, 1), (q, -1)):
       for order in (1.01, 2, 8, 32):
-        found = special.logsumexp(logs + (order - 1) * sign * losses, axis=-1)
-        worst = max(worst, found.max() / (order * (order - 1)))
+        log_moments = special.logsumexp(logs + (order - 1) * sign * losses,
+                                        axis=-1)
+        worst = max(worst, log_moments.max() / (order * (order - 1)))
   return worst
 
 

@@ -38,7 +38,7 @@ def _counts(values, lower=0.0, upper=1.0, shares=_SHARES):
       records.padded(np.asarray(values), lower, upper), shares))
 
 
-def _made(**changes):
+def _mechanism(**changes):
   given = dict(probs=(0.3, 0.6), epsilon=1.0, lower=0.0, upper=1.0,
                adjacency=_REPLACE, num_bins=4)
   return histogram.HistogramQuantiles(**{**given, **changes})
@@ -59,14 +59,14 @@ def test_densities_of_neighbours_differ_by_epsilon(adjacency, sensitivity):
   """Log-densities of counts are -|y - c| / scale: the worst y is far off."""
   rng = np.random.default_rng(1)
   worst, epsilon = 0.0, 0.7
-  scale = _made(adjacency=adjacency, epsilon=epsilon).scale
+  scale = _mechanism(adjacency=adjacency, epsilon=epsilon).scale
   for _ in range(200):
     values = rng.choice(np.linspace(0, 1, 9), rng.integers(2, 8))
     other = (np.append(values[1:], rng.choice(9) / 8)
              if adjacency is _REPLACE else values[1:])
     first, second = _counts(values), _counts(other)
-    moved = np.abs(first - second)
-    assert moved.sum() <= sensitivity
+    change = np.abs(first - second)
+    assert change.sum() <= sensitivity
     outputs = np.stack([first, second, first + 40, first - 40])
     ratio = (np.abs(outputs - second) - np.abs(outputs - first)).sum(1)
     worst = max(worst, np.max(np.abs(ratio)))
@@ -76,23 +76,23 @@ def test_densities_of_neighbours_differ_by_epsilon(adjacency, sensitivity):
 
 
 def test_noise_is_whole_and_has_its_law():
-  """Chi-square at 10^-4, the law written out; scale as of the mechanism."""
-  made = _made(epsilon=0.8)
-  scale = made.scale
+  """Chi-square at 10^-4 against exact probabilities."""
+  mechanism = _mechanism(epsilon=0.8)
+  scale = mechanism.scale
   assert scale == 2.5 == 1 / rates.counts(epsilon=0.8, adjacency=_REPLACE)
   data = records.padded(np.linspace(0, 1, 8), 0.0, 1.0)
   noisy = np.asarray(jax.jit(jax.vmap(
       histogram.noisy_counts, (0, None, None)))(
-          jax.random.split(_KEY, 5000), data, made.parameters))
+          jax.random.split(_KEY, 5000), data, mechanism.parameters))
   noise = (noisy - 2.0).ravel()
   assert np.all(noise == np.round(noise))
   ratio = np.exp(-1 / scale)
   places = np.arange(-10, 11)
-  law = (1 - ratio) / (1 + ratio) * ratio**np.abs(places)
-  tail = (1 - law.sum()) / 2
+  probs = (1 - ratio) / (1 + ratio) * ratio**np.abs(places)
+  tail = (1 - probs.sum()) / 2
   counts = [np.sum(noise < -10), *(np.sum(noise == z) for z in places),
             np.sum(noise > 10)]
-  assert stats.chisquare(counts, noise.size * np.array([tail, *law, tail])
+  assert stats.chisquare(counts, noise.size * np.array([tail, *probs, tail])
                          ).pvalue > 1e-4
   variance = draws.discrete_laplace_variance(scale)
   assert variance == pytest.approx(2 * ratio / (1 - ratio)**2)
@@ -132,24 +132,24 @@ def test_what_becomes_of_noisy_counts(post):
   rng = np.random.default_rng(2)
   noisy = np.round(rng.normal(5, 10, (20, 9)))
   total = 45.0
-  found = np.asarray(jax.jit(jax.vmap(functools.partial(
+  fitted = np.asarray(jax.jit(jax.vmap(functools.partial(
       histogram.processed, total=jnp.float64(total), post=post)))(
           jnp.asarray(noisy)))
   wanted = np.stack([_processed(row, total, post) for row in noisy])
-  np.testing.assert_allclose(found[:, 1:-1], wanted, atol=1e-12)
-  assert np.all(found[:, 0] == 0)
+  np.testing.assert_allclose(fitted[:, 1:-1], wanted, atol=1e-12)
+  assert np.all(fitted[:, 0] == 0)
   if post == 'raw':
-    np.testing.assert_allclose(found[:, -1], noisy.sum(1) / total)
+    np.testing.assert_allclose(fitted[:, -1], noisy.sum(1) / total)
   else:
-    np.testing.assert_allclose(found[:, -1], 1, atol=1e-12)
+    np.testing.assert_allclose(fitted[:, -1], 1, atol=1e-12)
   if post not in ('raw', 'bridge'):
-    assert np.all(np.diff(found) >= -1e-12)
+    assert np.all(np.diff(fitted) >= -1e-12)
 
 
 def test_negative_counts_alone_are_a_uniform_law():
-  found = jax.jit(histogram.processed, static_argnums=2)(
+  curve = jax.jit(histogram.processed, static_argnums=2)(
       jnp.full(4, -3.0), jnp.float64(5), 'clipnorm')
-  np.testing.assert_allclose(found, [0, .25, .5, .75, 1])
+  np.testing.assert_allclose(curve, [0, .25, .5, .75, 1])
 
 
 def test_without_n_the_sum_of_counts_is_as_good():
@@ -159,21 +159,21 @@ def test_without_n_the_sum_of_counts_is_as_good():
   share = np.arange(1, size + 1) / size
   left = below - np.outer(share, np.ones(size))
   np.testing.assert_allclose(left @ below[-1], 0, atol=1e-15)
-  made = _made(num_bins=size, adjacency=_ADD)
-  variance = draws.discrete_laplace_variance(made.scale)
+  mechanism = _mechanism(num_bins=size, adjacency=_ADD)
+  variance = draws.discrete_laplace_variance(mechanism.scale)
   np.testing.assert_allclose(
-      made.stddevs()[1:]**2, variance * np.sum(left**2, 1), atol=1e-12)
+      mechanism.stddevs()[1:]**2, variance * np.sum(left**2, 1), atol=1e-12)
 
 
 @pytest.mark.every(2)
 def test_n_is_not_read_where_it_is_private():
   """Counts are all that a release knows: a curve is a function of them."""
-  made = _made(adjacency=_ADD, post='raw', epsilon=0.2)
+  mechanism = _mechanism(adjacency=_ADD, post='raw', epsilon=0.2)
   data = records.padded(np.linspace(0, 1, 20), 0.0, 1.0)
-  noisy, found = (np.asarray(jax.jit(law)(_KEY, data, made.parameters))
-                  for law in (histogram.noisy_counts, made.curve))
+  noisy, curve = (np.asarray(jax.jit(of)(_KEY, data, mechanism.parameters))
+                  for of in (histogram.noisy_counts, mechanism.curve))
   assert noisy.sum() != 20
-  np.testing.assert_allclose(found[1:], np.cumsum(noisy) / noisy.sum())
+  np.testing.assert_allclose(curve[1:], np.cumsum(noisy) / noisy.sum())
 
 
 @pytest.mark.every(3)
@@ -182,21 +182,22 @@ def test_n_is_not_read_where_it_is_private():
     np.linspace(0, 1, 30)])
 @pytest.mark.parametrize('adjacency', [_ADD, _REPLACE])
 def test_any_records(values, adjacency):
-  made = _made(adjacency=adjacency, epsilon=40.0)
-  found = made.estimate(_KEY, np.asarray(values))
-  assert np.all((found >= 0) & (found <= 1)) and np.all(np.diff(found) >= 0)
+  mechanism = _mechanism(adjacency=adjacency, epsilon=40.0)
+  answers = mechanism.estimate(_KEY, np.asarray(values))
+  assert np.all((answers >= 0) & (answers <= 1))
+  assert np.all(np.diff(answers) >= 0)
   known = np.sort(np.clip(np.nan_to_num(np.asarray(values), posinf=1), 0, 1))
-  truth = known[np.ceil(len(known) * np.array(made.probs)).astype(int) - 1]
-  assert np.max(np.abs(found - truth)) <= 0.25 + 1e-9
+  truth = known[np.ceil(len(known) * np.array(mechanism.probs)).astype(int) - 1]
+  assert np.max(np.abs(answers - truth)) <= 0.25 + 1e-9
 
 
 def test_the_curve_is_what_is_inverted():
-  made = _made()
+  mechanism = _mechanism()
   values = jnp.linspace(-1, 2, 31)
-  edges, curve = jax.jit(made.release_curve)(_KEY, values)
+  edges, curve = jax.jit(mechanism.release_curve)(_KEY, values)
   assert np.all(np.diff(curve) >= 0) and curve[0] == 0 and curve[-1] == 1
-  np.testing.assert_allclose(np.interp(made.estimate(_KEY, values), edges,
-                                       curve), made.probs, atol=1e-9)
+  np.testing.assert_allclose(np.interp(mechanism.estimate(_KEY, values), edges,
+                                       curve), mechanism.probs, atol=1e-9)
 
 
 @pytest.mark.slow
@@ -206,16 +207,17 @@ def test_more_orders_than_bins_by_one_program():
 
   def draw(*args):
     traces.append(1)
-    return _made(num_bins=2).draw(*args)
+    return _mechanism(num_bins=2).draw(*args)
 
   probs = tuple(np.linspace(0.1, 0.9, 17))
   run = jax.jit(draw)
   for epsilon, upper, size in [(1.0, 1.0, 10), (0.1, 3.0, 20), (9.0, 2.0, 32)]:
-    made = _made(probs=probs, num_bins=2, epsilon=epsilon, upper=upper)
-    assert made.draw is _made(num_bins=2).draw
-    found = run(_KEY, records.padded(np.linspace(0, upper, size), 0.0, upper),
-                made.parameters)
-    assert np.all(np.diff(found) >= 0) and found[-1] <= upper
+    mechanism = _mechanism(probs=probs, num_bins=2, epsilon=epsilon,
+                           upper=upper)
+    assert mechanism.draw is _mechanism(num_bins=2).draw
+    answers = run(_KEY, records.padded(np.linspace(0, upper, size), 0.0, upper),
+                  mechanism.parameters)
+    assert np.all(np.diff(answers) >= 0) and answers[-1] <= upper
   assert len(traces) == 1
 
 
@@ -225,9 +227,9 @@ def test_bins_by_the_rule():
   assert [lines(n, adjacency=_REPLACE) for n in (10**4, 10**5)] == [16, 40]
   assert lines(5000, adjacency=_ADD) == 16
   assert [rule(n, adjacency=_REPLACE) for n in (1, 10**4, 10**5)] == [4, 9, 18]
-  made = histogram.coarse((0.5,), epsilon=0.1, lower=0.0, upper=1.0,
-                          adjacency=_REPLACE, num_examples=10**4)
-  assert (made.num_bins, made.interpolation) == (9, 'smooth')
+  mechanism = histogram.coarse((0.5,), epsilon=0.1, lower=0.0, upper=1.0,
+                               adjacency=_REPLACE, num_examples=10**4)
+  assert (mechanism.num_bins, mechanism.interpolation) == (9, 'smooth')
 
 
 @pytest.mark.every(1)
@@ -239,22 +241,22 @@ def test_bins_by_the_rule():
     (dict(epsilon=0.0), 'epsilon must be a positive number')])
 def test_bad_arguments(changes, message):
   with pytest.raises(ValueError, match=message):
-    _made(**changes)
+    _mechanism(**changes)
 
 
 @functools.cache
-def _samples(law):
-  values = stats.beta(*law).rvs((50, 10**4),
-                                random_state=np.random.default_rng(5))
+def _samples(shape):
+  values = stats.beta(*shape).rvs((50, 10**4),
+                                  random_state=np.random.default_rng(5))
   rows = [records.padded(row, 0.0, 1.0) for row in values]
   return rows[0]._replace(ordered=np.stack([row.ordered for row in rows]))
 
 
-def _errors(made, law):
+def _errors(estimator, shape):
   """max_j |q_j - F^-1(p_j)| of 50 repetitions."""
-  found = mechanism.repeated(made.draw)(
-      jax.random.split(_KEY, 50), _samples(law), made.parameters)
-  return np.max(np.abs(np.asarray(found) - stats.beta(*law).ppf(_MANY)), 1)
+  answers = mechanism.repeated(estimator.draw)(
+      jax.random.split(_KEY, 50), _samples(shape), estimator.parameters)
+  return np.max(np.abs(np.asarray(answers) - stats.beta(*shape).ppf(_MANY)), 1)
 
 
 _MANY = tuple(0.25 + np.arange(1, 101) / 202)
@@ -274,9 +276,9 @@ _MORE = [(200, 'bridge', {(0.5, 0.5): .045, (1, 1): .032, (2, 5): .0130}),
     *(pytest.param(*case, marks=pytest.mark.slow) for case in _MORE)])
 def test_reference_errors(bins, post, cells):
   """Within 4 standard errors, of both sides."""
-  made = _made(probs=_MANY, epsilon=0.1, num_bins=bins, post=post)
-  for law, wanted in cells.items():
-    errors = _errors(made, law)
+  mechanism = _mechanism(probs=_MANY, epsilon=0.1, num_bins=bins, post=post)
+  for shape, wanted in cells.items():
+    errors = _errors(mechanism, shape)
     slack = 4 * np.sqrt(2) * errors.std(ddof=1) / np.sqrt(50)
     assert np.mean(errors) == pytest.approx(wanted, abs=slack)
     # And not by a standard error so large that anything would do.
@@ -285,18 +287,18 @@ def test_reference_errors(bins, post, cells):
 
 @pytest.mark.slow
 def test_the_smooth_inverse_needs_fewer_bins():
-  """Better than 16 bins on every law tried, paired by the records."""
+  """Better than 16 bins on every distribution tried, paired by the records."""
   smooth, lines = (histogram.coarse(
       _MANY, epsilon=0.1, lower=0.0, upper=1.0, adjacency=_REPLACE,
       num_examples=10**4, interpolation=each) for each in ('smooth', 'linear'))
-  for law in _FEW:
-    assert _errors(smooth, law).mean() < _errors(lines, law).mean()
+  for shape in _FEW:
+    assert _errors(smooth, shape).mean() < _errors(lines, shape).mean()
 
 
 def test_a_total_is_public_or_noisy_and_at_least_one():
   data = records.padded(np.array([.2, .4, .9]), 0., 1.)
   with jax.enable_x64(True):
     for noisy in (-5., .3, .999, 1., 1.5, 4.):
-      told = jnp.float64(noisy)
-      assert float(curves.total(data, told, False)) == max(noisy, 1)
-      assert float(curves.total(data, told, True)) == 3
+      ended = jnp.float64(noisy)
+      assert float(curves.total(data, ended, False)) == max(noisy, 1)
+      assert float(curves.total(data, ended, True)) == 3

@@ -1,4 +1,4 @@
-"""Tests of dpjax.stats.quantile_methods.independent: laws and privacy."""
+"""Tests of dpjax.stats.quantile_methods.independent: samples and privacy."""
 
 import jax
 import numpy as np
@@ -18,7 +18,7 @@ TIED = np.array([0., .1, .1, .1, .4, .4, 1.])
 every_cost = pytest.mark.parametrize('cost', independent.COSTS)
 
 
-def law(data, prob, rate, cost):
+def log_probs_of(data, prob, rate, cost):
   """Log-probabilities [n + 1] of intervals, by the kernel."""
   with jax.enable_x64(True):
     logs = np.asarray(independent.log_masses(
@@ -36,8 +36,8 @@ def law(data, prob, rate, cost):
   ('interpolated', 1., (.159675, .491605, .319350, .029371))])
 def test_golden_laws(cost, rate, expected):
   """QF-03, QB-01 and QB-03."""
-  np.testing.assert_allclose(np.exp(law(DATA, .5, rate, cost)), expected,
-                             atol=6e-7)
+  np.testing.assert_allclose(np.exp(log_probs_of(DATA, .5, rate, cost)),
+                             expected, atol=6e-7)
 
 
 @every_cost
@@ -48,11 +48,11 @@ def test_laws_are_those_of_enumeration(cost, prob):
       expected = brute.node_log_masses(data, np.zeros([]), np.ones([]), prob,
                                        rate, cost)
       expected -= special.logsumexp(expected)
-      found = law(data, prob, rate, cost)
+      log_masses = log_probs_of(data, prob, rate, cost)
       far = expected < -1e3
-      np.testing.assert_allclose(found[~far], expected[~far], atol=1e-12,
+      np.testing.assert_allclose(log_masses[~far], expected[~far], atol=1e-12,
                                  rtol=1e-12)
-      np.testing.assert_array_equal(found[far], expected[far])
+      np.testing.assert_array_equal(log_masses[far], expected[far])
 
 
 @pytest.mark.slow
@@ -83,8 +83,8 @@ def test_points_follow_the_density(cost):
         total = np.cumsum(density * np.diff(grid), dtype=float)
         assert total[-1] == pytest.approx(1, abs=1e-4)
         cdf = np.concatenate([[0], total / total[-1]])
-        found = stats.kstest(points, lambda x: np.interp(x, grid, cdf))
-        assert found.pvalue > 1e-4 / 4
+        test = stats.kstest(points, lambda x: np.interp(x, grid, cdf))
+        assert test.pvalue > 1e-4 / 4
 
 
 @pytest.mark.slow
@@ -93,13 +93,13 @@ def test_orders_are_drawn_independently_and_sorted():
   one = independent.IndependentQuantiles(
       probs=(.4, .6), epsilon=4., lower=0., upper=1., adjacency=REPLACE)
   with jax.enable_x64(True):
-    found = np.asarray(jax.jit(jax.vmap(one.draw, (0, None, None)))(
+    answers = np.asarray(jax.jit(jax.vmap(one.draw, (0, None, None)))(
         jax.random.split(KEY, 20_000), records.padded(DATA, 0., 1.),
         one.parameters))
-  assert np.all(np.diff(found) > 0)
+  assert np.all(np.diff(answers) > 0)
   counts = np.zeros([4, 4])
-  np.add.at(counts, tuple(np.searchsorted(DATA, found).T), 1)
-  both = np.outer(*(np.exp(law(DATA, prob, 1., 'real'))
+  np.add.at(counts, tuple(np.searchsorted(DATA, answers).T), 1)
+  both = np.outer(*(np.exp(log_probs_of(DATA, prob, 1., 'real'))
                     for prob in one.probs))
   expected = 20_000 * (np.triu(both) + np.tril(both, -1).T)
   kept = np.triu_indices(4)
@@ -122,8 +122,8 @@ def test_neighbours_differ_by_epsilon(prob, adjacency, cost):
   """QT-03: no more, and not much less."""
   rate = rates.single(prob, epsilon=1., adjacency=adjacency,
                       rounded=cost == 'rounded')
-  found = worst(prob, rate, cost, adjacency)
-  assert .95 <= found <= 1 + 1e-9
+  loss = worst(prob, rate, cost, adjacency)
+  assert .95 <= loss <= 1 + 1e-9
   # QT-04: without the 2 of the normaliser.
   assert worst(prob, 2 * rate, cost, adjacency, 300) > 1.5
 
@@ -133,9 +133,9 @@ def test_neighbours_differ_by_epsilon_at_every_block():
   rng = np.random.default_rng(8)
   for adjacency, rate in ((REPLACE, .5), (ADD, .5 / .75)):
     cost = lambda ranks, size: rate * np.abs(ranks[..., 0] - .25 * size)
-    found = max(brute.worst_loss(brute.pairs(rng, 2000, size, 3, adjacency),
-                                 cost, 1) for size in (3, 6, 8))
-    assert .99 < found <= 1 + 1e-9
+    loss = max(brute.worst_loss(brute.pairs(rng, 2000, size, 3, adjacency),
+                                cost, 1) for size in (3, 6, 8))
+    assert .99 < loss <= 1 + 1e-9
 
 
 @pytest.mark.parametrize('prob', [.5, .2, .9])
@@ -143,13 +143,13 @@ def test_sensitivities(prob):
   """QT-06: what a record moves the costs by, over all ranks and up to n = 30."""
   sizes, below = np.mgrid[:30, :31]
   known = below <= sizes
-  moved = {}
+  changes = {}
   for rounded, target in ((True, lambda n: np.floor(prob * n + 1e-9)),
                           (False, lambda n: prob * n)):
-    moved[rounded] = max(np.abs(
+    changes[rounded] = max(np.abs(
         np.abs(below + more - target(sizes + 1)) - np.abs(
             below - target(sizes)))[known].max() for more in (0, 1))
     assert rates.single(prob, epsilon=1., adjacency=ADD,
-                        rounded=rounded) == pytest.approx(.5 / moved[rounded])
-  assert moved[True] == 1
-  assert moved[False] == pytest.approx(max(prob, 1 - prob))
+                        rounded=rounded) == pytest.approx(.5 / changes[rounded])
+  assert changes[True] == 1
+  assert changes[False] == pytest.approx(max(prob, 1 - prob))

@@ -26,12 +26,12 @@ def _double():
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def _made(make, *numbers):
+def _compiled(make, *numbers):
   return make(*numbers)
 
 
 def _bins(make, probs, size, rate):
-  return _made(make, np.array(probs), np.int32(size), np.float64(rate))
+  return _compiled(make, np.array(probs), np.int32(size), np.float64(rate))
 
 
 @jax.jit
@@ -60,25 +60,25 @@ def test_golden_kernels(make, prob, rate, expected):
   layout = columns.shape(6)
   before = jax.tree.map(lambda x: columns.laid_out(x, layout),
                         wide.exp(jnp.log(jnp.arange(1.0, 7.0))))
-  found = np.asarray(wide.log(_PRODUCT(before, _bins(make, [prob], 5, rate))))
-  np.testing.assert_allclose(found.T.reshape(-1)[:6], expected, atol=6e-7)
+  logs = np.asarray(wide.log(_PRODUCT(before, _bins(make, [prob], 5, rate))))
+  np.testing.assert_allclose(logs.T.reshape(-1)[:6], expected, atol=6e-7)
 
 
 def test_records_at_the_lower_bound_are_in_the_first_bin():
   """QE-15: by integration, and not with that bin open as printed."""
   values, prob, rate = np.array([0., 0., 0., .6, .9]), .6, .8
   points, widths = np.array([.3, .75, .95]), np.array([.6, .3, .1])
-  beyond = np.sum(values > points[:, None], 1)
+  above = np.sum(values > points[:, None], 1)
 
   def log_total(least):
     first = np.sum((values >= least) & (values <= points[:, None]), 1)
-    cost = np.abs(5 * prob - first) + np.abs(5 * (1 - prob) - beyond)
+    cost = np.abs(5 * prob - first) + np.abs(5 * (1 - prob) - above)
     return special.logsumexp(np.log(widths) - rate * cost)
 
-  found = float(_TOTAL(records.padded(values, 0, 1),
-                       _bins(joint.joint_bins, [prob], 5, rate)))
-  assert found == pytest.approx(log_total(0), abs=1e-12)
-  assert abs(found - log_total(1e-9)) > .5
+  actual = float(_TOTAL(records.padded(values, 0, 1),
+                        _bins(joint.joint_bins, [prob], 5, rate)))
+  assert actual == pytest.approx(log_total(0), abs=1e-12)
+  assert abs(actual - log_total(1e-9)) > .5
 
 
 @pytest.mark.every(2)
@@ -89,16 +89,16 @@ def test_one_order_is_the_exponential_mechanism_of_the_real_rank(size):
   public = dict(epsilon=1.7, adjacency=brute.REPLACE)
   bins = _bins(joint.joint_bins, [.5], size, rates.joint((.5,), **public))
   places = np.arange(size + 1)
-  law = (np.asarray(records.log_widths(data))[:size + 1]
-         + _log_weights(bins, np.stack([places, size - places], -1)))
-  total = special.logsumexp(law)
+  logs = (np.asarray(records.log_widths(data))[:size + 1]
+          + _log_weights(bins, np.stack([places, size - places], -1)))
+  total = special.logsumexp(logs)
   assert float(_TOTAL(data, bins)) == pytest.approx(total, abs=1e-12)
   off = {}
   for cost in ('real', 'rounded'):
     one = np.asarray(independent.log_masses(
         data, np.float64(.5), np.float64(rates.single(.5, **public)),
         cost))[:size + 1]
-    off[cost] = np.max(np.abs(one - special.logsumexp(one) - law + total))
+    off[cost] = np.max(np.abs(one - special.logsumexp(one) - logs + total))
   assert off['real'] < 1e-12
   assert (off['rounded'] < 1e-12) == (size == 4)
 
@@ -126,9 +126,9 @@ def test_what_a_record_moves_the_cost_by(probs):
   counts = np.array(list(itertools.product(range(5), repeat=gaps.size)))
   cost = lambda of: np.abs(of.sum(-1, keepdims=True) * gaps - of).sum(-1)
   more = np.eye(gaps.size, dtype=int)
-  moved = lambda of, change: np.max(np.abs(cost(of + change) - cost(of)))
-  added = max(moved(counts, one) for one in more)
-  replaced = max(moved(counts[counts[:, j] > 0], more[i] - more[j])
+  cost_change = lambda of, change: np.max(np.abs(cost(of + change) - cost(of)))
+  added = max(cost_change(counts, one) for one in more)
+  replaced = max(cost_change(counts[counts[:, j] > 0], more[i] - more[j])
                  for i in range(gaps.size) for j in range(gaps.size))
   assert added / 2 == pytest.approx(1 - gaps.min())
   assert replaced / 2 == pytest.approx(1)

@@ -65,7 +65,7 @@ def _log_total(data, bins):
 
 @jax.jit
 def _log_probs(data, bins, blocks):
-  """Log-probabilities of blocks, by the conditional laws that are drawn from."""
+  """Log-probabilities of blocks, from the conditional distributions."""
   table = paths.table(data, bins)
   log_widths = records.log_widths(data)
   size = blocks.shape[1]
@@ -99,11 +99,11 @@ def _log_probs(data, bins, blocks):
 def test_goldens(kind, adjacency, total, some):
   # Item QF-06 and QF-10: records .2, .5, .9, orders 1/3 and 2/3, epsilon 2.
   kinds = dict(joint=joint.JointQuantiles, inverse=joint.InverseQuantiles)
-  made = kinds[kind](probs=(1 / 3, 2 / 3), epsilon=2.0, lower=0.0, upper=1.0,
-                     adjacency=adjacency)
+  mechanism = kinds[kind](probs=(1 / 3, 2 / 3), epsilon=2.0, lower=0.0,
+                          upper=1.0, adjacency=adjacency)
   data = records.padded(np.array([.2, .5, .9]), 0, 1)
   bins = _BINS[kind](*map(jnp.asarray, (
-      made.parameters.probs, jnp.int32(3), made.parameters.rate)))
+      mechanism.parameters.probs, jnp.int32(3), mechanism.parameters.rate)))
   assert abs(float(_log_total(data, bins)) - total) < 1e-8
   blocks = jnp.array(list(some), jnp.int32)
   np.testing.assert_allclose(np.exp(_log_probs(data, bins, blocks)),
@@ -122,17 +122,17 @@ def test_laws_are_those_of_enumeration(kind, ties):
       values = np.sort(np.round(values, 1))
       values[:2] = values[0]
     rate = rng.exponential()
-    expected, total = brute.block_law(values, _cost(kind, probs, rate),
-                                      num_orders)
+    expected, total = brute.block_log_probs(values, _cost(kind, probs, rate),
+                                            num_orders)
     data = records.padded(values, 0, 1)
     bins = _BINS[kind](*map(jnp.asarray, (probs, jnp.int32(size), rate)))
     assert abs(float(_log_total(data, bins)) - total) < 1e-12
     blocks = brute.tuples(size, num_orders)
     drawable = np.isfinite(expected)
-    found = _log_probs(data, bins, jnp.asarray(blocks, jnp.int32))
-    np.testing.assert_allclose(np.asarray(found)[drawable],
+    logs = _log_probs(data, bins, jnp.asarray(blocks, jnp.int32))
+    np.testing.assert_allclose(np.asarray(logs)[drawable],
                                expected[drawable], atol=1e-11)
-    assert not np.any(np.isfinite(found) & ~drawable)
+    assert not np.any(np.isfinite(logs) & ~drawable)
 
 
 _DRAWN = jax.jit(jax.vmap(paths.intervals, (0, None, None)))
@@ -148,13 +148,14 @@ def test_draws_have_the_law(kind):
   keys = jax.random.split(jax.random.key(3), 40_000)
   drawn = np.asarray(_DRAWN(keys, data, bins))
   blocks = brute.tuples(6, 3)
-  law = np.exp(brute.block_law(values, _cost(kind, probs, rate), 3)[0])
+  probs_at = np.exp(
+      brute.block_log_probs(values, _cost(kind, probs, rate), 3)[0])
   seen = np.array([(drawn == block).all(-1).sum() for block in blocks])
-  assert seen.sum() == 40_000 and not seen[law == 0].any()
-  often = law * 40_000 >= 5
+  assert seen.sum() == 40_000 and not seen[probs_at == 0].any()
+  often = probs_at * 40_000 >= 5
   assert stats.chisquare(
       np.append(seen[often], seen[~often].sum()),
-      np.append(law[often], law[~often].sum()) * 40_000).pvalue > 1e-4
+      np.append(probs_at[often], probs_at[~often].sum()) * 40_000).pvalue > 1e-4
 
 
 def _worst(kind, adjacency, probs, rate, *, count=400, **kwargs):
@@ -224,21 +225,22 @@ def test_running_sums_are_those_of_the_definition():
     bins = paths.Bins(*map(jnp.asarray, (
         3.0, np.array([-3 * wanted]), np.array([3 * wanted]),
         np.array([math.floor(wanted)], np.int32))))
-    found = wide.log(_PRODUCT(before, bins))
-    found = np.asarray(found).T.reshape(-1)[:size]
+    running = wide.log(_PRODUCT(before, bins))
+    running = np.asarray(running).T.reshape(-1)[:size]
     gap = np.subtract.outer(np.arange(size), np.arange(size))
     terms = np.where(gap > 0, logs[None] - 3 * np.abs(gap - wanted), -np.inf)
     expected = np.logaddexp.reduce(terms, -1)
-    np.testing.assert_allclose(found[np.isfinite(expected)],
+    np.testing.assert_allclose(running[np.isfinite(expected)],
                                expected[np.isfinite(expected)], rtol=1e-13,
                                atol=1e-11)
-    assert not np.isfinite(found[~np.isfinite(expected)]).any()
+    assert not np.isfinite(running[~np.isfinite(expected)]).any()
 
 
 _PRODUCT = jax.jit(lambda before, bins: paths._product(before, bins, 0))
 
 
-def _made(num_orders=8, adjacency=_REPLACE, cls=joint.JointQuantiles, **kwargs):
+def _mechanism(num_orders=8, adjacency=_REPLACE, cls=joint.JointQuantiles,
+               **kwargs):
   probs = tuple((np.arange(num_orders) + 1) / (num_orders + 1))
   return cls(**(dict(probs=probs, epsilon=1.0, lower=0.0, upper=1.0,
                      adjacency=adjacency) | kwargs))
@@ -248,9 +250,9 @@ def _made(num_orders=8, adjacency=_REPLACE, cls=joint.JointQuantiles, **kwargs):
 def test_answers_follow_affine_maps():
   values = np.random.default_rng(2).random(200)
   values[:3] = 1e-300, 1e-200, 1e-100
-  made, moved = _made(), _made(lower=-3.0, upper=5.0)
-  one = made.estimate(jax.random.key(1), values)
-  other = moved.estimate(jax.random.key(1), values * 8 - 3)
+  mechanism, mapped = _mechanism(), _mechanism(lower=-3.0, upper=5.0)
+  one = mechanism.estimate(jax.random.key(1), values)
+  other = mapped.estimate(jax.random.key(1), values * 8 - 3)
   np.testing.assert_allclose(other, one * 8 - 3, atol=1e-10)
   assert np.all(np.diff(one) >= 0) and 0 <= one[0] and one[-1] <= 1
 
@@ -260,47 +262,47 @@ def test_answers_follow_affine_maps():
 @pytest.mark.parametrize('values', [
     [.5], [.3] * 50, [np.nan, .5, 2.0, -np.inf, np.inf], [0.0] * 10 + [1.0] * 9])
 def test_any_records_have_answers(values):
-  found = _made().estimate(jax.random.key(0), np.array(values))
-  assert np.all(np.isfinite(found)) and np.all(np.diff(found) >= 0)
-  assert 0 <= found[0] and found[-1] <= 1
+  answers = _mechanism().estimate(jax.random.key(0), np.array(values))
+  assert np.all(np.isfinite(answers)) and np.all(np.diff(answers) >= 0)
+  assert 0 <= answers[0] and answers[-1] <= 1
 
 
 @pytest.mark.every(2)
 def test_large_rates_give_the_quantiles():
   values = np.sort(np.random.default_rng(4).random(200))
-  made = _made(epsilon=1e4)
-  found = made.estimate(jax.random.key(0), values)
-  below = np.searchsorted(values, found)
-  assert np.all(np.abs(below - 200 * np.array(made.probs)) <= 1)
+  mechanism = _mechanism(epsilon=1e4)
+  answers = mechanism.estimate(jax.random.key(0), values)
+  below = np.searchsorted(values, answers)
+  assert np.all(np.abs(below - 200 * np.array(mechanism.probs)) <= 1)
 
 
 @pytest.mark.slow
 def test_a_sweep_compiles_once():
-  law = _made().draw
-  before = mechanisms.compiled(law)._cache_size()
+  draw = _mechanism().draw
+  before = mechanisms.compiled(draw)._cache_size()
   for size, epsilon, upper in ((33, 1.0, 1.0), (38, 2.0, 2.0), (40, .1, 9.0)):
-    made = _made(epsilon=epsilon, upper=upper)
-    assert made.draw is law
-    made.estimate(jax.random.key(0), np.linspace(0, 1, size))
-  assert mechanisms.compiled(law)._cache_size() <= before + 1
+    mechanism = _mechanism(epsilon=epsilon, upper=upper)
+    assert mechanism.draw is draw
+    mechanism.estimate(jax.random.key(0), np.linspace(0, 1, size))
+  assert mechanisms.compiled(draw)._cache_size() <= before + 1
 
 
 def test_refusals():
   with pytest.raises(ValueError, match='1 / n apart'):
-    _made(5, cls=joint.InverseQuantiles).release(jax.random.key(0),
-                                                 jnp.array([.1, .2, .3]))
+    _mechanism(5, cls=joint.InverseQuantiles).release(jax.random.key(0),
+                                                      jnp.array([.1, .2, .3]))
   with pytest.raises(ValueError, match='REPLACE_ONE'):
-    _made(cls=joint.InverseQuantiles, adjacency=_ADD)
+    _mechanism(cls=joint.InverseQuantiles, adjacency=_ADD)
   for bad in (dict(probs=(.5, .2)), dict(probs=(.5, .5)), dict(probs=(0.0,)),
               dict(probs=()), dict(epsilon=0.0), dict(upper=math.inf)):
     with pytest.raises(ValueError):
-      _made(**bad)
+      _mechanism(**bad)
 
 
 def test_budgets():
-  made = _made(epsilon=None, rho=.5)
+  mechanism = _mechanism(epsilon=None, rho=.5)
   # One exponential mechanism: sqrt(8 rho), or a little more.
-  assert 1 <= made.parameters.rate / (math.sqrt(8 * .5) / 4) < 1.1
+  assert 1 <= mechanism.parameters.rate / (math.sqrt(8 * .5) / 4) < 1.1
   assert math.isclose(accounting.epsilon(
-      made.event, delta=1e-6, adjacency=_REPLACE, accountant='rdp'),
+      mechanism.event, delta=1e-6, adjacency=_REPLACE, accountant='rdp'),
       .5 + 2 * math.sqrt(.5 * math.log(1e6)), rel_tol=.15)

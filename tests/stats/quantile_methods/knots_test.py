@@ -30,10 +30,10 @@ def test_cubic_interpolation_is_that_of_scipy():
     at = np.sort(np.append(rng.uniform(places[0], places[-1], 90),
                            places[[0, 3, 3, -1]]))
     with jax.enable_x64(True):
-      found = np.asarray(compiled(at, places, values))
+      interpolated = np.asarray(compiled(at, places, values))
     want = interpolate.PchipInterpolator(places, values)(at)
-    np.testing.assert_allclose(found, want, rtol=1e-9, atol=1e-11)
-    assert np.all(np.diff(found) >= -1e-13)
+    np.testing.assert_allclose(interpolated, want, rtol=1e-9, atol=1e-11)
+    assert np.all(np.diff(interpolated) >= -1e-13)
 
 
 @pytest.mark.sound
@@ -60,9 +60,9 @@ def test_answers_are_interpolated_from_those_of_the_knots(between):
 
 @pytest.mark.slow
 def test_few_knots_beat_many_orders():
-  law = stats.beta(2, 5)
-  data = law.rvs(size=(10, 2000), random_state=3)
-  truth = law.ppf(MANY)
+  distribution = stats.beta(2, 5)
+  data = distribution.rvs(size=(10, 2000), random_state=3)
+  truth = distribution.ppf(MANY)
   sup = lambda of: np.mean(np.max(np.abs(
       pairs.answers(of, data, 10) - truth), 1))
   error = sup(knots.KnotQuantiles(probs=MANY, make=make, knots=3, **BOUNDS))
@@ -74,8 +74,8 @@ def test_wrappers_nest():
   def smooth(**kwargs):
     return smoothing.Smoothed(inner=make(**kwargs))
   asked = knots.KnotQuantiles(probs=MANY, make=smooth, **BOUNDS)
-  found = asked.estimate(jax.random.key(4), np.full(30, 0.5))
-  assert found.shape == (41,) and np.all(np.diff(found) >= 0)
+  answers = asked.estimate(jax.random.key(4), np.full(30, 0.5))
+  assert answers.shape == (41,) and np.all(np.diff(answers) >= 0)
   with pytest.raises(ValueError, match='num_examples'):
     asked.estimate(jax.random.key(4), np.zeros(0))
 

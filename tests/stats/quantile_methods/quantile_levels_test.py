@@ -16,11 +16,11 @@ def _ranks(probs, count, convention):
 def test_three_conventions_of_the_rank():
   """QF-01: less than a rank apart; 100 times 0.29 and 0.57 are integers."""
   probs = (.29, .333, .57)
-  found = {convention: _ranks(probs, 100, convention)
+  ranks = {convention: _ranks(probs, 100, convention)
            for convention in quantile_levels.RANK_CONVENTIONS}
-  assert found['floor'].tolist() == [29, 33, 57]
-  assert found['ceil'].tolist() == [29, 34, 57]
-  np.testing.assert_allclose(found['real'], [29, 33.3, 57], rtol=1e-12)
+  assert ranks['floor'].tolist() == [29, 33, 57]
+  assert ranks['ceil'].tolist() == [29, 34, 57]
+  np.testing.assert_allclose(ranks['real'], [29, 33.3, 57], rtol=1e-12)
 
 
 def test_the_ceiling_alone_is_the_generalised_inverse():
@@ -28,11 +28,11 @@ def test_the_ceiling_alone_is_the_generalised_inverse():
   values = np.array([.1, .3, .3, .6, .9])
   probs = np.linspace(.01, .99, 99)
   with jax.enable_x64(True):
-    found = np.asarray(jax.jit(records.empirical)(
+    actual = np.asarray(jax.jit(records.empirical)(
         records.padded(values, 0, 1), probs))
   shares = np.mean(values[:, None] <= values, 0)
   wanted = [min(values[shares >= prob - 1e-12]) for prob in probs]
-  np.testing.assert_array_equal(found, wanted)
+  np.testing.assert_array_equal(actual, wanted)
   # Rounded down, the rank is that of no record or of another one.
   low = _ranks(probs, 5, 'floor').astype(int)
   assert np.all((low == 0) == (probs < .2 - 1e-12))
@@ -42,11 +42,12 @@ def test_the_ceiling_alone_is_the_generalised_inverse():
 
 def test_errors_of_ranks_and_values():
   values = np.sort(np.array([.1, .3, .3, .6, .9]))
-  found, probs = np.array([.05, .3, .7, .95]), np.array([.1, .4, .5, .99])
+  answers, probs = np.array([.05, .3, .7, .95]), np.array([.1, .4, .5, .99])
   ordered = np.append(values, [1., 1., 1.])
   with jax.enable_x64(True):
-    ranks = np.asarray(quantile_levels.rank_errors(found, ordered, probs, np.int32(5)))
-    far = quantile_levels.value_sup(np.stack([found, found + .1]),
+    ranks = np.asarray(
+        quantile_levels.rank_errors(answers, ordered, probs, np.int32(5)))
+    far = quantile_levels.value_sup(np.stack([answers, answers + .1]),
                            np.array([0., .3, .5, 1.]))
   np.testing.assert_allclose(ranks, [.5, 1, 1.5, .05])
   np.testing.assert_allclose(far, [.2, .3])

@@ -1,4 +1,4 @@
-"""Tests of dpjax.stats.quantile_methods.recursive: laws, privacy, what is wasted."""
+"""Tests of dpjax.stats.quantile_methods.recursive: samples, privacy, waste."""
 
 import jax
 import numpy as np
@@ -44,21 +44,21 @@ def test_laws_of_few_orders_are_those_of_enumeration(data, probs, cost):
   Of 52 records the node has 8 rows of 8 intervals to choose from.
   """
   one = make(probs, cost, epsilon=.2 * (20 if data is FEW else 1))
-  law = brute.recursive_law(data, probs, one.parameters.rates, cost)
-  assert law.sum() == pytest.approx(1, abs=1e-9)
+  probs_at = brute.recursive_probs(data, probs, one.parameters.rates, cost)
+  assert probs_at.sum() == pytest.approx(1, abs=1e-9)
   ranks = np.searchsorted(data, drawn(one, data, NUM_DRAWS))
-  counts = np.zeros(law.shape)
+  counts = np.zeros(probs_at.shape)
   np.add.at(counts, tuple(ranks.T), 1)
-  assert not counts[law == 0].any() and law[law == 0].size
-  often = law * NUM_DRAWS >= 5
-  expected = np.append(law[often], law[~often].sum()) * NUM_DRAWS
-  found = np.append(counts[often], counts[~often].sum())
+  assert not counts[probs_at == 0].any() and probs_at[probs_at == 0].size
+  often = probs_at * NUM_DRAWS >= 5
+  expected = np.append(probs_at[often], probs_at[~often].sum()) * NUM_DRAWS
+  pooled = np.append(counts[often], counts[~often].sum())
   keep = expected > 1
-  assert stats.chisquare(found[keep], expected[keep] * found[keep].sum()
+  assert stats.chisquare(pooled[keep], expected[keep] * pooled[keep].sum()
                          / expected[keep].sum()).pvalue > 1e-4
 
 
-def reference(rng, data, low, high, known, node_rates, found, span):
+def reference(rng, data, low, high, known, node_rates, answers, span):
   """RecExp by recursion, with records that are copied and searched anew."""
   first, last = span
   if last - first < 2:
@@ -71,10 +71,10 @@ def reference(rng, data, low, high, known, node_rates, found, span):
   masses = np.cumsum(np.exp(logs - logs.max()))
   place = np.searchsorted(masses, rng.random() * masses[-1])
   point = ends[place] + rng.random() * (ends[place + 1] - ends[place])
-  found[middle - 1] = point
+  answers[middle - 1] = point
   for part, bounds, half in ((data[:place], (low, point), (first, middle)),
                              (data[place:], (point, high), (middle, last))):
-    reference(rng, part, *bounds, known, node_rates, found, half)
+    reference(rng, part, *bounds, known, node_rates, answers, half)
 
 
 @pytest.mark.every(2)
@@ -90,9 +90,9 @@ def test_many_orders_are_those_of_a_recursion():
   for row in expected:
     reference(rng, data, 0., 1., [0., *one.probs, 1.], one.parameters.rates,
               row, (0, 12))
-  found = drawn(one, data, 4000)
-  assert np.all(np.diff(found) > 0)
-  for mine, theirs in zip(found.T, expected.T, strict=True):
+  answers = drawn(one, data, 4000)
+  assert np.all(np.diff(answers) > 0)
+  for mine, theirs in zip(answers.T, expected.T, strict=True):
     assert stats.ks_2samp(mine, theirs).pvalue > 1e-3 / 11
 
 
@@ -135,9 +135,9 @@ def test_neighbours_differ_by_epsilon_at_real_costs(adjacency):
 
 def check_epsilon(probs, cost, adjacency):
   one = make(probs, cost, 1., adjacency)
-  found = worst(probs, one.parameters.rates, cost, adjacency)
-  assert found <= 1 + 1e-9
-  assert found >= (.95 if probs[-1] < .9 else .8)
+  loss = worst(probs, one.parameters.rates, cost, adjacency)
+  assert loss <= 1 + 1e-9
+  assert loss >= (.95 if probs[-1] < .9 else .8)
 
 
 @pytest.mark.parametrize('probs', [(.5,), (.25, .5, .75)])
@@ -160,29 +160,30 @@ def test_the_printed_budget_is_wasted(cost, adjacency, number, spent):
   """
   probs = np.arange(1, number + 1) / (number + 1)
   node_rates = make(probs, cost, 1., adjacency, 'printed').parameters.rates
-  found = worst(probs, node_rates, cost, adjacency)
-  assert found == pytest.approx(spent, rel=.03) and found <= 1 + 1e-9
+  loss = worst(probs, node_rates, cost, adjacency)
+  assert loss == pytest.approx(spent, rel=.03) and loss <= 1 + 1e-9
 
 
 def test_rates_of_the_table():
   """QB-02, written out for m = 5, and as in Lalanne (2023)."""
   probs, levels = (.1, .3, .5, .7, .9), 3
-  moved = np.array([.8, .5, .5, .6, 2 / 3])
-  found = lambda *args: make(probs, *args).parameters.rates
-  np.testing.assert_allclose(found('real', 1., ADD), 1 / (2 * levels * moved))
-  expected = 1 / (4 * levels * moved)
+  changes = np.array([.8, .5, .5, .6, 2 / 3])
+  rates_of = lambda *args: make(probs, *args).parameters.rates
+  np.testing.assert_allclose(rates_of('real', 1., ADD),
+                             1 / (2 * levels * changes))
+  expected = 1 / (4 * levels * changes)
   expected[2] = 1 / (2 * levels)
-  np.testing.assert_allclose(found('real', 1., REPLACE), expected)
-  np.testing.assert_allclose(found('interpolated', 1., REPLACE), expected)
-  np.testing.assert_allclose(found('rounded', 1., REPLACE),
+  np.testing.assert_allclose(rates_of('real', 1., REPLACE), expected)
+  np.testing.assert_allclose(rates_of('interpolated', 1., REPLACE), expected)
+  np.testing.assert_allclose(rates_of('rounded', 1., REPLACE),
                              np.array([1, 1, 2, 1, 1]) / (4 * levels))
   printed = 1 / (np.log2(5) + 1)
-  np.testing.assert_allclose(found('rounded', 1., ADD, 'printed'),
+  np.testing.assert_allclose(rates_of('rounded', 1., ADD, 'printed'),
                              [printed / 2] * 5)
-  np.testing.assert_allclose(found('rounded', 1., REPLACE, 'printed'),
+  np.testing.assert_allclose(rates_of('rounded', 1., REPLACE, 'printed'),
                              [printed / 4] * 5)
-  np.testing.assert_allclose(found('real', 1., REPLACE, 'printed'),
-                             printed / 4 / moved)
+  np.testing.assert_allclose(rates_of('real', 1., REPLACE, 'printed'),
+                             printed / 4 / changes)
 
 
 @pytest.mark.slow
@@ -192,9 +193,9 @@ def test_rows_of_any_length_hold_all_intervals():
   for size, number in ((300, 2), (7, 40)):
     data = np.sort(rng.random(size))
     one = make(np.arange(1, number + 1) / (number + 1), epsilon=1e5)
-    found = one.estimate(KEY, data)
-    ranks = np.searchsorted(data, found)
-    assert np.all(np.diff(found) > 0)
+    answers = one.estimate(KEY, data)
+    ranks = np.searchsorted(data, answers)
+    assert np.all(np.diff(answers) > 0)
     assert np.abs(ranks - size * np.array(one.probs)).max() <= (
         rates.depth(number))
   with pytest.raises(ValueError, match='budget must be one of depth, printed'):

@@ -29,16 +29,14 @@ def median(*, epsilon=0.5, lower=-1.0, upper=1.0, adjacency=pairs.REPLACE,
 
 
 def mixed_quantiles(probs):
-  """Of the law with an atom of ATOM at 1/2 and nothing else within GAP of it.
-  """
-  beyond = 0.5 + GAP + (probs - SIDE - ATOM) / SIDE * (0.5 - GAP)
+  """Quantiles with an atom of ATOM at 1/2, and nothing else within GAP of it."""
+  upper_part = 0.5 + GAP + (probs - SIDE - ATOM) / SIDE * (0.5 - GAP)
   return np.where(probs <= SIDE, probs / SIDE * (0.5 - GAP),
-                  np.where(probs <= SIDE + ATOM, 0.5, beyond))
+                  np.where(probs <= SIDE + ATOM, 0.5, upper_part))
 
 
 def noisy_cdf(places, half_width):
-  """Distribution function of that law plus noise on [-half_width, half_width].
-  """
+  """Distribution function of that plus noise on [-half_width, half_width]."""
   def integral(x):
     covered = lambda low: np.clip(x - low, 0.0, 0.5 - GAP)
     uniform = lambda low: np.square(covered(low)) / 2 + (0.5 - GAP) * np.maximum(
@@ -51,8 +49,8 @@ def noisy_cdf(places, half_width):
 
 @pytest.mark.every(2)
 def test_records_all_alike_leave_the_answer_to_chance():
-  found = pairs.answers(median(), np.zeros(30), 2000)[:, 0]
-  assert stats.kstest(found, stats.uniform(-1, 2).cdf).pvalue > 1e-4
+  answers = pairs.answers(median(), np.zeros(30), 2000)[:, 0]
+  assert stats.kstest(answers, stats.uniform(-1, 2).cdf).pvalue > 1e-4
   # Of an odd number, with the rank rounded down, one half of the range gains.
   with jax.enable_x64(True):
     left, right = independent.log_masses(
@@ -62,18 +60,18 @@ def test_records_all_alike_leave_the_answer_to_chance():
 
 
 @functools.cache
-def _laws():
-  def law(noise, data, margin, rate):
-    moved = records.separated(data, noise, margin)
-    return records.edges(moved), independent.log_masses(
-        moved, np.float64(0.9), rate, 'real')
-  return jax.jit(jax.vmap(law, (0, None, None, None)))
+def _compiled():
+  def edges_and_masses(noise, data, margin, rate):
+    separated = records.separated(data, noise, margin)
+    return records.edges(separated), independent.log_masses(
+        separated, np.float64(0.9), rate, 'real')
+  return jax.jit(jax.vmap(edges_and_masses, (0, None, None, None)))
 
 
 def densities(noises, data, margin, asked, points):
   """Logarithms [permutations, points] of the density, given the noise."""
   with jax.enable_x64(True):
-    ends, masses = map(np.asarray, _laws()(
+    ends, masses = map(np.asarray, _compiled()(
         np.pad(noises, ((0, 0), (0, 32 - noises.shape[1]))),
         records.padded(data, asked.lower, asked.upper), np.float64(margin),
         asked.parameters.rates[0]))
@@ -101,17 +99,17 @@ def test_noise_in_any_order_keeps_the_guarantee(adjacency):
     one, other = (densities(noises, data, 3.0, asked, points)
                   for data in (first, second))
     apart.append(np.max(np.abs(one - other)))
-    told = special.logsumexp(one, 0) - special.logsumexp(other, 0)
-    together.append(np.max(np.abs(told)))
+    losses = special.logsumexp(one, 0) - special.logsumexp(other, 0)
+    together.append(np.max(np.abs(losses)))
   assert max(together) <= 1 + 1e-9
   # One noise alone does not: sorted, a record gives its noise to others.
   assert max(apart) > 1.1
 
 
-@pytest.mark.parametrize('kind, law', [
+@pytest.mark.parametrize('kind, distribution', [
     ('uniform', stats.uniform(-math.sqrt(3), 2 * math.sqrt(3))),
     ('gaussian', stats.norm()), ('laplace', stats.laplace(0, math.sqrt(0.5)))])
-def test_noise_has_its_law_and_separates_all(kind, law):
+def test_noise_has_its_law_and_separates_all(kind, distribution):
   for lower, upper, atoms in ((0.0, 1e6, (0.0, 0.5, 1e6)),
                               (-1.0, 1.0, (0.0, 0.5, 1.0)),
                               (1e6 - 1, 1e6, (1e6 - 0.5, 1e6))):
@@ -120,22 +118,22 @@ def test_noise_has_its_law_and_separates_all(kind, law):
     with jax.enable_x64(True):
       data = records.padded(np.resize(atoms, 10_240), lower, upper)
       sigma = asked.parameters.sigma
-      moved, ends = separate(kind)(jax.random.key(9), data, sigma)
+      noisy, ends = separate(kind)(jax.random.key(9), data, sigma)
     # Gaussian and Laplace tails are clipped to the bounds, some at each.
-    inside = moved[(moved > ends[0]) & (moved < ends[1])]
-    assert np.unique(inside).size == inside.size > 0.99 * moved.size
+    inside = noisy[(noisy > ends[0]) & (noisy < ends[1])]
+    assert np.unique(inside).size == inside.size > 0.99 * noisy.size
     assert sigma == pytest.approx(1e-6 * (upper - lower) / math.sqrt(3))
-  from_atom = moved[moved > 0.75] - 1.0  # Seen from the lower bound.
-  spread = from_atom[np.abs(from_atom) < 4.9 * sigma] / sigma
-  assert stats.kstest(spread, law.cdf).pvalue > 1e-4
+  from_atom = noisy[noisy > 0.75] - 1.0  # Seen from the lower bound.
+  noise = from_atom[np.abs(from_atom) < 4.9 * sigma] / sigma
+  assert stats.kstest(noise, distribution.cdf).pvalue > 1e-4
 
 
 @functools.cache
 def separate(kind):
-  def moved(key, data, sigma):
-    found = smoothing.smoothed(key, data, sigma, kind)
-    return found.ordered, jax.numpy.stack([found.lower, found.upper])
-  compiled = jax.jit(moved)
+  def separated_records(key, data, sigma):
+    smoothed = smoothing.smoothed(key, data, sigma, kind)
+    return smoothed.ordered, jax.numpy.stack([smoothed.lower, smoothed.upper])
+  compiled = jax.jit(separated_records)
   return lambda *args: map(np.asarray, compiled(*args))
 
 
@@ -155,10 +153,10 @@ def test_quantiles_move_by_no_more_than_the_noise(half_width):
   # And the module's records have that distribution function.
   data = mixed_quantiles(np.random.default_rng(10).uniform(size=10_240))
   with jax.enable_x64(True):
-    moved, _ = separate('uniform')(
+    noisy, _ = separate('uniform')(
         jax.random.key(11), records.padded(data, 0.0, 1.0),
         np.float64(half_width / math.sqrt(3)))
-  assert stats.kstest(moved, noisy_cdf, args=(half_width,)).pvalue > 1e-4
+  assert stats.kstest(noisy, noisy_cdf, args=(half_width,)).pvalue > 1e-4
 
 
 @pytest.mark.slow
@@ -210,8 +208,8 @@ def test_noise_as_recommended_is_lost_and_with_a_floor_it_is_not():
     sigma = np.maximum(floored.sigma, floored.first * np.exp(
         -floored.decay * 10_000))
     for noise, distinct in ((printed, 1), (sigma, 10_000)):
-      moved, _ = separate('uniform')(jax.random.key(14), data, noise)
-      assert np.unique(moved[:10_000]).size == distinct
+      noisy, _ = separate('uniform')(jax.random.key(14), data, noise)
+      assert np.unique(noisy[:10_000]).size == distinct
   assert 0 < printed < 1e-90 < 1e-7 < sigma < 1e-6
 
 

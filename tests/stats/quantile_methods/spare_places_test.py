@@ -40,7 +40,8 @@ def _seen(data):
                     data.ordered.size)
   far = records.of(data.ordered[:DATA.size], SCANS[1].lower, SCANS[1].upper,
                    data.ordered.size)
-  moved = records.separated(data, NOISE[:data.ordered.size], jnp.float64(0.25))
+  separated = records.separated(data, NOISE[:data.ordered.size],
+                                jnp.float64(0.25))
   return {
       'window': [rank[place] for rank in ranks],
       'grid': grid.log_weights(data, prob, rate, jnp.append(inner, UPPER)),
@@ -51,7 +52,7 @@ def _seen(data):
       'masses': independent.log_masses(data, prob, rate, 'interpolated')[:8],
       'up': jnp.sort(unbounded.entries(near, SCANS[0].parameters, False)),
       'down': jnp.sort(unbounded.entries(far, SCANS[1].parameters, True)),
-      'noise': moved.ordered, 'bounds': (moved.lower, moved.upper)}
+      'noise': separated.ordered, 'bounds': (separated.lower, separated.upper)}
 
 
 @pytest.mark.every(2)
@@ -80,7 +81,7 @@ def test_noise_moves_records_alone():
 
 def test_scans_meet_records_alone():
   """Each candidate as many as lie before it, in either direction."""
-  reach = 1.1**np.arange(60) - 1
+  bounds = 1.1**np.arange(60) - 1
   for name, away in (('up', DATA - 0.5), ('down', 0.5 - DATA)):
     spare, none = (part[name] for part in seen())
     np.testing.assert_array_equal(spare[:7], none)
@@ -88,27 +89,27 @@ def test_scans_meet_records_alone():
     # Candidates lie before the records that are at them.
     np.testing.assert_array_equal(
         np.sum(none[:, None] <= np.arange(59), 0),
-        np.sum(np.maximum(away, 0)[:, None] < reach[:59], 0))
+        np.sum(np.maximum(away, 0)[:, None] < bounds[:59], 0))
 
 
 @pytest.mark.every(2)
 def test_slices_are_answered_from_twice_their_half_apart_on():
   """And from nothing but the bounds if ranks are a record nearer."""
-  made = slicing.SlicedQuantiles(
+  mechanism = slicing.SlicedQuantiles(
       probs=(0.25, 0.75), epsilon=8.0, num_examples=100, delta=1e-12,
       resolution=1e-4, failure_prob=0.5, rank_share=0.5, lower=0.0, upper=1.0,
       adjacency=pairs.REPLACE)
   data = records.padded((np.arange(100) + 0.5) / 100, 0.0, 1.0)
-  draw = jax.jit(jax.vmap(made.draw, (0, None, None)))
+  draw = jax.jit(jax.vmap(mechanism.draw, (0, None, None)))
   off = []
-  for less in (0, 1, made.half // 2):
-    ranks = np.array([30.0, 30 + 2 * made.half - less])
-    parameters = made.parameters._replace(
+  for less in (0, 1, mechanism.half // 2):
+    ranks = np.array([30.0, 30 + 2 * mechanism.half - less])
+    parameters = mechanism.parameters._replace(
         ranks=ranks, scale=np.float64(1e-9), rate=np.float64(40.0))
     with jax.enable_x64(True):
-      found = np.asarray(draw(jax.random.split(jax.random.key(0), 50), data,
-                              parameters))
-    off.append(np.abs(found - ranks / 100).max(0))
+      answers = np.asarray(draw(jax.random.split(jax.random.key(0), 50), data,
+                                parameters))
+    off.append(np.abs(answers - ranks / 100).max(0))
   assert np.all(off[0] < 0.02) and np.all(np.array(off[1:]) > 0.2)
 
 
@@ -136,8 +137,8 @@ def test_outer_mechanisms_cost_what_inner_ones_do():
         **budget)
     assert smoothing.Smoothed(inner=inner).event == inner.event
     make = functools.partial(
-        lambda made, **kwargs: dataclasses.replace(made, probs=kwargs['probs']),
-        inner)
+        lambda mechanism, **kwargs: dataclasses.replace(
+            mechanism, probs=kwargs['probs']), inner)
     outer = knots.KnotQuantiles(
         make=make, knots=2, probs=inner.probs, epsilon=0.7, lower=0.0,
         upper=1.0, adjacency=pairs.ADD)
@@ -146,14 +147,14 @@ def test_outer_mechanisms_cost_what_inner_ones_do():
 
 @pytest.mark.every(2)
 def test_streams_are_as_secret_as_their_keys_and_on_public_grids():
-  made = streams.PrefixStream(horizon=6, rho=0.5)
+  mechanism = streams.PrefixStream(horizon=6, rho=0.5)
   secret = keys.from_words(np.full((1, 8), 7, np.uint32))[0]
   with jax.enable_x64(True):
-    sizes = [jax.eval_shape(made.init, key).words.shape
+    sizes = [jax.eval_shape(mechanism.init, key).words.shape
              for key in (jax.random.key(0), secret)]
   assert sizes == [(2,), (8,)]
   # Sums of items in tenths, that are no multiples of the spacing.
-  told = np.asarray(made.release(jax.random.key(1), np.full(6, 0.1)))
-  spacing = 2.0**(np.floor(np.log2(made.scale)) - 8)
-  np.testing.assert_array_equal(told % spacing, 0)
-  assert np.unique(told).size == 6
+  sums = np.asarray(mechanism.release(jax.random.key(1), np.full(6, 0.1)))
+  spacing = 2.0**(np.floor(np.log2(mechanism.scale)) - 8)
+  np.testing.assert_array_equal(sums % spacing, 0)
+  assert np.unique(sums).size == 6

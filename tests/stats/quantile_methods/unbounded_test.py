@@ -1,4 +1,4 @@
-"""Tests of dpjax.stats.quantile_methods.unbounded: the law, privacy, wide bounds."""
+"""Tests of dpjax.stats.quantile_methods.unbounded: samples, privacy, bounds."""
 
 import jax
 import numpy as np
@@ -39,20 +39,20 @@ def stops(lacking, rate):
   return before * (1 - goes_on) @ weights
 
 
-def most_told(adjacency, prob, rate, *, seed=3):
+def largest_losses(adjacency, prob, rate, *, seed=3):
   """Largest log-ratios: of any pair, and from the larger ranks' side."""
   rng = np.random.default_rng(seed)
   both = []
   for _ in range(150):
     size, last = rng.integers(1, 12), rng.integers(2, 30)
     entered = rng.integers(0, last, size)
-    moved = entered.copy()
+    changed = entered.copy()
     if adjacency is pairs.REPLACE:
-      moved[0] = rng.integers(entered[0], last + 5)
+      changed[0] = rng.integers(entered[0], last + 5)
     else:
-      moved = moved[1:]
+      changed = changed[1:]
     lacking = [prob * of.size - np.sum(of[:, None] <= np.arange(last), 0)
-               for of in (entered, moved)]
+               for of in (entered, changed)]
     first, second = (np.log(stops(of, rate)) for of in lacking)
     both.append([np.max(second - first), np.max(first - second)])
   return np.max(both, 0)
@@ -62,13 +62,13 @@ def most_told(adjacency, prob, rate, *, seed=3):
 @pytest.mark.parametrize('prob', [0.5, 0.9])
 def test_noise_is_just_enough(prob):
   rate = rates.scan(prob, epsilon=1.0, adjacency=pairs.REPLACE)
-  up, down = most_told(pairs.REPLACE, prob, rate)
+  up, down = largest_losses(pairs.REPLACE, prob, rate)
   # Where ranks fell the threshold takes part; where they rose the stop alone.
   assert 0.95 <= up <= 1 + 1e-9
   assert 0.4 <= down <= 0.5 + 1e-9
   rate = rates.scan(prob, epsilon=1.0, adjacency=pairs.ADD)
-  told = max(most_told(pairs.ADD, prob, rate))
-  assert 0.95 <= told <= 1 + 1e-9
+  loss = max(largest_losses(pairs.ADD, prob, rate))
+  assert 0.95 <= loss <= 1 + 1e-9
 
 
 def test_draws_have_the_law():
@@ -79,9 +79,9 @@ def test_draws_have_the_law():
   candidates = -1.0 + 2.0 * (1.3**np.arange(12) - 1)
   assert asked.upper == pytest.approx(candidates[-1])
   lacking = 0.6 * 8 - np.sum(data[:, None] < candidates, 0)
-  found = pairs.answers(asked, data, 8000)[:, 0]
-  nearest = np.argmin(np.abs(found[:, None] - candidates), 1)
-  np.testing.assert_allclose(found, candidates[nearest], rtol=1e-12)
+  answers = pairs.answers(asked, data, 8000)[:, 0]
+  nearest = np.argmin(np.abs(answers[:, None] - candidates), 1)
+  np.testing.assert_allclose(answers, candidates[nearest], rtol=1e-12)
   expected = 8000 * stops(lacking, 1.0)
   assert expected.sum() == pytest.approx(8000, rel=1e-6)
   counts = np.bincount(nearest, minlength=12)
@@ -100,7 +100,7 @@ def test_downwards_is_upwards_reflected():
   key = jax.random.key(5)
   first, second = down.estimate(key, data), up.estimate(key, -data)
   np.testing.assert_array_equal(first, -second)
-  # Whatever room the arrays have.
+  # Whatever the size of the arrays.
   with jax.enable_x64(True):
     roomy = mechanisms.compiled(down.draw)(key, records.of(
         data, down.lower, down.upper, 40), down.parameters)
@@ -116,9 +116,9 @@ def test_bounds_too_wide_do_no_harm():
   scan = unbounded.UnboundedQuantiles(bound=0.0, **kwargs)
   wide = independent.IndependentQuantiles(lower=0.0, upper=1e6, **kwargs)
   assert scan.upper > 1e20
-  found = pairs.answers(scan, data, 20)
-  assert np.mean(found < 3 * truth) == 1.0
-  assert np.mean(found > truth / 3) == 1.0
+  answers = pairs.answers(scan, data, 20)
+  assert np.mean(answers < 3 * truth) == 1.0
+  assert np.mean(answers > truth / 3) == 1.0
   assert np.median(pairs.answers(wide, data, 20)) > 100 * truth
 
 
@@ -130,8 +130,9 @@ def test_odd_records_and_an_end_that_is_reached():
   for value, low, high in ((0.0, 0.0, step), (-5.0, 0.0, step),
                            (np.nan, 0.0, step), (10.0, 9.9, 10.1),
                            (np.inf, asked.upper, asked.upper)):
-    found = asked.estimate(key, np.full(30, value))
-    assert np.all(found >= low) and np.all(found <= high * (1 + 1e-9)), value
+    answers = asked.estimate(key, np.full(30, value))
+    assert np.all(answers >= low), value
+    assert np.all(answers <= high * (1 + 1e-9)), value
   assert np.all(asked.estimate(key, np.array([2.0])) >= 0)
 
 

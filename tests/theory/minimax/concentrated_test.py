@@ -30,13 +30,13 @@ def _limit(total):
 def test_more_steps_leave_larger_errors_up_to_the_limit(total):
   d = 64
   rho = total / d**2
-  found = concentrated.path_error(np.array([d]), rho)[0]
+  error = concentrated.path_error(np.array([d]), rho)[0]
   limit = _limit(total)
-  ends = two_points.path_error(1, ZCDP(rho=total))
+  path_error = two_points.path_error(1, ZCDP(rho=total))
   gaussian = stats.norm.cdf(-math.sqrt(total / 2))
-  assert ends < found <= limit < gaussian
-  assert found > 0.92 * limit
-  assert two_points.path_error(d, ZCDP(rho=rho)) == found
+  assert path_error < error <= limit < gaussian
+  assert error > 0.92 * limit
+  assert two_points.path_error(d, ZCDP(rho=rho)) == error
 
 
 def test_a_channel_of_two_answers_reaches_the_error():
@@ -46,16 +46,16 @@ def test_a_channel_of_two_answers_reaches_the_error():
     half = [concentrated.logit(np.array([total * (k / 4)**2]), 2 * k)[0]
             for k in range(1, 5)]
     logits = np.array([*(-x for x in half[::-1]), 0.0, *half])
-    laws = np.stack([special.expit(logits), special.expit(-logits)], 1)
+    probs = np.stack([special.expit(logits), special.expit(-logits)], 1)
     worst = max(divergences.renyi(p, q, order=order) / order
-                for here, there in zip(laws, laws[1:])
+                for here, there in zip(probs, probs[1:])
                 for p, q in ((here, there), (there, here))
                 for order in np.concatenate([[1 + 1e-9], np.geomspace(
                     1.01, 400, 200)]))
     assert rho <= worst * (1 + 1e-6) < 1.01 * rho
     assert concentrated.path_error(np.array([8]), rho)[0] == pytest.approx(
-        laws[0, 0], rel=1e-3)
-    assert concentrated.path_error(np.array([8]), rho)[0] <= laws[0, 0]
+        probs[0, 0], rel=1e-3)
+    assert concentrated.path_error(np.array([8]), rho)[0] <= probs[0, 0]
 
 
 def test_two_answers_of_the_limit_are_zcdp_at_every_order():
@@ -109,5 +109,5 @@ def test_nothing_is_said_of_neighbours_or_beyond_the_table():
   assert concentrated.path_error(np.array([100]), 1.0).tolist() == [0]
   assert concentrated.path_error(np.array([50]), 0.0).tolist() == [0.5]
   # Lengths that do not divide are rounded up.
-  found = concentrated.path_error(np.arange(2, 40), 0.01)
-  assert (np.diff(found) <= 1e-15).all()
+  errors = concentrated.path_error(np.arange(2, 40), 0.01)
+  assert (np.diff(errors) <= 1e-15).all()

@@ -66,12 +66,12 @@ def test_no_private_proportion_errs_less(n, epsilon, radius, earlier, program):
 
 
 def test_one_record_under_divergences_is_exact():
-  """Two output laws on two points are the best; the bound is below them."""
+  """Two output distributions on two points are best; the bound is below."""
   for radius, level in itertools.product((0.1, 0.5, 0.9), (0.01, 0.3, 2, 9)):
     points, weights = _cosine(radius)
-    spread = weights @ points**2
+    variance = weights @ points**2
     logit = optimize.brentq(lambda x: x * math.tanh(x / 2) - level, 0, 50)
-    exact = spread - (spread * math.tanh(logit / 2))**2
+    exact = variance - (variance * math.tanh(logit / 2))**2
     bound = scores.bound(
         dimension=1, num_examples=1, guarantee=_KL(level=level),
         information=float(np.max((np.abs(points) / np.arctanh(np.abs(points)))
@@ -89,32 +89,32 @@ def _least_risk(dimension, n, level, radius, rng, outputs=4):
   one = np.array([(1 + s * points) / 2 for s in (-1, 1)])
   total = np.array([[sum((signs[x][j] + 1) // 2 for x in row)
                      for j in range(dimension)] for row in data])
-  law = one[1]**total[..., None] * one[0]**(n - total[..., None])
-  mass, first = law @ weights, law @ (weights * points)
+  likelihood = one[1]**total[..., None] * one[0]**(n - total[..., None])
+  mass, first = likelihood @ weights, likelihood @ (weights * points)
   whole = np.prod(mass, 1)
   means = np.stack([first[:, j] / mass[:, j] * whole
                     for j in range(dimension)], 1)
   pairs = np.array([(a, b) for a, x in enumerate(data)
                     for b, y in enumerate(data)
                     if sum(u != v for u, v in zip(x, y)) == 1])
-  spread = dimension * float(weights @ points**2)
+  variance = dimension * float(weights @ points**2)
 
-  def laws(z):
+  def channel_of(z):
     return np.exp(z - np.logaddexp.reduce(z, 1, keepdims=True))
 
   def risk(z):
-    q = laws(z.reshape(len(data), outputs))
+    q = channel_of(z.reshape(len(data), outputs))
     return -1e3 * np.sum((q.T @ means)**2 / (q.T @ whole)[:, None])
 
   def slack(z):
-    q = laws(z.reshape(len(data), outputs))
+    q = channel_of(z.reshape(len(data), outputs))
     a, b = q[pairs[:, 0]], q[pairs[:, 1]]
     return level - np.sum(a * np.log(a / b), 1)
-  found = optimize.minimize(
+  optimum = optimize.minimize(
       risk, rng.normal(size=len(data) * outputs) / 10, method='SLSQP',
       constraints={'type': 'ineq', 'fun': slack}, options={'maxiter': 60})
-  assert slack(found.x).min() > -1e-6
-  return spread + found.fun / 1e3
+  assert slack(optimum.x).min() > -1e-6
+  return variance + optimum.fun / 1e3
 
 
 @pytest.mark.parametrize('dimension, n, level', [(1, 3, 0.05), (2, 1, 0.2),
@@ -137,12 +137,12 @@ def _largest_pull(probs, values, epsilon):
   size = len(probs)
   values = values - probs @ values
   eye, ones = np.eye(size), np.ones((size, 1))
-  found = optimize.linprog(
+  optimum = optimize.linprog(
       -np.append(probs * values, 0),
       np.vstack([np.hstack([-eye, ones]),
                  np.hstack([eye, -math.exp(epsilon) * ones])]),
       np.zeros(2 * size), np.append(probs, 0)[None], [1.0])
-  return -found.fun / math.sqrt(probs @ values**2)
+  return -optimum.fun / math.sqrt(probs @ values**2)
 
 
 @pytest.mark.every(3)
@@ -173,15 +173,15 @@ def test_no_record_pulls_further(epsilon):
 def test_no_more_is_disclosed_of_a_record(epsilon):
   """Subsets of s of K values, likelier by e^epsilon if they hold the record."""
   most, growth = disclosure.disclosed(_PURE(epsilon=epsilon)), math.exp(epsilon)
-  found = []
+  informations = []
   for size in range(1, 200):
     share = size / 200
     low = 1 / (1 + share * (growth - 1))
     high = growth * low
-    found.append(share * high * math.log(high)
-                 + (1 - share) * low * math.log(low))
-  assert max(found) <= most + 1e-12
-  assert max(found) == pytest.approx(most, rel=1e-3)
+    informations.append(share * high * math.log(high)
+                        + (1 - share) * low * math.log(low))
+  assert max(informations) <= most + 1e-12
+  assert max(informations) == pytest.approx(most, rel=1e-3)
   assert most <= epsilon**2 / 8
   assert disclosure.disclosed(_PURE(epsilon=700.0)) == 700
 
@@ -257,11 +257,11 @@ def test_never_above_what_a_constant_errs(seed):
                  notions.ApproxDP(epsilon=size, delta=min(size, 0.5)),
                  notions.TotalVariationPrivacy(level=min(size, 1.0)),
                  notions.ApproxDP(epsilon=0.0, delta=0.0))[rng.integers(6)]
-    found = sign_vectors.vectors(
+    bound = sign_vectors.vectors(
         dimension=int(rng.integers(1, 500)), radius=3.0,
         num_examples=int(10**rng.uniform(0, 7)), guarantee=guarantee,
         moment=float(rng.choice([1, 2, 4, math.inf])))
-    assert 0 <= found < 9
+    assert 0 <= bound < 9
 
 
 @pytest.mark.parametrize('arguments, message', [

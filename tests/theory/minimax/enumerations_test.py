@@ -41,9 +41,9 @@ def test_events_count_if_both_laws_give_them_the_mass(mass):
         largest)
 
 
-def _largest_correlation(law, channel):
+def _largest_correlation(probs, channel):
   """Of any function of a record with any function of what is released."""
-  joint = law[:, None] * channel
+  joint = probs[:, None] * channel
   joint = joint[:, joint.sum(0) > 0]
   return np.linalg.svd(joint / np.sqrt(np.outer(joint.sum(1), joint.sum(0))),
                        compute_uv=False)[1]
@@ -70,10 +70,10 @@ def test_no_release_correlates_more_with_a_record(size, epsilon, delta):
           (_APPROX(epsilon=epsilon, delta=delta), leaking),
           (notions.TotalVariationPrivacy(level=delta), telling),
           (None, np.eye(size))]
-  for law in (np.full(size, 1 / size), np.arange(1, size + 1) / (
+  for probs in (np.full(size, 1 / size), np.arange(1, size + 1) / (
       size * (size + 1) / 2)):
     for guarantee, channel in kept:
-      most = _largest_correlation(law, channel)
+      most = _largest_correlation(probs, channel)
       assert most <= disclosure.correlation(guarantee) + 1e-9
       assert most**2 <= disclosure.pull(guarantee) + 1e-9
       if size == 2:
@@ -151,13 +151,13 @@ def test_what_total_variation_takes_off_vectors_of_signs(n, level):
     kept.append(max(0.0, 1 - n * 2 * level * most))
   wanted = np.max(np.square(widths / math.pi * kept))
   guarantee = notions.TotalVariationPrivacy(level=level)
-  found = sign_vectors.vectors(dimension=1, num_examples=n, guarantee=guarantee)
+  bound = sign_vectors.vectors(dimension=1, num_examples=n, guarantee=guarantee)
   free = sign_vectors.vectors(dimension=1, num_examples=n, guarantee=None)
-  assert found == pytest.approx(max(wanted, free), rel=1e-6)
+  assert bound == pytest.approx(max(wanted, free), rel=1e-6)
 
 
 def test_data_sets_are_equal_or_differ_in_all_records():
-  """Of two laws of data sets in variation t, the bound is linear in t."""
+  """Of two distributions at variation t, the bound is linear in t."""
   t = np.array([0.0, 0.25, 1.0])
   for guarantee in (_PURE(epsilon=0.2), _APPROX(epsilon=0.2, delta=0.01),
                     notions.ZCDP(rho=0.01), None,
@@ -172,8 +172,9 @@ def test_events_of_no_mass_are_the_limit_of_rare_ones():
   for delta, level in ((0.0, math.tanh(0.35)), (0.01, 1.0)):
     guarantee = _APPROX(epsilon=0.7, delta=delta)
     for mass in (0.0, 1e-9):
-      found = conversions.conditional(guarantee, mass=mass)
-      assert found.level == pytest.approx(level) and found.mass == mass
+      conditioned = conversions.conditional(guarantee, mass=mass)
+      assert conditioned.level == pytest.approx(level)
+      assert conditioned.mass == mass
 
 
 def test_paths_of_any_length_are_cut_into_whole_records():

@@ -1,4 +1,4 @@
-"""The exact price of privacy for a proportion, against linear programs."""
+"""The exact cost of privacy for a proportion, against linear programs."""
 
 import math
 
@@ -127,45 +127,46 @@ def test_no_mechanism_has_a_smaller_bayes_risk(num_examples, epsilon):
 def test_the_minimax_risk_is_that_of_discretised_programs(num_examples, epsilon,
                                                           program):
   # 41 answers and 31 probabilities: a few percent too large, or too small.
-  found = proportions_exact.solve(num_examples=num_examples, epsilon=epsilon)
-  assert found.lower <= found.upper <= found.lower * 1.005
-  assert found.upper == pytest.approx(program, rel=0.02)
+  solution = proportions_exact.solve(num_examples=num_examples, epsilon=epsilon)
+  assert solution.lower <= solution.upper <= solution.lower * 1.005
+  assert solution.upper == pytest.approx(program, rel=0.02)
   share = two_points.product_risk(np.linspace(0, 1, 40),
                                    num_examples=num_examples,
                                    guarantee=PureDP(epsilon=epsilon))
-  assert np.max(np.linspace(0, 1, 40)**2 / 4 * share) < found.lower
+  assert np.max(np.linspace(0, 1, 40)**2 / 4 * share) < solution.lower
 
 
 @pytest.mark.every(3)
 @pytest.mark.parametrize('num_examples, epsilon', [
     (1, 3.0), (7, 0.01), (60, 0.3), (1000, 0.003), (3000, 1.0), (20_000, 1e-3)])
 def test_both_sides_meet(num_examples, epsilon):
-  found = proportions_exact.solve(num_examples=num_examples, epsilon=epsilon)
-  assert found.lower <= found.upper <= found.lower * 1.006
-  assert found.lower <= 0.25 + 1e-9
-  assert found.lower >= 0.999 * proportions_exact.non_private_risk(num_examples)
+  solution = proportions_exact.solve(num_examples=num_examples, epsilon=epsilon)
+  assert solution.lower <= solution.upper <= solution.lower * 1.006
+  assert solution.lower <= 0.25 + 1e-9
+  assert solution.lower >= 0.999 * proportions_exact.non_private_risk(
+      num_examples)
   affine, _ = proportions_exact.affine_risk(num_examples=num_examples,
                                             epsilon=epsilon)
   bayes = proportions_exact.bayes_bound(num_examples=num_examples,
                                         epsilon=epsilon)
-  assert found.upper <= affine * (1 + 1e-9)
-  assert bayes <= found.upper and affine <= 1.12 * found.lower
+  assert solution.upper <= affine * (1 + 1e-9)
+  assert bayes <= solution.upper and affine <= 1.12 * solution.lower
 
 
 def test_the_estimate_has_the_worst_risk_that_is_said():
   # The noisy count from its definition, enumerated.
   n, epsilon = 15, 0.6
-  found = proportions_exact.solve(num_examples=n, epsilon=epsilon)
+  solution = proportions_exact.solve(num_examples=n, epsilon=epsilon)
   q, counts = math.exp(-epsilon), np.arange(n + 1)
   noise = q**np.abs(counts[:, None] - counts) * np.where(
       (counts == 0) | (counts == n), 1, 1 - q) / (1 + q)
   assert noise.sum(1) == pytest.approx(1)
   assert np.max(noise[1:] / noise[:-1]) <= math.exp(epsilon) * (1 + 1e-12)
   thetas = np.linspace(0, 1, 501)
-  laws = stats.binom.pmf(counts, n, thetas[:, None]) @ noise
-  risks = np.sum(laws * (found.values - thetas[:, None])**2, 1)
-  assert np.max(risks) == pytest.approx(found.upper, rel=1e-4)
-  assert (np.diff(found.values) >= -1e-9).all()
+  probs = stats.binom.pmf(counts, n, thetas[:, None]) @ noise
+  risks = np.sum(probs * (solution.values - thetas[:, None])**2, 1)
+  assert np.max(risks) == pytest.approx(solution.upper, rel=1e-4)
+  assert (np.diff(solution.values) >= -1e-9).all()
 
 
 def test_steps_of_the_noisy_count_cost_nothing(monkeypatch):
@@ -188,12 +189,12 @@ def test_refuses_what_it_cannot_solve():
 def test_atoms_stand_for_a_beta_law(shape):
   """Moments of Beta(a, a): what bounds are near the minimax risk by."""
   atoms, weights = proportions_exact._beta_prior(shape, 200)
-  law = stats.beta(shape, shape)
+  beta = stats.beta(shape, shape)
   assert weights.sum() == pytest.approx(1) and (weights >= 0).all()
   assert ((0 <= atoms) & (atoms <= 1)).all()
   for power in (1, 2, 4):
-    assert weights @ atoms**power == pytest.approx(law.moment(power), rel=2e-3)
-  assert weights @ (atoms - 0.5)**2 == pytest.approx(law.var(), rel=2e-3)
+    assert weights @ atoms**power == pytest.approx(beta.moment(power), rel=2e-3)
+  assert weights @ (atoms - 0.5)**2 == pytest.approx(beta.var(), rel=2e-3)
 
 
 @pytest.mark.parametrize('num_examples, epsilon', [(5, 2.0), (60, 0.3),

@@ -36,19 +36,19 @@ def test_gaussian_means_are_the_golden_ones(dimension, n, guarantee, wanted):
 def test_proportions_are_the_golden_ones(n, epsilon, radius, wanted):
   information = scores.cosine_mean(lambda p: 1 / (p * (1 - p)), centre=0.5,
                                    radius=radius)
-  found = scores.private(
+  bound = scores.private(
       dimension=1, num_examples=n, guarantee=PureDP(epsilon=epsilon),
       information=information,
       prior_information=scores.cosine_information(dimension=1, radius=radius))
-  assert found == pytest.approx(wanted, abs=1e-5)
-  assert found < proportions_exact.solve(num_examples=n, epsilon=epsilon).lower
+  assert bound == pytest.approx(wanted, abs=1e-5)
+  assert bound < proportions_exact.solve(num_examples=n, epsilon=epsilon).lower
 
 
 def test_chi_squares_are_attained():
   epsilon, p = 0.7, 1 / (1 + math.exp(0.7))
-  laws = np.array([p, 1 - p])
+  probs = np.array([p, 1 - p])
   assert disclosure.chi_square(PureDP(epsilon=epsilon)) == pytest.approx(
-      np.sum(laws[::-1]**2 / laws) - 1)
+      np.sum(probs[::-1]**2 / probs) - 1)
   assert disclosure.chi_square(ZCDP(rho=0.3)) == pytest.approx(math.expm1(0.6))
   assert _gaussian(3, 10, ApproxDP(epsilon=1.0, delta=1e-6)) == 0
   assert _gaussian(3, 10, None) == 0
@@ -66,10 +66,10 @@ def test_pure_privacy_pulls_half_as_far():
   epsilon = 0.3
   for low in np.linspace(0.02, 0.7, 30):
     high = min(low * math.exp(epsilon), 1 - (1 - low) * math.exp(-epsilon))
-    spread = (low * (1 - low) + high * (1 - high)) / 2
+    variance = (low * (1 - low) + high * (1 - high)) / 2
     # Scores of +-1, information 1: a = (high - low) / 2.
     pull = disclosure.pull(PureDP(epsilon=epsilon))
-    assert ((high - low) / 2)**2 <= pull * spread * (1 + 1e-12)
+    assert ((high - low) / 2)**2 <= pull * variance * (1 + 1e-12)
   assert disclosure.pull(PureDP(epsilon=1e-3)) == pytest.approx(2.5e-7,
                                                                 rel=1e-5)
   assert disclosure.pull(PureDP(epsilon=9.0)) == disclosure.chi_square(
@@ -79,8 +79,8 @@ def test_pure_privacy_pulls_half_as_far():
 def test_priors_integrate():
   assert scores.cosine_mean(np.ones_like, centre=0.3, radius=0.1
                             ) == pytest.approx(1)
-  found = scores.cosine_mean(lambda u: u**2, centre=0.0, radius=2.0)
-  assert found == pytest.approx(4 * (1 / 3 - 2 / math.pi**2), rel=1e-4)
+  cosine_mean = scores.cosine_mean(lambda u: u**2, centre=0.0, radius=2.0)
+  assert cosine_mean == pytest.approx(4 * (1 / 3 - 2 / math.pi**2), rel=1e-4)
   assert scores.bound(
       dimension=2, num_examples=50, guarantee=None, information=1.0,
       information_trace=2.0, prior_information=scores.cosine_information(
@@ -118,11 +118,11 @@ def test_proportions_stay_below_what_is_reached(num_examples):
     noise = 1 / (2 * n**2 * rho)
     risks = [max(s**2 * (1 / (4 * n) + noise), s**2 * noise + (1 - s)**2 / 4)
              for s in np.linspace(0, 1, 201)]
-    found = scores.proportion(num_examples=n, guarantee=ZCDP(rho=rho))
-    assert found <= min(risks)
+    bound = scores.proportion(num_examples=n, guarantee=ZCDP(rho=rho))
+    assert bound <= min(risks)
     private = n**2 * rho
     if private > 1e4 and rho < 1e-3:
-      assert found >= 0.9 * min(risks)
+      assert bound >= 0.9 * min(risks)
   assert scores.proportion(num_examples=n, guarantee=None
                            ) <= proportions_exact.non_private_risk(n)
 
@@ -135,12 +135,12 @@ def test_discriminations_are_attained():
   assert disclosure.discrimination(PureDP(epsilon=0.8)) == pytest.approx(
       seen(response, response[::-1]))
   leaking = np.concatenate([[0.1], 0.9 * response, [0.0]])
-  found = disclosure.discrimination(ApproxDP(epsilon=0.8, delta=0.1))
-  assert found == pytest.approx(seen(leaking, leaking[::-1]))
+  discrimination = disclosure.discrimination(ApproxDP(epsilon=0.8, delta=0.1))
+  assert discrimination == pytest.approx(seen(leaking, leaking[::-1]))
   divergence = (1 - 2 * e) * math.log((1 - e) / e)
   assert disclosure.discrimination(ZCDP(rho=divergence)) == pytest.approx(
       seen(response, response[::-1]))
-  # No laws of those divergences are told apart better.
+  # No distributions with those divergences are easier to distinguish.
   generator = np.random.default_rng(1)
   for _ in range(300):
     p, q = generator.dirichlet(np.full(3, 0.5), 2) + 1e-9

@@ -15,7 +15,7 @@ from dpjax.theory.minimax import spheres
 
 
 def _programme(growth, num_points):
-  """Least square of M on rings around a circle's centre, given its law <= E Q.
+  """Least square of M on rings in a circle, with distribution <= E Q.
 
   By rotation Q is the same at all angles, and theta = (1, 0).
   """
@@ -37,10 +37,10 @@ def _programme(growth, num_points):
 @pytest.mark.parametrize('dimension, num_points', ((1, 2), (2, 90)))
 def test_caps_are_the_least_a_linear_programme_finds(dimension, num_points,
                                                      log_ratio):
-  found = spheres.caps(np.float64(log_ratio), dimension=dimension)
+  cap = spheres.caps(np.float64(log_ratio), dimension=dimension)
   least = _programme(math.exp(log_ratio), num_points)
   # Rings, and points instead of a circle, cost and gain less than that.
-  assert least == pytest.approx(found, abs=2e-3)
+  assert least == pytest.approx(cap, abs=2e-3)
 
 
 @pytest.mark.parametrize('dimension', (1, 2, 3, 7, 60, 2000))
@@ -56,20 +56,20 @@ def test_information_of_two_points_is_that_of_a_binary_source():
   means = np.linspace(0.01, 0.999, 50)
   high, low = (1 + means) / 2, (1 - means) / 2
   nats = math.log(2) + high * np.log(high) + low * np.log(low)
-  found = spheres.information(nats, dimension=1)
+  information = spheres.information(nats, dimension=1)
   # Mutual information of posterior means +-m, which is convex in m^2.
-  assert (found <= 1 - means**2 + 1e-12).all()
-  assert found == pytest.approx(1 - means**2, abs=3e-3)
+  assert (information <= 1 - means**2 + 1e-12).all()
+  assert information == pytest.approx(1 - means**2, abs=3e-3)
 
 
 @pytest.mark.parametrize('dimension', (2, 5, 40))
 def test_information_is_between_a_ball_s_entropy_and_a_normal_law_s(dimension):
   nats = np.linspace(0.5, 4, 20) * dimension
-  found = spheres.information(nats, dimension=dimension)
+  information = spheres.information(nats, dimension=dimension)
   most = np.exp(-2 * nats / dimension)
   # A sphere has no volume; it is most of a ball in many dimensions only.
-  assert (found <= most).all()
-  assert found[0] > most[0] * (1 - 1.5 / dimension)
+  assert (information <= most).all()
+  assert information[0] > most[0] * (1 - 1.5 / dimension)
 
 
 @pytest.mark.parametrize('dimension', (1, 2, 8, 100, 3000))
@@ -114,11 +114,11 @@ def test_caps_beyond_exponents_are_below_those_of_their_formula(dimension):
     half = (dimension - 1) / 2
     mean = math.exp(half * math.log(height) - special.betaln(half, 0.5)
                     + log_ratio) / (2 * half)
-    found = float(spheres.caps(np.float64(log_ratio), dimension=dimension))
+    cap = float(spheres.caps(np.float64(log_ratio), dimension=dimension))
     # By its first term where what is left of 1 is lost in rounding.
     exact = 1 - mean**2 if height > 1e-6 else height * (dimension - 1) / (
         dimension + 1)
-    assert 0.9 * exact <= found <= exact * (1 + 1e-6)
+    assert 0.9 * exact <= cap <= exact * (1 + 1e-6)
 
 
 def test_a_delta_that_explains_all_leaves_nothing():

@@ -33,10 +33,10 @@ def test_errors_on_a_path_are_the_golden_ones():
 def test_errors_under_zcdp_are_the_golden_ones():
   rhos = (.01, .05, .1, .25, .5, 1, 2, 4)
   wanted = (.46467, .42127, .38913, .32691, .26045, .17604, .08322, .01582)
-  found = [two_points.path_error(1, ZCDP(rho=rho)) for rho in rhos]
-  assert found == pytest.approx(wanted, abs=6e-6)
+  errors = [two_points.path_error(1, ZCDP(rho=rho)) for rho in rhos]
+  assert errors == pytest.approx(wanted, abs=6e-6)
   # At distance d no less than of d^2 rho: data sets between the two help.
-  assert found[5] < two_points.path_error(10, ZCDP(rho=0.01)) < 0.1896
+  assert errors[5] < two_points.path_error(10, ZCDP(rho=0.01)) < 0.1896
 
 
 def test_errors_under_zcdp_are_kept_by_the_gaussian_mechanism():
@@ -56,9 +56,9 @@ def test_squares_on_a_path_are_those_of_the_geometric_mechanism(epsilon,
   here, there = weights * q**y, weights * q**(distance - y)
   assert here.sum() == pytest.approx(1)
   wanted = 2 * np.sum(here * there / (here + there))
-  found = two_points.path_risk(distance, PureDP(epsilon=epsilon))
-  assert found == pytest.approx(wanted, rel=1e-12)
-  assert found >= 2 * two_points.path_error(distance, PureDP(epsilon=epsilon))
+  square = two_points.path_risk(distance, PureDP(epsilon=epsilon))
+  assert square == pytest.approx(wanted, rel=1e-12)
+  assert square >= 2 * two_points.path_error(distance, PureDP(epsilon=epsilon))
 
 
 def test_no_mechanism_on_a_path_has_smaller_squares():
@@ -68,10 +68,10 @@ def test_no_mechanism_on_a_path_has_smaller_squares():
     # Rows k of log-densities whose steps are epsilon at most, normalised by
     # the slack that scaling leaves.
     steps = generator.uniform(-1, 1, (4, 6)) * epsilon / 2
-    laws = np.exp(np.cumsum(steps, 0) + generator.normal(0, 2, 6))
-    laws /= laws.sum(1, keepdims=True)
-    worst = np.max(np.abs(np.diff(np.log(laws), axis=0)))
-    share = 2 * np.sum(laws[0] * laws[-1] / (laws[0] + laws[-1]))
+    probs = np.exp(np.cumsum(steps, 0) + generator.normal(0, 2, 6))
+    probs /= probs.sum(1, keepdims=True)
+    worst = np.max(np.abs(np.diff(np.log(probs), axis=0)))
+    share = 2 * np.sum(probs[0] * probs[-1] / (probs[0] + probs[-1]))
     assert share >= two_points.path_risk(3, PureDP(epsilon=worst)) - 1e-12
 
 
@@ -84,8 +84,8 @@ def test_squares_under_zcdp_are_kept_by_the_gaussian_mechanism():
     both = here + there
     share = 2 * np.sum(np.divide(here * there, both, where=both > 0,
                                  out=np.zeros_like(x))) * (x[1] - x[0])
-    found = two_points.path_risk(1, ZCDP(rho=rho))
-    assert 1 - rho <= found <= share
+    square = two_points.path_risk(1, ZCDP(rho=rho))
+    assert 1 - rho <= square <= share
 
 
 @pytest.mark.parametrize('n, probs, epsilon, program, bound', [
@@ -94,11 +94,11 @@ def test_squares_under_zcdp_are_kept_by_the_gaussian_mechanism():
     (40, (.5, .9), .1, .23232, .22723)])
 def test_products_of_pure_privacy_are_the_golden_ones(n, probs, epsilon,
                                                       program, bound):
-  found = two_points.product_error(probs[1] - probs[0], num_examples=n,
+  error = two_points.product_error(probs[1] - probs[0], num_examples=n,
                                    guarantee=PureDP(epsilon=epsilon))
-  assert found == pytest.approx(bound, abs=1e-5)
-  assert found <= program
-  assert found == pytest.approx(testing.pair_pure(
+  assert error == pytest.approx(bound, abs=1e-5)
+  assert error <= program
+  assert error == pytest.approx(testing.pair_pure(
       probs[1] - probs[0], num_records=n, epsilon=epsilon), rel=1e-9)
 
 
@@ -107,16 +107,16 @@ def test_products_of_pure_privacy_are_the_golden_ones(n, probs, epsilon,
     (100, .3, .002, .1819, .1015)])
 def test_products_of_zcdp_are_the_golden_ones(n, variation, rho, reached,
                                               bound):
-  found = two_points.product_error(variation, num_examples=n,
+  error = two_points.product_error(variation, num_examples=n,
                                    guarantee=ZCDP(rho=rho))
   # The golden ones are of the two ends.
   d = np.arange(n + 1)
-  ends = np.array([two_points.path_error(1, ZCDP(rho=rho * size**2))
-                   for size in d])
-  ends = stats.binom.pmf(d, n, variation) @ ends
-  assert ends == pytest.approx(bound, abs=1e-4) and ends < found
-  assert testing.le_cam_zcdp(variation, num_records=n, rho=rho) < found
-  assert found < reached
+  path_errors = np.array([two_points.path_error(1, ZCDP(rho=rho * size**2))
+                          for size in d])
+  path_errors = stats.binom.pmf(d, n, variation) @ path_errors
+  assert path_errors == pytest.approx(bound, abs=1e-4) and path_errors < error
+  assert testing.le_cam_zcdp(variation, num_records=n, rho=rho) < error
+  assert error < reached
 
 
 def test_total_variations_of_a_guarantee():
@@ -126,11 +126,12 @@ def test_total_variations_of_a_guarantee():
                                     ) == pytest.approx(
       (math.e - 1 + 0.2) / (math.e + 1))
   for level in (1e-4, 0.02, 1.0, 9.0):
-    found = two_points.total_variation(KullbackLeiblerPrivacy(level=level))
-    error = (1 - found) / 2
+    variation = two_points.total_variation(KullbackLeiblerPrivacy(level=level))
+    error = (1 - variation) / 2
     assert (1 - 2 * error) * math.log((1 - error) / error) == pytest.approx(
         level)
-    assert found <= min(math.sqrt(level / 2), math.sqrt(-math.expm1(-level)))
+    assert variation <= min(math.sqrt(level / 2),
+                            math.sqrt(-math.expm1(-level)))
   assert two_points.total_variation(None) == 1
 
 
@@ -140,13 +141,13 @@ def test_total_variations_of_a_guarantee():
     None))
 def test_bounds_fall_as_laws_and_budgets_grow(guarantee):
   variations = np.linspace(0, 1, 12)
-  found = two_points.product_risk(variations, num_examples=30,
-                                   guarantee=guarantee)
+  squares = two_points.product_risk(variations, num_examples=30,
+                                     guarantee=guarantee)
   errors = two_points.product_error(variations, num_examples=30,
                                     guarantee=guarantee)
-  assert found[0] == 1 and errors[0] == 0.5
-  assert (np.diff(found) <= 1e-12).all() and (np.diff(errors) <= 1e-12).all()
-  assert (found >= 2 * errors - 1e-12).all()
+  assert squares[0] == 1 and errors[0] == 0.5
+  assert (np.diff(squares) <= 1e-12).all() and (np.diff(errors) <= 1e-12).all()
+  assert (squares >= 2 * errors - 1e-12).all()
   assert (two_points.error(variations, num_examples=30, guarantee=guarantee)
           >= (1 - variations) / 2 - 1e-12).all()
 

@@ -44,7 +44,7 @@ def test_maxima_are_where_means_meet_or_at_the_ends(family):
 @pytest.mark.every(3)
 @pytest.mark.parametrize('family', FAMILIES, ids=lambda family: family.name)
 def test_constants_are_those_of_the_whole_box(family):
-  """Item EST-DPSGML: L, beta, lambda; errors of a moved mean (EXT-OUTPERT)."""
+  """EST-DPSGML: L, beta, lambda; errors of a shifted mean (EXT-OUTPERT)."""
   model = families.Model(dimension=3, radius=1.5, family=family)
   grid = np.linspace(-1.5, 1.5, 401)
   curvatures = model.variance(grid)
@@ -55,9 +55,9 @@ def test_constants_are_those_of_the_whole_box(family):
   assert model.diameter <= 2 * model.lipschitz
   for share in (.01, .2, .6):
     low = np.linspace(-.2, 1, 6001)
-    moved = (model.fit(low + share) - model.fit(low)).max()
-    assert moved <= model.steepest(share) * (1 + 1e-9)
-    assert moved == pytest.approx(model.steepest(share), rel=2e-3)
+    change = (model.fit(low + share) - model.fit(low)).max()
+    assert change <= model.steepest(share) * (1 + 1e-9)
+    assert change == pytest.approx(model.steepest(share), rel=2e-3)
     assert model.steepest(share) <= share / model.strong_convexity
   if family is families.BERNOULLI:
     top = special.expit(1.5)

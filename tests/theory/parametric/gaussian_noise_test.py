@@ -13,15 +13,16 @@ from dpjax.theory.parametric import gaussian_noise
 
 def test_shifts_keep_each_notion_exactly():
   shift = gaussian_noise.shift
-  # Divergence and total variation of two normal laws this far apart.
+  # Divergence and total variation of two normal distributions this far apart.
   assert shift(KullbackLeiblerPrivacy(level=0.02))**2 / 2 == pytest.approx(0.02)
   assert gaussian_noise.rho(ZCDP(rho=0.02)) == pytest.approx(0.02)
   for epsilon, delta, guarantee in (
       (0.0, 0.3, TotalVariationPrivacy(level=0.3)),
       (0.0, 0.3, ApproxDP(epsilon=0.0, delta=0.3)),
       (0.7, 1e-5, ApproxDP(epsilon=0.7, delta=1e-5))):
-    found = tradeoff.gaussian_delta(epsilon, shift=shift(guarantee))
-    assert found == pytest.approx(delta, rel=1e-4) and found <= delta * 1.00001
+    actual = tradeoff.gaussian_delta(epsilon, shift=shift(guarantee))
+    assert actual == pytest.approx(delta, rel=1e-4)
+    assert actual <= delta * 1.00001
 
 
 def test_where_no_noise_is_enough_and_where_none_is_needed():

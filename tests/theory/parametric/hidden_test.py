@@ -74,7 +74,7 @@ def test_bounds_are_in_order(name, notion):
       assert upper[more].value <= upper[0].value * 1.02, (upper, known)
 
 
-# Of the best constant, what lower bounds are at least where nothing is told.
+# Share of the best constant that lower bounds reach where nothing is released.
 _NOTHING = {'density': 0.82}
 # Of the risk without privacy, what a budget of 30 leaves at most.
 _ALL = {'support_max': 3.0, 'support_max_absolute': 3.0}
@@ -145,8 +145,8 @@ def test_no_channel_beats_the_bounds_of_a_proportion(seed):
 
 def _within(errors, value):
   """Four standard errors, and no more than that is known to a tenth."""
-  spread = errors.std() / math.sqrt(errors.size)
-  return abs(errors.mean() - value) < 4 * spread < 0.1 * value
+  standard_error = errors.std() / math.sqrt(errors.size)
+  return abs(errors.mean() - value) < 4 * standard_error < 0.1 * value
 
 
 @pytest.mark.every(2)
@@ -155,19 +155,21 @@ def test_exact_risks_are_those_of_simulations(seed):
   """At hidden sizes: of proportions, histograms and means, at their worst."""
   rng, runs = np.random.default_rng([seed, 1]), 20_000
   n, epsilon = int(rng.integers(5, 60)), float(rng.uniform(0.2, 2))
-  made = noisy_shares.GeometricShare(num_examples=n, epsilon=epsilon).shrunk()
-  worst = max((0.0, 0.5), key=made.population_risk)
-  found = made.estimates(jax.random.key(seed), rng.binomial(
+  estimator = noisy_shares.GeometricShare(num_examples=n,
+                                          epsilon=epsilon).shrunk()
+  worst = max((0.0, 0.5), key=estimator.population_risk)
+  estimates = estimator.estimates(jax.random.key(seed), rng.binomial(
       n, worst, (runs, 1)).astype(float))
-  assert _within(np.square(np.asarray(found)[:, 0] - worst), made.worst_risk())
+  assert _within(np.square(np.asarray(estimates)[:, 0] - worst),
+                 estimator.worst_risk())
   guarantee = notions.PureDP(epsilon=epsilon)
-  made, *_ = density_study.histograms(num_examples=30 * n, guarantee=guarantee,
-                                  dimension=1)
-  law = compared_densities.zigzag(made.num_bins)
-  counts = law.counts(rng, num_records=made.num_records,
-                      num_bins=made.num_bins, repetitions=runs)
-  errors = np.mean(np.square(made.coefficients(
-      jax.random.key(seed), counts) - 1), -1) + law.energy
+  estimator, *_ = density_study.histograms(num_examples=30 * n,
+                                           guarantee=guarantee, dimension=1)
+  density = compared_densities.zigzag(estimator.num_bins)
+  counts = density.counts(rng, num_records=estimator.num_records,
+                          num_bins=estimator.num_bins, repetitions=runs)
+  errors = np.mean(np.square(estimator.coefficients(
+      jax.random.key(seed), counts) - 1), -1) + density.energy
   upper, *_ = density_study.STUDY.upper(num_examples=30 * n, guarantee=guarantee,
                                     dimension=1)
   assert upper.exact and _within(errors, upper.value)

@@ -62,8 +62,8 @@ def test_a_subset_in_the_open_errs_as_so_many_records_do(name):
   study, known = studies.STUDIES[name], _parameters(name)
   for level in (0.1, 0.3, 0.99):
     size = subsampling.subset_size(_NUM, level)
-    made = study.upper(num_examples=_NUM, guarantee=(
+    bounds = study.upper(num_examples=_NUM, guarantee=(
         notions.TotalVariationPrivacy(level=level)), **known)
-    open_ones = [one.value for one in made if 'sub' in one.name]
+    open_ones = [one.value for one in bounds if 'sub' in one.name]
     assert open_ones == [pytest.approx(
         study.non_private(num_examples=size, **known))]

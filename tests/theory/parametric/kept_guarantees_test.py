@@ -1,4 +1,4 @@
-"""Estimators that are made for a guarantee keep it, and records of any kind.
+"""Estimators built for a guarantee keep it, and records of any kind.
 
 Costs are those of events; the estimators are those that studies look at.
 """
@@ -37,7 +37,7 @@ _GUARANTEES = [
     notions.TotalVariationPrivacy(level=0.15)]
 
 
-def _made(guarantee):
+def _estimators(guarantee):
   """All estimators that studies make for a guarantee."""
   known = dict(num_examples=50, guarantee=guarantee)
   yield from proportions.estimators(**known)
@@ -79,8 +79,8 @@ def _spent(event, guarantee):
 @pytest.mark.parametrize('guarantee', _GUARANTEES, ids=str)
 def test_estimators_cost_their_guarantee_and_no_more(guarantee):
   shares = {}
-  for made in _made(guarantee):
-    shares[repr(made)] = _spent(made.event, guarantee)
+  for estimator in _estimators(guarantee):
+    shares[repr(estimator)] = _spent(estimator.event, guarantee)
   assert len(shares) > 3
   assert max(shares.values()) <= 1 + 2e-3, max(shares, key=shares.get)
   # A choice by ranks has a bounded range: its rho is less than is claimed.
@@ -110,52 +110,56 @@ _CASES = {
 @pytest.mark.parametrize('name', _CASES)
 def test_statistics_of_any_records_are_those_of_bounded_ones(name):
   """Finite; missing ones count as 0, also where one coordinate is missing."""
-  made = _CASES[name]()
-  plane = hasattr(made, 'dimension') or hasattr(made, 'model')
+  estimator = _CASES[name]()
+  plane = hasattr(estimator, 'dimension') or hasattr(estimator, 'model')
   data = np.array([[0.2, 0.9], [1.0, 0.0], [0.4, 0.4], [0.0, 1.0]])
   with jax.enable_x64(True):
     def seen(record):
       rows = data if plane else data[:, 0]
       rows = np.concatenate([np.asarray(record, float)[None], rows[1:]])
-      return np.asarray(made.statistic(jnp.asarray(rows)))
+      return np.asarray(estimator.statistic(jnp.asarray(rows)))
     whole = (lambda value: [value, value]) if plane else lambda value: value
     none = seen(whole(0.0))
     np.testing.assert_array_equal(seen(whole(np.nan)), none)
     for value in (np.inf, -np.inf, 1e300, -1e300):
-      found = seen(whole(value))
-      assert np.isfinite(found).all()
-      if isinstance(made, truncated_means.TruncatedMean):
-        assert np.linalg.norm(found - none) <= 1.5 / 4 + 1e-12
-      elif not isinstance(made, normal_means.NormalMean):
-        assert np.abs(found - none).max() <= 1
-    if isinstance(made, (truncated_means.TruncatedMean,
-                         normal_means.NormalMean)):
+      statistic = seen(whole(value))
+      assert np.isfinite(statistic).all()
+      if isinstance(estimator, truncated_means.TruncatedMean):
+        assert np.linalg.norm(statistic - none) <= 1.5 / 4 + 1e-12
+      elif not isinstance(estimator, normal_means.NormalMean):
+        assert np.abs(statistic - none).max() <= 1
+    if isinstance(estimator, (truncated_means.TruncatedMean,
+                              normal_means.NormalMean)):
       for half in ([np.nan, 5.0], [5.0, np.inf], [-np.inf, np.nan]):
         np.testing.assert_array_equal(seen(half), none)
 
 
-def _failures(made, radius, alpha):
+def _failures(estimator, radius, alpha):
   """Half-widths of all that the plan may have been, by its clip and step."""
-  pure = isinstance(made.guarantee, notions.PureDP)
-  epsilon = normal_intervals.centre_epsilon(made.guarantee, made.share)
-  for reach in normal_intervals._REACHES:
-    margin = made.clip / made.sigma - reach
+  pure = isinstance(estimator.guarantee, notions.PureDP)
+  epsilon = normal_intervals.centre_epsilon(estimator.guarantee,
+                                            estimator.share)
+  for distance in normal_intervals._REACHES:
+    margin = estimator.clip / estimator.sigma - distance
     if np.abs(normal_intervals._MARGINS - margin).min() < 1e-9:
       missed = normal_intervals.miss_bound(
-          reach, num_examples=made.num_examples, radius=radius / made.sigma,
-          step=made.step / made.sigma, epsilon=epsilon)
+          distance, num_examples=estimator.num_examples,
+          radius=radius / estimator.sigma,
+          step=estimator.step / estimator.sigma, epsilon=epsilon)
       for part in normal_intervals._CLIPPED:
         left = alpha - missed - 2 * part * alpha
         if left > 0 and missed < alpha / 2:
           shift = normal_intervals.clip_shift(
               np.array(margin), np.array(part * alpha),
-              num_examples=made.num_examples)
-          normal = made.sigma / math.sqrt(made.num_examples)
-          noise = normal_intervals._quantile(normal, made.scale, 1 - left,
-                                             made.guarantee)
-          rough = np.hypot(special.ndtri(1 - left / 2) * normal, made.scale * (
-              -math.log(left) if pure else special.ndtri(1 - left / 2)))
-          yield made.sigma * shift + rough, made.sigma * shift + noise
+              num_examples=estimator.num_examples)
+          normal = estimator.sigma / math.sqrt(estimator.num_examples)
+          noise = normal_intervals._quantile(normal, estimator.scale, 1 - left,
+                                             estimator.guarantee)
+          rough = np.hypot(
+              special.ndtri(1 - left / 2) * normal,
+              estimator.scale *
+              (-math.log(left) if pure else special.ndtri(1 - left / 2)))
+          yield estimator.sigma * shift + rough, estimator.sigma * shift + noise
 
 
 @pytest.mark.every(1)
@@ -164,8 +168,8 @@ def _failures(made, radius, alpha):
                          ids=str)
 def test_failures_of_an_interval_add_up_to_all_that_is_allowed(guarantee):
   """Of centres, of clipping on both sides, and of noise and sampling."""
-  made = normal_intervals.tuned(num_examples=400, radius=30.0, sigma=2.0,
-                                guarantee=guarantee, confidence=0.9)
-  assert made.finder == 'median'
-  _, half = min(_failures(made, 30.0, 1 - 0.9))
-  assert made.half == pytest.approx(float(half), rel=1e-6)
+  estimator = normal_intervals.tuned(num_examples=400, radius=30.0, sigma=2.0,
+                                     guarantee=guarantee, confidence=0.9)
+  assert estimator.finder == 'median'
+  _, half = min(_failures(estimator, 30.0, 1 - 0.9))
+  assert estimator.half == pytest.approx(float(half), rel=1e-6)

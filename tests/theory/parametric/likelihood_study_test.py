@@ -30,15 +30,15 @@ def test_the_game_has_its_known_value():
   """n coins: 1 / (4 (1 + sqrt n)^2), of theta in [0, 1]."""
   thetas = np.linspace(-.5, .5, 81)
   for size in (4, 25):
-    laws = stats.binom.pmf(np.arange(size + 1), size, thetas[:, None] + .5)
-    found = least_favourable.solve(laws, thetas)
+    probs = stats.binom.pmf(np.arange(size + 1), size, thetas[:, None] + .5)
+    solution = least_favourable.solve(probs, thetas)
     value = 1 / (4 * (1 + math.sqrt(size))**2)
-    assert found.lower <= value * (1 + 1e-9)
-    assert found.lower == pytest.approx(value, rel=5e-3)
-    assert found.upper == pytest.approx(value, rel=5e-3)
-    again = least_favourable.bayes(laws, thetas, found.prior)
-    assert again.lower == pytest.approx(found.lower)
-    np.testing.assert_allclose(again.estimates, found.estimates, atol=1e-9)
+    assert solution.lower <= value * (1 + 1e-9)
+    assert solution.lower == pytest.approx(value, rel=5e-3)
+    assert solution.upper == pytest.approx(value, rel=5e-3)
+    again = least_favourable.bayes(probs, thetas, solution.prior)
+    assert again.lower == pytest.approx(solution.lower)
+    np.testing.assert_allclose(again.estimates, solution.estimates, atol=1e-9)
 
 
 @pytest.mark.slow
@@ -54,15 +54,15 @@ def test_the_game_has_its_known_value():
         epsilon=.3)})])
 def test_closed_forms_are_what_is_released(kind, changes):
   """At the worst of all truths; false alarms 6e-5 each."""
-  made = kind(model=MODEL, num_examples=300, **changes)
-  theta, worst = likelihood_risks.worst_theta(made)
+  estimator = kind(model=MODEL, num_examples=300, **changes)
+  theta, worst = likelihood_risks.worst_theta(estimator)
   means = np.random.default_rng(5).binomial(
       300, special.expit(theta), (10_000, 5)) / 300
-  errors = np.square(np.asarray(made.estimates(jax.random.key(0), means))
+  errors = np.square(np.asarray(estimator.estimates(jax.random.key(0), means))
                      - theta).sum(1)
   assert errors.mean() == pytest.approx(worst, abs=4 * errors.std() / 100)
   for other in (0., .33, -.71, 1.):
-    assert likelihood_risks.risk(other, made) <= worst * (1 + 1e-3)
+    assert likelihood_risks.risk(other, estimator) <= worst * (1 + 1e-3)
 
 
 @pytest.mark.slow
@@ -70,10 +70,10 @@ def test_the_rule_is_the_best_use_of_noisy_means():
   """The game's value is nearly its risk: nothing else does better."""
   for guarantee in (notions.ZCDP(rho=.002), notions.ZCDP(rho=.5),
                     notions.PureDP(epsilon=.3)):
-    made = likelihood.MinimaxStatistics(model=MODEL, num_examples=500,
-                                        guarantee=guarantee)
-    risk = likelihood_risks.worst_theta(made)[1]
-    assert 5 * made.design.game.lower == pytest.approx(risk, rel=.02)
+    estimator = likelihood.MinimaxStatistics(model=MODEL, num_examples=500,
+                                             guarantee=guarantee)
+    risk = likelihood_risks.worst_theta(estimator)[1]
+    assert 5 * estimator.design.game.lower == pytest.approx(risk, rel=.02)
     plain = likelihood.SufficientStatistics(model=MODEL, num_examples=500,
                                             guarantee=guarantee)
     assert risk < .9 * likelihood_risks.worst_theta(plain)[1]
@@ -135,20 +135,20 @@ def test_bounds_are_in_order(size, d, b, power, kind):
     (notions.ZCDP(rho=1e-6), ['noisy means', 'noisy means, minimax rule',
                               'output perturbation'])])
 def test_what_is_offered_exists_and_keeps_the_guarantee(guarantee, names):
-  found = likelihood_study.estimators(MODEL, num_examples=200,
-                                      guarantee=guarantee)
-  assert list(found) == names
-  for made in found.values():
-    claimed = coupling.claim(made.event, made.adjacency)
+  by_name = likelihood_study.estimators(MODEL, num_examples=200,
+                                        guarantee=guarantee)
+  assert list(by_name) == names
+  for estimator in by_name.values():
+    claimed = coupling.claim(estimator.event, estimator.adjacency)
     match guarantee:
       case notions.PureDP(epsilon=epsilon):
         assert claimed == pytest.approx((epsilon, 0))
       case notions.ZCDP(rho=rho):
         assert claimed == pytest.approx((0, rho))
       case notions.ApproxDP(epsilon=epsilon, delta=delta):
-        assert accounting.delta_for(
-            made.event, target_epsilon=epsilon, adjacency=made.adjacency,
-            ) == pytest.approx(delta, rel=1e-2)
+        assert accounting.delta_for(estimator.event, target_epsilon=epsilon,
+                                    adjacency=estimator.adjacency,
+                                   ) == pytest.approx(delta, rel=1e-2)
   # Where the rule of least worst risk cannot be had, means still can.
   many = likelihood_study.estimators(MODEL, num_examples=10**9,
                                      guarantee=guarantee)
@@ -162,22 +162,22 @@ def test_what_is_offered_exists_and_keeps_the_guarantee(guarantee, names):
     notions.PureDP(epsilon=.3), notions.PureDP(epsilon=5.),
     notions.ZCDP(rho=.05)])
 def test_rules_rise_from_end_to_end(guarantee):
-  made = likelihood.MinimaxStatistics(model=MODEL, num_examples=80,
-                                      guarantee=guarantee)
-  rule = made.design
+  estimator = likelihood.MinimaxStatistics(model=MODEL, num_examples=80,
+                                           guarantee=guarantee)
+  rule = estimator.design
   assert (np.diff(rule.places) > 0).all() and (np.diff(rule.thetas) > 0).all()
   assert (rule.thetas[0], rule.thetas[-1]) == (-1, 1)
   # All means of records, and what noise adds in all but rare cases.
   low, high = special.expit([-1., 1.])
-  reach = 2 * (made.noise + math.sqrt(.25 / 80))
-  assert rule.places[0] <= low - reach and rule.places[-1] >= high + reach
+  margin = 2 * (estimator.noise + math.sqrt(.25 / 80))
+  assert rule.places[0] <= low - margin and rule.places[-1] >= high + margin
   estimates = rule.game.estimates
   assert (np.diff(estimates) >= -2e-3).all() and estimates[-1] > .6
   np.testing.assert_allclose(estimates, -estimates[::-1], atol=5e-3)
   np.testing.assert_allclose(rule.places, 1 - rule.places[::-1], atol=1e-9)
   assert np.abs(estimates).max() <= 1
   # Its game is a lower bound of its own exact risk, and near it.
-  worst = likelihood_risks.worst_theta(made)[1] / MODEL.dimension
+  worst = likelihood_risks.worst_theta(estimator)[1] / MODEL.dimension
   assert .8 * worst < rule.game.lower < 1.1 * worst
 
 
@@ -186,13 +186,13 @@ def test_risks_that_are_offered_are_the_largest():
   upper = {each.name: each for each in STUDY.upper(
       num_examples=150, guarantee=guarantee, d=2., b=1.)}
   model = families.Model(dimension=2, radius=1.)
-  found = likelihood_study.estimators(model, num_examples=150,
-                                      guarantee=guarantee)
-  assert upper.keys() == found.keys()
-  for name, made in found.items():
+  by_name = likelihood_study.estimators(model, num_examples=150,
+                                        guarantee=guarantee)
+  assert upper.keys() == by_name.keys()
+  for name, estimator in by_name.items():
     assert upper[name].exact == (name != 'descent')
     if name != 'descent':
-      risks = [likelihood_risks.risk(theta, made)
+      risks = [likelihood_risks.risk(theta, estimator)
                for theta in np.linspace(0, 1, 33)]
       assert upper[name].value == pytest.approx(max(risks), rel=1e-3)
   plain = likelihood.MaximumLikelihood(model=model, num_examples=150)
@@ -202,7 +202,7 @@ def test_risks_that_are_offered_are_the_largest():
       means, 1e-9, 1 - 1e-9)), -1, 1), atol=1e-9)
   free = STUDY.non_private(num_examples=150, d=2., b=1.)
   assert upper['descent'].value == pytest.approx(
-      (math.sqrt(free) + math.sqrt(found['descent'].utility))**2)
+      (math.sqrt(free) + math.sqrt(by_name['descent'].utility))**2)
 
 
 @pytest.mark.every(2)
@@ -225,31 +225,32 @@ def test_informations_are_means_under_the_prior(centre, radius):
     prob = special.expit(centre + radius * u)
     values = prob * (1 - prob)
     rare = values * np.maximum(prob, 1 - prob)
-    found = likelihood_study._informations(model, centre, radius)
-    for mine, drawn in zip(found, (values.mean(1), values.max(1), rare.mean(
-        1)), strict=True):
+    informations = likelihood_study._informations(model, centre, radius)
+    for mine, drawn in zip(informations,
+                           (values.mean(1), values.max(1), rare.mean(1)),
+                           strict=True):
       assert mine == pytest.approx(drawn.mean(), rel=1e-3, abs=4 * (
           drawn.std() / 20_000**.5))
 
 
 def test_the_private_rate_has_a_square_of_d():
   """MOD-EXPFAM, E-19: (4.6) with constants is valid, and off by d and 10^5."""
-  found = {}
+  by_dimension = {}
   for d in (66, 264):
     at = dict(num_examples=100_000, guarantee=notions.ZCDP(rho=1e-6), d=d, b=1.)
     lower = dict((bound.name, bound.value) for bound in STUDY.lower(**at))
     printed = likelihood_study.printed(**at)
-    made = likelihood.SufficientStatistics(
+    estimator = likelihood.SufficientStatistics(
         model=families.Model(dimension=d, radius=1.), num_examples=100_000,
         guarantee=notions.ZCDP(rho=1e-6))
-    found[d] = np.array([printed, lower['scores'], likelihood_risks.risk(
-        0., made)])
-    assert printed < 1e-5 * lower['scores'] < .4 * found[d][2]
+    by_dimension[d] = np.array([printed, lower['scores'], likelihood_risks.risk(
+        0., estimator)])
+    assert printed < 1e-5 * lower['scores'] < .4 * by_dimension[d][2]
   # Its private term, where n rho is below 2^-15: gamma is 1 / 8.
   assert likelihood_study.printed(
       num_examples=100_000, guarantee=notions.ZCDP(rho=1e-11), d=66, b=1.) == (
           pytest.approx(66 / 32 / (2 * 8192**2 * 1e10 * 1e-11 / 8)))
-  slopes = np.log(found[264] / found[66]) / math.log(4)
+  slopes = np.log(by_dimension[264] / by_dimension[66]) / math.log(4)
   assert slopes[0] == pytest.approx(1, abs=.01)
   assert (1.5 < slopes[1:]).all()
 
@@ -266,13 +267,13 @@ def test_one_coordinate_has_the_constant_of_gaussian_noise():
 
 def test_what_bounds_the_descent():
   model = families.Model(dimension=2, radius=1.)
-  made = sgml.Descent(model=model, num_examples=300, rho=.05)
-  bound = likelihood_study.descent_bound(made, STUDY.non_private(
+  estimator = sgml.Descent(model=model, num_examples=300, rho=.05)
+  bound = likelihood_study.descent_bound(estimator, STUDY.non_private(
       num_examples=300, d=2, b=1.))
   for theta in (0., .8):
     means = np.random.default_rng(5).binomial(
         300, special.expit(theta), (4000, 2)) / 300
-    errors = np.square(np.asarray(made.estimates(jax.random.key(0), means))
+    errors = np.square(np.asarray(estimator.estimates(jax.random.key(0), means))
                        - theta).sum(1)
     assert errors.mean() - 4 * errors.std() / 63 <= bound
   assert bound < 3 * errors.mean()

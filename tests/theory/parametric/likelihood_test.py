@@ -33,20 +33,20 @@ def test_a_record_moves_the_maximum_by_what_is_charged(size, radius):
   Coordinates move apart, and those of a record all at once.
   """
   model = families.Model(dimension=2, radius=radius)
-  found = make(likelihood.OutputPerturbation, size, model, rho=1.)
+  mechanism = make(likelihood.OutputPerturbation, size, model, rho=1.)
   printed = make(likelihood.OutputPerturbation, size, model, rho=1.,
                  printed=True)
   counts = np.arange(size + 1)
   best = model.fit(counts / size)
   steps = [abs(best[k] - best[j]) for k, j in itertools.product(counts, counts)
            if abs(k - j) <= 1]
-  moved = max(math.hypot(*pair) for pair in itertools.product(steps, steps))
-  assert moved <= found.l2_sensitivity * (1 + 1e-12)
+  largest = max(math.hypot(*pair) for pair in itertools.product(steps, steps))
+  assert largest <= mechanism.l2_sensitivity * (1 + 1e-12)
   # Fractions may stop anywhere, zeros and ones at multiples of 1/n.
-  assert found.l2_sensitivity <= printed.l2_sensitivity
+  assert mechanism.l2_sensitivity <= printed.l2_sensitivity
   ends = model.fit(np.array([model.mean(radius) - 1 / size,
                              model.mean(radius)]))
-  assert found.l2_sensitivity == pytest.approx(
+  assert mechanism.l2_sensitivity == pytest.approx(
       math.sqrt(2) * (ends[1] - ends[0]))
 
 
@@ -70,10 +70,11 @@ def test_noise_costs_what_is_promised():
                            adjacency=Adjacency.REPLACE_ONE)
   assert one == pytest.approx(accounting.gaussian_epsilon(
       shift=math.sqrt(.6), delta=1e-5), abs=1e-3)
-  for made in (zcdp, make(likelihood.MinimaxStatistics,
-                          guarantee=notions.ZCDP(rho=.3))):
-    assert accounting.epsilon(made.event, delta=1e-5,
-                              adjacency=made.adjacency) == pytest.approx(one)
+  for estimator in (zcdp, make(likelihood.MinimaxStatistics,
+                               guarantee=notions.ZCDP(rho=.3))):
+    assert accounting.epsilon(
+        estimator.event, delta=1e-5,
+        adjacency=estimator.adjacency) == pytest.approx(one)
   assert accounting.epsilon(pure.event, delta=1e-9,
                             adjacency=pure.adjacency) == pytest.approx(
                                 .7, abs=1e-3)
@@ -87,47 +88,47 @@ def test_noise_costs_what_is_promised():
     notions.ZCDP(rho=.05), notions.PureDP(epsilon=.4)], ids=['zcdp', 'pure'])
 def test_noisy_means_have_the_law(guarantee):
   """Far from the ends of the box; false alarms below 1e-5 in all."""
-  made = make(likelihood.SufficientStatistics, guarantee=guarantee,
-              model=families.Model(dimension=5, radius=30.))
-  found = made.estimates(KEY, np.full((40_000, 5), .5))
-  noise = special.expit(np.asarray(found)) - .5
+  estimator = make(likelihood.SufficientStatistics, guarantee=guarantee,
+                   model=families.Model(dimension=5, radius=30.))
+  estimates = estimator.estimates(KEY, np.full((40_000, 5), .5))
+  noise = special.expit(np.asarray(estimates)) - .5
   nodes, weights = least_favourable.noise_nodes(guarantee, 5)
-  square = made.noise**2 * weights @ nodes**2
+  square = estimator.noise**2 * weights @ nodes**2
   exact = 1 if isinstance(guarantee, notions.ZCDP) else 6 * 7 / 3
-  assert square == pytest.approx(made.noise**2 * exact, rel=1e-3)
-  spread = (noise**2).sum(1)
-  assert spread.mean() == pytest.approx(
-      5 * square, abs=4.5 * spread.std() / 200)
+  assert square == pytest.approx(estimator.noise**2 * exact, rel=1e-3)
+  squares = (noise**2).sum(1)
+  assert squares.mean() == pytest.approx(
+      5 * square, abs=4.5 * squares.std() / 200)
   at = np.array([-1.5, .3, 1.]) * math.sqrt(square)
-  below = [weights[nodes * made.noise < x].sum() for x in at]
+  below = [weights[nodes * estimator.noise < x].sum() for x in at]
   np.testing.assert_allclose((noise[:, 0, None] < at).mean(0), below, atol=.015)
   across = np.corrcoef(noise[:, 0], noise[:, 1])[0, 1]
   assert abs(across) < 5 / math.sqrt(40_000)
 
 
 def test_output_perturbation_has_the_law():
-  made = make(likelihood.OutputPerturbation, rho=4e-4)
-  found = np.asarray(made.estimates(KEY, np.full((20_000, 5), .5)))
-  top = stats.norm.sf(1 / made.noise)
-  assert np.abs(found).max() == 1
-  assert (found == 1).mean() == pytest.approx(
+  estimator = make(likelihood.OutputPerturbation, rho=4e-4)
+  estimates = np.asarray(estimator.estimates(KEY, np.full((20_000, 5), .5)))
+  top = stats.norm.sf(1 / estimator.noise)
+  assert np.abs(estimates).max() == 1
+  assert (estimates == 1).mean() == pytest.approx(
       top, abs=5 * math.sqrt(top / 1e5) + .01 * top)
-  inside = np.abs(found) < .5 * made.noise
+  inside = np.abs(estimates) < .5 * estimator.noise
   assert inside.mean() == pytest.approx(math.erf(.5 / math.sqrt(2)), abs=.008)
 
 
 def test_releases_cut_what_they_see():
-  made = make(likelihood.SufficientStatistics, 4, guarantee=notions.ZCDP(
+  estimator = make(likelihood.SufficientStatistics, 4, guarantee=notions.ZCDP(
       rho=1e9))
   data = jnp.array([[9., -4., jnp.nan, 1., 0.], [0., 1., 0., 1., 0.]]
                    + [[0., 1., 1., .5, 0.]] * 2)
   with jax.enable_x64(True):
-    found = jax.jit(made.release)(KEY, data)
-  np.testing.assert_allclose(found, [-1, 1, 0, 1, -1], atol=1e-4)
+    estimate = jax.jit(estimator.release)(KEY, data)
+  np.testing.assert_allclose(estimate, [-1, 1, 0, 1, -1], atol=1e-4)
   for shape, message in (((3, 5), 'there must be 4 records'), (
       (4, 2), 'records must have 5 coordinates')):
     with pytest.raises(ValueError, match=f'^{message}[^\n]*$'):
-      made.release(KEY, jnp.zeros(shape))
+      estimator.release(KEY, jnp.zeros(shape))
 
 
 def test_erratum_25_a_bound_at_every_n():
@@ -137,9 +138,9 @@ def test_erratum_25_a_bound_at_every_n():
     prob = special.expit(theta)
     risk = 5 * stats.binom.pmf(counts, size, prob) @ np.square(
         MODEL.fit(counts / size) - theta)
-    made = make(likelihood.MaximumLikelihood, size)
-    assert risk <= made.bound(prob * (1 - prob)) * (1 + 1e-9)
-  # The limit in law itself is no bound: at its rate risks are larger.
+    estimator = make(likelihood.MaximumLikelihood, size)
+    assert risk <= estimator.bound(prob * (1 - prob)) * (1 + 1e-9)
+  # The limit in distribution itself is no bound: at its rate risks are larger.
   wide = families.Model(dimension=1, radius=4.)
   counts = np.arange(41)
   risk = stats.binom.pmf(counts, 40, special.expit(2.)) @ np.square(

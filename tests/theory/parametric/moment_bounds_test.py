@@ -27,7 +27,7 @@ def _counts(num_examples):
 
 
 def _programme(weight, num_examples, epsilon, cells=16):
-  """Bayes risk of two laws, in units of the squared half-distance.
+  """Bayes risk of two distributions, in units of the squared half-distance.
 
   All epsilon-DP estimates with values in a grid of [-1, 1], by the counts of
   three symbols.
@@ -35,10 +35,13 @@ def _programme(weight, num_examples, epsilon, cells=16):
   states = _counts(num_examples)
   values = np.linspace(-1, 1, cells + 1)
   probs = np.array([[stats.binom.pmf(i + j, num_examples, weight) * (absent == 0)
-                     for i, j in states for absent in ((i, j)[law],)]
-                    for law in (0, 1)])
-  costs = [sum(probs[law, k] * (values - sign)**2 / 2
-               for law, sign in ((1, -1), (0, 1))) for k in range(len(states))]
+                     for i, j in states for absent in ((i, j)[state],)]
+                    for state in (0, 1)])
+  costs = [
+      sum(probs[state, k] * (values - sign)**2 / 2
+          for state, sign in ((1, -1), (0, 1)))
+      for k in range(len(states))
+  ]
   # A replacement changes one of the three counts for another.
   pairs = [(a, b) for a, (i, j) in enumerate(states)
            for b, (k, m) in enumerate(states) if a != b
@@ -73,8 +76,8 @@ def test_two_points_take_the_best_weight():
     weights = np.linspace(0.01, 1, 400)
     wanted = np.max(weights**(2 - 2 / moment) * two_points.product_risk(
         weights, **known))
-    found = moment_bounds.pair(**known, moment=moment, radius=3.0)
-    assert found == pytest.approx(9 * wanted, rel=1e-3)
+    bound = moment_bounds.pair(**known, moment=moment, radius=3.0)
+    assert bound == pytest.approx(9 * wanted, rel=1e-3)
 
 
 def test_without_privacy_the_risk_is_that_of_two_signs():
@@ -82,10 +85,10 @@ def test_without_privacy_the_risk_is_that_of_two_signs():
   for n in (1, 2, 30):
     a, k = math.sqrt(n) / 2, np.arange(n + 1)
     weights = stats.betabinom.pmf(k, n, a, a)
-    spread = stats.beta.var(a + k, a + n - k)
+    variance = stats.beta.var(a + k, a + n - k)
     assert moment_bounds.non_private(num_examples=n, radius=2.0
                                      ) == pytest.approx(
-                                         4 * 2.0**2 * weights @ spread)
+                                         4 * 2.0**2 * weights @ variance)
 
 
 @pytest.mark.parametrize('dimension, num_examples, epsilon, moment, values', [
@@ -96,10 +99,10 @@ def test_golden_bounds_are_reproduced_and_beaten(dimension, num_examples,
                                                  epsilon, moment, values):
   known = dict(num_examples=num_examples, dimension=dimension, moment=moment,
                radius=1.0)
-  found = [printed_moments.printed_proposition_4(
+  bounds = [printed_moments.printed_proposition_4(
       **known, epsilon=epsilon, corrected=corrected)
-           for corrected in (False, True)]
-  assert found == pytest.approx(values[:2], rel=2e-3)
+            for corrected in (False, True)]
+  assert bounds == pytest.approx(values[:2], rel=2e-3)
   best = moment_bounds.sphere(**known, guarantee=PureDP(epsilon=epsilon))
   assert best > 5 * values[2]
 

@@ -1,4 +1,4 @@
-"""Exact risks of truncated means: enumeration, random laws, golden values."""
+"""Exact risks of truncated means: enumeration, random cases, golden values."""
 
 import math
 
@@ -30,31 +30,32 @@ def test_risks_at_outliers_and_bounds_are_the_golden_ones(
     known = dict(num_examples=n, threshold=value,
                  noise_factor=factor(dimension, n, epsilon))
     prob = ((moment - 1) / (moment * value))**moment
-    law = moment_risks.two_points(prob, moment=moment, radius=1.0)
-    found = (moment_risks.risk(law, **known, shrinkage=1.0),
-             moment_risks.bound(**known, moment=moment, radius=1.0,
-                                printed=loose))
-    assert found == pytest.approx(wanted, rel=4e-4)
+    distribution = moment_risks.two_points(prob, moment=moment, radius=1.0)
+    actual = (moment_risks.risk(distribution, **known, shrinkage=1.0),
+              moment_risks.bound(**known, moment=moment, radius=1.0,
+                                 printed=loose))
+    assert actual == pytest.approx(wanted, rel=4e-4)
     worst = moment_risks.worst(**known, moment=moment, radius=1.0).value
-    assert found[0] <= worst <= found[1]
+    assert actual[0] <= worst <= actual[1]
 
 
 def test_risk_is_the_enumerated_one():
-  n, law = 4, moment_risks.FiniteDistribution(np.array([-1.0, 0.5, 3.0]),
-                               np.array([0.2, 0.5, 0.3]))
+  n, distribution = 4, moment_risks.FiniteDistribution(
+      np.array([-1.0, 0.5, 3.0]), np.array([0.2, 0.5, 0.3]))
   known = dict(threshold=1.5, shrinkage=0.8)
-  clipped, risk = np.clip(law.places, -1.5, 1.5), 0.0
+  clipped, risk = np.clip(distribution.places, -1.5, 1.5), 0.0
   for i in range(n + 1):
     for j in range(n + 1 - i):
       counts = np.array([i, j, n - i - j])
-      risk += stats.multinomial.pmf(counts, n, law.probs) * (
-          0.8 * counts @ clipped / n - law.mean)**2
-  assert moment_risks.risk(law, **known, num_examples=n, noise_factor=0.1
-                           ) == pytest.approx(risk + 0.8**2 * 0.1 * 1.5**2)
+      risk += stats.multinomial.pmf(counts, n, distribution.probs) * (
+          0.8 * counts @ clipped / n - distribution.mean)**2
+  assert moment_risks.risk(
+      distribution, **known, num_examples=n,
+      noise_factor=0.1) == pytest.approx(risk + 0.8**2 * 0.1 * 1.5**2)
 
 
 def _vector_risks(generator, count, n, threshold, shrinkage, factor, moment):
-  """Risks at random laws of vectors in the plane, E |X|^k = 1 or |X| <= 1."""
+  """Risks at random distributions in the plane, E |X|^k = 1 or |X| <= 1."""
   size = generator.integers(1, 5, count)
   worst = 0.0
   for atoms in size:
@@ -69,8 +70,8 @@ def _vector_risks(generator, count, n, threshold, shrinkage, factor, moment):
     places, norms = places / scale, norms / scale
     inside = places * np.minimum(1, threshold / norms)[:, None]
     bias = shrinkage * probs @ inside - probs @ places
-    spread = probs @ (inside**2).sum(1) - ((probs @ inside)**2).sum()
-    worst = max(worst, bias @ bias + shrinkage**2 * spread / n)
+    variance = probs @ (inside**2).sum(1) - ((probs @ inside)**2).sum()
+    worst = max(worst, bias @ bias + shrinkage**2 * variance / n)
   return worst + shrinkage**2 * factor * threshold**2
 
 
@@ -81,18 +82,19 @@ def test_no_law_of_vectors_has_a_larger_risk(moment, n, threshold, shrinkage):
   worst = moment_risks.worst(
       num_examples=n, threshold=threshold, shrinkage=shrinkage,
       noise_factor=0.01, moment=moment, radius=1.0)
-  found = _vector_risks(np.random.default_rng(0), 1500, n, threshold, shrinkage,
-                        0.01, moment)
-  assert found <= worst.value * (1 + 1e-9)
-  # Attained, by a law of the class.
-  law, noise = worst.distribution, 0.01
+  largest = _vector_risks(np.random.default_rng(0), 1500, n, threshold,
+                          shrinkage, 0.01, moment)
+  assert largest <= worst.value * (1 + 1e-9)
+  # Attained, by a distribution of the class.
+  distribution, noise = worst.distribution, 0.01
   assert moment_risks.risk(
-      law, num_examples=n, threshold=threshold, shrinkage=shrinkage,
+      distribution, num_examples=n, threshold=threshold, shrinkage=shrinkage,
       noise_factor=noise) == pytest.approx(worst.value)
-  assert law.probs.sum() == pytest.approx(1) and (law.probs >= 0).all()
-  used = law.places[law.probs > 0]
+  assert distribution.probs.sum() == pytest.approx(1)
+  assert (distribution.probs >= 0).all()
+  used = distribution.places[distribution.probs > 0]
   size = np.abs(used).max() if math.isinf(moment) else (
-      np.abs(used)**moment @ law.probs[law.probs > 0])
+      np.abs(used)**moment @ distribution.probs[distribution.probs > 0])
   assert size <= 1 + 1e-9
 
 
@@ -101,7 +103,7 @@ def test_no_law_of_vectors_has_a_larger_risk(moment, n, threshold, shrinkage):
     (2, 10**6, 272.9, 0.99984), (2, 200, 3.95, 0.985), (3, 20, 0.965, 0.909),
     (8, 50, 1.07, 0.885), (3, 10, 0.5, 0.99), (4, 1000, 1.59, 0.98)])
 def test_worst_risks_are_those_of_a_fine_grid(moment, n, threshold, shrinkage):
-  """Outliers at y, all else at +-s, by the numbers of a law themselves."""
+  """Outliers at y, all else at +-s, by the numbers of a distribution."""
   prob = np.geomspace(1e-9, 1 - 1e-7, 500)[:, None, None]
   far = threshold * np.geomspace(1, 100, 300)[None, :, None]
   mean = np.linspace(-1, 1, 41)[None, None]
@@ -113,12 +115,12 @@ def test_worst_risks_are_those_of_a_fine_grid(moment, n, threshold, shrinkage):
   truth = inside + prob * (far - threshold)
   risks = (shrinkage * inside - truth)**2 + shrinkage**2 * (
       square - inside**2) / n
-  found = moment_risks.worst(
+  worst_risk = moment_risks.worst(
       num_examples=n, threshold=threshold, shrinkage=shrinkage,
       noise_factor=0.0, moment=moment, radius=1.0).value
-  assert found == pytest.approx(np.max(np.where(spare >= 0, risks, 0)),
-                                rel=6e-3)
-  assert found >= np.max(np.where(spare >= 0, risks, 0)) * (1 - 1e-5)
+  assert worst_risk == pytest.approx(np.max(np.where(spare >= 0, risks, 0)),
+                                     rel=6e-3)
+  assert worst_risk >= np.max(np.where(spare >= 0, risks, 0)) * (1 - 1e-5)
 
 
 def test_the_largest_bias_is_less_than_printed():
@@ -136,8 +138,8 @@ def test_the_largest_bias_is_less_than_printed():
 
 def test_a_tail_integral_misses_a_term():
   """Erratum E-18: mass p at y; E Y 1{Y >= T} is p y, not p (y - T)."""
-  law = moment_risks.two_points(0.01, moment=2, radius=1.0)
-  y, threshold = law.places[1], 4.0
+  distribution = moment_risks.two_points(0.01, moment=2, radius=1.0)
+  y, threshold = distribution.places[1], 4.0
   tail = integrate.quad(lambda t: 0.01 * (t <= y), threshold, y)[0]
   assert 0.01 * y == pytest.approx(tail + threshold * 0.01)
   # The norm less T has that integral for its mean: the lemma holds.
@@ -175,19 +177,19 @@ def test_pareto_laws_by_quadrature(threshold):
 def test_no_other_threshold_and_shrinkage_has_a_smaller_worst_risk(moment, n,
                                                                    factor):
   known = dict(num_examples=n, noise_factor=factor, moment=moment)
-  found = moment_risks.tuned(**known, radius=2.0)
+  tuned = moment_risks.tuned(**known, radius=2.0)
   wanted = min(moment_risks.worst(
-      **known, radius=2.0, threshold=found.threshold * t, shrinkage=c).value
+      **known, radius=2.0, threshold=tuned.threshold * t, shrinkage=c).value
                for t in np.geomspace(0.4, 2, 9) for c in (
-                   0.5, 0.8, 0.95, 0.99, 1.0, found.shrinkage))
-  assert wanted >= found.risk * (1 - 1e-4)
+                   0.5, 0.8, 0.95, 0.99, 1.0, tuned.shrinkage))
+  assert wanted >= tuned.risk * (1 - 1e-4)
   assert moment_risks.worst(
-      **known, radius=2.0, threshold=found.threshold,
-      shrinkage=found.shrinkage).value == pytest.approx(found.risk)
-  assert found.risk <= 4 * (1 + 1e-9)
+      **known, radius=2.0, threshold=tuned.threshold,
+      shrinkage=tuned.shrinkage).value == pytest.approx(tuned.risk)
+  assert tuned.risk <= 4 * (1 + 1e-9)
 
 
 def test_without_noise_nothing_is_truncated():
-  found = moment_risks.tuned(num_examples=16, noise_factor=0.0, moment=2,
+  tuned = moment_risks.tuned(num_examples=16, noise_factor=0.0, moment=2,
                              radius=3.0)
-  assert found == (math.inf, 0.8, 9 / 25)
+  assert tuned == (math.inf, 0.8, 9 / 25)

@@ -1,4 +1,4 @@
-"""Noisy counts as estimates of a proportion: laws, exact risks, privacy."""
+"""Noisy counts as estimates of a proportion: samples, exact risks, privacy."""
 
 import dataclasses
 import math
@@ -20,7 +20,7 @@ from experiments.methods.theory import risk_oracles
 _REPEATED = 40_000
 
 
-def _made(n):
+def _estimators(n):
   return {
       'mean': noisy_shares.EmpiricalShare(num_examples=n),
       'laplace': noisy_shares.LaplaceShare(num_examples=n, epsilon=0.4),
@@ -32,13 +32,13 @@ def _made(n):
 
 @pytest.mark.parametrize('name', ('mean', 'laplace', 'geometric', 'gaussian'))
 def test_simulated_risks_are_the_exact_ones(name):
-  n, made = 50, _made(50)[name].shrunk()
+  n, estimator = 50, _estimators(50)[name].shrunk()
   for seed, prob in enumerate((0.5, 0.05)):
     counts = np.random.default_rng(seed).binomial(n, prob, (_REPEATED, 1))
-    found = np.square(np.asarray(made.estimates(
+    errors = np.square(np.asarray(estimator.estimates(
         jax.random.key(seed), counts.astype(np.float64))) - prob)
-    assert found.mean() == pytest.approx(
-        made.population_risk(prob), abs=4 * found.std() / _REPEATED**0.5)
+    assert errors.mean() == pytest.approx(
+        estimator.population_risk(prob), abs=4 * errors.std() / _REPEATED**0.5)
 
 
 def test_golden_risks():
@@ -60,24 +60,25 @@ def test_golden_risks():
     assert noisy_shares.GaussianShare(
         num_examples=n, rho=rho).worst_risk() == pytest.approx(wanted)
   for epsilon, variance in ((1, 1.841), (2, .362)):
-    made = noisy_shares.GeometricShare(num_examples=9, epsilon=epsilon)
-    assert made.count_variance == pytest.approx(variance, abs=6e-4)
+    estimator = noisy_shares.GeometricShare(num_examples=9, epsilon=epsilon)
+    assert estimator.count_variance == pytest.approx(variance, abs=6e-4)
 
 
 def test_no_share_is_better_and_the_worst_is_the_worst():
-  for name, made in _made(30).items():
-    best = made.shrunk()
+  for name, estimator in _estimators(30).items():
+    best = estimator.shrunk()
     probs = np.linspace(0, 1, 101)
     assert best.population_risk(probs).max() == pytest.approx(
         best.worst_risk(), rel=1e-12), name
     for weight in np.linspace(0.005, 1, 200):
-      other = dataclasses.replace(made, weight=float(weight))
+      other = dataclasses.replace(estimator, weight=float(weight))
       assert other.worst_risk() >= best.worst_risk() - 1e-15, name
 
 
 def test_printed_noise_is_an_eighth_of_the_budget():
   """E-09: eight times the variance, and the event says so."""
-  calibrated, printed = (_made(200)[name] for name in ('gaussian', 'printed'))
+  calibrated, printed = (
+      _estimators(200)[name] for name in ('gaussian', 'printed'))
   assert printed.count_variance == pytest.approx(8 * calibrated.count_variance)
   eighth = noisy_shares.GaussianShare(num_examples=200, rho=0.05 / 8)
   assert printed.event.noise_multiplier == pytest.approx(
@@ -90,26 +91,26 @@ def test_printed_noise_is_an_eighth_of_the_budget():
 @pytest.mark.parametrize('name', ('laplace', 'gaussian', 'geometric'))
 def test_counts_of_neighbours_keep_the_budget(name):
   """Of the noise that is drawn: densities a record apart, by quadrature."""
-  made = _made(4)[name]
-  noise = np.ravel(made.estimates(jax.random.key(3), np.full(
+  estimator = _estimators(4)[name]
+  noise = np.ravel(estimator.estimates(jax.random.key(3), np.full(
       (_REPEATED, 1), 2.0))) * 4 - 2
   if name == 'geometric':
     assert (noise == np.round(noise)).all()
-    law = stats.dlaplace(1.2)
+    exact = stats.dlaplace(1.2)
     claimed = 1.2
     at = np.arange(-40, 40)
-    loss = np.max(np.abs(law.logpmf(at) - law.logpmf(at - 1)))
+    loss = np.max(np.abs(exact.logpmf(at) - exact.logpmf(at - 1)))
     cells = np.clip(noise, -3, 3)
     seen = np.array([(cells == k).mean() for k in range(-3, 4)])
-    wanted = np.concatenate([[law.cdf(-3)], law.pmf(np.arange(-2, 3)),
-                             [law.sf(2)]])
+    wanted = np.concatenate([[exact.cdf(-3)], exact.pmf(np.arange(-2, 3)),
+                             [exact.sf(2)]])
     assert np.abs(seen - wanted).max() < 5 * 0.5 / _REPEATED**0.5
   else:
-    law = (stats.laplace(scale=1 / 0.4) if name == 'laplace' else
-           stats.norm(scale=math.sqrt(10)))
-    assert stats.kstest(noise, law.cdf).pvalue > 1e-4
+    exact = (stats.laplace(scale=1 / 0.4) if name == 'laplace' else
+             stats.norm(scale=math.sqrt(10)))
+    assert stats.kstest(noise, exact.cdf).pvalue > 1e-4
     at = np.linspace(-200, 200, 400_001)
-    here, there = law.logpdf(at), law.logpdf(at - 1)
+    here, there = exact.logpdf(at), exact.logpdf(at - 1)
     if name == 'laplace':
       claimed, loss = 0.4, np.max(np.abs(here - there))
     else:
@@ -119,11 +120,11 @@ def test_counts_of_neighbours_keep_the_budget(name):
 
 
 def test_events_are_those_of_the_noise():
-  assert mechanism.epsilon(_made(9)['laplace'], delta=1e-9) == pytest.approx(
-      0.4, rel=1e-3)
-  assert mechanism.epsilon(_made(9)['geometric'], delta=1e-9) == pytest.approx(
-      1.2, rel=1e-3)
-  assert math.isinf(mechanism.epsilon(_made(9)['mean'], delta=1e-5))
+  assert mechanism.epsilon(_estimators(9)['laplace'],
+                           delta=1e-9) == pytest.approx(0.4, rel=1e-3)
+  assert mechanism.epsilon(_estimators(9)['geometric'],
+                           delta=1e-9) == pytest.approx(1.2, rel=1e-3)
+  assert math.isinf(mechanism.epsilon(_estimators(9)['mean'], delta=1e-5))
 
 
 @pytest.mark.every(2)
@@ -133,25 +134,26 @@ def test_the_table_of_noisy_counts_is_the_minimax_estimate():
     solved = risk_oracles.proportion(
         num_examples=n, guarantee=PureDP(epsilon=epsilon)).value
     assert solved == pytest.approx(program, abs=6e-6)
-    made = noisy_shares.MinimaxShare(num_examples=n, epsilon=epsilon)
-    assert made.worst_risk() == pytest.approx(solved, rel=5e-3)
+    estimator = noisy_shares.MinimaxShare(num_examples=n, epsilon=epsilon)
+    assert estimator.worst_risk() == pytest.approx(solved, rel=5e-3)
     shrunk = noisy_shares.GeometricShare(num_examples=n, epsilon=epsilon
                                          ).shrunk().worst_risk()
     assert solved * 0.999 < shrunk < 1.35 * solved
   counts = np.random.default_rng(0).binomial(20, 0.5, (_REPEATED, 1))
-  found = np.square(np.asarray(made.estimates(
+  errors = np.square(np.asarray(estimator.estimates(
       jax.random.key(0), counts.astype(np.float64))) - 0.5)
-  assert found.mean() <= made.worst_risk() + 4 * found.std() / _REPEATED**0.5
-  assert found.mean() > made.worst_risk() / 4
+  assert errors.mean() <= (
+      estimator.worst_risk() + 4 * errors.std() / _REPEATED**0.5)
+  assert errors.mean() > estimator.worst_risk() / 4
   # Neighbours: truncated geometric counts, looked up.
   noise = noisy_shares.GeometricShare(num_examples=20, epsilon=epsilon)
-  assert made.parameters.scale == noise.scale
+  assert estimator.parameters.scale == noise.scale
 
 
 @pytest.mark.sound
 def test_tables_of_noisy_counts_keep_epsilon_and_need_it():
-  """By the law of what is looked up, for all counts."""
-  made = noisy_shares.MinimaxShare(num_examples=6, epsilon=0.8)
+  """By the probabilities of the table's entries, for all counts."""
+  estimator = noisy_shares.MinimaxShare(num_examples=6, epsilon=0.8)
   asked, steps = [], np.arange(-40, 41)
 
   def noise(key, shape, scale, dtype):
@@ -159,30 +161,32 @@ def test_tables_of_noisy_counts_keep_epsilon_and_need_it():
     return jnp.asarray(np.tile(steps, 7), dtype)
   with jax.enable_x64(True), pytest.MonkeyPatch.context() as patch:
     patch.setattr(draws, 'discrete_laplace', noise)
-    wholes = np.asarray(made.draw(
+    wholes = np.asarray(estimator.draw(
         jax.random.key(0), jnp.repeat(jnp.arange(7, dtype=float), 81),
-        made.parameters)).reshape(7, 81)
+        estimator.parameters)).reshape(7, 81)
   assert asked == [pytest.approx(1 / 0.8)]
   weights = stats.dlaplace(1 / asked[0]).pmf(steps)
-  laws = np.stack([[weights[np.isclose(row, value)].sum() for value in np.unique(
-      wholes)] for row in wholes])
-  np.testing.assert_allclose(laws.sum(1), 1)
-  losses = np.abs(np.diff(np.log(laws), axis=0))
-  assert losses.max() == pytest.approx(made.event.epsilon) == 0.8
+  outcome_probs = np.stack(
+      [[weights[np.isclose(row, value)].sum()
+        for value in np.unique(wholes)]
+       for row in wholes])
+  np.testing.assert_allclose(outcome_probs.sum(1), 1)
+  losses = np.abs(np.diff(np.log(outcome_probs), axis=0))
+  assert losses.max() == pytest.approx(estimator.event.epsilon) == 0.8
   # What the table says is the minimax estimate of that noisy count.
   probs = np.linspace(0, 1, 501)
   risks = np.einsum('pc,z,czp->p', stats.binom.pmf(
       np.arange(7), 6, probs[:, None]), weights, np.square(
           wholes[:, :, None] - probs))
-  assert risks.max() == pytest.approx(made.worst_risk(), rel=1e-3)
+  assert risks.max() == pytest.approx(estimator.worst_risk(), rel=1e-3)
 
 
 def test_records_are_rounded_and_counted():
-  made = noisy_shares.EmpiricalShare(num_examples=4)
+  estimator = noisy_shares.EmpiricalShare(num_examples=4)
   data = jnp.array([1.0, 0.0, jnp.nan, 7.0])
-  assert made.release(jax.random.key(0), data) == pytest.approx(0.25)
+  assert estimator.release(jax.random.key(0), data) == pytest.approx(0.25)
   with pytest.raises(ValueError, match='there must be 4 records'):
-    made.release(jax.random.key(0), data[:3])
+    estimator.release(jax.random.key(0), data[:3])
 
 
 @pytest.mark.every(1)

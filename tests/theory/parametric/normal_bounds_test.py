@@ -17,7 +17,7 @@ _PURE, _ZCDP = notions.PureDP, notions.ZCDP
 _N = 10**4
 
 
-def _found(d, guarantee, version, radius=math.inf, n=_N):
+def _bound_of(d, guarantee, version, radius=math.inf, n=_N):
   return normal_bounds.proposition(
       num_examples=n, guarantee=guarantee, dimension=d, radius=radius,
       gamma=0.5, version=version)
@@ -30,7 +30,8 @@ def _term(d, guarantee, words):
 
 def test_proposition_has_the_golden_values():
   for guarantee in (None, _PURE(epsilon=1.0), _ZCDP(rho=0.5)):
-    assert _found(66, guarantee, 'printed') == pytest.approx(1.01e-7, rel=0.01)
+    assert _bound_of(66, guarantee,
+                     'printed') == pytest.approx(1.01e-7, rel=0.01)
   for d, guarantee, few, many in (
       (66, None, 1.71e-6, 2.84e-5), (66, _PURE(epsilon=1.0), 5.4e-11, 8.4e-9),
       (66, _ZCDP(rho=0.5), 7.0e-11, 2.1e-9), (100, None, 4.52e-6, 4.46e-5),
@@ -39,8 +40,8 @@ def test_proposition_has_the_golden_values():
     words = normal_bounds._log_words(d)
     assert _term(d, guarantee, d / 32) == pytest.approx(few, rel=0.01)
     assert _term(d, guarantee, words) == pytest.approx(many, rel=0.01)
-    assert _found(d, guarantee, 'words') >= _term(d, guarantee, d / 32)
-    assert _found(d, guarantee, 'optimised') >= _term(d, guarantee, words)
+    assert _bound_of(d, guarantee, 'words') >= _term(d, guarantee, d / 32)
+    assert _bound_of(d, guarantee, 'optimised') >= _term(d, guarantee, words)
   assert normal_bounds._log_words(66) == pytest.approx(11.0, abs=0.05)
 
 
@@ -52,44 +53,44 @@ def test_scores_and_packings_have_the_golden_values():
                                                 4.334e-3),
       (100, _N, _ZCDP(rho=0.005), 9.950e-3), (500, 10**5, _ZCDP(rho=0.1),
                                               1.129e-4)):
-    found = {bound.name: bound.value for bound in normal_bounds.lower(
+    bounds = {bound.name: bound.value for bound in normal_bounds.lower(
         num_examples=n, guarantee=guarantee, dimension=d, radius=1e6,
         sigma=1.0)}
     # Of LB-15, d^2 / (n^2 chi^2); sampling comes to it, and under pure privacy
     # a record pulls .4 epsilon and not epsilon.
-    gained = found['scores'] - d / n
+    gained = bounds['scores'] - d / n
     assert gained > wanted * (0.99 if isinstance(guarantee, _ZCDP) else 2)
     assert gained < wanted * (1.01 if isinstance(guarantee, _ZCDP) else 6.5)
-    assert found['van Trees'] == pytest.approx(d / n, rel=1e-6)
+    assert bounds['van Trees'] == pytest.approx(d / n, rel=1e-6)
   for d, epsilon, wanted in ((66, 0.05, 2.82e-3), (100, 0.1, 1.63e-3),
                              (66, 1.0, 5.35e-6)):
     known = dict(num_examples=_N, guarantee=_PURE(epsilon=epsilon), dimension=d,
                  radius=2.0)
-    found = normal_bounds.packing(**known)
+    bounds = normal_bounds.packing(**known)
     # A finer grid; a tenth more at most.
-    assert wanted * 0.999 < found < 1.1 * wanted
-    assert normal_bounds.ball(**known) > found
+    assert wanted * 0.999 < bounds < 1.1 * wanted
+    assert normal_bounds.ball(**known) > bounds
 
 
 def test_the_printed_proposition_sees_no_privacy_and_is_too_small():
   """Erratum E-19: 65536 below d s^2 / n, private below n epsilon^2 = d/8192."""
-  assert 66 / _N / _found(66, None, 'printed') == pytest.approx(65536)
+  assert 66 / _N / _bound_of(66, None, 'printed') == pytest.approx(65536)
   at = math.sqrt(66 / 8192 / _N)
-  free = _found(66, None, 'printed')
-  assert _found(66, _PURE(epsilon=1.01 * at), 'printed') == free
-  assert _found(66, _PURE(epsilon=0.99 * at), 'printed') > free
+  free = _bound_of(66, None, 'printed')
+  assert _bound_of(66, _PURE(epsilon=1.01 * at), 'printed') == free
+  assert _bound_of(66, _PURE(epsilon=0.99 * at), 'printed') > free
   rho = 1 / (2 * 128**2 * _N)
-  assert _found(66, _ZCDP(rho=1.01 * rho), 'printed') == free
-  assert _found(66, _ZCDP(rho=0.99 * rho), 'printed') > free
+  assert _bound_of(66, _ZCDP(rho=1.01 * rho), 'printed') == free
+  assert _bound_of(66, _ZCDP(rho=0.99 * rho), 'printed') > free
   # The rate d / (n^2 rho) lacks a factor d: the scores have it.
-  grown = [_found(d, _ZCDP(rho=rho / 1e3), 'printed') for d in (100, 400)]
+  grown = [_bound_of(d, _ZCDP(rho=rho / 1e3), 'printed') for d in (100, 400)]
   assert grown[1] / grown[0] == pytest.approx(4)
   best = [scores.private(dimension=d, num_examples=_N, guarantee=_ZCDP(
       rho=rho / 1e3), information=1.0, prior_information=0.0)
           for d in (100, 400)]
   assert best[1] / best[0] == pytest.approx(16)
   with pytest.raises(ValueError, match='66'):
-    _found(65, None, 'printed')
+    _bound_of(65, None, 'printed')
 
 
 def test_sixty_six_is_the_least_dimension_of_the_proof():
@@ -111,15 +112,15 @@ def test_information_bounds_what_words_tell():
   gaps = np.sqrt(np.sum(words[:, None] != words, -1)) * a
   variations = 2 * stats.norm.cdf(gaps / 2) - 1
   log = math.log(len(words))
-  for guarantee, found in (
+  for guarantee, error in (
       (_PURE(epsilon=0.1), testing.fano_pure(variations, num_records=n,
                                              epsilon=0.1)),
       (_ZCDP(rho=rho), testing.fano_zcdp(variations, num_records=n, rho=rho))):
-    told = (1 - found) * log - 1
+    information = (1 - error) * log - 1
     bound = normal_bounds.information(a, num_examples=n, guarantee=guarantee,
                                       dimension=16, gamma=0.5)
     # Not more than Pinsker's inequality and the mean distance cost.
-    assert told <= bound < 3 * told
+    assert information <= bound < 3 * information
 
 
 def test_the_prior_of_least_information():
@@ -139,7 +140,7 @@ def test_without_any_information_the_ball_is_that_of_its_uniform_law():
     known = dict(num_examples=7, dimension=d, radius=3.0)
     assert normal_bounds.ball(**known, guarantee=_PURE(epsilon=0.0)
                               ) == pytest.approx(9 * d / (d + 2))
-    # Of one record alone, of any law: privacy is all that keeps it.
+    # Of one record alone, of any distribution: privacy is all that keeps it.
     wide = dict(known, num_examples=1, radius=1e6)
     assert normal_bounds.ball(**wide, guarantee=_PURE(epsilon=2.0)
                               ) == pytest.approx(
@@ -151,9 +152,9 @@ def test_the_cube_of_one_coordinate_is_two_points():
   sizes = np.geomspace(1e-3, 2, 400)
   shares = two_points.product_risk(
       2 * stats.norm.cdf(sizes) - 1, num_examples=50, guarantee=guarantee)
-  found = normal_bounds.cube(num_examples=50, guarantee=guarantee, dimension=1,
+  bound = normal_bounds.cube(num_examples=50, guarantee=guarantee, dimension=1,
                              radius=2.0)
-  assert found == pytest.approx(np.max(sizes**2 * shares), rel=0.01)
+  assert bound == pytest.approx(np.max(sizes**2 * shares), rel=0.01)
   several = normal_bounds.cube(num_examples=50, guarantee=guarantee,
                                dimension=9, radius=6.0)
   assert several == pytest.approx(9 * np.max(sizes**2 * shares), rel=0.01)

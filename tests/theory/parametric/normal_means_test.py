@@ -37,9 +37,9 @@ def _plane(distance, clip, dimension, sigma):
                                   (0.0, 1.0, 6, 0.5), (1.0, 0.2, 3, 1.0)])
 def test_moments_are_those_of_integrals_in_the_plane(case):
   distance, clip, dimension, sigma = case
-  found = clipped_normals.moments(distance, clip, dimension=dimension,
-                                  sigma=sigma)
-  assert found == pytest.approx(_plane(*case), rel=3e-4, abs=3e-5)
+  moments = clipped_normals.moments(distance, clip, dimension=dimension,
+                                    sigma=sigma)
+  assert moments == pytest.approx(_plane(*case), rel=3e-4, abs=3e-5)
 
 
 def test_moments_of_one_coordinate():
@@ -72,27 +72,27 @@ def _once(guarantee, clip=3.0, n=30):
 @pytest.mark.slow
 @pytest.mark.parametrize('guarantee', [_PURE, _ZCDP])
 def test_simulated_risks_are_the_exact_ones(guarantee):
-  made, mean = _once(guarantee), np.array([2.0, 0, 0])
-  found = np.asarray(made.simulated(jax.random.key(3), mean,
-                                    num_repetitions=4000))
-  squares = np.sum(np.square(found - mean), -1)
+  estimator, mean = _once(guarantee), np.array([2.0, 0, 0])
+  estimates = np.asarray(estimator.simulated(jax.random.key(3), mean,
+                                             num_repetitions=4000))
+  squares = np.sum(np.square(estimates - mean), -1)
   assert squares.mean() == pytest.approx(
-      float(made.risk_at(2.0)), abs=4 * squares.std() / 4000**0.5)
+      float(estimator.risk_at(2.0)), abs=4 * squares.std() / 4000**0.5)
 
 
 def test_what_a_release_costs_is_the_guarantee():
   rounds = (normal_means.Round(9.0, 0.3), normal_means.Round(2.0, 0.7))
-  made = {of: normal_means.NormalMean(
+  by_budget = {of: normal_means.NormalMean(
       num_examples=30, dimension=3, radius=2.0, sigma=1.0, guarantee=of,
       rounds=rounds) for of in (_PURE, _ZCDP, _APPROX)}
   replace = Adjacency.REPLACE_ONE
-  assert accounting.epsilon(made[_PURE].event, delta=1e-12, adjacency=replace
-                            ) == pytest.approx(0.7, rel=1e-3)
-  assert accounting.epsilon(made[_APPROX].event, delta=1e-4, adjacency=replace
-                            ) == pytest.approx(0.8, rel=2e-3)
+  assert accounting.epsilon(by_budget[_PURE].event, delta=1e-12,
+                            adjacency=replace) == pytest.approx(0.7, rel=1e-3)
+  assert accounting.epsilon(by_budget[_APPROX].event, delta=1e-4,
+                            adjacency=replace) == pytest.approx(0.8, rel=2e-3)
   # Shifts of a record that goes from one end of the ball to the other.
   shifts = [2 * turn.clip / 30 / scale
-            for turn, scale in zip(rounds, made[_ZCDP].scales)]
+            for turn, scale in zip(rounds, by_budget[_ZCDP].scales)]
   assert np.sum(np.square(shifts)) / 2 == pytest.approx(0.05)
   level = notions.TotalVariationPrivacy(level=0.3)
   shift = math.sqrt(2 * gaussian_noise.rho(level))
@@ -109,10 +109,10 @@ def test_a_record_moves_a_round_by_twice_the_clip_at_most():
   several[:, 2] = [[9.0, 0], [-50, 0], [0, 0], [np.nan, 1], [0, np.inf]]
   with jax.enable_x64(True):
     kept = jax.vmap(silent.statistic)(several)
-  moved = np.asarray(silent.estimates(jax.random.key(0), kept))
-  gaps = np.linalg.norm(np.array(moved)[:, None] - np.array(moved), axis=-1)
+  centres = np.asarray(silent.estimates(jax.random.key(0), kept))
+  gaps = np.linalg.norm(np.array(centres)[:, None] - np.array(centres), axis=-1)
   assert gaps.max() == pytest.approx(2 * 1.5 / 4)
-  np.testing.assert_allclose(moved[3], moved[2])
+  np.testing.assert_allclose(centres[3], centres[2])
   with pytest.raises(ValueError, match='shape'):
     silent.release(jax.random.key(0), records[:3])
 
@@ -138,66 +138,67 @@ def test_coinpress_beats_one_round_and_ours_beats_coinpress(case):
   once = normal_means.clipped_once(
       **known, clip=radius + coinpress.tail(d, failure_prob=0.01)).worst_risk()
   mean = np.eye(d)[0] * radius
-  risk, error = zip(*(_measured(made(**known), mean)
-                      for made in (coinpress.printed, coinpress.tuned)))
+  risk, error = zip(*(_measured(estimator(**known), mean)
+                      for estimator in (coinpress.printed, coinpress.tuned)))
   assert once / risk[0] == pytest.approx(wanted, rel=within)
   bound = coinpress.risk_bound(**known)
   assert risk[1] - 4 * error[1] < bound < 1.05 * risk[0]
   assert risk[1] == pytest.approx(bound, rel=0.25)
 
 
-def _measured(made, mean, repetitions=150):
-  found = np.asarray(made.simulated(jax.random.key(7), mean,
-                                    num_repetitions=repetitions))
-  squares = np.sum(np.square(found - mean), -1)
+def _measured(estimator, mean, repetitions=150):
+  estimates = np.asarray(estimator.simulated(jax.random.key(7), mean,
+                                             num_repetitions=repetitions))
+  squares = np.sum(np.square(estimates - mean), -1)
   return squares.mean(), squares.std() / repetitions**0.5
 
 
 def test_rounds_start_as_far_from_the_mean_as_the_laws_allow():
   prob = 0.01
   noise = dict(n=50, d=4, sigma=2.0, prob=prob)
-  reach = coinpress._error_bound(0.3, guarantee=_ZCDP, **noise)
-  assert stats.chi2.sf(reach**2 / (4 / 50 + 0.09), 4) == pytest.approx(prob)
+  distance = coinpress._error_bound(0.3, guarantee=_ZCDP, **noise)
+  assert stats.chi2.sf(distance**2 / (4 / 50 + 0.09), 4) == pytest.approx(prob)
   generator = np.random.default_rng(0)
   sampled = generator.normal(0, 2 / 50**0.5, (40_000, 4))
   far = generator.normal(0, 1, (40_000, 4))
   far *= (0.3 * generator.gamma(4, 1, 40_000)
           / np.linalg.norm(far, axis=-1))[:, None]
   norms = np.linalg.norm(sampled + far, axis=-1)
-  reach = coinpress._error_bound(0.3, guarantee=_PURE, **noise)
-  assert np.mean(norms > reach) < prob
-  assert np.mean(norms > 0.7 * reach) > prob
+  distance = coinpress._error_bound(0.3, guarantee=_PURE, **noise)
+  assert np.mean(norms > distance) < prob
+  assert np.mean(norms > 0.7 * distance) > prob
   # Of so many records that noise is all: half of the failures are its own.
-  reach = coinpress._error_bound(0.3, guarantee=_PURE, **dict(noise, n=10**14))
-  assert stats.gamma.sf(reach / 0.3, 4) == pytest.approx(prob / 2, rel=1e-4)
-  reach = coinpress._error_bound(0.0, guarantee=_PURE, **noise)
-  assert stats.chi2.sf(reach**2 / (4 / 50), 4) == pytest.approx(prob / 2)
+  distance = coinpress._error_bound(0.3, guarantee=_PURE,
+                                    **dict(noise, n=10**14))
+  assert stats.gamma.sf(distance / 0.3, 4) == pytest.approx(prob / 2, rel=1e-4)
+  distance = coinpress._error_bound(0.0, guarantee=_PURE, **noise)
+  assert stats.chi2.sf(distance**2 / (4 / 50), 4) == pytest.approx(prob / 2)
 
 
 def test_no_record_is_clipped_before_the_last_round():
   known = dict(num_examples=1000, dimension=10, radius=100.0, sigma=2.0,
                guarantee=_ZCDP)
-  made, reach = coinpress.tuned(**known), 100.0
-  assert len(made.rounds) > 2 and made.projected
-  for turn, scale in zip(made.rounds[:-1], made.scales[:-1]):
-    assert 1000 * stats.chi.sf((turn.clip - reach) / 2, 10) < 1e-7
-    spread = math.hypot(2 / 1000**0.5, scale)
+  estimator, distance = coinpress.tuned(**known), 100.0
+  assert len(estimator.rounds) > 2 and estimator.projected
+  for turn, scale in zip(estimator.rounds[:-1], estimator.scales[:-1]):
+    assert 1000 * stats.chi.sf((turn.clip - distance) / 2, 10) < 1e-7
+    stddev = math.hypot(2 / 1000**0.5, scale)
     # The next round starts within this, but for a failure or two.
-    reach = spread * stats.chi.isf(1e-7, 10)
+    distance = stddev * stats.chi.isf(1e-7, 10)
   far = stats.norm.isf(1e-7)
-  assert made.rounds[-1].clip > reach + 2 * math.sqrt(10)
-  assert made.rounds[-1].clip < reach + 2 * (math.sqrt(10) + far)
+  assert estimator.rounds[-1].clip > distance + 2 * math.sqrt(10)
+  assert estimator.rounds[-1].clip < distance + 2 * (math.sqrt(10) + far)
 
 
 def test_printed_rounds_are_those_of_the_algorithm():
-  made = coinpress.printed(num_examples=1000, dimension=10, radius=20.0,
-                           sigma=2.0, guarantee=_ZCDP)
+  estimator = coinpress.printed(num_examples=1000, dimension=10, radius=20.0,
+                                sigma=2.0, guarantee=_ZCDP)
   far = coinpress.tail(10, failure_prob=0.01)
   log = math.log(100)
   assert far**2 == pytest.approx(10 + 2 * math.sqrt(10 * log) + 2 * log)
-  assert made.rounds[0] == (20 + 2 * far, 1 / 8)
-  noise = 2 * made.rounds[0].clip / 1000 / math.sqrt(2 * 0.05 / 8)
-  assert made.rounds[1].clip == pytest.approx(
+  assert estimator.rounds[0] == (20 + 2 * far, 1 / 8)
+  noise = 2 * estimator.rounds[0].clip / 1000 / math.sqrt(2 * 0.05 / 8)
+  assert estimator.rounds[1].clip == pytest.approx(
       far * math.hypot(2 / 1000**0.5, noise) + 2 * far)
   assert stats.chi.sf(far, 10) < 0.01
 
@@ -232,16 +233,17 @@ def test_the_bound_of_rounds_counts_all_their_failures(guarantee):
   n, d, radius, sigma = 1000, 10, 100.0, 2.0
   known = dict(num_examples=n, dimension=d, radius=radius, sigma=sigma,
                guarantee=guarantee)
-  made, sampling = coinpress.tuned(**known), d * sigma**2 / n
-  many = len(made.rounds)
+  estimator, sampling = coinpress.tuned(**known), d * sigma**2 / n
+  many = len(estimator.rounds)
   assert many > 1
   prob = 1e-3 * sampling / (4 * radius**2 * many)
-  reach = coinpress._error_bound(made.scales[-2], n, d, sigma, guarantee, prob)
-  mean, square = clipped_normals.excess(made.rounds[-1].clip - reach,
+  distance = coinpress._error_bound(estimator.scales[-2], n, d, sigma,
+                                    guarantee, prob)
+  mean, square = clipped_normals.excess(estimator.rounds[-1].clip - distance,
                                         dimension=d, sigma=sigma)
-  moved = square / n + mean**2 * (1 - 1 / n)
-  noise = normal_means.noise_risk(made.scales[-1], dimension=d,
+  squared_bias = square / n + mean**2 * (1 - 1 / n)
+  noise = normal_means.noise_risk(estimator.scales[-1], dimension=d,
                                   guarantee=guarantee)
-  sure = (math.sqrt(sampling) + math.sqrt(moved))**2 + noise
+  sure = (math.sqrt(sampling) + math.sqrt(squared_bias))**2 + noise
   assert coinpress.risk_bound(**known) - sure == pytest.approx(
       4 * radius**2 * prob * many, rel=1e-3)

@@ -60,20 +60,20 @@ def test_the_introduction_lost_a_factor():
     printed = proportion_bounds.printed_introduction(
         num_examples=n, epsilon=epsilon) * square
     assert printed == pytest.approx(1 / 8)
-    found = {bound.name: bound.value for bound in proportion_bounds.lower(
+    bounds = {bound.name: bound.value for bound in proportion_bounds.lower(
         num_examples=n, guarantee=PureDP(epsilon=epsilon))}
-    assert found['two proportions'] * square > 0.8 > printed
-    assert found['minimax, solved'] > found['two proportions']
+    assert bounds['two proportions'] * square > 0.8 > printed
+    assert bounds['minimax, solved'] > bounds['two proportions']
 
 
 def test_constants_of_zcdp():
   """By tests and by scores, beside the 1/64 of Lalanne (2023)."""
   n, rho = 10**5, 1e-8
-  found = {bound.name: bound.value * n**2 * rho
-           for bound in proportion_bounds.lower(num_examples=n,
-                                                guarantee=ZCDP(rho=rho))}
-  assert 0.047 < found['two proportions'] < found['scores'] < 0.5
-  assert found['scores'] > 0.28
+  bounds = {bound.name: bound.value * n**2 * rho
+            for bound in proportion_bounds.lower(num_examples=n,
+                                                 guarantee=ZCDP(rho=rho))}
+  assert 0.047 < bounds['two proportions'] < bounds['scores'] < 0.5
+  assert bounds['scores'] > 0.28
 
 
 def _random_guarantees(rng):
@@ -85,30 +85,30 @@ def _random_guarantees(rng):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize('made', (proportions.STUDY, supports.STUDY,
-                                  supports.ABSOLUTE), ids=lambda s: s.name)
-def test_no_bound_is_above_an_estimator_or_a_constant(made):
+@pytest.mark.parametrize('study', (proportions.STUDY, supports.STUDY,
+                                   supports.ABSOLUTE), ids=lambda s: s.name)
+def test_no_bound_is_above_an_estimator_or_a_constant(study):
   """Random n and budgets, to 0 and beyond all use (E-11)."""
   rng = np.random.default_rng(0)
   for _ in range(12):
     n = int(10**rng.uniform(0, 3.3))
     for guarantee in _random_guarantees(rng):
       arguments = dict(num_examples=n, guarantee=guarantee)
-      trivial = made.trivial()
-      for bound in made.lower(**arguments):
+      trivial = study.trivial()
+      for bound in study.lower(**arguments):
         assert 0 <= bound.value <= trivial * (1 + 1e-12), (bound, arguments)
-        for upper in made.upper(**arguments):
+        for upper in study.upper(**arguments):
           assert bound.value <= upper.value * (1 + 1e-9), (bound, upper,
                                                            arguments)
-      assert made.best_lower(**arguments).value <= made.best_upper(
+      assert study.best_lower(**arguments).value <= study.best_upper(
           **arguments).value * (1 + 1e-9)
   for guarantee in (PureDP(epsilon=0.0), ZCDP(rho=0.0),
                     TotalVariationPrivacy(level=0.0)):
-    found = made.best_lower(num_examples=9, guarantee=guarantee)
+    best = study.best_lower(num_examples=9, guarantee=guarantee)
     # Nobody may use the data, and two points at the ends say so.
-    assert found.value == pytest.approx(made.trivial())
-    assert made.best_upper(num_examples=9, guarantee=guarantee
-                           ).name == 'best constant'
+    assert best.value == pytest.approx(study.trivial())
+    assert study.best_upper(num_examples=9, guarantee=guarantee
+                            ).name == 'best constant'
 
 
 def test_without_privacy_the_minimax_risk_is_attained():
@@ -136,18 +136,19 @@ def test_what_is_offered_for_a_guarantee_and_how_much_it_errs(guarantee,
   if guarantee == PureDP(epsilon=0.0):
     assert proportions.estimators(num_examples=40, guarantee=guarantee) == ()
     return
-  found = proportions.STUDY.upper(num_examples=40, guarantee=guarantee)
-  plain = [upper for upper in found if upper.name in names]
-  assert sorted({upper.name.removesuffix(', shrunk') for upper in found}) == (
+  bounds = proportions.STUDY.upper(num_examples=40, guarantee=guarantee)
+  plain = [upper for upper in bounds if upper.name in names]
+  assert sorted({upper.name.removesuffix(', shrunk') for upper in bounds}) == (
       sorted({name.removesuffix(', shrunk') for name in names}))
   assert {upper.name for upper in plain} == set(names)
-  made = proportions.estimators(num_examples=40, guarantee=guarantee)
-  values = [each.worst_risk() for each in made]
-  assert [upper.value for upper in found[len(found) - len(made):]] == values
-  assert all(upper.exact for upper in found)
+  estimators = proportions.estimators(num_examples=40, guarantee=guarantee)
+  values = [each.worst_risk() for each in estimators]
+  start = len(bounds) - len(estimators)
+  assert [upper.value for upper in bounds[start:]] == values
+  assert all(upper.exact for upper in bounds)
   lower = proportions.STUDY.best_lower(num_examples=40, guarantee=guarantee)
-  assert lower.value <= min(upper.value for upper in found) * (1 + 1e-9)
-  best = {upper.name: upper.value for upper in found}
+  assert lower.value <= min(upper.value for upper in bounds) * (1 + 1e-9)
+  best = {upper.name: upper.value for upper in bounds}
   if 'table of noisy counts' in best:
     # What can be had at all: within half a per cent of what cannot be beaten.
     assert best['table of noisy counts'] < 1.005 * min(best.values())

@@ -38,7 +38,7 @@ def _interval(finder):
       step=0.1, clip=0.6, half=0.2)
 
 
-MADE = {
+ESTIMATORS = {
     'means': likelihood.SufficientStatistics(guarantee=_PURE, **_LIKELIHOOD),
     'means, rho': likelihood.SufficientStatistics(
         guarantee=_ZCDP, **_LIKELIHOOD),
@@ -88,13 +88,13 @@ def _uses_records(release, data):
 
 
 @pytest.mark.sound
-@pytest.mark.parametrize('name', MADE)
+@pytest.mark.parametrize('name', ESTIMATORS)
 def test_nothing_of_records_is_released_without_noise(name):
-  made = MADE[name]
-  plane = hasattr(made, 'dimension') or hasattr(made, 'model')
+  estimator = ESTIMATORS[name]
+  plane = hasattr(estimator, 'dimension') or hasattr(estimator, 'model')
   data = np.linspace(0, 1, 80).reshape(40, 2)
   data = data if plane else data[:, 0]
-  assert not _uses_records(made.release, data)
+  assert not _uses_records(estimator.release, data)
   # What shows the largest record beside it is seen.
   assert _uses_records(lambda key, data: jax.tree.map(
-      lambda leaf: leaf + jnp.max(data), made.release(key, data)), data)
+      lambda leaf: leaf + jnp.max(data), estimator.release(key, data)), data)

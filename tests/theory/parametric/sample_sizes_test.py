@@ -56,8 +56,8 @@ def test_steps_and_flat_stretches_are_found():
     return 1.0 if n < 1000 else 0.5 if n < 54_321 else 0.0
   known = dict(guarantee=GUARANTEE)
   assert sample_sizes.enough(of(risk), target_risk=0.7, **known) == 1000
-  found = sample_sizes.enough(of(risk), target_risk=0.3, **known)
-  assert 54_321 <= found <= 54_321 * 1.002
+  size = sample_sizes.enough(of(risk), target_risk=0.3, **known)
+  assert 54_321 <= size <= 54_321 * 1.002
   few = sample_sizes.too_few(of(risk), target_risk=0.3, **known)
   assert 54_321 / 1.002 <= few < 54_321
 

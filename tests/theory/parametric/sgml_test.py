@@ -1,4 +1,4 @@
-"""Tests of DP-SGML: its law, its guarantee, its utility, what it refuses."""
+"""Tests of DP-SGML: its noise, its guarantee, its utility, what it refuses."""
 
 import functools
 import math
@@ -31,13 +31,13 @@ def terms(size, dimension, rho, radius):
   model = families.Model(dimension=dimension, radius=radius)
   truth = rng.uniform(-.6 * radius, .6 * radius, (800, dimension))
   means = rng.binomial(size, special.expit(truth)) / size
-  found = {}
+  by_kind = {}
   for printed in (True, False):
-    made = make(num_examples=size, rho=rho, model=model, printed=printed)
-    errors = np.square(np.asarray(made.estimates(KEY, means))
+    estimator = make(num_examples=size, rho=rho, model=model, printed=printed)
+    errors = np.square(np.asarray(estimator.estimates(KEY, means))
                        - model.fit(means)).sum(1)
-    found[printed] = made, errors.mean(), errors.std() / math.sqrt(800)
-  return found
+    by_kind[printed] = estimator, errors.mean(), errors.std() / math.sqrt(800)
+  return by_kind
 
 
 # (n, d, rho, b): K, privacy term of 150 to 200 runs, 9 d L^2 / (rho lambda^2
@@ -54,13 +54,13 @@ GOLDEN = {(500, 5, .5, 1.): (26, 1.22e-2, 2.49e-2),
 def test_golden(point):
   """Item G-12; and the bounds that hold, with two to five times less noise."""
   steps, term, bound = GOLDEN[point]
-  made, mean, error = terms(*point)[True]
-  assert made.steps == steps
-  assert made.printed_utility == pytest.approx(bound, rel=3e-3)
+  estimator, mean, error = terms(*point)[True]
+  assert estimator.steps == steps
+  assert estimator.printed_utility == pytest.approx(bound, rel=3e-3)
   # Deviations of a run are .6 to .3 of the mean in 5 and 20 coordinates.
-  spread = .65 * math.sqrt(5 / made.model.dimension) / math.sqrt(150)
+  spread = .65 * math.sqrt(5 / estimator.model.dimension) / math.sqrt(150)
   assert mean == pytest.approx(term, rel=4 * spread + 4 * error / mean)
-  assert mean - 4 * error <= made.utility <= made.printed_utility
+  assert mean - 4 * error <= estimator.utility <= estimator.printed_utility
   exact, less, small = terms(*point)[False]
   assert less - 4 * small <= exact.utility
   assert mean > 4 * less
@@ -87,12 +87,12 @@ def test_utility_is_that_of_output_perturbation():
   """(1 - c^K)^2 d^2 / (2 rho lambda^2 n^2), and what is left of the start."""
   for radius, steps in ((1., 3), (1., 40), (3., 100)):
     model = families.Model(dimension=4, radius=radius)
-    made = make(model=model, num_steps=steps, rho=.07)
+    estimator = make(model=model, num_steps=steps, rho=.07)
     lambd = model.strong_convexity
     kept = 1 - 2 * lambd
     wanted = (4 * kept**(2 * steps) * radius**2 + (1 - kept**steps)**2 * 16
               / (2 * .07 * (lambd * 500)**2))
-    assert made.utility == pytest.approx(wanted)
+    assert estimator.utility == pytest.approx(wanted)
 
 
 @pytest.mark.sound
@@ -104,13 +104,14 @@ def test_quadratic_law():
   draw = make(model=model).draw
   steps = sgml.Steps(*map(jnp.float32, (1e6, .4, .4 * 1.3, .9)), jnp.int32(3),
                      jnp.uint32(0), jnp.float32(1))
-  found = np.asarray(jax.jit(jax.vmap(draw, (0, None, None)))(
+  iterates = np.asarray(jax.jit(jax.vmap(draw, (0, None, None)))(
       jax.random.split(KEY, 40_000), jnp.full(1, .7), steps))[:, 0]
   mean = .7 * (1 - .6**3)
   variance = (.4 * 1.3)**2 * (1 - .6**6) / (1 - .36) + .81 * .6**6
-  assert found.mean() == pytest.approx(mean, abs=4.5 * math.sqrt(
+  assert iterates.mean() == pytest.approx(mean, abs=4.5 * math.sqrt(
       variance / 40_000))
-  assert found.var() == pytest.approx(variance, rel=4.5 * math.sqrt(2 / 40_000))
+  assert iterates.var() == pytest.approx(variance,
+                                         rel=4.5 * math.sqrt(2 / 40_000))
 
 
 @pytest.mark.sound
@@ -118,27 +119,28 @@ def test_quadratic_law():
 def test_last_iterates_of_neighbours_differ_by_what_is_claimed(steps):
   """Of quadratic likelihoods, whose iterates are normal: rho is exact."""
   model = families.Model(dimension=2, radius=1e6, family=QUADRATIC)
-  made = make(model=model, num_steps=steps)
+  estimator = make(model=model, num_steps=steps)
   with jax.enable_x64(True):
-    numbers = jax.tree.map(np.asarray, made.parameters)
+    numbers = jax.tree.map(np.asarray, estimator.parameters)
   assert int(numbers.num_steps) == steps
   kept = 1 - float(numbers.rate)
   iterates = kept**np.arange(steps)
   shift = float(numbers.rate) * iterates.sum() * math.sqrt(2) / 500
   deviation = float(numbers.noise) * math.sqrt(np.square(iterates).sum())
-  assert (shift / deviation)**2 / 2 == pytest.approx(made.rho)
-  assert made.event.noise_multiplier == pytest.approx(2 * deviation / shift)
-  # The start tells nothing, and batches are no part of it.
+  assert (shift / deviation)**2 / 2 == pytest.approx(estimator.rho)
+  assert estimator.event.noise_multiplier == pytest.approx(
+      2 * deviation / shift)
+  # The start reveals nothing, and batches are no part of it.
   assert numbers.start == 0 and numbers.threshold == 0
 
 
 @pytest.mark.sound
 def test_a_batch_moves_by_one_record_with_the_chance_that_is_claimed():
   """One step from 0, over all batches of six records."""
-  made = make(batch_descents.BatchDescent, 6, model=families.Model(
+  estimator = make(batch_descents.BatchDescent, 6, model=families.Model(
       dimension=1, radius=9.), batch_size=2, num_steps=1, rho=.3)
   with jax.enable_x64(True):
-    numbers = jax.tree.map(np.asarray, made.parameters)
+    numbers = jax.tree.map(np.asarray, estimator.parameters)
   assert float(numbers.batch_size) == 2
   assert int(numbers.threshold) / 2**32 == pytest.approx(2 / 6)
   data = np.array([0., 1, 1, 0, 1, 1])
@@ -146,24 +148,25 @@ def test_a_batch_moves_by_one_record_with_the_chance_that_is_claimed():
       sum(data[i] - .5 for i in range(6) if batch >> i & 1) / 2
       for batch in range(64)])
   other = np.append(1 - data[0], data[1:])
-  moved = float(numbers.rate) * np.abs(means(data) - means(other))
+  changes = float(numbers.rate) * np.abs(means(data) - means(other))
   # Batches with the record alone tell anything of it.
-  assert (moved > 0).sum() == 32
-  event = made.event.event
+  assert (changes > 0).sum() == 32
+  event = estimator.event.event
   assert event.sampling_probability == int(numbers.threshold) / 2**32
   # A record that is replaced moves the mean by twice the norm of one, L / m.
-  assert event.event.noise_multiplier <= 2 * float(numbers.noise) / moved.max()
+  assert event.event.noise_multiplier <= 2 * float(
+      numbers.noise) / changes.max()
 
 
 def test_printed_numbers():
   """eta = 1 / (2 beta), s^2 = 4 L^2 / (rho lambda n^2), start 2 s^2 / lambda."""
-  made = make(printed=True)
+  estimator = make(printed=True)
   share = special.expit(1.)
   lambd = share * (1 - share)
   variance = 4 * 5 * share**2 / (.5 * lambd * 500**2)
-  assert made.learning_rate == 2
-  assert made.descent.step_stddev**2 == pytest.approx(4 * variance)
-  assert made.start_stddev**2 == pytest.approx(2 * variance / lambd)
+  assert estimator.learning_rate == 2
+  assert estimator.descent.step_stddev**2 == pytest.approx(4 * variance)
+  assert estimator.start_stddev**2 == pytest.approx(2 * variance / lambd)
   batches = make(batch_descents.BatchDescent, printed=True, batch_size=50)
   assert batches.noise_multiplier == pytest.approx(
       2 * 50 * math.sqrt(.25 / lambd) / (500 * math.sqrt(.5)))
@@ -175,9 +178,9 @@ def test_small_batches_are_refused_what_is_false_of_them():
       2 / math.sqrt(2 * .5))
   small = make(batch_descents.BatchDescent, batch_size=50)
   drawn = make(batch_descents.BatchDescent, batch_size=500, replacement=True)
-  for made in (small, drawn):
+  for estimator in (small, drawn):
     with pytest.raises(ValueError, match='^rho-zCDP holds for the full batch'):
-      _ = made.actual_rho
+      _ = estimator.actual_rho
   with pytest.raises(ValueError, match='^batches drawn with replacement have'):
     _ = drawn.event
   assert small.event == accounting.poisson_gaussian_event(
@@ -190,19 +193,19 @@ def test_small_batches_are_refused_what_is_false_of_them():
 def test_batches_are_of_records(replacement):
   """One step without noise: mean, and variance of a batch's gradient."""
   model = families.Model(dimension=2, radius=9.)
-  made = make(batch_descents.BatchDescent, 40, model=model, batch_size=8, num_steps=1,
-              rho=1e12, replacement=replacement)
+  estimator = make(batch_descents.BatchDescent, 40, model=model, batch_size=8,
+                   num_steps=1, rho=1e12, replacement=replacement)
   data = np.zeros((40, 2))
   data[:5] = 1  # both coordinates of a record come together
-  found = np.asarray(made.estimates(KEY, np.broadcast_to(
-      data, (4000, 40, 2)))) / made.learning_rate
-  np.testing.assert_allclose(found[:, 0], found[:, 1], atol=1e-5)
+  estimates = np.asarray(estimator.estimates(KEY, np.broadcast_to(
+      data, (4000, 40, 2)))) / estimator.learning_rate
+  np.testing.assert_allclose(estimates[:, 0], estimates[:, 1], atol=1e-5)
   # From theta = 0: shares of ones less half the size of a batch, over 8.
   variance = ((.125 * .875) / 8 if replacement
               else .2 * .8 * 40 * .25 / 8**2)
-  assert found[:, 0].mean() == pytest.approx(-.375, abs=4.5 * math.sqrt(
+  assert estimates[:, 0].mean() == pytest.approx(-.375, abs=4.5 * math.sqrt(
       variance / 4000))
-  assert found[:, 0].var() == pytest.approx(variance, rel=.12)
+  assert estimates[:, 0].var() == pytest.approx(variance, rel=.12)
 
 
 @pytest.mark.parametrize('changes, message', [

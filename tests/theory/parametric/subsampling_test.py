@@ -17,25 +17,25 @@ from experiments.methods.statistics import doubled_means
 
 @pytest.mark.sound
 def test_neighbours_differ_by_the_level_and_no_more():
-  """Every subset is as likely; what is told is the subset itself."""
-  made = subsampling.Subsampled(num_examples=4, level=0.5,
-                                estimate=lambda kept: jnp.sort(kept))
-  releases = jax.jit(jax.vmap(made.release, (0, None)))
+  """Every subset is as likely; the release is the subset itself."""
+  estimator = subsampling.Subsampled(num_examples=4, level=0.5,
+                                     estimate=lambda kept: jnp.sort(kept))
+  releases = jax.jit(jax.vmap(estimator.release, (0, None)))
   keys = jax.random.split(jax.random.key(0), 6000)
-  laws = []
+  probs = []
   for data in ((1, 2, 3, 4), (1, 2, 3, 9)):
-    told = np.asarray(releases(keys, jnp.array(data)))
-    counts = {pair: int(np.sum((told == pair).all(1)))
+    outputs = np.asarray(releases(keys, jnp.array(data)))
+    counts = {pair: int(np.sum((outputs == pair).all(1)))
               for pair in itertools.combinations(data, 2)}
     assert sum(counts.values()) == 6000
     # Chi squared with 5 degrees of freedom, 1e-5.
     assert sum((c - 1000)**2 / 1000 for c in counts.values()) < 30.9
-    laws.append({pair: 1 / 6 for pair in counts})
-  here, there = laws
+    probs.append({pair: 1 / 6 for pair in counts})
+  here, there = probs
   apart = sum(max(p - there.get(pair, 0), 0) for pair, p in here.items())
-  assert apart == pytest.approx(made.guarantee.level) == 0.5
+  assert apart == pytest.approx(estimator.guarantee.level) == 0.5
   with pytest.raises(ValueError, match='there must be 4 records'):
-    made.release(keys[0], jnp.arange(3))
+    estimator.release(keys[0], jnp.arange(3))
 
 
 def test_sizes_are_whole_and_the_event_is_of_no_privacy():
@@ -44,9 +44,9 @@ def test_sizes_are_whole_and_the_event_is_of_no_privacy():
   assert subsampling.subset_size(7, 3.0) == 7
   with pytest.raises(ValueError, match='at least 1 / num_examples'):
     subsampling.subset_size(7, 0.1)
-  made = doubled_means.subsampled(num_examples=100, level=0.29)
-  assert mechanism.epsilon(made, delta=0.28) == np.inf
-  assert made.guarantee.level == pytest.approx(0.29)
+  estimator = doubled_means.subsampled(num_examples=100, level=0.29)
+  assert mechanism.epsilon(estimator, delta=0.28) == np.inf
+  assert estimator.guarantee.level == pytest.approx(0.29)
 
 
 @pytest.mark.parametrize('n, level, error, printed', [
@@ -75,8 +75,8 @@ def test_the_printed_bound_of_the_paper_exceeds_a_constant():
   for printed in (False, True):
     assert support_bounds.paper(num_examples=100, guarantee=level,
                                 printed=printed) == 0
-  found = supports.ABSOLUTE.best_lower(num_examples=100, guarantee=level)
-  assert 0.49 < found.value <= 0.5
+  bound = supports.ABSOLUTE.best_lower(num_examples=100, guarantee=level)
+  assert 0.49 < bound.value <= 0.5
 
 
 def test_a_constant_level_keeps_the_efficient_rate():

@@ -21,43 +21,43 @@ _SIZE = 5
 _POINTS = np.linspace(0, 1, 1501)[1:] - 1e-5
 
 
-def _made(n=_SIZE, epsilon=1.3, **fields):
+def _estimator(n=_SIZE, epsilon=1.3, **fields):
   return support_ranks.RankedSupport(num_examples=n, epsilon=epsilon, **fields)
 
 
-def _log_density(made, data):
+def _log_density(estimator, data):
   """Of what is chosen, [1 + points]: first the mass of the lowest end."""
-  weigh = (support_ranks.printed_log_weights if made.printed else
+  weigh = (support_ranks.printed_log_weights if estimator.printed else
            support_ranks.log_weights)
   with jax.enable_x64(True):
     ends, weights = (np.asarray(part, np.float64) for part in weigh(
-        np.sort(data), made.parameters))
+        np.sort(data), estimator.parameters))
   widths = np.diff(ends)
   heights = np.full(widths.size, -np.inf)
   some = widths > 0
   heights[some] = weights[some] - np.log(widths[some])
   heights -= np.log(np.sum(np.exp(weights)))
-  points = _POINTS if made.printed else np.log(_POINTS)
+  points = _POINTS if estimator.printed else np.log(_POINTS)
   inside = heights[np.searchsorted(ends, points) - 1]
-  return inside[points > (0 if made.printed else ends[1])], heights[0]
+  return inside[points > (0 if estimator.printed else ends[1])], heights[0]
 
 
 @pytest.mark.sound
 @pytest.mark.parametrize('fields', [{}, {'printed': True}, {'above': 1}],
                          ids=str)
 def test_densities_of_neighbours_differ_by_epsilon_at_most(fields):
-  """And span epsilon, not twice that: what zCDP is told of."""
-  made, rng = _made(**fields), np.random.default_rng(0)
-  assert made.room == fields.get('above', 2)
+  """They also span epsilon, not twice that, as the zCDP conversion needs."""
+  estimator, rng = _estimator(**fields), np.random.default_rng(0)
+  assert estimator.room == fields.get('above', 2)
   worst = widest = 0.0
   for trial in range(60):
     data = rng.uniform(0, 1, _SIZE) if trial % 2 else np.full(_SIZE, 0.6)
     other = data.copy()
     other[rng.integers(_SIZE)] = (0.0, 1.0, rng.uniform())[trial % 3]
-    (here, low), (there, lower) = (_log_density(made, each)
+    (here, low), (there, lower) = (_log_density(estimator, each)
                                    for each in (data, other))
     losses = here - there
-    if not made.printed:
+    if not estimator.printed:
       losses = np.append(losses, low - lower)
     worst = max(worst, np.abs(losses).max())
     widest = max(widest, losses.max() - losses.min())
@@ -67,15 +67,16 @@ def test_densities_of_neighbours_differ_by_epsilon_at_most(fields):
 
 @pytest.mark.slow
 def test_all_that_is_below_the_lowest_end_is_one_candidate():
-  made = _made(n=40)
-  lowest = math.exp(made.parameters.log_lowest)
+  estimator = _estimator(n=40)
+  lowest = math.exp(estimator.parameters.log_lowest)
   with jax.enable_x64(True):
     ends, weights = support_ranks.log_weights(np.full(40, lowest / 2),
-                                              made.parameters)
+                                              estimator.parameters)
   # All records are below: the candidate has the best score, weight 1.
   assert float(weights[0]) == pytest.approx(0)
   assert np.asarray(weights)[1:].max() < -3
-  assert made.release(jax.random.key(0), np.zeros(40)) == pytest.approx(made.parameters.factor * lowest)
+  assert estimator.release(jax.random.key(0), np.zeros(40)) == pytest.approx(
+      estimator.parameters.factor * lowest)
 
 
 def _uniform(rng, repeated, n):
@@ -89,19 +90,19 @@ def _uniform(rng, repeated, n):
 @pytest.mark.parametrize('n, epsilon', [(60, 1.0), (300, 0.3), (30, 4.0)])
 def test_risks_are_those_of_draws(n, epsilon):
   """Clipping hardly matters at theta = .6: the integral is the risk."""
-  made, repeated = _made(n, epsilon), 6000
+  estimator, repeated = _estimator(n, epsilon), 6000
   ordered = _uniform(np.random.default_rng(1), repeated, n)
-  found = np.square(np.asarray(made.estimates(
+  errors = np.square(np.asarray(estimator.estimates(
       jax.random.key(2), 0.6 * ordered))[:, 0] - 0.6)
-  wanted = float(made.risk_bound(np.array([0.6]))[0])
-  error = found.std() / repeated**0.5
+  wanted = float(estimator.risk_bound(np.array([0.6]))[0])
+  error = errors.std() / repeated**0.5
   # What lies far below the rank is bounded, and adds at most a fifth here.
-  assert found.mean() - 4 * error <= wanted <= 1.2 * found.mean() + 4 * error
+  assert errors.mean() - 4 * error <= wanted <= 1.2 * errors.mean() + 4 * error
   for theta in (1.0, 0.05, 1e-3):
-    few = np.square(np.asarray(made.estimates(
+    few = np.square(np.asarray(estimator.estimates(
         jax.random.key(3), theta * ordered))[:, 0] - theta)
     assert few.mean() - 4 * few.std() / repeated**0.5 <= float(
-        made.risk_bound(np.array([theta]))[0])
+        estimator.risk_bound(np.array([theta]))[0])
 
 
 def test_the_integral_is_the_mean_over_gaps():
@@ -119,7 +120,7 @@ def test_the_integral_is_the_mean_over_gaps():
   lambdas = np.exp(np.arange(-20, 14, 0.2))
   sums, through = support_ranks._chain(lambdas, n, low, 1.0, n - 3.0)
   hit = lambdas * math.exp(-3.0)
-  found = np.sum(sums * np.exp(-hit * spread) * lambdas, 1) * 0.2
+  integral = np.sum(sums * np.exp(-hit * spread) * lambdas, 1) * 0.2
   gaps = gaps[:, low - 1:]
   depths = np.cumsum(gaps[:, ::-1], 1)[:, ::-1] - gaps
   for power in range(3):
@@ -127,7 +128,7 @@ def test_the_integral_is_the_mean_over_gaps():
     inside = np.exp(-power * depths) * (
         -np.expm1(-power * gaps) / (power * gaps) if power else 1.0)
     wanted = (shares * inside)[:, :-1].sum(1).mean()
-    assert found[power] == pytest.approx(wanted, rel=2e-3)
+    assert integral[power] == pytest.approx(wanted, rel=2e-3)
   inverse = np.sum(through * np.exp(-hit * spread) * n / (n + hit) * lambdas
                    ) * 0.2
   assert inverse == pytest.approx((1 / masses.sum(1)).mean(), rel=3e-3)
@@ -139,38 +140,43 @@ def test_a_choice_that_is_uniform_in_t_fails_where_theta_is_small():
   n, epsilon = 300, 0.5
   ordered = _uniform(np.random.default_rng(0), 2000, n)
   theta, square = 1 / (n * epsilon)**2, (n * epsilon)**2
-  at = lambda made, end: float(np.mean(np.square(np.asarray(made.estimates(
-      jax.random.key(1), end * ordered))[:, 0] - end))) * square
-  printed = _made(n, epsilon, printed=True)
+
+  def at(estimator, end):
+    estimates = np.asarray(estimator.estimates(jax.random.key(1),
+                                               end * ordered))[:, 0]
+    return float(np.mean(np.square(estimates - end))) * square
+
+  printed = _estimator(n, epsilon, printed=True)
   assert printed.room == math.ceil(12 * math.log(150))
   assert at(printed, 0.9) < 40
   assert at(printed, theta) > 500
-  made = _made(n, epsilon)
-  assert at(made, theta) < 1
-  assert made.worst_risk() * square < 40
+  estimator = _estimator(n, epsilon)
+  assert at(estimator, theta) < 1
+  assert estimator.worst_risk() * square < 40
   with pytest.raises(ValueError, match='has no bound'):
     printed.worst_risk()
 
 
 def test_room_is_near_the_best():
   n, epsilon = 1000, 1.0
-  risks = {j: _made(n, epsilon, above=j).worst_risk()
+  risks = {j: _estimator(n, epsilon, above=j).worst_risk()
            for j in (12, 24, 30, 36, 42, 54)}
-  assert _made(n, epsilon).room == 36
-  assert _made(n, epsilon).worst_risk() < 1.1 * min(risks.values())
+  assert _estimator(n, epsilon).room == 36
+  assert _estimator(n, epsilon).worst_risk() < 1.1 * min(risks.values())
   assert risks[12] > 3 * risks[36]  # Beyond theta.
 
 
 def test_events():
-  assert mechanism.epsilon(_made(), delta=1e-9) == pytest.approx(1.3, rel=1e-4)
-  made = support_ranks.of_zcdp(num_examples=9, rho=0.02)
-  assert made.epsilon == pytest.approx(0.4)
-  spent = mechanism.epsilon(made, delta=1e-6, accountant='rdp')
+  assert mechanism.epsilon(_estimator(),
+                           delta=1e-9) == pytest.approx(1.3, rel=1e-4)
+  estimator = support_ranks.of_zcdp(num_examples=9, rho=0.02)
+  assert estimator.epsilon == pytest.approx(0.4)
+  spent = mechanism.epsilon(estimator, delta=1e-6, accountant='rdp')
   assert 0.4 < spent < 1.1  # 2 sqrt(.02 ln 1e6) + .02 is 1.07.
   with pytest.raises(ValueError, match='above must be'):
-    _made(above=3)
+    _estimator(above=3)
   with pytest.raises(ValueError, match='at least 2'):
-    dataclasses.replace(_made(), num_examples=1)
+    dataclasses.replace(_estimator(), num_examples=1)
 
 
 def test_bounds_of_the_text():
@@ -196,9 +202,9 @@ def test_constants_of_the_text_under_privacy():
           d, num_records=n, epsilon=0.2, exponential=True)),
       (ZCDP(rho=0.01), 1 / 8, lambda d: testing.le_cam_zcdp(
           d, num_records=n, rho=0.01))):
-    found = support_bounds.thesis(num_examples=n, guarantee=guarantee)
-    assert found == pytest.approx((near / 2)**2 * error(near))
-    assert found < max(bound.value for bound in support_bounds.lower(
+    printed_bound = support_bounds.thesis(num_examples=n, guarantee=guarantee)
+    assert printed_bound == pytest.approx((near / 2)**2 * error(near))
+    assert printed_bound < max(bound.value for bound in support_bounds.lower(
         num_examples=n, guarantee=guarantee))
   for nothing in (PureDP(epsilon=1 / n), ZCDP(rho=1 / n**2)):
     assert support_bounds.thesis(num_examples=n, guarantee=nothing) == 0
@@ -246,13 +252,14 @@ def test_estimators_of_the_largest():
 
 
 def test_twice_the_mean():
-  made = supports.MeanSupport(num_examples=50, guarantee=PureDP(epsilon=1.0))
+  estimator = supports.MeanSupport(num_examples=50,
+                                   guarantee=PureDP(epsilon=1.0))
   totals = np.random.default_rng(0).uniform(size=(10_000, 50)).sum(1) * 0.5
-  found = np.square(np.asarray(made.estimates(
+  errors = np.square(np.asarray(estimator.estimates(
       jax.random.key(0), totals[:, None]))[:, 0] - 0.5)
-  assert found.mean() == pytest.approx(made.population_risk(0.5), abs=4 * (
-      found.std() / 100))
-  assert made.population_risk(1.0) == doubled_means.DoubledMean(
+  assert errors.mean() == pytest.approx(
+      estimator.population_risk(0.5), abs=4 * (errors.std() / 100))
+  assert estimator.population_risk(1.0) == doubled_means.DoubledMean(
       num_examples=50, epsilon=1.0).population_risk(1.0)
   with pytest.raises(ValueError, match='guarantee must be'):
     supports.MeanSupport(num_examples=5, guarantee=None)
@@ -261,13 +268,13 @@ def test_twice_the_mean():
 @pytest.mark.every(2)
 def test_weights_are_of_ranks_and_those_below_the_end_of_the_best_of_them():
   """However many records lie below the lowest end; each gap by itself."""
-  made = _made(n=6, epsilon=1.3, above=2)
-  lowest, rate = math.exp(made.parameters.log_lowest), 0.65
+  estimator = _estimator(n=6, epsilon=1.3, above=2)
+  lowest, rate = math.exp(estimator.parameters.log_lowest), 0.65
   for below in range(7):
     data = np.sort(np.append(np.full(below, lowest / 3),
                              np.linspace(0.2, 0.9, 6)[below:]))
-    density, floor = _log_density(made, data)
-    points = np.log(_POINTS[np.log(_POINTS) > made.parameters.log_lowest])
+    density, floor = _log_density(estimator, data)
+    points = np.log(_POINTS[np.log(_POINTS) > estimator.parameters.log_lowest])
     ranks = np.sum(np.log(data)[:, None] < points, 0)
     # The lowest end is worth a unit of the logarithm at the best rank there.
     best = min(abs(rank - 4) for rank in range(below + 1))
@@ -275,19 +282,19 @@ def test_weights_are_of_ranks_and_those_below_the_end_of_the_best_of_them():
         best - np.abs(ranks - 4)), atol=1e-9)
 
 
-def _risk_by_gaps(made, thetas, size=2**13):
+def _risk_by_gaps(estimator, thetas, size=2**13):
   """Mean squares without clipping, over a net of records, gap by gap."""
-  factor, n = float(made.parameters.factor), made.num_examples
+  factor, n = float(estimator.parameters.factor), estimator.num_examples
   net = qmc.Sobol(n, seed=0).random(size)
-  lowest = float(made.parameters.log_lowest)
+  lowest = float(estimator.parameters.log_lowest)
   risks = []
   for theta in thetas:
     logs = np.log(np.maximum(np.sort(net, 1) * theta, math.exp(lowest)))
     ends = np.concatenate([np.full((size, 1), lowest), logs,
                            np.zeros((size, 1))], 1)
     widths = np.diff(ends)
-    weights = widths * np.exp(-float(made.parameters.rate) * np.abs(
-        np.arange(n + 1) - float(made.parameters.rank)))
+    weights = widths * np.exp(-float(estimator.parameters.rate) * np.abs(
+        np.arange(n + 1) - float(estimator.parameters.rank)))
     some = np.where(widths > 1e-12, widths, 1.0)
     first, second = (np.where(widths > 1e-12, np.diff(
         np.exp(power * ends)) / (power * some), np.exp(power * ends[:, :-1]))
@@ -302,7 +309,8 @@ def _risk_by_gaps(made, thetas, size=2**13):
 def test_bounds_of_few_records_are_means_over_nets(n, epsilon, above):
   """What lies past the largest record has its part, most of all for theta = 1.
   """
-  made, thetas = _made(n, epsilon, above=above), np.array([0.5, 0.8, 1.0])
-  found = made.risk_bound(thetas)
-  wanted = _risk_by_gaps(made, thetas)
-  assert found == pytest.approx(wanted, rel=0.01)
+  estimator = _estimator(n, epsilon, above=above)
+  thetas = np.array([0.5, 0.8, 1.0])
+  bounds = estimator.risk_bound(thetas)
+  wanted = _risk_by_gaps(estimator, thetas)
+  assert bounds == pytest.approx(wanted, rel=0.01)

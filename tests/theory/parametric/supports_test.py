@@ -48,14 +48,17 @@ def risk_of_all():
         second, data) - THETA)] * 2),
       'local_maximum': jnp.stack([top, jnp.square(top)])}
 
-  found = jax.jit(lambda key: risks.monte_carlo(
+  summaries = jax.jit(lambda key: risks.monte_carlo(
     lambda costs: jnp.stack(list(costs.values())), estimate,
     lambda k: jax.random.uniform(k, (PEOPLE,), maxval=THETA), key=key,
     num_repetitions=REPETITIONS))(KEY)
   names = ('largest', 'doubled', 'noisy_doubled', 'local_doubled',
            'noisy_maximum', 'local_maximum')
-  return {name: (np.float64(found.mean[i]), np.float64(found.standard_error[i]))
-          for i, name in enumerate(names)}
+  return {
+      name: (np.float64(summaries.mean[i]),
+             np.float64(summaries.standard_error[i])
+            ) for i, name in enumerate(names)
+  }
 
 
 @pytest.mark.slow
@@ -65,16 +68,16 @@ def risk_of_all():
   ('noisy_doubled', 1.7133e-4, 0.950), ('local_doubled', 8.163e-3, 0.949)])
 def test_risks_and_coverage(name, risk, coverage):
   """EST-04, EST-05b, EST-06b; four standard errors."""
-  (found, covered), (error, _) = risk_of_all()[name]
-  assert found == pytest.approx(risk, abs=4 * error)
+  (mean_error, covered), (error, _) = risk_of_all()[name]
+  assert mean_error == pytest.approx(risk, abs=4 * error)
   assert covered == pytest.approx(
     coverage, abs=0.002 + 4 * math.sqrt(0.95 * 0.05 / REPETITIONS))
 
 
 def test_maxima_are_not_consistent():
   """EST-05a and EST-06a, erratum L-E15: 2.0000, and 7.16 for 0.7."""
-  (found, _), (error, _) = risk_of_all()['noisy_maximum']
-  assert found == pytest.approx(2.0, abs=4 * error)
+  (mean_error, _), (error, _) = risk_of_all()['noisy_maximum']
+  assert mean_error == pytest.approx(2.0, abs=4 * error)
   (mean, square), (error, _) = risk_of_all()['local_maximum']
   predicted = support_queries.local_maximum_mean(THETA, num_examples=PEOPLE,
                                                  epsilon=EPSILON)
@@ -87,15 +90,15 @@ def test_maxima_are_not_consistent():
 
 
 def test_closed_forms():
-  made = doubled_means.DoubledMean(num_examples=PEOPLE, epsilon=EPSILON)
-  assert made.population_risk(THETA) == pytest.approx(1.7133e-4, rel=1e-4)
+  estimator = doubled_means.DoubledMean(num_examples=PEOPLE, epsilon=EPSILON)
+  assert estimator.population_risk(THETA) == pytest.approx(1.7133e-4, rel=1e-4)
   assert support_queries.local_doubled_mean_risk(
     THETA, num_examples=PEOPLE, epsilon=EPSILON) == pytest.approx(8.163e-3,
                                                                   rel=1e-3)
   assert support_queries.local_answers(epsilon=2.0).scale == pytest.approx(0.5)
   # EST-08: with noise the order of maximum and mean is reversed.
   noisy = supports.NoisyMaximum(epsilon=EPSILON, adjacency=REPLACE)
-  assert noisy.risk(1) > made.population_risk(1.0)
+  assert noisy.risk(1) > estimator.population_risk(1.0)
   assert THETA**2 / (PEOPLE * (PEOPLE + 2)) < THETA**2 / (3 * PEOPLE)
 
 
@@ -104,15 +107,16 @@ def test_a_quantile_near_the_top_recovers_the_rate():
   """EST-05c: an error of order ln(n) / (n epsilon), for ten times the n."""
   errors = {}
   for people in (500, 5000):
-    made = doubled_means.top_quantile(num_examples=people, epsilon=EPSILON)
+    estimator = doubled_means.top_quantile(num_examples=people, epsilon=EPSILON)
 
-    def once(key, made=made, people=people):
+    def once(key, estimator=estimator, people=people):
       data, noise = jax.random.split(key)
       records = jax.random.uniform(data, (people,), maxval=THETA)
-      return jnp.square(made.release(noise, records) / made.prob - THETA)
+      return jnp.square(
+          estimator.release(noise, records) / estimator.prob - THETA)
 
-    found = jax.jit(jax.vmap(once))(jax.random.split(KEY, 200))
-    errors[people] = float(jnp.sqrt(jnp.mean(found)))
+    squares = jax.jit(jax.vmap(once))(jax.random.split(KEY, 200))
+    errors[people] = float(jnp.sqrt(jnp.mean(squares)))
     assert errors[people] < 2 * math.log(people) / (people * EPSILON)
   assert errors[5000] < 0.25 * errors[500]
   assert doubled_means.top_quantile(num_examples=4, epsilon=0.1).prob == 0.5
@@ -125,9 +129,9 @@ def test_bisection_by_people_who_answer_once():
                                epsilon=2.0)
   records = jax.random.uniform(KEY, (oracle.num_examples,), maxval=THETA)
   for seed in range(2):
-    found = support_queries.by_queries(oracle, jax.random.key(seed), records)
-    assert found.low <= THETA <= found.high
-    assert abs(found.value - THETA) <= 2 * 0.15 * THETA + 2**-5
+    interval = support_queries.by_queries(oracle, jax.random.key(seed), records)
+    assert interval.low <= THETA <= interval.high
+    assert abs(interval.value - THETA) <= 2 * 0.15 * THETA + 2**-5
   assert support_queries.by_one_query(
       jnp.float32(THETA / 2 + 0.1)) == pytest.approx(
     THETA + 0.2)
@@ -138,21 +142,21 @@ def test_a_private_learner_generalises():
   assert risks.gap_bound(epsilon=0.1, delta=1e-5) == pytest.approx(0.10518,
                                                                    abs=1e-5)
   people, epsilon = 20, 0.1
-  made = doubled_means.DoubledMean(num_examples=people, epsilon=epsilon)
+  estimator = doubled_means.DoubledMean(num_examples=people, epsilon=epsilon)
   loss = lambda prediction, record: jnp.clip(
     jnp.abs(prediction - record), 0.0, 1.0)
 
   def gap(key, data):
-    prediction = jnp.clip(made.release(key, data).value / 2, 0.0, 1.0)
+    prediction = jnp.clip(estimator.release(key, data).value / 2, 0.0, 1.0)
     fresh = jnp.linspace(0.0005, 0.9995, 1000)
     return (risks.empirical_risk(loss, prediction, fresh)
             - risks.empirical_risk(loss, prediction, data))
 
-  found = jax.jit(lambda key: risks.monte_carlo(
+  estimate = jax.jit(lambda key: risks.monte_carlo(
     lambda value: value, gap, lambda k: jax.random.uniform(k, (people,)),
     key=key, num_repetitions=2000))(KEY)
-  assert abs(found.mean) <= risks.gap_bound(epsilon=epsilon) + 4 * float(
-    found.standard_error)
+  assert abs(estimate.mean) <= risks.gap_bound(epsilon=epsilon) + 4 * float(
+    estimate.standard_error)
   # Without privacy, what is fitted best is no measure: records repeated.
   assert float(risks.empirical_risk(loss, 0.25, jnp.array([0.25, 0.75]))) == (
     0.25)
@@ -176,8 +180,8 @@ def test_refusals(call, message):
 @pytest.mark.slow
 def test_data_and_coins_are_independent():
   """Their product has mean 0 and variance 1; with one key its mean is 1."""
-  found = risks.monte_carlo(
+  product = risks.monte_carlo(
     lambda value: value, lambda key, data: data * jax.random.normal(key),
     jax.random.normal, key=KEY, num_repetitions=1000)
-  assert abs(found.mean) < 4 * found.standard_error
-  assert found.standard_error == pytest.approx(1000**-0.5, rel=0.25)
+  assert abs(product.mean) < 4 * product.standard_error
+  assert product.standard_error == pytest.approx(1000**-0.5, rel=0.25)

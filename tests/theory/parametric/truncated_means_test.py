@@ -65,21 +65,21 @@ def test_smooth_privacy_holds_for_all_pairs(noise, x64):
 
 @pytest.mark.slow
 def test_densities_are_those_of_the_draws(x64):
-  """One coordinate: histograms of releases against the densities told."""
+  """One coordinate: histograms of releases against the stated densities."""
   data = np.array([[1.0], [5.0], [-1.0], [0.5], [0.0]])
   for noise, guarantee in (('l2', _PURE), ('laplace', _PURE),
                            ('gaussian', ZCDP(rho=0.5))):
     mean = _mean(noise, guarantee, dimension=1, shrinkage=0.7)
     statistic = mean.statistic(data)
     assert float(statistic[0]) == pytest.approx((1 + 2 - 1 + 0.5) / 5)
-    found = np.asarray(mean.estimates(
+    estimates = np.asarray(mean.estimates(
         jax.random.key(1), np.tile(statistic, (40_000, 1))))[:, 0]
     edges = np.linspace(-3, 3.5, 14)
     grid = np.linspace(-3, 3.5, 1301)
     density = np.exp(np.asarray(mean.log_density(data, grid[:, None])))
     masses = np.array([np.trapezoid(density[i:i + 101], grid[i:i + 101])
                        for i in range(0, 1300, 100)])
-    counts = np.histogram(found, edges)[0]
+    counts = np.histogram(estimates, edges)[0]
     error = np.sqrt(40_000 * masses) + 1
     assert (np.abs(counts - 40_000 * masses) < 4.5 * error).all()
 
@@ -102,8 +102,9 @@ def test_densities_of_vectors_integrate_to_1(x64):
 def test_events_of_pure_noise_say_what_it_costs(noise, guarantee, cost):
   """E-13: the appendix' rate epsilon n / (T sqrt d) costs 2 epsilon."""
   mean = _mean(noise, guarantee, allow_unsound=True)
-  found = accounting.epsilon(mean.event, delta=1e-12, adjacency=mean.adjacency)
-  assert found == pytest.approx(cost, rel=1e-3)
+  epsilon = accounting.epsilon(mean.event, delta=1e-12,
+                               adjacency=mean.adjacency)
+  assert epsilon == pytest.approx(cost, rel=1e-3)
 
 
 @pytest.mark.parametrize('epsilon, delta, multiple, printed', [
@@ -140,7 +141,7 @@ def test_the_printed_noise_of_the_appendix_has_half_the_variance():
 
 
 def _three(mean, moment):
-  """Risks at outliers, a Pareto law of tail k + 1/5 and two signs."""
+  """Risks at outliers, a Pareto distribution of tail k + 1/5 and two signs."""
   prob = min(1, ((moment - 1) / (moment * mean.threshold))**moment)
   known = dict(num_examples=mean.num_examples, threshold=mean.threshold,
                shrinkage=1.0, noise_factor=mean.noise_factor)
@@ -166,14 +167,14 @@ def test_printed_thresholds_have_the_golden_bounds_and_are_not_the_best(
   known = dict(num_examples=n, dimension=dimension, moment=moment, radius=1.0,
                guarantee=guarantee)
   mean = truncated_means.printed(**known)
-  found = moment_risks.bound(
+  upper = moment_risks.bound(
       num_examples=n, threshold=mean.threshold, noise_factor=mean.noise_factor,
       moment=moment, radius=1.0, printed=True)
-  assert found == pytest.approx(bound, rel=2e-3)
+  assert upper == pytest.approx(bound, rel=2e-3)
   worst = mean.worst(moment=moment, radius=1.0).value
   risks = _three(mean, moment)
-  assert max(risks) <= worst <= found
-  # Simulated by hundreds: between two of the laws, or 5 % above the worst.
+  assert max(risks) <= worst <= upper
+  # Simulated by hundreds: between two of them, or 5 % above the worst.
   assert min(risks) * 0.95 < simulated < worst * 1.06
   # E-13: the appendix drops r, so that T would be of other units than records.
   assert truncated_means.printed(**known | dict(radius=3.0)
@@ -196,9 +197,9 @@ def test_simulated_risks_are_the_exact_ones(noise, guarantee):
   statistics = np.zeros((repetitions, dimension))
   statistics[:, 0] = counts @ np.clip(
       worst.distribution.places, -mean.threshold, mean.threshold) / n
-  found = np.asarray(mean.estimates(jax.random.key(0), statistics))
+  estimates = np.asarray(mean.estimates(jax.random.key(0), statistics))
   truth = np.array([worst.distribution.mean, 0, 0])
-  squares = np.sum((found - truth)**2, 1)
+  squares = np.sum((estimates - truth)**2, 1)
   error = squares.std(ddof=1) / math.sqrt(repetitions)
   assert abs(squares.mean() - worst.value) < 4 * error
   assert mean.risk(3) == pytest.approx(
@@ -212,8 +213,8 @@ def test_a_release_is_the_shrunk_mean_of_projected_records(x64):
   mean = _mean('gaussian', ZCDP(rho=1e12), shrinkage=0.5)
   wanted = np.array([1.2 + 2, 1.6, 1]) / 5
   assert np.asarray(mean.statistic(data)) == pytest.approx(wanted)
-  found = np.asarray(mean.release(jax.random.key(0), data))
-  assert found == pytest.approx(wanted / 2, abs=1e-5)
+  estimate = np.asarray(mean.release(jax.random.key(0), data))
+  assert estimate == pytest.approx(wanted / 2, abs=1e-5)
   with pytest.raises(ValueError, match='must be'):
     mean.release(jax.random.key(0), data[:, :2])
   with pytest.raises(ValueError, match='5 records'):
@@ -240,9 +241,9 @@ def test_a_subsample_has_the_risk_of_few_records():
   signs = np.random.default_rng(4).choice([-1.0, 1.0], (4000, 12, 2))
   signs[:, :, 1] = 0
   keys = jax.random.split(jax.random.key(5), 4000)
-  found = np.asarray(jax.jit(jax.vmap(few.release))(
+  estimates = np.asarray(jax.jit(jax.vmap(few.release))(
       keys, signs.astype(np.float32)))
-  squares = np.sum(found**2, 1)
+  squares = np.sum(estimates**2, 1)
   exact = [upper.value for upper in truncated_means.upper(
       num_examples=12, guarantee=TotalVariationPrivacy(level=0.5), dimension=2,
       moment=2, radius=1.0) if 'subsample' in upper.name]
