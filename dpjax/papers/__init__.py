@@ -6,4 +6,13 @@ noise than it needs, and Algorithm 8 of Barczewski (2025) is not private, so
 are in `dpjax.train.methods`.
 
 Modules, in import order: bassily, lip_printed, algorithm_8.
+
+Examples:
+  >>> from dpjax.papers import bassily
+  >>> from dpjax.privacy import Adjacency
+  >>> plan = bassily.bassily_plan(
+  ...     num_examples=1000, batch_size=10, num_steps=1000, epsilon=1.0,
+  ...     delta=1e-5, adjacency=Adjacency.ADD_OR_REMOVE_ONE)
+  >>> round(plan.noise_multiplier), round(plan.epsilon(1e-5), 3)
+  (62, 0.013)
 """

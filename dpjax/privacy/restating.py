@@ -191,9 +191,11 @@ def _pure_epsilon(event: DpEvent, adjacency: Adjacency) -> float:
   if isinstance(event, dp_events.DiscreteLaplaceDpEvent):
     return records * event.noise_parameter * event.sensitivity
   if isinstance(event, dp_events.RandomizedResponseDpEvent) and replacing:
-    # A uniform answer has probability p, so the true one 1 - p + p / k.
-    wrong = event.noise_parameter / event.num_buckets
-    return math.log1p((1 - event.noise_parameter) / wrong) if wrong else math.inf
+    # The answer is uniform with probability p, so true with 1 - p + p / k.
+    uniform = event.noise_parameter
+    if not uniform:
+      return math.inf
+    return math.log1p((1 - uniform) * event.num_buckets / uniform)
   if isinstance(event, dp_events.ComposedDpEvent):
     return math.fsum(_pure_epsilon(each, adjacency) for each in event.events)
   if isinstance(event, dp_events.SelfComposedDpEvent):

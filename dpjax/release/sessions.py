@@ -218,8 +218,8 @@ def release(query: Query, source: sources.Source, *, ledger: str,
           'statistic': plan.asked.statistic, **drawn, 'guarantee': guarantee,
           'parameters': _public(plan.asked), 'format': source.form.to_json(),
           **plan.facts(), 'ledger': reserved.account.summary()}
-    # On disk before anybody sees it: the same query then repeats this answer.
-    answer = held.commit(reserved.entry, answer)
+      # On disk before anybody sees it: the same query then repeats this answer.
+      answer = held.commit(reserved.entry, answer)
   return _viewed(query, plan, answer)
 
 

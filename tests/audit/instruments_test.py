@@ -11,7 +11,6 @@ import pytest
 from dpjax.audit import bounds
 from dpjax.audit import canary
 from dpjax.audit import claims
-from dpjax.audit import curves
 from dpjax.audit import empirical
 from dpjax.audit import exact
 from dpjax.audit import noise

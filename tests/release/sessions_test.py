@@ -217,3 +217,18 @@ def test_missing_values_of_data_frames_are_missing(tmp_path):
                  [1, None], [1, pandas.NaT]):
     with pytest.raises(FileError, match='a number is missing'):
       _ledger(tmp_path).mean(column, lower=0, upper=9, epsilon=1)
+
+
+@pytest.mark.sound
+def test_an_answer_that_is_not_json_is_not_drawn_for_again(tmp_path,
+                                                            monkeypatch):
+  """Whether an answer can be written may depend on its noise."""
+  ledger = _ledger(tmp_path)
+  mean = lambda: ledger.mean(_AGES, lower=18, upper=100, epsilon=0.5)
+  with monkeypatch.context() as patch:
+    patch.setattr(sessions, '_public', lambda query: {'value': math.nan})
+    with pytest.raises(ValueError, match='JSON'):
+      mean()
+  assert not list((tmp_path / 'x.ledger.secrets').iterdir())
+  mean()
+  assert ledger.spent()['spent_epsilon'] == pytest.approx(1.0)
