@@ -115,7 +115,8 @@ class Curve:
 def simulations(miss: float) -> dict[str, object]:
   """Returns how the widths of bands were simulated, for the release JSON."""
   return {'number': bands.num_runs(miss), 'seed': bands.SEED,
-          'of': 'the law of the noise, which is public, for widths of bands'}
+          'of': 'the distribution of the noise, which is public, for widths of '
+                'bands'}
 
 
 def drawn(tree: Tree, measured: list[int],

@@ -58,8 +58,8 @@ class Mode(queries.Direct):
     return {
         'missing': 'a record whose value is no category counts for none',
         'noise': {'category': {
-            'law': 'one of the categories, probability proportional to '
-                   'exp(-rate * score)',
+            'distribution': 'one of the categories, probability proportional '
+                            'to exp(-rate * score)',
             'score': 'number of records in the other categories minus the '
                      'number in this one',
             'score_sensitivity': str(self.sensitivity),

@@ -77,8 +77,8 @@ class LaplaceNoise:
 
   def to_json(self) -> dict[str, str | float]:
     """Returns the description of the noise in the release JSON."""
-    return {'law': 'discrete Laplace: integers z, probability proportional to '
-                   'exp(-|z| / scale), times the unit',
+    return {'distribution': 'discrete Laplace: integers z, probability '
+                            'proportional to exp(-|z| / scale), times the unit',
             'scale': str(self.scale)}
 
 
@@ -154,8 +154,9 @@ class GaussianNoise:
 
   def to_json(self) -> dict[str, str | float]:
     """Returns the description of the noise in the release JSON."""
-    return {'law': 'discrete Gaussian: integers z, probability proportional to '
-                   'exp(-z^2 / (2 variance)), times the unit',
+    return {'distribution': 'discrete Gaussian: integers z, probability '
+                            'proportional to exp(-z^2 / (2 variance)), times '
+                            'the unit',
             'variance': str(self.variance)}
 
 

@@ -57,9 +57,9 @@ _MISS = 1 / 20
 # A chosen bin is rarely farther from the mean than this, in units of sigma.
 _FAR = 1.5
 _MOST_BINS = 10_000
-_POPULATION = ('the mean of the normal law of deviation sigma, between the '
-               'bounds, that the records are independent draws from; sampling '
-               'and noise')
+_POPULATION = ('the mean, between the bounds, of the normal distribution of '
+               'deviation sigma that the records are independent draws from; '
+               'sampling and noise')
 
 
 class Stages(NamedTuple):

@@ -28,9 +28,9 @@ from dpjax.release.query import Query
 
 # Half-width, in standard deviations, of the binomial counts that are summed.
 _HALF_RANGE = 12.0
-_POPULATION = ('the probability of the value in the law that the records are '
-               'independent draws from, where a missing value is another one; '
-               'sampling and noise')
+_POPULATION = ('the probability of the value in the distribution that the '
+               'records are independent draws from, where a missing value is '
+               'another one; sampling and noise')
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -110,10 +110,10 @@ class Quantiles(queries.Direct):
   def _noise(self) -> dict[str, object]:
     """Returns the distribution of the point of each level."""
     return {str(order): {
-        'law': 'multiples of the granularity between the bounds, '
-               'probability proportional to exp(-rate * score)',
-        'score': 'distance of the order times n from the ranks of the '
-                 'point, times the denominator of the order',
+        'distribution': 'multiples of the granularity between the bounds, '
+                        'probability proportional to exp(-rate * score)',
+        'score': 'distance of the quantile level times n from the ranks of '
+                 'the point, times the denominator of the level',
         'score_sensitivity': str(self.sensitivity(order)),
         'rate': str(self.rate(order))} for order in self.query.quantiles}
 
@@ -254,9 +254,9 @@ class RecursiveQuantiles(Quantiles):
     """Returns the distribution of the cut of each node."""
     names = ['lower', *map(str, self.query.quantiles), 'upper']
     return {names[node.place]: {
-        'law': 'cuts between parts of multiples of the granularity, '
-               'probability proportional to exp(-rate * score); released is '
-               'the multiple that is cut',
+        'distribution': 'cuts between parts of multiples of the granularity, '
+                        'probability proportional to exp(-rate * score); the '
+                        'multiple that is cut is released',
         'parts': self.tree.parts,
         'between': [names[node.left], names[node.right]],
         'score': 'distance of the parts of records below the cut from '

@@ -50,9 +50,9 @@ _FINER = Decimal('1e-6')
 _WINDOW = 1_000
 # Share of `miss` for a private number of records.
 _SIZE_MISS = 1 / 20
-_POPULATION = ('the upper end theta, between the bounds, of the uniform law on '
-               '[0, theta] that the records are independent draws from; '
-               'sampling and noise')
+_POPULATION = ('the upper end theta, between the bounds, of the uniform '
+               'distribution on [0, theta] that the records are independent '
+               'draws from; sampling and noise')
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -102,8 +102,9 @@ class SupportMax(queries.Direct):
         'granularity': str(self.lattice.granularity),
         'rounding': 'each value to the nearest multiple of the granularity',
         'noise': {'point': {
-            'law': 'multiples of the granularity from 0 to the upper bound, '
-                   'probability proportional to exp(-rate * score)',
+            'distribution': 'multiples of the granularity from 0 to the upper '
+                            'bound, probability proportional to '
+                            'exp(-rate * score)',
             'score': 'distance of rank_below_top from the numbers of values '
                      'above the point and at or above it',
             'score_sensitivity': '1', 'rate': str(self.rate)}}}

@@ -45,7 +45,7 @@ _RELEASED = (
     '"0", "upper": "10"}, "format": {"separator": ","}, "unit": "1", '
     '"missing": "a record without a number is in no range", "noise": '
     '{"counts": {"l1_sensitivity": "1", "l2_sensitivity_squared": "1", '
-    '"law": "discrete Laplace: integers z, probability proportional to '
+    '"distribution": "discrete Laplace: integers z, probability proportional to '
     'exp(-|z| / scale), times the unit", "scale": "2"}}, "ledger": '
     '{"entry": 1, "spent_epsilon": 0.5, "budget_epsilon": 2.0, '
     '"budget_delta": 0.0}}')
