@@ -170,6 +170,7 @@ def test_several_queries_are_averaged():
       scores, np.mean(np.log(special.expit(pool[0][0])), axis=-1), rtol=1e-5)
 
 
+@pytest.mark.every(2)
 def test_rmia_is_the_loop():
   population = np.array([1, 2, 4])
   for options in (dict(a=1., gamma=1.3),
@@ -228,6 +229,7 @@ def test_lira_attains_the_best_area_of_gaussian_scores(share):
   assert np.median(np.abs(error)) < .5 and abs(np.mean(error)) < .06
 
 
+@pytest.mark.every(2)
 def test_online_beats_offline_beats_one_threshold():
   """Half of the records move by 3, half not at all; areas in closed form.
 
@@ -294,6 +296,7 @@ def test_noise_tells_nothing(attack):
   np.testing.assert_array_equal(num_out, K - 1 - others)
 
 
+@pytest.mark.every(2)
 def test_the_target_knows_nothing_of_its_own_row():
   log_odds, inclusion = _small(3)
   for attack in (OWN, OFFLINE, RMIA):

@@ -103,6 +103,7 @@ def test_coins_are_fair_and_hang_on_the_seed_alone():
   assert abs((labels == first).mean() - 0.5) < 4 * 0.5 / 3000**0.5
 
 
+@pytest.mark.every(2)
 def test_coins_without_a_seed_come_from_the_secret_key():
   config = dataclasses.replace(
       _resolved(canary_kind='noise', num_canaries=3000), noise_seed=None)

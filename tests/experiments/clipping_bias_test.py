@@ -203,6 +203,7 @@ def test_normalised_contributions_are_bounded():
   assert bounder.l2_sensitivity(()) == 1
 
 
+@pytest.mark.every(2)
 def test_grid_records_have_the_exact_shares():
   batch = descent.grid_records(200)
   noise = np.asarray(batch.y - descent.SLOPE * batch.x[:, 0] -

@@ -79,6 +79,7 @@ def test_methods_have_fingerprints_of_their_own():
   assert len(set(prints)) >= len(prints) - 1
 
 
+@pytest.mark.every(2)
 def test_other_draws_have_another_fingerprint(present, monkeypatch):
   assert fingerprints.streams.__wrapped__() == present[1]
   _plant_generator(monkeypatch)

@@ -159,6 +159,7 @@ def test_what_networks_show_is_each_ones_own(study):
     np.testing.assert_allclose(ratio, 1, atol=4 * .756 / np.sqrt(5 * 192))
 
 
+@pytest.mark.every(2)
 def test_perceptrons_learn_on_partners_alone(study, monkeypatch):
   """Of two kinds: who is whose shadow, and whose accuracy is reported."""
   given = {}

@@ -104,6 +104,7 @@ def test_a_run_that_keeps_its_claim_is_not_refuted(honest):
   assert _audit(honest, significance=0.01).checks[1].level == 0.01 / 4
 
 
+@pytest.mark.every(2)
 def test_a_planted_fault_is_refuted(tmp_path, monkeypatch):
   """A fiftieth of the noise that the plan, the event and the state report."""
   honest = privatizer.draw_ahead
@@ -143,6 +144,7 @@ def test_scores_are_what_they_say(honest):
   np.testing.assert_allclose(got, [0, math.log(0.25)], atol=1e-6)
 
 
+@pytest.mark.every(2)
 def test_parameters_before_the_first_step_come_from_the_seed(honest):
   run = run_folders.load(honest)
   method = building.make_method(run.config, run.model)

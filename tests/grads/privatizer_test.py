@@ -257,6 +257,7 @@ def test_comes_first_in_a_chain(optimizer):
   assert float(state[0].joint_noise_multiplier) >= MULTIPLIER
 
 
+@pytest.mark.every(2)
 def test_one_bound_for_all_leaves():
   mean = _transform().update(_sums(), _transform().init(_sums()),
                              l2_sensitivity=jnp.float32(2.))[0]

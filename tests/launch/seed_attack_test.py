@@ -126,6 +126,7 @@ def _secret(tmp_path_factory):
   return _released(tmp_path_factory.mktemp('secret'))
 
 
+@pytest.mark.every(2)
 def test_a_noise_seed_is_found_and_its_noise_comes_off(seeded):
   summary, params, warnings = seeded
   attacker = _Attacker(summary, params)

@@ -171,6 +171,7 @@ def _skipping():
   return params, batch, gradients
 
 
+@pytest.mark.every(2)
 def test_clipped_layers_are_those_of_materialised_gradients(skipping):
   """LDP-09 against DP-16 by layer: one backward pass, the same sums."""
   params, batch, gradients = skipping

@@ -154,6 +154,7 @@ def test_formula(attained):
       assert float(bounds[name]) == pytest.approx(value, rel=1e-6)
 
 
+@pytest.mark.every(2)
 def test_bounds_are_attained_but_not_exceeded(attained):
   check_sound(_network_bounds, attained)
   check_tight(_network_bounds, attained)

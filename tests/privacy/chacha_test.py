@@ -141,6 +141,7 @@ def test_words_are_uniform_and_none_comes_twice():
     chacha.words(jnp.asarray(_WORDS), 2**32 - 1, 17)
 
 
+@pytest.mark.every(2)
 def test_children_are_all_others():
   split = jax.random.key_data(jax.random.split(_KEY, 500)).reshape(-1)
   folded = jax.random.key_data(jax.vmap(jax.random.fold_in, (None, 0))(
@@ -201,6 +202,7 @@ def test_all_draws_of_jax_work():
   assert sorted(jax.random.permutation(_KEY, 50).tolist()) == list(range(50))
 
 
+@pytest.mark.every(2)
 def test_noise_on_the_lattice_has_its_law():
   step = jnp.float32(2.0**-19)
   outer = lattice.outer_multiplier(jnp.float32(1.0), step)
@@ -223,6 +225,7 @@ def test_system_keys_are_others_every_time():
       keys.system_keys(num)
 
 
+@pytest.mark.every(2)
 def test_domains_of_the_docstring_are_those_of_the_code():
   rows = [line.split('(')[1].split(',')[0]
           for line in chacha.__doc__.splitlines() if ', 0)' in line]

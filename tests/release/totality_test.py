@@ -122,6 +122,7 @@ def few_simulations(monkeypatch):
   monkeypatch.setattr(calibration, 'RUNS', 9)
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize('name', registry.STATISTICS)
 def test_every_statistic_answers_for_every_file(name, few_simulations):
   """And which keys an answer has does not depend on the file."""

@@ -38,6 +38,7 @@ def test_a_proportion_is_a_mean_of_zeros_and_ones():
     stats.proportion(key, _X, epsilon=1.0, adjacency=_REPLACE)
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize('adjacency', Adjacency)
 def test_a_roc_curve_is_that_of_the_mechanism_of_its_budget(adjacency):
   key, grid = jax.random.key(2), stats.Grid(lower=0, upper=40,

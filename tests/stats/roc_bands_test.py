@@ -59,6 +59,7 @@ def test_bands_cover_what_they_are_of(of):
   assert np.mean(widths) < {'records': 0.07, 'population': 0.09}[of]
 
 
+@pytest.mark.every(2)
 def test_without_noise_the_records_are_known_and_the_population_is_not():
   release = dataclasses.replace(RELEASE, curve=dataclasses.replace(
       RELEASE.curve, epsilon=1e6))

@@ -81,6 +81,7 @@ def _fields(content, path, names, **options):
   return [tuple(map(repr, row)) for row in with_types]
 
 
+@pytest.mark.every(2)
 @hypothesis.given(file=_files(), packed=st.booleans(), gaps=st.booleans(),
                   names=st.sampled_from([('x',), ('x', 'y'), (), ('y', 'x')]))
 @hypothesis.settings(max_examples=600, deadline=None, derandomize=True)

@@ -110,6 +110,7 @@ def test_no_record_adds_more_than_the_bound(contributions):
       np.testing.assert_array_equal(np.abs(count), [0.5] * 22 + [0.0] * 2)
 
 
+@pytest.mark.every(2)
 def test_a_clip_norm_bounds_all_blocks_together(contributions):
   bounds = jax.tree.leaves(contributions['layer_clipped'][2])
   assert math.hypot(*bounds) == pytest.approx(CLIP, rel=1e-4)

@@ -114,6 +114,7 @@ def test_groups_of_runs_equal_all_at_once_by_one_program(fit, three, caplog):
     fit([0, 1, 2], max_parallel=-1)
 
 
+@pytest.mark.every(2)
 def test_many_runs_are_each_a_loop_of_steps(three, make_model, make_method,
                                             records):
   model = make_model(True)

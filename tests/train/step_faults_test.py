@@ -27,6 +27,7 @@ def test_fault_no_noise(checks, faulty, records, monkeypatch):
   _fails(checks.noise_is_fresh, faulty, records)
 
 
+@pytest.mark.every(2)
 def test_fault_noise_divided_twice(checks, faulty, records, monkeypatch):
   honest = additive.add_gaussian_noise
   monkeypatch.setattr(

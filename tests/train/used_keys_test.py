@@ -15,6 +15,7 @@ from dpjax.train import state as states
 from dpjax.train import used_keys
 
 
+@pytest.mark.every(2)
 def test_secret_keys_are_used_once():
   keys = key_lib.system_keys(1)
   used_keys.check(keys)

@@ -74,6 +74,7 @@ def test_risks_and_coverage(name, risk, coverage):
     coverage, abs=0.002 + 4 * math.sqrt(0.95 * 0.05 / REPETITIONS))
 
 
+@pytest.mark.every(2)
 def test_maxima_are_not_consistent():
   """EST-05a and EST-06a, erratum L-E15: 2.0000, and 7.16 for 0.7."""
   (mean_error, _), (error, _) = risk_of_all()['noisy_maximum']

@@ -73,6 +73,7 @@ def test_quotient_and_derivative_agree(network, output):
                 1e-2 * np.abs(exact.sensitivity) + 1e-3)
 
 
+@pytest.mark.every(2)
 def test_the_derivative_is_that_of_the_jacobian():
   predict, x = _dense()
   response = local_sensitivity.respond(_KEY, predict, x, Options(

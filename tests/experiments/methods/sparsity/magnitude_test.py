@@ -200,6 +200,7 @@ def test_rounds_interrupted_and_resumed(restart):
   assert int(masks.count(state.mask)) == kept + 5
 
 
+@pytest.mark.every(2)
 def test_rounds_of_packs():
   """By vmap each network is ranked by itself."""
   rounds = magnitude.Rounds(fraction=0.5)

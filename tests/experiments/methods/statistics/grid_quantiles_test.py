@@ -100,6 +100,7 @@ def test_scores_of_many_records_are_exact():
   assert log_weights.tolist() == [-2.0**29, 1.0 - 2.0**29]
 
 
+@pytest.mark.every(2)
 def test_bad_candidates_are_refused():
   kwargs = dict(probs=(0.5,), epsilon=1.0, lower=0.0, upper=1.0,
                 adjacency=pairs.REPLACE)

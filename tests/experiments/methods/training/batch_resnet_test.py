@@ -202,6 +202,7 @@ def test_one_replica_is_a_pack_too(inputs):
   _close(_TRAIN(*one), jax.tree.map(lambda leaf: leaf[1:2], _TRAIN(*inputs)))
 
 
+@pytest.mark.every(2)
 def test_replicas_do_not_see_each_other(inputs):
   params, statistics, x, y = inputs
   other = lambda trees: jax.tree.map(

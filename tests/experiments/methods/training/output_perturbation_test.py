@@ -67,6 +67,7 @@ def _solved():
   return flat(mechanism.solve(data)), run(False), run(True)
 
 
+@pytest.mark.every(2)
 def test_replacing_a_record_moves_the_minimiser_by_at_most_the_bound(solved):
   """Item DP-13: 200 x 200 replacements; 2 L / (n gamma)."""
   mechanism = make()

@@ -165,6 +165,7 @@ def test_epochs_use_records_once_and_leave_a_part_of_a_batch_out(run):
               for replica in range(COUNT)}) == COUNT
 
 
+@pytest.mark.every(2)
 def test_what_is_masked_stays_zero(run):
   states, _, _ = run
   mask = np.asarray(_task().mask)
