@@ -7,7 +7,7 @@ whether the mechanism's releases follow the declared distribution.
 
 from collections.abc import Callable, Hashable, Sequence
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -57,7 +57,7 @@ def finite_distributions(curve: curves.PrivacyCurve, pairs: Sequence[Pair],
 
 
 def enumerated(curve: curves.PrivacyCurve,
-               distribution: Callable[[tuple], np.ndarray],
+               distribution: Callable[[tuple[Any, ...]], np.ndarray],
                domain: Sequence[Hashable], sizes: Sequence[int],
                adjacency: Adjacency) -> Worst:
   """Applies `finite_distributions` to all neighbours over a small domain.

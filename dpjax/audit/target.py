@@ -127,7 +127,7 @@ class Target:
       return all(_can_be_traced(self.release, arrays(data))
                  for data in self.pairs[0][:2])
 
-  def _types(self) -> contextlib.AbstractContextManager:
+  def _types(self) -> contextlib.AbstractContextManager[Any]:
     """Returns the context in which the release is run: 64-bit types or not."""
     return (jax.enable_x64(True) if self.double_precision
             else contextlib.nullcontext())

@@ -36,7 +36,7 @@ class Draft(NamedTuple):
   left_out: dict[str, str]
 
 
-def draft(path: str | os.PathLike, *, label: str,
+def draft(path: str | os.PathLike[str], *, label: str,
           form: Format = Format()) -> Draft:
   """Returns a schema that fits a file, for review; it is NOT private.
 

@@ -35,7 +35,7 @@ class FileSpec:
   alternatives: tuple[str, ...] = ()
 
 
-def resolve_data_dir(data_dir: str | os.PathLike | None = None
+def resolve_data_dir(data_dir: str | os.PathLike[str] | None = None
                      ) -> pathlib.Path | None:
   """Returns `data_dir`, else $DPJAX_DATA_DIR, else None; '' counts as not set.
   """
@@ -44,7 +44,7 @@ def resolve_data_dir(data_dir: str | os.PathLike | None = None
 
 
 def find(spec: FileSpec, dataset: str, *,
-         data_dir: str | os.PathLike | None = None) -> pathlib.Path | None:
+         data_dir: str | os.PathLike[str] | None = None) -> pathlib.Path | None:
   """Returns the first path where the file exists, or None."""
   for folder in _folders(dataset, data_dir=data_dir):
     for name in (spec.name, *spec.alternatives):
@@ -54,7 +54,7 @@ def find(spec: FileSpec, dataset: str, *,
 
 
 def read(spec: FileSpec, dataset: str, *, source: str,
-         data_dir: str | os.PathLike | None = None) -> bytes:
+         data_dir: str | os.PathLike[str] | None = None) -> bytes:
   """Returns the file's unpacked bytes after checking their SHA-256.
 
   Args:
@@ -86,7 +86,8 @@ def read_unverified(path: pathlib.Path) -> bytes:
 
 
 def not_found(dataset: str, what: str, *, source: str,
-              data_dir: str | os.PathLike | None = None) -> FileNotFoundError:
+              data_dir: str | os.PathLike[str] | None = None
+              ) -> FileNotFoundError:
   """Returns the error for a missing file, which `what` describes.
 
   The caller raises it. The other arguments are those of `read`.
@@ -109,7 +110,7 @@ def verify(content: bytes, spec: FileSpec, *, where: str) -> None:
 
 
 def fetch(specs: tuple[FileSpec, ...], dataset: str, *, url: str,
-          data_dir: str | os.PathLike | None = None) -> None:
+          data_dir: str | os.PathLike[str] | None = None) -> None:
   """Downloads a zip archive, verifies its files and stores them.
 
   Args:
@@ -157,7 +158,7 @@ def _extract(packed: bytes, specs: tuple[FileSpec, ...], *, url: str
   return contents
 
 
-def _folders(dataset: str, *, data_dir: str | os.PathLike | None
+def _folders(dataset: str, *, data_dir: str | os.PathLike[str] | None
              ) -> tuple[pathlib.Path, ...]:
   """Returns the folders to search, in order."""
   root = resolve_data_dir(data_dir)

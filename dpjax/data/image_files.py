@@ -93,7 +93,7 @@ class ImageSpec:
     return self.train.num_examples + self.test.num_examples
 
 
-def load(spec: ImageSpec, *, data_dir: str | os.PathLike | None = None,
+def load(spec: ImageSpec, *, data_dir: str | os.PathLike[str] | None = None,
          download: bool = False) -> images.ImageDataset:
   """Reads a data set from the first format in which it is found.
 
@@ -129,7 +129,7 @@ def load(spec: ImageSpec, *, data_dir: str | os.PathLike | None = None,
     test=_verify(parts.test, spec, spec.test, where=f'{where}: test'))
 
 
-def cache(spec: ImageSpec, *, data_dir: str | os.PathLike | None = None
+def cache(spec: ImageSpec, *, data_dir: str | os.PathLike[str] | None = None
           ) -> pathlib.Path:
   """Stores a decoded data set as `<data_dir>/<name>/<name>.npz`.
 
@@ -173,7 +173,7 @@ def order_and_digest(part: Images) -> tuple[np.ndarray, str]:
   return np.array(order, np.int32), total.hexdigest()
 
 
-def _read(spec: ImageSpec, *, data_dir: str | os.PathLike | None
+def _read(spec: ImageSpec, *, data_dir: str | os.PathLike[str] | None
           ) -> tuple[str, Parts] | None:
   """Returns where the data set was found, and its unverified parts."""
   folder = tfds_records.find(spec.name, data_dir=data_dir)
@@ -189,13 +189,13 @@ def _read(spec: ImageSpec, *, data_dir: str | os.PathLike | None
 
 
 def _missing(container: Container, spec: ImageSpec, *,
-             data_dir: str | os.PathLike | None) -> list[str]:
+             data_dir: str | os.PathLike[str] | None) -> list[str]:
   """Returns the names of the container's files that were not found."""
   return [file.name for file in container.files
           if files.find(file, spec.name, data_dir=data_dir) is None]
 
 
-def _wanted(spec: ImageSpec, *, data_dir: str | os.PathLike | None) -> str:
+def _wanted(spec: ImageSpec, *, data_dir: str | os.PathLike[str] | None) -> str:
   """Describes the formats searched for, with missing files if some exist."""
   wanted = [f'folder {spec.name}/<version> with ArrayRecord files of TFDS']
   for container in spec.containers:
@@ -208,7 +208,7 @@ def _wanted(spec: ImageSpec, *, data_dir: str | os.PathLike | None) -> str:
 
 
 def _blob(file: files.FileSpec, spec: ImageSpec, *,
-          data_dir: str | os.PathLike | None) -> containers.Blob:
+          data_dir: str | os.PathLike[str] | None) -> containers.Blob:
   """Reads a file, and verifies its checksum if that is known."""
   path = files.find(file, spec.name, data_dir=data_dir)
   if path is None:

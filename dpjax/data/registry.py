@@ -213,7 +213,7 @@ def image_names() -> tuple[str, ...]:
   return tuple(sorted(IMAGES))
 
 
-def load(name: str, *, data_dir: str | os.PathLike | None = None,
+def load(name: str, *, data_dir: str | os.PathLike[str] | None = None,
          download: bool = False) -> Dataset | ImageDataset:
   """Reads a data set from its original files and encodes it.
 
@@ -267,6 +267,6 @@ def load(name: str, *, data_dir: str | os.PathLike | None = None,
 
 
 def _read(file: files.FileSpec, spec: DatasetSpec, *,
-          data_dir: str | os.PathLike | None) -> reader.Table:
+          data_dir: str | os.PathLike[str] | None) -> reader.Table:
   content = files.read(file, spec.name, source=spec.source, data_dir=data_dir)
   return tabular.parse(content, spec.schema, file=file.name)

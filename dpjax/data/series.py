@@ -103,7 +103,8 @@ SERIES = types.MappingProxyType({spec.name: spec for spec in (
 """Specification of each series by its name; read-only."""
 
 
-def load(name: str, *, data_dir: str | os.PathLike | None = None) -> Series:
+def load(name: str, *,
+         data_dir: str | os.PathLike[str] | None = None) -> Series:
   """Reads a series by name.
 
   Args:
@@ -129,7 +130,7 @@ def load(name: str, *, data_dir: str | os.PathLike | None = None) -> Series:
   return Series(values, spec.lower, spec.upper)
 
 
-def read(path: str | os.PathLike, column: str, *, lower: float,
+def read(path: str | os.PathLike[str], column: str, *, lower: float,
          upper: float, form: Format = Format()) -> Series:
   """Reads a column of a user's file; missing numbers are left out.
 

@@ -28,7 +28,7 @@ _NEEDED_TO_PREPARE = {
 }
 
 
-def find(name: str, *, data_dir: str | os.PathLike | None = None
+def find(name: str, *, data_dir: str | os.PathLike[str] | None = None
          ) -> pathlib.Path | None:
   """Returns the prepared folder `<data_dir>/<name>/<version>`, or None.
 
@@ -67,7 +67,8 @@ def read(folder: pathlib.Path) -> containers.Parts:
                      f'{errors.one_line(error)}') from None
 
 
-def prepare(name: str, *, data_dir: str | os.PathLike | None = None) -> None:
+def prepare(name: str, *,
+            data_dir: str | os.PathLike[str] | None = None) -> None:
   """Downloads a data set by TFDS and prepares it as ArrayRecord files.
 
   Raises:

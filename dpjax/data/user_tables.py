@@ -41,7 +41,7 @@ def is_path(name: str) -> bool:
   return '.' in name or '/' in name or os.sep in name
 
 
-def find(path: str, *, data_dir: str | os.PathLike | None = None
+def find(path: str, *, data_dir: str | os.PathLike[str] | None = None
          ) -> pathlib.Path:
   """Returns the path of the file: `path` itself, or `path` below `data_dir`.
 
@@ -58,8 +58,8 @@ def find(path: str, *, data_dir: str | os.PathLike | None = None
   raise FileNotFoundError(f'no file {where}')
 
 
-def load(path: str, schema: str, *, data_dir: str | os.PathLike | None = None
-         ) -> arrays.Dataset:
+def load(path: str, schema: str, *,
+         data_dir: str | os.PathLike[str] | None = None) -> arrays.Dataset:
   """Reads and encodes a user's file.
 
   Args:

@@ -18,7 +18,7 @@ from dpjax.tables.formats import Format
 # Records hashed at a time, which limits the memory for their texts.
 _ROWS = 2**12
 
-Measure = Callable[[Query, Plan], object]
+Measure = Callable[[Query, Plan[Any, Any]], object]
 """Computes the exact, private quantities that a plan needs of the records."""
 
 
@@ -55,7 +55,7 @@ class File:
     """Opens a copy, so that hash and measurement are of the same bytes."""
     with files.snapshot(self.path) as (file, sha256):
 
-      def measure(query: Query, plan: Plan) -> object:
+      def measure(query: Query, plan: Plan[Any, Any]) -> object:
         with contextlib.closing(reader.read(
             self.path, file, *_names(query, plan), numeric=_numeric(plan),
             form=self.form, gaps=registry.gaps(query))) as fields:
@@ -89,7 +89,7 @@ class Columns:
                        else [()] * self.num_rows)
     sha256 = _digest(fields, len(rows))
 
-    def measure(query: Query, plan: Plan) -> object:
+    def measure(query: Query, plan: Plan[Any, Any]) -> object:
       return plan.measure(reader.of_rows(
           rows, numeric=_numeric(plan), form=self.form,
           gaps=registry.gaps(query)))
@@ -97,13 +97,13 @@ class Columns:
     yield sha256, measure
 
 
-def _names(query: Query, plan: Plan) -> tuple[Any, ...]:
+def _names(query: Query, plan: Plan[Any, Any]) -> tuple[Any, ...]:
   """Returns the names of the columns that a plan reads."""
   return {'records': (), 'labels': (query.column, query.label)}.get(
       plan.reads, (query.column,))
 
 
-def _numeric(plan: Plan) -> bool:
+def _numeric(plan: Plan[Any, Any]) -> bool:
   """Returns whether the first column that a plan reads holds numbers."""
   return plan.reads in ('numbers', 'labels')
 

@@ -10,7 +10,7 @@ from typing import IO
 
 import portalocker
 
-Path = str | os.PathLike
+Path = str | os.PathLike[str]
 
 # A snapshot of up to this many bytes stays in memory.
 _IN_MEMORY = 2**26

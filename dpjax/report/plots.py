@@ -56,7 +56,7 @@ def new(num_rows: int = 1, num_columns: int = 1, *, width: float = 4.,
     return figure, figure.subplots(num_rows, num_columns, squeeze=False)
 
 
-def save(figure: Any, path: str | os.PathLike, *, digest: str,
+def save(figure: Any, path: str | os.PathLike[str], *, digest: str,
          png: bool = False) -> None:
   """Writes an SVG file that contains the digest of its rows.
 

@@ -13,6 +13,7 @@ import json
 import os
 import pathlib
 import shutil
+from typing import Any
 
 import numpy as np
 
@@ -175,7 +176,7 @@ def batches(folder: pathlib.Path, group: Sequence[TrainingConfig],
   return [batch for batch in (first, rest) if batch]
 
 
-def _write(path: pathlib.Path, values: list) -> None:
+def _write(path: pathlib.Path, values: list[Any]) -> None:
   """Writes a JSON file of mode 0600 in a folder of mode 0700."""
   # The folder is closed to others before there is a secret in it.
   prepare(path.parent)

@@ -186,7 +186,8 @@ def num_available(config: TrainingConfig, dataset: building.Dataset) -> int:
 def train(
     configs: Sequence[TrainingConfig], *, data_dir: str | None = None,
     dataset: building.Dataset | None = None,
-    on_plans: Callable[[list], None] | None = None,
+    on_plans: Callable[[list[tuple[TrainingConfig, TrainingPlan]]],
+                       None] | None = None,
     on_progress: Callable[[int, int], None] | None = None,
     mesh: jax.sharding.Mesh | None = None,
     checkpoints: Checkpoints | None = None,

@@ -145,7 +145,7 @@ def of_rows(rows: Iterable[Sequence[object]], *, numeric: bool,
     yield _single_or_tuple(fields)
 
 
-def table(path: str | os.PathLike, form: Format = Format()) -> Table:
+def table(path: str | os.PathLike[str], form: Format = Format()) -> Table:
   """Reads all columns of a file.
 
   Args:

@@ -76,9 +76,9 @@ class Traffic:
     wire_sent: bytes sent, with headers and TLS.
     wire_received: bytes received, with headers and TLS.
   """
-  sent: collections.Counter = dataclasses.field(
+  sent: collections.Counter[Kind] = dataclasses.field(
       default_factory=collections.Counter)
-  received: collections.Counter = dataclasses.field(
+  received: collections.Counter[Kind] = dataclasses.field(
       default_factory=collections.Counter)
   wire_sent: int = 0
   wire_received: int = 0

@@ -8,6 +8,7 @@ the first counts.
 import collections
 from collections.abc import Callable
 import threading
+from typing import Any
 
 import numpy as np
 
@@ -135,7 +136,7 @@ class Inbox:
       self._refusals.add(f'owner {owner}', reason)
     return count, refused, torn
 
-  def _keep(self, opened: list, refused: list[tuple[int, str]]) -> int:
+  def _keep(self, opened: list[Any], refused: list[tuple[int, str]]) -> int:
     """Stores first messages on disk, refuses others; returns how many it kept.
     """
     kept = []
