@@ -106,7 +106,7 @@ def test_digits_are_as_few_and_of_a_base_as_small_as_can_be():
   for scale in [Fraction(1, 50), Fraction(1, 7), *map(Fraction, range(1, 200)),
                 Fraction(2**14)]:
     joint = joint_noise.JointNoise(scale=scale, count=3)
-    end, digits, base = joint.reach, joint.num_digits, joint.base
+    end, digits, base = joint.output_bound, joint.num_digits, joint.base
     assert math.exp(-end / scale) <= 2.0**-64 < math.exp(-(end - 2) / scale)
     assert 32**digits >= end > 32**(digits - 1)
     assert base**digits >= end and (base == 2 or (base - 1)**digits < end)
