@@ -123,6 +123,17 @@ _MUTATIONS = flags.DEFINE_bool(
     'catalogue.', flag_values=_FLAGS)
 shared.add_shared(_FLAGS, 'data_dir', 'traceback')
 
+_HEADINGS = {
+    'What to audit': ('target', 'list', 'run_dir', 'scores', 'self_calibrate',
+                      'mutations'),
+    'The claim': ('epsilon', 'delta', 'adjacency'),
+    'Neighbouring data sets': ('data', 'neighbour', 'record_shape',
+                               'record_bounds', 'floating_point'),
+    'The test': ('num_runs', 'significance', 'seed', 'estimator'),
+    'Files': ('output', 'data_dir', 'traceback')}
+_MAIN = ('target', 'list', 'run_dir', 'scores', 'epsilon', 'delta', 'adjacency',
+         'num_runs', 'significance', 'output')
+
 EXIT = {auditor.CONSISTENT: 0, auditor.VIOLATED: 1, auditor.UNDERPOWERED: 3}
 """Exit status of each verdict."""
 
@@ -304,7 +315,8 @@ def _audit_scores(scores: str) -> int:
 
 def parse(argv: Sequence[str]) -> list[str]:
   """Parses the flags of a command line; returns the other words."""
-  return errors.parse_groups(argv, {'Flags': _FLAGS}, doc=__doc__)
+  return errors.parse_groups(argv, {'Flags': _FLAGS}, doc=__doc__ or '',
+                             main=_MAIN, headings=_HEADINGS)
 
 
 def main(argv: Sequence[str]) -> int:

@@ -38,6 +38,7 @@ import numpy as np
 
 from dpjax import errors as checks
 from dpjax.cli import errors
+from dpjax.cli import flags as shared
 from dpjax.privacy import notions
 from dpjax.report import files
 from dpjax.report import plots
@@ -54,6 +55,11 @@ _BUDGETS = (
     ('rho', 'Rho of zCDP.'),
     ('tv', 'Level of total variation privacy.'),
     ('kl', 'Level of Kullback-Leibler privacy.'))
+_OUTPUTS = (
+    ('target_risk', 'Risks in units of the loss. Prints an n that suffices for '
+     'one of the estimators, and an n that is too small for every estimator.'),
+    ('output', 'File for all bounds, .csv or .json.'),
+    ('plot', 'Figure of risks against n, .svg.'))
 # Short names of parameters, used unless a study has a parameter of that name.
 _SHORT = {'d': 'dimension', 'k': 'moment', 'r': 'radius'}
 _MOST_AXES = 6  # settings in one figure
@@ -63,11 +69,12 @@ Row = dict[str, Any]
 
 def _models() -> str:
   """Returns the help text of all models and their parameters."""
-  return '\n'.join(
-      f'  {name:12} {s.help} ({s.loss})' + ''.join(
-          f'\n{"":15}--{key}: {p.help}. Default: {p.default:g}.'
-          for key, p in s.parameters.items())
-      for name, s in studies.STUDIES.items())
+  lines = []
+  for name, study in studies.STUDIES.items():
+    lines += shared.wrapped(f'{name}: {study.help} ({study.loss})')
+    for key, p in study.parameters.items():
+      lines += shared.wrapped(f'--{key}: {p.help}. Default: {p.default:g}.', 6)
+  return '\n'.join(lines)
 
 
 def _parameters() -> list[str]:
@@ -78,44 +85,28 @@ def _parameters() -> list[str]:
 
 def parse(argv: Sequence[str]) -> argparse.Namespace:
   """Parses a command line."""
-  parser = errors.ArgumentParser(
-      description=__doc__.replace('{models}', _models()).replace(
-          '{example}', next(iter(studies.STUDIES), 'NAME')),
-      allow_abbrev=False, conflict_handler='resolve',
-      formatter_class=argparse.RawDescriptionHelpFormatter)
-  parser.add_argument('--model', help='One of '
-                      f'{", ".join(studies.STUDIES)}.')
-  parser.add_argument('--n', help='Numbers of records, separated by commas.')
-  for name, text in _BUDGETS:
-    parser.add_argument(f'--{name}', help=text)
-  for name in _parameters():
-    parser.add_argument(f'--{name}', help=argparse.SUPPRESS)
-  parser.add_argument('--target_risk', help='Risks in units of the loss. '
-                      'Prints an n that suffices for one of the estimators, '
-                      'and an n that is too small for every estimator.')
-  parser.add_argument('--output', help='File for all bounds, .csv or .json.')
-  parser.add_argument('--plot', help='Figure of risks against n, .svg.')
-  return parser.parse_args(list(argv[1:]))
+  doc = (__doc__ or '').replace('{models}', _models()).replace(
+      '{example}', next(iter(studies.STUDIES), 'NAME'))
+  return errors.parse_texts(argv, {
+      'Study': {'model': f'One of {", ".join(studies.STUDIES)}.',
+                'n': 'Numbers of records, separated by commas.'},
+      'Budget': dict(_BUDGETS),
+      'Output': dict(_OUTPUTS)}, doc=doc, hidden=_parameters())
 
 
 def _numbers(name: str, text: str | None) -> list[float]:
   """Returns the distinct numbers of a comma-separated list, in order."""
   if text is None:
     return []
-  try:
-    numbers = [float(part) for part in text.split(',')]
-  except ValueError:
-    numbers = [math.nan]
+  numbers = shared.numbers(name, text, float)
   if any(map(math.isnan, numbers)):
-    raise ValueError(f'--{name} must be numbers with commas, got {text}')
+    raise ValueError(f'--{name} must be numbers, got {text!r}')
   return list(dict.fromkeys(numbers))
 
 
 def _sizes(text: str | None) -> list[int]:
   """Returns the numbers of records given by --n."""
   sizes = _numbers('n', text)
-  if not sizes:
-    raise ValueError('--n must be given')
   for n in sizes:
     if n != round(min(n, 2 * sample_sizes.LARGEST)) or n < 1:
       raise ValueError('--n must be whole numbers from 1 to '
@@ -145,8 +136,6 @@ def guarantees(args: argparse.Namespace) -> list[tuple[str, Guarantee]]:
 
 def _study(args: argparse.Namespace) -> tuple[Study, list[dict[str, float]]]:
   """Returns the study and every setting of its parameters."""
-  if not args.model:
-    raise ValueError('--model must be given')
   study = studies.STUDIES[checks.check_choice('model', args.model,
                                               studies.STUDIES)]
   given = {}
@@ -349,6 +338,10 @@ def _curves(ax: Any, grid: list[int], risks: list[list[Row]]) -> None:
 
 def main(args: argparse.Namespace) -> int:
   """Prints the bounds that the flags ask for; returns the exit status."""
+  budget = next((name for name, _ in _BUDGETS if getattr(args, name)), None)
+  shared.check_given({
+      'model': args.model, 'n': args.n,
+      'epsilon (or another budget)': budget})
   _check_files(args)
   study, settings = _study(args)
   sizes, budgets = _sizes(args.n), guarantees(args)

@@ -1,8 +1,11 @@
 """Runs command lines so that bad input gives one line, not a traceback."""
 
-from collections.abc import Callable, Mapping, Sequence
+import argparse
+from collections.abc import Callable, Iterable, Mapping, Sequence
 import importlib.util
+import itertools
 import pathlib
+import re
 import sys
 import tempfile
 import types
@@ -54,7 +57,7 @@ def check_file(output: str) -> None:
   """Raises if a file cannot be written, before work is lost."""
   path = pathlib.Path(output)
   if path.is_dir():
-    raise IsADirectoryError(f'{output} is a folder')
+    raise IsADirectoryError(f'{output} is a folder: give the path of a file')
   if path.exists() and not path.is_file():
     # Output is renamed into place, which would replace a device like /dev/null.
     raise ValueError(f'{output} is not a regular file: the output would '
@@ -117,22 +120,44 @@ def check_figure(output: str) -> None:
 class ArgumentParser(argparse_flags.ArgumentParser):
   """An argument parser whose errors are one line."""
 
-  def __init__(self, **kwargs: Any):
-    """Names the program by its command, `dpjax estimate`."""
-    command = sys.argv[0].removeprefix('dpjax.cli.')
-    if command != sys.argv[0]:
-      kwargs.setdefault('prog', f'dpjax {command}')
-    super().__init__(**kwargs)
-
   def error(self, message: str) -> NoReturn:
     """Prints the error and the most similar flag, and exits the program."""
     unknown = message.removeprefix('unrecognized arguments: ')
+    name = message.removeprefix('argument ').partition(':')[0]
     if unknown != message:
-      first = unknown.split()[0]
-      message = f'unexpected {first}' + errors.did_you_mean(
-          first.split('=')[0], self._option_string_actions)
-    _say(f'{message} (see --help)')
-    sys.exit(BAD_INPUT)
+      message = _unknown(unknown.split()[0].partition('=')[0],
+                         self._option_string_actions)
+    elif message == f'argument {name}: expected one argument':
+      message = f'{name} needs a value: {name}=VALUE'
+    _end(message)
+
+
+def parse_texts(argv: Sequence[str], sections: shared.Sections, *, doc: str,
+                main: Sequence[str] = (), switches: Sequence[str] = (),
+                hidden: Sequence[str] = ()) -> argparse.Namespace:
+  """Parses the flags of a command that reads each value as text.
+
+  Help and errors are those of `parse_groups`.
+
+  Args:
+    argv: name of the program, and the words after it.
+    sections: the flags of the command, by heading of the help.
+    doc: docstring of the command.
+    main: names of the flags that `--help` shows; empty for all of them.
+    switches: names of the flags without a value.
+    hidden: names of more flags, which the docstring describes.
+
+  Returns:
+    The value of each flag: None if it is not given; False for a switch.
+  """
+  _help_if_asked(argv, sections, doc, main)
+  # An abbreviated flag could come to mean another one when flags are added.
+  # absl may define a flag of the same name; 'resolve' prefers the command's.
+  parser = ArgumentParser(allow_abbrev=False, conflict_handler='resolve')
+  for name in (*itertools.chain(*sections.values()), *hidden):
+    parser.add_argument(f'--{name}', action='store_true' if name in switches
+                        else 'store')
+  return parser.parse_args(list(argv[1:]))
 
 
 def parse_flags(argv: Sequence[str]) -> list[str]:
@@ -148,16 +173,40 @@ def _parsed(table: flags.FlagValues, argv: Sequence[str]) -> list[str]:
   """Parses flags; returns the other words."""
   try:
     return table(argv)
+  except flags.UnrecognizedFlagError as error:
+    _end(_unknown(f'--{error.flagname}', [f'--{name}' for name in table]))
   except flags.Error as error:
-    _say(f'{_format(error).removesuffix(" ?")} (see --help)')
-    sys.exit(BAD_INPUT)
+    _end(_illegal(_format(error), table))
   except SystemExit:
     # absl exits after --help with a nonzero status, though nothing failed.
     sys.exit(0)
 
 
+def _unknown(word: str, known: Iterable[str]) -> str:
+  """Returns the error for a word that is not a flag of the command."""
+  what = 'unknown flag' if word.startswith('-') else 'unexpected'
+  return f'{what} {word}{errors.did_you_mean(word, known)}'
+
+
+def _illegal(message: str, table: flags.FlagValues) -> str:
+  """Returns absl's error for a bad value in the words of the other errors."""
+  if match := re.fullmatch(r'Missing value for flag (--\w+)', message):
+    return f'{match[1]} needs a value: {match[1]}=VALUE'
+  match = re.match(r'flag --(\w+)=(.*?): ', message)
+  if not match or match[1] not in table:
+    return message
+  parser = table[match[1]].parser
+  allowed = (f'one of {", ".join(filter(None, parser.enum_values))}'
+             if isinstance(parser, flags.EnumParser) else
+             'true or false' if isinstance(parser, flags.BooleanParser) else
+             parser.syntactic_help.replace('integer >=', 'an integer >='))
+  return f'--{match[1]} must be {allowed}, got {match[2]!r}'
+
+
 def parse_groups(argv: Sequence[str], groups: shared.Groups, *, doc: str,
-                 main: Sequence[str] = ()) -> list[str]:
+                 main: Sequence[str] = (),
+                 headings: Mapping[str, Sequence[str]] | None = None
+                 ) -> list[str]:
   """Parses the flags of one command; returns the other words.
 
   `--help` and `--helpfull` print the help and end the program; bad flags end it
@@ -168,11 +217,16 @@ def parse_groups(argv: Sequence[str], groups: shared.Groups, *, doc: str,
     groups: the flags of the command, by heading of the help.
     doc: docstring of the command.
     main: names of the flags that `--help` shows; empty for all of them.
+    headings: headings and flag names that replace those of `groups` in help.
   """
-  asked = {word.lstrip('-') for word in argv[1:] if word.startswith('-')}
-  if asked & {'h', '?', 'help', 'helpshort', 'helpfull'}:
-    print(shared.help_text(doc, groups, () if 'helpfull' in asked else main))
-    sys.exit(0)
+  sections = {title: shared.texts(table) for title, table in groups.items()}
+  if headings is not None:
+    every = {name.removeprefix('[no]'): (name, text)
+             for section in sections.values() for name, text in section.items()}
+    sections = {title: dict(every.pop(name) for name in names)
+                for title, names in headings.items()}
+    assert not every, f'flags without a heading: {sorted(every)}'
+  _help_if_asked(argv, sections, doc, main)
   # The tables share their flags with `table`, so parsing it sets them all.
   table = flags.FlagValues()
   for group in groups.values():
@@ -186,12 +240,33 @@ def parse_groups(argv: Sequence[str], groups: shared.Groups, *, doc: str,
   return _parsed(table, argv)
 
 
+def _help_if_asked(argv: Sequence[str], sections: shared.Sections, doc: str,
+                   main: Sequence[str]) -> None:
+  """Prints the help of a command and ends the program, if a flag asks."""
+  asked = {word.lstrip('-') for word in argv[1:] if word.startswith('-')}
+  if asked & {'h', '?', 'help', 'helpshort', 'helpfull'}:
+    print(shared.help_text(_command(argv[0]), doc, sections,
+                           () if 'helpfull' in asked else main))
+    sys.exit(0)
+
+
+def _command(program: str) -> str:
+  """Returns how a program is called: `dpjax train` for dpjax.cli.train."""
+  return f'dpjax {program.rpartition(".")[2]}'
+
+
 def _absl_flags() -> list[tuple[str, flags.Flag]]:
   """Returns absl's own flags, such as --verbosity, except those for help."""
   return [(flag.name, flag)
           for module, module_flags in flags.FLAGS.flags_by_module_dict().items()
           if module.startswith('absl.') for flag in module_flags
           if not flag.name.startswith('help')]
+
+
+def _end(message: str) -> NoReturn:
+  """Prints what is wrong with the command line, and ends the program."""
+  _say(f'{message} (see --help)')
+  sys.exit(BAD_INPUT)
 
 
 def _say(message: str) -> None:
@@ -201,11 +276,18 @@ def _say(message: str) -> None:
 
 def _format(error: BaseException) -> str:
   """Returns an error as one line."""
+  if isinstance(error, IsADirectoryError) and error.filename:
+    return f'{error.filename} is a folder: give the path of a file'
   if isinstance(error, OSError) and error.strerror and error.filename:
     return f'{error.filename}: {error.strerror}'
   lines = str(error).strip().splitlines() or [type(error).__name__]
   # Errors of other libraries may have many lines; ours have one.
   more = ' ... (all of it with --traceback)' if len(lines) > 1 else ''
+  if isinstance(error, errors.UnknownChoiceError) and (
+      sys.argv[0].startswith('dpjax.cli.')):
+    audited = sys.argv[0].endswith('.audit')
+    more = (f' (all: {_command(sys.argv[0])} '
+            f'{"--list" if audited else "--helpfull"})')
   return lines[0] + more
 
 

@@ -62,11 +62,11 @@ import json
 import pathlib
 import re
 import sys
-import textwrap
 from typing import Any
 
 from dpjax.cli import errors
 from dpjax.cli import file_formats
+from dpjax.cli import flags as shared
 from dpjax.privacy import exact
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.release import densities
@@ -84,65 +84,62 @@ from dpjax.report import files
 # JSON lists of numbers are put on one line; JSON texts have no line breaks.
 _NUMBERS = re.compile(r'\[\n([-+.\deE,\snul]*)\]')
 _FLAGS = {
-    'the file': {
+    'The file': {
         'input': 'CSV, plain or .csv.gz, or Parquet (extra `parquet`).',
         **dict(file_formats.FLAGS)},
-    'the ledger': {
+    'The ledger': {
         'ledger': 'Ledger of the data set. Releases on it run one at a time, '
         'each until its answer is on disk.',
         'ledger_budget_epsilon': 'Total epsilon; creates the ledger.',
         'ledger_budget_delta': 'Total delta. Default: 0, pure releases only.',
         'dataset': 'Name of the data set, for a ledger of all its versions. '
-        'Default: a ledger of one file with exactly these bytes.'},
-    'output': {
+        'Default: a ledger of one file with exactly these bytes.',
+        'show_ledger': 'Print what the ledger says, and do nothing else.'},
+    'Output': {
         'output': 'JSON file of the release.',
         'plot': f'Figure of the release, .svg, of {", ".join(pictures.DRAWN)}.',
         'synthetic': 'Number of records to draw from a released density; they '
         'have its column alone, and cost no more.',
         'synthetic_output': 'CSV file of the synthetic records.'}}
+_MAIN = ('input', 'statistic', 'column', 'lower', 'upper', 'epsilon',
+         'adjacency', 'ledger', 'ledger_budget_epsilon', 'output')
 
 
 def parse(argv: Sequence[str]) -> argparse.Namespace:
   """Parses the flags of a command line."""
-  assert __doc__
-  parser = errors.ArgumentParser(
-      description=__doc__.replace('{statistics}', _statistics()),
-      allow_abbrev=False, formatter_class=argparse.RawDescriptionHelpFormatter,
-      conflict_handler='resolve')
-  groups = {name: parser.add_argument_group(name) for name in (
-      parameters.RELEASE, parameters.COLUMN, parameters.PRIVACY, *_FLAGS)}
-  for name, parameter in PARAMETERS.items():
-    groups[parameter.group].add_argument(
-        f'--{name}', help=parameter.help,
-        action='store_true' if parameter.convert is parameters.switch else
-        'store')
-  for group, flags in _FLAGS.items():
-    for name, text in flags.items():
-      groups[group].add_argument(f'--{name}', help=text)
-  groups['the ledger'].add_argument(
-      '--show_ledger', action='store_true',
-      help='Print what the ledger says, and do nothing else.')
-  return parser.parse_args(list(argv[1:]))
+  sections = {
+      group.capitalize(): {name: parameter.help for name, parameter in
+                           PARAMETERS.items() if parameter.group == group}
+      for group in (parameters.RELEASE, parameters.COLUMN, parameters.PRIVACY)}
+  return errors.parse_texts(
+      argv, {**sections, **_FLAGS}, main=_MAIN,
+      doc=(__doc__ or '').replace('{statistics}', _statistics()),
+      switches=['show_ledger', *(
+          name for name, parameter in PARAMETERS.items()
+          if parameter.convert is parameters.switch)])
 
 
 def _statistics() -> str:
   """Returns lines that say what each statistic is, needs and takes."""
   lines = []
   for each in registry.STATISTICS.values():
-    lines.append(f'  {each.name}: {each.help}')
-    lines += textwrap.wrap(
+    lines += shared.wrapped(f'{each.name}: {each.help}')
+    lines += shared.wrapped(
         f'needs {", ".join(each.needs) or "nothing"}; takes '
-        f'{", ".join(each.takes) or "nothing else"}', 78,
-        initial_indent=' ' * 6, subsequent_indent=' ' * 8)
+        f'{", ".join(each.takes) or "nothing else"}', 6)
   return '\n'.join(lines)
 
 
 def query_of(args: argparse.Namespace) -> Query:
   """Returns the query that the flags ask for, checked."""
-  for name in ('input', 'statistic', 'epsilon', 'adjacency', 'output',
-               'ledger'):
-    if not getattr(args, name):
-      raise ValueError(f'--{name} must be given')
+  statistic = registry.STATISTICS.get(args.statistic)
+  required = {name: getattr(args, name) for name in (
+      'input', 'statistic', *(statistic.needs if statistic else ()), 'epsilon',
+      'adjacency', 'ledger', 'output')}
+  if args.ledger and not pathlib.Path(args.ledger).exists():
+    required[f'ledger_budget_epsilon (there is no ledger {args.ledger})'] = (
+        args.ledger_budget_epsilon)
+  shared.check_given(required)
   if args.adjacency not in {relation.value for relation in Adjacency}:
     raise ValueError('--adjacency must be add_or_remove_one or replace_one, '
                      f'got {args.adjacency!r}')
@@ -244,8 +241,7 @@ def _write_synthetic(args: argparse.Namespace, number: int,
 def main(args: argparse.Namespace) -> int:
   """Runs the command; returns the exit status."""
   if args.show_ledger:
-    if not args.ledger:
-      raise ValueError('--ledger must be given')
+    shared.check_given({'ledger': args.ledger})
     print(ledger.described(ledger.read(args.ledger)))
     return 0
   answer = release(args)

@@ -7,7 +7,7 @@ commands can then be imported together, and one of them is run:
 `errors.parse_groups` parses its flags.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 import textwrap
 from typing import TypeVar
 
@@ -25,6 +25,9 @@ DATA_DIR = flags.DEFINE_string(
     'environment variable DPJAX_DATA_DIR.')
 TRACEBACK = flags.DEFINE_bool(
     'traceback', False, 'Show the full traceback of an error.')
+
+Sections = Mapping[str, Mapping[str, str]]
+"""Heading in the help of a command -> name of a flag -> its help."""
 
 _WIDTH = 80  # columns of the help
 
@@ -56,39 +59,75 @@ def numbers(name: str, text: str,
                      f'{text!r}') from None
 
 
-def help_text(doc: str, groups: Groups, main: Sequence[str] = ()) -> str:
-  """Returns the help of a command: its docstring, and its flags.
+def check_given(values: Mapping[str, object], *, why: str = '') -> None:
+  """Raises a ValueError that names all flags without a value, not just one.
 
   Args:
-    doc: docstring of the command, with examples.
-    groups: all flags of the command.
-    main: names of the only flags to show, in this order; empty for all flags,
-      in groups.
+    values: name of a required flag -> its value, or its parts.
+    why: end of the message, such as ' for a file of your own'.
   """
-  every = {name: table[name] for table in groups.values() for name in table}
-  if main:
-    groups_shown = {'Main flags': [every[name] for name in main]}
-  else:
-    groups_shown = {title: [table[name] for name in table]
-                    for title, table in groups.items()}
-  lines = [doc.rstrip()]
-  for title, shown in groups_shown.items():
-    lines += ['', f'{title}:']
-    for flag in shown:
-      lines += _lines(flag)
-  lines += ['', f'--helpfull shows all {len(every)} flags, in groups.' if main
-            else 'The flags of absl, such as --verbosity, can be given, too.']
-  return '\n'.join(lines)
+  # 0 and False are values; None and an empty text or list are not.
+  missing = [f'--{name}' for name, value in values.items()
+             if value is None or value == '' or value == []]
+  if missing:
+    *first, last = missing
+    names = f'{", ".join(first)} and {last}' if first else last
+    raise ValueError(f'{names} must be given{why} (see --help)')
 
 
-def _lines(flag: flags.Flag) -> Iterator[str]:
-  """Yields the lines of the help of one flag."""
-  text = f'--{"[no]" if flag.boolean else ""}{flag.name}: {flag.help}'
+def texts(table: flags.FlagValues) -> dict[str, str]:
+  """Returns the help of each flag of a table, by the name to be shown."""
+  return {f'[no]{name}' if table[name].boolean else name: _text(table[name])
+          for name in table}
+
+
+def _text(flag: flags.Flag) -> str:
+  """Returns the help of a flag, with its default."""
+  text = flag.help
+  if isinstance(flag.parser, flags.EnumParser):
+    # absl has put <a|b> before the text; that reads badly with many choices.
+    meaning, label, default = text.partition('>: ')[2].partition(' Default: ')
+    choices = list(filter(None, flag.parser.enum_values))
+    if not all(choice in text.partition('>: ')[2] for choice in choices):
+      meaning += f' One of {", ".join(choices)}.'
+    text = meaning + label + default
   # Flags without a default, or off by default, say what happens then.
   default = ('true' if flag.default is True else ','.join(flag.default)
              if isinstance(flag.default, list) else flag.default)
-  if default not in ('', None) and default is not False:
-    text += f' Default: {default}.'
-  yield from textwrap.wrap(text, _WIDTH, initial_indent=' ' * 2,
-                           subsequent_indent=' ' * 6, break_on_hyphens=False,
-                           break_long_words=False)
+  if default in ('', None) or default is False:
+    return text
+  return f'{text} Default: {default}.'
+
+
+def wrapped(text: str, indent: int = 2) -> list[str]:
+  """Returns an item of a help text as lines of at most 80 columns."""
+  return textwrap.wrap(
+      text, _WIDTH, initial_indent=' ' * indent,
+      subsequent_indent=' ' * (indent + 4), break_on_hyphens=False,
+      break_long_words=False)
+
+
+def help_text(command: str, doc: str, sections: Sections,
+              main: Sequence[str] = ()) -> str:
+  """Returns the help of a command: usage, docstring and flags.
+
+  Args:
+    command: name of the command, such as 'dpjax train'.
+    doc: docstring of the command, with examples.
+    sections: all flags of the command.
+    main: names of the only flags to show, in this order; empty for all flags,
+      by section.
+  """
+  every = {name.removeprefix('[no]'): (name, text)
+           for section in sections.values() for name, text in section.items()}
+  shown = ({'Main flags': dict(every[name] for name in main)} if main
+           else sections)
+  lines = [f'usage: {command} --FLAG=VALUE ...', '', doc.rstrip()]
+  for title, section in shown.items():
+    lines += ['', f'{title}:']
+    for name, text in section.items():
+      lines += wrapped(f'--{name}: {text}')
+  lines += ['', f'--helpfull shows all {len(every)} flags, in groups.' if main
+            else '--traceback shows all of an error; --verbosity and other '
+            'flags of absl work, too.']
+  return '\n'.join(lines)

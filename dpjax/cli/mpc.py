@@ -134,8 +134,8 @@ _RESUME = flags.DEFINE_bool(
     'resume', False, 'Restart the servers of --study and query them.',
     flag_values=_FLAGS)
 _FAULT = flags.DEFINE_enum(
-    'fault', '', ['', *parties.FAULTS], 'A fault to demonstrate: ' +
-    '; '.join(f'{name}: {text}' for name, text in parties.FAULTS.items()),
+    'fault', '', ['', *parties.FAULTS], 'A fault to demonstrate. ' +
+    ' '.join(f'{name}: {text}.' for name, text in parties.FAULTS.items()),
     flag_values=_FLAGS)
 _OUTPUT = flags.DEFINE_string(
     'output', None, 'JSON file for the release.', flag_values=_FLAGS)
@@ -151,10 +151,33 @@ _NODES = flags.DEFINE_enum(
     'Default: tree, or dyadic with --thresholds.', flag_values=_FLAGS)
 _ROLE = flags.DEFINE_enum(
     'role', 'all', ['all', 'server', 'relay', 'dealer'], 'Run a single party '
-    'of an existing study. Default: all of them.', flag_values=_FLAGS)
+    'of an existing study, or all of them.', flag_values=_FLAGS)
 _INDEX = flags.DEFINE_integer(
     'index', 0, 'Number of the server or relay, from 0.', 0, flag_values=_FLAGS)
 shared.add_shared(_FLAGS, 'traceback')
+
+
+_HEADINGS = {
+    'The records': ('input', 'column', 'label', 'demo', 'separator', 'encoding',
+                    'header', 'decimal', 'thousands', 'dates'),
+    'The curve': ('lower', 'upper', 'grid', 'num_thresholds', 'thresholds',
+                  'nodes'),
+    'Privacy': ('epsilon', 'adjacency', 'noise', 'min_owners'),
+    'The parties': ('servers', 'colluding', 'scheme', 'value_bits', 'relays',
+                    'timeout', 'study', 'resume', 'fault', 'role', 'index'),
+    'Output': ('output', 'plot', 'traceback')}
+_MAIN = ('input', 'column', 'demo', 'lower', 'upper', 'epsilon', 'adjacency',
+         'servers', 'thresholds', 'output')
+
+
+def _required() -> dict[str, object]:
+  """Returns the flags that the command needs, and their values."""
+  if _RESUME.value:
+    return {'study': _STUDY.value, 'output': _OUTPUT.value}
+  of_file = {} if _DEMO.value is not None else {'column': _COLUMN.value}
+  return {'input (or --demo)': _INPUT.value or _DEMO.value, **of_file,
+          **{flag.name: flag.value for flag in (
+              _LOWER, _UPPER, _EPSILON, _ADJACENCY, _OUTPUT)}}
 
 
 def _given(flag: flags.FlagHolder[_Value | None]) -> _Value:
@@ -177,8 +200,9 @@ def _column(name: str) -> np.ndarray:
 
 def _data() -> tuple[np.ndarray, np.ndarray | None]:
   """Returns the owners' values, and their labels or None."""
-  if (_DEMO.value is None) == (_INPUT.value is None):
-    raise ValueError('either --input or --demo must be given')
+  if _DEMO.value is not None and _INPUT.value is not None:
+    raise ValueError('--demo makes records instead of those of --input: give '
+                     'one of them')
   if _DEMO.value is not None:
     rng = np.random.default_rng(0)
     labels = rng.integers(0, 2, _DEMO.value) if _LABEL.value else None
@@ -186,12 +210,10 @@ def _data() -> tuple[np.ndarray, np.ndarray | None]:
                       _DEMO.value)
     lower, upper = _given(_LOWER), _given(_UPPER)
     return lower + (upper - lower) * shares, labels
-  if not _COLUMN.value:
-    raise ValueError('--column must be given')
   labels = _column(_LABEL.value) if _LABEL.value else None
   if labels is not None and not np.isin(labels, [0, 1]).all():
     raise ValueError(f'column {_LABEL.value} must hold labels 0 and 1 only')
-  return _column(_COLUMN.value), (None if labels is None else
+  return _column(_given(_COLUMN)), (None if labels is None else
                                   labels.astype(np.int64))
 
 
@@ -328,24 +350,10 @@ def _run(study: pathlib.Path) -> dict[str, Any]:
   return release
 
 
-def _draw(release: dict[str, Any], path: str, digest: str) -> None:
-  """Draws the noisy and the smoothed ranks against the thresholds."""
-  from dpjax.report import plots
-  drawn, axes = plots.new(height=3.4)
-  ax, x = axes[0][0], release['thresholds']
-  for label, lines in (('noisy', 'noisy_ranks'), ('smoothed', 'ranks')):
-    for number, line in enumerate(release.get(lines, [])):
-      ax.step(x, line, where='post', label=label if len(
-          release[lines]) == 1 else f'{label}, class {number}', linewidth=1.0)
-  ax.set_xlabel('threshold')
-  ax.set_ylabel('records up to it')
-  ax.legend()
-  plots.save(drawn, path, digest=digest)
-
-
 def parse(argv: Sequence[str]) -> list[str]:
   """Parses the flags of a command line; returns the other words."""
-  return errors.parse_groups(argv, {'Flags': _FLAGS}, doc=__doc__)
+  return errors.parse_groups(argv, {'Flags': _FLAGS}, doc=__doc__ or '',
+                             main=_MAIN, headings=_HEADINGS)
 
 
 def main(argv: Sequence[str]) -> int:
@@ -353,6 +361,7 @@ def main(argv: Sequence[str]) -> int:
   errors.check_no_arguments(argv)
   errors.check_extra('cryptography', 'mpc', 'studies of several parties')
   if _ROLE.value != 'all':
+    shared.check_given({'study': _STUDY.value})
     study = pathlib.Path(_STUDY.value or '')
     if _ROLE.value == 'server':
       return parties.serve(study, _INDEX.value, _TIMEOUT.value, _EPSILON.value)
@@ -360,8 +369,7 @@ def main(argv: Sequence[str]) -> int:
       return parties.relay(study, f'owners{_INDEX.value}', _TIMEOUT.value,
                            _FAULT.value)
     return parties.deal(study, _TIMEOUT.value)
-  if not _OUTPUT.value:
-    raise ValueError('--output must be given')
+  shared.check_given(_required())
   errors.check_outputs(
       {'output': _OUTPUT.value, 'plot': _PLOT.value},
       inputs={'input': _INPUT.value},
@@ -369,30 +377,12 @@ def main(argv: Sequence[str]) -> int:
   errors.check_file(_OUTPUT.value)
   if _PLOT.value:
     errors.check_figure(_PLOT.value)
-  if _RESUME.value and not _STUDY.value:
-    raise ValueError('--resume needs --study')
   with tempfile.TemporaryDirectory() as scratch:
     release = _run(pathlib.Path(_STUDY.value or f'{scratch}/study').resolve())
   text = json.dumps(release, indent=1, allow_nan=False).encode() + b'\n'
   files.replace(_OUTPUT.value, text)
+  from dpjax.cli import mpc_answers
   if _PLOT.value:
-    _draw(release, _PLOT.value, hashlib.sha256(text).hexdigest())
-  return _print_summary(release)
-
-
-def _print_summary(release: dict[str, Any]) -> int:
-  """Prints a summary of the release; returns the exit status."""
-  guarantee = release['guarantee']
-  print(f'{len(release["thresholds"])} thresholds, epsilon '
-        f'{guarantee["epsilon"]:g}, {guarantee["adjacency"]}, standard '
-        f'deviation {guarantee["standard_deviation"]:.4g}')
-  if 'num_records' in release:
-    print(f'{release["num_records"]} of '
-          f'{release["parameters"]["num_owners"]} owners')
-  for name, refused in release.get('refused', {}).items():
-    for refusal in refused:
-      print(f'{name} refused {refusal["party"]}, {refusal["times"]} times: '
-            f'{refusal["reason"]}')
-  for text in release['faults']:
-    print(f'at fault: {text}')
+    mpc_answers.draw(release, _PLOT.value, hashlib.sha256(text).hexdigest())
+  mpc_answers.print_summary(release)
   return 0

@@ -44,8 +44,8 @@ def schema(dataset: str) -> str | None:
   """Returns the schema that the flags declare; None for a built-in data set.
 
   Raises:
-    ValueError, OSError: if flags are missing or contradict each other; a
-      message of one line.
+    ValueError, OSError: if flags contradict each other; a message of one
+      line. `required` names those that must be given.
   """
   inline = {flag.name: flag.value for flag in (
       _LABEL, _CLASSES, _BOUNDS, _CATEGORIES)}
@@ -62,11 +62,6 @@ def schema(dataset: str) -> str | None:
       raise ValueError(f'--schema replaces --{given[0]}: give only one of '
                        'them')
     return schemas.read(_SCHEMA.value)
-  if _LABEL.value is None or _CLASSES.value is None or (
-      _BOUNDS.value is None and _CATEGORIES.value is None):
-    raise ValueError(
-        f'{dataset} needs --label, --classes and --bounds or --categories, all '
-        'public; or --schema, which dpjax schema drafts')
   return schema_files.of_parts(
       label=_LABEL.value, classes=_CLASSES.value.split('|'),
       bounds={name: _range(name, text)
@@ -74,6 +69,17 @@ def schema(dataset: str) -> str | None:
       categories={name: text.split('|') for name, text in _parts(
           'categories', _CATEGORIES.value).items()},
       separator=file_formats.separator(dataset, _SEPARATOR.value))
+
+
+def required(dataset: str) -> dict[str, str | None]:
+  """Returns the flags that a file needs, and their values; none with --schema.
+
+  A built-in data set needs none, because its schema is public already.
+  """
+  if _SCHEMA.value is not None or not user_tables.is_path(dataset):
+    return {}
+  return {'label': _LABEL.value, 'classes': _CLASSES.value,
+          'bounds (or --categories)': _BOUNDS.value or _CATEGORIES.value}
 
 
 def say_what_is_public() -> None:

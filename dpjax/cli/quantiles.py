@@ -28,12 +28,11 @@ Methods:
   unbounded    a scan upwards from --lower
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 import hashlib
 import math
 import pathlib
 import sys
-from typing import TypeVar
 
 from absl import flags
 
@@ -50,8 +49,6 @@ from dpjax.stats.quantile_methods import independent
 from dpjax.studies import quantile_study
 
 _FLAGS = flags.FlagValues()
-
-_Number = TypeVar('_Number', int, float)
 
 _LAW = flags.DEFINE_list(
     'law', ['beta_2_5'], 'Distributions of the records: beta_<a>_<b>; '
@@ -119,14 +116,16 @@ _PLOT = flags.DEFINE_string(
 shared.add_shared(_FLAGS, 'data_dir', 'traceback')
 
 
-def _numbers(name: str, texts: Sequence[str],
-             kind: Callable[[str], _Number]) -> list[_Number]:
-  """Returns the numbers of a list flag."""
-  try:
-    return [kind(text) for text in texts]
-  except ValueError:
-    raise ValueError(f'--{name} must be numbers, got {",".join(texts)}'
-                     ) from None
+_HEADINGS = {
+    'What to measure': ('law', 'lower', 'upper', 'methods', 'num_orders',
+                        'first', 'last', 'n', 'epsilon', 'adjacency',
+                        'repetitions', 'seed'),
+    'Options of methods': ('sigma', 'jitter_floor', 'recexp_mode',
+                           'rank_convention', 'bins', 'hist_post', 'knots'),
+    'The file of --law': tuple(name for name, _ in file_formats.FLAGS),
+    'Output': ('output', 'plot', 'data_dir', 'traceback')}
+_MAIN = ('law', 'lower', 'upper', 'methods', 'num_orders', 'n', 'epsilon',
+         'adjacency', 'output', 'plot')
 
 
 def _study() -> tuple[quantile_study.Options, list[quantile_study.Setting]]:
@@ -136,10 +135,12 @@ def _study() -> tuple[quantile_study.Options, list[quantile_study.Setting]]:
       post=_POST.value, knots=_KNOTS.value, floor=_FLOOR.value)
   return options, quantile_study.settings(
       options, distributions=_LAW.value, methods=_METHODS.value,
-      num_orders=_numbers('num_orders', _ORDERS.value, int),
-      sizes=_numbers('n', _N.value, int),
-      epsilons=_numbers('epsilon', _EPSILON.value, float),
-      sigmas=_numbers('sigma', _SIGMA.value, float),
+      num_orders=shared.numbers('num_orders', ','.join(_ORDERS.value), int),
+      sizes=[checks.check_at_least('--n', n, 1)
+             for n in shared.numbers('n', ','.join(_N.value), int)],
+      epsilons=shared.numbers('epsilon', ','.join(_EPSILON.value), float),
+      sigmas=shared.numbers('sigma', ','.join(_SIGMA.value), float)
+      if _SIGMA.value else [],
       adjacency=_ADJACENCY.value, first=_FIRST.value, last=_LAST.value,
       repetitions=_REPETITIONS.value, seed=_SEED.value)
 
@@ -181,14 +182,16 @@ def _draw(measured: list[curves.Point], path: str, digest: str) -> None:
 
 def parse(argv: Sequence[str]) -> list[str]:
   """Parses the flags of a command line; returns the other words."""
-  return errors.parse_groups(argv, {'Flags': _FLAGS}, doc=__doc__)
+  return errors.parse_groups(argv, {'Flags': _FLAGS}, doc=__doc__ or '',
+                             main=_MAIN, headings=_HEADINGS)
 
 
 def main(argv: Sequence[str]) -> int:
   """Measures missing settings and prints the table of those asked for."""
   errors.check_no_arguments(argv)
-  if not _OUTPUT.value:
-    raise ValueError('--output must be given')
+  of_files = {'lower': _LOWER.value, 'upper': _UPPER.value}
+  shared.check_given({'output': _OUTPUT.value, **(
+      of_files if any(':' in law for law in _LAW.value) else {})})
   for law in _LAW.value:
     errors.check_outputs({'output': _OUTPUT.value, 'plot': _PLOT.value},
                          inputs={'law': law.rpartition(':')[0]})

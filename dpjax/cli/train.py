@@ -225,8 +225,11 @@ def _table(all_summaries: Sequence[dict[str, Any]]) -> str:
 def main(argv: Sequence[str]) -> int:
   """Trains the runs that the flags ask for; returns the exit status."""
   errors.check_no_arguments(argv)
-  if not shared.OUTPUT_DIR.value:
-    raise ValueError('--output_dir must be given')
+  of_own_file = own_data.required(_FLAGS['dataset'].value)
+  shared.check_given(
+      {'output_dir': shared.OUTPUT_DIR.value, **of_own_file},
+      why='; dpjax schema drafts a --schema that replaces all but --output_dir'
+      if of_own_file else '')
   configs = _configs()
   errors.check_folder(shared.OUTPUT_DIR.value)
   folders = _folders(configs, shared.OUTPUT_DIR.value)
