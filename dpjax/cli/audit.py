@@ -63,74 +63,74 @@ from dpjax.cli import flags as shared
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.report import tables
 
-_FLAGS = flags.FlagValues()
-
+_WHAT = flags.FlagValues()
 _TARGET = flags.DEFINE_string(
     'target', None, 'Name of a target, "all", path/to/file.py:NAME, '
-    'module:NAME, or "run" for the training runs in --run_dir.',
-    flag_values=_FLAGS)
+    'module:NAME, or "run" for the training runs in --run_dir.', _WHAT)
+_LIST = flags.DEFINE_bool(
+    'list', False, 'Print the names of all targets.', _WHAT)
 _RUN_DIR = flags.DEFINE_string(
     'run_dir', None, 'Folder of a training run with --num_canaries, or a '
     'folder with several such runs below it, which share --significance.',
-    flag_values=_FLAGS)
-_LIST = flags.DEFINE_bool(
-    'list', False, 'Print the names of all targets.', flag_values=_FLAGS)
-_OUTPUT = flags.DEFINE_string(
-    'output', None, 'Folder for the report <target>.json and its scores; for '
-    'a training run <folder>.json.', flag_values=_FLAGS)
+    _WHAT)
+_SCORES = flags.DEFINE_string(
+    'scores', None, 'A .npz file with the arrays with_canary and '
+    'without_canary, or scores and included.', _WHAT)
+_SELF_CALIBRATE = flags.DEFINE_bool(
+    'self_calibrate', False, 'Audit mechanisms whose epsilon is known.', _WHAT)
+_MUTATIONS = flags.DEFINE_bool(
+    'mutations', False, 'Audit training with each planted fault of the '
+    'catalogue.', _WHAT)
+
+_CLAIM = flags.FlagValues()
 _EPSILON = flags.DEFINE_float(
-    'epsilon', None, 'Claimed epsilon, at least 0.', flag_values=_FLAGS)
+    'epsilon', None, 'Claimed epsilon, at least 0.', flag_values=_CLAIM)
 _DELTA = flags.DEFINE_float(
     'delta', None, 'Claimed delta, in [1e-12, 1), or 0 for a pure claim.',
-    flag_values=_FLAGS)
+    flag_values=_CLAIM)
 _ADJACENCY = flags.DEFINE_enum(
     'adjacency', None, [a.value for a in Adjacency],
-    'Neighbouring relation of the claim.', flag_values=_FLAGS)
+    'Neighbouring relation of the claim.', _CLAIM)
+
+_PAIRS = flags.FlagValues()
 _DATA = flags.DEFINE_string(
-    'data', None, 'A data set, in JSON.', flag_values=_FLAGS)
+    'data', None, 'A data set, in JSON.', _PAIRS)
 _NEIGHBOUR = flags.DEFINE_string(
-    'neighbour', None, 'A data set that neighbours --data, in JSON.',
-    flag_values=_FLAGS)
+    'neighbour', None, 'A data set that neighbours --data, in JSON.', _PAIRS)
 _RECORD_SHAPE = flags.DEFINE_string(
     'record_shape', None, 'Shape of a numeric record, e.g. 2, or "" for a '
-    'single number.', flag_values=_FLAGS)
+    'single number.', _PAIRS)
 _RECORD_BOUNDS = flags.DEFINE_string(
     'record_bounds', None, 'Smallest and largest number in a record, e.g. 0,1. '
-    'Default: all numbers are allowed, including infinities and NaN.',
-    flag_values=_FLAGS)
+    'Default: all numbers are allowed, including infinities and NaN.', _PAIRS)
 _FLOATING_POINT = flags.DEFINE_bool(
     'floating_point', None, 'Whether differences in the lowest bits of floats '
-    'count as violations.', flag_values=_FLAGS)
+    'count as violations.', _PAIRS)
+
+_TEST = flags.FlagValues()
 _NUM_RUNS = flags.DEFINE_integer(
     'num_runs', None, 'Number of releases counted for each data set.',
-    flag_values=_FLAGS)
+    flag_values=_TEST)
 _SIGNIFICANCE = flags.DEFINE_float(
     'significance', 0.05, 'Largest probability of the verdict "violated" if '
     'the claim is true; divided among all tests of a target and all targets.',
-    flag_values=_FLAGS)
-_SEED = flags.DEFINE_integer('seed', 0, 'Seed of all runs.', flag_values=_FLAGS)
-_SCORES = flags.DEFINE_string(
-    'scores', None, 'A .npz file with the arrays with_canary and '
-    'without_canary, or scores and included.', flag_values=_FLAGS)
+    flag_values=_TEST)
+_SEED = flags.DEFINE_integer('seed', 0, 'Seed of all runs.', flag_values=_TEST)
 _ESTIMATOR = flags.DEFINE_enum(
     'estimator', None, list(finished.ESTIMATORS),
-    'Estimator of epsilon from --scores.', flag_values=_FLAGS)
-_SELF_CALIBRATE = flags.DEFINE_bool(
-    'self_calibrate', False, 'Audit mechanisms whose epsilon is known.',
-    flag_values=_FLAGS)
-_MUTATIONS = flags.DEFINE_bool(
-    'mutations', False, 'Audit training with each planted fault of the '
-    'catalogue.', flag_values=_FLAGS)
-shared.add_shared(_FLAGS, 'data_dir', 'traceback')
+    'Estimator of epsilon from --scores.', _TEST)
 
-_HEADINGS = {
-    'What to audit': ('target', 'list', 'run_dir', 'scores', 'self_calibrate',
-                      'mutations'),
-    'The claim': ('epsilon', 'delta', 'adjacency'),
-    'Neighbouring data sets': ('data', 'neighbour', 'record_shape',
-                               'record_bounds', 'floating_point'),
-    'The test': ('num_runs', 'significance', 'seed', 'estimator'),
-    'Files': ('output', 'data_dir', 'traceback')}
+_FILES = flags.FlagValues()
+_OUTPUT = flags.DEFINE_string(
+    'output', None, 'Folder for the report <target>.json and its scores; for '
+    'a training run <folder>.json.', _FILES)
+
+_GROUPS = {
+    'What to audit': _WHAT,
+    'The claim': _CLAIM,
+    'Neighbouring data sets': _PAIRS,
+    'The test': _TEST,
+    'Files': shared.add_shared(_FILES, 'data_dir')}
 _MAIN = ('target', 'list', 'run_dir', 'scores', 'epsilon', 'delta', 'adjacency',
          'num_runs', 'significance', 'output')
 
@@ -315,8 +315,7 @@ def _audit_scores(scores: str) -> int:
 
 def parse(argv: Sequence[str]) -> list[str]:
   """Parses the flags of a command line; returns the other words."""
-  return errors.parse_groups(argv, {'Flags': _FLAGS}, doc=__doc__ or '',
-                             main=_MAIN, headings=_HEADINGS)
+  return errors.parse_groups(argv, _GROUPS, doc=__doc__ or '', main=_MAIN)
 
 
 def main(argv: Sequence[str]) -> int:
@@ -338,7 +337,7 @@ def main(argv: Sequence[str]) -> int:
   if not _TARGET.value:
     raise ValueError('nothing to audit: give --target, or see --list')
   if (_TARGET.value == 'run') != (_RUN_DIR.value is not None):
-    raise ValueError('--target=run and --run_dir come together')
+    raise ValueError('--target=run and --run_dir come together: give both')
   if _RUN_DIR.value is not None:  # and --target=run
     return _audit_runs(_RUN_DIR.value)
   if _TARGET.value == 'all':

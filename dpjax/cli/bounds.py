@@ -91,7 +91,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
       'Study': {'model': f'One of {", ".join(studies.STUDIES)}.',
                 'n': 'Numbers of records, separated by commas.'},
       'Budget': dict(_BUDGETS),
-      'Output': dict(_OUTPUTS)}, doc=doc, hidden=_parameters())
+      'Output': dict(_OUTPUTS), '': dict.fromkeys(_parameters(), '')}, doc=doc)
 
 
 def _numbers(name: str, text: str | None) -> list[float]:

@@ -1,9 +1,8 @@
 """Runs command lines so that bad input gives one line, not a traceback."""
 
 import argparse
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 import importlib.util
-import itertools
 import pathlib
 import re
 import sys
@@ -14,7 +13,6 @@ from typing import Any, NoReturn
 from absl import app
 from absl import flags
 from absl import logging
-from absl.flags import argparse_flags
 
 from dpjax import errors
 from dpjax.cli import flags as shared
@@ -117,49 +115,6 @@ def check_figure(output: str) -> None:
   check_extra('matplotlib', 'plots', 'figures')
 
 
-class ArgumentParser(argparse_flags.ArgumentParser):
-  """An argument parser whose errors are one line."""
-
-  def error(self, message: str) -> NoReturn:
-    """Prints the error and the most similar flag, and exits the program."""
-    unknown = message.removeprefix('unrecognized arguments: ')
-    name = message.removeprefix('argument ').partition(':')[0]
-    if unknown != message:
-      message = _unknown(unknown.split()[0].partition('=')[0],
-                         self._option_string_actions)
-    elif message == f'argument {name}: expected one argument':
-      message = f'{name} needs a value: {name}=VALUE'
-    _end(message)
-
-
-def parse_texts(argv: Sequence[str], sections: shared.Sections, *, doc: str,
-                main: Sequence[str] = (), switches: Sequence[str] = (),
-                hidden: Sequence[str] = ()) -> argparse.Namespace:
-  """Parses the flags of a command that reads each value as text.
-
-  Help and errors are those of `parse_groups`.
-
-  Args:
-    argv: name of the program, and the words after it.
-    sections: the flags of the command, by heading of the help.
-    doc: docstring of the command.
-    main: names of the flags that `--help` shows; empty for all of them.
-    switches: names of the flags without a value.
-    hidden: names of more flags, which the docstring describes.
-
-  Returns:
-    The value of each flag: None if it is not given; False for a switch.
-  """
-  _help_if_asked(argv, sections, doc, main)
-  # An abbreviated flag could come to mean another one when flags are added.
-  # absl may define a flag of the same name; 'resolve' prefers the command's.
-  parser = ArgumentParser(allow_abbrev=False, conflict_handler='resolve')
-  for name in (*itertools.chain(*sections.values()), *hidden):
-    parser.add_argument(f'--{name}', action='store_true' if name in switches
-                        else 'store')
-  return parser.parse_args(list(argv[1:]))
-
-
 def parse_flags(argv: Sequence[str]) -> list[str]:
   """Parses the flags in the table of absl; returns the other words.
 
@@ -174,18 +129,14 @@ def _parsed(table: flags.FlagValues, argv: Sequence[str]) -> list[str]:
   try:
     return table(argv)
   except flags.UnrecognizedFlagError as error:
-    _end(_unknown(f'--{error.flagname}', [f'--{name}' for name in table]))
+    name = f'--{error.flagname}'
+    near = errors.did_you_mean(name, [f'--{known}' for known in table])
+    _end(f'unknown flag {name}{near}')
   except flags.Error as error:
     _end(_illegal(_format(error), table))
   except SystemExit:
     # absl exits after --help with a nonzero status, though nothing failed.
     sys.exit(0)
-
-
-def _unknown(word: str, known: Iterable[str]) -> str:
-  """Returns the error for a word that is not a flag of the command."""
-  what = 'unknown flag' if word.startswith('-') else 'unexpected'
-  return f'{what} {word}{errors.did_you_mean(word, known)}'
 
 
 def _illegal(message: str, table: flags.FlagValues) -> str:
@@ -203,10 +154,35 @@ def _illegal(message: str, table: flags.FlagValues) -> str:
   return f'--{match[1]} must be {allowed}, got {match[2]!r}'
 
 
+def parse_texts(argv: Sequence[str], sections: Mapping[str, Mapping[str, str]],
+                *, doc: str, main: Sequence[str] = (),
+                switches: Sequence[str] = ()) -> argparse.Namespace:
+  """Parses flags whose values are texts; None for a flag that is not given.
+
+  Args:
+    argv: name of the program, and the words after it.
+    sections: heading in the help, '' for hidden flags -> flag -> its help.
+    doc: docstring of the command.
+    main: names of the flags that `--help` shows; empty for all of them.
+    switches: names of the flags that take no value; they are False by default.
+  """
+  groups = {}
+  for title, texts in sections.items():
+    groups[title] = table = flags.FlagValues()
+    for name, text in texts.items():
+      if name in switches:
+        flags.DEFINE_bool(name, False, text, table)
+      else:
+        flags.DEFINE_string(name, None, text, table)
+  words = parse_groups(argv, groups, doc=doc, main=main)
+  if len(words) > 1:
+    _end(f'unexpected {" ".join(words[1:])}')
+  return argparse.Namespace(**{
+      name: table[name].value for table in groups.values() for name in table})
+
+
 def parse_groups(argv: Sequence[str], groups: shared.Groups, *, doc: str,
-                 main: Sequence[str] = (),
-                 headings: Mapping[str, Sequence[str]] | None = None
-                 ) -> list[str]:
+                 main: Sequence[str] = ()) -> list[str]:
   """Parses the flags of one command; returns the other words.
 
   `--help` and `--helpfull` print the help and end the program; bad flags end it
@@ -214,40 +190,26 @@ def parse_groups(argv: Sequence[str], groups: shared.Groups, *, doc: str,
 
   Args:
     argv: name of the program, and the words after it.
-    groups: the flags of the command, by heading of the help.
+    groups: the flags of the command, by heading of the help, '' for hidden.
     doc: docstring of the command.
     main: names of the flags that `--help` shows; empty for all of them.
-    headings: headings and flag names that replace those of `groups` in help.
   """
-  sections = {title: shared.texts(table) for title, table in groups.items()}
-  if headings is not None:
-    every = {name.removeprefix('[no]'): (name, text)
-             for section in sections.values() for name, text in section.items()}
-    sections = {title: dict(every.pop(name) for name in names)
-                for title, names in headings.items()}
-    assert not every, f'flags without a heading: {sorted(every)}'
-  _help_if_asked(argv, sections, doc, main)
+  asked = {word.lstrip('-') for word in argv[1:] if word.startswith('-')}
+  if asked & {'h', '?', 'help', 'helpshort', 'helpfull'}:
+    print(shared.help_text(_command(argv[0]), doc, groups,
+                           () if 'helpfull' in asked else main))
+    sys.exit(0)
   # The tables share their flags with `table`, so parsing it sets them all.
   table = flags.FlagValues()
   for group in groups.values():
     group.unparse_flags()  # a command may be called more than once
     table.append_flag_values(group)
     group.mark_as_parsed()
-  for name, flag in _absl_flags():
+  for name, flag in (*_absl_flags(), ('traceback', flags.FLAGS['traceback'])):
     if name not in table:
       table[name] = flag
   flags.FLAGS.mark_as_parsed()
   return _parsed(table, argv)
-
-
-def _help_if_asked(argv: Sequence[str], sections: shared.Sections, doc: str,
-                   main: Sequence[str]) -> None:
-  """Prints the help of a command and ends the program, if a flag asks."""
-  asked = {word.lstrip('-') for word in argv[1:] if word.startswith('-')}
-  if asked & {'h', '?', 'help', 'helpshort', 'helpfull'}:
-    print(shared.help_text(_command(argv[0]), doc, sections,
-                           () if 'helpfull' in asked else main))
-    sys.exit(0)
 
 
 def _command(program: str) -> str:

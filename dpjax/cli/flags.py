@@ -26,9 +26,6 @@ DATA_DIR = flags.DEFINE_string(
 TRACEBACK = flags.DEFINE_bool(
     'traceback', False, 'Show the full traceback of an error.')
 
-Sections = Mapping[str, Mapping[str, str]]
-"""Heading in the help of a command -> name of a flag -> its help."""
-
 _WIDTH = 80  # columns of the help
 
 
@@ -75,12 +72,6 @@ def check_given(values: Mapping[str, object], *, why: str = '') -> None:
     raise ValueError(f'{names} must be given{why} (see --help)')
 
 
-def texts(table: flags.FlagValues) -> dict[str, str]:
-  """Returns the help of each flag of a table, by the name to be shown."""
-  return {f'[no]{name}' if table[name].boolean else name: _text(table[name])
-          for name in table}
-
-
 def _text(flag: flags.Flag) -> str:
   """Returns the help of a flag, with its default."""
   text = flag.help
@@ -107,26 +98,28 @@ def wrapped(text: str, indent: int = 2) -> list[str]:
       break_long_words=False)
 
 
-def help_text(command: str, doc: str, sections: Sections,
+def help_text(command: str, doc: str, groups: Groups,
               main: Sequence[str] = ()) -> str:
   """Returns the help of a command: usage, docstring and flags.
 
   Args:
     command: name of the command, such as 'dpjax train'.
     doc: docstring of the command, with examples.
-    sections: all flags of the command.
+    groups: all flags of the command; those below '' are hidden.
     main: names of the only flags to show, in this order; empty for all flags,
-      by section.
+      in groups.
   """
-  every = {name.removeprefix('[no]'): (name, text)
-           for section in sections.values() for name, text in section.items()}
-  shown = ({'Main flags': dict(every[name] for name in main)} if main
-           else sections)
+  visible = {title: [table[name] for name in table]
+             for title, table in groups.items() if title}
+  every = {flag.name: flag for shown in visible.values() for flag in shown}
+  if main:
+    visible = {'Main flags': [every[name] for name in main]}
   lines = [f'usage: {command} --FLAG=VALUE ...', '', doc.rstrip()]
-  for title, section in shown.items():
+  for title, shown in visible.items():
     lines += ['', f'{title}:']
-    for name, text in section.items():
-      lines += wrapped(f'--{name}: {text}')
+    for flag in shown:
+      no = '[no]' if flag.boolean and flag.default is not False else ''
+      lines += wrapped(f'--{no}{flag.name}: {_text(flag)}')
   lines += ['', f'--helpfull shows all {len(every)} flags, in groups.' if main
             else '--traceback shows all of an error; --verbosity and other '
             'flags of absl work, too.']

@@ -68,104 +68,103 @@ from dpjax.tables import reader
 _Value = TypeVar('_Value')
 # JAX and SciPy are imported inside functions, so that servers start fast.
 
-_FLAGS = flags.FlagValues()
-
+_RECORDS = flags.FlagValues()
 _INPUT = flags.DEFINE_string(
     'input', None, f'File with a header: {", ".join(reader.FORMATS)}.',
-    flag_values=_FLAGS)
+    _RECORDS)
+_COLUMN = flags.DEFINE_string(
+    'column', None, 'Name of a numeric column.', _RECORDS)
+_LABEL = flags.DEFINE_string(
+    'label', None, 'Name of a column of secret labels 0 and 1. Releases a '
+    'curve for each label, and the area under the ROC curve.', _RECORDS)
+_DEMO = flags.DEFINE_integer(
+    'demo', None, 'Number of synthetic owners, instead of a file.', 1,
+    flag_values=_RECORDS)
 for _name, _text in file_formats.FLAGS:
   # Every owner has one number, so none may be missing.
   if _name not in ('missing_tokens', 'unparsed', 'bad_lines'):
-    flags.DEFINE_string(_name, None, _text, flag_values=_FLAGS)
-_COLUMN = flags.DEFINE_string(
-    'column', None, 'Name of a numeric column.', flag_values=_FLAGS)
-_LABEL = flags.DEFINE_string(
-    'label', None, 'Name of a column of secret labels 0 and 1. Releases a '
-    'curve for each label, and the area under the ROC curve.',
-    flag_values=_FLAGS)
-_DEMO = flags.DEFINE_integer(
-    'demo', None, 'Number of synthetic owners, instead of a file.', 1,
-    flag_values=_FLAGS)
+    flags.DEFINE_string(_name, None, _text, _RECORDS)
+
+_CURVE = flags.FlagValues()
 _LOWER = flags.DEFINE_float(
-    'lower', None, 'Public lower bound of the values.', flag_values=_FLAGS)
+    'lower', None, 'Public lower bound of the values.', flag_values=_CURVE)
 _UPPER = flags.DEFINE_float(
     'upper', None, 'Public upper bound of the values, the last threshold.',
-    flag_values=_FLAGS)
+    flag_values=_CURVE)
 _GRID = flags.DEFINE_enum(
-    'grid', 'uniform', grids.KINDS, 'Spacing of the thresholds.',
-    flag_values=_FLAGS)
+    'grid', 'uniform', grids.KINDS, 'Spacing of the thresholds.', _CURVE)
 _N = flags.DEFINE_integer(
     'num_thresholds', 1024, 'Number N of thresholds of the public grid.', 2,
-    flag_values=_FLAGS)
+    flag_values=_CURVE)
 _THRESHOLDS = flags.DEFINE_list(
     'thresholds', [], 'Numbers; each is rounded up to a threshold of the grid, '
-    'at which the curve is evaluated. Default: the whole curve.',
-    flag_values=_FLAGS)
-_EPSILON = flags.DEFINE_float(
-    'epsilon', None, 'Budget of the whole curve.', flag_values=_FLAGS)
-_ADJACENCY = flags.DEFINE_enum(
-    'adjacency', None, [one.value for one in Adjacency], 'Which data sets are '
-    'neighbours. With replace_one, the set of owners who took part is public. '
-    'Otherwise only the servers know it; the set of enrolled owners, the rows '
-    'of the file, is public.', flag_values=_FLAGS)
-_SCHEME = flags.DEFINE_enum('scheme', 'comparison', sorted(schemes.SCHEMES),
-                            'Secret-sharing scheme of the records.',
-                            flag_values=_FLAGS)
-_SERVERS = flags.DEFINE_integer(
-    'servers', 2, 'Number of servers.', 2, flag_values=_FLAGS)
-_COLLUDING = flags.DEFINE_integer(
-    'colluding', 1, 'With outer_product: how many servers may collude, less '
-    'than half of them.', 1, flag_values=_FLAGS)
-_NOISE = flags.DEFINE_enum(
-    'noise', None, NOISES, 'How noise is drawn. Default: joint for the scheme '
-    'comparison, contributions otherwise.', flag_values=_FLAGS)
-_BITS = flags.DEFINE_integer(
-    'value_bits', 32, 'k: counts are modulo 2^k.', 2, flag_values=_FLAGS)
-_MIN_OWNERS = flags.DEFINE_integer(
-    'min_owners', 0, 'Least number of owners for a release; with replace_one '
-    'only.', 0, flag_values=_FLAGS)
-_RELAYS = flags.DEFINE_integer(
-    'relays', 1, 'Number of processes that send for the owners.', 1,
-    flag_values=_FLAGS)
-_STUDY = flags.DEFINE_string(
-    'study', None, 'Folder of the study, with its keys; kept for --resume. '
-    'Default: a temporary folder.', flag_values=_FLAGS)
-_RESUME = flags.DEFINE_bool(
-    'resume', False, 'Restart the servers of --study and query them.',
-    flag_values=_FLAGS)
-_FAULT = flags.DEFINE_enum(
-    'fault', '', ['', *parties.FAULTS], 'A fault to demonstrate. ' +
-    ' '.join(f'{name}: {text}.' for name, text in parties.FAULTS.items()),
-    flag_values=_FLAGS)
-_OUTPUT = flags.DEFINE_string(
-    'output', None, 'JSON file for the release.', flag_values=_FLAGS)
-_PLOT = flags.DEFINE_string(
-    'plot', None, 'File for a figure, .svg.', flag_values=_FLAGS)
-_TIMEOUT = flags.DEFINE_float(
-    'timeout', 30.0, 'Seconds after which a silent party is at fault.',
-    flag_values=_FLAGS)
+    'at which the curve is evaluated. Default: the whole curve.', _CURVE)
 _NODES = flags.DEFINE_enum(
     'nodes', None, ['dyadic', 'tree'], 'Which counts get noise: dyadic nodes, '
     'several per threshold (Barczewski, 2025); or nodes of a tree, all '
     'released together, with a sixth of the squared error at N = 1024. '
-    'Default: tree, or dyadic with --thresholds.', flag_values=_FLAGS)
+    'Default: tree, or dyadic with --thresholds.', _CURVE)
+
+_PRIVACY = flags.FlagValues()
+_EPSILON = flags.DEFINE_float(
+    'epsilon', None, 'Budget of the whole curve.', flag_values=_PRIVACY)
+_ADJACENCY = flags.DEFINE_enum(
+    'adjacency', None, [one.value for one in Adjacency], 'Which data sets are '
+    'neighbours. With replace_one, the set of owners who took part is public. '
+    'Otherwise only the servers know it; the set of enrolled owners, the rows '
+    'of the file, is public.', _PRIVACY)
+_NOISE = flags.DEFINE_enum(
+    'noise', None, NOISES, 'How noise is drawn. Default: joint for the scheme '
+    'comparison, contributions otherwise.', _PRIVACY)
+_MIN_OWNERS = flags.DEFINE_integer(
+    'min_owners', 0, 'Least number of owners for a release; with replace_one '
+    'only.', 0, flag_values=_PRIVACY)
+
+_PARTIES = flags.FlagValues()
+_SERVERS = flags.DEFINE_integer(
+    'servers', 2, 'Number of servers.', 2, flag_values=_PARTIES)
+_COLLUDING = flags.DEFINE_integer(
+    'colluding', 1, 'With outer_product: how many servers may collude, less '
+    'than half of them.', 1, flag_values=_PARTIES)
+_SCHEME = flags.DEFINE_enum('scheme', 'comparison', sorted(schemes.SCHEMES),
+                            'Secret-sharing scheme of the records.', _PARTIES)
+_BITS = flags.DEFINE_integer(
+    'value_bits', 32, 'k: counts are modulo 2^k.', 2, flag_values=_PARTIES)
+_RELAYS = flags.DEFINE_integer(
+    'relays', 1, 'Number of processes that send for the owners.', 1,
+    flag_values=_PARTIES)
+_TIMEOUT = flags.DEFINE_float(
+    'timeout', 30.0, 'Seconds after which a silent party is at fault.',
+    flag_values=_PARTIES)
+_STUDY = flags.DEFINE_string(
+    'study', None, 'Folder of the study, with its keys; kept for --resume. '
+    'Default: a temporary folder.', _PARTIES)
+_RESUME = flags.DEFINE_bool(
+    'resume', False, 'Restart the servers of --study and query them.', _PARTIES)
+_FAULT = flags.DEFINE_enum(
+    'fault', '', ['', *parties.FAULTS], 'A fault to demonstrate. ' +
+    ' '.join(f'{name}: {text}.' for name, text in parties.FAULTS.items()),
+    _PARTIES)
 _ROLE = flags.DEFINE_enum(
     'role', 'all', ['all', 'server', 'relay', 'dealer'], 'Run a single party '
-    'of an existing study, or all of them.', flag_values=_FLAGS)
+    'of an existing study, or all of them.', _PARTIES)
 _INDEX = flags.DEFINE_integer(
-    'index', 0, 'Number of the server or relay, from 0.', 0, flag_values=_FLAGS)
-shared.add_shared(_FLAGS, 'traceback')
+    'index', 0, 'Number of the server or relay, from 0.', 0,
+    flag_values=_PARTIES)
 
+_FILES = flags.FlagValues()
+_OUTPUT = flags.DEFINE_string(
+    'output', None, 'JSON file for the release.', _FILES)
+_PLOT = flags.DEFINE_string(
+    'plot', None, 'File for a figure, .svg.', _FILES)
 
-_HEADINGS = {
-    'The records': ('input', 'column', 'label', 'demo', 'separator', 'encoding',
-                    'header', 'decimal', 'thousands', 'dates'),
-    'The curve': ('lower', 'upper', 'grid', 'num_thresholds', 'thresholds',
-                  'nodes'),
-    'Privacy': ('epsilon', 'adjacency', 'noise', 'min_owners'),
-    'The parties': ('servers', 'colluding', 'scheme', 'value_bits', 'relays',
-                    'timeout', 'study', 'resume', 'fault', 'role', 'index'),
-    'Output': ('output', 'plot', 'traceback')}
+_GROUPS = {
+    'The records': _RECORDS,
+    'The curve': _CURVE,
+    'Privacy': _PRIVACY,
+    'The parties': _PARTIES,
+    'Output': _FILES}
+
 _MAIN = ('input', 'column', 'demo', 'lower', 'upper', 'epsilon', 'adjacency',
          'servers', 'thresholds', 'output')
 
@@ -191,7 +190,7 @@ def _column(name: str) -> np.ndarray:
   """Returns a numeric column of --input."""
   path = _given(_INPUT)
   try:
-    form = file_formats.of_flags(_FLAGS, path)
+    form = file_formats.of_flags(_RECORDS, path)
     return reader.table(path, form).numbers(name, gaps=False)
   except formats.FileError as error:
     raise ValueError(f'{error.fault}: every owner must have one number; '
@@ -352,8 +351,7 @@ def _run(study: pathlib.Path) -> dict[str, Any]:
 
 def parse(argv: Sequence[str]) -> list[str]:
   """Parses the flags of a command line; returns the other words."""
-  return errors.parse_groups(argv, {'Flags': _FLAGS}, doc=__doc__ or '',
-                             main=_MAIN, headings=_HEADINGS)
+  return errors.parse_groups(argv, _GROUPS, doc=__doc__ or '', main=_MAIN)
 
 
 def main(argv: Sequence[str]) -> int:

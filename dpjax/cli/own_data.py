@@ -14,24 +14,24 @@ FLAGS = flags.FlagValues()
 """The flags of this module; a command adds them to its own."""
 
 _LABEL = flags.DEFINE_string(
-    'label', None, 'Column of the class.', flag_values=FLAGS)
+    'label', None, 'Column of the class.', FLAGS)
 _CLASSES = flags.DEFINE_string(
-    'classes', None, 'Public values of --label, as "0|1".', flag_values=FLAGS)
+    'classes', None, 'Public values of --label, as "0|1".', FLAGS)
 _BOUNDS = flags.DEFINE_string(
     'bounds', None, 'Numeric columns with public bounds in the '
     'unit of the file, as "age=18:90,income=0:200000". Other numbers are '
     'clipped to them; a missing number counts as the middle, and one more '
-    'feature marks it.', flag_values=FLAGS)
+    'feature marks it.', FLAGS)
 _CATEGORIES = flags.DEFINE_string(
     'categories', None, 'Categorical columns with public values, '
     'as "sex=F|M,region=north|south". Any other value, or none, is "other".',
-    flag_values=FLAGS)
+    FLAGS)
 _SCHEMA = flags.DEFINE_string(
     'schema', None, 'JSON file with all of these declarations; '
-    'dpjax schema drafts one.', flag_values=FLAGS)
+    'dpjax schema drafts one.', FLAGS)
 _SEPARATOR = flags.DEFINE_string(
     'separator', None, 'One character between fields, or tab. '
-    'Default: a comma, a tab for .tsv.', flag_values=FLAGS)
+    'Default: a comma, a tab for .tsv.', FLAGS)
 
 _NOTE = (
     'note: epsilon covers the parameters; n, bounds, categories and classes '

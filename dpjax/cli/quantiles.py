@@ -48,82 +48,82 @@ from dpjax.stats.quantile_methods import histogram
 from dpjax.stats.quantile_methods import independent
 from dpjax.studies import quantile_study
 
-_FLAGS = flags.FlagValues()
-
+_STUDY = flags.FlagValues()
 _LAW = flags.DEFINE_list(
     'law', ['beta_2_5'], 'Distributions of the records: beta_<a>_<b>; '
     'mixed_<p>_<delta>, an atom of probability p at 1/2 with a gap of delta '
     'around it; ratings, pages, earnings, dividends, earnings_surrogate, '
-    'dividends_surrogate; or file.csv:column.', flag_values=_FLAGS)
-for _name, _text in file_formats.FLAGS:
-  flags.DEFINE_string(_name, None, _text, flag_values=_FLAGS)
+    'dividends_surrogate; or file.csv:column.', _STUDY)
+_LOWER = flags.DEFINE_float(
+    'lower', None, 'Public lower bound; default: that of the distribution.',
+    flag_values=_STUDY)
+_UPPER = flags.DEFINE_float(
+    'upper', None, 'Public upper bound; default: that of the distribution.',
+    flag_values=_STUDY)
 _METHODS = flags.DEFINE_list(
     'methods', ['emp', 'rec', 'joint', 'hist'],
-    f'Methods, out of {", ".join(quantile_study.METHODS)}.', flag_values=_FLAGS)
+    f'Methods, out of {", ".join(quantile_study.METHODS)}.', _STUDY)
 _ORDERS = flags.DEFINE_list(
-    'num_orders', ['9'], 'Numbers m of quantile levels.', flag_values=_FLAGS)
+    'num_orders', ['9'], 'Numbers m of quantile levels.', _STUDY)
 _FIRST = flags.DEFINE_float(
     'first', 0.0, 'Quantile levels are evenly spaced between --first and '
-    '--last, both excluded.', flag_values=_FLAGS)
-_LAST = flags.DEFINE_float('last', 1.0, 'See --first.', flag_values=_FLAGS)
-_N = flags.DEFINE_list('n', ['1000'], 'Numbers of records.', flag_values=_FLAGS)
+    '--last, both excluded.', flag_values=_STUDY)
+_LAST = flags.DEFINE_float('last', 1.0, 'See --first.', flag_values=_STUDY)
+_N = flags.DEFINE_list('n', ['1000'], 'Numbers of records.', _STUDY)
 _EPSILON = flags.DEFINE_list(
-    'epsilon', ['1'], 'Budgets for all quantile levels together, > 0.',
-    flag_values=_FLAGS)
+    'epsilon', ['1'], 'Budgets for all quantile levels together, > 0.', _STUDY)
+_ADJACENCY = flags.DEFINE_enum(
+    'adjacency', 'replace_one', [one.value for one in Adjacency],
+    'Which data sets are neighbours.', _STUDY)
+_REPETITIONS = flags.DEFINE_integer(
+    'repetitions', 50, 'Number of data sets per setting, 2 or more.',
+    flag_values=_STUDY)
+_SEED = flags.DEFINE_integer(
+    'seed', 0, 'Seed of simulated data and noise, >= 0.', flag_values=_STUDY)
+
+_OPTIONS = flags.FlagValues()
 _SIGMA = flags.DEFINE_list(
     'sigma', [], 'Standard deviations of the noise of hs_*, in units of the '
-    'records. Default: set by --jitter_floor.', flag_values=_FLAGS)
+    'records. Default: set by --jitter_floor.', _OPTIONS)
 _FLOOR = flags.DEFINE_float(
     'jitter_floor', quantile_study.Options.floor,
     'Smallest noise that separates records, as a fraction of the range.',
-    flag_values=_FLAGS)
-_ADJACENCY = flags.DEFINE_enum(
-    'adjacency', 'replace_one', [one.value for one in Adjacency],
-    'Which data sets are neighbours.', flag_values=_FLAGS)
+    flag_values=_OPTIONS)
 _RECURSION = flags.DEFINE_enum(
     'recexp_mode', 'depth', list(quantile_study.RECURSIONS),
     'Method rec: integer depth, the printed recursion, or the one of its '
-    'authors.', flag_values=_FLAGS)
+    'authors.', _OPTIONS)
 _COST = flags.DEFINE_enum(
     'rank_convention', 'real', independent.COSTS,
     'Method ind: target rank n p rounded down, unrounded, or with ranks '
-    'between records.', flag_values=_FLAGS)
+    'between records.', _OPTIONS)
 _BINS = flags.DEFINE_integer(
     'bins', 0, 'Method hist: number of bins; 0 chooses it from n and epsilon.',
-    flag_values=_FLAGS)
+    flag_values=_OPTIONS)
 _POST = flags.DEFINE_enum('hist_post', 'isotonic', histogram.POSTS,
                           'Method hist with --bins: post-processing of the '
-                          'noisy counts.', flag_values=_FLAGS)
+                          'noisy counts.', _OPTIONS)
 _KNOTS = flags.DEFINE_integer(
     'knots', 5, 'Method knots: levels found by JointExp, at least 2.',
-    flag_values=_FLAGS)
-_LOWER = flags.DEFINE_float(
-    'lower', None, 'Public lower bound; default: that of the distribution.',
-    flag_values=_FLAGS)
-_UPPER = flags.DEFINE_float(
-    'upper', None, 'Public upper bound; default: that of the distribution.',
-    flag_values=_FLAGS)
-_REPETITIONS = flags.DEFINE_integer(
-    'repetitions', 50, 'Number of data sets per setting, 2 or more.',
-    flag_values=_FLAGS)
-_SEED = flags.DEFINE_integer(
-    'seed', 0, 'Seed of simulated data and noise, >= 0.', flag_values=_FLAGS)
+    flag_values=_OPTIONS)
+
+_FORMAT = flags.FlagValues()
+for _name, _text in file_formats.FLAGS:
+  flags.DEFINE_string(_name, None, _text, _FORMAT)
+
+_FILES = flags.FlagValues()
 _OUTPUT = flags.DEFINE_string(
-    'output', None, 'CSV file for the errors.', flag_values=_FLAGS)
+    'output', None, 'CSV file for the errors.', _FILES)
 _PLOT = flags.DEFINE_string(
     'plot', None, 'File for a figure, .svg: value_sup against n, epsilon, m '
-    'or sigma, whichever has most values.', flag_values=_FLAGS)
-shared.add_shared(_FLAGS, 'data_dir', 'traceback')
+    'or sigma, whichever has most values.', _FILES)
 
+_GROUPS = {
+    'What to measure': _STUDY,
+    'Options of methods': _OPTIONS,
+    'The file of --law': _FORMAT,
+    'Output': shared.add_shared(_FILES, 'data_dir')}
 
-_HEADINGS = {
-    'What to measure': ('law', 'lower', 'upper', 'methods', 'num_orders',
-                        'first', 'last', 'n', 'epsilon', 'adjacency',
-                        'repetitions', 'seed'),
-    'Options of methods': ('sigma', 'jitter_floor', 'recexp_mode',
-                           'rank_convention', 'bins', 'hist_post', 'knots'),
-    'The file of --law': tuple(name for name, _ in file_formats.FLAGS),
-    'Output': ('output', 'plot', 'data_dir', 'traceback')}
 _MAIN = ('law', 'lower', 'upper', 'methods', 'num_orders', 'n', 'epsilon',
          'adjacency', 'output', 'plot')
 
@@ -182,8 +182,7 @@ def _draw(measured: list[curves.Point], path: str, digest: str) -> None:
 
 def parse(argv: Sequence[str]) -> list[str]:
   """Parses the flags of a command line; returns the other words."""
-  return errors.parse_groups(argv, {'Flags': _FLAGS}, doc=__doc__ or '',
-                             main=_MAIN, headings=_HEADINGS)
+  return errors.parse_groups(argv, _GROUPS, doc=__doc__ or '', main=_MAIN)
 
 
 def main(argv: Sequence[str]) -> int:
@@ -203,7 +202,7 @@ def main(argv: Sequence[str]) -> int:
   options, wanted = _study()
   distributions = {name: quantile_study.distribution_of(
       name, shared.DATA_DIR.value, lower=_LOWER.value, upper=_UPPER.value,
-      form=file_formats.of_flags(_FLAGS, name.rpartition(':')[0]))
+      form=file_formats.of_flags(_FORMAT, name.rpartition(':')[0]))
           for name in _LAW.value}
   measured = quantile_study.resume(path, wanted, distributions, options, _tell)
   columns = ('law', 'method', 'variant', 'num_orders', 'num_examples',

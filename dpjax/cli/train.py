@@ -101,15 +101,15 @@ def _define(setting: settings.Setting) -> flags.FlagHolder[Any]:
     if default is not None:
       default = (','.join(map(str, default)) if setting.kind is tuple
                  else f'{default:g}')
-    return flags.DEFINE_string(name, default, text, flag_values=table)
+    return flags.DEFINE_string(name, default, text, table)
   if setting.kind is bool:
-    return flags.DEFINE_bool(name, default, text, flag_values=table)
+    return flags.DEFINE_bool(name, default, text, table)
   if setting.kind is int:
     return flags.DEFINE_integer(name, default, text, flag_values=table)
   if setting.kind is float:
     return flags.DEFINE_float(name, default, text, flag_values=table)
   # `settings.check` refuses other than the choices, and suggests one.
-  return flags.DEFINE_string(name, default, text, flag_values=table)
+  return flags.DEFINE_string(name, default, text, table)
 
 
 _FLAGS = {name: _define(setting) for name, setting in _SETTINGS.items()
@@ -129,7 +129,7 @@ _GROUPS: shared.Groups = {
     'Optimiser': _TABLES[options.OPTIMISER],
     'Machine': _TABLES[options.MACHINE],
     'Several devices or machines': devices.FLAGS,
-    'Output': shared.add_shared(flags.FlagValues(), 'output_dir', 'traceback')}
+    'Output': shared.add_shared(flags.FlagValues(), 'output_dir')}
 # The flags that --help shows.
 _MAIN = ('dataset', 'data_dir', 'method', 'epsilon', 'delta', 'num_steps',
          'batch_size', 'learning_rate', 'seed', 'output_dir')
@@ -228,8 +228,8 @@ def main(argv: Sequence[str]) -> int:
   of_own_file = own_data.required(_FLAGS['dataset'].value)
   shared.check_given(
       {'output_dir': shared.OUTPUT_DIR.value, **of_own_file},
-      why='; dpjax schema drafts a --schema that replaces all but --output_dir'
-      if of_own_file else '')
+      why='; one --schema, which dpjax schema drafts, replaces those of the '
+      'file' if of_own_file else '')
   configs = _configs()
   errors.check_folder(shared.OUTPUT_DIR.value)
   folders = _folders(configs, shared.OUTPUT_DIR.value)

@@ -57,7 +57,7 @@ def test_all_commands_can_be_imported_in_one_process(capsys):
   assert modules['train']._FLAGS['epsilon'].value == '1,2'
   with pytest.raises(SystemExit):
     modules['audit'].parse(['audit', '--batch_size=3'])
-  assert "Unknown command line flag 'batch_size'" in capsys.readouterr().err
+  assert "unknown flag --batch_size (see --help)" in capsys.readouterr().err
 
 
 def test_an_unknown_command_is_one_line():

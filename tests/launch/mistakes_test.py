@@ -21,8 +21,8 @@ _NO_ROOM = '/proc/nowhere'
 
 # (a module that is not installed, words, what the line says)
 _MISTAKES = (
-  ('', 'train --epsilom=1', 'flag \'epsilom\'. Did you mean: epsilon (see'),
-  ('', 'train --output_dir=NEW --num_steps=x', 'flag --num_steps=x: invalid'),
+  ('', 'train --epsilom=1', 'unknown flag --epsilom; did you mean \'--epsilon\'? (see'),
+  ('', 'train --output_dir=NEW --num_steps=x', '--num_steps must be an integer, got \'x\' (see'),
   ('', 'train --output_dir=NEW --optimizer=adma', 'did you mean \'adam\'?'),
   ('', 'train --output_dir=NEW --method=dpsgd', 'did you mean \'dp_sgd\'?'),
   ('', 'train --output_dir=NEW --dataset=adlut', 'did you mean \'adult\'?'),
@@ -102,7 +102,7 @@ def test_folders_and_files_that_can_be_written(tmp_path):
   errors.check_folder(str(tmp_path / 'a' / 'b'))
   errors.check_file(str(tmp_path / 'a.json'))
   assert not list(tmp_path.iterdir())
-  with pytest.raises(OSError, match='is a folder$'):
+  with pytest.raises(OSError, match='is a folder: give the path of a file$'):
     errors.check_file(str(tmp_path))
 
 

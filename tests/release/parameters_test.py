@@ -180,13 +180,13 @@ def test_messages_name_the_parameter(name, value, message):
 
 def test_one_text_is_that_of_flag_and_reference(capsys):
   with pytest.raises(SystemExit):
-    estimate.parse(['estimate', '--help'])
+    estimate.parse(['estimate', '--helpfull'])
   shown = ' '.join(capsys.readouterr().out.split())
   reference = ' '.join(Query.__doc__.split())
   for name, parameter in PARAMETERS.items():
     assert f'--{name}' in shown and parameter.help in shown
     assert f' {name}: {parameter.help}' in reference
-  places = [shown.index(f' {group}: --') for group in (
+  places = [shown.index(f' {group.capitalize()}: --') for group in (
       'what to release', 'the column and its public bounds', 'privacy',
       'the file', 'the ledger', 'output')]
   assert places == sorted(places)
