@@ -131,11 +131,12 @@ _GROUPS = {
     'Neighbouring data sets': _PAIRS,
     'The test': _TEST,
     'Files': shared.add_shared(_FILES, 'data_dir')}
-_MAIN = ('target', 'list', 'run_dir', 'scores', 'epsilon', 'delta', 'adjacency',
-         'num_runs', 'significance', 'output')
+_MAIN = (
+    'target list run_dir scores epsilon delta adjacency num_runs '
+    'significance output').split()
 
 EXIT = {auditor.CONSISTENT: 0, auditor.VIOLATED: 1, auditor.UNDERPOWERED: 3}
-"""Exit status of each verdict."""
+"""Exit status of each verdict; 2 is bad input."""
 
 _TRIALS = 200  # audits of each mechanism in a self-calibration
 
@@ -146,6 +147,7 @@ def _data(text: str) -> np.ndarray:
     values = np.asarray(json.loads(text))
   except ValueError as error:
     raise ValueError(f'expected data in JSON, got {text!r}') from error
+  # JAX computes in 32 bits by default.
   return values.astype(np.int32 if values.dtype.kind in 'iub' else np.float32)
 
 
@@ -176,6 +178,7 @@ def _record_shape() -> tuple[int, ...] | None:
   text = _RECORD_SHAPE.value
   if text is None:
     return None
+  # "" is the shape of a single number.
   return tuple(shared.numbers('record_shape', text, int)) if text else ()
 
 
@@ -251,6 +254,7 @@ def _audit_runs(run_dir: str) -> int:
         run, name='-'.join(folder.relative_to(root).parts) or root.name,
         delta=_DELTA.value, significance=_SIGNIFICANCE.value / len(folders))
     statuses.append(_finish(report, run_seed=run.config.seed))
+  # A violation outweighs an audit that could not decide.
   worst = (auditor.VIOLATED, auditor.UNDERPOWERED)
   return next((EXIT[verdict] for verdict in worst
                if EXIT[verdict] in statuses), 0)
@@ -273,6 +277,7 @@ def _calibrate() -> int:
 
 def _mutate() -> int:
   """Audits training with planted faults; returns 1 if one is missed."""
+  # A fault is found only if training without it passes.
   honest = reference.findings(reference.Trainer(), seed=_SEED.value)
   rows, missed = [('none', '-', ', '.join(honest) or '-')], bool(honest)
   for name, mutant in mutations.MUTANTS.items():
@@ -288,9 +293,11 @@ def _mutate() -> int:
 
 def _arrays(path: pathlib.Path) -> np.lib.npyio.NpzFile:
   """Opens a .npz file; raises a one-line ValueError for other files."""
+  # An .npz file is a zip file, which begins like this.
   with path.open('rb') as file:
     if file.read(4) != b'PK\3\4':
       raise ValueError(f'{path} is not an .npz file of scores')
+  # A pickle in the file could run any code.
   return np.load(path, allow_pickle=False)
 
 
@@ -304,6 +311,7 @@ def _audit_scores(scores: str) -> int:
                           Adjacency.ADD_OR_REMOVE_ONE.value))
   path = pathlib.Path(scores)
   if _OUTPUT.value:
+    # Beside a.npz, the scores of the report would replace it.
     errors.check_outputs(
         {'output': pathlib.Path(_OUTPUT.value) / f'{path.stem}.npz'},
         inputs={'scores': path})
@@ -322,6 +330,7 @@ def main(argv: Sequence[str]) -> int:
   """Runs the audit that the flags ask for; returns the exit status."""
   errors.check_no_arguments(argv)
   checks.check_seed('seed', _SEED.value)
+  # An audit takes minutes, so its report must not fail in the end.
   if _OUTPUT.value:
     errors.check_folder(_OUTPUT.value)
   if _LIST.value:
@@ -334,10 +343,10 @@ def main(argv: Sequence[str]) -> int:
     return _mutate()
   if _SCORES.value:
     return _audit_scores(_SCORES.value)
-  if not _TARGET.value:
-    raise ValueError('nothing to audit: give --target, or see --list')
   if (_TARGET.value == 'run') != (_RUN_DIR.value is not None):
     raise ValueError('--target=run and --run_dir come together: give both')
+  if not _TARGET.value:
+    raise ValueError('nothing to audit: give --target, or see --list')
   if _RUN_DIR.value is not None:  # and --target=run
     return _audit_runs(_RUN_DIR.value)
   if _TARGET.value == 'all':

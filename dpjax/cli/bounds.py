@@ -31,7 +31,6 @@ import io
 import itertools
 import json
 import math
-import pathlib
 from typing import Any
 
 import numpy as np
@@ -108,6 +107,7 @@ def _sizes(text: str | None) -> list[int]:
   """Returns the numbers of records given by --n."""
   sizes = _numbers('n', text)
   for n in sizes:
+    # round(inf) raises, so n is compared with a finite number.
     if n != round(min(n, 2 * sample_sizes.LARGEST)) or n < 1:
       raise ValueError('--n must be whole numbers from 1 to '
                        f'{sample_sizes.LARGEST}, got {text}')
@@ -142,6 +142,7 @@ def _study(args: argparse.Namespace) -> tuple[Study, list[dict[str, float]]]:
   for name in _parameters():
     if getattr(args, name) is None:
       continue
+    # --d is a parameter of some models, and short for one of others.
     known = name if name in study.parameters else _SHORT.get(name)
     if known not in study.parameters:
       raise ValueError(f'{study.name} has no --{name}; it has '
@@ -150,6 +151,7 @@ def _study(args: argparse.Namespace) -> tuple[Study, list[dict[str, float]]]:
       raise ValueError(f'--{name} and --{known} are the same parameter: give '
                        'one of them')
     given[known] = _numbers(name, getattr(args, name))
+  # Models take counts as integers.
   lists = [[int(value) if isinstance(p.default, int) and value.is_integer()
             else value for value in given.get(name, [float(p.default)])]
            for name, p in study.parameters.items()]
@@ -176,6 +178,7 @@ def rows(study: Study, name: str, guarantee: Guarantee, n: int,
   trivial = study.trivial(**parameters)
   least = study.best_lower(**given)
   others = sorted(study.lower(**given), key=lambda b: -b.value)
+  # The best bound stands first, and is not repeated if there is one.
   labelled = [('lower', *least, '')] + [
       ('lower', max(0.0, min(b.value, trivial)), b.name, '')
       for b in others[least.name != 'none':]]
@@ -244,25 +247,10 @@ def _sizes_text(row: Row, study: Study) -> str:
           f'too few for any: n = {row["too_few"]}')
 
 
-def _check_files(args: argparse.Namespace) -> None:
-  """Raises for output files that could not be written."""
-  for name, ends in (('output', ('.csv', '.json')), ('plot', ('.svg',))):
-    given = getattr(args, name)
-    if given is None:
-      continue
-    if pathlib.Path(given).suffix not in ends:
-      raise ValueError(f'--{name} must end in {" or ".join(ends)}, got {given}')
-    if not pathlib.Path(given).resolve().parent.is_dir():
-      raise ValueError(f'--{name} must be a file in a folder that exists, '
-                       f'got {given}')
-    errors.check_file(given)
-  if args.plot:
-    errors.check_figure(args.plot)
-
-
 def _write(path: str, bound_rows: list[Row], needed: list[Row]) -> None:
   """Writes all bounds; in a CSV file, sample sizes are additional rows."""
   if path.endswith('.json'):
+    # JSON has no infinity.
     def finite(row: Row) -> Row:
       return {key: str(value) if isinstance(value, float) and not
               math.isfinite(value) else value for key, value in row.items()}
@@ -289,6 +277,7 @@ def _draw(path: str, study: Study, budgets: Sequence[tuple[str, Guarantee]],
   if len(each) > _MOST_AXES:
     raise ValueError(f'--plot has {_MOST_AXES} axes at most, got {len(each)} '
                      'settings besides --n')
+  # A single n lies in the middle of four decades.
   ends = ((min(sizes), max(sizes)) if len(sizes) > 1 else
           (max(2, sizes[0] // 100), sizes[0] * 100))
   grid = np.unique(np.geomspace(*ends, _GRID).round().astype(int)).tolist()
@@ -316,6 +305,7 @@ def _curves(ax: Any, grid: list[int], risks: list[list[Row]]) -> None:
   for series, name in enumerate(names):
     line = {one[0]['n']: row['value'] for one in risks for row in one
             if row['kind'] == 'upper' and row['name'] == name}
+    # The first colour is for the lower bound; the last is black.
     ax.plot(line.keys(), line.values(), color=plots.COLOURS[
         1 + series % (len(plots.COLOURS) - 2)], label=name)
   best = [one[0]['value'] for one in risks]
@@ -329,6 +319,7 @@ def _curves(ax: Any, grid: list[int], risks: list[list[Row]]) -> None:
   ax.set_xscale('log')
   ax.set_yscale('log')
   top = _best(risks[0], 'trivial')['value']
+  # Other lower bounds may be tiny and would stretch the axis.
   shown = [row['value'] for one in risks for row in one
            if row['value'] > 0 and (row['kind'] != 'lower' or row is one[0])]
   ax.set_ylim(min(shown) / 2, 3 * top if math.isfinite(top) else None)
@@ -342,7 +333,10 @@ def main(args: argparse.Namespace) -> int:
   shared.check_given({
       'model': args.model, 'n': args.n,
       'epsilon (or another budget)': budget})
-  _check_files(args)
+  if args.output:
+    errors.check_output('output', args.output, '.csv', '.json')
+  if args.plot:
+    errors.check_figure(args.plot)
   study, settings = _study(args)
   sizes, budgets = _sizes(args.n), guarantees(args)
   targets = _numbers('target_risk', args.target_risk)

@@ -69,6 +69,7 @@ def start() -> None:
 
 def mesh() -> jax.sharding.Mesh | None:
   """Returns the mesh of devices that share each batch; None for one device."""
+  # Processes share one batch, so each must use all of its devices.
   text = _NUM_DEVICES.value or ('all' if jax.process_count() > 1 else '1')
   if text == 'all':
     return sharding.data_mesh() if len(jax.devices()) > 1 else None
@@ -78,6 +79,7 @@ def mesh() -> jax.sharding.Mesh | None:
     raise ValueError(f'{jax.process_count()} processes use all of their '
                      f'{len(jax.devices())} devices; --num_devices must be '
                      f'all, got {text}')
+  # Without a mesh the program is that of a single device.
   return None if int(text) == 1 else sharding.data_mesh(int(text))
 
 

@@ -39,10 +39,12 @@ def check_folder(output: str) -> None:
     output: path of the folder; it and its parents need not exist yet.
   """
   folder = pathlib.Path(output).absolute()
+  # Missing folders will be created below the first that exists.
   while not folder.exists():
     folder = folder.parent
   if not folder.is_dir():
     raise NotADirectoryError(f'{folder} is not a folder')
+  # Permission bits do not show a read-only disk; a file does.
   try:
     with tempfile.TemporaryFile(dir=folder):
       pass
@@ -61,6 +63,18 @@ def check_file(output: str) -> None:
     raise ValueError(f'{output} is not a regular file: the output would '
                      'replace it')
   check_folder(str(pathlib.Path(output).absolute().parent))
+
+
+def check_output(name: str, output: str, *endings: str) -> None:
+  """Raises if the file of a flag cannot be written in an existing folder."""
+  path = pathlib.Path(output)
+  if endings and path.suffix not in endings:
+    raise ValueError(f'--{name} must end in {" or ".join(endings)}, got '
+                     f'{output}')
+  if path.is_dir() or not path.resolve().parent.is_dir():
+    raise ValueError(f'--{name} must be a file in an existing folder, got '
+                     f'{output}')
+  check_file(output)
 
 
 def check_outputs(
@@ -92,26 +106,27 @@ def check_outputs(
     for what, folder in kept.items():
       if path.is_relative_to(pathlib.Path(folder).resolve()):
         raise ValueError(f'--{name} must be outside of {what}, got {given}')
+    # Two outputs must differ, too.
     others[f'--{name}'] = path
 
 
 def _same_file(path: pathlib.Path, other: pathlib.Path) -> bool:
   """Returns whether two resolved paths lead to the same file."""
+  # Hard links are two paths of one file.
   return path == other or (path.exists() and other.exists() and
                            path.samefile(other))
 
 
 def check_extra(module: str, extra: str, what: str) -> None:
   """Raises an ImportError if a module of an extra is not installed."""
+  # To import the module may take seconds; to find it does not.
   if importlib.util.find_spec(module) is None:
     raise ImportError(f'{what} need {module}: pip install dpjax[{extra}]')
 
 
 def check_figure(output: str) -> None:
   """Raises if a figure cannot be drawn or written, before work is lost."""
-  if not output.endswith('.svg'):
-    raise ValueError(f'--plot must end in .svg, got {output}')
-  check_file(output)
+  check_output('plot', output, '.svg')
   check_extra('matplotlib', 'plots', 'figures')
 
 
@@ -141,6 +156,7 @@ def _parsed(table: flags.FlagValues, argv: Sequence[str]) -> list[str]:
 
 def _illegal(message: str, table: flags.FlagValues) -> str:
   """Returns absl's error for a bad value in the words of the other errors."""
+  # absl gives name and value in the text of the error alone.
   if match := re.fullmatch(r'Missing value for flag (--\w+)', message):
     return f'{match[1]} needs a value: {match[1]}=VALUE'
   match = re.match(r'flag --(\w+)=(.*?): ', message)
@@ -159,12 +175,8 @@ def parse_texts(argv: Sequence[str], sections: Mapping[str, Mapping[str, str]],
                 switches: Sequence[str] = ()) -> argparse.Namespace:
   """Parses flags whose values are texts; None for a flag that is not given.
 
-  Args:
-    argv: name of the program, and the words after it.
-    sections: heading in the help, '' for hidden flags -> flag -> its help.
-    doc: docstring of the command.
-    main: names of the flags that `--help` shows; empty for all of them.
-    switches: names of the flags that take no value; they are False by default.
+  Arguments are those of `parse_groups`, but `sections` gives the help of each
+  flag; `switches` take no value and are False by default.
   """
   groups = {}
   for title, texts in sections.items():
@@ -205,9 +217,12 @@ def parse_groups(argv: Sequence[str], groups: shared.Groups, *, doc: str,
     group.unparse_flags()  # a command may be called more than once
     table.append_flag_values(group)
     group.mark_as_parsed()
-  for name, flag in (*_absl_flags(), ('traceback', flags.FLAGS['traceback'])):
-    if name not in table:
-      table[name] = flag
+  # absl's own flags stay, unless the command has one of the same name.
+  for module, own in flags.FLAGS.flags_by_module_dict().items():
+    for flag in own:
+      if flag.name == 'traceback' or module.startswith('absl.') and (
+          flag.name not in table and not flag.name.startswith('help')):
+        table[flag.name] = flag
   flags.FLAGS.mark_as_parsed()
   return _parsed(table, argv)
 
@@ -215,14 +230,6 @@ def parse_groups(argv: Sequence[str], groups: shared.Groups, *, doc: str,
 def _command(program: str) -> str:
   """Returns how a program is called: `dpjax train` for dpjax.cli.train."""
   return f'dpjax {program.rpartition(".")[2]}'
-
-
-def _absl_flags() -> list[tuple[str, flags.Flag]]:
-  """Returns absl's own flags, such as --verbosity, except those for help."""
-  return [(flag.name, flag)
-          for module, module_flags in flags.FLAGS.flags_by_module_dict().items()
-          if module.startswith('absl.') for flag in module_flags
-          if not flag.name.startswith('help')]
 
 
 def _end(message: str) -> NoReturn:
@@ -247,6 +254,7 @@ def _format(error: BaseException) -> str:
   more = ' ... (all of it with --traceback)' if len(lines) > 1 else ''
   if isinstance(error, errors.UnknownChoiceError) and (
       sys.argv[0].startswith('dpjax.cli.')):
+    # `dpjax audit` has too many names for its help.
     audited = sys.argv[0].endswith('.audit')
     more = (f' (all: {_command(sys.argv[0])} '
             f'{"--list" if audited else "--helpfull"})')
@@ -272,6 +280,7 @@ def run_main(main: Callable[[Any], int | None],
       logging.set_verbosity(logging.WARNING)
     try:
       return main(argv)
+    # Other exceptions are faults of the program: show the traceback.
     except (ValueError, OSError, ImportError, MemoryError) as error:
       if shared.TRACEBACK.value:
         raise

@@ -41,6 +41,7 @@ def of_flags(args: argparse.Namespace | flags.FlagValues, path: str
   Raises:
     ValueError: if a declaration is not allowed; the message has one line.
   """
+  # Commands that need complete records lack some of the flags.
   given = {name: getattr(args, name) for name, _ in FLAGS
            if getattr(args, name, None) is not None}
   for name in ('header', 'missing_tokens'):
@@ -62,6 +63,7 @@ def separator(path: str, text: str | None) -> str:
   """
   if text is None:
     return '\t' if path.lower().removesuffix('.gz').endswith('.tsv') else ','
+  # Most shells pass \\t as two characters.
   character = '\t' if text in ('tab', '\\t') else text
   if len(character) != 1:
     raise ValueError(f'--separator must be one character or tab, got {text!r}')

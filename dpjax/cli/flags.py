@@ -3,8 +3,7 @@
 absl keeps the flags of a process in one table, FLAGS, in which a name can
 be defined once. Commands use the same names for different things, so each one
 defines its flags in tables of its own, one for each heading of its help. Many
-commands can then be imported together, and one of them is run:
-`errors.parse_groups` parses its flags.
+commands can then be imported together.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -31,6 +30,7 @@ _WIDTH = 80  # columns of the help
 
 def add_shared(table: flags.FlagValues, *names: str) -> flags.FlagValues:
   """Adds flags that are defined above to a command's table; returns it."""
+  # Both tables hold the same flag; parsing one sets it in both.
   for name in names:
     table[name] = flags.FLAGS[name]
   return table
@@ -57,11 +57,11 @@ def numbers(name: str, text: str,
 
 
 def check_given(values: Mapping[str, object], *, why: str = '') -> None:
-  """Raises a ValueError that names all flags without a value, not just one.
+  """Raises a ValueError that names every required flag without a value.
 
   Args:
-    values: name of a required flag -> its value, or its parts.
-    why: end of the message, such as ' for a file of your own'.
+    values: name of a required flag -> its value.
+    why: end of the message.
   """
   # 0 and False are values; None and an empty text or list are not.
   missing = [f'--{name}' for name, value in values.items()
@@ -76,7 +76,7 @@ def _text(flag: flags.Flag) -> str:
   """Returns the help of a flag, with its default."""
   text = flag.help
   if isinstance(flag.parser, flags.EnumParser):
-    # absl has put <a|b> before the text; that reads badly with many choices.
+    # absl has put <a|b> before the text.
     meaning, label, default = text.partition('>: ')[2].partition(' Default: ')
     choices = list(filter(None, flag.parser.enum_values))
     if not all(choice in text.partition('>: ')[2] for choice in choices):
@@ -106,8 +106,7 @@ def help_text(command: str, doc: str, groups: Groups,
     command: name of the command, such as 'dpjax train'.
     doc: docstring of the command, with examples.
     groups: all flags of the command; those below '' are hidden.
-    main: names of the only flags to show, in this order; empty for all flags,
-      in groups.
+    main: names of the only flags to show; empty for all flags, in groups.
   """
   visible = {title: [table[name] for name in table]
              for title, table in groups.items() if title}

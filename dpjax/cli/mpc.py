@@ -96,9 +96,9 @@ _GRID = flags.DEFINE_enum(
 _N = flags.DEFINE_integer(
     'num_thresholds', 1024, 'Number N of thresholds of the public grid.', 2,
     flag_values=_CURVE)
-_THRESHOLDS = flags.DEFINE_list(
-    'thresholds', [], 'Numbers; each is rounded up to a threshold of the grid, '
-    'at which the curve is evaluated. Default: the whole curve.', _CURVE)
+_THRESHOLDS = flags.DEFINE_string(
+    'thresholds', None, 'Numbers; each is rounded up to a threshold of the '
+    'grid, at which the curve is evaluated. Default: the whole curve.', _CURVE)
 _NODES = flags.DEFINE_enum(
     'nodes', None, ['dyadic', 'tree'], 'Which counts get noise: dyadic nodes, '
     'several per threshold (Barczewski, 2025); or nodes of a tree, all '
@@ -165,8 +165,9 @@ _GROUPS = {
     'The parties': _PARTIES,
     'Output': _FILES}
 
-_MAIN = ('input', 'column', 'demo', 'lower', 'upper', 'epsilon', 'adjacency',
-         'servers', 'thresholds', 'output')
+_MAIN = (
+    'input column demo lower upper epsilon adjacency servers thresholds '
+    'output').split()
 
 
 def _required() -> dict[str, object]:
@@ -180,9 +181,8 @@ def _required() -> dict[str, object]:
 
 
 def _given(flag: flags.FlagHolder[_Value | None]) -> _Value:
-  """Returns the value of a flag; raises ValueError if it is not given."""
-  if flag.value is None:
-    raise ValueError(f'--{flag.name} must be given')
+  """Returns the value of a flag of `_required`."""
+  assert flag.value is not None
   return flag.value
 
 
@@ -203,6 +203,7 @@ def _data() -> tuple[np.ndarray, np.ndarray | None]:
     raise ValueError('--demo makes records instead of those of --input: give '
                      'one of them')
   if _DEMO.value is not None:
+    # Synthetic records may have a public seed.
     rng = np.random.default_rng(0)
     labels = rng.integers(0, 2, _DEMO.value) if _LABEL.value else None
     shares = rng.beta(2.0, 5.0 if labels is None else 6.0 - 3 * labels,
@@ -259,6 +260,7 @@ def _set_up(study: pathlib.Path) -> Parameters:
           'joint' if _SCHEME.value == 'comparison' else 'contributions'),
       value_bits=_BITS.value, num_owners=len(values),
       min_owners=_MIN_OWNERS.value)
+  # Counts are modulo 2^k and must not wrap around.
   costs.check_width(parameters.build_scheme(), len(values),
                     math.sqrt(noising.released_variance(parameters)))
   setup.create(study, parameters, grid.bins(values), labels, _RELAYS.value)
@@ -291,10 +293,8 @@ def _ask(study: pathlib.Path, parameters: Parameters, wrong: list[str],
 
   points = None
   if _THRESHOLDS.value:
-    try:
-      values = np.array([float(text) for text in _THRESHOLDS.value])
-    except ValueError:
-      raise ValueError('--thresholds must be numbers') from None
+    values = np.array(
+        shared.numbers('thresholds', _THRESHOLDS.value, float))
     points = np.unique(
         mpc_answers.grid_of(parameters).bins(values)).astype(np.int64)
   start = time.monotonic()
@@ -340,6 +340,7 @@ def _run(study: pathlib.Path) -> dict[str, Any]:
     running.start_servers(parameters, _FAULT.value)
     seconds['start'] = time.monotonic() - start
     start = time.monotonic()
+    # Resumed servers have all messages on disk.
     if not _RESUME.value:
       wrong = _collect(study, parameters, running)
     seconds['owners'] = time.monotonic() - start
@@ -357,6 +358,7 @@ def parse(argv: Sequence[str]) -> list[str]:
 def main(argv: Sequence[str]) -> int:
   """Runs the study, or one party with --role; returns the exit status."""
   errors.check_no_arguments(argv)
+  # Without it each party would fail by itself.
   errors.check_extra('cryptography', 'mpc', 'studies of several parties')
   if _ROLE.value != 'all':
     shared.check_given({'study': _STUDY.value})
@@ -372,9 +374,11 @@ def main(argv: Sequence[str]) -> int:
       {'output': _OUTPUT.value, 'plot': _PLOT.value},
       inputs={'input': _INPUT.value},
       kept={'--study': _STUDY.value} if _STUDY.value else {})
-  errors.check_file(_OUTPUT.value)
+  # Noise is drawn once, so the answer must not get lost.
+  errors.check_output('output', _OUTPUT.value)
   if _PLOT.value:
     errors.check_figure(_PLOT.value)
+  # Without --study, keys are removed with the folder.
   with tempfile.TemporaryDirectory() as scratch:
     release = _run(pathlib.Path(_STUDY.value or f'{scratch}/study').resolve())
   text = json.dumps(release, indent=1, allow_nan=False).encode() + b'\n'

@@ -36,12 +36,14 @@ def sensitivity(num_thresholds: int, adjacency: Adjacency,
         known_last_row=known)
     alone = adjacency is Adjacency.REPLACE_ONE and num_classes == 1
     worst = least_sensitivity(adjacency, alone)
+    # A changed label moves a record to the other curve.
     if adjacency is Adjacency.REPLACE_ONE and num_classes == 2:
       worst = max(worst, 2 * least_sensitivity(
           Adjacency.ADD_OR_REMOVE_ONE, False))
     if math.isfinite(worst):
       rows = num_thresholds - alone
       levels = dyadic_calibration.num_levels(rows) - (not root)
+      # Up to a factor, the variance of a sum of `levels` nodes.
       options.append((levels * worst**2, round(worst), root))
   return min(options)[1:]
 
@@ -113,6 +115,7 @@ def smooth(parameters: Parameters, answer: client.Answer) -> np.ndarray:
 
   rows = noising.num_rows(parameters)
   variances = np.ones(dyadic_calibration.num_levels(rows))
+  # Without `root` the node of all thresholds has no noise.
   variances[-1] = parameters.root or rows == 1
   end = 'at_most' if rows < parameters.num_thresholds else 'free'
   with jax.enable_x64(True):

@@ -44,8 +44,7 @@ def schema(dataset: str) -> str | None:
   """Returns the schema that the flags declare; None for a built-in data set.
 
   Raises:
-    ValueError, OSError: if flags contradict each other; a message of one
-      line. `required` names those that must be given.
+    ValueError, OSError: if flags contradict each other; a message of one line.
   """
   inline = {flag.name: flag.value for flag in (
       _LABEL, _CLASSES, _BOUNDS, _CATEGORIES)}
@@ -56,6 +55,7 @@ def schema(dataset: str) -> str | None:
       raise ValueError(f'--{name} needs your own CSV file: give its path as '
                        f'--dataset, not {dataset!r}')
     return None
+  # Declarations in two places could contradict each other.
   if _SCHEMA.value is not None:
     given += ['separator'] if _SEPARATOR.value is not None else []
     if given:
@@ -72,14 +72,13 @@ def schema(dataset: str) -> str | None:
 
 
 def required(dataset: str) -> dict[str, str | None]:
-  """Returns the flags that a file needs, and their values; none with --schema.
-
-  A built-in data set needs none, because its schema is public already.
-  """
+  """Returns the flags that a file needs, and their values."""
+  # The schema of a built-in data set is public already.
   if _SCHEMA.value is not None or not user_tables.is_path(dataset):
     return {}
   return {'label': _LABEL.value, 'classes': _CLASSES.value,
-          'bounds (or --categories)': _BOUNDS.value or _CATEGORIES.value}
+          'bounds or --categories (or --schema for all)':
+          _BOUNDS.value or _CATEGORIES.value}
 
 
 def say_what_is_public() -> None:
@@ -91,6 +90,7 @@ def _parts(flag: str, text: str | None) -> Mapping[str, str]:
   """Returns the declaration of each column: "a=1,b=2" is {a: 1, b: 2}."""
   parts = {}
   for part in (text or '').split(',') if text is not None else []:
+    # The name of a column may have a sign, too.
     name, sign, value = part.strip().rpartition('=')
     if not (name and sign and value):
       raise ValueError(f'--{flag} must be COLUMN=... separated by commas, got '

@@ -63,15 +63,15 @@ _UPPER = flags.DEFINE_float(
 _METHODS = flags.DEFINE_list(
     'methods', ['emp', 'rec', 'joint', 'hist'],
     f'Methods, out of {", ".join(quantile_study.METHODS)}.', _STUDY)
-_ORDERS = flags.DEFINE_list(
-    'num_orders', ['9'], 'Numbers m of quantile levels.', _STUDY)
+_ORDERS = flags.DEFINE_string(
+    'num_orders', '9', 'Numbers m of quantile levels.', _STUDY)
 _FIRST = flags.DEFINE_float(
     'first', 0.0, 'Quantile levels are evenly spaced between --first and '
     '--last, both excluded.', flag_values=_STUDY)
 _LAST = flags.DEFINE_float('last', 1.0, 'See --first.', flag_values=_STUDY)
-_N = flags.DEFINE_list('n', ['1000'], 'Numbers of records.', _STUDY)
-_EPSILON = flags.DEFINE_list(
-    'epsilon', ['1'], 'Budgets for all quantile levels together, > 0.', _STUDY)
+_N = flags.DEFINE_string('n', '1000', 'Numbers of records.', _STUDY)
+_EPSILON = flags.DEFINE_string(
+    'epsilon', '1', 'Budgets for all quantile levels together, > 0.', _STUDY)
 _ADJACENCY = flags.DEFINE_enum(
     'adjacency', 'replace_one', [one.value for one in Adjacency],
     'Which data sets are neighbours.', _STUDY)
@@ -82,8 +82,8 @@ _SEED = flags.DEFINE_integer(
     'seed', 0, 'Seed of simulated data and noise, >= 0.', flag_values=_STUDY)
 
 _OPTIONS = flags.FlagValues()
-_SIGMA = flags.DEFINE_list(
-    'sigma', [], 'Standard deviations of the noise of hs_*, in units of the '
+_SIGMA = flags.DEFINE_string(
+    'sigma', None, 'Standard deviations of the noise of hs_*, in units of the '
     'records. Default: set by --jitter_floor.', _OPTIONS)
 _FLOOR = flags.DEFINE_float(
     'jitter_floor', quantile_study.Options.floor,
@@ -124,8 +124,9 @@ _GROUPS = {
     'The file of --law': _FORMAT,
     'Output': shared.add_shared(_FILES, 'data_dir')}
 
-_MAIN = ('law', 'lower', 'upper', 'methods', 'num_orders', 'n', 'epsilon',
-         'adjacency', 'output', 'plot')
+_MAIN = (
+    'law lower upper methods num_orders n epsilon adjacency output '
+    'plot').split()
 
 
 def _study() -> tuple[quantile_study.Options, list[quantile_study.Setting]]:
@@ -135,11 +136,11 @@ def _study() -> tuple[quantile_study.Options, list[quantile_study.Setting]]:
       post=_POST.value, knots=_KNOTS.value, floor=_FLOOR.value)
   return options, quantile_study.settings(
       options, distributions=_LAW.value, methods=_METHODS.value,
-      num_orders=shared.numbers('num_orders', ','.join(_ORDERS.value), int),
+      num_orders=shared.numbers('num_orders', _ORDERS.value, int),
       sizes=[checks.check_at_least('--n', n, 1)
-             for n in shared.numbers('n', ','.join(_N.value), int)],
-      epsilons=shared.numbers('epsilon', ','.join(_EPSILON.value), float),
-      sigmas=shared.numbers('sigma', ','.join(_SIGMA.value), float)
+             for n in shared.numbers('n', _N.value, int)],
+      epsilons=shared.numbers('epsilon', _EPSILON.value, float),
+      sigmas=shared.numbers('sigma', _SIGMA.value, float)
       if _SIGMA.value else [],
       adjacency=_ADJACENCY.value, first=_FIRST.value, last=_LAST.value,
       repetitions=_REPETITIONS.value, seed=_SEED.value)
@@ -158,6 +159,7 @@ def _draw(measured: list[curves.Point], path: str, digest: str) -> None:
   """
   fields = ('num_examples', 'epsilon', 'num_orders', 'sigma')
   finite = lambda name: {p[name] for p in measured if math.isfinite(p[name])}
+  # sigma is NaN for methods that do not read it.
   along = max(fields, key=lambda name: len(finite(name)))
   others = [name for name in fields if name != along and len(finite(name)) > 1]
   laws = list(dict.fromkeys(p['law'] for p in measured))
@@ -170,6 +172,7 @@ def _draw(measured: list[curves.Point], path: str, digest: str) -> None:
       lines.setdefault(', '.join([p['method'], *labels]), []).append(p)
     for series, (label, line) in enumerate(lines.items()):
       known = [p for p in line if math.isfinite(p[along])]
+      # Methods that do not read the field are horizontal lines.
       if known:
         curves.band(ax, known, along, 'value_sup', label, series=series,
                     line='-', error='value_sup_se')
@@ -191,15 +194,17 @@ def main(argv: Sequence[str]) -> int:
   of_files = {'lower': _LOWER.value, 'upper': _UPPER.value}
   shared.check_given({'output': _OUTPUT.value, **(
       of_files if any(':' in law for law in _LAW.value) else {})})
+  # The table must not replace a file that is read.
   for law in _LAW.value:
     errors.check_outputs({'output': _OUTPUT.value, 'plot': _PLOT.value},
                          inputs={'law': law.rpartition(':')[0]})
-  errors.check_file(_OUTPUT.value)
+  errors.check_output('output', _OUTPUT.value)
   if _PLOT.value:
     errors.check_figure(_PLOT.value)
   checks.check_seed('seed', _SEED.value)
   path = pathlib.Path(_OUTPUT.value)
   options, wanted = _study()
+  # All files are read before hours are spent on the first.
   distributions = {name: quantile_study.distribution_of(
       name, shared.DATA_DIR.value, lower=_LOWER.value, upper=_UPPER.value,
       form=file_formats.of_flags(_FORMAT, name.rpartition(':')[0]))
@@ -217,6 +222,7 @@ def main(argv: Sequence[str]) -> int:
       print(f'note: {each.method} m={each.num_orders} n={each.num_examples} '
             f'epsilon={each.epsilon:g}: {why}', file=sys.stderr)
   if _PLOT.value:
+    # The figure holds the hash of its table.
     _draw(measured, _PLOT.value,
           hashlib.sha256(path.read_bytes()).hexdigest())
   return 0

@@ -76,12 +76,14 @@ def _text(schema: Mapping[str, Any]) -> str:
 def _draft(path: pathlib.Path, output: pathlib.Path, *, label: str,
            form: Format) -> None:
   """Writes a draft of a schema; never overwrites a file."""
+  # A reviewed schema is work by hand.
   if output.exists():
     raise ValueError(f'{output} exists already and may have been reviewed; '
                      'it is not overwritten')
   errors.check_file(str(output))
   draft = drafts.draft(path, label=label, form=form)
   output.parent.mkdir(parents=True, exist_ok=True)
+  # The draft holds values of records.
   files.replace(output, _text(draft.schema).encode(), mode=0o600)
   for name, reason in draft.left_out.items():
     print(f'left out: column {name!r}, because {reason}', file=sys.stderr)
@@ -94,6 +96,7 @@ def _check(path: pathlib.Path, text: str) -> None:
   """Prints how many values of a file lie outside a schema; private."""
   user = schema_files.parse(text)
   table = reader.table(path, user.form)
+  # Refuses what training would refuse.
   width = tabular.encode(table, user.schema).x.shape[1]
   print(f'{path}: {table.num_records} records, {width} features, '
         f'{user.num_classes} classes. The counts below are exact, hence '

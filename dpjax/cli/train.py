@@ -36,11 +36,10 @@ against anyone who guesses the seed, and its summary says so. falls_short in
 summary.json lists further differences between the run and the mechanism that
 epsilon is proven for.
 
---num_devices=all divides every batch among the devices of the machine. To use
-several machines, run the same command on each with
---coordinator_address=HOST:PORT --num_processes=N and a --process_id from 0, or
-with --distributed under Slurm. Batches, noise and results equal those of one
-device up to rounding.
+--num_devices=all divides every batch among the devices of the machine. For
+several machines, run the command on each with --coordinator_address,
+--num_processes and --process_id, or with --distributed under Slurm. Results
+equal those of one device up to rounding.
 """
 
 from collections.abc import Sequence
@@ -131,8 +130,9 @@ _GROUPS: shared.Groups = {
     'Several devices or machines': devices.FLAGS,
     'Output': shared.add_shared(flags.FlagValues(), 'output_dir')}
 # The flags that --help shows.
-_MAIN = ('dataset', 'data_dir', 'method', 'epsilon', 'delta', 'num_steps',
-         'batch_size', 'learning_rate', 'seed', 'output_dir')
+_MAIN = (
+    'dataset data_dir method epsilon delta num_steps batch_size '
+    'learning_rate seed output_dir').split()
 
 
 def parse(argv: Sequence[str]) -> list[str]:
@@ -146,6 +146,7 @@ def _swept(name: str) -> list[Any]:
   if text is None:
     return [None]
   values = shared.numbers(name, text, _SETTINGS[name].kind)
+  # Two runs of one value would be written to one folder.
   if len(set(values)) < len(values):
     raise ValueError(f'--{name} must not repeat a value, got {text!r}')
   return values
@@ -172,6 +173,7 @@ def _configs() -> list[TrainingConfig]:
     text = _FLAGS[name].value
     values[name] = None if text is None else tuple(
         shared.numbers(name, text, int))
+  # The schema is an option: with another, the run is another.
   values['schema'] = own_data.schema(values['dataset'])
   noise = values.pop('noise')
   configs = [
@@ -190,6 +192,7 @@ def _folders(configs: Sequence[TrainingConfig],
   root = pathlib.Path(output_dir)
   if len(configs) == 1:
     return [root]
+  # Folders are named by what differs between the runs.
   varying = [name for name in _SWEPT
              if len({getattr(config, name) for config in configs}) > 1]
   return [root / ','.join(f'{name}={getattr(config, name)}'
@@ -201,6 +204,7 @@ def _groups(
     output_dir: str) -> list[tuple[Sequence, pathlib.Path]]:
   """Returns groups of runs trained together, and their checkpoint folders."""
   groups = grouping.groups(configs, interrupted.BATCHED)
+  # Checkpoints of a group are named after its first run.
   root = str(pathlib.Path(output_dir) / interrupted.FOLDER)
   return list(zip(groups, _folders([group[0] for group in groups], root),
                   strict=True))
@@ -225,14 +229,13 @@ def _table(all_summaries: Sequence[dict[str, Any]]) -> str:
 def main(argv: Sequence[str]) -> int:
   """Trains the runs that the flags ask for; returns the exit status."""
   errors.check_no_arguments(argv)
-  of_own_file = own_data.required(_FLAGS['dataset'].value)
-  shared.check_given(
-      {'output_dir': shared.OUTPUT_DIR.value, **of_own_file},
-      why='; one --schema, which dpjax schema drafts, replaces those of the '
-      'file' if of_own_file else '')
+  shared.check_given({'output_dir': shared.OUTPUT_DIR.value,
+                      **own_data.required(_FLAGS['dataset'].value)})
+  # All runs are checked before the first spends epsilon.
   configs = _configs()
   errors.check_folder(shared.OUTPUT_DIR.value)
   folders = _folders(configs, shared.OUTPUT_DIR.value)
+  # JAX must know of other processes before it first computes.
   devices.start()
   with devices.first_speaks():
     summaries_by_config = running.run(

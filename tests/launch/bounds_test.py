@@ -210,5 +210,5 @@ def test_help_names_every_study_and_parameter(capsys):
   assert not stop.value.code
   shown = capsys.readouterr().out
   for name, study in studies.STUDIES.items():
-    assert f'\n  {name} ' in shown
+    assert f'\n  {name}: ' in shown
     assert all(f'--{key}: ' in shown for key in study.parameters)

@@ -90,7 +90,7 @@ def test_another_file_needs_another_ledger_or_a_name(words, tmp_path):
   ({'statistic': 'quantiles', 'quantiles': '0.5', 'quantile_method': 'joint'},
    'quantile_method must be one of'),
   ({'adjacency': None}, '--adjacency must be given'),
-  ({'adjacency': 'zero_out'}, '--adjacency must be'),
+  ({'adjacency': 'zero_out'}, 'adjacency must be one of add'),
   ({'statistic': 'mode'}, 'statistic must be one of auc, classifier'),
   ({'ledger': None}, '--ledger must be given'),
   ({'ledger_budget_epsilon': None, 'ledger_budget_delta': '0.1'},

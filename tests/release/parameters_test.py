@@ -122,7 +122,8 @@ def test_flags_and_python_values_are_converted_alike(tmp_path):
   assert set(_VALUES) == set(PARAMETERS)
   texts, values = ({name: pair[place] for name, pair in _VALUES.items()}
                    for place in (0, 1))
-  query = estimate.query_of(estimate.parse(_words(tmp_path, **texts)))
+  query = estimate.query_of(estimate.parse(
+      _words(tmp_path, ledger_budget_epsilon=1, **texts)))
   assert query == query_of(**values)
   assert query.quantile_method is None and query.thresholds == 12
   assert query.categories == ('a,b', 'c')
@@ -273,8 +274,8 @@ def test_a_parameter_and_a_statistic_are_one_declaration_each(tmp_path):
   _insert(package / 'registry.py', 'counts, ', 'counts_from, ')
   (tmp_path / 'x.csv').write_text('x\n1\n2\n3.5\n7\n')
   _python(tmp_path, '-c', _USE)
-  shown = _python(tmp_path, '-m', 'dpjax.cli', 'estimate', '--help')
-  assert '--cutoff CUTOFF' in shown and 'needs column, cutoff;' in shown
+  shown = _python(tmp_path, '-m', 'dpjax.cli', 'estimate', '--helpfull')
+  assert '--cutoff: ' in shown and 'needs column, cutoff;' in shown
   _python(tmp_path, '-m', 'dpjax.cli', 'estimate', '--input=x.csv',
           '--statistic=count_from', '--column=x', '--cutoff=2', '--epsilon=50',
           '--adjacency=replace_one', '--ledger=x.ledger',
