@@ -35,6 +35,7 @@ Exit status: 0 consistent, 1 violated, 3 underpowered, 2 bad input. With `all`,
 
 from collections.abc import Sequence
 import dataclasses
+import functools
 import json
 import pathlib
 import sys
@@ -134,6 +135,8 @@ _GROUPS = {
 _MAIN = (
     'target list run_dir scores epsilon delta adjacency num_runs '
     'significance output').split()
+parse = functools.partial(errors.parse_groups, groups=_GROUPS,
+                          doc=__doc__ or '', main=_MAIN)
 
 EXIT = {auditor.CONSISTENT: 0, auditor.VIOLATED: 1, auditor.UNDERPOWERED: 3}
 """Exit status of each verdict; 2 is bad input."""
@@ -319,11 +322,6 @@ def _audit_scores(scores: str) -> int:
     return _finish(finished.audit(
         dict(arrays), claim, estimator=_ESTIMATOR.value, name=path.stem,
         significance=_SIGNIFICANCE.value))
-
-
-def parse(argv: Sequence[str]) -> list[str]:
-  """Parses the flags of a command line; returns the other words."""
-  return errors.parse_groups(argv, _GROUPS, doc=__doc__ or '', main=_MAIN)
 
 
 def main(argv: Sequence[str]) -> int:

@@ -151,7 +151,6 @@ def _study(args: argparse.Namespace) -> tuple[Study, list[dict[str, float]]]:
       raise ValueError(f'--{name} and --{known} are the same parameter: give '
                        'one of them')
     given[known] = _numbers(name, getattr(args, name))
-  # Models take counts as integers.
   lists = [[int(value) if isinstance(p.default, int) and value.is_integer()
             else value for value in given.get(name, [float(p.default)])]
            for name, p in study.parameters.items()]

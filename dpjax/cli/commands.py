@@ -24,7 +24,7 @@ COMMANDS = {
 _EXAMPLES = r"""A network on a data set that scikit-learn provides:
   dpjax train --dataset=breast_cancer --epsilon=1 --output_dir=results/one
 
-The mean of a column of your own file, with a budget for all releases of it:
+The mean of a column of your own file:
   dpjax estimate --input=survey.csv --statistic=mean --column=age \
     --lower=18 --upper=100 --epsilon=0.5 --adjacency=replace_one \
     --ledger=survey.ledger --ledger_budget_epsilon=2 --output=age.json"""

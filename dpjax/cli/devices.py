@@ -79,7 +79,6 @@ def mesh() -> jax.sharding.Mesh | None:
     raise ValueError(f'{jax.process_count()} processes use all of their '
                      f'{len(jax.devices())} devices; --num_devices must be '
                      f'all, got {text}')
-  # Without a mesh the program is that of a single device.
   return None if int(text) == 1 else sharding.data_mesh(int(text))
 
 

@@ -252,6 +252,9 @@ def _format(error: BaseException) -> str:
   lines = str(error).strip().splitlines() or [type(error).__name__]
   # Errors of other libraries may have many lines; ours have one.
   more = ' ... (all of it with --traceback)' if len(lines) > 1 else ''
+  # A file without a header has numbers for names of columns.
+  if re.search(r' has no column .* there are (.+, )?[\d.]+(,|$)', lines[0]):
+    more = '; is its first line a record? (see header in --helpfull)'
   if isinstance(error, errors.UnknownChoiceError) and (
       sys.argv[0].startswith('dpjax.cli.')):
     # `dpjax audit` has too many names for its help.

@@ -36,6 +36,7 @@ release.
 """
 
 from collections.abc import Sequence
+import functools
 import hashlib
 import json
 import math
@@ -168,6 +169,8 @@ _GROUPS = {
 _MAIN = (
     'input column demo lower upper epsilon adjacency servers thresholds '
     'output').split()
+parse = functools.partial(errors.parse_groups, groups=_GROUPS,
+                          doc=__doc__ or '', main=_MAIN)
 
 
 def _required() -> dict[str, object]:
@@ -200,8 +203,7 @@ def _column(name: str) -> np.ndarray:
 def _data() -> tuple[np.ndarray, np.ndarray | None]:
   """Returns the owners' values, and their labels or None."""
   if _DEMO.value is not None and _INPUT.value is not None:
-    raise ValueError('--demo makes records instead of those of --input: give '
-                     'one of them')
+    raise ValueError('give one of --input and --demo, not both')
   if _DEMO.value is not None:
     # Synthetic records may have a public seed.
     rng = np.random.default_rng(0)
@@ -348,11 +350,6 @@ def _run(study: pathlib.Path) -> dict[str, Any]:
       running.kill(parameters.servers[-1])
     release = _ask(study, parameters, wrong, seconds)
   return release
-
-
-def parse(argv: Sequence[str]) -> list[str]:
-  """Parses the flags of a command line; returns the other words."""
-  return errors.parse_groups(argv, _GROUPS, doc=__doc__ or '', main=_MAIN)
 
 
 def main(argv: Sequence[str]) -> int:

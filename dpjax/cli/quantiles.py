@@ -29,6 +29,7 @@ Methods:
 """
 
 from collections.abc import Sequence
+import functools
 import hashlib
 import math
 import pathlib
@@ -127,6 +128,8 @@ _GROUPS = {
 _MAIN = (
     'law lower upper methods num_orders n epsilon adjacency output '
     'plot').split()
+parse = functools.partial(errors.parse_groups, groups=_GROUPS,
+                          doc=__doc__ or '', main=_MAIN)
 
 
 def _study() -> tuple[quantile_study.Options, list[quantile_study.Setting]]:
@@ -181,11 +184,6 @@ def _draw(measured: list[curves.Point], path: str, digest: str) -> None:
                    label=label)
     curves.finish(ax, along, 'value_sup', law)
   plots.save(drawn, path, digest=digest)
-
-
-def parse(argv: Sequence[str]) -> list[str]:
-  """Parses the flags of a command line; returns the other words."""
-  return errors.parse_groups(argv, _GROUPS, doc=__doc__ or '', main=_MAIN)
 
 
 def main(argv: Sequence[str]) -> int:

@@ -36,14 +36,14 @@ against anyone who guesses the seed, and its summary says so. falls_short in
 summary.json lists further differences between the run and the mechanism that
 epsilon is proven for.
 
---num_devices=all divides every batch among the devices of the machine. For
-several machines, run the command on each with --coordinator_address,
---num_processes and --process_id, or with --distributed under Slurm. Results
-equal those of one device up to rounding.
+--num_devices=all divides every batch among the devices of the machine; for
+several machines see --helpfull. Results equal those of one device up to
+rounding.
 """
 
 from collections.abc import Sequence
 import dataclasses
+import functools
 import itertools
 import pathlib
 from typing import Any
@@ -133,11 +133,8 @@ _GROUPS: shared.Groups = {
 _MAIN = (
     'dataset data_dir method epsilon delta num_steps batch_size '
     'learning_rate seed output_dir').split()
-
-
-def parse(argv: Sequence[str]) -> list[str]:
-  """Parses the flags of a command line; returns the other words."""
-  return errors.parse_groups(argv, _GROUPS, doc=__doc__, main=_MAIN)
+parse = functools.partial(errors.parse_groups, groups=_GROUPS,
+                          doc=__doc__ or '', main=_MAIN)
 
 
 def _swept(name: str) -> list[Any]:

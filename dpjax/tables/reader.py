@@ -222,12 +222,6 @@ def index(path: str, column: str, names: Sequence[str]) -> int:
     ValueError: if no column or several have this name; the message suggests
       another name or another separator if that is likely.
   """
-  if column not in names and any(
-      decimals.number(name) is not None for name in names):
-    raise ValueError(
-        f'{path} has no column {column!r}; its first line is '
-        f'{", ".join(names[:_SHOWN])}: if that is a record, give the names of '
-        f'the columns as header{errors.did_you_mean(column, names)}')
   if names.count(column) == 1:
     return names.index(column)
   if column in names:

@@ -91,7 +91,7 @@ def test_another_file_needs_another_ledger_or_a_name(words, tmp_path):
    'quantile_method must be one of'),
   ({'adjacency': None}, '--adjacency must be given'),
   ({'adjacency': 'zero_out'}, 'adjacency must be one of add'),
-  ({'statistic': 'mode'}, 'statistic must be one of auc, classifier'),
+  ({'statistic': 'moed'}, "statistic must be one of .* mean 'mode'"),
   ({'ledger': None}, '--ledger must be given'),
   ({'ledger_budget_epsilon': None, 'ledger_budget_delta': '0.1'},
    '--ledger_budget_epsilon .there is no ledger'),
