@@ -177,7 +177,7 @@ def rows(study: Study, name: str, guarantee: Guarantee, n: int,
   trivial = study.trivial(**parameters)
   least = study.best_lower(**given)
   others = sorted(study.lower(**given), key=lambda b: -b.value)
-  # The best bound stands first, and is not repeated if there is one.
+  # The best bound stands first and is not repeated.
   labelled = [('lower', *least, '')] + [
       ('lower', max(0.0, min(b.value, trivial)), b.name, '')
       for b in others[least.name != 'none':]]
@@ -328,7 +328,7 @@ def _curves(ax: Any, grid: list[int], risks: list[list[Row]]) -> None:
 
 def main(args: argparse.Namespace) -> int:
   """Prints the bounds that the flags ask for; returns the exit status."""
-  budget = next((name for name, _ in _BUDGETS if getattr(args, name)), None)
+  budget = any(getattr(args, name) for name, _ in _BUDGETS) or None
   shared.check_given({
       'model': args.model, 'n': args.n,
       'epsilon (or another budget)': budget})

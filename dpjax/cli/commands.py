@@ -21,7 +21,7 @@ COMMANDS = {
     'mpc': 'compute a statistic of the records of several parties'}
 """Name of a command -> what it does."""
 
-_EXAMPLES = r"""A network on a data set that scikit-learn provides:
+_EXAMPLES = r"""A network on a data set of scikit-learn:
   dpjax train --dataset=breast_cancer --epsilon=1 --output_dir=results/one
 
 The mean of a column of your own file:
@@ -66,5 +66,5 @@ def _help() -> str:
       'Private training and private statistics in JAX.', '', _EXAMPLES, '',
       'Commands:', *lines, '',
       'dpjax COMMAND --help shows examples and the main flags of a command;',
-      'dpjax COMMAND --helpfull shows all of its flags. --version: the version.'
+      'dpjax COMMAND --helpfull shows all of its flags.'
   ])

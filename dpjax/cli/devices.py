@@ -69,7 +69,7 @@ def start() -> None:
 
 def mesh() -> jax.sharding.Mesh | None:
   """Returns the mesh of devices that share each batch; None for one device."""
-  # Processes share one batch, so each must use all of its devices.
+  # Processes share a batch, and all devices take part.
   text = _NUM_DEVICES.value or ('all' if jax.process_count() > 1 else '1')
   if text == 'all':
     return sharding.data_mesh() if len(jax.devices()) > 1 else None

@@ -119,7 +119,7 @@ def _same_file(path: pathlib.Path, other: pathlib.Path) -> bool:
 
 def check_extra(module: str, extra: str, what: str) -> None:
   """Raises an ImportError if a module of an extra is not installed."""
-  # To import the module may take seconds; to find it does not.
+  # Importing may take seconds; finding does not.
   if importlib.util.find_spec(module) is None:
     raise ImportError(f'{what} need {module}: pip install dpjax[{extra}]')
 

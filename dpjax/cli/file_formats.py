@@ -23,10 +23,10 @@ FLAGS = (
     ('missing_tokens', 'Spellings of a missing number, separated by commas; '
      'an empty field is missing, too. Default: '
      f'{",".join(formats.MISSING_TOKENS)}.'),
-    ('unparsed', 'refuse a file with a field that is neither a number nor '
-     'missing, or take the field as missing. Default: refuse.'),
-    ('bad_lines', 'refuse a file with a faulty line, or take all fields of '
-     'such lines as missing; each line is then read alone, so quoted '
+    ('unparsed', 'Rule for a field that is neither a number nor missing: refuse '
+     'the file, or take the field as missing. Default: refuse.'),
+    ('bad_lines', 'Rule for a faulty line: refuse the file, or take all of its '
+     'fields as missing; each line is then read alone, so quoted '
      'fields must end on their line. Default: refuse.'))
 
 

@@ -13,6 +13,7 @@ from typing import TypeVar
 from absl import flags
 
 Number = TypeVar('Number', int, float)
+_Value = TypeVar('_Value')
 
 Groups = Mapping[str, flags.FlagValues]
 """Heading in the help of a command -> the flags below it."""
@@ -72,22 +73,28 @@ def check_given(values: Mapping[str, object], *, why: str = '') -> None:
     raise ValueError(f'{names} must be given{why} (see --help)')
 
 
+def given(flag: flags.FlagHolder[_Value | None]) -> _Value:
+  """Returns the value of a flag that `check_given` has seen."""
+  assert flag.value is not None
+  return flag.value
+
+
 def _text(flag: flags.Flag) -> str:
-  """Returns the help of a flag, with its default."""
-  text = flag.help
+  """Returns the help of a flag, with its choices and its default."""
+  text, default = flag.help or '', flag.default
   if isinstance(flag.parser, flags.EnumParser):
     # absl has put <a|b> before the text.
-    meaning, label, default = text.partition('>: ')[2].partition(' Default: ')
+    text = text.partition('>: ')[2]
     choices = list(filter(None, flag.parser.enum_values))
-    if not all(choice in text.partition('>: ')[2] for choice in choices):
-      meaning += f' One of {", ".join(choices)}.'
-    text = meaning + label + default
+    if not all(choice in text for choice in choices):
+      meaning, *more = text.partition(' Default: ')
+      text = f'{meaning} One of {", ".join(choices)}.{"".join(more)}'
   # Flags without a default, or off by default, say what happens then.
-  default = ('true' if flag.default is True else ','.join(flag.default)
-             if isinstance(flag.default, list) else flag.default)
-  if default in ('', None) or default is False:
+  if default is None or default is False or default == '':
     return text
-  return f'{text} Default: {default}.'
+  shown = ('true' if default is True else ','.join(default)
+           if isinstance(default, list) else default)
+  return f'{text} Default: {shown}.'
 
 
 def wrapped(text: str, indent: int = 2) -> list[str]:
@@ -121,5 +128,5 @@ def help_text(command: str, doc: str, groups: Groups,
       lines += wrapped(f'--{no}{flag.name}: {_text(flag)}')
   lines += ['', f'--helpfull shows all {len(every)} flags, in groups.' if main
             else '--traceback shows all of an error; --verbosity and other '
-            'flags of absl work, too.']
+            'flags of absl work too.']
   return '\n'.join(lines)

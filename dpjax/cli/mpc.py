@@ -44,7 +44,7 @@ import pathlib
 import secrets
 import tempfile
 import time
-from typing import Any, TypeVar
+from typing import Any
 
 from absl import flags
 import numpy as np
@@ -66,7 +66,6 @@ from dpjax.stats.ecdf_methods import grids
 from dpjax.tables import formats
 from dpjax.tables import reader
 
-_Value = TypeVar('_Value')
 # JAX and SciPy are imported inside functions, so that servers start fast.
 
 _RECORDS = flags.FlagValues()
@@ -183,15 +182,9 @@ def _required() -> dict[str, object]:
               _LOWER, _UPPER, _EPSILON, _ADJACENCY, _OUTPUT)}}
 
 
-def _given(flag: flags.FlagHolder[_Value | None]) -> _Value:
-  """Returns the value of a flag of `_required`."""
-  assert flag.value is not None
-  return flag.value
-
-
 def _column(name: str) -> np.ndarray:
   """Returns a numeric column of --input."""
-  path = _given(_INPUT)
+  path = shared.given(_INPUT)
   try:
     form = file_formats.of_flags(_RECORDS, path)
     return reader.table(path, form).numbers(name, gaps=False)
@@ -210,12 +203,12 @@ def _data() -> tuple[np.ndarray, np.ndarray | None]:
     labels = rng.integers(0, 2, _DEMO.value) if _LABEL.value else None
     shares = rng.beta(2.0, 5.0 if labels is None else 6.0 - 3 * labels,
                       _DEMO.value)
-    lower, upper = _given(_LOWER), _given(_UPPER)
+    lower, upper = shared.given(_LOWER), shared.given(_UPPER)
     return lower + (upper - lower) * shares, labels
   labels = _column(_LABEL.value) if _LABEL.value else None
   if labels is not None and not np.isin(labels, [0, 1]).all():
     raise ValueError(f'column {_LABEL.value} must hold labels 0 and 1 only')
-  return _column(_given(_COLUMN)), (None if labels is None else
+  return _column(shared.given(_COLUMN)), (None if labels is None else
                                   labels.astype(np.int64))
 
 
@@ -240,8 +233,8 @@ def _noisy(adjacency: Adjacency, num_classes: int
 
 def _set_up(study: pathlib.Path) -> Parameters:
   """Creates the study that the flags describe; returns its parameters."""
-  lower, upper, epsilon = map(_given, (_LOWER, _UPPER, _EPSILON))
-  adjacency = Adjacency(_given(_ADJACENCY))
+  lower, upper, epsilon = map(shared.given, (_LOWER, _UPPER, _EPSILON))
+  adjacency = Adjacency(shared.given(_ADJACENCY))
   if _SCHEME.value != 'outer_product' and _COLLUDING.present:
     raise ValueError('--colluding is for outer_product: in other schemes all '
                      'servers but one may collude')
@@ -372,14 +365,15 @@ def main(argv: Sequence[str]) -> int:
       inputs={'input': _INPUT.value},
       kept={'--study': _STUDY.value} if _STUDY.value else {})
   # Noise is drawn once, so the answer must not get lost.
-  errors.check_output('output', _OUTPUT.value)
+  output = shared.given(_OUTPUT)
+  errors.check_output('output', output)
   if _PLOT.value:
     errors.check_figure(_PLOT.value)
   # Without --study, keys are removed with the folder.
   with tempfile.TemporaryDirectory() as scratch:
     release = _run(pathlib.Path(_STUDY.value or f'{scratch}/study').resolve())
   text = json.dumps(release, indent=1, allow_nan=False).encode() + b'\n'
-  files.replace(_OUTPUT.value, text)
+  files.replace(output, text)
   from dpjax.cli import mpc_answers
   if _PLOT.value:
     mpc_answers.draw(release, _PLOT.value, hashlib.sha256(text).hexdigest())

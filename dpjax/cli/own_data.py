@@ -6,6 +6,7 @@ import sys
 from absl import flags
 
 from dpjax.cli import file_formats
+from dpjax.cli import flags as shared
 from dpjax.cli import schema as schemas
 from dpjax.data import schema_files
 from dpjax.data import user_tables
@@ -63,7 +64,7 @@ def schema(dataset: str) -> str | None:
                        'them')
     return schemas.read(_SCHEMA.value)
   return schema_files.of_parts(
-      label=_LABEL.value, classes=_CLASSES.value.split('|'),
+      label=shared.given(_LABEL), classes=shared.given(_CLASSES).split('|'),
       bounds={name: _range(name, text)
               for name, text in _parts('bounds', _BOUNDS.value).items()},
       categories={name: text.split('|') for name, text in _parts(

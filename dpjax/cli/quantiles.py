@@ -1,6 +1,6 @@
 r"""Measures the errors of private quantiles in settings of your choice.
 
-Ten and a hundred quantiles of a beta distribution, four methods, two budgets:
+Quantiles of a beta distribution, by four methods at two budgets:
   dpjax quantiles --law=beta_2_5 --methods=emp,rec,joint,hist \
     --num_orders=10,100 --n=10000 --epsilon=0.1,1 --output=errors.csv
 
@@ -196,11 +196,11 @@ def main(argv: Sequence[str]) -> int:
   for law in _LAW.value:
     errors.check_outputs({'output': _OUTPUT.value, 'plot': _PLOT.value},
                          inputs={'law': law.rpartition(':')[0]})
-  errors.check_output('output', _OUTPUT.value)
+  path = pathlib.Path(shared.given(_OUTPUT))
+  errors.check_output('output', str(path))
   if _PLOT.value:
     errors.check_figure(_PLOT.value)
   checks.check_seed('seed', _SEED.value)
-  path = pathlib.Path(_OUTPUT.value)
   options, wanted = _study()
   # All files are read before hours are spent on the first.
   distributions = {name: quantile_study.distribution_of(

@@ -228,20 +228,21 @@ def main(argv: Sequence[str]) -> int:
   errors.check_no_arguments(argv)
   shared.check_given({'output_dir': shared.OUTPUT_DIR.value,
                       **own_data.required(_FLAGS['dataset'].value)})
+  output_dir = shared.given(shared.OUTPUT_DIR)
   # All runs are checked before the first spends epsilon.
   configs = _configs()
-  errors.check_folder(shared.OUTPUT_DIR.value)
-  folders = _folders(configs, shared.OUTPUT_DIR.value)
+  errors.check_folder(output_dir)
+  folders = _folders(configs, output_dir)
   # JAX must know of other processes before it first computes.
   devices.start()
   with devices.first_speaks():
     summaries_by_config = running.run(
-        _groups(configs, shared.OUTPUT_DIR.value),
+        _groups(configs, output_dir),
         dict(zip(configs, folders, strict=True)),
         data_dir=shared.DATA_DIR.value, mesh=devices.mesh(),
         checkpoint_seconds=_CHECKPOINT_SECONDS.value)
     print(_table([summaries_by_config[config] for config in configs]), end='')
-    print(f'written to {shared.OUTPUT_DIR.value}')
+    print(f'written to {output_dir}')
     print(summaries.not_to_publish(configs))
     if configs[0].schema is not None:
       own_data.say_what_is_public()
