@@ -23,8 +23,8 @@ FLAGS = (
     ('missing_tokens', 'Spellings of a missing number, separated by commas; '
      'an empty field is missing, too. Default: '
      f'{",".join(formats.MISSING_TOKENS)}.'),
-    ('unparsed', 'Rule for a field that is neither a number nor missing: refuse '
-     'the file, or take the field as missing. Default: refuse.'),
+    ('unparsed', 'Rule for a field that is neither a number nor missing: '
+     'refuse the file, or take the field as missing. Default: refuse.'),
     ('bad_lines', 'Rule for a faulty line: refuse the file, or take all of its '
      'fields as missing; each line is then read alone, so quoted '
      'fields must end on their line. Default: refuse.'))
@@ -63,7 +63,7 @@ def separator(path: str, text: str | None) -> str:
   """
   if text is None:
     return '\t' if path.lower().removesuffix('.gz').endswith('.tsv') else ','
-  # Most shells pass \\t as two characters.
+  # Shells pass \\t as two characters.
   character = '\t' if text in ('tab', '\\t') else text
   if len(character) != 1:
     raise ValueError(f'--separator must be one character or tab, got {text!r}')

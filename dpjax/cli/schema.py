@@ -113,8 +113,7 @@ def main(args: argparse.Namespace) -> int:
         why=' for a draft, or --dataset and --schema for a check')
   shared.check_given({'dataset': args.dataset})
   if args.schema and args.output:
-    raise ValueError('--output is for a draft and --schema for a check: give '
-                     'one of them')
+    raise ValueError('give --output for a draft, or --schema for a check')
   path = user_tables.find(args.dataset)
   written = [name for name, _ in _WRITTEN if getattr(args, name) is not None]
   if args.schema and written:
