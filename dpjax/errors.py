@@ -157,7 +157,7 @@ def did_you_mean(value: str, choices: Iterable[object]) -> str:
 def nearest(value: str, choices: Iterable[str]) -> str:
   """Returns a question with a few similar choices, or '' if there are none."""
   every = list(choices)
-  near = difflib.get_close_matches(str(value), every, _MOST_SUGGESTED)
+  near = difflib.get_close_matches(str(value), every, _MOST_SUGGESTED, _NEAR)
   # A part of a name is a likely abbreviation, however long the name is.
   near += [choice for choice in every if value and value in choice]
   shown = [repr(choice) for choice in dict.fromkeys(near)][:_MOST_SUGGESTED]

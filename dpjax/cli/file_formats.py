@@ -63,7 +63,7 @@ def separator(path: str, text: str | None) -> str:
   """
   if text is None:
     return '\t' if path.lower().removesuffix('.gz').endswith('.tsv') else ','
-  # Shells pass \\t as two characters.
+  # Shells pass \t as two characters.
   character = '\t' if text in ('tab', '\\t') else text
   if len(character) != 1:
     raise ValueError(f'--separator must be one character or tab, got {text!r}')

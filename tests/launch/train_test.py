@@ -263,7 +263,7 @@ def test_delta_forms(tmp_path):
     ('--num_examples=456', 'num_examples must be at most 455'),
     ('--num_examples=0', 'num_examples must be an integer >= 1'),
     ('--method=dpsgd', "method must be one of bassily, dp_sgd"),
-    ('--dataset=iris', "dataset must be one of adult, android_permissions"),
+    ('--dataset=iris', "dataset must be one of 14 names, got 'iris'"),
     ('--depth=-1', 'depth must be an integer >= 0, got -1'),
     ('--width=0', 'width must be an integer >= 1, got 0'),
     ('--num_steps=0', 'num_steps must be an integer >= 1, got 0'),
