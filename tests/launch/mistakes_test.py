@@ -51,7 +51,7 @@ _MISTAKES = (
   ('matplotlib', 'quantiles --output=NEW --plot=NEW.svg', 'dpjax[plots]'),
   ('', 'quantiles --law=none.csv:age --lower=0 --upper=1 --output=NEW',
    'error: none.csv: No such file or directory'),
-  ('', 'audit --target=gausian', 'did you mean \'gaussian\' or'),
+  ('', 'audit --target=gausian', 'did you mean \'gaussian\'?'),
   ('', f'audit --target=gaussian --output={_NO_ROOM}', 'cannot write to'),
   ('', 'audit --scores=OWN --epsilon=1', 'OWN is not an .npz file of scores'),
   ('', 'sweep --experiment=lip_tabula', 'did you mean \'lip_tabular\'?'),
