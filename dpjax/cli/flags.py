@@ -8,7 +8,7 @@ commands can then be imported together.
 
 from collections.abc import Callable, Mapping, Sequence
 import textwrap
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from absl import flags
 
@@ -79,7 +79,7 @@ def given(flag: flags.FlagHolder[_Value | None]) -> _Value:
   return flag.value
 
 
-def _text(flag: flags.Flag) -> str:
+def _text(flag: flags.Flag[Any]) -> str:
   """Returns the help of a flag, with its choices and its default."""
   text, default = flag.help or '', flag.default
   if isinstance(flag.parser, flags.EnumParser):

@@ -1,13 +1,13 @@
 r"""Measures the errors of private quantiles in settings of your choice.
 
 Quantiles of a beta distribution, by four methods at two budgets:
-  dpjax quantiles --law=beta_2_5 --methods=emp,rec,joint,hist \
-    --num_orders=10,100 --n=10000 --epsilon=0.1,1 --output=errors.csv
+  dpjax quantiles --distributions=beta_2_5 --methods=emp,rec,joint,hist \
+    --num_levels=10,100 --n=10000 --epsilon=0.1,1 --output=errors.csv
 
 Records drawn from a column of a file with public bounds, and a figure:
-  dpjax quantiles --law=survey.csv:age --lower=0 --upper=120 \
+  dpjax quantiles --distributions=survey.csv:age --lower=0 --upper=120 \
     --methods=emp,joint,hs_uniform --sigma=0.001,0.1 --n=100,1000,10000 \
-    --num_orders=8 --epsilon=1 --output=ages.csv --plot=ages.svg
+    --num_levels=8 --epsilon=1 --output=ages.csv --plot=ages.svg
 
 Repeating the command resumes an interrupted run. Errors are measured against
 the quantiles of the distribution, as the largest over all quantile levels
@@ -50,11 +50,11 @@ from dpjax.stats.quantile_methods import independent
 from dpjax.studies import quantile_study
 
 _STUDY = flags.FlagValues()
-_LAW = flags.DEFINE_list(
-    'law', ['beta_2_5'], 'Distributions of the records: beta_<a>_<b>; '
-    'mixed_<p>_<delta>, an atom of probability p at 1/2 with a gap of delta '
-    'around it; ratings, pages, earnings, dividends, earnings_surrogate, '
-    'dividends_surrogate; or file.csv:column.', _STUDY)
+_DISTRIBUTIONS = flags.DEFINE_list(
+    'distributions', ['beta_2_5'], 'Distributions of the records: '
+    'beta_<a>_<b>; mixed_<p>_<delta>, an atom of probability p at 1/2 with a '
+    'gap of delta around it; ratings, pages, earnings, dividends, '
+    'earnings_surrogate, dividends_surrogate; or file.csv:column.', _STUDY)
 _LOWER = flags.DEFINE_float(
     'lower', None, 'Public lower bound; default: that of the distribution.',
     flag_values=_STUDY)
@@ -64,8 +64,8 @@ _UPPER = flags.DEFINE_float(
 _METHODS = flags.DEFINE_list(
     'methods', ['emp', 'rec', 'joint', 'hist'],
     f'Methods, out of {", ".join(quantile_study.METHODS)}.', _STUDY)
-_ORDERS = flags.DEFINE_string(
-    'num_orders', '9', 'Numbers m of quantile levels.', _STUDY)
+_LEVELS = flags.DEFINE_string(
+    'num_levels', '9', 'Numbers m of quantile levels.', _STUDY)
 _FIRST = flags.DEFINE_float(
     'first', 0.0, 'Quantile levels are evenly spaced between --first and '
     '--last, both excluded.', flag_values=_STUDY)
@@ -122,11 +122,11 @@ _PLOT = flags.DEFINE_string(
 _GROUPS = {
     'What to measure': _STUDY,
     'Options of methods': _OPTIONS,
-    'The file of --law': _FORMAT,
+    'The file of --distributions': _FORMAT,
     'Output': shared.add_shared(_FILES, 'data_dir')}
 
 _MAIN = (
-    'law lower upper methods num_orders n epsilon adjacency output '
+    'distributions lower upper methods num_levels n epsilon adjacency output '
     'plot').split()
 parse = functools.partial(errors.parse_groups, groups=_GROUPS,
                           doc=__doc__ or '', main=_MAIN)
@@ -138,8 +138,8 @@ def _study() -> tuple[quantile_study.Options, list[quantile_study.Setting]]:
       cost=_COST.value, recursion=_RECURSION.value, bins=_BINS.value,
       post=_POST.value, knots=_KNOTS.value, floor=_FLOOR.value)
   return options, quantile_study.settings(
-      options, distributions=_LAW.value, methods=_METHODS.value,
-      num_orders=shared.numbers('num_orders', _ORDERS.value, int),
+      options, distributions=_DISTRIBUTIONS.value, methods=_METHODS.value,
+      num_levels=shared.numbers('num_levels', _LEVELS.value, int),
       sizes=[checks.check_at_least('--n', n, 1)
              for n in shared.numbers('n', _N.value, int)],
       epsilons=shared.numbers('epsilon', _EPSILON.value, float),
@@ -151,8 +151,8 @@ def _study() -> tuple[quantile_study.Options, list[quantile_study.Setting]]:
 
 def _tell(done: int, count: int, setting: quantile_study.Setting) -> None:
   """Prints progress on stderr."""
-  print(f'{done}/{count} {setting.law} {setting.method} '
-        f'm={setting.num_orders} n={setting.num_examples}', file=sys.stderr)
+  print(f'{done}/{count} {setting.distribution} {setting.method} '
+        f'm={setting.num_levels} n={setting.num_examples}', file=sys.stderr)
 
 
 def _draw(measured: list[curves.Point], path: str, digest: str) -> None:
@@ -160,16 +160,16 @@ def _draw(measured: list[curves.Point], path: str, digest: str) -> None:
 
   Other fields that take several values also have separate curves.
   """
-  fields = ('num_examples', 'epsilon', 'num_orders', 'sigma')
+  fields = ('num_examples', 'epsilon', 'num_levels', 'sigma')
   finite = lambda name: {p[name] for p in measured if math.isfinite(p[name])}
   # sigma is NaN for methods that do not read it.
   along = max(fields, key=lambda name: len(finite(name)))
   others = [name for name in fields if name != along and len(finite(name)) > 1]
-  laws = list(dict.fromkeys(p['law'] for p in measured))
-  drawn, axes = plots.new(1, len(laws), height=3.4)
-  for ax, law in zip(axes[0], laws, strict=True):
+  names = list(dict.fromkeys(p['distribution'] for p in measured))
+  drawn, axes = plots.new(1, len(names), height=3.4)
+  for ax, name in zip(axes[0], names, strict=True):
     lines: dict[str, list[curves.Point]] = {}
-    for p in curves.select(measured, law=law):
+    for p in curves.select(measured, distribution=name):
       labels = [f'{name} {p[name]:g}' for name in others
                 if math.isfinite(p[name])]
       lines.setdefault(', '.join([p['method'], *labels]), []).append(p)
@@ -182,7 +182,7 @@ def _draw(measured: list[curves.Point], path: str, digest: str) -> None:
       else:
         ax.axhline(line[0]['value_sup'], linestyle=':', color='black',
                    label=label)
-    curves.finish(ax, along, 'value_sup', law)
+    curves.finish(ax, along, 'value_sup', name)
   plots.save(drawn, path, digest=digest)
 
 
@@ -191,11 +191,11 @@ def main(argv: Sequence[str]) -> int:
   errors.check_no_arguments(argv)
   of_files = {'lower': _LOWER.value, 'upper': _UPPER.value}
   shared.check_given({'output': _OUTPUT.value, **(
-      of_files if any(':' in law for law in _LAW.value) else {})})
+      of_files if any(':' in name for name in _DISTRIBUTIONS.value) else {})})
   # The table must not replace a file that is read.
-  for law in _LAW.value:
+  for name in _DISTRIBUTIONS.value:
     errors.check_outputs({'output': _OUTPUT.value, 'plot': _PLOT.value},
-                         inputs={'law': law.rpartition(':')[0]})
+                         inputs={'distributions': name.rpartition(':')[0]})
   path = pathlib.Path(shared.given(_OUTPUT))
   errors.check_output('output', str(path))
   if _PLOT.value:
@@ -206,9 +206,9 @@ def main(argv: Sequence[str]) -> int:
   distributions = {name: quantile_study.distribution_of(
       name, shared.DATA_DIR.value, lower=_LOWER.value, upper=_UPPER.value,
       form=file_formats.of_flags(_FORMAT, name.rpartition(':')[0]))
-          for name in _LAW.value}
+          for name in _DISTRIBUTIONS.value}
   measured = quantile_study.resume(path, wanted, distributions, options, _tell)
-  columns = ('law', 'method', 'variant', 'num_orders', 'num_examples',
+  columns = ('distribution', 'method', 'variant', 'num_levels', 'num_examples',
              'epsilon', 'sigma', 'value_sup', 'value_sup_se', 'rank_sup',
              'rank_mean')
   print(tables.markdown(columns, [[
@@ -217,7 +217,7 @@ def main(argv: Sequence[str]) -> int:
   for each in wanted:
     why = quantile_study.caution(each)
     if why:
-      print(f'note: {each.method} m={each.num_orders} n={each.num_examples} '
+      print(f'note: {each.method} m={each.num_levels} n={each.num_examples} '
             f'epsilon={each.epsilon:g}: {why}', file=sys.stderr)
   if _PLOT.value:
     # The figure holds the hash of its table.

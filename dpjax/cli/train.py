@@ -198,7 +198,7 @@ def _folders(configs: Sequence[TrainingConfig],
 
 def _groups(
     configs: Sequence[TrainingConfig],
-    output_dir: str) -> list[tuple[Sequence, pathlib.Path]]:
+    output_dir: str) -> list[tuple[Sequence[TrainingConfig], pathlib.Path]]:
   """Returns groups of runs trained together, and their checkpoint folders."""
   groups = grouping.groups(configs, interrupted.BATCHED)
   # Checkpoints of a group are named after its first run.

@@ -49,7 +49,7 @@ _MISTAKES = (
   ('', f'quantiles --output={_NO_ROOM}', 'cannot write to /proc'),
   ('', 'quantiles --output=NEW --seed=-1', 'seed must be an integer >= 0'),
   ('matplotlib', 'quantiles --output=NEW --plot=NEW.svg', 'dpjax[plots]'),
-  ('', 'quantiles --law=none.csv:age --lower=0 --upper=1 --output=NEW',
+  ('', 'quantiles --distributions=none.csv:age --lower=0 --upper=1 --output=NEW',
    'error: none.csv: No such file or directory'),
   ('', 'audit --target=gausian', 'did you mean \'gaussian\'?'),
   ('', f'audit --target=gaussian --output={_NO_ROOM}', 'cannot write to'),
@@ -65,8 +65,8 @@ _MISTAKES = (
    '--input, got OWN'),
   ('', _CURVE + '--study=NEW --output=NEW/curve.json',
    '--output must be outside of --study, got NEW/curve.json'),
-  ('', 'quantiles --law=OWN:age --lower=0 --upper=1 --output=OWN',
-   '--output must be another file than --law, got OWN'),
+  ('', 'quantiles --distributions=OWN:age --lower=0 --upper=1 --output=OWN',
+   '--output must be another file than --distributions, got OWN'),
   # All flags that are missing are named at once.
   ('', 'train', 'error: --output_dir must be given (see --help)'),
   ('', 'train --dataset=OWN', '--output_dir, --label, --classes and --bounds or '
@@ -81,7 +81,7 @@ _MISTAKES = (
    '--adjacency and --output must be given'),
   ('', 'mpc --resume --output=NEW', 'error: --study must be given'),
   ('', 'schema', '--dataset, --label and --output must be given for a draft, or'),
-  ('', 'quantiles --law=OWN:age', '--output, --lower and --upper must be given'),
+  ('', 'quantiles --distributions=OWN:age', '--output, --lower and --upper must be given'),
   # A long list is not printed: the most similar names are, and where it is.
   ('', 'audit --target=nope', 'unknown target \'nope\': it must be one of 1'),
   ('', 'audit --target=nope', 'module:NAME (all: dpjax audit --list)'),
@@ -91,7 +91,7 @@ _MISTAKES = (
   ('', 'train --output_dir=NEW --dataset=nope', '(all: dpjax train --helpfull)'),
   ('', 'quantiles --output=NEW --methods=jont',
    'did you mean \'joint\'? (all: dpjax quantiles --helpfull)'),
-  ('', 'quantiles --output=NEW --law=bate_2_5', 'did you mean \'beta_2_5\'?'),
+  ('', 'quantiles --output=NEW --distributions=bate_2_5', 'did you mean \'beta_2_5\'?'),
   # Noise is not drawn for an answer that cannot be written.
   ('', _CURVE + '--output=NEW/a.json', '--output must be a file in an existing'),
   ('', _CURVE + '--output=NEW --plot=NEW/a.svg', '--plot must be a file in an'),
