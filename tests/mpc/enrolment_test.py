@@ -108,7 +108,7 @@ def test_parameters_are_compared_as_text():
       public.from_bytes(data)
 
 
-def test_a_folder_keeps_what_it_is_told_for_one_study(tmp_path):
+def test_a_folder_keeps_what_is_stored_for_one_study(tmp_path):
   params = parameters()
   kept = storage.Storage(tmp_path, params)
   assert kept.dealt() is kept.noise() is kept.released() is None

@@ -12,6 +12,7 @@ from scipy import stats
 from dpjax.mpc import additive
 from dpjax.mpc import comparison
 from dpjax.mpc import joint_noise
+from dpjax.mpc import nodes
 from dpjax.mpc import noise
 from dpjax.mpc import prg
 
@@ -251,3 +252,12 @@ def test_scales_out_of_range_are_refused():
         make(scale)
   with pytest.raises(ValueError, match='num_parties'):
     noise.Contributions(scale=Fraction(1), num_parties=2, num_colluding=2)
+
+
+def test_every_rank_has_a_node_with_noise():
+  """A single row without a root would be released exactly."""
+  assert nodes.dyadic_sizes(1, root=True) == [1]
+  assert nodes.dyadic_sizes(2, root=False) == [2]
+  assert nodes.dyadic_sizes(5, root=True) == [5, 3, 2, 1]
+  with pytest.raises(ValueError, match='num_rows'):
+    nodes.dyadic_sizes(1, root=False)
