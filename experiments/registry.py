@@ -1,13 +1,14 @@
 """Registry of the experiments; each is imported when it is asked for by name.
 
-An experiment is a package with three modules.
+An experiment is a folder of this package, with three modules.
 
 sweep.py defines
   SETTINGS, SMOKE   tuples of instances of one frozen dataclass
   PAPERS            names of the papers that the experiment is about
 and, if needed,
   TAGS              tag -> predicate or tuple of settings; the tag `quick` has
-                    settings (of SMOKE then) that take seconds together
+                    settings (of SMOKE then) that take seconds together; it
+                    leaves out some, and is not needed if none takes longer
   BATCHED           names of fields whose settings run together
   ARTEFACT          table, figure or theorem that is reproduced
   COST              hours, and on which device
@@ -32,6 +33,7 @@ report.py defines table(rows), verdict(rows) and, optionally, figure(rows).
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 import importlib
+import pathlib
 from typing import Any, NamedTuple
 
 from dpjax import errors
@@ -39,63 +41,12 @@ from experiments import records
 from experiments import selection
 from experiments.catalogue import items
 
+# `experiments/benchmarks` has modules of the same names, and other rows.
 EXPERIMENTS = {
-    'bernoulli_risk': 'experiments.bernoulli_risk',
-    'clipping_bias': 'experiments.clipping_bias',
-    'composition_curves': 'experiments.composition_curves',
-    'constant_records': 'experiments.constant_records',
-    'conversions': 'experiments.conversions',
-    'density_adaptive': 'experiments.density_adaptive',
-    'density_bounds': 'experiments.density_bounds',
-    'density_crossover': 'experiments.density_crossover',
-    'density_draws': 'experiments.density_draws',
-    'density_histograms': 'experiments.density_histograms',
-    'density_marginals': 'experiments.density_marginals',
-    'density_packings': 'experiments.density_packings',
-    'density_post_processing': 'experiments.density_post_processing',
-    'density_rates': 'experiments.density_rates',
-    'density_relaxation': 'experiments.density_relaxation',
-    'density_sensitivities': 'experiments.density_sensitivities',
-    'density_stress': 'experiments.density_stress',
-    'density_table': 'experiments.density_table',
-    'ecdf_inverse': 'experiments.ecdf_inverse',
-    'ecdf_mechanisms': 'experiments.ecdf_mechanisms',
-    'ecdf_smoothing': 'experiments.ecdf_smoothing',
-    'effective_privacy': 'experiments.effective_privacy',
-    'finite_distributions': 'experiments.finite_distributions',
-    'gaussian_calibration': 'experiments.gaussian_calibration',
-    'hosmer_lemeshow': 'experiments.hosmer_lemeshow',
-    'lip_depth': 'experiments.lip_depth',
-    'lip_images': 'experiments.lip_images',
-    'lip_runtime': 'experiments.lip_runtime',
-    'lip_search': 'experiments.lip_search',
-    'lip_tabular': 'experiments.lip_tabular',
-    'local_histograms': 'experiments.local_histograms',
-    'local_queries': 'experiments.local_queries',
-    'mia_sparsity': 'experiments.mia_sparsity',
-    'mpc_communication': 'experiments.mpc_communication',
-    'polls': 'experiments.polls',
-    'price_definitions': 'experiments.price_definitions',
-    'price_dimension': 'experiments.price_dimension',
-    'price_histograms': 'experiments.price_histograms',
-    'price_intervals': 'experiments.price_intervals',
-    'price_likelihood': 'experiments.price_likelihood',
-    'price_moments': 'experiments.price_moments',
-    'price_proportion': 'experiments.price_proportion',
-    'price_samples': 'experiments.price_samples',
-    'price_support': 'experiments.price_support',
-    'price_table': 'experiments.price_table',
-    'quantile_atoms': 'experiments.quantile_atoms',
-    'quantile_beta': 'experiments.quantile_beta',
-    'quantile_bounds': 'experiments.quantile_bounds',
-    'quantile_distributions': 'experiments.quantile_distributions',
-    'quantile_rates': 'experiments.quantile_rates',
-    'roc_curves': 'experiments.roc_curves',
-    'smoothing_time': 'experiments.smoothing_time',
-    'sparsity_layers': 'experiments.sparsity_layers',
-    'support_estimators': 'experiments.support_estimators',
-    'unsound': 'experiments.unsound',
-}
+    path.parent.name: f'experiments.{path.parent.name}'
+    for path in sorted(pathlib.Path(__file__).parent.glob('*/sweep.py'))
+    if path.parent.name != 'benchmarks'}
+"""Name of an experiment -> its package; every folder with a `sweep.py`."""
 
 PAPERS = {name: what for name, what in items.PAPERS.items()
           if name != 'beyond'}

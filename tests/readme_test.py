@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from dpjax.release import query
+from dpjax.release import registry
 from dpjax.runs.options import TrainingConfig
 from dpjax.typing import Batch
 
@@ -96,6 +97,12 @@ def test_membership_inference():
                log_odds=draw.normal(size=(8, 200)) + 2 * inclusion)
   assert names['audit'].measures(
       np.asarray(names['scores'][0]), inclusion[0], threshold=0.0)['auc'] > 0.8
+
+
+def test_all_statistics_are_listed():
+  text = re.search(r'^Statistics: (.*?)\.', _TEXT, re.DOTALL | re.MULTILINE)[1]
+  assert not [name for name in registry.STATISTICS
+              if not re.search(rf'\b{name}\b', text)]
 
 
 def test_commands_and_flags_are_there():

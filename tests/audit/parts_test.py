@@ -143,12 +143,15 @@ def test_noise_of_any_law_becomes_normal(distribution, draw, spacing):
   assert dict(noise.p_values(other[:2000], other[2000:]))['variance'] < 1e-4
 
 
-@pytest.mark.parametrize('name, fault', [
+_NOISE_FAULTS = [
     ('mean', lambda z: z + 0.15), ('variance', lambda z: 0.93 * z),
     ('distribution', lambda z: np.sign(z) * np.abs(z)**0.8),
     ('independence of coordinates', lambda z: z[:, [0, 0, 2]]),
     ('independence of calls', lambda z: (z + np.roll(z, 1, 0)) / 2**0.5),
-    ('variance', np.zeros_like)])
+    ('variance', np.zeros_like)]
+
+
+@pytest.mark.parametrize('name, fault', _NOISE_FAULTS)
 def test_what_is_wrong_with_noise_is_named(name, fault):
   scores = np.random.default_rng(2).normal(size=(2, 3000, 3))
   assert dict(noise.p_values(fault(scores[0]), scores[1]))[name] < 1e-6
@@ -156,6 +159,7 @@ def test_what_is_wrong_with_noise_is_named(name, fault):
   same = dict(noise.p_values(scores[0], scores[0]))
   assert same['independence of keys'] < 1e-6 < min(
       value for key, value in same.items() if key != 'independence of keys')
+  assert same.keys() == {'independence of keys', *dict(_NOISE_FAULTS)}
 
 
 def test_p_values_of_sampling_are_uniform_or_smaller_seldom():
@@ -169,7 +173,7 @@ def test_p_values_of_sampling_are_uniform_or_smaller_seldom():
   assert stats.binom.sf(26, 200, 0.05) < 1e-5
 
 
-@pytest.mark.parametrize('name, fault', [
+_SAMPLING_FAULTS = [
     ('rate', lambda rng, q: rng.random((200, 300)) < 1.2 * q),
     ('batch sizes', lambda rng, q: rng.permuted(
         np.tile(np.arange(300) < 15, (200, 1)), axis=1)),
@@ -178,11 +182,15 @@ def test_p_values_of_sampling_are_uniform_or_smaller_seldom():
     ('consecutive steps', lambda rng, q: np.repeat(
         rng.random((100, 300)) < q, 2, axis=0)),
     ('consecutive records', lambda rng, q: np.repeat(
-        rng.random((200, 150)) < q, 2, axis=1))])
+        rng.random((200, 150)) < q, 2, axis=1))]
+
+
+@pytest.mark.parametrize('name, fault', _SAMPLING_FAULTS)
 def test_what_is_wrong_with_sampling_is_named(name, fault):
   joined = fault(np.random.default_rng(4), 0.05)
   p_values = dict(steps.sampling_p_values(joined, sampling_prob=0.05))
   assert p_values[name] < 1e-6
+  assert p_values.keys() == dict(_SAMPLING_FAULTS).keys()
 
 
 def test_cells_take_every_value():

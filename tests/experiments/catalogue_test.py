@@ -37,6 +37,11 @@ def test_everything_that_is_named_is_there(groups):
   assert checks.problems(groups) == []
 
 
+def test_the_page_of_errata_is_that_of_the_catalogue(groups):
+  page = (items.FOLDER.parent / 'ERRATA.md').read_text(encoding='utf-8')
+  assert pages.errata(groups) in page, 'run python -m launch.report'
+
+
 def test_all_papers_have_items(groups):
   assert {item.paper for group in groups for item in group.items} == set(
       items.PAPERS)

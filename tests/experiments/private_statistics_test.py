@@ -28,9 +28,6 @@ OUTCOMES = {
   'local_histograms': 'a a d a a a',
   'local_queries': 'd a a',
   'polls': 'a a a a d',
-  'quantile_atoms': 'd a a a d a d a a d a d a a',
-  'quantile_beta': 'a d a d a a d a a a a',
-  'quantile_distributions': 'a a a',
   'support_estimators': 'a d d d d a a a',
 }
 

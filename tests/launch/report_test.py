@@ -135,6 +135,12 @@ def test_check_finds_an_edit_of_a_page(root, name, old):
   assert report.report(root, check=True) == []
 
 
+@pytest.mark.every(4)
+def test_pages_of_this_checkout_are_those_of_its_rows():
+  stale = report.update_indices(report.environment.ROOT, check=True)
+  assert not stale, f'run python -m launch.report: {stale}'
+
+
 @pytest.mark.parametrize('name', ['table.md', 'figure.svg'])
 def test_check_finds_a_missing_file(root, name):
   report.report(root)

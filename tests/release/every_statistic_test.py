@@ -94,15 +94,13 @@ def test_a_plan_costs_what_is_asked(name):
 
 def test_each_statistic_reads_what_it_needs():
   """Numbers are parsed by the rules of a file; texts are taken as they are."""
-  reads = {name: {plan.reads for plan in _plans(name, deltas=(None,))}
-           for name in registry.STATISTICS}
-  for name in ('classifier', 'roc', 'auc', 'hosmer_lemeshow'):
-    assert reads.pop(name) == {'labels'}
-  assert reads.pop('count') == {'records', 'numbers'}
-  assert reads.pop('mode') == {'texts'}
-  for name in ('histogram', 'proportion'):
-    assert reads.pop(name) == {'texts', 'numbers'}
-  assert set(map(tuple, reads.values())) == {('numbers',)}
+  for name in registry.STATISTICS:
+    for plan in _plans(name, deltas=(None,)):
+      query = plan.query
+      assert plan.reads == (
+          'labels' if query.label is not None else
+          'numbers' if query.lower is not None or query.bins else
+          'texts' if query.column is not None else 'records'), query
 
 
 def _blocks(value):
@@ -171,6 +169,10 @@ _OTHERS = {
   'quantile_method': ['recursive'], 'categories': [('2',)]}
 # All that a view of one release may choose freely.
 _FREE = {'confidence', 'groups', 'boundary', 'statistic'}
+
+
+def test_every_parameter_has_another_value():
+  assert set(_OTHERS) == set(queries.PARAMETERS)
 
 
 def _variants(name):

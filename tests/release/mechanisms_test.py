@@ -30,14 +30,17 @@ _BOUNDS = {'column': 'x', 'lower': Decimal(1), 'upper': Decimal(4)}
 _FINE = {**_BOUNDS, 'granularity': Decimal('.5')}
 _GRID = {**_BOUNDS, 'thresholds': 40}
 _LABELS = {**_GRID, 'thresholds': 12, 'label': 'y', 'positive': '1'}
-_SCORES = {**_LABELS, 'lower': Decimal(0), 'upper': Decimal(1)}
+_SCORES = {**_LABELS, 'lower': Decimal(0), 'upper': Decimal(1), 'groups': 3}
+_BINS = {'column': 'x', 'bins': tuple(map(Decimal, '135'))}
+_LABELLED_BINS = {**_BINS, 'label': 'y', 'positive': '1'}
+_GEOMETRIC = {'lower': Decimal('.1'), 'grid': 'geometric'}
 # What each statistic is asked; one that is new has to be added here. Quantiles
 # that split records have their own enumeration, in splitting_test.
 _CASES = {
   'count': [{}, _BOUNDS], 'sum': [_FINE, {**_FINE, 'lower': Decimal(-3)}],
   'mean': [_FINE], 'variance': [_FINE],
   'histogram': [{'column': 'x', 'categories': ('2', '9')},
-                {'column': 'x', 'bins': tuple(map(Decimal, '135'))}],
+                _BINS],
   'mode': [{'column': 'x', 'categories': ('2', '3.2', '9')}],
   'quantiles': [{**_FINE, 'quantiles': (Fraction(1, 3), Fraction(1, 2)),
                  'quantile_method': 'independent', **more}
@@ -45,8 +48,14 @@ _CASES = {
   'proportion': [{'column': 'x', 'positive': '2'}, _BOUNDS],
   'support_max': [_FINE], 'normal_mean': [
       {**_BOUNDS, 'sigma': Decimal('.1'), 'granularity': Decimal('.001')}],
-  'ecdf': [_GRID], 'density': [_FINE], 'classifier': [_LABELS],
-  'roc': [_LABELS], 'auc': [_LABELS], 'hosmer_lemeshow': [_SCORES]}
+  'ecdf': [_GRID, {**_GRID, **_GEOMETRIC}, _BINS],
+  'density': [_FINE, {**_FINE, 'boundary': 'circle'}],
+  'classifier': [{**_LABELS, 'groups': 3}, {**_LABELS, **_GEOMETRIC},
+                 _LABELLED_BINS],
+  **{name: [_LABELS, {**_LABELS, **_GEOMETRIC}, _LABELLED_BINS]
+     for name in ('roc', 'auc')},
+  'hosmer_lemeshow': [_SCORES, {**_SCORES, **_GEOMETRIC}, {
+      **_LABELLED_BINS, 'bins': (Decimal(0), Decimal('.5'), Decimal(1))}]}
 # Below, inside, above, no number; of which one is a category, one positive.
 _NUMBERS = ('-7', '2', '3.2', '99', 'NA')
 _PAIRS = (('-7', '1'), ('-7', '0'), ('.7', '1'), ('NA', '1'), ('.3', ''))
@@ -122,6 +131,13 @@ def _plans(name, *, deltas=(None, Fraction(1, 10**6))):
 
 def test_every_statistic_has_a_case():
   assert set(_CASES) == set(registry.STATISTICS)
+
+
+def test_every_parameter_of_a_statistic_is_in_a_case():
+  for name, statistic in registry.STATISTICS.items():
+    given = {key for case in _CASES[name] for key in case}
+    # `_plans` adds the rules for missing numbers.
+    assert {*statistic.needs, *statistic.takes} - {'missing'} <= given, name
 
 
 # Calibrations take longer than all else.

@@ -1,0 +1,160 @@
+"""Scores of outputs: each finds a planted fault, and none by chance."""
+
+import math
+import re
+
+import jax
+import numpy as np
+import pytest
+from scipy import stats
+
+from dpjax.audit import auditor
+from dpjax.audit import blackbox
+from dpjax.audit import claims
+from dpjax.audit import partitions
+from dpjax.audit.target import Pair
+from dpjax.audit.target import Target
+from dpjax.privacy.adjacency import Adjacency
+
+
+def _target(sample, *, floating_point=False):
+  """A release of the numbers 1 and 0, which claims epsilon 1."""
+  def draw(key, data, size):
+    rng = np.random.default_rng(np.asarray(jax.random.key_data(key)))
+    return sample(rng, data, size)
+
+  return Target(
+      name='score', release=None, pairs=(Pair(1, 0),), sample=draw,
+      floating_point=floating_point, claim=claims.Claim(
+          epsilon=1.0, delta=0.0, adjacency=Adjacency.ADD_OR_REMOVE_ONE))
+
+
+def _audit(target, num_runs=4096):
+  return auditor.audit(jax.random.key(0), target, num_runs=num_runs)
+
+
+def _missing(rng, data, size):
+  """Each of four numbers is NaN with a probability of 1/4, or none is."""
+  outputs = rng.normal(size=(size, 4))
+  lost = (rng.random((size, 1)) < data) & (
+      np.arange(4) == rng.integers(0, 4, (size, 1)))
+  return np.where(lost, np.nan, outputs)
+
+
+def _multiples(rng, data, size):
+  """The number x in 1, ..., 6 beside 2 x or 4 x modulo 7, in halves.
+
+  Both data sets release the same pairs, up to their order.
+  """
+  first = rng.integers(1, 7, size)
+  return np.stack([first, (2 + 2 * data) * first % 7], 1) / 2
+
+
+def _shifted(rng, data, size):
+  """One hundred numbers that move up and down in turn."""
+  return rng.normal(size=(size, 100)) + .3 * data * (-1)**np.arange(100)
+
+
+def _shape(rng, data, size):
+  """Twenty-four uniform or normal numbers of variance 1."""
+  if data:
+    return rng.uniform(-3**.5, 3**.5, (size, 24))
+  return rng.normal(size=(size, 24))
+
+
+def _added_in_float32(rng, data, size):
+  return np.float32(data) + np.float32(rng.laplace(size=(size, 1)))
+
+
+def _stepped(step, scale=400.0):
+  """A count with discrete Laplace noise that is multiplied by `step`."""
+  prob = -math.expm1(-1 / scale)
+  return _target(lambda rng, data, size: data + step * (
+      rng.geometric(prob, (size, 1)) - rng.geometric(prob, (size, 1))))
+
+
+# Kind of score -> a release with a fault that this score shows best.
+FAULTS = {
+    'coordinate': _target(
+        lambda rng, data, size: data + rng.laplace(scale=.5, size=(size, 1))),
+    'not finite': _target(_missing),
+    'whole output': _target(_multiples),
+    'sum': _target(lambda rng, data, size: rng.normal(size=(size, 100)) +
+                   .3 * data * rng.normal(size=(size, 1))),
+    'size': _target(lambda rng, data, size: (1 + .2 * data) * rng.normal(
+        size=(size, 100))),
+    'means': _target(_shifted),
+    'likelihood': _target(_shape),
+    'support': _stepped(2),
+    'lowest bit': _target(_added_in_float32, floating_point=True),
+}
+
+
+def _kind(name):
+  """The kind of a score, from its name: 'lowest bit of coordinate 3'."""
+  return re.sub(r' of .*| \d+$', '', name)
+
+
+@pytest.mark.parametrize('kind', FAULTS)
+def test_a_planted_fault_is_found_by_its_score(kind):
+  report = _audit(FAULTS[kind])
+  assert report.verdict == auditor.VIOLATED
+  assert _kind(report.details['event_of']) == kind
+
+
+def test_every_score_has_a_planted_fault():
+  rng = np.random.default_rng(0)
+  numbers = rng.normal(size=(2, 400, 3))
+  numbers[0, 0, 0] = np.inf
+  names = {each.name for outputs in (numbers, rng.integers(0, 200, (2, 400, 3)))
+           for each in partitions.learn(*outputs.astype(float), low_bits=True)}
+  assert {_kind(name) for name in names} == FAULTS.keys()
+
+
+def _two_congruent(rng, data, size):
+  """Two integers below 100 with first + 2 second = data modulo 5."""
+  first, second = rng.integers(0, 100, size), rng.integers(0, 20, size)
+  second = 5 * second + 3 * (data - first) % 5
+  return np.stack([first, second], 1)
+
+
+@pytest.mark.parametrize('target, event', [
+    (_stepped(2), 'support of coordinate 0'),
+    (_stepped(3, 10_000.0), 'support of coordinate 0'),
+    (_target(_two_congruent), 'support of whole output')])
+def test_values_that_one_data_set_alone_releases_are_found(target, event):
+  """They alternate with those of the other, and each of them is rare."""
+  report = _audit(target, num_runs=2**15)
+  assert report.verdict == auditor.VIOLATED and report.epsilon_lower > 3
+  assert report.details['event_of'] == event
+  assert report.details['false_positives'] == 0
+
+
+@pytest.mark.parametrize('scale', [1.0, 30.0, 400.0, 10_000.0])
+def test_equal_supports_are_not_refuted(scale):
+  """At scale 1 the claim is tight; at 10000 most values are seen once."""
+  assert _audit(_stepped(1, scale), num_runs=2**15).verdict == (
+      auditor.CONSISTENT)
+
+
+@pytest.mark.every(2)
+def test_supports_are_found_by_chance_as_seldom_as_stated(monkeypatch):
+  """A tight claim: one parity is e times as likely as the other, of 600 values.
+
+  All other scores are taken away, so every audit counts values that its pilot
+  saw for one data set only. Of 200 audits at 20 %, more than 64 false alarms
+  have probability 3e-5.
+  """
+  def sample(rng, data, size):
+    odd = rng.random((size, 1)) < 1 / (1 + math.exp(1 - 2 * data))
+    return 2 * rng.integers(0, 300, (size, 1)) + odd
+
+  monkeypatch.setattr(partitions, '_scores', lambda *samples: ())
+  reports = [blackbox.audit(jax.random.key(seed), _target(sample),
+                            num_runs=4096, significance=0.2)
+             for seed in range(200)]
+  assert {each.event.partition.name for each in reports} == {
+      'support of coordinate 0'}
+  assert np.median([each.epsilon_lower for each in reports]) > .5
+  assert stats.binom.sf(64, 200, 0.2) < 3e-5
+  assert sum(each.excess > 0 for each in reports) <= 64
