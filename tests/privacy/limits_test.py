@@ -29,6 +29,7 @@ from experiments.methods.statistics import local_queries
 from experiments.methods.statistics import noise_magnitudes
 from experiments.methods.theory import composition
 from experiments.methods.theory import printed_guarantees
+from experiments.methods.theory import tradeoffs
 
 REPLACE = Adjacency.REPLACE_ONE
 EVENT = accounting.gaussian_event(noise_multiplier=5.0)
@@ -75,7 +76,7 @@ def _refused(kind):
 
 
 _OUTSIDE = (adaptive, composition, forced_response, local_queries,
-            noise_magnitudes, printed_guarantees, renyi_steps, tuning)
+            noise_magnitudes, printed_guarantees, renyi_steps, tradeoffs, tuning)
 _RANGE = dict(lower=0.0, upper=1.0)
 _ROWS = {
   'accounting.gaussian_event': dict(noise_multiplier=POSITIVE),
@@ -223,11 +224,11 @@ _ROWS = {
     _RANGE, num_examples=whole(1), epsilon=Range((0.51, 9.0), (0.5, math.inf)),
     smoothing=Range((1e-3, 0.99), (0.0, 1.0, 9.0), 0.5), prob=SHARE,
     num_cells=whole(1, 2**20)),
-  'tradeoff.gaussian': dict(alpha=np.array([0.3]), shift=NOT_NEGATIVE),
-  'tradeoff.laplace': dict(alpha=np.array([0.3]), epsilon=NOT_NEGATIVE),
-  'tradeoff.gaussian_delta': dict(epsilon=1.0, shift=POSITIVE),
-  'tradeoff.delta_of': dict(
-    tradeoff=lambda alpha: 1 - alpha, epsilon=NOT_NEGATIVE),
+  'tradeoffs.gaussian': dict(alpha=np.array([0.3]), shift=NOT_NEGATIVE),
+  'tradeoffs.laplace': dict(alpha=np.array([0.3]), epsilon=NOT_NEGATIVE),
+  'tradeoffs.gaussian_delta': dict(epsilon=1.0, shift=POSITIVE),
+  'tradeoffs.delta_of': dict(
+    function=lambda alpha: 1 - alpha, epsilon=NOT_NEGATIVE),
   'tuning.all_trials_event': dict(event=EVENT, num_trials=whole(1)),
   'tuning.best_trial_event': dict(
     event=EVENT, mean=Range((1.1, 9.0), (1.0, math.inf), 2.0), shape=NOT_NEGATIVE),

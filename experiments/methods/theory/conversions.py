@@ -16,7 +16,6 @@ from dpjax import errors
 from dpjax.privacy import accounting
 from dpjax.privacy import notions
 from dpjax.privacy import renyi
-from dpjax.privacy import tradeoff
 from dpjax.privacy.notions import ApproxDP
 from dpjax.privacy.notions import BoundedRange
 from dpjax.privacy.notions import ChiSquarePrivacy
@@ -32,6 +31,7 @@ from dpjax.theory.minimax import two_points
 from experiments.methods.mechanisms import renyi_steps
 from experiments.methods.theory import composition
 from experiments.methods.theory import printed_guarantees
+from experiments.methods.theory import tradeoffs
 
 
 class Conversion(NamedTuple):
@@ -231,7 +231,7 @@ TABLE: dict[tuple[type, type], Conversion] = {
         'Barber and Duchi (2014, Theorem 1), sharp', True),
     (ApproxDP, TotalVariationPrivacy): Conversion(
         lambda known: TotalVariationPrivacy(
-            level=tradeoff.total_variation(known)),
+            level=tradeoffs.total_variation(known)),
         'Barber and Duchi (2014, equation (3)), corrected', True),
     (ApproxDP, ConditionalTesting): Conversion(
         conditional, 'Barber and Duchi (2014, Theorem 1), sharp', True, 'mass'),

@@ -10,9 +10,9 @@ from scipy import stats
 from dpjax.privacy import divergences
 from dpjax.privacy import notions
 from dpjax.privacy import renyi
-from dpjax.privacy import tradeoff
 from experiments.methods.theory import conversions
 from experiments.methods.theory import definitions
+from experiments.methods.theory import tradeoffs
 
 pytestmark = pytest.mark.every(1)
 
@@ -183,7 +183,7 @@ def test_the_exact_curve_of_gaussian_noise():
   for shift, delta in itertools.product((0.1, 1.0, 5.0), (1e-9, 1e-3, 0.2)):
     converted = conversions.convert(notions.GaussianPrivacy(shift=shift),
                                     notions.ApproxDP, delta=delta)
-    exact = tradeoff.gaussian_delta(converted.epsilon, shift=shift)
+    exact = tradeoffs.gaussian_delta(converted.epsilon, shift=shift)
     assert exact <= delta * (1 + 1e-6)
     if converted.epsilon > 1e-9:
       assert exact == pytest.approx(delta, rel=1e-5)
