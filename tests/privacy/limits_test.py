@@ -27,6 +27,7 @@ from experiments.methods.mechanisms import renyi_steps
 from experiments.methods.mechanisms import tuning
 from experiments.methods.statistics import local_queries
 from experiments.methods.statistics import noise_magnitudes
+from experiments.methods.theory import compared_notions
 from experiments.methods.theory import composition
 from experiments.methods.theory import printed_guarantees
 from experiments.methods.theory import tradeoffs
@@ -75,8 +76,9 @@ def _refused(kind):
   return kind._replace(taken=())
 
 
-_OUTSIDE = (adaptive, composition, forced_response, local_queries,
-            noise_magnitudes, printed_guarantees, renyi_steps, tradeoffs, tuning)
+_OUTSIDE = (adaptive, compared_notions, composition, forced_response,
+            local_queries, noise_magnitudes, printed_guarantees, renyi_steps,
+            tradeoffs, tuning)
 _RANGE = dict(lower=0.0, upper=1.0)
 _ROWS = {
   'accounting.gaussian_event': dict(noise_multiplier=POSITIVE),
@@ -184,16 +186,16 @@ _ROWS = {
   'notions.ZCDP': dict(rho=NOT_NEGATIVE),
   'notions.TotalVariationPrivacy': dict(level=NOT_NEGATIVE),
   'notions.KullbackLeiblerPrivacy': dict(level=NOT_NEGATIVE),
-  'notions.ChiSquarePrivacy': dict(level=NOT_NEGATIVE),
+  'compared_notions.ChiSquarePrivacy': dict(level=NOT_NEGATIVE),
   'notions.BoundedRange': dict(width=NOT_NEGATIVE),
   'notions.GaussianPrivacy': dict(shift=NOT_NEGATIVE),
-  'notions.ConditionalTesting': dict(
+  'compared_notions.ConditionalTesting': dict(
     level=NOT_NEGATIVE, mass=Range((0.0, 1.0), (-1e-9, 1 + 1e-9))),
-  'notions.approx_from_pure': dict(guarantee=PURE, delta=HALF_OPEN),
+  'compared_notions.approx_from_pure': dict(guarantee=PURE, delta=HALF_OPEN),
   'notions.approx_from_zcdp': dict(guarantee=ZCDP, delta=OPEN),
-  'notions.zcdp_from_response': dict(
+  'compared_notions.zcdp_from_response': dict(
     guarantee=PURE, num_categories=whole(2, 6)),
-  'notions.zcdp_of_group': dict(guarantee=ZCDP, size=whole(1)),
+  'compared_notions.zcdp_of_group': dict(guarantee=ZCDP, size=whole(1)),
   'local_queries.exact_oracle': dict(mean=None, tolerance=POSITIVE),
   'local_queries.LocalOracle': dict(
     num_queries=whole(1), tolerance=SHARE, failure_prob=OPEN, epsilon=LOCAL),
