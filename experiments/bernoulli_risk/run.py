@@ -5,12 +5,12 @@ from collections.abc import Iterator, Sequence
 import jax
 import jax.numpy as jnp
 
-from dpjax.theory.parametric import proportion_bounds
 from dpjax.theory.parametric import proportions
 from experiments import records
 from experiments import rows
 from experiments import simulation
 from experiments.bernoulli_risk import sweep
+from experiments.methods.theory import thesis_proportions
 
 
 def run(settings: Sequence[sweep.Setting], data_dir: str | None,
@@ -44,10 +44,10 @@ def _closed_forms(setting: sweep.Setting) -> dict[str, float]:
   whole = 1 / (setting.num_examples * setting.epsilon)
 
   def two_point(distance):
-    return proportion_bounds.two_point_bound(min(distance, 1.0), **arguments)
+    return thesis_proportions.two_point_bound(min(distance, 1.0), **arguments)
 
   return dict(
       closed_form=proportions.risk(sweep.PROB, **arguments),
-      lower=proportion_bounds.lower_bound(**arguments),
+      lower=thesis_proportions.lower_bound(**arguments),
       lower_two_point=two_point(2 * whole), lower_printed_choice=two_point(
           whole), lower_printed=whole**2 / 8)

@@ -20,11 +20,11 @@ import jax.numpy as jnp
 import optax
 
 from dpjax.lipschitz import layers
-from dpjax.lipschitz import orthogonal
 from dpjax.lipschitz import projection
 from dpjax.lipschitz.network import Chain
 from dpjax.lipschitz.network import Network
 from dpjax.typing import Array
+from experiments.methods.training import spectral_projections
 
 RADIUS = 1.0
 _NUM_STEPS = 5000  # Adam forgets where it came from in 1000s of steps
@@ -56,7 +56,7 @@ def clip_weights(weights: Array) -> Array:
 
 def project_spectral(weights: Array) -> Array:
   """U min(S, C) V^T, the Euclidean projection on the spectral ball."""
-  return orthogonal.project_spectral_ball(weights, RADIUS)
+  return spectral_projections.project_spectral_ball(weights, RADIUS)
 
 
 def project_frobenius(weights: Array) -> Array:

@@ -14,6 +14,7 @@ from experiments import records
 from experiments import rows
 from experiments.conversions import sweep
 from experiments.methods.mechanisms import renyi_steps
+from experiments.methods.theory import compared_notions
 from experiments.methods.theory import printed_guarantees
 
 _ADD = Adjacency.ADD_OR_REMOVE_ONE
@@ -62,7 +63,7 @@ def _pure(setting: sweep.Setting) -> dict[str, float]:
   return values | {
       'closed_form': printed_guarantees.zcdp_from_pure_printed(guarantee).rho,
       'tight': notions.zcdp_from_pure(guarantee).rho,
-      'response_5': notions.zcdp_from_response(guarantee, 5).rho,
+      'response_5': compared_notions.zcdp_from_response(guarantee, 5).rho,
       **{f'measured_{name}': printed_guarantees.rho_of_curve(
           list(map(curve, orders)))
          for name, curve in curves.items()}}

@@ -6,7 +6,6 @@ import math
 
 import numpy as np
 
-from dpjax.privacy import tradeoff
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.stats.density_methods import densities
 from dpjax.stats.density_methods import projections
@@ -19,6 +18,7 @@ from experiments.methods.statistics import compared_densities
 from experiments.methods.statistics import density_relaxation as relaxation
 from experiments.methods.statistics import projection_tunings
 from experiments.methods.statistics import spectral_risks
+from experiments.methods.theory import tradeoffs
 
 _REPLACE = Adjacency.REPLACE_ONE
 # Bins for each function that is read off; many where noise is no matter.
@@ -55,7 +55,7 @@ def _truth(setting: sweep.Setting) -> dict[str, float]:
   shrunk = shift * np.divide(*(sensitivities.trigonometric(
       9, order=2, adjacency=_REPLACE, printed=printed)
                                for printed in (False, True)))
-  return {name: float(tradeoff.gaussian_delta(setting.epsilon, shift=value))
+  return {name: float(tradeoffs.gaussian_delta(setting.epsilon, shift=value))
           for name, value in (('tight', shift), ('of_sums', shrunk))}
 
 

@@ -7,12 +7,12 @@ from scipy import special
 
 from dpjax.privacy import accounting
 from dpjax.privacy import additive
-from dpjax.privacy import tradeoff
 from dpjax.privacy.adjacency import Adjacency
 from experiments import records
 from experiments import rows
 from experiments.gaussian_calibration import sweep
 from experiments.methods.statistics import noise_magnitudes as utility
+from experiments.methods.theory import tradeoffs
 
 FAILURE_PROB = 0.05
 
@@ -42,7 +42,7 @@ def _noise(setting: sweep.Setting) -> dict[str, float]:
       least=1 / accounting.gaussian_shift(epsilon=epsilon, delta=setting.delta),
       true_epsilon=accounting.gaussian_epsilon(shift=1 / classical,
                                                delta=setting.delta),
-      true_delta=float(tradeoff.gaussian_delta(epsilon, shift=1 / classical)))
+      true_delta=float(tradeoffs.gaussian_delta(epsilon, shift=1 / classical)))
 
 
 def _utility(setting: sweep.Setting) -> dict[str, float]:

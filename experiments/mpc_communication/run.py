@@ -15,6 +15,7 @@ from dpjax.mpc.schemes import ComparisonScheme
 from dpjax.mpc.schemes import OuterProductScheme
 from experiments import records
 from experiments import rows
+from experiments.methods.mechanisms import protocol_costs
 from experiments.methods.mechanisms import secure_curves as evaluation
 from experiments.mpc_communication import sweep
 
@@ -59,10 +60,11 @@ def bits(setting: sweep.Setting) -> tuple[int, int]:
   servers, width = setting.num_servers, setting.value_bits
   numbers = dict(num_servers=servers, bits=width)
   if setting.method in ('shares', 'masked'):
-    return costs.pointwise(owners, _CLASSES * points, **numbers,
-                           masked=setting.method == 'masked'), 0
+    return protocol_costs.pointwise(
+        owners, _CLASSES * points, **numbers,
+        masked=setting.method == 'masked'), 0
   if setting.method == 'one_shot':
-    return costs.one_shot(owners, _CLASSES * points, **numbers), 0
+    return protocol_costs.one_shot(owners, _CLASSES * points, **numbers), 0
   scheme = scheme_of(setting)
   if not setting.method.startswith('fss'):
     return (costs.collecting(scheme, owners),
@@ -70,7 +72,7 @@ def bits(setting: sweep.Setting) -> tuple[int, int]:
   message = scheme.bits(0)
   if setting.method == 'fss_2016':
     depth = _depth(setting)
-    message += _CLASSES * (costs.earlier_key_bits(depth, width)
+    message += _CLASSES * (protocol_costs.earlier_key_bits(depth, width)
                            - comparison.key_bits(depth, width))
   # Cost for m servers, also where no such keys exist.
   share = servers / scheme.num_servers

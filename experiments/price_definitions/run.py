@@ -10,6 +10,7 @@ from dpjax.privacy import notions
 from dpjax.theory.minimax import two_points
 from experiments import records
 from experiments import rows
+from experiments.methods.theory import compared_notions
 from experiments.methods.theory import conversions
 from experiments.methods.theory import definitions
 from experiments.price_definitions import sweep
@@ -64,7 +65,8 @@ def _conditional(setting: sweep.Setting) -> dict[str, float]:
   values = dict(
       found=definitions.conditional(p, q, mass=sweep.MASS),
       range=definitions.conditional(p, q),
-      sharp=conversions.convert(guarantee, notions.ConditionalTesting).level,
+      sharp=conversions.convert(
+          guarantee, compared_notions.ConditionalTesting).level,
       printed=conversions.printed_conditional(
           notions.ApproxDP(epsilon=setting.amount, delta=0.0)).level,
       linear=4 * setting.amount)

@@ -10,12 +10,12 @@ import numpy as np
 from dpjax.privacy import notions
 from dpjax.theory.parametric import estimator
 from dpjax.theory.parametric import noisy_shares
-from dpjax.theory.parametric import proportion_bounds
 from dpjax.theory.parametric import proportions
 from experiments import records
 from experiments import rows
 from experiments import simulation
 from experiments.methods.theory import risk_oracles
+from experiments.methods.theory import thesis_proportions
 from experiments.price_proportion import sweep
 
 # Errors are linear in (p - 1/2)^2, so that the worst p is an end or 1/2; only
@@ -82,15 +82,15 @@ def bounds(notion: str, n: int, budget: float) -> dict[str, float]:
       lower=study.best_lower(**asked).value,
       upper=study.best_upper(**asked).value,
       non_private=study.non_private(num_examples=n),
-      thesis=proportion_bounds.thesis(printed=True, **asked),
-      thesis_derived=proportion_bounds.thesis(**asked))
+      thesis=thesis_proportions.thesis(printed=True, **asked),
+      thesis_derived=thesis_proportions.thesis(**asked))
   values |= {names[bound.name]: bound.value for bound in study.lower(**asked)
             if bound.name in names}
   if notion == 'pure':
-    values['introduction'] = proportion_bounds.printed_introduction(
+    values['introduction'] = thesis_proportions.printed_introduction(
         num_examples=n, epsilon=budget)
     # The bound that its proof gives for proportions 1 / (n epsilon) apart.
-    values['introduction_derived'] = float(proportion_bounds.two_point_bound(
+    values['introduction_derived'] = float(thesis_proportions.two_point_bound(
         min(1.0, 1 / (n * budget)), num_examples=n, epsilon=budget))
     if n <= _PROGRAM:
       values['program'] = risk_oracles.proportion(num_examples=n,

@@ -9,13 +9,13 @@ import numpy as np
 
 from dpjax.privacy import notions
 from dpjax.theory.parametric import subsampling
-from dpjax.theory.parametric import support_bounds
 from dpjax.theory.parametric import support_ranks
 from dpjax.theory.parametric import supports
 from experiments import records
 from experiments import rows
 from experiments import simulation
 from experiments.methods.statistics import doubled_means
+from experiments.methods.theory import thesis_supports
 from experiments.price_support import sweep
 
 # Number of records drawn for one setting.
@@ -126,12 +126,12 @@ def bounds(setting: sweep.Setting) -> dict[str, float]:
   elif setting.method in ('subset', 'largest'):
     values['upper'] = supports.STUDY.best_upper(**asked).value
   if setting.notion == 'variation':
-    values['thesis'] = support_bounds.paper(printed=True, **asked)
-    values['derived'] = support_bounds.paper(**asked)
+    values['thesis'] = thesis_supports.paper(printed=True, **asked)
+    values['derived'] = thesis_supports.paper(**asked)
   else:
-    values['thesis'] = support_bounds.thesis(**asked)
+    values['thesis'] = thesis_supports.thesis(**asked)
     if setting.notion == 'none':
-      values['printed'] = support_bounds.printed_two_supports(n)
-      values['derived'] = support_bounds.two_supports(n)
+      values['printed'] = thesis_supports.printed_two_supports(n)
+      values['derived'] = thesis_supports.two_supports(n)
       values['plain'] = doubled_means.largest_risk(1.0, num_examples=n)
   return values

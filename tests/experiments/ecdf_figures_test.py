@@ -9,7 +9,6 @@ import pytest
 from scipy import special
 from scipy import stats
 
-from dpjax.mpc import costs
 from dpjax.stats.ecdf_methods import dyadic
 from dpjax.stats.ecdf_methods import inverse as curves
 from dpjax.stats.ecdf_methods import smoothing
@@ -24,6 +23,7 @@ from experiments.ecdf_inverse import sweep as inverse
 from experiments.ecdf_smoothing import sweep as smooth
 from experiments.hosmer_lemeshow import run as tests_run
 from experiments.hosmer_lemeshow import sweep as tests_sweep
+from experiments.methods.mechanisms import protocol_costs
 from experiments.mpc_communication import report as bits_report
 from experiments.roc_curves import run as roc_run
 from experiments.roc_curves import sweep as roc_sweep
@@ -224,7 +224,7 @@ def test_bits_end_to_end(smoke_rows):
   at = bits_report._crossings(along, 'num_points')
   for name, value in at.items():
     # A share of a label for each server, and what answers take.
-    assert 0 < value - costs.break_even(10, 32, against=name) < (
+    assert 0 < value - protocol_costs.break_even(10, 32, against=name) < (
         5 if name == 'one_shot' else 2)
   # A counter that misses a bit is seen.
   line = next(r for r in lines if r.metric == 'counted')

@@ -6,13 +6,13 @@ import pytest
 from scipy import optimize
 
 from dpjax.privacy import accounting
-from dpjax.privacy import tradeoff
 from experiments import points
 from experiments import registry
 from experiments import verdicts
 from experiments.composition_curves import run as composition_run
 from experiments.composition_curves import sweep as composition_sweep
 from experiments.gaussian_calibration import report as gaussian_report
+from experiments.methods.theory import tradeoffs
 
 EXPERIMENTS = ('composition_curves', 'conversions', 'gaussian_calibration')
 
@@ -110,14 +110,14 @@ def test_table_of_gaussian_noise(curves, epsilon, classical, least, true):
   assert point['classical'] == pytest.approx(classical, abs=1e-5)
   assert point['least'] == pytest.approx(least, abs=1e-5)
   assert point['true_epsilon'] == pytest.approx(true, abs=1e-4)
-  assert tradeoff.gaussian_delta(true, shift=1 / classical) == pytest.approx(
+  assert tradeoffs.gaussian_delta(true, shift=1 / classical) == pytest.approx(
       1e-5, rel=2e-3)
 
 
 def test_where_classical_noise_fails(curves):
   """Item MECH-04: 8.42 at delta 1e-5; delta 2.27e-5 at epsilon 10."""
   noise = points.select(curves['gaussian_calibration'], kind='noise')
-  exact = optimize.brentq(lambda epsilon: math.log(tradeoff.gaussian_delta(
+  exact = optimize.brentq(lambda epsilon: math.log(tradeoffs.gaussian_delta(
       epsilon, shift=epsilon / math.sqrt(2 * math.log(1.25e5)))) -
       math.log(1e-5), 1, 20)
   assert exact == pytest.approx(8.42, abs=.01)
@@ -143,9 +143,9 @@ def test_exact_gaussian_functions_are_inverse_and_below_the_accountants():
     shift = accounting.gaussian_shift(epsilon=epsilon, delta=delta)
     assert accounting.gaussian_epsilon(shift=shift, delta=delta
                                        ) == pytest.approx(epsilon, rel=1e-6)
-    assert tradeoff.gaussian_delta(epsilon, shift=shift) == pytest.approx(
+    assert tradeoffs.gaussian_delta(epsilon, shift=shift) == pytest.approx(
         delta, rel=1e-6)
-    assert tradeoff.delta_of(epsilon, lambda a, s=shift: tradeoff.gaussian(
+    assert tradeoffs.delta_of(epsilon, lambda a, s=shift: tradeoffs.gaussian(
         a, shift=s)) <= delta * (1 + 1e-6)
 
 

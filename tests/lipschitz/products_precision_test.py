@@ -21,7 +21,6 @@ from dpjax.lipschitz import k_norm
 from dpjax.lipschitz import layers
 from dpjax.lipschitz import losses
 from dpjax.lipschitz import norms
-from dpjax.lipschitz import orthogonal
 from dpjax.lipschitz import pointwise
 from dpjax.lipschitz import primitives
 from dpjax.lipschitz import projection
@@ -31,6 +30,7 @@ from dpjax.lipschitz.network import Network
 from dpjax.typing import Batch
 from experiments.methods.training import induced_chains
 from experiments.methods.training import randomised
+from experiments.methods.training import spectral_projections
 
 LOSS = losses.cross_entropy()
 SHAPE = convolution.ConvShape((6, 5), (2, 1))
@@ -91,10 +91,10 @@ BOUNDS = {
   'gradients of kernels': (lambda x, d: convolution.kernel_gradients(
     x, d, (3, 3), SHAPE), IMAGES, SITES),
   'two to one': (induced_chains.bound_2_1, MATRIX),
-  'orthogonal': (lambda w: orthogonal.orthogonal_weights(
+  'orthogonal': (lambda w: spectral_projections.orthogonal_weights(
     w, weight_norm=1.0, num_iterations=2), MATRIX),
-  'spectral ball': (lambda w: orthogonal.project_spectral_ball(w, 1.0),
-                    MATRIX),
+  'spectral ball': (
+    lambda w: spectral_projections.project_spectral_ball(w, 1.0), MATRIX),
   'randomised': (lambda w: randomised.randomised_upper_bound(
     lambda x: jnp.matmul(w, x, precision='highest'), jax.random.key(0), (5,),
     num_iterations=2, failure_prob=0.1), MATRIX),

@@ -14,6 +14,7 @@ from dpjax.privacy import notions
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.privacy.notions import ApproxDP
 from dpjax.privacy.notions import PureDP
+from experiments.methods.theory import compared_notions
 from experiments.methods.theory import composition
 
 AR, RO = Adjacency.ADD_OR_REMOVE_ONE, Adjacency.REPLACE_ONE
@@ -256,14 +257,15 @@ def test_concentration_of_known_mechanisms(epsilon, kind):
 @pytest.mark.parametrize('categories', [2, 3, 6])
 @pytest.mark.parametrize('epsilon', [0.1, 1.0, 3.0])
 def test_concentration_of_randomised_response(categories, epsilon):
-  rho = notions.zcdp_from_response(PureDP(epsilon=epsilon), categories).rho
+  rho = compared_notions.zcdp_from_response(
+      PureDP(epsilon=epsilon), categories).rho
   p = np.full(categories, 1.0)
   p[0] = math.exp(epsilon)
   p = p / p.sum()
   orders = 1 + np.geomspace(1e-4, 40, 80)
   assert _largest_slope(p, p[::-1], orders) == pytest.approx(rho, rel=1e-3)
   with pytest.raises(ValueError, match='from 2 to 6'):
-    notions.zcdp_from_response(PureDP(epsilon=epsilon), 7)
+    compared_notions.zcdp_from_response(PureDP(epsilon=epsilon), 7)
 
 
 def test_golden_concentrations():
@@ -282,7 +284,7 @@ def test_golden_concentrations():
 
 def test_groups_of_concentrated_releases():
   """ALG-06: exact for Gaussians, whose shift is multiplied."""
-  group = notions.zcdp_of_group(notions.ZCDP(rho=0.3), size=4)
+  group = compared_notions.zcdp_of_group(notions.ZCDP(rho=0.3), size=4)
   assert group.rho == pytest.approx(16 * 0.3)
 
 

@@ -15,6 +15,7 @@ from dpjax.privacy.notions import ApproxDP
 from dpjax.privacy.notions import PureDP
 from dpjax.privacy.notions import ZCDP
 from experiments.methods.mechanisms import renyi_steps
+from experiments.methods.theory import compared_notions
 from experiments.methods.theory import composition
 from experiments.methods.theory import printed_guarantees
 
@@ -126,7 +127,8 @@ def test_concentrated_releases_add_up_and_are_restated():
 @pytest.mark.parametrize('delta', [0.0, 1e-5, 0.1, 0.3])
 def test_a_pure_guarantee_with_a_delta(delta):
   p, q = _response(1.0)
-  converted = notions.approx_from_pure(PureDP(epsilon=1.0), delta=delta)
+  converted = compared_notions.approx_from_pure(
+      PureDP(epsilon=1.0), delta=delta)
   if converted.epsilon:
     assert divergences.hockey_stick(p, q, epsilon=converted.epsilon) == (
       pytest.approx(delta, abs=1e-12))

@@ -13,6 +13,7 @@ from dpjax.privacy import divergences
 from dpjax.privacy import inverse
 from dpjax.privacy import neighbours
 from dpjax.privacy.adjacency import Adjacency
+from experiments.methods.mechanisms import inverse_scores
 
 ADD = Adjacency.ADD_OR_REMOVE_ONE
 REPLACE = Adjacency.REPLACE_ONE
@@ -44,7 +45,7 @@ def test_closed_form_is_the_definition(prob, rank):
   """MECH-07: scores by all ways to change records, also to middles."""
   mechanism, domain = make(prob=prob), ENDS + MIDDLES
   for data in itertools.combinations_with_replacement(ENDS, 3):
-    scores = inverse.scores_by_enumeration(
+    scores = inverse_scores.scores_by_enumeration(
       lambda other: sorted(other)[rank - 1], data, domain=domain,
       candidates=MIDDLES, sizes=[3], adjacency=REPLACE)
     weights = np.exp(scores)  # epsilon / 2
@@ -71,7 +72,7 @@ def test_scores_of_any_function_move_by_one(adjacency):
   """Also of one whose own sensitivity is the whole range: the maximum."""
   sizes = [2] if adjacency is REPLACE else [0, 1, 2]
   function = lambda data: max(data, default=0)
-  scores = lambda data: inverse.scores_by_enumeration(
+  scores = lambda data: inverse_scores.scores_by_enumeration(
     function, data, domain=(0, 1, 5), candidates=(0, 1, 5, 7), sizes=sizes,
     adjacency=adjacency)
   assert scores((0, 0)).tolist() == [

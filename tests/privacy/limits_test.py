@@ -27,8 +27,10 @@ from experiments.methods.mechanisms import renyi_steps
 from experiments.methods.mechanisms import tuning
 from experiments.methods.statistics import local_queries
 from experiments.methods.statistics import noise_magnitudes
+from experiments.methods.theory import compared_notions
 from experiments.methods.theory import composition
 from experiments.methods.theory import printed_guarantees
+from experiments.methods.theory import tradeoffs
 
 REPLACE = Adjacency.REPLACE_ONE
 EVENT = accounting.gaussian_event(noise_multiplier=5.0)
@@ -74,8 +76,9 @@ def _refused(kind):
   return kind._replace(taken=())
 
 
-_OUTSIDE = (adaptive, composition, forced_response, local_queries,
-            noise_magnitudes, printed_guarantees, renyi_steps, tuning)
+_OUTSIDE = (adaptive, compared_notions, composition, forced_response,
+            local_queries, noise_magnitudes, printed_guarantees, renyi_steps,
+            tradeoffs, tuning)
 _RANGE = dict(lower=0.0, upper=1.0)
 _ROWS = {
   'accounting.gaussian_event': dict(noise_multiplier=POSITIVE),
@@ -183,16 +186,16 @@ _ROWS = {
   'notions.ZCDP': dict(rho=NOT_NEGATIVE),
   'notions.TotalVariationPrivacy': dict(level=NOT_NEGATIVE),
   'notions.KullbackLeiblerPrivacy': dict(level=NOT_NEGATIVE),
-  'notions.ChiSquarePrivacy': dict(level=NOT_NEGATIVE),
+  'compared_notions.ChiSquarePrivacy': dict(level=NOT_NEGATIVE),
   'notions.BoundedRange': dict(width=NOT_NEGATIVE),
   'notions.GaussianPrivacy': dict(shift=NOT_NEGATIVE),
-  'notions.ConditionalTesting': dict(
+  'compared_notions.ConditionalTesting': dict(
     level=NOT_NEGATIVE, mass=Range((0.0, 1.0), (-1e-9, 1 + 1e-9))),
-  'notions.approx_from_pure': dict(guarantee=PURE, delta=HALF_OPEN),
+  'compared_notions.approx_from_pure': dict(guarantee=PURE, delta=HALF_OPEN),
   'notions.approx_from_zcdp': dict(guarantee=ZCDP, delta=OPEN),
-  'notions.zcdp_from_response': dict(
+  'compared_notions.zcdp_from_response': dict(
     guarantee=PURE, num_categories=whole(2, 6)),
-  'notions.zcdp_of_group': dict(guarantee=ZCDP, size=whole(1)),
+  'compared_notions.zcdp_of_group': dict(guarantee=ZCDP, size=whole(1)),
   'local_queries.exact_oracle': dict(mean=None, tolerance=POSITIVE),
   'local_queries.LocalOracle': dict(
     num_queries=whole(1), tolerance=SHARE, failure_prob=OPEN, epsilon=LOCAL),
@@ -223,11 +226,11 @@ _ROWS = {
     _RANGE, num_examples=whole(1), epsilon=Range((0.51, 9.0), (0.5, math.inf)),
     smoothing=Range((1e-3, 0.99), (0.0, 1.0, 9.0), 0.5), prob=SHARE,
     num_cells=whole(1, 2**20)),
-  'tradeoff.gaussian': dict(alpha=np.array([0.3]), shift=NOT_NEGATIVE),
-  'tradeoff.laplace': dict(alpha=np.array([0.3]), epsilon=NOT_NEGATIVE),
-  'tradeoff.gaussian_delta': dict(epsilon=1.0, shift=POSITIVE),
-  'tradeoff.delta_of': dict(
-    tradeoff=lambda alpha: 1 - alpha, epsilon=NOT_NEGATIVE),
+  'tradeoffs.gaussian': dict(alpha=np.array([0.3]), shift=NOT_NEGATIVE),
+  'tradeoffs.laplace': dict(alpha=np.array([0.3]), epsilon=NOT_NEGATIVE),
+  'tradeoffs.gaussian_delta': dict(epsilon=1.0, shift=POSITIVE),
+  'tradeoffs.delta_of': dict(
+    function=lambda alpha: 1 - alpha, epsilon=NOT_NEGATIVE),
   'tuning.all_trials_event': dict(event=EVENT, num_trials=whole(1)),
   'tuning.best_trial_event': dict(
     event=EVENT, mean=Range((1.1, 9.0), (1.0, math.inf), 2.0), shape=NOT_NEGATIVE),

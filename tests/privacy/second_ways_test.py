@@ -17,7 +17,6 @@ from dpjax.privacy import discrete
 from dpjax.privacy import divergences
 from dpjax.privacy import exact
 from dpjax.privacy import integers
-from dpjax.privacy import inverse
 from dpjax.privacy import k_norm
 from dpjax.privacy import langevin
 from dpjax.privacy import lattice
@@ -25,6 +24,7 @@ from dpjax.privacy import mechanism
 from dpjax.privacy import smooth
 from dpjax.privacy import tradeoff
 from dpjax.privacy.notions import ApproxDP
+from experiments.methods.mechanisms import inverse_scores
 from experiments.methods.mechanisms import renyi_steps
 from experiments.methods.statistics import local_queries as queries
 from tests.privacy.spending import ADD
@@ -223,7 +223,7 @@ def test_a_coin_of_a_large_rate_is_one_of_many_coins(monkeypatch):
 
 
 def test_candidates_that_are_given_twice_are_scored_twice():
-  scores = inverse.scores_by_enumeration(
+  scores = inverse_scores.scores_by_enumeration(
     max, (0, 1), domain=(0, 1, 2), candidates=(2, 0, 2), sizes=[2],
     adjacency=REPLACE)
   np.testing.assert_array_equal(scores, [-1, -1, -1])

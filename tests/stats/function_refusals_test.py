@@ -43,6 +43,8 @@ from experiments.methods.theory import langevin_oracle
 from experiments.methods.theory import printed_moments
 from experiments.methods.theory import risk_oracles
 from experiments.methods.theory import testing
+from experiments.methods.theory import thesis_proportions
+from experiments.methods.theory import thesis_supports
 
 _PURE, _ZCDP = notions.PureDP(epsilon=0.5), notions.ZCDP(rho=0.1)
 _ADD, _ = Adjacency
@@ -182,8 +184,8 @@ PARAMETRIC = [
     (printed_moments.records_needed, dict(epsilon=0.1, dimension=2,
                                           moment=3.0), '+:epsilon'),
     (proportion_bounds.non_private, _N, '1:num_examples'),
-    (proportion_bounds.thesis, _KNOWN, '1:num_examples'),
-    (proportion_bounds.lower_bound, dict(_N, epsilon=1.0),
+    (thesis_proportions.thesis, _KNOWN, '1:num_examples'),
+    (thesis_proportions.lower_bound, dict(_N, epsilon=1.0),
      '1:num_examples +:epsilon'),
     (sample_sizes.enough, _STUDY, '+:target_risk'),
     (sample_sizes.too_few, _STUDY, '+:target_risk'),
@@ -191,8 +193,8 @@ PARAMETRIC = [
     *((function, _N, '1:num_examples') for function in (
         support_bounds.non_private, support_bounds.absolute_non_private,
         support_bounds.bayes)),
-    (support_bounds.thesis, _KNOWN, '1:num_examples'),
-    (support_bounds.two_supports, _N, '2:num_examples'),
+    (thesis_supports.thesis, _KNOWN, '1:num_examples'),
+    (thesis_supports.two_supports, _N, '2:num_examples'),
     (support_ranks.of_zcdp, dict(_N, rho=1.0), '1:num_examples +:rho'),
     (doubled_means.top_quantile, dict(_N, epsilon=1.0), '1:num_examples +:epsilon'),
     (doubled_means.largest_risk, dict(_N, theta=1.0), '1:num_examples'),

@@ -1,4 +1,4 @@
-"""Tests of dpjax.stats.means and bernoulli: goldens, risks, coverage, bounds.
+"""Tests of dpjax.stats.means and bernoulli: goldens, risks, coverage.
 
 Privacy is in the battery (`tests/privacy/roster.py`), sensitivities below.
 """
@@ -9,13 +9,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from scipy import optimize
 
 from dpjax.privacy import mechanism
 from dpjax.privacy import neighbours
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.stats import means as mean
-from dpjax.theory.parametric import proportion_bounds
 from dpjax.theory.parametric import proportions
 
 KEY = jax.random.key(21)
@@ -77,37 +75,6 @@ def test_a_whole_release_has_the_risk_and_the_coverage():
     wanted, abs=4 * squares.std() / squares.size**0.5)
   assert abs(covered(estimates, 0.3) - 0.95) < 4 * (0.0475 / squares.size)**0.5
   assert np.all((estimates.low >= 0) & (estimates.high <= 1))
-
-
-@pytest.mark.parametrize('people, epsilon, printed, best, exact, upper', [
-  (100, 0.1, 4.599e-4, 6.767e-4, 7.325e-4, 2.25e-2),
-  (1000, 0.05, 1.839e-5, 2.707e-5, 2.839e-5, 1.05e-3)])
-def test_lower_bounds(people, epsilon, printed, best, exact, upper):
-  """INT-04, with the e that erratum T-E02 misses."""
-  arguments = dict(num_examples=people, epsilon=epsilon)
-  total = people * epsilon
-  two = lambda d: proportion_bounds.two_point_bound(d, **arguments)
-  assert two(1 / total) == pytest.approx(printed, rel=4e-4)
-  assert two(2 / total) == pytest.approx(best, rel=2e-4)
-  top = optimize.minimize_scalar(lambda d: -two(d), bounds=(0, 1),
-                                 method='bounded', options={'xatol': 1e-9})
-  assert top.x == pytest.approx(2 / total, rel=1e-3)
-  assert proportion_bounds.lower_bound(**arguments) == pytest.approx(
-      exact, rel=2e-4)
-  assert proportions.risk(0.5, **arguments) == pytest.approx(upper, rel=2e-4)
-
-
-def test_lower_bounds_are_below_what_is_attained():
-  distances = np.linspace(0.001, 0.999, 999)
-  for people in (1, 3, 10, 100, 10**4):
-    for epsilon in (0.01, 0.1, 1.0, 5.0):
-      arguments = dict(num_examples=people, epsilon=epsilon)
-      bound = proportion_bounds.lower_bound(**arguments)
-      coupled = proportion_bounds.coupled_bound(distances, **arguments)
-      assert coupled.max() <= bound * (1 + 1e-9) < proportions.risk(
-        0.5, **arguments)
-      assert np.all(proportion_bounds.two_point_bound(distances, **arguments)
-                    <= coupled * (1 + 1e-12))
 
 
 @pytest.mark.every(2)

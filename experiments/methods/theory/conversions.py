@@ -16,11 +16,8 @@ from dpjax import errors
 from dpjax.privacy import accounting
 from dpjax.privacy import notions
 from dpjax.privacy import renyi
-from dpjax.privacy import tradeoff
 from dpjax.privacy.notions import ApproxDP
 from dpjax.privacy.notions import BoundedRange
-from dpjax.privacy.notions import ChiSquarePrivacy
-from dpjax.privacy.notions import ConditionalTesting
 from dpjax.privacy.notions import GaussianPrivacy
 from dpjax.privacy.notions import KullbackLeiblerPrivacy
 from dpjax.privacy.notions import PureDP
@@ -30,8 +27,12 @@ from dpjax.privacy.renyi import RenyiDP
 from dpjax.theory.minimax import disclosure
 from dpjax.theory.minimax import two_points
 from experiments.methods.mechanisms import renyi_steps
+from experiments.methods.theory import compared_notions
 from experiments.methods.theory import composition
 from experiments.methods.theory import printed_guarantees
+from experiments.methods.theory import tradeoffs
+from experiments.methods.theory.compared_notions import ChiSquarePrivacy
+from experiments.methods.theory.compared_notions import ConditionalTesting
 
 
 class Conversion(NamedTuple):
@@ -91,7 +92,7 @@ def group(guarantee: Any, *, size: int) -> Any:
     case ApproxDP():
       return composition.group(guarantee, size=size)
     case ZCDP():
-      return notions.zcdp_of_group(guarantee, size=size)
+      return compared_notions.zcdp_of_group(guarantee, size=size)
     case GaussianPrivacy(shift=shift):
       return GaussianPrivacy(shift=size * shift)
     case BoundedRange(width=width):
@@ -222,7 +223,7 @@ TABLE: dict[tuple[type, type], Conversion] = {
         renyi.renyi_from_pure, _RHO, True, 'order',
         printed_guarantees.renyi_from_pure_printed),
     (PureDP, ApproxDP): Conversion(
-        notions.approx_from_pure, 'item DEF-03', True, 'delta'),
+        compared_notions.approx_from_pure, 'item DEF-03', True, 'delta'),
     (PureDP, BoundedRange): Conversion(
         lambda known: BoundedRange(width=2 * known.epsilon), _DONG, True),
     (PureDP, ConditionalTesting): Conversion(
@@ -231,7 +232,7 @@ TABLE: dict[tuple[type, type], Conversion] = {
         'Barber and Duchi (2014, Theorem 1), sharp', True),
     (ApproxDP, TotalVariationPrivacy): Conversion(
         lambda known: TotalVariationPrivacy(
-            level=tradeoff.total_variation(known)),
+            level=tradeoffs.total_variation(known)),
         'Barber and Duchi (2014, equation (3)), corrected', True),
     (ApproxDP, ConditionalTesting): Conversion(
         conditional, 'Barber and Duchi (2014, Theorem 1), sharp', True, 'mass'),

@@ -17,13 +17,14 @@ from dpjax import errors
 from dpjax.privacy import divergences
 from dpjax.privacy import notions
 from dpjax.privacy import renyi
+from experiments.methods.theory import compared_notions
 
 # Tolerance for rounding of sums of probabilities.
 _ROUNDING = 1e-9
 _ORDERS = 1 + np.geomspace(1e-4, 1e3, 141)
 _DIVERGENCES = {notions.TotalVariationPrivacy: divergences.TOTAL_VARIATION,
                 notions.KullbackLeiblerPrivacy: divergences.KULLBACK_LEIBLER,
-                notions.ChiSquarePrivacy: divergences.CHI_SQUARE}
+                compared_notions.ChiSquarePrivacy: divergences.CHI_SQUARE}
 _MOST_EVENTS = 16
 
 
@@ -53,7 +54,7 @@ def level(p: np.ndarray, q: np.ndarray, notion: type, *, at: float = 0.0
     return _both(p, q, _slope)
   if notion is notions.BoundedRange:
     return divergences.max_divergence(p, q) + divergences.max_divergence(q, p)
-  if notion is notions.ConditionalTesting:
+  if notion is compared_notions.ConditionalTesting:
     return conditional(p, q, mass=at)
   raise ValueError('two finite distributions have no level of '
                    f'{notion.__name__}')
@@ -72,7 +73,7 @@ def holds(p: np.ndarray, q: np.ndarray, guarantee: object) -> bool:
       pass
     case renyi.RenyiDP(order=at, divergence=most):
       pass
-    case notions.ConditionalTesting(mass=at, level=most):
+    case compared_notions.ConditionalTesting(mass=at, level=most):
       pass
     case _:
       at, (most,) = 0.0, vars(guarantee).values()

@@ -2,13 +2,13 @@
 
 import pytest
 
-from dpjax.privacy import tradeoff
 from dpjax.privacy.notions import ApproxDP
 from dpjax.privacy.notions import KullbackLeiblerPrivacy
 from dpjax.privacy.notions import PureDP
 from dpjax.privacy.notions import TotalVariationPrivacy
 from dpjax.privacy.notions import ZCDP
 from dpjax.theory.parametric import gaussian_noise
+from experiments.methods.theory import tradeoffs
 
 
 def test_shifts_keep_each_notion_exactly():
@@ -20,7 +20,7 @@ def test_shifts_keep_each_notion_exactly():
       (0.0, 0.3, TotalVariationPrivacy(level=0.3)),
       (0.0, 0.3, ApproxDP(epsilon=0.0, delta=0.3)),
       (0.7, 1e-5, ApproxDP(epsilon=0.7, delta=1e-5))):
-    actual = tradeoff.gaussian_delta(epsilon, shift=shift(guarantee))
+    actual = tradeoffs.gaussian_delta(epsilon, shift=shift(guarantee))
     assert actual == pytest.approx(delta, rel=1e-4)
     assert actual <= delta * 1.00001
 

@@ -1,6 +1,5 @@
 """Bounds of proportions: constants of the text, order, random arguments."""
 
-import math
 
 import numpy as np
 import pytest
@@ -22,48 +21,6 @@ def test_a_constant_is_off_by_a_quarter_at_least():
   assert risks.min() == pytest.approx(0.25) == proportion_bounds.trivial()
   assert np.sum(risks < 0.25 + 1e-12) == 1
   assert shares[risks.argmin()] == pytest.approx(0.5)
-
-
-def test_constants_of_the_thesis():
-  """MOD-BERN: what is derived is above what is printed, below what is best."""
-  thesis = proportion_bounds.thesis
-  for n in (4, 50, 1000):
-    derived = thesis(num_examples=n, guarantee=None)
-    assert derived * n == pytest.approx(1 / 109.3, rel=1e-3)
-    assert thesis(num_examples=n, guarantee=None, printed=True) == (
-        pytest.approx(1 / (160 * n)))
-    assert 1 / (160 * n) < derived < proportion_bounds.non_private(n)
-  pure = PureDP(epsilon=0.1)
-  assert thesis(num_examples=100, guarantee=pure) == pytest.approx(
-      0.01541 / 100, rel=1e-3)
-  assert thesis(num_examples=100, guarantee=pure, printed=True) == (
-      pytest.approx(1 / 8000))
-  assert thesis(num_examples=100, guarantee=ZCDP(rho=0.01)) == pytest.approx(
-      1 / 6400)
-  # Outside of the regimes nothing is said (E-11).
-  for n, guarantee in ((3, None), (19, pure), (19, ZCDP(rho=0.01))):
-    assert thesis(num_examples=n, guarantee=guarantee) == 0
-  with pytest.raises(ValueError, match='has no bound for'):
-    thesis(num_examples=9, guarantee=TotalVariationPrivacy(level=0.1))
-
-
-def test_the_introduction_lost_a_factor():
-  """T-E02: at distance 1 / (n epsilon) e^-1 / 8 is left, not 1 / 8.
-
-  The number is true nonetheless, by two proportions further apart.
-  """
-  for n, epsilon in ((100, 0.1), (1000, 0.05)):
-    square = (n * epsilon)**2
-    derived = proportion_bounds.two_point_bound(
-        1 / (n * epsilon), num_examples=n, epsilon=epsilon) * square
-    assert derived == pytest.approx(math.exp(-1) / 8)
-    printed = proportion_bounds.printed_introduction(
-        num_examples=n, epsilon=epsilon) * square
-    assert printed == pytest.approx(1 / 8)
-    bounds = {bound.name: bound.value for bound in proportion_bounds.lower(
-        num_examples=n, guarantee=PureDP(epsilon=epsilon))}
-    assert bounds['two proportions'] * square > 0.8 > printed
-    assert bounds['minimax, solved'] > bounds['two proportions']
 
 
 def test_constants_of_zcdp():

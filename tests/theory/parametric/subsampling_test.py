@@ -13,6 +13,7 @@ from dpjax.theory.parametric import subsampling
 from dpjax.theory.parametric import support_bounds
 from dpjax.theory.parametric import supports
 from experiments.methods.statistics import doubled_means
+from experiments.methods.theory import thesis_supports
 
 
 @pytest.mark.sound
@@ -60,23 +61,12 @@ def test_supports_by_subsets_are_the_golden_ones(n, level, error, printed):
           error, rel=6e-3)
   arguments = dict(num_examples=n,
                    guarantee=TotalVariationPrivacy(level=level))
-  loose = support_bounds.paper(printed=True, **arguments)
+  loose = thesis_supports.paper(printed=True, **arguments)
   assert loose == pytest.approx(printed, rel=2e-2)
-  assert support_bounds.paper(**arguments) == pytest.approx(2 * loose)
+  assert thesis_supports.paper(**arguments) == pytest.approx(2 * loose)
   best, = support_bounds.absolute_lower(**arguments)
   assert 4 * loose <= best.value * (1 + 2e-3) < error
   assert supports.ABSOLUTE.best_upper(**arguments).value < error
-
-
-def test_the_printed_bound_of_the_paper_exceeds_a_constant():
-  """E-11: without its regime t / (32 n level) is above 1/2."""
-  level = TotalVariationPrivacy(level=1e-6)
-  assert 1 / (32 * 100 * 1e-6) > support_bounds.absolute_trivial()
-  for printed in (False, True):
-    assert support_bounds.paper(num_examples=100, guarantee=level,
-                                printed=printed) == 0
-  bound = supports.ABSOLUTE.best_lower(num_examples=100, guarantee=level)
-  assert 0.49 < bound.value <= 0.5
 
 
 def test_a_constant_level_keeps_the_efficient_rate():

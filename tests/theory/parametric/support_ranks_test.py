@@ -10,12 +10,10 @@ from scipy.stats import qmc
 
 from dpjax.privacy import mechanism
 from dpjax.privacy.notions import PureDP
-from dpjax.privacy.notions import ZCDP
 from dpjax.theory.parametric import support_bounds
 from dpjax.theory.parametric import support_ranks
 from dpjax.theory.parametric import supports
 from experiments.methods.statistics import doubled_means
-from experiments.methods.theory import testing
 
 _SIZE = 5
 _POINTS = np.linspace(0, 1, 1501)[1:] - 1e-5
@@ -177,37 +175,6 @@ def test_events():
     _estimator(above=3)
   with pytest.raises(ValueError, match='at least 2'):
     dataclasses.replace(_estimator(), num_examples=1)
-
-
-def test_bounds_of_the_text():
-  """E-08: the power is below e^-1, so what is printed is not derived."""
-  for n, printed, derived in ((2, .0115, .0078), (100, 4.599e-6, 4.575e-6)):
-    assert support_bounds.printed_two_supports(n) == pytest.approx(printed,
-                                                                   rel=5e-3)
-    assert support_bounds.two_supports(n) == pytest.approx(derived, rel=5e-3)
-  for n in range(2, 60):
-    derived = support_bounds.two_supports(n)
-    assert support_bounds.printed_two_supports(n) > derived
-    assert support_bounds.thesis(num_examples=n, guarantee=None) <= derived
-    assert support_bounds.bayes(n) > derived
-    assert math.exp(-1) / (8 * (n + 1)**2) <= (n / (n + 1))**n / (
-        8 * (n + 1)**2)
-
-
-def test_constants_of_the_text_under_privacy():
-  """Ends 1 - D and 1, D = 1 / (n epsilon) or 1 / (n sqrt rho), by tests."""
-  n = 80
-  for guarantee, near, error in (
-      (PureDP(epsilon=0.2), 1 / 16, lambda d: testing.le_cam_pure(
-          d, num_records=n, epsilon=0.2, exponential=True)),
-      (ZCDP(rho=0.01), 1 / 8, lambda d: testing.le_cam_zcdp(
-          d, num_records=n, rho=0.01))):
-    printed_bound = support_bounds.thesis(num_examples=n, guarantee=guarantee)
-    assert printed_bound == pytest.approx((near / 2)**2 * error(near))
-    assert printed_bound < max(bound.value for bound in support_bounds.lower(
-        num_examples=n, guarantee=guarantee))
-  for nothing in (PureDP(epsilon=1 / n), ZCDP(rho=1 / n**2)):
-    assert support_bounds.thesis(num_examples=n, guarantee=nothing) == 0
 
 
 def test_bayes_risk_without_privacy_is_that_of_a_sum():

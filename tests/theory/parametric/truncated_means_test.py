@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from dpjax.privacy import accounting
-from dpjax.privacy import tradeoff
 from dpjax.privacy.notions import ApproxDP
 from dpjax.privacy.notions import KullbackLeiblerPrivacy
 from dpjax.privacy.notions import PureDP
@@ -16,6 +15,7 @@ from dpjax.privacy.notions import ZCDP
 from dpjax.theory.parametric import moment_risks
 from dpjax.theory.parametric import truncated_means
 from experiments.methods.theory import definitions
+from experiments.methods.theory import tradeoffs
 
 _PURE = PureDP(epsilon=0.8)
 
@@ -117,7 +117,7 @@ def test_printed_gaussian_noise_has_another_delta(epsilon, delta, multiple,
   scales = [truncated_means.relative_scale(noise, guarantee, 3) for noise in (
       'gaussian', 'printed_gaussian', 'appendix_gaussian')]
   assert scales[0] == pytest.approx(multiple, rel=2e-3)
-  deltas = [tradeoff.gaussian_delta(epsilon, shift=1 / scale)
+  deltas = [tradeoffs.gaussian_delta(epsilon, shift=1 / scale)
             for scale in scales]
   assert deltas[0] == pytest.approx(delta, rel=1e-6)
   assert deltas[1] == pytest.approx(printed, rel=2e-2)

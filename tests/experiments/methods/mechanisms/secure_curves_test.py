@@ -12,6 +12,7 @@ from dpjax.mpc import noise
 from dpjax.mpc import prg
 from dpjax.mpc import schemes
 from dpjax.stats.ecdf_methods import dyadic
+from experiments.methods.mechanisms import protocol_costs
 from experiments.methods.mechanisms import secure_curves as evaluation
 
 _BANK = 45211  # records of the Bank data set
@@ -123,7 +124,7 @@ def test_pointwise_evaluation_of_many_owners(backend):
   servers = len(statistic.noise)
   of_owner = {'TrustedCurator': 32, 'AdditiveShares': 3 * 32,
               'ShamirShares': 4 * 31}[type(backend).__name__]
-  assert opened.bits == 10**4 * 64 * of_owner == costs.pointwise(
+  assert opened.bits == 10**4 * 64 * of_owner == protocol_costs.pointwise(
       10**4, 64, num_servers=servers, bits=backend.bits_per_value // servers,
       masked=False)
 
@@ -159,30 +160,33 @@ def test_costs_are_those_of_the_corrected_model():
   assert costs.collecting(scheme, _BANK) == 2 * _BANK * 1780
   assert round((costs.collecting(scheme, _BANK) +
                 costs.answering(scheme, 1)) / 1e6, 1) == 161.0
-  asked = [costs.pointwise(_BANK, points, num_servers=2, bits=32,
-                           masked=False) / 1e6 for points in (10, 100, 1000)]
+  asked = [protocol_costs.pointwise(_BANK, points, num_servers=2, bits=32,
+                                    masked=False) / 1e6
+           for points in (10, 100, 1000)]
   np.testing.assert_allclose(asked, [28.9, 289, 2893], rtol=2e-3)
-  sizes = [[costs.break_even(depth, 32, against=against)
+  sizes = [[protocol_costs.break_even(depth, 32, against=against)
             for against in ('shares', 'masked', 'one_shot')]
            for depth in (10, 15)]
   np.testing.assert_allclose(sizes, [[55.6, 111, 107], [80.9, 162, 158]],
                              rtol=5e-3)
   # From there on keys are what costs less, and not before.
   for points, cheaper in ((55, False), (56, True)):
-    assert (costs.collecting(scheme, _BANK) < costs.pointwise(
+    assert (costs.collecting(scheme, _BANK) < protocol_costs.pointwise(
         _BANK, points, num_servers=2, bits=32, masked=False)) is cheaper
   for points, cheaper in ((107, False), (108, True)):
-    assert (costs.collecting(scheme, _BANK) < costs.one_shot(
+    assert (costs.collecting(scheme, _BANK) < protocol_costs.one_shot(
         _BANK, points, num_servers=2, bits=32)) is cheaper
-  assert costs.one_shot(_BANK, 64, num_servers=3, bits=32) == costs.collecting(
-      schemes.AdditiveScheme(num_thresholds=64, num_servers=3), _BANK)
-  assert [costs.earlier_key_bits(depth, 32) for depth in (10, 15)] == [
-      5608, 8348]
+  assert protocol_costs.one_shot(_BANK, 64, num_servers=3, bits=32) == (
+      costs.collecting(schemes.AdditiveScheme(num_thresholds=64, num_servers=3),
+                       _BANK))
+  assert [protocol_costs.earlier_key_bits(depth, 32)
+          for depth in (10, 15)] == [5608, 8348]
 
 
 def test_masked_numbers_are_sent_once():
-  masked, shared = (costs.pointwise(100, 7, num_servers=3, bits=32,
-                                    masked=masked) for masked in (True, False))
+  masked, shared = (protocol_costs.pointwise(
+      100, 7, num_servers=3, bits=32, masked=masked)
+                    for masked in (True, False))
   assert (masked, shared) == (100 * 7 * 32, 100 * 7 * 32 * 3)
 
 

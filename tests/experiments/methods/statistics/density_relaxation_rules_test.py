@@ -10,7 +10,6 @@ from scipy import stats
 
 from dpjax.privacy import accounting
 from dpjax.privacy import notions
-from dpjax.privacy import tradeoff
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.stats.density_methods import densities
 from dpjax.stats.density_methods import projections
@@ -18,6 +17,7 @@ from experiments.methods.mechanisms import renyi_steps
 from experiments.methods.statistics import compared_densities
 from experiments.methods.statistics import density_relaxation as relaxation
 from experiments.methods.statistics import projection_tunings
+from experiments.methods.theory import tradeoffs
 
 ADD, REPLACE = Adjacency.ADD_OR_REMOVE_ONE, Adjacency.REPLACE_ONE
 
@@ -36,7 +36,7 @@ def rho_of(rule, epsilon, delta):
 
 
 def true_delta(rho, epsilon):
-  return float(tradeoff.gaussian_delta(epsilon, shift=math.sqrt(2 * rho)))
+  return float(tradeoffs.gaussian_delta(epsilon, shift=math.sqrt(2 * rho)))
 
 
 @pytest.mark.parametrize('line', TABLE)
@@ -104,7 +104,7 @@ def test_the_classical_rule_beyond_one():
           3.4e-4, rel=0.02)
   printed = relaxation.relaxed_projection(tuning='printed', **public)
   shift = exact.sensitivity / printed.scales[1]
-  assert tradeoff.gaussian_delta(16.0, shift=shift) < 1e-5
+  assert tradeoffs.gaussian_delta(16.0, shift=shift) < 1e-5
 
 
 @pytest.mark.parametrize('adjacency', Adjacency)

@@ -10,9 +10,10 @@ from scipy import stats
 from dpjax.privacy import divergences
 from dpjax.privacy import notions
 from dpjax.privacy import renyi
-from dpjax.privacy import tradeoff
+from experiments.methods.theory import compared_notions
 from experiments.methods.theory import conversions
 from experiments.methods.theory import definitions
+from experiments.methods.theory import tradeoffs
 
 pytestmark = pytest.mark.every(1)
 
@@ -65,13 +66,13 @@ _EQUAL = {
     notions.ZCDP: 'gaussian', notions.GaussianPrivacy: 'gaussian',
     notions.KullbackLeiblerPrivacy: 'response',
     notions.TotalVariationPrivacy: 'gaussian',
-    notions.ConditionalTesting: 'response',
+    compared_notions.ConditionalTesting: 'response',
     (notions.ZCDP, notions.TotalVariationPrivacy): 'response',
-    (notions.ConditionalTesting, notions.ApproxDP): 'one-sided',
+    (compared_notions.ConditionalTesting, notions.ApproxDP): 'one-sided',
     (notions.BoundedRange, notions.PureDP): 'one-sided',
-    (notions.BoundedRange, notions.ChiSquarePrivacy): 'middle',
+    (notions.BoundedRange, compared_notions.ChiSquarePrivacy): 'middle',
     (notions.BoundedRange, notions.TotalVariationPrivacy): 'response',
-    (notions.BoundedRange, notions.ConditionalTesting): 'response',
+    (notions.BoundedRange, compared_notions.ConditionalTesting): 'response',
     (notions.BoundedRange, notions.KullbackLeiblerPrivacy): 'nats',
     (notions.BoundedRange, notions.ZCDP): 'nats'}
 
@@ -87,7 +88,8 @@ def _known(pair, given):
     level = definitions.level(p, q, given, at=4.0)
     return None if math.isinf(level) else given(order=4.0, divergence=level)
   level = definitions.level(p, q, given)
-  if math.isinf(level) or given is notions.ConditionalTesting and level >= 1:
+  if math.isinf(level) or (
+      given is compared_notions.ConditionalTesting and level >= 1):
     return None
   name, = itertools.islice(given.__dataclass_fields__, 1)
   return given(**{name: level})
@@ -183,7 +185,7 @@ def test_the_exact_curve_of_gaussian_noise():
   for shift, delta in itertools.product((0.1, 1.0, 5.0), (1e-9, 1e-3, 0.2)):
     converted = conversions.convert(notions.GaussianPrivacy(shift=shift),
                                     notions.ApproxDP, delta=delta)
-    exact = tradeoff.gaussian_delta(converted.epsilon, shift=shift)
+    exact = tradeoffs.gaussian_delta(converted.epsilon, shift=shift)
     assert exact <= delta * (1 + 1e-6)
     if converted.epsilon > 1e-9:
       assert exact == pytest.approx(delta, rel=1e-5)
@@ -259,11 +261,13 @@ def test_divergences_of_neighbours_say_nothing_of_groups():
      'TotalVariationPrivacy says nothing in terms of PureDP'),
     (notions.PureDP(epsilon=1.0), notions.ApproxDP, {},
      r'PureDP as ApproxDP needs delta, got \[\]'),
-    (notions.ConditionalTesting(level=1.0), notions.BoundedRange, {},
+    (compared_notions.ConditionalTesting(level=1.0), notions.BoundedRange, {},
      'nothing follows from a conditional variation of 1'),
-    (notions.ConditionalTesting(level=0.5, mass=0.1), notions.BoundedRange, {},
+    (compared_notions.ConditionalTesting(level=0.5, mass=0.1),
+     notions.BoundedRange, {},
      'a bounded range follows only from mass 0, got 0.1'),
-    (notions.ApproxDP(epsilon=1.0, delta=0.1), notions.ConditionalTesting,
+    (notions.ApproxDP(epsilon=1.0, delta=0.1),
+     compared_notions.ConditionalTesting,
      dict(mass=2.0), r'mass must lie in \[0, 1\], got 2')])
 def test_refusals(guarantee, wanted, at, message):
   with pytest.raises(ValueError, match=message):

@@ -5,7 +5,6 @@ import math
 import numpy as np
 import pytest
 
-from dpjax.privacy import tradeoff
 from dpjax.privacy.notions import ApproxDP
 from dpjax.privacy.notions import KullbackLeiblerPrivacy
 from dpjax.privacy.notions import PureDP
@@ -14,6 +13,7 @@ from dpjax.privacy.notions import ZCDP
 from dpjax.theory.minimax import two_points
 from experiments.methods.theory import best_channels as oracles
 from experiments.methods.theory import groups
+from experiments.methods.theory import tradeoffs
 
 
 def _geometric(distance, epsilon):
@@ -64,7 +64,7 @@ def test_gaussian_releases_exceed_no_bound_of_zcdp():
   t = np.linspace(-6, 6, 25)[:, None]
   for rho in (1e-3, 0.05, 0.7):
     excess = groups.excess(t, d, ZCDP(rho=rho))
-    reached = np.stack([tradeoff.gaussian_delta(
+    reached = np.stack([tradeoffs.gaussian_delta(
         t[:, 0], shift=math.sqrt(2 * rho) * size) for size in d], 1)
     assert (reached <= excess + 1e-12).all()
     # And the bound is not idle where it is seen.
