@@ -1,4 +1,4 @@
-"""Communication costs in bits, by formula; `evaluation` counts the real bits.
+"""Communication costs of protocols in bits, by formula; nothing is run.
 
 Notation: n owners, m servers, numbers modulo 2^k, seeds of lambda = 128 bits,
 |B| query points out of N = 2^L thresholds. Source: Barczewski (2025, sections
