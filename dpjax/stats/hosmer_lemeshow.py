@@ -196,9 +196,9 @@ def chi_squared_tail(value: float, *, num_groups: int = 10,
 
 
 def recalibrated(counts: Array, predictions: Array) -> Array:
-  """Returns predictions [N] after one refitting step to counts [2, N].
+  """Returns predictions [N], recalibrated on counts [class, N].
 
-  It fits intercept and slope of the logit by one Newton step, to imitate a
+  One Newton step fits an intercept and a slope of the logit. This imitates a
   model that was fitted on the records.
   """
   logit = jnp.log(predictions) - jnp.log1p(-predictions)

@@ -199,4 +199,4 @@ CHECKS = {
     'independence': _independence,
     'event': _event,
 }
-"""Maps a name to a function (trainer, rng, level) that is True on a fault."""
+"""Maps a name to a check: (trainer, rng, level) -> True if it finds a fault."""

@@ -69,7 +69,7 @@ class QuantileMechanism(mechanisms.SampledMechanism[Records]):
   upper: float
   adjacency: Adjacency
 
-  # Read by the auditor: a record is a number.
+  # The auditor reads the shape of a record: a record is a number.
   record_shape = ()
 
   def __post_init__(self) -> None:
