@@ -269,7 +269,7 @@ def losses(release: Release, pairs: Sequence[tuple[Any, Any]],
   Args:
     release: of the mechanism.
     pairs: neighbours.
-    places: what is chosen, choice by choice.
+    places: indices that the private choices return, in order of the choices.
     concentrated: whether choices cost rho, by the range of their log-ratios.
   """
   costs = []
