@@ -73,7 +73,7 @@ def _example(values: lookup.Values) -> list[Verdict]:
 
 
 def _descents(values: lookup.Values) -> list[Verdict]:
-  """Where training really ends, clipped and as the listing prints it."""
+  """Returns verdicts on where clipped and normalised training ends."""
   claims = (
       ('DP-SGD comes to rest at the zero of the mean clipped gradient',
        'clipped_sgd', _PRINTED.clip_norm, 'noiseless DP-SGD'),

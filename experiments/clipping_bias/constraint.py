@@ -32,12 +32,12 @@ _LEARNING_RATE = 0.1
 
 
 class Ball(NamedTuple):
-  """How a method holds W, and the best it could do.
+  """How a method keeps W in the ball, and the best W in it.
 
   Attributes:
     hold: W [2, 2] -> W in the ball.
     optimum: the best W of the ball, as its diagonal.
-    optimizer: what takes the steps.
+    optimizer: the optimiser of the steps.
   """
   hold: Callable[[Array], Array]
   optimum: tuple[float, float]

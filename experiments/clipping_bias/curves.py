@@ -50,19 +50,19 @@ _CHANGED = 1e-3
 
 
 class Measures(NamedTuple):
-  """What is measured at one point of a run; all of it is PRIVATE.
+  """Measurements at one step of a run; all of them are PRIVATE.
 
   Attributes:
     gradient_norm: ||g||, the mean gradient of the probe.
     clipped_norm: ||mean of the contributions||, in red in the figure.
     error_norm: ||g - mean of the contributions||, in blue.
-    cosine: between the two; clipping that only shortens has 1.
-    fraction_changed: records whose contribution is not their gradient.
+    cosine: cosine of g and that mean; 1 if clipping only shortens g.
+    fraction_changed: share of records whose gradient is changed.
     printed_norm: norm of Algorithm 8's update without noise; NaN for networks
       whose activations are bounded.
     printed_error: ||g - that update||.
-    printed_cosine: between the two.
-    train_loss: mean over all training records.
+    printed_cosine: cosine of g and that update.
+    train_loss: mean loss of all training records.
   """
   gradient_norm: Array
   clipped_norm: Array
@@ -210,11 +210,11 @@ def trace(run: Run, seeds: Sequence[int], *, data_dir: str | None = None,
 
 
 def make_config(run: Run, total: int) -> configuration.TrainingConfig:
-  """What a run trains: Adam, batches and rates within Table 5.2, a recipe.
+  """Returns the configuration of a run, within Barczewski (2025, Table 5.2).
 
   Args:
-    run: any.
-    total: records of its data set, held-out ones among them.
+    run: the run.
+    total: number of records of its data set, with the held-out ones.
   """
   base = _BASES[run.method]
   line = _EPSILONS[run.dataset]

@@ -125,17 +125,14 @@ def make_plan(name: str, *, num_examples: int, num_steps: int,
 
 def rest(name: str, plan: plans.TrainingPlan, *, clip_norm: float,
          seeds: Sequence[int]) -> np.ndarray:
-  """Where training ends, minus (a, b).
+  """Returns the end points of training minus (a, b), [len(seeds), 2].
 
   Args:
     name: 'sgd', 'clipped_sgd' and 'normalised_sgd' have no noise; 'dp_sgd'
       has that of the plan.
     plan: from `make_plan`.
-    clip_norm: of the clipping methods.
-    seeds: of the runs.
-
-  Returns:
-    [len(seeds), 2].
+    clip_norm: clip norm of the clipping methods.
+    seeds: seeds of the runs.
   """
   num_examples = plan.sampler.num_examples
   decay = optax.cosine_decay_schedule(_LEARNING_RATE, plan.num_steps)

@@ -84,13 +84,14 @@ def mean_normalised_gradient(offset: np.ndarray) -> np.ndarray:
 
 
 def clipped_zero(*, clip_norm: float) -> np.ndarray:
-  """Where clipping at `clip_norm` comes to rest, minus (a, b): the bias [2].
+  """Returns the bias [2]: where the mean clipped gradient is 0, minus (a, b).
 
   BIAS-01. While every gradient with e = 9 is clipped and none with e = -1 is,
 
     H (u_1, u_2 + 1) = (clip_norm / 9) (sqrt(2) - 1, asinh 1),
 
-  H the Hessian of the loss. Beyond, found numerically; (0, 0) from 18 sqrt(2).
+  for the Hessian H of the loss. For larger clip norms it is found numerically;
+  from 18 sqrt(2) on it is (0, 0).
   The text prints (0.01765, 0.94221) for clip_norm = 1, with both signs wrong
   (erratum E21).
   """
@@ -135,14 +136,14 @@ def _mean(offset: np.ndarray, corners: Callable,
 
 
 def _unit_integral(low: float, high: float) -> np.ndarray:
-  """Of (x, 1) / sqrt(1 + x^2)."""
+  """Returns the integral [2] of (x, 1) / sqrt(1 + x^2) from low to high."""
   return np.array([math.hypot(1, high) - math.hypot(1, low),
                    math.asinh(high) - math.asinh(low)])
 
 
 def _linear_integral(slope: float, constant: float, low: float,
                      high: float) -> np.ndarray:
-  """Of 2 (slope x + constant) (x, 1)."""
+  """Returns the integral [2] of 2 (slope x + constant) (x, 1)."""
 
   def primitive(x):
     return np.array([2 * slope * x**3 / 3 + constant * x**2,

@@ -25,7 +25,10 @@ def packing(setting: sweep.Setting) -> packings.Packing:
 
 
 def norm(cells: packings.Packing, words: np.ndarray) -> float:
-  """What L bounds: the slope, or the norm of a derivative, by differences."""
+  """Returns the norm that L bounds: of the slope or a derivative.
+
+  It is computed from finite differences.
+  """
   values = cells.densities(words, np.arange(_POINTS) / _POINTS)
   for _ in range(cells.kernel.smoothness):
     values = _POINTS * (np.roll(values, -1, -1) - values)

@@ -80,7 +80,7 @@ def _against_published(dataset: str, cells: Accuracies) -> verdicts.Verdict:
 
 
 def _against_dp_sgd(dataset: str, cells: Accuracies) -> verdicts.Verdict:
-  """In the small network, at the same sound budgets."""
+  """Returns a verdict on Lip-DP-SGD against DP-SGD at equal true budgets."""
   claim = f'{dataset}, small network: Lip-DP-SGD surpasses DP-SGD'
   gaps, lines, above = [], [], []
   for (method, epsilon), value in cells.items():

@@ -29,7 +29,7 @@ class Panel(NamedTuple):
 
   @property
   def title(self) -> str:
-    """What was timed, and where."""
+    """The title of a panel: data set, network and device."""
     work = sweep.WORK[self.kind, self.dataset]
     name = {'convnet': f'ConvNet of {work.depth}',
             'wide_resnet': f'WRN-{work.depth}-{work.width}'}[work.model]
@@ -78,7 +78,7 @@ def table(rows: Sequence[records.Row]) -> str:
 
 
 def _how(timed: Sequence[float]) -> str:
-  """Whether epochs were timed, or steps."""
+  """Says whether epochs were timed, or extrapolated from steps."""
   if min(timed) >= 5:
     return f'{min(timed):.0f} epochs or more were timed.'
   return (f'Extrapolated from steps, {min(timed):.2g} to {max(timed):.2g} '

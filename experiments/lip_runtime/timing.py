@@ -34,11 +34,11 @@ class Program(NamedTuple):
 
 
 class Samples(NamedTuple):
-  """How long a method took.
+  """Time that a method took.
 
   Attributes:
     step_seconds: [rounds] means over the steps of each sample.
-    num_steps: of each sample.
+    num_steps: number of steps of each sample.
   """
   step_seconds: np.ndarray
   num_steps: int
@@ -46,7 +46,7 @@ class Samples(NamedTuple):
 
 def sampler(num_examples: int, batch_size: int,
             most_rows: int) -> PoissonSampler:
-  """Poisson batches computed in parts of at most `most_rows` records."""
+  """Returns a sampler of batches in parts of at most `most_rows` records."""
   whole = PoissonSampler(num_examples=num_examples, batch_size=batch_size)
   if whole.part_size <= most_rows:
     return whole

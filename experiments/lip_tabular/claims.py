@@ -1,4 +1,4 @@
-"""What the whole of Table 5.4 says, data set by data set: STAT-01."""
+"""Verdicts on Barczewski (2025, Table 5.4), by data set (STAT-01)."""
 
 from collections.abc import Sequence
 import math

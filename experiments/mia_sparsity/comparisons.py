@@ -113,7 +113,7 @@ class Gap(NamedTuple):
 
 
 def butterfly_gaps(networks: lookup.Networks) -> list[Gap]:
-  """Of every butterfly that is within the accuracies of pruned networks."""
+  """Returns gaps of butterflies between accuracies of pruned networks."""
   pruned = [lookup.DENSE, *networks.kinds('magnitude')]
   values = []
   for kind in networks.kinds('butterfly'):
@@ -187,7 +187,7 @@ def trade_off(networks: lookup.Networks,
 
 
 def _matched(networks, metric, kind, others):
-  """In points of gain; None where it cannot be."""
+  """Returns `inference.matched` in points of gain; None if undefined."""
   others = [(networks.mean(other, ACCURACY), networks.pairs(other, metric))
             for other in others if networks.has(other, ACCURACY, metric)]
   if not networks.has(kind, ACCURACY, metric):

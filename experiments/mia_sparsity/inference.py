@@ -78,20 +78,20 @@ def are_disjoint(first: Sequence[float], second: Sequence[float]) -> bool:
 
 
 def slope(xs: Sequence[float], ys: Sequence[float]) -> float:
-  """Of the line through zero that is nearest in y; NaN if all x are 0."""
+  """Returns the least-squares slope of a line through 0; NaN if all x are 0."""
   xs, ys = np.asarray(xs, np.float64), np.asarray(ys, np.float64)
   return float(xs @ ys / (xs @ xs)) if xs.any() else math.nan
 
 
 def bootstrap(statistic: Callable[[Sequence[int]], float],
               seeds: Sequence[int]) -> Interval:
-  """A statistic of seeds, with percentiles over all ways to draw them anew.
+  """Returns a statistic with its exact bootstrap interval over seeds.
 
-  Every multiset of as many seeds counts as often as it would be drawn, so
-  nothing is random. Of three seeds there are ten, and limits are too narrow.
+  Every multiset of as many seeds is weighted by its probability, so nothing is
+  random. Three seeds have ten multisets, too few: their limits are too narrow.
 
   Args:
-    statistic: of seeds, repeated or not.
+    statistic: function of seeds, which may repeat.
     seeds: at most 8.
   """
   if len(seeds) > 8:
@@ -110,7 +110,7 @@ def bootstrap(statistic: Callable[[Sequence[int]], float],
 
 
 def _multinomial(drawn: Sequence[int]) -> int:
-  """In how many orders these can come."""
+  """Returns the number of distinct orders of these values."""
   return math.factorial(len(drawn)) // math.prod(
       math.factorial(count) for count in collections.Counter(drawn).values())
 
@@ -119,11 +119,10 @@ class Excess(NamedTuple):
   """An attack on private networks, compared with its ceiling.
 
   Attributes:
-    mean: accuracy over pairs of networks.
-    ceiling: of its expectation.
-    standard_error: of the mean.
-    p_value: that the mean is as high, one-sided, if the expectation is the
-      ceiling.
+    mean: mean accuracy of the attack over pairs of networks.
+    ceiling: upper bound of its expectation.
+    standard_error: standard error of the mean.
+    p_value: one-sided p-value of the mean, if the expectation is the ceiling.
   """
   mean: float
   ceiling: float

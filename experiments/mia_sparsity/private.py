@@ -41,17 +41,17 @@ ADJACENCY = Adjacency.REPLACE_ONE
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Recipe:
-  """How a method trains: by Adam with a cosine schedule.
+  """Hyperparameters of a method: Adam with a cosine schedule.
 
   Attributes:
-    num_steps: of a training that is not stopped.
-    learning_rate: at the start.
-    temperature: of the cross entropy.
+    num_steps: number of steps, unless training is stopped early.
+    learning_rate: initial learning rate.
+    temperature: divisor of the logits in the cross entropy.
     clip_norm: dp_sgd's bound on a record's gradient.
     weight_norm: lip_dp_sgd's bound on each weight matrix.
-    input_radius: of its ball for records, over the square root of how many
-      values a record has.
-    hidden_radius: of its balls for hidden activations.
+    input_radius: lip_dp_sgd's radius of the ball for records, over the square
+      root of the number of values in a record.
+    hidden_radius: its radius of the balls for hidden activations.
     logit_clip: its bound on a record's cotangent at the logits.
   """
   num_steps: int

@@ -80,13 +80,16 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
 
 
 def _scale(point: points.Point) -> float:
-  """Of the noise of the mean over that of sampling, squared, at p = 1/2."""
+  """Returns the noise variance of the mean over its sampling variance.
+
+  The sampling variance is that at p = 1/2.
+  """
   n, budget = point['num_examples'], point['budget']
   return 8 / (n * budget**2) if point['notion'] == 'pure' else 2 / (n * budget)
 
 
 def _dear(cells):
-  """Noise is all, and a constant is worse."""
+  """Returns points where noise dominates but a constant is worse still."""
   return [p for p in cells if _scale(p) > 30 and p['closed_form'] < 0.02]
 
 
@@ -152,7 +155,10 @@ def _constants(cells):
 
 
 def _crossing(curve):
-  """Where noise is as much as sampling, by interpolation of logarithms."""
+  """Returns the budget at which noise and sampling have equal variance.
+
+  It is interpolated in logarithms; None outside the budgets of the curve.
+  """
   pairs = sorted((p['budget'], 4 * p['num_examples'] * p['closed_form'] - 1)
                  for p in curve)
   budgets, noise = np.log(np.array(pairs)).T

@@ -97,7 +97,7 @@ def _beta(cells: list[points.Point]) -> verdicts.Verdict:
 
 
 def _ahead(cells: list[points.Point]):
-  """Where JointExp has not collapsed: all of ten orders."""
+  """Compares recursive quantiles with JointExp, for ten quantile levels."""
   ratios = []
   for n, epsilon in points.distinct(cells, 'num_examples', 'epsilon'):
     by = {p['method']: p['error'] for p in points.select(

@@ -115,10 +115,10 @@ def _line(cells):
 
 
 def _first(cells):
-  """What the printed difference leaves for a convolution of segment 1.
+  """Tests the parameters that Table 1.1 implies for a layer of segment 1.
 
-  The six of them are all that S = 2 and S = 3 differ by, whatever the chains
-  of the others are.
+  S = 2 and S = 3 differ only by the six layers of segment 1, whatever the
+  chains of the other layers are.
   """
   layer, network = cells[0], cells[-1]
   apart = papers.TABLE_1_1[2, 3] - papers.TABLE_1_1[3, 3]

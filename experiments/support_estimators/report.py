@@ -75,7 +75,7 @@ def _inconsistent(cells: list[points.Point]):
 
 
 def _order(cells: list[points.Point], name: str):
-  """Where n epsilon > 2 the mean has the smaller error."""
+  """Tests which estimator has the smaller error where n epsilon > 20."""
   enough = [p for p in cells if p['num_examples'] * p['epsilon'] > 20]
   ratios = []
   for size, epsilon in points.distinct(enough, 'num_examples', 'epsilon'):

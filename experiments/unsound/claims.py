@@ -156,9 +156,9 @@ def _select(cells: Found, kind: str, method: str) -> Found:
 
 
 def _audited(text: str, cells: Found, why: str) -> verdicts.Verdict:
-  """Whether attacks refute the claims; the strongest case is shown.
+  """Returns a verdict on whether attacks refute claims, with the worst case.
 
-  That no attack refutes an unsound method says nothing in its favour.
+  An unsound method that no attack refutes is still unsound.
   """
   if not cells:
     return verdicts.Verdict(text, '-', '-', verdicts.NOT_RUN, 'no rows')

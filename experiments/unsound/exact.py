@@ -105,9 +105,9 @@ def blocks_as_one(name: str, case: sweep.Case) -> Metrics:
 
 
 def scalar_net_shift(algorithm: algorithm_8.PrintedLipDpSgd) -> float:
-  """How far one record moves f = w2 w1 x, in noise standard deviations.
+  """Returns the shift by one record of f = w2 w1 x, over the noise deviation.
 
-  Both layers' bounds are attained together, so that sqrt K is not loose.
+  The record attains the bounds of both layers, so the factor sqrt K is tight.
   """
   state = algorithm.init((jnp.ones([1, 1]), jnp.ones([1, 1])))
   x, y = jnp.ones([1, 1]), jnp.zeros([1], jnp.int32)
