@@ -54,7 +54,7 @@ def with_replacement(batch_size: int, share: float) -> Compositions:
 
 def poisson(num_small: int, num_large: int,
             sampling_prob: float) -> Compositions:
-  """Poisson batches of a data set, given that they are not empty.
+  """Returns compositions of nonempty Poisson batches.
 
   Algorithm 8 draws again while the batch is empty.
   """
@@ -66,7 +66,7 @@ def poisson(num_small: int, num_large: int,
 
 
 def least_squares(share: float) -> float:
-  """The minimiser of the objective."""
+  """Returns the theta that minimises the objective, by least squares."""
   return 100 * share / (1 + 99 * share)
 
 

@@ -119,7 +119,7 @@ class Curves(NamedTuple):
 def measure_probe(params: Params, probe: Batch, *, model: Model,
                   loss: losses.LipschitzLoss, bounder: GradientBounder,
                   printed: bool) -> dict[str, Array]:
-  """The measures of a probe; see `Measures` for their names.
+  """Returns the `Measures` of a probe of records.
 
   Args:
     params: where.
@@ -156,7 +156,7 @@ def measure_probe(params: Params, probe: Batch, *, model: Model,
 
 
 def algorithm_8_update(params: Params, x: Array, mean: PyTree) -> PyTree:
-  """The mean gradient of each layer over X_k: not private (E1), not g (E20).
+  """Returns mean gradients of layers over X_k; not private (E1), not g (E20).
 
   X_k is the largest l2 norm of what enters layer k over the batch (Barczewski
   (2025), Algorithm 8, line 11; without the 1 of the bias, as printed).
@@ -243,7 +243,7 @@ def _method_and_plan(run: Run, config: configuration.TrainingConfig,
 def _trace(key: PRNGKey, split, records: Batch, *, run: Run,
            config: configuration.TrainingConfig, model: Model, method: Method,
            plan: plans.TrainingPlan) -> tuple[Measures, Params]:
-  """One run: measures [num_steps / every + 1] and the last parameters."""
+  """Trains once: measures [num_steps / every + 1] and last parameters."""
   loss = losses.cross_entropy(temperature=config.temperature)
   bounder = _measured_bounder(run, model, method, loss)
   optimizer = building.make_optimizer(config)
@@ -283,7 +283,7 @@ def _trace(key: PRNGKey, split, records: Batch, *, run: Run,
 
 def _measured_bounder(run: Run, model: Model, method: Method,
                       loss: losses.LipschitzLoss) -> GradientBounder:
-  """The method's own; for plain gradients clipping that is not done."""
+  """Returns the method's bounder; for sgd, a clipping that is only measured."""
   if run.method == 'sgd':
     return per_example.clipped(model.apply, loss.values,
                                clip_norm=run.clip_norm)

@@ -111,7 +111,7 @@ def _dense_attack(networks: lookup.Networks) -> Finding | None:
 
 
 def _overfitted(networks: lookup.Networks) -> Finding | None:
-  """Without this there is nothing to defend: our condition for any profile."""
+  """Tests that the attack on dense networks works, else a defence is moot."""
   if not networks.has(lookup.DENSE, 'perceptron_accuracy'):
     return None
   result = networks.mean(lookup.DENSE, 'perceptron_accuracy')

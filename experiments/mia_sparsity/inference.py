@@ -34,13 +34,13 @@ class Interval(NamedTuple):
   high: float
 
   def text(self, form: str = '{:.2f}') -> str:
-    """Value and limits, each in this form."""
+    """Returns the value and its limits as text, each in this format."""
     value, low, high = map(form.format, self)
     return value if math.isnan(self.low) else f'{value} [{low}, {high}]'
 
 
 def t_interval(values: Sequence[float]) -> Interval:
-  """The mean with Student's limits; none for one value."""
+  """Returns the mean with Student's limits; no limits for one value."""
   result = summary.summarise(values)
   if result.count < 2:
     return Interval(result.mean, math.nan, math.nan)
@@ -72,7 +72,7 @@ def p_value(differences: Sequence[float], *, one_sided: bool) -> float:
 
 
 def are_disjoint(first: Sequence[float], second: Sequence[float]) -> bool:
-  """The rule of T:802, `summary.spreads_are_disjoint`; not of one value."""
+  """Returns `summary.spreads_are_disjoint`; False for a single value."""
   return (min(len(first), len(second)) >= 2
           and summary.spreads_are_disjoint(first, second))
 
@@ -168,7 +168,7 @@ class Matched(NamedTuple):
 
 def matched(accuracy: float, values: BySeed,
             others: Sequence[tuple[float, BySeed]]) -> Matched | None:
-  """A value minus that of other networks, which are interpolated.
+  """Returns a value minus the interpolated value of other networks.
 
   Args:
     accuracy: of the network, mean over seeds.

@@ -87,13 +87,13 @@ _TOLERANCE = 0.01
 
 
 def best_bound(metrics: Mapping[str, float]) -> float:
-  """The largest lower bound over statistics."""
+  """Returns the largest lower bound on epsilon over attack statistics."""
   return max(value for name, value in metrics.items()
              if name.startswith('epsilon_lower_'))
 
 
 def verdict(cells: Found) -> list[verdicts.Verdict]:
-  """A verdict on each claim; 'not run' where there are no rows."""
+  """Returns a verdict on each claim; 'not run' without rows."""
   said = [_exact(claim, cells) for claim in CLAIMS]
   for line in papers.PUBLISHED_CODE:
     said += _published(line, cells)
@@ -126,7 +126,7 @@ def _exact(claim: Claim, cells: Found) -> verdicts.Verdict:
 
 def _published(line: papers.PublishedRun,
                cells: Found) -> list[verdicts.Verdict]:
-  """The printed epsilon from the sizes configured, and from those that run."""
+  """Compares the epsilons of configured and of actual batch sizes."""
   text = f'public code, {line.dataset} at {line.accuracy:.1%}'
   metrics = next((m for key, m in cells.items()
                   if key[:2] == ('published', line.dataset)), None)
