@@ -72,7 +72,7 @@ def _bounds(model: Model, weight_norm: float, first: str, last: str,
 
 
 def noise_energy(bounds: Bounds, rule: str) -> float:
-  """Expected squared norm of the noise on a sum, at joint multiplier 1.
+  """Returns the mean squared norm of noise on a sum, at joint multiplier 1.
 
   Args:
     bounds: of the network.
@@ -146,7 +146,7 @@ def measure_noise(key: PRNGKey, bounds: Bounds, *, rule: str,
 def expected_stddevs(sensitivities: Sequence[float], sizes: Sequence[int], *,
                      rule: str, noise_multiplier: float,
                      batch_size: float) -> np.ndarray:
-  """Standard deviations [K] of the noise on an average, in float64. DP-20.
+  """Returns standard deviations [K] of the noise on an average (DP-20).
 
   For one layer all rules give z Delta / s_pub.
   """

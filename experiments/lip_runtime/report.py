@@ -57,7 +57,7 @@ def _sizes(methods) -> list[int]:
 
 
 def table(rows: Sequence[records.Row]) -> str:
-  """Batch sizes down, methods across."""
+  """Returns tables of times by batch size (rows) and method (columns)."""
   parts = []
   for panel, methods in collect(rows).items():
     timed = [metrics['epochs_timed'] for sizes in methods.values()
@@ -93,7 +93,7 @@ def _pivot(methods, cell) -> str:
 
 
 def figure(rows: Sequence[records.Row]) -> Any:
-  """Figure 5.3.2: a panel for each data set and device."""
+  """Draws Figure 5.3.2: a panel for each data set and device."""
   values = collect(rows)
   drawn, axes = plots.new(1, max(1, len(values)), width=4.2, height=3.4)
   for ax, (panel, methods) in zip(axes[0], values.items()):
@@ -113,7 +113,7 @@ def figure(rows: Sequence[records.Row]) -> Any:
 
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
-  """The three sentences of section 5.3.3, on each data set and device."""
+  """Judges three claims of section 5.3.3, on each data set and device."""
   values = collect(rows)
   result = [each for panel, methods in values.items()
            for each in _claims(panel, methods)]
@@ -134,7 +134,7 @@ def _claims(panel: Panel, methods) -> list[verdicts.Verdict]:
 
 
 def _over_lipschitz(methods, name: str) -> dict[int, float]:
-  """Batch size -> how much longer than lip_dp_sgd in the same process."""
+  """Returns batch size -> time over that of lip_dp_sgd in the same process."""
   ours, theirs = methods.get(_LIPSCHITZ, {}), methods.get(name, {})
   return {size: theirs[size]['ratio_to_sgd'] / ours[size]['ratio_to_sgd']
           for size in sorted(ours.keys() & theirs.keys())}

@@ -19,7 +19,7 @@ _LEVEL = 0.05
 
 def overall(rows: Sequence[records.Row],
             datasets: set[str]) -> list[verdicts.Verdict]:
-  """Three claims over the data sets there are rows of.
+  """Returns verdicts on three claims over the data sets with rows.
 
   Best of several methods is a choice made on the test fifths that it is then
   judged by: with ten splits it flatters by about a standard error.
@@ -67,7 +67,8 @@ def _beats_the_printed_best(lines, cells) -> verdicts.Verdict:
 
 
 def _lipschitz_keeps_up(lines, cells) -> verdicts.Verdict:
-  """Within a standard error of the difference's larger side, or above."""
+  """Tests that Lipschitz methods lose at most one standard error to clipping.
+  """
   near, far = [], []
   for line in lines:
     lip = _best(cells, line.dataset, LIPSCHITZ)
@@ -88,7 +89,10 @@ def _lipschitz_keeps_up(lines, cells) -> verdicts.Verdict:
 
 
 def _signed_ranks(lines, rows) -> verdicts.Verdict:
-  """Paired over splits and seeds; exact; Holm over the data sets."""
+  """Tests differences by exact signed ranks, with Holm's correction.
+
+  Pairs are splits and seeds; the correction is over the data sets.
+  """
   by_seed = {}
   for row in rows:
     if row.metric == 'test_accuracy':

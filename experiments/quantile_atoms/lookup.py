@@ -29,13 +29,13 @@ def smoothed(cells: Iterable[points.Point], method: str, *,
 
 def best(cells: Iterable[points.Point], method: str, *, fine: bool = False
          ) -> points.Point | None:
-  """The least error over standard deviations, known afterwards only."""
+  """Returns the point of least error over sigma, which only an oracle knows."""
   return min(smoothed(cells, method, fine=fine), default=None,
              key=lambda point: point['value_sup'])
 
 
 def by_size(cells: Iterable[points.Point]) -> dict[tuple[str, int], Errors]:
-  """(distribution, n) -> errors by method."""
+  """Returns (distribution, n) -> errors by method."""
   groups: dict[tuple[str, int], list[points.Point]] = {}
   for point in cells:
     groups.setdefault((point['dataset'], int(point['num_examples'])),

@@ -125,7 +125,7 @@ def least_squares(noisy: Sequence[Array], shape: Shape,
 
 
 def _quotient(amount: Array, width: Array) -> Array:
-  """Divides, with 0 if the width is 0 because all leaves below are known."""
+  """Returns amount / width; 0 if both are, where all leaves below are known."""
   return amount / (width + (width == 0).astype(width.dtype))
 
 
