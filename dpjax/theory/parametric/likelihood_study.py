@@ -199,8 +199,8 @@ def printed(*, num_examples: int, guarantee: Guarantee, d: float, b: float
             ) -> float:
   """Returns Lalanne (2023, Proposition 4.2.2) at gamma = beta / 2, for d >= 66.
 
-  For charts: (4.6) with constants. It is true but orders of magnitude too small,
-  as its term d / (n^2 beta rho) lacks a factor d (MOD-EXPFAM, erratum E-19).
+  For charts: (4.6) with constants. True, but orders of magnitude too small, as
+  its term d / (n^2 beta rho) lacks a factor d (MOD-EXPFAM, erratum E-19).
   """
   model = _model(d, b)
   return normal_bounds.proposition(
