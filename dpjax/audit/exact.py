@@ -115,10 +115,10 @@ def outcome_p_value(outputs: np.ndarray, logs: ArrayLike) -> float:
 
 def density_ratio(target: Target, pair: Pair, outputs: np.ndarray,
                   epsilon: float) -> Worst:
-  """Returns by how much a declared density's log-ratio exceeds epsilon.
+  """Returns the largest excess of a log-ratio of declared densities.
 
-  The claimed delta is 0. Densities are compared at the `outputs` [n, ...]; any
-  points give a valid check.
+  That is over epsilon; the claimed delta is 0. Densities are compared at the
+  `outputs` [n, ...], where any points give a valid check.
   """
   if target.log_density is None:
     raise ValueError(f'{target.name} declares no log_density')

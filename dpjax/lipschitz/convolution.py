@@ -352,7 +352,7 @@ def _frequency_grid(phases_shape: tuple[int, ...],
       side = 1
     elif grid is not None:
       errors.check_at_least('grid', grid, taps)
-      # Two taps on N / 2 points have the cosine of three taps on N points.
+      # Two taps on N / 2 points have the same correction as three on N points.
       points = max(taps, -(-grid // 2)) if taps == 2 else grid
       if points < side:
         side = points

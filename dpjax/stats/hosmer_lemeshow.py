@@ -93,9 +93,9 @@ def chances(grid: Grid) -> np.ndarray:
 def first_reaching(ranks: Array, wanted: Array | np.ndarray) -> Array:
   """Returns the first bins [m], from 0, whose ranks [N] reach `wanted` [m].
 
-  Bisection, as in Algorithm 9 of Barczewski (2025). On a curve that is not
-  monotone it returns one bin where the curve crosses the wanted rank, and the
-  last bin if the curve never reaches it.
+  It bisects, as in Algorithm 9 of Barczewski (2025). If ranks are not monotone,
+  it returns some bin where they cross `wanted`; the last bin if they never
+  reach it.
   """
   # The first bin that reaches a rank stays within [low, high].
   low = jnp.zeros(wanted.shape, jnp.int32)

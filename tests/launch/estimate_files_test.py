@@ -116,7 +116,7 @@ def test_formats_are_declared_and_part_of_the_query(words, tmp_path):
   assert answer['format'] == {
       'separator': ';', 'encoding': 'latin-1', 'header': ['name', 'price'],
       'decimal': ',', 'thousands': '.', 'missing_tokens': ['-99']}
-  # Another declaration is another query of the same file.
+  # With other missing tokens the same file is charged as another query.
   run(words(**{**flags, 'missing_tokens': 'NA'}, unparsed='missing'))
   assert len(ledger.read(tmp_path / 'ledger').entries) == 2
   run(words(**flags))

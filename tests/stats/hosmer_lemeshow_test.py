@@ -154,7 +154,7 @@ def test_level_and_power_with_noise():
 
 @pytest.mark.every(4)
 def test_calibration_of_exact_ranks_has_intervals_of_sampling_alone():
-  """Shares of groups themselves, and the spread of Poisson counts."""
+  """Values are exact, and half-widths those of Poisson counts."""
   release = make(GRID, epsilon=1e9)
   counts = np.stack([1 - PREDICTIONS, PREDICTIONS]) * 40_000 * _weights()
   counts[1] = counts[1]**0.9

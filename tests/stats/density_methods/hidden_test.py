@@ -113,14 +113,15 @@ def _statistics(mechanism, density, rng):
 
 
 def _measured(mechanism, density, rng, key):
-  """(mean error, its standard error)."""
+  """Returns the mean error and its standard error."""
   errors = estimate.errors_of(mechanism.kind, mechanism.coefficients(
       key, _statistics(mechanism, density, rng)), density)
   return errors.mean(), errors.std() / np.sqrt(errors.size)
 
 
 def _hidden_cells(name):
-  """(measured - expected, standard error, expected), of each cell, [C, 3]."""
+  """Returns (error minus expected, standard error, expected) by cell, [C, 3].
+  """
   rng, cells = np.random.default_rng([11, _NAMES.index(name)]), []
   for cell in range(_CELLS):
     density = hidden.KINDS[cell % len(hidden.KINDS)](rng)
