@@ -82,8 +82,8 @@ class Quantiles(queries.Direct):
 
   def rate(self, order: Fraction) -> Fraction:
     """Returns the factor of the score in the log-probability."""
-    each, *_ = self.budget.choices
-    return each / (2 * self.sensitivity(order))
+    epsilon, *_ = self.budget.choices
+    return epsilon / (2 * self.sensitivity(order))
 
   @functools.cached_property
   def budget(self) -> Cost:

@@ -246,8 +246,8 @@ def choose(runs: Sequence[Run], rate: Fraction, below: exact.Draw) -> int:
   weights. The acceptance probability is about 1/2 or more.
   """
   proposals = [piece for run in runs for piece in pieces(run, rate)]
-  counts, scores = [each.cuts for each in proposals], [each.score
-                                                    for each in proposals]
+  counts = [piece.cuts for piece in proposals]
+  scores = [piece.score for piece in proposals]
   while True:
     piece = proposals[exact.choice(counts, scores, rate, below)]
     steps = below(piece.cuts)

@@ -181,9 +181,9 @@ def exact(predictions: np.ndarray, labels: np.ndarray, *, num_groups: int = 10,
       for weights in (np.ones(group.size), labels, predictions))
   squared = np.square(observed - expected)
   # Skips 0 / 0, as in empty groups.
-  kept = squared > 0
+  differing = squared > 0
   return float(sum(
-      np.sum(squared[kept] / np.maximum(part[kept], min_expected))
+      np.sum(squared[differing] / np.maximum(part[differing], min_expected))
       for part in (expected, records - expected)))
 
 
