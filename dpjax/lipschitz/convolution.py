@@ -383,10 +383,11 @@ def _transform(kernel: Array, sides: Size) -> Array:
   """
   if sides == (1, 1):
     return kernel[0]
-  kept = [(i, j) for i in range(sides[0]) for j in range(sides[1])
-          if (i, j) <= (-i % sides[0], -j % sides[1])]
+  frequencies = [(i, j) for i in range(sides[0]) for j in range(sides[1])
+                 if (i, j) <= (-i % sides[0], -j % sides[1])]
   places = np.moveaxis(np.mgrid[:kernel.shape[0], :kernel.shape[1]], 0, -1)
-  angles = 2 * np.pi * (np.array(kept) / sides) @ places.reshape((-1, 2)).T
+  angles = 2 * np.pi * (np.array(frequencies) / sides) @ places.reshape(
+      (-1, 2)).T
   taps = kernel.reshape((angles.shape[1], -1))
   parts = [jnp.matmul(jnp.asarray(wave, jnp.float32), taps,
                       precision=jax.lax.Precision.HIGHEST)

@@ -165,10 +165,10 @@ class Splitting:
     """
     a, b = share.numerator, share.denominator
     segments = list(self._segments(counts, left, right))
-    wanted = a * sum(count * slope for _, count, slope in segments)
+    target = a * sum(count * slope for _, count, slope in segments)
     cut_runs, mass = [], 0
     for start, count, slope in segments:
-      excess = b * mass - wanted
+      excess = b * mass - target
       mass += count * slope
       if not slope:
         cut_runs.append(Run(start, 1, count, abs(excess), 0))

@@ -227,9 +227,9 @@ def _joined(full: _Block, count: int, last: _Block, own: float) -> _Block:
   # The same update as in `prefix_variances`, summed over the prefixes.
   if math.isinf(own) or not rows:
     return _Block(rows, prefix, shared, squared, width)
-  kept = own / (width + own)
-  return _Block(rows, prefix - squared / (width + own), shared * kept,
-                squared * kept**2, width * kept)
+  weight = own / (width + own)
+  return _Block(rows, prefix - squared / (width + own), shared * weight,
+                squared * weight**2, width * weight)
 
 
 def mean_variance(shape: Shape, variances: Sequence[float] | np.ndarray,
