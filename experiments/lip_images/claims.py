@@ -45,15 +45,15 @@ def best(cells: Accuracies, methods: Sequence[str], most: float
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
   """Returns a verdict on each claim; 'not run' without rows."""
-  said = []
+  results = []
   for dataset in DATASETS:
     small = accuracies(rows, 'cpu', dataset)
-    said += [
+    results += [
         _against_published(dataset, accuracies(rows, 'full', dataset)),
         _against_dp_sgd(dataset, small),
         _small_beside_published(dataset, small),
         _published_code(dataset, small)]
-  return said + [_widening(rows), *_counts(rows)]
+  return results + [_widening(rows), *_counts(rows)]
 
 
 def _against_published(dataset: str, cells: Accuracies) -> verdicts.Verdict:

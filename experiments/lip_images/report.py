@@ -29,12 +29,12 @@ GPU: '''
 def table(rows: Sequence[records.Row]) -> str:
   """Returns a table, a line for each profile, data set, method and budget."""
   trained = [row for row in rows if row.method != 'count']
-  there = sorted({claims.profile(row) for row in trained})
+  profiles = sorted({claims.profile(row) for row in trained})
   lines = []
-  for profile in there:
+  for profile in profiles:
     lines += _lines(profile, [row for row in trained
                               if claims.profile(row) == profile])
-  ran = 'it was run.' if 'full' in there else 'it was not run.'
+  ran = 'it was run.' if 'full' in profiles else 'it was not run.'
   return _INTRODUCTION + ran + '\n\n' + tables.markdown(
       ('profile', 'data set', 'method', 'parameters', 'n', 'runs',
        'median accuracy', 'standard error', 'epsilon asked', 'epsilon spent',

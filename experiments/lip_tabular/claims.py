@@ -39,9 +39,9 @@ def overall(rows: Sequence[records.Row],
 
 
 def _best(cells, dataset, methods) -> tuple[str, summary.Summary] | None:
-  there = [(method, cells[dataset, method]) for method in methods
-           if (dataset, method) in cells]
-  return max(there, key=lambda each: each[1].mean) if there else None
+  available = [(method, cells[dataset, method]) for method in methods
+               if (dataset, method) in cells]
+  return max(available, key=lambda each: each[1].mean) if available else None
 
 
 def _beats_the_printed_best(lines, cells) -> verdicts.Verdict:

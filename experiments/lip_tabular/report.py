@@ -93,16 +93,16 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
   kept = [row for row in rows if _is_table(row)]
   accuracy = summary.over_seeds(kept, ('dataset', 'method'),
                                 metric='test_accuracy')
-  there = {dataset for dataset, _ in accuracy}
+  datasets = {dataset for dataset, _ in accuracy}
   result = [
       _compare(line, method, accuracy.get((line.dataset, method)))
-      for line in papers.TABLE_5_4 if line.dataset in there
+      for line in papers.TABLE_5_4 if line.dataset in datasets
       for method in sweep.METHODS
   ]
   missing = [line.dataset for line in papers.TABLE_5_4
-             if line.dataset not in there]
+             if line.dataset not in datasets]
   result += claims.overall(
-      kept + [row for row in rows if row.method == 'sgd'], there)
+      kept + [row for row in rows if row.method == 'sgd'], datasets)
   if missing:
     result.append(verdicts.Verdict(', '.join(missing), '-', '-',
                                   verdicts.NOT_RUN, 'no rows'))

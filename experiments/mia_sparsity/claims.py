@@ -42,14 +42,15 @@ class Finding(NamedTuple):
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
   """Returns a verdict on each claim and profile; 'not run' without rows."""
   profiles = lookup.collect(rows)
-  there = [networks.profile for networks in profiles]
-  said = [_judged(networks, *claim) for networks in profiles
-          for claim in _CLAIMS]
-  said += [verdicts.Verdict(f'Figure 1.1 ({name})', 'a figure without numbers',
-                            '-', verdicts.NOT_RUN, 'no rows')
-           for name in sweep.TAGS
-           if name in sweep.PROFILES and name not in there]
-  return said
+  profiles_run = [networks.profile for networks in profiles]
+  results = [_judged(networks, *claim) for networks in profiles
+             for claim in _CLAIMS]
+  results += [
+      verdicts.Verdict(f'Figure 1.1 ({name})', 'a figure without numbers', '-',
+                       verdicts.NOT_RUN, 'no rows')
+      for name in sweep.TAGS
+      if name in sweep.PROFILES and name not in profiles_run]
+  return results
 
 
 _NOT_RUN = Finding('-', verdicts.NOT_RUN, 'no rows of these networks')

@@ -126,9 +126,9 @@ def butterfly_gaps(networks: lookup.Networks) -> list[Gap]:
 
 def sharpest(networks: lookup.Networks) -> str | None:
   """Returns the most accurate attack of AUD-10 on dense networks, or None."""
-  there = [attack for attack in lookup.SHARP
-           if networks.has(lookup.DENSE, f'{attack}_accuracy')]
-  return max(there, default=None, key=lambda attack: networks.mean(
+  attacks = [attack for attack in lookup.SHARP
+             if networks.has(lookup.DENSE, f'{attack}_accuracy')]
+  return max(attacks, default=None, key=lambda attack: networks.mean(
       lookup.DENSE, f'{attack}_accuracy'))
 
 

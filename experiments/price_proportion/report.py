@@ -212,11 +212,11 @@ def figure(rows: Sequence[records.Row]) -> Any:
   drawn, axes = plots.new(2, max(1, len(shown)), width=3.4, height=3.1)
   for line, notion in zip(axes, _NOTIONS):
     for ax, n in zip(line, shown):
-      here = points.select(cells, notion=notion, num_examples=n)
-      _draw(ax, here, notion)
+      selected = points.select(cells, notion=notion, num_examples=n)
+      _draw(ax, selected, notion)
       points.finish(ax, _NOTIONS[notion], 'largest squared error'
                     if ax is line[0] else '', f'n = {n:,.0f}', legend=False)
-      ax.set_ylim(min(p['thesis'] or p['non_private'] for p in here) / 3, 3)
+      ax.set_ylim(min(p['thesis'] or p['non_private'] for p in selected) / 3, 3)
     handles = {}
     for ax in line:
       for handle, label in zip(*ax.get_legend_handles_labels()):

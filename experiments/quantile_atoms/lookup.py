@@ -11,9 +11,9 @@ Errors = dict[str, points.Point]
 
 def datasets(cells: Iterable[points.Point]) -> list[str]:
   """Returns the data sets that have points, in the order of the sweep."""
-  there = {point['dataset'] for point in cells}
+  present = {point['dataset'] for point in cells}
   return [dataset for dataset in (*sweep.MIXED, *sweep.FILES, *sweep.SURROGATES)
-          if dataset in there]
+          if dataset in present]
 
 
 def _is_coarse(point: points.Point) -> bool:

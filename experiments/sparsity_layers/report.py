@@ -187,8 +187,8 @@ def _supports(axes, cells, names):
 def _bars(ax, cells):
   sizes = points.distinct(cells, 'num_rows', 'num_columns')
   for place, (p, q) in enumerate(sizes):
-    here = points.select(cells, num_rows=p, num_columns=q)
-    values = [here[0]['dense'], *(point['parameters'] for point in here)]
+    subset = points.select(cells, num_rows=p, num_columns=q)
+    values = [subset[0]['dense'], *(point['parameters'] for point in subset)]
     for series, value in enumerate(values):
       label = 'dense' if not series else f'L = {series + 1}'
       ax.bar(place + 0.27 * (series - 1), value, 0.25,

@@ -94,21 +94,21 @@ def best_bound(metrics: Mapping[str, float]) -> float:
 
 def verdict(cells: Found) -> list[verdicts.Verdict]:
   """Returns a verdict on each claim; 'not run' without rows."""
-  said = [_exact(claim, cells) for claim in CLAIMS]
+  results = [_exact(claim, cells) for claim in CLAIMS]
   for line in papers.PUBLISHED_CODE:
-    said += _published(line, cells)
-  said.append(_audited(
+    results += _published(line, cells)
+  results.append(_audited(
       'Theorem 5.2.2 under attack: frozen logistic regression',
       _select(cells, 'audit', sweep.PRINTED),
       'E1: the batch maximum'))
-  said.append(_audited(
+  results.append(_audited(
       'the sound method (per-record scaling) under the same attack',
       _select(cells, 'audit', sweep.SCALED), 'it is not sound, then'))
-  said.append(_audited(
+  results.append(_audited(
       'Theorem 5.2.2 under attack: training, a record within bounds',
       _select(cells, 'training', sweep.PRINTED),
       'E1, though all features are bounded'))
-  return said
+  return results
 
 
 def _exact(claim: Claim, cells: Found) -> verdicts.Verdict:

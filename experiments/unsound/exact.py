@@ -111,11 +111,11 @@ def scalar_net_shift(algorithm: algorithm_8.PrintedLipDpSgd) -> float:
   """
   state = algorithm.init((jnp.ones([1, 1]), jnp.ones([1, 1])))
   x, y = jnp.ones([1, 1]), jnp.zeros([1], jnp.int32)
-  moved = algorithm.scaled_sums(state.kernels, x, y, jnp.ones([1], jnp.bool_))
+  shifts = algorithm.scaled_sums(state.kernels, x, y, jnp.ones([1], jnp.bool_))
   stddevs = algorithm.noise_multiplier * algorithm.sensitivities(state.norms)
   return float(jnp.linalg.norm(jnp.stack([
       block[0, 0] / stddev
-      for block, stddev in zip(moved, stddevs, strict=True)])))
+      for block, stddev in zip(shifts, stddevs, strict=True)])))
 
 
 def _scalar_net(case: sweep.Case) -> Metrics:
