@@ -14,6 +14,8 @@ import operator
 # Similarity of difflib in [0, 1] from which a choice is suggested: 'aeg'
 # suggests 'age', 'iris' does not suggest 'digits'.
 _NEAR = 0.65
+_MOST_SHOWN = 12     # choices that one error message lists
+_MOST_SUGGESTED = 3  # suggestions out of a longer list
 
 
 def check_positive(name: str, value: float) -> float:
@@ -125,13 +127,23 @@ def check_records(shape: tuple[int, ...], num_examples: int) -> None:
                      f'shape {shape}')
 
 
+class UnknownChoiceError(ValueError):
+  """A value that is none of so many choices that not all of them are shown."""
+
+
 def check_choice(name: str, value: str, choices: Iterable[str]) -> str:
-  """Returns `value` if it is one of `choices`."""
-  if value not in choices:
-    allowed = ', '.join(sorted(choices))
-    raise ValueError(f'{name} must be one of {allowed}; got {value!r}'
-                     f'{did_you_mean(value, choices)}')
-  return value
+  """Returns `value` if it is one of `choices`.
+
+  The error lists all choices, or if there are many, those most similar.
+  """
+  if value in choices:
+    return value
+  every = sorted(choices)
+  if len(every) <= _MOST_SHOWN:
+    raise ValueError(f'{name} must be one of {", ".join(every)}; got {value!r}'
+                     f'{did_you_mean(value, every)}')
+  raise UnknownChoiceError(f'{name} must be one of {len(every)} names, got '
+                           f'{value!r}{nearest(value, every)}')
 
 
 def did_you_mean(value: str, choices: Iterable[object]) -> str:
@@ -139,6 +151,16 @@ def did_you_mean(value: str, choices: Iterable[object]) -> str:
   near = difflib.get_close_matches(str(value), list(map(str, choices)), 1,
                                    _NEAR)
   return f'; did you mean {near[0]!r}?' if near else ''
+
+
+def nearest(value: str, choices: Iterable[str]) -> str:
+  """Returns a question with a few similar choices, or '' if there are none."""
+  every = list(choices)
+  near = difflib.get_close_matches(str(value), every, _MOST_SUGGESTED, _NEAR)
+  # A part of a name is a likely abbreviation, however long the name is.
+  near += [choice for choice in every if value and value in choice]
+  shown = [repr(choice) for choice in dict.fromkeys(near)][:_MOST_SUGGESTED]
+  return f'; did you mean {" or ".join(shown)}?' if shown else ''
 
 
 def one_line(error: BaseException) -> str:

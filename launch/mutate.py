@@ -29,7 +29,9 @@ import contextlib
 import pathlib
 import queue
 import sys
-from typing import Any
+from typing import Any, NoReturn
+
+from absl.flags import argparse_flags
 
 from dpjax.cli import errors
 from launch.mutation import coverage
@@ -58,9 +60,18 @@ _FLAGS = (
     ('root', '.', 'Git repository with the library and its tests.'))
 
 
+class _Parser(argparse_flags.ArgumentParser):
+  """An argument parser whose errors are one line."""
+
+  def error(self, message: str) -> NoReturn:
+    """Prints the error and ends the program."""
+    print(f'error: {message} (see --help)', file=sys.stderr)
+    sys.exit(errors.BAD_INPUT)
+
+
 def parse(argv: Sequence[str]) -> argparse.Namespace:
   """Parses a command line."""
-  parser = errors.ArgumentParser(
+  parser = _Parser(
       description=__doc__, allow_abbrev=False, conflict_handler='resolve',
       formatter_class=argparse.RawDescriptionHelpFormatter)
   for name, default, text in _FLAGS:

@@ -104,3 +104,14 @@ def test_seeds():
 def test_one_line_of_foreign_errors():
   assert errors.one_line(ValueError('\nfirst\nsecond')) == 'first'
   assert errors.one_line(EOFError()) == 'EOFError'
+
+
+def test_a_long_list_of_choices_is_not_printed():
+  choices = [f'name_{letter}' for letter in 'abcdefghijklm'] + ['gaussian']
+  assert errors.check_choice('target', 'name_c', choices) == 'name_c'
+  for given, end in (('gausian', "; did you mean 'gaussian'?"), ('xyz', ''),
+                     ('gauss', "; did you mean 'gaussian'?"), ('', '')):
+    with pytest.raises(errors.UnknownChoiceError) as refused:
+      errors.check_choice('target', given, choices)
+    assert str(refused.value) == (
+        f'target must be one of 14 names, got {given!r}{end}')

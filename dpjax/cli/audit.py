@@ -35,6 +35,7 @@ Exit status: 0 consistent, 1 violated, 3 underpowered, 2 bad input. With `all`,
 
 from collections.abc import Sequence
 import dataclasses
+import functools
 import json
 import pathlib
 import sys
@@ -63,68 +64,82 @@ from dpjax.cli import flags as shared
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.report import tables
 
-_FLAGS = flags.FlagValues()
-
+_WHAT = flags.FlagValues()
 _TARGET = flags.DEFINE_string(
     'target', None, 'Name of a target, "all", path/to/file.py:NAME, '
-    'module:NAME, or "run" for the training runs in --run_dir.',
-    flag_values=_FLAGS)
+    'module:NAME, or "run" for the training runs in --run_dir.', _WHAT)
+_LIST = flags.DEFINE_bool(
+    'list', False, 'Print the names of all targets.', _WHAT)
 _RUN_DIR = flags.DEFINE_string(
     'run_dir', None, 'Folder of a training run with --num_canaries, or a '
     'folder with several such runs below it, which share --significance.',
-    flag_values=_FLAGS)
-_LIST = flags.DEFINE_bool(
-    'list', False, 'Print the names of all targets.', flag_values=_FLAGS)
-_OUTPUT = flags.DEFINE_string(
-    'output', None, 'Folder for the report <target>.json and its scores; for '
-    'a training run <folder>.json.', flag_values=_FLAGS)
+    _WHAT)
+_SCORES = flags.DEFINE_string(
+    'scores', None, 'A .npz file with the arrays with_canary and '
+    'without_canary, or scores and included.', _WHAT)
+_SELF_CALIBRATE = flags.DEFINE_bool(
+    'self_calibrate', False, 'Audit mechanisms whose epsilon is known.', _WHAT)
+_MUTATIONS = flags.DEFINE_bool(
+    'mutations', False, 'Audit training with each planted fault of the '
+    'catalogue.', _WHAT)
+
+_CLAIM = flags.FlagValues()
 _EPSILON = flags.DEFINE_float(
-    'epsilon', None, 'Claimed epsilon, at least 0.', flag_values=_FLAGS)
+    'epsilon', None, 'Claimed epsilon, at least 0.', flag_values=_CLAIM)
 _DELTA = flags.DEFINE_float(
     'delta', None, 'Claimed delta, in [1e-12, 1), or 0 for a pure claim.',
-    flag_values=_FLAGS)
+    flag_values=_CLAIM)
 _ADJACENCY = flags.DEFINE_enum(
     'adjacency', None, [a.value for a in Adjacency],
-    'Neighbouring relation of the claim.', flag_values=_FLAGS)
+    'Neighbouring relation of the claim.', _CLAIM)
+
+_PAIRS = flags.FlagValues()
 _DATA = flags.DEFINE_string(
-    'data', None, 'A data set, in JSON.', flag_values=_FLAGS)
+    'data', None, 'A data set, in JSON.', _PAIRS)
 _NEIGHBOUR = flags.DEFINE_string(
-    'neighbour', None, 'A data set that neighbours --data, in JSON.',
-    flag_values=_FLAGS)
+    'neighbour', None, 'A data set that neighbours --data, in JSON.', _PAIRS)
 _RECORD_SHAPE = flags.DEFINE_string(
     'record_shape', None, 'Shape of a numeric record, e.g. 2, or "" for a '
-    'single number.', flag_values=_FLAGS)
+    'single number.', _PAIRS)
 _RECORD_BOUNDS = flags.DEFINE_string(
     'record_bounds', None, 'Smallest and largest number in a record, e.g. 0,1. '
-    'Default: all numbers are allowed, including infinities and NaN.',
-    flag_values=_FLAGS)
+    'Default: all numbers are allowed, including infinities and NaN.', _PAIRS)
 _FLOATING_POINT = flags.DEFINE_bool(
     'floating_point', None, 'Whether differences in the lowest bits of floats '
-    'count as violations.', flag_values=_FLAGS)
+    'count as violations.', _PAIRS)
+
+_TEST = flags.FlagValues()
 _NUM_RUNS = flags.DEFINE_integer(
     'num_runs', None, 'Number of releases counted for each data set.',
-    flag_values=_FLAGS)
+    flag_values=_TEST)
 _SIGNIFICANCE = flags.DEFINE_float(
     'significance', 0.05, 'Largest probability of the verdict "violated" if '
     'the claim is true; divided among all tests of a target and all targets.',
-    flag_values=_FLAGS)
-_SEED = flags.DEFINE_integer('seed', 0, 'Seed of all runs.', flag_values=_FLAGS)
-_SCORES = flags.DEFINE_string(
-    'scores', None, 'A .npz file with the arrays with_canary and '
-    'without_canary, or scores and included.', flag_values=_FLAGS)
+    flag_values=_TEST)
+_SEED = flags.DEFINE_integer('seed', 0, 'Seed of all runs.', flag_values=_TEST)
 _ESTIMATOR = flags.DEFINE_enum(
     'estimator', None, list(finished.ESTIMATORS),
-    'Estimator of epsilon from --scores.', flag_values=_FLAGS)
-_SELF_CALIBRATE = flags.DEFINE_bool(
-    'self_calibrate', False, 'Audit mechanisms whose epsilon is known.',
-    flag_values=_FLAGS)
-_MUTATIONS = flags.DEFINE_bool(
-    'mutations', False, 'Audit training with each planted fault of the '
-    'catalogue.', flag_values=_FLAGS)
-shared.add_shared(_FLAGS, 'data_dir', 'traceback')
+    'Estimator of epsilon from --scores.', _TEST)
+
+_FILES = flags.FlagValues()
+_OUTPUT = flags.DEFINE_string(
+    'output', None, 'Folder for the report <target>.json and its scores; for '
+    'a training run <folder>.json.', _FILES)
+
+_GROUPS = {
+    'What to audit': _WHAT,
+    'The claim': _CLAIM,
+    'Neighbouring data sets': _PAIRS,
+    'The test': _TEST,
+    'Files': shared.add_shared(_FILES, 'data_dir')}
+_MAIN = (
+    'target list run_dir scores epsilon delta adjacency num_runs '
+    'significance output').split()
+parse = functools.partial(errors.parse_groups, groups=_GROUPS,
+                          doc=__doc__ or '', main=_MAIN)
 
 EXIT = {auditor.CONSISTENT: 0, auditor.VIOLATED: 1, auditor.UNDERPOWERED: 3}
-"""Exit status of each verdict."""
+"""Exit status of each verdict; 2 is bad input."""
 
 _TRIALS = 200  # audits of each mechanism in a self-calibration
 
@@ -135,6 +150,7 @@ def _data(text: str) -> np.ndarray:
     values = np.asarray(json.loads(text))
   except ValueError as error:
     raise ValueError(f'expected data in JSON, got {text!r}') from error
+  # JAX computes in 32 bits by default.
   return values.astype(np.int32 if values.dtype.kind in 'iub' else np.float32)
 
 
@@ -165,6 +181,7 @@ def _record_shape() -> tuple[int, ...] | None:
   text = _RECORD_SHAPE.value
   if text is None:
     return None
+  # "" is the shape of a single number.
   return tuple(shared.numbers('record_shape', text, int)) if text else ()
 
 
@@ -240,6 +257,7 @@ def _audit_runs(run_dir: str) -> int:
         run, name='-'.join(folder.relative_to(root).parts) or root.name,
         delta=_DELTA.value, significance=_SIGNIFICANCE.value / len(folders))
     statuses.append(_finish(report, run_seed=run.config.seed))
+  # A violation outweighs an audit that could not decide.
   worst = (auditor.VIOLATED, auditor.UNDERPOWERED)
   return next((EXIT[verdict] for verdict in worst
                if EXIT[verdict] in statuses), 0)
@@ -262,6 +280,7 @@ def _calibrate() -> int:
 
 def _mutate() -> int:
   """Audits training with planted faults; returns 1 if one is missed."""
+  # A fault is found only if training without it passes.
   honest = reference.findings(reference.Trainer(), seed=_SEED.value)
   rows, missed = [('none', '-', ', '.join(honest) or '-')], bool(honest)
   for name, mutant in mutations.MUTANTS.items():
@@ -277,9 +296,11 @@ def _mutate() -> int:
 
 def _arrays(path: pathlib.Path) -> np.lib.npyio.NpzFile:
   """Opens a .npz file; raises a one-line ValueError for other files."""
+  # An .npz file is a zip file, which begins like this.
   with path.open('rb') as file:
     if file.read(4) != b'PK\3\4':
       raise ValueError(f'{path} is not an .npz file of scores')
+  # A pickle in the file could run any code.
   return np.load(path, allow_pickle=False)
 
 
@@ -293,6 +314,7 @@ def _audit_scores(scores: str) -> int:
                           Adjacency.ADD_OR_REMOVE_ONE.value))
   path = pathlib.Path(scores)
   if _OUTPUT.value:
+    # Beside a.npz, the scores of the report would replace it.
     errors.check_outputs(
         {'output': pathlib.Path(_OUTPUT.value) / f'{path.stem}.npz'},
         inputs={'scores': path})
@@ -302,15 +324,11 @@ def _audit_scores(scores: str) -> int:
         significance=_SIGNIFICANCE.value))
 
 
-def parse(argv: Sequence[str]) -> list[str]:
-  """Parses the flags of a command line; returns the other words."""
-  return errors.parse_groups(argv, {'Flags': _FLAGS}, doc=__doc__)
-
-
 def main(argv: Sequence[str]) -> int:
   """Runs the audit that the flags ask for; returns the exit status."""
   errors.check_no_arguments(argv)
   checks.check_seed('seed', _SEED.value)
+  # An audit takes minutes, so its report must not fail in the end.
   if _OUTPUT.value:
     errors.check_folder(_OUTPUT.value)
   if _LIST.value:
@@ -323,10 +341,10 @@ def main(argv: Sequence[str]) -> int:
     return _mutate()
   if _SCORES.value:
     return _audit_scores(_SCORES.value)
+  if (_TARGET.value == 'run') != (_RUN_DIR.value is not None):
+    raise ValueError('--target=run and --run_dir come together: give both')
   if not _TARGET.value:
     raise ValueError('nothing to audit: give --target, or see --list')
-  if (_TARGET.value == 'run') != (_RUN_DIR.value is not None):
-    raise ValueError('--target=run and --run_dir come together')
   if _RUN_DIR.value is not None:  # and --target=run
     return _audit_runs(_RUN_DIR.value)
   if _TARGET.value == 'all':

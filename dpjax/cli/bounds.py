@@ -31,13 +31,13 @@ import io
 import itertools
 import json
 import math
-import pathlib
 from typing import Any
 
 import numpy as np
 
 from dpjax import errors as checks
 from dpjax.cli import errors
+from dpjax.cli import flags as shared
 from dpjax.privacy import notions
 from dpjax.report import files
 from dpjax.report import plots
@@ -54,6 +54,11 @@ _BUDGETS = (
     ('rho', 'Rho of zCDP.'),
     ('tv', 'Level of total variation privacy.'),
     ('kl', 'Level of Kullback-Leibler privacy.'))
+_OUTPUTS = (
+    ('target_risk', 'Risks in units of the loss. Prints an n that suffices for '
+     'one of the estimators, and an n that is too small for every estimator.'),
+    ('output', 'File for all bounds, .csv or .json.'),
+    ('plot', 'Figure of risks against n, .svg.'))
 # Short names of parameters, used unless a study has a parameter of that name.
 _SHORT = {'d': 'dimension', 'k': 'moment', 'r': 'radius'}
 _MOST_AXES = 6  # settings in one figure
@@ -63,11 +68,12 @@ Row = dict[str, Any]
 
 def _models() -> str:
   """Returns the help text of all models and their parameters."""
-  return '\n'.join(
-      f'  {name:12} {s.help} ({s.loss})' + ''.join(
-          f'\n{"":15}--{key}: {p.help}. Default: {p.default:g}.'
-          for key, p in s.parameters.items())
-      for name, s in studies.STUDIES.items())
+  lines = []
+  for name, study in studies.STUDIES.items():
+    lines += shared.wrapped(f'{name}: {study.help} ({study.loss})')
+    for key, p in study.parameters.items():
+      lines += shared.wrapped(f'--{key}: {p.help}. Default: {p.default:g}.', 6)
+  return '\n'.join(lines)
 
 
 def _parameters() -> list[str]:
@@ -78,45 +84,30 @@ def _parameters() -> list[str]:
 
 def parse(argv: Sequence[str]) -> argparse.Namespace:
   """Parses a command line."""
-  parser = errors.ArgumentParser(
-      description=__doc__.replace('{models}', _models()).replace(
-          '{example}', next(iter(studies.STUDIES), 'NAME')),
-      allow_abbrev=False, conflict_handler='resolve',
-      formatter_class=argparse.RawDescriptionHelpFormatter)
-  parser.add_argument('--model', help='One of '
-                      f'{", ".join(studies.STUDIES)}.')
-  parser.add_argument('--n', help='Numbers of records, separated by commas.')
-  for name, text in _BUDGETS:
-    parser.add_argument(f'--{name}', help=text)
-  for name in _parameters():
-    parser.add_argument(f'--{name}', help=argparse.SUPPRESS)
-  parser.add_argument('--target_risk', help='Risks in units of the loss. '
-                      'Prints an n that suffices for one of the estimators, '
-                      'and an n that is too small for every estimator.')
-  parser.add_argument('--output', help='File for all bounds, .csv or .json.')
-  parser.add_argument('--plot', help='Figure of risks against n, .svg.')
-  return parser.parse_args(list(argv[1:]))
+  doc = (__doc__ or '').replace('{models}', _models()).replace(
+      '{example}', next(iter(studies.STUDIES), 'NAME'))
+  return errors.parse_texts(argv, {
+      'Study': {'model': f'One of {", ".join(studies.STUDIES)}.',
+                'n': 'Numbers of records, separated by commas.'},
+      'Budget': dict(_BUDGETS),
+      'Output': dict(_OUTPUTS), '': dict.fromkeys(_parameters(), '')}, doc=doc)
 
 
 def _numbers(name: str, text: str | None) -> list[float]:
   """Returns the distinct numbers of a comma-separated list, in order."""
   if text is None:
     return []
-  try:
-    numbers = [float(part) for part in text.split(',')]
-  except ValueError:
-    numbers = [math.nan]
+  numbers = shared.numbers(name, text, float)
   if any(map(math.isnan, numbers)):
-    raise ValueError(f'--{name} must be numbers with commas, got {text}')
+    raise ValueError(f'--{name} must be numbers, got {text!r}')
   return list(dict.fromkeys(numbers))
 
 
 def _sizes(text: str | None) -> list[int]:
   """Returns the numbers of records given by --n."""
   sizes = _numbers('n', text)
-  if not sizes:
-    raise ValueError('--n must be given')
   for n in sizes:
+    # round(inf) raises, so n is compared with a finite number.
     if n != round(min(n, 2 * sample_sizes.LARGEST)) or n < 1:
       raise ValueError('--n must be whole numbers from 1 to '
                        f'{sample_sizes.LARGEST}, got {text}')
@@ -145,14 +136,13 @@ def guarantees(args: argparse.Namespace) -> list[tuple[str, Guarantee]]:
 
 def _study(args: argparse.Namespace) -> tuple[Study, list[dict[str, float]]]:
   """Returns the study and every setting of its parameters."""
-  if not args.model:
-    raise ValueError('--model must be given')
   study = studies.STUDIES[checks.check_choice('model', args.model,
                                               studies.STUDIES)]
   given = {}
   for name in _parameters():
     if getattr(args, name) is None:
       continue
+    # --d is a parameter of some models, and short for one of others.
     known = name if name in study.parameters else _SHORT.get(name)
     if known not in study.parameters:
       raise ValueError(f'{study.name} has no --{name}; it has '
@@ -187,6 +177,7 @@ def rows(study: Study, name: str, guarantee: Guarantee, n: int,
   trivial = study.trivial(**parameters)
   least = study.best_lower(**given)
   others = sorted(study.lower(**given), key=lambda b: -b.value)
+  # The best bound stands first and is not repeated.
   labelled = [('lower', *least, '')] + [
       ('lower', max(0.0, min(b.value, trivial)), b.name, '')
       for b in others[least.name != 'none':]]
@@ -255,25 +246,10 @@ def _sizes_text(row: Row, study: Study) -> str:
           f'too few for any: n = {row["too_few"]}')
 
 
-def _check_files(args: argparse.Namespace) -> None:
-  """Raises for output files that could not be written."""
-  for name, ends in (('output', ('.csv', '.json')), ('plot', ('.svg',))):
-    given = getattr(args, name)
-    if given is None:
-      continue
-    if pathlib.Path(given).suffix not in ends:
-      raise ValueError(f'--{name} must end in {" or ".join(ends)}, got {given}')
-    if not pathlib.Path(given).resolve().parent.is_dir():
-      raise ValueError(f'--{name} must be a file in a folder that exists, '
-                       f'got {given}')
-    errors.check_file(given)
-  if args.plot:
-    errors.check_figure(args.plot)
-
-
 def _write(path: str, bound_rows: list[Row], needed: list[Row]) -> None:
   """Writes all bounds; in a CSV file, sample sizes are additional rows."""
   if path.endswith('.json'):
+    # JSON has no infinity.
     def finite(row: Row) -> Row:
       return {key: str(value) if isinstance(value, float) and not
               math.isfinite(value) else value for key, value in row.items()}
@@ -300,6 +276,7 @@ def _draw(path: str, study: Study, budgets: Sequence[tuple[str, Guarantee]],
   if len(each) > _MOST_AXES:
     raise ValueError(f'--plot has {_MOST_AXES} axes at most, got {len(each)} '
                      'settings besides --n')
+  # A single n lies in the middle of four decades.
   ends = ((min(sizes), max(sizes)) if len(sizes) > 1 else
           (max(2, sizes[0] // 100), sizes[0] * 100))
   grid = np.unique(np.geomspace(*ends, _GRID).round().astype(int)).tolist()
@@ -327,6 +304,7 @@ def _curves(ax: Any, grid: list[int], risks: list[list[Row]]) -> None:
   for series, name in enumerate(names):
     line = {one[0]['n']: row['value'] for one in risks for row in one
             if row['kind'] == 'upper' and row['name'] == name}
+    # The first colour is for the lower bound; the last is black.
     ax.plot(line.keys(), line.values(), color=plots.COLOURS[
         1 + series % (len(plots.COLOURS) - 2)], label=name)
   best = [one[0]['value'] for one in risks]
@@ -340,6 +318,7 @@ def _curves(ax: Any, grid: list[int], risks: list[list[Row]]) -> None:
   ax.set_xscale('log')
   ax.set_yscale('log')
   top = _best(risks[0], 'trivial')['value']
+  # Other lower bounds may be tiny and would stretch the axis.
   shown = [row['value'] for one in risks for row in one
            if row['value'] > 0 and (row['kind'] != 'lower' or row is one[0])]
   ax.set_ylim(min(shown) / 2, 3 * top if math.isfinite(top) else None)
@@ -349,7 +328,14 @@ def _curves(ax: Any, grid: list[int], risks: list[list[Row]]) -> None:
 
 def main(args: argparse.Namespace) -> int:
   """Prints the bounds that the flags ask for; returns the exit status."""
-  _check_files(args)
+  budget = any(getattr(args, name) for name, _ in _BUDGETS) or None
+  shared.check_given({
+      'model': args.model, 'n': args.n,
+      'epsilon (or another budget)': budget})
+  if args.output:
+    errors.check_output('output', args.output, '.csv', '.json')
+  if args.plot:
+    errors.check_figure(args.plot)
   study, settings = _study(args)
   sizes, budgets = _sizes(args.n), guarantees(args)
   targets = _numbers('target_risk', args.target_risk)

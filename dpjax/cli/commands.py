@@ -21,6 +21,14 @@ COMMANDS = {
     'mpc': 'compute a statistic of the records of several parties'}
 """Name of a command -> what it does."""
 
+_EXAMPLES = r"""A network on a data set of scikit-learn:
+  dpjax train --dataset=breast_cancer --epsilon=1 --output_dir=results/one
+
+The mean of a column of your own file:
+  dpjax estimate --input=survey.csv --statistic=mean --column=age \
+    --lower=18 --upper=100 --epsilon=0.5 --adjacency=replace_one \
+    --ledger=survey.ledger --ledger_budget_epsilon=2 --output=age.json"""
+
 
 def run(name: str) -> None:
   """Runs a command on the words of the command line, and exits.
@@ -53,7 +61,10 @@ def main() -> None:
 def _help() -> str:
   width = max(map(len, COMMANDS))
   lines = [f'  {name:{width}}  {text}' for name, text in COMMANDS.items()]
-  return '\n'.join(['Private training and private statistics in JAX.', '',
-                    'Usage: dpjax COMMAND [flags]', '', *lines, '',
-                    'The flags of a command, with examples: '
-                    'dpjax COMMAND --help'])
+  return '\n'.join([
+      'usage: dpjax COMMAND --FLAG=VALUE ...', '',
+      'Private training and private statistics in JAX.', '', _EXAMPLES, '',
+      'Commands:', *lines, '',
+      'dpjax COMMAND --help shows examples and the main flags of a command;',
+      'dpjax COMMAND --helpfull shows all of its flags.'
+  ])

@@ -17,15 +17,14 @@ FLAGS = flags.FlagValues()
 _NUM_DEVICES = flags.DEFINE_string(
     'num_devices', None, 'Devices that share every batch, a number or "all". '
     'The number must divide --max_batch_size, if that is given. Default: 1, or '
-    'all devices with several processes.', flag_values=FLAGS)
+    'all devices with several processes.', FLAGS)
 _DISTRIBUTED = flags.DEFINE_bool(
     'distributed', False, 'This is one of several processes, which find each '
     'other through Slurm, Open MPI or a TPU pod. All get the same flags and '
-    'read the records; the first one prints and writes.', flag_values=FLAGS)
+    'read the records; the first one prints and writes.', FLAGS)
 _COORDINATOR_ADDRESS = flags.DEFINE_string(
     'coordinator_address', None, 'HOST:PORT of the first of several processes, '
-    'without a cluster manager; with --num_processes and --process_id.',
-    flag_values=FLAGS)
+    'without a cluster manager; with --num_processes and --process_id.', FLAGS)
 _NUM_PROCESSES = flags.DEFINE_integer(
     'num_processes', None, 'Number of processes.', flag_values=FLAGS)
 _PROCESS_ID = flags.DEFINE_integer(
@@ -70,6 +69,7 @@ def start() -> None:
 
 def mesh() -> jax.sharding.Mesh | None:
   """Returns the mesh of devices that share each batch; None for one device."""
+  # Processes share a batch, and all devices take part.
   text = _NUM_DEVICES.value or ('all' if jax.process_count() > 1 else '1')
   if text == 'all':
     return sharding.data_mesh() if len(jax.devices()) > 1 else None

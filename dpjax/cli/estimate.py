@@ -24,14 +24,11 @@ The density of ages in whole years, and 1000 synthetic records drawn from it:
     --plot=ages.svg --synthetic=1000 --synthetic_output=ages.csv
   Other values of --confidence, --boundary or --synthetic cost nothing more.
 
-The proportion of a yes, in the file and in its population; the mean of
-measurements with a known error; the upper end of a uniform distribution:
+The proportion of a yes, in the file and in its population:
   dpjax estimate --input=poll.csv --statistic=proportion \
     --column=answer --positive=yes --epsilon=0.1 --adjacency=replace_one \
     --ledger=poll.ledger --ledger_budget_epsilon=1 --output=yes.json
-  The same with --statistic=normal_mean --column=reading --lower=-1000 \
-    --upper=1000 --sigma=2, or --statistic=support_max --column=delay \
-    --lower=1 --upper=3600; these bounds are for the estimated parameter.
+  The bounds of normal_mean and support_max are those of the parameter.
 
 Statistics, and what each needs:
 {statistics}
@@ -46,12 +43,11 @@ does not suffice, the release is refused before the file is opened.
 A release needs no minimal number of records. The file is refused, before
 anything is spent, if it cannot be read as declared: a line that is not a
 record, a field that is not a number, or a missing number without --missing.
-Prices such as 1.234,50 need --decimal=, --thousands=. and missing numbers
-spelled -99 need --missing_tokens=-99. Refusals may reveal records. If others
-choose the queries, use --missing, --unparsed=missing, --bad_lines=missing and
---dataset: then only the refusal of a compressed file that is damaged, or far
-too large once unpacked, reveals something. Never let others choose the flags
-that describe the file, nor see error messages.
+Refusals may reveal records. If others choose the queries, use --missing,
+--unparsed=missing, --bad_lines=missing and --dataset: then only the refusal of
+a compressed file that is damaged, or far too large once unpacked, reveals
+something. Never let others choose the flags that describe the file, nor see
+error messages.
 """
 
 import argparse
@@ -62,13 +58,12 @@ import json
 import pathlib
 import re
 import sys
-import textwrap
 from typing import Any
 
 from dpjax.cli import errors
 from dpjax.cli import file_formats
+from dpjax.cli import flags as shared
 from dpjax.privacy import exact
-from dpjax.privacy.adjacency import Adjacency
 from dpjax.release import densities
 from dpjax.release import ledger
 from dpjax.release import parameters
@@ -84,68 +79,64 @@ from dpjax.report import files
 # JSON lists of numbers are put on one line; JSON texts have no line breaks.
 _NUMBERS = re.compile(r'\[\n([-+.\deE,\snul]*)\]')
 _FLAGS = {
-    'the file': {
+    'The file': {
         'input': 'CSV, plain or .csv.gz, or Parquet (extra `parquet`).',
         **dict(file_formats.FLAGS)},
-    'the ledger': {
+    'The ledger': {
         'ledger': 'Ledger of the data set. Releases on it run one at a time, '
         'each until its answer is on disk.',
         'ledger_budget_epsilon': 'Total epsilon; creates the ledger.',
         'ledger_budget_delta': 'Total delta. Default: 0, pure releases only.',
         'dataset': 'Name of the data set, for a ledger of all its versions. '
-        'Default: a ledger of one file with exactly these bytes.'},
-    'output': {
+        'Default: a ledger of one file with exactly these bytes.',
+        'show_ledger': 'Print what the ledger says, and do nothing else.'},
+    'Output': {
         'output': 'JSON file of the release.',
         'plot': f'Figure of the release, .svg, of {", ".join(pictures.DRAWN)}.',
         'synthetic': 'Number of records to draw from a released density; they '
         'have its column alone, and cost no more.',
         'synthetic_output': 'CSV file of the synthetic records.'}}
+_MAIN = (
+    'input statistic column lower upper epsilon adjacency ledger '
+    'ledger_budget_epsilon output').split()
 
 
 def parse(argv: Sequence[str]) -> argparse.Namespace:
   """Parses the flags of a command line."""
-  assert __doc__
-  parser = errors.ArgumentParser(
-      description=__doc__.replace('{statistics}', _statistics()),
-      allow_abbrev=False, formatter_class=argparse.RawDescriptionHelpFormatter,
-      conflict_handler='resolve')
-  groups = {name: parser.add_argument_group(name) for name in (
-      parameters.RELEASE, parameters.COLUMN, parameters.PRIVACY, *_FLAGS)}
-  for name, parameter in PARAMETERS.items():
-    groups[parameter.group].add_argument(
-        f'--{name}', help=parameter.help,
-        action='store_true' if parameter.convert is parameters.switch else
-        'store')
-  for group, flags in _FLAGS.items():
-    for name, text in flags.items():
-      groups[group].add_argument(f'--{name}', help=text)
-  groups['the ledger'].add_argument(
-      '--show_ledger', action='store_true',
-      help='Print what the ledger says, and do nothing else.')
-  return parser.parse_args(list(argv[1:]))
+  sections = {
+      group.capitalize(): {name: parameter.help for name, parameter in
+                           PARAMETERS.items() if parameter.group == group}
+      for group in (parameters.RELEASE, parameters.COLUMN, parameters.PRIVACY)}
+  return errors.parse_texts(
+      argv, {**sections, **_FLAGS}, main=_MAIN,
+      doc=(__doc__ or '').replace('{statistics}', _statistics()),
+      switches=['show_ledger', *(
+          name for name, parameter in PARAMETERS.items()
+          if parameter.convert is parameters.switch)])
 
 
 def _statistics() -> str:
   """Returns lines that say what each statistic is, needs and takes."""
   lines = []
   for each in registry.STATISTICS.values():
-    lines.append(f'  {each.name}: {each.help}')
-    lines += textwrap.wrap(
+    lines += shared.wrapped(f'{each.name}: {each.help}')
+    lines += shared.wrapped(
         f'needs {", ".join(each.needs) or "nothing"}; takes '
-        f'{", ".join(each.takes) or "nothing else"}', 78,
-        initial_indent=' ' * 6, subsequent_indent=' ' * 8)
+        f'{", ".join(each.takes) or "nothing else"}', 6)
   return '\n'.join(lines)
 
 
 def query_of(args: argparse.Namespace) -> Query:
   """Returns the query that the flags ask for, checked."""
-  for name in ('input', 'statistic', 'epsilon', 'adjacency', 'output',
-               'ledger'):
-    if not getattr(args, name):
-      raise ValueError(f'--{name} must be given')
-  if args.adjacency not in {relation.value for relation in Adjacency}:
-    raise ValueError('--adjacency must be add_or_remove_one or replace_one, '
-                     f'got {args.adjacency!r}')
+  statistic = registry.STATISTICS.get(args.statistic)
+  required = {name: getattr(args, name) for name in (
+      'input', 'statistic', *(statistic.needs if statistic else ()), 'epsilon',
+      'adjacency', 'ledger', 'output')}
+  # The budget is fixed when the ledger is made.
+  if args.ledger and not pathlib.Path(args.ledger).exists():
+    required[f'ledger_budget_epsilon (there is no ledger {args.ledger})'] = (
+        args.ledger_budget_epsilon)
+  shared.check_given(required)
   given: dict[str, Any] = {}
   for name, parameter in PARAMETERS.items():
     value = getattr(args, name)
@@ -178,11 +169,13 @@ def release(args: argparse.Namespace,
   Raises:
     ValueError: for bad input, before any budget is spent.
   """
+  # Refused before the file is opened, so a refusal says nothing of it.
   query, budget = query_of(args), _budget(args)
   return sessions.release(
       query, sources.File(args.input, file_formats.of_flags(args, args.input)),
       ledger=args.ledger, budget=budget, dataset=args.dataset,
       note=lambda text: print(text, file=sys.stderr),
+      # Called before the release is paid.
       before=lambda: _check_output(args), below=below)
 
 
@@ -190,19 +183,16 @@ def _check_output(args: argparse.Namespace) -> None:
   """Refuses outputs that cannot be written, or would overwrite the ledger."""
   outputs = {name: getattr(args, name)
              for name in ('output', 'plot', 'synthetic_output')}
+  # An empty file would be taken for a new ledger.
   errors.check_outputs({'ledger': args.ledger}, inputs={'input': args.input})
+  # An answer or secret that is overwritten is lost, though paid for.
   errors.check_outputs(
       outputs, inputs={'ledger': args.ledger, 'input': args.input},
       kept={f'{folder.name}, which belongs to the ledger': folder
             for folder in reservations.folders(args.ledger)})
   for name, given in outputs.items():
-    if not given:
-      continue
-    path = pathlib.Path(given).resolve()
-    if path.is_dir() or not path.parent.is_dir():
-      raise ValueError(f'--{name} must be a file in an existing folder, got '
-                       f'{given}')
-    errors.check_file(given)
+    if given:
+      errors.check_output(name, given)
   if args.plot:
     pictures.check(args.statistic, args.plot)
   _num_synthetic(args)
@@ -220,6 +210,7 @@ def _num_synthetic(args: argparse.Namespace) -> int:
     raise ValueError('--synthetic_output must end in .csv, got '
                      f'{args.synthetic_output}')
   text = args.synthetic.strip()
+  # int() takes quadratic time, so a long text is refused unread.
   if not text.isdecimal() or len(text) > 7 or not 1 <= int(text) <= 10**6:
     raise ValueError('synthetic must be a whole number from 1 to 1000000, got '
                      f'{args.synthetic!r}')
@@ -229,6 +220,7 @@ def _num_synthetic(args: argparse.Namespace) -> int:
 def _write_synthetic(args: argparse.Namespace, number: int,
                      answer: dict[str, object]) -> None:
   """Writes synthetic records of a released density, in one column."""
+  # Post-processing of the release, at no cost.
   query = query_of(args)
   plan = registry.plan(query)
   if not isinstance(plan, densities.Density):
@@ -244,13 +236,13 @@ def _write_synthetic(args: argparse.Namespace, number: int,
 def main(args: argparse.Namespace) -> int:
   """Runs the command; returns the exit status."""
   if args.show_ledger:
-    if not args.ledger:
-      raise ValueError('--ledger must be given')
+    shared.check_given({'ledger': args.ledger})
     print(ledger.described(ledger.read(args.ledger)))
     return 0
   answer = release(args)
   text = _NUMBERS.sub(lambda match: f"[{' '.join(match[1].split())}]",
                       json.dumps(answer, indent=2, allow_nan=False))
+  # Written first, in case the figure fails.
   files.replace(args.output, text.encode() + b'\n')
   if args.plot:
     pictures.draw(answer, args.plot)

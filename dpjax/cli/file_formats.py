@@ -23,10 +23,10 @@ FLAGS = (
     ('missing_tokens', 'Spellings of a missing number, separated by commas; '
      'an empty field is missing, too. Default: '
      f'{",".join(formats.MISSING_TOKENS)}.'),
-    ('unparsed', 'refuse a file with a field that is neither a number nor '
-     'missing, or take the field as missing. Default: refuse.'),
-    ('bad_lines', 'refuse a file with a faulty line, or take all fields of '
-     'such lines as missing; each line is then read alone, so quoted '
+    ('unparsed', 'Rule for a field that is neither a number nor missing: '
+     'refuse the file, or take the field as missing. Default: refuse.'),
+    ('bad_lines', 'Rule for a faulty line: refuse the file, or take all of its '
+     'fields as missing; each line is then read alone, so quoted '
      'fields must end on their line. Default: refuse.'))
 
 
@@ -41,6 +41,7 @@ def of_flags(args: argparse.Namespace | flags.FlagValues, path: str
   Raises:
     ValueError: if a declaration is not allowed; the message has one line.
   """
+  # Commands that need complete records lack some of the flags.
   given = {name: getattr(args, name) for name, _ in FLAGS
            if getattr(args, name, None) is not None}
   for name in ('header', 'missing_tokens'):
@@ -62,6 +63,7 @@ def separator(path: str, text: str | None) -> str:
   """
   if text is None:
     return '\t' if path.lower().removesuffix('.gz').endswith('.tsv') else ','
+  # Shells pass \t as two characters.
   character = '\t' if text in ('tab', '\\t') else text
   if len(character) != 1:
     raise ValueError(f'--separator must be one character or tab, got {text!r}')

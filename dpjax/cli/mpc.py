@@ -36,6 +36,7 @@ release.
 """
 
 from collections.abc import Sequence
+import functools
 import hashlib
 import json
 import math
@@ -43,7 +44,7 @@ import pathlib
 import secrets
 import tempfile
 import time
-from typing import Any, TypeVar
+from typing import Any
 
 from absl import flags
 import numpy as np
@@ -65,110 +66,127 @@ from dpjax.stats.ecdf_methods import grids
 from dpjax.tables import formats
 from dpjax.tables import reader
 
-_Value = TypeVar('_Value')
 # JAX and SciPy are imported inside functions, so that servers start fast.
 
-_FLAGS = flags.FlagValues()
-
+_RECORDS = flags.FlagValues()
 _INPUT = flags.DEFINE_string(
     'input', None, f'File with a header: {", ".join(reader.FORMATS)}.',
-    flag_values=_FLAGS)
+    _RECORDS)
+_COLUMN = flags.DEFINE_string(
+    'column', None, 'Name of a numeric column.', _RECORDS)
+_LABEL = flags.DEFINE_string(
+    'label', None, 'Name of a column of secret labels 0 and 1. Releases a '
+    'curve for each label, and the area under the ROC curve.', _RECORDS)
+_DEMO = flags.DEFINE_integer(
+    'demo', None, 'Number of synthetic owners, instead of a file.', 1,
+    flag_values=_RECORDS)
 for _name, _text in file_formats.FLAGS:
   # Every owner has one number, so none may be missing.
   if _name not in ('missing_tokens', 'unparsed', 'bad_lines'):
-    flags.DEFINE_string(_name, None, _text, flag_values=_FLAGS)
-_COLUMN = flags.DEFINE_string(
-    'column', None, 'Name of a numeric column.', flag_values=_FLAGS)
-_LABEL = flags.DEFINE_string(
-    'label', None, 'Name of a column of secret labels 0 and 1. Releases a '
-    'curve for each label, and the area under the ROC curve.',
-    flag_values=_FLAGS)
-_DEMO = flags.DEFINE_integer(
-    'demo', None, 'Number of synthetic owners, instead of a file.', 1,
-    flag_values=_FLAGS)
+    flags.DEFINE_string(_name, None, _text, _RECORDS)
+
+_CURVE = flags.FlagValues()
 _LOWER = flags.DEFINE_float(
-    'lower', None, 'Public lower bound of the values.', flag_values=_FLAGS)
+    'lower', None, 'Public lower bound of the values.', flag_values=_CURVE)
 _UPPER = flags.DEFINE_float(
     'upper', None, 'Public upper bound of the values, the last threshold.',
-    flag_values=_FLAGS)
+    flag_values=_CURVE)
 _GRID = flags.DEFINE_enum(
-    'grid', 'uniform', grids.KINDS, 'Spacing of the thresholds.',
-    flag_values=_FLAGS)
+    'grid', 'uniform', grids.KINDS, 'Spacing of the thresholds.', _CURVE)
 _N = flags.DEFINE_integer(
     'num_thresholds', 1024, 'Number N of thresholds of the public grid.', 2,
-    flag_values=_FLAGS)
-_THRESHOLDS = flags.DEFINE_list(
-    'thresholds', [], 'Numbers; each is rounded up to a threshold of the grid, '
-    'at which the curve is evaluated. Default: the whole curve.',
-    flag_values=_FLAGS)
-_EPSILON = flags.DEFINE_float(
-    'epsilon', None, 'Budget of the whole curve.', flag_values=_FLAGS)
-_ADJACENCY = flags.DEFINE_enum(
-    'adjacency', None, [one.value for one in Adjacency], 'Which data sets are '
-    'neighbours. With replace_one, the set of owners who took part is public. '
-    'Otherwise only the servers know it; the set of enrolled owners, the rows '
-    'of the file, is public.', flag_values=_FLAGS)
-_SCHEME = flags.DEFINE_enum('scheme', 'comparison', sorted(schemes.SCHEMES),
-                            'Secret-sharing scheme of the records.',
-                            flag_values=_FLAGS)
-_SERVERS = flags.DEFINE_integer(
-    'servers', 2, 'Number of servers.', 2, flag_values=_FLAGS)
-_COLLUDING = flags.DEFINE_integer(
-    'colluding', 1, 'With outer_product: how many servers may collude, less '
-    'than half of them.', 1, flag_values=_FLAGS)
-_NOISE = flags.DEFINE_enum(
-    'noise', None, NOISES, 'How noise is drawn. Default: joint for the scheme '
-    'comparison, contributions otherwise.', flag_values=_FLAGS)
-_BITS = flags.DEFINE_integer(
-    'value_bits', 32, 'k: counts are modulo 2^k.', 2, flag_values=_FLAGS)
-_MIN_OWNERS = flags.DEFINE_integer(
-    'min_owners', 0, 'Least number of owners for a release; with replace_one '
-    'only.', 0, flag_values=_FLAGS)
-_RELAYS = flags.DEFINE_integer(
-    'relays', 1, 'Number of processes that send for the owners.', 1,
-    flag_values=_FLAGS)
-_STUDY = flags.DEFINE_string(
-    'study', None, 'Folder of the study, with its keys; kept for --resume. '
-    'Default: a temporary folder.', flag_values=_FLAGS)
-_RESUME = flags.DEFINE_bool(
-    'resume', False, 'Restart the servers of --study and query them.',
-    flag_values=_FLAGS)
-_FAULT = flags.DEFINE_enum(
-    'fault', '', ['', *parties.FAULTS], 'A fault to demonstrate: ' +
-    '; '.join(f'{name}: {text}' for name, text in parties.FAULTS.items()),
-    flag_values=_FLAGS)
-_OUTPUT = flags.DEFINE_string(
-    'output', None, 'JSON file for the release.', flag_values=_FLAGS)
-_PLOT = flags.DEFINE_string(
-    'plot', None, 'File for a figure, .svg.', flag_values=_FLAGS)
-_TIMEOUT = flags.DEFINE_float(
-    'timeout', 30.0, 'Seconds after which a silent party is at fault.',
-    flag_values=_FLAGS)
+    flag_values=_CURVE)
+_THRESHOLDS = flags.DEFINE_string(
+    'thresholds', None, 'Numbers; each is rounded up to a threshold of the '
+    'grid, at which the curve is evaluated. Default: the whole curve.', _CURVE)
 _NODES = flags.DEFINE_enum(
     'nodes', None, ['dyadic', 'tree'], 'Which counts get noise: dyadic nodes, '
     'several per threshold (Barczewski, 2025); or nodes of a tree, all '
     'released together, with a sixth of the squared error at N = 1024. '
-    'Default: tree, or dyadic with --thresholds.', flag_values=_FLAGS)
+    'Default: tree, or dyadic with --thresholds.', _CURVE)
+
+_PRIVACY = flags.FlagValues()
+_EPSILON = flags.DEFINE_float(
+    'epsilon', None, 'Budget of the whole curve.', flag_values=_PRIVACY)
+_ADJACENCY = flags.DEFINE_enum(
+    'adjacency', None, [one.value for one in Adjacency], 'Which data sets are '
+    'neighbours. With replace_one, the set of owners who took part is public. '
+    'Otherwise only the servers know it; the set of enrolled owners, the rows '
+    'of the file, is public.', _PRIVACY)
+_NOISE = flags.DEFINE_enum(
+    'noise', None, NOISES, 'How noise is drawn. Default: joint for the scheme '
+    'comparison, contributions otherwise.', _PRIVACY)
+_MIN_OWNERS = flags.DEFINE_integer(
+    'min_owners', 0, 'Least number of owners for a release; with replace_one '
+    'only.', 0, flag_values=_PRIVACY)
+
+_PARTIES = flags.FlagValues()
+_SERVERS = flags.DEFINE_integer(
+    'servers', 2, 'Number of servers.', 2, flag_values=_PARTIES)
+_COLLUDING = flags.DEFINE_integer(
+    'colluding', 1, 'With outer_product: how many servers may collude, less '
+    'than half of them.', 1, flag_values=_PARTIES)
+_SCHEME = flags.DEFINE_enum('scheme', 'comparison', sorted(schemes.SCHEMES),
+                            'Secret-sharing scheme of the records.', _PARTIES)
+_BITS = flags.DEFINE_integer(
+    'value_bits', 32, 'k: counts are modulo 2^k.', 2, flag_values=_PARTIES)
+_RELAYS = flags.DEFINE_integer(
+    'relays', 1, 'Number of processes that send for the owners.', 1,
+    flag_values=_PARTIES)
+_TIMEOUT = flags.DEFINE_float(
+    'timeout', 30.0, 'Seconds after which a silent party is at fault.',
+    flag_values=_PARTIES)
+_STUDY = flags.DEFINE_string(
+    'study', None, 'Folder of the study, with its keys; kept for --resume. '
+    'Default: a temporary folder.', _PARTIES)
+_RESUME = flags.DEFINE_bool(
+    'resume', False, 'Restart the servers of --study and query them.', _PARTIES)
+_FAULT = flags.DEFINE_enum(
+    'fault', '', ['', *parties.FAULTS], 'A fault to demonstrate. ' +
+    ' '.join(f'{name}: {text}.' for name, text in parties.FAULTS.items()),
+    _PARTIES)
 _ROLE = flags.DEFINE_enum(
     'role', 'all', ['all', 'server', 'relay', 'dealer'], 'Run a single party '
-    'of an existing study. Default: all of them.', flag_values=_FLAGS)
+    'of an existing study, or all of them.', _PARTIES)
 _INDEX = flags.DEFINE_integer(
-    'index', 0, 'Number of the server or relay, from 0.', 0, flag_values=_FLAGS)
-shared.add_shared(_FLAGS, 'traceback')
+    'index', 0, 'Number of the server or relay, from 0.', 0,
+    flag_values=_PARTIES)
+
+_FILES = flags.FlagValues()
+_OUTPUT = flags.DEFINE_string(
+    'output', None, 'JSON file for the release.', _FILES)
+_PLOT = flags.DEFINE_string(
+    'plot', None, 'File for a figure, .svg.', _FILES)
+
+_GROUPS = {
+    'The records': _RECORDS,
+    'The curve': _CURVE,
+    'Privacy': _PRIVACY,
+    'The parties': _PARTIES,
+    'Output': _FILES}
+
+_MAIN = (
+    'input column demo lower upper epsilon adjacency servers thresholds '
+    'output').split()
+parse = functools.partial(errors.parse_groups, groups=_GROUPS,
+                          doc=__doc__ or '', main=_MAIN)
 
 
-def _given(flag: flags.FlagHolder[_Value | None]) -> _Value:
-  """Returns the value of a flag; raises ValueError if it is not given."""
-  if flag.value is None:
-    raise ValueError(f'--{flag.name} must be given')
-  return flag.value
+def _required() -> dict[str, object]:
+  """Returns the flags that the command needs, and their values."""
+  if _RESUME.value:
+    return {'study': _STUDY.value, 'output': _OUTPUT.value}
+  of_file = {} if _DEMO.value is not None else {'column': _COLUMN.value}
+  return {'input (or --demo)': _INPUT.value or _DEMO.value, **of_file,
+          **{flag.name: flag.value for flag in (
+              _LOWER, _UPPER, _EPSILON, _ADJACENCY, _OUTPUT)}}
 
 
 def _column(name: str) -> np.ndarray:
   """Returns a numeric column of --input."""
-  path = _given(_INPUT)
+  path = shared.given(_INPUT)
   try:
-    form = file_formats.of_flags(_FLAGS, path)
+    form = file_formats.of_flags(_RECORDS, path)
     return reader.table(path, form).numbers(name, gaps=False)
   except formats.FileError as error:
     raise ValueError(f'{error.fault}: every owner must have one number; '
@@ -177,21 +195,20 @@ def _column(name: str) -> np.ndarray:
 
 def _data() -> tuple[np.ndarray, np.ndarray | None]:
   """Returns the owners' values, and their labels or None."""
-  if (_DEMO.value is None) == (_INPUT.value is None):
-    raise ValueError('either --input or --demo must be given')
+  if _DEMO.value is not None and _INPUT.value is not None:
+    raise ValueError('give one of --input and --demo, not both')
   if _DEMO.value is not None:
+    # Synthetic records may have a public seed.
     rng = np.random.default_rng(0)
     labels = rng.integers(0, 2, _DEMO.value) if _LABEL.value else None
     shares = rng.beta(2.0, 5.0 if labels is None else 6.0 - 3 * labels,
                       _DEMO.value)
-    lower, upper = _given(_LOWER), _given(_UPPER)
+    lower, upper = shared.given(_LOWER), shared.given(_UPPER)
     return lower + (upper - lower) * shares, labels
-  if not _COLUMN.value:
-    raise ValueError('--column must be given')
   labels = _column(_LABEL.value) if _LABEL.value else None
   if labels is not None and not np.isin(labels, [0, 1]).all():
     raise ValueError(f'column {_LABEL.value} must hold labels 0 and 1 only')
-  return _column(_COLUMN.value), (None if labels is None else
+  return _column(shared.given(_COLUMN)), (None if labels is None else
                                   labels.astype(np.int64))
 
 
@@ -216,8 +233,8 @@ def _noisy(adjacency: Adjacency, num_classes: int
 
 def _set_up(study: pathlib.Path) -> Parameters:
   """Creates the study that the flags describe; returns its parameters."""
-  lower, upper, epsilon = map(_given, (_LOWER, _UPPER, _EPSILON))
-  adjacency = Adjacency(_given(_ADJACENCY))
+  lower, upper, epsilon = map(shared.given, (_LOWER, _UPPER, _EPSILON))
+  adjacency = Adjacency(shared.given(_ADJACENCY))
   if _SCHEME.value != 'outer_product' and _COLLUDING.present:
     raise ValueError('--colluding is for outer_product: in other schemes all '
                      'servers but one may collude')
@@ -238,6 +255,7 @@ def _set_up(study: pathlib.Path) -> Parameters:
           'joint' if _SCHEME.value == 'comparison' else 'contributions'),
       value_bits=_BITS.value, num_owners=len(values),
       min_owners=_MIN_OWNERS.value)
+  # Counts are modulo 2^k and must not wrap around.
   costs.check_width(parameters.build_scheme(), len(values),
                     math.sqrt(noising.released_variance(parameters)))
   setup.create(study, parameters, grid.bins(values), labels, _RELAYS.value)
@@ -270,10 +288,8 @@ def _ask(study: pathlib.Path, parameters: Parameters, wrong: list[str],
 
   points = None
   if _THRESHOLDS.value:
-    try:
-      values = np.array([float(text) for text in _THRESHOLDS.value])
-    except ValueError:
-      raise ValueError('--thresholds must be numbers') from None
+    values = np.array(
+        shared.numbers('thresholds', _THRESHOLDS.value, float))
     points = np.unique(
         mpc_answers.grid_of(parameters).bins(values)).astype(np.int64)
   start = time.monotonic()
@@ -319,6 +335,7 @@ def _run(study: pathlib.Path) -> dict[str, Any]:
     running.start_servers(parameters, _FAULT.value)
     seconds['start'] = time.monotonic() - start
     start = time.monotonic()
+    # Resumed servers have all messages on disk.
     if not _RESUME.value:
       wrong = _collect(study, parameters, running)
     seconds['owners'] = time.monotonic() - start
@@ -328,31 +345,13 @@ def _run(study: pathlib.Path) -> dict[str, Any]:
   return release
 
 
-def _draw(release: dict[str, Any], path: str, digest: str) -> None:
-  """Draws the noisy and the smoothed ranks against the thresholds."""
-  from dpjax.report import plots
-  drawn, axes = plots.new(height=3.4)
-  ax, x = axes[0][0], release['thresholds']
-  for label, lines in (('noisy', 'noisy_ranks'), ('smoothed', 'ranks')):
-    for number, line in enumerate(release.get(lines, [])):
-      ax.step(x, line, where='post', label=label if len(
-          release[lines]) == 1 else f'{label}, class {number}', linewidth=1.0)
-  ax.set_xlabel('threshold')
-  ax.set_ylabel('records up to it')
-  ax.legend()
-  plots.save(drawn, path, digest=digest)
-
-
-def parse(argv: Sequence[str]) -> list[str]:
-  """Parses the flags of a command line; returns the other words."""
-  return errors.parse_groups(argv, {'Flags': _FLAGS}, doc=__doc__)
-
-
 def main(argv: Sequence[str]) -> int:
   """Runs the study, or one party with --role; returns the exit status."""
   errors.check_no_arguments(argv)
+  # Without it each party would fail by itself.
   errors.check_extra('cryptography', 'mpc', 'studies of several parties')
   if _ROLE.value != 'all':
+    shared.check_given({'study': _STUDY.value})
     study = pathlib.Path(_STUDY.value or '')
     if _ROLE.value == 'server':
       return parties.serve(study, _INDEX.value, _TIMEOUT.value, _EPSILON.value)
@@ -360,39 +359,23 @@ def main(argv: Sequence[str]) -> int:
       return parties.relay(study, f'owners{_INDEX.value}', _TIMEOUT.value,
                            _FAULT.value)
     return parties.deal(study, _TIMEOUT.value)
-  if not _OUTPUT.value:
-    raise ValueError('--output must be given')
+  shared.check_given(_required())
   errors.check_outputs(
       {'output': _OUTPUT.value, 'plot': _PLOT.value},
       inputs={'input': _INPUT.value},
       kept={'--study': _STUDY.value} if _STUDY.value else {})
-  errors.check_file(_OUTPUT.value)
+  # Noise is drawn once, so the answer must not get lost.
+  output = shared.given(_OUTPUT)
+  errors.check_output('output', output)
   if _PLOT.value:
     errors.check_figure(_PLOT.value)
-  if _RESUME.value and not _STUDY.value:
-    raise ValueError('--resume needs --study')
+  # Without --study, keys are removed with the folder.
   with tempfile.TemporaryDirectory() as scratch:
     release = _run(pathlib.Path(_STUDY.value or f'{scratch}/study').resolve())
   text = json.dumps(release, indent=1, allow_nan=False).encode() + b'\n'
-  files.replace(_OUTPUT.value, text)
+  files.replace(output, text)
+  from dpjax.cli import mpc_answers
   if _PLOT.value:
-    _draw(release, _PLOT.value, hashlib.sha256(text).hexdigest())
-  return _print_summary(release)
-
-
-def _print_summary(release: dict[str, Any]) -> int:
-  """Prints a summary of the release; returns the exit status."""
-  guarantee = release['guarantee']
-  print(f'{len(release["thresholds"])} thresholds, epsilon '
-        f'{guarantee["epsilon"]:g}, {guarantee["adjacency"]}, standard '
-        f'deviation {guarantee["standard_deviation"]:.4g}')
-  if 'num_records' in release:
-    print(f'{release["num_records"]} of '
-          f'{release["parameters"]["num_owners"]} owners')
-  for name, refused in release.get('refused', {}).items():
-    for refusal in refused:
-      print(f'{name} refused {refusal["party"]}, {refusal["times"]} times: '
-            f'{refusal["reason"]}')
-  for text in release['faults']:
-    print(f'at fault: {text}')
+    mpc_answers.draw(release, _PLOT.value, hashlib.sha256(text).hexdigest())
+  mpc_answers.print_summary(release)
   return 0

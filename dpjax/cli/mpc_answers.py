@@ -2,6 +2,7 @@
 
 import math
 import pathlib
+from typing import Any
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from dpjax.mpc.parties import noising
 from dpjax.mpc.parties.channel import Kind
 from dpjax.mpc.parties.parameters import Parameters
 from dpjax.privacy.adjacency import Adjacency
+from dpjax.report import plots
 from dpjax.stats.ecdf_methods import dyadic_calibration
 from dpjax.stats.ecdf_methods import grids
 from dpjax.stats.ecdf_methods import hierarchy
@@ -34,12 +36,14 @@ def sensitivity(num_thresholds: int, adjacency: Adjacency,
         known_last_row=known)
     alone = adjacency is Adjacency.REPLACE_ONE and num_classes == 1
     worst = least_sensitivity(adjacency, alone)
+    # A changed label moves a record to the other curve.
     if adjacency is Adjacency.REPLACE_ONE and num_classes == 2:
       worst = max(worst, 2 * least_sensitivity(
           Adjacency.ADD_OR_REMOVE_ONE, False))
     if math.isfinite(worst):
       rows = num_thresholds - alone
       levels = dyadic_calibration.num_levels(rows) - (not root)
+      # Up to a factor, the variance of a sum of `levels` nodes.
       options.append((levels * worst**2, round(worst), root))
   return min(options)[1:]
 
@@ -111,6 +115,7 @@ def smooth(parameters: Parameters, answer: client.Answer) -> np.ndarray:
 
   rows = noising.num_rows(parameters)
   variances = np.ones(dyadic_calibration.num_levels(rows))
+  # Without `root` the node of all thresholds has no noise.
   variances[-1] = parameters.root or rows == 1
   end = 'at_most' if rows < parameters.num_thresholds else 'free'
   with jax.enable_x64(True):
@@ -208,3 +213,34 @@ def guarantee(parameters: Parameters) -> dict[str, object]:
       'trust': 'servers follow the protocol' + (
           '; the dealer colludes with none of them'
           if parameters.noise == 'joint' else '')}
+
+
+def draw(release: dict[str, Any], path: str, digest: str) -> None:
+  """Draws the noisy and the smoothed ranks against the thresholds."""
+  drawn, axes = plots.new(height=3.4)
+  ax, x = axes[0][0], release['thresholds']
+  for label, lines in (('noisy', 'noisy_ranks'), ('smoothed', 'ranks')):
+    for number, line in enumerate(release.get(lines, [])):
+      ax.step(x, line, where='post', label=label if len(
+          release[lines]) == 1 else f'{label}, class {number}', linewidth=1.0)
+  ax.set_xlabel('threshold')
+  ax.set_ylabel('records up to it')
+  ax.legend()
+  plots.save(drawn, path, digest=digest)
+
+
+def print_summary(release: dict[str, Any]) -> None:
+  """Prints a summary of the content of --output."""
+  guarantee = release['guarantee']
+  print(f'{len(release["thresholds"])} thresholds, epsilon '
+        f'{guarantee["epsilon"]:g}, {guarantee["adjacency"]}, standard '
+        f'deviation {guarantee["standard_deviation"]:.4g}')
+  if 'num_records' in release:
+    print(f'{release["num_records"]} of '
+          f'{release["parameters"]["num_owners"]} owners')
+  for name, refused in release.get('refused', {}).items():
+    for refusal in refused:
+      print(f'{name} refused {refusal["party"]}, {refusal["times"]} times: '
+            f'{refusal["reason"]}')
+  for text in release['faults']:
+    print(f'at fault: {text}')

@@ -38,11 +38,7 @@ FAULTS = {
 
 def change(fault: str) -> owners.Change | None:
   """Returns how a faulty relay changes its first owners' entries, or None."""
-  head = enrolment.ENTRY_BYTES
-
-  def named(owner: int, sealed: bytes) -> bytes:
-    return enrolment.entry(owner, sealed)
-
+  head, named = enrolment.ENTRY_BYTES, enrolment.entry
   changes = {
       'repeat': lambda owner, entry: 2 * entry,
       'truncate': lambda owner, entry: named(owner, entry[head:-1]),
@@ -89,6 +85,7 @@ def relay(study: pathlib.Path, name: str, timeout: float, fault: str) -> int:
   if marker.exists():
     raise ValueError(f'{name} has sent before: new shares would not match '
                      'those that servers have')
+  # Marked first, so that a crash does not lead to second shares.
   marker.touch()
   secrets = setup.owners(study, name)
   report = owners.send(
@@ -137,6 +134,7 @@ class Processes:
       Fault: of a server that does not start, with its error message.
     """
     for index, name in enumerate(parameters.servers):
+      # An old address would look like a server that listens.
       (self.study / 'addresses' / name).unlink(missing_ok=True)
       wrong = fault == 'parameters' and index == len(parameters.servers) - 1
       self.start(name, 'server', f'--index={index}',
@@ -189,6 +187,7 @@ class Processes:
     return self
 
   def __exit__(self, *_: object) -> None:
+    # All are told to end before any is waited for.
     for process in self.running.values():
       process.terminate()
     for process in self.running.values():

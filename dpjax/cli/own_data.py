@@ -6,6 +6,7 @@ import sys
 from absl import flags
 
 from dpjax.cli import file_formats
+from dpjax.cli import flags as shared
 from dpjax.cli import schema as schemas
 from dpjax.data import schema_files
 from dpjax.data import user_tables
@@ -14,24 +15,24 @@ FLAGS = flags.FlagValues()
 """The flags of this module; a command adds them to its own."""
 
 _LABEL = flags.DEFINE_string(
-    'label', None, 'Column of the class.', flag_values=FLAGS)
+    'label', None, 'Column of the class.', FLAGS)
 _CLASSES = flags.DEFINE_string(
-    'classes', None, 'Public values of --label, as "0|1".', flag_values=FLAGS)
+    'classes', None, 'Public values of --label, as "0|1".', FLAGS)
 _BOUNDS = flags.DEFINE_string(
     'bounds', None, 'Numeric columns with public bounds in the '
     'unit of the file, as "age=18:90,income=0:200000". Other numbers are '
     'clipped to them; a missing number counts as the middle, and one more '
-    'feature marks it.', flag_values=FLAGS)
+    'feature marks it.', FLAGS)
 _CATEGORIES = flags.DEFINE_string(
     'categories', None, 'Categorical columns with public values, '
     'as "sex=F|M,region=north|south". Any other value, or none, is "other".',
-    flag_values=FLAGS)
+    FLAGS)
 _SCHEMA = flags.DEFINE_string(
     'schema', None, 'JSON file with all of these declarations; '
-    'dpjax schema drafts one.', flag_values=FLAGS)
+    'dpjax schema drafts one.', FLAGS)
 _SEPARATOR = flags.DEFINE_string(
     'separator', None, 'One character between fields, or tab. '
-    'Default: a comma, a tab for .tsv.', flag_values=FLAGS)
+    'Default: a comma, a tab for .tsv.', FLAGS)
 
 _NOTE = (
     'note: epsilon covers the parameters; n, bounds, categories and classes '
@@ -44,8 +45,7 @@ def schema(dataset: str) -> str | None:
   """Returns the schema that the flags declare; None for a built-in data set.
 
   Raises:
-    ValueError, OSError: if flags are missing or contradict each other; a
-      message of one line.
+    ValueError, OSError: if flags contradict each other; a message of one line.
   """
   inline = {flag.name: flag.value for flag in (
       _LABEL, _CLASSES, _BOUNDS, _CATEGORIES)}
@@ -56,24 +56,30 @@ def schema(dataset: str) -> str | None:
       raise ValueError(f'--{name} needs your own CSV file: give its path as '
                        f'--dataset, not {dataset!r}')
     return None
+  # Declarations in two places could contradict each other.
   if _SCHEMA.value is not None:
     given += ['separator'] if _SEPARATOR.value is not None else []
     if given:
       raise ValueError(f'--schema replaces --{given[0]}: give only one of '
                        'them')
     return schemas.read(_SCHEMA.value)
-  if _LABEL.value is None or _CLASSES.value is None or (
-      _BOUNDS.value is None and _CATEGORIES.value is None):
-    raise ValueError(
-        f'{dataset} needs --label, --classes and --bounds or --categories, all '
-        'public; or --schema, which dpjax schema drafts')
   return schema_files.of_parts(
-      label=_LABEL.value, classes=_CLASSES.value.split('|'),
+      label=shared.given(_LABEL), classes=shared.given(_CLASSES).split('|'),
       bounds={name: _range(name, text)
               for name, text in _parts('bounds', _BOUNDS.value).items()},
       categories={name: text.split('|') for name, text in _parts(
           'categories', _CATEGORIES.value).items()},
       separator=file_formats.separator(dataset, _SEPARATOR.value))
+
+
+def required(dataset: str) -> dict[str, str | None]:
+  """Returns the flags that a file needs, and their values."""
+  # The schema of a built-in data set is public already.
+  if _SCHEMA.value is not None or not user_tables.is_path(dataset):
+    return {}
+  return {'label': _LABEL.value, 'classes': _CLASSES.value,
+          'bounds or --categories (or --schema for all)':
+          _BOUNDS.value or _CATEGORIES.value}
 
 
 def say_what_is_public() -> None:
@@ -85,6 +91,7 @@ def _parts(flag: str, text: str | None) -> Mapping[str, str]:
   """Returns the declaration of each column: "a=1,b=2" is {a: 1, b: 2}."""
   parts = {}
   for part in (text or '').split(',') if text is not None else []:
+    # The name of a column may have a sign, too.
     name, sign, value = part.strip().rpartition('=')
     if not (name and sign and value):
       raise ValueError(f'--{flag} must be COLUMN=... separated by commas, got '

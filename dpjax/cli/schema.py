@@ -24,6 +24,7 @@ from typing import Any
 
 from dpjax.cli import errors
 from dpjax.cli import file_formats
+from dpjax.cli import flags as shared
 from dpjax.data import drafts
 from dpjax.data import schema_files
 from dpjax.data import tabular
@@ -45,12 +46,9 @@ _WRITTEN = tuple(flag for flag in file_formats.FLAGS if flag[0] != 'bad_lines')
 
 def parse(argv: Sequence[str]) -> argparse.Namespace:
   """Parses the flags of a command line."""
-  parser = errors.ArgumentParser(
-      description=__doc__, allow_abbrev=False, conflict_handler='resolve',
-      formatter_class=argparse.RawDescriptionHelpFormatter)
-  for name, text in (*_FLAGS, *_WRITTEN):
-    parser.add_argument(f'--{name}', help=text)
-  return parser.parse_args(list(argv[1:]))
+  return errors.parse_texts(
+      argv, {'Files': dict(_FLAGS), 'How the file is written': dict(_WRITTEN)},
+      doc=__doc__ or '')
 
 
 def read(path: str) -> str:
@@ -78,12 +76,14 @@ def _text(schema: Mapping[str, Any]) -> str:
 def _draft(path: pathlib.Path, output: pathlib.Path, *, label: str,
            form: Format) -> None:
   """Writes a draft of a schema; never overwrites a file."""
+  # A reviewed schema is work by hand.
   if output.exists():
     raise ValueError(f'{output} exists already and may have been reviewed; '
                      'it is not overwritten')
   errors.check_file(str(output))
   draft = drafts.draft(path, label=label, form=form)
   output.parent.mkdir(parents=True, exist_ok=True)
+  # The draft holds values of records.
   files.replace(output, _text(draft.schema).encode(), mode=0o600)
   for name, reason in draft.left_out.items():
     print(f'left out: column {name!r}, because {reason}', file=sys.stderr)
@@ -96,6 +96,7 @@ def _check(path: pathlib.Path, text: str) -> None:
   """Prints how many values of a file lie outside a schema; private."""
   user = schema_files.parse(text)
   table = reader.table(path, user.form)
+  # Refuses what training would refuse.
   width = tabular.encode(table, user.schema).x.shape[1]
   print(f'{path}: {table.num_records} records, {width} features, '
         f'{user.num_classes} classes. The counts below are exact, hence '
@@ -106,19 +107,20 @@ def _check(path: pathlib.Path, text: str) -> None:
 
 def main(args: argparse.Namespace) -> int:
   """Runs the command; returns the exit status."""
-  if not args.dataset:
-    raise ValueError('--dataset must be given: the path of a file')
-  path = user_tables.find(args.dataset)
-  if (args.schema is None) == (args.output is None):
+  if not args.schema:
+    shared.check_given(
+        {name: getattr(args, name) for name in ('dataset', 'label', 'output')},
+        why=' for a draft, or --dataset and --schema for a check')
+  shared.check_given({'dataset': args.dataset})
+  if args.schema and args.output:
     raise ValueError('give --output for a draft, or --schema for a check')
+  path = user_tables.find(args.dataset)
   written = [name for name, _ in _WRITTEN if getattr(args, name) is not None]
-  if args.schema is not None and written:
+  if args.schema and written:
     raise ValueError(f'--{written[0]} is for a draft: a schema says how its '
                      'file is written')
-  if args.schema is not None:
+  if args.schema:
     _check(path, read(args.schema))
-  elif args.label is None:
-    raise ValueError('--label must be given: the column of the class')
   else:
     _draft(path, pathlib.Path(args.output), label=args.label,
            form=file_formats.of_flags(args, args.dataset))

@@ -36,15 +36,14 @@ against anyone who guesses the seed, and its summary says so. falls_short in
 summary.json lists further differences between the run and the mechanism that
 epsilon is proven for.
 
---num_devices=all divides every batch among the devices of the machine. To use
-several machines, run the same command on each with
---coordinator_address=HOST:PORT --num_processes=N and a --process_id from 0, or
-with --distributed under Slurm. Batches, noise and results equal those of one
-device up to rounding.
+--num_devices=all divides every batch among the devices of the machine; for
+several machines see --helpfull. Results equal those of one device up to
+rounding.
 """
 
 from collections.abc import Sequence
 import dataclasses
+import functools
 import itertools
 import pathlib
 from typing import Any
@@ -101,15 +100,15 @@ def _define(setting: settings.Setting) -> flags.FlagHolder[Any]:
     if default is not None:
       default = (','.join(map(str, default)) if setting.kind is tuple
                  else f'{default:g}')
-    return flags.DEFINE_string(name, default, text, flag_values=table)
+    return flags.DEFINE_string(name, default, text, table)
   if setting.kind is bool:
-    return flags.DEFINE_bool(name, default, text, flag_values=table)
+    return flags.DEFINE_bool(name, default, text, table)
   if setting.kind is int:
     return flags.DEFINE_integer(name, default, text, flag_values=table)
   if setting.kind is float:
     return flags.DEFINE_float(name, default, text, flag_values=table)
   # `settings.check` refuses other than the choices, and suggests one.
-  return flags.DEFINE_string(name, default, text, flag_values=table)
+  return flags.DEFINE_string(name, default, text, table)
 
 
 _FLAGS = {name: _define(setting) for name, setting in _SETTINGS.items()
@@ -129,15 +128,13 @@ _GROUPS: shared.Groups = {
     'Optimiser': _TABLES[options.OPTIMISER],
     'Machine': _TABLES[options.MACHINE],
     'Several devices or machines': devices.FLAGS,
-    'Output': shared.add_shared(flags.FlagValues(), 'output_dir', 'traceback')}
+    'Output': shared.add_shared(flags.FlagValues(), 'output_dir')}
 # The flags that --help shows.
-_MAIN = ('dataset', 'data_dir', 'method', 'epsilon', 'delta', 'num_steps',
-         'batch_size', 'learning_rate', 'seed', 'output_dir')
-
-
-def parse(argv: Sequence[str]) -> list[str]:
-  """Parses the flags of a command line; returns the other words."""
-  return errors.parse_groups(argv, _GROUPS, doc=__doc__, main=_MAIN)
+_MAIN = (
+    'dataset data_dir method epsilon delta num_steps batch_size '
+    'learning_rate seed output_dir').split()
+parse = functools.partial(errors.parse_groups, groups=_GROUPS,
+                          doc=__doc__ or '', main=_MAIN)
 
 
 def _swept(name: str) -> list[Any]:
@@ -146,6 +143,7 @@ def _swept(name: str) -> list[Any]:
   if text is None:
     return [None]
   values = shared.numbers(name, text, _SETTINGS[name].kind)
+  # Two runs of one value would be written to one folder.
   if len(set(values)) < len(values):
     raise ValueError(f'--{name} must not repeat a value, got {text!r}')
   return values
@@ -172,6 +170,7 @@ def _configs() -> list[TrainingConfig]:
     text = _FLAGS[name].value
     values[name] = None if text is None else tuple(
         shared.numbers(name, text, int))
+  # The schema is an option: with another, the run is another.
   values['schema'] = own_data.schema(values['dataset'])
   noise = values.pop('noise')
   configs = [
@@ -190,6 +189,7 @@ def _folders(configs: Sequence[TrainingConfig],
   root = pathlib.Path(output_dir)
   if len(configs) == 1:
     return [root]
+  # Folders are named by what differs between the runs.
   varying = [name for name in _SWEPT
              if len({getattr(config, name) for config in configs}) > 1]
   return [root / ','.join(f'{name}={getattr(config, name)}'
@@ -198,9 +198,10 @@ def _folders(configs: Sequence[TrainingConfig],
 
 def _groups(
     configs: Sequence[TrainingConfig],
-    output_dir: str) -> list[tuple[Sequence, pathlib.Path]]:
+    output_dir: str) -> list[tuple[Sequence[TrainingConfig], pathlib.Path]]:
   """Returns groups of runs trained together, and their checkpoint folders."""
   groups = grouping.groups(configs, interrupted.BATCHED)
+  # Checkpoints of a group are named after its first run.
   root = str(pathlib.Path(output_dir) / interrupted.FOLDER)
   return list(zip(groups, _folders([group[0] for group in groups], root),
                   strict=True))
@@ -225,20 +226,23 @@ def _table(all_summaries: Sequence[dict[str, Any]]) -> str:
 def main(argv: Sequence[str]) -> int:
   """Trains the runs that the flags ask for; returns the exit status."""
   errors.check_no_arguments(argv)
-  if not shared.OUTPUT_DIR.value:
-    raise ValueError('--output_dir must be given')
+  shared.check_given({'output_dir': shared.OUTPUT_DIR.value,
+                      **own_data.required(_FLAGS['dataset'].value)})
+  output_dir = shared.given(shared.OUTPUT_DIR)
+  # All runs are checked before the first spends epsilon.
   configs = _configs()
-  errors.check_folder(shared.OUTPUT_DIR.value)
-  folders = _folders(configs, shared.OUTPUT_DIR.value)
+  errors.check_folder(output_dir)
+  folders = _folders(configs, output_dir)
+  # JAX must know of other processes before it first computes.
   devices.start()
   with devices.first_speaks():
     summaries_by_config = running.run(
-        _groups(configs, shared.OUTPUT_DIR.value),
+        _groups(configs, output_dir),
         dict(zip(configs, folders, strict=True)),
         data_dir=shared.DATA_DIR.value, mesh=devices.mesh(),
         checkpoint_seconds=_CHECKPOINT_SECONDS.value)
     print(_table([summaries_by_config[config] for config in configs]), end='')
-    print(f'written to {shared.OUTPUT_DIR.value}')
+    print(f'written to {output_dir}')
     print(summaries.not_to_publish(configs))
     if configs[0].schema is not None:
       own_data.say_what_is_public()

@@ -71,7 +71,7 @@ class JointNoise:
         raise ValueError(f'{name} must be at most 64')
 
   @property
-  def reach(self) -> int:
+  def output_bound(self) -> int:
     """Returns a number that a geometric one reaches with probability < 2^-64.
     """
     # P(D >= g) is e^(-g / scale); the last 1 covers rounding of floats.
@@ -81,13 +81,13 @@ class JointNoise:
   def num_digits(self) -> int:
     """Returns J, the fewest digits for which a base of 32 suffices."""
     # Without 1e-9, rounding could carry log_32(32^J) = J up to J + 1.
-    return math.ceil(math.log(self.reach, _LARGEST_BASE) - 1e-9)
+    return math.ceil(math.log(self.output_bound, _LARGEST_BASE) - 1e-9)
 
   @property
   def base(self) -> int:
-    """Returns B, the smallest base with B^J >= `reach`."""
+    """Returns B, the smallest base with B^J >= `output_bound`."""
     base = 2
-    while base**self.num_digits < self.reach:
+    while base**self.num_digits < self.output_bound:
       base += 1
     return base
 

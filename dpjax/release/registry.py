@@ -86,8 +86,10 @@ def plan(query: Query) -> AnyPlan:
            if not parameter.common and getattr(query, name) not in (None, ())}
   if missing := [name for name in statistic.needs if name not in given]:
     raise ValueError(f'{query.statistic} needs {", ".join(missing)}')
-  for name in sorted(given - {*statistic.needs, *statistic.takes}):
-    raise ValueError(f'{query.statistic} takes no {name}')
+  own = (*statistic.needs, *statistic.takes)
+  for name in sorted(given - {*own}):
+    raise ValueError(f'{query.statistic} takes no {name}; its parameters are '
+                     f'{", ".join(own) or "the common ones only"}')
   return statistic.plan(query)
 
 

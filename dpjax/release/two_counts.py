@@ -62,7 +62,7 @@ def interval(positive: int, other: int, noise: Noise,
 
   def end(first: int, second: int) -> float:
     return LowerEnd(seen=(first, second), sizes=sizes, noise=noise, alpha=alpha,
-                    reach=noise_width).search()
+                    noise_bound=noise_width).search()
 
   return end(positive, other), 1 - end(other, positive)
 
@@ -76,13 +76,13 @@ class LowerEnd:
     sizes: the least and the largest n.
     noise: distribution of z and of y.
     alpha: level of the test; p is rejected if g <= alpha for all n.
-    reach: h of step 4, the half-width of z + y.
+    noise_bound: h of step 4, the half-width of z + y.
   """
   seen: tuple[int, int]
   sizes: tuple[int, int]
   noise: Noise
   alpha: float
-  reach: float
+  noise_bound: float
 
   @functools.cached_property
   def estimate(self) -> float:
@@ -144,7 +144,7 @@ class LowerEnd:
     """Returns a bound of g(p, n) for p in [p1, p2] and n in a block."""
     gap = most - least
     shift = math.sqrt(gap * math.log(1 / _ETA) / 2)
-    apart = (p2 - p1) * max(0.0, sum(self.seen) - most + self.reach)
+    apart = (p2 - p1) * max(0.0, sum(self.seen) - most + self.noise_bound)
     # Step 4, solved for the binomial count plus (1 - p1) z - p1 y.
     above = (self.seen[0] + p1 * (most - sum(self.seen)) - apart - shift)
     middle, spread = most * p2, math.sqrt(most * p2 * (1 - p2))

@@ -43,6 +43,9 @@ from dpjax.typing import Params, PRNGKey
 # Most float32 values held at once by all runs together: 512 MiB.
 _MAX_PARALLEL_VALUES = 2**27
 
+OnPlans = Callable[[list[tuple[TrainingConfig, TrainingPlan]]], None]
+"""Called with all runs and their plans before the first step of training."""
+
 
 class TrainingResult(NamedTuple):
   """Result of one finished run.
@@ -186,8 +189,7 @@ def num_available(config: TrainingConfig, dataset: building.Dataset) -> int:
 def train(
     configs: Sequence[TrainingConfig], *, data_dir: str | None = None,
     dataset: building.Dataset | None = None,
-    on_plans: Callable[[list[tuple[TrainingConfig, TrainingPlan]]],
-                       None] | None = None,
+    on_plans: OnPlans | None = None,
     on_progress: Callable[[int, int], None] | None = None,
     mesh: jax.sharding.Mesh | None = None,
     checkpoints: Checkpoints | None = None,

@@ -72,7 +72,11 @@ def named(name: str, data_dir: str | None = None) -> Distribution:
     return _inverted(name, functools.partial(
         _lognormal, zero_prob, location, scale, unit, upper), upper)
   kind, *numbers = name.split('_')
-  errors.check_choice('first word of the distribution', kind, ('beta', 'mixed'))
+  if kind not in ('beta', 'mixed'):
+    names = ('beta_2_5', 'mixed_0.5_0.1', *series.SERIES, *_SURROGATES)
+    raise ValueError(
+        f'distribution must be one such as {", ".join(names)}, or a column as '
+        f'file.csv:COLUMN; got {name!r}{errors.did_you_mean(name, names)}')
   try:
     first, second = map(float, numbers)
   except ValueError:

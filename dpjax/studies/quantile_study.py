@@ -80,9 +80,9 @@ class Setting:
   """One line of the results table.
 
   Attributes:
-    law: name of the distribution, or file:column; a column of saved files.
+    distribution: name of the distribution, or file:column.
     method: one of `METHODS`.
-    num_orders: number of quantile levels, m.
+    num_levels: number of quantile levels, m.
     num_examples: n.
     epsilon: privacy budget of all levels together.
     sigma: standard deviation of noise that separates records; NaN if there is
@@ -94,9 +94,9 @@ class Setting:
     seed: seed of data and noise.
     variant: the options that the method reads.
   """
-  law: str
+  distribution: str
   method: str
-  num_orders: int
+  num_levels: int
   num_examples: int
   epsilon: float
   sigma: float
@@ -110,7 +110,7 @@ class Setting:
   @property
   def probs(self) -> np.ndarray:
     """Returns the quantile levels [m], evenly spread from first to last."""
-    fractions = np.arange(1, self.num_orders + 1) / (self.num_orders + 1)
+    fractions = np.arange(1, self.num_levels + 1) / (self.num_levels + 1)
     return self.first + (self.last - self.first) * fractions
 
   @property
@@ -192,7 +192,7 @@ def distribution_of(name: str, data_dir: str | None = None, *,
 
 
 def settings(options: Options, *, distributions: Sequence[str],
-             methods: Sequence[str], num_orders: Sequence[int],
+             methods: Sequence[str], num_levels: Sequence[int],
              sizes: Sequence[int], epsilons: Sequence[float],
              sigmas: Sequence[float], **shared: Any) -> list[Setting]:
   """Returns all combinations as settings, without duplicates.
@@ -203,7 +203,7 @@ def settings(options: Options, *, distributions: Sequence[str],
     options: options of the methods.
     distributions: names, see `distribution_of`.
     methods: some of `METHODS`.
-    num_orders: numbers of quantile levels.
+    num_levels: numbers of quantile levels.
     sizes: numbers of records, n.
     epsilons: privacy budgets.
     sigmas: standard deviations of the noise that separates records.
@@ -211,7 +211,7 @@ def settings(options: Options, *, distributions: Sequence[str],
   """
   distinct: dict[tuple[str, ...], Setting] = {}
   for distribution, method, count, size, epsilon in itertools.product(
-      distributions, methods, num_orders, sizes, epsilons):
+      distributions, methods, num_levels, sizes, epsilons):
     errors.check_choice('method', method, METHODS)
     name = _MAKERS[method][1] if method in _MAKERS else ''
     variant = f'{name}={getattr(options, name)}' if name else ''
@@ -221,9 +221,9 @@ def settings(options: Options, *, distributions: Sequence[str],
     # Methods that add no noise to records have one setting, with sigma NaN.
     for sigma in (sigmas if method in _SMOOTHED else ()) or (math.nan,):
       setting = Setting(
-          law=distribution, method=method, num_orders=count, num_examples=size,
-          epsilon=math.inf if method == 'emp' else epsilon, sigma=sigma,
-          variant=variant, **shared)
+          distribution=distribution, method=method, num_levels=count,
+          num_examples=size, sigma=sigma, variant=variant,
+          epsilon=math.inf if method == 'emp' else epsilon, **shared)
       distinct.setdefault(tuple(setting.cells), setting)
   return list(distinct.values())
 
@@ -233,7 +233,7 @@ def asked(setting: Setting, distribution: Distribution,
   """Returns the sampler of a setting; raises ValueError if it is not allowed.
   """
   errors.check_at_least('repetitions', setting.repetitions, 2)
-  errors.check_at_least('num_orders', setting.num_orders, 1)
+  errors.check_at_least('num_levels', setting.num_levels, 1)
   errors.check_at_least('num_examples', setting.num_examples, 1)
   if not 0 <= setting.first < setting.last <= 1:
     raise ValueError('quantile levels must lie within [0, 1], got '
@@ -250,10 +250,10 @@ def asked(setting: Setting, distribution: Distribution,
 
 def caution(setting: Setting) -> str:
   """Returns a warning if the errors of a setting will be too large, else ''."""
-  if setting.method == 'ind' and setting.num_orders > 100:
+  if setting.method == 'ind' and setting.num_levels > 100:
     return 'each level has less than a hundredth of epsilon'
   if setting.method in ('joint', 'inverse', *_SMOOTHED) and (
-      setting.num_orders > api.joint_limit(
+      setting.num_levels > api.joint_limit(
           setting.num_examples, epsilon=setting.epsilon,
           adjacency=Adjacency(setting.adjacency))):
     return 'with so many levels, answers may lie far outside of the records'
@@ -264,12 +264,12 @@ def run(wanted: Sequence[Setting], distributions: Mapping[str, Distribution],
         options: Options) -> Iterator[tuple[Setting, dict[str, float]]]:
   """Yields settings with their errors; checks all settings before the first."""
   # All samplers are made first, so that bad settings raise before any work.
-  samplers = [asked(setting, distributions[setting.law], options)
+  samplers = [asked(setting, distributions[setting.distribution], options)
               for setting in wanted]
   for setting, sampler in zip(wanted, samplers, strict=True):
     start = time.perf_counter()
     measured = quantile_trials.measure(
-        distributions[setting.law], setting.probs, sampler,
+        distributions[setting.distribution], setting.probs, sampler,
         method=f'{setting.method}/{setting.variant}/{setting.sigma}',
         num_examples=setting.num_examples, repetitions=setting.repetitions,
         seed=setting.seed)

@@ -6,12 +6,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dpjax.papers import algorithm_8
 from dpjax.privacy import accounting
 from dpjax.privacy import blocks
 from dpjax.privacy.adjacency import Adjacency
 from experiments import papers
 from experiments.methods.attacks import mixtures
+from experiments.methods.training import algorithm_8
 from experiments.unsound import constants
 from experiments.unsound import laws
 from experiments.unsound import sweep

@@ -16,9 +16,9 @@ from dpjax.audit import empirical
 from dpjax.data import registry
 from dpjax.data import splits
 from dpjax.lipschitz import losses
-from dpjax.papers import algorithm_8
 from dpjax.train import evaluate
 from dpjax.typing import Array, Batch, PRNGKey
+from experiments.methods.training import algorithm_8
 
 _WIDTH = 8
 _PARALLEL = 100

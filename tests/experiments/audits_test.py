@@ -152,7 +152,7 @@ def test_objects_of_a_file(file, name, said, verdict):
 
 
 @pytest.mark.parametrize('name, message', [
-    ('nothing', "unknown target 'nothing': one of .*laplace"),
+    ('nothing', "unknown target 'nothing': it must be one of"),
     ('{file}:missing', 'has no missing'),
     ('{file}:EPSILON', 'neither a mechanism'), ('{file}:Demanding', 'neither a mech'),
     ('no.such.module:x', 'No module named'),

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from dpjax.audit import empirical
-from dpjax.papers import algorithm_8
 from dpjax.privacy import accounting
 from dpjax.privacy.adjacency import Adjacency
+from experiments.methods.training import algorithm_8
 from experiments.unsound import attack
 from experiments.unsound import run
 from experiments.unsound import sweep

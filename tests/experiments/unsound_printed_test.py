@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from dpjax.lipschitz import losses
-from dpjax.papers import algorithm_8
 from dpjax.privacy import accounting
 from dpjax.privacy.adjacency import Adjacency
+from experiments.methods.training import algorithm_8
 from experiments.unsound import constants
 from experiments.unsound import laws
 

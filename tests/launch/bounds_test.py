@@ -149,7 +149,7 @@ def test_figure(call, tmp_path):
   ({'model': 'shares'}, "model must be one of share; got 'shares'"),
   ({'n': None}, '--n must be given'), ({'n': 'ten'}, '--n must be numbers'),
   ({'n': '0'}, '--n must be whole'), ({'n': '1.5'}, '--n must be whole'),
-  ({'n': 'inf'}, '--n must be whole'), ({'epsilon': None}, 'give one budget'),
+  ({'n': 'inf'}, '--n must be whole'), ({'epsilon': None}, '--epsilon .or another budget. must be given'),
   ({'rho': 1}, 'give one budget'), ({'epsilon': -1}, 'epsilon must be'),
   ({'epsilon': None, 'delta': .1}, 'give one budget'),
   ({'delta': 1}, 'delta must lie'), ({'width': 'x'}, '--width must be numbers'),
@@ -210,5 +210,5 @@ def test_help_names_every_study_and_parameter(capsys):
   assert not stop.value.code
   shown = capsys.readouterr().out
   for name, study in studies.STUDIES.items():
-    assert f'\n  {name} ' in shown
+    assert f'\n  {name}: ' in shown
     assert all(f'--{key}: ' in shown for key in study.parameters)

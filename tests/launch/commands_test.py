@@ -57,7 +57,34 @@ def test_all_commands_can_be_imported_in_one_process(capsys):
   assert modules['train']._FLAGS['epsilon'].value == '1,2'
   with pytest.raises(SystemExit):
     modules['audit'].parse(['audit', '--batch_size=3'])
-  assert "Unknown command line flag 'batch_size'" in capsys.readouterr().err
+  assert "unknown flag --batch_size (see --help)" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize('name', commands.COMMANDS)
+def test_help_of_all_commands_has_one_layout(name, capsys):
+  """Usage, docstring with an example, and at most ten flags or all of them."""
+  parse = importlib.import_module(f'dpjax.cli.{name}').parse
+
+  def shown(word):
+    with pytest.raises(SystemExit) as exited:
+      parse([f'dpjax.cli.{name}', word])
+    assert not exited.value.code
+    return capsys.readouterr().out.splitlines()
+
+  short, full = shown('--help'), shown('--helpfull')
+  flags_of = lambda lines: [line.split(':')[0] for line in lines
+                            if line.startswith('  --')]
+  for lines in (short, full):
+    assert lines[:2] == [f'usage: dpjax {name} --FLAG=VALUE ...', '']
+    example = next(i for i, line in enumerate(lines) if '  dpjax ' in line)
+    assert example < lines.index(next(
+        line for line in lines if line.startswith('  --')))
+    assert all(len(line) <= 80 for line in lines)
+  if short != full:
+    assert 'Main flags:' in short and len(flags_of(short)) == 10
+    assert short[-1] == (
+        f'--helpfull shows all {len(flags_of(full))} flags, in groups.')
+  assert set(flags_of(short)) <= set(flags_of(full))
 
 
 def test_an_unknown_command_is_one_line():

@@ -21,10 +21,10 @@ _NO_ROOM = '/proc/nowhere'
 
 # (a module that is not installed, words, what the line says)
 _MISTAKES = (
-  ('', 'train --epsilom=1', 'flag \'epsilom\'. Did you mean: epsilon (see'),
-  ('', 'train --output_dir=NEW --num_steps=x', 'flag --num_steps=x: invalid'),
+  ('', 'train --epsilom=1', 'unknown flag --epsilom; did you mean \'--epsilon\'? (see'),
+  ('', 'train --output_dir=NEW --num_steps=x', '--num_steps must be an integer, got \'x\' (see'),
   ('', 'train --output_dir=NEW --optimizer=adma', 'did you mean \'adam\'?'),
-  ('', 'train --output_dir=NEW --method=dpsgd', 'did you mean \'dp_sgd\'?'),
+  ('', 'train --output_dir=NEW --method=dpsgd', 'did you mean \'dp_sgd\' or'),
   ('', 'train --output_dir=NEW --dataset=adlut', 'did you mean \'adult\'?'),
   ('', 'train --output_dir=NEW --epsilon=nan', 'epsilon must be a positive'),
   ('', 'train --output_dir=NEW --delta=1', 'delta must lie in [1e-12, 1)'),
@@ -49,7 +49,7 @@ _MISTAKES = (
   ('', f'quantiles --output={_NO_ROOM}', 'cannot write to /proc'),
   ('', 'quantiles --output=NEW --seed=-1', 'seed must be an integer >= 0'),
   ('matplotlib', 'quantiles --output=NEW --plot=NEW.svg', 'dpjax[plots]'),
-  ('', 'quantiles --law=none.csv:age --lower=0 --upper=1 --output=NEW',
+  ('', 'quantiles --distributions=none.csv:age --lower=0 --upper=1 --output=NEW',
    'error: none.csv: No such file or directory'),
   ('', 'audit --target=gausian', 'did you mean \'gaussian\'?'),
   ('', f'audit --target=gaussian --output={_NO_ROOM}', 'cannot write to'),
@@ -65,8 +65,47 @@ _MISTAKES = (
    '--input, got OWN'),
   ('', _CURVE + '--study=NEW --output=NEW/curve.json',
    '--output must be outside of --study, got NEW/curve.json'),
-  ('', 'quantiles --law=OWN:age --lower=0 --upper=1 --output=OWN',
-   '--output must be another file than --law, got OWN'),
+  ('', 'quantiles --distributions=OWN:age --lower=0 --upper=1 --output=OWN',
+   '--output must be another file than --distributions, got OWN'),
+  # All flags that are missing are named at once.
+  ('', 'train', 'error: --output_dir must be given (see --help)'),
+  ('', 'train --dataset=OWN', '--output_dir, --label, --classes and --bounds or '
+   '--categories (or --schema for all) must be given'),
+  ('', 'estimate', 'error: --input, --statistic, --epsilon, --adjacency, '
+   '--ledger and --output must be given (see --help)'),
+  ('', 'estimate --input=OWN --statistic=mean --ledger=NEW', '--column, --lower, '
+   '--upper, --epsilon, --adjacency, --output and --ledger_budget_epsilon '
+   '(there is no ledger NEW) must be given'),
+  ('', 'bounds', '--model, --n and --epsilon (or another budget) must be'),
+  ('', 'mpc', '--input (or --demo), --column, --lower, --upper, --epsilon, '
+   '--adjacency and --output must be given'),
+  ('', 'mpc --resume --output=NEW', 'error: --study must be given'),
+  ('', 'schema', '--dataset, --label and --output must be given for a draft, or'),
+  ('', 'quantiles --distributions=OWN:age', '--output, --lower and --upper must be given'),
+  # A long list is not printed: the most similar names are, and where it is.
+  ('', 'audit --target=nope', 'unknown target \'nope\': it must be one of 1'),
+  ('', 'audit --target=nope', 'module:NAME (all: dpjax audit --list)'),
+  ('', 'audit --target=gauss', 'mean \'gaussian\' or \'classical_gaussian\' or '),
+  ('', _MEAN + '--epsilon=1 --column=age --output=NEW2 --statistic=nope',
+   'names, got \'nope\' (all: dpjax estimate --helpfull)'),
+  ('', 'train --output_dir=NEW --dataset=nope', '(all: dpjax train --helpfull)'),
+  ('', 'quantiles --output=NEW --methods=jont',
+   'did you mean \'joint\'? (all: dpjax quantiles --helpfull)'),
+  ('', 'quantiles --output=NEW --distributions=bate_2_5', 'did you mean \'beta_2_5\'?'),
+  # Noise is not drawn for an answer that cannot be written.
+  ('', _CURVE + '--output=NEW/a.json', '--output must be a file in an existing'),
+  ('', _CURVE + '--output=NEW --plot=NEW/a.svg', '--plot must be a file in an'),
+  ('', 'quantiles --output=NEW/a.csv', '--output must be a file in an existing'),
+  # What was given, what is allowed, what to do.
+  ('', _CURVE + '--output=NEW --servers=1', '--servers must be an integer >= 2'),
+  ('', _CURVE + '--output=NEW --adjacency=one', '--adjacency must be one of '
+   'add_or_remove_one, replace_one, got \'one\''),
+  ('', 'mpc --demo', '--demo needs a value: --demo=VALUE (see --help)'),
+  ('', 'audit --target=gaussian --list=maybe', '--list must be true or false'),
+  ('', _MEAN + '--epsilon=1 --column=age --output=NEW2 --input=/',
+   'error: / is a folder: give the path of a file'),
+  ('', 'estimate words', 'error: unexpected words (see --help)'),
+  ('', 'audit --run_dir=NEW', '--target=run and --run_dir come together: give'),
   ('cryptography', _CURVE + '--output=NEW', 'pip install dpjax[mpc]'),
   ('submitit', 'sweep --experiment=lip_tabular --smoke --output_dir=NEW '
    '--submitit=local', 'pip install "dpjax[cluster]"'),
@@ -98,11 +137,20 @@ def test_each_mistake_is_one_line_and_nothing_is_done(tmp_path):
   assert [path for path in tmp_path.iterdir() if path.stat().st_size] == [own]
 
 
+def test_a_file_without_a_header_is_suspected():
+  message = 'a.csv has no column \'age\'; there are '
+  for names in ('21, M, no', 'M, 2.5', '7'):
+    assert errors._format(ValueError(message + names)).endswith(
+      'is its first line a record? (see header in --helpfull)')
+  for names in ('x, y', 'x1, 2x'):
+    assert errors._format(ValueError(message + names)) == message + names
+
+
 def test_folders_and_files_that_can_be_written(tmp_path):
   errors.check_folder(str(tmp_path / 'a' / 'b'))
   errors.check_file(str(tmp_path / 'a.json'))
   assert not list(tmp_path.iterdir())
-  with pytest.raises(OSError, match='is a folder$'):
+  with pytest.raises(OSError, match='is a folder: give the path of a file$'):
     errors.check_file(str(tmp_path))
 
 

@@ -177,7 +177,7 @@ def test_ranks_of_a_tree():
 
 
 _BAD = [
-    ((), '--input or --demo'), (('--demo=9', '--epsilon=0'), 'epsilon'),
+    ((), '--input .or --demo. and --column must'), (('--demo=9', '--epsilon=0'), 'epsilon'),
     (('--demo=9', '--colluding=2'), 'outer_product'),
     (('--demo=9', '--servers=3'), '2 servers'),
     (('--demo=9', '--value_bits=6'), 'bits'),

@@ -105,7 +105,7 @@ def test_a_draft_is_reviewed_checked_and_says_the_same_as_flags(
 @pytest.mark.every(1)
 @pytest.mark.parametrize('words, message', [
   (('--dataset=none.csv', *_INLINE), 'no file none.csv'),
-  (('--dataset=SURVEY',), 'needs --label, --classes and --bounds or --categ'),
+  (('--dataset=SURVEY',), '--label, --classes and --bounds or --categories (or --schema for'),
   (('--dataset=SURVEY', *_INLINE, '--bounds=ages=18:90'),
    'no column \'ages\'; there are id, sex, age, outcome; did you mean'),
   (('--dataset=SURVEY', *_INLINE, '--label=y'), 'has no column \'y\''),

@@ -19,7 +19,7 @@ _OPTIONS = study.Options(bins=20, post='simplex')
 
 def _settings(options=_OPTIONS, **kwargs):
   return study.settings(options, **dict(
-      distributions=['beta_1_1'], methods=['emp', 'hist'], num_orders=[3], sizes=[60],
+      distributions=['beta_1_1'], methods=['emp', 'hist'], num_levels=[3], sizes=[60],
       epsilons=[1.0, 5.0], sigmas=[], adjacency='replace_one', first=0.0,
       last=1.0, repetitions=4, seed=0) | kwargs)
 
@@ -88,7 +88,7 @@ def test_lines_are_errors_and_are_kept(tmp_path, monkeypatch):
 @pytest.mark.parametrize('kwargs, message', [
     (dict(methods=['median']), 'one of'),
     (dict(epsilons=[0.0]), 'epsilon'),
-    (dict(num_orders=[0]), 'num_orders'),
+    (dict(num_levels=[0]), 'num_levels'),
     (dict(sizes=[0]), 'num_examples'),
     (dict(repetitions=1), 'repetitions'),
     (dict(first=.5, last=.5), 'within'),
@@ -106,8 +106,8 @@ def test_bad_settings_are_refused_before_any_is_run(kwargs, message,
 
 def test_settings_of_no_use_are_reported():
   asked = _settings(methods=['emp', 'ind', 'rec', 'joint'], sizes=[1000],
-                    num_orders=[5, 101], epsilons=[1.0])
-  assert [(s.method, s.num_orders) for s in asked if study.caution(s)] == [
+                    num_levels=[5, 101], epsilons=[1.0])
+  assert [(s.method, s.num_levels) for s in asked if study.caution(s)] == [
       ('ind', 101), ('joint', 101)]
 
 
@@ -116,8 +116,8 @@ def test_the_command(tmp_path):
   column = 'x\n' + '\n'.join(map(str, np.linspace(0, 9, 30))) + '\n'
   (tmp_path / 'file.csv').write_text(column)
   words = [sys.executable, '-m', 'launch.quantiles',
-           f'--law={tmp_path}/file.csv:x', '--lower=0', '--upper=9',
-           '--methods=emp,hist', '--n=40,80', '--num_orders=2',
+           f'--distributions={tmp_path}/file.csv:x', '--lower=0', '--upper=9',
+           '--methods=emp,hist', '--n=40,80', '--num_levels=2',
            '--repetitions=3', f'--output={tmp_path}/e.csv',
            f'--plot={tmp_path}/e.svg']
   done = subprocess.run(words, cwd=_ROOT, capture_output=True, text=True,

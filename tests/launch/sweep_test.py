@@ -122,7 +122,7 @@ def test_an_unknown_flag_is_no_traceback(start):
   process = start('sweep', '--colour=red')
   _, err = process.communicate(timeout=30)
   assert process.returncode == 2
-  assert err == "error: Unknown command line flag 'colour' (see --help)\n"
+  assert err == "error: unknown flag --colour (see --help)\n"
 
 
 @pytest.mark.slow

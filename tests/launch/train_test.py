@@ -139,7 +139,7 @@ def test_the_printed_method_is_quarantined(tmp_path):
 @pytest.mark.parametrize('words, message', [
   (('--method=lip_norm',), 'lip_norm needs images'),
   (('--method=dp_sgd', '--views=4'), 'tables have none'),
-  (('--method=layer_clipped', '--views=4', *_IMAGES), 'bounds each view by'),
+  (('--method=layer_clipped', '--views=4', *_IMAGES), 'bounds single views'),
   (('--method=bassily', '--depth=2'), 'bassily trains a linear model'),
   (('--method=lip_k_norm', *_IMAGES), 'for perceptrons on tables'),
   (('--method=lip_dp_sgd', '--model=convnet'), 'model on tables must be one'),
@@ -262,8 +262,8 @@ def test_delta_forms(tmp_path):
     ('--batch_size=0', 'batch_size must be a positive number'),
     ('--num_examples=456', 'num_examples must be at most 455'),
     ('--num_examples=0', 'num_examples must be an integer >= 1'),
-    ('--method=dpsgd', "method must be one of bassily, dp_sgd"),
-    ('--dataset=iris', "dataset must be one of adult, android_permissions"),
+    ('--method=dpsgd', "names, got 'dpsgd'; did you mean 'dp_sgd'"),
+    ('--dataset=iris', "dataset must be one of 14 names, got 'iris'"),
     ('--depth=-1', 'depth must be an integer >= 0, got -1'),
     ('--width=0', 'width must be an integer >= 1, got 0'),
     ('--num_steps=0', 'num_steps must be an integer >= 1, got 0'),
@@ -320,7 +320,7 @@ def test_the_command_itself(tmp_path):
   assert unknown.returncode != 0 and 'epsilom' in unknown.stderr
   helped = _process('--help')
   # A line for each example, one data set's own file among them.
-  assert helped.stdout.count('dpjax train ') == 4
+  assert helped.stdout.count('\n  dpjax train ') == 4
   for flag in ('--epsilon', '--delta', '--output_dir'):
     assert f'\n  {flag}: ' in helped.stdout
   assert '\n  --weight_norm: ' in _process('--helpfull').stdout

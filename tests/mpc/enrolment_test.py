@@ -2,6 +2,7 @@
 
 import hashlib
 import hmac
+import io
 import json
 
 import numpy as np
@@ -107,7 +108,7 @@ def test_parameters_are_compared_as_text():
       public.from_bytes(data)
 
 
-def test_a_folder_keeps_what_it_is_told_for_one_study(tmp_path):
+def test_a_folder_keeps_what_is_stored_for_one_study(tmp_path):
   params = parameters()
   kept = storage.Storage(tmp_path, params)
   assert kept.dealt() is kept.noise() is kept.released() is None
@@ -134,3 +135,19 @@ def test_a_folder_keeps_what_it_is_told_for_one_study(tmp_path):
   assert len(key) == 32 and storage.enrolment_key(tmp_path) == key
   with pytest.raises(ValueError, match='another study: num_owners differ'):
     storage.Storage(tmp_path, params.replaced(num_owners=12))
+
+
+def test_what_a_full_disk_cuts_off_is_written_again_or_an_error(tmp_path):
+  class Log(io.BytesIO):
+    def write(self, data):
+      if len(self.getvalue()) > 20:
+        raise OSError('no space left')
+      return super().write(data[:7])
+
+  store = storage.Storage(tmp_path, parameters())
+  store.close()
+  store._inbox = Log()
+  store.keep(b'sixteen letters.')
+  assert store._inbox.getvalue() == b'sixteen letters.'
+  with pytest.raises(OSError, match='no space'):
+    store.keep(b'sixteen letters.')

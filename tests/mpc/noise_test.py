@@ -12,6 +12,7 @@ from scipy import stats
 from dpjax.mpc import additive
 from dpjax.mpc import comparison
 from dpjax.mpc import joint_noise
+from dpjax.mpc import nodes
 from dpjax.mpc import noise
 from dpjax.mpc import prg
 
@@ -108,7 +109,7 @@ def test_digits_are_as_few_and_of_a_base_as_small_as_can_be():
   for scale in [Fraction(1, 50), Fraction(1, 7), *map(Fraction, range(1, 200)),
                 Fraction(2**14)]:
     joint = joint_noise.JointNoise(scale=scale, count=3)
-    end, digits, base = joint.reach, joint.num_digits, joint.base
+    end, digits, base = joint.output_bound, joint.num_digits, joint.base
     assert math.exp(-end / scale) <= 2.0**-64 < math.exp(-(end - 2) / scale)
     assert 32**digits >= end > 32**(digits - 1)
     assert base**digits >= end and (base == 2 or (base - 1)**digits < end)
@@ -253,3 +254,12 @@ def test_scales_out_of_range_are_refused():
         make(scale)
   with pytest.raises(ValueError, match='num_parties'):
     noise.Contributions(scale=Fraction(1), num_parties=2, num_colluding=2)
+
+
+def test_every_rank_has_a_node_with_noise():
+  """A single row without a root would be released exactly."""
+  assert nodes.dyadic_sizes(1, root=True) == [1]
+  assert nodes.dyadic_sizes(2, root=False) == [2]
+  assert nodes.dyadic_sizes(5, root=True) == [5, 3, 2, 1]
+  with pytest.raises(ValueError, match='num_rows'):
+    nodes.dyadic_sizes(1, root=False)

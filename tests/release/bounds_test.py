@@ -55,7 +55,7 @@ def test_the_test_of_two_counts_is_that_of_its_proof(seen, distribution):
   for p1, p2, least, most in ((.2, .23, 18, 22), (.4, .4, 18, 22),
                               (.3, .35, 20, 20), (.6, .6, 25, 25)):
     end = two_counts.LowerEnd(seen=seen, sizes=(18, 30), noise=distribution,
-                              alpha=alpha, reach=bound_of_noise)
+                              alpha=alpha, noise_bound=bound_of_noise)
     gap = most - least
     shift = math.sqrt(gap * math.log(1 / two_counts._ETA) / 2)
     apart = (p2 - p1) * max(0, total - most + bound_of_noise)
@@ -80,7 +80,7 @@ def test_the_deviation_of_two_counts_is_that_of_the_test():
   """Of (1 - p) (a + z) - p (n - a + y), at the largest n."""
   distribution = noise.GaussianNoise(variance=Fraction(9))
   end = two_counts.LowerEnd(seen=(6, 14), sizes=(15, 25), noise=distribution,
-                            alpha=.02, reach=9.)
+                            alpha=.02, noise_bound=9.)
   p, (z, chances) = .3, _pmf(distribution, 60)
   variance = 25 * p * (1 - p) + (1 + 2 * p * (p - 1)) * (chances @ z**2)
   assert end.estimate == pytest.approx(p)

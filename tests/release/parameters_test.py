@@ -122,7 +122,8 @@ def test_flags_and_python_values_are_converted_alike(tmp_path):
   assert set(_VALUES) == set(PARAMETERS)
   texts, values = ({name: pair[place] for name, pair in _VALUES.items()}
                    for place in (0, 1))
-  query = estimate.query_of(estimate.parse(_words(tmp_path, **texts)))
+  query = estimate.query_of(estimate.parse(
+      _words(tmp_path, ledger_budget_epsilon=1, **texts)))
   assert query == query_of(**values)
   assert query.quantile_method is None and query.thresholds == 12
   assert query.categories == ('a,b', 'c')
@@ -180,13 +181,13 @@ def test_messages_name_the_parameter(name, value, message):
 
 def test_one_text_is_that_of_flag_and_reference(capsys):
   with pytest.raises(SystemExit):
-    estimate.parse(['estimate', '--help'])
+    estimate.parse(['estimate', '--helpfull'])
   shown = ' '.join(capsys.readouterr().out.split())
   reference = ' '.join(Query.__doc__.split())
   for name, parameter in PARAMETERS.items():
     assert f'--{name}' in shown and parameter.help in shown
     assert f' {name}: {parameter.help}' in reference
-  places = [shown.index(f' {group}: --') for group in (
+  places = [shown.index(f' {group.capitalize()}: --') for group in (
       'what to release', 'the column and its public bounds', 'privacy',
       'the file', 'the ledger', 'output')]
   assert places == sorted(places)
@@ -273,8 +274,8 @@ def test_a_parameter_and_a_statistic_are_one_declaration_each(tmp_path):
   _insert(package / 'registry.py', 'counts, ', 'counts_from, ')
   (tmp_path / 'x.csv').write_text('x\n1\n2\n3.5\n7\n')
   _python(tmp_path, '-c', _USE)
-  shown = _python(tmp_path, '-m', 'dpjax.cli', 'estimate', '--help')
-  assert '--cutoff CUTOFF' in shown and 'needs column, cutoff;' in shown
+  shown = _python(tmp_path, '-m', 'dpjax.cli', 'estimate', '--helpfull')
+  assert '--cutoff: ' in shown and 'needs column, cutoff;' in shown
   _python(tmp_path, '-m', 'dpjax.cli', 'estimate', '--input=x.csv',
           '--statistic=count_from', '--column=x', '--cutoff=2', '--epsilon=50',
           '--adjacency=replace_one', '--ledger=x.ledger',

@@ -45,7 +45,7 @@ def _end(seen, sizes, distribution, alpha=.02):
   bound = two_counts.Combination(noise=distribution,
                                  coefficients=(1., 1.)).half_width(1e-3 * alpha)
   return two_counts.LowerEnd(seen=seen, sizes=sizes, noise=distribution,
-                             alpha=alpha, reach=bound)
+                             alpha=alpha, noise_bound=bound)
 
 
 @pytest.mark.parametrize('distribution', [_NARROW, _GAUSSIAN])

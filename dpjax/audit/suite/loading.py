@@ -49,10 +49,10 @@ def load(name: str, **given: Any) -> targets.Auditable:
   if name in targets.TARGETS:
     return _restated(targets.TARGETS[name](), given)
   if ':' not in name:
-    raise ValueError(f'unknown target {name!r}: one of '
-                     f'{", ".join(sorted(targets.TARGETS))}, or '
-                     'path/to/file.py:NAME'
-                     f'{errors.did_you_mean(name, targets.TARGETS)}')
+    raise errors.UnknownChoiceError(
+        f'unknown target {name!r}: it must be one of {len(targets.TARGETS)} '
+        'names, path/to/file.py:NAME or module:NAME'
+        f'{errors.nearest(name, sorted(targets.TARGETS))}')
   place, _, member = name.rpartition(':')
   module = _module(place)
   if not hasattr(module, member):

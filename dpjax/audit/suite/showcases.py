@@ -15,7 +15,10 @@ from dpjax.audit import wrapping
 from dpjax.audit.suite import quantiles
 from dpjax.audit.target import Pair
 from dpjax.audit.target import Target
-from dpjax.papers import algorithm_8
+from dpjax.lipschitz import losses
+from dpjax.models import mlp
+from dpjax.models.model import network_of
+from dpjax.papers import lip_printed
 from dpjax.privacy import accounting
 from dpjax.privacy import additive
 from dpjax.privacy import draws
@@ -24,37 +27,40 @@ from dpjax.stats.quantile_methods import independent
 from dpjax.stats.quantile_methods import joint
 from dpjax.stats.quantile_methods import recursive
 from dpjax.stats.quantile_methods.mechanism import QuantileMechanism
-from dpjax.typing import Array, PRNGKey, PyTree
+from dpjax.typing import Array, Batch, PRNGKey, PyTree
 
 _ADD_OR_REMOVE, _REPLACE = Adjacency.ADD_OR_REMOVE_ONE, Adjacency.REPLACE_ONE
 _DELTA = 1e-5
 
 
 def printed_algorithm_8() -> Target:
-  """Returns one step of Algorithm 8 as printed (erratum E1).
+  """Returns the noisy sum of Algorithm 8 as printed (erratum E1).
 
   Its data-dependent divisor lets one record change all contributions: with
   eight copies of one record, all eight gradients shrink when a record 100 times
   as large, with the opposite label, joins.
   """
-  algorithm = algorithm_8.PrintedLipDpSgd(
-      loss=lambda logits, y: jax.nn.relu(1 - (2 * y - 1.0) * logits[:, 0]),
-      loss_lipschitz=1.0, noise_multiplier=3.0, weight_norm=1.0,
-      learning_rate=0.0, sampling_prob=1.0, allow_unsound=True)
-  x = np.ones([9, 1], np.float32)
-  x[0] = 100
-  y = np.ones([9], np.float32)
-  y[0] = 0
+  sigma = 3.0
+  # A hinge of the difference of two logits has gradients of norm 1.
+  hinge = losses.LipschitzLoss(lambda logits, y: jax.nn.relu(
+      1 - (2 * y - 1.0) * (logits[:, 1] - logits[:, 0]) / math.sqrt(2)), 1.0)
+  model = mlp.mlp(num_features=1, num_classes=2, depth=0)
+  bounder = lip_printed.as_printed(network_of(model), hinge, allow_unsound=True)
+  params = {'dense_00': {'kernel': jnp.zeros([1, 2]), 'bias': jnp.zeros([2])}}
+  claimed, = bounder.l2_sensitivity({'dense_00': jnp.float32(1.0)}).values()
+  records = Batch(jnp.ones([9, 1]).at[0].set(100.0),
+                  jnp.ones([9], jnp.int32).at[0].set(0))
 
   def release(key: PRNGKey, members: Array) -> PyTree:
-    state = algorithm.init([jnp.full([1, 1], 1e-3)])
-    return algorithm.step(key, state, jnp.asarray(x), jnp.asarray(y),
-                          members)[1]
+    total = bounder.sums(params, records, jnp.asarray(members)).total
+    return additive.add_gaussian_noise(key, total['dense_00']['kernel'],
+                                       sigma * claimed)
 
   members = np.ones([9], bool)
   return Target(
       name='printed_algorithm_8', release=release, claim=claims.of_event(
-          algorithm.claimed_event(1), delta=_DELTA, adjacency=_ADD_OR_REMOVE),
+          accounting.gaussian_event(noise_multiplier=sigma), delta=_DELTA,
+          adjacency=_ADD_OR_REMOVE),
       pairs=(Pair(members, members & (np.arange(9) > 0),
                   'a record 100 times as large or none'),))
 

@@ -21,7 +21,6 @@ import socket
 import threading
 import time
 import traceback
-from typing import Any
 
 import numpy as np
 
@@ -127,7 +126,7 @@ class Server:
 
   def _facts(self) -> dict[str, object]:
     """Returns the content of the report: refusals, counts, times, traffic."""
-    by_peer: dict[str, list[Any]] = {}
+    by_peer: dict[str, list[channel.Traffic]] = {}
     for peer, traffic in list(self._traffic):
       by_peer.setdefault(peer, []).append(traffic)
     return {

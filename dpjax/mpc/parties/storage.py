@@ -49,7 +49,9 @@ class Storage:
 
   def keep(self, entries: bytes) -> None:
     """Appends entries of sealed messages to the log."""
-    self._inbox.write(entries)
+    while entries:
+      # Without a buffer a write may store a part, as when a disk fills up.
+      entries = entries[self._inbox.write(entries):]
 
   def kept(self) -> list[tuple[int, bytes]]:
     """Returns (owner, sealed message) of all stored messages.

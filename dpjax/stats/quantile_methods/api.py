@@ -81,12 +81,12 @@ def joint_limit(num_examples: int, *, epsilon: float,
   return int(rate * num_examples / math.log(100 * num_examples))
 
 
-def method_of(num_orders: int, *, epsilon: float, adjacency: Adjacency,
+def method_of(num_levels: int, *, epsilon: float, adjacency: Adjacency,
               num_examples: int | None) -> str:
   """Returns the method that 'auto' selects, from public numbers alone.
 
   Args:
-    num_orders: number of quantile levels.
+    num_levels: number of quantile levels.
     epsilon: privacy budget of the release.
     adjacency: which data sets are neighbours.
     num_examples: n where it is public, a public guess, or None.
@@ -94,12 +94,12 @@ def method_of(num_orders: int, *, epsilon: float, adjacency: Adjacency,
   Returns:
     One of `METHODS`.
   """
-  if num_orders == 1:
+  if num_levels == 1:
     return 'independent'
   if num_examples is None:
-    return 'joint' if num_orders <= _FEW else 'recursive'
+    return 'joint' if num_levels <= _FEW else 'recursive'
   limit = joint_limit(num_examples, epsilon=epsilon, adjacency=adjacency)
-  return 'joint' if num_orders <= limit else 'knots'
+  return 'joint' if num_levels <= limit else 'knots'
 
 
 def plan(probs: Sequence[float], *, epsilon: float, lower: float,

@@ -36,7 +36,7 @@ class KnotParameters(NamedTuple):
   inner: PyTree
 
 
-def num_knots(num_orders: int, *, epsilon: float, num_examples: int) -> int:
+def num_knots(num_levels: int, *, epsilon: float, num_examples: int) -> int:
   """Returns a good number of knots for a joint mechanism and this many records.
 
   1.25 (n epsilon)^(1/5), at least 3: the error is within a third of the best of
@@ -44,11 +44,11 @@ def num_knots(num_orders: int, *, epsilon: float, num_examples: int) -> int:
   3/4 and n epsilon from 100 to 10^4. A recursive mechanism is best with 3/5 of
   it. Under ADD_OR_REMOVE_ONE n must be a public guess.
   """
-  errors.check_at_least('num_orders', num_orders, 1)
+  errors.check_at_least('num_levels', num_levels, 1)
   errors.check_at_least('num_examples', num_examples, 1)
   errors.check_positive('epsilon', epsilon)
   most = max(3, round(1.25 * (num_examples * epsilon)**0.2))
-  return max(2, min(num_orders, most))
+  return max(2, min(num_levels, most))
 
 
 def cubic(places: Array, knots: Array, values: Array) -> Array:

@@ -158,12 +158,12 @@ def table(data: Records, bins: Bins) -> Table:
 
   It takes time n m + n m^2 / 2 and memory 24 n m bytes.
   """
-  num_orders = bins.left.shape[0] - 1
+  num_levels = bins.left.shape[0] - 1
   layout = columns.shape(data.ordered.size + 1)
   place = columns.places(layout)
   widths = wide.of(columns.laid_out(jnp.diff(records.edges(data)), layout))
   first = wide.exp(bins.log_factor(0, place))
-  begins = wide.zeros((num_orders, layout.steps, layout.columns))
+  begins = wide.zeros((num_levels, layout.steps, layout.columns))
 
   def step(carry: tuple[Wide, Wide],
            index: Array) -> tuple[tuple[Wide, Wide], Wide]:
@@ -175,7 +175,7 @@ def table(data: Records, bins: Bins) -> Table:
     return (begins, _product(end, bins, index + 1)), end
 
   (begins, _), ends = jax.lax.scan(
-      step, (begins, first), jnp.arange(num_orders, dtype=jnp.int32))
+      step, (begins, first), jnp.arange(num_levels, dtype=jnp.int32))
   return Table(ends, begins)
 
 

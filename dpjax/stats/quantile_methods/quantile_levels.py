@@ -67,14 +67,14 @@ def gaps(probs: Sequence[float]) -> np.ndarray:
   return np.diff(check_levels(probs), prepend=0.0, append=1.0)
 
 
-def halvings(num_orders: int) -> list[np.ndarray]:
+def halvings(num_levels: int) -> list[np.ndarray]:
   """Returns the balanced tree of m levels: for each depth its nodes [nodes, 3].
 
   A node (low, middle, high) chooses level number `middle` between those
   numbered `low` and `high`. Numbers start from 1; 0 and m + 1 are the bounds.
   """
-  errors.check_at_least('num_orders', num_orders, 1)
-  levels, spans = [], [(0, num_orders + 1)]
+  errors.check_at_least('num_levels', num_levels, 1)
+  levels, spans = [], [(0, num_levels + 1)]
   while spans:
     nodes = [(low, (low + high) // 2, high) for low, high in spans]
     levels.append(np.array(nodes, np.int32))

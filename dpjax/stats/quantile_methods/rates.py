@@ -119,9 +119,9 @@ def recursive(probs: Sequence[float], *, share: Callable[[float], float],
   return rates
 
 
-def levels(num_orders: int, *, printed: bool) -> float:
+def levels(num_levels: int, *, printed: bool) -> float:
   """Returns the depth of the tree of m levels, or log2(m) + 1 if `printed`."""
-  return math.log2(num_orders) + 1 if printed else depth(num_orders)
+  return math.log2(num_levels) + 1 if printed else depth(num_levels)
 
 
 def from_rho(rho: float) -> float:
@@ -177,7 +177,7 @@ def scan(prob: float, *, epsilon: float, adjacency: Adjacency) -> float:
   return epsilon / (1 + prob)
 
 
-def depth(num_orders: int) -> int:
+def depth(num_levels: int) -> int:
   """Returns the depth of a balanced tree of m levels: ceil(log2(m + 1))."""
-  errors.check_at_least('num_orders', num_orders, 1)
-  return math.ceil(math.log2(num_orders + 1) - 1e-12)
+  errors.check_at_least('num_levels', num_levels, 1)
+  return math.ceil(math.log2(num_levels + 1) - 1e-12)

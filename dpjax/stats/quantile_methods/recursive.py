@@ -130,10 +130,10 @@ def _choose(key: PRNGKey, rows: _Rows, number: int) -> Array:
   return rows.first[row] + draws.place_of_largest(logs + noise)
 
 
-def _schedule(num_orders: int) -> np.ndarray:
+def _schedule(num_levels: int) -> np.ndarray:
   """Returns `quantile_levels.halvings`, padded to [levels, nodes, 3]."""
-  levels = quantile_levels.halvings(num_orders)
-  full = np.full([len(levels), max(map(len, levels)), 3], num_orders + 2,
+  levels = quantile_levels.halvings(num_levels)
+  full = np.full([len(levels), max(map(len, levels)), 3], num_levels + 2,
                  np.int32)
   for row, nodes in zip(full, levels, strict=True):
     row[:len(nodes)] = nodes

@@ -168,7 +168,7 @@ class RankedSupport(estimator.Estimator):
                                  adjacency=self.adjacency)
 
   @property
-  def room(self) -> int:
+  def records_above(self) -> int:
     """Number of records left above the target rank, j."""
     if self.above is not None:
       return self.above
@@ -190,7 +190,7 @@ class RankedSupport(estimator.Estimator):
   def parameters(self) -> RankParameters:
     """Rate, rank, factor and lowest end."""
     n = self.num_examples
-    rank = n - self.room
+    rank = n - self.records_above
     lowest = -math.log(32 * max(n * self.epsilon, 1.0))
     return RankParameters(*map(np.float64, (
         self.epsilon / 2, rank, (n + 1) / (rank + 0.5), lowest)))

@@ -28,7 +28,7 @@ def _cdf_parts(estimator, data):
   By ranks: e^(-epsilon / 2 |records up to t - rank|), in t or in ln t.
   """
   records = np.sort(np.clip(np.nan_to_num(data), 0, 1))
-  rank = estimator.num_examples - estimator.room
+  rank = estimator.num_examples - estimator.records_above
   factor = (estimator.num_examples + 1) / (rank + 0.5)
   lowest = 0.0 if estimator.printed else 1 / (32 * max(
       1.0, estimator.num_examples * estimator.epsilon))
@@ -86,8 +86,8 @@ def test_releases_have_the_law_of_ranks(fields):
 def test_ranks_leave_room_and_name_their_numbers():
   estimator = support_ranks.RankedSupport(num_examples=500, epsilon=0.4)
   numbers = estimator.parameters
-  assert numbers.rate == 0.2 and numbers.rank == 500 - estimator.room
-  assert numbers.factor == pytest.approx(501 / (500.5 - estimator.room))
+  assert numbers.rate == 0.2 and numbers.rank == 500 - estimator.records_above
+  assert numbers.factor == pytest.approx(501 / (500.5 - estimator.records_above))
   assert math.exp(numbers.log_lowest) == pytest.approx(1 / (32 * 200))
   # With hardly any noise it is the mean of the record at the rank.
   sharp = support_ranks.RankedSupport(num_examples=500, epsilon=200.0,

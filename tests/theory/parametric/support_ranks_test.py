@@ -48,7 +48,7 @@ def _log_density(estimator, data):
 def test_densities_of_neighbours_differ_by_epsilon_at_most(fields):
   """They also span epsilon, not twice that, as the zCDP conversion needs."""
   estimator, rng = _estimator(**fields), np.random.default_rng(0)
-  assert estimator.room == fields.get('above', 2)
+  assert estimator.records_above == fields.get('above', 2)
   worst = widest = 0.0
   for trial in range(60):
     data = rng.uniform(0, 1, _SIZE) if trial % 2 else np.full(_SIZE, 0.6)
@@ -147,7 +147,7 @@ def test_a_choice_that_is_uniform_in_t_fails_where_theta_is_small():
     return float(np.mean(np.square(estimates - end))) * square
 
   printed = _estimator(n, epsilon, printed=True)
-  assert printed.room == math.ceil(12 * math.log(150))
+  assert printed.records_above == math.ceil(12 * math.log(150))
   assert at(printed, 0.9) < 40
   assert at(printed, theta) > 500
   estimator = _estimator(n, epsilon)
@@ -161,7 +161,7 @@ def test_room_is_near_the_best():
   n, epsilon = 1000, 1.0
   risks = {j: _estimator(n, epsilon, above=j).worst_risk()
            for j in (12, 24, 30, 36, 42, 54)}
-  assert _estimator(n, epsilon).room == 36
+  assert _estimator(n, epsilon).records_above == 36
   assert _estimator(n, epsilon).worst_risk() < 1.1 * min(risks.values())
   assert risks[12] > 3 * risks[36]  # Beyond theta.
 
