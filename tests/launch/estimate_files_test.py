@@ -18,7 +18,7 @@ pytestmark = pytest.mark.every(1)
 
 
 def _outcome(words):
-  """What others than the holder may see: the kind of error, or none."""
+  """Returns what others than the owner may see: the kind of error, or none."""
   try:
     run(words)
     return None

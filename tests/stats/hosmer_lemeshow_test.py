@@ -27,7 +27,7 @@ make = functools.partial(roc.make, adjacency=REPLACE)
 
 @functools.cache
 def _weights():
-  """Of the bins, of predictions sigmoid(-.8 + z)."""
+  """Returns the probabilities of bins of predictions sigmoid(-.8 + z)."""
   z = np.linspace(-4, 4, 20_001)
   weights = np.bincount(GRID.bins(special.expit(z - 0.8)),
                         np.exp(-z**2 / 2), 32)

@@ -22,7 +22,7 @@ Z = stats.norm.isf(0.05)
 
 
 def released(mechanism, data, noise):
-  """What a mechanism releases with this standard noise, as float64."""
+  """Returns what a mechanism releases with this standard noise, as float64."""
   with coupling.Tape(jnp.asarray(noise, jnp.float32)).as_noise():
     return [np.float64(part) for part in mechanism.release(KEY, data)]
 

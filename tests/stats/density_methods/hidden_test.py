@@ -104,7 +104,7 @@ def _mechanism(name, rng, noisy):
 
 
 def _statistics(mechanism, density, rng):
-  """Of data sets of their own, [R, s]."""
+  """Returns the statistics [R, s] of R independent data sets."""
   waves = hasattr(mechanism, 'of_counts')
   num_bins = _FINE if waves else mechanism.statistic(np.zeros(1)).size
   counts = density.counts(rng, num_records=mechanism.num_records,
