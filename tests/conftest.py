@@ -55,9 +55,10 @@ _QUICK_FILES = {f'{name}_test' for name in (
     'network', 'normalisation', 'other_losses', 'pointwise', 'pooling',
     'random_networks', 'reparametrisation', 'smooth')}
 
-
 _ROOT = pathlib.Path(__file__).resolve().parents[1]
 _CUT_OFF = 'cut off by --time_limit'
+# Folders of code that no release runs.
+_IN_TURNS = {'experiments', 'theory'}
 
 
 def pytest_addoption(parser):
@@ -99,13 +100,14 @@ def pytest_report_header(config):
 def pytest_collection_modifyitems(config, items):
   """Marks what the default run leaves out of tables of cases as slow.
 
-  Of three to five cases it takes one of two, of more one of three, or one of as
-  many as the mark `every` says; which ones rotates. A test of a single case
-  with that mark is taken by one of that many rotations. It takes all of what is
-  marked `sound`, all of a table of refusals, where each case is another check
-  and takes an instant, and a case that is asked for by its name. Of slow tests
-  a share is left, in an order that rotates by file: what a time limit cuts off
-  is not always the same.
+  Of three or four cases it takes one of two, of up to eight one of three, of
+  more one of four, or one of as many as the mark `every` says; which ones
+  rotates. A test of a single case with that mark is taken by one of that many
+  rotations, and one of reproductions and lower bounds by every other. It takes
+  all of what is marked `sound`, all of a table of refusals, where each case is
+  another check and takes an instant, and a case that is asked for by its name.
+  Of slow tests a share is left, in an order that rotates by file: what a time
+  limit cuts off is not always the same.
   """
   option = config.option
   name = lambda item: item.nodeid.split('[')[0].removeprefix('tests/')
@@ -137,8 +139,10 @@ def pytest_collection_modifyitems(config, items):
 
 def _step(table: str, size: int) -> int:
   """Returns which part of a table without a mark a default run takes: 1/n."""
-  if size <= 2 or 'refus' in table.split('::')[-1]:
+  if 'refus' in table.split('::')[-1]:
     return 1
+  if size <= 2:
+    return 2 if table.split('/')[0] in _IN_TURNS else 1
   return 2 if size <= 4 else 3 if size <= 8 else 4
 
 
