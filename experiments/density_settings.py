@@ -1,4 +1,4 @@
-"""Densities of the studies, and closed-form errors for a grid of tunings.
+"""Test densities, and closed-form errors of estimators on a grid of tunings.
 
 A linear estimator on n records has the mean integrated squared error
   sampling(t) / n + privacy(t) / (n alpha)^2 + bias(t)
@@ -30,19 +30,19 @@ from dpjax.stats.density_methods import sensitivities
 from experiments.methods.statistics import compared_densities
 from experiments.methods.statistics import projection_tunings
 
-# Every tuning up to _EACH is tried; above it, they grow by the factor _STEP.
-_EACH = 40
+# Tunings are 1, 2, ..., _LINEAR; above, each is _STEP times the one before.
+_LINEAR = 40
 _STEP = 1.03
 # Numbers of bins tried, as multiples of the 2 K + 1 basis functions.
 RATIOS = (1.0, 1.2, 1.5, 2.0, 3.0)
 _AMPLITUDE_4 = 0.65
 # Stands for infinity where a finite number is needed.
 _MANY = 10**30
-# Norm of the exact sensitivity: 1 for Laplace and 2 for Gaussian noise; None
-# where `fourier` uses the formula for the printed sensitivity.
+# Order of the norm of the exact sensitivity: 1 for Laplace and 2 for Gaussian
+# noise; None where `fourier` uses the formula for the printed sensitivity.
 _SENSITIVITY = {'pure_printed': None, 'zcdp_printed': None, 'pure_exact': 1,
                 'zcdp_exact': 2}
-# Variance of the noise of a count, times alpha^2.
+# Variance of the noise of a count, times alpha^2, for each method.
 COUNTS = {'spectral': 8.0, 'zcdp_spectral': 1.0, 'histogram': 8.0,
           'zcdp_histogram': 1.0}
 
@@ -112,11 +112,11 @@ class Family(NamedTuple):
 def tried(largest: int) -> tuple[int, ...]:
   """Returns the numbers of frequencies or bins to try, from 1 to `largest`.
 
-  All numbers up to `_EACH` are tried, then a geometric grid.
+  All numbers up to `_LINEAR` are tried, then a geometric grid.
   """
-  count = max(0, math.log(largest / _EACH, _STEP))
-  steps = _EACH * _STEP**np.arange(count)
-  return tuple(sorted({*range(1, min(largest, _EACH) + 1),
+  count = max(0, math.log(largest / _LINEAR, _STEP))
+  steps = _LINEAR * _STEP**np.arange(count)
+  return tuple(sorted({*range(1, min(largest, _LINEAR) + 1),
                        *map(int, steps[1:]), largest}))
 
 
@@ -146,7 +146,15 @@ def fourier(method: str, name: str, counts: tuple[int, ...]) -> Family:
 
 
 def _energies(name, counts):
-  """Returns energies of the first K frequencies and of the rest, each [T]."""
+  """Returns the integrated squares of two parts of a density, each [T].
+
+  Args:
+    name: name of the density.
+    counts: [T] numbers K of frequencies.
+
+  Returns:
+    That of frequencies 1..K, and that of all higher ones.
+  """
   captured = np.cumsum(density(name).energies(counts[-1]))[np.array(counts) - 1]
   return captured, density(name).energy - captured
 
@@ -154,7 +162,7 @@ def _energies(name, counts):
 @functools.cache
 def spectral(method: str, name: str,
              pairs: tuple[tuple[int, int], ...]) -> Family:
-  """Returns errors of Fourier coefficients of noisy counts (DEN-B2).
+  """Returns errors of Fourier series made from noisy bin counts (DEN-B2).
 
   Args:
     method: 'spectral' or 'zcdp_spectral'.
@@ -198,7 +206,13 @@ def histograms(method: str, name: str, bins: tuple[int, ...]) -> Family:
 
 
 def family(method: str, name: str, largest: int) -> Family:
-  """Returns all tunings of a method up to `largest` frequencies or bins."""
+  """Returns errors of a method at all tunings up to `largest`.
+
+  Args:
+    method: a method of the module docstring.
+    name: name of the density.
+    largest: largest number of frequencies, or of bins for histograms.
+  """
   if method in _SENSITIVITY:
     return fourier(method, name, tried(largest))
   if 'histogram' in method:
@@ -209,7 +223,7 @@ def family(method: str, name: str, largest: int) -> Family:
 
 
 def single(method: str, name: str, order: int) -> Family:
-  """Returns a method at one tuning: N basis functions, or m bins."""
+  """Returns errors of a method at one tuning: N basis functions, or m bins."""
   if method in _SENSITIVITY:
     return fourier(method, name, (order // 2,))
   errors.check_choice('method', method, ('histogram', 'zcdp_histogram'))

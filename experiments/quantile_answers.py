@@ -1,4 +1,4 @@
-"""Answers of a quantile mechanism on simulated data sets, one for each."""
+"""Releases quantiles of simulated data sets, once for each data set."""
 
 import jax
 import numpy as np
@@ -11,15 +11,15 @@ def answers(distribution: quantile_distributions.Distribution,
             mechanism: mechanisms.QuantileMechanism, *, coins: str,
             num_examples: int, repetitions: int, seed: int
             ) -> tuple[np.ndarray, np.ndarray]:
-  """Returns private quantiles [R, m] and the sorted records [R, n] they are of.
+  """Returns private quantiles [R, m], and the sorted records [R, n].
 
-  Data sets are the same for all mechanisms and quantile levels.
+  The data sets are the same for all mechanisms and quantile levels.
 
   Args:
     distribution: distribution of the records.
     mechanism: mechanism with its m quantile levels.
-    coins: name of the stream of the mechanism's noise.
-    num_examples: n, records of a data set.
+    coins: name of the noise stream; different names give different noise.
+    num_examples: n, the number of records of a data set.
     repetitions: R, the number of data sets.
     seed: seed of all draws.
   """

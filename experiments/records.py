@@ -261,6 +261,6 @@ def merge(path: Path, other: Path) -> None:
   """Adds the rows of another file whose settings have no rows here yet."""
   with files.locked(path) as descriptor:
     rows = _parse_whole(path, files.read_all(descriptor))
-    known = ids(rows)
+    present = ids(rows)
     write_sorted(path, rows + [row for row in read(other)
-                               if row.id not in known])
+                               if row.id not in present])

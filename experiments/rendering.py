@@ -31,10 +31,10 @@ def coverage(experiment: registry.Experiment,
              rows: Sequence[records.Row]) -> str:
   """Returns text that says how many settings of the sweep have rows."""
   finished = records.ids(rows)
-  known = {selection.setting_id(experiment.name, setting)
-           for setting in experiment.settings}
-  text = f'{len(finished & known)} of {len(known)} settings'
-  num_unknown = len(finished - known)
+  declared = {selection.setting_id(experiment.name, setting)
+              for setting in experiment.settings}
+  text = f'{len(finished & declared)} of {len(declared)} settings'
+  num_unknown = len(finished - declared)
   text += f' and {num_unknown} not of this sweep' if num_unknown else ''
   num_older = sum(len(ids)
                   for ids in freshness.older(experiment, rows).values())

@@ -178,11 +178,11 @@ class Coupling:
 
   def log_ratios(self, one: Any, other: Any, noise: np.ndarray,
                  move: np.ndarray) -> list[np.ndarray]:
-    """Of the probabilities of all candidates, of each choice."""
-    here = self._both(jnp.asarray(noise), one)[2]
-    there = self._both(jnp.asarray(noise + move), other)[2]
+    """Returns log-ratios of the probabilities of all candidates, by choice."""
+    choices = self._both(jnp.asarray(noise), one)[2]
+    moved_choices = self._both(jnp.asarray(noise + move), other)[2]
     ratios = []
-    for log_probs, others in zip(here, there, strict=True):
+    for log_probs, others in zip(choices, moved_choices, strict=True):
       possible = np.isfinite(log_probs)
       np.testing.assert_array_equal(np.isfinite(others), possible)
       ratios.append(np.asarray(log_probs)[possible]
@@ -269,7 +269,7 @@ def losses(release: Release, pairs: Sequence[tuple[Any, Any]],
   Args:
     release: of the mechanism.
     pairs: neighbours.
-    places: what is chosen, choice by choice.
+    places: indices that the private choices return, in order of the choices.
     concentrated: whether choices cost rho, by the range of their log-ratios.
   """
   costs = []

@@ -7,7 +7,7 @@ from dpjax import floats
 
 
 def _numbers():
-  """Of all exponents, the two ends of each binade and numbers between."""
+  """Returns floats of all exponents: ends of each binade and some between."""
   exponents = np.arange(255, dtype=np.uint32)[:, np.newaxis] << np.uint32(23)
   mantissas = np.uint32([0, 1, 0x2AAAAA, 0x400000, 0x7FFFFF])
   return (exponents | mantissas).ravel().view(np.float32)

@@ -105,20 +105,21 @@ def outcome_p_value(outputs: np.ndarray, logs: ArrayLike) -> float:
   common = expected >= _LEAST_EXPECTED
   observed = np.append(counts[common], counts[~common].sum())
   expected = np.append(expected[common], expected[~common].sum())
-  kept = expected > 0
+  possible = expected > 0
   # One class of outcomes has probability 1 and leaves nothing to test.
-  if kept.sum() < 2:
+  if possible.sum() < 2:
     return 1.0
-  statistic = np.sum(np.square(observed - expected)[kept] / expected[kept])
-  return float(stats.chi2.sf(statistic, kept.sum() - 1))
+  statistic = np.sum(
+      np.square(observed - expected)[possible] / expected[possible])
+  return float(stats.chi2.sf(statistic, possible.sum() - 1))
 
 
 def density_ratio(target: Target, pair: Pair, outputs: np.ndarray,
                   epsilon: float) -> Worst:
-  """Returns by how much a declared density's log-ratio exceeds epsilon.
+  """Returns the largest excess of a log-ratio of declared densities.
 
-  The claimed delta is 0. Densities are compared at the `outputs` [n, ...]; any
-  points give a valid check.
+  That is over epsilon; the claimed delta is 0. Densities are compared at the
+  `outputs` [n, ...], where any points give a valid check.
   """
   if target.log_density is None:
     raise ValueError(f'{target.name} declares no log_density')

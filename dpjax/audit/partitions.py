@@ -100,8 +100,8 @@ def _scores(present: np.ndarray,
             absent: np.ndarray) -> Iterator[tuple[str, Score]]:
   """Yields (name, score function) for all scores but the lowest bits."""
   width = present.shape[1]
-  kept = sorted({*range(min(width, _COORDINATES)), width - 1})
-  for place in kept:
+  coordinates = sorted({*range(min(width, _COORDINATES)), width - 1})
+  for place in coordinates:
     # A lambda would see the last `place` only.
     yield f'coordinate {place}', functools.partial(_coordinate, place)
   if not np.isfinite(np.concatenate([present, absent])).all():
@@ -112,7 +112,7 @@ def _scores(present: np.ndarray,
   yield 'sum', lambda y: _finite(y).sum(1)
   yield 'size', lambda y: np.square(_finite(y)).sum(1)
   yield 'means', _linear(present, absent)
-  yield 'likelihood', _naive(present, absent, kept)
+  yield 'likelihood', _naive(present, absent, coordinates)
 
 
 def _coordinate(place: int, outputs: np.ndarray) -> np.ndarray:
@@ -158,8 +158,8 @@ def _supports(present: np.ndarray,
 def _only(ours: np.ndarray, theirs: np.ndarray) -> np.ndarray:
   """Returns the finite values that are often in `ours` and not in `theirs`."""
   values, counts = np.unique(ours, return_counts=True)
-  kept = (counts >= _OFTEN) & np.isfinite(values)
-  return np.setdiff1d(values[kept], theirs)
+  frequent = (counts >= _OFTEN) & np.isfinite(values)
+  return np.setdiff1d(values[frequent], theirs)
 
 
 def _side(key: Score, first: np.ndarray, second: np.ndarray,

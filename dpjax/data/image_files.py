@@ -197,14 +197,14 @@ def _missing(container: Container, spec: ImageSpec, *,
 
 def _wanted(spec: ImageSpec, *, data_dir: str | os.PathLike[str] | None) -> str:
   """Describes the formats searched for, with missing files if some exist."""
-  wanted = [f'folder {spec.name}/<version> with ArrayRecord files of TFDS']
+  formats = [f'folder {spec.name}/<version> with ArrayRecord files of TFDS']
   for container in spec.containers:
     missing = _missing(container, spec, data_dir=data_dir)
     # A format without any file is named, but its files are not listed.
     partly = len(missing) < len(container.files)
-    wanted.append(container.title + (
+    formats.append(container.title + (
       f' (only {", ".join(missing)} missing)' if partly else ''))
-  return ' or '.join(wanted)
+  return ' or '.join(formats)
 
 
 def _blob(file: files.FileSpec, spec: ImageSpec, *,

@@ -36,7 +36,7 @@ def _file(name: str, *, sha256: str = '', folder: str = '') -> files.FileSpec:
   names = (name, f'{folder}/{name}') if folder else (name,)
   return files.FileSpec(
     name=name, sha256=sha256,
-    alternatives=(*names[1:], *(f'{each}.gz' for each in names)))
+    alternatives=(*names[1:], *(f'{path}.gz' for path in names)))
 
 
 def _npz(name: str) -> Container:

@@ -209,7 +209,7 @@ def _column(name: str, value: Any, where: str) -> columns.Column:
     return columns.Grouped(name, groups, functools.partial(_group, groups))
   # A class has no 'other': a record without a known label is an error.
   listed = _check_texts(value['classes'], f'{where}: classes', least=2)
-  return columns.Label(name, tuple((each,) for each in listed))
+  return columns.Label(name, tuple((label,) for label in listed))
 
 
 def _numeric(name: str, value: dict[str, Any], where: str) -> columns.Numeric:
@@ -250,7 +250,7 @@ def _check_keys(value: Mapping[str, Any], known: set[str], needed: set[str],
 
 def _check_texts(value: Any, what: str, *, least: int) -> list[str]:
   if not (isinstance(value, list) and len(value) >= least and
-          all(isinstance(each, str) for each in value) and
+          all(isinstance(text, str) for text in value) and
           len(set(value)) == len(value)):
     raise ValueError(f'{what} must be a list of at least {least} different '
                      f'texts in quotation marks, got {value!r}')

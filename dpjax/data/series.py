@@ -182,10 +182,10 @@ def parse(content: bytes, column: str, *, file: str,
   if malformed != num_malformed:
     raise ValueError(f'{file}: expected {num_malformed} lines with more or '
                      f'fewer than {len(header)} fields, got {malformed}')
-  kept = [(number, row[place]) for number, row in records if row is not None]
+  fields = [(number, row[place]) for number, row in records if row is not None]
   values = columns.reals(
-      [text for _, text in kept], form, gaps=True,
-      where=lambda record: f'{file} line {kept[record][0]}')
+      [text for _, text in fields], form, gaps=True,
+      where=lambda record: f'{file} line {fields[record][0]}')
   return _present(values, file, column)
 
 

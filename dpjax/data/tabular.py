@@ -198,9 +198,9 @@ def _check_header(row: Sequence[str], schema: Schema, *, file: str) -> None:
   if len(row) != len(expected):
     raise ValueError(f'{file}: the header has {len(row)} names, expected '
                      f'{len(expected)}')
-  actual, wanted = next(p for p in zip(row, expected) if p[0] != p[1])
+  actual, expected_name = next(p for p in zip(row, expected) if p[0] != p[1])
   raise ValueError(f'{file}: the header names a column {actual!r} where '
-                   f'{wanted!r} is expected')
+                   f'{expected_name!r} is expected')
 
 
 def _correct(row: list[str], schema: Schema) -> list[str]:

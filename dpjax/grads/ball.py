@@ -47,7 +47,7 @@ def project_records(x: Array, radius: float) -> BallRecords:
 
 
 def merge_views(x: Array | BallRecords) -> Array | BallRecords:
-  """Reshapes features [b, A, ...], of A views each, to b A rows."""
+  """Reshapes [b, A, ...], A augmented views of each record, to b A rows."""
   if not isinstance(x, BallRecords):
     return x.reshape((-1,) + x.shape[2:])
   return BallRecords(x.values.reshape((-1,) + x.values.shape[2:]),

@@ -212,10 +212,10 @@ def _iota(equation: core.JaxprEqn, inputs: Parts) -> list[Entries]:
 def _platform(equation: core.JaxprEqn, inputs: Parts) -> list[Entries]:
   """Returns the known index of the program that runs on this platform."""
   del inputs
-  here = jax.default_backend()
-  names = {here, *(('cuda', 'rocm') if here == 'gpu' else ())}
-  number = next(i for i, each in enumerate(equation.params['platforms'])
-                if each is None or names & set(each))
+  backend = jax.default_backend()
+  names = {backend, *(('cuda', 'rocm') if backend == 'gpu' else ())}
+  number = next(i for i, group in enumerate(equation.params['platforms'])
+                if group is None or names & set(group))
   return [entries_lib.of_constant(np.int32(number))]
 
 

@@ -121,7 +121,7 @@ def clean_features(x: PyTree, mask: Array) -> tuple[PyTree, Array]:
   finite = finite_records(x)
   if isinstance(x, ball.BallRecords):
     return x, finite
-  kept = finite & mask
+  counted = finite & mask
   return jax.tree.map(lambda leaf: jnp.where(
-      kept.reshape((-1,) + (1,) * (leaf.ndim - 1)), leaf,
+      counted.reshape((-1,) + (1,) * (leaf.ndim - 1)), leaf,
       jnp.zeros([], leaf.dtype)), x), finite

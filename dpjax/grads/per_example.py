@@ -339,13 +339,13 @@ def observed_sums(apply: Callable[[Params, Array], tuple[Array, PyTree]],
   """
   batch, mask = microbatches.filled((batch, mask))
   x, finite = inputs.clean_features(batch.x, mask)
-  kept = finite & mask
+  counted = finite & mask
 
   def total_loss(params: Params) -> tuple[Array, PyTree]:
     logits, observed = apply(params, x)
     losses = loss(logits, batch.y)
-    return jnp.sum(jnp.where(kept, losses, 0.0)), observed
+    return jnp.sum(jnp.where(counted, losses, 0.0)), observed
 
   (value, observed), total = jax.value_and_grad(total_loss, has_aux=True)(
       params)
-  return (BoundedSums(total, value, jnp.sum(mask & ~finite)), kept, observed)
+  return (BoundedSums(total, value, jnp.sum(mask & ~finite)), counted, observed)

@@ -352,7 +352,7 @@ def _frequency_grid(phases_shape: tuple[int, ...],
       side = 1
     elif grid is not None:
       errors.check_at_least('grid', grid, taps)
-      # Two taps on N / 2 points have the cosine of three taps on N points.
+      # Two taps on N / 2 points have the same correction as three on N points.
       points = max(taps, -(-grid // 2)) if taps == 2 else grid
       if points < side:
         side = points
@@ -383,10 +383,11 @@ def _transform(kernel: Array, sides: Size) -> Array:
   """
   if sides == (1, 1):
     return kernel[0]
-  kept = [(i, j) for i in range(sides[0]) for j in range(sides[1])
-          if (i, j) <= (-i % sides[0], -j % sides[1])]
+  frequencies = [(i, j) for i in range(sides[0]) for j in range(sides[1])
+                 if (i, j) <= (-i % sides[0], -j % sides[1])]
   places = np.moveaxis(np.mgrid[:kernel.shape[0], :kernel.shape[1]], 0, -1)
-  angles = 2 * np.pi * (np.array(kept) / sides) @ places.reshape((-1, 2)).T
+  angles = 2 * np.pi * (np.array(frequencies) / sides) @ places.reshape(
+      (-1, 2)).T
   taps = kernel.reshape((angles.shape[1], -1))
   parts = [jnp.matmul(jnp.asarray(wave, jnp.float32), taps,
                       precision=jax.lax.Precision.HIGHEST)

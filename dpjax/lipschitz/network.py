@@ -368,8 +368,8 @@ def _with_radii(node: Node, certificate: PyTree,
                         getattr(node, 'shortcut', None)) if side is not None))
   if not inner:
     return certificate
-  by_name = {each.name: _with_radii(each, certificate.get(each.name, {}), radii)
-             for each in inner}
+  by_name = {child.name: _with_radii(
+      child, certificate.get(child.name, {}), radii) for child in inner}
   # Certificates have no entries for parameterless nodes.
   return {name: value for name, value in by_name.items()
           if not isinstance(value, dict) or value}

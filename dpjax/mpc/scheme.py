@@ -118,7 +118,7 @@ class Scheme(abc.ABC):
     parts = [self._shares(bins[part].astype(np.int64),
                           labels[part].astype(np.int64), source)
              for part in self._parts(self.num_servers - 1, len(bins))]
-    return [np.concatenate(each) for each in zip(*parts, strict=True)]
+    return [np.concatenate(chunks) for chunks in zip(*parts, strict=True)]
 
   def faults(self, server: int, payloads: np.ndarray) -> np.ndarray:
     """Returns which messages [n] no honest owner can have sent, bool."""

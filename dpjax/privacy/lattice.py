@@ -71,8 +71,8 @@ def outer_multiplier(stddev: Array, step: Array) -> Array:
   """
   # (1 + 104^2 + m^2) 180^2 s^2 is the variance; m is rounded up.
   ratio = stddev / (step * jnp.float32(_STDDEV))
-  wanted = jnp.ceil(jnp.sqrt(jnp.square(ratio) - _INNER_SQUARE))
-  return jnp.clip(wanted, 1, _MOST_OUTER).astype(jnp.int32)
+  outer = jnp.ceil(jnp.sqrt(jnp.square(ratio) - _INNER_SQUARE))
+  return jnp.clip(outer, 1, _MOST_OUTER).astype(jnp.int32)
 
 
 def real_stddev(outer: Array, step: Array) -> Array:

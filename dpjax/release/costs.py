@@ -31,10 +31,10 @@ SIZE_SHARE = Fraction(1, 20)
 """Share of the budget for a noisy number of records that only guides choices.
 """
 
-# From nearly 1 to a million: small budgets need Renyi orders beyond the usual.
+# Renyi orders from 1.01 to 10^6: small budgets need larger ones than usual.
 _ORDERS = tuple(1 + 10**(k / 40) for k in range(-80, 241))
 
-# Share of the delta of a ledger that all Renyi orders but the main one get.
+# Share of a ledger's delta for all Renyi orders but the main one, together.
 _OTHERS = Fraction(1, 10)
 # The other orders exceed 1 by these multiples of (main order - 1).
 _FACTORS = (2, 4, 8, 16, 32, 64)
@@ -56,11 +56,11 @@ class Cost:
   def __post_init__(self) -> None:
     # Sorted: costs are equal, and print alike, in whatever order they add up.
     object.__setattr__(self, 'choices', tuple(sorted(self.choices)))
-    given = [part for part in (self.epsilon, self.rho, *self.choices)
+    parts = [part for part in (self.epsilon, self.rho, *self.choices)
              if part is not None]
-    if not given:
+    if not parts:
       raise ValueError('a cost needs an epsilon, a rho or choices')
-    if min(given) <= 0:
+    if min(parts) <= 0:
       raise ValueError(f'a cost must be positive, got {self}')
 
   def __add__(self, other: 'Cost') -> 'Cost':
@@ -71,11 +71,11 @@ class Cost:
 
   @property
   def pure(self) -> Fraction | None:
-    """Returns the epsilon at delta 0 of all parts; None if rho is one."""
+    """Returns the epsilon of all parts at delta 0; None if there is a rho."""
     if self.rho is not None:
       return None
-    # A log-ratio that ranges over epsilon takes both signs, as both sides are
-    # probabilities. So it is at most epsilon.
+    # Over the outputs, a log-ratio of two distributions takes both signs. If
+    # its range has length epsilon, it is at most epsilon.
     return sum(self.choices, self.epsilon or Fraction(0))
 
   @property
@@ -233,12 +233,12 @@ def _shares(budget: Fraction, delta: Fraction
   # At the main order Gaussian noise or many small queries use up the budget.
   # The others serve few large pure queries.
   main = max(_ORDERS, key=admitted_rho)
-  each = _OTHERS / len(_FACTORS)
-  if each * delta < Fraction(accounting.MIN_DELTA):
+  share = _OTHERS / len(_FACTORS)
+  if share * delta < Fraction(accounting.MIN_DELTA):
     # The accountant takes no delta as small as one of the other shares.
     return (main, Fraction(1)),
   return ((main, 1 - _OTHERS), *(
-      (1 + factor * (main - 1), each) for factor in _FACTORS))
+      (1 + factor * (main - 1), share) for factor in _FACTORS))
 
 
 def _at_orders(costs: Sequence[Cost], orders: tuple[float, ...],
@@ -256,7 +256,7 @@ def _at_orders(costs: Sequence[Cost], orders: tuple[float, ...],
 
 def concentrated(*, epsilon: Fraction, delta: Fraction,
                  adjacency: Adjacency) -> Cost:
-  """Returns nearly the largest rho that the accountant converts to the target.
+  """Returns nearly the largest rho that implies (epsilon, delta)-DP, as a cost.
   """
   low = notions.zcdp_from_approx_target(notions.ApproxDP(
       epsilon=float(epsilon), delta=float(delta))).rho / 2
@@ -269,7 +269,7 @@ def choices(*, epsilon: Fraction, delta: Fraction | None, count: int,
 
   Args:
     epsilon: target of these mechanisms and of `beside` together.
-    delta: target delta; None for the sum of epsilons.
+    delta: target delta; None to add up epsilons, at delta 0.
     count: number of exponential mechanisms.
     adjacency: adjacency of the target.
     beside: cost of the other parts of the release, less than the target.

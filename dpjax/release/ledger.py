@@ -179,14 +179,14 @@ def described(account: Account) -> str:
   lines = [f'data set {account.dataset or "without a name: one file"}, '
            f'{account.adjacency.value}']
   for entry in account.entries:
-    cost, asked = entry.cost, entry.query['query']
+    cost, query = entry.cost, entry.query['query']
     parts = [f'{name} {value}' for name, value in (
         ('epsilon', cost.epsilon), ('rho', cost.rho)) if value is not None]
     counts = collections.Counter(cost.choices)
     parts += [f'{count} x epsilon {width}'
               for width, count in sorted(counts.items())]
-    lines.append(f'{entry.number}: {asked["statistic"]} of '
-                 f'{asked["column"] or "records"}, {cost.notion}, '
+    lines.append(f'{entry.number}: {query["statistic"]} of '
+                 f'{query["column"] or "records"}, {cost.notion}, '
                  f'{", ".join(parts)}'
                  f'{"" if entry.answer else ", without an answer"}')
   fixed = costs.epsilon([entry.cost for entry in account.entries],

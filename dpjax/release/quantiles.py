@@ -82,8 +82,8 @@ class Quantiles(queries.Direct):
 
   def rate(self, order: Fraction) -> Fraction:
     """Returns the factor of the score in the log-probability."""
-    each, *_ = self.budget.choices
-    return each / (2 * self.sensitivity(order))
+    epsilon, *_ = self.budget.choices
+    return epsilon / (2 * self.sensitivity(order))
 
   @functools.cached_property
   def budget(self) -> Cost:
@@ -131,8 +131,8 @@ class Quantiles(queries.Direct):
              number: int, shift: int = 0) -> list[int]:
     """Returns the score of each run, for the rank level * number + shift."""
     b = order.denominator
-    wanted = order.numerator * number + b * shift
-    return [max(0, wanted - b * upto, b * rank - wanted)
+    target = order.numerator * number + b * shift
+    return [max(0, target - b * upto, b * rank - target)
             for _, _, rank, upto in groups]
 
   def _point(self, values: list[int], order: Fraction, number: int,

@@ -152,10 +152,10 @@ class Held:
       private_files.make_folder(self._secrets)
     # Whoever has the secret of an answer can subtract its noise, so only those
     # of open entries are kept.
-    wanted = {entry.seal for entry in account.entries
-              if entry.answer is None and self._has_secret(entry)}
+    open_seals = {entry.seal for entry in account.entries
+                  if entry.answer is None and self._has_secret(entry)}
     for secret in self._secrets.glob('*'):
-      if secret.name not in wanted and _SECRET.fullmatch(secret.name):
+      if secret.name not in open_seals and _SECRET.fullmatch(secret.name):
         private_files.remove(secret)
     for draft in self._answers.glob('.*'):
       if _DRAFT.fullmatch(draft.name):

@@ -165,10 +165,10 @@ class Splitting:
     """
     a, b = share.numerator, share.denominator
     segments = list(self._segments(counts, left, right))
-    wanted = a * sum(count * slope for _, count, slope in segments)
+    target = a * sum(count * slope for _, count, slope in segments)
     cut_runs, mass = [], 0
     for start, count, slope in segments:
-      excess = b * mass - wanted
+      excess = b * mass - target
       mass += count * slope
       if not slope:
         cut_runs.append(Run(start, 1, count, abs(excess), 0))
@@ -246,8 +246,8 @@ def choose(runs: Sequence[Run], rate: Fraction, below: exact.Draw) -> int:
   weights. The acceptance probability is about 1/2 or more.
   """
   proposals = [piece for run in runs for piece in pieces(run, rate)]
-  counts, scores = [each.cuts for each in proposals], [each.score
-                                                    for each in proposals]
+  counts = [piece.cuts for piece in proposals]
+  scores = [piece.score for piece in proposals]
   while True:
     piece = proposals[exact.choice(counts, scores, rate, below)]
     steps = below(piece.cuts)

@@ -43,12 +43,12 @@ from dpjax.release.query import Query
 Decimal = decimal.Decimal
 Fraction = fractions.Fraction
 
-# Default cells, as a multiple of a millionth of the range: they are so small
-# that hardly any cell holds two values.
+# The default granularity is that of other statistics times this, so small that
+# hardly two values of the file are equal after rounding.
 _FINER = Decimal('1e-6')
 # Largest number of gaps on either side that the denominator includes.
 _WINDOW = 1_000
-# Share of `miss` for a private number of records.
+# Share of the error probability `miss` for a private number of records.
 _SIZE_MISS = 1 / 20
 _POPULATION = ('the upper end theta, between the bounds, of the uniform '
                'distribution on [0, theta] that the records are independent '
@@ -116,11 +116,21 @@ class SupportMax(queries.Direct):
 
   def scores(self, values: list[int], rank: int
              ) -> tuple[list[tuple[int, int]], list[int]]:
-    """Returns runs of points as (first, count), and the score of each run."""
+    """Returns runs of points of equal score, and the score of each run.
+
+    Args:
+      values: sorted indices of the records on the lattice.
+      rank: j.
+
+    Returns:
+      (first index, number of points) of each run, and its score.
+    """
     runs = quantiles.runs(values, self.lattice)
-    top = len(values) - rank
+    # A point has `below` values below it, and `upto` at or below it.
+    target = len(values) - rank
     return ([run[:2] for run in runs],
-            [max(0, top - upto, below - top) for _, _, below, upto in runs])
+            [max(0, target - upto, below - target)
+             for _, _, below, upto in runs])
 
   def draw(self, measured: list[int],
            meter: Meter) -> dict[str, object]:
@@ -155,7 +165,10 @@ class SupportMax(queries.Direct):
     return min(max(value, float(lower)), float(upper))
 
   def _ranks(self, rank: int) -> dict[str, object]:
-    """Returns the rank interval, by P(score >= s) <= |points| e^(-rate s)."""
+    """Returns the interval of the point's rank below the top.
+
+    By P(score >= s) <= (number of points) e^(-rate s).
+    """
     rank_error = math.floor(math.log(
         (self.lattice.high + 1) / self.query.miss) / float(self.rate))
     return queries.interval(
@@ -165,30 +178,30 @@ class SupportMax(queries.Direct):
                'point, and at or above it; noise only')
 
   def rank(self, number: int) -> int:
-    """Returns j, the least rank at which a point above theta is rare enough.
+    """Returns j: the least rank for which points above theta are rarely drawn.
 
-    It is at most half of the number of records.
+    Their probability is at most `miss` / 8. j is at most half of the number of
+    records.
     """
-    wanted = self.query.miss / 8
     most = max(1, number // 2)
     least = 0
     while most - least > 1:
       middle = (least + most) // 2
       if self._excess(number) * self._inverse(
           middle, number - middle, middle) * math.exp(
-              -float(self.rate) * middle) > wanted:
+              -float(self.rate) * middle) > self.query.miss / 8:
         least = middle
       else:
         most = middle
     return most
 
   def _excess(self, number: int) -> float:
-    """Returns a bound of (n + 1) (upper / theta - 1)."""
+    """Returns an upper bound of (n + 1) (upper / theta - 1)."""
     lower, upper = self.query.bounds
     return (number + 1) * float(upper / lower - 1)
 
   def _inverse(self, r: int, left: int, right: int) -> float:
-    """Returns I_r, over the existing gaps within r ranks of the wanted one."""
+    """Returns I_r for a rank with `left` gaps below it and `right` above it."""
     # Over ln s the integrand is smooth and falls off at both ends, so that
     # equal weights are accurate.
     rate, most = float(self.rate), min(r, _WINDOW)
@@ -202,23 +215,25 @@ class SupportMax(queries.Direct):
 
   def off(self, miss: float, sizes: tuple[int, int], rank: int, *, above: bool
           ) -> int | None:
-    """Returns a bound of how many ranks the point lies too high, or too low.
+    """Returns by how many ranks at most the point lies above or below rank j.
 
-    It is None if there is none, as where there may be fewer than j records.
+    None if there is no such bound, as where there may be fewer than j records.
 
     Args:
       miss: probability that the bound is wrong.
       sizes: the least and the largest number of records.
       rank: j.
-      above: True for too high, False for too low.
+      above: True for a point above rank j, False for one below.
     """
     rate, (least, number) = float(self.rate), sizes
     lower, _ = self.query.bounds
     cells = (number + 1) * float(self.lattice.unit / Fraction(lower))
+    # Gaps on this side of rank j.
     side = rank if above else number - rank
     outside = self._excess(number) * math.exp(-rate * rank) if above else 0.0
 
     def chance(r: int) -> float:
+      """Bounds the probability of a point r ranks away or more."""
       total = -math.expm1(-rate * (side - r + 1)) / -math.expm1(-rate)
       return self._inverse(r, least - rank, rank) * (
           (total + cells) * math.exp(-rate * r) + outside)

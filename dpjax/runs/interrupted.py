@@ -74,16 +74,16 @@ def kept_words(folder: pathlib.Path,
   """
   _check(folder)
   try:
-    kept = {(int(seed), float(epsilon)): bytes.fromhex(text)
-            for seed, epsilon, text in json.loads(
-                private_files.read(folder / _KEYS))}
+    stored = {(int(seed), float(epsilon)): bytes.fromhex(text)
+              for seed, epsilon, text in json.loads(
+                  private_files.read(folder / _KEYS))}
   # A PermissionError is not caught: somebody may have planted a key.
   except (FileNotFoundError, ValueError, TypeError):
-    kept = {}
+    stored = {}
   # Runs without a complete key on disk keep these new words.
   words = keys.system_words(len(batch))
   for run, config in enumerate(batch):
-    key_bytes = kept.get(_run(config), b'')
+    key_bytes = stored.get(_run(config), b'')
     if len(key_bytes) == words[run].nbytes:
       # Words are little-endian on disk, whatever the machine.
       words[run] = np.frombuffer(key_bytes, '<u4')

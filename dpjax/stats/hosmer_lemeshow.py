@@ -93,9 +93,9 @@ def chances(grid: Grid) -> np.ndarray:
 def first_reaching(ranks: Array, wanted: Array | np.ndarray) -> Array:
   """Returns the first bins [m], from 0, whose ranks [N] reach `wanted` [m].
 
-  Bisection, as in Algorithm 9 of Barczewski (2025). On a curve that is not
-  monotone it returns one bin where the curve crosses the wanted rank, and the
-  last bin if the curve never reaches it.
+  It bisects, as in Algorithm 9 of Barczewski (2025). If ranks are not monotone,
+  it returns some bin where they cross `wanted`; the last bin if they never
+  reach it.
   """
   # The first bin that reaches a rank stays within [low, high].
   low = jnp.zeros(wanted.shape, jnp.int32)
@@ -181,9 +181,9 @@ def exact(predictions: np.ndarray, labels: np.ndarray, *, num_groups: int = 10,
       for weights in (np.ones(group.size), labels, predictions))
   squared = np.square(observed - expected)
   # Skips 0 / 0, as in empty groups.
-  kept = squared > 0
+  differing = squared > 0
   return float(sum(
-      np.sum(squared[kept] / np.maximum(part[kept], min_expected))
+      np.sum(squared[differing] / np.maximum(part[differing], min_expected))
       for part in (expected, records - expected)))
 
 
@@ -196,9 +196,9 @@ def chi_squared_tail(value: float, *, num_groups: int = 10,
 
 
 def recalibrated(counts: Array, predictions: Array) -> Array:
-  """Returns predictions [N] after one refitting step to counts [2, N].
+  """Returns predictions [N], recalibrated on counts [class, N].
 
-  It fits intercept and slope of the logit by one Newton step, to imitate a
+  One Newton step fits an intercept and a slope of the logit. This imitates a
   model that was fitted on the records.
   """
   logit = jnp.log(predictions) - jnp.log1p(-predictions)

@@ -56,7 +56,10 @@ def cells(ranks: Array) -> Array:
 
 
 def redrawn(draw: roc.Draw, of: str, num_draws: int) -> roc.Draw:
-  """Returns a sampler (key, cells [2, N], parameters) -> ranks [B, 2, N]."""
+  """Returns a sampler (key, cells [2, N], parameters) -> ranks [B, 2, N].
+
+  It repeats the release B = `num_draws` times; `of` as in `bands`.
+  """
   def one(key: PRNGKey, expected: Array, parameters: PyTree) -> Array:
     noise_key, records_key = jax.random.split(key)
     if of == 'population':
@@ -70,7 +73,7 @@ def redrawn(draw: roc.Draw, of: str, num_draws: int) -> roc.Draw:
 
 
 def poisson(key: PRNGKey, expected: Array) -> Array:
-  """Draws Poisson counts of these means, as float64."""
+  """Draws Poisson counts with these means, as float64."""
   return jax.random.poisson(key, expected).astype(expected.dtype)
 
 
@@ -115,9 +118,10 @@ def bands(mechanism: RocMechanism, key: PRNGKey, ranks: Array, *,
     ranks: [2, N] from `release_ranks` or `estimate`.
     confidence: nominal, of the whole band and of the interval. At .95, coverage
       between .88 and .97 was measured for n epsilon in the thousands.
-    of: 'records' or 'population', see the module.
-    fprs: [M] in (0, 1), rates at which the band is computed; None for 1/20,
-      ..., 19/20.
+    of: which curve is covered: 'records' or 'population', see the module
+      docstring.
+    fprs: [M] false positive rates in (0, 1) at which the band is computed; None
+      for 1/20, ..., 19/20.
     num_draws: B, number of repetitions, at least 20.
 
   Raises:
@@ -137,9 +141,9 @@ def bands(mechanism: RocMechanism, key: PRNGKey, ranks: Array, *,
 
 def simultaneous(value: Array, misses: Array,
                  confidence: Array | float) -> intervals.Estimate:
-  """Returns a band around values [M], from errors [B, M] of repetitions.
+  """Returns a band around values [M], from errors [B, M] of B repetitions.
 
-  The given share of repetitions stays within the band at all M places.
+  A share `confidence` of the repetitions lies in the band at all M places.
   """
   # The factor is a quantile of each repetition's largest standardised error.
   # Where no repetition missed, the band has no width and 0 / 0 is avoided.

@@ -119,8 +119,8 @@ def area(fpr: Array, tpr: Array) -> Array:
 def tpr_at(curve: RocCurve, fprs: Array) -> Array:
   """Interpolates true positive rates [..., M] at false positive rates [M]."""
   interpolated = jnp.vectorize(jnp.interp, signature='(m),(n),(n)->(m)')
-  wanted = jnp.broadcast_to(fprs, (*curve.fpr.shape[:-1], fprs.size))
-  return interpolated(wanted, curve.fpr, curve.tpr)
+  broadcast = jnp.broadcast_to(fprs, (*curve.fpr.shape[:-1], fprs.size))
+  return interpolated(broadcast, curve.fpr, curve.tpr)
 
 
 @functools.cache

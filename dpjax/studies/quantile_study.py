@@ -291,14 +291,15 @@ def resume(path: pathlib.Path, wanted: Sequence[Setting],
   """
   # Settings are compared as text, in which NaN equals NaN.
   measured = load(path)
-  missing = [each for each in wanted if tuple(each.cells) not in measured]
+  missing = [setting for setting in wanted
+             if tuple(setting.cells) not in measured]
   for done, (setting, values) in enumerate(
       run(missing, distributions, options), 1):
     measured[tuple(setting.cells)] = values
     save(path, measured)
     tell(done, len(missing), setting)
-  return [curves.Point(vars(each), dict(measured[tuple(each.cells)]))
-          for each in wanted]
+  return [curves.Point(vars(setting), dict(measured[tuple(setting.cells)]))
+          for setting in wanted]
 
 
 def load(path: pathlib.Path) -> dict[tuple[str, ...], dict[str, float]]:

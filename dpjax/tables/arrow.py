@@ -80,7 +80,7 @@ def split(text: bytes, form: Format, num_columns: int,
     if not body[:start].rstrip(b'\r\n'):
       return None
   # Without a type for each column, pyarrow would guess it from the records.
-  wanted = {str(place): pyarrow.string() for place in places}
+  column_types = {str(place): pyarrow.string() for place in places}
   try:
     return csv.read_csv(
         pyarrow.BufferReader(pyarrow.py_buffer(body).slice(start)),
@@ -88,8 +88,8 @@ def split(text: bytes, form: Format, num_columns: int,
             str(place) for place in range(num_columns)]),
         parse_options=csv.ParseOptions(delimiter=form.separator),
         convert_options=csv.ConvertOptions(
-            column_types=wanted or {'0': pyarrow.string()},
-            include_columns=list(wanted or '0')))
+            column_types=column_types or {'0': pyarrow.string()},
+            include_columns=list(column_types or '0')))
   except pyarrow.ArrowException:  # lines of several lengths, or none at all
     return None
 

@@ -227,8 +227,8 @@ def index(path: str, column: str, names: Sequence[str]) -> int:
     raise ValueError(f'{path} has {names.count(column)} columns {column!r}')
   hint = errors.did_you_mean(column, names)
   if len(names) == 1:
-    likely = [f'{words} ({each!r})' for each, words in _SEPARATORS.items()
-              if each in names[0]]
+    likely = [f'{words} ({sign!r})' for sign, words in _SEPARATORS.items()
+              if sign in names[0]]
     if likely or column in names[0]:
       hint = f'; is the separator {" or ".join(likely) or "another one"}?'
   raise ValueError(f'{path} has no column {column!r}; there are '

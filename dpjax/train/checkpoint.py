@@ -111,8 +111,9 @@ def describe(values: Sequence[Any]) -> dict[str, str]:
   """
   described = {}
   for field in dataclasses.fields(values[0]):
-    each = [str(getattr(value, field.name)) for value in values]
-    described[field.name] = each[0] if len(set(each)) == 1 else ', '.join(each)
+    texts = [str(getattr(value, field.name)) for value in values]
+    described[field.name] = (
+        texts[0] if len(set(texts)) == 1 else ', '.join(texts))
   return described
 
 

@@ -323,7 +323,7 @@ def _over_runs(run: Callable[..., tuple[TrainState, StepInfo]]
   def all_runs(states: TrainState, multipliers: Array, rows: Array,
                records: Batch) -> tuple[TrainState, StepInfo]:
     if jax.default_backend() == 'cpu':
-      states, infos = jax.lax.map(lambda each: run(*each, records),
+      states, infos = jax.lax.map(lambda args: run(*args, records),
                                   (states, multipliers, rows))
     else:
       states, infos = jax.vmap(run, (0, 0, 0, None))(states, multipliers, rows,

@@ -152,8 +152,8 @@ def check_range(widths: np.ndarray) -> None:
   Raises:
     ValueError: if the largest width exceeds `MOST_RANGE` times the least.
   """
-  known = widths[np.isfinite(widths)]
-  decades = (known.max() - known.min()) / math.log(10)
+  finite = widths[np.isfinite(widths)]
+  decades = (finite.max() - finite.min()) / math.log(10)
   if decades > math.log10(MOST_RANGE):
     raise ValueError(f'widths of intervals span {decades:.1f} decades; FFTs '
                      f'resolve at most {math.log10(MOST_RANGE):g}')

@@ -230,19 +230,19 @@ def _default_sizes(suite: str, model: str) -> tuple[int, ...]:
 
 def _check_models(suite: str, models: Iterable[str]) -> None:
   """Raises a ValueError for a model that the suite does not have."""
-  known = {'norms': tuple(layers.LAYERS), 'sampling': ('noise', 'poisson'),
-           'estimators': methods.ESTIMATED,
-           'quantiles': methods.QUANTILE_MODELS, 'loop': tuple(LOOP_WORK),
-           'curves': methods.CURVE_MODELS,
-           'densities': methods.DENSITY_MODELS,
-           'parametric': methods.PARAMETRIC_MODELS,
-           'replicas': methods.REPLICA_MODELS,
-           'butterfly': methods.BUTTERFLY_MODELS}.get(
-               suite, tuple(architectures.MODELS))
+  allowed = {'norms': tuple(layers.LAYERS), 'sampling': ('noise', 'poisson'),
+             'estimators': methods.ESTIMATED,
+             'quantiles': methods.QUANTILE_MODELS, 'loop': tuple(LOOP_WORK),
+             'curves': methods.CURVE_MODELS,
+             'densities': methods.DENSITY_MODELS,
+             'parametric': methods.PARAMETRIC_MODELS,
+             'replicas': methods.REPLICA_MODELS,
+             'butterfly': methods.BUTTERFLY_MODELS}.get(
+                 suite, tuple(architectures.MODELS))
   for model in models:
-    if model not in known:
+    if model not in allowed:
       raise ValueError(f'models of --suite={suite} must be among '
-                       f'{", ".join(known)}; got {model!r}')
+                       f'{", ".join(allowed)}; got {model!r}')
 
 
 def units(setting: Setting, *, cpu: bool = True) -> tuple[Setting, ...]:

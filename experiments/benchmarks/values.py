@@ -68,5 +68,8 @@ def time_name(metrics: Metrics) -> str:
 
 
 def way(metrics: Metrics) -> str:
-  """Returns how the norms of a layer were computed: 'gram' or 'kept'."""
+  """Returns how per-record gradient norms of a layer were computed.
+
+  'gram': from Gram matrices; 'kept': from gradients kept in memory.
+  """
   return 'gram' if metrics['by_gram'] else 'kept'

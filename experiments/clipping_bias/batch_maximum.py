@@ -1,4 +1,4 @@
-"""Where Algorithm 8 comes to rest when it divides by the batch's maximum.
+"""Computes the fixed point of Algorithm 8, which divides by a batch maximum.
 
 Erratum E19 to Barczewski (2025), Theorem 5.2.3. One weight, no intercept, loss
 0.5 (theta x - y)^2, two kinds of records: (x, y) = (1, 0) and (10, 10), the
@@ -31,12 +31,12 @@ _SMALL, _LARGE = 1.0, 10.0
 
 
 class Compositions(NamedTuple):
-  """How many small and large records a batch can have, and how likely.
+  """The possible numbers of small and large records in a batch.
 
   Attributes:
     small: counts of records with x = 1, [k].
     large: counts of records with x = 10, [k].
-    probability: of each pair, [k]; sums to one.
+    probability: probability of each pair of counts, [k]; sums to 1.
   """
   small: np.ndarray
   large: np.ndarray
@@ -54,7 +54,7 @@ def with_replacement(batch_size: int, share: float) -> Compositions:
 
 def poisson(num_small: int, num_large: int,
             sampling_prob: float) -> Compositions:
-  """Poisson batches of a data set, given that they are not empty.
+  """Returns compositions of nonempty Poisson batches.
 
   Algorithm 8 draws again while the batch is empty.
   """
@@ -66,19 +66,19 @@ def poisson(num_small: int, num_large: int,
 
 
 def least_squares(share: float) -> float:
-  """The minimiser of the objective."""
+  """Returns the theta that minimises the objective, by least squares."""
   return 100 * share / (1 + 99 * share)
 
 
 def fixed_point(batches: Compositions) -> float:
-  """Where the mean of (1 / |V|) (1 / X) sum_i grad_i is zero, exactly."""
+  """Returns theta at which the mean update (1 / (|V| X)) sum_i grad_i is 0."""
   curvature, level = _coefficients(batches.small, batches.large)
   weights = batches.probability
   return float(weights @ level / (weights @ curvature))
 
 
 def _coefficients(small, large):
-  """(A, B) of the update A theta - B of a batch, without noise."""
+  """Returns A and B, each [k], of a batch's noiseless update A theta - B."""
   size = small + large
   divisor = size * np.where(large > 0, _LARGE, _SMALL)
   return ((small * _SMALL**2 + large * _LARGE**2) / divisor,

@@ -23,7 +23,7 @@ _ACCURACY_BAND = 0.015
 
 
 def verdict(rows: Sequence[records.Row]) -> list[Verdict]:
-  """All verdicts; a claim without rows is not run."""
+  """Returns verdicts on all claims; one without rows is 'not run'."""
   values = lookup.collect(rows)
   result = [*_example(values), *_descents(values), _figure_5_2_1(values),
            *_theorem(values), _mini_batches(values)]
@@ -49,7 +49,7 @@ def _value(values: lookup.Values, metric: str, *key) -> float | None:
 
 
 def _example(values: lookup.Values) -> list[Verdict]:
-  """The two printed numbers of the example; E21."""
+  """Returns verdicts on the two numbers printed in the example (E21)."""
   key = ('zero', 'regression', 'exact', _PRINTED.clip_norm, ())
   norm = _value(values, 'norm_at_optimum', *key)
   first = 'norm of the mean clipped gradient at (a, b)'
@@ -73,7 +73,7 @@ def _example(values: lookup.Values) -> list[Verdict]:
 
 
 def _descents(values: lookup.Values) -> list[Verdict]:
-  """Where training really ends, clipped and as the listing prints it."""
+  """Returns verdicts on where clipped and normalised training ends."""
   claims = (
       ('DP-SGD comes to rest at the zero of the mean clipped gradient',
        'clipped_sgd', _PRINTED.clip_norm, 'noiseless DP-SGD'),
@@ -106,7 +106,10 @@ def _descents(values: lookup.Values) -> list[Verdict]:
 
 def _rest(values: lookup.Values, method: str,
           clip_norm: float) -> list[float] | None:
-  """Mean over seeds of where training ends; the larger data set if both."""
+  """Returns the mean end point of training over seeds, or None.
+
+  Of two data sets the larger one is used.
+  """
   for size in ('full', 'small'):
     rest = [_value(values, f'rest_{axis}', 'descent', f'regression_{size}',
                    method, clip_norm, ()) for axis in (1, 2)]
@@ -136,7 +139,7 @@ def _figure_5_2_1(values: lookup.Values) -> Verdict:
 
 
 def _theorem(values: lookup.Values) -> list[Verdict]:
-  """Theorem 5.2.3 on balls; E18."""
+  """Returns verdicts on Theorem 5.2.3 for weights in a ball (E18)."""
   reasons = {
       'frobenius_rescaling': ('full gradients, Frobenius ball: rescaling is '
                               'the projection'),
@@ -162,7 +165,7 @@ def _theorem(values: lookup.Values) -> list[Verdict]:
 
 
 def _mini_batches(values: lookup.Values) -> Verdict:
-  """Theorem 5.2.3's sequel on stochastic batches; E19."""
+  """Returns a verdict on the remark to Theorem 5.2.3 about batches (E19)."""
   claim = ('with batches, Lip-DP-SGD (Algorithm 8) converges to a '
            'neighbourhood of the real local optimum')
   gaps = {key: metrics['fixed_point'][0] - metrics['least_squares'][0]
@@ -194,7 +197,7 @@ def _arrow(end: lookup.Ends) -> str:
 
 def _trends(values: lookup.Values, dataset: str,
             clip_norm: float) -> Verdict:
-  """The two curves of Figure 5.3.3."""
+  """Returns verdicts on the two curves of Figure 5.3.3."""
   claim = (f'Figure 5.3.3, {dataset}, clip norm {clip_norm:g}: the error '
            'grows while ||clip(g)|| falls')
   error, clipped, size = (
@@ -215,7 +218,7 @@ def _trends(values: lookup.Values, dataset: str,
 
 
 def _update(values: lookup.Values, dataset: str) -> Verdict:
-  """E20: which update is compared."""
+  """Returns a verdict on the distance from g to Algorithm 8's update (E20)."""
   claim = f'{dataset}: g is the update of Algorithm 8 without noise'
   error, size, cosine = (
       _ends(values, dataset, 'dp_sgd', 1.0, metric)
@@ -280,7 +283,7 @@ def _no_error(values: lookup.Values, dataset: str) -> Verdict:
 
 
 def _minor_drawback(values: lookup.Values, dataset: str) -> Verdict:
-  """Bounded weights without noise; the log-losses are of one kind."""
+  """Returns a verdict on the accuracy lost by bounded weights without noise."""
   claim = f'{dataset}: bounding the weights is only a minor drawback'
   names = (('lip_sgd', math.inf), ('sgd', 1.0))
   accuracy = [_ends(values, dataset, *name, 'test_accuracy').end

@@ -32,12 +32,12 @@ _LEARNING_RATE = 0.1
 
 
 class Ball(NamedTuple):
-  """How a method holds W, and the best it could do.
+  """How a method keeps W in the ball, and the best W in it.
 
   Attributes:
     hold: W [2, 2] -> W in the ball.
     optimum: the best W of the ball, as its diagonal.
-    optimizer: what takes the steps.
+    optimizer: the optimiser of the steps.
   """
   hold: Callable[[Array], Array]
   optimum: tuple[float, float]
@@ -45,7 +45,8 @@ class Ball(NamedTuple):
 
 
 def clip_weights(weights: Array) -> Array:
-  """ClipWeights as training uses it: rescaled by a certified spectral norm."""
+  """Returns the weights rescaled by a certified spectral norm, as in training.
+  """
   rows, columns = weights.shape
   network = Network(input_shape=(rows,), root=Chain(
       name='net', nodes=(layers.Dense(name='only', width=columns,
@@ -55,12 +56,12 @@ def clip_weights(weights: Array) -> Array:
 
 
 def project_spectral(weights: Array) -> Array:
-  """U min(S, C) V^T, the Euclidean projection on the spectral ball."""
+  """Returns U min(S, C) V^T, the Euclidean projection on a spectral ball."""
   return spectral_projections.project_spectral_ball(weights, RADIUS)
 
 
 def project_frobenius(weights: Array) -> Array:
-  """W min(1, C / ||W||_F), the Euclidean projection on the Frobenius ball."""
+  """Returns W min(1, C / ||W||_F), the projection on a Frobenius ball."""
   return weights / jnp.maximum(jnp.linalg.norm(weights) / RADIUS, 1.0)
 
 
@@ -79,12 +80,12 @@ BALLS = {
 
 
 def objective(weights: Array) -> Array:
-  """0.5 ||W - diag(2, 1)||_F^2."""
+  """Returns the objective 0.5 ||W - diag(2, 1)||_F^2."""
   return 0.5 * jnp.sum(jnp.square(weights - jnp.diag(jnp.array([2.0, 1.0]))))
 
 
 def rest(ball: Ball, start: Array) -> Array:
-  """W [2, 2] after descent from `start`, held in the ball at every step."""
+  """Returns W [2, 2] after descent that keeps it in the ball at each step."""
 
   def step(carry, _):
     weights, state = carry

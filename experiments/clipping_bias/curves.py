@@ -50,19 +50,19 @@ _CHANGED = 1e-3
 
 
 class Measures(NamedTuple):
-  """What is measured at one point of a run; all of it is PRIVATE.
+  """Measurements at one step of a run; all of them are PRIVATE.
 
   Attributes:
     gradient_norm: ||g||, the mean gradient of the probe.
     clipped_norm: ||mean of the contributions||, in red in the figure.
     error_norm: ||g - mean of the contributions||, in blue.
-    cosine: between the two; clipping that only shortens has 1.
-    fraction_changed: records whose contribution is not their gradient.
+    cosine: cosine of g and that mean; 1 if clipping only shortens g.
+    fraction_changed: share of records whose gradient is changed.
     printed_norm: norm of Algorithm 8's update without noise; NaN for networks
       whose activations are bounded.
     printed_error: ||g - that update||.
-    printed_cosine: between the two.
-    train_loss: mean over all training records.
+    printed_cosine: cosine of g and that update.
+    train_loss: mean loss of all training records.
   """
   gradient_norm: Array
   clipped_norm: Array
@@ -119,7 +119,7 @@ class Curves(NamedTuple):
 def measure_probe(params: Params, probe: Batch, *, model: Model,
                   loss: losses.LipschitzLoss, bounder: GradientBounder,
                   printed: bool) -> dict[str, Array]:
-  """The measures of a probe; see `Measures` for their names.
+  """Returns the `Measures` of a probe of records.
 
   Args:
     params: where.
@@ -156,7 +156,7 @@ def measure_probe(params: Params, probe: Batch, *, model: Model,
 
 
 def algorithm_8_update(params: Params, x: Array, mean: PyTree) -> PyTree:
-  """The mean gradient of each layer over X_k: not private (E1), not g (E20).
+  """Returns mean gradients of layers over X_k; not private (E1), not g (E20).
 
   X_k is the largest l2 norm of what enters layer k over the batch (Barczewski
   (2025), Algorithm 8, line 11; without the 1 of the bias, as printed).
@@ -210,11 +210,11 @@ def trace(run: Run, seeds: Sequence[int], *, data_dir: str | None = None,
 
 
 def make_config(run: Run, total: int) -> configuration.TrainingConfig:
-  """What a run trains: Adam, batches and rates within Table 5.2, a recipe.
+  """Returns the configuration of a run, within Barczewski (2025, Table 5.2).
 
   Args:
-    run: any.
-    total: records of its data set, held-out ones among them.
+    run: the run.
+    total: number of records of its data set, with the held-out ones.
   """
   base = _BASES[run.method]
   line = _EPSILONS[run.dataset]
@@ -243,7 +243,7 @@ def _method_and_plan(run: Run, config: configuration.TrainingConfig,
 def _trace(key: PRNGKey, split, records: Batch, *, run: Run,
            config: configuration.TrainingConfig, model: Model, method: Method,
            plan: plans.TrainingPlan) -> tuple[Measures, Params]:
-  """One run: measures [num_steps / every + 1] and the last parameters."""
+  """Trains once: measures [num_steps / every + 1] and last parameters."""
   loss = losses.cross_entropy(temperature=config.temperature)
   bounder = _measured_bounder(run, model, method, loss)
   optimizer = building.make_optimizer(config)
@@ -283,7 +283,7 @@ def _trace(key: PRNGKey, split, records: Batch, *, run: Run,
 
 def _measured_bounder(run: Run, model: Model, method: Method,
                       loss: losses.LipschitzLoss) -> GradientBounder:
-  """The method's own; for plain gradients clipping that is not done."""
+  """Returns the method's bounder; for sgd, a clipping that is only measured."""
   if run.method == 'sgd':
     return per_example.clipped(model.apply, loss.values,
                                clip_norm=run.clip_norm)

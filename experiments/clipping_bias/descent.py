@@ -43,7 +43,7 @@ def grid_records(num_examples: int) -> Batch:
 
 def sampled_norm(key: PRNGKey, num_examples: int, *,
                  clip_norm: float) -> tuple[float, float]:
-  """Norm of the mean clipped gradient at (a, b) of drawn records, and its SE.
+  """Returns the norm of the mean clipped gradient at (a, b), and its error.
 
   Through the clipping that training uses: an independent check of the
   integral. The standard error is an upper bound, that of contributions of
@@ -64,18 +64,18 @@ def sampled_norm(key: PRNGKey, num_examples: int, *,
 
 
 def predict(params: Params, x: Array) -> Array:
-  """theta_1 x + theta_2 for x [b, 1]; params is theta [2]."""
+  """Returns predictions theta_1 x + theta_2 for x [b, 1] and theta [2]."""
   return params[0] * x[:, 0] + params[1]
 
 
 def squared_loss(predictions: Array, targets: Array) -> Array:
-  """(prediction - y)^2, [b]."""
+  """Returns squared errors (prediction - y)^2, [b]."""
   return jnp.square(predictions - targets)
 
 
 def normalised(apply: Callable[[Params, Array], Array],
                loss: LossFn) -> bounders.GradientBounder:
-  """Each gradient divided by its norm: the listing of Algorithm 7 (E21).
+  """Divides each gradient by its norm, as Algorithm 7 is listed (E21).
 
   Guarantee: one record contributes at most 1 in l2. Zero and non-finite
   gradients contribute zero.
@@ -114,7 +114,7 @@ def _method(name: str, clip_norm: float) -> bounders.Method:
 
 def make_plan(name: str, *, num_examples: int, num_steps: int,
               epsilon: float, delta: float) -> plans.TrainingPlan:
-  """All records in each step without noise; a tenth, noised, for dp_sgd."""
+  """Returns a plan: full batches without noise, or a tenth with it (dp_sgd)."""
   common = dict(num_examples=num_examples, num_steps=num_steps,
                 adjacency=Adjacency.ADD_OR_REMOVE_ONE)
   if name == 'dp_sgd':
@@ -125,17 +125,14 @@ def make_plan(name: str, *, num_examples: int, num_steps: int,
 
 def rest(name: str, plan: plans.TrainingPlan, *, clip_norm: float,
          seeds: Sequence[int]) -> np.ndarray:
-  """Where training ends, minus (a, b).
+  """Returns the end points of training minus (a, b), [len(seeds), 2].
 
   Args:
     name: 'sgd', 'clipped_sgd' and 'normalised_sgd' have no noise; 'dp_sgd'
       has that of the plan.
     plan: from `make_plan`.
-    clip_norm: of the clipping methods.
-    seeds: of the runs.
-
-  Returns:
-    [len(seeds), 2].
+    clip_norm: clip norm of the clipping methods.
+    seeds: seeds of the runs.
   """
   num_examples = plan.sampler.num_examples
   decay = optax.cosine_decay_schedule(_LEARNING_RATE, plan.num_steps)

@@ -135,9 +135,9 @@ def crossings(first: np.ndarray, second: np.ndarray,
 
 
 def _distinct(points: np.ndarray) -> np.ndarray:
-  """A zero on an edge is found in each cell that meets there."""
-  kept: list[np.ndarray] = []
+  """Removes duplicates: a zero on an edge is found by each adjacent cell."""
+  distinct: list[np.ndarray] = []
   for point in points:
-    if all(np.abs(point - other).max() > 1e-6 for other in kept):
-      kept.append(point)
-  return np.array(kept).reshape(-1, 2)
+    if all(np.abs(point - other).max() > 1e-6 for other in distinct):
+      distinct.append(point)
+  return np.array(distinct).reshape(-1, 2)

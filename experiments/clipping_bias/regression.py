@@ -40,13 +40,13 @@ UNBIASED_FROM = 18 * math.sqrt(2)
 
 
 def mean_gradient(offset: np.ndarray) -> np.ndarray:
-  """The mean gradient [2] at theta = (a, b) + offset; zero at (0, 0) only."""
+  """Returns the mean gradient [2] at (a, b) + offset; 0 at offset 0 only."""
   return _HESSIAN @ np.asarray(offset, np.float64)
 
 
 def mean_clipped_gradient(offset: np.ndarray, *,
                           clip_norm: float) -> np.ndarray:
-  """The mean [2] of g min(1, clip_norm / ||g||) at theta = (a, b) + offset."""
+  """Returns the mean [2] of g min(1, clip_norm / ||g||) at (a, b) + offset."""
   errors.check_positive('clip_norm', clip_norm)
 
   def corners(slope, constant):
@@ -68,7 +68,7 @@ def mean_clipped_gradient(offset: np.ndarray, *,
 
 
 def mean_normalised_gradient(offset: np.ndarray) -> np.ndarray:
-  """The mean [2] of g / ||g||, zero where g is: Algorithm 7 as printed (E21).
+  """Returns the mean [2] of g / ||g||, as Algorithm 7 is printed (E21).
 
   The listing of Barczewski (2025, Algorithm 7) prints clip_norm g / ||g||.
   """
@@ -84,13 +84,14 @@ def mean_normalised_gradient(offset: np.ndarray) -> np.ndarray:
 
 
 def clipped_zero(*, clip_norm: float) -> np.ndarray:
-  """Where clipping at `clip_norm` comes to rest, minus (a, b): the bias [2].
+  """Returns the bias [2]: where the mean clipped gradient is 0, minus (a, b).
 
   BIAS-01. While every gradient with e = 9 is clipped and none with e = -1 is,
 
     H (u_1, u_2 + 1) = (clip_norm / 9) (sqrt(2) - 1, asinh 1),
 
-  H the Hessian of the loss. Beyond, found numerically; (0, 0) from 18 sqrt(2).
+  for the Hessian H of the loss. For larger clip norms it is found numerically;
+  from 18 sqrt(2) on it is (0, 0).
   The text prints (0.01765, 0.94221) for clip_norm = 1, with both signs wrong
   (erratum E21).
   """
@@ -110,14 +111,14 @@ def clipped_zero(*, clip_norm: float) -> np.ndarray:
 
 
 def excess_risk(offset: np.ndarray) -> float:
-  """E (u_1 x + u_2)^2, by which the expected loss exceeds 9, the variance."""
+  """Returns E (u_1 x + u_2)^2: the expected loss above its minimum 9."""
   offset = np.asarray(offset, np.float64)
   return float(offset @ _HESSIAN @ offset) / 2
 
 
 def _mean(offset: np.ndarray, corners: Callable,
           integral: Callable) -> np.ndarray:
-  """Sum over e of P(e) times the integral over [0, 1], cut at its corners.
+  """Returns the mean over e of integrals over [0, 1], split at the corners.
 
   Args:
     offset: u.
@@ -135,14 +136,14 @@ def _mean(offset: np.ndarray, corners: Callable,
 
 
 def _unit_integral(low: float, high: float) -> np.ndarray:
-  """Of (x, 1) / sqrt(1 + x^2)."""
+  """Returns the integral [2] of (x, 1) / sqrt(1 + x^2) from low to high."""
   return np.array([math.hypot(1, high) - math.hypot(1, low),
                    math.asinh(high) - math.asinh(low)])
 
 
 def _linear_integral(slope: float, constant: float, low: float,
                      high: float) -> np.ndarray:
-  """Of 2 (slope x + constant) (x, 1)."""
+  """Returns the integral [2] of 2 (slope x + constant) (x, 1)."""
 
   def primitive(x):
     return np.array([2 * slope * x**3 / 3 + constant * x**2,

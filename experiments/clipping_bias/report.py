@@ -1,4 +1,4 @@
-"""Tables and figure of the bias of clipping; the verdicts are `claims`."""
+"""Makes tables and a figure of the bias of clipping; verdicts: `claims`."""
 
 from collections.abc import Sequence
 import math
@@ -21,12 +21,12 @@ _FIGURE_CURVES = (('error_norm', '||g - clip(g)||', 'dp_sgd', 1.0),
 
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
-  """Every claim of section 5.2.4 and the two figures; see `claims`."""
+  """Returns verdicts on all claims of Barczewski (2025, section 5.2.4)."""
   return claims.verdict(rows)
 
 
 def table(rows: Sequence[records.Row]) -> str:
-  """The zeros, where training ends, fixed points, and curves in short."""
+  """Returns the tables of all parts of the experiment, with headings."""
   values = lookup.collect(rows)
   length = sweep.LENGTHS['curve']
   return '\n'.join([
@@ -55,15 +55,18 @@ def table(rows: Sequence[records.Row]) -> str:
 
 
 def _mean(values: Sequence[float] | None) -> float | None:
+  """Returns the mean; None without values."""
   return sum(values) / len(values) if values else None
 
 
 def _clip_norm(value: float) -> str:
+  """Returns the text of a clip norm; '-' for infinity, no clipping."""
   return f'{value:g}' if math.isfinite(value) else '-'
 
 
 def _lines(values: lookup.Values, kind: str, metrics: Sequence[str], *,
            digits: int) -> str:
+  """Returns a table of the means over seeds of `metrics`, for one kind."""
   lines = [
       (key.method, _clip_norm(key.clip_norm),
        ', '.join(f'{x:g}' for x in key.at) or '-',
@@ -74,6 +77,7 @@ def _lines(values: lookup.Values, kind: str, metrics: Sequence[str], *,
 
 
 def _curve_table(values: lookup.Values) -> str:
+  """Returns the table of the start and the end of each training curve."""
   metrics = ('gradient_norm', 'error_norm', 'clipped_norm', 'cosine',
              'fraction_changed', 'printed_error', 'train_loss')
   lines = []
@@ -93,7 +97,11 @@ def _curve_table(values: lookup.Values) -> str:
 
 
 def figure(rows: Sequence[records.Row]) -> Any:
-  """Figure 5.2.1 above, Figure 5.3.3 and the batches of E19 below."""
+  """Draws Figures 5.2.1 and 5.3.3 of Barczewski (2025) and erratum E19.
+
+  Above: two descent fields (Figure 5.2.1), and end points by batch size (E19).
+  Below: norms along training (Figure 5.3.3), and shares of clipped records.
+  """
   values = lookup.collect(rows)
   drawn, axes = plots.new(2, 3, width=4.2, height=3.4)
   result = lookup.grid(values)
@@ -118,7 +126,16 @@ def figure(rows: Sequence[records.Row]) -> Any:
 
 
 def _draw_field(ax: Any, grid: lookup.Grid, field, zeros, title: str) -> None:
-  """Descent directions, of one length, and both zeros."""
+  """Draws descent directions, as arrows of one length, and both zeros.
+
+  Args:
+    ax: axes to draw on.
+    grid: coordinates of the points.
+    field: [first, second, 2] mean gradients at the points.
+    zeros: points [k, 2] where the mean gradient is zero, and where the mean
+      clipped gradient is.
+    title: title of the axes.
+  """
   lengths = (field**2).sum(-1, keepdims=True)**0.5
   arrows = -field / lengths.clip(1e-12)
   ax.quiver(grid.first, grid.second, arrows[..., 0].T, arrows[..., 1].T,
@@ -133,7 +150,7 @@ def _draw_field(ax: Any, grid: lookup.Grid, field, zeros, title: str) -> None:
 
 
 def _draw_batches(ax: Any, values: lookup.Values) -> None:
-  """Fixed points against the batch size, least squares as levels."""
+  """Draws end points by batch size, and least squares as horizontal lines."""
   series: dict[tuple, list] = {}
   for key, metrics in lookup.of_kind(values, 'batches').items():
     size, share = key.at
@@ -153,7 +170,7 @@ def _draw_batches(ax: Any, values: lookup.Values) -> None:
 
 
 def _draw_curves(ax: Any, values: lookup.Values, dataset: str) -> None:
-  """The two curves of Figure 5.3.3, and what they should be beside."""
+  """Draws the two curves of Figure 5.3.3, and the curves of other methods."""
   for index, (metric, label, method, clip_norm) in enumerate(_FIGURE_CURVES):
     steps, points = lookup.curve(values, dataset, method, clip_norm, metric)
     if steps:
@@ -166,7 +183,7 @@ def _draw_curves(ax: Any, values: lookup.Values, dataset: str) -> None:
 
 def _draw_fractions(ax: Any, values: lookup.Values,
                     names: Sequence[str]) -> None:
-  """Share of records that are clipped."""
+  """Draws the share of records that are clipped, by step."""
   pairs = [(name, clip_norm) for name in names for clip_norm in (1.0, 3.0)]
   for index, (name, clip_norm) in enumerate(pairs):
     steps, points = lookup.curve(values, name, 'dp_sgd', clip_norm,

@@ -1,1 +1,1 @@
-"""Smoothed medians of constant records."""
+"""Measures smoothed medians of data sets whose records are all equal."""

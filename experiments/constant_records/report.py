@@ -87,7 +87,7 @@ def _event(cells: list[points.Point]):
 
 
 def _both(cells: list[points.Point]) -> list[points.Point]:
-  """Those of n and epsilon that were run with either amplitude."""
+  """Returns the points whose n and epsilon were run with both amplitudes."""
   at = lambda p: (p['num_examples'], p['epsilon'])
   half = {at(p) for p in points.select(cells, method='half')}
   printed = {at(p) for p in points.select(cells, method='printed')}
@@ -95,7 +95,7 @@ def _both(cells: list[points.Point]) -> list[points.Point]:
 
 
 def _amplitude(cells: list[points.Point]):
-  """What the bound that follows says of both, and what was simulated."""
+  """Compares the risks at the printed amplitude and at half of it."""
   ratios = [points.select(cells, method='printed', **at)[0]['risk']
             / points.select(cells, method='half', **at)[0]['risk']
             for at in ({'num_examples': n, 'epsilon': e} for n, e in

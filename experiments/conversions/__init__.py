@@ -1,1 +1,1 @@
-"""Conversions between definitions of privacy, and their loss."""
+"""Measures how much conversions between privacy definitions lose."""

@@ -136,22 +136,23 @@ def mechanism_of(setting: sweep.Setting) -> mechanism.DensityMechanism:
 
 def simulated(setting: sweep.Setting) -> dict[str, float]:
   """Returns errors of raw releases and of their projections to densities."""
-  asked = mechanism_of(setting)
+  mechanism = mechanism_of(setting)
   truth = density_settings.density(setting.dataset)
-  sums = isinstance(asked, weighted.AdaptiveProjection)
-  size = _CELLS if sums else asked.num_bins
+  sums = isinstance(mechanism, weighted.AdaptiveProjection)
+  size = _CELLS if sums else mechanism.num_bins
   # Data depend only on the density, n and the statistic.
   generator = np.random.default_rng([
       setting.seed, setting.num_examples, size,
       zlib.crc32(setting.dataset.encode())])
   counts = truth.counts(generator, num_records=setting.num_examples,
                         num_bins=size, repetitions=setting.repetitions)
-  result = asked.coefficients(simulation.key_of(setting), asked.of_counts(
-      counts) if sums else counts)
+  result = mechanism.coefficients(
+      simulation.key_of(setting),
+      mechanism.of_counts(counts) if sums else counts)
   metrics = {}
   for name, errors in (
-      ('mse', estimate.errors_of(asked.kind, result, truth)),
-      ('proper', proper_errors(asked.kind, result, truth))):
+      ('mse', estimate.errors_of(mechanism.kind, result, truth)),
+      ('proper', proper_errors(mechanism.kind, result, truth))):
     metrics[name] = np.mean(errors)
     metrics[f'{name}_se'] = np.std(errors, ddof=1) / math.sqrt(errors.size)
   return metrics

@@ -113,10 +113,10 @@ def _below(cells):
 def _constants(cells):
   worst, texts = 0.0, []
   for notion, limits in sweep.LIMITS.items():
-    here = points.select(cells, notion=notion)
-    texts.append(' '.join(f'{p["cells"]:.3g}' for p in here))
+    selected = points.select(cells, notion=notion)
+    texts.append(' '.join(f'{p["cells"]:.3g}' for p in selected))
     worst = max([worst, *(abs(p['cells'] / limits[
-        sweep.SMOOTHNESS[p['dataset']]] - 1) for p in here)])
+        sweep.SMOOTHNESS[p['dataset']]] - 1) for p in selected)])
   return ('; '.join(texts), worst < 0.01,
           f'at n alpha = 10^6, within {worst:.1%}')
 
@@ -124,9 +124,9 @@ def _constants(cells):
 def _left(cells):
   texts, better = [], True
   for notion, gaps in _GAPS.items():
-    here = points.select(cells, notion=notion)
+    selected = points.select(cells, notion=notion)
     ours = [min(p.values[name] for name in UPPER if name in p.values)
-            / p['sharp'] for p in here]
+            / p['sharp'] for p in selected]
     texts.append(', '.join(f'{gap:.3g}' for gap in ours))
     better &= all(gap < wanted for gap, wanted in zip(ours, gaps))
   return ('; '.join(texts), not better, 'bounding squared errors directly '
@@ -162,9 +162,9 @@ def _slopes(cells, metric, power):
   """Least-squares slopes by class, and how far they are from a power."""
   texts, worst = [], 0.0
   for name, notion in points.distinct(cells, 'dataset', 'notion'):
-    here = points.select(cells, dataset=name, notion=notion)
+    selected = points.select(cells, dataset=name, notion=notion)
     slope = points.slope([points.Point(p.fields, {'risk': metric(p)})
-                          for p in here], 'amount', 'risk')
+                          for p in selected], 'amount', 'risk')
     texts.append(f'{slope:.3f}')
     worst = max(worst, abs(slope + power(sweep.SMOOTHNESS[name])))
   return ' '.join(texts), worst
@@ -212,9 +212,9 @@ def figure(rows: Sequence[records.Row]) -> Any:
   views = [(kind, notion) for kind in ('privacy', 'records')
            for notion in _NOTIONS]
   for line, (kind, notion) in zip(axes, views):
-    here = points.select(cells, kind=kind, notion=notion)
+    selected = points.select(cells, kind=kind, notion=notion)
     for ax, (name, title) in zip(line, _TITLES.items()):
-      shown = points.select(here, dataset=name)
+      shown = points.select(selected, dataset=name)
       _draw(ax, shown if kind == 'records' else _scaled(shown), kind)
       alpha = _NOTIONS[notion]
       points.finish(

@@ -1,1 +1,1 @@
-"""Where privacy costs more than sampling."""
+"""Finds where privacy costs density estimates more than sampling does."""

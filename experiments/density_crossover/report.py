@@ -116,7 +116,7 @@ def _rho(cells):
 
 
 def _prefactor(cells, name, exponent):
-  """What n to the exponent is to be multiplied with, in geometric mean."""
+  """Returns the geometric mean of p[name] / n^exponent over points."""
   return float(np.exp(np.mean([
       np.log(p[name] / p['num_examples']**exponent) for p in cells])))
 
@@ -164,7 +164,7 @@ def _theory(ax, cells, exponent, series):
 
 
 def _shade(ax, cells):
-  """Of the middle smoothness: what dominates, and where nothing is learned."""
+  """Shades where noise dominates, and where nothing is learned, at one beta."""
   orders = [order for order, in points.distinct(cells, 'smoothness')]
   if not orders:
     return

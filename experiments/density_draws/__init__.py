@@ -1,1 +1,1 @@
-"""Private densities as they look."""
+"""Draws examples of private density estimates."""

@@ -71,13 +71,13 @@ def mechanism_of(method: str, dataset: str) -> mechanism.DensityMechanism:
 @functools.cache
 def released(method: str, dataset: str, seed: int) -> tuple[str, np.ndarray]:
   """Returns the form and coefficients [R, c] of all draws."""
-  asked = mechanism_of(method, dataset)
-  sums = isinstance(asked, projections.Projection)
+  mechanism = mechanism_of(method, dataset)
+  sums = isinstance(mechanism, projections.Projection)
   name = zlib.crc32(dataset.encode())
   counts = density_settings.density(dataset).counts(
       np.random.default_rng([seed, name]), num_records=sweep.NUM_EXAMPLES,
-      num_bins=_CELLS if sums else asked.num_bins, repetitions=sweep.DRAWS)
+      num_bins=_CELLS if sums else mechanism.num_bins, repetitions=sweep.DRAWS)
   key = jax.random.fold_in(jax.random.key(seed), zlib.crc32(
       f'{method}/{dataset}'.encode()))
-  return asked.kind, asked.coefficients(
-      key, asked.of_counts(counts) if sums else counts)
+  return mechanism.kind, mechanism.coefficients(
+      key, mechanism.of_counts(counts) if sums else counts)

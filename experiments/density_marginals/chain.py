@@ -20,7 +20,8 @@ _DEVIATION = 1.2
 
 @functools.cache
 def probabilities() -> np.ndarray:
-  """Of all cells [8^4], the last attribute's bins side by side."""
+  """Returns probabilities [8^4] of all cells; the last attribute runs fastest.
+  """
   places = np.arange(-40, 41)
   step = np.zeros(NUM_BINS)
   np.add.at(step, places % NUM_BINS, np.exp(-(places / _DEVIATION)**2 / 2))

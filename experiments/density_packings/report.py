@@ -123,7 +123,7 @@ def figure(rows: Sequence[records.Row]) -> Any:
 
 
 def _support(ax: Any, packing: Any, top: float) -> None:
-  """How wide the first bump is."""
+  """Marks the width of the first bump."""
   low, high = (packing.centres[0] + side * packing.width / 2
                for side in (-1, 1))
   ax.annotate('', (low, 1.06 * top), (high, 1.06 * top),

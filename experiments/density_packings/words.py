@@ -13,19 +13,22 @@ def packing(setting: sweep.Setting) -> packings.Packing:
   if setting.kernel == 'spike':
     return packings.spike(lipschitz=setting.radius, centre=0.5,
                           half_width=setting.width / 2)
-  known = dict(radius=setting.radius)
+  options = dict(radius=setting.radius)
   if setting.kernel in ('sawtooth', 'wave'):
     kernel = (packings.sawtooth() if setting.kernel == 'sawtooth'
               else packings.wave(setting.smoothness))
-    return packings.cells(kernel, num_cells=setting.num_bumps, **known)
+    return packings.cells(kernel, num_cells=setting.num_bumps, **options)
   kernel = (packings.triangle() if setting.kernel == 'triangle'
             else packings.smooth(setting.smoothness))
   return packings.bumps(kernel, num_bumps=setting.num_bumps,
-                        width=setting.width, **known)
+                        width=setting.width, **options)
 
 
 def norm(cells: packings.Packing, words: np.ndarray) -> float:
-  """What L bounds: the slope, or the norm of a derivative, by differences."""
+  """Returns the norm that L bounds: of the slope or a derivative.
+
+  It is computed from finite differences.
+  """
   values = cells.densities(words, np.arange(_POINTS) / _POINTS)
   for _ in range(cells.kernel.smoothness):
     values = _POINTS * (np.roll(values, -1, -1) - values)

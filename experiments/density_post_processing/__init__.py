@@ -1,1 +1,1 @@
-"""The gain by post-processing of private histograms."""
+"""Measures the gain from post-processing private histograms."""

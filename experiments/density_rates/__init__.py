@@ -1,1 +1,1 @@
-"""How errors of densities fall with records, budget and smoothness."""
+"""Measures how density errors fall with n, budget and smoothness."""

@@ -1,1 +1,1 @@
-"""Whether (epsilon, delta) helps to estimate a density."""
+"""Tests whether (epsilon, delta)-DP helps to estimate a density."""

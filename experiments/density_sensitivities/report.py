@@ -31,7 +31,7 @@ def _collected(rows: Sequence[records.Row]) -> list[points.Point]:
 
 
 def table(rows: Sequence[records.Row]) -> str:
-  """Of sums, of counts, and of weighted sums."""
+  """Returns tables of the sensitivities of sums, counts and weighted sums."""
   cells = _collected(rows)
   return '\n'.join([
       'Sums of N functions; attained: the largest change that a search '

@@ -1,1 +1,1 @@
-"""Densities that are hard for estimators: jumps, one high frequency."""
+"""Estimates hard densities: with jumps, or of one high frequency."""

@@ -77,7 +77,7 @@ def _compared(claim, printed, ratios, stands, reason):
 
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
-  """What DEN-B10 to B12 say: the signs, and about how much."""
+  """Returns verdicts on the items DEN-B10 to DEN-B12: signs and sizes."""
   cells = points.collect(rows)
   return [*_levels(cells), *_merging(cells), *_sparse(cells)]
 

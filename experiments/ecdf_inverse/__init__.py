@@ -1,1 +1,1 @@
-"""Figure 6.6.3: inverses of private distribution functions."""
+"""Inverts private distribution functions: Barczewski (2025, Figure 6.6.3)."""

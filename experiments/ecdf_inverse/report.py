@@ -87,7 +87,7 @@ def _by(cells: Sequence[points.Point], metric: str
 
 
 def _ratios(cells, metric, above, below) -> list[float]:
-  """Of one to another at every epsilon that has both."""
+  """Returns ratios of one method to another at each epsilon with both."""
   return [line[above] / line[below] for line in _by(cells, metric).values()
           if {above, below} <= set(line)]
 

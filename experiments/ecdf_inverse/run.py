@@ -149,10 +149,10 @@ def _recursive(setting: sweep.Setting, counts: np.ndarray,
   """
   del truth
   size = setting.num_thresholds
-  asked = RecursiveQuantiles(
+  mechanism = RecursiveQuantiles(
       probs=sweep.DECILES, epsilon=setting.epsilon, lower=1.0, upper=size + 1.0,
       adjacency=_ADJACENCY)
-  draw = mechanisms.compiled(asked.draw)
+  draw = mechanisms.compiled(mechanism.draw)
   keys = ecdf_data.keys(setting.seed, _coins(setting, 'recursive'),
                         len(counts))
   values = np.arange(1, size + 1, dtype=np.float64)
@@ -160,7 +160,7 @@ def _recursive(setting: sweep.Setting, counts: np.ndarray,
   with jax.enable_x64(True):
     for key, of in zip(keys, counts.astype(np.int64), strict=True):
       data = quantile_records.padded(np.repeat(values, of), 1.0, size + 1.0)
-      results.append(np.asarray(draw(key, data, asked.parameters)))
+      results.append(np.asarray(draw(key, data, mechanism.parameters)))
   return np.clip(np.floor(results), 1, size).astype(np.int64)
 
 

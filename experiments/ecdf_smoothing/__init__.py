@@ -1,1 +1,1 @@
-"""Figures 6.6.1 and 6.6.2: what smoothing is worth."""
+"""Measures what smoothing gains: Barczewski (2025, Figures 6.6.1, 6.6.2)."""

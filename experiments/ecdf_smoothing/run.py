@@ -1,4 +1,4 @@
-"""Simulates the settings in `sweep.py`, all smoothings on the same release."""
+"""Simulates the settings of `sweep.py`; all smoothings use equal releases."""
 
 from collections.abc import Callable, Iterator, Sequence
 import functools
@@ -32,15 +32,17 @@ def run(settings: Sequence[sweep.Setting], data_dir: str | None,
         rate=setting.rate, num_thresholds=setting.num_thresholds,
         repetitions=setting.repetitions, seed=setting.seed)
     truth = np.cumsum(counts, -1)
-    raw = _released(setting, counts, monotone=False) - truth
+    raw_errors = _released(setting, counts, monotone=False) - truth
     if setting.smoothing == 'none':
-      metrics = raw
+      errors = raw_errors
     elif setting.smoothing in ('p2', 'native'):
-      metrics = _released(setting, counts, monotone=True) - truth
+      errors = _released(setting, counts, monotone=True) - truth
     else:
-      metrics = smoothed(setting.smoothing, raw + truth, truth[:, -1]) - truth
+      errors = smoothed(setting.smoothing, raw_errors + truth,
+                        truth[:, -1]) - truth
     yield setting, rows.released(
-        setting, _metrics(setting, raw, metrics), n=int(np.mean(truth[:, -1])),
+        setting, _metrics(setting, raw_errors, errors),
+        n=int(np.mean(truth[:, -1])),
         epsilon=setting.epsilon, adjacency=_ADJACENCY)
 
 
@@ -56,6 +58,7 @@ def mechanism_of(setting: sweep.Setting, *,
 
 def _released(setting: sweep.Setting, counts: np.ndarray, *,
               monotone: bool) -> np.ndarray:
+  """Returns noisy ranks [R, N], made monotone by the mechanism if asked."""
   return ecdf_data.released(
       mechanism_of(setting, monotone=monotone), counts, seed=setting.seed,
       coins=f'{setting.method}/{setting.rate!r}/{setting.epsilon!r}')
@@ -75,10 +78,17 @@ def smoothed(name: str, ranks: np.ndarray, totals: np.ndarray) -> np.ndarray:
         jnp.asarray(ranks), jnp.asarray(totals, jnp.float64)))
 
 
-def _metrics(setting: sweep.Setting, raw: np.ndarray,
-             cells: np.ndarray) -> dict[str, float]:
-  """Returns errors of ranks, absolute and relative to those unsmoothed."""
-  squared, before = (np.mean(np.square(each), -1) for each in (cells, raw))
+def _metrics(setting: sweep.Setting, raw_errors: np.ndarray,
+             errors: np.ndarray) -> dict[str, float]:
+  """Returns mean errors of smoothed ranks, and ratios to those of raw ranks.
+
+  Args:
+    setting: the setting.
+    raw_errors: [R, N] errors of the ranks before smoothing.
+    errors: [R, N] errors after it.
+  """
+  squared, before = (np.mean(np.square(values), -1)
+                     for values in (errors, raw_errors))
   ratio = squared.mean() / before.mean()
   levels = setting.num_thresholds.bit_length()
   return dict(
@@ -86,5 +96,5 @@ def _metrics(setting: sweep.Setting, raw: np.ndarray,
       ratio=ratio, ratio_se=ecdf_data.standard_error(
           squared - ratio * before) / before.mean(),
       run_ratio=np.mean(squared / before), worst=np.max(squared / before),
-      absolute=np.mean(np.abs(cells)) / np.mean(np.abs(raw)),
+      absolute=np.mean(np.abs(errors)) / np.mean(np.abs(raw_errors)),
       of_printed=squared.mean() * setting.epsilon**2 / (2 * levels**3))

@@ -1,1 +1,1 @@
-"""Gaussian noise by the textbook, and as much as it takes."""
+"""Compares textbook Gaussian noise with the least that is enough."""

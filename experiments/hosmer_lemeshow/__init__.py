@@ -1,1 +1,1 @@
-"""Figure 6.6.5: errors of private Hosmer-Lemeshow statistics."""
+"""Errors of private Hosmer-Lemeshow tests: Barczewski (2025, Figure 6.6.5)."""

@@ -70,7 +70,7 @@ def _noise(values: lookup.Values) -> list[verdicts.Verdict]:
 
 
 def _multiplier(rows: Sequence[records.Row]) -> verdicts.Verdict:
-  """One z for each (data set, n, epsilon), whatever trains."""
+  """Tests that data set, n and epsilon determine the noise multiplier."""
   groups: dict[tuple, set[float]] = {}
   for row in rows:
     if row.metric == 'noise_multiplier':
@@ -135,7 +135,7 @@ def _residuals(values: lookup.Values) -> list[verdicts.Verdict]:
 
 
 def _bounds_hold(values: lookup.Values) -> verdicts.Verdict:
-  """No contribution of the records looked at is above its bound."""
+  """Tests that no contribution of the sampled records exceeds its bound."""
   gaps = {
       f'{key.dataset}, {key.method} of depth {key.depth}':
       max(max(metrics['realised_largest'].values()) - 1, 0.0)
@@ -178,7 +178,7 @@ def _why(method: str) -> str:
 
 
 def _deeper(values: lookup.Values, dataset: str) -> verdicts.Verdict:
-  """Section 5.3.2: deeper than what propagates input bounds."""
+  """Judges section 5.3.2: deeper networks than by propagating input bounds."""
   claim = (f'{dataset}: Lip-DP-SGD supports deeper models than propagation '
            'of input bounds (section 5.3.2)')
   pair = [lookup.curve(values, dataset,
@@ -196,7 +196,7 @@ def _deeper(values: lookup.Values, dataset: str) -> verdicts.Verdict:
 
 
 def _deepest(cells: dict[float, summary.Summary]) -> float:
-  """The largest depth up to which nothing is lost."""
+  """Returns the largest depth up to which accuracy falls by at most `_FALL`."""
   start, deepest = next(iter(cells.values())).mean, 0
   for depth, accuracy in cells.items():
     if accuracy.mean < start - _FALL:

@@ -1,4 +1,4 @@
-"""How much of its bound a record uses, and how large the noise is."""
+"""Measures how close records come to their bounds, and the noise."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -15,10 +15,10 @@ from dpjax.runs import training
 
 
 class Diagnostics(NamedTuple):
-  """Of one trained model.
+  """Sensitivities and noise of one trained model with K blocks.
 
   Attributes:
-    realised: [K] largest norm of a contribution over its bound, of some
+    realised: [K] largest norm of a contribution over its bound, among some
       training records: an exact statistic of private records, never released.
     sensitivities: [K] bounds of the blocks; public, like the parameters.
     noise_norm: root mean square norm of the noise on an averaged update.

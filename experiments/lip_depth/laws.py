@@ -25,11 +25,11 @@ class Bounds(NamedTuple):
   """Certified bounds of a network before training.
 
   Attributes:
-    sensitivities: bound of each parameter layer, by name, nested.
-    sizes: parameters of each, in the order of the leaves of `sensitivities`.
-    first: bound of the layer that records enter.
-    last: bound of the layer that logits leave.
-    num_blocks: residual sums on the way.
+    sensitivities: gradient bound of each parameter layer, a tree of names.
+    sizes: numbers of parameters, in the order of the leaves of `sensitivities`.
+    first: bound of the layer that takes the records.
+    last: bound of the layer that returns the logits.
+    num_blocks: number of residual sums between them.
   """
   sensitivities: dict
   sizes: tuple[int, ...]
@@ -39,7 +39,7 @@ class Bounds(NamedTuple):
 
 
 def chain(depth: int, *, weight_norm: float) -> Bounds:
-  """Of a perceptron with inputs of every layer in balls, LDP-05.
+  """Returns bounds of a perceptron whose layer inputs lie in balls (LDP-05).
 
   K = depth + 1 layers of norm C: the cotangent at the first is bounded by
   C^(K-1) times that of the loss (LIP-03).
@@ -50,7 +50,7 @@ def chain(depth: int, *, weight_norm: float) -> Bounds:
 
 
 def residual(depth: int, *, averaged: bool, weight_norm: float) -> Bounds:
-  """Of WRN-depth-4 on 32 x 32 x 3, balls in front of all layers. NET-08, E12.
+  """Returns bounds of WRN-depth-4 with inputs of layers in balls (NET-08, E12).
 
   A plain sum of two sides of constant 1 doubles what it sends back, an average
   keeps it.
@@ -72,7 +72,7 @@ def _bounds(model: Model, weight_norm: float, first: str, last: str,
 
 
 def noise_energy(bounds: Bounds, rule: str) -> float:
-  """Expected squared norm of the noise on a sum, at joint multiplier 1.
+  """Returns the mean squared norm of noise on a sum, at joint multiplier 1.
 
   Args:
     bounds: of the network.
@@ -86,19 +86,19 @@ def noise_energy(bounds: Bounds, rule: str) -> float:
 
 
 def single_energy(bounds: Bounds) -> float:
-  """What noise of `multiplier` Delta_k for each layer has: accounted once (E2).
+  """Returns the noise energy if K layers are accounted as one (erratum E2).
 
-  A K-th of what equal multipliers really need.
+  Equal multipliers that are accounted correctly need K times as much.
   """
   sensitivities = np.asarray(jax.tree.leaves(bounds.sensitivities))
   return float(np.sum(np.square(sensitivities) * np.asarray(bounds.sizes)))
 
 
 class Measured(NamedTuple):
-  """Noise of averaged updates, in the units of what it should be.
+  """Noise of averaged updates, relative to its intended size.
 
   Attributes:
-    largest_z_score: of the variance of a layer's noise, over all layers.
+    largest_z_score: largest z-score of the noise variance of a layer.
     energy_ratio: squared norm over (multiplier / batch size)^2 times
       `single_energy`.
   """
@@ -146,7 +146,7 @@ def measure_noise(key: PRNGKey, bounds: Bounds, *, rule: str,
 def expected_stddevs(sensitivities: Sequence[float], sizes: Sequence[int], *,
                      rule: str, noise_multiplier: float,
                      batch_size: float) -> np.ndarray:
-  """Standard deviations [K] of the noise on an average, in float64. DP-20.
+  """Returns standard deviations [K] of the noise on an average (DP-20).
 
   For one layer all rules give z Delta / s_pub.
   """

@@ -62,13 +62,13 @@ def datasets(values: Values) -> list[str]:
 
 
 class Line(NamedTuple):
-  """What a curve is of: a method and the norm of its weights."""
+  """The method and the weight norm of a curve."""
   method: str
   weight_norm: float
 
   @property
   def label(self) -> str:
-    """The name; with the norm, where it is not that of the centre."""
+    """The label of the curve; it has the norm unless that is the default."""
     if self.weight_norm == sweep.WEIGHT_NORM:
       return self.method
     return f'{self.method}, C = {self.weight_norm:g}'

@@ -94,7 +94,7 @@ def _sensitivities(values: lookup.Values, dataset: str) -> str:
 
 
 def _planes(values: lookup.Values, dataset: str) -> list[str]:
-  """Epsilon down, depth across, for the methods that have it all."""
+  """Returns tables of accuracy by epsilon (rows) and depth (columns)."""
   parts = []
   for method in sweep.PLANE:
     line = lookup.Line(method, sweep.WEIGHT_NORM)
@@ -144,7 +144,7 @@ def _noise(values: lookup.Values) -> str:
 
 
 def figure(rows: Sequence[records.Row]) -> Any:
-  """Accuracy against epsilon, n and depth, on the first data set."""
+  """Draws accuracy by epsilon, n and depth, for the first data set."""
   values, sizes = lookup.collect(rows), lookup.sizes(rows)
   drawn, axes = plots.new(1, 3, width=4.2, height=3.4)
   names = lookup.datasets(values)
@@ -166,7 +166,7 @@ def figure(rows: Sequence[records.Row]) -> Any:
 
 
 def _draw(ax: Any, along: str, line: lookup.Line, curve: dict) -> None:
-  """One line; the non-private ceiling is level where epsilon moves."""
+  """Draws one line; over epsilon, the non-private accuracy is horizontal."""
   series = ('sgd', *sweep.METHODS).index(line.method)
   if along == 'epsilon' and line.method == 'sgd':
     for accuracy in curve.values():

@@ -22,13 +22,13 @@ Accuracies = Mapping[tuple[str, float], summary.Summary]
 
 
 def profile(row: records.Row) -> str:
-  """The profile that the id of a row names."""
+  """Returns the profile in the id of a row."""
   return row.id.split('/profile=')[1].split(',')[0]
 
 
 def accuracies(rows: Sequence[records.Row], wanted: str,
                dataset: str) -> Accuracies:
-  """Test accuracies of a profile on a data set."""
+  """Returns the test accuracies of a profile on a data set."""
   kept = [row for row in rows
           if profile(row) == wanted and row.dataset == dataset]
   return summary.over_seeds(kept, ('method', 'epsilon_requested'),
@@ -37,27 +37,27 @@ def accuracies(rows: Sequence[records.Row], wanted: str,
 
 def best(cells: Accuracies, methods: Sequence[str], most: float
          ) -> tuple[float, str] | None:
-  """Largest median within a budget, and its method; None without rows."""
+  """Returns the largest median within a budget, and its method, or None."""
   medians = [(value.median, method) for (method, epsilon), value
              in cells.items() if method in methods and epsilon <= most]
   return max(medians, default=None)
 
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
-  """A verdict on each claim; 'not run' where there are no rows."""
-  said = []
+  """Returns a verdict on each claim; 'not run' without rows."""
+  results = []
   for dataset in DATASETS:
     small = accuracies(rows, 'cpu', dataset)
-    said += [
+    results += [
         _against_published(dataset, accuracies(rows, 'full', dataset)),
         _against_dp_sgd(dataset, small),
         _small_beside_published(dataset, small),
         _published_code(dataset, small)]
-  return said + [_widening(rows), *_counts(rows)]
+  return results + [_widening(rows), *_counts(rows)]
 
 
 def _against_published(dataset: str, cells: Accuracies) -> verdicts.Verdict:
-  """The figure itself: ours at no larger a budget than each published one."""
+  """Compares our accuracy with published ones at budgets at least as large."""
   claim = f'{dataset}: Lip-DP-SGD surpasses all published results'
   pairs = [(ours[0] - accuracy, curve.work, epsilon)
            for curve in papers.PUBLISHED_CURVES if curve.dataset == dataset
@@ -80,7 +80,7 @@ def _against_published(dataset: str, cells: Accuracies) -> verdicts.Verdict:
 
 
 def _against_dp_sgd(dataset: str, cells: Accuracies) -> verdicts.Verdict:
-  """In the small network, at the same sound budgets."""
+  """Returns a verdict on Lip-DP-SGD against DP-SGD at equal true budgets."""
   claim = f'{dataset}, small network: Lip-DP-SGD surpasses DP-SGD'
   gaps, lines, above = [], [], []
   for (method, epsilon), value in cells.items():
@@ -141,7 +141,7 @@ def _published_code(dataset: str, cells: Accuracies) -> verdicts.Verdict:
 
 
 def _widening(rows: Sequence[records.Row]) -> verdicts.Verdict:
-  """Section 5.3.2: the gap to Bethune et al. widens with the task."""
+  """Judges section 5.3.2: the gap to Bethune et al. widens with the task."""
   claim = 'the gap to Bethune et al. widens with the task'
   gaps = []
   for dataset in DATASETS:
@@ -159,7 +159,7 @@ def _widening(rows: Sequence[records.Row]) -> verdicts.Verdict:
 
 
 def _counts(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
-  """Table 5.3 and section 5.3.2: parameters."""
+  """Judges the numbers of parameters in Table 5.3 and section 5.3.2."""
   values = {(row.dataset, row.id.split('model=')[1].split(',')[0]): row.value
            for row in rows if profile(row) == 'count'}
   return [

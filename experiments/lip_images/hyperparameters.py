@@ -1,4 +1,4 @@
-"""How the settings of `sweep.py` are trained.
+"""Hyperparameters of the settings of `sweep.py`.
 
 Those of the profile 'cpu' were chosen on MNIST: one validation fold of the
 training part, epsilon 2, one seed, a handful of values of each of learning
@@ -96,7 +96,7 @@ def fields(setting: sweep.Setting) -> dict[str, Any]:
 
 
 def _of_full_model(setting: sweep.Setting) -> dict[str, Any]:
-  """What the size of the network asks for, and its bounds."""
+  """Returns options for the large networks, and for their Lipschitz bounds."""
   if setting.model == 'convnet':
     return {}
   values = dict(_WIDE)

@@ -27,14 +27,14 @@ GPU: '''
 
 
 def table(rows: Sequence[records.Row]) -> str:
-  """One line for each profile, data set, method and budget."""
+  """Returns a table, a line for each profile, data set, method and budget."""
   trained = [row for row in rows if row.method != 'count']
-  there = sorted({claims.profile(row) for row in trained})
+  profiles = sorted({claims.profile(row) for row in trained})
   lines = []
-  for profile in there:
+  for profile in profiles:
     lines += _lines(profile, [row for row in trained
                               if claims.profile(row) == profile])
-  ran = 'it was run.' if 'full' in there else 'it was not run.'
+  ran = 'it was run.' if 'full' in profiles else 'it was not run.'
   return _INTRODUCTION + ran + '\n\n' + tables.markdown(
       ('profile', 'data set', 'method', 'parameters', 'n', 'runs',
        'median accuracy', 'standard error', 'epsilon asked', 'epsilon spent',
@@ -68,7 +68,7 @@ def _order(key: tuple) -> tuple:
 
 
 def figure(rows: Sequence[records.Row]) -> Any:
-  """Accuracy against epsilon, one panel for each data set."""
+  """Draws accuracy by epsilon, one panel for each data set."""
   drawn, axes = plots.new(1, len(claims.DATASETS), height=3.6)
   for ax, dataset in zip(axes.flat, claims.DATASETS, strict=True):
     full = claims.accuracies(rows, 'full', dataset)
@@ -89,7 +89,7 @@ _PUBLISHED_MARKERS = 'x+1234'
 
 
 def _draw_ours(ax: Any, cells: claims.Accuracies) -> None:
-  """A line for each method, medians with standard errors."""
+  """Draws a line for each method: medians with standard errors."""
   for series, method in enumerate(sweep.METHODS[1:]):
     points = [(epsilon, value) for (name, epsilon), value in cells.items()
               if name == method]

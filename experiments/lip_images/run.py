@@ -54,10 +54,10 @@ def blank(name: str) -> images.ImageDataset:
 
 def _count(setting: sweep.Setting) -> int:
   """Returns the number of parameters of an architecture of Table 5.3."""
-  asked = configuration.resolve(
+  config = configuration.resolve(
       configuration.TrainingConfig(
           dataset=setting.dataset, method='sgd', batch_size=1.0,
           **hyperparameters.MODELS[setting.model]), num_available=1)
-  model = building.make_model(asked, blank(setting.dataset))
+  model = building.make_model(config, blank(setting.dataset))
   shapes = jax.eval_shape(model.init, jax.random.key(0))
   return tree.count(shapes)

@@ -1,1 +1,1 @@
-"""Seconds of an epoch against the logical batch size, Figure 5.3.2."""
+"""Seconds of an epoch by batch size: Barczewski (2025, Figure 5.3.2)."""

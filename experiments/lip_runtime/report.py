@@ -29,7 +29,7 @@ class Panel(NamedTuple):
 
   @property
   def title(self) -> str:
-    """What was timed, and where."""
+    """The title of a panel: data set, network and device."""
     work = sweep.WORK[self.kind, self.dataset]
     name = {'convnet': f'ConvNet of {work.depth}',
             'wide_resnet': f'WRN-{work.depth}-{work.width}'}[work.model]
@@ -57,7 +57,7 @@ def _sizes(methods) -> list[int]:
 
 
 def table(rows: Sequence[records.Row]) -> str:
-  """Batch sizes down, methods across."""
+  """Returns tables of times by batch size (rows) and method (columns)."""
   parts = []
   for panel, methods in collect(rows).items():
     timed = [metrics['epochs_timed'] for sizes in methods.values()
@@ -78,7 +78,7 @@ def table(rows: Sequence[records.Row]) -> str:
 
 
 def _how(timed: Sequence[float]) -> str:
-  """Whether epochs were timed, or steps."""
+  """Says whether epochs were timed, or extrapolated from steps."""
   if min(timed) >= 5:
     return f'{min(timed):.0f} epochs or more were timed.'
   return (f'Extrapolated from steps, {min(timed):.2g} to {max(timed):.2g} '
@@ -93,7 +93,7 @@ def _pivot(methods, cell) -> str:
 
 
 def figure(rows: Sequence[records.Row]) -> Any:
-  """Figure 5.3.2: a panel for each data set and device."""
+  """Draws Figure 5.3.2: a panel for each data set and device."""
   values = collect(rows)
   drawn, axes = plots.new(1, max(1, len(values)), width=4.2, height=3.4)
   for ax, (panel, methods) in zip(axes[0], values.items()):
@@ -113,7 +113,7 @@ def figure(rows: Sequence[records.Row]) -> Any:
 
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
-  """The three sentences of section 5.3.3, on each data set and device."""
+  """Judges three claims of section 5.3.3, on each data set and device."""
   values = collect(rows)
   result = [each for panel, methods in values.items()
            for each in _claims(panel, methods)]
@@ -134,7 +134,7 @@ def _claims(panel: Panel, methods) -> list[verdicts.Verdict]:
 
 
 def _over_lipschitz(methods, name: str) -> dict[int, float]:
-  """Batch size -> how much longer than lip_dp_sgd in the same process."""
+  """Returns batch size -> time over that of lip_dp_sgd in the same process."""
   ours, theirs = methods.get(_LIPSCHITZ, {}), methods.get(name, {})
   return {size: theirs[size]['ratio_to_sgd'] / ours[size]['ratio_to_sgd']
           for size in sorted(ours.keys() & theirs.keys())}

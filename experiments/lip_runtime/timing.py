@@ -34,11 +34,11 @@ class Program(NamedTuple):
 
 
 class Samples(NamedTuple):
-  """How long a method took.
+  """Time that a method took.
 
   Attributes:
     step_seconds: [rounds] means over the steps of each sample.
-    num_steps: of each sample.
+    num_steps: number of steps of each sample.
   """
   step_seconds: np.ndarray
   num_steps: int
@@ -46,7 +46,7 @@ class Samples(NamedTuple):
 
 def sampler(num_examples: int, batch_size: int,
             most_rows: int) -> PoissonSampler:
-  """Poisson batches computed in parts of at most `most_rows` records."""
+  """Returns a sampler of batches in parts of at most `most_rows` records."""
   whole = PoissonSampler(num_examples=num_examples, batch_size=batch_size)
   if whole.part_size <= most_rows:
     return whole
@@ -57,14 +57,14 @@ def sampler(num_examples: int, batch_size: int,
 def compile_step(config: configuration.TrainingConfig,
                  dataset: building.Dataset, records: Batch, rows: Array,
                  batches: PoissonSampler) -> Program:
-  """The step of `train.loop`, by itself.
+  """Returns the compiled step of `train.loop`, by itself.
 
   Args:
-    config: resolved.
-    dataset: gives the shapes of the model.
-    records: all there are.
-    rows: [n] which record each training record is.
-    batches: draws them.
+    config: resolved configuration.
+    dataset: data set, which determines the shapes of the model.
+    records: all records.
+    rows: [n] row in `records` of each training record.
+    batches: sampler of the batches.
   """
   model = building.make_model(config, dataset)
   method = building.make_method(config, model)
@@ -100,7 +100,7 @@ def time_in_turn(programs: Mapping[str, Program], *, unit: str,
                  num_rounds: int, sample_seconds: float, steps_per_epoch: int,
                  on_round: Callable[[int], None] = lambda done: None,
                  ) -> dict[str, Samples]:
-  """One sample of each method in every round, after two steps to warm up.
+  """Times each method once in every round, after two steps to warm up.
 
   A sample is as many steps as the unit takes `sample_seconds` for, at most an
   epoch. All start from one key, so that the steps of a round have the same
@@ -130,7 +130,7 @@ def time_in_turn(programs: Mapping[str, Program], *, unit: str,
 
 
 def _sample(program: Program, state, num_steps: int):
-  """(state, seconds) after some steps; waits for the last."""
+  """Runs some steps and waits for the last; returns (state, seconds)."""
   started = time.perf_counter()
   for _ in range(num_steps):
     state = program.advance(state)
@@ -139,5 +139,5 @@ def _sample(program: Program, state, num_steps: int):
 
 
 def row_numbers(num_examples: int, num_images: int) -> Array:
-  """[n] int32: which image each record is; few images are several records."""
+  """Returns the image of each record, [n] int32; images may be repeated."""
   return jnp.arange(num_examples, dtype=jnp.int32) % num_images

@@ -39,7 +39,7 @@ def _scores(search: _Search) -> list[float]:
 
 
 def table(rows: Sequence[records.Row]) -> str:
-  """Space, results and selected values."""
+  """Returns tables of the search space, the results and selected values."""
   return '\n'.join([
       'Search space (EXP-T5.2): printed and ours.', '', _space_table(),
       'Scores are noisy accuracies in cross-validation within the training '
@@ -114,7 +114,7 @@ def _selected_table(rows: Sequence[records.Row]) -> str:
 
 
 def figure(rows: Sequence[records.Row]) -> Any:
-  """Best score so far against trials, one panel for each data set."""
+  """Draws the best score so far by trials, one panel for each data set."""
   searches = _searches(rows)
   names = sorted({dataset for dataset, _, _ in searches}) or ['no rows']
   columns = min(3, len(names))
@@ -137,7 +137,7 @@ def figure(rows: Sequence[records.Row]) -> Any:
 
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
-  """The best printed accuracy of each data set, and the cost of searching."""
+  """Compares the best printed accuracies, and states the cost of searching."""
   by_dataset: dict[str, list[tuple[str, _Search]]] = {}
   for (dataset, method, _), each in _searches(rows).items():
     by_dataset.setdefault(dataset, []).append((method, each))
@@ -168,7 +168,7 @@ def _best(claim: str, printed: float,
 
 
 def _cost(rows: Sequence[records.Row]) -> verdicts.Verdict:
-  """Erratum E30: the potential (small) losses of Barczewski (2025)."""
+  """Judges the "potential (small) losses" of Barczewski (2025), erratum E30."""
   claim = 'privacy loss by the search (E30)'
   searches = _searches(rows).values()
   if not searches:

@@ -50,7 +50,7 @@ def _parse(text: str, value: float) -> tuple[str, Any]:
 
 
 def render(rows: Iterable[records.Row]) -> str:
-  """The text of the file."""
+  """Returns the text of the file of selected hyperparameters."""
   return json.dumps(from_rows(rows), indent=2, sort_keys=True) + '\n'
 
 

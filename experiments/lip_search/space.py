@@ -44,7 +44,7 @@ _FEW = 2048
 
 
 def batch_sizes(num_train: int) -> tuple[float, ...]:
-  """Expected batch sizes to choose from, of `num_train` records."""
+  """Returns expected batch sizes to choose from, for `num_train` records."""
   if num_train < _FEW:
     sizes = (num_train // 4, num_train // 2, num_train)
   else:
@@ -54,7 +54,7 @@ def batch_sizes(num_train: int) -> tuple[float, ...]:
 
 def space(method: str, *, num_train: int,
           steps: tuple[int, ...]) -> search_space.Space:
-  """The dimensions for a method on `num_train` records.
+  """Returns the search dimensions of a method on `num_train` records.
 
   Args:
     method: a key of `NAMES`.
@@ -69,7 +69,7 @@ def space(method: str, *, num_train: int,
 
 
 def to_config(point: search_space.Point) -> dict[str, Any]:
-  """The fields of a `TrainingConfig` that a point stands for."""
+  """Returns the fields of a `TrainingConfig` that a point stands for."""
   fields = dict(point)
   rate = fields.pop('sgd_learning_rate')
   fields['learning_rate'] = rate * _RATE_FACTORS[fields['optimizer']]
@@ -78,13 +78,13 @@ def to_config(point: search_space.Point) -> dict[str, Any]:
 
 def to_point(space_: search_space.Space,
              fields: Mapping[str, Any]) -> search_space.Point:
-  """The point of the space that is closest to fields of a configuration."""
+  """Returns the point that is closest to the fields of a configuration."""
   rate = fields['learning_rate'] / _RATE_FACTORS[fields['optimizer']]
   return search_space.nearest(space_, {**fields, 'sgd_learning_rate': rate})
 
 
 def describe(name: str) -> str:
-  """The range of one hyperparameter in words; '-' if it is not searched."""
+  """Returns the range of a hyperparameter as text; '-' if not searched."""
   if name == 'batch_size':
     return f'n/4, n/2, n; 512, 1024, 2048 from n = {_FEW}'
   dimension = next((each for each in _DIMENSIONS if each.name == name), None)

@@ -1,4 +1,4 @@
-"""What the whole of Table 5.4 says, data set by data set: STAT-01."""
+"""Verdicts on Barczewski (2025, Table 5.4), by data set (STAT-01)."""
 
 from collections.abc import Sequence
 import math
@@ -19,7 +19,7 @@ _LEVEL = 0.05
 
 def overall(rows: Sequence[records.Row],
             datasets: set[str]) -> list[verdicts.Verdict]:
-  """Three claims over the data sets there are rows of.
+  """Returns verdicts on three claims over the data sets with rows.
 
   Best of several methods is a choice made on the test fifths that it is then
   judged by: with ten splits it flatters by about a standard error.
@@ -39,9 +39,9 @@ def overall(rows: Sequence[records.Row],
 
 
 def _best(cells, dataset, methods) -> tuple[str, summary.Summary] | None:
-  there = [(method, cells[dataset, method]) for method in methods
-           if (dataset, method) in cells]
-  return max(there, key=lambda each: each[1].mean) if there else None
+  available = [(method, cells[dataset, method]) for method in methods
+               if (dataset, method) in cells]
+  return max(available, key=lambda each: each[1].mean) if available else None
 
 
 def _beats_the_printed_best(lines, cells) -> verdicts.Verdict:
@@ -67,7 +67,8 @@ def _beats_the_printed_best(lines, cells) -> verdicts.Verdict:
 
 
 def _lipschitz_keeps_up(lines, cells) -> verdicts.Verdict:
-  """Within a standard error of the difference's larger side, or above."""
+  """Tests that Lipschitz methods lose at most one standard error to clipping.
+  """
   near, far = [], []
   for line in lines:
     lip = _best(cells, line.dataset, LIPSCHITZ)
@@ -88,7 +89,10 @@ def _lipschitz_keeps_up(lines, cells) -> verdicts.Verdict:
 
 
 def _signed_ranks(lines, rows) -> verdicts.Verdict:
-  """Paired over splits and seeds; exact; Holm over the data sets."""
+  """Tests differences by exact signed ranks, with Holm's correction.
+
+  Pairs are splits and seeds; the correction is over the data sets.
+  """
   by_seed = {}
   for row in rows:
     if row.metric == 'test_accuracy':

@@ -19,7 +19,7 @@ _METHODS = ('sgd', *sweep.METHODS, *sweep.OTHERS)
 
 
 def table(rows: Sequence[records.Row]) -> str:
-  """One line for each data set, method and budget."""
+  """Returns a table, a line for each data set, method and budget."""
   accuracy = summary.over_seeds(rows, _KEYS, metric='test_accuracy')
   noise = summary.over_seeds(rows, _KEYS, metric='noise_multiplier')
   costs = summary.costs(rows, _KEYS, metric='test_accuracy')
@@ -46,7 +46,7 @@ def _order(key: tuple) -> tuple:
 
 
 def figure(rows: Sequence[records.Row]) -> Any:
-  """Accuracy against epsilon, one panel for each data set."""
+  """Draws accuracy by epsilon, one panel for each data set."""
   kept = [row for row in rows if not _is_table(row)]
   accuracy = summary.over_seeds(kept, ('dataset', 'method',
                                        'epsilon_requested'),
@@ -64,7 +64,7 @@ def figure(rows: Sequence[records.Row]) -> Any:
 
 
 def _draw(ax: Any, name: str, accuracy) -> None:
-  """One data set: a line for each method, the non-private one level."""
+  """Draws a line for each method; the non-private one is horizontal."""
   finite = sorted({epsilon for dataset, _, epsilon in accuracy
                    if dataset == name and math.isfinite(epsilon)})
   for series, method in enumerate(sweep.METHODS):
@@ -93,16 +93,16 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
   kept = [row for row in rows if _is_table(row)]
   accuracy = summary.over_seeds(kept, ('dataset', 'method'),
                                 metric='test_accuracy')
-  there = {dataset for dataset, _ in accuracy}
+  datasets = {dataset for dataset, _ in accuracy}
   result = [
       _compare(line, method, accuracy.get((line.dataset, method)))
-      for line in papers.TABLE_5_4 if line.dataset in there
+      for line in papers.TABLE_5_4 if line.dataset in datasets
       for method in sweep.METHODS
   ]
   missing = [line.dataset for line in papers.TABLE_5_4
-             if line.dataset not in there]
+             if line.dataset not in datasets]
   result += claims.overall(
-      kept + [row for row in rows if row.method == 'sgd'], there)
+      kept + [row for row in rows if row.method == 'sgd'], datasets)
   if missing:
     result.append(verdicts.Verdict(', '.join(missing), '-', '-',
                                   verdicts.NOT_RUN, 'no rows'))
@@ -129,7 +129,7 @@ def _compare(line: papers.TabularAccuracy, method: str,
 
 
 def _why(method: str, gap: float) -> str:
-  """The reasons that are known for a gap."""
+  """Returns the known reasons for a gap."""
   if gap > 0:
     return ('scaling, widths and hyperparameters of the table are not given; '
             'ours are in the recipes')

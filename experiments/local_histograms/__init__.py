@@ -1,1 +1,1 @@
-"""Histograms without a curator, and with one."""
+"""Compares histograms under local privacy with those of a curator."""

@@ -1,1 +1,1 @@
-"""Statistical queries answered by people who trust nobody."""
+"""Answers statistical queries under local privacy."""

@@ -1,4 +1,4 @@
-"""How often answers fail, by randomiser and number of people."""
+"""Reports how often answers fail, by randomiser and number of people."""
 
 from collections.abc import Sequence
 import math

@@ -71,10 +71,10 @@ def failure_prob(setting: sweep.Setting, size: int) -> float:
 
 def _failures(setting: sweep.Setting, size: int) -> dict[str, float]:
   """Returns failure rates of one answer, and of any of T answers."""
-  asked = oracle(setting)
+  randomiser = oracle(setting)
 
   def costs(key, data):
-    answer = jnp.mean(asked.randomize(key, data))
+    answer = jnp.mean(randomiser.randomize(key, data))
     return (jnp.abs(answer) > setting.tolerance).astype(jnp.float32)
 
   repetitions = min(setting.repetitions,

@@ -1,4 +1,4 @@
-"""What only reproductions of the papers and tests use; the library does not.
+"""Methods that only reproductions of papers and tests use.
 
 `training`: methods and packs of networks; `mechanisms`: mechanisms and their
 privacy; `sparsity`: sparse networks;

@@ -32,11 +32,11 @@ _PART = 250
 
 
 class Seen(NamedTuple):
-  """What R networks show.
+  """Outputs of R networks that an attacker uses.
 
   Attributes:
-    logits: [R, N, c], of all records of the study.
-    features: [R, m, 3 c], of the records that are attacked.
+    logits: [R, N, c] logits of all records of the study.
+    features: [R, m, 3 c] features of the records that are attacked.
   """
   logits: Array
   features: Array

@@ -21,7 +21,7 @@ class Test(NamedTuple):
 
 
 def ceiling(networks: lookup.Networks, kind: sweep.Kind) -> float | None:
-  """The accuracy that the event allows, or else (epsilon, delta)."""
+  """Returns the largest accuracy that the event allows, or (epsilon, delta)."""
   for metric in ('event_ceiling', 'ceiling'):
     if networks.has(kind, metric):
       return networks.mean(kind, metric)
@@ -29,10 +29,10 @@ def ceiling(networks: lookup.Networks, kind: sweep.Kind) -> float | None:
 
 
 def tests(networks: lookup.Networks) -> list[Test]:
-  """One for every kind and attack whose threshold has not seen the target.
+  """Returns a test for each kind and each attack with a valid threshold.
 
-  The oracle is no such attack: it is the best of nine on what it is counted
-  on.
+  A threshold is valid if it does not depend on the target. The oracle has none:
+  it is the best of nine attacks on the target itself.
   """
   values = []
   for kind in networks.kinds(*lookup.PRIVATE):

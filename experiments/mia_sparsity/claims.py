@@ -33,23 +33,24 @@ _ISOLATED = tuple(sweep.Kind(method='magnitude', prunings=k) for k in (3, 4))
 
 
 class Finding(NamedTuple):
-  """What was found of a claim; the fields are those of `verdicts.Verdict`."""
+  """The outcome for a claim; fields as in `verdicts.Verdict`."""
   ours: str
   verdict: str
   reason: str
 
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
-  """A verdict on each claim and profile; 'not run' where there are no rows."""
+  """Returns a verdict on each claim and profile; 'not run' without rows."""
   profiles = lookup.collect(rows)
-  there = [networks.profile for networks in profiles]
-  said = [_judged(networks, *claim) for networks in profiles
-          for claim in _CLAIMS]
-  said += [verdicts.Verdict(f'Figure 1.1 ({name})', 'a figure without numbers',
-                            '-', verdicts.NOT_RUN, 'no rows')
-           for name in sweep.TAGS
-           if name in sweep.PROFILES and name not in there]
-  return said
+  profiles_run = [networks.profile for networks in profiles]
+  results = [_judged(networks, *claim) for networks in profiles
+             for claim in _CLAIMS]
+  results += [
+      verdicts.Verdict(f'Figure 1.1 ({name})', 'a figure without numbers', '-',
+                       verdicts.NOT_RUN, 'no rows')
+      for name in sweep.TAGS
+      if name in sweep.PROFILES and name not in profiles_run]
+  return results
 
 
 _NOT_RUN = Finding('-', verdicts.NOT_RUN, 'no rows of these networks')
@@ -68,7 +69,7 @@ def _judged(networks: lookup.Networks, topic: str, printed: str,
 
 def significant(networks: lookup.Networks
                 ) -> dict[sweep.Kind, tuple[bool, float]]:
-  """Whether defence differs from that of the dense network, of sparse kinds.
+  """Tests whether sparse kinds defend differently from dense networks.
 
   Returns:
     Kind -> the printed rule over networks, and the p-value of the two-sided
@@ -111,7 +112,7 @@ def _dense_attack(networks: lookup.Networks) -> Finding | None:
 
 
 def _overfitted(networks: lookup.Networks) -> Finding | None:
-  """Without this there is nothing to defend: our condition for any profile."""
+  """Tests that the attack on dense networks works, else a defence is moot."""
   if not networks.has(lookup.DENSE, 'perceptron_accuracy'):
     return None
   result = networks.mean(lookup.DENSE, 'perceptron_accuracy')
@@ -276,7 +277,7 @@ def _controls_sharp(networks: lookup.Networks) -> Finding | None:
 
 
 def _sharp(metric: str) -> Callable[[lookup.Networks], Finding | None]:
-  """Of accuracies or of rates at a low false positive rate."""
+  """Returns a judge of the sharp attacks, by this metric of their success."""
   def judge(networks):
     result = [comparisons.over_dense(networks, f'{attack}_{metric}',
                                     lookup.claimed(networks))
@@ -313,7 +314,7 @@ def _ceilings(networks: lookup.Networks) -> Finding | None:
 
 
 def _directed(cells: Sequence[comparisons.Comparison]) -> Finding | None:
-  """Whether all gains are positive, after Holm's correction."""
+  """Tests that all gains are positive, with Holm's correction."""
   if not cells:
     return None
   adjusted = summary.holm([each.p_value for each in cells])

@@ -43,13 +43,13 @@ class Comparison(NamedTuple):
 
 
 def scale(metric: str) -> float:
-  """From the unit of a metric to points of gain."""
+  """Returns the factor from the unit of a metric to points of gain."""
   return 1.0 if metric == 'defence' else -100.0
 
 
 def gains_over_dense(networks: lookup.Networks, kind: sweep.Kind,
                      metric: str) -> dict[int, float]:
-  """Seed -> gain over the dense network of the same split and seed."""
+  """Returns seed -> gain over the dense network of the same split and seed."""
   ours = networks.pairs(kind, metric)
   dense = networks.pairs(lookup.DENSE, metric)
   return {seed: scale(metric) * (ours[seed] - dense[seed])
@@ -58,7 +58,7 @@ def gains_over_dense(networks: lookup.Networks, kind: sweep.Kind,
 
 def over_dense(networks: lookup.Networks, metric: str,
                kinds: Sequence[sweep.Kind]) -> Comparison:
-  """Mean gain of some kinds over the dense network."""
+  """Returns the mean gain of these kinds over the dense network."""
   return _averaged('dense', [gains_over_dense(networks, kind, metric)
                              for kind in kinds if networks.has(kind, metric)])
 
@@ -66,7 +66,7 @@ def over_dense(networks: lookup.Networks, metric: str,
 def at_equal_accuracy(networks: lookup.Networks, metric: str,
                       kinds: Sequence[sweep.Kind], name: str,
                       others: Sequence[sweep.Kind]) -> Comparison:
-  """Mean gain over other networks that are just as accurate.
+  """Returns the mean gain over other networks of equal accuracy.
 
   These are interpolated between the two nearest; kinds that are more or less
   accurate than all of the others are left out.
@@ -77,7 +77,7 @@ def at_equal_accuracy(networks: lookup.Networks, metric: str,
 
 
 def over_controls(networks: lookup.Networks, metric: str) -> list[Comparison]:
-  """Sparse networks of which defence is claimed, over each control.
+  """Compares the sparse networks that claims are about with each control.
 
   Dense networks on the way from the dense one to a control's worst, and the
   same for random masks.
@@ -91,7 +91,7 @@ def over_controls(networks: lookup.Networks, metric: str) -> list[Comparison]:
 
 
 def over_private(networks: lookup.Networks, metric: str) -> list[Comparison]:
-  """The same over private networks, from the least epsilon to none at all."""
+  """Compares them with private networks, from the least epsilon to infinity."""
   kinds = lookup.claimed(networks)
   result = [at_equal_accuracy(networks, metric, kinds, method,
                              networks.kinds('sgd', method))
@@ -113,7 +113,7 @@ class Gap(NamedTuple):
 
 
 def butterfly_gaps(networks: lookup.Networks) -> list[Gap]:
-  """Of every butterfly that is within the accuracies of pruned networks."""
+  """Returns gaps of butterflies between accuracies of pruned networks."""
   pruned = [lookup.DENSE, *networks.kinds('magnitude')]
   values = []
   for kind in networks.kinds('butterfly'):
@@ -126,9 +126,9 @@ def butterfly_gaps(networks: lookup.Networks) -> list[Gap]:
 
 def sharpest(networks: lookup.Networks) -> str | None:
   """Returns the most accurate attack of AUD-10 on dense networks, or None."""
-  there = [attack for attack in lookup.SHARP
-           if networks.has(lookup.DENSE, f'{attack}_accuracy')]
-  return max(there, default=None, key=lambda attack: networks.mean(
+  attacks = [attack for attack in lookup.SHARP
+             if networks.has(lookup.DENSE, f'{attack}_accuracy')]
+  return max(attacks, default=None, key=lambda attack: networks.mean(
       lookup.DENSE, f'{attack}_accuracy'))
 
 
@@ -147,7 +147,7 @@ class TradeOff(NamedTuple):
 
 def trade_off(networks: lookup.Networks,
               kinds: Sequence[sweep.Kind]) -> TradeOff | None:
-  """The line through the dense network that is nearest; None without rows.
+  """Returns the least-squares line through the dense network, or None.
 
   Means over seeds first, then the line; seeds are drawn anew with all of their
   networks.
@@ -187,7 +187,7 @@ def trade_off(networks: lookup.Networks,
 
 
 def _matched(networks, metric, kind, others):
-  """In points of gain; None where it cannot be."""
+  """Returns `inference.matched` in points of gain; None if undefined."""
   others = [(networks.mean(other, ACCURACY), networks.pairs(other, metric))
             for other in others if networks.has(other, ACCURACY, metric)]
   if not networks.has(kind, ACCURACY, metric):
@@ -201,7 +201,7 @@ def _matched(networks, metric, kind, others):
 
 
 def _averaged(name: str, gains: Sequence[dict[int, float]]) -> Comparison:
-  """The mean over kinds, for each seed that all of them have."""
+  """Returns the mean over kinds, for each seed that all of them have."""
   seeds = set.intersection(*map(set, gains)) if gains else set()
   return Comparison(name, len(gains), tuple(
       sum(each[seed] for each in gains) / len(gains)
@@ -209,7 +209,7 @@ def _averaged(name: str, gains: Sequence[dict[int, float]]) -> Comparison:
 
 
 def _pooled_spread(networks, kinds) -> float:
-  """Root of the mean variance over networks of kinds that have two."""
+  """Returns the pooled standard deviation of kinds with several networks."""
   variances = [len(values) * summary.summarise(values).standard_error**2
                for kind in kinds
                if len(values := networks.each(kind, 'defence')) > 1]

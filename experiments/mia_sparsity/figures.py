@@ -52,7 +52,7 @@ def figure(rows: Sequence[records.Row]) -> Any:
 
 
 def _heat_scale(drawn: Any, ax: Any) -> None:
-  """Inside the panel, where a falling line leaves room."""
+  """Draws the colour scale inside the panel, below the falling line."""
   from matplotlib import cm
   from matplotlib import colors
   scale = drawn.colorbar(
@@ -71,7 +71,7 @@ def _heat(share: float) -> Any:
 
 def _plane(ax: Any, networks: lookup.Networks, methods: Sequence[str], *,
            named: bool) -> None:
-  """Accuracy against defence, mean and standard deviation over networks."""
+  """Draws defence by accuracy: means and standard deviations of networks."""
   seen = set()
   for kind in networks.kinds(*methods):
     if not networks.has(kind, comparisons.ACCURACY, 'defence', 'nonzero'):
@@ -101,7 +101,7 @@ def _spread(networks, kind, metric, unit=1):
 
 
 def _annotate(ax, networks, kind, place, colour) -> None:
-  """The share of sparse networks, the budget of private ones."""
+  """Labels a point: nonzero % of sparse networks, epsilon of private ones."""
   offset = (4, 4)
   if kind.method in lookup.PRIVATE:
     text = f'{kind.epsilon:g}'
@@ -116,7 +116,7 @@ def _annotate(ax, networks, kind, place, colour) -> None:
 
 
 def _lines(ax: Any, networks: lookup.Networks) -> None:
-  """Through the dense network: the printed slope, and ours."""
+  """Draws lines through the dense network, of the printed and our slope."""
   result = comparisons.trade_off(networks, networks.kinds(*lookup.SPARSE))
   if result is None:
     return
@@ -131,7 +131,7 @@ def _lines(ax: Any, networks: lookup.Networks) -> None:
 
 
 def _floors(ax: Any, networks: lookup.Networks) -> None:
-  """The least expected defence that budget and event allow, below each."""
+  """Draws the least defence that budget and event guarantee, at each point."""
   sources = {'ceiling': ('epsilon', ':'), 'event_ceiling': ('the event', '-')}
   for method in lookup.PRIVATE:
     for metric, (source, line) in sources.items():
@@ -146,7 +146,7 @@ def _floors(ax: Any, networks: lookup.Networks) -> None:
 
 
 def _curves(ax: Any, networks: lookup.Networks) -> None:
-  """TPR against FPR of the dense network, and the bound by each epsilon."""
+  """Draws ROC curves of the dense network, and the bound of each epsilon."""
   for series, attack in enumerate(lookup.ATTACKS):
     rates = _rates(networks, lookup.DENSE, attack)
     if rates:
@@ -172,7 +172,7 @@ def _curves(ax: Any, networks: lookup.Networks) -> None:
 
 
 def _pruned_curve(ax: Any, networks: lookup.Networks) -> None:
-  """The sharpest attack once more, on the sparsest network of the window."""
+  """Draws the ROC curve of the sharpest attack on the sparsest network."""
   attack = comparisons.sharpest(networks)
   kinds = [kind for kind in lookup.claimed(networks, window=True)
            if kind.method == 'magnitude']
@@ -184,14 +184,14 @@ def _pruned_curve(ax: Any, networks: lookup.Networks) -> None:
 
 
 def _rates(networks, kind, attack) -> dict[float, float]:
-  """FPR -> TPR, those that a logarithm can show."""
+  """Returns false positive rate -> true positive rate, where both exceed 0."""
   names = {level: f'{attack}_tpr_at_{level:g}' for level in sweep.FPR_LEVELS}
   return {level: networks.mean(kind, name) for level, name in names.items()
           if networks.has(kind, name) and networks.mean(kind, name) > 0}
 
 
 def _by_share(ax: Any, networks: lookup.Networks) -> None:
-  """Accuracy of each attack against the share of non-zero parameters."""
+  """Draws the accuracy of each attack by the share of nonzero parameters."""
   for series, attack in enumerate(lookup.ATTACKS):
     metric, colour = f'{attack}_accuracy', plots.COLOURS[series]
     for method, line in (('magnitude', '-'), ('butterfly', 'none')):

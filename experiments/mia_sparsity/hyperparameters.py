@@ -1,4 +1,4 @@
-"""Table 1.1 of Lalanne (2023) as a configuration. MIA-09."""
+"""Learning rates and weight decays of Lalanne (2023, Table 1.1) (MIA-09)."""
 
 from typing import NamedTuple
 
@@ -12,7 +12,7 @@ class Rates(NamedTuple):
 
 
 DENSE = Rates(0.03, 0.005)
-"""Of the dense network and of pruned ones."""
+"""Rates of the dense network and of pruned ones."""
 
 BUTTERFLIES = {
     (1, 2): Rates(0.3, 0.0005),
@@ -26,7 +26,7 @@ BUTTERFLIES = {
 
 
 def rates(kind: sweep.Kind) -> Rates:
-  """What a kind is trained with."""
+  """Returns the rates that a kind is trained with."""
   if kind.method == 'butterfly':
     return BUTTERFLIES[kind.segments, kind.factors]
   return DENSE._replace(weight_decay=DENSE.weight_decay * kind.decay)

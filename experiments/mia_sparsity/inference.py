@@ -34,13 +34,13 @@ class Interval(NamedTuple):
   high: float
 
   def text(self, form: str = '{:.2f}') -> str:
-    """Value and limits, each in this form."""
+    """Returns the value and its limits as text, each in this format."""
     value, low, high = map(form.format, self)
     return value if math.isnan(self.low) else f'{value} [{low}, {high}]'
 
 
 def t_interval(values: Sequence[float]) -> Interval:
-  """The mean with Student's limits; none for one value."""
+  """Returns the mean with Student's limits; no limits for one value."""
   result = summary.summarise(values)
   if result.count < 2:
     return Interval(result.mean, math.nan, math.nan)
@@ -72,26 +72,26 @@ def p_value(differences: Sequence[float], *, one_sided: bool) -> float:
 
 
 def are_disjoint(first: Sequence[float], second: Sequence[float]) -> bool:
-  """The rule of T:802, `summary.spreads_are_disjoint`; not of one value."""
+  """Returns `summary.spreads_are_disjoint`; False for a single value."""
   return (min(len(first), len(second)) >= 2
           and summary.spreads_are_disjoint(first, second))
 
 
 def slope(xs: Sequence[float], ys: Sequence[float]) -> float:
-  """Of the line through zero that is nearest in y; NaN if all x are 0."""
+  """Returns the least-squares slope of a line through 0; NaN if all x are 0."""
   xs, ys = np.asarray(xs, np.float64), np.asarray(ys, np.float64)
   return float(xs @ ys / (xs @ xs)) if xs.any() else math.nan
 
 
 def bootstrap(statistic: Callable[[Sequence[int]], float],
               seeds: Sequence[int]) -> Interval:
-  """A statistic of seeds, with percentiles over all ways to draw them anew.
+  """Returns a statistic with its exact bootstrap interval over seeds.
 
-  Every multiset of as many seeds counts as often as it would be drawn, so
-  nothing is random. Of three seeds there are ten, and limits are too narrow.
+  Every multiset of as many seeds is weighted by its probability, so nothing is
+  random. Three seeds have ten multisets, too few: their limits are too narrow.
 
   Args:
-    statistic: of seeds, repeated or not.
+    statistic: function of seeds, which may repeat.
     seeds: at most 8.
   """
   if len(seeds) > 8:
@@ -110,7 +110,7 @@ def bootstrap(statistic: Callable[[Sequence[int]], float],
 
 
 def _multinomial(drawn: Sequence[int]) -> int:
-  """In how many orders these can come."""
+  """Returns the number of distinct orders of these values."""
   return math.factorial(len(drawn)) // math.prod(
       math.factorial(count) for count in collections.Counter(drawn).values())
 
@@ -119,11 +119,10 @@ class Excess(NamedTuple):
   """An attack on private networks, compared with its ceiling.
 
   Attributes:
-    mean: accuracy over pairs of networks.
-    ceiling: of its expectation.
-    standard_error: of the mean.
-    p_value: that the mean is as high, one-sided, if the expectation is the
-      ceiling.
+    mean: mean accuracy of the attack over pairs of networks.
+    ceiling: upper bound of its expectation.
+    standard_error: standard error of the mean.
+    p_value: one-sided p-value of the mean, if the expectation is the ceiling.
   """
   mean: float
   ceiling: float
@@ -169,7 +168,7 @@ class Matched(NamedTuple):
 
 def matched(accuracy: float, values: BySeed,
             others: Sequence[tuple[float, BySeed]]) -> Matched | None:
-  """A value minus that of other networks, which are interpolated.
+  """Returns a value minus the interpolated value of other networks.
 
   Args:
     accuracy: of the network, mean over seeds.

@@ -73,19 +73,19 @@ class Networks:
             for value in roles.values()]
 
   def pairs(self, kind: sweep.Kind, metric: str) -> dict[int, float]:
-    """Seed -> mean over the roles: what is independent of other seeds."""
+    """Returns seed -> mean over both roles; independent between seeds."""
     return {seed: sum(roles.values()) / len(roles) for seed, roles
             in sorted(self._seeds(kind, metric).items())}
 
   def mean(self, kind: sweep.Kind, metric: str) -> float:
-    """The mean over `pairs`; KeyError without rows."""
+    """Returns the mean over `pairs`; raises KeyError without rows."""
     result = self.pairs(kind, metric)
     if not result:
       raise KeyError(f'{label(kind)} of {self.profile} has no {metric}')
     return sum(result.values()) / len(result)
 
   def has(self, kind: sweep.Kind, *metrics: str) -> bool:
-    """Whether a kind has rows of all of these metrics."""
+    """Returns whether a kind has rows of all these metrics."""
     return all(self._seeds(kind, metric) for metric in metrics)
 
   def _seeds(self, kind, metric):
@@ -107,7 +107,7 @@ def collect(rows: Iterable[records.Row]) -> list[Networks]:
 
 
 def claimed(networks: Networks, *, window: bool = False) -> list[sweep.Kind]:
-  """Sparse kinds of which the chapter says that their defence is higher.
+  """Returns the sparse kinds that Lalanne (2023) says defend better.
 
   Those of 17.3 % of the weights or fewer: of ResNet-20 that is after 8
   prunings. What is never pruned is a larger part of smaller networks, so of
@@ -132,7 +132,7 @@ def claimed(networks: Networks, *, window: bool = False) -> list[sweep.Kind]:
 
 
 def label(kind: sweep.Kind) -> str:
-  """The name of a kind in tables."""
+  """Returns the name of a kind in tables."""
   if kind.method == 'sgd' and kind.stop < 1:
     return f'sgd, stopped at {100 * kind.stop:g} %'
   return {

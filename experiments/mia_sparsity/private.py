@@ -41,17 +41,17 @@ ADJACENCY = Adjacency.REPLACE_ONE
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Recipe:
-  """How a method trains: by Adam with a cosine schedule.
+  """Hyperparameters of a method: Adam with a cosine schedule.
 
   Attributes:
-    num_steps: of a training that is not stopped.
-    learning_rate: at the start.
-    temperature: of the cross entropy.
+    num_steps: number of steps, unless training is stopped early.
+    learning_rate: initial learning rate.
+    temperature: divisor of the logits in the cross entropy.
     clip_norm: dp_sgd's bound on a record's gradient.
     weight_norm: lip_dp_sgd's bound on each weight matrix.
-    input_radius: of its ball for records, over the square root of how many
-      values a record has.
-    hidden_radius: of its balls for hidden activations.
+    input_radius: lip_dp_sgd's radius of the ball for records, over the square
+      root of the number of values in a record.
+    hidden_radius: its radius of the balls for hidden activations.
     logit_clip: its bound on a record's cotangent at the logits.
   """
   num_steps: int
@@ -188,7 +188,7 @@ def train(method: str, epsilons: Sequence[float], *, design: Design,
 
 def make_model(method: str, *, design: Design, recipe: Recipe,
                input_shape: tuple[int, int, int], num_classes: int) -> Model:
-  """The network; with balls in front of its layers for lip_dp_sgd alone."""
+  """Returns the network; for lip_dp_sgd, inputs of layers lie in balls."""
   bounded = {}
   if method == 'lip_dp_sgd':
     bounded = dict(
@@ -213,7 +213,7 @@ def _method(name: str, recipe: Recipe, model: Model) -> Method:
 
 
 def _optimizer(recipe: Recipe) -> optax.GradientTransformation:
-  """A stopped training has the schedule of a whole one."""
+  """Returns Adam, with the schedule of a whole training if it stops early."""
   decay = optax.cosine_decay_schedule(recipe.learning_rate, recipe.num_steps)
   return optax.adam(lambda count: decay(count.astype(jnp.float32)))
 
@@ -233,7 +233,7 @@ def _keys(keys: PRNGKey, *parts) -> PRNGKey:
 
 
 def _check(method, epsilons, design, records, num_classes, rows, keys, stop):
-  """The recipe, the model and how many steps to train."""
+  """Returns the recipe, the model and the number of steps; raises if wrong."""
   errors.check_choice('method', method, METHODS)
   errors.check_at_least('epsilons', len(epsilons), 1)
   if (method == 'sgd') != (tuple(epsilons) == (math.inf,)):

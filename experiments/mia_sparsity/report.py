@@ -32,7 +32,7 @@ _RARE = (0.01, 0.001)
 
 
 def table(rows: Sequence[records.Row]) -> str:
-  """Three tables for each profile: defence, attacks, equal accuracies."""
+  """Returns three tables a profile: defence, attacks, equal accuracies."""
   parts = [_INTRODUCTION]
   for networks in lookup.collect(rows):
     name = f'Profile {networks.profile}, {networks.dataset}'

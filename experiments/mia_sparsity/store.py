@@ -1,4 +1,4 @@
-"""Trained networks and unfinished trainings on disk, for what is killed."""
+"""Stores trained networks and unfinished trainings, to resume killed runs."""
 
 import io
 import pathlib
@@ -13,15 +13,15 @@ from dpjax.typing import PyTree
 
 
 class Store:
-  """Arrays by name in a folder; with no folder, in memory.
+  """Stores trees of arrays by name, in a folder or in memory.
 
-  A file is whole or not there. It names what it belongs to, and is not read
-  for anything else.
+  Files are replaced atomically. Each holds the text `belongs_to`, and a file
+  with another text is refused.
 
   Args:
-    folder: where, or None.
-    belongs_to: text; such as the profile with all its numbers.
-    every_seconds: least time between unfinished states.
+    folder: the folder; None to store in memory.
+    belongs_to: text that identifies the study, such as its whole profile.
+    every_seconds: least time between two saves of unfinished states.
   """
 
   def __init__(self, folder: pathlib.Path | None, belongs_to: str, *,
@@ -31,7 +31,7 @@ class Store:
     self._kept = {}
 
   def save(self, name: str, value: PyTree) -> None:
-    """Keeps the leaves of a tree."""
+    """Stores the leaves of a tree."""
     if self._folder is None:
       self._kept[name] = jax.tree.map(np.asarray, value)
       return
@@ -44,20 +44,20 @@ class Store:
     self._last = time.monotonic()
 
   def save_now_and_then(self, name: str, value: PyTree) -> None:
-    """Keeps it if the last time was a while ago."""
+    """Stores a tree on disk if `every_seconds` passed since the last save."""
     if (self._folder is not None and
         time.monotonic() - self._last >= self._every):
       self.save(name, value)
 
   def load(self, name: str, like: PyTree) -> Any:
-    """The tree that was kept, or None.
+    """Returns the stored tree, or None.
 
     Args:
-      name: of `save`.
-      like: a tree of the same structure.
+      name: name given to `save`.
+      like: a tree of the same structure; its leaves are not used.
 
     Raises:
-      ValueError: it belongs to something else.
+      ValueError: the file belongs to another study or structure.
     """
     if self._folder is None:
       return self._kept.get(name)
@@ -77,6 +77,6 @@ class Store:
     return jax.tree.unflatten(structure, leaves)
 
   def remove(self, name: str) -> None:
-    """Forgets it, if it is there."""
+    """Removes a stored tree, if there is one."""
     if self._folder is not None:
       (self._folder / f'{name}.npz').unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""The records of a study, who trains on which, and the keys of everything."""
+"""The records of a study, the split among its networks, and random keys."""
 
 from typing import NamedTuple
 
@@ -12,7 +12,7 @@ from dpjax.typing import Array, Batch, PRNGKey
 from experiments.methods.attacks import shadow
 from experiments.mia_sparsity import sweep
 
-_POOL = 2**31 - 1  # the seed of what all pairs share: the pool of records
+_POOL = 2**31 - 1  # seed of the pool of records, which all pairs share
 _PURPOSES = ('split', 'init', 'batches', 'noise', 'masks', 'attack', 'private')
 
 
@@ -20,13 +20,13 @@ class Study(NamedTuple):
   """R = 2 S networks of S pairs; network 2 s + r has role r of seed s.
 
   Attributes:
-    profile: what is studied.
-    records: N images and labels, of both parts of the publisher's.
-    fitted: [R, n] int32, rows that gradients see.
-    validation: [R, v], rows by which an epoch is chosen.
-    test: [R, t], rows of the accuracy.
-    attacked: [R, m], half of them `fitted`, in ascending order.
-    members: [R, m] bool, which are.
+    profile: options of the study.
+    records: N images and labels, from the published training and test parts.
+    fitted: [R, n] int32, rows that a network is trained on.
+    validation: [R, v], rows on which its best epoch is chosen.
+    test: [R, t], rows on which its accuracy is measured.
+    attacked: [R, m], rows that are attacked, ascending; half are `fitted`.
+    members: [R, m] bool, True where an attacked row is `fitted`.
   """
   profile: sweep.Profile
   records: Batch
@@ -38,27 +38,31 @@ class Study(NamedTuple):
 
   @property
   def num_classes(self) -> int:
-    """c."""
+    """Number of classes."""
     return int(np.max(self.records.y)) + 1
 
   @property
   def num_networks(self) -> int:
-    """R."""
+    """R, the number of networks."""
     return self.fitted.shape[0]
 
   @property
   def partners(self) -> np.ndarray:
-    """[R], the network by which each one is attacked."""
+    """[R], the network that is the shadow model of each one."""
     return np.arange(self.num_networks) ^ 1
 
   def inclusion(self) -> np.ndarray:
-    """[R, N] bool: which records gradients of a network saw."""
+    """Returns [R, N] bool: True where a network was trained on a record."""
     result = np.zeros((self.num_networks, self.records.y.shape[0]), bool)
     np.put_along_axis(result, np.asarray(self.fitted), True, axis=1)
     return result
 
   def keys(self, purpose: str) -> PRNGKey:
-    """[R] keys, the same for all kinds: differences to 'dense' are paired."""
+    """Returns [R] keys, equal for all kinds: differences are paired.
+
+    Args:
+      purpose: one of `_PURPOSES`.
+    """
     number = _PURPOSES.index(purpose)
     network = jnp.arange(self.num_networks)
     base = jax.vmap(jax.random.key)(network // 2)

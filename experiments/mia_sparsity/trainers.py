@@ -26,14 +26,14 @@ _FRACTION = 0.2
 
 
 class Trained(NamedTuple):
-  """R networks of one kind.
+  """R trained networks of one kind.
 
   Attributes:
     apply: (networks, x [R, b, h, w, c]) -> logits [R, b, classes]; one
       function object for all kinds that share a compiled program.
-    networks: what it takes.
-    num_params: of one network, other than zero.
-    validation_accuracy: [R], of the epoch that was chosen.
+    networks: the first argument of `apply`.
+    num_params: number of nonzero parameters of one network.
+    validation_accuracy: [R], after the epoch that was chosen by it.
   """
   apply: Callable
   networks: Snapshot
@@ -42,19 +42,26 @@ class Trained(NamedTuple):
 
 
 class _Outcome(NamedTuple):
-  """What is kept of a training; leaves [R, ...], parameters dense."""
+  """The result of a training that is stored; leaves [R, ...].
+
+  Attributes:
+    best: networks after the best epoch, as parameters [R, d] of dense ones.
+    mask: [R, d] bool, False at pruned weights.
+    accuracy: [R], validation accuracy of `best`.
+  """
   best: Snapshot
   mask: Array
   accuracy: Array
 
 
 class Trainer:
-  """Trains kinds when they are asked for, each after what it starts from.
+  """Trains kinds of networks on demand, and first the kind they start from.
 
   Args:
     study: records and keys.
-    store: where networks are kept.
-    on_progress: called with (share of a training that is done, its name).
+    store: storage of trained networks and unfinished trainings.
+    on_progress: called after each epoch with (share of the training that is
+      done, name of the kind).
   """
 
   def __init__(self, study: Study, store: Store,
@@ -69,15 +76,15 @@ class Trainer:
     self._dense = self._replicas(
         self._network, [parametrisations.dense(self._network.init)],
         profile.pack_size)
-    self._narrows: dict[Kind, Replicas] = {}
+    self._narrow_replicas: dict[Kind, Replicas] = {}
 
   @property
   def num_dense(self) -> int:
-    """Parameters of the dense network."""
+    """Number of parameters of the dense network."""
     return self._dense.num_params
 
   def train(self, kind: Kind) -> Trained:
-    """The networks of a kind; trained now, or found."""
+    """Returns the networks of a kind; trains them unless they are stored."""
     outcome = self._loaded(kind)
     if outcome is None:
       self._train(kind)
@@ -92,6 +99,7 @@ class Trainer:
                    np.asarray(outcome.accuracy))
 
   def _train(self, kind: Kind) -> None:
+    """Trains the networks of a kind and stores them."""
     if kind.method in ('dense', 'stopped'):
       self._train_dense()
     elif kind.method == 'butterfly':
@@ -104,7 +112,7 @@ class Trainer:
       self._train_pruned(kind)
 
   def _train_dense(self) -> None:
-    """Keeps what it is after some epochs, too."""
+    """Trains the dense kind; its early epochs are stored as 'stopped' kinds."""
     profile, kind = self._study.profile, Kind(method='dense')
     stops = {round(stopped.stop * profile.num_epochs): stopped
              for stopped in profile.kinds() if stopped.method == 'stopped'}
@@ -118,15 +126,18 @@ class Trainer:
     self._fit([kind], self._dense, on_epoch=on_epoch)
 
   def _train_pruned(self, kind: Kind) -> None:
-    """One round: prune what the last round gave, train again."""
+    """Prunes the networks of the last round, and trains the rest again.
+
+    Random pruning is one round, from the dense networks.
+    """
     before = Kind(method='dense')
     step = self._study.profile.step
     if kind.method == 'magnitude' and kind.prunings > step:
       before = Kind(method='magnitude', prunings=kind.prunings - step)
     self.train(before)
     start = self._loaded(before)
-    rounds = step if kind.method == 'magnitude' else kind.prunings
-    fraction = 1 - (1 - _FRACTION)**rounds
+    prunings = step if kind.method == 'magnitude' else kind.prunings
+    fraction = 1 - (1 - _FRACTION)**prunings
     trees = jax.vmap(lambda vector: self._dense.tree(vector, 0))
     prune = functools.partial(magnitude.prune, fraction=fraction)
     if kind.method == 'random':
@@ -142,22 +153,33 @@ class Trainer:
               start=jnp.where(mask, start.best.params, 0.0))
 
   def _train_butterflies(self, kind: Kind) -> None:
-    """In packs all kinds of butterflies at once, or one kind."""
+    """Trains one kind of butterflies, or all at once if networks are packed."""
     profile = self._study.profile
     kinds = [kind]
     if profile.pack_size > 1:
-      kinds = [each for each in profile.kinds() if each.method == 'butterfly']
+      kinds = [packed for packed in profile.kinds()
+               if packed.method == 'butterfly']
     self._fit(kinds, self._replicas(
         self._network, list(map(self._butterfly, kinds)), len(kinds)))
 
   def _butterfly(self, kind: Kind) -> parametrisations.Parametrisation:
+    """Returns the parametrisation of a kind of butterflies."""
     return parametrisations.butterfly(
         self._network.init, segments=kind.segments, num_factors=kind.factors)
 
   def _fit(self, kinds: Sequence[Kind], trainer: Replicas, *,
            start: Array | None = None, mask: Array | None = None,
            on_epoch: Callable = lambda state, info: None) -> None:
-    """Trains kinds together, network by network, and keeps them."""
+    """Trains kinds together and stores each.
+
+    Args:
+      kinds: kinds of one architecture; replica r trains kind r modulo their
+        number.
+      trainer: trains the replicas.
+      start: [R, d] initial parameters; None for random ones.
+      mask: [R, d] bool, the weights that are trained; None for all.
+      on_epoch: called with the state and the accuracies after each epoch.
+    """
     study, count = self._study, len(kinds)
     repeat = lambda leaf: jnp.repeat(leaf, count, axis=0)
     total = count * study.num_networks
@@ -197,19 +219,23 @@ class Trainer:
     self._store.remove(name)
 
   def _narrow(self, kind: Kind) -> Replicas:
+    """Returns the trainer of a kind of narrow networks, compiled once."""
     widths = (kind.segments, 2 * kind.segments, 4 * kind.segments)
-    if kind not in self._narrows:
+    if kind not in self._narrow_replicas:
       network = self._resnet(widths)
-      self._narrows[kind] = self._replicas(
+      self._narrow_replicas[kind] = self._replicas(
           network, [parametrisations.dense(network.init)],
           self._study.profile.pack_size)
-    return self._narrows[kind]
+    return self._narrow_replicas[kind]
 
-  def _replicas(self, network, kinds, pack_size) -> Replicas:
-    return Replicas(network, parametrisations=kinds, recipe=self._recipe,
-                    records=self._study.records, pack_size=pack_size)
+  def _replicas(self, network, parametrisations_, pack_size) -> Replicas:
+    """Returns a trainer of networks with these parametrisations."""
+    return Replicas(network, parametrisations=parametrisations_,
+                    recipe=self._recipe, records=self._study.records,
+                    pack_size=pack_size)
 
   def _resnet(self, widths: tuple[int, int, int]) -> BatchResnet:
+    """Returns a residual network with these widths of its segments."""
     profile = self._study.profile
     return BatchResnet(depth=profile.depth, widths=widths,
                        num_classes=self._study.num_classes,
@@ -217,13 +243,17 @@ class Trainer:
                        compute_dtype=profile.compute_dtype)
 
   def _keep(self, kind: Kind, outcome: _Outcome) -> None:
+    """Stores the networks of a kind."""
     self._store.save(_name(kind), outcome)
 
   def _loaded(self, kind: Kind) -> _Outcome | None:
+    """Returns the stored networks of a kind, or None."""
+    # Only the structure of this tree is used.
     like = _Outcome(Snapshot(0, self._network.init_statistics()), 0, 0)
     return self._store.load(_name(kind), like)
 
 
 def _name(kind: Kind) -> str:
+  """Returns the name of a kind in the store."""
   numbers = (kind.prunings, kind.segments, kind.factors, kind.stop, kind.decay)
   return '-'.join([kind.method, *(f'{number:g}' for number in numbers)])

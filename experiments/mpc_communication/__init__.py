@@ -1,1 +1,1 @@
-"""Figure 6.6.6: bits sent to evaluate a distribution function together."""
+"""Counts bits that secure evaluation sends: Barczewski (2025, Figure 6.6.6)."""

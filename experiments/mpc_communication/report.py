@@ -96,9 +96,9 @@ def _total(cells: list[points.Point]):
 
 
 def crossing(first: dict[float, float], second: dict[float, float]) -> float:
-  """Where the second line, from below, meets the first; NaN if nowhere.
+  """Returns where the second line rises above the first; NaN if nowhere.
 
-  Both are straight between the places that they share.
+  Both are linear between the places that they share.
   """
   shared = sorted(set(first) & set(second))
   for low, high in zip(shared, shared[1:]):

@@ -1,1 +1,1 @@
-"""Polls whose answers are random: intervals, and what is given away."""
+"""Randomised-response polls: confidence intervals and privacy costs."""

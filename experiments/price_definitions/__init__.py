@@ -1,1 +1,1 @@
-"""What hides in an output: tests, posteriors and events, after the fact."""
+"""What a private output hides: tests, posteriors and events."""

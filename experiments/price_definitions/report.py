@@ -191,9 +191,9 @@ def _pure(ax, cells):
   points.curve(ax, some, 'amount', 'sharp', 'sharp: tanh(epsilon / 2)',
                series=0, line='-.')
   for series, (method, label) in enumerate(_LABELS.items(), 1):
-    here = points.select(cells, method=method)
+    selected = points.select(cells, method=method)
     # One after the other: three mechanisms attain the bound.
-    _marks(ax, here, 'found', f'found: {label}', series, 9 - 2 * series)
+    _marks(ax, selected, 'found', f'found: {label}', series, 9 - 2 * series)
   _marks(ax, points.select(cells, method='parity'), 'posterior',
          'posterior: noisy parity', 5, 2.5)
   _vacant(ax)
@@ -236,8 +236,8 @@ def _before_after(ax, cells):
   for series, (method, label) in enumerate((
       ('one_at_random', 'one record at random'),
       ('response', 'randomised response'))):
-    here = points.select(cells, method=method)
-    _marks(ax, here, 'found', f'after: {label}', series, 7)
+    selected = points.select(cells, method=method)
+    _marks(ax, selected, 'found', f'after: {label}', series, 7)
   points.curve(ax, points.select(cells, method='response'), 'amount',
                'variation', 'before: both, 1 / n', series=6, line='--')
   points.finish(ax, 'records n', 'total variation',

@@ -145,15 +145,15 @@ def figure(rows: Sequence[records.Row]) -> Any:
       cells, kind='dimension'), 'num_examples')]
   drawn, axes = plots.new(2, len(sizes) + 1, width=2.9, height=2.7)
   for line, (notion, name) in zip(axes, (('zcdp', 'rho'), ('pure', 'epsilon'))):
-    here = points.select(cells, notion=notion)
+    selected = points.select(cells, notion=notion)
     budget = f'{name} = {sweep.BUDGETS[notion]:g}'
     for ax, n in zip(line, sizes):
-      _draw(ax, points.select(here, kind='dimension', num_examples=n),
+      _draw(ax, points.select(selected, kind='dimension', num_examples=n),
             'dimension')
       points.finish(ax, 'dimension d, R = sqrt d', 'worst squared error'
                     if ax is line[0] else '', f'n = {n:g}, {budget}',
                     legend=False)
-    _draw(line[-1], points.select(here, kind='radius'), 'radius')
+    _draw(line[-1], points.select(selected, kind='radius'), 'radius')
     points.finish(line[-1], 'radius R, d = 10', '', f'n = 10000, {budget}',
                   legend=False)
   seen = {}

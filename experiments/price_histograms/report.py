@@ -113,11 +113,11 @@ def _closed(cells):
 def _golden(cells):
   risks, bounds, off = [], [], 0.0
   for p in cells:
-    known = sweep.GOLDEN if p['notion'] == 'pure' else sweep.GOLDEN_ZCDP
+    golden = sweep.GOLDEN if p['notion'] == 'pure' else sweep.GOLDEN_ZCDP
     level = p['amount'] / p['num_records']
     if p['notion'] == 'zcdp':
       level **= 2
-    wanted = next(values for (n, budget, _), values in known.items()
+    wanted = next(values for (n, budget, _), values in golden.items()
                   if n == p['num_records'] and abs(budget / level - 1) < 1e-3)
     risks.append(f'{p["measured"]:.3g}')
     bounds.append(f'{p["upper"]:.3g}')
@@ -131,10 +131,10 @@ def _golden(cells):
 def _slopes(cells, across, theory):
   texts, worst = [], 0.0
   for dimension, notion in points.distinct(cells, 'dimension', 'notion'):
-    here = points.select(cells, dimension=dimension, notion=notion)
-    if len(here) < 2:
+    selected = points.select(cells, dimension=dimension, notion=notion)
+    if len(selected) < 2:
       continue
-    slopes = [points.slope(here, across, metric)
+    slopes = [points.slope(selected, across, metric)
               for metric in ('lower', 'measured', 'upper')]
     texts.append(' '.join(f'{slope:.3f}' for slope in slopes))
     worst = max([worst, *(abs(slope - theory(dimension)) for slope in slopes)])
@@ -189,8 +189,8 @@ def figure(rows: Sequence[records.Row]) -> Any:
   cells = points.collect(rows)
   drawn, axes = plots.new(2, 4, width=3.3, height=3.0)
   for line, dimension in zip(axes, (1.0, 2.0)):
-    here = points.select(cells, dimension=dimension)
-    curves = points.select(here, method='tuned')
+    selected = points.select(cells, dimension=dimension)
+    curves = points.select(selected, method='tuned')
     views = [('records', 'pure', 'num_records', 'records n, epsilon = 1'),
              ('privacy', 'pure', 'amount', 'n epsilon, n = 10^7'),
              ('privacy', 'zcdp', 'amount', 'n sqrt rho, n = 10^7')]
@@ -198,11 +198,11 @@ def figure(rows: Sequence[records.Row]) -> Any:
       shown = points.select(curves, part=part, notion=notion)
       _draw(ax, shown, across)
       if dimension == 2:
-        points.curve(ax, points.select(here, part=part, notion=notion,
+        points.curve(ax, points.select(selected, part=part, notion=notion,
                                        method='printed'), across, 'risk',
                      'cells as printed', series=4, line='-.')
       _finish(ax, label, dimension, ax is line[0])
-    _panel(line[3], points.select(here, part='cells'))
+    _panel(line[3], points.select(selected, part='cells'))
     size, epsilon = sweep.PANELS[int(dimension)]
     _finish(line[3], f'cells, n = {size:,}, epsilon = {epsilon:g}', dimension,
             False)

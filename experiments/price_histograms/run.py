@@ -69,13 +69,13 @@ def _any(num_records: int, promised: notions.PureDP | notions.ZCDP,
          dimension: int) -> dict[str, float]:
   """Returns bounds for any estimator, and risks without privacy or data."""
   study = density_study.STUDY
-  known = dict(num_examples=num_records, dimension=dimension)
+  options = dict(num_examples=num_records, dimension=dimension)
   values = {bound.name: bound.value for bound in study.lower(
-      guarantee=promised, **known)}
+      guarantee=promised, **options)}
   return dict(
-      lower=study.best_lower(guarantee=promised, **known).value,
+      lower=study.best_lower(guarantee=promised, **options).value,
       code=values.get('code of cells, private', math.nan),
-      non_private=study.non_private(**known),
+      non_private=study.non_private(**options),
       trivial=study.trivial(dimension=dimension))
 
 

@@ -1,1 +1,1 @@
-"""Private intervals of a normal mean: how often they hold it, how wide."""
+"""Coverage and width of private intervals for a normal mean."""

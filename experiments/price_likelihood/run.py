@@ -93,14 +93,14 @@ def _risk(setting: sweep.Setting) -> dict[str, float]:
     if not isinstance(mechanism, sgml.Descent):
       off.append(abs(here['risk'] - likelihood_risks.risk(theta, mechanism))
                  / here['risk_se'])
-  known = dict(d=setting.dimension, b=setting.radius)
+  parameters = dict(d=setting.dimension, b=setting.radius)
   guarantee = (None if setting.method == 'maximum'
                else notions.ZCDP(rho=setting.rho))
-  at = dict(num_examples=setting.num_examples, **known)
+  at = dict(num_examples=setting.num_examples, **parameters)
   return worst | _upper(mechanism, off, _STUDY.non_private(**at)) | dict(
       lower=_STUDY.best_lower(guarantee=guarantee, **at).value,
       non_private=_STUDY.best_lower(guarantee=None, **at).value,
-      trivial=_STUDY.trivial(**known))
+      trivial=_STUDY.trivial(**parameters))
 
 
 def _upper(mechanism, off, sampling: float) -> dict[str, float]:

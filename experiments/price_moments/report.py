@@ -101,9 +101,9 @@ def _between(cells):
 def _slopes(cells, field, metric, theory=_rate):
   texts, worst = [], 0.0
   for k, in points.distinct(cells, 'moment'):
-    here = points.select(cells, moment=k)
-    if len(here) > 3:
-      slope = points.slope(here, field, metric)
+    selected = points.select(cells, moment=k)
+    if len(selected) > 3:
+      slope = points.slope(selected, field, metric)
       texts.append(f'{slope:.3f}')
       worst = max(worst, abs(slope - theory(k)))
   return (', '.join(texts) or '-', bool(texts) and worst < 0.1,
@@ -128,8 +128,9 @@ def _sixth(cells):
 def _gains(cells):
   texts = []
   for k, in points.distinct(cells, 'moment'):
-    here = points.select(cells, moment=k)
-    texts.append(f'{np.median([p["printed"] / p["tuned"] for p in here]):.2f}')
+    subset = points.select(cells, moment=k)
+    ratio = np.median([p['printed'] / p['tuned'] for p in subset])
+    texts.append(f'{ratio:.2f}')
   threshold = [p['threshold'] / p['tuned'] for p in cells]
   return (', '.join(texts) + ' times less', min(
       p['printed'] / p['tuned'] for p in cells) > 1,
@@ -158,12 +159,12 @@ def figure(rows: Sequence[records.Row]) -> Any:
            ('budgets', 'epsilon', 'epsilon, n = 10^6'))
   for line, (kind, field, label) in zip(axes, views):
     for ax, k in zip(line, sweep.MOMENTS):
-      here = points.select(cells, kind=kind, moment=k)
+      subset = points.select(cells, kind=kind, moment=k)
       for series, (metric, (name, style)) in enumerate(_LINES.items()):
-        points.curve(ax, here, field, metric, name, series=series, line=style)
-      points.curve(ax, here, field, 'measured', 'tuned, simulated', series=1,
+        points.curve(ax, subset, field, metric, name, series=series, line=style)
+      points.curve(ax, subset, field, 'measured', 'tuned, simulated', series=1,
                    error='measured_se')
-      points.curve(ax, here, field, 'non_private', 'minimax without privacy',
+      points.curve(ax, subset, field, 'non_private', 'minimax without privacy',
                    series=6, line='-')
       for drawn_last in ax.lines[-1:]:
         drawn_last.set(color='grey', linewidth=0.9, marker='')

@@ -82,33 +82,33 @@ def upper(setting: sweep.Setting) -> dict[str, float]:
 
 def border(setting: sweep.Setting) -> float:
   """Returns the epsilon at which the risk is twice that without privacy."""
-  known = dict(num_examples=setting.num_examples)
+  options = dict(num_examples=setting.num_examples)
   size = dict(moment=setting.moment, radius=1.0)
-  free = moment_bounds.non_private(**known, radius=1.0)
+  free = moment_bounds.non_private(**options, radius=1.0)
 
   def excess(log_epsilon):
     factor = truncated_means.noise_factor(
-        'l2', dimension=sweep.DIMENSION, **known,
+        'l2', dimension=sweep.DIMENSION, **options,
         guarantee=PureDP(epsilon=math.exp(log_epsilon)))
     threshold = moment_risks.best_threshold(noise_factor=factor, **size)
     return moment_risks.worst(threshold=threshold, noise_factor=factor,
-                              **known, **size).value - 2 * free
+                              **options, **size).value - 2 * free
   return math.exp(optimize.brentq(excess, -16, 16, xtol=1e-4))
 
 
 def _risks(mean: truncated_means.TruncatedMean, moment: float
           ) -> dict[str, float]:
   """Returns exact risks at distributions of the class."""
-  known = dict(num_examples=mean.num_examples, threshold=mean.threshold,
-               shrinkage=mean.shrinkage, noise_factor=mean.noise_factor)
-  values = dict(signs=moment_risks.risk(moment_risks.signs(1.0), **known))
+  options = dict(num_examples=mean.num_examples, threshold=mean.threshold,
+                 shrinkage=mean.shrinkage, noise_factor=mean.noise_factor)
+  values = dict(signs=moment_risks.risk(moment_risks.signs(1.0), **options))
   prob = 1.0 if math.isinf(moment) else min(
       1.0, ((moment - 1) / (moment * mean.threshold))**moment)
   values['outliers'] = moment_risks.risk(moment_risks.two_points(
-      prob, moment=moment, radius=1.0), **known)
+      prob, moment=moment, radius=1.0), **options)
   if math.isfinite(moment):
     values['pareto'] = moment_risks.pareto_risk(
-        moment + 0.2, moment=moment, radius=1.0, **known)
+        moment + 0.2, moment=moment, radius=1.0, **options)
   return values
 
 

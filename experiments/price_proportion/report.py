@@ -80,13 +80,16 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
 
 
 def _scale(point: points.Point) -> float:
-  """Of the noise of the mean over that of sampling, squared, at p = 1/2."""
+  """Returns the noise variance of the mean over its sampling variance.
+
+  The sampling variance is that at p = 1/2.
+  """
   n, budget = point['num_examples'], point['budget']
   return 8 / (n * budget**2) if point['notion'] == 'pure' else 2 / (n * budget)
 
 
 def _dear(cells):
-  """Noise is all, and a constant is worse."""
+  """Returns points where noise dominates but a constant is worse still."""
   return [p for p in cells if _scale(p) > 30 and p['closed_form'] < 0.02]
 
 
@@ -152,7 +155,10 @@ def _constants(cells):
 
 
 def _crossing(curve):
-  """Where noise is as much as sampling, by interpolation of logarithms."""
+  """Returns the budget at which noise and sampling have equal variance.
+
+  It is interpolated in logarithms; None outside the budgets of the curve.
+  """
   pairs = sorted((p['budget'], 4 * p['num_examples'] * p['closed_form'] - 1)
                  for p in curve)
   budgets, noise = np.log(np.array(pairs)).T
@@ -206,11 +212,11 @@ def figure(rows: Sequence[records.Row]) -> Any:
   drawn, axes = plots.new(2, max(1, len(shown)), width=3.4, height=3.1)
   for line, notion in zip(axes, _NOTIONS):
     for ax, n in zip(line, shown):
-      here = points.select(cells, notion=notion, num_examples=n)
-      _draw(ax, here, notion)
+      selected = points.select(cells, notion=notion, num_examples=n)
+      _draw(ax, selected, notion)
       points.finish(ax, _NOTIONS[notion], 'largest squared error'
                     if ax is line[0] else '', f'n = {n:,.0f}', legend=False)
-      ax.set_ylim(min(p['thesis'] or p['non_private'] for p in here) / 3, 3)
+      ax.set_ylim(min(p['thesis'] or p['non_private'] for p in selected) / 3, 3)
     handles = {}
     for ax in line:
       for handle, label in zip(*ax.get_legend_handles_labels()):

@@ -74,17 +74,17 @@ def bounds(notion: str, n: int, budget: float) -> dict[str, float]:
   """Returns lower bounds, the best upper bound, and non-private risks."""
   guarantee = (notions.PureDP(epsilon=budget) if notion == 'pure'
                else notions.ZCDP(rho=budget))
-  asked = dict(num_examples=n, guarantee=guarantee)
+  options = dict(num_examples=n, guarantee=guarantee)
   study = proportions.STUDY
   names = {'two proportions': 'lower_pair', 'scores': 'lower_scores',
            'minimax, solved': 'lower_solved'}
   values = dict(
-      lower=study.best_lower(**asked).value,
-      upper=study.best_upper(**asked).value,
+      lower=study.best_lower(**options).value,
+      upper=study.best_upper(**options).value,
       non_private=study.non_private(num_examples=n),
-      thesis=thesis_proportions.thesis(printed=True, **asked),
-      thesis_derived=thesis_proportions.thesis(**asked))
-  values |= {names[bound.name]: bound.value for bound in study.lower(**asked)
+      thesis=thesis_proportions.thesis(printed=True, **options),
+      thesis_derived=thesis_proportions.thesis(**options))
+  values |= {names[bound.name]: bound.value for bound in study.lower(**options)
             if bound.name in names}
   if notion == 'pure':
     values['introduction'] = thesis_proportions.printed_introduction(

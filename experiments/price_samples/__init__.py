@@ -1,1 +1,1 @@
-"""How many records a private test of two proportions takes."""
+"""Computes how many records a private test of two proportions needs."""

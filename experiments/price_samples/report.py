@@ -138,11 +138,11 @@ def _ramp(cells):
 def _slopes(cells):
   texts, worst = [], 0.0
   for notion, power in (('pure', -1.0), ('zcdp', -0.5)):
-    here = points.select(cells, notion=notion)
-    small = sorted(p['amount'] for p in here)[:3]
-    tests = points.slope(points.select(here, amount=tuple(small)), 'amount',
+    selected = points.select(cells, notion=notion)
+    small = sorted(p['amount'] for p in selected)[:3]
+    tests = points.slope(points.select(selected, amount=tuple(small)), 'amount',
                          'test')
-    path = points.slope(here, 'amount', 'path')
+    path = points.slope(selected, 'amount', 'path')
     texts.append(f'{path:.3f} (test {tests:.3f})')
     worst = max(worst, abs(path - power))
   return (', '.join(texts), worst < 0.02,
@@ -155,12 +155,12 @@ def figure(rows: Sequence[records.Row]) -> Any:
   cells = points.collect(rows)
   drawn, axes = plots.new(1, 2, width=4.4, height=3.6)
   for ax, (notion, (title, symbol)) in zip(axes[0], _TITLES.items()):
-    here = points.select(cells, notion=notion)
+    subset = points.select(cells, notion=notion)
     for metric, label in _LABELS[notion].items():
-      points.curve(ax, here, 'amount', metric, label, series=_SERIES[metric],
+      points.curve(ax, subset, 'amount', metric, label, series=_SERIES[metric],
                    line={'test': '-', 'path': '-.', 'gaussian': '--'}.get(
                        metric, ':'))
-    points.curve(ax, here, 'amount', 'sampling', 'no privacy', series=6,
+    points.curve(ax, subset, 'amount', 'sampling', 'no privacy', series=6,
                  line='--')
     points.finish(ax, symbol, 'records n for an error of 1 %', title,
                   legend=False)

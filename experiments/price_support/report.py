@@ -180,15 +180,15 @@ def figure(rows: Sequence[records.Row]) -> Any:
   handles = {}
   for line, part in zip(axes, ('n', 'budget')):
     for ax, (notion, (budget, fixed)) in zip(line, _NOTIONS.items()):
-      here = points.select(cells, part=part, notion=notion)
+      selected = points.select(cells, part=part, notion=notion)
       across = 'num_examples' if part == 'n' else 'budget'
-      _draw(ax, here, across)
+      _draw(ax, selected, across)
       if part == 'n':
         points.finish(ax, 'records n', 'largest squared error'
                       if ax is line[0] else '', f'{notion}, {budget} = {fixed}',
                       legend=False)
       else:
-        at = f', n = {here[0]["num_examples"]:g}' if here else ''
+        at = f', n = {selected[0]["num_examples"]:g}' if selected else ''
         points.finish(ax, budget, 'largest squared error'
                       if ax is line[0] else '', notion + at, legend=False)
       for handle, label in zip(*ax.get_legend_handles_labels()):

@@ -115,21 +115,21 @@ def estimator_of(setting: sweep.Setting):
 def bounds(setting: sweep.Setting) -> dict[str, float]:
   """Returns lower bounds, an upper bound, and risks without privacy."""
   n, guarantee = setting.num_examples, guarantee_of(setting)
-  asked = dict(num_examples=n, guarantee=guarantee)
-  values = dict(lower=supports.STUDY.best_lower(**asked).value,
-               absolute_lower=supports.ABSOLUTE.best_lower(**asked).value,
+  options = dict(num_examples=n, guarantee=guarantee)
+  values = dict(lower=supports.STUDY.best_lower(**options).value,
+               absolute_lower=supports.ABSOLUTE.best_lower(**options).value,
                non_private=supports.STUDY.non_private(num_examples=n))
   if setting.method == 'ranks':
     values['upper'] = estimator_of(setting).worst_risk()
   elif setting.method == 'doubled':
     values['upper'] = estimator_of(setting).population_risk(1.0)
   elif setting.method in ('subset', 'largest'):
-    values['upper'] = supports.STUDY.best_upper(**asked).value
+    values['upper'] = supports.STUDY.best_upper(**options).value
   if setting.notion == 'variation':
-    values['thesis'] = thesis_supports.paper(printed=True, **asked)
-    values['derived'] = thesis_supports.paper(**asked)
+    values['thesis'] = thesis_supports.paper(printed=True, **options)
+    values['derived'] = thesis_supports.paper(**options)
   else:
-    values['thesis'] = thesis_supports.thesis(**asked)
+    values['thesis'] = thesis_supports.thesis(**options)
     if setting.notion == 'none':
       values['printed'] = thesis_supports.printed_two_supports(n)
       values['derived'] = thesis_supports.two_supports(n)

@@ -157,12 +157,12 @@ def figure(rows: Sequence[records.Row]) -> Any:
            for method in (*methods, 'lower')]
   for ax, axis in zip(axes[0], sweep.AXES):
     for series, k in enumerate(sweep.MOMENTS):
-      here = points.select(cells, axis=axis, moment=k)
+      selected = points.select(cells, axis=axis, moment=k)
       heights = [kinds.index((p['notion'], p['method'])) + 0.2 * (series - 1)
-                 for p in here]
-      ax.plot([p['theory'] for p in here], heights, '|', color='black',
+                 for p in selected]
+      ax.plot([p['theory'] for p in selected], heights, '|', color='black',
               markersize=9, label='table' if not series else None)
-      ax.plot([p['slope'] for p in here], heights, plots.MARKERS[series],
+      ax.plot([p['slope'] for p in selected], heights, plots.MARKERS[series],
               color=plots.COLOURS[series], markersize=4, linestyle='none',
               label='k = inf' if math.isinf(k) else f'k = {k:g}')
     points.finish(ax, f'exponent of {labels[axis]}', '', scales='linear linear',

@@ -63,9 +63,9 @@ def upper(setting: sweep.Setting, num_examples: int, dimension: int,
   factor = truncated_means.noise_factor(
       setting.method, num_examples=num_examples, dimension=dimension,
       guarantee=guarantee(setting.notion, level))
-  known = dict(noise_factor=factor, moment=setting.moment, radius=1.0)
-  threshold = moment_risks.best_threshold(**known)
+  options = dict(noise_factor=factor, moment=setting.moment, radius=1.0)
+  threshold = moment_risks.best_threshold(**options)
   value = moment_risks.worst(num_examples=num_examples, threshold=threshold,
-                             **known).value
+                             **options).value
   assert math.isfinite(value)
   return value

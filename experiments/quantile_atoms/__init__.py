@@ -1,1 +1,1 @@
-"""Figures 6.4 and 6.5: quantiles of distributions with atoms."""
+"""Quantiles of distributions with atoms: Lalanne (2023, Figures 6.4, 6.5)."""

@@ -62,7 +62,7 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
 
 
 def _about_noise(figure: list[points.Point]) -> list[verdicts.Verdict]:
-  """Figure 6.5."""
+  """Returns verdicts on Figure 6.5."""
   return [
       points.judged('a wide range of noise amplitudes helps as much',
                     'often', figure,
@@ -109,7 +109,7 @@ def _flat(cells: list[points.Point]):
 
 def _ratios(cells: list[points.Point], first: str, second: str,
             ) -> dict[tuple[str, int], float]:
-  """(distribution, n) -> error of the first over that of the second."""
+  """Returns (distribution, n) -> error of the first method over the second."""
   return {key: of[first]['value_sup'] / of[second]['value_sup']
           for key, of in lookup.by_size(cells).items()
           if {first, second} <= set(of)}
@@ -136,7 +136,10 @@ def _alike(first: str, second: str) -> points.Judge:
 
 
 def _gap(first: points.Point, second: points.Point) -> float:
-  """The difference in its standard errors, as if data were not shared."""
+  """Returns the difference of two errors over its standard error.
+
+  The standard error is that of independent data sets.
+  """
   return (first['value_sup'] - second['value_sup']) / math.hypot(
       first['value_sup_se'], second['value_sup_se'])
 
@@ -211,7 +214,7 @@ def _growing_noise(cells: list[points.Point]):
 
 
 def _last(cells: list[points.Point], method: str) -> dict[str, float]:
-  """distribution -> error over that with the best noise, at n = 10^4."""
+  """Returns distribution -> error over that at the best sigma, at n = 10^4."""
   return {dataset: ratio for (dataset, _), ratio
           in _ratios(cells, method, 'hs_uniform').items()}
 

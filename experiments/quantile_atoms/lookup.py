@@ -11,9 +11,9 @@ Errors = dict[str, points.Point]
 
 def datasets(cells: Iterable[points.Point]) -> list[str]:
   """Returns the data sets that have points, in the order of the sweep."""
-  there = {point['dataset'] for point in cells}
+  present = {point['dataset'] for point in cells}
   return [dataset for dataset in (*sweep.MIXED, *sweep.FILES, *sweep.SURROGATES)
-          if dataset in there]
+          if dataset in present]
 
 
 def _is_coarse(point: points.Point) -> bool:
@@ -29,13 +29,13 @@ def smoothed(cells: Iterable[points.Point], method: str, *,
 
 def best(cells: Iterable[points.Point], method: str, *, fine: bool = False
          ) -> points.Point | None:
-  """The least error over standard deviations, known afterwards only."""
+  """Returns the point of least error over sigma, which only an oracle knows."""
   return min(smoothed(cells, method, fine=fine), default=None,
              key=lambda point: point['value_sup'])
 
 
 def by_size(cells: Iterable[points.Point]) -> dict[tuple[str, int], Errors]:
-  """(distribution, n) -> errors by method."""
+  """Returns (distribution, n) -> errors by method."""
   groups: dict[tuple[str, int], list[points.Point]] = {}
   for point in cells:
     groups.setdefault((point['dataset'], int(point['num_examples'])),

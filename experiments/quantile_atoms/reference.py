@@ -51,7 +51,8 @@ class Cell(NamedTuple):
 
 
 def cells() -> dict[tuple[str, str, int], Cell]:
-  """(distribution, method, n) -> cell; of the best noise if smoothed."""
+  """Returns (distribution, method, n) -> cell, at the best sigma if smoothed.
+  """
   values = {}
   for line in _TABLE.strip().splitlines():
     dataset, size, *texts = line.split()
@@ -63,7 +64,7 @@ def cells() -> dict[tuple[str, str, int], Cell]:
 
 
 def by_sigma() -> dict[tuple[str, float], Cell]:
-  """(distribution, sigma) -> cell of hs_uniform at n = 1000."""
+  """Returns (distribution, sigma) -> cell of hs_uniform at n = 1000."""
   return {(dataset, sigma): _cell(text, 50)
           for dataset, texts in _BY_SIGMA.items()
           for sigma, text in zip(_SIGMAS, texts.split(), strict=True)}

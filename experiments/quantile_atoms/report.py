@@ -30,7 +30,7 @@ _METHODS = tuple(method for method, *_ in _DRAWN[:8]) + (
 
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
-  """Every claim; see `claims`."""
+  """Returns verdicts on all claims; see `claims`."""
   return claims.verdict(rows)
 
 
@@ -69,7 +69,7 @@ def _by_sigma(cells: Sequence[points.Point]) -> list[str]:
 
 
 def figure(rows: Sequence[records.Row]) -> Any:
-  """Error against n, Figure 6.4, and below against the noise, Figure 6.5."""
+  """Draws errors by n (Figure 6.4) and, below, by the noise (Figure 6.5)."""
   cells = points.collect(rows)
   datasets = lookup.datasets(cells)
   errors = lookup.by_size(cells)

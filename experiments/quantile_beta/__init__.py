@@ -1,1 +1,1 @@
-"""Figure 6.1: errors of m quantiles of beta distributions, against m."""
+"""Errors of m quantiles of beta distributions: Lalanne (2023, Figure 6.1)."""

@@ -97,7 +97,7 @@ def _beta(cells: list[points.Point]) -> verdicts.Verdict:
 
 
 def _ahead(cells: list[points.Point]):
-  """Where JointExp has not collapsed: all of ten orders."""
+  """Compares recursive quantiles with JointExp, for ten quantile levels."""
   ratios = []
   for n, epsilon in points.distinct(cells, 'num_examples', 'epsilon'):
     by = {p['method']: p['error'] for p in points.select(
@@ -141,15 +141,15 @@ def figure(rows: Sequence[records.Row]) -> Any:
   drawn, axes = plots.new(len(epsilons), len(methods), width=3.2, height=2.8)
   for line, epsilon in zip(axes, epsilons):
     for ax, method in zip(line, methods):
-      here = points.select(upper, method=method, epsilon=epsilon)
-      proved = points.select(here, dataset=sweep.UNIFORM)
+      selected = points.select(upper, method=method, epsilon=epsilon)
+      proved = points.select(selected, dataset=sweep.UNIFORM)
       for series, (metric, style) in enumerate(
           zip(_STATEMENTS, ('--', ':', '-.'))):
         points.curve(ax, proved, 'num_examples', metric, metric,
                      series=series + 1, line=style)
       points.curve(ax, proved, 'num_examples', 'error', 'uniform, measured',
                    series=0)
-      points.curve(ax, points.select(here, dataset=sweep.BETA),
+      points.curve(ax, points.select(selected, dataset=sweep.BETA),
                    'num_examples', 'error', 'Beta(2, 5), measured', series=4)
       ax.axhline(1, color='grey', linewidth=.8)
       points.finish(ax, f'records n, m = {shown:g}', 'error of 95 %',

@@ -36,25 +36,25 @@ def run(settings: Sequence[sweep.Setting], data_dir: str | None,
   for done, setting in enumerate(settings):
     progress(done / len(settings), f'{setting.method} '
              f'n={setting.num_examples} m={setting.num_orders}')
-    asked = quantiles(setting)
+    mechanism = quantiles(setting)
     distribution = quantile_distributions.named(setting.dataset, data_dir)
     result, _ = quantile_answers.answers(
-        distribution, asked, coins=f'{setting.method}/{setting.num_orders}',
+        distribution, mechanism, coins=f'{setting.method}/{setting.num_orders}',
         num_examples=setting.num_examples, repetitions=setting.repetitions,
         seed=setting.seed)
     missed = np.max(np.abs(
-        result - distribution.quantiles(np.array(asked.probs))), 1)
+        result - distribution.quantiles(np.array(mechanism.probs))), 1)
     measure = _upper if setting.kind == 'upper' else _lower
     yield setting, rows.released(
-        setting, measure(setting, asked, missed), n=setting.num_examples,
+        setting, measure(setting, mechanism, missed), n=setting.num_examples,
         epsilon=setting.epsilon)
 
 
 def quantiles(setting: sweep.Setting) -> mechanism.QuantileMechanism:
   """Returns the mechanism of a setting, on [0, 1]."""
-  known = dict(probs=tuple(orders(setting.num_orders).tolist()),
-               epsilon=setting.epsilon, lower=0.0, upper=1.0,
-               adjacency=_REPLACE)
+  options = dict(probs=tuple(orders(setting.num_orders).tolist()),
+                 epsilon=setting.epsilon, lower=0.0, upper=1.0,
+                 adjacency=_REPLACE)
   return {
       'independent': IndependentQuantiles,
       'recursive_printed': functools.partial(
@@ -62,8 +62,8 @@ def quantiles(setting: sweep.Setting) -> mechanism.QuantileMechanism:
       'recursive': RecursiveQuantiles,
       'joint': JointQuantiles,
       'histogram': lambda **known: HistogramQuantiles(
-          num_bins=direct(setting)[0], post='raw', **known),
-  }[setting.method](**known)
+          num_bins=direct(setting)[0], post='raw', **options),
+  }[setting.method](**options)
 
 
 def direct(setting: sweep.Setting) -> tuple[int, float]:
@@ -97,19 +97,19 @@ def _bounds(setting: sweep.Setting, asked: mechanism.QuantileMechanism
         lambda bins: _histogram(setting, bins, printed), first=_FEWEST_BINS)[1]
                for printed in (True, False)]
     return *theorem, direct(setting)[1]
-  known = dict(num_examples=n, probs=probs, **_UNIFORM)
+  options = dict(num_examples=n, probs=probs, **_UNIFORM)
   sharp = dict(num_examples=n, probs=probs)
   rates = asked.parameters[1]
   if setting.method == 'independent':
     bound = functools.partial(bounds.independent, epsilon=setting.epsilon,
-                              **known)
+                              **options)
     best = confidence.independent_error(sweep.LEVEL, rates_=rates, **sharp)
   elif setting.method == 'joint':
-    bound = functools.partial(consistency.joint, rate=float(rates), **known)
+    bound = functools.partial(consistency.joint, rate=float(rates), **options)
     best = confidence.joint_error(sweep.LEVEL, rate=float(rates), **sharp)
   else:
     bound = functools.partial(bounds.recursive, epsilon=setting.epsilon,
-                              adjacency=_REPLACE, **known)
+                              adjacency=_REPLACE, **options)
     best = (confidence.recursive_error(sweep.LEVEL, rate=min(rates), **sharp)
             if setting.method == 'recursive' else math.inf)
   return *(histogram_bounds.smallest(functools.partial(
@@ -127,9 +127,9 @@ def _lower(setting: sweep.Setting, asked: mechanism.QuantileMechanism,
            missed: np.ndarray) -> dict[str, float]:
   """Returns how often an answer is far off, and the lower bounds on that."""
   first = setting.num_orders // 2
-  known = dict(num_examples=setting.num_examples,
-               rate=float(asked.parameters.rates[first]))
+  options = dict(num_examples=setting.num_examples,
+                 rate=float(asked.parameters.rates[first]))
   return dict(
       far=np.mean(missed > sweep.FAR),
-      printed=bounds.least_failure(sweep.FAR, **known),
-      sharp=bounds.least_failure(sweep.FAR, prob=asked.probs[first], **known))
+      printed=bounds.least_failure(sweep.FAR, **options),
+      sharp=bounds.least_failure(sweep.FAR, prob=asked.probs[first], **options))

@@ -1,1 +1,1 @@
-"""Figure 6.3: histograms of the distributions of the figures about atoms."""
+"""Histograms of the records of `quantile_atoms`: Lalanne (2023, Figure 6.3)."""

@@ -1,4 +1,4 @@
-"""Figure 6.3, and verdicts on the claims about it."""
+"""Draws Figure 6.3 of Lalanne (2023) and makes verdicts on its claims."""
 
 from collections.abc import Sequence
 import math
@@ -18,13 +18,13 @@ _SPREAD = ('ratings', 'pages')
 
 
 def shares(point: points.Point) -> np.ndarray:
-  """Of the bins, [50]."""
+  """Returns the share of records in each bin, [50]."""
   return np.array([point[f'share_{place:02d}']
                    for place in range(sweep.NUM_BINS)])
 
 
 def table(rows: Sequence[records.Row]) -> str:
-  """What is largest."""
+  """Returns a table of the bounds and the largest shares of each data set."""
   cells = points.collect(rows)
   for point in cells:
     point.values['largest_bin'] = shares(point).max()
@@ -34,7 +34,7 @@ def table(rows: Sequence[records.Row]) -> str:
 
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
-  """Section 6.3.5 on its distributions."""
+  """Returns verdicts on what Lalanne (2023, section 6.3.5) says of them."""
   cells = points.collect(rows)
   return [
       points.judged('in mixed_<p>_<delta> the atom has probability p, and '
@@ -50,7 +50,7 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
 
 
 def expected(name: str) -> np.ndarray:
-  """Shares [50] of a mixed distribution, by its definition."""
+  """Returns the bin probabilities [50] of the distribution of this name."""
   share, gap = map(float, name.split('_')[1:])
   ends = np.linspace(0, 1, sweep.NUM_BINS + 1)
   left = np.minimum(ends, 0.5 - gap) + np.maximum(ends - 0.5 - gap, 0)
@@ -61,32 +61,36 @@ def expected(name: str) -> np.ndarray:
 
 
 def _mixed(cells: list[points.Point]):
+  """Compares the shares of mixed distributions with their definitions."""
   worst = 0.0
   for point in cells:
-    wanted = expected(point['dataset'])
-    spread = np.sqrt(wanted * (1 - wanted) / point['num_draws'])
-    gaps = np.abs(shares(point) - wanted)
-    worst = max(worst, np.max(gaps / np.maximum(spread, 1e-9)))
+    probs = expected(point['dataset'])
+    stddevs = np.sqrt(probs * (1 - probs) / point['num_draws'])
+    gaps = np.abs(shares(point) - probs)
+    worst = max(worst, np.max(gaps / np.maximum(stddevs, 1e-9)))
   return (f'within {worst:.1f} standard deviations', worst < 5,
           f'{len(cells)} distributions, {sweep.NUM_BINS} bins')
 
 
 def _concentrated(cells: list[points.Point]):
+  """Compares the largest bins of concentrated and spread distributions."""
   largest = {point['dataset']: shares(point).max() for point in cells}
   spread = [largest[name] for name in _SPREAD if name in largest]
-  others = [largest[name] for name in _CONCENTRATED if name in largest]
+  concentrated = [largest[name] for name in _CONCENTRATED if name in largest]
   text = ', '.join(f'{name} {value:.2f}' for name, value in largest.items())
-  return (text, bool(spread and others) and min(others) > max(spread),
+  return (text, bool(spread and concentrated) and
+          min(concentrated) > max(spread),
           'largest share of a bin')
 
 
 def _zeros(cells: list[points.Point]):
+  """Tests that more than half of the dividends are equal."""
   atom = cells[0]['largest_atom']
   return (f'{atom:.3f} of the draws', atom > 0.5, 'one value')
 
 
 def figure(rows: Sequence[records.Row]) -> Any:
-  """One axes for each distribution."""
+  """Draws a histogram for each distribution."""
   values = {point['dataset']: point for point in points.collect(rows)}
   names = [setting.dataset for setting in sweep.SETTINGS
            if setting.dataset in values]
@@ -95,7 +99,7 @@ def figure(rows: Sequence[records.Row]) -> Any:
   for ax, name in zip(axes.flat, names):
     point = values[name]
     ends = np.linspace(point['lower'], point['upper'], sweep.NUM_BINS + 1)
-    # In the unit of the figure: of 10^7 draws.
+    # Counts of draws, as in the printed figure.
     ax.stairs(point['num_draws'] * shares(point), ends, fill=True,
               color=plots.COLOURS[0])
     points.finish(ax, 'value', 'draws', name, legend=False,

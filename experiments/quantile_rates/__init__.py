@@ -1,1 +1,1 @@
-"""How errors of quantiles fall with n and epsilon."""
+"""Measures how errors of private quantiles fall with n and epsilon."""

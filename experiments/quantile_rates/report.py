@@ -87,7 +87,7 @@ def _slope(cells: list[points.Point], along: str, wanted: float):
 
 
 def _several(cells: list[points.Point]):
-  """In n at the largest epsilon, and what privacy adds in n epsilon."""
+  """Tests slopes: of the error in n, and of its private part in n epsilon."""
   slopes = {}
   for method in sweep.SEVERAL:
     of = points.select(cells, method=method)

@@ -25,14 +25,14 @@ def run(settings: Sequence[sweep.Setting], data_dir: str | None,
   for done, setting in enumerate(settings):
     progress(done / len(settings), f'{setting.method} '
              f'n={setting.num_examples} epsilon={setting.epsilon:g}')
-    asked = quantiles(setting)
+    mechanism = quantiles(setting)
     answers, ordered = quantile_answers.answers(
-        quantile_distributions.named(setting.dataset, data_dir), asked,
+        quantile_distributions.named(setting.dataset, data_dir), mechanism,
         coins=f'{setting.method}/{setting.epsilon}/{setting.adjacency}',
         num_examples=setting.num_examples, repetitions=setting.repetitions,
         seed=setting.seed)
     yield setting, rows.released(
-        setting, _errors(setting, asked, answers, ordered),
+        setting, _errors(setting, mechanism, answers, ordered),
         n=setting.num_examples, epsilon=setting.epsilon,
         adjacency=Adjacency(setting.adjacency))
 

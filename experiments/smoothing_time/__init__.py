@@ -1,1 +1,1 @@
-"""Figure 6.6.7: seconds that smoothing takes."""
+"""Measures the time of smoothing: Barczewski (2025, Figure 6.6.7)."""

@@ -30,7 +30,10 @@ class Problem(NamedTuple):
 
 
 def incidence(num_thresholds: int) -> sparse.csc_matrix:
-  """B [N + 1, 2N - 1]: nodes of level 0 first; N is a power of two."""
+  """Returns the incidence matrix B [N + 1, 2N - 1], N a power of two.
+
+  Columns are dyadic nodes, those of level 0 first.
+  """
   starts, ends = [], []
   width = 1
   while width <= num_thresholds:
@@ -46,7 +49,7 @@ def incidence(num_thresholds: int) -> sparse.csc_matrix:
 
 
 def of(ranks: np.ndarray, total: float) -> Problem:
-  """The problem of noisy ranks [N] that have to end at `total`."""
+  """Returns the problem of noisy ranks [N] that must end at `total`."""
   matrix = incidence(len(ranks))
   increments = np.diff(ranks, prepend=0.0, append=total)
   return Problem((-matrix[:-1]).tocsc(), increments[:-1],
@@ -54,24 +57,24 @@ def of(ranks: np.ndarray, total: float) -> Problem:
 
 
 def smoothed(ranks: np.ndarray, noise: np.ndarray) -> np.ndarray:
-  """Ranks [N] with the noise [2N - 1] of a solution."""
+  """Returns the ranks [N] plus the noise [2N - 1] of a solution."""
   increments = incidence(len(ranks)) @ noise
   return ranks + np.cumsum(increments[:-1])
 
 
 def least_squares_noise(change: np.ndarray) -> float:
-  """The least |nu|^2 of noise that moves ranks by `change` [N]."""
+  """Returns the least |nu|^2 of noise nu that changes ranks by `change` [N]."""
   matrix = incidence(len(change)).tocsr()[:-1]
-  wanted = np.diff(change, prepend=0.0)
-  potentials = linalg.spsolve((matrix @ matrix.T).tocsc(), wanted)
-  return float(wanted @ potentials)
+  steps = np.diff(change, prepend=0.0)
+  potentials = linalg.spsolve((matrix @ matrix.T).tocsc(), steps)
+  return float(steps @ potentials)
 
 
 def printed_rows(ranks: np.ndarray, total: float) -> Problem:
-  """The same with ranks as variables behind the noise, [N + 2N - 1] in all.
+  """Returns the same problem with the ranks as N more variables, at the end.
 
-  Rows are S + Z nu - f = 0 as they are printed, each of L + 1 nodes, and that
-  f rises.
+  The rows are S + Z nu - f = 0 as printed, each with L + 1 nodes, and the
+  condition that f increases.
   """
   size = len(ranks)
   # Column sums of incidence rows are rows of Z.

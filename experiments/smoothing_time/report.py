@@ -22,7 +22,7 @@ _STYLES = {
 
 
 def table(rows: Sequence[records.Row]) -> str:
-  """Every setting."""
+  """Returns a table of all settings."""
   return ('Seconds of a call (median) and of compilation. objective: the sum '
           'of squares or of absolute values of the noise that smoothing '
           'removes.\n\n'
@@ -62,7 +62,7 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
 
 def _ratios(cells: Sequence[points.Point], above: str, below: str,
             metric: str = 'seconds') -> dict[float, float]:
-  """N -> time of one solver over that of another."""
+  """Returns N -> time of one solver over that of another."""
   by = {(p['method'], p['num_thresholds']): p.values.get(metric)
         for p in cells}
   return {size: by[above, size] / by[below, size] for _, size in sorted(by)

@@ -22,14 +22,14 @@ def _cvxopt_matrix(cells: sparse.csc_matrix):
 
 
 def _costs(problem: Problem) -> np.ndarray:
-  """1 for variables of noise [2N - 1], 0 for those behind them."""
+  """Returns costs: 1 for the 2N - 1 noise variables, 0 for all others."""
   costs = np.zeros(problem.lower.shape[1])
   costs[:2 * problem.lower.shape[0] - 1] = 1
   return costs
 
 
 def _split(problem: Problem) -> tuple[Problem, np.ndarray]:
-  """Noise as a difference of nonnegative parts, and the costs of these."""
+  """Splits noise into nonnegative parts; returns the problem and its costs."""
   costs = _costs(problem)
   count = int(costs.sum())
   twice = lambda matrix: sparse.hstack(
@@ -48,7 +48,7 @@ def _joined(cells: np.ndarray, problem: Problem) -> np.ndarray:
 
 
 def cvxopt_qp(problem: Problem) -> np.ndarray:
-  """p = 2 by CVXOPT."""
+  """Solves p = 2 by CVXOPT."""
   import cvxopt
   import cvxopt.solvers
   costs = _costs(problem)
@@ -61,7 +61,7 @@ def cvxopt_qp(problem: Problem) -> np.ndarray:
 
 
 def cvxopt_lp(problem: Problem) -> np.ndarray:
-  """p = 1 by CVXOPT."""
+  """Solves p = 1 by CVXOPT."""
   import cvxopt
   import cvxopt.solvers
   wide, costs = _split(problem)
@@ -73,7 +73,7 @@ def cvxopt_lp(problem: Problem) -> np.ndarray:
 
 
 def highs_lp(problem: Problem) -> np.ndarray:
-  """p = 1 by HiGHS."""
+  """Solves p = 1 by HiGHS."""
   wide, costs = _split(problem)
   rows = len(problem.below)
   result = optimize.linprog(
@@ -83,7 +83,7 @@ def highs_lp(problem: Problem) -> np.ndarray:
 
 
 def osqp_qp(problem: Problem) -> np.ndarray:
-  """p = 2 by OSQP, to 1e-4."""
+  """Solves p = 2 by OSQP, to 1e-4."""
   import osqp
   solver = osqp.OSQP()
   solver.setup(
@@ -97,7 +97,7 @@ def osqp_qp(problem: Problem) -> np.ndarray:
 
 
 def clarabel_qp(problem: Problem) -> np.ndarray:
-  """p = 2 by Clarabel."""
+  """Solves p = 2 by Clarabel."""
   import clarabel
   settings = clarabel.DefaultSettings()
   settings.verbose = False

@@ -115,10 +115,10 @@ def _line(cells):
 
 
 def _first(cells):
-  """What the printed difference leaves for a convolution of segment 1.
+  """Tests the parameters that Table 1.1 implies for a layer of segment 1.
 
-  The six of them are all that S = 2 and S = 3 differ by, whatever the chains
-  of the others are.
+  S = 2 and S = 3 differ only by the six layers of segment 1, whatever the
+  chains of the other layers are.
   """
   layer, network = cells[0], cells[-1]
   apart = papers.TABLE_1_1[2, 3] - papers.TABLE_1_1[3, 3]
@@ -187,8 +187,8 @@ def _supports(axes, cells, names):
 def _bars(ax, cells):
   sizes = points.distinct(cells, 'num_rows', 'num_columns')
   for place, (p, q) in enumerate(sizes):
-    here = points.select(cells, num_rows=p, num_columns=q)
-    values = [here[0]['dense'], *(point['parameters'] for point in here)]
+    subset = points.select(cells, num_rows=p, num_columns=q)
+    values = [subset[0]['dense'], *(point['parameters'] for point in subset)]
     for series, value in enumerate(values):
       label = 'dense' if not series else f'L = {series + 1}'
       ax.bar(place + 0.27 * (series - 1), value, 0.25,

@@ -1,1 +1,1 @@
-"""The end of a uniform distribution: what is best in which model."""
+"""Estimators of the end of a uniform distribution, the best in each model."""

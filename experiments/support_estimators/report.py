@@ -24,8 +24,8 @@ def table(rows: Sequence[records.Row]) -> str:
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
   """Exercise 7.36, model by model."""
   cells = points.collect(rows)
-  known = [p for p in cells if 'closed_form' in p.values and
-           p['method'] != 'local_largest']
+  with_closed_form = [p for p in cells if 'closed_form' in p.values and
+                      p['method'] != 'local_largest']
   intervals = [p for p in cells if 'coverage' in p.values]
   curator = points.select(cells, method=('noisy_largest',
                                          'noisy_doubled_mean'))
@@ -48,7 +48,8 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
                     'logarithms', 'not in the text', points.select(
                         cells, method='top_quantile', epsilon=(1.0, 4.0)),
                     _quantile),
-      points.judged('squared errors match their closed forms', 'in part', known,
+      points.judged('squared errors match their closed forms', 'in part',
+                    with_closed_form,
                     _closed),
       points.judged('intervals attain their confidence level',
                     '0.95', intervals,
@@ -75,7 +76,7 @@ def _inconsistent(cells: list[points.Point]):
 
 
 def _order(cells: list[points.Point], name: str):
-  """Where n epsilon > 2 the mean has the smaller error."""
+  """Tests which estimator has the smaller error where n epsilon > 20."""
   enough = [p for p in cells if p['num_examples'] * p['epsilon'] > 20]
   ratios = []
   for size, epsilon in points.distinct(enough, 'num_examples', 'epsilon'):

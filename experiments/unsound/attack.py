@@ -1,15 +1,14 @@
-"""Many runs of two mechanisms on a frozen logistic regression (AUD-01).
+"""Attacks many runs of two mechanisms on a frozen logistic regression (AUD-01).
 
 Both release, at each step, a noisy sum of scaled gradients over a Poisson
 batch. 'lip_printed' divides the sum by the largest input norm of the batch
-(Algorithm 8), 'lip_scaled' each gradient by the norm of its own input
-(LDP-04), which one record changes by at most Delta = 1. The added record lies
-far out on the wrong side of the boundary.
+(Algorithm 8). 'lip_scaled' divides each gradient by the norm of its own input
+(LDP-04), so that one record changes the sum by at most Delta = 1. The added
+record lies far out on the wrong side of the boundary.
 
-The attacker projects a release on the mean gradient, so that one number for
-each step is enough, and runs are simulated as such. All mechanisms, records
-and noise levels see the same batches: each is audited alone, so that sharing
-them costs no validity.
+The attacker projects a release on the mean gradient, so only this number is
+simulated for each step. All mechanisms, added records and noise levels use the
+same batches. Each is audited alone, so its p-value stays valid.
 """
 
 import functools
@@ -36,9 +35,9 @@ class Problem(NamedTuple):
 
   Attributes:
     projections: [n] gradients of the records along the mean gradient.
-    norms: [n] their input norms.
-    canary_projections: [c] the same of the added records.
-    canary_norms: [c].
+    norms: [n] norms of the records' inputs.
+    canary_projections: [c] projections of the gradients of the added records.
+    canary_norms: [c] norms of their inputs.
   """
   projections: Array
   norms: Array
@@ -47,13 +46,13 @@ class Problem(NamedTuple):
 
 
 class Moments(NamedTuple):
-  """Mean and variance of noiseless releases, [method, canary].
+  """Mean and variance of noiseless releases, each [method, canary].
 
   Attributes:
-    mean_out: of steps whose batch has no added record.
-    variance_out: of these.
-    mean_in: of steps whose batch has it.
-    variance_in: of these.
+    mean_out: mean over batches without the added record.
+    variance_out: variance over these.
+    mean_in: mean over batches with the added record.
+    variance_in: variance over these.
   """
   mean_out: Array
   variance_out: Array
@@ -63,11 +62,11 @@ class Moments(NamedTuple):
 
 def make_records(key: PRNGKey, *, num_examples: int,
                  num_features: int) -> tuple[Array, Array, Array]:
-  """Two Gaussian classes, each at distance 1 from the point between them.
+  """Draws two Gaussian classes, with means at distance 1 from the origin.
 
   Returns:
-    (x [n, p], y [n] in {-1, 1}, weights [p]): the model is frozen a short
-    step from zero towards the classes.
+    (x [n, p], y [n] in {-1, 1}, weights [p]). The weights of the frozen model
+    are a short step from zero towards the mean of class 1.
   """
   centre_key, label_key, noise_key = jax.random.split(key, 3)
   centre = jax.random.normal(centre_key, [num_features])
@@ -82,11 +81,11 @@ def make_records(key: PRNGKey, *, num_examples: int,
     'num_examples', 'num_features', 'canaries'))
 def make_problem(key: PRNGKey, *, num_examples: int, num_features: int,
                  canaries: tuple[float, ...]) -> Problem:
-  """The gradients of `make_records`, and the records that may be added.
+  """Returns the gradients of `make_records`, and records that may be added.
 
-  An added record lies in the direction of its wrong class, `canaries` times
-  as far out as the median record; its loss has slope nearly 1, the largest
-  there is.
+  An added record lies in the direction of the other class. Its norm is the
+  median norm times an entry of `canaries`. The slope of its loss is nearly 1,
+  the largest possible.
   """
   x, y, theta = make_records(key, num_examples=num_examples,
                              num_features=num_features)
@@ -103,11 +102,15 @@ def make_problem(key: PRNGKey, *, num_examples: int, num_features: int,
 
 
 def _noiseless(problem: Problem, mask: Array) -> tuple[Array, Array]:
-  """Releases before the noise, for [r, n] batches without the added record.
+  """Returns releases before noise, for batches without and with a canary.
+
+  Args:
+    problem: gradients of the records and of the canaries.
+    mask: [r, n] bool, the records in each of r batches.
 
   Returns:
-    ([r, method, canary] without it, the same with it). An empty batch, which
-    Algorithm 8 redraws, counts as zero.
+    Releases [r, method, canary] without the canary, and with it. An empty
+    batch, which Algorithm 8 redraws, releases 0.
   """
   weights = jnp.stack([problem.projections,
                        problem.projections / problem.norms], 1)
@@ -116,16 +119,17 @@ def _noiseless(problem: Problem, mask: Array) -> tuple[Array, Array]:
   plain, scaled = sums[:, 0], sums[:, 1]
   largest = jnp.max(jnp.where(mask, problem.norms[None], 0.0), 1)[:, None]
   ratio = problem.canary_projections / problem.canary_norms
-  joint = jnp.maximum(largest, problem.canary_norms[None])
-  outside = jnp.stack([plain / jnp.maximum(largest, 1e-30), scaled], 1)
-  inside = jnp.stack([(plain + problem.canary_projections[None]) / joint,
-                      scaled + ratio[None]], 1)
-  return jnp.broadcast_to(outside, inside.shape), inside
+  largest_with = jnp.maximum(largest, problem.canary_norms[None])
+  without = jnp.stack([plain / jnp.maximum(largest, 1e-30), scaled], 1)
+  with_canary = jnp.stack(
+      [(plain + problem.canary_projections[None]) / largest_with,
+       scaled + ratio[None]], 1)
+  return jnp.broadcast_to(without, with_canary.shape), with_canary
 
 
 def _batches(key: PRNGKey, problem: Problem, sampling_prob: float,
              num_runs: int) -> tuple[Array, Array]:
-  """[num_runs, n] batches, and [num_runs] whether they hold the addition."""
+  """Draws batches [num_runs, n], and [num_runs] whether a canary is in them."""
   size = problem.norms.shape[0]
   words = jax.random.bits(key, [num_runs, size + 1], jnp.uint32)
   drawn = words < jnp.uint32(round(sampling_prob * 2**32))
@@ -137,24 +141,26 @@ def estimate_moments(key: PRNGKey, problem: Problem, *, sampling_prob: float,
                      num_batches: int) -> Moments:
   """Estimates the moments that the attacker uses, by sampling batches."""
   mask, _ = _batches(key, problem, sampling_prob, num_batches)
-  outside, inside = _noiseless(problem, mask)
-  return Moments(outside.mean(0), outside.var(0), inside.mean(0),
-                 inside.var(0))
+  without, with_canary = _noiseless(problem, mask)
+  return Moments(without.mean(0), without.var(0), with_canary.mean(0),
+                 with_canary.var(0))
 
 
 @functools.partial(jax.jit, static_argnames=(
     'sampling_prob', 'num_steps', 'num_groups', 'num_parallel'))
 def _simulate(key, problem, moments, noise_multipliers, present, *,
               sampling_prob, num_steps, num_groups, num_parallel):
+  """Returns both `statistics`, [num_groups, num_parallel, method, canary, e].
+  """
   stddevs = noise_multipliers[None, None, None]
   shape = (num_parallel, *moments.mean_in.shape, noise_multipliers.shape[0])
 
   def step(totals, step_key):
     batch_key, noise_key = jax.random.split(step_key)
     mask, joined = _batches(batch_key, problem, sampling_prob, num_parallel)
-    outside, inside = _noiseless(problem, mask)
+    without, with_canary = _noiseless(problem, mask)
     joined = (joined & present)[:, None, None]
-    clean = jnp.where(joined, inside, outside)[..., None]
+    clean = jnp.where(joined, with_canary, without)[..., None]
     release = clean + stddevs * additive.standard_normal(noise_key, shape)
     ratio = empirical.subsampled_log_ratio(
         _log_ratio(release, moments, noise_multipliers),
@@ -170,13 +176,13 @@ def _simulate(key, problem, moments, noise_multipliers, present, *,
 
 
 def _log_ratio(release, moments, noise_multipliers):
-  """ln of two normal densities fitted to steps with the addition, without."""
+  """Returns the log-ratio of normal densities, with the canary over without."""
   noise = jnp.square(noise_multipliers)[None, None]
 
   def log_density(mean, variance):
-    spread = variance[..., None] + noise
+    total = variance[..., None] + noise
     gap = release - mean[None, ..., None]
-    return -0.5 * (jnp.square(gap) / spread[None] + jnp.log(spread)[None])
+    return -0.5 * (jnp.square(gap) / total[None] + jnp.log(total)[None])
   return (log_density(moments.mean_in, moments.variance_in) -
           log_density(moments.mean_out, moments.variance_out))
 
@@ -184,27 +190,28 @@ def _log_ratio(release, moments, noise_multipliers):
 def statistics(key: PRNGKey, problem: Problem, moments: Moments, *,
                noise_multipliers: Array, present: bool, sampling_prob: float,
                num_steps: int, num_runs: int) -> dict[str, np.ndarray]:
-  """Two statistics of many runs, of each mechanism, record and noise level.
+  """Returns two attack statistics of R runs at all settings.
 
   Args:
-    key: of batches and noise.
-    problem: data and records to add.
-    moments: the attacker's, from another key.
-    noise_multipliers: [e].
+    key: key of batches and noise.
+    problem: gradients of the records and of the canaries.
+    moments: moments that the attacker estimated with another key.
+    noise_multipliers: [e] noise levels.
     present: whether the data set holds the added record.
     sampling_prob: q, a multiple of 2^-32.
-    num_steps: T.
-    num_runs: R, of each.
+    num_steps: T, steps of a run.
+    num_runs: R, runs at each setting.
 
   Returns:
-    'sum' and 'likelihood': [R, method, canary, e]. The second is the sum over
-    steps of ln(1 - q + q exp(llr)), llr from `moments`.
+    'sum' and 'likelihood', each [R, method, canary, e]: the sum of a run's
+    releases, and the sum over its steps of ln(1 - q + q e^r), where r is the
+    log-ratio of normal densities with these `moments`.
   """
   parallel = min(_PARALLEL, num_runs)
   groups = -(-num_runs // parallel)
-  result = _simulate(key, problem, moments, noise_multipliers,
-                    jnp.asarray(present), sampling_prob=sampling_prob,
-                    num_steps=num_steps, num_groups=groups,
-                    num_parallel=parallel)
+  sums_and_ratios = _simulate(
+      key, problem, moments, noise_multipliers, jnp.asarray(present),
+      sampling_prob=sampling_prob, num_steps=num_steps, num_groups=groups,
+      num_parallel=parallel)
   return {name: np.asarray(values).reshape(-1, *values.shape[2:])[:num_runs]
-          for name, values in zip(STATISTICS, result, strict=True)}
+          for name, values in zip(STATISTICS, sums_and_ratios, strict=True)}

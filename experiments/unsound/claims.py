@@ -87,28 +87,28 @@ _TOLERANCE = 0.01
 
 
 def best_bound(metrics: Mapping[str, float]) -> float:
-  """The largest lower bound over statistics."""
+  """Returns the largest lower bound on epsilon over attack statistics."""
   return max(value for name, value in metrics.items()
              if name.startswith('epsilon_lower_'))
 
 
 def verdict(cells: Found) -> list[verdicts.Verdict]:
-  """A verdict on each claim; 'not run' where there are no rows."""
-  said = [_exact(claim, cells) for claim in CLAIMS]
+  """Returns a verdict on each claim; 'not run' without rows."""
+  results = [_exact(claim, cells) for claim in CLAIMS]
   for line in papers.PUBLISHED_CODE:
-    said += _published(line, cells)
-  said.append(_audited(
+    results += _published(line, cells)
+  results.append(_audited(
       'Theorem 5.2.2 under attack: frozen logistic regression',
       _select(cells, 'audit', sweep.PRINTED),
       'E1: the batch maximum'))
-  said.append(_audited(
+  results.append(_audited(
       'the sound method (per-record scaling) under the same attack',
       _select(cells, 'audit', sweep.SCALED), 'it is not sound, then'))
-  said.append(_audited(
+  results.append(_audited(
       'Theorem 5.2.2 under attack: training, a record within bounds',
       _select(cells, 'training', sweep.PRINTED),
       'E1, though all features are bounded'))
-  return said
+  return results
 
 
 def _exact(claim: Claim, cells: Found) -> verdicts.Verdict:
@@ -126,7 +126,7 @@ def _exact(claim: Claim, cells: Found) -> verdicts.Verdict:
 
 def _published(line: papers.PublishedRun,
                cells: Found) -> list[verdicts.Verdict]:
-  """The printed epsilon from the sizes configured, and from those that run."""
+  """Compares the epsilons of configured and of actual batch sizes."""
   text = f'public code, {line.dataset} at {line.accuracy:.1%}'
   metrics = next((m for key, m in cells.items()
                   if key[:2] == ('published', line.dataset)), None)
@@ -156,9 +156,9 @@ def _select(cells: Found, kind: str, method: str) -> Found:
 
 
 def _audited(text: str, cells: Found, why: str) -> verdicts.Verdict:
-  """Whether attacks refute the claims; the strongest case is shown.
+  """Returns a verdict on whether attacks refute claims, with the worst case.
 
-  That no attack refutes an unsound method says nothing in its favour.
+  An unsound method that no attack refutes is still unsound.
   """
   if not cells:
     return verdicts.Verdict(text, '-', '-', verdicts.NOT_RUN, 'no rows')

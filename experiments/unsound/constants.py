@@ -54,27 +54,27 @@ class Constant(NamedTuple):
 
 
 def products(norms: tuple[float, ...], *, inclusive: bool) -> tuple:
-  """prod_{i >= k} c_i, as in line 5, or prod_{i > k} c_i (E3)."""
+  """Returns prod_{i >= k} c_i, as in line 5, or prod_{i > k} c_i (E3)."""
   start = 0 if inclusive else 1
   return tuple(math.prod(norms[k + start:]) for k in range(len(norms)))
 
 
 def line_5(norms: tuple[float, ...]) -> Constant:
-  """E3: the product from the layer itself, the needed one strictly after."""
+  """Returns erratum E3: the product starts at layer k instead of k + 1."""
   return Constant(products(norms, inclusive=True),
                   products(norms, inclusive=False), 'E3', 'line 5')
 
 
 def bias(largest: float, *, input_norm: float,
          num_positions: int = 1) -> Constant:
-  """E6: gradient of (W, b) divided by X_k, as the bias is not in X_k.
+  """Returns erratum E6: X_k has no 1 for the bias, but its gradient is scaled.
 
   Measured on y = x W + b at each of `num_positions` places of a map.
 
   Args:
-    largest: X_k of the batch.
-    input_norm: of the record.
-    num_positions: h_out w_out that a bias of a convolution is added at.
+    largest: X_k, the largest input norm of the batch.
+    input_norm: input norm of the record.
+    num_positions: places h_out w_out to which a convolution adds its bias.
   """
   x = jnp.full([num_positions, 1], input_norm / num_positions**0.5)
   weights = (jnp.ones([1, 1]), jnp.zeros([1]))
@@ -87,19 +87,19 @@ def bias(largest: float, *, input_norm: float,
 
 
 def spectral_norm(function: Callable[[Array], Array], point: Array) -> float:
-  """Largest singular value of a Jacobian at one point."""
+  """Returns the largest singular value of a Jacobian at one point."""
   jacobian = jax.jacobian(lambda x: function(x.reshape(point.shape)).ravel())
   return float(np.linalg.norm(np.asarray(jacobian(point.ravel())), 2))
 
 
 def layer(function: Callable[[Array], Array], point: Array,
           place: str = 'line 23') -> Constant:
-  """E11: c_k = 1 for what has no parameters, against a Jacobian."""
+  """Returns erratum E11: c_k = 1 without parameters, and a Jacobian's norm."""
   return Constant((1.0,), (spectral_norm(function, point),), 'E11', place)
 
 
 def convolution(kernel: np.ndarray, *, size: int) -> Constant:
-  """E7: norm of the reshaped kernel against that of the operator.
+  """Returns erratum E7: norms of the reshaped kernel and of the operator.
 
   The operator is the zero-padded convolution, embedded in a torus of side
   size + k - 1 on which it is diagonal; the torus is attained as size grows.
@@ -118,10 +118,10 @@ def convolution(kernel: np.ndarray, *, size: int) -> Constant:
 
 def convnet(*, norm_factors: tuple[float, ...],
             place: str = 'lines 11 and 20') -> Constant:
-  """E7: two 3x3 convolutions and two dense layers, K = 4.
+  """Returns erratum E7 for two 3x3 convolutions and two dense layers, K = 4.
 
-  Unit printed norms. A layer's parameter factor misses sqrt(h' w') = 3 if it
-  is a convolution; `norm_factors` are true norms over printed ones.
+  All printed norms are 1. A convolution's parameter factor lacks sqrt(h' w') =
+  3; `norm_factors` are true norms over printed ones.
   """
   parameters = (3.0, 3.0, 1.0, 1.0)
   after = products(norm_factors, inclusive=False)
@@ -131,14 +131,17 @@ def convnet(*, norm_factors: tuple[float, ...],
 
 
 def residual(num_blocks: int) -> float:
-  """E12: norm of `num_blocks` blocks x + F(x) with F(x) = x, of norm one."""
+  """Returns the norm of blocks x + F(x) with F(x) = x, of norm 1 (E12)."""
   def network(x):
     return jax.lax.fori_loop(0, num_blocks, lambda _, h: h + h, x)
   return spectral_norm(network, jnp.ones([2]))
 
 
 def alpha(group_size: int, num_layers: int = 37) -> Constant:
-  """E17: 1/alpha of each normalisation layer, at the mildest of Table 5.2."""
+  """Returns erratum E17: 1 / alpha of all normalisation layers together.
+
+  alpha is the mildest of Table 5.2.
+  """
   mildest = _ALPHA_RANGE[0] * group_size
   return Constant((1.0,), (mildest**num_layers,), 'E17', 'Table 5.2, line 23')
 
@@ -192,5 +195,5 @@ _CASES: dict[str, Callable[[], Constant]] = {
 
 
 def compute(name: str) -> Constant:
-  """The case of this name; `sweep.CONSTANTS` lists them."""
+  """Returns the case of a name in `sweep.CONSTANTS`."""
   return _CASES[name]()

@@ -26,7 +26,7 @@ def event_epsilon(case: sweep.Case, *, noise_multiplier: float | None = None,
                   sampling_prob: float | None = None,
                   num_steps: int | None = None,
                   accountant: str = 'pld') -> float:
-  """The accountant's epsilon of a case, or of one that differs from it.
+  """Returns the accountant's epsilon of a case, with some values replaced.
 
   A multiplier too small for the PLD accountant goes to the Renyi one; 0 means
   no noise.
@@ -45,14 +45,14 @@ def event_epsilon(case: sweep.Case, *, noise_multiplier: float | None = None,
 
 
 def joint_multiplier(case: sweep.Case) -> float:
-  """z of K layers noised with sigma Delta_k each: sigma / sqrt K (E2)."""
+  """Returns the joint noise multiplier sigma / sqrt K of K layers (E2)."""
   ones = np.ones(case.num_blocks)
   return float(blocks.joint_noise_multiplier(
       ones, case.noise_multiplier * ones))
 
 
 def pair(case: sweep.Case) -> Metrics:
-  """E1: the adjacent pair, and what one number of its release shows."""
+  """Returns claimed and true epsilon of a pair of neighbours (E1)."""
   outputs = laws.sum_pair(
       num_examples=case.num_examples, sampling_prob=case.sampling_prob,
       noise_multiplier=case.noise_multiplier, norm_ratio=case.norm_ratio)
@@ -89,7 +89,7 @@ def curve(case: sweep.Case, epsilon: float) -> Metrics:
 
 
 def blocks_as_one(name: str, case: sweep.Case) -> Metrics:
-  """E2: K layers noised on one batch are one release of sigma / sqrt K."""
+  """Returns epsilons of K noised layers, one release of sigma / sqrt K (E2)."""
   if name == 'scalar_net':
     return _scalar_net(case)
   claimed = event_epsilon(case)
@@ -105,17 +105,17 @@ def blocks_as_one(name: str, case: sweep.Case) -> Metrics:
 
 
 def scalar_net_shift(algorithm: algorithm_8.PrintedLipDpSgd) -> float:
-  """How far one record moves f = w2 w1 x, in noise standard deviations.
+  """Returns the shift by one record of f = w2 w1 x, over the noise deviation.
 
-  Both layers' bounds are attained together, so that sqrt K is not loose.
+  The record attains the bounds of both layers, so the factor sqrt K is tight.
   """
   state = algorithm.init((jnp.ones([1, 1]), jnp.ones([1, 1])))
   x, y = jnp.ones([1, 1]), jnp.zeros([1], jnp.int32)
-  moved = algorithm.scaled_sums(state.kernels, x, y, jnp.ones([1], jnp.bool_))
+  shifts = algorithm.scaled_sums(state.kernels, x, y, jnp.ones([1], jnp.bool_))
   stddevs = algorithm.noise_multiplier * algorithm.sensitivities(state.norms)
   return float(jnp.linalg.norm(jnp.stack([
       block[0, 0] / stddev
-      for block, stddev in zip(moved, stddevs, strict=True)])))
+      for block, stddev in zip(shifts, stddevs, strict=True)])))
 
 
 def _scalar_net(case: sweep.Case) -> Metrics:
@@ -133,7 +133,8 @@ def _scalar_net(case: sweep.Case) -> Metrics:
 
 
 def batch(name: str, case: sweep.Case) -> Metrics:
-  """E4: division by the realised batch; E5: empty batches redrawn."""
+  """Returns epsilons if batches divide by their size (E4) or are redrawn (E5).
+  """
   claimed = event_epsilon(case)
   if name.startswith('redraw'):
     prob = laws.redrawn_inclusion_prob(num_examples=case.num_examples + 1,
@@ -148,7 +149,7 @@ def batch(name: str, case: sweep.Case) -> Metrics:
 
 
 def constant(name: str, plan: sweep.Case) -> Metrics:
-  """E3, E6, E7, E11, E12, E17: what a wrong constant does to a plan."""
+  """Returns epsilons under wrong constants (E3, E6, E7, E11, E12, E17)."""
   result = constants.compute(name)
   ratio = result.multiplier_ratio
   return dict(
@@ -158,15 +159,15 @@ def constant(name: str, plan: sweep.Case) -> Metrics:
 
 
 def published_run(name: str) -> papers.PublishedRun:
-  """The line of the public code's table."""
+  """Returns the line of a data set in the table of the published code."""
   return next(run for run in papers.PUBLISHED_CODE if run.dataset == name)
 
 
 def published(name: str) -> Metrics:
-  """The accountant on the sizes that were configured, and that really run.
+  """Returns the epsilons of the configured and of the actual batch sizes.
 
-  Generous still: a sensitivity of one is granted, which neither the sums nor
-  the batches (shuffled, not Poisson) have.
+  The true epsilon is larger: the sums do not have the sensitivity 1 that is
+  granted here, and batches are shuffled, not Poisson.
   """
   run = published_run(name)
   rate = run.accounted_batch_size / run.num_examples

@@ -24,7 +24,7 @@ class Pair(NamedTuple):
 
 def sum_pair(*, num_examples: int, sampling_prob: float,
              noise_multiplier: float, norm_ratio: float) -> Pair:
-  """Scaled batch sums of E1: one record more changes all of them.
+  """Returns outputs of E1: scaled batch sums, which an added record changes.
 
   f = theta x, hinge slope 1, every margin active: Delta_1 = 1. The data set
   holds n copies of (e, +1), of gradient -e; its neighbour also (M e, -1), of
@@ -50,7 +50,7 @@ def sum_pair(*, num_examples: int, sampling_prob: float,
 
 def mean_pair(*, num_examples: int, sampling_prob: float,
               noise_multiplier: float) -> Pair:
-  """Batch means of E4: the divisor moves the sum and shows the noise.
+  """Returns outputs of E4: batch means, whose divisor depends on the records.
 
   Records of norm one, n of gradient -1, the added one of gradient +1. A batch
   of m is released as -1 + N(0, sigma^2/m^2), with the added record as
@@ -66,7 +66,7 @@ def mean_pair(*, num_examples: int, sampling_prob: float,
 
 def redrawn_inclusion_prob(*, num_examples: int,
                            sampling_prob: float) -> float:
-  """Probability of being in a batch that is redrawn until it is not empty.
+  """Returns the probability to be in a batch that is redrawn until nonempty.
 
   q / (1 - (1 - q)^n), against the q that is accounted. Source: Barczewski
   (2025), Algorithm 8, lines 6-9; erratum E5.
@@ -96,21 +96,21 @@ class RepeatedTest(NamedTuple):
   true_positive_rate: float
 
   def epsilon_lower(self, delta: float) -> float:
-    """ln((TPR - delta)/FPR), which no true epsilon is below."""
+    """Returns ln((TPR - delta) / FPR), a lower bound on the true epsilon."""
     gain = self.true_positive_rate - delta
     if gain <= 0:
       return 0.0
     return max(0.0, math.log(gain) - self.log_false_positive_rate)
 
   def delta_lower(self, epsilon: float) -> float:
-    """TPR - e^epsilon FPR, which no true delta at epsilon is below."""
+    """Returns TPR - e^epsilon FPR, a lower bound on delta at epsilon."""
     alarms = math.exp(min(0.0, epsilon + self.log_false_positive_rate))
     return max(0.0, self.true_positive_rate - alarms)
 
 
 def repeated_test(pair: Pair, *, threshold: float,
                   num_steps: int) -> RepeatedTest:
-  """The rates of `RepeatedTest` for steps with fresh batches and noise."""
+  """Returns the error rates of a test of many steps, with fresh randomness."""
   alarm, hit = (_log_some(mixtures.log_tail(distribution, threshold), num_steps)
                 for distribution in pair)
   return RepeatedTest(threshold, alarm, math.exp(hit))
@@ -118,7 +118,7 @@ def repeated_test(pair: Pair, *, threshold: float,
 
 def best_repeated_test(pair: Pair, *, num_steps: int,
                        epsilon: float) -> RepeatedTest:
-  """The threshold that shows the largest delta at `epsilon`."""
+  """Returns the test whose threshold shows the largest delta at `epsilon`."""
   lower, upper = pair.without.means.min(), pair.within.means.max()
   tests = [repeated_test(pair, threshold=float(value), num_steps=num_steps)
            for value in np.linspace(lower, upper, 513)]
@@ -128,7 +128,7 @@ def best_repeated_test(pair: Pair, *, num_steps: int,
 
 
 def _log_some(log_rate: float, num_steps: int) -> float:
-  """ln of the probability that some of independent steps is flagged."""
+  """Returns ln P(at least one of several independent steps is flagged)."""
   rate = math.exp(log_rate)
   if rate < 1e-30:
     return math.log(num_steps) + log_rate
@@ -139,18 +139,18 @@ def _log_some(log_rate: float, num_steps: int) -> float:
 
 def _batch_sizes(num_examples: int,
                  sampling_prob: float) -> tuple[np.ndarray, np.ndarray]:
-  """Sizes of batches of the n records, and their probabilities."""
+  """Returns the sizes of batches of the n records, and their probabilities."""
   errors.check_at_least('num_examples', num_examples, 1)
   errors.check_probability('sampling_prob', sampling_prob)
   sizes = np.arange(num_examples + 1)
   logs = stats.binom.logpmf(sizes, num_examples, sampling_prob)
-  kept = logs > _SMALLEST_LOG_WEIGHT
-  return sizes[kept].astype(np.float64), np.exp(logs[kept])
+  likely = logs > _SMALLEST_LOG_WEIGHT
+  return sizes[likely].astype(np.float64), np.exp(logs[likely])
 
 
 def _pair(sampling_prob, weight, size, *, means, means_with, stddevs,
           stddevs_with) -> Pair:
-  """Empty batches are redrawn, as printed: weights without them, renewed."""
+  """Returns outputs without and with the record; empty batches are redrawn."""
   drawn = weight * (size > 0)
   without = mixtures.mixture(drawn, means, stddevs)
   within = mixtures.mixture(

@@ -88,7 +88,7 @@ def _number(value: float) -> str:
 
 
 def figure(rows: Sequence[records.Row]) -> Any:
-  """The audit curve, and the true epsilon, over the claimed one."""
+  """Draws audited and true epsilons over the claimed one."""
   result = cases(rows)
   drawn, axes = plots.new(1, 2, width=4.6, height=4.4)
   audits, truth = axes.flat
@@ -111,7 +111,7 @@ def figure(rows: Sequence[records.Row]) -> Any:
 
 
 def _series(cells, kind, value) -> dict[str, list[tuple[float, float]]]:
-  """name -> [(claimed epsilon, true epsilon)] of one kind."""
+  """Returns name -> [(claimed epsilon, true epsilon)] of one kind."""
   series: dict[str, list[tuple[float, float]]] = {}
   by_size = sorted((k for k in cells if k[0] == kind), key=lambda k: (
       k[2], k[3], len(k[1]), k[1], k[4]))
@@ -135,7 +135,7 @@ def _line(ax: Any, points, name: str, series: int) -> None:
 
 
 def _finish(ax: Any) -> None:
-  """The diagonal: above it a claim is refuted."""
+  """Draws the diagonal, above which a claim is refuted."""
   ax.plot(sweep.EPSILONS, sweep.EPSILONS, color='0.4', linestyle='--',
           linewidth=1, label='claim')
   plots.epsilon_axis(ax, sweep.EPSILONS)

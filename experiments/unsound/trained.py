@@ -1,8 +1,8 @@
-"""Algorithm 8 as it trains, audited: breast cancer data and one record more.
+"""Audits training by Algorithm 8: breast cancer data, with one record added.
 
-The added record is a legal one: each feature at one of its public bounds,
-labelled as the class it is farthest from. Bounded inputs do not save
-Algorithm 8 (erratum E1): its norm is three times that of a typical record.
+The added record is legal: each feature is at one of its public bounds, and its
+label is the class it is farthest from. Its norm is three times that of a
+typical record, so bounded inputs do not make Algorithm 8 private (erratum E1).
 """
 
 import functools
@@ -33,7 +33,7 @@ class Experiment(NamedTuple):
   Attributes:
     records: n training records, and the added one in the last row.
     test: held-out records.
-    num_classes: of the labels.
+    num_classes: number of classes.
   """
   records: Batch
   test: Batch
@@ -41,19 +41,24 @@ class Experiment(NamedTuple):
 
 
 class Outcomes(NamedTuple):
-  """Of many runs.
+  """Privacy losses and accuracies of r training runs.
 
   Attributes:
-    statistics: [r] log-likelihood ratios, with the record against without.
-      A step that released a number that is none counts as silent.
-    accuracies: [r] on the held-out records.
+    statistics: [r] log-likelihood ratios, with the added record against
+      without; a step that released NaN or infinity adds 0.
+    accuracies: [r] accuracy on the held-out records.
   """
   statistics: np.ndarray
   accuracies: np.ndarray
 
 
 def load(*, seed: int, data_dir: str | None = None) -> Experiment:
-  """The data, split by seed, and the neighbour."""
+  """Reads the data, splits it at random and makes the added record.
+
+  Args:
+    seed: seed of the split.
+    data_dir: data folder; None for the default.
+  """
   dataset = registry.load('breast_cancer', data_dir=data_dir)
   split = splits.train_test_split(
       jax.random.key(seed), dataset.x.shape[0], test_fraction=_TEST_FRACTION)
@@ -68,7 +73,12 @@ def load(*, seed: int, data_dir: str | None = None) -> Experiment:
 
 def make_algorithm(*, noise_multiplier: float,
                    sampling_prob: float) -> algorithm_8.PrintedLipDpSgd:
-  """Algorithm 8 with cross entropy at temperature 1, tau = sqrt 2."""
+  """Returns Algorithm 8 with cross entropy at temperature 1, tau = sqrt 2.
+
+  Args:
+    noise_multiplier: sigma.
+    sampling_prob: probability that a record joins a batch.
+  """
   loss = losses.cross_entropy()
   return algorithm_8.PrintedLipDpSgd(
       loss=loss.values, loss_lipschitz=loss.lipschitz,
@@ -79,7 +89,7 @@ def make_algorithm(*, noise_multiplier: float,
 
 def initial_kernels(key: PRNGKey, *, num_features: int, num_classes: int,
                     num_layers: int) -> algorithm_8.Kernels:
-  """Public initial weights of variance 1/fan-in."""
+  """Draws public initial weights of variance 1 / (inputs of the layer)."""
   sizes = [num_features, *[_WIDTH] * (num_layers - 1), num_classes]
   keys = jax.random.split(key, num_layers)
   return tuple(
@@ -94,25 +104,27 @@ def run_many(key: PRNGKey, algorithm: algorithm_8.PrintedLipDpSgd,
   """Trains `num_runs` times on one of the two data sets.
 
   Args:
-    key: of batches and noise.
-    algorithm: as printed.
+    key: key of batches and noise.
+    algorithm: Algorithm 8 as printed.
     kernels: initial weights, the same for all runs.
-    experiment: data.
-    present: whether the added record is among them.
-    num_steps: of each run.
-    num_runs: on this data set.
+    experiment: the records and the held-out records.
+    present: whether the added record is in the data set.
+    num_steps: number of steps of each run.
+    num_runs: number of runs.
   """
   parallel = min(_PARALLEL, num_runs)
   groups = -(-num_runs // parallel)
-  result = _train(jax.random.split(key, [groups, parallel]),
-                 algorithm.init(kernels), experiment, jnp.asarray(present),
-                 algorithm=algorithm, num_steps=num_steps)
+  ratios_and_accuracies = _train(
+      jax.random.split(key, [groups, parallel]), algorithm.init(kernels),
+      experiment, jnp.asarray(present), algorithm=algorithm,
+      num_steps=num_steps)
   return Outcomes(*(np.asarray(values).ravel()[:num_runs]
-                    for values in result))
+                    for values in ratios_and_accuracies))
 
 
 @functools.partial(jax.jit, static_argnames=('algorithm', 'num_steps'))
 def _train(keys, start, experiment, present, *, algorithm, num_steps):
+  """Returns ratios and accuracies of runs, each of the shape of `keys`."""
   records, test = experiment.records, experiment.test
   members = jnp.ones(records.y.shape, jnp.bool_).at[-1].set(present)
 
@@ -122,9 +134,9 @@ def _train(keys, start, experiment, present, *, algorithm, num_steps):
   def one_run(key):
     state, ratios = algorithm.run(key, start, *records, members,
                                   num_steps=num_steps, observe=observe)
-    right = evaluate.accuracy(algorithm.logits, state.kernels, test,
-                              jnp.arange(test.y.shape[0]))
-    return jnp.sum(ratios), right
+    accuracy = evaluate.accuracy(algorithm.logits, state.kernels, test,
+                                 jnp.arange(test.y.shape[0]))
+    return jnp.sum(ratios), accuracy
 
   return jax.lax.map(jax.vmap(one_run), keys)
 
@@ -134,14 +146,14 @@ def _log_ratio(algorithm: algorithm_8.PrintedLipDpSgd, records: Batch,
                ) -> Array:
   """Returns the log-likelihood ratio of one step for the added record.
 
-  The attacker knows all other records. The ratio is ln(1 - q + q e^llr), where
-  llr compares normal distributions around the mean of an average batch, without
-  and with the record.
+  The attacker knows all other records. The ratio is ln(1 - q + q e^r) for the
+  sampling probability q, where r is the log-ratio of normal densities of the
+  release: an average batch with the record against one without it.
   """
   prob = algorithm.sampling_prob
   added = jnp.zeros(records.y.shape, jnp.bool_).at[-1].set(True)
   size = records.y.shape[0] - 1
-  # Where no activation is left the printed division has no value: zero here.
+  # If all inputs of a layer are 0, the printed division is 0 / 0: 0 here.
   common_sums, added_sums = (
       jax.tree.map(jnp.nan_to_num, algorithm.scaled_sums(
           state.kernels, *records, rows)) for rows in (~added, added))
@@ -149,12 +161,13 @@ def _log_ratio(algorithm: algorithm_8.PrintedLipDpSgd, records: Batch,
   stddevs = algorithm.noise_multiplier * algorithm.sensitivities(state.norms)
   total = jnp.float32(0)
   for layer, stddev in enumerate(stddevs):
-    largest, far = jnp.max(norms[layer][:-1]), norms[layer][-1]
-    outside = prob * common_sums[layer]
-    inside = (largest * outside + far * added_sums[layer]) / jnp.maximum(
-        largest, far)
+    largest, added_norm = jnp.max(norms[layer][:-1]), norms[layer][-1]
+    mean_without = prob * common_sums[layer]
+    # The batch is divided by its largest input, perhaps that of the record.
+    mean_with = (largest * mean_without + added_norm * added_sums[layer]
+                 ) / jnp.maximum(largest, added_norm)
     release = prob * size * released.gradients[layer]
-    change = inside - outside
-    total += jnp.sum(change * (release - (inside + outside) / 2)) / stddev**2
+    total += jnp.sum((mean_with - mean_without) * (
+        release - (mean_with + mean_without) / 2)) / stddev**2
   ratio = empirical.subsampled_log_ratio(total, sampling_prob=prob)
   return jnp.where(jnp.isfinite(ratio), ratio, 0.0)

@@ -38,7 +38,7 @@ def _shift(names='ab'):
 
 
 def _noise(order, seed=0, names='ab'):
-  """Of the stated scales, [runs, steps, ...], drawn by NumPy and SciPy."""
+  """Draws noise [runs, steps, ...] of the stated scales, by NumPy and SciPy."""
   rng = np.random.default_rng(seed)
 
   def block(name):
@@ -105,7 +105,7 @@ def test_noise_that_is_not_the_claimed_one_is_found(names, fault, message,
 
 
 def _delta(plan, epsilon):
-  """Of a Gaussian of multiplier 1."""
+  """Returns delta at epsilon of a Gaussian mechanism of multiplier 1."""
   del plan
   return stats.norm.cdf(0.5 - epsilon) - np.exp(epsilon) * stats.norm.cdf(
       -0.5 - epsilon)

@@ -1,4 +1,4 @@
-"""What a guarantee allows an attack, and what one split shows of it."""
+"""Tests of the accuracy that a guarantee allows an attack."""
 
 import itertools
 import math

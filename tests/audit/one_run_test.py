@@ -115,10 +115,10 @@ def test_stopping_at_will_keeps_the_level():
 
 
 def _hull(labels):
-  """Guess counts and right guesses at the corners of the empirical ROC."""
+  """Returns guesses and right guesses at corners of the empirical ROC curve."""
   points = np.stack([np.append(0, np.cumsum(~labels)),
                      np.append(0, np.cumsum(labels))], 1)
-  # All that lies below the diagonal is inside with this corner.
+  # With this corner added, points below the diagonal are no corners.
   hull = spatial.ConvexHull(np.append(points, [[points[-1, 0], 0]], 0))
   corners = points[[v for v in hull.vertices if 0 < v < len(points)]]
   return corners.sum(1), corners[:, 1]

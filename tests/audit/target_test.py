@@ -24,13 +24,13 @@ def _target(release, data=(1.0, 2.0), **changes):
 
 
 def _words(key, data):
-  """What a release draws, and its data, in two leaves."""
+  """Releases two leaves: uniform draws and the sum of the data."""
   return {'a': jax.random.bits(key, (2,)).astype(jnp.float32) / 2.0**32,
           'b': jnp.sum(data)}
 
 
 def _host(key, data):
-  """The same for NumPy alone: it cannot be traced."""
+  """Releases the same by NumPy, so it cannot be traced."""
   bits = np.asarray(jax.random.bits(key, (2,)))
   return {'a': bits.astype(np.float32) / 2.0**32, 'b': float(data.sum())}
 

@@ -43,7 +43,7 @@ def test_packs_and_vmap_take_the_same_steps_and_large_ones_as_many_images():
 
 
 def _table(ratios, **shared):
-  """What is said of {method: ratio}."""
+  """Returns the report's text on ratios {method: ratio}."""
   lines = {values.Line(method, 1): {256: dict(ratio=ratio, **shared)}
            for method, ratio in ratios.items()}
   return '\n'.join(findings.of_suite('replicas', {'resnet20_bfloat16': lines}))

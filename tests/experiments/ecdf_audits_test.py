@@ -77,7 +77,7 @@ def test_honest_ones_are_not_refuted(name):
 
 
 def _replaced(target: Target, size: int) -> Target:
-  """Of records that are added, when they are replaced."""
+  """Returns the target with replaced records in place of added ones."""
   return dataclasses.replace(
       target, pairs=ecdf.neighbours(size, _RO),
       claim=dataclasses.replace(target.claim, adjacency=_RO, event=None))

@@ -95,7 +95,7 @@ def _right(trained, start):
 
 
 def _p_value(right, ceiling):
-  """Of so many right guesses, each right with probability <= ceiling."""
+  """Returns the p-value if a guess is right with probability <= `ceiling`."""
   return stats.binom.sf(right - 1, _NUM_RUNS // 2, ceiling)
 
 
@@ -104,7 +104,7 @@ def _ceiling(epsilon):
 
 
 def _sharp_ceiling(epsilon):
-  """Of a Gaussian of this epsilon: what full batches release."""
+  """Returns the accuracy ceiling of a Gaussian release, as of full batches."""
   shift = accounting.gaussian_shift(epsilon=epsilon, delta=_DELTA)
   return stats.norm.cdf(shift / 2)
 

@@ -1,4 +1,4 @@
-"""What the report of mia_sparsity shows of rows whose answers are known."""
+"""Tests of the report of mia_sparsity on rows with known answers."""
 
 import pytest
 
@@ -26,7 +26,10 @@ from tests.experiments.mia_rows import share_of
 
 
 def test_printed_slope_and_gain_hold_together_for_one_defence():
-  """M-E03."""
+  """Lalanne (2023) prints a slope and a gain: together they imply both values.
+
+  Erratum M-E03.
+  """
   assert papers.SPARSITY.defence == pytest.approx(78.993, abs=1e-3)
   assert papers.SPARSITY.attack_accuracy == pytest.approx(0.605, abs=1e-4)
 
@@ -67,7 +70,7 @@ def test_claims_are_about_eight_prunings_and_more():
 
 
 def test_a_pair_of_networks_is_one_value():
-  """Roles that are far apart cancel; single networks keep their spread."""
+  """A pair counts as the mean of its two roles, however far they are apart."""
   values = {'target': 70.0, 'shadow': 90.0}
   networks = only(rows_of({DENSE: lambda seed, role: {
       'defence': values[role] + seed}}))
@@ -156,11 +159,11 @@ def test_figure_has_lines_of_both_slopes_and_floors_of_private_networks():
 
 @pytest.mark.every(2)
 def test_kept_rows_are_two_whole_profiles_and_give_these_verdicts(kept):
-  """gpu and cpu; of full there are none."""
+  """Committed rows cover the profiles gpu and cpu, and none of full."""
   lines, experiment = kept('mia_sparsity'), registry.load('mia_sparsity')
-  asked = {selection.setting_id('mia_sparsity', setting)
-           for setting in experiment.settings if setting.profile != 'full'}
-  assert records.ids(lines) == asked
+  expected = {selection.setting_id('mia_sparsity', setting)
+              for setting in experiment.settings if setting.profile != 'full'}
+  assert records.ids(lines) == expected
   all_verdicts = verdicts.check(experiment.report.verdict(lines))
   assert ' '.join(v.verdict[0] for v in all_verdicts) == (
       'd d a d n a d n d n n n n n n n n n '
@@ -169,7 +172,8 @@ def test_kept_rows_are_two_whole_profiles_and_give_these_verdicts(kept):
 
 
 def test_kept_rows_have_sharper_attacks_than_perceptrons(kept):
-  """M-E11: more area, and twice the members where few others are accused."""
+  """Erratum M-E11: larger areas, and twice the rate of members found at 0.1 %.
+  """
   profiles = lookup.collect(kept('mia_sparsity'))
   assert profiles
   for networks in profiles:

@@ -91,7 +91,7 @@ _DATA, _VALUES = np.array([.1, .4, .9]), np.array([0.0, .5, 1.0])
 
 
 def _density(known, points_, margin, rate):
-  """Of the median, by integration over a grid."""
+  """Returns the density of the smoothed median, by integration over a grid."""
   known = np.sort(np.clip(known, -margin, 1 + margin))
   grid = np.linspace(-margin, 1 + margin, 200_001)
   cost = lambda at: np.exp(-rate * np.abs(np.searchsorted(known, at)

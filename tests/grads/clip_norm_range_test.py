@@ -48,7 +48,7 @@ NETWORKS = {
 
 
 class _OnlyLeaf(NamedTuple):
-  """Of the sums of a network of one layer without a bias."""
+  """Sums of a network that has one layer and no bias: one leaf."""
   total: jax.Array
 
 

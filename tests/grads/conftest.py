@@ -190,7 +190,7 @@ def _bad_records_are_nothing(bounder, params, batch,
 
 
 def _records_are_isolated(bounder, params, batch):
-  """What record i adds is the same bits, whatever the others are."""
+  """Checks that what record i adds is the same bits for all other records."""
   rng = np.random.default_rng(1)
   before = contributions(bounder, params, batch)
   for index in (0, 5, 12):

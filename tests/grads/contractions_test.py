@@ -12,7 +12,7 @@ from dpjax.grads import contractions
 
 @pytest.mark.every(2)
 def test_gram_norms_of_sites_that_cancel_are_no_shorter_than_their_sums():
-  """Equal inputs, cotangents that sum to zero: rounding errors both."""
+  """If gradients cancel over sites, both norms are mere rounding errors."""
   rng = np.random.default_rng(0)
   x = np.repeat(rng.normal(size=(40, 1, 64)), 49, 1)
   cotangent = rng.normal(size=(40, 49, 32))

@@ -66,7 +66,7 @@ def _assert_close(actual, wanted):
 
 
 def _layouts(function, *args):
-  """Of all convolutions that a function compiles to."""
+  """Returns the layouts of all convolutions that a function compiles to."""
   text = jax.jit(function).lower(*args).compile().as_text()
   return set(re.findall(r'dim_labels=([\w>-]+)', text))
 

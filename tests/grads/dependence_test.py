@@ -177,7 +177,7 @@ def _followed():
 
 @pytest.fixture(name='changes', scope='module')
 def _changes(run):
-  """Of each operation, bits of the records with which each entry changed."""
+  """Returns bits of the records that change each entry of each operation."""
   rng = np.random.default_rng(0)
   changes = {}
   for _ in range(6):

@@ -1,4 +1,7 @@
-"""Networks of many kinds that keep records apart are taken, and all alike."""
+"""The isolation check accepts many networks, and refuses each if it is mixed.
+
+A network is mixed if its output for one record depends on other records.
+"""
 
 import flax.linen as nn
 import jax
@@ -21,13 +24,14 @@ W = jnp.ones([5, 3])
 
 @pytest.fixture(name='usual', autouse=True)
 def _usual():
-  """Flax and optax mix types and ranks as users let them."""
+  """Allows promotion of types and ranks, as by default; Flax and optax use it.
+  """
   with jax.numpy_dtype_promotion('standard'), jax.numpy_rank_promotion('allow'):
     yield
 
 
 class Network(nn.Module):
-  """Whatever the function builds, and a dense layer."""
+  """The layers that `build` makes, a mean over inner axes and a dense layer."""
   build: callable
 
   @nn.compact
@@ -37,7 +41,7 @@ class Network(nn.Module):
 
 
 class Layer(nn.Module):
-  """One of many equal layers."""
+  """A dense layer as `nn.scan` repeats it."""
 
   @nn.compact
   def __call__(self, x, _):
@@ -95,12 +99,15 @@ def test_layers_are_taken_and_statistics_before_them_are_not(name):
 
 
 def _experts(w, x):
-  """The two best of four experts for each step of a record."""
+  """Sends each step of a record to the best two of four experts.
+
+  An expert has three places for each record; no place is shared by records.
+  """
   weights, chosen = lax.top_k(jax.nn.softmax(x[..., :4]), 2)
   gates = (jax.nn.one_hot(chosen, 4) * weights[..., None]).sum(2)
   places = jnp.cumsum(gates > 0, 1) - 1
-  kept = jax.nn.one_hot(places, 3) * gates[..., None]
-  return jnp.einsum('btep,btd->bepd', kept, x).sum((1, 2)) @ w
+  dispatch = jax.nn.one_hot(places, 3) * gates[..., None]
+  return jnp.einsum('btep,btd->bepd', dispatch, x).sum((1, 2)) @ w
 
 
 FUNCTIONS = {

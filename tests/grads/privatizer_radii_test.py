@@ -190,7 +190,7 @@ def test_fault_indicators_less_noised_than_said(monkeypatch):
 
 @pytest.mark.every(2)
 def test_fault_indicators_free_of_charge(monkeypatch):
-  """The gradient with the whole multiplier, the counts on top (R3)."""
+  """A gradient with the planned multiplier leaves no budget for the counts."""
   monkeypatch.setattr(quantiles, 'gradient_noise_multiplier',
                       lambda noise_multiplier, adaptive: noise_multiplier)
   released, state = _release()

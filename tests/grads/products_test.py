@@ -19,7 +19,7 @@ SHAPES = {'table': (40, 4), 'kernel': (3, 4, 4), 'long': (4, 30),
 
 
 def _precisions(function, *args):
-  """Of all products of a function, where one asks for fewer bits."""
+  """Returns the precisions of all products of a function."""
 
   def visit(item):
     if isinstance(item, core.ClosedJaxpr):

@@ -1,4 +1,4 @@
-"""`launch.audit` as users run it: exit statuses, reports, refusals."""
+"""Tests of `launch.audit` as users run it: exit statuses, reports, errors."""
 
 import dataclasses
 import json
@@ -15,7 +15,7 @@ from dpjax.runs import summary as summaries
 from dpjax.runs import training
 
 _ROOT = pathlib.Path(__file__).resolve().parents[2]
-_MINE = '''
+_USER_MODULE = '''
 import jax
 
 def count(key, data):
@@ -24,23 +24,25 @@ def count(key, data):
 
 
 def _run(*words):
-  """(exit status, stdout, stderr)."""
-  done = subprocess.run([sys.executable, '-m', 'launch.audit', *words],
-                        cwd=_ROOT, capture_output=True, text=True, check=False)
-  return done.returncode, done.stdout, done.stderr
+  """Runs the command; returns (exit status, stdout, stderr)."""
+  process = subprocess.run(
+      [sys.executable, '-m', 'launch.audit', *words], cwd=_ROOT,
+      capture_output=True, text=True, check=False)
+  return process.returncode, process.stdout, process.stderr
 
 
 @pytest.fixture
-def mine(tmp_path):
+def user_flags(tmp_path):
+  """Returns flags that audit a function which a user wrote."""
   path = tmp_path / 'mine.py'
-  path.write_text(_MINE)
+  path.write_text(_USER_MODULE)
   return (f'--target={path}:count', '--adjacency=add_or_remove_one',
           '--data=[1, 1]', '--num_runs=4000', f'--output={tmp_path}')
 
 
 @pytest.mark.slow
-def test_a_function_of_ones_own(mine, tmp_path):
-  status, out, _ = _run(*mine, '--epsilon=1', '--neighbour=[]')
+def test_a_function_of_ones_own(user_flags, tmp_path):
+  status, out, _ = _run(*user_flags, '--epsilon=1', '--neighbour=[]')
   assert status == 1 and 'FAILED: distinguishing event' in out
   audit = json.loads((tmp_path / 'count.json').read_text())
   assert audit['verdict'] == 'violated' and audit['epsilon_lower'] > 1
@@ -61,23 +63,23 @@ def test_scores_and_a_claim_that_they_cannot_reach(tmp_path):
 
 
 @pytest.mark.every(2)
-def test_bad_input_is_one_line(mine):
-  status, _, err = _run(*mine)
+def test_bad_input_is_one_line(user_flags):
+  status, _, err = _run(*user_flags)
   assert status == 2 and 'come together' in err
   assert len(err.strip().splitlines()) == 1
 
 
 @pytest.fixture(scope='module')
 def trained(tmp_path_factory):
-  """Runs with canaries of two seeds; that of seed 1 claims too little."""
+  """Makes two finished runs with canaries; that of seed 1 claims too little."""
   root = tmp_path_factory.mktemp('trained')
   config = configuration.TrainingConfig(
       dataset='breast_cancer', method='dp_sgd', num_steps=5, width=4,
       num_canaries=100, accountant='rdp', noise_seed=0)
-  here = environment.Environment('cpu', '1', 'c0', {'jax': '1'})
+  machine = environment.Environment('cpu', '1', 'c0', {'jax': '1'})
   for result in training.train([dataclasses.replace(config, seed=seed)
                                 for seed in (0, 1)]):
-    summary = summaries.summarize(result, here)
+    summary = summaries.summarize(result, machine)
     assert summary['num_canaries'] == 100 and summary['n'] == 455
     assert summary['canary_kind'] == 'mislabelled'
     if result.config.seed:

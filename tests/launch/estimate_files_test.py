@@ -18,7 +18,7 @@ pytestmark = pytest.mark.every(1)
 
 
 def _outcome(words):
-  """What others than the holder may see: the kind of error, or none."""
+  """Returns what others than the owner may see: the kind of error, or none."""
   try:
     run(words)
     return None
@@ -116,7 +116,7 @@ def test_formats_are_declared_and_part_of_the_query(words, tmp_path):
   assert answer['format'] == {
       'separator': ';', 'encoding': 'latin-1', 'header': ['name', 'price'],
       'decimal': ',', 'thousands': '.', 'missing_tokens': ['-99']}
-  # Another declaration is another query of the same file.
+  # With other missing tokens the same file is charged as another query.
   run(words(**{**flags, 'missing_tokens': 'NA'}, unparsed='missing'))
   assert len(ledger.read(tmp_path / 'ledger').entries) == 2
   run(words(**flags))

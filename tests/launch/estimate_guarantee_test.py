@@ -133,7 +133,7 @@ def _less_noise(monkeypatch, factor=2):
 
 
 def _another_epsilon(monkeypatch):
-  """What is printed is not what is paid."""
+  """Plants a fault: the printed epsilon differs from the paid one."""
   real = sessions.guarantee_of
   monkeypatch.setattr(sessions, 'guarantee_of', lambda query, cost: {
       **real(query, cost), 'epsilon': '1/4'})

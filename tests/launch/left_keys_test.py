@@ -146,7 +146,7 @@ def test_a_failure_after_the_first_release_leaves_no_key(keys_of, tmp_path,
 
 
 def _plant(folder, mode=0o600):
-  """What an attacker puts where keys are kept: keys that they know."""
+  """Writes keys that an attacker knows into the folder of keys."""
   folder.mkdir(parents=True, mode=0o700)
   keys = folder / 'keys.json'
   keys.write_text(json.dumps([[c.seed, c.epsilon, '00' * 32]

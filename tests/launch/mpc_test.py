@@ -124,7 +124,7 @@ def test_schemes_and_labels(tmp_path, words):
 
 def test_sensitivities_are_those_of_the_reference():
   replaced, added = Adjacency.REPLACE_ONE, Adjacency.ADD_OR_REMOVE_ONE
-  # Section 2: where a root is of no use to the price, there is none.
+  # The tree has a root only if the root lowers the sensitivity.
   assert mpc_answers.sensitivity(1024, replaced, 1) == (10, False)
   assert mpc_answers.sensitivity(1024, added, 1) == (6, False)
   assert mpc_answers.sensitivity(512, added, 1) == (5, True)

@@ -15,7 +15,7 @@ STACKS = {'two': ((600, 2), jnp.float32), 'wide': ((3, 5), jnp.complex64),
 
 @jax.jit
 def _bounds(stacks):
-  """Of four matrices each, on two axes, and of one alone."""
+  """Returns norm bounds of stacks of four matrices, and of one of the four."""
   bound = functools.partial(norms.spectral_upper_bound, num_iterations=2)
   return {name: (bound(stack), bound(stack[0, 1]))
           for name, stack in stacks.items()}

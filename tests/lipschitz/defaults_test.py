@@ -60,7 +60,7 @@ MODULES = {
 
 
 def _defaults(function):
-  """Of the arguments of a function or class, as far as they are values."""
+  """Returns the default values of the arguments of a function or class."""
   return {name: argument.default for name, argument in
           inspect.signature(function).parameters.items()
           if name != 'name' and argument.default is not None

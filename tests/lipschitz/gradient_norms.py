@@ -12,7 +12,7 @@ LOSS = losses.cross_entropy()
 
 
 def dig(tree, path):
-  """What lies at a path of a nested dict."""
+  """Returns the entry at a path of a nested dict."""
   return functools.reduce(lambda inner, key: inner[key], path, tree)
 
 

@@ -231,7 +231,10 @@ def test_dense_jacobians_are_exact(scale, oracles):
 @pytest.mark.parametrize('size, zero, circular', [(3, 8.291, 9.0),
                                                   (5, 20.047, 25.0)])
 def test_norms_of_constant_kernels(size, zero, circular, oracles):
-  """NET-02: reshape norm 3 or 5, what the map has, what is certified."""
+  """The norm of a reshaped kernel is below the true norm (item NET-02).
+
+  The certified norm is at least the true one.
+  """
   params = {'kernel': jnp.ones([size, size, 1, 1])}
   assert _RESHAPED(params) == pytest.approx(size, rel=1e-12)
   x = np.ones((8, 8, 1))
@@ -247,7 +250,7 @@ def test_norms_of_constant_kernels(size, zero, circular, oracles):
 @pytest.mark.parametrize('size, stride, expected', [
   (3, 1, 2.670), (5, 1, 4.018), (3, 2, 1.340), (5, 2, 2.014)])
 def test_windows_of_a_constant_image(size, stride, expected, oracles):
-  """NET-02, E7 (iii): ||U|| / ||x|| below sqrt(m), m = ceil(k / s)^2."""
+  """The norm over ||x|| is below sqrt(m), m = ceil(k / s)^2 (erratum E7 iii)."""
   conv = layers.Conv(name='c', channels=1, kernel_size=(size, size),
                      strides=(stride, stride), use_bias=False)
   pad = (size - 1) // 2
@@ -261,7 +264,8 @@ def test_windows_of_a_constant_image(size, stride, expected, oracles):
 
 
 def test_circular_padding_attains_and_a_bias_counts_every_pixel(oracles):
-  """NET-02, R7: sqrt(m ||x||^2 + h w) exactly; 6 for the bias of a 6 x 6 map."""
+  """The norm is sqrt(9 ||x||^2 + h w): 6 for the bias of a 6 x 6 map (NET-02).
+  """
   conv = layers.Conv(name='c', channels=2, padding='circular')
   x = np.full((6, 6, 1), 0.3)
   params = _params(conv, x.shape)

@@ -1,4 +1,4 @@
-"""Whole networks: their bounds, residual sums, refusals."""
+"""Tests of whole networks: bounds, residual sums and refused networks."""
 
 import dataclasses
 import functools

@@ -113,7 +113,7 @@ def test_limits_by_hand():
     assert float(limits.certify(jnp.float32(0), jnp.float32(1))) == (
       pytest.approx(2e-6))
   assert (clip.num_iterations, fix.num_iterations) == (3, 5)
-  # Where least certificates do not cover what is missed, nothing is.
+  # The faster bound is used only where the least certificate covers its gaps.
   assert [projection.clip_limits(norm).any_scale for norm in (
     0.99, 1.0, 1e4, 1.01e4)] == [True, False, False, True]
 

@@ -1,4 +1,4 @@
-"""Noise by parts and joint noise: probabilities by tables and enumeration."""
+"""Tests of noise that several parties draw, by tables and enumeration."""
 
 import decimal
 import fractions
@@ -20,20 +20,22 @@ Fraction = fractions.Fraction
 
 
 def _laplace(scale, bound):
-  """Returns the probabilities of -bound, ..., bound."""
+  """Returns the discrete Laplace probabilities of -bound, ..., bound."""
   ratio = np.exp(-1 / float(scale))
   return (1 - ratio) / (1 + ratio) * ratio**np.abs(
       np.arange(-bound, bound + 1))
 
 
 def _difference(probs, bound):
-  """Returns the distribution of X - Y on -bound, ..., bound."""
+  """Returns the distribution of X - Y on -bound, ..., bound, both from `probs`.
+  """
   padded = np.zeros(bound + 1)
   padded[:min(len(probs), bound + 1)] = probs[:bound + 1]
   return np.convolve(padded, padded[::-1])
 
 
 def _chi_square(draws, scale):
+  """Returns the p-value of draws as discrete Laplace numbers."""
   bound = int(np.ceil(3 * scale))
   probs = _laplace(scale, bound)
   counts = np.bincount(np.clip(draws, -bound, bound) + bound,
@@ -61,7 +63,7 @@ def test_what_honest_parties_draw_adds_up_to_discrete_laplace(scale, honest):
 
 
 def _decimals(scale):
-  """e^(-1 / scale) to 90 digits."""
+  """Returns e^(-1 / scale) to 90 digits."""
   with decimal.localcontext(prec=90):
     return (-decimal.Decimal(scale.denominator) / scale.numerator).exp()
 
@@ -70,7 +72,7 @@ def _decimals(scale):
 @pytest.mark.parametrize('scale', [Fraction(1, 3), Fraction(7, 2), Fraction(60)])
 @pytest.mark.parametrize('honest', [1, 3])
 def test_tables_are_right_to_the_last_bit(scale, honest):
-  """By decimals of 90 digits; what is cut off has probability 2^-70."""
+  """Entries match decimals of 90 digits; the omitted tail is below 2^-70."""
   table = noise.polya_table(scale, Fraction(1, honest))
   with decimal.localcontext(prec=90):
     weight, weights = decimal.Decimal(1), []
@@ -78,11 +80,11 @@ def test_tables_are_right_to_the_last_bit(scale, honest):
       weights.append(weight)
       weight *= _decimals(scale) * (1 + x * honest) / ((x + 1) * honest)
     sums = list(itertools.accumulate(weights))
-    wanted = [int(part * 2**64 / sums[-1]) for part in sums[:len(table)]]
+    exact = [int(part * 2**64 / sums[-1]) for part in sums[:len(table)]]
     left_out = [1 - sums[index] / sums[-1]
                 for index in (len(table), len(table) - 5 - int(2 * scale))]
-  gaps = [abs(int(entry) - right)
-          for entry, right in zip(table, wanted, strict=True)]
+  gaps = [abs(int(entry) - value)
+          for entry, value in zip(table, exact, strict=True)]
   assert max(gaps) <= 1
   assert left_out[0] < 2**-70 < left_out[1]
   assert not table.flags.writeable
@@ -91,19 +93,19 @@ def test_tables_are_right_to_the_last_bit(scale, honest):
 @pytest.mark.every(1)
 @pytest.mark.parametrize('scale', [Fraction(1, 50), Fraction(1), Fraction(40)])
 def test_thresholds_of_digits_are_right_to_the_last_bit(scale):
-  """2^w (A^g - A^B) / (1 - A^B), rounded, by decimals of 90 digits."""
+  """They are 2^w (A^g - A^B) / (1 - A^B) rounded, for the ratio A of a digit."""
   joint = joint_noise.JointNoise(scale=scale, count=1, coin_bits=62)
   assert joint.thresholds.shape == (joint.num_digits, joint.base - 1)
   with decimal.localcontext(prec=90):
     for digit, limits in enumerate(joint.thresholds):
       ratio = _decimals(scale)**(joint.base**digit)
       for power, limit in enumerate(limits, 1):
-        share = (ratio**power - ratio**joint.base) / (1 - ratio**joint.base)
-        assert abs(int(limit) - share * 2**62) < decimal.Decimal('0.5001')
+        prob = (ratio**power - ratio**joint.base) / (1 - ratio**joint.base)
+        assert abs(int(limit) - prob * 2**62) < decimal.Decimal('0.5001')
 
 
 def test_digits_are_as_few_and_of_a_base_as_small_as_can_be():
-  """Numbers end where 2^-64 is left; a base of 32 is the largest."""
+  """Numbers go up to where the tail is 2^-64; a base is at most 32."""
   for scale in [Fraction(1, 50), Fraction(1, 7), *map(Fraction, range(1, 200)),
                 Fraction(2**14)]:
     joint = joint_noise.JointNoise(scale=scale, count=3)
@@ -118,7 +120,7 @@ def test_digits_are_as_few_and_of_a_base_as_small_as_can_be():
 
 
 def test_the_distance_of_contributions_is_that_of_their_tables():
-  """Rounding of each entry, of two numbers of each party, and the cut."""
+  """It counts rounded entries and the omitted tail, twice for each party."""
   added = noise.Contributions(scale=Fraction(3), num_parties=5, num_colluding=2)
   assert added.shape == Fraction(1, 3)
   entries = len(noise.polya_table(added.scale, added.shape)) + 1
@@ -129,7 +131,7 @@ def test_the_distance_of_contributions_is_that_of_their_tables():
 @pytest.mark.parametrize('colluding', [0, 1])
 def test_contributions_have_the_law_and_those_who_may_collude_add_to_it(
     colluding):
-  """Chi-square of what all but T bring; fails once in 10^6 by chance."""
+  """The sum over all but T parties passes a chi-square test at level 10^-6."""
   added = noise.Contributions(scale=Fraction(4), num_parties=3,
                               num_colluding=colluding)
   parts = np.stack([added.draw(bytes([party]) * 32, 40000)
@@ -151,7 +153,7 @@ def test_a_key_is_asked_twice_and_says_the_same():
 
 
 def test_digits_of_joint_noise_for_all_secrets_and_coins():
-  """Shares add up to the number of limits above z - r, wrapped or not."""
+  """Shares add up to the number of limits above coin - secret modulo 2^w."""
   width = 3
   secrets, coins = (values.ravel() for values in np.meshgrid(
       np.arange(2**width), np.arange(2**width)))
@@ -170,7 +172,7 @@ def test_digits_of_joint_noise_for_all_secrets_and_coins():
 @pytest.mark.every(2)
 @pytest.mark.parametrize('scale', [Fraction(1, 2), Fraction(3), Fraction(40)])
 def test_joint_noise_has_the_law_of_the_curator(scale):
-  """All 2^16 values of u, digit by digit; the error is as stated."""
+  """Enumerates 2^16 coins for each digit; the distance is below that stated."""
   joint = joint_noise.JointNoise(scale=scale, count=1, coin_bits=16)
   number = np.ones(1)
   for digit, limits in enumerate(joint.thresholds.astype(int)):
@@ -188,7 +190,7 @@ def test_joint_noise_has_the_law_of_the_curator(scale):
 
 
 def test_servers_draw_joint_noise_that_neither_of_them_knows():
-  """Chi-squares of the noise and of a share; 10^-6 each by chance."""
+  """The noise and each share pass chi-square tests at level 10^-6."""
   joint = joint_noise.JointNoise(scale=Fraction(1), count=1500, value_bits=16)
   dealt = joint.deal(source=prg.Stream(bytes(32)))
   assert joint.bits == joint.num_keys * comparison.key_bits(64, 16)
@@ -211,7 +213,7 @@ def test_servers_draw_joint_noise_that_neither_of_them_knows():
 
 @pytest.mark.every(2)
 def test_joint_noise_depends_on_the_dealer_and_on_the_toss():
-  """Correlations over 400 numbers within five deviations."""
+  """Other dealers or tosses give uncorrelated noise, to 5 standard errors."""
   joint = joint_noise.JointNoise(scale=Fraction(2), count=400, value_bits=16)
   deals = [joint.deal(source=prg.Stream(bytes([number]) * 32))
            for number in range(2)]
@@ -230,17 +232,17 @@ def test_joint_noise_depends_on_the_dealer_and_on_the_toss():
 
 def test_who_tells_another_seed_is_named():
   seeds = [bytes(32), bytes(range(32))]
-  said = [joint_noise.commitment(seed, server)
-          for server, seed in enumerate(seeds)]
-  tossed = joint_noise.coin(seeds, said)
+  commitments = [joint_noise.commitment(seed, server)
+                 for server, seed in enumerate(seeds)]
+  tossed = joint_noise.coin(seeds, commitments)
   assert len(tossed) == 32 and tossed != joint_noise.coin(
       seeds[::-1], [joint_noise.commitment(seed, server)
                     for server, seed in enumerate(seeds[::-1])])
   with pytest.raises(ValueError, match='server 1 revealed another'):
-    joint_noise.coin([seeds[0], seeds[0]], said)
+    joint_noise.coin([seeds[0], seeds[0]], commitments)
   # A server cannot send the other's commitment back for its own.
   with pytest.raises(ValueError, match='server 1'):
-    joint_noise.coin([seeds[0], seeds[0]], [said[0], said[0]])
+    joint_noise.coin([seeds[0], seeds[0]], [commitments[0], commitments[0]])
 
 
 def test_scales_out_of_range_are_refused():

@@ -72,7 +72,7 @@ def test_normal_tail_counts(normals, cut, sign):
 
 
 def magnitudes(monkeypatch, words):
-  """What even words give; odd ones give the negative."""
+  """Returns the draws for even words; odd words give their negatives."""
   draw = from_words(monkeypatch, 2 * words, lambda: additive.standard_normal(
       KEY, (len(words),)))
   return np.asarray(draw, np.float64)

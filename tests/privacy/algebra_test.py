@@ -303,7 +303,7 @@ def test_a_random_record_is_no_privacy():
 
 
 def test_expected_utilities_are_sandwiched():
-  """DEF-09: for utilities that are not negative, and only for them."""
+  """e^-epsilon E_Q u <= E_P u <= e^epsilon E_Q u for u >= 0 alone (DEF-09)."""
   rng = np.random.default_rng(1)
   epsilon = 0.7
   p, q = _response(epsilon)

@@ -158,7 +158,7 @@ def test_the_public_divisor_costs_what_is_claimed():
 
 
 def inclusion(num_examples, q):
-  """Of one record, given a batch that is not empty; by enumeration."""
+  """Returns P(record in batch | batch not empty), by enumeration."""
   kept = drawn = 0.
   for chosen in itertools.product((0, 1), repeat=num_examples):
     prob = math.prod(q if c else 1 - q for c in chosen)

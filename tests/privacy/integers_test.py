@@ -51,7 +51,7 @@ def columns_of(table):
 
 
 def drawn_weights(table):
-  """2^96 times the probability of each outcome, from the arrays alone."""
+  """Returns 2^96 times each outcome's probability, by the table's arrays."""
   room = 2**(96 - table.column_bits)
   weights = [0] * len(table.weights)
   for column, (threshold, alias) in enumerate(columns_of(table)):

@@ -52,14 +52,14 @@ def test_release_law(mechanism):
   levels = stats.laplace.cdf(draws)
   steps = np.arange(COUNT + 1) / COUNT
   distance = max((steps[1:] - levels).max(), (levels - steps[:-1]).max())
-  # Dvoretzky-Kiefer-Wolfowitz, 1e-6, and half a cell of the grid.
+  # Dvoretzky-Kiefer-Wolfowitz at level 1e-6, plus half a cell of the grid.
   assert distance < 2.7 / COUNT**.5 + .5 / 512
-  # Variance 2 b^2, five standard errors: the fourth moment is 24.
+  # The variance is 2 within five standard errors, as the fourth moment is 24.
   assert draws.var() == pytest.approx(2, abs=5 * math.sqrt(20 / COUNT) + 1e-5)
 
 
 def half_line_counts(key, value, scale):
-  """How many releases of one number lie below, and above, each of 30 cuts."""
+  """Counts noisy copies of `value` below, then above, each of 30 cuts, [60]."""
   noisy = laplace.add_laplace_noise(key, jnp.full((2 * COUNT,), value), scale)
   cuts = (np.arange(-15, 15) + .5) / 4
   below = np.searchsorted(np.sort(np.asarray(noisy, np.float64)), cuts)
@@ -70,10 +70,10 @@ def worst_breach(scale_factor):
   """Largest excess of P(S) over e^epsilon Q(S), in standard errors."""
   epsilon, keys = 1.2, jax.random.split(KEY)
   scale = scale_factor * 1 / epsilon
-  here, there = (half_line_counts(k, value, scale)
-                 for k, value in zip(keys, (0., 1.), strict=True))
+  counts_0, counts_1 = (half_line_counts(k, value, scale)
+                        for k, value in zip(keys, (0., 1.), strict=True))
   worst = -math.inf
-  for p, q in ((here, there), (there, here)):
+  for p, q in ((counts_0, counts_1), (counts_1, counts_0)):
     error = np.sqrt(p + math.exp(2 * epsilon) * q + 1)
     worst = max(worst, ((p - math.exp(epsilon) * q) / error).max())
   return worst
@@ -81,9 +81,9 @@ def worst_breach(scale_factor):
 
 @pytest.mark.every(2)
 def test_log_ratio_is_at_most_epsilon_on_half_lines():
-  """Item DP-10. 120 events: 6 errors have false alarms below 1e-6."""
+  """120 events; all stay within 6 standard errors but for 1e-6 (item DP-10)."""
   assert worst_breach(1.) < 6
-  # Noise that is four percent too small is seen.
+  # Noise that is four per cent too small fails.
   assert worst_breach(.96) > 6
 
 

@@ -40,7 +40,7 @@ FOURTH = renyi.RenyiDP(order=4.0, divergence=0.1)
 
 
 class Range(NamedTuple):
-  """What a number may be.
+  """The allowed range of a number.
 
   Attributes:
     taken: values that are taken, ends of the range among them.

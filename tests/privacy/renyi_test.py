@@ -166,7 +166,8 @@ def test_conversions_hold_and_the_improved_is_tighter(order, delta):
 
 
 def test_the_improved_conversion_is_attained():
-  """A little less epsilon fails for the extreme pair of one order."""
+  """For some pairs (p, q) the converted epsilon is within 1 % of the exact one.
+  """
   order, delta = 3., 1e-2
   worst = 0.
   for epsilon in np.linspace(.5, 4., 60):

@@ -20,7 +20,7 @@ def _event(prob, multiplier, num_steps):
 
 
 def _divergence(order, prob, multiplier):
-  """Of the worst replacement of one step, [+1 or none] against [-1 or none].
+  """Returns the Renyi divergence of the worst replacement in one step.
 
   By quadrature of the two mixtures.
   """

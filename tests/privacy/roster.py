@@ -56,7 +56,7 @@ class Case(NamedTuple):
 
 
 def on_line(name, mechanism, pairs, cdf, *, low, high, value=lambda out: out):
-  """Of one number: `cdf(data)` is its distribution function."""
+  """Returns a case of one number with the distribution function `cdf(data)`."""
   edges = np.linspace(low, high, 801) + 1e-4 * (high - low)
 
   def probs(data):
@@ -68,7 +68,7 @@ def on_line(name, mechanism, pairs, cdf, *, low, high, value=lambda out: out):
 
 
 def in_plane(name, mechanism, pairs, cdfs, *, low, high, value=lambda out: out):
-  """Of two independent numbers, in coarser cells."""
+  """Returns a case of two independent numbers, in coarser cells."""
   edges = np.linspace(low, high, 61) + 1e-4 * (high - low)
 
   def probs(data):
@@ -168,7 +168,10 @@ def smooth_case():
 
 
 def private_size_cdfs(data):
-  """Of a noisy sum over a noisy count, in [0, 2], by integration."""
+  """Returns the distribution function of a noisy sum over a noisy count.
+
+  It is clipped to [0, 2] and integrated numerically.
+  """
   known = data[~np.isnan(data)]
   points = np.linspace(-40, 40, 40001) + known.size
   weights = stats.laplace(known.size, 1 / 0.75).pdf(points)

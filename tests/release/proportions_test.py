@@ -32,7 +32,7 @@ def _plan(adjacency, *, epsilon=Fraction(1), **fields):
 
 
 def _vector(plan, dataset):
-  """What noise is added to."""
+  """Returns the vector that noise is added to."""
   measured = plan.measure([*dataset, '1'])
   answer = drawing.draw(plan, measured,
                         random.Random(0).randrange)['noisy_counts']

@@ -34,7 +34,7 @@ def _pmf(distribution):
 
 
 def _sum_law(probs, number):
-  """Of the sum of draws of 0, 1, ..., by squaring."""
+  """Returns the distribution of a sum of draws from 0, 1, ..., by squaring."""
   total, power = np.ones(1), np.asarray(probs, float)
   while number:
     total = np.convolve(total, power) if number % 2 else total

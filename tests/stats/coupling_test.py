@@ -58,14 +58,14 @@ SIZE = 400
 
 
 class Case(NamedTuple):
-  """A mechanism and neighbours.
+  """A mechanism, and neighbouring data sets to test it on.
 
   Attributes:
-    mechanism: what is tested.
+    mechanism: the mechanism under test.
     release: (key, data) -> released numbers.
-    pairs: neighbours, as the data of `release`.
-    attained: least share of the claim that the worst pair attains.
-    places: what is chosen, choice by choice.
+    pairs: pairs of neighbouring data sets, as `release` takes them.
+    attained: share of the claimed cost that the worst pair must attain.
+    places: indices that the private choices return, in order of the choices.
   """
   mechanism: Any
   release: Callable[[Any, Any], Any]
@@ -75,7 +75,7 @@ class Case(NamedTuple):
 
 
 def _neighbours(data, others, adjacency):
-  """Records [n, ...] with the first one replaced, or left out."""
+  """Yields neighbours: records [n, ...], the first one replaced or left out."""
   for value in others:
     other = np.concatenate([np.asarray(value)[None], data[1:]])
     yield ((data, other) if adjacency is REPLACE
@@ -83,7 +83,7 @@ def _neighbours(data, others, adjacency):
 
 
 def _unit(seed=0, *shape):
-  """Records in [0, 1], as many in every part."""
+  """Returns SIZE evenly spaced records in [0, 1], in random order."""
   places = (np.arange(SIZE) + 0.5) / SIZE
   rng = np.random.default_rng(seed)
   return np.stack([rng.permutation(places) for _ in range(math.prod(shape))],
@@ -91,7 +91,7 @@ def _unit(seed=0, *shape):
 
 
 def density(mechanism, attained=0.999, others=(0.0, 0.06, 0.31, 0.55, 1.0)):
-  """Of records in [0, 1], or in a cube."""
+  """Returns a case of a density estimator, of records in [0, 1] or a cube."""
   axes = getattr(mechanism, 'num_attributes',
                  getattr(mechanism, 'dimension', 1))
   if axes == 1 or isinstance(mechanism, histograms.Histogram) and (
@@ -107,7 +107,7 @@ def density(mechanism, attained=0.999, others=(0.0, 0.06, 0.31, 0.55, 1.0)):
 
 
 def counts(mechanism, attained=0.999, *, shape=None):
-  """Of counts of bins, each with records enough to stay above 0."""
+  """Returns a case on bin counts, so large that noisy counts stay positive."""
   size = shape or (mechanism.num_thresholds,)
   full = np.full(math.prod(size), 20.0)
   bins = np.reshape(full + np.eye(full.size), (-1, *size))
@@ -123,7 +123,7 @@ def counts(mechanism, attained=0.999, *, shape=None):
 
 
 def estimator(mechanism, data, others, attained=0.999):
-  """Of an estimator whose statistic is noised."""
+  """Returns a case of an estimator that adds noise to its `statistic`."""
   with jax.enable_x64(True):
     pairs = [tuple(np.asarray(mechanism.statistic(jnp.asarray(each)))
                    for each in pair)
@@ -134,7 +134,7 @@ def estimator(mechanism, data, others, attained=0.999):
 
 
 def whole(mechanism, data, others, attained=0.999, read=lambda out: out.value):
-  """Of a mechanism that takes records as they are."""
+  """Returns a case of a mechanism whose `release` takes records."""
   return Case(
       mechanism, lambda key, data: read(mechanism.release(key, data)),
       list(
@@ -143,7 +143,7 @@ def whole(mechanism, data, others, attained=0.999, read=lambda out: out.value):
 
 
 def curve(mechanism, attained=0.999):
-  """Of the noisy distribution function that quantiles are read off."""
+  """Returns a case of a noisy distribution function, read for quantiles."""
   data = np.sort(_unit())
 
   def release(key, data):
@@ -171,7 +171,7 @@ def _bins(mechanism, predictions, labels):
 
 
 def _cells(adjacency, accounting):
-  """Counts of classes and sums of predictions of three bins."""
+  """Returns a case on class counts and sums of predictions of three bins."""
   mechanism = hosmer_lemeshow_cells.CellwiseHosmerLemeshow(
       grid=grids.Grid(lower=0.0, upper=1.0, num_thresholds=6), epsilon=0.9, adjacency=adjacency,
       num_groups=2, accounting=accounting)

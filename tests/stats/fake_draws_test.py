@@ -121,7 +121,7 @@ def test_bands_hold_so_many_draws_as_a_whole():
 
 
 def answers(patch, adjacency, data):
-  """What callers see of the data, when every release is fixed."""
+  """Returns what callers see of the data if every release is fixed."""
   asked = []
 
   def recorded(plan, *args, **kwargs):

@@ -27,7 +27,7 @@ make = functools.partial(roc.make, adjacency=REPLACE)
 
 @functools.cache
 def _weights():
-  """Of the bins, of predictions sigmoid(-.8 + z)."""
+  """Returns the probabilities of bins of predictions sigmoid(-.8 + z)."""
   z = np.linspace(-4, 4, 20_001)
   weights = np.bincount(GRID.bins(special.expit(z - 0.8)),
                         np.exp(-z**2 / 2), 32)
@@ -154,7 +154,7 @@ def test_level_and_power_with_noise():
 
 @pytest.mark.every(4)
 def test_calibration_of_exact_ranks_has_intervals_of_sampling_alone():
-  """Shares of groups themselves, and the spread of Poisson counts."""
+  """Values are exact, and half-widths those of Poisson counts."""
   release = make(GRID, epsilon=1e9)
   counts = np.stack([1 - PREDICTIONS, PREDICTIONS]) * 40_000 * _weights()
   counts[1] = counts[1]**0.9

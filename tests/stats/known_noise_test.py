@@ -22,7 +22,7 @@ Z = stats.norm.isf(0.05)
 
 
 def released(mechanism, data, noise):
-  """What a mechanism releases with this standard noise, as float64."""
+  """Returns what a mechanism releases with this standard noise, as float64."""
   with coupling.Tape(jnp.asarray(noise, jnp.float32)).as_noise():
     return [np.float64(part) for part in mechanism.release(KEY, data)]
 
@@ -71,7 +71,10 @@ RECORDS = [([9.0, -7.0, math.nan, 0.5, 2.0], [3, -1, 0.5, 2]),
 
 
 def spread(value, size):
-  """The largest variance of records in [-1, 3] of a mean off the ends."""
+  """Returns the largest variance of records in [-1, 3] with this mean.
+
+  The mean is first moved off the ends of the range.
+  """
   margin = min(4 / size, 2)
   inside = np.clip(value, -1 + margin, 3 - margin)
   return (inside + 1) * (3 - inside)
@@ -85,7 +88,7 @@ def test_means_of_a_public_number(interval):
     size = len(data)
     mechanism = mean.BoundedMean(num_examples=size, lower=-1.0, upper=3.0,
                                  epsilon=0.8, confidence=0.9, interval=interval)
-    # What is missing counts as the lower bound.
+    # Missing records count as the lower bound, -1.
     exact = (sum(kept) - (size - len(kept))) / size
     for noise in (0.7, -3.0):
       value, low, high = released(mechanism, jnp.asarray(data), [noise])

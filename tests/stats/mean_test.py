@@ -32,7 +32,7 @@ def close(actual, wanted, slack=0.0):
 
 
 def releases(mechanism, data):
-  """Of data sets [r, n], a key each."""
+  """Returns releases of data sets [r, n], each with its own key."""
   keys = jax.random.split(KEY, data.shape[0])
   return jax.jit(jax.vmap(mechanism.release))(keys, data)
 

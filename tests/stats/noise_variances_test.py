@@ -33,7 +33,7 @@ ADD, REPLACE = Adjacency
 
 
 def outputs(release, data):
-  """What is released without noise, and its slopes in standard noise."""
+  """Returns the noiseless release, and its slopes in standard noise."""
   with jax.enable_x64(True):
     coupled = coupling.Coupling(release, data)
     assert {block.kind for block in coupled.blocks} == {'normal'}

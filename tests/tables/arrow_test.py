@@ -67,7 +67,7 @@ def _line_by_line():
 
 
 def _outcome(run):
-  """What a function returns, or its error."""
+  """Returns the value of a function, or its error."""
   try:
     return run()
   except ValueError as error:

@@ -56,7 +56,7 @@ def _make(augmentation=None, multiplicity=VIEWS, make_bounder=_clipped):
 
 
 def _sums(bounder, params, batch, *, key=0, mask=None, numbers=None):
-  """What a step would sum."""
+  """Returns the sums that a step would noise."""
   size = batch.y.shape[0]
   numbers = jnp.arange(size) if numbers is None else numbers
   mask = jnp.ones([size], jnp.bool_) if mask is None else mask
@@ -162,7 +162,7 @@ def test_batch_sums_are_rows_of_weight_one_over_views(task):
 
 
 def check_records_are_isolated(bounder, task):
-  """What record 2 adds is the same bits in any company and any place."""
+  """Checks that record 2 adds the same bits in any batch and at any place."""
   params, batch = task
   alone = jnp.arange(7) == 2
   sums = jax.jit(lambda b, m, n: _sums(bounder, params, b, mask=m, numbers=n))

@@ -1,4 +1,4 @@
-"""Toy data and methods, and what every step is checked for."""
+"""Toy data and methods, and checks that every training step must pass."""
 
 import types
 
@@ -44,7 +44,8 @@ def records():
 
 @pytest.fixture(scope='session')
 def make_model():
-  """(bounded: bool) -> a perceptron 3-4-2."""
+  """Returns a function (bounded: bool) -> a perceptron of layer sizes 3, 4, 2.
+  """
   def make(bounded):
     radii = {'input_radius': 1.5, 'hidden_radius': 1.} if bounded else {}
     return mlp.mlp(num_features=3, num_classes=2, depth=1, width=4,
@@ -54,7 +55,7 @@ def make_model():
 
 @pytest.fixture(scope='session')
 def make_method():
-  """(name, model) -> the method of that name with fixed settings."""
+  """Returns a function (name, model) -> a training method, fixed settings."""
   def make(name, model):
     return {
       'sgd': lambda: methods.sgd(model, LOSS),

@@ -86,7 +86,7 @@ def _contributions():
 
 
 def _norms(block, order):
-  """Of what each record adds to a block, all of its leaves as one vector."""
+  """Returns norms of the records' contributions to a block of leaves."""
   flat = np.concatenate([leaf.reshape(24, -1)
                          for leaf in jax.tree.leaves(block)], 1)
   return np.linalg.norm(flat, order, axis=1)

@@ -27,7 +27,7 @@ class _Group:
     return sent
 
   def both(self, function):
-    """What each process gets or raises."""
+    """Returns what each process returns or raises."""
     results = []
     for self.index in range(2):
       try:

@@ -43,7 +43,7 @@ NETWORKS = {
 
 
 def _gradient(x, y):
-  """Of one record, as {name: array}."""
+  """Returns the gradient of one record, as {name: array}."""
   logits = x @ np.asarray(PARAMS['a'], float) + np.asarray(PARAMS['b'], float)
   moved = np.exp(logits) / np.exp(logits).sum()
   moved[y] -= 1

@@ -137,7 +137,7 @@ FAULTS = {'repeated': 1.0, 'missing': 1 / 8}
 
 
 def _faulty(name):
-  """What leaves the privatizer when all noise is drawn in the shards."""
+  """Returns the privatizer's output if every shard draws noise."""
   honest = additive.add_drawn_noise
   additive.add_drawn_noise = lambda draws, values, stddevs: values
   means = _fit('dp_sgd', MESH, _noised_in_shards(FAULTS[name]))['means']

@@ -1,4 +1,4 @@
-"""Many devices give what one gives, and draw the noise once."""
+"""Tests that training on 8 devices equals training on one, noise included."""
 
 import json
 import os
@@ -20,15 +20,16 @@ from dpjax.train import sharding
 _MAIN = pathlib.Path(__file__).with_name('sharding_main.py')
 _CASES = ('dp_sgd', 'dp_sgd_adaptive', 'sgd', 'lip_dp_sgd', 'dp_sgd_per_layer',
           'convolved', 'layer_clipped')
-_STDDEV = 1.3 * 0.7 / 28  # of the mean, in sharding_main's dp_sgd
-_ERROR = 1e-6  # rate of each check of noise
+_STDDEV = 1.3 * 0.7 / 28  # noise of the mean gradient in sharding_main's dp_sgd
+_ERROR = 1e-6  # error rate of each statistical test of the noise
 
 
-@pytest.fixture(name='ran', scope='module')
-def _ran(request, tmp_path_factory):
-  """What one device and 8 made of the same runs: arrays, and the program.
+@pytest.fixture(name='outputs', scope='module')
+def _outputs(request, tmp_path_factory):
+  """Maps names to outputs of `sharding_main`: the same runs on 1 and 8 devices.
 
-  Of the cases and faults that the selected tests ask for.
+  '{case}/{quantity}/{devices}' are arrays; 'program' is the compiled step. Only
+  the cases and faults that the selected tests use are run.
   """
   cases = {'dp_sgd'}
   for item in request.session.items:
@@ -49,55 +50,59 @@ def _ran(request, tmp_path_factory):
     return dict(arrays) | json.loads(done.stdout)
 
 
-def _pair(ran, name):
-  return ran[f'{name}/1'], ran[f'{name}/8']
+def _pair(outputs, name):
+  """Returns an output for 1 and for 8 devices."""
+  return outputs[f'{name}/1'], outputs[f'{name}/8']
 
 
-def _silent(ran, case):
-  """Releases [L, T, P] of the runs whose records count as zero."""
-  return (means[2:] for means in _pair(ran, f'{case}/means'))
+def _without_records(outputs, case):
+  """Returns releases [L, T, P] of L runs of T steps whose records count as 0.
+
+  For 1 and for 8 devices; such releases are pure noise.
+  """
+  return (means[2:] for means in _pair(outputs, f'{case}/means'))
 
 
 @pytest.mark.every(5)
-def test_there_are_eight_devices(ran):
-  assert ran['devices'] == 8
+def test_there_are_eight_devices(outputs):
+  assert outputs['devices'] == 8
 
 
 @pytest.mark.every(7)
 @pytest.mark.parametrize('case', _CASES)
-def test_eight_devices_train_what_one_trains(ran, case):
-  """The same records in every step; parameters to rounding.
+def test_eight_devices_train_what_one_trains(outputs, case):
+  """Steps have the same records, and parameters are equal up to rounding.
 
-  A noisy sum is rounded to a grid, on which the rounding of a sum is lost: all
-  bits are equal, unless a sum lies within 1e-7 of the middle of two points,
-  which moves it by 1/256 of its noise at most. Without noise the largest
-  relative difference after 20 steps is 1e-7.
+  Noisy sums are rounded to a grid, so all bits are equal, unless a sum lies
+  within 1e-7 of the middle of two grid points. Then it moves by at most 1/256
+  of its noise. Without noise the largest relative difference after 20 steps is
+  1e-7.
   """
-  one, eight = _pair(ran, f'{case}/sizes')
+  one, eight = _pair(outputs, f'{case}/sizes')
   np.testing.assert_array_equal(one, eight)
-  # Batches of one part, or of several.
+  # Batches of one part of at most 53 rows, or of several parts.
   several = case in ('sgd', 'dp_sgd_adaptive', 'convolved', 'lip_dp_sgd')
   assert 16 < one.max() <= (100 if several else 53)
-  one, eight = _pair(ran, f'{case}/params')
+  one, eight = _pair(outputs, f'{case}/params')
   assert one.shape == (6, 26) and not np.allclose(one[0], one[1], rtol=.1)
   difference = np.abs(one - eight).max() / np.abs(one).max()
   assert difference <= (1e-6 if case == 'sgd' else 1e-3)
   if case != 'sgd':
-    one, eight = _pair(ran, f'{case}/means')
+    one, eight = _pair(outputs, f'{case}/means')
     assert one.shape == (6, 20, 26) and np.mean(one != eight) <= 0.01
 
 
 def _noise_is_drawn_once(means, stddev):
-  """[L, T, P] releases of nothing are independent noise of this deviation.
+  """Checks that releases [L, T, P] of 0 are independent noise, drawn once.
 
-  Not of it over 8, nor times 8: a chi-square of L T P degrees of freedom at
-  error rate 1e-6 allows a deviation that is 8 % off.
+  A chi-square test with L T P degrees of freedom at error rate 1e-6 refutes a
+  standard deviation that is more than 8 % off, such as 8 times `stddev`.
   """
   draws = np.float64(means) / stddev
   distribution = stats.chi2(draws.size)
   assert (distribution.ppf(_ERROR / 2) < np.sum(draws**2) <
           distribution.isf(_ERROR / 2))
-  # Of runs and steps: rows of P values. Of leaves and shards: eighths of them.
+  # No repeats among runs and steps (rows), leaves and shards (parts of rows).
   rows = draws.reshape(-1, draws.shape[-1])
   for vectors in (rows, rows[:, :24].reshape(-1, 3)):
     assert len(np.unique(vectors, axis=0)) == len(vectors)
@@ -108,9 +113,9 @@ def _noise_is_drawn_once(means, stddev):
 
 
 @pytest.mark.parametrize('case', ['dp_sgd', 'lattice'])
-def test_noise_is_neither_repeated_nor_missing(ran, case):
-  """Records that count for nothing: a release is its noise, bit by bit."""
-  one, eight = _silent(ran, case)
+def test_noise_is_neither_repeated_nor_missing(outputs, case):
+  """All records count as 0, so a release is its noise, bit by bit."""
+  one, eight = _without_records(outputs, case)
   assert one.shape == (4, 20, 26)
   np.testing.assert_array_equal(one, eight)
   _noise_is_drawn_once(eight, _STDDEV)
@@ -118,33 +123,33 @@ def test_noise_is_neither_repeated_nor_missing(ran, case):
 
 @pytest.mark.every(4)
 @pytest.mark.parametrize('fault', ['repeated', 'missing'])
-def test_fault_noise_in_every_shard(ran, fault):
-  """Drawn before the all-reduce: 8 times the variance, or an eighth of it."""
-  means = ran[fault][2:]
-  share = np.var(means / _STDDEV) * (1 / 8 if fault == 'repeated' else 8)
-  assert 0.8 < share < 1.25
-  assert np.mean(means == next(_silent(ran, 'dp_sgd'))) < 0.1
+def test_fault_noise_in_every_shard(outputs, fault):
+  """Noise drawn before the all-reduce has 8 times or 1/8 of the variance."""
+  means = outputs[fault][2:]
+  ratio = np.var(means / _STDDEV) * (1 / 8 if fault == 'repeated' else 8)
+  assert 0.8 < ratio < 1.25
+  assert np.mean(means == next(_without_records(outputs, 'dp_sgd'))) < 0.1
   with pytest.raises(AssertionError):
     _noise_is_drawn_once(means, _STDDEV)
 
 
 @pytest.mark.every(3)
-def test_indicators_are_noised_once_as_well(ran):
-  """Radii of silent records move by the noise of their counts alone."""
+def test_indicators_are_noised_once_as_well(outputs):
+  """If records count as 0, radii change by the noise of the counts alone."""
   one, eight = (radii[0, :, 2:]
-                for radii in _pair(ran, 'dp_sgd_adaptive/radii'))
+                for radii in _pair(outputs, 'dp_sgd_adaptive/radii'))
   assert one.shape == (20, 4)
   np.testing.assert_array_equal(one, eight)
-  np.testing.assert_array_equal(*_silent(ran, 'dp_sgd_adaptive'))
+  np.testing.assert_array_equal(*_without_records(outputs, 'dp_sgd_adaptive'))
   moves = np.diff(np.log(np.float64(eight)), axis=0) / 0.2 * 30 / 4.0
   distribution = stats.chi2(moves.size)
   assert (distribution.ppf(_ERROR / 2) < np.sum(moves**2) <
           distribution.isf(_ERROR / 2))
 
 
-def test_rows_are_divided_and_sums_reduced_once(ran):
-  """The compiled step: 7 of 56 rows on each device, and no other traffic."""
-  program = ran['program']
+def test_rows_are_divided_and_sums_reduced_once(outputs):
+  """A compiled step has 7 of 56 rows on each device, and only reduces sums."""
+  program = outputs['program']
   assert not re.findall(r'f32\[56[\],]', program)
   products = re.findall(r'= f32\[(\d+),4\]\S* dot\(', program)
   assert '7' in products

@@ -65,7 +65,7 @@ def _released(cases):
 
 
 def _stddevs(rule, radii):
-  """Of both blocks, by the text of `blocks.allocate` and LDP-06."""
+  """Returns noise deviations of both blocks, as `blocks.allocate` states."""
   z = (MULTIPLIER**-2 - radii * (0.5 / SIGMA_B)**2)**-0.5
   if rule == 'equal':
     return z * math.sqrt(2) * BOUNDS

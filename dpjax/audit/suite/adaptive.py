@@ -88,8 +88,8 @@ def run(key: PRNGKey, model: Model, method: bounders.Method
   """Trains 2 RUNS runs; the first RUNS of them contain the canary.
 
   Returns:
-    Noisy sums, radii before each step [2 RUNS, STEPS], noisy indicator sums
-    [2 RUNS, STEPS] and the loop's info.
+    Noisy gradient sums, a tree [2 RUNS, STEPS, ...]; radii before each step and
+    noisy indicator sums, both [2 RUNS, STEPS]; and the loop's info.
   """
   result = loop.fit(
       jax.random.split(key, 2 * RUNS),
@@ -115,7 +115,7 @@ def _float64(leaf: Array) -> np.ndarray:
 
 
 def statistics(key: PRNGKey, method: bounders.Method) -> np.ndarray:
-  """Returns joint matched filters [2 RUNS, STEPS] of gradient and indicator."""
+  """Returns `filtered` statistics [2 RUNS, STEPS] of gradient and indicator."""
   model, params = linear()
   sums, radii, counts, _ = run(key, model, method)
   # The canary is longer than these radii, and no radius reached its span's end.
@@ -139,7 +139,7 @@ def clipped_losses(key: PRNGKey, method: bounders.Method) -> np.ndarray:
 
 
 def _check_radii(radii: np.ndarray, low: float, high: float) -> None:
-  """Checks that radii stay where the privacy losses are valid, or raises."""
+  """Raises ValueError unless radii stay where the privacy losses are valid."""
   if not (low < radii.min() and radii.max() < high):
     raise ValueError(f'radii must stay in ({low}, {high}), got {radii.min()} '
                      f'to {radii.max()}')
@@ -156,11 +156,12 @@ def filtered(along: np.ndarray, counts: np.ndarray
   Returns:
     The statistic, and its signal-to-noise ratio.
   """
-  # Precisions add up: the joint one is that of gradient and indicator together.
-  # This is the noise multiplier left for the gradient.
-  left = (SIGMA**-2 - (2 * SIGMA_B)**-2)**-0.5
-  energy = left**-2 + (0.5 / SIGMA_B)**2
-  return (along / left**2 - 0.5 * counts / SIGMA_B**2) / energy, energy**0.5
+  # sigma^-2 of gradient and indicator add up to SIGMA^-2; this is the noise
+  # multiplier of the gradient alone.
+  multiplier = (SIGMA**-2 - (2 * SIGMA_B)**-2)**-0.5
+  energy = multiplier**-2 + (0.5 / SIGMA_B)**2
+  return ((along / multiplier**2 - 0.5 * counts / SIGMA_B**2) / energy,
+          energy**0.5)
 
 
 def balls() -> Model:
@@ -184,7 +185,7 @@ def balls() -> Model:
 
 
 def lip_adaptive(model: Model) -> bounders.Method:
-  """Returns the method with Lipschitz bounds from adaptive balls."""
+  """Returns the method whose Lipschitz bounds come from adaptive balls."""
   return methods.lip_adaptive(
       model, losses.cross_entropy(logit_clip=0.35), weight_norm=3.0,
       noise_stddev=SIGMA_B, target_quantile=0.5,
@@ -211,9 +212,9 @@ def ball_losses(key: PRNGKey, model: Model,
     raise ValueError('the contribution of the canary exceeds its claimed bound')
   # Only the structure of this tree is used: it cuts sums into blocks.
   sensitivity = jax.tree.map(lambda _: 0, certificate)
-  left = quantiles.gradient_noise_multiplier(SIGMA, _adaptive(method))
+  multiplier = quantiles.gradient_noise_multiplier(SIGMA, _adaptive(method))
   stddevs = jax.vmap(jax.vmap(lambda bounds: blocks.allocate(
-      bounds, noise_multiplier=left,
+      bounds, noise_multiplier=multiplier,
       sizes=tree.block_sizes(sensitivity, params))))(info.l2_sensitivity)
   log_ratios = np.zeros([2 * RUNS, STEPS])
   for number, (noisy, mean) in enumerate(zip(
@@ -231,7 +232,7 @@ def ball_losses(key: PRNGKey, model: Model,
 
 
 def _adaptive(method: bounders.Method) -> quantiles.Adaptive:
-  """Returns the settings of a method's private radii, or raises."""
+  """Returns the settings of a method's private radii; raises without any."""
   if method.bounder.adaptive is None:
     raise ValueError(f'{method.name} has no private radii')
   return method.bounder.adaptive

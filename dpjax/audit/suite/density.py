@@ -141,7 +141,7 @@ def farthest(mechanism: DensityMechanism, value: Value, order: float
   places = np.arange(_GRID + 1) / _GRID
   base = mechanism.statistic(np.array([0.2, 0.7, 0.7]))
   single = np.stack([mechanism.statistic(place[None]) for place in places])
-  scaled = np.stack([np.ravel(value(each)) for each in single])
+  scaled = np.stack([np.ravel(value(statistic)) for statistic in single])
   if mechanism.adjacency is Adjacency.REPLACE_ONE:
     tried = list(itertools.combinations(range(places.size), 2))
     # Row by row, because all differences at once would need much memory.

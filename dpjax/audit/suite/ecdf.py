@@ -179,5 +179,5 @@ def log_probability(layout: dyadic.Layout, scale: float, ranks: np.ndarray,
     # of the node itself.
     masses = [math.prod(masses[2 * node:2 * node + 2]) @ step
              for node in range(size)]
-  # Above the highest level the sum is 0, which has the index `width`.
+  # No noise lies above the highest level: that sum is 0, at index `width`.
   return np.sum([np.log(node[:, width]) for node in masses], 0)

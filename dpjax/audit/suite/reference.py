@@ -41,8 +41,8 @@ def poisson(rng: np.random.Generator, steps_: int, size: int) -> np.ndarray:
 
 def clip_each(gradients: np.ndarray) -> np.ndarray:
   """Clips each gradient to norm 1; one that is not finite becomes 0."""
-  kept = np.isfinite(gradients).all(-1, keepdims=True)
-  gradients = np.where(kept, gradients, 0.0)
+  finite = np.isfinite(gradients).all(-1, keepdims=True)
+  gradients = np.where(finite, gradients, 0.0)
   norms = np.linalg.norm(gradients, axis=-1, keepdims=True)
   return gradients / np.maximum(norms, 1.0)
 
@@ -199,4 +199,4 @@ CHECKS = {
     'independence': _independence,
     'event': _event,
 }
-"""Maps a name to a function (trainer, rng, level) that is True on a fault."""
+"""Maps a name to a check: (trainer, rng, level) -> True if it finds a fault."""

@@ -39,10 +39,12 @@ _FATHERS_OCCUPATION = (
 
 
 def _coded(name: str, codes: str) -> columns.Categorical:
+  """Returns a one-hot column; `codes` are separated by blanks."""
   return columns.Categorical(name, tuple(codes.split()))
 
 
 def _semester(ordinal: str) -> tuple[columns.Numeric, ...]:
+  """Returns the six columns of a semester, '1st' or '2nd'."""
   prefix = f'Curricular units {ordinal} sem'
   return (
     columns.Numeric(f'{prefix} (credited)', 0, 20),

@@ -89,10 +89,10 @@ def ask(parameters: Parameters, points: np.ndarray | None, *,
   try:
     called = with_each(call, parameters.servers)
     # All servers are asked before one is read: they wait for each other.
-    asked = with_each(lambda peer: _ask(channels[peer], parameters, points),
-                      called)
+    listening = with_each(
+        lambda peer: _ask(channels[peer], parameters, points), called)
     answers = with_each(
-        lambda peer: _listen(channels[peer], parameters, points), asked)
+        lambda peer: _listen(channels[peer], parameters, points), listening)
   finally:
     for link in channels.values():
       link.close()

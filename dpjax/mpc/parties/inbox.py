@@ -112,8 +112,7 @@ class Inbox:
 
     Returns:
       The number of messages accepted; (owner, reason) of those refused; and an
-      error if the end of the batch is missing, else None. The complete messages
-      of such a batch count.
+      error if the batch is cut off, else None. Its complete messages count.
     """
     opened, refused, torn = [], [], None
     try:
@@ -137,9 +136,13 @@ class Inbox:
     return count, refused, torn
 
   def _keep(self, opened: list[Any], refused: list[tuple[int, str]]) -> int:
-    """Stores first messages on disk, refuses others; returns how many it kept.
+    """Stores each owner's first message on disk; returns their number.
+
+    Args:
+      opened: (owner, sealed message, mark and message) of well-formed messages.
+      refused: receives (owner, reason) of all others.
     """
-    kept = []
+    entries = []
     for owner, sealed, message in opened:
       if not self._open:
         refused.append((owner, CLOSED))
@@ -147,14 +150,14 @@ class Inbox:
         refused.append((owner, REPEATED))
       else:
         self._accept(owner, message)
-        kept.append(enrolment.entry(owner, sealed))
-    self._storage.keep(b''.join(kept))
-    return len(kept)
+        entries.append(enrolment.entry(owner, sealed))
+    self._storage.keep(b''.join(entries))
+    return len(entries)
 
   def close(self) -> bytes:
-    """Ends the collection; returns a list of the accepted, for other servers.
+    """Ends the collection; returns the accepted owners, for other servers.
 
-    The list has one bit for each owner, followed by all marks.
+    One bit for each owner, then the marks of all owners.
     """
     with self._lock:
       # Under the lock, no message can be accepted after the list is made.
@@ -174,12 +177,12 @@ class Inbox:
     for peer, received in lists.items():
       if len(received) != size + self.marks.size:
         raise Fault(peer, 'sent a list of owners of a wrong length')
-      held = np.unpackbits(np.frombuffer(received[:size], np.uint8),
-                           count=len(used)).astype(bool)
+      accepted = np.unpackbits(np.frombuffer(received[:size], np.uint8),
+                               count=len(used)).astype(bool)
       marks = np.frombuffer(received[size:], np.uint8).reshape(self.marks.shape)
-      fitting = (marks == self.marks).all(1)
-      for bad, reason in ((~held, LOST), (held & ~fitting, MIXED)):
+      equal = (marks == self.marks).all(1)
+      for bad, reason in ((~accepted, LOST), (accepted & ~equal, MIXED)):
         for owner in np.flatnonzero(used & bad):
           self._refusals.add(f'owner {owner}', reason)
-      used &= held & fitting
+      used &= accepted & equal
     return used

@@ -348,8 +348,8 @@ class Server:
     statuses = {self.name: mine, **mesh.exchange(Kind.STATUS, mine)}
     states = {peer: _state(peer, text) for peer, text in statuses.items()}
     released = {state[1] for state in states.values() if state[1]}
-    kept = {state[0] for state in states.values()}
-    if len(kept) == 1 and None not in kept:
+    stored = {state[0] for state in states.values()}
+    if len(stored) == 1 and None not in stored:
       return True
     for peer, state in states.items():
       # Fresh noise would make a second release, which the budget excludes.
@@ -381,10 +381,10 @@ class Server:
 def _state(peer: str, text: bytes) -> tuple[str | None, str | None]:
   """Returns the identities of the noise a server holds and has released."""
   try:
-    kept, released = json.loads(text)
+    stored, released = json.loads(text)
   except (ValueError, TypeError):
     raise Fault(peer, 'sent an invalid status') from None
-  return kept, released
+  return stored, released
 
 
 def read_address(folder: pathlib.Path, name: str) -> tuple[str, int]:

@@ -113,7 +113,8 @@ def adaptive_bins(num_records: int, noise_variance: float, *,
   """
   errors.check_at_least('num_records', num_records, 1)
   errors.check_non_negative('noise_variance', noise_variance)
-  wanted = 3 * num_records**(1 / 3)
+  num_bins = 3 * num_records**(1 / 3)
   if noise_variance:
-    wanted = min(wanted, math.sqrt(num_records * math.sqrt(8 / noise_variance)))
-  return min(max(5, 2 * math.ceil((factor * wanted - 1) / 2) + 1), most)
+    num_bins = min(num_bins,
+                   math.sqrt(num_records * math.sqrt(8 / noise_variance)))
+  return min(max(5, 2 * math.ceil((factor * num_bins - 1) / 2) + 1), most)

@@ -298,10 +298,10 @@ def _haar_sampler(height: int, pure: bool) -> mechanism.Draw:
     # Noise plus sampling: a node of level j has n / 2^j records on average.
     deviations = jnp.sqrt(jnp.asarray(levels.variances)
                           + levels.num_records / jnp.asarray(sizes * 1.0))
-    kept = jnp.where(jnp.abs(noisy) > threshold * deviations[places], noisy,
-                     0.0)
+    thresholded = jnp.where(
+        jnp.abs(noisy) > threshold * deviations[places], noisy, 0.0)
     sums = jnp.reshape(jnp.asarray(levels.num_records), (1,))
-    for part in jnp.split(kept, np.cumsum(sizes)[:-1]):
+    for part in jnp.split(thresholded, np.cumsum(sizes)[:-1]):
       # Both halves from their sum and their difference.
       sums = jnp.stack([sums + part, sums - part], 1).reshape(-1) / 2
     return sums * counts.size / levels.num_records

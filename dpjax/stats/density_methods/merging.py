@@ -83,8 +83,8 @@ def merged(values: Array, run_cost: Array) -> Array:
     run_cost: penalty of a run, at least 0.
   """
   size = values.size
-  sums, squares = (jnp.pad(jnp.cumsum(each), (1, 0))
-                   for each in (values, values**2))
+  sums, squares = (jnp.pad(jnp.cumsum(powers), (1, 0))
+                   for powers in (values, values**2))
   places = jnp.arange(size + 1)
 
   def best_cut(best: Array, end: Array) -> tuple[Array, Array]:

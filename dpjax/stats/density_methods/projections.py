@@ -84,7 +84,7 @@ class Projection(trigonometric.SumsMechanism):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class WeightedProjection(trigonometric.SumsMechanism):
-  """Coefficients times weights, with the least Gaussian noise for the weights.
+  """Releases sums with the least Gaussian noise for weighted coefficients.
 
   The noise variance of a sum is kappa / weight. In other words, a Gaussian
   process whose covariance is the kernel is added to a kernel estimate (form:

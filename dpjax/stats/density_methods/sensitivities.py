@@ -6,10 +6,10 @@ erratum DEN-E19). Here the supremum over all pairs of records is computed with a
 certificate.
 
 Certificate:
-1. The function is a sum of |h_k| with |h_k''| <= b_k. Adding half of sum b_k
-   times the squared place makes it convex.
-2. So on a cell of side s in D dimensions it exceeds its largest corner by at
-   most D s^2 sum b_k / 8.
+1. The function f(t) is a sum of |h_k(t)| with |h_k''| <= b_k, so that f(t) +
+   (sum b_k) |t|^2 / 2 is convex.
+2. So on a cell of side s in D dimensions f exceeds its largest value at a
+   corner by at most D s^2 sum b_k / 8.
 3. Cells that cannot hold the supremum are dropped; the others are halved.
 4. The returned value is above the supremum, by at most a relative 2e-10.
 """
@@ -66,7 +66,7 @@ def trigonometric(num_functions: int, *, order: int,
     return math.sqrt(num_functions - 1 if adjacency is not Adjacency.REPLACE_ONE
                      else _equal_weights(num_functions, 16 * squares.sum()))
   if adjacency is Adjacency.REPLACE_ONE:
-    # As a function of the difference and the sum of the two records.
+    # |sin| of the records' difference times |cos| + |sin| of their sum.
     return _supremum(np.full(top, 2 * _SQRT2), (_sine, _both), (0.5, 0.25),
                      4 * squares.sum())
   return _supremum(np.full(top, _SQRT2), (_both,), (0.25,), 2 * squares.sum())
@@ -125,7 +125,7 @@ def as_weights(weights: Sequence[float] | np.ndarray
 @functools.cache
 def _weighted(basis: str, weights: tuple[float, ...],
               adjacency: Adjacency) -> float:
-  """Returns the squared sensitivity for a basis."""
+  """Returns `weighted_circle` or `weighted_cosine`, for valid arguments."""
   values = np.array(weights)
   if adjacency is Adjacency.ADD_OR_REMOVE_ONE:
     return 2 * float(values.sum())
@@ -151,7 +151,7 @@ def _equal_weights(num_functions: int, curvature: float) -> float:
 
 
 def _sine(phases: np.ndarray) -> np.ndarray:
-  """Returns |sin|, of two records' difference."""
+  """Returns |sin| of the phases."""
   return np.abs(np.sin(phases))
 
 
@@ -198,7 +198,13 @@ def _supremum(scales: np.ndarray, factors: tuple[_Function, ...],
 
 def _refined(value: _Function, grid: np.ndarray, side: float,
              curvature: float) -> float:
-  """Halves the cells that may hold the supremum until the slack is negligible.
+  """Returns the certified supremum of `value`, by halving cells.
+
+  Args:
+    value: the function of points [..., D].
+    grid: its values at the corners of the first cells.
+    side: side of these cells.
+    curvature: as in `_supremum`.
   """
   dims = grid.ndim
   offsets = np.array(list(itertools.product((0, 1), repeat=dims)))
@@ -215,8 +221,8 @@ def _refined(value: _Function, grid: np.ndarray, side: float,
       # 2^-53 each.
       return float((best + slack) * (1 + _TOLERANCE))
     # Step 3: a cell whose upper bound is below the best value has no supremum.
-    kept = tops + slack >= best
-    places = np.argwhere(kept) * side if places is None else places[kept]
+    viable = tops + slack >= best
+    places = np.argwhere(viable) * side if places is None else places[viable]
     side /= 2
     places = (places[:, None] + side * offsets).reshape(-1, dims)
     values = value(places[:, None] + side * offsets)

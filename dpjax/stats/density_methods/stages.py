@@ -283,8 +283,8 @@ class TwoStages(_Staged):
   def stage_bins(self) -> tuple[int, int]:
     """Bins of the first histogram, and the most that the second may have."""
     def divisor(share: float) -> int:
-      wanted = min(self._bins(share), _DIVISORS[-1])
-      return next(m for m in _DIVISORS if m >= wanted)
+      least = min(self._bins(share), _DIVISORS[-1])
+      return next(m for m in _DIVISORS if m >= least)
     return divisor(self.share), divisor(1.0)
 
   @property

@@ -204,8 +204,8 @@ class SumsMechanism(mechanism.DensityMechanism):
   def _privacy(self) -> float:
     """Returns the error that the noise adds."""
     variances = self.noise_variances
-    each = 2 if self.basis == 'fourier' else 1
-    return float(variances[0] + each * np.sum(
+    num_sums = 2 if self.basis == 'fourier' else 1  # of a frequency
+    return float(variances[0] + num_sums * np.sum(
         self.weights**2 * variances[1:])) / self.num_records**2
 
 

@@ -108,9 +108,9 @@ def adaptive(*, num_records: int, rho: float, adjacency: Adjacency,
   """
   errors.check_positive('rho', rho)
   errors.check_at_least('num_records', num_records, 1)
-  wanted = 1.5 * min(math.sqrt(num_records * math.sqrt(rho)),
-                     1.5 * num_records**(1 / 3))
-  count = min(_MOST, max(2, math.ceil(wanted)))
+  frequencies = 1.5 * min(math.sqrt(num_records * math.sqrt(rho)),
+                          1.5 * num_records**(1 / 3))
+  count = min(_MOST, max(2, math.ceil(frequencies)))
   return AdaptiveProjection(
       num_records=num_records, rho=rho, adjacency=adjacency, basis=basis,
       num_cells=num_cells, penalty=penalty,

@@ -116,11 +116,11 @@ def _widths(shape: hierarchy.Shape, variances: Sequence[float] | np.ndarray,
   """
   alive = hierarchy.levels(
       (np.arange(np.prod(shape)) < num_thresholds).astype(float), shape)
-  zeros = [np.zeros(each.size) for each in alive]
+  zeros = [np.zeros(level.size) for level in alive]
   if not bottom_up:
-    widths = [variance * (each > 0)
-              for variance, each in zip(variances, alive, strict=True)]
-    slopes = [np.zeros(each.size) for each in alive[:-1]]
+    widths = [variance * (level > 0)
+              for variance, level in zip(variances, alive, strict=True)]
+    slopes = [np.zeros(level.size) for level in alive[:-1]]
   else:
     estimates, sums = hierarchy.upward(zeros, shape, variances, alive[-1])
     widths = [width for _, width in estimates]

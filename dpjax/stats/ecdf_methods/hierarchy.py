@@ -125,7 +125,7 @@ def least_squares(noisy: Sequence[Array], shape: Shape,
 
 
 def _quotient(amount: Array, width: Array) -> Array:
-  """Divides, with 0 if the width is 0 because all leaves below are known."""
+  """Returns amount / width; 0 if both are, where all leaves below are known."""
   return amount / (width + (width == 0).astype(width.dtype))
 
 
@@ -227,9 +227,9 @@ def _joined(full: _Block, count: int, last: _Block, own: float) -> _Block:
   # The same update as in `prefix_variances`, summed over the prefixes.
   if math.isinf(own) or not rows:
     return _Block(rows, prefix, shared, squared, width)
-  kept = own / (width + own)
-  return _Block(rows, prefix - squared / (width + own), shared * kept,
-                squared * kept**2, width * kept)
+  weight = own / (width + own)
+  return _Block(rows, prefix - squared / (width + own), shared * weight,
+                squared * weight**2, width * weight)
 
 
 def mean_variance(shape: Shape, variances: Sequence[float] | np.ndarray,

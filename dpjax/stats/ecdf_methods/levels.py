@@ -68,8 +68,8 @@ class Layout(NamedTuple):
     # Inverse permutation; places of -1 are padding, those from N on one vertex.
     places = np.concatenate([*self.below, self.above.ravel(),
                              np.array([0, 1 << self.depth], np.int32)])
-    kept = np.flatnonzero(places >= 0)
-    order = kept[np.argsort(places[kept])[:self.size]]
+    vertices = np.flatnonzero(places >= 0)
+    order = vertices[np.argsort(places[vertices])[:self.size]]
     return jnp.concatenate([*below, above.reshape(-1), ends])[order]
 
 

@@ -66,5 +66,5 @@ class EcdfMechanism(mechanisms.Budgeted, mechanisms.SampledMechanism[Array]):
     return self._drawn(key, jnp.asarray(data, jnp.float64))
 
   def risk(self, num_values: int) -> float:
-    """Returns the mean variance of the ranks, times `num_values`."""
+    """Returns the mean error variance of a rank, times `num_values`."""
     return num_values * float(np.mean(self.variances()))

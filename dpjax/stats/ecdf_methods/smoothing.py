@@ -147,10 +147,10 @@ def _sweep(below: Sequence[_Level], above: _Level, ends: tuple[Array, Array],
   """Solves one system: the next set I, and w on this one, by layout parts."""
   width = 2 * above.free.shape[1]
   none = jnp.zeros([width << len(below)], leaf.dtype)
-  edges, kept = _Edges(none + leaf, none, none, none, none), []
+  edges, eliminated = _Edges(none + leaf, none, none, none, none), []
   for level in below:
     edges, gone = _eliminate([levels.halves(part) for part in edges], level)
-    kept.append(gone)
+    eliminated.append(gone)
 
   def up(edges: _Edges, level: _Level) -> tuple[_Edges, _Eliminated]:
     edges, gone = _eliminate([levels.pairs(part) for part in edges], level)
@@ -175,7 +175,7 @@ def _sweep(below: Sequence[_Level], above: _Level, ends: tuple[Array, Array],
       down, (outer[0], outer[1]), (gone, above), reverse=True)
   left, right = map(levels.in_plain_order, nodes)
   next_sets, rests = [], []
-  for gone, level in zip(kept[::-1], below[::-1], strict=True):
+  for gone, level in zip(eliminated[::-1], below[::-1], strict=True):
     middle, *new = _substitute(gone, level, left, right, tolerance)
     next_sets.append(new[0])
     rests.append(new[1])

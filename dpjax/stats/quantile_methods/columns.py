@@ -1,4 +1,4 @@
-"""Computes running sums of wide numbers with decay, in parallel columns.
+"""Computes running sums of `Wide` numbers with decay, in parallel columns.
 
 A sequence of K B numbers is laid out as [K, B]: each column holds K consecutive
 numbers, so that place s is at [s % K, s // K]. A recurrence along the sequence
@@ -43,7 +43,7 @@ def shape(size: int) -> Shape:
 
 
 def places(layout: Shape) -> Array:
-  """Returns the place [K, B] int32 of each element."""
+  """Returns each element's place in the sequence, [K, B] int32."""
   return (jnp.arange(layout.steps, dtype=jnp.int32)[:, None]
           + jnp.arange(layout.columns, dtype=jnp.int32)[None] * layout.steps)
 
@@ -55,7 +55,7 @@ def laid_out(values: Array, layout: Shape) -> Array:
 
 
 def at(values: Array, place: Array) -> Array:
-  """Returns the elements [...] of [..., K, B] at one place."""
+  """Returns the elements [...] of `values` [..., K, B] at one place s."""
   steps = values.shape[-2]
   return values[..., place % steps, place // steps]
 
@@ -76,10 +76,10 @@ def _delayed(values: Array, delay: Array, fill: Array) -> Array:
   before = jnp.full((*batch, steps, columns + 1), fill)
   # Whole columns shift by slicing along columns; the rest of the delay joins
   # two neighbouring columns and slices along steps.
-  line = jnp.concatenate([before, values], -1)
-  cut = lambda start: jax.lax.dynamic_slice_in_dim(line, start, columns, -1)
-  both = jnp.concatenate([cut(columns - whole), cut(columns + 1 - whole)], -2)
-  return jax.lax.dynamic_slice_in_dim(both, steps - steps_left, steps, -2)
+  padded = jnp.concatenate([before, values], -1)
+  cut = lambda start: jax.lax.dynamic_slice_in_dim(padded, start, columns, -1)
+  pairs = jnp.concatenate([cut(columns - whole), cut(columns + 1 - whole)], -2)
+  return jax.lax.dynamic_slice_in_dim(pairs, steps - steps_left, steps, -2)
 
 
 def decayed_sums(terms: Wide, decay: Wide, starts: Array) -> Wide:
@@ -110,19 +110,26 @@ def decayed_sums(terms: Wide, decay: Wide, starts: Array) -> Wide:
 
 
 def _carried(ends: Wide, decay: Wide, whole: Array, steps: int) -> Wide:
-  """Returns the sums [R, B] that enter each column from those before it."""
+  """Returns the sums [R, B] that enter each column from those before it.
+
+  Args:
+    ends: [R, B] sums at the end of each column, if 0 entered it.
+    decay: [R, 1].
+    whole: [R, B], True for a column in which no sum starts anew.
+    steps: K.
+  """
   # decay^steps by repeated squaring: steps is a power of two.
   for _ in range(steps.bit_length() - 1):
     decay = wide.normalised(wide.times(decay, decay))
   decay = Wide(*(part[:, 0] for part in decay))
   zero = wide.zeros(decay.mantissa.shape)
 
-  def column(carry: Wide, of: tuple[Wide, Array]) -> tuple[Wide, Wide]:
-    end, unbroken = of
+  def column(carry: Wide, row: tuple[Wide, Array]) -> tuple[Wide, Wide]:
+    end, unbroken = row
     # A start within the column cuts off whatever entered it.
     carried = wide.where(unbroken, wide.times(carry, decay), zero)
     return wide.normalised(wide.add(end, carried)), carry
 
-  across = jax.tree.map(lambda part: part.T, (ends, whole))
-  _, entering = jax.lax.scan(column, zero, across)
+  by_column = jax.tree.map(lambda part: part.T, (ends, whole))
+  _, entering = jax.lax.scan(column, zero, by_column)
   return jax.tree.map(lambda part: part.T, entering)

@@ -109,7 +109,7 @@ def _draw(cost: str) -> mechanism.Draw:
   def draw(key: PRNGKey, data: Records,
            parameters: ExponentialParameters) -> Array:
     keys = jax.random.split(key, len(parameters.probs))
-    one = lambda of: point(of[0], data, of[1], of[2], cost)
+    one = lambda args: point(args[0], data, args[1], args[2], cost)
     # One level after the other: vmap would hold m times as many weights.
     return jnp.sort(jax.lax.map(one, (keys, *map(jnp.asarray, parameters))))
   return draw

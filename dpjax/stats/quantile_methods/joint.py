@@ -42,9 +42,9 @@ def joint_bins(probs: Array, count: Array, rate: Array) -> paths.Bins:
   """Returns the bins with phi_j(d) = exp(-rate |d - n (p_j - p_(j-1))|)."""
   # 0 before the levels and 1 behind them.
   edges = jnp.pad(jnp.pad(probs, (1, 0)), (0, 1), constant_values=1.0)
-  wanted = jnp.diff(edges) * count.astype(jnp.float64)
-  return paths.Bins(rate, -rate * wanted, rate * wanted,
-                    quantile_levels.floor_rank(wanted).astype(jnp.int32))
+  expected = jnp.diff(edges) * count.astype(jnp.float64)
+  return paths.Bins(rate, -rate * expected, rate * expected,
+                    quantile_levels.floor_rank(expected).astype(jnp.int32))
 
 
 def inverse_bins(probs: Array, count: Array, rate: Array) -> paths.Bins:
@@ -55,13 +55,13 @@ def inverse_bins(probs: Array, count: Array, rate: Array) -> paths.Bins:
   """
   number = count.astype(jnp.float64)
   ranks = quantile_levels.target(probs, count, 'ceil')
-  wanted = jnp.diff(jnp.concatenate([jnp.zeros([1]), ranks, number[None]]))
-  last = jnp.arange(wanted.size) == wanted.size - 1
+  targets = jnp.diff(jnp.concatenate([jnp.zeros([1]), ranks, number[None]]))
+  last = jnp.arange(targets.size) == targets.size - 1
   penalty = jnp.where(last, 0.0, rate)
   slope = rate / 2
   # The penalty applies from d = T_j on, so the rising side ends one before.
-  split = jnp.maximum(wanted - 1, 0.0).astype(jnp.int32)
-  return paths.Bins(slope, -slope * wanted, slope * wanted - penalty, split)
+  split = jnp.maximum(targets - 1, 0.0).astype(jnp.int32)
+  return paths.Bins(slope, -slope * targets, slope * targets - penalty, split)
 
 
 def _draw(bins: Callable[[Array, Array, Array], paths.Bins]) -> mechanism.Draw:

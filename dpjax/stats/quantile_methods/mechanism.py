@@ -45,7 +45,7 @@ def repeated(draw: Draw) -> Draw:
     at_once = max(size for size in range(1, count + 1)
                   if count % size == 0 and size <= max(1, _AT_ONCE // length))
     return jax.lax.map(
-        lambda of: draw(of[0], data._replace(ordered=of[1]), parameters),
+        lambda args: draw(args[0], data._replace(ordered=args[1]), parameters),
         (keys, data.ordered), batch_size=at_once)
   return jax.jit(run)
 
@@ -69,7 +69,7 @@ class QuantileMechanism(mechanisms.SampledMechanism[Records]):
   upper: float
   adjacency: Adjacency
 
-  # Read by the auditor: a record is a number.
+  # The auditor reads the shape of a record: a record is a number.
   record_shape = ()
 
   def __post_init__(self) -> None:

@@ -236,8 +236,8 @@ def intervals(key: PRNGKey, data: Records, bins: Bins) -> Array:
     shared = 1 + choice.choose(many, _log_shares(
         weights, bins, log_widths[place], used, place))
     index = jnp.arange(size, dtype=jnp.int32)
-    here = (index >= used - shared) & (index < used)
-    return key, used - shared, place, jnp.where(here, place, drawn)
+    drawn_now = (index >= used - shared) & (index < used)
+    return key, used - shared, place, jnp.where(drawn_now, place, drawn)
 
   start = key, jnp.int32(size), data.count, jnp.zeros([size], jnp.int32)
   return jax.lax.while_loop(lambda state: state[1] > 0, step, start)[-1]

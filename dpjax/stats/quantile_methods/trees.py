@@ -31,9 +31,9 @@ def noisy_counts(key: PRNGKey, data: Records,
   exact = hierarchy.levels(jnp.diff(curves.ranks(
       data, jnp.asarray(parameters.shares))), shape)
   keys = jax.random.split(key, len(exact))
-  return [count + draws.discrete_laplace(each, count.shape, parameters.scale,
+  return [count + draws.discrete_laplace(subkey, count.shape, parameters.scale,
                                          jnp.float64)
-          for count, each in zip(exact, keys, strict=True)]
+          for count, subkey in zip(exact, keys, strict=True)]
 
 
 @functools.cache

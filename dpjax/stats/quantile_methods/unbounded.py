@@ -95,8 +95,8 @@ def _draw(downwards: bool) -> mechanism.Draw:
     entered = jnp.sort(entries(data, parameters, downwards))
     last = jnp.asarray(parameters.last)
 
-    def one(of: tuple[PRNGKey, Array, Array]) -> Array:
-      key, prob, rate = of
+    def one(args: tuple[PRNGKey, Array, Array]) -> Array:
+      key, prob, rate = args
       first, second = jax.random.split(key)
       noise = draws.standard_exponential(first, (), jnp.float64) / rate
       threshold = quantile_levels.target(prob, data.count, 'real') + noise

@@ -85,7 +85,7 @@ def where(condition: Array, one: Wide, other: Wide) -> Wide:
 
 
 def add(one: Wide, other: Wide) -> Wide:
-  """Returns the sum, not normalised."""
+  """Returns one + other, not normalised."""
   # The smaller number is shifted; where it falls below 2^-1022 it is lost, at
   # no cost to the relative precision of the sum.
   exponent = jnp.maximum(one.exponent, other.exponent)
@@ -95,7 +95,7 @@ def add(one: Wide, other: Wide) -> Wide:
 
 
 def times(one: Wide, other: Wide) -> Wide:
-  """Returns the product, not normalised."""
+  """Returns one * other, not normalised."""
   # The bound keeps zeros from overflowing int32 when they are multiplied again.
   return Wide(one.mantissa * other.mantissa,
               jnp.maximum(one.exponent + other.exponent, _LEAST))

@@ -1,4 +1,4 @@
-"""Many hypotheses around one: lower bounds on the error of a test.
+"""Lower bounds on test errors, for many hypotheses around a central one.
 
 Data are n independent records. Adjacency: REPLACE_ONE, n public. Source: Barber
 and Duchi (2014, Theorem 3) (item LB-14). The other bounds for many hypotheses

@@ -74,8 +74,8 @@ def _vectors(dimension: int, seen: np.ndarray, least: float, squares: float,
   by_pull = prior + information if seen.size == 1 else (
       np.sqrt(prior) + np.sqrt(information))**2
   by_correlation = (seen * least * np.sqrt(proxy) + np.sqrt(prior))**2
-  kept = np.maximum(0, 1 - 4 * seen * lost * _WIDTHS / (1 - _WIDTHS))
-  return dimension * kept**2 / np.minimum(by_pull, by_correlation)
+  factor = np.maximum(0, 1 - 4 * seen * lost * _WIDTHS / (1 - _WIDTHS))
+  return dimension * factor**2 / np.minimum(by_pull, by_correlation)
 
 
 def _known(num_examples: np.ndarray, information_trace: np.ndarray,

@@ -65,8 +65,8 @@ def relative_risk(distance: np.ndarray | int, guarantee: Guarantee, *,
       failure = delta * (np.expm1(np.minimum(epsilon * b, 700.0))
                          / math.expm1(min(epsilon, 700.0)) if epsilon else b)
       # The floor avoids ln 0 where delta allows any distribution.
-      kept = np.maximum(1e-300, 1 - failure)
-      return kept * caps(epsilon * b - np.log(kept), dimension=dimension)
+      success = np.maximum(1e-300, 1 - failure)
+      return success * caps(epsilon * b - np.log(success), dimension=dimension)
     case notions.ZCDP(rho=rho):
       return information(rho * b**2, dimension=dimension)
     case _:

@@ -216,13 +216,13 @@ def _steps(start: np.ndarray, steps: np.ndarray, epsilon: float,
            delta: float) -> np.ndarray:
   """Applies e <- e^-epsilon (e - delta) `steps` times, without clipping at 0.
   """
-  kept = np.exp(-epsilon * steps)
+  factor = np.exp(-epsilon * steps)
   if not delta:
-    return start * kept
+    return start * factor
   if not epsilon:
     return start - delta * steps
-  lost = delta * math.exp(-epsilon) * (1 - kept) / -math.expm1(-epsilon)
-  return start * kept - lost
+  lost = delta * math.exp(-epsilon) * (1 - factor) / -math.expm1(-epsilon)
+  return start * factor - lost
 
 
 def _geometric_risk(d: np.ndarray, epsilon: float) -> np.ndarray:

@@ -76,16 +76,16 @@ def _upper(*, num_examples: int, guarantee: Guarantee, dimension: float
   """Returns the proved risks of the histograms."""
   uppers = []
   # Bounds of the risk, attained for d = 1 (`Upper.exact`).
-  for each in histograms(num_examples=num_examples, guarantee=guarantee,
-                         dimension=dimension):
+  for histogram in histograms(num_examples=num_examples, guarantee=guarantee,
+                              dimension=dimension):
     value = bandwidths.histogram_bound(
-        each.num_bins, num_records=num_examples,
-        variance=each.noise_variance, lipschitz=LIPSCHITZ,
-        fix_mass=each.fix_mass, dimension=each.dimension)
-    printed = '' if each.fix_mass else ' of Barber and Duchi'
+        histogram.num_bins, num_records=num_examples,
+        variance=histogram.noise_variance, lipschitz=LIPSCHITZ,
+        fix_mass=histogram.fix_mass, dimension=histogram.dimension)
+    printed = '' if histogram.fix_mass else ' of Barber and Duchi'
     uppers.append(Upper(value, f'histogram{printed}, '
-                        f'{each.noise_distribution or "no noise"}',
-                        each.dimension == 1))
+                        f'{histogram.noise_distribution or "no noise"}',
+                        histogram.dimension == 1))
   if (isinstance(guarantee, notions.TotalVariationPrivacy)
       and num_examples * guarantee.level >= 1):
     uppers.append(Upper(_non_private(

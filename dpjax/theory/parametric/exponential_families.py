@@ -124,13 +124,13 @@ class Model:
     return _on_host(self.family.variance, theta)
 
   def fit(self, means: np.ndarray | float) -> np.ndarray:
-    """Returns `maximum` of means of any shape; on the host."""
+    """Returns the parameters of largest likelihood, `maximum`; on the host."""
     return _on_host(functools.partial(_fit, self.family), means, self.radius)
 
   def steepest(self, share: float) -> float:
-    """Returns the largest move of a maximum whose mean moves by `share`.
+    """Returns the largest change of `fit` when a mean changes by `share`.
 
-    The map from mean to maximum is steepest at the ends of the box.
+    `fit` is steepest at the ends of the box.
     """
     top = float(self.mean(self.radius))
     return float(self.radius - self.fit(np.float64(top - share)))

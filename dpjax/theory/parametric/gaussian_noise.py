@@ -37,5 +37,5 @@ def shift(guarantee: Guarantee) -> float:
 
 
 def rho(guarantee: Guarantee) -> float:
-  """Returns the zCDP budget mu^2 / 2 of such a release."""
+  """Returns the zCDP budget mu^2 / 2 of a release of that shift."""
   return shift(guarantee)**2 / 2

@@ -27,7 +27,14 @@ Estimate = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 def coordinate_risk(theta: float, *, num_examples: int, estimate: Estimate,
                     noise: tuple[np.ndarray, np.ndarray]) -> float:
-  """Returns E (estimate - theta)^2 of one Bernoulli coordinate."""
+  """Returns E (estimate - theta)^2 of one Bernoulli coordinate.
+
+  Args:
+    theta: its natural parameter, the log-odds.
+    num_examples: n.
+    estimate: the estimator.
+    noise: nodes and weights [m] of the unit noise; see `noise_nodes`.
+  """
   prob = special.expit(theta)
   # The range of counts with non-negligible probability.
   half_width = _COUNT_REACH * math.sqrt(num_examples * prob * (1 - prob)) + 30

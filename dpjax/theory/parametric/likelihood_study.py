@@ -197,10 +197,10 @@ def _model(d: float, b: float) -> Model:
 
 def printed(*, num_examples: int, guarantee: Guarantee, d: float, b: float
             ) -> float:
-  """Proposition 4.2.2 with gamma = beta / 2: (4.6) with constants, d >= 66.
+  """Returns Lalanne (2023, Proposition 4.2.2) at gamma = beta / 2, for d >= 66.
 
-  True, but too small by orders of magnitude: its private term d / (n^2 beta
-  rho) lacks a factor d (item MOD-EXPFAM, erratum E-19). For charts.
+  For charts: (4.6) with constants. True, but orders of magnitude too small, as
+  its term d / (n^2 beta rho) lacks a factor d (MOD-EXPFAM, erratum E-19).
   """
   model = _model(d, b)
   return normal_bounds.proposition(

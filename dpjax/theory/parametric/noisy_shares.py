@@ -27,12 +27,12 @@ from dpjax.typing import Array, PRNGKey
 
 
 class ShareParameters(NamedTuple):
-  """Public numbers that a noisy count takes.
+  """Public parameters of an estimate from a noisy count.
 
   Attributes:
     num_examples: n.
     scale: scale of the noise.
-    weight: weight of the noisy mean; 1/2 has the rest.
+    weight: weight of the noisy mean; the constant 1/2 has the rest.
   """
   num_examples: ArrayLike
   scale: ArrayLike
@@ -58,7 +58,7 @@ def _draw_exact(key: PRNGKey, count: Array, parameters: ShareParameters
 
 def _draw_laplace(key: PRNGKey, count: Array, parameters: ShareParameters
                   ) -> Array:
-  """Samples with Laplace noise, rounded to a grid."""
+  """Returns an estimate [1] with Laplace noise, rounded to a grid."""
   scale = jnp.asarray(parameters.scale)
   noise = scale * draws.standard_laplace(key, count.shape, jnp.float64)
   return _shrunk_mean(additive.on_grid(count + noise, scale), parameters)
@@ -66,14 +66,14 @@ def _draw_laplace(key: PRNGKey, count: Array, parameters: ShareParameters
 
 def _draw_geometric(key: PRNGKey, count: Array,
                     parameters: ShareParameters) -> Array:
-  """Samples with two-sided geometric noise."""
+  """Returns an estimate [1] with two-sided geometric noise."""
   return _shrunk_mean(count + draws.discrete_laplace(
       key, count.shape, jnp.asarray(parameters.scale), jnp.float64), parameters)
 
 
 def _draw_gaussian(key: PRNGKey, count: Array, parameters: ShareParameters
                    ) -> Array:
-  """Samples with Gaussian noise, rounded to a grid."""
+  """Returns an estimate [1] with Gaussian noise, rounded to a grid."""
   scale = jnp.asarray(parameters.scale)
   noise = scale * additive.standard_normal(key, count.shape).astype(jnp.float64)
   return _shrunk_mean(additive.on_grid(count + noise, scale), parameters)
@@ -115,7 +115,7 @@ class NoisyShare(estimator.Estimator):
     return _ones(data)
 
   def risk(self, num_values: int = 1) -> float:
-    """Returns the variance that noise adds."""
+    """Returns the variance that noise adds to the estimate."""
     return num_values * self.weight**2 * self.count_variance / (
         self.num_examples**2)
 
@@ -129,7 +129,7 @@ class NoisyShare(estimator.Estimator):
     return float(max(self.population_risk(0.5), self.population_risk(0.0)))
 
   def shrunk(self) -> 'NoisyShare':
-    """Returns the same noise with the weight of least worst risk."""
+    """Returns this estimator with the weight of least worst risk."""
     # The weight where the risks at p = 1/2 and p = 0 agree, or a smaller one
     # that minimises the risk at p = 0, which is then the larger.
     noise = self.count_variance / self.num_examples**2
@@ -182,7 +182,7 @@ class LaplaceShare(_PureShare):
   def event(self) -> accounting.DpEvent:
     """Privacy cost of one release.
 
-    A record adds at most 1/2 to the centred sum.
+    The sum of (record - 1/2) has records of norm 1/2.
     """
     return accounting.laplace_event(noise_multiplier=2 * self.scale)
 
@@ -217,7 +217,7 @@ class GeometricShare(_PureShare):
 
 
 def _draw_table(key: PRNGKey, count: Array, parameters: 'Table') -> Array:
-  """Samples a noisy count and looks up its estimate."""
+  """Returns the estimate [1] that the table has for a noisy count."""
   noisy = count + draws.discrete_laplace(
       key, count.shape, jnp.asarray(parameters.scale), jnp.float64)
   # Noisy counts beyond 0 and n have the estimates of 0 and n.
@@ -309,7 +309,7 @@ class GaussianShare(NoisyShare):
   def event(self) -> accounting.DpEvent:
     """Privacy cost of one release.
 
-    A record adds at most 1/2 to the centred sum.
+    The sum of (record - 1/2) has records of norm 1/2.
     """
     return accounting.gaussian_event(noise_multiplier=2 * self.scale)
 

@@ -162,11 +162,12 @@ def _anchored(n: int, guarantee: notions.PureDP | notions.ApproxDP,
 def proposition(*, num_examples: int, guarantee: Guarantee, dimension: int,
                 radius: float, gamma: float, version: str = 'optimised'
                 ) -> float:
-  """Proposition 4.2.2, for divergences of at most gamma |theta - theta'|^2.
+  """Returns the lower bound of Lalanne (2023, Proposition 4.2.2).
 
-  Fano's lemma for words that differ in at least d/4 places, scaled by a.
-  Printed: with the a of the proof, and e^(d/32) words. Optimised: with the best
-  a, and the number of words that Varshamov and Gilbert prove.
+  It applies Fano's lemma to words that differ in at least d/4 places, scaled by
+  a; divergences are at most gamma |theta - theta'|^2. 'printed' has the a of
+  the proof and e^(d/32) words; 'optimised' the best a, and the number of words
+  that Varshamov and Gilbert prove.
 
   Args:
     num_examples: n.

@@ -148,8 +148,8 @@ class NormalMean(estimator.Estimator):
   def parameters(self) -> PyTree:
     """Clips and scales [t], radius for the centres, and shrinkage factor."""
     clips = np.array([turn.clip for turn in self.rounds])
-    kept = self.radius if self.projected else math.inf
-    return clips, np.array(self.scales), np.float64(kept), np.float64(
+    bound = self.radius if self.projected else math.inf
+    return clips, np.array(self.scales), np.float64(bound), np.float64(
         self.shrinkage)
 
   def statistic(self, data: Array) -> Array:

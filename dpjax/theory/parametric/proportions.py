@@ -68,7 +68,7 @@ def estimators(*, num_examples: int, guarantee: Guarantee
           num_examples=n, rho=gaussian_noise.rho(guarantee))]
     case _:
       plain = []
-  return (*plain, *(each.shrunk() for each in plain))
+  return (*plain, *(share.shrunk() for share in plain))
 
 
 def _pure_of(rho: float) -> float:
@@ -98,9 +98,9 @@ def _upper(*, num_examples: int, guarantee: Guarantee) -> tuple[Upper, ...]:
     best = (Upper(solution.upper, 'table of noisy counts', True),)
   # Exact: the risk of a shrunk share is linear in (p - 1/2)^2.
   return best + tuple(
-      Upper(each.worst_risk(), _NAMES[type(each)] + (
-          ', shrunk' if each.weight < 1 else ''), True)
-      for each in estimators(num_examples=num_examples, guarantee=guarantee))
+      Upper(share.worst_risk(), _NAMES[type(share)] + (
+          ', shrunk' if share.weight < 1 else ''), True)
+      for share in estimators(num_examples=num_examples, guarantee=guarantee))
 
 
 STUDY = study.Study(

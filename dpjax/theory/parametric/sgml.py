@@ -43,16 +43,16 @@ from dpjax.typing import Array, PRNGKey
 
 
 class Steps(NamedTuple):
-  """Public numbers that the sampler of a descent takes, float64.
+  """Public parameters of the sampler of a descent, float64.
 
   Attributes:
-    radius: b.
-    rate: eta.
+    radius: b, half the side of the box.
+    rate: learning rate eta.
     noise: standard deviation of the noise of a step.
     start: standard deviation of the start, before projection.
     num_steps: K, int32.
     threshold: a record joins a batch if its random uint32 word is below this.
-    batch_size: m, the divisor.
+    batch_size: m, by which a batch's sum is divided.
   """
   radius: Array
   rate: Array
@@ -64,8 +64,16 @@ class Steps(NamedTuple):
 
 
 def run(key: PRNGKey, mean_of: Callable[[PRNGKey, Array], Array], like: Array,
-         steps: Steps, family: Family) -> Array:
-  """Runs all steps; `mean_of(key, A'(theta))` is a batch's mean gradient."""
+        steps: Steps, family: Family) -> Array:
+  """Returns the last iterate [d], rounded to a public grid.
+
+  Args:
+    key: key of the start, the batches and the noise.
+    mean_of: (key, A'(theta)) -> the mean gradient [d] of a batch.
+    like: an array of the shape and dtype of theta.
+    steps: public parameters.
+    family: family of each coordinate.
+  """
   start_key, key = jax.random.split(key)
 
   def project(theta: Array) -> Array:
@@ -87,18 +95,18 @@ def _full_draw(family: Family) -> Draw:
   """Returns the sampler that runs on the means of all records."""
   def draw(key: PRNGKey, means: Array, steps: Steps) -> Array:
     return run(key, lambda _, model_mean: means - model_mean, means, steps,
-                family)
+               family)
   return draw
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Ascent(LikelihoodEstimator):
-  """Base class of descents with full and with small batches.
+  """Base class of ascents of the likelihood, with full and small batches.
 
   Attributes:
     rho: zCDP budget; with the number of examples it determines the noise.
-    printed: use noise and start of Fact 4.2.4; otherwise start at theta = 0
-      with the least noise that is rho-zCDP with the full batch.
+    printed: use the noise and the random start of Fact 4.2.4; otherwise start
+      at theta = 0, with the least noise that makes full batches rho-zCDP.
     num_steps: K; by default `langevin.enough_steps`.
   """
   rho: float
@@ -133,7 +141,7 @@ class Ascent(LikelihoodEstimator):
 
   @property
   def descent(self) -> langevin.LangevinDescent:
-    """The same descent with the full batch, for its guarantee."""
+    """The descent with these settings and full batches, for its guarantee."""
     model = self.model
     build: Callable[..., langevin.LangevinDescent]
     if self.printed:
@@ -158,7 +166,7 @@ class Ascent(LikelihoodEstimator):
     return self.descent.stddev * math.sqrt(2 / self.model.strong_convexity)
 
   def _steps(self, threshold: int, batch_size: float) -> Steps:
-    """Returns the numbers of the steps as arrays."""
+    """Returns the public parameters as arrays."""
     return Steps(
         radius=precision.double(self.model.radius),
         rate=precision.double(self.learning_rate),
@@ -172,8 +180,8 @@ class Ascent(LikelihoodEstimator):
 class Descent(Ascent):
   """Uses all records in every step; releases the last iterate only.
 
-  Privacy: that of `event` under REPLACE_ONE, for real arithmetic: rho-zCDP and,
-  if `printed`, at most a quarter to a half of rho.
+  Guarantee: `event` under REPLACE_ONE, for real arithmetic: rho-zCDP, or, if
+  `printed`, at most (a quarter to a half of rho)-zCDP.
   """
 
   @property
@@ -206,7 +214,8 @@ class Descent(Ascent):
 
   @property
   def utility(self) -> float:
-    """Upper bound of E ||theta_K - theta_ML||^2 for any records (see above)."""
+    """Bound on E ||theta_K - theta_ML||^2 for any records (module docstring).
+    """
     model, variance = self.model, self.descent.step_stddev**2
     # Noise of earlier steps is contracted by every later one: a geometric sum.
     contraction = 1 - self.learning_rate * model.strong_convexity
@@ -217,7 +226,7 @@ class Descent(Ascent):
 
   @property
   def printed_utility(self) -> float:
-    """9 d L^2 / (rho lambda^2 n^2), for the printed noise (item EST-DPSGML)."""
+    """Bound 9 d L^2 / (rho lambda^2 n^2) for printed noise (EST-DPSGML)."""
     model = self.model
     return 9 * model.dimension * model.lipschitz**2 / (
         self.rho * (model.strong_convexity * self.num_examples)**2)

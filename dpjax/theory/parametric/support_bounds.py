@@ -66,7 +66,7 @@ def _bayes(n: int, fraction: float) -> float:
   depth = np.linspace(0, 60 / min(a, n), _NODES)  # -ln of the largest record.
 
   def powers(k: int) -> np.ndarray:
-    """Integral of theta^(a - 1 - n + k) over [m, 1], m = e^-depth."""
+    """Returns integrals of theta^(a - 1 - n + k) over [m, 1], m = e^-depth."""
     c = a - n + k
     # At c = 0 the integrand is 1 / theta, whose integral is -ln m.
     return np.where(abs(c) < 1e-9, depth, -np.expm1(-c * depth) / (

@@ -177,9 +177,9 @@ class RankedSupport(estimator.Estimator):
     # j epsilon^2 + (n epsilon)^3 e^(-epsilon j / 2) / 8: the spread of the rank
     # plus the chance of choosing above all records.
     log_odds = 3 * math.log(total) - math.log(16 * self.epsilon)
-    wanted = (6 * math.log(max(total, 1.0)) if self.printed else
-              2 * log_odds) / self.epsilon
-    return int(min(max(1, math.ceil(wanted)), self.num_examples // 2))
+    rank = (6 * math.log(max(total, 1.0)) if self.printed else
+            2 * log_odds) / self.epsilon
+    return int(min(max(1, math.ceil(rank)), self.num_examples // 2))
 
   @property
   def draw(self) -> estimator.Draw:

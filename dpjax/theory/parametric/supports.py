@@ -199,10 +199,10 @@ def _upper(*, num_examples: int, guarantee: Guarantee) -> tuple[Upper, ...]:
       return (Upper(support_bounds.non_private(subsampling.subset_size(
           n, level)), 'largest of a subset', True),)
   return tuple(
-      Upper(each.population_risk(1.0), 'twice the mean', False)
-      if isinstance(each, MeanSupport) else
-      Upper(each.worst_risk(), 'a rank near the largest', False)
-      for each in estimators(num_examples=n, guarantee=guarantee))
+      Upper(support.population_risk(1.0), 'twice the mean', False)
+      if isinstance(support, MeanSupport) else
+      Upper(support.worst_risk(), 'a rank near the largest', False)
+      for support in estimators(num_examples=n, guarantee=guarantee))
 
 
 def _absolute_upper(*, num_examples: int,

@@ -41,7 +41,7 @@ class SecureCurve:
   Attributes:
     scheme: the secret-sharing scheme.
     payloads: for each server the owners' messages, uint8 [n, bytes].
-    noise: the servers' shares of the noise of the dyadic nodes,
+    noise: the servers' shares of the noise of the M dyadic nodes,
       [servers, classes, M].
     num_rows: number of thresholds whose ranks get noise.
     root: whether one more dyadic node covers all of them.
@@ -200,13 +200,14 @@ class ShamirShares(Backend):
 class UStat:
   """Securely computes noisy averages U + (1/n) sum of eta_i over i in I.
 
-  U is a U-statistic of order 1 with an integer kernel phi. The servers open
-  only the integer n U + sum of eta_i; division by n follows. Source: Barczewski
+  U is a U-statistic of order 1, the mean of an integer function phi of each
+  record. eta is noise, of which each average uses the entries I. The servers
+  open only the integer n U + sum of eta_i, then divide by n. Source: Barczewski
   (2025, section 6.2.1), with the factor 1/n of erratum C5.
 
   Attributes:
     backend: how numbers are shared and added.
-    noise: the servers' shares [servers, M] of the noise eta [M], drawn once.
+    noise: shares [servers, M] of the noise eta [M], which is drawn once.
     source: randomness of the owners' shares.
   """
   backend: Backend
@@ -215,13 +216,13 @@ class UStat:
 
   def totals(self, values: np.ndarray,
              indices: Sequence[np.ndarray]) -> Opened:
-    """Opens n times the noisy statistics.
+    """Opens n times the noisy averages.
 
     Every owner takes part in every statistic (Barczewski, 2025, section 6.4.1).
 
     Args:
-      values: integers [n, m], phi_j of record i.
-      indices: m index sets I into the noise.
+      values: integers [n, m], the function phi_j of record i.
+      indices: for each of the m averages the set I of its noise entries.
     """
     shares = self.backend.share(values, self.source)
     eta = np.stack([self.noise[:, list(chosen)].sum(1) for chosen in indices],
@@ -231,7 +232,7 @@ class UStat:
 
   def __call__(self, values: np.ndarray,
                indices: Sequence[np.ndarray]) -> np.ndarray:
-    """Returns the noisy statistics [m], float64; arguments as `totals`."""
+    """Returns the noisy averages [m], float64; arguments as `totals`."""
     return self.totals(values, indices).totals / len(values)
 
 

@@ -1,6 +1,6 @@
-"""Descent on random batches: the private likelihood method with subsampling.
+"""Private maximum likelihood by noisy gradient ascent on random batches.
 
-The library has the descent on all records, `sgml.Descent`.
+The library has the method with full batches, `sgml.Descent`.
 """
 
 import dataclasses
@@ -22,7 +22,7 @@ from dpjax.typing import Array, PRNGKey
 
 @functools.cache
 def _poisson_draw(family: Family) -> Draw:
-  """Returns the sampler with Poisson batches."""
+  """Returns the sampler whose steps use Poisson batches."""
   def draw(key: PRNGKey, data: Array, steps: sgml.Steps) -> Array:
     def gradient(batch_key: PRNGKey, model_mean: Array) -> Array:
       words = additive.random_words(batch_key, data.shape[:1])
@@ -35,7 +35,7 @@ def _poisson_draw(family: Family) -> Draw:
 
 @functools.cache
 def _replacement_draw(family: Family, batch_size: int) -> Draw:
-  """Returns the sampler with batches drawn with replacement."""
+  """Returns the sampler whose steps use batches drawn with replacement."""
   def draw(key: PRNGKey, data: Array, steps: sgml.Steps) -> Array:
     def gradient(batch_key: PRNGKey, model_mean: Array) -> Array:
       rows = jax.random.randint(batch_key, (batch_size,), 0, data.shape[0],
@@ -49,8 +49,8 @@ def _replacement_draw(family: Family, batch_size: int) -> Draw:
 class BatchDescent(sgml.Ascent):
   """Uses batches of m records on average, with the noise of the full batch.
 
-  Privacy: that of `event`, steps composed, under REPLACE_ONE; never the
-  rho-zCDP of Fact 4.2.4.
+  Guarantee: `event` under REPLACE_ONE, by composing all steps; not the
+  rho-zCDP that Lalanne (2023, Fact 4.2.4) states.
 
   Attributes:
     batch_size: m; each record joins each batch with probability m / n.
@@ -70,7 +70,7 @@ class BatchDescent(sgml.Ascent):
 
   @property
   def actual_rho(self) -> float:
-    """Raises ValueError: small batches have no such guarantee."""
+    """Raises ValueError: rho-zCDP does not hold with small batches."""
     raise ValueError('rho-zCDP holds for the full batch only: one record '
                      'changes the mean of a batch of '
                      f'{self.batch_size} by 2 L / {self.batch_size}')
@@ -83,9 +83,9 @@ class BatchDescent(sgml.Ascent):
 
   @property
   def noise_multiplier(self) -> float:
-    """Noise of a step over 2 L / m, the largest difference of two records.
+    """Noise of a step's gradient over 2 L / m, its l2 sensitivity.
 
-    2 m sqrt(beta / lambda) / (n sqrt(rho)) with the printed noise.
+    With the printed noise it is 2 m sqrt(beta / lambda) / (n sqrt(rho)).
     """
     # A step adds eta times the noise of the gradient.
     gradient_noise = self.descent.step_stddev / self.learning_rate

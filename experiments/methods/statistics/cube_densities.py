@@ -1,4 +1,4 @@
-"""Densities on a cube that histograms of cells are compared on.
+"""Test densities on the cube [0, 1]^d, for comparisons of histograms.
 
 Source: Barber and Duchi (2014, section 3.2.2; item EST-HIST, erratum E-14).
 """
@@ -15,13 +15,13 @@ from experiments.methods.statistics import compared_densities
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AxisMixture:
-  """A density on [0, 1]^d: the mean of densities of one coordinate each.
+  """A density on [0, 1]^d: f(x) = (1/d) sum_a f_a(x_a).
 
-  f(x) = 1/d sum_a f_a(x_a). It has the exact quantities that histograms need,
-  as `densities.Density` does.
+  It has the exact quantities that errors of histograms need, like
+  `densities.Density`.
 
   Attributes:
-    parts: f_a, one for each coordinate.
+    parts: f_a, a density on [0, 1] for each coordinate.
   """
   parts: tuple[densities.Density, ...]
 
@@ -44,7 +44,7 @@ class AxisMixture:
 
   @functools.lru_cache
   def masses(self, num_bins: int) -> np.ndarray:
-    """Returns probabilities [m] of equal cells."""
+    """Returns the probabilities [m] of m equal cells, read-only."""
     count = len(self.parts)
     side = cubes.side_of(num_bins, count)
     # Axis a of the table has the cells of coordinate a.
@@ -61,8 +61,12 @@ class AxisMixture:
 def worst(num_bins: int, dimension: int) -> densities.Density | AxisMixture:
   """Returns a 1-Lipschitz density whose cell masses are those of the uniform.
 
-  A zigzag along the first coordinate. A histogram of m cells has the bias
-  m^(-2/d) / 12 on it, the largest possible for d = 1.
+  It zigzags along the first coordinate. A histogram of m cells has an
+  integrated squared bias of m^(-2/d) / 12, the largest possible for d = 1.
+
+  Args:
+    num_bins: m, the number of cells.
+    dimension: d.
   """
   side = cubes.side_of(num_bins, dimension)
   if dimension == 1:

@@ -94,7 +94,7 @@ class DoubledMean:
                    self.risk(1), self.confidence)
 
   def risk(self, num_values: int) -> float:
-    """Returns the mean squared error as twice the mean of these records."""
+    """Returns the mean squared error of estimating twice the records' mean."""
     return 4 * self.mean.risk(num_values)
 
   def population_risk(self, theta: float) -> float:

@@ -199,7 +199,10 @@ def _smallest(values: list[Array]) -> Array:
 
 def _divided(state: _State, left: Array, right: Array, increment: Array,
              joined: Array | np.ndarray) -> tuple[_State, _State, Array]:
-  """Returns the states of both halves of nodes, and what their middles keep."""
+  """Returns the states of both halves of nodes, and the flow [M] kept between.
+
+  That is the flow which the vertex in the middle of each node keeps.
+  """
   label, step, given = state
   below, above = _around(left, label, 1), _around(right, label, 2)
   first = _middle_step(below, above, increment, label, step, joined)
@@ -216,7 +219,13 @@ def _divided(state: _State, left: Array, right: Array, increment: Array,
 
 def _root(table: Array, increments: Array, end: str
           ) -> tuple[_State, Array]:
-  """Returns the state [1] of the root, and the value of the problem."""
+  """Returns the state [1] of the root node, and the least absolute noise sum.
+
+  Args:
+    table: T [labels, steps] of the root.
+    increments: [2], of the first and the last vertex.
+    end: see `least_absolute`.
+  """
   labels = jnp.arange(table.shape[0]) + _LOWEST
   last = labels[:, None] + np.array(_STEPS)[None]
   allowed = (labels >= 0)[:, None] & {

@@ -238,7 +238,7 @@ def bayes_risk(thetas: np.ndarray, prior: np.ndarray, *, num_examples: int,
     thetas: [T] proportions.
     prior: [T] their probabilities.
     num_examples: n.
-    guarantee: pure, approximate, of total variation, or None.
+    guarantee: pure or approximate DP, total variation privacy, or None.
     num_actions: size of the grid of estimates on [0, 1]; with step h the value
       is at most h^2 / 4 above the risk of unrestricted estimates.
   """
@@ -257,20 +257,20 @@ def bayes_risk(thetas: np.ndarray, prior: np.ndarray, *, num_examples: int,
 
 def coupling(probs: np.ndarray, costs: np.ndarray,
              offsets: np.ndarray | float = 0.0) -> Channel:
-  """Returns the coupling of K distributions of least largest cost (ORC-5).
+  """Returns the coupling of K distributions with the least worst cost (ORC-5).
 
-  Costs are expected ones. With one cost, minus a similarity, it is the
-  transport problem (3.12) of Lalanne (2023). With the disagreements of all
-  pairs as costs, and minus their allowed values as offsets, it is at most 0 if
-  all can be kept at once.
+  It minimises the largest of C expected costs plus offsets. With one cost,
+  minus a similarity, this is the transport problem (3.12) of Lalanne (2023). If
+  the costs are the disagreements of all pairs, and the offsets minus their
+  limits, the value is at most 0 if one coupling keeps all limits.
 
   Args:
-    probs: [K, m]; m^K of some thousands.
-    costs: [C, m, .., m], of values of all K at once.
+    probs: [K, m], the distributions; m^K may be some thousands.
+    costs: [C, m, .., m], costs of the K values, one for each distribution.
     offsets: [C], added to the expected costs.
 
   Returns:
-    The value, and the joint distribution [m, .., m].
+    The least value, and in `probs` the joint distribution [m, .., m].
   """
   probs, costs = (np.asarray(x, np.float64) for x in (probs, costs))
   shape = costs.shape[1:]

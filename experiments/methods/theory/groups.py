@@ -65,7 +65,7 @@ def _checked(distance: np.ndarray | int) -> np.ndarray:
 
 
 def _above(t: np.ndarray, d: np.ndarray, guarantee: Guarantee) -> np.ndarray:
-  """Returns the bound for t >= 0."""
+  """Returns the bound on P(A) - e^t P'(A) for t >= 0."""
   match guarantee:
     case None:
       return np.where(d > 0, 1.0, 0.0)
@@ -85,7 +85,7 @@ def _above(t: np.ndarray, d: np.ndarray, guarantee: Guarantee) -> np.ndarray:
 
 def _of_path(t: np.ndarray, d: np.ndarray, epsilon: float, delta: float
              ) -> np.ndarray:
-  """Returns the better bound of two step numbers j next to the best one.
+  """Returns the smaller of the bounds at the two whole j next to the best j.
 
   At d = 0 the bound is 0.
   """
@@ -104,12 +104,20 @@ def _of_path(t: np.ndarray, d: np.ndarray, epsilon: float, delta: float
 
 def _of_steps(t: np.ndarray, d: np.ndarray, j: np.ndarray, epsilon: float,
               delta: float) -> np.ndarray:
-  """Returns the bound with j steps on the complement of A and the rest on A.
+  """Returns the bound on S - e^t p of step 2 of the proof, for a given j.
 
-  One step in between uses both inequalities.
+  Of the d steps of the path, j bound the complement of A, the next uses both
+  inequalities, and the d - 1 - j others bound A.
+
+  Args:
+    t: log-weights >= 0.
+    d: distances.
+    j: numbers of steps that bound the complement of A, at most d - 1.
+    epsilon: epsilon of one step.
+    delta: delta of one step.
   """
   rest = d - 1 - j
-  kept, growth = np.exp(-epsilon * j), np.exp(epsilon)
+  shrunk, growth = np.exp(-epsilon * j), np.exp(epsilon)
   # ln of the weight after the first j steps, and before the middle one.
   first = t + epsilon * j
   middle = np.exp(np.minimum(first - epsilon * rest, 700.0))
@@ -119,9 +127,9 @@ def _of_steps(t: np.ndarray, d: np.ndarray, j: np.ndarray, epsilon: float,
     shrink = -np.expm1(-epsilon)
     most = most + delta * np.exp(np.minimum(first, 700.0) - epsilon) * (
         -np.expm1(-epsilon * rest)) / shrink
-    return ((1 - np.exp(-epsilon) * (1 - delta)) * (1 - kept) / shrink
-            + kept * most)
-  return 1 - kept + kept * most
+    return ((1 - np.exp(-epsilon) * (1 - delta)) * (1 - shrunk) / shrink
+            + shrunk * most)
+  return 1 - shrunk + shrunk * most
 
 
 def _concentrated(t: np.ndarray, level: np.ndarray) -> np.ndarray:

@@ -1,11 +1,13 @@
-"""Many hypotheses: lower bounds for the mean of the K errors of a private test.
+"""Lower bounds for the mean error of a private test among K hypotheses.
 
 Data are n independent records; P_k^n is their distribution under the k-th
-hypothesis. Bounds are means over d ~ Bin(n, t) of what privacy allows at
-Hamming distance d, where t is the total variation of two distributions of one
-record, or the weight of a mixture. All bound the mean of the K errors, hence
-the largest. A packing of separation 2 r has a squared error of at least r^2
-times that. Values below 0 prove nothing. Adjacency: REPLACE_ONE, n public.
+hypothesis. The error of hypothesis k is the probability that the test is wrong
+under P_k^n. A bound is a mean over d ~ Bin(n, t) of the least error that
+privacy allows for data sets at Hamming distance d, where t is the total
+variation of two distributions of one record, or the weight of a mixture. A
+bound on the mean of the K errors is also one on the largest. With a packing of
+separation 2 r, the squared error is at least r^2 times the bound. Values below
+0 prove nothing. Adjacency: REPLACE_ONE, n public.
 Source: Lalanne (2023, Theorems 3.2.3 and 3.2.4); Barber and Duchi (2014,
 Theorems 2 and 3) (item LB-2, LB-5 to LB-11, LB-14, E-05 to E-07).
 

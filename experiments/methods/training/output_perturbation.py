@@ -194,11 +194,11 @@ class OutputPerturbation:
   def _gradient(self, data: Batch, params: Params) -> Params:
     """Returns the gradient of F for prepared data."""
     # Labels that are no class are masked out; 0 only stands in for them.
-    known = (data.y >= 0) & (data.y < self.num_classes)
-    data = data._replace(y=jnp.where(known, data.y, 0))
+    valid = (data.y >= 0) & (data.y < self.num_classes)
+    data = data._replace(y=jnp.where(valid, data.y, 0))
     sums = per_example.plain_sums(self._model.apply,
                                   losses.cross_entropy().values, params, data,
-                                  known)
+                                  valid)
     return tree.add(tree.scale(1 / self.num_examples, sums.total),
                     tree.scale(self.regularization, params))
 

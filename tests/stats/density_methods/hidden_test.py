@@ -104,7 +104,7 @@ def _mechanism(name, rng, noisy):
 
 
 def _statistics(mechanism, density, rng):
-  """Of data sets of their own, [R, s]."""
+  """Returns the statistics [R, s] of R independent data sets."""
   waves = hasattr(mechanism, 'of_counts')
   num_bins = _FINE if waves else mechanism.statistic(np.zeros(1)).size
   counts = density.counts(rng, num_records=mechanism.num_records,
@@ -113,14 +113,15 @@ def _statistics(mechanism, density, rng):
 
 
 def _measured(mechanism, density, rng, key):
-  """(mean error, its standard error)."""
+  """Returns the mean error and its standard error."""
   errors = estimate.errors_of(mechanism.kind, mechanism.coefficients(
       key, _statistics(mechanism, density, rng)), density)
   return errors.mean(), errors.std() / np.sqrt(errors.size)
 
 
 def _hidden_cells(name):
-  """(measured - expected, standard error, expected), of each cell, [C, 3]."""
+  """Returns (error minus expected, standard error, expected) by cell, [C, 3].
+  """
   rng, cells = np.random.default_rng([11, _NAMES.index(name)]), []
   for cell in range(_CELLS):
     density = hidden.KINDS[cell % len(hidden.KINDS)](rng)

@@ -297,7 +297,7 @@ def test_noise_has_its_law():
 
 @pytest.mark.every(2)
 def test_shrinkage_takes_public_noise():
-  """m / n of samples and m^2 V / n^2 of noise, whatever the records say."""
+  """It assumes the variance m / n + m^2 V / n^2, which is public."""
   raw = histograms.Histogram(num_records=50, epsilon=0.5, num_bins=5, **_KNOWN)
   shrunk = dataclasses.replace(raw, post='james_stein')
   counts = np.tile([30.0, 0, 5, 5, 10], (3, 1))

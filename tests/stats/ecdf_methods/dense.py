@@ -18,7 +18,7 @@ def by_level(shape: tuple[int, ...], values) -> np.ndarray:
 
 
 def covariance(weights: np.ndarray, *, known: bool) -> np.ndarray:
-  """Of least squares of counts with the precision `weights`."""
+  """Returns the covariance of least squares counts of precisions `weights`."""
   inverse = np.linalg.inv(weights)
   if known:
     ones = inverse.sum(1)
@@ -27,7 +27,7 @@ def covariance(weights: np.ndarray, *, known: bool) -> np.ndarray:
 
 
 def prefix_variances(weights: np.ndarray, *, known: bool) -> np.ndarray:
-  """Of ranks, from the same."""
+  """Returns the variances of ranks, from the same covariance."""
   below = np.tril(np.ones_like(weights))
   return np.diag(below @ covariance(weights, known=known) @ below.T)
 

@@ -49,19 +49,22 @@ class Pairs:
 
   @property
   def widths(self) -> np.ndarray:
-    """[pairs, size + 2], of the cells in which both have constant ranks."""
+    """Widths [pairs, size + 2] of the cells where both have constant ranks."""
     return np.diff(_edges(self.grid))
 
   @property
   def midpoints(self) -> np.ndarray:
-    """[pairs, size + 2], of these cells."""
+    """Midpoints [pairs, size + 2] of these cells."""
     ends = _edges(self.grid)
     return (ends[:, 1:] + ends[:, :-1]) / 2
 
 
 def pairs(rng: np.random.Generator, count: int, size: int, spread: float,
           adjacency: Adjacency) -> Pairs:
-  """Random neighbours of `size` records, gaps log-normal of this `spread`."""
+  """Draws neighbours of `size` records, with log-normal gaps.
+
+  `spread` is the standard deviation of the logarithm of a gap.
+  """
   gaps = np.exp(spread * rng.standard_normal((count, size + 2)))
   grid = np.cumsum(gaps, -1)
   grid = grid[:, :-1] / grid[:, -1:]

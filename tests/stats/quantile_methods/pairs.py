@@ -26,7 +26,7 @@ def random_pairs(rng, count, adjacency, *, most=6):
 
 
 def log_density(edges, log_rates, points):
-  """Of a density that is constant between edges, at points inside them.
+  """Returns a log-density at points; it is constant between edges.
 
   Args:
     edges: [k + 1], in order.

@@ -32,7 +32,7 @@ NOISE = np.linspace(-3, 3, 40)[::-1]
 
 
 def _seen(data):
-  """What mechanisms see of records: by names, of any numbers of places."""
+  """Returns what mechanisms see of records, by name."""
   inner, prob, rate = np.linspace(-0.45, 1.45, 77), 0.3, jnp.float64(2)
   ends, *ranks = window.intervals(data, jnp.float64(0.2))
   place = jnp.searchsorted(ends, inner) - 1

@@ -40,7 +40,7 @@ def _nodes(shape):
 
 
 def _stddevs(nodes, variance):
-  """Of ranks with the sum known, from the covariance of leaves."""
+  """Returns standard deviations of ranks for a known n, by leaf covariances."""
   variances = variance * dense.prefix_variances(nodes.T @ nodes, known=True)
   return np.sqrt(np.append(0, np.abs(variances)))
 

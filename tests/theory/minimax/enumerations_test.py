@@ -42,7 +42,7 @@ def test_events_count_if_both_laws_give_them_the_mass(mass):
 
 
 def _largest_correlation(probs, channel):
-  """Of any function of a record with any function of what is released."""
+  """Returns the largest correlation of functions of record and release."""
   joint = probs[:, None] * channel
   joint = joint[:, joint.sum(0) > 0]
   return np.linalg.svd(joint / np.sqrt(np.outer(joint.sum(1), joint.sum(0))),

@@ -187,7 +187,7 @@ def test_refuses_what_it_cannot_solve():
 @pytest.mark.every(1)
 @pytest.mark.parametrize('shape', [0.4, 1.0, 1.9, 2.0, 3.0, 17.0, 400.0])
 def test_atoms_stand_for_a_beta_law(shape):
-  """Moments of Beta(a, a): what bounds are near the minimax risk by."""
+  """The prior on atoms has the moments 1, 2 and 4 of Beta(a, a)."""
   atoms, weights = proportions_exact._beta_prior(shape, 200)
   beta = stats.beta(shape, shape)
   assert weights.sum() == pytest.approx(1) and (weights >= 0).all()

@@ -15,7 +15,7 @@ DATA = np.array([-7.0, 0.2, 0.9, 1.1, 1.3, 1.6, 2.4, np.nan, np.inf, 40.0])
 
 
 def released(estimator, data, size, places=()):
-  """What a mechanism releases with noise in steps, and the last of it."""
+  """Returns what a mechanism releases with this noise, and the noise."""
   noise = np.linspace(-0.3, 0.4, size)
   with jax.enable_x64(True), coupling.Tape(
       jnp.asarray(noise), places).as_noise():

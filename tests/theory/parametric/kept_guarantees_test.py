@@ -57,7 +57,7 @@ def _estimators(guarantee):
 
 
 def _spent(event, guarantee):
-  """What an event costs, over what the guarantee allows."""
+  """Returns the cost of an event over the cost that the guarantee allows."""
   if isinstance(guarantee, notions.ApproxDP) and guarantee.delta:
     return accounting.epsilon(
         event, delta=guarantee.delta,

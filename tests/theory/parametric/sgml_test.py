@@ -26,7 +26,7 @@ def make(kind=sgml.Descent, num_examples=500, rho=.5, model=MODEL, **changes):
 
 @functools.cache
 def terms(size, dimension, rho, radius):
-  """Of 800 runs each: ||theta_K - theta_ML||^2, printed and exact noise."""
+  """Returns ||theta_K - theta_ML||^2 of 800 runs, printed and exact noise."""
   rng = np.random.default_rng(1)
   model = families.Model(dimension=dimension, radius=radius)
   truth = rng.uniform(-.6 * radius, .6 * radius, (800, dimension))

@@ -24,7 +24,7 @@ def _estimator(n=_SIZE, epsilon=1.3, **fields):
 
 
 def _log_density(estimator, data):
-  """Of what is chosen, [1 + points]: first the mass of the lowest end."""
+  """Returns log-probabilities of choices [1 + points]; first the lowest end."""
   weigh = (support_ranks.printed_log_weights if estimator.printed else
            support_ranks.log_weights)
   with jax.enable_x64(True):

@@ -113,7 +113,8 @@ def test_more_choices_releases_and_others_cost_more():
 
 
 def test_stages_that_cost_next_to_nothing_still_take_the_dearest():
-  """At a large delta both cost 0 alone, and still are not the same."""
+  """Two stages that alone cost epsilon 0 at this delta differ in a composition.
+  """
   one, two = _event(.01, 9., 10), _event(.02, 9., 10)
   dear = _adaptive([two], 1, ([_event(.5, 2., 40)], 1), delta=.1)
   for choices in ([one, two], [two, one]):

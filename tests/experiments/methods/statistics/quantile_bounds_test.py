@@ -22,7 +22,7 @@ _REPLACED = Adjacency.REPLACE_ONE
 
 
 def _orders(count):
-  """Of Figure 6.1."""
+  """Returns the quantile levels of Lalanne (2023, Figure 6.1)."""
   return tuple(0.25 + (j + 1) / (2 * (count + 1)) for j in range(count))
 
 
@@ -42,7 +42,7 @@ def _at_most(hits, bound):
 
 
 def _interval_probs(gaps, rate, target):
-  """Of the intervals of QExp, by enumeration."""
+  """Returns the probabilities of the intervals of QExp, by enumeration."""
   logs = np.log(gaps) - rate * np.abs(np.arange(gaps.size) - target)
   weights = np.exp(logs - logs.max())
   return weights / weights.sum()

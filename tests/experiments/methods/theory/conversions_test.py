@@ -78,7 +78,7 @@ _EQUAL = {
 
 
 def _known(pair, given):
-  """What is known of a pair, as a guarantee; None if it is nothing."""
+  """Returns the guarantee of this notion that a pair attains, or None."""
   p, q = PAIRS[pair]
   if given is notions.GaussianPrivacy:
     return given(shift=_SHIFT) if pair == 'gaussian' else None

@@ -143,7 +143,7 @@ def test_the_pointwise_bound_by_quadrature(centre):
 @pytest.mark.parametrize('kernel', [*WAVES, packings.sawtooth()],
                          ids=lambda kernel: f'{kernel.name}{kernel.smoothness}')
 def test_bounds_by_cells_again(kernel):
-  """Each factor by quadrature of the packing itself, at the best width."""
+  """Bounds match factors computed by quadrature of the best packing."""
   n, radius = 10**4, 10.0 * 6**(kernel.smoothness - 1)
   for known in (dict(epsilon=0.02), dict(rho=2e-4), {}):
     for sharp in (False, True):

@@ -18,7 +18,7 @@ def _counts(n, p):
 
 
 def _best_errors(n, probs, epsilon, delta=0.0):
-  """The least mean and the least maximum of two errors, by linear programs.
+  """Returns the least mean and least maximum of two errors, by linear programs.
 
   Tests of Bernoulli records are functions of the count, and neighbours are
   counts that differ by 1.

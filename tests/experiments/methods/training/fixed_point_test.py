@@ -22,7 +22,7 @@ SIZE, DIMS, MOVE_BOUND = 6, 2, .5
 
 
 def prox(point, record):
-  """Of gamma ||x - record||: gamma towards the record, and not beyond it."""
+  """Returns the proximal point of gamma ||x - record||: a bounded move."""
   gap = record - point
   norm = jnp.sqrt(jnp.sum(gap**2) + 1e-20)
   return point + gap * jnp.minimum(1., MOVE_BOUND / norm)

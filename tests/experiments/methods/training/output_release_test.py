@@ -31,7 +31,7 @@ def _flat(params):
 
 
 def _gradient(theta):
-  """Of F at a vector: kernel, then bias; records in the ball, n is 15."""
+  """Returns the gradient of F at a vector of kernel, then bias; n is 15."""
   x = np.asarray(DATA.x, float)
   x = x * np.minimum(1, .8 / np.linalg.norm(x, axis=1, keepdims=True))
   x = np.concatenate([x, np.ones((SIZE, 1))], 1)

@@ -1,6 +1,6 @@
-"""A certificate that may fail: how often, what for, and what voids it.
+"""Tests of norm certificates that fail with a known small probability.
 
-Item SPEC-07, proofs P5 and P6 of section 13.1.
+Item SPEC-07.
 """
 
 import inspect
