@@ -11,13 +11,16 @@ import importlib
 import inspect
 import itertools
 import pkgutil
+import re
 
 import pytest
 
+from dpjax import grads
 from dpjax import lipschitz
 from dpjax import privacy
 from dpjax import stats
 from dpjax import theory
+from dpjax.grads.bounder import GradientBounder
 from dpjax.lipschitz import normalisation
 from dpjax.lipschitz import pointwise
 from dpjax.lipschitz import pooling
@@ -190,7 +193,8 @@ def test_every_layer_has_a_row():
             and value.__annotations__.get('return') is pointwise.Fixed}
   # Of an opaque function nothing is claimed.
   assert makers - covered == {(pointwise.__name__, 'opaque')}
-  assert all(f'bounded {kind}' in rows for kind in pointwise.ACTIVATIONS)
+  for kind in pointwise.ACTIVATIONS:
+    assert kind in rows and f'bounded {kind}' in rows, kind
 
 
 def _maker(function) -> tuple[str, str]:
@@ -203,6 +207,22 @@ def test_every_weight_rule_is_held_to_its_bound():
              if inspect.isfunction(value)
              and value.__annotations__.get('return') is rules.WeightRule}
   assert covered == {_maker(rule.bound)[1] for rule in _values(_RULES)}
+
+
+@pytest.mark.parametrize('test', [
+  'block_clipping_test', 'clip_norm_range_test', 'isolation_test'])
+def test_every_bounder_of_gradients_is_checked(test):
+  """By its bound, by clip norms of every scale, and with mixed records."""
+  # `summed` claims no bound, and `at_radii` changes a bounder.
+  names = {name for module in _modules(grads)
+           for name, value in vars(module).items()
+           if inspect.isfunction(value) and value.__module__ == module.__name__
+           and value.__annotations__.get('return') is GradientBounder
+           } - {'summed', 'at_radii'}
+  assert {'clipped', 'normalized', 'adaptively_clipped'} <= names
+  source = inspect.getsource(importlib.import_module(f'tests.grads.{test}'))
+  for name in names:
+    assert re.search(rf'\.{name}\(', source), name
 
 
 def test_every_mechanism_is_in_the_roster():

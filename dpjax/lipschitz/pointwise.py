@@ -5,9 +5,10 @@ Taking 1 for all of them, as Algorithm 8 of Barczewski (2025) does, is wrong
 (erratum E11).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 import dataclasses
 import math
+import types
 
 import flax.linen as nn
 import jax
@@ -157,29 +158,6 @@ def _root_size(shape: Shape) -> float:
   return math.sqrt(math.prod(shape))
 
 
-def activation(kind: str, *, name: str = 'activation') -> Fixed:
-  """Returns relu, tanh, sigmoid or maxmin. NET-03.
-
-  The constants are 1, 1, 1/4 and 1. maxmin sorts pairs of units, see `maxmin`.
-  The constant 1 for the sigmoid in Barczewski (2025, Table 5.1) is valid but
-  four times too large (erratum E15).
-  """
-  errors.check_choice('activation', kind, ACTIVATIONS)
-  if kind == 'maxmin':
-    return Fixed(name=name, function=maxmin, lipschitz=lambda shape: 1.0,
-                 ceiling=lambda radius, shape: radius)
-  if kind == 'sigmoid':
-    return tempered_sigmoid(1.0, 1.0, 0.0, name=name)
-  if kind == 'tanh':
-    return Fixed(name=name, function=jnp.tanh, lipschitz=lambda shape: 1.0,
-                 elementwise=True,
-                 ceiling=lambda radius, shape: minimum(
-                     radius, _root_size(shape)))
-  return Fixed(name=name, function=nn.relu, lipschitz=lambda shape: 1.0,
-               elementwise=True,
-               ceiling=lambda radius, shape: radius)
-
-
 def maxmin(x: Array) -> Array:
   """Sorts pairs of units: [b, ..., n] -> [b, ..., n], 1-Lipschitz.
 
@@ -228,14 +206,55 @@ def tempered_sigmoid(scale: float, temperature: float, offset: float, *,
       function=lambda x: scale * nn.sigmoid(temperature * x) - offset)
 
 
-# Activations with values in [-cap, cap], and their Lipschitz constants.
-_CAPPED = {
-    'relu': (lambda x, cap: jnp.clip(x, 0.0, cap), 1.0),
-    'tanh': (lambda x, cap: cap * jnp.tanh(x / cap), 1.0),
-    'sigmoid': (lambda x, cap: cap * nn.sigmoid(x / cap), 0.25),
-    'maxmin': (lambda x, cap: maxmin(jnp.clip(x, -cap, cap)), 1.0),
-}
-ACTIVATIONS = tuple(_CAPPED)
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Activation:
+  """An activation that networks can name, and its form with bounded values.
+
+  Attributes:
+    function: the activation, [b, ...] -> [b, ...]. Finite for finite inputs.
+    capped: (x, cap) -> values in [-cap, cap], with the same Lipschitz constant.
+    constant: l2 Lipschitz constant of both.
+    ceiling: see `Fixed`; the default is for a function with norm(f(x)) at most
+      norm(x).
+    elementwise: whether it acts on each number separately.
+  """
+  function: Callable[[Array], Array]
+  capped: Callable[[Array, float], Array]
+  constant: float = 1.0
+  ceiling: Callable[[Scalar, Shape], Scalar] = lambda radius, shape: radius
+  elementwise: bool = True
+
+
+_SIGMOID = tempered_sigmoid(1.0, 1.0, 0.0)
+_ACTIVATIONS: Mapping[str, _Activation] = types.MappingProxyType({
+    'relu': _Activation(
+        function=nn.relu, capped=lambda x, cap: jnp.clip(x, 0.0, cap)),
+    'tanh': _Activation(
+        function=jnp.tanh, capped=lambda x, cap: cap * jnp.tanh(x / cap),
+        ceiling=lambda radius, shape: minimum(radius, _root_size(shape))),
+    'sigmoid': _Activation(
+        function=_SIGMOID.function, constant=0.25, ceiling=_SIGMOID.ceiling,
+        capped=lambda x, cap: cap * nn.sigmoid(x / cap)),
+    'maxmin': _Activation(
+        function=maxmin, elementwise=False,
+        capped=lambda x, cap: maxmin(jnp.clip(x, -cap, cap))),
+})
+ACTIVATIONS = tuple(_ACTIVATIONS)
+"""Names of the activations of networks."""
+
+
+def activation(kind: str, *, name: str = 'activation') -> Fixed:
+  """Returns relu, tanh, sigmoid or another of `ACTIVATIONS`. NET-03.
+
+  The constants are 1, except for the sigmoid, 1/4. The constant 1 for the
+  sigmoid in Barczewski (2025, Table 5.1) is valid but four times too large
+  (erratum E15).
+  """
+  errors.check_choice('activation', kind, ACTIVATIONS)
+  declared = _ACTIVATIONS[kind]
+  return Fixed(name=name, function=declared.function,
+               lipschitz=lambda shape: declared.constant,
+               ceiling=declared.ceiling, elementwise=declared.elementwise)
 
 
 def bounded_activation(kind: str, radius: float, *,
@@ -255,13 +274,13 @@ def bounded_activation(kind: str, radius: float, *,
   """
   errors.check_choice('activation', kind, ACTIVATIONS)
   errors.check_scale('radius', radius)
-  capped, constant = _CAPPED[kind]
+  declared = _ACTIVATIONS[kind]
 
   def function(x: Array) -> Array:
-    return capped(x, radius / _root_size(x.shape[1:]))
+    return declared.capped(x, radius / _root_size(x.shape[1:]))
 
-  return Fixed(name=name, function=function, elementwise=kind != 'maxmin',
-               lipschitz=lambda shape: constant,
+  return Fixed(name=name, function=function, elementwise=declared.elementwise,
+               lipschitz=lambda shape: declared.constant,
                ceiling=lambda incoming, shape: radius)
 
 

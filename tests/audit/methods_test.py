@@ -75,7 +75,7 @@ def test_a_claim_below_the_accountant_is_refused():
 def test_another_canary_is_within_its_bounds():
   # One that is not at the bounds spends less, and the audit is still valid.
   game = dataclasses.replace(setups.game('lip_dp_sgd'),
-                             canary=Batch(0.1 * setups.canary('').x,
+                             canary=Batch(0.1 * setups.canary('lip_dp_sgd').x,
                                           jnp.zeros([1], jnp.int32)))
   assert canaries.fraction_spent(game) < 0.6
   assert canaries.findings(jax.random.key(6), game) == []

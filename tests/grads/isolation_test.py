@@ -7,8 +7,10 @@ import numpy as np
 import pytest
 
 from dpjax.grads import ball
+from dpjax.grads import bounder as bounders
 from dpjax.grads import isolation
 from dpjax.grads import per_example
+from dpjax.grads import quantiles
 from dpjax.lipschitz import losses
 from dpjax.models import convnet
 from dpjax.models import mlp
@@ -19,6 +21,8 @@ LOSS = losses.cross_entropy().values
 BATCH = Batch(jnp.ones([6, 5]), jnp.zeros([6], jnp.int32))
 WEIGHTS = jnp.ones([5, 3])
 KEY = jax.random.key(3)
+RADIUS = quantiles.geometric(1.0, target_quantile=0.5, learning_rate=0.2,
+                             noise_stddev=1.0)
 
 
 class Normalised(nn.Module):
@@ -271,6 +275,8 @@ def test_each_shape_is_looked_at_once(monkeypatch):
   lambda apply: per_example.clipped(apply, LOSS, clip_norm=1.0, kernel='vmap'),
   lambda apply: per_example.normalized(apply, LOSS, clip_norm=1.0,
                                        stabilizer=0.1),
+  lambda apply: bounders.at_radii(per_example.adaptively_clipped(
+    apply, LOSS, adaptive=RADIUS), RADIUS.init),
   lambda apply: per_example.summed(apply, LOSS)])
 def test_every_bounder_refuses(make):
   with pytest.raises(ValueError, match='mixes records'):

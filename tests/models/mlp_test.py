@@ -7,6 +7,7 @@ import pytest
 
 from dpjax import tree
 from dpjax.grads import ball
+from dpjax.lipschitz import pointwise
 from dpjax.lipschitz import primitives
 from dpjax.models import mlp
 from dpjax.models import model as models
@@ -44,6 +45,10 @@ def _random_params(model, scale=1.):
   return jax.tree.map(lambda leaf: jnp.asarray(
     rng.normal(size=leaf.shape) * scale, jnp.float32),
     model.init(jax.random.key(0)))
+
+
+def test_every_activation_has_a_version_in_numpy():
+  assert ACTIVATIONS.keys() == set(pointwise.ACTIVATIONS)
 
 
 @pytest.mark.parametrize('sizes, expected', [
@@ -198,7 +203,7 @@ def test_key_decides_the_start():
   ({'num_classes': 1}, 'num_classes must be an integer >= 2, got 1'),
   ({'depth': -1}, 'depth must be an integer >= 0, got -1'),
   ({'width': 0}, 'width must be an integer >= 1, got 0'),
-  ({'activation': 'gelu'}, "relu, sigmoid, tanh; got 'gelu'"),
+  ({'activation': 'gelu'}, "activation must be one of .*; got 'gelu'"),
   ({'hidden_radius': 1.}, 'hidden_radius needs input_radius'),
   ({'input_radius': 0., 'hidden_radius': 1.}, 'input_radius must be a posit'),
   ({'input_radius': 1., 'hidden_radius': -1.}, 'hidden_radius must be a po')])

@@ -19,6 +19,7 @@ from dpjax.runs import options
 from dpjax.runs import recipes
 from dpjax.runs import run_keys
 from dpjax.runs import settings
+from dpjax.runs import training_methods
 from dpjax.runs.options import TrainingConfig
 
 _ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -87,7 +88,9 @@ def _configs(*words):
 
 
 # Made before options were declared in one place: words of the run's key and of
-# the key of the initial parameters; SHA-256 of repr and of JSON.
+# the key of the initial parameters; SHA-256 of repr and of JSON, as far as the
+# last option of that time. They stay when an option is added.
+_LAST_KEPT = 'noise_seed'
 _KEPT = {
     'numbers': (
         dict(dataset='adult', method='lip_dp_sgd', epsilon=0.5, delta=1e-6,
@@ -118,21 +121,48 @@ _KEPT_RESOLVED = {
               '99f94b4a9e393796', '16d2dee0acc0c3cd')}
 
 
+# A configuration with one more option, declared at the end.
+_WithNewOption = dataclasses.make_dataclass(
+    'TrainingConfig', [('patience', int | None, dataclasses.field(
+        default=None, metadata=settings.about(
+            options.OPTIMISER, 'Epochs to wait for a better model.',
+            later=True)))],
+    bases=(TrainingConfig,), frozen=True, kw_only=True)
+
+
 @pytest.mark.sound
+@pytest.mark.parametrize('config_type', [TrainingConfig, _WithNewOption])
 @pytest.mark.parametrize('name', _KEPT)
-def test_keys_of_published_runs_stay(name):
+def test_keys_of_published_runs_stay(name, config_type):
   def traces(config):
-    texts = repr(config), json.dumps(dataclasses.asdict(config))
+    names = [field.name for field in dataclasses.fields(config)]
+    kept = {key: getattr(config, key)
+            for key in names[:names.index(_LAST_KEPT) + 1]}
+    fields = ', '.join(f'{key}={value!r}' for key, value in kept.items())
+    assert f'TrainingConfig({fields}' in repr(config)
+    texts = f'TrainingConfig({fields})', json.dumps(kept)
     return (*(jax.random.key_data(key).tolist() for key in (
         run_keys.run_key(config), run_keys.init_key(config))),
             *(hashlib.sha256(text.encode()).hexdigest()[:16]
               for text in texts))
 
   values, *kept = _KEPT[name]
-  config = TrainingConfig(**values)
+  config = config_type(**values)
   assert traces(config) == tuple(kept)
   assert traces(configuration.resolve(
       config, num_available=5000)) == _KEPT_RESOLVED[name]
+
+
+def test_every_option_is_used():
+  """Some code reads it, or a method takes it as an argument."""
+  code = '\n'.join(path.read_text() for package in ('runs', 'cli')
+                   for path in (_ROOT / 'dpjax' / package).glob('*.py')
+                   if path.name != 'options.py')
+  arguments = {name for method in training_methods.METHODS.values()
+               for name in method.arguments}
+  for setting in _SETTINGS:
+    assert setting.name in arguments or re.search(
+        rf'\.{setting.name}\b', code), setting.name
 
 
 def test_the_documentation_has_every_option():

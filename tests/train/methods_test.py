@@ -73,6 +73,9 @@ def test_a_record_contributes_what_the_method_says(x, y):
                          for name, norm in layers.items()},
     'dp_sgd_automatic': dict.fromkeys('ab', CLIP / (size + .01)),
     'dp_sgd_adaptive': dict.fromkeys('ab', min(1, CLIP / size))}
+  # The kernel `vmap` and clipping in one backward pass have tests of their own.
+  assert scale.keys() == {'sgd', *training_methods.having('clips')} - {
+    'dp_sgd_vmap', 'layer_clipped'}
   for name, factors in scale.items():
     clipped = {} if name == 'sgd' else {'clip_norm': CLIP}
     if name == 'dp_sgd_adaptive':

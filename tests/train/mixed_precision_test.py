@@ -16,6 +16,7 @@ from dpjax.models import resnet
 from dpjax.models import wide_resnet
 from dpjax.privacy import additive
 from dpjax.privacy.adjacency import Adjacency
+from dpjax.runs import training_methods
 from dpjax.sampling import PoissonSampler
 from dpjax.train import augment
 from dpjax.train import loop
@@ -68,6 +69,12 @@ def test_a_run_learns_and_is_kept_in_float32(make_model, records, name):
     jnp.float32), result.state.params)
   assert not jax.tree.all(jax.tree.map(np.array_equal, rounded,
                                        result.state.params))
+
+
+def test_every_method_of_any_type_is_here():
+  # `dp_sgd_vmap` is `dp_sgd` with the other kernel, which is tested below.
+  assert METHODS.keys() | {'dp_sgd_vmap'} == {
+    *training_methods.having('any_dtype')}
 
 
 @pytest.mark.every(3)

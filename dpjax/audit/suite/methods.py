@@ -2,10 +2,16 @@
 
 The networks are tiny. Their parameters, records and clip norms are chosen so
 that one record attains the claimed sensitivity of every block, or nearly, which
-makes the audit tight. See `dpjax.audit.canary`.
+makes the audit tight. See `dpjax.audit.canary`. To add a method, add an entry
+to `_SETUPS`.
 """
 
+from collections.abc import Callable, Mapping
+import dataclasses
+import functools
 import math
+import types
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -21,25 +27,16 @@ from dpjax.lipschitz.network import Network
 from dpjax.models import mlp
 from dpjax.models import model as models
 from dpjax.models.model import Model
-from dpjax.papers.bassily import bassily
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.runs import training_methods
 from dpjax.sampling import PoissonSampler
-from dpjax.train import methods
 from dpjax.train.plan import TrainingPlan
 from dpjax.typing import Array, Batch
 
 NUM_RECORDS, STEPS, RUNS, SIGMA = 40, 10, 2000, 1.2
 _CLIP, INPUT_RADIUS, _WEIGHT_NORM, _LOGIT_CLIP = 0.7, 2.0, 3.0, 0.35
 _LAYER_CLIP, _BIAS_NORM, _ALPHA = 0.4, 0.5, 0.3
-_LOSS = losses.cross_entropy(logit_clip=_LOGIT_CLIP)
-# Clipping methods of fixed norms: one canary attains the bound of all.
-CLIPPING = tuple(name for name in training_methods.having('clips')
-                 if name != 'dp_sgd_adaptive')
 K_NORMS = {'lip_k_norm_1': 1, 'lip_k_norm_inf': math.inf}
-METHODS = (*CLIPPING, 'lip_dp_sgd', 'fix_lip_dp_sgd', 'lip_normalised',
-           'lip_propagated', 'lip_norm', 'bassily', *K_NORMS)
-"""Private methods of `dpjax.runs.options` whose radii are all fixed."""
 
 
 def plan(name: str) -> TrainingPlan:
@@ -113,45 +110,72 @@ def _convex() -> Model:
                   dense_00=jnp.zeros([2, 2]))
 
 
-def canary(name: str) -> Batch:
-  """Returns a record on the boundary of the input ball.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Setup:
+  """The network, arguments and canary with which a method is audited.
 
-  In the l1 K-norm its coordinates are equal; otherwise it lies on an axis.
+  Attributes:
+    network: returns the network, with initial parameters at which the canary
+      attains the bounds, or nearly.
+    arguments: keyword arguments of the method's constructor.
+    method: name in `training_methods.METHODS`; None for the name of the setup.
+    loss: the loss; its cotangents are clipped unless the method clips itself.
+    direction: direction of the canary from the origin, of length 1.
+    record_shape: shape of a record of two features.
   """
-  direction = [0.5**0.5, 0.5**0.5] if name == 'lip_k_norm_1' else [1.0, 0.0]
-  shape = (1, 1, 1, 2) if name == 'lip_norm' else (1, 2)
-  return Batch(INPUT_RADIUS * jnp.asarray(direction).reshape(shape),
-               jnp.zeros([1], jnp.int32))
+  network: Callable[[], Model]
+  arguments: Mapping[str, Any]
+  method: str | None = None
+  loss: losses.LipschitzLoss = losses.cross_entropy(logit_clip=_LOGIT_CLIP)
+  direction: tuple[float, float] = (1.0, 0.0)
+  record_shape: tuple[int, ...] = (2,)
 
 
-def _clipping(name: str) -> tuple[Model, Method]:
-  """Returns a network and a method that clips its gradients."""
-  model, loss = _network(certified=False), losses.cross_entropy()
-  maker = training_methods.METHODS[name].make
-  clip_norm = _LAYER_CLIP if name == 'layer_clipped' else _CLIP
-  return model, maker(model, loss, clip_norm=clip_norm)
+_certified = functools.partial(_network, certified=True)
+_free = functools.partial(_network, certified=False)
+_lipschitz = functools.partial(
+    _Setup, network=_certified, arguments=dict(weight_norm=_WEIGHT_NORM))
+
+_SETUPS: Mapping[str, _Setup] = types.MappingProxyType({
+    # Methods that clip to a fixed norm: one canary attains the bound of all.
+    **{name: _Setup(
+        network=_free, loss=losses.cross_entropy(), arguments=dict(
+            clip_norm=_LAYER_CLIP if name == 'layer_clipped' else _CLIP))
+       for name, method in training_methods.METHODS.items()
+       if 'clip_norm' in method.arguments
+       and 'noise_stddev' not in method.arguments},
+    'lip_dp_sgd': _lipschitz(),
+    'fix_lip_dp_sgd': _lipschitz(),
+    'lip_normalised': _lipschitz(network=_free),
+    'lip_propagated': _lipschitz(network=_propagating),
+    'lip_norm': _lipschitz(network=_normalising, record_shape=(1, 1, 2)),
+    'bassily': _lipschitz(network=_convex,
+                          arguments=dict(radius=_WEIGHT_NORM)),
+    **{name: _lipschitz(
+        method='lip_k_norm',
+        arguments=dict(weight_norm=_WEIGHT_NORM, order=order),
+        # In the l1 norm a canary with equal coordinates attains the bound.
+        direction=(0.5**0.5, 0.5**0.5) if order == 1 else (1.0, 0.0))
+       for name, order in K_NORMS.items()},
+})
+
+METHODS = tuple(_SETUPS)
+"""Private methods of `dpjax.runs.options` whose radii are all fixed."""
+
+
+def canary(name: str) -> Batch:
+  """Returns a record on the boundary of the input ball, a batch of one."""
+  setup = _SETUPS[name]
+  x = INPUT_RADIUS * jnp.asarray(setup.direction)
+  return Batch(x.reshape((1, *setup.record_shape)), jnp.zeros([1], jnp.int32))
 
 
 def make(name: str) -> tuple[Model, Method]:
   """Builds (model, method) at each call, so that tests can plant faults."""
-  if name in CLIPPING:
-    return _clipping(name)
-  if name == 'bassily':
-    model = _convex()
-    return model, bassily(model, _LOSS, radius=_WEIGHT_NORM)
-  if name in K_NORMS:
-    model = _network(certified=True)
-    return model, methods.lip_k_norm(model, _LOSS, weight_norm=_WEIGHT_NORM,
-                                     order=K_NORMS[name])
-  if name == 'lip_normalised':
-    model = _network(certified=False)
-    return model, methods.lip_normalised(model, _LOSS,
-                                         weight_norm=_WEIGHT_NORM)
-  model = {'lip_propagated': _propagating, 'lip_norm': _normalising}.get(
-      name, lambda: _network(certified=True))()
-  maker = (methods.fix_lip_dp_sgd if name == 'fix_lip_dp_sgd'
-           else methods.lip_dp_sgd)
-  return model, maker(model, _LOSS, weight_norm=_WEIGHT_NORM)
+  setup = _SETUPS[name]
+  model = setup.network()
+  maker = training_methods.METHODS[setup.method or name].make
+  return model, maker(model, setup.loss, **setup.arguments)
 
 
 def game(name: str, *, num_runs: int = RUNS) -> Game:
