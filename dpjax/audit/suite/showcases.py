@@ -43,7 +43,8 @@ def printed_algorithm_8() -> Target:
   sigma = 3.0
   # A hinge of the difference of two logits has gradients of norm 1.
   hinge = losses.LipschitzLoss(lambda logits, y: jax.nn.relu(
-      1 - (2 * y - 1.0) * (logits[:, 1] - logits[:, 0]) / math.sqrt(2)), 1.0)
+      1 - jnp.where(y == 1, 1.0, -1.0) * (logits[:, 1] - logits[:, 0])
+      / math.sqrt(2)), 1.0)
   model = mlp.mlp(num_features=1, num_classes=2, depth=0)
   bounder = lip_printed.as_printed(network_of(model), hinge, allow_unsound=True)
   params = {'dense_00': {'kernel': jnp.zeros([1, 2]), 'bias': jnp.zeros([2])}}
