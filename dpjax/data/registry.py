@@ -246,8 +246,10 @@ def load(name: str, *, data_dir: str | os.PathLike[str] | None = None,
   """
   if name in IMAGES:
     return image_files.load(IMAGES[name], data_dir=data_dir, download=download)
-  spec = DATASETS[errors.check_choice(
-    'dataset', name, (*names(), *image_names()))]
+  if name not in DATASETS:
+    known = sorted((*names(), *image_names()))
+    raise ValueError(f'dataset must be one of {", ".join(known)}; got {name!r}')
+  spec = DATASETS[name]
   missing = tuple(file for file in spec.files
                   if files.find(file, name, data_dir=data_dir) is None)
   if missing and download and spec.archive:
