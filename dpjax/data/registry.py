@@ -8,7 +8,6 @@ import types
 import jax.numpy as jnp
 import numpy as np
 
-from dpjax import errors
 from dpjax.data import arrays
 from dpjax.data import files
 from dpjax.data import image_files
