@@ -1,1 +1,1 @@
-"""Tests of dpjax; a package, so that no other package's `tests` hides it."""
+"""Tests dpjax; as a package, so that no other `tests` package hides it."""

@@ -32,7 +32,7 @@ _ALLOWED = {
     'release': {'privacy', 'report', 'stats', 'tables'},
     'studies': {'privacy', 'stats', 'data', 'report', 'tables'},
 }
-# What the audit program knows by name is of every package.
+# The audit program may import every package by name.
 _ALLOWED['audit/suite'] = _ALLOWED['audit'] | {
     'audit', 'data', 'papers', 'report', 'runs', 'stats', 'theory', 'mpc',
     'release'}
@@ -46,7 +46,7 @@ _TESTS = sorted((_ROOT / 'tests').rglob('*.py'))
 
 
 def _order(package: str) -> list[str]:
-  """Modules of a package as the docstring of its __init__ lists them."""
+  """Returns the modules that the docstring of a package's __init__ lists."""
   text = (_ROOT / 'dpjax' / package / '__init__.py').read_text()
   listed = re.search(r'Modules, in import order: ([\w,\s]+)\.', text)
   return re.split(r',\s*', listed.group(1)) if listed else []
@@ -62,13 +62,13 @@ def _name(path: pathlib.Path) -> str:
 
 @functools.cache
 def _parsed(path: pathlib.Path) -> ast.Module:
-  """The syntax tree of a file, which several tests look at."""
+  """Returns a file's syntax tree, which several tests use."""
   return ast.parse(path.read_text())
 
 
 @functools.cache
 def _nodes(path: pathlib.Path) -> dict[type, list[ast.AST]]:
-  """A file's definitions and imports, wherever they stand, by type."""
+  """Returns a file's definitions and imports at any depth, by type."""
   nodes = {kind: [] for kind in _KINDS}
   for node in ast.walk(_parsed(path)):
     if type(node) in nodes:
@@ -77,7 +77,7 @@ def _nodes(path: pathlib.Path) -> dict[type, list[ast.AST]]:
 
 
 def _of_each(items):
-  """One test of all items: a test for each takes longer than what it does."""
+  """Makes one test of all items, since a test for each takes longer."""
 
   def decorate(check):
 
@@ -91,7 +91,7 @@ def _of_each(items):
           failed.append(f'{item}: {error}')
       assert not failed, '\n'.join(failed)
 
-    # Pytest would read the arguments of what is wrapped.
+    # Pytest would read the arguments of the wrapped function.
     del test.__wrapped__
     return test
 
@@ -99,7 +99,7 @@ def _of_each(items):
 
 
 def _imports(path: pathlib.Path, *, top_level_only: bool = False) -> set[str]:
-  """Dotted names of everything a file imports."""
+  """Returns the dotted names of everything a file imports."""
   nodes = _nodes(path)[ast.Import] + _nodes(path)[ast.ImportFrom]
   if top_level_only:
     nodes = [node for node in nodes if node in _parsed(path).body]
@@ -138,7 +138,7 @@ def test_modules_of_a_package_import_upwards_only(package):
     used = {name.split('.')[2] for name in _imports(path)
             if name.startswith(f'dpjax.{package}.')}
     if module == '__init__':
-      continue  # Public names of any module, which are imported on demand.
+      continue  # These are public names of any module, imported on demand.
     before = order[:order.index(module)] if module in order else []
     assert used - {module} <= set(before), f'{_name(path)}: {sorted(used)}'
 
@@ -190,7 +190,7 @@ def test_public_functions_are_annotated(path):
 
 
 def _public(body: list[ast.stmt]) -> Iterator[tuple[str, ast.stmt]]:
-  """Public functions and classes, and public methods of these."""
+  """Yields public functions and classes, and public methods of these."""
   for node in body:
     if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
       if not node.name.startswith('_'):
@@ -208,7 +208,7 @@ def test_no_key_or_seed_has_a_default():
                   node.args.defaults + node.args.kw_defaults)
       for argument, default in zip(arguments, defaults, strict=True):
         if argument.arg in ('key', 'keys', 'seed', 'adjacency'):
-          # The literal None stands for fresh keys of the system.
+          # The literal None stands for fresh keys from the system.
           assert default is None or ast.unparse(default) == 'None', f'{_name(path)}: {node.name}'
 
 
@@ -221,7 +221,7 @@ def test_importing_the_report_release_and_mpc_rooms_needs_no_jax():
 
 
 def test_importing_all_of_the_package_imports_nothing_heavy():
-  """Extras and slow libraries wait until they are used; JAX for a package."""
+  """Importing everything loads no extras or slow libraries."""
   code = (
       'import importlib, pkgutil, sys, dpjax\n'
       'assert "jax" not in sys.modules and "numpy" not in sys.modules\n'
@@ -243,7 +243,7 @@ _EXCUSES = ('# Reproducible: for research, not for a release.', '# Public: ')
 
 
 def _examples() -> Iterator[tuple[str, list[str]]]:
-  """Lines of the README, of notebooks and of examples in docstrings."""
+  """Yields lines of the README, of notebooks and of docstring examples."""
   yield 'README.md', (_ROOT / 'README.md').read_text().splitlines()
   for path in sorted((_ROOT / 'launch').rglob('*.ipynb')):
     for cell in json.loads(path.read_text())['cells']:
@@ -257,7 +257,7 @@ def _examples() -> Iterator[tuple[str, list[str]]]:
 
 
 def test_examples_with_a_fixed_key_say_that_they_are_no_release():
-  """Who copies an example for data of others has a key nobody can guess."""
+  """Examples with a fixed key say so, since copies would have a known key."""
   seen, bare = 0, []
   for name, lines in _examples():
     for above, line in zip(['', *lines], lines, strict=False):

@@ -1,4 +1,4 @@
-"""Strict modes for every test, and which tests a run takes."""
+"""Sets strict modes for every test, and which tests a run takes."""
 
 import collections
 import gc
@@ -10,11 +10,11 @@ import time
 
 
 def _use_flag(name: str, value: str) -> None:
-  """Passes a flag to XLA, which aborts at one it does not know.
+  """Passes a flag to XLA, unless XLA would abort because it is unknown.
 
-  One that is set already is left alone: so workers get what their parent
-  found out, and `XLA_FLAGS=--xla_cpu_use_fusion_emitters=true` tests what
-  users have.
+  A flag that is already set is not changed, so that workers get what their
+  parent found out, and `XLA_FLAGS=--xla_cpu_use_fusion_emitters=true` tests
+  what users have.
   """
   flags = os.environ.get('XLA_FLAGS', '')
   if name in flags:
@@ -26,9 +26,9 @@ def _use_flag(name: str, value: str) -> None:
     os.environ['XLA_FLAGS'] = flags
 
 
-# Before jax starts. Two host devices: nothing may rely on there being one.
-# The older kernels of XLA on CPU take a third less time to compile, which is
-# what most tests spend theirs on.
+# These flags come before jax starts. There are two host devices, since nothing
+# may rely on there being one. The older kernels of XLA on CPU take a third less
+# time to compile, which is where most tests spend their time.
 _use_flag('xla_force_host_platform_device_count', '2')
 _use_flag('xla_cpu_use_fusion_emitters', 'false')
 
@@ -42,8 +42,8 @@ jax.config.update('jax_numpy_dtype_promotion', 'strict')
 jax.config.update('jax_numpy_rank_promotion', 'raise')
 # Accelerators round the inputs of products, and tests compare to 1e-5.
 jax.config.update('jax_default_matmul_precision', 'highest')
-# Programs are many small objects that live long: looking for cycles among them
-# as often as Python does by default takes one part in twenty of the time.
+# Programs are many small objects that live long. Looking for cycles among them
+# as often as Python does by default takes a twentieth of the time.
 gc.set_threshold(50_000, 20, 20)
 
 _QUICK = {'experiments', 'grads', 'launch', 'models', 'sparsity', 'stats',
@@ -57,7 +57,7 @@ _QUICK_FILES = {f'{name}_test' for name in (
 
 _ROOT = pathlib.Path(__file__).resolve().parents[1]
 _CUT_OFF = 'cut off by --time_limit'
-# Folders of code that no release runs.
+# No release runs the code of these folders.
 _IN_TURNS = {'experiments', 'theory'}
 
 
@@ -75,7 +75,7 @@ def pytest_addoption(parser):
 
 
 def pytest_configure(config):
-  """Decides what the flags leave open, and passes the decision to workers."""
+  """Decides what the flags leave open, and passes it to workers."""
   option = config.option
   if option.rotation is None:
     option.rotation = rotations.of_checkout(_ROOT)
@@ -98,16 +98,16 @@ def pytest_report_header(config):
 
 
 def pytest_collection_modifyitems(config, items):
-  """Marks what the default run leaves out of tables of cases as slow.
+  """Marks cases that the default run skips as slow.
 
-  Of three or four cases it takes one of two, of up to eight one of three, of
-  more one of four, or one of as many as the mark `every` says; which ones
-  rotates. A test of a single case with that mark is taken by one of that many
-  rotations, and one of reproductions and lower bounds by every other. It takes
-  all of what is marked `sound`, all of a table of refusals, where each case is
-  another check and takes an instant, and a case that is asked for by its name.
-  Of slow tests a share is left, in an order that rotates by file: what a time
-  limit cuts off is not always the same.
+  Of tables with three or four cases it takes one of two, with up to eight one
+  of three, with more one of four, or one of as many as the mark `every` says;
+  which ones rotates. A test of a single case with that mark is taken by one of
+  that many rotations, and one of reproductions and lower bounds by every other.
+  It takes all tests with the mark `sound`, all of a table of refusals, where
+  each case is another quick check, and a case that is asked for by its name. A
+  share of slow tests runs in an order that rotates by file, so that a time
+  limit does not always cut off the same ones.
   """
   option = config.option
   name = lambda item: item.nodeid.split('[')[0].removeprefix('tests/')
@@ -154,7 +154,7 @@ def pytest_runtest_setup(item):
 
 
 def pytest_terminal_summary(terminalreporter):
-  """Says loudly that tests were not run."""
+  """Says loudly if tests were not run."""
   cut = sum(_CUT_OFF in str(report.longrepr)
             for report in terminalreporter.stats.get('skipped', ()))
   if cut:
@@ -163,10 +163,10 @@ def pytest_terminal_summary(terminalreporter):
 
 @pytest.fixture(scope='module', autouse=True)
 def quick_compilation(request):
-  """What runs for an instant takes longer to optimise than to run.
+  """Disables optimisation where it takes longer than running.
 
-  Certificates, norms of gradients, noise and audits are compiled as users
-  have them.
+  Certificates, norms of gradients, noise and audits are compiled as users have
+  them.
   """
   path = pathlib.Path(request.path)
   folder = path.relative_to(pathlib.Path(__file__).parent).parts[0]

@@ -1,4 +1,4 @@
-"""Privacy losses of releases with additive noise, by couplings.
+"""Computes privacy losses of releases with additive noise, by couplings.
 
 The samplers of a release are replaced by numbers that the caller gives, so that
 a release becomes an ordinary function of its noise and of the records. For two
@@ -6,8 +6,8 @@ neighbours, `loss` moves the noise of the second until it releases what the
 first one does. Where noise has the density e^-|z|, or that of a normal, the
 least such move bounds the privacy loss: by its l1 norm, or by half its squared
 l2 norm as rho of zCDP. Choices of an exponential mechanism are given too, and
-cost what their probabilities differ by. Nothing is read from a mechanism but
-its event.
+cost the difference of their log-probabilities. Nothing except its event is read
+from a mechanism.
 """
 
 from collections.abc import Callable, Sequence
@@ -40,7 +40,7 @@ class Block(NamedTuple):
 
   Attributes:
     kind: 'laplace', 'normal', or the order of a norm: density e^-norm.
-    size: how many numbers.
+    size: how many numbers it returns.
   """
   kind: str | float
   size: int
@@ -50,13 +50,13 @@ class Tape:
   """Standard noise that samplers take, in the order of their calls.
 
   Attributes:
-    blocks: what was taken.
-    noisy: numbers with noise of which the largest was asked for.
-    log_probs: of all candidates, of each choice.
+    blocks: the blocks that were taken.
+    noisy: noisy numbers whose maximum was asked for.
+    log_probs: log-probabilities of all candidates, for each choice.
   """
 
   def __init__(self, values=None, places=()):
-    """Takes all noise [T], or None to learn what is asked for, and choices."""
+    """Takes all noise [T], or None to learn its shape, and all choices."""
     self._values, self._places = values, list(places)
     self.blocks, self.noisy, self.log_probs = [], [], []
 
@@ -78,7 +78,7 @@ class Tape:
 
   @contextlib.contextmanager
   def as_noise(self):
-    """Samplers take from the tape, and grids are infinitely fine."""
+    """Makes samplers take from the tape, on infinitely fine grids."""
     def discrete_laplace(key, shape, scale, dtype):
       del key
       scale = jnp.asarray(scale, dtype)
@@ -116,7 +116,7 @@ class Tape:
 
 
 def _one_by_one(function, in_axes=(0,)):
-  """`jax.vmap` as a loop: noise of each row is asked for by itself."""
+  """Replaces `jax.vmap` by a loop, so that each row asks for its noise."""
   def run(*args):
     def row(i):
       return function(*(jax.tree.map(lambda leaf: leaf[i], arg)
@@ -129,7 +129,7 @@ def _one_by_one(function, in_axes=(0,)):
 
 
 def _in_turn(function, carry, rows, reverse=False):
-  """`jax.lax.scan` as a loop, for the same reason."""
+  """Replaces `jax.lax.scan` by a loop, so that each step asks for its noise."""
   size, step = len(jax.tree.leaves(rows)[0]), -1 if reverse else 1
   outputs = [None] * size
   for i in range(size)[::step]:
@@ -139,7 +139,7 @@ def _in_turn(function, carry, rows, reverse=False):
 
 
 def _flat(released) -> jax.Array:
-  """All released numbers as one vector, float64."""
+  """Returns all released numbers as one float64 vector."""
   leaves = [part for leaf in jax.tree.leaves(released)
             for part in ((leaf.real, leaf.imag) if jnp.iscomplexobj(leaf)
                          else (leaf,))]
@@ -147,7 +147,7 @@ def _flat(released) -> jax.Array:
 
 
 class Coupling:
-  """A release as a function of its noise; under 64-bit types."""
+  """A release as a function of its noise, under 64-bit types."""
 
   def __init__(self, release: Release, data: Any, places: Sequence[int] = ()):
     """Takes a release, data of the shapes to be coupled, and all choices."""
@@ -168,12 +168,12 @@ class Coupling:
 
   @property
   def size(self) -> int:
-    """How many numbers of noise there are."""
+    """The number of noise values."""
     return sum(block.size for block in self.blocks)
 
   def outputs(self, noise: np.ndarray, data: Any
               ) -> tuple[np.ndarray, np.ndarray]:
-    """Released numbers [m] for standard noise [T], and their slopes [m, T]."""
+    """Returns released numbers [m] for noise [T], and their slopes [m, T]."""
     return tuple(map(np.asarray, self._both(jnp.asarray(noise), data)[:2]))
 
   def log_ratios(self, one: Any, other: Any, noise: np.ndarray,
@@ -191,14 +191,14 @@ class Coupling:
 
   def move(self, one: Any, other: Any, noise: np.ndarray, *,
            steps: int = 4) -> np.ndarray:
-    """Noise [T] by which the release of `other` becomes that of `one`.
+    """Returns noise [T] that turns the release of `other` into that of `one`.
 
-    The least move by Newton's method, of which one step is exact where releases
-    are linear in their noise.
+    The least move is found by Newton's method, of which one step is exact where
+    releases are linear in their noise.
 
     Raises:
-      AssertionError: if no move makes the releases the same, so that something
-        else than noisy numbers is released.
+      AssertionError: if no move makes the releases equal, because not only
+        noisy numbers are released.
     """
     (wanted, slopes), shift = self.outputs(noise, one), np.zeros(self.size)
     close = 1e-5 * (np.abs(wanted).max() + np.abs(slopes).max())
@@ -217,7 +217,7 @@ class Coupling:
     if 'laplace' not in kinds or np.linalg.matrix_rank(
         slopes, tol=1e-6 * np.abs(slopes).max()) == self.size:
       return least
-    # Several moves do, and that of least squares is not the cheapest one.
+    # Several moves do, and the least squares one is not the cheapest.
     turned = np.linalg.svd(slopes)[2][:np.linalg.matrix_rank(
         slopes, tol=1e-6 * np.abs(slopes).max())]
     optimum = optimize.linprog(np.ones(2 * self.size), A_eq=np.hstack(
@@ -225,7 +225,7 @@ class Coupling:
     return optimum.x[:self.size] - optimum.x[self.size:]
 
   def cost(self, shift: np.ndarray) -> tuple[float, float]:
-    """(epsilon, rho) of a move [T]: of pure noise, and of normal noise."""
+    """Returns the (epsilon, rho) of a move [T] of pure and normal noise."""
     epsilon, rho, start = 0.0, 0.0, 0
     for block in self.blocks:
       part = shift[start:start + block.size]
@@ -240,7 +240,7 @@ class Coupling:
 
 def claim(event: dp_accounting.DpEvent, adjacency: Adjacency
           ) -> tuple[float, float]:
-  """(epsilon, rho) that an event of these kinds claims, one of them 0."""
+  """Returns the (epsilon, rho) that an event claims; one of them is 0."""
   records = 2 if adjacency is Adjacency.REPLACE_ONE else 1
   match event:
     case restating.PureDpEvent(epsilon=epsilon, adjacency=known):
@@ -262,13 +262,14 @@ def claim(event: dp_accounting.DpEvent, adjacency: Adjacency
 def losses(release: Release, pairs: Sequence[tuple[Any, Any]],
            places: Sequence[int] = (), *, concentrated: bool = False
            ) -> np.ndarray:
-  """[pairs, 2]: epsilon and rho by which releases of neighbours differ.
+  """Returns [pairs, 2]: the epsilon and rho between neighbours' releases.
 
-  Near one release, whose noise is next to none.
+  They are local: near one release with almost no noise.
 
   Args:
-    release: of the mechanism.
-    pairs: neighbours.
+    release: the mechanism's release, (key, data) -> released numbers.
+    pairs: pairs of neighbouring data sets.
+
     places: indices that the private choices return, in order of the choices.
     concentrated: whether choices cost rho, by the range of their log-ratios.
   """

@@ -1,4 +1,4 @@
-"""Examples in docstrings do what they print."""
+"""Tests that docstring examples do what they print."""
 
 import doctest
 import importlib
@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 _ROOT = pathlib.Path(__file__).resolve().parent.parent
-# What they compile takes seconds; the README trains by default.
+# Their compilation takes seconds; the README trains by default.
 _LONG = ('dpjax.stats.roc_curves', 'dpjax.train.loop')
 _MODULES = [
     '.'.join(path.relative_to(_ROOT).with_suffix('').parts).removesuffix(
@@ -24,7 +24,7 @@ _MODULES = [
     pytest.param(name, marks=pytest.mark.slow) if name in _LONG else name
     for name in _MODULES])
 def test_examples_do_what_they_print(name):
-  # All else they import, as a reader has to.
+  # Examples import everything else, as a reader has to.
   known = {'jax': jax, 'jnp': jnp, 'np': np}
   tests = [test for test in doctest.DocTestFinder().find(
       importlib.import_module(name)) if test.examples]
@@ -40,5 +40,5 @@ def test_examples_do_what_they_print(name):
 def test_every_package_has_examples():
   packages = {path.name for path in (_ROOT / 'dpjax').iterdir()
               if (path / '__init__.py').exists()}
-  packages -= {'cli', 'studies'}  # Programs, and what none imports.
+  packages -= {'cli', 'studies'}  # These are programs, or imported by none.
   assert {name.split('.')[1] for name in _MODULES if '.' in name} >= packages

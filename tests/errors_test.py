@@ -1,4 +1,4 @@
-"""Tests of dpjax.errors: values pass through, refusals are one line."""
+"""Tests dpjax.errors: values pass through, refusals are one line."""
 
 import math
 
@@ -93,7 +93,7 @@ def test_the_nearest_choice_is_named_where_there_is_one():
 
 
 def test_seeds():
-  """Keys would cut larger ones: two seeds would share their noise."""
+  """Seeds from 2^32 on are refused: keys would truncate and share noise."""
   assert errors.check_seed('seed', 2**32 - 1) == 2**32 - 1
   with pytest.raises(ValueError, match=r'^seed must be below 2\^32, got'):
     errors.check_seed('seed', 2**32)

@@ -1,4 +1,4 @@
-"""Powers of two of float32 numbers, for every exponent."""
+"""Tests powers of two of float32 numbers, for every exponent."""
 
 import jax
 import numpy as np

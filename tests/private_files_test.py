@@ -1,4 +1,4 @@
-"""Files that others can have written are not read as secrets."""
+"""Tests that files that others can have written are not read as secrets."""
 
 import os
 
@@ -9,7 +9,7 @@ from dpjax import private_files
 
 @pytest.fixture(name='folder')
 def _folder(tmp_path):
-  """A private folder with one private file."""
+  """Returns a private folder with one private file."""
   folder = tmp_path / 'private'
   private_files.make_folder(folder)
   (folder / 'key').write_bytes(b'secret')
@@ -18,7 +18,7 @@ def _folder(tmp_path):
 
 
 def _of_another_user(path, monkeypatch):
-  """Only the superuser can give files away, so another user looks at them."""
+  """Changes the user, since only the superuser can give files away."""
   del path
   monkeypatch.setattr(os, 'geteuid', lambda user=os.geteuid(): user + 1)
 
@@ -30,7 +30,7 @@ def _link(path, monkeypatch):
 
 
 def _other_kind(path, monkeypatch):
-  """A pipe for a file, a file for a folder."""
+  """Replaces a file by a pipe, and a folder by a file."""
   del monkeypatch
   is_folder = path.is_dir()
   path.rename(path.with_name('elsewhere'))
@@ -73,7 +73,7 @@ def test_so_is_a_folder(reason, folder, monkeypatch):
     private_files.check_folder(folder)
 
 
-# In a tree a file is as good as a folder.
+# In a tree, a file in place of a folder is no fault.
 @pytest.mark.parametrize('reason', [
     reason for reason in _FAULTS if not reason.startswith('it is no')])
 def test_so_is_a_folder_below(reason, folder, tmp_path, monkeypatch):
@@ -94,7 +94,7 @@ def test_a_folder_that_only_its_owner_wrote_to_is_closed(tmp_path):
   with pytest.raises(PermissionError, match='mode 0777'):
     private_files.make_folder(folder)
   assert folder.stat().st_mode & 0o777 == 0o777
-  # Nobody has put anything here.
+  # The folder is empty now, so nobody can have put anything there.
   (folder / 'file').unlink()
   private_files.make_folder(folder)
   assert folder.stat().st_mode & 0o777 == 0o700
@@ -116,7 +116,7 @@ def test_what_is_not_there_is_not_there(tmp_path):
 
 
 def test_what_is_removed_is_overwritten(folder, monkeypatch):
-  """Seen by a descriptor that was open before; links lose no content."""
+  """A removed file is overwritten; removing links changes no content."""
   with open(folder / 'key', 'rb') as file:
     private_files.remove(folder / 'key')
     assert file.read() == bytes(len(b'secret'))

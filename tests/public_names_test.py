@@ -1,4 +1,4 @@
-"""The public surface: few names, written by hand, imported when they are used."""
+"""Tests the public names: few, handwritten, and imported when used."""
 
 import importlib
 import inspect
@@ -36,7 +36,7 @@ def test_a_public_name_is_there_and_says_what_it_is(package, name):
 @pytest.mark.parametrize('package', ['dpjax', *map('dpjax.{}'.format,
                                                    _PACKAGES)])
 def test_dir_lists_the_public_names_and_nothing_else(package):
-  """Tab completion and `help` see names that nothing has imported yet."""
+  """`dir` lists all public names, so completion finds unimported ones."""
   module = importlib.import_module(package)
   if hasattr(module, '__path__'):
     assert {name for name in dir(module)

@@ -1,4 +1,4 @@
-"""What the README says to type works: code runs, commands and flags exist."""
+"""Tests that the README's code runs, and its commands and flags exist."""
 
 import dataclasses
 import inspect
@@ -23,7 +23,7 @@ _BLOCKS = [text for _, text in re.findall(r'^```(\w*)\n(.*?)^```', _TEXT,
 
 
 def _code(first: str) -> str:
-  """The block of Python that has a line with this in it."""
+  """Returns the Python block that contains this text."""
   code, = [block for block in re.findall(r'```python\n(.*?)```', _TEXT,
                                           re.DOTALL) if first in block]
   return code
@@ -43,7 +43,7 @@ def test_the_example_of_training_prints_what_it_should(capsys):
   epsilon, accuracy = map(
       float, re.findall(r'epsilon ([\d.]+), accuracy ([\d.]+)',
                         capsys.readouterr().out)[0])
-  # Without a seed: far below what a run can get by chance.
+  # Runs have no seed, so the limit is far below what they attain.
   assert 1.99 < epsilon <= 2.0 and accuracy > 0.7
 
 
@@ -119,7 +119,7 @@ def test_commands_and_flags_are_there():
     assert any((_ROOT / 'launch' / file).exists()
                for file in (name, f'{name}.py')), command
     for flag in re.findall(r' --(\w+)', command):
-      # Flags that are true or false have an opposite.
+      # Boolean flags have an opposite.
       assert flag == 'help' or (name == 'train' and flag in options) or (
           re.search(rf"'(--)?({flag}|{flag.removeprefix('no')})'", defined)), (
               f'{command}: no --{flag}')

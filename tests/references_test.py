@@ -1,4 +1,4 @@
-"""Sources: entries of the bibliography, and works that proofs cite."""
+"""Tests bibliography entries, and the works that proofs cite."""
 
 import pathlib
 import re
@@ -43,7 +43,7 @@ def test_entries_are_whole():
 
 
 def test_every_entry_is_cited():
-  """By the first surname and the year, in the same sentence at most."""
+  """Each entry is cited by first surname and year within one sentence."""
   text = '\n'.join(path.read_text(encoding='utf-8') for folder in (
       'dpjax', 'docs', 'experiments') for path in (_ROOT / folder).rglob('*')
                    if path.suffix in ('.py', '.md', '.toml'))
@@ -57,7 +57,7 @@ def test_every_entry_is_cited():
 @pytest.mark.parametrize('path', _PROOFS, ids=lambda path: path.stem)
 def test_works_cited_in_parentheses_have_an_entry(path):
   """'Surname (year)' in a proof names an entry of that author and year."""
-  if path.stem == 'literature':  # A table of its own, without entries.
+  if path.stem == 'literature':  # It is a table of its own, without entries.
     return
   known = {(name, fields['year']) for kind, fields in _entries().values()
            if kind != 'misc' for name in _surnames(fields['author'])}

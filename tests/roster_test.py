@@ -1,8 +1,8 @@
-"""Each class that privacy stands on has a soundness test in every default run.
+"""Tests that each class privacy relies on has a soundness test in every run.
 
 A test with the mark `sound` is never thinned. These rosters name, for each
 layer, weight rule, mechanism, private estimator and released statistic, the
-marked tests that cover it; what is new and not covered fails here.
+marked tests that cover it; a new class without one fails here.
 """
 
 from collections.abc import Iterator
@@ -33,7 +33,7 @@ from experiments.methods import statistics
 _LAYERS = 'lipschitz.layers_test::test_table_of_constants'
 _RULES = 'lipschitz.rules_test::test_weighted_norms_are_at_most_the_bound'
 _MECHANISMS = 'privacy.battery_test::test_the_claim_covers_all_pairs'
-# What one release of it says is no sum, selection or answer of few cells.
+# These mechanisms' releases are not sums, selections or few-cell answers.
 _OWN_MECHANISMS = {
   'LangevinDescent': 'privacy.langevin_test::test_quadratics_attain_the_bound'}
 _FEW_SUMS = 'release.statistics_test::test_sensitivities_by_enumeration'
@@ -51,7 +51,7 @@ _STATISTICS = {
   'density': 'release.densities_test::test_sensitivities_by_enumeration',
 }
 _COUPLED = 'stats.coupling_test::test_releases_of_neighbours_differ_by_what_is_claimed'
-# Estimators that are not noisy numbers alone.
+# These estimators release more than noisy numbers.
 _ESTIMATORS = {name: tests
                for name, tests in {
     'GridQuantiles': (
@@ -102,7 +102,7 @@ _ESTIMATORS = {name: tests
         'test_neighbours_differ_by_the_level_and_no_more',)}.items()}
 # Packages whose classes with an event are private estimators.
 _ESTIMATOR_PACKAGES = (stats, theory, statistics)
-# What is there to compare with: its event says that it is not private.
+# These are for comparison; their event says that they are not private.
 _NOT_PRIVATE = {'EmpiricalShare', 'MaximumLikelihood'}
 _OTHERS = (
   'lipschitz.layers_test::test_constraint_and_certificate',
@@ -130,7 +130,7 @@ def _function(test: str):
 
 
 def _values(test: str) -> list:
-  """The values of the only parameter of a test."""
+  """Returns the values of a test's only parameter."""
   values, = [mark.args[1] for mark in _function(test).pytestmark
              if mark.name == 'parametrize']
   return list(values)
@@ -142,7 +142,7 @@ def _modules(package) -> Iterator:
 
 
 def _classes(package, *members: str) -> set[type]:
-  """Classes of a package that have these members and are no protocol."""
+  """Returns a package's classes that have these members, without protocols."""
   return {value for module in _modules(package)
           for value in vars(module).values()
           if inspect.isclass(value) and value.__module__ == module.__name__
@@ -169,7 +169,7 @@ def test_no_case_is_left_out(test):
 
 
 def _nodes(node) -> Iterator:
-  """A node and all within it."""
+  """Yields a node and all nodes within it."""
   yield node
   for name in ('nodes', 'branch', 'shortcut'):
     inner = getattr(node, name, ())
@@ -191,14 +191,14 @@ def test_every_layer_has_a_row():
             for name, value in vars(module).items()
             if inspect.isfunction(value) and not name.startswith('_')
             and value.__annotations__.get('return') is pointwise.Fixed}
-  # Of an opaque function nothing is claimed.
+  # Nothing is claimed about an opaque function.
   assert makers - covered == {(pointwise.__name__, 'opaque')}
   for kind in pointwise.ACTIVATIONS:
     assert kind in rows and f'bounded {kind}' in rows, kind
 
 
 def _maker(function) -> tuple[str, str]:
-  """(module, name) of the function that a nested one is written in."""
+  """Returns (module, name) of the function that defines a nested one."""
   return function.__module__, function.__qualname__.partition('.')[0]
 
 
@@ -212,7 +212,7 @@ def test_every_weight_rule_is_held_to_its_bound():
 @pytest.mark.parametrize('test', [
   'block_clipping_test', 'clip_norm_range_test', 'isolation_test'])
 def test_every_bounder_of_gradients_is_checked(test):
-  """By its bound, by clip norms of every scale, and with mixed records."""
+  """Each gradient bounder is in tests of bounds, clip norms and isolation."""
   # `summed` claims no bound, and `at_radii` changes a bounder.
   names = {name for module in _modules(grads)
            for name, value in vars(module).items()
@@ -234,7 +234,7 @@ def test_every_mechanism_is_in_the_roster():
 
 
 def test_every_mechanism_implements_the_interface():
-  """Those of the rosters as instances, and all others by their members."""
+  """Rosters hold mechanisms, and all others have the interface's members."""
   for roster in ('privacy.roster', 'stats.coupling_test'):
     cases = importlib.import_module(f'tests.{roster}').CASES
     for case in cases.values() if isinstance(cases, dict) else cases:
@@ -248,7 +248,7 @@ def test_every_mechanism_implements_the_interface():
 
 
 def test_every_private_estimator_is_in_the_roster():
-  """All of these packages that have an event, whatever their names."""
+  """Every class of these packages with an event is in a roster."""
   cases = importlib.import_module('tests.stats.coupling_test').CASES
   assert _values(_COUPLED) == list(cases)
   coupled = {type(case.mechanism).__name__ for case in cases.values()}
@@ -265,7 +265,7 @@ def test_every_private_estimator_is_in_the_roster():
 
 
 def test_every_release_of_a_column_is_in_the_roster():
-  """Those of a key and a column, of all packages of `stats`."""
+  """Every `stats` function of a key and a column is in the soundness test."""
   covered = {
       f'{module.__name__}.{name}' for module in _modules(stats)
       if module.__name__.endswith('.api')

@@ -1,4 +1,4 @@
-"""Tests of dpjax.sampling: exact on patched key bits, then the distribution.
+"""Tests dpjax.sampling: exactly on patched key bits, then by distribution.
 
 Every statistical threshold states its false-alarm probability, at most 1e-6.
 """
@@ -23,20 +23,20 @@ KEY = jax.random.key(20)
 
 
 def patch_words(monkeypatch, words):
-  """Makes key bits the given words, whatever the key."""
+  """Replaces key bits by the given words, whatever the key."""
   words = jnp.asarray(words, jnp.uint32)
   monkeypatch.setattr(additive, 'random_words',
                       lambda key, shape: words.reshape(shape))
 
 
 def indicators(selection, size):
-  """0/1 inclusion flags, by counting the valid rows."""
+  """Returns 0/1 inclusion flags, by counting the valid rows."""
   rows = np.asarray(selection.rows)[:int(selection.num_selected)]
   return np.bincount(rows, minlength=size)
 
 
 def many_indicators(sampler, keys):
-  """[keys, n] flags, the slow and obvious way on the host."""
+  """Returns flags [keys, n], computed slowly and plainly on the host."""
   drawn = jax.jit(jax.vmap(sampler.draw))(keys)
   return np.stack([
       indicators(Selection(rows, count), sampler.num_examples)
@@ -99,14 +99,14 @@ def test_no_record_is_dropped_when_a_batch_overflows(
                            row_multiple=row_multiple)
   total = jax.jit(lambda s: sampler.sum_parts(one_hot_sum(size), s))
   rng = np.random.default_rng(0)
-  # From the empty batch over every size to all records at once.
+  # The batches range from the empty one to all records at once.
   for chosen in (rng.permutation(size) < k for k in range(size + 1)):
     patch_words(monkeypatch, np.where(chosen, 0, 2**32 - 1).astype(np.uint32))
     np.testing.assert_array_equal(total(sampler.draw(KEY)), chosen)
 
 
 def test_padding_is_masked(monkeypatch):
-  # Padded rows name record 0; unless masked they would count it.
+  # Padded rows name record 0, which would count if they were not masked.
   sampler = PoissonSampler(num_examples=6, batch_size=3, max_batch_size=4)
   records = jnp.array([1e30, 1., 2., 4., 8., 16.])
   patch_words(monkeypatch, [2**32 - 1, 0, 0, 2**32 - 1, 0, 2**32 - 1])
@@ -179,7 +179,7 @@ def test_event_of_no_steps_costs_nothing():
 @pytest.mark.parametrize('num_examples, batch_size, expected', [
   (10000, 100, 160), (100, 100, 100), (5, 4, 5), (1, 1, 1)])
 def test_default_room(num_examples, batch_size, expected):
-  # Six standard deviations above the mean, and never more than all records.
+  # It is six standard deviations above the mean, and at most all records.
   sampler = PoissonSampler(num_examples=num_examples, batch_size=batch_size)
   assert sampler.part_size == expected
   assert sampler.part_size <= num_examples
@@ -189,7 +189,7 @@ def test_default_room(num_examples, batch_size, expected):
   (60_000, 512, 3.7e-9), (1000, 100, 1.5e-9), (569, 64, 1.7e-9)])
 def test_batches_seldom_need_a_second_part(num_examples, batch_size,
                                            published):
-  """Exact tails, by default; published: of s + 6 sqrt(s) rows."""
+  """A second part is needed with chance below 1e-8; published tails match."""
   sampler = PoissonSampler(num_examples=num_examples, batch_size=batch_size)
   binomial = stats.binom(num_examples, sampler.sampling_prob)
   assert binomial.sf(batch_size + 6 * batch_size**.5) == pytest.approx(
@@ -204,18 +204,18 @@ SIZE, BATCH, DRAWS = 40, 10, 8000
 
 @pytest.fixture(scope='module')
 def flags():
-  """[DRAWS, SIZE] inclusions of consecutive steps, as a run derives them."""
+  """Returns inclusions [DRAWS, SIZE] of steps with keys as in a run."""
   sampler = PoissonSampler(num_examples=SIZE, batch_size=BATCH)
   steps = jax.vmap(lambda i: jax.random.fold_in(KEY, i))(jnp.arange(DRAWS))
   return many_indicators(sampler, steps)
 
 
 def find_violations(indicators):
-  """Which properties of Bernoulli(q) inclusions [draws, n] do not hold.
+  """Returns the properties of Bernoulli(q) inclusions [draws, n] that fail.
 
-  Normal approximations at |z| < 6.3: 3e-10 for each of the 40 rates, 780 pairs
-  of records, 1600 pairs of records in consecutive steps and two moments of the
-  batch size, 8e-7 for all of them together.
+  Normal approximations at |z| < 6.3 fail with chance 3e-10 for each of the 40
+  rates, 780 pairs of records, 1600 pairs of records in consecutive steps and
+  two moments of the batch size, 8e-7 for all of them together.
   """
   bound = 6.3
   draws, size = indicators.shape
@@ -251,8 +251,8 @@ def test_inclusions_are_independent_bernoulli(flags):
 
 
 def test_small_batches_have_the_right_joint_law():
-  # All 2^3 batches of three records: chi-square with 7 degrees of freedom,
-  # whose upper 1e-6 point is 41.5.
+  # All 2^3 batches of three records are counted: chi-square with 7 degrees of
+  # freedom has its upper 1e-6 point at 41.5.
   sampler = PoissonSampler(num_examples=3, batch_size=1)
   indicators = many_indicators(sampler, jax.random.split(KEY, 20000))
   q = sampler.sampling_prob
@@ -264,7 +264,7 @@ def test_small_batches_have_the_right_joint_law():
 
 
 def shuffled(rng):
-  """Batches of fixed size, cut from one permutation for each epoch."""
+  """Returns batches of fixed size, cut from a permutation per epoch."""
   epochs = DRAWS * BATCH // SIZE
   order = np.stack([rng.permutation(SIZE) for _ in range(epochs)])
   return order.reshape(DRAWS, BATCH)

@@ -1,4 +1,4 @@
-"""Tests of dpjax.tree against numpy on flattened leaves."""
+"""Tests dpjax.tree against NumPy on flattened leaves."""
 
 import jax
 import jax.numpy as jnp

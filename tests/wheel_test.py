@@ -1,4 +1,4 @@
-"""The wheel: its size, what it holds, and programs that run away from here."""
+"""Tests the wheel: size, content, and programs run outside the checkout."""
 
 import importlib.metadata
 import os
@@ -15,7 +15,7 @@ _ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 @pytest.fixture(scope='module')
 def wheel(tmp_path_factory):
-  """Built from a copy of what git knows, or of the folder without git."""
+  """Returns the wheel built from a copy of the files that git tracks."""
   folder = tmp_path_factory.mktemp('wheel')
   source = folder / 'source'
   source.mkdir()
@@ -36,7 +36,7 @@ def wheel(tmp_path_factory):
 
 @pytest.fixture(scope='module')
 def installed(wheel, tmp_path_factory):
-  """A folder with the wheel alone; its requirements are those of this run."""
+  """Returns a folder with the wheel alone; this run has its requirements."""
   folder = tmp_path_factory.mktemp('installed')
   subprocess.run([sys.executable, '-m', 'pip', 'install', '--quiet',
                   '--no-deps', '--target', folder, wheel], check=True,

@@ -1,4 +1,4 @@
-"""Tests of dpjax.data.arrays."""
+"""Tests dpjax.data.arrays."""
 
 import jax.numpy as jnp
 import numpy as np

@@ -1,4 +1,4 @@
-"""Tests of dpjax.data.columns: encodings computed by hand, and errors."""
+"""Tests dpjax.data.columns: encodings against hand computations, and errors."""
 
 import math
 
@@ -10,7 +10,7 @@ from dpjax.data import columns
 
 @pytest.mark.parametrize('value, expected', [
   (10, -1.0), (20, 0.0), (30, 1.0), (25, 0.5), (27.5, 0.75),
-  # Clipped.
+  # These values are clipped.
   (-5, -1.0), (1e300, 1.0),
 ])
 def test_linear_number(value, expected):

@@ -1,4 +1,4 @@
-"""Fixtures for the original files, which are not part of the repository."""
+"""Provides the original files, which are not part of the repository."""
 
 import os
 import pathlib
@@ -8,7 +8,7 @@ import pytest
 
 @pytest.fixture(scope='session')
 def data_dir():
-  """Folder with the original files; tests that need it skip without."""
+  """Returns the folder with the original files; skips the test without one."""
   folder = os.environ.get('DPJAX_DATA_DIR')
   if not folder:
     pytest.skip('needs original files: DPJAX_DATA_DIR is not set')

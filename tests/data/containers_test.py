@@ -1,4 +1,4 @@
-"""Tests of dpjax.data.containers on files written by hand."""
+"""Tests dpjax.data.containers on handwritten files."""
 
 import io
 import struct
@@ -43,7 +43,7 @@ def test_idx_magic_numbers_are_those_of_mnist():
   (_idx(_bytes(2, 2, 2))[:-1],
    r'toy has 23 bytes, expected 24 for its shape \(2, 2, 2\)'),
   (_idx(_bytes(2, 2, 2)) + b'\n', 'toy has 25 bytes, expected 24'),
-  # A product beyond 64 bits is no reason to allocate anything.
+  # A product beyond 64 bits must not cause an allocation.
   (struct.pack('>4I', 2051, *[2**32 - 1] * 3), 'toy has 16 bytes, expected 79'),
 ])
 def test_idx_refuses(content, message):
@@ -61,7 +61,7 @@ def test_idx_parts():
 
 
 def test_cifar_binary_has_planes_after_the_label():
-  """Red, then green, then blue, each row by row, as the publisher says."""
+  """CIFAR files store red, green and blue planes row by row after the label."""
   red, green, blue = (np.full((32, 32), value, np.uint8) for value in (1, 2, 3))
   red[0, 31] = 77
   record = b'\x06' + red.tobytes() + green.tobytes() + blue.tobytes()

@@ -1,4 +1,4 @@
-"""Tests of dpjax.data.drafts: they fit, and are refused until reviewed."""
+"""Tests dpjax.data.drafts: drafts fit, and are refused until reviewed."""
 
 import json
 
@@ -13,7 +13,7 @@ from dpjax.tables.formats import Format
 
 @pytest.fixture
 def path(tmp_path):
-  """A file with a column of each kind, one of too many texts among them."""
+  """Returns a file with one column of each kind and one with too many texts."""
   rows = '\n'.join(f'p{i},{i - 3},{"ab"[i % 2]},{i % 3},{"" if i else 0.123}'
                    for i in range(60))
   csv = tmp_path / 'own.csv'
@@ -67,7 +67,8 @@ def test_a_label_has_between_2_and_100_classes(tmp_path, number):
 
 
 def test_kinds_of_columns_by_their_texts(tmp_path):
-  """Up to 50 texts are categories; what is missing is none; nan no number."""
+  """Up to 50 texts make a category; missing fields do not,
+  and nan is no number."""
   rows = [f'a{min(i, 50)},a{min(i, 49)},{"NA" if i else "b"},?,'
           f'{"inf" if i == 7 else 1},{i % 2}' for i in range(60)]
   schema = _draft(tmp_path, 'many|some|one|none|infinite|y',
@@ -87,7 +88,7 @@ def test_kinds_of_columns_by_their_texts(tmp_path):
   (1234, 9876, 1000, 10_000), (-250, -20, -300, 0), (99, 100, 0, 100),
   (0, 0, 0, 1e-9), (-5, -5, -5, -4), (0.2, 15, 0, 20)])
 def test_ranges_of_round_numbers(tmp_path, low, high, lower, upper):
-  """One digit of the largest of range and upper end."""
+  """Drafted bounds are rounded to one digit of the range or the upper end."""
   schema = _draft(tmp_path, 'x,y', [f'{low},0', f'{high},1'])['columns']['x']
   assert schema['kind'] == 'numeric'
   assert (schema['lower'], schema['upper']) == pytest.approx((lower, upper))

@@ -1,4 +1,4 @@
-"""Tests of dpjax.data.files: search, checksums, packing, download."""
+"""Tests dpjax.data.files: search, checksums, packing, download."""
 
 import gzip
 import hashlib
@@ -34,7 +34,7 @@ def _write(path, content):
   'toy/toy.data', 'toy.data', 'toy/toy.data.gz', 'toy.data.gz'])
 @pytest.mark.parametrize('packed', [False, True])
 def test_read_finds_plain_and_packed(tmp_path, place, packed):
-  # By content: a browser may unpack a file and keep its name, or the reverse.
+  # Files are told by content: a browser may unpack a file and keep its name.
   _write(tmp_path / place, gzip.compress(CONTENT) if packed else CONTENT)
   assert _read(tmp_path) == CONTENT
   assert _read(str(tmp_path)) == CONTENT
@@ -123,7 +123,7 @@ def test_fetch_renames_what_is_complete_within_its_folder(
   files.fetch((SPEC,), 'toy', url=url, data_dir=root)
   assert renamed == [
     (root / 'toy' / 'toy.data.part', root / 'toy' / 'toy.data', CONTENT)]
-  # A folder that is there already is used.
+  # An existing folder is used.
   files.fetch((SPEC,), 'toy', url=url, data_dir=root)
 
 

@@ -1,4 +1,4 @@
-"""Tests of dpjax.data.image_files: order of search, verification, messages."""
+"""Tests dpjax.data.image_files: search order, verification and messages."""
 
 import dataclasses
 import gzip
@@ -38,7 +38,7 @@ IDX = dict(zip(NAMES, map(_idx, (
 
 
 def _contents(part):
-  """The digest, written anew: hash of the sorted hashes of the records."""
+  """Returns the digest computed anew: a hash of the sorted record hashes."""
   hashes = sorted(hashlib.sha256(bytes([int(y)]) + x.tobytes()).digest()
                   for x, y in zip(part.x, part.y))
   return image_files.Contents(
@@ -132,7 +132,7 @@ def _swapped_labels():
 
 
 def _moved_record():
-  """The parts exchange a record."""
+  """Returns both parts after they have exchanged one record."""
   train_x, test_x = TRAIN.x.copy(), TEST.x.copy()
   train_y, test_y = TRAIN.y.copy(), TEST.y.copy()
   train_x[0], test_x[0] = TEST.x[0], TRAIN.x[0]
@@ -200,7 +200,7 @@ def test_damaged_container_is_not_replaced_by_the_next(tmp_path):
   with pytest.raises(ValueError, match=(
       'test-y.gz is not the original test-y: its SHA-256 is ')):
     _load(tmp_path)
-  # A damaged file of a form that comes later is not even read.
+  # A damaged file of a later form is not even read.
   _write_idx(tmp_path)
   (tmp_path / 'toy.npz').write_bytes(b'damaged')
   assert _load(tmp_path).train.x.shape == (6, 2, 3, 1)
@@ -256,7 +256,7 @@ def test_download_is_last_and_only_on_request(tmp_path, monkeypatch):
   with pytest.raises(FileNotFoundError):
     image_files.load(SPEC, data_dir=tmp_path)
   assert not prepared
-  for _ in range(2):  # Once there, it is found without a download.
+  for _ in range(2):  # The second time it is found without a download.
     image_files.load(SPEC, data_dir=tmp_path, download=True)
   assert prepared == ['toy']
 

@@ -1,4 +1,4 @@
-"""Tests of dpjax.data.image_sets; those on real files skip without them."""
+"""Tests dpjax.data.image_sets; tests of original files skip without them."""
 
 import functools
 import shutil
@@ -11,7 +11,7 @@ from dpjax.data import files
 from dpjax.data import image_sets
 from dpjax.data import registry
 
-# Records of each class as published; where one number, of every class.
+# Published records of each class; a single number holds for every class.
 MNIST_TRAIN = (5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949)
 MNIST_TEST = (980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009)
 EXPECTED = {
@@ -19,8 +19,8 @@ EXPECTED = {
   'fashion_mnist': ((28, 28, 1), (6_000,) * 10, (1_000,) * 10),
   'mnist': ((28, 28, 1), MNIST_TRAIN, MNIST_TEST),
 }
-# Channel means and deviations of the training pixels in [0, 1], as printed
-# wherever the originals are used: eight digits, or four.
+# Published channel means and deviations of training pixels in [0, 1], with
+# eight or four digits.
 MOMENTS = {
   'cifar10': ((0.49139968, 0.48215841, 0.44653091),
               (0.24703223, 0.24348513, 0.26158784), 1e-8),
@@ -51,7 +51,7 @@ def test_sizes_and_classes(name, data_dir):
 
 @each_name
 def test_published_moments(name, data_dir):
-  """What ties the digest of CIFAR-10 to the original, and more for the rest."""
+  """Pixel moments match the published ones, which ties digests to originals."""
   pixels = _load(name, data_dir).train.x
   counts = np.stack([np.bincount(pixels[..., channel].ravel(), minlength=256)
                      for channel in range(pixels.shape[-1])])
@@ -71,7 +71,8 @@ def test_cifar10_images_are_distinct(data_dir):
 
 
 def test_cifar10_holds_the_frog_of_the_original(data_dir):
-  """The first image of the original's first batch starts with this pixel."""
+  """CIFAR-10 contains the pixel and label that start its
+  first original batch."""
   train = _load('cifar10', data_dir).train
   rows = np.flatnonzero((train.x[:, 0, 0] == (59, 62, 63)).all(axis=-1))
   frog = registry.IMAGES['cifar10'].class_names.index('frog')
@@ -79,7 +80,7 @@ def test_cifar10_holds_the_frog_of_the_original(data_dir):
 
 
 def test_cifar10_in_the_binary_container(data_dir):
-  """The test part, written as the publisher's file, is read as the same."""
+  """The test part written in the publisher's format is read back unchanged."""
   dataset = _load('cifar10', data_dir)
   test = dataset.test
   planes = test.x.transpose(0, 3, 1, 2).reshape(len(test.x), -1)

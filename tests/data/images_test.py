@@ -1,4 +1,4 @@
-"""Tests of dpjax.data.images: public scaling, parts, subsets."""
+"""Tests dpjax.data.images: public scaling, parts, subsets."""
 
 import fractions
 
@@ -14,7 +14,7 @@ RNG = np.random.default_rng(0)
 
 
 def _part(num_examples, *, first):
-  """Images whose first pixel numbers the record."""
+  """Returns images whose first pixel is the index of the record."""
   x = RNG.integers(0, 17, (num_examples, 2, 3, 1), dtype=np.uint8)
   x[:, 0, 0, 0] = np.arange(first, first + num_examples)
   return images.Images(x, np.arange(num_examples, dtype=np.int32) % 3)
@@ -54,7 +54,7 @@ def test_scale_can_keep_black_at_zero(max_value):
 
 
 def test_downsample_takes_means_of_blocks():
-  """Against means in float64, and each record by itself."""
+  """Each record is downsampled by itself, to float64 block means rounded."""
   x = RNG.integers(0, 256, (5, 6, 4, 2), dtype=np.uint8)
   part = images.Images(x, np.zeros(5, np.int32))
   dataset = DATASET._replace(train=part, test=part, max_value=255)
@@ -84,7 +84,7 @@ def test_downsample_refuses(factor, message):
 
 
 def test_scale_sees_one_pixel_at_a_time():
-  """With constants from the data, one pixel would move all others."""
+  """One changed pixel changes only itself, since scaling uses no statistics."""
   x = DATASET.train.x
   brighter = x.copy()
   brighter[4, 1, 1, 0] = 255

@@ -1,4 +1,4 @@
-"""Tests of dpjax.data.pickles: what it reads, and what it does not run."""
+"""Tests dpjax.data.pickles: which pickles are read, and that none are run."""
 
 import pickle
 import struct
@@ -19,7 +19,7 @@ def _text(text):
 
 
 def _array(rows, *, kind=b'u1', fortran=False, shape=None):
-  """An array as NumPy under Python 2 wrote it, instruction by instruction."""
+  """Returns the pickle of an array as NumPy under Python 2 writes it."""
   content = rows.tobytes(order='F' if fortran else 'C')
   first, second = shape or rows.shape
   return b''.join((
@@ -50,7 +50,8 @@ def _read(content):
 
 
 def test_handwritten_pickle_is_what_numpy_reads():
-  """The fixture itself: NumPy's own reader agrees with it."""
+  """NumPy's own reader accepts the handwritten pickle, so
+  the fixture is right."""
   for fortran in (False, True):
     content = _batch(_array(ROWS, fortran=fortran))
     # Under NumPy 2 the module has moved; the old name warns.
@@ -78,7 +79,7 @@ def test_parts():
 
 @pytest.fixture
 def called(monkeypatch):
-  """A module that a hostile pickle may name; records calls and imports."""
+  """Installs a module that a hostile pickle may name; returns its calls."""
   calls = []
   module = types.ModuleType('hostile')
   module.run = calls.append
@@ -98,11 +99,11 @@ def test_no_function_named_by_the_file_runs(program, called):
       'toy is not a CIFAR batch: it asks for hostile.run$')):
     _read(program)
   assert not called
-  # The fixture would have noticed: the usual reader does run it.
+  # The fixture would notice, since the usual reader runs the program.
   try:
     pickle.loads(program)
   except (TypeError, pickle.UnpicklingError):
-    return  # NEWOBJ wants a class, OBJ and INST do too.
+    return  # NEWOBJ, OBJ and INST need a class.
   assert called == [1]
 
 
@@ -116,10 +117,10 @@ def test_other_names_are_refused(name):
 
 
 @pytest.mark.parametrize('program', [
-  # State set on the recorder's class instead of on an instance.
+  # The state is set on the recorder's class instead of on an instance.
   b'cnumpy\ndtype\n}(' + _text(b'x') + b'K\x01ub.',
   b'cnumpy\ndtype\n(N}(' + _text(b'__init__') + b'K\x01utb.',
-  b'cnumpy\ndtype\n)RK\x01\x85R.',  # an instance called
+  b'cnumpy\ndtype\n)RK\x01\x85R.',  # This calls an instance.
   b'cnumpy\ndtype\n)R}b.',  # no dictionary
   b'Pid\n.', b'\x82\x01.', b'', b'\x80\x02', b'\x80\x63.', b'junk',
   _batch()[:-1], _batch()[:100], b'K\x01.', b'}.',

@@ -1,7 +1,7 @@
-"""What is public about each data set, once more: bounds, sizes, sources.
+"""Repeats the public facts about each data set: bounds, sizes and sources.
 
-Whoever changes a bound changes the features of a data set, and results of
-before belong to other features than results of afterwards.
+A changed bound changes the features, so results from before and after the
+change cannot be compared.
 """
 
 import re
@@ -78,7 +78,7 @@ BOUNDS = {
   'nursery': '',
 }
 
-# Records, licence, and number of the data set at UCI if the archive is there.
+# Records, licence, and UCI number if the archive is there.
 FACTS = {
   'adult': (48_842, 'CC BY 4.0', 2),
   'android_permissions': (29_332, 'CC BY 4.0', 722),
@@ -92,8 +92,7 @@ FACTS = {
   'nursery': (12_960, 'CC BY 4.0', 76),
 }
 
-# Shape, largest pixel, records of both parts, licence, and the number of files
-# of each container.
+# Shape, largest pixel, records of both parts, licence, and files by container.
 IMAGES = {
   'cifar10': ((32, 32, 3), 255, 50_000, 10_000,
               'not stated; research use, cite Krizhevsky 2009', {
@@ -107,7 +106,7 @@ IMAGES = {
 }
 
 
-# First digits of the checksums of the files, in their order.
+# First digits of the checksums of the files, in order.
 CHECKSUMS = {
   'adult': '5b0026 a2a904', 'android_permissions': '576468',
   'bank_full': 'd1513e', 'breast_cancer': 'd606af', 'default_credit': '5c69a6',
@@ -119,13 +118,13 @@ CHECKSUMS = {
     'ba0e3a e110af 712c16 f83591 3a5b40 cb3fbf bde615 741efc'),
 }
 
-# Of the contents of both parts of image sets.
+# Digests of the contents of both parts of image sets.
 DIGESTS = {
   'cifar10': 'd59acf 899683', 'digits': 'a4b0c2 6a8044',
   'fashion_mnist': '0c69d5 90c92c', 'mnist': '365581 634538',
 }
 
-# Numbers of one column of a file: bounds, and lines that are malformed.
+# Bounds of one-column files, and their numbers of malformed lines.
 SERIES = {
   'ratings': (0, 5, 4), 'pages': (0, 7000, 4), 'earnings': (0, 1.1e6, 0),
   'dividends': (0, 1e5, 0), 'cps_earnings': (0, 1.1e6, 0),
@@ -138,7 +137,7 @@ def _number(text):
 
 
 def _bounds(text):
-  """(name, lower, upper, scale, missing, default) of each column."""
+  """Yields (name, lower, upper, scale, missing, default) of each column."""
   for part in filter(None, map(str.strip, re.split('[;\n]', text))):
     name, rest = part.split(': ')
     lower, upper, scale, missing, default = [*rest.split(), '', '0'][:5]
@@ -210,7 +209,7 @@ def test_image_sets(name):
   assert {container.title: len(container.files)
           for container in spec.containers} == containers
   assert (spec.embedded is not None) == (name == 'digits')
-  # What is unpacked in one piece has a checksum, batches of CIFAR have none.
+  # Parts that are unpacked as one have a checksum; batches of CIFAR have none.
   assert [all(file.sha256 for file in container.files)
           for container in spec.containers] == [
             'files' in title or 'mosaics' in title for title in containers]

@@ -1,4 +1,4 @@
-"""Tests of all data sets on their original files, skipped without them."""
+"""Tests all data sets on their original files; skips without them."""
 
 import functools
 
@@ -10,7 +10,7 @@ from dpjax.data import files
 from dpjax.data import registry
 from dpjax.data import tabular
 
-# n, p and records of each class, as published.
+# Published n, p and records of each class.
 EXPECTED = {
   'adult': (48_842, 108, (37_155, 11_687)),
   'android_permissions': (29_332, 86, (14_632, 14_700)),
@@ -44,7 +44,7 @@ def _table(name, data_dir, *, file=0):
 
 
 def _records(table, schema, rows, *more):
-  """A table of these rows of another one, and of more records."""
+  """Returns a table of the chosen rows of another table and of more records."""
   return tabular.of_rows(
     [[texts[row] for texts in table.columns] for row in rows] + [*more], schema,
     file='part', place=str)
@@ -83,7 +83,7 @@ def test_one_hot_groups_sum_to_one(name, data_dir):
 
 @each_name
 def test_row_alone_is_encoded_as_in_the_whole(name, data_dir):
-  """A bound or list taken from the data would differ for a single row."""
+  """A row alone is encoded as in its table, so no bound comes from the data."""
   whole = _load(name, data_dir)
   table, schema = _table(name, data_dir)
   rows = np.random.default_rng(0).choice(table.num_records, 40, replace=False)
@@ -95,7 +95,7 @@ def test_row_alone_is_encoded_as_in_the_whole(name, data_dir):
 
 @each_name
 def test_added_record_changes_no_other_row(name, data_dir):
-  """Its numbers are far outside, so that scaling by the data would show."""
+  """An added extreme record changes no other row, so data set no scale."""
   whole = _load(name, data_dir)
   table, schema = _table(name, data_dir)
   extreme = [
@@ -123,7 +123,7 @@ def test_breast_cancer_file_and_embedded_copy_agree(data_dir, tmp_path):
 
 
 def test_default_credit_has_the_published_ages(data_dir):
-  """With its two errata the table has the published mean and deviation."""
+  """With its two errata applied, the table has the published age moments."""
   dataset = _load('default_credit', data_dir)
   scaled = np.asarray(dataset.x)[:, dataset.feature_names.index('AGE')]
   ages = np.round(20 + 30 * (scaled.astype(np.float64) + 1))

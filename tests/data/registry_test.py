@@ -1,4 +1,4 @@
-"""Tests of dpjax.data.registry that need no file; see real_files_test."""
+"""Tests dpjax.data.registry without files; see real_files_test for the rest."""
 
 import dataclasses
 import hashlib
@@ -25,7 +25,8 @@ def _no_variable(monkeypatch):
 
 @pytest.fixture
 def tiny(monkeypatch, tmp_path):
-  """Two records of nursery as if they were the original, and their archive."""
+  """Registers two nursery records and their archive as
+  the original data set."""
   with zipfile.ZipFile(tmp_path / 'nursery.zip', 'w') as archive:
     archive.writestr('nursery.data', NURSERY)
   spec = dataclasses.replace(
@@ -97,7 +98,7 @@ def test_embedded_breast_cancer_needs_no_file(tmp_path):
   dataset = registry.load('breast_cancer')
   assert dataset.x.shape == (569, 30) and dataset.x.dtype == jnp.float32
   assert dataset.y.dtype == jnp.int32 and dataset.num_classes == 2
-  # 357 benign records and 212 malignant ones; the first is malignant.
+  # 357 records are benign and 212 malignant; the first is malignant.
   np.testing.assert_array_equal(np.bincount(dataset.y), [357, 212])
   assert int(dataset.y[0]) == 1
   x = np.asarray(dataset.x)
@@ -129,5 +130,5 @@ def test_download_only_on_request(tiny, tmp_path):
     registry.load('nursery', data_dir=folder)
   assert registry.load(
     'nursery', data_dir=folder, download=True).x.shape == (2, 27)
-  # Once there, it is found without a download.
+  # The second time it is found without a download.
   assert registry.load('nursery', data_dir=folder).x.shape == (2, 27)

@@ -1,4 +1,4 @@
-"""Tests of dpjax.data.schema_files: what a schema says, and what is none."""
+"""Tests dpjax.data.schema_files: which schemas are valid, and their meaning."""
 
 import json
 
@@ -49,7 +49,7 @@ def test_a_listed_other_is_not_there_twice():
 
 
 def test_round_trip_and_parts():
-  """Notes are left out; flags and files spell the same schema alike."""
+  """Notes are dropped, and flags and files give the same canonical schema."""
   once = schema_files.canonical(_text(note='reviewed'))
   assert 'reviewed' not in once and schema_files.canonical(once) == once
   schema = schema_files.of_parts(

@@ -1,4 +1,4 @@
-"""Tests of dpjax.data.schemas: real rows encoded by hand."""
+"""Tests dpjax.data.schemas on real rows encoded by hand."""
 
 import math
 
@@ -22,7 +22,7 @@ def _encode(name, text, *, header=False):
 
 
 def _active(row):
-  """Names of the one-hot features that are set."""
+  """Returns the names of the one-hot features that are set."""
   return {name for name, value in row.items() if '=' in name and value == 1}
 
 
@@ -218,7 +218,7 @@ _GROUPS = {
 
 
 def test_groups_of_all_diagnoses():
-  """ICD-9 from 1 to 999, with and without decimals, and its other chapters."""
+  """Each ICD-9 code from 0 to 1000 and each other chapter gets its group."""
   column, = (c for c in registry.DATASETS['diabetes_130'].schema.columns
              if c.name == 'diag_2')
   assert column.groups == ('?', *_GROUPS, 'other')
@@ -246,7 +246,7 @@ def test_groups_of_specialties_and_payers():
     '?', 'BC', 'WC', 'other', 'other']
 
 
-# Of coded columns, the number of codes.
+# Number of codes of each coded column.
 _CODES = {
   'default_credit': {'SEX': 2, 'EDUCATION': 7, 'MARRIAGE': 4, **{
     f'PAY_{month}': 12 for month in (0, 2, 3, 4, 5, 6)}},
@@ -276,7 +276,7 @@ def test_codes_are_those_of_the_documentation(name):
     assert len(drugs) == 23
     assert set(drugs.values()) == {('No', 'Steady', 'Up', 'Down')}
   if name == 'german_credit':
-    # Attribute, then value: from 0 on for history and purpose.
+    # Codes are attribute, then value, from 0 on for history and purpose.
     firsts = [int(codes[0][-1]) for codes in categories.values()]
     assert firsts == [1, 0, 0] + [1] * 10
     assert categories['other_debtors'] == ('A101', 'A102', 'A103')
@@ -295,7 +295,7 @@ def test_specification_agrees_with_schema(name):
   assert len(spec.schema.feature_names) == spec.num_features
   assert len(set(spec.schema.feature_names)) == spec.num_features
   assert spec.name == name
-  # One is not from UCI.
+  # One data set is not from UCI.
   assert ('https://doi.org/10.24432/' in spec.source) is (name != 'framingham')
 
 

@@ -1,4 +1,4 @@
-"""Tests of dpjax.data.series, on hand-written rows and on original files."""
+"""Tests dpjax.data.series on handwritten rows and on original files."""
 
 import gzip
 
@@ -9,7 +9,7 @@ from dpjax.data import files
 from dpjax.data import series
 
 CONTENT = b'\xef\xbb\xbfid,title,  num\n1,a,2.5\n2,b,c,7\n3,"c,d", \n\n4,e,-1e2\n'
-# Records, those below 0, and quantiles of orders j/9, of the original files.
+# Records, negative ones, and quantiles at levels j/9, of the original files.
 EXPECTED = {
   'ratings': (11_123, 0, (3.60, 3.75, 3.84, 3.92, 4.00, 4.07, 4.16, 4.27)),
   'pages': (11_123, 0, (121, 188, 227, 273, 320, 368, 434, 573)),

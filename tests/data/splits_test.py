@@ -1,4 +1,4 @@
-"""Tests of dpjax.data.splits."""
+"""Tests dpjax.data.splits."""
 
 import jax
 import jax.numpy as jnp
@@ -53,7 +53,7 @@ def test_official_split_keeps_the_parts():
   assert split.train.dtype == split.test.dtype == jnp.int32
   np.testing.assert_array_equal(np.sort(split.train), np.arange(40))
   np.testing.assert_array_equal(np.sort(split.test), np.arange(40, 49))
-  # In random order, of its own in each part.
+  # Each part has a random order of its own.
   assert not np.array_equal(split.train, np.arange(40))
   same = splits.official_split(jax.random.key(1), num_train=9, num_test=9)
   assert not np.array_equal(same.train, same.test - 9)
@@ -92,7 +92,7 @@ def test_errors():
 
 @pytest.mark.every(2)
 def test_folds_validate_each_training_record_once():
-  """HPO-01: the score of a search never sees the held-out part."""
+  """Folds validate each training record once and never use held-out records."""
   split = splits.train_test_split(jax.random.key(0), 103)
   folds = [splits.fold(split, index, num_folds=4) for index in range(4)]
   for each in folds:

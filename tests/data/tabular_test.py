@@ -1,4 +1,4 @@
-"""Tests of dpjax.data.tabular on hand-written rows."""
+"""Tests dpjax.data.tabular on handwritten rows."""
 
 import numpy as np
 import pytest
@@ -89,14 +89,14 @@ def test_erratum_corrects_one_field_of_one_record():
     tabular.Erratum(key='2', column='age', wrong='nan', value='75'),))
   content = b'2,nan,red,y,1\n2,0,red,y,1\n'
   np.testing.assert_array_equal(_encode(content, schema).x[:, 0], [0.5, -1.0])
-  # Another record, another column, another text: still an error.
+  # Another record, column or text is still an error.
   for other in (b'3,nan,red,y,1', b'2,5,nan,y,1', b'2,,red,y,1'):
     with pytest.raises(ValueError, match='toy.csv line 1'):
       _encode(other, schema)
 
 
 def _min_max_encode(content):
-  """A planted fault: bounds taken from the records."""
+  """Encodes with a planted fault: the bounds come from the records."""
   encoded = _encode(content)
   low, high = encoded.x.min(axis=0), encoded.x.max(axis=0)
   return encoded._replace(x=(encoded.x - low) / np.maximum(high - low, 1e-6))
@@ -109,5 +109,5 @@ def _is_unchanged_by_a_record(encode):
 
 def test_scaling_does_not_change_when_a_record_is_added():
   assert _is_unchanged_by_a_record(_encode)
-  # The check would see a scaling that depends on the data.
+  # The check detects a scaling that depends on the data.
   assert not _is_unchanged_by_a_record(_min_max_encode)

@@ -1,4 +1,4 @@
-"""Tests of dpjax.data.tfds_records on a tiny data set that TFDS prepared."""
+"""Tests dpjax.data.tfds_records on a tiny data set that TFDS prepared."""
 
 import importlib.util
 import io
@@ -40,9 +40,9 @@ def _png(image):
 
 
 class Tiny(tfds.core.GeneratorBasedBuilder, skip_registration=True):
-  """Images and labels with the features of TFDS's own MNIST and CIFAR-10."""
+  """A tiny data set with the features of TFDS's own MNIST and CIFAR-10."""
   VERSION = tfds.core.Version('1.2.3')
-  url_infos = {}  # Nothing to download; looking for more needs a package.
+  url_infos = {}  # Nothing is downloaded, so there are no URLs.
   shape = (5, 4, 1)
 
   def _info(self):
@@ -63,7 +63,7 @@ class Tiny(tfds.core.GeneratorBasedBuilder, skip_registration=True):
 
 @pytest.fixture(scope='module', params=sorted(PARTS), ids=str)
 def prepared(request, tmp_path_factory):
-  """A data folder with `tiny/1.2.3`, and what it contains."""
+  """Returns a data folder with `tiny/1.2.3`, and the records in it."""
   root = tmp_path_factory.mktemp('tfds')
   Tiny.shape = request.param
   Tiny(data_dir=root, file_format='array_record').download_and_prepare()
@@ -82,7 +82,7 @@ def test_read(prepared):
   assert folder == root / 'tiny' / '1.2.3'
   for part, original in zip(tfds_records.read(folder), expected, strict=True):
     assert part.x.dtype == np.uint8 and part.y.dtype == np.int64
-    # TFDS shuffles by a hash of its own.
+    # TFDS shuffles by its own hash, so records are compared sorted.
     np.testing.assert_array_equal(_sorted(part)[0], _sorted(original)[0])
     np.testing.assert_array_equal(_sorted(part)[1], _sorted(original)[1])
 
@@ -149,7 +149,7 @@ def test_prepare_names_the_packages_it_lacks(monkeypatch, tmp_path):
 
 
 def test_prepare_makes_a_folder_that_is_found(monkeypatch, tmp_path):
-  """With a builder that needs no network in place of the stock one."""
+  """The prepared folder is found, using a builder that needs no network."""
   monkeypatch.setattr(importlib.util, 'find_spec', lambda name: name)
   monkeypatch.setattr(tfds, 'builder', lambda name, **options: Tiny(**options))
   tfds_records.prepare('tiny', data_dir=tmp_path)

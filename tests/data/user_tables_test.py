@@ -1,4 +1,4 @@
-"""Tests of dpjax.data.user_tables: a file and a schema, made a data set."""
+"""Tests dpjax.data.user_tables, which makes a data set of file and schema."""
 
 import gzip
 import json
@@ -67,7 +67,7 @@ def test_another_separator(write):
 
 
 def test_nothing_of_the_data_decides_the_encoding(write):
-  """Other records, another range and order of columns: the same features."""
+  """The schema alone decides the features, whatever records the file holds."""
   first = user_tables.load(write(_FILE), _SCHEMA)
   other = user_tables.load(write(
     'y,more,age,place\nyes,x,9e9,new\nno,x,-3,newer\nno,,50,"north, east"\n',
@@ -75,7 +75,7 @@ def test_nothing_of_the_data_decides_the_encoding(write):
   assert other.feature_names == first.feature_names
   assert other.num_classes == first.num_classes
   np.testing.assert_array_equal(other.x[2], first.x[0])
-  # A record's row is the same whatever the others are.
+  # A record's row does not depend on the other records.
   for number in range(4):
     lines = _FILE.replace('\n\n', '\n').splitlines()
     alone = '\n'.join([lines[0], lines[1 + number], ''])

@@ -1,4 +1,4 @@
-"""The projection on a ball, by brute force, and what the type promises."""
+"""Tests the projection on a ball by brute force, and its record type."""
 
 import jax
 import jax.numpy as jnp
@@ -11,7 +11,7 @@ from dpjax.typing import Batch
 
 
 def _records(rng):
-  """[40, 5]: scales from 1e-12 to 1e30, the origin and an axis point."""
+  """Returns [40, 5] records of scales 1e-12 to 1e30, with the origin."""
   x = rng.normal(size=(40, 5)) * np.logspace(-12, 30, 40)[:, None]
   x[0] = 0
   x[1] = np.eye(5)[0]
@@ -29,7 +29,7 @@ def test_norms_after_projection(radius):
   inside = before < radius * (1 - 1e-6)
   assert inside.any() and not inside.all()
   np.testing.assert_array_equal(projected[inside], np.float64(x)[inside])
-  # Of what float32 can square, the direction is kept and the norm reached.
+  # Where float32 can square, the direction is kept and the norm attained.
   squarable = ~inside & (before < 1e18)
   np.testing.assert_allclose(norms[squarable], radius, rtol=1e-6)
   np.testing.assert_allclose(
@@ -49,7 +49,7 @@ def test_records_do_not_meet():
 
 @pytest.mark.every(2)
 def test_views_are_records_of_their_own():
-  """Row i A + a is view a of record i, and as finite as that record is."""
+  """Merged row i A + a is view a of record i and finite if the record is."""
   rng = np.random.default_rng(5)
   x = jnp.asarray(rng.normal(size=(3, 2, 4)), jnp.float32)
   np.testing.assert_array_equal(ball.merge_views(x), np.reshape(x, (6, 4)))
@@ -76,7 +76,7 @@ def test_only_smaller_balls_are_believed():
 @pytest.mark.every(2)
 def test_derivative_is_that_of_the_formula():
   rng = np.random.default_rng(4)
-  # Inside, outside and far outside.
+  # These lie inside, outside and far outside.
   x = np.concatenate([rng.normal(size=(9, 3)) * s for s in (0.1, 5., 1e4)])
   cotangents = rng.normal(size=x.shape)
   norms = np.linalg.norm(x, axis=1, keepdims=True)
@@ -102,7 +102,7 @@ def test_jacobian_norm_is_at_most_one():
   assert np.all(np.isfinite(jacobians))
   spectral = np.linalg.norm(np.float64(jacobians), 2, axis=(1, 2))
   assert spectral.max() <= 1 + 2e-6
-  # And by differences of pairs, which a wrong derivative cannot hide.
+  # Differences of pairs would show a wrong derivative, too.
   pairs = jnp.asarray(rng.normal(size=(2, 3000, 4)) * 1.5, jnp.float32)
   left, right = (np.float64(ball.project_ball(p, 1.)) for p in pairs)
   distances = np.linalg.norm(left - right, axis=1)
@@ -152,7 +152,7 @@ def test_refuses_a_radius_that_is_none(radius):
 @pytest.mark.every(3)
 @pytest.mark.parametrize('kind', ['summed', 'clipped'])
 def test_bounders_leave_out_what_is_marked(network, kind):
-  """Prepared or not, a NaN record contributes zero and is counted."""
+  """A NaN record contributes zero and is counted, prepared or not."""
   apply = lambda params, x: network.apply(params, ball.in_ball(x, 1.))
   make = {'summed': per_example.summed,
           'clipped': lambda *a: per_example.clipped(

@@ -1,4 +1,4 @@
-"""DP-16 in all its variants: by layers, normalised, at private quantiles."""
+"""Tests DP-16 in all variants: by layer, normalised, at private quantiles."""
 
 import jax
 import jax.numpy as jnp
@@ -19,7 +19,7 @@ ADAPTIVE = dict(target_quantile=0.5, learning_rate=0.2, noise_stddev=2.)
 
 
 def _make(network, kind, microbatch_size=None):
-  """The bounder of this kind; an adaptive one at its first radii."""
+  """Returns the bounder of this kind, with initial radii if it is adaptive."""
   rule, bound = kind
   rest = {'microbatch_size': microbatch_size}
   if rule == 'adaptive':
@@ -38,7 +38,7 @@ def _make(network, kind, microbatch_size=None):
 
 @pytest.fixture(name='make', scope='module')
 def _make_once(network):
-  """`_make`, compiled once for a file."""
+  """Returns `_make`, compiled once for this file."""
   cache = {}
 
   def make(*kind):
@@ -59,7 +59,7 @@ def _bounds(bound):
 
 
 def _by_hand(network, kind, x, y):
-  """One record's contribution, loss and block norms, in float64."""
+  """Returns one record's contribution, loss and block norms, in float64."""
   rule, bound = kind
   value, gradient = network.by_hand(network.params, x, y)
   norms = []
@@ -103,7 +103,7 @@ def test_sum_is_by_hand(make, checks, network, kind):
 @pytest.mark.every(8)
 @pytest.mark.parametrize('kind', KINDS, ids=str)
 def test_one_record_keeps_every_bound(make, checks, network, hostile, kind):
-  """Block by block, and sqrt(sum C_k^2) over all of them."""
+  """One record stays within each block's bound and within the joint bound."""
   bounder = make(kind)
   sensitivity = bounder.l2_sensitivity(())
   np.testing.assert_array_equal(_bounds(sensitivity),
@@ -139,7 +139,7 @@ def test_masked_bad_and_other_records(make, checks, network, kind, microbatch_si
 @pytest.mark.parametrize('kind', QUICK, ids=str)
 @pytest.mark.parametrize('microbatch_size', [1, 5])
 def test_microbatches_change_nothing(make, network, kind, microbatch_size):
-  """REG-03: accumulated sums are the sums, indicators and counts too."""
+  """Microbatches give the same sums, indicators and counts (REG-03)."""
   mask = jnp.arange(13) != 3
   batch = Batch(network.batch.x.at[6, 0].set(jnp.nan), network.batch.y)
   whole = make(kind).sums(network.params, batch, mask)
@@ -153,7 +153,8 @@ def test_microbatches_change_nothing(make, network, kind, microbatch_size):
 @pytest.mark.parametrize('kind', QUICK, ids=str)
 @pytest.mark.sound
 def test_a_bad_record_is_as_a_masked_one(make, network, kind):
-  """In sums, losses and counts on either side of a radius."""
+  """A non-finite record gives the same sums, losses and
+  counts as a masked one."""
   everybody, without = jnp.ones([13], jnp.bool_), jnp.arange(13) != 6
   honest = make(kind).sums(network.params, network.batch, without)
   for bad in (np.nan, np.inf, 1e38):
@@ -165,7 +166,7 @@ def test_a_bad_record_is_as_a_masked_one(make, network, kind):
 
 
 def test_bad_in_one_block_is_nothing_in_all(checks):
-  """The gradient of the second layer is finite, that of the first is not."""
+  """A record is dropped from all blocks if its gradient overflows in one."""
   apply = lambda params, x: x @ params['a']['w'] + params['b']['w'][None]
   loss = lambda logits, labels: jnp.sum(logits, -1)
   params = {'a': {'w': jnp.zeros([3, 2])}, 'b': {'w': jnp.zeros([2])}}
@@ -223,7 +224,7 @@ def test_refuses_a_bound_that_is_none(network, bound):
 
 
 def test_no_gradient_normalised_is_none(checks, network):
-  """C g / ||g|| of a record without gradient is zero, not NaN."""
+  """A record with zero gradient contributes zero, not NaN, when normalised."""
   still = network.batch._replace(x=jnp.zeros_like(network.batch.x))
   apply = lambda params, x: x @ params['w']
   params = {'w': jnp.zeros([3, 3])}
@@ -234,12 +235,12 @@ def test_no_gradient_normalised_is_none(checks, network):
   assert int(sums.num_nonfinite) == 0
 
 
-# Planted faults.
+# Faults are planted from here on.
 
 
 def _underflowing():
-  """A gradient of 4096 components whose squares vanish, and one that hardly
-  does: its computed norm is a tenth of the true one."""
+  """Returns a case of 4097 components whose squares mostly underflow, so
+  that the computed norm is a tenth of the true one."""
   apply = lambda params, x: x * params['w'][None]
   loss = lambda logits, labels: jnp.sum(logits, -1)
   x = np.full([1, 4097], 1e-23, np.float32)
@@ -271,7 +272,7 @@ def test_fault_norm_that_underflows(checks, monkeypatch):
 @pytest.mark.every(2)
 def test_fault_clipped_by_the_norm_of_all(checks, network, hostile,
                                           monkeypatch):
-  """One layer's clip norm for the whole gradient breaks the other's."""
+  """Clipping each layer by one layer's clip norm exceeds the joint bound."""
   monkeypatch.setattr(per_example, '_clip', lambda norms, bound: (
     clipping.flat_weights(norms, clip_norm=0.6)))
   bounder = _make(network, ('clipped', LAYERS))
@@ -282,7 +283,8 @@ def test_fault_clipped_by_the_norm_of_all(checks, network, hostile,
 
 @pytest.mark.every(2)
 def test_fault_radius_from_the_batch(checks, network):
-  """R1: a clip norm taken from this batch mixes its records."""
+  """A clip norm taken from the batch makes records
+  depend on each other (R1)."""
   honest = per_example.adaptively_clipped(
     network.apply, network.loss, adaptive=quantiles.geometric(FLAT,
                                                               **ADAPTIVE))

@@ -1,4 +1,4 @@
-"""Book-keeping of random networks, against a gradient of every record."""
+"""Tests book-keeping of random networks against per-record gradients."""
 
 import flax.linen as nn
 from hypothesis import given
@@ -26,7 +26,7 @@ convolutions = strategies.fixed_dictionaries(dict(
 
 
 class RandomNet(nn.Module):
-  """Convolutions with norms, attention, dense layers."""
+  """A random network of convolutions with norms, attention and dense layers."""
   convs: tuple
   norm: str
   attention: bool
@@ -79,7 +79,7 @@ def test_random_networks_in_bfloat16(convs, norm, widths):
   x = records(9, 8, 2)
   apply, params = linen(RandomNet(tuple(convs), norm, True, tuple(widths),
                                   'tanh'), x)
-  # Statistics of Flax are float32, by promotion.
+  # Flax promotes statistics to float32.
   with jax.numpy_dtype_promotion('standard'):
     check_equal(precision.computed_in(apply, 'bfloat16'), params, x, rtol=3e-2,
                 floor=1e-2)

@@ -1,4 +1,4 @@
-"""Book-keeping of any function, against a gradient of every record: DP-16."""
+"""Tests book-keeping of any function against per-record gradients (DP-16)."""
 
 import logging
 
@@ -51,7 +51,7 @@ _halved.defvjp(lambda x, w: (x @ w, (x, w)), lambda kept, c: (
   c @ kept[1].T, kept[0].T @ c / 2))
 
 
-# name: (apply, params, x, kinds of the leaves in order)
+# name -> (apply, params, x, kinds of the leaves in order)
 FUNCTIONS = {
   'dense over axes': (
     lambda p, x: jnp.einsum('bthd,hdk->bk', x, p['w0']),
@@ -151,7 +151,7 @@ FUNCTIONS = {
 
 
 def _in_default_run(name):
-  # Parameters that are read more than once add up; the others are many.
+  # Parameters that are read more than once add up; the other cases are many.
   return name in ('shared', 'tied', 'dense over axes', 'one axis', 'broadcast')
 
 
@@ -176,7 +176,7 @@ def test_both_norms(monkeypatch, name, gram):
 
 
 def test_batch_normalisation_does_not_mix_records():
-  """Statistics over the batch axis are those of one record."""
+  """Batch statistics are computed per record, so records do not mix."""
   def apply(params, x):
     centred = x - jnp.mean(x, 0, keepdims=True)
     return (centred + jnp.sin(x)) @ params['w0']
@@ -191,7 +191,7 @@ def test_batch_normalisation_does_not_mix_records():
 
 @pytest.mark.slow
 def test_half_precision():
-  """Products in bfloat16, norms and sums in float32."""
+  """Products are in bfloat16, but norms and sums are in float32."""
   class Half(nn.Module):
 
     @nn.compact
@@ -205,7 +205,7 @@ def test_half_precision():
   assert sorted(kinds(apply, params, x).values()) == [
     'Layer'] * 2 + ['formed'] * 2
   check_equal(apply, params, x, rtol=2e-2)
-  # What is measured is what is summed: to float32, not to bfloat16.
+  # The measured gradient is the summed one, to float32 and not to bfloat16.
   for index in (0, 5):
     one = jnp.arange(SIZE) == index
     batch = Batch(x, jnp.zeros([SIZE], jnp.int32))
@@ -235,7 +235,7 @@ def test_what_is_slow_is_said_once(caplog):
           if record.name == bookkeeping.__name__]
   assert len(said) == 1 and "['w0'] (scan)" in said[0]
   assert 'w1' not in said[0]
-  # Biases and scales are as small as what they are sums of.
+  # Biases and scales are as small as the terms that they sum.
   caplog.clear()
   with caplog.at_level(logging.WARNING):
     squares(*FUNCTIONS['scale'][:3], 'bookkeeping')
@@ -245,7 +245,7 @@ def test_what_is_slow_is_said_once(caplog):
 @pytest.mark.slow
 @pytest.mark.parametrize('kernel', per_example.KERNELS)
 def test_norms_are_public(kernel):
-  """One for all, or one for each block; infinite where a record is not."""
+  """Norms come as one number or one per block, infinite for bad records."""
   apply, params, x, _ = FUNCTIONS['kernel transposed']
   batch = Batch(x.at[2].set(jnp.nan), jnp.zeros([SIZE], jnp.int32))
   norms = per_example.per_example_norms(apply, loss, params, batch,
@@ -268,9 +268,9 @@ def test_norms_are_public(kernel):
 @pytest.mark.parametrize('name', ['outer', 'gram', 'table', 'kept'])
 @pytest.mark.sound
 def test_what_cannot_be_measured_beside_small_numbers_is_not_used(name):
-  """Norms of what enters and of cotangents count below 1e10, and not above.
+  """A record is usable if inputs and cotangents are below 1e10 in norm.
 
-  Of gradients that are formed it does not matter what they are made of.
+  Gradients that are formed do not have this limit, whatever their factors are.
   """
   apply, shape, rows = {
     'outer': (lambda p, x: x @ p['w'], (3, 2), (3,)),
@@ -288,7 +288,7 @@ def test_what_cannot_be_measured_beside_small_numbers_is_not_used(name):
     apply, loss_of, {'w': jnp.zeros(shape)},
     Batch(jnp.asarray(x, jnp.float32), jnp.asarray(cotangents, jnp.float32)),
     jnp.ones(len(x), jnp.bool_))
-  # What a table looks up is an index, of any size.
+  # Tables are looked up by indices, which may have any size.
   most = 1e30 if name == 'kept' else 1e10
   measured = (np.abs(cotangents) < most) & (
     (features < most) | (name == 'table'))

@@ -1,4 +1,4 @@
-"""The contract of gradient bounders: what ends a step, and which radii hold."""
+"""Tests the contract of gradient bounders: constraints and current radii."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -14,7 +14,7 @@ def _named(name):
 @pytest.mark.parametrize('every', [1, 2, 3])
 @pytest.mark.sound
 def test_what_is_due_is_due_at_multiples(every):
-  """Step by step: `constrain` at multiples of `every`, `between` elsewhere."""
+  """Multiples of `every` apply `constrain`; other steps apply `between`."""
   constraint = bounders.WeightConstraint(_named(0), _named(1), every)
   branches = [int(constraint.after_step(jnp.zeros(2), jnp.int32(step))[1])
               for step in range(1, 7)]
@@ -32,7 +32,7 @@ def test_without_a_cheaper_one_every_step_constrains():
 
 
 def test_a_step_takes_its_own_radii():
-  """Not those that an adaptive bounder started with."""
+  """A bounder at given radii uses these, not its initial radii."""
   bounder = bounders.GradientBounder(
       lambda params, batch, mask, radii: (params, batch, mask, radii),
       lambda certificate, radii: (certificate, radii), adaptive='some')

@@ -1,4 +1,4 @@
-"""The bound of every accepted clip norm, for records of every scale."""
+"""Tests each accepted clip norm's bound, for records of every scale."""
 
 from typing import NamedTuple
 
@@ -31,11 +31,11 @@ from dpjax.train import plan as plans
 from dpjax.typing import Batch
 
 CLIP_NORMS = np.float32(10.0)**np.arange(-12, 13, 2)
-# Subnormal ones too; a feature of one scale beside a cotangent of the other.
+# Scales include subnormal ones; each feature scale meets each cotangent scale.
 FEATURE_SCALES = 10.0**np.arange(-42, 13, 3)
 COTANGENT_SCALES = 10.0**np.arange(-36, 13, 4)
 
-# (network, shapes of parameters, shape of a record), by what its kernel does.
+# (network, shapes of parameters, shape of a record), named by its kernel.
 NETWORKS = {
   'outer': (lambda w, x: x @ w, (30, 4), (30,)),
   'gram': (lambda w, x: (x @ w).reshape((-1, 80)), (40, 40), (2, 40)),
@@ -48,17 +48,17 @@ NETWORKS = {
 
 
 class _OnlyLeaf(NamedTuple):
-  """Sums of a network that has one layer and no bias: one leaf."""
+  """The sums of a network with one layer and no bias: one leaf."""
   total: jax.Array
 
 
 def _loss(logits, labels):
-  # Not a sum: XLA for CPUs takes some sums of large products for others.
+  # A product, since XLA for CPUs may compute some sums of products differently.
   return logits @ jnp.ones(logits.shape[-1:]) * labels
 
 
 def _records(shape):
-  """Records whose features and cotangents have all pairs of scales."""
+  """Returns records whose features and cotangents have all pairs of scales."""
   rng = np.random.default_rng(0)
   pairs = [(a, b) for a in FEATURE_SCALES for b in COTANGENT_SCALES]
   features, labels = np.transpose(pairs)
@@ -68,7 +68,7 @@ def _records(shape):
 
 
 def _norms(sums, params, records, radii):
-  """[radii, records] norms of what each record adds alone, in float64."""
+  """Returns the norms [radii, records] of each record's contribution."""
   alone = lambda radius, x, y: sums(
     params, Batch(x[None], y[None]), jnp.ones([1], jnp.bool_), radius).total
   total = jax.jit(jax.vmap(jax.vmap(alone, (None, 0, 0)), (0, None, None)))(
@@ -86,7 +86,7 @@ def _check_range(name, kernel):
   norms = _norms(bounder.sums, params, _records(shape), CLIP_NORMS)
   assert np.isfinite(norms).all()
   assert (norms <= np.float64(CLIP_NORMS)[:, None]).all()
-  # And none is shortened for nothing: some reach each norm that they could.
+  # No record is shortened needlessly: some attain each reachable norm.
   reached = norms.max(1) / np.float64(CLIP_NORMS)
   assert (reached[:8] > 0.999).all()
 
@@ -105,7 +105,7 @@ def test_nor_by_the_reference(name):
 @pytest.mark.every(4)
 @pytest.mark.parametrize('name', ['outer', 'gram'])
 def test_fault_products_that_underflow(name, monkeypatch):
-  """A norm of 1e-20 that is measured as 0, beside one of 1e9."""
+  """Without the underflow guard, a norm of 1e-20 is measured as zero."""
   monkeypatch.setattr(floats, 'SMALLEST_NORMAL', 0.0)
   with pytest.raises(AssertionError):
     _check_range(name, 'bookkeeping')
@@ -159,7 +159,7 @@ def test_fault_layers_whose_products_underflow(monkeypatch):
 @pytest.mark.every(3)
 @pytest.mark.parametrize('rule', blocks.ALLOCATIONS)
 def test_noise_is_as_planned_for_bounds_of_every_scale(rule):
-  """The planted bounds lie as far apart as accepted ones can."""
+  """Noise matches the plan for bounds as far apart as accepted ones can be."""
   sums = [jnp.zeros([7]), jnp.zeros([2, 3])]
   for bounds in ([1e-12, 1e-12], [1e12, 1e12], [1e-12, 1e-9], [1e-15, 1e-15],
                  [1e9, 1e12]):

@@ -1,4 +1,4 @@
-"""The weight formulas of DP-16, number by number."""
+"""Tests the weight formulas of DP-16 number by number."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -17,7 +17,7 @@ def test_weights_are_the_formula(clip_norm):
   norms = np.float32(clip_norm) * np.logspace(-6, 6, 201, dtype=np.float32)
   expected = np.minimum(1, clip_norm / np.float64(norms))
   weights = np.float64(_weights(norms, clip_norm))
-  # The margin below the bound is 1e-5, float32 adds two roundings.
+  # The margin below the bound is 1e-5, and float32 adds two roundings.
   np.testing.assert_allclose(weights, expected, rtol=1.1e-5)
   assert np.all(weights * np.float64(norms) <= clip_norm)
 
@@ -33,7 +33,7 @@ def test_not_finite_is_zero():
 
 
 def test_largest_finite_norm_keeps_the_bound():
-  # Beyond, the sum of squares that the norm comes from is infinite.
+  # Above this norm the sum of squares overflows.
   norm = np.float32(1.8e19)
   assert 0 < np.float64(_weights([norm], 2.0)[0]) * norm <= 2.0
 
@@ -47,7 +47,7 @@ def _normalizing(norms, clip_norm, stabilizer):
 @pytest.mark.parametrize('clip_norm', [1e-3, 1.0, 1e4])
 @pytest.mark.parametrize('stabilizer', [0.0, 0.01, 3.0])
 def test_normalizing_weights_are_the_formula(clip_norm, stabilizer):
-  """Bu et al. 2023: C / (norm + r), of norm below C."""
+  """Weights are C / (norm + r) (Bu et al. 2023), and products stay below C."""
   norms = np.logspace(-6, 6, 201, dtype=np.float32)
   expected = clip_norm / (np.float64(norms) + stabilizer)
   weights = np.float64(_normalizing(norms, clip_norm, stabilizer))
@@ -58,14 +58,14 @@ def test_normalizing_weights_are_the_formula(clip_norm, stabilizer):
 def test_normalizing_zero_and_not_finite():
   for stabilizer in (0.0, 0.01):
     weights = _normalizing([0.0, np.nan, np.inf, -np.inf], 1.0, stabilizer)
-    assert np.isfinite(weights[0])  # Times zero it is zero.
+    assert np.isfinite(weights[0])  # A finite weight times zero is zero.
     np.testing.assert_array_equal(weights[1:], np.zeros(3))
 
 
 def test_printed_normalisation_is_not_clipping():
-  """Erratum E21: line 11 of Algorithm 7 prints C g / ||g||, the text clips.
+  """The printed C g / ||g|| (Algorithm 7, line 11) does not clip (erratum E21).
 
-  Both keep the bound; on a short gradient they are a factor of 1000 apart.
+  Both keep the bound; on a short gradient they differ by a factor of 1000.
   """
   printed = _normalizing([1e-3, 5.0], 1.0, 0.0)
   clipped = _weights([1e-3, 5.0], 1.0)

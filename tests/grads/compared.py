@@ -1,4 +1,4 @@
-"""Gradients of each record, by book-keeping and by `vmap`."""
+"""Computes per-record gradients by book-keeping and by `vmap`."""
 
 import jax
 import jax.numpy as jnp
@@ -14,13 +14,13 @@ SIZE = 6
 
 
 def loss(logits, labels):
-  """Linear: the residuals of others can cancel to their rounding errors."""
+  """Returns a linear loss, so that record gradients do not vanish or cancel."""
   places = jnp.arange(logits.shape[1])[None] + labels[:, None]
   return jnp.sum(logits * jnp.cos(places.astype(jnp.float32)), 1)
 
 
 def squares(apply, params, x, kernel):
-  """(squared norms by leaf [b], sums weighted by random weights, usable)."""
+  """Returns (squared norms by leaf [b], randomly weighted sums, usable)."""
   batch = Batch(x, jnp.arange(x.shape[0], dtype=jnp.int32) % 3)
   kept = jnp.arange(x.shape[0]) != 1
   rng = np.random.default_rng(0)
@@ -37,12 +37,12 @@ def squares(apply, params, x, kernel):
 
 
 def check_equal(apply, params, x, rtol=1e-5, floor=1e-6):
-  """Norms and weighted sums of each leaf are those of `vmap`."""
+  """Checks that norms and weighted sums of each leaf are those of `vmap`."""
   ours = squares(apply, params, x, 'bookkeeping')
   reference = squares(apply, params, x, 'vmap')
   np.testing.assert_array_equal(ours[2], reference[2])
-  # Some gradients are zero but for rounding: attention has no use for a bias
-  # of its keys, and saturated units have none.
+  # Some gradients are zero up to rounding: attention ignores a bias of its
+  # keys, and saturated units have no gradient.
   whole = np.sqrt(sum(jax.tree.leaves(reference[0])))
 
   def same_norms(a, b):
@@ -59,7 +59,7 @@ def check_equal(apply, params, x, rtol=1e-5, floor=1e-6):
 
 
 def kinds(apply, params, x):
-  """How each parameter is dealt with, by path."""
+  """Returns how each parameter's gradient is computed, by path."""
   batch = (x, jnp.zeros([x.shape[0]], jnp.int32))
 
   def record_loss(params, record):
@@ -84,13 +84,13 @@ def records(*shape, seed=0):
 
 
 def perturbed(params, seed=0):
-  """Biases of zero and scales of one would hide mistakes."""
+  """Returns perturbed parameters; zero biases and unit scales hide mistakes."""
   rng = np.random.default_rng(seed)
   return jax.tree.map(lambda leaf: leaf + jnp.asarray(
     0.1 * rng.normal(size=leaf.shape), leaf.dtype), params)
 
 
 def linen(module, x, seed=0):
-  """(apply, params) of a Flax module."""
+  """Returns (apply, params) of a Flax module."""
   params = module.init(jax.random.key(seed), x[:1])
   return module.apply, perturbed(params)

@@ -1,4 +1,4 @@
-"""A network written out by hand, and what every bounder is checked for."""
+"""Provides a handwritten network and the checks for every bounder."""
 
 import functools
 import types
@@ -14,13 +14,13 @@ from dpjax.typing import Batch
 
 
 class Network(NamedTuple):
-  """A tanh network with 13 records, and its gradients by hand.
+  """A tanh network with 13 records, and its gradients written by hand.
 
   Attributes:
     apply: (params, x [b, 3]) -> logits [b, 3].
     loss: (logits, labels) -> [b].
-    params: float32.
-    batch: 13 records; 13 divides by 1 and 13 alone.
+    params: float32 parameters.
+    batch: 13 records, a prime number, so that no microbatch divides it.
     by_hand: (params, x [3], y) -> (loss, gradient), NumPy float64.
   """
   apply: object
@@ -41,7 +41,7 @@ def _loss(logits, labels):
 
 
 def _by_hand(params, x, y):
-  """Back-propagation of one record, line by line."""
+  """Returns one record's loss and gradient, back-propagated line by line."""
   first, last = (jax.tree.map(lambda leaf: np.asarray(leaf, np.float64),
                               params[name]) for name in ('in', 'out'))
   x = np.asarray(x, np.float64)
@@ -59,7 +59,7 @@ def _by_hand(params, x, y):
 
 @pytest.fixture(scope='session')
 def network():
-  """The network above with fixed random weights and records."""
+  """Returns the network above with fixed random weights and records."""
   rng = np.random.default_rng(7)
   draw = lambda *shape: jnp.asarray(rng.normal(size=shape), jnp.float32)
   params = {'in': {'w': draw(3, 4), 'b': draw(4)},
@@ -70,7 +70,7 @@ def network():
 
 @pytest.fixture(scope='module', autouse=True)
 def _quick_compilation():
-  """Programs this small take longer to optimise than to run."""
+  """Disables optimisation, which takes longer than these small programs run."""
   jax.config.update('jax_disable_most_optimizations', True)
   yield
   jax.config.update('jax_disable_most_optimizations', False)
@@ -87,7 +87,7 @@ def _one_by_one(sums):
 
 
 def contributions(bounder, params, batch):
-  """[b, d]: what each record adds to the sum when the others are masked."""
+  """Returns [b, d]: each record's sum when all other records are masked."""
   only = jnp.eye(batch.x.shape[0], dtype=jnp.bool_)
   total = _one_by_one(bounder.sums)(params, batch, only).total
   return np.stack([flat(jax.tree.map(lambda leaf, i=i: leaf[i], total))
@@ -95,7 +95,7 @@ def contributions(bounder, params, batch):
 
 
 def adversarial(network):
-  """40 records: ordinary, tiny, huge, flipped, repeated and zero ones."""
+  """Returns 40 ordinary, tiny, huge, flipped, repeated and zero records."""
   rng = np.random.default_rng(3)
   scales = np.logspace(-6, 12, 19)[:, None]
   direction = rng.normal(size=(1, 3))
@@ -106,7 +106,8 @@ def adversarial(network):
 
 
 def _ascended(network, num_steps=60):
-  """Records whose gradients are as long as ascent can make them."""
+  """Returns records whose gradients are as long as gradient
+  ascent can make them."""
   def length(x, y):
     grads = per_example.per_example_gradients(
       network.apply, network.loss, network.params, Batch(x[None], y[None]))[1]
@@ -125,7 +126,7 @@ def _ascended(network, num_steps=60):
 
 @pytest.fixture(scope='session')
 def hostile(network):
-  """79 records that search for a contribution beyond its bound."""
+  """Returns 79 records that search for a contribution beyond its bound."""
   return jax.tree.map(lambda *leaves: jnp.concatenate(leaves),
                       adversarial(network), _ascended(network))
 
@@ -134,7 +135,7 @@ def hostile(network):
 
 
 def _adding_one_moves_by_at_most(bounder, params, batch, bound):
-  """Every record, added to random subsets of the others."""
+  """Checks each record's effect on sums of random subsets of the others."""
   sums = lambda mask: bounder.sums(params, batch, mask).total
   rng = np.random.default_rng(0)
   size = batch.x.shape[0]
@@ -151,20 +152,20 @@ def _adding_one_moves_by_at_most(bounder, params, batch, bound):
 
 
 def _replacing_one_moves_by_at_most(bounder, params, batch, bound):
-  """Every record against every other one in the same place."""
+  """Checks the effect of replacing each record by each other one."""
   terms = contributions(bounder, params, batch)
   moves = np.linalg.norm(terms[:, None] - terms[None], axis=-1)
   assert moves.max() <= bound * (1 + 1e-6)
 
 
 def _each_term_is_bounded(bounder, params, batch, bound):
-  """Norms of single contributions, in float64."""
+  """Checks the norms of single contributions, in float64."""
   norms = np.linalg.norm(contributions(bounder, params, batch), axis=1)
   assert norms.max() <= bound * (1 + 1e-6)
 
 
 def _masked_rows_are_nothing(bounder, params, batch):
-  """Bit for bit: other values in masked rows change nothing."""
+  """Checks that masked rows do not change one bit of the sums."""
   mask = jnp.arange(batch.x.shape[0]) % 3 == 0
   first = bounder.sums(params, batch, mask)
   for filling in (0., 5., 1e30, jnp.nan, jnp.inf):
@@ -177,7 +178,8 @@ def _masked_rows_are_nothing(bounder, params, batch):
 
 def _bad_records_are_nothing(bounder, params, batch,
                              values=(jnp.nan, jnp.inf, -jnp.inf)):
-  """Zero, counted, and the others left as they were, bit for bit."""
+  """Checks that bad records add zero, are counted and
+  leave others unchanged."""
   mask = jnp.ones([batch.x.shape[0]], jnp.bool_)
   reference = bounder.sums(params, batch, mask.at[4].set(False))
   assert int(reference.num_nonfinite) == 0
@@ -190,7 +192,7 @@ def _bad_records_are_nothing(bounder, params, batch,
 
 
 def _records_are_isolated(bounder, params, batch):
-  """Checks that what record i adds is the same bits for all other records."""
+  """Checks that record i adds the same bits whatever the other records are."""
   rng = np.random.default_rng(1)
   before = contributions(bounder, params, batch)
   for index in (0, 5, 12):
@@ -199,7 +201,7 @@ def _records_are_isolated(bounder, params, batch):
                     (batch.y + 1).at[index].set(batch.y[index]))
     after = contributions(bounder, params, changed)
     np.testing.assert_array_equal(before[index], after[index])
-    # Its share of the full sum, too: with and without, in both company.
+    # Its share of the full sum is isolated, too, among both sets of others.
     full = jnp.ones([batch.x.shape[0]], jnp.bool_)
     for company in (batch, changed):
       difference = (flat(bounder.sums(params, company, full).total) - flat(
@@ -208,7 +210,7 @@ def _records_are_isolated(bounder, params, batch):
 
 
 def _short_terms_are_untouched(network, bounder):
-  """With a bound beyond every norm the sum is the plain gradient."""
+  """Checks that a bound above all norms gives the plain gradient."""
   mask = jnp.ones([13], jnp.bool_).at[2].set(False)
   sums = bounder.sums(network.params, network.batch, mask)
   plain = jax.jit(per_example.summed(network.apply, network.loss).sums)(
@@ -219,7 +221,7 @@ def _short_terms_are_untouched(network, bounder):
 
 @pytest.fixture(scope='session')
 def checks():
-  """The checks above, and what they look at."""
+  """Returns the checks above, and their records and helpers."""
   return types.SimpleNamespace(
     flat=flat, contributions=contributions, adversarial=adversarial,
     adding_one_moves_by_at_most=_adding_one_moves_by_at_most,

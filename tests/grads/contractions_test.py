@@ -1,4 +1,4 @@
-"""Norms and sums of outer products: bounds, choices, factors."""
+"""Tests norms and sums of outer products: bounds, choices, factors."""
 
 import functools
 
@@ -12,7 +12,8 @@ from dpjax.grads import contractions
 
 @pytest.mark.every(2)
 def test_gram_norms_of_sites_that_cancel_are_no_shorter_than_their_sums():
-  """If gradients cancel over sites, both norms are mere rounding errors."""
+  """Gram norms bound the sums' norms even where rounding
+  errors are all left."""
   rng = np.random.default_rng(0)
   x = np.repeat(rng.normal(size=(40, 1, 64)), 49, 1)
   cotangent = rng.normal(size=(40, 49, 32))
@@ -24,18 +25,19 @@ def test_gram_norms_of_sites_that_cancel_are_no_shorter_than_their_sums():
   sums = np.linalg.norm(contractions.products(layer, x, cotangent),
                         axis=(2, 3))[:, 0]
   assert np.all(0 < sums) and np.all(sums <= bounds)
-  # Beside what they are sums of they are nothing.
+  # They are tiny compared with the terms that they sum.
   assert np.all(bounds < 2e-3 * np.linalg.norm(x, axis=(1, 2))
                 * np.linalg.norm(cotangent, axis=(1, 2)))
 
 
 def test_the_choice_of_norms():
-  """Few sites and large kernels by Gram matrices, and the other way round."""
+  """Gram matrices are chosen for few sites and large kernels, and not else."""
   choose = lambda sites, *sizes, windows=False: contractions.gram_is_cheaper(
     contractions.Layer(None, None, None, sites, sizes, windows))
   assert choose(16, 1, 2304, 256) and choose(64, 1, 768, 768)
   assert not choose(784, 1, 9, 32) and not choose(196, 1, 288, 64)
-  # Kept gradients of large layers fall out of the caches, of small ones not.
+  # Kept gradients of large layers do not fit the caches,
+  # those of small ones do.
   assert choose(128, 1, 512, 2048) and not choose(32, 1, 64, 64)
   assert choose(4, 1, 64, 64) and not choose(8, 1, 32, 32)
   assert choose(16, 4, 1152, 128)
@@ -46,7 +48,7 @@ def test_the_choice_of_norms():
 @pytest.mark.parametrize('shape, axes', [
   ((5,), ((0,), (0,))), ((2, 3), ((1, 0), (0, 1))), ((2, 3), ((0, 1), (0, 2)))])
 def test_outer_products_are_those_of_their_factors(shape, axes):
-  """A site that contracts any axes, in any order, is one outer product."""
+  """One site that contracts any axes in any order is one outer product."""
   rng = np.random.default_rng(1)
   places = [None] * (len(shape) + 1)
   for mine, theirs in zip(*axes):
@@ -75,7 +77,7 @@ def _layer():
 
 @pytest.mark.every(4)
 def test_few_records_at_a_time_are_the_same(monkeypatch):
-  """Also where what stays in a cache does not divide the batch."""
+  """Splitting a batch for the cache changes nothing, even if parts differ."""
   rng = np.random.default_rng(4)
   x, cotangent = (jnp.asarray(rng.normal(size=(7, 6, size)), jnp.float32)
                   for size in (5, 4))
@@ -93,7 +95,7 @@ def test_few_records_at_a_time_are_the_same(monkeypatch):
 
 
 def test_products_of_two_types_are_in_the_wider_one():
-  """Cotangents are not rounded to the type of what entered."""
+  """Products of bfloat16 inputs and float32 cotangents stay in float32."""
   x = jnp.ones((1, 6, 5), jnp.bfloat16)
   cotangent = jnp.full((1, 6, 4), 1 + 2.0**-12, jnp.float32)
   products = contractions.products(_layer(), x, cotangent)
@@ -102,7 +104,7 @@ def test_products_of_two_types_are_in_the_wider_one():
 
 
 def _gather(shape, indices, **changed):
-  """The equation that looks rows up, but for what is changed of it."""
+  """Returns a row lookup's equation and function, with the given changes."""
   given = dict(offset_dims=(len(indices) - 1,), collapsed_slice_dims=(0,),
                start_index_map=(0,), slice_sizes=(1, *shape[1:]),
                mode=jax.lax.GatherScatterMode.CLIP) | changed
@@ -116,7 +118,7 @@ def _gather(shape, indices, **changed):
 
 @pytest.mark.every(2)
 def test_what_looks_rows_up_and_what_does_not():
-  """Each gather that is refused has another gradient than a table's."""
+  """Only plain row lookups count as tables; other gathers are refused."""
   assert contractions.as_table(_gather((9, 4), (3, 1))[0], 0) is not None
   refused = {
     'indices of columns': dict(start_index_map=(1,)),
@@ -141,11 +143,11 @@ def test_what_looks_rows_up_and_what_does_not():
   for name, changed in refused.items():
     changed = dict(shape=(9, 4), indices=(3, 1)) | changed
     assert contractions.as_table(_gather(**changed)[0], 0) is None, name
-  # Nor is the table what is looked up, or the operation a gather.
+  # The looked-up operand must be the table, and the operation a gather.
   assert contractions.as_table(_gather((9, 4), (3, 1))[0], 1) is None
   equation, = jax.make_jaxpr(jnp.sin)(jnp.zeros([9, 4])).jaxpr.eqns
   assert contractions.as_table(equation, 0) is None
-  # As many lookups as rows of gradients are dear, and not one more.
+  # Up to this number of lookups a table is cheaper, and not above it.
   most = [contractions.as_table(_gather((10, 4), (count, 1))[0], 0)
           for count in (19, 20)]
   assert most[0].num_sites == 19 and most[1] is None
@@ -155,7 +157,8 @@ def test_what_looks_rows_up_and_what_does_not():
 @pytest.mark.parametrize('mode', [
   'CLIP', 'FILL_OR_DROP', 'PROMISE_IN_BOUNDS'])
 def test_tables_have_the_gradients_of_lookups(mode):
-  """Rows read again, indices on both sides of the table, rows of any shape."""
+  """Table gradients equal those of lookups, for repeated
+  and outside indices."""
   rng = np.random.default_rng(2)
   for shape, indices in (((9, 4), (2, 3, 1)), ((5, 2, 3), (6, 1)),
                          ((30,), (8, 1))):

@@ -1,4 +1,4 @@
-"""Rearranged convolutions: the same numbers, in the one fast layout."""
+"""Tests that rearranged convolutions give the same numbers in one layout."""
 
 import functools
 import re
@@ -90,8 +90,8 @@ def _in_scan(function):
   return run
 
 
-# Of groups the compiler has a way of its own, and where a kernel is larger than
-# the image, as in gradients of transposed convolutions, it swaps them.
+# The compiler has its own way for groups. Where a kernel is larger than the
+# image, as in gradients of transposed convolutions, it swaps them.
 @pytest.mark.slow
 @pytest.mark.parametrize('case', [
     name for name in _CASES if name not in ('groups', 'transposed')])
@@ -188,6 +188,6 @@ def test_clipped_sums_have_fast_convolutions_only(microbatch_size):
         length=2)[0]
 
   assert _layouts(loop(rearranged), params) <= _FAST
-  # A loop over microbatches is one of our own.
+  # A loop over microbatches is the library's own.
   assert bool(_layouts(loop(bounder.sums), params) - _FAST) == (
       microbatch_size is None)

@@ -1,7 +1,7 @@
-"""What each operation is said to read, beside what changes its outputs.
+"""Tests the records each operation is said to read against its behaviour.
 
-All operations are run once on random records, once for each record replaced,
-and once on equal records; compiled as one program.
+All operations run once on random records, once for each replaced record, and
+once on equal records; they are compiled as one program.
 """
 
 import jax
@@ -19,7 +19,7 @@ B, T, D = 3, 4, 5
 
 
 def _gram(x):
-  """[B, D, D] positive definite matrices, one for each record."""
+  """Returns one positive definite matrix for each record, [B, D, D]."""
   return jnp.einsum('btd,bte->bde', x, x) + jnp.eye(D)[None]
 
 
@@ -34,7 +34,7 @@ def _convolved(x, kernel, **settings):
 
 
 def _ragged(x):
-  """An operation without a rule."""
+  """Applies `ragged_dot`, an operation that has no rule."""
   return lax.ragged_dot(x.reshape((-1, D)), jnp.ones([2, D, 2]),
                         jnp.array([5, 7], jnp.int32)).reshape((B, T, 2))
 
@@ -45,8 +45,8 @@ def _drawn(x):
   return jax.vmap(lambda key: jax.random.normal(key, (3,)))(keys)
 
 
-# (x [B, T, D] floats, i [B, T] integers in [0, T)) -> an array. Of these every
-# entry that is said to read a record changes with it.
+# (x [B, T, D] floats, i [B, T] integers in [0, T)) -> an array. Every entry
+# changes with each record that it is said to read.
 EXACT = {
   'product': lambda x, i: x @ W,
   'rows': lambda x, i: x[::-1],
@@ -114,7 +114,7 @@ EXACT = {
   'words': lambda x, i: lax.bitcast_convert_type(
     lax.bitcast_convert_type(x, jnp.uint8), jnp.float32),
 }
-# Of these entries may be said to read more than what changes them.
+# Entries of these may be said to read more than what changes them.
 AT_LEAST = {
   'written in part': lambda x, i: lax.scatter(
     x, jnp.array([2]), x[:2], lax.ScatterDimensionNumbers((0, 1, 2), (), (0,)),
@@ -130,7 +130,7 @@ AT_LEAST = {
   'thresholds': lambda x, i: x + jnp.where(jnp.max(x) > 1e6, 1.0, 0.0),
   'nothing of it': lambda x, i: x + 0 * x[::-1],
 }
-# Read no two places alike.
+# These read no two places alike.
 PLACES = {
   'place': lambda x, i: x + jnp.arange(3.0)[:, None, None],
   'noise': lambda x, i: x * jax.random.uniform(KEY, x.shape, minval=0.5),
@@ -144,11 +144,11 @@ ALL = EXACT | AT_LEAST | PLACES
 
 
 def _batches(rng):
-  """A batch, and the same with each record replaced."""
+  """Returns a batch, and the same batch with each record replaced."""
   draw = lambda: (rng.normal(size=(B, T, D)).astype(np.float32),
                   rng.integers(0, T, (B, T)).astype(np.int32))
   before, after = draw(), draw()
-  # 0 might be drawn again.
+  # The same integer might be drawn again.
   after = after[0], (before[1] + 1 + after[1] % (T - 1)) % T
   changed = []
   for record in range(B):
@@ -208,7 +208,7 @@ def test_nothing_else_is_read(followed, changes):
 def test_entries_of_one_code_are_equal_if_records_are(run, followed):
   (x, i), _ = _batches(np.random.default_rng(1))
   outputs = run(np.repeat(x[:1], B, 0), np.repeat(i[:1], B, 0))
-  # Of what has no rule all entries have one code.
+  # Operations without a rule have one code for all entries.
   for name in ALL.keys() - {'no rule'}:
     values, codes = np.ravel(outputs[name]), np.ravel(followed[name].codes)
     for code in np.unique(codes):

@@ -1,4 +1,5 @@
-"""Records and batches at the edges: in one block only, or of no numbers."""
+"""Tests records that are bad in one block only, and
+features without numbers."""
 
 import itertools
 
@@ -16,7 +17,7 @@ BLOCKS = ('a', 'b', 'c')
 
 
 def _apply(params, x):
-  """Blocks whose gradients are their own columns of x, times 1e30."""
+  """Applies blocks whose gradients are their columns of x times 1e30."""
   return sum(params[name] * x[:, i, None] * 1e30
              for i, name in enumerate(BLOCKS))
 
@@ -29,9 +30,9 @@ def _loss(logits, labels):
 @pytest.mark.every(3)
 @pytest.mark.parametrize('kernel', per_example.KERNELS)
 def test_bad_in_any_block_is_nothing_in_all(kernel):
-  """Sums, losses and counts, whichever block has no finite gradient.
+  """A record that is bad in any block adds nothing to sums, losses or counts.
 
-  With parameters of zero losses are finite, and with others they are not.
+  Losses are finite where parameters are zero, and infinite elsewhere.
   """
   bounder = per_example.clipped(
     _apply, _loss, clip_norm=dict.fromkeys(BLOCKS, 1.0), kernel=kernel)
@@ -48,7 +49,7 @@ def test_bad_in_any_block_is_nothing_in_all(kernel):
 
 
 def test_features_of_no_numbers_are_finite():
-  """Of a tree of features a part may be empty, or hold integers."""
+  """Empty and integer leaves of a feature tree count as finite."""
   tree = {'empty': jnp.zeros([3, 0]), 'place': jnp.arange(3),
           'x': jnp.array([[0.0], [jnp.inf], [jnp.nan]])}
   np.testing.assert_array_equal(inputs.finite_records(tree),

@@ -1,4 +1,4 @@
-"""What the states of all privatizers remember, and what all of them noise."""
+"""Tests what the states of all privatizers keep, and that all is noised."""
 
 import jax
 import jax.numpy as jnp
@@ -28,7 +28,7 @@ def test_states_and_noise(name):
   transform = make(jax.random.key(5), **SETTINGS, **options)
   start = transform.init(SUMS)
   assert int(start.step) == 0 and float(start.joint_noise_multiplier) == np.inf
-  # One program: a fresh state, one that knows of less noise, and a block that
+  # One program runs a fresh state, a state with less noise, and a block that
   # claims to be zero.
   run = jax.jit(lambda state, bounds: transform.update(SUMS, state,
                                                        l2_sensitivity=bounds))
@@ -42,8 +42,8 @@ def test_states_and_noise(name):
     assert state.key == start.key
   nothing = run(start, {**BOUNDS, 'c': jnp.float32(0)})[1]
   assert not float(nothing.joint_noise_multiplier) > 0
-  # Halves of leaves and steps: 66 pairs of 64 numbers, of which each has
-  # |r| >= 0.7 with probability 1e-10, and the same noise at any scale |r| = 1.
+  # There are 66 pairs of 64 numbers from halves of leaves and steps. Each has
+  # |r| >= 0.7 with probability 1e-10; equal noise at any scale gives 1.
   halves = np.stack([np.ravel(leaf) for leaf in jax.tree.leaves(
     (first, second))]).reshape((12, -1))
   assert np.all(np.std(halves, 1) > 0.05)

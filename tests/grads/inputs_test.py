@@ -1,4 +1,4 @@
-"""Parameters that are numbers, records in every form, and no records at all."""
+"""Tests scalar parameters, records in every form, and empty batches."""
 
 import jax
 import jax.numpy as jnp
@@ -76,7 +76,7 @@ def test_pairs_and_trees_of_features(kernel):
     sums = bounder.sums(PARAMS, (tree, Y), MASK)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5),
                  sums, plain.sums(PARAMS, Batch(X, Y), MASK))
-    # One leaf that is not finite takes the whole record out.
+    # One non-finite leaf drops the whole record.
     spoilt = {**tree, 'left': tree['left'].at[0, 1].set(jnp.nan)}
     sums = bounder.sums(PARAMS, (spoilt, Y), MASK)
     without = bounder.sums(PARAMS, (tree, Y), MASK.at[0].set(False))
@@ -106,7 +106,7 @@ def test_other_records_are_refused(batch, message):
 @pytest.mark.every(3)
 @pytest.mark.parametrize('name', ['features', 'transform'])
 def test_complex_numbers_have_the_gradients_of_vmap(name):
-  """Of products of complex numbers the kernel had taken the real parts."""
+  """Complex gradients match `vmap`; the kernel once took only real parts."""
   x = X if name == 'transform' else jax.lax.complex(X, X[::-1])
   apply = lambda p, x: jnp.abs(jnp.fft.fft(x) @ p['w'].astype(jnp.complex64))
   batch = Batch(x, Y)
@@ -164,7 +164,7 @@ def test_no_images_either():
 
 
 def test_every_part_of_the_features_has_to_be_finite():
-  """A record is left out for what is bad in any leaf, and cleaned in all."""
+  """A record is dropped if any leaf is bad, and cleaned in all its leaves."""
   x = {'a': jnp.ones([4, 2]), 'b': jnp.ones([4]), 'c': jnp.arange(4)}
   for name, place in (('a', (1, 0)), ('b', (1,))):
     for bad in (jnp.nan, jnp.inf, -jnp.inf):

@@ -1,4 +1,4 @@
-"""The isolation check accepts many networks, and refuses each if it is mixed.
+"""Tests that the isolation check accepts networks and refuses mixed ones.
 
 A network is mixed if its output for one record depends on other records.
 """
@@ -24,8 +24,7 @@ W = jnp.ones([5, 3])
 
 @pytest.fixture(name='usual', autouse=True)
 def _usual():
-  """Allows promotion of types and ranks, as by default; Flax and optax use it.
-  """
+  """Allows the default type and rank promotion that Flax and optax rely on."""
   with jax.numpy_dtype_promotion('standard'), jax.numpy_rank_promotion('allow'):
     yield
 
@@ -41,7 +40,7 @@ class Network(nn.Module):
 
 
 class Layer(nn.Module):
-  """A dense layer as `nn.scan` repeats it."""
+  """A dense layer in the form that `nn.scan` repeats."""
 
   @nn.compact
   def __call__(self, x, _):

@@ -1,4 +1,4 @@
-"""Networks and losses that mix records are refused, others are not."""
+"""Tests that networks and losses that mix records are refused."""
 
 import flax.linen as nn
 import jax
@@ -26,7 +26,7 @@ RADIUS = quantiles.geometric(1.0, target_quantile=0.5, learning_rate=0.2,
 
 
 class Normalised(nn.Module):
-  """Dense, normalisation, relu, dense."""
+  """A dense layer, a normalisation, relu and a dense layer."""
   norm: nn.Module
 
   @nn.compact
@@ -35,7 +35,7 @@ class Normalised(nn.Module):
 
 
 def _flax(norm):
-  """(apply, parameters) with all other variables frozen."""
+  """Returns (apply, parameters) with all other variables frozen."""
   module = Normalised(norm)
   variables = module.init(KEY, BATCH.x)
   params = variables.pop('params')
@@ -44,7 +44,7 @@ def _flax(norm):
 
 
 def _ghost(w, x):
-  """Statistics of pairs of records."""
+  """Subtracts the mean of each pair of records, as ghost normalisation does."""
   z = (x @ w).reshape((-1, 2, 3))
   return (z - z.mean(1, keepdims=True)).reshape((-1, 3))
 
@@ -55,7 +55,7 @@ def _attention(w, x):
 
 
 def _sigmoids(x):
-  """After twelve of them float32 holds nothing of what entered."""
+  """Applies twelve sigmoids, after which float32 holds nothing of the input."""
   for _ in range(12):
     x = jax.nn.sigmoid(x / 8)
   return x
@@ -131,7 +131,7 @@ def test_batch_normalisation_is_refused_by_name_and_frozen_is_not():
 
 @jax.custom_vjp
 def _scaled(z):
-  """Logits whose cotangents are divided by the norm of those of the batch."""
+  """Returns the logits; its gradient is divided by the norm over the batch."""
   return z
 
 
@@ -175,7 +175,7 @@ def test_rare_integers_are_followed_as_well(mixed):
   (lambda w, x: (x.reshape((-1, 6, 5)) - x.reshape((-1, 6, 5)).mean(
     1, keepdims=True)).reshape((-1, 5)) @ w, ValueError,
    'any number of records, each on its own.* ghost batch norm.* 4 records'),
-  # What is wrong with any batch is said as it is.
+  # Errors of any batch keep their own message.
   (lambda w, x: x[:, :4] @ w, TypeError, r'^dot_general requires')])
 def test_networks_that_cannot_be_traced_are_refused(apply, error, message):
   with pytest.raises(error, match=message) as caught:
@@ -285,14 +285,15 @@ def test_every_bounder_refuses(make):
 
 @pytest.mark.every(4)
 def test_fault_what_the_engine_would_train_of_batch_normalisation(monkeypatch):
-  """Without the check: of a batch of one nothing but biases is trained."""
+  """Without the check, batch normalisation on single
+  records trains only biases."""
   monkeypatch.setattr(isolation, 'check_isolated', lambda *args: None)
   apply, params = _flax(nn.BatchNorm(use_running_average=False))
   rng = np.random.default_rng(0)
   batch = Batch(jnp.float32(rng.normal(size=(6, 5))), BATCH.y)
   total = per_example.clipped(apply, LOSS, clip_norm=1.0).sums(
     params, batch, jnp.ones([6], jnp.bool_)).total
-  # The last layer is made first.
+  # The last layer is created first.
   for name in ('Dense_0', 'Dense_1'):
     assert not np.any(total[name]['kernel'])
   assert np.any(total['Dense_0']['bias'])

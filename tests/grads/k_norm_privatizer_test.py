@@ -1,4 +1,4 @@
-"""The noise of the K-norm privatizer, measured, and faults that must show."""
+"""Measures the K-norm privatizer's noise, and plants faults that must show."""
 
 import math
 
@@ -21,7 +21,7 @@ BOUNDS = {'a': .3, 'b': 2., 'c': 11.}
 SHAPES = {'a': (4,), 'b': {'u': (3,), 'v': (5, 4)}, 'c': (9,)}
 SIZES = {'a': 4, 'b': 23, 'c': 9}
 RUNS = 6000
-ALPHA = 1e-6  # False alarms of each check.
+ALPHA = 1e-6  # Rate of false alarms of each check.
 
 
 def _sums(value=0.):
@@ -40,7 +40,7 @@ def _transform(order, key=None):
 
 
 def _many(order, step=0, value=0.):
-  """Noise on the sums of many runs with keys of their own, [RUNS, d] each."""
+  """Returns noise [RUNS, d] of each block, with one key for each run."""
   sums = _sums(value)
 
   def run(key):
@@ -57,11 +57,11 @@ def _many(order, step=0, value=0.):
 
 
 def check_cost(order):
-  """From measured noise: sum_k D_k / s_k is what a step costs.
+  """Checks from measured noise that sum_k D_k / s_k is the step's cost.
 
-  The p-norm of block k is Gamma(d_k) times s_k: its mean over d_k estimates
-  the scale to 1 / sqrt(d_k RUNS), 0.7 % at most; Kolmogorov-Smirnov
-  tests the distribution.
+  The p-norm of block k is Gamma(d_k) times s_k: its mean over d_k estimates the
+  scale to 1 / sqrt(d_k RUNS), 0.7 % at most. A Kolmogorov-Smirnov test checks
+  the distribution.
   """
   noise, cost = _many(order), 0.
   for name, block in noise.items():
@@ -74,9 +74,9 @@ def check_cost(order):
 
 
 def check_independence(order):
-  """Blocks, steps and coordinates: |r| sqrt(runs) is about normal."""
+  """Checks that blocks, steps and coordinates are uncorrelated."""
   noises = [block for step in (0, 1) for block in _many(order, step).values()]
-  # Heavy-tailed noise: signs and ranks of one coordinate and of the norms.
+  # The noise is heavy-tailed, so signs and ranks are compared.
   columns = [np.sign(p[:, i]) for p in noises for i in (0, -1)]
   columns += [stats.rankdata(np.linalg.norm(p, axis=1)) for p in noises]
   correlations = np.corrcoef(columns)
@@ -88,7 +88,7 @@ def check_independence(order):
 @pytest.mark.every(3)
 @pytest.mark.parametrize('order', ORDERS)
 def test_cost_of_the_measured_noise(order):
-  """Item LDP-03: the sum over blocks of D_k / s_k is epsilon."""
+  """The measured noise costs epsilon in sum over blocks (item LDP-03)."""
   check_cost(order)
 
 
@@ -128,7 +128,7 @@ def test_state_counts_and_remembers_the_smallest_multiplier(order):
 @pytest.mark.sound
 @pytest.mark.parametrize('order', ORDERS)
 def test_blocks_of_one_shape_have_noise_of_their_own(order):
-  """Signs are fair coins: beyond 5.6 deviations with probability 1e-7."""
+  """Equal blocks have uncorrelated signs; 5.6 deviations have chance 1e-7."""
   sums = {name: jnp.zeros(900) for name in 'abc'}
   bounds = {name: jnp.float32(1) for name in sums}
   transform = _transform(order)
@@ -196,7 +196,7 @@ def test_refuses_what_is_gaussian():
                      indicators={'a': jnp.float32(0)})
 
 
-# Planted faults.
+# Faults are planted from here on.
 
 
 @pytest.mark.every(3)
@@ -210,7 +210,7 @@ def test_fault_noise_of_another_scale(monkeypatch, factor):
 
 
 def test_fault_each_block_as_if_alone(monkeypatch):
-  """Erratum E2 for pure noise: K blocks of epsilon each cost K epsilon."""
+  """K blocks of epsilon each cost K epsilon (erratum E2 for pure noise)."""
   monkeypatch.setattr(
     k_norm, 'allocate', lambda bounds, *, noise_multiplier, sizes, order:
     noise_multiplier * bounds)
@@ -220,7 +220,7 @@ def test_fault_each_block_as_if_alone(monkeypatch):
 
 @pytest.mark.every(2)
 def test_fault_one_key_for_all_blocks(monkeypatch):
-  # Draws of one key are the same for blocks of one size.
+  # Blocks of one size get the same draws from one key.
   monkeypatch.setitem(SHAPES, 'a', SHAPES['c'])
   honest = jax.random.split
   monkeypatch.setattr(jax.random, 'split', lambda key, count=2: (

@@ -1,7 +1,7 @@
-"""Integers that are known before a network runs are those that it computes.
+"""Tests that integers known before a network runs are the computed ones.
 
-They say which entries an index reads and which branch is taken: of a wrong one
-another record would be followed.
+They decide which entries an index reads and which branch is taken; a wrong one
+would make the check follow another record.
 """
 
 import jax
@@ -16,14 +16,14 @@ from dpjax.grads import entries
 from dpjax.grads import entry_rules
 
 B = 3
-# Of either sign, and zero; 4 is a place of none of the arrays.
+# Both signs and zero occur; 4 is not a place of any array.
 LEFT = jnp.array([[-7, 0, 4], [5, -2, 3]], jnp.int32)
 RIGHT = jnp.array([[2, 0, -3], [5, 1, -4]], jnp.int32)
 DIVISORS = jnp.array([[2, 3, -3], [-5, 1, -4]], jnp.int32)
 SMALL = jnp.array([[2, 0, 1], [1, 2, 0]], jnp.int32)
 FLAGS = jnp.array([[True, False, True], [False, True, True]])
 
-# One for each operation whose values are followed.
+# There is one for each operation whose values are followed.
 OPERATIONS = {
   name: lambda i, apply=apply: apply(LEFT, RIGHT) for name, apply in {
     'add': lax.add, 'and': lax.bitwise_and, 'eq': lax.eq, 'ge': lax.ge,
@@ -37,7 +37,7 @@ OPERATIONS = {
       'not': lambda i: lax.bitwise_not(LEFT),
       'rem': lambda i: lax.rem(LEFT, DIVISORS),
       'sign': lambda i: lax.sign(LEFT)}
-# What puts integers in other places. i [B, 2] are of records.
+# These move integers to other places; i [B, 2] belongs to records.
 MOVES = {
   'flags': lambda i: ~FLAGS, 'counted': lambda i: lax.iota(jnp.int32, 5),
   'columns': lambda i: lax.broadcasted_iota(jnp.int32, (2, 3), 1),
@@ -108,7 +108,7 @@ def test_all_that_reads_no_record_is_known(followed):
 
 
 def test_codes_of_constants_are_equal_where_values_are():
-  """Of every type, and by rows of large arrays."""
+  """Constants of every type have equal codes exactly where values are equal."""
   values = {
     np.bool_: [False, True, True], np.int8: [-3, 0, 4, 4, -3],
     np.uint32: [7, 2**32 - 1, 7], np.int32: [-1, 1, -1, 2**31 - 1],

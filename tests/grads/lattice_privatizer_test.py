@@ -1,4 +1,4 @@
-"""Noise on a lattice as the privatizer draws it, and faults that must show."""
+"""Measures the privatizer's lattice noise, and plants faults that must show."""
 
 import math
 
@@ -18,7 +18,7 @@ MULTIPLIER, BATCH = 1.7, 6.5
 BOUNDS = {'a': .3, 'b': 2.}
 SHAPES = {'a': (80, 100), 'b': {'u': (4000,), 'v': (80, 50)}}
 SIZES = {'a': 8000, 'b': 8000}
-ALPHA = 1e-6  # False alarms of each check.
+ALPHA = 1e-6  # Rate of false alarms of each check.
 ADAPTIVE = quantiles.geometric({'a': 1., 'b': 5.}, target_quantile=.5,
                                learning_rate=.2, noise_stddev=2.5)
 
@@ -39,7 +39,7 @@ def _transform(seed=0, **changes):
 
 
 def _released(sums, transform=None, step=0, compiled=True, **extra):
-  """(mean, new state) of one update."""
+  """Returns (mean, new state) of one update."""
   transform = transform or _transform()
   state = transform.init(sums)._replace(step=jnp.int32(step))
   update = lambda sums, state, bounds: transform.update(
@@ -53,14 +53,14 @@ def _flat(values):
 
 
 def _stddevs():
-  """As the rule of the optimal split says, without lattice; float64."""
+  """Returns the optimal split's standard deviations without a lattice."""
   total = sum(bound * math.sqrt(SIZES[name]) for name, bound in BOUNDS.items())
   return {name: MULTIPLIER * math.sqrt(total * bound) * SIZES[name]**-.25
           for name, bound in BOUNDS.items()}
 
 
 def check_stddevs(value=0.):
-  """Chi-square and mean of each block's noise around `value`."""
+  """Checks variance and mean of each block's noise around `value`."""
   mean = _released(_sums(value))[0]
   for name, stddev in _stddevs().items():
     noise = (_flat(mean[name]) * BATCH - value) / stddev
@@ -70,7 +70,7 @@ def check_stddevs(value=0.):
 
 
 def check_joint_multiplier(monkeypatch):
-  """From bounds with rounding and the widths that noise was drawn with."""
+  """Checks the joint multiplier against rounded bounds and the drawn noise."""
   used, honest = [], lattice.add_noise
   with monkeypatch.context() as patch:
     patch.setattr(lattice, 'add_noise', lambda *args: (
@@ -90,7 +90,7 @@ def check_joint_multiplier(monkeypatch):
 
 
 def check_cells():
-  """Sums that round to one lattice point give one release, bit for bit."""
+  """Checks that sums with equal lattice points give bit-identical releases."""
   step = float(lattice.spacing(jnp.float32(_stddevs()['a'])))
   rng = np.random.default_rng(0)
   units = rng.integers(-2**18, 2**18, SHAPES['a'])
@@ -101,7 +101,7 @@ def check_cells():
     np.testing.assert_array_equal(means[0], mean)
   other = _released(dict(_sums(), a=jnp.asarray(
     np.float32((units + 1) * step))))[0]['a']
-  # One point further on, as float32 can say it after a division.
+  # It is the next point, to float32 accuracy after a division.
   difference = np.float64(other) - np.float64(means[0])
   np.testing.assert_allclose(difference * BATCH / step, 1, atol=3)
   assert np.mean(difference > 0) > .5
@@ -126,7 +126,7 @@ def test_releases_know_lattice_points_only():
 @pytest.mark.parametrize('allocation', ['optimal', 'equal', 'global'])
 @pytest.mark.parametrize('adaptive', [None, ADAPTIVE])
 def test_bounds_on_the_lattice(allocation, adaptive):
-  """D_k + sqrt(d_k) s_k for the gradient; halves are on their lattice."""
+  """Rounding adds sqrt(d_k) s_k to a gradient bound; indicators fit exactly."""
   split = dict(noise_multiplier=MULTIPLIER, allocation=allocation,
                adaptive=adaptive)
   rounded, steps = lattice_privatizer.on_lattice(_bounds(), _sums(), **split)
@@ -143,7 +143,7 @@ def test_bounds_on_the_lattice(allocation, adaptive):
 
 
 def test_indicators_are_noised_beside_the_gradient():
-  """Their own deviation, and the joint multiplier of all of it."""
+  """Indicators have their own deviation and share the joint multiplier."""
   sums = {'a': jnp.zeros(2), 'b': jnp.zeros(2)}
   indicators = {'a': jnp.float32(1.5), 'b': jnp.float32(-3.)}
   transform = _transform(adaptive=ADAPTIVE)
@@ -176,7 +176,7 @@ def test_steps_runs_and_leaves_have_noise_of_their_own():
 
 
 def test_an_error_of_the_sum_is_paid_for():
-  """With the proven bound of 256 terms, 0.8 percent more noise."""
+  """The proven error of a 256-term sum costs 0.8 percent more noise."""
   error = lattice.sum_error(256)
   plain, paid = (_flat(_released(_sums(), _transform(sum_error=share))[0]['a'])
                  for share in (0., error))
@@ -185,7 +185,7 @@ def test_an_error_of_the_sum_is_paid_for():
 
 @pytest.mark.every(2)
 def test_no_number_is_no_release_of_the_sum():
-  """A sum that is no number releases noise, a bound that is none is known."""
+  """A NaN sum releases only noise, and a NaN bound shows in the multiplier."""
   mean, state = _released(_sums(math.nan))
   assert np.isfinite(_flat(mean)).all()
   assert float(state.joint_noise_multiplier) >= MULTIPLIER
@@ -219,7 +219,7 @@ def test_refuses_noise_drawn_ahead():
     _released(_sums(), draws=_sums())
 
 
-# Planted faults.
+# Faults are planted from here on.
 
 
 @pytest.mark.every(3)

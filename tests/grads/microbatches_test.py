@@ -1,4 +1,4 @@
-"""Sums in microbatches: the same sums, and parts where these are faster."""
+"""Tests that microbatches give equal sums, and are used where faster."""
 
 import jax
 import jax.numpy as jnp
@@ -45,7 +45,7 @@ def _plain(apply):
 
 
 def _num_parts(sums, *args):
-  """Lengths of the loop over parts, whose carry are the sums; 1 for none."""
+  """Returns the length of the loop over parts, or 1 without a loop."""
   lengths = [equation.params['length']
              for equation in jax.make_jaxpr(sums)(*args).jaxpr.eqns
              if equation.primitive.name == 'scan'
@@ -63,7 +63,7 @@ def test_convolutions_come_in_parts_on_cpu_and_nothing_else(make, monkeypatch):
   assert _num_parts(make(_convolved), *args) == 2
   assert _num_parts(make(_convolved), args[0], *few) == 1
   assert _num_parts(make(_dense), *args) == 1
-  # Six places of four channels leave it: so many of 40 records.
+  # A record leaves six places of four channels, here for 40 records.
   monkeypatch.setattr(microbatches, '_CACHED_VALUES', 40 * 24)
   assert _num_parts(make(_convolved), *args) == 2
   monkeypatch.setattr(microbatches, '_CACHED_VALUES', 20 * 24)
@@ -86,11 +86,11 @@ def _equal(actual, wanted):
 @pytest.mark.slow
 @pytest.mark.parametrize('size', [7, 32, 69, 1000])
 def test_parts_add_up_to_the_sums_of_all(size):
-  """Also where they do not divide: what fills the last one is masked."""
+  """Parts add up to the whole, also where the last one is padded and masked."""
   args = _inputs()
   whole = _clipped(_convolved, _SIZE)(*args)
   _equal(jax.jit(_clipped(_convolved, size))(*args), whole)
-  # And not by chance: every part counts.
+  # Every part counts, so the sums do not agree by accident.
   less = _clipped(_convolved, size)(*args[:2], args[2].at[-1].set(False))
   changed = args[2][-1]
   assert bool(jnp.any(less.total['kernel'] != whole.total['kernel'])) >= changed
@@ -116,7 +116,7 @@ def test_no_size_below_one():
 
 @pytest.mark.every(2)
 def test_norms_come_in_parts_too():
-  """In the order of the records, without those that fill the last part."""
+  """Norms come in the records' order, without the padding of the last part."""
   params, batch, _ = _inputs()
   for blocks in (0, {'kernel': 0}):
     record_norms = per_example.per_example_norms(_convolved, _loss, params,

@@ -1,8 +1,7 @@
-"""Every operation with a rule keeps records apart, or is seen to mix them.
+"""Tests that each operation with a rule isolates records or is seen to mix.
 
-Followed only, so that nothing is compiled: of batches whose records lie along
-the first axis, and of the same with records along the axes that an operation
-works on.
+Nothing is compiled: operations are followed on batches whose records lie along
+the first axis, and along the axes that an operation works on.
 """
 
 import re
@@ -22,7 +21,7 @@ linalg = lax.linalg
 
 
 def _keys(x):
-  """Words of keys, of which some were split from keys of records."""
+  """Returns words of keys, some of which were split from records' keys."""
   keys = jax.random.wrap_key_data(x[..., :2].astype(jnp.uint32))
   return jax.random.key_data(jax.vmap(
     lambda row: jax.vmap(jax.random.split)(row))(keys))
@@ -32,7 +31,7 @@ def _keys(x):
 OPERATIONS = {
   'approx_top_k': lambda x: lax.approx_max_k(x, x.shape[-1])[0],
   'argmin': lambda x: lax.argmin(x, 2, jnp.int32),
-  # Above its diagonal it is zero.
+  # It is zero above its diagonal.
   'cholesky': lambda x: linalg.cholesky(x)[:, -1],
   'cumlogsumexp': lambda x: lax.cumlogsumexp(x, 2),
   'cummax': lambda x: lax.cummax(x, 2),
@@ -58,12 +57,12 @@ OPERATIONS = {
   'tridiagonal_solve': lambda x: linalg.tridiagonal_solve(
     x[:, 0], x[:, 0], x[:, 0], x),
 }
-# Operations of two axes, here of a matrix [B, B].
+# Operations on two axes, here of a matrix [B, B].
 MATRICES = set(entry_rules._LAST_AXES) - {'lu_pivots_to_permutation'}
 
 
 def _followed(function, shape, axis):
-  """Entries of the output, for records along one axis of x."""
+  """Returns the followed output entries for records along one axis of x."""
   x = entries.of_records((B, *shape[:axis], *shape[axis + 1:]), 0)
   x = entries.rearranged(x, lambda array: np.moveaxis(array, 0, axis))
   closed = jax.make_jaxpr(function)(jax.ShapeDtypeStruct(shape, jnp.float32))
@@ -112,7 +111,7 @@ def test_the_program_of_this_platform_is_followed():
 
 
 def test_operations_without_a_rule():
-  """Known integers are what they are, and no input at all reads nothing."""
+  """Without a rule, known integers are exact and no input reads nothing."""
   rows = np.array([1, 0, 2, 1, 1, 2, 0, 0], np.int32)
   shape = jax.ShapeDtypeStruct(rows.shape, jnp.float32)
   chosen = lambda x: jax.pure_callback(
@@ -125,7 +124,7 @@ def test_operations_without_a_rule():
 
 
 def test_long_loops_are_followed_to_their_end():
-  """What happens in any step, and what needs many steps to arrive."""
+  """Long loops are followed to the end, also where effects arrive late."""
   long = 3000
   every = lambda x: lax.scan(lambda c, row: (c + row, None), jnp.zeros([N]),
                              jnp.repeat(x, long // B, 0))[0]
@@ -147,7 +146,7 @@ def test_long_loops_are_followed_to_their_end():
 
 
 def test_windows_and_batches_along_any_axis():
-  """Axes of lookups that go together, and windows that fill an axis."""
+  """Lookups with paired axes and windows that fill an axis are followed."""
   own = 1 << np.arange(B)
   paired = lambda x: lax.gather(
     x.T[:, :, None], jnp.array([[2], [0], [1]]), lax.GatherDimensionNumbers(

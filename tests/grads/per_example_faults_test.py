@@ -1,4 +1,4 @@
-"""Faults planted in clipping: each must fail a check."""
+"""Plants faults in clipping; each must fail a check."""
 
 import jax
 import jax.numpy as jnp
@@ -72,7 +72,7 @@ def test_fault_clipping_the_sum(checks, network):
     return plain._replace(
       total=jax.tree.map(lambda leaf: leaf * factor, plain.total))
 
-  # Alone, every record keeps the bound: only company shows the fault.
+  # Every record alone keeps the bound; only other records show the fault.
   fault = _with_sums(network, sums)
   checks.each_term_is_bounded(fault, network.params, checks.adversarial(network),
                               CLIP_NORM)

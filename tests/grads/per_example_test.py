@@ -1,4 +1,4 @@
-"""DP-16: clipped sums against loops over records; what one record can do."""
+"""Tests clipped sums against loops over records, and one record's effect."""
 
 import jax
 import jax.numpy as jnp
@@ -25,7 +25,7 @@ def _clipped(network, clip_norm=CLIP_NORM, microbatch_size=None):
 
 
 def test_sensitivities_are_the_clip_norms_whatever_the_certificate(network):
-  """DP-16: of blocks, too; for clipped and for normalised gradients."""
+  """Sensitivities are the clip norms, for blocks and for both weight rules."""
   for clip_norm in (CLIP_NORM, {'a': .25, 'b': 3.}):
     for bounder in (
         per_example.clipped(network.apply, network.loss, clip_norm=clip_norm),

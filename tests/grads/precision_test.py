@@ -1,4 +1,4 @@
-"""Networks in bfloat16: what is measured, summed and left out is float32."""
+"""Tests that bfloat16 networks are measured and summed in float32."""
 
 import jax
 import jax.numpy as jnp
@@ -16,13 +16,13 @@ from dpjax.typing import Batch
 
 CLIP_NORM = 0.5
 SITES = 300
-# The last two overflow: in a product, and on the way to bfloat16.
+# The last two overflow: in a product, and in conversion to bfloat16.
 SCALES = np.array([1e-3, 1e-2, 0.3, 1, 2, 3, 5, 10, 30, 100, 1e20, 3.4e38])
 USABLE = SCALES < 1e10
 
 
 def _image(params, x):
-  """Many sites each of a convolution, a scale, a bias and a dense layer."""
+  """Applies a convolution, scale, bias and dense layer at many sites."""
   x = jax.lax.conv_general_dilated(
     x, params['kernel'], (1,), 'SAME', dimension_numbers=('NHC', 'HIO', 'NHC'))
   x = jax.nn.relu(x * params['scale'][None, None] + params['bias'][None, None])
@@ -30,13 +30,13 @@ def _image(params, x):
 
 
 def _tokens(params, x):
-  """An embedding; the first of a record is the logarithm of its scale."""
+  """Applies an embedding; a record's first entry is the log of its scale."""
   read = jnp.mean(jnp.sin(params['table'][x[:, 1:]]), 1)
   return read @ params['dense'] * jnp.exp2(x[:, :1].astype(read.dtype))
 
 
 def _perceptron(params, x):
-  """Outer products, and Gram matrices of a larger layer."""
+  """Applies a layer measured by Gram matrices, then one of outer products."""
   x = jax.nn.relu(x @ params['dense'])
   return jnp.sum(x, 1) @ params['out']
 
@@ -61,7 +61,7 @@ def _token_batch():
   return Batch(jnp.asarray(tokens, jnp.int32), _batch(1).y)
 
 
-# apply, params, batch
+# name -> (apply, params, batch)
 NETWORKS = {
   'image': (_image, _draw(kernel=(3, 2, 8), scale=(8,), bias=(8,),
                           dense=(8, 3), out=(3,)), _batch(SITES, 2)),
@@ -72,7 +72,7 @@ NETWORKS = {
 
 
 def _loss(logits, labels):
-  """Linear: the gradient of a record does not fade."""
+  """Returns a linear loss, so that a record's gradient does not fade."""
   assert logits.dtype == jnp.float32
   places = jnp.arange(logits.shape[1])[None] + labels[:, None]
   return jnp.sum(logits * jnp.cos(places.astype(jnp.float32)), 1)
@@ -103,7 +103,7 @@ def _adaptive(apply, params):
 
 
 def _in_bfloat16(make, name, **options):
-  """(bounder, parameters, batch) of a network in bfloat16."""
+  """Returns (bounder, parameters, batch) of a network in bfloat16."""
   apply, params, batch = NETWORKS[name]
   return make(precision.computed_in(apply, 'bfloat16'), params,
               **options), params, batch
@@ -111,7 +111,7 @@ def _in_bfloat16(make, name, **options):
 
 @pytest.fixture(name='as_users')
 def _as_users():
-  """Compiled with all optimisations: those that could leave rounding out."""
+  """Compiles with all optimisations, which could otherwise remove rounding."""
   jax.config.update('jax_disable_most_optimizations', False)
   yield
   jax.config.update('jax_disable_most_optimizations', True)
@@ -133,9 +133,9 @@ def test_a_record_adds_its_clip_norm_at_most_and_all_of_it(
   terms = checks.contributions(bounder, params, batch)
   norms = np.linalg.norm(terms, axis=1)
   assert np.all(norms <= CLIP_NORM * (1 + 1e-5))
-  # Rounding is no reason to clip more, either.
+  # Rounding does not cause more clipping, either.
   assert np.all(norms[USABLE & (SCALES >= 3)] >= CLIP_NORM * (1 - 2e-5))
-  # What overflows is nothing, and is counted.
+  # Overflowing records add nothing, and are counted.
   assert not np.any(terms[~USABLE]) and np.all(np.any(terms[USABLE], 1))
   sums = jax.jit(bounder.sums)(params, batch, jnp.ones(SCALES.shape,
                                                        jnp.bool_))
@@ -149,7 +149,7 @@ def test_a_record_adds_its_clip_norm_at_most_and_all_of_it(
 @pytest.mark.parametrize('kernel', per_example.KERNELS)
 @pytest.mark.parametrize('name', NETWORKS)
 def test_norms_are_those_of_what_is_summed(as_users, name, kernel):
-  """Leaf by leaf and to float32; in the gradient they are to bfloat16."""
+  """Norms match the summed gradients to float32, and exact ones to bfloat16."""
   apply, params, batch = NETWORKS[name]
   kept = jnp.asarray(USABLE)
 
@@ -177,7 +177,7 @@ def test_norms_are_those_of_what_is_summed(as_users, name, kernel):
 
 
 def test_biases_and_scales_are_summed_over_their_sites_in_float32():
-  """3001 ones are 3001, of which bfloat16 knows eight bits."""
+  """The sum of 3001 ones is exact, though bfloat16 has only eight bits."""
   sites = 3001
   x = jnp.asarray(np.random.default_rng(0).uniform(size=(1, sites, 2)),
                   jnp.float32)
@@ -196,7 +196,7 @@ def test_biases_and_scales_are_summed_over_their_sites_in_float32():
 
 
 def test_the_networks_take_all_ways_to_a_norm():
-  """Kept products of windows and of sites, Gram matrices and a table."""
+  """The test networks use every way to compute a norm."""
   operations, gram = {}, contractions.gram_is_cheaper
   for name, (apply, params, batch) in NETWORKS.items():
     def record_loss(params, record, apply=apply):
@@ -215,7 +215,7 @@ def test_the_networks_take_all_ways_to_a_norm():
 @pytest.mark.every(3)
 @pytest.mark.parametrize('kernel', per_example.KERNELS)
 def test_parameters_may_be_short_themselves(kernel):
-  """Then their gradients are; norms and sums are float32 as ever."""
+  """Norms and sums are float32 even where the parameters are bfloat16."""
   apply, params, batch = NETWORKS['image']
   short = lambda values: jax.tree.map(lambda leaf: leaf.astype(jnp.bfloat16),
                                       values)

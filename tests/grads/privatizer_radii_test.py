@@ -1,4 +1,4 @@
-"""Gradient blocks and indicators of private radii, noised as one (LDP-06)."""
+"""Tests that gradients and indicators of private radii share one noise."""
 
 import jax
 import jax.numpy as jnp
@@ -17,7 +17,7 @@ SUMS = {'a': jnp.full([3], 40.), 'b': jnp.full([2, 2], 40.)}
 INDICATORS = {'a': jnp.float32(1.5), 'b': jnp.float32(-3.)}
 ADAPTIVE = quantiles.geometric({'a': 1., 'b': 5.}, target_quantile=0.5,
                                learning_rate=0.2, noise_stddev=SIGMA_B)
-ALPHA = 1e-6  # False alarms of each check, over all that it compares.
+ALPHA = 1e-6  # Rate of false alarms of each check, over all its comparisons.
 
 
 def _transform(noise_multiplier=MULTIPLIER, adaptive=ADAPTIVE):
@@ -27,7 +27,7 @@ def _transform(noise_multiplier=MULTIPLIER, adaptive=ADAPTIVE):
 
 
 def _release(num_steps=NUM_STEPS, ahead=False):
-  """Means and indicators of many steps, [steps, ...], and the last state."""
+  """Returns means and indicators of many steps, and the last state."""
   transform = _transform()
   draws = None
   if ahead:
@@ -45,7 +45,7 @@ def _release(num_steps=NUM_STEPS, ahead=False):
 
 
 def _unit_noise(released):
-  """[steps, 9] noise over its claimed scale, gradient first."""
+  """Returns noise [steps, 9] over its claimed scale, gradient first."""
   left = (MULTIPLIER**-2 - 2 / (2 * SIGMA_B)**2)**-0.5
   bounds, sizes = np.array([0.3, 2.]), np.array([3, 4])
   total = np.sum(bounds * np.sqrt(sizes))
@@ -60,7 +60,7 @@ def _unit_noise(released):
 
 
 def check_noise(released):
-  """Variance of each column by chi-square, shape, and no correlation.
+  """Checks each column's variance and shape, and that none are correlated.
 
   Power: 4000 draws show a scale that is off by 12 % at 1e-6.
   """
@@ -78,14 +78,14 @@ def check_noise(released):
 
 
 def check_joint_multiplier(released, state):
-  """R3 over gradient blocks and indicators, by what was measured."""
+  """Checks the measured joint multiplier of gradient and indicators (R3)."""
   mean, indicators = released
   variances = [np.var(np.reshape(leaf, (NUM_STEPS, -1)) * BATCH)
                for leaf in (mean['a'], mean['b'], indicators['a'],
                             indicators['b'])]
   shares = np.array([0.3, 2., 0.5, 0.5])**2 / np.array(variances)
   measured = np.sum(shares)**-0.5
-  # Deviation of z: below sqrt(2 / 4000) / 2 = 0.011, five of them.
+  # The deviation of z is below sqrt(2 / 4000) / 2 = 0.011; five are allowed.
   assert abs(measured / MULTIPLIER - 1) < 0.056
   assert MULTIPLIER <= float(state.joint_noise_multiplier) < MULTIPLIER * (
     1 + 1e-5)
@@ -112,7 +112,7 @@ def test_drawn_ahead_is_the_same(released):
 
 
 def test_radii_do_not_change_the_gradient_of_others():
-  """Without adaptive radii there is nothing but the gradient."""
+  """Without adaptive radii, only the gradient is released."""
   transform = _transform(adaptive=None)
   state = transform.init(SUMS)
   assert state.indicators == ()
@@ -124,7 +124,7 @@ def test_radii_do_not_change_the_gradient_of_others():
 @pytest.mark.every(2)
 @pytest.mark.parametrize('share', [0.01, 0.5, 0.99, 0.9999])
 def test_rounding_errs_towards_more_noise(share, monkeypatch):
-  """However little the indicators leave; in float64, from the scales used."""
+  """Rounding never lowers the noise, however little the indicators leave."""
   monkeypatch.setattr(additive, 'add_gaussian_noise',
                       lambda key, values, stddevs: stddevs)
   stddev = 0.5 * MULTIPLIER * (2 / share)**0.5
@@ -143,7 +143,7 @@ def test_rounding_errs_towards_more_noise(share, monkeypatch):
 def test_refuses_indicators_that_spend_everything():
   with pytest.raises(ValueError, match='of 2 adaptive radii must be above'):
     _transform(noise_multiplier=2 * SIGMA_B / 2**0.5 * 1.0001)
-  # An array is not looked at; what comes of it is never a smaller scale.
+  # An array's value is not checked, but never makes a smaller scale.
   state = _transform(jnp.float32(5.)).init(SUMS)
   state = _transform(jnp.float32(5.)).update(
     SUMS, state, l2_sensitivity=BOUNDS, indicators=INDICATORS)[1]
@@ -151,7 +151,7 @@ def test_refuses_indicators_that_spend_everything():
 
 
 def test_reference_figures_of_the_split():
-  """DP-20: the convolutional network of the text, equal bounds."""
+  """The optimal split has DP-20's figures for the text's convnet."""
   sizes = (320, 18496, 1605760, 1290)
   stddevs = np.float64(blocks.allocate(jnp.ones([4]), noise_multiplier=1.,
                                        sizes=sizes))
@@ -164,7 +164,7 @@ def test_reference_figures_of_the_split():
     assert np.sum(sizes * other**2) == pytest.approx(6.5035e6, rel=1e-4)
 
 
-# Planted faults.
+# Faults are planted from here on.
 
 
 def test_fault_indicators_without_noise(monkeypatch):
@@ -190,7 +190,7 @@ def test_fault_indicators_less_noised_than_said(monkeypatch):
 
 @pytest.mark.every(2)
 def test_fault_indicators_free_of_charge(monkeypatch):
-  """A gradient with the planned multiplier leaves no budget for the counts."""
+  """A gradient with the whole planned multiplier leaves no indicator budget."""
   monkeypatch.setattr(quantiles, 'gradient_noise_multiplier',
                       lambda noise_multiplier, adaptive: noise_multiplier)
   released, state = _release()
@@ -201,7 +201,7 @@ def test_fault_indicators_free_of_charge(monkeypatch):
 
 @pytest.mark.every(2)
 def test_fault_sensitivity_not_centred(monkeypatch):
-  """At sensitivity 1 instead of 1/2 the same noise is another multiplier."""
+  """Assuming sensitivity 1 instead of 1/2 changes the multiplier and shows."""
   monkeypatch.setattr(quantiles, 'INDICATOR_SENSITIVITY', 1.)
   with pytest.raises(AssertionError):
     check_noise(_release()[0])

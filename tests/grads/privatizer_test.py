@@ -1,4 +1,4 @@
-"""The noise of the privatizer, measured, and the faults that must show."""
+"""Measures the privatizer's noise, and plants faults that must show."""
 
 import jax
 import jax.numpy as jnp
@@ -16,7 +16,7 @@ MULTIPLIER = 1.7
 EXPECTED_BATCH_SIZE = 6.5
 BOUNDS = {'a': 0.3, 'b': 2.0, 'c': 11.0}
 SIZES = {'a': 8000, 'b': 12000, 'c': 9000}
-ALPHA = 1e-6  # False alarms of each check, over all that it compares.
+ALPHA = 1e-6  # Rate of false alarms of each check, over all its comparisons.
 
 
 def _bounds():
@@ -24,7 +24,7 @@ def _bounds():
 
 
 def _sums(value=0.):
-  """Three blocks; 'b' has two leaves."""
+  """Returns sums of three blocks, of which 'b' has two leaves."""
   full = lambda *shape: jnp.full(shape, value, jnp.float32)
   return {'a': full(80, 100), 'b': {'u': full(4000), 'v': full(80, 100)},
           'c': full(9000)}
@@ -37,7 +37,7 @@ def _transform(key=None, allocation='optimal'):
 
 
 def _run(transform, num_steps=1, value=0.):
-  """The released means of some steps, and the last state."""
+  """Returns the released means of some steps, and the last state."""
   sums = _sums(value)
   state = transform.init(sums)
   released = []
@@ -55,7 +55,7 @@ def _flat(values):
 
 
 def _expected_stddevs(allocation):
-  """On the sums, from the rules as they are stated, in float64."""
+  """Returns the standard deviations that the stated rules give, in float64."""
   bounds = np.array(list(BOUNDS.values()))
   sizes = np.array(list(SIZES.values()))
   if allocation == 'equal':
@@ -70,7 +70,7 @@ def _expected_stddevs(allocation):
 
 
 def check_stddevs(transform, stddevs, value=0.):
-  """Chi-square test of each block's variance around `value` / divisor.
+  """Checks each block's variance around `value` / divisor by chi-square.
 
   Power: with 8000 draws a standard deviation off by 10 % is 13 deviations
   of the variance estimate away.
@@ -84,12 +84,12 @@ def check_stddevs(transform, stddevs, value=0.):
     assert chi2.ppf(ALPHA / 12) < statistic < chi2.isf(ALPHA / 12)
     bound = stats.norm.isf(ALPHA / 12) * stddev / np.sqrt(block.size)
     assert abs(block.mean()) < bound
-    # Kolmogorov-Smirnov: the shape, not only the second moment.
+    # Kolmogorov-Smirnov tests the shape, not only the second moment.
     assert stats.kstest(block / stddev, 'norm').pvalue > ALPHA / 6
 
 
 def check_joint_multiplier(transform):
-  """From measured noise: lower than planned is a breach.
+  """Checks by measured noise that the multiplier is not below the plan.
 
   The relative error of each measured variance has standard deviation
   sqrt(2 / 8000) = 0.016 at most, that of z at most half of it.
@@ -106,7 +106,7 @@ def check_joint_multiplier(transform):
 
 
 def check_independence():
-  """No correlation across steps, leaves and runs: |r| sqrt(d) is normal."""
+  """Checks that steps, leaves and runs are uncorrelated."""
   first, second = (
     _run(_transform(jax.random.key(seed)), num_steps=3)[0]
     for seed in (0, 1))
@@ -119,7 +119,7 @@ def check_independence():
   others = correlations[~np.eye(size, dtype=bool)]
   # A repeated leaf has 4000 independent entries.
   assert np.abs(others).max() < stats.norm.isf(ALPHA / size**2) / np.sqrt(4000)
-  # The two directions of a leaf, too: neighbours and halves.
+  # Neighbouring entries and halves of a leaf are uncorrelated, too.
   block = noises[0]
   for lag in (1, 100, 4000):
     lagged = np.corrcoef(block[lag:], block[:-lag])[0, 1]
@@ -127,7 +127,7 @@ def check_independence():
 
 
 def check_divisor(transform):
-  """The mean is the sum over the public constant, up to the noise."""
+  """Checks that the mean is the sum over a public constant, up to noise."""
   value = 1e4
   mean = _flat(_run(transform, value=value)[0][0]['a'])
   stddev = _expected_stddevs('optimal')[0] / EXPECTED_BATCH_SIZE
@@ -135,7 +135,7 @@ def check_divisor(transform):
     mean.size)
 
 
-# The real privatizer.
+# The real privatizer passes these checks.
 
 
 @pytest.mark.every(4)
@@ -149,7 +149,7 @@ def test_noise_is_as_allocated(allocation):
 @pytest.mark.every(2)
 @pytest.mark.parametrize('allocation', blocks.ALLOCATIONS)
 def test_rounding_errs_towards_more_noise(allocation, monkeypatch):
-  """In float64, from the scales handed to the noise."""
+  """Rounding never lowers the joint multiplier, computed in float64."""
   monkeypatch.setattr(additive, 'add_gaussian_noise',
                       lambda key, values, stddevs: stddevs)
   rng = np.random.default_rng(0)
@@ -171,12 +171,12 @@ def test_rounding_errs_towards_more_noise(allocation, monkeypatch):
 
 
 def test_noise_does_not_depend_on_the_sums():
-  # Zero sums are those of an empty batch: noised like any other.
+  # Zero sums, those of an empty batch, get the same noise as others.
   check_stddevs(_transform(), _expected_stddevs('optimal'), value=40.)
   empty, full = (_flat(_run(_transform(), value=value)[0][0])
                  for value in (0., 40.))
   assert np.count_nonzero(empty) > 0.99 * empty.size
-  # Equal but for the rounding to the grid, at most stddev / 256 apart.
+  # They are equal up to rounding to the grid, at most stddev / 256 apart.
   shift = full - empty - 40. / EXPECTED_BATCH_SIZE
   stddevs = np.repeat(_expected_stddevs('optimal'), list(SIZES.values()))
   assert np.all(np.abs(shift) <= stddevs / 200 / EXPECTED_BATCH_SIZE)
@@ -288,7 +288,7 @@ def test_refuses_an_unknown_allocation():
     _transform(allocation='best')
 
 
-# Planted faults.
+# Faults are planted from here on.
 
 
 @pytest.mark.every(2)
@@ -330,7 +330,7 @@ def test_fault_one_key_for_all_runs(monkeypatch):
 
 
 def test_fault_each_block_as_if_alone(monkeypatch):
-  """Erratum E2: noise sigma D_k on K blocks is sigma / sqrt(K) in all."""
+  """Noise sigma D_k on K blocks is only sigma / sqrt(K) jointly (E2)."""
   monkeypatch.setattr(
     blocks, 'allocate', lambda bounds, *, noise_multiplier, rule, sizes:
     noise_multiplier * bounds)
@@ -368,7 +368,7 @@ def test_fault_no_noise_on_an_empty_batch(monkeypatch):
 @pytest.mark.every(3)
 @pytest.mark.parametrize('realised', [1, 7, 12])
 def test_fault_realised_batch_size(monkeypatch, realised):
-  """Erratum E4: the divisor of a mean may not be the batch's own size."""
+  """Dividing by the realised batch size is detected (erratum E4)."""
   honest = tree.scale
   monkeypatch.setattr(tree, 'scale', lambda factor, values: honest(
     1 / realised, values))

@@ -1,4 +1,4 @@
-"""The privatizer on any tree of sums with any prefix of bounds."""
+"""Tests the privatizer on any tree of sums with any prefix of bounds."""
 
 from hypothesis import given
 from hypothesis import settings
@@ -33,7 +33,7 @@ _TREES = st.recursive(
 @settings(max_examples=6, deadline=None, derandomize=True)
 @given(values=_TREES, data=st.data())
 def test_any_tree_and_any_prefix(values, data):
-  """Blocks are separated as the prefix says, whatever the structure."""
+  """Blocks are separated as the prefix says, for any tree structure."""
   def prefix_of(part):
     if isinstance(part, (dict, tuple)) and data.draw(st.booleans()):
       if isinstance(part, tuple):
@@ -51,7 +51,7 @@ def test_any_tree_and_any_prefix(values, data):
   assert jax.tree.structure(mean) == jax.tree.structure(values)
   assert float(state.joint_noise_multiplier) == pytest.approx(
     MULTIPLIER, rel=1e-5)
-  # By hand: the same draws, scaled block by block.
+  # The same draws are scaled block by block, by hand.
   sizes = tree.block_sizes(bounds, values)
   flat = [float(b) for b in jax.tree.leaves(bounds)]
   total = sum(b * size**0.5 for b, size in zip(flat, sizes, strict=True))
@@ -61,6 +61,6 @@ def test_any_tree_and_any_prefix(values, data):
     jax.random.fold_in(jax.random.key(0), jnp.int32(0)), values))
   scales = np.repeat(stddevs, sizes)
   expected = (8. + scales * np.float64(draws)) / EXPECTED_BATCH_SIZE
-  # The grid is at most stddev / 256 wide, a rounding half of that.
+  # The grid is at most stddev / 256 wide, and rounding half of that.
   slack = scales / EXPECTED_BATCH_SIZE / 500 + 1e-5
   assert np.all(np.abs(_flat(mean) - expected) <= slack)

@@ -1,4 +1,4 @@
-"""What measures and what sums is float32, whatever products are rounded to."""
+"""Tests that norms and sums are float32 whatever precision products have."""
 
 import functools
 
@@ -66,7 +66,7 @@ def test_sums_by_weights_are_float32(kernel, gram, monkeypatch):
     precisions.extend(_precisions(gradients.weighted, weights))
 
   jax.eval_shape(traced, params)
-  # A lookup is summed by a scatter, all else by products.
+  # A lookup is summed by a scatter, everything else by products.
   assert len(precisions) >= len(SHAPES) - (kernel == 'bookkeeping')
   assert set(precisions) == {HIGHEST}
 
@@ -107,12 +107,12 @@ def test_norms_of_what_is_formed_are_float32():
 
 
 def test_gradients_come_in_the_precision_of_the_network():
-  """Nobody is made to pay for float32 where nothing is measured or summed."""
+  """Products that are neither measured nor summed keep their fast precision."""
   params = {'dense': jnp.ones((3, 4)), 'out': jnp.ones((4, 2))}
   batch = Batch(jnp.ones((2, 3)), jnp.zeros(2, jnp.int32))
   apply = lambda params, x: jnp.tanh(x @ params['dense']) @ params['out']
   bounder = per_example.clipped(apply, _loss, clip_norm=1.0)
   precisions = _precisions(lambda params: bounder.sums(
     params, batch, jnp.ones(2, jnp.bool_)).total, params)
-  # Two products forward, and one back.
+  # There are two products forward, and one back.
   assert sum(each != HIGHEST for each in precisions) == 3

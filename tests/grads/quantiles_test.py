@@ -1,4 +1,4 @@
-"""Private radii (LDP-06): where they settle, what they cost, what may break."""
+"""Tests private radii (LDP-06): where they settle, cost and planted faults."""
 
 import math
 
@@ -22,7 +22,7 @@ def _adaptive(num_radii, noise_stddev=BATCH / 20, **changes):
                              **{**settings, **changes})
 
 
-# The cost.
+# -- The cost.
 
 
 @pytest.mark.parametrize('num_radii, batch_size, multiplier, expected', [
@@ -30,7 +30,7 @@ def _adaptive(num_radii, noise_stddev=BATCH / 20, **changes):
   (41, 512, 5., 6.407), (41, 4096, 5., 5.015)])
 def test_what_is_left_for_the_gradient(num_radii, batch_size, multiplier,
                                        expected):
-  """LDP-06's reference figures: sigma_b = s / 20."""
+  """The gradient keeps LDP-06's reference multipliers at sigma_b = s / 20."""
   adaptive = _adaptive(num_radii, batch_size / 20)
   quantiles.check_budget(multiplier, adaptive)
   remaining = quantiles.gradient_noise_multiplier(multiplier, adaptive)
@@ -39,13 +39,13 @@ def test_what_is_left_for_the_gradient(num_radii, batch_size, multiplier,
   in_float32 = quantiles.gradient_noise_multiplier(
     jnp.float32(multiplier), adaptive)
   assert float(in_float32) == pytest.approx(remaining, rel=1e-5)
-  # R3: K indicators of sensitivity 1/2 beside one gradient block.
+  # By R3, K indicators of sensitivity 1/2 stand beside one gradient block.
   shares = [1 / remaining**2] + [(0.5 / adaptive.noise_stddev)**2] * num_radii
   assert sum(shares)**-0.5 == pytest.approx(multiplier)
 
 
 def test_the_event_is_that_of_one_joint_gaussian():
-  """DP-19: K + 1 Gaussians on one subsample compose before amplification."""
+  """K + 1 Gaussians on one subsample compose before amplification (DP-19)."""
   adaptive = _adaptive(4, noise_stddev=3.)
   left = quantiles.gradient_noise_multiplier(2., adaptive)
   q, steps, delta = 0.01, 500, 1e-5
@@ -59,7 +59,7 @@ def test_the_event_is_that_of_one_joint_gaussian():
   assert accounting.epsilon(
     composed, delta=delta, accountant='rdp',
     adjacency=Adjacency.ADD_OR_REMOVE_ONE) == pytest.approx(joint, rel=1e-6)
-  # R3 with the spec's own figure for four blocks of multiplier 2 each.
+  # R3 with the specification's figure for four blocks of multiplier 2 each.
   four = accounting.poisson_gaussian_event(
     sampling_prob=q, num_steps=steps, noise_multiplier=2. / math.sqrt(4))
   assert accounting.epsilon(
@@ -97,7 +97,8 @@ def test_refuses_a_radius(radius):
 
 
 def test_refuses_a_radius_that_may_move_out_of_range():
-  """Both ends of where it can go must lie in [1e-12, 1e12], as it must."""
+  """A radius is refused if its least or largest value can
+  leave [1e-12, 1e12]."""
   make = lambda radius, **options: quantiles.geometric(
     {'a': 1., 'b': radius}, target_quantile=0.5, learning_rate=0.2,
     noise_stddev=1., **options)
@@ -110,7 +111,7 @@ def test_refuses_a_radius_that_may_move_out_of_range():
 
 
 def test_radii_move_as_published_and_stay_near_where_they_began():
-  """B exp(-eta (bhat - gamma)); the span is one of the first radii."""
+  """Radii follow B exp(-eta (bhat - gamma)), within a span of their start."""
   adaptive = quantiles.geometric(
     {'a': 2., 'b': .5}, target_quantile=0.7, learning_rate=0.3,
     noise_stddev=1., span=3.)
@@ -126,11 +127,11 @@ def test_radii_move_as_published_and_stay_near_where_they_began():
   assert wanted == pytest.approx({'a': 6., 'b': .5 / 3})
 
 
-# One record.
+# -- One record's effect.
 
 
 def check_one_record_moves_by_half(indicators):
-  """Brute force: norms on a grid, in and out, with any company."""
+  """Checks by brute force that one record moves each indicator by 1/2."""
   radii = {'a': jnp.float32(1.), 'b': jnp.float32(3.)}
   grid = np.concatenate([[0., 1., 3., np.inf, np.nan],
                          np.logspace(-3, 3, 20)]).astype(np.float32)
@@ -151,7 +152,7 @@ def test_one_record_moves_by_half():
 
 
 def test_fault_indicators_not_centred():
-  """1[norm <= B] by itself has sensitivity 1, twice what is accounted."""
+  """Uncentred indicators 1[norm <= B] have sensitivity 1, not 1/2."""
   def fault(norms, radii, kept):
     return jax.tree.map(lambda norm, radius: jnp.sum(jnp.where(
       kept & (norm <= radius), 1., 0.)), norms, radii)
@@ -164,18 +165,18 @@ def test_counts_and_masks():
   norms = jnp.asarray([0.1, 1., 1.0001, 7., jnp.nan, 0.2])
   kept = jnp.asarray([True, True, True, True, False, False])
   indicators = quantiles.centred_indicators(norms, jnp.float32(1.), kept)
-  assert float(indicators) == 0.  # Two within, two outside.
+  assert float(indicators) == 0.  # Two records are within, two outside.
   assert float(quantiles.centred_indicators(
     norms, jnp.float32(9.), kept)) == 2.
   assert float(quantiles.centred_indicators(
     norms, jnp.float32(1.), jnp.zeros_like(kept))) == 0.
 
 
-# Where radii go.
+# -- The path of the radii.
 
 
 def _follow(adaptive, norms, *, num_steps, key, stddev):
-  """Radii [steps] on Poisson batches of these norms, as a step would."""
+  """Returns radii [steps] on Poisson batches of these norms, as in training."""
   sampler = PoissonSampler(num_examples=norms.size, batch_size=400)
 
   def step(radii, step_key):
@@ -199,10 +200,11 @@ def _follow(adaptive, norms, *, num_steps, key, stddev):
 @pytest.mark.parametrize('quantile', [0.1, 0.5, 0.9])
 @pytest.mark.parametrize('stddev', [0., 20.])
 def test_settles_at_the_quantile(quantile, stddev):
-  """From both sides, three decades off; sigma_b = 0 is for this test only.
+  """Radii settle at the quantile from three decades off, on either side.
 
-  Stationary spread of the share within: sampling adds variance q / (4 s),
-  noise stddev^2 / s^2 per step; both are damped by the learning rate.
+  The noiseless case sigma_b = 0 is only for this test. Sampling adds variance q
+  / (4 s) to the fraction within the radius, noise adds stddev^2 / s^2 per step;
+  the learning rate damps both.
   """
   norms = jnp.asarray(np.random.default_rng(0).lognormal(1., 0.5, 2000),
                       jnp.float32)
@@ -216,13 +218,13 @@ def test_settles_at_the_quantile(quantile, stddev):
 
 
 def test_fault_radius_of_a_batch_is_no_quantile():
-  """A plain batch maximum moves with one record as far as that likes."""
+  """One record moves a batch maximum a million-fold, but a radius by 0.2 %."""
   norms = np.ones(50)
   added = np.append(norms, 1e6)
   adaptive = _adaptive(1, learning_rate=0.2)
   radii = [float(adaptive.update([jnp.float32(1.)], [jnp.float32(np.sum(
     np.where(n <= 1., 0.5, -0.5)) / 50)])[0]) for n in (norms, added)]
-  # One record: a factor of exp(0.2 / 100), not of a million.
+  # One record changes it by exp(0.2 / 100), not a million-fold.
   assert radii[1] / radii[0] == pytest.approx(math.exp(0.2 * 0.5 / 50),
                                               rel=1e-5)
   assert added.max() / norms.max() == 1e6
@@ -234,7 +236,7 @@ def test_update_is_the_formula():
     noise_stddev=1.)
   radii = adaptive.update(adaptive.init, {'a': jnp.float32(0.5),
                                           'b': jnp.float32(-0.4)})
-  # bhat = 1 and 0.1.
+  # The noisy means bhat are 1 and 0.1.
   assert float(radii['a']) == pytest.approx(2 * math.exp(-0.3 * 0.3))
   assert float(radii['b']) == pytest.approx(0.5 * math.exp(0.3 * 0.6))
   assert tree.count(adaptive.init) == 2

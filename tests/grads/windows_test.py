@@ -1,4 +1,4 @@
-"""Gradients and Gram matrices of convolutions, by less than all windows."""
+"""Tests gradients and Gram matrices of convolutions without all windows."""
 
 import functools
 
@@ -40,7 +40,8 @@ def _convolve(how, x, kernel):
 
 @pytest.fixture(params=CASES)
 def case(request):
-  """(convolution of the image, its parameters, kernel, image, cotangent)."""
+  """Returns (convolution of the image, parameters,
+  kernel, image, cotangent)."""
   shape, kernel, how = CASES[request.param]
   x, kernel = _normal(shape, 0), _normal(kernel, 1)
   function = functools.partial(_convolve, how)
@@ -70,7 +71,8 @@ def test_gram_matrices_of_pixels_are_those_of_windows(case):
 
 
 def _apply(params, x):
-  """Of the first the gradient is formed, of the second Gram matrices."""
+  """Applies two convolutions: one with formed gradients,
+  one with Gram matrices."""
   for name in ('early', 'late'):
     x = jnp.tanh(_convolve({'window_strides': (1, 1), 'padding': 'SAME'}, x,
                            params[name]))
@@ -107,7 +109,7 @@ def test_what_accelerators_do_gives_the_same_sums(monkeypatch):
 
 
 def test_the_choice_of_norms_on_accelerators(monkeypatch):
-  """Where Gram matrices need all windows, gradients are kept."""
+  """Gradients are kept on accelerators if Gram matrices need all windows."""
   monkeypatch.setattr(jax, 'default_backend', lambda: 'gpu')
   layer = functools.partial(contractions.Layer, None, None, None, 16,
                             (1, 2304, 256))
@@ -118,7 +120,7 @@ def test_the_choice_of_norms_on_accelerators(monkeypatch):
 
 @pytest.mark.every(2)
 def test_gram_norms_of_pixels_that_cancel_are_no_shorter_than_their_sums():
-  """A constant image, cotangents that sum to zero: rounding errors both."""
+  """Gram norms bound sums that cancel, where both are only rounding errors."""
   how = {'window_strides': (1, 1), 'padding': 'VALID'}
   x = jnp.broadcast_to(_normal((30, 1, 1, 64), 6), (30, 7, 7, 64))
   cotangent = np.random.default_rng(7).normal(size=(30, 5, 5, 32))

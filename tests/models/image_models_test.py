@@ -1,4 +1,5 @@
-"""Counts, shapes and certificates of the image networks: NET-10, NET-11, E28."""
+"""Tests the image networks: counts, shapes and
+certificates (NET-10, NET-11)."""
 
 import jax
 import jax.numpy as jnp
@@ -55,7 +56,8 @@ def test_convnet_of_other_kernels_strides_and_no_biases():
   (40, True, True, 8_955_050), (40, True, False, 8_944_266),
   (40, False, True, 8_949_210), (40, False, False, 8_938_426)])
 def test_wide_resnet_counts(depth, use_bias, affine, expected):
-  """8,944,266 is WRN-40-4; section 5.3.2 gives it to WRN-16-4 (E28)."""
+  """Parameter counts are right; section 5.3.2 prints
+  WRN-40-4's for WRN-16-4."""
   model = wide_resnet.wide_resnet(
     depth=depth, use_bias=use_bias,
     bounding=Bounding(num_groups=16, affine=affine))
@@ -66,7 +68,7 @@ def test_wide_resnet_has_the_layers_of_its_depth():
   for depth, parameter_layers, blocks in ((16, 17, 6), (40, 41, 18)):
     model = wide_resnet.wide_resnet(depth=depth)
     layers = jax.tree.leaves(model.network.fill(1.))
-    # The three projections are not counted in the depth's name: 16 = 13 + 3.
+    # The depth's name does not count the three projections: 16 = 13 + 3.
     assert len(layers) == parameter_layers
     names = jax.eval_shape(model.init, jax.random.key(0))
     assert sum(name.startswith('block') for name in names) == blocks
@@ -83,7 +85,7 @@ def test_resnet_20_has_the_known_count():
 
 
 def _small(kind):
-  """[(name, model)] of the three families, certified, a few pixels wide."""
+  """Returns [(name, model)] of small certified models of all families."""
   bound = Bounding(kind=kind, num_groups=2, radius=2.)
   models = [
     ('convnet', convnet.convnet(
@@ -103,7 +105,7 @@ def _small(kind):
 @pytest.mark.parametrize('use_bias', [False, True])
 @pytest.mark.parametrize('kernel_size, windows', [(2, 1), (3, 4)])
 def test_bounds_of_strided_convnets(kernel_size, windows, use_bias):
-  """NET-02: by hand, and held by records; windows of a pixel at stride 2."""
+  """Bounds of strided convnets match hand computations and hold (NET-02)."""
   model = convnet.convnet(
     input_shape=(8, 8, 1), num_classes=3, channels=(2,), width=4,
     kernel_size=kernel_size, stride=2, pool='none', use_bias=use_bias,
@@ -196,7 +198,7 @@ def test_errors(make, message):
 
 
 def test_plain_residuals_overflow_or_drown_and_are_refused_or_said():
-  """E12, E17: a small alpha at every normalisation of WRN-40-4."""
+  """Plain residuals with a small alpha overflow and are refused (E12, E17)."""
   model = wide_resnet.wide_resnet(
     depth=40, input_radius=1.,
     bounding=Bounding(kind='normalised', num_groups=16, alpha=1e-3))
@@ -205,7 +207,7 @@ def test_plain_residuals_overflow_or_drown_and_are_refused_or_said():
 
 
 def test_losses_without_a_constant_are_refused():
-  """LOSS-01."""
+  """Losses without a Lipschitz constant are refused (LOSS-01)."""
   model = _small('ball')[0][1]
   with pytest.raises(ValueError, match='loss has no Lipschitz constant'):
     methods.lip_dp_sgd(model, losses.squared_error(), weight_norm=1.)

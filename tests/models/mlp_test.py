@@ -1,4 +1,4 @@
-"""The perceptron NET-09 against NumPy, and its certified inside."""
+"""Tests the perceptron NET-09 against NumPy, and its certified layers."""
 
 import jax
 import jax.numpy as jnp
@@ -17,12 +17,12 @@ ACTIVATIONS = {'relu': lambda x: np.maximum(x, 0), 'tanh': np.tanh,
                'maxmin': lambda x: np.concatenate([
                  reduce(np.split(x, 2, 1), 0) for reduce in (np.max, np.min)],
                                                   1)}
-# Activations that are clipped to stay in a ball: name -> lowest value.
+# Lowest values of activations that are clipped to stay in a ball.
 LOWEST = {'relu': 0, 'maxmin': -1}
 
 
 def _forward(params, x, *, activation, radii=None):
-  """Float64; returns the input of every layer and the logits."""
+  """Returns the input of every layer and the logits, in float64."""
   x, inputs = np.asarray(x, np.float64), []
   for index, name in enumerate(sorted(params)):
     if index > 0:
@@ -111,7 +111,7 @@ def test_layers_are_named_from_input_to_output():
 @pytest.mark.slow
 @pytest.mark.parametrize('activation', sorted(ACTIVATIONS))
 def test_inputs_of_layers_keep_their_radii(activation, monkeypatch):
-  """For hostile records and weights; as seen by the layers themselves."""
+  """Inputs of all layers keep their radii, for hostile records and weights."""
   model = mlp.mlp(num_features=4, num_classes=2, depth=2, width=6,
                   activation=activation, input_radius=1.5, hidden_radius=0.4)
   params = _random_params(model, scale=30.)
@@ -130,7 +130,7 @@ def test_inputs_of_layers_keep_their_radii(activation, monkeypatch):
   radii = [1.5, 0.4, 0.4]
   for norm, radius in zip(seen, radii, strict=True):
     assert norm <= radius * (1 + 1e-6)
-  # All radii are nearly reached (a unit that is off is missing).
+  # All radii are nearly attained (a unit that is off is missing).
   assert seen[0] == pytest.approx(radii[0], rel=1e-5)
   assert np.min(np.array(seen) / radii) > 0.8
 
@@ -142,7 +142,7 @@ def test_prepared_records_give_the_same_logits():
   x = jnp.asarray(np.random.default_rng(0).normal(size=(6, 4)), jnp.float32)
   np.testing.assert_array_equal(model.apply(params, x),
                                 model.apply(params, model.prepare(x)))
-  # Of a larger ball they are projected again.
+  # Records of a larger ball are projected again.
   np.testing.assert_allclose(
     model.apply(params, x),
     model.apply(params, ball.project_records(x, 1.5)), rtol=1e-5, atol=1e-6)
@@ -153,7 +153,7 @@ def test_prepared_records_give_the_same_logits():
 @pytest.mark.every(2)
 @pytest.mark.parametrize('weight_norm', [0.5, 1e6])
 def test_kernels_that_are_functions_of_parameters(weight_norm):
-  """Standardised columns by hand, then scaled back to the norm."""
+  """Standardised kernels match hand computations and keep the norm bound."""
   plain = mlp.mlp(num_features=4, num_classes=3, depth=1, width=5)
   reparametrised = models.reparametrised(plain, 'standardised',
                                          weight_norm=weight_norm)

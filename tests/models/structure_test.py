@@ -1,4 +1,4 @@
-"""Layers of every network, one by one, with what enters and leaves them."""
+"""Tests every network layer by layer, with its input and output."""
 
 import dataclasses
 import textwrap
@@ -21,9 +21,9 @@ Bounding = bounding.Bounding
 
 
 def _start(node):
-  """Whether a kernel starts with variance 2 / n (He) or 1 / n of n inputs.
+  """Returns whether a kernel's initial variance is 2 / n (He) or 1 / n (LeCun).
 
-  The deviation of 5000 draws is within 5 % of its own.
+  The deviation of 5000 draws is within 5 % of its expectation.
   """
   deviation = np.std(node.kernel_init(jax.random.key(0), (100, 50)))
   name, = (name for name, variance in (('He', 2), ('LeCun', 1))
@@ -36,7 +36,7 @@ def _biases(node):
 
 
 def _groups(node):
-  """The least number of channels that a node takes."""
+  """Returns the smallest number of channels that a node accepts."""
   for channels in range(1, 100):
     try:
       node.output_shape((8, 8, channels))
@@ -64,7 +64,7 @@ def _details(node, shape):
 
 
 def _lines(chain, shape, start=''):
-  """A line for each node, and those within residual blocks."""
+  """Yields one line for each node, including those in residual blocks."""
   for node in chain.nodes:
     leaving = node.output_shape(shape)
     if isinstance(node, networks.Residual):
@@ -85,7 +85,7 @@ def _listing(model):
 
 
 def _text(text):
-  """Lines of an indented text."""
+  """Returns the lines of an indented text."""
   return textwrap.dedent(text).strip('\n').splitlines()
 
 
@@ -154,7 +154,7 @@ def test_layers_of_a_convnet():
 
 
 def test_a_normalised_convnet_without_pool():
-  """In front of the last layer stands a ball: a vector has no groups."""
+  """Without pooling, a ball precedes the last layer: vectors have no groups."""
   model = convnet.convnet(
     input_shape=(6, 6, 1), num_classes=3, channels=(4, 6), width=5,
     pool='none', use_bias=False, input_radius=2.,
@@ -176,7 +176,7 @@ def test_a_normalised_convnet_without_pool():
 
 
 def _resnet_block(name, leaving, side, stride, shortcut):
-  """Normalised with scale and shift, averaged."""
+  """Returns the lines of an averaged block with normalisation and scales."""
   conv = (f'Conv 3x3/{{}} zero no bias He -> ({side}, {side}, {leaving})')
   norm = f'Fixed 2-Lipschitz 4 groups -> ({side}, {side}, {leaving})'
   affine = f'Affine bias None -> ({side}, {side}, {leaving})'
@@ -216,7 +216,7 @@ def test_layers_of_a_resnet():
 
 
 def _wide_block(name, entering, before, side, stride, *, shortcut):
-  """With balls in the places of normalisations, without biases."""
+  """Returns the lines of a block with balls instead of normalisations."""
   leaving = 32 * 2**int(name[6])
   after = (side, side, leaving)
   conv = f'Conv 3x3/{{}} zero no bias He -> {after}'
@@ -253,7 +253,7 @@ def test_layers_of_a_wide_resnet():
 
 
 def test_a_wide_resnet_with_a_first_block_of_the_same_width():
-  """Widening 1: the identity stands beside the first block."""
+  """With widening 1, the first block has an identity shortcut."""
   model = wide_resnet.wide_resnet(
     depth=10, widening=1, averaged=True,
     bounding=Bounding(num_groups=8))
@@ -294,6 +294,6 @@ _PLAIN = Bounding(
     use_bias=True, averaged=False, input_radius=None,
     bounding=dataclasses.replace(_PLAIN, num_groups=16)))])
 def test_what_is_not_given(make, needed, defaults):
-  """The networks of Barczewski (2025), without any bound, are the defaults."""
+  """The default networks are those of Barczewski (2025) without any bound."""
   assert _listing(make(**needed)) == _listing(make(**needed, **defaults))
   assert Bounding() == _PLAIN

@@ -1,4 +1,4 @@
-"""Certificates say who a party is, for a day, and nothing else."""
+"""Tests that certificates state a party's name, for a day, and nothing else."""
 
 import datetime
 import ssl
@@ -10,7 +10,7 @@ from dpjax.mpc.parties import certificates
 
 @pytest.fixture(scope='module')
 def folder(tmp_path_factory):
-  """A folder with those of two parties."""
+  """Returns a folder with the certificates of two parties."""
   base = tmp_path_factory.mktemp('study')
   certificates.issue({name: base / 'deep' / name for name in (
       'server0', 'client')}, 'ab' * 16)

@@ -1,4 +1,4 @@
-"""Comparison keys: right everywhere, of the stated length, random alone."""
+"""Tests comparison keys: exact values, stated length, random single keys."""
 
 import numpy as np
 import pytest
@@ -48,8 +48,8 @@ def test_sums_visit_what_is_asked_in_any_order(monkeypatch):
   keys, other = _keys(alphas, np.ones(50, int), 7, 20)
   points = np.array([5, 127, 5, 0, 64])
   counts = (points < alphas[:, np.newaxis].astype(int)).sum(0)
-  monkeypatch.setattr(comparison, '_CHUNK', 40)  # several parts of owners
-  monkeypatch.setattr(comparison, '_WIDEST', 3)  # and of points
+  monkeypatch.setattr(comparison, '_CHUNK', 40)  # several chunks of owners
+  monkeypatch.setattr(comparison, '_WIDEST', 3)  # several chunks of points
   shares = comparison.sums(keys, points) + comparison.sums(other, points)
   np.testing.assert_array_equal(shares & _mask(20), counts)
   np.testing.assert_array_equal(comparison.sums(keys)[points],
@@ -77,7 +77,8 @@ def test_messages_have_the_length_of_the_formula(depth, bits, length):
 @pytest.mark.parametrize('party', [0, 1])
 @pytest.mark.parametrize('alpha,beta', [(0, 1), (21, 0), (31, 1)])
 def test_a_key_alone_is_random_bits(party, alpha, beta):
-  """Chi-square of the ones at every place; fails once in 10^6 by chance."""
+  """A single key looks like random bits; the test fails
+  once in 10^6 by chance."""
   keys = _keys(np.full(10000, alpha), np.full(10000, beta), 5, 16)[party]
   bits = np.unpackbits(keys.to_bytes(), axis=1)[
       :, :comparison.key_bits(5, 16)]
@@ -89,7 +90,8 @@ def test_a_key_alone_is_random_bits(party, alpha, beta):
 
 @pytest.mark.parametrize('bits', [1, 63, 64])
 def test_control_bits_are_no_bits_of_values(bits):
-  """Or a value would tell which way the other key goes."""
+  """Control bits are independent of values, which would
+  reveal the other key."""
   seeds = prg.words(prg.Stream(bytes(32)), (100, 2))
   values, controls = comparison._values_and_controls(seeds, bits)
   assert set(np.unique(controls)) == {0, 2**64 - 1}
@@ -100,7 +102,7 @@ def test_control_bits_are_no_bits_of_values(bits):
 
 @pytest.mark.slow
 def test_no_bit_of_the_correction_words_is_idle():
-  """But those of the last seeds, of which only k bits are read."""
+  """Every bit of correction words matters, except unread bits of last seeds."""
   depth, bits = 3, 8
   packed = [keys.to_bytes() for keys in _keys([5], [77], depth, bits)]
   length = comparison.key_bits(depth, bits)

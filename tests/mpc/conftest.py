@@ -1,4 +1,4 @@
-"""Studies whose servers end with their test."""
+"""Provides studies whose servers end with their test."""
 
 import contextlib
 import os
@@ -9,8 +9,8 @@ import pytest
 @pytest.fixture
 def make_study(tmp_path):
   """Returns a function that makes a study; its servers end with the test."""
-  # A conftest that cannot be imported ends the whole run: `cryptography` is an
-  # extra.
+  # A conftest that fails to import ends the whole run;
+  # `cryptography` is an extra.
   from tests.mpc import studies
   with contextlib.ExitStack() as stack:
     def make(*, servers=(), noise=studies.no_noise, timeout=5.0, labels=None,

@@ -1,4 +1,4 @@
-"""What is sealed, packed and kept, byte by byte."""
+"""Tests sealed, packed and stored bytes of the enrolment."""
 
 import hashlib
 import hmac
@@ -27,7 +27,7 @@ def test_a_token_is_a_digest_of_the_owner_by_the_key(owner):
 
 
 def test_a_sealed_message_is_what_the_cipher_makes_of_it():
-  """AES-256-GCM under a key of token, study and server, bound to the owner."""
+  """Seals are AES-256-GCM, keyed by token, study and server, for one owner."""
   from cryptography.hazmat.primitives.ciphers import aead
   token, digest, nonce = bytes(range(32)), b'd' * 32, b'0123456789ab'
   named = dict(owner=7, digest=digest, server='server1')
@@ -119,7 +119,7 @@ def test_a_folder_keeps_what_is_stored_for_one_study(tmp_path):
   kept.write_report({'used': 3})
   kept.close()
   with open(tmp_path / 'inbox.log', 'ab') as log:
-    log.write(enrolment.entry(2, b'cd')[:-1])  # torn
+    log.write(enrolment.entry(2, b'cd')[:-1])  # This entry is torn.
   again = storage.Storage(tmp_path, params)
   for _ in range(2):
     assert again.kept() == [(1, b'ab')]

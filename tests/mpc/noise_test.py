@@ -1,4 +1,4 @@
-"""Tests of noise that several parties draw, by tables and enumeration."""
+"""Tests jointly drawn noise by tables and enumeration."""
 
 import decimal
 import fractions
@@ -72,7 +72,7 @@ def _decimals(scale):
 @pytest.mark.parametrize('scale', [Fraction(1, 3), Fraction(7, 2), Fraction(60)])
 @pytest.mark.parametrize('honest', [1, 3])
 def test_tables_are_right_to_the_last_bit(scale, honest):
-  """Entries match decimals of 90 digits; the omitted tail is below 2^-70."""
+  """Entries match 90-digit decimals, and the omitted tail is below 2^-70."""
   table = noise.polya_table(scale, Fraction(1, honest))
   with decimal.localcontext(prec=90):
     weight, weights = decimal.Decimal(1), []
@@ -93,7 +93,8 @@ def test_tables_are_right_to_the_last_bit(scale, honest):
 @pytest.mark.every(1)
 @pytest.mark.parametrize('scale', [Fraction(1, 50), Fraction(1), Fraction(40)])
 def test_thresholds_of_digits_are_right_to_the_last_bit(scale):
-  """They are 2^w (A^g - A^B) / (1 - A^B) rounded, for the ratio A of a digit."""
+  """Thresholds are 2^w (A^g - A^B) / (1 - A^B), rounded,
+  for ratio A of a digit."""
   joint = joint_noise.JointNoise(scale=scale, count=1, coin_bits=62)
   assert joint.thresholds.shape == (joint.num_digits, joint.base - 1)
   with decimal.localcontext(prec=90):
@@ -105,7 +106,8 @@ def test_thresholds_of_digits_are_right_to_the_last_bit(scale):
 
 
 def test_digits_are_as_few_and_of_a_base_as_small_as_can_be():
-  """Numbers go up to where the tail is 2^-64; a base is at most 32."""
+  """Numbers reach the tail of 2^-64, with the fewest
+  digits of base up to 32."""
   for scale in [Fraction(1, 50), Fraction(1, 7), *map(Fraction, range(1, 200)),
                 Fraction(2**14)]:
     joint = joint_noise.JointNoise(scale=scale, count=3)
@@ -114,13 +116,13 @@ def test_digits_are_as_few_and_of_a_base_as_small_as_can_be():
     assert 32**digits >= end > 32**(digits - 1)
     assert base**digits >= end and (base == 2 or (base - 1)**digits < end)
     assert 2 <= base <= 32 and joint.num_keys == 3 * 2 * digits
-    # Half a step for each threshold of each digit, and the end.
+    # Half a step is charged for each threshold of each digit, and the end.
     assert joint.total_variation == pytest.approx(
         6 * (digits * (base - 1) * 2.0**-65 + 2.0**-64), rel=1e-12)
 
 
 def test_the_distance_of_contributions_is_that_of_their_tables():
-  """It counts rounded entries and the omitted tail, twice for each party."""
+  """The distance covers rounded entries and the tail, twice for each party."""
   added = noise.Contributions(scale=Fraction(3), num_parties=5, num_colluding=2)
   assert added.shape == Fraction(1, 3)
   entries = len(noise.polya_table(added.scale, added.shape)) + 1
@@ -131,7 +133,7 @@ def test_the_distance_of_contributions_is_that_of_their_tables():
 @pytest.mark.parametrize('colluding', [0, 1])
 def test_contributions_have_the_law_and_those_who_may_collude_add_to_it(
     colluding):
-  """The sum over all but T parties passes a chi-square test at level 10^-6."""
+  """The sum of all but T parties' noise passes a chi-square test at 10^-6."""
   added = noise.Contributions(scale=Fraction(4), num_parties=3,
                               num_colluding=colluding)
   parts = np.stack([added.draw(bytes([party]) * 32, 40000)
@@ -140,7 +142,7 @@ def test_contributions_have_the_law_and_those_who_may_collude_add_to_it(
   assert _chi_square(honest, 4) > 1e-6
   assert added.variance == pytest.approx(
       3 / (3 - colluding) * noise.variance(Fraction(4)))
-  # The variance of a sample variance, of kurtosis near 6, is below 9 / n.
+  # A sample variance with kurtosis near 6 has a variance below 9 / n.
   assert parts.sum(0).var() == pytest.approx(added.variance, rel=5 * 3 / 200)
   assert added.total_variation < 1e-15
 
@@ -172,7 +174,7 @@ def test_digits_of_joint_noise_for_all_secrets_and_coins():
 @pytest.mark.every(2)
 @pytest.mark.parametrize('scale', [Fraction(1, 2), Fraction(3), Fraction(40)])
 def test_joint_noise_has_the_law_of_the_curator(scale):
-  """Enumerates 2^16 coins for each digit; the distance is below that stated."""
+  """The exact distribution over 2^16 coins is within the stated distance."""
   joint = joint_noise.JointNoise(scale=scale, count=1, coin_bits=16)
   number = np.ones(1)
   for digit, limits in enumerate(joint.thresholds.astype(int)):
@@ -190,7 +192,7 @@ def test_joint_noise_has_the_law_of_the_curator(scale):
 
 
 def test_servers_draw_joint_noise_that_neither_of_them_knows():
-  """The noise and each share pass chi-square tests at level 10^-6."""
+  """The noise and each share of it pass chi-square tests at level 10^-6."""
   joint = joint_noise.JointNoise(scale=Fraction(1), count=1500, value_bits=16)
   dealt = joint.deal(source=prg.Stream(bytes(32)))
   assert joint.bits == joint.num_keys * comparison.key_bits(64, 16)
@@ -213,7 +215,8 @@ def test_servers_draw_joint_noise_that_neither_of_them_knows():
 
 @pytest.mark.every(2)
 def test_joint_noise_depends_on_the_dealer_and_on_the_toss():
-  """Other dealers or tosses give uncorrelated noise, to 5 standard errors."""
+  """Other dealers or tosses give uncorrelated noise,
+  within 5 standard errors."""
   joint = joint_noise.JointNoise(scale=Fraction(2), count=400, value_bits=16)
   deals = [joint.deal(source=prg.Stream(bytes([number]) * 32))
            for number in range(2)]
@@ -240,7 +243,7 @@ def test_who_tells_another_seed_is_named():
                     for server, seed in enumerate(seeds[::-1])])
   with pytest.raises(ValueError, match='server 1 revealed another'):
     joint_noise.coin([seeds[0], seeds[0]], commitments)
-  # A server cannot send the other's commitment back for its own.
+  # A server cannot return the other's commitment as its own.
   with pytest.raises(ValueError, match='server 1'):
     joint_noise.coin([seeds[0], seeds[0]], [commitments[0], commitments[0]])
 
@@ -257,7 +260,7 @@ def test_scales_out_of_range_are_refused():
 
 
 def test_every_rank_has_a_node_with_noise():
-  """A single row without a root would be released exactly."""
+  """Every rank has a noisy node; a single row without a root is refused."""
   assert nodes.dyadic_sizes(1, root=True) == [1]
   assert nodes.dyadic_sizes(2, root=False) == [2]
   assert nodes.dyadic_sizes(5, root=True) == [5, 3, 2, 1]

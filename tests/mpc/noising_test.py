@@ -1,4 +1,4 @@
-"""How much noise the numbers of a study have, and how long its parts are."""
+"""Tests a study's noise, and the length of its parts."""
 
 import fractions
 
@@ -36,7 +36,7 @@ def test_the_variance_is_that_of_the_nodes_in_a_number(kwargs):
   assert len(nodes) == params.num_classes * noising.num_released(params)
   counts = nodes.sum(1).reshape(params.num_classes, -1)
   if params.knows_total and params.num_classes == 1 and not params.shape:
-    assert counts[0, -1] == 0  # n itself
+    assert counts[0, -1] == 0  # The last number is n itself.
     counts = counts[:, :-1]
   else:
     assert counts.all()

@@ -1,4 +1,4 @@
-"""Parties that are down, restarted, strangers or wrong, over real TLS."""
+"""Tests parties that are down, restarted, unknown or wrong, over real TLS."""
 
 import contextlib
 import socket
@@ -24,7 +24,7 @@ from tests.mpc.studies import parameters
 
 
 def _sealed(study, owner, index=0, **kwargs):
-  """A good entry of an owner; `kwargs` make it less so."""
+  """Returns an owner's valid entry; `kwargs` replace parts of it."""
   held = setup.owners(study.folder, 'owners0')
   scheme = study.params.build_scheme()
   message = scheme.shares(np.array([BINS[owner]]), source=prg.system)[index]
@@ -46,7 +46,7 @@ def test_bad_messages_are_refused_for_their_owner_alone(make_study):
       3: lambda entry: enrolment.entry(4, entry[8:]),
       5: lambda entry: enrolment.entry(5, rng.bytes(len(entry) - 8)),
       6: lambda entry: enrolment.entry(999, entry[8:]) + entry,
-      # For the other server, of another study, with a bit too many.
+      # These are for another server, of another study, and with a surplus bit.
       7: lambda entry: _sealed(study, 7, server='server9'),
       8: lambda entry: _sealed(study, 8, digest=bytes(32)),
       9: lambda entry: _sealed(study, 9, payload=b'\xff' * 223)}
@@ -54,7 +54,7 @@ def test_bad_messages_are_refused_for_their_owner_alone(make_study):
                   inbox.LENGTH)
   report = study.send(change=lambda owner, entry: spoil.get(
       owner, lambda entry: entry)(entry))
-  # ceil(1780 / 8) is not the length here: 10 thresholds, 4 bits.
+  # The length differs from ceil(1780 / 8): 10 thresholds, 4 bits.
   reasons = dict(report['refused']['server0'][i] for i in range(
       len(report['refused']['server0'])))
   assert reasons == {0: inbox.REPEATED, 1: length, 2: seal, 4: seal, 5: seal,
@@ -82,7 +82,7 @@ def test_an_owner_of_one_server_only_does_not_count(make_study):
   study = make_study()
   flip = lambda owner, entry: entry[:-1] + bytes([entry[-1] ^ 1])
   both = iter(range(26))
-  # The second half of the calls is for the second server.
+  # The second half of the calls goes to the second server.
   study.send(change=lambda owner, entry: flip(owner, entry)
              if next(both) >= 13 and owner in (2, 5) else entry)
   answer = study.ask()
@@ -123,7 +123,7 @@ def test_bad_frames_end_a_connection_and_nothing_else(make_study, change,
     link.close()
   study.send()
   answer = study.ask()
-  # What came before the bad frame counts: it is not of the shares that follow.
+  # Entries before the bad frame count, unlike the shares after it.
   first = ('owner 0', inbox.MIXED) in study.refused(0)
   assert first == (reason == 'frame 1 where 2 was due')
   np.testing.assert_array_equal(answer.numbers[0], exact(BINS[first:]))
@@ -134,10 +134,10 @@ def test_bad_frames_end_a_connection_and_nothing_else(make_study, change,
 def test_random_bytes_end_a_connection_and_nothing_else(make_study):
   study, rng = make_study(), np.random.default_rng(9)
   for trial in range(60):
-    if trial % 2:  # before TLS
+    if trial % 2:  # This fails before TLS.
       with socket.create_connection(study.servers[0].address) as raw:
         raw.sendall(rng.bytes(int(rng.integers(1, 300))))
-    else:          # as owners, after the greeting or instead of it
+    else:          # These act as owners, after the greeting or instead of it.
       link = study.call(0, 'owners0')
       if trial % 4:
         links.greet(link, study.params)
@@ -155,7 +155,7 @@ def test_who_has_no_certificate_of_this_study_is_a_stranger(make_study):
   study, other = make_study(), make_study()
   with pytest.raises(Fault, match='server0: TLS: self-signed'):
     study.call(0, 'client', folder=other.folder / 'client')
-  # Without any, or with one of a party that a server is not called by.
+  # It shows no certificate, or one of a party that a server does not accept.
   bare = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
   bare.load_verify_locations(study.folder / 'client' / 'authority.pem')
   link = channel.Channel(
@@ -173,7 +173,7 @@ def test_who_has_no_certificate_of_this_study_is_a_stranger(make_study):
   link.close()
   eventually(lambda: ('server0', 'has no role that this server knows')
              in study.refused(0))
-  # A server that shows another's certificate.
+  # This server shows another's certificate.
   (study.folder / 'addresses' / 'server1').write_text(
       (study.folder / 'addresses' / 'server0').read_text())
   with pytest.raises(Fault, match='server1: TLS: hostname mismatch'):
@@ -205,7 +205,7 @@ def test_servers_that_are_gone_are_named_and_come_back(make_study):
   study.servers[1].stop()
   with pytest.raises(Fault, match='server1: cannot be reached'):
     study.ask()
-  # Server 0 waits for it in vain, and says so to who has the time to listen.
+  # Server 0 waits for it in vain, and says so to a patient client.
   study.timeout = 20.0
   link = study.call(0, 'client')
   links.greet(link, study.params)
@@ -236,7 +236,7 @@ def test_a_server_that_restarts_loses_nothing_it_has_acknowledged(
   def change(owner, entry):
     if owner == 8 and not died:
       died.append(study.servers[1].stop())
-      # What a crash leaves of a message that was never acknowledged.
+      # A crash leaves this part of a message that was never acknowledged.
       with open(study.folder / 'server1' / 'inbox.log', 'ab') as log:
         log.write(entry[:50])
       study.servers[1] = study.start(1)

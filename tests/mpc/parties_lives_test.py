@@ -1,4 +1,4 @@
-"""What a study writes down of itself, and connections that come and go."""
+"""Tests a study's reports, and connections that come and go."""
 
 import json
 import socket
@@ -31,11 +31,11 @@ def _report(study, index):
 
 
 def test_what_one_end_sends_the_other_end_receives(make_study):
-  """Bytes of owners, the dealer, servers and clients, by kind and in TLS."""
+  """Reports of both ends agree on the bytes sent by each party, by kind."""
   study = make_study(noise=None)
   sent, dealt = study.send()['traffic'], study.deal()
   answers = [study.ask(), study.ask(np.array([1, 2]))]
-  # Of owners, the dealer, two clients and the other server.
+  # Links are to owners, the dealer, two clients and the other server.
   eventually(lambda: all(len(one._traffic) == 5 for one in study.servers))
   study.stop()
   reports = [_report(study, index) for index in range(2)]
@@ -53,7 +53,7 @@ def test_what_one_end_sends_the_other_end_receives(make_study):
       ours = report['traffic'][other]
       assert ours['payload_sent'] == theirs['payload_received']
       assert ours['payload_received'] == theirs['payload_sent']
-      # The last words of a connection may come after its end.
+      # A connection's last bytes may come after its end.
       assert 0 <= theirs['wire_sent'] - ours['wire_received'] < 100
       assert 0 <= ours['wire_sent'] - theirs['wire_received'] < 100
       assert ours['wire_sent'] > sum(ours['payload_sent'].values()) + 50
@@ -106,7 +106,7 @@ def test_connections_beyond_the_limit_are_closed_and_slots_come_back(
 
 
 def test_the_last_call_of_a_server_counts_if_it_lives(make_study):
-  """A server that has died and called again, or has died only."""
+  """A server's last call counts while it lives; a dead one is dropped."""
   study = make_study()
   study.send()
   study.servers[1].stop()
@@ -211,7 +211,7 @@ def test_a_batch_that_did_not_go_out_is_sent_again(make_study):
   assert courier._link is None
   assert courier.receipt(batch) == []
   assert study.servers[0]._inbox.accepted.all()
-  # The same again, after a server that had it all along has come back.
+  # The batch is posted again, after a server that had it comes back.
   courier._drop()
   assert courier.receipt(batch) == []
   courier.post(batch)
@@ -267,7 +267,7 @@ def test_a_number_of_owners_that_is_none_is_a_fault(said, kwargs, reason):
 
 
 class _Endless:
-  """A link with full frames of data."""
+  """A link that never stops sending full frames of data."""
   peer = 'server0'
 
   def __init__(self):
@@ -275,7 +275,7 @@ class _Endless:
 
   def expect(self, kind):
     self.frames += 1
-    return range(channel.MAX_PAYLOAD)  # its length is all that is looked at
+    return range(channel.MAX_PAYLOAD)  # Only its length is read.
 
 
 def test_data_of_several_frames_have_an_end():
@@ -302,7 +302,7 @@ def test_data_are_sent_as_full_frames_and_one_that_is_not(size, monkeypatch):
 
 @pytest.mark.parametrize('name', ['server0', 'server3', 'server11'])
 def test_exchanges_follow_the_numbers_of_servers(name):
-  """The lower one of a pair speaks first, whatever order links were made in."""
+  """The lower-numbered server of a pair speaks first, in any order of links."""
   calls = []
 
   class Link:

@@ -1,4 +1,4 @@
-"""Parties on threads, over real TLS connections: answers, their noise."""
+"""Tests parties on threads over real TLS connections: answers and noise."""
 
 import threading
 
@@ -38,7 +38,7 @@ def test_counts_are_exact_before_noise_and_bytes_as_by_formula(
   whole, some = study.ask(), study.ask(np.array([7, 0, 4, 9, 2]))
   np.testing.assert_array_equal(whole.numbers, expected)
   np.testing.assert_array_equal(some.numbers, expected[:, [7, 0, 4, 9, 2]])
-  # Who took part is for the servers where n is not public.
+  # Only servers may know who took part where n is private.
   assert some.num_records == (13 if params.knows_total else None)
   assert not study.refused(0)
 
@@ -85,8 +85,8 @@ def test_noise_is_drawn_once_and_survives_restarts(make_study):
   points = np.array([2, 5])
   some, whole = study.ask(points).numbers, study.ask().numbers
   np.testing.assert_array_equal(whole[:, points], some)
-  assert whole[0, -1] == 13  # n is public, and has no noise
-  # All of ten thresholds without noise: less than one in 10^9 at this scale.
+  assert whole[0, -1] == 13  # Here n is public, without noise.
+  # All ten thresholds lack noise with chance below 10^-9 at this scale.
   assert (whole[0] != exact(BINS)).any()
   study.restart()
   np.testing.assert_array_equal(study.ask().numbers, whole)
@@ -106,7 +106,7 @@ def test_noise_that_nobody_has_seen_is_drawn_anew(make_study):
   study.send()
   study.deal()
   study.ask()
-  # As if server 1 had been killed before its noise was on disk.
+  # This is as if server 1 had been killed before its noise was on disk.
   for name in ('server0', 'server1'):
     (study.folder / name / 'told').unlink()
   (study.folder / 'server1' / 'noise.npz').unlink()
@@ -118,7 +118,7 @@ def test_noise_that_nobody_has_seen_is_drawn_anew(make_study):
 
 
 class _Mesh:
-  """Links of servers on threads of this process."""
+  """Links between servers that run on threads of this process."""
 
   def __init__(self, boxes, name):
     self._boxes, self._name = boxes, name
@@ -136,7 +136,7 @@ class _Mesh:
 
 
 def _sum_of_laplace(parts):
-  """Values, and their probabilities as sums of `parts` numbers of scale 2."""
+  """Returns values, and probabilities of sums of `parts` Laplace draws."""
   values = np.arange(-200, 201)
   probs = np.exp(-np.abs(values) / 2.0)
   probs /= probs.sum()
@@ -194,7 +194,7 @@ def test_no_answer_without_a_dealer_or_with_few_owners(make_study):
   with pytest.raises(Fault, match='dealer: has sent no keys'):
     study.ask()
   study.deal()
-  # As of a dealer that died between the two servers, and dealt again.
+  # This is as if the dealer had died between the servers and dealt again.
   (study.folder / 'server1' / 'dealt.bin').write_bytes(
       noising.deal(study.params, prg.system)[1])
   with pytest.raises(Fault, match='dealer: .* do not belong together'):
@@ -211,7 +211,7 @@ def test_no_answer_without_a_dealer_or_with_few_owners(make_study):
     dict(), dict(scheme='additive', num_servers=3, num_colluding=2),
     dict(scheme='outer_product', num_servers=3)])
 def test_nobody_is_a_number_of_owners(make_study, kwargs):
-  # To refuse would tell clients that there was nobody.
+  # Refusing would tell clients that there was nobody.
   study = make_study(adjacency='add_or_remove_one', **kwargs)
   answer = study.ask()
   assert answer.num_records is None and not answer.numbers.any()

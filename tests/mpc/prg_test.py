@@ -1,4 +1,4 @@
-"""Generators against the published vectors of their ciphers."""
+"""Tests generators against the published vectors of their ciphers."""
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ def test_blocks_are_those_of_fips_197():
 
 
 def test_streams_are_those_of_rfc_8439():
-  """Section 2.3.2, whose block is the second, and appendix A.1."""
+  """Streams match RFC 8439, section 2.3.2 (second block) and appendix A.1."""
   nonce = bytes.fromhex('000000090000004a00000000').decode()
   stream = prg.Stream(bytes(range(32)), label=nonce)
   assert stream(128)[64:].hex().startswith(

@@ -1,4 +1,4 @@
-"""Schemes: exact ranks, messages of the stated length, one view alone."""
+"""Tests schemes: exact ranks, stated message lengths, single views."""
 
 import itertools
 
@@ -35,7 +35,7 @@ def _source():
 @pytest.mark.parametrize('name', schemes.SCHEMES)
 def test_answers_add_up_to_ranks_and_noise(
     name, num_thresholds, num_classes, monkeypatch):
-  monkeypatch.setattr(module, '_NUMBERS', 2**13)  # several parts of owners
+  monkeypatch.setattr(module, '_NUMBERS', 2**13)  # several chunks of owners
   scheme = _scheme(name, num_thresholds, num_classes)
   bins, labels = _records(num_thresholds)
   classes = [labels == 0, labels == 1] if num_classes == 2 else [labels >= 0]
@@ -103,9 +103,10 @@ def test_enough_servers_answer_and_a_wrong_one_is_found():
 @pytest.mark.parametrize('name', schemes.SCHEMES)
 def test_the_message_to_one_server_does_not_depend_on_the_record(
     name, num_classes):
-  """Frequencies of bits of the two extreme records; 10^-6 a test by chance.
+  """One server's message has fair bits, whichever extreme record is sent.
 
-  Fields of the prime have bits that are a billionth from fair.
+  Each test fails by chance once in 10^6. The prime field's bits are fair to one
+  part in 10^9.
   """
   scheme = _scheme(name, 16, num_classes)
   sent = [scheme.shares(np.full(4000, bin_), source=prg.Stream(bytes(32)),
@@ -120,7 +121,7 @@ def test_the_message_to_one_server_does_not_depend_on_the_record(
 
 @pytest.mark.parametrize('name', schemes.SCHEMES)
 def test_shares_of_noise_are_random_enough_to_hide_answers(name):
-  """Also where answers are of a higher degree; 10^-6 a server by chance."""
+  """Noise shares look uniform, so they hide answers of a higher degree too."""
   scheme = _scheme(name, 16)
   shares = scheme.share_values(np.zeros(2000, int), _source())
   top = np.uint64(scheme.answer_bits - 4)
@@ -153,7 +154,7 @@ def test_messages_that_nobody_sends_are_found_by_row(name, monkeypatch):
     scheme.aggregate(last, payloads[:, :-1])
   if name == 'outer_product':
     wrong = payloads.copy()
-    wrong[2, :4] = 255  # 2^31 - 1 is the prime
+    wrong[2, :4] = 255  # The prime is 2^31 - 1.
     assert scheme.faults(last, wrong).tolist() == [False, False, True]
 
 

@@ -1,4 +1,4 @@
-"""Shares: any few enough are the same for all secrets, by enumeration."""
+"""Tests by enumeration that a few shares do not depend on the secret."""
 
 import collections
 import itertools
@@ -13,7 +13,7 @@ from dpjax.mpc import shamir
 
 
 def _says(*words):
-  """A source of given words."""
+  """Returns a source that yields the given words."""
   left = list(words)
 
   def source(length):
@@ -23,7 +23,8 @@ def _says(*words):
 
 
 def _views(share, coins, count, secrets):
-  """For each secret, how often `count` parties see what, over all coins."""
+  """Returns how often `count` parties see each view over
+  all coins, by secret."""
   views = []
   for secret in secrets:
     seen = collections.Counter()
@@ -46,7 +47,7 @@ def test_additive_shares_of_all_but_one_tell_nothing():
 
 
 def test_additive_shares_of_few_values_tell():
-  """Z_k is printed for Z_(2^k) (C24): at k = 2 the last share leaks."""
+  """Shares in Z_k, printed for Z_(2^k) (C24), leak the secret at k = 2."""
   def share(secret, source):
     return additive.share(secret, num_parties=2, value_bits=2, source=source)
   views = _views(share, [(0,), (1,)], 1, range(4))
@@ -134,7 +135,7 @@ def test_shares_that_disagree_are_found():
 
 
 def test_numbers_of_the_field_are_uniform():
-  """Chi-square; fails once in 10^6 by chance."""
+  """Field elements are uniform; the test fails once in 10^6 by chance."""
   drawn = shamir.uniform(prg.Stream(bytes(32)), (5000,), prime=5)
   assert stats.chisquare(np.bincount(drawn.astype(int))).pvalue > 1e-6
   assert drawn.max() == 4

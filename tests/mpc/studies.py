@@ -1,4 +1,4 @@
-"""A study in a folder, and its servers on threads."""
+"""Provides a study in a folder, with its servers on threads."""
 
 import secrets
 import time
@@ -29,14 +29,14 @@ def parameters(**kwargs):
 
 
 def no_noise(index, params, mesh, toss, dealt):
-  """The hook of tests: sharings of zero, so that counts are exact."""
+  """Returns sharings of zero, so that tests get exact counts."""
   del toss, dealt
   return noising.reshare(index, params, mesh, np.zeros(
       (params.num_classes, noising.num_released(params)), np.int64))
 
 
 class Study:
-  """A study in a folder, and its servers on threads."""
+  """A study in a folder, with its servers on threads."""
 
   def __init__(self, folder, params, *, noise=no_noise, timeout=5.0,
                labels=None, server_parameters=()):
@@ -96,7 +96,7 @@ class Study:
 
 
 def eventually(holds):
-  """Waits until `holds()`: servers log a refusal after they have sent it."""
+  """Waits until `holds()`, since servers log a refusal after sending it."""
   deadline = time.monotonic() + 5
   while not holds():
     assert time.monotonic() < deadline

@@ -1,4 +1,4 @@
-"""Tests of dpjax.papers.bassily: the formula, what it delivers, the ball."""
+"""Tests dpjax.papers.bassily: its formula, delivered epsilon and ball."""
 
 import math
 
@@ -41,7 +41,7 @@ def plan(**changes):
   pytest.param(10_000, 1, 100, 31.9, marks=pytest.mark.slow),
   pytest.param(60_000, 256, 2344, 573., marks=pytest.mark.slow)])
 def test_golden_delivered_epsilons(n, size, steps, delivered):
-  """Item DP-15, erratum E22: the printed noise, for a target of 1."""
+  """The printed noise for target 1 delivers these epsilons (DP-15, E22)."""
   event = accounting.poisson_gaussian_event(
     sampling_prob=size / n, noise_multiplier=printed(n, steps),
     num_steps=steps)
@@ -50,14 +50,14 @@ def test_golden_delivered_epsilons(n, size, steps, delivered):
 
 
 def test_formula():
-  """Item DP-15."""
+  """The formula gives the printed noise (item DP-15)."""
   expected = 16 * math.sqrt(50 * math.log(2e5) * math.log(2.5 * 50 / .01)) / (
     1000 * .5)
   assert printed(1000, 50, epsilon=.5) == pytest.approx(expected)
 
 
 def test_plan_multiplies_by_the_batch_and_meets_the_target():
-  """Item DP-15: s times sigma on the sum; far below the target."""
+  """The plan puts s times sigma on the sum, well within the target (DP-15)."""
   planned = plan()
   assert planned.noise_multiplier == pytest.approx(100 * printed(10_000, 1000),
                                                    rel=1e-6)
@@ -68,7 +68,7 @@ def test_plan_multiplies_by_the_batch_and_meets_the_target():
 
 @pytest.mark.slow
 def test_refuses_when_the_accountant_says_more():
-  """Item DP-15: T << n, where the unstated condition fails; erratum E22."""
+  """The plan is refused if T << n, where the unstated condition fails (E22)."""
   with pytest.raises(ValueError, match='^the noise of Bassily et al. gives '
                      'epsilon .* more than the target 1: use more steps$'):
     plan(batch_size=1, num_steps=300)
@@ -126,7 +126,7 @@ def test_projection_is_the_nearest_point():
 
 @pytest.mark.slow
 def test_a_run_with_this_plan(records):
-  """A Lipschitz loss, no clipping, and gradients within the bound."""
+  """A run with a Lipschitz loss and no clipping keeps its gradient bound."""
   loss, net = losses.cross_entropy(), model()
   method = Method(
     'bassily', lipschitz_bounder.certified(
@@ -156,7 +156,8 @@ def test_a_run_with_this_plan(records):
 
 
 def test_certificates_exceed_the_norms_that_rounding_leaves():
-  """Kernels of rank one with a norm about the radius: spectral is Frobenius."""
+  """Certificates exceed the rounded norms of rank-one
+  kernels near the radius."""
   rng = np.random.default_rng(3)
   constraint = bassily.project_parameters(model().network, radius=2.)
   left, right = (rng.normal(size=(300, size, 1)) for size in (3, 2))

@@ -1,4 +1,4 @@
-"""Algorithm 8 in quarantine: refused, and refuted. LDP-01, E1, E2, E3."""
+"""Tests that Algorithm 8 is refused, and refutes it (LDP-01, E1, E2, E3)."""
 
 import jax
 import jax.numpy as jnp
@@ -33,7 +33,7 @@ def test_needs_to_be_told_that_it_is_unsound():
 @pytest.mark.every(4)
 @pytest.mark.parametrize('size, outlier', [(3, 100.), (10, 1000.), (100, 2.)])
 def test_one_record_moves_the_sum_by_more_than_is_claimed(size, outlier):
-  """E1: size + 1 - size / outlier, against the claimed 1."""
+  """One record moves the sum by size + 1 - size / outlier, not by 1 (E1)."""
   bounder = lip_printed.as_printed(MODEL.network, HINGE, allow_unsound=True)
   params = {'dense_00': {'kernel': jnp.zeros([1, 2]), 'bias': jnp.zeros([2])}}
   x = jnp.ones([size + 1, 1]).at[-1, 0].set(outlier)
@@ -49,7 +49,7 @@ def test_one_record_moves_the_sum_by_more_than_is_claimed(size, outlier):
 
 @pytest.mark.slow
 def test_the_maximum_is_that_of_all_records_of_convolutions_too():
-  """Not of each microbatch in which these are summed."""
+  """The maximum is over all records, not over those of each microbatch."""
   network = Network(input_shape=(1, 1, 1), root=Chain(name='root', nodes=(
     layers.Conv(name='conv_00', channels=2, kernel_size=(1, 1)),
     pointwise.flatten())))
@@ -65,7 +65,7 @@ def test_the_maximum_is_that_of_all_records_of_convolutions_too():
 
 
 def test_claims_line_5_and_one_block():
-  """E3: a zero weight claims no sensitivity; E2: one of sqrt(K) blocks."""
+  """A zero weight claims no sensitivity (E3), one block 1 / sqrt(K) (E2)."""
   model = mlp.mlp(num_features=2, num_classes=2, depth=2, width=3)
   bounder = lip_printed.as_printed(model.network, HINGE, allow_unsound=True)
   norms = {'dense_00': 2., 'dense_01': 0., 'dense_02': 0.5}
@@ -75,7 +75,7 @@ def test_claims_line_5_and_one_block():
 
 
 def test_records_without_a_gradient_do_not_count_for_the_maximum():
-  """The last record is far on its side of the margin; the others are not."""
+  """Records with zero gradient do not enter the maximum of the norms."""
   loss = losses.hinge(num_classes=2)
   bounder = lip_printed.as_printed(MODEL_OF_TWO.network, loss, allow_unsound=True)
   batch = Batch(jnp.array([[3., 4.], [0., 1.], [100., 0.]]),
@@ -86,6 +86,6 @@ def test_records_without_a_gradient_do_not_count_for_the_maximum():
   total, plain = jax.jit(lambda: [sums(bounder), sums(
     per_example.summed(MODEL_OF_TWO.network.apply, loss.values))])()
   assert np.linalg.norm(plain['kernel']) > 1
-  # Everything over the largest norm that counts, which is 5.
+  # Everything is divided by the largest norm that counts, 5.
   jax.tree.map(lambda ours, theirs: np.testing.assert_allclose(
     5 * ours, theirs, rtol=1e-5), total, plain)

@@ -1,4 +1,4 @@
-"""What the accountant refuses rather than guess."""
+"""Tests what the accountant refuses instead of guessing."""
 
 import math
 
@@ -33,7 +33,7 @@ ACCEPTED = {
   'with_replacement': dp_events.SampledWithReplacementDpEvent(
       100, 10, dp_events.GaussianDpEvent(2.)),
 }
-# What each accountant covers under each adjacency; all else must be refused.
+# Each accountant covers these under each adjacency; all others are refused.
 COVERED = {
   ('pld', ADD): {'gaussian', 'laplace', 'discrete_laplace', 'truncated',
                  'mixture_of_gaussians', 'poisson_gaussian',
@@ -106,7 +106,7 @@ def test_events_refuse_bad_arguments(arguments, message):
 
 
 def test_no_noise_multiplier_is_made_up():
-  """Where no multiplier meets the target, nearly any does, or none matters."""
+  """Calibration refuses targets that no multiplier, or almost any, meets."""
   with pytest.raises(ValueError, match=r'^no noise multiplier below 2\^40 meets'):
     accounting._bracket(lambda multiplier: 5.0, 1.0, 2.0)
   with pytest.raises(ValueError, match='^epsilon 2.0 needs hardly any noise'):
@@ -153,7 +153,8 @@ def test_queries_refuse_bad_arguments():
 
 
 def test_the_largest_sample_decides_which_orders_are_tried():
-  """Fractional orders are bounds whose series fails on large samples."""
+  """Fractional orders are tried for small samples only;
+  their series can fail."""
   small, large, whole = (accounting.poisson_gaussian_event(
       sampling_prob=q, noise_multiplier=1., num_steps=2) for q in (.01, .3, 1.))
   for events, most in (([small], .01), ([small, large], .3),

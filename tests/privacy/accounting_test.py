@@ -1,7 +1,7 @@
-"""Tests of dpjax.privacy.accounting: printed tables, quadrature and traps.
+"""Tests dpjax.privacy.accounting against printed tables and quadrature.
 
-Golden numbers were computed with dp_accounting 0.6 and, where a closed form or
-an integral exists, are compared with that instead.
+Golden numbers were computed with dp_accounting 0.6. Where a closed form or an
+integral exists, the test uses that instead.
 """
 
 import math
@@ -23,8 +23,8 @@ from tests.privacy.spending import poisson
 from tests.privacy.spending import REPLACE
 from tests.privacy.spending import spend
 
-# sampling_prob, noise_multiplier, num_steps: epsilon at delta = 1e-5 by RDP
-# and PLD under add-or-remove-one, PLD under replace-one where printed.
+# (sampling_prob, noise_multiplier, num_steps, epsilons): at delta = 1e-5 by RDP
+# and PLD under add-or-remove-one, and PLD under replace-one where printed.
 REFERENCE = (
   (256 / 60000, 1.1, 14062, 2.596556, 2.381686, 4.22136),
   (256 / 60000, 1.3, 3515, .954430, .864459, None),
@@ -37,7 +37,7 @@ REFERENCE = (
   (.1, 5., 200, 1.20345, 1.09810, 2.28494),
   (256 / 14000, 1., 16500, 18.671, 17.384, 32.896),
 )
-# (n, s, T, delta): joint multipliers for epsilon 1, 2, 4, 8 by RDP and PLD.
+# (n, s, T, delta) -> joint multipliers for epsilon 1, 2, 4, 8 by RDP and PLD.
 CALIBRATED = {
   (60000, 512, 4688, 1e-5): ((2.4935, 1.4565, .9634, .7249),
                              (2.3126, 1.3712, .9212, .6982)),
@@ -51,7 +51,7 @@ CALIBRATED = {
 
 
 def cells(accountant):
-  """The cells of CALIBRATED; the dear ones are for the slow run."""
+  """Returns the cells of CALIBRATED, marking expensive ones as slow."""
   rows = []
   column = accounting.ACCOUNTANTS[::-1].index(accountant)
   for (n, s, steps, delta), table in CALIBRATED.items():
@@ -65,7 +65,7 @@ def cells(accountant):
 
 
 def gaussian_delta(mu, epsilon):
-  """The exact curve of N(0, 1) against N(mu, 1)."""
+  """Returns the exact delta curve of N(0, 1) against N(mu, 1)."""
   return (special.ndtr(mu / 2 - epsilon / mu) -
           math.exp(epsilon) * special.ndtr(-mu / 2 - epsilon / mu))
 
@@ -74,7 +74,7 @@ def gaussian_delta(mu, epsilon):
 @pytest.mark.parametrize('q, z, steps, by_rdp, by_pld, by_pld_replace',
                          REFERENCE)
 def test_reference_table(q, z, steps, by_rdp, by_pld, by_pld_replace):
-  """Item DP-19."""
+  """Both accountants give the reference epsilons (item DP-19)."""
   event = poisson(q, z, steps)
   assert spend(event, accountant='rdp') == pytest.approx(by_rdp, rel=1e-3)
   assert spend(event) == pytest.approx(by_pld, rel=1e-3)
@@ -87,7 +87,7 @@ def test_reference_table(q, z, steps, by_rdp, by_pld, by_pld_replace):
   pytest.param(110, 7.68, marks=pytest.mark.slow), (140, 1.97),
   pytest.param(160, 1.829, marks=pytest.mark.slow)])
 def test_what_truncating_batches_would_cost(most, printed):
-  """Item OPT-02: why no batch is truncated; q n = 100, 1.829 untruncated."""
+  """Truncating batches costs more epsilon, so none are truncated (OPT-02)."""
   truncated = dp_events.TruncatedSubsampledGaussianDpEvent(10_000, .01, most, 1.)
   epsilon = spend(dp_events.SelfComposedDpEvent(truncated, 1000))
   assert epsilon == pytest.approx(printed, rel=1e-3)
@@ -97,7 +97,7 @@ def test_what_truncating_batches_would_cost(most, printed):
 @pytest.mark.parametrize('target, z', [(1, 8.976), (2, 4.774), (4, 2.649),
                                        (8, 1.576)])
 def test_multipliers_of_sixteen_thousand_steps(target, z):
-  """Item OPT-02: printed ones hold, and are up to 2 % of epsilon too large."""
+  """Printed multipliers hold, and overstate epsilon by up to 2 % (OPT-02)."""
   event = poisson(256 / 14000, z, 16500)
   assert .978 * target <= spend(event) <= target
 
@@ -105,11 +105,11 @@ def test_multipliers_of_sixteen_thousand_steps(target, z):
 @pytest.mark.every(3)
 @pytest.mark.parametrize('q, steps, delta, target, z', cells('pld'))
 def test_calibration_table_by_loss_distributions(q, steps, delta, target, z):
-  """Item DP-19; DP-18's asymptotic rule has no constants to give these."""
+  """Calibration matches the table; DP-18's asymptotic rule has no constants."""
   multiplier = accounting.calibrate_noise_multiplier(
       target_epsilon=target, target_delta=delta, sampling_prob=q,
       num_steps=steps, adjacency=ADD)
-  # Half a unit of the last printed digit, and the promised part in 10^4.
+  # The slack is half a unit of the last printed digit and one part in 10^4.
   assert z - 6e-5 <= multiplier <= z * (1 + 1.3e-4) + 6e-5
   spent = spend(poisson(q, multiplier, steps), delta=delta)
   assert target * (1 - 1e-3) <= spent <= target
@@ -121,7 +121,7 @@ def test_calibration_table_by_renyi_orders(q, steps, delta, target, z):
   multiplier = accounting.calibrate_noise_multiplier(
       target_epsilon=target, target_delta=delta, sampling_prob=q,
       num_steps=steps, adjacency=ADD, accountant='rdp')
-  # At high sampling rates only integer orders are used, and a little lost.
+  # High sampling rates use only integer orders, which lose a little.
   slack = 1.3e-4 if q < .02 else .035
   assert z - 6e-5 <= multiplier <= z * (1 + slack) + 6e-5
   spent = spend(poisson(q, multiplier, steps), accountant='rdp', delta=delta)
@@ -168,7 +168,7 @@ def test_the_accountants_are_independent_and_ordered():
 
 
 def hockey_stick(p, q, epsilon):
-  """Integral of (p - e^epsilon q)+ on a fine grid; error below 1e-9."""
+  """Returns the integral of (p - e^epsilon q)+, with error below 1e-9."""
   x, step = np.linspace(-30, 30, 2_000_001, retstep=True)
   return np.maximum(p(x) - math.exp(epsilon) * q(x), 0).sum() * step
 
@@ -191,7 +191,7 @@ def test_one_step_is_the_mixture_in_the_worse_direction(q, z, epsilon):
   assert removed >= added - 1e-9
   got = accounting.delta_for(poisson(q, z, 1), target_epsilon=epsilon,
                              adjacency=ADD)
-  # Never below the truth, and above it by what the grid can do.
+  # It is never below the truth, and above it by the grid at most.
   exact = max(removed, added)
   assert exact - 1e-9 <= got <= exact + 2 * INTERVAL
 
@@ -225,7 +225,7 @@ def test_blocks_of_one_subsample_are_one_event():
   assert spend(blockwise, accountant='rdp') == pytest.approx(together, rel=1e-6)
   assert together == pytest.approx(1.65288, rel=1e-4)
   assert spend(poisson(q, joint, steps)) == pytest.approx(1.32605, rel=1e-4)
-  # The unsound reading: each block on a subsample of its own.
+  # The unsound reading gives each block a subsample of its own.
   apart = poisson(q, stddev, steps * num_blocks)
   assert spend(apart, accountant='rdp') == pytest.approx(.98831, rel=1e-4)
   assert spend(apart) == pytest.approx(.90004, rel=1e-4)
@@ -241,7 +241,7 @@ def test_replacement_doubles_the_sensitivity_in_both_accountants():
   assert exact <= by_pld <= exact + 2 * INTERVAL
   assert by_pld == pytest.approx(4.377, abs=1e-3)
   assert by_rdp == pytest.approx(4.729, abs=1e-3)
-  # The same doubling inside compositions, samples and for Laplace noise.
+  # The sensitivity doubles in compositions, samples and Laplace noise, too.
   for wrap in (lambda e: dp_events.SelfComposedDpEvent(e, 3),
                lambda e: dp_events.ComposedDpEvent([e, e]),
                lambda e: dp_events.SampledWithoutReplacementDpEvent(50, 5, e)):
@@ -256,7 +256,7 @@ def test_replacement_doubles_the_sensitivity_in_both_accountants():
 
 
 def divergence(alpha, sigma, q):
-  """Renyi divergence of the subsampled Gaussian from the plain, by sums."""
+  """Returns the subsampled Gaussian's Renyi divergence from the plain one."""
   x, step = np.linspace(-60, 60 + alpha, 1_000_001, retstep=True)
   base = -.5 * (x / sigma)**2 - math.log(sigma * math.sqrt(2 * math.pi))
   with np.errstate(divide='ignore'):

@@ -1,8 +1,8 @@
-"""Tests of dpjax.privacy.additive: calibration, samples, the attack on floats.
+"""Tests dpjax.privacy.additive: calibration, samples, the attack on floats.
 
-Statistical thresholds state their false-alarm probability, at most 1e-6. By
-the inequality of Dvoretzky, Kiefer and Wolfowitz the Kolmogorov-Smirnov
-distance of n draws exceeds 2.7 / sqrt(n) with probability below 1e-6.
+Statistical thresholds state their false-alarm probability, at most 1e-6. By the
+inequality of Dvoretzky, Kiefer and Wolfowitz the Kolmogorov-Smirnov distance of
+n draws exceeds 2.7 / sqrt(n) with probability below 1e-6.
 """
 
 import math
@@ -26,14 +26,14 @@ DRAWS = 2_000_000
 
 
 def kolmogorov_distance(draws, cdf):
-  """Largest distance of the empirical from the given distribution."""
+  """Returns the largest distance of the empirical distribution from `cdf`."""
   levels = cdf(np.sort(np.ravel(draws)))
   steps = np.arange(levels.size + 1) / levels.size
   return max((steps[1:] - levels).max(), (levels - steps[:-1]).max())
 
 
 def from_words(monkeypatch, words, function):
-  """`function()` with the random words replaced by `words`."""
+  """Returns `function()` with the random words replaced by `words`."""
   words = jnp.asarray(words, jnp.uint32)
   with monkeypatch.context() as patch:
     patch.setattr(additive, 'random_words',
@@ -47,7 +47,7 @@ def normals():
 
 
 def test_normal_moments(normals):
-  # Five standard errors: 6e-7 each.
+  # Five standard errors have a false-alarm rate of 6e-7 each.
   for power, mean, variance in [(1, 0, 1), (2, 1, 2), (3, 0, 15), (4, 3, 96)]:
     error = abs(np.mean(normals**power) - mean)
     assert error < 5 * math.sqrt(variance / DRAWS), power
@@ -56,7 +56,7 @@ def test_normal_moments(normals):
 @pytest.mark.every(2)
 def test_normal_law(normals):
   assert kolmogorov_distance(normals, special.ndtr) < KS_BOUND / DRAWS**.5
-  # Sharp enough to see a standard deviation that is off by one percent.
+  # The test detects a standard deviation that is off by one percent.
   assert kolmogorov_distance(normals * 1.01,
                              special.ndtr) > KS_BOUND / DRAWS**.5
   neighbours = normals[1:] * normals[:-1]
@@ -96,8 +96,8 @@ def test_normal_is_the_quantile_function_of_the_word(monkeypatch):
 @pytest.mark.slow
 @pytest.mark.parametrize('impl', ['threefry2x32', 'rbg'])
 def test_words_of_one_key_are_all_others(impl):
-  """No word comes twice by how the sequence is cut; 10^4 of 2^32 collide
-  with probability 0.012, and this key's do not."""
+  """No word repeats, however the sequence is cut. 10^4 of 2^32 words collide
+  with probability 0.012; this key's do not."""
   key = jax.random.key(3, impl=impl)
   sizes, words, start = (3333, 1, 2, 5001, 1664), [], 0
   for size in sizes:
@@ -118,7 +118,8 @@ def test_words_of_one_key_are_all_others(impl):
 @pytest.mark.every(2)
 @pytest.mark.parametrize('impl', ['threefry2x32', 'rbg'])
 def test_pairs_of_one_key_are_all_others(impl):
-  """10^4 of 2^32 collide with probability 0.012; these do not."""
+  """No word of the pairs repeats; 10^4 of 2^32 words
+  collide with chance 0.012."""
   key = jax.random.key(3, impl=impl)
   parts = [additive.random_pairs(key, shape, start)
            for shape, start in (((3000,), 0), ((20, 100), 3000), ((1,), 5000))]
@@ -131,14 +132,14 @@ def test_pairs_of_one_key_are_all_others(impl):
 
 
 def test_noise_of_leaves_is_independent():
-  """Of leaves of one shape, and of the halves of a leaf."""
+  """Noise is uncorrelated between leaves of one shape and halves of a leaf."""
   noise = additive.unit_noise(KEY, {'a': jnp.zeros(10001),
                                     'b': jnp.zeros((10001, 1))})
   values = np.stack([noise['a'][:5000], noise['a'][5000:10000],
                      noise['b'][:5000, 0], noise['b'][5000:10000, 0]])
   values = np.concatenate([values, values[:, ::-1]]).astype(np.float64)
   correlations = np.corrcoef(values)[~np.eye(8, dtype=bool)]
-  # 28 pairs, both ways round; at 6 deviations 1e-7 in all.
+  # 28 pairs, each twice, exceed 6 deviations with chance 1e-7 in all.
   assert np.abs(correlations).max() < 6 / 5000**0.5
 
 
@@ -152,7 +153,7 @@ def test_noise_of_each_leaf_starts_where_the_one_before_ends():
 
 
 def test_normal_tails_have_the_right_number_of_words(monkeypatch):
-  # Magnitudes fall with the word: those above a cut are the words below it.
+  # Magnitudes fall with the word, so those above a cut have smaller words.
   cuts = np.array([.5, 1., 2., 3., 4., 5., 5.5, 6.])
   wanted = special.ndtr(-cuts) * 2.**32 - .5
   slack = np.maximum(1, 2e-5 * wanted)
@@ -191,12 +192,12 @@ def test_noise_is_independent_of_the_value_but_for_rounding():
   assert np.abs(error).max() <= spacing * 1.001
 
 
-STDDEV = 3.730632  # epsilon 1, delta 1e-5 for sensitivity 1.
+STDDEV = 3.730632  # This gives epsilon 1, delta 1e-5 for sensitivity 1.
 HERE, THERE = 0., 1.
 
 
 def all_library_normals():
-  """The 2^23 outputs of `jax.random.normal` in float32, sorted."""
+  """Returns the 2^23 outputs of `jax.random.normal` in float32, sorted."""
   mantissa = jnp.arange(2**23, dtype=jnp.uint32) | jnp.uint32(0x3F800000)
   fraction = jax.lax.bitcast_convert_type(mantissa, jnp.float32) - 1.
   low = jnp.float32(np.nextafter(np.float32(-1), np.float32(0)))
@@ -207,7 +208,7 @@ def all_library_normals():
 @pytest.mark.slow
 def test_naive_noise_gives_the_value_away():
   outputs = all_library_normals()
-  # The enumeration is right: what the library draws is in it.
+  # The enumeration is right, since it holds what the library draws.
   drawn = np.asarray(jax.random.normal(KEY, (20000,)))
   assert np.isin(drawn, outputs).mean() > .999
   possible = np.unique(np.float32(THERE) + np.float32(STDDEV) * outputs)
@@ -218,7 +219,7 @@ def test_naive_noise_gives_the_value_away():
 
 
 def reaching(monkeypatch, value, targets, stddev):
-  """Which grid points `targets` some word turns `value` into."""
+  """Returns which grid points `targets` some word turns `value` into."""
   targets = np.asarray(targets, np.float64)
   # One shape for all searches, so that they compile once.
   count, targets = targets.size, np.resize(targets, 8192)
@@ -242,7 +243,7 @@ def test_every_released_value_is_possible_for_the_neighbour(monkeypatch):
   values = jnp.full((8192,), HERE, jnp.float32)
   released = additive.add_gaussian_noise(KEY, values, STDDEV)
   assert reaching(monkeypatch, THERE, released, STDDEV).all()
-  # The search is not vacuous: a point between two grid points is not found.
+  # The search can fail: a point between two grid points is not found.
   between = released + additive.grid_spacing(STDDEV) / 2
   assert not reaching(monkeypatch, THERE, between, STDDEV).any()
 
@@ -259,7 +260,7 @@ def test_every_grid_point_in_the_bulk_is_reachable(monkeypatch, value, stddev):
 
 
 def test_naive_noise_does_not_cover_its_own_grid(monkeypatch):
-  # A power check for the above: without the rounding the search must fail.
+  # Without rounding the search must fail, which shows its power.
   monkeypatch.setattr(additive, 'grid_spacing',
                       lambda stddev: jnp.float32(2.**-30))
   released = np.linspace(-1, 1, 100) + 2.**-30
@@ -272,7 +273,7 @@ def exact_delta(mu, epsilon):
 
 
 def observed_delta(release, epsilon, direction, offset):
-  """P(S) - e^epsilon Q(S) for a half-line S, and its standard error."""
+  """Returns P(S) - e^epsilon Q(S) for a half-line S, and its standard error."""
   with_record, without = (
       np.asarray(release(key, jnp.full((DRAWS,), value)), np.float64)
       for key, value in zip(jax.random.split(KEY), (1., 0.), strict=True))
@@ -293,11 +294,11 @@ def test_densities_keep_the_claim(direction, epsilon, multiplier):
   exact = exact_delta(1 / multiplier, epsilon)
   assert exact == pytest.approx(accounting.delta_for(
       mechanism.event, target_epsilon=epsilon, adjacency=ADD), abs=1e-4)
-  # There the likelihood ratio passes e^epsilon: no event does better.
+  # There the likelihood ratio passes e^epsilon, so no event does better.
   offset = .5 + direction * epsilon * multiplier**2
   estimate, error = observed_delta(mechanism.release, epsilon, direction,
                                    offset)
-  # Five standard errors: 6e-7, both sides.
+  # Five standard errors, on both sides, have a rate of 6e-7.
   assert abs(estimate - exact) < 5 * error
 
 
@@ -305,8 +306,8 @@ def test_densities_keep_the_claim(direction, epsilon, multiplier):
 @pytest.mark.parametrize('direction', [1, -1])
 @pytest.mark.parametrize('factor', [.9, .97, 1 / 100])
 def test_densities_flag_too_little_noise(direction, factor):
-  # Noise 10 or 3 percent too small, or divided by the number of records: what
-  # is claimed for a multiplier of 1 is seen to fail.
+  # These noises are 10 or 3 percent too small, or divided by the number of
+  # records; the claim for a multiplier of 1 visibly fails.
   estimate, error = observed_delta(
       lambda key, values: additive.add_gaussian_noise(key, values, factor),
       1., direction, .5 + direction * factor**2)

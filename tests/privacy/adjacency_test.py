@@ -1,4 +1,4 @@
-"""Tests of dpjax.privacy.adjacency, by brute force over tiny data sets."""
+"""Tests dpjax.privacy.adjacency by brute force over tiny data sets."""
 
 import itertools
 
@@ -30,7 +30,7 @@ def neighbours(data, adjacency):
 @pytest.mark.parametrize('adjacency, expected', [
   (Adjacency.ADD_OR_REMOVE_ONE, .75), (Adjacency.REPLACE_ONE, 1.5)])
 def test_sensitivity_of_a_sum_is_attained(adjacency, expected):
-  """Item DP-09; the factor between the two is erratum E25."""
+  """The stated sensitivity is attained; replacing doubles it (DP-09, E25)."""
   total = lambda data: sum((RECORDS[i] for i in data), np.zeros(2))
   worst = max(np.linalg.norm(total(data) - total(other))
               for data in itertools.product(range(len(RECORDS)), repeat=3)
@@ -40,7 +40,7 @@ def test_sensitivity_of_a_sum_is_attained(adjacency, expected):
 
 
 def test_names_are_stable():
-  # They are written to result files.
+  # Result files contain these values.
   assert [a.value for a in Adjacency] == ['add_or_remove_one', 'replace_one']
 
 
@@ -77,7 +77,7 @@ TAKEN = {
 
 @pytest.mark.parametrize('name', TAKEN)
 def test_a_string_is_refused_wherever_it_would_decide(name):
-  """It is no member, so that `is` takes it for the other relation."""
+  """A string is refused, since `is` would take it for the other adjacency."""
   with pytest.raises(ValueError,
                      match=r"got 'replace_one'; write Adjacency\('replace_one'"):
     TAKEN[name](_STRING)

@@ -1,4 +1,4 @@
-"""Composition of unequal and of disjoint releases, and changes of adjacency."""
+"""Tests composition of unequal and disjoint releases, and of adjacencies."""
 
 import itertools
 import math
@@ -40,7 +40,7 @@ def _product(pairs):
   (0.1, 100, 10.0, 5.7561, 5.7561, 4.77457),
   (0.01, 1000, 10.0, 1.6415, 1.7123, 1.36545)])
 def test_golden_compositions(one, uses, simple, with_constant, without, exact):
-  """ALG-09 and ALG-10, at a slack of 1e-6."""
+  """Compositions give the golden epsilons at slack 1e-6 (ALG-09, ALG-10)."""
   composed = composition.heterogeneous(
     [ApproxDP(epsilon=one, delta=0.0)] * uses, slack=1e-6)
   assert composed.epsilon == pytest.approx(min(simple, with_constant, without),
@@ -53,7 +53,7 @@ def test_golden_compositions(one, uses, simple, with_constant, without, exact):
 
 
 def test_optimal_composition_of_unequal_guarantees():
-  """ALG-10 with deltas, its golden value; and by enumeration without."""
+  """Optimal composition matches its golden value and enumeration (ALG-10)."""
   total = 1 - (1 - 1e-6) * (1 - 1e-7)**20
   epsilon = accounting.optimal_composition(
     [ApproxDP(epsilon=0.1, delta=1e-7)] * 20, delta=total)
@@ -67,7 +67,7 @@ def test_optimal_composition_of_unequal_guarantees():
 
 
 def test_heterogeneous_dominates_exact_composition():
-  """Random epsilons, by enumeration of all outcomes; both forms are used."""
+  """The composed epsilon covers the exact one, for random epsilons."""
   rng = np.random.default_rng(0)
   used = set()
   for _ in range(200):
@@ -84,8 +84,8 @@ def test_heterogeneous_dominates_exact_composition():
 
 
 def test_the_least_of_three_forms_and_the_exact_one():
-  """T-E09: min(A, B, B) is a misprint, none is sharp, and all are linear in
-  small epsilons, not of the order of their root."""
+  """The least of three forms exceeds the exact epsilon. T-E09: min(A, B, B)
+  is a misprint, and forms are linear in small epsilons, not of root order."""
   many = lambda epsilon: [ApproxDP(epsilon=epsilon, delta=0.0)] * 1000
   forms = composition.heterogeneous_forms(many(0.1), slack=1e-6)
   assert forms[:3] == pytest.approx((100.0, 22.2972, 21.6184), abs=1e-4)
@@ -109,7 +109,7 @@ def test_deltas_multiply():
 
 
 def _geometric(counts, epsilon, span=25):
-  """The distribution of noisy counts, truncated far out and normalised."""
+  """Returns the noisy counts' distribution, truncated and normalised."""
   values = np.arange(-span, span + 1)
   probs = np.ones(1)
   for count in counts:
@@ -120,7 +120,7 @@ def _geometric(counts, epsilon, span=25):
 
 @pytest.mark.parametrize('adjacency, factor', [(AR, 1), (RO, 2)])
 def test_disjoint_cells_by_enumeration(adjacency, factor):
-  """ALG-13: the whole 2 x 2 table, not triples of cells as printed (L-E07)."""
+  """Disjoint cells of the 2 x 2 table compose in parallel (ALG-13, L-E07)."""
   epsilon, cells = 0.8, ((0, 0), (0, 1), (1, 0), (1, 1))
   parts = [ApproxDP(epsilon=epsilon, delta=0.0)] * 4
   claim = composition.parallel(parts, adjacency=adjacency)
@@ -128,7 +128,7 @@ def test_disjoint_cells_by_enumeration(adjacency, factor):
   table = lambda dataset: [dataset.count(cell) for cell in cells]
   worst = max(
     divergences.max_divergence(*(
-      # Each cell alone: the distribution of independent cells is a product.
+      # Each cell is compared alone, since independent cells have a product.
       _geometric([table(d)[cell]], epsilon) for d in pair)) for pair in
     neighbours.pairs(cells, (0, 1, 2), adjacency) for cell in range(4))
   assert worst == pytest.approx(epsilon)
@@ -141,7 +141,8 @@ def test_disjoint_cells_by_enumeration(adjacency, factor):
 
 
 def test_a_marginal_is_one_more_release():
-  """ALG-13: noisy cells and noisy sums of rows, by enumeration."""
+  """Noisy row sums beside noisy cells double the cost, by
+  enumeration (ALG-13)."""
   epsilon, cells = 0.8, ((0, 0), (0, 1), (1, 0), (1, 1))
   table, rows = (composition.parallel(
     [ApproxDP(epsilon=epsilon, delta=0.0)] * size, adjacency=AR)
@@ -165,14 +166,14 @@ def test_parts_of_unequal_price():
     epsilon=1.0, delta=0.03)
   assert composition.parallel(parts, adjacency=RO, alike=True) == ApproxDP(
     epsilon=1.5, delta=0.04)
-  # Within the dearest part a record is removed and another one added.
+  # In the most expensive part a record is removed and another one added.
   composed = composition.parallel(parts, adjacency=RO)
   assert composed.epsilon == 2.0
   assert composed.delta == pytest.approx(0.03 * (1 + math.exp(0.2)))
 
 
 def test_a_record_may_change_within_its_part():
-  """ALG-13: two counts released together, and one cheaper; by enumeration."""
+  """A replacement within a part costs all its counts, enumerated (ALG-13)."""
   epsilons = {'a': 1.0, 'b': 1.0, 'c': 0.2}
   parts = [ApproxDP(epsilon=e, delta=0.0) for e in (1.0, 0.2)]
   losses = [sum(divergences.max_divergence(*(
@@ -191,17 +192,17 @@ def test_a_record_may_change_within_its_part():
 
 
 def test_the_delta_of_a_replacement_is_attained():
-  """ALG-12: the largest delta two steps away, by a linear program; the printed
-  2 delta is exceeded (erratum T-E08)."""
+  """A linear program attains the delta of a replacement (ALG-12) and exceeds
+  the printed 2 delta (erratum T-E08)."""
   epsilon, delta = 1.0, 0.01
   claim = composition.replace_one_from_add_or_remove(
     ApproxDP(epsilon=epsilon, delta=delta))
   assert claim.epsilon == pytest.approx(2.0)
   assert claim.delta == pytest.approx((1 + math.e) * delta)
-  # Laws p, m, q on two outcomes; maximise p_1 - e^2 q_1.
+  # p, m, q are distributions on two outcomes; maximise p_1 - e^2 q_1.
   growth, rows, bounds = math.exp(epsilon), [], []
   for a, b in ((0, 1), (1, 0), (1, 2), (2, 1)):
-    for sign in (1, -1):  # Of outcome 1, and of outcome 0 = 1 - it.
+    for sign in (1, -1):  # These are outcome 1, and outcome 0 = 1 - it.
       row = np.zeros(3)
       row[a], row[b] = sign, -sign * growth
       rows.append(row)
@@ -225,7 +226,8 @@ def _largest_slope(p, q, orders):
   pytest.param(each, marks=pytest.mark.slow) for each in (0.1, 1.0, 3.0))])
 @pytest.mark.parametrize('kind', ['geometric', 'exponential', 'laplace'])
 def test_concentration_of_known_mechanisms(epsilon, kind):
-  """ALG-02, MECH-05: never above, and attained as the order falls to 1."""
+  """Mechanisms keep their stated rho, attained as the
+  order nears 1 (ALG-02)."""
   pure = PureDP(epsilon=epsilon)
   rho = notions.zcdp_from_mechanism(pure, kind).rho
   orders = np.concatenate([1 + np.geomspace(1e-4, 1, 30), np.linspace(2, 40, 60)])
@@ -242,7 +244,7 @@ def test_concentration_of_known_mechanisms(epsilon, kind):
       assert divergence <= rho * a * (1 + 1e-9)
     assert rho == pytest.approx(epsilon + math.exp(-epsilon) - 1)
   else:
-    # Bounded range: log-ratios t - epsilon and t, of two outcomes.
+    # Bounded range has log-ratios t - epsilon and t, for two outcomes.
     worst = 0.0
     for t in np.linspace(1e-3, epsilon - 1e-3, 200):
       low, high = math.exp(t - epsilon), math.exp(t)
@@ -283,13 +285,13 @@ def test_golden_concentrations():
 
 
 def test_groups_of_concentrated_releases():
-  """ALG-06: exact for Gaussians, whose shift is multiplied."""
+  """A group of 4 multiplies rho by 16, as Gaussian shifts do (ALG-06)."""
   group = compared_notions.zcdp_of_group(notions.ZCDP(rho=0.3), size=4)
   assert group.rho == pytest.approx(16 * 0.3)
 
 
 def test_a_random_record_is_no_privacy():
-  """DEF-08: (0, 1 / n), at every epsilon, by enumeration."""
+  """Releasing a random record has delta 1 / n at every epsilon (DEF-08)."""
   for size in (1, 2, 4):
     worst = 0.0
     for one, other in neighbours.pairs('abc', (size,), RO):
@@ -303,7 +305,8 @@ def test_a_random_record_is_no_privacy():
 
 
 def test_expected_utilities_are_sandwiched():
-  """e^-epsilon E_Q u <= E_P u <= e^epsilon E_Q u for u >= 0 alone (DEF-09)."""
+  """Expected utilities differ by e^epsilon, for
+  utilities >= 0 only (DEF-09)."""
   rng = np.random.default_rng(1)
   epsilon = 0.7
   p, q = _response(epsilon)
@@ -323,7 +326,7 @@ def test_expected_utilities_are_sandwiched():
 
 
 def test_post_processing_never_tells_more():
-  """ALG-01: random channels; one that knows the noise undoes it."""
+  """Random channels never raise divergences; knowing the noise undoes it."""
   rng = np.random.default_rng(2)
   for _ in range(100):
     p, q = rng.dirichlet(np.ones(4)), rng.dirichlet(np.ones(4))
@@ -340,7 +343,7 @@ def test_post_processing_never_tells_more():
 
 
 def test_pairs_of_products_compose():
-  """ALG-07, of all pairs of epsilons."""
+  """Products of two mechanisms add their epsilons (ALG-07)."""
   for one, other in itertools.product((0.2, 1.0), repeat=2):
     p, q = _product([_response(one), _response(other)])
     assert divergences.max_divergence(p, q) == pytest.approx(one + other)

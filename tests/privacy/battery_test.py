@@ -1,4 +1,4 @@
-"""What holds for every mechanism: claim, samples, keys, compilation, values."""
+"""Tests every mechanism: claim, samples, keys, compilation and values."""
 
 import dataclasses
 import functools
@@ -26,7 +26,7 @@ EPSILONS = (0.0, 0.2, 0.5, 0.9, 1.1, 1.3, 1.6, 2.2)
 
 @functools.cache
 def many(name):
-  """Releases of the first data set of a case, by as many keys."""
+  """Returns releases of a case's first data set, one for each key."""
   case, keys = find(name), jax.random.split(KEY, DRAWS)
   return jax.jit(jax.vmap(case.mechanism.release, (0, None)))(
       keys, case.pairs[0][0])
@@ -34,7 +34,7 @@ def many(name):
 
 @functools.cache
 def claimed(name):
-  """The curve of the event, at `EPSILONS`."""
+  """Returns the delta curve of the event, at `EPSILONS`."""
   case = find(name)
   return accounting.delta_curve(
       case.mechanism.event, epsilons=EPSILONS, accountant=case.accountant,
@@ -46,7 +46,8 @@ def find(name):
 
 
 def assert_same(left, right):
-  """Equal bits; of estimates, which are computed from them, nearly."""
+  """Checks for equal bits; estimates, which are computed,
+  are compared nearly."""
   if isinstance(left, intervals.Estimate):
     for a, b in zip(left, right, strict=True):
       np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6)
@@ -59,7 +60,7 @@ def assert_same(left, right):
 @pytest.mark.sound
 @every
 def test_the_claim_covers_all_pairs(case):
-  """Exact divergences, both orders, whole curve of the event."""
+  """The event's delta curve covers the exact divergences of all pairs."""
   assert isinstance(case.mechanism, mechanism.Mechanism)
   curve, attained = claimed(case.name), np.zeros(len(EPSILONS))
   for pair in case.pairs:
@@ -69,12 +70,13 @@ def test_the_claim_covers_all_pairs(case):
           divergences.hockey_stick(p, q, epsilon=epsilon)
           for epsilon in EPSILONS])
   assert np.all(attained <= curve + 1e-6)
-  # And it is no larger than need be: a pair comes near it.
+  # It is also no larger than necessary: a pair comes near it.
   assert attained[1] >= case.attained * curve[1]
 
 
 def statistic(cells, probs):
-  """(chi-square, degrees of freedom) of groups of cells, 1/16 of mass each."""
+  """Returns (chi-square, degrees of freedom) of cells
+  grouped by 1/16 of mass."""
   group = np.minimum((np.cumsum(probs) - probs / 2) * 16, 15).astype(int)
   expected = np.bincount(group, probs, minlength=16) * cells.size
   counts = np.bincount(group[cells], minlength=16)
@@ -87,7 +89,8 @@ def statistic(cells, probs):
 @pytest.mark.every(4)
 @every
 def test_releases_have_the_law(case):
-  """False alarm 1e-6 for each; ten per cent of a scale are seen."""
+  """Releases have the exact distribution, at a
+  false-alarm rate of 1e-6 each."""
   chi_square, freedom = statistic(case.cells(many(case.name)),
                                   case.probs(case.pairs[0][0]))
   assert chi_square < stats.chi2(freedom).isf(1e-6)
@@ -96,7 +99,7 @@ def test_releases_have_the_law(case):
 @pytest.mark.every(9)
 @every
 def test_keys_decide_and_compilation_does_not(case):
-  """One by one as written, or all at once and compiled: the same bits."""
+  """Equal keys give equal bits, one by one or compiled all at once."""
   release, data = case.mechanism.release, case.pairs[0][0]
   releases = many(case.name)
   for number, key in enumerate(jax.random.split(KEY, DRAWS)[:2]):
@@ -120,7 +123,7 @@ def test_double_precision_is_taken(case):
 @pytest.mark.every(3)
 @every
 def test_another_adjacency_is_refused(case):
-  """A name is no adjacency; a claim for one is not made for another."""
+  """An adjacency's name is refused, and claims hold for one adjacency only."""
   mechanism = case.mechanism
   if dataclasses.is_dataclass(mechanism) and 'adjacency' in {
       field.name for field in dataclasses.fields(mechanism)}:
@@ -133,6 +136,6 @@ def test_another_adjacency_is_refused(case):
   except ValueError as error:
     assert 'does not cover' in str(error)
     return
-  # Twice as far apart, or half as far.
+  # Data sets are twice as far apart, or half as far.
   own = claimed(case.name)[2]
   assert spent > own if other is Adjacency.REPLACE_ONE else spent < own

@@ -1,4 +1,4 @@
-"""Tests of dpjax.privacy.blocks: the joint multiplier and its best split."""
+"""Tests dpjax.privacy.blocks: the joint multiplier and its best split."""
 
 import functools
 import math
@@ -61,7 +61,7 @@ def test_joint_multiplier_is_tight(epsilon):
       accounting.gaussian_event(noise_multiplier=joint(sensitivities, stddevs)),
       target_epsilon=epsilon, adjacency=Adjacency.ADD_OR_REMOVE_ONE)
   assert exact == pytest.approx(claimed, abs=2e-4)
-  # No smaller multiplier would do.
+  # No smaller multiplier would be enough.
   too_good = accounting.delta_for(
       accounting.gaussian_event(
           noise_multiplier=1.02 * joint(sensitivities, stddevs)),
@@ -70,7 +70,7 @@ def test_joint_multiplier_is_tight(epsilon):
 
 
 def test_golden_allocation():
-  """Item DP-20."""
+  """The optimal split has the golden deviations and least energy (DP-20)."""
   sizes = (320, 18496, 1605760, 1290)
   np.testing.assert_allclose(
       split(np.ones(4), 1., sizes, 'optimal'),
@@ -85,7 +85,8 @@ def test_golden_allocation():
 @pytest.mark.parametrize('num_blocks, joint_multiplier, golden', [
   (4, 1.3712, 2.74), (41, 1.0340, 6.62)])
 def test_golden_multipliers_of_each_block(num_blocks, joint_multiplier, golden):
-  """z sqrt(K): the ConvNet at epsilon 2, WRN-40-4 at 4."""
+  """An equal split gives each of K blocks z sqrt(K), as
+  in the golden values."""
   bounds = np.linspace(.5, 3., num_blocks)
   stddevs = split(bounds, joint_multiplier, [7] * num_blocks, 'equal')
   np.testing.assert_allclose(stddevs / bounds, golden, atol=5e-3)
@@ -111,7 +112,7 @@ def test_optimal_agrees_with_a_numeric_optimiser(seed):
   costs = sensitivities.astype(np.float64)**2 * np.asarray(sizes)
   costs /= costs.sum()
 
-  # Shares of the budget z^-2, on the simplex by softmax.
+  # Shares of the budget z^-2 lie on the simplex, by softmax.
   def energy(logits):
     shares = np.exp(logits - logits.max())
     shares /= shares.sum()

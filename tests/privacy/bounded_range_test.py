@@ -1,4 +1,4 @@
-"""What pure guarantees and bounded ranges imply at a Renyi order."""
+"""Tests what pure guarantees and bounded ranges imply at a Renyi order."""
 
 import math
 
@@ -23,7 +23,7 @@ _ORDERS = [1.0005, 1.5, 2., 17., 3e3, 1e6]
 
 
 def _of_two(high, low, order):
-  """The divergence of the pair with these two losses, to 60 digits."""
+  """Returns the divergence of the pair with these two losses, to 60 digits."""
   prob = (1 - mpmath.exp(-low)) / (mpmath.exp(-high) - mpmath.exp(-low))
   moment = (prob * mpmath.exp((order - 1) * high)
             + (1 - prob) * mpmath.exp((order - 1) * low))
@@ -33,7 +33,7 @@ def _of_two(high, low, order):
 @pytest.mark.parametrize('size', _SIZES)
 @pytest.mark.parametrize('order', _ORDERS)
 def test_divergences_to_many_digits(size, order):
-  """By the closed forms of the proofs, in 60 digits; rounded up in events."""
+  """Divergences match the proofs' closed forms in 60 digits, and round up."""
   with mpmath.workdps(60):
     w, a = mpmath.mpf(size), mpmath.mpf(order)
     pure = _of_two(w, -w, a)
@@ -41,7 +41,7 @@ def test_divergences_to_many_digits(size, order):
     x = (a - 1) * (1 - b**a) / (a * (b - b**a))
     ranged = mpmath.log(x**(a - 1) * (1 - b**a + x * (b**a - b))
                         / (1 - b)) / (a - 1)
-    # It is the largest of all pairs with two losses, w apart.
+    # It is the largest over all pairs with two losses, w apart.
     t = mpmath.log(x)
     assert abs(_of_two(t, t - w, a) / ranged - 1) < 1e-30
     for other in (t * .9, t + (w - t) * .1):
@@ -59,7 +59,7 @@ def test_divergences_to_many_digits(size, order):
 
 
 def test_every_choice_is_below_the_bound():
-  """Exponential mechanisms of random scores, three candidates."""
+  """Exponential mechanisms with random scores stay below the bound."""
   generator = np.random.default_rng(0)
   largest = 0.0
   for _ in range(2_000):
@@ -93,7 +93,7 @@ def test_choices_cost_less_than_pure_releases(adjacency):
           accounting.pure_event(epsilon=.2, adjacency=adjacency)))
       spent[count, by] = [spend(event, adjacency, by)
                           for event in (chosen, pure)]
-  # 'pld' knows the pure guarantee only.
+  # 'pld' uses the pure guarantee only.
   assert spent[30, 'pld'][0] == spent[30, 'pld'][1]
   assert spent[30, 'rdp'][0] < .52 * spent[30, 'rdp'][1]
 

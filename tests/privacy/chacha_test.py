@@ -1,4 +1,4 @@
-"""ChaCha20 against its RFC, another implementation, and misuse of domains."""
+"""Tests ChaCha20 against its RFC, another implementation, and domain misuse."""
 
 from cryptography.hazmat.primitives.ciphers import algorithms
 from cryptography.hazmat.primitives.ciphers import Cipher
@@ -32,7 +32,7 @@ _KNOWN = (
 
 
 def _oracle(words, counter, nonce):
-  """The words [16] of a block, by another implementation."""
+  """Returns the words [16] of a block, by another implementation."""
   start = np.asarray([counter, *nonce], '<u4').tobytes()
   cipher = Cipher(algorithms.ChaCha20(np.asarray(words, '<u4').tobytes(),
                                       start), mode=None)
@@ -52,7 +52,8 @@ def test_vectors_of_the_rfc(key, counter, nonce, wanted):
 
 
 def test_every_use_of_a_key_is_the_cipher_where_it_says():
-  """All uses, against the table of the module's docstring."""
+  """Every use of a key gives the cipher blocks that the
+  module's table states."""
   block = lambda counter, *nonce: _oracle(_WORDS, counter, nonce)
   stacked = lambda counters, domain: np.stack([
       block(counter, domain, 0, 0) for counter in counters]).T
@@ -81,7 +82,7 @@ def test_every_use_of_a_key_is_the_cipher_where_it_says():
 
 @pytest.mark.every(2)
 def test_no_two_uses_of_a_key_share_an_input(monkeypatch):
-  """Every (counter, nonce) that uses take, enumerated, comes once."""
+  """No two uses of a key share a (counter, nonce), by enumeration."""
   taken = []
 
   def spy(key, counters, nonce):
@@ -103,7 +104,7 @@ def test_no_two_uses_of_a_key_share_an_input(monkeypatch):
 
 @pytest.mark.every(4)
 def test_each_of_the_256_bits_of_a_key_matters():
-  """Half of the bits of what comes out change, whichever bit does."""
+  """Flipping any bit of a key changes half of the output bits."""
   flipped = np.repeat(_WORDS[None], 257, 0)
   for bit in range(256):
     flipped[bit, bit // 32] ^= np.uint32(1 << bit % 32)
@@ -117,13 +118,13 @@ def test_each_of_the_256_bits_of_a_key_matters():
                   for place in range(4)])):
     words = np.asarray(jax.vmap(use)(flipped_keys))
     changed = np.bitwise_count(words[:256] ^ words[256]).sum(1, dtype=int)
-    # 1024 fair coins each; 7.5 deviations, 256 times: 2e-11.
+    # Each has 1024 fair coins; 7.5 deviations occur with chance 2e-11 in 256.
     assert np.abs(changed - 512).max() < 7.5 * 16
 
 
 @pytest.mark.every(4)
 def test_words_are_uniform_and_none_comes_twice():
-  """10^4 of 2^32 collide with probability 0.012; this key's do not."""
+  """Words are uniform and distinct; 10^4 of 2^32 collide with chance 0.012."""
   parts, start = [], 0
   for size in (3333, 1, 2, 5001, 1664):
     parts.append(np.asarray(additive.random_words(_KEY, (size,), start)))
@@ -189,7 +190,7 @@ def test_transformations_of_jax_change_nothing():
 
 @pytest.mark.every(4)
 def test_all_draws_of_jax_work():
-  """Every type and shape that `jax.random` asks a generator for."""
+  """The generator serves every type and shape that `jax.random` asks for."""
   for dtype, shape in ((jnp.uint8, (257,)), (jnp.uint16, (3, 5)),
                        (jnp.uint32, (0,)), (jnp.uint32, ())):
     bits = jax.random.bits(_KEY, shape, dtype)

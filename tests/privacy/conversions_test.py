@@ -1,4 +1,4 @@
-"""From notion to notion: tight and printed forms side by side."""
+"""Tests conversions between notions, tight and printed forms side by side."""
 
 import math
 
@@ -24,7 +24,7 @@ ORDERS = [1.01, 1.5, 2.0, 4.0, 8.0, 64.0]
 
 
 def _response(epsilon, categories=2):
-  """Answer probabilities of two neighbours."""
+  """Returns the answer probabilities of two neighbours."""
   p = np.ones(categories)
   p[0] = math.exp(epsilon)
   return p / p.sum(), np.roll(p, 1) / p.sum()
@@ -33,7 +33,7 @@ def _response(epsilon, categories=2):
 @pytest.mark.parametrize('epsilon', [0.1, 1.0, 3.0])
 @pytest.mark.parametrize('order', ORDERS)
 def test_laplace_curve_by_quadrature(epsilon, order):
-  """DEF-05, and the golden values at epsilon 1."""
+  """The Laplace Renyi curve equals its integral (DEF-05)."""
   log_ratio = lambda x: epsilon * (abs(x - 1) - abs(x))
   integrand = lambda x: math.exp(
     (order - 1) * log_ratio(x) - epsilon * abs(x)) * epsilon / 2
@@ -62,7 +62,7 @@ def test_response_curve_by_enumeration(categories, order):
 
 
 def test_golden_response_curve():
-  """DEF-05."""
+  """Randomised response has the golden Renyi divergences (DEF-05)."""
   for epsilon, order, categories, golden in (
       (math.log(3), 2.0, 2, .847297860), (math.log(3), 4.0, 2, 1.002870645),
       (1.0, 2.0, 5, .470718272)):
@@ -73,7 +73,7 @@ def test_golden_response_curve():
 
 @pytest.mark.parametrize('epsilon', [0.0, 0.01, 0.5, 1.0, 4.0])
 def test_pure_chain_is_ordered(epsilon):
-  """ALG-02: exact <= tight zCDP line <= printed, at every order."""
+  """Divergences are at most the tight zCDP line, then the printed (ALG-02)."""
   pure = PureDP(epsilon=epsilon)
   tight, printed = (notions.zcdp_from_pure(pure),
                     printed_guarantees.zcdp_from_pure_printed(pure))
@@ -94,7 +94,7 @@ def test_pure_chain_is_ordered(epsilon):
   (.5, 5.29853, 4.72851, 4.37718), (1., 7.78614, 7.07739, 6.57297),
   (2., 11.59705, 10.72551, 9.99726)])
 def test_golden_concentrated_conversions(rho, basic, library, exact):
-  """ALG-04, at delta 1e-5; the library's choice of orders differs a little."""
+  """zCDP conversions give the golden epsilons at delta 1e-5 (ALG-04)."""
   closed = notions.approx_from_zcdp(ZCDP(rho=rho), delta=1e-5).epsilon
   assert closed == pytest.approx(basic, abs=1e-5)
   event = accounting.concentrated_event(rho=rho, adjacency=AR)
@@ -108,7 +108,7 @@ def test_golden_concentrated_conversions(rho, basic, library, exact):
 
 
 def test_concentrated_releases_add_up_and_are_restated():
-  """ALG-11, and 4 rho for a replacement (ALG-12)."""
+  """zCDP costs add up (ALG-11), and a replacement costs 4 rho (ALG-12)."""
   one = accounting.concentrated_event(rho=0.1, adjacency=AR)
   spent = lambda event, adjacency: accounting.epsilon(
     event, delta=1e-6, adjacency=adjacency, accountant='rdp')
@@ -140,7 +140,7 @@ def test_a_pure_guarantee_with_a_delta(delta):
   (.5, 1e-5, 2, 2.6487e-5, 3.2974e-5, 5.4366e-5),
   (1., 1e-6, 10, 1.2818e-2, 8.1031e-2, 2.2026e-1)])
 def test_golden_groups(epsilon, delta, size, sharp, thesis, lecture):
-  """ALG-05: exact, and bounds of Lalanne (2023) and the lecture notes."""
+  """Group deltas match exact, thesis and lecture-note values (ALG-05)."""
   one = ApproxDP(epsilon=epsilon, delta=delta)
   assert composition.group(one, size=size).delta == pytest.approx(sharp,
                                                                   rel=1e-4)
@@ -152,7 +152,7 @@ def test_golden_groups(epsilon, delta, size, sharp, thesis, lecture):
 @pytest.mark.parametrize('epsilon, prob, golden', [
   (1.0, 0.1, .158565), (2.0, 0.01, .061933), (0.5, 0.5, .280930)])
 def test_golden_amplification(epsilon, prob, golden):
-  """ALG-14, closed form and accountant, which rounds up on its grid."""
+  """Closed form and accountant give the golden amplified epsilon (ALG-14)."""
   closed = composition.sampled_poisson(ApproxDP(epsilon=epsilon, delta=0.0),
                                        sampling_prob=prob)
   assert closed.epsilon == pytest.approx(golden, abs=1e-6)

@@ -1,4 +1,4 @@
-"""Tests of dpjax.privacy.discrete: privacy by enumeration of what is drawn."""
+"""Tests dpjax.privacy.discrete: privacy by enumeration of drawn values."""
 
 import dataclasses
 import math
@@ -33,12 +33,12 @@ def gaussian(**changes):
 
 @pytest.mark.every(2)
 def test_wide_noise_is_a_sum_of_two_of_its_variance():
-  """Z1 + k Z2 of one parameter p has p^2 (1 + k^2) for its square."""
+  """Wide noise is Z1 + k Z2, whose variance p^2 (1 + k^2) is the stated one."""
   for stddev in (300., 362., 520., 1000., 60_000.):
     mechanism = gaussian(noise_multiplier=stddev)
     width, multiplier = mechanism._parts()
     assert width <= integers.LARGEST_STDDEV
-    # The tables are as wide as they can be: narrow ones leave gaps.
+    # Tables are as wide as possible, since narrow ones leave gaps.
     assert multiplier == 0 or stddev > integers.LARGEST_STDDEV * math.hypot(
       1, multiplier - 1)
     assert mechanism.total_variation < 1e-20
@@ -54,30 +54,31 @@ def table(mechanism, bound):
 
 
 def curve(here, there, epsilon):
-  """Hockey-stick divergence of two vectors of probabilities."""
+  """Returns the hockey-stick divergence of two probability vectors."""
   return np.maximum(here - math.exp(epsilon) * there, 0).sum()
 
 
 @pytest.mark.parametrize('adjacency, record_norm', [
   (ADD, 1), (ADD, 3), (REPLACE, 1), (REPLACE, 2)])
 def test_geometric_loss_by_enumeration(adjacency, record_norm):
-  """MECH-02: the largest log ratio over shifts is epsilon, and attained."""
+  """The largest log-ratio over all shifts is epsilon,
+  and attained (MECH-02)."""
   mechanism = geometric(adjacency=adjacency, record_norm=record_norm)
   sensitivity = record_norm * (2 if adjacency is REPLACE else 1)
   assert mechanism.l1_sensitivity == sensitivity
   noise = table(mechanism, 30 * sensitivity)
-  # Tables are exact to 2^-96: of 10^-13, to a relative 10^-16.
+  # Tables are exact to 2^-96, so 10^-13 is to a relative 10^-16.
   losses = [np.abs(np.log(noise[shift:] / noise[:-shift])).max()
             for shift in range(1, sensitivity + 1)]
   assert max(losses) == pytest.approx(1, abs=1e-12) == losses[-1]
-  # One step more would cost more: the sensitivity is not too large, either.
+  # One more step costs more, so the sensitivity is not too large.
   further = sensitivity + 1
   assert np.log(noise[further:] / noise[:-further]).min() < -1.1
 
 
 @pytest.mark.parametrize('adjacency', [ADD, REPLACE])
 def test_geometric_event_is_the_exact_curve(adjacency):
-  """The accountant doubles the sensitivity under replace-one."""
+  """The event has the exact curve; replace-one doubles the sensitivity."""
   mechanism = geometric(adjacency=adjacency, record_norm=2, epsilon=1.5)
   noise = table(mechanism, 80)
   shift = mechanism.l1_sensitivity
@@ -93,7 +94,7 @@ def test_geometric_event_is_the_exact_curve(adjacency):
 
 
 def test_a_shift_in_one_coordinate_dominates():
-  """Why a scalar event is right for an l1 bound on many coordinates."""
+  """One shifted coordinate is worst, so a scalar event covers l1 bounds."""
   noise = table(geometric(), 40)
   pair = np.outer(noise, noise)
   for epsilon in (0., .3, 1., 1.7):
@@ -103,7 +104,7 @@ def test_a_shift_in_one_coordinate_dominates():
 
 
 def test_geometric_golden_values():
-  """MECH-02: variance and mean modulus at epsilon = 1."""
+  """Geometric noise has the golden variance and mean modulus (MECH-02)."""
   mechanism = geometric()
   noise = table(mechanism, 60)
   z = np.arange(-60, 61)
@@ -114,7 +115,7 @@ def test_geometric_golden_values():
 
 
 def clamped_matrix(mechanism):
-  """[true count, released] of the mechanism clamped to 0, ..., 4."""
+  """Returns probabilities [true count, released], clamped to 0, ..., 4."""
   noise = table(mechanism, 60)
   matrix = np.zeros([5, 5])
   for count in range(5):
@@ -125,7 +126,7 @@ def clamped_matrix(mechanism):
 
 @pytest.mark.every(2)
 def test_truncated_geometric_golden_matrix():
-  """MECH-02: end points a^c / (1 + a), rows of 1, log ratio exactly 1."""
+  """The truncated mechanism has the golden matrix and log-ratio 1 (MECH-02)."""
   mechanism = geometric(upper=4)
   matrix = clamped_matrix(mechanism)
   a = math.exp(-1)
@@ -145,7 +146,7 @@ def test_truncated_geometric_golden_matrix():
 
 
 def log_moment(noise, shift, order):
-  """Renyi divergence of a vector of probabilities under a shift."""
+  """Returns the Renyi divergence of a probability vector under a shift."""
   here, there = noise[shift:], noise[:-shift]
   kept = (here > 1e-25) & (there > 1e-25)
   return np.log(np.sum(here[kept]**order * there[kept]**(1 - order))) / (
@@ -154,7 +155,8 @@ def log_moment(noise, shift, order):
 
 @pytest.mark.parametrize('stddev', [.6, 2., 5.])
 def test_discrete_gaussian_is_zcdp(stddev):
-  """alpha shift^2 / (2 stddev^2) at most, and nearly attained when wide."""
+  """The discrete Gaussian's divergence is at most alpha
+  shift^2 / (2 stddev^2)."""
   noise = table(gaussian(noise_multiplier=stddev), math.ceil(9 * stddev))
   for shift in (1, 2):
     for order in (1.5, 2., 3.):
@@ -163,7 +165,7 @@ def test_discrete_gaussian_is_zcdp(stddev):
       assert moment <= bound * (1 + 1e-9)
       if stddev >= 2 and shift == 1:
         assert moment > .999 * bound
-        # Noise that is ten percent too small is seen.
+        # Noise that is ten percent too small is detected.
         less = table(gaussian(noise_multiplier=.9 * stddev),
                      math.ceil(7 * stddev))
         assert log_moment(less, shift, order) > bound * 1.1
@@ -176,7 +178,7 @@ def test_discrete_gaussian_event(adjacency, rho):
   assert mechanism.event == accounting.concentrated_event(
     rho=rho, adjacency=mechanism.adjacency)
   spent = mechanisms.epsilon(mechanism, delta=1e-5, accountant='rdp')
-  # Between the exact Gaussian curve and the textbook conversion.
+  # It lies between the exact Gaussian curve and the textbook conversion.
   exact = accounting.epsilon(accounting.gaussian_event(noise_multiplier=2.),
                              delta=1e-5, adjacency=adjacency)
   assert exact < spent < rho + 2 * math.sqrt(rho * math.log(1e5))
@@ -190,7 +192,7 @@ WIDE = [geometric(epsilon=1 / 500), gaussian(noise_multiplier=3000.),
 @pytest.mark.parametrize('mechanism', WIDE, ids=[
   'digits', 'convolution', 'gaussian', 'geometric'])
 def test_release_law(mechanism):
-  """Kolmogorov-Smirnov, 1e-6; ten percent less noise shows."""
+  """Releases pass Kolmogorov-Smirnov at 1e-6; ten percent less noise fails."""
   data = {'a': jnp.full((DRAWS // 2,), 1000, jnp.int32),
           'b': jnp.full((DRAWS // 4, 2), 1000, jnp.int32)}
   noisy = mechanism.release(KEY, data)
@@ -213,7 +215,7 @@ def test_release_law(mechanism):
   variance = mechanism.risk(1)
   assert noise.var() == pytest.approx(
     variance, rel=5 * math.sqrt(spread / DRAWS))
-  # Less than 10^-15 of delta for 10^9 numbers.
+  # It is less than 10^-15 of delta for 10^9 numbers.
   assert 0 < mechanism.total_variation < 1e-24
 
 
@@ -233,7 +235,7 @@ def test_leaves_and_laws_use_words_of_their_own():
   noise = geometric(epsilon=1 / 500).release(
     KEY, {'a': jnp.zeros(2000, jnp.int32), 'b': jnp.zeros(2000, jnp.int32)})
   assert abs(np.corrcoef(noise['a'], noise['b'])[0, 1]) < 5 / 2000**.5
-  # Two geometric numbers, not one twice: a difference of equals is 0.
+  # The noise uses two different draws, since equal ones would cancel to 0.
   assert np.mean(np.asarray(noise['a']) == 0) < .02
 
 
@@ -251,11 +253,11 @@ def test_refusals(make, message):
     make()
 
 
-# Planted faults.
+# Faults are planted from here on.
 
 
 def test_fault_one_entry_shifted(monkeypatch):
-  """The weight of 1 goes to 2."""
+  """Moving the weight of 1 to 2 fails the golden-value tests."""
   noise_table = integers.discrete_laplace(1.)
   weights = list(noise_table.weights)
   weights[2 - noise_table.first] += weights[1 - noise_table.first]

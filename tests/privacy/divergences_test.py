@@ -1,4 +1,4 @@
-"""Tests of dpjax.privacy.divergences by enumeration of small outcome spaces."""
+"""Tests dpjax.privacy.divergences by enumeration of small outcome spaces."""
 
 import itertools
 import math
@@ -10,7 +10,7 @@ from dpjax.privacy import divergences
 
 
 def response(epsilon):
-  """Binary randomised response: what it makes of a true and a false bit."""
+  """Returns the answer probabilities for a true and for a false bit."""
   truth = 1 / (1 + math.exp(-epsilon))
   return np.array([truth, 1 - truth]), np.array([1 - truth, truth])
 
@@ -22,7 +22,7 @@ def random_pairs(seed, count=50, size=4):
 
 
 def test_hockey_stick_is_the_worst_event():
-  """Item DP-01: over every one of the 2^m events."""
+  """The hockey-stick divergence is the worst of all 2^m events (DP-01)."""
   for p, q in random_pairs(0):
     for epsilon in (0., .3, 1.5):
       worst = max(sum(p[i] - math.exp(epsilon) * q[i] for i in event)
@@ -63,7 +63,7 @@ def test_both_orders_matter():
 
 
 def test_no_post_processing_raises_a_divergence():
-  """Item DP-02: random stochastic maps, deterministic ones among them."""
+  """Random stochastic maps never raise a divergence (item DP-02)."""
   rng = np.random.default_rng(1)
   for number, (p, q) in enumerate(random_pairs(2)):
     channel = rng.dirichlet(np.ones(3) * .3, size=4)
@@ -81,14 +81,14 @@ def test_no_post_processing_raises_a_divergence():
 
 
 def test_a_map_that_reads_the_data_again_is_no_post_processing():
-  # Power of the test above: the channel differs between the two data sets.
+  # The test above has power: a channel that differs between data sets fails.
   p, q = response(.1)
   after = p, q @ np.array([[.9, .1], [.9, .1]])
   assert divergences.max_divergence(*after) > divergences.max_divergence(p, q)
 
 
 def test_renyi_grows_with_its_order_to_the_largest_loss():
-  """Item DP-05."""
+  """Renyi divergence grows with its order to the largest loss (DP-05)."""
   for p, q in random_pairs(3, count=10):
     by_order = [divergences.renyi(p, q, order=a) for a in (1.01, 2, 8, 1e4)]
     assert by_order == sorted(by_order)
@@ -100,7 +100,7 @@ def test_renyi_grows_with_its_order_to_the_largest_loss():
 
 @pytest.mark.parametrize('num_examples', [2, 5, 40])
 def test_releasing_one_random_record_has_delta_one_over_n(num_examples):
-  """Erratum E26: with delta = 1/n this is private at every epsilon."""
+  """Releasing one random record has delta 1/n at every epsilon (E26)."""
   data = list(range(num_examples))
   other = [num_examples] + data[1:]
   release = lambda records: np.array(
@@ -114,12 +114,12 @@ def test_releasing_one_random_record_has_delta_one_over_n(num_examples):
 
 
 def test_delta_is_not_the_probability_of_a_larger_loss():
-  """Erratum E26: (epsilon, delta)-DP does not bound that probability."""
+  """(epsilon, delta)-DP does not bound the chance of a larger loss (E26)."""
   p, q, epsilon = np.array([.5, .5]), np.array([.4, .6]), math.log(1.1)
   delta = divergences.hockey_stick(p, q, epsilon=epsilon)
   above = p[np.log(p / q) > epsilon].sum()
   assert delta == pytest.approx(.06) and above == .5
-  # The other direction holds: it never is larger than that probability.
+  # The converse holds: delta is at most that probability.
   for p, q in random_pairs(4):
     for epsilon in (.1, 1.):
       assert divergences.hockey_stick(p, q, epsilon=epsilon) <= p[

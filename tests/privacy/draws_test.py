@@ -1,4 +1,4 @@
-"""Tests of dpjax.privacy.draws: samples, quantiles of chosen words, tails.
+"""Tests dpjax.privacy.draws: samples, quantiles of chosen words, tails.
 
 By the inequality of Dvoretzky, Kiefer and Wolfowitz the Kolmogorov-Smirnov
 distance of n draws exceeds 2.7 / sqrt(n) with probability below 1e-6.
@@ -27,7 +27,7 @@ def distance(values, distribution):
 
 
 def from_words(monkeypatch, function, high, low):
-  """The draws of chosen key bits."""
+  """Returns the draws that the given key bits produce."""
   words = jnp.stack([jnp.asarray(high, jnp.uint32),
                      jnp.asarray(low, jnp.uint32)])
   with monkeypatch.context() as patch:
@@ -40,14 +40,14 @@ def from_words(monkeypatch, function, high, low):
 def test_law(name):
   values = np.asarray(getattr(draws, name)(KEY, (COUNT,)), np.float64)
   assert distance(values, DISTRIBUTIONS[name]) < 2.7 / COUNT**.5
-  # Sharp enough to see a scale that is off by three percent.
+  # The test detects a scale that is off by three percent.
   assert distance(1.03 * values, DISTRIBUTIONS[name]) > 2.7 / COUNT**.5
   neighbours = np.corrcoef(values[1:], values[:-1])[0, 1]
   assert abs(neighbours) < 5 / COUNT**.5
 
 
 def test_whole_numbers_have_their_law():
-  """Weights exp(-|z| / scale), by chi-square of 1e-6, and their variance."""
+  """Draws have weights exp(-|z| / scale), by chi-square, and their variance."""
   for number, scale in enumerate((.4, 3.)):
     values = np.asarray(draws.discrete_laplace(
       jax.random.fold_in(KEY, number), (100_000,), scale))
@@ -64,7 +64,8 @@ def test_whole_numbers_have_their_law():
 
 
 def tails(count=3000):
-  """Words over all scales of the 63-bit probability, with that in float64."""
+  """Returns words over all scales of the 63-bit
+  probability, and that itself."""
   rng = np.random.default_rng(0)
   full = 2.**rng.uniform(0, 63, count)
   full = np.concatenate([full, [0., 1., 2.**31, 2.**62, 2.**63 - 2.**11]])
@@ -104,7 +105,7 @@ def test_extreme_words(monkeypatch):
 
 @pytest.mark.every(2)
 def test_cauchy(monkeypatch):
-  """Heavy tails: seen on the scale of angles, where it is uniform."""
+  """Cauchy draws have uniform angles, a scale on which heavy tails are seen."""
   values = np.float64(draws.standard_cauchy(KEY, (COUNT,)))
   angles = np.arctan(values) / np.pi
   assert distance(angles, stats.uniform(-.5, 1)) < 2.7 / COUNT**.5
@@ -131,7 +132,7 @@ def test_direction_is_uniform_on_the_sphere():
   draw = jax.jit(jax.vmap(lambda k: draws.standard_direction(k, 3)))
   units = np.float64(draw(keys))
   np.testing.assert_allclose(np.linalg.norm(units, axis=1), 1, rtol=1e-6)
-  # Archimedes: every coordinate of the sphere in space is uniform.
+  # By Archimedes every coordinate of the sphere in space is uniform.
   for axis in range(3):
     assert distance(units[:, axis], stats.uniform(-1, 2)) < 2.7 / 200
   moments = units.T @ units / len(units)

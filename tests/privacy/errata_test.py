@@ -1,7 +1,7 @@
-"""What the accountant has to say of four claims of Barczewski (2025).
+"""Compares the accountant with four claims of Barczewski (2025).
 
-Each claim is put beside the exact privacy of the printed step, by quadrature or
-enumeration on the worst pair of data sets, and beside what replaces it here.
+Each claim is compared with the exact privacy of the printed step, by quadrature
+or enumeration on the worst pair of data sets, and with its replacement here.
 """
 
 import itertools
@@ -30,7 +30,7 @@ def spend(q, z, steps, delta=1e-5):
 
 
 def joint(sigma, num_blocks):
-  """The multiplier of K blocks noised with sigma times their bounds."""
+  """Returns the multiplier of K blocks noised with sigma times their bounds."""
   bounds = np.linspace(.5, 3., num_blocks).astype(np.float32)
   return float(blocks.joint_noise_multiplier(bounds, sigma * bounds))
 
@@ -53,7 +53,7 @@ ADULT = (256 / 48842, 3816, 1 / 48842)
   pytest.param(CIFAR, 2., 41, 1.50, 159., marks=pytest.mark.slow),
 ])
 def test_blocks_accounted_as_one(run, sigma, num_blocks, claimed, sound):
-  """Erratum E2: sigma accounted where sigma / sqrt(K) was run (DP-19)."""
+  """Accounting sigma for K blocks understates sigma / sqrt(K)'s cost (E2)."""
   q, steps, delta = run
   assert spend(q, sigma, steps, delta) == pytest.approx(claimed, rel=6e-3)
   epsilon = spend(q, joint(sigma, num_blocks), steps, delta)
@@ -61,7 +61,7 @@ def test_blocks_accounted_as_one(run, sigma, num_blocks, claimed, sound):
 
 
 def test_blocks_accounted_as_one_in_one_step():
-  """Erratum E2: delta at epsilon 1 is 2.7e-4, not 2.7e-9."""
+  """Delta at epsilon 1 is 2.7e-4 for four blocks, not 2.7e-9 (erratum E2)."""
   delta = lambda z: accounting.delta_for(
       accounting.poisson_gaussian_event(sampling_prob=.01, num_steps=1,
                                         noise_multiplier=z),
@@ -76,7 +76,7 @@ def test_blocks_accounted_as_one_in_one_step():
 @pytest.mark.every(3)
 @pytest.mark.parametrize('norms', [(.5, .5, .5), (.2, 1., .9), (2., .7, 1.)])
 def test_product_from_the_layer_itself(norms):
-  """Erratum E3: norms below 1 give less noise than claimed."""
+  """Layer norms below 1 give less noise than claimed (erratum E3)."""
   after = np.array([np.prod(norms[k + 1:]) for k in range(3)])
   printed = np.array([np.prod(norms[k:]) for k in range(3)])
   sigma = 4.
@@ -88,7 +88,7 @@ def test_product_from_the_layer_itself(norms):
                                      rel=1e-5)
   assert multiplier < sound
   assert spend(1., multiplier, 1) > spend(1., sound, 1)
-  # One layer of zeros is not noised at all.
+  # A layer of zeros gets no noise at all.
   assert float(blocks.joint_noise_multiplier(
       np.float32([1.]), np.float32([1e-30]))) < 1e-20
 
@@ -97,7 +97,7 @@ def test_product_from_the_layer_itself(norms):
 
 
 def epsilon_of(pair, delta):
-  """Exact epsilon at delta of two densities on a grid, both orders."""
+  """Returns epsilon at delta of two densities on a grid, in both orders."""
   def excess(epsilon):
     return max(np.maximum(p - math.exp(epsilon) * q, 0).sum()
                for p, q in (pair, pair[::-1])) - delta
@@ -106,7 +106,8 @@ def epsilon_of(pair, delta):
 
 
 def normal_pair(size, sigma):
-  """The mean of `size` gradients -1, and of those and one of +1, noised."""
+  """Returns densities of the noised mean of `size`
+  gradients -1, and with a +1."""
   means, stddevs = ((-1., -1. + 2 / (size + 1)),
                     (sigma / size, sigma / (size + 1)))
   x = np.linspace(-1 - 14 * stddevs[0], means[1] + 14 * stddevs[0], 400_001)
@@ -118,11 +119,11 @@ def normal_pair(size, sigma):
 @pytest.mark.parametrize('size, true', [(10, 12.57), (100, 10.24),
                                         (10_000, 10.00)])
 def test_realised_batch_size_without_sampling(size, true):
-  """Erratum E4: sensitivity 2 D / (m + 1), and a scale that reveals m."""
+  """The realised size gives sensitivity 2 D / (m + 1) and reveals m (E4)."""
   assert spend(1., 1., 1) == pytest.approx(4.377, abs=1e-3)
   epsilon = epsilon_of(normal_pair(size, 1.), 1e-5)
   assert epsilon == pytest.approx(true, abs=6e-3)
-  # Not even half the multiplier is an upper bound for small batches.
+  # Even half the multiplier is no upper bound for small batches.
   halved = spend(1., .5, 1)
   assert halved == pytest.approx(9.997, abs=1e-3)
   assert epsilon > halved - 5e-3
@@ -132,7 +133,7 @@ def test_realised_batch_size_without_sampling(size, true):
 @pytest.mark.parametrize('sigma, claimed, true', [(1., 1.68, 5.08),
                                                   (2., .369, 1.277)])
 def test_realised_batch_size_with_poisson_sampling(sigma, claimed, true):
-  """Erratum E4: n = 1000, q = 0.1; the fixed divisor keeps the claim."""
+  """Dividing by the realised size costs more than the claim at q = 0.1 (E4)."""
   n, q = 1000, .1
   assert spend(q, sigma, 1) == pytest.approx(claimed, abs=6e-3)
   sizes = np.arange(40, 171)
@@ -148,7 +149,8 @@ def test_realised_batch_size_with_poisson_sampling(sigma, claimed, true):
 
 
 def test_the_public_divisor_costs_what_is_claimed():
-  """What replaces E4: dividing by a constant moves both densities alike."""
+  """A constant divisor, the replacement for E4, costs
+  exactly what is claimed."""
   x = np.linspace(-14, 15, 400_001) / 100
   pair = [stats.norm.pdf(x, m / 100, 1 / 100) * (x[1] - x[0]) for m in (0, 1)]
   assert epsilon_of(pair, 1e-5) == pytest.approx(spend(1., 1., 1), abs=1e-3)
@@ -170,7 +172,7 @@ def inclusion(num_examples, q):
 @pytest.mark.parametrize('num_others, golden', [(1, .5025), (10, .0955),
                                                 (100, .0157)])
 def test_inclusion_probability_without_empty_batches(num_others, golden):
-  """Erratum E5: q / (1 - (1 - q)^n'), with q = 0.01."""
+  """Without empty batches, inclusion has chance q / (1 - (1 - q)^n') (E5)."""
   formula = .01 / (1 - .99**(num_others + 1))
   assert formula == pytest.approx(golden, abs=6e-5)
   if num_others <= 10:
@@ -180,7 +182,7 @@ def test_inclusion_probability_without_empty_batches(num_others, golden):
 
 @pytest.mark.parametrize('epsilon', [.5, 2.])
 def test_amplification_is_lost_without_empty_batches(epsilon):
-  """Erratum E5: one record and another, by enumeration of the batches."""
+  """Redrawing empty batches loses the amplification, by enumeration (E5)."""
   q, truth = .01, 1 / (1 + math.exp(-epsilon))
   answer = lambda yes: np.array([truth, 1 - truth][::1 if yes else -1])
 

@@ -1,4 +1,4 @@
-"""Exact samplers: enumerated decisions and chi-square tests."""
+"""Tests exact samplers by enumerating decisions and by chi-square."""
 
 import decimal
 import fractions
@@ -20,7 +20,8 @@ def _below(seed):
 
 
 def _fits(draws, weights):
-  """Chi-square of integers against weights by value; tails are joined."""
+  """Returns the p-value of integers under weights by
+  value; tails are joined."""
   masses = {z: w for z, w in weights.items()}
   total = math.fsum(masses.values())
   kept = [z for z, w in masses.items() if len(draws) * w / total >= 8]
@@ -33,14 +34,14 @@ def _fits(draws, weights):
 
 
 class _Undecided(Exception):
-  """Another decision is wanted, between these probabilities."""
+  """Another decision is needed, with these probabilities."""
 
 
 def _enumerate(monkeypatch, coin, prob_of, draw, *, rest=1e-3):
-  """Probabilities of what `draw(below)` returns, up to `rest` in all.
+  """Returns probabilities of the values of `draw(below)`, except `rest` in all.
 
-  Every uniform integer and every coin of the sampler of this name is tried
-  with every value, likely branches first.
+  Every uniform integer and every coin of the sampler of this name is tried with
+  every value, likely branches first.
   """
   masses, queue, mass, left = {}, [(-1.0, ())], 1.0, None
 

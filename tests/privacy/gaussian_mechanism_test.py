@@ -1,4 +1,4 @@
-"""The Gaussian mechanism: fields, claim, samples, calibration, refusals."""
+"""Tests the Gaussian mechanism: claim, samples, calibration and refusals."""
 
 import dataclasses
 import math
@@ -22,7 +22,7 @@ KS_BOUND = 2.7
 
 
 def kolmogorov_distance(draws, cdf):
-  """Largest distance of the empirical from the given distribution."""
+  """Returns the largest distance of the empirical distribution from `cdf`."""
   levels = cdf(np.sort(np.ravel(draws)))
   steps = np.arange(levels.size + 1) / levels.size
   return max((steps[1:] - levels).max(), (levels - steps[:-1]).max())
@@ -44,7 +44,7 @@ def mechanism(request):
 def test_fields_and_event(mechanism):
   assert mechanism.stddev == (mechanism.noise_multiplier *
                               mechanism.record_norm)
-  # The accountants see noise over a record's norm and know the adjacency.
+  # Accountants get the noise over a record's norm, and the adjacency.
   assert mechanism.event == dp_events.GaussianDpEvent(
       mechanism.noise_multiplier)
   factor = 2 if mechanism.adjacency is REPLACE else 1
@@ -69,7 +69,7 @@ def test_release_law(mechanism):
   draws = np.ravel(np.asarray(noisy, np.float64) - values) / mechanism.stddev
   bound = KS_BOUND / draws.size**.5 + .4 / 512
   assert kolmogorov_distance(draws, special.ndtr) < bound
-  # Five standard errors, 6e-7 each; the grid adds its variance.
+  # Five standard errors have a rate of 6e-7; the grid adds its variance.
   assert abs(draws.mean()) < 5 / draws.size**.5
   assert abs(draws.var() - 1) < 5 * math.sqrt(2 / draws.size) + 256**-2 / 12
   risk = np.sum((draws * mechanism.stddev)**2)
@@ -113,11 +113,11 @@ def test_refusals(arguments, message):
   (.1, 30.7496), (.5, 7.03183), (1., 3.730632), (2., 1.99381),
   (5., .89187)])
 def test_golden_calibration(epsilon, stddev):
-  """Item DP-11."""
+  """Calibration gives the golden deviations, never less than exact (DP-11)."""
   mechanism = additive.calibrated_gaussian(
       record_norm=2., epsilon=epsilon, delta=1e-5, adjacency=ADD)
   assert mechanism.stddev / 2 == pytest.approx(stddev, rel=4e-4)
-  # Never less noise than the exact curve asks for.
+  # The noise is never less than the exact curve needs.
   exact = dp_accounting.get_sigma_gaussian(epsilon, 1e-5)
   assert exact * (1 - 1e-7) <= mechanism.noise_multiplier <= exact * (1 + 4e-4)
   assert exact_delta(1 / mechanism.noise_multiplier,
@@ -132,7 +132,8 @@ def test_replacement_needs_twice_the_noise():
 
 
 def test_classical_scale_is_no_guarantee_at_large_epsilon():
-  """Erratum E23: Theorem 3.1.8 is printed for every epsilon."""
+  """The classical scale fails at large epsilon; Theorem
+  3.1.8 omits this (E23)."""
   for delta, last in [(1e-5, 8.42), (1e-3, 7.46), (1e-2, 6.77)]:
     def leak(epsilon):
       return exact_delta(epsilon / math.sqrt(2 * math.log(1.25 / delta)),
@@ -153,7 +154,7 @@ def leak_at_ten():
 
 @pytest.mark.parametrize('adjacency, factor', [(ADD, 1), (REPLACE, 2)])
 def test_classical_noise_is_that_of_the_textbook(adjacency, factor):
-  """Of the sensitivity, sqrt(2 ln(1.25 / delta)) / epsilon."""
+  """Classical noise is sensitivity sqrt(2 ln(1.25 / delta)) / epsilon."""
   mechanism = additive.classical_gaussian(record_norm=3., epsilon=.7,
                                           delta=1e-4, adjacency=adjacency)
   assert mechanism.adjacency is adjacency and mechanism.record_norm == 3
@@ -172,7 +173,7 @@ def test_classical_noise_is_that_of_the_textbook(adjacency, factor):
   (10., .48448, 10.3939)])
 def test_classical_noise_is_too_much_and_then_too_little(epsilon, stddev,
                                                          spent):
-  """MECH-04 at delta = 1e-5: its event says what it really costs."""
+  """Classical noise spends less than its epsilon, then more (MECH-04)."""
   for adjacency, record_norm in ((ADD, 1.), (REPLACE, .5)):
     classical = additive.classical_gaussian(
       record_norm=record_norm, epsilon=epsilon, delta=1e-5,
@@ -190,7 +191,7 @@ def test_classical_noise_is_too_much_and_then_too_little(epsilon, stddev,
 @pytest.mark.parametrize('rho, spent', [(.1, 1.76006), (.5, 4.37718),
                                         (2., 9.99726)])
 def test_calibration_to_zcdp(rho, spent):
-  """MECH-03: sensitivity / sqrt(2 rho); the exact curve of ALG-04."""
+  """zCDP calibration gives sensitivity / sqrt(2 rho), with ALG-04's curve."""
   for adjacency, record_norm in ((ADD, 3.), (REPLACE, 1.5)):
     mechanism = additive.zcdp_gaussian(record_norm=record_norm, rho=rho,
                                        adjacency=adjacency)

@@ -1,7 +1,7 @@
-"""Releases known by a guarantee alone: what is charged, and what is refused.
+"""Tests releases known by a guarantee alone: their charges and refusals.
 
-Every kind of guarantee, under every adjacency, as it is, composed, repeated
-and on a Poisson sample, claimed under every adjacency by every accountant.
+Every kind of guarantee is tried under every adjacency: plain, composed,
+repeated and on a Poisson sample, by every accountant.
 """
 
 import itertools
@@ -40,12 +40,12 @@ WRAPPERS = {
   'sampled twice': lambda event: accounting.poisson_event(
     accounting.poisson_event(event, sampling_prob=PROB, num_steps=1),
     sampling_prob=PROB, num_steps=1)}
-# What a guarantee under ADD is worth under REPLACE, and on a Poisson sample.
+# Factors from a guarantee under ADD to one under REPLACE.
 GROUPS = {'pure': 2, 'range': 2, 'concentrated': 4}
 
 
 def _sampled(adjacency):
-  """Epsilon of one pure release on a sample."""
+  """Returns the epsilon of one pure release on a Poisson sample."""
   spent = math.log1p(PROB * math.expm1(SIZE))
   return spent if adjacency is ADD else spent - math.log1p(
     PROB * math.expm1(-SIZE))
@@ -54,7 +54,7 @@ def _sampled(adjacency):
 def _is_covered(kind, own, wrapper, claimed, accountant):
   if kind == 'concentrated' and accountant == 'pld':
     return False
-  # One of data sets of one size says nothing of samples of different sizes.
+  # A guarantee for data sets of one size does not cover sampled sizes.
   if 'sampled' in wrapper:
     return kind == 'pure' and own is ADD and 'twice' not in wrapper
   return own is claimed or own is ADD
@@ -76,7 +76,7 @@ def test_all_that_is_not_covered_is_refused():
 
 @pytest.mark.every(2)
 def test_what_is_covered_costs_what_it_is_worth():
-  """As much as the same release with its guarantee restated by hand."""
+  """A covered event costs as much as its guarantee restated by hand."""
   for kind, own, wrapper, claimed, accountant in CASES:
     if not _is_covered(kind, own, wrapper, claimed, accountant):
       continue
@@ -93,14 +93,14 @@ def test_what_is_covered_costs_what_it_is_worth():
     spent, restated = (spend(event, claimed, accountant) for event in (
       WRAPPERS[wrapper](KINDS[kind](SIZE, own)), wanted))
     if (claimed, accountant) == (REPLACE, 'rdp') and 'sampled' in wrapper:
-      # By an inequality that holds for all samples.
+      # The bound uses an inequality that holds for all samples.
       assert restated < spent < 1.2 * restated
     else:
       assert spent == pytest.approx(restated, abs=4 * INTERVAL) and spent > 0
 
 
 def test_renyi_costs_at_one_order_are_those_of_the_guarantees():
-  """Of three releases together, and at an order that is asked for."""
+  """Costs at one order are those of three composed Renyi guarantees."""
   for order in (1.5, 6.0, 30.0):
     for kind, one in (
         ('pure', renyi.renyi_from_pure(
@@ -119,12 +119,13 @@ def test_renyi_costs_at_one_order_are_those_of_the_guarantees():
 @pytest.mark.every(1)
 @pytest.mark.parametrize('shape', [0.0, 0.5, 1.0, 3.0])
 def test_the_best_of_trials_costs_what_the_theorem_says(shape):
-  """Papernot and Steinke 2022, Theorem 2, written out at one order."""
+  """The best of trials costs what Papernot and Steinke
+  (2022, Theorem 2) prove."""
   mean, order, noise = 8.0, 6.0, 4.0
   first, second = tuning.num_trials_probs(mean=mean, shape=shape)[:2]
   stop = 1 - second / first * (2.0 if shape == 0 else 2 / (1 + shape))
   one = lambda a: a / (2 * noise**2)
-  # The order of the second term is chosen among the same ones.
+  # The order of the second term is chosen among the same orders.
   divergence = one(order) + math.log(mean) / (order - 1) + (1 + shape) * (
     (1 - 1 / order) * one(order) - math.log(stop) / order)
   wanted = renyi_steps.approx_from_renyi(

@@ -1,4 +1,4 @@
-"""Tests of dpjax.privacy.integers: the distribution drawn, exactly."""
+"""Tests dpjax.privacy.integers: the exact distribution of draws."""
 
 import dataclasses
 from fractions import Fraction
@@ -26,7 +26,7 @@ DRAWS = 200_000
 
 
 def ideal(name, x):
-  """The probability that the table rounds, at 300 bits."""
+  """Returns the probability that the table rounds, with 300 bits."""
   x = mpmath.mpf(int(x))
   if name in ('gaussian', 'narrow'):
     s = mpmath.mpf(2.5 if name == 'gaussian' else .3)
@@ -42,7 +42,7 @@ def ideal(name, x):
 
 
 def columns_of(table):
-  """(threshold, alias) of each column as integers, from the arrays."""
+  """Returns (threshold, alias) of each column as integers."""
   bits = table.column_bits
   return [
       (((int(e) >> bits) << 64) + (int(m) << 32) + int(t), int(e) % 2**bits)
@@ -93,7 +93,7 @@ def test_fault_one_entry_shifted():
 @pytest.mark.parametrize('name', TABLES)
 def test_total_variation_is_what_is_said(name):
   table = TABLES[name]()
-  # Beyond the table, too.
+  # Values outside the table are included.
   outside = range(table.first - 3, table.first + len(table.weights) + 3)
   weights = dict(zip(range(table.first, table.first + len(table.weights)),
                      table.weights, strict=True))
@@ -105,7 +105,7 @@ def test_total_variation_is_what_is_said(name):
 
 
 def test_total_variation_allows_for_errors_of_exact_probabilities():
-  """Nothing is left over, but each given number may be wrong by 2^-130."""
+  """Exact weights leave no remainder, but each may be wrong by 2^-130."""
   for num_outcomes in (1, 2, 8):
     table = integers.make_table(0,
                                 [mpmath.mpf(1) / num_outcomes] * num_outcomes)
@@ -131,7 +131,7 @@ def test_laws_are_symmetric(name):
 
 
 def words_around(table):
-  """Words on both sides of every threshold, and what they must give."""
+  """Returns words beside every threshold, and the outcomes they must give."""
   bits, words, outcomes = table.column_bits, [], []
   for column, (threshold, alias) in enumerate(columns_of(table)):
     room = 2**(96 - bits)
@@ -157,7 +157,7 @@ def test_words_decide_as_the_columns_say(name):
 @pytest.mark.every(2)
 @pytest.mark.parametrize('name', TABLES)
 def test_draws_have_the_law(name):
-  """Chi-square, false alarms of 1e-6; a sign bias of 2 percent shows."""
+  """Draws pass chi-square at 1e-6, and a sign bias of 2 percent fails it."""
   table = TABLES[name]()
   drawn = np.asarray(integers.draw(table, KEY, (DRAWS,)))
 
@@ -202,7 +202,7 @@ def test_draws_of_places_and_rows(monkeypatch):
 def test_ties_are_what_shares_a_word():
   table = integers.discrete_gaussian(2.5)
   assert table.column_bits == 6
-  # The probability that any of 10 pairs of draws tie, twice 58 bits.
+  # This is the chance that any of 10 pairs of draws tie, in 58 bits twice.
   assert integers.tie_variation(table, 5) == pytest.approx(12.5 * 2.**-116)
 
 
@@ -220,7 +220,7 @@ def pmf(table):
 @pytest.mark.parametrize('first, second, multiplier', [
   (1.5, 3., 1), (2., 2., 2), (2.5, 4., 3), (2., 1.3, 3)])
 def test_convolutions_are_as_near_as_said(first, second, multiplier):
-  """All probabilities of Z1 + k Z2, against the discrete Gaussian."""
+  """Z1 + k Z2 is within the stated distance of the discrete Gaussian."""
   total = {}
   for x, p in pmf(integers.discrete_gaussian(first)).items():
     for y, q in pmf(integers.discrete_gaussian(second)).items():

@@ -1,4 +1,4 @@
-"""Tests of dpjax.privacy.inverse against the definition, by enumeration."""
+"""Tests dpjax.privacy.inverse against its definition by enumeration."""
 
 import itertools
 import math
@@ -30,7 +30,7 @@ def make(**fields):
 
 
 def probs_of(mechanism):
-  """Data set on the lattice -> probabilities of the cells."""
+  """Returns a function from data sets on the lattice to cell probabilities."""
   cache = {}
   for data in itertools.product(ENDS, repeat=mechanism.num_examples):
     key = tuple(sorted(data))
@@ -42,13 +42,13 @@ def probs_of(mechanism):
 @pytest.mark.every(3)
 @pytest.mark.parametrize('prob, rank', [(.01, 1), (.5, 2), (1., 3)])
 def test_closed_form_is_the_definition(prob, rank):
-  """MECH-07: scores by all ways to change records, also to middles."""
+  """The closed form equals scores over all ways to change records (MECH-07)."""
   mechanism, domain = make(prob=prob), ENDS + MIDDLES
   for data in itertools.combinations_with_replacement(ENDS, 3):
     scores = inverse_scores.scores_by_enumeration(
       lambda other: sorted(other)[rank - 1], data, domain=domain,
       candidates=MIDDLES, sizes=[3], adjacency=REPLACE)
-    weights = np.exp(scores)  # epsilon / 2
+    weights = np.exp(scores)  # The rate is epsilon / 2 = 1.
     np.testing.assert_allclose(
       np.exp(mechanism.log_probs(jnp.asarray(data, jnp.float32))),
       weights / weights.sum(), rtol=1e-6)
@@ -60,7 +60,7 @@ def test_pure_for_all_neighbours(epsilon):
   worst = max(divergences.max_divergence(probs(one), probs(other))
               for one, other in neighbours.pairs(ENDS, [3], REPLACE))
   assert .5 * epsilon < worst <= epsilon * (1 + 1e-6)
-  # Twice the rate, which scores without a normaliser would allow, is too much.
+  # Twice the rate, which scores without a normaliser would allow, fails.
   double = probs_of(make(epsilon=2 * epsilon))
   assert max(divergences.max_divergence(double(one), double(other))
              for one, other in neighbours.pairs(ENDS, [3], REPLACE)) > epsilon
@@ -69,7 +69,7 @@ def test_pure_for_all_neighbours(epsilon):
 @pytest.mark.every(2)
 @pytest.mark.parametrize('adjacency', Adjacency)
 def test_scores_of_any_function_move_by_one(adjacency):
-  """Also of one whose own sensitivity is the whole range: the maximum."""
+  """Scores move by one even for the maximum, whose sensitivity is the range."""
   sizes = [2] if adjacency is REPLACE else [0, 1, 2]
   function = lambda data: max(data, default=0)
   scores = lambda data: inverse_scores.scores_by_enumeration(
@@ -85,7 +85,8 @@ def test_scores_of_any_function_move_by_one(adjacency):
 
 
 def test_law_of_draws_with_ties_and_ends():
-  """Chi-square of 40,000 draws, false alarm 1e-6; many cells, few records."""
+  """Draws pass chi-square at 1e-6 with ties, out-of-range
+  values and many cells."""
   mechanism = make(num_examples=5, num_cells=64, epsilon=1.)
   data = jnp.array([-3., .3, .3, .80, jnp.nan])
   released = jax.jit(jax.vmap(mechanism.release, (0, None)))(
@@ -95,7 +96,7 @@ def test_law_of_draws_with_ties_and_ends():
   expected = 40_000 * np.exp(mechanism.log_probs(data))
   statistic = np.sum((counts - expected)**2 / expected)
   assert statistic < stats.chi2(63).isf(1e-6)
-  # A step of one rank would be seen.
+  # A shift by one rank is detected.
   shifted = 40_000 * np.exp(make(num_examples=5, num_cells=64, epsilon=1.,
                                  prob=.7).log_probs(data))
   assert np.sum((counts - shifted)**2 / shifted) > stats.chi2(63).isf(1e-6)
@@ -110,7 +111,7 @@ def test_many_records_are_found_closely():
                    num_cells=2**16)
   released = jax.jit(jax.vmap(mechanism.release, (0, None)))(
     jax.random.split(KEY, 500), data)
-  # Ranks are off by 2 / epsilon or so, of 500 a unit.
+  # Ranks are off by about 2 / epsilon, with 500 ranks per unit.
   assert np.abs(np.asarray(released) - 2.5).mean() < .01
   assert mechanism.risk(1) is None
 

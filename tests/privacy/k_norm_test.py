@@ -1,4 +1,4 @@
-"""Tests of dpjax.privacy.k_norm: densities, losses, allocation, accounting."""
+"""Tests dpjax.privacy.k_norm: densities, losses, allocation, accounting."""
 
 import functools
 import math
@@ -31,14 +31,14 @@ def norm(vectors, order):
 
 @functools.cache
 def samples(order, size, count=COUNT):
-  """[count, size] unit noise."""
+  """Returns unit noise [count, size]."""
   draw = jax.jit(jax.vmap(
       lambda key: k_norm.unit_noise(key, size, order=order)))
   return np.asarray(draw(jax.random.split(KEY, count)), np.float64)
 
 
 def chi_square(values, distribution, bins=50):
-  """Statistic over cells of equal probability."""
+  """Returns the chi-square statistic over cells of equal probability."""
   edges = distribution.ppf(np.linspace(0, 1, bins + 1)[1:-1])
   counts = np.bincount(np.searchsorted(edges, values), minlength=bins)
   expected = values.size / bins
@@ -52,18 +52,18 @@ def chi_square(values, distribution, bins=50):
 @pytest.mark.parametrize('order', ORDERS)
 @pytest.mark.parametrize('size', [1, 2, 5, 30])
 def test_norm_is_gamma(order, size):
-  """Item LDP-03: chi-square of ||b||_p against Gamma(d); false alarm 1e-6."""
+  """The noise's p-norm is Gamma(d), by chi-square at 1e-6 (item LDP-03)."""
   limit = stats.chi2(49).isf(1e-6)
   norms = norm(samples(order, size), order)
   assert chi_square(norms, stats.gamma(size)) < limit
-  # It would see a Gamma of one degree more or less, and a scale of 0.96.
+  # It detects a Gamma of one degree more, and a scale of 0.96.
   assert chi_square(norms, stats.gamma(size + 1)) > limit
   assert chi_square(.96 * norms, stats.gamma(size)) > limit
 
 
 @pytest.mark.parametrize('order', ORDERS)
 def test_density_in_the_plane(order):
-  """Item LDP-03: counts on a grid against exp(-||b||_p), integrated."""
+  """Counts on a grid match exp(-||b||_p), and no other norm (item LDP-03)."""
   size, fine = 2, 40
   edges = np.linspace(-4, 4, 17)
   counts = np.histogram2d(*samples(order, size, 4 * COUNT).T, bins=edges)[0]
@@ -104,7 +104,7 @@ def test_coordinates_and_signs_are_exchangeable(order):
 @pytest.mark.parametrize('order', ORDERS)
 @pytest.mark.parametrize('size', [1, 2])
 def test_exact_log_ratio_on_a_grid(order, size):
-  """Item LDP-03: the density's losses over shifts of the whole bound."""
+  """Losses reach epsilon exactly, over shifts by the whole bound (LDP-03)."""
   epsilon, bound = .8, 1.7
   mechanism = k_norm.KNormMechanism(order=order, record_norm=bound,
                                     epsilon=epsilon, adjacency=ADD)
@@ -116,7 +116,7 @@ def test_exact_log_ratio_on_a_grid(order, size):
   worst = 0.
   for shift in np.asarray(shifts):
     shift = bound * shift / norm(shift, order)
-    # The normaliser is that of both: it does not depend on the data.
+    # Both have the same normaliser, which does not depend on the data.
     losses = (norm(points - shift, order) -
               norm(points, order)) / mechanism.scale
     worst = max(worst, np.abs(losses).max())
@@ -125,7 +125,7 @@ def test_exact_log_ratio_on_a_grid(order, size):
 
 
 def test_general_exponential_mechanism_would_waste_half():
-  """Erratum E14: scored by -|o - G|, it is epsilon/2-DP already."""
+  """Scoring by -|o - G| is epsilon/2-DP, wasting half the budget (E14)."""
   candidates = jnp.linspace(-60, 60, 4001)
   general = selection.ExponentialMechanism(sensitivity=1., epsilon=1.,
                                            adjacency=ADD)
@@ -133,7 +133,7 @@ def test_general_exponential_mechanism_would_waste_half():
           for value in (0., 1.)]
   here, there = (values - np.logaddexp.reduce(values) for values in logs)
   assert np.abs(here - there).max() == pytest.approx(.5, abs=1e-3)
-  # For half the epsilon K-norm noise has the same scale, 2 D / epsilon.
+  # At half the epsilon, K-norm noise has the same scale, 2 D / epsilon.
   assert k_norm.KNormMechanism(order=1, record_norm=1., epsilon=.5,
                                adjacency=ADD).scale == 2.
 
@@ -141,7 +141,7 @@ def test_general_exponential_mechanism_would_waste_half():
 @pytest.mark.every(2)
 @pytest.mark.parametrize('adjacency', Adjacency)
 def test_order_one_is_the_laplace_mechanism(adjacency):
-  """Item LDP-03: p = 1 equals DP-10."""
+  """At p = 1 the K-norm mechanism is the Laplace mechanism (LDP-03, DP-10)."""
   fields = {'record_norm': 1.3, 'epsilon': .7, 'adjacency': adjacency}
   here = k_norm.KNormMechanism(order=1, **fields)
   there = laplace.LaplaceMechanism(**fields)
@@ -154,7 +154,7 @@ def test_order_one_is_the_laplace_mechanism(adjacency):
 
 
 def test_noise_grows_like_the_dimension():
-  """Item LDP-03: at d = 1000, epsilon 1: 1000 against 118 by a Gaussian."""
+  """At d = 1000, epsilon 1, noise is 1000 against a Gaussian's 118 (LDP-03)."""
   gaussian = additive.calibrated_gaussian(record_norm=1., epsilon=1.,
                                           delta=1e-5, adjacency=ADD)
   assert gaussian.stddev * 1000**.5 == pytest.approx(118, abs=.5)
@@ -188,7 +188,7 @@ def test_releases_lie_on_a_grid_and_keep_the_tree(order):
 @pytest.mark.every(3)
 @pytest.mark.parametrize('order', ORDERS)
 def test_law_of_a_release(order):
-  """Its distance from the value is Gamma(d) times the scale; 1e-6."""
+  """A release's distance from the value is Gamma(d) times the scale."""
   mechanism = k_norm.KNormMechanism(order=order, record_norm=2., epsilon=.5,
                                     adjacency=REPLACE)
   value = jnp.arange(5.)
@@ -196,7 +196,7 @@ def test_law_of_a_release(order):
       jax.random.split(KEY, COUNT), value)
   noise = np.float64(noisy) - np.float64(value)
   norms = norm(noise, order) / mechanism.scale
-  # Kolmogorov-Smirnov at 1e-6, and what the grid can add.
+  # The limit is Kolmogorov-Smirnov's at 1e-6, plus the grid's share.
   limit = 2.7 / COUNT**.5 + .005
   distance = lambda values: stats.kstest(values, stats.gamma(5).cdf).statistic
   assert distance(norms) < limit < distance(.97 * norms)
@@ -238,10 +238,10 @@ def test_p_norm_from_l2_norm(order):
 
 
 def test_constants_of_the_loss_in_each_norm():
-  """Erratum E14: cross entropy sends back 2, sqrt 2, 1 in norms 1, 2, inf.
+  """Cross entropy's cotangent has norm 2, sqrt 2, 1 in norms 1, 2, inf (E14).
 
-  As a Lipschitz constant with respect to the inf norm of the logits it is the
-  dual norm that counts: 2, not sqrt 2.
+  The Lipschitz constant with respect to the inf norm of the logits is the dual
+  norm: 2, not sqrt 2.
   """
   rng = np.random.default_rng(1)
   probs = rng.dirichlet(np.ones(5) * .05, 5000)
@@ -249,7 +249,7 @@ def test_constants_of_the_loss_in_each_norm():
   for order, constant in [(1, 2.), (2, 2**.5), (math.inf, 1.)]:
     largest = norm(sent, order).max()
     assert constant * .999 < largest <= constant + 1e-12
-  # A dense layer: the entrywise norm of an outer product is that of factors.
+  # A dense layer's outer product has the product of its factors' norms.
   x, cotangent = rng.normal(size=4), rng.normal(size=3)
   for order in ORDERS:
     assert norm(np.outer(x, cotangent).ravel(), order) == pytest.approx(
@@ -326,7 +326,7 @@ def test_calibration_keeps_its_target(order, adjacency, accountant):
 
 
 def test_one_release_is_calibrated_to_its_epsilon():
-  """Pure, on all records: nothing to gain by a delta of 1e-12."""
+  """One unsampled release is calibrated as pure; delta 1e-12 gains nothing."""
   for adjacency, factor in ((ADD, 1), (REPLACE, 2)):
     multiplier = k_norm.calibrate_noise_multiplier(
         target_epsilon=.5, target_delta=1e-12, sampling_prob=1., num_steps=1,

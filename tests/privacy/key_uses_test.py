@@ -1,8 +1,8 @@
-"""No release uses a key, or a place of a key, for two draws.
+"""Tests that no release uses a key, or a place of a key, for two draws.
 
-Releases are traced with keys that only record their uses. Two uses of a key
-that overlap are a fault whatever is drawn: where the draws are independent
-records their noise is not, and one draw gives the other away.
+Releases are traced with keys that only record their uses. Two overlapping uses
+of a key are a fault whatever is drawn: noise that should be independent is not,
+and one draw reveals the other.
 """
 
 import functools
@@ -36,7 +36,7 @@ RANGE = dict(lower=0.0, upper=1.0, num_examples=3)
 
 
 class Key:
-  """A key that records its uses; children of a split are such keys, too."""
+  """A key that records its uses; its children do the same."""
 
   def __init__(self, keys):
     self.uses = []
@@ -51,7 +51,7 @@ class Key:
     return [Key(self._keys) for _ in range(num)]
 
   def check(self):
-    """Uses are of one kind, and of places that do not overlap."""
+    """Checks that uses are of one kind, at places that do not overlap."""
     for one, other in itertools.pairwise(sorted(self.uses)):
       assert one[0] == other[0] and one[2] <= other[1], self.uses
 
@@ -78,7 +78,7 @@ def _permutation(key, size):
 
 @pytest.fixture(name='key')
 def _key(monkeypatch):
-  """A key of which all uses are checked at the end."""
+  """Yields a key whose uses are checked at the end of the test."""
   keys = []
   for module, name, function in (
       (additive, 'random_words', _words), (additive, 'random_pairs', _pairs),
@@ -170,7 +170,8 @@ def test_uses_that_overlap_are_seen():
 @pytest.mark.every(1)
 @pytest.mark.parametrize('impl', ['threefry2x32', 'rbg'])
 def test_places_of_all_generators_are_of_their_own(impl):
-  """Of 2^32 words 80 collide with probability 1e-6; these do not."""
+  """Places of one key give distinct words; 80 of 2^32
+  collide with chance 1e-6."""
   key = jax.random.key(3, impl=impl)
   for draw in (additive.random_words, additive.random_pairs):
     parts = [np.ravel(draw(key, (20,), start)) for start in (0, 20, 20)]
@@ -180,7 +181,7 @@ def test_places_of_all_generators_are_of_their_own(impl):
 
 
 def test_bits_of_one_person_are_independent():
-  """Correlations of 4 bits in 20,000 rows: beyond 5 deviations by 4e-6."""
+  """A person's bits are uncorrelated; 5 deviations have chance 4e-6 in all."""
   for symmetric in (True, False):
     mechanism = local.UnaryEncoding(num_categories=4, epsilon=1e-3,
                                     symmetric=symmetric)

@@ -1,4 +1,4 @@
-"""Keys of releases: what they are bound to, and where they come from."""
+"""Tests what release keys are bound to, and where they come from."""
 
 import hashlib
 import itertools
@@ -11,20 +11,20 @@ from dpjax.privacy import keys
 
 
 def _data(*content):
-  """Words of two keys that are bound to this; of the quickest generator."""
+  """Returns the words of two keys bound to this content."""
   bound = keys.bound_to(jax.random.split(jax.random.key(0), 2), *content)
   assert bound.shape == (2,)
   return jax.random.key_data(bound).tolist()
 
 
 def test_keys_belong_to_one_content_alone():
-  """Parts are distinguished: where one ends and the next begins counts, too."""
+  """Each content has its own keys, also where only the parts' ends differ."""
   contents = [(), (b'',), (b'ab', b'c'), (b'a', b'bc'), (b'abc',),
               (b'c', b'ab'), (b'', b'abc'), (b'abd',)]
   key_data = [_data(*content) for content in contents]
   for one, other in itertools.combinations(key_data, 2):
     assert all(a != b for a, b in itertools.product(one, other))
-  # And the keys of one content stay different, and are the same again.
+  # The keys of one content differ, and are reproducible.
   assert all(one[0] != one[1] for one in key_data)
   assert _data(*contents[2]) == key_data[2]
 
@@ -36,7 +36,7 @@ def test_only_long_keys_are_secret():
 
 
 def test_every_bit_of_a_digest_decides(monkeypatch):
-  """The whole digest is folded in: 256 digests that differ in one bit."""
+  """All 256 bits of the digest are folded into the key."""
   digest = bytearray(hashlib.sha256(b'content').digest())
   flipped = []
   for bit in range(256):

@@ -1,4 +1,4 @@
-"""Tests of dpjax.privacy.langevin: exact distributions, refusals."""
+"""Tests dpjax.privacy.langevin: exact distributions and refusals."""
 
 import dataclasses
 import functools
@@ -20,7 +20,7 @@ KEY = jax.random.key(4)
 
 
 def quadratic(theta, data):
-  """Sum over records of the gradient of (theta - x)^2 / 2."""
+  """Returns the sum over records of the gradient of (theta - x)^2 / 2."""
   return data.shape[0] * theta - jnp.sum(data, 0)
 
 
@@ -38,7 +38,8 @@ GRID = [make(strong_convexity=c, smoothness=c * ratio, learning_rate=eta / (
 
 
 def exact(mechanism, eigenvalue, start_variance):
-  """(distance, variance) of last iterates on a quadratic, step by step."""
+  """Returns (distance, variance) of a quadratic's last
+  iterates, by recursion."""
   distance, variance = 0., start_variance
   largest_step = mechanism.learning_rate * 2 * mechanism.gradient_bound
   kept = 1 - mechanism.learning_rate * eigenvalue
@@ -52,7 +53,7 @@ def exact(mechanism, eigenvalue, start_variance):
 @pytest.mark.sound
 @pytest.mark.parametrize('mechanism', GRID)
 def test_quadratics_attain_the_bound(mechanism):
-  """Item OPT-04: Gaussian recursion, along the flattest direction."""
+  """A quadratic's flattest direction attains the bound (item OPT-04)."""
   distance, variance = exact(mechanism, mechanism.strong_convexity, 0.)
   assert mechanism.shift == pytest.approx(distance / variance**.5, rel=1e-9)
   steep, spread = exact(mechanism, mechanism.smoothness, 0.)
@@ -60,7 +61,7 @@ def test_quadratics_attain_the_bound(mechanism):
 
 
 def test_the_printed_bound_holds_and_is_looser():
-  """Item OPT-04: ratio exact / printed <= .586 from the printed start."""
+  """The printed bound holds; the exact one is at most 0.586 of it (OPT-04)."""
   ratios, gaps = [], []
   for mechanism in GRID:
     start = 2 * mechanism.stddev**2 / mechanism.strong_convexity
@@ -97,10 +98,10 @@ def test_one_step_is_one_gaussian_release():
 
 @pytest.fixture(name='two_runs', scope='module')
 def _two_runs():
-  """Last iterates of 40000 runs on each of two neighbours."""
+  """Returns last iterates of 40000 runs on each of two neighbours."""
   mechanism = make()
   data = jnp.stack([jnp.linspace(-1, 1, 10)] * 2)[..., None]
-  data = data.at[1, 0].set(1.)  # from -1: all of the way
+  data = data.at[1, 0].set(1.)  # This is the whole way, from -1.
   keys = jax.random.split(KEY, (2, 40_000))
   run = jax.jit(jax.vmap(lambda key, rows: jax.vmap(
       lambda k: mechanism.release(k, rows))(key)))
@@ -108,7 +109,7 @@ def _two_runs():
 
 
 def test_what_runs_is_what_is_accounted(two_runs):
-  """False alarm below 1e-5: five standard errors each."""
+  """Runs have the accounted distance and variance, to five standard errors."""
   mechanism, (first, second) = two_runs
   distance, variance = exact(mechanism, 1., 0.)
   count = len(first)
@@ -122,7 +123,7 @@ def test_what_runs_is_what_is_accounted(two_runs):
 
 
 def transition(mechanism, gradient, grid):
-  """Transition matrix of the iterates on grid cells, [m, m]."""
+  """Returns the transition matrix [m, m] of the iterates on grid cells."""
   centre = grid - mechanism.learning_rate / mechanism.num_examples * gradient
   cuts = (grid[1:] + grid[:-1]) / 2
   below = special.ndtr((cuts[None] - centre[:, None]) / mechanism.step_stddev)
@@ -134,9 +135,9 @@ def transition(mechanism, gradient, grid):
 @pytest.mark.parametrize('radius', [.5, 8.])
 @pytest.mark.parametrize('steps', [2, 6])
 def test_logistic_losses_on_an_interval_keep_the_curve(radius, steps):
-  """Exact distributions: a loss that is not quadratic, projections, atoms."""
+  """Exact distributions of a projected logistic descent keep the curve."""
   size, strong = 2, .3
-  # ln(1 + e^(-x theta)) + strong theta^2 / 2, x = -1 or 1.
+  # The loss is ln(1 + e^(-x theta)) + strong theta^2 / 2, x = -1 or 1.
   mechanism = make(num_examples=size, strong_convexity=strong,
                    smoothness=strong + .25, gradient_bound=1., stddev=1.,
                    learning_rate=1.5, num_steps=steps)
@@ -157,7 +158,7 @@ def test_logistic_losses_on_an_interval_keep_the_curve(radius, steps):
       delta = np.maximum(p - math.exp(epsilon) * q, 0).sum()
       assert delta <= curve + 1e-9
       attained = max(attained, delta / curve)
-  assert attained > .3  # A tenth of the shift would not do.
+  assert attained > .3  # A tenth of the shift would fail.
 
 
 def test_event_is_that_of_one_gaussian_release():
@@ -176,13 +177,13 @@ def test_event_is_that_of_one_gaussian_release():
 
 
 def bernoulli_gradient(theta, data):
-  """For -log likelihoods of independent Bernoullis, natural parameters."""
+  """Returns the gradient of -log likelihoods of independent Bernoullis."""
   return data.shape[0] * jax.nn.sigmoid(theta) - jnp.sum(data, 0)
 
 
 @pytest.mark.every(2)
 def test_maximum_likelihood_golden():
-  """Item G-12: n = 500, d = 5, rho = .5, b = 1: 1.22e-2, at most 2.49e-2."""
+  """Maximum likelihood has G-12's golden error, at n = 500, d = 5, rho = .5."""
   size, dims, rho, radius = 500, 5, .5, 1.
   share = special.expit(radius)
   strong, bound = share * (1 - share), math.sqrt(dims) * share
@@ -195,7 +196,7 @@ def test_maximum_likelihood_golden():
       strong_convexity=strong, smoothness=.25, gradient_bound=bound,
       learning_rate=2., stddev=stddev, num_steps=steps,
       project=langevin.project_box(radius))
-  # What Fact 4.2.4 asks for is delivered 2 to 2.7 times over.
+  # Fact 4.2.4's demand is exceeded 2 to 2.7 times.
   assert 3 / 8 * rho <= mechanism.rho <= rho / 2
   rng = np.random.default_rng(0)
   truth = rng.uniform(-.6, .6, (200, 1, dims))
@@ -224,7 +225,7 @@ def test_without_noise_it_descends_and_release_is_the_updates():
   released = noisy.release(KEY, data)
   np.testing.assert_allclose(released, state.params,
                              atol=noisy.step_stddev / 256)
-  assert released.shape == (2,)  # and no trajectory
+  assert released.shape == (2,)  # It is no trajectory.
   assert noisy.risk(2) is None
   many = jax.jit(jax.vmap(lambda key: noisy.update(
       noisy.init(key), data).params))(jax.random.split(KEY, 50))

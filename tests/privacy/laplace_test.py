@@ -1,4 +1,4 @@
-"""Tests of dpjax.privacy.laplace: samples, losses, composition and the grid."""
+"""Tests dpjax.privacy.laplace: samples, losses, composition and the grid."""
 
 import dataclasses
 import math
@@ -30,13 +30,13 @@ def mechanism(request):
 
 
 def test_fields_and_event(mechanism):
-  """Item DP-10."""
+  """Fields and event state the scale, and cost epsilon (item DP-10)."""
   factor = 2 if mechanism.adjacency is REPLACE else 1
   assert mechanism.l1_sensitivity == factor * mechanism.record_norm
   assert mechanism.scale == mechanism.l1_sensitivity / mechanism.epsilon
   assert mechanism.risk(7) == pytest.approx(14 * mechanism.scale**2)
   assert isinstance(mechanism, mechanisms.Mechanism)
-  # The accountant's answer for hardly any delta is the epsilon itself.
+  # For almost no delta the accountant returns epsilon itself.
   for accountant, slack in [('pld', 2e-4), ('rdp', .05)]:
     spent = mechanisms.epsilon(mechanism, delta=1e-12, accountant=accountant)
     assert mechanism.epsilon - 1e-6 <= spent <= mechanism.epsilon + slack
@@ -52,7 +52,7 @@ def test_release_law(mechanism):
   levels = stats.laplace.cdf(draws)
   steps = np.arange(COUNT + 1) / COUNT
   distance = max((steps[1:] - levels).max(), (levels - steps[:-1]).max())
-  # Dvoretzky-Kiefer-Wolfowitz at level 1e-6, plus half a cell of the grid.
+  # The bound is Dvoretzky-Kiefer-Wolfowitz at 1e-6, plus half a grid cell.
   assert distance < 2.7 / COUNT**.5 + .5 / 512
   # The variance is 2 within five standard errors, as the fourth moment is 24.
   assert draws.var() == pytest.approx(2, abs=5 * math.sqrt(20 / COUNT) + 1e-5)
@@ -67,7 +67,7 @@ def half_line_counts(key, value, scale):
 
 
 def worst_breach(scale_factor):
-  """Largest excess of P(S) over e^epsilon Q(S), in standard errors."""
+  """Returns the largest excess of P(S) over e^epsilon Q(S), standardised."""
   epsilon, keys = 1.2, jax.random.split(KEY)
   scale = scale_factor * 1 / epsilon
   counts_0, counts_1 = (half_line_counts(k, value, scale)
@@ -81,14 +81,15 @@ def worst_breach(scale_factor):
 
 @pytest.mark.every(2)
 def test_log_ratio_is_at_most_epsilon_on_half_lines():
-  """120 events; all stay within 6 standard errors but for 1e-6 (item DP-10)."""
+  """No half-line exceeds e^epsilon by 6 standard errors,
+  in 120 events (DP-10)."""
   assert worst_breach(1.) < 6
   # Noise that is four per cent too small fails.
   assert worst_breach(.96) > 6
 
 
 def test_exact_log_ratio_of_the_rounded_release(mechanism):
-  # Cells of the real grid, from the distribution function.
+  # These are cells of the real grid, from the distribution function.
   spacing = float(additive.grid_spacing(mechanism.scale))
   noise = stats.laplace(scale=mechanism.scale)
   points = np.arange(-3000, 3000) * spacing
@@ -103,7 +104,7 @@ def test_exact_log_ratio_of_the_rounded_release(mechanism):
 
 
 def one_delta(shift, epsilon):
-  """Hockey-stick divergence of Laplace noise under a shift, in scales."""
+  """Returns the hockey-stick divergence of Laplace noise under a shift."""
   if epsilon >= shift:
     return 0.
   if epsilon <= -shift:
@@ -112,7 +113,7 @@ def one_delta(shift, epsilon):
 
 
 def two_delta(a, b, epsilon):
-  """The same for two coordinates: over the loss of the second."""
+  """Returns the same for two coordinates, integrated over the second's loss."""
   middle, _ = integrate.quad(
       lambda y: math.exp(-(b - y) / 2) / 4 * one_delta(a, epsilon - y), -b, b,
       points=[np.clip(epsilon - a, -b, b), np.clip(epsilon + a, -b, b)])
@@ -129,13 +130,13 @@ def test_closed_form_of_one_coordinate():
 
 
 def test_a_shift_in_one_coordinate_dominates():
-  """Why one Laplace event is right for an l1 bound on many coordinates."""
+  """One shifted coordinate is worst, so one Laplace event covers l1 bounds."""
   rng = np.random.default_rng(0)
   for _ in range(300):
     a, b = rng.exponential(size=2)
     epsilon = rng.uniform(-1.2, 1.2) * (a + b)
     assert two_delta(a, b, epsilon) <= one_delta(a + b, epsilon) + 1e-9
-  # Two shifts by the whole bound are not dominated: the sum matters.
+  # Two shifts by the whole bound are worse, so the sum matters.
   assert two_delta(1., 1., .5) > one_delta(1., .5)
 
 
@@ -165,7 +166,8 @@ def test_releases_lie_on_the_grid(scale):
 @pytest.mark.every(3)
 @pytest.mark.parametrize('value', [0., 1., -.3337])
 def test_every_grid_point_in_reach_is_released(monkeypatch, value):
-  """No number is impossible: cells within 30 scales, by words chosen."""
+  """Words exist for every grid point within 30 scales,
+  so none is impossible."""
   scale = 1.
   spacing = float(additive.grid_spacing(scale))
   first = math.ceil((value - 30) / spacing)
@@ -219,7 +221,8 @@ def test_leaves_and_coordinates_have_noise_of_their_own():
   ({'epsilon': math.inf}, 'epsilon must be a positive number, got inf'),
 ])
 def test_refusals(arguments, message):
-  """Erratum E23: Theorem 3.1.7 admits epsilon = 0, where no scale exists."""
+  """Bad numbers are refused, and epsilon = 0, which
+  Theorem 3.1.7 admits (E23)."""
   good = {'record_norm': 1., 'epsilon': 1., 'adjacency': ADD}
   with pytest.raises(ValueError, match=f'^{message}$'):
     laplace.LaplaceMechanism(**{**good, **arguments})

@@ -1,4 +1,4 @@
-"""Tests of dpjax.privacy.lattice: exact rounding, samples, and the attack.
+"""Tests dpjax.privacy.lattice: exact rounding, samples, and the attack.
 
 The attack: of the 2^23 outcomes of `jax.random.normal` most give sums that a
 neighbour cannot reach, so that one released number identifies the data set.
@@ -22,7 +22,7 @@ STDDEVS = [1., 3.730632, .0137, 1 - 2.**-24, 4096., 1e-6]
 
 
 def scales(stddev):
-  """(spacing, m) for noise of this standard deviation."""
+  """Returns (spacing, m) for noise of this standard deviation."""
   step = lattice.spacing(jnp.float32(stddev))
   return step, lattice.outer_multiplier(jnp.float32(stddev), step)
 
@@ -33,7 +33,8 @@ def release(values, stddev, key=KEY):
 
 @pytest.mark.parametrize('stddev', STDDEVS)
 def test_widths(stddev):
-  """At least what was asked for, at most 0.04 percent more."""
+  """The noise is at least as wide as asked for, by at
+  most 0.04 percent more."""
   step, outer = scales(stddev)
   step = float(step)
   assert math.frexp(step)[0] == .5
@@ -71,7 +72,7 @@ def test_rounding_is_exact_and_clamped():
 
 
 def moved_by(rng, size, norm):
-  """Two float32 vectors at this l2 distance."""
+  """Returns two float32 vectors at this l2 distance."""
   here = rng.normal(size=size) * 10.**rng.uniform(-3, 1)
   shift = rng.normal(size=size)
   shift *= norm / np.linalg.norm(shift)
@@ -81,7 +82,7 @@ def moved_by(rng, size, norm):
 @pytest.mark.every(3)
 @pytest.mark.parametrize('size', [1, 7, 400])
 def test_sensitivity_of_rounded_values(size):
-  """D + sqrt(d) s, and no less: each coordinate can move by s more."""
+  """Rounding raises sensitivity to D + sqrt(d) s, which is attained."""
   rng = np.random.default_rng(size)
   step = jnp.float32(2.**-7)
   for norm in (.01, 1., 10.):
@@ -91,7 +92,7 @@ def test_sensitivity_of_rounded_values(size):
     distance = np.linalg.norm(np.float64(here) - np.float64(there))
     change = np.linalg.norm(units[0] - units[1]) * 2.**-7
     assert change <= distance + math.sqrt(size) * 2.**-7
-  # Just below and just above half a step.
+  # These lie just below and just above half a step.
   edge = jnp.full([size], 2.**-8)
   pair = [np.float64(lattice.rounded(edge * (1 + sign * 2.**-20), step))
           for sign in (-1, 1)]
@@ -101,7 +102,7 @@ def test_sensitivity_of_rounded_values(size):
 
 
 def integers_of(values, stddev):
-  """The noise in units of the spacing, from what was released of zeros."""
+  """Returns the released noise on zeros in units of the spacing."""
   step = float(scales(stddev)[0])
   units = np.float64(release(jnp.zeros(values.shape), stddev)) / step
   np.testing.assert_array_equal(units, np.round(units))
@@ -110,13 +111,13 @@ def integers_of(values, stddev):
 
 @pytest.mark.every(2)
 def test_noise_is_added_as_integers_after_rounding():
-  """Bit for bit: what is between a value and its lattice point is gone."""
+  """Values are rounded to the lattice first, so nothing finer is released."""
   stddev = 1.
   rng = np.random.default_rng(1)
   step = float(scales(stddev)[0])
   units = np.round(rng.normal(size=COUNT) * 3 / step)
   noise, _ = integers_of(units, stddev)
-  # Nothing is lost in the float32 of noise below 2^24 units.
+  # Float32 is exact for noise below 2^24 units.
   kept = np.abs(noise) < 2**24
   for inside in (0., .45, -.45):
     values = np.float32((units + inside * (np.abs(units) < 2**19)) * step)
@@ -132,7 +133,7 @@ def kolmogorov_distance(draws):
 
 
 def check_distribution(draws):
-  """False alarms below 1e-6 each: distance, variance, mean, independence."""
+  """Checks distance, variance, mean and independence, each at 1e-6."""
   size = draws.size
   assert kolmogorov_distance(draws) < 2.7 / size**.5
   assert abs(draws.mean()) < 5 / size**.5
@@ -142,7 +143,7 @@ def check_distribution(draws):
 
 @pytest.fixture(scope='module')
 def noise():
-  """Noise of two leaves and two blocks, over its standard deviation."""
+  """Returns noise of two leaves and two blocks, over its deviation."""
   pair = [scales(s) for s in (2., 30.)]
   steps, outers = ({'a': a, 'b': b} for a, b in zip(*pair, strict=True))
   values = {'a': [jnp.zeros(150_000), jnp.zeros((100, 1500))],
@@ -158,13 +159,13 @@ def test_noise_law(noise):
     check_distribution(draws)
   first, second, _ = noise
   assert abs(np.corrcoef(first, second)[0, 1]) < 5 / first.size**.5
-  # Low bits are as uniform as the table makes them.
+  # Low bits are as uniform as those of the table.
   counts = np.bincount(np.int64(first * 2**19) % 64, minlength=64)
   assert np.abs(counts - first.size / 64).max() < 6 * (first.size / 64)**.5
 
 
 def test_noise_fills_what_is_between_its_multiples():
-  """Each term reaches over the gaps of the next; moments would not show them."""
+  """Noise is uniform between the multiples of each term, which moments miss."""
   step, outer = scales(1.)
   units, _ = integers_of(np.zeros(COUNT), 1.)
   for gap in (104, int(outer)):
@@ -174,7 +175,7 @@ def test_noise_fills_what_is_between_its_multiples():
 
 
 def test_faults_of_the_law_are_seen(noise):
-  """Ten percent less noise, and a sign that is positive in one of 20."""
+  """Ten percent less noise, a sign bias of 1 in 20 and a shift are detected."""
   first = noise[0]
   biased = np.where(np.arange(first.size) % 20 == 0, np.abs(first), first)
   for draws in (.9 * first, biased, first + .02):
@@ -183,7 +184,8 @@ def test_faults_of_the_law_are_seen(noise):
 
 
 def test_sheppards_correction():
-  """A rounded Gaussian of r and a discrete one of r^2 + 1/12: r^-4 / 100."""
+  """A rounded Gaussian of r is near a discrete one of r^2 +
+  1/12, to r^-4 / 100."""
   for r in (1., 2.7, 6.):
     rounded = integers.rounded_gaussian(r)
     corrected, plain = (integers.discrete_gaussian(math.sqrt(square))
@@ -196,10 +198,10 @@ def test_sheppards_correction():
         abs(both[0].get(x, 0) - both[1].get(x, 0))
         for x in set(both[0]) | set(both[1])) / 2**97)
     assert 1e-4 * r**-4 < variations[0] < 1e-2 * r**-4
-    # Without the twelfth it would be another distribution: only r^-2 away.
+    # Without 1/12 the distributions are r^-2 apart.
     assert variations[1] > 1e-2 * r**-2
   with mpmath.workprec(200):
-    # The logarithms at single points are as near as the proof says.
+    # Logarithms at single points are as close as the proof states.
     r, x = mpmath.mpf(50), mpmath.mpf(330)
     width = r * mpmath.sqrt(2)
     exact = (mpmath.erfc((x - .5) / width) - mpmath.erfc((x + .5) / width)) / 2
@@ -216,7 +218,7 @@ def test_total_variation():
   assert 2e-25 < once < 1e-24
   many = lattice.total_variation(num_values=10**6, num_steps=1000)
   assert 1e9 * once <= many < 1e-14
-  # Both convolutions smooth enough: the ratios of the module's constants.
+  # Both convolutions are smooth enough at the module's ratios.
   for first, multiplier in ((180., 104), (180. * math.hypot(1, 104), 11_000)):
     assert integers.convolution_variation(first, 180., multiplier) < 4e-25
     assert integers.convolution_variation(first, 180., 2 * multiplier) > 1e-8
@@ -230,7 +232,7 @@ def test_sum_error(terms, error):
 
 
 def test_float_sums_move_less_than_said():
-  """Neighbouring float32 sums, the worst order: one after the other."""
+  """Neighbouring float32 sums differ by no more than the stated error."""
   rng = np.random.default_rng(3)
   for terms in (16, 256):
     rows = rng.normal(size=(terms, 30))
@@ -248,7 +250,7 @@ HERE, THERE, STDDEV = .3, .31, 1.
 
 
 def library_normals():
-  """Of the 2^23 outcomes of `jax.random.normal`, the 2^20 next to zero."""
+  """Returns the 2^20 outcomes of `jax.random.normal` nearest to zero."""
   middle = jnp.arange(2**22 - 2**19, 2**22 + 2**19, dtype=jnp.uint32)
   fraction = jax.lax.bitcast_convert_type(
     middle | jnp.uint32(0x3F800000), jnp.float32) - 1.
@@ -267,15 +269,15 @@ def test_plain_noise_tells_neighbours_apart():
   possible = np.float32(THERE) + np.float32(STDDEV) * outcomes
   released = np.float32(HERE) + np.float32(STDDEV) * drawn
   impossible = ~np.isin(released, possible)
-  # Each of these is a proof; a vector of 20 has one but for 10^-13.
+  # Each is a proof; a vector of 20 has one except with chance 10^-13.
   assert .75 < impossible.mean() < .95
 
 
 def largest(outer):
-  """The largest n for which the noise takes every integer of -n, ..., n.
+  """Returns the largest n such that the noise takes all of -n, ..., n.
 
   Z1 alone takes a whole run of integers; adding multiples closes all gaps of a
-  sum as long as the run is not shorter than the multiplier.
+  sum if the run is at least as long as the multiplier.
   """
   table = lattice._noise_table()
   taken = np.flatnonzero(np.array(table.weights, object) > 0) + table.first
@@ -289,7 +291,8 @@ def largest(outer):
 
 
 def test_reach_is_of_every_integer():
-  """The argument in `largest`, enumerated for smaller numbers."""
+  """Sums of runs and multiples take every integer,
+  enumerated for small ones."""
   run = set(range(-3, 4))
   sums = {x + 5 * y + 30 * z for x in run for y in run for z in run}
   assert sums == set(range(-3 - 15 - 90, 3 + 15 + 90 + 1))
@@ -297,21 +300,22 @@ def test_reach_is_of_every_integer():
 
 @pytest.mark.every(2)
 def test_no_released_value_is_impossible_for_the_neighbour():
-  """All of 10^5, over 11 standard deviations on either side."""
+  """Each of 10^5 releases could come from the neighbour,
+  up to 11 deviations."""
   step, outer = scales(STDDEV)
   released = np.float64(release(jnp.full((100_000,), HERE), STDDEV))
   origins = np.float64(lattice.rounded(jnp.array([HERE, THERE]), step))
   units = released / float(step)
   np.testing.assert_array_equal(units, np.round(units))
   assert origins[0] != origins[1]
-  reached = largest(int(outer)) - 2  # Of float32 from 2^24 units on.
+  reached = largest(int(outer)) - 2  # Float32 is inexact from 2^24 units on.
   for origin in origins:
     assert np.abs(units - origin).max() <= reached
   assert reached * float(step) > 11 * STDDEV
 
 
 def test_the_same_attack_sees_noise_of_floats():
-  """What `release` would be with Gaussian draws rounded by float32."""
+  """Float32 Gaussian draws fall off the lattice, so the attack detects them."""
   step = float(scales(STDDEV)[0])
   noisy = np.float32(HERE) + jax.random.normal(KEY, (COUNT,))
   units = np.float64(noisy) / step

@@ -1,4 +1,4 @@
-"""Noise of one release: of its own in every place, whatever holds the places.
+"""Tests that each place of a release has its own noise, in any structure.
 
 Signs of noise are fair coins, independent between places: the mean of their
 products over n places is beyond 5.6 / sqrt(n) with probability below 1e-7.
@@ -50,7 +50,7 @@ NOISE = {
 @pytest.mark.sound
 @pytest.mark.parametrize('name', NOISE)
 def test_no_two_places_share_their_noise(name):
-  """Leaves of one shape, places side by side, and releases by other keys."""
+  """Equal leaves, adjacent places and other keys have uncorrelated signs."""
   values = {'a': jnp.zeros(SIZE), 'b': jnp.zeros(SIZE),
             'c': jnp.zeros((SIZE // 2, 2))}
   release = jax.jit(NOISE[name])

@@ -1,8 +1,8 @@
-"""Where the arguments of all public functions end: what is taken and refused.
+"""Tests the limits of the arguments of all public functions.
 
 Each number of each function and class of this package, and of modules of
 experiments that build on it, is tried at both ends of its range, next to them,
-as NaN and as infinity. What is listed here is the range; a function that is not
+as NaN and as infinity. The ranges are listed here; a function that is not
 listed must be in `ARRAYS`.
 """
 
@@ -43,9 +43,9 @@ class Range(NamedTuple):
   """The allowed range of a number.
 
   Attributes:
-    taken: values that are taken, ends of the range among them.
-    refused: values that are refused, besides NaN.
-    usual: its value while another number is tried.
+    taken: accepted values, including the ends of the range.
+    refused: refused values, besides NaN.
+    usual: the number's value while another number is tried.
   """
   taken: Sequence[float]
   refused: Sequence[float]
@@ -64,7 +64,7 @@ LOCAL = Range((1e-3, 20.0), (0.0, 20.1, -1.0))
 
 
 def whole(least, most=None):
-  """Integers from `least` on."""
+  """Returns the range of integers from `least` on."""
   ends = () if most is None else (most,)
   return Range((least, least + 1, *ends),
                (least - 1, least + 0.5, *(end + 1 for end in ends)),
@@ -72,7 +72,8 @@ def whole(least, most=None):
 
 
 def _refused(kind):
-  """Of a calibration, which takes too long to be tried at all ends."""
+  """Returns a range without accepted values, which take
+  too long to calibrate."""
   return kind._replace(taken=())
 
 
@@ -245,9 +246,9 @@ _ROWS = {
       ('gaussian', 'sup_bound'), ('gaussian', 'l2_quantile'),
       ('gaussian', 'l2_bound'))},
   'noise_magnitudes.gaussian_mean_norm': dict(stddev=POSITIVE, size=whole(1))}
-# One line, that says what is wrong.
+# A message is one line that says what is wrong.
 _MESSAGE = r'^[^\n]*\b(must|needs?|not|no|too many)\b[^\n]*$'
-# Numbers in arrays, of arrays, or inside of other functions of the package.
+# Their numbers are in arrays, or checked inside other functions.
 ARRAYS = {
   'accounting.delta_curve', 'additive.grid_spacing', 'additive.on_grid',
   'additive.random_pairs', 'additive.random_words', 'additive.standard_normal',
@@ -269,7 +270,7 @@ ARRAYS = {
 
 
 def _members():
-  """(name, function or class) of all that takes numbers."""
+  """Yields (name, function or class) of everything that takes numbers."""
   for module in [*(importlib.import_module(f'dpjax.privacy.{module_name}')
                    for _, module_name, _ in pkgutil.iter_modules(
                        privacy.__path__)),
@@ -311,7 +312,7 @@ def test_numbers_are_taken_up_to_their_ends_and_refused_beyond(name):
 @pytest.mark.parametrize('name', [
   name for name, row in _ROWS.items() if 'adjacency' in row])
 def test_names_of_adjacencies_are_refused(name):
-  """A name equals no adjacency, and would be taken for the one that costs less."""
+  """An adjacency's name is refused; it could be taken for the cheaper one."""
   usual = {key: value.usual if isinstance(value, Range) else value
            for key, value in _ROWS[name].items()}
   for wrong in ('replace_one', 'add_or_remove_one', None, True):

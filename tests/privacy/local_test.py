@@ -1,4 +1,4 @@
-"""Local privacy: exact matrices, exact words, samplers and estimates."""
+"""Tests local privacy: exact matrices, exact words, samplers and estimates."""
 
 import fractions
 import itertools
@@ -26,7 +26,8 @@ CASES = [(2, 0.1), (2, math.log(3)), (3, 1.0), (5, 1.0), (10, 0.5), (16, 4.0),
 
 @pytest.mark.parametrize('categories, epsilon', CASES)
 def test_the_matrix_is_that_of_the_definition(categories, epsilon):
-  """LDP-05: forced truth with probability 1 - K p, else uniform."""
+  """Answers are forced truths with probability 1 - K p,
+  else uniform (LDP-05)."""
   mechanism = local.RandomizedResponse(num_categories=categories,
                                        epsilon=epsilon)
   uniform = categories / (categories + math.exp(epsilon) - 1)
@@ -40,11 +41,11 @@ def test_the_matrix_is_that_of_the_definition(categories, epsilon):
 
 @pytest.mark.parametrize('categories, epsilon', CASES)
 def test_realised_ratios_are_within_epsilon(categories, epsilon):
-  """In exact arithmetic over all words; and hardly any privacy is given away."""
+  """Exact ratios over all words are within epsilon, and nearly attain it."""
   mechanism = local.RandomizedResponse(num_categories=categories,
                                        epsilon=epsilon)
   forced = mechanism.forced_words
-  # How many words stand for each category: floor(w K / 2^32) = z.
+  # Each category has the words with floor(w K / 2^32) = z.
   starts = [-(-z * WORDS // categories) for z in range(categories + 1)]
   least = min(b - a for a, b in itertools.pairwise(starts))
   ratio = 1 + fractions.Fraction(forced * WORDS, (WORDS - forced) * least)
@@ -65,7 +66,7 @@ def test_categories_are_products_of_words(categories):
 @pytest.mark.every(3)
 @pytest.mark.parametrize('categories, epsilon', CASES[:6])
 def test_answers_have_the_law_of_the_matrix(categories, epsilon):
-  """Chi-square of each row; one in 10^5 of right samplers fails."""
+  """Answers pass chi-square in each row; one run in 10^5 fails by chance."""
   mechanism = local.RandomizedResponse(num_categories=categories,
                                        epsilon=epsilon)
   for number, truth in enumerate((0, categories - 1)):
@@ -90,7 +91,7 @@ def test_answers_of_different_people_are_independent():
 @pytest.mark.parametrize('people', [1, 2, 3])
 def test_local_privacy_is_privacy_under_replacement(categories, epsilon,
                                                     people):
-  """LDP-06: all data sets, all neighbours, all answers."""
+  """Neighbouring data sets' answers differ by epsilon, enumerated (LDP-06)."""
   mechanism = local.RandomizedResponse(num_categories=categories,
                                        epsilon=epsilon)
   assert mechanism.adjacency is Adjacency.REPLACE_ONE
@@ -108,8 +109,8 @@ def test_local_privacy_is_privacy_under_replacement(categories, epsilon,
 
 @pytest.mark.parametrize('categories, epsilon', [(2, 1.0), (5, 1.0), (10, 2.)])
 def test_the_event_is_that_of_the_mechanism(categories, epsilon):
-  """DEF-03: delta(t) = (e^eps - e^t) / (e^eps + K - 1); four uses cost more
-  than one (ACC-02.1)."""
+  """The event has the curve (e^eps - e^t) / (e^eps + K - 1) (DEF-03), and
+  four uses cost four times as much (ACC-02.1)."""
   randomizer = local.RandomizedResponse(num_categories=categories,
                                         epsilon=epsilon)
   for t in (0.0, 0.5 * epsilon):
@@ -129,7 +130,7 @@ def test_the_event_is_that_of_the_mechanism(categories, epsilon):
   (2, math.log(3), 0.75, None), (5, 1.0, 2.460543, 5.264671),
   (10, 0.5, 26.626916, 37.800777)])
 def test_golden_variances(categories, epsilon, wanted, printed):
-  """LDP-07, at a frequency of 0.3."""
+  """Variances match the golden values at frequency 0.3 (LDP-07)."""
   mechanism = local.RandomizedResponse(num_categories=categories,
                                        epsilon=epsilon)
   assert mechanism.variance(0.3, 1) == pytest.approx(wanted, rel=1e-6)
@@ -147,7 +148,7 @@ def _mechanisms():
 @pytest.mark.every(3)
 @pytest.mark.parametrize('randomizer', _mechanisms(), ids=str)
 def test_estimates_are_unbiased_of_the_stated_variance(randomizer):
-  """Means within 5 standard errors, variances within 5 of theirs."""
+  """Estimates are unbiased with the stated variance, to 5 standard errors."""
   counts, repetitions = np.array([300, 0, 100, 50, 50]), 4000
   truths = jnp.asarray(np.repeat(np.arange(5), counts))
   estimate = lambda key: randomizer.frequencies(randomizer.release(key, truths))
@@ -165,7 +166,7 @@ def test_estimates_are_unbiased_of_the_stated_variance(randomizer):
 @pytest.mark.parametrize('epsilon', [0.05, 1.0, 5.0, 20.0])
 @pytest.mark.parametrize('symmetric', [True, False])
 def test_unary_bits_are_within_epsilon(epsilon, symmetric):
-  """A change of category turns two bits; in exact arithmetic of words."""
+  """A changed category changes two bits, within epsilon in exact arithmetic."""
   mechanism = local.UnaryEncoding(num_categories=4, epsilon=epsilon,
                                   symmetric=symmetric)
   own, other = mechanism.threshold_words
@@ -185,7 +186,7 @@ def test_unary_is_better_for_many_categories_only():
 
 
 def test_polls():
-  """LDP-02, EST-03: two coins make ln 3, and back."""
+  """Two coins have epsilon ln 3, and conversions invert (LDP-02, EST-03)."""
   assert forced_response.epsilon_of_truth_prob(0.75) == pytest.approx(math.log(3))
   assert forced_response.epsilon_of_truth_prob(0.25) == pytest.approx(math.log(3))
   assert forced_response.epsilon_of_truth_prob(0.5) == 0
@@ -198,7 +199,7 @@ def test_polls():
 @pytest.mark.parametrize('yes_prob', [0.25, *(
   pytest.param(each, marks=pytest.mark.slow) for each in (0.5, 0.9))])
 def test_a_forced_yes_has_no_epsilon(yes_prob):
-  """LDP-03, LDP-04: (0, 1 - q), attained at every epsilon."""
+  """A forced yes has delta 1 - q at every epsilon (LDP-03, LDP-04)."""
   mechanism = forced_response.ForcedYes(yes_prob=yes_prob)
   no, yes = mechanism.matrix
   assert forced_response.epsilon_of_matrix(mechanism.matrix) == math.inf
@@ -219,7 +220,7 @@ def test_a_forced_yes_has_no_epsilon(yes_prob):
 @pytest.mark.every(2)
 @pytest.mark.parametrize('yes_prob', [1e-12, 1 / 3, 0.7, 1 - 1e-9])
 def test_a_forced_yes_is_rounded_towards_privacy(yes_prob):
-  """In exact arithmetic of words."""
+  """Forced words are rounded towards privacy, by exact arithmetic."""
   mechanism = forced_response.ForcedYes(yes_prob=yes_prob)
   no = 1 - fractions.Fraction(mechanism.forced_words, WORDS)
   assert 0 < no <= 1 - fractions.Fraction(yes_prob)
@@ -228,7 +229,7 @@ def test_a_forced_yes_is_rounded_towards_privacy(yes_prob):
 
 
 def test_truths_that_are_none_give_no_answers_of_their_own():
-  """A record outside of the categories is as private as the others."""
+  """A record outside the categories is answered like one inside."""
   truths = jnp.asarray([-7, 5, 2**30] * 1000)
   mechanism = local.RandomizedResponse(num_categories=3, epsilon=2.0)
   answers = np.asarray(mechanism.release(KEY, truths)).reshape(-1, 3)
@@ -274,7 +275,7 @@ def test_bad_input_is_refused(make, message):
   lambda key, shape: jnp.broadcast_to(
     additive.random_words(key, shape[1:])[None], shape)])
 def test_planted_faults_are_found(monkeypatch, fault):
-  """Half the words, or one word for both decisions."""
+  """Halved words, or one word for both decisions, fail the chi-square test."""
   mechanism = local.RandomizedResponse(num_categories=5, epsilon=1.0)
   monkeypatch.setattr(local, 'additive', type('patched', (), {
     'random_words': staticmethod(fault)}))

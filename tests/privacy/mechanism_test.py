@@ -1,4 +1,4 @@
-"""Tests of dpjax.privacy.mechanism: the contract and its composition."""
+"""Tests dpjax.privacy.mechanism: the contract and its composition."""
 
 import math
 

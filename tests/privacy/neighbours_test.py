@@ -1,4 +1,4 @@
-"""Sensitivities of a table of reference values, by enumeration."""
+"""Tests the sensitivities of a reference table by enumeration."""
 
 import math
 
@@ -19,7 +19,7 @@ def _counts(dataset, domain=VALUES):
 
 
 def _centred_mean(dataset):
-  """0.5 is the middle of [-1, 2]."""
+  """Returns the mean, or the middle 0.5 of [-1, 2] without records."""
   return sum(dataset) / len(dataset) if dataset else 0.5
 
 
@@ -32,7 +32,7 @@ def _centred_mean(dataset):
   (_centred_mean, 1, 1.5, 3),
 ])
 def test_sensitivities(function, order, added, replaced):
-  """Of values in [-1, 2]; the mean of one record is the least stable."""
+  """Enumerated sensitivities of values in [-1, 2] match the reference table."""
   for adjacency, wanted in ((AR, added), (RO, replaced)):
     assert neighbours.sensitivity(function, VALUES, SIZES, adjacency,
                                   order=order) == pytest.approx(wanted)
@@ -48,8 +48,8 @@ def test_of_public_size(size):
 
 
 def test_the_mean_of_private_size():
-  """MECH-09, erratum T-E11: (b - a) / 2, from one record to two; b - a only if
-  the empty data set has a value at an end."""
+  """A mean of private size has sensitivity (b - a) / 2, or b - a if the
+  empty data set's value is at an end (MECH-09, erratum T-E11)."""
   mean = lambda d: sum(d) / len(d)
   assert neighbours.sensitivity(mean, VALUES, (1, 2, 3), AR) == 1.5
   at_an_end = lambda d: sum(d) / len(d) if d else -1.0
@@ -81,7 +81,7 @@ def test_neighbours_are_symmetric_and_at_distance_one(adjacency):
   (AR, (0, 1, 2, 3, 4), 1), (RO, (3,), .5)])
 def test_steps_between_histograms_are_their_l1_distance(adjacency, sizes,
                                                         share):
-  """DEF-01: half of it where records are replaced, in any order."""
+  """Steps between histograms are their l1 distance, or half if replacing."""
   start, nearest = ('a', 'a', 'b'), {}
   for other, steps in neighbours.distances(start, 'abc', sizes,
                                            adjacency).items():
@@ -94,7 +94,7 @@ def test_steps_between_histograms_are_their_l1_distance(adjacency, sizes,
 
 
 def test_scores_by_distance_move_as_the_function():
-  """DEF-02: never more, and as much over a whole line (Example 7.22)."""
+  """Scores by distance move at most as the function, attained on a line."""
   def sensitivity(function, thetas, sizes, adjacency):
     return neighbours.sensitivity(
       lambda d: -np.abs(np.array(thetas) - function(d)), VALUES, sizes,
@@ -104,7 +104,7 @@ def test_scores_by_distance_move_as_the_function():
     whole = neighbours.sensitivity(sum, VALUES, SIZES, adjacency)
     assert sensitivity(sum, np.linspace(-9, 9, 19), SIZES, adjacency) == whole
     assert sensitivity(sum, [.3], SIZES, adjacency) <= whole
-  # Of one point half-way it does not move at all.
+  # For one point half-way the score does not move at all.
   assert sensitivity(lambda d: d.count(2.0), [.5], (1,), RO) == 0
 
 

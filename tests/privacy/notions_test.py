@@ -1,4 +1,4 @@
-"""Tests of dpjax.privacy.notions: every implication against exact losses."""
+"""Tests dpjax.privacy.notions: every implication against exact losses."""
 
 import dataclasses
 import math
@@ -11,7 +11,7 @@ from dpjax.privacy import notions
 
 
 def response_divergence(epsilon, alpha):
-  """Renyi divergence of binary randomised response, the extreme pure pair."""
+  """Returns the Renyi divergence of binary randomised response."""
   p = 1 / (1 + math.exp(-epsilon))
   q = 1 - p
   if alpha == 1:
@@ -35,7 +35,7 @@ def test_random_pure_pairs_are_concentrated(epsilon):
   rho = notions.zcdp_from_pure(notions.PureDP(epsilon=epsilon)).rho
   rng = np.random.default_rng(0)
   for _ in range(200):
-    # Masses on three outcomes whose log-ratio never exceeds epsilon.
+    # The masses on three outcomes have log-ratios within epsilon.
     q = rng.dirichlet(np.ones(3))
     ratio = np.exp(epsilon * (rng.random(3) - .5))
     p = q * ratio / np.sum(q * ratio)
@@ -48,7 +48,7 @@ def test_random_pure_pairs_are_concentrated(epsilon):
 @pytest.mark.parametrize('rho', [.01, .5, 4.])
 @pytest.mark.parametrize('delta', [1e-9, 1e-5, .1])
 def test_concentrated_gives_approximate(rho, delta):
-  # The Gaussian mechanism attains rho; its exact curve must lie below.
+  # The Gaussian mechanism attains rho, so its exact curve lies below.
   got = notions.approx_from_zcdp(notions.ZCDP(rho=rho), delta=delta)
   exact = dp_accounting.get_epsilon_gaussian((2 * rho)**-.5, delta)
   assert got.delta == delta
@@ -101,7 +101,7 @@ def test_guarantees_may_lie_at_the_ends_of_their_ranges():
 
 
 def test_small_epsilons_have_the_limits_of_their_concentration():
-  """Shares of epsilon^2: the series where the difference loses digits."""
+  """Small epsilons use a series and reach their limit share of epsilon^2."""
   for name, share in (('laplace', 1 / 2), ('exponential', 1 / 8),
                       ('geometric', 1 / 2)):
     for epsilon in (1e-9, 9e-5, 1.1e-4, 3e-4):

@@ -1,4 +1,4 @@
-"""Rows sorted side by side are sorted."""
+"""Tests that rows sorted side by side are sorted."""
 
 import jax
 import jax.numpy as jnp
@@ -20,7 +20,7 @@ def test_rows_and_single_ones_are_sorted(size):
 
 
 def _is_network(rows):
-  """By minima and maxima, and not by the sort of the library."""
+  """Returns whether rows are sorted by minima and maxima, not library sort."""
   names = str(jax.make_jaxpr(jax.vmap(ordering.sort))(rows))
   assert (' min ' in names) == (' sort[' not in names)
   return ' min ' in names

@@ -1,4 +1,4 @@
-"""Pure guarantees in both accountants, against enumerated responses."""
+"""Tests pure guarantees in both accountants against enumerated responses."""
 
 import math
 
@@ -33,7 +33,7 @@ def test_uses_of_randomized_response_are_counted():
 
 
 def responses_delta(one, num_uses, epsilon):
-  """Exact for K uses of randomised response, the extreme pure mechanism."""
+  """Returns the exact delta of K uses of randomised response."""
   truth = 1 / (1 + math.exp(-one))
   return math.fsum(
       math.comb(num_uses, k) * max(0., (
@@ -60,10 +60,10 @@ def test_pure_guarantees_under_the_other_relation():
   add = accounting.pure_event(epsilon=.3, adjacency=ADD)
   replace = accounting.pure_event(epsilon=.3, adjacency=REPLACE)
   for by in accounting.ACCOUNTANTS:
-    # Replacing is removing and adding: twice the epsilon.
+    # Replacing is removing and adding, so it costs twice the epsilon.
     assert spend(add, REPLACE, by) == pytest.approx(spend(
         accounting.pure_event(epsilon=.6, adjacency=REPLACE), REPLACE, by))
-    # A guarantee for data sets of one size says nothing of others.
+    # A guarantee for data sets of one size does not cover other sizes.
     for event in (replace, accounting.composed_event([add, replace]),
                   accounting.poisson_event(replace, sampling_prob=.1,
                                            num_steps=3)):
@@ -81,20 +81,20 @@ def test_pure_and_gaussian_releases_compose(adjacency, accountant):
                accountant)
   alone = spend(gaussian, adjacency, accountant)
   assert alone < both <= alone + .2 + INTERVAL
-  # With sampled steps, which each accountant knows under fewer relations.
+  # Sampled steps are covered under fewer adjacencies by each accountant.
   sampled = accounting.composed_event([pure, poisson(.1, 4., 5)])
   if (accountant, adjacency) == ('rdp', REPLACE):
     with pytest.raises(ValueError, match='^the rdp accountant does not cover'):
       spend(sampled, adjacency, accountant)
   else:
     steps = spend(poisson(.1, 4., 5), adjacency, accountant)
-    # The Renyi orders know the pure part as zCDP only there.
+    # Renyi orders use the pure part only as zCDP there.
     slack = INTERVAL if accountant == 'pld' else .5
     assert steps < spend(sampled, adjacency, accountant) <= steps + .2 + slack
 
 
 def outcomes(odds, mass, prob):
-  """(1 - q) R + q P on two outcomes, R with `mass` on the first."""
+  """Returns (1 - q) R + q P on two outcomes, R with `mass` on the first."""
   first = (1 - prob) * mass + prob * mass * odds
   return np.array([first, 1 - first])
 
@@ -102,7 +102,7 @@ def outcomes(odds, mass, prob):
 @pytest.mark.parametrize('adjacency', Adjacency)
 @pytest.mark.parametrize('epsilon, q', [(1., .1), (.2, .7), (3., .02)])
 def test_poisson_samples_of_pure_releases(adjacency, epsilon, q):
-  """Item DP-17 as an event; exact for the extreme pair of outcomes."""
+  """Poisson-sampled pure releases cost the extreme pair's epsilon (DP-17)."""
   without = outcomes(1., 1e-3, q)
   one, other = (outcomes(math.exp(sign * epsilon), 1e-3, q)
                 for sign in (1, -1))

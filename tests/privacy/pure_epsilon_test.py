@@ -1,4 +1,4 @@
-"""Pure epsilons of events, against accountants and densities."""
+"""Tests pure epsilons of events against accountants and densities."""
 
 import math
 
@@ -32,7 +32,7 @@ _EVENTS = {
 @pytest.mark.parametrize('adjacency', [ADD, REPLACE])
 @pytest.mark.parametrize('name', _EVENTS)
 def test_it_is_the_accountants_epsilon_where_that_is_sharp(name, adjacency):
-  """Of few releases, epsilon at delta 1e-12 is nearly that at 0."""
+  """Pure epsilon agrees with the accountant at delta 1e-12 for few releases."""
   event = _EVENTS[name]
   try:
     sharp = accounting.epsilon(event, delta=1e-12, adjacency=adjacency)

@@ -1,4 +1,4 @@
-"""Tests of dpjax.privacy.renyi: quadrature, golden numbers, exact pairs."""
+"""Tests dpjax.privacy.renyi: quadrature, golden numbers, exact pairs."""
 
 import math
 
@@ -21,9 +21,9 @@ ADD = Adjacency.ADD_OR_REMOVE_ONE
 
 @pytest.mark.parametrize('rare', [1e-4, 1e-20, 1e-100])
 def test_one_order_gives_no_concentrated_privacy(rare):
-  """Lalanne (2023, section 2.2.2) is right: RDP at order 2 bounds no rho.
+  """RDP at order 2 bounds no rho (Lalanne 2023, section 2.2.2).
 
-  An outcome of probability sqrt(rare) under P and `rare` under Q.
+  The pair has an outcome of probability sqrt(rare) under P and `rare` under Q.
   """
   p, q = (np.array([1 - x, x]) for x in (math.sqrt(rare), rare))
   assert divergences.renyi(p, q, order=2.0) <= math.log(2)
@@ -34,7 +34,7 @@ def test_one_order_gives_no_concentrated_privacy(rare):
 @pytest.mark.parametrize('z', [.7, 1., 3.])
 @pytest.mark.parametrize('order', [1.5, 2., 10.])
 def test_gaussian_is_exact(z, order):
-  """Item DP-05, by quadrature of E_Q[(P/Q)^a]."""
+  """The Gaussian divergence equals the integral of E_Q[(P/Q)^a] (DP-05)."""
   def integrand(x):
     return math.exp(order * stats.norm.logpdf(x, 1, z) +
                     (1 - order) * stats.norm.logpdf(x, 0, z))
@@ -48,11 +48,11 @@ def test_gaussian_is_exact(z, order):
 
 
 def test_composition_adds():
-  """Item DP-06: T Gaussians are one with z / sqrt(T)."""
+  """Renyi costs add: T Gaussians are one with z / sqrt(T) (item DP-06)."""
   many = renyi_steps.compose([renyi_steps.gaussian(noise_multiplier=3., order=4.)] * 9)
   one = renyi_steps.gaussian(noise_multiplier=1., order=4.)
   assert many.divergence == pytest.approx(one.divergence) and many.order == 4.
-  # Exact for products of finite pairs.
+  # It is exact for products of finite pairs.
   rng = np.random.default_rng(0)
   pairs = [(rng.dirichlet(np.ones(3)), rng.dirichlet(np.ones(3)))
            for _ in range(3)]
@@ -65,7 +65,7 @@ def test_composition_adds():
 
 @pytest.mark.parametrize('order', [4., 9.])
 def test_groups_of_records(order):
-  """ALG-06: chains of three distributions, and Gaussians, whose shift grows."""
+  """Group costs cover chains of three distributions and Gaussians (ALG-06)."""
   rng = np.random.default_rng(3)
   for _ in range(100):
     first, middle, last = rng.dirichlet(np.ones(3) * .8, 3)
@@ -85,7 +85,7 @@ def test_groups_of_records(order):
         1.5**doublings * exact.divergence)
 
 
-# Order -> divergence, of (noise multiplier, sampling probability).
+# (noise multiplier, sampling probability) -> order -> divergence.
 SAMPLED = {
   (1., .01): {2: 1.7181e-4, 4: 3.6315e-4, 8: 8.9364e-4, 16: 3.08785},
   (.8, .05): {2: 9.38268e-3, 4: 5.399092e-2},
@@ -100,7 +100,7 @@ def sampled(q, sigma, order):
 
 @pytest.mark.parametrize('sigma, q', SAMPLED)
 def test_a_sampled_gaussian_is_the_integral_and_the_librarys(sigma, q):
-  """Item OPT-03."""
+  """Sampled Gaussians match the integral and dp_accounting (item OPT-03)."""
   x, step = np.linspace(-40, 60, 400_001, retstep=True)
   few = stats.norm.pdf(x, 0, sigma)
   many = (1 - q) * few + q * stats.norm.pdf(x, 1, sigma)
@@ -130,11 +130,12 @@ def test_a_sample_of_everything_is_the_plain_gaussian():
 
 @pytest.mark.every(2)
 def test_golden_conversions():
-  """Item DP-07: 2.53798 as printed, 2.10137 improved, 1.82824 by PLD."""
+  """Conversions give 2.53798 printed, 2.10137 improved,
+  1.82824 by PLD (DP-07)."""
   runs = [renyi_steps.compose([sampled(.01, 1., order)] * 1000)
           for order in range(2, 25)]
   best = lambda convert: min(convert(run, delta=1e-5).epsilon for run in runs)
-  # Whole orders only: the printed minimum is over fractions too.
+  # Only whole orders are used; the printed minimum includes fractions.
   assert best(printed_guarantees.approx_from_renyi_printed) == pytest.approx(2.53798,
                                                                 rel=5e-3)
   assert best(renyi_steps.approx_from_renyi) == pytest.approx(2.10137, rel=5e-3)
@@ -151,7 +152,7 @@ def test_golden_conversions():
 @pytest.mark.parametrize('order', [1.2, 2., 8.])
 @pytest.mark.parametrize('delta', [1e-6, 1e-2, .3])
 def test_conversions_hold_and_the_improved_is_tighter(order, delta):
-  """On random pairs, against their exact hockey-stick divergence."""
+  """Conversions cover exact divergences, and the improved one is tighter."""
   rng = np.random.default_rng(1)
   for _ in range(100):
     p, q = rng.dirichlet(np.ones(3)), rng.dirichlet(np.ones(3))
@@ -166,12 +167,12 @@ def test_conversions_hold_and_the_improved_is_tighter(order, delta):
 
 
 def test_the_improved_conversion_is_attained():
-  """For some pairs (p, q) the converted epsilon is within 1 % of the exact one.
-  """
+  """For some pairs (p, q) the converted epsilon is within
+  1 % of the exact one."""
   order, delta = 3., 1e-2
   worst = 0.
   for epsilon in np.linspace(.5, 4., 60):
-    # Two losses: `epsilon` + ln(a / (a - 1)) with some mass, else near 0.
+    # The losses are `epsilon` + ln(a / (a - 1)) with some mass, else near 0.
     loss = epsilon + math.log(order / (order - 1))
     mass = delta * order
     q = np.array([mass * math.exp(-loss), 1 - mass * math.exp(-loss)])

@@ -1,4 +1,4 @@
-"""Renyi accounting of Poisson samples under replace-one."""
+"""Tests Renyi accounting of Poisson samples under replace-one."""
 
 import math
 
@@ -22,7 +22,7 @@ def _event(prob, multiplier, num_steps):
 def _divergence(order, prob, multiplier):
   """Returns the Renyi divergence of the worst replacement in one step.
 
-  By quadrature of the two mixtures.
+  The two mixtures are integrated by quadrature.
   """
   density = lambda shift: lambda x: (1 - prob) * stats.norm.pdf(
     x, 0, multiplier) + prob * stats.norm.pdf(x, shift, multiplier)
@@ -44,7 +44,7 @@ def test_divergences_are_above_those_by_quadrature(prob, multiplier):
   actual = restating.ReplacingAccountant(orders, spent)._spent
   exact = [_divergence(order, prob, multiplier) for order in orders]
   assert (np.array(actual) >= exact).all()
-  # Not by much: the inequality loses little where orders are moderate.
+  # The inequality loses little at moderate orders.
   assert (np.array(actual)[:2] <= 6 * np.array(exact)[:2]).all()
 
 
@@ -65,7 +65,8 @@ def test_it_is_a_bound_above_that_of_loss_distributions(prob, multiplier,
 
 
 def test_without_sampling_it_is_that_of_twice_the_sensitivity():
-  """Nearly all records in each batch, against all of them, which is exact."""
+  """With nearly all records sampled, the cost is near the
+  exact unsampled one."""
   delta = 1e-6
   nearly, all_of_them = (accounting.epsilon(
     _event(prob, 20.0, 40), delta=delta, adjacency=REPLACE, accountant='rdp')
@@ -85,7 +86,7 @@ def test_calibration_by_it_is_private_by_loss_distributions():
 
 
 def test_fault_divergences_of_one_record_added(monkeypatch):
-  """Those under add-or-remove-one alone are too little."""
+  """Using add-or-remove-one divergences alone understates the cost."""
   monkeypatch.setattr(
     restating.ReplacingAccountant, '__init__',
     lambda self, orders, spent: self.__dict__.update(

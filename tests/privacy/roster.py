@@ -1,8 +1,8 @@
-"""Every mechanism, on neighbours of few records, with its exact distribution.
+"""Lists every mechanism with neighbours and its exact distribution.
 
-One line for each in `CASES`; `battery_test` goes through all of them. Laws come
-from the definition: nothing here reads a scale or a probability from the
-mechanism, so a fault in what it claims of itself is seen.
+`CASES` has one line for each; `battery_test` goes through all of them.
+Distributions come from the definition: nothing here reads a scale or a
+probability from the mechanism, so that false claims are detected.
 """
 
 from collections.abc import Callable, Sequence
@@ -35,16 +35,16 @@ REPLACE = Adjacency.REPLACE_ONE
 
 
 class Case(NamedTuple):
-  """A mechanism, and what is known of it.
+  """A mechanism with neighbours and its exact distribution.
 
   Attributes:
-    name: of the test.
-    mechanism: what is tested.
-    pairs: neighbours, as arguments of `release`; worst ones among them.
-    probs: of such an argument, probabilities of cells, float64.
-    cells: of many releases, the number of the cell of each.
+    name: name of the test.
+    mechanism: the mechanism under test.
+    pairs: neighbours, as arguments of `release`, including worst ones.
+    probs: maps such an argument to float64 probabilities of cells.
+    cells: maps many releases to the numbers of their cells.
     attained: least share of the claim that the worst pair attains.
-    accountant: that covers its event.
+    accountant: the accountant that covers its event.
   """
   name: str
   mechanism: mechanism.Mechanism
@@ -99,7 +99,7 @@ def exponential_probs(rate):
 
 
 def permute_and_flip_probs(rate):
-  """By all orders in which candidates can be asked."""
+  """Returns probabilities by all orders in which candidates can be asked."""
   def probs(scores):
     accept = np.exp(rate * (np.float64(scores) - np.max(scores)))
     masses = np.zeros(len(accept))
@@ -126,7 +126,7 @@ def selecting(name, probs_at, kind, pairs, **fields):
 
 
 def inverse_case():
-  """Four cells, and the definition: how many records must be replaced."""
+  """Returns the case of four cells, scored by enumerated replacements."""
   mechanism = inverse.InverseSensitivityQuantile(
     lower=0.0, upper=1.0, num_examples=3, epsilon=2.0, prob=0.6, num_cells=4)
   middles = [0.125, 0.375, 0.625, 0.875]
@@ -144,7 +144,7 @@ def inverse_case():
 
 
 def smooth_noise(data):
-  """The maximum over all data sets on the grid, by definition; beta = 1."""
+  """Returns the noise by the definition: a maximum over all data sets."""
   grid, rank = np.arange(5) / 4, 2
   best, data = 0.0, np.round(4 * np.float64(data)) / 4
   for other in itertools.product(grid, repeat=3):
@@ -156,7 +156,7 @@ def smooth_noise(data):
 
 
 def smooth_case():
-  """Noise of 5 values: clipped, and rounded to the grid."""
+  """Returns the case of five values, clipped and rounded to the grid."""
   mechanism = smooth.SmoothSensitivityQuantile(
     lower=0.0, upper=1.0, num_examples=3, epsilon=2.5, smoothing=1.0,
     num_cells=4)
@@ -179,7 +179,7 @@ def private_size_cdfs(data):
   total = stats.laplace(float(np.sum(known - 1)), 1 / 0.75)
 
   def cdf(levels):
-    # Clipped: all that is beyond the ends is at the ends.
+    # Values are clipped, so those beyond the ends are at the ends.
     values = np.array([np.sum(weights * total.cdf(
       (level - 1) * np.maximum(points, 1))) for level in levels[::40]])
     values = np.interp(levels, levels[::40], values)
@@ -188,7 +188,7 @@ def private_size_cdfs(data):
 
 
 def response_probs(matrix):
-  """Of two people, independently."""
+  """Returns a function for the answer probabilities of two people."""
   def probs(data):
     one, two = matrix[np.asarray(data, int)]
     return np.outer(one, two).ravel()
@@ -201,7 +201,7 @@ def k_response(size, epsilon):
 
 
 def unary_probs(epsilon):
-  """Of the three bits of one person, which are numbered as one number."""
+  """Returns a function for one person's three bits, numbered as one number."""
   def probs(data):
     ones = np.full(3, 1 / (math.exp(epsilon) + 1))
     ones[int(data[0])] = 0.5
@@ -218,7 +218,7 @@ _SCALE = {ADD: 0.5 / 1.2, REPLACE: 1 / 1.2}
 
 
 def additive_cases(adjacency):
-  """Sums of records in [-1/2, 1/2] under this adjacency."""
+  """Yields cases of sums of records in [-1/2, 1/2] under this adjacency."""
   shared = dict(record_norm=0.5, adjacency=adjacency)
   pairs, name = SUM_PAIRS[adjacency], adjacency.value
   span = dict(low=-6.0, high=6.0)
@@ -294,9 +294,9 @@ CASES = [
 
 
 def add_histogram(name, mechanism, probs_of):
-  """Under add-or-remove-one the divisor comes from the counts alone."""
+  """Returns a case on counts alone, which also give the divisor."""
   class Counts:
-    """The counts of a mechanism of frequencies, before they are divided."""
+    """A frequency mechanism's counts before they are divided."""
     adjacency, event = mechanism.adjacency, mechanism.event
     risk = mechanism.counts.risk
 
@@ -320,7 +320,8 @@ CASES += [
 
 
 def on_integers(name, mechanism, pairs, logs, **fields):
-  """Of one whole number from -60 to 60: noise of these log-weights."""
+  """Returns the case of an integer in [-60, 60] with
+  these noise log-weights."""
   points = np.arange(-60, 61)
 
   def probs(data):
@@ -332,7 +333,7 @@ def on_integers(name, mechanism, pairs, logs, **fields):
 
 
 def integer_cases(adjacency):
-  """Whole numbers up to 1 of each record."""
+  """Yields cases of integer sums to which each record adds up to 1."""
   change = 2 if adjacency is REPLACE else 1
   shared, name = dict(record_norm=1, adjacency=adjacency), adjacency.value
   yield on_integers(f'geometric_{name}', discrete.GeometricMechanism(
@@ -346,7 +347,7 @@ def integer_cases(adjacency):
 
 CASES += [*integer_cases(ADD), *integer_cases(REPLACE)]
 
-# Where it is known by its epsilon alone, or these pairs are not the worst.
+# These are known by epsilon alone, or the pairs are not the worst.
 _ATTAINED = {
   'k_norm_add_or_remove_one': 0.8, 'k_norm_replace_one': 0.8,
   'exponential': 0.45, 'exponential_monotone': 0.45, 'permute_and_flip': 0.65,

@@ -1,4 +1,4 @@
-"""Quantities of this package that have a second way to be computed."""
+"""Tests quantities of this package that can be computed in a second way."""
 
 from fractions import Fraction
 import itertools
@@ -37,7 +37,7 @@ KEY = jax.random.key(12)
 
 
 def test_many_small_epsilons_are_composed_on_a_fine_grid():
-  """100 responses, by the number of truths: within 2 percent."""
+  """Composing 100 small epsilons is within 2 percent of the exact binomial."""
   one, uses, delta = 1.05e-3, 100, 1e-3
   truth, number = 1 / (1 + math.exp(-one)), np.arange(uses + 1)
   ways = np.array([float(math.comb(uses, k)) for k in number])
@@ -50,7 +50,7 @@ def test_many_small_epsilons_are_composed_on_a_fine_grid():
 
 
 def test_equal_releases_count_as_often_as_they_are_made():
-  """Events are values: two of one noise are equal, and still are two."""
+  """Equal events count as often as they are released."""
   once = additive.GaussianMechanism(record_norm=1.0, noise_multiplier=4.0,
                                     adjacency=ADD)
   joint = accounting.gaussian_event(noise_multiplier=2.0)
@@ -63,7 +63,7 @@ def test_equal_releases_count_as_often_as_they_are_made():
 @pytest.mark.every(1)
 @pytest.mark.parametrize('accountant', accounting.ACCOUNTANTS)
 def test_k_norm_noise_is_calibrated_by_the_accountant_that_is_asked(accountant):
-  """To its own answer, from above, within 3 parts in 10^3."""
+  """Calibration costs at most its target, within 3 parts in 10^3."""
   given = dict(sampling_prob=0.1, num_steps=20)
   noise = k_norm.calibrate_noise_multiplier(
     target_epsilon=0.5, target_delta=1e-5, order=2, adjacency=ADD,
@@ -76,7 +76,7 @@ def test_k_norm_noise_is_calibrated_by_the_accountant_that_is_asked(accountant):
 
 
 def test_curves_of_points_are_the_lines_of_each():
-  """Pure guarantees are points, too; those of delta 1 say nothing."""
+  """A curve of points is the lines of each; points with delta 1 add nothing."""
   alpha, pure = np.linspace(0, 1, 41), ApproxDP(epsilon=0.7, delta=0.0)
   np.testing.assert_array_equal(
     tradeoff.from_curve(alpha, [0.7, 0.1], [0.0, 1.0]),
@@ -86,7 +86,7 @@ def test_curves_of_points_are_the_lines_of_each():
 
 
 def test_groups_of_gaussians_at_all_sizes():
-  """2^c steps of 3^c each, at the order a / 2^c: 1.5^c times the exact one."""
+  """A Gaussian group of 2^c costs 1.5^c times the exact divergence."""
   one = renyi_steps.gaussian(noise_multiplier=3.0, order=32.0)
   for doublings in range(5):
     claim = renyi_steps.group(one, doublings=doublings)
@@ -101,7 +101,8 @@ def test_groups_of_gaussians_at_all_sizes():
 @pytest.mark.every(1)
 @pytest.mark.parametrize('rule', blocks.ALLOCATIONS)
 def test_units_of_sensitivities_do_not_matter(rule):
-  """Also where squares of float32 vanish or overflow."""
+  """Scaling all bounds scales the noise, even where
+  squares over- or underflow."""
   bounds = jnp.array([1.0, 0.25, 3.0], jnp.float32)
   split = lambda scale: np.asarray(blocks.allocate(
     bounds * jnp.float32(scale), noise_multiplier=1.5, sizes=(4, 1, 9),
@@ -116,7 +117,7 @@ def test_units_of_sensitivities_do_not_matter(rule):
 
 
 def _distribution(parts):
-  """Of a sum of multiples of draws: outcome -> probability."""
+  """Returns outcome -> probability of a sum of multiples of draws."""
   total = {0: Fraction(1)}
   for table, multiplier in parts:
     weights = [(table.first + i, Fraction(w, 2**integers.RESOLUTION))
@@ -131,7 +132,8 @@ def _distribution(parts):
 
 
 def _variation(total, log_weight, bound):
-  """Total variation from these log-weights on -bound, ..., bound."""
+  """Returns the total variation from these log-weights
+  on -bound, ..., bound."""
   with mpmath.workprec(200):
     masses = {z: mpmath.exp(log_weight(mpmath.mpf(z)))
               for z in range(-bound, bound + 1)}
@@ -143,7 +145,7 @@ def _variation(total, log_weight, bound):
 
 
 def test_sums_of_tables_are_as_near_as_mechanisms_say(monkeypatch):
-  """Of tables that are narrow, so that sums are needed: all probabilities."""
+  """Sums of narrow tables are within the mechanism's stated distance."""
   monkeypatch.setattr(integers, 'LARGEST_STDDEV', 2.0)
   for noise in (1.9, 3.0, 4.0):
     mechanism = discrete.DiscreteGaussianMechanism(
@@ -156,7 +158,7 @@ def test_sums_of_tables_are_as_near_as_mechanisms_say(monkeypatch):
 
 
 def test_digits_are_as_near_as_mechanisms_say(monkeypatch):
-  """Each of the four tables is charged; their sum is two-sided geometric."""
+  """Each of four digit tables is charged; their sum is two-sided geometric."""
   monkeypatch.setattr(integers, 'LARGEST_SCALE', 0.3)
   monkeypatch.setattr(discrete, '_DIGIT', 4)
   mechanism = discrete.GeometricMechanism(record_norm=1, epsilon=2.0,
@@ -172,7 +174,7 @@ def test_digits_are_as_near_as_mechanisms_say(monkeypatch):
 
 @pytest.mark.every(2)
 def test_every_table_of_a_release_is_charged(monkeypatch):
-  """And every word that decides ties for a row of draws on the lattice."""
+  """Every drawn table, and every word that decides lattice ties, is charged."""
   drawn, ties = [], []
   monkeypatch.setattr(integers, 'draw', lambda table, key, shape, start: (
     drawn.append(table), jnp.zeros(shape, jnp.int32))[1])
@@ -210,7 +212,7 @@ def test_exponentials_lie_between_integers_that_are_near():
 
 
 def test_a_coin_of_a_large_rate_is_one_of_many_coins(monkeypatch):
-  """Heads of all of them: their rates add up to that of the coin."""
+  """A coin of a large rate is split into coins whose rates add up to it."""
   for rate in (Fraction(0), Fraction(5, 2), Fraction(40), Fraction(199, 3)):
     rates = []
     monkeypatch.setattr(exact, '_bernoulli_exp_unit', lambda part, below: (
@@ -238,7 +240,7 @@ def test_probabilities_that_are_none_are_refused():
 
 
 def test_a_floor_keeps_the_scale_smooth_where_one_term_is_left():
-  """Of records that are all equal, and a neighbour with one at the end."""
+  """The floor keeps the scale smooth for equal records and one at the end."""
   bound = jax.jit(lambda records: smooth.smooth_sensitivity(
     jnp.asarray(records, jnp.float32), 2, lower=0.0, upper=3.0,
     smoothing=15.0))
@@ -251,7 +253,8 @@ def test_a_floor_keeps_the_scale_smooth_where_one_term_is_left():
 
 
 def test_a_descent_starts_on_the_set_and_takes_gradients_there():
-  """Nearly without noise, against the recursion in NumPy; a box of 1/2."""
+  """The almost noiseless descent follows the NumPy
+  recursion in a box of 1/2."""
   gradient = lambda params, data: params**3 + 9 * params + data
   descent = langevin.LangevinDescent(
     gradient=gradient, start=jnp.array([4.0, -3.0]), num_examples=2,
@@ -278,7 +281,7 @@ def test_enough_steps_is_its_formula_and_at_least_one():
 
 @pytest.mark.every(2)
 def test_people_are_asked_in_a_random_order_and_for_themselves():
-  """All have a chance to be asked, also those beyond the needed number."""
+  """Everyone may be asked, in random order, also if more people than needed."""
   oracle = queries.LocalOracle(num_queries=1, tolerance=1.0, failure_prob=0.5,
                                epsilon=4.0)
   extra = 3 * oracle.num_examples
@@ -287,7 +290,7 @@ def test_people_are_asked_in_a_random_order_and_for_themselves():
   for state in states:
     assert len(set(state.records.tolist())) == oracle.num_examples
   assert states[0].records.tolist() != states[1].records.tolist()
-  # All of the first third, by chance: below 1e-4.
+  # All are of the first third with chance below 1e-4.
   assert max(states[0].records.tolist()) >= oracle.num_examples
   for query in (lambda x: jnp.tile(x, 2), jnp.sum, lambda x: x[None]):
     with pytest.raises(ValueError, match='one value for each of'):

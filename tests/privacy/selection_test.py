@@ -1,4 +1,4 @@
-"""Tests of dpjax.privacy.selection by exact enumeration of a toy universe."""
+"""Tests dpjax.privacy.selection by exact enumeration of a toy universe."""
 
 import itertools
 import math
@@ -31,7 +31,7 @@ def make(epsilon=1., sensitivity=1., adjacency=REPLACE,
 
 
 def counts(data):
-  """Score of a candidate: how often it occurs; of sensitivity 1."""
+  """Returns how often each candidate occurs: scores of sensitivity 1."""
   return jnp.asarray([data.count(o) for o in UNIVERSE], jnp.float32)
 
 
@@ -45,7 +45,7 @@ def neighbours(adjacency, size=4):
 
 
 def worst_loss(mechanism, scores, adjacency):
-  """Largest log-ratio over all adjacent pairs and candidates."""
+  """Returns the largest log-ratio over all adjacent pairs and candidates."""
   losses = {}
 
   def log_probs(data):
@@ -63,14 +63,14 @@ def worst_loss(mechanism, scores, adjacency):
 @pytest.mark.parametrize('epsilon', [.1, 1., 6.])
 def test_no_adjacent_pair_is_further_apart_than_epsilon(adjacency, epsilon,
                                                         kind):
-  """Item DP-12, exact; DP-09 for the sensitivity of the scores."""
+  """Probabilities of adjacent data sets differ by epsilon at most (DP-12)."""
   mechanism = make(epsilon, adjacency=adjacency, kind=kind)
   change = max(np.abs(counts(a) - counts(b)).max()
                for a, b in neighbours(adjacency))
   assert change == mechanism.sensitivity
   worst = worst_loss(mechanism, counts, adjacency)
   assert worst <= epsilon * (1 + 1e-6)
-  # Only one score moves when a record is added: half the budget is not used.
+  # Adding a record moves only one score, so half the budget is unused.
   assert worst >= epsilon * (.5 if adjacency is REPLACE else .3)
 
 
@@ -95,11 +95,12 @@ def test_fault_sensitivity_understated(factor):
 @pytest.mark.parametrize('kind', KINDS)
 @pytest.mark.parametrize('epsilon', [.1, 1., 6.])
 def test_monotone_scores_need_half_the_noise(kind, epsilon):
-  """Of counts, exact: the whole of epsilon is used, and no more."""
+  """Monotone scores use the whole of epsilon with half
+  the noise, and no more."""
   mechanism = make(epsilon, adjacency=ADD, kind=kind, monotone=True)
   worst = worst_loss(mechanism, counts, ADD)
   assert .6 * epsilon <= worst <= epsilon * (1 + 1e-6)
-  # Scores that move both ways are not monotone, and it shows.
+  # Scores that move both ways are not monotone, and exceed epsilon.
   both = lambda data: 2 * counts(data) - len(data)
   assert worst_loss(mechanism, both, ADD) > epsilon * 1.05
   with pytest.raises(ValueError, match='^monotone scores need adjacency add'):
@@ -114,7 +115,7 @@ SCORES = jnp.array([3., 2.5, 1., 0.])
   (KINDS[0], [.4961, .3409, .1107, .0523], .54871),
   (KINDS[1], [.5712, .3074, .0834, .0381], .43471)])
 def test_golden_probabilities(kind, probs, gap):
-  """MECH-05, MECH-06."""
+  """Selection has the golden probabilities and gaps (MECH-05, MECH-06)."""
   actual = np.exp(make(1.5, kind=kind).log_probs(SCORES))
   np.testing.assert_allclose(actual, probs, atol=6e-5)
   assert actual @ (3 - np.asarray(SCORES)) == pytest.approx(gap, abs=6e-6)
@@ -122,11 +123,11 @@ def test_golden_probabilities(kind, probs, gap):
 
 
 def test_permute_and_flip_by_all_orders():
-  """Its integral against the definition, and never worse on average."""
+  """Permute-and-flip matches its definition, and is never worse on average."""
   rng = np.random.default_rng(0)
   for size in (1, 2, 3, 5, 6):
     scores = rng.normal(size=size).astype(np.float32) * 3
-    scores[-1] = scores.max()  # Ties.
+    scores[-1] = scores.max()  # This makes ties.
     mechanism = make(1.3, kind=KINDS[1])
     accept = np.exp(np.float64(mechanism.log_weights(jnp.asarray(scores))))
     expected = np.zeros(size)
@@ -145,7 +146,7 @@ def test_permute_and_flip_by_all_orders():
 
 @pytest.mark.parametrize('kind', KINDS)
 def test_gap_bound(kind):
-  """Exact: the chance of a larger gap is below what is allowed."""
+  """The chance of a gap above the bound is below the allowed failure."""
   rng = np.random.default_rng(1)
   for _ in range(30):
     scores = np.round(rng.exponential(size=7) * 4, 1).astype(np.float32)
@@ -161,7 +162,7 @@ def test_gap_bound(kind):
 
 
 def test_bounded_range_is_worth_a_quarter_of_zcdp():
-  """MECH-05: eps^2 / 8, and the exact constant, by divergences."""
+  """Bounded range costs less than eps^2 / 8 of zCDP, attained (MECH-05)."""
   epsilon, orders = 1., (1.001, 1.5, 2., 8., 64.)
   rho = make(epsilon).zcdp_event.rho
   assert rho == pytest.approx(.123302, abs=1e-6) and rho < epsilon**2 / 8
@@ -174,7 +175,7 @@ def test_bounded_range_is_worth_a_quarter_of_zcdp():
             for s in (here, there))
     worst = max(worst, *(divergences.renyi(p, q, order=a) / a for a in orders))
   assert .9 * rho < worst <= rho * (1 + 1e-4)
-  # 100 of epsilon 0.1 at delta = 1e-6: 2.4191 by eps^2 / 8.
+  # 100 choices of epsilon 0.1 at delta = 1e-6 cost 2.4191 by eps^2 / 8.
   event = accounting.repeated_event(make(.1).zcdp_event, 100)
   spent = accounting.epsilon(event, delta=1e-6, adjacency=REPLACE,
                              accountant='rdp')
@@ -185,7 +186,7 @@ def test_bounded_range_is_worth_a_quarter_of_zcdp():
 
 @pytest.mark.every(2)
 def test_sampled_frequencies():
-  """Chi-square over 200,000 draws; false alarm 1e-6."""
+  """Frequencies of 200,000 draws pass chi-square; false alarm 1e-6."""
   mechanism, size = make(2.), 200_000
   scores = jnp.array([3., 1., 0., 2.5, -1.])
   draws = jax.jit(jax.vmap(mechanism.release, (0, None)))(
@@ -198,7 +199,7 @@ def test_sampled_frequencies():
     return np.sum((counts - size * probs)**2 / (size * probs))
 
   assert statistic(weights / weights.sum()) < chi2.isf(1e-6)
-  # It would see the factor 1/2 left out, or five percent of epsilon.
+  # It detects a missing factor 1/2, or five percent of epsilon.
   for fault in (2., 1.05):
     wrong = weights**fault
     assert statistic(wrong / wrong.sum()) > chi2.isf(1e-6)
@@ -230,7 +231,7 @@ def test_contract():
                                                   adjacency=REPLACE)
   spent = mechanisms.epsilon(mechanism, delta=1e-12)
   assert 1.5 - 1e-9 <= spent <= 1.5 + 2e-4
-  # A claim under replace-one is none under add-or-remove-one.
+  # A claim under replace-one does not hold under add-or-remove-one.
   with pytest.raises(ValueError, match='^the pld accountant does not cover '
                      'PureDpEvent under add_or_remove_one'):
     accounting.epsilon(mechanism.event, delta=1e-5, adjacency=ADD)
@@ -242,6 +243,7 @@ def test_contract():
   ({'epsilon': math.nan}, 'epsilon must be a positive number, got nan'),
 ])
 def test_refusals(arguments, message):
-  """Erratum E23: Theorem 3.1.9 admits epsilon = 0."""
+  """Bad numbers are refused, and epsilon = 0, which
+  Theorem 3.1.9 admits (E23)."""
   with pytest.raises(ValueError, match=f'^{message}$'):
     make(**arguments)

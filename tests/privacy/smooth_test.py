@@ -1,4 +1,4 @@
-"""Tests of dpjax.privacy.smooth: definition by enumeration, density ratios."""
+"""Tests dpjax.privacy.smooth: its definition by enumeration, density ratios."""
 
 import itertools
 import math
@@ -21,13 +21,13 @@ PAIRS = {tuple(tuple(sorted(data)) for data in pair)
 
 
 def gaps(data, rank):
-  """By how much the record of a rank moves at most, either way."""
+  """Returns how far the record of a rank can move, either way."""
   line = [GRID[0], *sorted(data), GRID[-1]]
   return max(line[rank] - line[rank - 1], line[rank + 1] - line[rank])
 
 
 def distance(data, other):
-  """Records to be replaced, in any order."""
+  """Returns how many records must be replaced, in any order."""
   left = list(data)
   for record in other:
     if record in left:
@@ -36,7 +36,7 @@ def distance(data, other):
 
 
 def bounds(rank, smoothing):
-  """Data set -> its bound, by the library."""
+  """Returns data set -> its smooth sensitivity, as the library computes it."""
   ordered = jnp.asarray(SETS, jnp.float32)
   sensitivities = jax.vmap(lambda data: smooth.smooth_sensitivity(
     data, rank, lower=0., upper=3., smoothing=smoothing))(ordered)
@@ -47,7 +47,8 @@ def bounds(rank, smoothing):
 @pytest.mark.parametrize('smoothing', [.2, 1.5])
 @pytest.mark.parametrize('rank', [1, 2, 3])
 def test_smooth_sensitivity_is_the_definition(rank, smoothing):
-  """max over all data sets of e^(-beta distance) times local sensitivity."""
+  """It is the maximum over data sets of e^(-beta
+  distance) local sensitivity."""
   for data, sensitivity in bounds(rank, smoothing).items():
     expected = max(gaps(other, rank) * math.exp(-smoothing *
                                                 distance(data, other))
@@ -60,7 +61,7 @@ def test_smooth_sensitivity_is_the_definition(rank, smoothing):
 
 @pytest.mark.parametrize('smoothing', [1., 9., 15.])
 def test_it_is_smooth_also_where_terms_are_left_out(smoothing):
-  """At 9 and 15 there are two terms and one; n = 3 has four."""
+  """It stays smooth where terms are dropped: two terms at 9, one at 15."""
   sensitivities = bounds(2, smoothing)
   assert all(sensitivities[one] <= sensitivities[other] * math.exp(smoothing)
              * (1 + 1e-6) for one, other in PAIRS)
@@ -68,7 +69,7 @@ def test_it_is_smooth_also_where_terms_are_left_out(smoothing):
 
 
 def worst_ratio(noise):
-  """Largest log-ratio of Cauchy densities over all neighbours."""
+  """Returns the largest log-ratio of Cauchy densities over all neighbours."""
   points = np.concatenate([np.linspace(-6, 9, 601), np.geomspace(9, 1e7, 50),
                            -np.geomspace(6, 1e7, 50)])
   logs = {data: np.log(scale) - np.log(scale**2 + (points - centre)**2)
@@ -94,7 +95,7 @@ def test_density_ratios_stay_within_epsilon(epsilon, smoothing):
 
 
 def test_shifts_and_dilations_one_by_one():
-  """The constants of the module: slopes 1 and 1, both attained."""
+  """Shifts and dilations change log-densities by slope 1, both attained."""
   z = np.linspace(-30, 30, 60_001)
   log_density = lambda z: -np.log1p(z * z)
   for amount in (.01, .3, 1.):
@@ -107,22 +108,22 @@ def test_shifts_and_dilations_one_by_one():
 
 
 def test_local_sensitivity_is_no_scale():
-  """MECH-08: zeros and large numbers; a neighbour has no noise at all."""
+  """Local sensitivity is no scale: a neighbour may have no noise (MECH-08)."""
   local = lambda data: gaps(data, 2)
   here, there = (0., 0., 3.), (0., 0., 0.)
   assert (here, there) in PAIRS and local(here) == 3 and local(there) == 0
-  # Nor with a floor that does not know of the other: the ratio is the ratio of
-  # the floors, however much noise there is.
+  # A floor that ignores the other data set fails: the ratio is that of the
+  # floors, however large the noise is.
   for floor in (1e-2, 1e-4):
     assert worst_ratio(noise_at(lambda data, f=floor: max(local(data), f) * 1e3)
                        ) > math.log(1 / floor)
-  # The smooth one, for the same budget.
+  # The smooth sensitivity keeps the same budget.
   sensitivities = bounds(2, .5)
   assert worst_ratio(noise_at(lambda data: sensitivities[data] / .5)) <= 1
 
 
 def test_faults_are_seen():
-  """Of epsilon = 1: less noise than it asks for, or a bound less smooth."""
+  """Too little noise, or too rough a bound, exceeds epsilon = 1."""
   sensitivities, rough = bounds(2, .5), bounds(2, 3.)
   assert worst_ratio(noise_at(lambda data: sensitivities[data] / 1.5)) > 1.2
   assert worst_ratio(noise_at(lambda data: rough[data] / .5)) > 1.2
@@ -130,7 +131,7 @@ def test_faults_are_seen():
 
 @pytest.mark.every(5)
 def test_noise_fits_the_records():
-  """Crowded around the median, it is a hundredth of the range's."""
+  """Noise is below a hundredth of the range if records crowd at the median."""
   data = jnp.concatenate([jnp.linspace(.49, .51, 199), jnp.array([0., 1.])])
   mechanism = smooth.SmoothSensitivityQuantile(
     lower=0., upper=1., num_examples=201, epsilon=1., smoothing=.5)

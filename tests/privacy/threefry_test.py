@@ -1,4 +1,4 @@
-"""Threefry against its authors' vectors and the generator of JAX."""
+"""Tests Threefry against its authors' vectors and the generator of JAX."""
 
 import jax
 from jax.extend import random
@@ -8,7 +8,7 @@ import pytest
 
 from dpjax.privacy import threefry
 
-KNOWN = (  # Key, block, result: of Random123.
+KNOWN = (  # Key, block and result, from Random123.
     ((0, 0), (0, 0), (0x6b200159, 0x99ba4efe)),
     ((0xffffffff,) * 2, (0xffffffff,) * 2, (0x1cb996fc, 0xbb002be7)),
     ((0x13198a2e, 0x03707344), (0x243f6a88, 0x85a308d3),

@@ -1,4 +1,4 @@
-"""Trade-off functions: duality, shape, and the tests that attain them."""
+"""Tests trade-off functions: duality, shape, and tests that attain them."""
 
 import math
 
@@ -24,7 +24,7 @@ FUNCTIONS = {
 
 @pytest.mark.parametrize('name', FUNCTIONS)
 def test_shape(name):
-  """Convex, falling, below 1 - alpha, and its own inverse."""
+  """Trade-off functions are convex, falling, below 1 - alpha, and symmetric."""
   values = FUNCTIONS[name](ALPHA)
   assert np.all(np.diff(values) <= 1e-12)
   assert np.all(np.diff(values, 2) >= -1e-12)
@@ -36,7 +36,7 @@ def test_shape(name):
 
 @pytest.mark.parametrize('epsilon', [0.0, 0.5, 1.0, 2.0])
 def test_duality_gives_the_curves_of_the_mechanisms(epsilon):
-  """DEF-03 from DEF-07."""
+  """Duality gives the delta curves of the mechanisms (DEF-03 from DEF-07)."""
   exact = {
     'gaussian': special.ndtr(0.5 - epsilon) - math.exp(epsilon) * special.ndtr(
       -0.5 - epsilon),
@@ -49,7 +49,7 @@ def test_duality_gives_the_curves_of_the_mechanisms(epsilon):
 
 
 def test_golden_curves():
-  """DEF-03; DEF-04: delta is below the chance of a larger loss (L-E05)."""
+  """Curves have golden deltas, below the chance of a larger loss (L-E05)."""
   for name, epsilon, golden in (
       ('pure', 0.5, .287649137), ('laplace', 0.0, .393469340),
       ('laplace', 0.5, .221199217), ('gaussian', 1.0, .126936738)):
@@ -77,7 +77,7 @@ def test_the_accountant_gives_the_curve_of_the_gaussian():
 @pytest.mark.parametrize('epsilon, wanted', [(1.0, 0.731059),
                                              (math.log(3), 0.75)])
 def test_golden_accuracies(epsilon, wanted):
-  """INT-02; binary randomised response is distinguished exactly so well."""
+  """The best accuracy is INT-02's, which randomised response attains."""
   pure = ApproxDP(epsilon=epsilon, delta=0.0)
   assert tradeoff.best_accuracy(pure) == pytest.approx(wanted, abs=1e-6)
   corner = 1 / (1 + math.exp(epsilon))

@@ -1,9 +1,9 @@
-"""Numbers of random words are rounded towards privacy, wherever they jump.
+"""Tests that numbers of random words are rounded towards privacy.
 
-A randomiser that is compared with words of 32 bits has probabilities k 2^-32,
-and k must be rounded so that no ratio exceeds e^epsilon. Floats come out wrong
-where the exact number is next to an integer: here epsilon is such that it is,
-a few units of the last place to either side, and ratios are compared in exact
+A randomiser that compares words of 32 bits has probabilities k 2^-32, and k
+must be rounded so that no ratio exceeds e^epsilon. Floats come out wrong where
+the exact number is next to an integer. Here epsilon is such that it is, a few
+units of the last place to either side, and ratios are compared in exact
 arithmetic with 60 digits of e^epsilon.
 """
 
@@ -24,7 +24,7 @@ WORDS = 2**32
 
 
 def _response(size):
-  """Words that force the truth, against the rarest other category."""
+  """Returns the ratio of truth to the rarest other category, and inverses."""
   least = WORDS // size
 
   def ratio(epsilon, forced=None):
@@ -40,7 +40,7 @@ def _response(size):
 
 
 def _unary(symmetric):
-  """Bits of two categories, of which each turns over."""
+  """Returns the ratio for two unary bits that both flip, and inverses."""
   def ratio(epsilon, own=None):
     words = local.UnaryEncoding(num_categories=2, epsilon=epsilon,
                                 symmetric=symmetric).threshold_words
@@ -57,7 +57,7 @@ def _unary(symmetric):
 
 
 def _oracle():
-  """The two answers to the two ends of a query."""
+  """Returns the ratio of both answers to extreme queries, and inverses."""
   def ratio(epsilon, least=None):
     least = least or queries.LocalOracle(
       num_queries=1, tolerance=1.0, failure_prob=0.5,
@@ -76,7 +76,7 @@ RANDOMIZERS = {
 
 
 def _near(number, epsilon_of):
-  """Floats around the epsilon at which this number of words is exact."""
+  """Yields floats around the epsilon at which this word count is exact."""
   value = float(epsilon_of(number))
   for _ in range(3):
     value = math.nextafter(value, 0)
@@ -101,7 +101,8 @@ def test_no_ratio_exceeds_what_is_claimed(name):
 @pytest.mark.sound
 @pytest.mark.parametrize('name', RANDOMIZERS)
 def test_no_word_more_is_given_away(name):
-  """A word before the jump, and a tenth of one after it, the number is it."""
+  """A tenth of the way to the next jump, the number of
+  words is the best one."""
   (ratio, epsilon_of, sign), (low, high) = RANDOMIZERS[name]
   rng = np.random.default_rng(1)
   with mpmath.workdps(60):
@@ -114,7 +115,7 @@ def test_no_word_more_is_given_away(name):
 
 
 def test_forced_answers_are_rounded_up():
-  """Also where the product of floats is an integer that is too small."""
+  """Forced words round up, also where the float product is too small."""
   for prob in np.random.default_rng(2).uniform(0.01, 0.99, 200):
     for value in (prob, math.nextafter(round(prob * WORDS) / WORDS, 1.0)):
       forced = forced_response.ForcedYes(yes_prob=float(value)).forced_words
@@ -123,7 +124,8 @@ def test_forced_answers_are_rounded_up():
 
 
 def test_points_of_the_lattice():
-  """The nearest cell end, even numbers at ties; what is beyond is at an end."""
+  """Values go to the nearest cell end, ties to even,
+  outside ones to a bound."""
   data = np.array([-np.inf, -9., 2., 2.25, 2.5, 2.75, 3.49, 3.51, 3.99, 4., 7.,
                    np.inf, np.nan], np.float32)
   places = inverse.on_lattice(jnp.asarray(data), lower=2.0, upper=4.0,

@@ -1,4 +1,4 @@
-"""What is said of chosen noisy answers, computed in a second way."""
+"""Tests what is derived from chosen noisy answers, in a second way."""
 
 import decimal
 import fractions
@@ -47,7 +47,7 @@ def _pmf(distribution):
 
 
 def _width(distribution, miss):
-  """The least w with P(|z| > w) <= miss, by a plain sum."""
+  """Returns the least w with P(|z| > w) <= miss, by a plain sum."""
   return next(w for w in itertools.count()
               if _pmf(distribution)[np.abs(_Z) > w].sum() <= miss)
 
@@ -56,7 +56,7 @@ def _width(distribution, miss):
 @pytest.mark.parametrize('adjacency', Adjacency)
 @pytest.mark.parametrize('missing', [None, 'absent'])
 def test_released_sums_are_those_of_the_polynomials(missing, adjacency, delta):
-  """In the units of the column, of the text that a release has of them."""
+  """Released sums equal the polynomials that their texts state, with units."""
   data = [-1., 0.5, 1., 3.]
   for statistic in ('mean', 'variance'):
     plan = _plan(statistic, adjacency, missing=missing, delta=delta, **_FINE)
@@ -75,7 +75,7 @@ def test_released_sums_are_those_of_the_polynomials(missing, adjacency, delta):
 def test_a_mean_of_a_public_number_of_records_has_the_width_of_its_sum():
   plan = _plan('mean', _RO, **_FINE)
   answer = drawing.chosen(plan, (50, [0, 0]), [8 * 160, 900])
-  # t is 160 / (8 * 50) on average, of a range of 8 steps of 1/2.
+  # t is 160 / (8 * 50) on average, for a range of 8 steps of 1/2.
   assert answer['value'] == pytest.approx(-1 + 4 * 160 / 400)
   width = 4 * _width(plan.noise, .1) / (50 * 64)
   assert _ends(answer['interval']) == pytest.approx(
@@ -88,9 +88,9 @@ def test_a_mean_of_a_public_number_of_records_has_the_width_of_its_sum():
 @pytest.mark.parametrize('delta', [None, Fraction(1, 10**6)])
 @pytest.mark.parametrize('adjacency', Adjacency)
 def test_a_variance_is_that_of_its_noisy_sums(adjacency, delta):
-  """Its interval: all means and means of products within their widths."""
+  """A variance's interval covers all mean ratios within the noisy widths."""
   plan = _plan('variance', adjacency, delta=delta, **_FINE)
-  # Sums of a W, b W and a b, of 100 records: t = .4, t (1 - t) = .2.
+  # These are sums of a W, b W and a b over 100 records: t = .4, t (1 - t) = .2.
   exact = np.array([40 * 64, 60 * 64, 20 * 64])
   sums = [int(np.dot(part.factors, exact))
           for part in plan.design.parts.values()]
@@ -100,7 +100,7 @@ def test_a_variance_is_that_of_its_noisy_sums(adjacency, delta):
   assert moments.values == pytest.approx((40, 60, 20))
 
   def last(centre, end, factors):
-    """The last ratio on the way that its noise allows, with half of miss."""
+    """Returns the last ratio towards `end` that its noise allows."""
     inner, outer = 0.0, 1.0
     for _ in range(14):
       share = (inner + outer) / 2
@@ -121,9 +121,10 @@ def test_a_variance_is_that_of_its_noisy_sums(adjacency, delta):
 
 @pytest.mark.parametrize('counts', [(7, 23), (0, 30), (34, 5)])
 def test_probabilities_are_those_that_no_tail_refuses(counts):
-  """By plain sums over a binomial count and its noise.
+  """Interval ends are probabilities at which a tail has chance miss / 2.
 
-  With a private number of records the interval is that of `two_counts`.
+  Tails are plain sums over a binomial count and its noise. With a private
+  number of records the interval is that of `two_counts`.
   """
   plan = _plan('proportion', _RO, column='x', positive='a')
   number, miss = sum(counts), .1
@@ -180,7 +181,7 @@ def test_counts_are_within_the_width_of_their_noise(adjacency):
 @pytest.mark.parametrize('delta', [None, Fraction(1, 10**6)])
 @pytest.mark.parametrize('adjacency', Adjacency)
 def test_normal_means_are_those_that_no_tail_refuses(adjacency, delta):
-  """By tails of the sum of a normal and the noise, the grid's apart."""
+  """Interval ends are means at which normal-plus-noise tails reach the miss."""
   plan = _plan('normal_mean', adjacency, column='x', lower=Decimal(-2),
                upper=Decimal(2), sigma=Decimal(2), delta=delta)
   unit, number = plan.lattice.unit, 400
@@ -190,7 +191,7 @@ def test_normal_means_are_those_that_no_tail_refuses(adjacency, delta):
   stages = plan.stages(int(number - width), cost,
                        .1 if adjacency is _RO else .095)
   assert not stages.share
-  # A sum of y of 400 times 1/2.
+  # The sum of y is 400 times 1/2.
   total, clamp = round(number / 2 / unit), stages.clamp
   sums = {'from_centre': total, 'from_lower': number * clamp + total,
           'from_upper': number * clamp - total,
@@ -206,14 +207,14 @@ def test_normal_means_are_those_that_no_tail_refuses(adjacency, delta):
   noisy = plan.error(stages, .5 / float(unit)).half_width(.1) * float(unit)
   assert inner[1] - .5 == pytest.approx(noisy / number, rel=2e-2)
   wanted = plan.half_width(stages, number) * float(unit)
-  # Exact where n is public; else its range has a share of what may go wrong.
+  # It is exact where n is public; otherwise n's range has a share of the miss.
   assert high - .5 == pytest.approx(wanted, rel=2e-3 if adjacency is _RO
                                     else .15)
   assert adjacency is _RO or high - .5 > wanted
 
 
 def _size_law(plan):
-  """The noise of a private number of records."""
+  """Returns the noise of a private number of records."""
   part = plan.cost.part(Fraction(1, 20))
   return noise.calibrated(
       part, l1_sensitivity=1, l2_sensitivity_squared=1)
@@ -236,7 +237,7 @@ def test_the_end_of_a_uniform_law_is_scaled_by_its_rank(adjacency):
       4., rank, (number - width, number + width), miss)
   low, high = _ends(answer['population_interval'])
   assert 4 < low < answer['value'] < high < 5
-  # At most |points| e^(-rate s) of a score of s or more.
+  # A score of s or more has chance at most |points| e^(-rate s).
   far = next(s for s in itertools.count() if 8001 * math.exp(
       -float(plan.rate) * (s + 1)) <= .1)
   assert _ends(answer['interval']) == (max(0, rank - far), rank + far)
@@ -258,7 +259,7 @@ def test_shares_of_bands_are_the_least_and_the_largest_of_all_counts():
 
 @pytest.mark.parametrize('num_bins', [11, 61])
 def test_functions_of_a_circle_are_its_waves(num_bins):
-  """Bins of 1 + cos(2 pi k u + phase) tell its means over all intervals."""
+  """Bins of 1 + cos(2 pi k u + phase) give its means over all intervals."""
   functions = density_bands.Functions('fourier', num_bins)
 
   def means(number, k, phase):
@@ -273,7 +274,7 @@ def test_functions_of_a_circle_are_its_waves(num_bins):
 
 
 def test_functions_of_an_interval_have_lines_first():
-  """Bins of 1 + c (u - 1/2) tell it, and what is added later adds nothing."""
+  """Bins of a line give that line; later functions add nothing."""
   functions = density_bands.Functions('spline', 21)
   line = (np.arange(21) + .5) / 21 - .5
   integrals = functions.partial(3 * line / 21)
@@ -284,7 +285,7 @@ def test_functions_of_an_interval_have_lines_first():
 
 @pytest.mark.parametrize('adjacency', Adjacency)
 def test_scores_of_ends_are_those_of_shifted_ranks(adjacency):
-  """Counted point by point, with as many public values at either bound."""
+  """Scores equal point-by-point rank counts with padded public values."""
   level = Fraction(2, 5)
   plan = _plan('quantiles', adjacency, quantiles=(level,), value_interval=True,
                **_FINE)

@@ -1,4 +1,4 @@
-"""Widths of bands in closed form, and what units and noise do to them."""
+"""Tests band widths in closed form, and effects of units and noise."""
 
 import decimal
 import fractions
@@ -31,7 +31,7 @@ def _tree(num_bins, epsilon, num_classes=1):
 
 @pytest.mark.parametrize('miss', [.02, .1, .5])
 def test_widths_of_counts_are_quantiles_of_the_largest_noise(miss):
-  """Of one level each bin is a node; 999 draws, five standard errors."""
+  """Widths are quantiles of the largest bin noise, to 5 standard errors."""
   tree = _tree(5, 1 / 10)
   assert len(tree.shape) == 1
   width, other = bands.widths(tree, lambda counts: counts, miss, .25)
@@ -42,7 +42,7 @@ def test_widths_of_counts_are_quantiles_of_the_largest_noise(miss):
 
 
 def _closed(fit, masses):
-  """Deviations of all sums of functions [L, POINTS], and of the number."""
+  """Returns deviations of all function sums [L, POINTS], and of the number."""
   counted = fit.counted
   size = len(counted.bins)
   linear = fit.functions.partial(np.eye(size))  # [M, L, POINTS]
@@ -58,7 +58,7 @@ def _closed(fit, masses):
 
 @pytest.mark.parametrize('whose', ['file', 'population'])
 def test_widths_of_curves_are_as_many_deviations_everywhere(whose):
-  """Of noise, and of draws of records; both are known exactly."""
+  """Widths are a constant multiple of exact deviations at all points."""
   plan = registry.plan(Query(
       statistic='density', adjacency=_AR, epsilon=Fraction(1, 2), column='x',
       lower=Decimal(0), upper=Decimal(1)))
@@ -71,14 +71,14 @@ def test_widths_of_curves_are_as_many_deviations_everywhere(whose):
   drawn_from = None if whose == 'file' else masses
   width, far = fit._widths(.2, drawn_from)
   wanted, wanted_far = _closed(fit, drawn_from)
-  # The largest of so many that go together; scales are of 200 draws.
+  # It is the largest of many correlated ones; scales use 200 draws.
   ratio = np.append(width / wanted, far / wanted_far)
   assert ratio.max() < 1.35 * ratio.min()
   assert 2 < ratio.mean() < 3.5
 
 
 def test_a_density_is_the_same_in_any_unit(monkeypatch):
-  """Its column from 5 to 29 is that from 0 to 1, 24 times as wide."""
+  """A column from 5 to 29 gives the same density as from 0 to 1, rescaled."""
   monkeypatch.setattr(bands, 'num_runs', lambda miss: 39)
   answers = []
   for lower, upper in ((0, 1), (5, 29)):
@@ -114,8 +114,8 @@ def test_a_density_is_the_same_in_any_unit(monkeypatch):
 @pytest.mark.parametrize('epsilon, low, high', [(10**6, .9, 1.1), (1, 1.3, 9)])
 def test_the_null_law_of_calibration_is_chi_squared_without_noise(
     monkeypatch, epsilon, low, high):
-  """With as many degrees as there are groups, since nothing was fitted; noise
-  makes the statistic larger."""
+  """Without noise the calibration statistic is chi-squared, with one degree
+  per group as nothing is fitted; noise makes it larger."""
   monkeypatch.setattr(calibration, 'RUNS', 299)
   tree = _tree(16, epsilon, num_classes=2)
   centres = (np.arange(16) + .5) / 16
@@ -132,7 +132,7 @@ def test_the_null_law_of_calibration_is_chi_squared_without_noise(
 @pytest.mark.parametrize('adjacency', Adjacency)
 def test_a_band_of_a_population_has_half_of_its_miss_for_noise(
     adjacency, monkeypatch):
-  """And half for draws: Dvoretzky, Kiefer and Wolfowitz on either side."""
+  """Half of the miss is for noise, half for sampling, by the DKW inequality."""
   monkeypatch.setattr(bands, 'num_runs', lambda miss: 99)
   plan = registry.plan(Query(
       statistic='ecdf', adjacency=adjacency, epsilon=Fraction(1, 2),

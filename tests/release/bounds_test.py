@@ -1,7 +1,7 @@
-"""Bounds of chances are what their proofs say: computed in a second way.
+"""Tests chance bounds against their proofs, computed in a second way.
 
-Most are far above what they bound, so that none but their own formula, or the
-worst case of it, tells whether a term is missing.
+Most bounds are far above what they bound, so that only their own formula, or
+its worst case, shows whether a term is missing.
 """
 
 import decimal
@@ -49,7 +49,7 @@ def _pmf(distribution, bound):
     _NARROW, noise.GaussianNoise(variance=Fraction(4))])
 @pytest.mark.parametrize('seen', [(9, 13), (3, 30)])
 def test_the_test_of_two_counts_is_that_of_its_proof(seen, distribution):
-  """Steps 3 and 4 by plain sums; terms of noise are rounded up to a grid."""
+  """The bound is steps 3 and 4 of its proof by plain sums."""
   alpha, bound_of_noise, total = .02, 4., sum(seen)
   z, chances = _pmf(distribution, 40)
   for p1, p2, least, most in ((.2, .23, 18, 22), (.4, .4, 18, 22),
@@ -77,7 +77,7 @@ def test_the_test_of_two_counts_is_that_of_its_proof(seen, distribution):
 
 
 def test_the_deviation_of_two_counts_is_that_of_the_test():
-  """Of (1 - p) (a + z) - p (n - a + y), at the largest n."""
+  """The deviation is that of (1 - p) (a + z) - p (n - a + y), at largest n."""
   distribution = noise.GaussianNoise(variance=Fraction(9))
   end = two_counts.LowerEnd(seen=(6, 14), sizes=(15, 25), noise=distribution,
                             alpha=.02, noise_bound=9.)
@@ -88,7 +88,8 @@ def test_the_deviation_of_two_counts_is_that_of_the_test():
 
 
 def _two_points(most, variance, number):
-  """Values of sums of e, and their chances: step 2 of `sample_means`."""
+  """Returns values of sums of e, and their chances (step
+  2 of `sample_means`)."""
   p = variance / (variance + most**2)
   counts = np.arange(number + 1)
   return (counts * (most + variance / most) - number * variance / most,
@@ -100,7 +101,7 @@ def _two_points(most, variance, number):
     (50, .9, .01, noise.GaussianNoise(variance=Fraction(4)))])
 def test_moments_of_tails_are_within_a_cell_of_their_least(
     number, most, variance, distribution):
-  """inf_s E (S + z - s)_+^2 / (x - s)^2, over the values themselves."""
+  """The bound is the least E (S + z - s)_+^2 / (x - s)^2 over s, to a cell."""
   values, chances = _two_points(most, variance, number)
   z, weights = _pmf(distribution, 30)
   values = np.add.outer(values, z).reshape(-1)
@@ -123,7 +124,7 @@ def test_moments_of_tails_are_within_a_cell_of_their_least(
     (.8, .16, (4 * 10**4, 4 * 10**4 + 9))])
 def test_large_samples_have_the_terms_of_berry_and_esseen(
     mean, variance, sizes):
-  """Step 3 as it is written, for variances from half of the bound to it."""
+  """Tails of large samples are step 3's Berry-Esseen or moment bound."""
   least, most = sizes
   combination = Combination(noise=_NONE, coefficients=(1.0,))
   normal_used = 0
@@ -150,7 +151,8 @@ def test_large_samples_have_the_terms_of_berry_and_esseen(
 @pytest.mark.parametrize('number, num_bins', [(100, 4_000), (40, 3), (9, 8)])
 def test_wrong_bins_have_the_exponential_moments_of_two_counts(
     number, num_bins, distribution):
-  """Of n records in either bin, and of both noises; any of many bins."""
+  """The bound has exponential moments of two counts with
+  noise, for all bins."""
   z, chances = _pmf(distribution, 400)
   near = stats.norm.cdf(1) - .5
 
@@ -172,7 +174,7 @@ def test_wrong_bins_have_the_exponential_moments_of_two_counts(
 
 @pytest.mark.parametrize('upper', [2, 400])
 def test_clamping_and_rounding_move_a_sum_by_the_slack_at_most(upper):
-  """The worst values: one has all that is beyond, the others are rounded."""
+  """The worst values move a sum nearly by the slack, but not by more."""
   plan = _plan('normal_mean', _RO, lower=Decimal(-2), upper=Decimal(upper),
                sigma=Decimal(2), granularity=Decimal('.02'))
   number = 400
@@ -182,7 +184,7 @@ def test_clamping_and_rounding_move_a_sum_by_the_slack_at_most(upper):
   far = 1.5 * sigma if stages.share else (plan.high - plan.low) / 2
   edge = (stages.clamp - far) / sigma
   excess = normal_means.clamped_sum(edge, number, .05 * stages.miss)
-  # Below all of the window, or rounded up by a half.
+  # One value is below the window, the others are rounded up by a half.
   values = [centre - stages.clamp - sigma * excess] + (number - 1) * [
       centre + 10.501]
   sums = plan.sums([math.floor(value + .5) for value in values], centre,
@@ -193,7 +195,8 @@ def test_clamping_and_rounding_move_a_sum_by_the_slack_at_most(upper):
 
 
 def _off(plan, miss, sizes, rank, above):
-  """The least r >= 2 whose chance is at most `miss`, as it is written."""
+  """Returns the least r >= 2 whose chance is at most
+  `miss`, as in the proof."""
   q, (least, number) = math.exp(-float(plan.rate)), sizes
   theta, top = float(plan.query.lower), float(plan.query.upper)
   side = rank if above else number - rank
@@ -220,7 +223,7 @@ def _off(plan, miss, sizes, rank, above):
 @pytest.mark.parametrize('sizes, rank', [((60, 60), 19), ((52, 68), 19),
                                          ((60, 60), 8), ((25, 25), 12)])
 def test_ranks_of_the_end_of_a_uniform_law_are_off_as_proved(sizes, rank):
-  """Where the range above theta matters, too, and cells that are coarse."""
+  """The rank error is the proof's, also with a range above theta."""
   errors = set()
   for granularity in ('.02', '.0001'):
     plan = _plan('support_max', _RO, lower=Decimal('.25'), upper=Decimal(1),
@@ -240,7 +243,7 @@ def test_ranks_of_the_end_of_a_uniform_law_are_off_as_proved(sizes, rank):
 
 @pytest.mark.parametrize('granularity', ['.1', '.0001'])
 def test_ends_allow_for_half_a_cell(granularity):
-  """A value of rank r of n is below u x with the chance of r or more below."""
+  """Ends are binomial quantiles at the point, shifted by half a cell."""
   plan = _plan('support_max', _RO, lower=Decimal('.2'), upper=Decimal(1),
                granularity=Decimal(granularity))
   number, miss, point = 300, .2, .5

@@ -1,4 +1,4 @@
-"""Which candidates are drawn, with what weights: by going through all draws."""
+"""Tests which candidates are drawn, and weights, over all draws."""
 
 import collections
 import decimal
@@ -20,11 +20,11 @@ Decimal, Fraction = decimal.Decimal, fractions.Fraction
 
 
 class _Draws:
-  """Stands for `privacy.exact`: each draw is what was planned.
+  """Replaces `privacy.exact`: each draw returns what was planned.
 
   Attributes:
-    planned: (run or piece, place in it, tries that are not accepted).
-    asked: what was asked of each draw.
+    planned: (run or piece, place in it, number of rejected tries).
+    asked: arguments of each kind of draw.
   """
 
   def __init__(self, planned):
@@ -64,7 +64,7 @@ def test_all_points_of_a_run_are_drawn_alike(monkeypatch):
 
 @pytest.mark.parametrize('rate', [Fraction(1, 90), Fraction(1, 7), Fraction(3)])
 def test_cuts_have_weights_of_their_scores(rate, monkeypatch):
-  """What a piece proposes, times what is accepted, is e^(-rate score)."""
+  """Proposal times acceptance gives each cut the weight e^(-rate score)."""
   tree = splitting.Splitting(orders=(Fraction(1, 3),), epsilon=Fraction(1),
                              replacing=False, size=4, parts=12)
   runs = tree.runs([(0, 1), (2, 5), (3, 2)], 3, 48, Fraction(1, 3))
@@ -77,7 +77,7 @@ def test_cuts_have_weights_of_their_scores(rate, monkeypatch):
       draws = _Draws((place, step, 2))
       monkeypatch.setattr(splitting, 'exact', draws)
       drawn.append(splitting.choose(runs, rate, draws.below))
-      # What is not accepted is proposed anew, from all pieces.
+      # Rejected draws are proposed anew, from all pieces.
       asked = [([each.cuts for each in pieces],
                 [each.score for each in pieces], rate)]
       assert draws.asked['choice'] == 3 * asked
@@ -89,7 +89,7 @@ def test_cuts_have_weights_of_their_scores(rate, monkeypatch):
 
 @pytest.mark.parametrize('seed', range(4))
 def test_a_tree_draws_every_cut_between_those_around_it(seed, monkeypatch):
-  """From all records, at the rate of its node; the last cut is a point too."""
+  """Each node draws from all cuts between its ancestors, at its own rate."""
   chance, asked = random.Random(seed), []
   tree = splitting.Splitting(
       orders=tuple(Fraction(j, 7) for j in (1, 2, 3, 5, 6)), replacing=True,
@@ -117,19 +117,19 @@ def test_a_tree_draws_every_cut_between_those_around_it(seed, monkeypatch):
 
 
 class _Best(meters.Meter):
-  """Charges all, and draws the first of the best points."""
+  """Charges everything, and draws the first of the best points."""
 
   def point(self, runs, scores, **how):
     """Returns the first point of the least score."""
     super().point([(0, 1)], [0], **how)
-    assert min(scores) == 0  # There are as many public values at each bound.
+    assert min(scores) == 0  # Bounds have equal numbers of public values.
     start, _ = runs[min(range(len(runs)), key=scores.__getitem__)]
     return start
 
 
 @pytest.mark.parametrize('adjacency', Adjacency)
 def test_ends_of_quantiles_are_sought_as_many_ranks_away(adjacency):
-  """Of records 0, 1, ..., 1000, where a rank is a value."""
+  """Interval ends lie `spare` ranks away, for records 0, 1, ..., 1000."""
   levels = (Fraction(1, 100), Fraction(2, 5), Fraction(99, 100))
   plan = registry.plan(Query(
       statistic='quantiles', adjacency=adjacency, epsilon=Fraction(4),

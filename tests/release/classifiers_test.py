@@ -1,4 +1,4 @@
-"""Scores and labels: curves, areas, calibration, and their intervals."""
+"""Tests curves, areas and calibration of scores, and their intervals."""
 
 import decimal
 import fractions
@@ -36,7 +36,7 @@ def _plan(adjacency, *, epsilon=Fraction(1), **fields):
 
 
 def _records(number, seed, slope=1.5):
-  """Scores that are the probabilities of their labels."""
+  """Returns scores that are the probabilities of their labels."""
   generator = np.random.default_rng(seed)
   probs = np.round(1 / (1 + np.exp(-slope * generator.normal(size=number))), 4)
   return probs, (generator.random(number) < probs).astype(int)
@@ -53,12 +53,12 @@ def _answer(plan, scores, labels, below):
 @pytest.mark.parametrize('statistic', [
   'classifier', 'roc', 'auc', 'hosmer_lemeshow'])
 def test_sensitivities_by_enumeration(statistic, adjacency):
-  """Of all noised counts, with flips of labels; noise costs what is asked."""
+  """Noised counts have the stated sensitivity, also if a label flips."""
   plan = _plan(adjacency, statistic=statistic, thresholds=120)
   domain = (('.1', '1'), ('.1', '0'), ('NA', '1'), ('9', ''), ('.6', 'no'))
 
   def nodes(dataset):
-    # Two public records: each view wants a score.
+    # Two public records ensure that each view has a score.
     measured = plan.measure([*dataset, ('.2', '1'), ('.3', '0')])
     return np.concatenate(plan.tree.nodes(measured)).tolist()
 
@@ -75,14 +75,14 @@ class _UniformErrors:
   """A tree whose errors add evenly spaced numbers to one count."""
 
   def errors(self, number, generator):
-    """[number] errors [2, 2], in any order."""
+    """Yields [number] errors [2, 2], in random order."""
     for share in generator.permutation(np.linspace(-.5, 1.5, number)):
       yield np.array([[0.0, 0.0], [1_000 * share, 0.0]])
 
 
 @pytest.mark.parametrize('miss', [.02, .2, .5])
 def test_areas_miss_by_half_of_the_budget_on_either_side(miss):
-  """In closed form: gaps are uniform, and not symmetric."""
+  """Area intervals miss by half on either side, by uniform asymmetric gaps."""
   counts = np.array([[1_000.0, 0], [1_000, 1_000]])
   fit = types.SimpleNamespace(tree=_UniformErrors(), counts=counts,
                               linear=counts)
@@ -90,7 +90,7 @@ def test_areas_miss_by_half_of_the_budget_on_either_side(miss):
   # A share of 1 moves the area by 1/8; shares have quantiles -1/2 + 2 u.
   assert near == pytest.approx((.75 - (.5 - miss) / 8,
                                 .75 + (1.5 - miss) / 8), abs=1e-9)
-  # Draws of 3,000 records move it by some hundredths more.
+  # Draws of 3,000 records move it by a few hundredths more.
   assert far == pytest.approx(near, abs=.02) and far != near
 
 
@@ -102,7 +102,7 @@ def test_without_noise_the_curve_and_its_area(adjacency):
   answer = _answer(_plan(adjacency, epsilon=_HUGE, statistic='roc'), scores,
                    labels, below)
   fpr, tpr, cuts = metrics.roc_curve(labels, binned, drop_intermediate=False)
-  # scikit-learn takes scores at or above bin b: above threshold b - 1.
+  # scikit-learn counts scores at or above bin b, so above threshold b - 1.
   ours = {point: pair for point, *pair in zip(
       [*answer['thresholds'][:-1], 0], *answer['value'].values(), strict=True)}
   for cut, *pair in zip(cuts[1:], fpr[1:], tpr[1:], strict=True):
@@ -146,7 +146,7 @@ def test_without_noise_hosmer_and_lemeshow(adjacency):
     assert group['observed'] == pytest.approx(labels[inside].mean())
     assert group['interval']['upper'] == pytest.approx(labels[inside].mean())
   assert answer['value'] == pytest.approx(total)
-  # Without noise the null is nearly chi-squared, one degree a group.
+  # Without noise the null is nearly chi-squared, one degree per group.
   assert answer['critical_value'] == pytest.approx(
       stats.chi2.isf(.05, len(edges) - 1), rel=.15)
   assert answer['p_value'] == pytest.approx(
@@ -162,7 +162,7 @@ def test_groups_join_until_they_expect_enough():
   assert groups.records.sum() == counts.sum() and groups.ends[-1] == 7
   assert groups.observed.sum() == counts[1].sum()
   assert groups.expected.sum() == pytest.approx(counts.sum(0) @ centres)
-  # Each group is of whole bins: none is cut, none counted twice.
+  # Groups consist of whole bins, each counted once.
   starts = np.append(0, groups.ends[:-1] + 1)
   assert groups.records.tolist() == np.add.reduceat(
       counts.sum(0), starts).tolist()
@@ -173,7 +173,7 @@ def test_groups_join_until_they_expect_enough():
 
 
 def _contains(band, truth):
-  """Whether all of a curve is within its band, but for rounding."""
+  """Returns whether a whole curve lies within its band, up to rounding."""
   truth = np.array(truth)
   return bool(np.all((np.array(band['lower']) <= truth + 1e-12)
                      & (truth - 1e-12 <= np.array(band['upper']))))
@@ -183,7 +183,7 @@ def _contains(band, truth):
 @pytest.mark.parametrize('adjacency, delta', [
   (_AR, None), (_RO, None), (_RO, Fraction(1, 10**6))])
 def test_bands_and_intervals_cover(monkeypatch, adjacency, delta):
-  """Nominal 0.8; each fails by chance once in 10^5."""
+  """Bands and intervals cover at nominal 0.8; each fails once in 10^5."""
   monkeypatch.setattr(bands, 'widths', functools.cache(bands.widths))
   monkeypatch.setattr(bands, 'num_runs', lambda miss: 199)
   scores, labels = _records(800, 3)
@@ -216,7 +216,7 @@ def test_bands_and_intervals_cover(monkeypatch, adjacency, delta):
     widths[run] = part['upper'] - part['lower']
   assert np.sum(inside) >= stats.binom.ppf(1e-5, runs, .8)
   assert min(covered.values()) >= stats.binom.ppf(1e-5, runs, .8)
-  # The simulated interval is no wider than it has to be.
+  # The simulated interval is no wider than necessary.
   for error in plans[0].tree.errors(1_000, np.random.default_rng(7)):
     counts = np.reshape(measured, (2, 16)) + error
     areas.append(classifiers._wins(counts) / np.prod(counts.sum(1)))
@@ -227,7 +227,7 @@ def test_bands_and_intervals_cover(monkeypatch, adjacency, delta):
 
 @pytest.mark.slow
 def test_observed_shares_cover_though_groups_are_chosen(monkeypatch):
-  """Nominal 0.8; fails by chance once in 10^5."""
+  """Observed shares cover at nominal 0.8; the test fails once in 10^5."""
   monkeypatch.setattr(bands, 'num_runs', lambda miss: 199)
   monkeypatch.setattr(calibration, 'RUNS', 1)
   scores, labels = _records(2_000, 4)
@@ -247,7 +247,8 @@ def test_observed_shares_cover_though_groups_are_chosen(monkeypatch):
 @pytest.mark.slow
 @pytest.mark.parametrize('adjacency', Adjacency)
 def test_size_and_power_of_the_test(monkeypatch, adjacency):
-  """Of calibrated records 5 % are refused, within 0.05 once in 10^5 runs."""
+  """Calibrated records are refused in 5 % of runs; the
+  test fails once in 10^5."""
   monkeypatch.setattr(calibration, 'RUNS', 59)
   generator = np.random.default_rng(6)
   plan = _plan(adjacency, statistic='hosmer_lemeshow', epsilon=Fraction(1, 8))
@@ -312,7 +313,7 @@ def test_records_without_a_score():
   assert (measured[15], measured[31], measured[17]) == (2, 1, 1)
   measured = _plan(_RO, statistic='roc', missing='absent').measure(fields)
   assert sum(measured) == 2
-  # No positive record, and no score at all, are counts as any others.
+  # Data without positives, and without scores, are counted like others.
   measured = _plan(_AR, statistic='roc').measure(fields[:2] + [('.1', '0')])
   assert sum(measured) == 1
   assert not any(_plan(_AR, statistic='roc').measure(fields[:2]))

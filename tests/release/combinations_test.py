@@ -1,4 +1,4 @@
-"""Distributions of combinations of noise, by plain sums."""
+"""Tests distributions of noise combinations by plain sums."""
 
 import fractions
 import itertools
@@ -24,7 +24,7 @@ def _combination(distribution, coefficients):
 
 
 def _values(distribution, coefficients):
-  """All values of the sum, increasing, and their probabilities."""
+  """Returns all values of the sum, increasing, and their probabilities."""
   z = np.arange(-28, 29)
   chances = distribution.above(z) - distribution.above(z + 1)
   values, probs = np.zeros(1), np.ones(1)
@@ -87,7 +87,7 @@ def test_tails_with_a_normal_part(distribution, deviation):
     exact = probs @ stats.norm.sf((excess - values) / deviation)
     tail_bound = combination.normal_tail(excess, (deviation, deviation))
     assert exact - 1e-12 <= tail_bound < 1.03 * exact + 1e-5
-    for other in (.8, .9, 1.0):  # as far as the noise is on either side of it
+    for other in (.8, .9, 1.0):  # any deviation in the given range
       assert probs @ stats.norm.sf((excess - values) / (
           other * deviation)) <= combination.normal_tail(
               excess, (.8 * deviation, deviation)) + 1e-12
@@ -115,7 +115,7 @@ def test_an_accepted_island_is_inside():
 
 @pytest.mark.parametrize('top, bottom', [(4, 10), (0, 3), (3, 3)])
 def test_ratios_are_covered_exactly(top, bottom):
-  """All draws of two noises: a ratio of sums, which may have a small bottom."""
+  """Ratio intervals cover exactly over all draws, also for small bottoms."""
   distribution, miss = noise.LaplaceNoise(scale=Fraction(1, 2)), .2
   z = np.arange(-13, 14)
   chances = distribution.above(z) - distribution.above(z + 1)

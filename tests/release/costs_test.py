@@ -1,4 +1,4 @@
-"""What releases cost together, for fixed costs and for an analyst who adapts."""
+"""Tests costs of several releases, for fixed costs and adaptive analysts."""
 
 import fractions
 import math
@@ -36,7 +36,7 @@ def test_mixed_budgets_cost_what_they_are():
   mixed = [Cost(epsilon=Fraction(10)), _gaussian(1)]
   assert 10.99 < _epsilon(mixed) <= 11
   assert _epsilon(mixed[::-1]) == _epsilon(mixed)
-  # An analyst who adapts pays a little more, whatever the budget is.
+  # An analyst who adapts pays little more, whatever the budget is.
   for budget in (11, 12, 20, 40):
     for order in (1, -1):
       assert 11 < _charged(mixed[::order], budget) < 11.25
@@ -49,8 +49,8 @@ def test_many_choices_cost_what_they_are():
   assert 3.4 < _epsilon(many) < 3.55
   assert _epsilon(many) < _charged(many, 4) < 3.6
   assert 7.2 < _epsilon([Cost(epsilon=fifth)] * 50) < 7.3
-  # Not below what exact composition of choices with two losses says, which
-  # are t and t - 1/5.
+  # It is at least the exact composition of choices with the
+  # losses t and t - 1/5.
   worst = 0.0
   for t in np.linspace(.01, .19, 19):
     worst = max(worst, _two_losses(t, t - .2, 50))
@@ -58,8 +58,8 @@ def test_many_choices_cost_what_they_are():
 
 
 def _two_losses(high, low, count):
-  """The epsilon at delta of `count` pairs of distributions, two losses each."""
-  # P(high) of the first distribution, so that E e^-loss = 1.
+  """Returns epsilon at delta of `count` pairs with two losses each."""
+  # P(high) under the first distribution makes E e^-loss = 1.
   prob = (1 - math.exp(-low)) / (math.exp(-high) - math.exp(-low))
   ways = np.arange(count + 1)
   logs = np.array([math.lgamma(count + 1) - math.lgamma(k + 1)
@@ -89,14 +89,14 @@ def test_one_query_may_take_all_of_a_budget(budget, delta):
                             adjacency=_RO)
   assert .999 * Fraction(budget) < _charged([cost], budget, delta) <= Fraction(
       budget)
-  # And hardly anything more, or nothing where delta is shared, is answered.
+  # Almost nothing more is answered, or nothing at all where delta is shared.
   least = Cost(epsilon=Fraction(budget) / (10**9 if delta == _DELTA else 99))
   assert _charged([cost, least], budget, delta) > Fraction(budget)
 
 
 @pytest.mark.parametrize('budget', [1, 8])
 def test_many_small_queries_lose_hardly_anything(budget):
-  """What adapting costs where Gaussian noise uses the budget up."""
+  """Adapting costs less than 1 % where small queries use up the budget."""
   for share in (3, 40):
     rho = _gaussian(budget).rho
     parts = [Cost(rho=rho / share)] * share
@@ -116,7 +116,7 @@ def test_charges_grow_with_each_cost():
       fixed, now = _epsilon(parts), _charged(parts, budget)
       assert last <= now * (1 + 1e-12) and fixed <= now * (1 + 1e-12)
       last = now if len(parts) > 1 else 0.0
-      # Each entry may be charged by itself: together they cost no more.
+      # Charging each entry by itself does not cost less than all together.
       assert now <= sum(_charged([part] * 2, budget) for part in parts)
 
 
@@ -129,20 +129,20 @@ def test_shares_of_orders_are_all_of_delta():
 
 
 def _renyi(losses, probs, order):
-  """The larger Renyi divergence of order a, over both directions."""
+  """Returns the larger Renyi divergence of order a, over both directions."""
   logs = np.log(probs)
   return max(np.logaddexp.reduce(logs + (order - 1) * losses),
              np.logaddexp.reduce(logs - order * losses)) / (order - 1)
 
 
 def _spent_up(budget, order, shift):
-  """The most (1 - e^(shift - loss))+ of two losses within `room` at an order."""
+  """Returns the most (1 - e^(shift - loss))+ of two losses within a budget."""
   best = 0.0
   for high in np.linspace(shift + 1e-3, shift + 2, 400):
     low_end, high_end = 0.0, 1.0
     for _ in range(60):  # the largest probability of the high loss
       prob = (low_end + high_end) / 2
-      rest = 1 - prob * math.exp(-high)  # mass of the second elsewhere
+      rest = 1 - prob * math.exp(-high)  # the second one's mass elsewhere
       low = math.log((1 - prob) / rest)
       fits = _renyi(np.array([high, low]), np.array([prob, 1 - prob]),
                     order) <= budget
@@ -152,9 +152,9 @@ def _spent_up(budget, order, shift):
 
 
 def test_the_best_of_all_orders_is_no_filter():
-  """Lucky answers go to one order, unlucky ones to another: delta is exceeded.
+  """The best of all orders exceeds delta for an adaptive analyst.
 
-  A first query of two losses; then one that uses up what is left at order 30,
+  The first query has two losses; the next one uses up what is left at order 30
   or at order 3, by the answer. Each course is within the budget at an order, at
   all of delta; shares of delta that sum to 1 keep the promise.
   """
@@ -202,7 +202,7 @@ def test_costs_add_by_part():
   assert Cost.from_json(both.to_json()) == both
   assert both.part(Fraction(1, 2)).choices == (1, 1, Fraction(3, 2))
   assert not costs.exceeds([one], one) and costs.exceeds([one, one], one)
-  # Choices are not exchanged for others, nor for epsilon.
+  # Choices do not pay for other choices, nor for epsilon.
   assert costs.exceeds([Cost(choices=(Fraction(1),) * 2)],
                        Cost(choices=(Fraction(2),)))
   assert costs.exceeds([Cost(choices=(Fraction(1),))],

@@ -1,4 +1,4 @@
-"""Trees of exact counts, distribution functions, and what bands promise."""
+"""Tests trees of exact counts, distribution functions, and band coverage."""
 
 import decimal
 import fractions
@@ -56,7 +56,7 @@ def _nodes(plan, fields):
    ('.2', '1')),
 ])
 def test_sensitivities_by_enumeration(case, domain, public, adjacency):
-  """Of all nodes, with flips of labels; noise costs just what is asked."""
+  """All nodes have the stated sensitivity, also if a label flips."""
   plan = _plan(adjacency, **case)
   assert len(plan.tree.shape) > 1 or not plan.query.thresholds
   for order in (1, 2):
@@ -98,7 +98,7 @@ def test_every_node_with_bins_has_exact_noise(case, fields, delta):
   noise.GaussianNoise(variance=Fraction(2)),
   noise.LaplaceNoise(scale=Fraction(1, 2))])
 def test_simulated_noise_has_the_law(distribution):
-  """Fails by chance once in 10^5."""
+  """Simulated noise has the distribution; the test fails once in 10^5."""
   drawn = distribution.simulated(np.random.default_rng(1),
                                  (4_000, 5)).reshape(-1)
   z = np.arange(-60, 61)
@@ -137,7 +137,7 @@ def test_thresholds():
       lower=Decimal('1'), upper=Decimal('1000'), thresholds=3,
       grid='geometric'))
   assert grid.floats == pytest.approx([10, 100, 1000], rel=1e-14)
-  # The grid of what is not given is said in the query that is kept.
+  # The stored query states the default grid.
   asked = _plan(_AR, statistic='ecdf', **{
       **_UNIT, 'thresholds': None}, confidence=Fraction(1, 2)).asked
   assert (asked.thresholds, asked.grid, asked.missing) == (
@@ -184,7 +184,8 @@ def test_thresholds_of_ones_own():
 
 @pytest.mark.parametrize('adjacency', Adjacency)
 def test_bands_reach_the_whole_width_to_either_side(adjacency):
-  """Around counts without noise: whole numbers within it, and no others."""
+  """A noiseless band holds all whole numbers within its
+  width, and no others."""
   counts = np.array([[5000, 300, 0, 4000, 700]])
   measured = ['0.1'] * 5000 + ['0.3'] * 300 + ['0.7'] * 4000 + ['0.9'] * 700
   fine = _plan(adjacency, epsilon=_HUGE, statistic='ecdf', **_UNIT)
@@ -212,8 +213,8 @@ def test_bands_reach_the_whole_width_to_either_side(adjacency):
 @pytest.mark.parametrize('delta', [None, Fraction(1, 10**6)])
 @pytest.mark.parametrize('adjacency', Adjacency)
 def test_bands_cover(monkeypatch, adjacency, delta):
-  """All thresholds at once; nominal 0.8; fails by chance once in 10^5."""
-  # Widths are public: those of one release are those of all.
+  """Bands cover all thresholds at nominal 0.8; the test fails once in 10^5."""
+  # Widths are public, so one release's widths are those of all.
   monkeypatch.setattr(bands, 'widths', functools.cache(bands.widths))
   runs, below = 80, random.Random(8).randrange
   plan = _plan(adjacency, delta=delta, statistic='ecdf',
@@ -240,12 +241,12 @@ def test_bands_cover(monkeypatch, adjacency, delta):
         np.array([measured]))
     covered['raw'] += np.all(np.abs(errors) <= width + 1e-9)
   assert min(covered.values()) >= stats.binom.ppf(1e-5, runs, .8)
-  # Before what is known of counts is used, no wider than it has to be.
+  # Raw bands, before known facts are used, are no wider than necessary.
   assert covered['raw'] <= stats.binom.isf(1e-5, runs, .8)
 
 
 def test_standard_errors_are_those_of_released_ranks():
-  """Of 400 releases; each within 5 of its own standard errors."""
+  """Standard errors match 400 releases, within 5 of their own errors."""
   plan = _plan(_AR, statistic='ecdf', **_FINE)
   errors = np.cumsum(list(plan.tree.errors(400, np.random.default_rng(4))),
                      -1)[:, 0]

@@ -1,4 +1,4 @@
-"""Exact noise of bins, curves that follow from it, and what bands promise."""
+"""Tests exact bin noise, the curves that follow from it, and coverage."""
 
 import decimal
 import fractions
@@ -44,7 +44,7 @@ def _released(plan, numbers, seed=0):
 @pytest.mark.parametrize('num_bins', [1, 2, 3, 5, 6])
 @pytest.mark.parametrize('num_cells', [6, 7, 12])
 def test_records_are_shared_out_by_length(num_cells, num_bins):
-  """By the lengths of intersections, in fractions."""
+  """Records are divided among bins by exact intersection lengths."""
   cells = {0: 3, num_cells // 2: 1, num_cells - 1: 5}
   shares, parts = densities.bin_shares(cells, num_cells, num_bins)
   for place, share in enumerate(shares):
@@ -60,7 +60,7 @@ def test_records_are_shared_out_by_length(num_cells, num_bins):
 @pytest.mark.parametrize('adjacency, missing', [
     (_AR, None), (_RO, None), (_RO, 'absent')])
 def test_sensitivities_by_enumeration(adjacency, missing, num_bins):
-  """Of bins that cut cells and of those that do not, to the last part."""
+  """Bins have the stated sensitivity, whether or not they cut cells."""
   plan = _plan(adjacency, upper=Decimal(6), granularity=Decimal(1),
                missing=missing)
 
@@ -108,7 +108,7 @@ def test_every_bin_has_exact_noise(adjacency, delta):
     number += draw(plan.noise_of_records)
     assert released['noisy_records'] == number
     assert 'num_records' not in released
-  # Of the noisy number alone.
+  # The size uses the noisy number alone.
   size, exactly = (bases.adaptive_bins(
       of, plan.noise_of_bins(1).deviation**2) for of in (number, 400))
   assert delta or (size != exactly) == (adjacency is _AR)
@@ -132,7 +132,7 @@ def test_numbers_of_any_size_have_a_cell():
 
 
 def _parity(boundary, num_records, density):
-  """A release, its curve, and that of the research mode on the same counts."""
+  """Returns a release's curve, and the research mode's on the same counts."""
   plan = _plan(_RO, boundary=boundary, granularity=Decimal('0.001'))
   draws = density.rvs(num_records, random_state=3)
   released = _released(plan, np.round(draws, 3))
@@ -142,7 +142,7 @@ def _parity(boundary, num_records, density):
       Fraction(released['noise']['bins']['unit']))
   assert estimator.num_bins == len(counts)
   with jax.enable_x64(True):
-    # Without noise, but with the variances of the distribution with noise.
+    # This draws no noise, but uses the variances of the noise.
     draw = jax.jit(adaptive._draw(None, True))
     coefficients = draw(jax.random.key(0), counts, estimator.parameters)
   estimate = DensityEstimate(kind=estimator.kind,
@@ -157,7 +157,7 @@ def _parity(boundary, num_records, density):
 def test_the_curve_is_that_of_the_research_mode(monkeypatch, boundary):
   monkeypatch.setattr(bands, 'num_runs', lambda miss: 19)
   answer, other = _parity(boundary, 2000, stats.beta(2, 3))
-  # Noise of parts has a slightly larger variance than that of whole records.
+  # Noise on parts has a slightly larger variance than on whole records.
   assert np.max(np.abs(answer['value'] - other)) < .01 * np.max(other)
   assert np.ptp(answer['value']) > 1
 
@@ -167,7 +167,8 @@ def test_the_curve_is_that_of_the_research_mode(monkeypatch, boundary):
 @pytest.mark.parametrize('adjacency', Adjacency)
 def test_a_curve_is_a_density_within_its_bands(monkeypatch, adjacency,
                                                boundary):
-  """In units of the column; on a circle both ends meet."""
+  """A curve is a density in column units, within its
+  bands, closed on circles."""
   monkeypatch.setattr(bands, 'num_runs', lambda miss: 99)
   plan = _plan(adjacency, boundary=boundary, upper=Decimal(24))
   draws = np.random.default_rng(1).normal(0, 4, 3000) % 24
@@ -190,7 +191,8 @@ def test_a_curve_is_a_density_within_its_bands(monkeypatch, adjacency,
 
 
 def test_whole_numbers_are_no_comb(monkeypatch):
-  """Ages 0 to 39, each as often: flat by years, rough without them."""
+  """Uniform ages give a flat curve with granularity 1, and
+  a rough one without."""
   monkeypatch.setattr(bands, 'num_runs', lambda miss: 19)
   ages = np.repeat(np.arange(40), 500)
   kept = {}
@@ -206,7 +208,7 @@ def test_whole_numbers_are_no_comb(monkeypatch):
 
 @pytest.mark.parametrize('kind, size', [('fourier', 30), ('spline', 60)])
 def test_sums_of_functions(kind, size):
-  """By adding one after the other, up to a tenth more each time."""
+  """Function sums add one function after the other, a tenth more each time."""
   functions = density_bands.Functions(kind, 61)
   counts = np.random.default_rng(9).normal(size=(2, 61))
   integrals = functions.partial(counts)
@@ -226,7 +228,7 @@ _MASSES = np.diff(stats.beta(2, 3).cdf(np.arange(12) / 11))
 
 
 def _counted(plan, counts, generator):
-  """A release of 300 records, of noise of sevenths by NumPy."""
+  """Returns a release of 300 records, with noise by NumPy in sevenths."""
   bin_noise, own = plan.noise_of_bins(7), plan.noise_of_records
   known = {'num_records': 300, 'noisy_records': None}
   if own:
@@ -241,10 +243,10 @@ def _counted(plan, counts, generator):
 @pytest.mark.parametrize('delta', [None, Fraction(1, 10**6)])
 @pytest.mark.parametrize('adjacency', Adjacency)
 def test_widths_hold_as_often_as_they_say(adjacency, delta):
-  """Of all sums and the number at once: nominal 0.8, 1000 other draws.
+  """Widths hold for all sums and the number at once, at nominal 0.8.
 
-  Widths are of 999 draws and hold in .75 to .85; then it fails by chance once
-  in 10^5.
+  Widths are of 999 draws and hold in .75 to .85 of 1000 other draws; then the
+  test fails by chance once in 10^5.
   """
   plan, generator = _plan(adjacency, delta=delta), np.random.default_rng(6)
   fit = density_bands.Fit(_counted(plan, 300 * _MASSES, generator), 'spline')
@@ -252,7 +254,7 @@ def test_widths_hold_as_often_as_they_say(adjacency, delta):
   bins = plan.noise_of_bins(7).simulated(generator, (1000, 11)) / 7
   held = np.all(np.abs(fit.functions.partial(bins)) <= width, (1, 2))
   if adjacency is _AR:
-    # The best mean of a noisy number and of noisy bins.
+    # This is the best mean of a noisy number and noisy bins.
     parts = np.array([11 / 7**2 * plan.noise_of_bins(7).deviation**2,
                       plan.noise_of_records.deviation**2])
     held &= np.abs(plan.noise_of_records.simulated(generator, (1000,)) * (
@@ -262,7 +264,7 @@ def test_widths_hold_as_often_as_they_say(adjacency, delta):
 
 
 def test_the_number_of_records_is_the_best_mean():
-  """Of noisy bins and a noisy number; 5 standard errors."""
+  """The number's error is that of the best mean of bins and noisy number."""
   plan, generator = _plan(_AR), np.random.default_rng(8)
   noisy = _counted(plan, np.ones(400), generator)
   parts = [400 / 7**2 * plan.noise_of_bins(7).deviation**2,
@@ -290,7 +292,7 @@ def test_bands_allow_for_every_number_of_records():
 @pytest.mark.parametrize('delta', [None, Fraction(1, 10**6)])
 @pytest.mark.parametrize('adjacency', Adjacency)
 def test_bands_cover(monkeypatch, adjacency, delta, whose):
-  """All points at once; nominal 0.8; fails by chance once in 10^5."""
+  """Bands cover all points at nominal 0.8; the test fails once in 10^5."""
   monkeypatch.setattr(bands, 'num_runs', lambda miss: 99)
   plan, generator = _plan(adjacency, delta=delta), np.random.default_rng(2)
   hit, runs = 0, 40

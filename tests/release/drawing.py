@@ -1,4 +1,4 @@
-"""Draws for the tests: through a meter, as releases do."""
+"""Draws for the tests through a meter, as releases do."""
 
 from dpjax.privacy import exact
 from dpjax.release import meter as meters
@@ -8,7 +8,7 @@ from dpjax.release.query import Plan
 
 def draw(plan: Plan, measured: object,
          below: exact.Draw) -> dict[str, object]:
-  """Returns a release whose noise was charged, all of it and no more."""
+  """Returns a release whose noise was charged exactly."""
   meter = meters.Meter(plan.cost, below)
   released = plan.draw(measured, meter)
   meter.check_spent()
@@ -16,7 +16,7 @@ def draw(plan: Plan, measured: object,
 
 
 class _Chosen(meters.Meter):
-  """Charges mechanisms, and answers for them what was chosen."""
+  """A meter that charges mechanisms, and answers as chosen."""
 
   def __init__(self, reserved, answers):
     super().__init__(reserved, None)

@@ -1,4 +1,4 @@
-"""What holds of every statistic: what it costs, says, shares and fills in."""
+"""Tests every statistic: its cost, text, shared draws and defaults."""
 
 import decimal
 import fractions
@@ -29,7 +29,7 @@ _GRID = {**_BOUNDS, 'thresholds': 6}
 _LABELS = {**_GRID, 'label': 'y', 'positive': '1'}
 _SCORES = {**_LABELS, 'lower': Decimal(0), 'upper': Decimal(1)}
 _TWO = (Fraction(1, 3), Fraction(1, 2))
-# What each statistic is asked; one that is new has to be added here.
+# Queries for each statistic; a new one must be added here.
 _CASES = {
   'count': [{}, _BOUNDS], 'sum': [_FINE], 'mean': [_FINE], 'variance': [_FINE],
   'histogram': [{'column': 'x', 'categories': ('2', '9')},
@@ -58,7 +58,7 @@ def _plans(name, *, deltas=(None, _DELTA), rules=(None, 'absent')):
         delta=delta, missing=missing, **case))
 
 
-# Calibrations take longer than all else.
+# Calibrations take most of the time.
 _CALIBRATED = {name: functools.cache(getattr(costs, name))
                for name in ('concentrated', 'choices')}
 _epsilon = functools.cache(lambda cost, delta: costs.epsilon(
@@ -81,9 +81,9 @@ def test_every_statistic_has_a_case():
 @pytest.mark.sound
 @pytest.mark.parametrize('name', registry.STATISTICS)
 def test_a_plan_costs_what_is_asked(name):
-  """Also where a private number of records takes its part of the budget.
+  """A plan costs what is asked, also if a private count takes a part of it.
 
-  That draws cost what the plan says is tested with their mechanisms.
+  Tests of mechanisms check that draws cost what the plan says.
   """
   for plan in _plans(name):
     query = plan.query
@@ -93,7 +93,7 @@ def test_a_plan_costs_what_is_asked(name):
 
 
 def test_each_statistic_reads_what_it_needs():
-  """Numbers are parsed by the rules of a file; texts are taken as they are."""
+  """A statistic reads numbers, texts, labels or records, as its query needs."""
   for name in registry.STATISTICS:
     for plan in _plans(name, deltas=(None,)):
       query = plan.query
@@ -104,7 +104,7 @@ def test_each_statistic_reads_what_it_needs():
 
 
 def _blocks(value):
-  """All parts of some facts that state a distribution of noise."""
+  """Yields all parts of some facts that state a noise distribution."""
   if isinstance(value, dict):
     if {'scale', 'variance', 'rate'} & set(value):
       yield value
@@ -114,7 +114,7 @@ def _blocks(value):
 
 @pytest.mark.parametrize('name', registry.STATISTICS)
 def test_the_noise_that_is_stated_costs_what_is_stated(name):
-  """From texts of what is public alone: sensitivity, unit and noise."""
+  """The stated sensitivity, unit and noise give the stated cost."""
   stated = 0
   for plan in _plans(name):
     facts = plan.facts()
@@ -133,7 +133,7 @@ def test_the_noise_that_is_stated_costs_what_is_stated(name):
         assert squared / (2 * Fraction(block['variance']) * unit**2) == (
             plan.cost.rho)
       stated += 1
-  # Those of several stages say it of each of them, in what they release.
+  # Statistics with several stages state the noise in their release.
   assert bool(stated) == (name not in ('normal_mean', 'density'))
 
 
@@ -157,7 +157,7 @@ def test_a_missing_number_counts_as_the_rule_says(name):
       assert plan.measure(given) == plan.measure(wanted), (query, text)
 
 
-# Another value of each parameter, for those that a statistic takes.
+# Another value of each parameter, for the statistics that take it.
 _OTHERS = {
   'confidence': [Fraction(1, 2)], 'epsilon': [Fraction(1)], 'delta': [_DELTA],
   'adjacency': [_AR], 'column': ['z'], 'missing': [*_RULES], 'label': ['u'],
@@ -167,7 +167,7 @@ _OTHERS = {
   'bins': [tuple(map(Decimal, '135'))], 'statistic': ['roc', 'auc'],
   'sigma': [Decimal(1)], 'value_interval': [True], 'quantiles': [_TWO[:1]],
   'quantile_method': ['recursive'], 'categories': [('2',)]}
-# All that a view of one release may choose freely.
+# A view of one release may choose these freely.
 _FREE = {'confidence', 'groups', 'boundary', 'statistic'}
 
 
@@ -192,7 +192,7 @@ def _variants(name):
 @pytest.mark.sound
 @pytest.mark.parametrize('name', registry.STATISTICS)
 def test_one_answer_is_of_one_release(name):
-  """What the ledger takes for the same query has the same counts and noise."""
+  """Queries that the ledger treats as one have equal cost, counts and noise."""
   (_, first), *others = _variants(name)
   plan = registry.plan(Query(**first))
   fields = ['', '0.7', '2', '3.9', '9'] * 3
@@ -206,7 +206,7 @@ def test_one_answer_is_of_one_release(name):
   for parameter, variant in others:
     try:
       other = registry.plan(Query(**variant))
-    except ValueError:  # It takes no such parameter.
+    except ValueError:  # The statistic takes no such parameter.
       continue
     if other.asked != plan.asked:
       continue
@@ -220,7 +220,7 @@ def test_one_answer_is_of_one_release(name):
 
 
 def test_defaults_are_those_that_are_documented():
-  """Each is what a query or a file means that leaves it open."""
+  """The defaults of queries and files are the documented ones."""
   defaults = {name: parameter.default for name, parameter in inspect.signature(
       Query).parameters.items() if parameter.default is not inspect._empty}
   assert defaults.pop('confidence') == Fraction(95, 100)

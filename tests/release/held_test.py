@@ -1,4 +1,4 @@
-"""What a held ledger keeps by itself, whatever its caller has checked."""
+"""Tests what a held ledger ensures by itself, whatever its caller checks."""
 
 import dataclasses
 import fcntl
@@ -36,7 +36,7 @@ def test_what_was_not_checked_before_is_checked_when_it_is_reserved(tmp_path):
 
 
 def _is_locked(path):
-  """Whether nobody else gets a lock, not even one that is shared."""
+  """Returns whether nobody else can get even a shared lock."""
   descriptor = os.open(path, os.O_RDWR)
   try:
     fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -62,7 +62,7 @@ def test_a_ledger_is_locked_until_its_answer_is_on_disk(tmp_path):
 
 def test_who_waited_for_a_ledger_that_is_gone_makes_it_anew(
     tmp_path, monkeypatch):
-  """One that stays empty is removed; what waits has it open already."""
+  """A process that waited for a removed empty ledger creates it anew."""
   path, waits = tmp_path / 'ledger', threading.Event()
   lock = files.portalocker.lock
 
@@ -80,7 +80,7 @@ def test_who_waited_for_a_ledger_that_is_gone_makes_it_anew(
 
 
 def test_noise_is_made_of_a_secret_that_no_file_tells(tmp_path, monkeypatch):
-  """Of ledgers that are equal to the last byte but for it, too."""
+  """Noise comes from a secret in no ledger, even for equal ledgers."""
   monkeypatch.setattr(ledger.secrets, 'token_hex', lambda size: 'ab' * size)
   secrets, drawn = set(), set()
   for name in 'ab':
@@ -97,7 +97,7 @@ def test_noise_is_made_of_a_secret_that_no_file_tells(tmp_path, monkeypatch):
 
 
 def test_lines_of_another_ledger_are_refused(tmp_path):
-  """Each is as it was written, but not after the one before it."""
+  """A valid line is refused if it does not follow the line before it."""
   small, large = (tmp_path / name for name in ('small', 'large'))
   budget = ledger.Budget(epsilon=Fraction(9), delta=Fraction(0))
   spending.spend(small)
@@ -112,7 +112,7 @@ def test_lines_of_another_ledger_are_refused(tmp_path):
 
 
 def test_a_ledger_charges_what_may_be_chosen_in_view_of_answers(tmp_path):
-  """By orders that were fixed, not by the best one for what was asked."""
+  """A ledger charges by fixed orders, since queries may depend on answers."""
   path = tmp_path / 'ledger'
   budget = ledger.Budget(epsilon=Fraction(3), delta=Fraction(1, 10**6))
   spent = [Cost(rho=Fraction(1, 100)), Cost(epsilon=Fraction(1, 2)),

@@ -1,4 +1,4 @@
-"""Joint noisy sums against a divided budget: errors in closed form."""
+"""Tests joint noisy sums against a divided budget, in closed form."""
 
 import decimal
 import fractions
@@ -23,8 +23,9 @@ def _plan(adjacency, **fields):
 
 
 def _halves(plan, mean, orders):
-  """Variance of a mean or a variance from noisy sums of (t - 1/2)^k, in halves
-  or thirds of the budget: a count if n is private, and sums of `orders`."""
+  """Returns the variance of a mean or a variance from separate noisy sums.
+  Each sum of (t - 1/2)^k, and a private count, has an equal part of the
+  budget."""
   orders = orders if plan.query.replacing else (0, *orders)
   share = plan.query.cost().divided(len(orders))
   around, half_variance = mean - .5, mean * (1 - mean) / 2
@@ -32,7 +33,7 @@ def _halves(plan, mean, orders):
              {0: around**2 - half_variance, 1: -2 * around, 2: 1.0})
   variance = 0.0
   for order in orders:
-    # Of integers (2 t - 1)^k, for which one record moves least.
+    # The integers (2 t - 1)^k have the least sensitivity.
     change = (2 if plan.query.replacing and order == 1 else 1) * 1000**order
     distribution = noise.calibrated(share, l1_sensitivity=change,
                                     l2_sensitivity_squared=change**2)
@@ -41,7 +42,7 @@ def _halves(plan, mean, orders):
 
 
 def _joint(plan, mean):
-  """The same of the sums that are released."""
+  """Returns the same variance from the sums that are released."""
   released = plan.moments([0] * len(plan.design.parts),
                           0 if plan.query.replacing else None)
   half_variance = mean * (1 - mean) / 2
@@ -62,8 +63,8 @@ def _joint(plan, mean):
   ('variance', _RO, Fraction(1, 10**6), .5, 1.05)])
 def test_errors_of_joint_sums_are_less_than_of_a_divided_budget(
     statistic, adjacency, delta, mean, gain):
-  """Ratio of root mean squared errors, to first order in the noise, exact: of
-  a variance half of mean (1 - mean)."""
+  """Joint sums have root mean squared errors of at most a divided budget's,
+  to first order in the noise and up to 0.1 %."""
   plan = _plan(adjacency, statistic=statistic, column='x', lower=Decimal(0),
                upper=Decimal(1), delta=delta, granularity=Decimal('0.0005'))
   ratio = math.sqrt(_halves(plan, mean, (1,) if statistic == 'mean' else (

@@ -1,7 +1,7 @@
-"""Processes that race for a ledger, or are killed; run by its tests.
+"""Runs processes that race for a ledger or are killed; tests run it.
 
 Children are forked from a process that has imported everything, so that they
-run at the same time. What is wrong is printed as JSON.
+run at the same time. Errors are printed as JSON.
 """
 
 import contextlib
@@ -26,7 +26,7 @@ _SIZE = 10**12
 
 
 def _child(work):
-  """Starts a process that does `work` and ends; its id."""
+  """Starts a process that does `work` and ends; returns its id."""
   pid = os.fork()
   if pid:
     return pid
@@ -46,10 +46,10 @@ def _wait(pid):
 
 
 def _killed_at(step):
-  """Ends this process at a step of all that changes files.
+  """Ends this process at a given step of everything that changes files.
 
-  Steps are counted in halves: before and after each call, or half of what a
-  write writes.
+  Steps are counted in halves: before and after each call, or when half of a
+  write is written.
   """
   count = 0
 
@@ -81,7 +81,7 @@ def _release(path, dataset=None, data='a'):
 
 
 def _state(path):
-  """'unpaid', 'paid' or 'answered', and the answer that is to be given."""
+  """Returns 'unpaid', 'paid' or 'answered', and the answer to be given."""
   account = ledger.read(path)
   for entry in account.entries[1:]:
     if entry.answer:
@@ -116,7 +116,7 @@ def steps(every):
       given = _release(path, dataset, data)
       entries = ledger.read(path).entries
       again = state == 'answered' and dataset is not None
-      # A new release of a named data set, and a new version, have new noise.
+      # A new release of a named data set, or a new version, has new noise.
       same = answer is not None and not again and data == 'a'
       if (len(entries) != 2 + again or same != (given == answer) or
           any(entry.answer is None for entry in entries) or
@@ -187,7 +187,7 @@ def kills(number):
       _wait(pid)
       answered |= {path.read_bytes() for path in folder.glob(
           'ledger.answers/1.json')}
-    # An answer that is there is the one that will be given.
+    # An existing answer is the one that will be given.
     ended = [_wait(_estimate(folder, f'out{place}')) for place in range(2)]
     account = ledger.read(folder / 'ledger')
     answered.add((folder / 'ledger.answers' / '1.json').read_bytes())

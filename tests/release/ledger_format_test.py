@@ -1,4 +1,4 @@
-"""What a ledger has on disk, written a second time by the standard library."""
+"""Tests a ledger's files, written a second time by the standard library."""
 
 import fractions
 import hashlib
@@ -25,7 +25,7 @@ def _digest(text):
 
 
 def _written(*bodies):
-  """Lines of a ledger of format 2: each has a digest that goes on."""
+  """Returns lines of a ledger of format 2, whose digests form a chain."""
   lines, previous = [], ''
   for body in bodies:
     previous = _digest(previous + json.dumps(body, sort_keys=True))
@@ -60,7 +60,7 @@ def test_a_ledger_of_this_format_is_read(tmp_path):
                        query=_QUERY, seal='ef', answer='12'),
           ledger.Entry(number=2, query=_QUERY, seal='ef', cost=Cost(
               rho=Fraction(1, 8), choices=(Fraction(1, 4), Fraction(1, 2))))))
-  # And what is written next is of the same format.
+  # The next line has the same format.
   more, line = ledger.with_line(account, _reserved(3, {'epsilon': '2'}))
   path.write_bytes(content + line)
   assert ledger.read(path) == more
@@ -87,7 +87,7 @@ def test_no_digit_of_a_digest_may_be_another():
 
 def test_secrets_are_those_of_the_system_and_seals_their_hashes(
     tmp_path, monkeypatch):
-  """Noise is the stream of the secret, for the query and the hashed file."""
+  """Secrets come from the system, and noise from their stream per query."""
   path, sizes = tmp_path / 'ledger', []
 
   def token_bytes(size):
@@ -117,7 +117,7 @@ def test_a_stream_is_the_one_of_its_definition():
       _SECRET + hashlib.sha256(context).digest() + index.to_bytes(8, 'big')
   ).digest(8192) for index in range(3))
   assert below(2**(8 * 20_000)) == int.from_bytes(blocks[:20_000], 'big')
-  # The least number of bits, from the first ones of whole bytes.
+  # It reads the least number of bits, from the start of whole bytes.
   below = streams.SecretStream(_SECRET, context)
   drawn = [below(1000) for _ in range(300)]
   tries = [int.from_bytes(blocks[place:place + 2], 'big') >> 6
@@ -126,7 +126,7 @@ def test_a_stream_is_the_one_of_its_definition():
 
 
 def test_a_finished_release_says_what_it_would_have_said(tmp_path):
-  """Of the ledger as it was: what came between is not in its summary."""
+  """A resumed release summarises the ledger as it was when it was paid."""
   path = tmp_path / 'ledger'
   with spending.held(path, dataset='survey') as lock:
     first = lock.reserve(_QUERY, spending.TENTH, spending.sha256('a'))

@@ -1,4 +1,4 @@
-"""The lines of a ledger: exact sums, refusals, damage, versions."""
+"""Tests the lines of a ledger: exact sums, refusals, damage, versions."""
 
 import fractions
 import json
@@ -41,8 +41,8 @@ def test_gaussian_releases_are_composed_at_the_delta_of_the_ledger(tmp_path):
       assert 'exceeded' in str(error)
       break
     spent.append(float(ledger.read(path).spent()))
-  # rho + 2 sqrt(rho ln(1/delta)) <= 1 for rho = 0.02 only; accounting does
-  # better, and adding the epsilons up admits one or two.
+  # rho + 2 sqrt(rho ln(1/delta)) <= 1 allows only rho = 0.02; accounting admits
+  # more, and adding up epsilons one or two.
   assert 2 <= len(spent) <= 4
   assert spent[1] < 2 * spent[0] and spent[-1] <= 1
   assert spent == sorted(spent)
@@ -105,7 +105,7 @@ def _cheaper(line):
   return line.replace('1/10', '1/99')
 
 
-# Lines: the header, then an entry and its answer in turn.
+# The lines are the header, then entries and answers in turn.
 @pytest.mark.parametrize('tamper', [
   lambda lines: [lines[0].replace('"1"', '"9"'), *lines[1:]],
   lambda lines: [*lines[:3], _cheaper(lines[3]), *lines[4:]],
@@ -133,7 +133,7 @@ def test_a_tampered_line_is_refused(tmp_path, tamper):
 
 
 def _rechained(lines):
-  """Lines with new digests, as whoever can write the file could."""
+  """Returns lines with new digests, as anyone with write access could."""
   previous, chained = '', []
   for line in lines:
     body = json.loads(line)
@@ -145,7 +145,7 @@ def _rechained(lines):
 
 @pytest.mark.parametrize('order', [(0, 2, 1), (0, 1, 2, 2), (0, 1, 1)])
 def test_lines_that_do_not_follow_are_refused(tmp_path, order):
-  """An answer before its entry, a second answer, an entry twice."""
+  """A ledger is refused if answers or entries are repeated or out of order."""
   path = tmp_path / 'ledger'
   spending.spend(path)
   lines = _lines(path)
@@ -217,7 +217,7 @@ def test_nobody_else_reads_what_lies_beside_the_data(tmp_path):
   assert set(entries) == {'ledger', 'ledger.answers', 'ledger.secrets'}
   for each in tmp_path.rglob('*'):
     assert not each.stat().st_mode & 0o077
-  # An older one that others may read is closed.
+  # An older ledger that others may read gets closed.
   path.chmod(0o644)
   with reservations.held(path, dataset=None, budget=None,
                          adjacency=Adjacency.ADD_OR_REMOVE_ONE):

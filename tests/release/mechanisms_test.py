@@ -1,9 +1,9 @@
-"""All that a statistic learns of records, it learns from charged mechanisms.
+"""Tests that a statistic learns of records from charged mechanisms only.
 
-A meter that keeps what each mechanism is given, and answers in its place, shows
-it of every statistic: between neighbours each vector of sums, and each vector
-of scores, moves by the stated sensitivity at most, and records with the same
-noisy answers have the same release.
+A meter records the input of each mechanism and can answer in its place. For
+every statistic, each vector of sums or scores moves between neighbours by the
+stated sensitivity at most, and records with equal noisy answers have equal
+releases.
 """
 
 import decimal
@@ -34,8 +34,8 @@ _SCORES = {**_LABELS, 'lower': Decimal(0), 'upper': Decimal(1), 'groups': 3}
 _BINS = {'column': 'x', 'bins': tuple(map(Decimal, '135'))}
 _LABELLED_BINS = {**_BINS, 'label': 'y', 'positive': '1'}
 _GEOMETRIC = {'lower': Decimal('.1'), 'grid': 'geometric'}
-# What each statistic is asked; one that is new has to be added here. Quantiles
-# that split records have their own enumeration, in splitting_test.
+# Queries for each statistic; a new one must be added here. Quantiles that split
+# records are enumerated in splitting_test.
 _CASES = {
   'count': [{}, _BOUNDS], 'sum': [_FINE, {**_FINE, 'lower': Decimal(-3)}],
   'mean': [_FINE], 'variance': [_FINE],
@@ -56,27 +56,27 @@ _CASES = {
      for name in ('roc', 'auc')},
   'hosmer_lemeshow': [_SCORES, {**_SCORES, **_GEOMETRIC}, {
       **_LABELLED_BINS, 'bins': (Decimal(0), Decimal('.5'), Decimal(1))}]}
-# Below, inside, above, no number; of which one is a category, one positive.
+# Values are below, inside, above and no number; one is a category.
 _NUMBERS = ('-7', '2', '3.2', '99', 'NA')
 _PAIRS = (('-7', '1'), ('-7', '0'), ('.7', '1'), ('NA', '1'), ('.3', ''))
-# Records beside those of neighbours: enough for all stages of a normal mean,
-# and for the rank of a support_max to depend on how many there are.
+# Numbers of common records: enough for all stages of a normal mean, and for the
+# rank of a support_max to depend on n.
 _MANY = {'normal_mean': 300, 'support_max': 50}
 _EPSILON = {'support_max': Fraction(1)}
 
 
 class _Spent(Exception):
-  """Ends a draw whose budget is used up: what follows is post-processing."""
+  """Ends a draw when its budget is spent; the rest is post-processing."""
 
 
 class _Meter(meters.Meter):
-  """Keeps what mechanisms are given, and gives answers of an earlier draw.
+  """A meter that records mechanisms' inputs and repeats an earlier draw.
 
-  Randomness that is not charged is none.
+  Uncharged randomness is not available from it.
 
   Attributes:
-    given: (numbers, what they are noised by) of each mechanism.
-    answers: of each mechanism.
+    given: (numbers, public description of the noise) of each mechanism.
+    answers: the answer of each mechanism.
   """
 
   def __init__(self, plan, answers=(), *, whole=True):
@@ -90,9 +90,10 @@ class _Meter(meters.Meter):
     return self._random
 
   def _answer(self, given, public, mechanism, unseen):
-    """Returns what the mechanism draws, or what it drew of other records.
+    """Returns the mechanism's draw, or the answer of an earlier draw.
 
-    Of no records, `unseen`, it is charged all the same.
+    For an earlier answer the mechanism still runs, on the empty input `unseen`,
+    so that it is charged.
     """
     place = len(self.given)
     self.given.append((given, public))
@@ -140,14 +141,14 @@ def test_every_parameter_of_a_statistic_is_in_a_case():
     assert {*statistic.needs, *statistic.takes} - {'missing'} <= given, name
 
 
-# Calibrations take longer than all else.
+# Calibrations take most of the time.
 _CALIBRATED = {name: functools.cache(getattr(costs, name))
                for name in ('concentrated', 'choices')}
 
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
-  """Calibrates once, and tries few windows of a normal mean."""
+  """Calibrates once, and tries few clamps of a normal mean."""
   for name, function in _CALIBRATED.items():
     monkeypatch.setattr(costs, name, function)
   monkeypatch.setattr(normal_means, '_CLAMPS', np.array([3., 4.]))
@@ -165,7 +166,7 @@ def _domain(plan):
 
 
 def _check_moves(one, other):
-  """Checks what a mechanism is given of two neighbours."""
+  """Checks a mechanism's inputs for two neighbouring data sets."""
   (given, public), (others, same) = one, other
   assert public == same
   if isinstance(public, dict):
@@ -181,7 +182,7 @@ def _check_moves(one, other):
 
 
 def _each(runs, scores):
-  """The score of each candidate, in increasing order."""
+  """Returns the score of each candidate, in increasing order."""
   return np.array([score for (_, count), score in sorted(
       zip(runs, scores, strict=True)) for _ in range(count)], float)
 
@@ -203,7 +204,7 @@ def test_neighbours_move_what_is_noised_by_the_sensitivity_at_most(name):
 
 @pytest.mark.parametrize('name', registry.STATISTICS)
 def test_a_release_is_made_of_noisy_answers_alone(name):
-  """And of the number of records where it is public."""
+  """A release depends on noisy answers and a public number of records only."""
   for plan in _plans(name, deltas=(None,)):
     domain = _domain(plan)
     first = _Meter(plan)

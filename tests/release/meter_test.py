@@ -1,4 +1,4 @@
-"""What a release draws is what it pays: no more, and no less."""
+"""Tests that a release draws exactly what it pays for."""
 
 import dataclasses
 import fractions
@@ -16,7 +16,7 @@ from dpjax.release.query import Query
 
 Fraction = fractions.Fraction
 _ONE = Cost(epsilon=Fraction(1))
-_NOISE = noise.LaplaceNoise(scale=Fraction(2))  # 1/2 at sensitivity 1.
+_NOISE = noise.LaplaceNoise(scale=Fraction(2))  # It costs 1/2 at sensitivity 1.
 
 
 def _add(meter, values=(3,), l1=1):
@@ -76,7 +76,7 @@ def test_the_printed_epsilon_is_that_of_the_cost_to_the_last_digit():
     meters.check_guarantee(_printed(cost, delta, spent), cost)
     with pytest.raises(meters.CostError, match='would be printed'):
       meters.check_guarantee(_printed(cost, delta, spent - tiny), cost)
-  # Without delta it is no more either.
+  # Without delta it is refused, too.
   for epsilon in (1 - tiny, 1 + tiny):
     with pytest.raises(meters.CostError, match='would be printed'):
       meters.check_guarantee(_printed(_ONE, 0, epsilon), _ONE)
@@ -93,7 +93,7 @@ def test_costs_that_differ_by_less_than_floats_do_are_refused():
 
 
 def test_each_part_of_a_cost_is_refused_beyond_what_is_reserved():
-  """Choices one by one: two small ones do not pay for a large one."""
+  """Choices are compared singly: two small ones do not pay for a large one."""
   reserved = Cost(choices=(Fraction(1, 4),) * 2, rho=Fraction(1, 100),
                   epsilon=Fraction(1, 8))
   meter = meters.Meter(reserved, _refusing)
@@ -120,7 +120,7 @@ def test_what_was_not_drawn_is_noticed():
 
 
 def test_a_statistic_that_spends_double_is_refused():
-  """The plan says 1; its noise is that of 2."""
+  """A statistic is refused if its noise costs 2 where its plan says 1."""
   plan = registry.plan(Query(
       statistic='count', epsilon=Fraction(1),
       adjacency=Adjacency.ADD_OR_REMOVE_ONE))

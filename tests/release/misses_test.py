@@ -1,8 +1,8 @@
-"""What may go wrong adds up to what an interval says may go wrong.
+"""Tests that the chances of all failures add up to the stated miss.
 
 Unions of rare events are wide bounds: an interval that gives one of them twice
-its share still covers. So the shares are added up here: those that are asked
-for of each width, and the largest tails at which the search still accepts.
+its share still covers. So the test adds up the shares: those that are asked for
+of each width, and the largest tails that the search still accepts.
 """
 
 import decimal
@@ -38,7 +38,7 @@ def _plan(statistic, adjacency, **fields):
 
 
 def _largest(accepted, high=1.0):
-  """The largest number in [0, high] that is accepted, if smaller ones are."""
+  """Returns the largest accepted number in [0, high], if smaller ones are."""
   low = 0.0
   for _ in range(45):
     middle = (low + high) / 2
@@ -54,7 +54,7 @@ def _normal_mean(adjacency, upper=2):
 @pytest.mark.parametrize('adjacency', Adjacency)
 def test_a_normal_mean_leaves_to_its_stages_what_it_does_not_use(
     adjacency, monkeypatch):
-  """Of its budget too: a private n has a share of both."""
+  """A private n takes part of miss and budget; the stages get the rest."""
   plan, sizes, asked = _normal_mean(adjacency), [], []
 
   def width(self, miss):
@@ -79,11 +79,11 @@ def test_a_normal_mean_leaves_to_its_stages_what_it_does_not_use(
         [0] * (1 + (adjacency is _AR)))
     (least, cost, miss), = asked
     assert sum(sizes) + miss == pytest.approx(_MISS)
-    # As few records as there hardly ever are less of.
+    # This is a lower bound for the number of records.
     few = max(0, number) if adjacency is _RO else number - 9
     assert least == max(1, few)
     assert cost == plan.cost.part(Fraction(20 - (adjacency is _AR), 20))
-    # If there may be none nothing follows for the population.
+    # If there may be no records, nothing follows for the population.
     assert (answer['population_interval']['lower'] == -2) == (few < 1)
     asked.clear()
     sizes.clear()
@@ -110,7 +110,7 @@ def test_a_bin_may_be_wrong_as_often_as_is_not_left(adjacency, monkeypatch):
 @pytest.mark.parametrize('adjacency', Adjacency)
 def test_the_interval_of_a_normal_mean_uses_what_is_left(
     adjacency, monkeypatch):
-  """Of clamping, of a private n and of both sides."""
+  """Clamping, a private n and both sides together use all of the miss."""
   plan, number = _normal_mean(adjacency), 400
   stages = plan.stages(number, plan.cost, _MISS)
   used, least = [], {}
@@ -152,7 +152,7 @@ def test_the_interval_of_a_normal_mean_uses_what_is_left(
 
 @pytest.mark.parametrize('adjacency', Adjacency)
 def test_the_end_of_a_uniform_law_uses_all_of_its_miss(adjacency, monkeypatch):
-  """Of a private n, of ranks on either side, and of order statistics."""
+  """A private n, ranks and order statistics together use all of the miss."""
   plan = _plan('support_max', adjacency, lower=Decimal(1), upper=Decimal(8))
   used, sizes, shapes = [], [], []
 
@@ -180,16 +180,16 @@ def test_the_end_of_a_uniform_law_uses_all_of_its_miss(adjacency, monkeypatch):
   assert sum(used) == pytest.approx(_MISS)
   far = 0 if adjacency is _RO else 5
   assert sizes == [(300 - far, 300 + far)] * 2
-  # Of ranks 3 away; more records above, fewer below.
+  # Ranks are 3 away; more records may be above, fewer below.
   assert shapes == [(300 + far - rank + 3, rank - 2),
                     (300 - far - rank - 2, rank + 3)]
-  # Where so low a rank may not be there, nothing bounds theta from above.
+  # If so low a rank may not exist, nothing bounds theta from above.
   assert plan.interval(3., 12, (15, 99), _MISS)[1] == pytest.approx(6)
   assert plan.interval(3., 12, (14, 99), _MISS)[1] == 8
 
 
 def test_two_counts_use_all_of_their_miss(monkeypatch):
-  """Of the range of n, and of either side."""
+  """The range of n and both sides together use all of the miss."""
   widths, sides = [], []
 
   def width(self, miss):
@@ -208,7 +208,7 @@ def test_two_counts_use_all_of_their_miss(monkeypatch):
     assert {side.sizes for side in sides} == {
         (max(0, number - 5), number + 5)}
     alpha, = {side.alpha for side in sides}
-    # The width of z + y is of the test itself, which adds its chance to g.
+    # The width of z + y belongs to the test, which adds its chance to g.
     assert widths == pytest.approx([_MISS - 2 * alpha,
                                     two_counts._TAU * alpha])
     widths.clear()
@@ -218,7 +218,7 @@ def test_two_counts_use_all_of_their_miss(monkeypatch):
 
 @pytest.mark.parametrize('public', [True, False])
 def test_means_of_populations_use_all_of_their_miss(public, monkeypatch):
-  """Of a private n, of the variance at the mean, and of either side."""
+  """A private n, the variance and both sides together use all of the miss."""
   distribution = noise.LaplaceNoise(scale=Fraction(2))
   weights = ((1, 0), (-1, 0), (0, 1)) if public else ((1, 0), (0, 1), (0, 0))
   moments = sample_means.NoisyMoments(values=(40., 60., 20.), weights=weights,
@@ -251,7 +251,7 @@ def test_means_of_populations_use_all_of_their_miss(public, monkeypatch):
   side = _largest(refused)
   assert len(used) == 2 - public
   assert sum(used) + 2 * side == pytest.approx(_MISS)
-  # A bound of n v is one of v for the least n.
+  # A bound of n v bounds v with the least n.
   assert seen['sizes'] == sizes and seen['variance'] == 8 / sizes[0]
   assert sample_means.refused(moments, .01, sizes, left) in (True, False)
   assert seen['variance'] == .01 * .99
@@ -259,7 +259,7 @@ def test_means_of_populations_use_all_of_their_miss(public, monkeypatch):
 
 @pytest.mark.parametrize('adjacency', Adjacency)
 def test_ends_of_quantiles_use_all_of_their_miss(adjacency):
-  """Of as many points as there are ends, each by its own tail."""
+  """Interval ends divide the miss by their number, each by its own tail."""
   levels = (Fraction(1, 10), Fraction(1, 2), Fraction(2, 3))
   plan = _plan('quantiles', adjacency, lower=Decimal(0), upper=Decimal(10),
                granularity=Decimal('.1'), quantiles=levels,

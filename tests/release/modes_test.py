@@ -1,4 +1,4 @@
-"""The most frequent category: its scores, distribution, privacy and error."""
+"""Tests the most frequent category: scores, distribution, privacy, error."""
 
 import fractions
 import itertools
@@ -29,7 +29,7 @@ def _plan(adjacency, categories=('a', 'b', 'c'), *, epsilon=Fraction(1),
 
 
 def _distribution(plan, dataset):
-  """Probabilities of all categories, from the rate of counts, and scores."""
+  """Returns probabilities of all categories by their counts, and scores."""
   sizes = np.array([list(dataset).count(c) for c in plan.query.categories])
   rate = plan.query.epsilon / (2 if plan.query.replacing else 1)
   weights = np.exp(float(rate) * (sizes - sizes.max()))
@@ -44,7 +44,7 @@ def _distribution(plan, dataset):
 @pytest.mark.parametrize('adjacency', Adjacency)
 @pytest.mark.parametrize('categories', [('a', 'b'), ('a', 'b', 'c')])
 def test_scores_and_privacy_by_enumeration(adjacency, categories):
-  """All files of up to 5 records; epsilon is nearly attained by large ones."""
+  """Sensitivity and epsilon hold, over all files of up to 5 records."""
   plan = _plan(adjacency, categories)
   change, worst = 0, 0.0
   for one, other in neighbours.pairs((*categories, 'none'), range(1, 6),
@@ -56,14 +56,15 @@ def test_scores_and_privacy_by_enumeration(adjacency, categories):
   assert change == plan.sensitivity == (2 if adjacency is _RO else 1)
   assert .7 < worst <= 1 + 1e-9
   assert plan.cost.pure == 1
-  # With 30 records of a, one of b moves its probability by nearly e^epsilon.
+  # Among 30 records of a, one of b changes its probability by e^epsilon.
   p, q = (_distribution(plan, ['a'] * size + ['b'] * extra)[0]
           for size, extra in ((30, 0), (29 if adjacency is _RO else 30, 1)))
   assert 1 - 1e-4 < divergences.max_divergence(q, p) <= 1 + 1e-9
 
 
 def test_the_range_of_log_ratios_is_what_is_charged():
-  """As composition at delta > 0 needs: ratios vary by epsilon at most."""
+  """Log-ratios range over epsilon at most, as
+  composition at delta > 0 needs."""
   for adjacency in Adjacency:
     plan = _plan(adjacency)
     width, = plan.cost.choices
@@ -88,7 +89,8 @@ def test_categories_are_drawn_with_their_probabilities():
 @pytest.mark.parametrize('adjacency', Adjacency)
 @pytest.mark.parametrize('confidence', [Fraction(1, 2), Fraction(19, 20)])
 def test_fewer_records_than_stated_are_as_rare_as_stated(adjacency, confidence):
-  """Exactly, for all counts up to 12, and nearly attained."""
+  """The chosen category falls short of the largest count
+  as rarely as stated."""
   plan = _plan(adjacency, epsilon=Fraction(1, 2), confidence=confidence)
   error, worst = plan.count_error(), 0.0
   top = error + 4

@@ -1,4 +1,4 @@
-"""Widths from the exact noise distribution, calibrations, costs."""
+"""Tests widths from the exact noise distribution, calibrations and costs."""
 
 import decimal
 import fractions
@@ -100,7 +100,7 @@ def test_spending_adds_up():
   assert costs.epsilon([], delta=Fraction(0), adjacency=_AR) == 0
   assert costs.epsilon([tenth] * 10, delta=Fraction(0), adjacency=_AR) == 1
   delta = Fraction(1, 10**5)
-  # Few pure releases add; many compose better, and never worse than adding.
+  # Two pure releases add up; many compose better, and never worse.
   assert .1999 < costs.epsilon([tenth] * 2, delta=delta,
                                adjacency=_AR) <= Fraction(1, 5)
   many = costs.epsilon([tenth] * 400, delta=delta, adjacency=_AR)
@@ -111,7 +111,7 @@ def test_spending_adds_up():
   pair = costs.epsilon([gaussian, gaussian], delta=delta, adjacency=_AR)
   assert pair == costs.epsilon([Cost(rho=Fraction(1, 4))], delta=delta,
                                adjacency=_AR)
-  # Gaussian noise of deviation 2 twice, sensitivity 1: not below the exact one.
+  # Two Gaussian releases of deviation 2 cost no less than the exact epsilon.
   assert pair >= accounting.epsilon(accounting.repeated_event(
       accounting.gaussian_event(noise_multiplier=2.0), 2), delta=1e-5,
       adjacency=_AR)

@@ -1,4 +1,4 @@
-"""The mean of a normal distribution: sensitivities, failures, coverage."""
+"""Tests the mean of a normal distribution: sensitivity, failures, coverage."""
 
 import decimal
 import fractions
@@ -81,7 +81,7 @@ def test_noise_of_a_private_number_is_as_said(delta, c_squared, d_squared):
 
 @pytest.mark.parametrize('delta', [None, Fraction(1, 10**6)])
 def test_a_private_number_of_records_does_not_widen_the_interval(delta):
-  """One record more may move less than one replaced does."""
+  """A private n gives a shorter interval, since adding one moves sums less."""
   values = np.random.default_rng(1).normal(3, 2, 800).tolist()
   widths = {}
   for adjacency in Adjacency:
@@ -105,7 +105,7 @@ def test_a_far_record_moves_the_sum_by_what_is_clamped_only():
 
 @pytest.mark.parametrize('statistic', ['normal_mean', 'support_max'])
 def test_a_private_number_of_records_has_noise(statistic, monkeypatch):
-  # The intervals take their time, and say nothing of the noise.
+  # Intervals are slow, and do not matter for the noise.
   monkeypatch.setattr(normal_means.NormalMean, '_estimates', lambda *_: {})
   fields = dict(sigma=Decimal(2)) if statistic == 'normal_mean' else {}
   plan = registry.plan(Query(
@@ -118,14 +118,14 @@ def test_a_private_number_of_records_has_noise(statistic, monkeypatch):
     stages_seen.append(answer.get('stages', answer)['number'])
   scale = float(Fraction(stages_seen[0]['scale']))
   noise_seen = np.array([one['noisy_count'] for one in stages_seen]) - 300
-  # A sum of 30 exponential sizes, at a rate of 10^-6 on either side.
+  # It is a sum of 30 exponential sizes; each side fails with chance 10^-6.
   assert stats.gamma.ppf(1e-6, 30) < np.sum(np.abs(noise_seen)) / scale < (
       stats.gamma.isf(1e-6, 30))
 
 
 @pytest.mark.parametrize('delta', [None, Fraction(1, 10**6)])
 def test_stages_cost_what_the_plan_says(delta):
-  """Of the noise that is drawn, read off what is released."""
+  """The drawn noise, read off the release, costs what the plan says."""
   for adjacency in Adjacency:
     plan = _plan(adjacency, delta=delta)
     values = plan.measure(np.random.default_rng(0).normal(3, 2, 900).tolist())
@@ -144,7 +144,7 @@ def test_stages_cost_what_the_plan_says(delta):
 
 
 def test_no_other_clamp_has_a_much_shorter_interval(monkeypatch):
-  """Its choice adds bounds of its two parts; the interval is exact."""
+  """The chosen clamp's interval is within 8 % of the shortest."""
   plan = _plan(_AR, delta=Fraction(1, 10**6), epsilon=Fraction(1, 2))
   chosen = plan.stages(900, plan.cost, .05)
   assert chosen.share
@@ -177,7 +177,8 @@ def test_exponential_moments_end():
 ])
 @pytest.mark.parametrize('at', [0.0, .5])
 def test_far_bins_are_chosen_as_seldom_as_said(distribution, at):
-  """At the worst and the best place; a union bound is some hundred fold."""
+  """Far bins are chosen at most as often as the bound, at
+  the worst place too."""
   number, runs, generator = 100, 20_000, np.random.default_rng(5)
   edges = np.arange(-12, 13) - at
   probs = np.diff(stats.norm.cdf(edges))
@@ -190,7 +191,7 @@ def test_far_bins_are_chosen_as_seldom_as_said(distribution, at):
 
 
 def test_clamped_sums_are_as_small_as_said():
-  """2 % of sums are beyond, at most; 20000 runs, fails once in 10^5."""
+  """At most 2 % of clamped sums exceed their bound; fails once in 10^5 runs."""
   generator = np.random.default_rng(6)
   values = np.abs(generator.standard_normal((20_000, 80)))
   for clamp in (1.5, 2.5):
@@ -204,7 +205,7 @@ def test_clamped_sums_are_as_small_as_said():
     noise.GaussianNoise(variance=Fraction(900))
 ])
 def test_half_widths_are_those_of_the_sum_of_two_laws(distribution):
-  """Of a normal mean and noise, by a plain sum over the noise."""
+  """Half-widths are exact for a normal mean plus noise, by plain sums."""
   number, deviation, miss = 50, 5.0, .07
   half_width = normal_means.half_width(
       combinations.Combination(noise=distribution, coefficients=(1.0,)),
@@ -219,7 +220,7 @@ def test_half_widths_are_those_of_the_sum_of_two_laws(distribution):
 
 @pytest.mark.parametrize('far, two', [(2, False), (100, True)])
 def test_population_intervals_cover(far, two):
-  """By simulated noise of the stages; 4000 runs, nominal 0.8."""
+  """Population intervals cover in 4000 simulated runs, at nominal 0.8."""
   plan, number, runs = _plan(_RO, far=far), 400, 4_000
   stages = plan.stages(number, plan.cost, .2)
   assert bool(stages.share) is two
@@ -242,13 +243,13 @@ def test_population_intervals_cover(far, two):
   far_off = np.abs(estimates - mean) > plan.half_width(
       stages, number) * float(plan.lattice.unit)
   assert np.mean(far_off) <= .2
-  assert np.mean(far_off) > .1  # nor is it much too long
+  assert np.mean(far_off) > .1  # It is not much too long, either.
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize('adjacency', Adjacency)
 def test_intervals_of_releases_cover(adjacency):
-  """Nominal 0.6; fails by chance once in 10^5."""
+  """Intervals of releases cover at nominal 0.6; the test fails once in 10^5."""
   generator, below = np.random.default_rng(9), random.Random(9).randrange
   plan = _plan(adjacency, confidence=Fraction(3, 5), epsilon=Fraction(2),
                far=9)
@@ -266,7 +267,7 @@ def test_intervals_of_releases_cover(adjacency):
 
 
 def test_shorter_than_the_published_interval():
-  """Half-widths of item EXT-KVCI at level 0.95: .326, .268, .057."""
+  """Half-widths are at most 53 % of those of item EXT-KVCI at level 0.95."""
   for number, epsilon, published in ((500, 1, .326), (5_000, Fraction(1, 10),
                                                       .268), (5_000, 1, .057)):
     plan = _plan(_RO, epsilon=Fraction(epsilon), far=1000, sigma='1')

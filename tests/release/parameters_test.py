@@ -1,4 +1,5 @@
-"""Parameters of releases: one declaration is flag, method, JSON and text."""
+"""Tests that one declaration of a release parameter gives
+flag, JSON and text."""
 
 import dataclasses
 import decimal
@@ -26,14 +27,14 @@ from dpjax.release.registry import query_of
 pytestmark = pytest.mark.every(1)
 
 _ROOT = pathlib.Path(__file__).resolve().parents[2]
-# The JSON of a query without parameters, which old ledgers have.
+# Old ledgers contain this JSON of a query without parameters.
 _PLAIN = {
     'statistic': 'count', 'adjacency': 'add_or_remove_one', 'epsilon': '1/10',
     'delta': None, 'confidence': '19/20', 'column': None, 'lower': None,
     'upper': None, 'granularity': None, 'missing': None, 'categories': [],
     'bins': [], 'quantiles': [], 'value_interval': None}
 
-# The release of `test_the_json_of_a_release_...`, and digests of its ledger.
+# This is the release of `test_the_json_of_a_release_...`, and its digests.
 _RELEASED = (
     '{"statistic": "count", "value": 3, "interval": {"lower": 0.0, "upper":'
     ' 9.0, "level": 0.95, "covers": "the number of records; noise only"}, '
@@ -76,7 +77,8 @@ _RESERVED = (
     ({'boundary': 'circle', 'sigma': '2.50'},
      {'boundary': 'circle', 'sigma': '5/2'})])
 def test_the_json_of_a_query_is_that_of_old_ledgers(values, changed):
-  """Byte for byte: keys that came later stand behind, and only if given."""
+  """A query's JSON is that of old ledgers, to the byte;
+  later keys are appended."""
   query = query_of(**{'statistic': 'count', 'epsilon': '0.10',
                       'adjacency': Adjacency.ADD_OR_REMOVE_ONE, **values})
   assert json.dumps(query.to_json()) == json.dumps({**_PLAIN, **changed})
@@ -84,7 +86,7 @@ def test_the_json_of_a_query_is_that_of_old_ledgers(values, changed):
 
 def test_the_json_of_a_release_and_of_its_ledger_is_what_it_was(
     tmp_path, monkeypatch):
-  """With a secret that is fixed, the noise and all of both files are."""
+  """With a fixed secret, a release and its ledger have the recorded bytes."""
   monkeypatch.setattr(reservations.secrets, 'token_bytes',
                       lambda size: bytes(range(size)))
   monkeypatch.setattr(reservations.secrets, 'token_hex', lambda size: '0' * 32)
@@ -104,7 +106,7 @@ def _words(tmp_path, **flags):
                         for name, value in given.items())]
 
 
-# A value of each parameter: of a flag, and as it may be given in Python.
+# Each parameter's value as a flag, and as it may be given in Python.
 _VALUES = {
     'statistic': ('mean', 'mean'), 'adjacency': ('replace_one',) * 2,
     'epsilon': ('0.5', 0.5), 'delta': ('1e-6', 1e-6),
@@ -197,7 +199,7 @@ def test_one_text_is_that_of_flag_and_reference(capsys):
 
 @pytest.mark.parametrize('name', registry.STATISTICS)
 def test_methods_show_their_parameters(name, tmp_path):
-  """Those that are needed have no default; columns in memory have names."""
+  """Methods show their parameters; only needed ones lack a default."""
   method = getattr(sessions.Ledger(tmp_path / 'x', adjacency='replace_one'),
                    name)
   statistic, (columns, *others) = registry.STATISTICS[name], inspect.signature(
@@ -263,7 +265,7 @@ assert released['parameters']['cutoff'] == '2'
 
 
 def test_a_parameter_and_a_statistic_are_one_declaration_each(tmp_path):
-  """In a copy of the package: flag, method, JSON and text follow."""
+  """One declaration each gives flag, method, JSON and text, tried in a copy."""
   shutil.copytree(_ROOT / 'dpjax', tmp_path / 'dpjax',
                   ignore=shutil.ignore_patterns('__pycache__'))
   package = tmp_path / 'dpjax' / 'release'

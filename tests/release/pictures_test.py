@@ -1,4 +1,4 @@
-"""Figures show what was released, and nothing else."""
+"""Tests that figures show what was released, and nothing else."""
 
 import matplotlib.figure
 import numpy as np
@@ -67,13 +67,13 @@ def test_a_figure_has_all_views_of_a_classifier(monkeypatch, views, tmp_path):
 
 
 def _outlines(ax):
-  """The corners of what is filled between two curves."""
+  """Returns the corners of all areas that are filled between two curves."""
   return [{tuple(corner) for corner in path.vertices.tolist()}
           for each in ax.collections for path in each.get_paths()]
 
 
 def test_bands_are_drawn_at_their_ends(ax):
-  """Of curves on steps, of densities, and of rates of both classes."""
+  """Bands of step curves, densities and both rates are filled to their ends."""
   band = {'lower': [.1, .2, .5], 'upper': [.3, .4, .9], 'level': .9}
   answer = {'thresholds': [1., 2., 3.], 'value': [.2, .3, .7], 'interval': band,
             'parameters': {'column': 'x', 'grid': 'uniform'}}
@@ -105,7 +105,7 @@ def test_bands_are_drawn_at_their_ends(ax):
 @pytest.mark.parametrize('grid, scale', [('uniform', 'linear'),
                                          ('geometric', 'log')])
 def test_axes_say_what_they_are(ax, grid, scale):
-  """Names with signs of formulas are shown as they stand."""
+  """Axes have the right labels, and names with formula signs are escaped."""
   band = {'lower': [.1, .2], 'upper': [.3, .4], 'level': .95}
   rates = {'lower': [0, .2], 'upper': [.4, 1]}
   group = {'predicted': .2, 'observed': .3, 'interval': band}
@@ -136,7 +136,7 @@ def test_axes_say_what_they_are(ax, grid, scale):
 
 
 def test_what_cannot_be_drawn_is_refused(monkeypatch):
-  """Before anything is paid for."""
+  """What cannot be drawn is refused before any budget is spent."""
   for name in pictures.DRAWN:
     pictures.check(name, 'a.svg')
   with pytest.raises(ValueError, match='statistic of --plot must be one of'):

@@ -1,4 +1,4 @@
-"""Released shares: what moves, and what intervals cover, computed exactly."""
+"""Tests released shares: sensitivity and exact coverage of intervals."""
 
 import bisect
 import decimal
@@ -91,7 +91,7 @@ def test_tails_of_wide_noise_are_hardly_above_the_sums():
 
 
 def _pmf(distribution, number, p):
-  """Distribution of the noisy count, from -bound on."""
+  """Returns the distribution of the noisy count, from -bound on."""
   bound = 400
   z = np.arange(-bound, bound + 1)
   if hasattr(distribution, 'scale'):
@@ -112,7 +112,7 @@ def _pmf(distribution, number, p):
   (1, .5), (10, .02), (10, .6), (60, .5), (60, .003), (400, .2), (400, .97)])
 def test_population_intervals_cover_and_no_outcome_is_spare(
     distribution, number, p):
-  """Summed exactly; without the next outcome a side would miss too often."""
+  """Intervals cover exactly, and one outcome less would miss too often."""
   miss = .1
   start, pmf = _pmf(distribution, number, p)
   outcomes = range(start, start + len(pmf))
@@ -120,7 +120,7 @@ def test_population_intervals_cover_and_no_outcome_is_spare(
   def ends(count):
     return proportions.population_interval(count, number, distribution, miss)
 
-  # Ends rise with the count: the outcomes whose intervals hold p are a run.
+  # Ends rise with the count, so intervals with p belong to adjacent outcomes.
   low = bisect.bisect_left(outcomes, True, key=lambda a: ends(a)[1] >= p)
   high = bisect.bisect_left(outcomes, True, key=lambda a: ends(a)[0] > p)
   assert pmf[low:high].sum() >= 1 - miss
@@ -131,10 +131,11 @@ def test_population_intervals_cover_and_no_outcome_is_spare(
 @pytest.mark.sound
 @pytest.mark.parametrize('number, p', [(5, 0.), (5, .01), (5, 1.), (20, .001)])
 def test_intervals_of_one_point_are_among_what_may_miss(number, p):
-  """A count that refuses every p gives [0, 0] or [1, 1], and that is rare."""
+  """Counts that refuse every p give [0, 0] or [1, 1], with
+  a chance below miss."""
   distribution, miss = noise.LaplaceNoise(scale=Fraction(6)), .1
   start, pmf = _pmf(distribution, number, p)
-  # Farther out than 90 a count has less than 10^-6 of the probability.
+  # Counts beyond 90 have probability below 10^-6.
   counts = range(-90, number + 91)
   chances = pmf[-90 - start:][:len(counts)]
   ends = [proportions.population_interval(count, number, distribution, miss)
@@ -151,7 +152,7 @@ def test_intervals_of_one_point_are_among_what_may_miss(number, p):
 @pytest.mark.slow
 @pytest.mark.parametrize('adjacency', Adjacency)
 def test_both_intervals_cover(adjacency):
-  """Nominal 0.8; fails by chance once in 10^5."""
+  """Both intervals cover at nominal 0.8; the test fails once in 10^5."""
   generator, below = np.random.default_rng(9), random.Random(9).randrange
   plan = _plan(adjacency, epsilon=Fraction(1, 2), positive='a',
                confidence=Fraction(4, 5))
@@ -183,7 +184,7 @@ def test_shrinkage_has_the_least_worst_risk_of_all_factors(number, deviation):
 
 
 def test_shrinkage_of_the_reference():
-  """Worst risks of item EXT-BERN-SHRINK at n = 20, of continuous noise."""
+  """Shrinkage has the worst risks of item EXT-BERN-SHRINK at n = 20."""
   for epsilon, wanted in ((.1, .1667), (.25, .0606), (.5, .0217), (1, .0117)):
     assert proportions.shrinkage(20, np.sqrt(2) / epsilon)[1] == pytest.approx(
         wanted, abs=6e-5)
@@ -192,7 +193,7 @@ def test_shrinkage_of_the_reference():
 @pytest.mark.every(2)
 @pytest.mark.parametrize('counts', [(5, 5), (2, 8)])
 def test_intervals_of_the_file_cover_exactly(counts):
-  """All draws of both noises but rare ones are summed."""
+  """File intervals cover exactly, summed over all but rare noise draws."""
   plan = _plan(_AR, positive='a', confidence=Fraction(7, 10))
   z = np.arange(-7, 8)
   chances = plan.noise.above(z) - plan.noise.above(z + 1)
@@ -209,8 +210,8 @@ def test_intervals_of_the_file_cover_exactly(counts):
 
 @pytest.mark.parametrize('delta', [None, Fraction(1, 10**6)])
 def test_intervals_of_the_file_are_shorter_than_of_two_counts_apart(delta):
-  """Both counts within their widths at once, each with half of what may go
-  wrong, allow (1 - p) w + p w on either side; less by a third near 1/2."""
+  """File intervals are shorter than from two counts apart, each at half the
+  miss: by a third near 1/2."""
   plan = _plan(_AR, delta=delta, positive='a')
   for count, number in ((500, 1000), (300, 1000), (900, 1000)):
     answer = plan._of_file([count, number - count], number)['interval']
@@ -227,7 +228,7 @@ def test_without_noise_the_share():
     for end in ('lower', 'upper'):
       assert answer['interval'][end] == pytest.approx(.3, abs=1e-5)
     if adjacency is _RO:
-      # The minimax risk of a binomial probability.
+      # This is the minimax risk of a binomial probability.
       assert answer['population_risk']['root_mean_squared_error'] == (
           pytest.approx(1 / 22))
     exact = stats.binomtest(30, 100).proportion_ci(.95, 'exact')
@@ -239,7 +240,7 @@ def test_without_noise_the_share():
 
 @pytest.mark.parametrize('adjacency', Adjacency)
 def test_every_count_that_is_told_has_the_noise_it_says(adjacency, monkeypatch):
-  # Intervals, which take longer than all else, are not looked at here.
+  # Intervals, which take most of the time, are not tested here.
   monkeypatch.setattr(two_counts, 'interval', lambda *_: (0.0, 1.0))
   plan = _plan(adjacency, epsilon=Fraction(1, 20))
   measured = plan.measure(['a'] * 40 + ['b'] * 60)
@@ -248,13 +249,13 @@ def test_every_count_that_is_told_has_the_noise_it_says(adjacency, monkeypatch):
   scale = float(plan.noise.scale)
   for place, name in enumerate(runs[0]):
     sizes = [abs(run[name] - measured[place]) for run in runs]
-    # A sum of 60 exponential sizes, at a rate of 10^-6 on either side.
+    # It is a sum of 60 exponential sizes; each side fails with chance 10^-6.
     assert stats.gamma.ppf(1e-6, 60) < sum(sizes) / scale < (
         stats.gamma.isf(1e-6, 60))
 
 
 def test_of_no_record_the_estimate_is_one_half():
-  """And an end that no probability is beyond is 0 or 1 to the last bit."""
+  """Without records the estimate is 1/2; unbounded ends are exactly 0 or 1."""
   plan = _plan(_RO)
   for noisy in (-9, 0, 30):
     answer = drawing.chosen(plan, [0, 0], [noisy])

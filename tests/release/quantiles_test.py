@@ -1,4 +1,4 @@
-"""Released quantiles: distribution, privacy, ranks and ends of intervals."""
+"""Tests released quantiles: distribution, privacy, ranks and interval ends."""
 
 import decimal
 import fractions
@@ -49,7 +49,7 @@ def _probs_and_scores(plan, dataset, level):
 @pytest.mark.parametrize('level', [Fraction(1, 2), Fraction(1, 3),
                                    Fraction(9, 10)])
 def test_quantiles_by_enumeration(adjacency, missing, level):
-  # A wide gap: its points weigh most while they are near the quantile.
+  # Points of a wide gap weigh most while they are near the quantile.
   plan = _plan(adjacency, statistic='quantiles', quantiles=(level,),
                missing=missing, **{**_BOUNDS, 'granularity': Decimal('0.01')})
   domain, worst, change = ('-1', '1.99', '2'), 0.0, 0
@@ -119,7 +119,7 @@ def test_quantiles_are_as_near_as_they_say():
 @pytest.mark.parametrize('adjacency', Adjacency)
 @pytest.mark.parametrize('number', [3, 101])
 def test_ends_lie_around_the_quantiles(adjacency, number):
-  """Nominal 0.5; few records leave the bounds alone. Fails once in 10^5."""
+  """Ends enclose the quantiles at nominal 0.5; the test fails once in 10^5."""
   below = random.Random(11).randrange
   levels = (Fraction(1, 10), Fraction(1, 2))
   plan = _plan(adjacency, statistic='quantiles', quantiles=levels, column='x',
@@ -144,7 +144,7 @@ def test_ends_lie_around_the_quantiles(adjacency, number):
 @pytest.mark.sound
 @pytest.mark.parametrize('adjacency', Adjacency)
 def test_ends_by_enumeration(adjacency):
-  """Padding by public records and shifted ranks leave the sensitivity."""
+  """Public padding and shifted ranks do not change the sensitivity."""
   level = Fraction(1, 3)
   plan = _plan(adjacency, statistic='quantiles', quantiles=(level,),
                value_interval=True, **_BOUNDS)
@@ -167,7 +167,7 @@ def test_ends_by_enumeration(adjacency):
 
 
 def test_rank_errors_are_nearly_attained():
-  """All records at one end, all other points as far as the bound says."""
+  """The rank error is nearly attained by records at one end."""
   plan = _plan(_AR, statistic='quantiles', quantiles=(Fraction(1, 2),),
                epsilon=Fraction(1, 5),
                **{**_BOUNDS, 'granularity': Decimal('0.01')})

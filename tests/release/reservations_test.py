@@ -1,4 +1,4 @@
-"""Releases on a ledger: paid once, answered once, at any kill."""
+"""Tests releases on a ledger: paid once, answered once, at any kill."""
 
 import fractions
 import json
@@ -23,11 +23,11 @@ _QUERY = {'statistic': 'sum', 'bins': []}
 
 
 class _Killed(BaseException):
-  """Ends a process of these tests."""
+  """Ends a process, for these tests."""
 
 
 def _interrupted(path, **how):
-  """A release that ends after it was paid; the noise it would have had."""
+  """Interrupts a release after it was paid and before it draws noise."""
   def draw(_, entry):
     raise _Killed(entry)
 
@@ -54,7 +54,7 @@ def test_answers_are_given_again(tmp_path):
     _release(path, data='c')
   assert spending.release(path) != first
   assert len(ledger.read(path).entries) == 2
-  # Not over versions: it would tell that nothing has changed.
+  # Versions get new answers, as an old one would show that nothing changed.
   named = tmp_path / 'named'
   first = _release(named, dataset='survey')
   assert _release(named, dataset='survey') != first
@@ -84,7 +84,7 @@ def test_what_was_interrupted_is_finished_with_the_same_noise(
   context = json.dumps([_QUERY, ledger.read(path).salted(
       spending.sha256('a'))], sort_keys=True).encode()
   expected = reservations.streams.SecretStream(secret, context)(10**12)
-  spending.release(path, dataset=dataset)  # another query comes between
+  spending.release(path, dataset=dataset)  # Another query comes in between.
   assert _release(path, dataset=dataset) == {'value': expected}
   entries = ledger.read(path).entries
   assert len(entries) == 2 and all(each.answer for each in entries)
@@ -94,7 +94,8 @@ def test_what_was_interrupted_is_finished_with_the_same_noise(
 
 
 def test_no_noise_is_shared_by_two_versions_and_no_budget_tells_them(tmp_path):
-  """Whether the data changed since the kill is private: all public is alike."""
+  """Resuming shows no public sign of changed data, and
+  new data get new noise."""
   seen = []
   for data in 'ab':
     path = tmp_path / data
@@ -103,7 +104,7 @@ def test_no_noise_is_shared_by_two_versions_and_no_budget_tells_them(tmp_path):
     entry, = account.entries
     secret = (tmp_path / f'{data}.secrets' / entry.seal).read_bytes()
     with spending.held(path, dataset='survey') as lock:
-      # A budget that is gone does not matter: both are paid.
+      # A spent budget does not matter, since both are paid.
       lock.check(_QUERY, spending.TENTH)
       reservation = lock.reserve(_QUERY, spending.TENTH, spending.sha256(data))
       seen.append((reservation.entry.number, reservation.resumed,
@@ -157,19 +158,19 @@ def test_the_budget_is_refused_before_the_data_matter(tmp_path):
   with spending.held(path) as lock:
     with pytest.raises(ValueError, match='exceeded'):
       lock.check({'statistic': 'count'}, spending.TENTH)
-    lock.check(_QUERY, spending.TENTH)  # answered
+    lock.check(_QUERY, spending.TENTH)  # This query is answered.
 
 
 @pytest.mark.parametrize('every', [3, pytest.param(1, marks=pytest.mark.slow)])
 def test_kills_at_every_step_lose_no_budget_and_change_no_answer(every):
-  """Of each system call of a release, half of what it writes included."""
+  """Kills at every system call and half-write lose no budget or answer."""
   done = subprocess.run(
       [sys.executable, '-m', 'tests.release.kills', 'steps', str(every)],
       cwd=_ROOT, capture_output=True, text=True)
   assert done.returncode == 0, done.stderr
   report = json.loads(done.stdout)
   assert not report['wrong']
-  # Before it was paid, after that, and after it was answered.
+  # Kills hit before payment, after it, and after the answer.
   assert min(report['seen'].values()) >= 3
   assert set(report['seen']) == {'unpaid', 'paid', 'answered'}
 
@@ -195,7 +196,8 @@ def _run(*words):
 
 
 def test_files_of_others_in_the_folders_stay(tmp_path):
-  """A folder may have had its name before; what a kill left there goes."""
+  """Foreign files in the folders stay; what a killed
+  release left is removed."""
   path = tmp_path / 'ledger'
   folders = {name: tmp_path / f'ledger.{name}' for name in (
       'answers', 'secrets')}
@@ -216,7 +218,7 @@ def test_files_of_others_in_the_folders_stay(tmp_path):
 
 def test_folders_are_on_disk_before_lines_that_rely_on_them(
     tmp_path, monkeypatch):
-  """Or a loss of power leaves lines whose secret or answer is gone."""
+  """Folders are synced before ledger lines that need their secret or answer."""
   path, seen = tmp_path / 'ledger', set()
   sync = files.sync_folder
 
@@ -245,7 +247,8 @@ def _opened(path):
 @pytest.mark.parametrize('what', ['ledger', 'secrets', 'secret'])
 @pytest.mark.parametrize('plant', [_linked, _opened])
 def test_what_others_may_have_written_is_no_secret(what, plant, tmp_path):
-  """A release was interrupted; somebody could have put its secret there."""
+  """A secret that others could have written is refused
+  after an interruption."""
   path = tmp_path / 'ledger'
   _interrupted(path)
   folder = tmp_path / 'ledger.secrets'
@@ -253,7 +256,7 @@ def test_what_others_may_have_written_is_no_secret(what, plant, tmp_path):
   before = path.read_bytes()
   plant({'ledger': path, 'secrets': folder, 'secret': secret}[what])
   if (what, plant) == ('ledger', _linked):
-    _release(path)  # A ledger may lie elsewhere; its secrets lie beside it.
+    _release(path)  # A ledger may be a link; its secrets lie beside it.
     return
   with pytest.raises(PermissionError, match='is not used as a private f'):
     _release(path)

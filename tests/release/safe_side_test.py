@@ -1,4 +1,4 @@
-"""What is rounded is rounded to the safe side, and limits are where they say."""
+"""Tests that values are rounded to the safe side, and limits hold."""
 
 import decimal
 import fractions
@@ -25,7 +25,7 @@ _AR, _RO = Adjacency
 
 
 def _exact(rho, order, delta):
-  """rho a + ln(1 - 1 / a) - ln(delta a) / (a - 1), to 50 digits."""
+  """Returns rho a + ln(1 - 1 / a) - ln(delta a) / (a - 1), to 50 digits."""
   rho, delta = (Decimal(value.numerator) / value.denominator
                 for value in (rho, delta))
   order = Decimal(order)
@@ -113,7 +113,7 @@ def test_a_file_may_have_gaps_where_a_rule_says_what_they_are():
   common = {'adjacency': _AR, 'epsilon': Fraction(1), **bounds}
   assert not registry.gaps(Query(statistic='mean', **common))
   assert registry.gaps(Query(statistic='mean', missing='absent', **common))
-  # A count of a range has a place for records without a number.
+  # A count of a range has a rule for records without a number.
   assert registry.gaps(Query(statistic='count', **common))
 
 
@@ -141,7 +141,7 @@ def test_what_is_assumed_of_missing_numbers_is_said(missing, said, rule):
 @pytest.mark.parametrize('adjacency', Adjacency)
 @pytest.mark.parametrize('delta', [None, Fraction(1, 10**6)])
 def test_the_end_of_a_uniform_law_divides_its_budget(adjacency, delta):
-  """A twentieth is for the number of records, where that is private."""
+  """A twentieth of the budget goes to a private number of records."""
   plan = registry.plan(Query(
       statistic='support_max', adjacency=adjacency, epsilon=Fraction(1),
       delta=delta, column='x', lower=Decimal(1), upper=Decimal(4)))
@@ -165,7 +165,7 @@ def test_a_record_with_an_empty_field_is_a_record():
 
 
 def test_the_accountant_is_given_no_less_than_is_spent(monkeypatch):
-  """Of fractions that no float is: costs from above, delta from below."""
+  """Fractions are rounded up for costs and down for delta before accounting."""
   given = []
   honest = costs.accounting.epsilon
 

@@ -1,4 +1,4 @@
-"""Intervals of means of populations: tails, bounds and coverage, exactly."""
+"""Tests population mean intervals: tails, bounds and coverage, exactly."""
 
 import fractions
 import itertools
@@ -17,7 +17,7 @@ Fraction = fractions.Fraction
 _NOISES = [noise.LaplaceNoise(scale=Fraction(3)),
            noise.GaussianNoise(variance=Fraction(9)),
            noise.LaplaceNoise(scale=Fraction(1, 3))]
-# Probabilities of t = 0, 1/4, 1/2, 3/4, 1: skewed, rare ends, an atom, a coin.
+# Probabilities of t = 0, 1/4, 1/2, 3/4, 1: skewed, rare, atomic and even.
 _POPULATIONS = [(.9, 0, 0, 0, .1), (.1, 0, 0, 0, .9), (.5, 0, 0, 0, .5),
                 (0, .97, 0, 0, .03), (.02, 0, .96, 0, .02), (.2,) * 5,
                 (.999, 0, 0, 0, .001), (0, 0, .5, .5, 0)]
@@ -43,7 +43,7 @@ def _sum_law(probs, number):
 
 
 def _tail(probs, number, distribution, weights, excess):
-  """P(sum (t - mean) + weighted noise >= excess), exactly."""
+  """Returns P(sum (t - mean) + weighted noise >= excess), exactly."""
   pmf = _sum_law(probs, number)
   values = np.arange(len(pmf)) / 4 - number * (_POINTS @ probs)
   z, chances = _pmf(distribution)
@@ -83,7 +83,7 @@ def test_tails_are_never_above_their_bound(probs, number, distribution):
 
 @pytest.mark.parametrize('excess', [9.0, 13.0, 16.0])
 def test_tails_of_the_worst_population_are_near_their_bound(excess):
-  """Within e^2 / 2 of it, and a cell of the lattice of the population."""
+  """The bound is within e^2 / 2 of the worst population's tail."""
   probs, number = (.9, 0, 0, 0, .1), 120
   mean, variance = _moments(probs)
   distribution = noise.LaplaceNoise(scale=Fraction(1, 3))
@@ -115,14 +115,14 @@ def test_large_samples_have_nearly_normal_tails():
 @pytest.mark.parametrize('miss', [.1, .01])
 def test_bounds_of_the_variance_fail_as_seldom_as_said(probs, number,
                                                        distribution, miss):
-  """The noisy Q at which the bound fails, and the chance of less of it, from
-  10^5 draws of the records: five standard deviations, 3e-7 of a failure."""
+  """Variance bounds fail as rarely as stated, by 10^5 draws of records; a
+  right bound fails this with probability 3e-7."""
   mean, variance = _moments(probs)
   z, chances = _pmf(distribution)
   weight = .05
 
   def bound(value):
-    # Q is value with this choice of sums.
+    # With these sums, Q is `value`.
     moments = sample_means.NoisyMoments(values=(0.0, 0.0, -value),
                                         weights=((0.0,), (0.0,), (weight,)),
                                         noise=distribution)
@@ -133,7 +133,7 @@ def test_bounds_of_the_variance_fail_as_seldom_as_said(probs, number,
     middle = (low + high) / 2
     low, high = (middle, high) if bound(middle) < number * variance else (
         low, middle)
-  # Q is a sum of (t - mean)^2, distributed as the counts of points say.
+  # Q is a sum of (t - mean)^2, drawn by the counts of points.
   generator = np.random.default_rng(0)
   counts = generator.multinomial(number, probs, 100_000)
   squares = counts @ (_POINTS - mean)**2
@@ -144,7 +144,7 @@ def test_bounds_of_the_variance_fail_as_seldom_as_said(probs, number,
 
 
 def _released(totals, size, distribution, scale):
-  """Moments of sums with independent noise, n public."""
+  """Returns moments of sums with independent noise and public n."""
   total, products = totals
   return sample_means.NoisyMoments(
       values=(total, size - total, products), noise=distribution,
@@ -156,7 +156,7 @@ def _released(totals, size, distribution, scale):
 @pytest.mark.parametrize('mean, share', [(.02, .5), (.5, .05), (.5, .99),
                                          (.9, .2)])
 def test_intervals_hold_all_means_that_are_not_refused(number, mean, share):
-  """A scan: what is beyond an end is refused, what is well inside is not."""
+  """Means beyond an interval's ends are refused, and those inside are not."""
   distribution = noise.LaplaceNoise(scale=Fraction(2))
   products = number * mean * (1 - mean) * (1 - share)
   moments = _released((number * mean, products), number, distribution, .5)
@@ -174,8 +174,8 @@ def test_intervals_hold_all_means_that_are_not_refused(number, mean, share):
                                    (.98, .01, .01), (0, .9, .1)])
 @pytest.mark.parametrize('number', [2, 6])
 def test_true_means_are_refused_as_seldom_as_said(number, probs, public):
-  """All counts of t = 0, 1/2, 1 and all draws of all noises are summed; draws
-  that are too rare to try count as missed."""
+  """True means are refused as rarely as stated, over all counts of t = 0,
+  1/2, 1 and all noise; rare draws count as missed."""
   distribution, miss = noise.LaplaceNoise(scale=Fraction(1, 3)), .2
   mean = float(np.arange(3) / 2 @ probs)
   weights = np.array([(1, 0, 0), (-1, 0, 0), (0, 1, 0)] if public else [
@@ -206,8 +206,8 @@ def test_true_means_are_refused_as_seldom_as_said(number, probs, public):
   (1_000, .13, 1.85), (10_000, .13, 1.42), (10_000, .05, 1.7),
   (100_000, .13, 1.15)])
 def test_widths_are_near_those_of_a_known_variance(number, stddev, ratio):
-  """Over the normal interval that knows variance and noise: that of Hoeffding's
-  inequality is 2.716 / 1.96 / (2 spread) times as wide, 5.3 at .13."""
+  """Widths are near those for known variance and noise. Hoeffding's
+  inequality gives 2.716 / 1.96 / (2 stddev) times these, 5.3 at .13."""
   distribution = noise.LaplaceNoise(scale=Fraction(2))
   mean = .35
   moments = _released((number * mean, number * (mean * (1 - mean) - stddev**2)),

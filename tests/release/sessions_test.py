@@ -1,4 +1,4 @@
-"""Releases from Python: the same answers and ledger as the command line."""
+"""Tests releases from Python: same answers and ledger as the command line."""
 
 import datetime
 import fractions
@@ -30,7 +30,7 @@ def _ledger(tmp_path, **options):
 
 
 def test_a_file_gives_what_the_command_line_gives(tmp_path):
-  """The answer of one is given again by the other, for nothing."""
+  """The command line repeats the answer of a session at no cost."""
   file = tmp_path / 'x.csv'
   file.write_text('\n'.join(['age', *map(str, _AGES)]) + '\n')
   ledger = _ledger(tmp_path)
@@ -47,7 +47,7 @@ def test_a_file_gives_what_the_command_line_gives(tmp_path):
 @pytest.mark.parametrize('kind', [
     'list', 'numpy', 'jax', 'pandas', 'polars', 'arrow'])
 def test_columns_of_every_kind_are_the_same_records(kind, tmp_path):
-  """Equal fields have one hash and one measurement, whatever holds them."""
+  """Equal fields have one hash and measurement in every kind of column."""
   values = [float(age) for age in _AGES]
   if kind == 'numpy':
     column = np.array(values)
@@ -82,7 +82,8 @@ def test_columns_of_every_kind_are_the_same_records(kind, tmp_path):
     ((np.array([1.5, 2]),),
      'ad2f31956dd66f7ac305f7bb8357c175460b2142a843f1d373951f2f55ee8106')])
 def test_the_hash_of_columns_stays_what_ledgers_hold(columns, sha256):
-  """Another hash of the same records would charge their answers again."""
+  """Column hashes never change; a new hash would charge
+  for old answers again."""
   with sources.Columns(columns).opened() as (digest, _):
     assert digest == sha256
 
@@ -97,7 +98,7 @@ def test_every_statistic_is_a_method(tmp_path):
 
 
 def test_statistics_of_columns(tmp_path):
-  """Scores and labels, categories, records, and ranges of numbers."""
+  """Column statistics work for scores with labels, categories and ranges."""
   ledger = _ledger(tmp_path, budget=100, adjacency='add_or_remove_one')
   scores = np.linspace(0, 1, 400)
   labels = (scores > 0.5).astype(int)
@@ -171,7 +172,7 @@ def test_columns_are_paid_again_and_files_are_not(tmp_path):
 
 
 def test_other_records_of_one_name_share_the_budget(tmp_path):
-  """A ledger of columns is for all versions of them."""
+  """All versions of a named column share the budget of its ledger."""
   ledger = _ledger(tmp_path, budget=1)
   ledger.mean(_AGES, lower=0, upper=100, epsilon=0.6)
   with pytest.raises(ValueError, match='budget'):
@@ -184,7 +185,7 @@ def test_other_records_of_one_name_share_the_budget(tmp_path):
     [datetime.date(2020, 1, 1)] * 9, np.array(['2020-01-01'] * 9, 'M8[D]'),
     [(0, (1, 5), 0)] * 9, [[1, 2]] * 9, [{}] * 9])
 def test_what_is_no_number_is_not_taken_for_a_missing_one(column, tmp_path):
-  """Or a mean of dates would be the middle of the bounds."""
+  """Non-numbers are refused, not missing; dates would give the middle value."""
   ledger = _ledger(tmp_path)
   with pytest.raises(FileError, match='record 1: .* is not a number'):
     ledger.mean(column, lower=0, upper=100, epsilon=1, missing='middle')
@@ -222,7 +223,7 @@ def test_missing_values_of_data_frames_are_missing(tmp_path):
 @pytest.mark.sound
 def test_an_answer_that_is_not_json_is_not_drawn_for_again(tmp_path,
                                                             monkeypatch):
-  """Whether an answer can be written may depend on its noise."""
+  """A failed JSON answer is paid and not redrawn, as failure may show noise."""
   ledger = _ledger(tmp_path)
   mean = lambda: ledger.mean(_AGES, lower=18, upper=100, epsilon=0.5)
   with monkeypatch.context() as patch:

@@ -1,4 +1,4 @@
-"""Releases of the tests of ledgers: what is spent, and on what."""
+"""Provides releases for the ledger tests, and their costs."""
 
 import fractions
 import hashlib
@@ -15,7 +15,7 @@ _NUMBERS = itertools.count()
 
 
 def sha256(data):
-  """Returns the hash of a text as of a file."""
+  """Returns the hash of a text, as that of a file."""
   return hashlib.sha256(data.encode()).hexdigest()
 
 
@@ -27,7 +27,7 @@ def held(path, *, dataset=None, adjacency=Adjacency.ADD_OR_REMOVE_ONE,
 
 
 def release(path, cost=TENTH, *, data='a', query=None, size=10**6, **ledger_of):
-  """Returns an answer, as a release does it; `size` is of its noise."""
+  """Returns an answer as a release does; `size` is the range of its noise."""
   query = query or {'statistic': 'count', 'number': next(_NUMBERS)}
   with held(path, **ledger_of) as lock:
     lock.check(query, cost)

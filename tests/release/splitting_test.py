@@ -1,4 +1,4 @@
-"""Quantiles by splitting: scores, privacy, cuts and ranks by enumeration."""
+"""Tests quantiles by splitting: scores, privacy, cuts, ranks, enumerated."""
 
 import collections
 import dataclasses
@@ -38,12 +38,12 @@ def _counts(data):
 
 
 def _mass(data, cut, parts):
-  """Parts of records below a cut, by definition."""
+  """Returns the parts of records below a cut, by definition."""
   return sum(min(max(cut - parts * value, 0), parts) for value in data)
 
 
 def _scores(tree, data, node, cuts):
-  """{cut: score} of a node, by definition."""
+  """Returns {cut: score} of a node, by definition."""
   left, right = cuts[node.left], cuts[node.right]
   mass = {cut: _mass(data, cut, tree.parts) - _mass(data, left, tree.parts)
           for cut in range(left, right + 1)}
@@ -74,7 +74,7 @@ def test_runs_and_pieces_are_all_cuts_with_their_scores(seed):
     for rate in (Fraction(1, 100), Fraction(1, 7), Fraction(5)):
       cut = [list(splitting.pieces(run, rate)) for run in runs]
       assert _of_runs(itertools.chain(*cut)) == wanted
-      # A proposal is accepted every other time, or oftener.
+      # A proposal is accepted at least every other time.
       for run, parts in zip(runs, cut, strict=True):
         share = sum(math.exp(-rate * (run.slope * step))
                     for step in range(run.cuts)) / sum(
@@ -84,7 +84,7 @@ def test_runs_and_pieces_are_all_cuts_with_their_scores(seed):
 
 
 def _cut_probs(tree, data):
-  """{cuts: probability} of all nodes, exact in a world where e is 2."""
+  """Returns {cuts: probability} of all nodes, exactly, with e replaced by 2."""
   probs = {((0, 0), (len(tree.orders) + 1, tree.size * tree.parts)):
            Fraction(1)}
   for node in tree.nodes:
@@ -114,8 +114,8 @@ def _cut_probs(tree, data):
 @pytest.mark.parametrize('adjacency', Adjacency)
 def test_privacy_by_enumeration(adjacency, orders, size, sizes, parts,
                                 attained):
-  """Ratios of probabilities of all cuts, exactly, at epsilon = N ln 2."""
-  # The least N at which all log-weights are whole.
+  """Ratios of cut probabilities are exact and within epsilon = N ln 2."""
+  # N is the least number for which all log-weights are whole.
   tree = _tree(adjacency, orders=orders, size=size, parts=parts)
   steps = math.lcm(*((tree.epsilon / tree.rate(node)).numerator
                      for node in tree.nodes))
@@ -123,7 +123,7 @@ def test_privacy_by_enumeration(adjacency, orders, size, sizes, parts,
   assert sum(tree.level_costs) == tree.epsilon
   probs_of = functools.cache(lambda data: _cut_probs(tree, data))
   worst = Fraction(0)
-  # Where a record may be replaced by one without a number it may also go.
+  # If a record may be replaced by one without a number, it may also go.
   relations = [adjacency, _AR] if len(orders) < 3 else [adjacency]
   for pair in {tuple(sorted(tuple(sorted(data)) for data in pair))
                for relation in relations
@@ -132,14 +132,14 @@ def test_privacy_by_enumeration(adjacency, orders, size, sizes, parts,
     worst = max(worst, *(max(one[cuts] / other[cuts], other[cuts] / one[cuts])
                          for cuts in one))
   assert worst <= 2**steps
-  # And no larger than need be.
+  # It is no larger than necessary.
   assert math.log2(worst) > attained[adjacency is _RO] * steps
 
 
 @pytest.mark.sound
 @pytest.mark.parametrize('adjacency', Adjacency)
 def test_ranges_of_levels_by_enumeration(adjacency):
-  """Given the cuts above, a level's log-ratio varies by what it costs."""
+  """Given the cuts above, a level's log-ratio ranges over its cost at most."""
   tree = _tree(adjacency, orders=_THREE, size=2, parts=2)
   tree = dataclasses.replace(tree, epsilon=Fraction(math.lcm(
       *((tree.epsilon / tree.rate(node)).numerator for node in tree.nodes))))
@@ -148,7 +148,7 @@ def test_ranges_of_levels_by_enumeration(adjacency):
   for one, other in neighbours.pairs(range(2), (3, 4), adjacency):
     p, q = probs_of(tuple(sorted(one))), probs_of(tuple(sorted(other)))
     for level, cost in enumerate(tree.level_costs):
-      # Two ends, then cuts of nodes, parents first.
+      # These are two ends, then cuts of nodes, parents first.
       above, upto = (2 + sum(node.level < last for node in tree.nodes)
                      for last in (level, level + 1))
       sums = collections.defaultdict(lambda: [0, 0])
@@ -168,7 +168,7 @@ def test_ranges_of_levels_by_enumeration(adjacency):
 @pytest.mark.sound
 @pytest.mark.parametrize('adjacency', Adjacency)
 def test_sensitivities_by_enumeration(adjacency):
-  """Of every node, given any cuts around it: shares of a record count."""
+  """Each node has its stated sensitivity, given any cuts around it."""
   tree = _tree(adjacency, orders=(Fraction(1, 5), Fraction(1, 2)), size=2,
                parts=2)
   for node in tree.nodes:
@@ -182,7 +182,7 @@ def test_sensitivities_by_enumeration(adjacency):
                   for data in (one, other)]
         change = max(change, *(abs(scores[0][cut] - scores[1][cut])
                                for cut in scores[0]))
-    # Beside a node that one record leaves there is one that the other joins.
+    # If replacing takes a record from one node, another node gets one.
     apart = 1 + (adjacency is _RO and node.level > 0)
     assert tree.sensitivity(node) / apart <= change <= tree.sensitivity(node)
   root, child = tree.nodes
@@ -193,7 +193,8 @@ def test_sensitivities_by_enumeration(adjacency):
 
 @pytest.mark.slow
 def test_drawn_cuts_have_the_law():
-  """An atom that two orders meet, where weights fall. Fails once in 10^5."""
+  """Cuts have the exact distribution, also for a shared
+  atom; fails 1 in 10^5."""
   tree = _tree(_AR, orders=(Fraction(1, 3), Fraction(1, 2)), size=4, parts=32,
                epsilon=Fraction(20))
   data, below = [0, 2, 2, 2], random.Random(5).randrange
@@ -206,7 +207,7 @@ def test_drawn_cuts_have_the_law():
   assert stats.chisquare(*_pooled(
       np.bincount(drawn, minlength=129),
       800 * weights / weights.sum())).pvalue > 1e-5
-  # Both orders: the second choice is between the first's cut and its end.
+  # For both levels the second choice lies between the first cut and the end.
   tree = dataclasses.replace(tree, epsilon=Fraction(3), parts=4)
   points = [tree.draw(data, below) for _ in range(200)]
   assert all(one <= other for one, other in points)
@@ -234,7 +235,7 @@ def _joint(tree, data):
 
 
 def _pooled(counts, expected):
-  """Cells that are expected often, and one of all others."""
+  """Returns the frequently expected cells, and one cell of all others."""
   kept = expected >= 5
   assert counts[expected == 0].sum() == 0
   counts, expected = (np.append(each[kept], each[~kept].sum())
@@ -243,7 +244,7 @@ def _pooled(counts, expected):
 
 
 def test_errors_of_ancestors_shrink():
-  """The identity that ranks rest on, for cuts at random."""
+  """A node's rank error is its own plus shares of its ancestors' errors."""
   draw = random.Random(2)
   tree = _tree(_AR, orders=tuple(Fraction(j, 9) for j in (1, 3, 4, 5, 8)),
                size=4, parts=4)
@@ -263,7 +264,7 @@ def test_errors_of_ancestors_shrink():
 @pytest.mark.parametrize('data', [[0] * 12, [3] * 12, [0, 1, 1, 1, 3] * 3,
                                   [0] * 4 + [3] * 8])
 def test_a_node_misses_no_more_often_than_it_says(data):
-  """Tails of the exact distribution of a single node, at several levels."""
+  """A node's exact distribution misses at most as often as stated."""
   for level in (Fraction(1, 2), Fraction(1, 5)):
     tree = _tree(_AR, orders=(level,), size=4, parts=64)
     node = tree.nodes[0]
@@ -282,14 +283,15 @@ def test_a_node_misses_no_more_often_than_it_says(data):
 
 
 def test_errors_of_a_tree_by_hand():
-  """Quarters at epsilon 2: both levels of one rate, half the root's error."""
+  """Errors of small trees match hand computations with
+  half the root's error."""
   tree = _tree(_AR, orders=tuple(Fraction(j, 4) for j in (1, 2, 3)), size=3,
                parts=8)
   own = 1 + math.log(25 * 3 / .1)
   assert tree.errors(.1) == pytest.approx([1.5 * own, own, 1.5 * own])
   known = 1 + math.log(25 * 3 / .1 / 4)
   assert tree.errors(.1, 2) == pytest.approx([1.5 * known, known, 1.5 * known])
-  # Orders 1/5 and 1/2: the second lies 3/8 of the way from the first to 1.
+  # For levels 1/5 and 1/2, the second lies 3/8 of the way from the first to 1.
   tree = dataclasses.replace(tree, orders=(Fraction(1, 5), Fraction(1, 2)))
   odds = math.log(25 * 2 / .1)
   first = 1 + odds * 2 * .8
@@ -310,10 +312,11 @@ _MANY = tuple(Fraction(j, 8) for j in range(1, 8))
 @pytest.mark.slow
 @pytest.mark.parametrize('adjacency', Adjacency)
 def test_released_quantiles_are_as_near_as_they_say(adjacency):
-  """Atoms of dozens of records, at nominal 0.9. Fails once in 10^5."""
+  """Quantiles of large atoms cover at nominal 0.9; the
+  test fails once in 10^5."""
   plan = _plan(adjacency, quantiles=_MANY, quantile_method='recursive')
   assert plan.cost.pure == 2
-  # By level, of which each is an exponential mechanism and no part of one is.
+  # Each level is one exponential mechanism, and none of its parts is.
   assert plan.cost.choices == plan.tree.level_costs
   below, rng = random.Random(3).randrange, np.random.default_rng(0)
   data = np.clip(np.round(rng.normal(1, 1.5, 300)), -2, 4)
@@ -332,7 +335,7 @@ def test_released_quantiles_are_as_near_as_they_say(adjacency):
 
 
 def test_much_budget_finds_the_quantiles():
-  """Without noise, nearly, all orders of an atom and of what is beside it."""
+  """A large budget finds all quantiles in and beside an atom."""
   plan = _plan(_AR, quantiles=_MANY, quantile_method='recursive',
                epsilon=Fraction(10**4))
   data = ['-1'] * 10 + ['1'] * 60 + ['3'] * 10
@@ -352,7 +355,7 @@ def test_the_method_is_the_one_that_promises_more():
     assert other.method == 'independent'
     assert max(plan.errors()) < max(other.errors())
     assert plan.cost.pure == other.cost.pure == plan.query.epsilon
-    # The number of records makes it no worse where it is public.
+    # A public number of records makes the errors no larger.
     assert max(plan.errors(1000)) < max(plan.errors())
   assert _plan(_AR, quantiles=many,
                value_interval=True).method == 'independent'

@@ -1,4 +1,4 @@
-"""Sensitivities, distributions, privacy and intervals of all statistics."""
+"""Tests sensitivity, distribution, privacy and intervals of all statistics."""
 
 import collections
 import decimal
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.every(1)
 
 Decimal, Fraction = decimal.Decimal, fractions.Fraction
 _AR, _RO = Adjacency
-# Inside, outside on either side, no number, between two points of the lattice.
+# Values are inside, outside, no number, and between lattice points.
 _DOMAIN = ('-9', '0.6', '1.1', '40', 'NA')
 _BOUNDS = {'column': 'x', 'lower': Decimal('-1'), 'upper': Decimal('2'),
            'granularity': Decimal('0.5')}
@@ -53,7 +53,7 @@ def _plan(adjacency, *, epsilon=Fraction(1), **fields):
 
 
 def _vector(plan, dataset):
-  """The exact vector that noise is added to, with one public record more."""
+  """Returns the exact vector that noise is added to, plus a public record."""
   measured = plan.measure([*dataset, '1.5'])
   if isinstance(measured, tuple):
     return measured[1] if isinstance(measured[1], list) else [measured[1]]
@@ -61,7 +61,7 @@ def _vector(plan, dataset):
 
 
 def _norms(plan):
-  """The l1 sensitivity and the squared l2 sensitivity that a plan states."""
+  """Returns the plan's l1 sensitivity and squared l2 sensitivity."""
   if isinstance(plan, moments.Moments):
     return (plan.sensitivity['l1_sensitivity'],
             plan.sensitivity['l2_sensitivity_squared'])
@@ -89,7 +89,7 @@ def test_sensitivities_by_enumeration(case, adjacency, delta):
 @pytest.mark.parametrize('width', [1, 2, 3, 4, 5, 8, 31])
 def test_sensitivities_of_moments_at_all_widths(width, missing, statistic,
                                                 adjacency, delta):
-  """All pairs of integers: odd widths have no middle, and few a vertex."""
+  """Moments have exact sensitivities at all widths, odd ones included."""
   plan = _plan(adjacency, delta=delta, statistic=statistic, column='x',
                lower=Decimal(7), upper=Decimal(7 + width),
                granularity=Decimal(1), missing=missing)
@@ -100,7 +100,7 @@ def test_sensitivities_of_moments_at_all_widths(width, missing, statistic,
       adjacency is _RO) else one
   l1, squared = _norms(plan)
   assert squared == (changes**2).sum(1).max()
-  # Gaussian noise does not go by the first, which is a bound for pairs then.
+  # Gaussian noise does not use the l1 norm, which is then only a bound.
   if delta and missing:
     assert l1 >= np.abs(changes).sum(1).max()
   else:
@@ -114,7 +114,7 @@ def test_sensitivities_in_numbers():
                                    (_AR, 'variance', 36), (_RO, 'variance', 48)):
     plan = _plan(adjacency, statistic=statistic, **_BOUNDS)
     assert _norms(plan) == (l1, 36**2)
-    # With Gaussian noise the sum of products is free.
+    # With Gaussian noise the sum of products costs nothing.
     plan = _plan(adjacency, statistic=statistic, delta=Fraction(1, 9), **_BOUNDS)
     assert _norms(plan)[1] == (25 if adjacency is _AR else 1) * 36**2
 
@@ -141,7 +141,7 @@ def _pmf(distribution, z):
 
 
 def _released(plan, dataset, outcomes):
-  """The distribution of the release, one factor for each number."""
+  """Yields the release's distribution, one factor for each number."""
   for value in _vector(plan, dataset):
     yield _pmf(plan.noise, outcomes - value)
 
@@ -152,9 +152,9 @@ def _released(plan, dataset, outcomes):
 @pytest.mark.parametrize('case', _CASES[:4] + _CASES[6:8] + _CASES[11:12],
                          ids=_NAMES[:4] + _NAMES[6:8] + _NAMES[11:12])
 def test_released_law_is_private_on_neighbouring_files(case, adjacency, delta):
-  """Exact hockey-stick divergence; the worst pair uses the pure budget up."""
+  """Releases keep the budget by exact divergences; a pure one is used up."""
   moments_too = case['statistic'] in ('mean', 'variance')
-  if moments_too:  # of small integers
+  if moments_too:  # These use small integers.
     case = {**case, 'granularity': Decimal('1.5')}
   plan = _plan(adjacency, delta=delta, **case)
   outcomes = np.arange(-600, 601)
@@ -180,7 +180,8 @@ def _log_ratio(p, q):
 
 
 def _joint_delta(changed):
-  """Delta at epsilon 1 of independent factors, by binned losses rounded up."""
+  """Returns delta at epsilon 1 of independent factors,
+  with losses rounded up."""
   step, half = 2e-3, 8_000
   total = None
   infinite = 0.0
@@ -260,7 +261,7 @@ def test_missing_records_count_under_replace_one(missing, total):
     answer = drawing.draw(absent, absent.measure(['1', 'NA', '']),
                           random.Random(0).randrange)
     assert answer['value'] == pytest.approx(1, abs=1e-4)
-    # How many numbers there are is private under either adjacency.
+    # The number of numeric records is private under either adjacency.
     assert 'num_records' not in answer
 
 
@@ -285,8 +286,8 @@ def test_what_is_drawn_has_the_law():
 @pytest.mark.parametrize('adjacency', Adjacency)
 @pytest.mark.parametrize('statistic', ['sum', 'mean', 'variance'])
 def test_intervals_cover(statistic, adjacency, delta, monkeypatch):
-  """Nominal 0.9; fails by chance once in 10^6."""
-  # That of the population takes its time, and has tests of its own.
+  """Intervals cover at nominal 0.9; the test fails once in 10^6."""
+  # Population intervals are slow, and tested elsewhere.
   monkeypatch.setattr(sample_means, 'population_mean', lambda *_: (0, 1))
   runs, below = 150 if statistic == 'sum' else 50, random.Random(8).randrange
   plan = _plan(adjacency, delta=delta, statistic=statistic, column='x',
@@ -316,7 +317,7 @@ def test_a_sum_is_within_the_width_of_its_noise():
 @pytest.mark.parametrize('delta', [None, Fraction(1, 10**6)])
 @pytest.mark.parametrize('adjacency', Adjacency)
 def test_population_intervals_cover(adjacency, delta):
-  """Nominal 0.8; fails by chance once in 10^6."""
+  """Population intervals cover at nominal 0.8; the test fails once in 10^6."""
   generator, below = np.random.default_rng(9), random.Random(9).randrange
   plan = _plan(adjacency, epsilon=Fraction(20), statistic='mean', column='x',
                lower=Decimal(0), upper=Decimal(1), granularity=Decimal('.5'),

@@ -1,4 +1,4 @@
-"""Integers from a secret: uniform, repeatable, apart from each other."""
+"""Tests integers from a secret: uniform, repeatable, separate streams."""
 
 import numpy as np
 import pytest
@@ -23,7 +23,7 @@ def test_a_stream_is_repeated_and_no_other_is_like_it():
 
 
 def test_blocks_do_not_matter():
-  """What is drawn is read from one string of bytes, in order."""
+  """Draws read one string of bytes in order, whatever their sizes."""
   one, other = _stream(), _stream()
   together = one(2**(8 * 20_000)).to_bytes(20_000)
   assert together == b''.join(other(2**80).to_bytes(10) for _ in range(2000))
@@ -31,12 +31,13 @@ def test_blocks_do_not_matter():
 
 @pytest.mark.parametrize('n', [2, 3, 10, 97, 128, 129, 257])
 def test_integers_are_uniform(n):
-  """Chi-squared; fails once in 10^6 for the right distribution."""
+  """Integers and pairs are uniform by chi-square; the
+  test fails once in 10^6."""
   counts = np.bincount([value for value in map(_stream(), [n] * 40_000)],
                        minlength=n)
   assert len(counts) == n
   assert stats.chisquare(counts).pvalue > 1e-6
-  # Pairs too: draws do not depend on those before them.
+  # Pairs are uniform, too, so draws do not depend on earlier ones.
   below = _stream(context=b'pairs')
   if n < 20:
     pairs = np.bincount([below(n) * n + below(n) for _ in range(40_000)],
@@ -56,7 +57,7 @@ def test_one_value_takes_nothing_and_none_is_refused():
 
 
 def test_noise_from_a_secret_has_its_law():
-  """Discrete Laplace of scale 2; fails once in 10^6."""
+  """Noise is discrete Laplace of scale 2; the test fails once in 10^6."""
   below = _stream(context=b'noise')
   draws = np.array([exact.discrete_laplace(exact.Fraction(2), below)
                     for _ in range(8000)])

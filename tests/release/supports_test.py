@@ -1,4 +1,4 @@
-"""The upper end of a uniform distribution: scores, ranks, coverage."""
+"""Tests the upper end of a uniform distribution: scores, ranks, coverage."""
 
 import decimal
 import fractions
@@ -39,7 +39,7 @@ def _probs_and_scores(plan, dataset, rank):
     (_AR, None), (_RO, None), (_RO, 'absent')])
 @pytest.mark.parametrize('rank', [1, 2, 5])
 def test_scores_and_privacy_by_enumeration(adjacency, missing, rank):
-  """Ranks beyond the number of records too, which is private."""
+  """Scores move by one and probabilities by epsilon, for too high ranks too."""
   plan = _plan(adjacency, granularity=Decimal('0.01'), missing=missing)
   change, worst = 0, 0.0
   for one, other in neighbours.pairs(('-1', '0.2', '0.21', '1', 'NA'),
@@ -68,7 +68,7 @@ def test_scores_are_distances_of_ranks_from_the_top():
 
 
 def _ranks(plan, number, rank, runs, theta=1.0):
-  """Gaps by how many ranks they are above the wanted one, as drawn."""
+  """Returns rank offsets of gaps, and their mean probabilities of choice."""
   generator = np.random.default_rng(0)
   gaps = generator.standard_exponential((runs, number + 1))
   gaps *= theta / gaps.sum(1, keepdims=True)
@@ -81,7 +81,7 @@ def _ranks(plan, number, rank, runs, theta=1.0):
 
 @pytest.mark.parametrize('theta', [1.0, .3])
 def test_ranks_are_off_as_seldom_as_said_and_nearly_as_often(theta):
-  """Expected chances, of 4000 sets of values; their error is below 1 %."""
+  """Ranks are off with nearly the stated chance, in 4000 sets of values."""
   plan, number, miss = _plan(_RO, lower='0.25'), 60, .05
   rank = plan.rank(number)
   away, chances, outside = _ranks(plan, number, rank, 4_000, theta)
@@ -95,8 +95,8 @@ def test_ranks_are_off_as_seldom_as_said_and_nearly_as_often(theta):
 
 
 def test_ends_are_those_of_the_outermost_ranks():
-  """If the point lies as far off as it may, each end errs in a quarter of
-  `miss`; 20000 runs, the range has four standard errors."""
+  """Each end errs in a quarter of `miss` at the outermost ranks, in 20000
+  runs within four standard errors."""
   plan, number, miss = _plan(_RO), 80, .2
   rank = plan.rank(number)
   up, down = (plan.off(miss / 4, (number, number), rank, above=above)
@@ -107,7 +107,7 @@ def test_ends_are_those_of_the_outermost_ranks():
     farthest = values[:, number - rank + far - 1] / .5 * end
     wrong = np.mean(farthest > 1 if far > 0 else farthest < 1)
     assert abs(wrong - miss / 4) < .0065
-  # One more or less may be missing.
+  # The number of records may be off by four.
   wide = plan.interval(.5, rank, (number - 4, number + 4), miss)
   assert wide[0] < low < high < wide[1]
 
@@ -115,7 +115,7 @@ def test_ends_are_those_of_the_outermost_ranks():
 @pytest.mark.slow
 @pytest.mark.parametrize('adjacency', Adjacency)
 def test_population_intervals_cover(adjacency):
-  """Nominal 0.5; fails by chance once in 10^5."""
+  """Population intervals cover at nominal 0.5; the test fails once in 10^5."""
   generator, below = np.random.default_rng(9), random.Random(9).randrange
   plan = _plan(adjacency, epsilon=Fraction(2), confidence=Fraction(1, 2))
   covered, errors = 0, []
@@ -168,7 +168,7 @@ def test_released_points_have_the_law():
   counts = np.append(seen[kept], seen[~kept].sum())
   assert stats.chi2.sf(np.sum((counts - expected)**2 / expected), kept.sum()
                        ) > 1e-6
-  # At twice the rate it is another one.
+  # Twice the rate gives a different distribution.
   other = probs**2 / np.sum(probs**2)
   assert np.sum((seen - other * len(runs))[kept]**2 / (
       other * len(runs))[kept]) > 200

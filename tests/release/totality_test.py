@@ -1,4 +1,4 @@
-"""Every statistic has a finite, honest answer for every file."""
+"""Tests that every statistic gives a finite, valid answer for any file."""
 
 import decimal
 import fractions
@@ -25,7 +25,7 @@ _BOUNDS = {'column': 'x', 'lower': Decimal(1), 'upper': Decimal(3)}
 _GRID = {**_BOUNDS, 'thresholds': 6}
 _LABELS = {'column': 'x', 'label': 'y', 'positive': '1', 'upper': Decimal(1),
            'lower': Decimal(0), 'thresholds': 6}
-# What each statistic is asked; one that is new has to be added here.
+# Queries for each statistic; a new one must be added here.
 _CASES = {
   'count': [{}, _BOUNDS], 'sum': [_BOUNDS], 'mean': [_BOUNDS],
   'variance': [_BOUNDS],
@@ -54,7 +54,7 @@ _CLASSES = {'no positive': ['0'], 'all positive': ['1'], 'both': ['1', '0'],
 
 
 def _settings(name, *, all_rules=True):
-  """Queries of a statistic under both adjacencies, pure and not."""
+  """Yields queries of a statistic under both adjacencies, pure and not."""
   for case in _CASES[name]:
     for adjacency in Adjacency:
       for delta in (None, Fraction(1, 10**6)):
@@ -69,7 +69,8 @@ def _settings(name, *, all_rules=True):
 
 
 def _files(reads):
-  """Hostile fields, as a plan reads them, and what is hostile about them."""
+  """Yields (kind of hostility, hostile fields) in the
+  form that a plan reads."""
   for name, numbers in _NUMBERS.items():
     if reads != 'labels':
       yield name, numbers
@@ -83,13 +84,13 @@ def _files(reads):
 
 def _answer(plan, fields, below):
   released = drawing.draw(plan, plan.measure(fields), below)
-  # Kept and read again, as the ledger does.
+  # The answer is stored and read again, as the ledger does.
   released = json.loads(json.dumps(released, allow_nan=False))
   return {**plan.facts(), **released, **plan.view(released)}
 
 
 def _intervals(value):
-  """All intervals within an answer, and the value beside each."""
+  """Yields all intervals within an answer, with the values beside them."""
   if isinstance(value, dict):
     if {'lower', 'upper', 'level'} <= set(value):
       yield value
@@ -105,7 +106,7 @@ def _check(answer):
   for interval in _intervals(answer):
     assert np.all(np.array(interval['lower']) <= interval['upper']), interval
   value, interval = answer.get('value'), answer.get('interval', {})
-  # Elsewhere value and first interval are of different things.
+  # For other statistics the value and the first interval differ in meaning.
   if isinstance(value, float) and 'lower' in interval and not (
       {'rank_below_top', 'stages'} & set(answer)):
     assert interval['lower'] <= value <= interval['upper'], answer
@@ -117,7 +118,7 @@ def test_every_statistic_has_a_case():
 
 @pytest.fixture
 def few_simulations(monkeypatch):
-  """Makes bands of few simulations: what they are worth is tested elsewhere."""
+  """Makes bands of few simulations; other tests check their coverage."""
   monkeypatch.setattr(bands, 'num_runs', lambda miss: 39)
   monkeypatch.setattr(calibration, 'RUNS', 9)
 
@@ -125,7 +126,7 @@ def few_simulations(monkeypatch):
 @pytest.mark.every(2)
 @pytest.mark.parametrize('name', registry.STATISTICS)
 def test_every_statistic_answers_for_every_file(name, few_simulations):
-  """And which keys an answer has does not depend on the file."""
+  """Every file gives a valid answer, whose keys do not depend on the file."""
   below = random.Random(0).randrange
   for setting in _settings(name):
     plan = registry.plan(Query(epsilon=Fraction(1), **setting))
@@ -134,7 +135,7 @@ def test_every_statistic_answers_for_every_file(name, few_simulations):
       try:
         answer = _answer(plan, fields, below)
         _check(answer)
-        # How many numbers there are is said where it is public alone.
+        # The number of records is stated only where it is public.
         assert plan.query.knows_size or 'num_records' not in str(answer)
       except Exception as error:
         raise AssertionError(f'{setting}, {kind}: {error!r}') from error
@@ -145,7 +146,7 @@ def test_every_statistic_answers_for_every_file(name, few_simulations):
 @pytest.mark.every(4)
 @pytest.mark.parametrize('epsilon', [Fraction(1, 10**12), Fraction(10**6)])
 def test_budgets_far_from_1_have_answers(epsilon, few_simulations):
-  """Much noise and none, of no record and of some."""
+  """Budgets of 1e-12 and 1e6 give valid answers, with and without records."""
   below = random.Random(0).randrange
   for name in sorted({*_CASES} - {'roc', 'auc', 'hosmer_lemeshow'}):
     for setting in _settings(name, all_rules=False):
@@ -162,7 +163,7 @@ def test_budgets_far_from_1_have_answers(epsilon, few_simulations):
 @pytest.mark.parametrize('adjacency', Adjacency)
 def test_of_no_record_nothing_follows_for_a_population(
     adjacency, few_simulations):
-  """Without noise too: the interval is all that is possible."""
+  """Without records a population interval holds everything possible."""
   below = random.Random(0).randrange
   checked = set()
   for name in registry.STATISTICS:
@@ -183,6 +184,6 @@ def test_of_no_record_nothing_follows_for_a_population(
 
 
 def test_epsilons_whose_noise_has_no_intervals_are_refused():
-  """Before anything is paid: half of the statistics fail at 1e-24."""
+  """Epsilons whose noise has no intervals are refused before any is spent."""
   with pytest.raises(ValueError, match='epsilon must be at least 1e-12, got'):
     Query(statistic='sum', epsilon=Fraction(1, 10**24), adjacency=_RO)

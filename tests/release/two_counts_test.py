@@ -1,4 +1,4 @@
-"""Intervals for a probability from two noisy counts, by exact sums."""
+"""Tests intervals for a probability from two noisy counts by exact sums."""
 
 import fractions
 import itertools
@@ -20,7 +20,7 @@ _GAUSSIAN = noise.GaussianNoise(variance=Fraction(9))
 
 
 def _noise(distribution, bound):
-  """Probabilities of -bound, ..., bound, from the definition of the noise."""
+  """Returns probabilities of -bound, ..., bound by the noise's definition."""
   z = np.arange(-bound, bound + 1)
   if hasattr(distribution, 'scale'):
     weights = np.exp(-np.abs(z) / float(distribution.scale))
@@ -30,10 +30,10 @@ def _noise(distribution, bound):
 
 
 def _exact(seen, p, number, distribution, bound=150):
-  """g(p, n): every count and both noises, summed one by one."""
+  """Returns g(p, n), summed over every count and both noises."""
   z, chances = _noise(distribution, bound)
   counts = np.arange(number + 1)
-  # (1 - p) (a + z) - p (n - a + y) >= (1 - p) A0 - p B0, as it is stated.
+  # This is (1 - p) (a + z) - p (n - a + y) >= (1 - p) A0 - p B0, as stated.
   left = ((1 - p) * (counts[:, None, None] + z[:, None])
           - p * (number - counts[:, None, None] + z))
   right = (1 - p) * seen[0] - p * seen[1]
@@ -51,7 +51,7 @@ def _end(seen, sizes, distribution, alpha=.02):
 @pytest.mark.parametrize('distribution', [_NARROW, _GAUSSIAN])
 @pytest.mark.parametrize('seen', [(9, 11), (3, 30), (-2, 25), (25, -1)])
 def test_one_evaluation_bounds_a_bracket_and_a_block(distribution, seen):
-  """Steps 3 and 4: nothing in them is above the bound, nor far below it."""
+  """One evaluation bounds all p and n of a bracket, closely (steps 3 and 4)."""
   least, most = 18, 22
   end = _end(seen, (least, most), distribution)
   for p1, p2 in ((0.0, .05), (.2, .23), (.37, .37), (.5, .52), (.9, 1.0)):
@@ -61,7 +61,7 @@ def test_one_evaluation_bounds_a_bracket_and_a_block(distribution, seen):
     assert tail_bound >= worst
     alone = end.tail(p2, p2, most, most)
     exact = _exact(seen, p2, most, distribution, bound=60)
-    assert exact - 1e-6 <= alone <= exact + .01  # Far noise is cut off.
+    assert exact - 1e-6 <= alone <= exact + .01  # Distant noise is cut off.
 
 
 def test_blocks_and_brackets_leave_nothing_out(monkeypatch):
@@ -86,7 +86,7 @@ def test_blocks_and_brackets_leave_nothing_out(monkeypatch):
 
 
 def _covered(number, p, distribution, miss, least):
-  """Chance that the interval holds p, and of outcomes that were looked at."""
+  """Returns the chance that the interval holds p, and of all tried outcomes."""
   bound = 3 + math.ceil(8 * distribution.deviation)
   z, chances = _noise(distribution, bound)
   outcomes = {}
@@ -115,11 +115,12 @@ def _covered(number, p, distribution, miss, least):
                  marks=pytest.mark.slow),
     pytest.param(0, .4, _NARROW, 1e-4, marks=pytest.mark.slow)])
 def test_intervals_cover_exactly(number, p, distribution, least):
-  """Summed over outcomes; those that are too rare count as missed."""
+  """Intervals cover exactly, summed over outcomes; rare
+  ones count as missed."""
   miss = .2
   inside, seen = _covered(number, p, distribution, miss, least)
   assert seen > .9 and inside >= 1 - miss
-  # 1/2 and 1/3 are where the distribution of T has its largest atoms.
+  # The distribution of T has its largest atoms at 1/2 and 1/3.
   assert number <= 1 or inside < 1
 
 
@@ -128,10 +129,10 @@ def test_intervals_cover_exactly(number, p, distribution, least):
     (50, 50, noise.LaplaceNoise(scale=Fraction(1)), .2005)])
 def test_intervals_are_nearly_those_of_a_known_variance(positive, other,
                                                         distribution, wanted):
-  """The width that the same test has if n were known, within 6 %.
+  """Intervals are within 6 % of the width for a known n.
 
-  Where the range of n moved the count instead of its variance, it was 2.8, 1.2
-  and 1.7 times as wide.
+  An earlier bound, which moved the count by the range of n and not by its
+  variance, was 2.8, 1.2 and 1.7 times as wide.
   """
   low, high = two_counts.interval(positive, other, distribution, .05)
   assert wanted <= high - low < 1.06 * wanted

@@ -1,4 +1,4 @@
-"""What is said of scores and curves: bands, areas, groups and p-values."""
+"""Tests reports on scores and curves: bands, areas, groups and p-values."""
 
 import decimal
 import fractions
@@ -37,7 +37,7 @@ def _plan(statistic, **fields):
 
 
 class _Even:
-  """A tree whose errors are 1, ..., R, in any order."""
+  """A tree whose errors are 1, ..., R, in random order."""
 
   def errors(self, number, generator):
     """Returns [number] errors [1, 1]."""
@@ -51,7 +51,7 @@ class _Even:
 
 @pytest.mark.parametrize('miss', _MISSES)
 def test_a_band_holds_as_many_simulations_as_make_it_exchangeable(miss):
-  """The k-th of R, k = ceil((1 - miss) (R + 1)); the real one is another."""
+  """A band holds ceil((1 - miss) (R + 1)) of R runs, so it is exchangeable."""
   runs = bands.num_runs(float(miss))
   wanted = math.ceil((1 - miss) * (runs + 1))
   width, = bands.widths(_Even(), lambda counts: counts, float(miss))
@@ -66,7 +66,7 @@ def test_a_band_holds_as_many_simulations_as_make_it_exchangeable(miss):
   widths, far = density_bands.Fit._widths(
       types.SimpleNamespace(_errors=errors), float(miss), None)
   assert {*widths.reshape(-1), far} == {float(wanted)}
-  # The level that is reached varies little, and a rare miss is seen.
+  # The attained level varies little, and rare misses are detected.
   assert math.sqrt(miss * (1 - miss) / (runs + 2)) < .016
   assert runs * miss > 19.9
 
@@ -83,7 +83,7 @@ def test_errors_leave_the_number_alone_only_where_it_is_public(
 
 
 def _area(negatives, positives):
-  """Pairs of which the positive record is ahead, a tie half, one by one."""
+  """Returns the fraction of pairs with the positive ahead; ties count half."""
   negatives, positives = (np.diff(np.append(shares[:-1], 1), prepend=0)
                           for shares in (negatives, positives))
   return sum(p * q * ((k > j) + .5 * (k == j))
@@ -120,7 +120,7 @@ def test_the_area_is_between_those_of_all_curves_in_the_band(monkeypatch):
   assert interval['lower'] == pytest.approx(_area(low[0], high[1]))
   assert interval['upper'] == pytest.approx(_area(high[0], low[1]))
   assert (answer['interval']['lower'], answer['interval']['upper']) == (.1, .9)
-  # Of a class that may be empty nothing follows.
+  # Nothing follows for a class that may be empty.
   for few in ([[3, 9, 12, 21], [0, .2, .3, .9]], [[0, 0, 0, 0], [1, 2, 3, 4]]):
     answer = plan._auc(_fit(few), band)
     assert answer['value'] == .5
@@ -131,7 +131,8 @@ def test_the_area_is_between_those_of_all_curves_in_the_band(monkeypatch):
 @pytest.mark.parametrize('num_above', [0, 1, 39])
 def test_p_values_count_the_release_among_the_simulations(
     num_above, monkeypatch):
-  """So that none is 0, and one of R + 1 is the least."""
+  """A p-value counts the release among its runs, so it is
+  at least 1 / (R + 1)."""
   plan = _plan('hosmer_lemeshow', groups=2)
   counts = np.array([[30., 20, 10, 5], [8, 12, 25, 30]])
   centres = (np.arange(4) + .5) / 4
@@ -150,7 +151,7 @@ def test_p_values_count_the_release_among_the_simulations(
 
 @pytest.mark.parametrize('width', [0., 3., 100.])
 def test_shares_of_groups_are_in_their_intervals(width, monkeypatch):
-  """Those of counts within the widths, and the one that is released."""
+  """Group intervals hold the released share and all within the widths."""
   plan = _plan('hosmer_lemeshow', groups=2)
   linear = np.array([[30., 20, 10, -5], [8, 12, 25, 30]])
   counts = np.array([[29., 19, 8, 0], [7, 11, 23, 28]])
@@ -180,7 +181,7 @@ def test_simulated_labels_know_the_number_where_it_is_public(known):
   counts = np.array([[30., 20.6, 10], [8, 12.2, 25]])
 
   class Tree:
-    """Records the arguments of its calls."""
+    """A tree that records the arguments of its calls."""
 
     def __init__(self):
       self.known = known
@@ -217,7 +218,7 @@ def test_thresholds_are_those_of_the_grid_to_15_digits():
 
 @pytest.mark.parametrize('granularity', ['1', '.1', '.25', '3', '.07', '20'])
 def test_small_numbers_go_to_the_nearest_multiple(granularity):
-  """Also those of fewer digits than the granularity has."""
+  """Values go to the nearest multiple, also if finer than the granularity."""
   points = lattice.Lattice(lower=Decimal(-100), upper=Decimal(100),
                            granularity=Decimal(granularity))
   for k in range(-60, 61):

@@ -1,4 +1,4 @@
-"""Files: modes, whole appends, and a copy with the hash of its own bytes."""
+"""Tests files: modes, whole appends, and copies hashed by their own bytes."""
 
 import fcntl
 import hashlib
@@ -37,7 +37,7 @@ def test_files_of_others_and_of_nobody_else(tmp_path):
 
 
 def test_all_is_appended(tmp_path, monkeypatch):
-  """Even if the system takes three bytes at a time."""
+  """All bytes are appended even if each write takes only three."""
   real = os.write
   monkeypatch.setattr(os, 'write', lambda descriptor, data: real(
       descriptor, data[:3]))
@@ -51,7 +51,7 @@ def _open_files():
 
 
 def _while_waiting(monkeypatch, act):
-  """Calls a function between the opening of a file and its lock, once."""
+  """Calls a function once, between the opening of a file and its locking."""
   flock, called = files.portalocker.lock, []
 
   def act_first(descriptor, how):
@@ -66,7 +66,7 @@ def _while_waiting(monkeypatch, act):
 @pytest.mark.parametrize('act', [os.unlink, lambda path: files.replace(
     path, b'new')])
 def test_a_lock_is_on_the_file_that_has_the_name(tmp_path, monkeypatch, act):
-  """Not on one that was removed or replaced meanwhile; nothing stays open."""
+  """A lock holds the file that now has the name, and leaves none open."""
   path, before = tmp_path / 'file', _open_files()
   path.write_text('old')
   _while_waiting(monkeypatch, lambda: act(path))
@@ -82,7 +82,7 @@ def test_a_lock_is_on_the_file_that_has_the_name(tmp_path, monkeypatch, act):
 
 @pytest.fixture
 def synced(monkeypatch):
-  """List of what is put on disk, each as its inode and what it holds then."""
+  """Returns a list of the synced files, by inode and content."""
   calls, fsync = [], os.fsync
 
   def note(descriptor):

@@ -1,4 +1,4 @@
-"""Figures are the same bytes for the same rows, and say which rows."""
+"""Tests that equal rows give figures of equal bytes that name the rows."""
 
 import sys
 
@@ -48,7 +48,7 @@ def test_png_is_written_only_when_asked_for(tmp_path):
   plots.save(_figure(), tmp_path / 'a.svg', digest=DIGEST, png=True)
   png = (tmp_path / 'a.png').read_bytes()
   assert png.startswith(b'\x89PNG')
-  # 4 x 3 inches of 200 dots.
+  # The figure has 4 x 3 inches with 200 dots each.
   assert (png[16:20], png[20:24]) == ((800).to_bytes(4), (600).to_bytes(4))
 
 

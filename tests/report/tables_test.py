@@ -1,4 +1,4 @@
-"""Tables are the same text for the same rows, and read well as text."""
+"""Tests that equal rows give equal tables, readable as text."""
 
 import math
 

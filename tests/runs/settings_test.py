@@ -1,4 +1,4 @@
-"""The options of a training run: one declaration, from which all follows."""
+"""Tests that one declaration of a training option gives all that follows."""
 
 import dataclasses
 import hashlib
@@ -29,7 +29,7 @@ _NEW = '''
       OPTIMISER, 'Epochs to wait for a better model.',
       check=settings.at_least(2), later=True))
 '''
-# What uses the new option, in a process that has the changed package.
+# This uses the new option, in a process with the changed package.
 _USE = '''
 import dataclasses, json, pydoc
 from dpjax.cli import train
@@ -56,7 +56,7 @@ print(json.dumps({
 
 
 def test_a_new_option_is_one_declaration(tmp_path):
-  """Its flag, check, JSON, key and documentation follow from it."""
+  """One declaration gives an option its flag, check, JSON, key and text."""
   shutil.copytree(_ROOT / 'dpjax', tmp_path / 'dpjax',
                   ignore=shutil.ignore_patterns('__pycache__'))
   path = tmp_path / 'dpjax' / 'runs' / 'options.py'
@@ -87,9 +87,9 @@ def _configs(*words):
   return train._configs()
 
 
-# Made before options were declared in one place: words of the run's key and of
-# the key of the initial parameters; SHA-256 of repr and of JSON, as far as the
-# last option of that time. They stay when an option is added.
+# These were made before options were declared in one place: words of the run's
+# key and of the key of the initial parameters; SHA-256 of repr and of JSON, up
+# to the last option of that time. They must not change when an option is added.
 _LAST_KEPT = 'noise_seed'
 _KEPT = {
     'numbers': (
@@ -111,7 +111,7 @@ _KEPT = {
              split_seed=2, noise='lattice_gaussian', noise_seed=5),
         [4043888360, 663736601], [3646593972, 648383779], 'ff8d4b1391543a6d',
         '190fa30a0959ac09')}
-# The same, resolved with 5000 records.
+# The same values, resolved with 5000 records.
 _KEPT_RESOLVED = {
     'numbers': ([2220969426, 1208884991], [1791404995, 589936019],
                 '6efb75e0757a2d2b', 'e8ee498a2acc0360'),
@@ -121,7 +121,7 @@ _KEPT_RESOLVED = {
               '99f94b4a9e393796', '16d2dee0acc0c3cd')}
 
 
-# A configuration with one more option, declared at the end.
+# This configuration has one more option, declared at the end.
 _WithNewOption = dataclasses.make_dataclass(
     'TrainingConfig', [('patience', int | None, dataclasses.field(
         default=None, metadata=settings.about(
@@ -154,7 +154,7 @@ def test_keys_of_published_runs_stay(name, config_type):
 
 
 def test_every_option_is_used():
-  """Some code reads it, or a method takes it as an argument."""
+  """Every option is read by some code or taken by a method."""
   code = '\n'.join(path.read_text() for package in ('runs', 'cli')
                    for path in (_ROOT / 'dpjax' / package).glob('*.py')
                    if path.name != 'options.py')
@@ -212,7 +212,7 @@ def test_flags_have_the_defaults_of_the_options():
 
 @dataclasses.dataclass(frozen=True)
 class _Typed:
-  """A field without a kind of flag."""
+  """A field whose type has no kind of flag."""
   names: dict = dataclasses.field(default=None, metadata=settings.about(
       options.DATA, 'Names.'))
 

@@ -1,4 +1,4 @@
-"""Parts of a batch: how large they are, and that padding draws nothing."""
+"""Tests parts of a batch: their size, and that padding draws nothing."""
 
 import dataclasses
 import itertools
@@ -14,13 +14,13 @@ KEY = jax.random.key(20)
 
 
 def _one_hot_sum(rows, mask):
-  """How often each of six records is in rows that are no padding."""
+  """Returns how often each of six records is in rows without padding."""
   hot = jax.nn.one_hot(rows, 6, dtype=jnp.float32)
   return jnp.sum(jnp.where(mask[:, None], hot, 0.), axis=0)
 
 
 def test_parts_are_the_least_multiples_that_have_room():
-  """Of the room that was asked for, or of all records if those are fewer."""
+  """A part is the least multiple that holds the room, or all records."""
   for room, multiple in itertools.product(range(1, 14), range(1, 9)):
     sampler = PoissonSampler(num_examples=10, batch_size=2, max_batch_size=room,
                              row_multiple=multiple)
@@ -63,7 +63,7 @@ def test_a_row_multiple_pads_and_draws_the_same_records(max_batch_size):
     assert one.num_selected == other.num_selected > 0
     np.testing.assert_array_equal(one.rows[:one.num_selected],
                                   other.rows[:one.num_selected])
-    # Counts of every record over the parts: padding counts for nothing.
+    # Counts of every record over the parts show that padding adds nothing.
     counts = jax.jit(lambda drawn: padded.sum_parts(
       lambda rows, mask: jnp.zeros(21, jnp.int32).at[rows].add(
         mask.astype(jnp.int32)), drawn))(other)

@@ -1,4 +1,4 @@
-"""Whole releases of columns: what they cost, and that nothing else is said."""
+"""Tests whole releases of columns: their cost, and that no more is shown."""
 
 import math
 
@@ -59,7 +59,7 @@ def test_plans_cost_what_is_asked(adjacency):
 
 @pytest.mark.sound
 def test_what_is_released_is_what_the_plan_releases():
-  """Each value clipped and filled in by itself, and seen by the plan alone."""
+  """Each value is clipped and filled in alone, and only the plan reads it."""
   column = [7.5, math.nan, -40.0, 3.25, 90.0, 5.0, 5.0, 0.0, 10.0, 1.0]
   known = [7.5, 2.0, 2.0, 3.25, 8.0, 5.0, 5.0, 2.0, 8.0, 2.0]
   public = dict(epsilon=3.0, adjacency='replace_one', missing='lower')

@@ -1,9 +1,9 @@
-"""Every release of noisy numbers costs what its event says, and no less.
+"""Tests that every release of noisy numbers costs what its event says.
 
 Each case couples the releases of a few neighbours, worst ones among them, by a
 move of the noise (`tests.coupling`). No scale and no sensitivity is read from
-the mechanism, so that what it claims of itself is tested. Where a release
-reveals less than its noisy numbers, less than the claim is attained.
+the mechanism, so that its own claim is tested. Where a release reveals less
+than its noisy numbers, less than the claim is attained.
 """
 
 from collections.abc import Callable, Sequence
@@ -192,7 +192,7 @@ def _cells(adjacency, accounting):
 
 
 def _coins(top):
-  """Records of two coordinates, of a mean at which maxima move farthest."""
+  """Returns records of two coordinates, of a mean at which maxima move most."""
   data = np.full((SIZE, 2), (SIZE * top - 1) / (SIZE - 1))
   data[0] = 1.0
   return data
@@ -362,7 +362,7 @@ CASES = {
 @pytest.mark.sound
 @pytest.mark.parametrize('name', CASES)
 def test_releases_of_neighbours_differ_by_what_is_claimed(name):
-  """Local in the noise: densities near one release of either."""
+  """Couplings near one release cost the claim at most, and attain it."""
   case = CASES[name]
   claimed = np.array(coupling.claim(case.mechanism.event,
                                     case.mechanism.adjacency))

@@ -1,4 +1,4 @@
-"""Defaults of the arguments of the package, in one table."""
+"""Tests the defaults of the package's arguments against one table."""
 
 import importlib
 import inspect
@@ -11,7 +11,7 @@ from dpjax import theory
 from experiments.methods import statistics
 from experiments.methods import theory as theory_methods
 
-# By name, the same for all that take it but for those below.
+# Defaults by name, for all functions that take it except those below.
 DEFAULTS = dict(
     above=0.0, accounting='tight', alike=False, allocation='proportional',
     allow_unsound=False, amplitude=0.9, at=0.0, base=1.001, basis='fourier',
@@ -55,7 +55,7 @@ OTHERS = {
     ('TwoResolutions', 'share'): 0.3, ('TwoStages', 'share'): 0.25,
     ('printed', 'shares'): (0.125, 0.125, 0.125, 0.625)}
 
-# Here, so that no test is taken for what runs their lines.
+# Modules are imported here, so that no test counts as running their lines.
 MODULES = [importlib.import_module(info.name) for package in (
                stats, theory, statistics, theory_methods)
            for info in pkgutil.walk_packages(package.__path__,
@@ -63,13 +63,14 @@ MODULES = [importlib.import_module(info.name) for package in (
 
 
 def test_defaults_are_those_of_the_table():
-  """What is unsound or as printed is asked for, by name."""
+  """All defaults are the table's, so unsound or printed
+  variants need a name."""
   known, others = set(), set()
   for module in MODULES:
     for name, value in vars(module).items():
       if name.startswith('_') or not callable(value) or (
           getattr(value, '__module__', None) != module.__name__) or (
-              typing.is_typeddict(value)):  # Which has no signature.
+              typing.is_typeddict(value)):  # It has no signature.
         continue
       for parameter in inspect.signature(value).parameters.values():
         default, place = parameter.default, (name, parameter.name)

@@ -1,4 +1,4 @@
-"""Means, proportions and ROC curves of arrays: which mechanism, what is refused."""
+"""Tests which mechanisms array functions use, and what they refuse."""
 
 import jax
 import numpy as np
@@ -18,7 +18,7 @@ def _same(actual, wanted):
 
 
 def test_a_mean_is_that_of_the_mechanism_of_its_adjacency():
-  """The number of records is public under replace-one only."""
+  """A mean uses a public number of records under replace-one only."""
   key = jax.random.key(0)
   public = dict(epsilon=0.5, lower=0, upper=30, confidence=0.9)
   _same(stats.mean(key, _X, **public, adjacency='replace_one'),

@@ -1,4 +1,4 @@
-"""Bands, tests and curves by formulas, for invented releases."""
+"""Tests bands, tests and curves against formulas, for invented releases."""
 
 import dataclasses
 import functools
@@ -24,31 +24,31 @@ from dpjax.stats.quantile_methods import mechanism as quantile_mechanism
 ADD, REPLACE = Adjacency
 KEY = jax.random.key(0)
 PREDICTIONS = (np.arange(8) + 0.5) / 8
-# They fall at every other bin.
+# These ranks fall at every other bin.
 RANKS = np.array([[4.0, 3.0, 9.0, 7.0, 14.0, 11.0, 18.0, 15.0],
                   [1.0, -2.0, 4.0, 2.0, 6.0, 3.0, 17.0, 16.0]])
 OTHERS = np.cumsum(np.arange(1.0, 17.0).reshape(2, 8) % 5, 1)
 
 
 def constant(key, counts, parameters):
-  """Releases its parameters."""
+  """A mechanism that releases its parameters."""
   del key, counts
   return parameters
 
 
 def shaken(key, counts, parameters):
-  """Releases ranks with noise that rises with the bins."""
+  """A mechanism that releases ranks with noise that rises with the bins."""
   return jnp.cumsum(counts, 1) + jnp.cumsum(
       parameters * jax.random.uniform(key, counts.shape, jnp.float64), 1)
 
 
 def groups(ranks, ends):
-  """Negatives and positives [2, Q] between ends."""
+  """Returns counts of negatives and positives [2, Q] between ends."""
   return np.diff(np.pad(ranks, ((0, 0), (1, 0)))[:, ends])
 
 
 def test_p_values_count_the_release_among_its_draws():
-  """No p-value is below 1 / (B + 1), and ties are as large."""
+  """P-values count ties as larger, and are at least 1 / (B + 1)."""
   with jax.enable_x64(True):
     test = hosmer_lemeshow._test(constant, 4, False, 19)
     same, larger = (jax.tree.map(np.asarray, test(
@@ -61,7 +61,7 @@ def test_p_values_count_the_release_among_its_draws():
 
 @pytest.mark.every(2)
 def test_calibration_is_off_by_what_its_draws_miss():
-  """They miss the share of the counts that they are drawn from."""
+  """Half-widths are how far the draws miss the share that they come from."""
   for ranks in (RANKS, np.tile(np.array([[0.1], [0.2]]), 8)):
     with jax.enable_x64(True):
       calibration = jax.tree.map(np.asarray, hosmer_lemeshow._calibration(
@@ -151,7 +151,7 @@ def answers(patch, adjacency, data):
 
 
 def test_callers_are_told_what_is_released_and_no_more(monkeypatch):
-  """Whatever the records; their number too, where it is private."""
+  """Callers see only the release, and n only if it is public."""
   one, other, fewer = (np.full(40, 0.9), np.linspace(0, 1, 40),
                        np.linspace(0, 1, 7))
   for adjacency in Adjacency:

@@ -1,4 +1,4 @@
-"""Tests of dpjax.stats.frequencies: goldens, projection, risks, coverage."""
+"""Tests dpjax.stats.frequencies: goldens, projection, risks, coverage."""
 
 import jax
 import jax.numpy as jnp
@@ -23,7 +23,7 @@ def coverage(estimates, probs):
 
 
 def projected(values):
-  """By the definition: the threshold at which the parts sum to 1."""
+  """Returns the projection by its definition: a threshold of sum 1."""
   level = optimize.brentq(lambda t: np.maximum(values - t, 0).sum() - 1,
                           values.max() - 1, values.max())
   return np.maximum(values - level, 0)
@@ -46,7 +46,7 @@ def test_projection(size):
   (10, 1000, 1.0, 0.00098, 0.00098), (1000, 1000, 1.0, 0.00900, 0.00312),
   (100, 500, 0.1, 0.32198, 0.0667)])
 def test_golden_risks(categories, people, epsilon, raw, after):
-  """MECH-10, uniform populations; 1000 repetitions within 4 %."""
+  """Risks match MECH-10 on uniform populations, within 4 % in 1000 runs."""
   mechanism = frequencies.laplace(num_categories=categories,
                                   num_examples=people, epsilon=epsilon,
                                   adjacency=REPLACE)
@@ -61,7 +61,7 @@ def test_golden_risks(categories, people, epsilon, raw, after):
                  for each in (values, better))
   np.testing.assert_allclose([before.mean(), now.mean()], [raw, after],
                              rtol=0.04)
-  # Nearer to any distribution than before, each time.
+  # Each projection is nearer to any distribution than before.
   assert np.all(now <= before * (1 + 1e-4))
 
 
@@ -76,7 +76,7 @@ def test_counts(categories):
 
 
 def test_sensitivities_by_enumeration():
-  """Table 0.2: 2 and sqrt(2) for a replacement, 1 and 1 for one more."""
+  """Sensitivities match table 0.2: 2 and sqrt(2) replacing, 1 and 1 adding."""
   counts = lambda data: np.bincount(np.array(data, int), minlength=3)
   for adjacency, one, two in ((REPLACE, 2, 2**0.5), (ADD, 1, 1)):
     sensitivities = [
@@ -95,7 +95,7 @@ def test_sensitivities_by_enumeration():
     assert gauss.counts.stddev**2 == pytest.approx(two**2 / 0.6)
     assert mechanism.epsilon(laplace, delta=1e-12) == pytest.approx(
       0.5, abs=1e-3)
-    # rho-zCDP, by the exact Gaussian of that rho.
+    # The cost is rho-zCDP, by the exact Gaussian of that rho.
     same = frequencies.gaussian(num_categories=3, num_examples=4, rho=0.3,
                                 adjacency=REPLACE)
     assert mechanism.epsilon(gauss, delta=1e-5) == pytest.approx(
@@ -108,7 +108,7 @@ def test_sensitivities_by_enumeration():
   (lambda **f: frequencies.gaussian(rho=0.02, **f), REPLACE),
   (lambda **f: frequencies.laplace(epsilon=0.3, **f), ADD)])
 def test_coverage_and_risk_of_releases(make, adjacency):
-  """4000 repetitions of 3 categories, 200 records."""
+  """Releases cover at 0.95 with the stated risk, in 4000 repetitions."""
   probs = np.array([0.6, 0.3, 0.1])
   mechanism = make(num_categories=3, adjacency=adjacency,
                    num_examples=200 if adjacency is REPLACE else None)
@@ -127,7 +127,7 @@ def test_coverage_and_risk_of_releases(make, adjacency):
 
 
 def test_trust_is_worth_a_factor_of_the_number_of_people():
-  """LDP-08 at K = 10, n = 10^4, epsilon = 1, over all cells (L-E13)."""
+  """Local privacy costs a factor of the number of people (LDP-08, L-E13)."""
   people, uniform = 10**4, np.full(10, 0.1)
   shared = dict(num_categories=10, epsilon=1.0)
   crowd = local.RandomizedResponse(**shared)
@@ -138,14 +138,14 @@ def test_trust_is_worth_a_factor_of_the_number_of_people():
   assert added.counts.risk(10) / people**2 == pytest.approx(2e-7)
   assert frequencies.local_risk(crowd, uniform, people) == pytest.approx(
     4.0958e-3, rel=1e-4)
-  # Records vary too: the spread of the population comes on top.
+  # Records vary too, which adds the population's spread.
   population = frequencies.local_population_risk(crowd, uniform, people)
   assert population == pytest.approx(4.0958e-3 + 0.9 / people, rel=1e-4)
 
 
 @pytest.mark.every(2)
 def test_answers_are_turned_into_frequencies():
-  """Their shares less those of lies, over what truths are likelier by."""
+  """Frequencies are answers' shares, less lies, over the truth's surplus."""
   crowd = local.RandomizedResponse(num_categories=3, epsilon=1.2)
   answers = jnp.asarray([0] * 40 + [1] * 50 + [2] * 10, jnp.int8)
   estimates = frequencies.local(crowd, answers, confidence=0.9)
@@ -162,7 +162,7 @@ def test_answers_are_turned_into_frequencies():
 
 @pytest.mark.slow
 def test_answers_of_people_who_trust_nobody():
-  """LDP-07 at K = 5, epsilon = 1, n = 3000: coverage .949 to .953, risk."""
+  """Local answers cover within 0.01 of 0.95, with the stated risk (LDP-07)."""
   crowd = local.RandomizedResponse(num_categories=5, epsilon=1.0)
   probs = np.array([0.4, 0.3, 0.2, 0.1, 0.0])
   seen = crowd.other_prob + (crowd.truth_prob - crowd.other_prob) * probs

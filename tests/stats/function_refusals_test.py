@@ -1,4 +1,4 @@
-"""Functions refuse numbers that make no sense by name, argument by argument."""
+"""Tests that functions refuse senseless numbers, naming the argument."""
 
 import math
 
@@ -55,8 +55,8 @@ _CLASS = dict(_N, moment=3.0, radius=1.0)
 _WRONG = {'+': (0.0, -1.0, math.nan, math.inf), '-': (-1.0, math.nan, math.inf),
           'u': (0.0, 1.0, math.nan), 'c': ('unknown',)}
 
-# A function, arguments it takes, and which it checks: integers from a number
-# on, + for positive, - for not negative, u for (0, 1), c for names.
+# A function, its arguments, and which it checks: integers from a number on, +
+# for positive, - for not negative, u for (0, 1), c for names.
 DENSITY = [
     (adaptive.adaptive, dict(num_records=9, epsilon=1.0, adjacency=_ADD),
      'c:boundary'),

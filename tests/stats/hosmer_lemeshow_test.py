@@ -1,4 +1,4 @@
-"""Tests of dpjax.stats.hosmer_lemeshow and hosmer_lemeshow_cells."""
+"""Tests dpjax.stats.hosmer_lemeshow and hosmer_lemeshow_cells."""
 
 import functools
 
@@ -35,7 +35,7 @@ def _weights():
 
 
 def _records(size, *, seed=0, shift=0.0):
-  """Predictions in the middle of bins, and labels off by `shift` in logits."""
+  """Returns bin centres as predictions, and labels off by `shift` in logits."""
   generator = np.random.default_rng(seed)
   predictions = generator.choice(PREDICTIONS, size, p=_weights())
   true = special.expit(special.logit(predictions) + shift)
@@ -48,7 +48,7 @@ def test_exact_statistic_is_that_of_a_loop_over_groups(size, num_groups):
   predictions = generator.beta(2, 3, size)
   labels = (generator.uniform(size=size) < predictions).astype(int)
   ordered, statistic = np.argsort(predictions), 0.0
-  for rows in np.split(ordered, num_groups):  # Of one size, without ties.
+  for rows in np.split(ordered, num_groups):  # Groups have one size, no ties.
     for label, chance in ((1, predictions), (0, 1 - predictions)):
       expected = chance[rows].sum()
       statistic += (np.sum(labels[rows] == label) - expected)**2 / expected
@@ -79,18 +79,18 @@ def test_with_little_noise_all_are_the_exact_statistic():
 
 @pytest.mark.slow
 def test_records_on_thresholds_count_once_and_groups_may_be_empty():
-  """Nine tenths predict 1/2, a threshold: its groups coincide (C9)."""
+  """Records on a threshold count once, and groups may be empty (C9)."""
   predictions = np.append(np.full(90, 0.5), np.linspace(0.6, 0.9, 10))
   labels = np.arange(100) % 2
   ranks = np.cumsum(roc.counts(GRID, predictions, labels), 1).astype(float)
   with jax.enable_x64(True):
     groups = jax.tree.map(np.asarray, hosmer_lemeshow.table(ranks, PREDICTIONS))
-    # Nobody in all but two bins, and nobody at all.
+    # All bins except two are empty, and then all of them.
     nobody = hosmer_lemeshow.table(0 * ranks, PREDICTIONS)
     assert float(hosmer_lemeshow.statistic(nobody)) == 0.0
   np.testing.assert_array_equal(groups.records, [90] + 8 * [0] + [10])
   np.testing.assert_array_equal(groups.observed, [45] + 8 * [0] + [5])
-  # Closed at both ends, as printed, all ten groups have the 90 of them.
+  # With both ends closed, as printed, all ten groups contain the 90.
   ends = np.append(0.0, GRID.thresholds[np.asarray(groups.ends)[1:] - 1])
   closed = [np.sum((low <= predictions) & (predictions <= high))
             for low, high in zip(ends[:-1], ends[1:], strict=True)]
@@ -98,7 +98,7 @@ def test_records_on_thresholds_count_once_and_groups_may_be_empty():
   cells = Cellwise(grid=GRID, epsilon=1e9).estimate(
       jax.random.key(0), hosmer_lemeshow_cells.bins(GRID, predictions, labels))
   assert np.sum(cells.observed) == pytest.approx(100, abs=1e-5)
-  # Little is left of the counts at this budget, and everything is finite.
+  # Noise dominates the counts at this budget, but everything is finite.
   release = make(GRID, epsilon=0.01)
   noisy = release.estimate(jax.random.key(1), roc.counts(GRID, predictions,
                                                          labels))
@@ -114,7 +114,8 @@ def test_records_on_thresholds_count_once_and_groups_may_be_empty():
 @pytest.mark.every(2)
 @pytest.mark.parametrize('fitted', [False, True])
 def test_null_law_without_noise_is_chi_squared(fitted):
-  """Of Q, or with a fit Q - 2 degrees; Kolmogorov, once in a thousand runs."""
+  """Without noise the statistic is chi-squared with Q, or
+  fitted Q - 2, degrees."""
   release = make(GRID, epsilon=1e6)
   counts = np.stack([1 - PREDICTIONS, PREDICTIONS]) * 50_000 * _weights()
   test = hosmer_lemeshow.test(
@@ -124,7 +125,7 @@ def test_null_law_without_noise_is_chi_squared(fitted):
                       ).pvalue > 1e-3
   assert stats.kstest(test.draws, stats.chi2(10 if fitted else 8).cdf
                       ).pvalue < 1e-6
-  # Counts are as expected: nothing is smaller.
+  # Counts equal their expectations, so no statistic is smaller.
   assert float(test.statistic) < 1e-3 and float(test.p_value) == 1.0
 
 
@@ -141,10 +142,10 @@ def _p_values(shift, runs):
 
 @pytest.mark.slow
 def test_level_and_power_with_noise():
-  """At a level of .05, of 150 tests 2 to 16 reject with probability .992.
+  """At level .05, 2 to 16 of 150 tests reject, with probability .992.
 
-  The statistic itself, compared with chi squared, rejects more by far; and what
-  is off by 1/2 is found.
+  The statistic compared with chi-squared rejects far more, and labels off by
+  1/2 in logits are detected.
   """
   p_values, statistics = _p_values(0.0, 150)
   assert 2 <= np.sum(p_values <= 0.05) <= 16
@@ -154,7 +155,7 @@ def test_level_and_power_with_noise():
 
 @pytest.mark.every(4)
 def test_calibration_of_exact_ranks_has_intervals_of_sampling_alone():
-  """Values are exact, and half-widths those of Poisson counts."""
+  """Exact ranks give exact values, with half-widths of Poisson counts."""
   release = make(GRID, epsilon=1e9)
   counts = np.stack([1 - PREDICTIONS, PREDICTIONS]) * 40_000 * _weights()
   counts[1] = counts[1]**0.9
@@ -179,7 +180,7 @@ def test_calibration_of_exact_ranks_has_intervals_of_sampling_alone():
   half = (np.asarray(observed.high) - observed.low) / 2
   shares = np.asarray(observed.value)
   sampling = np.sqrt(shares * (1 - shares) / curves['population'].records)
-  # The ratio of two Poisson counts has the variance of a binomial share.
+  # A ratio of two Poisson counts has the variance of a binomial share.
   np.testing.assert_allclose(half / sampling, stats.norm.ppf(0.95), rtol=0.2)
   np.testing.assert_allclose(shares, curves['records'].observed.value)
   with pytest.raises(ValueError, match='of must be one of'):
@@ -187,7 +188,7 @@ def test_calibration_of_exact_ranks_has_intervals_of_sampling_alone():
 
 
 def test_a_step_of_a_fit_is_newtons():
-  """Of the logistic regression on the logit: repeated, its scores vanish."""
+  """A fit's step is Newton's for logistic regression on the logit."""
   rng = np.random.default_rng(2)
   counts = rng.integers(1, 30, (2, 32)) * 1.0
   logit = special.logit(PREDICTIONS)
@@ -200,7 +201,7 @@ def test_a_step_of_a_fit_is_newtons():
       counts[1] - total * PREDICTIONS))
   np.testing.assert_allclose(special.logit(once), logit + step @ design,
                              atol=1e-6)
-  # Of counts that fit there is no step, and none without records.
+  # Counts that fit, or no records at all, give no step.
   fitting = np.stack([1 - PREDICTIONS, PREDICTIONS]) * total
   for data in (fitting, 0 * counts):
     with jax.enable_x64(True):
@@ -210,7 +211,7 @@ def test_a_step_of_a_fit_is_newtons():
 
 @pytest.mark.slow
 def test_calibration_intervals_cover_the_population():
-  """Each group, 400 in all; 330 at least (dependent within a release)."""
+  """Calibration intervals cover at least 330 of 400 groups."""
   release, covered = make(GRID, epsilon=1.0), 0
   for seed in range(40):
     counts = roc.counts(GRID, *_records(4000, seed=seed))
@@ -229,7 +230,7 @@ def test_calibration_intervals_cover_the_population():
 
 
 def test_shared_noise_releases_a_difference_as_it_is():
-  """Correction C8: another record, and O - E reveals which it was."""
+  """Shared noise releases O - E exactly and reveals a flipped label (C8)."""
   predictions, labels = _records(500)
   printed = Cellwise(grid=GRID, epsilon=1e-3, accounting='paper',
                      shared_noise=True, allow_unsound=True)
@@ -240,8 +241,8 @@ def test_shared_noise_releases_a_difference_as_it_is():
     data = hosmer_lemeshow_cells.bins(GRID, predictions, named)
     cells = printed.estimate(jax.random.key(seed), data)
     differences.append(float(np.sum(cells.observed[1] - cells.expected[1])))
-    # Noise of scale 15000, and the difference is exact but for rounding to the
-    # grid of the noise.
+    # The noise has scale 15000, but the difference is exact up to rounding
+    # to the noise's grid.
     assert np.abs(cells.observed).max() > 1000
     step = printed.scale / 256
     assert differences[-1] == pytest.approx(np.sum(named) - np.sum(predictions),
@@ -254,7 +255,8 @@ def test_shared_noise_releases_a_difference_as_it_is():
 
 
 def test_what_one_label_moves_has_no_bound():
-  """Of H itself (C11), as few are expected; with a floor it is bounded."""
+  """One label moves H without bound where few are expected;
+  a floor helps (C11)."""
   labels = np.append(np.zeros(10, int), np.arange(90) % 2)
   flipped = np.append(1, labels[1:])
 
@@ -269,7 +271,7 @@ def test_what_one_label_moves_has_no_bound():
 
 
 def test_sensitivity_of_cells_by_enumeration():
-  """Three numbers of each of two groups, for groups that are given."""
+  """Three numbers of each of two fixed groups have the stated sensitivity."""
   domain = [(chance, label) for chance in (0.01, 0.98, 0.99, 1.0)
             for label in (0, 1)]
 
@@ -289,7 +291,7 @@ def test_sensitivity_of_cells_by_enumeration():
     assert largest <= mechanism.scale * cells_epsilon
     assert largest == (2 if adjacency is ADD else 3.99)
   printed = Cellwise(grid=GRID, epsilon=1.0, accounting='paper')
-  # L = 5; L + 1 of L + 9 parts are the curve's, whose nodes have the same.
+  # L = 5, so L + 1 of L + 9 parts are the curve's, with the same noise.
   assert printed.scale == pytest.approx(14) == printed.curve.scale
 
 

@@ -1,4 +1,4 @@
-"""Tests of dpjax.stats.intervals: exact tails, and intervals of scipy."""
+"""Tests dpjax.stats.intervals: exact tails, and intervals of SciPy."""
 
 import functools
 
@@ -13,7 +13,7 @@ from dpjax.stats import intervals
 
 
 def upper_tail(t, stddev, scale):
-  """P(normal + Laplace > t), by integration over the Laplace part."""
+  """Returns P(normal + Laplace > t), integrated over the Laplace part."""
   tail, _ = integrate.quad(
     lambda y: stats.laplace.pdf(y) * stats.norm.sf((t - scale * y) / stddev),
     -40, 40, points=[0.0, t / scale], limit=400)
@@ -23,7 +23,8 @@ def upper_tail(t, stddev, scale):
 @pytest.mark.slow
 @pytest.mark.parametrize('confidence', [0.95, 0.999])
 def test_half_widths_are_quantiles(confidence):
-  """Over all ratios of the two parts; float32."""
+  """Half-widths are exact quantiles in float32, for all
+  ratios of both parts."""
   stddev = np.array([1e-3, 0.1, 0.5, 1.0, 3.0, 10.0, 19.0, 21.0], np.float32)
   units = np.array([1.0, 0.01], np.float32)[:, None]
   half_widths, other = jax.jit(functools.partial(
@@ -32,7 +33,7 @@ def test_half_widths_are_quantiles(confidence):
   for t, s in zip(np.float64(half_widths), np.float64(stddev), strict=True):
     wanted = (1 - confidence) / 2
     assert upper_tail(t, s, 1.0) == pytest.approx(wanted, rel=4e-3)
-  # In other units the same.
+  # Other units give the same widths.
   np.testing.assert_allclose(other, half_widths * 0.01, rtol=1e-5)
 
 

@@ -1,4 +1,4 @@
-"""No key is used twice, and noise of floats is rounded to public grids.
+"""Tests that no key is used twice, and that float noise is on public grids.
 
 All releases of the package are traced. If a released number is no multiple of a
 public step, its lowest bits reveal the number that the noise was added to.
@@ -45,7 +45,7 @@ COUNTS = np.arange(12.0).reshape(2, 6)
 
 @pytest.fixture(autouse=True)
 def taken(monkeypatch):
-  """Samplers of `privacy` take the words of a key, which uses it up."""
+  """Marks the words that samplers take of a key as using it up."""
   table = key_reuse.key_reuse_signatures
   words = next(each for each in table if each.name == 'random_unwrap')
   monkeypatch.setitem(table, words,
@@ -74,7 +74,7 @@ def test_a_key_that_is_used_twice_is_noticed():
       check(wrong, keys, np.zeros(keys.shape))
 
 
-# Choices by the largest of noisy numbers release none of them.
+# Choices by the largest noisy number release none of the numbers.
 _CHOICES = {'interval, histogram': 1}
 
 
@@ -90,7 +90,7 @@ def test_noise_of_numbers(name, monkeypatch):
       calls[kind] += 1
       before = calls['noise']
       noise = wrapped(*args, **kwargs)
-      # What samplers ask of others is one draw.
+      # What a sampler asks of other samplers is one draw.
       calls['noise'] = before
       return noise
     monkeypatch.setattr(module, function, counted)
@@ -104,7 +104,7 @@ def test_noise_of_numbers(name, monkeypatch):
 
 @functools.cache
 def quantile_mechanisms():
-  """One of each quantile mechanism."""
+  """Returns one of each quantile mechanism."""
   asked = dict(probs=(0.2, 0.5, 0.9), epsilon=1.0, lower=0.0, upper=1.0,
                adjacency=REPLACE)
   alone = independent.IndependentQuantiles(**asked)

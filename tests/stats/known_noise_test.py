@@ -1,4 +1,4 @@
-"""Releases with noise that is given: values and intervals by their formulas."""
+"""Tests releases with given noise: values and intervals by formulas."""
 
 import math
 
@@ -28,7 +28,7 @@ def released(mechanism, data, noise):
 
 
 def half_width(stddev, scale, confidence=0.9):
-  """Of 90 % of a normal part plus a Laplace part of this scale, by halving."""
+  """Returns the 90 % half-width of a normal plus a Laplace part, by halving."""
   assert confidence == 0.9
 
   def tail(t):
@@ -46,13 +46,13 @@ def half_width(stddev, scale, confidence=0.9):
 
 @pytest.fixture
 def widths(monkeypatch):
-  """Widths of Laplace noise as written here: their program is compiled anew."""
+  """Replaces the library's half-widths by those written here."""
   monkeypatch.setattr(intervals, 'half_width', lambda *args, **kwargs: (
       np.vectorize(half_width)(*map(np.float64, args), **kwargs)))
 
 
 def test_widths_are_those_of_exact_tails():
-  """Near the switch to the normal approximation, and far from it."""
+  """Widths match exact tails near the switch to the normal, and far away."""
   stddev = np.array([0.01, 0.3, 1.0, 4.0, 19.0, 20.5, 30.0])
   half_widths = intervals.half_width(jnp.asarray(stddev, jnp.float32),
                                      jnp.ones(7), confidence=0.9)
@@ -64,7 +64,7 @@ def test_widths_are_those_of_exact_tails():
     assert half_width(s, 1.0) == pytest.approx(t, rel=5e-4)
 
 
-# Records, those that count, and where they are clipped to [-1, 3].
+# Records, those that count, and their values clipped to [-1, 3].
 RECORDS = [([9.0, -7.0, math.nan, 0.5, 2.0], [3, -1, 0.5, 2]),
            ([0.25], [0.25]), ([math.nan, math.nan], []),
            ([3.0] * 40, [3.0] * 40)]
@@ -113,7 +113,7 @@ def test_means_of_a_private_number():
       count = max(1.0, len(kept) + second * noise[1])
       offset = np.clip(total / count, -2, 2)
       assert value == pytest.approx(offset + 1, rel=1e-5, abs=1e-5)
-      # Of a quotient, by its slopes in sum and count.
+      # This is a quotient's variance, by its slopes in sum and count.
       variance = spread(value, count) / count + (
           2 * first**2 + offset**2 * 2 * second**2) / count**2
       half = Z * math.sqrt(variance)
@@ -133,7 +133,7 @@ def test_frequencies(kind, adjacency):
       num_categories=3, adjacency=adjacency, num_examples=known,
       confidence=0.9, **{'epsilon' if kind == 'laplace' else 'rho': 0.5})
   sensitivity = 1 if adjacency is ADD else 2
-  # Two counts move by 1: by 2 in l1, by sqrt(2) in l2.
+  # Two counts move by 1, so by 2 in l1 and sqrt(2) in l2.
   scale = sensitivity / 0.5 if kind == 'laplace' else math.sqrt(sensitivity)
   noise_variance = 2 * scale**2 if kind == 'laplace' else scale**2
   for noise in ([0.5, 1.5, -0.3], [-2.0, -1.0, 1.0], [-16.0, -9.0, -9.0]):
@@ -145,7 +145,7 @@ def test_frequencies(kind, adjacency):
     inner = np.clip(share, 1 / (total + 1), 1 - 1 / (total + 1))
     sampling = inner * (1 - inner) / total
     if known is None:
-      # Slopes of a share of the sum, in its own noise and in all others.
+      # Slopes of a share of the sum in its own noise and in all others.
       slopes = (np.eye(3) - share[:, None]) / total
       half = Z * np.sqrt(sampling + noise_variance * np.square(slopes).sum(1))
     elif kind == 'gaussian':
@@ -159,7 +159,7 @@ def test_frequencies(kind, adjacency):
 
 
 def test_variances_of_polls_are_those_of_their_slopes():
-  """By differences of the estimate itself, and binomial answers."""
+  """Poll variances are the delta method's, by numerical slopes."""
   step, people, others = 1e-4, 700, 300
   drowned = lambda either, other: (either - other) / (1 - other)
   for prob, other in ((0.1, 0.5), (0.6, 0.2)):
@@ -171,12 +171,12 @@ def test_variances_of_polls_are_those_of_their_slopes():
                  zip(slopes, (either, other), (people, others), strict=True))
     assert polls.variance_drowned(prob, other, people, others) == pytest.approx(
         wanted, rel=1e-6)
-    # On the scale of ln(1 - p) that is the interval.
+    # The interval is computed on the scale of ln(1 - p).
     counts = np.array([round(people * either), people])
     estimates = polls.proportion_drowned(
         counts, people, num_other_yes=round(others * other),
         num_other_examples=others, confidence=0.9)
-    # Where nobody says no, half a person does.
+    # If nobody says no, half a person is counted.
     no = np.maximum(1 - counts / people, 0.5 / people)
     spread_ = np.sqrt((1 - no) / (people * no)
                       + other / (others * (1 - other)))

@@ -1,6 +1,7 @@
-"""Tests of dpjax.stats.means and bernoulli: goldens, risks, coverage.
+"""Tests dpjax.stats.means and bernoulli: goldens, risks, coverage.
 
-Privacy is in the battery (`tests/privacy/roster.py`), sensitivities below.
+Privacy is tested in the battery (`tests/privacy/roster.py`), sensitivities
+below.
 """
 
 import itertools
@@ -26,7 +27,7 @@ def covered(estimates, truth):
 
 
 def close(actual, wanted, slack=0.0):
-  """Within four standard errors of a share of the repetitions."""
+  """Returns whether a frequency is within four standard errors."""
   return abs(actual - wanted) < slack + 4 * np.sqrt(
     wanted * (1 - wanted) / REPETITIONS)
 
@@ -43,11 +44,11 @@ def releases(mechanism, data):
   (1000, 1.0, 0.3, 2.12e-4, 0.947, 0.947),
   (200, 0.05, 0.5, 2.125e-2, 0.936, 0.950)])
 def test_proportions(people, epsilon, truth, risk, wald, exact):
-  """INT-03: risk and coverage of both intervals, 20,000 repetitions."""
+  """Both intervals have INT-03's risk and coverage, in 20,000 repetitions."""
   assert proportions.risk(truth, num_examples=people, epsilon=epsilon) == (
     pytest.approx(risk, rel=2e-3))
   rng = np.random.default_rng(0)
-  # What is released depends on the sum alone.
+  # The release depends on the sum alone.
   ones = rng.binomial(people, truth, REPETITIONS) / people
   by_interval = {
       name: proportions.proportion(num_examples=people, epsilon=epsilon,
@@ -79,7 +80,7 @@ def test_a_whole_release_has_the_risk_and_the_coverage():
 
 @pytest.mark.every(2)
 def test_means_of_other_records():
-  """MECH-09: risk sigma^2 / n + 2 ((b - a) / (n epsilon))^2, and coverage."""
+  """Means have risk sigma^2 / n + 2 ((b - a) / (n epsilon))^2 (MECH-09)."""
   mechanism = mean.BoundedMean(num_examples=100, lower=-2.0, upper=4.0,
                                epsilon=0.5)
   assert mechanism.scale == pytest.approx(6 / 50)
@@ -88,14 +89,15 @@ def test_means_of_other_records():
   squares = np.square(np.float64(estimates.value) - 1.0)
   assert squares.mean() == pytest.approx(
     mechanism.population_risk(3.0), abs=4 * squares.std() / 5000**0.5)
-  # The variance is not known; the largest possible one is taken.
+  # The variance is unknown, so the largest possible one is used.
   assert covered(estimates, 1.0) > 0.95
   assert estimates.value.dtype == jnp.float32
 
 
 @pytest.mark.every(2)
 def test_means_of_a_private_number_of_records():
-  """Coverage of the normal interval; absent records; a bad middle."""
+  """A mean of private n covers, leaves out absent
+  records and stays in range."""
   estimator = mean.PrivateSizeMean(lower=0.0, upper=1.0, epsilon=1.0)
   data = jax.random.bernoulli(KEY, 0.7, (5000, 150)).astype(jnp.float32)
   data = data.at[:, ::3].set(jnp.nan)
@@ -104,7 +106,7 @@ def test_means_of_a_private_number_of_records():
   assert abs(np.mean(estimates.value) - 0.7) < 0.01
   assert mechanism.epsilon(estimator,
                            delta=1e-12) == pytest.approx(1.0, abs=2e-3)
-  # Nothing is there: in the range all the same.
+  # Without records the release still lies in the range.
   empty = estimator.release(KEY, jnp.full([3], jnp.nan))
   assert 0 <= empty.low <= empty.value <= empty.high <= 1
   assert estimator.risk(1) is None
@@ -114,12 +116,12 @@ def test_means_of_a_private_number_of_records():
   (Adjacency.REPLACE_ONE, [3], 3 / 3),
   (Adjacency.ADD_OR_REMOVE_ONE, [1, 2, 3], 3 / 2)])
 def test_sensitivity_of_a_mean(adjacency, sizes, wanted):
-  """DEF-02, erratum T-E11: (b - a) / n if n is public, (b - a) / 2 if not."""
+  """Sensitivity is (b - a) / n for a public n, else (b - a) / 2 (T-E11)."""
   assert neighbours.sensitivity(np.mean, (-1.0, 0.5, 2.0), sizes,
                                 adjacency) == pytest.approx(wanted)
   mechanism = mean.BoundedMean(num_examples=3, lower=-1.0, upper=2.0,
                                epsilon=1.0)
-  assert mechanism.scale == 1.0  # (b - a) / (n epsilon)
+  assert mechanism.scale == 1.0  # This is (b - a) / (n epsilon).
 
 
 @pytest.mark.parametrize('fields, message', [
@@ -145,7 +147,7 @@ def test_another_number_of_records_is_refused():
 @pytest.mark.parametrize('n', [2, 3, 5])
 @pytest.mark.parametrize('ddof', [0, 1])
 def test_the_sensitivity_of_a_variance_by_enumeration(n, ddof):
-  # The grid holds the ends; the variance is convex in each record.
+  # The grid holds the ends, and the variance is convex in each record.
   values = np.linspace(-1, 2, 4)
   data = np.array(list(itertools.product(values, repeat=n)))
   variances = np.var(data, axis=1, ddof=ddof).reshape((4,) * n)

@@ -1,4 +1,4 @@
-"""Budgets and their events, written out; compiled draws against plain ones."""
+"""Tests budgets and their events by hand, and compiled draws."""
 
 import dataclasses
 import math
@@ -17,7 +17,7 @@ KEY = jax.random.key(0)
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Release(mechanisms.Budgeted, mechanisms.SampledMechanism[np.ndarray]):
-  """Noisy data, with a scale as the only parameter."""
+  """A release of noisy data, with a scale as the only parameter."""
 
   @property
   def draw(self):
@@ -40,7 +40,7 @@ def test_events_are_those_of_the_budget(adjacency, records):
   assert (pure.pure, pure.amount, zcdp.pure, zcdp.amount) == (
       True, 0.3, False, 0.02)
   assert pure.event == accounting.pure_event(epsilon=0.3, adjacency=adjacency)
-  # sqrt(2 rho) = 0.2 standard deviations, for all records that change.
+  # Each changed record moves sqrt(2 rho) = 0.2 standard deviations.
   assert zcdp.event == accounting.gaussian_event(
       noise_multiplier=records / math.sqrt(0.04))
   assert pure.knows_total is zcdp.knows_total is (adjacency is REPLACE)
@@ -69,7 +69,7 @@ def test_budgets_that_are_refused(budget, message):
 
 
 def test_compiled_draws_are_the_plain_ones():
-  """One program for all numbers; each release has the noise of its own key."""
+  """One program serves all numbers, and each release uses its own key."""
   one, other = (_Release(rho=rho, adjacency=ADD) for rho in (0.5, 2.0))
   assert mechanisms.compiled(one.draw) is mechanisms.compiled(other.draw)
   data = np.arange(6.0).reshape(2, 3)

@@ -1,7 +1,7 @@
-"""Errors of linear releases, exactly: their slopes in the noise that is drawn.
+"""Tests errors of linear releases by their slopes in the drawn noise.
 
-Of Gaussian noise, whose variance is 1 wherever a sampler is asked for it. No
-variance is read from a mechanism but the one that is tested.
+Noise is Gaussian of variance 1 wherever a sampler is asked for it. No variance
+is read from a mechanism except the tested one.
 """
 
 import jax
@@ -95,7 +95,7 @@ def test_ranks_are_unbiased_and_vary_as_told(name):
     lambda **public: projections.WeightedProjection(
         coefficient_weights=(1.0, 0.4), basis='cosine', **public)])
 def test_what_noise_adds_to_the_error_of_a_density(make):
-  """Integrals of variances, of coefficients by Parseval's identity."""
+  """Noise adds the stated error, by Parseval's identity or integration."""
   mechanism = make(num_records=50, rho=0.4, adjacency=REPLACE)
   density = compared_densities.random_phases(3)
   data = np.linspace(0.1, 0.99, 50)**2
@@ -105,12 +105,12 @@ def test_what_noise_adds_to_the_error_of_a_density(make):
   _, slopes = outputs(_drawn(mechanism), statistic)
   total = np.square(slopes).sum()
   if isinstance(mechanism, cubes.CubeHistogram):
-    # The density is on a line: noise has the same variance in every cell.
+    # The density is on a line, so each cell has the same noise variance.
     assert total / 9 == pytest.approx((1 - 1 / 9) * (
         9 * mechanism.scale / 50)**2)
     return
   if isinstance(mechanism, histograms.Polygon):
-    # Lines between heights: mean squares of neighbours and their product.
+    # Lines between heights have mean squares of neighbours and their product.
     rows = np.concatenate([slopes[:1], slopes, slopes[-1:]])
     parts = np.full(7, 1 / 6)
     parts[[0, -1]] = 1 / 12
@@ -121,7 +121,7 @@ def test_what_noise_adds_to_the_error_of_a_density(make):
   else:
     wanted = total if mechanism.kind == 'cosine' else 2 * total
     if mechanism.kind == 'spectrum':
-      # The constant is there once, not with its complex conjugate.
+      # The constant occurs once, without a complex conjugate.
       wanted -= np.square(slopes[0]).sum()
   assert wanted == pytest.approx(mechanism.expected(density).privacy, rel=1e-6)
 
@@ -139,7 +139,7 @@ def test_curves_that_quantiles_are_read_off_vary_as_told(adjacency):
         key, records.of(data, 0.0, 1.0), mechanism.parameters)
   exact, slopes = outputs(release, data)
   np.testing.assert_allclose(exact, 100 * np.arange(1, 7))
-  # What is left once the last rank is n: that of the errors given its own.
+  # Given that the last rank is n, errors have their conditional variance.
   last = slopes[-1]
   left = slopes - np.outer(slopes @ last, last) / (last @ last)
   np.testing.assert_allclose(np.sqrt(np.square(left).sum(1)),
@@ -156,7 +156,7 @@ def test_curves_that_quantiles_are_read_off_vary_as_told(adjacency):
 
 DATA = np.tile([[0.3, 0.1], [-0.2, 0.4], [0.1, 2.0], [-4.0, 3.0]], (25, 1))
 PURE, ZCDP = notions.PureDP(epsilon=0.7), notions.ZCDP(rho=0.3)
-# Vectors projected on the disc of radius 1.5.
+# Vectors are projected on the disc of radius 1.5.
 KEPT = DATA * np.minimum(1, 1.5 / np.maximum(
     np.linalg.norm(DATA, axis=1, keepdims=True), 1e-9))
 ESTIMATORS = {
@@ -186,8 +186,8 @@ def test_means_are_of_what_is_kept_and_err_by_their_noise(name):
     exact, slopes = coupled.outputs(np.zeros(coupled.size), statistic)
   np.testing.assert_allclose(exact, wanted, atol=1e-6)
   (kind, size), = coupled.blocks
-  # Mean squares of a number of density e^-|z|, of a normal one, and of a vector
-  # of density e^-norm.
+  # Mean squares of a number with density e^-|z|, of a normal one, and of a
+  # vector with density e^-norm.
   square = {'laplace': 2.0, 'normal': 1.0, 1.0: 2.0, 2.0: size + 1.0}[kind]
   error = square * np.square(slopes).sum()
   if name == 'normal mean':
@@ -199,7 +199,7 @@ def test_means_are_of_what_is_kept_and_err_by_their_noise(name):
 @pytest.mark.every(1)
 @pytest.mark.parametrize('epsilon', [0.05, 0.9, 8.0])
 def test_variances_of_whole_noise_are_those_of_its_law(epsilon):
-  """Of levels, by sums over whole numbers; least squares weigh by them."""
+  """Discrete noise has the distribution's variance at each level."""
   pure = dict(epsilon=epsilon, adjacency=REPLACE)
   for mechanism in (
       hierarchies.TreeDensity(num_records=50, height=3,

@@ -1,7 +1,7 @@
-"""Every draw of a release has a key of its own: by the keys that are drawn with.
+"""Tests that every draw of a release has a key of its own.
 
-Of releases that draw more than once, step by step, with samplers that note
-their keys. Two equal keys are noise that cancels, or that a choice reveals.
+Releases that draw more than once run step by step, with samplers that record
+their keys. With two equal keys noise cancels, or a choice reveals it.
 """
 
 import contextlib
@@ -37,8 +37,8 @@ _MODEL = families.Model(dimension=2, radius=1.0)
 
 
 def _loop(low, high, step, carry):
-  """`jax.lax.fori_loop`, of three turns."""
-  del high  # Not known while a program is traced.
+  """Replaces `jax.lax.fori_loop` by three turns in Python."""
+  del high  # The end is not known while a program is traced.
   for turn in range(low, low + 3):
     carry = step(turn, carry)
   return carry
@@ -46,7 +46,7 @@ def _loop(low, high, step, carry):
 
 @contextlib.contextmanager
 def keys_of_draws():
-  """A list of the words of all keys that samplers take meanwhile."""
+  """Yields a list of the words of all keys that samplers take meanwhile."""
   taken = []
 
   def noting(answer):
@@ -93,7 +93,7 @@ def _batches(replacement):
 
 _SHEET = np.stack([LINE[:20], LINE[20:]], 1)
 _PUBLIC = dict(num_records=40, adjacency=REPLACE)
-# Of all draws their number: mechanism, records, number.
+# Mechanism, records, and the number of all draws.
 CASES = {
     'rounds': lambda: (_rounds(PURE), _SHEET, 4),
     'rounds, rho': lambda: (_rounds(ZCDP), _SHEET, 4),
@@ -125,7 +125,7 @@ def test_each_draw_has_a_key_of_its_own(name):
     data = mechanism.statistic(np.clip(data, 0, 1))
 
   def keys(key):
-    # Of nothing else is the program that is compiled.
+    # The compiled program computes only these keys.
     with keys_of_draws() as taken:
       mechanism.release(key, jnp.asarray(data))
     return jnp.stack([jax.random.key_data(key), *taken])

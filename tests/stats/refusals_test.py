@@ -1,4 +1,4 @@
-"""Numbers and names that no estimator takes are refused, field by field."""
+"""Tests that numbers and names outside an estimator's range are refused."""
 
 import dataclasses
 import math
@@ -15,11 +15,11 @@ from tests.stats import coupling_test
 # One mechanism of each class.
 MECHANISMS = {type(case.mechanism).__name__: case.mechanism
               for case in coupling_test.CASES.values()}
-# Fields that are booleans, objects, or free to be anything of their type.
+# These fields are booleans, objects, or may have any value of their type.
 _FREE = {'lower', 'upper', 'coefficient_weights', 'weights', 'half', 'share',
          'rounds', 'grid', 'curve', 'model', 'guarantee', 'counts', 'step',
          'sigma', 'radius'}
-# Any factor of what was released is post-processing.
+# Scaling a release by any factor is post-processing.
 _OPEN = {('NormalMean', 'shrinkage')}
 
 

@@ -1,4 +1,4 @@
-"""Tests of dpjax.stats.roc_bands."""
+"""Tests dpjax.stats.roc_bands."""
 
 import dataclasses
 
@@ -18,7 +18,7 @@ RELEASE = roc.make(GRID, epsilon=2.0, adjacency=Adjacency.REPLACE_ONE)
 
 
 def _cells(size):
-  """Expected counts of a model that is calibrated, area about .75."""
+  """Returns expected counts of a calibrated model with area about .75."""
   z = np.linspace(-4, 4, 20_001)
   chance = special.expit(-1 + 1.2 * z)
   bins, weights = GRID.bins(chance), np.exp(-z**2 / 2)
@@ -36,10 +36,10 @@ def _curve(counts):
 @pytest.mark.slow
 @pytest.mark.parametrize('of', roc_bands.OF)
 def test_bands_cover_what_they_are_of(of):
-  """Of 60 releases; .95 is nominal.
+  """Bands cover in at least 51 of 60 releases, at nominal .95.
 
-  If it were true, fewer than 51 would be with probability 3e-4 (for each of the
-  four numbers); where it is .7, 51 would be with 1 %.
+  At .95 fewer than 51 have probability 3e-4, for each of the four numbers; at
+  .7, 51 have 1 %.
   """
   population = _cells(2000)
   generator, covered = np.random.default_rng(2), np.zeros(2)
@@ -55,7 +55,7 @@ def test_bands_cover_what_they_are_of(of):
                 bands.auc.low <= true_auc <= bands.auc.high)
     widths.append(float(bands.auc.high - bands.auc.low))
   assert covered.min() >= 51, covered
-  # Not by saying nothing: records alone have a standard error of .013.
+  # Bands are not vacuous: records alone have a standard error of .013.
   assert np.mean(widths) < {'records': 0.07, 'population': 0.09}[of]
 
 
@@ -70,7 +70,7 @@ def test_without_noise_the_records_are_known_and_the_population_is_not():
                       num_draws=400) for of in roc_bands.OF)
   assert float(known.auc.high - known.auc.low) < 1e-9
   assert np.abs(known.tpr.high - known.tpr.low).max() < 1e-9
-  # Hanley and McNeil's standard error, within the error of 400 draws and theirs.
+  # Hanley and McNeil's standard error holds within the error of 400 draws.
   _, auc = _curve(counts)
   negatives, positives = counts.sum(1)
   first, second = auc / (2 - auc), 2 * auc**2 / (1 + auc)

@@ -1,4 +1,4 @@
-"""Which curves and counts releases of two classes take."""
+"""Tests which curves and counts releases of two classes accept."""
 
 import jax
 import numpy as np
@@ -14,7 +14,7 @@ ADD, REPLACE = Adjacency
 
 
 def test_curves_of_classes_are_of_the_relation_of_their_release():
-  """A public label keeps a record in its class; a private one does not."""
+  """A curve's adjacency must fit its release and whether labels are public."""
   grid = grids.Grid(lower=0.0, upper=1.0, num_thresholds=4)
   taken = set()
   for own in Adjacency:
@@ -33,7 +33,7 @@ def test_curves_of_classes_are_of_the_relation_of_their_release():
 
 
 def test_counts_of_another_grid_are_refused_by_all_that_release():
-  """On the device and on the host."""
+  """Counts of another grid are refused on the device and on the host."""
   grid = grids.Grid(lower=0.0, upper=1.0, num_thresholds=4)
   public = dict(epsilon=1.0, adjacency=REPLACE)
   cells = hosmer_lemeshow_cells.CellwiseHosmerLemeshow(

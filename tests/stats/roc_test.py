@@ -1,4 +1,4 @@
-"""Tests of dpjax.stats.roc_curves."""
+"""Tests dpjax.stats.roc_curves."""
 
 import functools
 
@@ -34,7 +34,7 @@ def test_without_noise_it_is_the_curve_of_scikit_learn(positive):
       np.cumsum(counts, 1), GRID.thresholds, positive=positive))
   binned = GRID.bins(SCORES) * (1 if positive == 'high' else -1)
   fpr, tpr, _ = metrics.roc_curve(LABELS, binned, drop_intermediate=False)
-  # Of thresholds in an empty bin it has no point.
+  # An empty bin's thresholds have no point of their own.
   kept = np.append(True, np.diff(curve.fpr) + np.diff(curve.tpr) > 0)
   np.testing.assert_allclose(curve.fpr[kept], fpr, atol=1e-12)
   np.testing.assert_allclose(curve.tpr[kept], tpr, atol=1e-12)
@@ -42,7 +42,7 @@ def test_without_noise_it_is_the_curve_of_scikit_learn(positive):
       metrics.roc_auc_score(LABELS, binned), abs=1e-12)
   assert (curve.positives, curve.negatives) == (LABELS.sum(),
                                                 (1 - LABELS).sum())
-  # Thresholds mean what they say, of records on them too.
+  # Thresholds are right for records on them, too.
   for k in (0, 4, 8, 16):
     cut = curve.thresholds[k]
     chosen = SCORES > cut if positive == 'high' else SCORES <= cut
@@ -76,7 +76,7 @@ def test_with_little_noise_it_is_the_curve_of_the_records(name):
 def test_noisy_curves_rise_from_0_to_1(name):
   release = _two_trees(0.05) if name == 'two trees' else make(
       GRID, epsilon=0.05, adjacency=ADD if name == 'parallel' else REPLACE)
-  # Hardly any positives: denominators are floored in some draws.
+  # There are few positives, so some draws have floored denominators.
   counts = np.stack([np.full(16, 4), np.eye(16, dtype=int)[3]])
   with jax.enable_x64(True):
     ranks = mechanisms.repeated(release.draw)(
@@ -95,7 +95,7 @@ def test_noisy_curves_rise_from_0_to_1(name):
 @pytest.mark.every(3)
 @pytest.mark.parametrize('monotone', [False, True])
 def test_ranks_of_both_classes_add_up_to_n(monotone):
-  """Last ranks are off by as much; the others follow, and so do rates."""
+  """Both classes' last ranks move equally to sum to n; other ranks follow."""
   ranks = np.array([[1.0, 4.0, 10.0], [2.0, 2.0, 5.0]])
   with jax.enable_x64(True):
     completed = np.asarray(roc.with_total(ranks, jnp.asarray(11.0),
@@ -108,7 +108,7 @@ def test_ranks_of_both_classes_add_up_to_n(monotone):
   np.testing.assert_allclose(completed, wanted)
   np.testing.assert_allclose(none[:, -1], [5.5, 5.5])
   if monotone:
-    # Not below 0, nor beyond n.
+    # Ranks stay between 0 and n.
     with jax.enable_x64(True):
       far = np.asarray(roc.with_total(np.array([[1.0, 20.0], [0.0, 1.0]]),
                                       jnp.asarray(5.0), monotone=True))
@@ -118,13 +118,13 @@ def test_ranks_of_both_classes_add_up_to_n(monotone):
 @pytest.mark.every(3)
 @pytest.mark.parametrize('adjacency', [ADD, REPLACE])
 def test_classes_have_noise_of_their_own_and_the_announced_variance(adjacency):
-  """400 draws: a correlation of 0 is below .2 but once in 16000."""
+  """Classes have uncorrelated noise of the stated variance, in 400 draws."""
   release = make(GRID, epsilon=1.0, adjacency=adjacency, monotone=False)
   with jax.enable_x64(True):
     noise = np.asarray(mechanisms.repeated(release.draw)(
         jax.random.split(jax.random.key(7), 400), np.zeros((2, 16)),
         release.parameters))
-  # In the middle: ends of the joint one add up to a known n.
+  # The middle is used, since ends of the joint one add up to a known n.
   middle = noise[:, :, 7] - noise[:, :, 15] / 2
   assert abs(np.corrcoef(middle.T)[0, 1]) < 0.2
   if adjacency is ADD:
@@ -140,7 +140,7 @@ def _two_trees(epsilon):
 
 
 def _change(release, one, other):
-  """L1 distance of all that gets noise in a release by trees."""
+  """Returns the l1 distance of all counts that get noise in trees."""
   def levels(counts):
     shape = release.curve.branching
     return np.concatenate(hierarchy.levels(
@@ -155,7 +155,8 @@ def _change(release, one, other):
     ('joint', 'any', 2), ('two trees', 'any', 2), ('public labels', 'score', 2),
     ('parallel', 'removed', 1)])
 def test_no_record_moves_counts_by_more_than_noise_is_for(name, change, most):
-  """Labels that flip and scores on bounds among them; and some attain it."""
+  """No record moves counts by more than the noise is
+  for, and some attain it."""
   release = _two_trees(1.0) if name == 'two trees' else make(
       GRID, epsilon=1.0, adjacency=ADD if name == 'parallel' else REPLACE,
       public_labels=name == 'public labels')
@@ -170,16 +171,16 @@ def test_no_record_moves_counts_by_more_than_noise_is_for(name, change, most):
                            roc.counts(GRID, others[kept], flipped[kept])))
   levels = len(release.curve.branching)
   assert max(changes) == most * levels
-  # The noise is for so much, and the event says what that costs.
+  # The noise is for this change, whose cost the event states.
   assert release.curve.scale * release.event.epsilon == pytest.approx(
       max(changes))
 
 
 def test_printed_accounting_of_two_curves_is_wrong():
-  """"2 epsilon": the least shift of node noise, by enumeration, is a quarter."""
+  """The printed accounting of two curves overstates the cost fourfold."""
   grid = Grid(lower=0.0, upper=1.0, num_thresholds=32)
   release = make(grid, epsilon=1.0, accounting='paper', monotone=False)
-  assert release.curve.scale == pytest.approx(6 / 0.5)  # L = 5.
+  assert release.curve.scale == pytest.approx(6 / 0.5)  # The depth L is 5.
 
   def nodes(first, last):
     return len(dyadic.signed_nodes(first, last, 32))
@@ -188,9 +189,9 @@ def test_printed_accounting_of_two_curves_is_wrong():
   prefix = max(nodes(first, 32) for first in range(1, 33))
   least = max(within, 2 * prefix) / release.curve.scale
   assert release.event.epsilon == pytest.approx(least) == 0.5
-  # Basic composition of two curves of epsilon / 2 would have said 1, and
-  # Barczewski (2025) says 2: four times, and 3.4 to 4 times the variance that
-  # is needed.
+  # Basic composition of two curves of epsilon / 2 would give 1, and
+  # Barczewski (2025) says 2: four times the truth, with 3.4 to 4 times the
+  # necessary variance.
   tight = roc.ParallelRoc(grid=grid, adjacency=REPLACE, curve=dyadic.DyadicEcdf(
       num_thresholds=32, epsilon=0.5, adjacency=ADD, monotone=False, root=True))
   assert tight.event.epsilon == 1.0
@@ -208,9 +209,9 @@ def test_what_a_release_costs():
                              (REPLACE, dict(public_labels=True))):
     assert epsilon(adjacency, epsilon=0.7, **options) == pytest.approx(0.7,
                                                                        abs=1e-3)
-    # One Gaussian of mu = sqrt(2 rho): 1.
+    # One Gaussian of mu = sqrt(2 rho) = 1.
     assert epsilon(adjacency, rho=0.5, **options) == pytest.approx(4.89, abs=.1)
-  # A replacement moves two Gaussian curves of ADD_OR_REMOVE_ONE: 4 rho.
+  # A replacement moves two ADD_OR_REMOVE_ONE Gaussian curves, so 4 rho.
   release = roc.ParallelRoc(grid=GRID, adjacency=REPLACE, curve=trees.TreeEcdf(
       num_thresholds=16, rho=0.125, adjacency=ADD))
   assert accounting.epsilon(release.event, delta=1e-6, adjacency=REPLACE
@@ -223,7 +224,7 @@ def test_no_node_of_the_tree_is_in_both_classes():
     assert size % np.prod(shape[1:], dtype=int) == 0
     assert np.prod(shape, dtype=int) == 2 * size
   assert hierarchy.split_shape(1024, pure=True) == (16, 8, 16)
-  # Hardly a divisor: a tree over everything is better than a histogram.
+  # 1021 is prime, so a tree over both classes beats a histogram.
   assert len(hierarchy.split_shape(1021, pure=True)) == 3
 
 

@@ -1,4 +1,4 @@
-"""The fast reader of CSV gives what the line-wise one gives, for any file."""
+"""Tests that the fast CSV reader agrees with the line-wise one on any file."""
 
 import gzip
 import io
@@ -42,7 +42,7 @@ _FORMS = st.builds(
 
 @st.composite
 def _files(draw):
-  """A form and a file that may or may not keep to it."""
+  """Draws a form, and a file that may or may not follow it."""
   form = draw(_FORMS)
   end = draw(_ENDS)
   width = len(form.header) or draw(st.integers(1, 3))
@@ -77,7 +77,7 @@ def _outcome(run):
 def _fields(content, path, names, **options):
   with_types = [field if isinstance(field, tuple) else (field,) for field in
                 reader.read(path, io.BytesIO(content), *names, **options)]
-  # Text of decimals: 1.0 and 1.00 are equal, but not the same.
+  # Decimals are compared as text: 1.0 and 1.00 are equal, but not the same.
   return [tuple(map(repr, row)) for row in with_types]
 
 
@@ -99,7 +99,7 @@ def test_the_fields_of_any_file_are_those_of_the_careful_reader(
 
 
 def _whole(path, form):
-  """All columns of a file: texts, numbers or their error, and places."""
+  """Returns all columns of a file: texts, numbers or errors, and places."""
   table = reader.table(path, form)
   rows = []
   for column in table.columns:
@@ -146,7 +146,7 @@ def test_files_of_doubtful_meaning_are_left_to_the_careful_reader(content):
 
 
 def test_every_short_text_is_the_same_number():
-  """All texts of up to four characters that numbers are made of."""
+  """Every text of up to four number characters is read as the same number."""
   form = Format(missing_tokens=())
   alphabet = '07.eE+-_ inf'
   texts = [''.join(text) for size in (1, 2, 3, 4)
@@ -177,7 +177,7 @@ def test_numbers_are_the_nearest_floats(texts):
 
 
 def test_a_fault_far_down_has_its_line_and_nothing_is_read_twice():
-  """Batches before it are read fast, the rest line by line."""
+  """A late fault is reported with its line, and no batch is read twice."""
   rows = [f'{i},{i % 7}' for i in range(300_000)]
   rows[250_000] = 'many,1'
   content = '\n'.join(['x,y', *rows]).encode()

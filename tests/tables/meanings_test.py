@@ -1,4 +1,4 @@
-"""One table, however it is kept, is the same data set; and the same numbers."""
+"""Tests that a table is the same data set, however it is stored."""
 
 import datetime
 import gzip
@@ -27,7 +27,7 @@ _CSV = 'x,place,y\n2.5,a,0\nNA,b,1\n30.0,,1\n-inf,c,0\n5.0,a,1\n'
 
 
 def _kept(kind, tmp_path):
-  """The same five records in memory or in a file."""
+  """Returns the same five records in memory or in a file."""
   columns = {'x': _X, 'place': _PLACE, 'y': _Y}
   if kind in ('csv', 'csv.gz', 'tsv'):
     path = tmp_path / f'own.{kind}'
@@ -84,7 +84,7 @@ def test_a_matrix_needs_the_names_of_its_columns():
   ('١', ValueError), ('1.5,2', ValueError)])
 @pytest.mark.parametrize('end', ['\n', '\r\n', '\n\n'])
 def test_a_field_means_the_same_to_every_command(field, value, end, tmp_path):
-  """Releases, training, studies and drafts: a number, missing, or refused."""
+  """A field is a number, missing or refused alike for every command."""
   path = tmp_path / 'own.csv'
   path.write_bytes(end.join(
     ['\ufeffx,y', '0,0', f'{field},1', '']).encode())

@@ -1,4 +1,4 @@
-"""Columns of files: CSV and Parquet, and what is refused."""
+"""Tests columns of CSV and Parquet files, and refusals."""
 
 import decimal
 import gzip
@@ -26,7 +26,7 @@ def _bytes(text):
 
 
 def _read(text, *columns, path='a.csv', gaps=True, numeric=True, **declared):
-  """Fields of columns as text: numbers are written as they stand."""
+  """Returns fields of columns as text, with numbers as they are written."""
   fields = reader.read(path, io.BytesIO(_bytes(text)), *(columns or ['x']),
                        numeric=numeric, gaps=gaps, form=Format(**declared))
   return [str(field) if isinstance(field, Decimal) else field
@@ -96,7 +96,8 @@ def test_numbers_are_read_as_declared(text, declared, wanted):
   ('"12\n,5"', {}, 'line 3'),
 ])
 def test_what_is_no_number_is_refused_with_its_line(text, declared, advice):
-  """And never taken for a missing value."""
+  """A text that is no number is refused with its line,
+  never taken as missing."""
   with pytest.raises(FileError, match=advice) as error:
     _read(f'x\n{text}\n', **declared)
   assert error.value.reason == 'number'
@@ -107,8 +108,8 @@ def test_what_is_no_number_is_refused_with_its_line(text, declared, advice):
     _read('x,y\n1,2\n2,2\n?,2\n', gaps=False)
 
 
-# Name -> (bytes, outcome, outcome where each line stands by itself): fields of
-# x, or the reason that is given, or the message of what is public.
+# Name -> (bytes, outcome, outcome where each line stands by itself). An outcome
+# is fields of x, a refusal's reason, or a message on public facts.
 _ROWS = 'x,y\n1,a\n2,b\n'
 _HOSTILE = {
   'empty': ('', 'is empty', 'is empty'),
@@ -175,7 +176,7 @@ def test_hostile_files_have_a_stated_outcome(name):
 
 
 def test_each_line_alone_is_one_record():
-  """A change of one line changes one field: neighbours stay neighbours."""
+  """Changing one line changes one field, so neighbours stay neighbours."""
   lines = ['1,a', '2,b', '3,c']
   for bad in ('"', '4,"', '"4,d', ',,,', '', '4', '\udcff,d', '4,d\0', 'a' * 9):
     changed = '\n'.join(['x,y', lines[0], bad, lines[2]])
@@ -186,13 +187,13 @@ def test_each_line_alone_is_one_record():
 
 
 def test_every_refusal_has_a_file_and_a_declaration_that_allows_it():
-  """All that depends on records but damage and bombs is not refused then."""
+  """With all declarations, records are refused only for damage and bombs."""
   total = {'bad_lines': 'missing', 'unparsed': 'missing'}
   seen = {'missing', 'damaged', 'expanded', 'changed'}
   for text, outcome, _ in _HOSTILE.values():
     if isinstance(outcome, str) and outcome in formats.REFUSALS:
       seen.add(outcome)
-      if _bytes(text).startswith(b'x,y\n'):  # the header is public
+      if _bytes(text).startswith(b'x,y\n'):  # The header is public.
         _read(text, **total)
   assert seen == set(formats.REFUSALS)
   with pytest.raises(FileError, match='damaged gzip') as error:
@@ -270,12 +271,13 @@ def test_parquet_needs_its_extra(monkeypatch):
 
 
 def test_a_record_of_many_lines_does_not_fill_memory(monkeypatch):
-  """Every line opens a field that the next one closes: it never ends."""
+  """A record whose lines keep reopening a quote is refused
+  before filling memory."""
   monkeypatch.setattr(lines, 'LONGEST_LINE', 1000)
   text = 'x,y\n1,"' + 'a\n","' * 400 + '"\n2,b\n'
   with pytest.raises(FileError, match='line 202 is in a record of more th'):
     _read(text)
-  # Records of some lines, many of them, are as they were.
+  # Many records of several lines are read as before.
   text = 'x,y\n' + '1,"a\n\nb"\n' * 400
   assert _read(text) == ['1'] * 400
 
@@ -291,23 +293,23 @@ def test_what_is_packed_far_too_well_is_refused(line, declared, monkeypatch):
     _read(packed, path='a.csv.gz', numeric=False, **declared)
   assert error.value.reason == 'expanded'
   assert formats.REFUSALS['expanded'].instead == ''
-  # Not for what it holds: the same is read where it is not packed.
+  # It is not refused for its content: unpacked, the same bytes are read.
   _read(content, numeric=False, **declared)
 
 
 def test_what_is_packed_well_is_read(monkeypatch):
-  """A table may be any number of times as large as the least limit."""
+  """A well-compressed table is read beyond the least limit."""
   monkeypatch.setattr(unpacking, 'LEAST_LIMIT', 2**10)
   values = [str(i * i) for i in range(20_000)]
   packed = gzip.compress('\n'.join(['x', *values]).encode())
   assert _read(packed, path='a.csv.gz') == values
-  # In several members, as some programs write them.
+  # Some programs write several gzip members.
   parts = gzip.compress(b'x\n1\n') + gzip.compress(b'2\n')
   assert _read(parts, path='a.csv.gz') == ['1', '2']
 
 
 def test_a_bomb_takes_no_memory(monkeypatch):
-  """20 MiB of zeros in one line, of which 16 are unpacked, a few at a time."""
+  """A bomb of 20 MiB is unpacked to 16 MiB, in small parts."""
   monkeypatch.setattr(unpacking, 'LEAST_LIMIT', 2**24)
   packed = gzip.compress(b'x\n') + gzip.compress(bytes(2**20)) * 20
   tracemalloc.start()

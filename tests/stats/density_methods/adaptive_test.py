@@ -1,4 +1,4 @@
-"""Bases, shrinkage and the default estimator."""
+"""Tests bases, shrinkage and the default estimator."""
 
 import dataclasses
 import math
@@ -72,7 +72,7 @@ def test_bins_are_public(num_records, epsilon, bins):
 @pytest.mark.parametrize('num_records, rho, count', [
     (10**4, 0.005, 40), (100, 1e-4, 2), (10**4, 100.0, 49), (10**12, 1.0, 120)])
 def test_frequencies_are_public(num_records, rho, count):
-  """DEN-B5: their number, and noise that grows with frequency."""
+  """The number of frequencies is public, and noise grows with them (DEN-B5)."""
   mechanism = weighted.adaptive(num_records=num_records, rho=rho,
                                 adjacency=_REPLACE)
   assert mechanism.num_frequencies == count
@@ -98,7 +98,7 @@ def test_splines_have_a_third_of_the_error_of_cosines_at_sloping_ends():
   cosines = dataclasses.replace(mechanism, basis='cosine')
   for density in (compared_densities.linear(1.5), compared_densities.beta(2, 2)):
     assert _mean_error(mechanism, density) < _mean_error(cosines, density) / 3
-  # And are no worse where nothing slopes.
+  # They are no worse where the density is flat at the ends.
   density = compared_densities.tent(2)
   assert _mean_error(mechanism, density) < 1.4 * _mean_error(cosines, density)
 
@@ -174,7 +174,7 @@ def test_an_unknown_total_is_read_off_noisy_counts_alone(build):
 @pytest.mark.sound
 @pytest.mark.parametrize('kind', [stages.TwoResolutions, stages.TwoStages])
 def test_both_histograms_have_the_noise_that_is_paid_for(kind):
-  """Unshrunk, coefficients of nothing are noise: of both, by precision."""
+  """Unshrunk coefficients have the noise of both histograms, by precision."""
   mechanism = kind(num_records=10**4, epsilon=0.5, adjacency=_REPLACE,
                    penalty=1e-12)
   bins = ((mechanism.num_bins, mechanism.num_bins // 5)

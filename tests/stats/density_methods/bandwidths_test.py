@@ -1,4 +1,4 @@
-"""Numbers of bins: searches against brute force, limits, printed values."""
+"""Tests numbers of bins: brute-force searches, limits, printed values."""
 
 import numpy as np
 import pytest
@@ -29,7 +29,7 @@ def test_the_search_finds_the_least(first, step):
 @pytest.mark.parametrize('lipschitz', [0.5, 2.0, 30.0])
 @pytest.mark.parametrize('num_records', [10, 10**4, 10**9])
 def test_tuned_bins_minimise_the_bound(num_records, lipschitz):
-  """The bound of DEN-H6, written down again, over all integers."""
+  """Tuned bins minimise the bound of DEN-H6, restated, over all integers."""
   for epsilon in (1e-9, 1e-4, 0.01, 1.0, 50.0):
     mechanism = dict(num_records=num_records, variance=8 / epsilon**2)
     bound = (lipschitz**2 / 12 / _INTEGERS**2.0 + _INTEGERS / num_records
@@ -38,7 +38,7 @@ def test_tuned_bins_minimise_the_bound(num_records, lipschitz):
     num_bins = bandwidths.tuned_bins(lipschitz=lipschitz, fix_mass=False,
                                      **mechanism)
     assert num_bins == best or best == 2999
-    # One height less is noisy: a bin more at the most.
+    # Fixing the mass leaves one noisy height less, so at most a bin more.
     assert 0 <= bandwidths.tuned_bins(lipschitz=lipschitz, **mechanism
                                       ) - num_bins <= 1
 
@@ -47,7 +47,7 @@ def test_tuned_bins_minimise_the_bound(num_records, lipschitz):
 @pytest.mark.parametrize('budget, constant, bins', [
     ('epsilon', 1.633, 96**-0.25), ('rho', 0.577, 12**-0.25)])
 def test_limits_of_tuned_bins(lipschitz, budget, constant, bins):
-  """Where noise is all there is: DEN-H6; and that of sampling."""
+  """Tuned bins reach the limits of pure noise (DEN-H6) and pure sampling."""
   n, alpha = 10**15, 1e-9
   tuned = histograms.Histogram.tuned(
       num_records=n, lipschitz=lipschitz, noise='laplace', **_KNOWN,
@@ -78,7 +78,7 @@ def test_printed_bins(n, alpha, wanted):
 
 @pytest.mark.parametrize('budget, ratio', [('epsilon', 4.95), ('rho', 1.9)])
 def test_the_printed_bins_lack_constants(budget, ratio):
-  """DEN-H6: 4.95 and 1.9 times the bound at L = 1."""
+  """The printed bins give 4.95 and 1.9 times the bound at L = 1 (DEN-H6)."""
   n, alpha = 10**12, 1e-6
   public = {budget: alpha if budget == 'epsilon' else alpha**2,
             'num_records': n, **_KNOWN}
@@ -91,7 +91,7 @@ def test_the_printed_bins_lack_constants(budget, ratio):
 
 
 def test_printed_bins_do_not_minimise_the_variance():
-  """Erratum DEN-E10: one bin does; what they balance has no constants."""
+  """Printed bins do not minimise the variance; one bin does (DEN-E10)."""
   n, epsilon = 1000, 0.01
   variances = _INTEGERS / n + 8 * (_INTEGERS / (n * epsilon))**2
   assert np.argmin(variances) == 0
@@ -134,7 +134,7 @@ def test_a_bad_budget_is_one_line():
 
 
 def test_the_best_bins_of_a_known_density_are_the_least_of_all():
-  """Of errors that rise and fall, above a part that rises."""
+  """The search finds the least of errors that rise and fall."""
   rng = np.random.default_rng(2)
   sizes = np.arange(1, 40)
   best = []

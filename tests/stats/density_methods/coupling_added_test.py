@@ -1,6 +1,6 @@
-"""Where n is private its noisy sum divides, and nothing else knows of n.
+"""Tests that a private n enters density estimates only by its noisy sum.
 
-As `tests.stats.coupling_test`, of the other adjacency.
+This is `tests.stats.coupling_test` for add-or-remove-one.
 """
 
 import numpy as np
@@ -63,8 +63,8 @@ CASES = {
             places=[1, 5])}
 
 
-# What is quick to compile; the others differ in post-processing alone, of which
-# `post_processing_reads_test` looks at all.
+# These are quick to compile. The others differ in post-processing alone, which
+# `post_processing_reads_test` checks for all.
 _QUICK = ('projection', 'weighted', 'weighted, cosine')
 
 

@@ -1,4 +1,4 @@
-"""Histograms and lower bounds of Lipschitz densities on cubes (EST-HIST)."""
+"""Tests histograms and lower bounds of Lipschitz densities (EST-HIST)."""
 
 import dataclasses
 import functools
@@ -32,7 +32,7 @@ def _mechanism(**fields):
     (10_000, 0.1, 22, 6.14e-3, 9, 2.477e-3),
     (10_000, 1.0, 22, 2.31e-3, 12, 1.690e-3)])
 def test_golden_bounds(n, epsilon, bins, bound, best, least):
-  """G-9; the simulated risk of the line 1/2 + x is its closed form."""
+  """Bounds match G-9, and a line's risk is its closed form."""
   known = dict(num_records=n, variance=8 / epsilon**2, lipschitz=1.0,
                fix_mass=False)
   assert bandwidths.histogram_bound(bins, **known) == pytest.approx(
@@ -56,20 +56,20 @@ def test_golden_bound_of_gaussian_noise():
 
 
 def test_printed_cells_are_cells_of_one_axis():
-  """E-14: k of Barber and Duchi (2014) is what an axis wants; the bound has constants 1."""
+  """The printed cells of Barber and Duchi (2014) are per axis (E-14)."""
   known = dict(num_records=10**6, budget=1e9, dimension=2)
   assert bandwidths.printed_bins(**known) == 32**2
   assert bandwidths.printed_bins(total=True, **known) == 6**2
   bound = lambda cells: cells / 1e6 + 1 / cells
   assert bound(1e6**(1 / 4)) == pytest.approx(0.032, rel=0.02)
   assert bound(1e6**(2 / 4)) == pytest.approx(0.002, rel=0.02)
-  # With constants too, and tuned ones are better than both.
+  # Constants included, tuned cells are better than both.
   risk = lambda cells: bandwidths.histogram_bound(
       cells, num_records=10**6, variance=0.0, lipschitz=1.0, dimension=2)
   tuned = bandwidths.tuned_bins(num_records=10**6, variance=0.0, lipschitz=1.0,
                                 dimension=2)
   assert risk(tuned) < risk(32**2) < risk(6**2) / 2
-  # Of noise the exponents are 2 / 3, and 1 / 3 for an axis.
+  # For noise the exponents are 2 / 3, and 1 / 3 per axis.
   noisy = dict(num_records=10**6, budget=1e-3, dimension=2)
   assert bandwidths.printed_bins(**noisy) == 10**2
   assert bandwidths.printed_bins(total=True, **noisy) == 4**2
@@ -84,7 +84,8 @@ def test_one_axis_is_the_histogram_of_a_line():
 
 
 def test_records_move_two_counts_by_one():
-  """All records of a grid: sensitivity 2, and the counts are of the cells."""
+  """Replacing a record moves two counts by one; counts
+  are of the right cells."""
   mechanism = _mechanism(num_bins=9, num_records=1, epsilon=1.0)
   places = np.array(list(itertools.product((0, .2, .34, .5, .8, 1), repeat=2)))
   counts = np.stack([mechanism.statistic(place[None]) for place in places])
@@ -100,7 +101,7 @@ def _mixture():
 
 
 def test_mixtures_are_what_they_say():
-  """Masses and squares by quadrature, slopes on a grid."""
+  """Mixtures have the stated masses, squares and slopes, by quadrature."""
   density, fine = _mixture(), 240
   middles = (np.arange(fine) + 0.5) / fine
   heights = (density.parts[0].pdf(middles)[:, None]
@@ -114,7 +115,7 @@ def test_mixtures_are_what_they_say():
 
 @pytest.mark.parametrize('bins', [1, 2, 3, 8])
 def test_zigzags_are_the_worst(bins):
-  """As `Density`, by quadrature; risks on a line are the bound itself."""
+  """Zigzags attain the bound on a line, and match it by quadrature."""
   density = compared_densities.zigzag(bins)
   middles = (np.arange(4800) + 0.5) / 4800
   heights = density.pdf(middles)
@@ -131,14 +132,14 @@ def test_zigzags_are_the_worst(bins):
         bandwidths.histogram_bound(bins, num_records=300,
                                    variance=mechanism.noise_variance,
                                    lipschitz=1.0, fix_mass=fix_mass))
-    # Of others that keep to the class no risk is larger.
+    # No other density of the class has a larger risk.
     for other in (compared_densities.linear(1.0), compared_densities.tent(1.0), compared_densities.zigzag(bins + 1)):
       assert mechanism.expected(
           other).total <= mechanism.expected(density).total + 1e-12
 
 
 def test_bounds_of_squares_hold_and_are_not_loose():
-  """d = 2: between the worst of these densities and 1.22 times it."""
+  """Bounds on a square are at most 1.22 times the worst density's risk."""
   for bins in (4, 16, 49):
     mechanism = _mechanism(num_bins=bins, num_records=1000, epsilon=1.0)
     bound = bandwidths.histogram_bound(bins, num_records=1000,
@@ -156,7 +157,7 @@ def test_bounds_of_squares_hold_and_are_not_loose():
 @pytest.mark.every(3)
 @pytest.mark.parametrize('budget', [dict(epsilon=0.5), dict(rho=0.2)])
 def test_simulated_errors_are_the_closed_form(budget):
-  """Within four standard errors; what is off by a twentieth is seen."""
+  """Simulated errors match the closed form to 4 errors, below one twentieth."""
   mechanism, density = _mechanism(num_bins=9, num_records=200,
                                   **budget), _mixture()
   counts = density.counts(np.random.default_rng(0), num_records=200, num_bins=9,
@@ -190,7 +191,8 @@ def test_what_cannot_be_is_refused(call, message):
 
 
 def test_bumps_are_pyramids():
-  """Energy, mass and height of the distance to the border, by quadrature."""
+  """Bumps are pyramids, with the stated energy, mass and
+  height by quadrature."""
   for dimension, fine in ((1, 4000), (2, 400), (3, 80)):
     bits, energy, mass, top = cube_bounds._pairs(dimension)
     x = (np.arange(fine) + 0.5) / fine
@@ -198,7 +200,7 @@ def test_bumps_are_pyramids():
     grid = functools.reduce(np.minimum.outer, [edge] * dimension)
     for place, side in ((0, 1 / 2), (1, 1 / 3)):
       assert bits[place] == round(1 / side)**dimension // 2
-      # Two of them make a bump, of which a half is up.
+      # Two of them make a bump, and half of the bumps are up.
       assert energy[place] == pytest.approx(
           2 * side**(dimension + 2) * np.mean(grid**2), rel=2e-3)
       assert mass[place] == pytest.approx(
@@ -207,7 +209,7 @@ def test_bumps_are_pyramids():
 
 
 def test_bounds_on_a_line_contain_those_of_teeth():
-  """Without privacy the same, with it never below (exact paths)."""
+  """Bounds on a line equal the sawtooth's, and are no lower with privacy."""
   tooth = packings.sawtooth()
   for n in (50, 3000, 10**5):
     old = lambda **budget: lower_bounds.cells(
@@ -228,10 +230,10 @@ def test_slopes_without_data_are_the_whole_class():
 
 @pytest.mark.parametrize('epsilon', [0.3, 2.0])
 def test_bits_lose_what_a_randomised_response_loses(epsilon):
-  """n = 1, one bit: the best epsilon-DP estimate has the error of `slopes`.
+  """With one record, a bit loses at most what randomised response loses.
 
-  For 1 +- (x - 1/2) and a bit of randomised response on x < 1/2: an exact
-  oracle of what no bound may exceed.
+  Randomised response on x < 1/2, for the densities 1 +- (x - 1/2), is an exact
+  oracle that no bound may exceed.
   """
   share = two_points.product_risk(0.25, num_examples=1,
                                    guarantee=notions.PureDP(epsilon=epsilon))

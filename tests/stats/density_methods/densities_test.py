@@ -1,4 +1,4 @@
-"""Densities, and exact errors of estimates in each form."""
+"""Tests densities, and exact errors of estimates in each form."""
 
 import jax
 import numpy as np
@@ -55,14 +55,15 @@ def test_borderline_constants():
           ] == pytest.approx([0.675, 0.387, 0.213], abs=1e-3)
   assert [compared_densities.alternating(b).sobolev(b) for b in (1, 2, 3)
           ] == pytest.approx([5.398, 56.53, 426.2], rel=1e-3)
-  # Against slope, the whole Lipschitz class is in the cosine ellipsoid.
+  # The whole Lipschitz class is in the cosine ellipsoid, for slopes too.
   theta = compared_densities.linear(1.5).cosine(1600)
   assert np.sum((np.pi * np.arange(1, 1601) * theta)**2) == pytest.approx(
       2.2494, abs=2e-4)
 
 
 def test_norms_of_derivatives_are_ellipsoids():
-  """Fact 1, by differences; j - 1 for all j (erratum DEN-E21) falls short."""
+  """Derivative norms are ellipsoids (fact 1); weights j - 1
+  fall short (DEN-E21)."""
   theta = np.random.default_rng(0).normal(size=(2, 5)) / np.arange(1, 6)**3
   density = compared_densities.series('any', 0.1 * (theta[0] + 1j * theta[1]))
   waves = 2 * np.pi * np.multiply.outer(np.arange(1, 6), _GRID)
@@ -86,7 +87,7 @@ def test_samples_have_the_law():
   density = compared_densities.beta(2, 5)
   drawn = np.sort(density.sample(jax.random.key(0), 20000))
   gap = np.abs(density.cdf(drawn) - (np.arange(20000) + 0.5) / 20000).max()
-  assert gap < 1.95 / np.sqrt(20000)  # Kolmogorov, level .001
+  assert gap < 1.95 / np.sqrt(20000)  # Kolmogorov's limit at level .001.
 
 
 @pytest.mark.slow
@@ -139,7 +140,7 @@ def test_densities_that_are_none_are_refused():
 @pytest.mark.every(1)
 @pytest.mark.parametrize('name', _KNOWN)
 def test_distributions_are_integrals_and_slopes_are_bounded(name):
-  """On a coarse grid, of which `blocks` has its edges: quick for all."""
+  """Distributions integrate densities, and slopes are bounded, on a grid."""
   density, energy = _KNOWN[name]
   assert density.energy == pytest.approx(energy, rel=2e-6, abs=1e-12)
   grid = np.linspace(0, 1, 401)
@@ -154,5 +155,5 @@ def test_distributions_are_integrals_and_slopes_are_bounded(name):
   values = density.pdf(grid)
   assert density.lipschitz >= 400 * np.abs(np.diff(values)).max() * (1 - 1e-9)
   assert density.periodic == (abs(values[0] - values[-1]) < 1e-6)
-  # Norms of sines are those of slopes where there is one for all.
+  # `blocks` alone has no bound on its slope.
   assert (name == 'blocks') == (density.lipschitz == np.inf)

@@ -1,4 +1,4 @@
-"""Estimates as functions: values, means over bins, densities, samples."""
+"""Tests estimates as functions: values, bin means, densities and samples."""
 
 import jax
 import jax.numpy as jnp
@@ -42,10 +42,10 @@ def test_means_over_bins_are_those_of_values(kind):
     means = np.asarray(estimate.on_bins(kind, jnp.asarray(
         curve.coefficients), 16))
   np.testing.assert_allclose(means, values.reshape(16, -1).mean(1), atol=1e-5)
-  # Squared errors are integrals, and those of a constant known by hand.
+  # Squared errors are integrals; those of a constant are known by hand.
   assert curve.ise(densities.uniform()) == pytest.approx(
       np.mean((values - 1)**2), abs=1e-4)
-  # As a density: positive, of mass 1, the same where nothing was negative.
+  # As a density it is nonnegative, has mass 1, and is otherwise unchanged.
   proper = curve.proper(16)
   assert proper.kind == 'histogram' and proper.coefficients.size == 16
   assert (proper.coefficients >= 0).all()
@@ -69,7 +69,7 @@ def test_bounds_stretch_values_and_samples(kind):
   proper = wide.proper()
   tops = np.concatenate([[0.0], np.cumsum(proper.coefficients)])
   ends = np.linspace(-3, 7, tops.size)
-  # Level 1e-6.
+  # The level is 1e-6.
   assert stats.kstest(drawn, lambda x: np.interp(
       x, ends, tops / tops[-1])).pvalue > 1e-6
 
@@ -94,7 +94,7 @@ def test_steps_have_their_distribution():
 
 @pytest.mark.every(2)
 def test_tables_of_records_are_their_density():
-  """Of next to no noise, two attributes: the counts of cells themselves."""
+  """Almost noiseless tables of two attributes are the counts of their cells."""
   rng = np.random.default_rng(1)
   data = rng.random((200, 2))**[1, 2]
   data[:3] = [[0, 1], [1, 1], [-2, 5]]
@@ -134,7 +134,7 @@ def test_statistics_of_two_histograms_are_counts():
 
 @pytest.mark.parametrize('dimension', [1, 2, 3])
 def test_bounds_of_the_cube_are_the_best_of_their_parts(dimension):
-  """Of all numbers of coordinates up to d, and codes by a plain search."""
+  """Cube bounds are the best over used coordinates and over codes."""
   known = dict(num_examples=400, guarantee=notions.PureDP(epsilon=0.05))
   bounds = {bound.name: bound.value for bound in cube_bounds.bounds(
       dimension=dimension, **known)}
@@ -159,6 +159,6 @@ def test_bounds_of_the_cube_are_the_best_of_their_parts(dimension):
       best = max(best, bits * energy * apart * error)
   code = bounds['code of cells, private']
   assert 0.8 * best <= code <= 1.25 * best and best > 0
-  # No estimator has less.
+  # No estimator has a smaller risk.
   for upper in density_study.STUDY.upper(dimension=dimension, **known):
     assert max(bounds.values()) <= upper.value

@@ -1,4 +1,4 @@
-"""Densities that no estimator was designed for, drawn at random."""
+"""Draws random densities that no estimator was designed for."""
 
 from collections.abc import Callable
 import math
@@ -13,7 +13,7 @@ _GRID = 4096
 
 
 def fourier(rng: np.random.Generator) -> densities.Density:
-  """Up to 12 frequencies of random smoothness, as far as f stays positive."""
+  """Draws up to 12 frequencies of random smoothness with f positive."""
   count, decay = rng.integers(1, 13), rng.uniform(0.5, 3)
   theta = (rng.normal(size=count) + 1j * rng.normal(size=count)) * np.arange(
       1, count + 1)**-decay
@@ -23,7 +23,7 @@ def fourier(rng: np.random.Generator) -> densities.Density:
 
 
 def mixture(rng: np.random.Generator) -> densities.Density:
-  """A mixture of 2 to 4 Beta distributions, which meet at no end."""
+  """Draws a mixture of 2 to 4 Beta distributions that does not wrap around."""
   count = rng.integers(2, 5)
   shapes, weights = rng.uniform(2, 9, (count, 2)), rng.dirichlet(np.ones(count))
   a, b = shapes.T
@@ -43,9 +43,9 @@ def mixture(rng: np.random.Generator) -> densities.Density:
 
 
 def lipschitz(rng: np.random.Generator) -> densities.Density:
-  """Straight lines between 3 to 9 random heights, some of them 0."""
+  """Draws straight lines between 3 to 9 random heights, some of them 0."""
   count = rng.integers(3, 10)
-  # Where quadratures have an edge.
+  # Quadratures have an edge there.
   inner = rng.choice(np.arange(1, 2**16), count - 2, replace=False) / 2**16
   ends = np.concatenate([[0], np.sort(inner), [1]])
   heights = np.maximum(rng.uniform(-0.3, 1, count), 0)

@@ -1,8 +1,8 @@
-"""Closed forms of errors on densities, sizes and budgets nobody has seen.
+"""Tests closed-form errors on random densities, sizes and budgets.
 
 Every linear estimator is run on random densities with random n and budget, and
-its mean squared error held against `expected`. All comparisons of this file
-share one error rate, and what is off by a little everywhere shows in the sum.
+its mean squared error is compared with `expected`. All comparisons of this file
+share one error rate; small errors everywhere show in the sum.
 """
 
 import jax
@@ -27,7 +27,7 @@ _FINE = 512
 
 @pytest.mark.parametrize('draw', hidden.KINDS)
 def test_hidden_densities_are_what_they_say(draw):
-  """f >= 0 of mass 1, f^2, slopes and masses of bins, by quadrature."""
+  """Drawn densities have the stated mass, square, slopes and bins."""
   for seed in _SEEDS:
     density = draw(np.random.default_rng(seed))
     edges = np.arange(2**16 + 1) / 2**16
@@ -60,7 +60,7 @@ def _spectral(rng, basis, public):
           0.1, 1, rng.integers(1, most + 1))), **public)
 
 
-# (generator of sizes, budget, the rest) -> mechanism.
+# name -> (generator of sizes, budget, other arguments) -> mechanism.
 _MECHANISMS = {
     'histogram': lambda rng, public: histograms.Histogram(
         num_bins=int(rng.integers(2, 12)), **public),
@@ -84,14 +84,15 @@ _MECHANISMS = {
     'haar': lambda rng, public: hierarchies.HaarDensity(
         height=int(rng.integers(2, 6)), threshold=0.0, **public),
 }
-# Sizes are one for each name, so that each is compiled once.
+# Each name has one size, so that it is compiled once.
 _NAMES = tuple(_MECHANISMS)
 
 
 def _mechanism(name, rng, noisy):
-  """A mechanism of this name, of random n and budget, a small or a large one.
+  """Returns this mechanism with random n, and a small or a large budget.
 
-  So that errors are of noise, or of the sample and of the class.
+  A small budget makes noise the main error; a large one makes it the sample and
+  the class.
   """
   spent = float(rng.uniform(0.1, 2) if noisy else rng.uniform(50, 500))
   gaussian = name.startswith('weighted') or name == 'spectral_cosine'
@@ -133,7 +134,7 @@ def _hidden_cells(name):
 
 
 def _refuted(cells):
-  """Whether a cell, or all of them together, are off."""
+  """Returns whether a cell, or all of them together, differ from zero."""
   off, errors, _ = cells.T
   scores = np.append(off / errors, np.sum(off / errors) / np.sqrt(off.size))
   tests = scores.size * len(_NAMES)
@@ -144,9 +145,9 @@ def _refuted(cells):
 @pytest.mark.every(2)
 @pytest.mark.parametrize('name', _NAMES)
 def test_errors_are_the_expected_ones(name):
-  """A right closed form of every estimator passes in all but 1e-4 of cases."""
+  """Correct closed forms pass except with chance 1e-4; 5 % off is refuted."""
   cells = _hidden_cells(name)
   assert not _refuted(cells)
-  # What is off by a twentieth is seen.
+  # An error of one twentieth is detected.
   cells[:, 0] -= 0.05 * cells[:, 2]
   assert _refuted(cells)

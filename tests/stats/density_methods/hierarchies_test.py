@@ -1,4 +1,4 @@
-"""Trees and wavelets: what they cost, what they are, and their errors."""
+"""Tests trees and wavelets: costs, definitions and errors."""
 
 import dataclasses
 
@@ -29,7 +29,7 @@ def haar(**options):
 
 
 def release(mechanism, seed, counts):
-  """One release, compiled."""
+  """Returns one release, compiled."""
   return mechanism.coefficients(jax.random.key(seed), counts[None])[0]
 
 
@@ -46,7 +46,7 @@ def haar_matrix():
     (haar(**PURE), haar_matrix()), (haar(**ZCDP), haar_matrix()),
     (haar(**ZCDP, growth=0.3), haar_matrix())])
 def test_the_budget_is_spent_by_the_worst_pair_of_records(mechanism, matrix):
-  """All pairs of bins, in the metric of the noise of each level."""
+  """The worst pair of records spends exactly the budget, over all levels."""
   sizes = np.cumprod(SHAPE) if len(matrix) > 7 else 2**np.arange(HEIGHT)
   scaled = matrix / np.repeat(mechanism.scales, sizes)[:, None]
   cost = dense.sensitivity(scaled, 1 if mechanism.pure else 2,
@@ -102,7 +102,7 @@ def test_without_thresholds_and_noise_wavelets_are_the_histogram():
 
 
 def test_a_flat_histogram_errs_less_at_its_best_level():
-  """The negative result: eight levels share what one may have."""
+  """A flat histogram at its best level errs less than eight shared levels."""
   for density in (compared_densities.tent(2), compared_densities.beta(2, 2), compared_densities.blocks()):
     mechanism = tree(num_records=10**4, epsilon=0.5, height=8)
     best = dataclasses.replace(

@@ -1,4 +1,4 @@
-"""Histograms: closed forms by enumeration, privacy by ratios, printed values."""
+"""Tests histograms: enumerated closed forms, privacy ratios, printed values."""
 
 import dataclasses
 import functools
@@ -26,7 +26,7 @@ _KNOWN = dict(adjacency=_REPLACE)
 
 
 def _plain(**given):
-  """As in the papers: continuous noise, and a mass that is not fixed."""
+  """Returns the papers' histogram: continuous noise, and no fixed mass."""
   return histograms.Histogram(**_KNOWN, noise='laplace', fix_mass=False,
                               **given)
 
@@ -35,7 +35,7 @@ def _plain(**given):
     ('tent2', 1000, 0.5, 8, 0.014178), ('tent2', 10**4, 0.1, 13, 0.004402),
     ('beta22', 1000, 0.5, 8, 0.024293), ('beta22', 10**4, 0.1, 13, 0.008422)])
 def test_reference_errors(name, n, epsilon, num_bins, wanted):
-  """DEN-H2; and without the noise of the mass."""
+  """Errors match DEN-H2; fixing the mass removes 1 / m of the noise."""
   mechanism = _plain(num_records=n, epsilon=epsilon, num_bins=num_bins)
   risk = mechanism.expected(_DENSITIES[name])
   assert risk.total == pytest.approx(wanted, abs=5.1e-7)
@@ -62,7 +62,7 @@ def test_reference_errors_at_points():
 @pytest.mark.parametrize('kind', [histograms.Histogram, histograms.Polygon])
 @pytest.mark.parametrize('num_bins', [1, 2, 3])
 def test_sampling_and_bias_are_those_of_all_samples(kind, num_bins):
-  """n = 3 records: every vector of counts, with its probability."""
+  """Sampling error and bias are exact over all samples of three records."""
   density, n = compared_densities.beta(2, 5), 3
   masses, mean = density.masses(num_bins), 0.0
   for counts in itertools.product(range(n + 1), repeat=num_bins):
@@ -77,7 +77,7 @@ def test_sampling_and_bias_are_those_of_all_samples(kind, num_bins):
 @pytest.mark.parametrize('fix_mass', [True, False])
 @pytest.mark.parametrize('kind', [histograms.Histogram, histograms.Polygon])
 def test_releases_have_the_expected_error(kind, fix_mass):
-  """4000 releases on counts that are as expected, 4 standard errors."""
+  """Releases on expected counts have the expected error, in 4000 runs."""
   mechanism = kind(num_records=1000, epsilon=0.05, num_bins=5,
                    fix_mass=fix_mass, post='none', **_KNOWN)
   density = compared_densities.tent(2)
@@ -94,7 +94,7 @@ def test_releases_have_the_expected_error(kind, fix_mass):
 
 
 def test_a_release_of_samples_has_the_expected_error():
-  """DEN-H2, samples and noise: 4 standard errors of 20000 data sets."""
+  """Samples with noise have DEN-H2's error, within 4 errors of 20000 sets."""
   mechanism, density = _plain(num_records=1000, epsilon=0.5, num_bins=8), (
       compared_densities.tent(2))
   counts = density.counts(np.random.default_rng(0), num_records=1000,
@@ -107,7 +107,8 @@ def test_a_release_of_samples_has_the_expected_error():
 
 
 def test_a_noisy_total_costs_next_to_nothing():
-  """Of noise Z_b - p_b sum Z, to first order; 4 standard errors."""
+  """Errors with a noisy total are those of Z_b - p_b sum
+  Z, nearly as if known."""
   n, size, density = 1000, 5, compared_densities.beta(2, 5)
   mechanism = histograms.Histogram(num_records=7, epsilon=0.1, num_bins=size,
                                    adjacency=_ADD)
@@ -147,7 +148,7 @@ _TABLE = (
 @pytest.mark.parametrize('name, n, budget, num_bins, error, best, least',
                          _TABLE)
 def test_reference_table(name, n, budget, num_bins, error, best, least):
-  """DEN-8.1 to 1 %; negative budgets are rho. Oracles may be better."""
+  """Errors match table DEN-8.1 to 1 %; negative budgets stand for rho."""
   public = dict(num_records=int(n), **_KNOWN)
   public |= dict(epsilon=budget) if budget > 0 else dict(rho=-budget)
   density = _DENSITIES[name]
@@ -170,7 +171,8 @@ def _slope(xs, mechanisms):
 
 
 def test_slopes_of_the_printed_histogram():
-  """DEN-H4 and DEN-H5: -2/3 in n, -1 in n epsilon and in n sqrt rho."""
+  """Errors fall as n^(-2/3), and as 1 over n epsilon or
+  n sqrt(rho) (DEN-H4)."""
   of = functools.partial(histograms.Histogram.printed, **_KNOWN)
   sizes = np.round(np.logspace(3, 8, 11)).astype(int)
   assert _slope(sizes, [of(num_records=int(n), epsilon=10.0) for n in sizes]
@@ -187,7 +189,7 @@ def test_slopes_of_the_printed_histogram():
 
 
 def test_rates_are_those_of_the_larger_term():
-  """Erratum DEN-E9: max(a, b), of which a + b is at most twice."""
+  """Rates are those of the larger of both terms, within a factor (DEN-E9)."""
   for n, epsilon in itertools.product((10**3, 10**5, 10**8), (1e-2, 0.1, 10)):
     rate = max(n**(-2 / 3), 1 / (n * epsilon))
     error = histograms.Histogram.printed(
@@ -197,7 +199,7 @@ def test_rates_are_those_of_the_larger_term():
 
 @pytest.mark.parametrize('lipschitz', [0.5, 2.0])
 def test_bounds_hold(lipschitz):
-  """At every point, and integrated; a linear density attains the bias."""
+  """Bounds hold at every point and integrated; a line attains the bias."""
   for n, epsilon in itertools.product((100, 10**4, 10**6), (0.01, 1.0)):
     public = dict(num_records=n, epsilon=epsilon, **_KNOWN)
     for mechanism in (histograms.Histogram.printed(**public),
@@ -219,7 +221,8 @@ def test_bounds_hold(lipschitz):
 
 @pytest.mark.parametrize('num_bins', [1, 2, 3, 10, 64])
 def test_sensitivities_by_enumeration(num_bins):
-  """All ordered pairs of bins, and a record more or less (DEN-H3)."""
+  """Sensitivities are exact over all pairs of bins and
+  single records (DEN-H3)."""
   units = np.eye(num_bins)
   moves = {_REPLACE: (units[:, None] - units).reshape(-1, num_bins),
            _ADD: np.concatenate([units, -units])}
@@ -231,10 +234,10 @@ def test_sensitivities_by_enumeration(num_bins):
 
 @pytest.mark.parametrize('adjacency', [_REPLACE, _ADD])
 def test_losses_reach_the_budget_and_no_more(adjacency):
-  """Log-ratios of noisy counts of all neighbours of 3 bins, at all outputs.
+  """Losses reach epsilon exactly, over all neighbours of 3 bins and outputs.
 
-  Outputs are integers from -4 to 8 in each bin; what is beyond has the same
-  ratios.
+  Outputs are integers from -4 to 8 in each bin; outside them the ratios are the
+  same.
   """
   mechanism = histograms.Histogram(num_records=4, epsilon=0.7, num_bins=3,
                                    adjacency=adjacency)
@@ -256,7 +259,7 @@ def test_losses_reach_the_budget_and_no_more(adjacency):
 
 @pytest.mark.parametrize('adjacency', [_REPLACE, _ADD])
 def test_gaussian_noise_is_of_the_budget(adjacency):
-  """rho = l2^2 / (2 sigma^2), a quarter of the variance of Laplace noise."""
+  """Gaussian noise costs rho; its variance is a quarter of Laplace noise's."""
   mechanism = histograms.Histogram(num_records=4, rho=0.3, num_bins=3,
                                    adjacency=adjacency)
   sensitivity = histograms.sensitivity(3, adjacency).l2
@@ -271,7 +274,7 @@ def test_gaussian_noise_is_of_the_budget(adjacency):
 @pytest.mark.parametrize('epsilon, wanted', [
     (0.1, 799.83), (1, 7.835), (2, 1.841), (4, 0.362), (8, 0.038)])
 def test_variances_of_whole_noise(epsilon, wanted):
-  """DEN-B14."""
+  """Discrete noise has DEN-B14's variances, below the continuous ones."""
   mechanism = histograms.Histogram(num_records=9, epsilon=epsilon, num_bins=2,
                                    **_KNOWN)
   assert mechanism.noise_variance == pytest.approx(wanted, abs=5.1e-4, rel=1e-5)
@@ -280,7 +283,7 @@ def test_variances_of_whole_noise(epsilon, wanted):
 
 
 def test_noise_has_its_law():
-  """Chi squared of 20000 noisy counts of 0, at a level of 1e-4."""
+  """Noise has the distribution, by chi-square on 20000 counts at level 1e-4."""
   size = 20000
   mechanism = histograms.Histogram(num_records=size, epsilon=1.0, num_bins=size,
                                    fix_mass=False, **_KNOWN)
@@ -297,7 +300,7 @@ def test_noise_has_its_law():
 
 @pytest.mark.every(2)
 def test_shrinkage_takes_public_noise():
-  """It assumes the variance m / n + m^2 V / n^2, which is public."""
+  """Shrinkage assumes the public variance m / n + m^2 V / n^2."""
   raw = histograms.Histogram(num_records=50, epsilon=0.5, num_bins=5, **_KNOWN)
   shrunk = dataclasses.replace(raw, post='james_stein')
   counts = np.tile([30.0, 0, 5, 5, 10], (3, 1))
@@ -311,7 +314,8 @@ def test_shrinkage_takes_public_noise():
 
 
 def test_records_become_a_density():
-  """Ends count, what is beyond is clipped, and the mass is 1."""
+  """The ends of the range count, values outside are
+  clipped, and the mass is 1."""
   mechanism = histograms.Histogram(num_records=6, num_bins=4, **_KNOWN)
   x = np.array([0.0, 0.25, 1.0, 0.999, -3.0, 7.0])
   curve = mechanism.estimate(jax.random.key(0), x)
@@ -319,7 +323,7 @@ def test_records_become_a_density():
   assert curve([0.0, 0.3, 1.0, 1.1]) == pytest.approx([4 / 3, 2 / 3, 2, 0])
   with pytest.raises(ValueError, match='there must be 6 records'):
     mechanism.estimate(jax.random.key(0), x[:5])
-  # Where n is private any number will do, and the noisy total divides.
+  # If n is private, any number is accepted, and the noisy total divides.
   other = dataclasses.replace(mechanism, adjacency=_ADD, epsilon=20.0)
   for records in (x, x[:5]):
     curve = other.estimate(jax.random.key(4), records)
@@ -339,7 +343,7 @@ def test_records_become_a_density():
     (compared_densities.tent(2), 4e-7), (compared_densities.wrapped_mixture(), 4e-7),
     (compared_densities.beta(2, 5), 4e-7), (compared_densities.blocks(), 1e-5)])
 def test_polygons_have_their_integrals(density, tolerance):
-  """Squared errors by a fine grid, values at corners, and a mass of 1."""
+  """Polygons have their stated squared errors, corner values and mass 1."""
   rng = np.random.default_rng(0)
   for size in (1, 2, 5):
     heights = rng.dirichlet(np.ones(size)) * size
@@ -358,7 +362,7 @@ def test_polygons_have_their_integrals(density, tolerance):
 
 
 def test_polygons_err_less():
-  """DEN-B8, of the same heights: 1.66 to 2.72 times less."""
+  """Polygons err 1.66 to 2.72 times less than histograms (DEN-B8)."""
   for density in (compared_densities.tent(2), compared_densities.beta(2, 2), compared_densities.linear(1.5)):
     public = dict(num_records=10**4, epsilon=0.1, lipschitz=density.lipschitz,
                   post='none', **_KNOWN)

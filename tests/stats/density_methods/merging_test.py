@@ -1,4 +1,4 @@
-"""Merged bins: the best of all cuts, by trying all of them."""
+"""Tests that merged bins are the best of all cuts, trying all of them."""
 
 import itertools
 
@@ -14,7 +14,7 @@ SIZE = 7
 
 
 def best_of_all_cuts(values, penalty):
-  """Cost and means of the cheapest of 2^(m - 1) cuts."""
+  """Returns cost and means of the cheapest of 2^(m - 1) cuts."""
   fits = []
   for cuts in itertools.product((0, 1), repeat=len(values) - 1):
     runs = np.concatenate([[0], np.cumsum(cuts)])
@@ -44,14 +44,14 @@ def mechanism_of(**options):
 
 
 def release(mechanism, seed, counts):
-  """One release, compiled."""
+  """Returns one release, compiled."""
   return mechanism.coefficients(jax.random.key(seed), counts[None])[0]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize('adjacency', Adjacency)
 def test_jumps_are_found_and_mass_is_kept(adjacency):
-  """Of blocks, which end at bins, twelve runs are left without noise."""
+  """Almost without noise, all twelve runs of `blocks` are found, of mass 1."""
   density = compared_densities.blocks()
   counts = np.round(density.masses(100) * 10**7)
   heights = release(mechanism_of(num_records=10**7, epsilon=100.0,
@@ -67,7 +67,7 @@ def test_a_high_price_leaves_one_run_and_none_leaves_all_bins():
   flat = release(mechanism_of(penalty=1e4), 1, counts)
   np.testing.assert_allclose(flat, 1, atol=1e-12)
   free = release(mechanism_of(penalty=0.0), 1, counts)
-  # Laplace noise of scale 2 on counts, less its mean.
+  # It is Laplace noise of scale 2 on counts, less its mean.
   noise = free * 10 - counts
   assert noise.mean() == pytest.approx(0, abs=1e-9)
   assert 4 < noise.var() < 14
@@ -77,7 +77,7 @@ def test_a_high_price_leaves_one_run_and_none_leaves_all_bins():
 
 @pytest.mark.parametrize('height,runs', [(20, 3), (18, 1)])
 def test_a_bin_stands_out_by_what_two_runs_cost(height, runs):
-  """Of ten records a bin: 10^2 exceeds 2 * 4 * 10, and 8^2 does not."""
+  """A bin stands out if its squared excess exceeds the penalty of two runs."""
   counts = np.full(100, 10.0)
   counts[40] = height
   heights = release(mechanism_of(num_records=990 + height, epsilon=1e3), 1,
@@ -91,5 +91,5 @@ def test_an_unknown_total_is_that_of_noisy_counts():
       mechanism_of(epsilon=0.5, penalty=0.0,
                    adjacency=Adjacency.ADD_OR_REMOVE_ONE), 1, counts)
   assert heights.mean() == pytest.approx(1)
-  # Shares of about 3000 records, whatever the guess.
+  # These are shares of about 3000 records, whatever the guess is.
   assert np.std(heights) == pytest.approx(np.sqrt(7.8) / 30, rel=0.3)

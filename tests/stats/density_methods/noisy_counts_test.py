@@ -1,4 +1,4 @@
-"""What follows noisy counts sees nothing else of the records."""
+"""Tests that post-processing reads noisy counts only."""
 
 import jax
 import jax.numpy as jnp
@@ -42,7 +42,8 @@ def _size(mechanism):
 @pytest.mark.slow
 @pytest.mark.parametrize('name', _MECHANISMS)
 def test_equal_noisy_counts_give_equal_releases(name, monkeypatch):
-  """Whatever the records, were the noisy counts and choices the same."""
+  """Equal noisy counts and choices give equal releases,
+  whatever the records."""
   mechanism = _MECHANISMS[name]
   monkeypatch.setattr(
       noisy_counts, 'noisy',
@@ -51,7 +52,7 @@ def test_equal_noisy_counts_give_equal_releases(name, monkeypatch):
   monkeypatch.setattr(sparse, 'chosen',
                       lambda key, scores, rate: jnp.int32(1))
   rng = np.random.default_rng(0)
-  # Not `release`: what is compiled would remember the noise it had.
+  # `release` would reuse compiled noise, so `draw` is called.
   with jax.enable_x64(True):
     one, other = (jax.tree.map(
         np.asarray,

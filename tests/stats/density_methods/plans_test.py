@@ -1,4 +1,4 @@
-"""What a plan contains, and what an estimate sees of the records."""
+"""Tests what a plan contains, and what an estimate reads of the records."""
 
 import itertools
 from unittest import mock
@@ -47,7 +47,7 @@ def test_methods_are_those_of_the_text():
 
 
 def _unseen(draw):
-  """Coefficients that are the statistic: nothing is drawn."""
+  """Returns the statistic as coefficients, so that nothing is drawn."""
   del draw
   return lambda key, statistic, parameters: statistic
 
@@ -70,7 +70,7 @@ def test_a_guess_stands_for_a_private_number_of_records(num):
 @pytest.mark.sound
 @pytest.mark.parametrize('name', post_processing_reads_test.MECHANISMS)
 def test_records_beyond_the_bounds_are_at_them(name):
-  """And those that are not numbers, or of another number, are refused."""
+  """Records are clipped to the bounds; NaN and wrong numbers are refused."""
   mechanism = post_processing_reads_test.MECHANISMS[name]
   axes = getattr(mechanism, 'num_attributes',
                  getattr(mechanism, 'dimension', 1))
@@ -101,22 +101,22 @@ def test_samples_are_of_the_proper_estimate():
                                      lower=-2.0, upper=6.0).sample(KEY, 4000)
   counts = np.histogram(samples, np.linspace(-2, 6, 5))[0]
   assert counts[0] == counts[2] == 0
-  # Five standard deviations: false alarms are rarer than 1e-6.
+  # Five standard deviations have false alarms below 1e-6.
   assert abs(counts[1] - 3000) < 5 * 750**0.5
 
 
 class _ChosenError(Exception):
-  """What follows the first choice does not matter."""
+  """Ends a draw at its first choice."""
 
 
 @pytest.mark.sound
 @pytest.mark.parametrize('adjacency', Adjacency)
 def test_scores_of_pairs_move_by_what_choices_are_made_for(adjacency):
-  """Given noisy tables of single attributes, whatever they are."""
+  """Scores move by the stated sensitivity, for any noisy single tables."""
   mechanism = marginals.TreeMarginals(num_attributes=3, num_bins=2, epsilon=0.4,
                                       num_records=40, adjacency=adjacency)
   rng = np.random.default_rng(0)
-  # Next to independent, where a record moves what is far from it.
+  # Attributes are almost independent, so a record moves scores far from it.
   unit = rng.uniform(size=(40, 3))
   data = [unit] + [np.concatenate([[record], unit[1:]]) for record in
                    itertools.product((0.1, 0.9), repeat=3)]
@@ -155,8 +155,7 @@ def _of_curve(kind, num_bins):
 @pytest.mark.every(3)
 @pytest.mark.parametrize('kind', ['spline', 'cosine', 'fourier', 'sums'])
 def test_factors_are_those_of_noise_and_sampling(kind):
-  """Coefficients of exact counts times `shrinkage.factors` of V g / n^2 + 1/n.
-  """
+  """Coefficients are scaled by `shrinkage.factors` of V g / n^2 + 1/n."""
   mechanism = _of_curve(kind, 15) if kind != 'sums' else (
       weighted.AdaptiveProjection(
           num_records=60, rho=0.7, adjacency=REPLACE,
@@ -182,7 +181,7 @@ def test_factors_are_those_of_noise_and_sampling(kind):
 
 
 def test_tables_agree_on_the_attributes_that_they_share():
-  """Rows and columns sum to marginals, and densities to 1, under any noise."""
+  """Joint tables sum to shared marginals and to 1, under any noise."""
   mechanism = marginals.TreeMarginals(
       num_attributes=3, num_bins=3, epsilon=0.4, num_records=40,
       adjacency=REPLACE)

@@ -1,7 +1,7 @@
-"""What follows the noise sees noisy numbers alone: by programs as traced.
+"""Tests by traced programs that post-processing reads noisy numbers only.
 
-Noisy numbers and private choices are replaced by constants. What is released
-must then not depend on the records, neither on their counts nor on n under
+Noisy numbers and private choices are replaced by constants. Then the release
+must not depend on the records, neither on their counts nor on n under
 ADD_OR_REMOVE_ONE.
 """
 
@@ -34,7 +34,7 @@ ADD, REPLACE = Adjacency
 
 
 def _mechanisms():
-  """One of every density mechanism, by name."""
+  """Returns one of every density mechanism, by name."""
   both = {
       'adaptive': (adaptive.AdaptiveHistogram, dict(num_bins=9)),
       'circle': (adaptive.AdaptiveHistogram,
@@ -77,7 +77,7 @@ MECHANISMS = dict(_mechanisms())
 
 
 def _used(draw, key, data, parameters):
-  """Whether what is drawn depends on data, of which noise leaves nothing."""
+  """Returns whether a draw depends on data that noise replaces wholly."""
   def noisy(key, values, *numbers, **named):
     del key, numbers, named
     return jax.tree.map(jnp.ones_like, values)
@@ -108,7 +108,7 @@ def test_post_processing_reads_noisy_numbers_alone(name):
         unit if flat else np.stack([unit] * axes, 1)))
     given = jax.random.key(0), data, mechanism.parameters
     assert not _used(mechanism.draw, *given)
-    # What reads them besides is seen.
+    # A draw that reads the data besides is detected.
     assert _used(lambda key, data, numbers: jax.tree.map(
         lambda leaf: leaf + jnp.sum(data).astype(leaf.dtype),
         mechanism.draw(key, data, numbers)), *given)

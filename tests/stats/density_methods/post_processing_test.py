@@ -1,4 +1,4 @@
-"""Post-processing: nearest points by their inequalities, and other libraries."""
+"""Tests post-processing: nearest points by inequalities and other libraries."""
 
 import jax
 import jax.numpy as jnp
@@ -40,7 +40,7 @@ def test_results_are_densities(post):
 
 
 def _members(post, count=4000):
-  """Densities of the set that a post projects on, at random and extreme."""
+  """Returns random and extreme densities of the set that `post` projects on."""
   rng = np.random.default_rng(1)
   members = np.concatenate([rng.dirichlet(np.full(_SIZE, 0.3), count),
                             np.eye(_SIZE)]) * _SIZE
@@ -52,7 +52,7 @@ def _members(post, count=4000):
 @pytest.mark.slow
 @pytest.mark.parametrize('post', ['simplex', 'increasing', 'decreasing'])
 def test_nearest_points_of_convex_sets(post):
-  """v - P makes no acute angle with q - P for any q of the set."""
+  """v - P makes no acute angle with q - P for any q, so P is nearest."""
   heights = _processed(post)
   others = _members(post)
   off = _HEIGHTS - heights
@@ -63,7 +63,7 @@ def test_nearest_points_of_convex_sets(post):
 
 
 def test_unimodal_is_the_nearest_of_all_modes():
-  """Each mode by scikit-learn and a projection, and the best of them."""
+  """The fit is the best of all modes, each fitted by scikit-learn."""
   fitted = _processed('unimodal')
   for heights, best in zip(_HEIGHTS, fitted, strict=True):
     least = np.inf

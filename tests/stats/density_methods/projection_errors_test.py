@@ -1,4 +1,5 @@
-"""Errors of projections: printed tables and constants, classes, best sizes."""
+"""Tests projection errors: printed tables and constants,
+classes, best sizes."""
 
 import dataclasses
 import functools
@@ -34,7 +35,7 @@ def oracle(mechanism, density):
     ({'rho': 0.01}, 1, 5.070329e-3), ({'rho': 0.01}, 2, 2.990674e-3),
     ({'epsilon': 0.5}, 1, 5.640569e-3), ({'epsilon': 0.5}, 2, 3.560914e-3)])
 def test_anchors_of_printed_noise(budget, smoothness, wanted):
-  """Item DEN-P2."""
+  """Errors with the printed noise match item DEN-P2."""
   mechanism = projection(num_records=5000, num_functions=9, tuning='printed',
                          fix_mass=False, **budget)
   risk = mechanism.expected(compared_densities.alternating(smoothness))
@@ -47,7 +48,7 @@ def test_anchors_of_printed_noise(budget, smoothness, wanted):
 @pytest.mark.parametrize('smoothness, wanted', [(1, 5.934836e-3),
                                                 (2, 1.966651e-3)])
 def test_anchors_of_weights(smoothness, wanted):
-  """Item DEN-B4; its kappa is of four digits."""
+  """Errors with weights match item DEN-B4, whose kappa has four digits."""
   mechanism = weighted(
       num_records=5000, rho=0.01, coefficient_weights=(
           projection_tunings.pinsker_weights(7.5, smoothness=smoothness)))
@@ -57,7 +58,7 @@ def test_anchors_of_weights(smoothness, wanted):
 
 @pytest.mark.parametrize('line', tables.lines(tables.ALTERNATING_PURE))
 def test_pure_errors_of_the_reference(line):
-  """Item DEN-P4, 8.2, to 1 %; it has 1.3876 N for the exact l1 norm."""
+  """Pure errors match DEN-P4 to 1 %, which rounds the l1 norm to 1.3876 N."""
   smoothness, size, epsilon, *wanted = line
   density, size = compared_densities.alternating(int(smoothness)), int(size)
   printed = projection_tunings.printed_projection(
@@ -86,7 +87,7 @@ def test_pure_errors_of_the_reference(line):
 
 @pytest.mark.parametrize('line', tables.lines(tables.ALTERNATING_ZCDP))
 def test_concentrated_errors_of_the_reference(line):
-  """Item DEN-P5, 8.2, to 1 %."""
+  """Errors under zCDP match item DEN-P5 to 1 %."""
   smoothness, size, epsilon, *wanted = line
   density, size = compared_densities.alternating(int(smoothness)), int(size)
   printed = projection_tunings.printed_projection(
@@ -103,12 +104,12 @@ def test_concentrated_errors_of_the_reference(line):
 
 @pytest.mark.parametrize('line', tables.lines(tables.LADDER))
 def test_errors_where_privacy_dominates(line):
-  """Spec 8.3."""
+  """Errors where privacy dominates match specification 8.3."""
   smoothness, signal, *wanted = line
   density, size = compared_densities.random_phases(int(smoothness)), 10**13
   errors = []
   for budget in ({'epsilon': signal / size}, {'rho': (signal / size)**2}):
-    # The least of both orders is that of privacy.
+    # With so many records, the error is that of privacy.
     printed = projection_tunings.printed_projection(
         num_records=size, smoothness=int(smoothness), adjacency=REPLACE,
         **budget)
@@ -123,7 +124,7 @@ def test_errors_where_privacy_dominates(line):
 
 @pytest.mark.parametrize('line', tables.lines(tables.WIENER))
 def test_best_weights_of_a_density(line):
-  """Spec 8.4, the linear oracle; never above the best cut-off."""
+  """Oracle weights match specification 8.4, and beat the best cut-off."""
   name, size, epsilon, wanted = line
   density, size, rho = DENSITIES[name], int(size), epsilon**2 / 2
   weights = projection_tunings.oracle_weights(density, num_records=size, rho=rho)
@@ -132,7 +133,7 @@ def test_best_weights_of_a_density(line):
   assert least == pytest.approx(wanted, rel=0.01)
   cut = projection(num_records=size, rho=rho, num_functions=3)
   assert least < oracle(cut, density)[1]
-  # Stationary: other weights nearby are no better.
+  # The weights are stationary: other weights nearby are no better.
   rng = np.random.default_rng(0)
   for _ in range(20):
     perturbed = np.array(weights) * np.exp(0.1 * rng.normal(size=len(weights)))
@@ -155,8 +156,9 @@ CONSTANTS = {1: (1.273, 0.702, 0.318), 2: (1.035, 0.468, 0.253),
 
 @pytest.mark.parametrize('smoothness', CONSTANTS)
 def test_constants_over_a_class(smoothness):
-  """C L^(2/(beta+1)) (n sqrt(rho))^(-2 beta/(beta+1)), and gains of 4."""
-  # At fewer functions N and N + 1 are not the same.
+  """Constants of C L^(2/(b+1)) (n sqrt(rho))^(-2b/(b+1))
+  match; the gain is 4."""
+  # With fewer functions N and N + 1 differ too much.
   radius, signal = 1.7, min(
       100 * smoothness, 200)**(smoothness + 1)
   public = dict(num_records=10**18, rho=(signal / 10**18)**2)
@@ -178,7 +180,7 @@ def test_constants_over_a_class(smoothness):
 
 @pytest.mark.slow
 def test_constant_of_an_interval():
-  """0.450 L / (n sqrt(rho)) over all Lipschitz densities (item DEN-B4)."""
+  """The interval constant is 0.450 L / (n sqrt(rho)) (item DEN-B4)."""
   signal = 1e4
   best = projection_tunings.pinsker_projection(
       num_records=10**12, rho=(signal / 10**12)**2, smoothness=1, radius=2.0,
@@ -206,7 +208,7 @@ def test_an_error_over_a_class_is_no_less(mechanism, density):
 
 @pytest.mark.parametrize('smoothness', [1, 2])
 def test_the_printed_bound_holds(smoothness):
-  """Lemma 2 with the constants of its proof: 2 N / n is twice too much."""
+  """Lemma 2's bound holds; its proof's 2 N / n is twice the sampling error."""
   radius, size = 9.0, 500
   for functions in (3, 9, 33):
     mechanism = projection(num_records=size, num_functions=functions,
@@ -231,7 +233,8 @@ def test_bias_over_a_class_is_attained():
     risk = mechanism.expected(density)
     biases = [mechanism.worst_case(1, density.sobolev(1)).bias]
     if frequency == 2:
-      # Beyond 2 it is 1 - 0 at 3: a rate of 1 / 3 against .8 / 2.
+      # The bias is (1 - .2) / 2 at frequency 2, and at most (1
+      # - 0) / 3 above it.
       assert risk.bias == pytest.approx(biases[0])
     else:
       assert risk.bias < biases[0]
@@ -251,7 +254,7 @@ def test_least_numbers_of_functions():
 
 @pytest.mark.parametrize('radius', [0.3, 2.0])
 def test_sampling_at_worst_is_that_of_twice_the_frequency(radius):
-  """Squares of cosines: a wave of frequency 2 k, of norm L, attains it."""
+  """A wave of frequency 2 k and norm L attains the worst sampling error."""
   mechanism = projections.WeightedProjection(
       num_records=50, rho=0.4, adjacency=REPLACE, basis='cosine',
       coefficient_weights=(0.8,))

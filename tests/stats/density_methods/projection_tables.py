@@ -1,10 +1,10 @@
-"""Tables of reference values of errors, computed separately.
+"""Provides separately computed tables of reference errors.
 
-Numbers of functions before errors, where there are both.
+Numbers of functions come before errors, where there are both.
 """
 
-# beta, n, epsilon; then printed, oracle, exact l1, relaxed oracle at delta =
-# n^-2 (8.2).
+# Columns: beta, n, epsilon; then printed, oracle, exact l1, and relaxed oracle
+# at delta = n^-2 (8.2).
 ALTERNATING_PURE = """
 1 1e3 1 11 3.266e-2 5 1.283e-2 7 1.063e-2 3 2.805e-2
 1 1e4 .1 17 8.082e-2 5 9.325e-3 7 5.323e-3 3 2.899e-2
@@ -26,7 +26,7 @@ ALTERNATING_PURE = """
 3 1e6 .01 7 8.915e-5 7 8.915e-5 9 3.925e-5 5 6.390e-4
 """
 
-# The same at rho = epsilon^2 / 2: printed, oracle, exact l2.
+# Columns at rho = epsilon^2 / 2: printed, oracle, exact l2.
 ALTERNATING_ZCDP = """
 1 1e3 1 11 1.234e-2 7 9.889e-3 7 9.601e-3
 1 1e4 .1 23 6.761e-3 11 3.433e-3 13 2.629e-3
@@ -48,8 +48,8 @@ ALTERNATING_ZCDP = """
 3 1e6 .01 7 3.819e-5 9 2.078e-5 11 1.438e-5
 """
 
-# beta, n alpha; then pure printed, oracle, exact l1, zCDP printed, exact l2,
-# of random phases without sampling errors (8.3).
+# Columns: beta, n alpha; then pure printed, oracle, exact l1, zCDP printed,
+# exact l2, for random phases without sampling errors (8.3).
 LADDER = """
 1 1e3 8.24e-2 2.51e-2 1.37e-2 5.37e-3 2.28e-3
 1 1e4 1.17e-2 3.98e-3 2.22e-3 5.16e-4 2.31e-4
@@ -61,8 +61,8 @@ LADDER = """
 3 1e6 2.32e-7 2.12e-7 8.02e-8 8.62e-9 3.07e-9
 """
 
-# Density, n, epsilon; then the best linear estimator at rho = epsilon^2 / 2
-# (8.4).
+# Columns: density, n, epsilon; then the best linear estimator at rho =
+# epsilon^2 / 2 (8.4).
 WIENER = """
 tent2 1e4 .1 5.73e-4
 sobrand1 1e4 .1 4.57e-3
@@ -77,7 +77,7 @@ wrapmix 1e5 .1 1.56e-4
 
 
 def lines(text):
-  """Lists of words, numbers among them as floats."""
+  """Returns lists of words, with numbers as floats."""
   return [[_number(word) for word in line.split()]
           for line in text.strip().splitlines()]
 

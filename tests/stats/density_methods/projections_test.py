@@ -1,4 +1,4 @@
-"""Projections: closed forms against releases, guarantees."""
+"""Tests projections: closed forms against releases, and guarantees."""
 
 import dataclasses
 import functools
@@ -28,12 +28,12 @@ SHAPES = [projection_tunings.pinsker_weights(9.5, smoothness=beta)
 
 @pytest.mark.parametrize('weights', SHAPES)
 def test_noise_of_frequencies(weights):
-  """Item DEN-B4: it says that kappa / weight is least, which it is not."""
+  """Allocation 'least' has the least noise, not kappa / weight as in DEN-B4."""
   mechanism = weighted(num_records=10, rho=0.5, coefficient_weights=weights)
   measured = np.array(weights) > 0
 
   def privacy(shape):
-    # Variances 1 / shape, scaled to the budget, of both parts of a frequency.
+    # Both parts of a frequency have variances 1 / shape, scaled to the budget.
     squared = np.array(weights)[measured]**2 / shape[measured]
     return 2 * squared.sum() * sensitivities.weighted_circle(
         shape, adjacency=REPLACE) / 100
@@ -43,7 +43,7 @@ def test_noise_of_frequencies(weights):
   least = mechanism.expected(densities.uniform()).privacy
   shape = mechanism.noise_weights
   assert least == pytest.approx(privacy(shape))
-  # By Jensen: the largest over d is no less than the mean.
+  # By Jensen's inequality the largest value over d is at least the mean.
   assert 8 * sum(weights)**2 / 100 < least < 1.001 * proportional
   rng = np.random.default_rng(0)
   others = shape * np.exp(rng.normal(size=(100, shape.size)) * rng.uniform(
@@ -80,7 +80,7 @@ SIMULATED = {
 @pytest.mark.slow
 @pytest.mark.parametrize('name', SIMULATED)
 def test_closed_forms_are_what_is_released(name):
-  """Four standard errors; means of coefficients too: an error rate of 1e-3."""
+  """Released errors and means match closed forms, to four standard errors."""
   mechanism, density = SIMULATED[name]
   counts = density.counts(np.random.default_rng(1), num_records=200,
                           num_bins=1024, repetitions=4000)
@@ -98,7 +98,7 @@ def test_closed_forms_are_what_is_released(name):
 
 
 def basis(x, mechanism):
-  """Functions [..., s] in the order of sums, by their definition."""
+  """Returns functions [..., s] in the order of sums, by their definition."""
   waves = np.multiply.outer(x, np.arange(1, mechanism.num_frequencies + 1))
   if mechanism.basis == 'cosine':
     parts = [np.cos(np.pi * waves)]
@@ -116,11 +116,11 @@ def test_sums_directly_and_by_cells(name):
   assert mechanism.statistic(x) == pytest.approx(wanted, abs=1e-10)
   by_cells = dataclasses.replace(mechanism, num_cells=8192)
   assert by_cells.statistic(x) == pytest.approx(wanted, abs=200 * 1e-3)
-  # Records in the middle of cells: nothing but rounding is left.
+  # Records lie in the middle of cells, so that only rounding is left.
   middles = (np.floor(x * 8192) + 0.5) / 8192
   assert by_cells.statistic(x) == pytest.approx(mechanism.statistic(middles),
                                                 abs=1e-9)
-  # A smooth density's mean sums are off by (pi k / cells)^2 / 6 alone.
+  # A smooth density's mean sums are off by only (pi k / cells)^2 / 6.
   density = compared_densities.wrapped_mixture() if name == 'pure' else compared_densities.beta(2, 2)
   sums = mechanism.of_counts(density.masses(8192))
   theta = (density.fourier(3) if name == 'pure' else density.cosine(3))
@@ -134,7 +134,7 @@ def test_sums_directly_and_by_cells(name):
 
 
 def released_parameters(mechanism):
-  """Which sums are; others are multiplied by 0."""
+  """Returns which sums are released; others are multiplied by 0."""
   parts = 2 if mechanism.basis == 'fourier' else 1
   return np.append(1.0, np.tile(mechanism.weights, parts)) > 0
 
@@ -152,7 +152,7 @@ def released_parameters(mechanism):
     functools.partial(projections.WeightedProjection, basis='cosine',
                       coefficient_weights=(1.0, 0.6, 0.1))])
 def test_log_ratios_of_neighbours(build, budget, adjacency):
-  """Released sums move by at most the budget, and use all of it."""
+  """Released sums cost at most the budget between neighbours, and attain it."""
   if 'epsilon' in budget and build.func is projections.WeightedProjection:
     with pytest.raises(ValueError, match='rho'):
       build(num_records=5, adjacency=adjacency, **budget)
@@ -180,10 +180,10 @@ def test_log_ratios_of_neighbours(build, budget, adjacency):
     ({'epsilon': 0.5}, stats.laplace), ({'rho': 0.5}, stats.norm)])
 @pytest.mark.parametrize('adjacency', Adjacency)
 def test_noise_has_the_law_it_is_said_to_have(budget, distribution, adjacency):
-  """Kolmogorov-Smirnov, refused with probability 1e-4."""
+  """Noise has the stated distribution by Kolmogorov-Smirnov, at level 1e-4."""
   mechanism = projections.Projection(num_records=100, num_functions=3,
                                      adjacency=adjacency, **budget)
-  # So many records that their noisy number is as good as known.
+  # There are so many records that their noisy number is almost exact.
   total = 100.0 if adjacency is REPLACE else 1e9
   sums = np.tile([total, 0.0, 0.0], (3000, 1))
   released = mechanism.coefficients(jax.random.key(5), sums)
@@ -195,10 +195,10 @@ def test_noise_has_the_law_it_is_said_to_have(budget, distribution, adjacency):
 
 @pytest.mark.slow
 def test_what_is_not_known_is_divided_by():
-  """The sum of ones is noised, and every other sum is divided by it."""
+  """A private n is a noised sum of ones, which divides all other sums."""
   mechanism = projections.Projection(num_records=50, num_functions=3,
                                      adjacency=ADD)
-  # So near to one another that |theta| is nearly 1, and so is its share.
+  # Records are so close that |theta| is nearly 1, and so is its share.
   x = np.random.default_rng(1).uniform(0.3, 0.4, size=80)
   curve = mechanism.estimate(jax.random.key(0), x)
   assert curve.coefficients[0] == pytest.approx(np.exp(-2j * np.pi * x).mean())
@@ -217,7 +217,7 @@ def test_what_is_not_known_is_divided_by():
 def test_events():
   event = projection(num_records=9, num_functions=5, rho=0.5).event
   assert event.noise_multiplier == pytest.approx(2.0)
-  # Without a budget sums are released as they are.
+  # Without a budget, sums are released without noise.
   plain = projection(num_records=9, num_functions=5)
   assert plain.expected(densities.uniform()).privacy == 0 and not any(plain.scales)
 

@@ -1,4 +1,4 @@
-"""Sensitivities of trigonometric sums: certified, attained, and the tables."""
+"""Tests sensitivities of trigonometric sums: certified, attained, tables."""
 
 import math
 
@@ -19,7 +19,7 @@ TABLE = [(3, 4.0000, 2.8284, 2.00), (5, 6.8374, 3.5355, 3.878),
 
 
 def basis(x, top):
-  """Values [..., 2 K] of the functions at places [...], from their names."""
+  """Returns [..., 2 K] values of the sines and cosines at places [...]."""
   phases = 2 * np.pi * np.multiply.outer(x, np.arange(1, top + 1))
   return math.sqrt(2) * np.concatenate([np.sin(phases), np.cos(phases)], -1)
 
@@ -30,7 +30,7 @@ def cosines(x, top):
 
 
 def largest_change(move, dims, top):
-  """The largest change from random places and climbs from the best of them."""
+  """Returns the largest change, by climbs from the best random places."""
   places = np.random.default_rng(0).uniform(0, 1, (20_000, dims))
   values = move(places)
   starts = places[np.argsort(values)[-8:]]
@@ -88,7 +88,7 @@ def test_no_record_is_longer_and_one_as_long(size):
 
 
 def test_limits_of_many_functions():
-  """1.3876 N and sqrt(2.4345 N)."""
+  """Sensitivities tend to 1.3876 N and sqrt(2.4345 N)."""
   for order, power, wanted in ((1, 1, 1.3876), (2, 2, 2.4345)):
     assert sensitivities.trigonometric(
         257, order=order, adjacency=REPLACE)**power / 257 == pytest.approx(
@@ -109,13 +109,14 @@ def test_weighted_sums_move_as_far_as_said(basis_of, weighted, weights):
   largest = largest_change(lambda pair: norm(
       basis_of(pair[:, 0], top) - basis_of(pair[:, 1], top)), 2, top)
   assert largest <= weighted(weights, adjacency=REPLACE) <= largest * (1 + 1e-6)
-  # A place within each cell: the cosine is longest at the border.
+  # The places include ends of cells, where the cosine is longest.
   longest = norm(basis_of(np.linspace(0, 1, 1001), top)).max()
   assert weighted(weights, adjacency=ADD) == pytest.approx(longest)
 
 
 def test_anchors_of_weights():
-  """Item DEN-B4 and B5. The first of B5 is 9, 8.9995 is off a coarse grid."""
+  """Weighted sensitivities match DEN-B4 and B5, whose
+  first is 9, not 8.9995."""
   for top, wanted in ((2, 9.0), (6, 12.778), (13, 15.641), (23, 17.795),
                       (49, 20.730), (105, 23.735)):
     assert sensitivities.weighted_circle(
@@ -126,7 +127,7 @@ def test_anchors_of_weights():
         weights, adjacency=REPLACE) == pytest.approx(wanted, abs=7e-4)
   for width, ratio in ((10, 4.44), (50, 4.08)):
     weights = 1 - np.arange(1, width) / width
-    # Attained by a record at each end.
+    # A record at each end attains it.
     ends = cosines(np.array([0.0, 1.0]), width - 1)
     sensitivity = sensitivities.weighted_cosine(weights, adjacency=REPLACE)
     assert sensitivity == pytest.approx(weights @ (ends[0] - ends[1])**2)

@@ -1,4 +1,4 @@
-"""Sparse spectra: sensitivities, choice probabilities, errors, the ledger."""
+"""Tests sparse spectra: sensitivity, choice probabilities, errors, ledger."""
 
 import jax
 import numpy as np
@@ -20,7 +20,7 @@ def mechanism_of(**options):
 
 
 def test_one_record_moves_sums_and_scores_by_two_at_most():
-  """All pairs of records on a grid, for fits that sums are compared with."""
+  """One record moves sums and scores by at most two, over a grid of records."""
   size, top = 48, 5
   sums = sparse.wave_sums(np.eye(size), top).reshape(size, 2, top)
   distances = np.linalg.norm(sums[:, None] - sums[None], axis=2)
@@ -31,7 +31,7 @@ def test_one_record_moves_sums_and_scores_by_two_at_most():
   assert 1 < changes.max() <= 2
   asked = mechanism_of()
   assert asked.selection.sensitivity == 2
-  # A pair that moves by 2 costs what is left of the budget.
+  # A pair that moves by 2 costs the remaining budget.
   assert 2**2 / (2 * asked.stddev**2) == pytest.approx(0.4 * asked.rho)
 
 
@@ -52,7 +52,7 @@ def test_choices_have_the_law_of_the_exponential_mechanism():
   assert counts.sum() == 4000
   probs = np.exp(asked.selection.log_probs(np.hypot(
       statistic[:3], statistic[3:]).astype(np.float32)))
-  # Chi-square with 2 degrees: exceeded with probability 1e-5.
+  # Chi-square with 2 degrees exceeds this with probability 1e-5.
   assert np.sum((counts - 4000 * probs)**2 / (4000 * probs)) < 23.1
   assert counts.min() > 100
   noise = coefficients[coefficients[:, 0] != 0, 0] * 2000 - 90.0
@@ -75,7 +75,7 @@ def test_one_peak_is_found_and_its_error_is_that_of_a_measurement():
 
 
 def test_what_is_fitted_is_not_asked_again():
-  """Of three sums two rounds measure the larger ones, each once."""
+  """Two rounds measure the two larger of three sums, each once."""
   statistic = np.array([900.0, 300.0, 600.0, 0.0, 0.0, 0.0])
   coefficients = mechanism_of(rho=50.0, num_rounds=2).coefficients(
       jax.random.key(5), np.tile(statistic, (50, 1)))

@@ -1,4 +1,4 @@
-"""Spectral histograms: exact errors, constants, and each step of the proof."""
+"""Tests spectral histograms: exact errors, constants, and the proof's steps."""
 
 import dataclasses
 import functools
@@ -79,7 +79,7 @@ def test_an_unknown_total_is_the_noisy_one():
 
 
 def test_bins_alias_as_the_proof_says():
-  """E theta_k = sum over l of theta_(k + l m) k / (k + l m)."""
+  """E theta_k is the sum over l of theta_(k + l m) k / (k + l m)."""
   density, bins = compared_densities.random_phases(1), 21
   theta = density.fourier(2048)
   both = np.concatenate([theta[::-1].conj(), [1], theta])
@@ -132,7 +132,7 @@ def test_constants(smoothness, plain, tapered, noise, least):
 @pytest.mark.parametrize('taper', spectral_risks.TAPERS)
 @pytest.mark.parametrize('smoothness', [1, 2])
 def test_no_density_of_the_class_errs_more(taper, smoothness):
-  """Also what aliases worst: one frequency and the next one like it."""
+  """No density of the class exceeds the worst risk, aliasing ones included."""
   mechanism = spectral_risks.tuned(20000, smoothness=smoothness, lipschitz=5.0,
                         adjacency=_REPLACE, epsilon=0.1, taper=taper)
   worst = spectral_risks.worst_risk(mechanism.num_bins, num_records=20000,
@@ -173,7 +173,7 @@ def test_bins_are_the_best_of_the_bound():
 @pytest.mark.parametrize('taper', spectral_risks.TAPERS)
 def test_no_other_number_of_bins_is_better(num_records, smoothness, lipschitz,
                                            taper):
-  """Of all odd ones up to 2001, which is taken where more would be better."""
+  """The tuned number of bins is the best odd one up to 2001."""
   for budget in (dict(epsilon=0.5), dict(rho=2.0), dict(epsilon=1e-3)):
     mechanism = spectral_risks.tuned(num_records, smoothness=smoothness,
                                      taper=taper, lipschitz=lipschitz,
@@ -203,7 +203,7 @@ def test_the_rate_is_that_of_the_lower_bound(smoothness):
 
 
 def test_kernel_weights_make_a_kernel_estimate():
-  """A wrapped Gaussian on each record, in the middles of fine bins."""
+  """Kernel weights give a wrapped Gaussian on each record in fine bins."""
   bins, bandwidth = 501, 0.05
   x = (np.array([3, 40, 41, 250, 499]) + 0.5) / bins
   mechanism = _mechanism(

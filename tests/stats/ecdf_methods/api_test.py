@@ -1,4 +1,4 @@
-"""The function of arrays: curves, what they answer, and bad input."""
+"""Tests the functions on arrays: curves, their answers, and bad input."""
 
 import jax
 import numpy as np
@@ -72,7 +72,7 @@ def test_search_passes_where_a_curve_falls():
 
 @pytest.mark.every(2)
 def test_printed_errors_are_those_of_ranks_and_not_of_shares():
-  """Theorem 6.3.1 lacks 1 / n^2 (C1): 2 (L + 1)^3 is of ranks, 40 releases."""
+  """The printed error 2 (L + 1)^3 is that of ranks, not shares (C1)."""
   records, printed = _records(), 2 * 5**3
   curves = [api.ecdf(key, records, _GRID, epsilon=1.0, monotone=False,
                      adjacency='replace_one', method='dyadic_paper')
@@ -80,7 +80,7 @@ def test_printed_errors_are_those_of_ranks_and_not_of_shares():
   shares = [curve.ranks / curve.total for curve in curves]
   error = np.mean(np.square(np.array(shares) - _GRID.ranks(records) / 400))
   assert curves[0].mechanism.risk(1) == pytest.approx(printed, rel=5e-3)
-  # The root's noise, a fifth of the variance, is in all 16 ranks.
+  # All 16 ranks share the root's noise, a fifth of the variance.
   assert error == pytest.approx(printed / 400**2, rel=0.5)
 
 

@@ -1,10 +1,10 @@
-"""Trees and prefix sums as matrices, to compare with."""
+"""Provides trees and prefix sums as dense matrices, for comparison."""
 
 import numpy as np
 
 
 def nodes(shape: tuple[int, ...], size: int) -> np.ndarray:
-  """The matrix [nodes, size] that sums leaves, levels from the top down."""
+  """Returns the matrix [nodes, size] that sums leaves, from the top level."""
   leaves, rows, count = int(np.prod(shape)), [], 1
   for parts in shape:
     count *= parts
@@ -33,7 +33,7 @@ def prefix_variances(weights: np.ndarray, *, known: bool) -> np.ndarray:
 
 
 def sensitivity(matrix: np.ndarray, power: int, *, replaced: bool) -> float:
-  """Largest sum of |change|^power of a linear query [m, N] by one record."""
+  """Returns a linear query's [m, N] largest sum of |change|^power."""
   columns = matrix.T
   if replaced:
     columns = (columns[:, None] - columns[None]).reshape(-1, matrix.shape[0])

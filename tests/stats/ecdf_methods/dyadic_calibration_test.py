@@ -1,6 +1,6 @@
-"""Prices of dyadic noise against dense graphs, linear programs and the table.
+"""Tests costs of dyadic noise against dense graphs and linear programs.
 
-The graph is written down here once more, from the definition of its nodes.
+The graph is built here once more, from the definition of its nodes.
 """
 
 import itertools
@@ -17,8 +17,8 @@ from dpjax.stats.ecdf_methods import dyadic_calibration
 _ADD, _REPLACE = Adjacency
 calibrate = dyadic_calibration.calibrate
 
-# L: l1 of replacements with and without root, of additions likewise; squared
-# l2 of additions and of replacements.
+# L -> l1 of replacements with and without root, l1 of additions likewise;
+# squared l2 of additions and of replacements.
 _TABLE = {
     1: (1, 1, 1, 2, .6667, .6667), 2: (2, 2, 2, 2, .9048, 1.1429),
     3: (3, 4, 2, 3, 1.0095, 1.4667), 4: (4, 4, 3, 3, 1.1223, 1.6897),
@@ -30,7 +30,7 @@ _TABLE = {
 
 
 def _nodes(num_rows, root=True):
-  """Z [rows, nodes], and the level of each node."""
+  """Returns Z [rows, nodes], and the level of each node."""
   columns, levels = [], []
   for level in range(dyadic_calibration.num_levels(num_rows) - (not root)):
     for first in range(0, num_rows, 2**level):
@@ -78,9 +78,9 @@ def test_table(depth):
   squares = [calibrate(size, adjacency=adjacency, norm='l2')
              for adjacency in (_ADD, _REPLACE)]
   np.testing.assert_allclose(squares, row[4:], atol=5.1e-5)
-  # Fits that hold for all of the table.
+  # These fits hold for the whole table.
   assert squares[0] <= depth / 9 + .69 and squares[1] <= 2 * depth / 9 + .84
-  # Nodes as Barczewski (2025) counts them: far too many for Gaussian noise.
+  # The node counts of Barczewski (2025) are far too large for Gaussian noise.
   assert squares[0] < .67 * row[2] and squares[1] < .4 * (depth + 1)
   assert row[0] == depth
 
@@ -107,7 +107,7 @@ def test_prices_are_those_of_all_pairs(norm):
 
 
 def test_fewer_rows_cost_no_more():
-  """Rows that are not there short boundaries, which brings all nearer."""
+  """Fewer rows never cost more, since boundaries get shorter."""
   sizes = np.r_[2:200, 1000:1060]
   for norm, adjacency in itertools.product(dyadic_calibration.NORMS, Adjacency):
     for size in sizes.tolist():
@@ -136,7 +136,8 @@ def test_a_threshold_more_than_a_power_of_two_costs_no_more():
 
 @pytest.mark.parametrize('size', [5, 13, 37, 64])
 def test_signed_nodes_are_the_optima_of_linear_programs(size):
-  """Of real coefficients: integers are as good, so discrete noise is exact."""
+  """Signed nodes are optimal over real coefficients, so
+  discrete noise is exact."""
   z, levels = _nodes(size)
   rng = np.random.default_rng(size)
   for _ in range(12):
@@ -171,7 +172,7 @@ def test_blocks_take_as_many_nodes_as_the_non_adjacent_form_has_digits():
 
 @pytest.mark.every(2)
 def test_more_rows_than_any_dense_matrix_has():
-  """A level more costs a ninth of a variance, or two."""
+  """One more level adds 1/9 or 2/9 to the variance, for 2^18 rows."""
   size = 2**18 - 2**15 + 5
   for adjacency, step in zip(Adjacency, (1 / 9, 2 / 9), strict=True):
     half, power, fewer = (calibrate(rows, adjacency=adjacency, norm='l2')

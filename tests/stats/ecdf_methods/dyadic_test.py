@@ -1,4 +1,4 @@
-"""Curves with dyadic noise: enumeration, costs, errors, layouts."""
+"""Tests curves with dyadic noise: enumeration, costs, errors, layouts."""
 
 import itertools
 import math
@@ -24,14 +24,14 @@ def _mechanism(num_thresholds, adjacency, **fields):
 
 
 def _noise_matrix(layout):
-  """Z [rows, nodes] of the sampler itself: one node's noise after the other."""
+  """Returns the sampler's own Z [rows, nodes], one node's noise at a time."""
   with jax.enable_x64(True):
     return np.asarray(jax.jit(jax.vmap(layout.rows))(np.eye(
         sum(layout.level_sizes)))).T
 
 
 def _changes(mechanism):
-  """How neighbours change the rows that have noise: all of them."""
+  """Returns all changes of the noisy rows between neighbours."""
   size, rows = mechanism.num_thresholds, mechanism.layout.num_rows
   ends = [(start, size) for start in range(size)]
   if mechanism.adjacency is _REPLACE:
@@ -57,7 +57,7 @@ _CURVES = {
 
 @pytest.mark.parametrize('name', _CURVES)
 def test_what_neighbours_shift_is_hidden_by_noise_worth_the_budget(name):
-  """Of all neighbours; exactly, and the worst of them needs all of it."""
+  """The worst neighbours cost exactly the budget, by linear programs."""
   mechanism = _CURVES[name]
   z, scale = _noise_matrix(mechanism.layout), mechanism.scale
   if mechanism.pure:
@@ -83,7 +83,8 @@ def test_what_neighbours_shift_is_hidden_by_noise_worth_the_budget(name):
     'added', 'left out', 'regressed', 'one row', 'printed', 'Gaussian',
     'Gaussian regressed', 'tuned regressed'])
 def test_errors(name):
-  """Mean and variance of every rank, of 20000 runs: five deviations."""
+  """Ranks have the stated mean and variance, in 20000
+  runs to five deviations."""
   mechanism = _CURVES[name]
   runs, counts = 20_000, np.arange(mechanism.num_thresholds) % 5.0
   with jax.enable_x64(True):
@@ -104,9 +105,9 @@ def test_errors(name):
 
 
 def _log_probs(mechanism, outputs):
-  """Log-probabilities [n] of noise of the rows of four thresholds or three.
+  """Returns log-probabilities [n] of noise on three or four rows.
 
-  A row that has no noise is summed out, and no root is a root of no noise.
+  Rows without noise are summed out; a missing root counts as zero.
   """
   grid = np.arange(-_BOUND, _BOUND + 1)
   weights = np.exp(-np.abs(grid) / mechanism.scale)
@@ -134,7 +135,8 @@ def _log_probs(mechanism, outputs):
     _mechanism(4, _REPLACE, epsilon=.8, accounting='paper')
 ], ids=['tight', 'with root', 'added', 'printed'])
 def test_losses_of_four_thresholds_stay_below_epsilon_and_reach_it(mechanism):
-  """By enumeration of all noise; printed noise spends two thirds."""
+  """Losses reach epsilon by enumeration; the printed
+  noise spends two thirds."""
   rows = mechanism.layout.num_rows
   rng = np.random.default_rng(0)
   anywhere = rng.integers(-20, 21, (40, rows))
@@ -152,7 +154,8 @@ def test_losses_of_four_thresholds_stay_below_epsilon_and_reach_it(mechanism):
 
 
 def test_draws_have_the_enumerated_law():
-  """Frequencies of the commonest outcomes of 40000, five deviations each."""
+  """Draws have the enumerated probabilities, in 40000
+  runs to five deviations."""
   mechanism, runs = _mechanism(4, _ADD, epsilon=6.0), 40_000
   with jax.enable_x64(True):
     ranks = np.asarray(mechanisms.repeated(mechanism.draw)(
@@ -176,7 +179,7 @@ def test_draws_have_the_enumerated_law():
     (10, dict(rho=.5, accounting='paper'), (66, 121)),
     (15, dict(rho=.5, accounting='paper'), (128, 256))], ids=str)
 def test_mean_squared_errors(depth, fields, expected):
-  """Printed 2 (L+1)^3 / epsilon^2 and what remains of it."""
+  """Mean squared errors match, from the printed 2 (L+1)^3 / epsilon^2 down."""
   for adjacency, error in zip(Adjacency, expected, strict=True):
     mechanism = _mechanism(2**depth, adjacency, **{'epsilon': 1e-3, **fields}
                            if 'rho' not in fields else fields)
@@ -185,7 +188,8 @@ def test_mean_squared_errors(depth, fields, expected):
 
 
 def test_layouts_are_chosen_by_their_errors():
-  """A threshold more than a power of two leaves the last row without noise."""
+  """The layout of least error is chosen; with 2^k + 1,
+  the last row is exact."""
   assert _mechanism(16, _REPLACE).layout[:2] == (16, False)
   assert _mechanism(17, _REPLACE).layout[:2] == (16, False)
   assert _mechanism(17, _REPLACE).scale == 4 == _mechanism(16, _REPLACE).scale
@@ -198,7 +202,7 @@ def test_layouts_are_chosen_by_their_errors():
 
 
 def test_noise_belongs_to_nodes_and_keys():
-  """The same for all data, and for those who ask again."""
+  """Equal keys give equal noise for all data, so asking again adds nothing."""
   key, one = jax.random.key(5), np.arange(12.0)
   mechanism = _mechanism(12, _REPLACE)
   first = mechanism.estimate(key, one)
@@ -217,7 +221,7 @@ def test_noise_belongs_to_nodes_and_keys():
      'equal')],
                          ids=str)
 def test_monotone_ranks_are_projected_in_the_metric_of_the_noise(fields, end):
-  """Against nonnegative least squares, for the noise of the same keys."""
+  """Monotone ranks are nonnegative least squares in the noise's metric."""
   counts = np.array([4., 0., 3., 0., 2., 1., 0., 0., 1.])
   counts = counts[:fields['num_thresholds']]
   mechanism, raw = dyadic.DyadicEcdf(**fields), _mechanism(**fields)

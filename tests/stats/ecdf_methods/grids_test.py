@@ -1,4 +1,4 @@
-"""Public grids: bins against a loop, and grids of records refused."""
+"""Tests public grids: bins against a loop, and refusal of records' grids."""
 
 import numpy as np
 import pytest
@@ -25,7 +25,7 @@ def test_bins_are_the_first_threshold_that_is_not_below(grid):
 
 
 def test_a_lower_value_raises_the_ranks_in_between():
-  """Rows t2 + 1 .. t1 of x2 < x1, which is printed the other way (C22)."""
+  """A lower value raises rows t2 + 1 .. t1, which is printed reversed (C22)."""
   grid, rng = _GRIDS[0], np.random.default_rng(1)
   rows, apart = np.arange(1, grid.num_thresholds + 1), 0
   for low, high in np.sort(rng.uniform(grid.lower, grid.upper, (20, 2))):
@@ -49,7 +49,7 @@ def test_grids_of_records_are_refused():
   records = np.array([0.0, 3.0])
   with pytest.raises(ValueError, match='is not private'):
     grids.of_records(records, 4)
-  # Why: the neighbour's curve ends elsewhere, with certainty.
+  # The reason: the neighbour's curve ends elsewhere, with certainty.
   ends = {grids.of_records(data, 4, allow_unsound=True).upper
           for data in (records, np.array([0.0, 2.0]))}
   assert len(ends) == 2

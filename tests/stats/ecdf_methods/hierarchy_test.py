@@ -1,4 +1,4 @@
-"""Trees of counts against dense linear algebra; their best shapes."""
+"""Tests trees of counts against dense linear algebra, and best shapes."""
 
 import functools
 
@@ -18,7 +18,7 @@ _TREES = [((5,), 5), ((2, 2, 2), 7), ((3, 2, 4), 13), ((4, 3), 12)]
 
 
 def _problem(shape, size, seed):
-  """Noisy counts by level, their variances, and which leaves there are."""
+  """Returns noisy counts by level, their variances, and the existing leaves."""
   rng = np.random.default_rng(seed)
   noisy = [rng.normal(size=int(count)) * 3 + 1 for count in np.cumprod(shape)]
   variances = tuple(rng.uniform(0.5, 2, size=len(shape)).tolist())
@@ -27,14 +27,14 @@ def _problem(shape, size, seed):
 
 
 def _weighted(shape, size, variances):
-  """Nodes by leaves, in units of their noise, and those units."""
+  """Returns nodes by leaves in units of their noise, and those units."""
   units = dense.by_level(shape, np.sqrt(variances))
   return dense.nodes(shape, size) / units[:, None], units
 
 
 @pytest.mark.parametrize('shape, size', _TREES)
 def test_least_squares_is_that_of_dense_algebra(shape, size):
-  """With the sum known by the equations of Lagrange, and without."""
+  """Least squares match dense algebra, with a known sum and without."""
   noisy, variances, alive = _problem(shape, size, 0)
   nodes, units = _weighted(shape, size, variances)
   values = np.concatenate(noisy) / units
@@ -66,7 +66,7 @@ def test_nonnegative_least_squares_is_that_of_scipy(shape, size, known):
         noisy, shape, variances, alive).sum())
     fitted = hierarchy.nonnegative(noisy, shape, variances, alive,
                                    total if known else None)
-    # The sum as one more equation of great weight.
+    # The sum is one more equation, with a large weight.
     wanted, _ = optimize.nnls(
         np.vstack([nodes, 1e5 * np.ones(size)]),
         np.append(np.concatenate(noisy) / units, 1e5 * total))
@@ -89,7 +89,7 @@ def test_variances_are_those_of_dense_algebra(shape, size, known):
 
 @pytest.mark.parametrize('shape', [(64,), (2,) * 6, (8, 8), (3, 5, 5)])
 def test_sensitivity_by_enumeration(shape):
-  """A budget is spent to the last, by the worst pair, at N = 64."""
+  """The worst pair spends the budget exactly, at N = 64."""
   nodes = dense.nodes(shape, 64)
   shares = np.arange(1.0, len(shape) + 1)
   shares /= shares.sum()
@@ -106,7 +106,7 @@ def test_sensitivity_by_enumeration(shape):
 
 
 def test_single_bins_cost_less_than_their_own_count():
-  """EC-27, replace_one, b for each node of the dyadic noise, 2 h for a tree's.
+  """A tree's bins cost less than dyadic noise's (EC-27, replace_one).
 
   Neighbouring ranks share dyadic noise above the size of the gap: bins cost 8
   b^2 in the mean, 1800 at N = 2^15. The tree's bins cost 128 at most.
@@ -137,7 +137,8 @@ def test_single_bins_cost_less_than_their_own_count():
     (True, False, 2**15, 44.55, (2,) * 15)])
 def test_best_shapes_are_better_than_those_known(known, pure, size, printed,
                                                  shape):
-  """EC-49, whose shapes cost what is printed or less."""
+  """Best shapes cost less than EC-49's shapes, which
+  cost at most as printed."""
   both = [hierarchy.even_cost(each, size, known=known, pure=pure)
           for each in (shape, hierarchy.best_shape(size, known=known,
                                                    pure=pure))]
@@ -149,7 +150,7 @@ def test_best_shapes_are_better_than_those_known(known, pure, size, printed,
 
 @pytest.mark.slow
 def test_small_trees_are_the_best_of_all():
-  """Against every shape of up to three levels, at an even budget."""
+  """Best shapes are within 1 % of all shapes of up to three levels."""
   for size in (2, 5, 9, 24):
     for known in (True, False):
       for pure in (True, False):
@@ -168,7 +169,7 @@ def test_small_trees_are_the_best_of_all():
     (False, 2**10, 12.96), (True, 2**10, 19.15), (False, 2**15, 25.43),
     (True, 2**15, 41.19)])
 def test_tuned_budgets(known, size, printed):
-  """EC-49: of the binary tree with Gaussian noise."""
+  """Tuned budgets of the binary tree match EC-49 for Gaussian noise."""
   shape = (2,) * (size.bit_length() - 1)
   shares = hierarchy.tuned_shares(shape, size, known=known, pure=False)
   assert sum(shares) == pytest.approx(1)

@@ -1,4 +1,4 @@
-"""Projections of ranks: optimality, and other solvers of the same problems."""
+"""Tests projections of ranks: optimality, against other solvers."""
 
 import functools
 
@@ -16,7 +16,7 @@ _SIZES = (2, 5, 8, 13)
 
 
 def _noise_matrix(size):
-  """Z [N, nodes], and the level of each node; by the definition."""
+  """Returns Z [N, nodes] and each node's level, by definition."""
   columns, heights = [], []
   for level in range(levels.num_levels(size) + 1):
     for start in range(0, size, 2**level):
@@ -39,7 +39,7 @@ def _jitted(function):
 
 
 def _constraints(size, end):
-  """Rows A of A f >= b, without b, of what ranks have to keep."""
+  """Returns the rows A of the constraints A f >= b on ranks, without b."""
   rows = np.eye(size) - np.eye(size, k=-1)
   return rows if end == 'free' else np.vstack([rows, -np.eye(size)[-1:]])
 
@@ -49,7 +49,7 @@ def _constraints(size, end):
 @pytest.mark.parametrize('end', levels.ENDS)
 @pytest.mark.parametrize('size', _SIZES)
 def test_least_squares_is_optimal(size, end):
-  # For a convex problem the conditions are enough: f keeps the constraints, and
+  # For a convex problem these conditions suffice: f keeps the constraints, and
   # the gradient is a nonnegative combination of the active ones.
   matrix, heights = _noise_matrix(size)
   for ranks, total, variances in _cases(size, 6):
@@ -98,7 +98,7 @@ def test_least_absolute_is_a_minimum_that_its_noise_attains(size, end):
 
 
 def test_without_absolute_values_there_is_no_least_noise():
-  """Equation 6.3.6 with p = 1 as printed (C12): of a node and its halves."""
+  """Printed 6.3.6 with p = 1 is unbounded: a node minus its halves (C12)."""
   matrix, heights = _noise_matrix(4)
   nodes = np.zeros(heights.size)
   nodes[[0, 1]], nodes[4] = -1, 1
@@ -108,7 +108,8 @@ def test_without_absolute_values_there_is_no_least_noise():
 
 @pytest.mark.every(2)
 def test_least_absolute_noise_is_one_of_many():
-  """Curves apart by all there is, at one least sum; ours is between (C16)."""
+  """Curves as far apart as can be share the least sum;
+  ours is between (C16)."""
   ranks, (matrix, _) = np.array([1.0, -1.0]), _noise_matrix(2)
   with jax.enable_x64(True):
     fitted, least = map(np.asarray, _jitted(flows.absolute_and_value)(
@@ -131,8 +132,8 @@ def _large_case(depth):
 
 @pytest.mark.slow
 def test_both_agree_with_dual_values_on_a_larger_case():
-  # Weak duality: a feasible dual of the same value proves both to be optimal.
-  # For p = 2 the dual is half of what is lost, K mu being w - g.
+  # By weak duality, a feasible dual of the same value proves that both are
+  # optimal. For p = 2 the dual is half of the loss, K mu being w - g.
   ranks, counts = _large_case(8)
   total = float(counts.sum())
   with jax.enable_x64(True):
@@ -143,7 +144,7 @@ def test_both_agree_with_dual_values_on_a_larger_case():
   matrix, _ = _noise_matrix(ranks.size)
   squares = np.asarray(squares)
   multiplier = np.linalg.solve(matrix @ matrix.T, squares - ranks)
-  # Differences of rows: mu, up to the free one of the last rank.
+  # Differences of rows give mu, up to the last rank's free one.
   mu = np.append(np.cumsum(multiplier[::-1])[::-1], 0.0)
   slopes = np.diff(squares, prepend=0)
   assert np.abs(mu[:-1][slopes > 1e-6] - mu[:-1][slopes > 1e-6][0]).max() < 1e-6
@@ -181,12 +182,13 @@ def test_what_is_monotone_stays(function):
 
 
 def test_levels_that_are_written_out_give_the_same(monkeypatch):
-  """Those of more nodes than `WIDTH`, in arrays of another order."""
+  """Levels with more than `WIDTH` nodes, in another layout,
+  give the same result."""
   (ranks, total, _), = _cases(11, 1, seed=5)
   monkeypatch.setattr(levels, 'WIDTH', 4)
   levels.layout.cache_clear()
   assert len(levels.layout(11).below) == 2
-  # Not `_jitted`, which remembers the layout of before.
+  # `_jitted` would reuse the earlier layout.
   flat, absolute = (jax.jit(lambda *args, function=function: function(
       *args, 'equal')) for function in (
           smoothing.isotonic, flows.absolute_and_value))

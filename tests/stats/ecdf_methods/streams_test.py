@@ -1,7 +1,7 @@
-"""Streams of noisy sums: matrices written down apart, and resuming.
+"""Tests streams of noisy sums against matrices, and resuming.
 
-Noise of a stream is a matrix times noise of nodes. The matrices of all kinds
-are built here from what nodes are.
+A stream's noise is a matrix times the noise of nodes. The matrices of all kinds
+are built here from the definition of the nodes.
 """
 
 import functools
@@ -36,7 +36,7 @@ def _stream(name, horizon=_HORIZON):
 
 
 def _held(structure):
-  """Which times nodes hold, [nodes, N], leaves first."""
+  """Returns the times that nodes hold, [nodes, N], leaves first."""
   times = np.arange(structure.horizon)
   return np.concatenate([
       np.arange(size)[:, None] == times // structure.base**level
@@ -44,7 +44,7 @@ def _held(structure):
 
 
 def _nearest(time, structure):
-  """Signed nodes of a time: a step to the nearest node of each level."""
+  """Returns a time's signed nodes: steps to the nearest node of each level."""
   signs, near = np.zeros(structure.sizes.sum()), time
   for level, (start, size) in enumerate(zip(structure.starts, structure.sizes,
                                             strict=True)):
@@ -60,7 +60,7 @@ def _nearest(time, structure):
 
 
 def _from_below(time, structure):
-  """The fewest nodes that end at a time, each estimated from all inside it."""
+  """Returns the fewest nodes that end at a time, each estimated from below."""
   held, signs, rest = _held(structure), np.zeros(structure.sizes.sum()), time
   for level in reversed(range(structure.levels)):
     while rest >= 2**level:
@@ -77,7 +77,7 @@ def _from_below(time, structure):
 
 
 def _matrix(structure):
-  """[N, nodes]: noise of sums from noise of nodes."""
+  """Returns [N, nodes], which maps noise of nodes to noise of sums."""
   times = range(1, structure.horizon + 1)
   if structure.kind == 'square_root':
     weights = [math.comb(2 * k, k) / 4**k for k in range(structure.horizon)]
@@ -104,7 +104,7 @@ def test_one_item_moves_sums_as_noise_of_the_budget_does(name):
   spent = (worst / mechanism.scale if mechanism.pure else
            worst / (2 * mechanism.scale**2))
   budget = mechanism.epsilon if mechanism.pure else mechanism.rho
-  # Real coefficients hide a little more of a Gaussian than nodes that change.
+  # Real coefficients hide slightly more of a Gaussian than changed nodes.
   least = .85 if name == 'Gaussian bottom up' else 1 - 1e-9
   assert least * budget <= spent <= budget * (1 + 1e-9)
 
@@ -112,7 +112,7 @@ def test_one_item_moves_sums_as_noise_of_the_budget_does(name):
 @pytest.mark.sound
 @pytest.mark.parametrize('name', _STREAMS)
 def test_noise_of_sums_is_that_of_the_matrix(name, monkeypatch):
-  """Of what is released, with numbers in place of the noise of nodes."""
+  """Released sums have the matrix's noise, with numbers for node noise."""
   mechanism, rng = _stream(name), np.random.default_rng(4)
   matrix, asked = _matrix(mechanism.structure), []
   nodes = np.round(1000 * rng.normal(size=matrix.shape[1]))
@@ -122,7 +122,7 @@ def test_noise_of_sums_is_that_of_the_matrix(name, monkeypatch):
     asked.append(scale)
     return jnp.asarray(nodes)[places]
   monkeypatch.setattr(stream_noise, 'node_noise', noise)
-  # Not `stepper` itself, which remembers what was compiled.
+  # `stepper` itself would reuse what was compiled.
   step = stream_noise.stepper.__wrapped__(mechanism.structure)
   items = np.array([.5, 0, 1, 2, -3, np.nan, .25, 0, 0, 1, .75, .5, 1])
   counted = np.clip(np.nan_to_num(items), 0, 1)
@@ -156,7 +156,7 @@ def test_variances_are_those_of_the_matrix(name):
 @pytest.mark.parametrize('name', [
     'dyadic', 'signed', 'bottom up', 'square root'])
 def test_killed_and_resumed_tells_the_same_bits(name, tmp_path):
-  """One go, item by item, and from a file; and the noise is that of nodes."""
+  """One run, item by item, and resumed from a file give the same bits."""
   mechanism, key = _stream(name), jax.random.key(7)
   items = np.random.default_rng(0).uniform(-.3, 1.3, _HORIZON)
   items[3], items[9] = np.nan, np.inf
@@ -188,12 +188,12 @@ def test_killed_and_resumed_tells_the_same_bits(name, tmp_path):
   spacing = 2.0**-24 if mechanism.pure else mechanism.scale / 256
   np.testing.assert_allclose(at_once, sums + matrix @ noise, rtol=0,
                              atol=spacing)
-  # Of sums of whole items with whole noise nothing is left to round.
+  # Sums of whole items with whole noise need no rounding.
   assert np.all(at_once * unit % 1 == 0) or name != 'signed'
 
 
 def test_noise_of_a_node_is_its_own():
-  """Of nodes of three levels and of another key, and each time the same."""
+  """Each node and key has its own noise, the same at each call."""
   drawn = jax.jit(functools.partial(stream_noise.node_noise,
                                     _stream('dyadic').structure))
   places = np.arange(25, dtype=np.int32)
@@ -210,7 +210,7 @@ def test_noise_of_a_node_is_its_own():
 @pytest.mark.every(1)
 @pytest.mark.parametrize('name', ['dyadic', 'square root'])
 def test_a_secret_key_stays_as_long_as_it_is(name):
-  """256 bits, each of which moves the noise of every time."""
+  """Each word of a 256-bit key changes the noise of every time."""
   stream, items = _stream(name), jnp.ones(_HORIZON)
   words = np.full(8, 7, np.uint32)
   state = stream.init(keys.from_words(words[None])[0])
@@ -226,7 +226,7 @@ def test_a_secret_key_stays_as_long_as_it_is(name):
 
 
 def test_errors_of_many_runs():
-  """Of 4000, at every time: five deviations of mean and mean square."""
+  """Errors match mean and mean square of 4000 runs, to five deviations."""
   mechanism, runs = _stream('signed'), 4000
   with jax.enable_x64(True):
     sums = np.asarray(jax.jit(jax.vmap(mechanism.release, (0, None)))(
@@ -268,7 +268,7 @@ def test_table_of_errors(horizon, fields, mean, largest):
 
 
 def test_printed_noise():
-  """ceil((L+1)/2) is attained by Laplace noise, and too much for Gaussian."""
+  """Laplace noise attains ceil((L+1)/2); for Gaussian noise it is too much."""
   printed = dict(horizon=2**10, kind='dyadic', accounting='paper')
   assert streams.PrefixStream(epsilon=2.0, **printed).scale == 3
   mechanism = streams.PrefixStream(rho=.5, **printed)

@@ -1,4 +1,4 @@
-"""Factorisations of prefix sums against dense algebra, and their limits."""
+"""Tests factorisations of prefix sums against dense algebra, and limits."""
 
 import jax
 import jax.numpy as jnp
@@ -31,7 +31,7 @@ def _root(size):
 
 @pytest.mark.parametrize('size', [2, 3, 17, 64])
 def test_a_square_root_of_prefix_sums(size):
-  """Its square, its sensitivities by enumeration, and the noise of ranks."""
+  """The root squares to prefix sums, with exact sensitivity and rank noise."""
   root = _root(size)
   np.testing.assert_allclose(root @ root, np.tril(np.ones((size, size))),
                              atol=1e-12)
@@ -57,7 +57,7 @@ def test_a_square_root_of_prefix_sums(size):
     (2**15, _REPLACE, 7.6294, 29.96, 31.48)])
 def test_reference_errors_of_a_square_root(size, adjacency, squared, mse,
                                            largest):
-  """EC-47, EC-49; 1 / (2 rho) is 1."""
+  """A square root has the errors of EC-47 and EC-49, in units 1 / (2 rho)."""
   mechanism = toeplitz.SquareRootEcdf(num_thresholds=size, rho=0.5,
                                       adjacency=adjacency)
   assert mechanism.l2_sensitivity**2 == pytest.approx(squared, rel=2e-5)
@@ -67,7 +67,7 @@ def test_reference_errors_of_a_square_root(size, adjacency, squared, mse,
 
 
 def test_nonnegative_counts_are_those_of_scipy():
-  """In the metric of the noise, with the sum as an equation of great weight."""
+  """Nonnegative counts match SciPy in the noise's metric, with a heavy sum."""
   size, rng, cut = 24, np.random.default_rng(0), 0
   precision = _root(size)  # C counts has noise z.
   solve = jax.jit(toeplitz.nonnegative)
@@ -85,7 +85,7 @@ def test_nonnegative_counts_are_those_of_scipy():
 @pytest.mark.slow
 @pytest.mark.parametrize('adjacency', Adjacency)
 def test_monotone_ranks_are_more_exact(adjacency):
-  """By a factor of 1.5 at three records a bin, noise of 25 on ranks."""
+  """Monotone ranks have less than 0.7 of the squared error of raw ones."""
   mechanism = toeplitz.SquareRootEcdf(num_thresholds=64, rho=0.01,
                                       adjacency=adjacency)
   counts = np.random.default_rng(0).poisson(3.0, 64).astype(float)
@@ -96,14 +96,14 @@ def test_monotone_ranks_are_more_exact(adjacency):
   assert np.mean(error) < 0.7 * np.mean(mechanism.variances())
   if mechanism.knows_total:
     assert np.all(ranks[:, -1] == counts.sum())
-  else:  # The estimate of n is as it was.
+  else:  # The estimate of n does not change.
     assert error[-1] == pytest.approx(mechanism.variances()[-1], rel=0.3)
 
 
 @pytest.mark.every(3)
 @pytest.mark.parametrize('adjacency', Adjacency)
 def test_costs_are_the_budget(adjacency):
-  """Of a Gaussian release of mu = sqrt(2 rho), whatever the strategy."""
+  """The event is a Gaussian release of mu = sqrt(2 rho) for any strategy."""
   for kind in (toeplitz.SquareRootEcdf, smooth_binary.SmoothBinaryEcdf):
     mechanism = kind(num_thresholds=9, rho=0.3, adjacency=adjacency)
     epsilon = accounting.epsilon(mechanism.event, delta=1e-5,
@@ -114,7 +114,8 @@ def test_costs_are_the_budget(adjacency):
 
 @pytest.mark.parametrize('size', [2, 9, 64])
 def test_balanced_codes(size):
-  """A rank is a sum of disjoint nodes; one record is in all released ones."""
+  """Ranks are sums of disjoint nodes, and the worst
+  record spends the budget."""
   tree, high = smooth_binary.nodes(size), smooth_binary.height(size)
   bins = np.arange(size)
   counted = (tree.starts[:, None] <= bins) & (bins < tree.ends[:, None])
@@ -127,14 +128,14 @@ def test_balanced_codes(size):
     mechanism = smooth_binary.SmoothBinaryEcdf(num_thresholds=size, rho=0.3,
                                                adjacency=adjacency)
     sensitivity = dense.sensitivity(counted, 2, replaced=mechanism.knows_total)
-    # Nodes that no rank needs are not drawn: there may be less to pay for.
+    # Nodes that no rank needs are not drawn, so the cost may be less.
     assert sensitivity / (2 * mechanism.scale**2) <= 0.3 * (1 + 1e-12)
     if size == 64:
       assert sensitivity / (2 * mechanism.scale**2) == pytest.approx(0.3)
 
 
 def test_reference_errors_of_balanced_codes():
-  """EC-46, and by 2000 draws at 5 standard errors."""
+  """Balanced codes have EC-46's errors, also in 2000 draws to 5 errors."""
   for size, wanted in [(2**10, 42), (2**15, 81)]:
     high = smooth_binary.height(size)
     assert (high - high // 2) * (high // 2) == wanted
@@ -150,13 +151,13 @@ def test_reference_errors_of_balanced_codes():
 
 @pytest.mark.parametrize('adjacency', Adjacency)
 def test_optima_lie_between_bounds(adjacency):
-  """Bounds of both kinds meet, and a known factorisation is no better."""
+  """Lower and upper bounds meet, below the error of a known factorisation."""
   lower, upper = optimal.mean_optimum(24, adjacency=adjacency, num_rounds=60)
   assert lower <= upper < 1.01 * lower
   mechanism = toeplitz.SquareRootEcdf(num_thresholds=24, rho=0.5,
                                       adjacency=adjacency)
   assert upper < np.mean(mechanism.variances()) < 1.15 * lower
-  # The sums over changes, by enumeration.
+  # Sums over changes are enumerated.
   moves = optimal._Moves(6, adjacency)
   rng = np.random.default_rng(0)
   weights = moves.start() * rng.uniform(size=moves.start().shape)
@@ -172,7 +173,7 @@ def test_optima_lie_between_bounds(adjacency):
 
 
 def test_reference_bounds():
-  """EC-48; and the optimum is above the lower one, below what attains it."""
+  """Bounds match EC-48, and the optimum lies above the lower bound."""
   assert optimal.mean_lower_bound(2**10) == pytest.approx(8.466, abs=5e-4)
   assert optimal.mean_lower_bound(2**15) == pytest.approx(16.092, abs=5e-4)
   assert optimal.max_upper_bound(2**10) == pytest.approx(10.16, abs=5e-3)

@@ -1,4 +1,4 @@
-"""Curves from trees: what they are linear in, their noise and its size."""
+"""Tests curves from trees: their linear form, and their noise."""
 
 import functools
 
@@ -36,7 +36,7 @@ def _mechanism(estimator='least_squares', **options):
 @pytest.mark.slow
 @pytest.mark.parametrize('estimator', trees.ESTIMATORS)
 def test_ranks_are_unbiased_and_vary_as_told(estimator):
-  """Exactly: their coefficients in all noisy counts, one after the other."""
+  """Ranks are unbiased with the stated variance, from exact coefficients."""
   shape = (2, 5, 3)
   nodes = dense.nodes(shape, 23)
   shares = tuple(np.arange(1, 4) / 6)
@@ -53,7 +53,7 @@ def test_ranks_are_unbiased_and_vary_as_told(estimator):
 
     ranks = np.asarray(jax.jit(jax.vmap(curve))(np.eye(len(nodes))))
     below = np.tril(np.ones((23, 23)))
-    if mechanism.knows_total:  # n is given apart from the counts: here as 0.
+    if mechanism.knows_total:  # n is given apart from the counts, here as 0.
       ranks, below = ranks[:, :-1], below[:-1]
       unbiased = ranks.T @ nodes
       assert np.ptp(unbiased - below, axis=1).max() < 1e-12
@@ -68,7 +68,7 @@ def test_ranks_are_unbiased_and_vary_as_told(estimator):
 @pytest.mark.every(3)
 @pytest.mark.parametrize('budget', [dict(epsilon=0.8), dict(rho=0.1)])
 def test_noise_of_nodes_is_independent(budget):
-  """Of all pairs of nodes, at 5 standard errors; with the stated variance.
+  """Nodes have uncorrelated noise of the stated variance, to 5 errors.
 
   The statistics of 21 pairs fail by chance once in 10^5 runs of other keys.
   """
@@ -88,7 +88,7 @@ def test_noise_of_nodes_is_independent(budget):
   stddevs = np.sqrt(dense.by_level((2, 2), mechanism.noise_variances))
   noise = (noise - [3, 42, 3, 0, 2, 40]) / stddevs
   np.testing.assert_allclose(noise.mean(0), 0, atol=5 / np.sqrt(4000))
-  # Squares of Laplace noise vary by sqrt(5).
+  # Squares of Laplace noise have a deviation of sqrt(5).
   slack = 5 * (np.sqrt(5) - 1) * np.eye(6) + 5
   assert np.all(np.abs(noise.T @ noise / 4000 - np.eye(6))
                 <= slack / np.sqrt(4000))
@@ -97,7 +97,7 @@ def test_noise_of_nodes_is_independent(budget):
 @pytest.mark.slow
 @pytest.mark.parametrize('adjacency', Adjacency)
 def test_monotone_ranks_are_nonnegative_least_squares(adjacency):
-  """The compiled solution is that of the host, which is that of scipy."""
+  """Monotone ranks equal the host's nonnegative least squares."""
   mechanism = _mechanism(adjacency=adjacency, monotone=True)
   counts = np.random.default_rng(0).poisson(3.0, 23).astype(float)
   leaves = np.append(counts, 0.0)
@@ -121,7 +121,7 @@ def test_monotone_ranks_are_nonnegative_least_squares(adjacency):
 
 
 def test_an_unknown_total_is_kept():
-  """Nonnegative counts of a free sum are farther off than what they project."""
+  """The fitted total is kept, as freeing it makes the curve less exact."""
   shape, rng = hierarchy.best_shape(64, known=False, pure=True), (
       np.random.default_rng(1))
   leaves = np.zeros(np.prod(shape))
@@ -156,7 +156,7 @@ def test_an_unknown_total_is_kept():
     ('honaker', False, _ADD, 2**15, 62.3, 125)])
 def test_reference_errors_of_histograms_and_binary_trees(
     estimator, pure, adjacency, size, mse, largest):
-  """EC-49; 1 / epsilon^2 and 1 / (2 rho) are 1."""
+  """Histograms and binary trees have EC-49's errors, in budget units."""
   shape = ((size,) if estimator == 'least_squares'
            else (2,) * (size.bit_length() - 1))
   budget = dict(epsilon=0.01) if pure else dict(epsilon=None, rho=0.5)
@@ -176,7 +176,7 @@ def test_reference_errors_of_histograms_and_binary_trees(
     ('signed_honaker', True, True, 2**15, 1625)])
 def test_best_digits_are_as_good_as_those_known(estimator, pure, known, size,
                                                 mse):
-  """EC-49, whose last line counts what nodes share as if they did not."""
+  """Best digits are within EC-49, whose last line ignores shared nodes."""
   ways = dict(known=known, signed=estimator.startswith('signed'),
               bottom_up=estimator.endswith('honaker'))
   shape = digits.best_shape(size, pure=pure, **ways)
@@ -189,7 +189,8 @@ def test_best_digits_are_as_good_as_those_known(estimator, pure, known, size,
 
 @pytest.mark.parametrize('adjacency', Adjacency)
 def test_what_one_record_moves_through_a_grid(adjacency):
-  """Random neighbours with values on thresholds and beyond the bounds."""
+  """One record costs the budget exactly, also on
+  thresholds or out of bounds."""
   mechanism = _mechanism(num_thresholds=20, adjacency=adjacency)
   grid = grids.Grid(lower=0.0, upper=1.0, num_thresholds=20)
   nodes, rng = dense.nodes(mechanism.branching, 20), np.random.default_rng(3)

@@ -1,4 +1,4 @@
-"""Monotone curves where the number of records is private, by least squares."""
+"""Tests monotone curves with a private number of records, by least squares."""
 
 import itertools
 import math
@@ -23,7 +23,7 @@ KINDS = {'square root': toeplitz.SquareRootEcdf, 'tree': lambda **public:
 
 
 def _metric(mechanism):
-  """A matrix M with (M d)' (M d) the squared distance of counts by noise."""
+  """Returns a matrix M with (M d)' (M d) the noise's squared distance."""
   if isinstance(mechanism, trees.TreeEcdf):
     return dense.nodes(mechanism.branching, 8) / np.sqrt(dense.by_level(
         mechanism.branching, mechanism.noise_variances))[:, None]
@@ -38,7 +38,7 @@ def _metric(mechanism):
 @pytest.mark.every(3)
 @pytest.mark.parametrize('name', KINDS)
 def test_totals_are_kept_or_cut_at_nothing(name):
-  """The nearest counts >= 0 whose sum is the estimate, 0 if that is less."""
+  """Fitted counts are the nearest >= 0 whose sum is the estimate, or 0."""
   fields = dict(num_thresholds=8, rho=0.004, adjacency=ADD)
   mechanism, raw = KINDS[name](**fields), KINDS[name](monotone=False, **fields)
   metric, ends = _metric(mechanism), []
@@ -80,7 +80,8 @@ def test_shares_are_of_a_record_or_more_and_quantiles_of_the_total(total):
 
 
 def _shapes(size):
-  """All of trees of two parts or more, with no more on top than needed."""
+  """Yields all trees of two parts or more with the
+  smallest top that suffices."""
   for high in range(1, size.bit_length() + 1):
     for lower in itertools.product(range(2, size), repeat=high - 1):
       if math.prod(lower) <= size:

@@ -1,4 +1,4 @@
-"""The function of arrays: shapes, choices, and what it refuses."""
+"""Tests the function on arrays: shapes, choices and refusals."""
 
 import math
 
@@ -28,7 +28,7 @@ def test_shapes_and_orders_are_those_of_numpy():
   assert one.shape == () and one.dtype == np.float64
   assert abs(one - .5) < .1
   sorted_once = _ask(x, [.25, .5, .75])
-  # An order that is named twice is answered once, whatever the sequence.
+  # A level that is named twice is answered once, in any kind of sequence.
   np.testing.assert_array_equal(_ask(x.tolist(), [.75, .5, .25, .5]),
                                 sorted_once[[2, 1, 0, 1]])
   assert np.abs(sorted_once - [.25, .5, .75]).max() < .1

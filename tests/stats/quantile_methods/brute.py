@@ -1,7 +1,7 @@
-"""Laws of quantile mechanisms by enumeration, and neighbours to try them on.
+"""Enumerates distributions of quantile mechanisms, and neighbours for them.
 
-Plain NumPy, written apart from the package: nothing of `dpjax` is imported but
-the names of relations. Records lie in [0, 1].
+This is plain NumPy, written apart from the package: nothing of `dpjax` is
+imported except the names of adjacencies. Records lie in [0, 1].
 """
 
 from collections.abc import Callable, Sequence
@@ -28,15 +28,15 @@ class Pairs:
 
   Attributes:
     grid: [pairs, size + 1], sorted, in [0, 1].
-    left: [pairs] the point that the first data set lacks.
-    right: the same of the second; None where it lacks none.
+    left: [pairs], index of the point that the first data set lacks.
+    right: the same for the second; None if it lacks none.
   """
   grid: np.ndarray
   left: np.ndarray
   right: np.ndarray | None
 
   def records(self, lacking: np.ndarray | None) -> np.ndarray:
-    """Sorted records [pairs, n] of one side."""
+    """Returns the sorted records [pairs, n] of one side."""
     if lacking is None:
       return self.grid
     keep = np.arange(self.grid.shape[1]) != lacking[:, None]
@@ -44,12 +44,13 @@ class Pairs:
 
   @property
   def sides(self) -> list[np.ndarray]:
-    """Records of both."""
+    """The sorted records of both data sets."""
     return [self.records(self.left), self.records(self.right)]
 
   @property
   def widths(self) -> np.ndarray:
-    """Widths [pairs, size + 2] of the cells where both have constant ranks."""
+    """Widths [pairs, size + 2] of the cells where both
+    sides have fixed ranks."""
     return np.diff(_edges(self.grid))
 
   @property
@@ -77,7 +78,7 @@ def pairs(rng: np.random.Generator, count: int, size: int, spread: float,
 
 def outputs(rng: np.random.Generator, both: Pairs, count: int,
             num_orders: int) -> np.ndarray:
-  """Random increasing points [pairs, count, m], of cells as often of each."""
+  """Draws increasing points [pairs, count, m], in each cell equally often."""
   ends = _edges(both.grid)
   cells = rng.integers(ends.shape[1] - 1,
                        size=(len(ends), count * num_orders))
@@ -87,19 +88,19 @@ def outputs(rng: np.random.Generator, both: Pairs, count: int,
 
 
 def tuples(num_examples: int, num_orders: int) -> np.ndarray:
-  """All intervals i_1 <= ... <= i_m [tuples, m] of 0 to n."""
+  """Returns all intervals i_1 <= ... <= i_m [tuples, m] of 0 to n."""
   return np.array(list(itertools.combinations_with_replacement(
       range(num_examples + 1), num_orders)))
 
 
 def block_log_probs(records: np.ndarray, cost: Cost,
                     num_orders: int) -> tuple[np.ndarray, np.ndarray]:
-  """Logarithms [..., tuples] of the probabilities of `tuples`, normaliser.
+  """Returns log-probabilities [..., tuples] of `tuples`, and the normaliser.
 
   Args:
     records: [..., n], sorted.
-    cost: of a release.
-    num_orders: m.
+    cost: cost function of a release.
+    num_orders: the number m of quantile levels.
 
   Returns:
     Log-probabilities, and log [...] of the integral of e^-cost over increasing
@@ -109,7 +110,7 @@ def block_log_probs(records: np.ndarray, cost: Cost,
   with np.errstate(divide='ignore'):
     logs = np.log(np.diff(_edges(records)))
   blocks = tuples(size, num_orders)
-  # Of k points in one interval one order in k! is increasing.
+  # Of k points in one interval, one order in k! is increasing.
   shared = np.array([sum(math.log(math.factorial(list(block).count(i)))
                          for i in set(block)) for block in blocks.tolist()])
   masses = logs[..., blocks].sum(-1) - shared - cost(blocks, size)
@@ -118,7 +119,7 @@ def block_log_probs(records: np.ndarray, cost: Cost,
 
 
 def worst_loss(both: Pairs, cost: Cost, num_orders: int) -> float:
-  """The largest |log-ratio| of densities at any release, over all pairs."""
+  """Returns the largest |log-ratio| of densities over releases and pairs."""
   cells = tuples(both.grid.shape[1], num_orders)
   possible = (both.widths[:, cells] > 0).all(-1)
   density = []
@@ -133,14 +134,14 @@ def worst_loss(both: Pairs, cost: Cost, num_orders: int) -> float:
 
 def node_log_masses(records: np.ndarray, low: np.ndarray, high: np.ndarray,
                     prob: float, rate: float, cost: str) -> np.ndarray:
-  """Logarithms [..., n + 1] of weights of intervals between two points.
+  """Returns log-weights [..., n + 1] of the intervals between two points.
 
   Args:
     records: [..., n], sorted; those between `low` and `high` are the node's.
-    low: [...].
-    high: [...].
-    prob: order among these records.
-    rate: of the cost.
+    low: [...], lower end of the node.
+    high: [...], upper end of the node.
+    prob: quantile level among these records.
+    rate: rate of the cost.
     cost: 'real', 'rounded' or 'interpolated'.
   """
   widths = np.diff(np.clip(_edges(records), low[..., None], high[..., None]))
@@ -148,7 +149,7 @@ def node_log_masses(records: np.ndarray, low: np.ndarray, high: np.ndarray,
                                                     cost)[..., None]
   decline = -rate * np.abs(lead)
   if cost == 'interpolated':
-    # The mean over the interval, on either side of the target (item QB-03).
+    # This is the mean over the interval, on both sides of the target (QB-03).
     ahead, turn = -np.expm1(-rate) / rate, np.clip(-lead, 0, 1)
     decline = np.where(
         lead >= 0, -rate * lead + np.log(ahead), np.where(
@@ -159,7 +160,7 @@ def node_log_masses(records: np.ndarray, low: np.ndarray, high: np.ndarray,
 
 
 def _node_target(records, low, high, prob, cost):
-  """Rank [...] among all records at which the cost is 0."""
+  """Returns the rank [...] among all records at which the cost is 0."""
   before = (records < low[..., None]).sum(-1)
   share = ((records <= high[..., None]).sum(-1) - before) * prob
   return before + (np.floor(share + 1e-9) if cost == 'rounded' else share)
@@ -168,7 +169,7 @@ def _node_target(records, low, high, prob, cost):
 def node_log_density(records: np.ndarray, low: np.ndarray, high: np.ndarray,
                      point: np.ndarray, prob: float, rate: float,
                      cost: str) -> np.ndarray:
-  """Log-density [...] of a node at points [...]; arguments as above."""
+  """Returns a node's log-density [...] at points [...]; arguments as above."""
   total = special.logsumexp(
       node_log_masses(records, low, high, prob, rate, cost), axis=-1)
   rank = (records < point[..., None]).sum(-1).astype(float)
@@ -185,10 +186,10 @@ def node_log_density(records: np.ndarray, low: np.ndarray, high: np.ndarray,
 def recursive_log_density(records: np.ndarray, points: np.ndarray,
                           probs: Sequence[float], rates: Sequence[float],
                           cost: str) -> np.ndarray:
-  """Log-density [...] of RecExp at increasing points [..., m].
+  """Returns RecExp's log-density [...] at increasing points [..., m].
 
   Records are [..., n]; rates [m] are those of the nodes that choose the
-  orders.
+  quantile levels.
   """
   known = [0.0, *probs, 1.0]
   cuts = _edges(points)
@@ -207,13 +208,13 @@ def recursive_log_density(records: np.ndarray, points: np.ndarray,
 
 def worst_recursive_loss(rng: np.random.Generator, both: Pairs, count: int,
                          probs, rates, cost: str) -> float:
-  """The largest |log-ratio| of RecExp at `count` releases for each pair."""
+  """Returns RecExp's largest |log-ratio| at `count` releases of each pair."""
   points = outputs(rng, both, count, len(probs))
   grid = np.broadcast_to(both.grid[:, None], (*points.shape[:2],
                                               both.grid.shape[-1]))
   ends = np.sort(_edges(np.concatenate([points, grid], -1)), -1)
   distinct = (np.diff(ends) > 0).all(-1)
-  # For each pair that holds a release, its records once.
+  # Each pair with a release gets its records once.
   pair = np.nonzero(distinct)[0]
   one, other = (recursive_log_density(records[pair], points[distinct], probs,
                                       rates, cost) for records in both.sides)
@@ -221,10 +222,10 @@ def worst_recursive_loss(rng: np.random.Generator, both: Pairs, count: int,
 
 
 def recursive_probs(records: np.ndarray, probs, rates, cost: str) -> np.ndarray:
-  """Probabilities [n + 1] * m of the intervals of RecExp, for m up to 3.
+  """Returns probabilities [n + 1] * m of RecExp's intervals, for m up to 3.
 
-  The root is integrated over by Gauss and Legendre; given it, the others are
-  independent.
+  The root is integrated over by Gauss-Legendre quadrature; given it, the others
+  are independent.
   """
   size, num_orders = len(records) + 1, len(probs)
   middle = (num_orders + 1) // 2
@@ -256,7 +257,7 @@ def recursive_probs(records: np.ndarray, probs, rates, cost: str) -> np.ndarray:
 
 
 def _pieces(ends, kink):
-  """Intervals of positive width, in two where the kink is inside."""
+  """Yields intervals of positive width, split at a kink inside."""
   for interval, (low, high) in enumerate(itertools.pairwise(ends)):
     turn = np.clip(kink, low, high)
     yield from ((interval, *piece) for piece in ((low, turn), (turn, high))

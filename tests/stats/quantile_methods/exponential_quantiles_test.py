@@ -1,6 +1,7 @@
-"""What independent and recursive quantiles share: numbers, programs, budgets.
+"""Tests numbers, programs and budgets of two kinds of quantiles.
 
-Laws and privacy under epsilon are in the tests of either.
+The two are independent and recursive quantiles. Their distributions and privacy
+under epsilon are tested in their own files.
 """
 
 import math
@@ -37,7 +38,7 @@ def make(kind, probs=(.25, .5, .9), epsilon=1., adjacency=REPLACE, **more):
 @every_kind
 @pytest.mark.parametrize('cost', ['real', 'interpolated'])
 def test_any_records_are_answered(cost, kind):
-  """QT-07: finite, in order, within bounds; always true of what is wild."""
+  """Answers are finite, ordered and within bounds for any records (QT-07)."""
   tiny = np.arange(6) * 1e-300
   cases = [[math.nan], [math.nan, -math.inf, math.inf], [1e300, -1e300],
            np.full([20], .3), [0.], [1.] * 5, [0.] * 5, TIED, tiny, tiny[:2]]
@@ -48,7 +49,7 @@ def test_any_records_are_answered(cost, kind):
       assert answers.dtype == np.float64 and answers.shape == (3,)
       assert np.all((0 <= answers) & (answers <= 1) & np.isfinite(answers))
       assert np.all(np.diff(answers) >= 0)
-  # Of positive width, where nothing else is: what a large epsilon asks for.
+  # Intervals have positive width, which a large epsilon needs to see.
   answers = make(kind, probs=(.3, .5, .6), epsilon=1e5, cost=cost).estimate(
       KEY, tiny)
   assert 0 < answers[0] and answers[2] < 1e-299
@@ -57,7 +58,7 @@ def test_any_records_are_answered(cost, kind):
 @pytest.mark.slow
 @every_kind
 def test_maps_of_the_line_move_answers_alike(kind):
-  """QT-07: to 1e-10."""
+  """Linear maps of the data map the answers alike, to 1e-10 (QT-07)."""
   data = np.random.default_rng(0).beta(2, 5, 25)
   plain = make(kind, cost='interpolated').estimate(KEY, data)
   mapped = make(kind, cost='interpolated', lower=-300., upper=-100.).estimate(
@@ -68,7 +69,7 @@ def test_maps_of_the_line_move_answers_alike(kind):
 @pytest.mark.slow
 @every_kind
 def test_one_program_serves_a_sweep(kind):
-  """QT-12: n within a capacity, epsilon, bounds, orders and adjacency."""
+  """One program serves all n of a capacity and all parameters (QT-12)."""
   traces = []
 
   def counted(*args):
@@ -92,7 +93,7 @@ def test_one_program_serves_a_sweep(kind):
 @pytest.mark.slow
 @every_kind
 def test_side_by_side_is_one_by_one(kind):
-  """QT-11, and `release` is `estimate`."""
+  """Batched draws equal single ones, and `release` is `estimate` (QT-11)."""
   rng = np.random.default_rng(4)
   keys, data = jax.random.split(KEY, 4), rng.random((4, 20))
   one = make(kind)
@@ -121,7 +122,7 @@ def test_bad_input_is_one_line(wrong, message, kind):
 
 @pytest.mark.parametrize('rho', [1e-8, 1e-3, .2, 5., 80., 400.])
 def test_epsilons_of_rho(rho):
-  """QB-11: what is solved for, never more, and at least sqrt(8 rho)."""
+  """Epsilons of rho spend at most rho, and are at least sqrt(8 rho) (QB-11)."""
   epsilon = rates.from_rho(rho)
   assert epsilon >= math.sqrt(8 * rho) * (1 - 1e-12)
   if rho < 300:
@@ -146,17 +147,17 @@ def test_events_say_the_budget(kind):
   composed = accounting.repeated_event(tiny.zcdp_event, 100)
   assert accounting.epsilon(composed, delta=1e-6, adjacency=ADD,
                             accountant='rdp') < .2
-  # What is spent on rho is rho again.
+  # An epsilon made from rho costs that rho again.
   spent = make(kind, epsilon=one.steps * one.share(one.steps),
                adjacency=ADD).zcdp_event
   assert spent.rho == pytest.approx(rho, rel=1e-6)
-  # Shares of rho are of squares: sqrt(k) times as large for many.
+  # Shares of rho are of squares, so sqrt(k) times as large for many.
   assert one.share(100) == pytest.approx(one.share(1) / 10, rel=1e-2)
   assert pure.share(100) == pytest.approx(pure.share(1) / 100)
 
 
 def divergence(prob, rate, adjacency):
-  """The largest Renyi divergence over its order, of one node's neighbours."""
+  """Returns a node's largest Renyi divergence over its order."""
   rng, worst = np.random.default_rng(5), 0.
   for size, spread in ((4, 3), (10, 3), (4, 8), (10, .5)):
     both = brute.pairs(rng, 1500, size, spread, adjacency)
@@ -187,7 +188,7 @@ def test_a_mechanism_of_rho_diverges_by_it(adjacency):
 @pytest.mark.every(3)
 @pytest.mark.parametrize('probs', [(.25, .5, .75), (.1, .5, .9)])
 def test_a_level_of_rho_diverges_by_its_part(probs):
-  """Of a replacement one node has both records, or two nodes have one each."""
+  """A replacement costs one node with both records, or two with one each."""
   make_one = lambda adjacency: make(
       KINDS[1], probs=probs, epsilon=None, rho=.6,
       adjacency=adjacency).parameters
@@ -199,5 +200,5 @@ def test_a_level_of_rho_diverges_by_its_part(probs):
   together = max(divergence(*node, REPLACE) for node in nodes)
   assert .28 < max(apart, together) <= .3 * (1 + 1e-6)
   assert divergence(*nodes[1], REPLACE) > .28
-  # Orders far from the middle of their nodes move as much as ranks do.
+  # Levels far from the middle of their nodes move as much as ranks do.
   assert (apart > together) == (probs[0] < .2)

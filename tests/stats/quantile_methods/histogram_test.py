@@ -1,4 +1,4 @@
-"""Histograms: bins, noise, privacy by density ratios, reference errors."""
+"""Tests histograms: bins, noise, privacy by densities, reference errors."""
 
 import functools
 
@@ -56,7 +56,7 @@ def test_bins_are_closed_above_and_the_first_one_below():
 
 @pytest.mark.parametrize('adjacency, sensitivity', [(_REPLACE, 2), (_ADD, 1)])
 def test_densities_of_neighbours_differ_by_epsilon(adjacency, sensitivity):
-  """Log-densities of counts are -|y - c| / scale: the worst y is far off."""
+  """Neighbours' densities differ by epsilon exactly, at distant counts."""
   rng = np.random.default_rng(1)
   worst, epsilon = 0.0, 0.7
   scale = _mechanism(adjacency=adjacency, epsilon=epsilon).scale
@@ -71,12 +71,12 @@ def test_densities_of_neighbours_differ_by_epsilon(adjacency, sensitivity):
     ratio = (np.abs(outputs - second) - np.abs(outputs - first)).sum(1)
     worst = max(worst, np.max(np.abs(ratio)))
   assert worst / scale == pytest.approx(epsilon, rel=1e-12)
-  # A scale of 1 / epsilon is that of the other relation.
+  # A scale of 1 / epsilon belongs to the other adjacency.
   assert (worst / (1 / epsilon) > 1.9 * epsilon) == (adjacency is _REPLACE)
 
 
 def test_noise_is_whole_and_has_its_law():
-  """Chi-square at 10^-4 against exact probabilities."""
+  """Noise is whole with the exact probabilities, by chi-square at 10^-4."""
   mechanism = _mechanism(epsilon=0.8)
   scale = mechanism.scale
   assert scale == 2.5 == 1 / rates.counts(epsilon=0.8, adjacency=_REPLACE)
@@ -110,7 +110,7 @@ def test_noise_of_any_scale():
 
 
 def _processed(noisy, total, post):
-  """By NumPy and root finding."""
+  """Returns processed counts by NumPy and root finding."""
   if post in ('bridge', 'isotonic'):
     noisy = noisy - (noisy.sum() - total) / noisy.size
   if post == 'simplex':
@@ -153,7 +153,7 @@ def test_negative_counts_alone_are_a_uniform_law():
 
 
 def test_without_n_the_sum_of_counts_is_as_good():
-  """Cov(S_k - (k / N) S_N, S_N) = 0, and v k (N - k) / N is left."""
+  """Without n, the sum of counts is uncorrelated with the rest, so as good."""
   size = 6
   below = np.tril(np.ones((size, size)))
   share = np.arange(1, size + 1) / size
@@ -167,7 +167,7 @@ def test_without_n_the_sum_of_counts_is_as_good():
 
 @pytest.mark.every(2)
 def test_n_is_not_read_where_it_is_private():
-  """Counts are all that a release knows: a curve is a function of them."""
+  """A private n is not read: the curve is a function of noisy counts."""
   mechanism = _mechanism(adjacency=_ADD, post='raw', epsilon=0.2)
   data = records.padded(np.linspace(0, 1, 20), 0.0, 1.0)
   noisy, curve = (np.asarray(jax.jit(of)(_KEY, data, mechanism.parameters))
@@ -202,7 +202,7 @@ def test_the_curve_is_what_is_inverted():
 
 @pytest.mark.slow
 def test_more_orders_than_bins_by_one_program():
-  """One compilation for all epsilons, bounds and numbers of a capacity."""
+  """One compilation serves all epsilons, bounds and numbers of a capacity."""
   traces = []
 
   def draw(*args):
@@ -253,14 +253,14 @@ def _samples(shape):
 
 
 def _errors(estimator, shape):
-  """max_j |q_j - F^-1(p_j)| of 50 repetitions."""
+  """Returns max_j |q_j - F^-1(p_j)| of 50 repetitions."""
   answers = mechanism.repeated(estimator.draw)(
       jax.random.split(_KEY, 50), _samples(shape), estimator.parameters)
   return np.max(np.abs(np.asarray(answers) - stats.beta(*shape).ppf(_MANY)), 1)
 
 
 _MANY = tuple(0.25 + np.arange(1, 101) / 202)
-# Of 50 repetitions at n = 10^4, epsilon = 0.1 and m = 100 (QF-19, QB-06).
+# From 50 repetitions at n = 10^4, epsilon = 0.1 and m = 100 (QF-19, QB-06).
 _FEW = {(0.5, 0.5): 0.0161, (1, 1): 0.0101, (2, 5): 0.0046}
 _PRINTED = {(0.5, 0.5): 0.0631, (2, 5): 0.0154, (5, 1): 0.0217,
             (1, 3): 0.0192}
@@ -275,19 +275,19 @@ _MORE = [(200, 'bridge', {(0.5, 0.5): .045, (1, 1): .032, (2, 5): .0130}),
     (200, 'raw', _PRINTED), (16, 'isotonic', _FEW),
     *(pytest.param(*case, marks=pytest.mark.slow) for case in _MORE)])
 def test_reference_errors(bins, post, cells):
-  """Within 4 standard errors, of both sides."""
+  """Errors match the reference within 4 standard errors of both."""
   mechanism = _mechanism(probs=_MANY, epsilon=0.1, num_bins=bins, post=post)
   for shape, wanted in cells.items():
     errors = _errors(mechanism, shape)
     slack = 4 * np.sqrt(2) * errors.std(ddof=1) / np.sqrt(50)
     assert np.mean(errors) == pytest.approx(wanted, abs=slack)
-    # And not by a standard error so large that anything would do.
+    # The standard error is small enough for the test to mean something.
     assert slack < 0.5 * wanted
 
 
 @pytest.mark.slow
 def test_the_smooth_inverse_needs_fewer_bins():
-  """Better than 16 bins on every distribution tried, paired by the records."""
+  """The smooth inverse errs less than linear bins on every distribution."""
   smooth, lines = (histogram.coarse(
       _MANY, epsilon=0.1, lower=0.0, upper=1.0, adjacency=_REPLACE,
       num_examples=10**4, interpolation=each) for each in ('smooth', 'linear'))

@@ -1,4 +1,4 @@
-"""Tests of dpjax.stats.quantile_methods.independent: samples and privacy."""
+"""Tests dpjax.stats.quantile_methods.independent: samples and privacy."""
 
 import jax
 import numpy as np
@@ -19,7 +19,7 @@ every_cost = pytest.mark.parametrize('cost', independent.COSTS)
 
 
 def log_probs_of(data, prob, rate, cost):
-  """Log-probabilities [n + 1] of intervals, by the kernel."""
+  """Returns log-probabilities [n + 1] of intervals, by the kernel."""
   with jax.enable_x64(True):
     logs = np.asarray(independent.log_masses(
         records.padded(data, 0., 1.), np.float64(prob), np.float64(rate), cost))
@@ -35,7 +35,7 @@ def log_probs_of(data, prob, rate, cost):
   ('real', 2., (.036547, .405077, .540102, .018274)),
   ('interpolated', 1., (.159675, .491605, .319350, .029371))])
 def test_golden_laws(cost, rate, expected):
-  """QF-03, QB-01 and QB-03."""
+  """Kernels give the golden probabilities (QF-03, QB-01 and QB-03)."""
   np.testing.assert_allclose(np.exp(log_probs_of(DATA, .5, rate, cost)),
                              expected, atol=6e-7)
 
@@ -58,9 +58,10 @@ def test_laws_are_those_of_enumeration(cost, prob):
 @pytest.mark.slow
 @every_cost
 def test_points_follow_the_density(cost):
-  """One-sample Kolmogorov and Smirnov, 20 000 draws each, level 1e-4 / 4.
+  """Points have the density by Kolmogorov-Smirnov, at level 1e-4 / 4.
 
-  Two of the cases choose in two stages.
+  There are 20 000 draws for each of four cases, two of which choose in two
+  stages.
   """
   rng = np.random.default_rng(3)
   many = np.sort(np.round(rng.beta(2, 5, 90), 2))
@@ -89,7 +90,8 @@ def test_points_follow_the_density(cost):
 
 @pytest.mark.slow
 def test_orders_are_drawn_independently_and_sorted():
-  """QF-05: chi-square of the intervals of both, 20 000 draws, level 1e-4."""
+  """Points are independent and sorted, by chi-square of
+  20 000 draws (QF-05)."""
   one = independent.IndependentQuantiles(
       probs=(.4, .6), epsilon=4., lower=0., upper=1., adjacency=REPLACE)
   with jax.enable_x64(True):
@@ -107,7 +109,7 @@ def test_orders_are_drawn_independently_and_sorted():
 
 
 def worst(prob, rate, cost, adjacency, count=1000):
-  """Over random neighbours, at random points of all cells."""
+  """Returns the worst loss over random neighbours, at points of all cells."""
   rng = np.random.default_rng(7)
   return max(brute.worst_recursive_loss(
       rng, brute.pairs(rng, count, size, spread, adjacency), 12, [prob], [rate],
@@ -119,17 +121,17 @@ def worst(prob, rate, cost, adjacency, count=1000):
 @pytest.mark.parametrize('adjacency', [ADD, REPLACE])
 @pytest.mark.parametrize('prob', [.5, .2])
 def test_neighbours_differ_by_epsilon(prob, adjacency, cost):
-  """QT-03: no more, and not much less."""
+  """Neighbours differ by epsilon at most, and by nearly as much (QT-03)."""
   rate = rates.single(prob, epsilon=1., adjacency=adjacency,
                       rounded=cost == 'rounded')
   loss = worst(prob, rate, cost, adjacency)
   assert .95 <= loss <= 1 + 1e-9
-  # QT-04: without the 2 of the normaliser.
+  # QT-04: the rate lacks the 2 of the normaliser, and exceeds epsilon.
   assert worst(prob, 2 * rate, cost, adjacency, 300) > 1.5
 
 
 def test_neighbours_differ_by_epsilon_at_every_block():
-  """The same through the enumeration that is shared with joint mechanisms."""
+  """The joint mechanisms' enumeration gives epsilon for one level, too."""
   rng = np.random.default_rng(8)
   for adjacency, rate in ((REPLACE, .5), (ADD, .5 / .75)):
     cost = lambda ranks, size: rate * np.abs(ranks[..., 0] - .25 * size)
@@ -140,7 +142,7 @@ def test_neighbours_differ_by_epsilon_at_every_block():
 
 @pytest.mark.parametrize('prob', [.5, .2, .9])
 def test_sensitivities(prob):
-  """QT-06: what a record moves the costs by, over all ranks and up to n = 30."""
+  """A record moves costs by the stated sensitivity, up to n = 30 (QT-06)."""
   sizes, below = np.mgrid[:30, :31]
   known = below <= sizes
   changes = {}

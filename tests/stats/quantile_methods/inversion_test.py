@@ -1,4 +1,4 @@
-"""Inverses of curves by their definition, isotonic regression against SciPy."""
+"""Tests inverses of curves by definition, isotonic regression by SciPy."""
 
 import jax
 import jax.numpy as jnp
@@ -20,14 +20,14 @@ def _double():
 
 
 def _inverted(inverse, curve, edges, probs):
-  """Orders padded to 100, so that few lengths are compiled."""
+  """Returns inverses at levels padded to 100, so that few lengths compile."""
   padded = np.resize(np.asarray(probs), 100)
   return np.asarray(_COMPILED[inverse](
       *(jnp.asarray(each) for each in (curve, edges, padded))))[:len(probs)]
 
 
 def test_golden_of_a_curve_that_falls():
-  """QF-17."""
+  """The inverse of a falling curve has the golden values (QF-17)."""
   answers = _inverted('inverse', [0, .1, .05, .4, .35, .9],
                       np.linspace(0, 1, 6), [.08, .2, .38, .5, .95])
   np.testing.assert_allclose(answers, [.16, .485714, .588571, .854545, 1],
@@ -52,7 +52,7 @@ def test_the_inverse_is_the_least_point_that_reaches_an_order():
 
 
 def test_how_far_an_inverse_is_off():
-  """Lemma 6.2.9 with alpha / pi_min; half of it is too little."""
+  """Inverses differ by alpha / pi_min at most (lemma 6.2.9), not by half."""
   rng = np.random.default_rng(1)
   edges, probs = np.linspace(0, 1, 9), np.linspace(0.3, 0.7, 41)
   alpha, ratios = 0.1, []
@@ -75,7 +75,7 @@ def test_inverses_meet_the_edges_increase_and_stay_inside(inverse):
   assert np.all(np.diff(answers) > 0) and answers[0] > 0 and answers[-1] < 8
   np.testing.assert_allclose(_inverted(inverse, curve, edges, [0.1, 0.2, 0.7]),
                              [1, 2, 5], atol=1e-12)
-  # The plateau is jumped over.
+  # The inverse jumps over the plateau.
   assert np.all(answers[probs > 0.2] > 4) and np.all(answers[probs <= 0.2] <= 2)
   jump = np.array([0.0, 0.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0])
   answers = _inverted(inverse, jump, edges, probs)
@@ -85,7 +85,7 @@ def test_inverses_meet_the_edges_increase_and_stay_inside(inverse):
 
 
 def test_the_smooth_inverse_is_that_of_a_rational_quadratic():
-  """Put into the spline of Gregory and Delbourgo, shares give orders back."""
+  """The smooth inverse inverts the spline of Gregory and Delbourgo."""
   rng = np.random.default_rng(2)
   rises = rng.dirichlet(np.ones(8))
   curve = np.append(0, np.cumsum(rises))
@@ -130,7 +130,7 @@ def test_isotonic_regression():
 
 
 def test_the_nearest_distribution_function():
-  """No other one is nearer between the ends; what is one stays."""
+  """No other distribution function is nearer, and valid ones are kept."""
   rng = np.random.default_rng(4)
   ranks = rng.normal(size=7).cumsum() * 4 + 5
   nearest = jax.jit(inversion.distribution)

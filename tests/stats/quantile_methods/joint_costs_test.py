@@ -1,4 +1,4 @@
-"""Costs of the joint mechanisms: kernels, bins, sensitivities, remarks."""
+"""Tests costs of the joint mechanisms: kernels, bins, sensitivities."""
 
 import functools
 import itertools
@@ -41,7 +41,7 @@ def _weights(bins, counts):
 
 
 def _log_weights(bins, counts):
-  """log exp(-rate cost) [...] of records [..., m + 1] of the bins."""
+  """Returns log exp(-rate cost) [...] for bin counts [..., m + 1]."""
   return np.asarray(_weights(bins, counts.astype(np.int32)))
 
 
@@ -56,7 +56,7 @@ _TOTAL = jax.jit(paths.log_total)
     (joint.inverse_bins, .4, 1.,
      (-np.inf, -.5, .458020, 1.021904, 1.413753, 1.709522))])
 def test_golden_kernels(make, prob, rate, expected):
-  """QF-07: weights 1 to 6 of what is before, 2.5 or 2 records wanted of 5."""
+  """Kernels map weights 1 to 6 to the golden values (QF-07)."""
   layout = columns.shape(6)
   before = jax.tree.map(lambda x: columns.laid_out(x, layout),
                         wide.exp(jnp.log(jnp.arange(1.0, 7.0))))
@@ -65,7 +65,7 @@ def test_golden_kernels(make, prob, rate, expected):
 
 
 def test_records_at_the_lower_bound_are_in_the_first_bin():
-  """QE-15: by integration, and not with that bin open as printed."""
+  """Records at the lower bound are in the first bin, unlike printed (QE-15)."""
   values, prob, rate = np.array([0., 0., 0., .6, .9]), .6, .8
   points, widths = np.array([.3, .75, .95]), np.array([.6, .3, .1])
   above = np.sum(values > points[:, None], 1)
@@ -84,7 +84,7 @@ def test_records_at_the_lower_bound_are_in_the_first_bin():
 @pytest.mark.every(2)
 @pytest.mark.parametrize('size', [4, 5])
 def test_one_order_is_the_exponential_mechanism_of_the_real_rank(size):
-  """QE-16: and of the rounded one where n p is an integer alone."""
+  """One level is the exponential mechanism of the real rank (QE-16)."""
   data = records.padded((np.arange(size) + .3)**2 / size**2, 0, 1)
   public = dict(epsilon=1.7, adjacency=brute.REPLACE)
   bins = _bins(joint.joint_bins, [.5], size, rates.joint((.5,), **public))
@@ -106,7 +106,8 @@ def test_one_order_is_the_exponential_mechanism_of_the_real_rank(size):
 @pytest.mark.every(3)
 @pytest.mark.parametrize('num_orders', [1, 2, 3])
 def test_both_utilities_are_near_each_other(num_orders):
-  """Remark 6.1.6: within 2 (m + 1), and in fact within (3 m + 1) / 2."""
+  """Both utilities are within (3 m + 1) / 2, less than
+  remark 6.1.6's 2 (m + 1)."""
   rng, worst = np.random.default_rng(num_orders), 0.0
   for size in (3, 5, 7):
     probs = (np.arange(num_orders) + rng.random()) / num_orders
@@ -121,7 +122,8 @@ def test_both_utilities_are_near_each_other(num_orders):
 
 @pytest.mark.parametrize('probs', [(.5,), (.2, .7), (.25, .5, .75)])
 def test_what_a_record_moves_the_cost_by(probs):
-  """QT-06, by enumeration: half of it is 1, or 1 less the smallest gap."""
+  """A record moves the cost by 2, or by 2 less twice the
+  smallest gap (QT-06)."""
   gaps = np.diff(probs, prepend=0, append=1)
   counts = np.array(list(itertools.product(range(5), repeat=gaps.size)))
   cost = lambda of: np.abs(of.sum(-1, keepdims=True) * gaps - of).sum(-1)

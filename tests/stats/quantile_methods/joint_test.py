@@ -1,4 +1,4 @@
-"""The joint mechanisms against enumeration, privacy by brute force, numerics."""
+"""Tests the joint mechanisms by enumeration, privacy by brute force."""
 
 import collections
 import itertools
@@ -33,14 +33,15 @@ def _double():
 
 
 def _counts(blocks, size):
-  """Records of the bins [..., m + 1] of points in these intervals."""
+  """Returns the bins' record counts [..., m + 1] for
+  points in these intervals."""
   ends = np.concatenate([np.zeros_like(blocks[..., :1]), blocks,
                          np.full_like(blocks[..., :1], size)], -1)
   return np.diff(ends)
 
 
 def _cost(kind, probs, rate, *, printed=False):
-  """The cost times its rate, written apart from the package."""
+  """Returns the cost times its rate, written apart from the package."""
   probs = np.asarray(probs)
 
   def cost(blocks, size):
@@ -65,7 +66,7 @@ def _log_total(data, bins):
 
 @jax.jit
 def _log_probs(data, bins, blocks):
-  """Log-probabilities of blocks, from the conditional distributions."""
+  """Returns log-probabilities of blocks from conditional distributions."""
   table = paths.table(data, bins)
   log_widths = records.log_widths(data)
   size = blocks.shape[1]
@@ -97,7 +98,7 @@ def _log_probs(data, bins, blocks):
     ('inverse', _REPLACE, -2.821097498, {
         (0, 0): .045460, (1, 2): .272759, (2, 3): .033447, (3, 3): .004181})])
 def test_goldens(kind, adjacency, total, some):
-  # Item QF-06 and QF-10: records .2, .5, .9, orders 1/3 and 2/3, epsilon 2.
+  # Items QF-06 and QF-10: records .2, .5, .9, levels 1/3 and 2/3, epsilon 2.
   kinds = dict(joint=joint.JointQuantiles, inverse=joint.InverseQuantiles)
   mechanism = kinds[kind](probs=(1 / 3, 2 / 3), epsilon=2.0, lower=0.0,
                           upper=1.0, adjacency=adjacency)
@@ -177,16 +178,16 @@ def test_epsilon_is_kept_and_attained(probs):
 
 
 def test_the_printed_claims_are_not_private():
-  # QE-02: sensitivity 1/2 under addition and deletion, a rate of epsilon / 2.
+  # QE-02 claims sensitivity 1/2 for adding, so a rate of epsilon / 2.
   assert _worst('joint', _ADD, (1 / 3, 2 / 3), .5) > 1.3
   assert _worst('joint', _ADD, (.25, .5, .75), .5) > 1.45
-  # QE-03: the printed phi of the sampler.
+  # QE-03 is the printed phi of the sampler.
   assert _worst('inverse', _REPLACE, (.5,), .5, printed=True) > 1.9
   assert _worst('inverse', _REPLACE, (1 / 3, 2 / 3), .5, printed=True) > 2.5
 
 
 def test_inverse_sensitivity_counts_replaced_records():
-  # QT-05: against a search over all data sets on the points in question.
+  # QT-05 compares with a search over all data sets on these points.
   rng = np.random.default_rng(11)
   for _ in range(12):
     size, num_orders = int(rng.integers(3, 5)), int(rng.integers(1, 3))
@@ -213,7 +214,7 @@ def _common(one, other):
 
 @pytest.mark.slow
 def test_running_sums_are_those_of_the_definition():
-  # QT-07: log-weights over a range of 10^5, widths down to 1e-300.
+  # QT-07 has log-weights over a range of 10^5, and widths down to 1e-300.
   rng = np.random.default_rng(13)
   size = 300
   layout = columns.shape(size)
@@ -301,7 +302,7 @@ def test_refusals():
 
 def test_budgets():
   mechanism = _mechanism(epsilon=None, rho=.5)
-  # One exponential mechanism: sqrt(8 rho), or a little more.
+  # It is one exponential mechanism: sqrt(8 rho), or slightly more.
   assert 1 <= mechanism.parameters.rate / (math.sqrt(8 * .5) / 4) < 1.1
   assert math.isclose(accounting.epsilon(
       mechanism.event, delta=1e-6, adjacency=_REPLACE, accountant='rdp'),

@@ -1,4 +1,4 @@
-"""Tests of dpjax.stats.quantile_methods.knots: interpolation, and what it is worth."""
+"""Tests dpjax.stats.quantile_methods.knots: interpolation and its benefit."""
 
 import functools
 
@@ -50,7 +50,7 @@ def test_answers_are_interpolated_from_those_of_the_knots(between):
           else interpolate.PchipInterpolator(at, known)(MANY))
   np.testing.assert_allclose(asked.estimate(key, data), want, atol=1e-12)
   assert asked.event == asked.inner.event
-  # As few orders as knots are asked as they are.
+  # If there are at most as many levels as knots, they are asked directly.
   few = knots.KnotQuantiles(probs=(0.1, 0.2, 0.6, 0.9), make=make, knots=4,
                             between=between, **BOUNDS)
   np.testing.assert_array_equal(few.estimate(key, data),

@@ -1,5 +1,4 @@
-"""Neighbouring records of many shapes, and exact densities of what they give.
-"""
+"""Provides neighbouring records of many shapes, and exact densities."""
 
 import jax
 import numpy as np
@@ -12,7 +11,7 @@ from tests.stats.quantile_methods.brute import REPLACE  # noqa: F401
 
 
 def random_pairs(rng, count, adjacency, *, most=6):
-  """[(lower, upper, first, second)]: ties, records at bounds, gaps of e^8."""
+  """Yields (lower, upper, first, second) with ties, bounds and e^8 gaps."""
   for _ in range(count):
     size = int(rng.integers(1, most + 1))
     places = np.cumsum(np.exp(rng.choice([0.5, 3.0, 8.0])
@@ -29,9 +28,9 @@ def log_density(edges, log_rates, points):
   """Returns a log-density at points; it is constant between edges.
 
   Args:
-    edges: [k + 1], in order.
-    log_rates: [k], logarithms of the density but for a constant.
-    points: [...], none at an edge.
+    edges: [k + 1], increasing.
+    log_rates: [k], logarithms of the density up to a constant.
+    points: [...], none of which is an edge.
   """
   widths = np.diff(edges)
   held = widths > 0
@@ -40,13 +39,14 @@ def log_density(edges, log_rates, points):
 
 
 def midpoints(*edges):
-  """Middles of all intervals between any of the edges."""
+  """Returns the middles of all intervals between any of the edges."""
   ends = np.unique(np.concatenate(edges))
   return (ends[1:] + ends[:-1]) / 2
 
 
 def answers(asked, data, repetitions, *, seed=0):
-  """Answers [repetitions, m] of a mechanism on records [n] or [R, n]."""
+  """Returns answers [repetitions, m] of a mechanism on
+  [n] or [R, n] records."""
   data = np.broadcast_to(data, (repetitions, np.shape(data)[-1]))
   rows = [records.padded(row, asked.lower, asked.upper) for row in data]
   stacked = rows[0]._replace(ordered=np.stack([row.ordered for row in rows]))

@@ -1,4 +1,4 @@
-"""Orders: the ranks they aim at, and the quantiles of records themselves."""
+"""Tests quantile levels: their target ranks, and quantiles of records."""
 
 import jax
 import numpy as np
@@ -14,7 +14,7 @@ def _ranks(probs, count, convention):
 
 
 def test_three_conventions_of_the_rank():
-  """QF-01: less than a rank apart; 100 times 0.29 and 0.57 are integers."""
+  """Rank conventions differ by less than one; 29 and 57 are exact (QF-01)."""
   probs = (.29, .333, .57)
   ranks = {convention: _ranks(probs, 100, convention)
            for convention in quantile_levels.RANK_CONVENTIONS}
@@ -24,7 +24,7 @@ def test_three_conventions_of_the_rank():
 
 
 def test_the_ceiling_alone_is_the_generalised_inverse():
-  """QE-20: the least record with a share of p or more up to it."""
+  """Only the ceiling gives the least record with a share >= p (QE-20)."""
   values = np.array([.1, .3, .3, .6, .9])
   probs = np.linspace(.01, .99, 99)
   with jax.enable_x64(True):
@@ -33,7 +33,7 @@ def test_the_ceiling_alone_is_the_generalised_inverse():
   shares = np.mean(values[:, None] <= values, 0)
   wanted = [min(values[shares >= prob - 1e-12]) for prob in probs]
   np.testing.assert_array_equal(actual, wanted)
-  # Rounded down, the rank is that of no record or of another one.
+  # A rank rounded down belongs to no record, or to another one.
   low = _ranks(probs, 5, 'floor').astype(int)
   assert np.all((low == 0) == (probs < .2 - 1e-12))
   others = values[low[low > 0] - 1] != np.array(wanted)[low > 0]

@@ -1,4 +1,4 @@
-"""Tests of dpjax.stats.quantile_methods.recursive: samples, privacy, waste."""
+"""Tests dpjax.stats.quantile_methods.recursive: samples, privacy, waste."""
 
 import jax
 import numpy as np
@@ -24,7 +24,7 @@ def make(probs, cost='real', epsilon=4., adjacency=REPLACE, budget='depth'):
 
 
 def drawn(one, data, count):
-  """Releases [count, m]."""
+  """Returns releases [count, m]."""
   with jax.enable_x64(True):
     return np.asarray(jax.jit(jax.vmap(one.draw, (0, None, None)))(
         jax.random.split(KEY, count), records.padded(data, 0., 1.),
@@ -39,9 +39,10 @@ FEW = np.array([.1, .25, .25, .7])
   (np.arange(52)**2 / 2704, (.3,), 'interpolated'), (FEW, (.3, .8), 'real'),
   (FEW, (.2, .5, .9), 'rounded')])
 def test_laws_of_few_orders_are_those_of_enumeration(data, probs, cost):
-  """QT-01, QT-02: chi-square of 20 000 draws, level 1e-4.
+  """Few levels have the enumerated distribution, by chi-square (QT-01).
 
-  Of 52 records the node has 8 rows of 8 intervals to choose from.
+  There are 20 000 draws at level 1e-4. With 52 records the node chooses among 8
+  rows of 8 intervals.
   """
   one = make(probs, cost, epsilon=.2 * (20 if data is FEW else 1))
   probs_at = brute.recursive_probs(data, probs, one.parameters.rates, cost)
@@ -59,7 +60,7 @@ def test_laws_of_few_orders_are_those_of_enumeration(data, probs, cost):
 
 
 def reference(rng, data, low, high, known, node_rates, answers, span):
-  """RecExp by recursion, with records that are copied and searched anew."""
+  """Fills in RecExp's answers by recursion on copies of the records."""
   first, last = span
   if last - first < 2:
     return
@@ -79,9 +80,10 @@ def reference(rng, data, low, high, known, node_rates, answers, span):
 
 @pytest.mark.every(2)
 def test_many_orders_are_those_of_a_recursion():
-  """QT-02: Kolmogorov and Smirnov, eleven coordinates at level 1e-3 in all.
+  """Many levels have the recursion's distribution, by Kolmogorov (QT-02).
 
-  Nodes of the last level are at two depths, and some have no records.
+  Eleven coordinates are tested at level 1e-3 in all. Nodes of the last level
+  are at two depths, and some have no records.
   """
   rng = np.random.default_rng(9)
   data = np.sort(rng.beta(2, 5, 60))
@@ -97,7 +99,7 @@ def test_many_orders_are_those_of_a_recursion():
 
 
 def test_the_tree_is_balanced():
-  """Each order once, between known points, in ceil(log2(m + 1)) levels."""
+  """The tree has each level once, in ceil(log2(m + 1)) halvings."""
   for number in [*range(1, 40), 127, 128]:
     known = {0, number + 1}
     levels = quantile_levels.halvings(number)
@@ -123,7 +125,7 @@ def worst(probs, node_rates, cost, adjacency, count=1200):
 @pytest.mark.parametrize('cost', independent.COSTS)
 @pytest.mark.parametrize('probs', [(.5,), (.25, .5, .75), (.1, .4, .95)])
 def test_neighbours_differ_by_epsilon(probs, cost, adjacency):
-  """QT-03: no more, and for even orders not much less."""
+  """Neighbours differ by epsilon at most, nearly attained for even levels."""
   check_epsilon(probs, cost, adjacency)
 
 
@@ -142,7 +144,7 @@ def check_epsilon(probs, cost, adjacency):
 
 @pytest.mark.parametrize('probs', [(.5,), (.25, .5, .75)])
 def test_the_budget_of_addition_is_too_much_for_replacement(probs):
-  """QT-04: twice epsilon. The printed budget, too large by as much, is not."""
+  """Rates for adding a record cost twice epsilon for replacing one (QT-04)."""
   node_rates = make(probs, adjacency=ADD, epsilon=1.).parameters.rates
   assert worst(probs, node_rates, 'real', REPLACE) == pytest.approx(2, rel=.06)
 
@@ -153,10 +155,12 @@ def test_the_budget_of_addition_is_too_much_for_replacement(probs):
   ('rounded', ADD, 1, 1.), ('rounded', ADD, 3, .774),
   ('real', REPLACE, 1, 1.), ('real', REPLACE, 3, .774)])
 def test_the_printed_budget_is_wasted(cost, adjacency, number, spent):
-  """Erratum QE-21: 2 / (log2(3) + 1) at best, and half under replacement.
+  """The printed budget spends 2 / (log2(3) + 1) of epsilon for 3 levels
+  (QE-21).
 
-  With real targets, as Kaplan, Schnapp and Stemmer have them, the printed half
-  is what replacement needs.
+  Under replacement with rounded targets it spends about half of epsilon. With
+  real targets, as Kaplan, Schnapp and Stemmer have them, the printed half is
+  what replacement needs.
   """
   probs = np.arange(1, number + 1) / (number + 1)
   node_rates = make(probs, cost, 1., adjacency, 'printed').parameters.rates
@@ -165,7 +169,8 @@ def test_the_printed_budget_is_wasted(cost, adjacency, number, spent):
 
 
 def test_rates_of_the_table():
-  """QB-02, written out for m = 5, and as in Lalanne (2023)."""
+  """Rates are QB-02's for m = 5, and the printed ones
+  those of Lalanne (2023)."""
   probs, levels = (.1, .3, .5, .7, .9), 3
   changes = np.array([.8, .5, .5, .6, 2 / 3])
   rates_of = lambda *args: make(probs, *args).parameters.rates
@@ -188,7 +193,7 @@ def test_rates_of_the_table():
 
 @pytest.mark.slow
 def test_rows_of_any_length_hold_all_intervals():
-  """With much budget each order is at its rank, whatever the rows."""
+  """With a large budget each level gets its rank, for any length of rows."""
   rng = np.random.default_rng(12)
   for size, number in ((300, 2), (7, 40)):
     data = np.sort(rng.random(size))

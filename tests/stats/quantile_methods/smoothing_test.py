@@ -1,4 +1,4 @@
-"""Tests of dpjax.stats.quantile_methods.smoothing: what noise repairs and keeps."""
+"""Tests dpjax.stats.quantile_methods.smoothing: what noise repairs."""
 
 import functools
 import itertools
@@ -29,14 +29,14 @@ def median(*, epsilon=0.5, lower=-1.0, upper=1.0, adjacency=pairs.REPLACE,
 
 
 def mixed_quantiles(probs):
-  """Quantiles with an atom of ATOM at 1/2, and nothing else within GAP of it."""
+  """Returns quantiles with an atom at 1/2 and none else within GAP of it."""
   upper_part = 0.5 + GAP + (probs - SIDE - ATOM) / SIDE * (0.5 - GAP)
   return np.where(probs <= SIDE, probs / SIDE * (0.5 - GAP),
                   np.where(probs <= SIDE + ATOM, 0.5, upper_part))
 
 
 def noisy_cdf(places, half_width):
-  """Distribution function of that plus noise on [-half_width, half_width]."""
+  """Returns these quantiles' cdf after noise on [-half_width, half_width]."""
   def integral(x):
     covered = lambda low: np.clip(x - low, 0.0, 0.5 - GAP)
     uniform = lambda low: np.square(covered(low)) / 2 + (0.5 - GAP) * np.maximum(
@@ -51,7 +51,7 @@ def noisy_cdf(places, half_width):
 def test_records_all_alike_leave_the_answer_to_chance():
   answers = pairs.answers(median(), np.zeros(30), 2000)[:, 0]
   assert stats.kstest(answers, stats.uniform(-1, 2).cdf).pvalue > 1e-4
-  # Of an odd number, with the rank rounded down, one half of the range gains.
+  # For an odd number, rounding the rank down favours one half of the range.
   with jax.enable_x64(True):
     left, right = independent.log_masses(
         records.padded(np.zeros(31), -1.0, 1.0), np.float64(0.5),
@@ -69,7 +69,7 @@ def _compiled():
 
 
 def densities(noises, data, margin, asked, points):
-  """Logarithms [permutations, points] of the density, given the noise."""
+  """Returns log-densities [permutations, points], given the noise."""
   with jax.enable_x64(True):
     ends, masses = map(np.asarray, _compiled()(
         np.pad(noises, ((0, 0), (0, 32 - noises.shape[1]))),
@@ -102,7 +102,7 @@ def test_noise_in_any_order_keeps_the_guarantee(adjacency):
     losses = special.logsumexp(one, 0) - special.logsumexp(other, 0)
     together.append(np.max(np.abs(losses)))
   assert max(together) <= 1 + 1e-9
-  # One noise alone does not: sorted, a record gives its noise to others.
+  # A fixed noise does not keep epsilon: sorting gives it to other records.
   assert max(apart) > 1.1
 
 
@@ -119,11 +119,11 @@ def test_noise_has_its_law_and_separates_all(kind, distribution):
       data = records.padded(np.resize(atoms, 10_240), lower, upper)
       sigma = asked.parameters.sigma
       noisy, ends = separate(kind)(jax.random.key(9), data, sigma)
-    # Gaussian and Laplace tails are clipped to the bounds, some at each.
+    # Gaussian and Laplace tails are clipped to the bounds on both sides.
     inside = noisy[(noisy > ends[0]) & (noisy < ends[1])]
     assert np.unique(inside).size == inside.size > 0.99 * noisy.size
     assert sigma == pytest.approx(1e-6 * (upper - lower) / math.sqrt(3))
-  from_atom = noisy[noisy > 0.75] - 1.0  # Seen from the lower bound.
+  from_atom = noisy[noisy > 0.75] - 1.0  # This is relative to the lower bound.
   noise = from_atom[np.abs(from_atom) < 4.9 * sigma] / sigma
   assert stats.kstest(noise, distribution.cdf).pvalue > 1e-4
 
@@ -141,16 +141,16 @@ def separate(kind):
 def test_quantiles_move_by_no_more_than_the_noise(half_width):
   probs = np.linspace(0.001, 0.999, 997)
   for share in (1.0, 0.6, 0.05):
-    # Noise is beyond t with probability f; symmetric around 1/2.
+    # Noise exceeds t with probability f, symmetric around 1/2.
     t, f = share * half_width, 1 - share
-    # F^-1(p) <= u where p <= F(u), and >= l where F(l) <= p.
+    # F^-1(p) <= u where p <= F(u), and F^-1(p) >= l where F(l) <= p.
     high = probs < 0.999 * (1 - f)
     above = mixed_quantiles(probs[high] / (1 - f)) + t
     assert np.all(noisy_cdf(above, half_width) >= probs[high] - 1e-12)
     low = (1 - probs) < 0.999 * (1 - f)
     below = 1 - mixed_quantiles((1 - probs[low] + 1e-9) / (1 - f)) - t
     assert np.all(noisy_cdf(below, half_width) <= probs[low] + 1e-12)
-  # And the module's records have that distribution function.
+  # The module's records have that distribution function.
   data = mixed_quantiles(np.random.default_rng(10).uniform(size=10_240))
   with jax.enable_x64(True):
     noisy, _ = separate('uniform')(
@@ -177,12 +177,12 @@ def test_the_joint_mechanism_is_repaired_as_measured():
                                adjacency=pairs.REPLACE)
   sup = lambda of: np.mean(np.max(np.abs(
       pairs.answers(of, data, 12) - truth), 1))
-  assert sup(asked) > 0.2  # .333 in item QF-26, and .0045 with the floor.
+  assert sup(asked) > 0.2  # It is .333 in item QF-26, and .0045 with the floor.
   for kind in smoothing.KINDS:
     assert sup(smoothing.Smoothed(inner=asked, kind=kind)) < 0.008
 
 
-# Mean squares of item QF-23, and the bounds printed for them and corrected.
+# Mean squares of item QF-23, with its printed and corrected bounds.
 @pytest.mark.slow
 @pytest.mark.parametrize('count, measured, slack', [
     (100, 2.8e-3, 5e-5), (200, 1.3e-4, 5e-6)])
@@ -199,7 +199,7 @@ def test_medians_of_zeros_are_as_good_as_said(count, measured, slack):
 
 
 def test_noise_as_recommended_is_lost_and_with_a_floor_it_is_not():
-  """QE-01: half of the width is e^(-n epsilon / 48), at n epsilon = 10^4."""
+  """The recommended noise vanishes in float64, and the floored one does not."""
   with jax.enable_x64(True):
     data = records.padded(np.full(10_000, 0.5), 0.0, 1.0)
     printed = np.float64(math.exp(-10_000 / 48) / math.sqrt(3))

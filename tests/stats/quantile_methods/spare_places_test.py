@@ -1,4 +1,4 @@
-"""Places to spare hold no records, and outer mechanisms cost what inner do."""
+"""Tests that spare places hold no records, and outer mechanisms' costs."""
 
 import dataclasses
 import functools
@@ -58,7 +58,7 @@ def _seen(data):
 @pytest.mark.every(2)
 @functools.cache
 def seen():
-  """With 33 places to spare, and without."""
+  """Returns what mechanisms see with 33 spare places, and without."""
   with jax.enable_x64(True):
     return [jax.tree.map(np.asarray, jax.jit(_seen)(records.of(
         DATA, LOWER, UPPER, length))) for length in (40, DATA.size)]
@@ -80,13 +80,14 @@ def test_noise_moves_records_alone():
 
 
 def test_scans_meet_records_alone():
-  """Each candidate as many as lie before it, in either direction."""
+  """Each candidate of a scan counts the records before it,
+  and no spare places."""
   bounds = 1.1**np.arange(60) - 1
   for name, away in (('up', DATA - 0.5), ('down', 0.5 - DATA)):
     spare, none = (part[name] for part in seen())
     np.testing.assert_array_equal(spare[:7], none)
     assert np.all(spare[7:] == 59)
-    # Candidates lie before the records that are at them.
+    # Candidates precede the records at the same place.
     np.testing.assert_array_equal(
         np.sum(none[:, None] <= np.arange(59), 0),
         np.sum(np.maximum(away, 0)[:, None] < bounds[:59], 0))
@@ -94,7 +95,7 @@ def test_scans_meet_records_alone():
 
 @pytest.mark.every(2)
 def test_slices_are_answered_from_twice_their_half_apart_on():
-  """And from nothing but the bounds if ranks are a record nearer."""
+  """Slices answer if ranks are twice their half apart, and not if nearer."""
   mechanism = slicing.SlicedQuantiles(
       probs=(0.25, 0.75), epsilon=8.0, num_examples=100, delta=1e-12,
       resolution=1e-4, failure_prob=0.5, rank_share=0.5, lower=0.0, upper=1.0,
@@ -114,7 +115,7 @@ def test_slices_are_answered_from_twice_their_half_apart_on():
 
 
 def test_overlaps_are_as_likely_as_the_best_chernoff_bound_says():
-  """At the best of many slopes, for sums that are counted node by node."""
+  """The overlap's chance is the best Chernoff bound over many slopes."""
   slopes = np.linspace(0, 1, 20_002)[1:-1]
   for num_orders, step, half, scale in ((2, 90.0, 20, 4.0), (7, 150.0, 30, 9.0),
                                         (12, 400.0, 11, 30.0)):
@@ -123,7 +124,7 @@ def test_overlaps_are_as_likely_as_the_best_chernoff_bound_says():
     wanted = 0.0
     for one, other in zip(sums, sums[1:]):
       terms = int(np.sum(one != other))
-      # Whole numbers at most 2 h apart, each rounded by half a rank.
+      # They are whole numbers at most 2 h apart, each rounded by half a rank.
       gap = (step - 2 * half - 1) / scale
       wanted += np.exp(np.min(-slopes * gap - terms * np.log1p(-slopes**2)))
     assert slicing.overlap_prob(ranks, half=half, scale=scale
@@ -153,7 +154,7 @@ def test_streams_are_as_secret_as_their_keys_and_on_public_grids():
     sizes = [jax.eval_shape(mechanism.init, key).words.shape
              for key in (jax.random.key(0), secret)]
   assert sizes == [(2,), (8,)]
-  # Sums of items in tenths, that are no multiples of the spacing.
+  # The items are tenths, whose sums are no multiples of the spacing.
   sums = np.asarray(mechanism.release(jax.random.key(1), np.full(6, 0.1)))
   spacing = 2.0**(np.floor(np.log2(mechanism.scale)) - 8)
   np.testing.assert_array_equal(sums % spacing, 0)

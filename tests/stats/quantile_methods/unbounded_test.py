@@ -1,4 +1,4 @@
-"""Tests of dpjax.stats.quantile_methods.unbounded: samples, privacy, bounds."""
+"""Tests dpjax.stats.quantile_methods.unbounded: samples, privacy, bounds."""
 
 import jax
 import numpy as np
@@ -16,14 +16,14 @@ NODES, WEIGHTS = np.polynomial.legendre.leggauss(24)
 
 
 def stops(lacking, rate):
-  """Probabilities [k] that the first to stop of a scan is each candidate.
+  """Returns the probabilities [k] that a scan stops first at each candidate.
 
-  By numerical integration over the noise of the threshold, from kink to kink of
-  what noise of the ranks has to make up for.
+  They are integrated numerically over the noise of the threshold, between the
+  kinks where noise of the ranks has to make up for a difference.
 
   Args:
     lacking: [k], n p less the rank of each candidate; the last one stops.
-    rate: of both noises.
+    rate: rate of both noises.
   """
   ends = np.unique(np.concatenate([
       [0.0, 45 / rate], np.clip(-lacking, 0.0, 45 / rate),
@@ -40,7 +40,7 @@ def stops(lacking, rate):
 
 
 def largest_losses(adjacency, prob, rate, *, seed=3):
-  """Largest log-ratios: of any pair, and from the larger ranks' side."""
+  """Returns the largest log-ratios: over all pairs, and from larger ranks."""
   rng = np.random.default_rng(seed)
   both = []
   for _ in range(150):
@@ -63,7 +63,7 @@ def largest_losses(adjacency, prob, rate, *, seed=3):
 def test_noise_is_just_enough(prob):
   rate = rates.scan(prob, epsilon=1.0, adjacency=pairs.REPLACE)
   up, down = largest_losses(pairs.REPLACE, prob, rate)
-  # Where ranks fell the threshold takes part; where they rose the stop alone.
+  # Where ranks fell, the threshold counts; where they rose, only the stop.
   assert 0.95 <= up <= 1 + 1e-9
   assert 0.4 <= down <= 0.5 + 1e-9
   rate = rates.scan(prob, epsilon=1.0, adjacency=pairs.ADD)
@@ -100,7 +100,7 @@ def test_downwards_is_upwards_reflected():
   key = jax.random.key(5)
   first, second = down.estimate(key, data), up.estimate(key, -data)
   np.testing.assert_array_equal(first, -second)
-  # Whatever the size of the arrays.
+  # The size of the arrays does not matter.
   with jax.enable_x64(True):
     roomy = mechanisms.compiled(down.draw)(key, records.of(
         data, down.lower, down.upper, 40), down.parameters)

@@ -1,4 +1,4 @@
-"""Tests under zCDP along a path: what is allowed, and what is reached."""
+"""Tests hypothesis tests under zCDP along a path: bounds and attainment."""
 
 import math
 
@@ -19,7 +19,7 @@ from experiments.methods.theory import best_channels as oracles
 
 
 def _limit(total):
-  """The error of infinitely many steps."""
+  """Returns the error of infinitely many steps."""
   speed = lambda x: math.sqrt(math.tanh(x / 2) / x) if x else math.sqrt(0.5)
   length = lambda x: integrate.quad(speed, 0, x)[0] - math.sqrt(total)
   return float(special.expit(-optimize.brentq(length, 0, 200)))
@@ -40,7 +40,7 @@ def test_more_steps_leave_larger_errors_up_to_the_limit(total):
 
 
 def test_a_channel_of_two_answers_reaches_the_error():
-  """P(1 | X_k) of the path itself: zCDP at all orders, within a per cent."""
+  """A channel of two answers attains the path error, and its rho to 1 %."""
   for total in (0.3, 2.0, 6.0):
     rho = total / 64
     half = [concentrated.logit(np.array([total * (k / 4)**2]), 2 * k)[0]
@@ -87,7 +87,7 @@ def test_tables_are_below_what_they_hold():
       assert (table <= special.expit(-logits)).all()
     assert table == pytest.approx(special.expit(-logits), rel=2e-3) or (
         steps == 2)
-    # What is past the largest step is not allowed: halving did not end early.
+    # More than the largest step is not allowed, so halving did not end early.
     level = roots**2 / steps**2
     start = concentrated.logit(roots**2 * ((steps - 2) / steps)**2, steps - 2
                                ) if steps > 2 else np.zeros(60)

@@ -1,4 +1,4 @@
-"""Bounds by what a release discloses: exact small cases and linear programs."""
+"""Tests disclosure bounds by exact small cases and linear programs."""
 
 import itertools
 import math
@@ -18,13 +18,13 @@ _PURE, _KL = notions.PureDP, notions.KullbackLeiblerPrivacy
 
 
 def _cosine(radius, nodes=64):
-  """Points and weights of the prior cos^2 on [-radius, radius]."""
+  """Returns points and weights of the prior cos^2 on [-radius, radius]."""
   u = (np.arange(nodes) + 0.5) / nodes * 2 - 1
   return radius * u, np.cos(math.pi * u / 2)**2 * 2 / nodes
 
 
 def _bayes(n, epsilon, radius, outputs=25):
-  """The least Bayes risk of a private proportion, by a linear program."""
+  """Returns the least Bayes risk of a private proportion (linear program)."""
   points, weights = _cosine(radius)
   counts = stats.binom.pmf(np.arange(n + 1)[:, None], n, 0.5 + points) * weights
   answers = np.linspace(-radius, radius, outputs)
@@ -43,7 +43,8 @@ def _bayes(n, epsilon, radius, outputs=25):
     (40, 0.25, 0.3, 0.00104, 0.00781), (10, 2.0, 0.4, None, None),
     (3, 6.0, 0.45, None, None)])
 def test_no_private_proportion_errs_less(n, epsilon, radius, earlier, program):
-  """Golden values G-11, and what is won over them."""
+  """Bounds stay below the linear program's risk, and
+  above G-11's older ones."""
   information = scores.cosine_mean(lambda p: 1 / (p * (1 - p)), centre=0.5,
                                    radius=radius)
   known = dict(dimension=1, num_examples=n, guarantee=_PURE(epsilon=epsilon),
@@ -52,7 +53,7 @@ def test_no_private_proportion_errs_less(n, epsilon, radius, earlier, program):
                    dimension=1, radius=radius))
   bound, before = scores.bound(**known), scores.private(**known)
   exact = _bayes(n, epsilon, radius)
-  # Sampling and privacy add up.
+  # Errors of sampling and privacy add up.
   free = scores.bound(**known | dict(guarantee=None),
                       information_trace=information)
   both = scores.bound(**known, information_trace=information)
@@ -66,7 +67,7 @@ def test_no_private_proportion_errs_less(n, epsilon, radius, earlier, program):
 
 
 def test_one_record_under_divergences_is_exact():
-  """Two output distributions on two points are best; the bound is below."""
+  """The bound is below the exact risk of the best two output distributions."""
   for radius, level in itertools.product((0.1, 0.5, 0.9), (0.01, 0.3, 2, 9)):
     points, weights = _cosine(radius)
     variance = weights @ points**2
@@ -82,7 +83,7 @@ def test_one_record_under_divergences_is_exact():
 
 
 def _least_risk(dimension, n, level, radius, rng, outputs=4):
-  """A small Bayes risk of n sign vectors under KL privacy, by descent."""
+  """Returns a small Bayes risk of n sign vectors under KL privacy."""
   points, weights = _cosine(radius, 24)
   signs = list(itertools.product((-1, 1), repeat=dimension))
   data = list(itertools.product(range(len(signs)), repeat=n))
@@ -133,7 +134,7 @@ def test_programs_under_divergences_never_err_less(dimension, n, level):
 
 
 def _largest_pull(probs, values, epsilon):
-  """max E f W / sd f over densities W whose logarithm ranges over epsilon."""
+  """Returns max E f W / sd f over densities W with log-range epsilon."""
   size = len(probs)
   values = values - probs @ values
   eye, ones = np.eye(size), np.ones((size, 1))
@@ -153,11 +154,11 @@ def test_no_record_pulls_further(epsilon):
   for _ in range(20):
     probs = rng.dirichlet(np.ones(4) / 2)
     assert _largest_pull(probs, rng.normal(size=4), epsilon) <= most + 1e-9
-  # Attained by a value of probability 1 / (1 + e^epsilon).
+  # A value of probability 1 / (1 + e^epsilon) attains it.
   rare = 1 / (1 + math.exp(epsilon))
   assert _largest_pull(np.array([rare, 1 - rare]), np.array([1.0, 0.0]),
                        epsilon) == pytest.approx(most, rel=1e-6)
-  # Scores of means of Gaussian records, in cells of equal mass.
+  # These are scores of Gaussian means, in cells of equal mass.
   edges = stats.norm.ppf(np.linspace(0, 1, 801))
   cells = 800 * -np.diff(stats.norm.pdf(edges))
   gaussian = disclosure.correlation(_PURE(epsilon=epsilon), scores='gaussian')
@@ -171,7 +172,7 @@ def test_no_record_pulls_further(epsilon):
 
 @pytest.mark.parametrize('epsilon', [0.1, 1.0, 4.0])
 def test_no_more_is_disclosed_of_a_record(epsilon):
-  """Subsets of s of K values, likelier by e^epsilon if they hold the record."""
+  """Subset releases attain the disclosed information, and none exceeds it."""
   most, growth = disclosure.disclosed(_PURE(epsilon=epsilon)), math.exp(epsilon)
   informations = []
   for size in range(1, 200):
@@ -192,7 +193,7 @@ def test_small_and_large_budgets_of_gaussian_scores():
   assert pull(1e-6) == pytest.approx(1e-6 / math.sqrt(2 * math.pi), rel=1e-4)
   assert pull(500.0) == pytest.approx(math.sqrt(1000), rel=0.02)
   assert pull(500.0) <= pull(601.0) and pull(0.0) == 0
-  # Gaussian means under zCDP: d^2 s^2 / (2 n^2 rho) for every rho.
+  # Gaussian means under zCDP have d^2 s^2 / (2 n^2 rho) for every rho.
   known = dict(dimension=3, num_examples=7, guarantee=notions.ZCDP(rho=2.0),
                information=1 / 4, prior_information=0.0)
   assert scores.bound(**known, scores='gaussian') == pytest.approx(
@@ -204,21 +205,22 @@ _VECTORS = dict(dimension=20, num_examples=10**5)
 
 
 def test_dimensions_count_under_divergences():
-  """LB-16, ten times over, and what Gaussian noise on vectors does."""
+  """The bound exceeds LB-16 and grows with dimension as Gaussian noise does."""
   level, d = 1e-4, 20
   bound = sign_vectors.vectors(**_VECTORS, guarantee=_KL(level=level))
   printed = d / (512 * math.pi**2 * 10**10 * level)
   assert bound > 1000 * printed
-  # Signs of size 1 / sqrt d, noise of variance 2 / (n^2 level) each.
+  # Signs have size 1 / sqrt d, and noise of variance 2 / (n^2 level) each.
   assert bound < 2 * d / (10**10 * level) < 6 * bound
   assert sign_vectors.vectors(**_VECTORS, guarantee=notions.ZCDP(rho=level)) == (
       bound)
-  # Of what says nothing: below the variance of the prior, R^2 (1/3 - 2/pi^2).
+  # Releases without information leave nearly the prior's variance
+  # R^2 (1/3 - 2/pi^2).
   for guarantee in (_KL(level=0.0), _PURE(epsilon=0.0)):
     assert 0.09 < sign_vectors.vectors(**_VECTORS, guarantee=guarantee) < (
         1 / 3 - 2 / math.pi**2)
   for moment in (2, 3, 8):
-    # Where noise is nearly all.
+    # Noise dominates here.
     risks = [sign_vectors.vectors(
         dimension=40 * more, num_examples=10**7, guarantee=_KL(level=1e-8),
         moment=moment)
@@ -232,16 +234,16 @@ def test_dimensions_count_under_divergences():
 def test_what_delta_leaves_of_the_dimension():
   pure, approx = (sign_vectors.vectors(**_VECTORS, guarantee=notions.ApproxDP(
       epsilon=0.002, delta=delta)) for delta in (0, 1e-9))
-  # Values and means are as far apart as values: 2 sinh for half an epsilon.
+  # Values and means differ like values, so 2 sinh holds for half an epsilon.
   assert pure / 4 <= approx < pure / 2.5
   half = sign_vectors.vectors(**_VECTORS, guarantee=notions.ApproxDP(
       epsilon=0.002, delta=1e-5))
   assert 0 < half < approx
-  # One of a thousand records at random has n times the error of its mean.
+  # A random thousandth of the records has a thousand times the mean's error.
   level = 1e-3
   assert sign_vectors.vectors(dimension=1, num_examples=10**5, guarantee=(
       notions.TotalVariationPrivacy(level=level))) < 1e-2
-  # Without privacy 1 / n, and no promise is worse than none.
+  # Without privacy it is 1 / n, and any guarantee has at least that.
   free = sign_vectors.vectors(**_VECTORS, guarantee=None)
   assert 0.9e-5 < free < 1e-5
   assert sign_vectors.vectors(**_VECTORS, guarantee=(

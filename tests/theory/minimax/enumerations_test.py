@@ -1,4 +1,4 @@
-"""Second ways to compute bounds: all events, all channels, limits at 0."""
+"""Tests bounds in second ways: all events, all channels, limits at 0."""
 
 import itertools
 import math
@@ -26,7 +26,7 @@ _PURE, _APPROX = notions.PureDP, notions.ApproxDP
 @pytest.mark.every(1)
 @pytest.mark.parametrize('mass', [0.0, 0.2, 0.5])
 def test_events_count_if_both_laws_give_them_the_mass(mass):
-  """All events of five outcomes, and all events within each."""
+  """The conditional distance is the largest over all events of enough mass."""
   rng = np.random.default_rng(0)
   subsets = [list(s) for size in range(1, 6)
              for s in itertools.combinations(range(5), size)]
@@ -59,7 +59,8 @@ def _response(size, epsilon):
 @pytest.mark.every(1)
 @pytest.mark.parametrize('epsilon, delta', [(0.01, 0.1), (0.5, 1e-3), (3, 0.3)])
 def test_no_release_correlates_more_with_a_record(size, epsilon, delta):
-  """Randomised response, and records that are revealed by a draw."""
+  """Randomised response and revealing draws stay within
+  the correlation bound."""
   response = _response(size, epsilon)
   leaking = np.hstack([delta * np.eye(size), (1 - delta) * response])
   telling = np.hstack([delta * np.eye(size), np.full((size, 1), 1 - delta)])
@@ -83,7 +84,7 @@ def test_no_release_correlates_more_with_a_record(size, epsilon, delta):
 
 
 def test_weaker_packing_bounds_stay_below_the_mixture():
-  """For numbers of records times the weight that are not whole, too."""
+  """Weaker packing bounds stay below the mixture bound for random numbers."""
   rng = np.random.default_rng(1)
   for _ in range(150):
     n, weight = int(rng.integers(1, 30)), float(rng.uniform(0.02, 1))
@@ -94,7 +95,7 @@ def test_weaker_packing_bounds_stay_below_the_mixture():
     most = packing_bounds.mixture(size, weight, **known) + 1e-9
     assert packing_bounds.packing(size, weight, **known) <= most
     assert packing_bounds.packing_lemma(size, weight, **known) <= most
-    # No more than is left where all records of the mixture reveal it.
+    # It is at most the chance that no record of the mixture is present.
     if guarantee.epsilon == 20:
       assert packing_bounds.packing(size, weight, **known) <= (
           1 - weight)**n + 1e-6
@@ -103,7 +104,7 @@ def test_weaker_packing_bounds_stay_below_the_mixture():
 @pytest.mark.every(1)
 @pytest.mark.parametrize('delta', [0.0, 0.003])
 def test_bounds_of_no_epsilon_are_limits(delta):
-  """At epsilon = 0 formulas are others; their values are not."""
+  """Bounds at epsilon = 0 are the limits, though their formulas differ."""
   apart = 0.3 * (1 - np.eye(4))
   distances = 5 * (1 - np.eye(4))
 
@@ -123,7 +124,7 @@ def test_bounds_of_no_epsilon_are_limits(delta):
 
 
 def test_the_best_centre_decodes_and_distances_cost():
-  """A hub that is near all others, and what each extra record takes off."""
+  """Decoding uses the hub near all others, and distances cost as stated."""
   hub = 6 - 6 * np.eye(5)
   hub[0, 1:] = hub[1:, 0] = 2
   for guarantee in (_PURE(epsilon=0.1), notions.ZCDP(rho=0.01)):
@@ -139,8 +140,7 @@ def test_the_best_centre_decodes_and_distances_cost():
 @pytest.mark.every(1)
 @pytest.mark.parametrize('n, level', [(1, 0.01), (50, 1e-3), (1000, 1e-6)])
 def test_what_total_variation_takes_off_vectors_of_signs(n, level):
-  """d less 2 delta sup |f| for each record, f = (M - c) s(x), by its corners.
-  """
+  """Total variation lowers the bound by 2 delta sup |f| for each record."""
   widths = np.linspace(0.01, 0.99, 99)
   kept = []
   for width in widths:
@@ -157,7 +157,7 @@ def test_what_total_variation_takes_off_vectors_of_signs(n, level):
 
 
 def test_data_sets_are_equal_or_differ_in_all_records():
-  """Of two distributions at variation t, the bound is linear in t."""
+  """At total variation t, the two-point error is linear in t."""
   t = np.array([0.0, 0.25, 1.0])
   for guarantee in (_PURE(epsilon=0.2), _APPROX(epsilon=0.2, delta=0.01),
                     notions.ZCDP(rho=0.01), None,
@@ -178,7 +178,7 @@ def test_events_of_no_mass_are_the_limit_of_rare_ones():
 
 
 def test_paths_of_any_length_are_cut_into_whole_records():
-  """2 or 8 steps, each as long as the longest of them."""
+  """Paths have 2 or 8 steps, each rounded up to whole records."""
   rho, d = 0.02, np.array([2, 3, 7, 9])
   wanted = [special.expit(-concentrated.logit(
       rho * np.square(steps * np.ceil(d / steps)), steps)) for steps in (2, 8)]

@@ -1,4 +1,4 @@
-"""The exact cost of privacy for a proportion, against linear programs."""
+"""Tests the exact cost of privacy for a proportion by linear programs."""
 
 import math
 
@@ -14,7 +14,7 @@ from dpjax.theory.minimax import two_points
 
 
 def _program(num_examples, epsilon, atoms, weights, actions):
-  """The least Bayes risk of mechanisms from counts to actions: a program."""
+  """Returns the least Bayes risk of mechanisms by a linear program."""
   counts = stats.binom.pmf(np.arange(num_examples + 1), num_examples,
                            atoms[:, None])
   costs = np.einsum('t,tk,ta->ka', weights, counts,
@@ -38,7 +38,8 @@ def _program(num_examples, epsilon, atoms, weights, actions):
 
 
 def _thresholds(n, epsilon):
-  """P(noisy count >= j | count k) in row j = 0 .. n + 1: equation (1)."""
+  """Returns P(noisy count >= j | count k) in row j = 0
+  .. n + 1 (equation 1)."""
   q, counts = math.exp(-epsilon), np.arange(n + 1.0)
   return np.array([np.where(
       counts < j, q**(j - counts) / (1 + q), 1 - q**(counts - j + 1) / (1 + q))
@@ -47,7 +48,7 @@ def _thresholds(n, epsilon):
 
 
 def _least(weights, epsilon):
-  """The least weighted sum over all private sequences: a program."""
+  """Returns the least weighted sum over private sequences (linear program)."""
   n, growth = len(weights) - 1, math.exp(epsilon)
   steps = np.eye(n + 1)
   rows = np.array([steps[a] - growth * steps[b] for k in range(n)
@@ -60,7 +61,7 @@ def _least(weights, epsilon):
 
 
 def _noisy_count(n, epsilon):
-  """P(Y = y | count k) [k, y] of geometric noise, clipped to [0, n]."""
+  """Returns P(Y = y | count k) [k, y] of geometric noise clipped to [0, n]."""
   q, far = math.exp(-epsilon), np.arange(-400, 401)
   probs = q**np.abs(far) * (1 - q) / (1 + q)
   return np.array([np.bincount(np.clip(k + far, 0, n), probs, minlength=n + 1)
@@ -74,7 +75,8 @@ def test_equation_1_is_the_noisy_count():
 
 
 def test_thresholds_are_optimal_for_weights_of_one_change_of_sign():
-  """Lemma 2 of docs/theory/proportions.md, by brute force."""
+  """Thresholds attain the linear program (lemma 2,
+  docs/theory/proportions.md)."""
   generator = np.random.default_rng(0)
   for _ in range(250):
     n = int(generator.integers(1, 8))
@@ -93,11 +95,12 @@ def test_thresholds_are_not_enough_for_more_changes_of_sign():
 
 @pytest.mark.parametrize('t, change', [(.6, 2), (.61, 2)])
 def test_the_best_threshold_is_not_where_the_weights_change_sign(t, change):
-  """The sum is convex in one value, and not linear in two.
+  """The best threshold is not where the weights change sign.
 
-  n = 2, epsilon = 1, theta ~ Beta(2, 1): counts have probabilities 1/6, 1/3,
-  1/2 and posterior means 2/5, 3/5, 4/5. Linearity would put the least value at
-  0, at 1 or at the threshold where the weights change sign.
+  The sum is convex in one value, and not linear in two. For n = 2, epsilon = 1,
+  theta ~ Beta(2, 1), counts have probabilities 1/6, 1/3, 1/2 and posterior
+  means 2/5, 3/5, 4/5. Linearity would put the least value at 0, at 1 or at the
+  threshold where the weights change sign.
   """
   weights = np.array([1, 2, 3]) / 6 * (t - np.array([2, 3, 4]) / 5)
   assert np.all(weights[:change] >= -1e-12) and np.all(weights[change:] < 0)
@@ -115,7 +118,7 @@ def test_no_mechanism_has_a_smaller_bayes_risk(num_examples, epsilon):
   for _ in range(3):
     atoms, weights = generator.random(4), generator.dirichlet(np.ones(4))
     risk, means = proportions_exact._bayes(atoms, weights, game.likelihoods(atoms))
-    # With the posterior means among the actions a program has no more to gain.
+    # With the posterior means among its actions, the program gains no more.
     actions = np.unique(np.concatenate([means + 0.5, np.linspace(0, 1, 25)]))
     assert _program(num_examples, epsilon, atoms, weights, actions
                     ) == pytest.approx(risk, rel=1e-6, abs=1e-9)
@@ -126,7 +129,7 @@ def test_no_mechanism_has_a_smaller_bayes_risk(num_examples, epsilon):
     (40, .25, .01766), (40, 1., .00560)])
 def test_the_minimax_risk_is_that_of_discretised_programs(num_examples, epsilon,
                                                           program):
-  # 41 answers and 31 probabilities: a few percent too large, or too small.
+  # With 41 answers and 31 probabilities it is off by a few percent.
   solution = proportions_exact.solve(num_examples=num_examples, epsilon=epsilon)
   assert solution.lower <= solution.upper <= solution.lower * 1.005
   assert solution.upper == pytest.approx(program, rel=0.02)
@@ -154,7 +157,7 @@ def test_both_sides_meet(num_examples, epsilon):
 
 
 def test_the_estimate_has_the_worst_risk_that_is_said():
-  # The noisy count from its definition, enumerated.
+  # The noisy count is enumerated from its definition.
   n, epsilon = 15, 0.6
   solution = proportions_exact.solve(num_examples=n, epsilon=epsilon)
   q, counts = math.exp(-epsilon), np.arange(n + 1)

@@ -1,4 +1,4 @@
-"""Score bounds: golden values, and below what private estimates reach."""
+"""Tests score bounds: golden values, and below private estimates' risks."""
 
 import math
 
@@ -55,19 +55,19 @@ def test_chi_squares_are_attained():
 
 
 def test_the_gaussian_mechanism_of_a_clipped_mean_is_above():
-  # Means of d coordinates in [-1, 1]: noise d^2 / (n^2 2 rho) 4, and no less.
+  # Means of d coordinates in [-1, 1] have noise 4 d^2 / (2 n^2 rho).
   for d, rho in ((1, 0.01), (30, 0.3)):
     assert _gaussian(d, 100, ZCDP(rho=rho)) < 4 * d**2 / (2e4 * rho)
 
 
 def test_pure_privacy_pulls_half_as_far():
-  # Of a record of one of two values the mean of one number: by enumeration
-  # over channels to two outputs, the square of what moves over the variance.
+  # For a two-valued record and one number, enumeration over channels with two
+  # outputs gives the squared shift over the variance.
   epsilon = 0.3
   for low in np.linspace(0.02, 0.7, 30):
     high = min(low * math.exp(epsilon), 1 - (1 - low) * math.exp(-epsilon))
     variance = (low * (1 - low) + high * (1 - high)) / 2
-    # Scores of +-1, information 1: a = (high - low) / 2.
+    # Scores are +-1 with information 1, so a = (high - low) / 2.
     pull = disclosure.pull(PureDP(epsilon=epsilon))
     assert ((high - low) / 2)**2 <= pull * variance * (1 + 1e-12)
   assert disclosure.pull(PureDP(epsilon=1e-3)) == pytest.approx(2.5e-7,
@@ -95,7 +95,7 @@ def test_sampling_and_privacy_add_up():
                          information=1.0, prior_information=0.0)
   assert scores.bound(guarantee=guarantee, **known) == pytest.approx(
       alone + 3 / 100)
-  # With a prior, never below the square of sums.
+  # With a prior it is never below the square of sums.
   for prior in (0.1, 10.0, 1e4):
     known['prior_information'] = prior
     assert scores.bound(guarantee=guarantee, **known) >= scores.private(
@@ -114,7 +114,7 @@ def test_proportions_stay_below_what_is_reached(num_examples):
       assert scores.proportion(num_examples=n, guarantee=guarantee
                                ) <= exact.upper
   for rho in (1e-7, 1e-4, 1e-2, 1.0, 10.0):
-    # The worst risk of the mean with Gaussian noise, shrunk.
+    # This is the worst risk of the shrunk mean with Gaussian noise.
     noise = 1 / (2 * n**2 * rho)
     risks = [max(s**2 * (1 / (4 * n) + noise), s**2 * noise + (1 - s)**2 / 4)
              for s in np.linspace(0, 1, 201)]

@@ -1,4 +1,4 @@
-"""A point of a sphere: what a linear programme and mechanisms leave."""
+"""Tests a point on a sphere by a linear programme and by mechanisms."""
 
 import math
 
@@ -15,7 +15,7 @@ from dpjax.theory.minimax import spheres
 
 
 def _programme(growth, num_points):
-  """Least square of M on rings in a circle, with distribution <= E Q.
+  """Returns the least square of M on rings in a circle, with P <= growth Q.
 
   By rotation Q is the same at all angles, and theta = (1, 0).
   """
@@ -39,7 +39,7 @@ def test_caps_are_the_least_a_linear_programme_finds(dimension, num_points,
                                                      log_ratio):
   cap = spheres.caps(np.float64(log_ratio), dimension=dimension)
   least = _programme(math.exp(log_ratio), num_points)
-  # Rings, and points instead of a circle, cost and gain less than that.
+  # Using rings, and points instead of a circle, changes less than that.
   assert least == pytest.approx(cap, abs=2e-3)
 
 
@@ -57,7 +57,7 @@ def test_information_of_two_points_is_that_of_a_binary_source():
   high, low = (1 + means) / 2, (1 - means) / 2
   nats = math.log(2) + high * np.log(high) + low * np.log(low)
   information = spheres.information(nats, dimension=1)
-  # Mutual information of posterior means +-m, which is convex in m^2.
+  # This is the information of posterior means +-m, convex in m^2.
   assert (information <= 1 - means**2 + 1e-12).all()
   assert information == pytest.approx(1 - means**2, abs=3e-3)
 
@@ -67,7 +67,7 @@ def test_information_is_between_a_ball_s_entropy_and_a_normal_law_s(dimension):
   nats = np.linspace(0.5, 4, 20) * dimension
   information = spheres.information(nats, dimension=dimension)
   most = np.exp(-2 * nats / dimension)
-  # A sphere has no volume; it is most of a ball in many dimensions only.
+  # A sphere has no volume; it is most of a ball only in many dimensions.
   assert (information <= most).all()
   assert information[0] > most[0] * (1 - 1.5 / dimension)
 
@@ -75,11 +75,11 @@ def test_information_is_between_a_ball_s_entropy_and_a_normal_law_s(dimension):
 @pytest.mark.parametrize('dimension', (1, 2, 8, 100, 3000))
 @pytest.mark.parametrize('size', (0.03, 0.3, 1.0, 4.0))
 def test_mechanisms_leave_no_less(dimension, size):
-  """Noise on theta, shrunk; data sets are a distance of 1 from 0."""
+  """Shrunk noise on theta attains no less than the bounds."""
   b, scale = 6, size * dimension
   norm = dimension * (dimension + 1) / scale**2
   pure = PureDP(epsilon=scale / b)
-  # Noise of density exp(-|w| epsilon b): b records move theta from 0 by 1.
+  # Noise of density exp(-|w| epsilon b); b records move theta from 0 by 1.
   assert spheres.relative_risk(b, pure, dimension=dimension) <= norm / (1 + norm)
   for delta in (0.0, 1e-6, 1e-2):
     relaxed = spheres.relative_risk(b, ApproxDP(epsilon=scale / b, delta=delta),
@@ -104,7 +104,7 @@ def test_shares_go_on_where_caps_are_beyond_floats(dimension):
 @pytest.mark.every(1)
 @pytest.mark.parametrize('dimension', (2, 3, 5, 40, 2000))
 def test_caps_beyond_exponents_are_below_those_of_their_formula(dimension):
-  """Which still has floats there: shares q of a sphere down to e^-690."""
+  """Caps for shares of a sphere down to e^-690 are below their formula."""
   for log_ratio in (301.0, 400.0, 690.0):
     height = special.betaincinv((dimension - 1) / 2, 0.5,
                                 2 * math.exp(-log_ratio))
@@ -115,7 +115,7 @@ def test_caps_beyond_exponents_are_below_those_of_their_formula(dimension):
     mean = math.exp(half * math.log(height) - special.betaln(half, 0.5)
                     + log_ratio) / (2 * half)
     cap = float(spheres.caps(np.float64(log_ratio), dimension=dimension))
-    # By its first term where what is left of 1 is lost in rounding.
+    # The first term is used where rounding loses what is left of 1.
     exact = 1 - mean**2 if height > 1e-6 else height * (dimension - 1) / (
         dimension + 1)
     assert 0.9 * exact <= cap <= exact * (1 + 1e-6)

@@ -1,4 +1,4 @@
-"""Two hypotheses: exact errors on a path, and squares."""
+"""Tests two hypotheses: exact errors on a path, and squares."""
 
 import math
 
@@ -35,12 +35,12 @@ def test_errors_under_zcdp_are_the_golden_ones():
   wanted = (.46467, .42127, .38913, .32691, .26045, .17604, .08322, .01582)
   errors = [two_points.path_error(1, ZCDP(rho=rho)) for rho in rhos]
   assert errors == pytest.approx(wanted, abs=6e-6)
-  # At distance d no less than of d^2 rho: data sets between the two help.
+  # At distance d it is at least that of d^2 rho, as a path helps.
   assert errors[5] < two_points.path_error(10, ZCDP(rho=0.01)) < 0.1896
 
 
 def test_errors_under_zcdp_are_kept_by_the_gaussian_mechanism():
-  # Its errors are Phi(-sqrt(r / 2)); no bound may be above.
+  # Its errors are Phi(-sqrt(r / 2)), and no bound may exceed them.
   for rho in np.geomspace(1e-6, 40, 30):
     bound = two_points.path_error(1, ZCDP(rho=rho))
     reached = math.erfc(math.sqrt(rho) / 2) / 2
@@ -62,11 +62,11 @@ def test_squares_on_a_path_are_those_of_the_geometric_mechanism(epsilon,
 
 
 def test_no_mechanism_on_a_path_has_smaller_squares():
-  # Alternating: the best estimate of random private channels.
+  # The best estimate of random private channels has at least this risk.
   generator, epsilon = np.random.default_rng(0), 0.7
   for _ in range(200):
-    # Rows k of log-densities whose steps are epsilon at most, normalised by
-    # the slack that scaling leaves.
+    # Rows k have log-densities with steps of at most epsilon, normalised by the
+    # slack that scaling leaves.
     steps = generator.uniform(-1, 1, (4, 6)) * epsilon / 2
     probs = np.exp(np.cumsum(steps, 0) + generator.normal(0, 2, 6))
     probs /= probs.sum(1, keepdims=True)
@@ -109,7 +109,7 @@ def test_products_of_zcdp_are_the_golden_ones(n, variation, rho, reached,
                                               bound):
   error = two_points.product_error(variation, num_examples=n,
                                    guarantee=ZCDP(rho=rho))
-  # The golden ones are of the two ends.
+  # The golden values are those of the two ends.
   d = np.arange(n + 1)
   path_errors = np.array([two_points.path_error(1, ZCDP(rho=rho * size**2))
                           for size in d])

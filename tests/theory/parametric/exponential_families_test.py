@@ -1,4 +1,4 @@
-"""Tests of exponential families: moments, maxima, constants of the box."""
+"""Tests exponential families: moments, maxima, constants of the box."""
 
 import math
 
@@ -12,7 +12,7 @@ FAMILIES = (families.BERNOULLI, families.TRUNCATED_EXPONENTIAL)
 
 
 def moments(family, theta):
-  """(mean, variance) of T by a sum or a fine one, from the density alone."""
+  """Returns (mean, variance) of T, by sums over the density alone."""
   points = (np.array([0., 1.]) if family is families.BERNOULLI
             else (np.arange(200_000) + .5) / 200_000)
   weights = np.exp(theta * points)
@@ -44,7 +44,7 @@ def test_maxima_are_where_means_meet_or_at_the_ends(family):
 @pytest.mark.every(3)
 @pytest.mark.parametrize('family', FAMILIES, ids=lambda family: family.name)
 def test_constants_are_those_of_the_whole_box(family):
-  """EST-DPSGML: L, beta, lambda; errors of a shifted mean (EXT-OUTPERT)."""
+  """Constants L, beta, lambda are exact over the box, as are shifted maxima."""
   model = families.Model(dimension=3, radius=1.5, family=family)
   grid = np.linspace(-1.5, 1.5, 401)
   curvatures = model.variance(grid)
@@ -73,5 +73,5 @@ def test_erratum_24_constants_need_bounded_records_and_a_box():
     families.Model(dimension=1, radius=math.inf)
   with pytest.raises(ValueError, match='^dimension must be an integer >= 1'):
     families.Model(dimension=0, radius=1.)
-  # A normal mean is its own maximum: unbounded records move it by any amount.
+  # A normal mean is its own maximum, so unbounded records move it freely.
   assert max(abs(x) / 10 for x in (1., 1e6)) == 1e5

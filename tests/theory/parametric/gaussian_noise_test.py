@@ -1,4 +1,4 @@
-"""How much Gaussian noise keeps a guarantee."""
+"""Tests how much Gaussian noise keeps a guarantee."""
 
 import pytest
 
@@ -13,7 +13,7 @@ from experiments.methods.theory import tradeoffs
 
 def test_shifts_keep_each_notion_exactly():
   shift = gaussian_noise.shift
-  # Divergence and total variation of two normal distributions this far apart.
+  # These are divergences of two normal distributions this far apart.
   assert shift(KullbackLeiblerPrivacy(level=0.02))**2 / 2 == pytest.approx(0.02)
   assert gaussian_noise.rho(ZCDP(rho=0.02)) == pytest.approx(0.02)
   for epsilon, delta, guarantee in (

@@ -1,4 +1,4 @@
-"""Means around centres that are not 0, with noise that is given."""
+"""Tests means around nonzero centres, with given noise."""
 
 import jax
 import jax.numpy as jnp

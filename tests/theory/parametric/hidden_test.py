@@ -1,9 +1,9 @@
-"""All studies at sizes, budgets and dimensions that nobody has seen.
+"""Tests all studies at random sizes, budgets and dimensions.
 
-What any study must obey, whatever its formulas: bounds in order, no more than
-the best constant errs, falling with records and with budgets; no privacy at a
-budget of 0 buys nothing, and a large one costs nothing. Besides lower bounds
-against linear programmes, and upper ones against simulations.
+Any study must have its bounds in order, at most the best constant's risk, and
+falling with records and budgets; a budget of 0 gains nothing, and a large one
+costs nothing. Lower bounds are compared with linear programmes, upper ones with
+simulations.
 """
 
 import math
@@ -29,14 +29,14 @@ _NOTIONS = {
     notions.KullbackLeiblerPrivacy: lambda a: notions.KullbackLeiblerPrivacy(
         level=a**2 / 2),
 }
-# Where tuning takes long, one point.
+# Slow tuning gets one point.
 _SEEDS = {'normal_mean': (0,), 'likelihood': (0,), 'mean': (1,)}
 _CELLS = [(name, notion) for name, study in studies.STUDIES.items()
           for notion in study.notions if notion in _NOTIONS]
 
 
 def _parameters(name, rng):
-  """Public numbers of a model, drawn where it has any."""
+  """Returns the public numbers of a model, drawn at random."""
   drawn = dict(dimension=int(rng.integers(1, 4)), d=int(rng.integers(1, 5)),
                moment=float(rng.choice([2.0, 3.0, 6.5, math.inf])),
                radius=float(rng.uniform(0.3, 12)), b=float(rng.uniform(0.3, 2)),
@@ -54,7 +54,7 @@ def _drawn(name, notion, seed):
 @pytest.mark.every(6)
 @pytest.mark.parametrize('name, notion', _CELLS)
 def test_bounds_are_in_order(name, notion):
-  """At random points, and again with more records and a larger budget."""
+  """Bounds are in order, and fall with more records or a larger budget."""
   study, make = studies.STUDIES[name], _NOTIONS[notion]
   for seed in _SEEDS.get(name, (0, 1)):
     n, level, known = _drawn(name, notion, seed)
@@ -70,13 +70,14 @@ def test_bounds_are_in_order(name, notion):
       assert above.value <= trivial * slack
     for more in (1, 2):
       assert lower[more].value <= lower[0].value * slack, (lower, known)
-      # Of estimators bounds are proved, not best: they may rise a little.
+      # Estimators' bounds are proved but not optimal, so they
+      # may rise slightly.
       assert upper[more].value <= upper[0].value * 1.02, (upper, known)
 
 
-# Share of the best constant that lower bounds reach where nothing is released.
+# Share of the best constant that lower bounds attain without any release.
 _NOTHING = {'density': 0.82}
-# Of the risk without privacy, what a budget of 30 leaves at most.
+# Largest ratio to the risk without privacy at a budget of 30.
 _ALL = {'support_max': 3.0, 'support_max_absolute': 3.0}
 
 
@@ -131,7 +132,8 @@ def test_studies_describe_what_they_take():
 
 @pytest.mark.parametrize('seed', range(3))
 def test_no_channel_beats_the_bounds_of_a_proportion(seed):
-  """Linear programmes; proportions on a grid take off some per cent."""
+  """No bound exceeds the linear programme's risk, whose
+  grid loses up to 3 %."""
   rng = np.random.default_rng(seed)
   n, level = int(rng.integers(2, 24)), float(np.exp(rng.uniform(-2.5, 1)))
   guarantee = (notions.PureDP(epsilon=level), notions.ApproxDP(
@@ -144,7 +146,7 @@ def test_no_channel_beats_the_bounds_of_a_proportion(seed):
 
 
 def _within(errors, value):
-  """Four standard errors, and no more than that is known to a tenth."""
+  """Returns whether errors match a value to 4 errors, below a tenth of it."""
   standard_error = errors.std() / math.sqrt(errors.size)
   return abs(errors.mean() - value) < 4 * standard_error < 0.1 * value
 
@@ -152,7 +154,7 @@ def _within(errors, value):
 @pytest.mark.every(2)
 @pytest.mark.parametrize('seed', range(2))
 def test_exact_risks_are_those_of_simulations(seed):
-  """At hidden sizes: of proportions, histograms and means, at their worst."""
+  """Exact risks match simulations at random sizes, at their worst points."""
   rng, runs = np.random.default_rng([seed, 1]), 20_000
   n, epsilon = int(rng.integers(5, 60)), float(rng.uniform(0.2, 2))
   estimator = noisy_shares.GeometricShare(num_examples=n,

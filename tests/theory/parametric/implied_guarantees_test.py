@@ -1,4 +1,4 @@
-"""What is known under one guarantee holds under those that it implies."""
+"""Tests that what holds under a guarantee holds under implied ones."""
 
 import numpy as np
 import pytest
@@ -11,8 +11,7 @@ _SIZE, _DELTA = 0.4, 1e-3
 _NUM = 60
 _PURE = notions.PureDP(epsilon=_SIZE)
 _RHO = notions.zcdp_from_pure(_PURE).rho
-# The stronger one first; then whether `_KEEPING` have its estimators for the
-# weaker one, too.
+# (stronger, weaker, whether `_KEEPING` have the same estimators for both).
 _IMPLIED = [
     (_PURE, notions.ApproxDP(epsilon=_SIZE, delta=_DELTA), True),
     (_PURE, notions.ZCDP(rho=_RHO), False),
@@ -25,7 +24,7 @@ _DEAR = ('normal_mean', 'likelihood')
 
 
 def _parameters(name):
-  """Small models, of which all bounds take an instant."""
+  """Returns small models, whose bounds are quick."""
   known = dict(dimension=2, d=2, moment=np.inf, radius=2.0, b=1.0, sigma=0.7)
   return {key: known[key] for key in studies.STUDIES[name].parameters}
 
@@ -42,7 +41,7 @@ def test_weaker_guarantees_have_smaller_bounds(name):
     lower[guarantee] = study.best_lower(guarantee=guarantee, **known).value
     upper[guarantee] = study.best_upper(guarantee=guarantee, **known).value
   if name in _KEEPING:
-    # The same estimator, by its name, under the same epsilon.
+    # Estimators of one name under the same epsilon are the same.
     pure, approx = ({one.name: one.value for one in study.upper(
         guarantee=guarantee, **known)} for guarantee in _IMPLIED[0][:2])
     for kept in pure.keys() & approx.keys():

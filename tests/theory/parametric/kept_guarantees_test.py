@@ -1,6 +1,6 @@
-"""Estimators built for a guarantee keep it, and records of any kind.
+"""Tests that estimators keep their guarantee, for records of any kind.
 
-Costs are those of events; the estimators are those that studies look at.
+Costs are those of events; the estimators are those that studies compare.
 """
 
 import math
@@ -38,7 +38,7 @@ _GUARANTEES = [
 
 
 def _estimators(guarantee):
-  """All estimators that studies make for a guarantee."""
+  """Yields all estimators that studies make for a guarantee."""
   known = dict(num_examples=50, guarantee=guarantee)
   yield from proportions.estimators(**known)
   yield from supports.estimators(**known)
@@ -83,7 +83,7 @@ def test_estimators_cost_their_guarantee_and_no_more(guarantee):
     shares[repr(estimator)] = _spent(estimator.event, guarantee)
   assert len(shares) > 3
   assert max(shares.values()) <= 1 + 2e-3, max(shares, key=shares.get)
-  # A choice by ranks has a bounded range: its rho is less than is claimed.
+  # A choice by ranks has a bounded range, so its rho is less than claimed.
   assert min(shares.values()) > 0.9, min(shares, key=shares.get)
 
 
@@ -109,7 +109,7 @@ _CASES = {
 @pytest.mark.sound
 @pytest.mark.parametrize('name', _CASES)
 def test_statistics_of_any_records_are_those_of_bounded_ones(name):
-  """Finite; missing ones count as 0, also where one coordinate is missing."""
+  """Statistics are finite for any records, and missing values count as 0."""
   estimator = _CASES[name]()
   plane = hasattr(estimator, 'dimension') or hasattr(estimator, 'model')
   data = np.array([[0.2, 0.9], [1.0, 0.0], [0.4, 0.4], [0.0, 1.0]])
@@ -135,7 +135,7 @@ def test_statistics_of_any_records_are_those_of_bounded_ones(name):
 
 
 def _failures(estimator, radius, alpha):
-  """Half-widths of all that the plan may have been, by its clip and step."""
+  """Yields half-widths of all candidate plans, by their clip and step."""
   pure = isinstance(estimator.guarantee, notions.PureDP)
   epsilon = normal_intervals.centre_epsilon(estimator.guarantee,
                                             estimator.share)
@@ -167,7 +167,7 @@ def _failures(estimator, radius, alpha):
     pytest.param(_LEVEL, marks=pytest.mark.slow), notions.ZCDP(rho=0.3)],
                          ids=str)
 def test_failures_of_an_interval_add_up_to_all_that_is_allowed(guarantee):
-  """Of centres, of clipping on both sides, and of noise and sampling."""
+  """Centres, clipping, and noise with sampling together use all of the miss."""
   estimator = normal_intervals.tuned(num_examples=400, radius=30.0, sigma=2.0,
                                      guarantee=guarantee, confidence=0.9)
   assert estimator.finder == 'median'

@@ -1,4 +1,4 @@
-"""Tests of least favourable priors, closed-form risks, bounds of log-odds."""
+"""Tests least favourable priors, closed-form risks, log-odds bounds."""
 
 import math
 
@@ -27,7 +27,7 @@ MODEL = families.Model(dimension=5, radius=1.)
 
 
 def test_the_game_has_its_known_value():
-  """n coins: 1 / (4 (1 + sqrt n)^2), of theta in [0, 1]."""
+  """The game for n coins has the value 1 / (4 (1 + sqrt n)^2)."""
   thetas = np.linspace(-.5, .5, 81)
   for size in (4, 25):
     probs = stats.binom.pmf(np.arange(size + 1), size, thetas[:, None] + .5)
@@ -53,7 +53,8 @@ def test_the_game_has_its_known_value():
     (likelihood.MinimaxStatistics, {'guarantee': notions.PureDP(
         epsilon=.3)})])
 def test_closed_forms_are_what_is_released(kind, changes):
-  """At the worst of all truths; false alarms 6e-5 each."""
+  """Releases have their closed-form risk at the worst
+  truth; alarms 6e-5 each."""
   estimator = kind(model=MODEL, num_examples=300, **changes)
   theta, worst = likelihood_risks.worst_theta(estimator)
   means = np.random.default_rng(5).binomial(
@@ -67,7 +68,7 @@ def test_closed_forms_are_what_is_released(kind, changes):
 
 @pytest.mark.slow
 def test_the_rule_is_the_best_use_of_noisy_means():
-  """The game's value is nearly its risk: nothing else does better."""
+  """The rule's risk is nearly the game's value, so no rule is much better."""
   for guarantee in (notions.ZCDP(rho=.002), notions.ZCDP(rho=.5),
                     notions.PureDP(epsilon=.3)):
     estimator = likelihood.MinimaxStatistics(model=MODEL, num_examples=500,
@@ -77,7 +78,7 @@ def test_the_rule_is_the_best_use_of_noisy_means():
     plain = likelihood.SufficientStatistics(model=MODEL, num_examples=500,
                                             guarantee=guarantee)
     assert risk < .9 * likelihood_risks.worst_theta(plain)[1]
-  # That of theta_ML itself is larger than that of the rule with noise.
+  # theta_ML itself has a larger risk than the rule with noise.
   assert risk < 2.5 * STUDY.non_private(num_examples=500, d=5, b=1.)
 
 
@@ -88,7 +89,8 @@ def test_the_rule_is_the_best_use_of_noisy_means():
     (5, .5, .05, 1.5), (10, .1, 0., 1.)])
 def test_no_lower_bound_is_above_the_linear_programme(size, epsilon, delta,
                                                       radius):
-  """All mechanisms on n coins; risks at 21 thetas, so less than minimax."""
+  """Lower bounds are below the linear programme over all
+  mechanisms on n coins."""
   guarantee = (notions.ApproxDP(epsilon=epsilon, delta=delta) if delta
                else notions.PureDP(epsilon=epsilon))
   thetas, actions = (np.linspace(-radius, radius, m) for m in (21, 41))
@@ -103,7 +105,7 @@ def test_no_lower_bound_is_above_the_linear_programme(size, epsilon, delta,
   assert best.value > .4 * value
   upper = STUDY.best_upper(num_examples=size, guarantee=guarantee, d=1,
                            b=radius)
-  # Actions on a grid: up to the square of half a step above.
+  # Actions lie on a grid, which adds up to the square of half a step.
   assert upper.value >= value - (radius / 40)**2
 
 
@@ -112,7 +114,7 @@ def test_no_lower_bound_is_above_the_linear_programme(size, epsilon, delta,
 @given(size=st.integers(1, 1000), d=st.integers(1, 40), b=st.floats(.1, 3.),
        power=st.floats(-9., 1.), kind=st.integers(0, 2))
 def test_bounds_are_in_order(size, d, b, power, kind):
-  """Lower bounds <= trivial, for budgets to 0 (E-11), and <= a risk."""
+  """Lower bounds stay below the trivial risk, for budgets to 0, and a risk."""
   level = 10**power
   guarantee = (notions.ZCDP(rho=level), notions.PureDP(epsilon=level),
                notions.ApproxDP(epsilon=level, delta=1e-6))[kind]
@@ -149,7 +151,7 @@ def test_what_is_offered_exists_and_keeps_the_guarantee(guarantee, names):
         assert accounting.delta_for(estimator.event, target_epsilon=epsilon,
                                     adjacency=estimator.adjacency,
                                    ) == pytest.approx(delta, rel=1e-2)
-  # Where the rule of least worst risk cannot be had, means still can.
+  # Without a rule of least worst risk, means are still offered.
   many = likelihood_study.estimators(MODEL, num_examples=10**9,
                                      guarantee=guarantee)
   assert list(many) == [name for name in names if not name.endswith('rule')
@@ -167,7 +169,7 @@ def test_rules_rise_from_end_to_end(guarantee):
   rule = estimator.design
   assert (np.diff(rule.places) > 0).all() and (np.diff(rule.thetas) > 0).all()
   assert (rule.thetas[0], rule.thetas[-1]) == (-1, 1)
-  # All means of records, and what noise adds in all but rare cases.
+  # The places cover all means of records, and noise in all but rare cases.
   low, high = special.expit([-1., 1.])
   margin = 2 * (estimator.noise + math.sqrt(.25 / 80))
   assert rule.places[0] <= low - margin and rule.places[-1] >= high + margin
@@ -176,7 +178,7 @@ def test_rules_rise_from_end_to_end(guarantee):
   np.testing.assert_allclose(estimates, -estimates[::-1], atol=5e-3)
   np.testing.assert_allclose(rule.places, 1 - rule.places[::-1], atol=1e-9)
   assert np.abs(estimates).max() <= 1
-  # Its game is a lower bound of its own exact risk, and near it.
+  # Its game is a close lower bound of its own exact risk.
   worst = likelihood_risks.worst_theta(estimator)[1] / MODEL.dimension
   assert .8 * worst < rule.game.lower < 1.1 * worst
 
@@ -215,7 +217,7 @@ def test_where_nothing_can_be_learned_the_constant_is_best():
 
 @pytest.mark.parametrize('centre, radius', [(0., 1.), (.6, .4), (.9, .05)])
 def test_informations_are_means_under_the_prior(centre, radius):
-  """Of density cos^2, by draws; four standard errors and the rule's own."""
+  """Informations are means under the prior cos^2, by draws to four errors."""
   rng = np.random.default_rng(1)
   grid = np.linspace(-1, 1, 20_001)
   levels = (1 + grid + np.sin(math.pi * grid) / math.pi) / 2
@@ -234,7 +236,8 @@ def test_informations_are_means_under_the_prior(centre, radius):
 
 
 def test_the_private_rate_has_a_square_of_d():
-  """MOD-EXPFAM, E-19: (4.6) with constants is valid, and off by d and 10^5."""
+  """The private rate grows as d^2; (4.6) is valid, but too
+  small by d and 10^5."""
   by_dimension = {}
   for d in (66, 264):
     at = dict(num_examples=100_000, guarantee=notions.ZCDP(rho=1e-6), d=d, b=1.)
@@ -246,7 +249,7 @@ def test_the_private_rate_has_a_square_of_d():
     by_dimension[d] = np.array([printed, lower['scores'], likelihood_risks.risk(
         0., estimator)])
     assert printed < 1e-5 * lower['scores'] < .4 * by_dimension[d][2]
-  # Its private term, where n rho is below 2^-15: gamma is 1 / 8.
+  # Its private term counts where n rho is below 2^-15: gamma is 1 / 8.
   assert likelihood_study.printed(
       num_examples=100_000, guarantee=notions.ZCDP(rho=1e-11), d=66, b=1.) == (
           pytest.approx(66 / 32 / (2 * 8192**2 * 1e10 * 1e-11 / 8)))
@@ -257,7 +260,7 @@ def test_the_private_rate_has_a_square_of_d():
 
 @pytest.mark.every(2)
 def test_one_coordinate_has_the_constant_of_gaussian_noise():
-  """8 / (n^2 rho) in the middle, as rho tends to 0 and n^2 rho grows."""
+  """One coordinate's bound is near 8 / (n^2 rho), Gaussian noise's constant."""
   at = dict(num_examples=10**6, guarantee=notions.ZCDP(rho=1e-8), d=1, b=1.)
   middle = 8 / (1e12 * 1e-8) + 4 / 1e6
   lower = dict((bound.name, bound.value) for bound in STUDY.lower(**at))

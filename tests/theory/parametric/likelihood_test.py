@@ -1,4 +1,4 @@
-"""Tests of private maximum likelihood by one noisy number a coordinate."""
+"""Tests private maximum likelihood by one noisy number per coordinate."""
 
 import itertools
 import math
@@ -28,9 +28,10 @@ def make(kind, num_examples=500, model=MODEL, **changes):
 @pytest.mark.every(2)
 @pytest.mark.parametrize('size, radius', [(1, 1.), (2, 2.), (3, 1.), (6, .5)])
 def test_a_record_moves_the_maximum_by_what_is_charged(size, radius):
-  """Item EXT-OUTPERT, by enumeration: attained, and at most 2 L / (n lambda).
+  """A record moves the maximum by what is charged (item EXT-OUTPERT).
 
-  Coordinates move apart, and those of a record all at once.
+  By enumeration the sensitivity is attained, and is at most 2 L / (n lambda).
+  Coordinates move separately, and those of a record all at once.
   """
   model = families.Model(dimension=2, radius=radius)
   mechanism = make(likelihood.OutputPerturbation, size, model, rho=1.)
@@ -42,7 +43,7 @@ def test_a_record_moves_the_maximum_by_what_is_charged(size, radius):
            if abs(k - j) <= 1]
   largest = max(math.hypot(*pair) for pair in itertools.product(steps, steps))
   assert largest <= mechanism.l2_sensitivity * (1 + 1e-12)
-  # Fractions may stop anywhere, zeros and ones at multiples of 1/n.
+  # Fractions may be anywhere, zeros and ones give multiples of 1/n.
   assert mechanism.l2_sensitivity <= printed.l2_sensitivity
   ends = model.fit(np.array([model.mean(radius) - 1 / size,
                              model.mean(radius)]))
@@ -51,11 +52,11 @@ def test_a_record_moves_the_maximum_by_what_is_charged(size, radius):
 
 
 def test_noise_costs_what_is_promised():
-  """Densities of releases on neighbours, shifts 1/n in each coordinate."""
+  """Noise costs what its guarantee states, for shifts 1/n per coordinate."""
   shift = 1 / 500
   pure = make(likelihood.SufficientStatistics,
               guarantee=notions.PureDP(epsilon=.7))
-  # Density exp(-||x||_inf / scale): the log-ratio is the norm of the shift.
+  # For density exp(-||x||_inf / scale) the log-ratio is the shift's norm.
   assert shift / pure.noise == pytest.approx(.7)
   zcdp = make(likelihood.SufficientStatistics, guarantee=notions.ZCDP(rho=.3))
   assert 5 * shift**2 / (2 * zcdp.noise**2) == pytest.approx(.3)
@@ -87,7 +88,7 @@ def test_noise_costs_what_is_promised():
 @pytest.mark.parametrize('guarantee', [
     notions.ZCDP(rho=.05), notions.PureDP(epsilon=.4)], ids=['zcdp', 'pure'])
 def test_noisy_means_have_the_law(guarantee):
-  """Far from the ends of the box; false alarms below 1e-5 in all."""
+  """Noisy means have the exact distribution; alarms below 1e-5 in all."""
   estimator = make(likelihood.SufficientStatistics, guarantee=guarantee,
                    model=families.Model(dimension=5, radius=30.))
   estimates = estimator.estimates(KEY, np.full((40_000, 5), .5))
@@ -140,7 +141,7 @@ def test_erratum_25_a_bound_at_every_n():
         MODEL.fit(counts / size) - theta)
     estimator = make(likelihood.MaximumLikelihood, size)
     assert risk <= estimator.bound(prob * (1 - prob)) * (1 + 1e-9)
-  # The limit in distribution itself is no bound: at its rate risks are larger.
+  # The limit in distribution is no bound: some risks at its rate are larger.
   wide = families.Model(dimension=1, radius=4.)
   counts = np.arange(41)
   risk = stats.binom.pmf(counts, 40, special.expit(2.)) @ np.square(

@@ -1,4 +1,4 @@
-"""Means with a bounded moment: lower bounds, and what is printed."""
+"""Tests means with a bounded moment: lower bounds and printed ones."""
 
 import math
 
@@ -21,16 +21,16 @@ STUDY = truncated_means.STUDY
 
 
 def _counts(num_examples):
-  """Numbers of records at -y and y, the others at 0."""
+  """Returns the numbers of records at -y and y; the others are at 0."""
   return [(i, j) for i in range(num_examples + 1)
           for j in range(num_examples + 1 - i)]
 
 
 def _programme(weight, num_examples, epsilon, cells=16):
-  """Bayes risk of two distributions, in units of the squared half-distance.
+  """Returns the Bayes risk of two distributions, in squared half-distances.
 
-  All epsilon-DP estimates with values in a grid of [-1, 1], by the counts of
-  three symbols.
+  It is over all epsilon-DP estimates with values in a grid of [-1, 1], by the
+  counts of three symbols.
   """
   states = _counts(num_examples)
   values = np.linspace(-1, 1, cells + 1)
@@ -65,7 +65,7 @@ def test_no_private_estimate_has_less_at_two_points(num_examples, epsilon,
   least = _programme(weight, num_examples, epsilon)
   bound = two_points.product_risk(
       weight, num_examples=num_examples, guarantee=PureDP(epsilon=epsilon))
-  # The grid of values costs a little; the coupling leaves little.
+  # The grid of values costs little, and so does the coupling.
   assert bound <= least + 1e-9
   assert bound > 0.8 * least
 
@@ -81,7 +81,7 @@ def test_two_points_take_the_best_weight():
 
 
 def test_without_privacy_the_risk_is_that_of_two_signs():
-  # Bayes risk of the Beta prior on the share of r among records +-r.
+  # This is the Bayes risk of a Beta prior on the share of r among +-r.
   for n in (1, 2, 30):
     a, k = math.sqrt(n) / 2, np.arange(n + 1)
     weights = stats.betabinom.pmf(k, n, a, a)
@@ -121,7 +121,8 @@ def test_golden_bounds_of_tests_are_reproduced_and_beaten(
 
 
 def test_printed_values_do_not_exceed_true_bounds_where_they_hold():
-  """Theorem 3 is false (E-07); Proposition 4 is true by another proof."""
+  """Printed proposition 4 stays below true bounds;
+  theorem 3 is false (E-07)."""
   generator = np.random.default_rng(0)
   for _ in range(30):
     dimension = int(generator.integers(2, 60))
@@ -141,14 +142,14 @@ def test_printed_bounds_for_total_variation_are_loose_and_then_absurd():
   printed = printed_moments.printed_proposition_2(**known, level=0.01)
   corrected = printed_moments.printed_proposition_2(**known, level=0.01,
                                                     corrected=True)
-  # E-06: r^2 / (4 c^(2 - 2/k)) (n level)^-(2 - 2/k), c = 4 or 2.
+  # E-06: r^2 / (4 c^(2 - 2/k)) (n level)^-(2 - 2/k), with c = 4 or 2.
   assert printed == pytest.approx(4 / 4 * 40**-1.5)
   assert corrected / printed == pytest.approx(2**1.5)
   best = moment_bounds.pair(
       num_examples=1000, guarantee=TotalVariationPrivacy(level=0.01), moment=4,
       radius=2.0)
   assert printed < corrected <= best
-  # E-11: beyond the trivial risk, as the level tends to 0.
+  # E-11: it exceeds the trivial risk as the level tends to 0.
   assert printed_moments.printed_proposition_2(**known, level=1e-8) > 1e4
   assert printed_moments.printed_proposition_2(
       **known, level=1e-8, corrected=True) <= 4 / 2
@@ -195,7 +196,7 @@ def test_thresholds_of_sizes():
   assert printed_moments.records_needed(
       **known, delta=1e-6, moment=4) == pytest.approx(
           (math.log(1e6) / 0.1)**3)
-  # There, the two terms of the rate (15) are equal.
+  # There the two terms of the rate (15) are equal.
   n = printed_moments.records_needed(**known, moment=4)
   assert (20**2 / (n * 0.1)**2)**0.75 == pytest.approx(1 / n)
 

@@ -1,4 +1,4 @@
-"""Exact risks of truncated means: enumeration, random cases, golden values."""
+"""Tests exact risks of truncated means: enumeration, random, golden values."""
 
 import math
 
@@ -55,7 +55,7 @@ def test_risk_is_the_enumerated_one():
 
 
 def _vector_risks(generator, count, n, threshold, shrinkage, factor, moment):
-  """Risks at random distributions in the plane, E |X|^k = 1 or |X| <= 1."""
+  """Returns the worst risk of random plane distributions of moment 1."""
   size = generator.integers(1, 5, count)
   worst = 0.0
   for atoms in size:
@@ -85,7 +85,7 @@ def test_no_law_of_vectors_has_a_larger_risk(moment, n, threshold, shrinkage):
   largest = _vector_risks(np.random.default_rng(0), 1500, n, threshold,
                           shrinkage, 0.01, moment)
   assert largest <= worst.value * (1 + 1e-9)
-  # Attained, by a distribution of the class.
+  # A distribution of the class attains it.
   distribution, noise = worst.distribution, 0.01
   assert moment_risks.risk(
       distribution, num_examples=n, threshold=threshold, shrinkage=shrinkage,
@@ -103,7 +103,7 @@ def test_no_law_of_vectors_has_a_larger_risk(moment, n, threshold, shrinkage):
     (2, 10**6, 272.9, 0.99984), (2, 200, 3.95, 0.985), (3, 20, 0.965, 0.909),
     (8, 50, 1.07, 0.885), (3, 10, 0.5, 0.99), (4, 1000, 1.59, 0.98)])
 def test_worst_risks_are_those_of_a_fine_grid(moment, n, threshold, shrinkage):
-  """Outliers at y, all else at +-s, by the numbers of a distribution."""
+  """Worst risks match a fine grid of outliers at y with the rest at +-s."""
   prob = np.geomspace(1e-9, 1 - 1e-7, 500)[:, None, None]
   far = threshold * np.geomspace(1, 100, 300)[None, :, None]
   mean = np.linspace(-1, 1, 41)[None, None]
@@ -137,12 +137,12 @@ def test_the_largest_bias_is_less_than_printed():
 
 
 def test_a_tail_integral_misses_a_term():
-  """Erratum E-18: mass p at y; E Y 1{Y >= T} is p y, not p (y - T)."""
+  """With mass p at y, E Y 1{Y >= T} is p y, not p (y - T) (erratum E-18)."""
   distribution = moment_risks.two_points(0.01, moment=2, radius=1.0)
   y, threshold = distribution.places[1], 4.0
   tail = integrate.quad(lambda t: 0.01 * (t <= y), threshold, y)[0]
   assert 0.01 * y == pytest.approx(tail + threshold * 0.01)
-  # The norm less T has that integral for its mean: the lemma holds.
+  # The norm less T has that integral as its mean, so the lemma holds.
   assert 0.01 * (y - threshold) == pytest.approx(tail)
 
 

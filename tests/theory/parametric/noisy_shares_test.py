@@ -1,4 +1,4 @@
-"""Noisy counts as estimates of a proportion: samples, exact risks, privacy."""
+"""Tests noisy counts as estimates of a proportion: risks and privacy."""
 
 import dataclasses
 import math
@@ -42,7 +42,7 @@ def test_simulated_risks_are_the_exact_ones(name):
 
 
 def test_golden_risks():
-  """G-5, and the table of EXT-BERN-SHRINK."""
+  """Worst risks match G-5 and the table of EXT-BERN-SHRINK."""
   laplace = lambda n, e: noisy_shares.LaplaceShare(num_examples=n, epsilon=e)
   assert laplace(50, 1.0).worst_risk() == pytest.approx(5.8e-3)
   assert laplace(1000, 0.05).worst_risk() == pytest.approx(1.05e-3)
@@ -76,7 +76,8 @@ def test_no_share_is_better_and_the_worst_is_the_worst():
 
 
 def test_printed_noise_is_an_eighth_of_the_budget():
-  """E-09: eight times the variance, and the event says so."""
+  """The printed noise has eight times the variance, as
+  its event says (E-09)."""
   calibrated, printed = (
       _estimators(200)[name] for name in ('gaussian', 'printed'))
   assert printed.count_variance == pytest.approx(8 * calibrated.count_variance)
@@ -90,7 +91,7 @@ def test_printed_noise_is_an_eighth_of_the_budget():
 @pytest.mark.every(3)
 @pytest.mark.parametrize('name', ('laplace', 'gaussian', 'geometric'))
 def test_counts_of_neighbours_keep_the_budget(name):
-  """Of the noise that is drawn: densities a record apart, by quadrature."""
+  """Drawn noise has densities that keep the budget one record apart."""
   estimator = _estimators(4)[name]
   noise = np.ravel(estimator.estimates(jax.random.key(3), np.full(
       (_REPEATED, 1), 2.0))) * 4 - 2
@@ -114,7 +115,7 @@ def test_counts_of_neighbours_keep_the_budget(name):
     if name == 'laplace':
       claimed, loss = 0.4, np.max(np.abs(here - there))
     else:
-      claimed = 0.05  # Of order 2, over the order.
+      claimed = 0.05  # This is the divergence of order 2, over the order.
       loss = np.log(np.sum(np.exp(2 * here - there)) * 1e-3) / 2
   assert loss == pytest.approx(claimed, rel=1e-3)
 
@@ -129,7 +130,7 @@ def test_events_are_those_of_the_noise():
 
 @pytest.mark.every(2)
 def test_the_table_of_noisy_counts_is_the_minimax_estimate():
-  """G-4: as good as the linear programme, which shrinkage is near to."""
+  """The table of noisy counts attains the linear programme's risk (G-4)."""
   for n, epsilon, program in ((10, .5, .04758), (20, 1., .01137)):
     solved = risk_oracles.proportion(
         num_examples=n, guarantee=PureDP(epsilon=epsilon)).value
@@ -145,14 +146,14 @@ def test_the_table_of_noisy_counts_is_the_minimax_estimate():
   assert errors.mean() <= (
       estimator.worst_risk() + 4 * errors.std() / _REPEATED**0.5)
   assert errors.mean() > estimator.worst_risk() / 4
-  # Neighbours: truncated geometric counts, looked up.
+  # The table looks up truncated geometric counts.
   noise = noisy_shares.GeometricShare(num_examples=20, epsilon=epsilon)
   assert estimator.parameters.scale == noise.scale
 
 
 @pytest.mark.sound
 def test_tables_of_noisy_counts_keep_epsilon_and_need_it():
-  """By the probabilities of the table's entries, for all counts."""
+  """Tables of noisy counts lose exactly epsilon, over entries and counts."""
   estimator = noisy_shares.MinimaxShare(num_examples=6, epsilon=0.8)
   asked, steps = [], np.arange(-40, 41)
 
@@ -173,7 +174,7 @@ def test_tables_of_noisy_counts_keep_epsilon_and_need_it():
   np.testing.assert_allclose(outcome_probs.sum(1), 1)
   losses = np.abs(np.diff(np.log(outcome_probs), axis=0))
   assert losses.max() == pytest.approx(estimator.event.epsilon) == 0.8
-  # What the table says is the minimax estimate of that noisy count.
+  # The table holds the minimax estimate of that noisy count.
   probs = np.linspace(0, 1, 501)
   risks = np.einsum('pc,z,czp->p', stats.binom.pmf(
       np.arange(7), 6, probs[:, None]), weights, np.square(

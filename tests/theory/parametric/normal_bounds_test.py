@@ -1,4 +1,4 @@
-"""Lower bounds of normal means: golden values, errata, what they lie below."""
+"""Tests lower bounds of normal means: golden values, errata, validity."""
 
 import math
 
@@ -56,8 +56,8 @@ def test_scores_and_packings_have_the_golden_values():
     bounds = {bound.name: bound.value for bound in normal_bounds.lower(
         num_examples=n, guarantee=guarantee, dimension=d, radius=1e6,
         sigma=1.0)}
-    # Of LB-15, d^2 / (n^2 chi^2); sampling comes to it, and under pure privacy
-    # a record pulls .4 epsilon and not epsilon.
+    # It is d^2 / (n^2 chi^2) of LB-15 plus sampling; under pure privacy a
+    # record pulls .4 epsilon and not epsilon.
     gained = bounds['scores'] - d / n
     assert gained > wanted * (0.99 if isinstance(guarantee, _ZCDP) else 2)
     assert gained < wanted * (1.01 if isinstance(guarantee, _ZCDP) else 6.5)
@@ -67,13 +67,14 @@ def test_scores_and_packings_have_the_golden_values():
     known = dict(num_examples=_N, guarantee=_PURE(epsilon=epsilon), dimension=d,
                  radius=2.0)
     bounds = normal_bounds.packing(**known)
-    # A finer grid; a tenth more at most.
+    # A finer grid gains a tenth at most.
     assert wanted * 0.999 < bounds < 1.1 * wanted
     assert normal_bounds.ball(**known) > bounds
 
 
 def test_the_printed_proposition_sees_no_privacy_and_is_too_small():
-  """Erratum E-19: 65536 below d s^2 / n, private below n epsilon^2 = d/8192."""
+  """The printed bound is 65536 too small, and private below n epsilon^2 =
+  d/8192 (erratum E-19)."""
   assert 66 / _N / _bound_of(66, None, 'printed') == pytest.approx(65536)
   at = math.sqrt(66 / 8192 / _N)
   free = _bound_of(66, None, 'printed')
@@ -82,7 +83,7 @@ def test_the_printed_proposition_sees_no_privacy_and_is_too_small():
   rho = 1 / (2 * 128**2 * _N)
   assert _bound_of(66, _ZCDP(rho=1.01 * rho), 'printed') == free
   assert _bound_of(66, _ZCDP(rho=0.99 * rho), 'printed') > free
-  # The rate d / (n^2 rho) lacks a factor d: the scores have it.
+  # The rate d / (n^2 rho) lacks a factor d, which the scores have.
   grown = [_bound_of(d, _ZCDP(rho=rho / 1e3), 'printed') for d in (100, 400)]
   assert grown[1] / grown[0] == pytest.approx(4)
   best = [scores.private(dimension=d, num_examples=_N, guarantee=_ZCDP(
@@ -107,7 +108,7 @@ def test_sixty_six_is_the_least_dimension_of_the_proof():
 
 
 def test_information_bounds_what_words_tell():
-  """Erratum E-26: sqrt 2 n rho a sqrt(gamma d), where 2 sqrt 2 is printed."""
+  """Information bounds use sqrt 2, where 2 sqrt 2 is printed (E-26)."""
   words, a, rho, n = testing.varshamov_gilbert(16, seed=0), 1e-3, 1e-4, 100
   gaps = np.sqrt(np.sum(words[:, None] != words, -1)) * a
   variations = 2 * stats.norm.cdf(gaps / 2) - 1
@@ -119,7 +120,7 @@ def test_information_bounds_what_words_tell():
     information = (1 - error) * log - 1
     bound = normal_bounds.information(a, num_examples=n, guarantee=guarantee,
                                       dimension=16, gamma=0.5)
-    # Not more than Pinsker's inequality and the mean distance cost.
+    # It is within the loss of Pinsker's inequality and the mean distance.
     assert information <= bound < 3 * information
 
 
@@ -128,7 +129,7 @@ def test_the_prior_of_least_information():
   assert normal_bounds._first_zero(0.0) == pytest.approx(2.404825557695773)
   assert normal_bounds._first_zero(0.5) == pytest.approx(math.pi)
   assert normal_bounds._first_zero(255.0) == pytest.approx(267.0, abs=0.5)
-  # d = 3: f = sin(pi r) / r; 4 int |f'|^2 / int f^2 on the unit ball.
+  # For d = 3, f = sin(pi r) / r; 4 int |f'|^2 / int f^2 on the unit ball.
   r = (np.arange(4000) + 0.5) / 4000
   slope = (math.pi * r * np.cos(math.pi * r) - np.sin(math.pi * r)) / r**2
   energy = 4 * np.sum(slope**2 * r**2) / np.sum(np.sin(math.pi * r)**2)
@@ -140,7 +141,7 @@ def test_without_any_information_the_ball_is_that_of_its_uniform_law():
     known = dict(num_examples=7, dimension=d, radius=3.0)
     assert normal_bounds.ball(**known, guarantee=_PURE(epsilon=0.0)
                               ) == pytest.approx(9 * d / (d + 2))
-    # Of one record alone, of any distribution: privacy is all that keeps it.
+    # With one record of any distribution, privacy is the only limit.
     wide = dict(known, num_examples=1, radius=1e6)
     assert normal_bounds.ball(**wide, guarantee=_PURE(epsilon=2.0)
                               ) == pytest.approx(
@@ -196,7 +197,7 @@ def test_without_a_budget_there_is_the_constant_alone():
 
 
 def _by_integrals(n, epsilon, delta, d, radius):
-  """Means of squares, and errors of packings, for all m and some radii."""
+  """Returns the best squares and packings, over all m and some radii."""
   squares, codes = [], []
   for r in radius * np.geomspace(0.01, 1, 60):
     t = special.erf(r / math.sqrt(8))
@@ -216,7 +217,7 @@ def _by_integrals(n, epsilon, delta, d, radius):
 @pytest.mark.parametrize('d, n, epsilon, delta', [
     (1, 40, 0.3, 0.0), (2, 30, 0.2, 3e-4), (5, 40, 0.8, 1e-4)])
 def test_balls_and_packings_are_integrals_of_hits(d, n, epsilon, delta):
-  """An estimate hits a ball of radius t with e^(epsilon m) (t / r)^d + ..."""
+  """Balls and packings integrate hits e^(epsilon m) (t / r)^d plus failures."""
   square, code = _by_integrals(n, epsilon, delta, d, 3.0)
   known = dict(num_examples=n, dimension=d, radius=3.0,
                guarantee=notions.ApproxDP(epsilon=epsilon, delta=delta))

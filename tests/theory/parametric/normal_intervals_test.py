@@ -1,4 +1,4 @@
-"""Intervals of a normal mean: widths, coverage, what their proof adds up."""
+"""Tests intervals of a normal mean: widths, coverage and failures."""
 
 import dataclasses
 import math
@@ -49,13 +49,13 @@ def test_intervals_cover_as_often_as_proved_and_little_more():
 
 
 def test_the_published_interval_may_lose_its_centre():
-  """The fullest noisy bin is another one where n epsilon is small."""
+  """With a small n epsilon the published interval often has a wrong centre."""
   estimator = _interval(normal_intervals.karwa_vadhan, n=200, epsilon=0.1,
                         radius=100.0)
   intervals = estimator.simulated(jax.random.key(4), 31.72, num_repetitions=200)
   held = np.mean((np.asarray(intervals.low) <= 31.72)
                  & (31.72 <= np.asarray(intervals.high)))
-  # .17 of 800; four standard errors.
+  # The share was .17 in 800 runs; four standard errors are allowed.
   assert 0.06 < held < 0.28
 
 
@@ -129,7 +129,8 @@ def test_what_clipping_moves_is_as_rare_as_bounded():
     (60, 500.0, notions.PureDP(epsilon=3.0)), (300, 40.0, _ZCDP),
     (5000, 5.0, notions.ZCDP(rho=1e-4))])
 def test_intervals_are_as_wide_as_noise_and_sampling_need(n, radius, guarantee):
-  """Both alone miss with the error or less; clipping adds a little."""
+  """Noise and sampling alone miss almost as often as
+  allowed, due to clipping."""
   estimator = normal_intervals.tuned(num_examples=n, radius=radius, sigma=2.0,
                                      guarantee=guarantee, confidence=0.9)
   records = 2 / math.sqrt(n) * np.random.default_rng(0).normal(size=200_000)
@@ -138,7 +139,7 @@ def test_intervals_are_as_wide_as_noise_and_sampling_need(n, radius, guarantee):
   missed = np.mean(
       noise.sf(estimator.half - records) + noise.cdf(-estimator.half - records))
   assert 0.02 < missed < 0.1
-  # The noise is that of what is clipped, for the budget that is left.
+  # The noise is for clipped records, at the remaining budget.
   spent = (2 * estimator.clip / n / estimator.scale,
            (2 * estimator.clip / n)**2 /
            (2 * estimator.scale**2))[isinstance(guarantee, notions.ZCDP)]

@@ -1,4 +1,4 @@
-"""Clipped normal records: exact moments, exact risks, privacy, rounds."""
+"""Tests clipped normal records: exact moments, risks, privacy, rounds."""
 
 import math
 
@@ -21,7 +21,7 @@ _APPROX = notions.ApproxDP(epsilon=0.8, delta=1e-4)
 
 
 def _plane(distance, clip, dimension, sigma):
-  """Moments by integrals over the part along the mean and the rest."""
+  """Returns moments by integrals along and across the mean."""
   u, step = np.linspace(distance - 9 * sigma, distance + 9 * sigma, 1501,
                         retstep=True)
   q = np.linspace(0, (math.sqrt(dimension - 1) + 9) * sigma, 1501)
@@ -90,7 +90,7 @@ def test_what_a_release_costs_is_the_guarantee():
                             adjacency=replace) == pytest.approx(0.7, rel=1e-3)
   assert accounting.epsilon(by_budget[_APPROX].event, delta=1e-4,
                             adjacency=replace) == pytest.approx(0.8, rel=2e-3)
-  # Shifts of a record that goes from one end of the ball to the other.
+  # These are shifts by a record that crosses the ball.
   shifts = [2 * turn.clip / 30 / scale
             for turn, scale in zip(rounds, by_budget[_ZCDP].scales)]
   assert np.sum(np.square(shifts)) / 2 == pytest.approx(0.05)
@@ -167,7 +167,7 @@ def test_rounds_start_as_far_from_the_mean_as_the_laws_allow():
   distance = coinpress._error_bound(0.3, guarantee=_PURE, **noise)
   assert np.mean(norms > distance) < prob
   assert np.mean(norms > 0.7 * distance) > prob
-  # Of so many records that noise is all: half of the failures are its own.
+  # There are so many records that noise causes half of the failures.
   distance = coinpress._error_bound(0.3, guarantee=_PURE,
                                     **dict(noise, n=10**14))
   assert stats.gamma.sf(distance / 0.3, 4) == pytest.approx(prob / 2, rel=1e-4)
@@ -183,7 +183,7 @@ def test_no_record_is_clipped_before_the_last_round():
   for turn, scale in zip(estimator.rounds[:-1], estimator.scales[:-1]):
     assert 1000 * stats.chi.sf((turn.clip - distance) / 2, 10) < 1e-7
     stddev = math.hypot(2 / 1000**0.5, scale)
-    # The next round starts within this, but for a failure or two.
+    # The next round starts within this distance, except for rare failures.
     distance = stddev * stats.chi.isf(1e-7, 10)
   far = stats.norm.isf(1e-7)
   assert estimator.rounds[-1].clip > distance + 2 * math.sqrt(10)
@@ -228,8 +228,7 @@ def test_rounds_that_spend_what_is_not_there_are_refused(wrong):
 
 @pytest.mark.parametrize('guarantee', [_PURE, _ZCDP], ids=str)
 def test_the_bound_of_rounds_counts_all_their_failures(guarantee):
-  """One for all records, and one for each round but the last; see `coinpress`.
-  """
+  """Failures count once for all records and once per round but the last."""
   n, d, radius, sigma = 1000, 10, 100.0, 2.0
   known = dict(num_examples=n, dimension=d, radius=radius, sigma=sigma,
                guarantee=guarantee)

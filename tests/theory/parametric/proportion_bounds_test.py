@@ -1,4 +1,4 @@
-"""Bounds of proportions: constants of the text, order, random arguments."""
+"""Tests bounds of proportions: printed constants, order, random arguments."""
 
 
 import numpy as np
@@ -15,7 +15,7 @@ from dpjax.theory.parametric import supports
 
 
 def test_a_constant_is_off_by_a_quarter_at_least():
-  """T-E01: its largest risk is 1/4 for 1/2 alone, and more for others."""
+  """The constant 1/2 has the largest risk 1/4; others have more (T-E01)."""
   shares = np.linspace(0, 1, 101)
   risks = np.square(shares[:, None] - shares).max(1)
   assert risks.min() == pytest.approx(0.25) == proportion_bounds.trivial()
@@ -24,7 +24,7 @@ def test_a_constant_is_off_by_a_quarter_at_least():
 
 
 def test_constants_of_zcdp():
-  """By tests and by scores, beside the 1/64 of Lalanne (2023)."""
+  """zCDP constants by tests and scores exceed the 1/64 of Lalanne (2023)."""
   n, rho = 10**5, 1e-8
   bounds = {bound.name: bound.value * n**2 * rho
             for bound in proportion_bounds.lower(num_examples=n,
@@ -45,7 +45,7 @@ def _random_guarantees(rng):
 @pytest.mark.parametrize('study', (proportions.STUDY, supports.STUDY,
                                    supports.ABSOLUTE), ids=lambda s: s.name)
 def test_no_bound_is_above_an_estimator_or_a_constant(study):
-  """Random n and budgets, to 0 and beyond all use (E-11)."""
+  """No bound exceeds an estimator or constant, for random n and budgets."""
   rng = np.random.default_rng(0)
   for _ in range(12):
     n = int(10**rng.uniform(0, 3.3))
@@ -62,7 +62,7 @@ def test_no_bound_is_above_an_estimator_or_a_constant(study):
   for guarantee in (PureDP(epsilon=0.0), ZCDP(rho=0.0),
                     TotalVariationPrivacy(level=0.0)):
     best = study.best_lower(num_examples=9, guarantee=guarantee)
-    # Nobody may use the data, and two points at the ends say so.
+    # Nobody may use the data, which two points at the ends show.
     assert best.value == pytest.approx(study.trivial())
     assert study.best_upper(num_examples=9, guarantee=guarantee
                             ).name == 'best constant'
@@ -88,8 +88,7 @@ def test_without_privacy_the_minimax_risk_is_attained():
     (PureDP(epsilon=0.0), ['table of noisy counts'])])
 def test_what_is_offered_for_a_guarantee_and_how_much_it_errs(guarantee,
                                                               names):
-  """Risks of all, the best being no more than a constant's nor less than any.
-  """
+  """Each guarantee gets its estimators, with risks of at most a constant's."""
   if guarantee == PureDP(epsilon=0.0):
     assert proportions.estimators(num_examples=40, guarantee=guarantee) == ()
     return
@@ -107,7 +106,7 @@ def test_what_is_offered_for_a_guarantee_and_how_much_it_errs(guarantee,
   assert lower.value <= min(upper.value for upper in bounds) * (1 + 1e-9)
   best = {upper.name: upper.value for upper in bounds}
   if 'table of noisy counts' in best:
-    # What can be had at all: within half a per cent of what cannot be beaten.
+    # The best is within half a per cent of what cannot be beaten.
     assert best['table of noisy counts'] < 1.005 * min(best.values())
     assert lower.value > 0.995 * best['table of noisy counts']
   if 'subsample, shrunk' in best:

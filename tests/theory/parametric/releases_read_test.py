@@ -1,7 +1,7 @@
-"""What is released are noisy numbers alone: by programs as traced.
+"""Tests by traced programs that releases read noisy numbers only.
 
-As `tests.stats.density_methods.post_processing_reads_test`: what noise was added to is
-replaced by constants, and choices too.
+As in `tests.stats.density_methods.post_processing_reads_test`, the noised
+numbers and the choices are replaced by constants.
 """
 
 from unittest import mock
@@ -65,7 +65,7 @@ ESTIMATORS = {
 
 
 class _Noise:
-  """Added to anything it leaves nothing of it."""
+  """Noise that replaces whatever it is added to."""
 
   def __radd__(self, values):
     return jnp.ones_like(values)
@@ -95,6 +95,6 @@ def test_nothing_of_records_is_released_without_noise(name):
   data = np.linspace(0, 1, 80).reshape(40, 2)
   data = data if plane else data[:, 0]
   assert not _uses_records(estimator.release, data)
-  # What shows the largest record beside it is seen.
+  # A release that also shows the largest record is detected.
   assert _uses_records(lambda key, data: jax.tree.map(
       lambda leaf: leaf + jnp.max(data), estimator.release(key, data)), data)

@@ -1,4 +1,4 @@
-"""How many records are enough, and too few: of risks whose answer is known."""
+"""Tests how many records are enough or too few, on risks known exactly."""
 
 import math
 
@@ -14,7 +14,7 @@ GUARANTEE = notions.PureDP(epsilon=1.0)
 
 
 def of(risk, *, below=None, trivial=1e9):
-  """A model whose bounds are functions of n, and perhaps of a scale."""
+  """Returns a study whose bounds are given functions of n."""
   below = below or risk
   return study.Study(
       name='known', help='', loss='', parameters={},
@@ -51,7 +51,7 @@ def test_sizes_are_those_where_the_risk_meets_the_target(power, target):
 
 
 def test_steps_and_flat_stretches_are_found():
-  """Bounds that are no powers: the least n, to one in a thousand."""
+  """The least n is found to one in a thousand for steps and flat stretches."""
   def risk(n):
     return 1.0 if n < 1000 else 0.5 if n < 54_321 else 0.0
   known = dict(guarantee=GUARANTEE)
@@ -69,7 +69,7 @@ def test_what_a_constant_does_takes_no_records():
                                guarantee=GUARANTEE) == wanted
   assert sample_sizes.too_few(model, target_risk=0.25,
                               guarantee=GUARANTEE) == 0
-  # One record is enough: none is too few.
+  # One record is enough, so zero is too few.
   easy = of(lambda n: 0.1, trivial=0.25)
   assert sample_sizes.enough(easy, target_risk=0.2, guarantee=GUARANTEE) == 1
   assert sample_sizes.too_few(easy, target_risk=0.2, guarantee=GUARANTEE) == 0

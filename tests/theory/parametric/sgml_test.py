@@ -1,4 +1,4 @@
-"""Tests of DP-SGML: its noise, its guarantee, its utility, what it refuses."""
+"""Tests DP-SGML: its noise, guarantee, utility and refusals."""
 
 import functools
 import math
@@ -16,7 +16,7 @@ from experiments.methods.statistics import batch_descents
 
 MODEL = families.Model(dimension=5, radius=1.)
 KEY = jax.random.key(8)
-# Normal records: no family of the package, but likelihoods are quadratic.
+# Normal records are no family of the package, but give quadratic losses.
 QUADRATIC = families.Family('normal', lambda theta: theta, jnp.ones_like)
 
 
@@ -40,8 +40,8 @@ def terms(size, dimension, rho, radius):
   return by_kind
 
 
-# (n, d, rho, b): K, privacy term of 150 to 200 runs, 9 d L^2 / (rho lambda^2
-# n^2).
+# (n, d, rho, b) -> (K, privacy term of 150 to 200 runs, 9 d L^2 /
+# (rho lambda^2 n^2)).
 GOLDEN = {(500, 5, .5, 1.): (26, 1.22e-2, 2.49e-2),
           (2000, 5, .1, 1.): (29, 3.87e-3, 7.78e-3),
           (5000, 20, .5, 1.): (34, 1.93e-3, 3.98e-3),
@@ -52,12 +52,13 @@ GOLDEN = {(500, 5, .5, 1.): (26, 1.22e-2, 2.49e-2),
 @pytest.mark.every(2)
 @pytest.mark.parametrize('point', GOLDEN)
 def test_golden(point):
-  """Item G-12; and the bounds that hold, with two to five times less noise."""
+  """Printed noise has G-12's errors; exact noise is
+  smaller, and bounds hold."""
   steps, term, bound = GOLDEN[point]
   estimator, mean, error = terms(*point)[True]
   assert estimator.steps == steps
   assert estimator.printed_utility == pytest.approx(bound, rel=3e-3)
-  # Deviations of a run are .6 to .3 of the mean in 5 and 20 coordinates.
+  # A run's deviation is .6 to .3 of the mean in 5 and 20 coordinates.
   spread = .65 * math.sqrt(5 / estimator.model.dimension) / math.sqrt(150)
   assert mean == pytest.approx(term, rel=4 * spread + 4 * error / mean)
   assert mean - 4 * error <= estimator.utility <= estimator.printed_utility
@@ -68,7 +69,7 @@ def test_golden(point):
 
 @pytest.mark.parametrize('point', GOLDEN)
 def test_the_guarantee_is_exact_and_less_than_printed(point):
-  """rho of the last iterate; item EST-DPSGML: 3/8 to 1/2 of it, for 2 L."""
+  """The last iterate's rho is exact, and 3/8 to 1/2 of the printed one."""
   printed, exact = (terms(*point)[kind][0] for kind in (True, False))
   assert exact.actual_rho == pytest.approx(point[2])
   shorter = (printed.model.diameter / (2 * printed.model.lipschitz))**2
@@ -76,7 +77,7 @@ def test_the_guarantee_is_exact_and_less_than_printed(point):
   saved = (printed.descent.stddev / exact.descent.stddev)**2
   assert saved == pytest.approx(point[2] / printed.actual_rho)
   assert saved > 5
-  # (rho / 4) ln(rho n^2 / d) by plain composition, but for rounding K up.
+  # Plain composition gives (rho / 4) ln(rho n^2 / d), up to rounding K.
   size, dimension, rho, _ = point
   plain = rho / 4 * math.log(rho * size**2 / dimension)
   assert printed.trajectory_rho / shorter == pytest.approx(plain, rel=.05)
@@ -84,7 +85,7 @@ def test_the_guarantee_is_exact_and_less_than_printed(point):
 
 
 def test_utility_is_that_of_output_perturbation():
-  """(1 - c^K)^2 d^2 / (2 rho lambda^2 n^2), and what is left of the start."""
+  """Utility is (1 - c^K)^2 d^2 / (2 rho lambda^2 n^2) plus the start's rest."""
   for radius, steps in ((1., 3), (1., 40), (3., 100)):
     model = families.Model(dimension=4, radius=radius)
     estimator = make(model=model, num_steps=steps, rho=.07)
@@ -97,8 +98,11 @@ def test_utility_is_that_of_output_perturbation():
 
 @pytest.mark.sound
 def test_quadratic_law():
-  """Item EST-DPSGML: d = 1, no projection; variance s^2 (2 eta / (1 - g^2)) (1
-  - g^(2K)) + 2 s^2 g^(2K) / lambda; mean (1 - g^K) xbar. Alarm below 1e-5.
+  """Quadratic iterates have the exact normal moments (EST-DPSGML).
+
+  For d = 1 and no projection the variance is s^2 (2 eta / (1 - g^2)) (1 -
+  g^(2K)) + 2 s^2 g^(2K) / lambda, the mean (1 - g^K) xbar. Alarms are below
+  1e-5.
   """
   model = families.Model(dimension=1, radius=1e6, family=QUADRATIC)
   draw = make(model=model).draw
@@ -117,7 +121,7 @@ def test_quadratic_law():
 @pytest.mark.sound
 @pytest.mark.parametrize('steps', [1, 4, 30])
 def test_last_iterates_of_neighbours_differ_by_what_is_claimed(steps):
-  """Of quadratic likelihoods, whose iterates are normal: rho is exact."""
+  """Last iterates on quadratics are normal and spend exactly rho."""
   model = families.Model(dimension=2, radius=1e6, family=QUADRATIC)
   estimator = make(model=model, num_steps=steps)
   with jax.enable_x64(True):
@@ -130,13 +134,14 @@ def test_last_iterates_of_neighbours_differ_by_what_is_claimed(steps):
   assert (shift / deviation)**2 / 2 == pytest.approx(estimator.rho)
   assert estimator.event.noise_multiplier == pytest.approx(
       2 * deviation / shift)
-  # The start reveals nothing, and batches are no part of it.
+  # The start reveals nothing, and there are no batches.
   assert numbers.start == 0 and numbers.threshold == 0
 
 
 @pytest.mark.sound
 def test_a_batch_moves_by_one_record_with_the_chance_that_is_claimed():
-  """One step from 0, over all batches of six records."""
+  """A record changes one step with the stated chance,
+  over all batches of six."""
   estimator = make(batch_descents.BatchDescent, 6, model=families.Model(
       dimension=1, radius=9.), batch_size=2, num_steps=1, rho=.3)
   with jax.enable_x64(True):
@@ -149,17 +154,17 @@ def test_a_batch_moves_by_one_record_with_the_chance_that_is_claimed():
       for batch in range(64)])
   other = np.append(1 - data[0], data[1:])
   changes = float(numbers.rate) * np.abs(means(data) - means(other))
-  # Batches with the record alone tell anything of it.
+  # Only batches with the record depend on it.
   assert (changes > 0).sum() == 32
   event = estimator.event.event
   assert event.sampling_probability == int(numbers.threshold) / 2**32
-  # A record that is replaced moves the mean by twice the norm of one, L / m.
+  # A replaced record moves the mean by twice one norm, L / m.
   assert event.event.noise_multiplier <= 2 * float(
       numbers.noise) / changes.max()
 
 
 def test_printed_numbers():
-  """eta = 1 / (2 beta), s^2 = 4 L^2 / (rho lambda n^2), start 2 s^2 / lambda."""
+  """Printed numbers are eta = 1 / (2 beta), s^2 = 4 L^2 / (rho lambda n^2)."""
   estimator = make(printed=True)
   share = special.expit(1.)
   lambd = share * (1 - share)
@@ -173,7 +178,7 @@ def test_printed_numbers():
 
 
 def test_small_batches_are_refused_what_is_false_of_them():
-  """Erratum E-15: no rho-zCDP for m < n, none with replacement at all."""
+  """Batches m < n get no rho-zCDP, and with replacement no event (E-15)."""
   assert make().event.noise_multiplier == pytest.approx(
       2 / math.sqrt(2 * .5))
   small = make(batch_descents.BatchDescent, batch_size=50)
@@ -191,16 +196,16 @@ def test_small_batches_are_refused_what_is_false_of_them():
 @pytest.mark.sound
 @pytest.mark.parametrize('replacement', [False, True])
 def test_batches_are_of_records(replacement):
-  """One step without noise: mean, and variance of a batch's gradient."""
+  """One noiseless step has the mean and variance of a batch's gradient."""
   model = families.Model(dimension=2, radius=9.)
   estimator = make(batch_descents.BatchDescent, 40, model=model, batch_size=8,
                    num_steps=1, rho=1e12, replacement=replacement)
   data = np.zeros((40, 2))
-  data[:5] = 1  # both coordinates of a record come together
+  data[:5] = 1  # Both coordinates of a record are equal.
   estimates = np.asarray(estimator.estimates(KEY, np.broadcast_to(
       data, (4000, 40, 2)))) / estimator.learning_rate
   np.testing.assert_allclose(estimates[:, 0], estimates[:, 1], atol=1e-5)
-  # From theta = 0: shares of ones less half the size of a batch, over 8.
+  # From theta = 0 it is shares of ones less half the batch size, over 8.
   variance = ((.125 * .875) / 8 if replacement
               else .2 * .8 * 40 * .25 / 8**2)
   assert estimates[:, 0].mean() == pytest.approx(-.375, abs=4.5 * math.sqrt(

@@ -1,4 +1,4 @@
-"""Subsets of records: exact total variation by enumeration, G-13."""
+"""Tests subsets of records: exact total variation by enumeration (G-13)."""
 
 import itertools
 
@@ -18,7 +18,7 @@ from experiments.methods.theory import thesis_supports
 
 @pytest.mark.sound
 def test_neighbours_differ_by_the_level_and_no_more():
-  """Every subset is as likely; the release is the subset itself."""
+  """Subsets are equally likely, so neighbours differ by the level exactly."""
   estimator = subsampling.Subsampled(num_examples=4, level=0.5,
                                      estimate=lambda kept: jnp.sort(kept))
   releases = jax.jit(jax.vmap(estimator.release, (0, None)))
@@ -29,7 +29,7 @@ def test_neighbours_differ_by_the_level_and_no_more():
     counts = {pair: int(np.sum((outputs == pair).all(1)))
               for pair in itertools.combinations(data, 2)}
     assert sum(counts.values()) == 6000
-    # Chi squared with 5 degrees of freedom, 1e-5.
+    # Chi-square with 5 degrees of freedom exceeds this with chance 1e-5.
     assert sum((c - 1000)**2 / 1000 for c in counts.values()) < 30.9
     probs.append({pair: 1 / 6 for pair in counts})
   here, there = probs
@@ -54,7 +54,7 @@ def test_sizes_are_whole_and_the_event_is_of_no_privacy():
     (100, .1, .0702, .0031), (1000, .05, .01465, .00063),
     (1000, .01, .0699, .0031)])
 def test_supports_by_subsets_are_the_golden_ones(n, level, error, printed):
-  """G-13; MOD-SUPP: 1/32 as printed, 1/16 corrected (E-06), 1/8 by tests."""
+  """Supports by subsets have G-13's errors; bounds 1/32, 1/16 and 1/8 hold."""
   size = subsampling.subset_size(n, level)
   assert doubled_means.largest_absolute_risk(
       1.0, num_examples=size, factor=(size + 1) / size) == pytest.approx(
@@ -70,9 +70,10 @@ def test_supports_by_subsets_are_the_golden_ones(n, level, error, printed):
 
 
 def test_a_constant_level_keeps_the_efficient_rate():
-  """Barber and Duchi (2014) after (13): no privacy setting has it. Half of the records have.
+  """Half of the records keep the efficient rate, at a constant level.
 
-  It is lost where the level tends to 0.
+  No privacy setting has it according to Barber and Duchi (2014) after (13). It
+  is lost where the level tends to 0.
   """
   least = lambda size: doubled_means.largest_risk(
       1.0, num_examples=size, factor=(size + 2) / (size + 1))

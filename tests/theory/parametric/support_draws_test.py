@@ -1,4 +1,4 @@
-"""What is drawn of supports, and what is offered for a guarantee."""
+"""Tests draws of supports, and the estimators offered for a guarantee."""
 
 import math
 
@@ -23,9 +23,10 @@ TV = notions.TotalVariationPrivacy(level=0.3)
 
 
 def _cdf_parts(estimator, data):
-  """(distribution function of what is released, mass of the lowest end).
+  """Returns the released cdf, and mass and place of the lowest end.
 
-  By ranks: e^(-epsilon / 2 |records up to t - rank|), in t or in ln t.
+  Weights are by ranks: e^(-epsilon / 2 |records up to t - rank|), in t or in ln
+  t.
   """
   records = np.sort(np.clip(np.nan_to_num(data), 0, 1))
   rank = estimator.num_examples - estimator.records_above
@@ -38,7 +39,7 @@ def _cdf_parts(estimator, data):
   ranks = np.sum(records <= middle[:, None], 1)
   weights = np.exp(-estimator.epsilon / 2 * np.abs(ranks - rank))
   lengths = np.diff(ends) if estimator.printed else np.diff(np.log(ends))
-  # All below the lowest end is one candidate, as good as its best rank.
+  # All values below the lowest end are one candidate, with its best rank.
   below = 0.0 if estimator.printed else np.exp(-estimator.epsilon / 2 * max(
       0, rank - np.sum(records <= lowest)))
   total = below + np.sum(weights * lengths)
@@ -56,7 +57,7 @@ def _cdf_parts(estimator, data):
 @pytest.mark.parametrize('fields', [{}, {'printed': True}, {'above': 2}],
                          ids=str)
 def test_releases_have_the_law_of_ranks(fields):
-  """Kolmogorov and Smirnov, 4000 draws, below 1; false alarm 1e-6 each."""
+  """Releases have the cdf of ranks by Kolmogorov-Smirnov; alarms 1e-6 each."""
   rng = np.random.default_rng(3)
   for data in (0.4 * rng.uniform(size=9), np.array(
       [0, 0, 1e-4, np.nan, 0.01, 0.02, 0.2, 7.0, -3.0])):
@@ -73,7 +74,7 @@ def test_releases_have_the_law_of_ranks(fields):
     at_end = np.mean(estimates <= lowest * (1 + 1e-9))
     if not estimator.printed:
       assert abs(at_end - atom) < 4.9 * math.sqrt(atom / 4000) + 1e-3
-    # Steps: at the lowest end, and at 1, where what is larger is put.
+    # There are steps at the lowest end, and at 1, where larger values go.
     inside = np.sort(
         estimates[(estimates > lowest * (1 + 1e-9)) & (estimates < 1)])
     seen = np.searchsorted(np.sort(estimates), inside,
@@ -89,7 +90,7 @@ def test_ranks_leave_room_and_name_their_numbers():
   assert numbers.rate == 0.2 and numbers.rank == 500 - estimator.records_above
   assert numbers.factor == pytest.approx(501 / (500.5 - estimator.records_above))
   assert math.exp(numbers.log_lowest) == pytest.approx(1 / (32 * 200))
-  # With hardly any noise it is the mean of the record at the rank.
+  # Almost without noise it is the mean of the record at the rank.
   sharp = support_ranks.RankedSupport(num_examples=500, epsilon=200.0,
                                       above=100)
   data = (np.arange(500) + 0.5) / 1000
@@ -98,7 +99,7 @@ def test_ranks_leave_room_and_name_their_numbers():
 
 
 class _Exact:
-  """Answers statistical queries of records without noise."""
+  """An oracle that answers statistical queries without noise."""
   num_queries, tolerance = 7, 0.02
 
   def init(self, key, data):
@@ -117,7 +118,7 @@ def test_bisection_encloses_the_end(theta):
   interval = support_queries.by_queries(_Exact(), None, data)
   assert 0 <= interval.low <= theta <= interval.high <= 1
   assert interval.value - interval.low == pytest.approx(2**-8)
-  # Halvings, and twice the tolerance of what is above.
+  # Errors are halvings, and twice the tolerance.
   assert abs(interval.value - theta) <= 2 * 0.02 * theta + 2**-8
   assert interval.high == pytest.approx(min(1, (interval.value + 2**-8) / 0.96))
   blunt = _Exact()
@@ -152,7 +153,7 @@ def test_what_is_offered_keeps_the_guarantee(guarantee, kinds):
       guarantee, (notions.ZCDP, notions.KullbackLeiblerPrivacy)) else (0.9, 0))
   for each in estimators:
     claimed = coupling.claim(each.event, each.adjacency)
-    # An exponential mechanism has a little less than its epsilon^2 / 8.
+    # An exponential mechanism costs slightly less than epsilon^2 / 8.
     assert np.less_equal(claimed, np.array(wanted) * (1 + 1e-9)).all()
     assert max(claimed) > 0.9 * max(wanted)
   alone = supports.estimators(num_examples=1, guarantee=guarantee)
@@ -176,7 +177,7 @@ def test_upper_bounds_of_supports_are_those_of_their_estimators():
     assert (free.value, subset.value) == (loss(60), loss(18))
     assert each.non_private(**known) == loss(60)
     assert each.upper(num_examples=3, guarantee=TV) == ()
-  # The largest of 18 records, enlarged: by its distribution.
+  # The largest of 18 records is enlarged, by its distribution.
   estimator = doubled_means.subsampled(num_examples=60, level=0.3)
   beta = stats.beta(18, 1)
   kept = float(estimator.estimate(jnp.asarray([0.3, 0.5])))
@@ -190,7 +191,7 @@ def test_upper_bounds_of_supports_are_those_of_their_estimators():
 @pytest.mark.every(3)
 @pytest.mark.parametrize('guarantee', [PURE, ZCDP])
 def test_bounds_called_exact_are_risks_and_others_are_not_exceeded(guarantee):
-  """At the worst of all means, 3000 releases; four standard errors."""
+  """Exact bounds are risks at the worst mean; others are not exceeded."""
   known = dict(num_examples=40, dimension=2, radius=1.5, sigma=1.0,
                guarantee=guarantee)
   once, rounds = normal_bounds.upper(**known)

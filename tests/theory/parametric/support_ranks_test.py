@@ -1,4 +1,4 @@
-"""Supports by ranks: privacy by densities, risk by its integral and by draws."""
+"""Tests supports by ranks: privacy by densities, risks by draws."""
 
 import dataclasses
 import math
@@ -44,7 +44,7 @@ def _log_density(estimator, data):
 @pytest.mark.parametrize('fields', [{}, {'printed': True}, {'above': 1}],
                          ids=str)
 def test_densities_of_neighbours_differ_by_epsilon_at_most(fields):
-  """They also span epsilon, not twice that, as the zCDP conversion needs."""
+  """Neighbours' log-ratios are at most epsilon, and so is their range."""
   estimator, rng = _estimator(**fields), np.random.default_rng(0)
   assert estimator.records_above == fields.get('above', 2)
   worst = widest = 0.0
@@ -70,7 +70,7 @@ def test_all_that_is_below_the_lowest_end_is_one_candidate():
   with jax.enable_x64(True):
     ends, weights = support_ranks.log_weights(np.full(40, lowest / 2),
                                               estimator.parameters)
-  # All records are below: the candidate has the best score, weight 1.
+  # All records are below, so the candidate has the best score, weight 1.
   assert float(weights[0]) == pytest.approx(0)
   assert np.asarray(weights)[1:].max() < -3
   assert estimator.release(jax.random.key(0), np.zeros(40)) == pytest.approx(
@@ -78,8 +78,7 @@ def test_all_that_is_below_the_lowest_end_is_one_candidate():
 
 
 def _uniform(rng, repeated, n):
-  """Order statistics [R, n], by cumulative exponentials: sorted as they come.
-  """
+  """Returns order statistics [R, n] by cumulative sums of exponentials."""
   sums = np.cumsum(rng.exponential(size=(repeated, n + 1)), 1)
   return sums[:, :-1] / sums[:, -1:]
 
@@ -87,14 +86,14 @@ def _uniform(rng, repeated, n):
 @pytest.mark.slow
 @pytest.mark.parametrize('n, epsilon', [(60, 1.0), (300, 0.3), (30, 4.0)])
 def test_risks_are_those_of_draws(n, epsilon):
-  """Clipping hardly matters at theta = .6: the integral is the risk."""
+  """The integral is the risk of draws at theta = .6, and a bound elsewhere."""
   estimator, repeated = _estimator(n, epsilon), 6000
   ordered = _uniform(np.random.default_rng(1), repeated, n)
   errors = np.square(np.asarray(estimator.estimates(
       jax.random.key(2), 0.6 * ordered))[:, 0] - 0.6)
   wanted = float(estimator.risk_bound(np.array([0.6]))[0])
   error = errors.std() / repeated**0.5
-  # What lies far below the rank is bounded, and adds at most a fifth here.
+  # Values far below the rank are bounded, and add at most a fifth here.
   assert errors.mean() - 4 * error <= wanted <= 1.2 * errors.mean() + 4 * error
   for theta in (1.0, 0.05, 1e-3):
     few = np.square(np.asarray(estimator.estimates(
@@ -104,12 +103,12 @@ def test_risks_are_those_of_draws(n, epsilon):
 
 
 def test_the_integral_is_the_mean_over_gaps():
-  """E 1 / S and chances of gaps, against drawn gaps, without a choice."""
+  """The integral equals means over drawn gaps, without a choice."""
   n = 12
   rng = np.random.default_rng(5)
   gaps = rng.exponential(size=(200_000, n)) / np.arange(1, n + 1)
   weights = np.exp(-np.abs(np.arange(1, n + 1) - (n - 3.0)))
-  low = 5  # Half of the rank, rounded up.
+  low = 5  # This is half of the rank, rounded up.
   spread = -math.log(0.5)
   widths = gaps.copy()
   widths[:, -1] += spread
@@ -122,7 +121,7 @@ def test_the_integral_is_the_mean_over_gaps():
   gaps = gaps[:, low - 1:]
   depths = np.cumsum(gaps[:, ::-1], 1)[:, ::-1] - gaps
   for power in range(3):
-    # Of the chosen point over theta, uniform in its gap of logarithms.
+    # The chosen point over theta is uniform in its gap of logarithms.
     inside = np.exp(-power * depths) * (
         -np.expm1(-power * gaps) / (power * gaps) if power else 1.0)
     wanted = (shares * inside)[:, :-1].sum(1).mean()
@@ -134,7 +133,7 @@ def test_the_integral_is_the_mean_over_gaps():
 
 @pytest.mark.slow
 def test_a_choice_that_is_uniform_in_t_fails_where_theta_is_small():
-  """EXT-UNIF-EXP keeps its rate at theta near 1, and not over the class."""
+  """A choice uniform in t keeps its rate only near theta = 1 (EXT-UNIF-EXP)."""
   n, epsilon = 300, 0.5
   ordered = _uniform(np.random.default_rng(0), 2000, n)
   theta, square = 1 / (n * epsilon)**2, (n * epsilon)**2
@@ -161,7 +160,7 @@ def test_room_is_near_the_best():
            for j in (12, 24, 30, 36, 42, 54)}
   assert _estimator(n, epsilon).records_above == 36
   assert _estimator(n, epsilon).worst_risk() < 1.1 * min(risks.values())
-  assert risks[12] > 3 * risks[36]  # Beyond theta.
+  assert risks[12] > 3 * risks[36]  # This lies beyond theta.
 
 
 def test_events():
@@ -178,7 +177,7 @@ def test_events():
 
 
 def test_bayes_risk_without_privacy_is_that_of_a_sum():
-  """n = 2, prior 2 a theta^(2 a - 1), by a grid of theta and of the largest."""
+  """The Bayes risk without privacy equals its sum over a grid, for n = 3."""
   a, n = 0.7 * 3, 3
   thetas = (np.arange(2000) + 0.5) / 2000
   prior = a * thetas**(a - 1) / 2000
@@ -195,7 +194,7 @@ def test_bayes_risk_without_privacy_is_that_of_a_sum():
 
 
 def test_estimators_of_the_largest():
-  """G-13, E-10: the record itself errs more than theta^2 / n^2 from n = 4."""
+  """The largest record errs more than theta^2 / n^2 from n = 4 on (E-10)."""
   risk = doubled_means.largest_risk
   assert risk(1.0, num_examples=20) == pytest.approx(4.329e-3, rel=1e-3)
   assert risk(1.0, num_examples=20, factor=21 / 20) == pytest.approx(
@@ -206,11 +205,11 @@ def test_estimators_of_the_largest():
     least = risk(1.0, num_examples=n, factor=(n + 2) / (n + 1))
     assert least == pytest.approx(support_bounds.non_private(n))
   assert risk(1.0, num_examples=3) < 1 / 9
-  # Nothing is lost in rounding.
+  # Rounding loses nothing.
   for n in (10**7, 10**9):
     assert risk(1.0, num_examples=n) == pytest.approx(
         2 / ((n + 1) * (n + 2)), rel=1e-7)
-  draws = np.random.default_rng(0).beta(10, 1, 200_000)  # Largest of ten.
+  draws = np.random.default_rng(0).beta(10, 1, 200_000)  # maxima of ten
   for factor in (1.0, 1.1, 2**(1 / 11)):
     errors = np.abs(factor * draws - 1)
     assert doubled_means.largest_absolute_risk(
@@ -234,7 +233,7 @@ def test_twice_the_mean():
 
 @pytest.mark.every(2)
 def test_weights_are_of_ranks_and_those_below_the_end_of_the_best_of_them():
-  """However many records lie below the lowest end; each gap by itself."""
+  """Weights depend on ranks; below the lowest end the best rank counts."""
   estimator = _estimator(n=6, epsilon=1.3, above=2)
   lowest, rate = math.exp(estimator.parameters.log_lowest), 0.65
   for below in range(7):
@@ -243,14 +242,14 @@ def test_weights_are_of_ranks_and_those_below_the_end_of_the_best_of_them():
     density, floor = _log_density(estimator, data)
     points = np.log(_POINTS[np.log(_POINTS) > estimator.parameters.log_lowest])
     ranks = np.sum(np.log(data)[:, None] < points, 0)
-    # The lowest end is worth a unit of the logarithm at the best rank there.
+    # The lowest end counts as one unit of the logarithm at the best rank there.
     best = min(abs(rank - 4) for rank in range(below + 1))
     np.testing.assert_allclose(density - floor, rate * (
         best - np.abs(ranks - 4)), atol=1e-9)
 
 
 def _risk_by_gaps(estimator, thetas, size=2**13):
-  """Mean squares without clipping, over a net of records, gap by gap."""
+  """Returns unclipped mean squares over a net of records, gap by gap."""
   factor, n = float(estimator.parameters.factor), estimator.num_examples
   net = qmc.Sobol(n, seed=0).random(size)
   lowest = float(estimator.parameters.log_lowest)
@@ -274,8 +273,7 @@ def _risk_by_gaps(estimator, thetas, size=2**13):
 @pytest.mark.every(1)
 @pytest.mark.parametrize('n, epsilon, above', [(12, 7.0, 1), (20, 4.0, 2)])
 def test_bounds_of_few_records_are_means_over_nets(n, epsilon, above):
-  """What lies past the largest record has its part, most of all for theta = 1.
-  """
+  """Bounds for few records are means over nets, past the largest record too."""
   estimator = _estimator(n, epsilon, above=above)
   thetas = np.array([0.5, 0.8, 1.0])
   bounds = estimator.risk_bound(thetas)

@@ -1,4 +1,4 @@
-"""Tests of dpjax.stats.support and risks: what is consistent, what is not."""
+"""Tests dpjax.stats.support and risks: which estimators are consistent."""
 
 import functools
 import math
@@ -22,14 +22,14 @@ REPETITIONS = 3000
 
 
 def squared(estimate):
-  """(squared error, whether the interval holds the truth)."""
+  """Returns (squared error, whether the interval holds the truth)."""
   return jnp.stack([jnp.square(estimate.value - THETA), jnp.float32(
     (estimate.low <= THETA) & (THETA <= estimate.high))])
 
 
 @functools.cache
 def risk_of_all():
-  """One program: risk and coverage of each estimator, 4000 repetitions."""
+  """Returns risk and coverage of each estimator, in 4000 repetitions."""
   mean = doubled_means.DoubledMean(num_examples=PEOPLE, epsilon=EPSILON)
   noisy = supports.NoisyMaximum(epsilon=EPSILON, adjacency=REPLACE)
   answers = support_queries.local_answers(epsilon=EPSILON)
@@ -67,7 +67,7 @@ def risk_of_all():
   ('doubled', THETA**2 / (3 * PEOPLE), 0.950),
   ('noisy_doubled', 1.7133e-4, 0.950), ('local_doubled', 8.163e-3, 0.949)])
 def test_risks_and_coverage(name, risk, coverage):
-  """EST-04, EST-05b, EST-06b; four standard errors."""
+  """Estimators have the stated risk and coverage (EST-04, EST-05b, EST-06b)."""
   (mean_error, covered), (error, _) = risk_of_all()[name]
   assert mean_error == pytest.approx(risk, abs=4 * error)
   assert covered == pytest.approx(
@@ -76,7 +76,8 @@ def test_risks_and_coverage(name, risk, coverage):
 
 @pytest.mark.every(2)
 def test_maxima_are_not_consistent():
-  """EST-05a and EST-06a, erratum L-E15: 2.0000, and 7.16 for 0.7."""
+  """Noisy and local maxima do not converge: 2.0000, and
+  7.16 for 0.7 (L-E15)."""
   (mean_error, _), (error, _) = risk_of_all()['noisy_maximum']
   assert mean_error == pytest.approx(2.0, abs=4 * error)
   (mean, square), (error, _) = risk_of_all()['local_maximum']
@@ -97,7 +98,7 @@ def test_closed_forms():
     THETA, num_examples=PEOPLE, epsilon=EPSILON) == pytest.approx(8.163e-3,
                                                                   rel=1e-3)
   assert support_queries.local_answers(epsilon=2.0).scale == pytest.approx(0.5)
-  # EST-08: with noise the order of maximum and mean is reversed.
+  # EST-08: noise reverses the order of maximum and mean.
   noisy = supports.NoisyMaximum(epsilon=EPSILON, adjacency=REPLACE)
   assert noisy.risk(1) > estimator.population_risk(1.0)
   assert THETA**2 / (PEOPLE * (PEOPLE + 2)) < THETA**2 / (3 * PEOPLE)
@@ -105,7 +106,7 @@ def test_closed_forms():
 
 @pytest.mark.slow
 def test_a_quantile_near_the_top_recovers_the_rate():
-  """EST-05c: an error of order ln(n) / (n epsilon), for ten times the n."""
+  """A high quantile has an error of order ln(n) / (n epsilon) (EST-05c)."""
   errors = {}
   for people in (500, 5000):
     estimator = doubled_means.top_quantile(num_examples=people, epsilon=EPSILON)
@@ -125,7 +126,7 @@ def test_a_quantile_near_the_top_recovers_the_rate():
 
 @pytest.mark.slow
 def test_bisection_by_people_who_answer_once():
-  """EST-06c, EST-07: the interval holds, whatever the answers are."""
+  """Bisection by people who answer once holds the truth (EST-06c, EST-07)."""
   oracle = queries.LocalOracle(num_queries=4, tolerance=0.15, failure_prob=0.05,
                                epsilon=2.0)
   records = jax.random.uniform(KEY, (oracle.num_examples,), maxval=THETA)
@@ -139,7 +140,7 @@ def test_bisection_by_people_who_answer_once():
 
 
 def test_a_private_learner_generalises():
-  """INT-05: E R <= E R_n + e^epsilon - 1 + delta, on a private mean."""
+  """A private mean has E R <= E R_n + e^epsilon - 1 + delta (INT-05)."""
   assert risks.gap_bound(epsilon=0.1, delta=1e-5) == pytest.approx(0.10518,
                                                                    abs=1e-5)
   people, epsilon = 20, 0.1
@@ -158,7 +159,7 @@ def test_a_private_learner_generalises():
     key=key, num_repetitions=2000))(KEY)
   assert abs(estimate.mean) <= risks.gap_bound(epsilon=epsilon) + 4 * float(
     estimate.standard_error)
-  # Without privacy, what is fitted best is no measure: records repeated.
+  # Without privacy the best fit does not generalise: it repeats records.
   assert float(risks.empirical_risk(loss, 0.25, jnp.array([0.25, 0.75]))) == (
     0.25)
 
@@ -180,7 +181,7 @@ def test_refusals(call, message):
 
 @pytest.mark.slow
 def test_data_and_coins_are_independent():
-  """Their product has mean 0 and variance 1; with one key its mean is 1."""
+  """Data and noise use own keys, so their product has mean 0, variance 1."""
   product = risks.monte_carlo(
     lambda value: value, lambda key, data: data * jax.random.normal(key),
     jax.random.normal, key=KEY, num_repetitions=1000)

@@ -1,4 +1,4 @@
-"""Truncated means: privacy, golden values, and simulated risks."""
+"""Tests truncated means: privacy, golden values, and simulated risks."""
 
 import math
 
@@ -33,7 +33,7 @@ def _mean(noise='l2', guarantee=_PURE, **changes):
 
 
 def _sets(generator, num_examples=5, dimension=3):
-  """Pairs of data sets, some records alike, some large."""
+  """Returns pairs of data sets with some records equal and some large."""
   first = generator.normal(size=(num_examples, dimension)) * 3
   second = np.where(generator.random((num_examples, 1)) < 0.6, first,
                     generator.normal(size=first.shape) * 3)
@@ -43,7 +43,8 @@ def _sets(generator, num_examples=5, dimension=3):
 @pytest.mark.every(3)
 @pytest.mark.parametrize('noise', ('l2', 'laplace'))
 def test_smooth_privacy_holds_for_all_pairs(noise, x64):
-  """DEF-SMOOTH: log-ratios are epsilon times a distance of data sets."""
+  """Log-ratios are at most epsilon times a distance of
+  data sets (DEF-SMOOTH)."""
   mean, generator = _mean(noise), np.random.default_rng(0)
   tightest = -math.inf
   for _ in range(60):
@@ -55,7 +56,7 @@ def test_smooth_privacy_holds_for_all_pairs(noise, x64):
     slack = np.abs(ratio).max() - 0.8 * apart
     assert slack < 1e-9
     tightest = max(tightest, slack)
-  # One record moved across the ball, seen along that line: attained.
+  # One record crosses the ball, seen along that line, and attains it.
   first[:], second[:] = 0, 0
   first[0], second[0] = (9.0, 9, 9), (-9.0, -9, -9)
   far = np.full((1, 3), 50.0)
@@ -65,7 +66,7 @@ def test_smooth_privacy_holds_for_all_pairs(noise, x64):
 
 @pytest.mark.slow
 def test_densities_are_those_of_the_draws(x64):
-  """One coordinate: histograms of releases against the stated densities."""
+  """Releases of one coordinate have the stated densities, by histograms."""
   data = np.array([[1.0], [5.0], [-1.0], [0.5], [0.0]])
   for noise, guarantee in (('l2', _PURE), ('laplace', _PURE),
                            ('gaussian', ZCDP(rho=0.5))):
@@ -100,7 +101,7 @@ def test_densities_of_vectors_integrate_to_1(x64):
     ('l2', _PURE, 0.8), ('laplace', _PURE, 0.8),
     ('appendix_laplace', _PURE, 1.6)])
 def test_events_of_pure_noise_say_what_it_costs(noise, guarantee, cost):
-  """E-13: the appendix' rate epsilon n / (T sqrt d) costs 2 epsilon."""
+  """Pure events state the cost; the appendix' rate costs 2 epsilon (E-13)."""
   mean = _mean(noise, guarantee, allow_unsound=True)
   epsilon = accounting.epsilon(mean.event, delta=1e-12,
                                adjacency=mean.adjacency)
@@ -112,7 +113,7 @@ def test_events_of_pure_noise_say_what_it_costs(noise, guarantee, cost):
     (0.1, 1e-4, 24.5, 2.8e-4), (1, 1e-2, 1.88, 2.9e-2)])
 def test_printed_gaussian_noise_has_another_delta(epsilon, delta, multiple,
                                                   printed):
-  """E-12, and E-13: the appendix halves it once more."""
+  """Printed Gaussian noise exceeds delta (E-12), the appendix' more (E-13)."""
   guarantee = ApproxDP(epsilon=epsilon, delta=delta)
   scales = [truncated_means.relative_scale(noise, guarantee, 3) for noise in (
       'gaussian', 'printed_gaussian', 'appendix_gaussian')]
@@ -134,14 +135,14 @@ def test_printed_gaussian_noise_has_another_delta(epsilon, delta, multiple,
 
 
 def test_the_printed_noise_of_the_appendix_has_half_the_variance():
-  # E-13: twice the divergence.
+  # E-13: the divergence is twice as large.
   level = KullbackLeiblerPrivacy(level=0.02)
   scale = truncated_means.relative_scale('appendix_gaussian', level, 1)
   assert 1 / (2 * scale**2) == pytest.approx(0.04)
 
 
 def _three(mean, moment):
-  """Risks at outliers, a Pareto distribution of tail k + 1/5 and two signs."""
+  """Returns risks at outliers, a Pareto distribution and two signs."""
   prob = min(1, ((moment - 1) / (moment * mean.threshold))**moment)
   known = dict(num_examples=mean.num_examples, threshold=mean.threshold,
                shrinkage=1.0, noise_factor=mean.noise_factor)
@@ -174,9 +175,9 @@ def test_printed_thresholds_have_the_golden_bounds_and_are_not_the_best(
   worst = mean.worst(moment=moment, radius=1.0).value
   risks = _three(mean, moment)
   assert max(risks) <= worst <= upper
-  # Simulated by hundreds: between two of them, or 5 % above the worst.
+  # The simulated risk is between these, or within 6 % of the worst.
   assert min(risks) * 0.95 < simulated < worst * 1.06
-  # E-13: the appendix drops r, so that T would be of other units than records.
+  # E-13: the appendix drops r, so that T would have other units than records.
   assert truncated_means.printed(**known | dict(radius=3.0)
                                  ).threshold == pytest.approx(
                                      3 * mean.threshold)
@@ -237,7 +238,7 @@ def test_no_replacement_moves_the_mean_further_than_its_sensitivity(x64):
 def test_a_subsample_has_the_risk_of_few_records():
   few = truncated_means.subsampled(num_examples=12, level=0.5)
   assert (few.size, few.guarantee) == (6, TotalVariationPrivacy(level=0.5))
-  # Signs: the exact risk of the shrunk mean of 6 is 1 / (1 + sqrt 6)^2.
+  # For signs, the shrunk mean of 6 has the exact risk 1 / (1 + sqrt 6)^2.
   signs = np.random.default_rng(4).choice([-1.0, 1.0], (4000, 12, 2))
   signs[:, :, 1] = 0
   keys = jax.random.split(jax.random.key(5), 4000)
