@@ -20,6 +20,7 @@ from dpjax.audit.target import Pair
 from dpjax.audit.target import Target
 from dpjax.audit.target import toggles
 from dpjax.privacy import additive
+from dpjax.privacy import laplace
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.privacy.adjacency import sum_sensitivity
 
@@ -74,7 +75,7 @@ def declared_noise(mechanism: Any) -> Noise | None:
   if isinstance(mechanism, additive.GaussianMechanism):
     return Noise(stats.norm(scale=mechanism.stddev),
                  spacing=spacing(mechanism.stddev))
-  if type(mechanism).__name__ == 'LaplaceMechanism':
+  if isinstance(mechanism, laplace.LaplaceMechanism):
     return Noise(stats.laplace(scale=mechanism.scale),
                  spacing=spacing(mechanism.scale))
   return None
