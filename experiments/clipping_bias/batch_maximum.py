@@ -44,7 +44,7 @@ class Compositions(NamedTuple):
 
 
 def with_replacement(batch_size: int, share: float) -> Compositions:
-  """Batches of one size, drawn with replacement."""
+  """Returns compositions of batches of one size, drawn with replacement."""
   errors.check_at_least('batch_size', batch_size, 1)
   errors.check_open_unit('share', share)
   large = np.arange(batch_size + 1)
@@ -87,17 +87,17 @@ def _coefficients(small, large):
 
 def simulate(key: PRNGKey, *, batch_size: int, share: float,
              num_steps: int, num_runs: int) -> np.ndarray:
-  """Noiseless Algorithm 8 run on drawn records; means [num_runs] of theta.
+  """Simulates Algorithm 8 without noise; returns mean theta [num_runs].
 
   With a constant step the update is linear in theta with coefficients drawn
   anew, so that the stationary mean of theta is the fixed point exactly.
 
   Args:
-    key: for the batches.
-    batch_size: of batches drawn with replacement.
-    share: of large records.
-    num_steps: the first half is left out of the mean.
-    num_runs: independent runs.
+    key: key of the batches.
+    batch_size: number of records of a batch, drawn with replacement.
+    share: proportion of large records, in [0, 1].
+    num_steps: number of steps; the first half is left out of the mean.
+    num_runs: number of independent runs.
   """
 
   def step(theta, key):

@@ -32,10 +32,10 @@ _LEARNING_RATE = 0.1
 
 
 class Ball(NamedTuple):
-  """How a method keeps W in the ball, and the best W in it.
+  """A norm ball, the step that keeps W in it, and the best W of the ball.
 
   Attributes:
-    hold: W [2, 2] -> W in the ball.
+    hold: function that maps W [2, 2] into the ball after a step.
     optimum: the best W of the ball, as its diagonal.
     optimizer: the optimiser of the steps.
   """

@@ -29,7 +29,8 @@ ERRORS = ((9.0, 0.1), (-1.0, 0.9))
 _UNIT = np.array([math.sqrt(2) - 1, math.asinh(1)])
 # The Hessian of the expected loss: twice the moments of (x, 1).
 _HESSIAN = 2 * np.array([[1 / 3, 1 / 2], [1 / 2, 1]])
-# Of the zero, while it is linear in the clip norm: (0, -1) + clip_norm * this.
+# Derivative of the zero in the clip norm, while the zero is linear: it is (0,
+# -1) + clip_norm * _SLOPE.
 _SLOPE = np.linalg.solve(_HESSIAN, _UNIT) / 9
 
 LARGEST_LINEAR = 20 / (1 + 2 * float(_SLOPE[1]))

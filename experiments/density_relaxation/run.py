@@ -21,7 +21,8 @@ from experiments.methods.statistics import spectral_risks
 from experiments.methods.theory import tradeoffs
 
 _REPLACE = Adjacency.REPLACE_ONE
-# Bins for each function that is read off; many where noise is no matter.
+# Ratios of bins to functions of the spectral histogram; many bins pay off where
+# the noise is small.
 _OVERSAMPLING = (1.0, 1.2, 1.5, 2.0, 3.0, 5.0, 8.0)
 _WIDTH = 200.5
 
@@ -51,7 +52,8 @@ def _truth(setting: sweep.Setting) -> dict[str, float]:
   rho = relaxation.rho_of('classical', epsilon=setting.epsilon,
                           delta=sweep.DELTA, allow_unsound=True)
   shift = math.sqrt(2 * rho)
-  # Of the sums themselves: printed noise is that of the printed sensitivity.
+  # The printed noise is calibrated to the printed sensitivity; what counts is
+  # its ratio to the exact one.
   shrunk = shift * np.divide(*(sensitivities.trigonometric(
       9, order=2, adjacency=_REPLACE, printed=printed)
                                for printed in (False, True)))
@@ -60,7 +62,7 @@ def _truth(setting: sweep.Setting) -> dict[str, float]:
 
 
 def _mechanisms(setting: sweep.Setting) -> dict[str, projections.Projection]:
-  """Returns all projections compared, with as few functions as possible."""
+  """Returns all projections that are compared, with three functions each."""
   public = dict(num_records=setting.num_records, num_functions=3,
                 adjacency=_REPLACE)
   printed = dict(tuning='printed', fix_mass=False)

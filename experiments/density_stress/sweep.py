@@ -59,7 +59,7 @@ class Setting:
     notion: 'pure' or 'zcdp'.
     density: name of the density of the records.
     num_records: n, the number of records.
-    epsilon: or rho = epsilon^2 / 2.
+    epsilon: epsilon of the release, or that of rho = epsilon^2 / 2.
     repetitions: number of simulated releases; 0 for closed forms.
     seed: seed of records and noise.
   """

@@ -73,7 +73,8 @@ class Setting:
     num_thresholds: N, the number of values.
     budget: epsilon (pure DP) or rho (zCDP).
     monotone: whether ranks are made monotone.
-    repetitions: simulated curves, of data of their own; none: closed form only.
+    repetitions: number of simulated curves, each from fresh data; 0 for a
+      closed form only.
     seed: seed of data and noise.
   """
   method: str

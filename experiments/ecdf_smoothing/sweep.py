@@ -47,7 +47,7 @@ class Setting:
   """One mechanism and one smoothing.
 
   Attributes:
-    figure: along what it is drawn, 'epsilon' or 'lambda', or 'check'.
+    figure: the variable of the figure, 'epsilon' or 'lambda'; or 'check'.
     method: mechanism, see above.
     smoothing: name from the list above.
     num_thresholds: N, a power of two.

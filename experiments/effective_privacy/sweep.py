@@ -35,9 +35,9 @@ class Setting:
       `dpjax.studies.quantile_distributions`.
     sigma: standard deviation of the noise over the range.
     num_examples: n, the number of records.
-    repetitions: data sets X.
-    noise_draws: that densities are averaged over.
-    num_values: that a record is replaced by, evenly over the range.
+    repetitions: number of data sets X.
+    noise_draws: number of noise vectors that densities are averaged over.
+    num_values: number of values, evenly over the range, that replace a record.
     epsilon: budget of the mechanism.
     seed: seed of data and noise.
   """
