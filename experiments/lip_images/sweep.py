@@ -48,16 +48,17 @@ WIDE_FROM = 4.2
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Setting:
-  """One run, or one count.
+  """One training run, or one count of parameters.
 
   Attributes:
     profile: 'full', 'cpu', 'smoke', or 'count' for numbers of parameters.
     dataset: name of the data set.
     model: a name of `hyperparameters.MODELS`.
-    method: name; 'tempered_sigmoid' is the clipping method of the profile with
-      tanh (Papernot et al. 2021), 'lip_propagated' the counterpart of Bethune
-      et al. 2023, 'sgd' the non-private ceiling, 'count' trains nothing.
-    epsilon: asked for; infinite for 'sgd', 0 where no data are touched.
+    method: name of the method; 'tempered_sigmoid' is the clipping method of the
+      profile with tanh (Papernot et al. 2021), 'lip_propagated' the counterpart
+      of Bethune et al. (2023), 'sgd' the non-private ceiling; 'count' trains
+      nothing.
+    epsilon: requested budget; infinite for 'sgd', 0 for settings without data.
     seed: seed of all random draws.
   """
   profile: str
@@ -115,7 +116,7 @@ SMOKE = (
              'small_convnet'),
     *_expand('smoke', 'digits', ('sgd',), (), 2, 'small_convnet'))
 
-# Every row.
+# Tags select settings by a predicate; together they cover the sweep.
 TAGS = {
     'cpu': lambda setting: setting.profile in ('cpu', 'count'),
     'full': lambda setting: setting.profile == 'full',

@@ -25,15 +25,15 @@ HEADLINES = ('Proposition 7.35',)
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Setting:
-  """One oracle.
+  """One oracle, with its tolerance and budget.
 
   Attributes:
     method: 'bernoulli', 'laplace' or 'printed'.
     epsilon: budget of one person's answer.
     tolerance: tau, the allowed error of an answer.
-    failure_prob: beta, of any of the T answers.
+    failure_prob: beta, the probability that any of the T answers fails.
     num_queries: T, the number of queries.
-    repetitions: answers that are simulated; fewer if they take many people.
+    repetitions: number of simulated answers; fewer if they need many people.
     seed: seed of people and noise.
   """
   method: str

@@ -110,7 +110,8 @@ class AttackResult(NamedTuple):
 
   @property
   def scores(self) -> Array:
-    """Logits of the chosen discriminators, [J, m]; positive means member."""
+    """Returns the chosen discriminators' logits [J, m]; positive means member.
+    """
     return _take(self.logits, self.chosen)
 
   def accuracies(self, members: Array) -> Array:

@@ -56,7 +56,7 @@ def epsilon_of_truth_prob(truth_prob: float) -> float:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ForcedYes:
-  """Some people say yes whatever the truth is; a no is always true.
+  """A poll in which some people must say yes; a no is always true.
 
   Z = max(X, Y) with Y Bernoulli: two heads of a coin (lecture notes, chapter 7,
   footnote 2; LDP-03), or one of two questions (the drowning poll, LDP-04). No
@@ -94,7 +94,7 @@ class ForcedYes:
 
   @property
   def epsilon_of_yes(self) -> float:
-    """Largest log-ratio for people who say yes."""
+    """Returns the largest log-ratio for people who say yes."""
     return -math.log(self.yes_prob)
 
   @property

@@ -24,7 +24,7 @@ from dpjax.mpc import shamir
 
 
 class Opened(NamedTuple):
-  """Opened noisy totals, public, and their communication cost.
+  """Opened, public noisy totals, with their communication cost.
 
   Attributes:
     totals: noisy integers, int64.

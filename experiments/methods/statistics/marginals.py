@@ -164,7 +164,7 @@ class TreeMarginals(mechanism.DensityMechanism):
 
   @property
   def _parts(self) -> tuple[float, float, float]:
-    """Parts of epsilon for single attributes, choices and pairs."""
+    """Returns the parts of epsilon for single attributes, choices and pairs."""
     if self.structure == 'private':
       single, choices, pairs = self.shares
       return self.budget * single, self.budget * choices, self.budget * pairs
