@@ -42,7 +42,7 @@ class TabularAccuracy:
 
   @property
   def delta(self) -> float:
-    """delta = 1/n, as in the caption."""
+    """Returns delta = 1/n, as in the caption."""
     return 1 / self.num_examples
 
 
@@ -283,12 +283,15 @@ class SparsityTradeOff:
 
   @property
   def defence(self) -> float:
-    """Defence of the dense network that slope and gain imply (M-E03)."""
+    """Returns the defence of the dense network that slope and gain imply.
+
+    It is in percentage points (erratum M-E03).
+    """
     return -100 * self.slope * self.accuracy / self.relative_gain
 
   @property
   def attack_accuracy(self) -> float:
-    """The same defence as the accuracy of the attack, in [0, 1]."""
+    """Returns the same defence as an accuracy of the attack, in [0, 1]."""
     return 1 - self.defence / 200
 
 

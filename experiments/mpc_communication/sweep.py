@@ -42,14 +42,14 @@ class Setting:
   """One protocol.
 
   Attributes:
-    figure: see above.
+    figure: part of the figure: 'points', 'servers' or 'counted'.
     method: name from the list above.
-    num_servers: m.
-    num_points: |B|.
-    num_owners: n.
+    num_servers: m, the number of servers.
+    num_points: |B|, the number of thresholds that are asked.
+    num_owners: n, the number of owners.
     num_thresholds: N, the number of values.
-    value_bits: k.
-    seed: of the records that are counted.
+    value_bits: k, the bits of a number.
+    seed: seed of the records whose messages are counted.
   """
   figure: str
   method: str

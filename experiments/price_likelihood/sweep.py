@@ -51,7 +51,7 @@ class Setting:
     num_examples: n, the number of records.
     dimension: d, the dimension of a record.
     rho: zCDP budget of the release.
-    radius: b.
+    radius: b, bound on the log-odds.
     batch_size: m; 0 for all records.
     repetitions: number of simulations; 0 for exact results.
     seed: seed of data and noise.

@@ -60,15 +60,19 @@ class Setting:
 
 
 def _settings(sizes, powers, repetitions=REPETITIONS):
-  """Returns settings at budgets 10^(k / 4), squared for zCDP: equal noise."""
+  """Returns settings at budgets 10^(k / 4), squared for zCDP.
+
+  Squared budgets give both notions noise of equal variance.
+  """
   return tuple(
       Setting(notion=notion, method=method, num_examples=size,
               budget=float(f'{10**(power / 4 * scale):.4g}'),
               repetitions=repetitions)
       for notion, scale, methods in (('pure', 1, PURE), ('zcdp', 2, ZCDP))
       for size in sizes for power in powers
-      # Whole decades where the minimax risk takes seconds to find, and tables
-      # where counts need not be taken in steps.
+      # From n = 10^5 on, where the minimax risk takes seconds to compute, only
+      # whole decades are run; `table` is run where all counts fit its
+      # programme.
       if size < 10**5 or power % 4 == 0
       for method in methods
       if method != 'table' or size <= 200)

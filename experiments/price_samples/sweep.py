@@ -36,7 +36,7 @@ TARGET = 0.01
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Setting:
-  """One budget.
+  """One budget of a test.
 
   Attributes:
     notion: 'pure' or 'zcdp'.

@@ -48,7 +48,7 @@ MIXED = ('mixed_0_0', 'mixed_0.1_0.05', 'mixed_0.2_0.1', 'mixed_0.5_0.25')
 FILES = ('ratings', 'pages', 'earnings', 'dividends')
 SURROGATES = ('earnings_surrogate', 'dividends_surrogate')
 SIZES = (32, 100, 316, 1000, 3162, 10_000)
-# Of Figure 6.5.
+# Number of records in Figure 6.5.
 SIZE = 1000
 METHODS = ('emp', 'joint', 'inverse', 'hs_printed', 'joint_floor', 'rec_floor',
            'hist_raw', 'coarse', 'tree')

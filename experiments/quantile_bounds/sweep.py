@@ -36,7 +36,7 @@ UNIFORM, BETA = 'mixed_0_0', 'beta_2_5'
 LEVEL = 0.05
 FAR = 0.25
 _MOST_RECORDS = 10**7
-# Numbers of quantile levels, for methods with fewer of them than the others.
+# Largest number of quantile levels, for methods that run with fewer.
 _FEWER = {'independent': 10, 'joint': 10}
 
 

@@ -36,7 +36,7 @@ class Setting:
 
   Attributes:
     dataset: name of a distribution of `quantile_distributions`.
-    num_draws: in parts of a million.
+    num_draws: number of draws; above a million, drawn in parts of a million.
     seed: seed of the draws.
   """
   dataset: str

@@ -45,7 +45,7 @@ class Setting:
   Attributes:
     method: name from the list above.
     num_thresholds: N, a power of two.
-    at_least: seconds to repeat calls for; at least three calls are made.
+    at_least: least total seconds of the timed calls; at least three are made.
     seed: seed of the curve.
   """
   method: str

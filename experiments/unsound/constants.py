@@ -28,8 +28,8 @@ class Constant(NamedTuple):
   Attributes:
     printed: [K] bounds as printed.
     needed: [K] attained contributions, or tight bounds.
-    erratum: which.
-    place: of the printed bound.
+    erratum: number of the erratum.
+    place: place of the printed bound.
   """
   printed: tuple[float, ...]
   needed: tuple[float, ...]
@@ -38,16 +38,17 @@ class Constant(NamedTuple):
 
   @property
   def multiplier_ratio(self) -> float:
-    """Joint noise multiplier over the sigma that is accounted.
+    """Returns the joint noise multiplier divided by the accounted sigma.
 
-    Below one the release is under-noised; 0 where there is no noise at all,
-    or no finite scale.
+    It is below 1 if the release has too little noise, and 0 if there is no
+    noise at all or no finite scale.
     """
     printed = np.asarray(self.printed, np.float64)
     needed = np.asarray(self.needed, np.float64)
     if not printed.all() or not np.isfinite(needed).all():
       return 0.0
-    # Of the largest first: alpha reaches 10^148, whose square overflows.
+    # Ratios are scaled to a largest of 1, because alpha reaches 10^148, whose
+    # square overflows.
     largest = float((needed / printed).max())
     ratio = blocks.joint_noise_multiplier(needed / largest, printed)
     return float(ratio) / largest
@@ -78,7 +79,7 @@ def bias(largest: float, *, input_norm: float,
   """
   x = jnp.full([num_positions, 1], input_norm / num_positions**0.5)
   weights = (jnp.ones([1, 1]), jnp.zeros([1]))
-  # Of unit norm over all places, like the cotangent that Delta_k bounds.
+  # The cotangent has norm 1 over all places, like that bounded by Delta_k.
   cotangent = jnp.full([num_positions, 1], num_positions**-0.5)
   _, pull = jax.vjp(lambda w, b: x @ w + b[None], *weights)
   gradient = jnp.concatenate([g.ravel() for g in pull(cotangent)])

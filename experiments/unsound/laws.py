@@ -72,7 +72,7 @@ def redrawn_inclusion_prob(*, num_examples: int,
   (2025), Algorithm 8, lines 6-9; erratum E5.
 
   Args:
-    num_examples: of the data set that holds the record.
+    num_examples: number of records of the data set that holds the record.
     sampling_prob: q.
   """
   errors.check_at_least('num_examples', num_examples, 1)
@@ -87,9 +87,9 @@ class RepeatedTest(NamedTuple):
   """The test 'some step is released above the threshold'.
 
   Attributes:
-    threshold: for one step.
-    log_false_positive_rate: natural logarithm, over all steps.
-    true_positive_rate: over all steps.
+    threshold: threshold of one step.
+    log_false_positive_rate: natural logarithm of the rate over all steps.
+    true_positive_rate: rate over all steps.
   """
   threshold: float
   log_false_positive_rate: float
@@ -110,7 +110,7 @@ class RepeatedTest(NamedTuple):
 
 def repeated_test(pair: Pair, *, threshold: float,
                   num_steps: int) -> RepeatedTest:
-  """Returns the error rates of a test of many steps, with fresh randomness."""
+  """Returns the error rates of a test of many independent steps."""
   alarm, hit = (_log_some(mixtures.log_tail(distribution, threshold), num_steps)
                 for distribution in pair)
   return RepeatedTest(threshold, alarm, math.exp(hit))
@@ -122,7 +122,8 @@ def best_repeated_test(pair: Pair, *, num_steps: int,
   lower, upper = pair.without.means.min(), pair.within.means.max()
   tests = [repeated_test(pair, threshold=float(value), num_steps=num_steps)
            for value in np.linspace(lower, upper, 513)]
-  # Rates near one tie in floating point: the sharper test is the better one.
+  # In floating point, rates near 1 tie; the test with the larger bound on
+  # epsilon is then preferred.
   return max(tests, key=lambda test: (round(test.delta_lower(epsilon), 9),
                                       test.epsilon_lower(1e-5)))
 

@@ -16,7 +16,9 @@ from dpjax.theory.parametric.moment_bounds import check_class
 
 def printed_proposition_2(*, num_examples: int, level: float, moment: float,
                           radius: float, corrected: bool = False) -> float:
-  """Total variation privacy: r^2 g^(2 - 2/k) / 4 at g = 1 / (4 n level).
+  """Returns r^2 g^(2 - 2/k) / 4 at g = 1 / (4 n level), printed Proposition 2.
+
+  The bound is for total variation privacy.
 
   Args:
     num_examples: n.
@@ -38,7 +40,9 @@ def printed_proposition_2(*, num_examples: int, level: float, moment: float,
 def printed_proposition_4(*, num_examples: int, epsilon: float,
                           delta: float = 0.0, dimension: int, moment: float,
                           radius: float, corrected: bool = False) -> float:
-  """(epsilon, delta)-DP: r^2 g^(2 - 2/k) / 32, with g of equation (17).
+  """Returns r^2 g^(2 - 2/k) / 32, with g of equation (17), Proposition 4.
+
+  The bound is for (epsilon, delta)-DP.
 
   Args:
     num_examples: n.
@@ -66,7 +70,7 @@ def printed_proposition_4(*, num_examples: int, epsilon: float,
 
 def records_needed(*, epsilon: float, delta: float = 0.0, dimension: int,
                    moment: float) -> float:
-  """Equation (16): n from which on privacy keeps the rate r^2 / n.
+  """Returns the n from which on privacy keeps the rate r^2 / n, equation (16).
 
   ((d^2 or ln(1 / delta)^2) / epsilon^2)^((k - 1) / (k - 2)), the smaller one;
   infinite for k = 2. This is a rate without constants.

@@ -89,7 +89,7 @@ class PrintedLipDpSgd:
 
   @property
   def epsilon_valid(self) -> bool:
-    """Always False: no reported epsilon is a bound for this algorithm."""
+    """Returns False: no reported epsilon is a bound for this algorithm."""
     return False
 
   def claimed_event(self, num_steps: int) -> accounting.DpEvent:

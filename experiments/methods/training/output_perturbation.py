@@ -79,7 +79,8 @@ class OutputPerturbation:
 
   @property
   def gradient_bound(self) -> float:
-    """L: sqrt(2), for cross entropy, times the largest norm of (x, 1)."""
+    """Returns L: sqrt(2), for cross entropy, times the largest norm of (x, 1).
+    """
     return losses.cross_entropy().lipschitz * self._input_norm
 
   @property
@@ -157,7 +158,7 @@ class OutputPerturbation:
 
   @property
   def _exact_norm(self) -> float:
-    """L/(n gamma): how far one record moves the exact minimiser."""
+    """Returns L/(n gamma), how far one record moves the exact minimiser."""
     return self.gradient_bound / (self.num_examples * self.regularization)
 
   @property
