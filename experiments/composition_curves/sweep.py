@@ -1,4 +1,6 @@
-"""Settings to study composition (EXP-05, table of ALG-10).
+"""Settings to study composition.
+
+Catalogue items EXP-05 and ALG-10.
 
   python -m launch.sweep --experiment=composition_curves \
     --output_dir=experiments/composition_curves/results

@@ -1,4 +1,6 @@
-"""Settings to study smoothed medians of zeros on [-1, 1] (QF-21, QF-23).
+"""Settings to study smoothed medians of zeros on [-1, 1].
+
+Catalogue items QF-21 and QF-23.
 
   python -m launch.sweep --experiment=constant_records \
     --output_dir=experiments/constant_records/results

@@ -1,4 +1,6 @@
-"""Settings to study adaptive density estimators (DEN-X9, DEN-B5, B6, B7).
+"""Settings to study adaptive density estimators.
+
+Catalogue items DEN-X9, DEN-B5, DEN-B6 and DEN-B7.
 
   python -m launch.sweep --experiment=density_adaptive \
     --output_dir=experiments/density_adaptive/results

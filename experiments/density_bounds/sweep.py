@@ -1,4 +1,6 @@
-"""Lower and upper bounds of the risk of private densities (DEN-L7..L11, X11).
+"""Lower and upper bounds of the risk of private densities.
+
+Catalogue items DEN-L7 to L11 and DEN-X11.
 
   python -m launch.sweep --experiment=density_bounds \
     --output_dir=experiments/density_bounds/results

@@ -1,4 +1,6 @@
-"""Settings to study private histograms (DEN-X1, X2, X3 and X12).
+"""Settings to study private histograms.
+
+Catalogue items DEN-X1, DEN-X2, DEN-X3 and DEN-X12.
 
   python -m launch.sweep --experiment=density_histograms \
     --output_dir=experiments/density_histograms/results

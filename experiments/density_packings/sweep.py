@@ -1,4 +1,6 @@
-"""Packings of densities and their distances (DEN-L8..L11, F1..F3).
+"""Packings of densities and their distances.
+
+Catalogue items DEN-L8 to L11 and DEN-F1 to F3.
 
   python -m launch.sweep --experiment=density_packings \
     --output_dir=experiments/density_packings/results

@@ -1,4 +1,6 @@
-"""Settings to study post-processing (DEN-X10, DEN-B8 and DEN-B9).
+"""Settings to study post-processing.
+
+Catalogue items DEN-X10, DEN-B8 and DEN-B9.
 
   python -m launch.sweep --experiment=density_post_processing \
     --output_dir=experiments/density_post_processing/results

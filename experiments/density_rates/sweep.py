@@ -1,4 +1,6 @@
-"""Settings to study rates of density estimators (DEN-X4, DEN-X5).
+"""Settings to study rates of density estimators.
+
+Catalogue items DEN-X4 and DEN-X5.
 
   python -m launch.sweep --experiment=density_rates \
     --output_dir=experiments/density_rates/results

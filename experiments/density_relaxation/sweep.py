@@ -1,4 +1,6 @@
-"""Settings to study approximate DP as a relaxation of pure DP (DEN-X8).
+"""Settings to study approximate DP as a relaxation of pure DP.
+
+Catalogue item DEN-X8.
 
   python -m launch.sweep --experiment=density_relaxation \
     --output_dir=experiments/density_relaxation/results

@@ -1,4 +1,6 @@
-"""Settings to study sensitivities of sums of basis functions (DEN-X7).
+"""Settings to study sensitivities of sums of basis functions.
+
+Catalogue item DEN-X7.
 
   python -m launch.sweep --experiment=density_sensitivities \
     --output_dir=experiments/density_sensitivities/results

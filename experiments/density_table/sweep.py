@@ -1,4 +1,6 @@
-"""Settings to study the table of rates (DEN-T1, DEN-X15).
+"""Settings to study the table of rates.
+
+Catalogue items DEN-T1 and DEN-X15.
 
   python -m launch.sweep --experiment=density_table \
     --output_dir=experiments/density_table/results

@@ -1,4 +1,6 @@
-"""Settings to study inverses of private curves (EC-14, EC-32, C23).
+"""Settings to study inverses of private curves.
+
+Catalogue items EC-14, EC-32 and C23.
 
   python -m launch.sweep --experiment=ecdf_inverse \
     --output_dir=experiments/ecdf_inverse/results

@@ -1,4 +1,6 @@
-"""Settings to study mechanisms of distribution functions (EC-40 to EC-49).
+"""Settings to study mechanisms of distribution functions.
+
+Catalogue items EC-40 to EC-49.
 
   python -m launch.sweep --experiment=ecdf_mechanisms \
     --output_dir=experiments/ecdf_mechanisms/results

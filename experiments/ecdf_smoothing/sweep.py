@@ -1,4 +1,6 @@
-"""Settings to study smoothing (EC-12, EC-31, C14 to C16).
+"""Settings to study smoothing.
+
+Catalogue items EC-12, EC-31 and C14 to C16.
 
   python -m launch.sweep --experiment=ecdf_smoothing \
     --output_dir=experiments/ecdf_smoothing/results

@@ -1,4 +1,6 @@
-"""Settings to study the privacy of smoothed medians (Figure 6.6, QF-28).
+"""Settings to study the privacy of smoothed medians.
+
+The figure is Figure 6.6 of Lalanne (2023). Catalogue item QF-28.
 
   python -m launch.sweep --experiment=effective_privacy \
     --output_dir=experiments/effective_privacy/results

@@ -1,4 +1,6 @@
-"""Settings to study Gaussian noise (EXP-07, table of MECH-04).
+"""Settings to study Gaussian noise.
+
+Catalogue items EXP-07 and MECH-04.
 
   python -m launch.sweep --experiment=gaussian_calibration \
     --output_dir=experiments/gaussian_calibration/results

@@ -1,4 +1,6 @@
-"""Settings to study Hosmer-Lemeshow statistics (EC-25, EC-26, EC-34).
+"""Settings to study Hosmer-Lemeshow statistics.
+
+Catalogue items EC-25, EC-26 and EC-34.
 
   python -m launch.sweep --experiment=hosmer_lemeshow --data_dir=data \
     --output_dir=experiments/hosmer_lemeshow/results

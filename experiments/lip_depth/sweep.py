@@ -1,4 +1,6 @@
-"""Settings that vary epsilon, the number of records and the depth (EXP-SWEEP).
+"""Settings that vary epsilon, the number of records and the depth.
+
+Catalogue item EXP-SWEEP.
 
   python -m launch.sweep --experiment=lip_depth --data_dir=data \
     --output_dir=experiments/lip_depth/results

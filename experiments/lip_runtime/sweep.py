@@ -1,4 +1,6 @@
-"""Settings for Figure 5.3.2 of Barczewski (2025) (EXP-F5.3.2).
+"""Settings for Figure 5.3.2 of Barczewski (2025).
+
+Catalogue item EXP-F5.3.2.
 
   python -m launch.sweep --experiment=lip_runtime --tag=cpu \
     --output_dir=experiments/lip_runtime/results

@@ -1,4 +1,6 @@
-"""Settings to study queries in the local model (EXP-09, SQ-02).
+"""Settings to study queries in the local model.
+
+Catalogue items EXP-09 and SQ-02.
 
   python -m launch.sweep --experiment=local_queries \
     --output_dir=experiments/local_queries/results

@@ -1,4 +1,6 @@
-"""Settings to count the bits that a joint ROC curve takes (EC-21, EC-35, C17).
+"""Settings to count the bits that a joint ROC curve takes.
+
+Catalogue items EC-21, EC-35 and C17.
 
   python -m launch.sweep --experiment=mpc_communication \
     --output_dir=experiments/mpc_communication/results

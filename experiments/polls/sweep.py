@@ -1,4 +1,6 @@
-"""Settings to study polls (EXP-08, EST-01, EST-02, LDP-02..04).
+"""Settings to study polls.
+
+Catalogue items EXP-08, EST-01, EST-02 and LDP-02 to 04.
 
   python -m launch.sweep --experiment=polls \
     --output_dir=experiments/polls/results

@@ -166,8 +166,9 @@ def _beside(cells):
 def figure(rows: Sequence[records.Row]) -> Any:
   """Draws the four kinds of settings.
 
-  Conditional variation without and with delta; the release of one record before
-  and after conditioning; and a channel with an independent output.
+  The panels show conditional variation without and with delta, the release of
+  one record before and after conditioning, and a channel with an independent
+  output.
   """
   cells = points.collect(rows)
   drawn, axes = plots.new(2, 2, width=4.6, height=3.5)

@@ -1,4 +1,6 @@
-"""Settings to study definitions of privacy (EXP-10).
+"""Settings to study definitions of privacy.
+
+Catalogue item EXP-10.
 
   python -m launch.sweep --experiment=price_definitions \
     --output_dir=experiments/price_definitions/results

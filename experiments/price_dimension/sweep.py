@@ -1,4 +1,6 @@
-"""Risks and bounds of the mean of normal vectors (EXP-4).
+"""Risks and bounds of the mean of normal vectors.
+
+Catalogue item EXP-4.
 
   python -m launch.sweep --experiment=price_dimension \
     --output_dir=experiments/price_dimension/results

@@ -1,4 +1,6 @@
-"""Settings to study histograms on cubes (EXP-7, MOD-DENS, EST-HIST).
+"""Settings to study histograms on cubes.
+
+Catalogue items EXP-7, MOD-DENS and EST-HIST.
 
   python -m launch.sweep --experiment=price_histograms \
     --output_dir=experiments/price_histograms/results

@@ -1,4 +1,6 @@
-"""Settings to study intervals of a normal mean (EXP-11).
+"""Settings to study intervals of a normal mean.
+
+Catalogue item EXP-11.
 
   python -m launch.sweep --experiment=price_intervals \
     --output_dir=experiments/price_intervals/results

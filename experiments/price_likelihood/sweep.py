@@ -1,4 +1,6 @@
-"""Settings to study private maximum likelihood (EXP-9).
+"""Settings to study private maximum likelihood.
+
+Catalogue item EXP-9.
 
   python -m launch.sweep --experiment=price_likelihood \
     --output_dir=experiments/price_likelihood/results

@@ -1,4 +1,6 @@
-"""Means in R^5 with E |X|^k <= 1 under epsilon-DP (item EXP-5, MOD-KMOM).
+"""Means in R^5 with E |X|^k <= 1 under epsilon-DP.
+
+Catalogue items EXP-5 and MOD-KMOM.
 
   python -m launch.sweep --experiment=price_moments \
     --output_dir=experiments/price_moments/results

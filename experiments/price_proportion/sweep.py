@@ -1,4 +1,6 @@
-"""Settings to study private proportions (MOD-INTRO, MOD-BERN; EXP-1, 2).
+"""Settings to study private proportions.
+
+Catalogue items MOD-INTRO, MOD-BERN, EXP-1 and EXP-2.
 
   python -m launch.sweep --experiment=price_proportion \
     --output_dir=experiments/price_proportion/results

@@ -1,4 +1,6 @@
-"""Settings to study private tests of two proportions (EXP-8, G-1).
+"""Settings to study private tests of two proportions.
+
+Catalogue items EXP-8 and G-1.
 
   python -m launch.sweep --experiment=price_samples \
     --output_dir=experiments/price_samples/results

@@ -1,4 +1,6 @@
-"""Settings to study quantiles of distributions with atoms (QF-21..27, QB-12).
+"""Settings to study quantiles of distributions with atoms.
+
+Catalogue items QF-21 to 27 and QB-12.
 
   python -m launch.sweep --experiment=quantile_atoms --data_dir=data \
     --output_dir=experiments/quantile_atoms/results

@@ -1,4 +1,6 @@
-"""Settings to study many quantiles of a beta distribution (QF-19, QB-14).
+"""Settings to study many quantiles of a beta distribution.
+
+Catalogue items QF-19 and QB-14.
 
   python -m launch.sweep --experiment=quantile_beta \
     --output_dir=experiments/quantile_beta/results

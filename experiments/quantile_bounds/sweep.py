@@ -1,4 +1,6 @@
-"""Settings to study errors of quantiles (QF-02..QF-20).
+"""Settings to study errors of quantiles.
+
+Catalogue items QF-02 to QF-20.
 
   python -m launch.sweep --experiment=quantile_bounds \
     --output_dir=experiments/quantile_bounds/results

@@ -1,4 +1,6 @@
-"""Settings that show distributions with atoms (QF-25).
+"""Settings that show distributions with atoms.
+
+Catalogue item QF-25.
 
   python -m launch.sweep --experiment=quantile_distributions \
     --data_dir=data --output_dir=experiments/quantile_distributions/results

@@ -1,4 +1,6 @@
-"""Settings to study private ROC curves (EC-22, EC-30, EC-33, EC-37).
+"""Settings to study private ROC curves.
+
+Catalogue items EC-22, EC-30, EC-33 and EC-37.
 
   python -m launch.sweep --experiment=roc_curves --data_dir=data \
     --output_dir=experiments/roc_curves/results

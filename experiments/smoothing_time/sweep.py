@@ -1,4 +1,6 @@
-"""Settings that time Figure 6.6.7 of Barczewski (2025) (EC-36, C13).
+"""Settings that time Figure 6.6.7 of Barczewski (2025).
+
+Catalogue items EC-36 and C13.
 
   python -m launch.sweep --experiment=smoothing_time \
     --output_dir=experiments/smoothing_time/results

@@ -1,4 +1,6 @@
-"""Settings to study butterfly layers (MIA-07, MIA-08, MIA-09).
+"""Settings to study butterfly layers.
+
+Catalogue items MIA-07, MIA-08 and MIA-09.
 
   python -m launch.sweep --experiment=sparsity_layers \
     --output_dir=experiments/sparsity_layers/results
