@@ -50,7 +50,7 @@ class Setting:
 
   @property
   def dataset(self) -> str:
-    """Name of the class."""
+    """Returns the name of the class."""
     return ('lipschitz' if self.kernel in ('spike', 'triangle', 'sawtooth')
             else f'sobolev{self.smoothness}')
 

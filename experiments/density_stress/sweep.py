@@ -73,7 +73,7 @@ class Setting:
 
   @property
   def dataset(self) -> str:
-    """Name of the density that records are drawn from."""
+    """Returns the name of the density that records are drawn from."""
     return self.density
 
 

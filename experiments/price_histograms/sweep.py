@@ -76,7 +76,7 @@ class Setting:
 
   @property
   def dataset(self) -> str:
-    """Name of the data set in the rows."""
+    """Returns the name of the data set in the rows."""
     return f'cube{self.dimension}'
 
   @property

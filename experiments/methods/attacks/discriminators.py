@@ -51,7 +51,7 @@ class Recipe:
 
   @property
   def num_discriminators(self) -> int:
-    """Number D of discriminators for each problem; 9 by default."""
+    """Returns the number D of discriminators for each problem; 9 by default."""
     return len(self.hidden_widths) * len(self.learning_rates)
 
 

@@ -33,7 +33,7 @@ class Half(NamedTuple):
 
   @property
   def train(self) -> Array:
-    """All members, as the source defines them, [n / 4]."""
+    """Returns all members, as the source defines them, [n / 4]."""
     return jnp.concatenate([self.fitted, self.validation])
 
   def attacked(self, val_role: str = 'exclude') -> tuple[Array, Array]:

@@ -79,12 +79,12 @@ class ForcedYes:
 
   @property
   def adjacency(self) -> Adjacency:
-    """Replace-one: one person's data changes."""
+    """Returns REPLACE_ONE, because one person's data changes."""
     return Adjacency.REPLACE_ONE
 
   @property
   def guarantee(self) -> ApproxDP:
-    """Guarantee (0, 1 - yes_prob), whose delta is attained at every epsilon."""
+    """Returns (0, 1 - yes_prob), whose delta is attained at every epsilon."""
     return ApproxDP(epsilon=0.0, delta=1 - self.yes_prob)
 
   @property

@@ -73,18 +73,19 @@ class DoubledMean:
 
   @property
   def mean(self) -> BoundedMean:
-    """The mechanism of the mean."""
+    """Returns the mechanism of the mean."""
     return BoundedMean(num_examples=self.num_examples, lower=0.0, upper=1.0,
                        epsilon=self.epsilon)
 
   @property
   def adjacency(self) -> Adjacency:
-    """REPLACE_ONE: one record is replaced and their number is public."""
+    """Returns REPLACE_ONE: one record is replaced, and their number is public.
+    """
     return self.mean.adjacency
 
   @property
   def event(self) -> accounting.DpEvent:
-    """Privacy cost of one release."""
+    """Returns the privacy cost of one release."""
     return self.mean.event
 
   def release(self, key: PRNGKey, data: Array) -> Estimate:

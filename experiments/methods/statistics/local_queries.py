@@ -110,7 +110,7 @@ class LocalOracle:
 
   @property
   def adjacency(self) -> Adjacency:
-    """Replace-one: one person's data changes."""
+    """Returns REPLACE_ONE, because one person's data changes."""
     return Adjacency.REPLACE_ONE
 
   @property
@@ -130,7 +130,7 @@ class LocalOracle:
 
   @property
   def num_examples(self) -> int:
-    """Number n = T m of people needed."""
+    """Returns the number n = T m of people needed."""
     return self.num_queries * self.batch_size
 
   def init(self, key: PRNGKey, records: Array) -> OracleState:

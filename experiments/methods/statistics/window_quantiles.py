@@ -109,17 +109,17 @@ class WindowQuantiles(mechanism.ExponentialQuantiles):
 
   @property
   def steps(self) -> int:
-    """Number of mechanisms that are composed, m."""
+    """Returns the number of mechanisms that are composed, m."""
     return len(self.probs)
 
   @property
   def draw(self) -> mechanism.Draw:
-    """Jittable sampler (key, records, parameters) -> quantiles."""
+    """Returns a jittable sampler (key, records, parameters) -> quantiles."""
     return _draw
 
   @property
   def parameters(self) -> WindowParameters:
-    """Quantile levels, rates and the radius, as arrays."""
+    """Returns the quantile levels, rates and the radius, as arrays."""
     radius = self.radius
     if radius is None:
       radius = RADIUS * (self.upper - self.lower)

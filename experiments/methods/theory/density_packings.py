@@ -49,36 +49,36 @@ class Kernel:
 
   @functools.cached_property
   def _on_rule(self) -> tuple[np.ndarray, np.ndarray]:
-    """Values of k at the quadrature nodes, and the weights."""
+    """Returns the values of k at the quadrature nodes, and the weights."""
     nodes, weights = rule(np.array(self.kinks))
     return self.value(nodes), weights
 
   @functools.cached_property
   def mass(self) -> float:
-    """Integral of the kernel k."""
+    """Returns the integral of the kernel k."""
     values, weights = self._on_rule
     return 0.0 if self.balanced else float(values @ weights)
 
   @functools.cached_property
   def absolute(self) -> float:
-    """Integral of the absolute value |k|."""
+    """Returns the integral of the absolute value |k|."""
     values, weights = self._on_rule
     return float(np.abs(values) @ weights)
 
   @functools.cached_property
   def energy(self) -> float:
-    """Integral of the square k^2."""
+    """Returns the integral of the square k^2."""
     values, weights = self._on_rule
     return float(values**2 @ weights)
 
   @functools.cached_property
   def top(self) -> float:
-    """Largest absolute value of the kernel."""
+    """Returns the largest absolute value of the kernel."""
     return float(np.max(np.abs(self.value(np.linspace(-0.5, 0.5, 20001)))))
 
   @property
   def balanced(self) -> bool:
-    """Whether the mean of k is 0."""
+    """Returns whether the mean of k is 0."""
     return self.name in ('wave', 'sawtooth')
 
 
@@ -178,22 +178,22 @@ class Packing:
 
   @property
   def mass(self) -> float:
-    """Integral of one bump over [0, 1]."""
+    """Returns the integral of one bump over [0, 1]."""
     return self.kernel.mass * self._unit * self.width
 
   @property
   def absolute(self) -> float:
-    """Integral of the absolute value of a bump."""
+    """Returns the integral of the absolute value of a bump."""
     return self.kernel.absolute * self._unit * self.width
 
   @property
   def energy(self) -> float:
-    """Integral of the square of a bump."""
+    """Returns the integral of the square of a bump."""
     return self.kernel.energy * self._unit**2 * self.width
 
   @property
   def _unit(self) -> float:
-    """Scale L width^beta of a bump."""
+    """Returns the scale L width^beta of a bump."""
     return self.radius * self.width**self.kernel.smoothness
 
   def rule(self) -> tuple[np.ndarray, np.ndarray]:

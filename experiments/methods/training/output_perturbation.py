@@ -85,7 +85,8 @@ class OutputPerturbation:
 
   @property
   def solver_error(self) -> float:
-    """Bound on the distance of the solver's result to the minimiser."""
+    """Returns a bound on the distance of the solver's result to the minimiser.
+    """
     return self._exact_norm * self.solver_share / 2
 
   @property
@@ -95,7 +96,7 @@ class OutputPerturbation:
 
   @property
   def stddev(self) -> float:
-    """Standard deviation of the noise on every parameter."""
+    """Returns the standard deviation of the noise on every parameter."""
     return self._gaussian.stddev
 
   def num_iterations(self, num_rows: int) -> int:
@@ -115,7 +116,7 @@ class OutputPerturbation:
 
   @property
   def event(self) -> accounting.DpEvent:
-    """Privacy event of one release of parameters."""
+    """Returns the privacy event of one release of parameters."""
     return self._gaussian.event
 
   def solve(self, data: Batch) -> Params:
@@ -163,7 +164,8 @@ class OutputPerturbation:
 
   @property
   def _input_norm(self) -> float:
-    """Largest norm of (x, 1), whose last entry multiplies the bias."""
+    """Returns the largest norm of (x, 1), whose last entry multiplies the bias.
+    """
     return math.sqrt(self.input_radius**2 + 1)
 
   def _root(self, num_rows: int) -> float:
@@ -174,7 +176,7 @@ class OutputPerturbation:
 
   @property
   def _gaussian(self) -> additive.GaussianMechanism:
-    """Gaussian mechanism that adds the noise."""
+    """Returns the Gaussian mechanism that adds the noise."""
     return additive.GaussianMechanism(
         record_norm=self.record_norm, adjacency=self.adjacency,
         noise_multiplier=self.noise_multiplier)
