@@ -153,11 +153,11 @@ class PublishedRun:
     epochs: number of passes over them.
     accounted_batch_size: batch size that its accountant and its noise use.
     drawn_batch_size: number of records that enter a step.
-    noise_multiplier: as configured: noise of a mean, times the accounted batch
+    noise_multiplier: configured noise of a mean, times the accounted batch
       size.
-    delta: as configured.
+    delta: delta as configured.
     accuracy: test accuracy as printed.
-    epsilon: as printed, with a tilde.
+    epsilon: epsilon as printed, where a tilde marks it as approximate.
   """
   dataset: str
   num_examples: int

@@ -134,7 +134,7 @@ def rest(name: str, plan: plans.TrainingPlan, *, clip_norm: float,
   Args:
     name: 'sgd', 'clipped_sgd' and 'normalised_sgd' have no noise; 'dp_sgd'
       has that of the plan.
-    plan: from `make_plan`.
+    plan: training plan, from `make_plan`.
     clip_norm: clip norm of the clipping methods.
     seeds: seeds of the runs.
   """

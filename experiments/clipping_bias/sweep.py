@@ -50,7 +50,7 @@ class Setting:
     dataset: name of the data set.
     method: name of the training method.
     clip_norm: clip norm; infinite where nothing is clipped.
-    at: see above; empty for the other kinds.
+    at: coordinates, see the list above; empty for the other kinds.
     seed: seed of 'descent'; 0 for the other kinds.
   """
   kind: str

@@ -57,7 +57,7 @@ def table(rows: Sequence[records.Row]) -> str:
 
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
-  """Verdicts on printed claims and on stored values."""
+  """Returns verdicts on printed claims and on stored values."""
   cells = _collected(rows)
   sums = points.select(cells, method='sums')
   replaced = points.select(sums, adjacency=_REPLACE)

@@ -90,7 +90,7 @@ def _cell(cells: Sequence[points.Point]) -> str:
 
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
-  """Verdicts on claims of Barczewski (2025) and on better mechanisms.
+  """Returns verdicts on Barczewski (2025) and on better mechanisms.
   """
   sizes = dict(num_thresholds=(2.0**10, 2.0**15))
   result, monotone = _raw(rows), points.select(_monotone(rows), **sizes)

@@ -64,7 +64,7 @@ class Setting:
   """One training run, one network, or one way to split the noise.
 
   Attributes:
-    kind: see above; 'smoke' is training for a few steps.
+    kind: name from the list above; 'smoke' is training for a few steps.
     dataset: name of the data set; 'none' for settings without data.
     method: training method, where 'sgd' is the non-private ceiling; for
       'bounds' the kind of network, 'chain', or 'plain' or 'averaged' residual

@@ -53,7 +53,7 @@ def p_value(differences: Sequence[float], *, one_sided: bool) -> float:
   """Returns the p-value of Student's test that paired differences average 0.
 
   Args:
-    differences: one for each seed.
+    differences: paired differences, one for each seed.
     one_sided: True if only a positive mean is evidence against it.
 
   Returns:
@@ -92,7 +92,7 @@ def bootstrap(statistic: Callable[[Sequence[int]], float],
 
   Args:
     statistic: function of seeds, which may repeat.
-    seeds: at most 8.
+    seeds: the seeds to resample, at most 8.
   """
   if len(seeds) > 8:
     raise ValueError(f'there must be at most 8 seeds, got {len(seeds)}')

@@ -89,7 +89,7 @@ class ForcedYes:
 
   @property
   def forced_words(self) -> int:
-    """Number of the 2^32 words that force a yes; rounded towards privacy."""
+    """Returns how many of 2^32 words force a yes, rounded for privacy."""
     return math.ceil(self.yes_prob * _WORDS)
 
   @property
@@ -99,7 +99,7 @@ class ForcedYes:
 
   @property
   def matrix(self) -> np.ndarray:
-    """[2, 2] probabilities of no and yes (columns) given no and yes (rows)."""
+    """Returns P(answer | truth), [truth, answer], with no before yes."""
     return np.array([[1 - self.yes_prob, self.yes_prob], [0.0, 1.0]])
 
   def release(self, key: PRNGKey, data: Array) -> Array:

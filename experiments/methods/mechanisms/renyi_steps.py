@@ -123,7 +123,7 @@ def group(guarantee: RenyiDP, *, doublings: int) -> RenyiDP:
   ALG-06).
 
   Args:
-    guarantee: of neighbours, at an order a of at least 2^(c + 1).
+    guarantee: RDP for neighbours, at an order a of at least 2^(c + 1).
     doublings: c, at least 0.
 
   Raises:

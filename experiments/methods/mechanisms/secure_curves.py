@@ -206,7 +206,7 @@ class UStat:
   (2025, section 6.2.1), with the factor 1/n of erratum C5.
 
   Attributes:
-    backend: how numbers are shared and added.
+    backend: way in which numbers are shared and added.
     noise: shares [servers, M] of the noise eta [M], which is drawn once.
     source: randomness of the owners' shares.
   """

@@ -127,8 +127,9 @@ class BatchDescent(sgml.Ascent):
 
   @property
   def utility(self) -> float:
-    """Upper bound of E ||theta_K - theta_ML||^2 for theta_ML inside the box.
+    """Returns an upper bound of E ||theta_K - theta_ML||^2.
 
+    It holds for theta_ML inside the box. It is
     9 d L^2 / (rho lambda^2 n^2) + xi^2 / (beta lambda), for the printed noise
     with replacement; xi^2 <= d / (4 m) is the variance of a batch's gradient.
     """

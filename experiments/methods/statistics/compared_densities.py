@@ -126,7 +126,7 @@ def series(name: str, coefficients: Sequence[complex] | np.ndarray) -> Series:
   """Returns the density 1 + 2 Re sum theta_k e^(2 pi i k x).
 
   Args:
-    name: of the density.
+    name: name of the density.
     coefficients: theta [K]; f must not be negative anywhere.
   """
   theta = np.asarray(coefficients, np.complex128)

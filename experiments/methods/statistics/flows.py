@@ -50,9 +50,9 @@ class _Reach(NamedTuple):
   """Intervals (low, high) of the amounts that nodes can deliver, [M] each.
 
   Attributes:
-    left: to the left end.
-    right: to the right end.
-    both: to both ends together.
+    left: amounts to the left end.
+    right: amounts to the right end.
+    both: amounts to both ends together.
   """
   left: tuple[Array, Array]
   right: tuple[Array, Array]
@@ -155,7 +155,7 @@ def _split(left: _Reach, right: _Reach, given: tuple[Array, Array],
     right: intervals of the right half.
     given: a and b, what node and edge deliver to c and d.
     increment: g of the middle.
-    step: from c to d; x is 0 or has the opposite sign.
+    step: label of d minus that of c; x is 0 or has the opposite sign.
     tight: whether the middle keeps nothing.
   """
   a, b = given

@@ -89,7 +89,7 @@ class LocalOracle:
     num_queries: T.
     tolerance: tau, in (0, 1].
     failure_prob: beta, in (0, 1).
-    epsilon: of one person's answer, in (0, 20].
+    epsilon: budget of one person's answer, in (0, 20].
     randomizer: 'bernoulli' answers with one of two numbers, and needs 4 to 17
       times fewer people than 'laplace', which adds noise.
   """
@@ -115,13 +115,13 @@ class LocalOracle:
 
   @property
   def event(self) -> accounting.DpEvent:
-    """Privacy cost of all answers together, as each person gives one."""
+    """Returns the privacy cost of all answers; each person gives one."""
     return accounting.pure_event(epsilon=self.epsilon,
                                  adjacency=self.adjacency)
 
   @property
   def batch_size(self) -> int:
-    """Number m of people for each query, by Hoeffding's inequality (SQ-02)."""
+    """Returns m, the people for a query, by Hoeffding's inequality (SQ-02)."""
     if self.randomizer == 'bernoulli':
       return math.ceil(2 * (_size(self.epsilon) / self.tolerance)**2
                        * math.log(2 * self.num_queries / self.failure_prob))
@@ -195,7 +195,7 @@ class LocalOracle:
 
   @property
   def least_words(self) -> int:
-    """Number of 2^32 words that give the rarer answer, for any value."""
+    """Returns how many of 2^32 words give the rarer answer, for any value."""
     return math.ceil(_WORDS / (math.exp(self.epsilon) + 1) + _SLACK)
 
 

@@ -178,7 +178,7 @@ class TreeMarginals(mechanism.DensityMechanism):
 
   @property
   def selection(self) -> selection.ExponentialMechanism:
-    """The exponential mechanism that chooses each pair of a private tree."""
+    """Returns the exponential mechanism for each pair of a private tree."""
     return selection.ExponentialMechanism(
         sensitivity=self._table_sensitivity, adjacency=self.adjacency,
         epsilon=self._parts[1] / (self.num_attributes - 1))

@@ -204,7 +204,7 @@ def least_failure(error: float, *, num_examples: int, rate: float,
   IndExp and RecExp miss at least as often as the first quantile that they draw.
 
   Args:
-    error: at most 1/4 in the printed lemma, below 1/2 otherwise.
+    error: distance; at most 1/4 in the printed lemma, else below 1/2.
     num_examples: n.
     rate: rate of the exponential mechanism of that quantile.
     prob: its level; None for the printed bound, (1/2) e^(-n rate). With a

@@ -194,7 +194,7 @@ class SlicedQuantiles(mechanism.PureQuantiles):
 
   @property
   def guarantee(self) -> notions.ApproxDP:
-    """Proved guarantee; compose it by `accounting.optimal_composition`."""
+    """Returns the guarantee; compose it by `accounting.optimal_composition`."""
     return notions.ApproxDP(epsilon=self.epsilon,
                             delta=0.0 if len(self.probs) == 1 else self.delta)
 

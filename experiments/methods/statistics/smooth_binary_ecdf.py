@@ -86,7 +86,7 @@ class BinaryTreeParameters(NamedTuple):
 
   Attributes:
     scale: standard deviation of the noise of a node.
-    nodes: of the tree.
+    nodes: nodes of the tree.
   """
   scale: np.ndarray
   nodes: Nodes

@@ -59,7 +59,7 @@ def constants(smoothness: float, taper: str = 'pinsker', *,
   Args:
     smoothness: beta.
     taper: one of `TAPERS`.
-    num_places: of the grid, on (0, 1/2].
+    num_places: number of places k / m of the grid, on (0, 1/2].
   """
   errors.check_positive('smoothness', smoothness)
   errors.check_choice('taper', taper, TAPERS)

@@ -165,7 +165,7 @@ def conditional(p: np.ndarray, q: np.ndarray, *, mass: float = 0.0) -> float:
   Args:
     p: [m] probabilities.
     q: [m] probabilities of the same outcomes.
-    mass: in [0, 1].
+    mass: least probability of the event, in [0, 1].
   """
   if not mass:
     return math.tanh(level(p, q, notions.BoundedRange) / 4)

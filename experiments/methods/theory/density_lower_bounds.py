@@ -216,7 +216,7 @@ def cells(kernel: packings.Kernel, *, radius: float, num_records: int,
     num_records: n.
     epsilon: budget of the release; give this or rho, or neither.
     rho: budget of the release in zCDP.
-    sharp: see above.
+    sharp: True for errors of two points instead of Assouad's lemma.
   """
   errors.check_positive('radius', radius)
   if not kernel.balanced:
@@ -258,7 +258,7 @@ def least_favourable(packing: packings.Packing, word: Sequence[int]
   """Returns f_w as a density, to try estimators on (item DEN-C3).
 
   Args:
-    packing: of the bounds.
+    packing: packing of a bound.
     word: [m] bits, 0 and 1, or -1 and 1 for bumps of mean 0.
   """
   bits = np.asarray(word)[None]

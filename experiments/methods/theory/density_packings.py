@@ -34,10 +34,10 @@ class Kernel:
   """A bump of width 1.
 
   Attributes:
-    name: of the kernel.
+    name: name of the kernel.
     smoothness: beta.
     value: u [...] -> k(u), 0 outside [-1/2, 1/2].
-    kinks: where k is not smooth, in increasing order, with both ends.
+    kinks: points where k is not smooth, increasing, with both ends.
     lipschitz: whether its largest slope is 1; else its derivative of order beta
       has norm 1.
   """
@@ -167,8 +167,8 @@ class Packing:
 
   Attributes:
     kernel: k.
-    radius: L, of the class.
-    width: of a bump.
+    radius: L, the norm that defines the class.
+    width: width of a bump.
     centres: [m], increasing, at least a width apart.
   """
   kernel: Kernel
@@ -301,7 +301,7 @@ def bumps(kernel: Kernel, *, radius: float, num_bumps: int, width: float
     kernel: `triangle` (packing 2, of spikes of width 2 h) or `smooth`.
     radius: L.
     num_bumps: m.
-    width: of a bump, at most 1 / (m + 1).
+    width: width of a bump, at most 1 / (m + 1).
   """
   errors.check_positive('radius', radius)
   errors.check_at_least('num_bumps', num_bumps, 1)

@@ -24,7 +24,7 @@ def proportion(*, num_examples: int, guarantee: Guarantee,
 
   Args:
     num_examples: n, at most about 40.
-    guarantee: as of `oracles.least`.
+    guarantee: guarantee as in `best_channels.least`.
     num_estimates: number of equally spaced estimates in [0, 1], with both ends.
     num_proportions: number of equally spaced proportions, likewise.
   """

@@ -91,7 +91,7 @@ class OutputPerturbation:
 
   @property
   def record_norm(self) -> float:
-    """L2 bound on how far one record added or removed moves the result."""
+    """Returns an l2 bound on how far adding one record moves the result."""
     return self._exact_norm + 2 * self.solver_error
 
   @property
