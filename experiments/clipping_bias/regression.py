@@ -122,7 +122,7 @@ def _mean(offset: np.ndarray, corners: Callable,
   """Returns the mean over e of integrals over [0, 1], split at the corners.
 
   Args:
-    offset: u.
+    offset: u, parameters minus (a, b).
     corners: (slope, constant) of the residual -> where the form changes.
     integral: (slope, constant, low, high) -> [2], of one form.
   """

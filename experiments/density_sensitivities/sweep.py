@@ -46,7 +46,7 @@ class Setting:
 
   Attributes:
     method: name from the list above.
-    size: N.
+    size: N, the number of functions or bins.
     order: order of the norm (1 or 2) for sums; beta for pinsker.
     adjacency: notion of neighbouring data sets.
   """

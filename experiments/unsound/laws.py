@@ -34,9 +34,9 @@ def sum_pair(*, num_examples: int, sampling_prob: float,
   11-13 and Theorem 5.2.2; erratum E1.
 
   Args:
-    num_examples: n.
+    num_examples: n, the number of records.
     sampling_prob: q; 1 takes every record.
-    noise_multiplier: sigma.
+    noise_multiplier: sigma, noise deviation over the claimed sensitivity.
     norm_ratio: M, at least 1; may be infinite.
   """
   if not norm_ratio >= 1:
@@ -73,7 +73,7 @@ def redrawn_inclusion_prob(*, num_examples: int,
 
   Args:
     num_examples: number of records of the data set that holds the record.
-    sampling_prob: q.
+    sampling_prob: q, the probability that a record is sampled.
   """
   errors.check_at_least('num_examples', num_examples, 1)
   errors.check_probability('sampling_prob', sampling_prob)

@@ -146,7 +146,7 @@ class AdditiveShares(Backend):
   """Additive shares: only all servers together learn a number; see `additive`.
 
   Attributes:
-    num_servers: m.
+    num_servers: m, the number of servers.
     bits: k; shares are modulo 2^k.
   """
   num_servers: int
@@ -173,8 +173,8 @@ class ShamirShares(Backend):
   """Shamir shares: any t + 1 servers open, any t learn nothing; see `shamir`.
 
   Attributes:
-    num_servers: m.
-    num_colluding: t.
+    num_servers: m, the number of servers.
+    num_colluding: t, the number of servers that may collude.
   """
   num_servers: int
   num_colluding: int

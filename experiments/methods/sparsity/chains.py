@@ -101,7 +101,7 @@ def monotone_chains(num_rows: int, num_columns: int, *,
   Args:
     num_rows: p, rows of the matrix.
     num_columns: q, columns of the matrix.
-    num_factors: L.
+    num_factors: L, the number of factors.
 
   Returns:
     Chains sorted by the number of parameters, then by `rows`, then by
@@ -134,7 +134,7 @@ def smallest_chain(num_rows: int, num_columns: int, *,
   Args:
     num_rows: p, rows of the matrix.
     num_columns: q, columns of the matrix.
-    num_factors: L.
+    num_factors: L, the number of factors.
 
   Raises:
     ValueError: there is no monotone chain, for example if p and q are primes

@@ -154,7 +154,7 @@ def alternating(smoothness: int, amplitude: float | None = None) -> Series:
   with sobdet.
 
   Args:
-    smoothness: beta.
+    smoothness: beta, the order of the bounded derivative.
     amplitude: A; by default one with f > 0, for beta in 1, 2, 3.
   """
   k = np.arange(1, _SERIES + 1)

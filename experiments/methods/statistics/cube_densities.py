@@ -66,7 +66,7 @@ def worst(num_bins: int, dimension: int) -> densities.Density | AxisMixture:
 
   Args:
     num_bins: m, the number of cells.
-    dimension: d.
+    dimension: d, the dimension.
   """
   side = cubes.side_of(num_bins, dimension)
   if dimension == 1:

@@ -85,7 +85,7 @@ def relaxed_projection(*, num_records: int, epsilon: float, delta: float,
   'printed', which add noise to the constant too.
 
   Args:
-    num_records: n.
+    num_records: n, the number of records.
     epsilon: target epsilon of the release.
     delta: target delta of the release.
     num_functions: N, odd.

@@ -87,7 +87,7 @@ def _sampler(curve: mechanism.Draw, num_groups: int, derived: bool,
 
   Args:
     curve: sampler of the curve.
-    num_groups: Q.
+    num_groups: Q, the number of groups.
     derived: whether expected negatives are computed from the other cells.
     shared: whether observed and expected cells share their noise (unsound).
   """
@@ -145,7 +145,7 @@ class CellwiseHosmerLemeshow(mechanisms.SampledMechanism[Bins]):
     grid: public, of predictions within [0, 1].
     epsilon: budget of the whole release.
     adjacency: which data sets are neighbours.
-    num_groups: Q.
+    num_groups: Q, the number of groups.
     accounting: 'paper': the curve's nodes and all 4 Q cells have noise of scale
       (L + 9) / epsilon. 'tight': the curve is calibrated exactly. A record
       changes one observed cell by 1 and an expected one by a probability; 3 Q

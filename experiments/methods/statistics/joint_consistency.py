@@ -61,7 +61,7 @@ def joint(error: float, *, num_examples: int, probs: Sequence[float],
 
   Args:
     error: allowed error of a quantile.
-    num_examples: n.
+    num_examples: n, the number of records.
     probs: quantile levels [m].
     rate: rate of the cost, `rates.joint`; printed for epsilon / 4.
     density_min: least density within `error` of the quantiles.

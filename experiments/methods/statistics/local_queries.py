@@ -86,7 +86,7 @@ class LocalOracle:
   are within `tolerance`.
 
   Attributes:
-    num_queries: T.
+    num_queries: T, the number of queries.
     tolerance: tau, in (0, 1].
     failure_prob: beta, in (0, 1).
     epsilon: budget of one person's answer, in (0, 20].
@@ -213,7 +213,7 @@ def bisect_support(ask: Ask, *, num_queries: int, tolerance: float) -> float:
 
   Args:
     ask: the oracle.
-    num_queries: T.
+    num_queries: T, the number of queries.
     tolerance: tau, of the oracle.
 
   Returns:

@@ -33,9 +33,9 @@ def printed_num_functions(signal: float, *, num_records: int, smoothness: int,
   on constants nor on L. beta is an integer (erratum DEN-E23).
 
   Args:
-    signal: n alpha.
-    num_records: n.
-    smoothness: beta.
+    signal: n alpha, records times budget.
+    num_records: n, the number of records.
+    smoothness: beta, the order of the bounded derivative.
     pure: whether noise is Laplace.
   """
   errors.check_positive('signal', signal)
@@ -92,7 +92,7 @@ def pinsker_weights(width: float, *, smoothness: int) -> tuple[float, ...]:
 
   Args:
     width: W > 1.
-    smoothness: beta.
+    smoothness: beta, the order of the bounded derivative.
   """
   if not (math.isfinite(width) and width > 1):
     raise ValueError(f'width must be a number > 1, got {width}')
@@ -107,9 +107,9 @@ def pinsker_projection(*, num_records: int, rho: float, smoothness: int,
   """Returns Pinsker's weights with the width of least error over a class.
 
   Args:
-    num_records: n.
+    num_records: n, the number of records.
     rho: budget of the release.
-    smoothness: beta.
+    smoothness: beta, the order of the bounded derivative.
     radius: L, see `SumsMechanism.worst_case`.
     basis: 'fourier' or 'cosine'.
     adjacency: which data sets are neighbours.

@@ -38,7 +38,7 @@ def applies(error: float, *, num_examples: int, probs: Sequence[float],
 
   Args:
     error: error of the quantiles.
-    num_examples: n.
+    num_examples: n, the number of records.
     probs: quantile levels [m].
     density_min: lower bound of the density.
   """
@@ -205,7 +205,7 @@ def least_failure(error: float, *, num_examples: int, rate: float,
 
   Args:
     error: distance; at most 1/4 in the printed lemma, else below 1/2.
-    num_examples: n.
+    num_examples: n, the number of records.
     rate: rate of the exponential mechanism of that quantile.
     prob: its level; None for the printed bound, (1/2) e^(-n rate). With a
       level, the cost is at most n max(p, 1 - p), and 1 - 2 error replaces 1/2.
@@ -224,7 +224,7 @@ def dirac_risk(*, num_examples: int, epsilon: float, printed: bool = False,
   probability of few records on one side.
 
   Args:
-    num_examples: n.
+    num_examples: n, the number of records.
     epsilon: privacy budget of the release.
     printed: use the printed constants.
     amplitude: amplitude of the uniform noise; None for the one that balances

@@ -90,8 +90,8 @@ def private_rows(neighbours: np.ndarray, num_states: int, num_outputs: int,
 
   Args:
     neighbours: [P, 2] pairs of states.
-    num_states: S.
-    num_outputs: J.
+    num_states: S, the number of states.
+    num_outputs: J, the number of outputs.
     guarantee: pure, approximate, of total variation, or None.
 
   Returns:
@@ -187,7 +187,7 @@ def testing_error(probs: np.ndarray, *, num_examples: int,
   Args:
     probs: [K, m] distributions of one record. With two symbols n may be several
       hundred, with more symbols about 6.
-    num_examples: n.
+    num_examples: n, the number of records.
     guarantee: pure, approximate, of total variation, or None.
 
   Returns:
@@ -237,7 +237,7 @@ def bayes_risk(thetas: np.ndarray, prior: np.ndarray, *, num_examples: int,
   Args:
     thetas: [T] proportions.
     prior: [T] their probabilities.
-    num_examples: n.
+    num_examples: n, the number of records.
     guarantee: pure or approximate DP, total variation privacy, or None.
     num_actions: size of the grid of estimates on [0, 1]; with step h the value
       is at most h^2 / 4 above the risk of unrestricted estimates.

@@ -37,7 +37,7 @@ def advanced(guarantee: ApproxDP, *, num_uses: int,
 
   Args:
     guarantee: guarantee of each release.
-    num_uses: K.
+    num_uses: K, the number of releases.
     slack: additional delta, in (0, 1).
   """
   errors.check_at_least('num_uses', num_uses, 1)

@@ -235,7 +235,7 @@ def smooth_distance(data: np.ndarray, other: np.ndarray, *, radius: float
   Args:
     data: [..., n, d].
     other: the same.
-    radius: r.
+    radius: r, the distance at which differences of a record are cut.
   """
   errors.check_positive('radius', radius)
   distances = np.linalg.norm(np.asarray(data) - np.asarray(other), axis=-1)

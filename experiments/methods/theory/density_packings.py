@@ -35,7 +35,7 @@ class Kernel:
 
   Attributes:
     name: name of the kernel.
-    smoothness: beta.
+    smoothness: beta, the order of the bounded derivative.
     value: u [...] -> k(u), 0 outside [-1/2, 1/2].
     kinks: points where k is not smooth, increasing, with both ends.
     lipschitz: whether its largest slope is 1; else its derivative of order beta
@@ -166,7 +166,7 @@ class Packing:
   """A family of densities f_w, one for each word w of bits.
 
   Attributes:
-    kernel: k.
+    kernel: k, the shape of a bump.
     radius: L, the norm that defines the class.
     width: width of a bump.
     centres: [m], increasing, at least a width apart.
@@ -278,8 +278,8 @@ def spike(*, lipschitz: float, centre: float, half_width: float) -> Packing:
   Equation (15).
 
   Args:
-    lipschitz: L.
-    centre: x_0.
+    lipschitz: L, the largest slope of a density.
+    centre: x_0, the point of the spike.
     half_width: h, at most the distance of x_0 to an end.
   """
   errors.check_positive('lipschitz', lipschitz)
@@ -299,8 +299,8 @@ def bumps(kernel: Kernel, *, radius: float, num_bumps: int, width: float
 
   Args:
     kernel: `triangle` (packing 2, of spikes of width 2 h) or `smooth`.
-    radius: L.
-    num_bumps: m.
+    radius: L, the norm that bounds the class.
+    num_bumps: m, the number of bumps.
     width: width of a bump, at most 1 / (m + 1).
   """
   errors.check_positive('radius', radius)
@@ -320,7 +320,7 @@ def cells(kernel: Kernel, *, radius: float, num_cells: int) -> Packing:
 
   Args:
     kernel: `wave` or `sawtooth`.
-    radius: L.
+    radius: L, the norm that bounds the class.
     num_cells: 1 / w.
   """
   errors.check_positive('radius', radius)

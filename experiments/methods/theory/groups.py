@@ -111,7 +111,7 @@ def _of_steps(t: np.ndarray, d: np.ndarray, j: np.ndarray, epsilon: float,
 
   Args:
     t: log-weights >= 0.
-    d: distances.
+    d: Hamming distances.
     j: numbers of steps that bound the complement of A, at most d - 1.
     epsilon: epsilon of one step.
     delta: delta of one step.

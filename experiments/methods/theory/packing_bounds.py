@@ -64,7 +64,7 @@ def pairwise(variations: np.ndarray, *, num_examples: int,
 
   Args:
     variations: [K, K], t of one record, or TV_n of all of them if `joint`.
-    num_examples: n.
+    num_examples: n, the number of records.
     guarantee: pure or approximate.
     joint: whether `variations` are of data sets, which then differ in 0 or n
       records.
@@ -86,7 +86,7 @@ def pairs(variations: np.ndarray, *, num_examples: int, guarantee: Guarantee,
 
   Args:
     variations: [K, K], t of one record, or TV_n of all of them if `joint`.
-    num_examples: n.
+    num_examples: n, the number of records.
     guarantee: any guarantee.
     joint: whether `variations` are of data sets, which then differ in 0 or n
       records.
@@ -117,7 +117,7 @@ def fano(variations: np.ndarray, *, num_examples: int, guarantee: Guarantee
 
   Args:
     variations: [K, K], t of one record; 0 on the diagonal.
-    num_examples: n.
+    num_examples: n, the number of records.
     guarantee: pure or zCDP; for others the bound is 0.
   """
   divergences = groups.mean_divergence(np.asarray(variations, np.float64),
@@ -147,7 +147,7 @@ def packing(log_hypotheses: float, weight: float, *, num_examples: int,
   Args:
     log_hypotheses: ln V.
     weight: weight g of the mixture.
-    num_examples: n.
+    num_examples: n, the number of records.
     guarantee: pure or approximate.
   """
   epsilon, delta = guarantee.epsilon, getattr(guarantee, 'delta', 0.0)
@@ -192,7 +192,7 @@ def around(log_hypotheses: float, variation: float, *, num_examples: int,
     log_hypotheses: ln V.
     variation: t_0, largest total variation of a distribution of one record from
       P_0.
-    num_examples: n.
+    num_examples: n, the number of records.
     guarantee: any guarantee.
   """
   size = hypotheses.checked_size(log_hypotheses)
@@ -219,7 +219,7 @@ def mixture(log_hypotheses: float, weight: float, *, num_examples: int,
   Args:
     log_hypotheses: ln V.
     weight: weight g of the mixture.
-    num_examples: n.
+    num_examples: n, the number of records.
     guarantee: any guarantee.
   """
   size = hypotheses.checked_size(log_hypotheses)
@@ -254,9 +254,9 @@ def cube(separation: float, variations: np.ndarray, *, num_examples: int,
   given.
 
   Args:
-    separation: tau.
+    separation: tau; squared distances are at least 2 tau d_H.
     variations: [m], t of one record for words that differ in that bit.
-    num_examples: n.
+    num_examples: n, the number of records.
     guarantee: any guarantee.
   """
   bit_errors = two_points.product_error(np.asarray(variations, np.float64),
@@ -273,7 +273,7 @@ def best_packing_error(*, num_examples: int, guarantee: Guarantee,
   """Returns the best bound that the known properties of the hypotheses allow.
 
   Args:
-    num_examples: n.
+    num_examples: n, the number of records.
     guarantee: any guarantee.
     log_hypotheses: ln K, K at least 2.
     weight: g, for hypotheses (1 - g) P_0 + g P_k.

@@ -42,7 +42,7 @@ def printed_pairwise(variations: np.ndarray, *, num_examples: int,
 
   Args:
     variations: [K, K], t of one record, or TV_n of all of them if `joint`.
-    num_examples: n.
+    num_examples: n, the number of records.
     guarantee: pure or approximate.
     joint: whether distributions of data sets are given.
   """
@@ -64,7 +64,7 @@ def printed_fano(variations: np.ndarray, *, num_examples: int, epsilon: float
 
   Args:
     variations: [K, K], TV_n of all records.
-    num_examples: n.
+    num_examples: n, the number of records.
     epsilon: privacy budget of the release.
   """
   size = math.log(len(variations))
@@ -113,7 +113,7 @@ def printed_many(num_hypotheses: int, distance: float, *, epsilon: float
   0 a random guess errs with probability 1 - 1/K < .9.
 
   Args:
-    num_hypotheses: K.
+    num_hypotheses: K, the number of hypotheses.
     distance: D, largest mean number of records that differ.
     epsilon: privacy budget of the release.
   """

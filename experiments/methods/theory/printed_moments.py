@@ -21,10 +21,10 @@ def printed_proposition_2(*, num_examples: int, level: float, moment: float,
   The bound is for total variation privacy.
 
   Args:
-    num_examples: n.
+    num_examples: n, the number of records.
     level: level of total variation privacy.
-    moment: k.
-    radius: r.
+    moment: k, the order of the bounded moment.
+    radius: r, the bound on the k-th moment norm.
     corrected: return r^2 g^(2 - 2/k) (1 - n level g) / 2 at the smaller of 1
       and 1 / (2 n level): TV contracts by n level, without a factor 2.
   """
@@ -45,12 +45,12 @@ def printed_proposition_4(*, num_examples: int, epsilon: float,
   The bound is for (epsilon, delta)-DP.
 
   Args:
-    num_examples: n.
+    num_examples: n, the number of records.
     epsilon: below d / 2.
     delta: below (1 - e^-epsilon) / (4 e^epsilon).
     dimension: d >= 2.
-    moment: k.
-    radius: r.
+    moment: k, the order of the bounded moment.
+    radius: r, the bound on the k-th moment norm.
     corrected: divide by 128 instead, with balls of half the radius (E-07).
   """
   check_class(moment, radius)

@@ -49,7 +49,7 @@ class OutputPerturbation:
   float32 rounding of the solver is not covered.
 
   Attributes:
-    num_features: p.
+    num_features: p, the number of features.
     num_classes: c; there are (p + 1) c parameters.
     num_examples: n, public.
     input_radius: l2 radius that records are projected on; public.
@@ -236,7 +236,7 @@ def fit(key: PRNGKey, data: Batch, *, num_classes: int, num_examples: int,
     num_classes: c, at least 2.
     num_examples: n, the public divisor of the objective.
     input_radius: see `OutputPerturbation`, as for the next argument.
-    regularization: gamma.
+    regularization: gamma, the weight of the quadratic regulariser.
     epsilon: target, positive.
     delta: target, in [1e-12, 1).
     adjacency: which data sets are neighbours.

@@ -71,7 +71,7 @@ class Task(NamedTuple):
     rows: [R, n] int32, numbers of the training records.
     validation: [R, v] int32, numbers of the records on which the best epoch is
       chosen.
-    learning_rate: [R].
+    learning_rate: [R], initial learning rates.
     weight_decay: [R], on all parameters, added to the gradient as in PyTorch.
     mask: [R, d] bool, see `Replicas`. Parameters at False keep their value, so
       those that start at zero stay zero.
