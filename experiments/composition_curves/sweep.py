@@ -1,6 +1,6 @@
 """Settings to study composition.
 
-Catalogue items EXP-05 and ALG-10.
+Catalogue items EXP-05 and ALG-10. Fact 2.2.4 is of Lalanne (2023).
 
   python -m launch.sweep --experiment=composition_curves \
     --output_dir=experiments/composition_curves/results

@@ -1,6 +1,7 @@
 """Settings to study smoothed medians of zeros on [-1, 1].
 
-Catalogue items QF-21 and QF-23.
+Catalogue items QF-21 and QF-23. Printed statements are those of Lalanne (2023,
+section 6.3.3).
 
   python -m launch.sweep --experiment=constant_records \
     --output_dir=experiments/constant_records/results

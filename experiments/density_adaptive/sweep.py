@@ -1,6 +1,7 @@
 """Settings to study adaptive density estimators.
 
-Catalogue items DEN-X9, DEN-B5, DEN-B6 and DEN-B7.
+Catalogue items DEN-X9, DEN-B5, DEN-B6 and DEN-B7. Printed estimators are those
+of Lalanne, Garivier and Gribonval (2023).
 
   python -m launch.sweep --experiment=density_adaptive \
     --output_dir=experiments/density_adaptive/results

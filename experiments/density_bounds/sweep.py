@@ -1,6 +1,7 @@
 """Lower and upper bounds of the risk of private densities.
 
-Catalogue items DEN-L7 to L11 and DEN-X11.
+Catalogue items DEN-L7 to L11 and DEN-X11. Theorems are those of Lalanne,
+Garivier and Gribonval (2023).
 
   python -m launch.sweep --experiment=density_bounds \
     --output_dir=experiments/density_bounds/results

@@ -1,6 +1,7 @@
 """Settings to study private histograms.
 
-Catalogue items DEN-X1, DEN-X2, DEN-X3 and DEN-X12.
+Catalogue items DEN-X1, DEN-X2, DEN-X3 and DEN-X12. The paper is Lalanne,
+Garivier and Gribonval (2023).
 
   python -m launch.sweep --experiment=density_histograms \
     --output_dir=experiments/density_histograms/results

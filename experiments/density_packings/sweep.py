@@ -1,6 +1,7 @@
 """Packings of densities and their distances.
 
-Catalogue items DEN-L8 to L11 and DEN-F1 to F3.
+Catalogue items DEN-L8 to L11 and DEN-F1 to F3. Equation (30) is of Lalanne,
+Garivier and Gribonval (2023).
 
   python -m launch.sweep --experiment=density_packings \
     --output_dir=experiments/density_packings/results

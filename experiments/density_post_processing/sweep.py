@@ -1,6 +1,7 @@
 """Settings to study post-processing.
 
-Catalogue items DEN-X10, DEN-B8 and DEN-B9.
+Catalogue items DEN-X10, DEN-B8 and DEN-B9. Theorem 1 is of Lalanne, Garivier
+and Gribonval (2023).
 
   python -m launch.sweep --experiment=density_post_processing \
     --output_dir=experiments/density_post_processing/results

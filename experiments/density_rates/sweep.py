@@ -1,6 +1,7 @@
 """Settings to study rates of density estimators.
 
-Catalogue items DEN-X4 and DEN-X5.
+Catalogue items DEN-X4 and DEN-X5. The paper is Lalanne, Garivier and Gribonval
+(2023).
 
   python -m launch.sweep --experiment=density_rates \
     --output_dir=experiments/density_rates/results

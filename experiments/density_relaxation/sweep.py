@@ -1,6 +1,6 @@
 """Settings to study approximate DP as a relaxation of pure DP.
 
-Catalogue item DEN-X8.
+Catalogue item DEN-X8. The paper is Lalanne, Garivier and Gribonval (2023).
 
   python -m launch.sweep --experiment=density_relaxation \
     --output_dir=experiments/density_relaxation/results

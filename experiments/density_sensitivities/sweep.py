@@ -1,6 +1,7 @@
 """Settings to study sensitivities of sums of basis functions.
 
-Catalogue item DEN-X7.
+Catalogue item DEN-X7. Printed sensitivities are those of Lalanne, Garivier and
+Gribonval (2023).
 
   python -m launch.sweep --experiment=density_sensitivities \
     --output_dir=experiments/density_sensitivities/results

@@ -1,6 +1,7 @@
 """Settings to compare baselines on densities that are hard for them.
 
 Catalogue items DEN-B10, B11, B12 and X13: densities with jumps, densities with
+Theorems are those of Lalanne, Garivier and Gribonval (2023).
 one high frequency, and smooth ones.
 
   python -m launch.sweep --experiment=density_stress \

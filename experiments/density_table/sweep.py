@@ -1,6 +1,7 @@
 """Settings to study the table of rates.
 
-Catalogue items DEN-T1 and DEN-X15.
+Catalogue items DEN-T1 and DEN-X15. The table and the theorems are those of
+Lalanne, Garivier and Gribonval (2023).
 
   python -m launch.sweep --experiment=density_table \
     --output_dir=experiments/density_table/results

@@ -1,6 +1,7 @@
 """Settings to study inverses of private curves.
 
-Catalogue items EC-14, EC-32 and C23.
+Catalogue items EC-14, EC-32 and C23. Printed scales and Algorithm 9 are those
+of Barczewski (2025).
 
   python -m launch.sweep --experiment=ecdf_inverse \
     --output_dir=experiments/ecdf_inverse/results

@@ -1,6 +1,6 @@
 """Settings to study mechanisms of distribution functions.
 
-Catalogue items EC-40 to EC-49.
+Catalogue items EC-40 to EC-49. Theorems are those of Barczewski (2025).
 
   python -m launch.sweep --experiment=ecdf_mechanisms \
     --output_dir=experiments/ecdf_mechanisms/results

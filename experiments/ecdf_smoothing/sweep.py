@@ -1,6 +1,7 @@
 """Settings to study smoothing.
 
-Catalogue items EC-12, EC-31 and C14 to C16.
+Catalogue items EC-12, EC-31 and C14 to C16. Figures and printed scales are
+those of Barczewski (2025).
 
   python -m launch.sweep --experiment=ecdf_smoothing \
     --output_dir=experiments/ecdf_smoothing/results

@@ -1,6 +1,7 @@
 """Settings to study Gaussian noise.
 
-Catalogue items EXP-07 and MECH-04.
+Catalogue items EXP-07 and MECH-04. Printed bounds are those of the lecture
+notes, chapter 7.
 
   python -m launch.sweep --experiment=gaussian_calibration \
     --output_dir=experiments/gaussian_calibration/results

@@ -1,6 +1,7 @@
 """Settings to study Hosmer-Lemeshow statistics.
 
-Catalogue items EC-25, EC-26 and EC-34.
+Catalogue items EC-25, EC-26 and EC-34. Figures and algorithms are those of
+Barczewski (2025).
 
   python -m launch.sweep --experiment=hosmer_lemeshow --data_dir=data \
     --output_dir=experiments/hosmer_lemeshow/results

@@ -1,6 +1,6 @@
 """Settings to study queries in the local model.
 
-Catalogue items EXP-09 and SQ-02.
+Catalogue items EXP-09 and SQ-02. The text is the lecture notes, chapter 7.
 
   python -m launch.sweep --experiment=local_queries \
     --output_dir=experiments/local_queries/results

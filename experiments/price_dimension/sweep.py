@@ -1,6 +1,6 @@
 """Risks and bounds of the mean of normal vectors.
 
-Catalogue item EXP-4.
+Catalogue item EXP-4. Propositions are those of Lalanne (2023).
 
   python -m launch.sweep --experiment=price_dimension \
     --output_dir=experiments/price_dimension/results

@@ -1,6 +1,7 @@
 """Settings to study private maximum likelihood.
 
-Catalogue item EXP-9.
+Catalogue item EXP-9. Printed methods and bounds are those of Lalanne (2023,
+section 4.2.2).
 
   python -m launch.sweep --experiment=price_likelihood \
     --output_dir=experiments/price_likelihood/results

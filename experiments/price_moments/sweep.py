@@ -1,6 +1,7 @@
 """Means in R^5 with E |X|^k <= 1 under epsilon-DP.
 
-Catalogue items EXP-5 and MOD-KMOM.
+Catalogue items EXP-5 and MOD-KMOM. Propositions are those of Barber and Duchi
+(2014).
 
   python -m launch.sweep --experiment=price_moments \
     --output_dir=experiments/price_moments/results

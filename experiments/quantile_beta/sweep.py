@@ -1,6 +1,6 @@
 """Settings to study many quantiles of a beta distribution.
 
-Catalogue items QF-19 and QB-14.
+Catalogue items QF-19 and QB-14. Printed methods are those of Lalanne (2023).
 
   python -m launch.sweep --experiment=quantile_beta \
     --output_dir=experiments/quantile_beta/results

@@ -1,6 +1,6 @@
 """Settings to study errors of quantiles.
 
-Catalogue items QF-02 to QF-20.
+Catalogue items QF-02 to QF-20. Printed bounds are those of Lalanne (2023).
 
   python -m launch.sweep --experiment=quantile_bounds \
     --output_dir=experiments/quantile_bounds/results

@@ -1,6 +1,7 @@
 """Settings to study private ROC curves.
 
-Catalogue items EC-22, EC-30, EC-33 and EC-37.
+Catalogue items EC-22, EC-30, EC-33 and EC-37. Figures and tables are those of
+Barczewski (2025).
 
   python -m launch.sweep --experiment=roc_curves --data_dir=data \
     --output_dir=experiments/roc_curves/results

@@ -1,6 +1,7 @@
 """Settings to study butterfly layers.
 
-Catalogue items MIA-07, MIA-08 and MIA-09.
+Catalogue items MIA-07, MIA-08 and MIA-09. Printed percentages are those of
+Lalanne (2023, Table 1.1).
 
   python -m launch.sweep --experiment=sparsity_layers \
     --output_dir=experiments/sparsity_layers/results

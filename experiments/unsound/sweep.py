@@ -1,5 +1,7 @@
 """Settings to study the privacy of Algorithm 8 (Lip-DP-SGD) as printed.
 
+All statements are those of Barczewski (2025).
+
   python -m launch.sweep --experiment=unsound --smoke --output_dir=results
   python -m launch.sweep --experiment=unsound \
     --output_dir=experiments/unsound/results                all of it
