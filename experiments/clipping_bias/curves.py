@@ -1,13 +1,14 @@
 """Measures how clipping changes the mean gradient during training.
 
-BIAS-04 (EXP-F5.3.3), Barczewski (2025), section 5.3.4 and Figure 5.3.3. Along a
-run, on a probe of its training records: the mean gradient g, the mean of what
-the method takes of each gradient, and how far apart they are. Exact functions
-of private records: diagnostics, never to be released.
+Catalogue item BIAS-04; Barczewski (2025, section 5.3.4 and Figure 5.3.3). At
+some steps of a run, on a probe of its training records, it computes the mean
+gradient g, the mean of the records' clipped contributions, and the distance
+between the two. These are exact functions of private records: they are
+diagnostics and must never be released.
 
-Erratum E20: the text calls g "the model update of Algorithm 8 without noise",
-which divides the gradient of each layer by the largest input norm of that
-layer in the batch. That update is measured as well ('printed').
+The text calls g "the model update of Algorithm 8 without noise" (erratum E20),
+but that update divides the gradient of each layer by the largest input norm of
+the layer in the batch. It is measured as well ('printed').
 """
 
 from collections.abc import Callable, Sequence

@@ -1,8 +1,9 @@
-"""Training on the regression example, to see where each method comes to rest.
+"""Trains on the regression example, to see where each method comes to rest.
 
-BIAS-01. The records are an even grid of x with the errors in their exact
-shares, so that there is no sampling error: what is left of the distance to a
-zero of `regression` is the grid's (1e-6), float32's and the descent's.
+Catalogue item BIAS-01; Barczewski (2025, section 5.2.4). The records are an
+even grid of x, with the errors in exact proportions, so there is no sampling
+error. The distance of a result to a zero of `regression` is due to the grid
+(1e-6), float32 and the finite number of steps.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,10 +1,10 @@
 """Compares claims of Figure 5.3.1 and its text with the rows.
 
-Items EXP-F5.3.1 and EXP-T5.3 of the catalogue; Barczewski (2025).
-
-The figure has no numbers in the text, only that Lip-DP-SGD surpasses all
-others. Small networks can say whether it surpasses DP-SGD at the same sound
-budget in the same network, not whether it surpasses large ones.
+Catalogue items EXP-F5.3.1 and EXP-T5.3; Barczewski (2025). The text has no
+numbers of the figure; it claims only that Lip-DP-SGD is better than all other
+methods. Small networks can show whether it is better than DP-SGD in the same
+network at the same sound budget, but not whether it is better than large
+networks.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,6 @@
-r"""Settings for Figure 5.3.1 of Barczewski (2025). EXP-F5.3.1, EXP-T5.3.
+r"""Settings for Figure 5.3.1 of Barczewski (2025).
+
+Catalogue items EXP-F5.3.1 and EXP-T5.3.
 
   python -m launch.sweep --experiment=lip_images --tag=cpu --data_dir=data \
     --output_dir=experiments/lip_images/results       two cores, half an hour
@@ -6,8 +8,8 @@ r"""Settings for Figure 5.3.1 of Barczewski (2025). EXP-F5.3.1, EXP-T5.3.
     --output_dir=experiments/lip_images/results       a GPU, days
 
 Profiles, all at delta = 1e-5:
-  full   the figure: NET-10 on MNIST and Fashion-MNIST; on CIFAR-10 WRN-16-4
-         below epsilon 4.2 and WRN-40-4 above; five seeds
+  full   the figure: the printed ConvNet (NET-10) on MNIST and Fashion-MNIST; on
+         CIFAR-10 WRN-16-4 below epsilon 4.2 and WRN-40-4 above; five seeds
   cpu    all records of MNIST and Fashion-MNIST, with a small ConvNet on images
          of half the side, three budgets and three seeds; CIFAR-10 at one budget
   count  the numbers of parameters of the printed architectures; no data

@@ -1,9 +1,10 @@
-"""Constants of Table 5.1 and line 5, and the values that they should bound.
+"""Compares constants of Table 5.1 and line 5 with what they should bound.
 
-For each case: what Algorithm 8 scales the noise of its layers by (`printed`)
-and what one record can contribute there (`needed`), both in units of tau. What
-can be attained is measured with a Jacobian, a singular value or a Fourier
-transform at a witness; what is composed of such numbers is composed here.
+The table and Algorithm 8, whose line 5 is meant, are of Barczewski (2025). Each
+case has the number to which Algorithm 8 scales the noise of a layer (`printed`)
+and the largest contribution of one record there (`needed`), both in units of
+tau. Single contributions are measured at a witness, by a Jacobian, a singular
+value or a Fourier transform; products of such numbers are computed from them.
 """
 
 from collections.abc import Callable

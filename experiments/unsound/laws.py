@@ -1,7 +1,8 @@
 """Exact output distributions of Algorithm 8 on adjacent pairs of data sets.
 
-All pairs are one-dimensional, so that the epsilon of a pair, which no epsilon
-of the algorithm can be below, is an integral (`mixtures`).
+The algorithm is that of Barczewski (2025). All pairs are one-dimensional, so
+the epsilon of a pair is an integral (`mixtures`). It is a lower bound on the
+epsilon of the algorithm.
 """
 
 import math
@@ -24,14 +25,14 @@ class Pair(NamedTuple):
 
 def sum_pair(*, num_examples: int, sampling_prob: float,
              noise_multiplier: float, norm_ratio: float) -> Pair:
-  """Returns outputs of E1: scaled batch sums, which an added record changes.
+  """Returns outputs of scaled batch sums, without and with an added record.
 
-  f = theta x, hinge slope 1, every margin active: Delta_1 = 1. The data set
-  holds n copies of (e, +1), of gradient -e; its neighbour also (M e, -1), of
-  gradient +M e. A batch of m records is released as -m + noise, and with the
-  added one as (M - m)/M + noise: the change, m + 1 - m/M, is not bounded by
-  Delta_1 but by (m + 1) Delta_1. Source: Barczewski (2025), Algorithm 8, lines
-  11-13 and Theorem 5.2.2; erratum E1.
+  Source: Barczewski (2025), Algorithm 8, lines 11-13 and Theorem 5.2.2; erratum
+  E1. The model is f = theta x with a hinge loss of slope 1 and every margin
+  active, so Delta_1 = 1. The data set holds n copies of (e, +1), of gradient
+  -e; its neighbour also holds (M e, -1), of gradient +M e. A batch of m records
+  is released as -m + noise, and with the added record as (M - m)/M + noise. The
+  change m + 1 - m/M is not bounded by Delta_1, but by (m + 1) Delta_1.
 
   Args:
     num_examples: n, the number of records.
@@ -50,12 +51,12 @@ def sum_pair(*, num_examples: int, sampling_prob: float,
 
 def mean_pair(*, num_examples: int, sampling_prob: float,
               noise_multiplier: float) -> Pair:
-  """Returns outputs of E4: batch means, whose divisor depends on the records.
+  """Returns outputs of batch means, whose divisor depends on the records.
 
-  Records of norm one, n of gradient -1, the added one of gradient +1. A batch
-  of m is released as -1 + N(0, sigma^2/m^2), with the added record as
-  (1 - m)/(m + 1) + N(0, sigma^2/(m + 1)^2). Source: Barczewski (2025),
-  Algorithms 6 to 8, division by |V|; erratum E4.
+  Source: Barczewski (2025), Algorithms 6 to 8, division by |V|; erratum E4. All
+  gradients have norm 1: those of the n records are -1, that of the added record
+  is +1. A batch of m records is released as -1 + N(0, sigma^2/m^2), and with
+  the added record as (1 - m)/(m + 1) + N(0, sigma^2/(m + 1)^2).
   """
   size, weight = _batch_sizes(num_examples, sampling_prob)
   return _pair(sampling_prob, weight, size,
