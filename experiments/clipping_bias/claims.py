@@ -21,7 +21,7 @@ _BAND = 5e-5
 _TRAINED_BAND = 1e-3
 _DATASETS = ('dropout', 'adult')
 _CLIP_NORMS = (1.0, 3.0)
-# A mean over the last quarter of a curve must exceed this to be told from the
+# A mean over the last quarter of a curve must exceed this to be above the
 # sampling noise of the probe.
 _CLEAR = 0.02
 _ACCURACY_BAND = 0.015

@@ -127,7 +127,7 @@ def _worst(setting: sweep.Setting) -> dict[str, float]:
   """Returns C of C L^(2 / (beta + 1)) (n epsilon)^(-2 beta / (beta + 1))."""
   beta, result = setting.size, {}
   rho = _rho(setting, 'exact') / setting.epsilon**2
-  # Of N = 2 W functions, and of a width W, in the limit of many.
+  # Noise of N = 2 W functions without and with a taper of width W, for large W.
   equal = sensitivities.trigonometric(
       2 * int(_WIDTH) + 1, order=2, adjacency=_REPLACE)**2 / (4 * _WIDTH)
   weights = projection_tunings.pinsker_weights(_WIDTH, smoothness=beta)
@@ -135,7 +135,7 @@ def _worst(setting: sweep.Setting) -> dict[str, float]:
       num_records=1, rho=rho, coefficient_weights=weights, adjacency=_REPLACE,
       allocation='least')
   error = 2 * np.sum(tapered.weights**2 * tapered.noise_variances[1:])
-  # In numbers of functions, 2 W.
+  # Noise is divided by the square of the number of functions, 2 W.
   result['gaussian'] = _constant(beta, 1.0, equal / rho)
   result['gaussian_taper'] = _constant(beta, 1.0, float(error) / (
       2 * _WIDTH)**2)

@@ -51,7 +51,7 @@ class Setting:
 
   Attributes:
     figure: the variable of the figure, 'epsilon' or 'lambda'; or 'check'.
-    method: mechanism, see above.
+    method: mechanism, a name from the list above.
     smoothing: name from the list above.
     num_thresholds: N, a power of two.
     rate: lambda, the mean of each count.

@@ -140,7 +140,7 @@ def _finish(ax: Any) -> None:
           linewidth=1, label='claim')
   plots.epsilon_axis(ax, sweep.EPSILONS)
   ax.set_xlabel('claimed epsilon')
-  # Below: the lines cross most of the panel.
+  # The legend is below the panel, most of which is crossed by lines.
   ax.legend(loc='upper center', bbox_to_anchor=(0.5, -0.16), ncols=2)
 
 

@@ -1,7 +1,8 @@
 """Chains of sparse factors whose product is a full rectangular matrix.
 
-A chain for p x q matrices W = X_L ... X_1 (item MIA-08; X_1 acts first) is
-given by numbers r_1, ..., r_L of product p and s_1, ..., s_L of product q. With
+Source: Lalanne (2023, section 1.2.2; item MIA-08). A chain for p x q matrices
+W = X_L ... X_1, where X_1 acts first, is given by numbers r_1, ..., r_L of
+product p and s_1, ..., s_L of product q. With
 t_i = r_1 ... r_{i-1} and a_i = s_{i+1} ... s_L the support of X_i is
 
   I_{a_i} (x) 1_{r_i x s_i} (x) I_{t_i},

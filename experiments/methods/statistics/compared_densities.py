@@ -1,7 +1,7 @@
 """Densities to compare estimators on, with exact quantities (item DEN-C3).
 
-They are what experiments draw from: Fourier series, tents, beta distributions
-and steps. `densities.Density` says what a density must state.
+Experiments draw their records from them: Fourier series, tents, beta
+distributions and steps. `densities.Density` is the interface of a density.
 """
 
 from collections.abc import Sequence

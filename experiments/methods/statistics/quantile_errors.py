@@ -63,7 +63,7 @@ def rank_distribution(*, num_examples: int, prob: float, rate: float,
     rate: rate of the cost |i - n p|.
     below: width of the public range below the support, in lengths of the
       support.
-    above: width of the public range above it, likewise.
+    above: width of the public range above it, in the same unit.
   """
   errors.check_at_least('num_examples', num_examples, 1)
   errors.check_positive('rate', rate)

@@ -1,7 +1,7 @@
 """Risks and widths of spectral histograms at their limits, and other kernels.
 
 The mechanism is `spectral.SpectralHistogram`; its constants are those of
-docs/theory/pure_rate.md (items DEN-B2, DEN-B3, DEN-B7).
+docs/theory/pure_rate.md, which names earlier work (items DEN-B2, B3 and B7).
 """
 
 import functools

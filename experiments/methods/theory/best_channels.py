@@ -3,8 +3,9 @@
 Privacy constraints between neighbouring data sets are linear in the
 probabilities of a channel. So the least expected cost over all private
 mechanisms is a linear programme, with no assumption on the mechanism. Lower
-bounds are compared with these values. Exact to the tolerance of the solver
-(HiGHS, about 1e-7). Item ORC-1, ORC-3, ORC-5; not in the papers.
+bounds are compared with these values, which are exact to the tolerance of the
+solver (HiGHS, about 1e-7). Source: Ghosh, Roughgarden and Sundararajan (2009),
+who optimise mechanisms so; catalogue items ORC-1, ORC-3 and ORC-5.
 
 Records are exchangeable under product distributions, so the best channels use
 counts only: averaging a channel over the orders of records keeps it private.
