@@ -51,8 +51,9 @@ def _risk(cells: list[points.Point]):
 
 
 def _ordered(cells: list[points.Point]):
-  # The ratio is to the risk at p = 1/2, the largest over p. Clipping to [0, 1]
-  # lowers the risk of other p, so that it stays the largest.
+  # The closed form is the risk at p = 1/2, which is the largest over p, of an
+  # estimate that is not clipped to [0, 1]; clipping would lower it where noise
+  # is large.
   ratio = max(p['lower'] / p['closed_form'] for p in cells)
   between = all(p['lower_two_point'] <= p['lower'] * (1 + 1e-9) for p in cells)
   return (f'at most {ratio:.3f} of the risk', ratio <= 1 and between,

@@ -212,7 +212,7 @@ def _usual(cells):
 
 
 def figure(rows: Sequence[records.Row]) -> Any:
-  """Draws constants against n alpha and risks against n, one column a class."""
+  """Draws constants against n alpha and risks against n, by class (columns)."""
   cells = points.collect(rows)
   drawn, axes = plots.new(4, len(_TITLES), width=2.7, height=2.5)
   views = [(kind, notion) for kind in ('privacy', 'records')

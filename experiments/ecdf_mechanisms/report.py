@@ -232,7 +232,7 @@ _DRAWN = ('paper', 'dyadic', 'histogram', 'plain_binary', 'plain',
 
 
 def figure(rows: Sequence[records.Row]) -> Any:
-  """Draws mean squared error against N, one axes per notion and adjacency."""
+  """Draws mean squared error against N, by notion and adjacency."""
   result = _raw(rows)
   drawn, axes = plots.new(2, 2, height=3.6)
   for line, notion in zip(axes, _TITLES):

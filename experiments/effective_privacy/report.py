@@ -19,7 +19,7 @@ _SIGMAS = (1e-4, 1e-3, .01, .03, .1, .3, 1., 3., 10.)
 
 
 def table(rows: Sequence[records.Row]) -> str:
-  """Returns the table of log-ratios, one line a distribution and noise level.
+  """Returns the table of log-ratios by distribution and noise level.
   """
   return ('Largest log-ratios of densities over neighbours of a data set and '
           'points, mean over data sets; `fresh`: for the same neighbour and '
@@ -102,7 +102,7 @@ def _as_known(cells: list[points.Point]):
 
 
 def figure(rows: Sequence[records.Row]) -> Any:
-  """Draws the effective epsilon against the noise, a curve a distribution."""
+  """Draws effective epsilon against the noise, by distribution."""
   cells = points.collect(rows)
   drawn, axes = plots.new(1, 1, width=5, height=3.6)
   ax = axes[0, 0]

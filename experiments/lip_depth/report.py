@@ -53,9 +53,9 @@ def _pivot(first: str, columns: Iterable, lines: Iterable) -> str:
 
 def _accuracies(values: lookup.Values, dataset: str, along: str,
                 sizes) -> str:
-  """Returns a table of accuracies: one line a method, one column a value.
+  """Returns a table of accuracies, with one line for each method.
 
-  The columns are the values of the field `along`; '' if it has only one.
+  The columns are the values of the field `along`; '' stands for a single value.
   """
   results = {line: lookup.curve(values, dataset, line, along)
            for line in lookup.LINES}

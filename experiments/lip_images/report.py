@@ -27,7 +27,7 @@ GPU: '''
 
 
 def table(rows: Sequence[records.Row]) -> str:
-  """Returns a table with one line a profile, data set, method and budget."""
+  """Returns a table of accuracies by profile, data set, method and budget."""
   trained = [row for row in rows if row.method != 'count']
   profiles = sorted({claims.profile(row) for row in trained})
   lines = []

@@ -150,7 +150,7 @@ def _subsample(cells):
 
 
 def figure(rows: Sequence[records.Row]) -> Any:
-  """Draws measured exponents beside those of the table, a panel an axis."""
+  """Draws exponents, measured and of the table, in one panel for each axis."""
   cells = points.collect(rows)
   drawn, axes = plots.new(1, 3, width=3.8, height=3.8)
   labels = {'num_examples': 'n', 'dimension': 'd', 'level': 'the level'}
