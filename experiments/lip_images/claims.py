@@ -20,7 +20,7 @@ DATASETS = ('mnist', 'fashion_mnist', 'cifar10')
 _ABOVE = 'above, in a figure without numbers'
 
 Accuracies = Mapping[tuple[str, float], summary.Summary]
-"""(method, epsilon asked for) -> over seeds; of one profile and data set."""
+"""(method, requested epsilon) -> test accuracy, summarised over seeds."""
 
 
 def profile(row: records.Row) -> str:

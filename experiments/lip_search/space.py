@@ -19,7 +19,7 @@ NAMES = {
     'lip_dp_sgd': _LIPSCHITZ,
     'fix_lip_dp_sgd': _LIPSCHITZ,
 }
-"""What is searched for each method."""
+"""Method -> names of the hyperparameters that are searched."""
 
 # A step of Adam is about as large as its learning rate in each coordinate, one
 # of momentum ten times its rate. With these factors one range of rates serves

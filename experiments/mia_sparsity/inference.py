@@ -15,7 +15,7 @@ CONFIDENCE = 0.95
 LEVEL = 0.05
 
 WIDEST_GAP = 0.1
-"""Of accuracy, over which defences are interpolated."""
+"""Largest difference of accuracies between which defences are interpolated."""
 
 BySeed = Mapping[int, float]
 """Seed -> value of a pair of networks, which all kinds share."""

@@ -10,12 +10,12 @@ from experiments import records
 from experiments.mia_sparsity import sweep
 
 SPARSE = ('magnitude', 'butterfly')
-"""What the chapter calls sparse."""
+"""Methods that Lalanne (2023, chapter 1) calls sparse."""
 
 DENSE_CONTROLS = ('stopped', 'decayed', 'narrow')
 PRIVATE = ('dp_sgd', 'lip_dp_sgd')
 METHODS = ('dense', *SPARSE, 'random', *DENSE_CONTROLS, 'sgd', *PRIVATE)
-"""In the order of tables."""
+"""All methods, in the order of the tables."""
 
 ATTACKS = ('perceptron', 'loss', 'lira', 'lira_offline', 'rmia')
 SHARP = ('lira', 'lira_offline', 'rmia')

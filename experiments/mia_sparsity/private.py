@@ -108,7 +108,7 @@ _TINY = Design(
         name: Recipe(num_steps=3, learning_rate=0.01) for name in METHODS})
 DESIGNS: Mapping[str, Design] = {'full': _LARGE, 'gpu': _LARGE, 'cpu': _SMALL,
                                  'smoke': _TINY}
-"""By the profile of a study."""
+"""Profile of a study -> design of its private networks."""
 
 
 class Trained(NamedTuple):

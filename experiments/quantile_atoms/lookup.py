@@ -6,7 +6,7 @@ from experiments import points
 from experiments.quantile_atoms import sweep
 
 Errors = dict[str, points.Point]
-"""Method -> point; of smoothed methods that of the best noise."""
+"""Method -> point; for smoothed methods, the point with the best noise."""
 
 
 def datasets(cells: Iterable[points.Point]) -> list[str]:

@@ -9,7 +9,7 @@ from scipy import sparse
 from experiments.smoothing_time.problem import Problem
 
 Solver = Callable[[Problem], np.ndarray]
-"""A problem of M noise variables, maybe with others behind -> values of all."""
+"""A problem with M noise variables first -> values of all its variables."""
 
 # The first variables of a problem are noise. Further ones, such as ranks, have
 # no cost.
