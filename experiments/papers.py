@@ -208,7 +208,7 @@ class PublishedCurve:
 
   Attributes:
     dataset: name of the data set in this code base.
-    work: authors and year.
+    work: authors and year of the other paper.
     epsilons: budgets as printed.
     accuracies: test accuracy at each budget.
   """

@@ -44,7 +44,7 @@ class Setting:
   """One estimator at one n and one budget.
 
   Attributes:
-    notion: pure or zcdp.
+    notion: 'pure' or 'zcdp'.
     method: name from the list above.
     num_examples: n, the number of records.
     budget: epsilon (pure DP) or rho (zCDP).

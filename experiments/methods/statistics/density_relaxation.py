@@ -88,7 +88,7 @@ def relaxed_projection(*, num_records: int, epsilon: float, delta: float,
     num_records: n, the number of records.
     epsilon: target epsilon of the release.
     delta: target delta of the release.
-    num_functions: N, odd.
+    num_functions: N, the odd number of functions.
     adjacency: which data sets are neighbours.
     rule: see `rho_of`.
     tuning: see `projections.Projection`.

@@ -59,7 +59,7 @@ class DoubledMean:
   epsilon)^2.
 
   Attributes:
-    num_examples: n, public.
+    num_examples: n, the public number of records.
     epsilon: privacy budget of one release.
     confidence: confidence level of the interval.
   """

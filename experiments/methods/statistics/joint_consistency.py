@@ -65,7 +65,7 @@ def joint(error: float, *, num_examples: int, probs: Sequence[float],
     probs: quantile levels [m].
     rate: rate of the cost, `rates.joint`; printed for epsilon / 4.
     density_min: least density within `error` of the quantiles.
-    density_max: largest density there.
+    density_max: largest density within `error` of the quantiles.
     printed: use the printed constants.
     length: length of the domain, b - a.
   """

@@ -42,7 +42,7 @@ def exact_oracle(mean: Callable[[Query], float], *, tolerance: float,
 
   Args:
     mean: returns the expectation of a query over the population.
-    tolerance: tau > 0.
+    tolerance: tau > 0, the largest error of an answer.
     perturbation: maps the number of the query, from 0, to the answer's error as
       a fraction of the tolerance, in [-1, 1]: the adversary. Common choices are
       constant 1 or -1, or signs drawn beforehand.

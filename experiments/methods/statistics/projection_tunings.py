@@ -91,7 +91,7 @@ def pinsker_weights(width: float, *, smoothness: int) -> tuple[float, ...]:
   """Returns 1 - (k / W)^beta for k < W: the minimax linear estimator's weights.
 
   Args:
-    width: W > 1.
+    width: W > 1, the frequency at which weights reach 0.
     smoothness: beta, the order of the bounded derivative.
   """
   if not (math.isfinite(width) and width > 1):
@@ -143,7 +143,7 @@ def oracle_weights(density: Density, *, num_records: int,
 
   Args:
     density: the true density.
-    num_records: n, public.
+    num_records: n, the public number of records.
     rho: budget of the release; None without privacy.
   """
   energies = density.energies(_MOST)

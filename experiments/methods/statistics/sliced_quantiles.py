@@ -148,7 +148,7 @@ class SlicedQuantiles(mechanism.PureQuantiles):
   200 levels of 5 10^5 records at epsilon 1.
 
   Attributes:
-    num_examples: n, public.
+    num_examples: n, the public number of records.
     delta: delta of the guarantee.
     resolution: width of the record intervals in which answers should be found;
       privacy does not depend on it.

@@ -233,7 +233,7 @@ def smooth_distance(data: np.ndarray, other: np.ndarray, *, radius: float
   data sets, neighbours or not. Source: Barber and Duchi (2014, Definition 2).
 
   Args:
-    data: [..., n, d].
+    data: records, [..., n, d].
     other: the same.
     radius: r, the distance at which differences of a record are cut.
   """

@@ -234,7 +234,7 @@ class Packing:
     """Returns upper bounds [M] of KL divergences from 1; equations (23), (30).
 
     Args:
-      words: [M, m].
+      words: [M, m], words of bits.
       printed: whether to use the integral of the kernel instead of its square,
         as published (erratum DEN-E12).
     """
@@ -321,7 +321,7 @@ def cells(kernel: Kernel, *, radius: float, num_cells: int) -> Packing:
   Args:
     kernel: `wave` or `sawtooth`.
     radius: L, the norm that bounds the class.
-    num_cells: 1 / w.
+    num_cells: 1 / w, the number of cells.
   """
   errors.check_positive('radius', radius)
   errors.check_at_least('num_cells', num_cells, 1)

@@ -109,7 +109,7 @@ def last_iterate(*, num_examples: int, batch_size: int, replacement: bool,
     step_stddev: standard deviation of the noise of a step.
     start_stddev: standard deviation of the first iterate.
     num_steps: K, the number of steps.
-    distance: D > 0.
+    distance: D > 0, the value of the record that differs.
   """
   errors.check_at_least('num_steps', num_steps, 1)
   errors.check_positive('distance', distance)

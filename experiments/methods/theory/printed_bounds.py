@@ -24,8 +24,8 @@ def printed_pairwise_anchor(distances: np.ndarray,
   every mechanism, whereas randomised response errs little.
 
   Args:
-    distances: [K, K].
-    guarantee: pure or approximate.
+    distances: [K, K], Hamming distances between data sets.
+    guarantee: pure or approximate guarantee of the release.
   """
   many = len(distances)
   return ((many - 1) * similarities.pairwise_anchor(distances, guarantee)
@@ -43,7 +43,7 @@ def printed_pairwise(variations: np.ndarray, *, num_examples: int,
   Args:
     variations: [K, K], t of one record, or TV_n of all of them if `joint`.
     num_examples: n, the number of records.
-    guarantee: pure or approximate.
+    guarantee: pure or approximate guarantee of the release.
     joint: whether distributions of data sets are given.
   """
   coupled, n = testing.moves(variations), num_examples

@@ -48,7 +48,7 @@ def printed_proposition_4(*, num_examples: int, epsilon: float,
     num_examples: n, the number of records.
     epsilon: below d / 2.
     delta: below (1 - e^-epsilon) / (4 e^epsilon).
-    dimension: d >= 2.
+    dimension: d, the dimension, >= 2.
     moment: k, the order of the bounded moment.
     radius: r, the bound on the k-th moment norm.
     corrected: divide by 128 instead, with balls of half the radius (E-07).

@@ -38,7 +38,7 @@ def gaussian_delta(epsilon: np.ndarray | float, *,
 
   Args:
     epsilon: t, any shape.
-    shift: mu > 0.
+    shift: mu > 0, sensitivity over standard deviation.
   """
   errors.check_positive('shift', shift)
   epsilon = np.asarray(epsilon, np.float64)

@@ -110,7 +110,7 @@ def gradient_descent(bounder: GradientBounder, *, num_examples: int,
   Args:
     bounder: bounds gradients for all parameters, e.g. `per_example.clipped`.
     num_examples: n, the public divisor.
-    learning_rate: eta, positive.
+    learning_rate: eta, the learning rate, positive.
     **arguments: the other fields of `FixedPointIteration`.
   """
   errors.check_at_least('num_examples', num_examples, 1)

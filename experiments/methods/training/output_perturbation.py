@@ -51,9 +51,9 @@ class OutputPerturbation:
   Attributes:
     num_features: p, the number of features.
     num_classes: c; there are (p + 1) c parameters.
-    num_examples: n, public.
+    num_examples: n, the public number of records.
     input_radius: l2 radius that records are projected on; public.
-    regularization: gamma, positive.
+    regularization: gamma, weight of the quadratic regulariser, positive.
     noise_multiplier: standard deviation of the noise over `record_norm`.
     adjacency: which data sets are neighbours.
     solver_share: what the solver's error adds to the sensitivity, as a fraction

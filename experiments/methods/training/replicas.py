@@ -32,7 +32,7 @@ class Recipe:
   """Training settings that all replicas share (MIA-05).
 
   Attributes:
-    num_epochs: E, >= 1.
+    num_epochs: E, the number of epochs, >= 1.
     batch_size: records of a step; the last, incomplete batch of an epoch is
       dropped.
     momentum: heavy-ball momentum (not Nesterov), >= 0.
