@@ -245,7 +245,7 @@ def printed_order(method: str, smoothness: int, num_records: float,
   Args:
     method: a printed method; for relaxed privacy, the zCDP method with the
       signal of `relaxed_signal`.
-    smoothness: beta.
+    smoothness: beta, the order of the bounded derivative.
     num_records: n; may be infinite.
     signal: n alpha; may be infinite.
   """

@@ -45,22 +45,25 @@ class Options:
 
   @property
   def rows_path(self) -> pathlib.Path:
-    """Path of the file of rows."""
+    """Returns the path of the file of rows."""
     return pathlib.Path(self.output_dir) / ROWS
 
   @property
   def state_dir(self) -> pathlib.Path:
-    """Folder of the files that an experiment resumes from."""
+    """Returns the folder of the files that an experiment resumes from."""
     return pathlib.Path(self.output_dir) / 'state'
 
   @property
   def provenance_path(self) -> pathlib.Path:
-    """Path of the file that records how the rows were made."""
+    """Returns the path of the file that records how the rows were made."""
     return pathlib.Path(self.output_dir) / provenance.NAME
 
 
 class Outcome(NamedTuple):
-  """Numbers of settings: `skipped` had rows already, `run` were run now."""
+  """Numbers of settings that a sweep skipped and ran.
+
+  `skipped` settings had rows already; `run` settings were run now.
+  """
   skipped: int
   run: int
 

@@ -48,7 +48,10 @@ def roc(ax: Any, fpr: Sequence[float], tpr: Sequence[float], label: str, *,
 
 def roc_ceiling(ax: Any, ceiling: Callable[[np.ndarray], np.ndarray],
                 label: str, *, series: int) -> None:
-  """Draws, dashed, a bound on the true positive rate at each false one."""
+  """Draws an upper bound on the true positive rate as a dashed curve.
+
+  `ceiling` maps false positive rates to the bound.
+  """
   grid = np.geomspace(ax.get_xlim()[0], 1., 200)
   ax.plot(grid, ceiling(grid), label=label, linestyle='--', linewidth=1.,
           color=plots.COLOURS[series % len(plots.COLOURS)])

@@ -42,7 +42,7 @@ class TabularAccuracy:
 
   @property
   def delta(self) -> float:
-    """delta = 1/n, as in the caption."""
+    """Returns delta = 1/n, as in the caption."""
     return 1 / self.num_examples
 
 
@@ -153,11 +153,11 @@ class PublishedRun:
     epochs: number of passes over them.
     accounted_batch_size: batch size that its accountant and its noise use.
     drawn_batch_size: number of records that enter a step.
-    noise_multiplier: as configured: noise of a mean, times the accounted batch
+    noise_multiplier: configured noise of a mean, times the accounted batch
       size.
-    delta: as configured.
+    delta: delta as configured.
     accuracy: test accuracy as printed.
-    epsilon: as printed, with a tilde.
+    epsilon: epsilon as printed, where a tilde marks it as approximate.
   """
   dataset: str
   num_examples: int
@@ -208,7 +208,7 @@ class PublishedCurve:
 
   Attributes:
     dataset: name of the data set in this code base.
-    work: authors and year.
+    work: authors and year of the other paper.
     epsilons: budgets as printed.
     accuracies: test accuracy at each budget.
   """
@@ -283,12 +283,15 @@ class SparsityTradeOff:
 
   @property
   def defence(self) -> float:
-    """Defence of the dense network that slope and gain imply (M-E03)."""
+    """Returns the defence of the dense network that slope and gain imply.
+
+    It is in percentage points (erratum M-E03).
+    """
     return -100 * self.slope * self.accuracy / self.relative_gain
 
   @property
   def attack_accuracy(self) -> float:
-    """The same defence as the accuracy of the attack, in [0, 1]."""
+    """Returns the same defence as an accuracy of the attack, in [0, 1]."""
     return 1 - self.defence / 200
 
 

@@ -76,7 +76,7 @@ def curve(ax: Any, points: Iterable[Point], x: str, y: str, label: str, *,
     line: line style; only solid lines have markers.
     error: metric of the standard error; if given, bars replace the line.
   """
-  # Without a metric of errors, '' is the name of none.
+  # If no metric of errors is given, '' finds none and errors are 0.
   pairs = sorted((point[x], point.values[y],
                   point.values.get(error or '', 0.0))
                  for point in points if y in point.values)

@@ -13,7 +13,7 @@ def exact(setting: Any, metrics: Mapping[str, float]) -> list[records.Row]:
 
   Args:
     setting: a setting with seed, method and dataset.
-    metrics: metric -> value.
+    metrics: name of a metric -> its value.
   """
   return [
       records.Row(
@@ -32,7 +32,7 @@ def released(setting: Any, metrics: Mapping[str, float], *, n: int,
 
   Args:
     setting: a setting with seed, method and dataset.
-    metrics: metric -> value.
+    metrics: name of a metric -> its value.
     n: number of records of one release.
     epsilon: pure-DP budget of one release; infinite for no privacy.
     adjacency: notion of neighbouring data sets for which epsilon holds.
@@ -55,7 +55,7 @@ def trained(setting: Any, result: training.TrainingResult,
   Args:
     setting: a setting with seed, method, dataset and the requested epsilon.
     result: result of the run.
-    metrics: metric -> value.
+    metrics: name of a metric -> its value.
     epsilon: privacy cost of the metrics; None for that of the run.
   """
   private = result.plan.noise_multiplier is not None

@@ -63,7 +63,7 @@ class Real:
 
   @property
   def _ends(self) -> tuple[float, float]:
-    """Ends of the interval, on the scale that is searched."""
+    """Returns the ends of the interval, on the scale that is searched."""
     if self.log:
       return math.log(self.low), math.log(self.high)
     return self.low, self.high

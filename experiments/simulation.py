@@ -37,8 +37,8 @@ def means(key: PRNGKey, costs: Callable[[PRNGKey, Array], PyTree],
     key: key of all repetitions.
     costs: (key of the noise, data) -> costs [m], one for each estimate.
     sampler: key -> data.
-    num_repetitions: at least 2.
-    size: how many numbers one repetition draws, for batching.
+    num_repetitions: number of repetitions, at least 2.
+    size: number of values that one repetition draws, for batching.
   """
   summary = _risk(key, lambda value: value, costs, sampler,
                 num_repetitions, size)

@@ -106,11 +106,12 @@ _REPORT = flags.DEFINE_bool(
     '--output_dir, which may come from another machine.')
 _CHECK_SIZES = {'step': 8, 'norms': 8, 'quantiles': 60, 'curves': 64,
                 'densities': 10**6, 'parametric': 10**4, 'butterfly': 64}
-# (rounds, seconds) of suites with many programs of few milliseconds.
+# (rounds, seconds of a sample), for suites with many programs of a few
+# milliseconds.
 _SHORT = {'quantiles': (3, 0.1), 'curves': (5, 0.3), 'densities': (3, 0.1),
           'parametric': (3, 0.1), 'replicas': (5, 1.0),
           'butterfly': (7, 0.3)}
-_LOADED = 0.3  # load average above which a warning is printed
+_LOADED = 0.3  # A warning is printed above this load average.
 TABLE, FIGURE = 'table.md', 'figure.svg'
 
 

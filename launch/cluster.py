@@ -36,7 +36,7 @@ _GPUS = flags.DEFINE_integer('gpus', 0, 'GPUs of each job.')
 _CPUS = flags.DEFINE_integer('cpus', 1, 'CPU cores of each job.')
 _MEMORY = flags.DEFINE_integer('memory', None, 'Memory of each job, in GB.')
 
-_LOG_LINES = 5  # of a failed job's stderr that are printed
+_LOG_LINES = 5  # Number of lines of a failed job's stderr that are printed.
 
 
 class Job(NamedTuple):

@@ -117,7 +117,7 @@ class _Workers:
 
 @contextlib.contextmanager
 def _workers(place: places.Place, folder: pathlib.Path, number: int):
-  """Context with a pool of workers, which are closed at its end."""
+  """Yields a pool of workers, and closes them at the end of the context."""
   workers = _Workers(place, folder)
   try:
     for k in range(number):

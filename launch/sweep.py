@@ -80,7 +80,7 @@ def _print_experiments() -> None:
 
 @contextlib.contextmanager
 def _interrupt_on_sigterm() -> Iterator[None]:
-  """Context in which SIGTERM, sent by schedulers, acts like Ctrl-C."""
+  """Makes SIGTERM, which schedulers send, act like Ctrl-C within a context."""
   def interrupt(signum: int, frame: types.FrameType | None) -> None:
     raise KeyboardInterrupt
   before = signal.signal(signal.SIGTERM, interrupt)

@@ -121,7 +121,7 @@ class Finding(NamedTuple):
 
   @property
   def cells(self) -> tuple[str, ...]:
-    """Cells of the printed table."""
+    """Returns the cells of this finding in the printed table."""
     return (f'{self.error:.1e}',)
 
 

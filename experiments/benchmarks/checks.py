@@ -52,7 +52,7 @@ class Finding(NamedTuple):
 
   @property
   def cells(self) -> tuple[str, ...]:
-    """Cells of the printed table."""
+    """Returns the cells of this finding in the printed table."""
     return (f'{self.error:.1e}', f'{self.step_error:.1e}',
             f'{self.noise_multiplier:.2f}')
 

@@ -169,7 +169,9 @@ def _root(keys: comparison.Keys, number: int, count: int):
 
 def _children(keys: comparison.Keys, number: int, level: int,
               seeds: np.ndarray, control: np.ndarray, values: np.ndarray):
-  """Returns these of both children, [m, 2, ...] (Boyle et al. 2021, figure 1).
+  """Returns seeds, control bits and values of both children, [m, 2, ...].
+
+  The step follows Boyle et al. (2021, figure 1).
   """
   below = np.stack([prg.expand(seeds, side) for side in (0, 1)], 1)
   added = prg.expand(seeds, 2)

@@ -57,7 +57,8 @@ def _released(model: str, size: int) -> Program:
   """Returns a program that releases a curve."""
   mechanism, counts = work.released(model, size), work.counts(size)
   keys = list(jax.random.split(jax.random.key(0), 256))
-  turn = itertools.cycle(keys)  # Times do not depend on the key.
+  # The time of a release does not depend on the key.
+  turn = itertools.cycle(keys)
   _, info = _compiled(mechanisms.compiled(mechanism.draw), keys[0], counts,
                       mechanism.parameters)
 

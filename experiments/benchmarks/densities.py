@@ -23,7 +23,8 @@ def make(spec: Spec) -> Program:
   given = work.of_model(spec.model, spec.size)
   mechanism, rng = given.estimator, np.random.default_rng(0)
   keys = list(jax.random.split(jax.random.key(0), 64))
-  turn = itertools.cycle(keys)  # Times do not depend on the key.
+  # The time of a step does not depend on the keys.
+  turn = itertools.cycle(keys)
 
   def statistics() -> np.ndarray:
     return given.statistics(work.counts(rng, given, work.REPETITIONS))

@@ -37,7 +37,7 @@ class Finding(NamedTuple):
 
   @property
   def cells(self) -> tuple[str, ...]:
-    """Cells of the printed table."""
+    """Returns the cells of this finding in the printed table."""
     return tuple('-' if np.isnan(value) else f'{value:.1e}'
                  for value in self[:2])
 

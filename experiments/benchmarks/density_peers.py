@@ -166,7 +166,9 @@ def _together(first, second):
 
 
 def _resolutions(rng, counts, mechanism):
-  """Combines fine bins with bins of five, the latter at low frequencies (A2').
+  """Combines fine bins with bins of five, the latter at low frequencies.
+
+  This is variant A2' of item DEN-B6 of the catalogue.
   """
   parts = mechanism.parameters
   coarse = counts.reshape(len(counts), -1, 5).sum(2)
@@ -181,7 +183,10 @@ def _resolutions(rng, counts, mechanism):
 
 
 def _stages(rng, counts, mechanism):
-  """Chooses the bins of a second histogram by a first one (A3)."""
+  """Chooses the bins of a second histogram by a first one.
+
+  This is variant A3 of item DEN-B6 of the catalogue.
+  """
   size, records = counts.shape[1], mechanism.num_records
   divisors = np.array([m for m in range(5, size) if size % m == 0])
   asked = [bases.adaptive_bins(records, variance) for variance in (

@@ -52,7 +52,8 @@ class Work(NamedTuple):
 
 @functools.cache
 def density() -> densities.Density:
-  """On the border of what is twice differentiable."""
+  """Returns a density at the edge of the class with `SMOOTHNESS` derivatives.
+  """
   return compared_densities.random_phases(SMOOTHNESS)
 
 

@@ -61,7 +61,7 @@ STEPS = {
                            ('torch', 'opacus')),
 }
 LIMITS = ('limit', 'limit_normal', 'limit_microbatch', 'limit@noynn')
-"""Methods of which L is the fastest."""
+"""Methods without clipping; the fastest of them sets the reference time L."""
 
 PER_LAYER = ('ours_per_layer',)
 BASELINES = ('nonprivate', 'torch')
@@ -161,7 +161,7 @@ DENSITIES = {
     'opendp': Method('density_peers', 'OpenDP, one histogram after the other',
                      ('opendp',)),
 }
-"""Methods that repeat an estimate, each time on its own counts; time of one."""
+"""Methods that repeat an estimate on fresh counts; times are per estimate."""
 
 DENSITY_MODELS = ('heights', 'heights_gaussian', 'polygon', 'projection',
                   'projection_gaussian', 'weighted_gaussian', 'spectral',
@@ -178,7 +178,7 @@ PARAMETRIC = {
     'ours': Method('parametric', 'dpjax, vmap over repetitions'),
     'numpy': Method('parametric', 'NumPy, all repetitions at once'),
 }
-"""Methods that repeat an estimate from sufficient statistics; time of one."""
+"""Methods that repeat an estimate; times are those of one repetition."""
 
 PARAMETRIC_MODELS = ('share', 'share_geometric', 'share_gaussian', 'doubled',
                      'truncated_l2', 'truncated_laplace', 'truncated_gaussian',
@@ -191,7 +191,7 @@ REPLICAS = {
        for name in PACKS},
     'vmap': Method('replicas', 'jax.vmap over all networks'),
 }
-"""Methods that train networks at once; time of an image."""
+"""Methods that train networks at once; times are per image."""
 
 REPLICA_MODELS = ('resnet20_bfloat16', 'resnet20_float32', 'tiny_resnet8')
 BUTTERFLY = {

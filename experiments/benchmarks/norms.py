@@ -42,7 +42,7 @@ class Finding(NamedTuple):
 
   @property
   def cells(self) -> tuple[str, ...]:
-    """Cells of the printed table."""
+    """Returns the cells of this finding in the printed table."""
     return f'{self.norm_error:.1e}', f'{self.sum_error:.1e}'
 
 

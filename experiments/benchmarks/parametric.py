@@ -173,7 +173,7 @@ class Finding(NamedTuple):
 
   @property
   def cells(self) -> tuple[str, ...]:
-    """Cells of the printed table."""
+    """Returns the cells of this finding in the printed table."""
     return (f'{self.least_p_value:.1e}',)
 
 

@@ -38,7 +38,7 @@ class Finding(NamedTuple):
 
   @property
   def cells(self) -> tuple[str, ...]:
-    """Cells of the printed table."""
+    """Returns the cells of this finding in the printed table."""
     p_value = self.least_p_value
     return (f'{self.rank_error:.1e}',
             '-' if np.isnan(p_value) else f'{p_value:.1e}')

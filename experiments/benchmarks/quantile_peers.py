@@ -135,7 +135,10 @@ def joint_costs(levels: np.ndarray, size: int) -> np.ndarray:
 
 
 def inverse_costs(levels: np.ndarray, size: int) -> np.ndarray:
-  """Returns the same for the inverse sensitivity.
+  """Returns log phi_j(d) [m + 1, n + 1] for the inverse sensitivity.
+
+  `joint_costs` has the same shape. The formula printed in Lalanne (2023,
+  section 6.1.6) lacks a parenthesis, which is added here.
 
   It has the parenthesis that the printed formula lacks.
   """

@@ -83,7 +83,8 @@ def _single(estimator: mechanism.QuantileMechanism, size: int,
   info = _compile(mechanisms.compiled(estimator.draw), keys[0],
                   records.padded(data, estimator.lower, estimator.upper),
                   estimator.parameters)
-  turn = itertools.cycle(keys)  # Times do not depend on the key.
+  # The time of a release does not depend on the key.
+  turn = itertools.cycle(keys)
 
   def audit():
     return {'draws': np.stack([release(key, data) for key in _keys(

@@ -54,7 +54,7 @@ _ABOUT_RATIOS = {
     'butterfly': 'Ratios are over `dense`, where the matrix fits in memory. '
                  'The size is the length N of a vector; there are 64 vectors.',
 }
-# Methods in the figure, each with its best set of flags.
+# Methods in the figure; each is drawn with its best set of XLA flags.
 _DRAWN = ('nonprivate', 'lip', 'ours', 'vmap', 'jax_privacy', 'opacus_hooks',
           'opacus_ghost')
 
@@ -313,7 +313,7 @@ def _choices(collected: values.Values) -> Any:
 
 
 class _Point(NamedTuple):
-  """A median and half of the interquartile range."""
+  """One point of a curve: a median and half of the interquartile range."""
   middle: float
   half: float
 
@@ -335,7 +335,7 @@ def _series(lines: Mapping[Line, Mapping[int, Metrics]],
     if base in methods.STEPS and base not in _DRAWN and not across:
       continue
     for size, metrics in sizes.items():
-      if not metrics.get(metric):  # a logarithm has no place for 0
+      if not metrics.get(metric):  # Zero has no place on the logarithmic axis.
         continue
       unit = size if suite == 'memory' else 1
       point = _Point(metrics[metric] / unit, (

@@ -57,12 +57,12 @@ class Setting:
 
   @property
   def seed(self) -> int:
-    """Seed of the rows: the same for all."""
+    """Returns 0, the seed that all rows of a benchmark carry."""
     return 0
 
   @property
   def dataset(self) -> str:
-    """Name of the model, which the column of the data set holds."""
+    """Returns the model, which fills the data-set column of the rows."""
     return self.model
 
 

@@ -54,7 +54,7 @@ TARGETS = {
     'parametric': tuple(
         Target(model, 10**4, 'wall_ms', 10, 's for 100,000', 100)
         for model in methods.PARAMETRIC_MODELS),
-    # 60 % of the images a second of one large batch.
+    # One large batch may process at most 1.667 times as many images a second.
     'replicas': (
         Target('resnet20_bfloat16', 256, 'ratio', 1.667, 'of large',
                methods=methods.PACKS, accelerator=True),
@@ -70,7 +70,7 @@ MOST_COMPILE_SECONDS = 5.0
 
 
 def of_suite(suite: str, values: Values) -> list[str]:
-  """The targets of a suite of which there are rows."""
+  """Returns Markdown on the targets of a suite; empty if none was measured."""
   if suite not in TARGETS:
     return []
   rows = _measured(TARGETS[suite], values)

@@ -18,7 +18,7 @@ class Line(NamedTuple):
 
   @property
   def text(self) -> str:
-    """Text of the line in a table."""
+    """Returns the label of the line in a table."""
     several = f', {self.num_devices} devices' if self.num_devices > 1 else ''
     return self.method + several
 

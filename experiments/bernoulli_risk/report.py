@@ -13,14 +13,14 @@ _METRICS = ('risk', 'risk_se', 'closed_form', 'lower', 'lower_two_point',
 
 
 def table(rows: Sequence[records.Row]) -> str:
-  """Every n and epsilon."""
+  """Returns the table of risks, with one line for each n and epsilon."""
   return ('Expected squared errors at p = 1/2, and lower bounds for the '
           'largest error over p of any epsilon-DP estimate.\n\n' + points.table(
               points.collect(rows), ('epsilon', 'num_examples'), _METRICS))
 
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
-  """Equations (6), (10) and (11)."""
+  """Returns verdicts on equations (6), (10) and (11) of Lalanne (2023)."""
   cells = points.collect(rows)
   enough = [p for p in cells if p['num_examples'] * p['epsilon'] >= 2]
   return [
@@ -51,7 +51,9 @@ def _risk(cells: list[points.Point]):
 
 
 def _ordered(cells: list[points.Point]):
-  # Of the largest risk, at p = 1/2; clipping to [0, 1] reduces risks above.
+  # The closed form is the risk at p = 1/2, which is the largest over p, of an
+  # estimate that is not clipped to [0, 1]; clipping would lower it where noise
+  # is large.
   ratio = max(p['lower'] / p['closed_form'] for p in cells)
   between = all(p['lower_two_point'] <= p['lower'] * (1 + 1e-9) for p in cells)
   return (f'at most {ratio:.3f} of the risk', ratio <= 1 and between,
@@ -78,7 +80,11 @@ def _slope(cells: list[points.Point], wanted: float):
 
 
 def figure(rows: Sequence[records.Row]) -> Any:
-  """Risk against n; lines closed form and lower bound, marks simulated."""
+  """Draws the risk against n for each epsilon.
+
+  Markers are simulated; dashed lines are the closed form, dotted lines the
+  lower bound.
+  """
   cells = points.collect(rows)
   drawn, axes = plots.new(1, 1, width=5.5, height=4)
   for series, (epsilon,) in enumerate(points.distinct(cells, 'epsilon')):

@@ -23,7 +23,7 @@ KEYS = {
     'lalanne_2023': '000', 'lalanne_garivier_gribonval_2023': '001',
     'lecture_notes': '002', 'barczewski_2025': '003',
     'barber_duchi_2014': '004'}
-"""Name of a paper on a command line -> its number, which is as good a name."""
+"""Name of a paper on a command line -> its number; both are accepted."""
 KINDS = {
     'definition': 'what something means',
     'claim': 'a theorem, fact or bound',

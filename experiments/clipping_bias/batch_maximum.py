@@ -1,20 +1,21 @@
 """Computes the fixed point of Algorithm 8, which divides by a batch maximum.
 
-Erratum E19 to Barczewski (2025), Theorem 5.2.3. One weight, no intercept, loss
-0.5 (theta x - y)^2, two kinds of records: (x, y) = (1, 0) and (10, 10), the
-latter in a share p. Least squares is 100 p / (1 + 99 p). Algorithm 8 divides
-the gradients of a batch by its largest |x|, so that a batch without large
-records counts ten times as much; the mean of its update is not proportional to
-the gradient of the objective.
+It shows erratum E19 to Barczewski (2025, Theorem 5.2.3). The model has one
+weight and no intercept, and the loss is 0.5 (theta x - y)^2. There are two
+kinds of records: (x, y) = (1, 0), and (10, 10) with proportion p. The
+least-squares solution is 100 p / (1 + 99 p). Algorithm 8 divides the gradients
+of a batch by its largest |x|, so a batch without large records counts ten times
+as much, and the mean of its update is not proportional to the gradient of the
+objective.
 
-Given the batch the update is linear in theta, hence so is its mean: the fixed
-point is a ratio of two sums over the compositions of a batch. A batch of one
-is the same as dividing each record's gradient by its own |x|, whatever the
-batch size.
+Given the batch, the update is linear in theta, and so is its mean. The fixed
+point is therefore a ratio of two sums over the compositions of a batch.
+Dividing each record's gradient by its own |x| is, at any batch size, the same
+as batches of one record.
 
-Such a division is harmless only where residuals are unrelated to inputs: in
+The division does no harm only where residuals are unrelated to inputs: in
 `regression`, E e = 0 for every x makes (a, b) a fixed point for any divisor
-that reads x alone.
+that depends on x alone.
 """
 
 from typing import NamedTuple
@@ -44,7 +45,7 @@ class Compositions(NamedTuple):
 
 
 def with_replacement(batch_size: int, share: float) -> Compositions:
-  """Batches of one size, drawn with replacement."""
+  """Returns compositions of batches of one size, drawn with replacement."""
   errors.check_at_least('batch_size', batch_size, 1)
   errors.check_open_unit('share', share)
   large = np.arange(batch_size + 1)
@@ -87,17 +88,17 @@ def _coefficients(small, large):
 
 def simulate(key: PRNGKey, *, batch_size: int, share: float,
              num_steps: int, num_runs: int) -> np.ndarray:
-  """Noiseless Algorithm 8 run on drawn records; means [num_runs] of theta.
+  """Simulates Algorithm 8 without noise; returns mean theta [num_runs].
 
   With a constant step the update is linear in theta with coefficients drawn
   anew, so that the stationary mean of theta is the fixed point exactly.
 
   Args:
-    key: for the batches.
-    batch_size: of batches drawn with replacement.
-    share: of large records.
-    num_steps: the first half is left out of the mean.
-    num_runs: independent runs.
+    key: key of the batches.
+    batch_size: number of records of a batch, drawn with replacement.
+    share: proportion of large records, in [0, 1].
+    num_steps: number of steps; the first half is left out of the mean.
+    num_runs: number of independent runs.
   """
 
   def step(theta, key):

@@ -1,4 +1,7 @@
-"""Claim by claim: section 5.2.4, Theorem 5.2.3, Figures 5.2.1 and 5.3.3."""
+"""Judges section 5.2.4, Theorem 5.2.3, Figures 5.2.1 and 5.3.3, claim by claim.
+
+All are of Barczewski (2025).
+"""
 
 from collections.abc import Sequence
 import math
@@ -12,12 +15,14 @@ from experiments.clipping_bias import lookup
 from experiments.verdicts import Verdict
 
 _PRINTED = papers.CLIPPING_EXAMPLE
-# Half a unit of the last printed digit, and what training adds to it.
+# Tolerances: half a unit of the last printed digit; for end points of training,
+# also the error of the descent.
 _BAND = 5e-5
 _TRAINED_BAND = 1e-3
 _DATASETS = ('dropout', 'adult')
 _CLIP_NORMS = (1.0, 3.0)
-# Of a mean over the last quarter of a curve, against noise of the probe.
+# A mean over the last quarter of a curve must exceed this to be above the
+# sampling noise of the probe.
 _CLEAR = 0.02
 _ACCURACY_BAND = 0.015
 
@@ -247,7 +252,7 @@ def _active(values: lookup.Values, dataset: str) -> Verdict:
 
 
 def _other_point(values: lookup.Values, dataset: str) -> Verdict:
-  """Tests the claim about the figure without noise."""
+  """Returns a verdict: does clipping without noise end at another point?"""
   claim = (f'{dataset}: clipping makes the model converge to another point '
            'than the optimum')
   clipped = _ends(values, dataset, 'clipped_sgd', 1.0, 'train_loss').end
@@ -267,7 +272,7 @@ def _other_point(values: lookup.Values, dataset: str) -> Verdict:
 
 
 def _no_error(values: lookup.Values, dataset: str) -> Verdict:
-  """Tests the claim for the sound method."""
+  """Returns a verdict: does Lip-DP-SGD leave gradients unchanged?"""
   claim = f'{dataset}: Lip-DP-SGD (sound) has no such error'
   plain, clipped = (_ends(values, dataset, method, math.inf,
                           'error_norm').end

@@ -1,13 +1,14 @@
 """Descent on a norm ball: rescaling is a projection in one norm only.
 
-BIAS-03, erratum E18. Barczewski (2025), Theorem 5.2.3 says that noiseless
-limits of Lip-DP-SGD are local optima of the objective on {||W|| <= C}.
-Rescaling W to norm C is the projection on the Frobenius ball, for which
+Catalogue item BIAS-03, erratum E18. Barczewski (2025, Theorem 5.2.3) says that
+noiseless limits of Lip-DP-SGD are local optima of the objective on {||W|| <=
+C}. Rescaling W to norm C is the projection on the Frobenius ball, for which
 gradient descent has that property. On the ball of the spectral norm, which the
-experiments use, it is not: there rescaling rests where the gradient is parallel
-to W, the optimum where it lies in the span of the leading singular pairs. Under
-Adam, which the experiments use as well, the Frobenius ball fails too: of
-gradients that have settled it keeps the signs only.
+experiments of that work use, rescaling is no projection: it comes to rest where
+the gradient is parallel to W, whereas at the optimum the gradient lies in the
+span of the leading singular pairs. With Adam, which those experiments use as
+well, the Frobenius ball fails too, because Adam keeps only the signs of
+gradients that have settled.
 
 The objective is 0.5 ||W - diag(2, 1)||_F^2 with C = 1.
 """
@@ -32,10 +33,10 @@ _LEARNING_RATE = 0.1
 
 
 class Ball(NamedTuple):
-  """How a method keeps W in the ball, and the best W in it.
+  """A norm ball, the step that keeps W in it, and the best W of the ball.
 
   Attributes:
-    hold: W [2, 2] -> W in the ball.
+    hold: function that maps W [2, 2] into the ball after a step.
     optimum: the best W of the ball, as its diagonal.
     optimizer: the optimiser of the steps.
   """

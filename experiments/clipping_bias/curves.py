@@ -1,13 +1,14 @@
-"""The effect of clipping on the mean gradient during training.
+"""Measures how clipping changes the mean gradient during training.
 
-BIAS-04 (EXP-F5.3.3), Barczewski (2025), section 5.3.4 and Figure 5.3.3. Along a
-run, on a probe of its training records: the mean gradient g, the mean of what
-the method takes of each gradient, and how far apart they are. Exact functions
-of private records: diagnostics, never to be released.
+Catalogue item BIAS-04; Barczewski (2025, section 5.3.4 and Figure 5.3.3). At
+some steps of a run, on a probe of its training records, it computes the mean
+gradient g, the mean of the records' clipped contributions, and the distance
+between the two. These are exact functions of private records: they are
+diagnostics and must never be released.
 
-Erratum E20: the text calls g "the model update of Algorithm 8 without noise",
-which divides the gradient of each layer by the largest input norm of that
-layer in the batch. That update is measured as well ('printed').
+The text calls g "the model update of Algorithm 8 without noise" (erratum E20),
+but that update divides the gradient of each layer by the largest input norm of
+the layer in the batch. It is measured as well ('printed').
 """
 
 from collections.abc import Callable, Sequence
@@ -43,9 +44,11 @@ _BASES = {'sgd': 'sgd', 'clipped_sgd': 'dp_sgd', 'dp_sgd': 'dp_sgd',
           'lip_dp_sgd_logit_clip': 'lip_dp_sgd'}
 _WITHOUT_NOISE = ('clipped_sgd', 'lip_sgd')
 _EPSILONS = {line.dataset: line for line in papers.TABLE_5_4}
-# Above the Lipschitz constant of the loss: nothing is shortened.
+# A bound above the Lipschitz constant of the loss, so that no cotangent is
+# shortened.
 _NO_LOGIT_CLIP = 10.0
-# Contributions that differ by more than the rounding margin of clipping.
+# A record counts as changed if its contribution differs by more than this, the
+# rounding margin of clipping.
 _CHANGED = 1e-3
 
 
@@ -55,7 +58,7 @@ class Measures(NamedTuple):
   Attributes:
     gradient_norm: ||g||, the mean gradient of the probe.
     clipped_norm: ||mean of the contributions||, in red in the figure.
-    error_norm: ||g - mean of the contributions||, in blue.
+    error_norm: ||g - mean of the contributions||, in blue in the figure.
     cosine: cosine of g and that mean; 1 if clipping only shortens g.
     fraction_changed: share of records whose gradient is changed.
     printed_norm: norm of Algorithm 8's update without noise; NaN for networks
@@ -77,19 +80,19 @@ class Measures(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Run:
-  """A method on a data set.
+  """One curve: a training method on a data set, and when it is measured.
 
   Attributes:
-    dataset: name.
+    dataset: name of the data set.
     method: a private method by its name, at the epsilon and delta of Table
       5.4; 'clipped_sgd' and 'lip_sgd' are such methods without noise; 'sgd'
       takes plain gradients. Cotangents are clipped at the logits, as the
       recipes have it, in 'lip_dp_sgd_logit_clip' only.
-    clip_norm: of clipping; for 'sgd' of the clipping that is measured but not
-      done; not used by the others.
-    num_steps: of training.
-    every: steps between measurements; divides `num_steps`.
-    probe_size: records measured on.
+    clip_norm: clip norm of the clipping methods; for 'sgd', that of the
+      clipping that is measured but not applied; the other methods ignore it.
+    num_steps: number of training steps.
+    every: number of steps between measurements; divides `num_steps`.
+    probe_size: number of training records that are measured.
   """
   dataset: str
   method: str
@@ -104,10 +107,10 @@ class Curves(NamedTuple):
 
   Attributes:
     measures: leaves [runs, num_steps / every + 1].
-    test_accuracy: of the final parameters, [runs].
-    plan: what the training runs did.
-    delta: of the plan.
-    epsilon: of the plan; infinite without noise.
+    test_accuracy: [runs], accuracy of the final parameters.
+    plan: steps, sampling and noise of the training runs.
+    delta: delta of the plan.
+    epsilon: epsilon of the plan; infinite without noise.
   """
   measures: Measures
   test_accuracy: np.ndarray
@@ -122,12 +125,14 @@ def measure_probe(params: Params, probe: Batch, *, model: Model,
   """Returns the `Measures` of a probe of records.
 
   Args:
-    params: where.
+    params: parameters at which gradients are taken.
     probe: b records, as the model prepares them.
-    model: whose gradients.
-    loss: of the objective, nothing shortened.
-    bounder: what a method takes of each record.
-    printed: whether to measure Algorithm 8's update; for plain perceptrons.
+    model: model whose gradients are measured.
+    loss: loss of the objective, without clipping.
+    bounder: bounder of the method, which maps the gradient of each record to
+      its contribution.
+    printed: whether to measure Algorithm 8's update; allowed for plain
+      perceptrons only.
   """
   _, grads = per_example.per_example_gradients(model.apply, loss.values,
                                                params, probe)
@@ -156,13 +161,16 @@ def measure_probe(params: Params, probe: Batch, *, model: Model,
 
 
 def algorithm_8_update(params: Params, x: Array, mean: PyTree) -> PyTree:
-  """Returns mean gradients of layers over X_k; not private (E1), not g (E20).
+  """Returns Algorithm 8's update: mean gradients of layers over X_k.
+
+  It is neither private (erratum E1) nor equal to the mean gradient (erratum
+  E20).
 
   X_k is the largest l2 norm of what enters layer k over the batch (Barczewski
   (2025), Algorithm 8, line 11; without the 1 of the bias, as printed).
 
   Args:
-    params: of a perceptron with tanh units.
+    params: parameters of a perceptron with tanh units.
     x: features of the batch, [b, p].
     mean: gradient, averaged over the batch.
   """
@@ -177,11 +185,11 @@ def algorithm_8_update(params: Params, x: Array, mean: PyTree) -> PyTree:
 
 def trace(run: Run, seeds: Sequence[int], *, data_dir: str | None = None,
           on_progress: Callable[[int, int], None] | None = None) -> Curves:
-  """Trains with every seed and measures along the way.
+  """Trains with every seed; returns measurements along each run.
 
   Args:
-    run: what to train.
-    seeds: of split, initialisation, batches and noise.
+    run: the curve to compute.
+    seeds: seeds of split, initialisation, batches and noise.
     data_dir: folder of the data sets.
     on_progress: called with (runs done, runs in all).
   """
@@ -243,7 +251,10 @@ def _method_and_plan(run: Run, config: configuration.TrainingConfig,
 def _trace(key: PRNGKey, split, records: Batch, *, run: Run,
            config: configuration.TrainingConfig, model: Model, method: Method,
            plan: plans.TrainingPlan) -> tuple[Measures, Params]:
-  """Trains once: measures [num_steps / every + 1] and last parameters."""
+  """Trains once; returns measurements along the run and the last parameters.
+
+  Measurements have a leading axis of num_steps / every + 1.
+  """
   loss = losses.cross_entropy(temperature=config.temperature)
   bounder = _measured_bounder(run, model, method, loss)
   optimizer = building.make_optimizer(config)

@@ -1,8 +1,9 @@
-"""Training on the regression example, to see where each method comes to rest.
+"""Trains on the regression example, to see where each method comes to rest.
 
-BIAS-01. The records are an even grid of x with the errors in their exact
-shares, so that there is no sampling error: what is left of the distance to a
-zero of `regression` is the grid's (1e-6), float32's and the descent's.
+Catalogue item BIAS-01; Barczewski (2025, section 5.2.4). The records are an
+even grid of x, with the errors in exact proportions, so there is no sampling
+error. The distance of a result to a zero of `regression` is due to the grid
+(1e-6), float32 and the finite number of steps.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,12 +26,15 @@ from experiments.clipping_bias import regression
 SLOPE, INTERCEPT = 2.0, -1.0
 """a and b of the records; any others give the same distances."""
 
-_SHARE = 10  # records for each x: one with e = 9, nine with e = -1
+_SHARE = 10  # One record with e = 9 and nine with e = -1, for each x.
 _LEARNING_RATE = 0.5
 
 
 def grid_records(num_examples: int) -> Batch:
-  """Records of the example, x [n, 1] at midpoints; n a multiple of ten."""
+  """Returns the records of the example, with x [n, 1] at midpoints.
+
+  n must be a multiple of ten.
+  """
   count = num_examples // _SHARE
   points = (np.repeat(np.arange(count), _SHARE) + 0.5) / count
   noise = np.tile(np.repeat(*np.array(
@@ -45,9 +49,10 @@ def sampled_norm(key: PRNGKey, num_examples: int, *,
                  clip_norm: float) -> tuple[float, float]:
   """Returns the norm of the mean clipped gradient at (a, b), and its error.
 
-  Through the clipping that training uses: an independent check of the
-  integral. The standard error is an upper bound, that of contributions of
-  length `clip_norm` along one direction.
+  It uses the clipping of training, so it checks the integral independently. The
+  standard error is an upper bound: that of contributions of length `clip_norm`
+  along one direction.
+
   """
   inputs, choice = jax.random.split(key)
   x = jax.random.uniform(inputs, (num_examples, 1))
@@ -125,12 +130,12 @@ def make_plan(name: str, *, num_examples: int, num_steps: int,
 
 def rest(name: str, plan: plans.TrainingPlan, *, clip_norm: float,
          seeds: Sequence[int]) -> np.ndarray:
-  """Returns the end points of training minus (a, b), [len(seeds), 2].
+  """Returns where training ends minus (a, b), as [len(seeds), 2].
 
   Args:
     name: 'sgd', 'clipped_sgd' and 'normalised_sgd' have no noise; 'dp_sgd'
       has that of the plan.
-    plan: from `make_plan`.
+    plan: training plan, from `make_plan`.
     clip_norm: clip norm of the clipping methods.
     seeds: seeds of the runs.
   """

@@ -63,7 +63,7 @@ def curve_names(values: Values) -> list[tuple[str, str, float]]:
 
 
 class Ends(NamedTuple):
-  """A curve in short.
+  """Start and end of one curve.
 
   Attributes:
     start: value at the first point.

@@ -1,17 +1,19 @@
 """Linear regression with skewed errors, where clipping moves the optimum.
 
-BIAS-01, Barczewski (2025), section 5.2.4: x is uniform on [0, 1], y = a x + b +
-e with P(e = 9) = 0.1 and P(e = -1) = 0.9, loss (theta_1 x + theta_2 - y)^2.
-(The text prints the model as theta_1 x theta_2 and the values of e as 10.) With
-u = (theta_1 - a, theta_2 - b) and the residual r = u_1 x + u_2 - e, a record's
-gradient is 2 r (x, 1), so that nothing here depends on a and b.
+Catalogue item BIAS-01; Barczewski (2025, section 5.2.4). x is uniform on [0,
+1], y = a x + b + e with P(e = 9) = 0.1 and P(e = -1) = 0.9, and the loss is
+(theta_1 x + theta_2 - y)^2. (The text prints the model as theta_1 x theta_2 and
+the values of e as 10.) With u = (theta_1 - a, theta_2 - b) and the residual r =
+u_1 x + u_2 - e, the gradient of a record is 2 r (x, 1), so that nothing here
+depends on a and b.
 
 The clipped gradient is the derivative of a Huber loss of r, with corners that
-depend on x, and the normalised one of |r| / sqrt(1 + x^2). Both means are
-gradients of convex functions: their zeros are the only points of rest.
+depend on x; the normalised gradient is the derivative of |r| / sqrt(1 + x^2).
+Both means are gradients of convex functions, so descent comes to rest at their
+zeros only.
 
-All integrals are exact: between the points where clipping sets in, the
-integrand has an antiderivative. float64 on the host.
+All integrals are exact, because the integrand has an antiderivative between the
+points where clipping sets in. They are computed in float64 on the host.
 """
 
 from collections.abc import Callable
@@ -29,7 +31,8 @@ ERRORS = ((9.0, 0.1), (-1.0, 0.9))
 _UNIT = np.array([math.sqrt(2) - 1, math.asinh(1)])
 # The Hessian of the expected loss: twice the moments of (x, 1).
 _HESSIAN = 2 * np.array([[1 / 3, 1 / 2], [1 / 2, 1]])
-# Of the zero, while it is linear in the clip norm: (0, -1) + clip_norm * this.
+# Derivative of the zero in the clip norm, while the zero is linear: it is (0,
+# -1) + clip_norm * _SLOPE.
 _SLOPE = np.linalg.solve(_HESSIAN, _UNIT) / 9
 
 LARGEST_LINEAR = 20 / (1 + 2 * float(_SLOPE[1]))
@@ -121,7 +124,7 @@ def _mean(offset: np.ndarray, corners: Callable,
   """Returns the mean over e of integrals over [0, 1], split at the corners.
 
   Args:
-    offset: u.
+    offset: u, parameters minus (a, b).
     corners: (slope, constant) of the residual -> where the form changes.
     integral: (slope, constant, low, high) -> [2], of one form.
   """

@@ -99,8 +99,10 @@ def _curve_table(values: lookup.Values) -> str:
 def figure(rows: Sequence[records.Row]) -> Any:
   """Draws Figures 5.2.1 and 5.3.3 of Barczewski (2025) and erratum E19.
 
-  Above: two descent fields (Figure 5.2.1), and end points by batch size (E19).
-  Below: norms along training (Figure 5.3.3), and shares of clipped records.
+  The first row has two descent fields (Figure 5.2.1), and end points by batch
+  size (E19). The second row has norms along training (Figure 5.3.3), and shares
+  of clipped records.
+
   """
   values = lookup.collect(rows)
   drawn, axes = plots.new(2, 3, width=4.2, height=3.4)

@@ -122,7 +122,10 @@ def _batches(setting: sweep.Setting) -> dict[str, float]:
 
 
 def _descents(settings: Sequence[sweep.Setting]) -> Results:
-  """Yields where training ends; private training at its real cost (BIAS-01)."""
+  """Yields the point where each training ends (BIAS-01).
+
+  Rows of private training state the epsilon that it spends.
+  """
   first = settings[0]
   size = first.dataset.removeprefix('regression_')
   num_examples, num_steps = sweep.DESCENT_SIZE[size]

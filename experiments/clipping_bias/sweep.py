@@ -46,12 +46,12 @@ class Setting:
   """One row of a table, point of a field or point of a curve.
 
   Attributes:
-    kind: see above; 'short' is a curve of a few steps.
-    dataset: where.
-    method: what steps.
-    clip_norm: infinite where nothing is clipped.
-    at: see above; empty for the other kinds.
-    seed: of 'descent'; 0 elsewhere.
+    kind: name from the list above; 'short' is a curve of a few steps.
+    dataset: name of the data set.
+    method: name of the training method.
+    clip_norm: clip norm; infinite where nothing is clipped.
+    at: coordinates, see the list above; empty for the other kinds.
+    seed: seed of 'descent'; 0 for the other kinds.
   """
   kind: str
   dataset: str
@@ -85,8 +85,9 @@ LENGTHS = {
 DESCENT_SIZE = {'full': (20000, 1000), 'small': (1000, 300)}
 """(num_examples, num_steps) of the regression example."""
 
-# (method, clip norm): what clipping does, with noise and without; what it
-# would do where plain descent goes; the methods that bound by the weights.
+# (method, clip norm), in order: clipping with noise; clipping without; plain
+# descent, on which clipping is only measured; methods that bound gradients by
+# the norms of the weights.
 CURVES = (
     ('dp_sgd', 1.0), ('dp_sgd', 3.0), ('clipped_sgd', 1.0),
     ('clipped_sgd', 3.0), ('sgd', 1.0), ('lip_sgd', math.inf),

@@ -15,12 +15,13 @@ _LABELS = {
     'advanced': 'first advanced form',
     'zcdp': 'zCDP, pure mechanisms', 'laplace': 'Laplace noise',
     'exponential': 'exponential mechanism'}
-# Of the grid on which losses are rounded up, over all releases.
+# Tolerance for the exact epsilon, whose privacy losses are rounded up on a
+# grid.
 _ROUNDING = 1e-3
 
 
 def table(rows: Sequence[records.Row]) -> str:
-  """Every setting, every bound."""
+  """Returns the table of all bounds, with one line for each setting."""
   return ('Epsilon of k releases of (epsilon, release_delta) together; exact: '
           'the least that the guarantees alone allow.\n\n' + points.table(
               points.collect(rows),
@@ -28,7 +29,10 @@ def table(rows: Sequence[records.Row]) -> str:
 
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
-  """Fact 2.2.4 and what follows it; Proposition 7.8."""
+  """Returns verdicts on Fact 2.2.4 of Lalanne (2023) and on Proposition 7.8.
+
+  Proposition 7.8 is of the lecture notes that `sweep.ARTEFACT` names.
+  """
   cells = points.collect(rows)
   pure = points.select(cells, release_delta=0.0)
   return [
@@ -83,7 +87,7 @@ def _growth(cells: list[points.Point]):
 
 
 def figure(rows: Sequence[records.Row]) -> Any:
-  """Every bound over the exact one, on one axes for each epsilon."""
+  """Draws every bound divided by the exact epsilon, one axes per epsilon."""
   cells = points.select(points.collect(rows), release_delta=0.0, slack=1e-6)
   ratios = [points.Point(point.fields, {
       name: value / point['exact'] for name, value in point.values.items()})

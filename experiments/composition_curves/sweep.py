@@ -1,4 +1,6 @@
-"""Settings to study composition (EXP-05, table of ALG-10).
+"""Settings to study composition.
+
+Catalogue items EXP-05 and ALG-10. Fact 2.2.4 is of Lalanne (2023).
 
   python -m launch.sweep --experiment=composition_curves \
     --output_dir=experiments/composition_curves/results
@@ -26,13 +28,13 @@ HEADLINES = ('the smallest of A, B and C', 'Fact 2.2.4 is sharp')
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Setting:
-  """k releases of one guarantee.
+  """A number of releases that each have the same guarantee.
 
   Attributes:
     epsilon: budget of each release.
     num_uses: k, the number of releases.
-    release_delta: of each release.
-    slack: what composition adds to delta.
+    release_delta: delta of each release.
+    slack: amount that composition adds to delta.
   """
   epsilon: float
   num_uses: int

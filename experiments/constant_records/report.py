@@ -11,12 +11,12 @@ from experiments import verdicts
 
 _METRICS = ('amplitude', 'risk', 'risk_se', 'bound_printed', 'bound',
             'missed')
-# E M^2 with the printed noise at epsilon 1/2, by n.
+# n -> E M^2 with the printed noise at epsilon 1/2, computed separately.
 _KNOWN = {100: 2.8e-3, 200: 1.3e-4, 400: 8.1e-7}
 
 
 def table(rows: Sequence[records.Row]) -> str:
-  """Every risk."""
+  """Returns the table of all risks."""
   return ('Risks E M^2 of private medians of zeros on [-1, 1]; bounds as '
           'printed, and as they follow from the definition of the cost.\n\n'
           + points.table(_risks(points.collect(rows)),
@@ -28,7 +28,7 @@ def _risks(cells: list[points.Point]) -> list[points.Point]:
 
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
-  """Section 6.3.3."""
+  """Returns verdicts on Lalanne (2023, section 6.3.3)."""
   cells = points.collect(rows)
   noisy = points.select(cells, method=('printed', 'half'))
   return [
@@ -112,7 +112,7 @@ def _as_known(cells: list[points.Point]):
 
 
 def figure(rows: Sequence[records.Row]) -> Any:
-  """The cost of one sample, and risks against n."""
+  """Draws the cost for one sample (Figure 6.2), and risks against n."""
   cells = points.collect(rows)
   drawn, axes = plots.new(1, 2, height=3.4)
   sample = points.select(cells, method='cost')

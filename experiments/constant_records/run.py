@@ -77,7 +77,7 @@ def squares(ordered: np.ndarray, rate: float) -> np.ndarray:
   size = ordered.shape[1]
   ends = np.concatenate([np.full([len(ordered), 1], -1.0), ordered,
                          np.full([len(ordered), 1], 1.0)], 1)
-  # The weight of the least cost is near 1, so that the sums do not underflow.
+  # The largest weight, that of the least cost, is near 1: no sum underflows.
   weights = np.exp(-rate * (np.abs(np.arange(size + 1) - size / 2)))
   return (np.sum(weights * np.diff(ends**3) / 3, 1)
           / np.sum(weights * np.diff(ends), 1))

@@ -1,4 +1,7 @@
-"""Settings to study smoothed medians of zeros on [-1, 1] (QF-21, QF-23).
+"""Settings to study smoothed medians of zeros on [-1, 1].
+
+Catalogue items QF-21 and QF-23. Printed statements are those of Lalanne (2023,
+section 6.3.3).
 
   python -m launch.sweep --experiment=constant_records \
     --output_dir=experiments/constant_records/results
@@ -37,14 +40,14 @@ SIZES = (50, 100, 200, 400, 800)
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Setting:
-  """One risk, or one place of the figure.
+  """One risk, or one point of Figure 6.2.
 
   Attributes:
     method: name from the list above.
     num_examples: n, the number of records.
     epsilon: budget of the mechanism.
-    place: x, of 'cost'; 0 otherwise.
-    repetitions: vectors of noise.
+    place: x, the point of 'cost'; 0 for the other methods.
+    repetitions: number of noise vectors.
     seed: seed of the noise.
   """
   method: str
@@ -57,7 +60,7 @@ class Setting:
   dataset = 'zeros'
 
 
-# Even, and on both sides of the lines of the figure.
+# Points x of the figure, evenly spaced, inside and outside of [-alpha, alpha].
 _PLACES = tuple(np.round(np.linspace(-.6, .6, 121), 3).tolist())
 
 

@@ -17,7 +17,7 @@ _LABELS = {'closed_form': 'rho + 2 sqrt(rho ln(1/delta))',
 
 
 def table(rows: Sequence[records.Row]) -> str:
-  """From zCDP, and to it."""
+  """Returns two tables: epsilon of rho-zCDP, and rho of epsilon-DP."""
   cells = points.collect(rows)
   return '\n'.join([
       'Epsilon of rho-zCDP at delta; one_order: the printed conversion at the '
@@ -30,7 +30,7 @@ def table(rows: Sequence[records.Row]) -> str:
 
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
-  """The sentences of section 2.2.2, one by one."""
+  """Returns verdicts on the sentences of Lalanne (2023, section 2.2.2)."""
   cells = points.collect(rows)
   zcdp = points.select(cells, kind='zcdp')
   pure = points.select(cells, kind='pure')
@@ -71,7 +71,11 @@ def _curve(cells: list[points.Point]):
 
 
 def figure(rows: Sequence[records.Row]) -> Any:
-  """Epsilons over the exact one of a Gaussian release; rhos over the tight."""
+  """Draws both conversions relative to the exact or the tight value.
+
+  The first axes shows epsilon over that of a Gaussian release with the same
+  rho; the second shows rho over the tight bound for any epsilon-DP mechanism.
+  """
   result = [points.Point(point.fields, {
       name: value / point.values.get('gaussian', point.values.get('tight'))
       for name, value in point.values.items()})

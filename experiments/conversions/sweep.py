@@ -1,4 +1,6 @@
-"""Settings to study conversions (EXP-06, tables of ALG-02 and ALG-04).
+"""Settings to study conversions.
+
+Catalogue items EXP-06, ALG-02 and ALG-04.
 
   python -m launch.sweep --experiment=conversions \
     --output_dir=experiments/conversions/results

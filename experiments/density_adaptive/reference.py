@@ -1,7 +1,8 @@
-"""Reference values of errors, computed separately, to compare with.
+"""Stores errors that a separate program computed (catalogue item DEN-8.4).
 
-By notion, method or column, then (density, n, epsilon): errors; those of
-adaptive estimators are simulated, of 60 to 100 releases.
+`TABLES` maps (boundary, notion) to (density, n, epsilon) to the errors of the
+methods in `COLUMNS`. Errors of adaptive estimators are means over 60 to 100
+simulated releases.
 """
 
 _ZCDP = ('printed', 'oracle', 'exact', 'linear', 'default')
@@ -11,7 +12,7 @@ _INTERVAL = ('printed', 'tuned', 'histogram', 'cosine')
 
 COLUMNS = {('circle', 'zcdp'): _ZCDP, ('circle', 'pure'): _PURE,
            ('interval', 'pure'): _INTERVAL}
-# What is simulated made a density.
+# Methods whose stored errors are those after projection to a density.
 PROPER = ('two_stages', 'cosine', 'default')
 
 TABLES = {
@@ -44,7 +45,7 @@ TABLES = {
                                 2.08e-4, 1.35e-4),
         ('wrapmix', 1e5, .02): (2.20e-2, 8.90e-3, 2.60e-3, 8.74e-4, 1.19e-2,
                                 2.24e-3, 1.87e-3)},
-    # The column of the tuned histogram was simulated too.
+    # The errors of 'tuned' are simulated here too.
     ('interval', 'pure'): {
         ('tent2', 1e4, .1): (6.17e-3, 4.13e-3, 4.63e-3, 2.21e-3),
         ('tent2', 1e5, .1): (7.90e-4, 7.00e-4, 7.05e-4, 3.08e-4),
@@ -53,5 +54,5 @@ TABLES = {
         ('linear1.5', 1e5, .1): (7.32e-4, 5.81e-4, 5.78e-4, 2.41e-4),
         ('beta25', 1e5, .1): (2.74e-3, 2.43e-3, 1.99e-3, 9.11e-4)}}
 
-# Slopes in n of one adaptive histogram, at betas 1, 2, 3.
+# Slopes of ln(error) in ln(n) of `single`, at smoothness 1, 2 and 3.
 RATES = (-0.973, -1.141, -1.209)

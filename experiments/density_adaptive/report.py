@@ -15,16 +15,17 @@ from experiments.density_adaptive import reference
 from experiments.density_adaptive import sweep
 
 _GROUPS = tuple(sweep.CLOSED)
-# The best that one who knows the density could do with such a release.
+# The family of estimators whose best member for the density bounds what the
+# adaptive estimator can attain.
 _LIMITS = {('circle', 'pure'): 'spectral', ('circle', 'zcdp'): 'linear',
            ('interval', 'pure'): 'histogram',
            ('interval', 'zcdp'): 'histogram'}
-# The cells of reference values end here.
+# Reference values exist up to this n.
 _MOST_RECORDS = 1e5
 
 
 def _cells(rows: Sequence[records.Row]) -> dict[tuple, points.Point]:
-  """(boundary, notion, method, density, n, epsilon) -> the point."""
+  """Returns (boundary, notion, method, density, n, epsilon) -> point."""
   return {(p['boundary'], p['notion'], p['method'], p['dataset'],
            p['num_examples'], p['epsilon']): p
           for p in points.select(points.collect(rows), study='cells')}
@@ -33,7 +34,7 @@ def _cells(rows: Sequence[records.Row]) -> dict[tuple, points.Point]:
 def ratios(cells: dict[tuple, points.Point], group: tuple[str, str],
            above: str, below: str, *, largest: float = math.inf
            ) -> dict[tuple, float]:
-  """(density, n, epsilon) -> error of one method over that of another."""
+  """Returns (density, n, epsilon) -> error of one method over another's."""
   return {key[3:]: point['mse'] / cells[*group, below, *key[3:]]['mse']
           for key, point in cells.items()
           if key[:3] == (*group, above) and key[4] <= largest
@@ -41,12 +42,15 @@ def ratios(cells: dict[tuple, points.Point], group: tuple[str, str],
 
 
 def geometric_mean(values: Sequence[float]) -> float:
-  """exp of the mean logarithm; NaN of none."""
+  """Returns the geometric mean of the values; NaN if there are none."""
   return float(np.exp(np.mean(np.log(list(values))))) if values else math.nan
 
 
 def table(rows: Sequence[records.Row]) -> str:
-  """Tables: mean ratios by notion, errors with stored values, slopes."""
+  """Returns tables of mean ratios by notion, of errors, and of slopes.
+
+  Errors stand beside the stored ones of `reference`.
+  """
   cells = _cells(rows)
   parts = ['Ratio of the error of each estimator to that of the default: '
            'geometric mean (smallest to largest; number of settings where the '
@@ -86,7 +90,7 @@ def _gain(cells, group, method):
 
 
 def _own_error(cells, group, method, cell):
-  """Returns our value for a stored one; None where it was not run."""
+  """Returns our error for a stored one; None where it was not run."""
   point = cells.get((*group, method, *cell))
   name = 'proper' if method in reference.PROPER else 'mse'
   return point and point[name]
@@ -125,7 +129,7 @@ def _rates(rows):
 
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
-  """Verdicts on the costs and gains of adaptation, and on stored values."""
+  """Returns verdicts on costs and gains of adaptation, and on stored values."""
   cells = _cells(rows)
   pure, zcdp = _GROUPS[0], _GROUPS[1]
   of = lambda *names, **limits: _Ratios(ratios(cells, *names, **limits))
@@ -166,7 +170,7 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
 
 
 def _beside_reference(cells):
-  """Compares errors with those of item DEN-8.4."""
+  """Returns verdicts that compare errors with those of item DEN-8.4."""
   return [
       points.judged('closed forms match table 8.4', '1 %',
                     list(_compared(cells, simulated=False)), _closed),
@@ -176,7 +180,7 @@ def _beside_reference(cells):
 
 
 class _Ratios(dict):
-  """Ratios by cell; points of a judgement."""
+  """Ratios by (density, n, epsilon), which `points.judged` takes as points."""
 
 
 def _below(claim, printed, cells, mean, largest=math.inf):
@@ -191,12 +195,16 @@ def _below(claim, printed, cells, mean, largest=math.inf):
 
 
 def _compared(cells, *, simulated):
-  """(where, ours over theirs, standard error of that)."""
+  """Yields (setting, ratio of our error to the stored one, standard error).
+
+  The standard error is that of the ratio.
+  """
   for group, lines in reference.TABLES.items():
     for cell, line in lines.items():
       for method, theirs in zip(reference.COLUMNS[group], line, strict=True):
         ours = _own_error(cells, group, method, cell)
-        # Histograms on the interval were simulated there, and L was not given.
+        # On the interval, the stored errors of all histograms are simulated,
+        # and those of 'tuned' do not say which Lipschitz constant was used.
         is_simulated = (group[0] == 'interval' or
                         method in sweep.SIMULATED[group])
         if ours and is_simulated == simulated and method != 'tuned':
@@ -207,7 +215,8 @@ def _compared(cells, *, simulated):
 
 def _closed(cells):
   worst = max(cells, key=lambda line: abs(math.log(line[1])))
-  # Exact sums of moduli are up to 2 % below the reference, which rounds up.
+  # The exact sensitivity of a sum is up to 2 % below that of the reference,
+  # which rounds it up.
   exact = [r for where, r, _ in cells if where.startswith('exact')]
   others = [r for where, r, _ in cells if not where.startswith('exact')]
   return (f'{min(exact + others):.3f} to {max(exact + others):.3f} of the '
@@ -238,7 +247,10 @@ def _slopes(cells):
 
 
 def figure(rows: Sequence[records.Row]) -> Any:
-  """Heat maps of ratios: to the printed tuning, to the best for the density."""
+  """Draws heat maps of the default's error over that of another estimator.
+
+  The other is the printed estimator, or the best one for the density.
+  """
   cells = _cells(rows)
   drawn, axes = plots.new(4, 2, width=5.2, height=2.5)
   mesh = None

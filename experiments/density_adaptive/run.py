@@ -33,9 +33,10 @@ from experiments.methods.statistics import projection_tunings
 _PROPER = 2048
 # Largest numbers of frequencies and bins; enough for all settings.
 _LARGEST = 400
-# The sweep's `single` has half as many bins again, and no limit.
+# `single` uses 1.5 times the default number of bins, and its limit on them
+# never binds.
 _FACTOR, _MOST_BINS = 1.5, 2001
-# Number of cells that sums are computed from.
+# Sums of basis functions are computed from the counts of so many cells.
 _CELLS = 4096
 _FAMILIES = {('oracle', 'pure'): 'pure_printed',
              ('oracle', 'zcdp'): 'zcdp_printed',

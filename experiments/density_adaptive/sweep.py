@@ -1,4 +1,7 @@
-"""Settings to study adaptive density estimators (DEN-X9, DEN-B5, B6, B7).
+"""Settings to study adaptive density estimators.
+
+Catalogue items DEN-X9, DEN-B5, DEN-B6 and DEN-B7. Printed estimators are those
+of Lalanne, Garivier and Gribonval (2023).
 
   python -m launch.sweep --experiment=density_adaptive \
     --output_dir=experiments/density_adaptive/results
@@ -55,7 +58,7 @@ SIMULATED = {
     ('interval', 'zcdp'): ('default', 'cosine')}
 SIZES = (10**3, 10**4, 10**5, 10**6)
 EPSILONS = (0.02, 0.1, 0.5)
-# Below this n epsilon the uniform density is the answer.
+# Below this n epsilon, the uniform density has the least error.
 LEAST = 100
 REPETITIONS = 200
 RATE_SIZES = tuple(10**power for power in range(4, 9))
@@ -66,14 +69,15 @@ class Setting:
   """One estimator on one density.
 
   Attributes:
-    study: 'cells', or 'rate': of `single` alone, in n.
+    study: 'cells', or 'rate', the errors of `single` against n.
     boundary: 'circle' or 'interval'.
     notion: 'pure' or 'zcdp'.
     method: name from the list above.
     dataset: name of the density.
     num_examples: n, the number of records.
-    epsilon: of the release, or of rho = epsilon^2 / 2.
-    repetitions: simulated releases, of data of their own; none: closed form.
+    epsilon: epsilon of the release, or that of rho = epsilon^2 / 2.
+    repetitions: number of simulated releases, each from fresh data; 0 for a
+      closed form.
     seed: seed of data and noise.
   """
   boundary: str

@@ -24,19 +24,20 @@ _TITLES = {'point': 'Lipschitz, at a point', 'lipschitz': 'Lipschitz',
            'sobolev1': 'Sobolev, beta = 1', 'sobolev2': 'Sobolev, beta = 2',
            'sobolev3': 'Sobolev, beta = 3'}
 _NOTIONS = {'pure': 'epsilon', 'zcdp': 'sqrt rho'}
-# Gaps between DEN-B3, DEN-B4 and DEN-L11.
+# Expected gaps, at smoothness 1, 2 and 3, between the upper bounds of items
+# DEN-B3 and DEN-B4 and the lower bound of item DEN-L11.
 _GAPS = {'pure': (35, 81, 132), 'zcdp': (11, 21, 32)}
 _SOBOLEV = ('sobolev1', 'sobolev2', 'sobolev3')
 
 
 def _rate(point: points.Point) -> float:
-  """q, the power of n alpha that privacy costs."""
+  """Returns q = 2 beta / (beta + 1), where errors are of order (n alpha)^-q."""
   beta = sweep.SMOOTHNESS[point['dataset']]
   return 2 * beta / (beta + 1)
 
 
 def _scaled(cells: Sequence[points.Point]) -> list[points.Point]:
-  """Risks over L^(2 - q) (n alpha)^-q."""
+  """Returns points with risks divided by L^(2 - q) (n alpha)^-q."""
   def unit(point):
     rate = _rate(point)
     return (sweep.RADII[point['dataset']]**(2 - rate)
@@ -47,7 +48,7 @@ def _scaled(cells: Sequence[points.Point]) -> list[points.Point]:
 
 
 def table(rows: Sequence[records.Row]) -> str:
-  """Constants where noise dominates, errors where it need not."""
+  """Returns tables of constants without sampling error, and of risks."""
   cells = points.collect(rows)
   privacy = points.select(cells, kind='privacy')
   return '\n'.join([
@@ -63,7 +64,8 @@ def table(rows: Sequence[records.Row]) -> str:
 
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
-  """Verdicts on printed lower bounds, by stored values and by theory."""
+  """Returns verdicts on printed lower bounds, against stored values and theory.
+  """
   cells = points.collect(rows)
   privacy = points.select(cells, kind='privacy')
   last = _scaled([p for p in privacy if p['amount'] == 1e6])
@@ -159,7 +161,11 @@ def _cube(cells):
 
 
 def _slopes(cells, metric, power):
-  """Least-squares slopes by class, and how far they are from a power."""
+  """Returns least-squares slopes as text, and their largest error.
+
+  Slopes are of ln(metric) in ln(n alpha), one for each class and notion; the
+  error is the distance to -power(beta).
+  """
   texts, worst = [], 0.0
   for name, notion in points.distinct(cells, 'dataset', 'notion'):
     selected = points.select(cells, dataset=name, notion=notion)
@@ -171,7 +177,7 @@ def _slopes(cells, metric, power):
 
 
 def _fano(cells):
-  # Of smoother bumps the words are too few for the rate to be seen.
+  # With smoother bumps the packing has too few words to show the rate.
   cells = [p for p in cells if sweep.SMOOTHNESS[p['dataset']] == 1]
   text, worst = _slopes(cells, lambda p: p['fano'],
                         lambda beta: 2 * beta / (beta + 0.5))
@@ -206,7 +212,7 @@ def _usual(cells):
 
 
 def figure(rows: Sequence[records.Row]) -> Any:
-  """Constants against n alpha, risks against n: a column for each class."""
+  """Draws constants against n alpha and risks against n, by class (columns)."""
   cells = points.collect(rows)
   drawn, axes = plots.new(4, len(_TITLES), width=2.7, height=2.5)
   views = [(kind, notion) for kind in ('privacy', 'records')

@@ -19,7 +19,7 @@ from experiments.methods.theory import density_packings as packings
 _REPLACE = Adjacency.REPLACE_ONE
 # Largest number of bins, and of half as many frequencies.
 _BINS = np.unique(np.round(np.geomspace(1, 1e5, 3000)))
-# Of the least frequency that a weighted series leaves out.
+# Cut-offs W tried; a series has weights below frequency W only.
 _CUTS = np.unique(np.round(np.geomspace(2, 3000, 90)))
 
 
@@ -121,8 +121,8 @@ def _weighted(setting: sweep.Setting) -> float:
   beta, radius = sweep.SMOOTHNESS[setting.dataset], sweep.RADII[setting.dataset]
   cut, squares, over, privacy = _weights(beta)
   period = np.pi if lipschitz else 2 * np.pi
-  # A cosine has variance 1 + theta_2k / sqrt 2, and theta_2k <= L / (2 pi k); a
-  # sine and a cosine together 2 at most.
+  # The variance of a cosine is 1 + theta_2k / sqrt 2, where theta_2k <= L / (2
+  # pi k). The variances of a sine and a cosine together are at most 2.
   sampling = (squares + radius / (2 * math.sqrt(2) * math.pi) * over
               if lipschitz else 2 * squares)
   noise = (1 if lipschitz else 2) * privacy / (2 * setting.amount**2)
@@ -131,7 +131,7 @@ def _weighted(setting: sweep.Setting) -> float:
 
 
 def _point(setting: sweep.Setting) -> dict[str, float]:
-  """Returns the squared error at 1/2 over Lipschitz densities."""
+  """Returns bounds on the squared error at 1/2 over Lipschitz densities."""
   n, radius = setting.num_records, sweep.RADII['point']
   bound = functools.partial(lower_bounds.pointwise, radius, num_records=n)
   budget = _budget(setting)

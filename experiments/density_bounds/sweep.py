@@ -1,4 +1,7 @@
-"""Lower and upper bounds of the risk of private densities (DEN-L7..L11, X11).
+"""Lower and upper bounds of the risk of private densities.
+
+Catalogue items DEN-L7 to L11 and DEN-X11. Theorems are those of Lalanne,
+Garivier and Gribonval (2023).
 
   python -m launch.sweep --experiment=density_bounds \
     --output_dir=experiments/density_bounds/results
@@ -49,7 +52,8 @@ RADII = {'lipschitz': 2.0, 'sobolev1': 2.0, 'sobolev2': 12.0, 'sobolev3': 75.0,
          'point': 2.0}
 SMOOTHNESS = {'lipschitz': 1, 'sobolev1': 1, 'sobolev2': 2, 'sobolev3': 3,
               'point': 1}
-# Of the error, in units of L^(2 - q) (n alpha)^-q; item DEN-L11.
+# Limits of the lower bound `cells` by beta, in units of L^(2 - q) (n alpha)^-q
+# with q = 2 beta / (beta + 1); item DEN-L11.
 LIMITS = {'pure': {1: 0.0313, 2: 0.0148, 3: 0.00932},
           'zcdp': {1: 0.0301, 2: 0.0123, 3: 0.00711}}
 _MANY = 10**15
@@ -78,7 +82,7 @@ class Setting:
 
   @property
   def alpha(self) -> float:
-    """epsilon (pure DP), or the square root of rho (zCDP)."""
+    """Returns alpha: epsilon (pure DP), or the square root of rho (zCDP)."""
     return self.amount / self.num_records
 
 

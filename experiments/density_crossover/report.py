@@ -22,7 +22,10 @@ _TOLERANCE = 0.02
 
 
 def predicted(method: str, smoothness: float) -> float:
-  """The exponent of n in alpha, by equating the terms of the theorems."""
+  """Returns the exponent of n in the boundary alpha, as theory predicts it.
+
+  It equates the noise and the sampling term of the theorems.
+  """
   if 'histogram' in method:
     return -1 / 3
   if method in ('pure_printed', 'pure_exact'):
@@ -39,7 +42,8 @@ def _points(rows: Sequence[records.Row]) -> list[points.Point]:
 
 
 def table(rows: Sequence[records.Row]) -> str:
-  """Slopes and prefactors of boundaries, then the boundaries."""
+  """Returns tables of slopes and prefactors of boundaries, and of boundaries.
+  """
   cells = _points(rows)
   curves = points.distinct(cells, 'method', 'smoothness')
   lines = []
@@ -64,7 +68,7 @@ def table(rows: Sequence[records.Row]) -> str:
 
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
-  """Thresholds of the text, and erratum DEN-E2."""
+  """Returns verdicts on the thresholds in the text, and on erratum DEN-E2."""
   cells = _points(rows)
   return [
       points.judged('the crossover of histograms is n^(-1/3) in epsilon and '
@@ -136,7 +140,10 @@ _PANELS = (('Lipschitz (tent2)', ('histogram', 'zcdp_histogram')),
 
 
 def figure(rows: Sequence[records.Row]) -> Any:
-  """Regimes in the plane of n and alpha; boundaries and their theory."""
+  """Draws the boundaries of regimes in the plane of n and alpha.
+
+  Dotted lines have the exponents of the theory.
+  """
   cells = _points(rows)
   drawn, axes = plots.new(2, 2, width=4.6, height=3.6)
   for ax, (title, methods) in zip(axes.ravel(), _PANELS):
@@ -164,7 +171,10 @@ def _theory(ax, cells, exponent, series):
 
 
 def _shade(ax, cells):
-  """Shades where noise dominates, and where nothing is learned, at one beta."""
+  """Shades where noise dominates and where the uniform density is better.
+
+  The boundaries are those of one beta: 2 if it was run.
+  """
   orders = [order for order, in points.distinct(cells, 'smoothness')]
   if not orders:
     return

@@ -10,7 +10,8 @@ from experiments import records
 from experiments import rows
 from experiments.density_crossover import sweep
 
-# Largest numbers of frequencies and bins without noise: for small n, for all.
+# Largest numbers of frequencies and bins without noise: `_FEW` for n up to
+# `_SMALL`; for all other n, by method.
 _FEW, _SMALL = 100, 10**5
 _LARGEST = {'spectral': 500, 'pure_exact': 500}
 _MOST = 1500

@@ -1,4 +1,7 @@
-"""Settings to study regimes of private densities (DEN-X6, DEN-R1).
+"""Settings to study regimes of private densities.
+
+Catalogue items DEN-X6 and DEN-R1. The paper is Lalanne, Garivier and Gribonval
+(2023).
 
   python -m launch.sweep --experiment=density_crossover \
     --output_dir=experiments/density_crossover/results

@@ -1,4 +1,4 @@
-"""The truth, draws and their mean, and what they err by."""
+"""Shows true densities, private estimates, their means, and their errors."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -23,7 +23,7 @@ def _errors(cells, method, dataset):
 
 
 def table(rows: Sequence[records.Row]) -> str:
-  """Mean integrated squared errors of the draws."""
+  """Returns the table of mean integrated squared errors of the draws."""
   cells = points.collect(rows)
   lines = []
   for dataset, in points.distinct(cells, 'dataset'):
@@ -41,7 +41,8 @@ def table(rows: Sequence[records.Row]) -> str:
 
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
-  """Verdict: the printed estimator has a larger error than the adaptive one."""
+  """Returns a verdict: the printed estimator errs more than the adaptive one.
+  """
   cells = points.collect(rows)
   return [points.judged('errors are below those of the printed estimator',
                         'by 10 and more', points.select(
@@ -60,7 +61,7 @@ def _fall(cells):
 
 
 def figure(rows: Sequence[records.Row]) -> Any:
-  """Curves by density and estimator."""
+  """Draws the estimates, one axes for each density and estimator."""
   cells = points.collect(rows)
   datasets = [name for name, in points.distinct(cells, 'dataset')]
   drawn, axes = plots.new(len(datasets), len(sweep.METHODS), width=3.6,
@@ -85,7 +86,8 @@ def figure(rows: Sequence[records.Row]) -> Any:
       points.finish(ax, 'x', 'density', f'{_TITLES[method]}\nerror '
                     f'{errors.mean():.1e}' if errors.size else '',
                     scales='linear linear', legend=False)
-    # One scale for a density; what leaves it is what the error is about.
+    # All axes of one density share a scale; curves may leave it, which shows
+    # the large errors.
     top = max((curve.max() for curve in truth), default=1.0)
     for ax in line:
       ax.set_ylim(-0.35 * top, 1.5 * top)

@@ -1,4 +1,6 @@
-"""Settings of the figure that draws private densities (DEN-X16).
+"""Settings of the figure that draws private densities.
+
+Catalogue item DEN-X16. Theorem 4 is of Lalanne, Garivier and Gribonval (2023).
 
   python -m launch.sweep --experiment=density_draws \
     --output_dir=experiments/density_draws/results

@@ -1,4 +1,7 @@
-"""Stored values: closed forms of item DEN-8.1, simulations of DEN-8.5."""
+"""Stores errors that a separate program computed.
+
+Closed forms are those of catalogue item DEN-8.1, simulations those of DEN-8.5.
+"""
 
 # (density, n, epsilon or rho): printed bins and error, oracle bins and error.
 TABLE = {
@@ -18,8 +21,9 @@ CONCENTRATED = {
     ('tent2', 1e4, 1e-4): (10, 1.423e-2, 7, 1.157e-2),
     ('tent2', 1e6, 1e-6): (32, 1.380e-3, 23, 1.160e-3)}
 
-# Mean of the largest error squared, times n^(2/3) for n = 10^3, 10^4, ..., or
-# times n alpha for 10^2, 10^3, ....
+# Means of the squared largest error. Without noise they are multiplied by
+# n^(2/3), for n = 10^3, 10^4, ...; with noise by n alpha, for n alpha = 10^2,
+# 10^3, ....
 LARGEST = {'none': (5.41, 7.40, 9.06, 10.96, 12.69, 14.37),
            'pure': (46, 82, 121, 182, 247),
            'zcdp': (5.9, 8.5, 10.8, 13.1, 15.6)}

@@ -14,12 +14,16 @@ from experiments.density_histograms import reference
 from experiments.density_histograms import sweep
 
 _METRICS = ('bins', 'mse', 'sampling', 'privacy', 'bias', 'trivial')
-# n epsilon^3 where noise weighs as much as sampling, for L = 2 (DEN-H4).
+# n epsilon^3 at which noise and sampling contribute equally, for L = 2 (item
+# DEN-H4).
 _CROSSOVER = 2.64
 
 
 def _collected(rows: Sequence[records.Row]) -> list[points.Point]:
-  """Points with alpha, epsilon or the square root of rho, and n alpha."""
+  """Returns points with alpha and n alpha added.
+
+  alpha is epsilon, or the square root of rho.
+  """
   cells = points.collect(rows)
   for point in cells:
     alpha = (math.sqrt(point['budget']) if point['notion'] == 'zcdp'
@@ -27,7 +31,7 @@ def _collected(rows: Sequence[records.Row]) -> list[points.Point]:
     point.values['alpha'] = alpha
     point.values['signal'] = point['num_records'] * alpha
     if 'largest' in point.values:
-      # Noise is what grows where there is any: n is large.
+      # With noise, n is so large that the error due to noise dominates.
       size = (point['num_records']**(2 / 3) if point['notion'] == 'none'
               else point['signal'])
       for name in ('largest', 'largest_se', 'at_point'):
@@ -37,7 +41,10 @@ def _collected(rows: Sequence[records.Row]) -> list[points.Point]:
 
 
 def table(rows: Sequence[records.Row]) -> str:
-  """Item DEN-8.1 with all methods; the best bins of X3; largest errors."""
+  """Returns tables of errors, of numbers of bins, and of largest errors.
+
+  The first has the settings of item DEN-8.1, the second those of DEN-X3.
+  """
   cells = _collected(rows)
   return '\n'.join([
       'Mean integrated squared errors in closed form; trivial: the error of '
@@ -56,7 +63,10 @@ def table(rows: Sequence[records.Row]) -> str:
 
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
-  """Verdicts on Theorem 1, on related claims, and on the gain by tuning."""
+  """Returns verdicts on Theorem 1, related claims, and the gain by tuning.
+
+  Theorem 1 is of Lalanne, Garivier and Gribonval (2023).
+  """
   cells = _collected(rows)
   return [*_of_rates(points.select(cells, method='printed')),
           *_of_bins(cells),
@@ -264,7 +274,7 @@ def _largest(cells):
 
 
 def figure(rows: Sequence[records.Row]) -> Any:
-  """Errors against n, alpha and m; largest errors against m."""
+  """Draws errors against n, alpha and m, and largest errors against n."""
   cells = _collected(rows)
   drawn, axes = plots.new(2, 3, height=4.1)
   _draw_records(axes[0, 0], points.select(cells, part='records',
@@ -279,13 +289,13 @@ def figure(rows: Sequence[records.Row]) -> Any:
 
 
 def _below(ax, columns):
-  """A legend that covers nothing."""
+  """Places the legend below the axes, where it hides no curve."""
   ax.legend(fontsize=7, frameon=False, loc='upper center', ncols=columns,
             bbox_to_anchor=(0.5, -0.15))
 
 
 def _guide(ax, x, y, power, text):
-  """A line of a given slope from (x[0], y)."""
+  """Draws a dotted line of slope `power` on log axes, from (x[0], y)."""
   ax.plot(x, [y, y * (x[1] / x[0])**power], ':', color='black', linewidth=1)
   ax.annotate(text, (x[1], y * (x[1] / x[0])**power), fontsize=7,
               xytext=(2, 0), textcoords='offset points', va='center')
@@ -355,7 +365,7 @@ def _draw_bins(ax, cells):
   fixed = points.select(cells, method='fixed')
   for series, (metric, line) in enumerate((
       ('mse', '-'), ('sampling', '--'), ('privacy', '-.'), ('bias', ':'))):
-    # One bin has no sampling error, and logarithms no place for it.
+    # The sampling error of one bin is 0, which logarithmic axes cannot show.
     xs, ys = [p['num_bins'] for p in fixed], [p[metric] or math.nan
                                               for p in fixed]
     ax.plot(xs, ys, line, color=plots.COLOURS[series], linewidth=1.2,

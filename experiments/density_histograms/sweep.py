@@ -1,4 +1,7 @@
-"""Settings to study private histograms (DEN-X1, X2, X3 and X12).
+"""Settings to study private histograms.
+
+Catalogue items DEN-X1, DEN-X2, DEN-X3 and DEN-X12. The paper is Lalanne,
+Garivier and Gribonval (2023).
 
   python -m launch.sweep --experiment=density_histograms \
     --output_dir=experiments/density_histograms/results
@@ -88,7 +91,7 @@ class Setting:
 
   @property
   def dataset(self) -> str:
-    """Name of the data set in the rows."""
+    """Returns the name of the data set in the rows."""
     return self.density
 
 

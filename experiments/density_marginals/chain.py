@@ -1,4 +1,6 @@
-"""A walk around eight bins in four attributes, to estimate.
+"""Defines the distribution of four attributes that the experiment estimates.
+
+It is a random walk around a circle of eight bins, one step for each attribute.
 
 Item DEN-B13 describes its distribution as a wrapped random walk of four steps,
 whose cells have an energy of 6.91; independent attributes do not explain 6.27
@@ -35,6 +37,6 @@ def probabilities() -> np.ndarray:
 
 
 def energy() -> float:
-  """Mean of (f - 1)^2: the error of the uniform density."""
+  """Returns the mean of (f - 1)^2, the error of the uniform density."""
   cells = probabilities()
   return cells.size * float(np.sum(cells**2)) - 1

@@ -1,4 +1,4 @@
-"""The table of errors, and verdicts on trees."""
+"""Makes the table of errors, a figure, and verdicts on private trees."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,7 +11,8 @@ from experiments import verdicts
 from experiments.density_marginals import chain
 from experiments.density_marginals import sweep
 
-# DEN-B13: n, epsilon, then methods in the order of `sweep.METHODS`.
+# Stored errors of item DEN-B13: n, epsilon, then one error for each method in
+# the order of `sweep.METHODS`.
 REFERENCE = (
     (1e4, 0.1, 135, 18.6, 6.32, 2.04, 4.70, 0.407),
     (1e4, 1.0, 1.755, 0.919, 6.26, 0.083, 0.115, 0.413),
@@ -25,7 +26,7 @@ _LABELS = {'flat': 'all cells, Laplace', 'flat_simplex': 'all cells, simplex',
 
 
 def table(rows: Sequence[records.Row]) -> str:
-  """Errors by size and budget, with the stored value below each."""
+  """Returns the table of errors by n and epsilon, above the stored errors."""
   cells = points.collect(rows)
   lines = []
   for size, epsilon in points.distinct(cells, 'num_records', 'epsilon'):
@@ -51,7 +52,7 @@ def _cell(cells: Sequence[points.Point]) -> str:
 
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
-  """The table, gains, and what needs no comparison."""
+  """Returns verdicts on the table of item DEN-B13 and on the gain of trees."""
   cells = points.collect(rows)
   trees = [(point, points.select(
       cells, method='flat_simplex', num_records=point['num_records'],
@@ -91,7 +92,7 @@ def _reference(cells):
     for method, value in zip(sweep.METHODS, wanted, strict=True):
       for point in points.select(cells, method=method, num_records=size,
                                  epsilon=epsilon):
-        # Half a unit of the last digit is rounding of the reference.
+        # Stored values are rounded to half a unit of their last digit.
         slack = (0.15 * value + 4 * point.values.get('mse_se', 0.0)
                  + (0.0005 if value < 5 else 0.5))
         worst[f'{method}, n = {size:g}, epsilon = {epsilon:g}'] = abs(
@@ -120,7 +121,7 @@ def _bias(cells):
 
 
 def figure(rows: Sequence[records.Row]) -> Any:
-  """Error against n; one axes for each budget, one legend beside them."""
+  """Draws the error against n, with one axes for each epsilon."""
   cells = points.collect(rows)
   drawn, axes = plots.new(1, 2, height=3.2)
   for ax, epsilon in zip(axes[0], sweep.EPSILONS):

@@ -1,4 +1,4 @@
-"""Packings drawn, and each inequality by quadrature."""
+"""Draws packings, and checks each inequality by quadrature."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -24,7 +24,10 @@ _LABELS = {
 
 
 def table(rows: Sequence[records.Row]) -> str:
-  """Membership; then distances as shares of their bounds."""
+  """Returns the table of checks that densities are in their class, and ratios.
+
+  The ratios are of distances to their bounds.
+  """
   return (
       'The worst of 22 words (2 words for one bit). integral: its difference '
       'from 1; class_norm: slope, or norm of derivative beta, over L; '
@@ -37,7 +40,10 @@ def table(rows: Sequence[records.Row]) -> str:
 
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
-  """Each inequality of Appendices E, F and H."""
+  """Returns verdicts on each inequality of Appendices E, F and H.
+
+  The appendices are those of Lalanne, Garivier and Gribonval (2023).
+  """
   cells = points.collect(rows)
   bumps = points.select(cells, kernel=('triangle', 'smooth'))
   return [
@@ -98,8 +104,8 @@ def _equal(cells):
 
 
 def figure(rows: Sequence[records.Row]) -> Any:
-  """The functions themselves: no sketch."""
-  del rows  # What is drawn is known without them.
+  """Draws the densities of `sweep.FIGURES` to scale."""
+  del rows  # The densities are computed here, not read from the rows.
   drawn, axes = plots.new(1, len(sweep.FIGURES), width=3.2, height=2.8)
   x = np.linspace(0, 1, 4001)
   for ax, (title, (setting, word)) in zip(axes[0], sweep.FIGURES.items()):

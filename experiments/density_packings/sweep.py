@@ -1,4 +1,7 @@
-"""Packings of densities and their distances (DEN-L8..L11, F1..F3).
+"""Packings of densities and their distances.
+
+Catalogue items DEN-L8 to L11 and DEN-F1 to F3. Equation (30) is of Lalanne,
+Garivier and Gribonval (2023).
 
   python -m launch.sweep --experiment=density_packings \
     --output_dir=experiments/density_packings/results
@@ -48,7 +51,7 @@ class Setting:
 
   @property
   def dataset(self) -> str:
-    """Name of the class."""
+    """Returns the name of the class."""
     return ('lipschitz' if self.kernel in ('spike', 'triangle', 'sawtooth')
             else f'sobolev{self.smoothness}')
 

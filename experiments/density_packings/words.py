@@ -9,7 +9,10 @@ _POINTS = 2**14
 
 
 def packing(setting: sweep.Setting) -> packings.Packing:
-  """The packing of a setting; refuses what falls below 0."""
+  """Returns the packing of a setting.
+
+  Raises a ValueError if one of its functions is negative somewhere.
+  """
   if setting.kernel == 'spike':
     return packings.spike(lipschitz=setting.radius, centre=0.5,
                           half_width=setting.width / 2)

@@ -20,13 +20,16 @@ _TITLES = {'tent2': 'tent of slope 2', 'linear1.5': 'linear, slope 1.5',
 
 
 def _collected(rows: Sequence[records.Row]) -> list[points.Point]:
-  """Points with n epsilon, and gains over the printed histogram."""
+  """Returns points with n epsilon and the gain over the printed histogram.
+
+  The gain is the printed histogram's error divided by that of the method.
+  """
   cells = points.collect(rows)
   printed = {tuple(p[name] for name in _PAIR): p['mse']
              for p in points.select(cells, method='printed')}
   for p in cells:
     p.values['signal'] = p['num_records'] * p['epsilon']
-    # Of 31.6 and the like, so that sizes share a place on the axis.
+    # Values such as 31.6 and 31.62 are rounded to one place on the axis.
     p.values['decade'] = round(2 * math.log10(p['signal'])) / 2
     before = printed.get(tuple(p[name] for name in _PAIR))
     if before is not None:
@@ -39,7 +42,7 @@ def _mean(cells: Sequence[points.Point], name: str = 'gain') -> float:
 
 
 def table(rows: Sequence[records.Row]) -> str:
-  """Gains by n epsilon; then the settings of the table."""
+  """Returns the tables of gains by n epsilon and of catalogue item DEN-8.4."""
   cells = _collected(rows)
   ladder = points.select(cells, grid='ladder')
   decades = [decade for decade, in points.distinct(ladder, 'decade')]
@@ -69,7 +72,8 @@ _LINES = (
 
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
-  """Verdicts on the gain by each step, and that no projection hurts."""
+  """Returns verdicts on the gain by each step, and that projection never hurts.
+  """
   cells = _collected(rows)
   ladder = points.select(cells, grid='ladder')
   little = [p for p in ladder if p['decade'] <= 2]
@@ -149,7 +153,7 @@ def _harmless(cells):
 
 
 def _ratios(cells, method, other):
-  """Errors of another method over those of this one, and where."""
+  """Returns pairs (error of `other` over that of `method`, point)."""
   lines = {tuple(p[name] for name in _PAIR): p['mse']
            for p in points.select(cells, method=other)}
   return [(lines[key] / p['mse'], p) for p in points.select(
@@ -205,7 +209,7 @@ def _reference(cells):
 
 
 def figure(rows: Sequence[records.Row]) -> Any:
-  """Gains against n epsilon at n = 10^4; one column for each density."""
+  """Draws gains against n epsilon at n = 10^4, one column for each density."""
   cells = points.select(_collected(rows), grid='ladder', num_records=10**4)
   drawn, axes = plots.new(2, 4, width=3.2, height=3.6)
   lower = ('tuned', 'tuned_shrunk', 'polygon', 'oracle', 'unimodal')
@@ -216,7 +220,8 @@ def figure(rows: Sequence[records.Row]) -> Any:
         points.curve(ax, points.select(of, method=method), 'signal', 'gain',
                      method, series=series)
       ax.axhline(1.0, color='black', linewidth=0.8)
-      # Gains at the top fall to 1, those of fine bins rise to it from below.
+      # In the first row gains fall to 1; in the second those of the fine bins
+      # rise to 1 from below, which a linear axis would not show.
       top = methods is sweep.POSTS
       points.finish(ax, 'n ε', 'gain over the printed histogram'
                     if column == 0 else '', f'{title}, $n = 10^4$',

@@ -1,4 +1,7 @@
-"""Settings to study post-processing (DEN-X10, DEN-B8 and DEN-B9).
+"""Settings to study post-processing.
+
+Catalogue items DEN-X10, DEN-B8 and DEN-B9. Theorem 1 is of Lalanne, Garivier
+and Gribonval (2023).
 
   python -m launch.sweep --experiment=density_post_processing \
     --output_dir=experiments/density_post_processing/results
@@ -74,7 +77,7 @@ class Setting:
 
   @property
   def dataset(self) -> str:
-    """Name of the data set in the rows."""
+    """Returns the name of the data set in the rows."""
     return self.density
 
 

@@ -1,6 +1,6 @@
-"""Reference values of errors, computed separately, to compare with."""
+"""Stores errors and slopes that a separate program computed."""
 
-# DEN-T1: slopes of betas 1, 2, 3, and how far they may be off.
+# Item DEN-T1: slopes at beta 1, 2, 3, and the tolerance of the comparison.
 SLOPES = {
     ('sampling', 'none', 'oracle'): ((-0.661, -0.786, -0.839), 0.05),
     ('privacy', 'pure_printed', 'oracle'): ((-0.801, -1.142, -1.337), 0.05),
@@ -8,7 +8,8 @@ SLOPES = {
     ('privacy', 'zcdp_printed', 'printed'): ((-1.006, -1.334, -1.483), 0.08),
     ('privacy', 'zcdp_exact', 'oracle'): ((-1.001, -1.327, -1.491), 0.05)}
 
-# Columns of tables 8.2, 8.3.
+# (method, tuning) of the columns of items DEN-8.2 and, by `LADDER_COLUMNS`,
+# DEN-8.3.
 COLUMNS = (('pure_printed', 'printed'), ('pure_printed', 'oracle'),
            ('pure_exact', 'oracle'), ('spectral', 'oracle'),
            ('spectral', 'fixed'), ('relaxed', 'oracle'),
@@ -16,7 +17,7 @@ COLUMNS = (('pure_printed', 'printed'), ('pure_printed', 'oracle'),
            ('zcdp_exact', 'oracle'))
 LADDER_COLUMNS = tuple(COLUMNS[i] for i in (0, 1, 2, 3, 6, 8))
 
-# (beta, n, epsilon): errors, densities sobdet.
+# (beta, n, epsilon) -> errors on the densities sobdet.
 TABLE = {
     (1, 1e3, 1): (3.266e-2, 1.283e-2, 1.063e-2, 1.071e-2, 1.409e-2, 2.805e-2,
                   1.234e-2, 9.889e-3, 9.601e-3),
@@ -55,7 +56,7 @@ TABLE = {
     (3, 1e6, .01): (8.915e-5, 8.915e-5, 3.925e-5, 2.527e-5, 3.088e-5, 6.390e-4,
                     3.819e-5, 2.078e-5, 1.438e-5)}
 
-# (beta, n alpha): errors, n infinite, densities sobrand.
+# (beta, n alpha) -> errors on the densities sobrand, for infinite n.
 LADDER = {
     (1, 1e3): (8.24e-2, 2.51e-2, 1.37e-2, 7.35e-3, 5.37e-3, 2.28e-3),
     (1, 1e4): (1.17e-2, 3.98e-3, 2.22e-3, 7.44e-4, 5.16e-4, 2.31e-4),

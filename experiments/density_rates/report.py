@@ -1,4 +1,7 @@
-"""Slopes of errors against theory, and items DEN-8.2 and DEN-8.3."""
+"""Compares slopes of errors with theory, and errors with stored values.
+
+The stored values are those of catalogue items DEN-8.2 and DEN-8.3.
+"""
 
 from collections.abc import Sequence
 import math
@@ -34,7 +37,7 @@ _ENDS = (1e3, 1e6)
 
 
 def predicted(study: str, method: str, smoothness: float) -> float:
-  """The exponent of the theory."""
+  """Returns the slope of ln(error) in ln(scale) that theory predicts."""
   if study == 'sampling':
     return -2 * smoothness / (2 * smoothness + 1)
   return -2 * smoothness / (smoothness + _SPLIT.get(method, 1))
@@ -50,13 +53,14 @@ def _points(rows: Sequence[records.Row]) -> list[points.Point]:
 
 
 def fitted(cells: Sequence[points.Point]) -> float:
-  """The slope of ln error against ln scale, on the range of the reference."""
+  """Returns the slope of ln(error) in ln(scale), over the reference's scales.
+  """
   kept = [p for p in cells if _ENDS[0] * 0.99 < p['scale'] < _ENDS[1] * 1.01]
   return points.slope(kept, 'scale', 'mse') if len(kept) > 1 else math.nan
 
 
 def table(rows: Sequence[records.Row]) -> str:
-  """Slopes; then errors by records and budget."""
+  """Returns tables of slopes, and of errors by n and budget."""
   measured = _points(rows)
   parts = ['Slopes of ln(error) against ln(scale) from 10^3 to 10^6, and the '
            'exponent of the theory; errors are exact.\n', tables.markdown(
@@ -111,7 +115,11 @@ def _cell(cells):
 
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
-  """Verdicts on rates of Theorem 4, better estimators, and both tables."""
+  """Returns verdicts on the rates of Theorem 4, better estimators, and tables.
+
+  Theorem 4 is of Lalanne, Garivier and Gribonval (2023); the tables are those
+  of items DEN-8.2 and DEN-8.3.
+  """
   cells = _points(rows)
   noisy = points.select(cells, study='privacy', kind='sobrand')
 
@@ -201,7 +209,7 @@ def _ratios(cells, known, key):
 
 
 def _met(ratios):
-  # Exact sums of moduli are up to 1 % below the printed 1.3876 N.
+  # The exact sensitivity is up to 1 % below the printed 1.3876 N.
   exact = [ratio for curve, ratio in ratios if curve[0] == 'pure_exact']
   others = [ratio for curve, ratio in ratios if curve[0] != 'pure_exact']
   stands = (max(abs(np.log(others or [1]))) < 0.01
@@ -218,7 +226,7 @@ _STUDIES = {'privacy': ('n alpha, n infinite', 'privacy alone'),
 
 
 def figure(rows: Sequence[records.Row]) -> Any:
-  """Errors against n alpha, against n, and against smoothness."""
+  """Draws errors against n alpha, against n, and against smoothness."""
   cells = _points(rows)
   drawn, axes = plots.new(3, 3, width=4.2, height=3.2)
   for line, (study, (xlabel, title)) in zip(axes, _STUDIES.items()):
@@ -253,7 +261,7 @@ def _line(curve, series):
 
 
 def _guides(ax, cells, study, order):
-  """Rates of the theory, through the last error of a curve."""
+  """Draws lines with the slopes of theory through a curve's last error."""
   for method, line, label in (
       ('pure_printed', ':', 'slope -2 beta / (beta + 3/2)'),
       ('spectral', (0, (1, 3)), 'slope -2 beta / (beta + 1)')):

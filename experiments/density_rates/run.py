@@ -10,7 +10,8 @@ from experiments import rows
 from experiments.density_rates import sweep
 from experiments.methods.statistics import spectral_risks
 
-# Largest numbers of frequencies: for small scales, and for all.
+# Largest number of frequencies: `_FEW` for scales up to `_SMALL`; above, by
+# method.
 _FEW, _SMALL = 100, 1e4
 _LARGEST = {'spectral': 400, 'pure_printed': 400, 'pure_exact': 400}
 _ZCDP = 1500
@@ -18,7 +19,7 @@ _FIXED = (5, 21)
 _GAMMA = 2.0
 # Stands for an infinite number of records.
 _MANY = 10**15
-# Number of records in delta if n is infinite.
+# The n that sets delta = n^-2 if the setting has infinite n.
 _RELAXED_AT = 1e6
 
 

@@ -1,4 +1,7 @@
-"""Settings to study rates of density estimators (DEN-X4, DEN-X5).
+"""Settings to study rates of density estimators.
+
+Catalogue items DEN-X4 and DEN-X5. The paper is Lalanne, Garivier and Gribonval
+(2023).
 
   python -m launch.sweep --experiment=density_rates \
     --output_dir=experiments/density_rates/results
@@ -49,7 +52,7 @@ SIGNALS = tuple(10.0**(half / 2) for half in range(4, 13))
 SIZES = tuple(10.0**(half / 2) for half in range(6, 17))
 TABLE = ((1e3, 1.0), (1e4, 0.1), (1e4, 1.0), (1e5, 0.01), (1e5, 0.1),
          (1e6, 0.01))
-# Where the smoothness alone changes.
+# Settings in which only the smoothness varies.
 ALONG = ((1e4, 0.1), (1e5, 0.1), (1e5, 0.01))
 
 
@@ -62,8 +65,8 @@ class Setting:
     method: name from the list above.
     tuning: name from the list above.
     dataset: name of the density.
-    scale: see above.
-    epsilon: 0 where the scale has it.
+    scale: value of n or n alpha, as the study has it.
+    epsilon: epsilon of the setting; 0 where `scale` contains it.
     seed: unused, since results are exact.
   """
   study: str
@@ -76,7 +79,7 @@ class Setting:
 
   @property
   def smoothness(self) -> int:
-    """beta."""
+    """Returns beta, which ends the name of the density."""
     return int(self.dataset[-1])
 
 

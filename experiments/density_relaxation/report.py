@@ -18,7 +18,7 @@ _NAMES = {'pure': 'pure, Theorem 4: 16 N^3', 'pure_exact': 'pure, exact l1',
           'corollary': 'Corollary 2: 64 gamma ln n N^2',
           'gaussian': 'exact Gaussian, exact l2'}
 
-# Item DEN-A4: n, epsilon -> by each rule.
+# Item DEN-A4: (n, epsilon) -> noise multiplier by each calibration rule.
 TABLE = {(1e3, 0.1): (52.99, 105.13, 52.66, 39.46, 36.30),
          (1e3, 1): (5.30, 10.51, 5.35, 4.53, 4.22),
          (1e4, 0.1): (61.06, 121.39, 60.78, 48.93, 45.94),
@@ -28,7 +28,7 @@ TABLE = {(1e3, 0.1): (52.99, 105.13, 52.66, 39.46, 36.30),
 
 
 def table(rows: Sequence[records.Row]) -> str:
-  """Rules, noise, errors and constants."""
+  """Returns tables of rules, attained delta, noise, errors and constants."""
   cells = points.collect(rows)
   return '\n'.join([
       'Standard deviation over sensitivity, delta = n^-2.\n',
@@ -59,7 +59,7 @@ def table(rows: Sequence[records.Row]) -> str:
 
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
-  """Verdicts on printed claims and on stored values."""
+  """Returns verdicts on printed claims and on stored values."""
   measured = points.collect(rows)
   noise, cells, rules = (points.select(measured, kind=kind)
                          for kind in ('noise', 'cells', 'rules'))
@@ -194,7 +194,8 @@ def _constants(cells, taper, wanted):
       continue
     spectral = of[0]['spectral' + taper]
     texts.append(f'{min(ours):.2f} to {max(ours):.2f} against {spectral:.3f}')
-    # The relaxation may do better here than there, by the least noise.
+    # The constant may be below the stored one, because the noise here is the
+    # least that privacy allows.
     stands &= (min(ours) > spectral and abs(spectral / pure - 1) < 0.02
                and 0.9 < min(ours) / low < 1.02
                and 0.9 < max(ours) / high < 1.02)
@@ -202,7 +203,7 @@ def _constants(cells, taper, wanted):
 
 
 def figure(rows: Sequence[records.Row]) -> Any:
-  """Noise against N, and errors of cells over those of Theorem 4."""
+  """Draws noise against N, and errors at the best N over those of Theorem 4."""
   cells = points.collect(rows)
   drawn, axes = plots.new(1, 3, height=3.8)
   for ax, size in zip(axes[0], (1e3, 1e6)):

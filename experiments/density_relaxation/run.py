@@ -21,7 +21,8 @@ from experiments.methods.statistics import spectral_risks
 from experiments.methods.theory import tradeoffs
 
 _REPLACE = Adjacency.REPLACE_ONE
-# Bins for each function that is read off; many where noise is no matter.
+# Ratios of bins to functions of the spectral histogram; many bins pay off where
+# the noise is small.
 _OVERSAMPLING = (1.0, 1.2, 1.5, 2.0, 3.0, 5.0, 8.0)
 _WIDTH = 200.5
 
@@ -51,7 +52,8 @@ def _truth(setting: sweep.Setting) -> dict[str, float]:
   rho = relaxation.rho_of('classical', epsilon=setting.epsilon,
                           delta=sweep.DELTA, allow_unsound=True)
   shift = math.sqrt(2 * rho)
-  # Of the sums themselves: printed noise is that of the printed sensitivity.
+  # The printed noise is calibrated to the printed sensitivity; what counts is
+  # its ratio to the exact one.
   shrunk = shift * np.divide(*(sensitivities.trigonometric(
       9, order=2, adjacency=_REPLACE, printed=printed)
                                for printed in (False, True)))
@@ -60,7 +62,7 @@ def _truth(setting: sweep.Setting) -> dict[str, float]:
 
 
 def _mechanisms(setting: sweep.Setting) -> dict[str, projections.Projection]:
-  """Returns all projections compared, with as few functions as possible."""
+  """Returns all projections that are compared, with three functions each."""
   public = dict(num_records=setting.num_records, num_functions=3,
                 adjacency=_REPLACE)
   printed = dict(tuning='printed', fix_mass=False)
@@ -125,7 +127,7 @@ def _worst(setting: sweep.Setting) -> dict[str, float]:
   """Returns C of C L^(2 / (beta + 1)) (n epsilon)^(-2 beta / (beta + 1))."""
   beta, result = setting.size, {}
   rho = _rho(setting, 'exact') / setting.epsilon**2
-  # Of N = 2 W functions, and of a width W, in the limit of many.
+  # Noise of N = 2 W functions without and with a taper of width W, for large W.
   equal = sensitivities.trigonometric(
       2 * int(_WIDTH) + 1, order=2, adjacency=_REPLACE)**2 / (4 * _WIDTH)
   weights = projection_tunings.pinsker_weights(_WIDTH, smoothness=beta)
@@ -133,7 +135,7 @@ def _worst(setting: sweep.Setting) -> dict[str, float]:
       num_records=1, rho=rho, coefficient_weights=weights, adjacency=_REPLACE,
       allocation='least')
   error = 2 * np.sum(tapered.weights**2 * tapered.noise_variances[1:])
-  # In numbers of functions, 2 W.
+  # Noise is divided by the square of the number of functions, 2 W.
   result['gaussian'] = _constant(beta, 1.0, equal / rho)
   result['gaussian_taper'] = _constant(beta, 1.0, float(error) / (
       2 * _WIDTH)**2)

@@ -1,4 +1,6 @@
-"""Settings to study approximate DP as a relaxation of pure DP (DEN-X8).
+"""Settings to study approximate DP as a relaxation of pure DP.
+
+Catalogue item DEN-X8. The paper is Lalanne, Garivier and Gribonval (2023).
 
   python -m launch.sweep --experiment=density_relaxation \
     --output_dir=experiments/density_relaxation/results
@@ -42,13 +44,13 @@ FUNCTIONS = (3, 5, 9, 17, 33, 65, 129, 257, 513)
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Setting:
-  """One comparison.
+  """One comparison of mechanisms at one size and budget.
 
   Attributes:
     kind: name from the list above.
     num_records: n, the number of records.
-    epsilon: of each release; in 'worst' by n epsilon.
-    gamma: of delta.
+    epsilon: epsilon of each release; 'worst' uses it only in n epsilon.
+    gamma: exponent of delta = n^-gamma.
     size: N in 'noise', beta in 'cells' and 'worst', else 0.
   """
   kind: str

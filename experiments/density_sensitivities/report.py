@@ -13,7 +13,8 @@ from experiments import verdicts
 _REPLACE = Adjacency.REPLACE_ONE.value
 _ADD = Adjacency.ADD_OR_REMOVE_ONE.value
 
-# Item DEN-P3: N -> l1, l2 under REPLACE_ONE, l1 under ADD_OR_REMOVE_ONE.
+# Item DEN-P3: N -> l1 and l2 sensitivity under REPLACE_ONE, and l1 sensitivity
+# under ADD_OR_REMOVE_ONE.
 TABLE = {3: (4.0000, 2.8284, 2.00), 5: (6.8374, 3.5355, 3.878),
          9: (12.4315, 4.6987, 7.596), 17: (23.5579, 6.4399, 15.007),
          33: (45.7724, 8.9656, 29.813), 65: (90.1801, 12.5803, 59.418),
@@ -56,7 +57,7 @@ def table(rows: Sequence[records.Row]) -> str:
 
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
-  """Verdicts on printed claims and on stored values."""
+  """Returns verdicts on printed claims and on stored values."""
   cells = _collected(rows)
   sums = points.select(cells, method='sums')
   replaced = points.select(sums, adjacency=_REPLACE)
@@ -196,7 +197,7 @@ def _least(cells):
 
 
 def figure(rows: Sequence[records.Row]) -> Any:
-  """Both sensitivities against N, and how much too large the printed are."""
+  """Draws both sensitivities against N, and the printed over the exact one."""
   sums = points.select(_collected(rows), method='sums', adjacency=_REPLACE)
   drawn, axes = plots.new(1, 3, height=3.4)
   for order, ax, limit in zip((1.0, 2.0), axes[0], (

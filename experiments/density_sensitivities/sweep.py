@@ -1,4 +1,7 @@
-"""Settings to study sensitivities of sums of basis functions (DEN-X7).
+"""Settings to study sensitivities of sums of basis functions.
+
+Catalogue item DEN-X7. Printed sensitivities are those of Lalanne, Garivier and
+Gribonval (2023).
 
   python -m launch.sweep --experiment=density_sensitivities \
     --output_dir=experiments/density_sensitivities/results
@@ -44,7 +47,7 @@ class Setting:
 
   Attributes:
     method: name from the list above.
-    size: N.
+    size: N, the number of functions or bins.
     order: order of the norm (1 or 2) for sums; beta for pinsker.
     adjacency: notion of neighbouring data sets.
   """

@@ -1,4 +1,4 @@
-"""Errors side by side, and verdicts on which method gains where."""
+"""Compares errors of methods, and judges which one gains on which density."""
 
 from collections.abc import Sequence
 import math
@@ -24,7 +24,7 @@ _SMOOTH = {'pure': ('tent2', 'beta22'), 'zcdp': ('tent2', 'sobrand2')}
 
 
 def table(rows: Sequence[records.Row]) -> str:
-  """Errors by density and method, a column for each size and budget."""
+  """Returns tables of errors, one for each notion and density."""
   measured = points.collect(rows)
   parts = ['Mean integrated squared errors; simulated ones with a standard '
            'error.\n']
@@ -54,7 +54,7 @@ def _cell(cells: Sequence[points.Point]) -> str:
 
 
 def _ratios(cells, method, other, notion, densities) -> list[float]:
-  """Errors of one method over those of another, in all cells of both."""
+  """Returns the ratios of errors of two methods, over all common settings."""
   ratios = []
   for point in points.select(cells, method=method, notion=notion,
                              density=densities):
@@ -71,7 +71,8 @@ def _spread(ratios: Sequence[float]) -> str:
 
 
 def _compared(claim, printed, ratios, stands, reason):
-  """A verdict on ratios that has `stands` say whether the claim does."""
+  """Returns a verdict on ratios; `stands(ratios)` decides if the claim holds.
+  """
   return points.judged(claim, printed, ratios, lambda of: (
       _spread(of), stands(of), f'{reason}; {len(of)} settings'))
 
@@ -91,7 +92,7 @@ def _mostly(ratios):
 
 
 def _levels(cells):
-  # Those of DEN-B10.
+  # Budgets of item DEN-B10.
   cells = points.select(cells, epsilon=(0.1, 0.2, 0.5))
 
   def ratios(method, other):
@@ -152,7 +153,8 @@ def _sparse(cells):
 
 
 def figure(rows: Sequence[records.Row]) -> Any:
-  """Error against epsilon at n = 10^5; densities in columns."""
+  """Draws the error against epsilon at n = 10^5, one column for each density.
+  """
   cells = points.select(points.collect(rows), num_records=1e5)
   drawn, axes = plots.new(2, 3, width=3.2, height=3.0)
   for line, (notion, densities) in zip(axes, sweep.DENSITIES.items()):
@@ -167,6 +169,6 @@ def figure(rows: Sequence[records.Row]) -> Any:
       points.finish(ax, 'epsilon' if notion == 'pure' else
                     'epsilon, rho = epsilon^2 / 2', 'error (MISE)',
                     density, legend=False)
-    # In a column beside the row, so that it covers nothing.
+    # The legend is to the right of the axes, where it hides no curve.
     line[-1].legend(loc='center left', bbox_to_anchor=(1.02, 0.5), fontsize=8)
   return drawn

@@ -1,6 +1,7 @@
 """Settings to compare baselines on densities that are hard for them.
 
 Catalogue items DEN-B10, B11, B12 and X13: densities with jumps, densities with
+Theorems are those of Lalanne, Garivier and Gribonval (2023).
 one high frequency, and smooth ones.
 
   python -m launch.sweep --experiment=density_stress \
@@ -59,7 +60,7 @@ class Setting:
     notion: 'pure' or 'zcdp'.
     density: name of the density of the records.
     num_records: n, the number of records.
-    epsilon: or rho = epsilon^2 / 2.
+    epsilon: epsilon of the release, or that of rho = epsilon^2 / 2.
     repetitions: number of simulated releases; 0 for closed forms.
     seed: seed of records and noise.
   """
@@ -73,7 +74,7 @@ class Setting:
 
   @property
   def dataset(self) -> str:
-    """Name of the density that records are drawn from."""
+    """Returns the name of the density that records are drawn from."""
     return self.density
 
 

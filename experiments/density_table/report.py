@@ -1,4 +1,7 @@
-"""Table 1, each exponent with its measured value."""
+"""Prints Table 1 with the measured value beside each exponent.
+
+The table is that of Lalanne, Garivier and Gribonval (2023).
+"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -30,7 +33,7 @@ def _of(cells: Sequence[points.Point], dataset: str, term: str, method: str
 
 
 def table(rows: Sequence[records.Row]) -> str:
-  """Table 1 with the updated row, then every rate."""
+  """Returns Table 1 with an updated row, followed by all rates."""
   cells = points.collect(rows)
   lines = []
   for dataset, name in _NAMES.items():
@@ -64,10 +67,10 @@ def table(rows: Sequence[records.Row]) -> str:
 
 
 def _cell(cells, dataset, term, method):
-  """max{n^a [measured], (n alpha)^b [measured]}."""
+  """Returns a cell such as max{n^a [measured a], (n alpha)^b [measured b]}."""
   parts = []
   for name in ('sampling', term):
-    # Without noise the two estimators of a row are one.
+    # Without noise, the printed and the exact estimator are the same.
     best = method if name == term or method in ('printed', 'cells') else (
         'oracle')
     point = _of(cells, dataset, name, best)
@@ -78,7 +81,7 @@ def _cell(cells, dataset, term, method):
 
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
-  """Cells of Table 1; what it leaves open, and that it is closed."""
+  """Returns verdicts on the exponents of Table 1, and on its open case."""
   cells = points.collect(rows)
   sobolev = ('sobrand1', 'sobrand2', 'sobrand3')
   rate = lambda claim, tolerance=_TOLERANCE, **fields: points.judged(
@@ -150,7 +153,8 @@ _LINES = {'pure': ((1.0, '2 beta / (beta + 1)', '-'),
 
 
 def figure(rows: Sequence[records.Row]) -> Any:
-  """Measured exponents on Sobolev classes against smoothness, and theory."""
+  """Draws exponents on Sobolev classes, measured and of theory, by smoothness.
+  """
   cells = points.collect(rows)
   drawn, axes = plots.new(1, 3, width=3.8, height=3.4)
   along = np.linspace(0.9, 3.1, 50)

@@ -12,7 +12,8 @@ from experiments.density_table import sweep
 from experiments.methods.theory import density_lower_bounds as lower_bounds
 from experiments.methods.theory import density_packings as packings
 
-# Without noise N grows slowly, so that rates need more decades to show.
+# Without noise the best N grows slowly with n, so that the rate shows over more
+# decades only.
 _SCALES = {'pure': 10.0**(np.arange(6, 13) / 2),
            'zcdp': 10.0**(np.arange(6, 13) / 2),
            'sampling': 10.0**(np.arange(8, 21) / 2)}

@@ -1,4 +1,7 @@
-"""Settings to study the table of rates (DEN-T1, DEN-X15).
+"""Settings to study the table of rates.
+
+Catalogue items DEN-T1 and DEN-X15. The table and the theorems are those of
+Lalanne, Garivier and Gribonval (2023).
 
   python -m launch.sweep --experiment=density_table \
     --output_dir=experiments/density_table/results
@@ -44,7 +47,7 @@ TERMS = ('sampling', 'pure', 'zcdp')
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Setting:
-  """One rate, as a slope of errors.
+  """One rate: the slope of ln(error) in ln(scale).
 
   Attributes:
     dataset: the density whose class it is about.
@@ -59,17 +62,17 @@ class Setting:
 
   @property
   def kind(self) -> str:
-    """'lipschitz' or 'sobolev'."""
+    """Returns the class: 'lipschitz' or 'sobolev'."""
     return 'lipschitz' if self.dataset == 'tent2' else 'sobolev'
 
   @property
   def smoothness(self) -> int:
-    """beta."""
+    """Returns beta, the number of derivatives; 1 for the Lipschitz class."""
     return 1 if self.kind == 'lipschitz' else int(self.dataset[-1])
 
   @property
   def lower(self) -> bool:
-    """True if the method is a lower bound."""
+    """Returns whether the method is a lower bound."""
     return self.method in LOWER[self.kind]
 
 

@@ -1,4 +1,7 @@
-"""Errors of private curves and of their inverses, Figure 6.6.3."""
+"""Reports errors of private curves and of their inverses.
+
+The figure is Figure 6.6.3 of Barczewski (2025).
+"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -8,8 +11,8 @@ from experiments import points
 from experiments import records
 from experiments import verdicts
 
-# Ranks that deciles are off by, as other programs found (item EC-14): (method,
-# quantiles) -> at epsilon 0.1 and 1.
+# (method, number of quantiles) -> rank errors of deciles at epsilon 0.1 and 1,
+# as another program computed them (catalogue item EC-14).
 REFERENCE = {
     ('paper_raw', 9.0): (734, 80), ('paper_p2', 9.0): (478, 62),
     ('tree', 9.0): (264, 31), ('search', 1.0): (136, 15),
@@ -37,7 +40,7 @@ _RANKS = (
 
 
 def table(rows: Sequence[records.Row]) -> str:
-  """Every setting."""
+  """Returns the table of errors, with one line for each setting."""
   return (
       'Mean squared errors of F at uniform thresholds (point_mse) and of '
       'values at uniform quantile levels, divided by their range '
@@ -50,7 +53,10 @@ def table(rows: Sequence[records.Row]) -> str:
 
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
-  """Verdicts on Figure 6.6.3 (section 6.6.4), and on better methods."""
+  """Returns verdicts on Figure 6.6.3 and on better methods.
+
+  Figure 6.6.3 is discussed in Barczewski (2025, section 6.6.4).
+  """
   cells = points.collect(rows)
   of = lambda *methods: points.select(cells, method=methods)
   return [
@@ -77,7 +83,7 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
 
 def _by(cells: Sequence[points.Point], metric: str
         ) -> dict[float, dict[tuple[str, float], float]]:
-  """epsilon -> (method, quantiles) -> metric."""
+  """Returns epsilon -> (method, number of quantiles) -> value of the metric."""
   lines = {}
   for point in cells:
     if metric in point.values:
@@ -153,7 +159,7 @@ def _together(cells: list[points.Point]):
 
 
 def figure(rows: Sequence[records.Row]) -> Any:
-  """Squared errors as in Figure 6.6.3, and ranks that deciles are off by."""
+  """Draws squared errors as in Figure 6.6.3, and rank errors of deciles."""
   cells = points.collect(rows)
   drawn, axes = plots.new(1, 2, width=4.6, height=3.6)
   for method, metric, label, series, line in _DRAWN:

@@ -1,4 +1,7 @@
-"""Settings to study inverses of private curves (EC-14, EC-32, C23).
+"""Settings to study inverses of private curves.
+
+Catalogue items EC-14, EC-32 and C23. Printed scales and Algorithm 9 are those
+of Barczewski (2025).
 
   python -m launch.sweep --experiment=ecdf_inverse \
     --output_dir=experiments/ecdf_inverse/results
@@ -45,11 +48,12 @@ DECILES = tuple(step / 10 for step in range(1, 10))
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Setting:
-  """One way to quantiles.
+  """One method to estimate quantiles, at one size and budget.
 
   Attributes:
     method: name from the list above.
-    num_quantiles: asked together, 9 or 1; of a curve 9, which costs nothing.
+    num_quantiles: number of quantiles released together: 9, or 1; always 9 for
+      a curve, where more quantiles cost no privacy.
     num_thresholds: N, the number of values.
     epsilon: total budget of all quantiles.
     repetitions: number of data sets.

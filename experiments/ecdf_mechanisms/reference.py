@@ -1,7 +1,7 @@
-"""Errors to compare with: exact values of EC-49, in units of the table.
+"""Stores exact errors of catalogue item EC-49, in the units of its table.
 
-By notion and method: (N, under add_or_remove_one, under replace_one), means of
-squared errors; None where there is none.
+`ERRORS` maps notion and method to triples: N, then the mean squared error under
+add_or_remove_one and under replace_one; None where none is stored.
 """
 
 ERRORS = {
@@ -25,8 +25,8 @@ ERRORS = {
         'tuned_binary': ((2**10, 12.96, 19.15), (2**15, 25.43, 41.19)),
         'square_root': ((2**10, 9.67, 15.09), (2**15, 17.76, 29.96))}}
 
-# Ratios of the error of a monotone curve to that of `paper` as it is, at the
-# budgets of `sweep.BUDGETS`.
+# (notion, N) -> method -> ratios of the error of its monotone curve to that of
+# `paper` before projection, at the budgets of `sweep.BUDGETS`.
 MONOTONE = {
     ('pure', 2**10): {
         'paper': (0.021, 0.160, 0.202, 0.415, 0.735),

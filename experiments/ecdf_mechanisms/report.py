@@ -1,4 +1,4 @@
-"""The table of errors side by side, and verdicts on claims about them."""
+"""Makes the table of errors side by side, and verdicts on claims about them."""
 
 from collections.abc import Sequence
 import math
@@ -19,7 +19,8 @@ _LIMITS = ('optimum', 'bound')
 
 
 def _raw(rows: Sequence[records.Row]) -> list[points.Point]:
-  """Closed forms, each with its ratio to the printed mechanism."""
+  """Returns closed-form errors, each with its ratio to the printed mechanism.
+  """
   cells = points.select(points.collect(rows), monotone='false')
   for point in cells:
     same = points.select(cells, method='paper', **{
@@ -31,7 +32,10 @@ def _raw(rows: Sequence[records.Row]) -> list[points.Point]:
 
 
 def _monotone(rows: Sequence[records.Row]) -> list[points.Point]:
-  """Simulated monotone curves, each with its ratio to the raw printed one."""
+  """Returns simulated errors of monotone curves, as ratios too.
+
+  The ratio is to the error of the printed mechanism before projection.
+  """
   kept = [point for point in points.select(points.collect(rows),
                                            monotone='true')
           if 'simulated' in point.values]
@@ -44,7 +48,7 @@ def _monotone(rows: Sequence[records.Row]) -> list[points.Point]:
 
 
 def table(rows: Sequence[records.Row]) -> str:
-  """Errors by notion, adjacency and method; then of monotone curves."""
+  """Returns tables of errors: raw by notion and adjacency, then monotone."""
   result = _raw(rows)
   parts = ['Mean over all ranks of their squared errors, in counts, exact '
            '(largest); then the ratio to the printed mechanism.\n']
@@ -86,7 +90,7 @@ def _cell(cells: Sequence[points.Point]) -> str:
 
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
-  """Verdicts on claims of Barczewski (2025) and on better mechanisms.
+  """Returns verdicts on Barczewski (2025) and on better mechanisms.
   """
   sizes = dict(num_thresholds=(2.0**10, 2.0**15))
   result, monotone = _raw(rows), points.select(_monotone(rows), **sizes)
@@ -202,7 +206,7 @@ def _monotone_reference(cells):
       for budget, ratio in zip(sweep.BUDGETS[notion], ratios, strict=True):
         for point in points.select(cells, notion=notion, method=method,
                                    num_thresholds=float(size), budget=budget):
-          # Half a unit of the last digit is rounding of the reference.
+          # Stored ratios are rounded to half a unit of their last digit.
           slack = 0.0005 + 0.15 * ratio + 4 * point['ratio_se']
           name = f'{method}, {notion}, N = {size}, {budget:g}'
           excess[name] = (point['ratio'] - ratio) / slack
@@ -228,7 +232,7 @@ _DRAWN = ('paper', 'dyadic', 'histogram', 'plain_binary', 'plain',
 
 
 def figure(rows: Sequence[records.Row]) -> Any:
-  """Mean squared error against N; one axes for each notion and adjacency."""
+  """Draws mean squared error against N, by notion and adjacency."""
   result = _raw(rows)
   drawn, axes = plots.new(2, 2, height=3.6)
   for line, notion in zip(axes, _TITLES):

@@ -1,4 +1,6 @@
-"""Settings to study mechanisms of distribution functions (EC-40 to EC-49).
+"""Settings to study mechanisms of distribution functions.
+
+Catalogue items EC-40 to EC-49. Theorems are those of Barczewski (2025).
 
   python -m launch.sweep --experiment=ecdf_mechanisms \
     --output_dir=experiments/ecdf_mechanisms/results
@@ -73,7 +75,8 @@ class Setting:
     num_thresholds: N, the number of values.
     budget: epsilon (pure DP) or rho (zCDP).
     monotone: whether ranks are made monotone.
-    repetitions: simulated curves, of data of their own; none: closed form only.
+    repetitions: number of simulated curves, each from fresh data; 0 for a
+      closed form only.
     seed: seed of data and noise.
   """
   method: str

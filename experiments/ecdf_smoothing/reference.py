@@ -1,7 +1,8 @@
-"""Stored ratios of squared errors by other solvers (items EC-12, EC-31).
+"""Stores ratios of squared errors from other solvers (items EC-12, EC-31).
 
-Of the printed scale, after smoothing over before: (norm, N, epsilon, lambda) ->
-ratio. Of p = 1 they belong to one of many solutions (C16).
+A ratio is the error after smoothing over that before, with noise of the printed
+scale. Keys are (norm, N, epsilon, lambda). For p = 1 the ratios belong to one
+of many solutions (item C16).
 """
 
 _AT_EPSILON = {
@@ -18,7 +19,7 @@ _LARGE = {
 
 
 def cells() -> dict[tuple[str, float, float, float], float]:
-  """All ratios."""
+  """Returns (norm, N, epsilon, lambda) -> stored ratio."""
   small = {(name, 4096.0, epsilon, 3.0): pair[place]
            for epsilon, pair in _AT_EPSILON.items()
            for place, name in enumerate(('p1', 'p2'))}

@@ -1,4 +1,7 @@
-"""Ratios of errors after smoothing and before, Figures 6.6.1 and 6.6.2."""
+"""Reports ratios of errors after smoothing to errors before.
+
+The figures are Figures 6.6.1 and 6.6.2 of Barczewski (2025).
+"""
 
 from collections.abc import Sequence
 import math
@@ -13,7 +16,7 @@ from experiments.ecdf_smoothing import reference
 _FIELDS = ('figure', 'method', 'smoothing', 'num_thresholds', 'rate', 'epsilon')
 _METRICS = ('mse', 'mse_se', 'ratio', 'ratio_se', 'run_ratio', 'worst',
             'absolute', 'of_printed')
-# Method, smoothing, what of it, label, colour, line.
+# Curves: method, smoothing, metric, label, number of the colour, line style.
 _DRAWN = (
     ('paper', 'p1', 'ratio', 'p = 1', 0, '-'),
     ('paper', 'p2', 'ratio', 'p = 2', 1, '-'),
@@ -26,7 +29,7 @@ _DRAWN = (
 
 
 def table(rows: Sequence[records.Row]) -> str:
-  """Every setting."""
+  """Returns the table of ratios, with one line for each setting."""
   return (
       'Squared errors of ranks (mse), and what is left of those before '
       'smoothing: of means (ratio), on average over data sets (run_ratio), at '
@@ -37,7 +40,10 @@ def table(rows: Sequence[records.Row]) -> str:
 
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
-  """Verdicts on both figures (section 6.6.3), and on better methods."""
+  """Returns verdicts on both figures, and on better methods.
+
+  The figures are discussed in Barczewski (2025, section 6.6.3).
+  """
   cells = points.collect(rows)
   paper = points.select(cells, method='paper')
   along = {name: points.select(paper, figure=name)
@@ -94,7 +100,8 @@ def _span(values: Sequence[float]) -> str:
 
 
 def _closed(cells: list[points.Point]):
-  # Noise is whole, of slightly less variance than the density it stands for.
+  # The noise is integer-valued; its variance is slightly below that of the
+  # continuous distribution in the formula.
   off = [abs(p['of_printed'] - 1) * p['mse'] / (
       p['mse_se'] * p['of_printed'] + 1e-3 * p['mse']) for p in cells
          if p['epsilon'] <= 2]
@@ -145,7 +152,10 @@ def _helps(cells: list[points.Point]):
 def _near(cells: list[points.Point]) -> list[tuple[float, bool]]:
   """Returns our ratios over the stored ones, and whether they are near.
 
-  Within 15 %, or 3 standard errors: of 25 data sets there, twice those of ours.
+  Near means within 15 %, or within 3 standard errors of the difference. The
+  stored ratios are means over 25 data sets, with twice our standard error,
+  hence the factor sqrt(5).
+
   """
   known, near = reference.cells(), {}
   for point in cells:
@@ -201,7 +211,7 @@ def _tree(cells: list[points.Point]):
 
 
 def figure(rows: Sequence[records.Row]) -> Any:
-  """Ratios against epsilon and against lambda."""
+  """Draws ratios of errors against epsilon and against lambda."""
   cells = points.collect(rows)
   drawn, axes = plots.new(1, 2, width=4.6, height=3.6)
   for ax, name, field in ((axes[0, 0], 'epsilon', 'epsilon'),

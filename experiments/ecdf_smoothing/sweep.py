@@ -1,4 +1,7 @@
-"""Settings to study smoothing (EC-12, EC-31, C14 to C16).
+"""Settings to study smoothing.
+
+Catalogue items EC-12, EC-31 and C14 to C16. Figures and printed scales are
+those of Barczewski (2025).
 
   python -m launch.sweep --experiment=ecdf_smoothing \
     --output_dir=experiments/ecdf_smoothing/results
@@ -47,8 +50,8 @@ class Setting:
   """One mechanism and one smoothing.
 
   Attributes:
-    figure: along what it is drawn, 'epsilon' or 'lambda', or 'check'.
-    method: mechanism, see above.
+    figure: the variable of the figure, 'epsilon' or 'lambda'; or 'check'.
+    method: mechanism, a name from the list above.
     smoothing: name from the list above.
     num_thresholds: N, a power of two.
     rate: lambda, the mean of each count.

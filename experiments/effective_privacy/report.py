@@ -1,4 +1,4 @@
-"""Effective privacy against noise, and Figure 6.6."""
+"""Reports effective privacy against noise, and draws Figure 6.6."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -10,7 +10,8 @@ from experiments import verdicts
 
 _METRICS = ('largest', 'largest_se', 'least_of_sets', 'most_of_sets', 'fresh',
             'fresh_se')
-# Of n = 21, one data set and 1500 vectors of noise, by (distribution, sigma).
+# Distribution -> values of `largest` at `_SIGMAS`, computed separately for n =
+# 21, one data set and 1500 noise vectors.
 _KNOWN = {'mixed_0_0': (.71, .71, .60, .58, .52, .41, .19, .065, .027),
           'mixed_0.2_0.1': (.79, .78, .75, .67, .52, .42, .21, .062, .021),
           'mixed_0.5_0.25': (.96, .96, .93, .85, .62, .42, .19, .064, .026)}
@@ -18,7 +19,8 @@ _SIGMAS = (1e-4, 1e-3, .01, .03, .1, .3, 1., 3., 10.)
 
 
 def table(rows: Sequence[records.Row]) -> str:
-  """Every distribution and noise."""
+  """Returns the table of log-ratios by distribution and noise level.
+  """
   return ('Largest log-ratios of densities over neighbours of a data set and '
           'points, mean over data sets; `fresh`: for the same neighbour and '
           'point, on independent noise that was not used to choose them, with '
@@ -27,7 +29,7 @@ def table(rows: Sequence[records.Row]) -> str:
 
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
-  """Verdicts on the claims of the text about the figure."""
+  """Returns verdicts on the claims of the text about Figure 6.6."""
   cells = points.collect(rows)
   least = min((p['sigma'] for p in cells), default=0.0)
   return [
@@ -100,7 +102,7 @@ def _as_known(cells: list[points.Point]):
 
 
 def figure(rows: Sequence[records.Row]) -> Any:
-  """Against the noise, a curve for each distribution."""
+  """Draws effective epsilon against the noise, by distribution."""
   cells = points.collect(rows)
   drawn, axes = plots.new(1, 1, width=5, height=3.6)
   ax = axes[0, 0]

@@ -50,7 +50,7 @@ def run(settings: Sequence[sweep.Setting], data_dir: str | None,
         largest_se=metrics.largest.std(ddof=1) / many,
         least_of_sets=metrics.largest.min(), most_of_sets=metrics.largest.max(),
         fresh=metrics.fresh.mean(),
-        # That of noise alone: data sets are given.
+        # The standard error of the noise alone, conditional on the data sets.
         fresh_se=np.sqrt(np.mean(metrics.error**2)) / many,
         excess_se=np.max((metrics.fresh - setting.epsilon) / np.maximum(
             metrics.error, 1e-9))), n=setting.num_examples,

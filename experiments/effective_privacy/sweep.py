@@ -1,4 +1,6 @@
-"""Settings to study the privacy of smoothed medians (Figure 6.6, QF-28).
+"""Settings to study the privacy of smoothed medians.
+
+The figure is Figure 6.6 of Lalanne (2023). Catalogue item QF-28.
 
   python -m launch.sweep --experiment=effective_privacy \
     --output_dir=experiments/effective_privacy/results
@@ -35,9 +37,9 @@ class Setting:
       `dpjax.studies.quantile_distributions`.
     sigma: standard deviation of the noise over the range.
     num_examples: n, the number of records.
-    repetitions: data sets X.
-    noise_draws: that densities are averaged over.
-    num_values: that a record is replaced by, evenly over the range.
+    repetitions: number of data sets X.
+    noise_draws: number of noise vectors that densities are averaged over.
+    num_values: number of values, evenly over the range, that replace a record.
     epsilon: budget of the mechanism.
     seed: seed of data and noise.
   """

@@ -13,17 +13,18 @@ _METRICS = ('raw', 'raw_se', 'closed_form', 'bound', 'projected',
 
 
 def table(rows: Sequence[records.Row]) -> str:
-  """Every histogram."""
+  """Returns the table of risks, with one line for each setting."""
   return ('Expected squared l2 errors of k frequencies.\n\n' + points.table(
       points.collect(rows),
       ('dataset', 'num_categories', 'epsilon', 'num_examples'), _METRICS))
 
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
-  """Verdicts on equations (2.6) and (2.7) and on the projection."""
+  """Returns verdicts on equations (2.6) and (2.7) and on the projection."""
   cells = points.collect(rows)
   uniform = points.select(cells, dataset='uniform')
-  # The noise alone costs at least four times what sampling does.
+  # Settings where the error due to noise is at least four times that due to
+  # sampling.
   noisy = [p for p in uniform if p['closed_form'] * p['num_examples'] > 5]
   return [
       points.judged('risk at the uniform distribution (2.7)',
@@ -74,7 +75,11 @@ def _never(cells: list[points.Point]):
 
 
 def figure(rows: Sequence[records.Row]) -> Any:
-  """Risk against n for each k; one axes for each epsilon."""
+  """Draws risks against n for each k, with one axes for each epsilon.
+
+  Markers are simulated; dashed lines are the closed form, dotted lines the risk
+  after projection.
+  """
   cells = points.select(points.collect(rows), dataset='uniform')
   epsilons = [epsilon for epsilon, in points.distinct(cells, 'epsilon')]
   drawn, axes = plots.new(1, max(1, len(epsilons)), height=3.6)

@@ -1,4 +1,6 @@
-"""Settings to study finite distributions (EXP-02, MECH-10).
+"""Settings to study finite distributions.
+
+Catalogue items EXP-02 and MECH-10.
 
   python -m launch.sweep --experiment=finite_distributions \
     --output_dir=experiments/finite_distributions/results

@@ -14,7 +14,8 @@ _UTILITY = ('exceeds_printed', 'exceeds_bound', 'exceeds_quantile')
 
 
 def table(rows: Sequence[records.Row]) -> str:
-  """Deviations, then how often utility bounds fail."""
+  """Returns tables of standard deviations, and of failures of utility bounds.
+  """
   cells = points.collect(rows)
   return '\n'.join([
       'Standard deviations for sensitivity 1; true: the epsilon of the '
@@ -27,9 +28,11 @@ def table(rows: Sequence[records.Row]) -> str:
 
 
 def crossing(cells: list[points.Point]) -> float:
-  """The epsilon from which classical noise is not enough; NaN if it always is.
+  """Returns the epsilon from which classical noise is too small.
 
-  ln(true delta / delta) is interpolated between the points of one delta.
+  Returns NaN if the classical noise is large enough at every epsilon. ln(true
+  delta / delta) is interpolated between the points of one delta.
+
   """
   pairs = sorted((point['epsilon'], math.log(
       point['true_delta'] / point['delta'])) for point in cells)
@@ -40,7 +43,7 @@ def crossing(cells: list[points.Point]) -> float:
 
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
-  """Propositions 7.18 and 7.19."""
+  """Returns verdicts on Propositions 7.18 and 7.19 of the lecture notes."""
   cells = points.collect(rows)
   noise = points.select(cells, kind='noise')
   sizes = points.select(cells, kind='utility')
@@ -80,7 +83,8 @@ def _utility(cells: list[points.Point], metric: str, reason: str):
 
 
 def figure(rows: Sequence[records.Row]) -> Any:
-  """Noise over the least, and the delta that classical noise delivers."""
+  """Draws classical noise over the least noise, and its delta over the target.
+  """
   noise = points.select(points.collect(rows), kind='noise')
   drawn, axes = plots.new(1, 2, height=3.4)
   deltas = [delta for delta, in points.distinct(noise, 'delta')]

@@ -1,4 +1,7 @@
-"""Settings to study Gaussian noise (EXP-07, table of MECH-04).
+"""Settings to study Gaussian noise.
+
+Catalogue items EXP-07 and MECH-04. Printed bounds are those of the lecture
+notes, chapter 7.
 
   python -m launch.sweep --experiment=gaussian_calibration \
     --output_dir=experiments/gaussian_calibration/results
@@ -26,13 +29,13 @@ HEADLINES = ('Proposition 7.18', 'Proposition 7.19')
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Setting:
-  """One release.
+  """One release, with its target guarantee.
 
   Attributes:
     kind: name from the list above.
     epsilon: target epsilon.
     delta: target delta.
-    size: numbers released.
+    size: number of values that are released.
   """
   kind: str
   epsilon: float
@@ -44,7 +47,8 @@ class Setting:
   dataset = 'none'
 
 
-# Denser near the epsilon from which classical noise is too small.
+# The spacing is finer near epsilon 8.42, where classical noise at delta 1e-5
+# becomes too small, and near the corresponding epsilon of other deltas.
 EPSILONS = (0.1, 0.2, 0.5, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 6.75, 6.8, 7.0, 8.0,
             8.4, 8.45, 8.75, 8.8, 9.0, 10.0, 12.0, 16.0, 20.0)
 DELTAS = (1e-2, 1e-5, 1e-6)

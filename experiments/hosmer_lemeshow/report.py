@@ -1,4 +1,7 @@
-"""Relative errors of private Hosmer-Lemeshow statistics, Figure 6.6.5."""
+"""Reports relative errors of private statistics, and draws Figure 6.6.5.
+
+The figure is that of Barczewski (2025).
+"""
 
 from collections.abc import Sequence
 import dataclasses
@@ -16,7 +19,7 @@ _LABELS = {'paper': 'Algorithm 10', 'tight': 'the same, calibrated',
 
 
 def table(rows: Sequence[records.Row]) -> str:
-  """Every setting."""
+  """Returns the table of relative errors, with one line for each setting."""
   return (
       "Of releases H' of a statistic H (exact): the mean of (H' / H - 1)^2, "
       "the median and the largest |H' / H - 1|. binned: H of bins, without "
@@ -29,7 +32,10 @@ def table(rows: Sequence[records.Row]) -> str:
 
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
-  """Verdicts on sections 6.5.2 and 6.6.6, and on better releases."""
+  """Returns verdicts on sections 6.5.2 and 6.6.6, and on better releases.
+
+  The sections are those of Barczewski (2025).
+  """
   cells = points.collect(rows)
   files = points.select(cells, dataset=_FILES)
   bank = points.select(files, dataset='bank_full')
@@ -57,7 +63,7 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
 
 def _by(cells: Sequence[points.Point], metric: str
         ) -> dict[tuple[str, float], dict[str, float]]:
-  """(data set, epsilon) -> metric by method."""
+  """Returns (data set, epsilon) -> method -> value of the metric."""
   lines: dict[tuple[str, float], dict[str, float]] = {}
   for point in cells:
     lines.setdefault((point['dataset'], point['epsilon']), {})[
@@ -116,7 +122,7 @@ def _nearer(cells: list[points.Point]):
 
 
 def figure(rows: Sequence[records.Row]) -> Any:
-  """Means and medians against epsilon, by data set."""
+  """Draws mean and median relative errors against epsilon, by data set."""
   cells = points.collect(rows)
   names = [name for name, in points.distinct(cells, 'dataset')]
   drawn, axes = plots.new(1, max(1, len(names)), width=4.0, height=3.4)

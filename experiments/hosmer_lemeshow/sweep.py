@@ -1,4 +1,7 @@
-"""Settings to study Hosmer-Lemeshow statistics (EC-25, EC-26, EC-34).
+"""Settings to study Hosmer-Lemeshow statistics.
+
+Catalogue items EC-25, EC-26 and EC-34. Figures and algorithms are those of
+Barczewski (2025).
 
   python -m launch.sweep --experiment=hosmer_lemeshow --data_dir=data \
     --output_dir=experiments/hosmer_lemeshow/results
@@ -32,15 +35,15 @@ EPSILONS = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Setting:
-  """One statistic.
+  """One statistic at one budget.
 
   Attributes:
-    dataset: name of `experiments.scores`.
+    dataset: a name of `experiments.scores`.
     method: name from the list above.
     epsilon: total budget of the release.
     num_thresholds: N, the number of thresholds in [0, 1].
     num_groups: Q, the number of groups.
-    min_expected: that divides where less is expected.
+    min_expected: public floor of an expected count that divides.
     repetitions: number of releases.
     seed: seed of noise, and of stand-in data.
   """

@@ -1,4 +1,8 @@
-"""Formulas and claims of EXP-SWEEP about depth, compared with the rows."""
+"""Compares formulas and claims about depth with the rows.
+
+The claims are those of catalogue item EXP-SWEEP, on Barczewski (2025, section
+5.3.2).
+"""
 
 from collections.abc import Callable, Sequence
 
@@ -8,7 +12,8 @@ from experiments import verdicts
 from experiments.lip_depth import lookup
 from experiments.lip_depth import sweep
 
-# The largest of some hundred variances exceeds this with probability 1e-6.
+# The largest z-score of some hundred variances exceeds this with probability
+# 1e-6.
 _Z_SCORE = 5.7
 _ROUNDING = 1e-5
 _ENERGY_BAND = 0.05
@@ -102,7 +107,11 @@ def _energies(values: lookup.Values) -> list[verdicts.Verdict]:
 
 def _growth(values: lookup.Values, method: str,
             factor: Callable) -> dict[str, float]:
-  """Deviations of the first layer's bound from its growth with depth."""
+  """Returns how far the first layer's bound is from its growth with depth.
+
+  Keys describe the network; values are relative deviations from the growth that
+  `factor` predicts, starting at the least depth.
+  """
   result, shallow = {}, {}
   for key, metrics in lookup.of_kind(values, 'bounds').items():
     if key.method != method:
@@ -148,7 +157,10 @@ def _bounds_hold(values: lookup.Values) -> verdicts.Verdict:
 
 def _depth(values: lookup.Values, dataset: str,
            method: str) -> verdicts.Verdict:
-  """Does accuracy fall from the least depth to the largest?"""
+  """Returns a verdict: does accuracy fall from the least to the largest depth?
+
+  It should fall for Lipschitz methods, and not fall for the others.
+  """
   lipschitz = method in sweep.LIPSCHITZ
   expected = 'falls' if lipschitz else 'does not fall'
   claim = f'{dataset}, {method}: accuracy {expected} with depth'
@@ -178,7 +190,10 @@ def _why(method: str) -> str:
 
 
 def _deeper(values: lookup.Values, dataset: str) -> verdicts.Verdict:
-  """Judges section 5.3.2: deeper networks than by propagating input bounds."""
+  """Returns a verdict: can networks be deeper than with propagated bounds?
+
+  Barczewski (2025, section 5.3.2) claims it.
+  """
   claim = (f'{dataset}: Lip-DP-SGD supports deeper models than propagation '
            'of input bounds (section 5.3.2)')
   pair = [lookup.curve(values, dataset,

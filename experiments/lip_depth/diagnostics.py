@@ -31,12 +31,13 @@ class Diagnostics(NamedTuple):
 def diagnose(results: Sequence[training.TrainingResult],
              dataset: building.Dataset, *,
              probe_size: int) -> list[Diagnostics]:
-  """Diagnostics of runs that were trained together, at their last parameters.
+  """Returns diagnostics of jointly trained runs, at their last parameters.
 
   Args:
-    results: of a private method.
-    dataset: what they were trained on.
-    probe_size: training records looked at, at most.
+    results: training results of a private method.
+    dataset: data set that the runs were trained on.
+    probe_size: largest number of training records whose contributions are
+      measured.
   """
   first = results[0].config
   model = building.make_model(first, dataset)

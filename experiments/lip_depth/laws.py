@@ -1,4 +1,4 @@
-"""Bounds of networks by depth, and the noise that they ask for; no data."""
+"""Computes bounds by depth, and the noise that they require; uses no data."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -39,10 +39,12 @@ class Bounds(NamedTuple):
 
 
 def chain(depth: int, *, weight_norm: float) -> Bounds:
-  """Returns bounds of a perceptron whose layer inputs lie in balls (LDP-05).
+  """Returns bounds of a perceptron whose layer inputs lie in balls.
 
-  K = depth + 1 layers of norm C: the cotangent at the first is bounded by
-  C^(K-1) times that of the loss (LIP-03).
+  There are K = depth + 1 layers of norm C. The cotangent at the first is
+  bounded by C^(K-1) times that of the loss (catalogue items LDP-05 and LIP-03;
+  Barczewski 2025, section 5.2.3).
+
   """
   model = mlp.mlp(num_features=100, num_classes=_CLASSES, depth=depth,
                   width=16, input_radius=2.5, hidden_radius=3.0)
@@ -50,10 +52,11 @@ def chain(depth: int, *, weight_norm: float) -> Bounds:
 
 
 def residual(depth: int, *, averaged: bool, weight_norm: float) -> Bounds:
-  """Returns bounds of WRN-depth-4 with inputs of layers in balls (NET-08, E12).
+  """Returns bounds of WRN-depth-4 whose layer inputs lie in balls.
 
-  A plain sum of two sides of constant 1 doubles what it sends back, an average
-  keeps it.
+  A plain sum of two branches of constant 1 doubles the cotangent that it sends
+  back; an average of both keeps its size (catalogue item NET-08, erratum E12).
+
   """
   model = wide_resnet.wide_resnet(
       depth=depth, widening=4, averaged=averaged, num_classes=_CLASSES,
@@ -75,8 +78,8 @@ def noise_energy(bounds: Bounds, rule: str) -> float:
   """Returns the mean squared norm of noise on a sum, at joint multiplier 1.
 
   Args:
-    bounds: of the network.
-    rule: one of `blocks.ALLOCATIONS` (DP-20).
+    bounds: bounds of the network.
+    rule: one of `blocks.ALLOCATIONS`, see catalogue item DP-20.
   """
   stddevs = blocks.allocate(
       jnp.asarray(jax.tree.leaves(bounds.sensitivities), jnp.float32),
@@ -108,11 +111,11 @@ class Measured(NamedTuple):
 
 def measure_noise(key: PRNGKey, bounds: Bounds, *, rule: str,
                   noise_multiplier: float, batch_size: float) -> Measured:
-  """Updates of empty batches, against standard deviations by hand.
+  """Measures the noise on empty batches, against `expected_stddevs`.
 
   Args:
-    key: of the noise.
-    bounds: of the network.
+    key: random key of the noise.
+    bounds: bounds of the network.
     rule: one of `blocks.ALLOCATIONS`.
     noise_multiplier: joint multiplier z.
     batch_size: public divisor s_pub.

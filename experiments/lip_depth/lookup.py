@@ -68,7 +68,8 @@ class Line(NamedTuple):
 
   @property
   def label(self) -> str:
-    """The label of the curve; it has the norm unless that is the default."""
+    """Returns the label of the curve; it states a norm other than the default.
+    """
     if self.weight_norm == sweep.WEIGHT_NORM:
       return self.method
     return f'{self.method}, C = {self.weight_norm:g}'
@@ -81,15 +82,17 @@ LINES = (*(Line(name, sweep.WEIGHT_NORM) for name in ('sgd', *sweep.METHODS)),
 def by_seed(values: Values, dataset: str, line: Line, along: str,
             metric: str = 'test_accuracy', **fixed
             ) -> dict[float | None, dict[int, float]]:
-  """Returns a metric along one field, the others at the centre.
+  """Returns a metric along one field; the other fields are at the centre.
+
+  Maps each value of the field to {seed: value of the metric}.
 
   Args:
-    values: of all settings.
-    dataset: name.
-    line: method and norm.
-    along: 'epsilon', 'num_examples' or 'depth'.
-    metric: what to return, for each seed.
-    **fixed: fields that are elsewhere than at the centre.
+    values: values of all settings.
+    dataset: name of the data set.
+    line: method and weight norm of the curve.
+    along: field that varies: 'epsilon', 'num_examples' or 'depth'.
+    metric: name of the metric.
+    **fixed: values of other fields that are not those of the centre.
   """
   at = dict(dataset=dataset, method=line.method,
             weight_norm=line.weight_norm, epsilon=sweep.EPSILON,
@@ -102,7 +105,7 @@ def by_seed(values: Values, dataset: str, line: Line, along: str,
       for key, metrics in trained(values).items()
       if metric in metrics and all(
           getattr(key, name) == value for name, value in at.items())}
-  # All records are more than any number of them.
+  # None stands for all records, so it comes after every number.
   return dict(sorted(results.items(), key=lambda item: (
       item[0] is None, item[0] or 0)))
 

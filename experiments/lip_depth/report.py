@@ -23,7 +23,7 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
 
 
 def table(rows: Sequence[records.Row]) -> str:
-  """Tables of accuracy by each field, of bounds by depth, and of formulas."""
+  """Returns tables of accuracy by each field, of bounds, and of noise."""
   values = lookup.collect(rows)
   sizes = lookup.sizes(rows)
   parts = []
@@ -53,7 +53,10 @@ def _pivot(first: str, columns: Iterable, lines: Iterable) -> str:
 
 def _accuracies(values: lookup.Values, dataset: str, along: str,
                 sizes) -> str:
-  """Methods down, values of the field across; nothing for a single value."""
+  """Returns a table of accuracies, with one line for each method.
+
+  The columns are the values of the field `along`; '' stands for a single value.
+  """
   results = {line: lookup.curve(values, dataset, line, along)
            for line in lookup.LINES}
   columns = list(dict.fromkeys(

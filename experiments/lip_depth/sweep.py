@@ -1,4 +1,6 @@
-"""Settings that vary epsilon, the number of records and the depth (EXP-SWEEP).
+"""Settings that vary epsilon, the number of records and the depth.
+
+Catalogue item EXP-SWEEP.
 
   python -m launch.sweep --experiment=lip_depth --data_dir=data \
     --output_dir=experiments/lip_depth/results
@@ -59,17 +61,19 @@ EPSILON, DEPTH, WEIGHT_NORM = 1.0, 2, 4.0
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Setting:
-  """One run, one network or one split.
+  """One training run, one network, or one way to split the noise.
 
   Attributes:
-    kind: see above; 'smoke' is training for a few steps.
-    dataset: name; 'none' where there are no data.
-    method: name; 'sgd' is the non-private ceiling; how residual sums are made,
-      or 'chain'; a split of the noise.
-    epsilon: asked for; infinite for 'sgd', zero where nothing is spent.
-    num_examples: training records; None for all.
-    depth: hidden layers; of 'plain' and 'averaged', 6 n + 4.
-    weight_norm: C of the Lipschitz methods and of 'bounds'.
+    kind: name from the list above; 'smoke' is training for a few steps.
+    dataset: name of the data set; 'none' for settings without data.
+    method: training method, where 'sgd' is the non-private ceiling; for
+      'bounds' the kind of network, 'chain', or 'plain' or 'averaged' residual
+      sums; for 'noise' the allocation rule.
+    epsilon: requested budget; infinite for 'sgd', 0 for settings without data.
+    num_examples: number of training records; None for all.
+    depth: number of hidden layers; for 'plain' and 'averaged' the depth 6 n +
+      4.
+    weight_norm: C, norm of the weights for Lipschitz methods and 'bounds'.
     seed: seed of all random draws.
   """
   kind: str
@@ -144,7 +148,7 @@ def _settings():
       *_runs('adult', PLANE, epsilons=EPSILONS, depths=DEPTHS),
       *_runs('adult', UNIT, depths=DEPTHS, weight_norm=1.0),
       *_sweeps('nursery', METHODS)]
-  # Every line of the figure contains the centre.
+  # Several sweeps contain the centre; each setting is kept once.
   return tuple(dict.fromkeys(result))
 
 
@@ -158,7 +162,7 @@ SMOKE = tuple(dict.fromkeys([
            num_seeds=2),
     *_runs('breast_cancer', ('sgd',), kind='smoke', num_seeds=2)]))
 
-# Every row.
+# Every tag selects settings by a predicate; all tags together cover the sweep.
 TAGS = {
     'laws': lambda setting: setting.kind in ('bounds', 'noise'),
     'quick': lambda setting: setting.kind in ('bounds', 'noise'),

@@ -1,8 +1,10 @@
-"""Claims of Figure 5.3.1 and its text, against rows. EXP-F5.3.1, EXP-T5.3.
+"""Compares claims of Figure 5.3.1 and its text with the rows.
 
-The figure has no numbers in the text, only that Lip-DP-SGD surpasses all
-others. Small networks can say whether it surpasses DP-SGD at the same sound
-budget in the same network, not whether it surpasses large ones.
+Catalogue items EXP-F5.3.1 and EXP-T5.3; Barczewski (2025). The text has no
+numbers of the figure; it claims only that Lip-DP-SGD is better than all other
+methods. Small networks can show whether it is better than DP-SGD in the same
+network at the same sound budget, but not whether it is better than large
+networks.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,7 +20,7 @@ DATASETS = ('mnist', 'fashion_mnist', 'cifar10')
 _ABOVE = 'above, in a figure without numbers'
 
 Accuracies = Mapping[tuple[str, float], summary.Summary]
-"""(method, epsilon asked for) -> over seeds; of one profile and data set."""
+"""(method, requested epsilon) -> test accuracy, summarised over seeds."""
 
 
 def profile(row: records.Row) -> str:
@@ -141,7 +143,10 @@ def _published_code(dataset: str, cells: Accuracies) -> verdicts.Verdict:
 
 
 def _widening(rows: Sequence[records.Row]) -> verdicts.Verdict:
-  """Judges section 5.3.2: the gap to Bethune et al. widens with the task."""
+  """Judges the claim that the gap to Bethune et al. widens with the task.
+
+  Source: Barczewski (2025, section 5.3.2).
+  """
   claim = 'the gap to Bethune et al. widens with the task'
   gaps = []
   for dataset in DATASETS:
@@ -159,7 +164,10 @@ def _widening(rows: Sequence[records.Row]) -> verdicts.Verdict:
 
 
 def _counts(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
-  """Judges the numbers of parameters in Table 5.3 and section 5.3.2."""
+  """Judges the numbers of parameters in Table 5.3 and section 5.3.2.
+
+  Both are of Barczewski (2025).
+  """
   values = {(row.dataset, row.id.split('model=')[1].split(',')[0]): row.value
            for row in rows if profile(row) == 'count'}
   return [

@@ -1,17 +1,18 @@
 """Hyperparameters of the settings of `sweep.py`.
 
-Those of the profile 'cpu' were chosen on MNIST: one validation fold of the
-training part, epsilon 2, one seed, a handful of values of each of learning
-rate, weight_norm, hidden_radius, logit_clip and temperature, one after the
-other. Fashion-MNIST takes them as they are; on CIFAR-10, where not even sgd
-was stable with them, range of pixels and learning rate were chosen again, in
-the same way at epsilon 4. The choice is not charged to epsilon (E30). Adam
-made the difference for the Lipschitz methods: the noise of the first layer,
-whose bound is the product of all norms after it, is ten times that of the
-last, and one learning rate for both lets it wander.
+Those of the profile 'cpu' were chosen on one validation fold of the training
+part of MNIST, at epsilon 2 with one seed. A handful of values each of learning
+rate, weight_norm, hidden_radius, logit_clip and temperature were tried, one
+hyperparameter after the other. Fashion-MNIST uses the same values. On CIFAR-10,
+where not even sgd was stable with them, the range of pixels and the learning
+rate were chosen again in the same way, at epsilon 4. The choice is not charged
+to epsilon (erratum E30). The Lipschitz methods need Adam: the bound of the
+first layer is the product of all later norms, so its noise is ten times that of
+the last layer, and with one learning rate for both the first layer drifts.
 
-Those of 'full' are not tuned. dp_sgd on CIFAR-10 follows what De et al. 2022
-publish of their WRN-16-4; the others share its batches and steps.
+Those of 'full' are not tuned. dp_sgd on CIFAR-10 follows the values that De et
+al. (2022) publish for their WRN-16-4; the other methods use its batch size and
+number of steps.
 """
 
 from collections.abc import Mapping
@@ -21,10 +22,11 @@ from typing import Any
 from experiments.lip_images import sweep
 
 MODELS: Mapping[str, Mapping[str, Any]] = {
-    # NET-10: 1,625,866 parameters on MNIST.
+    # Catalogue item NET-10: 1,625,866 parameters on MNIST.
     'convnet': dict(model='convnet'),
-    # 14 x 14 pixels, 3 x 3 at stride 2, 32 units, no biases: a quarter of the
-    # windows for each pixel and no sites in the bounds.
+    # Images of 14 x 14 pixels with 3 x 3 kernels at stride 2: a pixel is in a
+    # quarter as many windows as at stride 1. Without biases, no bound counts
+    # the sites of a bias.
     'small_convnet': dict(
         model='convnet', channels=(16,), stride=2, pool='none',
         use_bias=False, width=32, downsample=2, pixels='unsigned'),
@@ -46,8 +48,9 @@ _OF_METHOD: Mapping[str, Mapping[str, Any]] = {
     'lip_norm': dict(_BALLS, num_groups=4),
     'lip_propagated': _BALLS,
 }
-# Three channels that are hardly ever dark: centred pixels say more within the
-# same ball, and half the step suffices.
+# CIFAR-10 images have three channels and few dark pixels. Centring the pixels
+# keeps more of the image within the same ball, and half the learning rate
+# suffices.
 _CIFAR10 = dict(pixels='signed', learning_rate=0.01)
 _CIFAR10_OF_METHOD: Mapping[str, Mapping[str, Any]] = {
     'lip_propagated': dict(learning_rate=0.005),
@@ -57,7 +60,7 @@ _FULL = dict(num_steps=1000, batch_size=4096.0, max_batch_size=512,
              microbatch_size=64, average='ema', optimizer='adam',
              learning_rate=0.01, pixels='unsigned')
 _FULL_RADII = {'mnist': 10.0, 'fashion_mnist': 14.0, 'cifar10': 30.0}
-# Activations of 16 views of 64 records are held at once.
+# Memory holds the activations of 16 views of 64 records at once.
 _WIDE = dict(views=16, max_batch_size=64, microbatch_size=16)
 _DE_ET_AL = dict(weights='standardised', residual='plain', optimizer='sgd',
                  schedule='constant', learning_rate=2.0, clip_norm=1.0)
@@ -73,7 +76,7 @@ _FULL_OF_METHOD: Mapping[str, Mapping[str, Any]] = {
 
 
 def fields(setting: sweep.Setting) -> dict[str, Any]:
-  """Fields of the `TrainingConfig` of a setting that trains."""
+  """Returns the fields of the `TrainingConfig` of a setting that trains."""
   full = setting.profile == 'full'
   values = dict(
       dataset=setting.dataset, seed=setting.seed, delta=sweep.DELTA,
@@ -103,6 +106,7 @@ def _of_full_model(setting: sweep.Setting) -> dict[str, Any]:
   if setting.model == 'wrn_40_4':
     values['batch_size'] = 16384.0
   if setting.method in sweep.LIPSCHITZ:
-    # Bounds are products over all blocks: none may be above one.
+    # Bounds are products over all blocks, so a norm above 1 would make them
+    # grow exponentially with depth.
     values['weight_norm'] = 1.0
   return values

@@ -1,4 +1,4 @@
-"""Accuracies of our profiles, and the figure with published points."""
+"""Reports accuracies of our profiles, and draws them beside published ones."""
 
 from collections.abc import Sequence
 import math
@@ -27,7 +27,7 @@ GPU: '''
 
 
 def table(rows: Sequence[records.Row]) -> str:
-  """Returns a table, a line for each profile, data set, method and budget."""
+  """Returns a table of accuracies by profile, data set, method and budget."""
   trained = [row for row in rows if row.method != 'count']
   profiles = sorted({claims.profile(row) for row in trained})
   lines = []
@@ -105,7 +105,11 @@ def _draw_ours(ax: Any, cells: claims.Accuracies) -> None:
 
 
 def _draw_published(ax: Any, dataset: str) -> set[float]:
-  """Points of other works, and the one that is not private; their budgets."""
+  """Draws accuracies of other works; returns their epsilons.
+
+  The public code of Barczewski (2025) is drawn as an open circle, because it is
+  not private.
+  """
   epsilons = set()
   curves = [curve for curve in papers.PUBLISHED_CURVES
             if curve.dataset == dataset]

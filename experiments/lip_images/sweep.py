@@ -1,4 +1,6 @@
-r"""Settings for Figure 5.3.1 of Barczewski (2025). EXP-F5.3.1, EXP-T5.3.
+r"""Settings for Figure 5.3.1 of Barczewski (2025).
+
+Catalogue items EXP-F5.3.1 and EXP-T5.3.
 
   python -m launch.sweep --experiment=lip_images --tag=cpu --data_dir=data \
     --output_dir=experiments/lip_images/results       two cores, half an hour
@@ -6,8 +8,8 @@ r"""Settings for Figure 5.3.1 of Barczewski (2025). EXP-F5.3.1, EXP-T5.3.
     --output_dir=experiments/lip_images/results       a GPU, days
 
 Profiles, all at delta = 1e-5:
-  full   the figure: NET-10 on MNIST and Fashion-MNIST; on CIFAR-10 WRN-16-4
-         below epsilon 4.2 and WRN-40-4 above; five seeds
+  full   the figure: the printed ConvNet (NET-10) on MNIST and Fashion-MNIST; on
+         CIFAR-10 WRN-16-4 below epsilon 4.2 and WRN-40-4 above; five seeds
   cpu    all records of MNIST and Fashion-MNIST, with a small ConvNet on images
          of half the side, three budgets and three seeds; CIFAR-10 at one budget
   count  the numbers of parameters of the printed architectures; no data
@@ -48,16 +50,17 @@ WIDE_FROM = 4.2
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Setting:
-  """One run, or one count.
+  """One training run, or one count of parameters.
 
   Attributes:
     profile: 'full', 'cpu', 'smoke', or 'count' for numbers of parameters.
     dataset: name of the data set.
     model: a name of `hyperparameters.MODELS`.
-    method: name; 'tempered_sigmoid' is the clipping method of the profile with
-      tanh (Papernot et al. 2021), 'lip_propagated' the counterpart of Bethune
-      et al. 2023, 'sgd' the non-private ceiling, 'count' trains nothing.
-    epsilon: asked for; infinite for 'sgd', 0 where no data are touched.
+    method: name of the method; 'tempered_sigmoid' is the clipping method of the
+      profile with tanh (Papernot et al. 2021), 'lip_propagated' the counterpart
+      of Bethune et al. (2023), 'sgd' the non-private ceiling; 'count' trains
+      nothing.
+    epsilon: requested budget; infinite for 'sgd', 0 for settings without data.
     seed: seed of all random draws.
   """
   profile: str
@@ -115,7 +118,7 @@ SMOKE = (
              'small_convnet'),
     *_expand('smoke', 'digits', ('sgd',), (), 2, 'small_convnet'))
 
-# Every row.
+# Tags select settings by a predicate; together they cover the sweep.
 TAGS = {
     'cpu': lambda setting: setting.profile in ('cpu', 'count'),
     'full': lambda setting: setting.profile == 'full',

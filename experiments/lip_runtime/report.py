@@ -11,17 +11,17 @@ from experiments.lip_runtime import sweep
 
 _METHODS = (*sweep.METHODS, 'lip_propagated', 'lip_norm')
 _LIPSCHITZ = 'lip_dp_sgd'
-# Of two medians on a quiet machine.
+# Ratios of two median times vary by this much on an idle machine.
 _NOISE = 0.1
 
 
 class Panel(NamedTuple):
-  """A part of the figure.
+  """One panel of the figure: the times of all methods on one device.
 
   Attributes:
-    kind: of settings.
-    dataset: name.
-    device: of the rows.
+    kind: kind of the settings.
+    dataset: name of the data set.
+    device: device that the rows state.
   """
   kind: str
   dataset: str
@@ -29,7 +29,7 @@ class Panel(NamedTuple):
 
   @property
   def title(self) -> str:
-    """The title of a panel: data set, network and device."""
+    """Returns the title of a panel: data set, network and device."""
     work = sweep.WORK[self.kind, self.dataset]
     name = {'convnet': f'ConvNet of {work.depth}',
             'wide_resnet': f'WRN-{work.depth}-{work.width}'}[work.model]
@@ -113,7 +113,10 @@ def figure(rows: Sequence[records.Row]) -> Any:
 
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
-  """Judges three claims of section 5.3.3, on each data set and device."""
+  """Judges three claims of Barczewski (2025, section 5.3.3).
+
+  Each is judged on each data set and device.
+  """
   values = collect(rows)
   result = [each for panel, methods in values.items()
            for each in _claims(panel, methods)]
@@ -172,7 +175,12 @@ def _growing(panel: Panel, gaps: dict[int, float]) -> verdicts.Verdict:
 
 def _because(panel: Panel, gaps: dict[int, float],
              shortcut: dict[int, float]) -> verdicts.Verdict:
-  """Is it clipping that costs, or forming gradients to clip?"""
+  """Judges the claim that DP-SGD is slower because it clips each record.
+
+  dp_sgd clips without forming the gradients of records. If it is much faster
+  than dp_sgd_vmap, the claim fails: these gradients cost the time, not
+  clipping.
+  """
   claim = f'{panel.title}: because DP-SGD clips at the sample level'
   vanished = {size: (gap - shortcut[size]) / (gap - 1)
               for size, gap in gaps.items()

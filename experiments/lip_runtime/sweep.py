@@ -1,4 +1,6 @@
-"""Settings for Figure 5.3.2 of Barczewski (2025) (EXP-F5.3.2).
+"""Settings for Figure 5.3.2 of Barczewski (2025).
+
+Catalogue item EXP-F5.3.2.
 
   python -m launch.sweep --experiment=lip_runtime --tag=cpu \
     --output_dir=experiments/lip_runtime/results
@@ -37,7 +39,8 @@ BATCHED = ('method',)
 
 METHODS = ('sgd', 'dp_sgd_vmap', 'dp_sgd', 'layer_clipped', 'lip_dp_sgd',
            'lip_normalised')
-# Bounds propagate through a ConvNet; residual sums need normalisation.
+# lip_propagated bounds a ConvNet without residual sums; lip_norm bounds
+# residual networks, which need normalisation.
 EXTRA = {'mnist': ('lip_propagated',), 'cifar10': ('lip_norm',)}
 BATCH_SIZES = {
     ('cpu', 'mnist'): (32, 128, 512),
@@ -53,9 +56,9 @@ class Setting:
 
   Attributes:
     kind: name from the list above.
-    dataset: whose shapes, and images if they are there.
+    dataset: data set whose shapes the images have; with --data_dir its images.
     method: name of the method.
-    batch_size: logical, the expected size of a Poisson batch.
+    batch_size: logical batch size: the expected size of a Poisson batch.
   """
   kind: str
   dataset: str
@@ -65,15 +68,15 @@ class Setting:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Work:
-  """The work that is timed.
+  """Network and data of the timed training.
 
   Attributes:
-    image_shape: (h, w, c).
-    num_examples: records of an epoch.
+    image_shape: height, width and channels of an image.
+    num_examples: number of records of an epoch.
     model: 'convnet' or 'wide_resnet'.
-    depth: of the model.
-    width: likewise.
-    num_groups: of normalisations.
+    depth: depth of the model.
+    width: width of the model.
+    num_groups: number of groups of its group normalisations.
   """
   image_shape: tuple[int, int, int]
   num_examples: int
@@ -88,9 +91,9 @@ class Timing:
   """Options of the timing.
 
   Attributes:
-    num_rounds: through all methods; a sample of each in every round.
-    sample_seconds: least length of a sample, if an epoch is longer.
-    most_rows: physical batch: records computed at once.
+    num_rounds: number of rounds; each takes one sample of every method.
+    sample_seconds: least length of a sample, unless an epoch is shorter.
+    most_rows: physical batch size: the most records computed at once.
   """
   num_rounds: int
   sample_seconds: float

@@ -1,4 +1,4 @@
-"""Steps of several methods, compiled once and timed in turn."""
+"""Times the steps of several methods in turn; each is compiled once."""
 
 from collections.abc import Callable, Mapping
 import math
@@ -19,13 +19,13 @@ from dpjax.typing import Array, Batch
 
 
 class Program(NamedTuple):
-  """A compiled training step and where it starts.
+  """A compiled training step and its initial state.
 
   Attributes:
     advance: state -> state, one step of ordinary training.
-    state: after initialisation.
-    compile_seconds: tracing, lowering and compiling of the step.
-    megabytes: scratch memory of the step.
+    state: state after initialisation.
+    compile_seconds: seconds of tracing, lowering and compiling the step.
+    megabytes: scratch memory of the step in MB.
   """
   advance: Callable
   state: object
@@ -34,10 +34,10 @@ class Program(NamedTuple):
 
 
 class Samples(NamedTuple):
-  """Time that a method took.
+  """Times of the steps of one method.
 
   Attributes:
-    step_seconds: [rounds] means over the steps of each sample.
+    step_seconds: [rounds], mean seconds of a step in each sample.
     num_steps: number of steps of each sample.
   """
   step_seconds: np.ndarray
@@ -102,16 +102,16 @@ def time_in_turn(programs: Mapping[str, Program], *, unit: str,
                  ) -> dict[str, Samples]:
   """Times each method once in every round, after two steps to warm up.
 
-  A sample is as many steps as the unit takes `sample_seconds` for, at most an
-  epoch. All start from one key, so that the steps of a round have the same
-  batches, in as many parts.
+  Every sample has as many steps as `unit` takes in `sample_seconds`, at most an
+  epoch. All methods start from one key, so that in each round they process the
+  same batches, divided into equally many parts.
 
   Args:
-    programs: by name.
-    unit: name of the one that sets the length of samples.
-    num_rounds: samples of each.
-    sample_seconds: see above.
-    steps_per_epoch: see above.
+    programs: compiled programs by the name of the method.
+    unit: name of the method that sets the number of steps of a sample.
+    num_rounds: number of samples of each method.
+    sample_seconds: seconds that a sample of `unit` should take.
+    steps_per_epoch: largest number of steps of a sample.
     on_round: called with the number of rounds done.
   """
   states, warm = {}, {}

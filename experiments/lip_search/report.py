@@ -1,4 +1,4 @@
-"""The search space and the printed one, the selected values, and their cost."""
+"""Shows the search space beside the printed one, selected values, and costs."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -24,7 +24,7 @@ _Search = dict[str, float]
 
 
 def _searches(rows: Sequence[records.Row]) -> dict[tuple, _Search]:
-  """Metrics of each search, by (data set, method, id)."""
+  """Returns (data set, method, id) -> the metrics of one search."""
   values: dict[tuple, _Search] = {}
   for row in rows:
     search = values.setdefault((row.dataset, row.method, row.id), {
@@ -155,7 +155,8 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
 
 def _best(claim: str, printed: float,
           searches: Sequence[tuple[str, _Search]]) -> verdicts.Verdict:
-  # Chosen by score: the held-out part is for looking only.
+  # The method is chosen by its cross-validation score, so that the held-out
+  # fifth is not used for a choice.
   method, ours = max(searches, key=lambda pair: _scores(pair[1])[
       int(pair[1]['selected_trial'])])
   gap = ours['selected_test_accuracy'] - printed
@@ -168,7 +169,10 @@ def _best(claim: str, printed: float,
 
 
 def _cost(rows: Sequence[records.Row]) -> verdicts.Verdict:
-  """Judges the "potential (small) losses" of Barczewski (2025), erratum E30."""
+  """Judges the "potential (small) losses" of Barczewski (2025, section 5.3.1).
+
+  The search costs much more privacy than one run (erratum E30).
+  """
   claim = 'privacy loss by the search (E30)'
   searches = _searches(rows).values()
   if not searches:

@@ -1,9 +1,9 @@
-"""Writes what the searches selected, for `dpjax.runs.recipes` to read.
+"""Writes the selected hyperparameters, for `dpjax.runs.recipes` to read.
 
   python -m experiments.lip_search.selected
 
-Made from the committed rows alone; delete the file, and the recipes are those
-for all data sets again.
+The file is computed from the committed rows alone. Without it, recipes use the
+same hyperparameters for all data sets.
 """
 
 from collections.abc import Iterable
@@ -26,7 +26,10 @@ Selected = dict[str, dict[str, dict[str, Any]]]
 
 
 def from_rows(rows: Iterable[records.Row]) -> Selected:
-  """Values by data set and method; of several splits those of the first."""
+  """Returns data set -> method -> values of the selected hyperparameters.
+
+  If several splits were searched, the first one is used.
+  """
   results: Selected = {}
   owners: dict[tuple[str, str], str] = {}
   for row in records.sort(rows):

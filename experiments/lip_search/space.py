@@ -5,8 +5,9 @@ from typing import Any
 
 from experiments import search_space
 
-# Values whose change recompiles nothing more than any change does, and the
-# places of the budget: a noise multiplier is never among them.
+# All names that any method searches. None of them needs more recompilation than
+# another. The split of the budget is searched, but not the noise multiplier,
+# which is solved for epsilon.
 _COMMON = ('sgd_learning_rate', 'temperature', 'batch_size', 'num_steps',
            'depth', 'width', 'activation', 'optimizer', 'schedule')
 _CLIPPED = (*_COMMON, 'clip_norm')
@@ -18,10 +19,11 @@ NAMES = {
     'lip_dp_sgd': _LIPSCHITZ,
     'fix_lip_dp_sgd': _LIPSCHITZ,
 }
-"""What is searched for each method."""
+"""Method -> names of the hyperparameters that are searched."""
 
-# A step of Adam is about as large as its rate in each coordinate, one of
-# momentum ten times its rate; so that one range does for all.
+# A step of Adam is about as large as its learning rate in each coordinate, one
+# of momentum ten times its rate. With these factors one range of rates serves
+# all optimisers.
 _RATE_FACTORS = {'sgd': 1.0, 'momentum': 0.1, 'adam': 0.02}
 
 _DIMENSIONS = (

@@ -40,13 +40,15 @@ class Setting:
   Attributes:
     dataset: name of the data set.
     method: name of the method.
-    epsilon: of each run, as the table prints it; at its delta = 1/n.
-    num_trials: configurations to try; the first is that of the recipes.
-    num_folds: parts of the training records for cross-validation.
-    folds: how many of them are validated on.
-    repeats: runs on each, with noise of their own.
+    epsilon: epsilon of each run, as Table 5.4 prints it, at delta = 1/n.
+    num_trials: number of configurations to try; the first is that of the
+      recipes.
+    num_folds: number of parts of the training records for cross-validation.
+    folds: number of these parts that are validated on.
+    repeats: number of runs on each fold, each with fresh noise.
     steps: numbers of steps to choose from.
-    num_tests: runs of the winner and of the recipe on the held-out part.
+    num_tests: number of runs, of the winner and of the recipe, that are tested
+      on the held-out part.
     split: seed of the split into training and held-out part.
     seed: seed of the search.
   """
@@ -63,8 +65,9 @@ class Setting:
   seed: int
 
 
-# Cost of a search by size: with a few hundred records a score needs many runs
-# to be meaningful; with tens of thousands each run is long.
+# Options of a search by the size of the data set. With a few hundred records a
+# score needs many runs to be meaningful; with tens of thousands each run is
+# long.
 _TINY = dict(num_trials=30, folds=5, repeats=2, steps=(25, 50, 100, 200))
 _SMALL = dict(num_trials=30, folds=5, repeats=1, steps=(100, 200, 400, 800))
 _LARGE = dict(num_trials=20, folds=2, repeats=1, steps=(200, 400, 800))

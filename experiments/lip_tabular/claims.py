@@ -1,4 +1,7 @@
-"""Verdicts on Barczewski (2025, Table 5.4), by data set (STAT-01)."""
+"""Judges three claims about Barczewski (2025, Table 5.4) over all data sets.
+
+Catalogue item STAT-01.
+"""
 
 from collections.abc import Sequence
 import math
@@ -9,7 +12,8 @@ from experiments import records
 from experiments import summary
 from experiments import verdicts
 
-# Bounds proved per record by clipping; the others by the weights.
+# Methods that bound each record's gradient by clipping, and methods that bound
+# it by the norms of the weights.
 CLIPPING = ('dp_sgd', 'dp_sgd_per_layer', 'dp_sgd_automatic',
             'dp_sgd_adaptive', 'layer_clipped')
 LIPSCHITZ = ('lip_dp_sgd', 'fix_lip_dp_sgd', 'lip_propagated',
@@ -21,12 +25,12 @@ def overall(rows: Sequence[records.Row],
             datasets: set[str]) -> list[verdicts.Verdict]:
   """Returns verdicts on three claims over the data sets with rows.
 
-  Best of several methods is a choice made on the test fifths that it is then
-  judged by: with ten splits it flatters by about a standard error.
+  The best of several methods is chosen on the same test fifths that judge it:
+  with ten splits its accuracy is too high by about a standard error.
 
   Args:
-    rows: of the settings at the printed budgets, and of 'sgd'.
-    datasets: names to look at.
+    rows: rows of the settings at the printed budgets, and of 'sgd'.
+    datasets: names of the data sets to judge.
   """
   lines = [line for line in papers.TABLE_5_4 if line.dataset in datasets]
   if not lines:
@@ -91,7 +95,8 @@ def _lipschitz_keeps_up(lines, cells) -> verdicts.Verdict:
 def _signed_ranks(lines, rows) -> verdicts.Verdict:
   """Tests differences by exact signed ranks, with Holm's correction.
 
-  Pairs are splits and seeds; the correction is over the data sets.
+  Differences are paired by split and seed; the correction is for the number of
+  data sets.
   """
   by_seed = {}
   for row in rows:

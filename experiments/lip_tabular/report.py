@@ -1,4 +1,5 @@
-"""Our accuracies and the printed ones, and accuracy against epsilon."""
+"""Compares our accuracies with the printed ones, and draws accuracy by epsilon.
+"""
 
 from collections.abc import Sequence
 import math
@@ -19,7 +20,7 @@ _METHODS = ('sgd', *sweep.METHODS, *sweep.OTHERS)
 
 
 def table(rows: Sequence[records.Row]) -> str:
-  """Returns a table, a line for each data set, method and budget."""
+  """Returns a table with one line for each data set, method and budget."""
   accuracy = summary.over_seeds(rows, _KEYS, metric='test_accuracy')
   noise = summary.over_seeds(rows, _KEYS, metric='noise_multiplier')
   costs = summary.costs(rows, _KEYS, metric='test_accuracy')
@@ -89,7 +90,10 @@ def _is_table(row: records.Row) -> bool:
 
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
-  """Verdicts on every printed cell of Table 5.4, at the same budget."""
+  """Returns verdicts on every printed cell of Table 5.4, at the same budget.
+
+  The table is that of Barczewski (2025).
+  """
   kept = [row for row in rows if _is_table(row)]
   accuracy = summary.over_seeds(kept, ('dataset', 'method'),
                                 metric='test_accuracy')

@@ -44,7 +44,7 @@ class Setting:
   """One training run.
 
   Attributes:
-    kind: 'table' for what the table prints, 'grid' for the figure, 'smoke'.
+    kind: 'table' for the printed budgets, 'grid' for the figure, or 'smoke'.
     dataset: name of the data set.
     method: name; 'sgd' is the non-private ceiling.
     epsilon: requested budget; infinite for 'sgd'.
@@ -81,7 +81,7 @@ SMOKE = (_expand('smoke', ('breast_cancer',), ('dp_sgd', 'lip_dp_sgd'),
                  (1.0, 2.0), 2) +
          _expand('smoke', ('breast_cancer',), ('sgd',), (math.inf,), 2))
 
-# Every row.
+# Tags select settings by a predicate.
 TAGS = {
     'quick': lambda setting: (setting.dataset == 'breast_cancer'
                               and (setting.kind == 'table'

@@ -13,7 +13,7 @@ _METRICS = ('local', 'local_exact', 'local_printed', 'central', 'central_exact',
 
 
 def table(rows: Sequence[records.Row]) -> str:
-  """Every histogram."""
+  """Returns the table of errors, with one line for each setting."""
   return ('Expected squared errors, summed over K frequencies; exact: closed '
           'forms.\n\n' + points.table(
               points.collect(rows),
@@ -21,7 +21,10 @@ def table(rows: Sequence[records.Row]) -> str:
 
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
-  """Example 7.34, both parts and the comparison."""
+  """Returns verdicts on Example 7.34 of the lecture notes.
+
+  They cover its two parts, with and without a curator, and the comparison.
+  """
   cells = points.collect(rows)
   small = points.select(cells, epsilon=0.1)
   return [
@@ -89,7 +92,7 @@ def _factor(cells: list[points.Point]):
 
 
 def figure(rows: Sequence[records.Row]) -> Any:
-  """Error against n, by epsilon."""
+  """Draws the error against n for each epsilon, in both models."""
   cells = points.collect(rows)
   drawn, axes = plots.new(1, 1, width=5.5, height=4)
   for series, (epsilon,) in enumerate(points.distinct(cells, 'epsilon')):

@@ -1,4 +1,6 @@
-"""Settings to study local histograms (EXP-03, LDP-07, LDP-08).
+"""Settings to study local histograms.
+
+Catalogue items EXP-03, LDP-07 and LDP-08.
 
   python -m launch.sweep --experiment=local_histograms \
     --output_dir=experiments/local_histograms/results

@@ -14,7 +14,7 @@ _METRICS = ('batch_size', 'simulated', 'failure', 'failure_exact',
 
 
 def table(rows: Sequence[records.Row]) -> str:
-  """Every oracle."""
+  """Returns the table of group sizes and failure probabilities by setting."""
   return ('Number of people for one answer, and probability that its error '
           'exceeds the tolerance; any_failure: probability that one of T '
           'answers does.\n\n' + points.table(
@@ -24,7 +24,10 @@ def table(rows: Sequence[records.Row]) -> str:
 
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
-  """Proposition 7.35 as printed, and with its constants."""
+  """Returns verdicts on Proposition 7.35 of the lecture notes.
+
+  It is judged as printed, and with the constants that it needs.
+  """
   cells = points.collect(rows)
   sound = points.select(cells, method=('bernoulli', 'laplace'))
   return [
@@ -68,7 +71,7 @@ def _simulated(cells: list[points.Point]):
 
 
 def figure(rows: Sequence[records.Row]) -> Any:
-  """People and failures against epsilon."""
+  """Draws the number of people and the failure probability against epsilon."""
   cells = points.collect(rows)
   drawn, axes = plots.new(1, 2, height=3.4)
   for series, (method,) in enumerate(points.distinct(cells, 'method')):

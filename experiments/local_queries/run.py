@@ -14,7 +14,7 @@ from experiments import simulation
 from experiments.local_queries import sweep
 from experiments.methods.statistics.local_queries import LocalOracle
 
-# Error of the quadrature of a probability.
+# Absolute error of the quadrature that computes a probability.
 _ROUNDING = 1e-11
 _MOST_DRAWS = 10**7
 _FEWEST_RUNS = 50

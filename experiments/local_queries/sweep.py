@@ -1,4 +1,6 @@
-"""Settings to study queries in the local model (EXP-09, SQ-02).
+"""Settings to study queries in the local model.
+
+Catalogue items EXP-09 and SQ-02. The text is the lecture notes, chapter 7.
 
   python -m launch.sweep --experiment=local_queries \
     --output_dir=experiments/local_queries/results
@@ -25,15 +27,15 @@ HEADLINES = ('Proposition 7.35',)
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Setting:
-  """One oracle.
+  """One oracle, with its tolerance and budget.
 
   Attributes:
     method: 'bernoulli', 'laplace' or 'printed'.
     epsilon: budget of one person's answer.
     tolerance: tau, the allowed error of an answer.
-    failure_prob: beta, of any of the T answers.
+    failure_prob: beta, the probability that any of the T answers fails.
     num_queries: T, the number of queries.
-    repetitions: answers that are simulated; fewer if they take many people.
+    repetitions: number of simulated answers; fewer if they need many people.
     seed: seed of people and noise.
   """
   method: str

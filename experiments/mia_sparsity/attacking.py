@@ -1,9 +1,10 @@
-"""Attacks R networks of one kind in every way, and measures how well. MIA-10.
+"""Attacks R networks of one kind in every way, and measures the success.
 
-The perceptrons of the chapter see one shadow network, the partner. The others,
-that threshold a statistic of each record, are set on all networks of the kind:
-LiRA and RMIA with the R - 1 others as shadows, and each one's threshold for
-accuracy is the best on the partner, attacked in the same way.
+Catalogue item MIA-10. The perceptrons of Lalanne (2023, chapter 1) see one
+shadow network, the partner of the target. All other attacks threshold a
+statistic of each record and use all networks of the kind: LiRA and RMIA take
+the R - 1 others as shadows. The threshold of a network is the one of best
+accuracy on its partner, which is attacked in the same way.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -45,19 +46,20 @@ class Seen(NamedTuple):
 @functools.partial(jax.jit, static_argnames=('apply', 'num_classes'))
 def look(apply: Callable, networks: PyTree, keys: PRNGKey, x: Array, y: Array,
          rows: Array, num_classes: int) -> Seen:
-  """Looks at R networks at once, each at records of its own.
+  """Returns what an attacker sees of R networks, each at its own records.
 
-  A row of what they see together is a tuple of R images: network by network
-  would leave an accelerator idle.
+  All networks are evaluated together, each on an image of its own: one network
+  after the other would leave an accelerator idle.
 
   Args:
     apply: (networks, x [R, b, h, w, c]) -> logits [R, b, classes].
-    networks: of `apply`.
-    keys: [R]; the first draws the noise around all records.
+    networks: first argument of `apply`.
+    keys: [R]; the first draws the noise of the slopes, for all networks.
     x: images [N, h, w, c].
     y: classes [N].
-    rows: [R, m], which records of each network to take features of.
-    num_classes: c.
+    rows: [R, m], numbers of the records whose features are computed, by
+      network.
+    num_classes: number c of classes.
   """
   count = rows.shape[0]
 
@@ -84,10 +86,12 @@ def look(apply: Callable, networks: PyTree, keys: PRNGKey, x: Array, y: Array,
 
 def perceptrons(study: Study, features: Sequence[Array]
                 ) -> list[list[dict[str, float]]]:
-  """Metrics of the chapter's attack, by kind and network.
+  """Returns metrics of the shadow-network attack, by kind and network.
+
+  The attack is that of Lalanne (2023, Figure 1.2).
 
   Args:
-    study: the records.
+    study: records, splits and keys.
     features: [R, m, 3 c] of each kind; all are attacked at once.
   """
   size, count = study.num_networks, len(features)
@@ -108,11 +112,11 @@ def perceptrons(study: Study, features: Sequence[Array]
 
 
 def statistics(study: Study, logits: Array) -> list[dict[str, float]]:
-  """Metrics of attacks by a statistic of each record, by network.
+  """Returns metrics of the attacks that threshold a statistic, by network.
 
   Args:
-    study: the records.
-    logits: [R, N, c] of one kind.
+    study: records, splits and keys.
+    logits: [R, N, c], logits of the networks of one kind.
   """
   odds = attacks.log_odds(logits, jnp.broadcast_to(
       study.records.y, logits.shape[:2]))
@@ -130,7 +134,7 @@ def statistics(study: Study, logits: Array) -> list[dict[str, float]]:
 
 
 def accuracies(study: Study, logits: Array) -> list[dict[str, float]]:
-  """Shares of right answers on test and on fitted records, by network."""
+  """Returns the accuracies on test and on fitted records, by network."""
   right = np.asarray(jnp.argmax(logits, -1) == study.records.y[None])
   mean = lambda rows: np.take_along_axis(right, np.asarray(rows), 1).mean(1)
   return [{'test_accuracy': float(test), 'train_accuracy': float(train)}

@@ -1,4 +1,7 @@
-"""Bounds on attacks of private networks, and the measured attacks. MIA-13."""
+"""Compares attacks on private networks with their upper bounds.
+
+Catalogue item MIA-13.
+"""
 
 from typing import NamedTuple
 
@@ -11,9 +14,9 @@ class Test(NamedTuple):
   """One attack on one kind of private networks.
 
   Attributes:
-    kind: of the networks.
-    attack: name.
-    excess: over the sharpest ceiling that is known.
+    kind: kind of the networks.
+    attack: name of the attack.
+    excess: comparison with the least of the known upper bounds.
   """
   kind: sweep.Kind
   attack: str
@@ -31,8 +34,8 @@ def ceiling(networks: lookup.Networks, kind: sweep.Kind) -> float | None:
 def tests(networks: lookup.Networks) -> list[Test]:
   """Returns a test for each kind and each attack with a valid threshold.
 
-  A threshold is valid if it does not depend on the target. The oracle has none:
-  it is the best of nine attacks on the target itself.
+  A threshold is valid if it does not depend on the target. The oracle has no
+  valid one, because it is the best of nine attacks on the target itself.
   """
   values = []
   for kind in networks.kinds(*lookup.PRIVATE):

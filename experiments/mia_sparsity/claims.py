@@ -1,10 +1,10 @@
-"""Claims of Lalanne (2023) on sparsity as a defence, against our rows. MIA-11.
+"""Compares claims of Lalanne (2023) on sparsity as a defence with the rows.
 
-Every claim is judged for every profile that has rows. Numbers are printed of
-one network on one data set: those of others stand beside them and are not
-compared. A test that does not reach its level proves nothing with few seeds:
-a claim differs if what was measured points the other way, and is not
-comparable otherwise.
+Catalogue item MIA-11. Every claim is judged for every profile that has rows.
+The printed numbers are of one network on one data set: other profiles are shown
+beside them but not compared. With few seeds, a test that does not reach its
+level proves nothing: then a claim 'differs' if the measured effect has the
+opposite sign, and is 'not comparable' otherwise.
 """
 
 from collections.abc import Callable, Sequence
@@ -112,7 +112,10 @@ def _dense_attack(networks: lookup.Networks) -> Finding | None:
 
 
 def _overfitted(networks: lookup.Networks) -> Finding | None:
-  """Tests that the attack on dense networks works, else a defence is moot."""
+  """Returns whether the attack on dense networks works.
+
+  If it does not, there is nothing to defend against.
+  """
   if not networks.has(lookup.DENSE, 'perceptron_accuracy'):
     return None
   result = networks.mean(lookup.DENSE, 'perceptron_accuracy')
@@ -197,7 +200,10 @@ def _trend(networks: lookup.Networks) -> Finding | None:
 
 
 def _slopes(networks, kinds) -> list[float]:
-  """Points of defence for each further pruning, by seed."""
+  """Returns the slope of the defence in the number of prunings, by seed.
+
+  The slope is in percentage points for each pruning.
+  """
   if len(kinds) < 2:
     return []
   values = [networks.pairs(kind, 'defence') for kind in kinds]

@@ -1,10 +1,10 @@
-"""Gains of networks over others, in points, one for each pair of networks.
+"""Computes gains of networks over others, one for each pair of networks.
 
-A gain is what a network is better by: a higher defence, or a lower rate of an
-attack. The roles of a pair are averaged first, for they share records and are
-each other's shadows. Pairs of different seeds cut the same records anew and
-are taken as independent; for LiRA and RMIA, whose shadows are all other
-networks, that is an approximation.
+A gain is an improvement in percentage points: a higher defence, or a lower rate
+of an attack. The roles of a pair are averaged first, because its networks share
+records and are each other's shadows. Pairs of different seeds split the same
+records anew and are treated as independent. For LiRA and RMIA, whose shadows
+are all other networks, that is an approximation.
 """
 
 from collections.abc import Sequence
@@ -23,8 +23,8 @@ class Comparison(NamedTuple):
   """A comparison of networks with others.
 
   Attributes:
-    name: of the others.
-    num_kinds: how many kinds of networks could be compared.
+    name: name of the other networks.
+    num_kinds: number of kinds of networks that could be compared.
     gains: mean over these kinds, one for each seed.
   """
   name: str
@@ -33,12 +33,12 @@ class Comparison(NamedTuple):
 
   @property
   def interval(self) -> inference.Interval:
-    """The mean, with Student's limits over seeds."""
+    """Returns the mean gain, with Student's limits over seeds."""
     return inference.t_interval(self.gains)
 
   @property
   def p_value(self) -> float:
-    """That there is no gain, one-sided."""
+    """Returns the one-sided p-value of the hypothesis that there is no gain."""
     return inference.p_value(self.gains, one_sided=True)
 
 
@@ -68,8 +68,8 @@ def at_equal_accuracy(networks: lookup.Networks, metric: str,
                       others: Sequence[sweep.Kind]) -> Comparison:
   """Returns the mean gain over other networks of equal accuracy.
 
-  These are interpolated between the two nearest; kinds that are more or less
-  accurate than all of the others are left out.
+  The value of the other networks is interpolated between the two of nearest
+  accuracy. Kinds that are more or less accurate than all others are left out.
   """
   return _averaged(name, [
       result.differences for kind in kinds
@@ -79,8 +79,9 @@ def at_equal_accuracy(networks: lookup.Networks, metric: str,
 def over_controls(networks: lookup.Networks, metric: str) -> list[Comparison]:
   """Compares the sparse networks that claims are about with each control.
 
-  Dense networks on the way from the dense one to a control's worst, and the
-  same for random masks.
+  The controls are dense networks between the dense one and the worst of a
+  control, and networks with random masks.
+
   """
   kinds = lookup.claimed(networks)
   result = [at_equal_accuracy(networks, metric, kinds, method,
@@ -91,7 +92,7 @@ def over_controls(networks: lookup.Networks, metric: str) -> list[Comparison]:
 
 
 def over_private(networks: lookup.Networks, metric: str) -> list[Comparison]:
-  """Compares them with private networks, from the least epsilon to infinity."""
+  """Compares the claimed sparse networks with private ones of any epsilon."""
   kinds = lookup.claimed(networks)
   result = [at_equal_accuracy(networks, metric, kinds, method,
                              networks.kinds('sgd', method))
@@ -103,9 +104,10 @@ class Gap(NamedTuple):
   """A comparison of butterflies with pruned networks of equal accuracy.
 
   Attributes:
-    kind: of butterflies.
-    gap: its defence minus theirs, in points.
-    spread: pooled standard deviation of both.
+    kind: kind of the butterflies.
+    gap: defence of the butterflies minus that of the pruned networks, in
+      points.
+    spread: pooled standard deviation of both defences.
   """
   kind: sweep.Kind
   gap: float
@@ -125,7 +127,10 @@ def butterfly_gaps(networks: lookup.Networks) -> list[Gap]:
 
 
 def sharpest(networks: lookup.Networks) -> str | None:
-  """Returns the most accurate attack of AUD-10 on dense networks, or None."""
+  """Returns the most accurate attack on dense networks, or None.
+
+  The attacks are those of catalogue item AUD-10.
+  """
   attacks = [attack for attack in lookup.SHARP
              if networks.has(lookup.DENSE, f'{attack}_accuracy')]
   return max(attacks, default=None, key=lambda attack: networks.mean(
@@ -149,8 +154,8 @@ def trade_off(networks: lookup.Networks,
               kinds: Sequence[sweep.Kind]) -> TradeOff | None:
   """Returns the least-squares line through the dense network, or None.
 
-  Means over seeds first, then the line; seeds are drawn anew with all of their
-  networks.
+  The line is fitted to means over seeds. The bootstrap resamples seeds, each
+  with all of its networks.
   """
   used = [kind for kind in [lookup.DENSE, *kinds]
           if networks.has(kind, ACCURACY, 'defence')]

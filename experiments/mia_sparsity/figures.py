@@ -1,4 +1,4 @@
-"""Figure 1.1 of Lalanne (2023), private networks in its plane, and attacks."""
+"""Draws Figure 1.1 of Lalanne (2023) with private networks, and attacks."""
 
 from collections.abc import Sequence
 import math
@@ -17,19 +17,24 @@ from experiments.mia_sparsity import lookup
 from experiments.mia_sparsity import sweep
 
 _BLUE, _RED, _GREY = '#0072B2', '#D55E00', '0.35'
-_STYLES = {  # marker, colour
+_STYLES = {  # Marker and colour by method.
     'dense': ('s', 'black'), 'magnitude': ('*', _BLUE),
     'butterfly': ('o', _RED), 'random': ('x', _GREY),
     'stopped': ('<', _GREY), 'decayed': ('v', _GREY), 'narrow': ('d', _GREY),
     'sgd': ('P', plots.COLOURS[2]), 'dp_sgd': ('^', plots.COLOURS[2]),
     'lip_dp_sgd': ('>', plots.COLOURS[3])}
 _NAMES = {'magnitude': 'magnitude pruning', 'random': 'random mask'}
-_HEAT = (0.01, 1.0)  # shares of non-zero parameters, logarithmic
-_LABELLED = (4, 8, 12, 16, 24)  # prunings
+# Range of the logarithmic colour scale: fraction of non-zero parameters.
+_HEAT = (0.01, 1.0)
+_LABELLED = (4, 8, 12, 16, 24)  # Numbers of prunings that are labelled.
 
 
 def figure(rows: Sequence[records.Row]) -> Any:
-  """Four panels for each profile: sparse, all, curves, attacks by share."""
+  """Draws four panels for each profile.
+
+  They show sparse networks; controls and private networks; ROC curves; and
+  attack accuracy against the fraction of non-zero parameters.
+  """
   profiles = lookup.collect(rows)
   drawn, axes = plots.new(max(1, len(profiles)), 4, width=4.2, height=3.6)
   for networks, line in zip(profiles, axes, strict=False):

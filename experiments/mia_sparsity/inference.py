@@ -15,7 +15,7 @@ CONFIDENCE = 0.95
 LEVEL = 0.05
 
 WIDEST_GAP = 0.1
-"""Of accuracy, over which defences are interpolated."""
+"""Largest difference of accuracies between which defences are interpolated."""
 
 BySeed = Mapping[int, float]
 """Seed -> value of a pair of networks, which all kinds share."""
@@ -26,8 +26,8 @@ class Interval(NamedTuple):
 
   Attributes:
     value: the estimate.
-    low: NaN for none.
-    high: NaN for none.
+    low: lower limit; NaN if there is none.
+    high: upper limit; NaN if there is none.
   """
   value: float
   low: float
@@ -50,11 +50,11 @@ def t_interval(values: Sequence[float]) -> Interval:
 
 
 def p_value(differences: Sequence[float], *, one_sided: bool) -> float:
-  """Student's test that paired differences are zero on average.
+  """Returns the p-value of Student's test that paired differences average 0.
 
   Args:
-    differences: one for each seed.
-    one_sided: whether only a positive mean speaks against it.
+    differences: paired differences, one for each seed.
+    one_sided: True if only a positive mean is evidence against it.
 
   Returns:
     The p-value; 1 for fewer than two seeds.
@@ -92,7 +92,7 @@ def bootstrap(statistic: Callable[[Sequence[int]], float],
 
   Args:
     statistic: function of seeds, which may repeat.
-    seeds: at most 8.
+    seeds: the seeds to resample, at most 8.
   """
   if len(seeds) > 8:
     raise ValueError(f'there must be at most 8 seeds, got {len(seeds)}')
@@ -134,17 +134,17 @@ def excess(values: Sequence[float], ceiling: float,
            num_attacked: float) -> Excess:
   """Tests that an expected accuracy is at most its ceiling.
 
-  In a fixed split m records are m / 2 pairs of a member and another, each in
-  the order of a fair coin. A pair told rightly with probability at most c
-  adds c (1 - c) at most to the variance of the count, so that the mean of K
-  networks has the standard error sqrt(c (1 - c) / (m K / 2)), were the
-  networks alike; what they scatter counts if that is more. The two roles of a
-  pair count as one network. The tail is normal.
+  In a fixed split the m records are m / 2 pairs of a member and a non-member,
+  each in random order. A pair that is classified correctly with probability at
+  most c adds at most c (1 - c) to the variance of the count. So the mean over K
+  equal networks has a standard error of sqrt(c (1 - c) / (m K / 2)). If the
+  observed standard error is larger, it is used instead. The two roles of a pair
+  count as one network. The tail is that of a normal distribution.
 
   Args:
     values: one for each pair of networks.
-    ceiling: of the accuracy, a share.
-    num_attacked: m, members and others.
+    ceiling: upper bound of the expected accuracy, in [0, 1].
+    num_attacked: m, the number of attacked records: members and non-members.
   """
   result = summary.summarise(values)
   sampling = math.sqrt(ceiling * (1 - ceiling)
@@ -171,13 +171,13 @@ def matched(accuracy: float, values: BySeed,
   """Returns a value minus the interpolated value of other networks.
 
   Args:
-    accuracy: of the network, mean over seeds.
-    values: of what is compared, e.g. its defence.
-    others: mean accuracy and values of each.
+    accuracy: accuracy of the network, mean over seeds.
+    values: seed -> the compared value of the network, e.g. its defence.
+    others: (mean accuracy, seed -> value) of each other network.
 
   Returns:
-    None where the accuracy is beyond those of the others, or between two that
-    are further apart than `WIDEST_GAP`, or no seed is shared.
+    None if the accuracy is outside the range of the others, or between two that
+    are more than `WIDEST_GAP` apart, or if no seed is shared.
   """
   places = sorted(others, key=lambda other: other[0])
   for (low, below), (high, above) in itertools.pairwise(places):

@@ -10,19 +10,20 @@ from experiments import records
 from experiments.mia_sparsity import sweep
 
 SPARSE = ('magnitude', 'butterfly')
-"""What the chapter calls sparse."""
+"""Methods that Lalanne (2023, chapter 1) calls sparse."""
 
 DENSE_CONTROLS = ('stopped', 'decayed', 'narrow')
 PRIVATE = ('dp_sgd', 'lip_dp_sgd')
 METHODS = ('dense', *SPARSE, 'random', *DENSE_CONTROLS, 'sgd', *PRIVATE)
-"""In the order of tables."""
+"""All methods, in the order of the tables."""
 
 ATTACKS = ('perceptron', 'loss', 'lira', 'lira_offline', 'rmia')
 SHARP = ('lira', 'lira_offline', 'rmia')
 
 DENSE = sweep.Kind(method='dense')
 
-_PRUNINGS = (8, 16)  # 17.26 % and 3.38 % of ResNet-20
+# After 8 prunings ResNet-20 keeps 17.26 % of its weights, after 16 3.38 %.
+_PRUNINGS = (8, 16)
 _TYPES = {'method': str, 'prunings': int, 'segments': int, 'factors': int}
 
 
@@ -30,9 +31,9 @@ class Place(NamedTuple):
   """The fields that the id of a row states.
 
   Attributes:
-    profile: name.
-    kind: of the network.
-    role: of the network in its pair.
+    profile: name of the profile.
+    kind: kind of the network.
+    role: role of the network in its pair.
   """
   profile: str
   kind: sweep.Kind
@@ -54,8 +55,8 @@ class Networks:
   """The networks of a profile.
 
   Attributes:
-    profile: name.
-    dataset: name.
+    profile: name of the profile.
+    dataset: name of the data set.
     values: kind -> metric -> seed -> role -> value.
   """
   profile: str
@@ -63,12 +64,12 @@ class Networks:
   values: Mapping[sweep.Kind, Mapping[str, Mapping[int, Mapping[str, float]]]]
 
   def kinds(self, *methods: str) -> list[sweep.Kind]:
-    """Kinds of these methods that have rows, those of all if none is named."""
+    """Returns the kinds of these methods that have rows; by default, all."""
     return sorted((kind for kind in self.values
                    if kind.method in (methods or METHODS)), key=_order)
 
   def each(self, kind: sweep.Kind, metric: str) -> list[float]:
-    """Values of single networks, both roles of every pair."""
+    """Returns the values of single networks, both roles of every pair."""
     return [value for roles in self._seeds(kind, metric).values()
             for value in roles.values()]
 
@@ -109,14 +110,15 @@ def collect(rows: Iterable[records.Row]) -> list[Networks]:
 def claimed(networks: Networks, *, window: bool = False) -> list[sweep.Kind]:
   """Returns the sparse kinds that Lalanne (2023) says defend better.
 
-  Those of 17.3 % of the weights or fewer: of ResNet-20 that is after 8
-  prunings. What is never pruned is a larger part of smaller networks, so of
-  pruned ones the prunings count, of butterflies the share itself.
+  They keep at most 17.3 % of the weights; ResNet-20 does after 8 prunings. In
+  smaller networks a larger part is never pruned. Pruned networks are therefore
+  selected by their number of prunings, and butterflies by that percentage.
 
   Args:
-    networks: of the kinds.
-    window: whether to leave out those below 3.4 %, beyond 16 prunings: the
-      relative gain is printed of the others.
+    networks: networks of the profile.
+    window: True to leave out networks with less than 3.4 % of the weights, that
+      is after more than 16 prunings, because the relative gain is printed for
+      the others.
   """
   low, high = papers.SPARSITY.window
   least, most = _PRUNINGS

@@ -1,14 +1,15 @@
-"""Private networks of the study, and the same architecture without privacy.
+"""Trains private networks, and the same architecture without privacy.
 
-What differential privacy promises on the axes of Figure 1.1 of Lalanne (2023),
-and what it costs there. Source: MIA-12 (d), MIA-13.
+They show what differential privacy guarantees on the axes of Figure 1.1 of
+Lalanne (2023), and what it costs in accuracy. Catalogue items MIA-12 (d) and
+MIA-13.
 
-Neighbours replace one record: what a split into halves of fixed size asks for.
-Of a member and a record that is none, which is which moves the training set by
-one replacement. So an attack that finds members and others equally often right
-has an expected accuracy of at most (e^epsilon + delta) / (1 + e^epsilon), over
-split and training; and, by all that is known of what ran, of at most
-(1 + the total variation of its event) / 2, see `dpjax.audit.membership`.
+Neighbours replace one record, because the split has halves of fixed size:
+exchanging a member with a non-member replaces one training record. So an attack
+that is correct equally often for members and non-members has an expected
+accuracy of at most (e^epsilon + delta) / (1 + e^epsilon), over split and
+training. The event of the training implies the sharper bound
+(1 + its total variation) / 2; see `dpjax.audit.membership`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -69,11 +70,13 @@ class Design:
   """One architecture for all methods, and their recipes.
 
   Attributes:
-    channels: of the convolutions, 3 x 3 at stride 2, without biases.
-    width: of the hidden dense layer.
-    batch_size: expected.
-    recipes: by method.
-    max_parallel: networks that an accelerator trains at once; None: all.
+    channels: channels of the convolutions, which are 3 x 3 with stride 2 and
+      have no biases.
+    width: width of the hidden dense layer.
+    batch_size: expected batch size.
+    recipes: recipe of each method.
+    max_parallel: number of networks that an accelerator trains at once; None
+      for all.
   """
   channels: tuple[int, ...]
   width: int
@@ -82,16 +85,18 @@ class Design:
   max_parallel: int | None = None
 
 
-# Of Fashion-MNIST at half the side, about 1600 records a network: a handful
-# of values of each number, judged on records that were not trained on.
+# For Fashion-MNIST at half the side with about 1600 records a network. A
+# handful of values of each hyperparameter were tried, on records that were not
+# trained on.
 _SMALL = Design(
     channels=(16,), width=32, batch_size=500.0, recipes={
         'sgd': Recipe(num_steps=400, learning_rate=0.01),
         'dp_sgd': Recipe(num_steps=100, learning_rate=0.03, temperature=0.5),
         'lip_dp_sgd': Recipe(num_steps=100, learning_rate=0.02,
                              temperature=0.5)})
-# Of CIFAR-10, 14000 records a network: about the parameters of ResNet-20.
-# Learning rates are from 150 to 200 steps of batch 256 of one network, no more.
+# For CIFAR-10 with 14000 records a network; about as many parameters as
+# ResNet-20. Only the learning rates were chosen, by 150 to 200 steps with
+# batches of 256 on one network.
 _LARGE = Design(
     channels=(32, 64), width=64, batch_size=1024.0, recipes={
         'sgd': Recipe(num_steps=1000, learning_rate=0.003),
@@ -103,7 +108,7 @@ _TINY = Design(
         name: Recipe(num_steps=3, learning_rate=0.01) for name in METHODS})
 DESIGNS: Mapping[str, Design] = {'full': _LARGE, 'gpu': _LARGE, 'cpu': _SMALL,
                                  'smoke': _TINY}
-"""By the profile of a study."""
+"""Profile of a study -> design of its private networks."""
 
 
 class Trained(NamedTuple):
@@ -113,11 +118,11 @@ class Trained(NamedTuple):
     apply: (networks, x [R, b, h, w, c]) -> logits [R, b, classes], each
       network on images of its own; one function object for all budgets.
     networks: parameters, leaves [R, ...].
-    num_params: of one network.
-    plan: what ran; its `event` under its `adjacency` is the guarantee of each
-      network.
+    num_params: number of parameters of one network.
+    plan: plan of the training; its `event` under its `adjacency` is the
+      guarantee of each network.
     epsilon: of that event at `delta`, under REPLACE_ONE; infinite for 'sgd'.
-    delta: as asked for; 0 for 'sgd'.
+    delta: requested delta; 0 for 'sgd'.
   """
   apply: Callable[[Params, Array], Array]
   networks: Params
@@ -127,7 +132,7 @@ class Trained(NamedTuple):
   delta: float
 
   def paired(self, x: Array) -> Array:
-    """Logits [R, b, classes] of images [R, b, h, w, c]."""
+    """Returns logits [R, b, classes] of images [R, b, h, w, c]."""
     return self.apply(self.networks, x)
 
 
@@ -144,17 +149,18 @@ def train(method: str, epsilons: Sequence[float], *, design: Design,
 
   Args:
     method: one of `METHODS`.
-    epsilons: of private methods; (inf,) for 'sgd'.
-    design: of the networks.
-    delta: of each epsilon.
-    records: all of them; images [N, h, w, c] in [-1, 1].
-    num_classes: public.
-    rows: [R, n] int32, the records of each network.
-    keys: [R], of everything random; methods and budgets have keys of their own
-      from these, since networks that shared their noise would cancel it.
-    stop: share of the recipe's steps after which a network is stopped; what
-      it costs is planned for the steps that run.
-    on_progress: called with (share that is done, method).
+    epsilons: requested epsilons of private methods; (inf,) for 'sgd'.
+    design: architecture and recipes of the networks.
+    delta: delta of each epsilon.
+    records: all records, public in number; images [N, h, w, c] in [-1, 1].
+    num_classes: number of classes; public.
+    rows: [R, n] int32, numbers of the training records of each network.
+    keys: [R], keys of all random draws. Methods and budgets derive keys of
+      their own from these, because networks that shared their noise would
+      cancel it.
+    stop: fraction of the recipe's steps after which training stops; the noise
+      is calibrated to the steps that run.
+    on_progress: called with (fraction of the work done, method).
 
   Returns:
     The networks of each epsilon, in order.

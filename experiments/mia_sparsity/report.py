@@ -1,4 +1,4 @@
-"""Figure 1.1 of Lalanne (2023) and its claims, from rows."""
+"""Makes Figure 1.1 of Lalanne (2023), tables and verdicts from the rows."""
 
 from collections.abc import Sequence
 

@@ -12,7 +12,7 @@ from dpjax.typing import Array, Batch, PRNGKey
 from experiments.methods.attacks import shadow
 from experiments.mia_sparsity import sweep
 
-_POOL = 2**31 - 1  # seed of the pool of records, which all pairs share
+_POOL = 2**31 - 1  # Seed of the pool of records, which all pairs share.
 _PURPOSES = ('split', 'init', 'batches', 'noise', 'masks', 'attack', 'private')
 
 
@@ -38,17 +38,17 @@ class Study(NamedTuple):
 
   @property
   def num_classes(self) -> int:
-    """Number of classes."""
+    """Returns the number of classes."""
     return int(np.max(self.records.y)) + 1
 
   @property
   def num_networks(self) -> int:
-    """R, the number of networks."""
+    """Returns R, the number of networks."""
     return self.fitted.shape[0]
 
   @property
   def partners(self) -> np.ndarray:
-    """[R], the network that is the shadow model of each one."""
+    """Returns [R], the number of the network that is the shadow of each one."""
     return np.arange(self.num_networks) ^ 1
 
   def inclusion(self) -> np.ndarray:

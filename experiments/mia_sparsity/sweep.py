@@ -1,4 +1,4 @@
-r"""Settings for Figure 1.1 of Lalanne (2023). MIA-11.
+r"""Settings for Figure 1.1 of Lalanne (2023); catalogue item MIA-11.
 
   python -m launch.sweep --experiment=mia_sparsity --tag=cpu --data_dir=data \
     --output_dir=experiments/mia_sparsity/results    two cores, 15 minutes
@@ -48,16 +48,18 @@ class Kind:
   """A way to train a network.
 
   Attributes:
-    method: 'dense'; 'magnitude' and 'random', pruned; 'butterfly'; 'narrow', a
-      dense network of fewer channels; 'stopped' and 'decayed', a dense network
-      stopped early and one of stronger weight decay; 'sgd', 'dp_sgd' and
-      'lip_dp_sgd', convolutional networks without batch normalisation.
-    prunings: how many; a fifth of the weights each.
-    segments: S of butterflies, or the width of the first segment of 'narrow'.
-    factors: L of butterflies.
-    stop: share of the epochs after which it is stopped.
+    method: training method: 'dense'; 'magnitude' and 'random', two ways of
+      pruning; 'butterfly'; 'narrow', a dense network with fewer channels;
+      'stopped', a dense network stopped early; 'decayed', one with stronger
+      weight decay; 'sgd', 'dp_sgd' and 'lip_dp_sgd', convolutional networks
+      without batch normalisation.
+    prunings: number of prunings; each removes a fifth of the weights.
+    segments: S, the number of segments with butterflies; for 'narrow' the width
+      of the first segment.
+    factors: L, the number of factors of butterflies.
+    stop: fraction of the epochs after which training stops.
     decay: factor of the weight decay.
-    epsilon: asked for, REPLACE_ONE; infinite without privacy.
+    epsilon: requested epsilon under REPLACE_ONE; infinite without privacy.
   """
   method: str
   prunings: int = 0
@@ -75,7 +77,7 @@ class Setting(Kind):
   Attributes:
     profile: a name of `PROFILES`.
     dataset: name of the data set.
-    seed: of the split and of everything random; shared by all kinds.
+    seed: seed of the split and of all random draws; shared by all kinds.
     role: 'target', or 'shadow' with the roles exchanged.
   """
   profile: str
@@ -98,16 +100,16 @@ class Profile:
     num_epochs: number of epochs of each training.
     batch_size: batch size of its steps.
     views: whether images are cropped and flipped at random.
-    compute_dtype: of convolutions while training.
-    num_seeds: pairs of networks.
-    step: prunings of one round; training is not repeated in between.
-    prunings: of the last round.
-    butterflies: (S, L) of each.
-    controls: further kinds.
-    epsilons: of private networks.
-    pack_size: residual networks that run as one; butterflies of all kinds are
-      trained together if it is more than one.
-    attacked_at_once: kinds whose discriminators are trained together.
+    compute_dtype: dtype of convolutions in training.
+    num_seeds: number of pairs of networks.
+    step: number of prunings of one round, without training in between.
+    prunings: number of prunings after the last round.
+    butterflies: (S, L) of each kind of butterflies.
+    controls: further kinds, as controls.
+    epsilons: epsilons of the private networks.
+    pack_size: number of residual networks that run as one; if it is above 1,
+      butterflies of all kinds are trained together.
+    attacked_at_once: number of kinds whose discriminators are trained together.
   """
   dataset: str
   factor: int = 1
@@ -131,7 +133,7 @@ class Profile:
 
   @property
   def num_networks(self) -> int:
-    """R, the number of networks of each kind."""
+    """Returns R, the number of networks of each kind."""
     return 2 * self.num_seeds
 
   def kinds(self) -> tuple[Kind, ...]:

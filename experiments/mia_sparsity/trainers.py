@@ -33,7 +33,7 @@ class Trained(NamedTuple):
       function object for all kinds that share a compiled program.
     networks: the first argument of `apply`.
     num_params: number of nonzero parameters of one network.
-    validation_accuracy: [R], after the epoch that was chosen by it.
+    validation_accuracy: [R], validation accuracy after the chosen epoch.
   """
   apply: Callable
   networks: Snapshot
@@ -80,7 +80,7 @@ class Trainer:
 
   @property
   def num_dense(self) -> int:
-    """Number of parameters of the dense network."""
+    """Returns the number of parameters of the dense network."""
     return self._dense.num_params
 
   def train(self, kind: Kind) -> Trained:

@@ -1,4 +1,7 @@
-"""Bits that protocols send, Figure 6.6.6, and where one overtakes another."""
+"""Reports the bits that protocols send, and where one overtakes another.
+
+The figure is Figure 6.6.6 of Barczewski (2025).
+"""
 
 from collections.abc import Sequence
 import math
@@ -23,7 +26,7 @@ _STYLES = {
 
 
 def table(rows: Sequence[records.Row]) -> str:
-  """Every setting."""
+  """Returns the table of bits, with one line for each setting."""
   return (
       'Bits of two curves: the total, the part that one owner sends, the part '
       'of the answers, and the total counted on messages. The cost of keys for '
@@ -34,7 +37,10 @@ def table(rows: Sequence[records.Row]) -> str:
 
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
-  """Verdicts on communication (sections 6.4 and 6.6.7)."""
+  """Returns verdicts on communication costs.
+
+  The claims are those of Barczewski (2025, sections 6.4 and 6.6.7).
+  """
   cells = points.collect(rows)
   along = points.select(cells, figure='points')
   across = points.select(cells, figure='servers')
@@ -64,7 +70,7 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
 
 def _by(cells: Sequence[points.Point], field: str
         ) -> dict[str, dict[float, float]]:
-  """method -> field -> bits."""
+  """Returns method -> value of the field -> bits."""
   lines: dict[str, dict[float, float]] = {}
   for point in cells:
     lines.setdefault(point['method'], {})[point[field]] = point['bits']
@@ -166,7 +172,7 @@ def _counted(cells: list[points.Point]):
 
 
 def figure(rows: Sequence[records.Row]) -> Any:
-  """Bits against thresholds and against servers."""
+  """Draws bits against the number of thresholds and of servers."""
   cells = points.collect(rows)
   drawn, axes = plots.new(1, 2, width=4.6, height=3.8)
   for ax, name, field, label, scales in (

@@ -1,4 +1,6 @@
-"""Settings to count the bits that a joint ROC curve takes (EC-21, EC-35, C17).
+"""Settings to count the bits that a joint ROC curve takes.
+
+Catalogue items EC-21, EC-35 and C17.
 
   python -m launch.sweep --experiment=mpc_communication \
     --output_dir=experiments/mpc_communication/results
@@ -42,14 +44,14 @@ class Setting:
   """One protocol.
 
   Attributes:
-    figure: see above.
+    figure: part of the figure: 'points', 'servers' or 'counted'.
     method: name from the list above.
-    num_servers: m.
-    num_points: |B|.
-    num_owners: n.
+    num_servers: m, the number of servers.
+    num_points: |B|, the number of thresholds that are asked.
+    num_owners: n, the number of owners.
     num_thresholds: N, the number of values.
-    value_bits: k.
-    seed: of the records that are counted.
+    value_bits: k, the bits of a number.
+    seed: seed of the records whose messages are counted.
   """
   figure: str
   method: str

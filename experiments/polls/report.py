@@ -1,4 +1,4 @@
-"""Coverage and errors of polls, and the privacy of coins."""
+"""Reports coverage and errors of polls, and the epsilon of their answers."""
 
 from collections.abc import Sequence
 import math
@@ -15,7 +15,7 @@ _CONFIDENCE = 0.95
 
 
 def table(rows: Sequence[records.Row]) -> str:
-  """Polls, then epsilons."""
+  """Returns tables of polls, and of epsilon by the probability of the truth."""
   cells = points.collect(rows)
   return '\n'.join([
       'Intervals of confidence 0.95 and squared errors; parameter: phi or q.\n',
@@ -28,7 +28,10 @@ def table(rows: Sequence[records.Row]) -> str:
 
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
-  """Verdicts on Exercises 7.1, 7.2 and 7.30, and on claims about phi."""
+  """Returns verdicts on Exercises 7.1, 7.2 and 7.30, and on claims about phi.
+
+  The exercises are those of the lecture notes, chapter 7.
+  """
   cells = points.collect(rows)
   truthful = points.select(cells, kind='truthful')
   privacy = points.select(cells, kind='privacy')
@@ -48,7 +51,8 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
 
 def _coverage(cells: list[points.Point]):
   least, most = (f(p['coverage'] for p in cells) for f in (min, max))
-  # Asymptotic intervals, at these numbers of people.
+  # The intervals are asymptotic, so their coverage is compared with the level
+  # at these numbers of people only.
   return (f'{least:.3f} to {most:.3f}',
           all(abs(p['coverage'] - _CONFIDENCE) <= 0.01 + 3 * p['coverage_se']
               for p in cells), f'{len(cells)} polls')
@@ -76,7 +80,7 @@ def _monotone(cells: list[points.Point]):
 
 
 def figure(rows: Sequence[records.Row]) -> Any:
-  """Coverage by share, and epsilon by phi."""
+  """Draws coverage by the share of yes, and epsilon by phi."""
   cells = points.collect(rows)
   drawn, axes = plots.new(1, 2, height=3.4)
   truthful = points.select(cells, kind='truthful')

@@ -1,4 +1,6 @@
-"""Settings to study polls (EXP-08, EST-01, EST-02, LDP-02..04).
+"""Settings to study polls.
+
+Catalogue items EXP-08, EST-01, EST-02 and LDP-02 to 04.
 
   python -m launch.sweep --experiment=polls \
     --output_dir=experiments/polls/results
@@ -27,14 +29,15 @@ REPETITIONS = 6000
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Setting:
-  """One poll.
+  """One poll, with its way of asking.
 
   Attributes:
     kind: name from the list above.
-    share: p, who means yes; 0 where it does not matter.
+    share: p, the fraction of people whose true answer is yes; 0 where it does
+      not matter.
     parameter: phi or q.
-    num_examples: n, people.
-    num_other: m, of the other poll.
+    num_examples: n, the number of people.
+    num_other: m, the number of people who are asked the unrelated question.
     repetitions: number of simulations.
     seed: seed of people and noise.
   """
@@ -50,7 +53,7 @@ class Setting:
 
   @property
   def method(self) -> str:
-    """Method of asking."""
+    """Returns the way of asking, which is the kind of the setting."""
     return self.kind
 
 

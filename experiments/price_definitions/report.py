@@ -1,4 +1,4 @@
-"""Conditional variation against budgets, and the printed bounds."""
+"""Compares conditional variation with the printed bounds, by budget."""
 
 from collections.abc import Sequence
 import math
@@ -18,7 +18,7 @@ _CLOSE = 1e-3
 
 
 def table(rows: Sequence[records.Row]) -> str:
-  """All settings, kind by kind."""
+  """Returns a table for each kind of settings."""
   cells = points.collect(rows)
   return '\n'.join([
       'Total variation given events: by search over events of probability .001 '
@@ -43,7 +43,10 @@ def table(rows: Sequence[records.Row]) -> str:
 
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
-  """Theorem 1, equation 3 and the examples of the paper."""
+  """Returns verdicts on Theorem 1, equation (3) and the examples.
+
+  All are of Barber and Duchi (2014).
+  """
   cells = points.collect(rows)
   pure = points.select(cells, kind='conditional')
   approx = points.select(cells, kind='approximate')
@@ -161,7 +164,12 @@ def _beside(cells):
 
 
 def figure(rows: Sequence[records.Row]) -> Any:
-  """Budgets without and with delta; before and after; what is inherited."""
+  """Draws the four kinds of settings.
+
+  The panels show conditional variation without and with delta, the release of
+  one record before and after conditioning, and a channel with an independent
+  output.
+  """
   cells = points.collect(rows)
   drawn, axes = plots.new(2, 2, width=4.6, height=3.5)
   _pure(axes[0, 0], points.select(cells, kind='conditional'))
@@ -192,7 +200,8 @@ def _pure(ax, cells):
                series=0, line='-.')
   for series, (method, label) in enumerate(_LABELS.items(), 1):
     selected = points.select(cells, method=method)
-    # One after the other: three mechanisms attain the bound.
+    # Marks have decreasing sizes, because three mechanisms attain the bound and
+    # would hide each other.
     _marks(ax, selected, 'found', f'found: {label}', series, 9 - 2 * series)
   _marks(ax, points.select(cells, method='parity'), 'posterior',
          'posterior: noisy parity', 5, 2.5)

@@ -71,8 +71,8 @@ def _conditional(setting: sweep.Setting) -> dict[str, float]:
           notions.ApproxDP(epsilon=setting.amount, delta=0.0)).level,
       linear=4 * setting.amount)
   if setting.method == 'parity':
-    # A noisy parity of two bits. One is 1; what is believed of the other, given
-    # the output, and as if the first had been replaced.
+    # A noisy parity of two bits, one of which is 1: the posterior of the other
+    # bit given the output, and as if the first record had been replaced.
     with_record, replaced = q, p
     values['posterior'] = float(np.max(definitions.tilted(
         with_record, replaced, np.stack([_PRIORS, 1 - _PRIORS], 1))))

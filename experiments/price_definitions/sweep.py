@@ -1,4 +1,6 @@
-"""Settings to study definitions of privacy (EXP-10).
+"""Settings to study definitions of privacy.
+
+Catalogue item EXP-10.
 
   python -m launch.sweep --experiment=price_definitions \
     --output_dir=experiments/price_definitions/results
@@ -41,7 +43,7 @@ HEADLINES = (
 
 MECHANISMS = ('response', 'five_answers', 'laplace', 'parity', 'choice')
 MASS = 1e-3
-# Item DEF-CHTP: (epsilon, delta) -> conditional variation.
+# Stored values of item DEF-CHTP: (epsilon, delta) -> conditional variation.
 GOLDEN = {(0.1, 1e-3): 0.160, (0.3, 1e-2): 0.551, (0.45, 1e-3): 0.915}
 
 
@@ -52,7 +54,7 @@ class Setting:
   Attributes:
     kind: name from the list above.
     method: the mechanism.
-    amount: epsilon, or n, or k.
+    amount: epsilon, n or k, depending on the kind.
     delta: delta of the guarantee.
   """
   kind: str

@@ -1,4 +1,4 @@
-"""Risks and bounds against the dimension and the radius."""
+"""Reports risks and bounds against the dimension and the radius."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -13,7 +13,8 @@ _UPPER = ('once', 'shrunk', 'rounds')
 _MEASURED = ('coinpress', 'ours')
 _COLUMNS = (*_UPPER, 'coinpress', 'ours', 'ours_se', 'lower', 'van_Trees',
             'cube', 'scores', 'ball', 'optimised', 'printed', 'free')
-# Name, colour and line; marks are measured.
+# Metric -> label, number of the colour, line style. Markers show measured
+# risks.
 _CURVES = {'once': ('upper: clipped once at R + g', 1, '-'),
            'rounds': ('upper: rounds, proven', 2, '-'),
            'lower': ('lower: the best', 0, '-.'),
@@ -23,12 +24,14 @@ _CURVES = {'once': ('upper: clipped once at R + g', 1, '-'),
 _MARKS = {'coinpress': ('measured: CoinPress', 5), 'ours': (
     'measured: rounds', 6)}
 _RATIOS = '1.6, 38, 3.6, 795'
-# Where tails of norms are short beside the norms.
+# From this dimension on, the norm of a normal vector varies little relative to
+# its mean.
 _FROM = 128
 
 
 def table(rows: Sequence[records.Row]) -> str:
-  """All bounds and risks of every setting."""
+  """Returns the table of all bounds and risks, with one line for each setting.
+  """
   return ('Worst squared errors over the ball; coinpress and ours are '
           'measured, with the standard error of ours. Upper bounds: once, '
           'shrunk, rounds. Lower bounds: the best one, then each.\n\n'
@@ -39,7 +42,7 @@ def table(rows: Sequence[records.Row]) -> str:
 
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
-  """Verdicts on dimension and radius: theory, Lalanne (2023), stored values."""
+  """Returns verdicts on theory, claims of Lalanne (2023), and stored values."""
   cells = points.collect(rows)
   wide = points.select(cells, kind='dimension')
   high = [p for p in wide if 'printed' in p.values]
@@ -139,7 +142,7 @@ def _beaten(cells):
 
 
 def figure(rows: Sequence[records.Row]) -> Any:
-  """A column for each n against d; the last against R."""
+  """Draws risks against d, one column for each n, and against R in the last."""
   cells = points.collect(rows)
   sizes = [n for n, in points.distinct(points.select(
       cells, kind='dimension'), 'num_examples')]

@@ -1,4 +1,6 @@
-"""Risks and bounds of the mean of normal vectors (EXP-4).
+"""Risks and bounds of the mean of normal vectors.
+
+Catalogue item EXP-4. Propositions are those of Lalanne (2023).
 
   python -m launch.sweep --experiment=price_dimension \
     --output_dir=experiments/price_dimension/results
@@ -46,9 +48,9 @@ class Setting:
     notion: 'pure' or 'zcdp'.
     num_examples: n, the public number of records.
     dimension: d, the dimension of a record.
-    radius: R.
+    radius: R, bound on the norm of theta.
     budget: epsilon (pure DP) or rho (zCDP).
-    repetitions: of what is measured, at each of two means.
+    repetitions: number of simulations of measured risks, at each of two means.
     seed: seed of records and noise.
   """
   kind: str
@@ -65,14 +67,14 @@ class Setting:
 
   @property
   def guarantee(self) -> notions.PureDP | notions.ZCDP:
-    """Privacy guarantee of the estimators."""
+    """Returns the privacy guarantee of the estimators."""
     if self.notion == 'pure':
       return notions.PureDP(epsilon=self.budget)
     return notions.ZCDP(rho=self.budget)
 
   @property
   def simulated(self) -> bool:
-    """True if n d is small enough to simulate."""
+    """Returns whether n d is small enough to simulate."""
     return self.num_examples * self.dimension <= _MOST_NUMBERS
 
 

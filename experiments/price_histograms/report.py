@@ -1,4 +1,4 @@
-"""Slopes, printed and corrected numbers of cells, and gaps of the bounds."""
+"""Reports slopes, numbers of cells by several rules, and gaps of the bounds."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -19,7 +19,7 @@ _NOTIONS = {'pure': 'epsilon', 'zcdp': 'sqrt rho'}
 
 
 def table(rows: Sequence[records.Row]) -> str:
-  """Bounds and risks; of many cells; of the golden points."""
+  """Returns tables of bounds and risks, by parts of the sweep."""
   cells = points.collect(rows)
   parts = {part: points.select(cells, part=part) for part in (
       'records', 'privacy', 'cells', 'golden')}
@@ -40,7 +40,11 @@ def table(rows: Sequence[records.Row]) -> str:
 
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
-  """Verdicts on Proposition 5, equation (19), E-14 and stored values."""
+  """Returns verdicts on Proposition 5, equation (19), erratum E-14, and values.
+
+  The proposition and the equation are of Barber and Duchi (2014); the values
+  are the stored ones of `sweep.GOLDEN`.
+  """
   cells = points.collect(rows)
   tuned = points.select(cells, method='tuned')
   simulated = [p for p in cells if 'measured' in p.values]
@@ -103,7 +107,7 @@ def _between(cells):
 
 
 def _closed(cells):
-  # A single cell has no error that is not its bias.
+  # A histogram of one cell has neither noise nor sampling error.
   worst = max(abs(p['measured'] - p['risk']) / p['measured_se'] for p in cells
               if p['bins'] > 1)
   return (f'within {worst:.1f} standard errors', worst < 4,
@@ -121,7 +125,7 @@ def _golden(cells):
                   if n == p['num_records'] and abs(budget / level - 1) < 1e-3)
     risks.append(f'{p["measured"]:.3g}')
     bounds.append(f'{p["upper"]:.3g}')
-    # Theirs were simulated with an error of 2.4 %.
+    # Stored risks are simulated with a standard error of 2.4 %.
     off = max(off, abs(p['upper'] / wanted[1] - 1) * 10,
               abs(p['measured'] / wanted[0] - 1))
   return (f'{", ".join(risks)}; {", ".join(bounds)}', off < 0.05,
@@ -163,7 +167,8 @@ def _ratio(cells):
   if not {'printed', 'rate', 'tuned'} <= set(by):
     return '-', False, 'too few settings'
   printed, rate, tuned = (by[name] for name in ('printed', 'rate', 'tuned'))
-  # As in the reference values, not rounded to a whole number for each axis.
+  # Like the stored values, this number of cells is not rounded to a whole
+  # number on each axis.
   n = rate['num_records']
   by_one = lambda p: (lambda k: k / n + 1 / k)(
       n**(1 / 2 if p is rate else 1 / 4))
@@ -185,7 +190,10 @@ def _gains(cells):
 
 
 def figure(rows: Sequence[records.Row]) -> Any:
-  """Risks against n, n alpha and cells, d = 1 above d = 2."""
+  """Draws risks against n, n alpha and the number of cells.
+
+  The first row is for d = 1, the second for d = 2.
+  """
   cells = points.collect(rows)
   drawn, axes = plots.new(2, 4, width=3.3, height=3.0)
   for line, dimension in zip(axes, (1.0, 2.0)):

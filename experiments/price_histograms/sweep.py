@@ -1,4 +1,6 @@
-"""Settings to study histograms on cubes (EXP-7, MOD-DENS, EST-HIST).
+"""Settings to study histograms on cubes.
+
+Catalogue items EXP-7, MOD-DENS and EST-HIST.
 
   python -m launch.sweep --experiment=price_histograms \
     --output_dir=experiments/price_histograms/results
@@ -36,13 +38,14 @@ HEADLINES = (
 
 REPETITIONS = 2000
 MANY = 10**7
-# (n, epsilon or rho, cells) -> simulated risk and bound; G-9.
+# (n, epsilon or rho, cells) -> simulated risk and bound, the stored values of
+# catalogue item G-9.
 GOLDEN = {(500, 1.0, 8): (1.73e-2, 1.735e-2),
           (2000, 0.1, 13): (3.95e-2, 4.03e-2),
           (10_000, 0.1, 22): (6.31e-3, 6.14e-3),
           (10_000, 1.0, 22): (2.31e-3, 2.31e-3)}
 GOLDEN_ZCDP = {(2000, 0.01, 8): (6.28e-3, 6.40e-3)}
-# Of the panels: records and epsilon, by dimension.
+# Dimension -> (n, epsilon) of the panels against the number of cells.
 PANELS = {1: (10**4, 0.1), 2: (10**6, 1.0)}
 
 
@@ -57,7 +60,7 @@ class Setting:
     notion: 'pure' or 'zcdp'.
     num_records: n, the number of records.
     amount: n alpha, the number of records times the budget.
-    num_bins: of method fixed.
+    num_bins: number of cells of method `fixed`; 0 for the others.
     repetitions: number of simulations.
     seed: seed of records and noise.
   """
@@ -73,12 +76,12 @@ class Setting:
 
   @property
   def dataset(self) -> str:
-    """Name of the data set in the rows."""
+    """Returns the name of the data set in the rows."""
     return f'cube{self.dimension}'
 
   @property
   def alpha(self) -> float:
-    """epsilon (pure DP), or the square root of rho (zCDP)."""
+    """Returns alpha: epsilon (pure DP), or the square root of rho (zCDP)."""
     return self.amount / self.num_records
 
 

@@ -15,7 +15,10 @@ _LABELS = {'karwa_vadhan': 'Karwa and Vadhan, pure',
 
 
 def table(rows: Sequence[records.Row]) -> str:
-  """Every setting; `centred` is 0 where records are too few for a centre."""
+  """Returns the table of widths and coverage, with one line for each setting.
+
+  `centred` is 0 where there are too few records to find a centre.
+  """
   return ('Intervals of 95 % of the mean of N(theta, 1), |theta| <= 100: '
           'coverage and half-width, the half-width without privacy, the '
           'squared error of the value and a lower bound of it; centred is 0 '
@@ -27,7 +30,8 @@ def table(rows: Sequence[records.Row]) -> str:
 
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
-  """Verdicts on coverage, widths and risks, with their stored values."""
+  """Returns verdicts on coverage, widths and risks, with their stored values.
+  """
   cells = points.collect(rows)
   printed = points.select(cells, method='karwa_vadhan')
   ours = points.select(cells, method=('tuned', 'gaussian'))
@@ -78,7 +82,10 @@ def _tight(cells):
 
 
 def _golden(cells, metric, place):
-  """Against the spec, within 4 standard errors or 1 %."""
+  """Compares a metric with the stored values of `sweep.PRINTED`.
+
+  The tolerance is 4 standard errors plus 1 %.
+  """
   stands, texts = True, []
   for point in sorted(cells, key=lambda p: (p['num_examples'], p['epsilon'])):
     wanted = sweep.PRINTED[_key(point)][place]
@@ -111,7 +118,8 @@ def _above(cells):
 
 
 def figure(rows: Sequence[records.Row]) -> Any:
-  """A column for each epsilon: half-widths above, coverage below."""
+  """Draws half-widths (above) and coverage (below), a column for each epsilon.
+  """
   cells = points.collect(rows)
   budgets = points.distinct(cells, 'epsilon')
   drawn, axes = plots.new(2, max(len(budgets), 1), width=3.4, height=2.6)

@@ -1,4 +1,6 @@
-"""Settings to study intervals of a normal mean (EXP-11).
+"""Settings to study intervals of a normal mean.
+
+Catalogue item EXP-11.
 
   python -m launch.sweep --experiment=price_intervals \
     --output_dir=experiments/price_intervals/results
@@ -30,7 +32,8 @@ RADIUS = 100.0
 MEAN = 31.72
 CONFIDENCE = 0.95
 METHODS = ('karwa_vadhan', 'tuned', 'gaussian')
-# Coverage, half-width and risk of the reference.
+# (n, epsilon) -> coverage, half-width and risk of `karwa_vadhan`, computed
+# separately.
 PRINTED = {(500, 1.0): (0.997, 0.326, 8.5e-3),
            (5000, 0.1): (0.992, 0.268, 7.3e-3),
            (5000, 1.0): (0.9995, 0.057, 2.6e-4)}
@@ -43,7 +46,7 @@ class Setting:
   Attributes:
     method: name from the list above.
     num_examples: n, the public number of records.
-    epsilon: of the release; rho is half of its square.
+    epsilon: epsilon of the release, or that of rho = epsilon^2 / 2.
     repetitions: number of simulations.
     seed: seed of records and noise.
   """

@@ -19,8 +19,8 @@ LABELS = {'maximum': 'no privacy: $\\theta_{ML}$',
 _PRIVACY = {'records': ('num_examples', 'records n', -2),
             'budgets': ('rho', 'rho', -1),
             'dimensions': ('dimension', 'dimension d', 2)}
-# (n, d, rho, b) -> privacy terms of the reference: printed descent, output
-# perturbation, noisy means, of 150 to 200 runs (item G-12).
+# (n, d, rho, b) -> privacy terms of printed descent, of output perturbation and
+# of noisy means: stored means of 150 to 200 runs (catalogue item G-12).
 _GOLDEN = {(500, 5, .5, 1.): (1.22e-2, 5.10e-3, 1.74e-3),
            (2000, 5, .1, 1.): (3.87e-3, 1.63e-3, 5.70e-4),
            (5000, 20, .5, 1.): (1.93e-3, 8.99e-4, 2.62e-4),
@@ -32,7 +32,8 @@ _ERRORS = 4
 
 
 def table(rows: Sequence[records.Row]) -> str:
-  """All parts."""
+  """Returns tables of total risks, privacy terms, batches, audits and bounds.
+  """
   cells = points.collect(rows)
   return '\n'.join((
       'Largest total risks over the box; squared error.\n\n' + points.table(
@@ -62,7 +63,11 @@ def table(rows: Sequence[records.Row]) -> str:
 
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
-  """Equations (4.6), (4.8), Algorithm 1, Fact 4.2.4, and golden values."""
+  """Returns verdicts on printed equations, Algorithm 1 and Fact 4.2.4.
+
+  The equations are (4.6) and (4.8) of Lalanne (2023). The last verdict is on
+  the stored values.
+  """
   cells = points.collect(rows)
   part = lambda name, **fields: points.select(cells, part=name, **fields)
   descents = points.select(cells, part=(*_PRIVACY, 'golden'),
@@ -100,7 +105,7 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
 
 
 def _of_descents(cells):
-  """Fact 4.2.4 for the full batch."""
+  """Returns verdicts on Fact 4.2.4 for full batches."""
   return [
       points.judged('Fact 4.2.4: utility of the full batch',
                     'O(beta d L^2 / (rho lambda^3 n^2))', cells, _utility),
@@ -145,7 +150,8 @@ def _golden(cells):
   order = ('descent_printed', 'output_printed', 'statistics')
   ratios = [p['privacy'] / _GOLDEN[_key(p)][order.index(p['method'])]
             for p in cells]
-  # A squared distance in d coordinates has a deviation of sqrt(2 / d) or more.
+  # The squared distance in d coordinates has a relative standard deviation of
+  # at least sqrt(2 / d).
   return (f'{min(ratios):.2f} to {max(ratios):.2f} of those values',
           0.8 < min(ratios) <= max(ratios) < 1.25,
           f'{len(ratios)} numbers; the stored values have standard errors of 3 '
@@ -177,7 +183,7 @@ def _noise(cells):
 
 
 def _trajectory(cells):
-  # Printed for gradients that differ by 2 L.
+  # The printed cost is for gradients that differ by at most 2 L.
   ratios = [p['trajectory'] / p['share'] for p in cells]
   return (f'{min(ratios):.1f} to {max(ratios):.1f} times the last iterate',
           min(ratios) > 2, 'by plain composition; dpjax releases the last '

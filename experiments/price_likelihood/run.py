@@ -25,8 +25,11 @@ from experiments.price_likelihood import sweep
 _STUDY = likelihood_study.STUDY
 # Places in the box at which the largest risk of a method is searched.
 _THETAS = (0.0, 0.5, 0.75, 0.9, 1.0)
-_SPREAD = 0.6  # of the truths of privacy terms
-_CALIBRATED = 200  # smaller batches take as long again, and need more noise
+# True parameters of privacy terms are uniform on [-_SPREAD, _SPREAD] times b.
+_SPREAD = 0.6
+# The noise that Poisson batches need is computed from this batch size on;
+# smaller batches would take as long again, and need more.
+_CALIBRATED = 200
 
 
 def run(settings: Sequence[sweep.Setting], data_dir: str | None,
@@ -65,7 +68,7 @@ def estimator(setting: sweep.Setting) -> likelihood.LikelihoodEstimator:
 
 
 def _rng(setting: sweep.Setting) -> np.random.Generator:
-  """Methods of one point see the same data."""
+  """Returns a generator for the data, which all methods of a point share."""
   return np.random.default_rng([
       setting.seed, setting.num_examples, setting.dimension,
       round(1e6 * setting.rho), round(1e6 * setting.radius)])

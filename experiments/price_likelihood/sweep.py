@@ -1,4 +1,7 @@
-"""Settings to study private maximum likelihood (EXP-9).
+"""Settings to study private maximum likelihood.
+
+Catalogue item EXP-9. Printed methods and bounds are those of Lalanne (2023,
+section 4.2.2).
 
   python -m launch.sweep --experiment=price_likelihood \
     --output_dir=experiments/price_likelihood/results
@@ -51,7 +54,7 @@ class Setting:
     num_examples: n, the number of records.
     dimension: d, the dimension of a record.
     rho: zCDP budget of the release.
-    radius: b.
+    radius: b, bound on the log-odds.
     batch_size: m; 0 for all records.
     repetitions: number of simulations; 0 for exact results.
     seed: seed of data and noise.

@@ -18,7 +18,7 @@ _METRICS = ('lower', 'two_points', 'sphere', 'proposition_4', 'measured',
 
 
 def table(rows: Sequence[records.Row]) -> str:
-  """Every k, n and epsilon."""
+  """Returns the table of risks, with one line for each k, n and epsilon."""
   return (f'Largest expected squared errors of means in R^{sweep.DIMENSION} '
           'over E |X|^k <= 1, and their bounds.\n\n' + points.table(
               points.collect(rows), ('kind', 'moment', 'num_examples',
@@ -26,7 +26,10 @@ def table(rows: Sequence[records.Row]) -> str:
 
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
-  """Propositions 4 and 6, their rates and their constants."""
+  """Returns verdicts on Propositions 4 and 6, their rates and constants.
+
+  Both are of Barber and Duchi (2014).
+  """
   result = [p for p in points.collect(rows) if 'tuned' in p.values]
   borders = points.select(points.collect(rows), kind='border')
   private = [p for p in result if p['tuned'] > 15 * p['non_private']
@@ -152,7 +155,7 @@ _LINES = {'lower': ('best lower bound', '-.'), 'tuned': ('tuned, worst risk',
 
 
 def figure(rows: Sequence[records.Row]) -> Any:
-  """A column for each k: risks against n and against epsilon."""
+  """Draws risks against n and against epsilon, one column for each k."""
   cells = points.collect(rows)
   drawn, axes = plots.new(2, len(sweep.MOMENTS), width=2.5, height=2.5)
   views = (('records', 'num_examples', 'n, epsilon = .001'),

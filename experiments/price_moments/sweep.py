@@ -1,4 +1,7 @@
-"""Means in R^5 with E |X|^k <= 1 under epsilon-DP (item EXP-5, MOD-KMOM).
+"""Means in R^5 with E |X|^k <= 1 under epsilon-DP.
+
+Catalogue items EXP-5 and MOD-KMOM. Propositions are those of Barber and Duchi
+(2014).
 
   python -m launch.sweep --experiment=price_moments \
     --output_dir=experiments/price_moments/results
@@ -41,15 +44,15 @@ MOMENTS = (2.0, 3.0, 4.0, 8.0, math.inf)
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Setting:
-  """One class, one size, one budget.
+  """One class of distributions, with n and a budget.
 
   Attributes:
     kind: name from the list above.
     moment: k, the order of the bounded moment.
     num_examples: n, the number of records.
-    epsilon: of the release; 0 where it is looked for.
+    epsilon: budget of the release; 0 for `border`, which searches for it.
     repetitions: number of simulations.
-    seed: of it.
+    seed: seed of the simulation.
   """
   kind: str
   moment: float

@@ -1,4 +1,4 @@
-"""Measured errors between their bounds, against the budget."""
+"""Reports measured errors between their bounds, against the budget."""
 
 from collections.abc import Sequence
 import math
@@ -20,7 +20,7 @@ _METRICS = ('risk', 'risk_se', 'closed_form', 'upper', 'lower', 'lower_pair',
 
 
 def table(rows: Sequence[records.Row]) -> str:
-  """Slopes of both regimes, then every setting."""
+  """Returns tables of the slopes of both regimes, and of every setting."""
   cells = points.collect(rows)
   lines = []
   for notion, method in points.distinct(cells, 'notion', 'method'):
@@ -42,7 +42,7 @@ def table(rows: Sequence[records.Row]) -> str:
 
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
-  """Verdicts on claims of Lalanne (2023) and on stored values."""
+  """Returns verdicts on claims of Lalanne (2023) and on stored values."""
   cells = points.collect(rows)
   pure, zcdp = (points.select(cells, notion=name) for name in _NOTIONS)
   of = lambda *names: points.select(cells, method=names)
@@ -89,7 +89,7 @@ def _scale(point: points.Point) -> float:
 
 
 def _dear(cells):
-  """Returns points where noise dominates but a constant is worse still."""
+  """Returns points where noise dominates but a constant has a larger error."""
   return [p for p in cells if _scale(p) > 30 and p['closed_form'] < 0.02]
 
 
@@ -98,7 +98,8 @@ def _free(cells):
 
 
 def _slope(cells):
-  """Least squares in logarithms, a level for each n."""
+  """Returns the slope of ln(risk) in ln(budget), with an intercept for each n.
+  """
   xs, ys = [], []
   for n, in points.distinct(cells, 'num_examples'):
     curve = points.select(cells, num_examples=n)
@@ -205,7 +206,10 @@ _SHOWN = {'pure': (('laplace', 'Laplace'), ('table', 'table, minimax'),
 
 
 def figure(rows: Sequence[records.Row]) -> Any:
-  """A row for each notion, a column for each n; marks are measured."""
+  """Draws errors against the budget: a row a notion, a column for each n.
+
+  Markers are measured.
+  """
   cells = points.collect(rows)
   sizes = [n for n, in points.distinct(cells, 'num_examples')]
   shown = [n for n in (20, 1000, 10_000) if n in sizes]

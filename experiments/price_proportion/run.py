@@ -18,8 +18,8 @@ from experiments.methods.theory import risk_oracles
 from experiments.methods.theory import thesis_proportions
 from experiments.price_proportion import sweep
 
-# Errors are linear in (p - 1/2)^2, so that the worst p is an end or 1/2; only
-# the error of the table is largest elsewhere.
+# The error is linear in (p - 1/2)^2, so that it is largest at 0 or 1/2. Only
+# the error of `table` may be largest elsewhere.
 _PROBS = {'table': (0.5, 0.35, 0.2, 0.1, 0.05, 0.0)}
 _PROGRAM = 40
 
@@ -89,7 +89,7 @@ def bounds(notion: str, n: int, budget: float) -> dict[str, float]:
   if notion == 'pure':
     values['introduction'] = thesis_proportions.printed_introduction(
         num_examples=n, epsilon=budget)
-    # The bound that its proof gives for proportions 1 / (n epsilon) apart.
+    # The bound that the proof gives for proportions 1 / (n epsilon) apart.
     values['introduction_derived'] = float(thesis_proportions.two_point_bound(
         min(1.0, 1 / (n * budget)), num_examples=n, epsilon=budget))
     if n <= _PROGRAM:

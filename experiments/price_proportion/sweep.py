@@ -1,4 +1,6 @@
-"""Settings to study private proportions (MOD-INTRO, MOD-BERN; EXP-1, 2).
+"""Settings to study private proportions.
+
+Catalogue items MOD-INTRO, MOD-BERN, EXP-1 and EXP-2.
 
   python -m launch.sweep --experiment=price_proportion \
     --output_dir=experiments/price_proportion/results
@@ -42,7 +44,7 @@ class Setting:
   """One estimator at one n and one budget.
 
   Attributes:
-    notion: pure or zcdp.
+    notion: 'pure' or 'zcdp'.
     method: name from the list above.
     num_examples: n, the number of records.
     budget: epsilon (pure DP) or rho (zCDP).
@@ -60,15 +62,19 @@ class Setting:
 
 
 def _settings(sizes, powers, repetitions=REPETITIONS):
-  """Returns settings at budgets 10^(k / 4), squared for zCDP: equal noise."""
+  """Returns settings at budgets 10^(k / 4), squared for zCDP.
+
+  Squared budgets give both notions noise of equal variance.
+  """
   return tuple(
       Setting(notion=notion, method=method, num_examples=size,
               budget=float(f'{10**(power / 4 * scale):.4g}'),
               repetitions=repetitions)
       for notion, scale, methods in (('pure', 1, PURE), ('zcdp', 2, ZCDP))
       for size in sizes for power in powers
-      # Whole decades where the minimax risk takes seconds to find, and tables
-      # where counts need not be taken in steps.
+      # From n = 10^5 on, where the minimax risk takes seconds to compute, only
+      # whole decades are run; `table` is run where all counts fit its
+      # programme.
       if size < 10**5 or power % 4 == 0
       for method in methods
       if method != 'table' or size <= 200)

@@ -10,7 +10,7 @@ from experiments import points
 from experiments import records
 from experiments import verdicts
 
-# The midpoint's curve lies on that of the path.
+# 'midpoint' is not drawn, because its curve lies on that of 'path'.
 _LABELS = {
     'pure': {'quoted': 'lower: Acharya et al., quoted',
              'theorem': 'lower: Theorem 3.2.1', 'path': 'lower: on a path',
@@ -22,13 +22,13 @@ _SERIES = {'quoted': 0, 'theorem': 1, 'path': 3, 'test': 4, 'gaussian': 2}
 _TITLES = {'pure': ('epsilon-DP', 'epsilon'), 'zcdp': ('rho-zCDP', 'rho')}
 _METRICS = ('quoted', 'theorem', 'midpoint', 'path', 'sampling', 'test',
             'gaussian')
-# Of item G-1: quoted, theorem, path.
+# Stored values of catalogue item G-1: epsilon -> n by quoted, theorem and path.
 _GOLDEN = {0.1: (381, 4109, 8019), 0.01: (3807, 39315, 78435),
            0.005: (7614, 78435, 156675), 0.002: (19034, 195795, 391396)}
 
 
 def table(rows: Sequence[records.Row]) -> str:
-  """Tables of records by bound and test, and of errors at too few records."""
+  """Returns tables of records by bound and test, and of errors at too few."""
   cells = points.collect(rows)
   return '\n'.join([
       'Number of records to distinguish B(.50) from B(.51) with a mean error '
@@ -40,7 +40,7 @@ def table(rows: Sequence[records.Row]) -> str:
 
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
-  """Verdicts on the worked example and its numbers."""
+  """Returns verdicts on the worked example and its numbers."""
   cells = points.collect(rows)
   pure = points.select(cells, notion='pure')
   tenth = points.select(pure, amount=0.1)
@@ -99,7 +99,7 @@ def _golden(cells):
 
 
 def _crossing(cells, metric):
-  """Budget at which a bound needs as many records as sampling."""
+  """Returns the budget at which a bound needs as many records as sampling."""
   pairs = sorted((p[metric] / p['sampling'], p['amount']) for p in cells)
   ratios, amounts = np.log(np.array(pairs)).T
   return float(np.exp(np.interp(0.0, ratios, amounts)))
@@ -151,7 +151,7 @@ def _slopes(cells):
 
 
 def figure(rows: Sequence[records.Row]) -> Any:
-  """n against the budget, pure and concentrated."""
+  """Draws the number of records against epsilon (left) and rho (right)."""
   cells = points.collect(rows)
   drawn, axes = plots.new(1, 2, width=4.4, height=3.6)
   for ax, (notion, (title, symbol)) in zip(axes[0], _TITLES.items()):

@@ -1,4 +1,6 @@
-"""Settings to study private tests of two proportions (EXP-8, G-1).
+"""Settings to study private tests of two proportions.
+
+Catalogue items EXP-8 and G-1.
 
   python -m launch.sweep --experiment=price_samples \
     --output_dir=experiments/price_samples/results
@@ -36,7 +38,7 @@ TARGET = 0.01
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Setting:
-  """One budget.
+  """One budget of a test.
 
   Attributes:
     notion: 'pure' or 'zcdp'.

@@ -1,4 +1,4 @@
-"""Measured errors between their bounds, against n and the budget."""
+"""Reports measured errors between their bounds, against n and the budget."""
 
 from collections.abc import Sequence
 import math
@@ -17,7 +17,7 @@ _METRICS = ('risk', 'risk_se', 'theta', 'upper', 'lower', 'thesis',
 
 
 def table(rows: Sequence[records.Row]) -> str:
-  """Every setting."""
+  """Returns the table of errors and bounds, with one line for each setting."""
   return ('Largest squared errors over theta of estimates of the end of a '
           'uniform distribution, the theta at which they were measured, an '
           'upper bound, and a lower bound for every estimate with the budget; '
@@ -29,7 +29,10 @@ def table(rows: Sequence[records.Row]) -> str:
 
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
-  """Verdicts on claims of both papers and on stored values."""
+  """Returns verdicts on claims of both papers and on stored values.
+
+  The papers are Lalanne (2023) and Barber and Duchi (2014).
+  """
   cells = points.collect(rows)
   of = lambda **fields: points.select(cells, **fields)
   return [
@@ -174,7 +177,7 @@ _CURVES = (('ranks', 'rank near the largest'), ('linear', 'uniform in t'),
 
 
 def figure(rows: Sequence[records.Row]) -> Any:
-  """Against n above, against the budget below; a column for each notion."""
+  """Draws errors against n (above) and the budget (below), by notion."""
   cells = points.collect(rows)
   drawn, axes = plots.new(2, len(_NOTIONS), width=3.3, height=3.1)
   handles = {}
@@ -214,7 +217,7 @@ def _draw(ax, cells, across):
       ('thesis', 'lower bound of Lalanne (2023)', 'grey', ':'),
       ('non_private', 'largest record, no privacy', plots.COLOURS[6], '-.')):
     if metric == 'thesis' and curves and curves[0]['notion'] == 'variation':
-      continue  # Of absolute errors.
+      continue  # For total variation, `thesis` bounds absolute errors.
     ax.plot([p[across] for p in curves],
             [p[metric] or math.nan for p in curves], style, color=colour,
             label=label, linewidth=1.3)

@@ -42,12 +42,12 @@ class Setting:
   """One estimator at one n and one budget.
 
   Attributes:
-    part: n or budget, what is varied.
-    notion: pure, zcdp, variation or none.
+    part: field that varies: 'n' or 'budget'.
+    notion: 'pure', 'zcdp', 'variation' or 'none'.
     method: name from the list above.
     num_examples: n, the number of records.
     budget: epsilon, rho or level; 0 for none.
-    repetitions: for each of a few theta, at most.
+    repetitions: largest number of simulations, for each of a few theta.
     seed: seed of records and noise.
   """
   part: str
@@ -62,7 +62,10 @@ class Setting:
 
 
 def _settings(sizes, fixed, epsilons, repetitions=REPETITIONS):
-  """Returns settings; zCDP gets rho = epsilon^2 / 8, for the same ranks."""
+  """Returns settings; zCDP gets rho = epsilon^2 / 8.
+
+  With this rho, `ranks` draws the same ranks under both notions.
+  """
   budget = {'pure': lambda e: e, 'zcdp': lambda e: float(f'{e * e / 8:.5g}'),
             'variation': lambda e: min(e, 1.0), 'none': lambda e: 0.0}
   size, epsilon = fixed

@@ -32,13 +32,14 @@ _LOWER = {'none': '1 / n', 'pure': '(d^2 / (n epsilon)^2)^p',
           'tv': '(1 / (n level)^2)^p',
           'zcdp': '(d / (n^2 rho))^p'}
 _TOLERANCE = 0.1
-# Where better lower bounds are known than the table has.
+# (notion, axis) for which lower bounds are known that grow, unlike the printed
+# ones.
 _GROWING = (('kl', 'dimension'), ('approx', 'dimension'))
 _PRINTED = ('none', 'pure', 'approx', 'kl', 'tv')
 
 
 def table(rows: Sequence[records.Row]) -> str:
-  """The table of the paper, then every slope."""
+  """Returns Table 1 with measured exponents, followed by all slopes."""
   cells = points.collect(rows)
   lines = []
   for row, name in _NAMES.items():
@@ -68,7 +69,7 @@ def _cell(cells, notion, method) -> str:
 
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
-  """Verdicts on the exponents of the table, and on open cases."""
+  """Returns verdicts on the exponents of the table, and on open cases."""
   cells = points.collect(rows)
   upper = [p for p in cells if p['method'] not in ('lower', 'subsample')]
   lower = points.select(cells, method='lower')
@@ -113,7 +114,7 @@ def _growing(cells):
 
 
 def _pairs(cells):
-  """(estimator, lower bound) of the same notion, axis and k."""
+  """Yields (estimator, lower bound) of the same notion, axis and k."""
   for p in cells:
     if p['method'] != 'lower':
       below, = points.select(cells, method='lower', **{
@@ -149,7 +150,7 @@ def _subsample(cells):
 
 
 def figure(rows: Sequence[records.Row]) -> Any:
-  """Measured exponents, a panel for each axis, against the table's."""
+  """Draws exponents, measured and of the table, in one panel for each axis."""
   cells = points.collect(rows)
   drawn, axes = plots.new(1, 3, width=3.8, height=3.8)
   labels = {'num_examples': 'n', 'dimension': 'd', 'level': 'the level'}

@@ -1,4 +1,6 @@
-"""Slopes of Table 1: means with k moments under five notions (item EXP-6).
+"""Slopes of Table 1: means with k moments under five notions.
+
+Catalogue item EXP-6. Table 1 is of Barber and Duchi (2014).
 
   python -m launch.sweep --experiment=price_table \
     --output_dir=experiments/price_table/results

@@ -1,4 +1,4 @@
-"""Claims about Figures 6.4 and 6.5, compared with the rows."""
+"""Compares claims about Figures 6.4 and 6.5 of Lalanne (2023) with the rows."""
 
 from collections.abc import Sequence
 import math
@@ -19,7 +19,10 @@ _LARGE = tuple(float(size) for size in sweep.SIZES if size >= sweep.SIZE)
 
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
-  """Verdicts on every claim of section 6.3.5, and on better methods."""
+  """Returns verdicts on every claim of section 6.3.5, and on better methods.
+
+  The section is of Lalanne (2023).
+  """
   cells = points.collect(rows)
   large = points.select(cells, num_examples=_LARGE)
   of = lambda data, *methods: points.select(large, dataset=data, method=methods)
@@ -214,7 +217,10 @@ def _growing_noise(cells: list[points.Point]):
 
 
 def _last(cells: list[points.Point], method: str) -> dict[str, float]:
-  """Returns distribution -> error over that at the best sigma, at n = 10^4."""
+  """Returns distribution -> error over that of hs_uniform, at n = 10^4.
+
+  hs_uniform has the sigma of least error.
+  """
   return {dataset: ratio for (dataset, _), ratio
           in _ratios(cells, method, 'hs_uniform').items()}
 

@@ -6,7 +6,7 @@ from experiments import points
 from experiments.quantile_atoms import sweep
 
 Errors = dict[str, points.Point]
-"""Method -> point; of smoothed methods that of the best noise."""
+"""Method -> point; for smoothed methods, the point with the best noise."""
 
 
 def datasets(cells: Iterable[points.Point]) -> list[str]:
@@ -22,7 +22,10 @@ def _is_coarse(point: points.Point) -> bool:
 
 def smoothed(cells: Iterable[points.Point], method: str, *,
              fine: bool = False) -> list[points.Point]:
-  """Points of a smoothed method, of the eight standard deviations or of all."""
+  """Returns the points of a method with added noise.
+
+  They have one of the eight standard deviations of the sweep, or any if `fine`.
+  """
   return [point for point in points.select(cells, method=method)
           if fine or _is_coarse(point)]
 

@@ -1,14 +1,14 @@
-"""Errors by programs written apart from these (item QF-26, QF-27)."""
+"""Stores errors that separate programs computed (items QF-26 and QF-27)."""
 
 import decimal
 from typing import NamedTuple
 
 COLUMNS = ('joint', 'inverse', 'hs_uniform', 'hs_gaussian', 'rec_floor',
            'hist_raw')
-# By data set and n. The noise is the best of eight; that of RecExp is +-1e-6 of
-# the range, as here from n = 1000 on. One value differs: for level 1/3 of
-# earnings_surrogate, where the quantile is 0, 200 bins give
-# 5500 / (3 F(5500)) = 4965.
+# Errors by data set and n, one for each of COLUMNS. The added noise is the best
+# of eight; that of RecExp is +-1e-6 of the range, as here from n = 1000 on. One
+# value differs: for level 1/3 of earnings_surrogate, where the quantile is 0,
+# 200 bins give 5500 / (3 F(5500)) = 4965.
 _TABLE = """
 mixed_0_0         100 .122 .128 .100 .101 - .328
 mixed_0_0        1000 .0208 .0219 .0216 .0215 .0310 .0405
@@ -33,7 +33,7 @@ earnings_surrogate  10000 2.9e5 4.6e5 1.8e3 - 2.2e3 5.1e3
 dividends_surrogate  1000 8.2e4 8.7e4 65 - 533 425
 dividends_surrogate 10000 8.8e4 8.6e4 22 - 20 424
 """
-# hs_uniform at n = 1000, by the standard deviation of its noise.
+# Errors of hs_uniform at n = 1000, for each standard deviation of its noise.
 _SIGMAS = (1e-10, 1e-8, 1e-6, 1e-4, 1e-2, 1.0, 100.0, 1e4)
 _BY_SIGMA = {
     'mixed_0.5_0.25': '.143 .081 .080 .070 .048 .990 137 1.4e4',
@@ -44,7 +44,7 @@ _BY_SIGMA = {
 
 
 class Cell(NamedTuple):
-  """A mean error, by how much it may be rounded, and of how many runs."""
+  """A stored mean error, with its rounding error and its number of runs."""
   value: float
   rounding: float
   runs: int

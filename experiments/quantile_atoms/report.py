@@ -12,7 +12,7 @@ from experiments.quantile_atoms import claims
 from experiments.quantile_atoms import lookup
 from experiments.quantile_atoms import sweep
 
-# Methods, their names in the figure, colour and marker, and line.
+# Curves: method, label, number of the colour and marker, line style.
 _DRAWN = (
     ('emp', 'without privacy', 6, ':'),
     ('joint', 'JointExp', 0, '-'),
@@ -35,7 +35,7 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
 
 
 def table(rows: Sequence[records.Row]) -> str:
-  """Errors by distribution and n, and by noise."""
+  """Returns tables of errors by distribution and n, and by noise."""
   cells = points.collect(rows)
   errors = lookup.by_size(cells)
   parts = ['Mean over data sets of the largest |q_j - F^-1(p_j)|. For '

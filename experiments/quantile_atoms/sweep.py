@@ -1,4 +1,6 @@
-"""Settings to study quantiles of distributions with atoms (QF-21..27, QB-12).
+"""Settings to study quantiles of distributions with atoms.
+
+Catalogue items QF-21 to 27 and QB-12.
 
   python -m launch.sweep --experiment=quantile_atoms --data_dir=data \
     --output_dir=experiments/quantile_atoms/results
@@ -48,7 +50,7 @@ MIXED = ('mixed_0_0', 'mixed_0.1_0.05', 'mixed_0.2_0.1', 'mixed_0.5_0.25')
 FILES = ('ratings', 'pages', 'earnings', 'dividends')
 SURROGATES = ('earnings_surrogate', 'dividends_surrogate')
 SIZES = (32, 100, 316, 1000, 3162, 10_000)
-# Of Figure 6.5.
+# Number of records in Figure 6.5.
 SIZE = 1000
 METHODS = ('emp', 'joint', 'inverse', 'hs_printed', 'joint_floor', 'rec_floor',
            'hist_raw', 'coarse', 'tree')

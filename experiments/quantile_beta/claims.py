@@ -1,4 +1,4 @@
-"""Claims about Figure 6.1, compared with the rows."""
+"""Compares claims about Figure 6.1 of Lalanne (2023) with the rows."""
 
 from collections.abc import Iterable, Sequence
 import math
@@ -13,7 +13,8 @@ from experiments.quantile_beta import sweep
 _ADD = Adjacency.ADD_OR_REMOVE_ONE.value
 _PRINTED = {'beta_0.5_0.5': 10, 'beta_2_5': 40}
 _MANY = sweep.CLOSE[0].repetitions
-# The largest slope of the density where the orders are (item QF-19).
+# Largest slope of the density between the outermost quantile levels (catalogue
+# item QF-19).
 _SLOPES = {'beta_1_1': 0, 'beta_2_2': 2.08, 'beta_0.5_0.5': 2.55,
            'beta_1_3': 5.45, 'beta_2_5': 6.47, 'beta_5_1': 16.8}
 
@@ -22,12 +23,13 @@ Curves = dict[tuple[str, str], dict[int, points.Point]]
 
 
 def series(point: points.Point) -> str:
-  """The method, with '_add' where that is the adjacency."""
+  """Returns the method, with '_add' if the adjacency is add_or_remove_one."""
   return point['method'] + ('_add' if point['adjacency'] == _ADD else '')
 
 
 def curves(cells: Iterable[points.Point]) -> Curves:
-  """Points by distribution and series, in the order of the sweep."""
+  """Returns the points by distribution and series, in the order of the sweep.
+  """
   ours: Curves = {}
   for point in sorted(cells, key=lambda point: (
       sweep.METHODS.index(point['method']), series(point))):
@@ -37,7 +39,7 @@ def curves(cells: Iterable[points.Point]) -> Curves:
 
 
 def of_figure(rows: Sequence[records.Row]) -> list[points.Point]:
-  """Points of the figure, not those of more data sets."""
+  """Returns the points of the figure, without those of more data sets."""
   return [point for point in points.collect(rows)
           if point['repetitions'] != _MANY]
 
@@ -50,10 +52,11 @@ def datasets(cells: Curves) -> list[str]:
 
 def crossover(first: dict[int, points.Point] | None,
               second: dict[int, points.Point] | None) -> float | None:
-  """The m from which the first error stays above the second one.
+  """Returns the m from which on the first error exceeds the second one.
 
-  By a straight line between the logarithms on either side; infinite, if it is
-  not above at the last m, None where there are no two to compare.
+  The errors are interpolated linearly in logarithms. Returns infinity if the
+  first is not larger at the last m, and None if fewer than two m are shared.
+
   """
   shared = sorted(set(first or ()) & set(second or ()))
   if len(shared) < 2:
@@ -72,7 +75,7 @@ def crossover(first: dict[int, points.Point] | None,
 
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
-  """Every claim."""
+  """Returns verdicts on every claim, and on stored values."""
   result = of_figure(rows)
   close = points.select(points.collect(rows), repetitions=float(_MANY))
   of = lambda *methods: points.select(result, method=methods)
@@ -120,7 +123,7 @@ def _cells(cells: list[points.Point]):
   for (dataset, name, size), wanted in reference.cells().items():
     point = ours.get((dataset, name), {}).get(size)
     if point is not None:
-      # Theirs has the standard error of ours: as many runs.
+      # The stored mean is of as many runs, so its standard error is ours too.
       gaps.append(abs(point['value_sup'] - wanted) / (
           math.sqrt(2) * point['value_sup_se']))
       met += gaps[-1] < 4
@@ -141,7 +144,10 @@ def _crossovers(cells: list[points.Point], rec: str, post: str
 
 
 def _near(cells: dict[str, float]) -> bool:
-  """Within a factor of 1.6 of what is printed, what 50 runs can resolve."""
+  """Returns whether crossovers are within a factor of 1.6 of those printed.
+
+  50 runs cannot resolve smaller factors.
+  """
   return all(dataset in cells and abs(math.log(cells[dataset] / wanted))
              < math.log(1.6) for dataset, wanted in _PRINTED.items())
 

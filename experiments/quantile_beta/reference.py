@@ -1,4 +1,4 @@
-"""Errors by programs written apart from these, 50 runs each (item QF-19)."""
+"""Stores errors that separate programs computed, 50 runs each (item QF-19)."""
 
 _COLUMNS = ('emp', 'ind', 'rec_printed', 'rec_printed_add', 'rec_kaplan_add',
             'hist_raw')
@@ -28,7 +28,7 @@ beta_5_1     100 .0036 .7420 .1491 .0362 .0253 .0217
 beta_1_3      10 .0035 .0262 .0303 .0175 .0120 .0173
 beta_1_3     100 .0049 .6080 .1489 .0382 .0353 .0192
 """
-# Beta(2,5): RecExp by depth and JointExp.
+# Method -> m -> error on Beta(2, 5).
 _BETTER = {
     'rec_depth': {5: .0102, 10: .0180, 20: .0272, 100: .082, 200: .156},
     'joint': {5: .0046, 10: .0063, 20: .0086},
@@ -36,7 +36,7 @@ _BETTER = {
 
 
 def cells() -> dict[tuple[str, str, int], float]:
-  """(data set, series, m) -> mean error; `claims.series` names the series."""
+  """Returns (data set, series, m) -> mean error; see `claims.series`."""
   results = {('beta_2_5', name, size): value
            for name, row in _BETTER.items() for size, value in row.items()}
   for line in _TABLE.strip().splitlines():

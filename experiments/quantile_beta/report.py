@@ -11,7 +11,7 @@ from experiments import verdicts
 from experiments.quantile_beta import claims
 from experiments.quantile_beta import sweep
 
-# Series, their names in the figure, colour and marker, and line.
+# Curves: series, label, number of the colour and marker, line style.
 _DRAWN = (
     ('emp', 'without privacy', 6, ':'),
     ('ind', 'IndExp', 0, '-'),
@@ -28,12 +28,15 @@ _DRAWN = (
 
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
-  """Verdicts on section 6.2.4, and on better methods; see `claims`."""
+  """Returns verdicts on section 6.2.4, and on better methods; see `claims`.
+
+  The section is of Lalanne (2023).
+  """
   return claims.verdict(rows)
 
 
 def table(rows: Sequence[records.Row]) -> str:
-  """Errors by distribution, and where RecExp is overtaken."""
+  """Returns tables of errors by distribution, of crossovers, and of ranks."""
   result = claims.of_figure(rows)
   curves = claims.curves(result)
   parts = ['Mean over data sets of the largest |q_j - F^-1(p_j)|, of n records '
@@ -68,7 +71,7 @@ def _crossovers(curves: claims.Curves) -> str:
 
 
 def _ranks(cells: Sequence[points.Point]) -> list[str]:
-  """Errors in ranks on one distribution."""
+  """Returns Markdown on errors in ranks on Beta(2, 5), as a list of texts."""
   kept = points.select(cells, dataset='beta_2_5')
   largest = points.select(kept, num_orders=tuple(
       m for m, in points.distinct(kept, 'num_orders') if m in (10, 100)))
@@ -81,7 +84,7 @@ def _ranks(cells: Sequence[points.Point]) -> list[str]:
 
 
 def figure(rows: Sequence[records.Row]) -> Any:
-  """Error against m; one axes for each distribution."""
+  """Draws the error against m, with one axes for each distribution."""
   result = claims.of_figure(rows)
   datasets = claims.datasets(claims.curves(result))
   drawn, axes = plots.new(2, 3, width=4.2, height=3.4)

@@ -1,4 +1,6 @@
-"""Settings to study many quantiles of a beta distribution (QF-19, QB-14).
+"""Settings to study many quantiles of a beta distribution.
+
+Catalogue items QF-19 and QB-14. Printed methods are those of Lalanne (2023).
 
   python -m launch.sweep --experiment=quantile_beta \
     --output_dir=experiments/quantile_beta/results
@@ -51,7 +53,8 @@ _ADD = Adjacency.ADD_OR_REMOVE_ONE.value
 DATASETS = ('beta_0.5_0.5', 'beta_1_1', 'beta_2_2', 'beta_2_5', 'beta_5_1',
             'beta_1_3')
 SIZES = (1, 2, 5, 10, 20, 30, 40, 60, 80, 100, 150, 200)
-# Methods with another adjacency, and methods run at fewer m.
+# Methods that run under other adjacencies than replace_one, and methods that
+# run at fewer m.
 _ADJACENCIES = {'rec_printed': (_REPLACE, _ADD), 'rec_kaplan': (_ADD,)}
 _SIZES = {'ind': SIZES[:-2], 'joint': (5, 10, 20, 40)}
 POSTS = ('raw', 'bridge', 'clipnorm', 'simplex')
@@ -86,7 +89,7 @@ class Setting:
 
 
 def orders(num_orders: int) -> np.ndarray:
-  """Quantile levels [m] of Figure 6.1."""
+  """Returns the quantile levels [m] of Figure 6.1."""
   return 0.25 + np.arange(1, num_orders + 1) / (2 * (num_orders + 1))
 
 

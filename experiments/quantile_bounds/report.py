@@ -1,4 +1,5 @@
-"""Proved bounds of quantile errors, and their ratio to measured errors."""
+"""Reports proved bounds of quantile errors, and their ratio to measured errors.
+"""
 
 from collections.abc import Sequence
 import math
@@ -13,12 +14,16 @@ from experiments.quantile_bounds import sweep
 _FIELDS = ('dataset', 'method', 'epsilon', 'num_orders', 'num_examples')
 _STATEMENTS = ('printed', 'corrected', 'sharp')
 _RECURSIVE = ('recursive', 'recursive_printed')
-# Of the share of repetitions beyond an error that 95 % stay below.
+# Tolerance, in standard deviations of the fraction of repetitions whose error
+# exceeds 1/4.
 _SIGMAS = 4
 
 
 def table(rows: Sequence[records.Row]) -> str:
-  """Every setting; statements on Beta(2, 5) there are none."""
+  """Returns tables of errors with their bounds, and of large errors.
+
+  There are no bounds on Beta(2, 5).
+  """
   cells = points.collect(rows)
   return (
       'The error (value_sup) that 95 % of releases do not exceed: measured, as '
@@ -35,7 +40,7 @@ def table(rows: Sequence[records.Row]) -> str:
 
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
-  """Theorem by theorem."""
+  """Returns verdicts theorem by theorem, and on the sharp bounds."""
   cells = points.collect(rows)
   upper = points.select(cells, kind='upper')
   proved = points.select(upper, dataset=sweep.UNIFORM)
@@ -131,7 +136,7 @@ def _sharp(cells: list[points.Point]):
 
 
 def figure(rows: Sequence[records.Row]) -> Any:
-  """Errors against n, statements as lines: a column for each mechanism."""
+  """Draws errors against n with their bounds, one column for each mechanism."""
   upper = points.select(points.collect(rows), kind='upper')
   epsilons = [epsilon for epsilon, in points.distinct(upper, 'epsilon')]
   numbers = [number for number, in points.distinct(upper, 'num_orders')]

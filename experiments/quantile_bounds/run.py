@@ -25,7 +25,8 @@ from experiments.quantile_bounds import sweep
 
 _REPLACE = Adjacency.REPLACE_ONE
 _UNIFORM = dict(density_min=1.0, density_max=1.0)
-# The histogram is for densities of slope 1 at most, down to 1/2.
+# The bound of the histogram assumes a density of slope at most 1 that is at
+# least 1/2.
 _SMOOTH = dict(lipschitz=1.0, density_floor=0.5)
 _FEWEST_BINS = 9
 

@@ -1,4 +1,6 @@
-"""Settings to study errors of quantiles (QF-02..QF-20).
+"""Settings to study errors of quantiles.
+
+Catalogue items QF-02 to QF-20. Printed bounds are those of Lalanne (2023).
 
   python -m launch.sweep --experiment=quantile_bounds \
     --output_dir=experiments/quantile_bounds/results
@@ -36,7 +38,7 @@ UNIFORM, BETA = 'mixed_0_0', 'beta_2_5'
 LEVEL = 0.05
 FAR = 0.25
 _MOST_RECORDS = 10**7
-# Numbers of quantile levels, for methods with fewer of them than the others.
+# Largest number of quantile levels, for methods that run with fewer.
 _FEWER = {'independent': 10, 'joint': 10}
 
 

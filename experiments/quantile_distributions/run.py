@@ -36,7 +36,7 @@ def _shares(distribution: quantile_distributions.Distribution,
       result = np.clip(np.asarray(draw(key)), distribution.lower,
                        distribution.upper)
       counts += np.histogram(result, ends)[0]
-  # Of the last part.
+  # The share of the largest atom is estimated from the last part of the draws.
   largest = np.unique(result, return_counts=True)[1].max() / size
   return dict(lower=distribution.lower, upper=distribution.upper,
               largest_atom=largest, **{

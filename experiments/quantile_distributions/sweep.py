@@ -1,4 +1,6 @@
-"""Settings that show distributions with atoms (QF-25).
+"""Settings that show distributions with atoms.
+
+Catalogue item QF-25.
 
   python -m launch.sweep --experiment=quantile_distributions \
     --data_dir=data --output_dir=experiments/quantile_distributions/results
@@ -36,7 +38,7 @@ class Setting:
 
   Attributes:
     dataset: name of a distribution of `quantile_distributions`.
-    num_draws: in parts of a million.
+    num_draws: number of draws; above a million, drawn in parts of a million.
     seed: seed of the draws.
   """
   dataset: str

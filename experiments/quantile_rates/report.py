@@ -14,7 +14,7 @@ _ADD, _REPLACE = 'add_or_remove_one', 'replace_one'
 
 
 def table(rows: Sequence[records.Row]) -> str:
-  """Every setting."""
+  """Returns the table of errors, with one line for each setting."""
   return ('Mean squared errors of quantiles of uniform records. closed_form: '
           'p (1 - p) / n + 2 / (n rate)^2; rank_error: mean of |#{X < q} - n '
           'p|; distance: mean distance from the interpolated quantile of the '
@@ -25,10 +25,15 @@ def table(rows: Sequence[records.Row]) -> str:
 
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
-  """Verdicts on the conclusion, and on two changes of the cost."""
+  """Returns verdicts on the rates in the conclusion, and on better costs.
+
+  The conclusion is that of Lalanne (2023); the changed costs are items QB-01
+  and QB-03.
+  """
   cells = points.collect(rows)
   median = points.select(cells, method='real', adjacency=_REPLACE)
-  # The formula is for n epsilon well above 20; interpolation matters above 3.
+  # Interpolation between records, which the formula ignores, matters above
+  # epsilon = 3. The formula needs n epsilon well above 20.
   valid = [p for p in median if p['epsilon'] <= 3]
   return [
       points.judged('the squared error of QExp is p (1 - p) / n + 8 / (n '
@@ -59,13 +64,14 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
 
 
 def _private(point: points.Point) -> float:
-  """The share of privacy in the closed form of a median."""
+  """Returns the fraction of a median's closed-form error due to privacy."""
   return 1 - point['sampling'] / point['closed_form']
 
 
 def _closed(cells: list[points.Point]):
   ratios = [p['mse'] / p['closed_form'] for p in cells]
-  # The formula drops what is left of an interval and the ends of the range.
+  # The formula ignores the position within an interval between records, and the
+  # ends of the range.
   enough = all(abs(p['mse'] - p['closed_form']) < 5 * p['mse_se']
                + 0.1 * p['closed_form'] for p in cells)
   return (f'{min(ratios):.2f} to {max(ratios):.2f} times', enough,
@@ -73,7 +79,8 @@ def _closed(cells: list[points.Point]):
 
 
 def _slope(cells: list[points.Point], along: str, wanted: float):
-  """The slope of groups that differ in one field alone, averaged."""
+  """Compares the slope along one field, averaged over the other, with `wanted`.
+  """
   other = 'epsilon' if along == 'num_examples' else 'num_examples'
   groups = [points.select(cells, **{other: value})
             for value, in points.distinct(cells, other)]
@@ -135,7 +142,10 @@ def _interpolated(cells: list[points.Point]):
 
 
 def figure(rows: Sequence[records.Row]) -> Any:
-  """Squared errors against n and epsilon; the closed form as lines."""
+  """Draws squared errors against n and epsilon, and gains of better costs.
+
+  Dashed lines are the closed form.
+  """
   cells = points.collect(rows)
   median = points.select(cells, method='real', adjacency=_REPLACE)
   drawn, axes = plots.new(1, 3, height=3.4)

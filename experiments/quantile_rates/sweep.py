@@ -1,4 +1,7 @@
-"""Settings to study rates of quantiles (QF-29, QB-01, QB-03).
+"""Settings to study rates of quantiles.
+
+Catalogue items QF-29, QB-01 and QB-03. Printed targets are those of Lalanne
+(2023).
 
   python -m launch.sweep --experiment=quantile_rates \
     --output_dir=experiments/quantile_rates/results

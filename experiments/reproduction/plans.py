@@ -18,8 +18,8 @@ from experiments import selection
 
 ALL = 'all'
 QUICK = 'quick'
-# Seconds to import and compile, the least estimate of any plan, and seconds of
-# a smoke sweep, of which no committed row records the time.
+# Least estimate of the time of a plan, for imports and compilation; and the
+# estimate of a smoke sweep, whose time no committed row records. In seconds.
 _LEAST_SECONDS, _TOY_SECONDS = 10.0, 40.0
 # Longest time of a group of settings that a sample may draw from.
 _MOST_SECONDS = 60.0
@@ -54,17 +54,19 @@ class Plan(NamedTuple):
 
   @property
   def name(self) -> str:
-    """Name of the experiment."""
+    """Returns the name of the experiment."""
     return self.experiment.name
 
   @property
   def folder(self) -> str:
-    """Folder of its rows; a smoke sweep has a folder of its own."""
+    """Returns the folder of its rows; smoke sweeps have folders of their own.
+    """
     return f'{self.name}_smoke' if self.smoke else self.name
 
   @property
   def command(self) -> str:
-    """Command line that runs this plan alone, without paths of a machine."""
+    """Returns the command line of this plan alone, without paths of a machine.
+    """
     words = ['python', '-m', 'launch.sweep', f'--experiment={self.name}']
     words += ['--smoke'] if self.smoke else []
     words += [f'--tag={self.tag}'] if self.tag else []

@@ -1,4 +1,7 @@
-"""Areas between private and true ROC curves; the curves; Table 6.1."""
+"""Reports areas between private and true ROC curves, and Table 6.1.
+
+The table and the curves are those of Barczewski (2025).
+"""
 
 from collections.abc import Sequence
 import math
@@ -13,14 +16,15 @@ from experiments import records
 from experiments import verdicts
 from experiments.roc_curves import sweep
 
-# Areas by one tree that other programs found on stand-ins (item EC-22, EC-33).
+# (stand-in, epsilon) -> area between curves for one tree, as separate programs
+# computed it (catalogue items EC-22 and EC-33).
 REFERENCE = {
     ('framingham_stand_in', 0.5): 0.029, ('bank_full_stand_in', 0.2): 0.0079,
     ('diabetes_130_stand_in', 0.05): 0.0093,
     ('bank_full_stand_in', 0.05): 0.021, ('bank_full_stand_in', 0.5): 0.0035,
     ('bank_full_stand_in', 1.0): 0.0020}
 _METHODS = ('printed', 'tight', 'joint')
-# Method, smoothing, label, colour, line.
+# Curves: method, smoothing, label, number of the colour, line style.
 _DRAWN = (
     ('exact', 'none', 'true', 6, '-'),
     ('printed', 'none', 'private, as printed', 0, ':'),
@@ -33,7 +37,7 @@ _AGAINST_EPSILON = (*_DRAWN[1:4], ('tight', 'p2', 'p = 2, tight noise', 2,
 
 
 def table(rows: Sequence[records.Row]) -> str:
-  """Table 6.1, and errors of every setting."""
+  """Returns Table 6.1, and a table of errors with one line for each setting."""
   cells = points.collect(rows)
   exact = points.select(cells, method='exact')
   lines = [(p['dataset'], *(f'{p.values[name]:g}' if name in p.values else '-'
@@ -56,7 +60,10 @@ def table(rows: Sequence[records.Row]) -> str:
 
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
-  """Verdicts on sections 6.5.1 and 6.6.5, and on better methods."""
+  """Returns verdicts on sections 6.5.1 and 6.6.5, and on better methods.
+
+  The sections are of Barczewski (2025).
+  """
   cells = points.collect(rows)
   files = [p for p in cells if not p['dataset'].endswith('_stand_in')]
   bank = points.select(files, dataset='bank_full')
@@ -108,7 +115,7 @@ def _data(cells: list[points.Point]):
 
 def _lines(cells: Sequence[points.Point], *names: str
            ) -> dict[tuple, dict[str, float]]:
-  """(data set, epsilon) -> area by another field."""
+  """Returns (data set, epsilon) -> values of other fields -> area."""
   lines: dict[tuple, dict[str, float]] = {}
   for point in cells:
     lines.setdefault((point['dataset'], point['epsilon']), {})[
@@ -183,7 +190,7 @@ def _polyline(point: points.Point) -> tuple[np.ndarray, np.ndarray]:
 
 
 def figure(rows: Sequence[records.Row]) -> Any:
-  """Curves of each data set, and areas against epsilon."""
+  """Draws the curves of each data set, and areas against epsilon."""
   cells = points.collect(rows)
   kept = [p for p in cells if p['points']]
   names = [name for name in (*sweep.FIGURES, *(

@@ -1,4 +1,7 @@
-"""Settings to study private ROC curves (EC-22, EC-30, EC-33, EC-37).
+"""Settings to study private ROC curves.
+
+Catalogue items EC-22, EC-30, EC-33 and EC-37. Figures and tables are those of
+Barczewski (2025).
 
   python -m launch.sweep --experiment=roc_curves --data_dir=data \
     --output_dir=experiments/roc_curves/results
@@ -30,7 +33,8 @@ HEADLINES = ('Table 6.1', 'smoothed curves', 'the error decreases',
              'one tree over both classes')
 BATCHED = ('method', 'smoothing', 'epsilon', 'points', 'repetitions')
 
-# Data sets, the epsilon of their figure, and what Table 6.1 prints of them.
+# Data set -> epsilon of its figure; and its entries in Table 6.1: number of
+# records, share of positives, number of features.
 FIGURES = {'framingham': 0.5, 'bank_full': 0.2, 'diabetes_130': 0.05}
 TABLE_6_1 = {'framingham': (4328, 0.152, 15), 'bank_full': (45211, 0.117, 16),
              'diabetes_130': (101766, 0.460, 49)}
@@ -45,13 +49,13 @@ class Setting:
   """One curve.
 
   Attributes:
-    dataset: name of `experiments.scores`.
+    dataset: a name of `experiments.scores`.
     method: name from the list above.
-    smoothing: likewise; of 'exact' none.
+    smoothing: name from the list above; 'none' for method 'exact'.
     epsilon: total budget of both classes.
     num_thresholds: N, the number of thresholds in [0, 1].
     repetitions: number of releases.
-    points: of the curve of the first release that are kept; 0 for none.
+    points: number of points of the first release's curve to store; 0 for none.
     seed: seed of noise, and of stand-in data.
   """
   dataset: str

@@ -1,10 +1,11 @@
-"""The smoothing problem in the form that solvers take (item EC-09).
+"""The smoothing problem in the form that solvers take (catalogue item EC-09).
 
-Node (j, l) of the dyadic noise raises ranks (j - 1) 2^l + 1 to j 2^l, so in
-increments of ranks, from 0 to n, it is an edge: what it adds at its left end it
-takes away at the right one. Wanted is the smallest noise nu with w = g + B nu
-nonnegative, w_N = 0, where g are the increments of noisy ranks. Source:
-Barczewski (2025, equation (6.3.6)), with corrections C12 and C13.
+Node (j, l) of the dyadic noise raises ranks (j - 1) 2^l + 1 to j 2^l. In the
+increments of the ranks, from 0 to n, it is an edge: it adds to the increment at
+its left end what it subtracts at its right end. The problem is to find the
+smallest noise nu for which w = g + B nu is nonnegative and w_N = 0, where g are
+the increments of the noisy ranks. Source: Barczewski (2025, equation (6.3.6)),
+with corrections C12 and C13.
 """
 
 from typing import NamedTuple
@@ -15,13 +16,14 @@ from scipy.sparse import linalg
 
 
 class Problem(NamedTuple):
-  """min |nu|^p, lower nu <= below, last nu = at.
+  """Minimise |nu|^p subject to lower nu <= below and last nu = at.
 
   Attributes:
-    lower: [N, 2N - 1], of what must not be negative: -B but its last row.
-    below: [N].
-    last: [1, 2N - 1].
-    at: [1].
+    lower: [N, 2N - 1], all rows of -B but the last; increments stay
+      nonnegative.
+    below: [N], the increments g but the last.
+    last: [1, 2N - 1], the last row of B.
+    at: [1], minus the last increment.
   """
   lower: sparse.csc_matrix
   below: np.ndarray

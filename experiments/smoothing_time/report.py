@@ -1,4 +1,7 @@
-"""Seconds of smoothing by program, Figure 6.6.7."""
+"""Reports seconds of smoothing by program, and draws Figure 6.6.7.
+
+The figure is that of Barczewski (2025).
+"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -32,7 +35,10 @@ def table(rows: Sequence[records.Row]) -> str:
 
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
-  """Verdicts on section 6.6.8, and on other solvers."""
+  """Returns verdicts on section 6.6.8, and on other solvers.
+
+  The section is of Barczewski (2025).
+  """
   cells = points.collect(rows)
   of = lambda *methods: points.select(cells, method=methods)
   return [
@@ -129,7 +135,7 @@ def _same(cells: list[points.Point], ours: str):
 
 
 def figure(rows: Sequence[records.Row]) -> Any:
-  """Seconds against N."""
+  """Draws the seconds of each program against N."""
   cells = points.collect(rows)
   drawn, axes = plots.new(1, 1, width=5.5, height=4.0)
   for method, (series, line) in _STYLES.items():

@@ -21,7 +21,7 @@ from experiments.smoothing_time import sweep
 
 _RATE, _EPSILON = 3.0, 0.5
 _FEWEST = 3
-# Programs that are not ours are timed up to this size.
+# Programs of other authors are timed up to this number of thresholds.
 _COMPARED = 2**15
 
 

@@ -1,4 +1,4 @@
-"""Programs of others that solve `problem`, imported when they are asked."""
+"""Solves `problem` by programs of others, which are imported on use."""
 
 from collections.abc import Callable
 
@@ -9,9 +9,10 @@ from scipy import sparse
 from experiments.smoothing_time.problem import Problem
 
 Solver = Callable[[Problem], np.ndarray]
-"""A problem of M noise variables, maybe with others behind -> values of all."""
+"""A problem with M noise variables first -> values of all its variables."""
 
-# Variables of noise come first; those of ranks, if any, cost nothing.
+# The first variables of a problem are noise. Further ones, such as ranks, have
+# no cost.
 
 
 def _cvxopt_matrix(cells: sparse.csc_matrix):

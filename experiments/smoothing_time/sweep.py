@@ -1,4 +1,6 @@
-"""Settings that time Figure 6.6.7 of Barczewski (2025) (EC-36, C13).
+"""Settings that time Figure 6.6.7 of Barczewski (2025).
+
+Catalogue items EC-36 and C13.
 
   python -m launch.sweep --experiment=smoothing_time \
     --output_dir=experiments/smoothing_time/results
@@ -45,7 +47,7 @@ class Setting:
   Attributes:
     method: name from the list above.
     num_thresholds: N, a power of two.
-    at_least: seconds to repeat calls for; at least three calls are made.
+    at_least: least total seconds of the timed calls; at least three are made.
     seed: seed of the curve.
   """
   method: str

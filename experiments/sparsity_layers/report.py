@@ -1,4 +1,7 @@
-"""Table 1.1 counted anew, chains of its layers, and Figure 1.3."""
+"""Counts Table 1.1 anew, and shows the chains of its layers and Figure 1.3.
+
+The table and the figure are of Lalanne (2023).
+"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,13 +14,13 @@ from experiments import records
 from experiments import verdicts
 from experiments.methods.sparsity.chains import Chain
 
-# Half of the last printed digit, in per cent.
+# Rounding error of the printed percentages, in percentage points.
 _HALF = 0.05
 _DRAWN = 32, 144
 
 
 def table(rows: Sequence[records.Row]) -> str:
-  """Tables of networks with the printed numbers, and of chains of layers."""
+  """Returns tables of networks with the printed numbers, and of chains."""
   cells = points.collect(rows)
   return '\n'.join([
       'Numbers of nonzero parameters; next: with chains of the next larger '
@@ -68,7 +71,10 @@ def _printed(point: points.Point) -> float:
 
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
-  """Verdicts on Table 1.1, on its fifth line, and on section 1.2.2."""
+  """Returns verdicts on Table 1.1, on its fifth line, and on section 1.2.2.
+
+  All are of Lalanne (2023).
+  """
   cells = points.collect(rows)
   networks = points.select(cells, kind='network')
   square = points.select(cells, kind='square')
@@ -157,7 +163,7 @@ def _paths(cells):
 
 
 def figure(rows: Sequence[records.Row]) -> Any:
-  """Supports of Figure 1.3, of a rectangular chain, and sizes of layers."""
+  """Draws the supports of Figure 1.3 and of a rectangular chain, and sizes."""
   cells = points.collect(rows)
   drawn, axes = plots.new(2, 4, width=2.6, height=2.8)
   _supports(axes[0], points.select(cells, kind='square', num_rows=16),
@@ -170,7 +176,10 @@ def figure(rows: Sequence[records.Row]) -> Any:
 
 
 def _supports(axes, cells, names):
-  """The factor that acts first on the right, as the product is written."""
+  """Draws the supports of factors; the factor that acts first is rightmost.
+
+  This is the order of the factors in the product.
+  """
   for point in cells:
     supports = _chain(point).supports()[::-1]
     for ax, name, support in zip(axes, names, supports):

@@ -1,4 +1,7 @@
-"""Settings to study butterfly layers (MIA-07, MIA-08, MIA-09).
+"""Settings to study butterfly layers.
+
+Catalogue items MIA-07, MIA-08 and MIA-09. Printed percentages are those of
+Lalanne (2023, Table 1.1).
 
   python -m launch.sweep --experiment=sparsity_layers \
     --output_dir=experiments/sparsity_layers/results
@@ -36,9 +39,9 @@ class Setting:
   Attributes:
     kind: name from the list above.
     num_factors: L, the number of factors.
-    segments: S; 0 of matrices.
-    num_rows: p; 0 of networks.
-    num_columns: q; 0 of networks.
+    segments: S, the number of segments; 0 for matrices.
+    num_rows: p, the number of rows; 0 for networks.
+    num_columns: q, the number of columns; 0 for networks.
   """
   kind: str
   num_factors: int

@@ -1,4 +1,4 @@
-"""Squared errors of estimators of the support, by model."""
+"""Reports squared errors of estimators of the support, by model."""
 
 from collections.abc import Sequence
 import math
@@ -14,7 +14,8 @@ _LOCAL = ('local_largest', 'local_doubled_mean')
 
 
 def table(rows: Sequence[records.Row]) -> str:
-  """Every estimator."""
+  """Returns the table of errors and coverage, with one line for each setting.
+  """
   return ('Expected squared errors at theta = 0.7, and coverage of intervals '
           'of confidence 0.95.\n\n' + points.table(
               points.collect(rows), ('method', 'epsilon', 'num_examples'),
@@ -22,7 +23,7 @@ def table(rows: Sequence[records.Row]) -> str:
 
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
-  """Exercise 7.36, model by model."""
+  """Returns verdicts on Exercise 7.36 of the lecture notes, model by model."""
   cells = points.collect(rows)
   with_closed_form = [p for p in cells if 'closed_form' in p.values and
                       p['method'] != 'local_largest']
@@ -99,8 +100,8 @@ def _quantile(cells: list[points.Point]):
 
 
 def _closed(cells: list[points.Point]):
-  # Of few repetitions the estimated standard error is itself random: at least
-  # that of a normal error.
+  # With few repetitions the estimated standard error is itself random, so that
+  # of a normal error is its lower limit.
   worst = max(abs(p['risk'] - p['closed_form']) / max(
       p['risk_se'], p['closed_form'] * math.sqrt(2 / p['repetitions']))
               for p in cells)
@@ -119,7 +120,7 @@ def _coverage(cells: list[points.Point]):
 
 
 def figure(rows: Sequence[records.Row]) -> Any:
-  """Error against n; one axes for each epsilon."""
+  """Draws the error against n, with one axes for each epsilon."""
   cells = points.collect(rows)
   methods = [method for method, in points.distinct(cells, 'method')]
   epsilons = [epsilon for epsilon, in points.distinct(cells, 'epsilon')

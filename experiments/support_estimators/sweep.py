@@ -1,4 +1,6 @@
-"""Settings to study the support of a uniform distribution (EXP-04, EST-04..08).
+"""Settings to study the support of a uniform distribution.
+
+Catalogue items EXP-04 and EST-04 to 08.
 
   python -m launch.sweep --experiment=support_estimators \
     --output_dir=experiments/support_estimators/results

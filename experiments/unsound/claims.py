@@ -11,13 +11,13 @@ Found = Mapping[tuple, Mapping[str, float]]
 
 
 class Claim(NamedTuple):
-  """A printed sentence and the settings that try it.
+  """A printed claim, with the setting whose numbers test it.
 
   Attributes:
-    text: the claim, and where it stands.
-    kind: of the settings.
-    case: of the setting whose numbers are shown.
-    why: the reason for a difference, with the erratum.
+    text: the claim, and where it is printed.
+    kind: kind of the setting.
+    case: case of the setting.
+    why: reason for a difference, with the number of the erratum.
   """
   text: str
   kind: str

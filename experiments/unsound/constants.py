@@ -1,9 +1,10 @@
-"""Constants of Table 5.1 and line 5, and the values that they should bound.
+"""Compares constants of Table 5.1 and line 5 with what they should bound.
 
-For each case: what Algorithm 8 scales the noise of its layers by (`printed`)
-and what one record can contribute there (`needed`), both in units of tau. What
-can be attained is measured with a Jacobian, a singular value or a Fourier
-transform at a witness; what is composed of such numbers is composed here.
+The table and Algorithm 8, whose line 5 is meant, are of Barczewski (2025). Each
+case has the number to which Algorithm 8 scales the noise of a layer (`printed`)
+and the largest contribution of one record there (`needed`), both in units of
+tau. Single contributions are measured at a witness, by a Jacobian, a singular
+value or a Fourier transform; products of such numbers are computed from them.
 """
 
 from collections.abc import Callable
@@ -28,8 +29,8 @@ class Constant(NamedTuple):
   Attributes:
     printed: [K] bounds as printed.
     needed: [K] attained contributions, or tight bounds.
-    erratum: which.
-    place: of the printed bound.
+    erratum: number of the erratum.
+    place: place of the printed bound.
   """
   printed: tuple[float, ...]
   needed: tuple[float, ...]
@@ -38,16 +39,17 @@ class Constant(NamedTuple):
 
   @property
   def multiplier_ratio(self) -> float:
-    """Joint noise multiplier over the sigma that is accounted.
+    """Returns the joint noise multiplier divided by the accounted sigma.
 
-    Below one the release is under-noised; 0 where there is no noise at all,
-    or no finite scale.
+    It is below 1 if the release has too little noise, and 0 if there is no
+    noise at all or no finite scale.
     """
     printed = np.asarray(self.printed, np.float64)
     needed = np.asarray(self.needed, np.float64)
     if not printed.all() or not np.isfinite(needed).all():
       return 0.0
-    # Of the largest first: alpha reaches 10^148, whose square overflows.
+    # Ratios are scaled to a largest of 1, because alpha reaches 10^148, whose
+    # square overflows.
     largest = float((needed / printed).max())
     ratio = blocks.joint_noise_multiplier(needed / largest, printed)
     return float(ratio) / largest
@@ -78,7 +80,7 @@ def bias(largest: float, *, input_norm: float,
   """
   x = jnp.full([num_positions, 1], input_norm / num_positions**0.5)
   weights = (jnp.ones([1, 1]), jnp.zeros([1]))
-  # Of unit norm over all places, like the cotangent that Delta_k bounds.
+  # The cotangent has norm 1 over all places, like that bounded by Delta_k.
   cotangent = jnp.full([num_positions, 1], num_positions**-0.5)
   _, pull = jax.vjp(lambda w, b: x @ w + b[None], *weights)
   gradient = jnp.concatenate([g.ravel() for g in pull(cotangent)])

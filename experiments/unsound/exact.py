@@ -1,4 +1,4 @@
-"""Settings that need arithmetic only: claimed and true epsilon side by side."""
+"""Computes claimed and true epsilon of settings that need no simulation."""
 
 import math
 
@@ -16,7 +16,7 @@ from experiments.unsound import constants
 from experiments.unsound import laws
 from experiments.unsound import sweep
 
-# Below it a loss distribution no longer fits into memory.
+# With a smaller multiplier, a privacy loss distribution exceeds the memory.
 _SMALLEST_PLD_MULTIPLIER = 0.25
 
 Metrics = dict[str, float]
@@ -70,7 +70,7 @@ def pair(case: sweep.Case) -> Metrics:
 
 
 def curve(case: sweep.Case, epsilon: float) -> Metrics:
-  """True epsilon of the noise that is calibrated to a claimed one."""
+  """Returns the true epsilon of noise that is calibrated to a claimed one."""
   accountant = 'pld' if case.num_blocks == 1 else 'rdp'
   sigma = accounting.calibrate_noise_multiplier(
       target_epsilon=epsilon, target_delta=case.delta,
@@ -94,7 +94,8 @@ def blocks_as_one(name: str, case: sweep.Case) -> Metrics:
     return _scalar_net(case)
   claimed = event_epsilon(case)
   if name == 'separate':
-    # K subsamples of their own, which is another mistake (DP-19).
+    # The claim here accounts K separate subsamples, which is another mistake
+    # (catalogue item DP-19).
     claimed = event_epsilon(case, num_steps=case.num_blocks * case.num_steps)
   joint = joint_multiplier(case)
   return dict(

@@ -1,7 +1,8 @@
 """Exact output distributions of Algorithm 8 on adjacent pairs of data sets.
 
-All pairs are one-dimensional, so that the epsilon of a pair, which no epsilon
-of the algorithm can be below, is an integral (`mixtures`).
+The algorithm is that of Barczewski (2025). All pairs are one-dimensional, so
+the epsilon of a pair is an integral (`mixtures`). It is a lower bound on the
+epsilon of the algorithm.
 """
 
 import math
@@ -24,19 +25,19 @@ class Pair(NamedTuple):
 
 def sum_pair(*, num_examples: int, sampling_prob: float,
              noise_multiplier: float, norm_ratio: float) -> Pair:
-  """Returns outputs of E1: scaled batch sums, which an added record changes.
+  """Returns outputs of scaled batch sums, without and with an added record.
 
-  f = theta x, hinge slope 1, every margin active: Delta_1 = 1. The data set
-  holds n copies of (e, +1), of gradient -e; its neighbour also (M e, -1), of
-  gradient +M e. A batch of m records is released as -m + noise, and with the
-  added one as (M - m)/M + noise: the change, m + 1 - m/M, is not bounded by
-  Delta_1 but by (m + 1) Delta_1. Source: Barczewski (2025), Algorithm 8, lines
-  11-13 and Theorem 5.2.2; erratum E1.
+  Source: Barczewski (2025), Algorithm 8, lines 11-13 and Theorem 5.2.2; erratum
+  E1. The model is f = theta x with a hinge loss of slope 1 and every margin
+  active, so Delta_1 = 1. The data set holds n copies of (e, +1), of gradient
+  -e; its neighbour also holds (M e, -1), of gradient +M e. A batch of m records
+  is released as -m + noise, and with the added record as (M - m)/M + noise. The
+  change m + 1 - m/M is not bounded by Delta_1, but by (m + 1) Delta_1.
 
   Args:
-    num_examples: n.
+    num_examples: n, the number of records.
     sampling_prob: q; 1 takes every record.
-    noise_multiplier: sigma.
+    noise_multiplier: sigma, noise deviation over the claimed sensitivity.
     norm_ratio: M, at least 1; may be infinite.
   """
   if not norm_ratio >= 1:
@@ -50,12 +51,12 @@ def sum_pair(*, num_examples: int, sampling_prob: float,
 
 def mean_pair(*, num_examples: int, sampling_prob: float,
               noise_multiplier: float) -> Pair:
-  """Returns outputs of E4: batch means, whose divisor depends on the records.
+  """Returns outputs of batch means, whose divisor depends on the records.
 
-  Records of norm one, n of gradient -1, the added one of gradient +1. A batch
-  of m is released as -1 + N(0, sigma^2/m^2), with the added record as
-  (1 - m)/(m + 1) + N(0, sigma^2/(m + 1)^2). Source: Barczewski (2025),
-  Algorithms 6 to 8, division by |V|; erratum E4.
+  Source: Barczewski (2025), Algorithms 6 to 8, division by |V|; erratum E4. All
+  gradients have norm 1: those of the n records are -1, that of the added record
+  is +1. A batch of m records is released as -1 + N(0, sigma^2/m^2), and with
+  the added record as (1 - m)/(m + 1) + N(0, sigma^2/(m + 1)^2).
   """
   size, weight = _batch_sizes(num_examples, sampling_prob)
   return _pair(sampling_prob, weight, size,
@@ -72,8 +73,8 @@ def redrawn_inclusion_prob(*, num_examples: int,
   (2025), Algorithm 8, lines 6-9; erratum E5.
 
   Args:
-    num_examples: of the data set that holds the record.
-    sampling_prob: q.
+    num_examples: number of records of the data set that holds the record.
+    sampling_prob: q, the probability that a record is sampled.
   """
   errors.check_at_least('num_examples', num_examples, 1)
   errors.check_probability('sampling_prob', sampling_prob)
@@ -87,9 +88,9 @@ class RepeatedTest(NamedTuple):
   """The test 'some step is released above the threshold'.
 
   Attributes:
-    threshold: for one step.
-    log_false_positive_rate: natural logarithm, over all steps.
-    true_positive_rate: over all steps.
+    threshold: threshold of one step.
+    log_false_positive_rate: natural logarithm of the rate over all steps.
+    true_positive_rate: rate over all steps.
   """
   threshold: float
   log_false_positive_rate: float
@@ -110,7 +111,7 @@ class RepeatedTest(NamedTuple):
 
 def repeated_test(pair: Pair, *, threshold: float,
                   num_steps: int) -> RepeatedTest:
-  """Returns the error rates of a test of many steps, with fresh randomness."""
+  """Returns the error rates of a test of many independent steps."""
   alarm, hit = (_log_some(mixtures.log_tail(distribution, threshold), num_steps)
                 for distribution in pair)
   return RepeatedTest(threshold, alarm, math.exp(hit))
@@ -122,7 +123,8 @@ def best_repeated_test(pair: Pair, *, num_steps: int,
   lower, upper = pair.without.means.min(), pair.within.means.max()
   tests = [repeated_test(pair, threshold=float(value), num_steps=num_steps)
            for value in np.linspace(lower, upper, 513)]
-  # Rates near one tie in floating point: the sharper test is the better one.
+  # In floating point, rates near 1 tie; the test with the larger bound on
+  # epsilon is then preferred.
   return max(tests, key=lambda test: (round(test.delta_lower(epsilon), 9),
                                       test.epsilon_lower(1e-5)))
 

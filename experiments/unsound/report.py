@@ -31,7 +31,7 @@ with as many runs. lip_scaled is the sound method under the same attack.'''
 
 
 def cases(rows: Sequence[records.Row]) -> dict[tuple, dict[str, float]]:
-  """Metrics of each setting: (kind, case, method, canary, claim) -> ..."""
+  """Returns (kind, case, method, canary, claim) -> metric -> value."""
   values: dict[tuple, dict[str, float]] = {}
   for row in rows:
     fields = dict(part.split('=') for part in
@@ -44,7 +44,7 @@ def cases(rows: Sequence[records.Row]) -> dict[tuple, dict[str, float]]:
 
 
 def table(rows: Sequence[records.Row]) -> str:
-  """Tables of exact results, then of lower bounds from attacks."""
+  """Returns tables of exact results, and of lower bounds from attacks."""
   result = cases(rows)
   parts = [_EXACT_TEXT, '', tables.markdown(
       ('kind', 'case', 'n', 'delta', 'claimed', 'true', 'also'),
@@ -140,10 +140,13 @@ def _finish(ax: Any) -> None:
           linewidth=1, label='claim')
   plots.epsilon_axis(ax, sweep.EPSILONS)
   ax.set_xlabel('claimed epsilon')
-  # Below: the lines cross most of the panel.
+  # The legend is below the panel, most of which is crossed by lines.
   ax.legend(loc='upper center', bbox_to_anchor=(0.5, -0.16), ncols=2)
 
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
-  """Verdicts on each claim of the text and of the public code."""
+  """Returns verdicts on each claim of the text and of the public code.
+
+  The text is Barczewski (2025).
+  """
   return claims.verdict(cases(rows))

@@ -1,5 +1,7 @@
 """Settings to study the privacy of Algorithm 8 (Lip-DP-SGD) as printed.
 
+All statements are those of Barczewski (2025).
+
   python -m launch.sweep --experiment=unsound --smoke --output_dir=results
   python -m launch.sweep --experiment=unsound \
     --output_dir=experiments/unsound/results                all of it
@@ -55,9 +57,9 @@ class Setting:
     case: name of a `Case`, or of what `kind` computes.
     method: 'lip_printed' is Algorithm 8; 'lip_scaled' divides each record's
       gradient by its own input norm, which is sound.
-    canary: input norm of the added record over a typical one; 0 where the
-      case says it.
-    epsilon: claimed; 0 where it follows from the case.
+    canary: input norm of the added record over a typical one; 0 if the case
+      states it.
+    epsilon: claimed epsilon; 0 if it follows from the case.
     seed: seed of data and noise.
   """
   kind: str
@@ -74,13 +76,14 @@ class Case:
 
   Attributes:
     num_examples: n of the smaller data set.
-    batch_size: expected; `num_examples` means that every record is taken.
-    num_steps: T.
-    noise_multiplier: sigma as printed: noise of a layer over its Delta_k.
-    delta: of the claim.
-    num_blocks: K, the layers that are noised.
+    batch_size: expected batch size; `num_examples` takes every record.
+    num_steps: T, the number of steps.
+    noise_multiplier: sigma as printed: standard deviation of a layer's noise
+      over its Delta_k.
+    delta: delta of the claim.
+    num_blocks: K, the number of noised layers.
     norm_ratio: input norm of the added record over that of all others.
-    num_runs: of an audit, on each of the two data sets.
+    num_runs: number of runs of an audit, on each of the two data sets.
   """
   num_examples: int
   batch_size: float
@@ -93,7 +96,7 @@ class Case:
 
   @property
   def sampling_prob(self) -> float:
-    """q = s / n."""
+    """Returns q = s / n."""
     return self.batch_size / self.num_examples
 
 
@@ -212,7 +215,7 @@ SMOKE = (
     *_expand('training', ('smoke',), epsilon=1.0),
 )
 
-# Every row.
+# Tags select settings by a predicate; together they cover the sweep.
 TAGS = {
     'quick': lambda setting: (
         setting.kind in ('pair', 'published')

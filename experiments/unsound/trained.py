@@ -76,7 +76,7 @@ def make_algorithm(*, noise_multiplier: float,
   """Returns Algorithm 8 with cross entropy at temperature 1, tau = sqrt 2.
 
   Args:
-    noise_multiplier: sigma.
+    noise_multiplier: sigma, noise deviation over the claimed sensitivity.
     sampling_prob: probability that a record joins a batch.
   """
   loss = losses.cross_entropy()

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 from launch.mutation import places
 from launch.mutation import pool
 
-_LIMIT_S = 3600  # seconds for one file of tests
-# Change it when `worker.Recorder` writes something else.
+_LIMIT_S = 3600  # Time limit for one file of tests, in seconds.
+# Increase this version whenever `worker.Recorder` writes another format.
 _FORMAT = b'1'
 
 

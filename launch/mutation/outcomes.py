@@ -58,7 +58,7 @@ def examine(worker: pool.Worker, mutant: operators.Mutant,
   Args:
     worker: runs the tests.
     mutant: the fault.
-    covered: which tests execute which line.
+    covered: the tests that execute each line.
     limit_s: seconds for all tests, after which the mutant survives.
   """
   tests = (covered.of(mutant.file, mutant.line)

@@ -2,7 +2,8 @@
 
 A problem is a pair of networks: a target and its shadow. Each problem has three
 architectures at three learning rates. One compiled program trains all
-discriminators of one architecture (MIA-03).
+discriminators of one architecture. Source: Lalanne (2023, section 1.3; item
+MIA-03).
 """
 
 import dataclasses
@@ -51,7 +52,7 @@ class Recipe:
 
   @property
   def num_discriminators(self) -> int:
-    """Number D of discriminators for each problem; 9 by default."""
+    """Returns the number D of discriminators for each problem; 9 by default."""
     return len(self.hidden_widths) * len(self.learning_rates)
 
 

@@ -1,8 +1,8 @@
 """Attack features of a record: its label, the network's output and its slope.
 
 The slope is s(x) = (1/e) E |R(x) - R(x + e N)| with N standard normal, taken
-for each component of the output R (MIA-03). Overfitted networks are flatter
-around the records they were trained on.
+for each component of the output R (Lalanne 2023, section 1.3; item MIA-03).
+Overfitted networks are flatter around the records they were trained on.
 """
 
 from collections.abc import Callable

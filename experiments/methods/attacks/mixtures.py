@@ -29,7 +29,7 @@ class GaussianMixture(NamedTuple):
 
   Attributes:
     weights: [k], positive, with sum 1.
-    means: [k].
+    means: [k], means of the components.
     stddevs: [k], positive.
   """
   weights: np.ndarray

@@ -33,7 +33,7 @@ class Half(NamedTuple):
 
   @property
   def train(self) -> Array:
-    """All members, as the source defines them, [n / 4]."""
+    """Returns all members, as the source defines them, [n / 4]."""
     return jnp.concatenate([self.fitted, self.validation])
 
   def attacked(self, val_role: str = 'exclude') -> tuple[Array, Array]:
@@ -110,7 +110,8 @@ class AttackResult(NamedTuple):
 
   @property
   def scores(self) -> Array:
-    """Logits of the chosen discriminators, [J, m]; positive means member."""
+    """Returns the chosen discriminators' logits [J, m]; positive means member.
+    """
     return _take(self.logits, self.chosen)
 
   def accuracies(self, members: Array) -> Array:

@@ -4,7 +4,8 @@ A search that chooses its next trial by the scores so far may also choose the
 trial's cost: how many steps, how large a batch. Composing only the trials that
 happened to run is then not a valid bound. This module uses a valid one: at each
 Renyi order, every release is charged the largest divergence of all releases
-that could have been chosen (item DP-21, account (a)).
+that could have been chosen. Sources: Feldman and Zrnic (2021); catalogue item
+DP-21, account (a), on Barczewski (2025, section 5.3.1).
 """
 
 from collections.abc import Sequence

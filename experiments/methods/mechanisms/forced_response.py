@@ -56,7 +56,7 @@ def epsilon_of_truth_prob(truth_prob: float) -> float:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ForcedYes:
-  """Some people say yes whatever the truth is; a no is always true.
+  """A poll in which some people must say yes; a no is always true.
 
   Z = max(X, Y) with Y Bernoulli: two heads of a coin (lecture notes, chapter 7,
   footnote 2; LDP-03), or one of two questions (the drowning poll, LDP-04). No
@@ -79,27 +79,27 @@ class ForcedYes:
 
   @property
   def adjacency(self) -> Adjacency:
-    """Replace-one: one person's data changes."""
+    """Returns REPLACE_ONE, because one person's data changes."""
     return Adjacency.REPLACE_ONE
 
   @property
   def guarantee(self) -> ApproxDP:
-    """Guarantee (0, 1 - yes_prob), whose delta is attained at every epsilon."""
+    """Returns (0, 1 - yes_prob), whose delta is attained at every epsilon."""
     return ApproxDP(epsilon=0.0, delta=1 - self.yes_prob)
 
   @property
   def forced_words(self) -> int:
-    """Number of the 2^32 words that force a yes; rounded towards privacy."""
+    """Returns how many of 2^32 words force a yes, rounded for privacy."""
     return math.ceil(self.yes_prob * _WORDS)
 
   @property
   def epsilon_of_yes(self) -> float:
-    """Largest log-ratio for people who say yes."""
+    """Returns the largest log-ratio for people who say yes."""
     return -math.log(self.yes_prob)
 
   @property
   def matrix(self) -> np.ndarray:
-    """[2, 2] probabilities of no and yes (columns) given no and yes (rows)."""
+    """Returns P(answer | truth), [truth, answer], with no before yes."""
     return np.array([[1 - self.yes_prob, self.yes_prob], [0.0, 1.0]])
 
   def release(self, key: PRNGKey, data: Array) -> Array:

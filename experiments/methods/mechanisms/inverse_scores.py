@@ -25,7 +25,7 @@ def scores_by_enumeration(
 
   Args:
     function: f, of a data set.
-    dataset: X.
+    dataset: X, the data set.
     domain: possible values of a record.
     candidates: [m], possible answers.
     sizes: sizes of the data sets on a path from X.

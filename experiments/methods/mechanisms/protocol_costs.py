@@ -17,8 +17,8 @@ def pointwise(num_owners: int, num_points: int, *, num_servers: int,
   """Returns the bits that owners send if they answer each point separately.
 
   Args:
-    num_owners: n.
-    num_points: |B|.
+    num_owners: n, the number of owners.
+    num_points: |B|, the number of query points.
     num_servers: m; each server gets a share.
     bits: k, length of a share.
     masked: True if each owner sends one masked number instead of m shares. The
@@ -40,8 +40,8 @@ def break_even(depth: int, bits: int, *, against: str) -> float:
   """Returns the number of points above which two comparison keys cost less.
 
   Args:
-    depth: L.
-    bits: k.
+    depth: L, where there are 2^L thresholds.
+    bits: k, the length of a number in bits.
     against: the alternative for two servers: 'shares' (`pointwise`), 'masked'
       (`pointwise` with masks) or 'one_shot'.
   """

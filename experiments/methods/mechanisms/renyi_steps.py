@@ -38,7 +38,7 @@ def sampled_gaussian(*, noise_multiplier: float, sampling_prob: float,
   T-E13); Mironov, Talwar and Zhang (2019).
 
   Args:
-    noise_multiplier: z.
+    noise_multiplier: z, noise deviation over one contribution.
     sampling_prob: q, of every record, independently.
     order: a, an integer of at least 2.
   """
@@ -123,7 +123,7 @@ def group(guarantee: RenyiDP, *, doublings: int) -> RenyiDP:
   ALG-06).
 
   Args:
-    guarantee: of neighbours, at an order a of at least 2^(c + 1).
+    guarantee: RDP for neighbours, at an order a of at least 2^(c + 1).
     doublings: c, at least 0.
 
   Raises:

@@ -24,7 +24,7 @@ from dpjax.mpc import shamir
 
 
 class Opened(NamedTuple):
-  """Opened noisy totals, public, and their communication cost.
+  """Opened, public noisy totals, with their communication cost.
 
   Attributes:
     totals: noisy integers, int64.
@@ -146,7 +146,7 @@ class AdditiveShares(Backend):
   """Additive shares: only all servers together learn a number; see `additive`.
 
   Attributes:
-    num_servers: m.
+    num_servers: m, the number of servers.
     bits: k; shares are modulo 2^k.
   """
   num_servers: int
@@ -173,8 +173,8 @@ class ShamirShares(Backend):
   """Shamir shares: any t + 1 servers open, any t learn nothing; see `shamir`.
 
   Attributes:
-    num_servers: m.
-    num_colluding: t.
+    num_servers: m, the number of servers.
+    num_colluding: t, the number of servers that may collude.
   """
   num_servers: int
   num_colluding: int
@@ -206,7 +206,7 @@ class UStat:
   (2025, section 6.2.1), with the factor 1/n of erratum C5.
 
   Attributes:
-    backend: how numbers are shared and added.
+    backend: way in which numbers are shared and added.
     noise: shares [servers, M] of the noise eta [M], which is drawn once.
     source: randomness of the owners' shares.
   """

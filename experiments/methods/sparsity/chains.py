@@ -1,7 +1,8 @@
 """Chains of sparse factors whose product is a full rectangular matrix.
 
-A chain for p x q matrices W = X_L ... X_1 (item MIA-08; X_1 acts first) is
-given by numbers r_1, ..., r_L of product p and s_1, ..., s_L of product q. With
+Source: Lalanne (2023, section 1.2.2; item MIA-08). A chain for p x q matrices
+W = X_L ... X_1, where X_1 acts first, is given by numbers r_1, ..., r_L of
+product p and s_1, ..., s_L of product q. With
 t_i = r_1 ... r_{i-1} and a_i = s_{i+1} ... s_L the support of X_i is
 
   I_{a_i} (x) 1_{r_i x s_i} (x) I_{t_i},
@@ -101,7 +102,7 @@ def monotone_chains(num_rows: int, num_columns: int, *,
   Args:
     num_rows: p, rows of the matrix.
     num_columns: q, columns of the matrix.
-    num_factors: L.
+    num_factors: L, the number of factors.
 
   Returns:
     Chains sorted by the number of parameters, then by `rows`, then by
@@ -134,7 +135,7 @@ def smallest_chain(num_rows: int, num_columns: int, *,
   Args:
     num_rows: p, rows of the matrix.
     num_columns: q, columns of the matrix.
-    num_factors: L.
+    num_factors: L, the number of factors.
 
   Raises:
     ValueError: there is no monotone chain, for example if p and q are primes

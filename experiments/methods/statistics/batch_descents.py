@@ -77,13 +77,14 @@ class BatchDescent(sgml.Ascent):
 
   @property
   def sampling_prob(self) -> float:
-    """Sampling probability m / n, rounded to a multiple of 2^-32."""
+    """Returns the sampling probability m / n, rounded to a multiple of 2^-32.
+    """
     return PoissonSampler(num_examples=self.num_examples,
                           batch_size=self.batch_size).sampling_prob
 
   @property
   def noise_multiplier(self) -> float:
-    """Noise of a step's gradient over 2 L / m, its l2 sensitivity.
+    """Returns the noise of a step's gradient over 2 L / m, its l2 sensitivity.
 
     With the printed noise it is 2 m sqrt(beta / lambda) / (n sqrt(rho)).
     """
@@ -93,7 +94,7 @@ class BatchDescent(sgml.Ascent):
 
   @property
   def event(self) -> accounting.DpEvent:
-    """Privacy cost: K Gaussian releases on Poisson subsamples.
+    """Returns the privacy cost: K Gaussian releases on Poisson subsamples.
 
     Raises:
       ValueError: for batches with replacement.
@@ -112,22 +113,23 @@ class BatchDescent(sgml.Ascent):
 
   @property
   def draw(self) -> Draw:
-    """Jittable sampler that runs the steps on batches."""
+    """Returns a jittable sampler that runs the steps on batches."""
     if self.replacement:
       return _replacement_draw(self.model.family, self.batch_size)
     return _poisson_draw(self.model.family)
 
   @property
   def parameters(self) -> sgml.Steps:
-    """Public numbers of the gradient steps."""
+    """Returns the public numbers of the gradient steps."""
     # Exact, because the probability is a multiple of 2^-32.
     threshold = 0 if self.replacement else round(self.sampling_prob * 2**32)
     return self._steps(threshold, self.batch_size)
 
   @property
   def utility(self) -> float:
-    """Upper bound of E ||theta_K - theta_ML||^2 for theta_ML inside the box.
+    """Returns an upper bound of E ||theta_K - theta_ML||^2.
 
+    It holds for theta_ML inside the box. It is
     9 d L^2 / (rho lambda^2 n^2) + xi^2 / (beta lambda), for the printed noise
     with replacement; xi^2 <= d / (4 m) is the variance of a batch's gradient.
     """

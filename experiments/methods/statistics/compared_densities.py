@@ -1,7 +1,7 @@
 """Densities to compare estimators on, with exact quantities (item DEN-C3).
 
-They are what experiments draw from: Fourier series, tents, beta distributions
-and steps. `densities.Density` says what a density must state.
+Experiments draw their records from them: Fourier series, tents, beta
+distributions and steps. `densities.Density` is the interface of a density.
 """
 
 from collections.abc import Sequence
@@ -126,7 +126,7 @@ def series(name: str, coefficients: Sequence[complex] | np.ndarray) -> Series:
   """Returns the density 1 + 2 Re sum theta_k e^(2 pi i k x).
 
   Args:
-    name: of the density.
+    name: name of the density.
     coefficients: theta [K]; f must not be negative anywhere.
   """
   theta = np.asarray(coefficients, np.complex128)
@@ -154,7 +154,7 @@ def alternating(smoothness: int, amplitude: float | None = None) -> Series:
   with sobdet.
 
   Args:
-    smoothness: beta.
+    smoothness: beta, the order of the bounded derivative.
     amplitude: A; by default one with f > 0, for beta in 1, 2, 3.
   """
   k = np.arange(1, _SERIES + 1)

@@ -27,18 +27,18 @@ class AxisMixture:
 
   @property
   def name(self) -> str:
-    """Names of the parts, joined."""
+    """Returns the names of the parts, joined."""
     return '+'.join(part.name for part in self.parts)
 
   @property
   def square(self) -> float:
-    """Integral of f^2 over the cube."""
+    """Returns the integral of f^2 over the cube."""
     # Parts are independent coordinates: products of f_a - 1 integrate to 0.
     return 1 + sum(part.energy for part in self.parts) / len(self.parts)**2
 
   @property
   def lipschitz(self) -> float:
-    """Upper bound of the norm of the gradient."""
+    """Returns an upper bound of the norm of the gradient."""
     slopes = [part.lipschitz for part in self.parts]
     return float(np.linalg.norm(slopes)) / len(self.parts)
 
@@ -66,7 +66,7 @@ def worst(num_bins: int, dimension: int) -> densities.Density | AxisMixture:
 
   Args:
     num_bins: m, the number of cells.
-    dimension: d.
+    dimension: d, the dimension.
   """
   side = cubes.side_of(num_bins, dimension)
   if dimension == 1:

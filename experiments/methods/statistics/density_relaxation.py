@@ -38,8 +38,8 @@ def rho_of(rule: str, *, epsilon: float, delta: float,
 
   Args:
     rule: one of `RULES`.
-    epsilon: target.
-    delta: target.
+    epsilon: target epsilon.
+    delta: target delta.
     allow_unsound: permits the classical rule for epsilon >= 1, where it is not
       proved, and fails for large epsilon: at delta = 1e-5 and epsilon = 16 its
       true delta is 3.4e-4 (erratum DEN-E8).
@@ -85,10 +85,10 @@ def relaxed_projection(*, num_records: int, epsilon: float, delta: float,
   'printed', which add noise to the constant too.
 
   Args:
-    num_records: n.
-    epsilon: of the release.
-    delta: of the release.
-    num_functions: N, odd.
+    num_records: n, the number of records.
+    epsilon: target epsilon of the release.
+    delta: target delta of the release.
+    num_functions: N, the odd number of functions.
     adjacency: which data sets are neighbours.
     rule: see `rho_of`.
     tuning: see `projections.Projection`.

@@ -59,7 +59,7 @@ class DoubledMean:
   epsilon)^2.
 
   Attributes:
-    num_examples: n, public.
+    num_examples: n, the public number of records.
     epsilon: privacy budget of one release.
     confidence: confidence level of the interval.
   """
@@ -73,18 +73,19 @@ class DoubledMean:
 
   @property
   def mean(self) -> BoundedMean:
-    """The mechanism of the mean."""
+    """Returns the mechanism of the mean."""
     return BoundedMean(num_examples=self.num_examples, lower=0.0, upper=1.0,
                        epsilon=self.epsilon)
 
   @property
   def adjacency(self) -> Adjacency:
-    """REPLACE_ONE: one record is replaced and their number is public."""
+    """Returns REPLACE_ONE: one record is replaced, and their number is public.
+    """
     return self.mean.adjacency
 
   @property
   def event(self) -> accounting.DpEvent:
-    """Privacy cost of one release."""
+    """Returns the privacy cost of one release."""
     return self.mean.event
 
   def release(self, key: PRNGKey, data: Array) -> Estimate:

@@ -86,18 +86,18 @@ class FactorisedQuantiles(curves.CurveQuantiles):
 
   @property
   def l2_sensitivity(self) -> float:
-    """Largest l2 change of C x between neighbours, x the counts."""
+    """Returns the largest l2 change of C x between neighbours, x the counts."""
     return toeplitz.l2_sensitivity(toeplitz.square_root(self.num_bins),
                                    adjacency=self.adjacency)
 
   @property
   def scale(self) -> float:
-    """Standard deviation of the independent noise z."""
+    """Returns the standard deviation of the independent noise z."""
     return self.l2_sensitivity / math.sqrt(2 * self.rho)
 
   @property
   def event(self) -> accounting.DpEvent:
-    """Privacy cost of one release."""
+    """Returns the privacy cost of one release."""
     # The event takes the norm of one record. Under REPLACE_ONE the sensitivity
     # is twice that norm, since one record leaves and another enters.
     norm = self.l2_sensitivity / (2 if self.knows_total else 1)
@@ -105,12 +105,12 @@ class FactorisedQuantiles(curves.CurveQuantiles):
 
   @property
   def curve(self) -> curves.Curve:
-    """Jittable sampler of the curve."""
+    """Returns a jittable sampler of the curve."""
     return _curve(self.knows_total)
 
   @property
   def parameters(self) -> FactorParameters:
-    """Quantile levels, grid, noise scale and factor, as arrays."""
+    """Returns the quantile levels, grid, noise scale and factor, as arrays."""
     root = toeplitz.square_root(self.num_bins)
     covariance = toeplitz.covariance_with_last(root)
     return FactorParameters(quantile_levels.check_levels(self.probs),

@@ -1,10 +1,11 @@
 """Finds the nearest nonnegative counts in l1, an exact minimum cost flow.
 
-Smoothing with p = 1 subtracts noise of the least sum of absolute values: a
-minimum cost flow on the graph of `smoothing`. Its dual assigns integer labels
-mu to the vertices that differ by at most 1 along an edge. Dynamic programming
-over the nodes finds them: T(mu_c, mu_d) is the most that the inside of a node
-with ends c and d contributes (item EC-11).
+Smoothing with p = 1 subtracts the noise with the least sum of absolute values.
+This is a minimum cost flow on the graph of `smoothing`. Its dual assigns
+integer labels mu to the vertices that differ by at most 1 along an edge.
+Dynamic programming over the nodes finds them: T(mu_c, mu_d) is the largest
+contribution of the inside of a node with ends c and d (Barczewski 2025, section
+6.3; item EC-11).
 
 The optimal flow is not unique, and correct solvers differ (correction C16).
 Here it follows from the labels without iterations. The amounts (x_c, x_d) that
@@ -12,8 +13,8 @@ a node can deliver to its ends within an optimal flow follow from the changes of
 T when either label or both move by 1, because T is L-concave (Murota 2003):
 x_c, x_d and x_c + x_d each lie in an interval. From the root down, each node's
 amount is divided among its own edge and its two halves. The edge takes the
-midpoint of the interval left to it, and the halves share alike, so that noise
-is spread evenly over the possible paths.
+midpoint of the remaining interval, and the halves get equal parts, so that
+noise is spread evenly over the possible paths.
 """
 
 import functools
@@ -50,9 +51,9 @@ class _Reach(NamedTuple):
   """Intervals (low, high) of the amounts that nodes can deliver, [M] each.
 
   Attributes:
-    left: to the left end.
-    right: to the right end.
-    both: to both ends together.
+    left: amounts to the left end.
+    right: amounts to the right end.
+    both: amounts to both ends together.
   """
   left: tuple[Array, Array]
   right: tuple[Array, Array]
@@ -155,7 +156,7 @@ def _split(left: _Reach, right: _Reach, given: tuple[Array, Array],
     right: intervals of the right half.
     given: a and b, what node and edge deliver to c and d.
     increment: g of the middle.
-    step: from c to d; x is 0 or has the opposite sign.
+    step: label of d minus that of c; x is 0 or has the opposite sign.
     tight: whether the middle keeps nothing.
   """
   a, b = given

@@ -107,12 +107,12 @@ class GridQuantiles(mechanism.PureQuantiles):
 
   @property
   def draw(self) -> mechanism.Draw:
-    """Jittable sampler (key, records, parameters) -> quantiles."""
+    """Returns a jittable sampler (key, records, parameters) -> quantiles."""
     return _DRAWS[self.rule]
 
   @property
   def parameters(self) -> GridParameters:
-    """Quantile levels, rates and candidates, as arrays."""
+    """Returns the quantile levels, rates and candidates, as arrays."""
     return GridParameters(
         quantile_levels.check_levels(self.probs), rates.singles(
             self.probs, epsilon=self.epsilon / len(self.probs),

@@ -46,7 +46,7 @@ def inversion_error(density_error: float, *, density_floor: float,
 def theorem_tail(gamma: float, *, num_examples: int, epsilon: float,
                  num_bins: int, lipschitz: float, density_floor: float,
                  printed: bool = False) -> float:
-  """Theorem 6.2.10: bounds P(the error of quantiles exceeds gamma) from above.
+  """Bounds P(the error of quantiles exceeds gamma) from above (Theorem 6.2.10).
 
   It combines both lemmas and needs h < pi_min / (4 L).
 

@@ -87,7 +87,7 @@ def _sampler(curve: mechanism.Draw, num_groups: int, derived: bool,
 
   Args:
     curve: sampler of the curve.
-    num_groups: Q.
+    num_groups: Q, the number of groups.
     derived: whether expected negatives are computed from the other cells.
     shared: whether observed and expected cells share their noise (unsound).
   """
@@ -145,7 +145,7 @@ class CellwiseHosmerLemeshow(mechanisms.SampledMechanism[Bins]):
     grid: public, of predictions within [0, 1].
     epsilon: budget of the whole release.
     adjacency: which data sets are neighbours.
-    num_groups: Q.
+    num_groups: Q, the number of groups.
     accounting: 'paper': the curve's nodes and all 4 Q cells have noise of scale
       (L + 9) / epsilon. 'tight': the curve is calibrated exactly. A record
       changes one observed cell by 1 and an expected one by a probability; 3 Q
@@ -182,7 +182,7 @@ class CellwiseHosmerLemeshow(mechanisms.SampledMechanism[Bins]):
 
   @property
   def _cells_epsilon(self) -> float:
-    """Part of epsilon that the cells spend."""
+    """Returns the part of epsilon that the cells spend."""
     if self.accounting == 'tight':
       return self.epsilon * self.cells_share
     # L + 1 of L + 9 parts are for the curve.
@@ -191,7 +191,7 @@ class CellwiseHosmerLemeshow(mechanisms.SampledMechanism[Bins]):
 
   @property
   def curve(self) -> dyadic.DyadicEcdf:
-    """The mechanism that releases the curve of predictions."""
+    """Returns the mechanism that releases the curve of predictions."""
     return dyadic.DyadicEcdf(
         num_thresholds=self.grid.num_thresholds, adjacency=self.adjacency,
         epsilon=self.epsilon - self._cells_epsilon, monotone=False,
@@ -199,27 +199,27 @@ class CellwiseHosmerLemeshow(mechanisms.SampledMechanism[Bins]):
 
   @property
   def scale(self) -> float:
-    """Laplace scale of the noise of a cell."""
+    """Returns the Laplace scale of the noise of a cell."""
     if self.accounting == 'paper':
       return 8 / self._cells_epsilon
     return sum_sensitivity(self.adjacency, record_norm=2) / self._cells_epsilon
 
   @property
   def event(self) -> events.DpEvent:
-    """Privacy event of one release, for the accountants."""
+    """Returns the privacy event of one release, for the accountants."""
     if self.shared_noise:
       return events.non_private_event()
     return events.pure_event(epsilon=self.epsilon, adjacency=self.adjacency)
 
   @property
   def draw(self) -> Callable[[PRNGKey, Bins, CellParameters], Cells]:
-    """Jittable sampler (key, bins, parameters) -> cells."""
+    """Returns a jittable sampler (key, bins, parameters) -> cells."""
     return _sampler(self.curve.draw, self.num_groups,
                     self.accounting == 'tight', self.shared_noise)
 
   @property
   def parameters(self) -> CellParameters:
-    """Float64 NumPy arrays that `draw` takes as parameters."""
+    """Returns the float64 NumPy arrays that `draw` takes as parameters."""
     return CellParameters(self.curve.parameters, np.float64(self.scale))
 
   def _check(self, data: Bins) -> None:

@@ -18,7 +18,7 @@ from experiments.methods.statistics import quantile_bounds as bounds
 
 def order_statistic(error: float, *, num_examples: int, prob: float,
                     density_min: float) -> float:
-  """Lemma 6.2.13: bounds P(X_(ceil(n p)) is off by more than `error`).
+  """Bounds P(X_(ceil(n p)) is off by more than `error`) by Lemma 6.2.13.
 
   Returns 1 where n < 2 / (error density_min), where the lemma does not apply.
   """
@@ -29,13 +29,17 @@ def order_statistic(error: float, *, num_examples: int, prob: float,
 
 
 def crowded(length: float, *, num_examples: int, density_max: float) -> float:
-  """Lemma 6.2.14: bounds P(an interval has twice its expected records or more).
+  """Bounds P(an interval has at least twice its expected records).
+
+  This is one half of Lemma 6.2.14.
   """
   return math.exp(-num_examples * length * density_max / 3)
 
 
 def deserted(length: float, *, num_examples: int, density_min: float) -> float:
-  """Lemma 6.2.14: bounds P(an interval has half its expected records or fewer).
+  """Bounds P(an interval has at most half its expected records).
+
+  This is the other half of Lemma 6.2.14.
   """
   return math.exp(-num_examples * length * density_min / 8)
 
@@ -43,7 +47,9 @@ def deserted(length: float, *, num_examples: int, density_min: float) -> float:
 def joint(error: float, *, num_examples: int, probs: Sequence[float],
           rate: float, density_min: float, density_max: float,
           printed: bool = False, length: float = 1.0) -> float:
-  """Theorem 6.2.15: bounds P(JointExp misses a quantile by more than `error`).
+  """Bounds P(JointExp misses a quantile by more than `error`).
+
+  This is Theorem 6.2.15. Its proof, and the corrections to it:
 
   1. If all answers lie within an inner radius of the quantiles, the cost, a sum
      over bins, is at most 8 m n radius density_max.
@@ -55,11 +61,11 @@ def joint(error: float, *, num_examples: int, probs: Sequence[float],
 
   Args:
     error: allowed error of a quantile.
-    num_examples: n.
+    num_examples: n, the number of records.
     probs: quantile levels [m].
     rate: rate of the cost, `rates.joint`; printed for epsilon / 4.
     density_min: least density within `error` of the quantiles.
-    density_max: largest density there.
+    density_max: largest density within `error` of the quantiles.
     printed: use the printed constants.
     length: length of the domain, b - a.
   """

@@ -42,7 +42,7 @@ def exact_oracle(mean: Callable[[Query], float], *, tolerance: float,
 
   Args:
     mean: returns the expectation of a query over the population.
-    tolerance: tau > 0.
+    tolerance: tau > 0, the largest error of an answer.
     perturbation: maps the number of the query, from 0, to the answer's error as
       a fraction of the tolerance, in [-1, 1]: the adversary. Common choices are
       constant 1 or -1, or signs drawn beforehand.
@@ -86,10 +86,10 @@ class LocalOracle:
   are within `tolerance`.
 
   Attributes:
-    num_queries: T.
+    num_queries: T, the number of queries.
     tolerance: tau, in (0, 1].
     failure_prob: beta, in (0, 1).
-    epsilon: of one person's answer, in (0, 20].
+    epsilon: budget of one person's answer, in (0, 20].
     randomizer: 'bernoulli' answers with one of two numbers, and needs 4 to 17
       times fewer people than 'laplace', which adds noise.
   """
@@ -110,18 +110,18 @@ class LocalOracle:
 
   @property
   def adjacency(self) -> Adjacency:
-    """Replace-one: one person's data changes."""
+    """Returns REPLACE_ONE, because one person's data changes."""
     return Adjacency.REPLACE_ONE
 
   @property
   def event(self) -> accounting.DpEvent:
-    """Privacy cost of all answers together, as each person gives one."""
+    """Returns the privacy cost of all answers; each person gives one."""
     return accounting.pure_event(epsilon=self.epsilon,
                                  adjacency=self.adjacency)
 
   @property
   def batch_size(self) -> int:
-    """Number m of people for each query, by Hoeffding's inequality (SQ-02)."""
+    """Returns m, the people for a query, by Hoeffding's inequality (SQ-02)."""
     if self.randomizer == 'bernoulli':
       return math.ceil(2 * (_size(self.epsilon) / self.tolerance)**2
                        * math.log(2 * self.num_queries / self.failure_prob))
@@ -130,7 +130,7 @@ class LocalOracle:
 
   @property
   def num_examples(self) -> int:
-    """Number n = T m of people needed."""
+    """Returns the number n = T m of people needed."""
     return self.num_queries * self.batch_size
 
   def init(self, key: PRNGKey, records: Array) -> OracleState:
@@ -195,7 +195,7 @@ class LocalOracle:
 
   @property
   def least_words(self) -> int:
-    """Number of 2^32 words that give the rarer answer, for any value."""
+    """Returns how many of 2^32 words give the rarer answer, for any value."""
     return math.ceil(_WORDS / (math.exp(self.epsilon) + 1) + _SLACK)
 
 
@@ -213,7 +213,7 @@ def bisect_support(ask: Ask, *, num_queries: int, tolerance: float) -> float:
 
   Args:
     ask: the oracle.
-    num_queries: T.
+    num_queries: T, the number of queries.
     tolerance: tau, of the oracle.
 
   Returns:

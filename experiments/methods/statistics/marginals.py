@@ -164,7 +164,7 @@ class TreeMarginals(mechanism.DensityMechanism):
 
   @property
   def _parts(self) -> tuple[float, float, float]:
-    """Parts of epsilon for single attributes, choices and pairs."""
+    """Returns the parts of epsilon for single attributes, choices and pairs."""
     if self.structure == 'private':
       single, choices, pairs = self.shares
       return self.budget * single, self.budget * choices, self.budget * pairs
@@ -173,19 +173,19 @@ class TreeMarginals(mechanism.DensityMechanism):
 
   @property
   def _table_sensitivity(self) -> float:
-    """The l1 sensitivity of one table."""
+    """Returns the l1 sensitivity of one table."""
     return sum_sensitivity(self.adjacency, record_norm=1)
 
   @property
   def selection(self) -> selection.ExponentialMechanism:
-    """The exponential mechanism that chooses each pair of a private tree."""
+    """Returns the exponential mechanism for each pair of a private tree."""
     return selection.ExponentialMechanism(
         sensitivity=self._table_sensitivity, adjacency=self.adjacency,
         epsilon=self._parts[1] / (self.num_attributes - 1))
 
   @property
   def event(self) -> accounting.DpEvent:
-    """Privacy event of all tables and choices."""
+    """Returns the privacy event of all tables and choices."""
     if self.structure != 'private':
       return super().event
     single, _, pairs = (accounting.pure_event(
@@ -196,14 +196,14 @@ class TreeMarginals(mechanism.DensityMechanism):
 
   @property
   def draw(self) -> mechanism.Draw:
-    """Jittable sampler (key, statistic, parameters) -> `Tables`."""
+    """Returns a jittable sampler (key, statistic, parameters) -> `Tables`."""
     tree = self.structure if isinstance(self.structure, str) else tuple(
         rooted(self.structure, self.num_attributes))
     return _sampler(self.num_attributes, self.num_bins, tree, self.knows_total)
 
   @property
   def parameters(self) -> TreeParameters:
-    """Float64 NumPy arrays that `draw` takes as parameters."""
+    """Returns the float64 NumPy arrays that `draw` takes as parameters."""
     single, choices, pairs = self._parts
     num = self.num_attributes
     return TreeParameters(*(np.array(value, np.float64) for value in (

@@ -2,7 +2,8 @@
 
 Noise of covariance S is added to the ranks. One record changes them by d, and
 the budget requires d' S^-1 d <= 1 for all d; errors are in units of 1 / (2
-rho). Host NumPy with dense matrices. Source: item EC-48.
+rho). It uses NumPy on the host, with dense matrices. Sources: Mathias 1993;
+Henzinger, Upadhyay and Upadhyay 2023; Henzinger and Upadhyay 2024 (item EC-48).
 """
 
 import numpy as np

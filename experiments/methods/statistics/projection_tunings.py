@@ -33,9 +33,9 @@ def printed_num_functions(signal: float, *, num_records: int, smoothness: int,
   on constants nor on L. beta is an integer (erratum DEN-E23).
 
   Args:
-    signal: n alpha.
-    num_records: n.
-    smoothness: beta.
+    signal: n alpha, records times budget.
+    num_records: n, the number of records.
+    smoothness: beta, the order of the bounded derivative.
     pure: whether noise is Laplace.
   """
   errors.check_positive('signal', signal)
@@ -91,8 +91,8 @@ def pinsker_weights(width: float, *, smoothness: int) -> tuple[float, ...]:
   """Returns 1 - (k / W)^beta for k < W: the minimax linear estimator's weights.
 
   Args:
-    width: W > 1.
-    smoothness: beta.
+    width: W > 1, the frequency at which weights reach 0.
+    smoothness: beta, the order of the bounded derivative.
   """
   if not (math.isfinite(width) and width > 1):
     raise ValueError(f'width must be a number > 1, got {width}')
@@ -107,9 +107,9 @@ def pinsker_projection(*, num_records: int, rho: float, smoothness: int,
   """Returns Pinsker's weights with the width of least error over a class.
 
   Args:
-    num_records: n.
+    num_records: n, the number of records.
     rho: budget of the release.
-    smoothness: beta.
+    smoothness: beta, the order of the bounded derivative.
     radius: L, see `SumsMechanism.worst_case`.
     basis: 'fourier' or 'cosine'.
     adjacency: which data sets are neighbours.
@@ -143,7 +143,7 @@ def oracle_weights(density: Density, *, num_records: int,
 
   Args:
     density: the true density.
-    num_records: n, public.
+    num_records: n, the public number of records.
     rho: budget of the release; None without privacy.
   """
   energies = density.energies(_MOST)

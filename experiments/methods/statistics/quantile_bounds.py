@@ -38,7 +38,7 @@ def applies(error: float, *, num_examples: int, probs: Sequence[float],
 
   Args:
     error: error of the quantiles.
-    num_examples: n.
+    num_examples: n, the number of records.
     probs: quantile levels [m].
     density_min: lower bound of the density.
   """
@@ -51,7 +51,7 @@ def applies(error: float, *, num_examples: int, probs: Sequence[float],
 
 def empirical_quantile(error: float, *, num_examples: int, prob: float,
                        density_min: float, printed: bool = False) -> float:
-  """Lemma 6.1.1: bounds P(some X_(np + k) is off by `error`), |k| small.
+  """Bounds P(some X_(np + k) is off by `error`) for small |k|, by Lemma 6.1.1.
 
   The ranks are those with |k| < n error density_min / 2. Order statistics
   increase, so that the two outer ones decide, each on one side; the printed
@@ -72,7 +72,7 @@ def log_sides(error: float, *, num_examples: int, prob: float,
 
 def single_rank_error(level: float, *, min_gap: float, epsilon: float,
                       length: float = 1.0) -> float:
-  """Fact 6.1.2: returns the rank error of QExp at failure probability `level`.
+  """Returns the rank error of QExp at failure probability `level` (Fact 6.1.2).
 
   Args:
     level: failure probability.
@@ -91,7 +91,7 @@ def single_rank_error(level: float, *, min_gap: float, epsilon: float,
 def recursive_rank_error(level: float, *, num_orders: int, min_gap: float,
                          epsilon: float, adjacency: Adjacency,
                          printed: bool = False, length: float = 1.0) -> float:
-  """Fact 6.1.3: returns the rank error of RecExp with its printed budget.
+  """Returns the rank error of RecExp with its printed budget (Fact 6.1.3).
 
   Printed for `length` 1 under addition and deletion; a replacement is one of
   each. Corrected: the number of levels is an integer, and each level adds up to
@@ -116,13 +116,14 @@ def _spent(epsilon: float, adjacency: Adjacency) -> float:
 
 
 def uniform_gaps(gap: float, *, num_examples: int) -> float:
-  """Fact 6.2.2: returns P(all n + 1 gaps of uniform records > gap), exactly."""
+  """Returns P(all n + 1 gaps of uniform records > gap), exactly (Fact 6.2.2).
+  """
   return max(0.0, 1 - (num_examples + 1) * gap)**num_examples
 
 
 def gaps(gap: float, *, num_examples: int, density_max: float,
          printed: bool = False) -> float:
-  """Lemma 6.2.1: returns a lower bound of P(all gaps > gap).
+  """Returns a lower bound of P(all gaps > gap), by Lemma 6.2.1.
 
   Printed for n^2 gap < 1 / (4 density_max) (QE-23). Corrected by the coupling
   of its proof: a gap is at least a gap of uniform records, divided by
@@ -138,7 +139,7 @@ def gaps(gap: float, *, num_examples: int, density_max: float,
 def independent(error: float, *, num_examples: int, probs: Sequence[float],
                 epsilon: float, density_min: float, density_max: float,
                 printed: bool = False) -> float:
-  """Theorem 6.2.3, Corollary 6.2.4: bounds P(error of IndExp > error).
+  """Bounds P(error of IndExp > error) by Theorem 6.2.3 and Corollary 6.2.4.
 
   The theorem is for one quantile level, the corollary for more. Printed with
   sqrt(e), which needs epsilon <= 4 m; corrected with e^(epsilon / 8m) (QE-09),
@@ -155,7 +156,9 @@ def independent(error: float, *, num_examples: int, probs: Sequence[float],
 def recursive(error: float, *, num_examples: int, probs: Sequence[float],
               epsilon: float, adjacency: Adjacency, density_min: float,
               density_max: float, printed: bool = False) -> float:
-  """Theorem 6.2.5: bounds P(error of RecExp with its printed budget > error).
+  """Bounds P(error of RecExp with its printed budget > error).
+
+  This is Theorem 6.2.5.
 
   Corrected by the corrected Fact 6.1.3: its 2 L ranks enter as sqrt(e) does,
   for any epsilon, and the integer number of levels L replaces one of the two
@@ -195,13 +198,14 @@ def _utility(error: float, probs: np.ndarray, *, num_examples: int,
 
 def least_failure(error: float, *, num_examples: int, rate: float,
                   prob: float | None = None) -> float:
-  """Lemma 6.2.7: lower bound of P(QExp misses some point of [0, 1] by `error`).
+  """Returns a lower bound of P(QExp is off by `error` from a given point).
 
+  This is Lemma 6.2.7; it holds for all data and every point of [0, 1].
   IndExp and RecExp miss at least as often as the first quantile that they draw.
 
   Args:
-    error: at most 1/4 in the printed lemma, below 1/2 otherwise.
-    num_examples: n.
+    error: distance; at most 1/4 in the printed lemma, else below 1/2.
+    num_examples: n, the number of records.
     rate: rate of the exponential mechanism of that quantile.
     prob: its level; None for the printed bound, (1/2) e^(-n rate). With a
       level, the cost is at most n max(p, 1 - p), and 1 - 2 error replaces 1/2.
@@ -214,13 +218,13 @@ def least_failure(error: float, *, num_examples: int, rate: float,
 
 def dirac_risk(*, num_examples: int, epsilon: float, printed: bool = False,
                amplitude: float | None = None) -> float:
-  """Section 6.3.3: bounds E M^2, M the median of n zeros on [-1, 1] with noise.
+  """Bounds E M^2 for the median M of n noisy zeros on [-1, 1] (section 6.3.3).
 
   Corrected (QE-08): the true costs are twice the printed ones, and so is the
   probability of few records on one side.
 
   Args:
-    num_examples: n.
+    num_examples: n, the number of records.
     epsilon: privacy budget of the release.
     printed: use the printed constants.
     amplitude: amplitude of the uniform noise; None for the one that balances

@@ -58,12 +58,12 @@ def rank_distribution(*, num_examples: int, prob: float, rate: float,
   expectation is a product.
 
   Args:
-    num_examples: n.
+    num_examples: n, the number of records.
     prob: quantile level p.
     rate: rate of the cost |i - n p|.
     below: width of the public range below the support, in lengths of the
       support.
-    above: width of the public range above it, likewise.
+    above: width of the public range above it, in the same unit.
   """
   errors.check_at_least('num_examples', num_examples, 1)
   errors.check_positive('rate', rate)
@@ -180,7 +180,7 @@ def recursive_rank_error(level: float, *, num_examples: int,
 
   Args:
     level: failure probability.
-    num_examples: n.
+    num_examples: n, the number of records.
     probs: quantile levels [m].
     rate: smallest rate of a node.
     population: assumptions about the records.
@@ -224,7 +224,7 @@ def joint_rank_error(level: float, *, num_examples: int,
 
   Args:
     level: failure probability.
-    num_examples: n.
+    num_examples: n, the number of records.
     probs: quantile levels [m].
     rate: rate of the cost, `rates.joint`.
     population: assumptions about the records.
@@ -269,7 +269,7 @@ def value_error(level: float, rank_errors: Sequence[float], *,
   Args:
     level: failure probability of the order statistics.
     rank_errors: [m] bounds on the rank errors, in records.
-    num_examples: n.
+    num_examples: n, the number of records.
     probs: quantile levels [m].
     density_min: least density of the records.
   """
@@ -299,7 +299,7 @@ def independent_error(level: float, *, num_examples: int,
 
   Args:
     level: failure probability.
-    num_examples: n.
+    num_examples: n, the number of records.
     probs: quantile levels [m].
     rates_: [m] rates of the unrounded cost.
     population: assumptions about the records.

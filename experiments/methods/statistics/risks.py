@@ -38,7 +38,7 @@ def monte_carlo(cost: Callable[[PyTree], Array],
     estimator: (key, data) -> an estimate.
     sampler: key -> data.
     key: random key of all repetitions.
-    num_repetitions: at least 2.
+    num_repetitions: number of repetitions, at least 2.
     batch_size: number of repetitions computed at once.
   """
   errors.check_at_least('num_repetitions', num_repetitions, 2)

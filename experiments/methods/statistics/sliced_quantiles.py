@@ -148,7 +148,7 @@ class SlicedQuantiles(mechanism.PureQuantiles):
   200 levels of 5 10^5 records at epsilon 1.
 
   Attributes:
-    num_examples: n, public.
+    num_examples: n, the public number of records.
     delta: delta of the guarantee.
     resolution: width of the record intervals in which answers should be found;
       privacy does not depend on it.
@@ -180,7 +180,7 @@ class SlicedQuantiles(mechanism.PureQuantiles):
 
   @property
   def half(self) -> int:
-    """Half the length of a slice, h, in records."""
+    """Returns half the length of a slice, h, in records."""
     needed = math.log(len(self.probs) * (self.upper - self.lower)
                       / (self.resolution * self.failure_prob))
     # The added 1/4 covers h ln(2 h / (2 h - 1)) / 4, see `parameters`.
@@ -189,18 +189,18 @@ class SlicedQuantiles(mechanism.PureQuantiles):
 
   @property
   def scale(self) -> float:
-    """Scale of the Laplace noise of each node of the tree."""
+    """Returns the scale of the Laplace noise of each node of the tree."""
     return tree(len(self.probs))[1] / (self.rank_share * self.epsilon)
 
   @property
   def guarantee(self) -> notions.ApproxDP:
-    """Proved guarantee; compose it by `accounting.optimal_composition`."""
+    """Returns the guarantee; compose it by `accounting.optimal_composition`."""
     return notions.ApproxDP(epsilon=self.epsilon,
                             delta=0.0 if len(self.probs) == 1 else self.delta)
 
   @property
   def event(self) -> accounting.DpEvent:
-    """Privacy cost of one release; defined for one level only."""
+    """Returns the privacy cost of one release; defined for one level only."""
     if self.guarantee.delta:
       raise ValueError('slices have no event: their guarantee of (epsilon, '
                        'delta) composes by accounting.optimal_composition')
@@ -212,7 +212,7 @@ class SlicedQuantiles(mechanism.PureQuantiles):
 
   @property
   def draw(self) -> mechanism.Draw:
-    """Jittable sampler (key, records, parameters) -> quantiles."""
+    """Returns a jittable sampler (key, records, parameters) -> quantiles."""
     return _draw(records.capacity(2 * self.half))
 
   @property

@@ -86,7 +86,7 @@ class BinaryTreeParameters(NamedTuple):
 
   Attributes:
     scale: standard deviation of the noise of a node.
-    nodes: of the tree.
+    nodes: nodes of the tree.
   """
   scale: np.ndarray
   nodes: Nodes
@@ -124,7 +124,7 @@ class SmoothBinaryEcdf(mechanism.EcdfMechanism):
 
   @property
   def scale(self) -> float:
-    """Standard deviation of the noise of a node."""
+    """Returns the standard deviation of the noise of a node."""
     high = height(self.num_thresholds)
     squared_sensitivity = sum_sensitivity(self.adjacency,
                                           record_norm=high - high // 2)
@@ -132,12 +132,12 @@ class SmoothBinaryEcdf(mechanism.EcdfMechanism):
 
   @property
   def draw(self) -> mechanism.Draw:
-    """Jittable sampler (key, counts, parameters) -> ranks."""
+    """Returns a jittable sampler (key, counts, parameters) -> ranks."""
     return _sampler(self.knows_total)
 
   @property
   def parameters(self) -> BinaryTreeParameters:
-    """Noise scale and nodes of the tree."""
+    """Returns the noise scale and nodes of the tree."""
     return BinaryTreeParameters(np.float64(self.scale),
                                 nodes(self.num_thresholds))
 

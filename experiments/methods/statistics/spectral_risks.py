@@ -1,7 +1,7 @@
 """Risks and widths of spectral histograms at their limits, and other kernels.
 
 The mechanism is `spectral.SpectralHistogram`; its constants are those of
-docs/theory/pure_rate.md (items DEN-B2, DEN-B3, DEN-B7).
+docs/theory/pure_rate.md, which names earlier work (items DEN-B2, B3 and B7).
 """
 
 import functools
@@ -57,9 +57,9 @@ def constants(smoothness: float, taper: str = 'pinsker', *,
   by singular values at places k / m of a grid.
 
   Args:
-    smoothness: beta.
+    smoothness: beta, the order of the bounded derivative.
     taper: one of `TAPERS`.
-    num_places: of the grid, on (0, 1/2].
+    num_places: number of places k / m of the grid, on (0, 1/2].
   """
   errors.check_positive('smoothness', smoothness)
   errors.check_choice('taper', taper, TAPERS)
@@ -89,10 +89,10 @@ def worst_risk(num_bins: np.ndarray, *, num_records: float,
   See `Constants`.
 
   Args:
-    num_bins: m.
-    num_records: n.
-    noise_variance: V.
-    smoothness: beta.
+    num_bins: m, the number of bins.
+    num_records: n, the number of records.
+    noise_variance: V, the noise variance of a count.
+    smoothness: beta, the order of the bounded derivative.
     lipschitz: L, the norm of the derivative of order beta.
     taper: one of `TAPERS`.
   """
@@ -113,7 +113,7 @@ def tuned(num_records: int, *, smoothness: float, lipschitz: float,
   The choice depends on public numbers only.
 
   Args:
-    num_records: n.
+    num_records: n, the number of records.
     smoothness: beta of the class.
     lipschitz: L of the class.
     adjacency: which data sets are neighbours.

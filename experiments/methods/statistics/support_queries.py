@@ -2,7 +2,8 @@
 
 Estimates use either answers that each person made noisy, or statistical
 queries. The largest noisy answer diverges with the number of people; twice the
-mean does not (item EST-06, EST-07, erratum L-E15).
+mean does not. Source: lecture notes (chapter 7, Exercise 7.36; items EST-06 and
+EST-07, erratum L-E15).
 """
 
 import math

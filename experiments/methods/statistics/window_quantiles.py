@@ -2,8 +2,9 @@
 
 The cost of a point q uses the best rank that records within a radius of it
 could give it: the distance of n p from [#{X < q - radius}, #{X <= q + radius}].
-Around an atom the cost is 0 in an interval twice as wide as the radius. Source:
-item QB-12, and QB-04 for radius 0 on candidates.
+Around an atom the cost is 0 in an interval twice as wide as the radius. This is
+our own variant (item QB-12) of the smoothing in Lalanne (2023, section 6.3.3);
+radius 0 on candidates is that of McKenna and Sheldon 2020 (item QB-04).
 """
 
 import dataclasses
@@ -109,17 +110,17 @@ class WindowQuantiles(mechanism.ExponentialQuantiles):
 
   @property
   def steps(self) -> int:
-    """Number of mechanisms that are composed, m."""
+    """Returns the number of mechanisms that are composed, m."""
     return len(self.probs)
 
   @property
   def draw(self) -> mechanism.Draw:
-    """Jittable sampler (key, records, parameters) -> quantiles."""
+    """Returns a jittable sampler (key, records, parameters) -> quantiles."""
     return _draw
 
   @property
   def parameters(self) -> WindowParameters:
-    """Quantile levels, rates and the radius, as arrays."""
+    """Returns the quantile levels, rates and the radius, as arrays."""
     radius = self.radius
     if radius is None:
       radius = RADIUS * (self.upper - self.lower)

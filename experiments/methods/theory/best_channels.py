@@ -3,8 +3,9 @@
 Privacy constraints between neighbouring data sets are linear in the
 probabilities of a channel. So the least expected cost over all private
 mechanisms is a linear programme, with no assumption on the mechanism. Lower
-bounds are compared with these values. Exact to the tolerance of the solver
-(HiGHS, about 1e-7). Item ORC-1, ORC-3, ORC-5; not in the papers.
+bounds are compared with these values, which are exact to the tolerance of the
+solver (HiGHS, about 1e-7). Source: Ghosh, Roughgarden and Sundararajan (2009),
+who optimise mechanisms so; catalogue items ORC-1, ORC-3 and ORC-5.
 
 Records are exchangeable under product distributions, so the best channels use
 counts only: averaging a channel over the orders of records keeps it private.
@@ -90,8 +91,8 @@ def private_rows(neighbours: np.ndarray, num_states: int, num_outputs: int,
 
   Args:
     neighbours: [P, 2] pairs of states.
-    num_states: S.
-    num_outputs: J.
+    num_states: S, the number of states.
+    num_outputs: J, the number of outputs.
     guarantee: pure, approximate, of total variation, or None.
 
   Returns:
@@ -187,7 +188,7 @@ def testing_error(probs: np.ndarray, *, num_examples: int,
   Args:
     probs: [K, m] distributions of one record. With two symbols n may be several
       hundred, with more symbols about 6.
-    num_examples: n.
+    num_examples: n, the number of records.
     guarantee: pure, approximate, of total variation, or None.
 
   Returns:
@@ -237,7 +238,7 @@ def bayes_risk(thetas: np.ndarray, prior: np.ndarray, *, num_examples: int,
   Args:
     thetas: [T] proportions.
     prior: [T] their probabilities.
-    num_examples: n.
+    num_examples: n, the number of records.
     guarantee: pure or approximate DP, total variation privacy, or None.
     num_actions: size of the grid of estimates on [0, 1]; with step h the value
       is at most h^2 / 4 above the risk of unrestricted estimates.

@@ -37,7 +37,7 @@ def advanced(guarantee: ApproxDP, *, num_uses: int,
 
   Args:
     guarantee: guarantee of each release.
-    num_uses: K.
+    num_uses: K, the number of releases.
     slack: additional delta, in (0, 1).
   """
   errors.check_at_least('num_uses', num_uses, 1)
@@ -56,7 +56,7 @@ def group(guarantee: ApproxDP, *, size: int) -> ApproxDP:
   over the K steps from one data set to the other (item DP-08).
 
   Args:
-    guarantee: for data sets that differ in one record.
+    guarantee: guarantee for data sets that differ in one record.
     size: K, at least 1.
   """
   errors.check_at_least('size', size, 1)
@@ -174,7 +174,7 @@ def sampled_without_replacement(guarantee: ApproxDP, *, sample_size: int,
   cover (item DP-17, erratum E25).
 
   Args:
-    guarantee: on the subset, under replace-one.
+    guarantee: guarantee of the release from the subset, under replace-one.
     sample_size: m, fixed and public.
     num_examples: n >= m, public.
   """
@@ -192,7 +192,7 @@ def sampled_poisson(guarantee: ApproxDP, *,
   DP-17, erratum E25). Source: Balle, Barthe and Gaboardi (2018, Theorem 8).
 
   Args:
-    guarantee: on the subsample, under add-or-remove-one.
+    guarantee: guarantee from the subsample, under add-or-remove-one.
     sampling_prob: q, of every record, independently.
   """
   errors.check_probability('sampling_prob', sampling_prob)

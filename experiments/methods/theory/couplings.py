@@ -45,7 +45,7 @@ def draw_pairs(key: PRNGKey, joint: np.ndarray, *, num_draws: int) -> Array:
   Args:
     key: random key of the draws.
     joint: probabilities, such as those of `maximal`.
-    num_draws: R.
+    num_draws: R, the number of draws.
   """
   # Inverse transform: cell i has the interval below its cumulated probability.
   cumulated = jnp.cumsum(jnp.asarray(joint, jnp.float64).ravel())
@@ -65,7 +65,7 @@ def draw_bernoulli(key: PRNGKey, probs: np.ndarray, *, num_draws: int) -> Array:
   Args:
     key: random key of the draws.
     probs: [K] probabilities of a 1.
-    num_draws: R.
+    num_draws: R, the number of draws.
   """
   uniform = jax.random.uniform(key, (num_draws, 1), jnp.float64)
   return (uniform < jnp.asarray(probs, jnp.float64)[None]).astype(jnp.int32)
@@ -84,7 +84,7 @@ def draw(key: PRNGKey, probs: np.ndarray, *, num_draws: int) -> Array:
   Args:
     key: random key of the draws.
     probs: [K, m] probabilities.
-    num_draws: R.
+    num_draws: R, the number of draws.
   """
   return _streams(jax.random.split(key, num_draws),
                   jnp.asarray(_checked(probs), jnp.float64))
@@ -151,7 +151,7 @@ def product_moments(disagreement: np.ndarray, *, num_examples: int,
 
   Args:
     disagreement: t, probability that one record differs.
-    num_examples: n.
+    num_examples: n, the number of records.
     epsilon: >= 0.
   """
   t = _disagreement(disagreement, num_examples, epsilon)
@@ -171,7 +171,7 @@ def joint_moments(disagreement: np.ndarray, *, num_examples: int,
 
   Args:
     disagreement: probability that the two data sets differ.
-    num_examples: n.
+    num_examples: n, the number of records.
     epsilon: >= 0.
   """
   apart = _disagreement(disagreement, num_examples, epsilon)

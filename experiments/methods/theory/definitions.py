@@ -165,7 +165,7 @@ def conditional(p: np.ndarray, q: np.ndarray, *, mass: float = 0.0) -> float:
   Args:
     p: [m] probabilities.
     q: [m] probabilities of the same outcomes.
-    mass: in [0, 1].
+    mass: least probability of the event, in [0, 1].
   """
   if not mass:
     return math.tanh(level(p, q, notions.BoundedRange) / 4)
@@ -233,9 +233,9 @@ def smooth_distance(data: np.ndarray, other: np.ndarray, *, radius: float
   data sets, neighbours or not. Source: Barber and Duchi (2014, Definition 2).
 
   Args:
-    data: [..., n, d].
+    data: records, [..., n, d].
     other: the same.
-    radius: r.
+    radius: r, the distance at which differences of a record are cut.
   """
   errors.check_positive('radius', radius)
   distances = np.linalg.norm(np.asarray(data) - np.asarray(other), axis=-1)

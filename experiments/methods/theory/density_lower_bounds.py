@@ -61,11 +61,11 @@ def pointwise(lipschitz: float, *, num_records: int,
   the exact total variation t.
 
   Args:
-    lipschitz: L.
-    num_records: n.
+    lipschitz: L, the largest slope of a density.
+    num_records: n, the number of records.
     epsilon: budget of the release; give this or rho, or neither.
     rho: budget of the release in zCDP.
-    centre: x_0.
+    centre: x_0, the point of the spike.
     sharp: see the module.
   """
   errors.check_positive('lipschitz', lipschitz)
@@ -111,8 +111,8 @@ def printed_pointwise(lipschitz: float, *, num_records: int,
   """Returns Theorem 2 with its proof's constants, for n and n alpha large.
 
   Args:
-    lipschitz: L.
-    num_records: n.
+    lipschitz: L, the largest slope of a density.
+    num_records: n, the number of records.
     epsilon: budget of the release; give this or rho, or neither.
     rho: budget of the release in zCDP.
     derived: whether to use what 1 - h >= 1/2 gives for rho, smaller by sqrt 2
@@ -136,8 +136,8 @@ def fano(kernel: packings.Kernel, *, radius: float, num_records: int,
 
   Args:
     kernel: `triangle` or `smooth`.
-    radius: L.
-    num_records: n.
+    radius: L, the norm that bounds the class.
+    num_records: n, the number of records.
     epsilon: budget of the release; give this or rho, or neither.
     rho: budget of the release in zCDP.
     printed: whether to use the published separation, (24) and (31).
@@ -164,8 +164,8 @@ def assouad(kernel: packings.Kernel, *, radius: float, num_records: int,
 
   Args:
     kernel: `triangle` or `smooth`.
-    radius: L.
-    num_records: n.
+    radius: L, the norm that bounds the class.
+    num_records: n, the number of records.
     epsilon: budget of the release; give this or rho, or neither.
     rho: budget of the release in zCDP.
     statement: of `testing.assouad`; the published ones use the published
@@ -212,11 +212,11 @@ def cells(kernel: packings.Kernel, *, radius: float, num_records: int,
 
   Args:
     kernel: `wave` (periodic Sobolev) or `sawtooth` (Lipschitz).
-    radius: L.
-    num_records: n.
+    radius: L, the norm that bounds the class.
+    num_records: n, the number of records.
     epsilon: budget of the release; give this or rho, or neither.
     rho: budget of the release in zCDP.
-    sharp: see above.
+    sharp: True for errors of two points instead of Assouad's lemma.
   """
   errors.check_positive('radius', radius)
   if not kernel.balanced:
@@ -258,7 +258,7 @@ def least_favourable(packing: packings.Packing, word: Sequence[int]
   """Returns f_w as a density, to try estimators on (item DEN-C3).
 
   Args:
-    packing: of the bounds.
+    packing: packing of a bound.
     word: [m] bits, 0 and 1, or -1 and 1 for bumps of mean 0.
   """
   bits = np.asarray(word)[None]

@@ -34,10 +34,10 @@ class Kernel:
   """A bump of width 1.
 
   Attributes:
-    name: of the kernel.
-    smoothness: beta.
+    name: name of the kernel.
+    smoothness: beta, the order of the bounded derivative.
     value: u [...] -> k(u), 0 outside [-1/2, 1/2].
-    kinks: where k is not smooth, in increasing order, with both ends.
+    kinks: points where k is not smooth, increasing, with both ends.
     lipschitz: whether its largest slope is 1; else its derivative of order beta
       has norm 1.
   """
@@ -49,36 +49,36 @@ class Kernel:
 
   @functools.cached_property
   def _on_rule(self) -> tuple[np.ndarray, np.ndarray]:
-    """Values of k at the quadrature nodes, and the weights."""
+    """Returns the values of k at the quadrature nodes, and the weights."""
     nodes, weights = rule(np.array(self.kinks))
     return self.value(nodes), weights
 
   @functools.cached_property
   def mass(self) -> float:
-    """Integral of the kernel k."""
+    """Returns the integral of the kernel k."""
     values, weights = self._on_rule
     return 0.0 if self.balanced else float(values @ weights)
 
   @functools.cached_property
   def absolute(self) -> float:
-    """Integral of the absolute value |k|."""
+    """Returns the integral of the absolute value |k|."""
     values, weights = self._on_rule
     return float(np.abs(values) @ weights)
 
   @functools.cached_property
   def energy(self) -> float:
-    """Integral of the square k^2."""
+    """Returns the integral of the square k^2."""
     values, weights = self._on_rule
     return float(values**2 @ weights)
 
   @functools.cached_property
   def top(self) -> float:
-    """Largest absolute value of the kernel."""
+    """Returns the largest absolute value of the kernel."""
     return float(np.max(np.abs(self.value(np.linspace(-0.5, 0.5, 20001)))))
 
   @property
   def balanced(self) -> bool:
-    """Whether the mean of k is 0."""
+    """Returns whether the mean of k is 0."""
     return self.name in ('wave', 'sawtooth')
 
 
@@ -166,9 +166,9 @@ class Packing:
   """A family of densities f_w, one for each word w of bits.
 
   Attributes:
-    kernel: k.
-    radius: L, of the class.
-    width: of a bump.
+    kernel: k, the shape of a bump.
+    radius: L, the norm that defines the class.
+    width: width of a bump.
     centres: [m], increasing, at least a width apart.
   """
   kernel: Kernel
@@ -178,22 +178,22 @@ class Packing:
 
   @property
   def mass(self) -> float:
-    """Integral of one bump over [0, 1]."""
+    """Returns the integral of one bump over [0, 1]."""
     return self.kernel.mass * self._unit * self.width
 
   @property
   def absolute(self) -> float:
-    """Integral of the absolute value of a bump."""
+    """Returns the integral of the absolute value of a bump."""
     return self.kernel.absolute * self._unit * self.width
 
   @property
   def energy(self) -> float:
-    """Integral of the square of a bump."""
+    """Returns the integral of the square of a bump."""
     return self.kernel.energy * self._unit**2 * self.width
 
   @property
   def _unit(self) -> float:
-    """Scale L width^beta of a bump."""
+    """Returns the scale L width^beta of a bump."""
     return self.radius * self.width**self.kernel.smoothness
 
   def rule(self) -> tuple[np.ndarray, np.ndarray]:
@@ -234,7 +234,7 @@ class Packing:
     """Returns upper bounds [M] of KL divergences from 1; equations (23), (30).
 
     Args:
-      words: [M, m].
+      words: [M, m], words of bits.
       printed: whether to use the integral of the kernel instead of its square,
         as published (erratum DEN-E12).
     """
@@ -278,8 +278,8 @@ def spike(*, lipschitz: float, centre: float, half_width: float) -> Packing:
   Equation (15).
 
   Args:
-    lipschitz: L.
-    centre: x_0.
+    lipschitz: L, the largest slope of a density.
+    centre: x_0, the point of the spike.
     half_width: h, at most the distance of x_0 to an end.
   """
   errors.check_positive('lipschitz', lipschitz)
@@ -299,9 +299,9 @@ def bumps(kernel: Kernel, *, radius: float, num_bumps: int, width: float
 
   Args:
     kernel: `triangle` (packing 2, of spikes of width 2 h) or `smooth`.
-    radius: L.
-    num_bumps: m.
-    width: of a bump, at most 1 / (m + 1).
+    radius: L, the norm that bounds the class.
+    num_bumps: m, the number of bumps.
+    width: width of a bump, at most 1 / (m + 1).
   """
   errors.check_positive('radius', radius)
   errors.check_at_least('num_bumps', num_bumps, 1)
@@ -320,8 +320,8 @@ def cells(kernel: Kernel, *, radius: float, num_cells: int) -> Packing:
 
   Args:
     kernel: `wave` or `sawtooth`.
-    radius: L.
-    num_cells: 1 / w.
+    radius: L, the norm that bounds the class.
+    num_cells: 1 / w, the number of cells.
   """
   errors.check_positive('radius', radius)
   errors.check_at_least('num_cells', num_cells, 1)

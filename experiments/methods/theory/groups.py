@@ -111,7 +111,7 @@ def _of_steps(t: np.ndarray, d: np.ndarray, j: np.ndarray, epsilon: float,
 
   Args:
     t: log-weights >= 0.
-    d: distances.
+    d: Hamming distances.
     j: numbers of steps that bound the complement of A, at most d - 1.
     epsilon: epsilon of one step.
     delta: delta of one step.
@@ -152,7 +152,7 @@ def divergence(distance: np.ndarray | int, guarantee: Guarantee) -> np.ndarray:
   Exact for pure privacy; rho d^2 under zCDP, attained by Gaussian releases.
 
   Args:
-    distance: d >= 0.
+    distance: d >= 0, Hamming distance of two data sets.
     guarantee: pure or zCDP; others bound no divergence at d > 1.
   """
   d = _checked(distance)
@@ -173,7 +173,7 @@ def mean_divergence(moves: np.ndarray | float, *,
   Args:
     moves: t, probability that a record differs between the data sets.
     num_examples: n, records of each; whole numbers.
-    guarantee: pure or zCDP.
+    guarantee: pure or zCDP guarantee of the release.
   """
   t = np.asarray(moves, np.float64)
   n = _checked(num_examples)

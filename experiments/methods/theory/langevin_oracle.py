@@ -99,17 +99,17 @@ def last_iterate(*, num_examples: int, batch_size: int, replacement: bool,
   """Returns the distribution of the iterate after K steps.
 
   Args:
-    num_examples: n.
+    num_examples: n, the number of records.
     batch_size: m, at most n.
     replacement: True for batches of m draws with replacement, which hold the
       record Bin(m, 1/n) times; False for batches without, which hold it with
       probability m / n.
-    strong_convexity: lambda.
+    strong_convexity: lambda, the curvature of the objective.
     learning_rate: eta, below 1 / lambda.
     step_stddev: standard deviation of the noise of a step.
     start_stddev: standard deviation of the first iterate.
-    num_steps: K.
-    distance: D > 0.
+    num_steps: K, the number of steps.
+    distance: D > 0, the value of the record that differs.
   """
   errors.check_at_least('num_steps', num_steps, 1)
   errors.check_positive('distance', distance)

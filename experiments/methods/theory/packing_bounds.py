@@ -64,8 +64,8 @@ def pairwise(variations: np.ndarray, *, num_examples: int,
 
   Args:
     variations: [K, K], t of one record, or TV_n of all of them if `joint`.
-    num_examples: n.
-    guarantee: pure or approximate.
+    num_examples: n, the number of records.
+    guarantee: pure or approximate guarantee of the release.
     joint: whether `variations` are of data sets, which then differ in 0 or n
       records.
   """
@@ -86,8 +86,8 @@ def pairs(variations: np.ndarray, *, num_examples: int, guarantee: Guarantee,
 
   Args:
     variations: [K, K], t of one record, or TV_n of all of them if `joint`.
-    num_examples: n.
-    guarantee: any guarantee.
+    num_examples: n, the number of records.
+    guarantee: any guarantee of the release.
     joint: whether `variations` are of data sets, which then differ in 0 or n
       records.
   """
@@ -117,7 +117,7 @@ def fano(variations: np.ndarray, *, num_examples: int, guarantee: Guarantee
 
   Args:
     variations: [K, K], t of one record; 0 on the diagonal.
-    num_examples: n.
+    num_examples: n, the number of records.
     guarantee: pure or zCDP; for others the bound is 0.
   """
   divergences = groups.mean_divergence(np.asarray(variations, np.float64),
@@ -145,10 +145,10 @@ def packing(log_hypotheses: float, weight: float, *, num_examples: int,
   away from the truth; the paper has the whole separation (erratum E-07).
 
   Args:
-    log_hypotheses: ln V.
+    log_hypotheses: ln V, where V is the number of hypotheses.
     weight: weight g of the mixture.
-    num_examples: n.
-    guarantee: pure or approximate.
+    num_examples: n, the number of records.
+    guarantee: pure or approximate guarantee of the release.
   """
   epsilon, delta = guarantee.epsilon, getattr(guarantee, 'delta', 0.0)
   others = _log_others(log_hypotheses)
@@ -189,11 +189,11 @@ def around(log_hypotheses: float, variation: float, *, num_examples: int,
   corresponds to one t.
 
   Args:
-    log_hypotheses: ln V.
+    log_hypotheses: ln V, where V is the number of hypotheses.
     variation: t_0, largest total variation of a distribution of one record from
       P_0.
-    num_examples: n.
-    guarantee: any guarantee.
+    num_examples: n, the number of records.
+    guarantee: any guarantee of the release.
   """
   size = hypotheses.checked_size(log_hypotheses)
   d, probs = hypotheses.binomials(num_examples, np.array([variation]))
@@ -217,10 +217,10 @@ def mixture(log_hypotheses: float, weight: float, *, num_examples: int,
   more than this, without delta or with a small one.
 
   Args:
-    log_hypotheses: ln V.
+    log_hypotheses: ln V, where V is the number of hypotheses.
     weight: weight g of the mixture.
-    num_examples: n.
-    guarantee: any guarantee.
+    num_examples: n, the number of records.
+    guarantee: any guarantee of the release.
   """
   size = hypotheses.checked_size(log_hypotheses)
   d, probs = hypotheses.binomials(num_examples, np.array([weight]))
@@ -254,10 +254,10 @@ def cube(separation: float, variations: np.ndarray, *, num_examples: int,
   given.
 
   Args:
-    separation: tau.
+    separation: tau; squared distances are at least 2 tau d_H.
     variations: [m], t of one record for words that differ in that bit.
-    num_examples: n.
-    guarantee: any guarantee.
+    num_examples: n, the number of records.
+    guarantee: any guarantee of the release.
   """
   bit_errors = two_points.product_error(np.asarray(variations, np.float64),
                                         num_examples=num_examples,
@@ -273,8 +273,8 @@ def best_packing_error(*, num_examples: int, guarantee: Guarantee,
   """Returns the best bound that the known properties of the hypotheses allow.
 
   Args:
-    num_examples: n.
-    guarantee: any guarantee.
+    num_examples: n, the number of records.
+    guarantee: any guarantee of the release.
     log_hypotheses: ln K, K at least 2.
     weight: g, for hypotheses (1 - g) P_0 + g P_k.
     around_variation: largest total variation from one base distribution.

@@ -16,13 +16,15 @@ from dpjax.theory.parametric.moment_bounds import check_class
 
 def printed_proposition_2(*, num_examples: int, level: float, moment: float,
                           radius: float, corrected: bool = False) -> float:
-  """Total variation privacy: r^2 g^(2 - 2/k) / 4 at g = 1 / (4 n level).
+  """Returns r^2 g^(2 - 2/k) / 4 at g = 1 / (4 n level), printed Proposition 2.
+
+  The bound is for total variation privacy.
 
   Args:
-    num_examples: n.
+    num_examples: n, the number of records.
     level: level of total variation privacy.
-    moment: k.
-    radius: r.
+    moment: k, the order of the bounded moment.
+    radius: r, the bound on the k-th moment norm.
     corrected: return r^2 g^(2 - 2/k) (1 - n level g) / 2 at the smaller of 1
       and 1 / (2 n level): TV contracts by n level, without a factor 2.
   """
@@ -38,15 +40,17 @@ def printed_proposition_2(*, num_examples: int, level: float, moment: float,
 def printed_proposition_4(*, num_examples: int, epsilon: float,
                           delta: float = 0.0, dimension: int, moment: float,
                           radius: float, corrected: bool = False) -> float:
-  """(epsilon, delta)-DP: r^2 g^(2 - 2/k) / 32, with g of equation (17).
+  """Returns r^2 g^(2 - 2/k) / 32, with g of equation (17), Proposition 4.
+
+  The bound is for (epsilon, delta)-DP.
 
   Args:
-    num_examples: n.
+    num_examples: n, the number of records.
     epsilon: below d / 2.
     delta: below (1 - e^-epsilon) / (4 e^epsilon).
-    dimension: d >= 2.
-    moment: k.
-    radius: r.
+    dimension: d, the dimension, >= 2.
+    moment: k, the order of the bounded moment.
+    radius: r, the bound on the k-th moment norm.
     corrected: divide by 128 instead, with balls of half the radius (E-07).
   """
   check_class(moment, radius)
@@ -66,7 +70,7 @@ def printed_proposition_4(*, num_examples: int, epsilon: float,
 
 def records_needed(*, epsilon: float, delta: float = 0.0, dimension: int,
                    moment: float) -> float:
-  """Equation (16): n from which on privacy keeps the rate r^2 / n.
+  """Returns the n from which on privacy keeps the rate r^2 / n, equation (16).
 
   ((d^2 or ln(1 / delta)^2) / epsilon^2)^((k - 1) / (k - 2)), the smaller one;
   infinite for k = 2. This is a rate without constants.

@@ -38,7 +38,7 @@ def best_error(num_examples: int, probs: tuple[float, float], *,
   """Returns the exact mean of both errors of the best test.
 
   Args:
-    num_examples: n.
+    num_examples: n, the number of records.
     probs: p_0 < p_1.
     epsilon: privacy budget of the test; None for no privacy.
   """
@@ -61,7 +61,7 @@ def gaussian_error(num_examples: int, probs: tuple[float, float], *,
   """Returns the error of a count with Gaussian noise at the best threshold.
 
   Args:
-    num_examples: n.
+    num_examples: n, the number of records.
     probs: p_0 < p_1.
     rho: zCDP budget of the release; the noise has variance 1 / (2 rho).
   """
@@ -77,7 +77,7 @@ def ramp_error(num_examples: int, probs: tuple[float, float], *, rho: float
   of two proportions is known.
 
   Args:
-    num_examples: n.
+    num_examples: n, the number of records.
     probs: p_0 < p_1.
     rho: zCDP budget of the release.
   """

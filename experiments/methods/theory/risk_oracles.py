@@ -1,10 +1,10 @@
 """The best private estimates of a proportion, by linear programmes.
 
-A check of `proportions_exact` that assumes nothing of the mechanism, for any
+This checks `proportions_exact` without assumptions on the mechanism, for any
 linear guarantee. It minimises the largest risk on a grid of proportions over
 channels from counts to a grid of estimates. Fewer proportions make the value
-smaller, fewer estimates larger: a few per cent off the minimax risk. Source:
-item ORC-2.
+smaller, fewer estimates larger: it is a few per cent off the minimax risk.
+Catalogue item ORC-2.
 """
 
 import numpy as np
@@ -24,9 +24,9 @@ def proportion(*, num_examples: int, guarantee: Guarantee,
 
   Args:
     num_examples: n, at most about 40.
-    guarantee: as of `oracles.least`.
+    guarantee: guarantee as in `best_channels.least`.
     num_estimates: number of equally spaced estimates in [0, 1], with both ends.
-    num_proportions: number of equally spaced proportions, likewise.
+    num_proportions: number of equally spaced proportions in [0, 1].
   """
   errors.check_at_least('num_examples', num_examples, 1)
   errors.check_at_least('num_estimates', num_estimates, 2)

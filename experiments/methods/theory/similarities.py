@@ -39,7 +39,7 @@ def global_anchor(distances: np.ndarray, guarantee: Guarantee) -> float:
 
   Args:
     distances: [K], distances of data sets from the anchor; m is the largest.
-    guarantee: pure or approximate.
+    guarantee: pure or approximate guarantee of the release.
   """
   epsilon, delta = _levels(guarantee)
   many, most = len(distances), float(np.max(distances))
@@ -181,7 +181,7 @@ def largest(error: Callable[[np.ndarray], np.ndarray], guarantee: Guarantee,
     error: bound as a function of t [M] or [..., M]; its values have the same
       shape, or more axes in front.
     guarantee: bounds have kinks at multiples of its epsilon.
-    log_hypotheses: ln K.
+    log_hypotheses: ln K, where K is the number of hypotheses.
 
   Returns:
     The values without their last axis.

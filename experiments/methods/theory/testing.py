@@ -47,8 +47,8 @@ def le_cam_pure(variation: np.ndarray, *, num_records: int, epsilon: float,
   """Bounds the larger error after an (epsilon, delta)-DP release of n records.
 
   Args:
-    variation: t.
-    num_records: n.
+    variation: t, total variation of two distributions of one record.
+    num_records: n, the number of records.
     epsilon: epsilon of the release.
     delta: delta of the release.
     exponential: replace (1 - (1 - e^-epsilon) t)^n by the smaller e^(-n epsilon
@@ -109,8 +109,8 @@ def squared_share(variation: np.ndarray, *, num_records: int,
   are averaged over d ~ Bin(n, t).
 
   Args:
-    variation: t.
-    num_records: n.
+    variation: t, total variation of two distributions of one record.
+    num_records: n, the number of records.
     epsilon: budget of the release; give either epsilon or rho.
     rho: zCDP budget of the release.
   """
@@ -142,7 +142,7 @@ def fano_pure(variations: np.ndarray, *, num_records: int, epsilon: float
 
   Args:
     variations: [M, M], t of all pairs, 0 on the diagonal.
-    num_records: n.
+    num_records: n, the number of records.
     epsilon: privacy budget of the release.
   """
   errors.check_non_negative('epsilon', epsilon)
@@ -156,7 +156,7 @@ def fano_zcdp(variations: np.ndarray, *, num_records: int, rho: float,
 
   Args:
     variations: [M, M], t of all pairs, 0 on the diagonal.
-    num_records: n.
+    num_records: n, the number of records.
     rho: zCDP budget of the release.
     exact: use the second moment n p (1 - p) + n^2 p^2 of a binomial
       distribution instead of the printed n p + n^2 p^2.
@@ -228,7 +228,7 @@ def assouad(separation: np.ndarray | float, num_bits: np.ndarray | int,
 
   Args:
     separation: tau; the squared distance is at least 2 tau d_H.
-    num_bits: m.
+    num_bits: m, the number of bits.
     error: lower bound of the mean of the two errors of any bit, as by Le Cam.
     statement: one of `STATEMENTS`. 'corrected': tau / 4 times the sum of the
       two errors, for all m bits; 'paper': tau / 16; 'thesis': tau / 16 and half

@@ -24,7 +24,7 @@ def thesis(*, num_examples: int, guarantee: Guarantee,
   sqrt rho >= 2. Outside these regimes the bound is 0.
 
   Args:
-    num_examples: n.
+    num_examples: n, the number of records.
     guarantee: None, pure or zCDP.
     printed: use the printed constants 1/160 and 1/80 for the first two.
   """

@@ -21,7 +21,7 @@ def thesis(*, num_examples: int, guarantee: Guarantee) -> float:
   Outside these regimes the bound is 0.
 
   Args:
-    num_examples: n.
+    num_examples: n, the number of records.
     guarantee: None, pure or zCDP.
   """
   n = errors.check_at_least('num_examples', num_examples, 1)
@@ -61,7 +61,7 @@ def paper(*, num_examples: int, guarantee: notions.TotalVariationPrivacy,
   exceed the risk of a constant (erratum E-11). Source: Barber and Duchi (2014).
 
   Args:
-    num_examples: n.
+    num_examples: n, the number of records.
     guarantee: guarantee of the estimator.
     printed: use 1/32, from a factor 2 that is not needed (erratum E-06), for n
       level >= 1/4.

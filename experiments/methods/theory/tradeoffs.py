@@ -38,7 +38,7 @@ def gaussian_delta(epsilon: np.ndarray | float, *,
 
   Args:
     epsilon: t, any shape.
-    shift: mu > 0.
+    shift: mu > 0, sensitivity over standard deviation.
   """
   errors.check_positive('shift', shift)
   epsilon = np.asarray(epsilon, np.float64)
@@ -67,7 +67,7 @@ def delta_of(epsilon: float,
   """Returns delta = sup over alpha of 1 - f(alpha) - e^epsilon alpha.
 
   Args:
-    epsilon: at least 0.
+    epsilon: epsilon at which delta is computed, at least 0.
     function: f, convex, maps arrays of alphas to arrays.
   """
   errors.check_non_negative('epsilon', epsilon)

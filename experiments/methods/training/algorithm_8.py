@@ -59,9 +59,9 @@ class PrintedLipDpSgd:
   Attributes:
     loss: (logits [b, c], labels [b]) -> losses [b].
     loss_lipschitz: tau, bound on the gradient of `loss` in the logits.
-    noise_multiplier: sigma.
+    noise_multiplier: sigma, noise deviation over the claimed sensitivity.
     weight_norm: C, the largest norm of a layer's weights.
-    learning_rate: eta.
+    learning_rate: eta, the learning rate.
     sampling_prob: s / |Z|, in (0, 1].
     activation: applied between layers; 1-Lipschitz, zero at zero.
     num_iterations: iterations of the power method.
@@ -89,7 +89,7 @@ class PrintedLipDpSgd:
 
   @property
   def epsilon_valid(self) -> bool:
-    """Always False: no reported epsilon is a bound for this algorithm."""
+    """Returns False: no reported epsilon is a bound for this algorithm."""
     return False
 
   def claimed_event(self, num_steps: int) -> accounting.DpEvent:

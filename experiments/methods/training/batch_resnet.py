@@ -122,8 +122,8 @@ class BatchResnet:
     """Returns logits of a pack and its updated running statistics.
 
     Args:
-      params: leaves [P, ...].
-      statistics: leaves [P, ...].
+      params: parameters of a pack, leaves [P, ...].
+      statistics: running statistics, leaves [P, ...].
       x: images [P, b, h, w, c], one batch for each replica.
       train: if True, normalise by the batch and update the running
         statistics. If False, normalise by the running statistics and return

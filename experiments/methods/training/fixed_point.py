@@ -69,7 +69,7 @@ class FixedPointIteration:
 
   @property
   def event(self) -> accounting.DpEvent:
-    """Event of all iterates together."""
+    """Returns the event of all iterates together."""
     return accounting.repeated_event(self._gaussian.event, self.num_steps)
 
   def init(self, key: PRNGKey) -> FixedPointState:
@@ -96,7 +96,7 @@ class FixedPointIteration:
 
   @property
   def _gaussian(self) -> additive.GaussianMechanism:
-    """Gaussian mechanism of one step."""
+    """Returns the Gaussian mechanism of one step."""
     return additive.GaussianMechanism(
         record_norm=self.record_norm, adjacency=self.adjacency,
         noise_multiplier=self.noise_multiplier)
@@ -110,7 +110,7 @@ def gradient_descent(bounder: GradientBounder, *, num_examples: int,
   Args:
     bounder: bounds gradients for all parameters, e.g. `per_example.clipped`.
     num_examples: n, the public divisor.
-    learning_rate: eta, positive.
+    learning_rate: eta, the learning rate, positive.
     **arguments: the other fields of `FixedPointIteration`.
   """
   errors.check_at_least('num_examples', num_examples, 1)

@@ -2,10 +2,10 @@
 
 A loss is a number, so the (2, p) norm of its parameter gradient is the l2 norm
 of that gradient for every p. The noise is Gaussian and sensitivities are l2
-for all p (NORM-06, erratum E14). The choice of p sets the norm in which the
-cotangent (the loss gradient at a layer's output) is bounded through the
-layers. Each p gives a valid bound, so the smallest of them is valid too.
-Notation as in `dpjax.lipschitz.induced`.
+for all p (Barczewski 2025, equations (5.2.11)-(5.2.14); item NORM-06, erratum
+E14). The choice of p sets the norm in which the cotangent (the loss gradient at
+a layer's output) is bounded through the layers. Each p gives a valid bound, so
+the smallest of them is valid too. Notation as in `dpjax.lipschitz.induced`.
 """
 
 from collections.abc import Mapping, Sequence

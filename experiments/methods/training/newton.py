@@ -83,7 +83,7 @@ class NoisyNewton:
 
   @property
   def event(self) -> accounting.DpEvent:
-    """Event of all iterates together."""
+    """Returns the event of all iterates together."""
     return accounting.repeated_event(accounting.composed_event([
         self._gradients.event, self._hessians.event]), self.num_steps)
 
@@ -126,14 +126,14 @@ class NoisyNewton:
 
   @property
   def _gradients(self) -> additive.GaussianMechanism:
-    """Gaussian mechanism for the sum of gradients of one step."""
+    """Returns the Gaussian mechanism for the sum of gradients of one step."""
     return additive.GaussianMechanism(
         record_norm=self.gradient_norm, adjacency=self.adjacency,
         noise_multiplier=self.gradient_multiplier)
 
   @property
   def _hessians(self) -> additive.GaussianMechanism:
-    """Gaussian mechanism for the sum of Hessians of one step."""
+    """Returns the Gaussian mechanism for the sum of Hessians of one step."""
     return additive.GaussianMechanism(
         record_norm=self.hessian_norm, adjacency=self.adjacency,
         noise_multiplier=self.hessian_multiplier)

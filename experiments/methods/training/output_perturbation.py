@@ -49,11 +49,11 @@ class OutputPerturbation:
   float32 rounding of the solver is not covered.
 
   Attributes:
-    num_features: p.
+    num_features: p, the number of features.
     num_classes: c; there are (p + 1) c parameters.
-    num_examples: n, public.
+    num_examples: n, the public number of records.
     input_radius: l2 radius that records are projected on; public.
-    regularization: gamma, positive.
+    regularization: gamma, weight of the quadratic regulariser, positive.
     noise_multiplier: standard deviation of the noise over `record_norm`.
     adjacency: which data sets are neighbours.
     solver_share: what the solver's error adds to the sensitivity, as a fraction
@@ -79,22 +79,24 @@ class OutputPerturbation:
 
   @property
   def gradient_bound(self) -> float:
-    """L: sqrt(2), for cross entropy, times the largest norm of (x, 1)."""
+    """Returns L: sqrt(2), for cross entropy, times the largest norm of (x, 1).
+    """
     return losses.cross_entropy().lipschitz * self._input_norm
 
   @property
   def solver_error(self) -> float:
-    """Bound on the distance of the solver's result to the minimiser."""
+    """Returns a bound on the distance of the solver's result to the minimiser.
+    """
     return self._exact_norm * self.solver_share / 2
 
   @property
   def record_norm(self) -> float:
-    """L2 bound on how far one record added or removed moves the result."""
+    """Returns an l2 bound on how far adding one record moves the result."""
     return self._exact_norm + 2 * self.solver_error
 
   @property
   def stddev(self) -> float:
-    """Standard deviation of the noise on every parameter."""
+    """Returns the standard deviation of the noise on every parameter."""
     return self._gaussian.stddev
 
   def num_iterations(self, num_rows: int) -> int:
@@ -114,7 +116,7 @@ class OutputPerturbation:
 
   @property
   def event(self) -> accounting.DpEvent:
-    """Privacy event of one release of parameters."""
+    """Returns the privacy event of one release of parameters."""
     return self._gaussian.event
 
   def solve(self, data: Batch) -> Params:
@@ -157,12 +159,13 @@ class OutputPerturbation:
 
   @property
   def _exact_norm(self) -> float:
-    """L/(n gamma): how far one record moves the exact minimiser."""
+    """Returns L/(n gamma), how far one record moves the exact minimiser."""
     return self.gradient_bound / (self.num_examples * self.regularization)
 
   @property
   def _input_norm(self) -> float:
-    """Largest norm of (x, 1), whose last entry multiplies the bias."""
+    """Returns the largest norm of (x, 1), whose last entry multiplies the bias.
+    """
     return math.sqrt(self.input_radius**2 + 1)
 
   def _root(self, num_rows: int) -> float:
@@ -173,7 +176,7 @@ class OutputPerturbation:
 
   @property
   def _gaussian(self) -> additive.GaussianMechanism:
-    """Gaussian mechanism that adds the noise."""
+    """Returns the Gaussian mechanism that adds the noise."""
     return additive.GaussianMechanism(
         record_norm=self.record_norm, adjacency=self.adjacency,
         noise_multiplier=self.noise_multiplier)
@@ -233,7 +236,7 @@ def fit(key: PRNGKey, data: Batch, *, num_classes: int, num_examples: int,
     num_classes: c, at least 2.
     num_examples: n, the public divisor of the objective.
     input_radius: see `OutputPerturbation`, as for the next argument.
-    regularization: gamma.
+    regularization: gamma, the weight of the quadratic regulariser.
     epsilon: target, positive.
     delta: target, in [1e-12, 1).
     adjacency: which data sets are neighbours.

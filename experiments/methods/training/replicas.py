@@ -32,7 +32,7 @@ class Recipe:
   """Training settings that all replicas share (MIA-05).
 
   Attributes:
-    num_epochs: E, >= 1.
+    num_epochs: E, the number of epochs, >= 1.
     batch_size: records of a step; the last, incomplete batch of an epoch is
       dropped.
     momentum: heavy-ball momentum (not Nesterov), >= 0.
@@ -71,7 +71,7 @@ class Task(NamedTuple):
     rows: [R, n] int32, numbers of the training records.
     validation: [R, v] int32, numbers of the records on which the best epoch is
       chosen.
-    learning_rate: [R].
+    learning_rate: [R], initial learning rates.
     weight_decay: [R], on all parameters, added to the gradient as in PyTorch.
     mask: [R, d] bool, see `Replicas`. Parameters at False keep their value, so
       those that start at zero stay zero.

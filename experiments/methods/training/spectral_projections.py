@@ -18,7 +18,7 @@ def orthogonal_weights(weights: Array, *, weight_norm: float,
   changes the length of gradients by this factor only. Item SPEC-08.
 
   Args:
-    weights: [m, n].
+    weights: weight matrix, [m, n].
     weight_norm: target of all singular values, positive and public.
     num_iterations: steps of `orthogonal.bjorck`.
 
@@ -45,7 +45,7 @@ def project_spectral_ball(weights: Array, radius: Array | float) -> Array:
   Items SPEC-10, BIAS-03, erratum E18.
 
   Args:
-    weights: [m, n].
+    weights: weight matrix, [m, n].
     radius: positive. Rounding may carry the result's norm above it, so
       certify the norm before it enters a sensitivity.
 
