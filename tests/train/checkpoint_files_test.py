@@ -1,4 +1,4 @@
-"""Checkpoints on disk: what is damaged or unfinished is not used."""
+"""These tests check that damaged or unfinished checkpoints are not used."""
 
 import math
 import os
@@ -49,7 +49,8 @@ def _restored(saver):
 
 @pytest.fixture(name='saved', scope='module')
 def _saved(tmp_path_factory):
-  """A folder with checkpoints at steps 3 and 5; copy before use."""
+  """Returns a folder with checkpoints at steps 3 and 5, which tests must
+  copy."""
   folder = tmp_path_factory.mktemp('saved')
   saver = _saver(folder)
   for step in (1, 3, 5):
@@ -166,7 +167,11 @@ def _linked(path):
 @pytest.mark.parametrize('plant', [
   _linked, lambda path: path.chmod(path.stat().st_mode | 0o020)])
 def test_what_others_may_have_written_is_refused(saved, plant, name, tmp_path):
-  """Its keys may be known: it is not even taken for a damaged one."""
+  """A checkpoint that others may have written is refused, not treated as
+  damaged.
+
+  Others may know the keys in it.
+  """
   folder = tmp_path / 'c'
   shutil.copytree(saved, folder)
   plant(folder / name)
@@ -184,7 +189,7 @@ def test_a_checkpoint_of_another_user_is_refused(saved, monkeypatch):
 
 
 def test_checkpoints_are_the_folders_named_by_a_step(tmp_path):
-  """The newest first, by number and not by name."""
+  """Saved steps are the folders named by a step, newest first by number."""
   for name in ('9', '10', '100', 'x1', '7.orbax-checkpoint-tmp', '-3'):
     (tmp_path / name).mkdir()
   (tmp_path / '11').touch()

@@ -1,4 +1,4 @@
-"""Accuracy counted by hand."""
+"""These tests compare the accuracy with a count by hand."""
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +13,7 @@ RECORDS = Batch(jnp.asarray([[1.], [-2.], [3.], [-4.]]),
 
 
 def _apply(params, x):
-  """Class 1 where w x > 0."""
+  """Returns logits that predict class 1 where w x > 0."""
   return jnp.concatenate([jnp.zeros_like(x), params['w'] * x], 1)
 
 

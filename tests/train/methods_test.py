@@ -1,4 +1,4 @@
-"""Methods in closed form on a linear model, their defaults, and refusals."""
+"""These tests check methods on a linear model in closed form."""
 
 import inspect
 
@@ -168,7 +168,10 @@ def test_one_layer_and_allowed_faults():
 
 @pytest.mark.every(4)
 def test_reparametrised_weights_are_noised_and_pulled_back():
-  """Sums are by the weights that parameters stand for, within their norm."""
+  """Noise is added to gradients of the effective weights, then pulled back.
+
+  These weights stay within their norm.
+  """
   model = reparametrised(mlp.mlp(
       num_features=2, num_classes=2, depth=0, input_radius=5.0,
       hidden_radius=1.0), sorted(reparametrisation.MAPS)[0], weight_norm=0.5)

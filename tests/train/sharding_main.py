@@ -1,4 +1,4 @@
-"""Trains on one and on 8 host devices, for `sharding_test`: ... FILE.
+"""Trains on one and on 8 host devices for `sharding_test`.
 
 Writes an .npz of arrays, {case}/{what}/{devices}, and prints JSON of the rest.
 """
@@ -79,7 +79,7 @@ CASES = {
 
 
 def _records():
-  """100 records, and 100 that are NaN: drawn alike, they count as zero."""
+  """Returns 100 finite records and 100 of NaN, which count as zero."""
   rng = np.random.default_rng(0)
   x = rng.normal(size=(200, 3))
   y = x[:, 0] + 0.5 * rng.normal(size=200) > 0
@@ -93,7 +93,7 @@ def _flat(values, axes=1):
 
 
 def _fit(case, mesh, method=None):
-  """Two runs on records, four on NaN, and what left the privatizer."""
+  """Trains two runs on records and four on NaN; returns what they released."""
   model, honest, sampler = CASES[case]
   method = method or honest
   plan = plans.TrainingPlan(
@@ -118,7 +118,8 @@ def _fit(case, mesh, method=None):
 
 
 def _noised_in_shards(scale):
-  """The fault: each device adds noise, of `scale`, before the all-reduce."""
+  """Returns a faulty method whose devices each add noise before the
+  all-reduce."""
   stddev = MULTIPLIER * CLIP_NORM * scale
 
   def sums(params, batch, mask):
@@ -146,7 +147,7 @@ def _faulty(name):
 
 
 def _program():
-  """The compiled step of dp_sgd on all devices, as text."""
+  """Returns the text of the compiled dp_sgd step on all devices."""
   model, method, _ = CASES['dp_sgd']
   sampler = sharding.split_sampler(MESH, IN_ONE)
   method = method._replace(bounder=sharding.split_sums(MESH, method.bounder))
@@ -162,7 +163,7 @@ def _program():
 
 
 def main(path, *cases):
-  """Runs these cases and faults."""
+  """Runs the given cases and faults and writes their arrays."""
   arrays = {f'{case}/{key}/{name}': value for case in cases
             if case in CASES for name, mesh in (('1', None), ('8', MESH))
             for key, value in _fit(case, mesh).items()}
