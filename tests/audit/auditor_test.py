@@ -1,4 +1,5 @@
-"""The auditor on small mechanisms: honest ones pass, planted faults do not."""
+"""These tests audit small mechanisms: honest ones pass, planted faults do
+not."""
 
 import dataclasses
 import math
@@ -94,7 +95,11 @@ _PAIRS = (*toggles(np.tile(-9 * _AXIS, (3, 1)), _RECORDS, replace=False),
 
 
 def _sum(total=_total, noise=_fresh, *, pairs=_PAIRS, **changes):
-  """A clipped sum with Gaussian noise, in NumPy; what is wrong with it."""
+  """Returns a target that releases a clipped sum with Gaussian noise in
+  NumPy.
+
+  The arguments plant what is wrong with it.
+  """
   def sample(key, data, size):
     return total(data)[None] + noise(_rng(key), size, data)
 
@@ -295,7 +300,8 @@ def test_one_key_gives_one_report():
 
 @pytest.mark.slow
 def test_released_in_one_program_or_one_by_one():
-  """The same for a function that JAX can trace, and one that it cannot."""
+  """Sampling gives the same distribution whether or not JAX can trace the
+  release."""
   def traced(key, data):
     return data.sum() + additive.standard_normal(key, ())
 

@@ -1,4 +1,5 @@
-"""Counts to epsilon: published figures, coverage, refusals."""
+"""These tests compare bounds from counts with published figures and
+coverage."""
 
 import math
 

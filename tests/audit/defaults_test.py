@@ -1,4 +1,4 @@
-"""What a call of an audit may leave out decides on what is published."""
+"""These tests pin the defaults of audits, which decide what is published."""
 
 import importlib
 import inspect
@@ -37,7 +37,7 @@ def _defaults(function):
 
 
 def _public():
-  """All public functions, classes and methods of both packages."""
+  """Yields all public functions, classes and methods of both packages."""
   for name in (f'{package.__name__}.{info.name}' for package in (audit, attacks)
                for info in pkgutil.iter_modules(package.__path__)):
     module = importlib.import_module(name)

@@ -1,4 +1,5 @@
-"""AUD-01: the audit finds what leaks, spares what does not, and is watched.
+"""These tests check that the audit finds leaks and spares sound methods
+(AUD-01).
 
 `_positive_control` is an auditor given a mechanism known to leak. An auditor
 that never fires passes every other test that a sound method can make; each of
@@ -37,7 +38,8 @@ def _epsilon_of_gaussian(mu, delta):
 
 
 def _positive_control():
-  """Whether the auditor refutes epsilon = 1 for one of about 14."""
+  """Returns whether the auditor refutes epsilon = 1 for a mechanism of about
+  14."""
   with_canary, without = _gaussian(2.75)
   return empirical.audit(with_canary, without, delta=1e-5).refutes(1.0)
 

@@ -1,4 +1,4 @@
-"""Tests of the accuracy that a guarantee allows an attack."""
+"""These tests check the accuracy that a guarantee allows an attack."""
 
 import itertools
 import math
@@ -17,7 +17,7 @@ from dpjax.privacy.adjacency import Adjacency
 
 
 def _outcome_probs(rng, data_sets, num_outcomes):
-  """A random mechanism: outcome probabilities per data set, none sharp."""
+  """Returns random outcome probabilities for each data set, none near zero."""
   return dict(zip(data_sets, rng.dirichlet(
       np.full(num_outcomes, .7), len(data_sets)) * .9 + .1 / num_outcomes,
       strict=True))
@@ -39,7 +39,7 @@ def _delta(probs, neighbours, epsilon):
 
 
 def _joint(probs, record):
-  """(members, others) [outcomes]: release probabilities by membership."""
+  """Returns (members, others): outcome probabilities given membership."""
   return tuple(np.mean([masses for data, masses in probs.items()
                         if (record in data) is inside], axis=0)
                for inside in (True, False))
@@ -47,11 +47,10 @@ def _joint(probs, record):
 
 @pytest.mark.parametrize('split', ['fixed', 'coins'])
 def test_no_attack_exceeds_the_ceiling_of_any_mechanism(split):
-  """All attacks on 30 random mechanisms, by enumeration of their outcomes.
+  """No attack exceeds the ceilings on 30 random mechanisms, by enumeration.
 
-  The best attack guesses each record by its posterior; the pooled curve of
-  expected rates is that of thresholds on the likelihood ratio of the record,
-  which is the largest at each false positive rate.
+  The best attack guesses each record by its posterior. The best pooled curve
+  of expected rates thresholds the likelihood ratio of each record.
   """
   rng = np.random.default_rng(4)
   records = range(4)
@@ -80,7 +79,11 @@ def test_no_attack_exceeds_the_ceiling_of_any_mechanism(split):
 
 
 def test_no_order_of_records_exceeds_the_ceiling_in_a_fixed_split():
-  """Expected area within a network: all splits, outcomes, posterior scores."""
+  """With a fixed split, no expected area within a network exceeds the
+  ceiling.
+
+  The test enumerates splits and outcomes and ranks by posterior scores.
+  """
   rng = np.random.default_rng(5)
   data_sets = [frozenset(each) for each in itertools.combinations(range(4), 2)]
   neighbours = _replacements(data_sets)
@@ -231,11 +234,12 @@ def test_any_of_the_larger_kind_may_be_paired():
 
 @pytest.mark.every(5)
 def test_one_split_shows_no_more_epsilon_than_there_is():
-  """Null: 0 in at least 95 % of 500 networks; and coverage of a known one.
+  """One split shows no more epsilon than there is, at the stated error rate.
 
-  Randomised response of epsilon / 2 to each membership: a replacement
-  changes two. Pairs of a tie are decided by their coin, so the truth is not
-  reached; 500 audits, a false alarm below 1e-5 at 10 %.
+  Noise shows 0 in at least 95 % of 500 networks. Then each membership goes
+  through randomised response of epsilon / 2, because a replacement changes
+  two. Coins decide tied pairs, so the truth is not reached. With 500 audits a
+  false alarm has probability below 1e-5 at 10 %.
   """
   members = np.arange(400) < 200
   rng = np.random.default_rng(6)

@@ -1,4 +1,4 @@
-"""How well an attack finds members: brute force, exact values, refusals."""
+"""These tests compare measures of attacks with brute force and exact values."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Every training method, audited through the loop that users run.
+"""These tests audit every training method through the loop that users run.
 
 See `dpjax.audit.suite.methods`. Canaries that meet the claimed sensitivities
 of all blocks, or nearly, so that the audit is tight: it must find nothing wrong
@@ -123,7 +123,7 @@ def _bias_not_counted(squares):
 
 
 def _with_squares(change):
-  """Book-keeping whose squared norms are others, and whose sums are not."""
+  """Returns faulty book-keeping with changed squared norms and honest sums."""
 
   def fault(*args):
     sums = _HONEST_RECORDS(*args)
@@ -197,7 +197,7 @@ def _bias_forgotten(network, norms, *, loss_lipschitz, rule):
 
 
 def _with_norms(make, change):
-  """A rule whose weights see norms that were changed."""
+  """Returns a faulty rule whose weights read changed norms."""
   def fault(**options):
     rule = make(**options)
     return rule._replace(weights=lambda norms: rule.weights(change(norms)))

@@ -1,4 +1,5 @@
-"""Bounds from one run, and Gaussian bounds: published figures, validity."""
+"""These tests compare bounds from one run with published figures and
+coverage."""
 
 import numpy as np
 import pytest
