@@ -1,4 +1,4 @@
-"""The command: what it writes, and what it refuses."""
+"""These tests check what the benchmark command writes and what it refuses."""
 
 import json
 import pathlib

@@ -1,4 +1,7 @@
-"""`launch.sweep --submitit`: shards as jobs, and their rows in one folder."""
+"""These tests check that `launch.sweep --submitit` runs shards as jobs.
+
+The rows of all jobs end up in one folder.
+"""
 
 import dataclasses
 import json
@@ -18,7 +21,10 @@ _LOCAL = ('sweep', '--experiment=toy', '--submitit=local')
 
 
 def _plain(path):
-  """Rows without times, and fingerprints, which tests replace in one process."""
+  """Returns the rows of a file without times and fingerprints.
+
+  Tests replace fingerprints in one process only.
+  """
   return records.sort(dataclasses.replace(row, wall_s=0., fingerprint='')
                       for row in records.read(path))
 
@@ -68,7 +74,7 @@ def _stub(folder, name, text):
 
 @pytest.mark.slow
 def test_slurm_is_asked_for_what_the_flags_say(start, tmp_path):
-  """A stub of sbatch keeps what it is given; no cluster is needed."""
+  """Slurm gets the options that the flags name, by a stub of sbatch."""
   _stub(tmp_path, 'srun', 'exit 1')
   _stub(tmp_path, 'sbatch', f'cat "$1" >> {tmp_path}/given\n'
         'echo Submitted batch job 41')

@@ -1,4 +1,4 @@
-"""The notebooks: valid, without outputs, and they run from top to bottom."""
+"""These tests check that notebooks are valid and run from top to bottom."""
 
 import ast
 import re
@@ -80,7 +80,7 @@ def test_installs_once_and_says_what_it_is(name):
 
 
 def _run(name):
-  """Runs the cells in one namespace; returns what they show, and it."""
+  """Runs a notebook's cells; returns the values shown and the namespace."""
   names, shown = {'__name__': '__main__'}, []
   for cell in _read(name).cells:
     tags = cell.metadata.get('tags', ())

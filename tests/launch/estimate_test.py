@@ -1,4 +1,4 @@
-"""`launch.estimate`: files in, releases out."""
+"""These tests check what `launch.estimate` reads and releases."""
 
 import fractions
 import json
@@ -55,7 +55,10 @@ def test_mean_is_near_the_truth(words, tmp_path):
 
 
 def test_statistics_of_populations_are_near_the_truth(words, tmp_path):
-  """Ages rise from 20 to 69, a third is of kind b: each value, its interval."""
+  """Each statistic lies near its population value, inside its interval.
+
+  Ages rise from 20 to 69, and a third of the records are of kind b.
+  """
   for statistic, truth, adjacency in (
       ('proportion', .665, 'replace_one'), ('normal_mean', 44.5, 'replace_one'),
       ('support_max', 70, 'add_or_remove_one')):
@@ -72,7 +75,10 @@ def test_statistics_of_populations_are_near_the_truth(words, tmp_path):
 
 
 def test_the_mode_is_the_most_frequent_kind(words, tmp_path):
-  """133 of 200 are of kind a; others have probability e^-3000 or less."""
+  """The mode is the most frequent kind: 133 of 200 records are of kind a.
+
+  Another answer has probability e^-3000 or less.
+  """
   run(words(statistic='mode', epsilon='50', ledger_budget_epsilon=50,
             **OTHERS['mode']))
   answer = json.loads((tmp_path / 'out.json').read_text())

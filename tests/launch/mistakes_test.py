@@ -1,4 +1,7 @@
-"""Mistakes on command lines: one line, exit status 2, and nothing is done."""
+"""These tests check that a mistake in flags gives one line and exit status 2.
+
+Nothing else is done.
+"""
 
 import json
 import os
@@ -163,7 +166,7 @@ def test_a_device_is_not_replaced_by_a_file(tmp_path):
 
 
 def test_outputs_replace_nothing_that_is_read(tmp_path):
-  """By whatever name, link or way through the folders they are given."""
+  """Outputs never replace an input, by whatever name, link or path."""
   own, kept = tmp_path / 'own.csv', tmp_path / 'kept'
   own.write_text('age\n1\n')
   kept.mkdir()

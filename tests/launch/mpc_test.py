@@ -1,4 +1,4 @@
-"""The command of several parties: answers, faults that are found, restarts."""
+"""These tests check the multi-party command: answers, faults and restarts."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""`launch.train` and `launch.schema` on a CSV file of one's own."""
+"""These tests run `launch.train` and `launch.schema` on a user's CSV file."""
 
 import contextlib
 import io
@@ -19,7 +19,7 @@ _TINY = ('--num_steps=3', '--width=4', '--depth=0', '--epsilon=2')
 
 
 def _call(command, words):
-  """Runs a command with flags; returns (status, stdout, stderr)."""
+  """Runs a command with flags and returns (status, stdout, stderr)."""
   out, err = io.StringIO(), io.StringIO()
   words = ['main', *map(str, words)]
   with flagsaver.flagsaver(), contextlib.redirect_stdout(out), \
@@ -34,7 +34,7 @@ def _call(command, words):
 
 @pytest.fixture
 def survey(tmp_path):
-  """120 records, some of them missing, beyond the bounds or unknown."""
+  """Returns a file of 120 records with missing, extreme and unknown values."""
   lines = ['id,sex,age,outcome']
   for i in range(120):
     age = '' if i % 20 == 0 else str(10 + (7 * i) % 90)
@@ -135,7 +135,11 @@ def test_each_mistake_is_one_line_before_anything_is_written(
 
 @pytest.mark.every(1)
 def test_a_draft_says_what_it_leaves_out_and_how_its_file_is_written(tmp_path):
-  """Nothing is dropped without a word, and the check reads what was drafted."""
+  """A draft names each column that it leaves out and records the file's
+  format.
+
+  The check then reads the file by that draft.
+  """
   path, schema_path = tmp_path / 'own.tsv', tmp_path / 'schema.json'
   rows = [f'name{i}\t{i},5\t{i % 2}' for i in range(60)]
   path.write_text('\n'.join(['name\tx\ty', *rows]) + '\n')

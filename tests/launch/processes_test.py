@@ -1,4 +1,4 @@
-"""`launch.train` in two processes of four devices each, killed and not."""
+"""These tests run `launch.train` in two processes of four devices each."""
 
 import json
 import os
@@ -34,7 +34,7 @@ def _alone(folder, *words):
 
 
 def _start(folders, *words):
-  """Two processes, each with a folder of its own; only one is written to."""
+  """Starts two processes, each with its own folder; only the first writes."""
   with socket.socket() as probe:
     probe.bind(('localhost', 0))
     port = probe.getsockname()[1]
@@ -47,7 +47,7 @@ def _start(folders, *words):
 
 
 def _together(folders, *words):
-  """[(status, stdout, stderr)] of the two."""
+  """Runs both processes and returns [(status, stdout, stderr)]."""
   started = _start(folders, *words)
   ended = [process.communicate(timeout=300) for process in started]
   return [(process.returncode, out, err)
@@ -87,7 +87,10 @@ def test_two_processes_train_what_one_trains(tmp_path):
 
 
 def test_two_processes_share_the_secret_keys_of_a_release(tmp_path):
-  """JAX refuses what is not the same in both."""
+  """Two processes train with the same secret keys.
+
+  JAX would refuse keys that differ between processes.
+  """
   folders = [tmp_path / '0', tmp_path / '1']
   for status, _, err in _together(folders, *_WORDS, '--num_steps=5'):
     assert status == 0, err

@@ -1,4 +1,4 @@
-"""The command that measures quantiles: lines, resuming, bad input."""
+"""These tests check the command that measures quantiles and resumes."""
 
 import math
 import pathlib

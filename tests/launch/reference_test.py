@@ -1,4 +1,5 @@
-"""The reference: pages of all modules, and references that hold."""
+"""These tests check that the reference covers all modules and its links
+hold."""
 
 import ast
 import pathlib

@@ -1,4 +1,4 @@
-"""`launch.reproduce`: one command, one page, whatever happens on the way."""
+"""These tests check that `launch.reproduce` makes one page whatever happens."""
 
 import os
 import pathlib

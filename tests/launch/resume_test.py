@@ -1,4 +1,4 @@
-"""`launch.train` killed and started again: the same parameters and epsilon."""
+"""These tests check that a killed `launch.train` resumes to the same result."""
 
 import contextlib
 import dataclasses
@@ -47,7 +47,7 @@ def _params(folder):
 
 
 def _claim(folder):
-  """The summary without what was measured by a clock."""
+  """Returns the summary of a run without its measured times."""
   summary = json.loads((folder / 'summary.json').read_text())
   return {name: value for name, value in summary.items()
           if not name.endswith('_seconds')}
@@ -83,7 +83,7 @@ def test_kill_nine_and_resume(tmp_path):
 
 
 def _call(*words):
-  """Runs main with flags; returns what it printed."""
+  """Runs main with flags and returns what it printed."""
   out = io.StringIO()
   with flagsaver.flagsaver(), contextlib.redirect_stdout(out), \
       contextlib.redirect_stderr(out):
@@ -96,7 +96,7 @@ class _Killed(BaseException):
 
 
 def _call_killed(monkeypatch, owner, name, after, *words):
-  """As `_call`, killed at the call of this function after so many."""
+  """Calls `_call` and kills it at call number `after` + 1 of a function."""
   honest, calls = getattr(owner, name), []
 
   def killing(*args, **kwargs):
@@ -112,7 +112,7 @@ def _call_killed(monkeypatch, owner, name, after, *words):
 
 @pytest.fixture(name='whole', scope='module')
 def _whole(tmp_path_factory):
-  """Seeds 0 and 1, trained together, never killed."""
+  """Returns the folder of seeds 0 and 1, trained together and never killed."""
   folder = tmp_path_factory.mktemp('whole')
   _call(*_TINY, '--seed=0,1', f'--output_dir={folder}')
   assert sorted(path.name for path in folder.iterdir()) == ['seed=0', 'seed=1']
@@ -128,7 +128,10 @@ def _assert_as_whole(folder, whole):
 
 @pytest.mark.slow
 def test_killed_between_the_results_of_a_group(whole, tmp_path, monkeypatch):
-  """Trained alone, the other seed would have other bits."""
+  """A group killed between its results resumes as a group.
+
+  Trained alone, the other seed would have other bits.
+  """
   words = (*_TINY, '--seed=0,1', f'--output_dir={tmp_path}')
   _call_killed(monkeypatch, summaries, 'write', 1, *words)
   assert sorted(path.parent.name for path in tmp_path.glob('*/summary.json')
@@ -255,7 +258,8 @@ def test_switched_off_writes_nothing(tmp_path, monkeypatch):
 
 
 def _known_words(monkeypatch, first):
-  """The source of the system gives words that count on from `first`."""
+  """Makes the system's random source return words that count up from
+  `first`."""
   monkeypatch.setattr(keys, 'system_words', lambda num: np.arange(
       first, first + 8 * num, dtype=np.uint32).reshape(num, 8))
 
@@ -268,7 +272,11 @@ def _known_words(monkeypatch, first):
     pytest.param(('--num_canaries=30',), 6, 'steps', marks=pytest.mark.slow)])
 def test_a_release_goes_on_with_its_keys(words, after, file, tmp_path,
                                          monkeypatch):
-  """They are kept for their owner alone, and nowhere once it is done."""
+  """A killed release resumes with its own keys, which only the owner may
+  read.
+
+  New words of the random source go to other runs.
+  """
   words = (*_TINY[1:], '--seed=0,1', *words)
   _known_words(monkeypatch, 100)
   _call(*words, f'--output_dir={tmp_path / "whole"}')

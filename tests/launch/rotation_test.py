@@ -1,4 +1,4 @@
-"""Shares by commit: together they are everything, and a run can be repeated."""
+"""These tests check that shares of tests by commit cover everything."""
 
 import itertools
 import pathlib
@@ -48,7 +48,11 @@ def test_every_case_of_a_table_is_taken_by_one_of_its_rotations(step):
 @pytest.mark.parametrize('step', [2, 3, 4])
 @pytest.mark.sound
 def test_no_run_takes_one_value_of_a_parameter_alone(step):
-  """Of tables with a parameter of so many values, the fastest one to change."""
+  """Each share of a table covers all values of its fastest changing
+  parameter.
+
+  The step and the number of values may have a common factor.
+  """
   for size, run in itertools.product((2, 3, 4, 6, 8), range(step)):
     taken = [i for i in range(4 * step * size) if rotation.keeps(
       'a_test.py::test_a', i, step, run)]
@@ -106,9 +110,10 @@ def test_slow(i):
 
 @pytest.fixture(scope='module')
 def chosen(tmp_path_factory):
-  """(flags) -> (exit status, names that passed, output) of a small suite.
+  """Returns a function from flags to (exit status, passed names, output).
 
-  It has the choice of tests of this one, and not its settings of JAX.
+  It runs a small suite that chooses tests as this one does, without its
+  settings of JAX.
   """
   folder = tmp_path_factory.mktemp('suite')
   (folder / 'tests').mkdir()

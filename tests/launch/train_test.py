@@ -1,4 +1,4 @@
-"""`launch.train`: what it writes, resumes and refuses."""
+"""These tests check what `launch.train` writes, resumes and refuses."""
 
 import contextlib
 import io
@@ -29,7 +29,7 @@ _KEYS = {
 
 
 def _call(*words):
-  """Runs main with flags; returns (status, stdout, stderr)."""
+  """Runs main with flags and returns (status, stdout, stderr)."""
   out, err = io.StringIO(), io.StringIO()
   with flagsaver.flagsaver(), contextlib.redirect_stdout(out), \
       contextlib.redirect_stderr(err):
@@ -95,7 +95,8 @@ def test_every_method_writes_what_its_claim_needs(method, tmp_path):
 @pytest.mark.parametrize('method', [
   'dp_sgd_adaptive', pytest.param('bassily', marks=pytest.mark.slow)])
 def test_noise_on_a_lattice(method, tmp_path):
-  """Exact noise under the plan of plain noise, its difference paid for."""
+  """Lattice noise follows the plan of Gaussian noise and pays for the
+  difference."""
   status, _, error = _call(f'--method={method}', '--epsilon=2', *_TINY,
                            *_WORDS.get(method, ()), '--noise=lattice_gaussian',
                            f'--output_dir={tmp_path}')
@@ -111,7 +112,10 @@ def test_noise_on_a_lattice(method, tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize('method', _OTHER_NOISE)
 def test_methods_with_noise_of_their_own(method, tmp_path):
-  """LDP-03, DP-15: their plan's event, not a calibrated Gaussian."""
+  """Methods with their own noise use their plan's event (LDP-03, DP-15).
+
+  The event is not a calibrated Gaussian.
+  """
   status, _, error = _call(f'--method={method}', '--epsilon=2',
                            f'--output_dir={tmp_path}', *_TINY, *_WORDS[method])
   assert status == 0, error
@@ -124,7 +128,10 @@ def test_methods_with_noise_of_their_own(method, tmp_path):
 
 @pytest.mark.slow
 def test_the_printed_method_is_quarantined(tmp_path):
-  """LDP-01: refused; then run, under an epsilon that says it is not valid."""
+  """The printed method is refused without --allow_unsound (LDP-01).
+
+  With the flag it runs, and its epsilon is marked as not valid.
+  """
   words = ('--method=lip_printed', '--epsilon=2', f'--output_dir={tmp_path}',
            *_TINY)
   status, _, error = _call(*words)
