@@ -1,4 +1,5 @@
-"""Bounds of stacked matrices are those of each of them."""
+"""These tests check that bounds of stacked matrices equal those of each
+matrix."""
 
 import functools
 

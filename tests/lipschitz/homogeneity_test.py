@@ -1,4 +1,4 @@
-"""Every bound of a norm is one of |c| times the norm for c times the map."""
+"""These tests check that every norm bound scales by |c| with the map."""
 
 import math
 
@@ -57,7 +57,10 @@ BOUNDS = {
 @pytest.mark.every(1)
 @pytest.mark.parametrize('name', BOUNDS)
 def test_signs_do_not_matter_and_scales_factor_out(name):
-  """Negative kernels too, one entry that is beside others, and tiny ones."""
+  """Signs do not change a bound, and scales from 2^-40 to 2^40 factor out.
+
+  One entry of the kernel is zero and some are tiny.
+  """
   bound, shape = BOUNDS[name]
   rng = np.random.default_rng(0)
   kernel = rng.uniform(0.1, 1, shape) * np.where(rng.uniform(size=shape) < 0.5,
@@ -75,7 +78,7 @@ def test_signs_do_not_matter_and_scales_factor_out(name):
 
 @pytest.mark.parametrize('sign', [1, -1])
 def test_weights_of_either_sign_are_held(sign):
-  """Scaled back to the limit alike, where their bound is above it."""
+  """The constraint scales weights of either sign back to the same limit."""
   limits = projection.clip_limits(0.5)
   for layer, kernel, shape in (
       (layers.Affine(name='a'), np.ones(3), (2, 2, 3)),

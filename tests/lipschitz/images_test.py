@@ -1,4 +1,4 @@
-"""Constants of layers on images that are neither square nor vectors."""
+"""These tests check constants of layers on oblong images."""
 
 import math
 
@@ -29,7 +29,8 @@ SHIFTED = {
 @pytest.mark.parametrize('name', SHIFTED)
 @pytest.mark.sound
 def test_biases_reach_as_far_as_they_do(name):
-  """Of kernels of zero a bias at its limit is all that leaves."""
+  """A bias at its limit adds what the output bound allows, with zero
+  kernels."""
   node, shape, places = SHIFTED[name]
   params = node.init(jax.random.key(0), shape)
   bias = params['bias'] + 3.0
@@ -54,7 +55,10 @@ def test_bounded_activations_of_images_stay_in_the_ball(kind):
 
 
 def test_initial_weights_are_drawn_for_each_layer():
-  """No key is used twice, in whatever a layer is a part of."""
+  """Every layer's initial weights use a key of their own.
+
+  This includes equal names inside different blocks.
+  """
   dense = lambda name: layers.Dense(name=name, width=4)
   chain = lambda name, *nodes: Chain(name=name, nodes=nodes)
   network = Network(input_shape=(4,), root=chain(
@@ -74,7 +78,10 @@ def test_initial_weights_are_drawn_for_each_layer():
 
 @pytest.mark.every(2)
 def test_rounding_of_a_convolution_is_that_of_its_transpose_too():
-  """Forward sums run over inputs and backward ones over outputs."""
+  """A convolution and its transpose get the same allowance for rounding.
+
+  Forward sums run over inputs, backward sums over outputs.
+  """
   kernel = jnp.ones([3, 3, 2, 8])
   for padding in ('valid', 'zero'):
     shape = convolution.ConvShape(IMAGE[:2], padding=padding)
@@ -91,7 +98,7 @@ def test_rounding_of_a_convolution_is_that_of_its_transpose_too():
   ((4, 1), (1, 3)), ((1, 4), (3, 1)), ((3, 2), (2, 1)), ((2, 5), (1, 2))])
 def test_gradients_of_kernels_count_the_windows_of_a_pixel(kernel_size,
                                                            strides):
-  """Windows and strides that differ between rows and columns."""
+  """Kernel gradients count the windows that see a pixel, also if oblong."""
   size, windows = (13, 11), np.zeros((13, 11))
   for i in range(0, size[0] - kernel_size[0] + 1, strides[0]):
     for j in range(0, size[1] - kernel_size[1] + 1, strides[1]):
@@ -105,7 +112,7 @@ def test_gradients_of_kernels_count_the_windows_of_a_pixel(kernel_size,
 
 
 def test_bounds_are_rounded_up():
-  """By more than a product of float32 rounds, and by less than it costs."""
+  """Bounds are rounded up by more than float32 rounds, but hardly cost more."""
   for node, shape, _ in SHIFTED.values():
     shift = float(node.output_bound(jnp.float32(0.0), 2.0, shape))
     output_bound = float(node.output_bound(jnp.float32(3.0), 2.0,

@@ -1,6 +1,6 @@
-"""As many iterations are made as are asked for, by everything that bounds.
+"""These tests check that every bound runs as many iterations as asked for.
 
-Of an identity of rank r the bound after t of them is r^(1/2^(t+1)) exactly.
+For an identity of rank r the bound after t iterations is exactly r^(1/2^(t+1)).
 """
 
 import jax
@@ -27,7 +27,7 @@ PARAMS = {'conv': {'kernel': KERNEL, 'bias': jnp.zeros([RANK])},
 
 
 def _shrunk(make, **settings):
-  """One over what a constraint divides an identity by, for weight norm 1."""
+  """Returns the factor by which a constraint divides an identity kernel."""
   held, _ = make(NETWORK, weight_norm=1.0, **settings).constrain(PARAMS)
   return 1 / held['conv']['kernel'][0, 0, 0, 0]
 

@@ -1,4 +1,4 @@
-"""Constants of every layer by dense Jacobians: LIP-01, one row for each."""
+"""These tests check every layer's constants by dense Jacobians (LIP-01)."""
 
 from collections.abc import Callable
 import dataclasses
@@ -23,7 +23,7 @@ IMAGE = (6, 6, 2)
 
 
 def _params(node, shape, seed=0, scale=1.0):
-  """Random parameters of a node, biases as well."""
+  """Returns random parameters of a node, biases included."""
   rng = np.random.default_rng(seed)
   shapes = jax.eval_shape(lambda key: node.init(key, shape), jax.random.key(0))
   return jax.tree.map(lambda leaf: jnp.asarray(
@@ -31,7 +31,7 @@ def _params(node, shape, seed=0, scale=1.0):
 
 
 def _certified(node, params, shape, weight_norm=1e3):
-  """(held parameters, certificate) of one node, by `clip_weights`."""
+  """Returns (held parameters, certificate) of one node, by `clip_weights`."""
   network = Network(root=Chain(name='n', nodes=(node, pointwise.flatten())),
                     input_shape=shape)
   held, certificate = projection.clip_weights(
@@ -41,7 +41,7 @@ def _certified(node, params, shape, weight_norm=1e3):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Row:
-  """A row of Table 5.1 of Barczewski (2025), and records that refute what it prints.
+  """Holds a row of Table 5.1 of Barczewski (2025) and records that refute it.
 
   Attributes:
     node: the layer.
@@ -171,7 +171,7 @@ ROWS = {
 
 
 def _constants(row, x, certificate):
-  """(constant in x, constant in theta or None) that the library states."""
+  """Returns the stated (constant in x, constant in theta or None)."""
   sent, bounds = row.node.backward(certificate, 1.0, float(np.linalg.norm(x)),
                                    row.shape, None)
   bounds = [float(leaf) for leaf in jax.tree.leaves(bounds)]
@@ -181,7 +181,10 @@ def _constants(row, x, certificate):
 @pytest.mark.sound
 @pytest.mark.parametrize('name', ROWS)
 def test_table_of_constants(name, oracles):
-  """LIP-01, E6, E7, E11, E15: sound, attained, and the printed one exceeded."""
+  """Each layer's constants are sound and attained; wrong printed ones fail.
+
+  This covers LIP-01, E6, E7, E11 and E15.
+  """
   row = ROWS[name]
   rng = np.random.default_rng(0)
   params = row.params or _params(row.node, row.shape)
@@ -209,7 +212,10 @@ def test_table_of_constants(name, oracles):
 
 @pytest.mark.parametrize('scale', [0.0, 1e-3, 1.0, 1e3])
 def test_dense_jacobians_are_exact(scale, oracles):
-  """NET-01 in float64: sqrt(||x||^2 + 1), ||W||, and gradients x delta^T."""
+  """Dense Jacobians have norms sqrt(||x||^2 + 1) and ||W|| in float64 (NET-01).
+
+  A gradient is x delta^T.
+  """
   rng = np.random.default_rng(1)
   x = scale * rng.normal(size=4)
   for use_bias in (True, False):
@@ -231,7 +237,7 @@ def test_dense_jacobians_are_exact(scale, oracles):
 @pytest.mark.parametrize('size, zero, circular', [(3, 8.291, 9.0),
                                                   (5, 20.047, 25.0)])
 def test_norms_of_constant_kernels(size, zero, circular, oracles):
-  """The norm of a reshaped kernel is below the true norm (item NET-02).
+  """The reshaped norm of a constant kernel is below the true norm (NET-02).
 
   The certified norm is at least the true one.
   """
@@ -250,7 +256,7 @@ def test_norms_of_constant_kernels(size, zero, circular, oracles):
 @pytest.mark.parametrize('size, stride, expected', [
   (3, 1, 2.670), (5, 1, 4.018), (3, 2, 1.340), (5, 2, 2.014)])
 def test_windows_of_a_constant_image(size, stride, expected, oracles):
-  """The norm over ||x|| is below sqrt(m), m = ceil(k / s)^2 (erratum E7 iii)."""
+  """The kernel Jacobian's norm over ||x|| is below ceil(k / s) (E7 iii)."""
   conv = layers.Conv(name='c', channels=1, kernel_size=(size, size),
                      strides=(stride, stride), use_bias=False)
   pad = (size - 1) // 2
@@ -264,7 +270,9 @@ def test_windows_of_a_constant_image(size, stride, expected, oracles):
 
 
 def test_circular_padding_attains_and_a_bias_counts_every_pixel(oracles):
-  """The norm is sqrt(9 ||x||^2 + h w): 6 for the bias of a 6 x 6 map (NET-02).
+  """Circular padding attains sqrt(9 ||x||^2 + h w) with a bias (NET-02).
+
+  For a zero 6 x 6 image this is 6, because the bias counts at every pixel.
   """
   conv = layers.Conv(name='c', channels=2, padding='circular')
   x = np.full((6, 6, 1), 0.3)
@@ -287,9 +295,10 @@ KINDS = {
 @pytest.mark.sound
 @pytest.mark.parametrize('kind', KINDS)
 def test_constraint_and_certificate(kind, oracles):
-  """SPEC-09: at most C by dense Jacobian, idempotent, no change below C.
+  """Constrained layers have norm at most C; smaller ones stay (SPEC-09).
 
-  With both signs, so that the largest number is once a negative one.
+  Constraining twice changes nothing. Weights of both signs are tried, because
+  the largest number may be negative.
   """
   node, shape = KINDS[kind]
   x = np.ones(shape)
@@ -356,7 +365,8 @@ REACHES = {
 @pytest.mark.parametrize('kind', REACHES)
 @pytest.mark.parametrize('radius', [1e-2, 1.0, 7.0])
 def test_forward_bounds_are_attained(kind, radius):
-  """LIP-02, E6: biases are part of what leaves, at every pixel."""
+  """Output bounds are attained and count the bias at every pixel (LIP-02,
+  E6)."""
   node, kernel, bias, x = REACHES[kind]
   held, certificate = _certified(node, {'kernel': kernel, 'bias': bias},
                                  x.shape)

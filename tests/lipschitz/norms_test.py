@@ -1,6 +1,6 @@
-"""Estimates from below, certificates from above, float64 SVD between.
+"""These tests check norm estimates, certificates and the SVD between them.
 
-Item SPEC-01, SPEC-03, SPEC-04.
+They cover items SPEC-01, SPEC-03 and SPEC-04.
 """
 
 import jax
@@ -15,12 +15,15 @@ ITERATIONS = 6
 
 
 def _svd(matrices):
-  """Largest singular values in float64."""
+  """Returns the largest singular values in float64."""
   return np.linalg.norm(np.asarray(matrices, np.float64), 2, axis=(-2, -1))
 
 
 def _matrices(shape, count=60):
-  """[count, m, n]: Gaussian, rank one, repeated, nearly so, and scaled."""
+  """Returns scaled matrices [count, m, n] with several kinds of spectra.
+
+  They include rank one, equal and nearly equal singular values.
+  """
   rng = np.random.default_rng(sum(shape))
   m, n = shape
   r = min(m, n)
@@ -184,7 +187,8 @@ def test_power_iteration_on_gaussian_512():
 
 
 def test_power_iteration_keeps_its_promise():
-  """SPEC-01: the rate, for a chosen ratio of singular values and angle."""
+  """Power iteration converges at the stated rate from a chosen angle
+  (SPEC-01)."""
   for ratio, angle, rounds in ((0.9, 1.0, 5), (0.5, 1.5, 3), (0.99, 0.3, 20)):
     weights = jnp.asarray(np.diag([2., 2. * ratio]), jnp.float32)
     start = jnp.asarray([np.cos(angle), np.sin(angle)], jnp.float32)
@@ -194,7 +198,7 @@ def test_power_iteration_keeps_its_promise():
 
 
 def test_warm_start_follows_weights_that_move():
-  """One round a step is enough with the vector of the step before."""
+  """One round per step suffices when it starts from the last step's vector."""
   rng = np.random.default_rng(3)
   weights = rng.normal(size=(40, 30))
   cold = jnp.asarray(rng.normal(size=30), jnp.float32)
@@ -276,7 +280,10 @@ def test_long_sums_are_split(shape):
 
 
 def test_margin_of_what_is_not_small_by_its_formula():
-  """Schatten norms in float64, and what rounding may have taken away."""
+  """Margins of large and small matrices follow their formulas.
+
+  They are Schatten norms in float64 plus what rounding may have taken away.
+  """
   rng = np.random.default_rng(0)
   hadamard = np.ones((1, 1))
   for _ in range(7):
@@ -319,8 +326,10 @@ def test_margin_of_large_matrices_knows_the_worst_spectrum():
 
 @pytest.mark.slow
 def test_svd_is_feasible():
-  """Erratum E9: "infeasible" is a fraction of a second for a layer of
-  3000 x 128."""
+  """An SVD of a 3000 x 128 layer takes a fraction of a second (E9).
+
+  The text calls it infeasible.
+  """
   matrix = np.random.default_rng(0).normal(size=(3000, 128))
   upper = norms.exact_upper_bound(matrix)
   gram = np.sqrt(np.linalg.eigvalsh(matrix.T @ matrix)[-1])

@@ -1,4 +1,5 @@
-"""Norms that no sensitivity reads: which they are, and that nothing else is."""
+"""These tests check which norms no sensitivity reads, and nothing else
+changes."""
 
 import jax
 import jax.numpy as jnp
