@@ -1,4 +1,5 @@
-"""Targets by name and from files; planted faults; scores; reports."""
+"""These tests check audit targets by name and file, faults, scores and
+reports."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Canaries of training runs: what they are, and that only coins matter."""
+"""These tests check what canaries are and that only their coins matter."""
 
 import dataclasses
 
@@ -149,7 +149,7 @@ _QUICK = ('sgd', 'dp_sgd_adaptive', 'lip_normalised', 'lip_adaptive')
     pytest.param(method, marks=() if method in _QUICK else pytest.mark.slow)
     for method in options.METHODS])
 def test_a_canary_left_out_adds_nothing_to_any_sum(method):
-  """Sums with it in the batch are those of a batch without it."""
+  """A canary that is left out adds nothing to any sum."""
   images = method == 'lip_norm'
   data = registry.load('digits') if images else _DATA
   config = _resolved(
@@ -188,7 +188,10 @@ def _negated(drawn, which):
 
 @pytest.mark.slow
 def test_a_run_sees_the_canaries_that_are_in_and_no_others(monkeypatch):
-  """Four runs of one key, by one program, distinguished by their epsilon."""
+  """A run depends on the included canaries only, bit for bit.
+
+  Four runs share one key; their epsilon tells them apart.
+  """
   change = {1.0: lambda drawn: drawn,
             2.0: lambda drawn: _negated(drawn, ~drawn.included),
             3.0: lambda drawn: _negated(drawn, drawn.included),

@@ -1,4 +1,4 @@
-"""Baselines of densities: sweeps end to end, and claims on rows made up."""
+"""These tests check density baselines: sweeps and claims on invented rows."""
 
 import dataclasses
 import math

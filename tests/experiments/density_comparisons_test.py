@@ -1,4 +1,4 @@
-"""Rates, crossovers, adaptation, Table 1 and draws of private densities."""
+"""These tests check rates, crossovers, adaptation and Table 1 of densities."""
 
 import dataclasses
 import math
@@ -142,7 +142,10 @@ def test_crossovers_end_to_end(smoke_rows):
 
 
 def test_theory_of_crossovers_equates_terms():
-  """n^-2b/(2b+1) = (n alpha)^-q at alpha = n^x, for all beta."""
+  """The predicted crossover equates the two terms of the error.
+
+  At alpha = n^x, n^-2b/(2b+1) equals (n alpha)^-q for all beta.
+  """
   rates = {'pure_exact': 1.5, 'spectral': 1, 'zcdp_exact': 1}
   for beta in (1, 2, 3):
     for method, more in rates.items():

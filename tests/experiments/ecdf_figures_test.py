@@ -1,4 +1,4 @@
-"""Figures 6.5.1 to 6.6.7: sweeps end to end, claims on rows made up for them."""
+"""These tests check Figures 6.5.1 to 6.6.7: sweeps and claims."""
 
 import dataclasses
 
@@ -61,7 +61,8 @@ def _one_data_set():
 
 
 def _answer_probs(truth, target):
-  """Probabilities [N] of the thresholds that two methods find."""
+  """Returns probabilities [N] of thresholds: binary search, exponential
+  mechanism."""
   scale = 4 / _MANY.epsilon
   probs = np.zeros(16)
 
@@ -86,7 +87,10 @@ def _answer_probs(truth, target):
 
 @pytest.mark.slow
 def test_answers_asked_anew_have_their_distribution():
-  """Chi squared over thresholds, at a level of 1e-4 for each of 4."""
+  """Repeated answers have the stated distribution, by chi-square tests.
+
+  Each of the 4 tests has level 1e-4.
+  """
   truth = _one_data_set()
   for kind, ask in enumerate((inverse_run._searched, inverse_run._exponential)):
     places = ask(_MANY, np.diff(truth, prepend=0.0), truth)
@@ -214,7 +218,7 @@ def test_smoothing_is_timed(smoke_rows):
 
 
 def test_bits_end_to_end(smoke_rows):
-  """Formulas, counters, and the crossings of EC-21, with labels."""
+  """Counted bits agree with formulas and with the crossings of EC-21."""
   lines = smoke_rows('mpc_communication')
   report = registry.load('mpc_communication').report
   all_verdicts = report.verdict(lines)

@@ -1,4 +1,4 @@
-"""The commit of the code is known in its repository and nowhere else."""
+"""These tests check that only a repository knows the commit of its code."""
 
 import subprocess
 

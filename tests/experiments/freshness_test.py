@@ -1,4 +1,5 @@
-"""Rows of older code are found, declared, or confirmed by a sample."""
+"""These tests check that rows of older code are found, declared or
+confirmed."""
 
 import dataclasses
 

@@ -1,4 +1,5 @@
-"""Committed rows: those of the sweep, and the verdicts that they give."""
+"""These tests check that committed rows are the sweep's and give the
+verdicts."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""EXP-T5.4: its settings, rows, table, figure and verdicts."""
+"""These tests check EXP-T5.4: settings, rows, table, figure and verdicts."""
 
 import dataclasses
 import math
@@ -87,7 +87,8 @@ def test_verdicts_compare_with_what_is_printed():
 
 
 def _rows_of(accuracies):
-  """{(dataset, method): ten accuracies} -> rows at the printed budgets."""
+  """Returns rows at the printed budgets from {(dataset, method):
+  accuracies}."""
   template = _table_rows(0.)[0]
   return [
       dataclasses.replace(
@@ -100,7 +101,7 @@ def _rows_of(accuracies):
 
 
 def test_claims_over_the_data_sets():
-  """STAT-01: ten paired accuracies, exact signed ranks, Holm over sets."""
+  """Claims use ten paired accuracies, exact signed ranks and Holm (STAT-01)."""
   base = [0.80 + 0.001 * seed for seed in range(10)]
   rows = _rows_of({
       ('breast_cancer', 'dp_sgd'): base,

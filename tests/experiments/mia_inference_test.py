@@ -1,4 +1,4 @@
-"""Statistics of mia_sparsity: intervals, tests, lines, equal accuracy."""
+"""These tests check statistics of mia_sparsity: intervals, tests, matching."""
 
 import itertools
 import math
@@ -32,7 +32,7 @@ def test_one_seed_shows_nothing_and_equal_differences_everything():
 
 
 def test_the_printed_rule_by_hand():
-  """79 +- 1 against 81.5 +- 1 and 80.9 +- 1; sharing an end is not disjoint."""
+  """Intervals that share an end are not disjoint, checked by hand."""
   dense = [78.0, 79.0, 80.0]
   assert inference.are_disjoint([80.5, 81.5, 82.5], dense)
   assert inference.are_disjoint([75.5, 76.5, 77.5], dense)
@@ -42,7 +42,7 @@ def test_the_printed_rule_by_hand():
 
 
 def test_bootstrap_is_that_of_all_ordered_draws():
-  """27 draws of three, each as likely as the others."""
+  """The bootstrap uses all ordered draws, each equally likely."""
   values = {4: 1.0, 7: 2.0, 9: 6.0}
   mean = lambda drawn: sum(values[seed] for seed in drawn) / len(drawn)
   interval = inference.bootstrap(mean, list(values))
@@ -69,7 +69,7 @@ def test_slope_goes_through_the_dense_network():
 
 
 def test_matching_interpolates_and_pairs():
-  """At .82 a quarter of the way from .8: 3/4 of 90 and 1/4 of 82."""
+  """Matching interpolates between two accuracies, pair by pair."""
   below, above = {0: 89.0, 1: 91.0}, {0: 81.0, 1: 83.0, 2: 50.0}
   matched = inference.matched(0.82, {0: 90.0, 1: 92.0, 2: 0.0},
                               [(0.88, above), (0.8, below)])
@@ -86,7 +86,7 @@ def test_matching_interpolates_and_pairs():
 
 
 def test_excess_of_networks_that_are_as_bad_as_they_may_be():
-  """Pairs guessed rightly with the ceiling's probability: 5 % are rejected."""
+  """Networks at the ceiling are rejected in about 5 % of cases."""
   ceiling, pairs, networks = 0.7, 500, 2
   right = np.random.default_rng(1).binomial(
       pairs, ceiling, [2000, networks]) / pairs

@@ -1,4 +1,4 @@
-"""A results file keeps whole rows, whatever happens to those who write it."""
+"""These tests check that a results file keeps whole rows."""
 
 import dataclasses
 import math

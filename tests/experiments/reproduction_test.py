@@ -1,4 +1,4 @@
-"""Reproductions: what is run, what is compared, and who does it."""
+"""These tests check reproductions: what runs and what is compared."""
 
 import dataclasses
 import json

@@ -1,4 +1,4 @@
-"""Tests of experiments.scores."""
+"""These tests check experiments.scores."""
 
 import numpy as np
 import pytest

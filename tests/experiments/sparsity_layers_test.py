@@ -1,4 +1,4 @@
-"""Counted networks: claims can fail, and a smoke run gives the numbers."""
+"""These tests check counted networks and their claims."""
 
 import dataclasses
 
@@ -40,7 +40,10 @@ def test_claims_can_fail(keep, metrics, claim, kept):
      'Table 1.1: parameters of S = 2, L = 3'),
     ('num_rows=16,num_columns=144', 320, 'Table 1.1: S = 2 and S = 3')])
 def test_claims_that_differ_could_agree(keep, parameters, claim, kept):
-  """M-E05: with the next larger chains; with layers smaller than there are."""
+  """Claims that differ would agree on other counts (M-E05).
+
+  The test plants next larger chains and smaller layers.
+  """
   lines = kept('sparsity_layers')
   assert _of(lines, claim) == verdicts.DIFFERS
   assert _of(_with(lines, keep, ('parameters',), lambda _: parameters),

@@ -1,4 +1,4 @@
-"""From a configuration to a run: defaults, grouping, keys, diagnostics."""
+"""These tests check training from configurations: grouping and keys."""
 
 import dataclasses
 
@@ -89,7 +89,10 @@ def _params(result):
 
 @pytest.mark.every(2)
 def test_keys_of_the_system_are_used_once_for_one_thing():
-  """By configuration, by records and by draw; one start for all of them."""
+  """A secret key depends on configuration, records and draw.
+
+  The initial parameters depend on the seed alone.
+  """
   secret = run_keys.new_keys(2)
   resolved = configuration.resolve(_CONFIG, num_available=455)
   used = lambda configs, keys, records=_DATA.records: {
@@ -203,7 +206,10 @@ def test_every_option_runs_within_its_budget(change):
 
 
 def test_keys_of_published_rows_stay_what_they_were():
-  """Pinned before `split_seed`, `fold` and `num_folds` were there."""
+  """Keys of published rows stay what they were.
+
+  They were pinned before `split_seed`, `fold` and `num_folds` existed.
+  """
   resolved = configuration.resolve(
       configuration.TrainingConfig(dataset='breast_cancer', method='dp_sgd'),
       num_available=455)
@@ -253,7 +259,7 @@ def test_images_are_prepared_as_the_configuration_says():
 
 @pytest.mark.slow
 def test_folds_are_cut_from_the_training_part():
-  """HPO-01: no record of the held-out fifth is trained or validated on."""
+  """Folds never use a record of the held-out fifth (HPO-01)."""
   held_out = set(training.split_rows(configuration.resolve(
       _CONFIG, num_available=455), _DATA).test.tolist())
   for fold in range(5):

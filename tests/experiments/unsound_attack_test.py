@@ -1,4 +1,4 @@
-"""AUD-01 on Algorithm 8: the positive control fires, the sound method passes."""
+"""These tests audit Algorithm 8 and the sound method (AUD-01)."""
 
 import math
 from unittest import mock

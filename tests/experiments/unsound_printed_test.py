@@ -1,4 +1,4 @@
-"""Algorithm 8 as printed (LDP-01), step by step."""
+"""These tests check Algorithm 8 as printed, step by step (LDP-01)."""
 
 import dataclasses
 

@@ -1,4 +1,4 @@
-"""What Algorithm 8 claims and what is true: reference figures, and reports.
+"""These tests compare what Algorithm 8 claims with what is true.
 
 Each erratum has a test in which the printed claim fails and the corrected one
 holds (E1, E2, E3, E4, E5, E6, E7, E11, E12, E17).
@@ -208,7 +208,10 @@ def test_e5_inclusion_is_what_redrawing_does():
 
 
 def test_e5_batch_sizes_of_one_and_more_raise_inclusion_by_little():
-  """Algorithm 8 asks for s >= 1: q is at least 1 / n."""
+  """Redrawing empty batches raises inclusion by at most 58 % (E5).
+
+  Algorithm 8 asks for s >= 1, so q is at least 1 / n.
+  """
   for n in (2, 10, 100, 10_000):
     found = laws.redrawn_inclusion_prob(num_examples=n, sampling_prob=1 / n)
     assert 1 < n * found < 1 / (1 - math.exp(-1))
@@ -330,7 +333,7 @@ def test_the_sweep_is_whole():
 
 @pytest.fixture(scope='module')
 def rows(smoke_rows):
-  """Rows of the exact part."""
+  """Returns rows of the exact part."""
   return smoke_rows('unsound',
                     lambda s: s.kind not in ('audit', 'training'))
 

@@ -1,4 +1,4 @@
-"""Discriminators against a plain loop; every problem is on its own."""
+"""These tests compare discriminators with a loop, each problem by itself."""
 
 import jax
 import jax.numpy as jnp
@@ -38,7 +38,7 @@ def test_an_epoch_sees_no_record_twice():
 
 
 def _plain(start, x, labels, *, rate, num_steps):
-  """Full-batch Adam by a loop, and the loss before every step."""
+  """Returns the result of full-batch Adam and the loss before every step."""
   optimizer = optax.adam(rate)
   state, losses = optimizer.init(start), []
 

@@ -1,4 +1,4 @@
-"""Features of records: closed forms, both derivatives, independent draws."""
+"""These tests check features of records: closed forms and derivatives."""
 
 import dataclasses
 import functools
@@ -17,7 +17,7 @@ _LOGITS = Options(output='logits')
 
 @functools.cache
 def _convolutional():
-  """A smooth network of eight images [6, 5, 2] of 10 classes."""
+  """Returns (a smooth convolutional network, eight images [6, 5, 2])."""
   keys = jax.random.split(jax.random.key(1), 3)
   kernel, dense, x = (jax.random.normal(k, shape) for k, shape in zip(
       keys, ((3, 3, 2, 4), (4, 10), (8, 6, 5, 2)), strict=True))
@@ -32,7 +32,7 @@ def _convolutional():
 
 @functools.cache
 def _dense():
-  """A smooth network of eight records [3] of 10 classes."""
+  """Returns (a smooth dense network, eight records [3])."""
   keys = jax.random.split(jax.random.key(3), 2)
   weights, x = (jax.random.normal(k, shape) for k, shape in zip(
       keys, ((3, 10), (8, 3)), strict=True))

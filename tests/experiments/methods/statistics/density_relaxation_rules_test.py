@@ -1,4 +1,4 @@
-"""Relaxations: the table of noise, what is true of each rule, and who wins."""
+"""These tests check relaxation rules: noise, validity, comparison."""
 
 import dataclasses
 import math
@@ -69,7 +69,7 @@ def test_rules_hold_where_they_are_not_refused(rule, epsilon, delta):
 
 @pytest.mark.parametrize('epsilon, delta', [(0.1, 1e-6), (2.0, 1e-3)])
 def test_rules_and_their_conversions(epsilon, delta):
-  """Forwards after backwards is nothing at all."""
+  """Converting epsilon to rho and back returns epsilon, for each rule."""
   actual = notions.approx_from_zcdp(notions.ZCDP(rho=rho_of(
       'zcdp', epsilon, delta)), delta=delta)
   assert actual.epsilon == pytest.approx(epsilon)
@@ -89,7 +89,10 @@ def test_rules_and_their_conversions(epsilon, delta):
 
 @pytest.mark.slow
 def test_the_classical_rule_beyond_one():
-  """Erratum DEN-E8. The sensitivity of the text, 1.8 times too big, helps."""
+  """The classical rule exceeds delta for epsilon > 1 (DEN-E8).
+
+  The text's sensitivity, 1.8 times too big, makes up for it.
+  """
   for epsilon, wanted in ((8, 8.0e-6), (16, 3.4e-4)):
     rho = rho_of('classical', epsilon, 1e-5)
     assert true_delta(rho, epsilon) == pytest.approx(wanted, rel=0.02)
@@ -120,7 +123,7 @@ def test_what_is_built_meets_what_was_asked(adjacency):
 
 
 def test_printed_noise_and_functions():
-  """Section 4.4 and Corollary 2 by their formulas."""
+  """Printed noise and functions follow Section 4.4 and Corollary 2."""
   public = dict(num_records=10**4, smoothness=1, adjacency=REPLACE)
   relaxed = relaxation.printed_relaxation(epsilon=0.1, delta=1e-6,
                                           rule='classical', **public)
@@ -147,7 +150,10 @@ def test_printed_noise_and_functions():
 
 
 def test_relaxed_noise_is_less_from_the_crossing_on():
-  """N = 4 gamma ln n: 55.3 at n = 1e3, 110.5 at n = 1e6, gamma = 2."""
+  """Relaxed noise is less above N = 4 gamma ln n functions.
+
+  At gamma = 2 this is 55.3 for n = 1e3 and 110.5 for n = 1e6.
+  """
   for size, wanted in ((10**3, 55.3), (10**6, 110.5)):
     delta = size**-2.0
     assert relaxation.break_even(delta) == pytest.approx(wanted, abs=0.1)
@@ -167,7 +173,10 @@ def test_relaxed_noise_is_less_from_the_crossing_on():
 
 
 def test_relaxation_loses_to_pure_noise():
-  """Item DEN-P7 on a third of its 45 cells: those of beta = 2."""
+  """Relaxation loses to pure noise in the cells of beta = 2 (DEN-P7).
+
+  They are a third of the 45 cells.
+  """
   density, ratios = compared_densities.random_phases(2), []
   for size in (10**3, 10**4, 10**5, 10**6, 10**7):
     for epsilon in (1.0, 0.1, 0.01):
@@ -185,7 +194,10 @@ def test_relaxation_loses_to_pure_noise():
 
 @pytest.mark.parametrize('order', [1.01, 2.0, 10.0, 100.0])
 def test_renyi_divergence_of_noise(order):
-  """Erratum T-E04: the exponent is a under dQ; a - 1 gives (a - 2) mu^2 / 2."""
+  """The Renyi divergence of noise has exponent a under dQ (T-E04).
+
+  The exponent a - 1 would give (a - 2) mu^2 / 2.
+  """
   shift = 0.3
 
   def divergence(power):

@@ -1,4 +1,4 @@
-"""Tables along a tree: what a record moves, consistency, and what is found."""
+"""These tests check tables along a tree: sensitivity and consistency."""
 
 import dataclasses
 import itertools
@@ -23,14 +23,14 @@ def make(**options):
 
 
 def star():
-  """Probabilities [3, 3, 3, 3]: all lean on attribute 2, which is uniform."""
+  """Returns probabilities [3, 3, 3, 3] in which all depend on attribute 2."""
   rows = np.random.default_rng(3).dirichlet(np.full(3, 0.5), (3, 3))
   return np.einsum('ac,bc,dc->abcd', *rows.swapaxes(1, 2)) / 3
 
 
 @pytest.mark.parametrize('adjacency', Adjacency)
 def test_one_record_moves_tables_and_scores_by_what_noise_hides(adjacency):
-  """All pairs of records of three attributes of two bins."""
+  """One record moves tables and scores by at most what the noise assumes."""
   asked = make(num_attributes=3, num_bins=2, adjacency=adjacency)
   tables = asked.statistic_of_cells(np.eye(8)).reshape(8, 3, 2, 2)
   others = tables[None] if adjacency is REPLACE else np.zeros((1, 8, 3, 2, 2))

@@ -1,4 +1,4 @@
-"""Tests of experiments.methods.statistics.sliced_quantiles: privacy, overlap, answers."""
+"""These tests check sliced quantiles: privacy, overlap and answers."""
 
 import functools
 import math
@@ -55,14 +55,14 @@ def _masses():
 
 
 def rank_probs(scale):
-  """Probabilities of rounded Laplace noise from -REACH to REACH."""
+  """Returns probabilities of rounded Laplace noise from -REACH to REACH."""
   ends = np.arange(-REACH, REACH + 2) - 0.5
   ends[[0, -1]] = -np.inf, np.inf
   return np.diff(stats.laplace(scale=scale).cdf(ends))
 
 
 def joint_density(asked, data, points):
-  """Densities [points, points] of both answers before they are sorted.
+  """Returns densities [points, points] of both answers before sorting.
 
   Two orders have a node each for their ranks.
   """
@@ -88,7 +88,10 @@ def joint_density(asked, data, points):
 
 
 def some_pair(rng):
-  """A hundred records of few values, which change near the ranks asked for."""
+  """Returns two data sets of 100 records with few values that differ in one.
+
+  Values change near the ranks asked for.
+  """
   cuts = np.unique(rng.integers(10, 40, 4) + np.array([0, 0, 50, 50]))
   values = np.cumsum(np.exp(2 * rng.normal(size=cuts.size + 2)))
   values = values[:-1] / values[-1]

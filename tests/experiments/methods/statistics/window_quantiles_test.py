@@ -1,4 +1,4 @@
-"""Cost, distribution and privacy of window quantiles."""
+"""These tests check cost, distribution and privacy of window quantiles."""
 
 import jax
 import jax.numpy as jnp
@@ -22,7 +22,7 @@ def _distribution(data, radius, prob, rate):
 
 
 def distribution(data, lower, upper, *, radius, prob, rate):
-  """(ends, logarithms of the density but for a constant), by the module."""
+  """Returns (ends, log-density up to a constant), computed by the module."""
   with jax.enable_x64(True):
     return map(np.asarray, _distribution(
         records.padded(data, lower, upper),

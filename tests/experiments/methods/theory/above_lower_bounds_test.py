@@ -1,4 +1,4 @@
-"""No estimator is below the lower bounds, nor on their own densities."""
+"""These tests check that no estimator beats the lower bounds."""
 
 import dataclasses
 import math
@@ -27,7 +27,7 @@ def budget(pure, alpha):
 
 
 def either(bound, known, **others):
-  """The larger of the bounds with and without privacy."""
+  """Returns the larger of the bounds with and without privacy."""
   return max(bound(**part, **others).value for part in (known, {}))
 
 
@@ -35,7 +35,10 @@ def either(bound, known, **others):
 @pytest.mark.parametrize('beta', [1, 2, 3])
 @pytest.mark.parametrize('pure', [True, False])
 def test_no_estimator_of_sobolev_densities_is_better(pure, beta):
-  """Worst cases of those that are implemented, over the grid."""
+  """No implemented estimator beats the lower bounds for Sobolev densities.
+
+  Worst cases over a grid stay within a factor of 20 of the bound.
+  """
   radius, ratios = RADII[beta], []
   for n, alpha in SIZES:
     known = budget(pure, alpha)
@@ -67,7 +70,10 @@ def test_no_estimator_of_sobolev_densities_is_better(pure, beta):
 @pytest.mark.every(3)
 @pytest.mark.parametrize('pure', [True, False])
 def test_estimators_err_on_the_cube_as_they_must(pure):
-  """Closed forms on six densities of the bound, not worst cases."""
+  """Estimators err on the cube's densities by more than the bound.
+
+  The test uses closed forms on six densities.
+  """
   n, known = 10**4, budget(pure, 0.02)
   for kernel in WAVES[:2]:
     beta, radius = kernel.smoothness, RADII[kernel.smoothness]
@@ -111,7 +117,7 @@ def test_least_favourable_densities_are_those_of_the_packing():
 
 
 def histogram(lipschitz, n, known):
-  """The tuned histogram on its worst density, at most (DEN-H6)."""
+  """Returns an upper bound of the tuned histogram's worst error (DEN-H6)."""
   tuned = histograms.Histogram.tuned(num_records=n, lipschitz=lipschitz,
                                      adjacency=REPLACE, **known)
   return bandwidths.histogram_bound(
@@ -139,7 +145,7 @@ def test_no_histogram_is_better(pure):
 
 
 def test_without_data_nothing_is_lost_beyond_the_class():
-  """At no budget at all the uniform density has the largest error."""
+  """Without budget the bound is at most the error of the uniform density."""
   for kernel in WAVES:
     beta, radius = kernel.smoothness, 2.0 * 6.0**(kernel.smoothness - 1)
     for known in (dict(epsilon=1e-9), dict(rho=1e-18)):
@@ -150,6 +156,9 @@ def test_without_data_nothing_is_lost_beyond_the_class():
 
 
 def test_the_printed_rate_of_the_cube_is_impossible():
-  """Erratum DEN-E5b: any multiple of it exceeds what estimators reach."""
+  """The printed rate of the cube is impossible (DEN-E5b).
+
+  Any multiple of it exceeds what an estimator reaches.
+  """
   upper = 0.253 * 1e12**(-4 / 3)
   assert upper < 1e-4 * 1e12**(-4 / 5)

@@ -1,4 +1,4 @@
-"""Couplings: marginals, how often values differ, and the best there are."""
+"""These tests check couplings: marginals, disagreements and optimality."""
 
 import itertools
 import math
@@ -86,7 +86,7 @@ def test_one_stream_serves_all_laws(seed, probs):
 
 
 def _best(probs, weights):
-  """least t with P(X_i != X_j) <= t w_ij, by a program over all couplings."""
+  """Returns the least t with P(X_i != X_j) <= t w_ij, by a linear programme."""
   count, size = probs.shape
   values = np.array(list(itertools.product(range(size), repeat=count)))
   pairs = list(itertools.combinations(range(count), 2))
@@ -101,7 +101,10 @@ def _best(probs, weights):
 
 
 def test_programs_over_couplings_of_three_laws():
-  """ORC-5: what Angel and Spinka promise can be had, and once no more."""
+  """Linear programmes find couplings as Angel and Spinka promise (ORC-5).
+
+  One triple of distributions admits nothing better.
+  """
   rng = np.random.default_rng(5)
   for _ in range(20):
     probs = rng.dirichlet(np.ones(rng.integers(2, 5)), 3)
@@ -120,7 +123,10 @@ def test_programs_over_couplings_of_three_laws():
 @pytest.mark.parametrize('n, t, epsilon', [(1, 0.3, 0.5), (7, 0.02, 2.0),
                                            (40, 0.9, 0.0), (5, 1.0, 800.0)])
 def test_moments_of_differences(n, t, epsilon):
-  """Lemmas 3.4.5 and 3.4.6 of Lalanne (2023), by sums over Bin(n, t)."""
+  """Moments equal sums over Bin(n, t) and bound the joint ones.
+
+  They are Lemmas 3.4.5 and 3.4.6 of Lalanne (2023).
+  """
   d = np.arange(n + 1)
   probs = stats.binom.pmf(d, n, t)
   moments = couplings.product_moments(np.float64(t), num_examples=n,

@@ -1,4 +1,4 @@
-"""Many hypotheses: bounds against the best private tests, exactly."""
+"""These tests compare bounds of many hypotheses with the best private tests."""
 
 import math
 
@@ -23,7 +23,7 @@ _SOLVED = 1e-7
 
 
 def _mixtures(many, weight):
-  """Distributions [K, K + 1] that are as far apart as such mixtures can be."""
+  """Returns mixtures [K, K + 1] that are as far apart as such can be."""
   return np.hstack([np.full((many, 1), 1 - weight), weight * np.eye(many)])
 
 
@@ -66,7 +66,10 @@ def _cases(count):
 
 @pytest.mark.every(2)
 def test_mixtures_are_as_hard_as_the_bound_says():
-  """Equal to the programme but where delta is large, and never above it."""
+  """The mixture bound equals the programme unless delta is large.
+
+  It never exceeds the programme.
+  """
   for many, n, weight, guarantee in _cases(24):
     known, size = dict(num_examples=n, guarantee=guarantee), math.log(many)
     best = oracles.testing_error(_mixtures(many, weight), **known).value
@@ -94,7 +97,7 @@ def test_mixtures_are_as_hard_as_the_bound_says():
 
 
 def test_no_private_test_of_any_laws_errs_less():
-  """Random distributions; two are coupled at a time: t, not 2 t / (1 + t)."""
+  """No private test of random distributions beats the bounds."""
   generator = np.random.default_rng(5)
   sharper = 0
   for place in range(24):
@@ -135,7 +138,10 @@ def test_no_private_test_of_any_laws_errs_less():
 
 
 def test_bounds_of_two_laws_are_in_order():
-  """LB-12 >= LB-3b >= LB-3, LB-13 >= LB-4, all at most guessing."""
+  """Bounds keep the order LB-12 >= LB-3b >= LB-3 and LB-13 >= LB-4.
+
+  None exceeds the error of guessing.
+  """
   generator = np.random.default_rng(8)
   for _ in range(40):
     n, t = int(generator.integers(1, 200)), float(generator.uniform(0, 1))
@@ -186,7 +192,7 @@ def test_packings_of_any_size_stay_below_one_half():
 
 
 def test_golden_mixtures_of_one_record():
-  """LB-14's own numbers: K = 16, g = .9, n = 1, P_0 uniform on the 16."""
+  """The mixture of LB-14 has golden errors at K = 16, g = .9, n = 1."""
   for epsilon, least, lemma in ((.5, .9046, .9033), (2., .697, .601)):
     known = dict(num_examples=1, guarantee=PureDP(epsilon=epsilon))
     assert packing_bounds.packing_lemma(math.log(16), .9 * 15 / 16, **known) == (
@@ -209,7 +215,10 @@ def test_means_forgive_one_outlier():
 
 
 def test_response_obeys_the_corrected_pairs_and_not_the_printed_ones():
-  """Erratum E-05: at epsilon 3 an error of .0474 is reached, .2624 printed."""
+  """Randomised response refutes the printed pairs bound (E-05).
+
+  The corrected bound holds.
+  """
   for many, epsilon, reached, claimed in (
       (2, 1., .2689, .3420), (2, 3., .0474, .2624), (2, 5., .0067, .2517),
       (4, 5., .0198, .1275)):
@@ -250,7 +259,7 @@ def test_pairs_of_corrected_theorem_stay_below_one_half_and_vanish():
 
 
 def test_total_variations_contract_by_n_times_the_level():
-  """Erratum E-06: the factor 2 of the paper is not needed, n a t is reached."""
+  """Total variation contracts by n times the level, not twice that (E-06)."""
   for n, probs, level, reached in ((10, (.4, .6), .05, .1),
                                    (100, (.5, .6), .005, .05)):
     guarantee = TotalVariationPrivacy(level=level)
@@ -281,7 +290,8 @@ def test_cubes_sum_what_their_bits_lose():
 
 
 def test_cubes_bound_the_risk_of_private_estimates():
-  """Two proportions of one record each, by every private channel (E-21)."""
+  """Assouad's cube bounds the risk of all channels on two proportions
+  (E-21)."""
   low, high, epsilon = 0.3, 0.7, 0.8
   words = oracles.data_sets(2, 2)
   chances = np.where(words, high, low)[:, None]
@@ -318,7 +328,8 @@ def test_bounds_stay_below_guessing_and_fall_with_records(guarantee):
 
 
 def test_packings_under_zcdp_are_hard_up_to_their_logarithm():
-  """Fano's lemma asks for rho B^2 of half ln V; here B sqrt rho < sqrt ln V."""
+  """Under zCDP mixtures stay hard almost up to the logarithm of their
+  number."""
   size, n = 400.0, 60
   for part, error in ((0.25, 0.9999), (0.6, 0.97), (0.8, 0.75)):
     rho = part * size / n**2

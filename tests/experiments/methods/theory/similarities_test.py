@@ -1,4 +1,4 @@
-"""Similarities against the best private tests of given data sets."""
+"""These tests compare similarities with the best private tests."""
 
 import math
 
@@ -20,7 +20,7 @@ _OF_PURE = ('projection_anchor', 'pairwise_anchor', 'fano', 'decoding', 'pairs')
 
 
 def _tuples(count, seed=0):
-  """Data sets [K, n] over m symbols, with m^n of 81 at most."""
+  """Yields data sets [K, n] over m symbols, with at most 81 data sets."""
   generator = np.random.default_rng(seed)
   for _ in range(count):
     num_symbols, n = [(2, 5), (3, 3), (4, 3), (2, 3), (3, 4), (5, 2)][
@@ -36,7 +36,10 @@ def _distances(chosen):
 
 @pytest.mark.every(2)
 def test_no_pure_test_errs_less_than_a_similarity():
-  """LB-MASTER; every similarity, random tuples, all private mechanisms."""
+  """No pure test errs less than a similarity says (LB-MASTER).
+
+  Random tuples are compared with all private mechanisms.
+  """
   tight, beaten = 0, 0
   for num_symbols, chosen, epsilon in _tuples(36):
     guarantee, far = PureDP(epsilon=epsilon), _distances(chosen)
@@ -75,7 +78,7 @@ def test_no_approximate_test_errs_less_than_a_similarity():
 
 
 def test_an_anchor_at_its_best_is_exact_where_it_alone_joins():
-  """Legs of unlike lengths, by a programme on a tree."""
+  """The best anchor is exact where legs only meet at the anchor."""
   for epsilon, legs in ((0.5, (1, 2, 3)), (1.5, (0, 2)), (0.2, (4, 4, 4, 1)),
                         (0.7, (1, 1, 1, 1, 1))):
     edges, ends = [], []

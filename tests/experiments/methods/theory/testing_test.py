@@ -1,4 +1,4 @@
-"""Bounds on tests against the best private tests there are, found exactly."""
+"""These tests compare bounds on tests with the best private tests."""
 
 import math
 
@@ -97,7 +97,7 @@ def test_powers_keep_what_rounding_would_lose():
 
 
 def _gaussian_outputs(n, probs, rho):
-  """Densities [2, G] of a count with Gaussian noise, and the step."""
+  """Returns (densities [2, G] of a count with Gaussian noise, the step)."""
   sigma = (2 * rho)**-0.5
   grid = np.linspace(-9 * sigma, n + 9 * sigma, 6001)
   noise = stats.norm.pdf(grid[None] - np.arange(n + 1)[:, None], scale=sigma)
@@ -144,7 +144,10 @@ def test_geometric_counts_obey_the_bound_on_squares(n, epsilon, probs):
 
 
 def test_squares_at_two_points_by_randomised_response():
-  """The best test of one record is known."""
+  """The share of squared loss left at two points is below the best test's.
+
+  The best test of one record is randomised response.
+  """
   for epsilon in (0.1, 1.0, 3.0):
     share = testing.squared_share(1.0, num_records=1, epsilon=epsilon)
     best = np.cosh(epsilon / 2)**-2
@@ -169,7 +172,7 @@ def test_fano_against_response_among_many():
 
 
 def test_fano_forgives_one_outlier():
-  """Golden: the mean of moves counts, and not the largest."""
+  """Fano's bound uses the mean distance, so it forgives one outlier."""
   t = np.full((1000, 1000), 0.01)
   t[0], t[:, 0] = 1.0, 1.0
   np.fill_diagonal(t, 0)
@@ -191,7 +194,7 @@ def test_fano_of_concentrated_privacy_is_its_formula():
 
 
 def test_fano_and_le_cam_without_privacy():
-  """Errors of the likelihood-ratio test of finite distributions."""
+  """Fano's and Le Cam's bounds hold for the likelihood-ratio test."""
   probs = np.random.default_rng(0).dirichlet(np.full(4, 0.3), 60)
   base = probs.mean(0)
   kl = np.sum(probs * np.log(np.maximum(probs, 1e-300) / base), 1)
@@ -228,11 +231,11 @@ def test_a_cube_of_one_bit_is_two_points():
 
 
 def test_mixtures_of_single_records_prove_nothing():
-  """Erratum DEN-E4: cubes of 8 densities whose bits no single record shows.
+  """A cube may hide each bit from single records (DEN-E4).
 
-  Walsh functions of two and three of three bits, so that either half of the
-  cube has the same mean. Words are known after enough records, and still (13)
-  with the mixtures (14) is constant in n.
+  Walsh functions of two and three of three bits give both halves of the cube
+  the same mean. Words are known after enough records, yet (13) with the
+  mixtures (14) stays constant in n.
   """
   words = np.array(np.meshgrid(*[[0, 1]] * 3)).reshape(3, -1).T
   signs = 1 - 2 * words

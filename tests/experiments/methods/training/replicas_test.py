@@ -1,4 +1,4 @@
-"""Packs of replicas train as each would alone, by PyTorch's rule: MIA-05."""
+"""These tests check that packs train each replica as if alone (MIA-05)."""
 
 import jax
 import jax.numpy as jnp
@@ -35,7 +35,7 @@ PLAIN = networks.dense(NETWORK.init)
 
 
 def _records():
-  """Numbered in a corner; a row of pixels encodes the class."""
+  """Returns records numbered in a corner, with a class in a row of pixels."""
   rng = np.random.default_rng(0)
   y = rng.integers(0, 3, 90).astype(np.int32)
   x = rng.normal(size=(90, 8, 8, 1)).astype(np.float32)
@@ -50,7 +50,7 @@ MADE = Replicas(NETWORK, parametrisations=[PLAIN], recipe=RECIPE,
 
 
 def _task(mask=None):
-  """No two replicas share a record; a third of one's weights are masked."""
+  """Returns a task whose replicas share no record; one of them is masked."""
   rows = np.arange(COUNT * 14, dtype=np.int32).reshape(COUNT, 14)
   if mask is None:
     mask = np.array(MADE.full_mask(COUNT))
@@ -75,7 +75,7 @@ def _numpy(values):
 
 @pytest.fixture(scope='module')
 def run():
-  """(states before and after each epoch, infos, views) of one training."""
+  """Returns (states, infos, views) of one training over all epochs."""
   SEEN.clear()
   task = _task()
   state = MADE.restart(_start())
@@ -91,13 +91,13 @@ def run():
 
 
 def _rows_of(views, replica):
-  """Records of a replica in the order in which they came."""
+  """Returns a replica's records in the order in which they came."""
   return [row for row, _ in views if row // 14 == replica]
 
 
 @jax.jit
 def _gradient(flat, statistics, x, y):
-  """(gradient, loss, statistics) of one network by itself."""
+  """Returns (gradient, loss, statistics) of one network by itself."""
 
   def loss(flat):
     params = jax.tree.map(lambda leaf: leaf[None], MADE.tree(flat, 0))
@@ -113,7 +113,7 @@ def _gradient(flat, statistics, x, y):
 @pytest.mark.slow
 @pytest.mark.parametrize('replica', range(COUNT))
 def test_training_is_that_of_the_rule_written_down(run, replica):
-  """For all steps, with the batches that came."""
+  """Every replica trains by the written rule on the batches that came."""
   states, infos, views = run
   task = _numpy(_task()._replace(key=0))
   flat = states[0].last.params[replica]
@@ -199,7 +199,7 @@ def test_the_best_epoch_is_the_first_of_highest_validation_accuracy(run):
 
 @pytest.mark.slow
 def test_logits_and_accuracies_are_those_of_single_networks(run):
-  """Of 29 images four at a time."""
+  """Logits and accuracies equal those of single networks, in batches of 4."""
   states, infos, _ = run
   network = states[-1].last
   x, y = RECORDS.x[56:85], np.asarray(RECORDS.y[56:84]).reshape(COUNT, 7)
@@ -238,7 +238,7 @@ def test_stopped_and_resumed_gives_the_same_bits(run):
 
 @pytest.mark.every(2)
 def test_what_runs_beside_does_not_matter(run):
-  """Other mates and places in a pack: the same but for rounding."""
+  """Other mates and places in a pack change results by rounding only."""
   states, infos, _ = run
   order = np.array([3, 0, 1, 2])
   task = _task()
@@ -252,7 +252,7 @@ def test_what_runs_beside_does_not_matter(run):
 
 
 def _scaled():
-  """Trains a factor of the last layer besides."""
+  """Returns a parametrisation that also trains a factor of the last layer."""
 
   def effective(params):
     dense = params['network']['dense']
@@ -267,7 +267,7 @@ def _scaled():
 
 @pytest.mark.slow
 def test_parametrisations_mix_and_packs_may_be_larger(run):
-  """Plain ones beside others train as beside their like."""
+  """Replicas of different parametrisations train as beside their like."""
   states, infos, _ = run
   mixed = Replicas(NETWORK, parametrisations=[PLAIN, _scaled()],
                    recipe=RECIPE, records=RECORDS, pack_size=4)
