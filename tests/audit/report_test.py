@@ -141,7 +141,7 @@ def test_counts_follow_from_the_scores(reports):
 def test_the_event_is_counted_on_fresh_runs_of_the_chosen_side():
   """The event is counted on fresh runs, with the sides that the pilot chose.
 
-  On pure noise the fresh counts often contradict that choice.
+  On pure noise the fresh counts sometimes contradict that choice.
   """
   seen, reverse, sides = [], 0, set()
   pairs = (Pair(np.zeros(2), np.zeros(2), 'a'), Pair(np.zeros(2), np.zeros(2),
