@@ -96,7 +96,7 @@ def test_a_damaged_checkpoint_is_not_used_the_one_before_is(
     assert said == [
       f'warning: checkpoint {folder / "5"} is damaged or unfinished, and not '
       'used', f'resuming at step 3, from {folder / "3"}']
-    # As if it had never been there.
+    # The run saves step 5 again as if the damaged folder had never existed.
     if name == names[0]:
       saver.after_chunk(5, [_toy(5)], 0.)
       assert _restored(_saver(folder)) == 5
@@ -116,7 +116,8 @@ def test_none_usable_starts_from_the_beginning(saved, tmp_path):
 def test_what_a_kill_leaves_of_a_write_is_ignored_and_removed(saved, tmp_path):
   folder = tmp_path / 'c'
   shutil.copytree(saved, folder)
-  # As Orbax names what it writes; and an older one, removed by half.
+  # One folder is named as Orbax names unfinished writes; step 3 is half
+  # removed.
   shutil.copytree(folder / '5', folder / '7.orbax-checkpoint-tmp')
   shutil.rmtree(folder / '3' / 'arrays')
   said = []

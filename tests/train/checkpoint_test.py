@@ -142,7 +142,7 @@ def test_killed_and_resumed_gives_the_bits_of_one_go(
       with pytest.raises(_Killed):
         fit(make, num_steps, kill, checkpoints=checkpoints, seen=(seen := []),
             **changes)
-      # What was done before was not done again.
+      # The resumed fit repeats no step that was saved.
       assert seen == [step for step in steps if before < step <= kill]
     resumed = fit(make, num_steps, checkpoints=checkpoints, seen=(seen := []),
                   **changes)
@@ -151,7 +151,7 @@ def test_killed_and_resumed_gives_the_bits_of_one_go(
   assert seen == [step for step in steps if step > kills[-1]]
   _assert_same(resumed, expected)
   assert resumed.events == expected.events
-  # From the very end nothing is left to run, but all is left to say.
+  # A fit resumed at its very end trains nothing but reports everything.
   _assert_same(again, expected)
   ends = [*kills, steps[-1]]
   saved = checkpoint._load(tmp_path / 'c' / str(ends[-1]))['meta']['seconds']

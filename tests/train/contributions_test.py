@@ -107,7 +107,8 @@ def test_no_record_adds_more_than_the_bound(contributions):
       assert np.all(norms <= bound * (1 + 1e-5)), name
       assert np.all(norms[:22] > 0) and not norms[22:].any(), name
       most = max(most, norms.max() / bound)
-    # Not so far below that a bound of another network would do.
+    # The largest contribution is so near that another network's bound would
+    # fail.
     assert most > 0.25, name
     for count in jax.tree.leaves(counts):
       np.testing.assert_array_equal(np.abs(count), [0.5] * 22 + [0.0] * 2)

@@ -79,7 +79,7 @@ def test_delta_pays_for_what_the_noise_differs(monkeypatch):
   known = lattice.total_variation(num_values=SIZE, num_steps=6)
   assert plan.noise_variation == known < 1e-22
   assert dataclasses.replace(plan, lattice_size=None).noise_variation == 0
-  # So little that no digit of epsilon shows it.
+  # The variation is so small that no digit of epsilon shows it.
   spend = lambda delta: accounting.epsilon(
     plan.event, delta=delta, adjacency=ADD, accountant='rdp')
   assert plan.epsilon(1e-5, accountant='rdp') == pytest.approx(spend(1e-5), rel=1e-12)

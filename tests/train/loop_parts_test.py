@@ -25,7 +25,7 @@ def test_groups_hold_every_run_once_in_order(num_runs):
     numbers = np.concatenate(groups)
     assert numbers[:num_runs].tolist() == list(range(num_runs))
     assert set(numbers[num_runs:]) <= {num_runs - 1}
-    # As few groups as can be, and no group for repeated runs alone.
+    # There are as few groups as possible, none for repeated runs alone.
     assert len(groups) == -(-num_runs // (most or num_runs))
     assert numbers.size - num_runs < size
     # States have runs in front, infos after the steps.

@@ -26,7 +26,7 @@ CLIP = 0.6
 PARAMS = {'a': jnp.asarray([[.5, -.2], [.1, .3]]), 'b': jnp.asarray([.2, -.1])}
 LINEAR = Model(init=lambda key: PARAMS, network=None,
                apply=lambda p, x: x @ p['a'] + p['b'][None])
-# What a call may leave out decides on results that are published.
+# These defaults decide on published results.
 DEFAULTS = {
   'dp_sgd': {'microbatch_size': None, 'kernel': 'bookkeeping'},
   'dp_sgd_automatic': {'stabilizer': .01},

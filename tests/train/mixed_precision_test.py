@@ -29,7 +29,7 @@ from dpjax.typing import Batch
 LOSS = losses.cross_entropy()
 SAMPLER = PoissonSampler(num_examples=60, batch_size=30, max_batch_size=60)
 ROWS = jnp.arange(60, dtype=jnp.int32)
-# What each method takes besides.
+# These are the options that each method needs.
 METHODS = {
   'sgd': {}, 'dp_sgd': {'clip_norm': 0.7},
   'dp_sgd_per_layer': {'clip_norm': 0.7},
@@ -115,7 +115,7 @@ def test_noise_is_that_of_float32(make_model, records):
     assert int(info.num_nonfinite) == int(info.batch_size) > 0
     params_by_dtype[compute_dtype] = after.params
   jax.tree.map(np.testing.assert_array_equal, *params_by_dtype.values())
-  # In steps of the grid the noise has more digits than bfloat16.
+  # In multiples of the grid, noise has more digits than bfloat16 can hold.
   moved = np.concatenate([np.ravel(np.float64(b) - np.float64(a)) for a, b in zip(
     *map(jax.tree.leaves, (before.params, after.params)), strict=True)])
   moved *= SAMPLER.expected_batch_size / float(additive.grid_spacing(0.5))

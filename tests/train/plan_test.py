@@ -85,7 +85,7 @@ def test_refuses_an_adjacency_that_is_a_string():
 def test_max_batch_size_is_no_matter_of_privacy():
   assert _private(max_batch_size=7).noise_multiplier == (
     _private().noise_multiplier)
-  # And of all plans it is what the batches are divided by.
+  # Every plan divides its batches into parts of max_batch_size.
   common = {'num_examples': 1000, 'batch_size': 1, 'num_steps': 1000,
             'adjacency': ADD, 'max_batch_size': 7}
   for plan in (_private(max_batch_size=7), plans.non_private_plan(**common),

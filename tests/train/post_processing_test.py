@@ -59,7 +59,7 @@ def test_regulariser_is_after_the_noise(make_model, make_method, records):
   runs = [_run(model, method, optimizer, records)
           for optimizer in (_decayed(plain), plain)]
   check_regulariser_is_after_the_noise(*runs, LEARNING_RATE)
-  # Neither the noise nor the batch knew of it.
+  # The noise and the batch did not depend on the regulariser.
   assert (runs[0][1].optimizer[0].joint_noise_multiplier
           == runs[1][1].optimizer[0].joint_noise_multiplier)
 
@@ -103,7 +103,7 @@ def test_adam_is_post_processing(make_model, make_method, records):
       params = optax.apply_updates(params, updates)
       jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-6),
                    params, states[index + 1].params)
-  # What was released is the first moment's first value over 1 - b1, too.
+  # The release also equals the first moment's first value over 1 - b1.
   first = jax.tree.map(lambda leaf: 0.1 * leaf[0], released)
   jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5),
                states[1].optimizer[1][1][0].mu, first)

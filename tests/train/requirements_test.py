@@ -269,7 +269,7 @@ def test_optimizers_with_a_first_rate_of_zero_are_not():
   for optimizer in (
       optax.sgd(lambda step: jnp.minimum(1.0, step.astype(jnp.float32) / 9)),
       optax.chain(optax.normalize_by_update_norm(), optax.sgd(0.0)),
-      # Not tried: it asks for a value.
+      # This optimizer is not tried, because it asks for a value.
       optax.GradientTransformationExtraArgs(
         lambda params: optax.EmptyState(), update)):
     requirements.check_optimizer(_model(), optimizer)

@@ -98,7 +98,7 @@ def test_gaussian_noise_is_that_of_the_rule():
       GAUSSIAN, released, strict=True):
     for block, stddev in zip(blocks, _stddevs(rule, radii), strict=True):
       _has_deviation(block, stddev)
-    # On a lattice up to 0.04 percent more.
+    # Noise on a lattice has a multiplier up to 0.04 percent larger.
     assert (MULTIPLIER <= measured).all()
     assert (measured < 1.0005 * MULTIPLIER).all()
     assert len(indicators) == radii
