@@ -185,7 +185,7 @@ def test_rmia_is_the_loop():
     _compare(attacks.rmia, _loop_rmia, _small(2), **options)
     _compare(attacks.rmia_offline,
              functools.partial(_loop_rmia, offline=True), _small(2), **options)
-  # Of many records, so that ranks tell ratios; a fourth were in all networks.
+  # Many records make ranks show ratios; a fourth were in all networks.
   _compare(attacks.rmia, _loop_rmia, _pool(
       8, gaps=1., share=.75, num_networks=6, num_records=300)[:2], a=.4)
 

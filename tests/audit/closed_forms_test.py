@@ -35,7 +35,7 @@ def test_least_alarms_are_the_inverse_of_the_trade_off():
     excess = curves.excesses(curve, [power], [alarm])[0]
     assert excess == pytest.approx(0) if alarm else excess <= 1e-12
   assert curves.least_alarm(curves.NOTHING, .9) == 0
-  # Of a Gaussian of shift 1, from below, and near it.
+  # The inverse of a Gaussian's curve of shift 1 is near it, from below.
   curve = curves.of_event(accounting.gaussian_event(noise_multiplier=1.0),
                           adjacency=_AR)
   for power in (.2, .5, .9):

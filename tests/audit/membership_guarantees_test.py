@@ -101,8 +101,9 @@ def test_no_order_of_records_exceeds_the_ceiling_in_a_fixed_split():
 
 @pytest.mark.parametrize('epsilon, delta', [(1., 0.), (.3, .1), (0., .25)])
 def test_leaky_randomised_response_attains_the_ceiling(epsilon, delta):
-  # Of two records one is a member: the truth is released with delta, else which
-  # one by randomised response. Told outcomes: 0, 1 sure; 2, 3 noisy.
+  # One of two records is a member. With probability delta the truth is
+  # released, else randomised response. Outcomes 0 and 1 are sure; 2 and 3 are
+  # noisy.
   truth = math.exp(epsilon) / (1 + math.exp(epsilon))
   noisy = (1 - delta) * truth, (1 - delta) * (1 - truth)
   probs = {frozenset([0]): np.array([delta, 0, *noisy]),
@@ -222,7 +223,7 @@ def test_pairs_are_fair_coins_of_a_member_and_another():
 
 
 def test_any_of_the_larger_kind_may_be_paired():
-  # Of the kind with more records those left over are drawn, whichever it is.
+  # Surplus records of the larger kind are drawn, whichever kind it is.
   scores = np.array([0., 10., 20., 30., 500.])
   for members, sign in [(scores == 500, 1), (scores != 500, -1)]:
     met = [500 - sign * np.where(coins, differences, -differences)[0]

@@ -51,7 +51,7 @@ def test_threshold_at_a_rate_never_looks_at_members():
 
 
 def test_rates_and_measures_by_hand():
-  # Above .4: members .9 .9 3., others .7; 6 members, 5 others.
+  # Above .4 lie three of 6 members (.9, .9, 3.) and one of 5 others (.7).
   rates = membership.rates(SCORES, MEMBERS, .4)
   assert (rates.tpr.value, rates.fpr.value) == (3 / 6, 1 / 5)
   assert rates.accuracy.value == (3 + 4) / 11
@@ -88,8 +88,8 @@ def test_limits_are_those_of_exact_binomial_sums(count, trials):
 
 
 def test_limits_hold_of_a_threshold_set_on_the_same_non_members():
-  # Of 100 uniform scores the third largest is passed with a probability
-  # distributed as Beta(3, 98); its limits lie inside of those of 2 in 100.
+  # The third largest of 100 uniform scores is passed with a probability
+  # distributed as Beta(3, 98). Its limits lie inside those of 2 in 100.
   level, size = .02, 100
   rng = np.random.default_rng(1)
   passed = []

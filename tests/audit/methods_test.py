@@ -146,7 +146,7 @@ def _alpha_forgotten(**options):
 
 
 def _width_forgotten(**options):
-  # As if what leaves a normalisation had norm one.
+  # This fault claims that a normalisation's outputs have norm at most one.
   return dataclasses.replace(_HONEST_NORM(**options),
                              ceiling=lambda radius, shape: 1.0)
 
@@ -331,7 +331,7 @@ def test_planted_faults_of_norms_are_found(fault):
 
 
 def _faults():
-  # Of one fault in many methods, the first.
+  # Only the first method of each fault runs by default.
   seen = set()
   for case in _FAULTS:
     known = case[-1] in seen

@@ -62,7 +62,7 @@ def test_events_that_only_renyi_orders_cover_have_a_curve():
 
 
 def _outcome_probs(epsilon):
-  # Of ones among the records: the exponential mechanism on two counts.
+  # This is the exponential mechanism on the counts of ones and zeros.
   def probs(dataset):
     ones = sum(dataset)
     return special.softmax(epsilon / 2 * np.array(
