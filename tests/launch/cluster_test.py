@@ -47,7 +47,7 @@ def test_jobs_give_the_rows_of_one_process(call, start, tmp_path):
   failed, *log = err[err.index('shard 2/2 failed (job '):].splitlines()
   assert 'exit status 2' in failed and str(folder / 'shards/1/logs') in failed
   assert log[-1] == '  error: planted' and len(log) <= 5
-  # What is finished is not lost. Each job had a file of its own.
+  # Finished rows are kept, and each job wrote its own file.
   first, second = (records.ids(records.read(
     folder / f'shards/1/{index}_of_2' / engine.ROWS)) for index in (1, 2))
   assert (len(first), len(second), len(first & second)) == (8, 4, 0)
@@ -61,7 +61,7 @@ def test_jobs_give_the_rows_of_one_process(call, start, tmp_path):
   runs = json.loads((folder / 'provenance.json').read_text())['runs']
   assert [run['command'].split('--')[-1] for run in runs] == [
     'shard=1/2', 'shard=2/2']
-  # And once more: nothing is left, so nothing is submitted.
+  # A third call finds nothing left and submits nothing.
   assert call(sweep.main, *words[1:]) == 0
   assert not (folder / 'shards/3').exists()
 
@@ -117,7 +117,7 @@ def test_collecting_keeps_what_is_there_and_the_latest_configuration(tmp_path,
     folder = shards.new_submission(options)
     mine = shards.make(folder, '1/1', options)
     assert _plain(mine.rows_path) == _plain(options.rows_path)
-    # What a shard says of a setting that has rows already does not count.
+    # A shard's result for a setting that already has rows does not count.
     changed = [dataclasses.replace(row, value=.5)
                for row in records.read(mine.rows_path)]
     records.write_sorted(mine.rows_path, changed)

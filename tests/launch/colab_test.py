@@ -13,7 +13,7 @@ _FOLDER = environment.ROOT / 'launch' / 'colab'
 _METADATA = {'kernelspec': {'display_name': 'Python 3', 'language': 'python',
                             'name': 'python3'},
              'language_info': {'name': 'python'}}
-# In place of what the cell of parameters says.
+# These values replace those of the cell of parameters.
 _SMALL = {
     'quickstart': dict(METHODS=('lip_dp_sgd',), EPSILONS=(2.0,),
                        SEEDS=range(2), NUM_STEPS=3),

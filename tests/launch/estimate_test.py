@@ -107,7 +107,7 @@ def test_quantiles_by_either_method(words, tmp_path):
     answer = json.loads((tmp_path / 'out.json').read_text())
     assert answer['method'] == method.replace('auto', 'independent')
     assert answer['parameters'].get('quantile_method', 'auto') == method
-  # Not given is auto, which was answered.
+  # An argument left out is auto, which was answered already.
   run(words(**asked))
   assert ledger.read(tmp_path / 'ledger').spent() == Fraction(3, 2)
 

@@ -119,7 +119,7 @@ def test_a_failure_without_a_checkpoint_leaves_no_key(failure, keys_of,
   with pytest.raises((MemoryError, ValueError)):
     _run(tmp_path, 1000)
   assert _left(tmp_path) == []
-  # From a checkpoint the same command goes on, say with less memory.
+  # The same command resumes from a checkpoint, for example with less memory.
   fails.update({'saves': True})
   with pytest.raises((MemoryError, ValueError)):
     _run(tmp_path, 1000)

@@ -99,7 +99,7 @@ _MISTAKES = (
   ('', _CURVE + '--output=NEW/a.json', '--output must be a file in an existing'),
   ('', _CURVE + '--output=NEW --plot=NEW/a.svg', '--plot must be a file in an'),
   ('', 'quantiles --output=NEW/a.csv', '--output must be a file in an existing'),
-  # What was given, what is allowed, what to do.
+  # These messages say what was given, what is allowed and what to do.
   ('', _CURVE + '--output=NEW --servers=1', '--servers must be an integer >= 2'),
   ('', _CURVE + '--output=NEW --adjacency=one', '--adjacency must be one of '
    'add_or_remove_one, replace_one, got \'one\''),

@@ -59,7 +59,7 @@ def test_a_killed_server_is_named_and_the_study_goes_on(tmp_path):
   assert first['noisy_ranks'] == second['noisy_ranks']
   assert first['noisy_ranks'][0][-1] == first['num_records'] == 40
   assert not any(first['refused'].values())
-  # By formula, and as counted: three points of 4 bits and numbers of 32.
+  # Bits equal the formula and the count: three points of 4 bits, numbers of 32.
   assert first['bits']['answers'] == {
       'formula_bits': 2 * 3 * 36, 'payload_bytes': 2 * (2 + 12)}
   assert first['bits']['owners']['formula_bits'] == 40 * 2 * 808

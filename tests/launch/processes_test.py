@@ -79,7 +79,7 @@ def test_two_processes_train_what_one_trains(tmp_path):
     for name, values in one.items():
       np.testing.assert_allclose(two[name], values, rtol=1e-3, atol=1e-5)
     assert _summary(folders[0] / run)['device'] == '8 x cpu'
-  # What is there is there for all; a refusal is made by all.
+  # All processes find what exists, and all refuse together.
   (status, out, _), (status_1, _, _) = _together(folders, *words)
   assert status == status_1 == 0 and '2 of 2 runs are finished already' in out
   for status, _, err in _together(folders, *words, '--clip_norm=2'):

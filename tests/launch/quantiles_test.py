@@ -68,7 +68,7 @@ def test_lines_are_errors_and_are_kept(tmp_path, monkeypatch):
 
   first = measured(_settings(epsilons=[1.0]))
   none, some, more = measured(_settings())
-  # Of the second call one setting was new.
+  # Only one setting of the second call was new.
   assert progress == [(1, 2), (2, 2), (1, 1)]
   assert [none.values, some.values] == [point.values for point in first]
   assert none['rank_sup'] < more['rank_sup'] < some['rank_sup'] < 60

@@ -148,7 +148,7 @@ def test_killed_between_the_results_of_a_group(whole, tmp_path, monkeypatch):
 def test_a_group_that_grows_is_finished_as_it_was_begun(whole, tmp_path,
                                                         monkeypatch):
   words = (*_TINY, f'--output_dir={tmp_path}')
-  # After six chunks of two steps.
+  # The run is killed after six chunks of two steps.
   _call_killed(monkeypatch, checkpoint.Saver, 'after_chunk', 6, *words,
                '--seed=0,1')
   with pytest.raises(ValueError, match='the checkpoint of seed = 0, epsilon'):
@@ -178,7 +178,7 @@ def test_what_was_begun_together_is_finished_together(tmp_path):
   assert batches(_CONFIGS, []) == [] and not folder.exists()
   interrupted.start(folder, [c, a])
   _save_something(folder)
-  # What a kill leaves of the writing of it.
+  # A kill during writing leaves this file.
   (folder / '.runs.json.123').write_text('[')
   assert batches(_CONFIGS, _CONFIGS) == [[c, a], [b, d]]
   assert batches([a, b, c], [b, c]) == [[c, a], [b]]
@@ -266,7 +266,7 @@ def _known_words(monkeypatch, first):
 
 @pytest.mark.every(6)
 @pytest.mark.parametrize('words, after, file', [
-    # In the third of twenty chunks, before there was a checkpoint.
+    # The kill comes in the third of twenty chunks, before any checkpoint.
     (('--checkpoint_seconds=1000',), 2, 'keys.json'),
     pytest.param((), 6, 'steps', marks=pytest.mark.slow),
     pytest.param(('--num_canaries=30',), 6, 'steps', marks=pytest.mark.slow)])
@@ -287,7 +287,7 @@ def test_a_release_goes_on_with_its_keys(words, after, file, tmp_path,
   assert folder.stat().st_mode & 0o777 == 0o700
   assert {path.stat().st_mode & 0o077 for path in folder.rglob('*')} == {0}
   assert (folder / 'keys.json').stat().st_mode & 0o777 == 0o600
-  # What the source gives now is for others.
+  # Words that the source gives from now on belong to other runs.
   _known_words(monkeypatch, 900)
   _call(*words)
   _assert_as_whole(tmp_path / 'killed', tmp_path / 'whole')

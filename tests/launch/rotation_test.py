@@ -75,7 +75,7 @@ def _git(folder, *words):
 
 
 def test_the_commit_decides(tmp_path, monkeypatch):
-  # Not the repository that the folder may lie in.
+  # Git must not find a repository around the folder.
   monkeypatch.setenv('GIT_CEILING_DIRECTORIES', str(tmp_path.parent))
   alone = rotation.of_checkout(tmp_path)
   assert 700_000 < alone < 900_000  # a day, without git
@@ -164,7 +164,7 @@ def test_shares_of_slow_tests_and_what_is_cut_off(chosen):
           for i in (1, 2)]
   assert sorted(status for status, _, _ in runs) == [0, 1]
   assert not runs[0][1] & runs[1][1]
-  # What a run leaves out of a table is among its slow tests.
+  # Cases that a run leaves out of a table are among its slow tests.
   _, default, _ = chosen('--rotation=4')
   assert runs[0][1] | runs[1][1] | default == {
     f'test_{name}[{i}]' for name, size in (('table', 6), ('sound', 6),

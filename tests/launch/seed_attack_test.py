@@ -32,8 +32,9 @@ from dpjax.train import state as states
 _SEED, _NOISE_SEED = 12_345, 5_432
 _NUM_SEEDS = 2**13
 _AT_ONCE = 2**11
-# Of 530 values the correlation with other noise has a deviation of .043: .5 is
-# beyond 11 of them, and of 2^13 candidates none gets there but for 1e-25.
+# With 530 values, correlations with other noise have a deviation of .043. A
+# correlation of .5 is beyond 11 deviations: with 2^13 candidates it has
+# probability 1e-25.
 _STANDS_OUT = 0.5
 
 

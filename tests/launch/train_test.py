@@ -48,7 +48,7 @@ def _summary(folder):
 
 _IMAGES = ('--dataset=digits', '--num_examples=455', '--num_groups=2',
            '--depth=1', '--batch_size=40', '--max_batch_size=80')
-# What a method needs besides, beyond what all others are called with.
+# These are the flags that a method needs beyond the common ones.
 _WORDS = {'lip_norm': _IMAGES, 'lip_k_norm': ('--noise_order=inf',),
           'bassily': ('--depth=0', '--num_steps=300')}
 _OTHER_NOISE = ('lip_k_norm', 'bassily')
