@@ -45,7 +45,7 @@ def test_counts_are_of_norms_before_the_projection(bounder, batch):
   mask = jnp.arange(9) != 4
   radii = _radii(0.4, 0.3)
   indicators = jax.jit(bounder.sums)(params, batch, mask, radii).indicators
-  # By hand: the norms that enter each ball, with the first one projecting.
+  # These norms enter each ball, by hand, with the first ball projecting.
   clip = lambda v, r: v * np.minimum(1, r / np.linalg.norm(
     v, axis=1, keepdims=True).clip(1e-12))
   x = clip(np.float64(batch.x), 2.)

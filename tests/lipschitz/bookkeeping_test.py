@@ -252,7 +252,7 @@ _PIXELS = 8
 def _cancelling(size):
   """Returns a convolution or affine layer whose cotangents sum to zero."""
   first = _conv('a', 3) if size == 'conv' else layers.Affine(name='a')
-  # What follows is linear, and weighs pixels by numbers that sum to zero.
+  # The next layer is linear and weighs pixels by numbers that sum to zero.
   rng = np.random.default_rng(1)
   weights = rng.normal(size=(_PIXELS, _PIXELS, 1))
   weights -= weights.mean()

@@ -17,7 +17,7 @@ from dpjax.lipschitz import projection
 from dpjax.models import mlp
 from dpjax.typing import Batch
 
-# What the privatizer's noise is rounded up by; the bounds are float32.
+# The privatizer rounds its noise up by this much, as bounds are float32.
 ROUNDING = 4e-6
 LOSS = losses.cross_entropy()
 

@@ -104,7 +104,7 @@ def test_bounds_are_above_the_dense_svd(operator_matrix, kernel_shape, shape):
   rank = min(kernel_shape[2] * 9, kernel_shape[3])
   loose = 1 if rank <= 2 else rank**2.0**-7
   assert np.all((bounds / exact)[some] <= loose * (1 + 1e-4))
-  # And it is the map that is applied.
+  # The matrix is that of the map which layers apply.
   image = np.random.default_rng(1).normal(
     size=(1,) + shape.input_size + kernel_shape[2:3]).astype(np.float32)
   output = convolution.convolve(jnp.asarray(image), jnp.asarray(kernels[8]),
@@ -239,7 +239,7 @@ def test_drift_is_covered():
   # Growth by a factor attains the triangle inequality but for the root.
   twice = float(drifted(jnp.float32(bound), old, 2 * old))
   assert twice >= 2 * convolution.exact_upper_bound(old, shape)
-  # Not moving costs next to nothing, and NaN is not lost.
+  # An unmoved kernel costs next to nothing, and NaN is not lost.
   assert float(drifted(jnp.float32(bound), old, old)) <= bound * (1 + 1e-6)
   assert np.isnan(drifted(jnp.float32(bound), old, old * np.float32(np.nan)))
 
@@ -256,7 +256,7 @@ def test_rounded_products_stay_below_as_computed(operator_matrix):
   The bits are those of TensorFloat-32 and bfloat16; each kernel entry rounds
   up.
   """
-  # Of this one the bound is exact, so that nothing hides the rounding.
+  # This geometry has an exact bound, so that nothing hides the rounding.
   shape = ConvShape((6, 6), padding='circular')
   for bits in (11, 8):
     kernel = np.full((3, 3, 2, 3), 1 + 1.01 * 2.0**-bits, np.float32)

@@ -65,7 +65,7 @@ def test_signs_do_not_matter_and_scales_factor_out(name):
   rng = np.random.default_rng(0)
   kernel = rng.uniform(0.1, 1, shape) * np.where(rng.uniform(size=shape) < 0.5,
                                                  1e-3, 1)
-  # So the largest entry of the negative kernel is 0, and says nothing.
+  # The largest entry of the negative kernel is 0, so it says nothing.
   kernel.flat[0] = 0
   kernels = jnp.asarray([kernel, -kernel, 2.0**-40 * kernel, -2.0**40 * kernel,
                          -kernel * 2.0**-30], jnp.float32)

@@ -18,7 +18,7 @@ from dpjax.lipschitz.network import Residual
 from dpjax.lipschitz.node import Context
 
 IMAGE = (4, 6, 2)
-# With how many places each entry of the bias counts.
+# The last number counts the places at which each bias entry is added.
 SHIFTED = {
   'dense': (layers.Dense(name='x', width=3, bias_norm=0.5), (5,), 1),
   'conv': (layers.Conv(name='x', channels=3, strides=(1, 2), bias_norm=0.5),

@@ -186,7 +186,7 @@ def test_conv_norms(operator_matrix, kernel_shape, shape, inside):
   kernel = np.random.default_rng(0).normal(size=kernel_shape)
   kernel = kernel.astype(np.float32)
   matrix = operator_matrix(kernel, shape)
-  # That of p = 2 is compared in `convolution_test`; here that it is the one.
+  # For p = 2, `convolution_test` checks the bound; here it must be used.
   for order in induced.ORDERS if shape == ConvShape((6, 7)) else (1, math.inf):
     truth = np.linalg.norm(matrix, order)
     norm = float(induced_chains.conv_norm(jnp.asarray(kernel), shape, order))
@@ -254,9 +254,9 @@ def test_conv_parameter_factors_are_attained():
   for order in (1, 2):
     assert induced_chains.conv_parameter_factor((2, 3, 1, 1), shape, order) == (
       pytest.approx(np.linalg.norm(patches @ kernel, order), rel=1e-12))
-  # For p = inf by a patch that is the whole image.
+  # For p = inf, a patch that is the whole image attains the factor.
   assert induced_chains.conv_parameter_factor((2, 3, 1, 5), shape, math.inf) == 1
-  # Of several channels each output has its own kernel.
+  # With several channels, each output has its own kernel.
   assert induced_chains.conv_parameter_factor((2, 3, 1, 5), shape, 1) == (
     pytest.approx(5**0.5 * np.linalg.norm(patches @ kernel, 1), rel=1e-12))
 

@@ -197,7 +197,7 @@ def test_table_of_constants(name, oracles):
   limits = np.array([each[0] for each in stated])
   assert np.all(norms <= limits * (1 + 1e-6))
   assert np.max(norms / limits) * row.loose >= 0.99
-  # What is printed, at the record that was made for it.
+  # The first record was made to exceed the printed constant.
   exceeded = norms[0] > 1.001 * row.printed_input(params)
   assert exceeded == ('input' in row.wrong)
   if not jax.tree.leaves(params):
@@ -314,7 +314,7 @@ def test_constraint_and_certificate(kind, oracles):
     if scale == 1e-3:
       jax.tree.map(np.testing.assert_array_equal, held, params)
     if scale == 1e3:
-      # Not shrunk to nothing either.
+      # Large weights are not shrunk to nothing.
       assert true > 0.4 and np.linalg.norm(held['bias']) > 0.49
   zeros = jax.tree.map(jnp.zeros_like, params)
   held, certificate = _certified(node, zeros, shape, weight_norm=0.7)
@@ -374,7 +374,7 @@ def test_forward_bounds_are_attained(kind, radius):
   norm = np.linalg.norm(np.float64(node.apply(held, x[None], Context())))
   limit = float(node.output_bound(certificate, radius, x.shape))
   assert limit * (1 - 1e-3) <= norm <= limit
-  # Of a free bias nothing is known; without a bias there is no shift.
+  # A free bias has no bound, and without a bias there is no shift.
   free = dataclasses.replace(node, bias_norm=None)
   assert free.output_bound(certificate, radius, x.shape) == math.inf
   assert node.output_bound(certificate, math.inf, x.shape) == math.inf

@@ -128,7 +128,7 @@ def test_plain_residual_sums_double_the_bound_and_averages_keep_it():
     plain, averaged = (network.gradient_bounds(
       network.fill(1.0), loss_lipschitz=1.0)['r0']['branch']['d']
       for network in (_blocks(count, False), _blocks(count, True)))
-    # Of the first block's own parameter, the skip path of that block is out.
+    # The first block's own parameter does not see that block's skip path.
     assert plain == pytest.approx(1.5 * 2**(count - 1))
     assert averaged == pytest.approx(1.5 / 2)
   sent = _blocks(18, False).root.backward(_blocks(18, False).fill(1.0), 1.0,
@@ -195,7 +195,7 @@ def test_block_with_normalisation(oracles, alpha):
     :, None, None, None] * alpha
   norms = oracles.norms(oracles.input_jacobians(block, params['r'], records))
   assert norms.max() <= limit
-  # As far from the bound as a separate computation: 2.64 of 6.62.
+  # A separate computation found a similar distance: 2.64 of 6.62.
   assert norms.max() > 0.15 * limit
 
 
@@ -324,7 +324,7 @@ def test_bounds_that_overflow_are_refused(name, weight_norm, rule):
     warnings.simplefilter('error')
     with pytest.raises(ValueError, match='overflows'):
       _certified(_deep(name), weight_norm=weight_norm, rule=rule)
-  # What is averaged or of norm one is not.
+  # Averaged blocks of norm one do not overflow.
   _certified(_blocks(70, True))
 
 
@@ -360,7 +360,7 @@ def test_adaptive_balls_are_found_wherever_they_are():
                      pointwise.Ball(name='c', radius=1.0),
                      DENSE(name='head', width=2))
   assert set(network.adaptive_balls()) == {'a', 'b'}
-  # Where the certificate has their radii, bounds use them.
+  # Bounds use the radii that the certificate contains.
   certificate = {**network.fill(1.0), 'a': jnp.float32(0.25)}
   assert float(network.root._radii(certificate, 1.5, (2,))[1]) == 0.25
 

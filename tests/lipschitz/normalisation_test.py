@@ -74,7 +74,7 @@ def test_claim_fails_outside_l2(oracles, size, expected):
       np.abs(jacobian).sum(1).max())
   # Far above the claimed 1, and near the largest that is known.
   assert worst > max(1.5, 0.8 * expected)
-  # Below alpha it is the centring: 2 - 2 / m, in l1 and l_inf.
+  # Below alpha the norm is that of centring: 2 - 2 / m in l1 and l_inf.
   jacobian = oracles.input_jacobians(layer, {}, 0 * x)[0]
   assert np.abs(jacobian).sum(1).max() == pytest.approx(2 - 2 / size)
   assert np.abs(jacobian).sum(0).max() == pytest.approx(2 - 2 / size)

@@ -275,7 +275,7 @@ def test_long_sums_are_split(shape):
   margin = 1 + rank * (512 + max(shape) / 512 + rank + 9) * 2.0**-24
   assert ratio.min() >= 1
   assert ratio.max() <= rank**2.0**-7 * margin * (1 + 1e-5)
-  # Of rank one there is the margin alone.
+  # For rank one, the bound exceeds the norm by the margin alone.
   assert ratio[0] <= margin * (1 + 1e-5)
 
 

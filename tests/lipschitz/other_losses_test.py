@@ -200,7 +200,7 @@ def test_cosine(floor):
     above], rtol=2e-3, atol=1e-5 / floor)
   np.testing.assert_allclose(lengths[norms < floor], 1 / floor, rtol=1e-5)
   assert lengths.max() <= loss.lipschitz * (1 + 1e-6)
-  # What is printed, one over the least norm of the data, is no number here.
+  # The printed constant, one over the data's least norm, is infinite here.
   assert norms.min() == 0
 
 
@@ -222,7 +222,7 @@ def test_hinge(num_classes, in_l2, in_l1):
   l1 = np.abs(gradients).sum(1).max()
   assert l1 == pytest.approx(in_l1, abs=5e-5)
   assert (l1 > 1 + 1e-6) == (num_classes > 2)
-  # With a active terms, sqrt(a + a^2) / c.
+  # With a active terms the norm is sqrt(a + a^2) / c.
   active = np.sum(gradients > 0, 1)
   np.testing.assert_allclose(norms, np.sqrt(active + active**2) / num_classes,
                              rtol=1e-5, atol=1e-7)

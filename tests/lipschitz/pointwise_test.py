@@ -14,7 +14,7 @@ import pytest
 from dpjax.lipschitz import pointwise
 from dpjax.lipschitz.node import Context
 
-# Of those that act on each number; maxmin acts on pairs.
+# These activations act on each number; maxmin acts on pairs.
 CONSTANTS = {'relu': 1., 'tanh': 1., 'sigmoid': 0.25}
 
 
@@ -101,7 +101,7 @@ def test_bounded_maxmin_sorts_what_is_clipped(radius):
   outputs = np.float64(layer.function(x))
   norms = np.linalg.norm(outputs, axis=1)
   assert 0.99 * radius < norms.max() <= radius * (1 + 1e-6)
-  # What is short is only sorted.
+  # Short records are only sorted.
   np.testing.assert_array_equal(outputs[:10], pointwise.maxmin(x[:10]))
 
 
@@ -142,7 +142,7 @@ def test_ceilings_of_sigmoids_with_any_offset():
   """The ceiling uses the end of [-o, s - o] that is further from zero."""
   for scale, offset in itertools.product((0.5, 2.0), (-1.0, 0.0, 0.3, 1.0, 3.0)):
     layer = pointwise.tempered_sigmoid(scale, 4.0, offset)
-    # Of nine equal numbers; records of any length, and short ones.
+    # Nine equal numbers are far from zero for long records, near for short.
     far = 3 * max(abs(offset), abs(scale - offset))
     near = 3 * abs(scale / 2 - offset)
     for radius, wanted in ((1e9, far), (1e-9, near)):
@@ -210,7 +210,7 @@ def test_adaptive_ball_takes_the_radius_of_now():
   np.testing.assert_allclose(outputs, [[0.6, 0.8], [0.3, 0.4]], rtol=1e-6)
   np.testing.assert_allclose(seen, [5., 0.5], rtol=1e-6)
   assert np.all(np.isnan(apply(jnp.float32(np.nan))[0]))
-  # With no radius released yet it is where it starts, bound and function.
+  # Before any radius is released, function and bound use the initial one.
   start = layer.apply({}, x, Context())
   np.testing.assert_allclose(np.linalg.norm(start, axis=1), [2., 0.5],
                              rtol=1e-6)

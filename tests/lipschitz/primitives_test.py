@@ -121,7 +121,7 @@ def _pulled(name, rule, has_bias=True):
   value, pull = jax.vjp(
     lambda x, k, b: operation(x, k, b, chosen), x, kernel, bias)
   expected, oracle_pull = jax.vjp(plain, x, kernel, bias)
-  # Without a gradient a rule has no part in it, and another function is run.
+  # Without a gradient no rule applies, and another function runs.
   for each in (value, operation(x, kernel, bias, chosen)):
     np.testing.assert_allclose(each, expected, rtol=1e-5, atol=1e-5)
   return (pull(cotangent), oracle_pull(cotangent),
@@ -162,7 +162,7 @@ def test_weighted_sums_are_those_of_gradients_of_single_records(name, rule):
     assert np.any(weights < 0.9) and np.any(weights == 1)
   sums = jax.tree.map(lambda leaf: np.tensordot(
     weights, np.float64(leaf), 1), single)
-  # What may have cancelled shortens a gradient by a part in a hundred.
+  # The allowance for cancellation shortens gradients by up to a hundredth.
   tolerance = 2e-2 if rule == 'clipped_layers' and 'gram' in name else 2e-4
   for value, oracle in zip(actual[1:], sums, strict=True):
     np.testing.assert_allclose(value, oracle, rtol=tolerance, atol=tolerance)
@@ -267,7 +267,7 @@ def test_bad_records_are_nothing_and_leave_the_others(name, rule):
                    pulled(x.at[2].set(bad), masked)):
       jax.tree.map(lambda a, b: np.testing.assert_allclose(
         a, b, rtol=1e-6, atol=1e-6), actual[1:], without)
-      # And what is sent back for the others.
+      # Cotangents that are sent back for the others stay the same.
       jax.tree.map(np.testing.assert_array_equal, actual[0][3:],
                    pulled(x, cotangent)[0][3:])
     both = pulled(x.at[2].set(bad), cotangent.at[2].set(bad))

@@ -136,7 +136,7 @@ def test_zero_weights(clip, fix):
   for constrain in (clip, fix):
     constrained, certificate = constrain(params)
     jax.tree.map(np.testing.assert_array_equal, constrained, params)
-    # Above the true norm, and never zero: bounds made of it divide.
+    # Certificates are above the true norm and never zero, since bounds divide.
     assert all(0 < float(value) < 1e-5 for value in certificate.values())
 
 

@@ -44,7 +44,7 @@ def test_weighted_norms_are_at_most_the_bound(rule):
   weights = np.float64(rule.weights(_norms(inputs, factors, cotangents,
                                            gradients)))
   norms = weights * gradients
-  # For all records together, and for each with its own radius and cotangent.
+  # The limits use each record's own radius and cotangent.
   limits = np.array([rule.bound(float(d), float(f))
                      for d, f in zip(cotangents, factors, strict=True)])
   assert np.all(norms <= limits * (1 + 1e-6))
@@ -143,7 +143,7 @@ def _climbed_ratio(scale, seed=0):
   def ratio(x, y):
     total = lambda p: loss.values(_NETWORK.apply(p, x[None]), y[None])[0]
     gradient = jax.grad(total)(params)['first']['kernel']
-    # Of a dead network, too, the norm has a derivative.
+    # The constant gives the norm a derivative in a dead network, too.
     length = jnp.sqrt(jnp.sum(jnp.square(gradient)) + 1e-20)
     return length / jnp.linalg.norm(x) / jnp.float32(limit)
 

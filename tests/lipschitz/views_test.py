@@ -47,7 +47,7 @@ def test_without_a_radius_records_stay_as_they_are():
   plain = np.asarray(x) @ np.asarray(params['a']['kernel'])
   np.testing.assert_allclose(network.apply(params, x), plain, rtol=1e-4,
                              atol=1e-4)
-  # What was projected elsewhere is taken as it is.
+  # Records that were projected elsewhere are used as they are.
   projected = ball.project_records(x, 0.5)
   np.testing.assert_allclose(
     network.apply(params, projected),
