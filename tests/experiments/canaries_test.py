@@ -115,7 +115,7 @@ def test_coins_without_a_seed_come_from_the_secret_key():
   np.testing.assert_array_equal(coins[0], coins[2])
   np.testing.assert_array_equal(drawn[0].records.x, drawn[2].records.x)
   seeded = np.asarray(_draw(canary_kind='noise', num_canaries=3000)[0].included)
-  # As above, 4 standard deviations of 3000 fair coins.
+  # These are 4 standard deviations of 3000 fair coins, as above.
   for each in (coins[0], coins[1], coins[0] == coins[1], coins[0] == seeded):
     assert abs(each.mean() - 0.5) < 4 * 0.5 / 3000**0.5
   with pytest.raises(ValueError, match='need the key of their run'):
@@ -137,7 +137,7 @@ def test_rows_of_runs_meet_their_own_canaries_or_nothing():
                                   np.asarray(each.records.y)[included])
     assert np.isnan(x[~included]).all()
   first, second = ({*np.asarray(rows).tolist()} for rows in slots)
-  # What is in two slots of a run would count twice.
+  # A record in two slots of a run would count twice.
   assert len(first) == len(second) == 40
   assert all(row >= 649 for row in first & second)
 

@@ -184,7 +184,7 @@ def test_densities_that_are_made_are_nearer(kind):
   raw = adaptive_run.estimate.errors_of(kind, noisy, truth)
   proper = adaptive_run.proper_errors(kind, noisy, truth)
   assert np.all(proper < raw) and proper.min() > 1e-3
-  # Of what is a density already, only the bins are seen.
+  # An estimate that is a density already has only the error of its bins.
   same = adaptive_run.proper_errors(kind, exact[None], truth)
   assert same == pytest.approx(adaptive_run.estimate.errors_of(
       kind, exact[None], truth), abs=1e-6)
@@ -225,7 +225,7 @@ def test_draws_end_to_end(smoke_rows):
   x = (np.arange(4096) + 0.5) / 4096
   for point in points.collect(lines):
     error = np.mean((report._curve(point, x) - truth.pdf(x))**2)
-    # What is drawn errs by what the table says.
+    # The drawn curves have the errors of the table.
     if point['method'] != 'truth':
       assert error == pytest.approx(point['ise'], rel=1e-3)
     else:

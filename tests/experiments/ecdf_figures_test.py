@@ -43,7 +43,7 @@ def test_counts_are_poisson_and_the_same_for_all():
   counts = ecdf_data.poisson_counts(rate=3.0, num_thresholds=2000,
                                     repetitions=5, seed=0)
   assert abs(counts.mean() - 3) < 5 * (3 / counts.size)**0.5
-  # Of a variance of 3 that is estimated: (2 * 9 + 3) / n.
+  # A variance of 3 is estimated with variance (2 * 9 + 3) / n.
   assert abs(counts.var() - 3) < 5 * (21 / counts.size)**0.5
   assert not np.array_equal(counts[0], counts[1])
   np.testing.assert_array_equal(counts, ecdf_data.poisson_counts.__wrapped__(

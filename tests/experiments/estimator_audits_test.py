@@ -43,7 +43,7 @@ def test_records_move_what_the_budget_is_for(name):
   assert targets.expected(name) == auditor.CONSISTENT
   assert not auditor._claim_check(target.claim).failed
   if target.query is not None:
-    # Of a maximum the worst mean is none of those tried.
+    # The worst mean of a maximum is none of those tried.
     loose = 0.7 if name == 'estimate_likelihood_output' else 0.06
     assert -loose * target.query.sensitivity < _shift(target) <= 0
   if target.log_probs is not None:

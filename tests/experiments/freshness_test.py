@@ -83,7 +83,7 @@ def test_declared_rows_may_be_older_and_the_table_says_so(toy, fresh_rows):
   # Others are not excused by it.
   assert len(freshness.stale(declared, _change(rows, fingerprint=''),
                              HISTORY)) == 1
-  # Nor may it stay when the rows were made anew.
+  # A declaration may not stay after the rows were made anew.
   line, = freshness.stale(declared, fresh_rows, HISTORY)
   assert line.startswith('8 settings that OLDER declares have rows of the')
 
@@ -141,7 +141,7 @@ def test_the_command_confirms_and_says_by_what(toy, fresh_rows, tmp_path,
   confirmed, = provenance.read(folder / 'provenance.json')['confirmed']
   assert confirmed['of_which'] == {'dataset=adult,method=dp_sgd': 1}
   assert confirmed['commit'] == 'c0' and confirmed['settings_confirmed'] == 4
-  # What differs confirms nothing, and is a failure.
+  # Differing rows confirm nothing and are a failure.
   records.write_sorted(tmp_path / 'made' / 'rows.csv',
                        _change(fresh_rows[:2], value=0.1))
   before = (folder / 'rows.csv').read_bytes()

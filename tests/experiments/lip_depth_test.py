@@ -192,7 +192,7 @@ def test_rows_tell_the_truth(rows):
     if key.method == 'lip_dp_sgd':
       assert set(metrics['num_layers'].values()) == {key.depth + 1}
       for seed, bound in metrics['sensitivity_first'].items():
-        # At most that of weights of norm C.
+        # The bound is at most that of weights of norm C.
         limit = 0.35 * key.weight_norm**key.depth * math.sqrt(2.5**2 + 1)
         assert 0 < bound <= limit * (1 + 1e-5)
         assert 0 < metrics['realised_first'][seed] <= 1 + 1e-5

@@ -179,7 +179,7 @@ def test_published_points_are_met_at_no_larger_budgets():
   lines = _rows('full', 'cifar10', {('lip_norm', 2.0): .70,
                                     ('lip_dp_sgd', 8.0): .83})
   verdict = _said(lines)[claim]
-  # At 6 the best of ours is that of 2.
+  # At epsilon 6 our best accuracy is that at epsilon 2.
   assert verdict.verdict == verdicts.DIFFERS
   assert verdict.ours == '-0.088 against De et al. 2022 at epsilon 6'
   lines = _rows('full', 'cifar10', {('lip_norm', 2.0): .82})

@@ -172,7 +172,7 @@ def _made_up(ratios):
 
 
 @pytest.mark.parametrize('ratios, outcomes', [
-    # As the text has it: slower, more so for large batches, by clipping.
+    # Clipping is slower, more so for large batches, as the text has it.
     (dict(lip_dp_sgd=(1.0, 1.0), dp_sgd_vmap=(2.0, 3.0),
           dp_sgd=(1.9, 2.8)), 'agrees agrees agrees'),
     # The gap is that of gradients of every record, and does not grow.

@@ -131,7 +131,7 @@ def test_a_search_sees_the_training_part_only(dataset):
   held_out = training.split_rows(configuration.TrainingConfig(
       dataset='breast_cancer', method='dp_sgd', num_examples=455,
       seed=_SETTING.split), dataset).test
-  # What is not a number there would be seen, were it read.
+  # NaN in the held-out records would show if they were read.
   poisoned = dataset._replace(
       x=dataset.x.at[held_out].set(float('nan')),
       y=dataset.y.at[held_out].set(1 - dataset.y[held_out]))

@@ -258,7 +258,7 @@ def test_private_networks_of_other_accuracy_are_not_compared():
   networks[Kind(method='dp_sgd', epsilon=8.0)] = metrics_of(0.8, 99.0)
   networks[Kind(method='sgd')] = metrics_of(0.88, 60.0)
   verdict = _said(rows_of(networks))[_PRIVATE]
-  # Of 99 to 60 what 8 steps in accuracy from .8 leave at .86625.
+  # The line from (.8, 99) to (.88, 60) has this value at accuracy .86625.
   between = 60 + 39 * (0.88 - 0.99 * ACCURACY) / 0.08
   gain = DEFENCE * 1.036 - between
   assert verdict.ours.startswith(f'dp_sgd {gain:+.2f} ')
@@ -279,7 +279,7 @@ def test_a_ceiling_that_is_exceeded_is_reported():
   assert 'closest rmia on dp_sgd, epsilon = 1: ' in verdict.reason
   networks[private[0]] = guarded(0.6 + 0.99 * limit)
   assert _said(rows_of(networks))[_CEILING].verdict == verdicts.AGREES
-  # Without what the event allows, (epsilon, delta) counts; the oracle never.
+  # Without an event's ceiling, (epsilon, delta) counts; the oracle never does.
   networks[private[0]] = guarded(0.8, 'ceiling', 0.75)
   tests = ceilings.tests(only(rows_of(networks)))
   assert [test.attack for test in tests if test.excess.p_value < 0.001

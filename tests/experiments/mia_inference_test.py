@@ -80,7 +80,7 @@ def test_matching_interpolates_and_pairs():
                                                   (0.8, below)]) is None
   assert inference.matched(0.82, {7: 1.0}, [(0.88, above),
                                             (0.8, below)]) is None
-  # Too far apart.
+  # The two accuracies are too far apart to interpolate.
   assert inference.matched(0.82, {0: 90.0}, [(0.88, above),
                                              (0.77, below)]) is None
 

@@ -206,7 +206,7 @@ def test_thresholds_come_from_the_partner(study, monkeypatch):
   metrics = attacking.statistics(study, jax.numpy.asarray(logits))
   for one in metrics:
     assert one['loss_auc'] == 1
-  # Above the other's best threshold nobody is, or everybody.
+  # The partner's best threshold flags nobody, or everybody.
   assert [one['loss_accuracy'] for one in metrics] == [0.5, 0.5]
   right = attacking.accuracies(study, jax.numpy.asarray(logits))
   assert [one['train_accuracy'] for one in right] == [1, 1]

@@ -52,7 +52,7 @@ def test_table_of_composition(key):
   values = {row.metric: row.value for row in lines}
   for name, wanted in zip(NAMES, COMPOSED[key], strict=True):
     if wanted is not None:
-      # Up to half a unit of the last digit; orders of zCDP are on a grid.
+      # Tables are off by half a last digit; orders of zCDP are on a grid.
       rel = 1e-3 if name == 'zcdp' else 6e-5
       assert values[name] == pytest.approx(wanted, rel=rel, abs=5e-5), name
 

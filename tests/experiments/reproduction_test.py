@@ -204,7 +204,7 @@ def test_training_may_differ_by_a_record(metric, value, same):
   compared = comparison.compare([_row(metric, value)], [_row(metric)],
                                 held_out={'x/a=1': 100})
   assert (compared.same, compared.different) == (int(same), int(not same))
-  # Of settings that do not train, and of epsilon, that would be too much.
+  # This difference is too large for rows without training, and for epsilon.
   assert comparison.compare([_row(metric, value)], [_row(metric)]).same == 0
   assert comparison.compare(
       [_row(metric, value, epsilon=1.001)], [_row(metric)],

@@ -214,7 +214,7 @@ def test_the_whole_curve_keeps_its_level_at_the_truth():
   scores = coins + rng.standard_normal((200, 200))
   assert sum(runs.refutes_curve(curve, *each, significance=0.05)[0]
              for each in zip(scores, coins, strict=True)) <= 20
-  # And sees what is four times as far apart.
+  # The test rejects scores that are four times as far apart.
   assert all(runs.refutes_curve(curve, score + 3 * coin, coin,
                                 significance=0.05)[0]
              for score, coin in zip(scores[:20], coins[:20], strict=True))

@@ -38,7 +38,7 @@ def test_a_model_that_is_true_is_found():
   assert scored.predictions.mean() == pytest.approx(y.mean(), abs=1e-4)
   held_out = scores.fitted(x, y, holdout=0.25, seed=1)
   assert len(held_out.labels) == 1000
-  # What is held out does not move the model: other labels there, same scores.
+  # Held-out labels do not move the model, so flipping them keeps scores.
   order = np.random.default_rng(1).permutation(4000)[:1000]
   flipped = y.copy()
   flipped[order] = 1 - y[order]

@@ -76,7 +76,7 @@ def test_a_smoke_sweep_of_constant_records(smoke_rows):
   for point in points.select(all_points, method=('printed', 'half')):
     n, epsilon = point['num_examples'], point['epsilon']
     assert 0 < point['risk'] < point['bound']
-    # Of each amplitude the bound that it is the best for.
+    # Each amplitude is compared with the bound for which it is best.
     name, event, decay = {'printed': ('bound_printed', 1, 24),
                           'half': ('bound', 2, 12)}[point['method']]
     assert point[name] == pytest.approx(

@@ -80,7 +80,7 @@ def test_what_may_be_published_does_not_depend_on_coins(mask, tmp_path):
     for name, coins in (('few', [1, 0, 0, 0]), ('many', [1, 1, 1, 0])):
       result = _result(np.array(coins, bool))
       (tmp_path / name).mkdir()
-      # What an older version left, or somebody else made.
+      # An older version, or somebody else, may have left this file.
       (tmp_path / name / summary.DIAGNOSTICS).write_text('{}')
       summary.write(tmp_path / name, summary.summarize(result, here), result)
   finally:

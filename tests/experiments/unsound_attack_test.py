@@ -116,7 +116,7 @@ def test_ldp_01_is_refuted(audits, canary, area):
 def test_ldp_04_is_not_refuted(audits, canary, name):
   result = audits['lip_scaled', canary, name]
   assert not result.refutes(1.0)
-  # Where nothing is found, the side that the area is of is anyone's guess.
+  # An attack that finds nothing may have an area on either side of 1/2.
   area = result.area_under_curve
   assert 0.5 < max(area, 1 - area) < 0.65
 

@@ -11,7 +11,7 @@ from experiments.methods.attacks import discriminators
 from experiments.methods.attacks.discriminators import Recipe
 
 _KEY = jax.random.key(0)
-# What is trained at the first rate stays where it started.
+# A network trained at the first rate stays where it started.
 _RATES = (1e-12, 1e-2, 3e-2)
 
 

@@ -86,7 +86,7 @@ def _attacks():
   noise = jax.random.normal(jax.random.key(4), other.shape)
   apart = noise.at[..., 5:].set(0).at[..., 17].set(
       jnp.where(members, 1.0, -1.0) * (1 + jnp.abs(noise[..., 17])))
-  # In this order: learnt, unseen, shuffled, separable.
+  # The four cases are in this order: learnt, unseen, shuffled, separable.
   features = [jnp.concatenate([v[:, role] for v in (
       learnt, other, learnt, apart)]) for role in (0, 1)]
   truth = [jnp.concatenate([members[:, 0]] * 4),
@@ -182,7 +182,7 @@ def test_both_ways_are_attacks_that_score_each_record_by_itself(attacks):
 
 
 def test_a_separable_problem_is_solved(attacks):
-  # By a feature that has a gap of two between the classes.
+  # One feature has a gap of two between the classes.
   assert attacks.accuracies[:, 3].min() == 1
 
 

@@ -172,7 +172,7 @@ def test_costs_are_those_of_the_corrected_model():
            for depth in (10, 15)]
   np.testing.assert_allclose(sizes, [[55.6, 111, 107], [80.9, 162, 158]],
                              rtol=5e-3)
-  # From there on keys are what costs less, and not before.
+  # Keys cost less from 56 points on, and not before.
   for points, cheaper in ((55, False), (56, True)):
     assert (costs.collecting(scheme, _BANK) < protocol_costs.pointwise(
         _BANK, points, num_servers=2, bits=32, masked=False)) is cheaper

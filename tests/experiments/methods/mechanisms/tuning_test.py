@@ -80,7 +80,7 @@ def test_the_best_of_many_trials_breaks_the_epsilon_of_one(num_trials):
   leak = max(divergences.hockey_stick(*best, epsilon=.5),
              divergences.hockey_stick(*best[::-1], epsilon=.5))
   assert leak > 1e-3
-  # What is charged for all trials holds.
+  # The charge for all trials holds.
   assert worst <= num_trials * .5 + 1e-9
 
 

@@ -101,7 +101,7 @@ def test_the_classical_rule_beyond_one():
   public = dict(num_records=100, epsilon=16.0, delta=1e-5, num_functions=9,
                 adjacency=REPLACE, rule='classical', allow_unsound=True)
   exact = relaxation.relaxed_projection(**public)
-  # What is built says what it costs, whatever was asked for.
+  # The mechanism states its own cost, whatever was asked for.
   assert accounting.delta_for(
       exact.event, target_epsilon=16.0, adjacency=REPLACE) == pytest.approx(
           3.4e-4, rel=0.02)
@@ -141,7 +141,7 @@ def test_printed_noise_and_functions():
   assert relaxed.rho == pytest.approx(1 / 16 / depth)
   assert relaxed.scales[1] == pytest.approx(
       2 * math.sqrt(relaxed.num_functions / relaxed.rho))
-  # Where the number of functions is that of the noise, and not of sampling.
+  # Here noise, and not sampling, sets the number of functions.
   few = relaxation.printed_relaxation(epsilon=0.1, delta=0.01, **public)
   assert few.num_functions == round(
       (1e3 / math.sqrt(math.log(100)))**0.5) // 2 * 2 + 1 == 23

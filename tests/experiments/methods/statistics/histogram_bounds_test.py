@@ -109,7 +109,7 @@ def test_bounds_hold():
   errors = np.max(np.abs(quantiles - (np.sqrt(0.25 + 2 * probs) - 0.5)), 1)
   assert np.mean(errors > gamma) <= 0.05 + 4 * np.sqrt(0.05 / 200)
   assert gamma / 10 < np.quantile(errors, 0.95) < gamma
-  # What the theorem says here is nothing.
+  # The theorem says nothing here.
   tail = bounds.theorem_tail(gamma, **{**given, 'num_bins': 9})
   assert tail == 1 >= np.mean(errors > gamma)
 

@@ -58,7 +58,7 @@ def test_quantiles_are_exact_and_below_the_bounds(size, failure):
   assert laplace <= q('laplace_sup_bound') * (1 + 1e-12)
   assert gauss <= q('gaussian_sup_bound')
   assert q('gaussian_l2_quantile') <= q('gaussian_l2_bound')
-  # What the tails of one coordinate, times their number, are bounded by.
+  # These bounds take the tail of one coordinate times their number.
   assert size * math.exp(-(q('gaussian_sup_bound') / 2)**2 / 2) == (
     pytest.approx(failure))
   assert size * math.exp(-q('laplace_sup_bound') / 2) == pytest.approx(failure)

@@ -69,7 +69,7 @@ def test_order_statistics_around_the_target_are_near_the_quantile(error):
   misses = np.max(np.abs(ordered[:, places] - prob), 1) > error
   share = _at_most(misses, bounds.empirical_quantile(
       error, num_examples=n, prob=prob, density_min=1.0))
-  # Not with a third of the exponent's square root: the buffer is there.
+  # A third of the exponent's square root would fail: the buffer is there.
   if error < .1:
     assert share > .2
 
@@ -247,7 +247,7 @@ def test_mechanisms_miss_no_more_often_than_the_theorems_allow(epsilon):
                     **_UNIT)
     assert (allowed < .3) == (epsilon > 10)
     _at_most(misses, allowed)
-    # And a tenth of the error is missed more often than by the same bound.
+    # Errors above .01, far below the bound's .28, are common.
     assert np.mean(np.max(np.abs(answers - probs), 1) > .01) > .5
 
 
@@ -264,7 +264,7 @@ def test_lower_bounds_are_below_the_failures_of_one_order(n, epsilon, floor):
     density = interval_probs / np.diff(ends)
     inner = np.diff(np.clip(ends, .25, .75))
     misses.append(1 - np.sum(density * inner))
-  # In every data set, not on average alone.
+  # The bound holds in every data set, not only on average.
   assert printed < sharper <= min(misses)
   assert np.mean(misses) == pytest.approx(.45, abs=.03)
 

@@ -28,7 +28,7 @@ def test_noise_of_a_tree_moves_runs_of_ranks(num_orders):
   assert set(np.unique(sums)) <= {0.0, 1.0}
   assert np.max(np.sum(sums, 1)) == num_orders.bit_length() - (
       (num_orders + 1) & num_orders != 0)
-  # By search over all moves of nodes by -1, 0 or 1, of least total.
+  # The search tries all moves of nodes by -1, 0 or 1 with the least total.
   costs = {}
   if num_orders > 8:
     return
@@ -118,7 +118,7 @@ def test_no_pair_loses_more_than_the_guarantee():
     least = max(least, np.max(np.abs(np.log(one) - np.log(other))))
   assert most <= SMALL.delta
   assert least > 0.3 * SMALL.epsilon
-  # Where it goes: two ends of a run, two slices, the place of a record.
+  # Epsilon pays for two ends of a run, two slices and a record's place.
   _, _, scale, half, rate = SMALL.parameters
   assert 2 / scale + 4 * rate + math.log(2 * half / (2 * half - 1)
                                          ) == pytest.approx(SMALL.epsilon)
@@ -165,7 +165,7 @@ def test_answers_are_near_their_ranks_or_blind():
   beyond = asked.scale * math.log(100)
   assert np.mean(np.max(off, 1) <= 2 * beyond + asked.half) > 0.95
   assert np.mean(off) < asked.half / 2
-  # Without noise in slices what is left is that of ranks, and rounding.
+  # Without noise in slices, only the noise of ranks and rounding are left.
   sharp = asked.parameters._replace(rate=np.float64(50.0))
   with jax.enable_x64(True):
     ranks = np.asarray(draw(keys, kept, sharp)) * 2000

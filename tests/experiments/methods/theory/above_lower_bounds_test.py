@@ -138,7 +138,7 @@ def test_no_histogram_is_better(pure):
                  **others)) < upper
       assert either(lower_bounds.fano, known, kernel=packings.triangle(),
                     **others) < upper
-  # In the limit of much noise: 1.633 L / (n eps) and .577 L / (n sqrt rho).
+  # With much noise the limits are 1.633 L / (n eps) and .577 L / (n sqrt rho).
   limit = histogram(1.0, 10**15, budget(pure, 1e-9)) * 1e6
   assert limit == pytest.approx(1.633 if pure else 0.577, rel=2e-3)
   assert lower_bounds.cell_constant(teeth, pure=pure, sharp=True) < limit / 8

@@ -27,7 +27,7 @@ def test_randomised_response_is_best_for_one_record():
                                    guarantee=PureDP(epsilon=epsilon))
       assert best.value == pytest.approx(
           (many - 1) / (many - 1 + math.exp(epsilon)), abs=1e-7)
-      # With delta: answers that are certain in a part delta of the runs.
+      # With delta, answers are certain in a part delta of the runs.
       best = oracles.testing_error(np.eye(many), num_examples=1, guarantee=(
           ApproxDP(epsilon=epsilon, delta=0.05)))
       assert best.value == pytest.approx(
@@ -85,7 +85,7 @@ def test_channels_are_private_on_every_event(guarantee):
       spent = max(spent, divergences.hockey_stick(
           p / p.sum(), q / q.sum(), epsilon=epsilon))
   assert spent == pytest.approx(delta, abs=1e-6)
-  # And no better than no privacy.
+  # The private test is no better than one without privacy.
   assert best.value > oracles.testing_error(
       probs, num_examples=3, guarantee=None).value
 

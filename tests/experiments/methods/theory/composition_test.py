@@ -106,7 +106,7 @@ def test_advanced_dominates_exact_composition(one, num_uses, slack):
       accounting.pure_event(epsilon=one, adjacency=REPLACE), num_uses)
   assert accounting.epsilon(event, delta=slack,
                             adjacency=REPLACE) <= claim.epsilon
-  # With delta: K of them are added.
+  # With delta, K of them are added.
   with_delta = composition.advanced(ApproxDP(epsilon=one, delta=1e-7),
                                     num_uses=num_uses, slack=slack)
   assert with_delta.delta == pytest.approx(slack + num_uses * 1e-7)
@@ -232,7 +232,7 @@ def test_amplification_scales_delta():
   epsilon, leak, prob = 1., 1e-3, .2
 
   def mechanism(sample):
-    # With probability `leak` the truth, marked as such.
+    # With probability `leak` the truth is released and marked as such.
     safe = (1 - leak) * randomised_any(sample, epsilon)
     return np.concatenate([safe, leak * np.array([any(sample),
                                                   not any(sample)])])

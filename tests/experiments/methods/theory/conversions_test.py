@@ -60,7 +60,7 @@ PAIRS = {
             divergences.f_divergence(*_ranged(_MORE, top),
                                      divergences.KULLBACK_LEIBLER)))),
 }
-# Which pair attains a cell.
+# This maps a notion, or a cell, to the pair that attains it.
 _EQUAL = {
     notions.PureDP: 'response', notions.ApproxDP: 'told',
     notions.ZCDP: 'gaussian', notions.GaussianPrivacy: 'gaussian',

@@ -11,7 +11,7 @@ from scipy import stats
 
 from experiments.methods.theory import couplings
 
-# Of chi-square tests of keys that are fixed.
+# Chi-square tests of fixed keys have this level.
 _ERROR_RATE = 1e-4
 _DISTRIBUTIONS = np.array([[0.5, 0.3, 0.2, 0.0], [0.1, 0.3, 0.3, 0.3],
                            [0.0, 0.0, 0.5, 0.5], [0.5, 0.3, 0.2, 0.0]])
@@ -76,7 +76,7 @@ def test_one_stream_serves_all_laws(seed, probs):
   assert _close(_differ(draws), exact, 20000).all()
   bound = 2 * _variations(probs) / (1 + _variations(probs))
   assert (exact <= bound + 1e-12).all()
-  # And not half of it, which two distributions could have.
+  # No coupling differs less often than the total variation.
   assert (exact >= _variations(probs) - 1e-12).all()
   if len(probs) == 3:
     np.testing.assert_allclose(exact, bound)

@@ -108,7 +108,7 @@ def test_the_printed_constant_of_rho_does_not_follow():
       slope_, derived=True, **known) == pytest.approx(follows)
   assert lower_bounds.printed_pointwise(slope_, **known) > 1.4 * follows
   assert follows * amount / slope_ == pytest.approx(0.01105, abs=1e-5)
-  # With (1 - h)^2 and the printed variation it is .04367, at 10^4.
+  # With (1 - h)^2 and the printed variation the constant at 10^4 is .04367.
   widths = np.geomspace(1e-4, 0.5, 20001)
   loose = np.max((slope_ * widths * (1 - widths))**2 / 4 * testing.le_cam_zcdp(
       slope_ * widths**2, **known)) * amount / slope_

@@ -46,7 +46,7 @@ def test_mixtures_are_the_golden_ones(many, n, weight, epsilon, least, lemma,
                           (packing_bounds.mixture_anchor, anchor)):
     assert function(math.log(many), weight, **known) == pytest.approx(
         value, abs=6e-5)
-  # What is new here loses nothing.
+  # The new bound is exact here.
   assert packing_bounds.mixture(math.log(many), weight, **known) == pytest.approx(
       best, abs=1e-6)
 
@@ -336,7 +336,7 @@ def test_packings_under_zcdp_are_hard_up_to_their_logarithm():
     assert packing_bounds.mixture(size, 1.0, num_examples=n,
                               guarantee=ZCDP(rho=rho)) > error
     assert testing.fano(np.full(3, part * size)) < 1 - part
-  # And pure tests are zCDP.
+  # Pure tests are zCDP as well, so the bound applies to them.
   known = dict(num_examples=3, guarantee=PureDP(epsilon=0.6))
   best = oracles.testing_error(_mixtures(4, 0.7), **known).value
   assert packing_bounds.mixture(math.log(4), 0.7, num_examples=3,

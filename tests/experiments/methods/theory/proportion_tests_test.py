@@ -74,7 +74,7 @@ def test_gaussian_thresholds_are_the_golden_ones(n, probs, rho, reached):
   ramp = proportion_tests.ramp_error(n, probs, rho=rho)
   assert two_points.product_error(probs[1] - probs[0], num_examples=n,
                                   guarantee=ZCDP(rho=rho)) < ramp < error
-  # By densities of the two noisy counts.
+  # The error follows from the densities of the two noisy counts.
   sigma = 1 / math.sqrt(2 * rho)
   grid = np.linspace(-9 * sigma, n + 9 * sigma, 8001)
   noise = stats.norm.pdf(grid[:, None] - np.arange(n + 1), scale=sigma)

@@ -49,7 +49,7 @@ def test_no_pure_test_errs_less_than_a_similarity():
     errors = {name: similarities.SIMILARITIES[name](far, guarantee)
               for name in names}
     assert max(errors.values()) <= least + _SOLVED, errors
-    # What is zCDP of that level bounds all that is pure.
+    # A zCDP bound of that level also bounds pure tests.
     concentrated = zcdp_from_pure(guarantee)
     for name in ('fano', 'decoding', 'pairs') + ('le_cam',) * (
         len(chosen) == 2):
@@ -133,7 +133,7 @@ def test_decoding_is_the_root_of_fanos_inequality():
     information = (left * np.log(left * size)
                    + e * np.log(e / (1 - 1 / size)))
     error = testing.decoding(information, math.log(size))
-    # At the last, of no information, the root is double.
+    # At the last value, without information, the root is double.
     assert error == pytest.approx(e, abs=1e-7)
     assert (error >= 1 - (1 + information) / math.log(size) - 1e-9).all()
   assert testing.decoding(3.0, math.log(4)) == 0

@@ -9,7 +9,7 @@ from scipy import stats
 
 from experiments.methods.theory import testing
 
-# Of the linear programs.
+# The linear programs are solved to this accuracy.
 _SOLVED = 1e-6
 
 
@@ -76,7 +76,7 @@ def test_no_approximate_private_test_errs_less(delta):
                                 epsilon=epsilon, delta=delta)
     mean, worst = _best_errors(n, probs, epsilon, delta)
     assert bound <= mean + _SOLVED and mean <= worst + _SOLVED
-    # Without what delta takes off it would be wrong at the first.
+    # Without the term in delta the bound would be wrong in the first case.
     if n == 1 and delta == 0.1:
       assert mean < testing.pair_pure(1.0, num_records=1, epsilon=epsilon)
 
@@ -185,7 +185,7 @@ def test_fano_of_concentrated_privacy_is_its_formula():
   total = sum((2 * x / (1 + x)) / 7 + (2 * x / (1 + x))**2 for x in t.ravel())
   assert testing.fano_zcdp(t, num_records=7, rho=0.01) == pytest.approx(
       1 - (1 + 49 * 0.01 / 9 * total) / math.log(3))
-  # Of a binomial distribution the second moment is less than that.
+  # A binomial distribution has a smaller second moment than that.
   p = 2 * t / (1 + t)
   squares = sum(math.comb(7, d) * p**d * (1 - p)**(7 - d) * d**2
                 for d in range(8))
@@ -208,7 +208,7 @@ def test_fano_and_le_cam_without_privacy():
 
 def test_words_are_many_and_far_apart():
   for num_bits in range(8, 49):
-    # Of few bits words are close by chance.
+    # Words of few bits are close by chance, so more seeds are tried.
     for seed in range(40 if num_bits < 13 else 1):
       words = testing.varshamov_gilbert(num_bits, seed=seed)
       apart = np.sum(words[:, None] != words[None], -1)

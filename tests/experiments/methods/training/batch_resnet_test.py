@@ -173,7 +173,7 @@ def test_initial_values_are_uniform_up_to_their_bound():
       continue
     kernel = np.asarray(layer['kernel'], np.float64)
     kernel *= math.sqrt(math.prod(kernel.shape[:-1]))
-    # Of 432 values or more; a layer fails with probability .013 at most.
+    # With 432 values or more, a layer fails with probability .013 at most.
     assert 0.99 < np.abs(kernel).max() <= 1, name
     scaled.append(kernel.ravel())
   assert len(scaled) == 22

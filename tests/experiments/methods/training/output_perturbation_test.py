@@ -237,7 +237,7 @@ def test_fit_meets_its_target_exactly(adjacency, epsilon):
   net = mlp.mlp(num_features=2, num_classes=2, depth=0, input_radius=1.,
                 hidden_radius=1.)
   right = jnp.argmax(net.apply(fitted.params, data.x), -1) == data.y
-  # Of thirty keys the least has .92.
+  # The least accuracy over thirty keys is .92.
   assert float(right.mean()) > .8
 
 

@@ -118,7 +118,7 @@ def test_iterations_are_as_many_as_the_rate_of_convergence_needs(changes):
   square = mechanism.input_radius**2 + 1
   assert mechanism.gradient_bound == pytest.approx(np.sqrt(2 * square))
   for rows in (1, 5, 40, 1000):
-    # Of the sum of all rows over n: its gradient, and its curvature.
+    # These are the gradient and curvature of the sum of all rows over n.
     steepest = np.sqrt(2 * square) * rows / n
     curvature = square / 2 * rows / n + gamma
     distance = lambda steps, c=curvature, g=steepest: np.sqrt(2) * (

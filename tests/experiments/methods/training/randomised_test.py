@@ -118,7 +118,7 @@ def test_rounding_is_covered_turn_by_turn():
     size = np.linalg.norm(vector)
     vector = np.diag([1., 0.36, 0.25]) @ vector
     vector[0] -= rounding * size
-  # What the least start that is promised gives, without and with the cover.
+  # These are the ratios of the least promised start, without and with cover.
   missed = (np.linalg.norm(vector) / component)**(0.5 / turns)
   assert missed < 1 <= missed * covered / plain
   drift = (1 + rounding)**turns - 1
@@ -179,7 +179,7 @@ def test_a_warm_start_voids_the_certificate():
   image, turns = np.float64(warm), 40
   for _ in range(turns):
     image = after.T @ (after @ image)
-  # Even the exact image, with a start from [0, 0, 1] up to rounding.
+  # The exact image is used, with a start from [0, 0, 1] up to rounding.
   log_ratio = np.log(np.linalg.norm(image) * math.sqrt(6 / math.pi) / 1e-10)
   from_warm = np.exp(log_ratio / (2 * turns))
   fresh = float(_bound_of(jnp.asarray(after, jnp.float32), turns)(
@@ -198,7 +198,7 @@ def test_refuses_what_rounding_could_hide():
     _bound_of(jnp.ones([3, 1]), 5)(jax.random.key(0))
 
 
-# What failing costs.
+# The functions below bound what a failure costs.
 
 
 def _hockey_stick(p, q, epsilon):

@@ -229,7 +229,7 @@ def test_stopped_and_resumed_gives_the_same_bits(run):
   jax.tree.map(np.testing.assert_array_equal, info, jax.tree.map(
     lambda *leaves: np.stack(leaves), *infos[3:]))
   assert calls == list(range(4, EPOCHS + 1))
-  # What training started from is still there; what is done stays as it is.
+  # The start of training is kept, and finished training stays as it is.
   np.testing.assert_array_equal(params, states[0].last.params)
   state, info = MADE.fit(state, task)
   assert info.loss.shape == info.accuracy.shape == (0, COUNT)

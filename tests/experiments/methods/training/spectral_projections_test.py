@@ -124,7 +124,7 @@ def _firm_gaps(step):
   rng = np.random.default_rng(3)
   pairs = rng.normal(size=(2, 400, 3, 4)) * 10**rng.uniform(
     -1, 1, (2, 400, 1, 1))
-  # And pairs that differ in one singular value.
+  # The second half of the pairs differs in one singular value.
   pairs[1, 200:] = pairs[0, 200:]
   left, _, right = np.linalg.svd(pairs[0, 200:], full_matrices=False)
   pairs[1, 200:] += 0.1 * left[:, :, :1] * right[:, :1]
