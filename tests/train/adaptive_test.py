@@ -53,8 +53,8 @@ def _projected(radii, params, x):
 
 
 def _activation_bounder(adaptive):
-  """Returns an LDP-05 bounder with the adaptive radii of LDP-06 for two
-  layers."""
+  """Returns an LDP-05 bounder with the adaptive
+  radii of LDP-06 for two layers."""
   def sums(params, batch, mask, radii):
     plain = per_example.plain_sums(
       lambda p, x: _projected(radii, p, x)[0], LOSS.values, params, batch,
@@ -148,8 +148,8 @@ def test_radii_are_of_the_step_before(make, records, kind):
 
 
 def test_indicators_are_counts_with_their_noise(make, records):
-  """The noisy indicator equals a count by hand plus noise from the key's
-  bits."""
+  """The noisy indicator equals a count by hand
+  plus noise from the key's bits."""
   model, method = make('flat')
   states, _ = _run(model, method, records, num_steps=1)
   words = additive.random_words(
@@ -163,7 +163,7 @@ def test_indicators_are_counts_with_their_noise(make, records):
                       for leaf in jax.tree.leaves(grads)))
   draws = _indicator_draw(states[0])
   expected = (np.sum(np.where(norms <= 0.7, 0.5, -0.5)) + SIGMA_B * draws) / 12
-  # Rounded to a grid of stddev / 256 at most.
+  # The release is rounded to a grid of stddev / 256 at most.
   assert float(states[1].optimizer[0].indicators) == pytest.approx(
     expected, abs=SIGMA_B / 12 / 256)
 
@@ -212,8 +212,8 @@ def _fit(model, method, records, multiplier=MULTIPLIER, **changes):
 
 @pytest.mark.slow
 def test_the_loop_is_the_steps(make, records):
-  """The loop takes the same radii as single steps and meets the planned
-  multiplier."""
+  """The loop takes the same radii as single
+  steps and meets the planned multiplier."""
   model, method = make('layers')
   result = _fit(model, method, records)
   states, infos = _run(model, method, records, num_steps=3)
@@ -227,8 +227,8 @@ def test_the_loop_is_the_steps(make, records):
 
 @pytest.mark.slow
 def test_radii_settle_in_a_run(make):
-  """The radius settles where half of a frozen network's gradients lie within
-  it."""
+  """The radius settles where half of a frozen
+  network's gradients lie within it."""
   rng = np.random.default_rng(3)
   records = Batch(jnp.asarray(rng.normal(size=(400, 3)), jnp.float32),
                   jnp.asarray(rng.integers(0, 2, 400), jnp.int32))
@@ -270,13 +270,13 @@ def test_others_carry_no_radii(make_model, make_method, records):
   assert states[1].average == ()
 
 
-# Planted faults.
+# The tests below plant faults.
 
 
 @pytest.mark.every(5)
 def test_fault_indicators_free_of_charge(make, records, monkeypatch):
-  """The loop must refuse a run whose multiplier ignores the indicator
-  releases."""
+  """The loop must refuse a run whose multiplier
+  ignores the indicator releases."""
   model, method = make('layers')
   monkeypatch.setattr(quantiles, 'gradient_noise_multiplier',
                       lambda noise_multiplier, adaptive: noise_multiplier)
@@ -286,8 +286,8 @@ def test_fault_indicators_free_of_charge(make, records, monkeypatch):
 
 @pytest.mark.slow
 def test_fault_radii_of_this_batch(make, records):
-  """Radii that this step's own records moved must fail the isolation check
-  (R1)."""
+  """Radii that this step's own records moved
+  must fail the isolation check (R1)."""
   model, honest = make('flat')
 
   def sums(params, batch, mask, radii):
@@ -313,8 +313,8 @@ def test_fault_radii_of_this_batch(make, records):
 
 
 def test_fault_radii_moved_by_exact_counts(make, records, monkeypatch):
-  """A radius update that reads exact counts must fail the check of the
-  radii."""
+  """A radius update that reads exact counts
+  must fail the check of the radii."""
   model, method = make('flat')
   honest = steps.make_step
 

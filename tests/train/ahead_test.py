@@ -1,5 +1,5 @@
-"""These tests check that noise drawn ahead equals the noise each step would
-draw."""
+"""These tests check that noise drawn ahead
+equals the noise each step would draw."""
 
 import jax
 import jax.numpy as jnp

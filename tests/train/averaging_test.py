@@ -74,8 +74,8 @@ def test_warm_up_weighs_the_start_as_said(num_steps):
 
 
 def test_warm_up_ends_at_the_decay():
-  """The decay (1 + t) / (10 + t) stops growing at 0.9, which it passes at t =
-  80."""
+  """The decay (1 + t) / (10 + t) stops growing
+  at 0.9, which it passes at t = 80."""
   values = np.random.default_rng(0).normal(size=200)
   averages = _average(averaging.ema(0.9), values)
   mean = values[0]
@@ -130,8 +130,8 @@ def test_kept_by_the_loop(make_model, make_method, records):
 
 
 def test_fault_initial_parameters_counted():
-  """Counting the start as the first iterate must fail: it shifts a line's
-  average."""
+  """Counting the start as the first iterate
+  must fail: it shifts a line's average."""
   averager = averaging.Averaging(
     averaging.polyak().init,
     lambda state, params: averaging.polyak().update(

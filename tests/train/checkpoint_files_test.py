@@ -49,8 +49,8 @@ def _restored(saver):
 
 @pytest.fixture(name='saved', scope='module')
 def _saved(tmp_path_factory):
-  """Returns a folder with checkpoints at steps 3 and 5, which tests must
-  copy."""
+  """Returns a folder with checkpoints at steps
+  3 and 5, which tests must copy."""
   folder = tmp_path_factory.mktemp('saved')
   saver = _saver(folder)
   for step in (1, 3, 5):
@@ -168,8 +168,8 @@ def _linked(path):
 @pytest.mark.parametrize('plant', [
   _linked, lambda path: path.chmod(path.stat().st_mode | 0o020)])
 def test_what_others_may_have_written_is_refused(saved, plant, name, tmp_path):
-  """A checkpoint that others may have written is refused, not treated as
-  damaged.
+  """A checkpoint that others may have written
+  is refused, not treated as damaged.
 
   Others may know the keys in it.
   """

@@ -81,8 +81,8 @@ def _fit(make_model, records):
 
 @pytest.fixture(name='compile_once')
 def _compile_once(monkeypatch):
-  """Makes the fits of a test share compiled programs and use at most four
-  chunks."""
+  """Makes the fits of a test share compiled
+  programs and use at most four chunks."""
   compiled, honest = [], loop._compile
 
   def shared(*args):
@@ -111,7 +111,7 @@ def _assert_same(actual, expected):
 
 
 _CASES = {
-  # method, number of steps, arguments of fit; kills at boundaries.
+  # Each case has a method, steps, arguments of fit and kills at boundaries.
   'adam, a shorter last chunk, groups of two': (
     _dp_sgd, 23, {'optimizer': optax.adam(0.1), 'max_parallel': 2},
     (18, 23, 41)),
@@ -220,7 +220,7 @@ def test_faults_in_what_is_restored_are_seen(fit, compile_once, tmp_path,
     try:
       resumed = fit(checkpoints=kept, **settings)
     except ValueError as error:
-      # Noised less than planned, by infos of zeros.
+      # Infos of zeros say that there was less noise than planned.
       assert 'noised with joint multiplier' in str(error), name
     else:
       assert _bits(resumed) != _bits(expected), name

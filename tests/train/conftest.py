@@ -27,8 +27,8 @@ ROWS = jnp.asarray(np.random.default_rng(5).permutation(60)[:50], jnp.int32)
 
 @pytest.fixture(scope='module', autouse=True)
 def _quick_compilation():
-  """Turns off XLA optimisations, which take these programs longer than
-  running."""
+  """Turns off XLA optimisations, which take
+  these programs longer than running."""
   jax.config.update('jax_disable_most_optimizations', True)
   yield
   jax.config.update('jax_disable_most_optimizations', False)
@@ -115,8 +115,8 @@ def run(make_model, make_method):
 
 @pytest.fixture
 def faulty(make_model, make_method):
-  """Returns a function like `run` that is compiled after faults are patched
-  in."""
+  """Returns a function like `run` that is
+  compiled after faults are patched in."""
   return _make_run(make_model, make_method)
 
 
@@ -125,7 +125,7 @@ def _flat(values):
                          for leaf in jax.tree.leaves(values)])
 
 
-# The reference: float64, record by record, sharing the keys' bits only.
+# The reference computes in float64, record by record, from the same keys.
 
 
 def _forward_backward(params, x, y, radii):
@@ -162,8 +162,8 @@ def _forward_backward(params, x, y, radii):
 
 
 def _schatten(kernel):
-  """Returns the certified norm: Schatten 32, or exact for at most two
-  columns."""
+  """Returns the certified norm: Schatten 32, or
+  exact for at most two columns."""
   values = np.linalg.svd(kernel, compute_uv=False)
   if min(kernel.shape) <= 2:
     return values[0]
@@ -171,8 +171,8 @@ def _schatten(kernel):
 
 
 def _contributions(name, params, rows):
-  """Returns (each record's gradient, its bounds by block, the sizes of the
-  blocks)."""
+  """Returns (each record's gradient, its bounds
+  by block, the sizes of the blocks)."""
   radii = None if name == 'dp_sgd' else [1.5, 1.]
   gradients = [_forward_backward(params, x, int(y), radii) for x, y in rows]
   if name == 'dp_sgd':
@@ -237,8 +237,8 @@ def _reference_step(name, state):
 
 
 def _steps(run, name, records, num_steps=2):
-  """Checks parameters, sensitivities and batch sizes of each step by
-  reference."""
+  """Checks parameters, sensitivities and batch
+  sizes of each step by reference."""
   model, states, infos = run(name, records, num_steps=num_steps)
   reference = _reference_step(name, states[0])
   for index, (state, info) in enumerate(zip(states, infos)):
@@ -256,7 +256,7 @@ def _steps(run, name, records, num_steps=2):
     assert int(states[index + 1].step) == index + 1
 
 
-# Checks that the real step passes and that planted faults must fail.
+# The checks pass for the real step and must fail for planted faults.
 
 
 def _scales_do_not_read_records(run, name, records):
@@ -300,12 +300,12 @@ def _noise_is_fresh(run, records, num_steps=6):
     _, states, _ = run('dp_sgd', poisoned, num_steps=num_steps, seed=seed)
     moves.extend(np.diff([_flat(state.params) for state in states], axis=0))
   moves = np.array(moves)
-  # Chi-square with 312 degrees of freedom or more: a scale that is off by a
-  # third is beyond five deviations.
+  # The chi-square test has 312 degrees of freedom or more: a scale that is off
+  # by a third is beyond five deviations.
   statistic = np.sum((moves * 12 / (LEARNING_RATE * MULTIPLIER * 0.7))**2)
   distribution = stats.chi2(moves.size)
   assert distribution.ppf(5e-7) < statistic < distribution.isf(5e-7)
-  # 26 weights: the Fisher transform of r has deviation 1 / sqrt(23).
+  # With 26 weights, the Fisher transform of r has deviation 1 / sqrt(23).
   off_diagonal = ~np.eye(len(moves), dtype=bool)
   correlations = np.corrcoef(moves)[off_diagonal]
   bound = np.tanh(stats.norm.isf(1e-6 / off_diagonal.sum()) / np.sqrt(23))

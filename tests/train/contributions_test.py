@@ -20,7 +20,7 @@ from dpjax.typing import Batch
 
 LOSS = losses.cross_entropy()
 NORM, CLIP = 0.8, 0.6
-# Name -> the order of its norms, and how its weights are held.
+# This maps a name to the order of its norms and how its weights are held.
 ORDERS = {'lip_k_norm_1': 1, 'lip_k_norm_inf': math.inf}
 HELD = {
     'lip_dp_sgd': 'most', 'lip_normalised': 'most', 'lip_adaptive': 'most',
@@ -55,8 +55,8 @@ METHODS = _methods()
 
 
 def _records():
-  """Returns short, long and axis-aligned records; the last two are not
-  finite."""
+  """Returns short, long and axis-aligned
+  records; the last two are not finite."""
   rng = np.random.default_rng(0)
   x = rng.normal(size=(24, 3)) * np.repeat([1e-2, 1.0, 30.0], 8)[:, None]
   x[16:19] = 1e4 * np.eye(3)
@@ -66,8 +66,8 @@ def _records():
 
 
 def _looked_at(model, method):
-  """Returns (params, certificate, bounds, contributions, indicators) of a
-  method."""
+  """Returns (params, certificate, bounds,
+  contributions, indicators) of a method."""
   adaptive = method.bounder.adaptive
   bounder = bounders.at_radii(method.bounder,
                               None if adaptive is None else adaptive.init)
@@ -81,8 +81,8 @@ def _looked_at(model, method):
 
 @pytest.fixture(name='contributions', scope='module')
 def _contributions():
-  """Returns what `_looked_at` gives for each method, computed in one
-  program."""
+  """Returns what `_looked_at` gives for each
+  method, computed in one program."""
   contributions = jax.jit(lambda: {name: _looked_at(*pair)
                                    for name, pair in METHODS.items()})()
   return jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), contributions)
@@ -137,8 +137,8 @@ def test_weights_are_held_at_their_norm(contributions):
 
 
 def test_a_normalised_layer_is_divided_by_the_floor_at_least(contributions):
-  """A floor of 2 halves plain gradients whose augmented inputs are shorter
-  than 2."""
+  """A floor of 2 halves plain gradients whose
+  augmented inputs are shorter than 2."""
   params, _, _, plain, _ = contributions['lip_dp_sgd']
   same, _, _, divided, _ = contributions['lip_normalised_floor']
   jax.tree.map(np.testing.assert_array_equal, params, same)

@@ -1,5 +1,5 @@
-"""These tests pin the defaults of training, which decide results and
-guarantees."""
+"""These tests pin the defaults of training,
+which decide results and guarantees."""
 
 import inspect
 

@@ -25,7 +25,7 @@ class _Group:
       self.messages.append(np.array(value))
       return self.messages[-1]
     sent = self.messages.pop(0)
-    # All must ask for what has one shape and one type.
+    # All processes must pass values of one shape and type.
     assert sent.shape == value.shape and sent.dtype == value.dtype
     return sent
 

@@ -16,8 +16,8 @@ from dpjax.train import step as steps
 @pytest.mark.every(2)
 @pytest.mark.parametrize('order', [1, math.inf])
 def test_a_step_with_pure_noise(make_model, make_method, records, order):
-  """K-norm noise replaces Gaussian noise in a step without other changes
-  (LDP-03).
+  """K-norm noise replaces Gaussian noise in a
+  step without other changes (LDP-03).
 
   Its p-norm bounds are derived from l2 bounds.
   """

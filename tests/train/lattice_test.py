@@ -1,5 +1,5 @@
-"""These tests check the plan, cost and report of training with lattice
-noise."""
+"""These tests check the plan, cost and report
+of training with lattice noise."""
 
 import dataclasses
 import math
@@ -96,8 +96,7 @@ def test_delta_pays_for_what_the_noise_differs(monkeypatch):
 
 
 def test_calibration_leaves_room(monkeypatch):
-  """Calibration adds noise so that the reported epsilon still meets the
-  target.
+  """Calibration adds noise so that the reported epsilon still meets the target.
 
   The noise differs from Gaussian noise by 1e-7 in total variation.
   """

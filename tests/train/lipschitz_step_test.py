@@ -80,8 +80,8 @@ def _reads(jaxpr, argument: int) -> list[bool]:
 
 
 def _flow(step, state, records):
-  """Returns whether a step's (scales, joint multiplier, loss) read the
-  features."""
+  """Returns whether a step's (scales, joint
+  multiplier, loss) read the features."""
   def of(x, y):
     info = step(state, Batch(x, y), _ROWS)[1]
     return info.l2_sensitivity, info.joint_noise_multiplier, info.mean_loss

@@ -44,8 +44,8 @@ def _info(multipliers):
 
 
 def test_a_shortfall_at_any_step_of_any_run_is_an_error():
-  """The loop refuses any run whose smallest step multiplier is below its
-  plan."""
+  """The loop refuses any run whose smallest
+  step multiplier is below its plan."""
   planned = np.array([0.8, 1.6, 3.2])
   plans = [types.SimpleNamespace(noise_multiplier=z) for z in planned]
   private = types.SimpleNamespace(private=True)
@@ -86,8 +86,8 @@ class _Saver:
 
 
 def _chunk(length):
-  """Returns a chunk that appends its length to a state that starts as its
-  group."""
+  """Returns a chunk that appends its length to
+  a state that starts as its group."""
   def run(state, multiplier, rows, records):
     assert (multiplier, rows, records) == (state[1], state[1], 'records')
     return (*state, length), StepInfo(*[np.zeros((length, 1))] * 5)
@@ -98,8 +98,8 @@ def _chunk(length):
 @pytest.mark.every(1)
 @pytest.mark.parametrize('lengths', [[5], [4, 4], [3, 3, 2]])
 def test_groups_run_to_their_end_from_where_they_were_saved(lengths):
-  """Training resumes wherever it was saved, with no chunk left out or
-  repeated."""
+  """Training resumes wherever it was saved,
+  with no chunk left out or repeated."""
   program = types.SimpleNamespace(
       init=lambda keys, multiplier: ('start', keys),
       chunks={length: _chunk(length) for length in set(lengths)})

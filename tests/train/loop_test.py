@@ -84,7 +84,7 @@ def test_key_decides_and_neighbours_do_not(fit, three):
                                 _flat(three.state.params, 1))
   jax.tree.map(lambda a, b: np.testing.assert_array_equal(a[:, 1], b[:, 1]),
                others.info, three.info)
-  # Same key and rows, other noise level: the same batches all the same.
+  # With the same key and rows, another noise level draws the same batches.
   np.testing.assert_array_equal(others.info.batch_size[:, 2],
                                 three.info.batch_size[:, 0])
   assert not np.array_equal(three.info.batch_size[:, 0],
@@ -103,12 +103,12 @@ def test_groups_of_runs_equal_all_at_once_by_one_program(fit, three, caplog):
     lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5),
     (grouped.state.params, grouped.info), (three.state.params, three.info))
   assert grouped.joint_noise_multipliers.shape == (3,)
-  # Two groups of 20 chunks of 2 steps.
+  # There are two groups of 20 chunks of 2 steps.
   assert progress == [(2 * i, 80) for i in range(1, 41)]
   compiled = [record.getMessage() for record in caplog.records
               if record.getMessage().startswith('Compiling')]
   assert sum('run' in message.split()[1] for message in compiled) == 1
-  # The start, the chunk, and small change such as slices of the inputs.
+  # JAX compiles the start, the chunk and small helpers such as slices.
   assert len(compiled) <= 40
   with pytest.raises(ValueError, match='max_parallel must be an integer'):
     fit([0, 1, 2], max_parallel=-1)

@@ -1,5 +1,5 @@
-"""These tests check training in bfloat16, which sums and adds noise in
-float32."""
+"""These tests check training in bfloat16, which
+sums and adds noise in float32."""
 
 import jax
 import jax.numpy as jnp
@@ -101,7 +101,7 @@ def test_noise_is_that_of_float32(make_model, records):
   nothing = Batch(jnp.full_like(records.x, jnp.nan), records.y)
   model, params_by_dtype = make_model(False), {}
   for compute_dtype in ('float32', 'bfloat16'):
-    # A power of two: noise of few bits would not be seen on the grid else.
+    # The grid is a power of two, so that noise of few bits would show on it.
     method = methods.dp_sgd(model, LOSS, clip_norm=0.5,
                             compute_dtype=compute_dtype)
     transform_of = lambda key, method=method: steps.make_transform(
@@ -156,8 +156,8 @@ def test_every_network_has_an_own_form_in_bfloat16(name, kernel):
 
 
 def _of_views(model, compute_dtype):
-  """Returns a bounder on two views per record, as `dpjax.runs.building` makes
-  it."""
+  """Returns a bounder on two views per record,
+  as `dpjax.runs.building` makes it."""
   return augment.augmented(
     lambda apply, values: _method(
       'dp_sgd', model._replace(apply=apply), compute_dtype,

@@ -141,8 +141,8 @@ def test_the_rule_for_tuning_is_no_guarantee(q, z, steps, figure, true):
 @pytest.mark.parametrize('num_steps', [1, 3])
 @pytest.mark.parametrize('order', [1, math.inf])
 def test_k_norm_plans_cost_amplified_pure_steps(order, num_steps):
-  """T K-norm steps cost at most T ln(1 + q (e^(1/z) - 1)); one costs just
-  that."""
+  """T K-norm steps cost at most T ln(1 + q
+  (e^(1/z) - 1)); one costs just that."""
   sampler = PoissonSampler(num_examples=40, batch_size=10)
   plan = plans.TrainingPlan(
     sampler=sampler, num_steps=num_steps, adjacency=ADD,

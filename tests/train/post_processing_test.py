@@ -37,8 +37,8 @@ def _decayed(optimizer):
 
 
 def check_regulariser_is_after_the_noise(with_psi, without, rate):
-  """Checks that the regulariser moves parameters by -rate gamma grad
-  psi(theta).
+  """Checks that the regulariser moves
+  parameters by -rate gamma grad psi(theta).
 
   Both runs use the same key.
   """
@@ -51,8 +51,8 @@ def check_regulariser_is_after_the_noise(with_psi, without, rate):
 
 @pytest.mark.slow
 def test_regulariser_is_after_the_noise(make_model, make_method, records):
-  """The regulariser ||theta||^2 / 2 acts after the noise and batch are drawn
-  (LIP-0E)."""
+  """The regulariser ||theta||^2 / 2 acts after
+  the noise and batch are drawn (LIP-0E)."""
   model = make_model(False)
   method = make_method('dp_sgd', model)
   plain = optax.sgd(LEARNING_RATE)

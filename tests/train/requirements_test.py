@@ -201,7 +201,7 @@ def _jittered(key, numbers, x):
 @pytest.mark.every(1)
 @pytest.mark.parametrize('draw, message', [
   (lambda key, numbers, x: 0.9 * x + 0.1 * jnp.roll(x, 1, 0), 'mixes records'),
-  # The identity for batches of four.
+  # This draw is the identity on batches of four.
   (lambda key, numbers, x: 0.9 * x + 0.1 * jnp.roll(x, 4, 0), 'mixes records'),
   (lambda key, numbers, x: _jittered(key, jnp.arange(numbers.size), x),
    'depends on its place in the batch'),

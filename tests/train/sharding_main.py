@@ -37,9 +37,9 @@ jax.config.update('jax_disable_most_optimizations', True)
 MULTIPLIER, CLIP_NORM, COUNT_NOISE, NUM_STEPS = 1.3, 0.7, 4.0, 20
 MESH = sharding.data_mesh()
 LOSS = losses.cross_entropy()
-# Parts of 16 rows, and batches of several parts.
+# Batches of several parts have parts of 16 rows.
 IN_PARTS = PoissonSampler(num_examples=100, batch_size=30, max_batch_size=16)
-# One part of 53 rows, which do not divide and are padded to 56.
+# One part has 53 rows, which are padded to 56 for 8 devices.
 IN_ONE = PoissonSampler(num_examples=100, batch_size=28)
 FREE = mlp.mlp(num_features=3, num_classes=2, depth=1, width=4)
 BOUNDED = mlp.mlp(num_features=3, num_classes=2, depth=1, width=4,
@@ -59,7 +59,7 @@ CONVOLVED = models.Model(lambda key: {
     'dense': jax.random.normal(jax.random.fold_in(key, 1), (8, 2)),
     'bias': jnp.zeros([2])},
                          _convolved, None)
-# name -> (model, method, sampler)
+# Each case maps to (model, method, sampler).
 CASES = {
     'sgd': (FREE, methods.sgd(FREE, LOSS), IN_PARTS),
     'dp_sgd': (FREE, DP_SGD, IN_ONE),
@@ -118,8 +118,8 @@ def _fit(case, mesh, method=None):
 
 
 def _noised_in_shards(scale):
-  """Returns a faulty method whose devices each add noise before the
-  all-reduce."""
+  """Returns a faulty method whose devices each
+  add noise before the all-reduce."""
   stddev = MULTIPLIER * CLIP_NORM * scale
 
   def sums(params, batch, mask):
@@ -133,7 +133,7 @@ def _noised_in_shards(scale):
   return DP_SGD._replace(bounder=DP_SGD.bounder._replace(sums=sums))
 
 
-# Noise in every shard: name -> its scale.
+# These faults draw noise in every shard, at this scale.
 FAULTS = {'repeated': 1.0, 'missing': 1 / 8}
 
 

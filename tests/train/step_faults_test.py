@@ -14,8 +14,7 @@ from dpjax.sampling import PoissonSampler
 
 
 def _fails(check, *arguments):
-  """Checks that the check rejects the fault with an assertion, not by a
-  crash."""
+  """Checks that `check` rejects the fault by an assertion, not by a crash."""
   with pytest.raises(AssertionError):
     check(*arguments)
 
@@ -129,8 +128,8 @@ def test_fault_large_batches_are_cut(checks, faulty, records, monkeypatch):
 
 @pytest.mark.every(2)
 def test_fault_product_over_the_wrong_layers(checks, faulty, records, monkeypatch):
-  """Sensitivities with the layer's own norm must fail the check of steps
-  (E3)."""
+  """Sensitivities with the layer's own norm
+  must fail the check of steps (E3)."""
   honest = Network.gradient_bounds
 
   def own_included(network, norms, *, loss_lipschitz, rule):
@@ -142,8 +141,8 @@ def test_fault_product_over_the_wrong_layers(checks, faulty, records, monkeypatc
 
 
 def test_fault_blocks_noised_each_as_if_alone(checks, faulty, records, monkeypatch):
-  """Noising each block as if it were alone must fail the check of steps
-  (E2)."""
+  """Noising each block as if it were alone must
+  fail the check of steps (E2)."""
   monkeypatch.setattr(
     blocks, 'allocate', lambda norms, *, noise_multiplier, rule, sizes:
     noise_multiplier * norms)
@@ -164,7 +163,7 @@ def test_fault_scale_read_off_the_batch(checks, faulty, records, monkeypatch):
 
 
 def test_fault_weights_left_free(checks, make_model, make_method, records):
-  # A large start, so that there is something to hold back.
+  # The start is large, so that the constraint has something to hold back.
   fixed = {'dense_00': jnp.float32(0.9), 'dense_01': jnp.float32(0.9)}
   free = bounders.WeightConstraint(
     lambda params: (tree.scale(3., params), fixed))

@@ -23,7 +23,7 @@ MULTIPLIER, SIZE, SIGMA_B, RADII, DRAWS = 1.5, 8.0, 2.5, 3, 400
 BOUNDS, SIZES = np.array([0.3, 2.0]), np.array([5, 20])
 SUMS = {'a': {'w': jnp.zeros((2, 2)), 'b': jnp.zeros(1)}, 'c': jnp.zeros(20)}
 SAMPLER = types.SimpleNamespace(expected_batch_size=SIZE)
-# Rule, whether on a lattice, number of adaptive radii.
+# Each case has a rule, whether on a lattice, and its number of radii.
 GAUSSIAN = (('optimal', False, 0), ('equal', False, RADII),
             ('global', False, 0), ('equal', True, 0),
             ('optimal', True, RADII), ('global', True, RADII))
@@ -75,8 +75,8 @@ def _stddevs(rule, radii):
 
 
 def _has_deviation(values, stddev, rate=1e-7):
-  """Checks the deviation of normal values [n, d] by a two-sided chi-square
-  test.
+  """Checks the deviation of normal values [n,
+  d] by a two-sided chi-square test.
 
   No two rows may be equal.
   """
