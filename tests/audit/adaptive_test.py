@@ -30,7 +30,7 @@ def _compared(losses_of_runs):
                                  adjacency=setups.PLAN.adjacency)
     for what, values in (('remove', inside), ('add', -outside)):
       estimate = whitebox.estimate_delta(values, epsilon=epsilon)
-      # 5.5 standard errors: false alarm 2e-8 each.
+      # At 5.5 standard errors a false alarm has probability 2e-8 each.
       yield estimate.value, 5.5 * estimate.standard_error + 1e-4, claim, what
 
 
@@ -43,8 +43,8 @@ def test_the_audit_finds_nothing_and_is_tight():
 
 
 def _not_centred(norms, radii, kept):
-  """Returns -1[norm > B] summed; one record moves it by 1 where 1/2 is
-  accounted."""
+  """Returns -1[norm > B] summed; one record
+  moves it by 1 where 1/2 is accounted."""
   return jnp.sum(jnp.where(kept & (norms > radii), -1.0, 0.0))
 
 

@@ -21,8 +21,7 @@ K, N = 60, 1200
 
 
 def _pool(seed, *, gaps, spread=3., share=.5, num_networks=K, num_records=N):
-  """Returns (log-odds [K, N], inclusion [K, N], means [N]) by independent
-  coins."""
+  """Returns (log-odds [K, N], inclusion [K, N], means [N])."""
   rng = np.random.default_rng(seed)
   means = spread * rng.normal(size=num_records)
   inclusion = rng.random((num_networks, num_records)) < share
@@ -38,13 +37,12 @@ def _areas(attack, log_odds, inclusion):
 
 
 def _close(actual, expected, *, allow=0.):
-  """Checks a mean over target networks within five errors of .0167 /
-  sqrt(60)."""
+  """Checks that a mean over networks is within five standard errors."""
   assert np.mean(actual) == pytest.approx(
       expected, abs=allow + 5 * .0167 / math.sqrt(K))
 
 
-# Compiled once each: functions of one identity.
+# Attacks are compiled once each, because these functions keep one identity.
 LIRA = attacks.lira
 OWN = functools.partial(attacks.lira, pooling=0.)
 OFFLINE = attacks.lira_offline
@@ -52,11 +50,7 @@ RMIA = functools.partial(attacks.rmia, a=.3)
 
 
 def _small(seed=0, queries=None):
-  """Returns a pool of 7 networks and 6 records.
-
-  One record is in all networks, one in none, one in exactly one, and one in
-  all but one.
-  """
+  """Returns 7 networks and 6 records: in all, none, one, or all but one."""
   rng = np.random.default_rng(seed)
   inclusion = rng.random((7, 6)) < .5
   inclusion[:, 0], inclusion[:, 1] = True, False
@@ -69,8 +63,7 @@ def _small(seed=0, queries=None):
 
 
 def _one_query(attack):
-  """Returns the attack on the mean over queries of a one-query attack's
-  scores."""
+  """Returns a one-query attack that runs on the mean of its scores."""
   def over_queries(target, shadows, inclusion, **options):
     if target.ndim == 1:
       return attack(target, shadows, inclusion, **options)
@@ -192,8 +185,8 @@ def test_rmia_is_the_loop():
 
 @pytest.mark.every(2)
 def test_rmia_tells_ratios_that_probabilities_round_away():
-  # 1 - p and p of 1e-9 and less: float32 knows only the logarithms. The first
-  # is surer than its shadows, the second less sure than they are.
+  # Here 1 - p and p are 1e-9 and less, so float32 knows only logarithms. The
+  # first record is surer than its shadows, the second less sure.
   target = jnp.array([20., 22., -45., -48.])
   shadows = jnp.tile(jnp.array([[19., 24., -46., -46.]]), (4, 1))
   inclusion = jnp.tile(jnp.array([True, False, True, False])[:, None], (1, 4))
@@ -219,10 +212,7 @@ def test_log_odds_are_the_logit_of_the_true_class():
 @pytest.mark.slow
 @pytest.mark.parametrize('share', [.5, .2])
 def test_lira_attains_the_best_area_of_gaussian_scores(share):
-  """LiRA reaches the best area Phi(d / sqrt 2), less what few shadows cost.
-
-  The means of 12 to 48 shadow networks cost less than .01.
-  """
+  """LiRA reaches the area Phi(d / sqrt 2), up to .01 that few shadows cost."""
   gap = 1.5
   log_odds, inclusion, means = _pool(1, gaps=gap, share=share)
   best = stats.norm.cdf(gap / math.sqrt(2))
@@ -232,7 +222,7 @@ def test_lira_attains_the_best_area_of_gaussian_scores(share):
   exact = [membership.area(membership.roc(row - means, kept))
            for row, kept in zip(log_odds, inclusion, strict=True)]
   _close(exact, best)
-  # The score is the likelihood ratio itself, not of its order alone.
+  # The score is the likelihood ratio itself, not only its order.
   scores = attacks.each_as_target(LIRA, log_odds, inclusion).scores
   truth = gap * (log_odds - means - gap / 2)
   error = np.asarray(scores) - truth
@@ -261,7 +251,7 @@ def test_online_beats_offline_beats_one_threshold():
 
 @pytest.mark.every(2)
 def test_variances_of_records_count_where_they_differ():
-  """Per-record variances help when half the records are 4 times as noisy."""
+  """Per-record variances help if half of the records are noisier."""
   rng = np.random.default_rng(3)
   inclusion = rng.random((K, N)) < .5
   sds = np.where(np.arange(N) % 2 == 0, .5, 2.)
@@ -298,7 +288,7 @@ def test_noise_tells_nothing(attack):
   scores, num_in, num_out = attacks.each_as_target(attack, log_odds, inclusion)
   areas = [membership.area(membership.roc(*each)) for each in
            zip(np.asarray(scores), inclusion, strict=True)]
-  # s.d. of one area: sqrt(1201 / (12 * 240 * 960)) = .0208.
+  # One area has standard deviation sqrt(1201 / (12 * 240 * 960)) = .0208.
   assert abs(np.mean(areas) - .5) < 4.5 * .0208 / math.sqrt(K)
   flagged = np.asarray(scores) > np.quantile(scores, .9)
   tpr, fpr = np.mean(flagged[inclusion]), np.mean(flagged[~inclusion])
@@ -337,7 +327,7 @@ def test_queries_that_are_independent_add_up():
 
 
 def test_without_a_degree_of_freedom_variances_are_one():
-  # Two shadows that share no record: no variance at all, and no mean gap.
+  # Two shadows that share no record have neither a variance nor a mean gap.
   shadows = jnp.array([[1., 2., 5.], [0., 3., 1.]])
   inclusion = jnp.array([[True, False, True], [False, True, False]])
   target = np.array([1., 2., 4.], np.float32)

@@ -38,8 +38,8 @@ def _shift(names='ab'):
 
 
 def _noise(order, seed=0, names='ab'):
-  """Returns noise [runs, steps, ...] of the stated scales, by NumPy and
-  SciPy."""
+  """Returns noise [runs, steps, ...] of the
+  stated scales, by NumPy and SciPy."""
   rng = np.random.default_rng(seed)
 
   def block(name):
@@ -116,8 +116,8 @@ def _delta(plan, epsilon):
 
 
 def test_curves_are_compared_in_both_directions():
-  """The curve check reports too large a loss both with and without the
-  canary."""
+  """The curve check reports too large a loss
+  both with and without the canary."""
   rng = np.random.default_rng(5)
   loss = lambda shift: shift**2 / 2 + shift * rng.normal(size=20_000)
   with mock.patch.object(canary, '_claimed_delta', _delta):

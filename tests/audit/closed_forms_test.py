@@ -147,7 +147,7 @@ def test_epsilons_of_shifts_solve_the_curve_of_a_gaussian():
       epsilon = bounds.shift_to_epsilon(shift, delta=delta)
       if epsilon == 0:
         # All that is spent is delta: the total variation is less. No lower
-        # bound is lost of shifts that nobody can measure.
+        # bound is lost, because nobody can measure such shifts.
         assert shift <= 1e-6 or 2 * stats.norm.cdf(shift / 2) - 1 <= delta
         continue
       spent = stats.norm.cdf(shift / 2 - epsilon / shift) - np.exp(

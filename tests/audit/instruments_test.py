@@ -37,7 +37,7 @@ def test_noise_is_tested_in_every_coordinate(name, column):
   p_values = dict(noise.p_values(scores, others))
   assert p_values[name] < 1e-4
   if name == 'independence of keys':
-    # The same coordinate of both data sets only; the others are as they were.
+    # Only this coordinate is the same in both data sets.
     assert min(value for key, value in p_values.items() if key != name) > 1e-4
 
 
@@ -59,8 +59,8 @@ def test_noise_that_two_coordinates_share_is_found(first, second):
 @pytest.mark.parametrize('sign', [1, -1])
 @pytest.mark.parametrize('swapped', [False, True])
 def test_the_best_of_many_thresholds_is_found_at_either_end(sign, swapped):
-  """The best of 6000 thresholds is found although it lies far out at one
-  end."""
+  """The best of 6000 thresholds is found
+  although it lies far out at one end."""
   rng = np.random.default_rng(4)
   inside, outside = rng.normal(size=(2, 3000))
   inside[:131] = 9 + rng.random(131)

@@ -79,8 +79,7 @@ def test_no_attack_exceeds_the_ceiling_of_any_mechanism(split):
 
 
 def test_no_order_of_records_exceeds_the_ceiling_in_a_fixed_split():
-  """With a fixed split, no expected area within a network exceeds the
-  ceiling.
+  """With a fixed split, no expected area within a network exceeds the ceiling.
 
   The test enumerates splits and outcomes and ranks by posterior scores.
   """
@@ -126,7 +125,7 @@ def test_leaky_randomised_response_attains_the_ceiling(epsilon, delta):
 
 
 def test_randomised_response_to_each_coin_attains_the_ceiling():
-  # Three records, each by a fair coin; each membership released by itself.
+  # Three records are included by fair coins, and each membership is released.
   epsilon, records = 1.2, range(3)
   truth = math.exp(epsilon) / (1 + math.exp(epsilon))
   sets = [frozenset(each) for size in range(4)
@@ -141,8 +140,9 @@ def test_randomised_response_to_each_coin_attains_the_ceiling():
 
 
 def test_a_guarantee_of_addition_does_not_bound_a_fixed_split():
-  # The number of members among records worth +1 and -1, with discrete noise:
-  # epsilon for adding one, twice that for a replacement.
+  # The release is the number of members among records worth +1 and -1, with
+  # discrete noise. It costs epsilon for adding one, twice that for a
+  # replacement.
   epsilon, outputs = 1., np.arange(-60, 61)
   masses = lambda total: np.exp(-epsilon * abs(outputs - total)) * math.tanh(
       epsilon / 2)
@@ -165,7 +165,7 @@ def test_the_ceiling_of_a_gaussian_is_sharp(adjacency, shift):
   exact = stats.norm.cdf(stats.norm.ppf(fpr) + shift)
   ceilings = membership.tpr_ceiling_of_event(fpr, event, adjacency=adjacency)
   assert (ceilings >= exact).all() and (ceilings < exact * 1.02 + 1e-3).all()
-  # Sharper than any one point of the privacy curve.
+  # The curve is sharper than any one point of it.
   epsilon = accounting.epsilon(event, delta=1e-5, adjacency=adjacency)
   assert allowed.accuracy < membership.ceiling(
       epsilon=epsilon, delta=1e-5).accuracy - .1
@@ -181,7 +181,7 @@ def test_without_a_guarantee_everything_is_allowed():
 
 
 def test_figures_of_the_two_axes():
-  # MIA-13.
+  # The tests below check item MIA-13.
   for epsilon, accuracy, defence in [(1., .731, 53.8), (math.log(3), .75, 50)]:
     ceiling = membership.ceiling(epsilon=epsilon, delta=0.)
     assert ceiling.accuracy == pytest.approx(accuracy, abs=5e-4)
@@ -215,7 +215,7 @@ def test_pairs_are_fair_coins_of_a_member_and_another():
     assert sorted(whom - gaps) == outside.tolist()
     seen.append(whom[np.argsort(whom - gaps)][0])
     ahead.append(coins)
-  # 2000 coins; and the partner of one record is any member, chi-square.
+  # With 2000 coins, the partner of one record is any member (chi-square).
   assert abs(np.mean(ahead) - .5) < 4.5 * .5 / math.sqrt(2000)
   assert stats.chisquare(np.bincount(np.int64(seen), minlength=7)).pvalue > 1e-4
   columns = np.corrcoef(np.array(ahead).T) - np.eye(5)
@@ -263,7 +263,7 @@ def test_perfect_scores_show_what_so_many_guesses_can():
       jax.random.key(3), 1. * members, members, delta=0.)
   assert shown == pytest.approx(one_run.largest_bound(
       num_guesses=100, significance=.05 / 9), abs=.5)
-  # All pairs guessed, delta 0: Clopper and Pearson's limit of the accuracy.
+  # If all pairs are guessed at delta 0, Clopper and Pearson limit the accuracy.
   right = one_run.epsilon_lower_bound(num_canaries=200, num_guesses=200,
                                       num_correct=150, delta=0.)
   accuracy = 1 - bounds.rate_upper_bound(50, 200, significance=.05)

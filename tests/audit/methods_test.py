@@ -73,7 +73,7 @@ def test_a_claim_below_the_accountant_is_refused():
 
 @pytest.mark.slow
 def test_another_canary_is_within_its_bounds():
-  # One that is not at the bounds spends less, and the audit is still valid.
+  # A canary below the bounds spends less, and its audit is still valid.
   game = dataclasses.replace(setups.game('lip_dp_sgd'),
                              canary=Batch(0.1 * setups.canary('lip_dp_sgd').x,
                                           jnp.zeros([1], jnp.int32)))
@@ -211,7 +211,7 @@ def _replaced(norms, factors):
 
 
 def _largest_of_the_batch(norms):
-  # The printed X_k, E1.
+  # This plants the printed X_k (E1).
   largest = jnp.ones_like(norms.factors)
   return norms._replace(
       factors=largest * jnp.max(norms.factors),
@@ -366,7 +366,7 @@ def test_weights_from_other_norms_are_found(name, change):
 
 @pytest.mark.slow
 def test_several_blocks_noised_as_one_are_found_by_the_loop():
-  # K blocks with the multiplier of one: the loop measures what it did.
+  # K blocks each get the multiplier of one block, which the loop measures.
   with mock.patch.object(blocks, 'allocate', _equal_multiplier_for_each):
     with pytest.raises(ValueError, match='less than the planned 1.2'):
       canaries.release(jax.random.key(5), setups.game('lip_dp_sgd'))

@@ -155,7 +155,7 @@ _NOISE_FAULTS = [
 def test_what_is_wrong_with_noise_is_named(name, fault):
   scores = np.random.default_rng(2).normal(size=(2, 3000, 3))
   assert dict(noise.p_values(fault(scores[0]), scores[1]))[name] < 1e-6
-  # Two runs of one key.
+  # Two runs of one key give the same.
   same = dict(noise.p_values(scores[0], scores[0]))
   assert same['independence of keys'] < 1e-6 < min(
       value for key, value in same.items() if key != 'independence of keys')
@@ -299,8 +299,7 @@ def test_sums_move_along_axes_and_across_with_both_signs(order, width):
 @pytest.mark.parametrize('width', [1, 2, 24, 30])
 @pytest.mark.parametrize('finite', [True, False])
 def test_what_is_looked_at_in_outputs(width, finite):
-  """Audits look at the coordinates, low bits and statistics that they
-  document.
+  """Audits look at the coordinates, low bits and statistics that they document.
 
   They always include the last coordinate and what is not finite.
   """

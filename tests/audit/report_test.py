@@ -51,8 +51,8 @@ def _gaussian(**changes):
 
 
 def _coin(**changes):
-  """Returns a target of randomised response of epsilon 1, with
-  probabilities."""
+  """Returns a target of randomised response of
+  epsilon 1, with probabilities."""
   truth = 1 / (1 + math.exp(-1))
   log_probs = lambda data: np.log([truth, 1 - truth]
                                   if data else [1 - truth, truth])
@@ -99,7 +99,7 @@ def test_levels_of_all_tests_add_up_to_the_significance(reports):
     levels = [check.level for check in report.checks if check.level]
     assert sum(levels) == pytest.approx(_LEVEL), name
     assert (len(levels) > 1) == (name in ('noise', 'exact'))
-    # Tests of the noise have one half together, the event the other.
+    # Tests of noise share one half of the level; the event has the other.
     assert levels[-1] == pytest.approx(_LEVEL / (1 + (len(levels) > 1)))
     assert report.details['level'] == levels[-1]
     for check in report.checks:
@@ -207,8 +207,8 @@ def test_noise_is_tested_on_both_sides_of_the_first_and_the_last_pair():
 
 
 def test_what_is_wrong_with_any_pair_is_found():
-  """Each exact check finds the one faulty pair, wherever it stands in the
-  list."""
+  """Each exact check finds the one faulty pair,
+  wherever it stands in the list."""
   fine, wrong = Pair(np.zeros(1), np.ones(1)), Pair(np.zeros(1), -np.ones(1))
   laplace = _gaussian(
       noise=Noise(stats.laplace()), claim=claims.Claim(
@@ -261,8 +261,8 @@ def test_verdicts(cap, checks, verdict):
 
 
 def _game(shift, stddev=1.0):
-  """Returns a game that releases a Gaussian with the given shift and
-  deviation."""
+  """Returns a game that releases a Gaussian
+  with the given shift and deviation."""
   def losses(key):
     noise = stddev * _rng(key).normal(size=(2, 4000))
     return shift**2 / 2 + shift * noise[0], -shift**2 / 2 + shift * noise[1]
@@ -283,7 +283,7 @@ def test_reports_of_games_follow_from_their_losses():
   hits, alarms = (report.details[name] for name in (
       'true_positives', 'false_positives'))
   assert report.details['num_in'] == report.details['num_out'] == 2000
-  # A threshold on the second half of the runs, from either side.
+  # The threshold is counted on the second half of the runs, from either side.
   cuts = np.concatenate([inside[2000:], outside[2000:]])
   counts = [((inside[2000:] > cut).sum(), (outside[2000:] > cut).sum())
             for cut in cuts]

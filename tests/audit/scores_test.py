@@ -51,14 +51,14 @@ def _multiples(rng, data, size):
 
 
 def _shifted(rng, data, size):
-  """Returns one hundred normal numbers, shifted up and down in turn by the
-  data."""
+  """Returns one hundred normal numbers, shifted
+  up and down in turn by the data."""
   return rng.normal(size=(size, 100)) + .3 * data * (-1)**np.arange(100)
 
 
 def _shape(rng, data, size):
-  """Returns 24 numbers of variance 1, uniform or normal according to the
-  data."""
+  """Returns 24 numbers of variance 1, uniform
+  or normal according to the data."""
   if data:
     return rng.uniform(-3**.5, 3**.5, (size, 24))
   return rng.normal(size=(size, 24))
@@ -75,7 +75,7 @@ def _stepped(step, scale=400.0):
       rng.geometric(prob, (size, 1)) - rng.geometric(prob, (size, 1))))
 
 
-# Kind of score -> a release with a fault that this score shows best.
+# This maps a kind of score to a release whose fault it shows best.
 FAULTS = {
     'coordinate': _target(
         lambda rng, data, size: data + rng.laplace(scale=.5, size=(size, 1))),
@@ -93,8 +93,8 @@ FAULTS = {
 
 
 def _kind(name):
-  """Returns the kind of a score from a name such as 'lowest bit of coordinate
-  3'."""
+  """Returns the kind of a score from a name
+  such as 'lowest bit of coordinate 3'."""
   return re.sub(r' of .*| \d+$', '', name)
 
 
@@ -126,8 +126,7 @@ def _two_congruent(rng, data, size):
     (_stepped(3, 10_000.0), 'support of coordinate 0'),
     (_target(_two_congruent), 'support of whole output')])
 def test_values_that_one_data_set_alone_releases_are_found(target, event):
-  """Audits find values that only one data set releases, although each is
-  rare.
+  """Audits find values that only one data set releases, although each is rare.
 
   They alternate with the values of the other data set.
   """
@@ -149,8 +148,7 @@ def test_equal_supports_are_not_refuted(scale):
 
 @pytest.mark.every(2)
 def test_supports_are_found_by_chance_as_seldom_as_stated(monkeypatch):
-  """Supports are refuted by chance no more often than stated, on a tight
-  claim.
+  """Supports are refuted by chance no more often than stated, on a tight claim.
 
   One parity of 600 values is e times as likely as the other. All other scores
   are removed, so every audit counts values that its pilot saw for one data

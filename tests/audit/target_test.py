@@ -37,7 +37,7 @@ def _host(key, data):
 
 def test_what_can_be_traced_is_found_out():
   assert _target(_words).traced and not _target(_host).traced
-  # Random numbers that are not of the key, as constants of the program.
+  # Random numbers that do not come from the key are constants of the program.
   assert not _target(lambda key, data: data + np.random.normal()).traced
   assert not _target(lambda key, data: data + jnp.asarray(
       np.random.normal(size=3))[:2].astype(jnp.float32)).traced

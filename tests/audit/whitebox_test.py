@@ -26,7 +26,7 @@ def _losses(present: bool, runs: int = 100_000) -> np.ndarray:
 @pytest.mark.every(2)
 @pytest.mark.parametrize('epsilon', sorted(_REMOVE))
 def test_estimated_curve_meets_reference_figures(epsilon):
-  # 5.5 standard errors: false alarm 4e-8 each.
+  # At 5.5 standard errors a false alarm has probability 4e-8 each.
   remove = whitebox.estimate_delta(_losses(True), epsilon=epsilon)
   add = whitebox.estimate_delta(-_losses(False), epsilon=epsilon)
   assert abs(remove.value - _REMOVE[epsilon]) < 5.5 * remove.standard_error
