@@ -71,8 +71,8 @@ def test_bad_input_is_one_line(user_flags):
 
 @pytest.fixture(scope='module')
 def trained(tmp_path_factory):
-  """Returns a folder of two finished runs with canaries; seed 1 claims too
-  little."""
+  """Returns a folder of two finished runs with
+  canaries; seed 1 claims too little."""
   root = tmp_path_factory.mktemp('trained')
   config = configuration.TrainingConfig(
       dataset='breast_cancer', method='dp_sgd', num_steps=5, width=4,

@@ -1,5 +1,5 @@
-"""These tests check what the planning command prints, keeps, draws and
-refuses."""
+"""These tests check what the planning command
+prints, keeps, draws and refuses."""
 
 import csv
 import json
@@ -167,8 +167,8 @@ def test_bad_input_is_one_line(call, change, message):
 
 
 def test_numbers_of_records_where_nothing_is_a_power():
-  """The search finds the first sufficient n to 0.1 %, even on a flat, steep
-  risk.
+  """The search finds the first sufficient n to
+  0.1 %, even on a flat, steep risk.
 
   The n found suffices and the n returned as too small does not.
   """
@@ -182,8 +182,8 @@ def test_numbers_of_records_where_nothing_is_a_power():
 
 @pytest.mark.slow
 def test_all_studies_on_the_command_line():
-  """The command plans a study in its own process and reports bad flags in a
-  line."""
+  """The command plans a study in its own
+  process and reports bad flags in a line."""
   words = [sys.executable, '-m', 'launch.bounds', '--n=200', '--epsilon=1']
   done = subprocess.run([*words, '--model=mean', '--d=2', '--k=inf', '--r=3'],
                         cwd=_ROOT, text=True, capture_output=True, check=True)

@@ -26,7 +26,7 @@ _SMALL = {
 }
 _SLOW = ('auditing', 'one_figure', 'private_training')
 _NAMES = sorted(path.stem for path in _FOLDER.glob('*.ipynb'))
-# Folders of a machine, addresses of hosts: neither is anybody else's.
+# Folders of a machine and addresses of hosts must not be published.
 _PLACES = re.compile(r'/(home|root|tmp|work|usr|opt|mnt|content)/|https?://')
 
 

@@ -42,8 +42,8 @@ def test_help_of_a_command_has_its_docstring_and_flags(words):
 
 
 def test_all_commands_can_be_imported_in_one_process(capsys):
-  """All commands can be imported together, with separate flags of equal
-  names."""
+  """All commands can be imported together, with
+  separate flags of equal names."""
   modules = {name: importlib.import_module(f'dpjax.cli.{name}')
              for name in commands.COMMANDS}
   for name, module in modules.items():

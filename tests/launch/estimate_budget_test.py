@@ -1,5 +1,5 @@
-"""These tests check when `launch.estimate` spends budget and what it
-refuses."""
+"""These tests check when `launch.estimate`
+spends budget and what it refuses."""
 
 import fractions
 import pathlib
@@ -190,8 +190,7 @@ def test_the_output_replaces_neither_ledger_nor_data(words, tmp_path, name):
   {'output': '/dev/null'}])
 def test_what_belongs_to_the_ledger_is_not_written_over(words, tmp_path,
                                                         changed):
-  """Outputs never overwrite the ledger's files, whether or not they exist
-  yet.
+  """Outputs never overwrite the ledger's files, whether or not they exist yet.
 
   The refusal spends no budget.
   """

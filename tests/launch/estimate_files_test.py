@@ -1,5 +1,5 @@
-"""These tests give `launch.estimate` hostile files and read what errors
-reveal."""
+"""These tests give `launch.estimate` hostile
+files and read what errors reveal."""
 
 import gzip
 import json
@@ -77,8 +77,8 @@ def _incomes(path):
 
 
 def test_missing_values_are_declared_or_refused(words, tmp_path):
-  """Missing values must be declared; only on request do they become the
-  middle."""
+  """Missing values must be declared; only on
+  request do they become the middle."""
   incomes = _incomes(tmp_path / 'people.csv')
   asked = {'column': 'income', 'upper': 200_000, 'epsilon': 20,
            'ledger_budget_epsilon': 100}

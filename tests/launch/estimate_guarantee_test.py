@@ -1,5 +1,5 @@
-"""These tests check that noise drawn, budget paid and guarantee printed
-agree."""
+"""These tests check that noise drawn, budget
+paid and guarantee printed agree."""
 
 import dataclasses
 import fractions
@@ -59,16 +59,15 @@ def test_every_statistic_has_a_case():
 @pytest.mark.parametrize('statistic', registry.STATISTICS)
 def test_drawn_paid_and_printed_are_one(words, tmp_path, statistic,
                                         monkeypatch):
-  """The noise drawn, the ledger entry and the printed guarantee cost the
-  same.
+  """The noise drawn, the ledger entry and the printed guarantee cost the same.
 
   The test covers both kinds of budget and both adjacencies.
   """
   used = []
 
   class Recording(meters.Meter):
-    """This meter notes itself in `used`, so that a test can read what it
-    charged."""
+    """This meter notes itself in `used`, so
+    that a test can read what it charged."""
 
     def __init__(self, *args):
       super().__init__(*args)
@@ -209,7 +208,7 @@ def test_a_budget_that_is_too_small_reveals_nothing_of_the_file(
     messages.append(str(error.value))
     assert not (tmp_path / 'ledger').exists()
   assert len(set(messages)) == 1 and 'budget would be exceeded' in messages[0]
-  # A ledger with releases on it, too.
+  # The same holds for a ledger with releases on it.
   path.write_text('age,person\n30,John Smith\n31,B\n')
   run(words(**{**asked, 'ledger_budget_epsilon': '0.6'}))
   path.unlink()
@@ -219,8 +218,8 @@ def test_a_budget_that_is_too_small_reveals_nothing_of_the_file(
 
 def test_the_hash_and_the_values_are_of_the_same_bytes(words, tmp_path,
                                                        monkeypatch):
-  """The hash and the values come from one snapshot, even if the file
-  changes."""
+  """The hash and the values come from one
+  snapshot, even if the file changes."""
   path, real = tmp_path / 'people.csv', files.snapshot
   before = estimate.release(estimate.parse(words(
       ledger_budget_epsilon=10**6, epsilon=10**5, ledger=tmp_path / 'first')))

@@ -15,7 +15,7 @@ from tests.launch.people import ROWS
 from tests.launch.people import run
 
 Fraction = fractions.Fraction
-# These say more than a value, or no interval.
+# These statistics release more than a value, or no interval.
 _LACKS = {'classifier': {'value', 'interval'}, 'hosmer_lemeshow': {'interval'}}
 
 
@@ -151,7 +151,7 @@ def test_views_of_one_release_are_free(words, tmp_path, capsys):
         '9/10' if name == 'auc' else '19/20')
     assert answer['parameters'].get('positive') == 'a'
   assert answers['classifier']['roc']['value'] == answers['roc']['value']
-  # Another grid, or another class, is another release.
+  # Another grid or another class is another release.
   for change in ({'thresholds': 9}, {'positive': 'b'}):
     run(words(**{**OTHERS['roc'], **change, 'statistic': 'roc'}))
   assert len(ledger.read(tmp_path / 'ledger').entries) == 3

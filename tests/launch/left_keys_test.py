@@ -96,8 +96,8 @@ def test_the_end_of_a_killed_run_leaves_no_key(seconds, where, saves, keys_of,
 
 @pytest.mark.parametrize('seconds', [0, 1000])
 def test_runs_that_are_there_already_keep_no_key(seconds, keys_of, tmp_path):
-  """Finished runs keep no key, whether killed late or with an orphaned key
-  file."""
+  """Finished runs keep no key, whether killed
+  late or with an orphaned key file."""
   _run(tmp_path, 0)
   folder = tmp_path / interrupted.FOLDER
   for runs_file in (True, False):
@@ -129,8 +129,8 @@ def test_a_failure_without_a_checkpoint_leaves_no_key(failure, keys_of,
 
 def test_a_failure_after_the_first_release_leaves_no_key(keys_of, tmp_path,
                                                          monkeypatch):
-  """A full disk after the first result leaves no key; later runs get new
-  keys."""
+  """A full disk after the first result leaves
+  no key; later runs get new keys."""
   used, fails = keys_of
   fails.update({'saves': True})
   honest, written = summaries.write, []

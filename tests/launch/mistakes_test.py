@@ -22,7 +22,7 @@ _CURVE = ('mpc --demo=10 --lower=0 --upper=1 --epsilon=1 '
           '--adjacency=replace_one ')
 _NO_ROOM = '/proc/nowhere'
 
-# (a module that is not installed, words, what the line says)
+# Each case has (a missing module, words, the error line).
 _MISTAKES = (
   ('', 'train --epsilom=1', 'unknown flag --epsilom; did you mean \'--epsilon\'? (see'),
   ('', 'train --output_dir=NEW --num_steps=x', '--num_steps must be an integer, got \'x\' (see'),
@@ -85,7 +85,7 @@ _MISTAKES = (
   ('', 'mpc --resume --output=NEW', 'error: --study must be given'),
   ('', 'schema', '--dataset, --label and --output must be given for a draft, or'),
   ('', 'quantiles --distributions=OWN:age', '--output, --lower and --upper must be given'),
-  # A long list is not printed: the most similar names are, and where it is.
+  # A long list is not printed; the error shows similar names and the place.
   ('', 'audit --target=nope', 'unknown target \'nope\': it must be one of 1'),
   ('', 'audit --target=nope', 'module:NAME (all: dpjax audit --list)'),
   ('', 'audit --target=gauss', 'mean \'gaussian\' or \'classical_gaussian\' or '),

@@ -99,7 +99,7 @@ def test_a_server_that_is_killed_while_owners_send_loses_none(tmp_path):
     ('flip', 'owner 4, 1 times: its seal', 0),
     ('forge', 'owner 9, 1 times: its seal', 0)])
 def test_faults_are_found_and_named(tmp_path, fault, said, status):
-  # Enough owners that a relay is killed in the middle of them.
+  # So many owners take long enough that a relay is killed in the middle.
   done, _ = _run(tmp_path, *_STUDY, f'--fault={fault}', '--relays=2',
                  f'--demo={20000 if fault == "kill_owners" else 40}')
   assert done.returncode == status and said in done.stdout + done.stderr
@@ -166,10 +166,10 @@ def test_ranks_of_a_tree():
       exact + np.array([5, -4, 3, -3, 2] * 2)))['ranks']
   assert sum(line[-1] for line in noisy) == pytest.approx(20)
   assert all((np.diff(line, prepend=0) >= -1e-9).all() for line in noisy)
-  # One level and a known n: the variance of a rank is that of a bridge.
+  # With one level and a known n, the variance of a rank is a bridge's.
   params = _parameters(shape=(8,))
   weights = np.exp(-np.abs(np.arange(-300, 301)) / 3.0)
-  # The noise of both servers.
+  # This is the noise of both servers.
   variance = 2 * (weights / weights.sum()) @ np.arange(-300, 301)**2
   ranks = np.arange(1, 9)
   assert mpc_answers.standard_deviation(params) == pytest.approx(

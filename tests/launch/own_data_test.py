@@ -56,7 +56,7 @@ def test_training_resumes_and_can_be_audited(survey, tmp_path):
   assert 0 < summary['epsilon'] <= 2
   assert json.loads(summary['config']['schema'])['public'] is True
   run = run_folders.load(tmp_path / 'run')
-  # age, whether it is missing, F, M and other, two classes, biases.
+  # The model has age, missing, F, M, other, two classes and biases.
   assert sum(leaf.size for layer in run.params.values()
              for leaf in layer.values()) == 5 * 2 + 2
   status, out, _ = _call(train, words)
@@ -90,7 +90,7 @@ def test_a_draft_is_reviewed_checked_and_says_the_same_as_flags(
   status, out, err = _call(schema, (
       f'--dataset={survey}', f'--schema={path}'))
   assert status == 0 and '120 records, 5 features, 2 classes' in out, err
-  # 8 + 10 i beyond the bounds, every twentieth missing, X is not listed.
+  # Ages 8 + 10 i are out of bounds, every twentieth is missing, X is unlisted.
   ages = [10 + (7 * i) % 90 for i in range(120) if i % 20]
   clipped = sum(not 18 <= age <= 90 for age in ages)
   cells = [line.split()[1::2] for line in out.splitlines() if '|' in line]
@@ -135,8 +135,7 @@ def test_each_mistake_is_one_line_before_anything_is_written(
 
 @pytest.mark.every(1)
 def test_a_draft_says_what_it_leaves_out_and_how_its_file_is_written(tmp_path):
-  """A draft names each column that it leaves out and records the file's
-  format.
+  """A draft names each column that it leaves out and records the file's format.
 
   The check then reads the file by that draft.
   """

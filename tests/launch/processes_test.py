@@ -69,7 +69,7 @@ def test_two_processes_train_what_one_trains(tmp_path):
   _alone(tmp_path / 'one', *words)
   (status, out, err), (status_1, out_1, err_1) = _together(folders, *words)
   assert status == status_1 == 0, err + err_1
-  # The first one prints and writes.
+  # The first process prints and writes.
   assert 'at most (1, ' in out and 'written to' in out
   assert 'at most' not in out_1 and 'written' not in out_1
   assert 'settings' in err and 'settings' not in err_1

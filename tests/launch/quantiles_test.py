@@ -100,7 +100,7 @@ def test_bad_settings_are_refused_before_any_is_run(kwargs, message,
   monkeypatch.setattr(quantile_trials, 'measure', None)
   distributions = {'beta_1_1': study.distribution_of('beta_1_1')}
   with pytest.raises(ValueError, match=message):
-    # The first is a good one.
+    # The first setting is a good one.
     list(study.run(_settings() + _settings(**kwargs), distributions, _OPTIONS))
 
 

@@ -191,8 +191,8 @@ def test_rows_elsewhere_leave_the_readmes_alone(call, tmp_path, capsys):
 
 def test_rows_made_now_are_of_no_older_code(root, toy, call, tmp_path,
                                             monkeypatch):
-  """New rows are not marked as of older code; OLDER describes committed rows
-  only."""
+  """New rows are not marked as of older code;
+  OLDER describes committed rows only."""
   declared = toy._replace(older={'of old': lambda setting: True})
   monkeypatch.setattr(registry, 'load', lambda name: declared)
   folder = tmp_path / 'out'

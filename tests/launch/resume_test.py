@@ -185,7 +185,7 @@ def test_what_was_begun_together_is_finished_together(tmp_path):
   assert batches([a, c], [a]) == [[c, a]]
   with pytest.raises(ValueError, match='of seed = 1, epsilon = 0.1, which is'):
     batches([a, b], [a, b])
-  # All that was begun has its results: a kill fell before they were removed.
+  # All runs that began have their results; the kill came before the clean-up.
   assert batches(_CONFIGS, [b]) == [[b]]
   assert not list(tmp_path.iterdir())
 
@@ -258,8 +258,8 @@ def test_switched_off_writes_nothing(tmp_path, monkeypatch):
 
 
 def _known_words(monkeypatch, first):
-  """Makes the system's random source return words that count up from
-  `first`."""
+  """Makes the system's random source return
+  words that count up from `first`."""
   monkeypatch.setattr(keys, 'system_words', lambda num: np.arange(
       first, first + 8 * num, dtype=np.uint32).reshape(num, 8))
 
@@ -272,8 +272,7 @@ def _known_words(monkeypatch, first):
     pytest.param(('--num_canaries=30',), 6, 'steps', marks=pytest.mark.slow)])
 def test_a_release_goes_on_with_its_keys(words, after, file, tmp_path,
                                          monkeypatch):
-  """A killed release resumes with its own keys, which only the owner may
-  read.
+  """A killed release resumes with its own keys, which only the owner may read.
 
   New words of the random source go to other runs.
   """

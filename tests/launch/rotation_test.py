@@ -48,8 +48,7 @@ def test_every_case_of_a_table_is_taken_by_one_of_its_rotations(step):
 @pytest.mark.parametrize('step', [2, 3, 4])
 @pytest.mark.sound
 def test_no_run_takes_one_value_of_a_parameter_alone(step):
-  """Each share of a table covers all values of its fastest changing
-  parameter.
+  """Each share of a table covers all values of its fastest changing parameter.
 
   The step and the number of values may have a common factor.
   """
@@ -57,7 +56,7 @@ def test_no_run_takes_one_value_of_a_parameter_alone(step):
     taken = [i for i in range(4 * step * size) if rotation.keeps(
       'a_test.py::test_a', i, step, run)]
     assert {i % size for i in taken} == set(range(size))
-  # Two adjacencies by two other values are enough for both.
+  # Two adjacencies by two other values are covered together by both runs.
   taken = [i for i in range(4) if rotation.keeps('test_b', i, 2, 0)]
   assert {i % 2 for i in taken} == {0, 1}
 

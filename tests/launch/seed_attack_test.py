@@ -77,8 +77,8 @@ class _Attacker:
     return additive.unit_noise(key, self.initial)
 
   def seeded(self, seed):
-    """Returns the key that a run would have with this seed as its
-    noise_seed."""
+    """Returns the key that a run would have
+    with this seed as its noise_seed."""
     return run_keys._own_key(seed, self.config)
 
   def seeded_chacha(self, seed):
@@ -89,8 +89,8 @@ class _Attacker:
                          run_keys._digest(self.data.records))[0]
 
   def scores(self, key_of, num_seeds):
-    """Returns correlations [num_seeds] of the noisy sum with candidate
-    noise."""
+    """Returns correlations [num_seeds] of the
+    noisy sum with candidate noise."""
     flat = lambda values: jnp.concatenate(
         [jnp.ravel(leaf) for leaf in jax.tree.leaves(values)])
     direction = flat(self.noisy_sum)

@@ -77,7 +77,7 @@ def test_every_method_writes_what_its_claim_needs(method, tmp_path):
     assert summary['epsilon'] is None and 'epsilon = inf' in out
     return
   assert summary['delta'] == pytest.approx(455**-1.1)
-  # Computed again from the file alone, by either multiplier.
+  # The epsilon is recomputed from the file alone, by either multiplier.
   for name in ('noise_multiplier', 'joint_noise_multiplier'):
     event = accounting.poisson_gaussian_event(
         sampling_prob=summary['sampling_prob'],
@@ -95,8 +95,8 @@ def test_every_method_writes_what_its_claim_needs(method, tmp_path):
 @pytest.mark.parametrize('method', [
   'dp_sgd_adaptive', pytest.param('bassily', marks=pytest.mark.slow)])
 def test_noise_on_a_lattice(method, tmp_path):
-  """Lattice noise follows the plan of Gaussian noise and pays for the
-  difference."""
+  """Lattice noise follows the plan of Gaussian
+  noise and pays for the difference."""
   status, _, error = _call(f'--method={method}', '--epsilon=2', *_TINY,
                            *_WORDS.get(method, ()), '--noise=lattice_gaussian',
                            f'--output_dir={tmp_path}')
@@ -229,7 +229,7 @@ def test_small_convnets_on_small_images(tmp_path):
            '--batch_size=20', f'--output_dir={tmp_path}')
   status, _, err = _call(*words)
   assert status == 0, err
-  # 4 x 4 pixels, 2 x 2, then one.
+  # The images have 4 x 4 pixels, then 2 x 2, then one.
   assert _summary(tmp_path)['num_parameters'] == 4 * 2 + 8 * 3 + 3 * 4 + 40
   before = (tmp_path / 'summary.json').read_bytes()
   assert _call(*words)[0] == 0
@@ -326,7 +326,7 @@ def test_the_command_itself(tmp_path):
   unknown = _process('--epsilom=3', f'--output_dir={tmp_path / "bad"}')
   assert unknown.returncode != 0 and 'epsilom' in unknown.stderr
   helped = _process('--help')
-  # A line for each example, one data set's own file among them.
+  # There is a line for each example, one of them for a user's file.
   assert helped.stdout.count('\n  dpjax train ') == 4
   for flag in ('--epsilon', '--delta', '--output_dir'):
     assert f'\n  {flag}: ' in helped.stdout
