@@ -1,5 +1,5 @@
-"""These tests check balls whose radii are private quantiles (LDP-06,
-LDP-05)."""
+"""These tests check balls whose radii are
+private quantiles (LDP-06, LDP-05)."""
 
 import functools
 

@@ -1,5 +1,5 @@
-"""These tests check that bounds of stacked matrices equal those of each
-matrix."""
+"""These tests check that bounds of stacked
+matrices equal those of each matrix."""
 
 import functools
 

@@ -1,5 +1,5 @@
-"""These tests compare book-keeping with the gradients of single records
-(DP-16)."""
+"""These tests compare book-keeping with the
+gradients of single records (DP-16)."""
 
 import functools
 
@@ -159,7 +159,7 @@ def test_each_record_adds_its_clipped_gradient(name):
   gaps = np.linalg.norm(contributions - expected, axis=1) / limits
   assert np.all(gaps[weights == 1] <= 1e-5)
   assert gaps.max() <= 1e-5
-  # The direction is that of the gradient to rounding, whatever the norm.
+  # The direction is the gradient's up to rounding, for any norm.
   norms = np.linalg.norm(contributions, axis=1)
   cosines = np.einsum('bi,bi->b', contributions, expected) / norms / limits
   assert np.all(cosines >= 1 - 1e-10)
@@ -322,6 +322,6 @@ def test_parameters_get_no_gradient_of_their_own():
       params, batch, jnp.ones([_SIZE], jnp.bool_)).compile()
   flops = compiled.cost_analysis()['flops']
   kernels = sum(layer['kernel'].size for layer in params.values())
-  # Two for each weight and record: forward, backward but of the first, sums.
+  # Each weight and record takes two for forward, backward (not first), sums.
   products = 2 * _SIZE * (3 * kernels - params['a']['kernel'].size)
   assert products <= flops <= products + 100 * _SIZE * 18

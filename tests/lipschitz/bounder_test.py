@@ -44,8 +44,8 @@ def _neighbours(size, outlier):
 
 
 def _as_printed(apply, params, batch, mask):
-  """Returns the weight gradient over the batch's largest input norm, as
-  printed."""
+  """Returns the weight gradient over the
+  batch's largest input norm, as printed."""
   def total(params):
     losses_of = HINGE.values(apply(params, batch.x), batch.y)
     return jnp.sum(jnp.where(mask, losses_of, 0.))
@@ -234,7 +234,7 @@ def test_bad_records_are_nothing_under_every_rule(skipping, rule):
     assert int(actual.num_nonfinite) == 1
     jax.tree.map(lambda a, b: np.testing.assert_allclose(
       a, b, rtol=1e-6, atol=1e-7), actual.total, reference.total)
-  # A huge finite one is finite, and its neighbours stay.
+  # A huge finite record stays finite and leaves its neighbours alone.
   huge = honest(params, batch._replace(x=batch.x.at[4].set(3e38)), everyone)
   limits = SKIPPING.gradient_bounds(
     SKIPPING.fill(30.), loss_lipschitz=losses.cross_entropy().lipschitz,
@@ -259,8 +259,8 @@ def test_clipped_layers_need_no_certificate():
 
 
 def test_bounds_follow_the_weights_and_nothing_else():
-  """Bounds depend on the weights alone, so noise scales adapt for free
-  (E32)."""
+  """Bounds depend on the weights alone, so
+  noise scales adapt for free (E32)."""
   network = mlp.mlp(num_features=3, num_classes=2, depth=1, width=4,
                     input_radius=1., hidden_radius=1.).network
   bounder = lipschitz_bounder.certified(network, losses.cross_entropy(),

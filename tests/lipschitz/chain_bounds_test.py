@@ -84,14 +84,14 @@ def _by_hand(layers, norms, *, loss_lipschitz, first=1, bias=1,
 
 
 def _attaining(depth, weight_norm, activation):
-  """Returns a network of width 1 and a record whose gradient attains all
-  bounds.
+  """Returns a network of width 1 and a record
+  whose gradient attains all bounds.
 
   Every hidden value sits just inside its ball at the steepest slope of the
   activation before it, every weight has norm `weight_norm`, and the logits are
   wrong beyond doubt.
   """
-  # The sigmoid is steepest at half its radius; in a tiny ball no matter.
+  # The sigmoid is steepest at half its radius; a tiny ball makes no difference.
   radius = {'relu': 3., 'sigmoid': 0.01}[activation]
   model = mlp.mlp(num_features=1, num_classes=2, depth=depth, width=1,
                   activation=activation, input_radius=2.,
@@ -120,8 +120,8 @@ def _exact_norms(params):
 
 @pytest.fixture(name='attained', scope='module')
 def _attained():
-  """Returns (layers, weight norms, gradient norms) of each attaining
-  network."""
+  """Returns (layers, weight norms, gradient
+  norms) of each attaining network."""
   examples = []
   for depth, activation in ((0, 'relu'), (1, 'sigmoid'), (2, 'relu'),
                             (4, 'relu')):
@@ -210,7 +210,7 @@ def test_search_never_exceeds_the_bound(depth, activation):
       ratio = np.max(np.asarray(climb(params, start, y, rate)) / limits)
       assert ratio <= 1 + ROUNDING
       worst = max(worst, ratio)
-  # The search is not idle: something gets a fair way to its bound.
+  # The search is not idle: some gradient comes near its bound.
   assert worst > 0.3
 
 
@@ -237,7 +237,7 @@ def test_adding_a_record_moves_each_block_by_at_most_its_bound():
       distance = np.sqrt(sum(
         np.sum((np.float64(after[name][leaf]) - before[name][leaf])**2)
         for leaf in ('kernel', 'bias')))
-      # Float32 sums of 20 terms.
+      # These are float32 sums of 20 terms.
       assert distance <= float(limit) * (1 + 2e-5)
 
 
@@ -256,7 +256,7 @@ def test_dense_layer_jacobian_counts_the_bias():
       math.sqrt(norm**2 + 1), rel=1e-6)
 
 
-# Planted faults: each must fail the check above that guards its direction.
+# Each planted fault must fail the check that guards its direction.
 
 
 @pytest.mark.parametrize('fault', [

@@ -1,5 +1,5 @@
-"""These fixtures are the package's test settings and its slow, obvious
-oracles."""
+"""These fixtures are the package's test
+settings and its slow, obvious oracles."""
 
 import itertools
 import types
@@ -14,8 +14,8 @@ from dpjax.lipschitz.node import Context
 
 @pytest.fixture(scope='module', autouse=True)
 def _quick_compilation():
-  """Turns off XLA optimisations, which take these programs longer than
-  running."""
+  """Turns off XLA optimisations, which take
+  these programs longer than running."""
   jax.config.update('jax_disable_most_optimizations', True)
   yield
   jax.config.update('jax_disable_most_optimizations', False)
@@ -83,8 +83,8 @@ def input_jacobians(node, params, records) -> np.ndarray:
 
 
 def parameter_jacobians(node, params, records) -> np.ndarray:
-  """Returns float64 Jacobians [records, outputs, parameters] by
-  `jax.jacrev`."""
+  """Returns float64 Jacobians [records,
+  outputs, parameters] by `jax.jacrev`."""
   with jax.enable_x64(True):
     return _dense_jacobians(_outputs(node), params, records)
 

@@ -55,8 +55,8 @@ def test_torus_is_the_least_without_a_seam():
              if held & set(range(m, m + blocks))}
 
     def seamless(side, held=held, reads=reads):
-      """Returns whether each kept output reads the same on the torus as on the
-      line."""
+      """Returns whether each kept output reads
+      the same on the torus as on the line."""
       apart = len({m % side for m in reads}) == len(reads)
       return apart and len({b % side for b in held}) == len(held) and all(
         {b for b in held if b % side in {r % side for r in read}}
@@ -71,8 +71,8 @@ def test_torus_is_the_least_without_a_seam():
 @pytest.mark.parametrize('taps, stride, published, root', [
   (3, 1, 2.670, 3), (5, 1, 4.018, 5), (3, 2, 1.340, 2), (5, 2, 2.014, 3)])
 def test_patches(taps, stride, published, root):
-  """The Jacobian in the kernel has norm at most sqrt(multiplicity) ||x|| (E7
-  iii)."""
+  """The Jacobian in the kernel has norm at most
+  sqrt(multiplicity) ||x|| (E7 iii)."""
   shape = ConvShape((10, 10), (stride, stride))
   image = jnp.ones([1, 10, 10, 1])
   jacobian = jax.jacobian(lambda k: convolution.convolve(image, k, shape))(
@@ -93,8 +93,8 @@ def test_multiplicity_is_attained_with_circular_padding():
 @pytest.mark.every(2)
 @pytest.mark.parametrize('taps, side', [(2, 3), (2, 5), (3, 6), (3, 10)])
 def test_grid_factor_is_attained(taps, side):
-  """The grid factor is attained by a kernel that peaks between two
-  frequencies."""
+  """The grid factor is attained by a kernel
+  that peaks between two frequencies."""
   kernel = np.zeros((1, taps, 1, 1), np.float32)
   kernel[0, 0], kernel[0, -1] = 1, -1
   shape = ConvShape((1, 200))

@@ -16,7 +16,8 @@ from dpjax.lipschitz import convolution
 from dpjax.lipschitz import norms
 from dpjax.lipschitz.convolution import ConvShape
 
-# Kernel shape, geometry. Odd and even sizes, strides up to beyond the kernel.
+# Each case has a kernel shape and a geometry: odd and even sizes, strides up to
+# beyond the kernel.
 GEOMETRIES = [
   ((1, 1, 3, 4), ConvShape((4, 5))),
   ((1, 1, 4, 3), ConvShape((5, 4), (2, 2))),
@@ -100,7 +101,7 @@ def test_bounds_are_above_the_dense_svd(operator_matrix, kernel_shape, shape):
   bounds = _upper(kernels, shape)
   some = truth > 0
   assert np.all(exact >= truth) and np.all(bounds >= exact * (1 - 1e-9))
-  # Gram iteration's factor; a closed form up to rank two.
+  # The bound may exceed by Gram iteration's factor; up to rank two it is exact.
   rank = min(kernel_shape[2] * 9, kernel_shape[3])
   loose = 1 if rank <= 2 else rank**2.0**-7
   assert np.all((bounds / exact)[some] <= loose * (1 + 1e-4))
@@ -264,7 +265,7 @@ def test_rounded_products_stay_below_as_computed(operator_matrix):
     computed_bound = float(convolution.as_computed(
       bound, jnp.asarray(kernel), shape, input_roundoff=2.0**-bits))
     rounded = _svd(operator_matrix(_round_to_bits(kernel, bits), shape))
-    # Planted: without it the certificate does not hold.
+    # Without the allowance the certificate would not hold.
     assert rounded > float(bound) * (1 + 0.9 * 2.0**-bits)
     # The image is rounded too, by at most as much in norm.
     assert rounded * (1 + 2.0**-bits) <= computed_bound
@@ -281,8 +282,8 @@ def test_rounded_products_stay_below_as_computed(operator_matrix):
   ((3, 3, 2, 2), ConvShape((8, 8), padding='circular'))], ids=_name)
 def test_power_iteration_agrees_with_the_dense_svd(operator_matrix,
                                                    kernel_shape, shape):
-  """Power iteration approaches the dense SVD from below in 500 rounds
-  (SPEC-02).
+  """Power iteration approaches the dense SVD
+  from below in 500 rounds (SPEC-02).
 
   After one round it is still far below (E9).
   """
@@ -299,8 +300,8 @@ def test_power_iteration_agrees_with_the_dense_svd(operator_matrix,
 
 
 def test_adjoint():
-  """The transposed map satisfies <f(x), y> = <x, f^T(y)>, strided or
-  wrapped."""
+  """The transposed map satisfies <f(x), y> =
+  <x, f^T(y)>, strided or wrapped."""
   rng = np.random.default_rng(0)
   draw = lambda *size: jnp.asarray(rng.normal(size=size), jnp.float32)
   for shape in (ConvShape((7, 6), (2, 3)),

@@ -29,7 +29,7 @@ MAKE = functools.partial(quantiles.geometric, target_quantile=0.5,
 CAPPED = pointwise.bounded_activation('relu', 1.0)
 BALL = functools.partial(pointwise.Ball, adaptive=True)
 
-# (network, loss, weight_norm) -> a bounder.
+# Each maps (network, loss, weight_norm) to a bounder.
 BOUNDERS = {
   'certified': bounder.certified,
   'normalised': functools.partial(bounder.certified, rule=rules.normalised()),
@@ -131,8 +131,8 @@ def test_balls_that_adapt_have_names_of_their_own():
 
 
 def test_a_fixed_ball_may_share_its_name_with_weights():
-  """A fixed ball may share a name with weights, because its radius is its
-  own."""
+  """A fixed ball may share a name with weights,
+  because its radius is its own."""
   bounds = []
   for name in ('first', 'other'):
     network = Network(root=_chain(
@@ -147,8 +147,8 @@ def test_a_fixed_ball_may_share_its_name_with_weights():
 
 
 def test_pullbacks_are_transposed_jacobians():
-  """A pullback multiplies by the transposed Jacobian at the step's
-  parameters."""
+  """A pullback multiplies by the transposed
+  Jacobian at the step's parameters."""
   matrix = jnp.asarray(np.random.default_rng(0).normal(size=(6, 4)),
                        jnp.float32)
   linear = reparametrisation.pullback(lambda params: {

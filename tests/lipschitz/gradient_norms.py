@@ -1,5 +1,5 @@
-"""These helpers differentiate one record's loss to get gradient norms by
-layer."""
+"""These helpers differentiate one record's loss
+to get gradient norms by layer."""
 
 import functools
 

@@ -26,7 +26,7 @@ def _certificate(layer, kernel, shape):
     kernel.shape[-1:])}, shape, _UNSCALED)[1]
 
 
-# name: (bound, shape of the kernel)
+# Each name maps to (bound, shape of the kernel).
 BOUNDS = {
   'spectral': (norms.spectral_upper_bound, (6, 5)),
   'two columns': (norms.spectral_upper_bound, (6, 2)),
@@ -72,7 +72,7 @@ def test_signs_do_not_matter_and_scales_factor_out(name):
   norms = np.float64(jax.jit(jax.vmap(bound))(kernels))
   np.testing.assert_allclose(
     norms / norms[0], [1, 1, 2.0**-40, 2.0**40, 2.0**-30], rtol=1e-5)
-  # The largest entry is a bound from below of all of these norms.
+  # The largest entry is a lower bound of all of these norms.
   assert kernel.max() <= norms[0] * (1 + 1e-6)
 
 

@@ -29,8 +29,8 @@ SHIFTED = {
 @pytest.mark.parametrize('name', SHIFTED)
 @pytest.mark.sound
 def test_biases_reach_as_far_as_they_do(name):
-  """A bias at its limit adds what the output bound allows, with zero
-  kernels."""
+  """A bias at its limit adds what the output
+  bound allows, with zero kernels."""
   node, shape, places = SHIFTED[name]
   params = node.init(jax.random.key(0), shape)
   bias = params['bias'] + 3.0
@@ -71,7 +71,7 @@ def test_initial_weights_are_drawn_for_each_layer():
   kernels = [np.ravel(leaf) for leaf in jax.tree.leaves(draws)
              if leaf.ndim == 2]
   assert len(kernels) == 14
-  # 91 pairs of 16 numbers; |r| >= 0.9 has probability 2e-6 for each.
+  # There are 91 pairs of 16 numbers; |r| >= 0.9 has probability 2e-6 for each.
   correlations = np.corrcoef(kernels) - np.eye(14)
   assert np.abs(correlations).max() < 0.9
 
@@ -89,7 +89,7 @@ def test_rounding_of_a_convolution_is_that_of_its_transpose_too():
       jnp.float32(0), each, shape, input_roundoff=0.0))
              for each in (kernel, jnp.swapaxes(kernel, 2, 3))]
     assert grown[0] == grown[1]
-    # (9 c + 1) 2^-23 of 3 times the norm of all entries, for the larger c.
+    # The allowance is (9 c + 1) 2^-23 of 3 times the norm, for the larger c.
     assert grown[0] == pytest.approx(
       73 * 2.0**-23 * 3 * math.sqrt(kernel.size), rel=1e-4)
 

@@ -79,7 +79,7 @@ def test_closed_forms(orders):
   if orders == (2, 2):
     truth = np.linalg.norm(exact, 2, axis=(1, 2))
   elif orders[0] == 2:
-    # The dual map: from l_1, where vertices are unit vectors.
+    # The dual map starts in l_1, where vertices are unit vectors.
     truth = np.linalg.norm(exact, axis=2).max(1)
   else:
     images = exact @ _extreme_points(orders[0], 4).T
@@ -92,8 +92,8 @@ def test_closed_forms(orders):
 @pytest.mark.every(3)
 @pytest.mark.parametrize('orders', EXACT, ids=str)
 def test_no_vector_does_more(orders):
-  """No random vector exceeds the induced norm, and one comes near it
-  (NORM-03)."""
+  """No random vector exceeds the induced norm,
+  and one comes near it (NORM-03)."""
   rng = np.random.default_rng(0)
   matrix = rng.normal(size=(4, 3))
   vectors = rng.normal(size=(40000, 3))**rng.choice([1, 3, 9], (40000, 1))
@@ -112,8 +112,8 @@ def test_hard_norms_are_refused(orders):
 
 @pytest.mark.slow
 def test_norms_compose():
-  """Induced norms are submultiplicative for all ten closed-form triples
-  (NORM-05)."""
+  """Induced norms are submultiplicative for all
+  ten closed-form triples (NORM-05)."""
   left, right = _matrices((4, 5), seed=1), _matrices((5, 3), seed=2)
   left /= np.abs(left).max((1, 2), keepdims=True)
   right /= np.abs(right).max((1, 2), keepdims=True)
@@ -127,8 +127,8 @@ def test_norms_compose():
 
 
 def test_two_to_one_is_not_linear_time():
-  """The (2, 1) norm lies below two bounds, neither of them exact (NORM-04,
-  E14).
+  """The (2, 1) norm lies below two bounds,
+  neither of them exact (NORM-04, E14).
 
   Enumerating 2^m signs gives the exact norm.
   """
@@ -145,7 +145,7 @@ def test_two_to_one_is_not_linear_time():
     bound = float(induced_chains.bound_2_1(jnp.asarray(matrix, jnp.float32)))
     assert exact <= min(entrywise, spectral) <= bound
     assert bound <= min(entrywise, spectral) * 1.02
-  # Published, of one such draw: 16.54 / 9.987 and 11.73 / 9.987.
+  # One published draw has 16.54 / 9.987 and 11.73 / 9.987.
   assert np.all(np.min(gaps, 0) > 1)
   np.testing.assert_allclose(np.median(gaps, 0), [1.656, 1.175], rtol=0.1)
   with pytest.raises(ValueError, match='at most 14 rows'):
@@ -343,7 +343,7 @@ def test_twenty_thousand_nets():
   ratio = norms[:, None] / (sizes * dual)
   np.testing.assert_allclose((ratio / kappa).max(0), [1, 1, 1], atol=2e-3)
   assert np.all(ratio / kappa <= 1 + 1e-6)
-  # Printed: no kappa, and the vector p-norm of the loss's gradient.
+  # The print has no kappa and the vector p-norm of the loss's gradient.
   assert ratio[:, 0].max() == pytest.approx(7**0.5, abs=2e-3)
   wrong = (norms[:, None] / (sizes * plain)).max(0)
   assert wrong[0] == pytest.approx(1.32, abs=0.005)

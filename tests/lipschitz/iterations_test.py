@@ -32,7 +32,7 @@ def _shrunk(make, **settings):
   return 1 / held['conv']['kernel'][0, 0, 0, 0]
 
 
-# Settings -> a bound of the norm of the identity, and the default number.
+# Settings map to a bound of the identity's norm and the default number.
 BOUNDS = {
   'spectral': (lambda **s: norms.spectral_upper_bound(IDENTITY, **s), 6),
   'ordinary': (lambda **s: norms.spectral_upper_bound(

@@ -38,8 +38,8 @@ def _random(model, rng):
 
 
 def check_bounds(bounds_of, order):
-  """Checks that no record exceeds its bound and one comes near in the last
-  layer."""
+  """Checks that no record exceeds its bound and
+  one comes near in the last layer."""
   best = 0.
   # With inputs shorter than 1 the bias has the largest gradient.
   for depth, radius in ((0, 2.), (0, 0.2), (1, 0.2), (2, 2.)):
@@ -92,7 +92,7 @@ def test_bounds_by_hand():
   root = math.sqrt(2)
   sensitivities = k_norm.certified(model.network, LOSS,
                                    order=1.).l2_sensitivity(certificate)
-  # Cotangent sqrt(2) sqrt(2 classes); ||x||_1 <= 2 ||x||_2 for 4 numbers.
+  # The cotangent has l1 norm sqrt(2) sqrt(2 classes); ||x||_1 <= 2 ||x||_2.
   assert float(sensitivities['dense_01']) == pytest.approx(
       2 * (2 + 1), rel=1e-4)
   assert float(sensitivities['dense_00']) == pytest.approx(
@@ -126,7 +126,7 @@ def test_constants_of_activations_count(order):
                          Dense(name='b', width=2))))
     sensitivities = k_norm.certified(network, LOSS, order=order).l2_sensitivity(
       {'a': 5.0, 'b': 0.7})
-    # Nine numbers of at most the ceiling: a length of 3, or 9 in l1.
+    # Nine numbers of at most the ceiling have length 3, or 9 in l1.
     cotangent, entering, first = (
       (2, 9 * ceiling + 1, 5) if order == 1 else (math.sqrt(2), 3 * ceiling, 2))
     assert float(sensitivities['b']) == pytest.approx(cotangent * entering,

@@ -71,7 +71,7 @@ _CONSTANT = lambda shape: lambda rng: np.ones(shape)
 _ONE = lambda params: 1.0
 
 ROWS = {
-  # E6: no bias in ||x||. The kernel itself is right.
+  # E6: the print has no bias in ||x||. The kernel's part is right.
   'dense': Row(
     node=layers.Dense(name='d', width=3), shape=(4,),
     worst=lambda rng: 0.1 * rng.normal(size=4),
@@ -81,13 +81,13 @@ ROWS = {
     node=layers.Dense(name='d', width=3, use_bias=False), shape=(4,),
     worst=lambda rng: rng.normal(size=4),
     printed_parameters=lambda params, x: np.linalg.norm(x) * (1 + 1e-9)),
-  # E7 (ii): the norm of the reshaped kernel is 3, the map's 8.3 or 9.
+  # E7 (ii): the reshaped kernel has norm 3, the map 8.3 or 9.
   'conv': Row(
     node=layers.Conv(name='c', channels=1), shape=(8, 8, 1), params=_ONES,
     worst=_CONSTANT((8, 8, 1)), printed_input=_RESHAPED,
     printed_parameters=lambda params, x: 3 * np.linalg.norm(x), wrong=('input',),
     loose=1.2),
-  # E6: sqrt(h_out w_out) of the bias.
+  # E6: the bias counts sqrt(h_out w_out) times.
   'conv bias': Row(
     node=layers.Conv(name='c', channels=1, padding='circular'), shape=(8, 8, 1),
     params=_ONES, worst=lambda rng: 0.1 * np.ones((8, 8, 1)),
@@ -112,7 +112,7 @@ ROWS = {
   'affine': Row(
     node=layers.Affine(name='a'), shape=IMAGE, worst=lambda rng: rng.normal(
       size=IMAGE) * [1.0, 0.0], loose=1.0 + 1e-6),
-  # E11: c = 1 for what is not 1.
+  # E11: the print takes c = 1 for layers whose constant is larger.
   'lipschitz normalisation': Row(
     node=normalisation.lipschitz(num_groups=1, alpha=0.1), shape=IMAGE,
     worst=lambda rng: 1e-3 * rng.normal(size=IMAGE), printed_input=_ONE,
@@ -126,7 +126,7 @@ ROWS = {
   'tanh': Row(node=pointwise.activation('tanh'), shape=IMAGE,
               worst=lambda rng: np.zeros(IMAGE),
               printed_input=_ONE),
-  # E15: the printed 1 holds, four times too large.
+  # E15: the printed constant 1 holds but is four times too large.
   'sigmoid': Row(node=pointwise.activation('sigmoid'), shape=IMAGE,
                  worst=lambda rng: np.zeros(IMAGE), printed_input=_ONE),
   'tempered sigmoid': Row(
@@ -351,7 +351,7 @@ def test_convolutions_that_do_not_fit_are_refused_when_built(options, message):
 
 
 REACHES = {
-  # ||W|| B + ||b||, sqrt(h w) times the bias of images: attained together.
+  # Images attain ||W|| B + ||b||, with sqrt(h w) times the bias, together.
   'dense': (layers.Dense(name='x', width=2, bias_norm=0.5),
             jnp.asarray([[2., 0.], [0., 1.]]), jnp.asarray([0.5, 0.]),
             np.array([1.0, 0.0])),
@@ -365,8 +365,8 @@ REACHES = {
 @pytest.mark.parametrize('kind', REACHES)
 @pytest.mark.parametrize('radius', [1e-2, 1.0, 7.0])
 def test_forward_bounds_are_attained(kind, radius):
-  """Output bounds are attained and count the bias at every pixel (LIP-02,
-  E6)."""
+  """Output bounds are attained and count the
+  bias at every pixel (LIP-02, E6)."""
   node, kernel, bias, x = REACHES[kind]
   held, certificate = _certified(node, {'kernel': kernel, 'bias': bias},
                                  x.shape)

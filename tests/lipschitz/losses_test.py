@@ -53,8 +53,8 @@ def test_values_and_gradient_by_hand(temperature):
 @pytest.mark.every(4)
 @pytest.mark.parametrize('logit_clip', [1e-3, 0.4, 1.2, 50.])
 def test_clipped_cotangents(logit_clip):
-  """Clipped cotangents attain their bound, and shorter ones stay as they
-  are."""
+  """Clipped cotangents attain their bound, and
+  shorter ones stay as they are."""
   loss = losses.cross_entropy(temperature=0.7, logit_clip=logit_clip)
   plain = losses.cross_entropy(temperature=0.7)
   assert loss.lipschitz == min(logit_clip, plain.lipschitz)

@@ -84,8 +84,8 @@ def _scalar_chain(depth, **options):
 @pytest.mark.every(2)
 @pytest.mark.parametrize('weight_norm', [0.5, 1.0, 3.0])
 def test_bound_of_the_first_layer_is_a_power_of_the_norm(weight_norm):
-  """The first layer's bound is tau C^(K-1) sqrt(B^2 + 1), not C^K (LIP-03,
-  E3)."""
+  """The first layer's bound is tau C^(K-1)
+  sqrt(B^2 + 1), not C^K (LIP-03, E3)."""
   for depth in (1, 2, 5):
     network = _scalar_chain(depth, bias_norm=1.0)
     bounds = network.gradient_bounds(network.fill(weight_norm),
@@ -138,8 +138,8 @@ def test_plain_residual_sums_double_the_bound_and_averages_keep_it():
 
 @pytest.mark.every(2)
 def test_residual_bounds_are_attained():
-  """Identity branches attain residual bounds; a product of norms is unsound
-  (E12)."""
+  """Identity branches attain residual bounds; a
+  product of norms is unsound (E12)."""
   network = _blocks(4, False)
   eye = {'kernel': jnp.eye(2)}
   params = {f'r{k}': {'branch': {'d': eye}} for k in range(4)}
@@ -156,8 +156,8 @@ def test_residual_bounds_are_attained():
 
 
 def test_a_branch_parameter_does_not_see_the_shortcut():
-  """A branch's parameters ignore the shortcut's factor 1 + c (NET-08,
-  LIP-03)."""
+  """A branch's parameters ignore the shortcut's
+  factor 1 + c (NET-08, LIP-03)."""
   block = _residual('r', DENSE(name='x', width=3), _TANH,
                     DENSE(name='y', width=3))
   certificate = {'branch': {'x': 5.0, 'y': 3.0}}
@@ -216,7 +216,7 @@ def test_constant_kernels_make_the_printed_convolution_bounds_too_small():
             'c': {'kernel': jnp.full([36, 1], 1 / 6)},
             'd': {'kernel': jnp.asarray([[0.5**0.5, -0.5**0.5]])}}
   x = jnp.full([6, 6, 1], 1 / 6)
-  # All norms are 1, of reshaped kernels; printed: tau X_k for every layer.
+  # All reshaped kernels have norm 1, so the print has tau X_k for every layer.
   radii, value = [], x[None]
   for node in network.root.nodes:
     if node.name in params:
@@ -262,7 +262,7 @@ def test_parameterless_layers_count():
   assert np.max(of_kernel) > ones * 0.05 * 2
 
 
-# Refusals, all when built.
+# All refusals come when the bounder is built.
 
 
 def _certified(network, *, loss=LOSS, weight_norm=1.0, rule=None):
@@ -271,7 +271,7 @@ def _certified(network, *, loss=LOSS, weight_norm=1.0, rule=None):
 
 
 @pytest.mark.parametrize('network, rule, layer', [
-  # Free biases: nothing is known of what enters the second layer.
+  # With free biases, inputs of the second layer have no bound.
   (_scalar_chain(1), None, 'last'),
   (_network((1,), layers.Dense(name='d', width=2), input_radius=None), None,
    'd'),
@@ -285,8 +285,8 @@ def test_an_unknown_constant_is_refused_by_name(network, rule, layer):
 
 
 def test_clipping_by_layer_needs_no_constant():
-  """Clipping by layer works without constants, even with opaque layers
-  (LDP-09)."""
+  """Clipping by layer works without constants,
+  even with opaque layers (LDP-09)."""
   network = _network((3,), layers.Dense(name='d', width=3), pointwise.opaque(
     jnp.sin, name='x'), layers.Dense(name='last', width=2), input_radius=None)
   bounder = _certified(network, rule=rules.clipped_layers(clip_norm=0.3),

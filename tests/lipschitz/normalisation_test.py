@@ -26,8 +26,8 @@ def _images(rng, count, shape=(3, 3, 4)):
 
 
 def test_canonical_vector():
-  """(0, 0, 0, 4) is normalised to (-1, -1, -1, 3) / sqrt 3, of norm 2
-  (NET-07)."""
+  """(0, 0, 0, 4) is normalised to (-1, -1, -1,
+  3) / sqrt 3, of norm 2 (NET-07)."""
   x = jnp.asarray([0., 0., 0., 4.]).reshape((1, 2, 2, 1))
   normalised = normalisation.lipschitz(num_groups=1,
                                        alpha=1.0).function(x).ravel()
@@ -55,10 +55,10 @@ def test_lipschitz_constant_in_l2(oracles, num_groups, alpha):
 @pytest.mark.slow
 @pytest.mark.parametrize('size, expected', [(16, 2.38), (64, 4.44), (256, 8.47)])
 def test_claim_fails_outside_l2(oracles, size, expected):
-  """Outside l2 the constant fails: near sd = alpha it is about sqrt(m) / 2
-  (E13)."""
+  """Outside l2 the constant fails: near sd =
+  alpha it is about sqrt(m) / 2 (E13)."""
   layer = normalisation.lipschitz(num_groups=1, alpha=1.0)
-  # Half of the variance in one pixel, at sd a little above alpha.
+  # One pixel has half of the variance, at a deviation a little above alpha.
   signs = np.sign(np.random.default_rng(0).normal(size=size))
   worst = 0.0
   for part in (0.3, 0.5, 0.7):
@@ -72,7 +72,7 @@ def test_claim_fails_outside_l2(oracles, size, expected):
     worst = max(worst, np.abs(jacobian).sum(1).max())
     assert np.abs(jacobian).sum(0).max() == pytest.approx(
       np.abs(jacobian).sum(1).max())
-  # Far above the claimed 1, and near the largest that is known.
+  # The norm is far above the claimed 1, near the largest that is known.
   assert worst > max(1.5, 0.8 * expected)
   # Below alpha the norm is that of centring: 2 - 2 / m in l1 and l_inf.
   jacobian = oracles.input_jacobians(layer, {}, 0 * x)[0]
@@ -98,14 +98,14 @@ def test_what_leaves_is_bounded_by_its_size(make):
   assert norms.max() <= 6 * (1 + 1e-6) and norms.max() >= 6 * (1 - 1e-3)
   radii = np.linalg.norm(x.reshape(400, -1), axis=1)
   limits = np.array([layer.output_bound({}, float(r), (3, 3, 4)) for r in radii])
-  # Centring large constants leaves their rounding.
+  # Centring large constants leaves their rounding errors.
   noise = 4e-7 * radii * layer.lipschitz((3, 3, 4))
   assert np.all(norms <= limits * (1 + 1e-6) + np.minimum(noise, 6e-6 + noise))
 
 
 def test_alpha_of_the_thesis_makes_the_constant_useless():
-  """The thesis's alpha in [0.1 / m, 1 / m] gives constants of 6.3e3 to 6.3e4
-  (E17).
+  """The thesis's alpha in [0.1 / m, 1 / m]
+  gives constants of 6.3e3 to 6.3e4 (E17).
 
   This is for each layer of Table 5.2.
   """
@@ -136,7 +136,7 @@ def test_groups_lie_between_layer_and_instance():
     kind, num_groups=groups).function(x)
   np.testing.assert_allclose(of('group', 1), of('layer'), atol=1e-6)
   np.testing.assert_allclose(of('group', 6), of('instance'), atol=1e-6)
-  # Two groups: channels 0 to 2 and 3 to 5, each alone.
+  # Two groups have channels 0 to 2 and 3 to 5, each alone.
   halves = [normalisation.standard('layer').function(part)
             for part in (x[..., :3], x[..., 3:])]
   np.testing.assert_allclose(of('group', 2), jnp.concatenate(halves, -1),

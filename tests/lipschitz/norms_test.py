@@ -131,7 +131,7 @@ def test_ordinary_scales_need_no_rescaling(shape):
   ratio = np.float64(bound(matrices)) / _svd(matrices)
   assert ratio.min() >= 1
   assert ratio.max() <= min(shape)**2.0**-7 * _margin(shape) * (1 + 3e-6)
-  # Beyond, it fails closed.
+  # Beyond this size the bound fails closed.
   overflowing = np.asarray(bound(
     matrices[:5] / _svd(matrices[:5])[:, None, None] * np.float32(1e20)))
   assert not np.any(np.isfinite(overflowing))
@@ -166,7 +166,7 @@ def test_power_iteration_is_below_and_close_after_many_rounds():
         lambda w, v, t=num_iterations: norms.power_iteration(
           w, v, num_iterations=t)))(matrices, starts)
       ratio = np.float64(estimates) / truth
-      # Two float32 products of at most 40 terms.
+      # These are two float32 products of at most 40 terms.
       assert ratio.max() <= 1 + 5e-6
       assert np.all(ratio >= previous - 5e-6)
       np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, rtol=1e-5)
@@ -187,8 +187,8 @@ def test_power_iteration_on_gaussian_512():
 
 
 def test_power_iteration_keeps_its_promise():
-  """Power iteration converges at the stated rate from a chosen angle
-  (SPEC-01)."""
+  """Power iteration converges at the stated
+  rate from a chosen angle (SPEC-01)."""
   for ratio, angle, rounds in ((0.9, 1.0, 5), (0.5, 1.5, 3), (0.99, 0.3, 20)):
     weights = jnp.asarray(np.diag([2., 2. * ratio]), jnp.float32)
     start = jnp.asarray([np.cos(angle), np.sin(angle)], jnp.float32)
@@ -249,7 +249,7 @@ def test_complex_matrices(shape):
   rng = np.random.default_rng(sum(shape))
   parts = [rng.normal(size=(200,) + shape), rng.normal(size=(200,) + shape)]
   matrices = (parts[0] + 1j * parts[1]) * 10**rng.uniform(-9, 9, (200, 1, 1))
-  # Rank one, and unitary.
+  # These matrices have rank one or are unitary.
   matrices[::5] = matrices[::5, :, :1] * matrices[::5, :1]
   left, _, right = np.linalg.svd(matrices[1::5], full_matrices=False)
   matrices[1::5] = left @ right
@@ -298,7 +298,7 @@ def test_margin_of_what_is_not_small_by_its_formula():
   assert np.all(upper >= values[:, 0])
   np.testing.assert_allclose(upper, schatten / (1 - loss), rtol=3e-5)
   assert loss[1] > 1.8e-3 and loss[3] < 2e-5
-  # Small ones have the margin of the worst spectrum; complex ones, half more.
+  # Small matrices get the margin of the worst spectrum; complex ones half more.
   for parts, matrix in ((1, np.eye(64)), (1.5, np.eye(64) * np.complex64(1j))):
     margin = 64 * parts * (64 + 64 + 8) * 2.0**-24
     upper = norms.spectral_upper_bound(jnp.asarray(
@@ -309,7 +309,7 @@ def test_margin_of_what_is_not_small_by_its_formula():
 
 @pytest.mark.slow
 def test_margin_of_large_matrices_knows_the_worst_spectrum():
-  # Hadamard: all singular values equal, every sum as long as it can be.
+  # A Hadamard matrix has equal singular values and sums of the largest size.
   hadamard = np.ones((1, 1))
   for _ in range(8):
     hadamard = np.block([[hadamard, hadamard], [hadamard, -hadamard]])
@@ -345,7 +345,7 @@ def test_errors():
     norms.power_iteration(matrix, jnp.ones(3), num_iterations=0)
 
 
-# Planted faults: the check of the first test on what is no upper bound.
+# These planted faults are no upper bounds and must fail the first check.
 
 
 def test_fault_power_iteration_as_a_bound():

@@ -40,8 +40,8 @@ def test_unguarded_iteration_has_a_domain():
 
 
 def test_free_certificate():
-  """After one step from ||W|| <= 2 the norm is at most 1; from 2.1 it is
-  not."""
+  """After one step from ||W|| <= 2 the norm is
+  at most 1; from 2.1 it is not."""
   rng = np.random.default_rng(0)
   for _ in range(50):
     matrix = rng.normal(size=(8, 5))
@@ -60,7 +60,7 @@ def test_published_convergence():
   """
   left, values, right = np.linalg.svd(
     np.random.default_rng(0).normal(size=(64, 100)), full_matrices=False)
-  # Our draw has another least value; the published one in its place.
+  # Our draw has another least value, so the published one is put in.
   values = np.maximum(values / values[0], .125)
   matrix = jnp.asarray((left * values) @ right, jnp.float32)
   smallest = [_values(orthogonal.bjorck(matrix, num_iterations=steps))[-1]
@@ -106,7 +106,7 @@ def test_erratum_clipped_weights_diverge_without_the_guard():
   for _ in range(12):
     unguarded = orthogonal.bjorck_step(unguarded)
   assert not np.all(np.isfinite(unguarded))
-  # Guarded it converges, but the norm below C becomes C.
+  # With the guard it converges, but singular values below C become C.
   guarded = 3 * orthogonal.bjorck(weights, num_iterations=20)
   np.testing.assert_allclose(_values(guarded), [3., 3.], rtol=1e-5)
 

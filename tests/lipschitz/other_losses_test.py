@@ -75,8 +75,8 @@ LOSSES = {
 @pytest.mark.every(4)
 @pytest.mark.parametrize('name', LOSSES)
 def test_constants_by_search(name):
-  """No cotangent exceeds the loss's l2 constant, and some attain it
-  (LIP-01)."""
+  """No cotangent exceeds the loss's l2
+  constant, and some attain it (LIP-01)."""
   loss, num_classes = LOSSES[name]
   z, y = _logits(num_classes)
   climbed = _ascend(loss, z[::10], y[::10])
@@ -91,8 +91,8 @@ def test_constants_by_search(name):
   (0.5, (4, 2.828, 2)), (1.0, (2, 1.4142, 1)), (4.0, (0.5, 0.35355, 0.25))])
 @pytest.mark.parametrize('convention', losses.CONVENTIONS)
 def test_dual_norms_of_the_cross_entropy(temperature, expected, convention):
-  """Cross-entropy gradients have the known l1, l2 and l_infinity norms
-  (LOSS-02)."""
+  """Cross-entropy gradients have the known l1,
+  l2 and l_infinity norms (LOSS-02)."""
   loss = losses.cross_entropy(temperature=temperature, convention=convention)
   z, y = _logits(10, scales=(100, 100, 1000, 1000))
   gradients = _gradients(loss, z, y)
@@ -103,8 +103,8 @@ def test_dual_norms_of_the_cross_entropy(temperature, expected, convention):
 
 
 def test_conventions_are_two_losses():
-  """Convention A divides the loss, B the logits; at tau = 1 they agree
-  (LOSS-02)."""
+  """Convention A divides the loss, B the
+  logits; at tau = 1 they agree (LOSS-02)."""
   z, y = _logits(4, scales=(1, 1, 3, 3))
   plain = optax.softmax_cross_entropy_with_integer_labels
   of = lambda **options: losses.cross_entropy(**options).values(z, y)
@@ -113,7 +113,7 @@ def test_conventions_are_two_losses():
   np.testing.assert_allclose(of(temperature=3.0), plain(z / 3, y), rtol=1e-5,
                              atol=1e-6)
   np.testing.assert_allclose(of(), of(convention='outside'), rtol=1e-6)
-  # LOSS-05 changes no value, in either.
+  # LOSS-05 changes no value in either convention.
   for convention in losses.CONVENTIONS:
     options = dict(temperature=3.0, convention=convention)
     np.testing.assert_allclose(of(**options), of(**options, logit_clip=0.01),
@@ -161,8 +161,8 @@ def test_temperature_outside_is_no_choice_at_all():
 
 
 def test_squared_error_by_hand():
-  """The squared error has no constant, so Lipschitz methods refuse it
-  (LOSS-01)."""
+  """The squared error has no constant, so
+  Lipschitz methods refuse it (LOSS-01)."""
   loss = losses.squared_error()
   z = jnp.asarray([[1.0, 2.0], [3.0, -1.0]])
   np.testing.assert_allclose(loss.values(z, jnp.asarray([0, 1])), [4.0, 13.0])
@@ -173,7 +173,7 @@ def test_squared_error_by_hand():
     with pytest.raises(ValueError, match='no Lipschitz constant'):
       make(model, loss, weight_norm=1.0)
   assert isinstance(methods.layer_clipped(model, loss, clip_norm=1.0), Method)
-  # Clipped at the logits it is admissible.
+  # Clipping at the logits makes the loss admissible.
   assert isinstance(methods.lip_dp_sgd(
     model, losses.clip_cotangents(loss, 0.5), weight_norm=1.0), Method)
 
@@ -209,8 +209,8 @@ def test_cosine(floor):
   (2, 0.7071, 1.0), (3, 0.8165, 1.3333), (10, 0.9487, 1.8),
   (100, 0.9950, 1.98)])
 def test_hinge(num_classes, in_l2, in_l1):
-  """The hinge has l2 constant below 1 and l1 up to 2 (c - 1) / c (LOSS-04,
-  E15)."""
+  """The hinge has l2 constant below 1 and l1 up
+  to 2 (c - 1) / c (LOSS-04, E15)."""
   loss = losses.hinge(num_classes=num_classes)
   assert loss.lipschitz == pytest.approx(in_l2, abs=5e-5)
   z, y = _logits(num_classes, count=400, scales=(1e-3, 1, 100, 1e4))
@@ -314,8 +314,8 @@ def test_refused(make, message):
 @pytest.mark.every(6)
 @pytest.mark.parametrize('name', LOSSES)
 def test_whole_gradients_keep_the_constant(name):
-  """With a layer below, gradients keep LIP-03's bound for every loss and
-  rule."""
+  """With a layer below, gradients keep LIP-03's
+  bound for every loss and rule."""
   loss, num_classes = LOSSES[name]
   network = Network(root=Chain(name='n', nodes=(
     layers.Dense(name='dense', width=num_classes),)), input_shape=(2,),

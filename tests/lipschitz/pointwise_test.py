@@ -27,7 +27,7 @@ def test_activation_constant_is_the_supremum_of_the_slope(name):
   slopes = np.abs(jax.jit(jax.vmap(jax.grad(activation.function)))(grid))
   assert slopes.max() <= constant * (1 + 1e-6)
   assert slopes.max() >= constant * (1 - 1e-6)
-  # Secants, too: a kink has no slope.
+  # Secants are tried too, because a kink has no slope.
   values = np.float64(activation.function(grid))
   secants = np.abs(np.diff(values)) / np.diff(np.float64(grid))
   assert secants.max() <= constant * (1 + 1e-2)
@@ -52,7 +52,7 @@ def test_bounded_activation_keeps_radius_and_constant(name, radius):
   values = np.float64(activation.function(grid))[:, 0]
   assert np.max(np.abs(np.diff(values)) / np.diff(np.float64(grid[:, 0]))) <= (
     constant * (1 + 1e-2))
-  # Reached by a record whose units are all large.
+  # A record whose units are all large attains the ceiling.
   assert np.linalg.norm(activation.function(
     jnp.full([1, 7], 3e38))) == pytest.approx(radius, rel=1e-5)
 
@@ -75,8 +75,8 @@ def test_values_and_slopes_of_finite_inputs_are_finite(name):
 
 @pytest.mark.parametrize('width', [1, 2, 5, 8])
 def test_maxmin_permutes_units_and_cotangents(width):
-  """Maxmin permutes units, so norms stay exact, with ties and odd widths
-  too."""
+  """Maxmin permutes units, so norms stay exact,
+  with ties and odd widths too."""
   assert {*CONSTANTS, 'maxmin'} == set(pointwise.ACTIVATIONS)
   x = np.random.default_rng(0).normal(size=(30, width)).astype(np.float32)
   x[:2], x[2, -1] = [[0.0], [7.0]], np.nan
@@ -117,7 +117,7 @@ def test_tempered_sigmoid(scale, temperature, offset):
   assert slopes.max() == pytest.approx(constant, abs=1e-6)
   expected = scale / (1 + np.exp(-temperature * np.float64(grid))) - offset
   np.testing.assert_allclose(layer.function(grid), expected, atol=1e-6)
-  # Reached in a corner of the ball, or at its far end.
+  # The ceiling is attained in a corner of the ball or at its far end.
   for radius in (1e-3, 0.5, 3., 1e4):
     record = np.full([1, 9], radius / 3)
     norm = max(np.linalg.norm(layer.function(jnp.asarray(
@@ -160,8 +160,8 @@ def test_ceilings_of_sigmoids_with_any_offset():
   pointwise.tempered_sigmoid(2., 3., 0.7), pointwise.Ball(name='b', radius=1.5),
   pointwise.flatten()], ids=lambda layer: layer.name)
 def test_no_record_leaves_further_than_the_ceiling(layer):
-  """No record of a ball leaves a layer above its ceiling, at any radius
-  (LIP-02)."""
+  """No record of a ball leaves a layer above
+  its ceiling, at any radius (LIP-02)."""
   rng = np.random.default_rng(0)
   directions = rng.normal(size=(200, 5)) * rng.integers(0, 2, (200, 5))
   directions[:2] = [[1] * 5, [-1] * 5]

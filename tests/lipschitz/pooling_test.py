@@ -20,12 +20,12 @@ pytestmark = pytest.mark.every(1)
 @pytest.mark.parametrize('size, stride, expected', [
   (2, 2, 1.0), (2, 1, 2.0), (3, 2, 2.0), (3, 1, 3.0)])
 def test_max_pool_attains_its_constant(oracles, size, stride, expected):
-  """Max pooling attains its constant, above 1 where windows overlap (NET-04,
-  E11)."""
+  """Max pooling attains its constant, above 1
+  where windows overlap (NET-04, E11)."""
   pool = pooling.max_pool((size, size), (stride, stride))
   assert pool.lipschitz((9, 9, 1)) == expected
   rng = np.random.default_rng(0)
-  # One pixel sticks out: it is the largest of every window it is in.
+  # One pixel sticks out, so it is the largest of every window it is in.
   records = rng.normal(size=(40, 9, 9, 1))
   records[20:] *= 0.01
   records[20:, 4, 4] += 1
@@ -38,8 +38,8 @@ def test_max_pool_attains_its_constant(oracles, size, stride, expected):
   (2, 2, 0.5, 0.5), (2, 1, 0.983, 1.0), (3, 2, 0.526, 2 / 3),
   (3, 1, 0.951, 1.0)])
 def test_average_pool_norm(oracles, size, stride, expected, bound):
-  """Average pooling has the known norm, exactly 1/k without overlap
-  (NET-05)."""
+  """Average pooling has the known norm, exactly
+  1/k without overlap (NET-05)."""
   pool = pooling.average_pool((size, size), (stride, stride))
   assert pool.lipschitz((9, 9, 1)) == pytest.approx(bound, rel=1e-12)
   norms = [oracles.norms(oracles.input_jacobians(
@@ -90,8 +90,8 @@ def test_values_by_hand():
   pooling.average_pool((2, 2), (1, 1)), pooling.global_average_pool()],
   ids=['max 2 1', 'max 3 2', 'average', 'global'])
 def test_no_record_leaves_further_than_the_ceiling(pool):
-  """No image leaves a pool above its ceiling, not even a negative one
-  (LIP-02)."""
+  """No image leaves a pool above its ceiling,
+  not even a negative one (LIP-02)."""
   rng = np.random.default_rng(0)
   x = rng.normal(size=(300, 5, 5, 2))
   x[:100] = -np.abs(x[:100])
@@ -170,5 +170,5 @@ def test_equal_values_do_not_exceed_the_constant(oracles, size, stride,
   assert oracles.norms(jacobians).max() <= expected * (1 + 1e-12)
   flat = np.reshape(jacobians, (60, -1, 49))
   np.testing.assert_allclose(flat.sum(2), 1, atol=1e-6)
-  # There are ties, or this tests nothing.
+  # Without ties this would test nothing.
   assert np.any((flat > 1e-6) & (flat < 1 - 1e-6))

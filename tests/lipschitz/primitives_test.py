@@ -48,7 +48,7 @@ CASES = {
                                           padding='valid'),
   'conv strided circular': _conv(6, (3, 3, 2, 2), strides=(2, 3),
                                  padding='circular'),
-  # Few sites and many channels: the form by U U^T.
+  # Few sites and many channels use the form by U U^T.
   'conv gram': _conv(2, (3, 3, 4, 6)),
   'conv gram strided': _conv(4, (3, 3, 5, 4), strides=(2, 2)),
   'conv gram of one pixel': _conv(3, (1, 1, 14, 14)),
@@ -68,7 +68,7 @@ def _arrays(name, size=7, seed=0):
   x, kernel, bias = (
     jnp.asarray(rng.normal(size=shape), jnp.float32)
     for shape in ((size, *shapes[0]), shapes[1], shapes[2]))
-  # Records of many sizes, so that each rule has some to shorten.
+  # Records have many sizes, so that each rule has some to shorten.
   sizes = jnp.asarray(np.logspace(-2, 1, size), jnp.float32)
   x = x * sizes.reshape((-1,) + (1,) * (x.ndim - 1))
   out = jax.eval_shape(plain, x, kernel, bias)
@@ -151,10 +151,10 @@ IN_DEFAULT_RUN = [('dense', 'clipped_layers'), ('conv gram', 'clipped_factors'),
                                                    marks=pytest.mark.slow)
   for case in itertools.product(CASES, RULES)])
 def test_weighted_sums_are_those_of_gradients_of_single_records(name, rule):
-  """One backward pass gives the weighted sums of `vmap(grad)` (LDP-04,
-  LDP-09)."""
+  """One backward pass gives the weighted sums
+  of `vmap(grad)` (LDP-04, LDP-09)."""
   actual, expected, single, factors = _pulled(name, rule)
-  # Cotangents travel on exact, or nothing downstream is the chain rule.
+  # Cotangents travel on exactly; otherwise no later layer has the chain rule.
   np.testing.assert_allclose(actual[0], expected[0], rtol=1e-5, atol=2e-5)
   lengths = _lengths(single)
   weights = _expected_weights(rule, factors, lengths)
@@ -309,8 +309,8 @@ def test_one_record_stays_below_the_bound_at_every_scale(rule):
 
 
 def test_underflow_is_no_way_past_the_clip_norm():
-  """Underflow must not defeat clipping: squares of 9e-20 are zero in
-  float32."""
+  """Underflow must not defeat clipping: squares
+  of 9e-20 are zero in float32."""
   rule = rules.clipped_layers(clip_norm=0.1)
   for x, cotangent in ((1e18, 9e-20), (9e-20, 1e18)):
     contribution = _contribution(primitives.dense, jnp.full([1, 100], x),
@@ -341,7 +341,7 @@ def test_norms_beyond_measure_are_clipped_to_nothing():
     assert np.all(contributions[~unmeasurable][1:] > 1.99), name
 
 
-# Planted faults of a rule: what a test above would see.
+# The tests below plant faults of a rule that a test above would see.
 
 
 @pytest.mark.every(2)

@@ -100,8 +100,8 @@ def test_fix_reaches_the_bound(fix):
 
 
 def test_limits_by_hand():
-  """Limits rescale as computed by hand and certify above rounding, never
-  zero."""
+  """Limits rescale as computed by hand and
+  certify above rounding, never zero."""
   clip = projection.clip_limits(2.0, num_iterations=3)
   fix = projection._limits(2.0, 5, True, lambda bound: 2.0 / bound)
   for bound, clipped in ((0.5, 1.0), (2.0, 1.0), (8.0, 0.25)):
@@ -178,7 +178,7 @@ def test_refuses_a_norm_that_is_none(value):
       make(NETWORK, weight_norm=value)
 
 
-# Planted faults.
+# The tests below plant faults.
 
 
 def _power_bound(weights, *, num_iterations, any_scale):

@@ -1,5 +1,5 @@
-"""These tests search random networks for violations of the chain rule's
-bounds."""
+"""These tests search random networks for
+violations of the chain rule's bounds."""
 
 import functools
 import math
@@ -50,7 +50,7 @@ _TANH, _RELU = pointwise.activation('tanh'), pointwise.activation('relu')
 _HEAD = (pooling.global_average_pool(), DENSE(name='head', width=3))
 
 NETWORKS = {
-  # LDP-07: norms propagate through bounded biases, no ball but the input's.
+  # LDP-07: norms propagate through bounded biases from the input's ball.
   'dense': _network((5,), DENSE(name='a', width=6), _TANH,
                     DENSE(name='b', width=6), pointwise.tempered_sigmoid(
                       2.0, 3.0, 0.5), DENSE(name='c', width=3)),
@@ -71,12 +71,12 @@ NETWORKS = {
     _residual('one', _NORM, _RELU, CONV(name='x', channels=4), averaged=True),
     _residual('two', _residual('inner', CONV(name='x', channels=4)),
               averaged=True), *_HEAD),
-  # LDP-08: nothing is known of what enters; normalisation resets it.
+  # LDP-08: inputs are unbounded, and normalisation resets them.
   'normalised': _network(
     (3, 3, 4), _NORM, _RELU, CONV(name='a', channels=4), _NORM,
     layers.Affine(name='scale', bias_norm=0.5), _NORM,
     *_HEAD, input_radius=None),
-  # LDP-05: balls and bounded activations inside; free biases.
+  # LDP-05: the network has balls, bounded activations and free biases.
   'balls': _network(
     (5,), layers.Dense(name='a', width=6), _RELU, pointwise.Ball(
       name='ball', radius=0.7), layers.Dense(name='b', width=6),
@@ -245,8 +245,8 @@ def _plain(node, params, x):
 @pytest.mark.sound
 @pytest.mark.parametrize('name', NETWORKS)
 def test_activations_stay_within_the_forward_bounds(name):
-  """Gradient ascent keeps ||x_k|| <= B_k at every root node (LIP-02,
-  LDP-07)."""
+  """Gradient ascent keeps ||x_k|| <= B_k at
+  every root node (LIP-02, LDP-07)."""
   network = NETWORKS[name]
   rng = np.random.default_rng(0)
   params, certificate = _constrain(name)(_random_params(network, rng),

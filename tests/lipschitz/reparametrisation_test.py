@@ -33,7 +33,7 @@ def test_the_jacobian_of_standardisation_is_one_over_the_deviation(scale):
                        * scale, jnp.float32)
   jacobian = jax.jacobian(reparametrisation.standardise)(kernel)
   matrix = np.float64(jacobian).reshape(18, 18)
-  # Ours divides by the root of the fan-in, 18, too.
+  # Our map also divides by 18, the fan-in, under a root.
   deviation = float(jnp.std(kernel))
   assert np.linalg.norm(matrix, 2) * 18**0.5 == pytest.approx(
     1 / deviation, rel=1e-4)
@@ -97,7 +97,7 @@ def test_certificates_are_of_the_weights_in_use(kind, scale):
   for name, bound in certificate.items():
     norm = np.linalg.norm(np.float64(weights[name]['kernel']), 2)
     assert norm <= float(bound) <= min(1.3, 1.05 * norm) * (1 + 1e-5)
-    # The map does what it is for: the norm is not that of the parameters.
+    # The map does its work: the norm is not that of the parameters.
     assert (scale == 1) or not 0.3 < norm / np.linalg.norm(
       np.float64(params[name]['kernel']), 2) < 3
 

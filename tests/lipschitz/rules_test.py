@@ -1,5 +1,5 @@
-"""These tests check weight rules: bounds, bias and the division they
-replace."""
+"""These tests check weight rules: bounds, bias
+and the division they replace."""
 
 import jax
 import jax.numpy as jnp
@@ -25,8 +25,8 @@ def _norms(inputs, factors, cotangents, gradients):
 
 
 def _records(rng, size=500):
-  """Returns norms of many sizes; gradients are at most factor times
-  cotangent."""
+  """Returns norms of many sizes; gradients are
+  at most factor times cotangent."""
   inputs, cotangents = 10**rng.uniform(-9, 9, (2, size))
   factors = inputs * rng.uniform(1, 3, size)
   return inputs, factors, cotangents, factors * cotangents * rng.random(size)
@@ -37,8 +37,8 @@ def _records(rng, size=500):
   rules.normalised(floor=1e-3), rules.clipped_factors(limit=0.7),
   rules.clipped_layers(clip_norm=0.4)], ids=lambda rule: rule.name)
 def test_weighted_norms_are_at_most_the_bound(rule):
-  """Weighted norms attain the rule's bound and never exceed it (LDP-04,
-  LDP-09)."""
+  """Weighted norms attain the rule's bound and
+  never exceed it (LDP-04, LDP-09)."""
   inputs, factors, cotangents, gradients = _records(np.random.default_rng(0))
   gradients[::2] = (factors * cotangents)[::2]
   weights = np.float64(rule.weights(_norms(inputs, factors, cotangents,
@@ -162,8 +162,8 @@ def _climbed_ratio(scale, seed=0):
 @pytest.mark.slow
 @pytest.mark.parametrize('scale', [0.3, 1.0, 4.0])
 def test_scaled_gradient_of_one_record(scale):
-  """One record's ||g|| / ||x|| is at most tau times later norms (LIP-04,
-  5.2.14).
+  """One record's ||g|| / ||x|| is at most tau
+  times later norms (LIP-04, 5.2.14).
 
   The record may have any norm. For a sum over a batch see the next test.
   """
@@ -194,7 +194,7 @@ def test_one_huge_record_moves_a_sum_by_its_bound_only(rule):
   limit = float(bounder.l2_sensitivity({'dense': jnp.float32(1)})['dense'])
   assert limit == pytest.approx(
     1.0 if rule.name == 'clipped_layers' else np.sqrt(2))
-  # Half of the records' own sum, far above one record's bound.
+  # The distance is at least half of the bound.
   assert 0.5 * limit < distance <= limit * (1 + 1e-5)
 
   plain_sums = jax.jit(lambda mask: lipschitz_bounder.per_example.plain_sums(
