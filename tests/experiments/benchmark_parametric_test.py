@@ -1,5 +1,5 @@
-"""These tests compare estimators from sufficient statistics with their
-peers."""
+"""These tests compare estimators from
+sufficient statistics with their peers."""
 
 
 import numpy as np

@@ -37,7 +37,7 @@ _OURS = ('nonprivate', 'limit', 'limit_normal', 'limit_microbatch', 'ours',
     pytest.param('tiny_stack', 'ours', marks=pytest.mark.slow),
     *(('tiny_mlp', method) for method in _OURS)])
 def test_steps_are_right(model, method):
-  # Six images are two views each of three records.
+  # The six images are two views each of three records.
   size = 6 if method == 'ours_views' else 5
   spec = checks.make_spec(model, method, size=size)
   finding = checks.judge(spec, worker.make(spec).audit())

@@ -210,7 +210,7 @@ def test_targets_and_units_are_measured_by_default():
     measured = {(setting.model, setting.size, setting.method)
                 for setting in sweep.settings(suite)}
     for target in wanted:
-      # Those of accelerators name programs that are not run here.
+      # Rows of accelerators name programs that are not run here.
       assert target.accelerator or (
           target.model, target.size, 'ours') in measured
   settings = sweep.settings('quantiles')

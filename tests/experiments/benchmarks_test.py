@@ -144,7 +144,7 @@ class _Scripted:
     wall = next(self._times)
     if isinstance(wall, Exception):
       raise wall
-    # Wall time is that of a busy machine.
+    # The wall time is that of a busy machine.
     return program.Sample(0.1 * wall, 1e-3 * wall, 1, 0.5)
 
   def close(self):

@@ -88,7 +88,7 @@ def test_made_canaries_fill_the_public_range(dataset, low):
 
 
 def test_coins_are_fair_and_hang_on_the_seed_alone():
-  # 3000 fair coins are within 4 standard deviations of half but for 6e-5.
+  # 3000 fair coins are off by over 4 standard deviations with probability 6e-5.
   large = dict(canary_kind='noise', num_canaries=3000)
   first, second = (np.asarray(_draw(seed=seed, **large)[0].included)
                    for seed in (0, 1))
@@ -206,7 +206,7 @@ def test_a_run_sees_the_canaries_that_are_in_and_no_others(monkeypatch):
   for seed, name in enumerate(('run_key', 'init_key')):
     monkeypatch.setattr(run_keys, name,
                         lambda _, seed=seed: jax.random.key(seed))
-  # Equal keys, which would be refused, so that nothing else differs.
+  # The keys are equal, so that nothing else differs; a check would refuse this.
   monkeypatch.setattr(requirements, 'check_keys', lambda *_: None)
   runs = training.train([
       dataclasses.replace(_CONFIG, method='sgd', num_steps=3, epsilon=epsilon,
@@ -246,7 +246,7 @@ def test_keys_of_runs_without_canaries_stay():
                          dataclasses.replace(plain, num_canaries=40,
                                              canary_seed=1))}
   assert len(keys) == 3
-  # Pinned before there were canaries.
+  # These keys were pinned before canaries existed.
   default = run_keys.reproducible(configuration.resolve(
       configuration.TrainingConfig(dataset='breast_cancer', method='dp_sgd'),
       num_available=455))

@@ -1,5 +1,5 @@
-"""These tests check the curves of Figure 5.3.3 and the claims on them
-(BIAS-04)."""
+"""These tests check the curves of Figure 5.3.3
+and the claims on them (BIAS-04)."""
 
 import math
 
@@ -104,8 +104,8 @@ def test_lip_dp_sgd_has_no_error_unless_cotangents_are_clipped(network):
 
 @pytest.mark.slow
 def test_e20_algorithm_8_takes_another_step(network):
-  """Dividing each layer by X_k gives another step than the mean gradient
-  (E20)."""
+  """Dividing each layer by X_k gives another
+  step than the mean gradient (E20)."""
   model, params, probe = network
   first, last = params['dense_00'], params['dense_01']
   hidden = np.tanh(probe.x @ first['kernel'] + first['bias'][None])

@@ -34,7 +34,7 @@ def _quadrature(offset, weight):
   total = np.zeros(2)
   for error, probability in regression.ERRORS:
     residual = lambda x, e=error: offset[0] * x + offset[1] - e
-    # Corners by bisection of a fine grid, unlike the quartic of the code.
+    # Corners come from a bisected fine grid, unlike the quartic of the code.
     grid = np.linspace(0, 1, 4001)
     norms = lambda x, r=residual: 2 * np.abs(r(x)) * np.hypot(1, x)
     kinks = np.flatnonzero(np.diff(np.sign(norms(grid) - weight.corner)))
@@ -89,8 +89,8 @@ def test_without_clipping_it_is_the_mean_gradient(offsets):
 
 
 def test_bias_01_golden_values():
-  """The mean clipped gradient and its zero have the reference values
-  (BIAS-01)."""
+  """The mean clipped gradient and its zero have
+  the reference values (BIAS-01)."""
   at_optimum = regression.mean_clipped_gradient(np.zeros(2), clip_norm=1.0)
   np.testing.assert_allclose(
       at_optimum, 0.8 * np.array([math.sqrt(2) - 1, math.asinh(1)]),

@@ -38,8 +38,8 @@ def test_e18_where_descent_ends_in_a_ball(method, diagonal, objective):
 
 
 def test_e18_rescaling_rests_where_the_gradient_is_parallel():
-  """Rescaling rests where gradient and weights are parallel, not optimal
-  (E18)."""
+  """Rescaling rests where gradient and weights
+  are parallel, not optimal (E18)."""
   weights = constraint.rest(constraint.BALLS['clip_weights'], _STARTS[1])
   gradient = jax.grad(constraint.objective)(weights)
   cosine = jnp.sum(weights * gradient) / (
@@ -107,8 +107,8 @@ def test_e19_all_batches_one_by_one():
 
 
 def test_e19_simulation_agrees():
-  """64 simulated runs end at the biased fixed point, not at least squares
-  (E19).
+  """64 simulated runs end at the biased fixed
+  point, not at least squares (E19).
 
   A false alarm at 6 standard errors has probability below 1e-6.
   """

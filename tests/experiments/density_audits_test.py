@@ -67,8 +67,8 @@ def test_honest_ones_are_not_refuted(name):
     name for name in targets.DENSITIES if name + '_replace'
     in targets.DENSITIES])
 def test_noise_for_additions_is_not_enough_for_replacements(name):
-  """Noise for additions is too little for replacements, which the shift
-  shows."""
+  """Noise for additions is too little for
+  replacements, which the shift shows."""
   target = loading.load(name)
   replaced = loading.load(name + '_replace')
   assert _change(dataclasses.replace(target, pairs=replaced.pairs)) > .15
@@ -115,8 +115,8 @@ def test_laplace_noise_for_the_shift_in_l2_is_refuted():
 
 @pytest.mark.every(2)
 def test_a_total_without_noise_is_refuted():
-  """Heights over the true n without noise reveal a private n and are
-  refuted."""
+  """Heights over the true n without noise
+  reveal a private n and are refuted."""
   mechanism = histograms.Histogram(num_records=6, num_bins=2, epsilon=1.0,
                                    adjacency=_AR)
 

@@ -121,7 +121,7 @@ def test_what_is_drawn_is_what_the_reference_draws():
     density, = packing.densities(np.array(word)[None], x)
     for value, known in zip(density, wanted.get(name, ())):
       assert known is None or value == pytest.approx(known)
-  # The amplitude L h^beta nu / e.
+  # The amplitude is L h^beta nu / e.
   setting, word = sweep.FIGURES['Figure 3']
   density, = words.packing(setting).densities(np.array(word)[None], x)
   assert density[1] - density[0] == pytest.approx(

@@ -26,7 +26,7 @@ def _worst(target: Target) -> float:
   rng, ratios = np.random.default_rng(0), []
   for pair in target.pairs:
     first, second = np.cumsum(pair.data), np.cumsum(pair.neighbour)
-    # Far out in the direction of the change the loss is largest.
+    # The loss is largest far out in the direction of the change.
     far = rng.integers(-4, 5, (40, first.size)) + np.where(
         np.arange(40) % 2, 12, -12)[:, None] * (first - second)
     outputs = first + far.astype(float)

@@ -61,13 +61,13 @@ def _one_data_set():
 
 
 def _answer_probs(truth, target):
-  """Returns probabilities [N] of thresholds: binary search, exponential
-  mechanism."""
+  """Returns probabilities [N] of thresholds:
+  binary search, exponential mechanism."""
   scale = 4 / _MANY.epsilon
   probs = np.zeros(16)
 
   def below(middle):
-    # Whole noise of less than target - S_m.
+    # This is the probability of integer noise below target - S_m.
     excess = np.ceil(target - truth[middle - 1]) - 1
     ratio = np.exp(-1 / scale)
     tail = ratio**abs(excess) / (1 + ratio)
@@ -142,7 +142,7 @@ def test_smoothing_end_to_end(smoke_rows):
         all_points, figure=figure, **{field: value})}
     assert by['none']['ratio'] == 1
     assert by['p2']['ratio'] < by['pava']['ratio'] < 0.5
-  # 6 data sets of 16 ranks, whose errors share most of their noise.
+  # The 6 data sets have 16 ranks, whose errors share most of their noise.
   for point in points.select(all_points, smoothing='none'):
     assert 0.2 < point['of_printed'] < 3
 
@@ -173,7 +173,7 @@ def test_claims_of_smoothing_go_either_way(low, outcome):
   assert _of(all_verdicts, '2-norm smoothing outper').verdict == verdicts.AGREES
   assert _of(all_verdicts, '2-norm smoothing ceases to matter for large l'
              ).verdict == verdicts.DIFFERS
-  # Made up, and no ratio of other programs.
+  # The values are invented, not ratios of other programs.
   assert _of(all_verdicts, 'values for p = 2').verdict == verdicts.DIFFERS
 
 
@@ -227,7 +227,7 @@ def test_bits_end_to_end(smoke_rows):
            and p['num_servers'] == 2]
   at = bits_report._crossings(along, 'num_points')
   for name, value in at.items():
-    # A share of a label for each server, and what answers take.
+    # The difference is a share of a label for each server, and the answers.
     assert 0 < value - protocol_costs.break_even(10, 32, against=name) < (
         5 if name == 'one_shot' else 2)
   # A counter that misses a bit is seen.
@@ -251,7 +251,7 @@ def test_roc_curves_of_little_noise_are_the_true_ones(method):
   counts = roc_run.counted(setting, None)
   ranks = roc_run.released(setting, counts)
   assert roc_run._areas(setting, ranks, counts)['area'] < 1e-9
-  # Half of the negatives moved to where the positives are: seen by the area.
+  # Half of the negatives move to the positives, which the area shows.
   moved = counts.copy()
   moved[0] = counts[0] // 2 + counts[0, ::-1] // 2
   assert roc_run._areas(setting, ranks, moved)['area'] > 0.01

@@ -110,8 +110,8 @@ def test_printed_noise_is_refuted_by_its_event(noise):
 
 
 def test_noise_for_one_record_is_too_little_for_a_replacement():
-  """Noise for T / n is refuted, since a replacement moves the mean by 2 T /
-  n."""
+  """Noise for T / n is refuted, since a
+  replacement moves the mean by 2 T / n."""
   class Half(truncated_means.TruncatedMean):
     l2_sensitivity = property(lambda self: self.threshold / self.num_examples)
   mechanism = Half(dimension=2, threshold=1.0, guarantee=ZCDP(rho=0.5),
@@ -133,8 +133,8 @@ def test_rounds_that_are_not_composed_are_seen():
 
 
 def test_a_table_of_another_distribution_is_refuted():
-  """A table of probabilities for other noise is refuted by counting
-  outcomes."""
+  """A table of probabilities for other noise is
+  refuted by counting outcomes."""
   mechanism = noisy_shares.MinimaxShare(num_examples=4, epsilon=1.0)
   honest = estimators.looked_up(mechanism)
   data = honest.pairs[0].data

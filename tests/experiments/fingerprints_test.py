@@ -108,7 +108,7 @@ def test_last_digits_do_not_count_and_others_do():
   for error in rng.normal(size=(50, 40)):
     assert fingerprints._text(values * (1 + 1e-7 * error)) == text
     assert fingerprints._text(values * (1 + 0.1 * error)) != text
-  # Each value by itself, by a tenth of the largest.
+  # Each value is moved by itself, by a tenth of the largest.
   for place in range(40):
     assert fingerprints._text(values + 0.3 * (np.arange(40) == place)) != text
   assert fingerprints._text(values[::-1]) != text
@@ -128,8 +128,8 @@ def test_what_is_not_finite_is_refused():
 
 @pytest.fixture
 def cheap(monkeypatch):
-  """Replaces the canonical computations, since only configurations are
-  tested."""
+  """Replaces the canonical computations, since
+  only configurations are tested."""
   monkeypatch.setattr(fingerprints, 'streams', lambda: 's')
   monkeypatch.setattr(fingerprints, '_training',
                       lambda method, on_images: f'{method} {on_images}')
@@ -174,8 +174,8 @@ def test_settings_that_train_nothing_have_the_streams_alone(cheap):
 
 
 def test_what_trains_says_what_it_trains():
-  """Experiments that train have a `config`; one that does not train has
-  none."""
+  """Experiments that train have a `config`; one
+  that does not train has none."""
   for name in ('clipping_bias', 'lip_depth', 'lip_images', 'lip_search',
                'lip_tabular'):
     experiment = registry.load(name)

@@ -1,5 +1,5 @@
-"""These tests check that rows of older code are found, declared or
-confirmed."""
+"""These tests check that rows of older code are
+found, declared or confirmed."""
 
 import dataclasses
 
@@ -80,7 +80,7 @@ def test_declared_rows_may_be_older_and_the_table_says_so(toy, fresh_rows):
   assert f'Of older code, 8 settings: {REASON}.' in table
   assert '16 of 16 settings, 8 of them by older code' in table
   assert 'older' not in rendering.render_table(toy, rows)
-  # Others are not excused by it.
+  # The declaration does not excuse other settings.
   assert len(freshness.stale(declared, _change(rows, fingerprint=''),
                              HISTORY)) == 1
   # A declaration may not stay after the rows were made anew.
@@ -98,7 +98,7 @@ def test_a_sample_confirms_the_kinds_that_it_makes_again(toy, fresh_rows):
   assert confirmed.num_settings == 8
   assert [bool(row.fingerprint) for row in confirmed.rows] == [
       not _is_lip(row) for row in old]
-  # Everything else of a row is what it was: it still names who made it.
+  # All other fields of a row stay, so it still names who made it.
   assert _change(confirmed.rows, fingerprint='') == old
   assert confirmed.sample['settings_made_anew'] == 4
 

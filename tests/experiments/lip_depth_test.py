@@ -27,7 +27,7 @@ from experiments.lip_depth import report
 from experiments.lip_depth import run
 from experiments.lip_depth import sweep
 
-# Normal beyond 5.7 standard errors: 1e-8 for each variance.
+# A normal value is beyond 5.7 standard errors with probability 1e-8.
 _Z_SCORE = 5.7
 
 
@@ -118,8 +118,8 @@ def test_the_first_bound_of_a_chain_grows_as_a_power(weight_norm):
 
 @pytest.mark.slow
 def test_plain_sums_double_and_averages_keep():
-  """Plain residual sums double per block, 2^18 in WRN-40-4; averages do not
-  (E12)."""
+  """Plain residual sums double per block, 2^18
+  in WRN-40-4; averages do not (E12)."""
   first = {
       (depth, averaged): laws.residual(depth, averaged=averaged,
                                        weight_norm=1.0)
@@ -183,7 +183,7 @@ def test_rows_tell_the_truth(rows):
   assert len(rows) == len({(row.id, row.metric) for row in rows})
   assert all(row.epsilon <= row.epsilon_requested for row in rows
              if row.metric in ('test_accuracy', 'sensitivity_first'))
-  # Exact statistics of private records cost everything.
+  # Exact statistics of private records have an infinite privacy cost.
   assert all(math.isinf(row.epsilon) for row in rows
              if row.metric.startswith('realised'))
   assert all(math.isinf(row.epsilon) for row in rows if row.method == 'sgd')

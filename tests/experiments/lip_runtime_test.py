@@ -36,7 +36,7 @@ def test_rows_say_how_they_were_timed(rows):
       assert (0 < metrics['fastest_epoch'] <= metrics['epoch_seconds']
               <= metrics['slowest_epoch'])
   assert all(cells['ratio_to_sgd'] == 1 for cells in methods['sgd'].values())
-  # Nothing private is read and nothing released.
+  # The runs read no private data and release nothing.
   assert {(row.n, row.epsilon) for row in rows} == {(0, 0.0)}
 
 
@@ -68,8 +68,8 @@ def _programs(*names, batch_size=8, most_rows=16):
 
 @pytest.mark.slow
 def test_book_keeping_trains_as_dp_sgd_does():
-  """Book-keeping trains the same parameters as DP-SGD by `vmap` with one
-  key."""
+  """Book-keeping trains the same parameters as
+  DP-SGD by `vmap` with one key."""
   programs = _programs('dp_sgd_vmap', 'dp_sgd')
   states = []
   for program in programs.values():
@@ -175,7 +175,7 @@ def _made_up(ratios):
     # Clipping is slower, more so for large batches, as the text has it.
     (dict(lip_dp_sgd=(1.0, 1.0), dp_sgd_vmap=(2.0, 3.0),
           dp_sgd=(1.9, 2.8)), 'agrees agrees agrees'),
-    # The gap is that of gradients of every record, and does not grow.
+    # The gap is that of per-record gradients and does not grow.
     (dict(lip_dp_sgd=(1.0, 1.0), dp_sgd_vmap=(2.0, 2.0),
           dp_sgd=(1.1, 1.1)), 'agrees differs differs'),
     (dict(lip_dp_sgd=(1.0, 1.0), dp_sgd_vmap=(1.0, 1.05),

@@ -200,8 +200,8 @@ def _charged(dataset, **changes):
 
 @pytest.mark.slow
 def test_the_search_is_charged(dataset):
-  """The search is charged for all trials, scores and the final run (DP-21,
-  E30)."""
+  """The search is charged for all trials,
+  scores and the final run (DP-21, E30)."""
   # A record of the third fold is trained on in both runs of both trials.
   event = run._events(_SETTING, dataset, fold=0)[-1]
   by_hand = accounting.epsilon(

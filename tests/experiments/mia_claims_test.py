@@ -59,7 +59,7 @@ def test_a_planted_factor_is_found(factor, outcome):
   said = _said(rows_of(on_line(factor, kinds)))
   assert said[_FACTOR].ours == f'{factor:.2f} [{factor:.2f}, {factor:.2f}]'
   assert said[_FACTOR].verdict == outcome
-  # k = 24 is outside of the window, and in the slope.
+  # k = 24 is outside the window, but part of the slope.
   assert 'through 3 networks' in said[_FACTOR].reason
   slope = -factor * DEFENCE / (100 * ACCURACY)
   assert said[_SLOPE].ours.startswith(f'{slope:.2f} ')

@@ -48,7 +48,7 @@ def test_bootstrap_is_that_of_all_ordered_draws():
   interval = inference.bootstrap(mean, list(values))
   every = sorted(mean(drawn) for drawn in itertools.product(values, repeat=3))
   assert len(every) == 27
-  # Less than 2.5 % of 27 is below the least of them: limits are the ends.
+  # Less than 2.5 % of 27 draws are below the least, so the limits are the ends.
   assert interval == pytest.approx((3.0, every[0], every[-1]))
   five = {seed: seed**2 for seed in range(5)}
   square = lambda drawn: sum(five[seed] for seed in drawn) / len(drawn)
@@ -98,6 +98,6 @@ def test_excess_of_networks_that_are_as_bad_as_they_may_be():
   assert exact.standard_error == pytest.approx(math.sqrt(0.21 / 1000))
   assert exact.p_value == pytest.approx(stats.norm.sf(
       0.02 / math.sqrt(0.21 / 1000)))
-  # Networks that scatter more than coins are given what they scatter.
+  # Networks that scatter more than coins get their own scatter.
   wide = inference.excess([0.62, 0.82], ceiling, 1000)
   assert wide.standard_error == pytest.approx(0.1)

@@ -19,8 +19,8 @@ from experiments.mia_sparsity import private
 _DELTA = 1e-5
 _NUM_RUNS = 800
 _SIGNIFICANCE = 1e-4
-# Seven faint records and one that is not, of two labels by a fair coin: record
-# 7 or 8. More parameters than records, every record in every step.
+# Seven records are faint; one, record 7 or 8 by a fair coin, is not. There are
+# more parameters than records, and every step uses every record.
 _NUM_EXAMPLES = 8
 _IN, _OUT = 7, 8
 _SHAPE = (4, 4, 1)
@@ -30,7 +30,7 @@ _TINY = private.Design(
         'dp_sgd': private.Recipe(num_steps=20, learning_rate=0.004,
                                  clip_norm=0.1),
         'lip_dp_sgd': private.Recipe(num_steps=20, learning_rate=0.01)})
-# Budgets that get a share of the noise of others.
+# These budgets get a share of the noise of others.
 _FAULTS = {1.1: (1.0, 0.05), 4.1: (4.0, 0.25)}
 
 

@@ -101,7 +101,7 @@ def test_a_killed_study_goes_on_to_the_same_bits(study, tmp_path):
   trainer = trainers.Trainer(study, Store(tmp_path / 'one', 'a'), progress)
   whole = [trainer.train(kind) for kind in _KINDS]
   assert len(done) == 6
-  # The same compiled programs, with an empty folder.
+  # The same compiled programs run with an empty folder.
   trainer._store = Store(tmp_path / 'two', 'a', every_seconds=0)
   done, kill_at = [], 5
   with pytest.raises(_Killed):
@@ -170,7 +170,7 @@ def test_perceptrons_learn_on_partners_alone(study, monkeypatch):
   def attack(key, shadow_features, shadow_members, target_features):
     given.update(shadows=shadow_features, members=shadow_members,
                  targets=target_features)
-    # One discriminator, which is right on the members alone.
+    # The one discriminator is right on the members alone.
     return attacking.shadow.AttackResult(
         target_features[:, None, :, 0], jax.numpy.zeros((4, 1)),
         jax.numpy.zeros(4, 'int32'))
@@ -195,7 +195,7 @@ def test_perceptrons_learn_on_partners_alone(study, monkeypatch):
 @pytest.mark.slow
 def test_thresholds_come_from_the_partner(study, monkeypatch):
   """An attack's threshold comes from the partner network."""
-  # Others want more shadows than one.
+  # Other attacks want more than one shadow.
   monkeypatch.setattr(attacking, 'POOLED', {
       'loss': attacking.attacks.loss_threshold})
   rows, y = np.asarray(study.attacked), np.asarray(study.records.y)

@@ -65,7 +65,7 @@ def test_means_end_to_end(smoke_rows):
     assert max(p['signs'], p['outliers'], p['pareto']) <= p['tuned'] * (
         1 + 1e-6)
   there, = points.select(all_points, kind='border')
-  # The rate says (d / epsilon)^2 = n^((k - 2) / (k - 1)), but for a constant.
+  # The rate is (d / epsilon)^2 = n^((k - 2) / (k - 1)), up to a constant.
   assert 1 < there['border'] / (5 * 10**-2.0) < 5
 
 

@@ -16,7 +16,7 @@ from experiments.methods.theory import tradeoffs
 
 EXPERIMENTS = ('composition_curves', 'conversions', 'gaussian_calibration')
 
-# (epsilon, k, delta of each, slack): A, B, C, ALG-08, exact, zCDP.
+# (epsilon, k, delta of each, slack) maps to A, B, C, ALG-08, exact and zCDP.
 COMPOSED = {
   (.1, 10, 0., 1e-6): (1., 1.6414, 1.7122, 1.7674, .99937, 1.4709),
   (.1, 100, 0., 1e-6): (10., 5.7561, 5.7561, 6.3082, 4.77457, 5.2191),

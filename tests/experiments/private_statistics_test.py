@@ -20,7 +20,7 @@ from experiments.support_estimators import sweep as support_sweep
 
 _ROOT = pathlib.Path(__file__).resolve().parents[2] / 'experiments'
 
-# Verdicts on the kept rows: agrees or differs, in the order of the table.
+# These verdicts on the kept rows are in the order of the table.
 OUTCOMES = {
   'bernoulli_risk': 'a a d a a',
   'ecdf_mechanisms': 'a a d d a a a a d a',
@@ -128,7 +128,7 @@ def test_goldens_of_finite_distributions(kept, k, n, epsilon, raw, projected):
   point = _one(kept['finite_distributions'], dataset='uniform', epsilon=epsilon,
                num_categories=float(k), num_examples=float(n))
   _near(point, 'raw', raw)
-  # Golden to three digits.
+  # Values are golden to three digits.
   assert point['projected'] == pytest.approx(
       projected, abs=5 * point['projected_se'] + 5e-3 * projected)
 
@@ -172,7 +172,7 @@ def test_failures_of_queries(smoke_rows, kept):
       assert point['failure_exact'] > .6
     else:
       assert point['any_failure'] <= point['failure_prob']
-  # Few people: two-valued answers by all their sums; noise by a fine sum.
+  # With few people, two-valued answers have all their sums, noise a fine one.
   setting = queries_sweep.Setting(method='bernoulli', epsilon=2., tolerance=.9)
   size, half = 12, math.tanh(1.)
   sums = np.array([math.comb(size, k) for k in range(size + 1)]) / 2**size

@@ -105,7 +105,7 @@ def test_a_quantile_says_of_itself_what_an_audit_needs():
                                                **_UNIT)
   target = wrapping.of_mechanism(mechanism, delta=0.0)
   assert target.traced
-  # Infinite records and none are records too.
+  # Pairs include records that are not numbers.
   assert any(np.isnan(np.append(*pair[:2])).any() for pair in target.pairs)
   outputs = target.draw(jax.random.key(0), target.pairs[-1].data, 50)
   assert outputs.dtype == np.float64 and np.isfinite(outputs).all()

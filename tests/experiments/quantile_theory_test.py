@@ -18,7 +18,7 @@ from experiments import verdicts
 from experiments.methods.statistics import quantile_bounds as bounds
 
 _ROOT = pathlib.Path(__file__).resolve().parents[2] / 'experiments'
-# Verdicts on the kept rows, in the order of the table.
+# These verdicts on the kept rows are in the order of the table.
 OUTCOMES = {'quantile_bounds': 'a a a a d n d a a',
             'quantile_rates': 'a a a a a a a'}
 
@@ -80,7 +80,7 @@ def test_rates_of_one_setting(smoke_rows):
   assert swapped['closed_form'] == pytest.approx(.25 / 400 + 8 / 400**2)
   assert abs(swapped['mse'] - swapped['closed_form']) < 5 * swapped['mse_se']
   added, = points.select(all_points, adjacency='add_or_remove_one')
-  # Half the cost: twice the rate, so a quarter of the variance.
+  # Half the cost allows twice the rate, so a quarter of the variance.
   assert added['closed_form'] == pytest.approx(.25 / 400 + 2 / 40**2)
   assert 5 < added['rank_error'] < 15
   assert added['distance'] == pytest.approx(added['rank_error'] / 400, rel=.2)

@@ -130,7 +130,7 @@ def test_a_sample_is_drawn_by_its_seed_from_all_methods(toy, committed):
   for settings in samples:
     assert sorted(setting.method for setting in settings) == [
         'dp_sgd', 'dp_sgd', 'lip_dp_sgd', 'lip_dp_sgd']
-  # A setting is missed by 20 samples of a quarter with probability 0.003.
+  # 20 samples of a quarter miss a setting with probability 0.003.
   assert {setting for settings in samples
           for setting in settings} == set(toy.settings)
   assert len(_sampled(committed, 99, 0)) == 16
@@ -233,7 +233,7 @@ def test_rows_table_figure_and_verdicts_come_of_a_run(planned, tmp_path):
       'rows.csv', 'provenance.json', 'table.md', 'figure.svg',
       'progress.log'}
   json.dumps(dataclasses.asdict(result))
-  # Again, with nothing left to do, and rows that are now the committed ones.
+  # A second run has nothing left to do, and its rows are the committed ones.
   committed = tmp_path / 'experiments' / 'toy'
   committed.mkdir(parents=True)
   (committed / 'results').symlink_to(folder)

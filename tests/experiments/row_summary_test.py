@@ -24,7 +24,7 @@ def _enumerate(differences):
 
 def test_summary_by_hand():
   summarised = summary.summarise([1., 2., 6.])
-  # Squared deviations 4, 1, 9: variance 14 / 2 with ddof=1.
+  # Squared deviations are 4, 1 and 9: variance 14 / 2 with ddof=1.
   assert summarised.mean == 3.
   assert summarised.median == 2.
   assert summarised.count == 3
@@ -157,7 +157,7 @@ def test_holm_of_seven_data_sets():
 
 
 def test_holm_by_hand():
-  # Sorted .01 .02 .03 .04 times 4 3 2 1, then the largest so far.
+  # Holm sorts .01 .02 .03 .04, multiplies by 4 3 2 1 and keeps the largest.
   assert summary.holm([.04, .01, .03, .02]) == pytest.approx(
       [.06, .04, .06, .06])
   assert summary.holm([.5, .6]) == [1., 1.]
@@ -185,7 +185,7 @@ def test_holm_refuses_what_is_no_p_value():
 
 
 def test_disjoint_spreads_of_three_are_a_test_of_level_seven_percent():
-  # MIA-11: of equal spreads, t = sqrt(6) with 4 degrees of freedom.
+  # MIA-11: with equal spreads, t is sqrt(6) with 4 degrees of freedom.
   assert 2 * stats.t.sf(math.sqrt(6), 4) == pytest.approx(.070, abs=5e-4)
   three = np.array([-1., 0., 1.])
   assert not summary.spreads_are_disjoint(three, three + 1.99)

@@ -31,7 +31,7 @@ from dpjax.train import step
 from dpjax.typing import Batch
 
 _HERE = environment.Environment('cpu', '1', 'c0', {'jax': '1'})
-# Few records, wide enough to learn canaries by heart.
+# The networks see few records and are wide enough to memorise canaries.
 _EAGER = dict(optimizer='adam', schedule='constant', num_examples=20, width=64)
 
 
@@ -80,7 +80,7 @@ def test_an_overfit_run_shows_all_that_its_canaries_can(tmp_path):
   assert report.claim.epsilon == math.inf
   assert 2.5 < 0.9 * report.cap < report.epsilon_lower <= report.cap
   assert report.details['bounds']['log_odds']['num_correct'] > 90
-  # The one of a summary that claims what it may not.
+  # This summary claims more privacy than it may.
   understated = _restated(folder, _empty(tmp_path, 'told'), epsilon=0.1)
   refuted = _audit(understated)
   assert refuted.verdict == auditor.VIOLATED and not refuted.scores
@@ -139,7 +139,7 @@ def test_scores_are_what_they_say(honest):
                    for params in (run.initial, run.params))
   np.testing.assert_allclose(scores['calibrated'], before - after, atol=1e-5)
   assert np.std(before) > 0.01
-  # High for what is likely: three classes by hand.
+  # The log-odds are high for likely labels: three classes by hand.
   apply = lambda params, x: x * params
   got = runs.log_odds(apply, jnp.float32(1), Batch(
       jnp.log(jnp.array([[0.5, 0.3, 0.2], [0.5, 0.3, 0.2]])),
@@ -175,7 +175,7 @@ def test_a_release_is_audited_by_what_it_wrote(tmp_path):
     np.testing.assert_array_equal(kept['included'], run.canaries.included)
     np.testing.assert_array_equal(kept['x'], run.canaries.records.x)
   assert (folder / summaries.CANARIES).stat().st_mode & 0o077 == 0
-  # Violated by chance with probability 1e-7 at most.
+  # The verdict is violated by chance with probability 1e-7 at most.
   assert _audit(folder, significance=1e-7).verdict != auditor.VIOLATED
   with np.load(folder / summaries.CANARIES) as kept:
     fewer = {name: kept[name][:-1] for name in kept}
@@ -229,7 +229,7 @@ def test_least_alarms_are_those_of_the_trade_off():
   assert (alarms <= true + 1e-6).all()
   np.testing.assert_allclose(alarms, true, rtol=0.02)
   assert curves.least_alarm(curves.NOTHING, 0.9) == 0
-  # Randomised response, by hand: both lines of one point of the curve.
+  # Both lines of one point of the curve are those of randomised response.
   point = curves.PrivacyCurve(np.array([1.0]), np.array([0.1]))
   assert curves.least_alarm(point, 0.5) == pytest.approx(0.4 / math.e)
   assert curves.least_alarm(point, 0.95) == pytest.approx(0.9 - math.e * 0.05)

@@ -154,7 +154,7 @@ def test_effective_privacy_of_half_an_atom():
   for sigma, known in ((1e-4, .96), (.1, .62), (.3, .42), (1., .19),
                        (3., .064)):
     point, = points.select(all_points, dataset='mixed_0.5_0.25', sigma=sigma)
-    # Data sets differ, by what is their spread.
+    # Different data sets give values that spread this much.
     spread = 2 * point['largest_se'] + 3 * point['fresh_se'] + .01
     assert abs(point['largest'] - known) < 2 * spread
     assert point['most_of_sets'] <= 1

@@ -55,7 +55,7 @@ def test_end_to_end(smoke_rows):
   counts = {(p['kind'], p['num_factors']): (p['parameters'],
                                             p.values.get('next_parameters'))
             for p in all_points}
-  # Six layers 16 x 144 are the first segment: 416 or 432, and 384 or 400.
+  # Six layers 16 x 144 form the first segment: 416 or 432, and 384 or 400.
   assert counts == {('network', 2): (32_122, 32_218),
                     ('network', 3): (23_162, 23_258),
                     ('layer', 2): (416, 432), ('layer', 3): (384, 400),

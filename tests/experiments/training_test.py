@@ -54,7 +54,7 @@ def test_runs_trained_together_equal_runs_alone():
   assert alone.test_accuracy == joint.test_accuracy
   assert alone.joint_noise_multiplier == pytest.approx(
       joint.joint_noise_multiplier)
-  # Rounded to a grid of 1/256 of the noise: one point apart at most.
+  # The noise is rounded to 1/256 of itself, so one point apart at most.
   for a, b in zip(jax.tree.leaves(alone.params),
                   jax.tree.leaves(joint.params), strict=True):
     np.testing.assert_allclose(a, b, atol=2e-2, rtol=2e-2)
@@ -108,7 +108,7 @@ def test_keys_of_the_system_are_used_once_for_one_thing():
   assert used([resolved], secret[:1]) == key_sets[0]
   keys = set().union(*key_sets)
   assert all(len(key) == 8 and len(set(key)) == 8 for key in keys)
-  # The start is that of the seed, whatever draws the noise.
+  # The seed sets the initial parameters, whatever draws the noise.
   starts = [run_keys.init_key(dataclasses.replace(
       resolved, seed=seed, noise_seed=noise_seed))
       for seed, noise_seed in ((3, None), (3, 3), (3, 8), (4, 3))]

@@ -42,8 +42,8 @@ def _dense():
 @pytest.mark.every(3)
 @pytest.mark.parametrize('exact', [False, True])
 def test_linear_maps_have_the_slopes_of_the_closed_form(exact):
-  # 2000 records, 5 draws each: |z| of a normal z has mean sqrt(2 / pi) and
-  # relative deviation .7555, the mean of five .3379.
+  # There are 2000 records with 5 draws each. |z| of a normal z has mean sqrt(2
+  # / pi) and relative deviation .7555, the mean of five .3379.
   weights = jnp.array([[1.0, 2.0, 0.0], [0.0, -5.0, 0.1]])
   response = local_sensitivity.respond(
       _KEY, lambda x: x @ weights.T + 3.0, jnp.zeros([2000, 3]),

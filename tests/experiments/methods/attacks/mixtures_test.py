@@ -10,7 +10,7 @@ from experiments.methods.attacks import mixtures
 
 
 def _gaussian_delta(mu, epsilon):
-  # Balle and Wang 2018, Theorem 5.
+  # This is Theorem 5 of Balle and Wang (2018).
   return (stats.norm.cdf(mu / 2 - epsilon / mu) -
           np.exp(epsilon + stats.norm.logcdf(-mu / 2 - epsilon / mu)))
 

@@ -91,7 +91,7 @@ def _attacks():
       learnt, other, learnt, apart)]) for role in (0, 1)]
   truth = [jnp.concatenate([members[:, 0]] * 4),
            jnp.concatenate([members[:, 1]] * 2 + [tossed, members[:, 1]])]
-  # Members first: an attack must not go by places.
+  # Members come first, because an attack must not go by places.
   orders = [jnp.argsort(~each, axis=1) for each in truth]
   truth = [jnp.take_along_axis(v, o, 1)
            for v, o in zip(truth, orders, strict=True)]
@@ -106,8 +106,8 @@ def _attacks():
 
 
 def _margin(num_decisions):
-  """Returns four standard errors of the share of heads of so many fair
-  coins."""
+  """Returns four standard errors of the share
+  of heads of so many fair coins."""
   return 4 * .5 / num_decisions**.5
 
 
@@ -128,7 +128,7 @@ def test_shuffled_members_teach_nothing(attacks):
   # distinguishes what was learnt from what was not, or the reverse: pairs, and
   # not records, are independent.
   assert stats.ttest_1samp(attacks.accuracies[0, 2], .5).pvalue > 1e-3
-  # The other way the target's are.
+  # In the other direction the target's members are shuffled.
   assert abs(attacks.accuracies[1, 2].mean() - .5) < _margin(
       _PAIRS * _ATTACKED)
 
@@ -166,7 +166,7 @@ def test_the_choice_is_made_on_the_shadow_alone(attacks):
 
 @pytest.mark.every(3)
 def test_both_ways_are_attacks_that_score_each_record_by_itself(attacks):
-  # Half of the target's records are replaced and the others change places.
+  # Half of the target's records are replaced, and the others change places.
   features = jnp.concatenate(attacks.features)
   order = jax.random.permutation(_KEY, _ATTACKED)
   kept = order[:_MEMBERS]
@@ -218,7 +218,7 @@ def test_split_is_a_partition(size, num_validation):
 
 
 def test_classes_are_shared_out_evenly():
-  # Hypergeometric: the deviation of 6000 of a class is 31.8 in 15000.
+  # The count is hypergeometric: 6000 of a class vary by 31.8 in 15000.
   y = np.repeat(np.arange(10), 6000)
   for half in shadow.split(_KEY):
     for part in (half.train, half.test):

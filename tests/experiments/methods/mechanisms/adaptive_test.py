@@ -86,8 +86,8 @@ def test_two_gaussians_against_the_worst_adaptive_adversary():
         multiplier * math.sqrt(2 * math.pi))
 
   def excess(loss, multiplier):
-    """Returns the sum of max(p e^loss - e^epsilon r, 0) over the second
-    answer."""
+    """Returns the sum of max(p e^loss -
+    e^epsilon r, 0) over the second answer."""
     p, r = density(multiplier, 1.), density(multiplier, 0.)
     return np.maximum(p * np.exp(loss)[:, None]
                       - math.exp(epsilon) * r, 0).sum(1) * width

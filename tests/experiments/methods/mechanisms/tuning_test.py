@@ -40,8 +40,8 @@ def test_golden_numbers_of_all_trials(num_trials, epsilon):
 @pytest.mark.every(3)
 @pytest.mark.parametrize('shape', [0., .5, 1., 3.])
 def test_a_random_number_of_trials_costs_far_less(shape):
-  """A random number of trials costs far less than all, more than one (DP-21,
-  E30)."""
+  """A random number of trials costs far less
+  than all, more than one (DP-21, E30)."""
   twenty = spend(tuning.best_trial_event(trial(), mean=20., shape=shape))
   fifty = spend(tuning.best_trial_event(trial(), mean=50., shape=shape))
   assert 1.309 * 1.5 < twenty < fifty < 5.
@@ -119,7 +119,7 @@ def test_distribution_of_the_number_of_trials(mean, shape):
   numbers = np.arange(1, probs.size + 1)
   assert probs.sum() == pytest.approx(1, abs=1e-11)
   assert probs @ numbers == pytest.approx(mean, rel=1e-6)
-  # Its recursion: (1 - g) (k + shape) / (k + 1).
+  # The distribution has the recursion (1 - g) (k + shape) / (k + 1).
   stop = stop_prob(mean, shape)
   ratio = (1 - stop) * (numbers[:-1] + shape) / (numbers[:-1] + 1)
   kept = probs[1:] > 1e-14
@@ -159,7 +159,7 @@ def test_both_words_of_a_draw_count(monkeypatch):
         jax.random, 'bits', lambda key, shape, dtype, word=place + shift:
         np.array(divmod(word, 2**32), dtype))
       assert tuning.draw_num_trials(None, mean=6., shape=.5) == wanted
-  # The last word of all is not beyond the table.
+  # The largest word still falls into the table.
   monkeypatch.setattr(jax.random, 'bits', lambda key, shape, dtype:
                       np.full(shape, 2**32 - 1, dtype))
   assert tuning.draw_num_trials(None, mean=6., shape=.5) == probs.size

@@ -9,7 +9,7 @@ import pytest
 from experiments.methods.sparsity import chains
 from experiments.methods.sparsity.chains import Chain
 
-# (p, q, L): r, s, non-zeros.
+# Each (p, q, L) maps to r, s and the number of non-zeros.
 _TABLE = {
     (64, 576, 2): ((2, 32), (18, 32), 3200),
     (64, 576, 3): ((2, 4, 8), (18, 4, 8), 1920),

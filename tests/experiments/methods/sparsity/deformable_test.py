@@ -13,11 +13,11 @@ from scipy import stats
 from experiments.methods.sparsity import deformable
 from experiments.methods.sparsity.chains import Chain
 
-# Wide, tall and not monotone, square, a single dense factor.
+# The chains are wide, tall and not monotone, square, and one dense factor.
 _CHAINS = (Chain((2, 2, 3), (3, 2, 4)), Chain((3, 5), (2, 4)),
            Chain((2,) * 4, (2,) * 4), Chain((4,), (6,)))
 
-# One program each, where one by one every operation is compiled.
+# Each is one program; otherwise every operation would be compiled.
 _init = jax.jit(deformable.init, static_argnums=(1, 2))
 _apply = jax.jit(deformable.apply)
 _dense = jax.jit(deformable.dense)
@@ -197,7 +197,7 @@ def test_entries_have_the_variance(chain, variance):
   factors = jax.jit(jax.vmap(
       lambda key: deformable.init(key, chain, variance)))(keys)
   matrices = jax.jit(jax.vmap(deformable.dense))(factors)
-  # The third: two entries that share all coefficients but the first.
+  # The third statistic takes two entries that share all but one coefficient.
   for sample, mean in ((jnp.mean(matrices ** 2, (1, 2)), wanted),
                        (jnp.mean(matrices, (1, 2)), 0.0),
                        (matrices[:, 0, 0] * matrices[:, 0, 1], 0.0)):

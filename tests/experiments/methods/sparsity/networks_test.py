@@ -9,7 +9,7 @@ from experiments.methods.sparsity import deformable
 from experiments.methods.sparsity import networks
 from experiments.methods.training.batch_resnet import BatchResnet
 
-# Lalanne (2023), Table 1.1: per cent as printed, and our number of parameters.
+# These are Table 1.1 of Lalanne (2023) in per cent, and our parameters.
 _TABLE = {(1, 2): (32.3, 87_898), (1, 3): (29.6, 80_666), (2, 2): (15.9, 43_450),
           (2, 3): (12.9, 34_682), (3, 2): (11.8, 32_122), (3, 3): (8.5, 23_162)}
 
@@ -31,7 +31,7 @@ def test_table_1_1(setting):
                                num_factors=num_factors)
   assert (network.num_parameters, network.num_dense) == (ours, 272_474)
   rounded = round(100 * ours / 272_474 + 1e-9, 1)
-  # M-E05: 12.73, and the text has 12.9.
+  # M-E05: the true value is 12.73, and the text has 12.9.
   assert rounded == pytest.approx(12.7 if setting == (2, 3) else printed)
 
 

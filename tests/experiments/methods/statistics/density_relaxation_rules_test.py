@@ -21,7 +21,7 @@ from experiments.methods.theory import tradeoffs
 
 ADD, REPLACE = Adjacency.ADD_OR_REMOVE_ONE, Adjacency.REPLACE_ONE
 
-# Item DEN-A4: n, epsilon, then deviations over the sensitivity by each rule.
+# DEN-A4: each row has n, epsilon, and noise over sensitivity by rule.
 TABLE = [(1e3, 0.1, 52.99, 105.13, 52.66, 39.46, 36.30),
          (1e3, 1, 5.30, 10.51, 5.35, 4.53, 4.22),
          (1e4, 0.1, 61.06, 121.39, 60.78, 48.93, 45.94),
@@ -62,7 +62,7 @@ def test_rules_hold_where_they_are_not_refused(rule, epsilon, delta):
     assert true_delta(rho * 1.001, epsilon) > delta
   else:
     assert rho < rho_of('exact', epsilon, delta)
-  # Monotone in both.
+  # The noise is monotone in both arguments.
   assert relaxation.rho_of(rule, epsilon=0.9 * epsilon, delta=delta) < rho
   assert relaxation.rho_of(rule, epsilon=epsilon, delta=0.9 * delta) < rho
 
@@ -76,7 +76,7 @@ def test_rules_and_their_conversions(epsilon, delta):
   actual = accounting.gaussian_epsilon(
       shift=math.sqrt(2 * rho_of('exact', epsilon, delta)), delta=delta)
   assert actual == pytest.approx(epsilon)
-  # The best order, by brute force over orders.
+  # The best order is found by brute force over orders.
   rho, orders = rho_of('renyi', epsilon, delta), 1 + np.logspace(-2, 4, 20_001)
   deltas = (orders - 1) * (orders * rho - epsilon) - np.log(
       orders - 1) + orders * np.log1p(-1 / orders)
@@ -132,7 +132,7 @@ def test_printed_noise_and_functions():
   assert relaxed.scales[1] == pytest.approx(
       4 * math.sqrt(math.log(1.25e6) * 17) / 0.1)
   assert not relaxed.fix_mass
-  # gamma = 2.
+  # Here gamma is 2.
   relaxed = relaxation.printed_relaxation(epsilon=1.0, delta=1e-8, **public)
   depth = 2 * math.log(1e4)
   assert relaxed.num_functions == min(

@@ -44,8 +44,8 @@ def test_costs_are_those_of_the_definition():
   assert costs[1] == 0.0
 
 
-# A record goes from the left of all candidates to the right: one loses what
-# the others, many, gain.
+# One record moves from the left of all candidates to the right. One candidate
+# loses what the many others gain.
 STEEP = (np.array([0.0, 0.4, 0.4, 0.4]), np.array([1.0, 0.4, 0.4, 0.4]))
 
 

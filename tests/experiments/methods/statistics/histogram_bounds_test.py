@@ -12,7 +12,7 @@ from dpjax.stats.quantile_methods import mechanism
 from dpjax.stats.quantile_methods import records
 from experiments.methods.statistics import histogram_bounds as bounds
 
-# A density x + 1/2 on [0, 1]: of Lipschitz constant 1, at least 1/2.
+# The density x + 1/2 on [0, 1] has Lipschitz constant 1 and is at least 1/2.
 _DENSITY = dict(lipschitz=1.0, density_floor=0.5)
 
 

@@ -82,8 +82,8 @@ def _failures(oracle, runs, size=None):
 @pytest.mark.slow
 @pytest.mark.parametrize('randomizer', queries.RANDOMIZERS)
 def test_answers_fail_as_rarely_as_stated(randomizer):
-  """Answers fail at most once in 400; the printed size fails over half
-  (L-E14)."""
+  """Answers fail at most once in 400; the
+  printed size fails over half (L-E14)."""
   oracle = _oracle(randomizer=randomizer, epsilon=2.0)
   assert _failures(oracle, 2000) <= 0.05 / 20
   printed = round(1 / (oracle.epsilon * oracle.tolerance)**2)
@@ -125,7 +125,7 @@ def test_rounding_makes_no_answer_rarer_than_stated(monkeypatch, epsilon):
 def test_everybody_answers_once():
   """Nobody answers twice: surplus queries and short lists are refused."""
   oracle = _oracle(num_queries=3, tolerance=1.0, epsilon=4.0)
-  # One answer of each person is all that is said.
+  # Each person gives one answer and no other information.
   assert oracle.adjacency is Adjacency.REPLACE_ONE
   assert mechanism.epsilon(oracle, delta=1e-9) == pytest.approx(4, abs=1e-3)
   people = jnp.arange(oracle.num_examples, dtype=jnp.float32)

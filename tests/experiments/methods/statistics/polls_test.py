@@ -11,8 +11,8 @@ REPETITIONS = 20_000
 
 
 def close(interval, truth, wanted):
-  """Returns whether coverage is within 4 errors plus the normal limit's
-  error."""
+  """Returns whether coverage is within 4 errors
+  plus the normal limit's error."""
   covered = np.mean((np.asarray(interval.low) <= truth)
                     & (truth <= np.asarray(interval.high)))
   return abs(covered - wanted) < 0.003 + 4 * np.sqrt(
@@ -37,7 +37,7 @@ def test_coverage_of_the_coin_flip_poll(truth, wanted, method, truth_prob):
   assert values.var() / spread == pytest.approx(1, abs=0.05)
   assert np.all((estimate.low >= 0) & (estimate.high <= 1))
   if truth == 0.02 and truth_prob == 0.75:
-    # Clipped before averaging they would be biased.
+    # Estimates clipped before averaging would be biased.
     assert np.mean(values < 0) == pytest.approx(0.147, abs=0.01)
 
 
@@ -62,8 +62,8 @@ def test_answers_are_turned_into_a_proportion(truth_prob):
 
 
 def test_golden_variances():
-  """n Var is 0.96 at phi = 0.75, p = 0.3, three quarters of it privacy
-  (EST-01)."""
+  """n Var is 0.96 at phi = 0.75, p = 0.3, three
+  quarters of it privacy (EST-01)."""
   assert polls.variance(0.3, 1, truth_prob=0.75) == pytest.approx(0.96)
   growth = np.exp(1.2)
   assert polls.variance(0.3, 7, truth_prob=growth / (1 + growth)) == (

@@ -1,5 +1,5 @@
-"""These tests check quantile bounds of Lalanne (2023) with mechanisms
-(QT-08)."""
+"""These tests check quantile bounds of Lalanne
+(2023) with mechanisms (QT-08)."""
 
 import functools
 import math
@@ -286,10 +286,10 @@ def test_noise_on_zeros(n, printed, corrected):
       printed, rel=.01)
   risk = bounds.dirac_risk(**known)
   assert risk == pytest.approx(corrected, rel=.01)
-  # The best amplitude for the corrected bound, to first order.
+  # This is the best amplitude of the corrected bound, to first order.
   assert risk <= 1.2 * min(bounds.dirac_risk(
       amplitude=amplitude, **known) for amplitude in np.geomspace(1e-9, 1, 99))
-  # The amplitude of the print, by the risk of that experiment.
+  # This is the printed amplitude, by the risk of that experiment.
   amplitude = math.exp(-n * .5 / 48)
   assert bounds.dirac_risk(amplitude=amplitude, **known) < (
       bounds.dirac_risk(printed=True, **known))

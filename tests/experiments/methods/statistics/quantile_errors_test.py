@@ -160,7 +160,7 @@ def test_joint_quantiles_are_off_by_less():
                                         rate=rate)
     mean = np.mean([_joint_tail(gaps, probs, rate, bound) for gaps in many])
     assert mean <= level
-    # A quarter of it would be too little.
+    # A quarter of the bound would be too little.
     assert np.mean([_joint_tail(gaps, probs, rate, bound / 4)
                     for gaps in many]) > level / 2
   wide = Population(above=100.0)

@@ -160,7 +160,7 @@ def test_answers_are_near_their_ranks_or_blind():
   with jax.enable_x64(True):
     answers = np.asarray(draw(keys, kept, asked.parameters))
   assert np.all(np.diff(answers) >= 0)
-  # Two nodes of noise a rank, and slices of half that length.
+  # A rank has two nodes of noise, and slices have half that length.
   off = np.abs(answers - np.array(asked.probs)) * 2000
   beyond = asked.scale * math.log(100)
   assert np.mean(np.max(off, 1) <= 2 * beyond + asked.half) > 0.95
@@ -172,7 +172,7 @@ def test_answers_are_near_their_ranks_or_blind():
   want = 2 * asked.scale**2 * sharp.sums @ sharp.sums.T
   np.testing.assert_allclose(np.cov(ranks.T), want, atol=0.4 * want.max())
   assert want[1, 2] > 0 and (want == 0).sum() == 10 and want.max() > 20
-  # Ranks that noise does not keep apart.
+  # The noise does not keep these ranks apart.
   close = asked.parameters._replace(ranks=np.full(4, 1000.0))
   with jax.enable_x64(True):
     blind = np.asarray(draw(keys, kept, close))

@@ -88,7 +88,7 @@ def test_estimators_err_on_the_cube_as_they_must(pure):
                            adjacency=REPLACE, **known)
     risks = [tuned.expected(density).total for density in densities]
     assert np.mean(risks) > bound.value
-    # All that they hide is lost to whoever does not look.
+    # An estimator that ignores the data loses all of the hidden energy.
     assert densities[0].energy == pytest.approx(size * packing.energy)
     assert bound.value < densities[0].energy < 8 * bound.value
 
@@ -111,7 +111,7 @@ def test_least_favourable_densities_are_those_of_the_packing():
     middle = density.cdf(np.array([0, 0.5, 1]))
     np.testing.assert_allclose(
         middle, [0, values @ (weights * (x < 0.5)), 1], atol=1e-9)
-    # Parseval, by coefficients from masses of bins.
+    # Parseval gives the energy by coefficients from masses of bins.
     assert 1 + np.sum(density.energies(2000)) == pytest.approx(
         density.square, abs=1e-8)
 

@@ -39,7 +39,7 @@ def repeated_response_delta(one, num_uses, epsilon):
       for k in range(num_uses + 1))
 
 
-# -- Composition.
+# The tests below check composition.
 
 
 def test_basic_is_exact_for_products_of_randomised_response():
@@ -119,7 +119,7 @@ def test_advanced_beats_basic_for_many_small_epsilons():
       .07 * composition.basic([part] * 10_000).epsilon)
 
 
-# -- Groups.
+# The tests below check groups.
 
 
 @pytest.mark.parametrize('size, sharp, printed', [
@@ -159,7 +159,7 @@ def test_one_record_is_a_group_of_one():
   assert composition.group(part, size=1) == part
 
 
-# -- Subsampling.
+# The tests below check subsampling.
 
 
 def randomised_any(sample, epsilon):
@@ -227,8 +227,8 @@ def test_amplification_without_replacement_is_exact(num_examples, size,
 
 
 def test_amplification_scales_delta():
-  """Amplification scales delta, for a release that may leak the sample
-  (DP-17)."""
+  """Amplification scales delta, for a release
+  that may leak the sample (DP-17)."""
   epsilon, leak, prob = 1., 1e-3, .2
 
   def mechanism(sample):
@@ -256,7 +256,7 @@ def test_theorem_for_fixed_size_says_nothing_of_poisson_batches():
   epsilon, prob = 1., .01
 
   def mechanism(sample):
-    # epsilon-DP under replace-one: all samples of one size are close.
+    # Under replace-one this is epsilon-DP, since samples of one size are close.
     if not sample:
       return np.array([0., 0., 1.])
     return np.append(randomised_any(sample, epsilon), 0.)

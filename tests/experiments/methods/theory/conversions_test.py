@@ -149,7 +149,7 @@ def test_no_small_pair_has_more_than_the_table_says():
 def test_no_pair_has_more_than_the_table_says(given, wanted):
   cell, seen = conversions.TABLE[given, wanted], 0
   for pair in PAIRS:
-    # A linear program for each ratio: of small pairs only.
+    # Each ratio takes a linear program, so only small pairs are tried.
     if cell.needs == 'mass' and len(PAIRS[pair][0]) > 5:
       continue
     sides = _sides(pair, given, wanted)
@@ -215,8 +215,8 @@ def _walk(epsilon, delta, size):
 
 @pytest.mark.parametrize('size', [1, 2, 5])
 def test_groups(size):
-  """Group guarantees hold at the ends of a path; pure and range ones are
-  attained."""
+  """Group guarantees hold at the ends of a
+  path; pure and range ones are attained."""
   chain = _walk(0.4, 0.01, size)
   one = notions.ApproxDP(epsilon=0.4, delta=definitions.level(
       chain[0], chain[1], notions.ApproxDP, at=0.4))
@@ -235,7 +235,7 @@ def test_groups(size):
     if given is not notions.ZCDP:
       assert definitions.level(chain[0], chain[-1], given) == pytest.approx(
           *vars(many).values())
-  # Nats of a group, better than size epsilon (Lalanne (2023), Fact 3.3.11).
+  # The nats of a group are below size epsilon (Lalanne 2023, Fact 3.3.11).
   nats = conversions.convert(conversions.group(
       notions.PureDP(epsilon=0.4), size=size), notions.KullbackLeiblerPrivacy)
   assert nats.level == pytest.approx(0.4 * size * math.tanh(0.2 * size))

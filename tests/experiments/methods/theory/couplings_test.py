@@ -116,7 +116,7 @@ def test_programs_over_couplings_of_three_laws():
     assert best < 1 and _best(probs, t) > 1 - 1e-9
   t = _variations(_TWO_OF_THREE)
   assert _best(_TWO_OF_THREE, 2 * t / (1 + t)) == pytest.approx(1)
-  # Maximal for all pairs is out of reach: 2/3 each, or a sum of 2, not 3/2.
+  # No coupling is maximal for all pairs: 2/3 each sums to 2, not 3/2.
   assert _best(_TWO_OF_THREE, t) == pytest.approx(4 / 3)
 
 
@@ -139,7 +139,7 @@ def test_moments_of_differences(n, t, epsilon):
   assert exact[0] <= whole.mean * (1 + 1e-9)
   assert exact[1] <= whole.square * (1 + 1e-9)
   assert exact[2] >= whole.decay * (1 - 1e-9) - 1e-300
-  # Attained by data sets that differ in all records or in none.
+  # Data sets that differ in all records or in none attain the bound.
   half = couplings.joint_moments(np.float64(0.5), num_examples=n,
                                  epsilon=epsilon)
   np.testing.assert_allclose(half, [n / 2, n * n / 2,

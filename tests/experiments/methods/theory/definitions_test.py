@@ -104,7 +104,7 @@ def test_the_printed_exponent_of_renyi_is_wrong():
 
 def _search(p, q, mass, rng, count=60000):
   """Returns the largest conditional variation over random events."""
-  # Probabilities of an event given the outcome, many of them 0 or 1.
+  # These are probabilities of an event given the outcome, many of them 0 or 1.
   weights = np.clip(np.exp(rng.normal(size=(count, len(p))) * 3), 0, 1)
   least = np.minimum(weights @ p, weights @ q)
   return definitions.tilted(p, q, weights[least >= max(mass, 1e-12)]).max()
@@ -126,7 +126,7 @@ def test_given_any_event_the_range_decides():
     if p.min() > 1e-2 < q.min():
       assert definitions.conditional(p, q, mass=1e-4) == pytest.approx(
           wanted, rel=1e-3)
-    # Processing lowers it, and no event of the outcomes themselves is beyond.
+    # Processing lowers the level, and events of the outcomes do not exceed it.
     channel = rng.dirichlet(np.ones(3), 4)
     assert definitions.conditional(p @ channel, q @ channel) <= wanted + 1e-12
     assert definitions.conditional_of_events(p, q) <= wanted + 1e-12
@@ -150,7 +150,7 @@ def test_conditional_testing_is_not_inherited():
   """
   p, q = np.array([0.01, 0.99]), np.array([0.1, 0.9])
   assert definitions.conditional_of_events(p, q) == pytest.approx(0.09)
-  # One of 1000 values, drawn apart: each outcome in thousandths.
+  # A number of 1000 is drawn apart, so outcomes split into thousandths.
   beside = [np.repeat(distribution, 5) / 5 for distribution in (p, q)]
   assert definitions.conditional_of_events(*beside) > 0.3
   assert definitions.conditional(p, q) == pytest.approx(
@@ -211,7 +211,7 @@ def test_posteriors_move_by_the_hyperbolic_tangent(epsilon, wanted):
   assert tilted.max() == pytest.approx(wanted, abs=1e-4)
   assert tilted.max() == pytest.approx(math.tanh(epsilon / 2), rel=1e-5)
   assert tilted.max() < math.expm1(epsilon) / 2
-  # Data sets of 3 bits, any prior, a randomised answer to every bit.
+  # Data sets have 3 bits and any prior; every bit gets a randomised answer.
   rng = np.random.default_rng(5)
   data = _tests(3)
   truth = 1 / (1 + math.exp(-epsilon))
@@ -240,7 +240,7 @@ def test_one_record_at_random():
     assert definitions.conditional(p, q, mass=1 / n) == pytest.approx(1)
     if n > 1:
       assert definitions.conditional(p, q, mass=2 / n) == pytest.approx(0.5)
-    # Equation 26, without its factor 2 (erratum E-06): n (1/n) t is attained.
+    # Equation 26 without its factor 2 is attained: n (1/n) t (erratum E-06).
     distributions = np.array([[0.4, 0.6], [0.6, 0.4]])
     share = two_points.total_variation(
         notions.TotalVariationPrivacy(level=1 / n))
@@ -289,7 +289,7 @@ def test_smooth_privacy_of_noisy_means(power):
     means = [np.mean(x * np.minimum(1, radius / np.linalg.norm(
         x, axis=1, keepdims=True)), 0) for x in (one, other)]
     apart = np.linalg.norm(means[0] - means[1], power)
-    # The largest log-ratio of densities exp(-rate |w|).
+    # This is the largest log-ratio of densities exp(-rate |w|).
     ratio = apart * rate / (math.sqrt(d) if power == 1 else 1)
     smooth = definitions.smooth_distance(one, other, radius=2 * radius)
     assert smooth <= np.sum(np.any(one != other, 1)) + 1e-12

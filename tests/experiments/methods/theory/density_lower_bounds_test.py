@@ -67,7 +67,7 @@ def test_constants_of_assouad():
                    kernel=packings.triangle(), statement=statement)[0] * 1e8 / 2
             for statement in ('paper', 'thesis', 'corrected')]
   assert bounds[:2] == pytest.approx([0.000614, 0.000307], rel=2e-3)
-  # 4 of tau, and 2 of a separation that is less than half given away.
+  # A factor 4 is in tau and 2 in the separation, hardly any of it given away.
   assert bounds[2] / bounds[0] == pytest.approx(8, rel=1e-2)
   known = dict(kernel=packings.smooth(1), radius=2.0)
   printed, = values(lower_bounds.assouad, False, [1e8], statement='thesis',
@@ -118,8 +118,8 @@ def test_the_printed_constant_of_rho_does_not_follow():
 @pytest.mark.every(3)
 @pytest.mark.parametrize('centre', [0.5, 0.3, 0.004, 0.0])
 def test_the_pointwise_bound_by_quadrature(centre):
-  """The pointwise bound is close to quadrature at its own h, and not above
-  it."""
+  """The pointwise bound is close to quadrature
+  at its own h, and not above it."""
   n, slope_ = 2000, 3.0
   x = (np.arange(100_000) + 0.5) / 100_000
   weights = np.full(x.size, 1 / x.size)
@@ -209,7 +209,7 @@ def test_rates_of_theorems(pure):
   assert slope(AMOUNTS, bounds) == pytest.approx(-1, abs=0.01)
   for kernel in (packings.triangle(), packings.smooth(2)):
     beta = kernel.smoothness
-    # 10^4 to 10^6 bumps.
+    # There are 10^4 to 10^6 bumps.
     few = np.geomspace(1e4, 1e6, 5)**(beta + (1 if pure else 0.5))
     known = dict(kernel=kernel, radius=2.0)
     bounds = values(lower_bounds.fano, pure, few, **known)
@@ -217,7 +217,7 @@ def test_rates_of_theorems(pure):
     wanted = -2 * beta / (beta + (1 if pure else 0.5))
     assert slope(few, bounds) == pytest.approx(wanted, abs=0.01)
     assouad = values(lower_bounds.assouad, pure, few, **known)
-    # Erratum DEN-E5b: not 2 beta + 1 below.
+    # Erratum DEN-E5b: the divisor is beta + 1, not 2 beta + 1.
     assert slope(few, assouad) == pytest.approx(-2 * beta / (beta + 1),
                                                 abs=0.01)
     assert np.all(bounds < assouad)

@@ -63,7 +63,7 @@ def test_variations_and_divergences_are_below_their_bounds(case):
       np.concatenate([uniform, densities]), weights)[1:, 0]
   limits = packing.divergence_bound(words)
   assert np.all(divergences <= limits + 1e-15)
-  # The integral of (f - 1)^2, twice the divergence of what is near 1.
+  # The integral of (f - 1)^2 is twice the divergence of densities near 1.
   np.testing.assert_allclose(limits, np.square(densities - 1) @ weights,
                              atol=1e-13)
 
@@ -76,13 +76,13 @@ def test_squares_are_exact_and_far_enough(case):
   hamming = np.sum(words[:, None] != words[None], -1)
   least = 2 * packing.separation() * hamming
   assert np.all(squares >= least * (1 - 1e-9))
-  # All bits at once are as near as it says.
+  # Words that differ in all bits are as near as stated.
   assert squares[-1, -2] == pytest.approx(least[-1, -2])
   if not packing.kernel.balanced:
     printed = packings.separation(packing.energy, packing.mass,
                                   len(packing.centres), printed=True)
     assert printed < packing.separation()
-    # DEN-E18: what lies between bumps counts, and only "at least" is true.
+    # DEN-E18: values between bumps count, and only "at least" is true.
     x, _ = packing.rule()
     inside = np.min(np.abs(np.subtract.outer(x, packing.centres)), 1) < (
         packing.width / 2)
@@ -180,7 +180,7 @@ def test_anchors_of_theorem_3():
   assert densities[0] * np.log(densities[0]) @ weights == pytest.approx(
       2.15e-4, abs=5e-7)
   assert packing.divergence_bound(words)[0] == pytest.approx(4.36e-4, abs=5e-7)
-  # (23), in the form that is printed.
+  # This is the printed form of (23).
   ones = words[0].sum()
   assert packing.divergence_bound(words)[0] == pytest.approx(
       9 / 3 * ones * 0.025**3 * (2 - 3 * ones * 0.025))

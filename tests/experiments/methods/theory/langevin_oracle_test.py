@@ -44,8 +44,8 @@ def test_erratum_15_table(size, replacement):
 
 
 def test_erratum_15_deltas():
-  """The true deltas exceed the promised 1e-2 to 1e-5 for batches of 1
-  (E-15)."""
+  """The true deltas exceed the promised 1e-2 to
+  1e-5 for batches of 1 (E-15)."""
   mixture = mixture_of(1)
   for delta, actual in ((1e-2, 1.79e-2), (1e-3, 1.72e-2), (1e-5, 1.60e-2)):
     epsilon = notions.approx_from_zcdp(notions.ZCDP(rho=1.),
@@ -64,8 +64,8 @@ def test_the_projection_leaves_the_counterexample():
   points = np.concatenate([[-1], (edges[1:] + edges[:-1]) / 2, [1]])
 
   def probs(means, stddev):
-    """Returns cell probabilities [m, 402], keeping small tails on both
-    sides."""
+    """Returns cell probabilities [m, 402],
+    keeping small tails on both sides."""
     ends = (edges - means[:, None]) / stddev
     inner = np.where(ends[:, :-1] > 0, -np.diff(stats.norm.sf(ends)),
                      np.diff(stats.norm.cdf(ends)))

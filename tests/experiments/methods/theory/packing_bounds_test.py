@@ -27,7 +27,7 @@ def _mixtures(many, weight):
   return np.hstack([np.full((many, 1), 1 - weight), weight * np.eye(many)])
 
 
-# V, n, g, epsilon; programme, LB-14, LB-10, LB-8, as reference values (G-14).
+# G-14 lists V, n, g, epsilon, then programme, LB-14, LB-10 and LB-8.
 GOLDEN = [(2, 4, .5, .5, .3081, .0752, .1345, .2082),
           (3, 5, .4, 1., .2899, .0762, .1065, .1552),
           (4, 4, .5, .7, .4434, .1710, .2126, .2352),
@@ -123,7 +123,7 @@ def test_no_private_test_of_any_laws_errs_less():
       assert as_printed <= packing_bounds.fano(t, **known) + 1e-12
     assert max(errors) <= best + _SOLVED
     assert errors[1] <= errors[0]
-    # The joint forms, of total variations of all records.
+    # The joint forms use total variations of all records.
     states = oracles.histograms(n, 3)
     masses = np.stack([oracles.multinomial(states, row) for row in probs])
     whole = np.minimum(testing.variations(masses, np.ones(len(states))), 1)
@@ -171,7 +171,7 @@ def test_pairs_of_two_laws_are_two_points():
     assert packing_bounds.pairs(t, **known) >= wanted - 1e-12
     error = packing_bounds.mixture(math.log(2), 0.3, **known)
     if isinstance(guarantee, ZCDP):
-      # A data set between the two is an anchor more.
+      # A data set between the two is one more anchor.
       assert wanted - 1e-12 <= error < 1.01 * wanted
     else:
       assert error == pytest.approx(float(wanted), abs=1e-9)
@@ -282,7 +282,7 @@ def test_cubes_sum_what_their_bits_lose():
   errors = two_points.product_error(t, num_examples=12,
                                     guarantee=ZCDP(rho=0.01))
   assert error == pytest.approx(0.2 / 4 * 2 * errors.sum())
-  # tau / 4 and all of the sum, where tau / 16 and half of it are printed.
+  # The bound has tau / 4 and the whole sum; print has tau / 16 and half of it.
   linear = testing.le_cam_zcdp(t.mean(), num_records=12, rho=0.01)
   assert error >= 0.2 / 4 * 2 * 2 * linear
   assert testing.assouad(0.2, 2, linear, statement='thesis') == (
@@ -290,8 +290,8 @@ def test_cubes_sum_what_their_bits_lose():
 
 
 def test_cubes_bound_the_risk_of_private_estimates():
-  """Assouad's cube bounds the risk of all channels on two proportions
-  (E-21)."""
+  """Assouad's cube bounds the risk of all
+  channels on two proportions (E-21)."""
   low, high, epsilon = 0.3, 0.7, 0.8
   words = oracles.data_sets(2, 2)
   chances = np.where(words, high, low)[:, None]
@@ -328,8 +328,8 @@ def test_bounds_stay_below_guessing_and_fall_with_records(guarantee):
 
 
 def test_packings_under_zcdp_are_hard_up_to_their_logarithm():
-  """Under zCDP mixtures stay hard almost up to the logarithm of their
-  number."""
+  """Under zCDP mixtures stay hard almost up to
+  the logarithm of their number."""
   size, n = 400.0, 60
   for part, error in ((0.25, 0.9999), (0.6, 0.97), (0.8, 0.75)):
     rho = part * size / n**2

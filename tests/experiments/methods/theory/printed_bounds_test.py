@@ -34,7 +34,7 @@ def test_the_middle_is_never_as_far_as_a_whole_separation():
   far = np.abs(points - middle)
   # The chance of an error of .3 is 0, and of .15 it is 1.
   assert 0 == np.mean(far >= 0.3) < chance <= np.mean(far >= 0.15)
-  # Corners of a cube in the largest norm: a risk of .15^2.
+  # The corners of a cube in the largest norm have a risk of .15^2.
   corners = 0.3 * oracles.data_sets(4, 2)
   apart = np.abs(corners[:, None] - corners[None]).max(-1)
   risk = np.mean(np.abs(corners - 0.15).max(-1)**2)

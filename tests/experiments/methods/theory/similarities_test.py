@@ -56,7 +56,7 @@ def test_no_pure_test_errs_less_than_a_similarity():
       assert similarities.SIMILARITIES[name](far, concentrated) <= (
           least + _SOLVED)
     tight += errors['pairs'] > least - 1e-6
-    # Lemma 3.3.8 as printed claims more than that.
+    # Lemma 3.3.8 as printed claims a larger error than the least one.
     beaten += printed.printed_pairwise_anchor(far, guarantee) > least + 1e-3
     assert errors['pairwise_anchor'] <= errors['pairs'] + 1e-12
     assert errors['fano'] <= errors['decoding'] + 1e-12

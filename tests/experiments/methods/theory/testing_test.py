@@ -27,7 +27,7 @@ def _best_errors(n, probs, epsilon, delta=0.0):
   step = np.eye(n + 1)
   lines = [(step[k] - math.exp(epsilon) * step[j], delta)
            for k in range(n + 1) for j in (k - 1, k + 1) if 0 <= j <= n]
-  # The same of 1 - phi.
+  # This is the same for 1 - phi.
   lines += [(-line, delta + math.exp(epsilon) - 1) for line, _ in lines]
   rows, sides = map(np.array, zip(*lines))
   mean = optimize.linprog((p - q) / 2, rows, sides, bounds=(0, 1))
@@ -55,7 +55,7 @@ def test_no_private_test_errs_less(n, epsilon, probs):
   assert power <= pair + 1e-12
   assert pair <= mean + _SOLVED
   if n == 1 or t == 1:
-    # Randomised response: nothing is given away.
+    # With randomised response the bound is exact.
     assert pair == pytest.approx(mean, abs=_SOLVED)
 
 
@@ -125,7 +125,7 @@ def test_gaussian_counts_obey_the_bounds_of_concentrated_privacy(n, rho, probs):
   share = testing.squared_share(t, num_records=n, rho=rho)
   risk = 2 * np.sum(p * q / (p + q)) * step
   assert share <= risk <= 1
-  # No more than twice what a test of the two says is lost.
+  # The bound loses no more than a factor of two to the best test.
   assert share >= 2 * testing.le_cam_zcdp(t, num_records=n, rho=rho)
 
 
@@ -138,8 +138,7 @@ def test_geometric_counts_obey_the_bound_on_squares(n, epsilon, probs):
                                 epsilon=epsilon)
   risk = 2 * np.sum(p * q / (p + q))
   assert share <= risk <= 1
-  # Four times as much would be wrong somewhere here; a bound that says so
-  # is not a matter of course.
+  # Four times the bound would be wrong somewhere here.
   assert 4 * share > risk
 
 
@@ -165,7 +164,7 @@ def test_fano_against_response_among_many():
       assert bound <= error
       assert bound == pytest.approx(1 - (1 + epsilon * (1 - 1 / num_hypotheses))
                                     / math.log(num_hypotheses))
-    # Pure privacy is concentrated: epsilon tanh(epsilon / 2).
+    # Pure epsilon-DP is zCDP with rho = epsilon tanh(epsilon / 2).
     rho = math.tanh(0.5)
     assert testing.fano_zcdp(apart, num_records=1, rho=rho) <= (
         (num_hypotheses - 1) / (math.e + num_hypotheses - 1))

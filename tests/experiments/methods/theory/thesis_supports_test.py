@@ -48,8 +48,8 @@ def test_constants_of_the_text_under_privacy():
 
 
 def test_the_printed_bound_of_the_paper_exceeds_a_constant():
-  """Outside its regime the printed bound t / (32 n level) exceeds 1/2
-  (E-11)."""
+  """Outside its regime the printed bound t /
+  (32 n level) exceeds 1/2 (E-11)."""
   level = TotalVariationPrivacy(level=1e-6)
   assert 1 / (32 * 100 * 1e-6) > support_bounds.absolute_trivial()
   for printed in (False, True):

@@ -102,8 +102,8 @@ _EVALUATE = _compiled(TINY, train=False)
 
 @pytest.fixture(scope='module')
 def inputs():
-  """Returns random parameters and statistics, unlike initial ones, and
-  batches."""
+  """Returns random parameters and statistics,
+  unlike initial ones, and batches."""
   rng = np.random.default_rng(0)
   shapes = jax.eval_shape(lambda: (TINY.init(jax.random.key(0)),
                                    TINY.init_statistics()))

@@ -19,7 +19,7 @@ from experiments.methods.training import newton
 ADD = Adjacency.ADD_OR_REMOVE_ONE
 REPLACE = Adjacency.REPLACE_ONE
 GRADIENT = np.array([0.5, -2.0, 1.0])
-# Eigenvalues 3, 1/2 and -1 in a turned basis.
+# The matrix has eigenvalues 3, 1/2 and -1 in a turned basis.
 BASIS = np.linalg.qr(np.array([[1., 2, 0], [0, 1, 1], [1, 0, 3]]))[0]
 HESSIAN = BASIS @ np.diag([3.0, 0.5, -1.0]) @ BASIS.T
 

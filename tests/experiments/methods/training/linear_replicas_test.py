@@ -89,8 +89,8 @@ def _gradient(flat, replica, x, y):
 
 
 def _epoch(replica, epoch, flat, buffer, seen):
-  """Returns the results of one epoch of one replica, with batches by its
-  key."""
+  """Returns the results of one epoch of one
+  replica, with batches by its key."""
   task, x, y = _task(), np.asarray(RECORDS.x, float), np.asarray(RECORDS.y)
   order = jax.random.split(jax.random.fold_in(KEYS[replica], epoch))[0]
   rows = np.asarray(jax.random.permutation(order, task.rows[replica]))

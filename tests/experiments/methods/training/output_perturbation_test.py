@@ -54,7 +54,7 @@ def _solved():
   divisor.
   """
   data, pool = draw(SIZE, 0, scale=.6), draw(200, 1, scale=3.)
-  # Hostile records on the boundary, of the label that they contradict.
+  # The records are hostile: on the boundary, with a label they contradict.
   mechanism = make()
 
   def with_record(x, y, added):
@@ -81,7 +81,7 @@ def test_replacing_a_record_moves_the_minimiser_by_at_most_the_bound(solved):
   assert bound == pytest.approx(2 * 2 / (SIZE * .2))
   assert moved <= bound
   assert moved <= 2 * mechanism.record_norm
-  # Within a factor of four: noise for half of the bound's half would not do.
+  # The movement is within a factor of four, so half of the bound would fail.
   assert moved > bound / 4
 
 
@@ -193,13 +193,13 @@ def test_noise_is_on_every_parameter_and_scales_with_the_public_size():
   np.testing.assert_allclose(stddevs, stddevs[0])
   mechanism, data = make(noise_multiplier=2.), draw(SIZE, 0)
   assert mechanism.stddev == 2 * mechanism.record_norm
-  # Noise on a solution computed once.
+  # The noise is added to a solution computed once.
   base = mechanism.solve(data)
   noise = jax.jit(jax.vmap(mechanism._gaussian.release, (0, None)))(
     jax.random.split(KEY, 4000), base)
   noise = (flat(noise) - flat(base)) / mechanism.stddev
   assert noise.shape == (4000, (FEATURES + 1) * CLASSES)
-  # Five standard errors of each of six variances.
+  # The test allows five standard errors for each of six variances.
   assert np.abs(noise.var(0) - 1).max() < 5 * (2 / 4000)**.5
   off = np.corrcoef(noise.T)[~np.eye(6, dtype=bool)]
   assert np.abs(off).max() < 5.5 / 4000**.5

@@ -70,7 +70,7 @@ def test_a_release_is_the_minimiser_and_noise_of_the_stated_size():
   noise = []
   for key in keys:
     noise.append(_flat(release(key, DATA)) - solved)
-    # The same for other records of this key, but for its grid.
+    # Other records give the same noise for this key, up to its grid.
     again = _flat(release(key, others)) - _flat(solve(others))
     np.testing.assert_allclose(again, noise[-1], atol=.02 * mechanism.stddev)
   size = np.sqrt(np.mean(np.square(noise))) / mechanism.stddev

@@ -40,7 +40,7 @@ def _gaussian():
 @pytest.mark.parametrize('num_iterations, golden', [
   (20, 1.79), (100, 1.111), (300, 1.033)])
 def test_gaussian_512_from_one_start(gaussian, num_iterations, golden):
-  # The published ratios are of another matrix and start.
+  # The published ratios have another matrix and start.
   bound = _bound_of(gaussian, num_iterations, num_starts=1, turn_rounding=0.)
   ratio = float(bound(jax.random.key(0))) / _svd(gaussian)
   assert ratio >= 1 and ratio == pytest.approx(golden, rel=0.012)
@@ -70,7 +70,7 @@ def test_tail_of_the_first_component(size, share, published, bound):
   draws = np.random.default_rng(0).normal(size=(20000, size))
   share_below = np.mean(np.abs(draws[:, 0]) <=
                         share * np.linalg.norm(draws, axis=1))
-  # Two-sided false alarm 1e-6: 4.9 standard deviations.
+  # At 4.9 standard deviations a two-sided false alarm has probability 1e-6.
   assert abs(share_below - exact) <= 4.9 * math.sqrt(exact / 20000)
 
 
@@ -101,7 +101,7 @@ def test_fails_as_often_as_it_says(num_starts):
   exact = scipy.stats.beta.cdf(component**2, 0.5, 2.5)**num_starts
   deviation = 4.9 * math.sqrt(exact / 20000)
   assert exact <= beta and abs(frequency - exact) <= deviation
-  # Planted: the bound of another exponent, (2 t + 1) instead of 2 t.
+  # The planted fault is a bound with exponent 2 t + 1 instead of 2 t.
   assert _failures(beta, num_starts, scale=0.9) > beta + deviation
 
 

@@ -138,7 +138,7 @@ def test_training_is_that_of_the_rule_written_down(run, replica):
                                atol=1e-3)
     np.testing.assert_allclose(infos[epoch].loss[replica], np.mean(losses),
                                rtol=1e-3)
-    # Rounding errors are not what is looked for: from here as it is there.
+    # The test ignores rounding errors, so it goes on from this state.
     flat, buffer = after.last.params[replica], after.optimizer[1].trace[replica]
     of_replica = jax.tree.map(lambda leaf: leaf[replica],
                               after.last.statistics)
@@ -152,14 +152,14 @@ def test_training_is_that_of_the_rule_written_down(run, replica):
 def test_epochs_use_records_once_and_leave_a_part_of_a_batch_out(run):
   _, _, views = run
   words = [word for epoch in views for _, word in epoch]
-  # 384 of 2^32: two are the same with probability 2e-5.
+  # Of 384 words of 32 bits, two are equal with probability 2e-5.
   assert len(set(words)) == len(words) == EPOCHS * COUNT * STEPS * SIZE
   for replica in range(COUNT):
     orders = [_rows_of(epoch, replica) for epoch in views]
     for order in orders:
       assert len(set(order)) == len(order) == STEPS * SIZE < 14
     assert len(set(map(tuple, orders))) == EPOCHS
-    # Left out twice in eight epochs, but not for good: (1/7)^8 each.
+    # A record is left out of all eight epochs with probability (1/7)^8.
     assert len(set(sum(orders, []))) == 14
   assert len({tuple(row - 14 * replica for row in _rows_of(views[0], replica))
               for replica in range(COUNT)}) == COUNT
@@ -173,7 +173,7 @@ def test_what_is_masked_stays_zero(run):
     assert np.all(network.params[~mask] == 0)
     moved = network.params != states[0].last.params
     assert np.mean(moved[mask]) > 0.8 and not np.any(moved[~mask])
-  # It is held, not cut off.
+  # Masked weights are held, but their momentum is not cut off.
   assert np.any(states[-1].optimizer[1].trace[~mask] != 0)
 
 

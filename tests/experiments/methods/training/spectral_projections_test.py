@@ -53,7 +53,7 @@ def test_orthogonal_weights_fail_closed():
         jnp.eye(2), weight_norm=value, num_iterations=3)
 
 
-# The spectral ball.
+# The tests below check the spectral ball.
 
 
 @pytest.fixture(name='project', scope='module')
@@ -80,8 +80,8 @@ def test_projection_is_optimal(project, shape):
 
 
 def _convex_solution(matrix, radius):
-  """Returns the projection by a convex programme with cuts u^T X v <=
-  radius."""
+  """Returns the projection by a convex
+  programme with cuts u^T X v <= radius."""
   cuts, solution = [], matrix.ravel()
   for _ in range(60):
     left, values, right = np.linalg.svd(solution.reshape(matrix.shape))
@@ -143,7 +143,7 @@ def _rescale(matrix):
 def test_projection_is_firmly_non_expansive():
   project = lambda w: spectral_projections.project_spectral_ball(w, 1.0)
   assert _firm_gaps(project).min() >= -1e-5
-  # Planted: rescaling is not.
+  # Rescaling, a planted fault, is not firmly nonexpansive.
   assert _firm_gaps(_rescale).min() < -1e-4
 
 
