@@ -63,7 +63,7 @@ def _small(seed=0, queries=None):
 
 
 def _one_query(attack):
-  """Returns a one-query attack that runs on the mean of its scores."""
+  """Returns an attack whose score is the mean of its scores on the queries."""
   def over_queries(target, shadows, inclusion, **options):
     if target.ndim == 1:
       return attack(target, shadows, inclusion, **options)

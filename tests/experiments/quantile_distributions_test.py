@@ -30,7 +30,7 @@ def test_draws_have_the_quantiles(name):
   for side, sign in ('right', 1), ('left', -1):
     ranks = np.searchsorted(drawn, quantiles, side)
     assert np.all(sign * (ranks - count * _ORDERS) >= -slack), side
-  # Quantiles of nearby orders would fail where there is no atom.
+  # Quantiles of nearby levels would fail where there is no atom.
   between = np.searchsorted(drawn, distribution.quantiles(_ORDERS[-2:] - .02),
                             'right')
   assert np.all(between < count * _ORDERS[-2:])

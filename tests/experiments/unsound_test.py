@@ -208,7 +208,8 @@ def test_e5_inclusion_is_what_redrawing_does():
 
 
 def test_e5_batch_sizes_of_one_and_more_raise_inclusion_by_little():
-  """Redrawing empty batches raises inclusion by at most 58 % (E5)."""
+  """With s >= 1, redrawing empty batches raises inclusion by at most 58 %
+  (E5)."""
   for n in (2, 10, 100, 10_000):
     found = laws.redrawn_inclusion_prob(num_examples=n, sampling_prob=1 / n)
     assert 1 < n * found < 1 / (1 - math.exp(-1))

@@ -154,7 +154,7 @@ def test_numbers_of_the_theorems():
 
 
 def test_trees_have_whole_levels_and_ranks_to_spare():
-  """The corrected Theorem 6.2.5 equals its formula for ten orders."""
+  """The corrected Theorem 6.2.5 equals its formula for ten quantile levels."""
   n, error, epsilon, depth = 3000, .3, 30.0, math.log2(20)
   probs = _orders(10)
   spread = 2 * 4 * depth / (epsilon / 2)
@@ -209,7 +209,7 @@ def test_where_the_proofs_lack_ranks_nothing_is_stated(n):
 
 
 def test_lower_bounds_tend_to_one_half():
-  """Lower bounds with many orders tend to 1/2, not to 1 (QE-25)."""
+  """Lower bounds with many quantile levels tend to 1/2, not to 1 (QE-25)."""
   failures = [bounds.least_failure(.25, num_examples=1000, rate=1 / (2 * m))
               for m in (1, 100, 10**4, 10**6)]
   assert np.all(np.diff(failures) > 0) and failures[-1] < .5
@@ -270,7 +270,7 @@ def test_lower_bounds_are_below_the_failures_of_one_order(n, epsilon, floor):
 
 
 def test_a_lower_bound_knows_its_order():
-  """A lower bound depends on its order, checked by hand at order 0.9."""
+  """A lower bound depends on its quantile level, checked by hand at 0.9."""
   n, rate = 40, .1
   far = 1 / (1 + math.exp(.8 * n * rate))
   floor = bounds.least_failure(.25, num_examples=n, rate=rate, prob=.9)
@@ -306,7 +306,7 @@ def test_squared_errors_have_their_numbers():
 
 
 def _joint_volume(ordered, probs, rate, error):
-  """Returns P(JointExp misses by more) for two orders, on a grid."""
+  """Returns P(JointExp misses by more) for two quantile levels, on a grid."""
   grid = (np.arange(400) + .5) / 400
   ranks = np.searchsorted(ordered, grid)
   n = ordered.size

@@ -107,7 +107,7 @@ def test_sums_of_gaps_stay_above_their_floor():
 
 
 def _tree(gaps, probs, rate, rng):
-  """Returns rank errors of RecExp for three orders, one rate per node."""
+  """Returns rank errors of RecExp for three quantile levels."""
   edges = np.concatenate([[0], np.cumsum(gaps)])
   ordered = edges[1:-1]
 
@@ -138,7 +138,7 @@ def test_trees_are_off_by_less():
 
 
 def _joint_tail(gaps, probs, rate, ranks):
-  """Returns P(rank error >= ranks) of JointExp for two orders."""
+  """Returns P(rank error >= ranks) of JointExp for two quantile levels."""
   n = gaps.size - 1
   first, second = np.meshgrid(np.arange(n + 1), np.arange(n + 1),
                               indexing='ij')

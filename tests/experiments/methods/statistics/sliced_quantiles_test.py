@@ -64,7 +64,7 @@ def rank_probs(scale):
 def joint_density(asked, data, points):
   """Returns densities [points, points] of both answers before sorting.
 
-  Two orders have a node each for their ranks.
+  Each of the two quantile levels has a node for its rank.
   """
   ranks, sums, scale, half, rate = asked.parameters
   assert sums.tolist() == [[1, 0], [0, 1]]

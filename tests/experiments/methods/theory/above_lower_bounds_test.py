@@ -37,7 +37,7 @@ def either(bound, known, **others):
 def test_no_estimator_of_sobolev_densities_is_better(pure, beta):
   """No implemented estimator beats the lower bounds for Sobolev densities.
 
-  Worst cases over a grid stay within a factor of 20 of the bound.
+  At one size at least, the worst case is within a factor of 20.
   """
   radius, ratios = RADII[beta], []
   for n, alpha in SIZES:

@@ -48,10 +48,10 @@ def flat(params):
 
 @pytest.fixture(name='solved', scope='module')
 def _solved():
-  """Returns minimisers with the first record replaced by each of 200.
+  """Returns the minimiser, and those with a record replaced or added.
 
-  It also returns minimisers with one record more, under the same public
-  divisor.
+  The first record is replaced by each of 200, or one of these is added, under
+  the same public divisor.
   """
   data, pool = draw(SIZE, 0, scale=.6), draw(200, 1, scale=3.)
   # The records are hostile: on the boundary, with a label they contradict.
