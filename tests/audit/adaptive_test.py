@@ -1,4 +1,4 @@
-"""Private radii, audited through the loop that users run (LDP-06).
+"""These tests audit private radii through the loop that users run (LDP-06).
 
 See `dpjax.audit.suite.adaptive`.
 """
@@ -23,14 +23,14 @@ def _curves(method):
 
 
 def _compared(losses_of_runs):
-  """(measured delta, its error, claim, direction) at each epsilon."""
+  """Yields (measured delta, its error, claimed delta, direction) by epsilon."""
   inside, outside = np.split(losses_of_runs, 2)
   for epsilon in _EPSILONS:
     claim = accounting.delta_for(setups.PLAN.event, target_epsilon=epsilon,
                                  adjacency=setups.PLAN.adjacency)
     for what, values in (('remove', inside), ('add', -outside)):
       estimate = whitebox.estimate_delta(values, epsilon=epsilon)
-      # 5.5 standard errors: false alarm 2e-8 each.
+      # At 5.5 standard errors a false alarm has probability 2e-8 each.
       yield estimate.value, 5.5 * estimate.standard_error + 1e-4, claim, what
 
 
@@ -43,7 +43,8 @@ def test_the_audit_finds_nothing_and_is_tight():
 
 
 def _not_centred(norms, radii, kept):
-  """-1[norm > B]: moves by 1 where 1/2 is accounted."""
+  """Returns -1[norm > B] summed; one record
+  moves it by 1 where 1/2 is accounted."""
   return jnp.sum(jnp.where(kept & (norms > radii), -1.0, 0.0))
 
 

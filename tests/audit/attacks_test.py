@@ -1,4 +1,4 @@
-"""Attacks against loops in float64, and against optimal tests.
+"""These tests compare attacks with float64 loops and with optimal tests.
 
 Pools of K networks and N records whose log-odds are Gaussian: mu_n + d_n for
 members, mu_n for others, standard deviation 1.
@@ -21,7 +21,7 @@ K, N = 60, 1200
 
 
 def _pool(seed, *, gaps, spread=3., share=.5, num_networks=K, num_records=N):
-  """(log-odds [K, N], inclusion [K, N], means [N]); of independent coins."""
+  """Returns (log-odds [K, N], inclusion [K, N], means [N])."""
   rng = np.random.default_rng(seed)
   means = spread * rng.normal(size=num_records)
   inclusion = rng.random((num_networks, num_records)) < share
@@ -30,19 +30,19 @@ def _pool(seed, *, gaps, spread=3., share=.5, num_networks=K, num_records=N):
 
 
 def _areas(attack, log_odds, inclusion):
-  """Area under the curve of each network [K]."""
+  """Returns the area under the curve of each network, [K]."""
   scores = attacks.each_as_target(attack, log_odds, inclusion).scores
   return np.array([membership.area(membership.roc(*each)) for each in
                    zip(np.asarray(scores), inclusion, strict=True)])
 
 
 def _close(actual, expected, *, allow=0.):
-  """Means over targets; the error of an area is .0167 / sqrt(60)."""
+  """Checks that a mean over networks is within five standard errors."""
   assert np.mean(actual) == pytest.approx(
       expected, abs=allow + 5 * .0167 / math.sqrt(K))
 
 
-# Compiled once each: functions of one identity.
+# Attacks are compiled once each, because these functions keep one identity.
 LIRA = attacks.lira
 OWN = functools.partial(attacks.lira, pooling=0.)
 OFFLINE = attacks.lira_offline
@@ -50,7 +50,7 @@ RMIA = functools.partial(attacks.rmia, a=.3)
 
 
 def _small(seed=0, queries=None):
-  """A pool of 7 networks and 6 records: in all, none, one, all but one."""
+  """Returns 7 networks and 6 records: in all, none, one, or all but one."""
   rng = np.random.default_rng(seed)
   inclusion = rng.random((7, 6)) < .5
   inclusion[:, 0], inclusion[:, 1] = True, False
@@ -63,7 +63,7 @@ def _small(seed=0, queries=None):
 
 
 def _one_query(attack):
-  """An attack on a query, as an attack on the mean over all of them."""
+  """Returns an attack whose score is the mean of its scores on the queries."""
   def over_queries(target, shadows, inclusion, **options):
     if target.ndim == 1:
       return attack(target, shadows, inclusion, **options)
@@ -178,15 +178,15 @@ def test_rmia_is_the_loop():
     _compare(attacks.rmia, _loop_rmia, _small(2), **options)
     _compare(attacks.rmia_offline,
              functools.partial(_loop_rmia, offline=True), _small(2), **options)
-  # Of many records, so that ranks tell ratios; a fourth were in all networks.
+  # Many records make ranks show ratios; a fourth were in all networks.
   _compare(attacks.rmia, _loop_rmia, _pool(
       8, gaps=1., share=.75, num_networks=6, num_records=300)[:2], a=.4)
 
 
 @pytest.mark.every(2)
 def test_rmia_tells_ratios_that_probabilities_round_away():
-  # 1 - p and p of 1e-9 and less: float32 knows only the logarithms. The first
-  # is surer than its shadows, the second less sure than they are.
+  # Here 1 - p and p are 1e-9 and less, so float32 knows only logarithms. The
+  # first record is surer than its shadows, the second less sure.
   target = jnp.array([20., 22., -45., -48.])
   shadows = jnp.tile(jnp.array([[19., 24., -46., -46.]]), (4, 1))
   inclusion = jnp.tile(jnp.array([True, False, True, False])[:, None], (1, 4))
@@ -212,7 +212,7 @@ def test_log_odds_are_the_logit_of_the_true_class():
 @pytest.mark.slow
 @pytest.mark.parametrize('share', [.5, .2])
 def test_lira_attains_the_best_area_of_gaussian_scores(share):
-  """Phi(d / sqrt 2), less what means of 12 to 48 shadows lose (below .01)."""
+  """LiRA reaches the area Phi(d / sqrt 2), up to .01 that few shadows cost."""
   gap = 1.5
   log_odds, inclusion, means = _pool(1, gaps=gap, share=share)
   best = stats.norm.cdf(gap / math.sqrt(2))
@@ -222,7 +222,7 @@ def test_lira_attains_the_best_area_of_gaussian_scores(share):
   exact = [membership.area(membership.roc(row - means, kept))
            for row, kept in zip(log_odds, inclusion, strict=True)]
   _close(exact, best)
-  # The score is the likelihood ratio itself, not of its order alone.
+  # The score is the likelihood ratio itself, not only its order.
   scores = attacks.each_as_target(LIRA, log_odds, inclusion).scores
   truth = gap * (log_odds - means - gap / 2)
   error = np.asarray(scores) - truth
@@ -231,10 +231,11 @@ def test_lira_attains_the_best_area_of_gaussian_scores(share):
 
 @pytest.mark.every(2)
 def test_online_beats_offline_beats_one_threshold():
-  """Half of the records move by 3, half not at all; areas in closed form.
+  """Online LiRA beats offline LiRA, and both beat one threshold.
 
-  Online a still record scores about 0, between members and others that move;
-  offline it scores as a non-member of any record would.
+  Half of the records move by 3, half not at all, so the areas have closed
+  forms. Online, a still record scores about 0, between members and others
+  that move. Offline, it scores as a non-member of any record would.
   """
   gaps = np.where(np.arange(N) % 2 == 0, 3., 0.)
   log_odds, inclusion, _ = _pool(2, gaps=gaps)
@@ -250,7 +251,7 @@ def test_online_beats_offline_beats_one_threshold():
 
 @pytest.mark.every(2)
 def test_variances_of_records_count_where_they_differ():
-  """Half the records are 4 times as noisy: their own variances tell more."""
+  """Per-record variances help if half of the records are noisier."""
   rng = np.random.default_rng(3)
   inclusion = rng.random((K, N)) < .5
   sds = np.where(np.arange(N) % 2 == 0, .5, 2.)
@@ -278,15 +279,16 @@ def test_rmia_orders_a_network_by_its_ratios_and_finds_members():
 @pytest.mark.parametrize('attack', [LIRA, OWN, OFFLINE, RMIA,
                                     attacks.loss_threshold])
 def test_noise_tells_nothing(attack):
-  """Area 1/2 and TPR = FPR, also where few networks have a record (1 in 5).
+  """Without signal every attack has area 1/2 and equal true and false rates.
 
-  The target's own row would tell: the mean of its side moves towards it.
+  This holds where few networks (1 in 5) have a record. Using the target's own
+  row would break it: the mean of its side moves towards it.
   """
   log_odds, inclusion, _ = _pool(5, gaps=0., share=.2)
   scores, num_in, num_out = attacks.each_as_target(attack, log_odds, inclusion)
   areas = [membership.area(membership.roc(*each)) for each in
            zip(np.asarray(scores), inclusion, strict=True)]
-  # s.d. of one area: sqrt(1201 / (12 * 240 * 960)) = .0208.
+  # One area has standard deviation sqrt(1201 / (12 * 240 * 960)) = .0208.
   assert abs(np.mean(areas) - .5) < 4.5 * .0208 / math.sqrt(K)
   flagged = np.asarray(scores) > np.quantile(scores, .9)
   tpr, fpr = np.mean(flagged[inclusion]), np.mean(flagged[~inclusion])
@@ -315,7 +317,7 @@ def test_the_target_knows_nothing_of_its_own_row():
 
 @pytest.mark.every(2)
 def test_queries_that_are_independent_add_up():
-  """A queries of gap d are one of gap d sqrt A."""
+  """LiRA on A independent queries of gap d equals one query of gap d sqrt A."""
   rng = np.random.default_rng(6)
   inclusion = rng.random((K, N)) < .5
   log_odds = np.float32(.6 * inclusion[..., None]
@@ -325,7 +327,7 @@ def test_queries_that_are_independent_add_up():
 
 
 def test_without_a_degree_of_freedom_variances_are_one():
-  # Two shadows that share no record: no variance at all, and no mean gap.
+  # Two shadows that share no record have neither a variance nor a mean gap.
   shadows = jnp.array([[1., 2., 5.], [0., 3., 1.]])
   inclusion = jnp.array([[True, False, True], [False, True, False]])
   target = np.array([1., 2., 4.], np.float32)

@@ -1,4 +1,5 @@
-"""The auditor on small mechanisms: honest ones pass, planted faults do not."""
+"""These tests audit small mechanisms: honest
+ones pass, planted faults do not."""
 
 import dataclasses
 import math
@@ -94,7 +95,7 @@ _PAIRS = (*toggles(np.tile(-9 * _AXIS, (3, 1)), _RECORDS, replace=False),
 
 
 def _sum(total=_total, noise=_fresh, *, pairs=_PAIRS, **changes):
-  """A clipped sum with Gaussian noise, in NumPy; what is wrong with it."""
+  """Returns a target that sums with Gaussian noise, with faults planted."""
   def sample(key, data, size):
     return total(data)[None] + noise(_rng(key), size, data)
 
@@ -189,14 +190,14 @@ def _exponential(factor=1.0, ratio=1.0):
 def test_exact_laws_and_what_is_drawn_from_them():
   assert not _audit(_exponential()).failed
   names = lambda target: {check.name for check in _audit(target).failed}
-  # Off by two in both; in the probabilities alone; in the draws alone.
+  # The count is off by two in both, in the probabilities, or in the draws.
   assert names(_exponential(2.0, 2.0)) == {
       'exact distribution', 'distinguishing event'}
   assert names(_exponential(1.0, 2.0)) == {
       'exact distribution', 'distribution of outcomes'}
   assert names(_exponential(2.0, 1.0)) == {
       'distribution of outcomes', 'distinguishing event'}
-  # Less private than needed is a fault, more is none of the claim.
+  # Less privacy than claimed is a fault; more privacy is none.
   assert names(_exponential(0.5, 0.5)) == set()
 
 
@@ -254,7 +255,7 @@ def test_few_runs_cannot_refute_a_large_epsilon():
 
 
 def test_what_happens_rarely_is_no_violation():
-  # The record itself, with probability delta: (0, delta)-DP, honestly.
+  # This releases the record itself with probability delta: (0, delta)-DP.
   def target(prob, delta):
     return Target(
         name='lottery', release=None, pairs=(Pair(1.0, 0.0),),
@@ -295,7 +296,8 @@ def test_one_key_gives_one_report():
 
 @pytest.mark.slow
 def test_released_in_one_program_or_one_by_one():
-  """The same for a function that JAX can trace, and one that it cannot."""
+  """Sampling gives the same distribution
+  whether or not JAX can trace the release."""
   def traced(key, data):
     return data.sum() + additive.standard_normal(key, ())
 

@@ -1,4 +1,5 @@
-"""Counts to epsilon: published figures, coverage, refusals."""
+"""These tests compare bounds from counts with
+published figures and coverage."""
 
 import math
 
@@ -36,8 +37,8 @@ def test_both_directions_count():
 
 
 def test_no_signal_gives_zero_and_the_bound_covers():
-  # Randomised response of known epsilon: the bound exceeds it in at most 5 %
-  # of audits; 2000 audits, false alarm below 1e-6 at 7.7 %.
+  # The bound exceeds the known epsilon of randomised response in at most 5 % of
+  # audits. With 2000 audits, a false alarm at 7.7 % has probability below 1e-6.
   epsilon, audits, runs = 1.0, 2000, 400
   rng = np.random.default_rng(0)
   truth = math.exp(epsilon) / (1 + math.exp(epsilon))

@@ -1,4 +1,4 @@
-"""What a game is judged by, each part on losses and noise that are known."""
+"""These tests check each part of an audit game on known losses and noise."""
 
 import math
 import types
@@ -38,7 +38,8 @@ def _shift(names='ab'):
 
 
 def _noise(order, seed=0, names='ab'):
-  """Draws noise [runs, steps, ...] of the stated scales, by NumPy and SciPy."""
+  """Returns noise [runs, steps, ...] of the
+  stated scales, by NumPy and SciPy."""
   rng = np.random.default_rng(seed)
 
   def block(name):
@@ -55,7 +56,7 @@ def _noise(order, seed=0, names='ab'):
 
 
 def _log_density(values, scale, order):
-  """Up to the constant, which ratios lose."""
+  """Returns the log-density up to a constant, which cancels in ratios."""
   if order is None:
     return stats.norm.logpdf(values, scale=scale).sum()
   return -np.linalg.norm(np.ravel(values), order) / scale
@@ -97,7 +98,10 @@ _NOISE_FAULTS = [
 @pytest.mark.parametrize('names, fault, message', _NOISE_FAULTS)
 def test_noise_that_is_not_the_claimed_one_is_found(names, fault, message,
                                                     order):
-  """False alarms have a rate of 10^-7 for each check."""
+  """Noise of another distribution or scale than claimed is reported.
+
+  Each check raises a false alarm at a rate of 10^-7.
+  """
   findings = canary._noise_findings(_game(order), _shift(names),
                                     fault(_noise(order, names=names)))
   assert not findings if message is None else any(
@@ -112,7 +116,8 @@ def _delta(plan, epsilon):
 
 
 def test_curves_are_compared_in_both_directions():
-  """A loss that is too large with the canary, or without it."""
+  """The curve check reports too large a loss
+  both with and without the canary."""
   rng = np.random.default_rng(5)
   loss = lambda shift: shift**2 / 2 + shift * rng.normal(size=20_000)
   with mock.patch.object(canary, '_claimed_delta', _delta):
@@ -130,7 +135,7 @@ _LOSS = losses.cross_entropy()
 
 
 def _toggled(change, feature):
-  """Findings of DP-SGD whose sums are `change(honest sums)(mask)`."""
+  """Returns findings on DP-SGD whose sums are `change(honest sums)(mask)`."""
   method = methods.dp_sgd(_MODEL, _LOSS, clip_norm=1.0)
   honest = method.bounder.sums
 
@@ -146,7 +151,7 @@ def _toggled(change, feature):
 
 
 def _alone(sums, mask):
-  """Every record's own contribution, [2, 1, 2]."""
+  """Returns each record's own contribution, [2, 1, 2]."""
   return jnp.stack([sums(mask & (jnp.arange(2) == k)) for k in range(2)])
 
 
@@ -166,7 +171,10 @@ def _clipped_after_the_sum(sums, mask):
      20.0, 'one record moves a sum by nan'),
     (_clipped_after_the_sum, 20.0, 'one record moves a sum by')])
 def test_a_canary_is_toggled_in_company(change, feature, message):
-  """Each of these adds what it may where it is alone."""
+  """The toggle check reports sums that ignore the mask or mix the records.
+
+  Each record alone adds no more than it may.
+  """
   findings = _toggled(change, feature)
   assert not findings if message is None else any(
       line.startswith(message) for line in findings)
@@ -177,7 +185,10 @@ def test_a_canary_is_toggled_in_company(change, feature, message):
     ([math.nan, 0.5], [], [], 1), ([1.1, 1.2], ['x'], ['y'], 3),
     ([1.0, 1.0], ['x'], ['y', 'z'], 1), ([1.0, 1.0], [], ['y', 'z'], 2)])
 def test_what_is_found_first_ends_a_game(ratios, toggles, noise, refuted):
-  """Nothing is released by a method whose sensitivity is exceeded."""
+  """The game ends at the first findings, before anything is released.
+
+  A method whose sensitivity is exceeded releases nothing.
+  """
   kept, released = {}, []
   names = {'shift': lambda game: canary.Shift(None, ratios, None),
            '_toggle_findings': lambda game: toggles,

@@ -1,4 +1,4 @@
-"""A claim is checked against its event before anything is sampled."""
+"""These tests check that a claim is compared with its event before sampling."""
 
 import dataclasses
 
@@ -45,7 +45,7 @@ def test_non_private_events_refute_every_claim():
 
 @pytest.mark.parametrize('noise', [1.0, 300.0])
 def test_a_claim_may_be_below_its_event_by_a_rounding_only(noise):
-  """Relative to the claim, be it large or small."""
+  """A claim may fall below its event's cost by relative rounding only."""
   claim = claims.of_event(
       accounting.gaussian_event(noise_multiplier=noise), delta=1e-5,
       adjacency=Adjacency.ADD_OR_REMOVE_ONE)

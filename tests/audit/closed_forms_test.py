@@ -1,4 +1,4 @@
-"""Small parts of audits, by hand counts and closed forms."""
+"""These tests compare small parts of audits with counts and closed forms."""
 
 import itertools
 import types
@@ -35,7 +35,7 @@ def test_least_alarms_are_the_inverse_of_the_trade_off():
     excess = curves.excesses(curve, [power], [alarm])[0]
     assert excess == pytest.approx(0) if alarm else excess <= 1e-12
   assert curves.least_alarm(curves.NOTHING, .9) == 0
-  # Of a Gaussian of shift 1, from below, and near it.
+  # The inverse of a Gaussian's curve of shift 1 is near it, from below.
   curve = curves.of_event(accounting.gaussian_event(noise_multiplier=1.0),
                           adjacency=_AR)
   for power in (.2, .5, .9):
@@ -49,7 +49,7 @@ def test_events_that_are_no_keys_have_a_curve():
   wanted = curves.at(event, delta=1e-3, adjacency=_AR)
 
   class Unhashable(type(event)):
-    """An event that cannot be a key of a cache."""
+    """An event of this class cannot be hashed, so it cannot be a cache key."""
     __hash__ = None
 
   other = Unhashable(1.0)
@@ -119,7 +119,10 @@ def test_counts_of_a_threshold_are_of_the_second_half():
 @pytest.mark.parametrize('feature, share', [(20.0, 1.0), (0.5, None)])
 def test_the_share_that_a_canary_spends_is_its_norm_over_the_bound(feature,
                                                                    share):
-  """Of one that is clipped all; of a shorter gradient its length."""
+  """The share a canary spends is its gradient norm over the clip norm.
+
+  A clipped canary spends all of it.
+  """
   model = Model(init=lambda key: {'w': jnp.zeros((1, 2))}, network=None,
                 apply=lambda p, x: x @ p['w'])
   plan = TrainingPlan(sampler=PoissonSampler(num_examples=4, batch_size=2),
@@ -134,14 +137,17 @@ def test_the_share_that_a_canary_spends_is_its_norm_over_the_bound(feature,
 
 
 def test_epsilons_of_shifts_solve_the_curve_of_a_gaussian():
-  """Balle and Wang 2018, Theorem 5, from tiny shifts to large ones."""
+  """Epsilons of shifts solve the Gaussian curve from tiny to large shifts.
+
+  The curve is that of Balle and Wang 2018, Theorem 5.
+  """
   last = 0.0
   for shift in (0.0, 1e-7, 1e-3, .02, .09, .5, 2.0, 9.0):
     for delta in (1e-9, 1e-5, .01):
       epsilon = bounds.shift_to_epsilon(shift, delta=delta)
       if epsilon == 0:
         # All that is spent is delta: the total variation is less. No lower
-        # bound is lost of shifts that nobody can measure.
+        # bound is lost, because nobody can measure such shifts.
         assert shift <= 1e-6 or 2 * stats.norm.cdf(shift / 2) - 1 <= delta
         continue
       spent = stats.norm.cdf(shift / 2 - epsilon / shift) - np.exp(
@@ -153,7 +159,10 @@ def test_epsilons_of_shifts_solve_the_curve_of_a_gaussian():
 
 @pytest.mark.parametrize('epsilon', [0.0, .3, 1.0, 5.0])
 def test_bets_on_guesses_are_a_fair_game(epsilon):
-  """Over all outcomes of five guesses, each right as often as is allowed."""
+  """Bets on guesses have expectation one at the largest allowed success rate.
+
+  The test enumerates all outcomes of five guesses.
+  """
   right = 1 / (1 + np.exp(-epsilon))
   outcomes = np.array(list(itertools.product([False, True], repeat=5)))
   chances = np.where(outcomes, right, 1 - right).prod(1)

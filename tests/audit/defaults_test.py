@@ -1,4 +1,4 @@
-"""What a call of an audit may leave out decides on what is published."""
+"""These tests pin the defaults of audits, which decide what is published."""
 
 import importlib
 import inspect
@@ -11,7 +11,7 @@ from experiments.methods.attacks import discriminators
 from experiments.methods.attacks import local_sensitivity
 
 _FRACTIONS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.25, 0.33, 0.5)
-# Of arguments of these names wherever they have a default.
+# These are defaults of arguments with these names, wherever they have one.
 _EVERYWHERE = {
     'significance': 0.05, 'confidence': 0.95, 'fractions': _FRACTIONS,
     'epsilons': (0.5, 1.5, 3.0), 'levels': (0.001, 0.01), 'gamma': 1.0,
@@ -37,7 +37,7 @@ def _defaults(function):
 
 
 def _public():
-  """All public functions, classes and methods of both packages."""
+  """Yields all public functions, classes and methods of both packages."""
   for name in (f'{package.__name__}.{info.name}' for package in (audit, attacks)
                for info in pkgutil.iter_modules(package.__path__)):
     module = importlib.import_module(name)

@@ -1,4 +1,5 @@
-"""AUD-01: the audit finds what leaks, spares what does not, and is watched.
+"""These tests check that the audit finds leaks
+and spares sound methods (AUD-01).
 
 `_positive_control` is an auditor given a mechanism known to leak. An auditor
 that never fires passes every other test that a sound method can make; each of
@@ -26,7 +27,7 @@ def _gaussian(mu, runs=_RUNS, seed=0):
 
 
 def _epsilon_of_gaussian(mu, delta):
-  # Balle and Wang 2018, Theorem 5, by bisection.
+  # This solves Theorem 5 of Balle and Wang (2018) by bisection.
   low, high = 0.0, mu**2 + 10 * mu
   for _ in range(60):
     middle = (low + high) / 2
@@ -37,7 +38,7 @@ def _epsilon_of_gaussian(mu, delta):
 
 
 def _positive_control():
-  """Whether the auditor refutes epsilon = 1 for one of about 14."""
+  """Returns whether the auditor refutes epsilon = 1 if epsilon is about 14."""
   with_canary, without = _gaussian(2.75)
   return empirical.audit(with_canary, without, delta=1e-5).refutes(1.0)
 
@@ -91,7 +92,7 @@ def test_an_auditor_that_never_fires_is_noticed(place, name, fault):
 
 
 def test_swapped_roles_change_little():
-  # The bound looks at both orders: to exchange the data sets is no fault.
+  # The bound tries both orders, so exchanging the data sets is no fault.
   with_canary, without = _gaussian(2.0)
   first = empirical.audit(with_canary, without, delta=1e-5)
   second = empirical.audit(without, with_canary, delta=1e-5)
@@ -128,8 +129,9 @@ def test_threshold_is_chosen_on_the_first_half_only():
 
 @pytest.mark.every(2)
 def test_halves_keep_the_significance_that_one_half_would_not():
-  # No difference, at a significance of 20 %: chosen and counted on the same
-  # runs the bound is wrong in most audits, chosen on others in few.
+  # Without a difference, at a significance of 20 %, a bound chosen and counted
+  # on the same runs is wrong in most audits. Counted on others it is wrong in
+  # few.
   level = dict(delta=0.0, significance=0.2)
 
   def overfitted(seed):

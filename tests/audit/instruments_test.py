@@ -1,4 +1,4 @@
-"""Instruments of audits where a fault shows in one place only."""
+"""These tests check audit instruments on faults that show in one place only."""
 
 import dataclasses
 import types
@@ -37,14 +37,17 @@ def test_noise_is_tested_in_every_coordinate(name, column):
   p_values = dict(noise.p_values(scores, others))
   assert p_values[name] < 1e-4
   if name == 'independence of keys':
-    # The same coordinate of both data sets only; the others are as they were.
+    # Only this coordinate is the same in both data sets.
     assert min(value for key, value in p_values.items() if key != name) > 1e-4
 
 
 @pytest.mark.parametrize('first, second', [
     (0, 1), (0, 11), (10, 11), (3, 6), (5, 7)])
 def test_noise_that_two_coordinates_share_is_found(first, second):
-  """Any two of the first eight, neighbours, and the ends."""
+  """Noise shared by two of the coordinates is found, wherever they lie.
+
+  Pairs are among the first eight, adjacent, or at the ends.
+  """
   scores, others = np.random.default_rng(3).normal(size=(2, 2500, 12))
   honest = dict(noise.p_values(scores, others))
   scores[:, second] = scores[:, first]
@@ -56,7 +59,8 @@ def test_noise_that_two_coordinates_share_is_found(first, second):
 @pytest.mark.parametrize('sign', [1, -1])
 @pytest.mark.parametrize('swapped', [False, True])
 def test_the_best_of_many_thresholds_is_found_at_either_end(sign, swapped):
-  """Of 6000 values it lies at a rank that is far out and not evenly spaced."""
+  """The best of 6000 thresholds is found
+  although it lies far out at one end."""
   rng = np.random.default_rng(4)
   inside, outside = rng.normal(size=(2, 3000))
   inside[:131] = 9 + rng.random(131)
@@ -98,7 +102,10 @@ def test_gaussian_noise_has_no_pure_claim():
 
 @pytest.mark.parametrize('count', [1, 10, 1000])
 def test_pure_claims_of_composed_events_add_up(count):
-  """At a positive delta a thousand events cost 26, not 100."""
+  """Epsilons of composed pure events add up in a claim at delta 0.
+
+  At a positive delta, a thousand events would cost 26 instead of 100.
+  """
   event = accounting.repeated_event(
       accounting.laplace_event(noise_multiplier=10.0), count)
   claim = claims.of_event(event, delta=0.0, adjacency=_ADD)
@@ -112,7 +119,10 @@ def test_pure_claims_of_composed_events_add_up(count):
     (None, np.hypot(5 / 2, 2 / 4)), (1, 7 / 2 + 2 / 4),
     (np.inf, 4 / 2 + 2 / 4)])
 def test_shares_of_blocks_add_up_as_their_costs_do(order, wanted):
-  """Squares for Gaussian noise; epsilons for K-norm noise."""
+  """Shares of blocks add up in squares for Gaussian noise.
+
+  For K-norm noise they add up linearly, as epsilons do.
+  """
   shift = canary.Shift({'a': np.array([3.0, -4.0]), 'b': np.array([[2.0]])},
                        None, {'a': 2.0, 'b': 4.0})
   game = types.SimpleNamespace(

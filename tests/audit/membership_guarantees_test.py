@@ -1,4 +1,4 @@
-"""Tests of the accuracy that a guarantee allows an attack."""
+"""These tests check the accuracy that a guarantee allows an attack."""
 
 import itertools
 import math
@@ -17,7 +17,7 @@ from dpjax.privacy.adjacency import Adjacency
 
 
 def _outcome_probs(rng, data_sets, num_outcomes):
-  """A random mechanism: outcome probabilities per data set, none sharp."""
+  """Returns random outcome probabilities for each data set, none near zero."""
   return dict(zip(data_sets, rng.dirichlet(
       np.full(num_outcomes, .7), len(data_sets)) * .9 + .1 / num_outcomes,
       strict=True))
@@ -39,7 +39,7 @@ def _delta(probs, neighbours, epsilon):
 
 
 def _joint(probs, record):
-  """(members, others) [outcomes]: release probabilities by membership."""
+  """Returns (members, others): outcome probabilities given membership."""
   return tuple(np.mean([masses for data, masses in probs.items()
                         if (record in data) is inside], axis=0)
                for inside in (True, False))
@@ -47,11 +47,10 @@ def _joint(probs, record):
 
 @pytest.mark.parametrize('split', ['fixed', 'coins'])
 def test_no_attack_exceeds_the_ceiling_of_any_mechanism(split):
-  """All attacks on 30 random mechanisms, by enumeration of their outcomes.
+  """No attack exceeds the ceilings on 30 random mechanisms, by enumeration.
 
-  The best attack guesses each record by its posterior; the pooled curve of
-  expected rates is that of thresholds on the likelihood ratio of the record,
-  which is the largest at each false positive rate.
+  The best attack guesses each record by its posterior. The best pooled curve
+  of expected rates thresholds the likelihood ratio of each record.
   """
   rng = np.random.default_rng(4)
   records = range(4)
@@ -80,7 +79,10 @@ def test_no_attack_exceeds_the_ceiling_of_any_mechanism(split):
 
 
 def test_no_order_of_records_exceeds_the_ceiling_in_a_fixed_split():
-  """Expected area within a network: all splits, outcomes, posterior scores."""
+  """With a fixed split, no expected area within a network exceeds the ceiling.
+
+  The test enumerates splits and outcomes and ranks by posterior scores.
+  """
   rng = np.random.default_rng(5)
   data_sets = [frozenset(each) for each in itertools.combinations(range(4), 2)]
   neighbours = _replacements(data_sets)
@@ -98,8 +100,9 @@ def test_no_order_of_records_exceeds_the_ceiling_in_a_fixed_split():
 
 @pytest.mark.parametrize('epsilon, delta', [(1., 0.), (.3, .1), (0., .25)])
 def test_leaky_randomised_response_attains_the_ceiling(epsilon, delta):
-  # Of two records one is a member: the truth is released with delta, else which
-  # one by randomised response. Told outcomes: 0, 1 sure; 2, 3 noisy.
+  # One of two records is a member. With probability delta the truth is
+  # released, else randomised response. Outcomes 0 and 1 are sure; 2 and 3 are
+  # noisy.
   truth = math.exp(epsilon) / (1 + math.exp(epsilon))
   noisy = (1 - delta) * truth, (1 - delta) * (1 - truth)
   probs = {frozenset([0]): np.array([delta, 0, *noisy]),
@@ -122,7 +125,7 @@ def test_leaky_randomised_response_attains_the_ceiling(epsilon, delta):
 
 
 def test_randomised_response_to_each_coin_attains_the_ceiling():
-  # Three records, each by a fair coin; each membership released by itself.
+  # Three records are included by fair coins, and each membership is released.
   epsilon, records = 1.2, range(3)
   truth = math.exp(epsilon) / (1 + math.exp(epsilon))
   sets = [frozenset(each) for size in range(4)
@@ -137,8 +140,9 @@ def test_randomised_response_to_each_coin_attains_the_ceiling():
 
 
 def test_a_guarantee_of_addition_does_not_bound_a_fixed_split():
-  # The number of members among records worth +1 and -1, with discrete noise:
-  # epsilon for adding one, twice that for a replacement.
+  # The release is the number of members among records worth +1 and -1, with
+  # discrete noise. It costs epsilon for adding one, twice that for a
+  # replacement.
   epsilon, outputs = 1., np.arange(-60, 61)
   masses = lambda total: np.exp(-epsilon * abs(outputs - total)) * math.tanh(
       epsilon / 2)
@@ -161,7 +165,7 @@ def test_the_ceiling_of_a_gaussian_is_sharp(adjacency, shift):
   exact = stats.norm.cdf(stats.norm.ppf(fpr) + shift)
   ceilings = membership.tpr_ceiling_of_event(fpr, event, adjacency=adjacency)
   assert (ceilings >= exact).all() and (ceilings < exact * 1.02 + 1e-3).all()
-  # Sharper than any one point of the privacy curve.
+  # The curve is sharper than any one point of it.
   epsilon = accounting.epsilon(event, delta=1e-5, adjacency=adjacency)
   assert allowed.accuracy < membership.ceiling(
       epsilon=epsilon, delta=1e-5).accuracy - .1
@@ -177,7 +181,7 @@ def test_without_a_guarantee_everything_is_allowed():
 
 
 def test_figures_of_the_two_axes():
-  # MIA-13.
+  # The tests below check item MIA-13.
   for epsilon, accuracy, defence in [(1., .731, 53.8), (math.log(3), .75, 50)]:
     ceiling = membership.ceiling(epsilon=epsilon, delta=0.)
     assert ceiling.accuracy == pytest.approx(accuracy, abs=5e-4)
@@ -211,7 +215,7 @@ def test_pairs_are_fair_coins_of_a_member_and_another():
     assert sorted(whom - gaps) == outside.tolist()
     seen.append(whom[np.argsort(whom - gaps)][0])
     ahead.append(coins)
-  # 2000 coins; and the partner of one record is any member, chi-square.
+  # With 2000 coins, the partner of one record is any member (chi-square).
   assert abs(np.mean(ahead) - .5) < 4.5 * .5 / math.sqrt(2000)
   assert stats.chisquare(np.bincount(np.int64(seen), minlength=7)).pvalue > 1e-4
   columns = np.corrcoef(np.array(ahead).T) - np.eye(5)
@@ -219,7 +223,7 @@ def test_pairs_are_fair_coins_of_a_member_and_another():
 
 
 def test_any_of_the_larger_kind_may_be_paired():
-  # Of the kind with more records those left over are drawn, whichever it is.
+  # Surplus records of the larger kind are drawn, whichever kind it is.
   scores = np.array([0., 10., 20., 30., 500.])
   for members, sign in [(scores == 500, 1), (scores != 500, -1)]:
     met = [500 - sign * np.where(coins, differences, -differences)[0]
@@ -231,11 +235,12 @@ def test_any_of_the_larger_kind_may_be_paired():
 
 @pytest.mark.every(5)
 def test_one_split_shows_no_more_epsilon_than_there_is():
-  """Null: 0 in at least 95 % of 500 networks; and coverage of a known one.
+  """One split shows no more epsilon than there is, at the stated error rate.
 
-  Randomised response of epsilon / 2 to each membership: a replacement
-  changes two. Pairs of a tie are decided by their coin, so the truth is not
-  reached; 500 audits, a false alarm below 1e-5 at 10 %.
+  Noise shows 0 in at least 95 % of 500 networks. Then each membership goes
+  through randomised response of epsilon / 2, because a replacement changes
+  two. Coins decide tied pairs, so the truth is not reached. With 500 audits a
+  false alarm has probability below 1e-5 at 10 %.
   """
   members = np.arange(400) < 200
   rng = np.random.default_rng(6)
@@ -258,7 +263,7 @@ def test_perfect_scores_show_what_so_many_guesses_can():
       jax.random.key(3), 1. * members, members, delta=0.)
   assert shown == pytest.approx(one_run.largest_bound(
       num_guesses=100, significance=.05 / 9), abs=.5)
-  # All pairs guessed, delta 0: Clopper and Pearson's limit of the accuracy.
+  # If all pairs are guessed at delta 0, Clopper and Pearson limit the accuracy.
   right = one_run.epsilon_lower_bound(num_canaries=200, num_guesses=200,
                                       num_correct=150, delta=0.)
   accuracy = 1 - bounds.rate_upper_bound(50, 200, significance=.05)

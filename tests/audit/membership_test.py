@@ -1,4 +1,4 @@
-"""How well an attack finds members: brute force, exact values, refusals."""
+"""These tests compare measures of attacks with brute force and exact values."""
 
 import math
 
@@ -11,7 +11,7 @@ from dpjax.audit import membership
 
 pytestmark = pytest.mark.every(1)
 
-# Scores with ties, within a kind and between kinds.
+# These scores have ties within a kind and between kinds.
 SCORES = np.array([.1, .4, .4, .9, -2., .4, .9, 3., .1, .7, .2])
 MEMBERS = np.array([0, 1, 0, 1, 0, 1, 1, 1, 0, 0, 1], bool)
 
@@ -51,7 +51,7 @@ def test_threshold_at_a_rate_never_looks_at_members():
 
 
 def test_rates_and_measures_by_hand():
-  # Above .4: members .9 .9 3., others .7; 6 members, 5 others.
+  # Above .4 lie three of 6 members (.9, .9, 3.) and one of 5 others (.7).
   rates = membership.rates(SCORES, MEMBERS, .4)
   assert (rates.tpr.value, rates.fpr.value) == (3 / 6, 1 / 5)
   assert rates.accuracy.value == (3 + 4) / 11
@@ -88,8 +88,8 @@ def test_limits_are_those_of_exact_binomial_sums(count, trials):
 
 
 def test_limits_hold_of_a_threshold_set_on_the_same_non_members():
-  # Of 100 uniform scores the third largest is passed with a probability
-  # distributed as Beta(3, 98); its limits lie inside of those of 2 in 100.
+  # The third largest of 100 uniform scores is passed with a probability
+  # distributed as Beta(3, 98). Its limits lie inside those of 2 in 100.
   level, size = .02, 100
   rng = np.random.default_rng(1)
   passed = []
@@ -105,8 +105,8 @@ def test_limits_hold_of_a_threshold_set_on_the_same_non_members():
 
 
 def test_a_threshold_of_these_records_is_optimistic_and_of_others_is_not():
-  # Scores of pure noise: the best accuracy is above 1/2, that of a threshold
-  # of a shadow network is not; mean of 200, each of s.d. .035.
+  # With scores of pure noise the best accuracy is above 1/2, that of a shadow's
+  # threshold is not. The mean is over 200, each of deviation .035.
   rng = np.random.default_rng(2)
   members = np.arange(200) < 100
   best, fixed = [], []
@@ -131,7 +131,7 @@ def test_t_interval_is_where_the_test_rejects():
 
 def test_bootstrap_draws_whole_networks():
   values = np.random.default_rng(3).normal(size=60)
-  # A statistic that is no mean: the pooled share above 1.
+  # This statistic is not a mean: the pooled share of scores above 1.
   share = lambda draw: float(np.mean(values[draw] > .5))
   value, low, high = membership.bootstrap(jax.random.key(0), share, 60)
   standard_error = math.sqrt(value * (1 - value) / 60)
@@ -150,7 +150,7 @@ def test_bootstrap_draws_are_of_all_networks_with_replacement():
   assert every.tolist() == list(range(7)) and np.shape(draws) == (900, 7)
   counts = np.bincount(np.ravel(draws), minlength=7)
   assert counts.size == 7 and stats.chisquare(counts).pvalue > 1e-5
-  # All seven in one draw: 7! / 7^7 is .6 percent.
+  # One draw has all seven values with probability 7! / 7^7 = .6 percent.
   assert sum(len(set(draw)) == 7 for draw in draws) < 25
 
 

@@ -1,4 +1,4 @@
-"""Every training method, audited through the loop that users run.
+"""These tests audit every training method through the loop that users run.
 
 See `dpjax.audit.suite.methods`. Canaries that meet the claimed sensitivities
 of all blocks, or nearly, so that the audit is tight: it must find nothing wrong
@@ -73,7 +73,7 @@ def test_a_claim_below_the_accountant_is_refused():
 
 @pytest.mark.slow
 def test_another_canary_is_within_its_bounds():
-  # One that is not at the bounds spends less, and the audit is still valid.
+  # A canary below the bounds spends less, and its audit is still valid.
   game = dataclasses.replace(setups.game('lip_dp_sgd'),
                              canary=Batch(0.1 * setups.canary('lip_dp_sgd').x,
                                           jnp.zeros([1], jnp.int32)))
@@ -123,7 +123,7 @@ def _bias_not_counted(squares):
 
 
 def _with_squares(change):
-  """Book-keeping whose squared norms are others, and whose sums are not."""
+  """Returns faulty book-keeping with changed squared norms and honest sums."""
 
   def fault(*args):
     sums = _HONEST_RECORDS(*args)
@@ -146,7 +146,7 @@ def _alpha_forgotten(**options):
 
 
 def _width_forgotten(**options):
-  # As if what leaves a normalisation had norm one.
+  # This fault claims that a normalisation's outputs have norm at most one.
   return dataclasses.replace(_HONEST_NORM(**options),
                              ceiling=lambda radius, shape: 1.0)
 
@@ -197,7 +197,7 @@ def _bias_forgotten(network, norms, *, loss_lipschitz, rule):
 
 
 def _with_norms(make, change):
-  """A rule whose weights see norms that were changed."""
+  """Returns a faulty rule whose weights read changed norms."""
   def fault(**options):
     rule = make(**options)
     return rule._replace(weights=lambda norms: rule.weights(change(norms)))
@@ -211,7 +211,7 @@ def _replaced(norms, factors):
 
 
 def _largest_of_the_batch(norms):
-  # The printed X_k, E1.
+  # This plants the printed X_k (E1).
   largest = jnp.ones_like(norms.factors)
   return norms._replace(
       factors=largest * jnp.max(norms.factors),
@@ -331,7 +331,7 @@ def test_planted_faults_of_norms_are_found(fault):
 
 
 def _faults():
-  # Of one fault in many methods, the first.
+  # Only the first method of each fault runs by default.
   seen = set()
   for case in _FAULTS:
     known = case[-1] in seen
@@ -366,7 +366,7 @@ def test_weights_from_other_norms_are_found(name, change):
 
 @pytest.mark.slow
 def test_several_blocks_noised_as_one_are_found_by_the_loop():
-  # K blocks with the multiplier of one: the loop measures what it did.
+  # K blocks each get the multiplier of one block, which the loop measures.
   with mock.patch.object(blocks, 'allocate', _equal_multiplier_for_each):
     with pytest.raises(ValueError, match='less than the planned 1.2'):
       canaries.release(jax.random.key(5), setups.game('lip_dp_sgd'))

@@ -1,4 +1,5 @@
-"""Bounds from one run, and Gaussian bounds: published figures, validity."""
+"""These tests compare bounds from one run with
+published figures and coverage."""
 
 import numpy as np
 import pytest
@@ -24,7 +25,7 @@ def test_gaussian_bound_from_many_runs(true, false, shift, epsilon):
 
 
 def test_gaussian_bound_of_a_useless_test_is_zero():
-  # An absolute value in its place finds epsilon above 3 in noise alone.
+  # With an absolute value instead, noise alone would show epsilon above 3.
   counts = dict(num_in=100, num_out=100)
   for true, false in ((50, 50), (10, 90), (0, 100), (49, 55)):
     assert bounds.gaussian_shift_lower_bound(
@@ -74,9 +75,9 @@ def test_p_value_is_the_binomial_tail_and_delta_adds_to_it():
 
 
 def test_one_run_keeps_its_level_where_delta_leaks_the_coins():
-  # Randomised response, and with probability delta each coin is revealed;
-  # m = r = 500: 1000 runs, at the true parameters. More than 78 rejections
-  # have probability 1e-4 at 5 %.
+  # The game is randomised response that reveals each coin with probability
+  # delta, with m = r = 500. In 1000 runs at the true parameters, more than 78
+  # rejections at 5 % have probability 1e-4.
   rng, size, epsilon, delta = np.random.default_rng(0), 500, 1.0, 1e-3
   leaked = rng.random((1000, size)) < delta
   right = leaked | (rng.random((1000, size)) < special.expit(epsilon))
@@ -88,14 +89,14 @@ def test_one_run_keeps_its_level_where_delta_leaks_the_coins():
 
 
 def test_wealth_is_a_fair_game_and_grows_when_guesses_are_too_good():
-  # The expectation over one guess is 1, exactly.
+  # The expected bet over one guess is exactly 1.
   epsilon = 1.0
   right = special.expit(epsilon)
   won, lost = (one_run.wealth(np.array([outcome]), epsilon=epsilon)[0]
                for outcome in (True, False))
   assert right * won + (1 - right) * lost == pytest.approx(1.0)
   assert one_run.wealth(np.zeros(2000, bool), epsilon=epsilon).min() >= 0
-  # The published medians of guesses until epsilon 1 is refuted.
+  # These are published medians of guesses until epsilon 1 is refuted.
   rng = np.random.default_rng(1)
   for truth, median in ((1.5, 158), (2.0, 58), (3.0, 25)):
     games = rng.random((400, 1000)) < special.expit(truth)
@@ -126,8 +127,8 @@ def _hull(labels):
 
 @pytest.mark.slow
 def test_correcting_for_corners_of_the_hull_alone_is_wrong():
-  # Coins without scores, at 1 %: 4000 audits, of which more than 65 reject
-  # with probability 1e-4 if the level is kept.
+  # Coins have no scores here. Of 4000 audits at 1 %, more than 65 reject with
+  # probability 1e-4 if the level is kept.
   size, trials, level = 1000, 4000, 0.01
   grid = np.unique([max(1, round(f * size)) for f in one_run.FRACTIONS])
   labels = np.random.default_rng(0).random((trials, size)) < 0.5

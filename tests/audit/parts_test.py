@@ -1,4 +1,4 @@
-"""The parts of an audit, each on what is known of it exactly."""
+"""These tests check the parts of an audit on exactly known cases."""
 
 import math
 
@@ -62,7 +62,7 @@ def test_events_that_only_renyi_orders_cover_have_a_curve():
 
 
 def _outcome_probs(epsilon):
-  # Of ones among the records: the exponential mechanism on two counts.
+  # This is the exponential mechanism on the counts of ones and zeros.
   def probs(dataset):
     ones = sum(dataset)
     return special.softmax(epsilon / 2 * np.array(
@@ -155,7 +155,7 @@ _NOISE_FAULTS = [
 def test_what_is_wrong_with_noise_is_named(name, fault):
   scores = np.random.default_rng(2).normal(size=(2, 3000, 3))
   assert dict(noise.p_values(fault(scores[0]), scores[1]))[name] < 1e-6
-  # Two runs of one key.
+  # Two runs of one key give the same.
   same = dict(noise.p_values(scores[0], scores[0]))
   assert same['independence of keys'] < 1e-6 < min(
       value for key, value in same.items() if key != 'independence of keys')
@@ -279,7 +279,10 @@ def test_p_values_do_not_depend_on_the_data_of_a_density():
 @pytest.mark.parametrize('order', [1, 2, np.inf])
 @pytest.mark.parametrize('width', [2, 3, 5])
 def test_sums_move_along_axes_and_across_with_both_signs(order, width):
-  """From zero and from afar, always by the sensitivity."""
+  """Sums move by exactly the sensitivity, along axes and across, both ways.
+
+  They start from zero and from large values.
+  """
   pairs = wrapping.sums(0.5, order=order, width=width)
   shifts = np.array([pair.data - pair.neighbour for pair in pairs])
   np.testing.assert_allclose(np.linalg.norm(shifts, order, axis=1), 0.5,
@@ -296,7 +299,10 @@ def test_sums_move_along_axes_and_across_with_both_signs(order, width):
 @pytest.mark.parametrize('width', [1, 2, 24, 30])
 @pytest.mark.parametrize('finite', [True, False])
 def test_what_is_looked_at_in_outputs(width, finite):
-  """As the module says; the last coordinate and what is not finite, too."""
+  """Audits look at the coordinates, low bits and statistics that they document.
+
+  They always include the last coordinate and what is not finite.
+  """
   outputs = np.random.default_rng(6).normal(size=(2, 200, width))
   if not finite:
     outputs[1, 7, 0] = np.inf
@@ -344,7 +350,10 @@ def test_records_that_are_searched_are_neighbours_and_differ(adjacency, shape,
 
 
 def test_probabilities_and_their_complements_add_up_to_one():
-  """Of members from non-members, and back; close to 1, misses stay exact."""
+  """Converted hit and miss probabilities still add up to one.
+
+  Converting to members and back keeps small misses exact.
+  """
   hit = np.array([0.2, 0.7, 1.0], np.float32)
   miss = np.array([0.8, 0.3, 1e-12], np.float32)
   given = attacks._Probability(hit, miss)
@@ -368,7 +377,7 @@ def test_a_report_says_nothing_that_was_not_found():
 
 
 def test_noise_is_declared_by_mechanisms_that_add_it():
-  """Of its distribution and scale, which sharper tests use."""
+  """A mechanism that adds noise declares its distribution and scale."""
   mechanism = laplace.LaplaceMechanism(record_norm=2.0, epsilon=0.5,
                                        adjacency=Adjacency.ADD_OR_REMOVE_ONE)
   declared = wrapping.declared_noise(mechanism)

@@ -1,4 +1,4 @@
-"""A report of the auditor, computed once more from what it says of itself."""
+"""These tests recompute a report of the auditor from what it says of itself."""
 
 import dataclasses
 import math
@@ -40,7 +40,7 @@ def _rng(key):
 
 
 def _gaussian(**changes):
-  """A sum of two numbers, with noise of its claim or what changes say."""
+  """Returns a target that adds Gaussian noise to two numbers, with changes."""
   sample = lambda key, data, size: data[None] + _rng(key).normal(
       size=(size, 2))
   return Target(**{**dict(
@@ -51,7 +51,8 @@ def _gaussian(**changes):
 
 
 def _coin(**changes):
-  """Randomised response of epsilon 1, with its probabilities."""
+  """Returns a target of randomised response of
+  epsilon 1, with probabilities."""
   truth = 1 / (1 + math.exp(-1))
   log_probs = lambda data: np.log([truth, 1 - truth]
                                   if data else [1 - truth, truth])
@@ -77,13 +78,16 @@ def _reports():
 
 
 def _upper(count, level, runs=_RUNS):
-  """Clopper and Pearson's upper limit of a rate."""
+  """Returns Clopper and Pearson's upper confidence limit of a rate."""
   return 1.0 if count == runs else stats.beta.isf(level, count + 1,
                                                   runs - count)
 
 
 def _lower_epsilon(hits, alarms, level, delta, runs=_RUNS):
-  """From upper limits of both errors, half of the level each; both roles."""
+  """Returns the lower bound of epsilon from upper limits of both error rates.
+
+  Each limit takes half of the level; the roles may be swapped.
+  """
   miss, alarm = (_upper(count, level / 2, runs)
                  for count in (runs - hits, alarms))
   gains = [(1 - miss - delta) / alarm, (1 - alarm - delta) / miss]
@@ -95,7 +99,7 @@ def test_levels_of_all_tests_add_up_to_the_significance(reports):
     levels = [check.level for check in report.checks if check.level]
     assert sum(levels) == pytest.approx(_LEVEL), name
     assert (len(levels) > 1) == (name in ('noise', 'exact'))
-    # Tests of the noise have one half together, the event the other.
+    # Tests of noise share one half of the level; the event has the other.
     assert levels[-1] == pytest.approx(_LEVEL / (1 + (len(levels) > 1)))
     assert report.details['level'] == levels[-1]
     for check in report.checks:
@@ -135,7 +139,10 @@ def test_counts_follow_from_the_scores(reports):
 
 
 def test_the_event_is_counted_on_fresh_runs_of_the_chosen_side():
-  """On noise alone, where it is often seen more on the unlikelier side."""
+  """The event is counted on fresh runs, with the sides that the pilot chose.
+
+  On pure noise the fresh counts sometimes contradict that choice.
+  """
   seen, reverse, sides = [], 0, set()
   pairs = (Pair(np.zeros(2), np.zeros(2), 'a'), Pair(np.zeros(2), np.zeros(2),
                                                      'b'))
@@ -162,7 +169,10 @@ def test_the_event_is_counted_on_fresh_runs_of_the_chosen_side():
 
 @pytest.mark.parametrize('telling', [0, 1])
 def test_one_half_of_a_pilot_makes_cells_and_the_other_chooses(telling):
-  """An event that distinguishes the sides in one half only."""
+  """One half of a pilot learns cells and the other half chooses the event.
+
+  Here the event distinguishes the sides in one half only.
+  """
   present = np.zeros((200, 1))
   present[100 * telling:100 * (telling + 1)] = -5.0
   curve = claims.curve(claims.Claim(epsilon=0.5, delta=0.0, adjacency=_ADD))
@@ -178,7 +188,10 @@ def _failed(target):
 
 
 def test_noise_is_tested_on_both_sides_of_the_first_and_the_last_pair():
-  """15 percent too much of it on one data set; its name says which."""
+  """Noise tests cover both sides of the first and the last pair.
+
+  One data set has 15 percent too much noise; the test's name says which.
+  """
   bases = 5.0 * np.arange(4)[:, None] * np.ones(2)
   pairs = (Pair(bases[0], bases[0] + np.eye(2)[0]),
            Pair(bases[1], bases[1]), Pair(bases[2], bases[2] - np.eye(2)[1]))
@@ -194,7 +207,8 @@ def test_noise_is_tested_on_both_sides_of_the_first_and_the_last_pair():
 
 
 def test_what_is_wrong_with_any_pair_is_found():
-  """By each check without chance, whatever else is known of the target."""
+  """Each exact check finds the one faulty pair,
+  wherever it stands in the list."""
   fine, wrong = Pair(np.zeros(1), np.ones(1)), Pair(np.zeros(1), -np.ones(1))
   laplace = _gaussian(
       noise=Noise(stats.laplace()), claim=claims.Claim(
@@ -230,7 +244,10 @@ def test_what_is_wrong_with_any_pair_is_found():
     (9.0, ['grid', '!grid'], auditor.VIOLATED),
     (1.0, ['exact distribution', '!distinguishing event'], auditor.VIOLATED)])
 def test_verdicts(cap, checks, verdict):
-  """Refuted by any check; consistent where the cap reaches the claim."""
+  """A failed check means violated; a cap below the claim means underpowered.
+
+  Otherwise the verdict is consistent.
+  """
   report = Report(
       target='x', significance=0.05, cap=cap, claim=claims.Claim(
           epsilon=2.0, delta=1e-5, adjacency=_ADD),
@@ -244,7 +261,8 @@ def test_verdicts(cap, checks, verdict):
 
 
 def _game(shift, stddev=1.0):
-  """One release of a Gaussian of multiplier 1, or of another shift."""
+  """Returns a game that releases a Gaussian
+  with the given shift and deviation."""
   def losses(key):
     noise = stddev * _rng(key).normal(size=(2, 4000))
     return shift**2 / 2 + shift * noise[0], -shift**2 / 2 + shift * noise[1]
@@ -265,7 +283,7 @@ def test_reports_of_games_follow_from_their_losses():
   hits, alarms = (report.details[name] for name in (
       'true_positives', 'false_positives'))
   assert report.details['num_in'] == report.details['num_out'] == 2000
-  # A threshold on the second half of the runs, from either side.
+  # The threshold is counted on the second half of the runs, from either side.
   cuts = np.concatenate([inside[2000:], outside[2000:]])
   counts = [((inside[2000:] > cut).sum(), (outside[2000:] > cut).sum())
             for cut in cuts]
@@ -278,7 +296,7 @@ def test_reports_of_games_follow_from_their_losses():
 
 
 def test_whatever_is_found_of_a_game_refutes_it():
-  """Of too large a shift, all findings; of none, none; of one, that one."""
+  """Each finding of a game refutes it and becomes one failed check."""
   for shift in (1.0, 1.2, 4.0):
     game, key = _game(shift), jax.random.key(8)
     findings = canary.judge(game.plan, *game.losses(key)).findings

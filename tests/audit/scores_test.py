@@ -1,4 +1,4 @@
-"""Scores of outputs: each finds a planted fault, and none by chance."""
+"""These tests check scores of outputs: each finds its fault, none by chance."""
 
 import math
 import re
@@ -18,7 +18,7 @@ from dpjax.privacy.adjacency import Adjacency
 
 
 def _target(sample, *, floating_point=False):
-  """A release of the numbers 1 and 0, which claims epsilon 1."""
+  """Returns a target that releases the numbers 1 and 0 and claims epsilon 1."""
   def draw(key, data, size):
     rng = np.random.default_rng(np.asarray(jax.random.key_data(key)))
     return sample(rng, data, size)
@@ -34,7 +34,7 @@ def _audit(target, num_runs=4096):
 
 
 def _missing(rng, data, size):
-  """Each of four numbers is NaN with a probability of 1/4, or none is."""
+  """Returns four numbers, one of which is NaN with probability `data`."""
   outputs = rng.normal(size=(size, 4))
   lost = (rng.random((size, 1)) < data) & (
       np.arange(4) == rng.integers(0, 4, (size, 1)))
@@ -42,7 +42,7 @@ def _missing(rng, data, size):
 
 
 def _multiples(rng, data, size):
-  """The number x in 1, ..., 6 beside 2 x or 4 x modulo 7, in halves.
+  """Returns x in 1, ..., 6 beside 2 x or 4 x modulo 7, both halved.
 
   Both data sets release the same pairs, up to their order.
   """
@@ -51,12 +51,14 @@ def _multiples(rng, data, size):
 
 
 def _shifted(rng, data, size):
-  """One hundred numbers that move up and down in turn."""
+  """Returns one hundred normal numbers, shifted
+  up and down in turn by the data."""
   return rng.normal(size=(size, 100)) + .3 * data * (-1)**np.arange(100)
 
 
 def _shape(rng, data, size):
-  """Twenty-four uniform or normal numbers of variance 1."""
+  """Returns 24 numbers of variance 1, uniform
+  or normal according to the data."""
   if data:
     return rng.uniform(-3**.5, 3**.5, (size, 24))
   return rng.normal(size=(size, 24))
@@ -67,13 +69,13 @@ def _added_in_float32(rng, data, size):
 
 
 def _stepped(step, scale=400.0):
-  """A count with discrete Laplace noise that is multiplied by `step`."""
+  """Returns a target: a count plus `step` times discrete Laplace noise."""
   prob = -math.expm1(-1 / scale)
   return _target(lambda rng, data, size: data + step * (
       rng.geometric(prob, (size, 1)) - rng.geometric(prob, (size, 1))))
 
 
-# Kind of score -> a release with a fault that this score shows best.
+# This maps a kind of score to a release whose fault it shows best.
 FAULTS = {
     'coordinate': _target(
         lambda rng, data, size: data + rng.laplace(scale=.5, size=(size, 1))),
@@ -91,7 +93,8 @@ FAULTS = {
 
 
 def _kind(name):
-  """The kind of a score, from its name: 'lowest bit of coordinate 3'."""
+  """Returns the kind of a score from a name
+  such as 'lowest bit of coordinate 3'."""
   return re.sub(r' of .*| \d+$', '', name)
 
 
@@ -112,7 +115,7 @@ def test_every_score_has_a_planted_fault():
 
 
 def _two_congruent(rng, data, size):
-  """Two integers below 100 with first + 2 second = data modulo 5."""
+  """Returns two integers below 100 with first + 2 second = data modulo 5."""
   first, second = rng.integers(0, 100, size), rng.integers(0, 20, size)
   second = 5 * second + 3 * (data - first) % 5
   return np.stack([first, second], 1)
@@ -123,7 +126,10 @@ def _two_congruent(rng, data, size):
     (_stepped(3, 10_000.0), 'support of coordinate 0'),
     (_target(_two_congruent), 'support of whole output')])
 def test_values_that_one_data_set_alone_releases_are_found(target, event):
-  """They alternate with those of the other, and each of them is rare."""
+  """Audits find values that only one data set releases, although each is rare.
+
+  They alternate with the values of the other data set.
+  """
   report = _audit(target, num_runs=2**15)
   assert report.verdict == auditor.VIOLATED and report.epsilon_lower > 3
   assert report.details['event_of'] == event
@@ -132,18 +138,22 @@ def test_values_that_one_data_set_alone_releases_are_found(target, event):
 
 @pytest.mark.parametrize('scale', [1.0, 30.0, 400.0, 10_000.0])
 def test_equal_supports_are_not_refuted(scale):
-  """At scale 1 the claim is tight; at 10000 most values are seen once."""
+  """Equal supports are not refuted, even if most values are seen once.
+
+  The claim is tight at scale 1; values are rare at scale 10000.
+  """
   assert _audit(_stepped(1, scale), num_runs=2**15).verdict == (
       auditor.CONSISTENT)
 
 
 @pytest.mark.every(2)
 def test_supports_are_found_by_chance_as_seldom_as_stated(monkeypatch):
-  """A tight claim: one parity is e times as likely as the other, of 600 values.
+  """Supports are refuted by chance no more often than stated, on a tight claim.
 
-  All other scores are taken away, so every audit counts values that its pilot
-  saw for one data set only. Of 200 audits at 20 %, more than 64 false alarms
-  have probability 3e-5.
+  One parity of 600 values is e times as likely as the other. All other scores
+  are removed, so every audit counts values that its pilot saw for one data
+  set only. Of 200 audits at 20 %, more than 64 false alarms have probability
+  3e-5.
   """
   def sample(rng, data, size):
     odd = rng.random((size, 1)) < 1 / (1 + math.exp(1 - 2 * data))

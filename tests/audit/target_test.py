@@ -1,4 +1,4 @@
-"""Releases that are drawn in one program, one by one, or in batches."""
+"""These tests draw releases in one program, one by one, or in batches."""
 
 import jax
 import jax.numpy as jnp
@@ -24,20 +24,20 @@ def _target(release, data=(1.0, 2.0), **changes):
 
 
 def _words(key, data):
-  """Releases two leaves: uniform draws and the sum of the data."""
+  """Returns a release of two leaves: uniform draws and the sum of the data."""
   return {'a': jax.random.bits(key, (2,)).astype(jnp.float32) / 2.0**32,
           'b': jnp.sum(data)}
 
 
 def _host(key, data):
-  """Releases the same by NumPy, so it cannot be traced."""
+  """Returns the same release by NumPy, which JAX cannot trace."""
   bits = np.asarray(jax.random.bits(key, (2,)))
   return {'a': bits.astype(np.float32) / 2.0**32, 'b': float(data.sum())}
 
 
 def test_what_can_be_traced_is_found_out():
   assert _target(_words).traced and not _target(_host).traced
-  # Random numbers that are not of the key, as constants of the program.
+  # Random numbers that do not come from the key are constants of the program.
   assert not _target(lambda key, data: data + np.random.normal()).traced
   assert not _target(lambda key, data: data + jnp.asarray(
       np.random.normal(size=3))[:2].astype(jnp.float32)).traced
@@ -57,7 +57,7 @@ def test_releases_are_rows_each_of_a_key_of_its_own():
 
 @pytest.mark.parametrize('numbers, size', [(30, 10), (9, 3), (2, 1)])
 def test_batches_hold_so_many_numbers_at_most(monkeypatch, numbers, size):
-  """And no more releases than `_BATCH`."""
+  """A batch holds at most `_NUMBERS` numbers and `_BATCH` releases."""
   monkeypatch.setattr(targets, '_NUMBERS', numbers)
   monkeypatch.setattr(targets, '_BATCH', 10)
   target = _target(_words)
@@ -92,7 +92,10 @@ def test_a_target_has_a_release_and_neighbours():
 
 
 def test_constant_keys_may_be_part_of_a_release():
-  """They are the same in every trace, and cannot be compared as numbers."""
+  """A release may use a constant key, which is equal in every trace.
+
+  Keys cannot be compared as numbers.
+  """
   fixed = jax.random.key(9)
   release = lambda key, data: jnp.sum(data) + jax.random.uniform(
       jax.random.fold_in(fixed, jax.random.bits(key)))

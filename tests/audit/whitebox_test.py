@@ -1,4 +1,4 @@
-"""The instruments of the audit, each on a known distribution."""
+"""These tests check the white-box instruments on known distributions."""
 
 import jax
 import jax.numpy as jnp
@@ -26,7 +26,7 @@ def _losses(present: bool, runs: int = 100_000) -> np.ndarray:
 @pytest.mark.every(2)
 @pytest.mark.parametrize('epsilon', sorted(_REMOVE))
 def test_estimated_curve_meets_reference_figures(epsilon):
-  # 5.5 standard errors: false alarm 4e-8 each.
+  # At 5.5 standard errors a false alarm has probability 4e-8 each.
   remove = whitebox.estimate_delta(_losses(True), epsilon=epsilon)
   add = whitebox.estimate_delta(-_losses(False), epsilon=epsilon)
   assert abs(remove.value - _REMOVE[epsilon]) < 5.5 * remove.standard_error
@@ -77,7 +77,10 @@ def test_correlation_p_value_accepts_independence_only():
 
 
 def test_standard_errors_are_those_of_the_estimates():
-  """Of 400 estimates, each of 100 losses, around the exact delta."""
+  """Standard errors match the spread of 400 estimates around the exact delta.
+
+  Each estimate uses 100 losses.
+  """
   losses = np.random.default_rng(7).normal(0.5, 1.0, (400, 100))
   estimates = [whitebox.estimate_delta(each, epsilon=0.3) for each in losses]
   exact = stats.norm.cdf(0.2) - np.exp(0.3) * stats.norm.cdf(-0.8)

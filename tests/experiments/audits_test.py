@@ -1,4 +1,5 @@
-"""Targets by name and from files; planted faults; scores; reports."""
+"""These tests check audit targets by name and
+file, faults, scores and reports."""
 
 import json
 
@@ -54,14 +55,13 @@ def test_true_epsilons_of_mutants(change, name):
 
 
 def test_every_method_with_a_bound_has_a_name():
-  # lip_printed is the showcase, plain sgd has no claim.
+  # lip_printed shows a violation, and plain sgd has no claim.
   named = {name.removesuffix('_1').removesuffix('_inf')
            for name in targets.METHODS}
   assert named == set(options.METHODS) - {'sgd', 'lip_printed'}
 
 
-# Those of quantiles are refuted in `quantile_audits_test`, without sampling.
-# Those of quantiles are refuted in `quantile_audits_test`, without sampling.
+# Showcases of quantiles are refuted in `quantile_audits_test`, not here.
 @pytest.mark.slow
 @pytest.mark.every(4)
 @pytest.mark.parametrize('name', sorted(

@@ -1,4 +1,7 @@
-"""Butterflies and their peers compute what dense matrices do; how they grow."""
+"""These tests compare butterflies and their peers with dense matrices.
+
+They also check how the measured times grow.
+"""
 
 import numpy as np
 import pytest
@@ -27,7 +30,7 @@ def test_all_methods_are_right_and_wrong_ones_are_seen(model, method):
 
 
 def test_the_reference_is_a_product_of_kronecker_products():
-  """NumPy's way from factor to factor, with supports written apart."""
+  """NumPy's factor-by-factor product equals the dense matrix of all factors."""
   factors = np.random.default_rng(0).normal(size=(3, 4, 2, 2))
   x = np.random.default_rng(1).normal(size=(5, 8))
   wanted = np.eye(8)
@@ -57,7 +60,7 @@ def test_dense_matrices_stay_small_and_gradients_are_of_two():
 
 
 def test_growth_is_fitted():
-  """Times made with known powers; small sizes would spoil the fit."""
+  """The fit recovers known powers of growth and ignores small sizes."""
   sizes = [4**power for power in range(3, 9)]
   growing = lambda time: {size: {'cpu_ms': time(size) if size >= 1024 else 9.}
                           for size in sizes}

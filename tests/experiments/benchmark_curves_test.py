@@ -1,4 +1,7 @@
-"""Peers of curves solve the problems of dpjax, and checks see who does not."""
+"""These tests check that curve peers release what dpjax releases.
+
+The checks must find a peer that does not.
+"""
 
 import numpy as np
 import pytest
@@ -19,7 +22,7 @@ _SIZE = 11  # noise has ranks end below n, so that they must rise
 
 
 def _audited(model, method, size=_SIZE):
-  """(spec, program, what it found); skipped where a peer is missing."""
+  """Returns (spec, program, its audit); skips the test if a peer is missing."""
   spec = curve_checks.make_spec(model, method, size=size)
   if methods.missing('curves', method):
     pytest.skip(methods.missing('curves', method))
@@ -90,7 +93,10 @@ def test_trees_are_made_consistent_as_by_dpjax():
     ('release_tree', 64, 300, False)])
 def test_releases_have_the_distribution_of_dpjax(model, size, draws, passed,
                                                  monkeypatch):
-  """Right ones fail in 1e-4 of cases; those of half the noise are seen."""
+  """Releases have dpjax's distribution; half of the noise is detected.
+
+  A correct program fails in 1e-4 of cases.
+  """
   monkeypatch.setattr(methods, 'CHECKED_DRAWS', draws)
   if passed:
     program = curves.make(curve_checks.make_spec(model, 'ours', size=size))

@@ -1,4 +1,7 @@
-"""Density peers draw from the same distribution as dpjax; checks see others."""
+"""These tests check that density peers draw from dpjax's distribution.
+
+The checks must find a peer that does not.
+"""
 
 import dataclasses
 
@@ -31,7 +34,10 @@ def _spec(model, method='ours'):
 @pytest.mark.slow
 @pytest.mark.parametrize('model', ['projection', 'sparse_gaussian'])
 def test_peers_have_the_distribution_of_dpjax(model):
-  """Right ones fail in 1e-4 of cases."""
+  """Density programs pass the check of their distribution.
+
+  A correct one fails in 1e-4 of cases.
+  """
   program = densities.make(_spec(model))
   assert program.info['compile_seconds'] > 0
   errors = program.step()
@@ -43,7 +49,7 @@ def test_peers_have_the_distribution_of_dpjax(model):
 @pytest.mark.parametrize('model', [
     'heights', 'spectral', 'weighted_gaussian', 'haar', 'default'])
 def test_less_noise_is_seen(model, monkeypatch):
-  """Peers by themselves: as they are, and with two thirds of the noise."""
+  """Peers pass with the right noise and fail with two thirds of it."""
   monkeypatch.setattr(density_checks, '_MOST_ERROR', 100.0)  # haar, at this n
   spec = _spec(model, 'numpy')
   program = peers.make(spec)

@@ -1,4 +1,5 @@
-"""Estimators from sufficient statistics are distributed as their peers."""
+"""These tests compare estimators from
+sufficient statistics with their peers."""
 
 
 import numpy as np
@@ -25,13 +26,16 @@ def _audit(model, method):
 @pytest.mark.parametrize('model', [
     'share_geometric', 'truncated_l2', 'likelihood'])
 def test_peers_have_the_distribution_of_dpjax(model):
-  """Right ones fail in 1e-4 of cases."""
+  """Estimators have the distribution of their peers.
+
+  A correct one fails in 1e-4 of cases.
+  """
   assert parametric.judge(*_audit(model, 'ours')).passed
 
 
 @pytest.mark.parametrize('model', methods.PARAMETRIC_MODELS)
 def test_less_noise_is_seen(model):
-  """Peers by themselves; and half of what moves."""
+  """Peers pass the check, and draws of half the spread fail it."""
   spec, audit = _audit(model, 'numpy')
   assert parametric.judge(spec, audit).passed
   draws = audit['draws']

@@ -1,4 +1,4 @@
-"""Programs of the benchmark: what is timed is right, also beside peers."""
+"""These tests check that timed benchmark programs compute the right thing."""
 
 import dataclasses
 
@@ -37,7 +37,7 @@ _OURS = ('nonprivate', 'limit', 'limit_normal', 'limit_microbatch', 'ours',
     pytest.param('tiny_stack', 'ours', marks=pytest.mark.slow),
     *(('tiny_mlp', method) for method in _OURS)])
 def test_steps_are_right(model, method):
-  # Six images are two views each of three records.
+  # The six images are two views each of three records.
   size = 6 if method == 'ours_views' else 5
   spec = checks.make_spec(model, method, size=size)
   finding = checks.judge(spec, worker.make(spec).audit())
@@ -191,7 +191,10 @@ def test_a_worker_that_dies_says_why():
 
 @pytest.mark.parametrize('model', methods.ESTIMATED)
 def test_estimators_can_be_repeated_by_all(model):
-  """Shapes of ours; what the loop gives of proportions lies where it should."""
+  """Every estimator runs repeatedly and gives plausible values.
+
+  For means the median of 50 values lies near the truth.
+  """
   size, records = 40, np.random.default_rng(0).random(40, np.float32)
   shapes = jax.eval_shape(
       jax.vmap(estimators._OURS[model](size)),

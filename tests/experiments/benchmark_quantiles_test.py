@@ -1,4 +1,4 @@
-"""Peers of quantiles have the right distribution, and FFTs their limits."""
+"""These tests check quantile peers' distributions and the limits of FFTs."""
 
 import jax
 import numpy as np
@@ -31,7 +31,10 @@ def _log_normaliser(tables, costs):
     (peers.joint_costs, -1.388979160), (peers.inverse_costs, -2.821097498)])
 @pytest.mark.parametrize('tight', [False, True])
 def test_tables_have_the_normaliser_of_enumeration(costs, golden, tight):
-  """Item QF-06 and QF-10: epsilon 2 where costs are of epsilon 1."""
+  """Tables have the normalising constant found by enumeration (QF-06, QF-10).
+
+  Costs for epsilon 1 are doubled to epsilon 2.
+  """
   doubled = 2 * costs(_THIRDS, 3)
   tables = peers.joint_tables(peers.log_widths(_EDGES), doubled, tight=tight)
   assert _log_normaliser(tables, doubled) == pytest.approx(golden, abs=1e-8)
@@ -40,7 +43,10 @@ def test_tables_have_the_normaliser_of_enumeration(costs, golden, tight):
 @pytest.mark.every(3)
 @pytest.mark.parametrize('tight', [False, True])
 def test_paths_have_the_enumerated_distribution(tight):
-  """Chi-square over all ten paths; a right sampler fails in 1e-5 of cases."""
+  """Drawn paths have enumerated probabilities, by chi-square over ten paths.
+
+  A correct sampler fails in 1e-5 of cases.
+  """
   path_probs = {(0, 0): .010856, (0, 1): .088528, (0, 2): .118038,
                 (0, 3): .010856, (1, 1): .066396, (1, 2): .481290,
                 (1, 3): .044264, (2, 2): .118038,
@@ -58,7 +64,7 @@ def test_paths_have_the_enumerated_distribution(tight):
 
 
 def _direct(log_kernel, logs):
-  """`peers.convolved`, by its definition and logarithms."""
+  """Returns `peers.convolved`, computed from its definition in logarithms."""
   places = np.arange(len(logs))
   ahead = places[:, None] - places
   return special.logsumexp(np.where(
@@ -66,7 +72,7 @@ def _direct(log_kernel, logs):
 
 
 def _steps(path):
-  """(quantiles not yet placed, interval of the next) that led to a path."""
+  """Yields (quantiles not yet placed, interval of the next) along a path."""
   left, last = len(path), None
   while left:
     yield left, last
@@ -87,7 +93,7 @@ def _conditionals(tables, costs, path):
 
 
 def _kernel_conditionals(records, path):
-  """The same by the kernel of dpjax."""
+  """Yields the same distributions, computed by the kernel of dpjax."""
   orders, size = peers.probs(len(path)), len(records)
   with jax.enable_x64(True):
     data = quantile_records.padded(records, peers.LOWER, peers.UPPER)
@@ -106,7 +112,7 @@ def _kernel_conditionals(records, path):
 
 
 def _atom(size, amplitude):
-  """Half of the records within `amplitude` of 1/2, the others uniform."""
+  """Returns sorted records, half within `amplitude` of 1/2, half uniform."""
   rng = np.random.default_rng(0)
   there = 0.5 + amplitude * rng.uniform(-1, 1, size // 2)
   return np.sort(np.concatenate([there, rng.random(size - size // 2)]))
@@ -122,7 +128,10 @@ def _worst_distance(distributions, others):
     (_atom(400, 0.5), True), (_atom(400, 1e-12), False)])
 def test_ffts_lose_the_tail_and_running_sums_do_not(records, is_exact,
                                                     monkeypatch):
-  """Summed total variation of conditional distributions along ten paths."""
+  """FFTs lose the tail of distributions that running sums keep.
+
+  The test compares conditional distributions along ten paths.
+  """
   costs = peers.joint_costs(peers.probs(8), len(records))
   widths = peers.log_widths(peers._edges(records))
   by_fft = peers.joint_tables(widths, costs)
@@ -201,7 +210,7 @@ def test_targets_and_units_are_measured_by_default():
     measured = {(setting.model, setting.size, setting.method)
                 for setting in sweep.settings(suite)}
     for target in wanted:
-      # Those of accelerators name programs that are not run here.
+      # Rows of accelerators name programs that are not run here.
       assert target.accelerator or (
           target.model, target.size, 'ours') in measured
   settings = sweep.settings('quantiles')
@@ -216,7 +225,10 @@ def test_targets_and_units_are_measured_by_default():
 @pytest.mark.parametrize('model, method', [
     ('recursive_7', 'ours_repeated'), ('inverse_8', 'ours')])
 def test_ours_and_the_published_algorithms_have_one_law(model, method):
-  """Written apart, they agree; right ones fail in 1e-4 of cases."""
+  """dpjax and the published algorithms have one distribution.
+
+  They are written separately; a correct one fails in 1e-4 of cases.
+  """
   spec = quantile_checks.make_spec(model, method, size=60)
   built = quantiles.make(spec)
   built.step()

@@ -1,4 +1,4 @@
-"""All ways of training many networks at once are given the same work."""
+"""These tests check that all ways to train many networks get the same work."""
 
 import numpy as np
 import pytest

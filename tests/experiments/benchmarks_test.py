@@ -1,4 +1,4 @@
-"""The benchmark: ratios, tables and figures are of what they say."""
+"""These tests check the benchmark's ratios, tables and figures."""
 
 import io
 
@@ -27,7 +27,7 @@ _HERE = environment.Environment('cpu', '1', 'c0', {'jax': '1'})
 
 
 class _Here:
-  """A worker that is no process."""
+  """This worker runs the program in the same process."""
 
   def __init__(self, spec, timeout):
     del timeout
@@ -48,7 +48,7 @@ class _Here:
 
 
 def _measure(settings, folder, monkeypatch, worker_class, **how):
-  """Rows of settings, by the engine; what was said meanwhile."""
+  """Returns (rows of settings from the engine, what was said meanwhile)."""
   monkeypatch.setattr(clients, 'Worker', worker_class)
   said = []
   how = run.How(**{'rounds': 2, 'seconds': 0.0, 'timeout': 9.0,
@@ -129,7 +129,7 @@ def test_the_loop_suite_times_whole_training(tmp_path, monkeypatch):
 
 
 class _Scripted:
-  """A worker whose times are given: method -> milliseconds in each round."""
+  """This worker returns given times: method -> milliseconds in each round."""
   times = {}
   slow = {}
 
@@ -144,7 +144,7 @@ class _Scripted:
     wall = next(self._times)
     if isinstance(wall, Exception):
       raise wall
-    # Wall time is that of a busy machine.
+    # The wall time is that of a busy machine.
     return program.Sample(0.1 * wall, 1e-3 * wall, 1, 0.5)
 
   def close(self):
@@ -201,7 +201,7 @@ def test_tables_say_which_time_it_is(tmp_path, monkeypatch):
 @pytest.mark.parametrize('folder', sorted(_RESULTS.iterdir()),
                          ids=lambda folder: folder.name)
 def test_tables_are_of_their_rows(folder):
-  """Those of an accelerator as well, anywhere."""
+  """Committed tables follow from their rows, for CPU and accelerator rows."""
   suite, _, kind = folder.name.partition('_')
   assert report.table_of(folder, suite) == (folder / 'table.md').read_text()
   device, = {row.device for row in records.read(folder / engine.ROWS)}
@@ -249,7 +249,7 @@ def test_the_cost_of_scaled_sums_is_shown(tmp_path, monkeypatch):
 
 
 def _lines(times, **shared):
-  """Lines of {method: {size: metrics}}."""
+  """Returns lines from {method: {size: metrics}}."""
   return {values.Line(method, 1): {
       size: shared | metrics for size, metrics in sizes.items()}
       for method, sizes in times.items()}

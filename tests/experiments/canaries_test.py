@@ -1,4 +1,4 @@
-"""Canaries of training runs: what they are, and that only coins matter."""
+"""These tests check what canaries are and that only their coins matter."""
 
 import dataclasses
 
@@ -88,7 +88,7 @@ def test_made_canaries_fill_the_public_range(dataset, low):
 
 
 def test_coins_are_fair_and_hang_on_the_seed_alone():
-  # 3000 fair coins are within 4 standard deviations of half but for 6e-5.
+  # 3000 fair coins are off by over 4 standard deviations with probability 6e-5.
   large = dict(canary_kind='noise', num_canaries=3000)
   first, second = (np.asarray(_draw(seed=seed, **large)[0].included)
                    for seed in (0, 1))
@@ -115,7 +115,7 @@ def test_coins_without_a_seed_come_from_the_secret_key():
   np.testing.assert_array_equal(coins[0], coins[2])
   np.testing.assert_array_equal(drawn[0].records.x, drawn[2].records.x)
   seeded = np.asarray(_draw(canary_kind='noise', num_canaries=3000)[0].included)
-  # As above, 4 standard deviations of 3000 fair coins.
+  # These are 4 standard deviations of 3000 fair coins, as above.
   for each in (coins[0], coins[1], coins[0] == coins[1], coins[0] == seeded):
     assert abs(each.mean() - 0.5) < 4 * 0.5 / 3000**0.5
   with pytest.raises(ValueError, match='need the key of their run'):
@@ -137,7 +137,7 @@ def test_rows_of_runs_meet_their_own_canaries_or_nothing():
                                   np.asarray(each.records.y)[included])
     assert np.isnan(x[~included]).all()
   first, second = ({*np.asarray(rows).tolist()} for rows in slots)
-  # What is in two slots of a run would count twice.
+  # A record in two slots of a run would count twice.
   assert len(first) == len(second) == 40
   assert all(row >= 649 for row in first & second)
 
@@ -149,7 +149,7 @@ _QUICK = ('sgd', 'dp_sgd_adaptive', 'lip_normalised', 'lip_adaptive')
     pytest.param(method, marks=() if method in _QUICK else pytest.mark.slow)
     for method in options.METHODS])
 def test_a_canary_left_out_adds_nothing_to_any_sum(method):
-  """Sums with it in the batch are those of a batch without it."""
+  """A canary that is left out adds nothing to any sum."""
   images = method == 'lip_norm'
   data = registry.load('digits') if images else _DATA
   config = _resolved(
@@ -188,7 +188,10 @@ def _negated(drawn, which):
 
 @pytest.mark.slow
 def test_a_run_sees_the_canaries_that_are_in_and_no_others(monkeypatch):
-  """Four runs of one key, by one program, distinguished by their epsilon."""
+  """A run depends on the included canaries only, bit for bit.
+
+  Four runs share one key; their epsilon tells them apart.
+  """
   change = {1.0: lambda drawn: drawn,
             2.0: lambda drawn: _negated(drawn, ~drawn.included),
             3.0: lambda drawn: _negated(drawn, drawn.included),
@@ -203,7 +206,7 @@ def test_a_run_sees_the_canaries_that_are_in_and_no_others(monkeypatch):
   for seed, name in enumerate(('run_key', 'init_key')):
     monkeypatch.setattr(run_keys, name,
                         lambda _, seed=seed: jax.random.key(seed))
-  # Equal keys, which would be refused, so that nothing else differs.
+  # The keys are equal, so that nothing else differs; a check would refuse this.
   monkeypatch.setattr(requirements, 'check_keys', lambda *_: None)
   runs = training.train([
       dataclasses.replace(_CONFIG, method='sgd', num_steps=3, epsilon=epsilon,
@@ -243,7 +246,7 @@ def test_keys_of_runs_without_canaries_stay():
                          dataclasses.replace(plain, num_canaries=40,
                                              canary_seed=1))}
   assert len(keys) == 3
-  # Pinned before there were canaries.
+  # These keys were pinned before canaries existed.
   default = run_keys.reproducible(configuration.resolve(
       configuration.TrainingConfig(dataset='breast_cancer', method='dp_sgd'),
       num_available=455))

@@ -1,4 +1,4 @@
-"""The catalogue: what it names is there, and what is missing is noticed."""
+"""These tests check that what the catalogue names exists."""
 
 import dataclasses
 import re
@@ -84,7 +84,10 @@ def test_what_is_wrong_is_a_line(changes, line):
 
 
 def test_functions_of_tests_are_found_beside_another_package(monkeypatch):
-  """The extra `bench` brings packages that install a `tests` of their own."""
+  """Tests are found although another package installs a `tests` of its own.
+
+  The extra `bench` brings such packages.
+  """
   for name in [name for name in sys.modules if name.startswith('tests.')]:
     monkeypatch.delitem(sys.modules, name)
   monkeypatch.setitem(sys.modules, 'tests', types.ModuleType('tests'))
@@ -148,7 +151,7 @@ def test_an_item_is_followed_to_file_and_line():
 
 
 def test_a_merged_erratum_is_found_by_its_old_ids(groups):
-  """One error stands in one row, with the ids that it had elsewhere."""
+  """A merged erratum has one row and is found by each of its old ids."""
   merged = dataclasses.replace(_ERRATUM, merged=('g/E-2', 'h/E-9'))
   both = [items.Group('g', 'G', ('E-1', 'E-2'), (merged,)),
           items.Group('h', 'H', ('E-9',), ())]
@@ -166,7 +169,7 @@ def test_a_merged_erratum_is_found_by_its_old_ids(groups):
 
 
 def test_no_two_errata_of_a_paper_have_one_title(groups):
-  """The same error was listed under three ids once."""
+  """No two errata share a title, so that no error is listed twice."""
   titles = [item.title for group in groups for item in group.items
             if item.kind in items.ERRATA]
   assert len(set(titles)) == len(titles)

@@ -1,4 +1,5 @@
-"""BIAS-04: the curves of Figure 5.3.3 and what is said of them."""
+"""These tests check the curves of Figure 5.3.3
+and the claims on them (BIAS-04)."""
 
 import math
 
@@ -27,7 +28,7 @@ _LOSS = losses.cross_entropy()
 
 @pytest.fixture(scope='module')
 def network():
-  """A plain perceptron, parameters and a probe."""
+  """Returns a plain perceptron, its parameters and a probe."""
   model = mlp.mlp(num_features=5, num_classes=3, depth=1, width=4)
   params = jax.tree.map(lambda leaf: 1.5 * leaf + 0.1,
                         model.init(jax.random.key(0)))
@@ -59,7 +60,7 @@ def _flat_gradients(network):
 
 @pytest.mark.slow
 def test_bias_04_measures_are_what_they_say(network):
-  """BIAS-04 against a loop over records; the median norm as clip norm."""
+  """Measures equal a loop over records at the median norm (BIAS-04)."""
   grads = _flat_gradients(network)
   norms = np.linalg.norm(grads, axis=1)
   clip_norm = float(np.median(norms))
@@ -79,7 +80,7 @@ def test_bias_04_measures_are_what_they_say(network):
 
 
 def test_bias_04_no_clipping_no_error(network):
-  """BIAS-04: at an infinite clip norm the error is zero."""
+  """At an infinite clip norm the clipping error is zero (BIAS-04)."""
   measures = _measure(network, per_example.clipped(
       network[0].apply, _LOSS.values, clip_norm=1e12))
   assert measures['error_norm'] < 1e-7 < measures['gradient_norm']
@@ -103,7 +104,8 @@ def test_lip_dp_sgd_has_no_error_unless_cotangents_are_clipped(network):
 
 @pytest.mark.slow
 def test_e20_algorithm_8_takes_another_step(network):
-  """E20: dividing each layer by X_k is not the mean gradient."""
+  """Dividing each layer by X_k gives another
+  step than the mean gradient (E20)."""
   model, params, probe = network
   first, last = params['dense_00'], params['dense_01']
   hidden = np.tanh(probe.x @ first['kernel'] + first['bias'][None])
@@ -122,7 +124,7 @@ def test_e20_algorithm_8_takes_another_step(network):
 
 
 def test_each_point_of_a_curve_gets_its_own_measures(monkeypatch):
-  """A resumed sweep asks for some points only; means are over runs."""
+  """A resumed sweep gives each requested point its own means over runs."""
   plan = descent.make_plan('sgd', num_examples=1000, num_steps=20,
                            epsilon=1.0, delta=1e-4)
   path = np.array([[1.0, 2.0, 4.0], [3.0, 4.0, 8.0]])  # [runs, points]
@@ -143,7 +145,7 @@ def test_each_point_of_a_curve_gets_its_own_measures(monkeypatch):
 
 
 def test_committed_curves_start_before_training():
-  """Runs that share their start measure the same there, noise or none."""
+  """Committed noisy and noiseless curves agree at their common start."""
   path = environment.ROOT / 'experiments/clipping_bias/results/rows.csv'
   values = lookup.collect(records.read(path))
   for dataset in ('dropout', 'adult'):
@@ -155,7 +157,7 @@ def test_committed_curves_start_before_training():
 
 
 def _curve_rows(error, clipped):
-  """Rows of a dp_sgd curve on dropout at clip norm 1."""
+  """Returns rows of a dp_sgd curve on the data set dropout at clip norm 1."""
   return [
       records.Row(
           experiment='clipping_bias',

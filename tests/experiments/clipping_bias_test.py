@@ -1,4 +1,7 @@
-"""BIAS-01..04, EXP-F5.3.3: golden values, exact oracles, rows, verdicts."""
+"""These tests check clipping bias by golden values and exact oracles.
+
+They cover BIAS-01 to BIAS-04 and EXP-F5.3.3.
+"""
 
 import itertools
 import math
@@ -27,11 +30,11 @@ _PRINTED = papers.CLIPPING_EXAMPLE
 
 
 def _quadrature(offset, weight):
-  """Mean of weight(norm) times the gradient, by adaptive quadrature."""
+  """Returns the mean of weight(norm) times the gradient, by quadrature."""
   total = np.zeros(2)
   for error, probability in regression.ERRORS:
     residual = lambda x, e=error: offset[0] * x + offset[1] - e
-    # Corners by bisection of a fine grid, unlike the quartic of the code.
+    # Corners come from a bisected fine grid, unlike the quartic of the code.
     grid = np.linspace(0, 1, 4001)
     norms = lambda x, r=residual: 2 * np.abs(r(x)) * np.hypot(1, x)
     kinks = np.flatnonzero(np.diff(np.sign(norms(grid) - weight.corner)))
@@ -48,7 +51,7 @@ def _quadrature(offset, weight):
 
 
 class _Clip:
-  """min(1, C / norm), or 1 / norm."""
+  """Returns the weight min(1, C / norm), or 1 / norm, of a norm."""
 
   def __init__(self, clip_norm, *, normalise=False):
     self.corner = 0.0 if normalise else clip_norm
@@ -86,7 +89,8 @@ def test_without_clipping_it_is_the_mean_gradient(offsets):
 
 
 def test_bias_01_golden_values():
-  """BIAS-01, the numbers of the reference."""
+  """The mean clipped gradient and its zero have
+  the reference values (BIAS-01)."""
   at_optimum = regression.mean_clipped_gradient(np.zeros(2), clip_norm=1.0)
   np.testing.assert_allclose(
       at_optimum, 0.8 * np.array([math.sqrt(2) - 1, math.asinh(1)]),
@@ -128,7 +132,10 @@ def test_the_closed_form_ends_where_it_says_and_the_bias_vanishes():
 
 
 def test_e21_the_printed_root_is_none():
-  """E21: at the printed sign the mean clipped gradient is far from zero."""
+  """At the printed root the mean clipped gradient is far from zero (E21).
+
+  At the opposite sign it vanishes.
+  """
   there = regression.mean_clipped_gradient(np.array(_PRINTED.zero),
                                            clip_norm=_PRINTED.clip_norm)
   assert np.linalg.norm(there) > 0.7
@@ -138,7 +145,7 @@ def test_e21_the_printed_root_is_none():
 
 
 def test_the_clipped_field_is_monotone(offsets):
-  """The gradient of a convex function, so that its zero is the only one."""
+  """The clipped field is monotone, so its zero is unique."""
   for clip_norm in (0.5, 4.0, 20.0):
     fields = [regression.mean_clipped_gradient(u, clip_norm=clip_norm)
               for u in offsets]
@@ -151,7 +158,10 @@ def test_the_clipped_field_is_monotone(offsets):
 
 @pytest.mark.slow
 def test_sampling_agrees_with_the_integral():
-  """Through dpjax's clipping; false alarm below 1e-6 (4.9 SE, an upper SE)."""
+  """Sampling through dpjax's clipping agrees with the integral.
+
+  A false alarm at 4.9 standard errors has probability below 1e-6.
+  """
   norm, error = descent.sampled_norm(jax.random.key(3), 100_000,
                                      clip_norm=1.0)
   assert abs(norm - 0.7790835) < 4.9 * error < 0.016
@@ -165,7 +175,7 @@ def rows(smoke_rows):
 
 @pytest.fixture(scope='module')
 def rests(rows):
-  """Where descents of 300 steps end, each record in every noiseless step."""
+  """Returns the end points of noiseless full-batch descents of 300 steps."""
   return {key.method: np.array([metrics['rest_1'][0], metrics['rest_2'][0]])
           for key, metrics in lookup.of_kind(lookup.collect(rows),
                                              'descent').items()}
@@ -178,7 +188,10 @@ def test_noiseless_dp_sgd_reaches_the_zero(rests):
 
 
 def test_e21_algorithm_7_as_printed_goes_elsewhere(rests):
-  """E21: normalised, it is least absolute deviations: (a, b - 1)."""
+  """Algorithm 7 as printed minimises absolute deviations instead (E21).
+
+  It ends at (a, b - 1).
+  """
   median = np.array([0.0, -1.0])
   assert np.linalg.norm(rests['normalised_sgd'] - median) < 1e-3
   assert np.linalg.norm(rests['clipped_sgd'] - median) > 0.05
@@ -216,7 +229,7 @@ def test_grid_records_have_the_exact_shares():
 
 @pytest.fixture(scope='module')
 def field_rows():
-  """Rows of the whole field of the sweep."""
+  """Returns rows of the sweep's whole field."""
   settings = [s for s in sweep.SETTINGS if s.kind == 'field']
   return [row
           for setting, lines in run.run(settings, None, lambda *_: None)
@@ -224,7 +237,7 @@ def field_rows():
 
 
 def test_bias_02_zero_crossings_of_the_field(field_rows):
-  """BIAS-02: both zeros, read off the rows of the figure."""
+  """The figure's rows show the zeros of both fields (BIAS-02)."""
   grid = lookup.grid(lookup.collect(field_rows))
   plain = lookup.crossings(grid.first, grid.second, grid.plain)
   clipped = lookup.crossings(grid.first, grid.second, grid.clipped)

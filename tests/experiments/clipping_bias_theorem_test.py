@@ -1,4 +1,4 @@
-"""Theorem 5.2.3 in balls (E18), and with batches (E19)."""
+"""These tests check Theorem 5.2.3 in balls (E18) and with batches (E19)."""
 
 import itertools
 import math
@@ -22,7 +22,7 @@ _STARTS = jnp.array([[[1.0, 0.0], [0.0, 1.0]], [[0.3, -0.2], [0.5, 0.9]]])
     ('frobenius_rescaling', (2 / 5**0.5, 1 / 5**0.5), 0.763932),
     ('frobenius_adam', (0.5**0.5, 0.5**0.5), 0.878680)])
 def test_e18_where_descent_ends_in_a_ball(method, diagonal, objective):
-  """BIAS-03, E18: rescaling ends above the optimum that projection reaches."""
+  """Rescaling ends above the optimum that projection reaches (BIAS-03, E18)."""
   ball = constraint.BALLS[method]
   with jax.numpy_dtype_promotion('standard'):  # optax.adam is not strict
     ends = jax.vmap(lambda start: constraint.rest(ball, start))(_STARTS)
@@ -38,7 +38,8 @@ def test_e18_where_descent_ends_in_a_ball(method, diagonal, objective):
 
 
 def test_e18_rescaling_rests_where_the_gradient_is_parallel():
-  """E18: not where the optimum is; there it is in the leading pairs' span."""
+  """Rescaling rests where gradient and weights
+  are parallel, not optimal (E18)."""
   weights = constraint.rest(constraint.BALLS['clip_weights'], _STARTS[1])
   gradient = jax.grad(constraint.objective)(weights)
   cosine = jnp.sum(weights * gradient) / (
@@ -53,7 +54,7 @@ def test_e18_rescaling_rests_where_the_gradient_is_parallel():
 @pytest.mark.parametrize('project,order', [
     (constraint.project_spectral, 2), (constraint.project_frobenius, 'fro')])
 def test_projections_are_projections(project, order):
-  """<W - P, X - P> <= 0 for all X of the ball characterises P."""
+  """P is the projection, since <W - P, X - P> <= 0 for all X of the ball."""
   rng = np.random.default_rng(1)
   for _ in range(20):
     weights = rng.normal(size=(2, 2)).astype(np.float32)
@@ -66,7 +67,7 @@ def test_projections_are_projections(project, order):
 
 
 def test_e19_golden_values():
-  """E19: the fixed points of Algorithm 8 on batches of one size."""
+  """Algorithm 8 has known fixed points on batches of one size (E19)."""
 
   def points(sizes, share):
     return [batch_maximum.fixed_point(
@@ -82,7 +83,7 @@ def test_e19_golden_values():
 
 
 def _mean_update(batches, theta):
-  """Mean over (probability, xs) of Algorithm 8's update, record by record."""
+  """Returns the mean of Algorithm 8's update over (probability, xs)."""
   total = 0.0
   for probability, xs in batches:
     grads = [(theta * x - (10.0 if x == 10 else 0.0)) * x for x in xs]
@@ -106,7 +107,11 @@ def test_e19_all_batches_one_by_one():
 
 
 def test_e19_simulation_agrees():
-  """64 runs; false alarm below 1e-6 (6 SE, t with 63 degrees)."""
+  """64 simulated runs end at the biased fixed
+  point, not at least squares (E19).
+
+  A false alarm at 6 standard errors has probability below 1e-6.
+  """
   means = batch_maximum.simulate(jax.random.key(5), batch_size=8, share=0.5,
                                  num_steps=4000, num_runs=64)
   error = means.std(ddof=1) / 8
@@ -115,7 +120,10 @@ def test_e19_simulation_agrees():
 
 
 def test_a_divisor_that_reads_inputs_alone_spares_the_regression():
-  """E e = 0 for each x: at (a, b) all batches of two cancel out."""
+  """A divisor of the inputs alone does not bias the regression.
+
+  At (a, b) all batches of two cancel, because E e = 0 for each x.
+  """
   kinds = [(x, e, p / 3) for x in (0.1, 0.5, 0.9)
            for e, p in regression.ERRORS]
   mean = sum(p * q * (-2 * e * np.array([x, 1]) - 2 * f * np.array([z, 1])) /

@@ -1,4 +1,4 @@
-"""The toy experiment beside the real ones, and rows of these."""
+"""These fixtures add the toy experiment to the registry and read rows."""
 
 import pathlib
 

@@ -1,4 +1,4 @@
-"""Audits of densities: distributions, sound ones, planted faults."""
+"""These tests audit densities: distributions, sound targets, planted faults."""
 
 import dataclasses
 
@@ -30,14 +30,17 @@ def _change(target: Target) -> float:
 
 @pytest.mark.parametrize('name', targets.DENSITIES)
 def test_shifts_are_the_whole_budget(name):
-  """Of the worst neighbours on a grid, and none is worse."""
+  """The worst neighbours on a grid use the whole budget and no more."""
   assert -2e-4 < _change(loading.load(name)) <= 0
   assert targets.expected(name) == auditor.CONSISTENT
 
 
 @pytest.mark.slow
 def test_the_distribution_is_that_of_releases():
-  """Frequencies of the commonest of 20000 outcomes, five deviations each."""
+  """Frequencies in 20000 releases match the stated probabilities.
+
+  The commonest outcomes are compared within five deviations each.
+  """
   mechanism = histograms.Histogram(num_records=4, num_bins=2, epsilon=2.0,
                                    fix_mass=False, adjacency=_RO)
   target, runs = density.counts(mechanism), 20_000
@@ -64,7 +67,8 @@ def test_honest_ones_are_not_refuted(name):
     name for name in targets.DENSITIES if name + '_replace'
     in targets.DENSITIES])
 def test_noise_for_additions_is_not_enough_for_replacements(name):
-  """In the scales of the one relation, neighbours under the other."""
+  """Noise for additions is too little for
+  replacements, which the shift shows."""
   target = loading.load(name)
   replaced = loading.load(name + '_replace')
   assert _change(dataclasses.replace(target, pairs=replaced.pairs)) > .15
@@ -81,7 +85,10 @@ def test_two_stages_with_the_whole_budget_each_are_refuted():
 
 
 def test_rounds_that_are_counted_once_are_refuted():
-  """By the event; what a round may see of a wave, by its shift."""
+  """Rounds whose cost is counted once are refuted by their event.
+
+  A wave that is too large is refuted by its shift.
+  """
   mechanism = sparse.SparseFourier(num_records=6, num_rounds=4,
                                    num_frequencies=3,
                                    rho=.5, adjacency=_RO)
@@ -108,7 +115,8 @@ def test_laplace_noise_for_the_shift_in_l2_is_refuted():
 
 @pytest.mark.every(2)
 def test_a_total_without_noise_is_refuted():
-  """Heights over the true n, where n is private: their mean reveals n."""
+  """Heights over the true n without noise
+  reveal a private n and are refuted."""
   mechanism = histograms.Histogram(num_records=6, num_bins=2, epsilon=1.0,
                                    adjacency=_AR)
 

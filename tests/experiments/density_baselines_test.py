@@ -1,4 +1,4 @@
-"""Baselines of densities: sweeps end to end, and claims on rows made up."""
+"""These tests check density baselines: sweeps and claims on invented rows."""
 
 import dataclasses
 import math
@@ -22,7 +22,7 @@ def test_the_chain_has_the_energies_of_the_reference():
       cells.sum(tuple({0, 1, 2, 3} - {axis})) for axis in range(4)))
   assert chain.energy() == pytest.approx(6.91, abs=0.05)
   assert 4096 * np.sum((cells - apart)**2) == pytest.approx(6.27, abs=0.05)
-  # What comes after attribute 1 does not depend on attribute 0.
+  # Attributes after attribute 1 do not depend on attribute 0.
   given = cells.sum(3) / cells.sum((2, 3))[..., None]
   np.testing.assert_allclose(given, given[:1].repeat(8, 0))
 

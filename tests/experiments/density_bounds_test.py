@@ -1,4 +1,4 @@
-"""Bounds and packings of densities: sweeps, kept rows, and wrong ones."""
+"""These tests check density bounds and packings: sweeps and committed rows."""
 
 import dataclasses
 
@@ -37,7 +37,7 @@ def test_settings_give_the_rows_that_are_kept(name, module, kept):
 
 
 def test_upper_bounds_are_those_of_the_table():
-  """DEN-B3: worst-case constants where noise is all there is."""
+  """Upper bounds have the table's constants where noise dominates (DEN-B3)."""
   wanted = {('lipschitz', 'pure'): dict(histogram=1.633),
             ('lipschitz', 'zcdp'): dict(histogram=0.577, weighted=0.450),
             ('sobolev1', 'pure'): dict(spectral=1.107),
@@ -61,7 +61,10 @@ def test_upper_bounds_are_those_of_the_table():
 @pytest.mark.parametrize('name, basis', [
     ('lipschitz', 'cosine'), ('sobolev1', 'fourier'), ('sobolev3', 'fourier')])
 def test_upper_bounds_are_those_of_the_estimator(name, basis):
-  """Whole cuts, and for beta = 1 a supremum that is bounded: 5 % at most."""
+  """Upper bounds exceed the estimator's worst case by at most 5 %.
+
+  The bound rounds cuts and, at beta = 1, bounds a supremum.
+  """
   setting, = (s for s in bounds.SETTINGS if (s.dataset, s.notion, s.kind) == (
       name, 'zcdp', 'records') and s.num_records == 10**4)
   worst = projection_tunings.pinsker_projection(
@@ -80,7 +83,7 @@ def _of(name, lines, start):
 
 
 def _changed(lines, metric, factor, **fields):
-  """Rows with a metric of one setting multiplied."""
+  """Returns the rows with one metric of the matching settings multiplied."""
   def fits(row):
     return row.metric == metric and all(f'{key}={value}' in row.id
                                         for key, value in fields.items())
@@ -108,7 +111,7 @@ def test_claims_fail_on_rows_that_are_wrong(kept):
 
 
 def test_what_is_drawn_is_what_the_reference_draws():
-  """DEN-F1 to F3: levels and tops."""
+  """Figures draw the reference's levels and tops (DEN-F1 to F3)."""
   x = np.array([0.0, 0.25, 0.5, 0.75])
   wanted = {'Figure 1': (0.92, None, 1.32, None),
             'Figure 2': (0.92, 1.32, 0.92, 1.32)}
@@ -118,7 +121,7 @@ def test_what_is_drawn_is_what_the_reference_draws():
     density, = packing.densities(np.array(word)[None], x)
     for value, known in zip(density, wanted.get(name, ())):
       assert known is None or value == pytest.approx(known)
-  # The amplitude L h^beta nu / e.
+  # The amplitude is L h^beta nu / e.
   setting, word = sweep.FIGURES['Figure 3']
   density, = words.packing(setting).densities(np.array(word)[None], x)
   assert density[1] - density[0] == pytest.approx(

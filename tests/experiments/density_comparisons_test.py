@@ -1,4 +1,4 @@
-"""Rates, crossovers, adaptation, Table 1 and draws of private densities."""
+"""These tests check rates, crossovers, adaptation and Table 1 of densities."""
 
 import dataclasses
 import math
@@ -42,7 +42,7 @@ def test_sums_err_as_mechanisms_say(method, budget, tuning, fix_mass):
     np.testing.assert_allclose(
         _parts(family, 0, 5000, 5000 * asked.budget),
         asked.expected(density_settings.density(name)), rtol=1e-9)
-  # DEN-P2, of sobdet1.
+  # These are the values of DEN-P2 for sobdet1.
   anchor = {'pure_printed': 5.640569e-3, 'zcdp_printed': 5.070329e-3}
   if method in anchor:
     assert density_settings.single(method, 'sobdet1', 9).least(
@@ -51,7 +51,7 @@ def test_sums_err_as_mechanisms_say(method, budget, tuning, fix_mass):
 
 def test_spectral_errs_as_mechanisms_say():
   family = density_settings.spectral('spectral', 'sobdet1', ((5, 21),))
-  # DEN-B2.
+  # These are the values of DEN-B2.
   np.testing.assert_allclose(_parts(family, 0, 5000, 2500), (
       2.156865e-3, 2.927560e-4, 1.476909e-3), rtol=1e-6)
   family = density_settings.spectral('zcdp_spectral', 'sobrand2', ((5, 21),))
@@ -101,7 +101,7 @@ def test_rates_end_to_end(smoke_rows):
   all_verdicts = report.verdict(lines)
   for start in ('errors of table 8.2', 'errors of table 8.3'):
     assert _of(all_verdicts, start).verdict == verdicts.AGREES
-  # 2 % more than the tables is seen, and so is a slope that is off.
+  # An error 2 % above the tables is seen, and so is a wrong slope.
   more = [dataclasses.replace(r, value=1.02 * r.value) if r.metric == 'mse'
           else r for r in lines]
   assert _of(report.verdict(more), 'errors of table 8.2').verdict == (
@@ -133,7 +133,7 @@ def test_crossovers_end_to_end(smoke_rows):
       verdicts.AGREES)
   assert _of(all_verdicts,
              'the crossover of zCDP is').verdict == verdicts.DIFFERS
-  # 2.5 n^(-1/3) becomes n^(-.25): the slope is looked at.
+  # The rate 2.5 n^(-1/3) becomes n^(-.25), so the slope is checked.
   bent = [dataclasses.replace(r, value=r.value * math.exp(
       int(r.id.split('num_examples=')[1].split(',')[0])**0.05))
           if r.metric == 'doubling' else r for r in lines]
@@ -142,7 +142,10 @@ def test_crossovers_end_to_end(smoke_rows):
 
 
 def test_theory_of_crossovers_equates_terms():
-  """n^-2b/(2b+1) = (n alpha)^-q at alpha = n^x, for all beta."""
+  """The predicted crossover equates the two terms of the error.
+
+  At alpha = n^x, n^-2b/(2b+1) equals (n alpha)^-q for all beta.
+  """
   rates = {'pure_exact': 1.5, 'spectral': 1, 'zcdp_exact': 1}
   for beta in (1, 2, 3):
     for method, more in rates.items():
@@ -181,7 +184,7 @@ def test_densities_that_are_made_are_nearer(kind):
   raw = adaptive_run.estimate.errors_of(kind, noisy, truth)
   proper = adaptive_run.proper_errors(kind, noisy, truth)
   assert np.all(proper < raw) and proper.min() > 1e-3
-  # Of what is a density already, only the bins are seen.
+  # An estimate that is a density already has only the error of its bins.
   same = adaptive_run.proper_errors(kind, exact[None], truth)
   assert same == pytest.approx(adaptive_run.estimate.errors_of(
       kind, exact[None], truth), abs=1e-6)
@@ -222,7 +225,7 @@ def test_draws_end_to_end(smoke_rows):
   x = (np.arange(4096) + 0.5) / 4096
   for point in points.collect(lines):
     error = np.mean((report._curve(point, x) - truth.pdf(x))**2)
-    # What is drawn errs by what the table says.
+    # The drawn curves have the errors of the table.
     if point['method'] != 'truth':
       assert error == pytest.approx(point['ise'], rel=1e-3)
     else:

@@ -1,4 +1,4 @@
-"""Sweeps of histograms of densities: kept rows, end to end, and made-up ones."""
+"""These tests check histogram sweeps on committed, fresh and invented rows."""
 
 import dataclasses
 
@@ -36,7 +36,7 @@ def _changed(lines, keep, metrics, factor):
     ('notion=none,num_records=1000000,', ('largest',), lambda line: 2.0,
      ('largest errors grow as ln m, no',))])
 def test_claims_of_histograms_can_fail(keep, metrics, factor, claims, kept):
-  """What agrees on kept rows differs on rows that are off."""
+  """Claims on histograms agree on committed rows and differ on wrong ones."""
   report = registry.load('density_histograms').report
   lines = kept('density_histograms')
   all_verdicts = report.verdict(_changed(lines, lambda id_: keep in id_,
@@ -82,7 +82,7 @@ def test_histograms_end_to_end(smoke_rows):
 
 @pytest.mark.slow
 def test_post_processing_end_to_end(smoke_rows):
-  """Methods of one release share it; one that is run alone sees the same."""
+  """Methods that share a release give the same errors when run alone."""
   of = lambda keep: {p['method']: p for p in points.select(points.collect(
       smoke_rows('density_post_processing', keep)), grid='ladder')}
   by_method = of(lambda s: s.grid == 'ladder')

@@ -1,4 +1,4 @@
-"""Sensitivities and relaxations of densities: sweeps, kept rows, verdicts."""
+"""These tests check sensitivities and relaxations of densities and verdicts."""
 
 import dataclasses
 
@@ -20,7 +20,7 @@ from experiments.methods.statistics import compared_densities
 @pytest.mark.parametrize('name', ['density_relaxation',
                                   'density_sensitivities'])
 def test_sweeps_end_to_end(name, smoke_rows, kept):
-  """What is kept is what is computed."""
+  """Smoke sweeps reproduce the committed rows."""
   lines = smoke_rows(name)
   known = {(row.id, row.metric): row.value for row in kept(name)}
   values = {(row.id, row.metric): row.value for row in lines}
@@ -36,7 +36,7 @@ def test_sweeps_end_to_end(name, smoke_rows, kept):
 
 
 def test_a_search_that_finds_farther_pairs_is_seen(kept):
-  """A sensitivity that were too small by 1e-6 differs."""
+  """A sensitivity that is too small by 1e-6 turns the verdict."""
   lines = kept('density_sensitivities')
   for factor, wanted in ((1, verdicts.AGREES), (1 - 1e-6, verdicts.DIFFERS)):
     changed = [dataclasses.replace(row, value=row.value * factor)
@@ -69,7 +69,7 @@ def test_best_histograms_by_brute_force():
 
 
 def test_constants_are_those_of_the_error_they_bound():
-  """By minimising bias (pi N)^(-2 beta) + noise N^2 over N."""
+  """Constants minimise bias (pi N)^(-2 beta) + noise N^2 over N."""
   sizes = np.exp(np.linspace(-3, 3, 200_001))
   for beta in (1, 2, 3):
     brute = np.min(1.3 * (np.pi * sizes)**(-2.0 * beta) + 0.7 * sizes**2)

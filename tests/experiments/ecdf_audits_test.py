@@ -1,4 +1,4 @@
-"""Audits of curves and streams: distributions, sound ones, planted faults."""
+"""These tests audit curves and streams: distributions and planted faults."""
 
 import dataclasses
 
@@ -26,7 +26,7 @@ def _worst(target: Target) -> float:
   rng, ratios = np.random.default_rng(0), []
   for pair in target.pairs:
     first, second = np.cumsum(pair.data), np.cumsum(pair.neighbour)
-    # Far out in the direction of the change the loss is largest.
+    # The loss is largest far out in the direction of the change.
     far = rng.integers(-4, 5, (40, first.size)) + np.where(
         np.arange(40) % 2, 12, -12)[:, None] * (first - second)
     outputs = first + far.astype(float)
@@ -44,7 +44,10 @@ def _change(target: Target) -> float:
 @pytest.mark.slow
 @pytest.mark.parametrize('name', _WITH_DENSITY)
 def test_distributions_are_those_of_releases(name):
-  """Frequencies of the commonest of 20000 outcomes, five deviations each."""
+  """Frequencies in 20000 releases match the stated probabilities.
+
+  The commonest outcomes are compared within five deviations each.
+  """
   target, runs = loading.load(name), 20_000
   data = target.pairs[1].data
   outputs, counts = np.unique(target.draw(jax.random.key(1), data, runs),
@@ -64,7 +67,7 @@ def test_worst_losses_come_near_the_claim(name):
 @pytest.mark.parametrize('name', sorted(
     name for name in targets.CURVES if loading.load(name).query is not None))
 def test_shifts_are_the_whole_budget(name):
-  """Of the worst neighbours there are, and none is worse."""
+  """The worst neighbours use the whole budget and no more."""
   assert -1e-4 < _change(loading.load(name)) <= 0
 
 
@@ -92,7 +95,10 @@ def test_noise_for_additions_is_not_enough_for_replacements(budget):
 
 
 def test_a_stream_that_draws_anew_when_it_resumes_is_refuted():
-  """It releases the same sums twice, with noise of two keys."""
+  """A stream that draws new noise when it resumes is refuted.
+
+  It releases the same sums twice.
+  """
   honest = ecdf.stream(streams.PrefixStream(
       horizon=4, kind='dyadic', epsilon=1.0, item_bits=0))
   twice = dataclasses.replace(
@@ -101,7 +107,7 @@ def test_a_stream_that_draws_anew_when_it_resumes_is_refuted():
 
 
 def test_a_stream_of_items_above_one_is_refuted():
-  """Correction C26: if items were not clipped."""
+  """A stream that does not clip items above one is refuted (correction C26)."""
   target = ecdf.stream(streams.PrefixStream(horizon=4, kind='dyadic', rho=.5))
   pairs = tuple(pair._replace(data=2 * pair.data - pair.neighbour)
                 for pair in target.pairs)
@@ -111,7 +117,7 @@ def test_a_stream_of_items_above_one_is_refuted():
 
 @pytest.mark.slow
 def test_scales_of_half_the_levels_are_refuted():
-  """Noise for half the number of nodes, refuted by its distribution."""
+  """Noise for half the number of nodes is refuted by its density."""
   mechanism = dyadic.DyadicEcdf(num_thresholds=4, adjacency=_AR, epsilon=2.0,
                                 monotone=False)
   target = ecdf.curve(mechanism, claim=claims.Claim(epsilon=1.0, delta=0.0,

@@ -1,4 +1,4 @@
-"""Figures 6.5.1 to 6.6.7: sweeps end to end, claims on rows made up for them."""
+"""These tests check Figures 6.5.1 to 6.6.7: sweeps and claims."""
 
 import dataclasses
 
@@ -43,7 +43,7 @@ def test_counts_are_poisson_and_the_same_for_all():
   counts = ecdf_data.poisson_counts(rate=3.0, num_thresholds=2000,
                                     repetitions=5, seed=0)
   assert abs(counts.mean() - 3) < 5 * (3 / counts.size)**0.5
-  # Of a variance of 3 that is estimated: (2 * 9 + 3) / n.
+  # A variance of 3 is estimated with variance (2 * 9 + 3) / n.
   assert abs(counts.var() - 3) < 5 * (21 / counts.size)**0.5
   assert not np.array_equal(counts[0], counts[1])
   np.testing.assert_array_equal(counts, ecdf_data.poisson_counts.__wrapped__(
@@ -61,12 +61,13 @@ def _one_data_set():
 
 
 def _answer_probs(truth, target):
-  """Probabilities [N] of the thresholds that two methods find."""
+  """Returns probabilities [N] of thresholds:
+  binary search, exponential mechanism."""
   scale = 4 / _MANY.epsilon
   probs = np.zeros(16)
 
   def below(middle):
-    # Whole noise of less than target - S_m.
+    # This is the probability of integer noise below target - S_m.
     excess = np.ceil(target - truth[middle - 1]) - 1
     ratio = np.exp(-1 / scale)
     tail = ratio**abs(excess) / (1 + ratio)
@@ -86,7 +87,10 @@ def _answer_probs(truth, target):
 
 @pytest.mark.slow
 def test_answers_asked_anew_have_their_distribution():
-  """Chi squared over thresholds, at a level of 1e-4 for each of 4."""
+  """Repeated answers have the stated distribution, by chi-square tests.
+
+  Each of the 4 tests has level 1e-4.
+  """
   truth = _one_data_set()
   for kind, ask in enumerate((inverse_run._searched, inverse_run._exponential)):
     places = ask(_MANY, np.diff(truth, prepend=0.0), truth)
@@ -138,7 +142,7 @@ def test_smoothing_end_to_end(smoke_rows):
         all_points, figure=figure, **{field: value})}
     assert by['none']['ratio'] == 1
     assert by['p2']['ratio'] < by['pava']['ratio'] < 0.5
-  # 6 data sets of 16 ranks, whose errors share most of their noise.
+  # The 6 data sets have 16 ranks, whose errors share most of their noise.
   for point in points.select(all_points, smoothing='none'):
     assert 0.2 < point['of_printed'] < 3
 
@@ -169,7 +173,7 @@ def test_claims_of_smoothing_go_either_way(low, outcome):
   assert _of(all_verdicts, '2-norm smoothing outper').verdict == verdicts.AGREES
   assert _of(all_verdicts, '2-norm smoothing ceases to matter for large l'
              ).verdict == verdicts.DIFFERS
-  # Made up, and no ratio of other programs.
+  # The values are invented, not ratios of other programs.
   assert _of(all_verdicts, 'values for p = 2').verdict == verdicts.DIFFERS
 
 
@@ -214,7 +218,7 @@ def test_smoothing_is_timed(smoke_rows):
 
 
 def test_bits_end_to_end(smoke_rows):
-  """Formulas, counters, and the crossings of EC-21, with labels."""
+  """Counted bits agree with formulas and with the crossings of EC-21."""
   lines = smoke_rows('mpc_communication')
   report = registry.load('mpc_communication').report
   all_verdicts = report.verdict(lines)
@@ -223,7 +227,7 @@ def test_bits_end_to_end(smoke_rows):
            and p['num_servers'] == 2]
   at = bits_report._crossings(along, 'num_points')
   for name, value in at.items():
-    # A share of a label for each server, and what answers take.
+    # The difference is a share of a label for each server, and the answers.
     assert 0 < value - protocol_costs.break_even(10, 32, against=name) < (
         5 if name == 'one_shot' else 2)
   # A counter that misses a bit is seen.
@@ -247,7 +251,7 @@ def test_roc_curves_of_little_noise_are_the_true_ones(method):
   counts = roc_run.counted(setting, None)
   ranks = roc_run.released(setting, counts)
   assert roc_run._areas(setting, ranks, counts)['area'] < 1e-9
-  # Half of the negatives moved to where the positives are: seen by the area.
+  # Half of the negatives move to the positives, which the area shows.
   moved = counts.copy()
   moved[0] = counts[0] // 2 + counts[0, ::-1] // 2
   assert roc_run._areas(setting, ranks, moved)['area'] > 0.01

@@ -1,4 +1,4 @@
-"""A sweep ends with the same rows, however often it was interrupted."""
+"""These tests check that an interrupted sweep ends with the same rows."""
 
 import dataclasses
 import io
@@ -19,7 +19,7 @@ _ENVIRONMENT = environment.Environment('cpu', '1', 'c0', {'jax': '1'})
 
 
 class _Stop(BaseException):
-  """Ends a sweep as KeyboardInterrupt does, without ending the tests."""
+  """Stops a sweep as KeyboardInterrupt does, without ending the tests."""
 
 
 def _sweep(experiment, folder, settings=None, env=_ENVIRONMENT, **options):

@@ -1,4 +1,4 @@
-"""The commit of the code is known in its repository and nowhere else."""
+"""These tests check that only a repository knows the commit of its code."""
 
 import subprocess
 
@@ -39,7 +39,7 @@ def test_commit_of_a_repository(repository):
 
 def test_commit_is_unknown_elsewhere(repository, tmp_path):
   assert environment.commit(tmp_path / 'none') == 'unknown'
-  # A copy installed inside the repository of something else.
+  # The copy is installed inside the repository of something else.
   assert environment.commit(repository / 'experiments') == 'unknown'
 
 

@@ -1,4 +1,4 @@
-"""Estimators of parameters under audit: honest ones, planted faults."""
+"""These tests audit parameter estimators: honest ones and planted faults."""
 
 import dataclasses
 
@@ -38,12 +38,12 @@ def _ratio(target, outputs):
 @pytest.mark.every(5)
 @pytest.mark.parametrize('name', targets.ESTIMATORS)
 def test_records_move_what_the_budget_is_for(name):
-  """Records of any kind: no loss exceeds the budget, and some use all of it."""
+  """No record's loss exceeds the budget, and some records use all of it."""
   target = targets.ESTIMATORS[name]()
   assert targets.expected(name) == auditor.CONSISTENT
   assert not auditor._claim_check(target.claim).failed
   if target.query is not None:
-    # Of a maximum the worst mean is none of those tried.
+    # The worst mean of a maximum is none of those tried.
     loose = 0.7 if name == 'estimate_likelihood_output' else 0.06
     assert -loose * target.query.sensitivity < _shift(target) <= 0
   if target.log_probs is not None:
@@ -56,7 +56,7 @@ def test_records_move_what_the_budget_is_for(name):
     'estimate_proportion_laplace', 'estimate_proportion_geometric',
     'estimate_support_ranked', 'estimate_mean_l2'])
 def test_densities_keep_the_claim(name):
-  """Losses at drawn outputs use much of the claim, and refute a third of it."""
+  """Losses at drawn outputs use much of the claim and refute a third of it."""
   target = targets.ESTIMATORS[name]()
   outputs = np.concatenate([np.asarray(target.release(key, np.float64(
       target.pairs[0].data))).reshape(1, -1) for key in jax.random.split(
@@ -71,7 +71,7 @@ def test_densities_keep_the_claim(name):
 
 @pytest.mark.slow
 def test_the_density_of_a_rank_is_one():
-  """Between its atoms by quadrature, and they themselves."""
+  """The density of a ranked estimate integrates to one with its atoms."""
   mechanism = support_ranks.RankedSupport(epsilon=1.0, **_FEW)
   target = estimators.ranked(mechanism)
   low, top = mechanism.parameters.log_lowest, -np.log(
@@ -97,7 +97,7 @@ def test_records_that_are_not_bounded_are_seen():
 @pytest.mark.every(3)
 @pytest.mark.parametrize('noise', truncated_means.UNSOUND[:2])
 def test_printed_noise_is_refuted_by_its_event(noise):
-  """E-12: what the variance of Proposition 6 costs is more than is claimed."""
+  """The printed variance of Proposition 6 costs more than is claimed (E-12)."""
   mechanism = truncated_means.TruncatedMean(
       dimension=1, threshold=1.0, noise=noise, allow_unsound=True,
       guarantee=ApproxDP(epsilon=1.0, delta=1e-5), **_FEW)
@@ -110,7 +110,8 @@ def test_printed_noise_is_refuted_by_its_event(noise):
 
 
 def test_noise_for_one_record_is_too_little_for_a_replacement():
-  """T / n where a replaced record moves a mean by 2 T / n."""
+  """Noise for T / n is refuted, since a
+  replacement moves the mean by 2 T / n."""
   class Half(truncated_means.TruncatedMean):
     l2_sensitivity = property(lambda self: self.threshold / self.num_examples)
   mechanism = Half(dimension=2, threshold=1.0, guarantee=ZCDP(rho=0.5),
@@ -120,7 +121,7 @@ def test_noise_for_one_record_is_too_little_for_a_replacement():
 
 @pytest.mark.slow
 def test_rounds_that_are_not_composed_are_seen():
-  """Two rounds with the whole budget each."""
+  """Two rounds that each spend the whole budget are detected."""
   rounds = (normal_means.Round(3.0, 1.0),) * 2
 
   class Twice(normal_means.NormalMean):
@@ -132,7 +133,8 @@ def test_rounds_that_are_not_composed_are_seen():
 
 
 def test_a_table_of_another_distribution_is_refuted():
-  """The distribution is of other noise than is drawn: outcomes are counted."""
+  """A table of probabilities for other noise is
+  refuted by counting outcomes."""
   mechanism = noisy_shares.MinimaxShare(num_examples=4, epsilon=1.0)
   honest = estimators.looked_up(mechanism)
   data = honest.pairs[0].data

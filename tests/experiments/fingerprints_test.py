@@ -1,4 +1,7 @@
-"""Fingerprints change with random streams and recipes, and with no last digit."""
+"""These tests check that fingerprints follow random streams and recipes.
+
+Rounding must not change them.
+"""
 
 import dataclasses
 
@@ -30,21 +33,21 @@ def present():
 
 
 def _plant_generator(monkeypatch):
-  """Gaussian noise by the generator of JAX."""
+  """Plants Gaussian noise from JAX's own generator."""
   monkeypatch.setattr(
       additive, 'standard_normal', lambda key, shape, start=0:
       jax.random.normal(jax.random.fold_in(key, start), shape))
 
 
 def _plant_cotangent_clip(monkeypatch):
-  """Cotangents at the logits that are clipped to nine tenths."""
+  """Plants a clip norm of nine tenths at the logits."""
   loss = building.make_loss
   monkeypatch.setattr(building, 'make_loss', lambda config: loss(
       dataclasses.replace(config, logit_clip=0.9 * config.logit_clip)))
 
 
 def _plant_batches(monkeypatch):
-  """Batches and initial parameters with each other's keys."""
+  """Plants exchanged keys of batches and initial parameters."""
   streams = states.streams
 
   def exchanged(key):
@@ -54,7 +57,7 @@ def _plant_batches(monkeypatch):
 
 
 def _plant_drawn_ahead(monkeypatch):
-  """Steps counted from one where their batches and noise are drawn ahead."""
+  """Plants draws ahead that count steps from one."""
   ahead = canonical.steps.draw_ahead
   monkeypatch.setattr(
       canonical.steps, 'draw_ahead', lambda state, *args, **kwargs: ahead(
@@ -105,7 +108,7 @@ def test_last_digits_do_not_count_and_others_do():
   for error in rng.normal(size=(50, 40)):
     assert fingerprints._text(values * (1 + 1e-7 * error)) == text
     assert fingerprints._text(values * (1 + 0.1 * error)) != text
-  # Each value by itself, by a tenth of the largest.
+  # Each value is moved by itself, by a tenth of the largest.
   for place in range(40):
     assert fingerprints._text(values + 0.3 * (np.arange(40) == place)) != text
   assert fingerprints._text(values[::-1]) != text
@@ -125,7 +128,8 @@ def test_what_is_not_finite_is_refused():
 
 @pytest.fixture
 def cheap(monkeypatch):
-  """Canonical computations are replaced: configurations are in question."""
+  """Replaces the canonical computations, since
+  only configurations are tested."""
   monkeypatch.setattr(fingerprints, 'streams', lambda: 's')
   monkeypatch.setattr(fingerprints, '_training',
                       lambda method, on_images: f'{method} {on_images}')
@@ -170,7 +174,8 @@ def test_settings_that_train_nothing_have_the_streams_alone(cheap):
 
 
 def test_what_trains_says_what_it_trains():
-  """Experiments that import training have a `config`, or no random stream."""
+  """Experiments that train have a `config`; one
+  that does not train has none."""
   for name in ('clipping_bias', 'lip_depth', 'lip_images', 'lip_search',
                'lip_tabular'):
     experiment = registry.load(name)

@@ -1,4 +1,5 @@
-"""Rows of older code are found, declared, or confirmed by a sample."""
+"""These tests check that rows of older code are
+found, declared or confirmed."""
 
 import dataclasses
 
@@ -79,10 +80,10 @@ def test_declared_rows_may_be_older_and_the_table_says_so(toy, fresh_rows):
   assert f'Of older code, 8 settings: {REASON}.' in table
   assert '16 of 16 settings, 8 of them by older code' in table
   assert 'older' not in rendering.render_table(toy, rows)
-  # Others are not excused by it.
+  # The declaration does not excuse other settings.
   assert len(freshness.stale(declared, _change(rows, fingerprint=''),
                              HISTORY)) == 1
-  # Nor may it stay when the rows were made anew.
+  # A declaration may not stay after the rows were made anew.
   line, = freshness.stale(declared, fresh_rows, HISTORY)
   assert line.startswith('8 settings that OLDER declares have rows of the')
 
@@ -97,7 +98,7 @@ def test_a_sample_confirms_the_kinds_that_it_makes_again(toy, fresh_rows):
   assert confirmed.num_settings == 8
   assert [bool(row.fingerprint) for row in confirmed.rows] == [
       not _is_lip(row) for row in old]
-  # Everything else of a row is what it was: it still names who made it.
+  # All other fields of a row stay, so it still names who made it.
   assert _change(confirmed.rows, fingerprint='') == old
   assert confirmed.sample['settings_made_anew'] == 4
 
@@ -140,7 +141,7 @@ def test_the_command_confirms_and_says_by_what(toy, fresh_rows, tmp_path,
   confirmed, = provenance.read(folder / 'provenance.json')['confirmed']
   assert confirmed['of_which'] == {'dataset=adult,method=dp_sgd': 1}
   assert confirmed['commit'] == 'c0' and confirmed['settings_confirmed'] == 4
-  # What differs confirms nothing, and is a failure.
+  # Differing rows confirm nothing and are a failure.
   records.write_sorted(tmp_path / 'made' / 'rows.csv',
                        _change(fresh_rows[:2], value=0.1))
   before = (folder / 'rows.csv').read_bytes()

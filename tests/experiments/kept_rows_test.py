@@ -1,4 +1,5 @@
-"""Committed rows: those of the sweep, and the verdicts that they give."""
+"""These tests check that committed rows are the
+sweep's and give the verdicts."""
 
 import pytest
 
@@ -8,7 +9,7 @@ from experiments import verdicts
 
 pytestmark = pytest.mark.every(2)
 
-# Verdicts in the order of the table: agrees, differs, not comparable.
+# Verdicts are in the order of the table: agrees, differs, not comparable.
 OUTCOMES = {
     'density_adaptive': 'a a a a a a a a a a a a a a a',
     'density_bounds': 'a a d a d d a d d a',

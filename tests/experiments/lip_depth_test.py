@@ -1,4 +1,4 @@
-"""EXP-SWEEP: its scaling laws as tests, its rows, diagnostics and verdicts."""
+"""These tests check EXP-SWEEP: scaling laws, rows, diagnostics and verdicts."""
 
 import dataclasses
 import functools
@@ -27,7 +27,7 @@ from experiments.lip_depth import report
 from experiments.lip_depth import run
 from experiments.lip_depth import sweep
 
-# Normal beyond 5.7 standard errors: 1e-8 for each variance.
+# A normal value is beyond 5.7 standard errors with probability 1e-8.
 _Z_SCORE = 5.7
 
 
@@ -45,7 +45,7 @@ def _measured(depth, rule):
 
 @pytest.mark.slow
 def test_noise_of_the_averaged_update_is_z_delta_over_s():
-  """The first scaling law, by Monte Carlo; one layer by hand."""
+  """The averaged update has noise z Delta / s, the first scaling law."""
   network = laws.chain(0, weight_norm=1.5)
   delta, = jax.tree.leaves(network.sensitivities)
   for rule in blocks.ALLOCATIONS:
@@ -58,7 +58,10 @@ def test_noise_of_the_averaged_update_is_z_delta_over_s():
 
 
 def test_equal_multipliers_are_one_release_of_the_joint_multiplier():
-  """Sigma Delta_k each is z = sigma / sqrt(K), so z asks for sqrt(K) z."""
+  """Every allocation rule has the joint multiplier z.
+
+  If each sigma is a multiple of Delta_k, its multiplier is sqrt(K) z.
+  """
   network = laws.chain(4, weight_norm=1.5)
   deltas = np.asarray(jax.tree.leaves(network.sensitivities))
   for rule in blocks.ALLOCATIONS:
@@ -70,7 +73,7 @@ def test_equal_multipliers_are_one_release_of_the_joint_multiplier():
 @pytest.mark.every(3)
 @pytest.mark.parametrize('fault', ['batch_size', 'noise_multiplier'])
 def test_fault_noise_of_another_size_is_measured(fault, monkeypatch):
-  """Half a percent is seen; so is a noise that is divided twice."""
+  """A noise that is 2 % too large or divided twice is measured as wrong."""
   honest = privatizer.gaussian_privatizer
 
   def wrong(key, *, noise_multiplier, expected_batch_size, **kwargs):
@@ -91,7 +94,7 @@ def test_fault_noise_of_another_size_is_measured(fault, monkeypatch):
 @pytest.mark.every(3)
 @pytest.mark.parametrize('depth', [0, 1, 3])
 def test_equal_multipliers_cost_k_fold_energy(depth):
-  """The third scaling law, for bounds and as measured."""
+  """Equal multipliers cost K times the noise energy, the third scaling law."""
   network = laws.chain(depth, weight_norm=1.5)
   assert laws.noise_energy(network, 'equal') == pytest.approx(
       (depth + 1) * laws.single_energy(network), rel=1e-5)
@@ -104,7 +107,7 @@ def test_equal_multipliers_cost_k_fold_energy(depth):
 
 @pytest.mark.parametrize('weight_norm', [0.5, 1.0, 3.0])
 def test_the_first_bound_of_a_chain_grows_as_a_power(weight_norm):
-  """C^(K - 1) times the loss's constant and the input's factor; LIP-03."""
+  """The first bound of a chain grows as C^(K - 1) (LIP-03)."""
   factor = laws.LOSS_LIPSCHITZ * math.sqrt(2.5**2 + 1)
   for depth in (0, 1, 2, 4, 16):
     bounds = laws.chain(depth, weight_norm=weight_norm)
@@ -115,7 +118,8 @@ def test_the_first_bound_of_a_chain_grows_as_a_power(weight_norm):
 
 @pytest.mark.slow
 def test_plain_sums_double_and_averages_keep():
-  """E12: 2^18 in WRN-40-4; no growth at all with averages and C = 1."""
+  """Plain residual sums double per block, 2^18
+  in WRN-40-4; averages do not (E12)."""
   first = {
       (depth, averaged): laws.residual(depth, averaged=averaged,
                                        weight_norm=1.0)
@@ -132,7 +136,10 @@ def test_plain_sums_double_and_averages_keep():
 
 @pytest.mark.slow
 def test_the_multiplier_is_a_function_of_epsilon_alone():
-  """At fixed sampling probability and steps, whatever the method or depth."""
+  """The multiplier depends on epsilon alone, not on the method or the depth.
+
+  Sampling probability and steps are fixed.
+  """
   configs_at = {}
   for setting in sweep.SETTINGS:
     if setting.kind != 'train' or setting.dataset != 'adult' or (
@@ -176,7 +183,7 @@ def test_rows_tell_the_truth(rows):
   assert len(rows) == len({(row.id, row.metric) for row in rows})
   assert all(row.epsilon <= row.epsilon_requested for row in rows
              if row.metric in ('test_accuracy', 'sensitivity_first'))
-  # Exact statistics of private records cost everything.
+  # Exact statistics of private records have an infinite privacy cost.
   assert all(math.isinf(row.epsilon) for row in rows
              if row.metric.startswith('realised'))
   assert all(math.isinf(row.epsilon) for row in rows if row.method == 'sgd')
@@ -185,7 +192,7 @@ def test_rows_tell_the_truth(rows):
     if key.method == 'lip_dp_sgd':
       assert set(metrics['num_layers'].values()) == {key.depth + 1}
       for seed, bound in metrics['sensitivity_first'].items():
-        # At most that of weights of norm C.
+        # The bound is at most that of weights of norm C.
         limit = 0.35 * key.weight_norm**key.depth * math.sqrt(2.5**2 + 1)
         assert 0 < bound <= limit * (1 + 1e-5)
         assert 0 < metrics['realised_first'][seed] <= 1 + 1e-5
@@ -196,7 +203,10 @@ def test_rows_tell_the_truth(rows):
 
 @pytest.mark.slow
 def test_realised_norms_are_those_of_gradients_of_every_record():
-  """Plain gradients by `vmap` over their bounds, of the records probed."""
+  """Realised norms are the largest plain gradients over their bounds.
+
+  The test takes gradients of the probed records by `vmap`.
+  """
   dataset = data_registry.load('breast_cancer')
   setting = sweep.Setting(kind='smoke', dataset='breast_cancer',
                           method='lip_dp_sgd', epsilon=2.0, depth=1)
@@ -252,7 +262,7 @@ def test_laws_agree_and_depth_is_compared(rows):
 
 
 def _made_up(method, accuracies, metric='test_accuracy'):
-  """Rows of three seeds for (1, 16) hidden layers."""
+  """Returns rows of three seeds for 1 and 16 hidden layers."""
   lines = []
   for depth, accuracy in zip((1, 16), accuracies, strict=True):
     for seed in range(3):

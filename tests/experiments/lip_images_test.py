@@ -1,4 +1,4 @@
-"""EXP-F5.3.1: settings, rows, table, figure and verdicts."""
+"""These tests check EXP-F5.3.1: settings, rows, table, figure and verdicts."""
 
 import dataclasses
 import math
@@ -30,7 +30,7 @@ def _tagged(tag):
 
 
 def test_the_full_profile_is_that_of_the_figure():
-  """EXP-F5.3.1: networks, budgets, five seeds, delta."""
+  """The full profile has the networks, budgets and seeds of EXP-F5.3.1."""
   full = _tagged('full')
   assert {s.dataset for s in full} == {'mnist', 'fashion_mnist', 'cifar10'}
   assert {s.seed for s in full} == set(range(5))
@@ -58,7 +58,7 @@ def test_the_cpu_profile_is_small():
 
 @pytest.mark.slow
 def test_every_setting_can_be_trained():
-  """Models and bounds of all of them are made; nothing is trained."""
+  """Models and methods can be made for every setting, without training."""
   seen = set()
   for setting in sweep.SETTINGS:
     key = dataclasses.replace(setting, seed=0, epsilon=0.0)
@@ -88,7 +88,10 @@ def test_rows_tell_the_truth(rows):
 
 
 def test_parameters_of_the_printed_architectures(rows):
-  """EXP-T5.3 and E28: section 5.3.2 gives WRN-16-4 the count of WRN-40-4."""
+  """Printed networks have the printed sizes, except WRN-16-4 (EXP-T5.3, E28).
+
+  Section 5.3.2 gives it the count of WRN-40-4.
+  """
   said = {v.claim: v for v in verdicts.check(report.verdict(rows))}
   convnet = said['Table 5.3: ConvNet on MNIST, parameters']
   assert (convnet.ours, convnet.verdict) == ('1,625,866', verdicts.AGREES)
@@ -109,7 +112,7 @@ def test_table_has_a_line_for_each_budget(rows):
 
 
 def _rows(profile, dataset, values):
-  """Rows of three seeds for {(method, epsilon): accuracy}."""
+  """Returns rows of three seeds from {(method, epsilon): accuracy}."""
   return [
       records.Row(
           experiment='lip_images',
@@ -176,7 +179,7 @@ def test_published_points_are_met_at_no_larger_budgets():
   lines = _rows('full', 'cifar10', {('lip_norm', 2.0): .70,
                                     ('lip_dp_sgd', 8.0): .83})
   verdict = _said(lines)[claim]
-  # At 6 the best of ours is that of 2.
+  # At epsilon 6 our best accuracy is that at epsilon 2.
   assert verdict.verdict == verdicts.DIFFERS
   assert verdict.ours == '-0.088 against De et al. 2022 at epsilon 6'
   lines = _rows('full', 'cifar10', {('lip_norm', 2.0): .82})
@@ -212,7 +215,7 @@ def test_figure_has_a_panel_for_each_data_set():
 
 
 def test_published_points_are_those_of_their_sources():
-  """Abstracts: 81.4 % at 8; 98.1 at 2.93, 86.1 at 2.7, 66.2 at 7.53."""
+  """Published points equal the numbers in their sources' abstracts."""
   points = {(curve.dataset, curve.work, epsilon): accuracy
             for curve in papers.PUBLISHED_CURVES
             for epsilon, accuracy in zip(curve.epsilons, curve.accuracies,

@@ -1,4 +1,4 @@
-"""EXP-F5.3.2: what is timed, that all do the same work, and the verdicts."""
+"""These tests check EXP-F5.3.2: what is timed, equal work and verdicts."""
 
 import dataclasses
 import time
@@ -36,7 +36,7 @@ def test_rows_say_how_they_were_timed(rows):
       assert (0 < metrics['fastest_epoch'] <= metrics['epoch_seconds']
               <= metrics['slowest_epoch'])
   assert all(cells['ratio_to_sgd'] == 1 for cells in methods['sgd'].values())
-  # Nothing private is read and nothing released.
+  # The runs read no private data and release nothing.
   assert {(row.n, row.epsilon) for row in rows} == {(0, 0.0)}
 
 
@@ -68,7 +68,8 @@ def _programs(*names, batch_size=8, most_rows=16):
 
 @pytest.mark.slow
 def test_book_keeping_trains_as_dp_sgd_does():
-  """One key, so the same batches and noise: parameters are the same."""
+  """Book-keeping trains the same parameters as
+  DP-SGD by `vmap` with one key."""
   programs = _programs('dp_sgd_vmap', 'dp_sgd')
   states = []
   for program in programs.values():
@@ -91,7 +92,10 @@ def test_batches_are_worked_off_in_parts():
 
 
 def test_samples_have_the_same_steps_and_take_turns(monkeypatch):
-  """Of two that sleep: lengths by the unit, ratios as they sleep."""
+  """Timed samples take turns and have equally many steps.
+
+  Two programs that sleep have known times.
+  """
   seen = []
 
   def sleeper(name, seconds):
@@ -118,7 +122,7 @@ def test_samples_have_the_same_steps_and_take_turns(monkeypatch):
 
 @pytest.mark.slow
 def test_all_methods_of_the_sweep_are_built():
-  """At their real sizes, without compiling anything."""
+  """All methods of the sweep can be built at full size without compiling."""
   for (kind, name), work in sweep.WORK.items():
     dataset, _ = run._images(name, work, None)
     for method in sweep.METHODS + sweep.EXTRA[name]:
@@ -151,7 +155,7 @@ def test_table_and_figure(rows):
 
 
 def _made_up(ratios):
-  """Rows of one panel: method -> ratios to sgd at 64 and 1024."""
+  """Returns rows of a panel from method -> ratios to sgd at 64 and 1024."""
   lines = []
   for method, values in ratios.items():
     for size, ratio in zip((64, 1024), values, strict=True):
@@ -168,10 +172,10 @@ def _made_up(ratios):
 
 
 @pytest.mark.parametrize('ratios, outcomes', [
-    # As the text has it: slower, more so for large batches, by clipping.
+    # Clipping is slower, more so for large batches, as the text has it.
     (dict(lip_dp_sgd=(1.0, 1.0), dp_sgd_vmap=(2.0, 3.0),
           dp_sgd=(1.9, 2.8)), 'agrees agrees agrees'),
-    # The gap is that of gradients of every record, and does not grow.
+    # The gap is that of per-record gradients and does not grow.
     (dict(lip_dp_sgd=(1.0, 1.0), dp_sgd_vmap=(2.0, 2.0),
           dp_sgd=(1.1, 1.1)), 'agrees differs differs'),
     (dict(lip_dp_sgd=(1.0, 1.0), dp_sgd_vmap=(1.0, 1.05),

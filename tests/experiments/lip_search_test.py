@@ -1,4 +1,4 @@
-"""The search experiment: its space, what it may see, rows, price, recipes."""
+"""These tests check the search experiment: space, visibility, cost, recipes."""
 
 import dataclasses
 import json
@@ -36,7 +36,7 @@ def dataset():
 
 @pytest.fixture(scope='module')
 def smoke():
-  """(rows of the smoke sweep as the engine would complete them, what ran)."""
+  """Returns (rows of the smoke sweep, the runs that it trained)."""
   ran = []
   train = training.train
 
@@ -55,7 +55,7 @@ def smoke():
 
 @pytest.fixture(scope='module')
 def rows(smoke):
-  """Rows of the smoke sweep."""
+  """Returns the rows of the smoke sweep."""
   return smoke[0]
 
 
@@ -66,7 +66,7 @@ def _value(rows, metric):
 
 @pytest.fixture
 def small_search(monkeypatch):
-  """Scores by a formula in place of training; returns the scored points."""
+  """Replaces scores by a formula and returns the scored points."""
   seen = []
 
   def score(setting, dataset, point, *, number):
@@ -82,7 +82,7 @@ def small_search(monkeypatch):
 @pytest.mark.parametrize('method', sweep.METHODS)
 @pytest.mark.parametrize('num_train', [364, 640, 3539, 31256])
 def test_recipes_lie_in_the_space(method, num_train):
-  """EXP-T5.2: a search starts from what there is, and never searches noise."""
+  """Recipes lie in the search space, which never includes noise (EXP-T5.2)."""
   dimensions = space.space(method, num_train=num_train, steps=(100, 200, 400, 800))
   names = {each.name for each in dimensions}
   assert 'noise_multiplier' not in names and 'epsilon' not in names
@@ -125,13 +125,13 @@ def test_settings_have_the_budgets_of_the_table():
 
 @pytest.mark.slow
 def test_a_search_sees_the_training_part_only(dataset):
-  """HPO-01: records of the held-out fifth change no score."""
+  """The held-out fifth of the records changes no score of a search (HPO-01)."""
   point = space.to_point(run._space(_SETTING, dataset),
                          run._recipe(_SETTING, dataset))
   held_out = training.split_rows(configuration.TrainingConfig(
       dataset='breast_cancer', method='dp_sgd', num_examples=455,
       seed=_SETTING.split), dataset).test
-  # What is not a number there would be seen, were it read.
+  # NaN in the held-out records would show if they were read.
   poisoned = dataset._replace(
       x=dataset.x.at[held_out].set(float('nan')),
       y=dataset.y.at[held_out].set(1 - dataset.y[held_out]))
@@ -141,13 +141,16 @@ def test_a_search_sees_the_training_part_only(dataset):
 
 
 class _Result(NamedTuple):
-  """As much of a training result as a score is made of."""
+  """Holds the part of a training result that a score needs."""
   num_test: int
   test_accuracy: float
 
 
 def test_scores_are_noisy_counts_of_right_answers(dataset, monkeypatch):
-  """DP-21: sensitivity 1 in the mean over repeats, noise of its own."""
+  """Scores are noisy counts of sensitivity 1 with fresh noise (DP-21).
+
+  A count is averaged over repeats first.
+  """
   right, seen = {0: 80, 1: 85}, []
   monkeypatch.setattr(training, 'train', lambda configs, dataset: [
       _Result(91, (right[config.fold] + (-1)**config.seed) / 91)
@@ -197,7 +200,8 @@ def _charged(dataset, **changes):
 
 @pytest.mark.slow
 def test_the_search_is_charged(dataset):
-  """DP-21, E30: all trials, their scores, and the run that is published."""
+  """The search is charged for all trials,
+  scores and the final run (DP-21, E30)."""
   # A record of the third fold is trained on in both runs of both trials.
   event = run._events(_SETTING, dataset, fold=0)[-1]
   by_hand = accounting.epsilon(
@@ -215,7 +219,7 @@ def test_the_search_is_charged(dataset):
 
 
 def test_every_run_of_a_search_is_among_those_charged(dataset, smoke):
-  """What really ran, against the list that the account takes the worst of."""
+  """Every run of a search is in the list that the accountant charges."""
   in_folds = [event for fold, event in smoke[1] if fold is not None]
   whole = [event for fold, event in smoke[1] if fold is None]
   assert len(in_folds) == _SETTING.num_trials * _SETTING.folds
@@ -260,7 +264,7 @@ def test_rows_become_recipes(rows, tmp_path, monkeypatch):
     ('lip_dp_sgd', 'breast_cancer', 200),
     ('lip_dp_sgd', 'breast_cancer', 1000), ('lip_dp_sgd', None, 455)])
 def test_recipes_do_without(method, dataset, num_train, tmp_path, monkeypatch):
-  """Other methods, data sets and sizes have the recipe that is for all."""
+  """Other methods, data sets and sizes get the general recipe."""
   path = tmp_path / 'selected.json'
   path.write_text(json.dumps({'breast_cancer': {'lip_dp_sgd': {
       'num_train': 455, 'sampling_prob': .5, 'width': 64}}}))
@@ -287,7 +291,7 @@ def test_committed_rows_select_for_every_method():
 
 
 def test_table_has_both_spaces_and_both_epsilons(rows):
-  """EXP-T5.2 printed beside ours; E30: both epsilons."""
+  """The table shows both spaces and both epsilons (EXP-T5.2, E30)."""
   table = report.table(rows)
   for line in papers.TABLE_5_2:
     assert f'| {line.name} ' in table

@@ -1,4 +1,4 @@
-"""EXP-T5.4: its settings, rows, table, figure and verdicts."""
+"""These tests check EXP-T5.4: settings, rows, table, figure and verdicts."""
 
 import dataclasses
 import math
@@ -87,7 +87,8 @@ def test_verdicts_compare_with_what_is_printed():
 
 
 def _rows_of(accuracies):
-  """{(dataset, method): ten accuracies} -> rows at the printed budgets."""
+  """Returns rows at the printed budgets from
+  {(dataset, method): accuracies}."""
   template = _table_rows(0.)[0]
   return [
       dataclasses.replace(
@@ -100,7 +101,7 @@ def _rows_of(accuracies):
 
 
 def test_claims_over_the_data_sets():
-  """STAT-01: ten paired accuracies, exact signed ranks, Holm over sets."""
+  """Claims use ten paired accuracies, exact signed ranks and Holm (STAT-01)."""
   base = [0.80 + 0.001 * seed for seed in range(10)]
   rows = _rows_of({
       ('breast_cancer', 'dp_sgd'): base,
@@ -113,7 +114,7 @@ def test_claims_over_the_data_sets():
   assert ('nursery 0.8245 +- 0.0010 (lip_dp_sgd) against 0.931, '
           'without privacy 0.8045 +- 0.0010') in best.reason
   assert near.ours == '1 of 2' and 'breast_cancer 0.78' in near.reason
-  # The least p-value of ten pairs, .00195, twice over by Holm.
+  # Holm doubles the least p-value of ten pairs, .00195.
   assert ranks.ours == 'better on 1, worse on 1 of 2'
   assert ranks.reason.count('0.004') == 2
 

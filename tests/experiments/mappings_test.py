@@ -1,4 +1,7 @@
-"""Compiled programs are dropped before LLVM gets no more memory mappings."""
+"""These tests check that programs are dropped before mappings run out.
+
+LLVM needs memory mappings for each compiled program.
+"""
 
 import pathlib
 import subprocess

@@ -1,4 +1,4 @@
-"""What mia_sparsity says of each claim, of rows whose answers are known."""
+"""These tests check the verdicts of mia_sparsity on invented rows."""
 
 import math
 import re
@@ -25,7 +25,7 @@ from tests.experiments.mia_rows import rows_of
 
 
 def _said(rows, profile='full'):
-  """Topic -> verdict, of one profile."""
+  """Returns topic -> verdict of one profile."""
   end = f' ({profile})'
   return {v.claim.removesuffix(end): v
           for v in verdicts.check(report.verdict(rows))
@@ -59,7 +59,7 @@ def test_a_planted_factor_is_found(factor, outcome):
   said = _said(rows_of(on_line(factor, kinds)))
   assert said[_FACTOR].ours == f'{factor:.2f} [{factor:.2f}, {factor:.2f}]'
   assert said[_FACTOR].verdict == outcome
-  # k = 24 is outside of the window, and in the slope.
+  # k = 24 is outside the window, but part of the slope.
   assert 'through 3 networks' in said[_FACTOR].reason
   slope = -factor * DEFENCE / (100 * ACCURACY)
   assert said[_SLOPE].ours.startswith(f'{slope:.2f} ')
@@ -68,7 +68,7 @@ def test_a_planted_factor_is_found(factor, outcome):
 
 
 def test_a_factor_near_the_end_of_the_window_is_not_judged():
-  """1.9 with seeds on both sides of 2."""
+  """A factor of 1.9 with seeds on both sides of 2 is not judged."""
   networks = {
       DENSE: metrics_of(ACCURACY, DEFENCE),
       pruned(8): lambda seed, role: metrics_of(
@@ -79,7 +79,7 @@ def test_a_factor_near_the_end_of_the_window_is_not_judged():
 
 
 def test_the_ratio_of_means_is_not_the_mean_of_ratios():
-  """Literal ratios 2 and 6 beside a line that weighs what lost more."""
+  """The trade-off weights kinds by their loss, unlike the ratios' mean."""
   networks = on_line(0, [])
   networks[pruned(8)] = metrics_of(0.99 * ACCURACY, 1.06 * DEFENCE)
   networks[pruned(12)] = metrics_of(0.9 * ACCURACY, 1.2 * DEFENCE)
@@ -91,7 +91,7 @@ def test_the_ratio_of_means_is_not_the_mean_of_ratios():
 
 
 def test_the_printed_ratio_is_the_gain_alone():
-  """M-E02: times accuracy over accuracy, which is 1; ours over the loss."""
+  """The printed ratio is the gain alone, without the loss (M-E02)."""
   kinds = [pruned(8), pruned(12), pruned(16)]
   networks = only(rows_of(on_line(3.6, kinds)))
   accuracy, defence = (networks.mean(DENSE, name)
@@ -104,7 +104,7 @@ def test_the_printed_ratio_is_the_gain_alone():
 
 
 def test_holm_by_hand():
-  """Three differences over three seeds; the least p counts three times."""
+  """Holm's correction multiplies the least of three p-values by three."""
   shifts = {pruned(8): (5.0, 5.1, 5.2), pruned(9): (1.0, 2.0, 3.0),
             pruned(3): (0.5, 0.4, 0.7)}
   networks = {DENSE: lambda seed, role: metrics_of(0.8, 70.0 + 3 * seed)}
@@ -125,7 +125,10 @@ def test_holm_by_hand():
 
 
 def test_the_printed_pattern_of_significance():
-  """At 17.3 % or fewer; 41.4 % and 51.5 % may be, 33 % may not."""
+  """The printed pattern of significance agrees only for its fractions.
+
+  Networks with 17.3 % or fewer weights must differ, those with 33 % not.
+  """
   networks = {kind: metrics_of(ACCURACY, DEFENCE) for kind in (
       DENSE, pruned(1), pruned(5))}
   for kind in map(pruned, (3, 4, 8, 20)):
@@ -193,7 +196,7 @@ def test_butterflies_within_a_standard_deviation_of_pruned_networks():
 @pytest.mark.parametrize('shift, outcome', [
     (2.0, verdicts.AGREES), (-2.0, verdicts.DIFFERS)])
 def test_sparse_networks_beside_controls_of_equal_accuracy(shift, outcome):
-  """A stopped network on a line; sparse ones so many points above it."""
+  """Sparse networks are compared with stopped ones of equal accuracy."""
   networks = on_line(3.6, [Kind(method='stopped', stop=0.1)])
   networks[pruned(12)] = metrics_of(
       ACCURACY * 0.994, DEFENCE * (1 + 0.006 * 3.6) + shift)
@@ -215,7 +218,7 @@ def test_sparse_networks_beside_controls_of_equal_accuracy(shift, outcome):
 
 
 def test_several_controls_are_one_family():
-  """Each p is below .05; twice the larger of them is not."""
+  """Controls are tested as one family, so twice the larger p must be small."""
   networks = on_line(3.6, [Kind(method='stopped', stop=0.1),
                            Kind(method='decayed', decay=4.0)])
   shift = (1.0, 2.0, 3.5)
@@ -231,7 +234,7 @@ def test_several_controls_are_one_family():
 
 
 def test_sharp_attacks_may_tell_another_story():
-  """Perceptrons see less of sparse networks; LiRA sees just as much."""
+  """Sharp attacks can contradict the perceptrons' verdict."""
   networks = on_line(3.6, [pruned(8), pruned(16)])
   for metrics in networks.values():
     metrics['lira_accuracy'] = 0.7
@@ -255,14 +258,14 @@ def test_private_networks_of_other_accuracy_are_not_compared():
   networks[Kind(method='dp_sgd', epsilon=8.0)] = metrics_of(0.8, 99.0)
   networks[Kind(method='sgd')] = metrics_of(0.88, 60.0)
   verdict = _said(rows_of(networks))[_PRIVATE]
-  # Of 99 to 60 what 8 steps in accuracy from .8 leave at .86625.
+  # The line from (.8, 99) to (.88, 60) has this value at accuracy .86625.
   between = 60 + 39 * (0.88 - 0.99 * ACCURACY) / 0.08
   gain = DEFENCE * 1.036 - between
   assert verdict.ours.startswith(f'dp_sgd {gain:+.2f} ')
 
 
 def test_a_ceiling_that_is_exceeded_is_reported():
-  """One of ten tests, beyond what 28000 records of three pairs scatter."""
+  """A ceiling that an attack exceeds is reported, at the level of ten tests."""
   error = math.sqrt(0.6 * 0.4 / (14000 * 3))
   limit = stats.norm.isf(0.05 / 10) * error
   private = [Kind(method='dp_sgd', epsilon=1.0),
@@ -276,7 +279,7 @@ def test_a_ceiling_that_is_exceeded_is_reported():
   assert 'closest rmia on dp_sgd, epsilon = 1: ' in verdict.reason
   networks[private[0]] = guarded(0.6 + 0.99 * limit)
   assert _said(rows_of(networks))[_CEILING].verdict == verdicts.AGREES
-  # Without what the event allows, (epsilon, delta) counts; the oracle never.
+  # Without an event's ceiling, (epsilon, delta) counts; the oracle never does.
   networks[private[0]] = guarded(0.8, 'ceiling', 0.75)
   tests = ceilings.tests(only(rows_of(networks)))
   assert [test.attack for test in tests if test.excess.p_value < 0.001

@@ -1,4 +1,4 @@
-"""Statistics of mia_sparsity: intervals, tests, lines, equal accuracy."""
+"""These tests check statistics of mia_sparsity: intervals, tests, matching."""
 
 import itertools
 import math
@@ -32,7 +32,7 @@ def test_one_seed_shows_nothing_and_equal_differences_everything():
 
 
 def test_the_printed_rule_by_hand():
-  """79 +- 1 against 81.5 +- 1 and 80.9 +- 1; sharing an end is not disjoint."""
+  """Intervals that share an end are not disjoint, checked by hand."""
   dense = [78.0, 79.0, 80.0]
   assert inference.are_disjoint([80.5, 81.5, 82.5], dense)
   assert inference.are_disjoint([75.5, 76.5, 77.5], dense)
@@ -42,13 +42,13 @@ def test_the_printed_rule_by_hand():
 
 
 def test_bootstrap_is_that_of_all_ordered_draws():
-  """27 draws of three, each as likely as the others."""
+  """The bootstrap uses all ordered draws, each equally likely."""
   values = {4: 1.0, 7: 2.0, 9: 6.0}
   mean = lambda drawn: sum(values[seed] for seed in drawn) / len(drawn)
   interval = inference.bootstrap(mean, list(values))
   every = sorted(mean(drawn) for drawn in itertools.product(values, repeat=3))
   assert len(every) == 27
-  # Less than 2.5 % of 27 is below the least of them: limits are the ends.
+  # Less than 2.5 % of 27 draws are below the least, so the limits are the ends.
   assert interval == pytest.approx((3.0, every[0], every[-1]))
   five = {seed: seed**2 for seed in range(5)}
   square = lambda drawn: sum(five[seed] for seed in drawn) / len(drawn)
@@ -69,7 +69,7 @@ def test_slope_goes_through_the_dense_network():
 
 
 def test_matching_interpolates_and_pairs():
-  """At .82 a quarter of the way from .8: 3/4 of 90 and 1/4 of 82."""
+  """Matching interpolates between two accuracies, pair by pair."""
   below, above = {0: 89.0, 1: 91.0}, {0: 81.0, 1: 83.0, 2: 50.0}
   matched = inference.matched(0.82, {0: 90.0, 1: 92.0, 2: 0.0},
                               [(0.88, above), (0.8, below)])
@@ -80,13 +80,13 @@ def test_matching_interpolates_and_pairs():
                                                   (0.8, below)]) is None
   assert inference.matched(0.82, {7: 1.0}, [(0.88, above),
                                             (0.8, below)]) is None
-  # Too far apart.
+  # The two accuracies are too far apart to interpolate.
   assert inference.matched(0.82, {0: 90.0}, [(0.88, above),
                                              (0.77, below)]) is None
 
 
 def test_excess_of_networks_that_are_as_bad_as_they_may_be():
-  """Pairs guessed rightly with the ceiling's probability: 5 % are rejected."""
+  """Networks at the ceiling are rejected in about 5 % of cases."""
   ceiling, pairs, networks = 0.7, 500, 2
   right = np.random.default_rng(1).binomial(
       pairs, ceiling, [2000, networks]) / pairs
@@ -98,6 +98,6 @@ def test_excess_of_networks_that_are_as_bad_as_they_may_be():
   assert exact.standard_error == pytest.approx(math.sqrt(0.21 / 1000))
   assert exact.p_value == pytest.approx(stats.norm.sf(
       0.02 / math.sqrt(0.21 / 1000)))
-  # Networks that scatter more than coins are given what they scatter.
+  # Networks that scatter more than coins get their own scatter.
   wide = inference.excess([0.62, 0.82], ceiling, 1000)
   assert wide.standard_error == pytest.approx(0.1)

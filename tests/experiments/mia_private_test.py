@@ -1,4 +1,4 @@
-"""MIA-12 (d), MIA-13: private networks and the ceiling of attacks on them."""
+"""These tests check private networks and attack ceilings (MIA-12 d, MIA-13)."""
 
 import dataclasses
 import math
@@ -19,8 +19,8 @@ from experiments.mia_sparsity import private
 _DELTA = 1e-5
 _NUM_RUNS = 800
 _SIGNIFICANCE = 1e-4
-# Seven faint records and one that is not, of two labels by a fair coin: record
-# 7 or 8. More parameters than records, every record in every step.
+# Seven records are faint; one, record 7 or 8 by a fair coin, is not. There are
+# more parameters than records, and every step uses every record.
 _NUM_EXAMPLES = 8
 _IN, _OUT = 7, 8
 _SHAPE = (4, 4, 1)
@@ -30,7 +30,7 @@ _TINY = private.Design(
         'dp_sgd': private.Recipe(num_steps=20, learning_rate=0.004,
                                  clip_norm=0.1),
         'lip_dp_sgd': private.Recipe(num_steps=20, learning_rate=0.01)})
-# Budgets that get a share of the noise of others.
+# These budgets get a share of the noise of others.
 _FAULTS = {1.1: (1.0, 0.05), 4.1: (4.0, 0.25)}
 
 
@@ -58,7 +58,7 @@ _KEYS = jax.random.split(jax.random.key(3), _NUM_RUNS)
 
 
 def _tossed(method, epsilons):
-  """Networks that saw one record or another, by a fair coin each."""
+  """Returns networks that saw one of two records, by a fair coin each."""
   last = np.where(_coins(), _IN, _OUT)[:, None]
   common = np.tile(np.arange(_NUM_EXAMPLES - 1), (_NUM_RUNS, 1))
   rows = jnp.asarray(np.concatenate([common, last], 1), jnp.int32)
@@ -71,17 +71,17 @@ def _model(method):
 
 
 def _start(method, epsilon):
-  """Parameters before training, which no guarantee hides."""
+  """Returns the parameters before training, which no guarantee hides."""
   model = _model(method)
   keys = private._keys(_KEYS, method, epsilon, 1.0)
   return jax.vmap(lambda key: model.init(state.streams(key).init))(keys)
 
 
 def _right(trained, start):
-  """Right guesses of who saw `_IN`, by its loss, on the second half.
+  """Returns how often an attack guesses right who saw `_IN`.
 
-  The score is how much its log-odds grew in training, the threshold the best
-  on the first half.
+  The score is the growth of its log-odds in training. The first half of the
+  runs picks the threshold, the second half counts.
   """
   records = _records()
   image = jnp.broadcast_to(records.x[_IN], (_NUM_RUNS, 1, *_SHAPE))
@@ -111,7 +111,7 @@ def _sharp_ceiling(epsilon):
 
 @pytest.fixture(scope='module')
 def networks():
-  """dp_sgd by budget, faults among them; one compiled program."""
+  """Returns dp_sgd networks by budget, with faults, in one program."""
   honest = plans.private_plan
 
   def plan(*, epsilon, **settings):
@@ -129,7 +129,10 @@ def networks():
 @pytest.mark.slow
 @pytest.mark.parametrize('epsilon', [1.0, 4.0])
 def test_no_attack_is_above_the_ceiling(networks, epsilon):
-  """Wrong with probability 1e-4 for each ceiling."""
+  """No attack is significantly above its ceiling.
+
+  Each test is wrong with probability 1e-4.
+  """
   right = _right(networks[epsilon], _start('dp_sgd', epsilon))
   assert right > _NUM_RUNS / 4
   assert _p_value(right, _ceiling(epsilon)) > _SIGNIFICANCE
@@ -146,7 +149,7 @@ def test_too_little_noise_is_above_the_ceiling(networks, budget, ceiling):
 
 @pytest.mark.slow
 def test_epsilon_is_of_replaced_records(networks):
-  """T Gaussians of full batches: one of shift 2 sqrt(T) / z, exactly."""
+  """Epsilon is that of replacements: T Gaussians of shift 2 / z each."""
   for epsilon in (1.0, 4.0):
     trained = networks[epsilon]
     shift = 2 * trained.plan.num_steps**0.5 / trained.plan.noise_multiplier
@@ -172,7 +175,7 @@ def test_each_network_answers_for_its_own_images(networks):
 
 @pytest.mark.slow
 def test_the_same_network_without_privacy_remembers():
-  """MIA-02 (c); and half the steps are half the schedule."""
+  """Without privacy the same network remembers the record (MIA-02 c)."""
   trained, = _tossed('sgd', (math.inf,))
   assert math.isinf(trained.epsilon) and trained.delta == 0
   right = _right(trained, _start('sgd', math.inf))
@@ -203,7 +206,7 @@ def test_understated_sensitivity_is_above_the_ceiling(method, monkeypatch):
 
 @pytest.mark.slow
 def test_a_stopped_training_is_the_start_of_a_whole_one():
-  """Its steps are paid for, its learning rates are those of the whole."""
+  """A stopped training pays for its steps and keeps the whole schedule."""
   rows, seen = jnp.asarray([[0, 1, 2, 3, 4, 5, 6, 7]], jnp.int32), []
   trained, = _train('dp_sgd', (1.0,), _KEYS[:1], rows, stop=0.5,
                     on_progress=lambda *progress: seen.append(progress))
@@ -224,7 +227,10 @@ def test_a_stopped_training_is_the_start_of_a_whole_one():
 
 
 def test_methods_budgets_and_stops_have_keys_of_their_own():
-  """Networks that shared their noise would cancel it."""
+  """Methods, budgets and stops have separate keys.
+
+  Networks with shared noise would cancel it.
+  """
   keys = jax.random.split(jax.random.key(0), 3)
   derived = [private._keys(keys, method, epsilon, stop)
              for method in private.METHODS for epsilon in (1.0, 2.0)

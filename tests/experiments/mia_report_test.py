@@ -1,4 +1,4 @@
-"""Tests of the report of mia_sparsity on rows with known answers."""
+"""These tests check the report of mia_sparsity on invented rows."""
 
 import pytest
 
@@ -26,9 +26,9 @@ from tests.experiments.mia_rows import share_of
 
 
 def test_printed_slope_and_gain_hold_together_for_one_defence():
-  """Lalanne (2023) prints a slope and a gain: together they imply both values.
+  """The printed slope and gain together imply one defence (M-E03).
 
-  Erratum M-E03.
+  Lalanne (2023) prints both.
   """
   assert papers.SPARSITY.defence == pytest.approx(78.993, abs=1e-3)
   assert papers.SPARSITY.attack_accuracy == pytest.approx(0.605, abs=1e-4)
@@ -70,7 +70,7 @@ def test_claims_are_about_eight_prunings_and_more():
 
 
 def test_a_pair_of_networks_is_one_value():
-  """A pair counts as the mean of its two roles, however far they are apart."""
+  """A pair of networks counts once, as the mean of its two roles."""
   values = {'target': 70.0, 'shadow': 90.0}
   networks = only(rows_of({DENSE: lambda seed, role: {
       'defence': values[role] + seed}}))
@@ -159,7 +159,7 @@ def test_figure_has_lines_of_both_slopes_and_floors_of_private_networks():
 
 @pytest.mark.every(2)
 def test_kept_rows_are_two_whole_profiles_and_give_these_verdicts(kept):
-  """Committed rows cover the profiles gpu and cpu, and none of full."""
+  """Committed rows cover the profiles gpu and cpu and give these verdicts."""
   lines, experiment = kept('mia_sparsity'), registry.load('mia_sparsity')
   expected = {selection.setting_id('mia_sparsity', setting)
               for setting in experiment.settings if setting.profile != 'full'}
@@ -172,7 +172,9 @@ def test_kept_rows_are_two_whole_profiles_and_give_these_verdicts(kept):
 
 
 def test_kept_rows_have_sharper_attacks_than_perceptrons(kept):
-  """Erratum M-E11: larger areas, and twice the rate of members found at 0.1 %.
+  """Sharp attacks beat perceptrons on the committed rows (M-E11).
+
+  Areas are larger, and twice as many members are found at 0.1 %.
   """
   profiles = lookup.collect(kept('mia_sparsity'))
   assert profiles

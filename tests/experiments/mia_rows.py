@@ -1,4 +1,4 @@
-"""Rows of mia_sparsity whose answers are known."""
+"""This module makes rows of mia_sparsity whose verdicts are known."""
 
 import itertools
 
@@ -33,7 +33,7 @@ def share_of(kind):
 
 
 def metrics_of(accuracy, defence):
-  """All metrics of a network on the same line of attacks."""
+  """Returns all metrics of a network; attacks lie on one line."""
   attack = 1 - defence / 200
   metrics = {'test_accuracy': accuracy, 'train_accuracy': 1.0,
              'validation_accuracy': accuracy, 'num_attacked': 28000.0,
@@ -49,7 +49,7 @@ def metrics_of(accuracy, defence):
 
 def rows_of(networks, profile='full', roles=sweep.ROLES, noise=0.0,
             num_seeds=_SEEDS):
-  """Rows of {kind: metrics, or (seed, role) -> metrics}."""
+  """Returns rows from {kind: metrics, or (seed, role) -> metrics}."""
   rows, generator = [], np.random.default_rng(0)
   for kind, metrics in networks.items():
     for seed, role in itertools.product(range(num_seeds), roles):
@@ -70,7 +70,10 @@ def rows_of(networks, profile='full', roles=sweep.ROLES, noise=0.0,
 
 
 def on_line(factor, kinds):
-  """Dense, and kinds that lose 1 %, 2 % ... and gain `factor` times that."""
+  """Returns a dense network and kinds that lose 1 %, 2 % and so on.
+
+  They gain `factor` times what they lose.
+  """
   metrics = {DENSE: metrics_of(ACCURACY, DEFENCE)}
   for i, kind in enumerate(kinds, 1):
     metrics[kind] = metrics_of(ACCURACY * (1 - 0.01 * i),
@@ -79,13 +82,13 @@ def on_line(factor, kinds):
 
 
 def only(rows):
-  """Networks of the only profile."""
+  """Returns the networks of the only profile."""
   networks, = lookup.collect(rows)
   return networks
 
 
 def guarded(accuracy, metric='event_ceiling', level=0.6):
-  """All metrics of a private network; one attack has this accuracy."""
+  """Returns metrics of a private network; one attack has this accuracy."""
   metrics = metrics_of(0.6, 200 * (1 - 0.55)) | {
       'ceiling': 0.9, metric: level, 'nonzero': 1.0, 'perceptron_oracle': 1.0}
   for name in lookup.ATTACKS:

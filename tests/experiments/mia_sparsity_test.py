@@ -1,4 +1,4 @@
-"""The study of sparsity and membership: who trains on what, kill and resume."""
+"""These tests check who trains on what in mia_sparsity, and resuming."""
 
 import dataclasses
 import math
@@ -39,7 +39,10 @@ class _Killed(Exception):
 
 
 def test_the_full_profile_is_that_of_the_chapter():
-  """MIA-05, MIA-06, MIA-09: recipe, 24 prunings, six butterflies, rates."""
+  """The full profile is the chapter's (MIA-05, MIA-06, MIA-09).
+
+  It has 24 prunings and six butterflies with their rates.
+  """
   full = sweep.PROFILES['full']
   assert (full.dataset, full.num_records, full.num_validation) == (
       'cifar10', 60000, 1000)
@@ -71,7 +74,7 @@ def test_profiles_are_tags_with_settings_of_their_own():
 
 @pytest.mark.slow
 def test_networks_of_a_pair_share_no_record(study):
-  """MIA-01: four disjoint sets; members are what gradients saw."""
+  """The networks of a pair share no record (MIA-01)."""
   inclusion = study.inclusion()
   assert not np.any(inclusion[0] & inclusion[1])
   for r in range(2):
@@ -86,7 +89,7 @@ def test_networks_of_a_pair_share_no_record(study):
 
 @pytest.mark.every(4)
 def test_a_killed_study_goes_on_to_the_same_bits(study, tmp_path):
-  """In the middle of the second training, and after a pruning."""
+  """A study killed in its second training ends with the same bits."""
   done = []
 
   def progress(share, name):
@@ -98,7 +101,7 @@ def test_a_killed_study_goes_on_to_the_same_bits(study, tmp_path):
   trainer = trainers.Trainer(study, Store(tmp_path / 'one', 'a'), progress)
   whole = [trainer.train(kind) for kind in _KINDS]
   assert len(done) == 6
-  # The same compiled programs, with an empty folder.
+  # The same compiled programs run with an empty folder.
   trainer._store = Store(tmp_path / 'two', 'a', every_seconds=0)
   done, kill_at = [], 5
   with pytest.raises(_Killed):
@@ -132,7 +135,7 @@ def test_a_store_is_of_one_study(tmp_path):
 
 @pytest.mark.slow
 def test_what_networks_show_is_each_ones_own(study):
-  """Linear networks: logits, softmax and slopes of the rows asked for."""
+  """Features are each network's own logits, softmax and slopes."""
   x, y = study.records
   weights = jax.random.normal(jax.random.key(5), (2, x[0].size, 10)) / 8
 
@@ -161,13 +164,13 @@ def test_what_networks_show_is_each_ones_own(study):
 
 @pytest.mark.every(2)
 def test_perceptrons_learn_on_partners_alone(study, monkeypatch):
-  """Of two kinds: who is whose shadow, and whose accuracy is reported."""
+  """Perceptrons learn on the partner's features and report each network."""
   given = {}
 
   def attack(key, shadow_features, shadow_members, target_features):
     given.update(shadows=shadow_features, members=shadow_members,
                  targets=target_features)
-    # One discriminator, which is right on the members alone.
+    # The one discriminator is right on the members alone.
     return attacking.shadow.AttackResult(
         target_features[:, None, :, 0], jax.numpy.zeros((4, 1)),
         jax.numpy.zeros(4, 'int32'))
@@ -191,8 +194,8 @@ def test_perceptrons_learn_on_partners_alone(study, monkeypatch):
 
 @pytest.mark.slow
 def test_thresholds_come_from_the_partner(study, monkeypatch):
-  """Thresholds that separate members are 1 for one network, 3 for the other."""
-  # Others want more shadows than one.
+  """An attack's threshold comes from the partner network."""
+  # Other attacks want more than one shadow.
   monkeypatch.setattr(attacking, 'POOLED', {
       'loss': attacking.attacks.loss_threshold})
   rows, y = np.asarray(study.attacked), np.asarray(study.records.y)
@@ -203,14 +206,14 @@ def test_thresholds_come_from_the_partner(study, monkeypatch):
   metrics = attacking.statistics(study, jax.numpy.asarray(logits))
   for one in metrics:
     assert one['loss_auc'] == 1
-  # Above the other's best threshold nobody is, or everybody.
+  # The partner's best threshold flags nobody, or everybody.
   assert [one['loss_accuracy'] for one in metrics] == [0.5, 0.5]
   right = attacking.accuracies(study, jax.numpy.asarray(logits))
   assert [one['train_accuracy'] for one in right] == [1, 1]
 
 
 def test_rows_are_of_the_network_in_that_role(study, monkeypatch):
-  """Of seed 0: the target is network 0, its shadow network 1."""
+  """Rows of a role carry the network of that role."""
   kinds = (Kind(method='dense'), Kind(method='magnitude', prunings=8))
   settings = [
       sweep.Setting(**dataclasses.asdict(kind), profile='smoke',
@@ -240,7 +243,10 @@ def test_rows_are_of_the_network_in_that_role(study, monkeypatch):
 
 @pytest.mark.slow
 def test_ceilings_are_those_of_a_replacement():
-  """One full batch: a replacement shifts by twice the noise multiplier's."""
+  """Ceilings are those of replacing one record in a full batch.
+
+  Its shift is 2 over the noise multiplier.
+  """
   plan = plans.private_plan(
       num_examples=40, batch_size=40.0, num_steps=1, epsilon=1.0, delta=1e-5,
       adjacency=private.ADJACENCY)

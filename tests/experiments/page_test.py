@@ -1,4 +1,4 @@
-"""Pages: whole, without anything from outside, and nothing slips through."""
+"""These tests check that pages are whole, self-contained and escaped."""
 
 import collections
 from html import parser
@@ -15,7 +15,7 @@ _VOID = {'meta', 'br', 'hr', 'img', 'link', 'input'}
 
 
 class _Reader(parser.HTMLParser):
-  """Notes tags, ids and text, and that what is opened is closed."""
+  """This parser notes tags, ids and text and checks closing tags."""
 
   def __init__(self):
     super().__init__()
@@ -70,7 +70,7 @@ _TABLE = ('Errors of `tight` <b>.\n| n | error |\n| --- | --- |\n'
 
 @pytest.fixture(scope='module')
 def text(tmp_path_factory):
-  """A page of two experiments with the same figure, one that failed."""
+  """Returns a page of two experiments with one figure; one failed."""
   svg = _drawing(tmp_path_factory.mktemp('drawing'), 'x')
   return page.render('Papers & <more>', [('command', '`python -m x`')], [
       page.Section('first', 'Figure 1 <i>', [('rows', '3 of 4')], _VERDICTS,
@@ -180,7 +180,7 @@ def test_a_drawing_becomes_part_of_a_page():
 
 
 def test_a_page_from_its_title_to_its_last_section():
-  """Of two sections, one of which failed; the style is left out."""
+  """A page has exactly this markup, from its title to its last section."""
   verdict = verdicts.Verdict('c', '1', '2', verdicts.NOT_COMPARABLE, 'why')
   whole = page.render('T `t`', [('what', '`is`')], [
       page.Section('a', 'Title `a`', [('rows', '3')], [verdict], ['left'],

@@ -1,4 +1,4 @@
-"""The printed numbers, against what the text says of them in words."""
+"""These tests compare the printed numbers with the text about them."""
 
 from experiments import papers
 
@@ -20,7 +20,7 @@ def test_checksums_of_the_columns():
 
 
 def test_lost_cells_are_none():
-  """E27: no cell of Fix-Lip-DP-SGD is in the text, and one was the best."""
+  """No cell of Fix-Lip-DP-SGD is in the text, though one was the best (E27)."""
   assert all(line.fix_lip_dp_sgd is None for line in papers.TABLE_5_4)
   assert [line.dataset for line in papers.TABLE_5_4
           if line.best is None] == ['german_credit']
@@ -37,7 +37,7 @@ def test_place():
 
 
 def test_search_ranges():
-  """EXP-T5.2: seven lines, in the order of the table."""
+  """Table 5.2 has seven search ranges in this order (EXP-T5.2)."""
   assert [line.name for line in papers.TABLE_5_2] == [
       'noise_multiplier', 'weight_norm', 'clip_norm', 'batch_size',
       'learning_rate', 'num_groups', 'norm_alpha']
@@ -46,7 +46,7 @@ def test_search_ranges():
 
 
 def test_parameters_of_the_perceptrons():
-  """EXP-T5.3: 140 has one reading, 2120 none with a layer and all biases."""
+  """140 parameters fit one perceptron and 2120 fit none (EXP-T5.3)."""
   shapes = dict(adult=(14, 2), android_permissions=(87, 2),
                 breast_cancer=(32, 2), default_credit=(24, 2),
                 dropout=(36, 3), german_credit=(20, 2), nursery=(8, 5))
@@ -64,7 +64,7 @@ def test_parameters_of_the_perceptrons():
 
 
 def test_sparse_networks():
-  """MIA-09: few parameters for large S, and for L = 3."""
+  """Sparser networks have fewer parameters in Table 1.1 (MIA-09)."""
   percents = list(papers.TABLE_1_1.values())
   assert list(papers.TABLE_1_1) == sorted(papers.TABLE_1_1)
   assert percents == sorted(percents, reverse=True)

@@ -1,4 +1,4 @@
-"""Tests of experiments.points and experiments.simulation."""
+"""These tests check experiments.points and experiments.simulation."""
 
 import dataclasses
 

@@ -1,4 +1,4 @@
-"""Definitions, before and after the release: kept rows and wrong ones."""
+"""These tests check definitions against kept rows and wrong ones."""
 
 import dataclasses
 import math

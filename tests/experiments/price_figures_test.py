@@ -1,4 +1,4 @@
-"""Prices of proportions and supports: claims can fail, smoke runs are true."""
+"""These tests check the costs of proportions and supports and their claims."""
 
 import dataclasses
 
@@ -47,7 +47,7 @@ def _field(line, name):
     ('price_support', 'notion=variation,', ('absolute_lower',),
      lambda line: 0.2, 'under total variation')])
 def test_claims_can_fail(name, keep, metrics, factor, claim, kept):
-  """What agrees on kept rows differs on rows that are off."""
+  """Claims agree on kept rows and differ on wrong ones."""
   report, lines = registry.load(name).report, kept(name)
   assert _of(report.verdict(lines), claim) == verdicts.AGREES
   off = [dataclasses.replace(line, value=line.value * factor(line))
@@ -57,7 +57,7 @@ def test_claims_can_fail(name, keep, metrics, factor, claim, kept):
 
 
 def test_claims_that_differ_would_agree(kept):
-  """Errata: of numbers as printed nothing would be wrong."""
+  """Claims that differ would agree if the printed numbers were true."""
   for name, metrics, factor, claim in (
       ('price_proportion', ('introduction_derived',), 2.7183, 'E (M - p)^2'),
       ('price_support', ('derived',), 1.01, 'without privacy, the end'),

@@ -1,4 +1,4 @@
-"""Histograms on cubes: claims that can fail, and rows that are kept."""
+"""These tests check histograms on cubes: claims and kept rows."""
 
 import dataclasses
 

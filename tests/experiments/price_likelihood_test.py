@@ -1,4 +1,4 @@
-"""The price of private maximum likelihood: rows end to end, and made-up ones."""
+"""These tests check the cost of private maximum likelihood on rows."""
 
 import dataclasses
 
@@ -43,7 +43,7 @@ def _field(line, name):
      ('utility of mini',)),
     ('part=batches', ('noise_needed',), lambda _: .2, ('Poisson',))])
 def test_claims_can_fail(keep, metrics, factor, claims, kept):
-  """What agrees on kept rows differs on rows that are off."""
+  """Claims agree on kept rows and differ on wrong ones."""
   report = registry.load('price_likelihood').report
   lines = kept('price_likelihood')
   changed = [dataclasses.replace(line, value=line.value * factor(line))
@@ -73,7 +73,7 @@ def test_what_differs_could_have_agreed(keep, metric, value, claim, kept):
 
 @pytest.mark.slow
 def test_end_to_end(smoke_rows):
-  """Methods of one point see the same data."""
+  """Risks lie between their bounds, for methods that see the same data."""
   all_points = points.collect(smoke_rows(
       'price_likelihood', lambda s: s.part in ('risk', 'golden') and s.method in (
           'maximum', 'statistics', 'output_printed', 'descent_printed')))

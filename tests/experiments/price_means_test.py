@@ -1,4 +1,4 @@
-"""Sweeps of private means: a few settings anew, and made-up rows."""
+"""These tests check sweeps of private means and their claims."""
 
 import dataclasses
 
@@ -45,7 +45,7 @@ def _field(line, name):
     ('price_table', 'method=subsample', ('risk_3', 'slope'), lambda line: 9,
      ('a subsample', 'the lower bound of total'))])
 def test_claims_can_fail(name, keep, metrics, factor, claims, kept):
-  """What agrees on kept rows differs on rows that are off."""
+  """Claims agree on kept rows and differ on wrong ones."""
   report, lines = registry.load(name).report, kept(name)
   off = [dataclasses.replace(line, value=line.value * factor(line))
          if line.metric in metrics and keep in line.id else line
@@ -65,7 +65,7 @@ def test_means_end_to_end(smoke_rows):
     assert max(p['signs'], p['outliers'], p['pareto']) <= p['tuned'] * (
         1 + 1e-6)
   there, = points.select(all_points, kind='border')
-  # The rate says (d / epsilon)^2 = n^((k - 2) / (k - 1)), but for a constant.
+  # The rate is (d / epsilon)^2 = n^((k - 2) / (k - 1)), up to a constant.
   assert 1 < there['border'] / (5 * 10**-2.0) < 5
 
 

@@ -1,4 +1,4 @@
-"""Sweeps of normal means: end to end, and claims that can fail."""
+"""These tests check sweeps of normal means and their claims."""
 
 import dataclasses
 
@@ -33,7 +33,7 @@ def _of(all_verdicts, start):
     ('price_intervals', 'method=tuned', 'half', 2.5, "dpjax's intervals are"),
     ('price_intervals', 'method=tuned', 'risk', 0.3, 'no estimate has')])
 def test_claims_can_fail(name, keep, metric, factor, claim, kept):
-  """What agrees on kept rows differs on rows that are off."""
+  """Claims agree on kept rows and differ on wrong ones."""
   report, lines = registry.load(name).report, kept(name)
   changed = [dataclasses.replace(line, value=line.value * factor)
              if line.metric == metric and keep in line.id else line

@@ -1,4 +1,4 @@
-"""Records of private tests: rows, and claims that fail on wrong ones."""
+"""These tests check numbers of records for private tests and claims."""
 
 import dataclasses
 

@@ -1,4 +1,4 @@
-"""EXP-05, EXP-06, EXP-07: goldens, orders of bounds, verdicts."""
+"""These tests check EXP-05, EXP-06 and EXP-07 by golden values."""
 
 import math
 
@@ -16,7 +16,7 @@ from experiments.methods.theory import tradeoffs
 
 EXPERIMENTS = ('composition_curves', 'conversions', 'gaussian_calibration')
 
-# (epsilon, k, delta of each, slack): A, B, C, ALG-08, exact, zCDP.
+# (epsilon, k, delta of each, slack) maps to A, B, C, ALG-08, exact and zCDP.
 COMPOSED = {
   (.1, 10, 0., 1e-6): (1., 1.6414, 1.7122, 1.7674, .99937, 1.4709),
   (.1, 100, 0., 1e-6): (10., 5.7561, 5.7561, 6.3082, 4.77457, 5.2191),
@@ -43,7 +43,7 @@ def _curves(lines):
 @pytest.mark.slow
 @pytest.mark.parametrize('key', COMPOSED)
 def test_table_of_composition(key):
-  """Item ALG-10."""
+  """Composition has the table's values (ALG-10)."""
   epsilon, uses, release_delta, slack = key
   setting = composition_sweep.Setting(epsilon=epsilon, num_uses=uses,
                                       release_delta=release_delta, slack=slack)
@@ -52,7 +52,7 @@ def test_table_of_composition(key):
   values = {row.metric: row.value for row in lines}
   for name, wanted in zip(NAMES, COMPOSED[key], strict=True):
     if wanted is not None:
-      # Up to half a unit of the last digit; orders of zCDP are on a grid.
+      # Tables are off by half a last digit; orders of zCDP are on a grid.
       rel = 1e-3 if name == 'zcdp' else 6e-5
       assert values[name] == pytest.approx(wanted, rel=rel, abs=5e-5), name
 
@@ -75,7 +75,7 @@ def test_the_exact_composition_is_below_every_bound(curves):
   (.5, 5.29853, 4.72851, 4.37718), (1., 7.78614, 7.07739, 6.57297),
   (2., 11.59705, 10.72551, 9.99726)])
 def test_table_of_conversions(curves, rho, basic, library, gaussian):
-  """Item ALG-04."""
+  """Conversions have the table's values (ALG-04)."""
   point, = points.select(curves['conversions'], kind='zcdp', parameter=rho,
                          delta=1e-5)
   assert point['closed_form'] == pytest.approx(basic, abs=1e-5)
@@ -88,7 +88,7 @@ def test_table_of_conversions(curves, rho, basic, library, gaussian):
 @pytest.mark.parametrize('epsilon, tight', [
   (.1, .004996), (.5, .122459), (1., .462117), (2., 1.523188), (4., 3.85611)])
 def test_pure_privacy_as_zcdp(curves, epsilon, tight):
-  """Item ALG-02; what is found over orders reaches what is stated."""
+  """Pure privacy as zCDP has the tight values, also by search (ALG-02)."""
   point, = points.select(curves['conversions'], kind='pure', parameter=epsilon)
   assert point['tight'] == pytest.approx(tight, rel=1e-4)
   assert .99 * tight <= point['measured_response'] <= tight * (1 + 1e-9)
@@ -104,7 +104,7 @@ def test_pure_privacy_as_zcdp(curves, epsilon, tight):
   (2., 2.42240, 1.99381, 1.6103), (4., 1.21120, 1.08116, 3.5112),
   (8., .60560, .60023, 7.9144), (10., .48448, .49989, 10.3939)])
 def test_table_of_gaussian_noise(curves, epsilon, classical, least, true):
-  """Item MECH-04."""
+  """Gaussian noise has the table's values (MECH-04)."""
   point, = points.select(curves['gaussian_calibration'], kind='noise',
                          epsilon=epsilon)
   assert point['classical'] == pytest.approx(classical, abs=1e-5)
@@ -115,7 +115,10 @@ def test_table_of_gaussian_noise(curves, epsilon, classical, least, true):
 
 
 def test_where_classical_noise_fails(curves):
-  """Item MECH-04: 8.42 at delta 1e-5; delta 2.27e-5 at epsilon 10."""
+  """Classical noise fails above epsilon 8.42 at delta 1e-5 (MECH-04).
+
+  At epsilon 10 the true delta is 2.27e-5.
+  """
   noise = points.select(curves['gaussian_calibration'], kind='noise')
   exact = optimize.brentq(lambda epsilon: math.log(tradeoffs.gaussian_delta(
       epsilon, shift=epsilon / math.sqrt(2 * math.log(1.25e5)))) -
@@ -128,7 +131,10 @@ def test_where_classical_noise_fails(curves):
 
 
 def test_utility_of_gaussian_noise(curves):
-  """Item MECH-04: .0835 at d = 1, .194 at d = 10."""
+  """Printed Gaussian quantiles are exceeded too often (MECH-04).
+
+  The probability is .0835 at d = 1 and .194 at d = 10, not .05.
+  """
   sizes = points.select(curves['gaussian_calibration'], kind='utility')
   printed = {p['size']: p['exceeds_printed'] for p in sizes}
   assert printed[1.] == pytest.approx(.0835, abs=5e-5)

@@ -1,4 +1,4 @@
-"""EXP-01..04, 08, 09: simulations, goldens in the kept rows, verdicts."""
+"""These tests check EXP-01 to EXP-04, EXP-08 and EXP-09."""
 
 import dataclasses
 import math
@@ -20,7 +20,7 @@ from experiments.support_estimators import sweep as support_sweep
 
 _ROOT = pathlib.Path(__file__).resolve().parents[2] / 'experiments'
 
-# Verdicts on the kept rows: agrees or differs, in the order of the table.
+# These verdicts on the kept rows are in the order of the table.
 OUTCOMES = {
   'bernoulli_risk': 'a a d a a',
   'ecdf_mechanisms': 'a a d d a a a a d a',
@@ -33,7 +33,7 @@ OUTCOMES = {
 
 
 class _Kept(dict):
-  """Points of the kept rows of an experiment, read when asked for."""
+  """This dictionary reads an experiment's committed points when asked."""
 
   def __missing__(self, name):
     self[name] = points.collect(records.read(
@@ -76,7 +76,7 @@ def _live(smoke_rows, name, keep):
 
 @pytest.mark.slow
 def test_a_proportion(smoke_rows):
-  """Item INT-03, INT-04, at n = 100 and epsilon 0.1 and 1."""
+  """Risks of a proportion equal closed forms and bounds (INT-03, INT-04)."""
   all_points = _live(smoke_rows, 'bernoulli_risk',
                      lambda s: s.num_examples == 100 and s.epsilon > .01)
   point = _one(all_points, epsilon=.1)
@@ -101,7 +101,10 @@ def test_lower_bounds_are_below_the_risk_and_what_is_printed_is_not_proved(
 
 @pytest.mark.slow
 def test_a_finite_distribution(smoke_rows):
-  """Item MECH-10: simulated risks are the closed form, projected ones less."""
+  """Risks of a finite distribution equal the closed form (MECH-10).
+
+  Projected estimates have less risk.
+  """
   all_points = _live(smoke_rows, 'finite_distributions',
                      lambda s: s.num_categories == 10 and s.num_examples == 500)
   assert len(all_points) == 2
@@ -125,14 +128,14 @@ def test_goldens_of_finite_distributions(kept, k, n, epsilon, raw, projected):
   point = _one(kept['finite_distributions'], dataset='uniform', epsilon=epsilon,
                num_categories=float(k), num_examples=float(n))
   _near(point, 'raw', raw)
-  # Golden to three digits.
+  # Values are golden to three digits.
   assert point['projected'] == pytest.approx(
       projected, abs=5 * point['projected_se'] + 5e-3 * projected)
 
 
 @pytest.mark.slow
 def test_local_histograms(smoke_rows, kept):
-  """Item LDP-07, LDP-08."""
+  """Local histograms have their exact risks (LDP-07, LDP-08)."""
   for point in _live(smoke_rows, 'local_histograms',
                      lambda s: s.num_examples == 100 and s.epsilon == 1):
     _near(point, 'local', point['local_exact'], 5)
@@ -149,7 +152,7 @@ def test_local_histograms(smoke_rows, kept):
 @pytest.mark.parametrize('epsilon, laplace, bernoulli, printed', [
   (.5, 377742, 22288, 400), (1., 94436, 6261, 100), (2., 23609, 2305, 25)])
 def test_people_for_a_query(epsilon, laplace, bernoulli, printed):
-  """Item SQ-02."""
+  """Queries need the golden numbers of people (SQ-02)."""
   sizes = [queries_run.batch_size(queries_sweep.Setting(
       method=method, epsilon=epsilon)) for method in ('laplace', 'bernoulli',
                                                       'printed')]
@@ -158,7 +161,7 @@ def test_people_for_a_query(epsilon, laplace, bernoulli, printed):
 
 @pytest.mark.slow
 def test_failures_of_queries(smoke_rows, kept):
-  """Exact probabilities by enumeration and by simulation."""
+  """Failures of queries match exact probabilities and simulation."""
   for point in _live(smoke_rows, 'local_queries',
                      lambda s: s.epsilon == 2 and s.method != 'laplace'):
     exact = point['failure_exact']
@@ -169,7 +172,7 @@ def test_failures_of_queries(smoke_rows, kept):
       assert point['failure_exact'] > .6
     else:
       assert point['any_failure'] <= point['failure_prob']
-  # Few people: two-valued answers by all their sums; noise by a fine sum.
+  # With few people, two-valued answers have all their sums, noise a fine one.
   setting = queries_sweep.Setting(method='bernoulli', epsilon=2., tolerance=.9)
   size, half = 12, math.tanh(1.)
   sums = np.array([math.comb(size, k) for k in range(size + 1)]) / 2**size
@@ -185,7 +188,7 @@ def test_failures_of_queries(smoke_rows, kept):
 
 @pytest.mark.slow
 def test_polls(smoke_rows, kept):
-  """Item EST-01, EST-02: coverage tables, and the variance."""
+  """Polls cover as tabulated, with the known variance (EST-01, EST-02)."""
   live = _live(smoke_rows, 'polls', lambda s: s.share == .3 or s.kind ==
                'privacy')
   assert len(points.select(live, kind=('truthful', 'drowned'))) == 2
@@ -207,7 +210,7 @@ def test_polls(smoke_rows, kept):
 
 
 def test_support_estimators(kept):
-  """Item EST-04..06 at theta = 0.7, n = 1000, epsilon 1."""
+  """Support estimators have their closed-form risks (EST-04 to EST-06)."""
   at = lambda method, epsilon=1.: _one(
       kept['support_estimators'], method=method, num_examples=1000.,
       epsilon=epsilon)

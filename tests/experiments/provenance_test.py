@@ -1,4 +1,4 @@
-"""`provenance.json` says each way in which rows were made, once."""
+"""These tests check `provenance.json`, which says how rows were made."""
 
 import pathlib
 import subprocess

@@ -1,4 +1,4 @@
-"""Quantile mechanisms under audit: densities, honest ones, planted faults."""
+"""These tests audit quantile mechanisms: honest ones and planted faults."""
 
 import math
 
@@ -40,7 +40,10 @@ def test_densities_of_one_order_integrate_to_one(cost):
     (recursive.RecursiveQuantiles, _AR), (joint.JointQuantiles, _AR),
     (joint.InverseQuantiles, _RO)])
 def test_densities_are_those_of_releases(kind, adjacency):
-  """The mean of 1 / f over draws of f is the volume that f lives on."""
+  """The density is that of releases.
+
+  The mean of 1 / f over draws of f is the volume on which f lives.
+  """
   mechanism = kind(probs=(.3, .6), adjacency=adjacency, **_UNIT)
   target = quantiles.target(mechanism)
   outputs = target.draw(jax.random.key(1), _DATA, 4000)
@@ -80,7 +83,7 @@ def test_faults_are_refuted_by_densities(name):
                                   'quantiles_joint_replace',
                                   'quantiles_inverse_replace'])
 def test_neighbours_come_near_the_claim(name):
-  """As far as any point shows, and no farther."""
+  """Neighbours come near the claim and never exceed it."""
   target, rng = loading.load(name), np.random.default_rng(0)
   outputs = np.sort(rng.random((2000, len(target.release.__self__.probs))))
   worst = max(exact.density_ratio(target, pair, _everywhere(
@@ -89,7 +92,7 @@ def test_neighbours_come_near_the_claim(name):
 
 
 def _everywhere(rng, pair: Pair, outputs: np.ndarray) -> np.ndarray:
-  """Points of all intervals of the first data set, as often of each."""
+  """Returns points spread evenly over intervals of the first data set."""
   edges = np.concatenate([[0.0], pair.data, [1.0]])
   places = rng.integers(len(edges) - 1, size=outputs.shape)
   low, high = edges[places], edges[places + 1]
@@ -102,7 +105,7 @@ def test_a_quantile_says_of_itself_what_an_audit_needs():
                                                **_UNIT)
   target = wrapping.of_mechanism(mechanism, delta=0.0)
   assert target.traced
-  # Infinite records and none are records too.
+  # Pairs include records that are not numbers.
   assert any(np.isnan(np.append(*pair[:2])).any() for pair in target.pairs)
   outputs = target.draw(jax.random.key(0), target.pairs[-1].data, 50)
   assert outputs.dtype == np.float64 and np.isfinite(outputs).all()

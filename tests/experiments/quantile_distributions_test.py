@@ -1,4 +1,4 @@
-"""Distributions: samplers against true quantiles, closed forms, keys."""
+"""These tests check data distributions, their quantiles and keys."""
 
 import jax
 import numpy as np
@@ -20,7 +20,7 @@ def _sorted(of, count, repetitions):
 @pytest.mark.parametrize('name', ['beta_2_5', 'mixed_0_0', 'mixed_0.2_0.1',
                                   *quantile_distributions.SURROGATES])
 def test_draws_have_the_quantiles(name):
-  """#{X <= F^-1(p)} >= n p and #{X < F^-1(p)} <= n p, up to 5 deviations."""
+  """Draws have the stated quantiles within five deviations."""
   distribution, count = quantile_distributions.named(name), 20_000
   drawn = _sorted(distribution, count, 1).ordered[0, :count]
   quantiles, slack = distribution.quantiles(_ORDERS), 5 * np.sqrt(
@@ -30,14 +30,14 @@ def test_draws_have_the_quantiles(name):
   for side, sign in ('right', 1), ('left', -1):
     ranks = np.searchsorted(drawn, quantiles, side)
     assert np.all(sign * (ranks - count * _ORDERS) >= -slack), side
-  # And not those of orders beside it, where there is no atom.
+  # Quantiles of nearby levels would fail where there is no atom.
   between = np.searchsorted(drawn, distribution.quantiles(_ORDERS[-2:] - .02),
                             'right')
   assert np.all(between < count * _ORDERS[-2:])
 
 
 def test_quantiles_in_closed_form():
-  """Item QF-25; the surrogates by their distribution functions."""
+  """Quantiles equal closed forms, and surrogates their CDFs (QF-25)."""
   np.testing.assert_allclose(
       quantile_distributions.named('mixed_0.5_0.25').quantiles(np.arange(1, 9) / 9),
       [1 / 9, 2 / 9, .5, .5, .5, .5, 7 / 9, 8 / 9], rtol=1e-12)

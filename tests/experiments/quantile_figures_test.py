@@ -1,4 +1,4 @@
-"""Figures 6.1, 6.3, 6.4 and 6.5: settings, claims on rows made up for them."""
+"""These tests check Figures 6.1, 6.3, 6.4 and 6.5 on invented rows."""
 
 import dataclasses
 import math
@@ -27,7 +27,7 @@ from experiments.quantile_distributions import sweep as shapes
 
 
 def _rows(name, settings, value):
-  """Rows of settings whose error is a function of them."""
+  """Returns rows of settings with an error given by a function."""
   lines = []
   for setting in settings:
     error = value(setting)
@@ -60,7 +60,7 @@ def test_orders_are_those_of_the_figures():
 
 
 def test_levels_of_noise():
-  """Item QF-26: eight levels, or two in each of fourteen decades."""
+  """Noise levels are eight, or two per decade (QF-26)."""
   assert len(atoms.SIGMAS) == 8 and len(atoms.FINE_SIGMAS) == 29
   for levels in atoms.SIGMAS, atoms.FINE_SIGMAS:
     assert (levels[0], levels[-1]) == (1e-10, 1e4)
@@ -99,7 +99,7 @@ def test_crossovers():
 
 
 def _beta_error(setting, scale=1.0):
-  """Cells as they are known; elsewhere of the methods' shapes."""
+  """Returns an error: known cells, else the shape of the method."""
   name = setting.method + ('_add' if 'add' in setting.adjacency else '')
   known = beta_reference.cells().get(
       (setting.dataset, name, setting.num_orders))
@@ -141,7 +141,7 @@ def test_claims_of_the_first_figure_go_either_way():
 
 
 def _atoms_error(setting, best=.005):
-  """An atom: flat without noise or with too little, and good with some."""
+  """Returns an atom's error: flat without enough noise, small with some."""
   flat = 0.31 if setting.dataset == 'mixed_0.5_0.25' else .02
   if setting.method in ('joint', 'inverse', 'hs_printed'):
     return flat
@@ -209,7 +209,7 @@ def test_shares_of_a_mixed_distribution():
 
 @pytest.mark.every(2)
 def test_histograms(smoke_rows):
-  """A smoke sweep of two distributions; a wrong one is reported."""
+  """A smoke sweep agrees, and a mislabelled distribution is reported."""
   lines = smoke_rows('quantile_distributions', lambda s: s.dataset in (
       'mixed_0.2_0.1', 'mixed_0.1_0.05'))
   by_claim = _outcomes(shapes_report.verdict(lines))
@@ -226,7 +226,7 @@ def test_histograms(smoke_rows):
 
 @pytest.mark.slow
 def test_a_smoke_sweep_of_what_compiles_fast(smoke_rows):
-  """Rows of one distribution, their bookkeeping, tables and figures."""
+  """A smoke sweep gives rows, a table and a figure."""
   lines = smoke_rows('quantile_beta', lambda s: s.method in (
       'emp', 'hist_raw', 'hist_bridge') and s.num_orders == 5)
   by_method = {point['method']: point for point in points.collect(lines)}

@@ -1,4 +1,7 @@
-"""QF-12..QF-20, QF-29, QB-01, QB-03: theory of quantiles beside simulations."""
+"""These tests compare the theory of quantiles with simulations.
+
+They cover QF-12 to QF-20, QF-29, QB-01 and QB-03.
+"""
 
 import math
 import pathlib
@@ -15,7 +18,7 @@ from experiments import verdicts
 from experiments.methods.statistics import quantile_bounds as bounds
 
 _ROOT = pathlib.Path(__file__).resolve().parents[2] / 'experiments'
-# Verdicts on the kept rows, in the order of the table.
+# These verdicts on the kept rows are in the order of the table.
 OUTCOMES = {'quantile_bounds': 'a a a a d n d a a',
             'quantile_rates': 'a a a a a a a'}
 
@@ -39,7 +42,10 @@ def test_kept_rows_are_the_sweep_and_give_these_verdicts(kept):
 
 
 def test_one_beta_law_alone_has_what_the_theorems_ask_for():
-  """QE-06: a density that is bounded, and away from 0, up to the ends."""
+  """Only the uniform beta density meets the theorems' assumptions (QE-06).
+
+  It is bounded, and away from 0 up to the ends.
+  """
   for name in quantile_distributions.BETAS:
     distribution = stats.beta(*map(float, name.split('_')[1:]))
     ends = distribution.pdf(np.array([1e-12, 1 - 1e-12]))
@@ -50,7 +56,7 @@ def test_one_beta_law_alone_has_what_the_theorems_ask_for():
 
 @pytest.mark.slow
 def test_bounds_of_one_setting(smoke_rows):
-  """Numbers of QF-14, by n, m and epsilon of the smoke sweep."""
+  """Bounds of one setting keep their order and golden values (QF-14)."""
   all_points = points.collect(smoke_rows(
       'quantile_bounds', lambda s: s.method == 'independent'))
   upper, = points.select(all_points, kind='upper', dataset='mixed_0_0')
@@ -74,7 +80,7 @@ def test_rates_of_one_setting(smoke_rows):
   assert swapped['closed_form'] == pytest.approx(.25 / 400 + 8 / 400**2)
   assert abs(swapped['mse'] - swapped['closed_form']) < 5 * swapped['mse_se']
   added, = points.select(all_points, adjacency='add_or_remove_one')
-  # Half the cost: twice the rate, so a quarter of the variance.
+  # Half the cost allows twice the rate, so a quarter of the variance.
   assert added['closed_form'] == pytest.approx(.25 / 400 + 2 / 40**2)
   assert 5 < added['rank_error'] < 15
   assert added['distance'] == pytest.approx(added['rank_error'] / 400, rel=.2)

@@ -1,4 +1,4 @@
-"""Trials of quantile mechanisms: errors, pairing, programs that are shared."""
+"""These tests check trials of quantile mechanisms: errors and pairing."""
 
 import jax
 import numpy as np
@@ -35,7 +35,7 @@ def _noise(key, data, scale):
 
 @pytest.mark.every(2)
 def test_errors_are_those_of_what_is_drawn():
-  """Answers that are known, and records that can be counted."""
+  """Errors equal those counted for known answers and records."""
   distribution = quantile_distributions.empirical('toy', series.Series(
       np.array([1., 2., 3., 4.]), 0.0, 9.0))
   metrics = _measure(quantile_trials.Asked(_answers, np.array([1., 1., 3.5])),
@@ -69,7 +69,7 @@ def test_quantiles_of_the_records_miss_by_less_than_a_rank():
 
 @pytest.mark.every(2)
 def test_coins_are_those_of_the_method():
-  """Data depend on the distribution and n alone, whatever else is measured."""
+  """Randomness depends on the method; the data do not."""
   of = quantile_trials.Asked(_noise, np.float64(1))
   first, again, other, reseeded = (
       _measure(of), _measure(of), _measure(of, method='other'),

@@ -1,4 +1,4 @@
-"""A results file keeps whole rows, whatever happens to those who write it."""
+"""These tests check that a results file keeps whole rows."""
 
 import dataclasses
 import math
@@ -77,7 +77,7 @@ def test_a_torn_line_is_dropped_and_not_read(tmp_path, make_row):
     data = path.read_bytes()[:size]
     torn = tmp_path / 'torn.csv'
     torn.write_bytes(data)
-    # Seed 1 goes too: the torn line might be another metric of it.
+    # Seed 1 goes too, because the torn line might be another metric of it.
     assert [row.seed for row in records.read(torn)] == [0]
     assert torn.read_bytes() == data, 'reading must not change a file'
     records.append(torn, [make_row(seed=1), make_row(seed=2)])

@@ -1,4 +1,4 @@
-"""Every experiment loads, and its headlines are claims that it makes."""
+"""These tests check that every experiment loads and makes its claims."""
 
 import pathlib
 
@@ -34,7 +34,10 @@ def test_an_experiment_measures_an_item_of_the_catalogue():
 
 
 def test_verdicts_of_an_experiment_are_pinned_by_a_test():
-  """Or other rows could turn a claim around, and no test would notice."""
+  """A test pins the verdicts of every experiment.
+
+  Otherwise new rows could turn a claim unnoticed.
+  """
   texts = [path.read_text() for path in pathlib.Path(
       __file__).parent.rglob('*_test.py')]
   tests = ''.join(text for text in texts if 'report.verdict(' in text)

@@ -1,4 +1,4 @@
-"""Reproductions: what is run, what is compared, and who does it."""
+"""These tests check reproductions: what runs and what is compared."""
 
 import dataclasses
 import json
@@ -130,7 +130,7 @@ def test_a_sample_is_drawn_by_its_seed_from_all_methods(toy, committed):
   for settings in samples:
     assert sorted(setting.method for setting in settings) == [
         'dp_sgd', 'dp_sgd', 'lip_dp_sgd', 'lip_dp_sgd']
-  # A setting is missed by 20 samples of a quarter with probability 0.003.
+  # 20 samples of a quarter miss a setting with probability 0.003.
   assert {setting for settings in samples
           for setting in settings} == set(toy.settings)
   assert len(_sampled(committed, 99, 0)) == 16
@@ -204,7 +204,7 @@ def test_training_may_differ_by_a_record(metric, value, same):
   compared = comparison.compare([_row(metric, value)], [_row(metric)],
                                 held_out={'x/a=1': 100})
   assert (compared.same, compared.different) == (int(same), int(not same))
-  # Of settings that do not train, and of epsilon, that would be too much.
+  # This difference is too large for rows without training, and for epsilon.
   assert comparison.compare([_row(metric, value)], [_row(metric)]).same == 0
   assert comparison.compare(
       [_row(metric, value, epsilon=1.001)], [_row(metric)],
@@ -233,7 +233,7 @@ def test_rows_table_figure_and_verdicts_come_of_a_run(planned, tmp_path):
       'rows.csv', 'provenance.json', 'table.md', 'figure.svg',
       'progress.log'}
   json.dumps(dataclasses.asdict(result))
-  # Again, with nothing left to do, and rows that are now the committed ones.
+  # A second run has nothing left to do, and its rows are the committed ones.
   committed = tmp_path / 'experiments' / 'toy'
   committed.mkdir(parents=True)
   (committed / 'results').symlink_to(folder)

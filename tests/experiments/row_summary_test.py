@@ -1,4 +1,4 @@
-"""Means and tests against formulas by hand and enumeration."""
+"""These tests compare means and tests with formulas and enumeration."""
 
 import itertools
 import math
@@ -11,7 +11,7 @@ from experiments import summary
 
 
 def _enumerate(differences):
-  """Two-sided p by all sign vectors, at the mid-ranks observed."""
+  """Returns (statistic, two-sided p) by enumerating all sign vectors."""
   ranks = stats.rankdata(np.abs(differences))
   observed = min(ranks[np.array(differences) > 0].sum(),
                  ranks[np.array(differences) < 0].sum())
@@ -24,7 +24,7 @@ def _enumerate(differences):
 
 def test_summary_by_hand():
   summarised = summary.summarise([1., 2., 6.])
-  # Squared deviations 4, 1, 9: variance 14 / 2 with ddof=1.
+  # Squared deviations are 4, 1 and 9: variance 14 / 2 with ddof=1.
   assert summarised.mean == 3.
   assert summarised.median == 2.
   assert summarised.count == 3
@@ -76,14 +76,14 @@ def test_differences_pair_seeds():
 
 
 def test_wilcoxon_of_one_sided_differences():
-  """STAT-01: the least p of ten differences."""
+  """Ten one-sided differences give the least p, .00195 (STAT-01)."""
   test = summary.wilcoxon(range(1, 11))
   assert test == summary.SignedRank(0., .001953125, 10)
   assert summary.wilcoxon(-np.arange(1, 11)) == test
 
 
 def _of_ten(statistic):
-  """The test of 1..10 with negative signs on ranks of this sum."""
+  """Returns the test of 1..10 with negative signs on ranks of this sum."""
   left, signs = statistic, np.ones(10)
   for rank in range(10, 0, -1):
     if rank <= left:
@@ -93,7 +93,7 @@ def _of_ten(statistic):
 
 
 def test_wilcoxon_of_ten_rejects_up_to_eight():
-  """STAT-01: at 5 % if and only if W <= 8."""
+  """Ten differences reject at 5 % if and only if W <= 8 (STAT-01)."""
   for statistic in range(0, 28):
     test = _of_ten(statistic)
     assert test.statistic == statistic
@@ -103,7 +103,7 @@ def test_wilcoxon_of_ten_rejects_up_to_eight():
 @pytest.mark.parametrize('statistic, as_small, printed', [
     (0, 1, '.0020'), (8, 25, '.0488'), (9, 33, '.0645')])
 def test_wilcoxon_of_ten_golden_values(statistic, as_small, printed):
-  """STAT-01: so many of the 1024 sign vectors have a sum that small."""
+  """The p-value counts sign vectors of 1024 with as small a sum (STAT-01)."""
   p_value = _of_ten(statistic).p_value
   assert p_value == 2 * as_small / 1024
   assert f'{p_value:.4f}'.lstrip('0') == printed
@@ -149,7 +149,7 @@ def test_wilcoxon_refuses_nan():
 
 
 def test_holm_of_seven_data_sets():
-  """STAT-01: ten seeds on one data set of seven can still be significant."""
+  """One of seven data sets can be significant with ten seeds (STAT-01)."""
   least = _of_ten(0).p_value
   adjusted = summary.holm([least] + [_of_ten(8).p_value] * 6)
   assert adjusted[0] == 7 * least < .05
@@ -157,7 +157,7 @@ def test_holm_of_seven_data_sets():
 
 
 def test_holm_by_hand():
-  # Sorted .01 .02 .03 .04 times 4 3 2 1, then the largest so far.
+  # Holm sorts .01 .02 .03 .04, multiplies by 4 3 2 1 and keeps the largest.
   assert summary.holm([.04, .01, .03, .02]) == pytest.approx(
       [.06, .04, .06, .06])
   assert summary.holm([.5, .6]) == [1., 1.]
@@ -170,7 +170,7 @@ def test_holm_by_hand():
     (.04, .01, .03, .02), (.9, .9), (.5, .5, .5), (0., 1., .2), (.3, .001, .3),
     (.2, .15, .04, .9, .04)])
 def test_holm_is_the_closed_test_of_bonferroni(p_values):
-  """A hypothesis falls where every set of hypotheses with it does."""
+  """Holm's test equals the closed test by Bonferroni."""
   wanted = [max(min(1., len(some) * min(p_values[j] for j in some))
                 for size in range(1, len(p_values) + 1)
                 for some in itertools.combinations(range(len(p_values)), size)
@@ -185,7 +185,7 @@ def test_holm_refuses_what_is_no_p_value():
 
 
 def test_disjoint_spreads_of_three_are_a_test_of_level_seven_percent():
-  # MIA-11: of equal spreads, t = sqrt(6) with 4 degrees of freedom.
+  # MIA-11: with equal spreads, t is sqrt(6) with 4 degrees of freedom.
   assert 2 * stats.t.sf(math.sqrt(6), 4) == pytest.approx(.070, abs=5e-4)
   three = np.array([-1., 0., 1.])
   assert not summary.spreads_are_disjoint(three, three + 1.99)

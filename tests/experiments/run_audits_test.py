@@ -1,4 +1,4 @@
-"""Audits of finished runs: power, level, planted faults, refusals."""
+"""These tests audit finished runs: power, level and planted faults."""
 
 import dataclasses
 import json
@@ -31,12 +31,12 @@ from dpjax.train import step
 from dpjax.typing import Batch
 
 _HERE = environment.Environment('cpu', '1', 'c0', {'jax': '1'})
-# Few records, wide enough to learn canaries by heart.
+# The networks see few records and are wide enough to memorise canaries.
 _EAGER = dict(optimizer='adam', schedule='constant', num_examples=20, width=64)
 
 
 def _left(folder, **fields):
-  """A run folder, as the launcher leaves it."""
+  """Returns the folder of a run as the launcher leaves it."""
   with jax.numpy_dtype_promotion('standard'):  # optax.adam is not strict
     result, = training.train([configuration.TrainingConfig(
         **{'noise_seed': 0, **fields})])
@@ -52,7 +52,7 @@ def _honest(tmp_path_factory):
 
 
 def _restated(folder, target, **changes):
-  """The same run under another summary."""
+  """Returns a copy of the run with changes in its summary."""
   for path in folder.glob('*.*'):
     (target / path.name).write_bytes(path.read_bytes())
   summary = json.loads((folder / summaries.NAME).read_text()) | changes
@@ -66,7 +66,10 @@ def _audit(folder, **options):
 
 @pytest.mark.slow
 def test_an_overfit_run_shows_all_that_its_canaries_can(tmp_path):
-  """Not private: nothing is refuted, and a large epsilon is shown."""
+  """An overfit run shows a large epsilon but is not refuted.
+
+  It claims no privacy.
+  """
   folder = _left(
       _empty(tmp_path, 'run'), dataset='digits', method='sgd', num_canaries=200,
       canary_kind='mislabelled', num_examples=100, channels=(8,), stride=2,
@@ -77,7 +80,7 @@ def test_an_overfit_run_shows_all_that_its_canaries_can(tmp_path):
   assert report.claim.epsilon == math.inf
   assert 2.5 < 0.9 * report.cap < report.epsilon_lower <= report.cap
   assert report.details['bounds']['log_odds']['num_correct'] > 90
-  # The one of a summary that claims what it may not.
+  # This summary claims more privacy than it may.
   understated = _restated(folder, _empty(tmp_path, 'told'), epsilon=0.1)
   refuted = _audit(understated)
   assert refuted.verdict == auditor.VIOLATED and not refuted.scores
@@ -106,7 +109,7 @@ def test_a_run_that_keeps_its_claim_is_not_refuted(honest):
 
 @pytest.mark.every(2)
 def test_a_planted_fault_is_refuted(tmp_path, monkeypatch):
-  """A fiftieth of the noise that the plan, the event and the state report."""
+  """A run with a fiftieth of its noise is refuted."""
   honest = privatizer.draw_ahead
   monkeypatch.setattr(privatizer, 'draw_ahead', lambda *args, **options: (
       jax.tree.map(lambda leaf: leaf / 50, honest(*args, **options))))
@@ -136,7 +139,7 @@ def test_scores_are_what_they_say(honest):
                    for params in (run.initial, run.params))
   np.testing.assert_allclose(scores['calibrated'], before - after, atol=1e-5)
   assert np.std(before) > 0.01
-  # High for what is likely: three classes by hand.
+  # The log-odds are high for likely labels: three classes by hand.
   apply = lambda params, x: x * params
   got = runs.log_odds(apply, jnp.float32(1), Batch(
       jnp.log(jnp.array([[0.5, 0.3, 0.2], [0.5, 0.3, 0.2]])),
@@ -160,7 +163,10 @@ def test_parameters_before_the_first_step_come_from_the_seed(honest):
 
 @pytest.mark.slow
 def test_a_release_is_audited_by_what_it_wrote(tmp_path):
-  """Its coins come from a key that is gone; its start from the public seed."""
+  """A release is audited by its written canaries.
+
+  The key of its coins is gone.
+  """
   folder = _left(tmp_path, dataset='breast_cancer', method='dp_sgd',
                  num_canaries=200, canary_kind='noise', num_steps=5,
                  noise_seed=None, seed=3, **_EAGER)
@@ -169,7 +175,7 @@ def test_a_release_is_audited_by_what_it_wrote(tmp_path):
     np.testing.assert_array_equal(kept['included'], run.canaries.included)
     np.testing.assert_array_equal(kept['x'], run.canaries.records.x)
   assert (folder / summaries.CANARIES).stat().st_mode & 0o077 == 0
-  # Violated by chance with probability 1e-7 at most.
+  # The verdict is violated by chance with probability 1e-7 at most.
   assert _audit(folder, significance=1e-7).verdict != auditor.VIOLATED
   with np.load(folder / summaries.CANARIES) as kept:
     fewer = {name: kept[name][:-1] for name in kept}
@@ -179,7 +185,10 @@ def test_a_release_is_audited_by_what_it_wrote(tmp_path):
 
 
 def test_other_coins_are_guessed_no_better_than_chance(honest):
-  """The level, on coins that no run has seen; half of all coins, on average."""
+  """Coins that no run has seen are guessed half of the time.
+
+  The whole curve is not refuted on them.
+  """
   run = run_folders.load(honest)
   scores = runs.score(run)['log_odds']
   rng = np.random.default_rng(0)
@@ -193,9 +202,9 @@ def test_other_coins_are_guessed_no_better_than_chance(honest):
 
 
 def test_the_whole_curve_keeps_its_level_at_the_truth():
-  """Gaussian scores at the true shift, 200 runs of 200 canaries.
+  """The whole curve keeps its level at the true shift, in 200 runs.
 
-  More than 20 rejections have probability below 2e-3 at 5 %.
+  More than 20 rejections at 5 % have probability below 2e-3.
   """
   assert stats.binom.sf(20, 200, 0.05) < 2e-3
   curve = curves.of_event(accounting.gaussian_event(noise_multiplier=1.0),
@@ -205,7 +214,7 @@ def test_the_whole_curve_keeps_its_level_at_the_truth():
   scores = coins + rng.standard_normal((200, 200))
   assert sum(runs.refutes_curve(curve, *each, significance=0.05)[0]
              for each in zip(scores, coins, strict=True)) <= 20
-  # And sees what is four times as far apart.
+  # The test rejects scores that are four times as far apart.
   assert all(runs.refutes_curve(curve, score + 3 * coin, coin,
                                 significance=0.05)[0]
              for score, coin in zip(scores[:20], coins[:20], strict=True))
@@ -220,7 +229,7 @@ def test_least_alarms_are_those_of_the_trade_off():
   assert (alarms <= true + 1e-6).all()
   np.testing.assert_allclose(alarms, true, rtol=0.02)
   assert curves.least_alarm(curves.NOTHING, 0.9) == 0
-  # Randomised response, by hand: both lines of one point of the curve.
+  # Both lines of one point of the curve are those of randomised response.
   point = curves.PrivacyCurve(np.array([1.0]), np.array([0.1]))
   assert curves.least_alarm(point, 0.5) == pytest.approx(0.4 / math.e)
   assert curves.least_alarm(point, 0.95) == pytest.approx(0.9 - math.e * 0.05)
@@ -296,7 +305,7 @@ def test_what_was_written_must_be_of_one_run(honest, tmp_path):
 
 @pytest.mark.every(2)
 def test_what_cannot_be_reached_is_underpowered(honest):
-  """The same run, if only ten of its records had been canaries."""
+  """A run with only ten canaries is underpowered."""
   run = run_folders.load(honest)
   few = dataclasses.replace(
       run, config=dataclasses.replace(run.config, num_canaries=10,

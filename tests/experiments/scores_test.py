@@ -1,4 +1,4 @@
-"""Tests of experiments.scores."""
+"""These tests check experiments.scores."""
 
 import numpy as np
 import pytest
@@ -34,11 +34,11 @@ def test_a_model_that_is_true_is_found():
   scored = scores.fitted(x, y, seed=0)
   np.testing.assert_array_equal(scored.labels, y)
   assert np.sqrt(np.mean(np.square(scored.predictions - chance))) < 0.03
-  # In-sample, the score equation of the intercept.
+  # In-sample, the intercept's score equation holds.
   assert scored.predictions.mean() == pytest.approx(y.mean(), abs=1e-4)
   held_out = scores.fitted(x, y, holdout=0.25, seed=1)
   assert len(held_out.labels) == 1000
-  # What is held out does not move the model: other labels there, same scores.
+  # Held-out labels do not move the model, so flipping them keeps scores.
   order = np.random.default_rng(1).permutation(4000)[:1000]
   flipped = y.copy()
   flipped[order] = 1 - y[order]

@@ -1,4 +1,4 @@
-"""Gaussian-process search (item HPO-01): bounds, replay, better than chance."""
+"""These tests check Gaussian-process search (HPO-01)."""
 
 import math
 
@@ -37,7 +37,10 @@ def _run(space, score, *, seed, num_trials, count=1, history=()):
 
 @pytest.mark.slow
 def test_beats_random_search_on_branin():
-  """HPO-01: median over ten seeds of the best of 30 evaluations."""
+  """The search beats random search on Branin's function (HPO-01).
+
+  The medians are over ten seeds of 30 evaluations.
+  """
   ours, random = [], []
   for seed in range(10):
     trials = _run(_BRANIN, lambda p: -_branin(p), seed=seed, num_trials=30,
@@ -84,7 +87,7 @@ def test_a_search_is_a_function_of_its_history():
 
 @pytest.mark.slow
 def test_the_points_of_a_batch_differ():
-  """The believer spreads a batch; without it all would be the same point."""
+  """The points of a batch differ, because the believer spreads them."""
   history = _run(_BRANIN, lambda p: -_branin(p), seed=0, num_trials=10)
   points = search.suggest(_BRANIN, history, seed=0, count=3)
   first, = search.suggest(_BRANIN, history, seed=0)
@@ -113,7 +116,7 @@ def test_the_design_fills_every_coordinate():
 
 @pytest.mark.every(2)
 def test_noise_and_failures_are_endured():
-  """The best is chosen by what is expected, not by the luckiest draw."""
+  """The best trial is chosen by its expected score, not by luck."""
   rng = np.random.default_rng(0)
   space = (search_space.Real(name='x', low=0.0, high=1.0),)
   grid = np.linspace(0, 1, 41)

@@ -1,4 +1,4 @@
-"""Ids are readable, and filters and shards cut a sweep without loss."""
+"""These tests check ids, filters and shards of a sweep."""
 
 import dataclasses
 

@@ -1,4 +1,4 @@
-"""Medians of constant records, effective privacy: kernels and kept rows."""
+"""These tests check medians of constant records and effective privacy."""
 
 import math
 import pathlib
@@ -48,7 +48,7 @@ def test_part_of_the_rows_gives_the_verdicts_that_it_can():
     (100, 2.8e-3, .67, .165), (200, 1.3e-4, .079, 5.1e-3),
     (400, 8.1e-7, 1.2e-3, 7.7e-6)])
 def test_risks_and_bounds_of_constant_records(n, risk, printed, corrected):
-  """Item QF-23, at epsilon 1/2; the corrected bound at its own amplitude."""
+  """Risks and bounds of constant records are known at epsilon 1/2 (QF-23)."""
   all_points = points.collect(_rows('constant_records'))
   one, other = (points.select(all_points, method=method, num_examples=float(n),
                               epsilon=.5)[0] for method in ('printed', 'half'))
@@ -76,7 +76,7 @@ def test_a_smoke_sweep_of_constant_records(smoke_rows):
   for point in points.select(all_points, method=('printed', 'half')):
     n, epsilon = point['num_examples'], point['epsilon']
     assert 0 < point['risk'] < point['bound']
-    # Of each amplitude the bound that it is the best for.
+    # Each amplitude is compared with the bound for which it is best.
     name, event, decay = {'printed': ('bound_printed', 1, 24),
                           'half': ('bound', 2, 12)}[point['method']]
     assert point[name] == pytest.approx(
@@ -115,7 +115,10 @@ def test_densities_of_neighbours():
 
 @pytest.mark.every(2)
 def test_without_noise_privacy_is_that_of_the_data_set():
-  """The largest ratio over cells, by enumeration; with noise it is less."""
+  """Without noise the effective privacy is the data set's largest ratio.
+
+  With noise it is less.
+  """
   def ratio(other):
     ends = np.unique(np.concatenate([_DATA, other, [0, 1]]))
     middles = (ends[1:] + ends[:-1]) / 2
@@ -146,12 +149,12 @@ def _effective(key, data, sigma):
 
 
 def test_effective_privacy_of_half_an_atom():
-  """Kept rows: known values of single data sets (item QF-28)."""
+  """Committed rows have the known effective privacy of half an atom (QF-28)."""
   all_points = points.collect(_rows('effective_privacy'))
   for sigma, known in ((1e-4, .96), (.1, .62), (.3, .42), (1., .19),
                        (3., .064)):
     point, = points.select(all_points, dataset='mixed_0.5_0.25', sigma=sigma)
-    # Data sets differ, by what is their spread.
+    # Different data sets give values that spread this much.
     spread = 2 * point['largest_se'] + 3 * point['fresh_se'] + .01
     assert abs(point['largest'] - known) < 2 * spread
     assert point['most_of_sets'] <= 1

@@ -1,4 +1,4 @@
-"""Counted networks: claims can fail, and a smoke run gives the numbers."""
+"""These tests check counted networks and their claims."""
 
 import dataclasses
 
@@ -40,7 +40,10 @@ def test_claims_can_fail(keep, metrics, claim, kept):
      'Table 1.1: parameters of S = 2, L = 3'),
     ('num_rows=16,num_columns=144', 320, 'Table 1.1: S = 2 and S = 3')])
 def test_claims_that_differ_could_agree(keep, parameters, claim, kept):
-  """M-E05: with the next larger chains; with layers smaller than there are."""
+  """Claims that differ would agree on other counts (M-E05).
+
+  The test plants next larger chains and smaller layers.
+  """
   lines = kept('sparsity_layers')
   assert _of(lines, claim) == verdicts.DIFFERS
   assert _of(_with(lines, keep, ('parameters',), lambda _: parameters),
@@ -52,7 +55,7 @@ def test_end_to_end(smoke_rows):
   counts = {(p['kind'], p['num_factors']): (p['parameters'],
                                             p.values.get('next_parameters'))
             for p in all_points}
-  # Six layers 16 x 144 are the first segment: 416 or 432, and 384 or 400.
+  # Six layers 16 x 144 form the first segment: 416 or 432, and 384 or 400.
   assert counts == {('network', 2): (32_122, 32_218),
                     ('network', 3): (23_162, 23_258),
                     ('layer', 2): (416, 432), ('layer', 3): (384, 400),

@@ -1,4 +1,4 @@
-"""Whether a folder holds the run that is asked for."""
+"""These tests check whether a folder holds the run asked for."""
 
 import dataclasses
 import json
@@ -41,7 +41,7 @@ def test_a_run_from_before_there_were_folds_is_found(tmp_path):
 
 def test_a_run_from_before_there_were_keys_of_the_system_is_no_release(
     tmp_path):
-  """All of its noise came from its seed."""
+  """A run whose noise came from its seed is not taken as a release."""
   folder = _folder(tmp_path, noise_seed='drop', seed=3)
   seeded = dataclasses.replace(_CONFIG, seed=3, noise_seed=3)
   assert summary.find(folder, seeded) is not None
@@ -59,7 +59,7 @@ def test_a_run_of_a_fold_is_not_one_on_all_records(tmp_path):
 
 
 def _result(included):
-  """A run with canaries: the coins decide how many records count as zero."""
+  """Returns a run with canaries; coins decide how many records count as 0."""
   config = configuration.resolve(dataclasses.replace(
       _CONFIG, num_canaries=4, accountant='rdp', num_steps=3), num_available=90)
   return training.TrainingResult(
@@ -73,14 +73,14 @@ def _result(included):
 
 @pytest.mark.parametrize('mask', [0o022, 0o000])
 def test_what_may_be_published_does_not_depend_on_coins(mask, tmp_path):
-  """The rest is exact, and its owner alone may read it."""
+  """Published files do not depend on coins; only the owner reads the rest."""
   here = environment.Environment('cpu', '1', 'c0', {'jax': '1'})
   before = os.umask(mask)
   try:
     for name, coins in (('few', [1, 0, 0, 0]), ('many', [1, 1, 1, 0])):
       result = _result(np.array(coins, bool))
       (tmp_path / name).mkdir()
-      # What an older version left, or somebody else made.
+      # An older version, or somebody else, may have left this file.
       (tmp_path / name / summary.DIAGNOSTICS).write_text('{}')
       summary.write(tmp_path / name, summary.summarize(result, here), result)
   finally:

@@ -17,7 +17,7 @@ from experiments import fingerprints  # noqa: E402
 from experiments import registry  # noqa: E402
 
 if __name__ == '__main__':
-  # Started from a test run in the background, SIGINT would be ignored.
+  # A test run in the background would otherwise ignore SIGINT.
   signal.signal(signal.SIGINT, signal.default_int_handler)
   registry.EXPERIMENTS.clear()
   registry.EXPERIMENTS['toy'] = 'toy'

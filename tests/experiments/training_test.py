@@ -1,4 +1,4 @@
-"""From a configuration to a run: defaults, grouping, keys, diagnostics."""
+"""These tests check training from configurations: grouping and keys."""
 
 import dataclasses
 
@@ -54,7 +54,7 @@ def test_runs_trained_together_equal_runs_alone():
   assert alone.test_accuracy == joint.test_accuracy
   assert alone.joint_noise_multiplier == pytest.approx(
       joint.joint_noise_multiplier)
-  # Rounded to a grid of 1/256 of the noise: one point apart at most.
+  # The noise is rounded to 1/256 of itself, so one point apart at most.
   for a, b in zip(jax.tree.leaves(alone.params),
                   jax.tree.leaves(joint.params), strict=True):
     np.testing.assert_allclose(a, b, atol=2e-2, rtol=2e-2)
@@ -89,7 +89,10 @@ def _params(result):
 
 @pytest.mark.every(2)
 def test_keys_of_the_system_are_used_once_for_one_thing():
-  """By configuration, by records and by draw; one start for all of them."""
+  """A secret key depends on configuration, records and draw.
+
+  The initial parameters depend on the seed alone.
+  """
   secret = run_keys.new_keys(2)
   resolved = configuration.resolve(_CONFIG, num_available=455)
   used = lambda configs, keys, records=_DATA.records: {
@@ -105,7 +108,7 @@ def test_keys_of_the_system_are_used_once_for_one_thing():
   assert used([resolved], secret[:1]) == key_sets[0]
   keys = set().union(*key_sets)
   assert all(len(key) == 8 and len(set(key)) == 8 for key in keys)
-  # The start is that of the seed, whatever draws the noise.
+  # The seed sets the initial parameters, whatever draws the noise.
   starts = [run_keys.init_key(dataclasses.replace(
       resolved, seed=seed, noise_seed=noise_seed))
       for seed, noise_seed in ((3, None), (3, 3), (3, 8), (4, 3))]
@@ -203,7 +206,10 @@ def test_every_option_runs_within_its_budget(change):
 
 
 def test_keys_of_published_rows_stay_what_they_were():
-  """Pinned before `split_seed`, `fold` and `num_folds` were there."""
+  """Keys of published rows stay what they were.
+
+  They were pinned before `split_seed`, `fold` and `num_folds` existed.
+  """
   resolved = configuration.resolve(
       configuration.TrainingConfig(dataset='breast_cancer', method='dp_sgd'),
       num_available=455)
@@ -253,7 +259,7 @@ def test_images_are_prepared_as_the_configuration_says():
 
 @pytest.mark.slow
 def test_folds_are_cut_from_the_training_part():
-  """HPO-01: no record of the held-out fifth is trained or validated on."""
+  """Folds never use a record of the held-out fifth (HPO-01)."""
   held_out = set(training.split_rows(configuration.resolve(
       _CONFIG, num_available=455), _DATA).test.tolist())
   for fold in range(5):

@@ -1,4 +1,4 @@
-"""AUD-01 on Algorithm 8: the positive control fires, the sound method passes."""
+"""These tests audit Algorithm 8 and the sound method (AUD-01)."""
 
 import math
 from unittest import mock
@@ -26,7 +26,7 @@ def problem():
 
 @pytest.mark.slow
 def test_attacked_sums_are_those_of_the_algorithm():
-  # The projection that is simulated, against LDP-01 and LDP-04 in full.
+  # The simulated projection is compared with LDP-01 and LDP-04 in full.
   size, key = 12, jax.random.key(5)
   small = attack.make_problem(key, num_examples=size, num_features=4,
                               canaries=(3.0, 50.0))
@@ -101,12 +101,12 @@ def test_sigma_of_the_audit_claims_one():
 @pytest.mark.slow
 @pytest.mark.parametrize('canary, area', [(3, .770), (10, .907), (100, .941)])
 def test_ldp_01_is_refuted(audits, canary, area):
-  # Reference areas are of other data: within 0.06 by either statistic.
+  # Reference areas come from other data: within 0.06 by either statistic.
   sum_, ratio = (audits['lip_printed', canary, name]
                  for name in attack.STATISTICS)
   assert sum_.area_under_curve - 0.03 < area < ratio.area_under_curve + 0.06
   assert max(sum_.epsilon_lower, ratio.epsilon_lower) > 1.0
-  # The record shrinks the sum, and makes the likelihood ratio large.
+  # The record shrinks the sum and makes the likelihood ratio large.
   assert sum_.threshold.side == -1 and ratio.area_under_curve > 0.7
 
 
@@ -116,7 +116,7 @@ def test_ldp_01_is_refuted(audits, canary, area):
 def test_ldp_04_is_not_refuted(audits, canary, name):
   result = audits['lip_scaled', canary, name]
   assert not result.refutes(1.0)
-  # Where nothing is found, the side that the area is of is anyone's guess.
+  # An attack that finds nothing may have an area on either side of 1/2.
   area = result.area_under_curve
   assert 0.5 < max(area, 1 - area) < 0.65
 
@@ -133,7 +133,7 @@ def test_without_a_canary_there_is_nothing_to_find(problem):
 _HONEST = attack.statistics
 
 
-# Algorithm 8 in training.
+# The tests below train with Algorithm 8.
 
 @pytest.fixture(scope='module')
 def experiment():

@@ -1,4 +1,4 @@
-"""Algorithm 8 as printed (LDP-01), step by step."""
+"""These tests check Algorithm 8 as printed, step by step (LDP-01)."""
 
 import dataclasses
 
@@ -85,7 +85,7 @@ def test_scaled_sums_equal_the_sum_of_single_gradients():
 
 
 def test_line_5_is_the_inclusive_product():
-  # E3: tau c_1 c_2 c_3, tau c_2 c_3, tau c_3.
+  # E3: the bounds are tau c_1 c_2 c_3, tau c_2 c_3 and tau c_3.
   sensitivities = _algorithm(loss_lipschitz=2.0).sensitivities(
       jnp.asarray([0.5, 2.0, 0.25]))
   np.testing.assert_allclose(
@@ -122,7 +122,7 @@ def test_batches_are_poisson_given_that_they_are_not_empty():
   assert not masks[:, 2].any() and masks.any(1).all()
   expected = laws.redrawn_inclusion_prob(num_examples=2, sampling_prob=0.1)
   share = float(masks[:, 0].mean(dtype=jnp.float32))
-  # 5 standard errors, false alarm 6e-7.
+  # At 5 standard errors a false alarm has probability 6e-7.
   assert abs(share - expected) < 5 * (expected * (1 - expected) / 2e4)**0.5
   assert share > 0.4
 
@@ -147,7 +147,7 @@ def test_a_step_adds_noise_of_sigma_delta_over_the_realised_batch():
   noise = np.asarray(released.gradients[0])[..., 0] + 1 / 2**0.5
   stddev = sigma * delta / 5  # E4: divided by |V| = 5
   energy = np.square(noise / stddev).sum()
-  # Chi-square of 2 x 4000 degrees, 5 standard errors.
+  # The chi-square has 2 x 4000 degrees of freedom; 5 standard errors.
   assert abs(energy - 2 * runs) < 5 * (4 * runs)**0.5
   assert abs(noise.mean()) < 5 * stddev / (2 * runs)**0.5
   moved = state.kernels[0][None] - 0.1 * released.gradients[0]
@@ -158,7 +158,7 @@ def test_a_step_adds_noise_of_sigma_delta_over_the_realised_batch():
 
 
 def test_zero_weights_get_no_noise():
-  # E3: K = 1 and theta = 0, so that Delta = 0: what is released is exact.
+  # E3: K = 1 and theta = 0 give Delta = 0, so the release is exact.
   x, y = jnp.eye(2), jnp.ones([2], jnp.int32)
   (_, released), _ = _steps(_algorithm(sampling_prob=1.0), 3, x, y,
                             (jnp.zeros([2, 1]),))
@@ -167,7 +167,7 @@ def test_zero_weights_get_no_noise():
 
 @pytest.mark.slow
 def test_dead_units_divide_by_zero():
-  # E6: all hidden activations are zero, so X_2 is.
+  # E6: all hidden activations are zero, so X_2 is zero.
   kernels = (-jnp.ones([2, 3]), jnp.ones([3, 1]))
   sums = _algorithm().scaled_sums(kernels, jnp.ones([4, 2]),
                                   jnp.ones([4], jnp.int32),
@@ -176,7 +176,7 @@ def test_dead_units_divide_by_zero():
 
 
 def test_hidden_norms_move_when_inputs_do_not():
-  # E1: unit inputs, and one record of unit norm that no other resembles.
+  # E1: inputs have norm one, and no other record resembles this one.
   rng = np.random.default_rng(3)
   x = rng.normal(size=(65, 20)) * np.r_[np.ones(4), 0.1 * np.ones(16)]
   x[-1] = np.r_[np.zeros(4), np.ones(16)]

@@ -1,4 +1,4 @@
-"""What Algorithm 8 claims and what is true: reference figures, and reports.
+"""These tests compare what Algorithm 8 claims with what is true.
 
 Each erratum has a test in which the printed claim fails and the corrected one
 holds (E1, E2, E3, E4, E5, E6, E7, E11, E12, E17).
@@ -33,7 +33,7 @@ def _case(kind, name):
   return sweep.CASES[kind][name]
 
 
-# E1: the batch maximum.
+# The tests below check E1, the batch maximum.
 
 @pytest.mark.parametrize('name, true', [
     ('full_10', 14.9089), ('full_100', 425.5), ('full_569', 10_760),
@@ -67,7 +67,7 @@ def test_e1_many_steps_are_distinguished_almost_surely():
 
 
 def test_e1_sensitivity_is_attained_and_never_exceeded():
-  # |S/X - S'/X'| < (m + 1) t over random records of ratio ||g|| <= t ||x||.
+  # |S/X - S'/X'| is below (m + 1) t for random records with ||g|| <= t ||x||.
   rng = np.random.default_rng(0)
   size, trials = 7, 2000
   x = np.abs(rng.standard_cauchy((trials, size + 1)))
@@ -79,7 +79,7 @@ def test_e1_sensitivity_is_attained_and_never_exceeded():
                        noise_multiplier=1.0, norm_ratio=1e6)
   change = pair.within.means[0] - pair.without.means[0]
   assert size + 1 - 1e-4 < change < size + 1
-  # Three records of norm 1 and one of norm 100: 3.97 against Delta = 1.
+  # Three records of norm 1 and one of norm 100 give 3.97 against Delta = 1.
   three = laws.sum_pair(num_examples=3, sampling_prob=1.0,
                         noise_multiplier=1.0, norm_ratio=100)
   assert three.within.means[0] - three.without.means[0] == pytest.approx(3.97)
@@ -99,7 +99,7 @@ def test_e1_curves_leave_the_diagonal():
   assert metrics['epsilon_claimed'] == 0.25 and metrics['epsilon_true'] > 60
 
 
-# E2: K blocks accounted as one.
+# The tests below check E2: K blocks are accounted as one.
 
 @pytest.mark.slow
 @pytest.mark.parametrize('name, claimed, true', [
@@ -153,7 +153,7 @@ def test_e2_square_root_of_k_is_attained():
   assert metrics['epsilon_true'] > metrics['epsilon_claimed'] + 0.4
 
 
-# E4, E5: the realised batch.
+# The tests below check E4 and E5, the realised batch.
 
 @pytest.mark.slow
 @pytest.mark.parametrize('name, claimed, true', [
@@ -176,7 +176,7 @@ def test_e4_half_the_multiplier_is_not_even_a_bound():
 
 @pytest.mark.slow
 def test_e4_a_public_divisor_keeps_the_claim():
-  # The same gradients, divided by the expected size: the sum is released.
+  # The same gradients divided by the expected size release the sum.
   n, q = 1000, 0.1
   sizes, weights = laws._batch_sizes(n, q)
   without = mixtures.mixture(weights, -sizes, 1.0)
@@ -208,7 +208,8 @@ def test_e5_inclusion_is_what_redrawing_does():
 
 
 def test_e5_batch_sizes_of_one_and_more_raise_inclusion_by_little():
-  """Algorithm 8 asks for s >= 1: q is at least 1 / n."""
+  """With s >= 1, redrawing empty batches raises inclusion by at most 58 %
+  (E5)."""
   for n in (2, 10, 100, 10_000):
     found = laws.redrawn_inclusion_prob(num_examples=n, sampling_prob=1 / n)
     assert 1 < n * found < 1 / (1 - math.exp(-1))
@@ -225,7 +226,7 @@ def test_e5_costs_epsilon_where_batches_are_small():
                                                rel=1e-3)
 
 
-# E3, E6, E7, E11, E12, E17: constants.
+# The tests below check the constants of E3, E6, E7, E11, E12 and E17.
 
 @pytest.mark.slow
 @pytest.mark.parametrize('name, erratum, ratio', [
@@ -242,7 +243,7 @@ def test_e5_costs_epsilon_where_batches_are_small():
 def test_constants_have_the_reference_ratio(name, erratum, ratio):
   computed = constants.compute(name)
   assert computed.erratum == erratum
-  # The Gaussian kernel is another draw: 2 % of its norm.
+  # The Gaussian kernel is another draw, so its norm is off by 2 %.
   tolerance = 0.025 if name == 'conv_gaussian' else 1e-3
   assert computed.multiplier_ratio == pytest.approx(ratio, rel=tolerance)
 
@@ -265,7 +266,7 @@ def test_e3_gradients_of_a_chain_meet_the_product_strictly_after():
 
 @pytest.mark.slow
 def test_e7_the_torus_bounds_the_zero_padded_operator():
-  # Reference figures: 3.000 reshaped, 8.291 zero-padded on 8x8, 9.000 torus.
+  # Reference norms are 3.000 reshaped, 8.291 zero-padded, 9.000 on a torus.
   kernel = np.ones((3, 3, 1, 1))
   bounds = constants.convolution(kernel, size=8)
 
@@ -298,7 +299,7 @@ def test_e12_blocks_double_the_bound():
   assert constants.residual(18) == pytest.approx(262_144.0)
 
 
-# The author's public code.
+# The tests below check the author's public code.
 
 @pytest.mark.parametrize('name, configured, true', [
     ('mnist', 4.07, 385.0), ('fashion_mnist', 4.07, 385.0),
@@ -313,7 +314,7 @@ def test_public_code_by_accounting_alone(name, configured, true):
       line.drawn_batch_size / line.accounted_batch_size)
 
 
-# The experiment.
+# The tests below check the experiment.
 
 def test_the_sweep_is_whole():
   experiment = registry.load('unsound')
@@ -330,7 +331,7 @@ def test_the_sweep_is_whole():
 
 @pytest.fixture(scope='module')
 def rows(smoke_rows):
-  """Rows of the exact part."""
+  """Returns rows of the exact part."""
   return smoke_rows('unsound',
                     lambda s: s.kind not in ('audit', 'training'))
 

@@ -1,4 +1,4 @@
-"""Tests of `launch.audit` as users run it: exit statuses, reports, errors."""
+"""These tests run `launch.audit` as users do: statuses, reports and errors."""
 
 import dataclasses
 import json
@@ -24,7 +24,7 @@ def count(key, data):
 
 
 def _run(*words):
-  """Runs the command; returns (exit status, stdout, stderr)."""
+  """Runs the command and returns (exit status, stdout, stderr)."""
   process = subprocess.run(
       [sys.executable, '-m', 'launch.audit', *words], cwd=_ROOT,
       capture_output=True, text=True, check=False)
@@ -71,7 +71,8 @@ def test_bad_input_is_one_line(user_flags):
 
 @pytest.fixture(scope='module')
 def trained(tmp_path_factory):
-  """Makes two finished runs with canaries; that of seed 1 claims too little."""
+  """Returns a folder of two finished runs with
+  canaries; seed 1 claims too little."""
   root = tmp_path_factory.mktemp('trained')
   config = configuration.TrainingConfig(
       dataset='breast_cancer', method='dp_sgd', num_steps=5, width=4,

@@ -1,4 +1,4 @@
-"""The command: what it writes, and what it refuses."""
+"""These tests check what the benchmark command writes and what it refuses."""
 
 import json
 import pathlib
@@ -11,7 +11,7 @@ _ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 def _run(*words):
-  # In a process of its own: its flags share names with those of training.
+  # The command runs in its own process: its flags have names of training's.
   return subprocess.run([sys.executable, '-m', 'launch.benchmark', *words],
                         cwd=_ROOT, capture_output=True, text=True, check=False)
 

@@ -1,4 +1,5 @@
-"""The command that plans a study: what it prints, keeps, draws and refuses."""
+"""These tests check what the planning command
+prints, keeps, draws and refuses."""
 
 import csv
 import json
@@ -166,7 +167,11 @@ def test_bad_input_is_one_line(call, change, message):
 
 
 def test_numbers_of_records_where_nothing_is_a_power():
-  """Flat for long, then steep: the n found still holds, that before does not."""
+  """The search finds the first sufficient n to
+  0.1 %, even on a flat, steep risk.
+
+  The n found suffices and the n returned as too small does not.
+  """
   for edge in (2, 3, 1_000, 54_321):
     for steep in (1.0, 1e-9):
       risk = lambda n, e=edge, s=steep: 1.0 if n < e else s * .5
@@ -177,7 +182,8 @@ def test_numbers_of_records_where_nothing_is_a_power():
 
 @pytest.mark.slow
 def test_all_studies_on_the_command_line():
-  """In a process of its own; short names, whole numbers, an error of a line."""
+  """The command plans a study in its own
+  process and reports bad flags in a line."""
   words = [sys.executable, '-m', 'launch.bounds', '--n=200', '--epsilon=1']
   done = subprocess.run([*words, '--model=mean', '--d=2', '--k=inf', '--r=3'],
                         cwd=_ROOT, text=True, capture_output=True, check=True)

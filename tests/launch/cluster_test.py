@@ -1,4 +1,7 @@
-"""`launch.sweep --submitit`: shards as jobs, and their rows in one folder."""
+"""These tests check that `launch.sweep --submitit` runs shards as jobs.
+
+The rows of all jobs end up in one folder.
+"""
 
 import dataclasses
 import json
@@ -18,7 +21,10 @@ _LOCAL = ('sweep', '--experiment=toy', '--submitit=local')
 
 
 def _plain(path):
-  """Rows without times, and fingerprints, which tests replace in one process."""
+  """Returns the rows of a file without times and fingerprints.
+
+  Tests replace fingerprints in one process only.
+  """
   return records.sort(dataclasses.replace(row, wall_s=0., fingerprint='')
                       for row in records.read(path))
 
@@ -41,7 +47,7 @@ def test_jobs_give_the_rows_of_one_process(call, start, tmp_path):
   failed, *log = err[err.index('shard 2/2 failed (job '):].splitlines()
   assert 'exit status 2' in failed and str(folder / 'shards/1/logs') in failed
   assert log[-1] == '  error: planted' and len(log) <= 5
-  # What is finished is not lost. Each job had a file of its own.
+  # Finished rows are kept, and each job wrote its own file.
   first, second = (records.ids(records.read(
     folder / f'shards/1/{index}_of_2' / engine.ROWS)) for index in (1, 2))
   assert (len(first), len(second), len(first & second)) == (8, 4, 0)
@@ -55,7 +61,7 @@ def test_jobs_give_the_rows_of_one_process(call, start, tmp_path):
   runs = json.loads((folder / 'provenance.json').read_text())['runs']
   assert [run['command'].split('--')[-1] for run in runs] == [
     'shard=1/2', 'shard=2/2']
-  # And once more: nothing is left, so nothing is submitted.
+  # A third call finds nothing left and submits nothing.
   assert call(sweep.main, *words[1:]) == 0
   assert not (folder / 'shards/3').exists()
 
@@ -68,7 +74,7 @@ def _stub(folder, name, text):
 
 @pytest.mark.slow
 def test_slurm_is_asked_for_what_the_flags_say(start, tmp_path):
-  """A stub of sbatch keeps what it is given; no cluster is needed."""
+  """Slurm gets the options that the flags name, by a stub of sbatch."""
   _stub(tmp_path, 'srun', 'exit 1')
   _stub(tmp_path, 'sbatch', f'cat "$1" >> {tmp_path}/given\n'
         'echo Submitted batch job 41')
@@ -111,7 +117,7 @@ def test_collecting_keeps_what_is_there_and_the_latest_configuration(tmp_path,
     folder = shards.new_submission(options)
     mine = shards.make(folder, '1/1', options)
     assert _plain(mine.rows_path) == _plain(options.rows_path)
-    # What a shard says of a setting that has rows already does not count.
+    # A shard's result for a setting that already has rows does not count.
     changed = [dataclasses.replace(row, value=.5)
                for row in records.read(mine.rows_path)]
     records.write_sorted(mine.rows_path, changed)

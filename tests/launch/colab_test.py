@@ -1,4 +1,4 @@
-"""The notebooks: valid, without outputs, and they run from top to bottom."""
+"""These tests check that notebooks are valid and run from top to bottom."""
 
 import ast
 import re
@@ -13,7 +13,7 @@ _FOLDER = environment.ROOT / 'launch' / 'colab'
 _METADATA = {'kernelspec': {'display_name': 'Python 3', 'language': 'python',
                             'name': 'python3'},
              'language_info': {'name': 'python'}}
-# In place of what the cell of parameters says.
+# These values replace those of the cell of parameters.
 _SMALL = {
     'quickstart': dict(METHODS=('lip_dp_sgd',), EPSILONS=(2.0,),
                        SEEDS=range(2), NUM_STEPS=3),
@@ -26,7 +26,7 @@ _SMALL = {
 }
 _SLOW = ('auditing', 'one_figure', 'private_training')
 _NAMES = sorted(path.stem for path in _FOLDER.glob('*.ipynb'))
-# Folders of a machine, addresses of hosts: neither is anybody else's.
+# Folders of a machine and addresses of hosts must not be published.
 _PLACES = re.compile(r'/(home|root|tmp|work|usr|opt|mnt|content)/|https?://')
 
 
@@ -80,7 +80,7 @@ def test_installs_once_and_says_what_it_is(name):
 
 
 def _run(name):
-  """Runs the cells in one namespace; returns what they show, and it."""
+  """Runs a notebook's cells; returns the values shown and the namespace."""
   names, shown = {'__name__': '__main__'}, []
   for cell in _read(name).cells:
     tags = cell.metadata.get('tags', ())

@@ -1,4 +1,4 @@
-"""The `dpjax` command: which commands there are, and how one is started."""
+"""These tests check which commands `dpjax` has and how one is started."""
 
 import importlib
 import pathlib
@@ -42,7 +42,8 @@ def test_help_of_a_command_has_its_docstring_and_flags(words):
 
 
 def test_all_commands_can_be_imported_in_one_process(capsys):
-  """Flags of one name, such as epsilon, belong to their command."""
+  """All commands can be imported together, with
+  separate flags of equal names."""
   modules = {name: importlib.import_module(f'dpjax.cli.{name}')
              for name in commands.COMMANDS}
   for name, module in modules.items():
@@ -62,7 +63,7 @@ def test_all_commands_can_be_imported_in_one_process(capsys):
 
 @pytest.mark.parametrize('name', commands.COMMANDS)
 def test_help_of_all_commands_has_one_layout(name, capsys):
-  """Usage, docstring with an example, and at most ten flags or all of them."""
+  """Every command's help has the usage, an example and ten or all flags."""
   parse = importlib.import_module(f'dpjax.cli.{name}').parse
 
   def shown(word):

@@ -1,4 +1,4 @@
-"""Command lines: of the toy experiment, and of a small file of people."""
+"""These fixtures give command lines for the toy experiment and a small file."""
 
 import pathlib
 import subprocess

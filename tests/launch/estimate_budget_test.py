@@ -1,4 +1,5 @@
-"""`launch.estimate`: when budget is spent, and what is refused unspent."""
+"""These tests check when `launch.estimate`
+spends budget and what it refuses."""
 
 import fractions
 import pathlib
@@ -153,7 +154,10 @@ def test_bad_input_spends_nothing(words, tmp_path, change, message):
 
 
 def test_the_data_are_not_made_a_ledger(words, tmp_path):
-  """An empty file would be: with --header it is a file without records."""
+  """An empty data file is not taken as the ledger.
+
+  With --header it is a valid file without records.
+  """
   empty = tmp_path / 'empty.csv'
   empty.touch()
   with pytest.raises(ValueError, match='--ledger must be another file than --input'):
@@ -186,7 +190,10 @@ def test_the_output_replaces_neither_ledger_nor_data(words, tmp_path, name):
   {'output': '/dev/null'}])
 def test_what_belongs_to_the_ledger_is_not_written_over(words, tmp_path,
                                                         changed):
-  """Whether or not the folders are there yet; nothing is spent for it."""
+  """Outputs never overwrite the ledger's files, whether or not they exist yet.
+
+  The refusal spends no budget.
+  """
   changed = {name: tmp_path / str(value) if name.endswith(('output', 'plot'))
              else value for name, value in changed.items()}
   for spent in (0, 1):

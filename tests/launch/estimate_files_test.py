@@ -1,4 +1,5 @@
-"""`launch.estimate`: files that are hostile, and what refusals reveal."""
+"""These tests give `launch.estimate` hostile
+files and read what errors reveal."""
 
 import gzip
 import json
@@ -36,7 +37,7 @@ def _outcome(words):
   {'statistic': 'count', 'column': 'age', 'lower': 40, 'upper': 41},
 ])
 def test_no_refusal_reveals_who_is_in_the_file(words, tmp_path, asked):
-  """A budget too small is refused, and a release made, whoever is in it."""
+  """Refusals and releases do not depend on who is in the file."""
   outcomes = []
   for number, name in enumerate(('John Smith', 'Jane Doe')):
     path = tmp_path / f'{number}.csv'
@@ -65,7 +66,7 @@ def test_files_of_hardly_any_record_are_released(words, tmp_path, text, name):
 
 
 def _incomes(path):
-  """Incomes of which the large ones are missing more often; returns all."""
+  """Writes incomes of which 30 % are missing, and returns the others."""
   generator = np.random.default_rng(0)
   incomes = np.round(generator.gamma(4, 9_000, 3_000))
   present = generator.random(3_000) > .3
@@ -76,7 +77,8 @@ def _incomes(path):
 
 
 def test_missing_values_are_declared_or_refused(words, tmp_path):
-  """A third missing: no middle of the bounds unless it is asked for."""
+  """Missing values must be declared; only on
+  request do they become the middle."""
   incomes = _incomes(tmp_path / 'people.csv')
   asked = {'column': 'income', 'upper': 200_000, 'epsilon': 20,
            'ledger_budget_epsilon': 100}
@@ -142,7 +144,7 @@ def test_categories_hold_commas(words):
 
 
 def test_every_refusal_is_documented_in_the_readme():
-  """One place lists what is refused; users read it there."""
+  """The README lists every refusal, because users read it there."""
   import pathlib
   readme = ' '.join((pathlib.Path(__file__).resolve().parents[2]
                      / 'README.md').read_text().split())

@@ -1,4 +1,5 @@
-"""`launch.estimate`: what is drawn, paid and printed is one guarantee."""
+"""These tests check that noise drawn, budget
+paid and guarantee printed agree."""
 
 import dataclasses
 import fractions
@@ -30,7 +31,7 @@ _ORDERS = tuple(1 + 10**(k / 40) for k in range(-80, 241))
 
 
 def _epsilon_of(event, delta, adjacency):
-  """The epsilon of a printed event, from its numbers alone."""
+  """Returns the epsilon of a printed event from the numbers in it alone."""
   pure, rhos, widths = (list(map(float, re.findall(f'{name}=([-+.e0-9]+)', event)
                                  )) for name in ('epsilon', 'rho', 'width'))
   counts = list(map(int, re.findall('count=([0-9]+)', event))) or [1] * len(
@@ -58,11 +59,15 @@ def test_every_statistic_has_a_case():
 @pytest.mark.parametrize('statistic', registry.STATISTICS)
 def test_drawn_paid_and_printed_are_one(words, tmp_path, statistic,
                                         monkeypatch):
-  """For pure budgets and with delta, for both kinds of neighbours."""
+  """The noise drawn, the ledger entry and the printed guarantee cost the same.
+
+  The test covers both kinds of budget and both adjacencies.
+  """
   used = []
 
   class Recording(meters.Meter):
-    """Keeps what was charged."""
+    """This meter notes itself in `used`, so
+    that a test can read what it charged."""
 
     def __init__(self, *args):
       super().__init__(*args)
@@ -96,7 +101,7 @@ def _refusing(n):
 
 
 def _cheaper_entry(monkeypatch):
-  """The ledger puts down less than the plan says."""
+  """Plants a fault: the ledger records less than the plan says."""
   real = reservations.Held.reserve
 
   def reserve(self, query, cost, sha256):
@@ -106,7 +111,7 @@ def _cheaper_entry(monkeypatch):
 
 
 def _dearer_entry(monkeypatch):
-  """The ledger puts down more than the plan says."""
+  """Plants a fault: the ledger records more than the plan says."""
   real = reservations.Held.reserve
   monkeypatch.setattr(
       reservations.Held, 'reserve', lambda self, query, cost, sha256: real(
@@ -114,14 +119,14 @@ def _dearer_entry(monkeypatch):
 
 
 def _another_event(monkeypatch):
-  """The event is that of another cost."""
+  """Plants a fault: the event has another cost at every call."""
   monkeypatch.setattr(Cost, 'event', lambda self, adjacency, n=iter(
       range(9)): accounting.pure_event(epsilon=1. + next(n),
                                        adjacency=adjacency))
 
 
 def _less_noise(monkeypatch, factor=2):
-  """Noise is drawn for twice the epsilon that the plan says."""
+  """Plants a fault: noise is drawn for twice the planned epsilon."""
   real = registry.plan
 
   def planned(query):
@@ -144,7 +149,10 @@ def _another_epsilon(monkeypatch):
   (_another_event, False), (_another_epsilon, False)])
 def test_disagreement_is_refused_before_noise_is_drawn(
     words, monkeypatch, tmp_path, plant, paid):
-  """What the plan alone shows is refused before anything is paid."""
+  """A disagreement is refused before noise is drawn.
+
+  If the plan alone shows it, nothing is paid either.
+  """
   plant(monkeypatch)
   with pytest.raises(meters.CostError):
     estimate.release(estimate.parse(words(statistic='count')), _refusing)
@@ -181,7 +189,10 @@ def test_guarantees_of_costs(cost, delta, epsilon):
 @pytest.mark.parametrize('change', [{}, {'dataset': 'people'}])
 def test_a_budget_that_is_too_small_reveals_nothing_of_the_file(
     words, tmp_path, change, monkeypatch):
-  """The file is not even opened: somebody in it, nobody, no file at all."""
+  """A refusal for lack of budget does not depend on the file at all.
+
+  The file may contain the person or not, or may not exist.
+  """
   asked = {'statistic': 'roc', 'label': 'person', 'positive': 'John Smith',
            'ledger_budget_epsilon': '0.1', 'thresholds': 8, **change}
   messages = []
@@ -197,7 +208,7 @@ def test_a_budget_that_is_too_small_reveals_nothing_of_the_file(
     messages.append(str(error.value))
     assert not (tmp_path / 'ledger').exists()
   assert len(set(messages)) == 1 and 'budget would be exceeded' in messages[0]
-  # A ledger with releases on it, too.
+  # The same holds for a ledger with releases on it.
   path.write_text('age,person\n30,John Smith\n31,B\n')
   run(words(**{**asked, 'ledger_budget_epsilon': '0.6'}))
   path.unlink()
@@ -207,13 +218,14 @@ def test_a_budget_that_is_too_small_reveals_nothing_of_the_file(
 
 def test_the_hash_and_the_values_are_of_the_same_bytes(words, tmp_path,
                                                        monkeypatch):
-  """A file that is replaced, or edited, as soon as it was hashed."""
+  """The hash and the values come from one
+  snapshot, even if the file changes."""
   path, real = tmp_path / 'people.csv', files.snapshot
   before = estimate.release(estimate.parse(words(
       ledger_budget_epsilon=10**6, epsilon=10**5, ledger=tmp_path / 'first')))
 
   class Swapped:
-    """A snapshot, after which somebody changes the file."""
+    """This snapshot changes the file once it has been entered."""
 
     def __init__(self, name):
       self._snapshot = real(name)
@@ -237,7 +249,7 @@ def test_the_hash_and_the_values_are_of_the_same_bytes(words, tmp_path,
 
 
 def test_quantiles_and_ends_gain_by_delta(words, tmp_path):
-  """Many quantiles: less for each without delta than with it."""
+  """With delta, many quantiles get 2 to 3 times the rate they get without."""
   asked = {'statistic': 'quantiles', 'epsilon': '1', 'quantiles': ','.join(
       f'{k}/40' for k in range(1, 40)), 'quantile_method': 'independent'}
   rates = []

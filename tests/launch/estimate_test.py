@@ -1,4 +1,4 @@
-"""`launch.estimate`: files in, releases out."""
+"""These tests check what `launch.estimate` reads and releases."""
 
 import fractions
 import json
@@ -15,7 +15,7 @@ from tests.launch.people import ROWS
 from tests.launch.people import run
 
 Fraction = fractions.Fraction
-# These say more than a value, or no interval.
+# These statistics release more than a value, or no interval.
 _LACKS = {'classifier': {'value', 'interval'}, 'hosmer_lemeshow': {'interval'}}
 
 
@@ -55,7 +55,10 @@ def test_mean_is_near_the_truth(words, tmp_path):
 
 
 def test_statistics_of_populations_are_near_the_truth(words, tmp_path):
-  """Ages rise from 20 to 69, a third is of kind b: each value, its interval."""
+  """Each statistic lies near its population value, inside its interval.
+
+  Ages rise from 20 to 69, and a third of the records are of kind b.
+  """
   for statistic, truth, adjacency in (
       ('proportion', .665, 'replace_one'), ('normal_mean', 44.5, 'replace_one'),
       ('support_max', 70, 'add_or_remove_one')):
@@ -72,7 +75,10 @@ def test_statistics_of_populations_are_near_the_truth(words, tmp_path):
 
 
 def test_the_mode_is_the_most_frequent_kind(words, tmp_path):
-  """133 of 200 are of kind a; others have probability e^-3000 or less."""
+  """The mode is the most frequent kind: 133 of 200 records are of kind a.
+
+  Another answer has probability e^-3000 or less.
+  """
   run(words(statistic='mode', epsilon='50', ledger_budget_epsilon=50,
             **OTHERS['mode']))
   answer = json.loads((tmp_path / 'out.json').read_text())
@@ -101,7 +107,7 @@ def test_quantiles_by_either_method(words, tmp_path):
     answer = json.loads((tmp_path / 'out.json').read_text())
     assert answer['method'] == method.replace('auto', 'independent')
     assert answer['parameters'].get('quantile_method', 'auto') == method
-  # Not given is auto, which was answered.
+  # An argument left out is auto, which was answered already.
   run(words(**asked))
   assert ledger.read(tmp_path / 'ledger').spent() == Fraction(3, 2)
 
@@ -145,7 +151,7 @@ def test_views_of_one_release_are_free(words, tmp_path, capsys):
         '9/10' if name == 'auc' else '19/20')
     assert answer['parameters'].get('positive') == 'a'
   assert answers['classifier']['roc']['value'] == answers['roc']['value']
-  # Another grid, or another class, is another release.
+  # Another grid or another class is another release.
   for change in ({'thresholds': 9}, {'positive': 'b'}):
     run(words(**{**OTHERS['roc'], **change, 'statistic': 'roc'}))
   assert len(ledger.read(tmp_path / 'ledger').entries) == 3

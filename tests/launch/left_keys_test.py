@@ -1,4 +1,7 @@
-"""No secret key lies beside a finished release, and no planted one is used."""
+"""These tests check that no secret key is left beside a finished release.
+
+A planted key must not be used either.
+"""
 
 import dataclasses
 import json
@@ -34,10 +37,9 @@ def _result(config):
 
 @pytest.fixture(name='keys_of')
 def _keys_of(monkeypatch):
-  """Words of keys that each training was given; training is left out.
+  """Returns (keys given to each training, faults), with training replaced.
 
-  What stands in for it calls back as training does, and fails where `fails`
-  says: it is in the attribute `fails` of the function.
+  The replacement calls back as training does and fails where `fails` says.
   """
   used = []
 
@@ -77,7 +79,10 @@ def _left(folder):
 @pytest.mark.parametrize('saves', [False, True])
 def test_the_end_of_a_killed_run_leaves_no_key(seconds, where, saves, keys_of,
                                                tmp_path):
-  """It is finished with the keys that it had, also without more checkpoints."""
+  """A killed run finishes with the keys it had and then leaves no key.
+
+  This holds without further checkpoints, too.
+  """
   used, fails = keys_of
   fails.update({where: _Killed(), 'saves': saves})
   with pytest.raises(_Killed):
@@ -91,7 +96,8 @@ def test_the_end_of_a_killed_run_leaves_no_key(seconds, where, saves, keys_of,
 
 @pytest.mark.parametrize('seconds', [0, 1000])
 def test_runs_that_are_there_already_keep_no_key(seconds, keys_of, tmp_path):
-  """A kill after the last result, or keys that nothing says the runs of."""
+  """Finished runs keep no key, whether killed
+  late or with an orphaned key file."""
   _run(tmp_path, 0)
   folder = tmp_path / interrupted.FOLDER
   for runs_file in (True, False):
@@ -113,7 +119,7 @@ def test_a_failure_without_a_checkpoint_leaves_no_key(failure, keys_of,
   with pytest.raises((MemoryError, ValueError)):
     _run(tmp_path, 1000)
   assert _left(tmp_path) == []
-  # From a checkpoint the same command goes on, say with less memory.
+  # The same command resumes from a checkpoint, for example with less memory.
   fails.update({'saves': True})
   with pytest.raises((MemoryError, ValueError)):
     _run(tmp_path, 1000)
@@ -123,7 +129,8 @@ def test_a_failure_without_a_checkpoint_leaves_no_key(failure, keys_of,
 
 def test_a_failure_after_the_first_release_leaves_no_key(keys_of, tmp_path,
                                                          monkeypatch):
-  """The disk is full: one result is written, the next one is not."""
+  """A full disk after the first result leaves
+  no key; later runs get new keys."""
   used, fails = keys_of
   fails.update({'saves': True})
   honest, written = summaries.write, []

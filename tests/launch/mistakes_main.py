@@ -1,4 +1,4 @@
-"""Runs command lines, each in a fork that has JAX and the package already.
+"""Runs command lines, each in a fork that has imported JAX and the package.
 
 From standard input a JSON list of [blocked modules, words]; to standard output
 a JSON list of [exit status, stdout, stderr].

@@ -1,4 +1,7 @@
-"""Mistakes on command lines: one line, exit status 2, and nothing is done."""
+"""These tests check that a mistake in flags gives one line and exit status 2.
+
+Nothing else is done.
+"""
 
 import json
 import os
@@ -19,7 +22,7 @@ _CURVE = ('mpc --demo=10 --lower=0 --upper=1 --epsilon=1 '
           '--adjacency=replace_one ')
 _NO_ROOM = '/proc/nowhere'
 
-# (a module that is not installed, words, what the line says)
+# Each case has (a missing module, words, the error line).
 _MISTAKES = (
   ('', 'train --epsilom=1', 'unknown flag --epsilom; did you mean \'--epsilon\'? (see'),
   ('', 'train --output_dir=NEW --num_steps=x', '--num_steps must be an integer, got \'x\' (see'),
@@ -82,7 +85,7 @@ _MISTAKES = (
   ('', 'mpc --resume --output=NEW', 'error: --study must be given'),
   ('', 'schema', '--dataset, --label and --output must be given for a draft, or'),
   ('', 'quantiles --distributions=OWN:age', '--output, --lower and --upper must be given'),
-  # A long list is not printed: the most similar names are, and where it is.
+  # A long list is not printed; the error shows similar names and the place.
   ('', 'audit --target=nope', 'unknown target \'nope\': it must be one of 1'),
   ('', 'audit --target=nope', 'module:NAME (all: dpjax audit --list)'),
   ('', 'audit --target=gauss', 'mean \'gaussian\' or \'classical_gaussian\' or '),
@@ -96,7 +99,7 @@ _MISTAKES = (
   ('', _CURVE + '--output=NEW/a.json', '--output must be a file in an existing'),
   ('', _CURVE + '--output=NEW --plot=NEW/a.svg', '--plot must be a file in an'),
   ('', 'quantiles --output=NEW/a.csv', '--output must be a file in an existing'),
-  # What was given, what is allowed, what to do.
+  # These messages say what was given, what is allowed and what to do.
   ('', _CURVE + '--output=NEW --servers=1', '--servers must be an integer >= 2'),
   ('', _CURVE + '--output=NEW --adjacency=one', '--adjacency must be one of '
    'add_or_remove_one, replace_one, got \'one\''),
@@ -163,7 +166,7 @@ def test_a_device_is_not_replaced_by_a_file(tmp_path):
 
 
 def test_outputs_replace_nothing_that_is_read(tmp_path):
-  """By whatever name, link or way through the folders they are given."""
+  """Outputs never replace an input, by whatever name, link or path."""
   own, kept = tmp_path / 'own.csv', tmp_path / 'kept'
   own.write_text('age\n1\n')
   kept.mkdir()

@@ -1,4 +1,4 @@
-"""The command of several parties: answers, faults that are found, restarts."""
+"""These tests check the multi-party command: answers, faults and restarts."""
 
 import json
 import math
@@ -59,7 +59,7 @@ def test_a_killed_server_is_named_and_the_study_goes_on(tmp_path):
   assert first['noisy_ranks'] == second['noisy_ranks']
   assert first['noisy_ranks'][0][-1] == first['num_records'] == 40
   assert not any(first['refused'].values())
-  # By formula, and as counted: three points of 4 bits and numbers of 32.
+  # Bits equal the formula and the count: three points of 4 bits, numbers of 32.
   assert first['bits']['answers'] == {
       'formula_bits': 2 * 3 * 36, 'payload_bytes': 2 * (2 + 12)}
   assert first['bits']['owners']['formula_bits'] == 40 * 2 * 808
@@ -99,7 +99,7 @@ def test_a_server_that_is_killed_while_owners_send_loses_none(tmp_path):
     ('flip', 'owner 4, 1 times: its seal', 0),
     ('forge', 'owner 9, 1 times: its seal', 0)])
 def test_faults_are_found_and_named(tmp_path, fault, said, status):
-  # Enough owners that a relay is killed in the middle of them.
+  # So many owners take long enough that a relay is killed in the middle.
   done, _ = _run(tmp_path, *_STUDY, f'--fault={fault}', '--relays=2',
                  f'--demo={20000 if fault == "kill_owners" else 40}')
   assert done.returncode == status and said in done.stdout + done.stderr
@@ -166,10 +166,10 @@ def test_ranks_of_a_tree():
       exact + np.array([5, -4, 3, -3, 2] * 2)))['ranks']
   assert sum(line[-1] for line in noisy) == pytest.approx(20)
   assert all((np.diff(line, prepend=0) >= -1e-9).all() for line in noisy)
-  # One level and a known n: the variance of a rank is that of a bridge.
+  # With one level and a known n, the variance of a rank is a bridge's.
   params = _parameters(shape=(8,))
   weights = np.exp(-np.abs(np.arange(-300, 301)) / 3.0)
-  # The noise of both servers.
+  # This is the noise of both servers.
   variance = 2 * (weights / weights.sum()) @ np.arange(-300, 301)**2
   ranks = np.arange(1, 9)
   assert mpc_answers.standard_deviation(params) == pytest.approx(

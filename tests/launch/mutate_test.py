@@ -1,4 +1,4 @@
-"""`launch.mutate` on a toy package: which faults it plants and what it says."""
+"""These tests check which faults `launch.mutate` plants in a toy package."""
 
 import contextlib
 import subprocess
@@ -85,7 +85,7 @@ def toy(tmp_path):
 
 
 def _mutants(text):
-  """Kind and changed line of all valid mutants of a source."""
+  """Returns (operator, changed line) of all valid mutants of a source."""
   source = textwrap.dedent(text).encode()
   mutants = operators.find('a.py', source, operators.declared([source]))
   return {(mutant.operator, mutant.after) for mutant in mutants
@@ -103,7 +103,10 @@ def _rows(root):
 
 
 def test_a_constant_is_shown_to_all_tests_that_import_it():
-  """The module's own first, then those that run any of its lines."""
+  """A changed constant runs all tests that import the module, its own first.
+
+  Then come the tests that run any of its lines.
+  """
   tests = ['tests/c_test.py::test_imports', 'tests/b_test.py::test_runs',
            'tests/a_test.py::test_own', 'tests/c_test.py::test_slow']
   covered = coverage.Coverage(
@@ -161,7 +164,10 @@ def test_tests_added_later_notice_survivors(toy):
 
 
 def test_tests_that_are_edited_during_a_run_are_run_again(toy, tmp_path):
-  """What is kept of a run is of its copy, not of what was edited since."""
+  """Tests that are edited during a coverage run are run again.
+
+  Results belong to the worker's copy, not to later edits.
+  """
   place = places.Place(toy, 'toy', 'small')
   path, seconds = toy / 'tests/small/sums_test.py', []
   for k in range(2):

@@ -1,4 +1,4 @@
-"""`launch.train` and `launch.schema` on a CSV file of one's own."""
+"""These tests run `launch.train` and `launch.schema` on a user's CSV file."""
 
 import contextlib
 import io
@@ -19,7 +19,7 @@ _TINY = ('--num_steps=3', '--width=4', '--depth=0', '--epsilon=2')
 
 
 def _call(command, words):
-  """Runs a command with flags; returns (status, stdout, stderr)."""
+  """Runs a command with flags and returns (status, stdout, stderr)."""
   out, err = io.StringIO(), io.StringIO()
   words = ['main', *map(str, words)]
   with flagsaver.flagsaver(), contextlib.redirect_stdout(out), \
@@ -34,7 +34,7 @@ def _call(command, words):
 
 @pytest.fixture
 def survey(tmp_path):
-  """120 records, some of them missing, beyond the bounds or unknown."""
+  """Returns a file of 120 records with missing, extreme and unknown values."""
   lines = ['id,sex,age,outcome']
   for i in range(120):
     age = '' if i % 20 == 0 else str(10 + (7 * i) % 90)
@@ -56,7 +56,7 @@ def test_training_resumes_and_can_be_audited(survey, tmp_path):
   assert 0 < summary['epsilon'] <= 2
   assert json.loads(summary['config']['schema'])['public'] is True
   run = run_folders.load(tmp_path / 'run')
-  # age, whether it is missing, F, M and other, two classes, biases.
+  # The model has age, missing, F, M, other, two classes and biases.
   assert sum(leaf.size for layer in run.params.values()
              for leaf in layer.values()) == 5 * 2 + 2
   status, out, _ = _call(train, words)
@@ -90,7 +90,7 @@ def test_a_draft_is_reviewed_checked_and_says_the_same_as_flags(
   status, out, err = _call(schema, (
       f'--dataset={survey}', f'--schema={path}'))
   assert status == 0 and '120 records, 5 features, 2 classes' in out, err
-  # 8 + 10 i beyond the bounds, every twentieth missing, X is not listed.
+  # Ages 8 + 10 i are out of bounds, every twentieth is missing, X is unlisted.
   ages = [10 + (7 * i) % 90 for i in range(120) if i % 20]
   clipped = sum(not 18 <= age <= 90 for age in ages)
   cells = [line.split()[1::2] for line in out.splitlines() if '|' in line]
@@ -135,7 +135,10 @@ def test_each_mistake_is_one_line_before_anything_is_written(
 
 @pytest.mark.every(1)
 def test_a_draft_says_what_it_leaves_out_and_how_its_file_is_written(tmp_path):
-  """Nothing is dropped without a word, and the check reads what was drafted."""
+  """A draft names each column that it leaves out and records the file's format.
+
+  The check then reads the file by that draft.
+  """
   path, schema_path = tmp_path / 'own.tsv', tmp_path / 'schema.json'
   rows = [f'name{i}\t{i},5\t{i % 2}' for i in range(60)]
   path.write_text('\n'.join(['name\tx\ty', *rows]) + '\n')

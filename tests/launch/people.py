@@ -1,4 +1,4 @@
-"""A small file of people, and what each statistic asks of it."""
+"""This module has a small file of people and flags for each statistic."""
 
 from dpjax.cli import estimate
 

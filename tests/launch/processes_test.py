@@ -1,4 +1,4 @@
-"""`launch.train` in two processes of four devices each, killed and not."""
+"""These tests run `launch.train` in two processes of four devices each."""
 
 import json
 import os
@@ -34,7 +34,7 @@ def _alone(folder, *words):
 
 
 def _start(folders, *words):
-  """Two processes, each with a folder of its own; only one is written to."""
+  """Starts two processes, each with its own folder; only the first writes."""
   with socket.socket() as probe:
     probe.bind(('localhost', 0))
     port = probe.getsockname()[1]
@@ -47,7 +47,7 @@ def _start(folders, *words):
 
 
 def _together(folders, *words):
-  """[(status, stdout, stderr)] of the two."""
+  """Runs both processes and returns [(status, stdout, stderr)]."""
   started = _start(folders, *words)
   ended = [process.communicate(timeout=300) for process in started]
   return [(process.returncode, out, err)
@@ -69,7 +69,7 @@ def test_two_processes_train_what_one_trains(tmp_path):
   _alone(tmp_path / 'one', *words)
   (status, out, err), (status_1, out_1, err_1) = _together(folders, *words)
   assert status == status_1 == 0, err + err_1
-  # The first one prints and writes.
+  # The first process prints and writes.
   assert 'at most (1, ' in out and 'written to' in out
   assert 'at most' not in out_1 and 'written' not in out_1
   assert 'settings' in err and 'settings' not in err_1
@@ -79,7 +79,7 @@ def test_two_processes_train_what_one_trains(tmp_path):
     for name, values in one.items():
       np.testing.assert_allclose(two[name], values, rtol=1e-3, atol=1e-5)
     assert _summary(folders[0] / run)['device'] == '8 x cpu'
-  # What is there is there for all; a refusal is made by all.
+  # All processes find what exists, and all refuse together.
   (status, out, _), (status_1, _, _) = _together(folders, *words)
   assert status == status_1 == 0 and '2 of 2 runs are finished already' in out
   for status, _, err in _together(folders, *words, '--clip_norm=2'):
@@ -87,7 +87,10 @@ def test_two_processes_train_what_one_trains(tmp_path):
 
 
 def test_two_processes_share_the_secret_keys_of_a_release(tmp_path):
-  """JAX refuses what is not the same in both."""
+  """Two processes train with the same secret keys.
+
+  JAX would refuse keys that differ between processes.
+  """
   folders = [tmp_path / '0', tmp_path / '1']
   for status, _, err in _together(folders, *_WORDS, '--num_steps=5'):
     assert status == 0, err

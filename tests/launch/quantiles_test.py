@@ -1,4 +1,4 @@
-"""The command that measures quantiles: lines, resuming, bad input."""
+"""These tests check the command that measures quantiles and resumes."""
 
 import math
 import pathlib
@@ -68,7 +68,7 @@ def test_lines_are_errors_and_are_kept(tmp_path, monkeypatch):
 
   first = measured(_settings(epsilons=[1.0]))
   none, some, more = measured(_settings())
-  # Of the second call one setting was new.
+  # Only one setting of the second call was new.
   assert progress == [(1, 2), (2, 2), (1, 1)]
   assert [none.values, some.values] == [point.values for point in first]
   assert none['rank_sup'] < more['rank_sup'] < some['rank_sup'] < 60
@@ -100,7 +100,7 @@ def test_bad_settings_are_refused_before_any_is_run(kwargs, message,
   monkeypatch.setattr(quantile_trials, 'measure', None)
   distributions = {'beta_1_1': study.distribution_of('beta_1_1')}
   with pytest.raises(ValueError, match=message):
-    # The first is a good one.
+    # The first setting is a good one.
     list(study.run(_settings() + _settings(**kwargs), distributions, _OPTIONS))
 
 

@@ -1,4 +1,5 @@
-"""The reference: pages of all modules, and references that hold."""
+"""These tests check that the reference covers
+all modules and its links hold."""
 
 import ast
 import pathlib
@@ -125,7 +126,7 @@ def test_references_of_other_rooms_and_imports():
              for name, attributes in {
                  'p': {}, 'p.a': {}, 'p.a.sums': {'total': 0},
                  'p.b': {}, 'p.b.user': {}, 'p.b.sums': {}}.items()}
-  # The module beside comes first; what it does not have is looked up above.
+  # A name is looked up in the module beside it first, then in those above.
   assert docstrings.resolve('sums.total', 'p.b.user', modules) == (
       'p.b.sums', 'total')
   assert not docstrings.exists('p.b.sums', 'total', modules)

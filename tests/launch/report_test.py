@@ -1,4 +1,4 @@
-"""`launch.report`: what it writes, and what `--check` finds."""
+"""These tests check what `launch.report` writes and what `--check` finds."""
 
 import dataclasses
 import re
@@ -130,7 +130,7 @@ def test_check_finds_an_edit_of_a_page(root, name, old):
   path.write_text(text.replace(old, 'else'))
   line, = report.report(root, check=True)
   assert str(path) in line
-  # What is outside the markers is not generated, and may change.
+  # Text outside the markers is not generated and may change.
   path.write_text('more ' + text)
   assert report.report(root, check=True) == []
 
@@ -156,7 +156,7 @@ def test_check_finds_a_changed_row(root):
   records.write_sorted(path, [dataclasses.replace(rows[0], wall_s=99.),
                               *rows[1:]])
   assert report.report(root, check=True) == [], 'wall time is not a result'
-  # Too small to show in the table: the digests show it.
+  # The change is too small to show in the table, but the digests show it.
   rows[0] = dataclasses.replace(rows[0], value=rows[0].value + 1e-12)
   records.write_sorted(path, rows)
   assert [line.rpartition('/')[2] for line
@@ -191,7 +191,8 @@ def test_rows_elsewhere_leave_the_readmes_alone(call, tmp_path, capsys):
 
 def test_rows_made_now_are_of_no_older_code(root, toy, call, tmp_path,
                                             monkeypatch):
-  """What OLDER declares is of the committed rows."""
+  """New rows are not marked as of older code;
+  OLDER describes committed rows only."""
   declared = toy._replace(older={'of old': lambda setting: True})
   monkeypatch.setattr(registry, 'load', lambda name: declared)
   folder = tmp_path / 'out'

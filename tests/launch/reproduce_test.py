@@ -1,4 +1,4 @@
-"""`launch.reproduce`: one command, one page, whatever happens on the way."""
+"""These tests check that `launch.reproduce` makes one page whatever happens."""
 
 import os
 import pathlib
@@ -135,7 +135,7 @@ def test_shares_are_all_and_about_equal(capsys):
   parts = [listed('--check', f'--share={i}/4') for i in range(1, 5)]
   assert sorted(name for part, _ in parts for name in part) == everything
   assert all(.15 * total < minutes < .35 * total for _, minutes in parts)
-  # Of toy rows none is committed.
+  # Rows of the toy experiment are never committed.
   assert 'conversions' in everything and 'lip_search' not in everything
 
 

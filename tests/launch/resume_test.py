@@ -1,4 +1,4 @@
-"""`launch.train` killed and started again: the same parameters and epsilon."""
+"""These tests check that a killed `launch.train` resumes to the same result."""
 
 import contextlib
 import dataclasses
@@ -47,7 +47,7 @@ def _params(folder):
 
 
 def _claim(folder):
-  """The summary without what was measured by a clock."""
+  """Returns the summary of a run without its measured times."""
   summary = json.loads((folder / 'summary.json').read_text())
   return {name: value for name, value in summary.items()
           if not name.endswith('_seconds')}
@@ -83,7 +83,7 @@ def test_kill_nine_and_resume(tmp_path):
 
 
 def _call(*words):
-  """Runs main with flags; returns what it printed."""
+  """Runs main with flags and returns what it printed."""
   out = io.StringIO()
   with flagsaver.flagsaver(), contextlib.redirect_stdout(out), \
       contextlib.redirect_stderr(out):
@@ -96,7 +96,7 @@ class _Killed(BaseException):
 
 
 def _call_killed(monkeypatch, owner, name, after, *words):
-  """As `_call`, killed at the call of this function after so many."""
+  """Calls `_call` and kills it at call number `after` + 1 of a function."""
   honest, calls = getattr(owner, name), []
 
   def killing(*args, **kwargs):
@@ -112,7 +112,7 @@ def _call_killed(monkeypatch, owner, name, after, *words):
 
 @pytest.fixture(name='whole', scope='module')
 def _whole(tmp_path_factory):
-  """Seeds 0 and 1, trained together, never killed."""
+  """Returns the folder of seeds 0 and 1, trained together and never killed."""
   folder = tmp_path_factory.mktemp('whole')
   _call(*_TINY, '--seed=0,1', f'--output_dir={folder}')
   assert sorted(path.name for path in folder.iterdir()) == ['seed=0', 'seed=1']
@@ -128,7 +128,10 @@ def _assert_as_whole(folder, whole):
 
 @pytest.mark.slow
 def test_killed_between_the_results_of_a_group(whole, tmp_path, monkeypatch):
-  """Trained alone, the other seed would have other bits."""
+  """A group killed between its results resumes as a group.
+
+  Trained alone, the other seed would have other bits.
+  """
   words = (*_TINY, '--seed=0,1', f'--output_dir={tmp_path}')
   _call_killed(monkeypatch, summaries, 'write', 1, *words)
   assert sorted(path.parent.name for path in tmp_path.glob('*/summary.json')
@@ -145,7 +148,7 @@ def test_killed_between_the_results_of_a_group(whole, tmp_path, monkeypatch):
 def test_a_group_that_grows_is_finished_as_it_was_begun(whole, tmp_path,
                                                         monkeypatch):
   words = (*_TINY, f'--output_dir={tmp_path}')
-  # After six chunks of two steps.
+  # The run is killed after six chunks of two steps.
   _call_killed(monkeypatch, checkpoint.Saver, 'after_chunk', 6, *words,
                '--seed=0,1')
   with pytest.raises(ValueError, match='the checkpoint of seed = 0, epsilon'):
@@ -175,14 +178,14 @@ def test_what_was_begun_together_is_finished_together(tmp_path):
   assert batches(_CONFIGS, []) == [] and not folder.exists()
   interrupted.start(folder, [c, a])
   _save_something(folder)
-  # What a kill leaves of the writing of it.
+  # A kill during writing leaves this file.
   (folder / '.runs.json.123').write_text('[')
   assert batches(_CONFIGS, _CONFIGS) == [[c, a], [b, d]]
   assert batches([a, b, c], [b, c]) == [[c, a], [b]]
   assert batches([a, c], [a]) == [[c, a]]
   with pytest.raises(ValueError, match='of seed = 1, epsilon = 0.1, which is'):
     batches([a, b], [a, b])
-  # All that was begun has its results: a kill fell before they were removed.
+  # All runs that began have their results; the kill came before the clean-up.
   assert batches(_CONFIGS, [b]) == [[b]]
   assert not list(tmp_path.iterdir())
 
@@ -255,20 +258,24 @@ def test_switched_off_writes_nothing(tmp_path, monkeypatch):
 
 
 def _known_words(monkeypatch, first):
-  """The source of the system gives words that count on from `first`."""
+  """Makes the system's random source return
+  words that count up from `first`."""
   monkeypatch.setattr(keys, 'system_words', lambda num: np.arange(
       first, first + 8 * num, dtype=np.uint32).reshape(num, 8))
 
 
 @pytest.mark.every(6)
 @pytest.mark.parametrize('words, after, file', [
-    # In the third of twenty chunks, before there was a checkpoint.
+    # The kill comes in the third of twenty chunks, before any checkpoint.
     (('--checkpoint_seconds=1000',), 2, 'keys.json'),
     pytest.param((), 6, 'steps', marks=pytest.mark.slow),
     pytest.param(('--num_canaries=30',), 6, 'steps', marks=pytest.mark.slow)])
 def test_a_release_goes_on_with_its_keys(words, after, file, tmp_path,
                                          monkeypatch):
-  """They are kept for their owner alone, and nowhere once it is done."""
+  """A killed release resumes with its own keys, which only the owner may read.
+
+  New words of the random source go to other runs.
+  """
   words = (*_TINY[1:], '--seed=0,1', *words)
   _known_words(monkeypatch, 100)
   _call(*words, f'--output_dir={tmp_path / "whole"}')
@@ -279,7 +286,7 @@ def test_a_release_goes_on_with_its_keys(words, after, file, tmp_path,
   assert folder.stat().st_mode & 0o777 == 0o700
   assert {path.stat().st_mode & 0o077 for path in folder.rglob('*')} == {0}
   assert (folder / 'keys.json').stat().st_mode & 0o777 == 0o600
-  # What the source gives now is for others.
+  # Words that the source gives from now on belong to other runs.
   _known_words(monkeypatch, 900)
   _call(*words)
   _assert_as_whole(tmp_path / 'killed', tmp_path / 'whole')

@@ -1,4 +1,4 @@
-"""Shares by commit: together they are everything, and a run can be repeated."""
+"""These tests check that shares of tests by commit cover everything."""
 
 import itertools
 import pathlib
@@ -48,12 +48,15 @@ def test_every_case_of_a_table_is_taken_by_one_of_its_rotations(step):
 @pytest.mark.parametrize('step', [2, 3, 4])
 @pytest.mark.sound
 def test_no_run_takes_one_value_of_a_parameter_alone(step):
-  """Of tables with a parameter of so many values, the fastest one to change."""
+  """Each share of a table covers all values of its fastest changing parameter.
+
+  The step and the number of values may have a common factor.
+  """
   for size, run in itertools.product((2, 3, 4, 6, 8), range(step)):
     taken = [i for i in range(4 * step * size) if rotation.keeps(
       'a_test.py::test_a', i, step, run)]
     assert {i % size for i in taken} == set(range(size))
-  # Two adjacencies by two other values are enough for both.
+  # Two adjacencies by two other values are covered together by both runs.
   taken = [i for i in range(4) if rotation.keeps('test_b', i, 2, 0)]
   assert {i % 2 for i in taken} == {0, 1}
 
@@ -71,7 +74,7 @@ def _git(folder, *words):
 
 
 def test_the_commit_decides(tmp_path, monkeypatch):
-  # Not the repository that the folder may lie in.
+  # Git must not find a repository around the folder.
   monkeypatch.setenv('GIT_CEILING_DIRECTORIES', str(tmp_path.parent))
   alone = rotation.of_checkout(tmp_path)
   assert 700_000 < alone < 900_000  # a day, without git
@@ -106,9 +109,10 @@ def test_slow(i):
 
 @pytest.fixture(scope='module')
 def chosen(tmp_path_factory):
-  """(flags) -> (exit status, names that passed, output) of a small suite.
+  """Returns a function from flags to (exit status, passed names, output).
 
-  It has the choice of tests of this one, and not its settings of JAX.
+  It runs a small suite that chooses tests as this one does, without its
+  settings of JAX.
   """
   folder = tmp_path_factory.mktemp('suite')
   (folder / 'tests').mkdir()
@@ -159,7 +163,7 @@ def test_shares_of_slow_tests_and_what_is_cut_off(chosen):
           for i in (1, 2)]
   assert sorted(status for status, _, _ in runs) == [0, 1]
   assert not runs[0][1] & runs[1][1]
-  # What a run leaves out of a table is among its slow tests.
+  # Cases that a run leaves out of a table are among its slow tests.
   _, default, _ = chosen('--rotation=4')
   assert runs[0][1] | runs[1][1] | default == {
     f'test_{name}[{i}]' for name, size in (('table', 6), ('sound', 6),

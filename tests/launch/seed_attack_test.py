@@ -1,4 +1,6 @@
-"""An attacker who tries seeds: finds a noise_seed, and no key of the system.
+"""These tests play an attacker who tries seeds on a published run.
+
+The attack finds a noise_seed but no key of the system.
 
 The attacker has what a run publishes, `summary.json` and `params.npz`, and this
 code. A run of one step reveals its noisy sum, because initial parameters are
@@ -30,13 +32,14 @@ from dpjax.train import state as states
 _SEED, _NOISE_SEED = 12_345, 5_432
 _NUM_SEEDS = 2**13
 _AT_ONCE = 2**11
-# Of 530 values the correlation with other noise has a deviation of .043: .5 is
-# beyond 11 of them, and of 2^13 candidates none gets there but for 1e-25.
+# With 530 values, correlations with other noise have a deviation of .043. A
+# correlation of .5 is beyond 11 deviations: with 2^13 candidates it has
+# probability 1e-25.
 _STANDS_OUT = 0.5
 
 
 def _released(folder, *words):
-  """A run of one step by the launcher: its summary and parameters.
+  """Trains for one step; returns the summary, the parameters and stderr.
 
   Epsilon is so small that the noise drowns the sum.
   """
@@ -52,7 +55,7 @@ def _released(folder, *words):
 
 
 class _Attacker:
-  """Knows the code, a summary and released parameters."""
+  """This attacker knows the code, a summary and the released parameters."""
 
   def __init__(self, summary, params):
     self.summary = summary
@@ -69,23 +72,25 @@ class _Attacker:
         / self.config.learning_rate, moved)
 
   def noise(self, run_key):
-    """Unit noise of the first step of a run with this key."""
+    """Returns the unit noise of the first step of a run with this key."""
     key = jax.random.fold_in(states.streams(run_key).noise, 0)
     return additive.unit_noise(key, self.initial)
 
   def seeded(self, seed):
-    """The run's key, were the seed its noise_seed."""
+    """Returns the key that a run would have
+    with this seed as its noise_seed."""
     return run_keys._own_key(seed, self.config)
 
   def seeded_chacha(self, seed):
-    """The run's key, were it made of a seed as system keys are of words."""
+    """Returns the key that a run would have if a seed made its secret words."""
     words = jnp.zeros([chacha.KEY_WORDS], jnp.uint32).at[0].set(seed)
     secret = jax.random.wrap_key_data(words, impl=chacha.GENERATOR)[None]
     return keys.bound_to(secret, repr(self.config).encode(),
                          run_keys._digest(self.data.records))[0]
 
   def scores(self, key_of, num_seeds):
-    """Correlations [num_seeds] of the noisy sum with candidates' noise."""
+    """Returns correlations [num_seeds] of the
+    noisy sum with candidate noise."""
     flat = lambda values: jnp.concatenate(
         [jnp.ravel(leaf) for leaf in jax.tree.leaves(values)])
     direction = flat(self.noisy_sum)
@@ -101,7 +106,7 @@ class _Attacker:
         for start in range(0, num_seeds, _AT_ONCE)])
 
   def without_noise(self, seed):
-    """The noisy sum without the noise of a seed, and the true sum."""
+    """Returns (sum minus a seed's noise, true sum, noise deviation)."""
     stddev = (self.summary['joint_noise_multiplier']
               * self.summary['l2_sensitivity'][0])
     cleaned = jax.tree.map(lambda noisy, draw: noisy - stddev * draw,
@@ -164,7 +169,10 @@ def test_no_seed_stands_out_in_a_release(secret):
 
 
 def test_a_release_leaves_no_key_behind_and_no_other_has_it(secret, tmp_path):
-  """Nothing that is written, or printed, holds the words of a key."""
+  """A release leaves no words of its key in any file or in the output.
+
+  Repeating the command gives another release from the same start.
+  """
   drawn, honest = [], keys.system_words
 
   def spy(num):

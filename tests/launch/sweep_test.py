@@ -1,4 +1,4 @@
-"""`launch.sweep`: what it runs, what it refuses, and how it stops."""
+"""These tests check what `launch.sweep` runs, refuses and how it stops."""
 
 import dataclasses
 import json

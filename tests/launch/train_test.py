@@ -1,4 +1,4 @@
-"""`launch.train`: what it writes, resumes and refuses."""
+"""These tests check what `launch.train` writes, resumes and refuses."""
 
 import contextlib
 import io
@@ -29,7 +29,7 @@ _KEYS = {
 
 
 def _call(*words):
-  """Runs main with flags; returns (status, stdout, stderr)."""
+  """Runs main with flags and returns (status, stdout, stderr)."""
   out, err = io.StringIO(), io.StringIO()
   with flagsaver.flagsaver(), contextlib.redirect_stdout(out), \
       contextlib.redirect_stderr(err):
@@ -48,7 +48,7 @@ def _summary(folder):
 
 _IMAGES = ('--dataset=digits', '--num_examples=455', '--num_groups=2',
            '--depth=1', '--batch_size=40', '--max_batch_size=80')
-# What a method needs besides, beyond what all others are called with.
+# These are the flags that a method needs beyond the common ones.
 _WORDS = {'lip_norm': _IMAGES, 'lip_k_norm': ('--noise_order=inf',),
           'bassily': ('--depth=0', '--num_steps=300')}
 _OTHER_NOISE = ('lip_k_norm', 'bassily')
@@ -77,7 +77,7 @@ def test_every_method_writes_what_its_claim_needs(method, tmp_path):
     assert summary['epsilon'] is None and 'epsilon = inf' in out
     return
   assert summary['delta'] == pytest.approx(455**-1.1)
-  # Computed again from the file alone, by either multiplier.
+  # The epsilon is recomputed from the file alone, by either multiplier.
   for name in ('noise_multiplier', 'joint_noise_multiplier'):
     event = accounting.poisson_gaussian_event(
         sampling_prob=summary['sampling_prob'],
@@ -95,7 +95,8 @@ def test_every_method_writes_what_its_claim_needs(method, tmp_path):
 @pytest.mark.parametrize('method', [
   'dp_sgd_adaptive', pytest.param('bassily', marks=pytest.mark.slow)])
 def test_noise_on_a_lattice(method, tmp_path):
-  """Exact noise under the plan of plain noise, its difference paid for."""
+  """Lattice noise follows the plan of Gaussian
+  noise and pays for the difference."""
   status, _, error = _call(f'--method={method}', '--epsilon=2', *_TINY,
                            *_WORDS.get(method, ()), '--noise=lattice_gaussian',
                            f'--output_dir={tmp_path}')
@@ -111,7 +112,10 @@ def test_noise_on_a_lattice(method, tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize('method', _OTHER_NOISE)
 def test_methods_with_noise_of_their_own(method, tmp_path):
-  """LDP-03, DP-15: their plan's event, not a calibrated Gaussian."""
+  """Methods with their own noise use their plan's event (LDP-03, DP-15).
+
+  The event is not a calibrated Gaussian.
+  """
   status, _, error = _call(f'--method={method}', '--epsilon=2',
                            f'--output_dir={tmp_path}', *_TINY, *_WORDS[method])
   assert status == 0, error
@@ -124,7 +128,10 @@ def test_methods_with_noise_of_their_own(method, tmp_path):
 
 @pytest.mark.slow
 def test_the_printed_method_is_quarantined(tmp_path):
-  """LDP-01: refused; then run, under an epsilon that says it is not valid."""
+  """The printed method is refused without --allow_unsound (LDP-01).
+
+  With the flag it runs, and its epsilon is marked as not valid.
+  """
   words = ('--method=lip_printed', '--epsilon=2', f'--output_dir={tmp_path}',
            *_TINY)
   status, _, error = _call(*words)
@@ -222,7 +229,7 @@ def test_small_convnets_on_small_images(tmp_path):
            '--batch_size=20', f'--output_dir={tmp_path}')
   status, _, err = _call(*words)
   assert status == 0, err
-  # 4 x 4 pixels, 2 x 2, then one.
+  # The images have 4 x 4 pixels, then 2 x 2, then one.
   assert _summary(tmp_path)['num_parameters'] == 4 * 2 + 8 * 3 + 3 * 4 + 40
   before = (tmp_path / 'summary.json').read_bytes()
   assert _call(*words)[0] == 0
@@ -319,7 +326,7 @@ def test_the_command_itself(tmp_path):
   unknown = _process('--epsilom=3', f'--output_dir={tmp_path / "bad"}')
   assert unknown.returncode != 0 and 'epsilom' in unknown.stderr
   helped = _process('--help')
-  # A line for each example, one data set's own file among them.
+  # There is a line for each example, one of them for a user's file.
   assert helped.stdout.count('\n  dpjax train ') == 4
   for flag in ('--epsilon', '--delta', '--output_dir'):
     assert f'\n  {flag}: ' in helped.stdout

@@ -1,4 +1,5 @@
-"""Balls whose radii are private quantiles: LDP-06 on LDP-05."""
+"""These tests check balls whose radii are
+private quantiles (LDP-06, LDP-05)."""
 
 import functools
 
@@ -44,7 +45,7 @@ def test_counts_are_of_norms_before_the_projection(bounder, batch):
   mask = jnp.arange(9) != 4
   radii = _radii(0.4, 0.3)
   indicators = jax.jit(bounder.sums)(params, batch, mask, radii).indicators
-  # By hand: the norms that enter each ball, with the first one projecting.
+  # These norms enter each ball, by hand, with the first ball projecting.
   clip = lambda v, r: v * np.minimum(1, r / np.linalg.norm(
     v, axis=1, keepdims=True).clip(1e-12))
   x = clip(np.float64(batch.x), 2.)
@@ -92,7 +93,11 @@ def test_records_keep_the_bounds_of_the_radii(bounder, batch):
 
 @pytest.mark.every(2)
 def test_dropped_and_zero_records_leave_gradients_finite(bounder, batch):
-  """A square root at zero has no slope; nothing of it may reach the sums."""
+  """Dropped and zero records leave all gradients finite.
+
+  The square root in a norm has no derivative at zero, and none may reach the
+  sums.
+  """
   params = jax.tree.map(jnp.zeros_like, NET.init(jax.random.key(0)))
   poisoned = batch._replace(x=batch.x.at[2].set(jnp.nan).at[3].set(0.))
   sums = bounder.sums(params, poisoned, jnp.ones([9], jnp.bool_),

@@ -1,4 +1,5 @@
-"""Bounds of stacked matrices are those of each of them."""
+"""These tests check that bounds of stacked
+matrices equal those of each matrix."""
 
 import functools
 
@@ -8,7 +9,7 @@ import numpy as np
 
 from dpjax.lipschitz import norms
 
-# Of two columns in sums that are split, wide, and of longer sums.
+# The stacks have two columns in split sums, wide matrices and long sums.
 STACKS = {'two': ((600, 2), jnp.float32), 'wide': ((3, 5), jnp.complex64),
           'long': ((1100, 3), jnp.float32)}
 
@@ -32,7 +33,7 @@ def test_each_matrix_is_bounded_by_itself():
   for name, (all_four, one) in _bounds(stacks).items():
     exact = np.linalg.norm(np.complex128(stacks[name]), 2, (-2, -1))
     assert np.all(all_four >= exact), name
-    # At most r^(1/8) for the rank r, and rounding.
+    # The bound is at most r^(1/8) too large for the rank r, plus rounding.
     rank = min(STACKS[name][0])
     assert np.all(all_four <= exact * (rank**(1 / 8) + 1e-2)), name
     np.testing.assert_allclose(one, all_four[0, 1], rtol=1e-5)

@@ -1,4 +1,5 @@
-"""Book-keeping on networks of layers, against a gradient of every record: DP-16."""
+"""These tests compare book-keeping with the
+gradients of single records (DP-16)."""
 
 import functools
 
@@ -39,7 +40,7 @@ def _dense(name, width, **kwargs):
 
 
 def _block(name, channels, *, averaged=False, stride=1, projected=False):
-  """A block; the names of what is in it are the same in each."""
+  """Returns a residual block; inner names are the same in every block."""
   norm = normalisation.lipschitz(num_groups=1, alpha=0.5)
   branch = (norm, layers.Affine(name='affine'), _RELU,
             _conv('conv', channels, strides=(stride, stride)))
@@ -79,7 +80,7 @@ NETWORKS = {
 
 @functools.cache
 def _case(name, seed=0):
-  """(network, params, batch): weights and records of many sizes."""
+  """Returns (network, params, batch) with weights and records of many sizes."""
   network = NETWORKS[name]
   rng = np.random.default_rng(seed)
   params = jax.tree.map(
@@ -110,7 +111,7 @@ def _flat(values):
 
 
 def _single(sums, params, batch):
-  """[b, d]: what each record adds when the others are masked."""
+  """Returns what each record adds when the others are masked, [b, d]."""
   only = jnp.eye(batch.y.shape[0], dtype=jnp.bool_)
   return np.stack([_flat(sums(params, batch, mask).total) for mask in only])
 
@@ -132,7 +133,7 @@ def test_sums_without_clipping_are_the_plain_gradient(name):
 
 @functools.cache
 def _gradients(name):
-  """[b, d] in float64, by `vmap`."""
+  """Returns each record's gradient by `vmap` in float64, [b, d]."""
   network, params, batch = _case(name)
   gradients = jax.jit(functools.partial(
     per_example.per_example_gradients, network.apply, _LOSS.values))(
@@ -158,7 +159,7 @@ def test_each_record_adds_its_clipped_gradient(name):
   gaps = np.linalg.norm(contributions - expected, axis=1) / limits
   assert np.all(gaps[weights == 1] <= 1e-5)
   assert gaps.max() <= 1e-5
-  # The direction is that of the gradient to rounding, whatever the norm.
+  # The direction is the gradient's up to rounding, for any norm.
   norms = np.linalg.norm(contributions, axis=1)
   cosines = np.einsum('bi,bi->b', contributions, expected) / norms / limits
   assert np.all(cosines >= 1 - 1e-10)
@@ -197,7 +198,10 @@ def test_a_record_adds_the_same_in_any_company(name):
 @pytest.mark.every(4)
 @pytest.mark.parametrize('name', NETWORKS)
 def test_bad_and_masked_records_are_nothing(name):
-  """NaN, infinite and overflowing features; bit for bit."""
+  """Bad and masked records change no bit of the sums.
+
+  Bad features are NaN or infinite.
+  """
   _, params, batch = _case(name)
   sums = _ours(name).sums
   full = jnp.ones([_SIZE], jnp.bool_)
@@ -218,7 +222,10 @@ def test_bad_and_masked_records_are_nothing(name):
 @pytest.mark.every(3)
 @pytest.mark.parametrize('name', ['dense', 'convolutions', 'gram'])
 def test_huge_records_and_huge_cotangents(name):
-  """Counted and zero beyond what float32 can tell, bounded below it."""
+  """Huge records and cotangents stay clipped, or are counted and add zero.
+
+  Above 1e10 float32 cannot measure the product of norms.
+  """
   _, params, batch = _case(name)
   full = jnp.ones([_SIZE], jnp.bool_)
   for size in (1e3, 1e6, 1e8, 3e12, 1e20, 3e38):
@@ -243,9 +250,9 @@ _PIXELS = 8
 
 
 def _cancelling(size):
-  """A convolution or an affine layer whose cotangents sum to nothing."""
+  """Returns a convolution or affine layer whose cotangents sum to zero."""
   first = _conv('a', 3) if size == 'conv' else layers.Affine(name='a')
-  # What follows is linear, and weighs pixels by numbers that sum to zero.
+  # The next layer is linear and weighs pixels by numbers that sum to zero.
   rng = np.random.default_rng(1)
   weights = rng.normal(size=(_PIXELS, _PIXELS, 1))
   weights -= weights.mean()
@@ -259,7 +266,10 @@ def _cancelling(size):
 @pytest.mark.every(4)
 @pytest.mark.parametrize('kind', ['conv', 'conv by gram', 'affine'])
 def test_gradients_that_cancel_stay_clipped(kind, monkeypatch):
-  """Constant images of all sizes: norm and sum are rounding errors both."""
+  """Gradients that cancel stay clipped although float32 rounds all of them.
+
+  The records are constant images of many sizes.
+  """
   if kind == 'conv by gram':
     monkeypatch.setattr(contractions, 'gram_is_cheaper', lambda layer: True)
     kind = 'conv'
@@ -274,7 +284,10 @@ def test_gradients_that_cancel_stay_clipped(kind, monkeypatch):
 
 
 def test_records_in_a_ball():
-  """Projected once before, or inside: the same; bad ones count as bad."""
+  """Projecting records before or inside the network gives the same sums.
+
+  Bad records count as bad either way.
+  """
   network, params, batch = _case('in a ball')
   mask = jnp.ones([_SIZE], jnp.bool_)
   x = batch.x.at[2, 1].set(jnp.nan)
@@ -300,12 +313,15 @@ def test_no_dense_kernel_is_formed_for_a_record():
 
 
 def test_parameters_get_no_gradient_of_their_own():
-  """One pass: as many products as outputs, cotangents and sums need."""
+  """Book-keeping needs no second backward pass for the parameters.
+
+  The compiled step has as many products as outputs, cotangents and sums need.
+  """
   network, params, batch = _case('dense')
   compiled = jax.jit(_book_keeping(network).sums).lower(
       params, batch, jnp.ones([_SIZE], jnp.bool_)).compile()
   flops = compiled.cost_analysis()['flops']
   kernels = sum(layer['kernel'].size for layer in params.values())
-  # Two for each weight and record: forward, backward but of the first, sums.
+  # Each weight and record takes two for forward, backward (not first), sums.
   products = 2 * _SIZE * (3 * kernels - params['a']['kernel'].size)
   assert products <= flops <= products + 100 * _SIZE * 18

@@ -1,4 +1,7 @@
-"""The certified bounder, and the printed method that has no bound. E1, LDP-09."""
+"""These tests check the certified bounder and the unbounded printed method.
+
+They cover erratum E1 and item LDP-09.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -33,7 +36,7 @@ def _model():
 
 
 def _neighbours(size, outlier):
-  """Records (1, +1), and the same with (outlier, -1) in the last row."""
+  """Returns records (1, +1) with a last row (outlier, -1), and both masks."""
   x = jnp.ones([size + 1, 1]).at[-1, 0].set(outlier)
   y = jnp.ones([size + 1], jnp.int32).at[-1].set(0)
   everyone = jnp.ones([size + 1], jnp.bool_)
@@ -41,7 +44,8 @@ def _neighbours(size, outlier):
 
 
 def _as_printed(apply, params, batch, mask):
-  """Weight gradient over the batch's largest input norm; no bias there."""
+  """Returns the weight gradient over the
+  batch's largest input norm, as printed."""
   def total(params):
     losses_of = HINGE.values(apply(params, batch.x), batch.y)
     return jnp.sum(jnp.where(mask, losses_of, 0.))
@@ -55,7 +59,10 @@ def _as_printed(apply, params, batch, mask):
   (3, 100., 3.9), (10, 1000., 10.9), (100, 2., 50.)])
 def test_dividing_by_the_batch_maximum_is_not_bounded(model, size, outlier,
                                                       at_least):
-  """Erratum E1: m + 1 - m/M against the claimed 1; ours keeps its own."""
+  """The printed method moves by m + 1 - m/M against the claimed 1 (E1).
+
+  The certified bounder keeps its own bound.
+  """
   params = {'dense_00': {'kernel': jnp.zeros([1, 2]), 'bias': jnp.zeros([2])}}
   apply = mlp.mlp(num_features=1, num_classes=2, depth=0).apply
   batch, without, added = _neighbours(size, outlier)
@@ -78,7 +85,7 @@ def test_dividing_by_the_batch_maximum_is_not_bounded(model, size, outlier,
 
 @pytest.fixture(name='deep', scope='module')
 def _deep():
-  """(jitted sums, params, batch) of a net with one hidden layer."""
+  """Returns (jitted sums, params, batch) of a network with one hidden layer."""
   model = mlp.mlp(num_features=3, num_classes=2, depth=1, width=4,
                   input_radius=1., hidden_radius=1.)
   bounder = lipschitz_bounder.certified(
@@ -157,7 +164,7 @@ def _of(values, path):
 
 @pytest.fixture(name='skipping', scope='module')
 def _skipping():
-  """(params, batch, jitted gradients [b, ...] of the network by `vmap`)."""
+  """Returns (params, batch, each record's gradients by `vmap`, [b, ...])."""
   rng = np.random.default_rng(0)
   params = jax.tree.map(
     lambda leaf: jnp.asarray(rng.normal(size=leaf.shape), jnp.float32),
@@ -173,7 +180,10 @@ def _skipping():
 
 @pytest.mark.every(2)
 def test_clipped_layers_are_those_of_materialised_gradients(skipping):
-  """LDP-09 against DP-16 by layer: one backward pass, the same sums."""
+  """One backward pass gives the sums of gradients clipped by layer.
+
+  This compares LDP-09 with DP-16.
+  """
   params, batch, gradients = skipping
   mask = jnp.arange(11) != 4
   clipped_some = 0
@@ -197,7 +207,7 @@ def test_clipped_layers_are_those_of_materialised_gradients(skipping):
 
 @pytest.mark.every(2)
 def test_rules_do_not_change_what_travels(skipping):
-  """LDP-04: with every weight one, the sums are the plain gradient's."""
+  """With every weight one, the sums are the plain gradient's (LDP-04)."""
   params, batch, gradients = skipping
   idle = rules.clipped_factors(limit=1e6)
   actual = jax.jit(lipschitz_bounder.certified(
@@ -224,7 +234,7 @@ def test_bad_records_are_nothing_under_every_rule(skipping, rule):
     assert int(actual.num_nonfinite) == 1
     jax.tree.map(lambda a, b: np.testing.assert_allclose(
       a, b, rtol=1e-6, atol=1e-7), actual.total, reference.total)
-  # A huge finite one is finite, and its neighbours stay.
+  # A huge finite record stays finite and leaves its neighbours alone.
   huge = honest(params, batch._replace(x=batch.x.at[4].set(3e38)), everyone)
   limits = SKIPPING.gradient_bounds(
     SKIPPING.fill(30.), loss_lipschitz=losses.cross_entropy().lipschitz,
@@ -237,7 +247,7 @@ def test_bad_records_are_nothing_under_every_rule(skipping, rule):
 
 
 def test_clipped_layers_need_no_certificate():
-  """Whatever the weights are, and whether or not a norm of them is known."""
+  """Layers clipped by norm keep their sensitivity for any certificate."""
   network = mlp.mlp(num_features=3, num_classes=2, depth=1, width=4).network
   bounder = lipschitz_bounder.certified(
     network, losses.squared_error(), weight_norm=1.0,
@@ -249,7 +259,8 @@ def test_clipped_layers_need_no_certificate():
 
 
 def test_bounds_follow_the_weights_and_nothing_else():
-  """E32: what stands. Noise scales adapt to released weights for free."""
+  """Bounds depend on the weights alone, so
+  noise scales adapt for free (E32)."""
   network = mlp.mlp(num_features=3, num_classes=2, depth=1, width=4,
                     input_radius=1., hidden_radius=1.).network
   bounder = lipschitz_bounder.certified(network, losses.cross_entropy(),

@@ -1,4 +1,6 @@
-"""Bounds of chains: from above by search, from below attained. LIP-03, E3, E6.
+"""These tests compare chain bounds with search and hand-made networks.
+
+They cover item LIP-03 and errata E3 and E6.
 """
 
 import math
@@ -15,13 +17,13 @@ from dpjax.lipschitz import projection
 from dpjax.models import mlp
 from dpjax.typing import Batch
 
-# What the privatizer's noise is rounded up by; the bounds are float32.
+# The privatizer rounds its noise up by this much, as bounds are float32.
 ROUNDING = 4e-6
 LOSS = losses.cross_entropy()
 
 
 class Layer(NamedTuple):
-  """What the formula needs of a dense layer; written down by hand."""
+  """Holds what the chain formula needs of a dense layer, written by hand."""
   name: str
   input_radius: float
   lipschitz_after: float
@@ -35,7 +37,7 @@ def _layers(depth, *, input_radius, hidden_radius, activation):
 
 
 def _network_bounds(layers, norms, *, loss_lipschitz):
-  """The library's bounds of the network that `layers` describe."""
+  """Returns the library's bounds of the network that `layers` describe."""
   activation = {1.: 'relu', 0.25: 'sigmoid'}[layers[0].lipschitz_after]
   network = mlp.mlp(
     num_features=1, num_classes=2, depth=len(layers) - 1, width=1,
@@ -45,7 +47,7 @@ def _network_bounds(layers, norms, *, loss_lipschitz):
 
 
 def _layer_norms(model, loss=LOSS):
-  """jitted (params, x [b, p], y [b]) -> [b, K] gradient norms, by layer."""
+  """Returns a function (params, x [b, p], y [b]) -> gradient norms [b, K]."""
   honest = lipschitz_bounder.certified(model.network, loss, weight_norm=2.)
 
   def of_one(params, x, y):
@@ -60,7 +62,7 @@ def _layer_norms(model, loss=LOSS):
 
 def _by_hand(layers, norms, *, loss_lipschitz, first=1, bias=1,
              activations=True):
-  """The bound in float64, straight from the formula.
+  """Returns the bounds of a chain in float64, straight from the formula.
 
   Args:
     layers: of the chain.
@@ -82,13 +84,14 @@ def _by_hand(layers, norms, *, loss_lipschitz, first=1, bias=1,
 
 
 def _attaining(depth, weight_norm, activation):
-  """A net of width 1 with one record whose gradient attains every bound.
+  """Returns a network of width 1 and a record
+  whose gradient attains all bounds.
 
   Every hidden value sits just inside its ball at the steepest slope of the
   activation before it, every weight has norm `weight_norm`, and the logits are
   wrong beyond doubt.
   """
-  # The sigmoid is steepest at half its radius; in a tiny ball no matter.
+  # The sigmoid is steepest at half its radius; a tiny ball makes no difference.
   radius = {'relu': 3., 'sigmoid': 0.01}[activation]
   model = mlp.mlp(num_features=1, num_classes=2, depth=depth, width=1,
                   activation=activation, input_radius=2.,
@@ -117,7 +120,8 @@ def _exact_norms(params):
 
 @pytest.fixture(name='attained', scope='module')
 def _attained():
-  """[(layers, weight norms, gradient norms)] of several attaining nets."""
+  """Returns (layers, weight norms, gradient
+  norms) of each attaining network."""
   examples = []
   for depth, activation in ((0, 'relu'), (1, 'sigmoid'), (2, 'relu'),
                             (4, 'relu')):
@@ -129,7 +133,7 @@ def _attained():
 
 
 def check_sound(bound_of, attained):
-  """No gradient found is longer than its bound."""
+  """Checks that no gradient is longer than its bound."""
   for layers, norms, gradients in attained:
     limits = bound_of(layers, norms, loss_lipschitz=LOSS.lipschitz)
     for layer, gradient in zip(layers, gradients, strict=True):
@@ -137,7 +141,7 @@ def check_sound(bound_of, attained):
 
 
 def check_tight(bound_of, attained):
-  """The gradient of a hand-made net attains its bound."""
+  """Checks that the gradient of each hand-made network attains its bound."""
   for layers, norms, gradients in attained:
     limits = bound_of(layers, norms, loss_lipschitz=LOSS.lipschitz)
     for layer, gradient in zip(layers, gradients, strict=True):
@@ -161,7 +165,7 @@ def test_bounds_are_attained_but_not_exceeded(attained):
 
 
 def _random_params(model, rng):
-  """Weights of random scales, spectra and biases."""
+  """Returns weights and biases of random scales."""
   params = jax.eval_shape(model.init, jax.random.key(0))
   draw = lambda leaf: jnp.asarray(
     rng.normal(size=leaf.shape) * 10**rng.uniform(-1.5, 1), jnp.float32)
@@ -180,7 +184,7 @@ def test_search_never_exceeds_the_bound(depth, activation):
 
   @jax.jit
   def climb(params, x, y, rate):
-    """Norms after gradient ascent on all layers' norms, in logarithms."""
+    """Returns gradient norms after ascent on the sum of their logarithms."""
     def objective(x):
       return jnp.sum(jnp.log(lengths(params, x, y) + 1e-9))
 
@@ -206,7 +210,7 @@ def test_search_never_exceeds_the_bound(depth, activation):
       ratio = np.max(np.asarray(climb(params, start, y, rate)) / limits)
       assert ratio <= 1 + ROUNDING
       worst = max(worst, ratio)
-  # The search is not idle: something gets a fair way to its bound.
+  # The search is not idle: some gradient comes near its bound.
   assert worst > 0.3
 
 
@@ -233,7 +237,7 @@ def test_adding_a_record_moves_each_block_by_at_most_its_bound():
       distance = np.sqrt(sum(
         np.sum((np.float64(after[name][leaf]) - before[name][leaf])**2)
         for leaf in ('kernel', 'bias')))
-      # Float32 sums of 20 terms.
+      # These are float32 sums of 20 terms.
       assert distance <= float(limit) * (1 + 2e-5)
 
 
@@ -252,15 +256,15 @@ def test_dense_layer_jacobian_counts_the_bias():
       math.sqrt(norm**2 + 1), rel=1e-6)
 
 
-# Planted faults: each must fail the check above that guards its direction.
+# Each planted fault must fail the check that guards its direction.
 
 
 @pytest.mark.parametrize('fault', [
   {'first': 0}, {'first': 2}, {'bias': 0}])
 def test_fault_unsound(attained, fault):
-  """Own layer in the product (E3), one too few, or no biases (E6).
+  """A bound fails with the own layer (E3), a factor missing or no bias (E6).
 
-  Below weight norm 1 the first, above it the second is too small.
+  Below weight norm 1 the first is too small, above it the second.
   """
   wrong = lambda *args, **kwargs: _by_hand(*args, **kwargs, **fault)
   check_sound(_by_hand, attained)

@@ -1,4 +1,5 @@
-"""Settings of all tests of the package, and its slow, obvious oracles."""
+"""These fixtures are the package's test
+settings and its slow, obvious oracles."""
 
 import itertools
 import types
@@ -13,7 +14,8 @@ from dpjax.lipschitz.node import Context
 
 @pytest.fixture(scope='module', autouse=True)
 def _quick_compilation():
-  """Programs this small take longer to optimise than to run."""
+  """Turns off XLA optimisations, which take
+  these programs longer than running."""
   jax.config.update('jax_disable_most_optimizations', True)
   yield
   jax.config.update('jax_disable_most_optimizations', False)
@@ -21,10 +23,11 @@ def _quick_compilation():
 
 @pytest.fixture(name='operator_matrix', scope='session')
 def _operator_matrix():
-  """(kernels [..., kh, kw, ci, co], shape) -> matrices of x -> conv(x).
+  """Returns a function that builds the dense matrices of x -> conv(x).
 
-  Tap by tap in float64, [..., h_out w_out co, h w ci], with nothing shared
-  with the package but the definition of the zeros that 'SAME' adds.
+  It maps (kernels [..., kh, kw, ci, co], shape) to float64 matrices [..., h_out
+  w_out co, h w ci], tap by tap. It shares nothing with the package but the
+  definition of the zeros that 'SAME' adds.
   """
   def build(kernels, shape):
     kernels = np.asarray(kernels, np.float64)
@@ -57,7 +60,7 @@ def _zeros(shape, taps):
 
 
 def _dense_jacobians(of, argument, records) -> np.ndarray:
-  """[records, outputs, entries of the argument] in float64."""
+  """Returns float64 Jacobians [records, outputs, entries of the argument]."""
   argument, records = jax.tree.map(
     lambda leaf: jnp.asarray(leaf, jnp.float64), (argument, records))
   jacobians = jax.jit(jax.vmap(jax.jacrev(of), (None, 0)))(argument, records)
@@ -67,12 +70,12 @@ def _dense_jacobians(of, argument, records) -> np.ndarray:
 
 
 def _outputs(node):
-  """(params, record) -> the outputs for one record, flat."""
+  """Returns a function (params, record) -> flat outputs of the record."""
   return lambda params, x: node.apply(params, x[None], Context()).reshape((-1,))
 
 
 def input_jacobians(node, params, records) -> np.ndarray:
-  """[records, outputs, inputs] in float64, by `jax.jacrev`."""
+  """Returns float64 Jacobians [records, outputs, inputs] by `jax.jacrev`."""
   with jax.enable_x64(True):
     params = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float64), params)
     shifted = lambda x, start: _outputs(node)(params, start + x)
@@ -80,22 +83,23 @@ def input_jacobians(node, params, records) -> np.ndarray:
 
 
 def parameter_jacobians(node, params, records) -> np.ndarray:
-  """[records, outputs, parameters] in float64, by `jax.jacrev`."""
+  """Returns float64 Jacobians [records,
+  outputs, parameters] by `jax.jacrev`."""
   with jax.enable_x64(True):
     return _dense_jacobians(_outputs(node), params, records)
 
 
 def norms(matrices) -> np.ndarray:
-  """The largest singular value of each."""
+  """Returns the largest singular value of each matrix."""
   return np.linalg.norm(matrices, 2, axis=(-2, -1))
 
 
 def lip_lower(function, key, num_pairs: int, *, size: int, scale=1.0,
               num_steps: int = 60) -> float:
-  """LIP-00: a lower estimate of sup ||f(x) - f(y)|| / ||x - y||.
+  """Returns a lower estimate of sup ||f(x) - f(y)|| / ||x - y|| (LIP-00).
 
-  Random pairs far and near, then power iteration on the Jacobian at the points
-  and small ascents of its norm over the points.
+  It tries random pairs far and near, then power iteration on the Jacobian at
+  the points and small ascents of its norm over the points.
 
   Args:
     function: [size] -> [m].
@@ -138,7 +142,7 @@ def lip_lower(function, key, num_pairs: int, *, size: int, scale=1.0,
 
 @pytest.fixture(name='oracles', scope='session')
 def _oracles():
-  """Brute force: dense Jacobians in float64, and searches from below."""
+  """Returns the oracles: dense float64 Jacobians and searches from below."""
   return types.SimpleNamespace(
     input_jacobians=input_jacobians, parameter_jacobians=parameter_jacobians,
     norms=norms, lip_lower=lip_lower)

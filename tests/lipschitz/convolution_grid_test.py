@@ -1,4 +1,4 @@
-"""Patches, and bounds from a grid of frequencies."""
+"""These tests check image patches and bounds from a grid of frequencies."""
 
 import functools
 
@@ -12,7 +12,7 @@ from dpjax.lipschitz.convolution import ConvShape
 
 
 def _svd(matrices):
-  """Largest singular values, from the smaller Gram matrix: to 1e-14."""
+  """Returns largest singular values by the smaller Gram matrix, to 1e-14."""
   other = np.swapaxes(matrices, -2, -1).conj()
   pair = (matrices, other) if (matrices.shape[-2] < matrices.shape[-1]) else (
     other, matrices)
@@ -35,7 +35,10 @@ def _exact(kernels, shape):
 
 
 def test_torus_is_the_least_without_a_seam():
-  """No smaller torus of any geometry keeps outputs from wrapped inputs."""
+  """The torus is the smallest on which no output mixes up wrapped inputs.
+
+  The test tries one side less for random geometries.
+  """
   rng = np.random.default_rng(0)
   for _ in range(300):
     size, taps, stride, before, after = rng.integers((1, 1, 1, 0, 0),
@@ -52,7 +55,8 @@ def test_torus_is_the_least_without_a_seam():
              if held & set(range(m, m + blocks))}
 
     def seamless(side, held=held, reads=reads):
-      """Each kept output reads on the torus what it reads on the line."""
+      """Returns whether each kept output reads
+      the same on the torus as on the line."""
       apart = len({m % side for m in reads}) == len(reads)
       return apart and len({b % side for b in held}) == len(held) and all(
         {b for b in held if b % side in {r % side for r in read}}
@@ -67,7 +71,8 @@ def test_torus_is_the_least_without_a_seam():
 @pytest.mark.parametrize('taps, stride, published, root', [
   (3, 1, 2.670, 3), (5, 1, 4.018, 5), (3, 2, 1.340, 2), (5, 2, 2.014, 3)])
 def test_patches(taps, stride, published, root):
-  """Erratum E7 (iii): sqrt(multiplicity) ||x|| bounds the kernel's Jacobian."""
+  """The Jacobian in the kernel has norm at most
+  sqrt(multiplicity) ||x|| (E7 iii)."""
   shape = ConvShape((10, 10), (stride, stride))
   image = jnp.ones([1, 10, 10, 1])
   jacobian = jax.jacobian(lambda k: convolution.convolve(image, k, shape))(
@@ -88,7 +93,8 @@ def test_multiplicity_is_attained_with_circular_padding():
 @pytest.mark.every(2)
 @pytest.mark.parametrize('taps, side', [(2, 3), (2, 5), (3, 6), (3, 10)])
 def test_grid_factor_is_attained(taps, side):
-  """A difference whose peak lies half way between two frequencies."""
+  """The grid factor is attained by a kernel
+  that peaks between two frequencies."""
   kernel = np.zeros((1, taps, 1, 1), np.float32)
   kernel[0, 0], kernel[0, -1] = 1, -1
   shape = ConvShape((1, 200))

@@ -1,6 +1,7 @@
-"""Bounds of convolutions against the SVD of their dense matrices.
+"""These tests compare bounds of convolutions with the SVD of dense matrices.
 
-Item SPEC-02, SPEC-03, SPEC-05, SPEC-06; errata E7 (ii) to (iv), E9, E10.
+They cover items SPEC-02, SPEC-03, SPEC-05, SPEC-06 and errata E7 (ii) to (iv),
+E9, E10.
 """
 
 import functools
@@ -15,7 +16,8 @@ from dpjax.lipschitz import convolution
 from dpjax.lipschitz import norms
 from dpjax.lipschitz.convolution import ConvShape
 
-# Kernel shape, geometry. Odd and even sizes, strides up to beyond the kernel.
+# Each case has a kernel shape and a geometry: odd and even sizes, strides up to
+# beyond the kernel.
 GEOMETRIES = [
   ((1, 1, 3, 4), ConvShape((4, 5))),
   ((1, 1, 4, 3), ConvShape((5, 4), (2, 2))),
@@ -46,7 +48,7 @@ _name = lambda value: str(value).replace('ConvShape', '')
 
 
 def _svd(matrices):
-  """Largest singular values, from the smaller Gram matrix: to 1e-14."""
+  """Returns largest singular values by the smaller Gram matrix, to 1e-14."""
   other = np.swapaxes(matrices, -2, -1).conj()
   pair = (matrices, other) if (matrices.shape[-2] < matrices.shape[-1]) else (
     other, matrices)
@@ -54,7 +56,10 @@ def _svd(matrices):
 
 
 def _kernels(shape, seed=0):
-  """[20, ...]: Gaussian, ones, rank one, a difference, sparse; at each scale."""
+  """Returns kernels [20, ...] of four kinds at each of the scales.
+
+  The kinds are Gaussian, ones, rank one, and a sparse difference.
+  """
   rng = np.random.default_rng(seed)
   kernels = []
   for scale, kind in itertools.product(SCALES, range(4)):
@@ -96,11 +101,11 @@ def test_bounds_are_above_the_dense_svd(operator_matrix, kernel_shape, shape):
   bounds = _upper(kernels, shape)
   some = truth > 0
   assert np.all(exact >= truth) and np.all(bounds >= exact * (1 - 1e-9))
-  # Gram iteration's factor; a closed form up to rank two.
+  # The bound may exceed by Gram iteration's factor; up to rank two it is exact.
   rank = min(kernel_shape[2] * 9, kernel_shape[3])
   loose = 1 if rank <= 2 else rank**2.0**-7
   assert np.all((bounds / exact)[some] <= loose * (1 + 1e-4))
-  # And it is the map that is applied.
+  # The matrix is that of the map which layers apply.
   image = np.random.default_rng(1).normal(
     size=(1,) + shape.input_size + kernel_shape[2:3]).astype(np.float32)
   output = convolution.convolve(jnp.asarray(image), jnp.asarray(kernels[8]),
@@ -111,7 +116,10 @@ def test_bounds_are_above_the_dense_svd(operator_matrix, kernel_shape, shape):
 
 
 def test_tori_of_all_geometries_are_large_enough(operator_matrix):
-  """What all bounds rest on, without compiling: no seam, no lost phase."""
+  """Tori of all geometries give norms of at least the dense SVD's.
+
+  All bounds rest on this; no program is compiled.
+  """
   for number, (kernel_shape, shape) in enumerate(GEOMETRIES):
     kernels = _kernels(kernel_shape, seed=number)[8:12]
     matrices = operator_matrix(kernels, shape)
@@ -162,7 +170,10 @@ def test_circular_is_exact(operator_matrix):
 
 @pytest.mark.every(2)
 def test_published_norms(operator_matrix):
-  """SPEC-05, NET-02: all ones, reshaped, true, circular."""
+  """Reshaped, true and circular norms of constant kernels are as published.
+
+  This covers items SPEC-05 and NET-02.
+  """
   for taps, reshaped, true, circular in ((3, 3., 8.291, 9.),
                                          (5, 5., 20.047, 25.)):
     kernel = np.ones((taps, taps, 1, 1), np.float32)
@@ -180,7 +191,10 @@ def test_published_norms(operator_matrix):
 
 
 def test_a_torus_of_the_size_of_the_image_is_no_bound(operator_matrix):
-  """The trap of SPEC-05: kernel (1, 0, -1) on six pixels."""
+  """A torus of the image's own size is no bound for (1, 0, -1) on six pixels.
+
+  This is the trap of item SPEC-05.
+  """
   kernel = np.array([1, 0, -1], np.float32).reshape((1, 3, 1, 1))
   shape = ConvShape((1, 6))
   truth = _svd(operator_matrix(kernel, shape))
@@ -195,7 +209,10 @@ def test_a_torus_of_the_size_of_the_image_is_no_bound(operator_matrix):
 
 
 def test_reshaped_kernel_alone_is_no_bound():
-  """Erratum E7 (ii): .606 of the norm for 32 to 64 channels, and E7 (iv)."""
+  """The reshaped kernel alone gives only .606 of the norm (E7 ii and iv).
+
+  The kernel has 32 input and 64 output channels.
+  """
   kernel = np.random.default_rng(1).normal(size=(3, 3, 32, 64))
   kernel = kernel.astype(np.float32)
   shape = ConvShape((14, 14))
@@ -223,20 +240,24 @@ def test_drift_is_covered():
   # Growth by a factor attains the triangle inequality but for the root.
   twice = float(drifted(jnp.float32(bound), old, 2 * old))
   assert twice >= 2 * convolution.exact_upper_bound(old, shape)
-  # Not moving costs next to nothing, and NaN is not lost.
+  # An unmoved kernel costs next to nothing, and NaN is not lost.
   assert float(drifted(jnp.float32(bound), old, old)) <= bound * (1 + 1e-6)
   assert np.isnan(drifted(jnp.float32(bound), old, old * np.float32(np.nan)))
 
 
 def _round_to_bits(x, bits):
-  """To the nearest number with so many bits of significand."""
+  """Returns the nearest numbers with so many bits of significand."""
   mantissa, exponent = np.frexp(np.float64(x))
   return np.ldexp(np.round(mantissa * 2**bits), exponent - bits)
 
 
 def test_rounded_products_stay_below_as_computed(operator_matrix):
-  """Inputs of TensorFloat-32 and bfloat16, where every entry rounds up."""
-  # Of this one the bound is exact, so that nothing hides the rounding.
+  """The bound covers products whose inputs are rounded to few bits.
+
+  The bits are those of TensorFloat-32 and bfloat16; each kernel entry rounds
+  up.
+  """
+  # This geometry has an exact bound, so that nothing hides the rounding.
   shape = ConvShape((6, 6), padding='circular')
   for bits in (11, 8):
     kernel = np.full((3, 3, 2, 3), 1 + 1.01 * 2.0**-bits, np.float32)
@@ -244,7 +265,7 @@ def test_rounded_products_stay_below_as_computed(operator_matrix):
     computed_bound = float(convolution.as_computed(
       bound, jnp.asarray(kernel), shape, input_roundoff=2.0**-bits))
     rounded = _svd(operator_matrix(_round_to_bits(kernel, bits), shape))
-    # Planted: without it the certificate does not hold.
+    # Without the allowance the certificate would not hold.
     assert rounded > float(bound) * (1 + 0.9 * 2.0**-bits)
     # The image is rounded too, by at most as much in norm.
     assert rounded * (1 + 2.0**-bits) <= computed_bound
@@ -261,7 +282,11 @@ def test_rounded_products_stay_below_as_computed(operator_matrix):
   ((3, 3, 2, 2), ConvShape((8, 8), padding='circular'))], ids=_name)
 def test_power_iteration_agrees_with_the_dense_svd(operator_matrix,
                                                    kernel_shape, shape):
-  """SPEC-02: from below, to 1e-6 after 500 rounds; E9: far below after one."""
+  """Power iteration approaches the dense SVD
+  from below in 500 rounds (SPEC-02).
+
+  After one round it is still far below (E9).
+  """
   rng = np.random.default_rng(0)
   # A mean sets the largest singular value apart.
   kernel = jnp.asarray(rng.normal(size=kernel_shape) + 0.7, jnp.float32)
@@ -275,7 +300,8 @@ def test_power_iteration_agrees_with_the_dense_svd(operator_matrix,
 
 
 def test_adjoint():
-  """<f(x), y> = <x, f^T(y)> for strided and wrapped maps."""
+  """The transposed map satisfies <f(x), y> =
+  <x, f^T(y)>, strided or wrapped."""
   rng = np.random.default_rng(0)
   draw = lambda *size: jnp.asarray(rng.normal(size=size), jnp.float32)
   for shape in (ConvShape((7, 6), (2, 3)),
@@ -325,7 +351,10 @@ def test_refuses_kernels_and_grids_that_are_none():
 
 @pytest.mark.parametrize('fault', ['image', 'no_phases', 'half'])
 def test_faults_fall_below_the_dense_svd(operator_matrix, fault):
-  """A torus that is too small, a strided norm halved, missing frequencies."""
+  """Faulty bounds fall below the dense SVD; the library's bound does not.
+
+  The faults are a small torus, a halved strided norm and missing frequencies.
+  """
   shape = ConvShape((6, 6), (2, 2) if fault == 'no_phases' else (1, 1))
   rng = np.random.default_rng(0)
   kernels = np.float32(rng.normal(size=(60, 3, 3, 1, 1)))

@@ -1,8 +1,7 @@
-"""Defaults of this package and of `grads` are those of its documentation.
+"""These tests pin the defaults of this package and of `grads`.
 
-They are promises: a call that leaves them out is as private, as precise and as
-fast as it was. None, which says that something is absent, and names for
-messages are left out.
+A default is a promise: a call that leaves it out stays as private, as precise
+and as fast as it was. Defaults of None and names for messages are not pinned.
 """
 
 import importlib

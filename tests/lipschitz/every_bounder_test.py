@@ -1,4 +1,4 @@
-"""What every bounder of the package refuses, and radii wherever they are."""
+"""These tests check what every bounder refuses and where radii are used."""
 
 import functools
 
@@ -29,7 +29,7 @@ MAKE = functools.partial(quantiles.geometric, target_quantile=0.5,
 CAPPED = pointwise.bounded_activation('relu', 1.0)
 BALL = functools.partial(pointwise.Ball, adaptive=True)
 
-# (network, loss, weight_norm) -> a bounder.
+# Each maps (network, loss, weight_norm) to a bounder.
 BOUNDERS = {
   'certified': bounder.certified,
   'normalised': functools.partial(bounder.certified, rule=rules.normalised()),
@@ -46,7 +46,7 @@ def _chain(name, *nodes):
 
 
 def _network(name, *nodes, **settings):
-  """Two dense layers with nodes between, and a ball if it is to adapt."""
+  """Returns a network of two dense layers with the given nodes between."""
   if name == 'adaptive':
     nodes = (*nodes, BALL(name='ball', radius=1.0))
   return Network(root=_chain('root', DENSE(name='first'), *nodes, CAPPED,
@@ -76,7 +76,7 @@ def test_layers_that_mix_records_are_refused(name):
 @pytest.mark.parametrize('name', sorted(set(BOUNDERS) - {'layers'}))
 @pytest.mark.sound
 def test_what_has_no_bound_is_refused_before_it_runs(name):
-  """A layer, an input or a loss without a constant."""
+  """Every bounder refuses a layer, input or loss without a constant."""
   unknown = pointwise.opaque(lambda x: x, name='strange')
   with pytest.raises(ValueError, match='first|strange'):
     BOUNDERS[name](_network(name, unknown), LOSS, weight_norm=1.0)
@@ -94,7 +94,7 @@ def test_what_has_no_bound_is_refused_before_it_runs(name):
 
 
 def test_adaptive_radii_are_used_wherever_their_balls_are():
-  """As bounds of the network with balls that are fixed at these radii."""
+  """Adaptive radii give the bounds of balls that are fixed at these radii."""
   radii = {'a': 0.3, 'b': 0.5, 'c': 0.7, 'd': 0.9}
 
   def network(ball):
@@ -119,7 +119,10 @@ def test_adaptive_radii_are_used_wherever_their_balls_are():
 
 
 def test_balls_that_adapt_have_names_of_their_own():
-  """Or a radius would be taken for the norm of weights."""
+  """An adaptive ball must have its own name.
+
+  Otherwise a radius would be taken for the norm of weights.
+  """
   for nodes in ((DENSE(name='x'), BALL(name='x', radius=1.0)),
                 (BALL(name='x', radius=1.0), DENSE(name='x')),
                 (BALL(name='x', radius=1.0), BALL(name='x', radius=2.0))):
@@ -128,7 +131,8 @@ def test_balls_that_adapt_have_names_of_their_own():
 
 
 def test_a_fixed_ball_may_share_its_name_with_weights():
-  """Its radius is its own, and not the norm of these."""
+  """A fixed ball may share a name with weights,
+  because its radius is its own."""
   bounds = []
   for name in ('first', 'other'):
     network = Network(root=_chain(
@@ -143,7 +147,8 @@ def test_a_fixed_ball_may_share_its_name_with_weights():
 
 
 def test_pullbacks_are_transposed_jacobians():
-  """At the parameters of the step, and not what was released as it is."""
+  """A pullback multiplies by the transposed
+  Jacobian at the step's parameters."""
   matrix = jnp.asarray(np.random.default_rng(0).normal(size=(6, 4)),
                        jnp.float32)
   linear = reparametrisation.pullback(lambda params: {

@@ -1,4 +1,5 @@
-"""Norms of the gradients of one record, layer by layer, by differentiation."""
+"""These helpers differentiate one record's loss
+to get gradient norms by layer."""
 
 import functools
 
@@ -17,7 +18,7 @@ def dig(tree, path):
 
 
 def _paths(bounds, prefix=()):
-  """Paths of parameter layers, in the order of `jax.tree.leaves(bounds)`."""
+  """Returns paths of parameter layers in `jax.tree.leaves(bounds)` order."""
   if not isinstance(bounds, dict):
     return [prefix]
   return [path for name in sorted(bounds)
@@ -25,12 +26,12 @@ def _paths(bounds, prefix=()):
 
 
 def paths_of(network):
-  """Paths of the parameter layers of a network."""
+  """Returns the paths of the parameter layers of a network."""
   return _paths(network.gradient_bounds(network.fill(1.0), loss_lipschitz=1.0))
 
 
 def lengths_of(network, rule=None):
-  """(params, x, y) of one record -> gradient norms of all parameter layers."""
+  """Returns a function (params, x, y) -> gradient norms of all layers."""
   paths = paths_of(network)
   context = Context(rule=rule)
 

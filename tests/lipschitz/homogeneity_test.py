@@ -1,4 +1,4 @@
-"""Every bound of a norm is one of |c| times the norm for c times the map."""
+"""These tests check that every norm bound scales by |c| with the map."""
 
 import math
 
@@ -26,7 +26,7 @@ def _certificate(layer, kernel, shape):
     kernel.shape[-1:])}, shape, _UNSCALED)[1]
 
 
-# name: (bound, shape of the kernel)
+# Each name maps to (bound, shape of the kernel).
 BOUNDS = {
   'spectral': (norms.spectral_upper_bound, (6, 5)),
   'two columns': (norms.spectral_upper_bound, (6, 2)),
@@ -57,25 +57,28 @@ BOUNDS = {
 @pytest.mark.every(1)
 @pytest.mark.parametrize('name', BOUNDS)
 def test_signs_do_not_matter_and_scales_factor_out(name):
-  """Negative kernels too, one entry that is beside others, and tiny ones."""
+  """Signs do not change a bound, and scales from 2^-40 to 2^40 factor out.
+
+  One entry of the kernel is zero and some are tiny.
+  """
   bound, shape = BOUNDS[name]
   rng = np.random.default_rng(0)
   kernel = rng.uniform(0.1, 1, shape) * np.where(rng.uniform(size=shape) < 0.5,
                                                  1e-3, 1)
-  # So the largest entry of the negative kernel is 0, and says nothing.
+  # The largest entry of the negative kernel is 0, so it says nothing.
   kernel.flat[0] = 0
   kernels = jnp.asarray([kernel, -kernel, 2.0**-40 * kernel, -2.0**40 * kernel,
                          -kernel * 2.0**-30], jnp.float32)
   norms = np.float64(jax.jit(jax.vmap(bound))(kernels))
   np.testing.assert_allclose(
     norms / norms[0], [1, 1, 2.0**-40, 2.0**40, 2.0**-30], rtol=1e-5)
-  # The largest entry is a bound from below of all of these norms.
+  # The largest entry is a lower bound of all of these norms.
   assert kernel.max() <= norms[0] * (1 + 1e-6)
 
 
 @pytest.mark.parametrize('sign', [1, -1])
 def test_weights_of_either_sign_are_held(sign):
-  """Scaled back to the limit alike, where their bound is above it."""
+  """The constraint scales weights of either sign back to the same limit."""
   limits = projection.clip_limits(0.5)
   for layer, kernel, shape in (
       (layers.Affine(name='a'), np.ones(3), (2, 2, 3)),

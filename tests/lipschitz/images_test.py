@@ -1,4 +1,4 @@
-"""Constants of layers on images that are neither square nor vectors."""
+"""These tests check constants of layers on oblong images."""
 
 import math
 
@@ -18,7 +18,7 @@ from dpjax.lipschitz.network import Residual
 from dpjax.lipschitz.node import Context
 
 IMAGE = (4, 6, 2)
-# With how many places each entry of the bias counts.
+# The last number counts the places at which each bias entry is added.
 SHIFTED = {
   'dense': (layers.Dense(name='x', width=3, bias_norm=0.5), (5,), 1),
   'conv': (layers.Conv(name='x', channels=3, strides=(1, 2), bias_norm=0.5),
@@ -29,7 +29,8 @@ SHIFTED = {
 @pytest.mark.parametrize('name', SHIFTED)
 @pytest.mark.sound
 def test_biases_reach_as_far_as_they_do(name):
-  """Of kernels of zero a bias at its limit is all that leaves."""
+  """A bias at its limit adds what the output
+  bound allows, with zero kernels."""
   node, shape, places = SHIFTED[name]
   params = node.init(jax.random.key(0), shape)
   bias = params['bias'] + 3.0
@@ -54,7 +55,10 @@ def test_bounded_activations_of_images_stay_in_the_ball(kind):
 
 
 def test_initial_weights_are_drawn_for_each_layer():
-  """No key is used twice, in whatever a layer is a part of."""
+  """Every layer's initial weights use a key of their own.
+
+  This includes equal names inside different blocks.
+  """
   dense = lambda name: layers.Dense(name=name, width=4)
   chain = lambda name, *nodes: Chain(name=name, nodes=nodes)
   network = Network(input_shape=(4,), root=chain(
@@ -67,14 +71,17 @@ def test_initial_weights_are_drawn_for_each_layer():
   kernels = [np.ravel(leaf) for leaf in jax.tree.leaves(draws)
              if leaf.ndim == 2]
   assert len(kernels) == 14
-  # 91 pairs of 16 numbers; |r| >= 0.9 has probability 2e-6 for each.
+  # There are 91 pairs of 16 numbers; |r| >= 0.9 has probability 2e-6 for each.
   correlations = np.corrcoef(kernels) - np.eye(14)
   assert np.abs(correlations).max() < 0.9
 
 
 @pytest.mark.every(2)
 def test_rounding_of_a_convolution_is_that_of_its_transpose_too():
-  """Forward sums run over inputs and backward ones over outputs."""
+  """A convolution and its transpose get the same allowance for rounding.
+
+  Forward sums run over inputs, backward sums over outputs.
+  """
   kernel = jnp.ones([3, 3, 2, 8])
   for padding in ('valid', 'zero'):
     shape = convolution.ConvShape(IMAGE[:2], padding=padding)
@@ -82,7 +89,7 @@ def test_rounding_of_a_convolution_is_that_of_its_transpose_too():
       jnp.float32(0), each, shape, input_roundoff=0.0))
              for each in (kernel, jnp.swapaxes(kernel, 2, 3))]
     assert grown[0] == grown[1]
-    # (9 c + 1) 2^-23 of 3 times the norm of all entries, for the larger c.
+    # The allowance is (9 c + 1) 2^-23 of 3 times the norm, for the larger c.
     assert grown[0] == pytest.approx(
       73 * 2.0**-23 * 3 * math.sqrt(kernel.size), rel=1e-4)
 
@@ -91,7 +98,7 @@ def test_rounding_of_a_convolution_is_that_of_its_transpose_too():
   ((4, 1), (1, 3)), ((1, 4), (3, 1)), ((3, 2), (2, 1)), ((2, 5), (1, 2))])
 def test_gradients_of_kernels_count_the_windows_of_a_pixel(kernel_size,
                                                            strides):
-  """Windows and strides that differ between rows and columns."""
+  """Kernel gradients count the windows that see a pixel, also if oblong."""
   size, windows = (13, 11), np.zeros((13, 11))
   for i in range(0, size[0] - kernel_size[0] + 1, strides[0]):
     for j in range(0, size[1] - kernel_size[1] + 1, strides[1]):
@@ -105,7 +112,7 @@ def test_gradients_of_kernels_count_the_windows_of_a_pixel(kernel_size,
 
 
 def test_bounds_are_rounded_up():
-  """By more than a product of float32 rounds, and by less than it costs."""
+  """Bounds are rounded up by more than float32 rounds, but hardly cost more."""
   for node, shape, _ in SHIFTED.values():
     shift = float(node.output_bound(jnp.float32(0.0), 2.0, shape))
     output_bound = float(node.output_bound(jnp.float32(3.0), 2.0,

@@ -1,6 +1,6 @@
-"""Induced norms by brute force, and gradients against chains of them.
+"""These tests compare induced norms with brute force and chains of them.
 
-Item NORM-01 to NORM-06; errata E8, E14.
+They cover items NORM-01 to NORM-06 and errata E8, E14.
 """
 
 import itertools
@@ -32,7 +32,7 @@ def _induced(matrices, orders):
 
 
 def test_vector_norms_are_numpys_and_norms():
-  """NORM-01: values and axioms."""
+  """Vector norms equal NumPy's and satisfy the axioms of a norm (NORM-01)."""
   rng = np.random.default_rng(0)
   x, y = np.float32(rng.normal(size=(2, 50, 7)))
   for order in induced.ORDERS:
@@ -58,7 +58,10 @@ def test_other_orders_are_refused(order):
 
 
 def _extreme_points(order, size):
-  """Where a convex function is largest on the l1 or l_inf ball."""
+  """Returns the extreme points of the l1 or l_inf ball.
+
+  A convex function on the ball is largest at one of them.
+  """
   if order == 1:
     return np.eye(size)
   return np.array(list(itertools.product((-1., 1.), repeat=size)))
@@ -67,13 +70,16 @@ def _extreme_points(order, size):
 @pytest.mark.sound
 @pytest.mark.parametrize('orders', EXACT, ids=str)
 def test_closed_forms(orders):
-  """NORM-02, NORM-03: against vertices, or the dual, or the SVD."""
+  """Closed forms equal the maximum over vertices, the dual or the SVD.
+
+  This covers items NORM-02 and NORM-03.
+  """
   matrices = _matrices((5, 4))
   exact = np.float64(matrices)
   if orders == (2, 2):
     truth = np.linalg.norm(exact, 2, axis=(1, 2))
   elif orders[0] == 2:
-    # The dual map: from l_1, where vertices are unit vectors.
+    # The dual map starts in l_1, where vertices are unit vectors.
     truth = np.linalg.norm(exact, axis=2).max(1)
   else:
     images = exact @ _extreme_points(orders[0], 4).T
@@ -86,7 +92,8 @@ def test_closed_forms(orders):
 @pytest.mark.every(3)
 @pytest.mark.parametrize('orders', EXACT, ids=str)
 def test_no_vector_does_more(orders):
-  """NORM-03: the supremum over random vectors comes near, from below."""
+  """No random vector exceeds the induced norm,
+  and one comes near it (NORM-03)."""
   rng = np.random.default_rng(0)
   matrix = rng.normal(size=(4, 3))
   vectors = rng.normal(size=(40000, 3))**rng.choice([1, 3, 9], (40000, 1))
@@ -105,7 +112,8 @@ def test_hard_norms_are_refused(orders):
 
 @pytest.mark.slow
 def test_norms_compose():
-  """NORM-05: all triples whose three norms have a closed form."""
+  """Induced norms are submultiplicative for all
+  ten closed-form triples (NORM-05)."""
   left, right = _matrices((4, 5), seed=1), _matrices((5, 3), seed=2)
   left /= np.abs(left).max((1, 2), keepdims=True)
   right /= np.abs(right).max((1, 2), keepdims=True)
@@ -119,7 +127,11 @@ def test_norms_compose():
 
 
 def test_two_to_one_is_not_linear_time():
-  """NORM-04, E14: exact by 2^m signs, and two bounds, neither exact."""
+  """The (2, 1) norm lies below two bounds,
+  neither of them exact (NORM-04, E14).
+
+  Enumerating 2^m signs gives the exact norm.
+  """
   gaps = []
   for seed in range(20):
     matrix = np.random.default_rng(seed).normal(size=(8, 5))
@@ -133,7 +145,7 @@ def test_two_to_one_is_not_linear_time():
     bound = float(induced_chains.bound_2_1(jnp.asarray(matrix, jnp.float32)))
     assert exact <= min(entrywise, spectral) <= bound
     assert bound <= min(entrywise, spectral) * 1.02
-  # Published, of one such draw: 16.54 / 9.987 and 11.73 / 9.987.
+  # One published draw has 16.54 / 9.987 and 11.73 / 9.987.
   assert np.all(np.min(gaps, 0) > 1)
   np.testing.assert_allclose(np.median(gaps, 0), [1.656, 1.175], rtol=0.1)
   with pytest.raises(ValueError, match='at most 14 rows'):
@@ -152,7 +164,7 @@ def test_not_finite_has_no_norm():
 
 
 def test_dense_norm_is_of_the_map_that_layers_compute():
-  """x W: the sums run along the other axis than for A x."""
+  """The dense norm is that of x -> x W, whose sums run along the other axis."""
   kernel = jnp.asarray([[1., -2., 3.], [0., 5., 1.]])
   assert float(induced_chains.dense_norm(kernel, 1)) == pytest.approx(6, rel=1e-5)
   assert float(induced_chains.dense_norm(kernel, math.inf)) == pytest.approx(7, rel=1e-5)
@@ -167,11 +179,14 @@ def test_dense_norm_is_of_the_map_that_layers_compute():
   ((3, 3, 1, 2), ConvShape((6, 6), (2, 2), 'circular'), True),
   ((5, 5, 2, 1), ConvShape((3, 2)), False)])
 def test_conv_norms(operator_matrix, kernel_shape, shape, inside):
-  """E8, corrected: absolute sums, attained where a patch is all inside."""
+  """Corrected norms of convolutions are absolute sums (E8).
+
+  They are attained where a patch lies inside the image.
+  """
   kernel = np.random.default_rng(0).normal(size=kernel_shape)
   kernel = kernel.astype(np.float32)
   matrix = operator_matrix(kernel, shape)
-  # That of p = 2 is compared in `convolution_test`; here that it is the one.
+  # For p = 2, `convolution_test` checks the bound; here it must be used.
   for order in induced.ORDERS if shape == ConvShape((6, 7)) else (1, math.inf):
     truth = np.linalg.norm(matrix, order)
     norm = float(induced_chains.conv_norm(jnp.asarray(kernel), shape, order))
@@ -181,7 +196,7 @@ def test_conv_norms(operator_matrix, kernel_shape, shape, inside):
 
 
 def test_erratum_printed_constant_of_maxima():
-  """E8: 18 where the printed p = inf bound is 1; 1 and 2 do hold."""
+  """A true output of 18 exceeds the printed p = inf bound of 1 (E8)."""
   shape = ConvShape((8, 8))
   kernel, image = jnp.ones([3, 3, 2, 1]), jnp.ones([8, 8, 2])
   norm = float(induced_chains.conv_norm(kernel, shape, math.inf))
@@ -194,7 +209,10 @@ def test_erratum_printed_constant_of_maxima():
 
 
 def test_vector_norm_version_of_the_theorem(operator_matrix):
-  """E8: true for p = 2 with sqrt(h'w') and for p = 1 without it."""
+  """With the kernel's vector norm, the theorem holds for p = 1 and p = 2 (E8).
+
+  For p = 2 it needs the factor sqrt(h'w'), which is 3 here.
+  """
   rng = np.random.default_rng(0)
   shape = ConvShape((6, 6))
   for _ in range(20):
@@ -209,7 +227,7 @@ def test_vector_norm_version_of_the_theorem(operator_matrix):
 @pytest.mark.parametrize('shape', [
   ConvShape((2, 2)), ConvShape((4, 3), (2, 2)), ConvShape((3, 3), (3, 3))])
 def test_conv_parameter_factors(operator_matrix, shape):
-  """By brute-force Jacobians in the kernel."""
+  """Kernel factors bound the brute-force Jacobians in the kernel."""
   taps, channels = (3, 3), 1
   rng = np.random.default_rng(0)
   basis = np.eye(9).reshape((9, 3, 3, 1, channels))
@@ -226,16 +244,19 @@ def test_conv_parameter_factors(operator_matrix, shape):
 
 
 def test_conv_parameter_factors_are_attained():
-  """Equal pixels on a torus: all patches and all outputs are the same."""
+  """Kernel factors are attained by equal pixels on a torus.
+
+  All patches and all outputs are the same there.
+  """
   shape = ConvShape((4, 3), padding='circular')
   patches = np.full((12, 6), 1 / 12**0.5)  # [outputs, taps], ||x|| = 1
   kernel = np.full(6, 1 / 6**0.5)
   for order in (1, 2):
     assert induced_chains.conv_parameter_factor((2, 3, 1, 1), shape, order) == (
       pytest.approx(np.linalg.norm(patches @ kernel, order), rel=1e-12))
-  # For p = inf by a patch that is the whole image.
+  # For p = inf, a patch that is the whole image attains the factor.
   assert induced_chains.conv_parameter_factor((2, 3, 1, 5), shape, math.inf) == 1
-  # Of several channels each output has its own kernel.
+  # With several channels, each output has its own kernel.
   assert induced_chains.conv_parameter_factor((2, 3, 1, 5), shape, 1) == (
     pytest.approx(5**0.5 * np.linalg.norm(patches @ kernel, 1), rel=1e-12))
 
@@ -257,7 +278,7 @@ def test_dual_constant_of_the_cross_entropy(order):
 @pytest.mark.parametrize('classes, l2, l1', [
   (2, .7071, 1.), (3, .8165, 1.333), (10, .9487, 1.8), (100, .9950, 1.98)])
 def test_dual_constants_of_the_hinge(classes, l2, l1):
-  """LOSS-04: by all numbers of active terms."""
+  """Dual constants of the hinge are the largest over active terms (LOSS-04)."""
   norms = {p: induced_chains.hinge_dual_norm(p, num_classes=classes)
            for p in induced.ORDERS}
   assert norms[2] == pytest.approx(l2, abs=5e-5)
@@ -269,7 +290,10 @@ def test_dual_constants_of_the_hinge(classes, l2, l1):
 
 
 def _random_nets(count, seed):
-  """x [5], W1 [5, 7], W2 [7, 3]: Gaussian, one row, one column, ternary."""
+  """Returns random inputs [5] and weights [5, 7], [7, 3] of networks.
+
+  The last weights are Gaussian, one row, one column, or ternary.
+  """
   rng = np.random.default_rng(seed)
   x, first = rng.normal(size=(count, 5)), rng.normal(size=(count, 5, 7))
   second = rng.normal(size=(count, 7, 3))
@@ -291,7 +315,7 @@ def _random_nets(count, seed):
 
 
 def _of_net(x, first, second):
-  """||dL/dW1||_F / ||x||, and for p the two norms that bound it."""
+  """Returns a network's gradient norm over ||x|| and two norms for each p."""
   def loss(weights, logit_shift):
     logits = jax.nn.relu(x @ weights) @ second + logit_shift
     return -jax.nn.log_softmax(logits)[0]
@@ -305,7 +329,10 @@ def _of_net(x, first, second):
 
 
 def test_twenty_thousand_nets():
-  """NORM-06, E14: what each p gives, and what the printed chain misses."""
+  """Chains of induced norms bound 20,000 networks; the printed one fails.
+
+  This covers item NORM-06 and erratum E14.
+  """
   norms, rows, size = jax.jit(jax.vmap(_of_net))(*_random_nets(20000, 0))
   norms, rows = np.float64(norms), np.float64(rows)
   # Saturated losses have no gradient to compare.
@@ -316,7 +343,7 @@ def test_twenty_thousand_nets():
   ratio = norms[:, None] / (sizes * dual)
   np.testing.assert_allclose((ratio / kappa).max(0), [1, 1, 1], atol=2e-3)
   assert np.all(ratio / kappa <= 1 + 1e-6)
-  # Printed: no kappa, and the vector p-norm of the loss's gradient.
+  # The print has no kappa and the vector p-norm of the loss's gradient.
   assert ratio[:, 0].max() == pytest.approx(7**0.5, abs=2e-3)
   wrong = (norms[:, None] / (sizes * plain)).max(0)
   assert wrong[0] == pytest.approx(1.32, abs=0.005)
@@ -325,7 +352,7 @@ def test_twenty_thousand_nets():
 
 @pytest.mark.every(2)
 def test_induced_norm_of_a_gradient_is_its_l2_norm():
-  """NORM-06: a scalar's Jacobian has the (2, p) norm ||g||_2 for every p."""
+  """A scalar's Jacobian has (2, p) norm ||g||_2 for every p (NORM-06)."""
   row = np.random.default_rng(0).normal(size=(1, 6))
   size = np.linalg.norm(row)
   assert induced_chains.sign_enumeration(row) == pytest.approx(size)

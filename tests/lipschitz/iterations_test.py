@@ -1,6 +1,6 @@
-"""As many iterations are made as are asked for, by everything that bounds.
+"""These tests check that every bound runs as many iterations as asked for.
 
-Of an identity of rank r the bound after t of them is r^(1/2^(t+1)) exactly.
+For an identity of rank r the bound after t iterations is exactly r^(1/2^(t+1)).
 """
 
 import jax
@@ -27,12 +27,12 @@ PARAMS = {'conv': {'kernel': KERNEL, 'bias': jnp.zeros([RANK])},
 
 
 def _shrunk(make, **settings):
-  """One over what a constraint divides an identity by, for weight norm 1."""
+  """Returns the factor by which a constraint divides an identity kernel."""
   held, _ = make(NETWORK, weight_norm=1.0, **settings).constrain(PARAMS)
   return 1 / held['conv']['kernel'][0, 0, 0, 0]
 
 
-# Settings -> a bound of the norm of the identity, and the default number.
+# Settings map to a bound of the identity's norm and the default number.
 BOUNDS = {
   'spectral': (lambda **s: norms.spectral_upper_bound(IDENTITY, **s), 6),
   'ordinary': (lambda **s: norms.spectral_upper_bound(

@@ -1,4 +1,4 @@
-"""Vector p-norms of gradients against their bounds. LDP-03."""
+"""These tests compare vector p-norms of gradients with bounds (LDP-03)."""
 
 import math
 
@@ -21,7 +21,7 @@ ORDERS = [1., math.inf]
 
 
 def _norms(model, bounder, params, x, y, order):
-  """[records, layers] vector p-norms, layer by layer in order of names."""
+  """Returns vector p-norms [records, layers], layers in order of names."""
   def one(x, y):
     total = bounder.sums(params, Batch(x[None], y[None]),
                          jnp.ones([1], jnp.bool_)).total
@@ -38,7 +38,8 @@ def _random(model, rng):
 
 
 def check_bounds(bounds_of, order):
-  """No record exceeds its bound, and one gets near in the last layer."""
+  """Checks that no record exceeds its bound and
+  one comes near in the last layer."""
   best = 0.
   # With inputs shorter than 1 the bias has the largest gradient.
   for depth, radius in ((0, 2.), (0, 0.2), (1, 0.2), (2, 2.)):
@@ -70,7 +71,10 @@ def test_no_gradient_exceeds_its_bound(order):
 
 @pytest.mark.parametrize('order', ORDERS)
 def test_weights_keep_the_norm_that_sends_cotangents_back(order):
-  """||W||_{p->p} of the map delta -> W delta, not of x -> x W."""
+  """The constraint holds ||W||_{p->p} of the map delta -> W delta.
+
+  The map x -> x W has another norm.
+  """
   model = mlp.mlp(num_features=4, num_classes=3, depth=1, width=5,
                   input_radius=1., hidden_radius=1.)
   params, certificate = k_norm.clip_weights(
@@ -88,7 +92,7 @@ def test_bounds_by_hand():
   root = math.sqrt(2)
   sensitivities = k_norm.certified(model.network, LOSS,
                                    order=1.).l2_sensitivity(certificate)
-  # Cotangent sqrt(2) sqrt(2 classes); ||x||_1 <= 2 ||x||_2 for 4 numbers.
+  # The cotangent has l1 norm sqrt(2) sqrt(2 classes); ||x||_1 <= 2 ||x||_2.
   assert float(sensitivities['dense_01']) == pytest.approx(
       2 * (2 + 1), rel=1e-4)
   assert float(sensitivities['dense_00']) == pytest.approx(
@@ -102,7 +106,7 @@ def test_bounds_by_hand():
 
 @pytest.mark.parametrize('order, factor', [(1., 2 * 0.1 + 1), (math.inf, 1)])
 def test_the_bias_of_short_inputs_counts(order, factor):
-  """||(x, 1)||_p where ||x||_2 <= 0.1: 1 for p = inf, not 0.1."""
+  """The bias counts for short inputs: ||(x, 1)||_inf is 1, not 0.1."""
   model = mlp.mlp(num_features=4, num_classes=2, depth=0, input_radius=0.1)
   sensitivities = k_norm.certified(model.network, LOSS,
                                    order=order).l2_sensitivity({'dense_00': 1.})
@@ -113,7 +117,7 @@ def test_the_bias_of_short_inputs_counts(order, factor):
 
 @pytest.mark.parametrize('order', ORDERS)
 def test_constants_of_activations_count(order):
-  """Steep ones lengthen what is sent back, and flat ones shorten it."""
+  """Steep activations raise the sensitivity and flat ones lower it."""
   for activation, constant, ceiling in (
       (pointwise.tempered_sigmoid(2.0, 6.0, 1.0), 3.0, 1.0),
       (pointwise.activation('sigmoid'), 0.25, 1.0)):
@@ -122,7 +126,7 @@ def test_constants_of_activations_count(order):
                          Dense(name='b', width=2))))
     sensitivities = k_norm.certified(network, LOSS, order=order).l2_sensitivity(
       {'a': 5.0, 'b': 0.7})
-    # Nine numbers of at most the ceiling: a length of 3, or 9 in l1.
+    # Nine numbers of at most the ceiling have length 3, or 9 in l1.
     cotangent, entering, first = (
       (2, 9 * ceiling + 1, 5) if order == 1 else (math.sqrt(2), 3 * ceiling, 2))
     assert float(sensitivities['b']) == pytest.approx(cotangent * entering,
@@ -132,7 +136,7 @@ def test_constants_of_activations_count(order):
 
 
 def test_refuses_what_has_no_constant_in_the_norm():
-  """E13: normalisation and balls are bounded in l2 only."""
+  """Layers without a constant in the norm are refused (E13)."""
   network = Network(input_shape=(4,), input_radius=1., root=Chain(
     name='net', nodes=(Dense(name='a', width=3),
                        pointwise.Ball(name='ball', radius=1.),

@@ -1,4 +1,4 @@
-"""Constants of every layer by dense Jacobians: LIP-01, one row for each."""
+"""These tests check every layer's constants by dense Jacobians (LIP-01)."""
 
 from collections.abc import Callable
 import dataclasses
@@ -23,7 +23,7 @@ IMAGE = (6, 6, 2)
 
 
 def _params(node, shape, seed=0, scale=1.0):
-  """Random parameters of a node, biases as well."""
+  """Returns random parameters of a node, biases included."""
   rng = np.random.default_rng(seed)
   shapes = jax.eval_shape(lambda key: node.init(key, shape), jax.random.key(0))
   return jax.tree.map(lambda leaf: jnp.asarray(
@@ -31,7 +31,7 @@ def _params(node, shape, seed=0, scale=1.0):
 
 
 def _certified(node, params, shape, weight_norm=1e3):
-  """(held parameters, certificate) of one node, by `clip_weights`."""
+  """Returns (held parameters, certificate) of one node, by `clip_weights`."""
   network = Network(root=Chain(name='n', nodes=(node, pointwise.flatten())),
                     input_shape=shape)
   held, certificate = projection.clip_weights(
@@ -41,7 +41,7 @@ def _certified(node, params, shape, weight_norm=1e3):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Row:
-  """A row of Table 5.1 of Barczewski (2025), and records that refute what it prints.
+  """Holds a row of Table 5.1 of Barczewski (2025) and records that refute it.
 
   Attributes:
     node: the layer.
@@ -71,7 +71,7 @@ _CONSTANT = lambda shape: lambda rng: np.ones(shape)
 _ONE = lambda params: 1.0
 
 ROWS = {
-  # E6: no bias in ||x||. The kernel itself is right.
+  # E6: the print has no bias in ||x||. The kernel's part is right.
   'dense': Row(
     node=layers.Dense(name='d', width=3), shape=(4,),
     worst=lambda rng: 0.1 * rng.normal(size=4),
@@ -81,13 +81,13 @@ ROWS = {
     node=layers.Dense(name='d', width=3, use_bias=False), shape=(4,),
     worst=lambda rng: rng.normal(size=4),
     printed_parameters=lambda params, x: np.linalg.norm(x) * (1 + 1e-9)),
-  # E7 (ii): the norm of the reshaped kernel is 3, the map's 8.3 or 9.
+  # E7 (ii): the reshaped kernel has norm 3, the map 8.3 or 9.
   'conv': Row(
     node=layers.Conv(name='c', channels=1), shape=(8, 8, 1), params=_ONES,
     worst=_CONSTANT((8, 8, 1)), printed_input=_RESHAPED,
     printed_parameters=lambda params, x: 3 * np.linalg.norm(x), wrong=('input',),
     loose=1.2),
-  # E6: sqrt(h_out w_out) of the bias.
+  # E6: the bias counts sqrt(h_out w_out) times.
   'conv bias': Row(
     node=layers.Conv(name='c', channels=1, padding='circular'), shape=(8, 8, 1),
     params=_ONES, worst=lambda rng: 0.1 * np.ones((8, 8, 1)),
@@ -112,7 +112,7 @@ ROWS = {
   'affine': Row(
     node=layers.Affine(name='a'), shape=IMAGE, worst=lambda rng: rng.normal(
       size=IMAGE) * [1.0, 0.0], loose=1.0 + 1e-6),
-  # E11: c = 1 for what is not 1.
+  # E11: the print takes c = 1 for layers whose constant is larger.
   'lipschitz normalisation': Row(
     node=normalisation.lipschitz(num_groups=1, alpha=0.1), shape=IMAGE,
     worst=lambda rng: 1e-3 * rng.normal(size=IMAGE), printed_input=_ONE,
@@ -126,7 +126,7 @@ ROWS = {
   'tanh': Row(node=pointwise.activation('tanh'), shape=IMAGE,
               worst=lambda rng: np.zeros(IMAGE),
               printed_input=_ONE),
-  # E15: the printed 1 holds, four times too large.
+  # E15: the printed constant 1 holds but is four times too large.
   'sigmoid': Row(node=pointwise.activation('sigmoid'), shape=IMAGE,
                  worst=lambda rng: np.zeros(IMAGE), printed_input=_ONE),
   'tempered sigmoid': Row(
@@ -171,7 +171,7 @@ ROWS = {
 
 
 def _constants(row, x, certificate):
-  """(constant in x, constant in theta or None) that the library states."""
+  """Returns the stated (constant in x, constant in theta or None)."""
   sent, bounds = row.node.backward(certificate, 1.0, float(np.linalg.norm(x)),
                                    row.shape, None)
   bounds = [float(leaf) for leaf in jax.tree.leaves(bounds)]
@@ -181,7 +181,10 @@ def _constants(row, x, certificate):
 @pytest.mark.sound
 @pytest.mark.parametrize('name', ROWS)
 def test_table_of_constants(name, oracles):
-  """LIP-01, E6, E7, E11, E15: sound, attained, and the printed one exceeded."""
+  """Each layer's constants are sound and attained; wrong printed ones fail.
+
+  This covers LIP-01, E6, E7, E11 and E15.
+  """
   row = ROWS[name]
   rng = np.random.default_rng(0)
   params = row.params or _params(row.node, row.shape)
@@ -194,7 +197,7 @@ def test_table_of_constants(name, oracles):
   limits = np.array([each[0] for each in stated])
   assert np.all(norms <= limits * (1 + 1e-6))
   assert np.max(norms / limits) * row.loose >= 0.99
-  # What is printed, at the record that was made for it.
+  # The first record was made to exceed the printed constant.
   exceeded = norms[0] > 1.001 * row.printed_input(params)
   assert exceeded == ('input' in row.wrong)
   if not jax.tree.leaves(params):
@@ -209,7 +212,10 @@ def test_table_of_constants(name, oracles):
 
 @pytest.mark.parametrize('scale', [0.0, 1e-3, 1.0, 1e3])
 def test_dense_jacobians_are_exact(scale, oracles):
-  """NET-01 in float64: sqrt(||x||^2 + 1), ||W||, and gradients x delta^T."""
+  """Dense Jacobians have norms sqrt(||x||^2 + 1) and ||W|| in float64 (NET-01).
+
+  A gradient is x delta^T.
+  """
   rng = np.random.default_rng(1)
   x = scale * rng.normal(size=4)
   for use_bias in (True, False):
@@ -231,7 +237,7 @@ def test_dense_jacobians_are_exact(scale, oracles):
 @pytest.mark.parametrize('size, zero, circular', [(3, 8.291, 9.0),
                                                   (5, 20.047, 25.0)])
 def test_norms_of_constant_kernels(size, zero, circular, oracles):
-  """The norm of a reshaped kernel is below the true norm (item NET-02).
+  """The reshaped norm of a constant kernel is below the true norm (NET-02).
 
   The certified norm is at least the true one.
   """
@@ -250,7 +256,7 @@ def test_norms_of_constant_kernels(size, zero, circular, oracles):
 @pytest.mark.parametrize('size, stride, expected', [
   (3, 1, 2.670), (5, 1, 4.018), (3, 2, 1.340), (5, 2, 2.014)])
 def test_windows_of_a_constant_image(size, stride, expected, oracles):
-  """The norm over ||x|| is below sqrt(m), m = ceil(k / s)^2 (erratum E7 iii)."""
+  """The kernel Jacobian's norm over ||x|| is below ceil(k / s) (E7 iii)."""
   conv = layers.Conv(name='c', channels=1, kernel_size=(size, size),
                      strides=(stride, stride), use_bias=False)
   pad = (size - 1) // 2
@@ -264,7 +270,9 @@ def test_windows_of_a_constant_image(size, stride, expected, oracles):
 
 
 def test_circular_padding_attains_and_a_bias_counts_every_pixel(oracles):
-  """The norm is sqrt(9 ||x||^2 + h w): 6 for the bias of a 6 x 6 map (NET-02).
+  """Circular padding attains sqrt(9 ||x||^2 + h w) with a bias (NET-02).
+
+  For a zero 6 x 6 image this is 6, because the bias counts at every pixel.
   """
   conv = layers.Conv(name='c', channels=2, padding='circular')
   x = np.full((6, 6, 1), 0.3)
@@ -287,9 +295,10 @@ KINDS = {
 @pytest.mark.sound
 @pytest.mark.parametrize('kind', KINDS)
 def test_constraint_and_certificate(kind, oracles):
-  """SPEC-09: at most C by dense Jacobian, idempotent, no change below C.
+  """Constrained layers have norm at most C; smaller ones stay (SPEC-09).
 
-  With both signs, so that the largest number is once a negative one.
+  Constraining twice changes nothing. Weights of both signs are tried, because
+  the largest number may be negative.
   """
   node, shape = KINDS[kind]
   x = np.ones(shape)
@@ -305,7 +314,7 @@ def test_constraint_and_certificate(kind, oracles):
     if scale == 1e-3:
       jax.tree.map(np.testing.assert_array_equal, held, params)
     if scale == 1e3:
-      # Not shrunk to nothing either.
+      # Large weights are not shrunk to nothing.
       assert true > 0.4 and np.linalg.norm(held['bias']) > 0.49
   zeros = jax.tree.map(jnp.zeros_like, params)
   held, certificate = _certified(node, zeros, shape, weight_norm=0.7)
@@ -342,7 +351,7 @@ def test_convolutions_that_do_not_fit_are_refused_when_built(options, message):
 
 
 REACHES = {
-  # ||W|| B + ||b||, sqrt(h w) times the bias of images: attained together.
+  # Images attain ||W|| B + ||b||, with sqrt(h w) times the bias, together.
   'dense': (layers.Dense(name='x', width=2, bias_norm=0.5),
             jnp.asarray([[2., 0.], [0., 1.]]), jnp.asarray([0.5, 0.]),
             np.array([1.0, 0.0])),
@@ -356,7 +365,8 @@ REACHES = {
 @pytest.mark.parametrize('kind', REACHES)
 @pytest.mark.parametrize('radius', [1e-2, 1.0, 7.0])
 def test_forward_bounds_are_attained(kind, radius):
-  """LIP-02, E6: biases are part of what leaves, at every pixel."""
+  """Output bounds are attained and count the
+  bias at every pixel (LIP-02, E6)."""
   node, kernel, bias, x = REACHES[kind]
   held, certificate = _certified(node, {'kernel': kernel, 'bias': bias},
                                  x.shape)
@@ -364,7 +374,7 @@ def test_forward_bounds_are_attained(kind, radius):
   norm = np.linalg.norm(np.float64(node.apply(held, x[None], Context())))
   limit = float(node.output_bound(certificate, radius, x.shape))
   assert limit * (1 - 1e-3) <= norm <= limit
-  # Of a free bias nothing is known; without a bias there is no shift.
+  # A free bias has no bound, and without a bias there is no shift.
   free = dataclasses.replace(node, bias_norm=None)
   assert free.output_bound(certificate, radius, x.shape) == math.inf
   assert node.output_bound(certificate, math.inf, x.shape) == math.inf

@@ -1,4 +1,4 @@
-"""The loss's constant by search over logits."""
+"""These tests search over logits for the constant of the loss."""
 
 import math
 
@@ -53,7 +53,8 @@ def test_values_and_gradient_by_hand(temperature):
 @pytest.mark.every(4)
 @pytest.mark.parametrize('logit_clip', [1e-3, 0.4, 1.2, 50.])
 def test_clipped_cotangents(logit_clip):
-  """The bound holds and is attained; what is shorter is left alone."""
+  """Clipped cotangents attain their bound, and
+  shorter ones stay as they are."""
   loss = losses.cross_entropy(temperature=0.7, logit_clip=logit_clip)
   plain = losses.cross_entropy(temperature=0.7)
   assert loss.lipschitz == min(logit_clip, plain.lipschitz)
@@ -86,7 +87,10 @@ def test_ten_equal_logits():
 
 
 def test_shortened_gradients_are_within_their_bound_to_the_last_bit():
-  """Rounding may lengthen what is scaled to the bound; sums are in float64."""
+  """Shortened gradients stay within their bound in float64.
+
+  Rounding to float32 could have lengthened them.
+  """
   for bound in (1.0, 0.37):
     gradient = 3 * np.random.default_rng(0).normal(size=(5000, 10))
     shortened = losses._shorten(jnp.asarray(gradient, jnp.float32), bound)

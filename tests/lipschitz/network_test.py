@@ -1,4 +1,4 @@
-"""Tests of whole networks: bounds, residual sums and refused networks."""
+"""These tests check whole networks: bounds, residual sums and refusals."""
 
 import dataclasses
 import functools
@@ -59,7 +59,7 @@ def _random_params(network, rng, scale=2.0):
 
 
 def test_propagated_norms_are_balls_that_are_idle():
-  """LDP-07: what LDP-05 claims with balls of the radii that propagate."""
+  """Propagated output bounds give the bounds of idle balls (LDP-07, LDP-05)."""
   free = _network((5,), DENSE(name='a', width=6), _TANH, DENSE(name='b', width=6),
                   _RELU, DENSE(name='c', width=3))
   certificate = {name: 0.8 for name in 'abc'}
@@ -84,7 +84,8 @@ def _scalar_chain(depth, **options):
 @pytest.mark.every(2)
 @pytest.mark.parametrize('weight_norm', [0.5, 1.0, 3.0])
 def test_bound_of_the_first_layer_is_a_power_of_the_norm(weight_norm):
-  """LIP-03's formula: Delta_1 = tau C^(K-1) sqrt(B^2 + 1); E3: not C^K."""
+  """The first layer's bound is tau C^(K-1)
+  sqrt(B^2 + 1), not C^K (LIP-03, E3)."""
   for depth in (1, 2, 5):
     network = _scalar_chain(depth, bias_norm=1.0)
     bounds = network.gradient_bounds(network.fill(weight_norm),
@@ -94,8 +95,10 @@ def test_bound_of_the_first_layer_is_a_power_of_the_norm(weight_norm):
 
 
 def test_product_from_the_layer_itself_under_noises():
-  """E3, line 5: with ||W|| < 1 the printed product is below a true gradient,
-  and at W = 0 it adds no noise at all."""
+  """The printed product is below a true gradient if ||W|| < 1 (E3, line 5).
+
+  At W = 0 it adds no noise at all.
+  """
   network = _network((1,), layers.Dense(name='d', width=2, use_bias=False),
                      input_radius=1.0)
   constrain = projection.clip_weights(network, weight_norm=1.0).constrain
@@ -117,12 +120,15 @@ def _blocks(count, averaged):
 
 
 def test_plain_residual_sums_double_the_bound_and_averages_keep_it():
-  """E12, NET-08: 18 plain blocks give 2^18 at the input; averages 1."""
+  """Plain residual sums double the bound at each block; averages keep it.
+
+  18 plain blocks send 2^18 to the input (E12, NET-08).
+  """
   for count in (1, 3, 18):
     plain, averaged = (network.gradient_bounds(
       network.fill(1.0), loss_lipschitz=1.0)['r0']['branch']['d']
       for network in (_blocks(count, False), _blocks(count, True)))
-    # Of the first block's own parameter, the skip path of that block is out.
+    # The first block's own parameter does not see that block's skip path.
     assert plain == pytest.approx(1.5 * 2**(count - 1))
     assert averaged == pytest.approx(1.5 / 2)
   sent = _blocks(18, False).root.backward(_blocks(18, False).fill(1.0), 1.0,
@@ -132,7 +138,8 @@ def test_plain_residual_sums_double_the_bound_and_averages_keep_it():
 
 @pytest.mark.every(2)
 def test_residual_bounds_are_attained():
-  """E12: with identity branches and a chain product instead, unsound."""
+  """Identity branches attain residual bounds; a
+  product of norms is unsound (E12)."""
   network = _blocks(4, False)
   eye = {'kernel': jnp.eye(2)}
   params = {f'r{k}': {'branch': {'d': eye}} for k in range(4)}
@@ -149,7 +156,8 @@ def test_residual_bounds_are_attained():
 
 
 def test_a_branch_parameter_does_not_see_the_shortcut():
-  """NET-08, LIP-03: D at the branch is D_out, not D_out (1 + c)."""
+  """A branch's parameters ignore the shortcut's
+  factor 1 + c (NET-08, LIP-03)."""
   block = _residual('r', DENSE(name='x', width=3), _TANH,
                     DENSE(name='y', width=3))
   certificate = {'branch': {'x': 5.0, 'y': 3.0}}
@@ -168,7 +176,10 @@ def test_a_branch_parameter_does_not_see_the_shortcut():
 @pytest.mark.slow
 @pytest.mark.parametrize('alpha', [1.0, 0.1])
 def test_block_with_normalisation(oracles, alpha):
-  """NET-08: 4 x 4 x 4 pre-activation blocks; 1 + c / alpha is not exceeded."""
+  """A normalised pre-activation block never exceeds 1 + c / alpha (NET-08).
+
+  The images are 4 x 4 x 4.
+  """
   block = _residual(
     'r', normalisation.lipschitz(num_groups=1, alpha=alpha), _RELU,
     layers.Conv(name='c', channels=4, use_bias=False),
@@ -184,13 +195,16 @@ def test_block_with_normalisation(oracles, alpha):
     :, None, None, None] * alpha
   norms = oracles.norms(oracles.input_jacobians(block, params['r'], records))
   assert norms.max() <= limit
-  # As far from the bound as a separate computation: 2.64 of 6.62.
+  # A separate computation found a similar distance: 2.64 of 6.62.
   assert norms.max() > 0.15 * limit
 
 
 @pytest.mark.slow
 def test_constant_kernels_make_the_printed_convolution_bounds_too_small():
-  """E7 (i): 9, 3, 1, 1 times too little noise; joint multiplier / sqrt(92)."""
+  """Constant kernels exceed the printed bounds 9, 3, 1 and 1 times (E7 i).
+
+  The joint multiplier would be divided by sqrt(92).
+  """
   conv = functools.partial(layers.Conv, channels=1, padding='circular',
                            use_bias=False)
   dense = functools.partial(layers.Dense, use_bias=False)
@@ -202,7 +216,7 @@ def test_constant_kernels_make_the_printed_convolution_bounds_too_small():
             'c': {'kernel': jnp.full([36, 1], 1 / 6)},
             'd': {'kernel': jnp.asarray([[0.5**0.5, -0.5**0.5]])}}
   x = jnp.full([6, 6, 1], 1 / 6)
-  # All norms are 1, of reshaped kernels; printed: tau X_k for every layer.
+  # All reshaped kernels have norm 1, so the print has tau X_k for every layer.
   radii, value = [], x[None]
   for node in network.root.nodes:
     if node.name in params:
@@ -222,7 +236,7 @@ def test_constant_kernels_make_the_printed_convolution_bounds_too_small():
 
 
 def test_parameterless_layers_count():
-  """E11: with 1 for pool and normalisation a true gradient is above."""
+  """A constant of 1 for pooling and normalisation is exceeded (E11)."""
   network = _network(
     (3, 3, 1), layers.Conv(name='a', channels=1, kernel_size=(1, 1)),
     normalisation.lipschitz(num_groups=1, alpha=0.05),
@@ -248,7 +262,7 @@ def test_parameterless_layers_count():
   assert np.max(of_kernel) > ones * 0.05 * 2
 
 
-# Refusals, all when built.
+# All refusals come when the bounder is built.
 
 
 def _certified(network, *, loss=LOSS, weight_norm=1.0, rule=None):
@@ -257,7 +271,7 @@ def _certified(network, *, loss=LOSS, weight_norm=1.0, rule=None):
 
 
 @pytest.mark.parametrize('network, rule, layer', [
-  # Free biases: nothing is known of what enters the second layer.
+  # With free biases, inputs of the second layer have no bound.
   (_scalar_chain(1), None, 'last'),
   (_network((1,), layers.Dense(name='d', width=2), input_radius=None), None,
    'd'),
@@ -271,7 +285,8 @@ def test_an_unknown_constant_is_refused_by_name(network, rule, layer):
 
 
 def test_clipping_by_layer_needs_no_constant():
-  """LDP-09: the same network, no weight constraint, opaque layers."""
+  """Clipping by layer works without constants,
+  even with opaque layers (LDP-09)."""
   network = _network((3,), layers.Dense(name='d', width=3), pointwise.opaque(
     jnp.sin, name='x'), layers.Dense(name='last', width=2), input_radius=None)
   bounder = _certified(network, rule=rules.clipped_layers(clip_norm=0.3),
@@ -301,12 +316,15 @@ def _deep(name):
   ('plain residual', 1.0), ('alpha', 1.0), ('float32', 15.0),
   ('float64', 15.0)])
 def test_bounds_that_overflow_are_refused(name, weight_norm, rule):
-  """E12, E17: ValueError in one line, no warning, no OverflowError."""
+  """Bounds that overflow are refused with a ValueError (E12, E17).
+
+  No warning and no OverflowError is raised.
+  """
   with warnings.catch_warnings():
     warnings.simplefilter('error')
     with pytest.raises(ValueError, match='overflows'):
       _certified(_deep(name), weight_norm=weight_norm, rule=rule)
-  # What is averaged or of norm one is not.
+  # Averaged blocks of norm one do not overflow.
   _certified(_blocks(70, True))
 
 
@@ -342,16 +360,16 @@ def test_adaptive_balls_are_found_wherever_they_are():
                      pointwise.Ball(name='c', radius=1.0),
                      DENSE(name='head', width=2))
   assert set(network.adaptive_balls()) == {'a', 'b'}
-  # Where the certificate has their radii, bounds use them.
+  # Bounds use the radii that the certificate contains.
   certificate = {**network.fill(1.0), 'a': jnp.float32(0.25)}
   assert float(network.root._radii(certificate, 1.5, (2,))[1]) == 0.25
 
 
 @pytest.mark.parametrize('averaged', [False, True])
 def test_forward_bounds_of_residual_sums_grow_geometrically_or_not(averaged):
-  """E29: with branches of constant c, (1 + c)^blocks, or ((1 + c) / 2)^blocks.
+  """Output bounds of residual sums grow as (1 + c)^blocks (E29).
 
-  The text says that they grow linearly with the number of blocks.
+  Averages grow as ((1 + c) / 2)^blocks. The text claims linear growth.
   """
   for norm in (1.0, 0.5):
     for blocks in (1, 4, 9):

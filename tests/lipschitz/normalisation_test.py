@@ -1,4 +1,7 @@
-"""Normalisation by dense Jacobians: NET-06, NET-07, REG-01, LDP-08, E13, E17."""
+"""These tests compare normalisation layers with dense Jacobians.
+
+They cover NET-06, NET-07, REG-01, LDP-08, E13 and E17.
+"""
 
 import math
 
@@ -12,7 +15,7 @@ from dpjax.lipschitz.node import Context
 
 
 def _images(rng, count, shape=(3, 3, 4)):
-  """Images of sizes from 1e-6 to 1e6, constant ones, one bright pixel."""
+  """Returns images of sizes from 1e-6 to 1e6, constant and sparse ones."""
   x = rng.normal(size=(count, *shape))
   x[::5] *= rng.random((len(x[::5]), *shape)) < 0.1
   x += rng.normal(size=(count, 1, 1, 1)) * (rng.random((count, 1, 1, 1)) < 0.3)
@@ -23,7 +26,8 @@ def _images(rng, count, shape=(3, 3, 4)):
 
 
 def test_canonical_vector():
-  """Section 13.6, NET-07: (0, 0, 0, 4) to (-1, -1, -1, 3) / sqrt 3, norm 2."""
+  """(0, 0, 0, 4) is normalised to (-1, -1, -1,
+  3) / sqrt 3, of norm 2 (NET-07)."""
   x = jnp.asarray([0., 0., 0., 4.]).reshape((1, 2, 2, 1))
   normalised = normalisation.lipschitz(num_groups=1,
                                        alpha=1.0).function(x).ravel()
@@ -39,7 +43,7 @@ def test_canonical_vector():
 @pytest.mark.parametrize('num_groups', [1, 2, 4])
 @pytest.mark.parametrize('alpha', [0.01, 1.0, 30.0])
 def test_lipschitz_constant_in_l2(oracles, num_groups, alpha):
-  """NET-07: at most 1 / alpha over 1000 images, and attained."""
+  """Normalisation has l2 constant 1 / alpha, which images attain (NET-07)."""
   layer = normalisation.lipschitz(num_groups=num_groups, alpha=alpha)
   records = _images(np.random.default_rng(num_groups), 120)
   norms = oracles.norms(oracles.input_jacobians(layer, {}, records))
@@ -51,9 +55,10 @@ def test_lipschitz_constant_in_l2(oracles, num_groups, alpha):
 @pytest.mark.slow
 @pytest.mark.parametrize('size, expected', [(16, 2.38), (64, 4.44), (256, 8.47)])
 def test_claim_fails_outside_l2(oracles, size, expected):
-  """E13, (5.2.2): just above sd = alpha the l_inf norm is about sqrt(m) / 2."""
+  """Outside l2 the constant fails: near sd =
+  alpha it is about sqrt(m) / 2 (E13)."""
   layer = normalisation.lipschitz(num_groups=1, alpha=1.0)
-  # Half of the variance in one pixel, at sd a little above alpha.
+  # One pixel has half of the variance, at a deviation a little above alpha.
   signs = np.sign(np.random.default_rng(0).normal(size=size))
   worst = 0.0
   for part in (0.3, 0.5, 0.7):
@@ -67,9 +72,9 @@ def test_claim_fails_outside_l2(oracles, size, expected):
     worst = max(worst, np.abs(jacobian).sum(1).max())
     assert np.abs(jacobian).sum(0).max() == pytest.approx(
       np.abs(jacobian).sum(1).max())
-  # Far above the claimed 1, and near the largest that is known.
+  # The norm is far above the claimed 1, near the largest that is known.
   assert worst > max(1.5, 0.8 * expected)
-  # Below alpha it is the centring: 2 - 2 / m, in l1 and l_inf.
+  # Below alpha the norm is that of centring: 2 - 2 / m in l1 and l_inf.
   jacobian = oracles.input_jacobians(layer, {}, 0 * x)[0]
   assert np.abs(jacobian).sum(1).max() == pytest.approx(2 - 2 / size)
   assert np.abs(jacobian).sum(0).max() == pytest.approx(2 - 2 / size)
@@ -81,7 +86,10 @@ def test_claim_fails_outside_l2(oracles, size, expected):
   lambda: normalisation.standard('layer', kappa=0.25),
   lambda: normalisation.standard('instance', kappa=1e-5)])
 def test_what_leaves_is_bounded_by_its_size(make):
-  """LDP-08: sqrt(h w c) whatever enters, attained; radius / alpha if less."""
+  """Outputs have norm at most sqrt(h w c), which is attained (LDP-08).
+
+  For small inputs the bound is radius / alpha.
+  """
   layer = make()
   x = _images(np.random.default_rng(1), 400)
   out = layer.apply({}, jnp.asarray(x, jnp.float32), Context())
@@ -90,13 +98,17 @@ def test_what_leaves_is_bounded_by_its_size(make):
   assert norms.max() <= 6 * (1 + 1e-6) and norms.max() >= 6 * (1 - 1e-3)
   radii = np.linalg.norm(x.reshape(400, -1), axis=1)
   limits = np.array([layer.output_bound({}, float(r), (3, 3, 4)) for r in radii])
-  # Centring large constants leaves their rounding.
+  # Centring large constants leaves their rounding errors.
   noise = 4e-7 * radii * layer.lipschitz((3, 3, 4))
   assert np.all(norms <= limits * (1 + 1e-6) + np.minimum(noise, 6e-6 + noise))
 
 
 def test_alpha_of_the_thesis_makes_the_constant_useless():
-  """E17, Table 5.2: alpha in [0.1 / m, 1 / m], 6.3e3 to 6.3e4 for each layer."""
+  """The thesis's alpha in [0.1 / m, 1 / m]
+  gives constants of 6.3e3 to 6.3e4 (E17).
+
+  This is for each layer of Table 5.2.
+  """
   m = 28 * 28 * 8
   constants = [normalisation.lipschitz(num_groups=1, alpha=a / m).lipschitz(
     (28, 28, 8)) for a in (1.0, 0.1)]
@@ -107,7 +119,7 @@ def test_alpha_of_the_thesis_makes_the_constant_useless():
 @pytest.mark.parametrize('kind, options, axes', [
   ('layer', {}, (1, 2, 3)), ('instance', {}, (1, 2))])
 def test_standard_forms_by_hand(kind, options, axes):
-  """NET-06, Definition 2.4.4."""
+  """Standard normalisation equals Definition 2.4.4 in NumPy (NET-06)."""
   x = np.random.default_rng(0).normal(size=(5, 3, 4, 6)) * 3 + 1
   expected = (x - x.mean(axes, keepdims=True)) / np.sqrt(
     x.var(axes, keepdims=True) + 1e-3)
@@ -117,14 +129,14 @@ def test_standard_forms_by_hand(kind, options, axes):
 
 
 def test_groups_lie_between_layer_and_instance():
-  """NET-06: one group is the layer, one for each channel the instance."""
+  """One group is layer normalisation, one per channel instance's (NET-06)."""
   x = jnp.asarray(np.random.default_rng(0).normal(size=(5, 3, 4, 6)),
                   jnp.float32)
   of = lambda kind, groups=None: normalisation.standard(
     kind, num_groups=groups).function(x)
   np.testing.assert_allclose(of('group', 1), of('layer'), atol=1e-6)
   np.testing.assert_allclose(of('group', 6), of('instance'), atol=1e-6)
-  # Two groups: channels 0 to 2 and 3 to 5, each alone.
+  # Two groups have channels 0 to 2 and 3 to 5, each alone.
   halves = [normalisation.standard('layer').function(part)
             for part in (x[..., :3], x[..., 3:])]
   np.testing.assert_allclose(of('group', 2), jnp.concatenate(halves, -1),
@@ -137,7 +149,10 @@ def test_groups_lie_between_layer_and_instance():
   normalisation.lipschitz(num_groups=2, alpha=0.1)],
   ids=['layer', 'group', 'lipschitz'])
 def test_records_do_not_meet(layer):
-  """NET-06: `vmap` over records is the batched call, which batch norm is not."""
+  """Normalising records in a batch or alone is the same (NET-06).
+
+  This does not hold for batch normalisation.
+  """
   x = jnp.asarray(np.random.default_rng(0).normal(size=(6, 3, 3, 4)),
                   jnp.float32)
   alone = jax.vmap(lambda row: layer.function(row[None])[0])(x)

@@ -1,6 +1,6 @@
-"""Estimates from below, certificates from above, float64 SVD between.
+"""These tests check norm estimates, certificates and the SVD between them.
 
-Item SPEC-01, SPEC-03, SPEC-04.
+They cover items SPEC-01, SPEC-03 and SPEC-04.
 """
 
 import jax
@@ -15,12 +15,15 @@ ITERATIONS = 6
 
 
 def _svd(matrices):
-  """Largest singular values in float64."""
+  """Returns the largest singular values in float64."""
   return np.linalg.norm(np.asarray(matrices, np.float64), 2, axis=(-2, -1))
 
 
 def _matrices(shape, count=60):
-  """[count, m, n]: Gaussian, rank one, repeated, nearly so, and scaled."""
+  """Returns scaled matrices [count, m, n] with several kinds of spectra.
+
+  They include rank one, equal and nearly equal singular values.
+  """
   rng = np.random.default_rng(sum(shape))
   m, n = shape
   r = min(m, n)
@@ -128,7 +131,7 @@ def test_ordinary_scales_need_no_rescaling(shape):
   ratio = np.float64(bound(matrices)) / _svd(matrices)
   assert ratio.min() >= 1
   assert ratio.max() <= min(shape)**2.0**-7 * _margin(shape) * (1 + 3e-6)
-  # Beyond, it fails closed.
+  # Beyond this size the bound fails closed.
   overflowing = np.asarray(bound(
     matrices[:5] / _svd(matrices[:5])[:, None, None] * np.float32(1e20)))
   assert not np.any(np.isfinite(overflowing))
@@ -163,7 +166,7 @@ def test_power_iteration_is_below_and_close_after_many_rounds():
         lambda w, v, t=num_iterations: norms.power_iteration(
           w, v, num_iterations=t)))(matrices, starts)
       ratio = np.float64(estimates) / truth
-      # Two float32 products of at most 40 terms.
+      # These are two float32 products of at most 40 terms.
       assert ratio.max() <= 1 + 5e-6
       assert np.all(ratio >= previous - 5e-6)
       np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, rtol=1e-5)
@@ -184,7 +187,8 @@ def test_power_iteration_on_gaussian_512():
 
 
 def test_power_iteration_keeps_its_promise():
-  """SPEC-01: the rate, for a chosen ratio of singular values and angle."""
+  """Power iteration converges at the stated
+  rate from a chosen angle (SPEC-01)."""
   for ratio, angle, rounds in ((0.9, 1.0, 5), (0.5, 1.5, 3), (0.99, 0.3, 20)):
     weights = jnp.asarray(np.diag([2., 2. * ratio]), jnp.float32)
     start = jnp.asarray([np.cos(angle), np.sin(angle)], jnp.float32)
@@ -194,7 +198,7 @@ def test_power_iteration_keeps_its_promise():
 
 
 def test_warm_start_follows_weights_that_move():
-  """One round a step is enough with the vector of the step before."""
+  """One round per step suffices when it starts from the last step's vector."""
   rng = np.random.default_rng(3)
   weights = rng.normal(size=(40, 30))
   cold = jnp.asarray(rng.normal(size=30), jnp.float32)
@@ -245,7 +249,7 @@ def test_complex_matrices(shape):
   rng = np.random.default_rng(sum(shape))
   parts = [rng.normal(size=(200,) + shape), rng.normal(size=(200,) + shape)]
   matrices = (parts[0] + 1j * parts[1]) * 10**rng.uniform(-9, 9, (200, 1, 1))
-  # Rank one, and unitary.
+  # These matrices have rank one or are unitary.
   matrices[::5] = matrices[::5, :, :1] * matrices[::5, :1]
   left, _, right = np.linalg.svd(matrices[1::5], full_matrices=False)
   matrices[1::5] = left @ right
@@ -271,12 +275,15 @@ def test_long_sums_are_split(shape):
   margin = 1 + rank * (512 + max(shape) / 512 + rank + 9) * 2.0**-24
   assert ratio.min() >= 1
   assert ratio.max() <= rank**2.0**-7 * margin * (1 + 1e-5)
-  # Of rank one there is the margin alone.
+  # For rank one, the bound exceeds the norm by the margin alone.
   assert ratio[0] <= margin * (1 + 1e-5)
 
 
 def test_margin_of_what_is_not_small_by_its_formula():
-  """Schatten norms in float64, and what rounding may have taken away."""
+  """Margins of large and small matrices follow their formulas.
+
+  They are Schatten norms in float64 plus what rounding may have taken away.
+  """
   rng = np.random.default_rng(0)
   hadamard = np.ones((1, 1))
   for _ in range(7):
@@ -291,7 +298,7 @@ def test_margin_of_what_is_not_small_by_its_formula():
   assert np.all(upper >= values[:, 0])
   np.testing.assert_allclose(upper, schatten / (1 - loss), rtol=3e-5)
   assert loss[1] > 1.8e-3 and loss[3] < 2e-5
-  # Small ones have the margin of the worst spectrum; complex ones, half more.
+  # Small matrices get the margin of the worst spectrum; complex ones half more.
   for parts, matrix in ((1, np.eye(64)), (1.5, np.eye(64) * np.complex64(1j))):
     margin = 64 * parts * (64 + 64 + 8) * 2.0**-24
     upper = norms.spectral_upper_bound(jnp.asarray(
@@ -302,7 +309,7 @@ def test_margin_of_what_is_not_small_by_its_formula():
 
 @pytest.mark.slow
 def test_margin_of_large_matrices_knows_the_worst_spectrum():
-  # Hadamard: all singular values equal, every sum as long as it can be.
+  # A Hadamard matrix has equal singular values and sums of the largest size.
   hadamard = np.ones((1, 1))
   for _ in range(8):
     hadamard = np.block([[hadamard, hadamard], [hadamard, -hadamard]])
@@ -319,8 +326,10 @@ def test_margin_of_large_matrices_knows_the_worst_spectrum():
 
 @pytest.mark.slow
 def test_svd_is_feasible():
-  """Erratum E9: "infeasible" is a fraction of a second for a layer of
-  3000 x 128."""
+  """An SVD of a 3000 x 128 layer takes a fraction of a second (E9).
+
+  The text calls it infeasible.
+  """
   matrix = np.random.default_rng(0).normal(size=(3000, 128))
   upper = norms.exact_upper_bound(matrix)
   gram = np.sqrt(np.linalg.eigvalsh(matrix.T @ matrix)[-1])
@@ -336,7 +345,7 @@ def test_errors():
     norms.power_iteration(matrix, jnp.ones(3), num_iterations=0)
 
 
-# Planted faults: the check of the first test on what is no upper bound.
+# These planted faults are no upper bounds and must fail the first check.
 
 
 def test_fault_power_iteration_as_a_bound():

@@ -1,4 +1,4 @@
-"""Björck's iteration; item SPEC-08, erratum E10."""
+"""These tests check Björck's iteration (item SPEC-08, erratum E10)."""
 
 import jax
 import jax.numpy as jnp
@@ -22,7 +22,10 @@ def test_step_on_a_number(before, after):
 
 
 def test_unguarded_iteration_has_a_domain():
-  """E10: +1 below sqrt 3, -1 up to 2, a cycle at sqrt 5, then it diverges."""
+  """Unguarded iteration gives +1 below sqrt 3, -1 up to 2, then diverges (E10).
+
+  It has a cycle at sqrt 5.
+  """
   limits = {}
   for start in (0.05, 1.7, 1.8, 1.99, 2.24):
     x = jnp.full([1, 1], start)
@@ -37,7 +40,8 @@ def test_unguarded_iteration_has_a_domain():
 
 
 def test_free_certificate():
-  """||W|| <= 2 gives norm at most 1 after one step; 2.1 does not."""
+  """After one step from ||W|| <= 2 the norm is
+  at most 1; from 2.1 it is not."""
   rng = np.random.default_rng(0)
   for _ in range(50):
     matrix = rng.normal(size=(8, 5))
@@ -50,10 +54,13 @@ def test_free_certificate():
 
 @pytest.mark.every(2)
 def test_published_convergence():
-  """64 x 100 Gaussian over its norm: .125 -> .187, .767, 1."""
+  """The least singular value converges as published: .187, .767, 1 (from .125).
+
+  The matrix is a 64 x 100 Gaussian over its norm.
+  """
   left, values, right = np.linalg.svd(
     np.random.default_rng(0).normal(size=(64, 100)), full_matrices=False)
-  # Our draw has another least value; the published one in its place.
+  # Our draw has another least value, so the published one is put in.
   values = np.maximum(values / values[0], .125)
   matrix = jnp.asarray((left * values) @ right, jnp.float32)
   smallest = [_values(orthogonal.bjorck(matrix, num_iterations=steps))[-1]
@@ -90,20 +97,23 @@ def test_no_iteration_at_all_is_refused():
 
 
 def test_erratum_clipped_weights_diverge_without_the_guard():
-  """E10 (i), (ii): after ClipWeights at C = 3, and what is small is lost."""
+  """Weights clipped at C = 3 diverge without the guard (E10 i, ii).
+
+  With the guard, singular values below C become C.
+  """
   weights = jnp.diag(jnp.asarray([3., 0.5]))
   unguarded = weights
   for _ in range(12):
     unguarded = orthogonal.bjorck_step(unguarded)
   assert not np.all(np.isfinite(unguarded))
-  # Guarded it converges, but the norm below C becomes C.
+  # With the guard it converges, but singular values below C become C.
   guarded = 3 * orthogonal.bjorck(weights, num_iterations=20)
   np.testing.assert_allclose(_values(guarded), [3., 3.], rtol=1e-5)
 
 
 @pytest.mark.every(2)
 def test_erratum_an_orthogonal_kernel_is_no_orthogonal_convolution():
-  """E10: the matrix has norm 1, the convolution up to sqrt(9)."""
+  """An orthogonal kernel matrix gives a convolution of norm near 3 (E10)."""
   shape = convolution.ConvShape((12, 12))
   kernel = jnp.ones([3, 3, 1, 1]) + 0.01 * jnp.arange(9.).reshape((3, 3, 1, 1))
   matrix = orthogonal.bjorck(kernel.reshape((9, 1)), num_iterations=20)
@@ -115,7 +125,7 @@ def test_erratum_an_orthogonal_kernel_is_no_orthogonal_convolution():
 
 
 def test_fault_a_lower_bound_as_the_guard(monkeypatch):
-  """With power iteration in its place the iteration can leave its domain."""
+  """A guard by power iteration fails: the iteration can leave its domain."""
   monkeypatch.setattr(norms, 'spectral_upper_bound', lambda w: (
     norms.power_iteration(w, jnp.asarray([1., 0.01]), num_iterations=1)[0]))
   matrix = jnp.diag(jnp.asarray([1., 5.]))

@@ -1,6 +1,6 @@
-"""Losses beside the cross entropy, conventions, clipping at the logits.
+"""These tests check the other losses, conventions and clipping at the logits.
 
-LOSS-01 to LOSS-05, E15 and the losses' rows of LIP-01.
+They cover LOSS-01 to LOSS-05, E15 and the losses' rows of LIP-01.
 """
 
 import functools
@@ -43,7 +43,7 @@ def _logits(num_classes, *, count=4000, seed=0, scales=(1e-3, 1, 100, 1e4)):
 
 
 def _ascend(loss, z, y, num_steps=40):
-  """Logits after ascent on the norms of their gradients."""
+  """Returns logits after gradient ascent on the norms of their gradients."""
   def size(z, y):
     gradient = jax.grad(lambda z: loss.values(z[None], y[None])[0])(z)
     return jnp.sqrt(jnp.sum(jnp.square(gradient)) + 1e-20)
@@ -75,7 +75,8 @@ LOSSES = {
 @pytest.mark.every(4)
 @pytest.mark.parametrize('name', LOSSES)
 def test_constants_by_search(name):
-  """LIP-01: the l2 norm of a cotangent never exceeds, and nearly attains."""
+  """No cotangent exceeds the loss's l2
+  constant, and some attain it (LIP-01)."""
   loss, num_classes = LOSSES[name]
   z, y = _logits(num_classes)
   climbed = _ascend(loss, z[::10], y[::10])
@@ -90,7 +91,8 @@ def test_constants_by_search(name):
   (0.5, (4, 2.828, 2)), (1.0, (2, 1.4142, 1)), (4.0, (0.5, 0.35355, 0.25))])
 @pytest.mark.parametrize('convention', losses.CONVENTIONS)
 def test_dual_norms_of_the_cross_entropy(temperature, expected, convention):
-  """LOSS-02: l1, l2 and l_infinity over random logits of scale 100."""
+  """Cross-entropy gradients have the known l1,
+  l2 and l_infinity norms (LOSS-02)."""
   loss = losses.cross_entropy(temperature=temperature, convention=convention)
   z, y = _logits(10, scales=(100, 100, 1000, 1000))
   gradients = _gradients(loss, z, y)
@@ -101,7 +103,8 @@ def test_dual_norms_of_the_cross_entropy(temperature, expected, convention):
 
 
 def test_conventions_are_two_losses():
-  """LOSS-02: A divides the loss, B the logits; equal at temperature one."""
+  """Convention A divides the loss, B the
+  logits; at tau = 1 they agree (LOSS-02)."""
   z, y = _logits(4, scales=(1, 1, 3, 3))
   plain = optax.softmax_cross_entropy_with_integer_labels
   of = lambda **options: losses.cross_entropy(**options).values(z, y)
@@ -110,7 +113,7 @@ def test_conventions_are_two_losses():
   np.testing.assert_allclose(of(temperature=3.0), plain(z / 3, y), rtol=1e-5,
                              atol=1e-6)
   np.testing.assert_allclose(of(), of(convention='outside'), rtol=1e-6)
-  # LOSS-05 changes no value, in either.
+  # LOSS-05 changes no value in either convention.
   for convention in losses.CONVENTIONS:
     options = dict(temperature=3.0, convention=convention)
     np.testing.assert_allclose(of(**options), of(**options, logit_clip=0.01),
@@ -122,7 +125,7 @@ _NETWORK = Network(root=Chain(name='n', nodes=(
 
 
 def _trained(temperature, learning_rate, convention):
-  """Weights after a few noisy steps of plain SGD with one fixed key."""
+  """Returns weights after a few noisy steps of SGD with one fixed key."""
   plan = TrainingPlan(
     sampler=PoissonSampler(num_examples=30, batch_size=10), num_steps=12,
     noise_multiplier=1.0, adjacency=Adjacency.ADD_OR_REMOVE_ONE)
@@ -143,9 +146,10 @@ def _trained(temperature, learning_rate, convention):
 
 @pytest.mark.slow
 def test_temperature_outside_is_no_choice_at_all():
-  """LOSS-02: (tau, rate) and (2 tau, 2 rate) give the same noisy weights.
+  """An outside temperature is a learning rate in disguise (LOSS-02).
 
-  Gradient and noise are both divided by tau; inside the softmax they are not.
+  The pairs (tau, rate) and (2 tau, 2 rate) give the same noisy weights, because
+  gradient and noise are both divided by tau. Inside the softmax they are not.
   """
   first, second, other = (_trained(*arguments) for arguments in (
     (1.0, 0.5, 'outside'), (2.0, 1.0, 'outside'), (2.0, 1.0, 'inside')))
@@ -157,7 +161,8 @@ def test_temperature_outside_is_no_choice_at_all():
 
 
 def test_squared_error_by_hand():
-  """LOSS-01: no constant, and any method that needs one refuses it."""
+  """The squared error has no constant, so
+  Lipschitz methods refuse it (LOSS-01)."""
   loss = losses.squared_error()
   z = jnp.asarray([[1.0, 2.0], [3.0, -1.0]])
   np.testing.assert_allclose(loss.values(z, jnp.asarray([0, 1])), [4.0, 13.0])
@@ -168,7 +173,7 @@ def test_squared_error_by_hand():
     with pytest.raises(ValueError, match='no Lipschitz constant'):
       make(model, loss, weight_norm=1.0)
   assert isinstance(methods.layer_clipped(model, loss, clip_norm=1.0), Method)
-  # Clipped at the logits it is admissible.
+  # Clipping at the logits makes the loss admissible.
   assert isinstance(methods.lip_dp_sgd(
     model, losses.clip_cotangents(loss, 0.5), weight_norm=1.0), Method)
 
@@ -176,7 +181,10 @@ def test_squared_error_by_hand():
 @pytest.mark.every(2)
 @pytest.mark.parametrize('floor', [0.05, 1.0, 20.0])
 def test_cosine(floor):
-  """LOSS-03, E15: sin(angle) / ||z||, and 1 / floor below the floor."""
+  """The cosine loss has gradient norm sin(angle) / ||z|| (LOSS-03, E15).
+
+  Below the floor the norm is 1 / floor.
+  """
   loss = losses.cosine(floor=floor)
   z, y = _logits(4, scales=(1e-2, 0.5, 5, 100))
   z, y = z.at[0].set(0.0), y.at[0].set(0)
@@ -192,7 +200,7 @@ def test_cosine(floor):
     above], rtol=2e-3, atol=1e-5 / floor)
   np.testing.assert_allclose(lengths[norms < floor], 1 / floor, rtol=1e-5)
   assert lengths.max() <= loss.lipschitz * (1 + 1e-6)
-  # What is printed, one over the least norm of the data, is no number here.
+  # The printed constant, one over the data's least norm, is infinite here.
   assert norms.min() == 0
 
 
@@ -201,7 +209,8 @@ def test_cosine(floor):
   (2, 0.7071, 1.0), (3, 0.8165, 1.3333), (10, 0.9487, 1.8),
   (100, 0.9950, 1.98)])
 def test_hinge(num_classes, in_l2, in_l1):
-  """LOSS-04, E15: below 1 in l2, up to 2 (c - 1) / c in l1."""
+  """The hinge has l2 constant below 1 and l1 up
+  to 2 (c - 1) / c (LOSS-04, E15)."""
   loss = losses.hinge(num_classes=num_classes)
   assert loss.lipschitz == pytest.approx(in_l2, abs=5e-5)
   z, y = _logits(num_classes, count=400, scales=(1e-3, 1, 100, 1e4))
@@ -213,14 +222,17 @@ def test_hinge(num_classes, in_l2, in_l1):
   l1 = np.abs(gradients).sum(1).max()
   assert l1 == pytest.approx(in_l1, abs=5e-5)
   assert (l1 > 1 + 1e-6) == (num_classes > 2)
-  # With a active terms, sqrt(a + a^2) / c.
+  # With a active terms the norm is sqrt(a + a^2) / c.
   active = np.sum(gradients > 0, 1)
   np.testing.assert_allclose(norms, np.sqrt(active + active**2) / num_classes,
                              rtol=1e-5, atol=1e-7)
 
 
 def test_canonical_vectors():
-  """Section 13.6, LOSS-04: all zeros, margin 1, ten classes."""
+  """Zero logits of ten classes give the canonical hinge norms (LOSS-04).
+
+  They are those of section 13.6 at margin 1.
+  """
   gradient = _gradients(losses.hinge(num_classes=10), jnp.zeros([1, 10]),
                         jnp.zeros([1], jnp.int32))[0]
   assert [np.linalg.norm(gradient, order) for order in (2, 1, np.inf)] == (
@@ -243,7 +255,7 @@ def test_hinge_values_by_hand():
 
 @pytest.mark.parametrize('logits', [2, 10])
 def test_hinge_of_other_classes_is_refused(logits):
-  """Or its constant would be that of another number of classes."""
+  """The hinge refuses other numbers of classes, whose constant would differ."""
   loss = losses.hinge(num_classes=3)
   with pytest.raises(ValueError, match='3 classes got'):
     loss.values(jnp.zeros([1, logits]), jnp.zeros([1], jnp.int32))
@@ -265,7 +277,7 @@ def test_labels_out_of_range_stay_bounded(name):
 @pytest.mark.parametrize('name', ['clipped', 'clipped outside',
                                   'clipped squared'])
 def test_clipping_reads_one_record(name):
-  """LOSS-05: another record in the batch, NaN too, changes nothing."""
+  """Clipping reads one record: a bad record changes no other (LOSS-05)."""
   loss, num_classes = LOSSES[name]
   z, y = _logits(num_classes, count=8, scales=(1, 100))
   first = _gradients(loss, z, y)
@@ -276,7 +288,7 @@ def test_clipping_reads_one_record(name):
 
 
 def test_clipping_is_idle_above_the_constant():
-  """LOSS-05: equal to no clipping where the bound is at least sqrt(2) / tau."""
+  """Clipping above sqrt(2) / tau changes no gradient (LOSS-05)."""
   z, y = _logits(5)
   for convention in losses.CONVENTIONS:
     options = dict(temperature=0.7, convention=convention)
@@ -302,7 +314,8 @@ def test_refused(make, message):
 @pytest.mark.every(6)
 @pytest.mark.parametrize('name', LOSSES)
 def test_whole_gradients_keep_the_constant(name):
-  """With a layer below: the bound of LIP-03 for every loss and rule."""
+  """With a layer below, gradients keep LIP-03's
+  bound for every loss and rule."""
   loss, num_classes = LOSSES[name]
   network = Network(root=Chain(name='n', nodes=(
     layers.Dense(name='dense', width=num_classes),)), input_shape=(2,),

@@ -1,4 +1,7 @@
-"""Constants of parameterless layers: NET-03, LDP-05, LIP-00, E11, E15."""
+"""These tests check constants of parameterless layers.
+
+They cover NET-03, LDP-05, LIP-00, E11 and E15.
+"""
 
 import itertools
 import math
@@ -11,7 +14,7 @@ import pytest
 from dpjax.lipschitz import pointwise
 from dpjax.lipschitz.node import Context
 
-# Of those that act on each number; maxmin acts on pairs.
+# These activations act on each number; maxmin acts on pairs.
 CONSTANTS = {'relu': 1., 'tanh': 1., 'sigmoid': 0.25}
 
 
@@ -24,7 +27,7 @@ def test_activation_constant_is_the_supremum_of_the_slope(name):
   slopes = np.abs(jax.jit(jax.vmap(jax.grad(activation.function)))(grid))
   assert slopes.max() <= constant * (1 + 1e-6)
   assert slopes.max() >= constant * (1 - 1e-6)
-  # Secants, too: a kink has no slope.
+  # Secants are tried too, because a kink has no slope.
   values = np.float64(activation.function(grid))
   secants = np.abs(np.diff(values)) / np.diff(np.float64(grid))
   assert secants.max() <= constant * (1 + 1e-2)
@@ -49,14 +52,17 @@ def test_bounded_activation_keeps_radius_and_constant(name, radius):
   values = np.float64(activation.function(grid))[:, 0]
   assert np.max(np.abs(np.diff(values)) / np.diff(np.float64(grid[:, 0]))) <= (
     constant * (1 + 1e-2))
-  # Reached by a record whose units are all large.
+  # A record whose units are all large attains the ceiling.
   assert np.linalg.norm(activation.function(
     jnp.full([1, 7], 3e38))) == pytest.approx(radius, rel=1e-5)
 
 
 @pytest.mark.parametrize('name', pointwise.ACTIVATIONS)
 def test_values_and_slopes_of_finite_inputs_are_finite(name):
-  """A record whose activation is NaN would show in every sum."""
+  """Activations and slopes of finite inputs are finite.
+
+  A record whose activation is NaN would show in every sum.
+  """
   largest = np.finfo(np.float32).max
   x = jnp.asarray([[0., 1e-45, largest, -largest, 1e38, -1e-30, 1.]])
   for layer in (pointwise.activation(name),
@@ -69,7 +75,8 @@ def test_values_and_slopes_of_finite_inputs_are_finite(name):
 
 @pytest.mark.parametrize('width', [1, 2, 5, 8])
 def test_maxmin_permutes_units_and_cotangents(width):
-  """Norms are kept exactly, of equal and of missing units too."""
+  """Maxmin permutes units, so norms stay exact,
+  with ties and odd widths too."""
   assert {*CONSTANTS, 'maxmin'} == set(pointwise.ACTIVATIONS)
   x = np.random.default_rng(0).normal(size=(30, width)).astype(np.float32)
   x[:2], x[2, -1] = [[0.0], [7.0]], np.nan
@@ -94,14 +101,14 @@ def test_bounded_maxmin_sorts_what_is_clipped(radius):
   outputs = np.float64(layer.function(x))
   norms = np.linalg.norm(outputs, axis=1)
   assert 0.99 * radius < norms.max() <= radius * (1 + 1e-6)
-  # What is short is only sorted.
+  # Short records are only sorted.
   np.testing.assert_array_equal(outputs[:10], pointwise.maxmin(x[:10]))
 
 
 @pytest.mark.parametrize('scale, temperature, offset', [
   (1., 1., 0.), (2., 2., 1.), (2., 5., 1.), (0.5, 3., -0.2)])
 def test_tempered_sigmoid(scale, temperature, offset):
-  """NET-03: slope s T / 4, the values, and what leaves a ball."""
+  """The tempered sigmoid has slope s T / 4 and attains its ceiling (NET-03)."""
   layer = pointwise.tempered_sigmoid(scale, temperature, offset)
   grid = jnp.arange(-20000., 20001.) / 1000.  # 0 is in it.
   slopes = np.abs(jax.jit(jax.vmap(jax.grad(layer.function)))(grid))
@@ -110,7 +117,7 @@ def test_tempered_sigmoid(scale, temperature, offset):
   assert slopes.max() == pytest.approx(constant, abs=1e-6)
   expected = scale / (1 + np.exp(-temperature * np.float64(grid))) - offset
   np.testing.assert_allclose(layer.function(grid), expected, atol=1e-6)
-  # Reached in a corner of the ball, or at its far end.
+  # The ceiling is attained in a corner of the ball or at its far end.
   for radius in (1e-3, 0.5, 3., 1e4):
     record = np.full([1, 9], radius / 3)
     norm = max(np.linalg.norm(layer.function(jnp.asarray(
@@ -120,7 +127,7 @@ def test_tempered_sigmoid(scale, temperature, offset):
 
 
 def test_tempered_identities():
-  """NET-03: (2, 2, 1) is tanh, (1, 1, 0) the sigmoid, in float64."""
+  """(2, 2, 1) gives tanh and (1, 1, 0) the sigmoid, in float64 (NET-03)."""
   with jax.enable_x64(True):
     grid = jnp.linspace(-30, 30, 4001)
     np.testing.assert_allclose(
@@ -132,10 +139,10 @@ def test_tempered_identities():
 
 
 def test_ceilings_of_sigmoids_with_any_offset():
-  """Values lie in [-o, s - o]; whichever end is further from 0 counts."""
+  """The ceiling uses the end of [-o, s - o] that is further from zero."""
   for scale, offset in itertools.product((0.5, 2.0), (-1.0, 0.0, 0.3, 1.0, 3.0)):
     layer = pointwise.tempered_sigmoid(scale, 4.0, offset)
-    # Of nine equal numbers; records of any length, and short ones.
+    # Nine equal numbers are far from zero for long records, near for short.
     far = 3 * max(abs(offset), abs(scale - offset))
     near = 3 * abs(scale / 2 - offset)
     for radius, wanted in ((1e9, far), (1e-9, near)):
@@ -153,7 +160,8 @@ def test_ceilings_of_sigmoids_with_any_offset():
   pointwise.tempered_sigmoid(2., 3., 0.7), pointwise.Ball(name='b', radius=1.5),
   pointwise.flatten()], ids=lambda layer: layer.name)
 def test_no_record_leaves_further_than_the_ceiling(layer):
-  """LIP-02: of balls of every radius, by records inside and on the rim."""
+  """No record of a ball leaves a layer above
+  its ceiling, at any radius (LIP-02)."""
   rng = np.random.default_rng(0)
   directions = rng.normal(size=(200, 5)) * rng.integers(0, 2, (200, 5))
   directions[:2] = [[1] * 5, [-1] * 5]
@@ -169,7 +177,7 @@ def test_no_record_leaves_further_than_the_ceiling(layer):
 
 
 def test_ball_is_a_projection_with_a_public_radius():
-  """LDP-05: norms at most B, what is within stays, NaN is not let out."""
+  """A ball caps norms at B and leaves records within it unchanged (LDP-05)."""
   x = jnp.asarray(np.random.default_rng(0).normal(size=(50, 3, 3, 2))
                   * np.logspace(-3, 18, 50)[:, None, None, None], jnp.float32)
   layer = pointwise.Ball(name='b', radius=2.)
@@ -185,7 +193,10 @@ def test_ball_is_a_projection_with_a_public_radius():
 
 @pytest.mark.every(2)
 def test_adaptive_ball_takes_the_radius_of_now():
-  """Released radii come in traced; norms are seen before the projection."""
+  """An adaptive ball uses the traced radius that was released last.
+
+  The observer sees norms before the projection.
+  """
   layer = pointwise.Ball(name='b', radius=2., adaptive=True)
   x = jnp.asarray([[3., 4.], [0.3, 0.4]])
 
@@ -199,7 +210,7 @@ def test_adaptive_ball_takes_the_radius_of_now():
   np.testing.assert_allclose(outputs, [[0.6, 0.8], [0.3, 0.4]], rtol=1e-6)
   np.testing.assert_allclose(seen, [5., 0.5], rtol=1e-6)
   assert np.all(np.isnan(apply(jnp.float32(np.nan))[0]))
-  # With no radius released yet it is where it starts, bound and function.
+  # Before any radius is released, function and bound use the initial one.
   start = layer.apply({}, x, Context())
   np.testing.assert_allclose(np.linalg.norm(start, axis=1), [2., 0.5],
                              rtol=1e-6)
@@ -232,13 +243,13 @@ def test_refused(make):
   (jax.nn.sigmoid, 2, 0.25), (jnp.sin, 2, 1.)])
 def test_search_from_below_finds_known_constants(oracles, function, size,
                                                  constant):
-  """LIP-00, the oracle itself: never above, and close."""
+  """The search finds known constants closely and never from above (LIP-00)."""
   lower = oracles.lip_lower(function, jax.random.key(0), 64, size=size)
   assert constant * 0.98 <= lower <= constant * (1 + 1e-5)
 
 
 def test_search_from_below_finds_the_largest_singular_value(oracles):
-  """LIP-00 of a linear map, and of one beside a kink."""
+  """The search finds the largest singular value of a linear map (LIP-00)."""
   rng = np.random.default_rng(0)
   for shape in ((5, 5), (7, 3)):
     matrix = jnp.asarray(rng.normal(size=shape), jnp.float32)
@@ -254,7 +265,7 @@ def test_search_from_below_finds_the_largest_singular_value(oracles):
   pointwise.Ball(name='b', radius=1.), pointwise.tempered_sigmoid(2., 5., 1.)],
   ids=['tanh', 'bounded', 'ball', 'tempered'])
 def test_search_from_below_stays_below_the_constant(oracles, layer):
-  """LIP-00 against what the layers state; projections and kinks included."""
+  """The search stays below the constants that layers state (LIP-00)."""
   function = lambda x: layer.apply({}, x[None], Context())[0]
   sent, _ = layer.backward({}, 1.0, math.inf, (4,), None)
   lower = oracles.lip_lower(function, jax.random.key(0), 64, size=4)

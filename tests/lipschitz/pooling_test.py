@@ -1,4 +1,7 @@
-"""Pools by dense Jacobians and searches: NET-04, NET-05, E11."""
+"""These tests check pools by dense Jacobians and searches.
+
+They cover NET-04, NET-05 and E11.
+"""
 
 import math
 
@@ -17,11 +20,12 @@ pytestmark = pytest.mark.every(1)
 @pytest.mark.parametrize('size, stride, expected', [
   (2, 2, 1.0), (2, 1, 2.0), (3, 2, 2.0), (3, 1, 3.0)])
 def test_max_pool_attains_its_constant(oracles, size, stride, expected):
-  """NET-04, and E11: 1 is wrong as soon as windows overlap."""
+  """Max pooling attains its constant, above 1
+  where windows overlap (NET-04, E11)."""
   pool = pooling.max_pool((size, size), (stride, stride))
   assert pool.lipschitz((9, 9, 1)) == expected
   rng = np.random.default_rng(0)
-  # One pixel sticks out: it is the largest of every window it is in.
+  # One pixel sticks out, so it is the largest of every window it is in.
   records = rng.normal(size=(40, 9, 9, 1))
   records[20:] *= 0.01
   records[20:, 4, 4] += 1
@@ -34,7 +38,8 @@ def test_max_pool_attains_its_constant(oracles, size, stride, expected):
   (2, 2, 0.5, 0.5), (2, 1, 0.983, 1.0), (3, 2, 0.526, 2 / 3),
   (3, 1, 0.951, 1.0)])
 def test_average_pool_norm(oracles, size, stride, expected, bound):
-  """NET-05 on 12 x 12 images or so; exactly 1/k without overlap."""
+  """Average pooling has the known norm, exactly
+  1/k without overlap (NET-05)."""
   pool = pooling.average_pool((size, size), (stride, stride))
   assert pool.lipschitz((9, 9, 1)) == pytest.approx(bound, rel=1e-12)
   norms = [oracles.norms(oracles.input_jacobians(
@@ -44,7 +49,7 @@ def test_average_pool_norm(oracles, size, stride, expected, bound):
 
 
 def test_other_geometries(oracles):
-  """Oblong windows, strides beyond them, several channels."""
+  """Pools with oblong windows or long strides keep their bound."""
   rng = np.random.default_rng(0)
   for window, strides in (((2, 3), (1, 1)), ((1, 2), (3, 1)), ((2, 2), (3, 3)),
                           ((3, 2), (2, 2))):
@@ -60,7 +65,7 @@ def test_other_geometries(oracles):
 
 
 def test_global_average_pool_is_exact(oracles):
-  """NET-05: 1 / sqrt(h w), and the mean itself."""
+  """Global average pooling is the mean and has norm 1 / sqrt(h w) (NET-05)."""
   pool = pooling.global_average_pool()
   x = np.random.default_rng(0).normal(size=(1, 4, 6, 3))
   norm = oracles.norms(oracles.input_jacobians(pool, {}, x))[0]
@@ -85,7 +90,8 @@ def test_values_by_hand():
   pooling.average_pool((2, 2), (1, 1)), pooling.global_average_pool()],
   ids=['max 2 1', 'max 3 2', 'average', 'global'])
 def test_no_record_leaves_further_than_the_ceiling(pool):
-  """LIP-02; negative pixels too: the largest of a window may be one."""
+  """No image leaves a pool above its ceiling,
+  not even a negative one (LIP-02)."""
   rng = np.random.default_rng(0)
   x = rng.normal(size=(300, 5, 5, 2))
   x[:100] = -np.abs(x[:100])
@@ -99,7 +105,7 @@ def test_no_record_leaves_further_than_the_ceiling(pool):
 
 
 def test_search_from_below_stays_below_the_constant(oracles):
-  """LIP-00: pairs of images far and near, and ascent."""
+  """The search stays below the pools' constants (LIP-00)."""
   for pool in (pooling.max_pool((2, 2), (1, 1)), pooling.average_pool((3, 3),
                                                                       (2, 2))):
     function = lambda x, pool=pool: pool.function(
@@ -124,7 +130,10 @@ def test_refused_when_built(make, message):
 @pytest.mark.parametrize('window, strides', [
   ((2, 2), (2, 2)), ((3, 2), (2, 1)), ((1, 4), (3, 3)), ((7, 6), (1, 5))])
 def test_windows_by_slices_are_those_of_xla(window, strides):
-  """Values and gradients; of equal values each takes its share."""
+  """Pooling by slices equals XLA's pooling in values and gradients.
+
+  Where values are equal, their shares of the gradient sum to one.
+  """
   x = jax.random.normal(jax.random.key(0), (3, 7, 6, 2))
   library = lambda start, join: lambda x: jax.lax.reduce_window(
     x, start, join, (1, *window, 1), (1, *strides, 1), 'VALID')
@@ -149,8 +158,10 @@ def test_windows_by_slices_are_those_of_xla(window, strides):
   (2, 1, 2.0), (3, 2, 2.0), (3, 1, 3.0)])
 def test_equal_values_do_not_exceed_the_constant(oracles, size, stride,
                                                  expected):
-  """Where several are the largest, what training takes for the Jacobian is a
-  mean of theirs: rows that sum to 1, columns to the overlap at most."""
+  """Ties do not exceed max pooling's constant.
+
+  Training averages the Jacobians of tied maxima: each row sums to 1.
+  """
   pool = pooling.max_pool((size, size), (stride, stride))
   rng = np.random.default_rng(1)
   records = rng.integers(0, 3, (60, 7, 7, 1)).astype(float)
@@ -159,5 +170,5 @@ def test_equal_values_do_not_exceed_the_constant(oracles, size, stride,
   assert oracles.norms(jacobians).max() <= expected * (1 + 1e-12)
   flat = np.reshape(jacobians, (60, -1, 49))
   np.testing.assert_allclose(flat.sum(2), 1, atol=1e-6)
-  # There are ties, or this tests nothing.
+  # Without ties this would test nothing.
   assert np.any((flat > 1e-6) & (flat < 1 - 1e-6))

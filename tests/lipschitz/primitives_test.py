@@ -1,4 +1,7 @@
-"""Linear operations against per-record gradients: NET-12, LDP-04, LDP-09."""
+"""These tests compare linear operations with per-record gradients.
+
+They cover NET-12, LDP-04 and LDP-09.
+"""
 
 import functools
 import itertools
@@ -18,7 +21,7 @@ _HIGHEST = jax.lax.Precision.HIGHEST
 
 
 def _conv(hw, kernel, *, strides=(1, 1), padding='zero'):
-  """(operation, plain operation, shapes of x, kernel and bias)."""
+  """Returns (operation, plain operation, shapes of x, kernel and bias)."""
   shape = convolution.ConvShape((hw, hw), strides, padding)
   operation = lambda x, k, b, rule: primitives.conv(x, k, b, shape, rule)
 
@@ -45,7 +48,7 @@ CASES = {
                                           padding='valid'),
   'conv strided circular': _conv(6, (3, 3, 2, 2), strides=(2, 3),
                                  padding='circular'),
-  # Few sites and many channels: the form by U U^T.
+  # Few sites and many channels use the form by U U^T.
   'conv gram': _conv(2, (3, 3, 4, 6)),
   'conv gram strided': _conv(4, (3, 3, 5, 4), strides=(2, 2)),
   'conv gram of one pixel': _conv(3, (1, 1, 14, 14)),
@@ -59,13 +62,13 @@ RULES = {
 
 
 def _arrays(name, size=7, seed=0):
-  """(operation, plain, x, kernel, bias, cotangent) of a case."""
+  """Returns (operation, plain, x, kernel, bias, cotangent) of a case."""
   operation, plain, *shapes = CASES[name]
   rng = np.random.default_rng(seed)
   x, kernel, bias = (
     jnp.asarray(rng.normal(size=shape), jnp.float32)
     for shape in ((size, *shapes[0]), shapes[1], shapes[2]))
-  # Records of many sizes, so that each rule has some to shorten.
+  # Records have many sizes, so that each rule has some to shorten.
   sizes = jnp.asarray(np.logspace(-2, 1, size), jnp.float32)
   x = x * sizes.reshape((-1,) + (1,) * (x.ndim - 1))
   out = jax.eval_shape(plain, x, kernel, bias)
@@ -75,7 +78,7 @@ def _arrays(name, size=7, seed=0):
 
 
 def _per_record(plain, x, kernel, bias, cotangent):
-  """Gradients of each record, [b, ...] in (kernel, bias)."""
+  """Returns the gradients of each record, [b, ...], in (kernel, bias)."""
   pull = lambda x, c: jax.vjp(
     lambda k, b: plain(x[None], k, b), kernel, bias)[1](c[None])
   return jax.jit(jax.vmap(pull))(x, cotangent)
@@ -87,7 +90,7 @@ def _lengths(gradients):
 
 
 def _factor(name, x, kernel, has_bias):
-  """Norms [b] of the Jacobian's bound, by hand in float64."""
+  """Returns bounds [b] of the Jacobians' norms, by hand in float64."""
   squares = np.square(np.float64(x)).reshape(len(x), -1).sum(1)
   if name == 'dense':
     return np.sqrt(squares + has_bias)
@@ -111,14 +114,14 @@ def _expected_weights(rule, factors, lengths):
 
 @functools.cache
 def _pulled(name, rule, has_bias=True):
-  """Everything that a backward pass under a rule gives, and the oracle's."""
+  """Returns (pulled back, expected, each record's gradients, factors)."""
   operation, plain, x, kernel, bias, cotangent = _arrays(name)
   bias = bias if has_bias else None
   chosen = RULES.get(rule)
   value, pull = jax.vjp(
     lambda x, k, b: operation(x, k, b, chosen), x, kernel, bias)
   expected, oracle_pull = jax.vjp(plain, x, kernel, bias)
-  # Without a gradient a rule has no part in it, and another function is run.
+  # Without a gradient no rule applies, and another function runs.
   for each in (value, operation(x, kernel, bias, chosen)):
     np.testing.assert_allclose(each, expected, rtol=1e-5, atol=1e-5)
   return (pull(cotangent), oracle_pull(cotangent),
@@ -129,7 +132,7 @@ def _pulled(name, rule, has_bias=True):
 @pytest.mark.slow
 @pytest.mark.parametrize('name', CASES)
 def test_plain_gradients_are_those_of_the_operation(name):
-  """NET-12: the chain rule without weights is `jax.vjp`'s."""
+  """Without weights, the chain rule equals `jax.vjp` (NET-12)."""
   actual, expected, _, _ = _pulled(name, None)
   jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5,
                                                        atol=2e-5),
@@ -148,9 +151,10 @@ IN_DEFAULT_RUN = [('dense', 'clipped_layers'), ('conv gram', 'clipped_factors'),
                                                    marks=pytest.mark.slow)
   for case in itertools.product(CASES, RULES)])
 def test_weighted_sums_are_those_of_gradients_of_single_records(name, rule):
-  """LDP-04, LDP-09: one backward pass gives what `vmap(grad)` gives."""
+  """One backward pass gives the weighted sums
+  of `vmap(grad)` (LDP-04, LDP-09)."""
   actual, expected, single, factors = _pulled(name, rule)
-  # Cotangents travel on exact, or nothing downstream is the chain rule.
+  # Cotangents travel on exactly; otherwise no later layer has the chain rule.
   np.testing.assert_allclose(actual[0], expected[0], rtol=1e-5, atol=2e-5)
   lengths = _lengths(single)
   weights = _expected_weights(rule, factors, lengths)
@@ -158,7 +162,7 @@ def test_weighted_sums_are_those_of_gradients_of_single_records(name, rule):
     assert np.any(weights < 0.9) and np.any(weights == 1)
   sums = jax.tree.map(lambda leaf: np.tensordot(
     weights, np.float64(leaf), 1), single)
-  # What may have cancelled shortens a gradient by a part in a hundred.
+  # The allowance for cancellation shortens gradients by up to a hundredth.
   tolerance = 2e-2 if rule == 'clipped_layers' and 'gram' in name else 2e-4
   for value, oracle in zip(actual[1:], sums, strict=True):
     np.testing.assert_allclose(value, oracle, rtol=tolerance, atol=tolerance)
@@ -181,7 +185,10 @@ def test_without_a_bias(name, rule):
 @pytest.mark.parametrize('has_bias', [True, False])
 @pytest.mark.parametrize('name', [name for name in CASES if 'conv' in name])
 def test_ghost_norms_are_true_norms(name, has_bias):
-  """LDP-09: both forms, from above, and below the product of norms."""
+  """Ghost norms in both forms bound the true norms from above (LDP-09).
+
+  They stay below the product of norms.
+  """
   _, plain, x, kernel, bias, cotangent = _arrays(name, size=12, seed=3)
   sites = math.prod(cotangent.shape[1:3])
   assert (2 * sites**2 < kernel.size) == ('gram' in name)
@@ -205,7 +212,7 @@ def test_ghost_norms_are_true_norms(name, has_bias):
 
 
 def _contribution(operation, x, kernel, bias, cotangent, rule):
-  """Length of everything that one record adds to the gradients."""
+  """Returns the norm of everything that one record adds to the gradients."""
   gradients = jax.vjp(lambda k, b: operation(x, k, b, rule), kernel, bias)[1](
     cotangent)
   return jnp.sqrt(sum(jnp.sum(jnp.square(leaf))
@@ -216,10 +223,11 @@ def _contribution(operation, x, kernel, bias, cotangent, rule):
 @pytest.mark.parametrize('name', ['conv zero', 'conv circular',
                                   'conv gram of one pixel', 'affine'])
 def test_gradients_that_cancel_stay_clipped(name):
-  """A large constant image against cotangents that sum to nearly nothing.
+  """A gradient that cancels stays within the clip norm.
 
-  In float32 both the gradient and its norm are rounding errors, of other sums:
-  without allowance for that a record adds 10^5 times the clip norm.
+  A large constant image meets cotangents that nearly cancel. In float32 the
+  gradient and its norm are both rounding errors, of different sums. Without an
+  allowance, one record would add 10^5 times the clip norm.
   """
   operation, _, x, kernel, bias, cotangent = _arrays(name, size=400, seed=5)
   x = jnp.ones_like(x) * x[:, :1, :1] * jnp.asarray(
@@ -237,7 +245,10 @@ def test_gradients_that_cancel_stay_clipped(name):
 @pytest.mark.parametrize('rule', RULES)
 @pytest.mark.parametrize('name', ['dense', 'conv zero', 'conv gram', 'affine'])
 def test_bad_records_are_nothing_and_leave_the_others(name, rule):
-  """NaN, infinite and huge features or cotangents, at any one record."""
+  """One bad record adds nothing and leaves the others as they are.
+
+  Its features or cotangents are NaN, infinite or huge.
+  """
   operation, _, x, kernel, bias, cotangent = _arrays(name, size=5)
   chosen = RULES[rule]
 
@@ -256,7 +267,7 @@ def test_bad_records_are_nothing_and_leave_the_others(name, rule):
                    pulled(x.at[2].set(bad), masked)):
       jax.tree.map(lambda a, b: np.testing.assert_allclose(
         a, b, rtol=1e-6, atol=1e-6), actual[1:], without)
-      # And what is sent back for the others.
+      # Cotangents that are sent back for the others stay the same.
       jax.tree.map(np.testing.assert_array_equal, actual[0][3:],
                    pulled(x, cotangent)[0][3:])
     both = pulled(x.at[2].set(bad), cotangent.at[2].set(bad))
@@ -281,7 +292,7 @@ def test_zero_cotangents_and_zero_inputs(rule):
 @pytest.mark.every(2)
 @pytest.mark.parametrize('rule', RULES)
 def test_one_record_stays_below_the_bound_at_every_scale(rule):
-  """From 1e-30 to 1e18 in features and cotangents: nothing slips through."""
+  """One record stays within its bound at every scale from 1e-30 to 1e18."""
   chosen = RULES[rule]
   for name in ('dense', 'conv zero', 'conv gram', 'affine'):
     operation, _, x, kernel, bias, cotangent = _arrays(name, size=1, seed=7)
@@ -298,7 +309,8 @@ def test_one_record_stays_below_the_bound_at_every_scale(rule):
 
 
 def test_underflow_is_no_way_past_the_clip_norm():
-  """Squares of 9e-20 are zero in float32; times 1e18 they are not."""
+  """Underflow must not defeat clipping: squares
+  of 9e-20 are zero in float32."""
   rule = rules.clipped_layers(clip_norm=0.1)
   for x, cotangent in ((1e18, 9e-20), (9e-20, 1e18)):
     contribution = _contribution(primitives.dense, jnp.full([1, 100], x),
@@ -309,7 +321,10 @@ def test_underflow_is_no_way_past_the_clip_norm():
 
 @pytest.mark.every(2)
 def test_norms_beyond_measure_are_clipped_to_nothing():
-  """From 1e10 on products with small numbers lose too much to underflow."""
+  """Contributions of norms above 1e10 are clipped to zero.
+
+  Products with small numbers lose too much to underflow there.
+  """
   lengths = np.array([(1, 1), (9.9e9, 1), (1.01e10, 1), (1, 9.9e9),
                       (1, 1.01e10), (1.01e10, 1e-30), (1e-30, 1.01e10)])
   unmeasurable = np.max(lengths, 1) > 1e10
@@ -326,19 +341,19 @@ def test_norms_beyond_measure_are_clipped_to_nothing():
     assert np.all(contributions[~unmeasurable][1:] > 1.99), name
 
 
-# Planted faults of a rule: what a test above would see.
+# The tests below plant faults of a rule that a test above would see.
 
 
 @pytest.mark.every(2)
 def test_fault_weights_of_the_batch():
-  """E1: divided by the largest norm of the batch, one record moves others."""
+  """Dividing by the batch's largest norm lets one record move others (E1)."""
   by_maximum = rules.normalised()._replace(
     weights=lambda norms: jnp.full_like(norms.factors,
                                         1 / jnp.max(norms.factors)))
   _, _, x, kernel, bias, cotangent = _arrays('dense')
 
   def difference(rule, size):
-    """How far a record of `size`, and no cotangent, moves the sum."""
+    """Returns how far a record of `size` without a cotangent moves the sum."""
     pull = lambda x: jax.vjp(lambda k: primitives.dense(x, k, bias, rule),
                              kernel)[1](cotangent.at[2].set(0.0))[0]
     return float(jnp.linalg.norm(pull(x) - pull(x.at[2].mul(size))))

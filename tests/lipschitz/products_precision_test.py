@@ -1,7 +1,7 @@
-"""What bounds rest on is computed in float32, whatever users allow.
+"""These tests check that bounds are computed in float32, whatever users allow.
 
-Accelerators round the inputs of products unless they are asked not to. Traced
-only, in a context in which all products may be rounded.
+Accelerators round the inputs of products unless they are asked not to. The
+tests only trace, in a context in which all products may be rounded.
 """
 
 import functools
@@ -39,7 +39,7 @@ IMAGES, SITES = jnp.ones([3, 6, 5, 2]), jnp.ones([3, 3, 5, 4])
 
 
 def _rounded(item) -> int:
-  """Counts products that may round their inputs, in loops and calls too."""
+  """Returns the number of products that may round, in loops and calls too."""
   if isinstance(item, core.ClosedJaxpr):
     item = item.jaxpr
   if isinstance(item, core.Jaxpr):
@@ -148,7 +148,7 @@ OPERATIONS = {
 @pytest.mark.parametrize('name', OPERATIONS)
 @pytest.mark.sound
 def test_rules_measure_in_float32(name):
-  """What they add to an ordinary backward pass rounds nothing."""
+  """Rules add no rounded product to an ordinary backward pass."""
   ordinary = rules.WeightRule('', lambda known: 1 + 0 * known.inputs,
                               lambda cotangent, factor: factor, False)
   counts = [_traced(jax.grad(lambda k, x, b, rule=rule: jnp.sum(OPERATIONS[name](
@@ -159,7 +159,7 @@ def test_rules_measure_in_float32(name):
 
 @pytest.mark.parametrize('kernel', per_example.KERNELS)
 def test_clipping_measures_and_sums_in_float32(kernel):
-  """The products of the network itself are as it asks for."""
+  """Clipping measures and sums in float32, also where the network does not."""
   apply = lambda params, x: jnp.sum(x * params['scale'] + params['shift'], 1)
   with jax.numpy_rank_promotion('allow'):
     bounder = per_example.clipped(apply, lambda logits, y: jnp.sum(logits, 1),

@@ -1,4 +1,7 @@
-"""Norms after a step, by float64 SVD, and what is certified. SPEC-09, LDP-02."""
+"""These tests check norms and certificates after a step by float64 SVD.
+
+They cover SPEC-09 and LDP-02.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -31,7 +34,7 @@ def _svd(params):
 
 
 def check_norms(constrain, weight_norm):
-  """Norms are at most C and at most what is certified."""
+  """Checks that norms are at most C and at most their certificates."""
   for seed in range(6):
     for scale in (1e-6, 1e-2, 0.3, 1., 30., 1e6):
       params, certificate = constrain(_params(seed, scale))
@@ -79,7 +82,7 @@ def test_clip_leaves_what_is_below(clip):
 
 
 def test_clip_is_idempotent(clip):
-  """SPEC-09, with the norms above and the unchanged weights below C."""
+  """Clipping weights a second time changes nothing (SPEC-09)."""
   once, _ = clip(_params(2, 3.))
   twice, certificate = clip(once)
   for name in SHAPES:
@@ -97,7 +100,8 @@ def test_fix_reaches_the_bound(fix):
 
 
 def test_limits_by_hand():
-  """Factors, and certificates that cover rounding and are never zero."""
+  """Limits rescale as computed by hand and
+  certify above rounding, never zero."""
   clip = projection.clip_limits(2.0, num_iterations=3)
   fix = projection._limits(2.0, 5, True, lambda bound: 2.0 / bound)
   for bound, clipped in ((0.5, 1.0), (2.0, 1.0), (8.0, 0.25)):
@@ -132,7 +136,7 @@ def test_zero_weights(clip, fix):
   for constrain in (clip, fix):
     constrained, certificate = constrain(params)
     jax.tree.map(np.testing.assert_array_equal, constrained, params)
-    # Above the true norm, and never zero: bounds made of it divide.
+    # Certificates are above the true norm and never zero, since bounds divide.
     assert all(0 < float(value) < 1e-5 for value in certificate.values())
 
 
@@ -149,7 +153,7 @@ def test_tiny_weights(clip, fix, scale):
                                   projection.fix_weights])
 @pytest.mark.parametrize('weight_norm', [1., 4.])
 def test_certificates_hold_at_every_scale(make, weight_norm):
-  """Also where a bound without rescaling underflows: 1e-9 and below."""
+  """Certificates hold at scales from 1e-24 to 1e6, where squares underflow."""
   constrain = jax.jit(make(NETWORK, weight_norm=weight_norm).constrain)
   for scale in 10.**np.arange(-24, 7):
     params, certificate = constrain(_params(0, scale))
@@ -174,7 +178,7 @@ def test_refuses_a_norm_that_is_none(value):
       make(NETWORK, weight_norm=value)
 
 
-# Planted faults.
+# The tests below plant faults.
 
 
 def _power_bound(weights, *, num_iterations, any_scale):
@@ -185,7 +189,7 @@ def _power_bound(weights, *, num_iterations, any_scale):
 
 
 def test_fault_power_iteration(monkeypatch):
-  """Erratum E9."""
+  """A constraint that uses power iteration as a bound must fail (E9)."""
   monkeypatch.setattr(norms, 'spectral_upper_bound', _power_bound)
   make = projection.clip_weights(NETWORK, weight_norm=0.9, num_iterations=2)
   with pytest.raises(AssertionError):

@@ -1,4 +1,5 @@
-"""Random networks: the chain rule, and bounds by search from below."""
+"""These tests search random networks for
+violations of the chain rule's bounds."""
 
 import functools
 import math
@@ -49,7 +50,7 @@ _TANH, _RELU = pointwise.activation('tanh'), pointwise.activation('relu')
 _HEAD = (pooling.global_average_pool(), DENSE(name='head', width=3))
 
 NETWORKS = {
-  # LDP-07: norms propagate through bounded biases, no ball but the input's.
+  # LDP-07: norms propagate through bounded biases from the input's ball.
   'dense': _network((5,), DENSE(name='a', width=6), _TANH,
                     DENSE(name='b', width=6), pointwise.tempered_sigmoid(
                       2.0, 3.0, 0.5), DENSE(name='c', width=3)),
@@ -70,12 +71,12 @@ NETWORKS = {
     _residual('one', _NORM, _RELU, CONV(name='x', channels=4), averaged=True),
     _residual('two', _residual('inner', CONV(name='x', channels=4)),
               averaged=True), *_HEAD),
-  # LDP-08: nothing is known of what enters; normalisation resets it.
+  # LDP-08: inputs are unbounded, and normalisation resets them.
   'normalised': _network(
     (3, 3, 4), _NORM, _RELU, CONV(name='a', channels=4), _NORM,
     layers.Affine(name='scale', bias_norm=0.5), _NORM,
     *_HEAD, input_radius=None),
-  # LDP-05: balls and bounded activations inside; free biases.
+  # LDP-05: the network has balls, bounded activations and free biases.
   'balls': _network(
     (5,), layers.Dense(name='a', width=6), _RELU, pointwise.Ball(
       name='ball', radius=0.7), layers.Dense(name='b', width=6),
@@ -92,7 +93,7 @@ def _random_params(network, rng, scale=2.0):
 
 @functools.cache
 def _constrain(name):
-  """jitted (params, weight_norm) -> (params, certificate)."""
+  """Returns a function (params, weight_norm) -> (params, certificate)."""
   honest = projection.clip_weights(NETWORKS[name], weight_norm=1.0).constrain
 
   def constrain(params, weight_norm):
@@ -112,7 +113,7 @@ RULES = {None: None, 'normalised': rules.normalised(),
 
 @functools.cache
 def _climb(name):
-  """jitted ascent of the logarithms of gradient norms over records."""
+  """Returns a jitted ascent of log gradient norms over records."""
   lengths = jax.vmap(lengths_of(NETWORKS[name]), (None, 0, 0))
 
   @jax.jit
@@ -145,7 +146,7 @@ def _records(network, rng, count=24):
 
 
 def _worst_ratio(name, rule_name=None):
-  """The largest gradient norm over its bound, of random nets and records."""
+  """Returns the largest ratio of gradient norm to bound on random networks."""
   network = NETWORKS[name]
   worst = 0.0
   for seed, weight_norm in enumerate((0.6, 1.0, 2.0)):
@@ -167,7 +168,10 @@ def _worst_ratio(name, rule_name=None):
 @pytest.mark.sound
 @pytest.mark.parametrize('name', NETWORKS)
 def test_search_never_exceeds_the_bounds(name):
-  """LIP-03, LDP-05, LDP-07, LDP-08, NET-08: plain gradients, by ascent."""
+  """Gradient ascent never exceeds the bounds of plain gradients.
+
+  This covers LIP-03, LDP-05, LDP-07, LDP-08 and NET-08.
+  """
   assert _worst_ratio(name) > 0.1
 
 
@@ -175,7 +179,7 @@ def test_search_never_exceeds_the_bounds(name):
 @pytest.mark.parametrize('rule_name', ['normalised', 'clipped_factors',
                                        'clipped_layers'])
 def test_no_rule_exceeds_its_bounds(rule_name):
-  """LDP-04, LDP-09 in a whole network, the cheapest to compile."""
+  """No weight rule exceeds its bound in a small network (LDP-04, LDP-09)."""
   assert _worst_ratio('dense', rule_name) > 0.1
 
 
@@ -184,14 +188,14 @@ def test_no_rule_exceeds_its_bounds(rule_name):
                                        'clipped_layers'])
 @pytest.mark.parametrize('name', ['residual', 'normalised'])
 def test_search_never_exceeds_the_bounds_of_rules(name, rule_name):
-  """LDP-04, LDP-09 in whole networks, skip connections included."""
+  """No rule exceeds its bound in networks with skips (LDP-04, LDP-09)."""
   assert _worst_ratio(name, rule_name) > 0.1
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize('name', NETWORKS)
 def test_chain_rule(name):
-  """NET-12: equal to `jax.grad` of the same function in plain operations."""
+  """The network's gradients equal `jax.grad` of plain operations (NET-12)."""
   network = NETWORKS[name]
   rng = np.random.default_rng(0)
   params = _random_params(network, rng, scale=1.3)
@@ -217,7 +221,7 @@ def test_chain_rule(name):
 
 
 def _plain(node, params, x):
-  """The function of a node, written without the primitives."""
+  """Returns the output of a node, written without the primitives."""
   if isinstance(node, Chain):
     for inner in node.nodes:
       x = _plain(inner, params.get(inner.name, {}), x)
@@ -241,7 +245,8 @@ def _plain(node, params, x):
 @pytest.mark.sound
 @pytest.mark.parametrize('name', NETWORKS)
 def test_activations_stay_within_the_forward_bounds(name):
-  """LIP-02, LDP-07: ||x_k|| <= B_k at every node of the root, by ascent."""
+  """Gradient ascent keeps ||x_k|| <= B_k at
+  every root node (LIP-02, LDP-07)."""
   network = NETWORKS[name]
   rng = np.random.default_rng(0)
   params, certificate = _constrain(name)(_random_params(network, rng),
@@ -251,7 +256,7 @@ def test_activations_stay_within_the_forward_bounds(name):
     certificate, radius, network.input_shape)[1:]])
 
   def lengths(x):
-    """Norms of what leaves each node, for one record."""
+    """Returns the output norm of each node for one record."""
     x, outputs = x[None], []
     if network.input_radius is not None:
       x = ball.project_ball(x, network.input_radius)
@@ -276,7 +281,7 @@ def test_activations_stay_within_the_forward_bounds(name):
 @pytest.mark.every(4)
 @pytest.mark.parametrize('name', ['normalised', 'dense'])
 def test_huge_records_are_finite_inside(name):
-  """Of a network without input ball, too: a finite record is no NaN."""
+  """A finite record stays finite inside, even without an input ball."""
   network = NETWORKS[name]
   params, _ = _constrain(name)(_random_params(
     network, np.random.default_rng(0)), jnp.float32(1))

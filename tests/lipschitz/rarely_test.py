@@ -1,4 +1,5 @@
-"""Norms that no sensitivity reads: which they are, and that nothing else is."""
+"""These tests check which norms no sensitivity
+reads, and nothing else changes."""
 
 import jax
 import jax.numpy as jnp
@@ -67,13 +68,13 @@ def test_free_norms_are_those_that_move_no_bound(name, rule):
   before = np.stack(jax.tree.leaves(sensitivity(ones)))
   moves = []
   for number in range(len(leaves)):
-    # Smaller as well: a ball may hold what is larger.
+    # Smaller weights are tried too, because a ball may hold larger ones.
     changed = [np.stack(jax.tree.leaves(sensitivity(structure.unflatten(
         [jnp.float32(value if i == number else 1)
          for i in range(len(leaves))])))) for value in (0.01, 100.0)]
     moves.append(any((after != before).any() for after in changed))
   free = jax.tree.leaves(_free(model, bounder))
-  # Nothing that is read is free; what is free is only in front of a ball.
+  # No norm that is read is free; free layers only stand before a ball.
   assert not any(
       is_free and moves_bound for is_free, moves_bound in zip(free, moves))
   if name in ('balls', 'convnet'):

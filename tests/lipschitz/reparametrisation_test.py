@@ -1,4 +1,7 @@
-"""Weights as a function of the parameters: REG-02, E16, SPEC-08."""
+"""These tests check weights that are functions of parameters.
+
+They cover REG-02, E16 and SPEC-08.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -22,12 +25,15 @@ LOSS = losses.cross_entropy()
 @pytest.mark.every(2)
 @pytest.mark.parametrize('scale', [0.01, 0.1, 1.])
 def test_the_jacobian_of_standardisation_is_one_over_the_deviation(scale):
-  """E16: what pulling back before the noise would cost."""
+  """Standardisation's Jacobian has norm 1 / deviation (E16).
+
+  Pulling back before the noise would cost this factor.
+  """
   kernel = jnp.asarray(np.random.default_rng(0).normal(size=(3, 3, 2, 1))
                        * scale, jnp.float32)
   jacobian = jax.jacobian(reparametrisation.standardise)(kernel)
   matrix = np.float64(jacobian).reshape(18, 18)
-  # Ours divides by the root of the fan-in, 18, too.
+  # Our map also divides by 18, the fan-in, under a root.
   deviation = float(jnp.std(kernel))
   assert np.linalg.norm(matrix, 2) * 18**0.5 == pytest.approx(
     1 / deviation, rel=1e-4)
@@ -76,7 +82,7 @@ def _plain():
 @pytest.mark.parametrize('scale', [1e-2, 1., 1e2])
 @pytest.mark.parametrize('kind', sorted(reparametrisation.MAPS))
 def test_certificates_are_of_the_weights_in_use(kind, scale):
-  """Not of the parameters, which the map lengthens, shortens or leaves."""
+  """Certificates bound the weights in use, not the parameters behind them."""
   rng = np.random.default_rng(0)
   model = models.reparametrised(
     mlp.mlp(num_features=4, num_classes=2, depth=1, width=3, input_radius=1.,
@@ -91,13 +97,16 @@ def test_certificates_are_of_the_weights_in_use(kind, scale):
   for name, bound in certificate.items():
     norm = np.linalg.norm(np.float64(weights[name]['kernel']), 2)
     assert norm <= float(bound) <= min(1.3, 1.05 * norm) * (1 + 1e-5)
-    # The map does what it is for: the norm is not that of the parameters.
+    # The map does its work: the norm is not that of the parameters.
     assert (scale == 1) or not 0.3 < norm / np.linalg.norm(
       np.float64(params[name]['kernel']), 2) < 3
 
 
 def test_parameters_are_free_and_their_map_is_certified():
-  """Parameters stay free, however long; gradients go through the map."""
+  """Parameters stay free while the weights they map to are certified.
+
+  Gradients go through the map.
+  """
   plain = mlp.mlp(num_features=4, num_classes=3, depth=1, width=5,
                   input_radius=1., hidden_radius=1.)
   model = models.reparametrised(plain, 'standardised', weight_norm=1.3)
@@ -119,7 +128,9 @@ def test_parameters_are_free_and_their_map_is_certified():
 @pytest.mark.slow
 @pytest.mark.parametrize('kind', sorted(reparametrisation.MAPS))
 def test_noise_is_added_in_the_weights_and_pulled_back(plain, kind):
-  """Both paths give one noiseless gradient; the bound is that of the weights.
+  """Noise is added in the weights; the pullback equals the direct gradient.
+
+  The sensitivity is that of the weights.
   """
   model = models.reparametrised(plain, kind, weight_norm=1.3)
   method = methods.lip_dp_sgd(model, LOSS, weight_norm=1.3)

@@ -1,4 +1,5 @@
-"""Weight rules: their bounds, their bias, and the division they replace."""
+"""These tests check weight rules: bounds, bias
+and the division they replace."""
 
 import jax
 import jax.numpy as jnp
@@ -24,7 +25,8 @@ def _norms(inputs, factors, cotangents, gradients):
 
 
 def _records(rng, size=500):
-  """Norms of every size; gradients are at most factor times cotangent."""
+  """Returns norms of many sizes; gradients are
+  at most factor times cotangent."""
   inputs, cotangents = 10**rng.uniform(-9, 9, (2, size))
   factors = inputs * rng.uniform(1, 3, size)
   return inputs, factors, cotangents, factors * cotangents * rng.random(size)
@@ -35,13 +37,14 @@ def _records(rng, size=500):
   rules.normalised(floor=1e-3), rules.clipped_factors(limit=0.7),
   rules.clipped_layers(clip_norm=0.4)], ids=lambda rule: rule.name)
 def test_weighted_norms_are_at_most_the_bound(rule):
-  """Claims of LDP-04 and LDP-09, on norms: attained and not exceeded."""
+  """Weighted norms attain the rule's bound and
+  never exceed it (LDP-04, LDP-09)."""
   inputs, factors, cotangents, gradients = _records(np.random.default_rng(0))
   gradients[::2] = (factors * cotangents)[::2]
   weights = np.float64(rule.weights(_norms(inputs, factors, cotangents,
                                            gradients)))
   norms = weights * gradients
-  # For all records together, and for each with its own radius and cotangent.
+  # The limits use each record's own radius and cotangent.
   limits = np.array([rule.bound(float(d), float(f))
                      for d, f in zip(cotangents, factors, strict=True)])
   assert np.all(norms <= limits * (1 + 1e-6))
@@ -50,7 +53,7 @@ def test_weighted_norms_are_at_most_the_bound(rule):
 
 
 def test_clip_forms_leave_what_is_small():
-  """Clipping, not normalisation: a weight of exactly one below the limit."""
+  """Clipping rules leave norms below the limit at a weight of exactly one."""
   rng = np.random.default_rng(1)
   _, factors, cotangents, gradients = _records(rng)
   norms = _norms(factors, factors, cotangents, gradients)
@@ -64,7 +67,10 @@ def test_clip_forms_leave_what_is_small():
 
 
 def test_bounds():
-  """Of a traced certificate as of floats; which rules need one at all."""
+  """Bounds are the same for traced values and floats.
+
+  Only two of the three rules need a certificate.
+  """
   cases = ((rules.normalised(), 0.3), (rules.clipped_factors(limit=2.0), 0.6),
            (rules.clipped_layers(clip_norm=2.0), 2.0))
   for rule, expected in cases:
@@ -86,7 +92,7 @@ def test_refused(value):
 
 
 def _stationary_point(rule, x, y, repeats):
-  """Where the weighted gradient of least squares without bias is zero."""
+  """Returns the point where the weighted least-squares gradient is zero."""
   xs, ys = (jnp.repeat(jnp.asarray(each, jnp.float32), jnp.asarray(repeats),
                        total_repeat_length=sum(repeats))[:, None]
             for each in (x, y))
@@ -106,7 +112,10 @@ def _stationary_point(rule, x, y, repeats):
 @pytest.mark.parametrize('repeats, weighted, unbiased', [
   ((1, 1), 0.9091, 0.9901), ((99, 1), 0.0917, 0.5025)])
 def test_bias_of_backward_normalisation(repeats, weighted, unbiased):
-  """LDP-04, E19: another optimum; the clip form has none where it is idle."""
+  """Backward normalisation moves the optimum (LDP-04, E19).
+
+  The clipping rule moves it only where it clips.
+  """
   x, y = (1.0, 10.0), (0.0, 10.0)
   points = _stationary_point(rules.normalised(), x, y, repeats)
   assert points == pytest.approx(weighted, abs=2e-4)
@@ -122,7 +131,7 @@ _NETWORK = Network(root=Chain(name='n', nodes=(
 
 
 def _climbed_ratio(scale, seed=0):
-  """The largest ||g_first|| / ||x|| over tau ||W_last||, by ascent."""
+  """Returns the largest ||g_first|| / (||x|| tau ||W_last||) by ascent."""
   rng = np.random.default_rng(seed)
   params = jax.tree.map(
     lambda leaf: scale * jnp.asarray(rng.normal(size=leaf.shape), jnp.float32),
@@ -134,7 +143,7 @@ def _climbed_ratio(scale, seed=0):
   def ratio(x, y):
     total = lambda p: loss.values(_NETWORK.apply(p, x[None]), y[None])[0]
     gradient = jax.grad(total)(params)['first']['kernel']
-    # Of a dead network, too, the norm has a derivative.
+    # The constant gives the norm a derivative in a dead network, too.
     length = jnp.sqrt(jnp.sum(jnp.square(gradient)) + 1e-20)
     return length / jnp.linalg.norm(x) / jnp.float32(limit)
 
@@ -153,9 +162,10 @@ def _climbed_ratio(scale, seed=0):
 @pytest.mark.slow
 @pytest.mark.parametrize('scale', [0.3, 1.0, 4.0])
 def test_scaled_gradient_of_one_record(scale):
-  """LIP-04, (5.2.14): ||g / ||x|| || <= tau times the norms after it.
+  """One record's ||g|| / ||x|| is at most tau
+  times later norms (LIP-04, 5.2.14).
 
-  Of one record, whatever its norm; of a sum over a batch see the next test.
+  The record may have any norm. For a sum over a batch see the next test.
   """
   assert 0.4 < _climbed_ratio(scale) <= 1 + 1e-5
 
@@ -165,7 +175,7 @@ def test_scaled_gradient_of_one_record(scale):
   rules.normalised(), rules.clipped_factors(limit=1.0),
   rules.clipped_layers(clip_norm=1.0)], ids=lambda rule: rule.name)
 def test_one_huge_record_moves_a_sum_by_its_bound_only(rule):
-  """E1: dividing by the batch's largest norm moves it by the batch size."""
+  """One huge record moves a sum by its bound; batch division fails (E1)."""
   network = Network(root=Chain(name='n', nodes=(
     layers.Dense(name='dense', width=2, use_bias=False),)), input_shape=(1,))
   bounder = lipschitz_bounder.certified(
@@ -184,7 +194,7 @@ def test_one_huge_record_moves_a_sum_by_its_bound_only(rule):
   limit = float(bounder.l2_sensitivity({'dense': jnp.float32(1)})['dense'])
   assert limit == pytest.approx(
     1.0 if rule.name == 'clipped_layers' else np.sqrt(2))
-  # Half of the records' own sum, far above one record's bound.
+  # The distance is at least half of the bound.
   assert 0.5 * limit < distance <= limit * (1 + 1e-5)
 
   plain_sums = jax.jit(lambda mask: lipschitz_bounder.per_example.plain_sums(

@@ -1,4 +1,4 @@
-"""What a network takes: views of records, and records prepared or not."""
+"""These tests check how networks take views of records and prepared records."""
 
 import jax
 import jax.numpy as jnp
@@ -21,7 +21,7 @@ def _records():
 
 @pytest.mark.every(2)
 def test_views_are_rows_of_their_own():
-  """Each view is projected by itself, prepared or not."""
+  """Each view is projected by itself, whether records are prepared or not."""
   network = Network(root=ROOT, input_shape=(4,), input_radius=1.5)
   params, x = network.init(jax.random.key(0)), _records()
   apart = jnp.stack([network.apply(params, x[:, view]) for view in range(2)], 1)
@@ -37,14 +37,17 @@ def test_views_are_rows_of_their_own():
 
 
 def test_without_a_radius_records_stay_as_they_are():
-  """But for entries whose squares float32 could not add up."""
+  """Without an input radius, records stay as they are.
+
+  Only entries whose squares overflow float32 are cut.
+  """
   network = Network(root=ROOT, input_shape=(4,))
   params, x = network.init(jax.random.key(0)), _records()[:, 0]
   assert network.prepare(x) is x
   plain = np.asarray(x) @ np.asarray(params['a']['kernel'])
   np.testing.assert_allclose(network.apply(params, x), plain, rtol=1e-4,
                              atol=1e-4)
-  # What was projected elsewhere is taken as it is.
+  # Records that were projected elsewhere are used as they are.
   projected = ball.project_records(x, 0.5)
   np.testing.assert_allclose(
     network.apply(params, projected),

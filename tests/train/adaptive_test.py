@@ -1,7 +1,7 @@
-"""Private radii in a run (LDP-06): clip norms, and activations of a network.
+"""These tests check the private radii of LDP-06 in training runs.
 
-Radii are public state: a step bounds with those it found and leaves moved ones
-to the next.
+Radii are public state: a step bounds gradients with the radii it found and
+leaves updated radii to the next step.
 """
 
 import jax
@@ -37,10 +37,9 @@ def _radii_for(kind):
 
 
 def _projected(radii, params, x):
-  """A tanh network whose inputs of each layer lie in balls of these radii.
+  """Returns the logits and input norms of a tanh network on projected inputs.
 
-  Returns logits and the norms before projection, as an LDP-05 network with
-  tracked radii has to.
+  The norms are taken before projection, as LDP-06 needs them.
   """
   names, norms = sorted(params), {}
   for index, name in enumerate(names):
@@ -54,7 +53,8 @@ def _projected(radii, params, x):
 
 
 def _activation_bounder(adaptive):
-  """LDP-05 with the radii of LDP-06, for two layers of weight norm <= 0.9."""
+  """Returns an LDP-05 bounder with the adaptive
+  radii of LDP-06 for two layers."""
   def sums(params, batch, mask, radii):
     plain = per_example.plain_sums(
       lambda p, x: _projected(radii, p, x)[0], LOSS.values, params, batch,
@@ -76,7 +76,7 @@ def _activation_bounder(adaptive):
 
 @pytest.fixture(name='make', scope='module')
 def _make(make_model, make_method):
-  """kind -> (model, method)."""
+  """Returns a function from the kind of radii to (model, method)."""
   def make(kind, **changes):
     model = make_model(False)
     adaptive = quantiles.geometric(_radii_for(kind), **{**SETTINGS, **changes})
@@ -92,7 +92,7 @@ def _make(make_model, make_method):
 
 
 def _run(model, method, records, num_steps=3):
-  """States and infos of some steps, one at a time."""
+  """Returns the states and step infos of a few steps, taken one at a time."""
   transform_of = lambda key: steps.make_transform(
     method, SAMPLER, optax.sgd(LEARNING_RATE), key=key,
     noise_multiplier=MULTIPLIER, allocation='optimal')
@@ -114,7 +114,10 @@ def _flat(values):
 
 
 def check_radii_are_of_the_step_before(model, method, records):
-  """Radii, sensitivities and multiplier, step after step."""
+  """Checks that each step uses the radii found by the previous step.
+
+  The test also recomputes the sensitivities and the multiplier.
+  """
   states, infos = _run(model, method, records)
   for before, after, info in zip(states, states[1:], infos):
     jax.tree.map(np.testing.assert_array_equal, info.radii, before.radii)
@@ -145,7 +148,8 @@ def test_radii_are_of_the_step_before(make, records, kind):
 
 
 def test_indicators_are_counts_with_their_noise(make, records):
-  """By hand: norms of the batch's gradients, and the bits of the key."""
+  """The noisy indicator equals a count by hand
+  plus noise from the key's bits."""
   model, method = make('flat')
   states, _ = _run(model, method, records, num_steps=1)
   words = additive.random_words(
@@ -159,13 +163,13 @@ def test_indicators_are_counts_with_their_noise(make, records):
                       for leaf in jax.tree.leaves(grads)))
   draws = _indicator_draw(states[0])
   expected = (np.sum(np.where(norms <= 0.7, 0.5, -0.5)) + SIGMA_B * draws) / 12
-  # Rounded to a grid of stddev / 256 at most.
+  # The release is rounded to a grid of stddev / 256 at most.
   assert float(states[1].optimizer[0].indicators) == pytest.approx(
     expected, abs=SIGMA_B / 12 / 256)
 
 
 def _indicator_draw(state):
-  """The unit noise of the indicator: the last of the draws of step 0."""
+  """Returns the indicator's unit noise, which is the last draw of step 0."""
   return float(additive.standard_normal(
     jax.random.fold_in(state.keys.noise, 0), (),
     start=tree.count(state.params)))
@@ -174,7 +178,7 @@ def _indicator_draw(state):
 @pytest.mark.every(2)
 @pytest.mark.parametrize('kind', ['activations'])
 def test_one_record_keeps_its_bounds(make, records, kind):
-  """Of the gradient and of the counts, at radii that have moved."""
+  """One record stays within its gradient and count bounds after radii move."""
   model, method = make(kind)
   states, _ = _run(model, method, records)
   state = states[-1]
@@ -208,7 +212,8 @@ def _fit(model, method, records, multiplier=MULTIPLIER, **changes):
 
 @pytest.mark.slow
 def test_the_loop_is_the_steps(make, records):
-  """With noise drawn ahead; and the plan's multiplier is measured."""
+  """The loop takes the same radii as single
+  steps and meets the planned multiplier."""
   model, method = make('layers')
   result = _fit(model, method, records)
   states, infos = _run(model, method, records, num_steps=3)
@@ -222,7 +227,8 @@ def test_the_loop_is_the_steps(make, records):
 
 @pytest.mark.slow
 def test_radii_settle_in_a_run(make):
-  """At a frozen network half the gradients end within the clip norm."""
+  """The radius settles where half of a frozen
+  network's gradients lie within it."""
   rng = np.random.default_rng(3)
   records = Batch(jnp.asarray(rng.normal(size=(400, 3)), jnp.float32),
                   jnp.asarray(rng.integers(0, 2, 400), jnp.int32))
@@ -264,12 +270,13 @@ def test_others_carry_no_radii(make_model, make_method, records):
   assert states[1].average == ()
 
 
-# Planted faults.
+# The tests below plant faults.
 
 
 @pytest.mark.every(5)
 def test_fault_indicators_free_of_charge(make, records, monkeypatch):
-  """The loop measures the joint multiplier over all that was released."""
+  """The loop must refuse a run whose multiplier
+  ignores the indicator releases."""
   model, method = make('layers')
   monkeypatch.setattr(quantiles, 'gradient_noise_multiplier',
                       lambda noise_multiplier, adaptive: noise_multiplier)
@@ -279,7 +286,8 @@ def test_fault_indicators_free_of_charge(make, records, monkeypatch):
 
 @pytest.mark.slow
 def test_fault_radii_of_this_batch(make, records):
-  """R1: contributions bounded by radii that this step's records moved."""
+  """Radii that this step's own records moved
+  must fail the isolation check (R1)."""
   model, honest = make('flat')
 
   def sums(params, batch, mask, radii):
@@ -305,7 +313,8 @@ def test_fault_radii_of_this_batch(make, records):
 
 
 def test_fault_radii_moved_by_exact_counts(make, records, monkeypatch):
-  """The update must see the release, not the sums."""
+  """A radius update that reads exact counts
+  must fail the check of the radii."""
   model, method = make('flat')
   honest = steps.make_step
 
@@ -324,7 +333,11 @@ def test_fault_radii_moved_by_exact_counts(make, records, monkeypatch):
 
 
 def test_norms_are_those_before_projection(make):
-  """A projected norm is always within: the radius would only ever shrink."""
+  """The network reports norms before projection.
+
+  Projected norms are always within the radius, so the radius would only
+  shrink.
+  """
   x = jnp.asarray([[3., 4., 0.]])
   params = {'dense_00': {'kernel': jnp.zeros([3, 2]), 'bias': jnp.zeros([2])}}
   norms = _projected({'dense_00': jnp.float32(1.)}, params, x)[1]

@@ -1,4 +1,5 @@
-"""What is drawn ahead is what each step would draw, and may be left out."""
+"""These tests check that noise drawn ahead
+equals the noise each step would draw."""
 
 import jax
 import jax.numpy as jnp

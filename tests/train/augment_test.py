@@ -1,4 +1,4 @@
-"""REG-04: views of a record, averaged before anything is clipped."""
+"""These tests check REG-04: views of a record are averaged before clipping."""
 
 import itertools
 
@@ -31,14 +31,14 @@ VIEWS = 5
 
 
 def _apply(params, x):
-  """A linear network on images [b, 4, 5, 2]."""
+  """Returns the logits of a linear network on images [b, 4, 5, 2]."""
   flat = x.reshape((x.shape[0], -1))
   return flat @ params['d']['w'] + params['d']['b'][None]
 
 
 @pytest.fixture(name='task', scope='module')
 def _task():
-  """(params, 7 images with labels)."""
+  """Returns (params, batch of 7 images with labels)."""
   rng = np.random.default_rng(0)
   draw = lambda *shape: jnp.asarray(rng.normal(size=shape), jnp.float32)
   return {'d': {'w': draw(40, 3), 'b': draw(3)}}, Batch(
@@ -74,14 +74,15 @@ def _flat(values):
                          for leaf in jax.tree.leaves(values)])
 
 
-# One view.
+# The next tests take one view.
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize('mode, numpy_mode', [('reflect', 'reflect'),
                                               ('zero', 'constant')])
 def test_views_are_all_crops_and_mirrors(task, mode, numpy_mode):
-  """Each of the 3 x 3 shifts and 2 sides, equally often: chi-square."""
+  """All 9 shifts and both mirrorings occur
+  equally often, by a chi-square test."""
   image = np.asarray(task[1].x[0])
   padded = np.pad(image, ((1, 1), (1, 1), (0, 0)), mode=numpy_mode)
   crops = [padded[i:i + 4, j:j + 5][:, ::side] for i, j, side in
@@ -111,7 +112,7 @@ def test_refuses_settings(task):
     _make(multiplicity=0)
 
 
-# Many views.
+# The next tests take many views.
 
 
 @pytest.mark.every(3)
@@ -127,7 +128,8 @@ def test_identical_views_are_one(task, make_bounder):
 
 
 def check_average_is_clipped(bounder, task):
-  """Gradient of each view alone, averaged, then clipped, by a loop."""
+  """Checks sums against a loop that averages
+  each record's views, then clips."""
   params, batch = task
   views = np.asarray(jax.jit(bounder.views)(
     jax.random.key(3), jnp.arange(7), batch.x))
@@ -149,7 +151,7 @@ def test_average_is_taken_before_clipping(task):
 
 @pytest.mark.slow
 def test_batch_sums_are_rows_of_weight_one_over_views(task):
-  """LDP-05's kind: an ordinary backward pass over b A rows."""
+  """Sums over views equal an ordinary sum over all b A views, divided by A."""
   params, batch = task
   bounder = _make(make_bounder=per_example.summed)
   views = bounder.views(jax.random.key(0), jnp.arange(7), batch.x)
@@ -192,7 +194,7 @@ def test_views_differ_by_view_record_and_step(task):
                    for key in (0, 1))
   assert first.shape == (7, VIEWS, 4, 5, 2)
   seen = {view.tobytes() for view in first.reshape(35, -1)}
-  # 50 outcomes: 35 views of which fewer than 8 differ has probability 1e-18.
+  # There are 50 outcomes: 35 views have fewer than 8 with probability 1e-18.
   assert len(seen) >= 8 and not np.array_equal(first, second)
   assert any(not np.array_equal(first[0], other) for other in first[1:])
 
@@ -212,7 +214,10 @@ def test_bad_pixel_is_nothing_even_if_cropped_out(task):
 @pytest.mark.slow
 @pytest.mark.parametrize('prepared', [True, False])
 def test_certified_networks_bound_every_view(prepared):
-  """Views longer than their record are projected again."""
+  """A certified network bounds every view, even one longer than its record.
+
+  The network projects such a view again.
+  """
   model = mlp.mlp(num_features=3, num_classes=2, depth=1, width=4,
                   input_radius=1., hidden_radius=1.)
   params = model.init(jax.random.key(0))
@@ -245,11 +250,11 @@ def test_certified_networks_bound_every_view(prepared):
     assert int(bounded.num_nonfinite) == (index == 1)
 
 
-# The stream, and the loop.
+# The tests below check the stream of keys and the loop.
 
 
 def test_other_streams_are_as_they_were():
-  """A longer split would have changed every committed run."""
+  """The first three streams stay jax.random.split's, as committed runs need."""
   key = jax.random.key(17)
   streams = states.streams(key)
   for stream, expected in zip(streams[:3], jax.random.split(key, 3),
@@ -281,7 +286,7 @@ def test_in_the_loop(task):
   varied = fit(_make())
   np.testing.assert_array_equal(plain.info.batch_size, varied.info.batch_size)
   assert plain.joint_noise_multipliers == varied.joint_noise_multipliers
-  # The same noise; one point of its grid if a rounding falls the other way.
+  # The noise is the same; a rounding may move it by one point of its grid.
   slack = 4 * 0.5 * CLIP_NORM / 3 / 256 + 1e-6
   np.testing.assert_allclose(_flat(plain.state.params),
                              _flat(same.state.params), atol=slack)
@@ -290,7 +295,8 @@ def test_in_the_loop(task):
 
 
 def test_views_are_drawn_anew_at_each_step(task):
-  """Full batches of one sum of pixels: equal only if the views are."""
+  """Steps and runs draw new views: eight full
+  batches have eight different sums."""
   batch = task[1]
   shift = lambda key, image: image + jax.random.uniform(key)
   bounder = _make(shift, make_bounder=lambda apply, loss: (
@@ -318,12 +324,13 @@ def test_views_are_drawn_anew_at_each_step(task):
   assert len({float(value) for value in seen}) == 8
 
 
-# Planted faults.
+# The tests below plant faults.
 
 
 @pytest.mark.slow
 def test_fault_views_clipped_one_by_one(task):
-  """The mean of clipped gradients: bounded, but not REG-04."""
+  """The mean of separately clipped views is
+  bounded but must fail REG-04's check."""
   def each(params, batch, mask):
     rows = Batch(batch.x.reshape((-1,) + batch.x.shape[2:]),
                  jnp.repeat(batch.y, VIEWS))
@@ -349,7 +356,8 @@ def test_fault_records_mixed(task):
 
 @pytest.mark.every(2)
 def test_fault_views_by_place_in_the_batch(task):
-  """Keys by place: who else is drawn would choose a record's views."""
+  """Keys by place in the batch must fail: other
+  records would choose the views."""
   honest = _make()
   fault = honest._replace(views=lambda key, numbers, x: honest.views(
     key, jnp.arange(numbers.size), x))

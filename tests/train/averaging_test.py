@@ -1,4 +1,4 @@
-"""REG-05: averages in closed form, in the loop, and that they cost nothing."""
+"""These tests check REG-05: parameter averages have their closed forms."""
 
 import math
 
@@ -18,7 +18,7 @@ from dpjax.train import step as steps
 
 
 def _average(averager, values):
-  """Means after each of values[1:], starting at values[0]."""
+  """Returns the averages after each of values[1:], starting from values[0]."""
   def step(state, value):
     state = averager.update(state, {'w': value})
     return state, state.mean['w']
@@ -39,7 +39,7 @@ def test_constant_stays(averager):
 
 
 def test_polyak_of_a_line_is_its_middle():
-  """Mean of a + b t over t = 1 ... T is a + b (T + 1) / 2."""
+  """Polyak's average of a + b t over t = 1 ... T equals a + b (T + 1) / 2."""
   steps = np.arange(301)
   averages = _average(averaging.polyak(), 2. - 0.5 * steps)
   np.testing.assert_allclose(averages, 2. - 0.5 * (steps[1:] + 1) / 2,
@@ -51,7 +51,10 @@ def test_polyak_forgets_the_start():
 
 
 def test_average_of_a_line_lags():
-  """e_T = x_T - b d (1 - d^T) / (1 - d) for x_t = a + b t, e_0 = a."""
+  """The average of x_t = a + b t lags as e_T = x_T - b d (1 - d^T) / (1 - d).
+
+  It starts at e_0 = a.
+  """
   decay, steps = 0.9, np.arange(101)
   averages = _average(averaging.ema(decay, warm_up=False), 2. + 0.5 * steps)
   lag = 0.5 * decay * (1 - decay**steps) / (1 - decay)
@@ -60,7 +63,10 @@ def test_average_of_a_line_lags():
 
 @pytest.mark.parametrize('num_steps', [1, 2, 10, 500])
 def test_warm_up_weighs_the_start_as_said(num_steps):
-  """Product over t < T of (1 + t) / (10 + t) = T! 9! / (T + 9)!."""
+  """With warm-up the start keeps the weight T! 9! / (T + 9)!.
+
+  This is the product over t < T of (1 + t) / (10 + t).
+  """
   average = _average(averaging.ema(), [1.] + [0.] * num_steps)[-1]
   expected = math.exp(math.lgamma(num_steps + 1) + math.lgamma(10)
                       - math.lgamma(num_steps + 10))
@@ -68,7 +74,8 @@ def test_warm_up_weighs_the_start_as_said(num_steps):
 
 
 def test_warm_up_ends_at_the_decay():
-  """(1 + t) / (10 + t) passes 0.9 at t = 80; from there it is 0.9."""
+  """The decay (1 + t) / (10 + t) stops growing
+  at 0.9, which it passes at t = 80."""
   values = np.random.default_rng(0).normal(size=200)
   averages = _average(averaging.ema(0.9), values)
   mean = values[0]
@@ -86,7 +93,7 @@ def test_refuses_a_decay(decay):
 
 @pytest.mark.slow
 def test_kept_by_the_loop(make_model, make_method, records):
-  """Post-processing: the run itself is the same bits with and without."""
+  """Averaging is post-processing: it changes no bit of the run itself."""
   model = make_model(False)
   method = make_method('dp_sgd', model)
   plan = plans.TrainingPlan(
@@ -123,7 +130,8 @@ def test_kept_by_the_loop(make_model, make_method, records):
 
 
 def test_fault_initial_parameters_counted():
-  """As if the start were the first iterate: the middle of a line moves."""
+  """Counting the start as the first iterate
+  must fail: it shifts a line's average."""
   averager = averaging.Averaging(
     averaging.polyak().init,
     lambda state, params: averaging.polyak().update(

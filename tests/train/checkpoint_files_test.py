@@ -1,4 +1,4 @@
-"""Checkpoints on disk: what is damaged or unfinished is not used."""
+"""These tests check that damaged or unfinished checkpoints are not used."""
 
 import math
 import os
@@ -49,7 +49,8 @@ def _restored(saver):
 
 @pytest.fixture(name='saved', scope='module')
 def _saved(tmp_path_factory):
-  """A folder with checkpoints at steps 3 and 5; copy before use."""
+  """Returns a folder with checkpoints at steps
+  3 and 5, which tests must copy."""
   folder = tmp_path_factory.mktemp('saved')
   saver = _saver(folder)
   for step in (1, 3, 5):
@@ -95,7 +96,7 @@ def test_a_damaged_checkpoint_is_not_used_the_one_before_is(
     assert said == [
       f'warning: checkpoint {folder / "5"} is damaged or unfinished, and not '
       'used', f'resuming at step 3, from {folder / "3"}']
-    # As if it had never been there.
+    # The run saves step 5 again as if the damaged folder had never existed.
     if name == names[0]:
       saver.after_chunk(5, [_toy(5)], 0.)
       assert _restored(_saver(folder)) == 5
@@ -115,7 +116,8 @@ def test_none_usable_starts_from_the_beginning(saved, tmp_path):
 def test_what_a_kill_leaves_of_a_write_is_ignored_and_removed(saved, tmp_path):
   folder = tmp_path / 'c'
   shutil.copytree(saved, folder)
-  # As Orbax names what it writes; and an older one, removed by half.
+  # One folder is named as Orbax names unfinished writes; step 3 is half
+  # removed.
   shutil.copytree(folder / '5', folder / '7.orbax-checkpoint-tmp')
   shutil.rmtree(folder / '3' / 'arrays')
   said = []
@@ -166,7 +168,11 @@ def _linked(path):
 @pytest.mark.parametrize('plant', [
   _linked, lambda path: path.chmod(path.stat().st_mode | 0o020)])
 def test_what_others_may_have_written_is_refused(saved, plant, name, tmp_path):
-  """Its keys may be known: it is not even taken for a damaged one."""
+  """A checkpoint that others may have written
+  is refused, not treated as damaged.
+
+  Others may know the keys in it.
+  """
   folder = tmp_path / 'c'
   shutil.copytree(saved, folder)
   plant(folder / name)
@@ -184,7 +190,7 @@ def test_a_checkpoint_of_another_user_is_refused(saved, monkeypatch):
 
 
 def test_checkpoints_are_the_folders_named_by_a_step(tmp_path):
-  """The newest first, by number and not by name."""
+  """Saved steps are the folders named by a step, newest first by number."""
   for name in ('9', '10', '100', 'x1', '7.orbax-checkpoint-tmp', '-3'):
     (tmp_path / name).mkdir()
   (tmp_path / '11').touch()

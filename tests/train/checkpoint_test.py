@@ -1,4 +1,7 @@
-"""A killed run, resumed: the same bits; one of another fit: refused."""
+"""These tests check that a resumed run equals one that was never killed.
+
+A checkpoint of another fit is refused.
+"""
 
 import functools
 
@@ -30,7 +33,7 @@ MULTIPLIERS = (1.6, 3.2, 2.1)
 
 
 class _Killed(BaseException):
-  """Nothing that anyone could mean to catch."""
+  """This exception stands for a kill; no code under test catches it."""
 
 
 def _plan(multiplier, num_steps):
@@ -53,7 +56,7 @@ def _lip_dp_sgd(model):
 
 @pytest.fixture(name='fit', scope='module')
 def _fit(make_model, records):
-  """(method, steps, kill at, ...) -> a fit of the three runs."""
+  """Returns a function that fits the three runs and can kill them at a step."""
   def fit(make=_dp_sgd, num_steps=23, kill=None, **changes):
     model = make_model(make is _lip_dp_sgd)
     method = make(model)
@@ -78,7 +81,8 @@ def _fit(make_model, records):
 
 @pytest.fixture(name='compile_once')
 def _compile_once(monkeypatch):
-  """Fits of a test share their programs, and have four chunks at most."""
+  """Makes the fits of a test share compiled
+  programs and use at most four chunks."""
   compiled, honest = [], loop._compile
 
   def shared(*args):
@@ -92,7 +96,7 @@ def _compile_once(monkeypatch):
 
 
 def _bits(result):
-  """Every bit of what a fit found out, by name."""
+  """Returns the bytes of each array in the result of a fit, by name."""
   leaves = jax.tree_util.tree_leaves_with_path(
     (result.state, result.info, result.joint_noise_multipliers))
   return {jax.tree_util.keystr(path): (
@@ -107,7 +111,7 @@ def _assert_same(actual, expected):
 
 
 _CASES = {
-  # method, number of steps, arguments of fit; kills at boundaries.
+  # Each case has a method, steps, arguments of fit and kills at boundaries.
   'adam, a shorter last chunk, groups of two': (
     _dp_sgd, 23, {'optimizer': optax.adam(0.1), 'max_parallel': 2},
     (18, 23, 41)),
@@ -138,7 +142,7 @@ def test_killed_and_resumed_gives_the_bits_of_one_go(
       with pytest.raises(_Killed):
         fit(make, num_steps, kill, checkpoints=checkpoints, seen=(seen := []),
             **changes)
-      # What was done before was not done again.
+      # The resumed fit repeats no step that was saved.
       assert seen == [step for step in steps if before < step <= kill]
     resumed = fit(make, num_steps, checkpoints=checkpoints, seen=(seen := []),
                   **changes)
@@ -147,7 +151,7 @@ def test_killed_and_resumed_gives_the_bits_of_one_go(
   assert seen == [step for step in steps if step > kills[-1]]
   _assert_same(resumed, expected)
   assert resumed.events == expected.events
-  # From the very end nothing is left to run, but all is left to say.
+  # A fit resumed at its very end trains nothing but reports everything.
   _assert_same(again, expected)
   ends = [*kills, steps[-1]]
   saved = checkpoint._load(tmp_path / 'c' / str(ends[-1]))['meta']['seconds']
@@ -158,7 +162,7 @@ def test_killed_and_resumed_gives_the_bits_of_one_go(
 
 
 def _key_again(state):
-  """The noise stream derived from a key that was used."""
+  """Returns the state with a noise stream derived from a key used already."""
   return state._replace(keys=state.keys._replace(noise=jax.vmap(
     lambda key: jax.random.fold_in(key, 0))(state.keys.noise)))
 
@@ -216,7 +220,7 @@ def test_faults_in_what_is_restored_are_seen(fit, compile_once, tmp_path,
     try:
       resumed = fit(checkpoints=kept, **settings)
     except ValueError as error:
-      # Noised less than planned, by infos of zeros.
+      # Infos of zeros say that there was less noise than planned.
       assert 'noised with joint multiplier' in str(error), name
     else:
       assert _bits(resumed) != _bits(expected), name

@@ -1,4 +1,4 @@
-"""Toy data and methods, and checks that every training step must pass."""
+"""This module has toy data, toy methods and checks for every training step."""
 
 import types
 
@@ -27,7 +27,8 @@ ROWS = jnp.asarray(np.random.default_rng(5).permutation(60)[:50], jnp.int32)
 
 @pytest.fixture(scope='module', autouse=True)
 def _quick_compilation():
-  """Programs this small take longer to optimise than to run."""
+  """Turns off XLA optimisations, which take
+  these programs longer than running."""
   jax.config.update('jax_disable_most_optimizations', True)
   yield
   jax.config.update('jax_disable_most_optimizations', False)
@@ -35,7 +36,7 @@ def _quick_compilation():
 
 @pytest.fixture(scope='session')
 def records():
-  """60 records of 3 features and 2 classes."""
+  """Returns 60 records with 3 features and 2 classes."""
   rng = np.random.default_rng(0)
   x = rng.normal(size=(60, 3))
   y = (x[:, 0] + 0.5 * rng.normal(size=60) > 0)
@@ -67,7 +68,9 @@ def make_method():
 
 
 def _make_run(make_model, make_method, change=lambda method: method):
-  """(name, records, ...) -> (model, states, infos) of some steps.
+  """Returns a function from (name, records, ...) to (model, states, infos).
+
+  Each setting compiles once, so a fault must be patched in before.
 
   Compiles once for each setting; a fault must be patched in before.
 
@@ -106,13 +109,14 @@ def _make_run(make_model, make_method, change=lambda method: method):
 
 @pytest.fixture(scope='module')
 def run(make_model, make_method):
-  """The honest step, compiled once for a file."""
+  """Returns the honest step, compiled once per test file."""
   return _make_run(make_model, make_method)
 
 
 @pytest.fixture
 def faulty(make_model, make_method):
-  """Like `run`, compiled anew with the faults that were patched in."""
+  """Returns a function like `run` that is
+  compiled after faults are patched in."""
   return _make_run(make_model, make_method)
 
 
@@ -121,11 +125,14 @@ def _flat(values):
                          for leaf in jax.tree.leaves(values)])
 
 
-# The reference: float64, record by record, sharing the keys' bits only.
+# The reference computes in float64, record by record, from the same keys.
 
 
 def _forward_backward(params, x, y, radii):
-  """One record's gradients by hand: tanh, dense layers, values in balls."""
+  """Returns one record's gradients, computed by hand for tanh dense layers.
+
+  Values lie in balls of the radii, unless these are None.
+  """
   names, values = sorted(params), np.asarray(x, np.float64)
   inputs, jacobians = [], []
   for index, name in enumerate(names):
@@ -155,7 +162,8 @@ def _forward_backward(params, x, y, radii):
 
 
 def _schatten(kernel):
-  """The certified norm by its definition, order 32, two columns exactly."""
+  """Returns the certified norm: Schatten 32, or
+  exact for at most two columns."""
   values = np.linalg.svd(kernel, compute_uv=False)
   if min(kernel.shape) <= 2:
     return values[0]
@@ -163,7 +171,8 @@ def _schatten(kernel):
 
 
 def _contributions(name, params, rows):
-  """(what each record adds, its bounds by block, sizes of the blocks)."""
+  """Returns (each record's gradient, its bounds
+  by block, the sizes of the blocks)."""
   radii = None if name == 'dp_sgd' else [1.5, 1.]
   gradients = [_forward_backward(params, x, int(y), radii) for x, y in rows]
   if name == 'dp_sgd':
@@ -183,7 +192,7 @@ def _contributions(name, params, rows):
 
 
 def _noisy_sums(gradients, params, draws, stddevs, sizes):
-  """Leaves of the sum, noised block by block and rounded."""
+  """Returns the leaves of the sum with noise added by block, then rounded."""
   leaves = jax.tree.leaves(params)
   noise = np.split(draws * np.repeat(stddevs, sizes), np.cumsum(
     [leaf.size for leaf in leaves])[:-1])
@@ -199,7 +208,7 @@ def _noisy_sums(gradients, params, draws, stddevs, sizes):
 
 
 def _reference_step(name, state):
-  """The next parameters, from the text of the method."""
+  """Returns a float64 step function written from the text of the method."""
   def step(params, index, records):
     batch_key = jax.random.fold_in(state.keys.batch, index)
     words = additive.random_words(batch_key, (50,))
@@ -228,7 +237,8 @@ def _reference_step(name, state):
 
 
 def _steps(run, name, records, num_steps=2):
-  """Parameters, sensitivities and batch sizes, step after step."""
+  """Checks parameters, sensitivities and batch
+  sizes of each step by reference."""
   model, states, infos = run(name, records, num_steps=num_steps)
   reference = _reference_step(name, states[0])
   for index, (state, info) in enumerate(zip(states, infos)):
@@ -246,11 +256,11 @@ def _steps(run, name, records, num_steps=2):
     assert int(states[index + 1].step) == index + 1
 
 
-# Checks that the real step passes and that planted faults must fail.
+# The checks pass for the real step and must fail for planted faults.
 
 
 def _scales_do_not_read_records(run, name, records):
-  """With every record NaN the step is its noise, at unchanged scales."""
+  """Checks that a step on NaN records is pure noise at unchanged scales."""
   poisoned = Batch(jnp.full_like(records.x, jnp.nan), records.y)
   _, (before, after), (info,) = run(name, poisoned)
   _, (_, clean), (clean_info,) = run(name, records)
@@ -271,7 +281,7 @@ def _scales_do_not_read_records(run, name, records):
 
 
 def _empty_batches_are_stepped(run, name, records):
-  """No step is skipped or drawn again: noise is there all the same."""
+  """Checks that an empty batch is neither skipped nor redrawn, but noised."""
   sampler = PoissonSampler(num_examples=4, batch_size=0.5)
   _, states, infos = run(name, records, num_steps=20, sampler=sampler)
   sizes = np.array([int(info.batch_size) for info in infos])
@@ -283,19 +293,19 @@ def _empty_batches_are_stepped(run, name, records):
 
 
 def _noise_is_fresh(run, records, num_steps=6):
-  """Steps on no signal at all: increments neither repeat nor correlate."""
+  """Checks that noise-only steps neither repeat nor correlate."""
   poisoned = Batch(jnp.full_like(records.x, jnp.nan), records.y)
   moves = []
   for seed in (0, 1):
     _, states, _ = run('dp_sgd', poisoned, num_steps=num_steps, seed=seed)
     moves.extend(np.diff([_flat(state.params) for state in states], axis=0))
   moves = np.array(moves)
-  # Chi-square with 312 degrees of freedom or more: a scale that is off by a
-  # third is beyond five deviations.
+  # The chi-square test has 312 degrees of freedom or more: a scale that is off
+  # by a third is beyond five deviations.
   statistic = np.sum((moves * 12 / (LEARNING_RATE * MULTIPLIER * 0.7))**2)
   distribution = stats.chi2(moves.size)
   assert distribution.ppf(5e-7) < statistic < distribution.isf(5e-7)
-  # 26 weights: the Fisher transform of r has deviation 1 / sqrt(23).
+  # With 26 weights, the Fisher transform of r has deviation 1 / sqrt(23).
   off_diagonal = ~np.eye(len(moves), dtype=bool)
   correlations = np.corrcoef(moves)[off_diagonal]
   bound = np.tanh(stats.norm.isf(1e-6 / off_diagonal.sum()) / np.sqrt(23))
@@ -304,7 +314,7 @@ def _noise_is_fresh(run, records, num_steps=6):
 
 @pytest.fixture(scope='session')
 def checks():
-  """The checks above, and what they look at."""
+  """Returns the checks above and the helpers that they use."""
   return types.SimpleNamespace(
     flat=_flat, make_run=_make_run, forward_backward=_forward_backward,
     steps=_steps,

@@ -1,7 +1,7 @@
-"""Every Lipschitz method: what a record adds, its bound, what holds weights.
+"""These tests check the contribution and bound of every Lipschitz method.
 
-Not the proof of a bound, which is tested with its network, but that a method is
-put together of the right parts: all of them, on hostile records.
+The bound itself is proved and tested with its network. These tests check that
+each method combines all the right parts, on hostile records too.
 """
 
 import math
@@ -20,7 +20,7 @@ from dpjax.typing import Batch
 
 LOSS = losses.cross_entropy()
 NORM, CLIP = 0.8, 0.6
-# Name -> the order of its norms, and how its weights are held.
+# This maps a name to the order of its norms and how its weights are held.
 ORDERS = {'lip_k_norm_1': 1, 'lip_k_norm_inf': math.inf}
 HELD = {
     'lip_dp_sgd': 'most', 'lip_normalised': 'most', 'lip_adaptive': 'most',
@@ -34,7 +34,7 @@ def _model(depth=1, **changes):
 
 
 def _methods():
-  """Name -> (model, method)."""
+  """Returns a dictionary from names to (model, method)."""
   model, wide = _model(), _model(adaptive=True)
   one, norm = _model(0), {'weight_norm': NORM}
   by_name = {'layer_clipped': (model, methods.layer_clipped(
@@ -55,7 +55,8 @@ METHODS = _methods()
 
 
 def _records():
-  """Short, long, on axes; the last two count as none."""
+  """Returns short, long and axis-aligned
+  records; the last two are not finite."""
   rng = np.random.default_rng(0)
   x = rng.normal(size=(24, 3)) * np.repeat([1e-2, 1.0, 30.0], 8)[:, None]
   x[16:19] = 1e4 * np.eye(3)
@@ -65,7 +66,8 @@ def _records():
 
 
 def _looked_at(model, method):
-  """(parameters, certificate, bounds, what each record adds, its counts)."""
+  """Returns (params, certificate, bounds,
+  contributions, indicators) of a method."""
   adaptive = method.bounder.adaptive
   bounder = bounders.at_radii(method.bounder,
                               None if adaptive is None else adaptive.init)
@@ -79,7 +81,8 @@ def _looked_at(model, method):
 
 @pytest.fixture(name='contributions', scope='module')
 def _contributions():
-  """Name -> `_looked_at`; one program."""
+  """Returns what `_looked_at` gives for each
+  method, computed in one program."""
   contributions = jax.jit(lambda: {name: _looked_at(*pair)
                                    for name, pair in METHODS.items()})()
   return jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), contributions)
@@ -104,7 +107,8 @@ def test_no_record_adds_more_than_the_bound(contributions):
       assert np.all(norms <= bound * (1 + 1e-5)), name
       assert np.all(norms[:22] > 0) and not norms[22:].any(), name
       most = max(most, norms.max() / bound)
-    # Not so far below that a bound of another network would do.
+    # The largest contribution is so near that another network's bound would
+    # fail.
     assert most > 0.25, name
     for count in jax.tree.leaves(counts):
       np.testing.assert_array_equal(np.abs(count), [0.5] * 22 + [0.0] * 2)
@@ -117,7 +121,10 @@ def test_a_clip_norm_bounds_all_blocks_together(contributions):
 
 
 def test_weights_are_held_at_their_norm(contributions):
-  """In the norm of the method, as its certificate says."""
+  """Constrained weights obey their norm in the norm of the method.
+
+  The certificate covers that norm.
+  """
   for name, (params, certificate, *_) in contributions.items():
     for layer, leaves in params.items():
       norm = np.linalg.norm(leaves['kernel'], ORDERS.get(name, 2))
@@ -130,7 +137,8 @@ def test_weights_are_held_at_their_norm(contributions):
 
 
 def test_a_normalised_layer_is_divided_by_the_floor_at_least(contributions):
-  """Inputs with their one are shorter than 2: plain gradients over 2."""
+  """A floor of 2 halves plain gradients whose
+  augmented inputs are shorter than 2."""
   params, _, _, plain, _ = contributions['lip_dp_sgd']
   same, _, _, divided, _ = contributions['lip_normalised_floor']
   jax.tree.map(np.testing.assert_array_equal, params, same)

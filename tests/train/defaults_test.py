@@ -1,4 +1,5 @@
-"""What a call of training may leave out decides on results and guarantees."""
+"""These tests pin the defaults of training,
+which decide results and guarantees."""
 
 import inspect
 

@@ -1,4 +1,4 @@
-"""Accuracy counted by hand."""
+"""These tests compare the accuracy with a count by hand."""
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +13,7 @@ RECORDS = Batch(jnp.asarray([[1.], [-2.], [3.], [-4.]]),
 
 
 def _apply(params, x):
-  """Class 1 where w x > 0."""
+  """Returns logits that predict class 1 where w x > 0."""
   return jnp.concatenate([jnp.zeros_like(x), params['w'] * x], 1)
 
 
@@ -21,12 +21,12 @@ def _apply(params, x):
 def test_accuracy_by_hand():
   accuracy = lambda w, rows: float(evaluate.accuracy(
     _apply, {'w': jnp.float32(w)}, RECORDS, jnp.asarray(rows, jnp.int32)))
-  # Says 1, 0, 1, 0 against 1, 0, 0, 0; the reverse says 0, 1, 0, 1.
+  # The model says 1, 0, 1, 0 against 1, 0, 0, 0; reversed it says 0, 1, 0, 1.
   assert accuracy(1, [0, 1, 2, 3]) == 0.75
   assert accuracy(-1, [0, 1, 2, 3]) == 0.25
   assert accuracy(1, [0, 1, 3]) == 1.
   assert accuracy(1, [2]) == 0.
-  # A tie, and so the first class; a row counts as often as it is named.
+  # A tie gives the first class, and a row counts as often as it is named.
   assert accuracy(0, [0, 1, 2, 3]) == 0.75
   assert accuracy(1, [2, 2, 2, 0]) == 0.25
 

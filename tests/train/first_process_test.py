@@ -1,4 +1,7 @@
-"""What the first of many processes knows, all know: one plays all of them."""
+"""These tests check that all processes receive what the first one knows.
+
+One process plays all of them.
+"""
 
 import jax
 from jax.experimental import multihost_utils
@@ -9,7 +12,7 @@ from dpjax.train import processes
 
 
 class _Group:
-  """Two processes, one after the other: the first one's messages are kept."""
+  """Plays two processes in turn and keeps the messages of the first."""
 
   def __init__(self, monkeypatch):
     self.messages, self.index = [], 0
@@ -22,7 +25,7 @@ class _Group:
       self.messages.append(np.array(value))
       return self.messages[-1]
     sent = self.messages.pop(0)
-    # All must ask for what has one shape and one type.
+    # All processes must pass values of one shape and type.
     assert sent.shape == value.shape and sent.dtype == value.dtype
     return sent
 

@@ -1,4 +1,4 @@
-"""K-norm noise in a training step, in the place of Gaussian noise."""
+"""These tests put K-norm noise in the place of Gaussian noise in a step."""
 
 import math
 
@@ -16,7 +16,11 @@ from dpjax.train import step as steps
 @pytest.mark.every(2)
 @pytest.mark.parametrize('order', [1, math.inf])
 def test_a_step_with_pure_noise(make_model, make_method, records, order):
-  """Item LDP-03: a drop-in privatizer; bounds of the p-norm from l2."""
+  """K-norm noise replaces Gaussian noise in a
+  step without other changes (LDP-03).
+
+  Its p-norm bounds are derived from l2 bounds.
+  """
   sampler = PoissonSampler(num_examples=60, batch_size=12)
   model = make_model(True)
   method = make_method('lip_dp_sgd', model)

@@ -1,4 +1,5 @@
-"""Training with noise on a lattice: what is planned, paid and reported."""
+"""These tests check the plan, cost and report
+of training with lattice noise."""
 
 import dataclasses
 import math
@@ -41,7 +42,7 @@ def _fit(make_model, make_method, records):
 
 @pytest.mark.slow
 def test_a_fit_spends_what_its_plan_says(fit):
-  """The event of plain noise, by a multiplier and bounds with rounding."""
+  """A lattice fit costs what plain noise costs; its bounds include rounding."""
   plain, exact = (fit(_plan(lattice_size=size)) for size in (None, SIZE))
   assert exact.events == plain.events == (_plan().event,)
   measured, = exact.joint_noise_multipliers
@@ -69,12 +70,16 @@ def test_fault_less_noise_than_planned_is_an_error(fit, monkeypatch):
 
 
 def test_delta_pays_for_what_the_noise_differs(monkeypatch):
-  """(epsilon, delta + (1 + e^epsilon) t): epsilon at what is left of delta."""
+  """Delta pays for the total variation t between lattice and Gaussian noise.
+
+  The guarantee is (epsilon, delta + (1 + e^epsilon) t), so epsilon is
+  computed at what is left of delta.
+  """
   plan = _plan()
   known = lattice.total_variation(num_values=SIZE, num_steps=6)
   assert plan.noise_variation == known < 1e-22
   assert dataclasses.replace(plan, lattice_size=None).noise_variation == 0
-  # So little that no digit of epsilon shows it.
+  # The variation is so small that no digit of epsilon shows it.
   spend = lambda delta: accounting.epsilon(
     plan.event, delta=delta, adjacency=ADD, accountant='rdp')
   assert plan.epsilon(1e-5, accountant='rdp') == pytest.approx(spend(1e-5), rel=1e-12)
@@ -91,7 +96,10 @@ def test_delta_pays_for_what_the_noise_differs(monkeypatch):
 
 
 def test_calibration_leaves_room(monkeypatch):
-  """A target is met by what is reported, whatever the noise differs."""
+  """Calibration adds noise so that the reported epsilon still meets the target.
+
+  The noise differs from Gaussian noise by 1e-7 in total variation.
+  """
   monkeypatch.setattr(lattice, 'total_variation',
                       lambda num_values, num_steps: 1e-7)
   plan, plain = (plans.private_plan(
@@ -121,7 +129,7 @@ def test_refusals(changes, message):
 @pytest.mark.parametrize('size, num_steps', [(1, 8), (40, 1), (40, 8)])
 def test_calibration_pays_for_every_value_of_every_step(size, num_steps,
                                                         monkeypatch):
-  """Noise that differs by 5e-10 for each; as a plan says, and by hand."""
+  """Calibration pays for each noise value of each step, at 5e-10 per value."""
   monkeypatch.setattr(lattice, 'total_variation',
                       lambda num_values, num_steps: (
                         5e-10 * num_values * num_steps))

@@ -1,4 +1,4 @@
-"""Steps of the Lipschitz methods on a network with skips. LDP-10, R1."""
+"""These tests check steps of Lipschitz methods on a network with skips."""
 
 import functools
 
@@ -69,7 +69,7 @@ def _records(seed=0):
 
 
 def _reads(jaxpr, argument: int) -> list[bool]:
-  """For each output, whether it may depend on an input, by data flow."""
+  """Returns for each output whether it may depend on an input, by data flow."""
   touched = {jaxpr.jaxpr.invars[argument]}
   for equation in jaxpr.jaxpr.eqns:
     if any(variable in touched for variable in equation.invars
@@ -80,7 +80,8 @@ def _reads(jaxpr, argument: int) -> list[bool]:
 
 
 def _flow(step, state, records):
-  """Whether (scales, joint multiplier, loss) of a step read the features."""
+  """Returns whether a step's (scales, joint
+  multiplier, loss) read the features."""
   def of(x, y):
     info = step(state, Batch(x, y), _ROWS)[1]
     return info.l2_sensitivity, info.joint_noise_multiplier, info.mean_loss
@@ -91,7 +92,7 @@ def _flow(step, state, records):
 @pytest.mark.every(4)
 @pytest.mark.parametrize('name', METHODS)
 def test_no_scale_is_computed_from_records(name):
-  """LDP-10, in the program itself: whatever the values, no path leads there."""
+  """No path in the program leads from features to a noise scale (LDP-10)."""
   assert _flow(*reversed(_build(METHODS[name])), _records()) == [
     False, False, True]
 
@@ -99,7 +100,10 @@ def test_no_scale_is_computed_from_records(name):
 @pytest.mark.every(4)
 @pytest.mark.parametrize('name', METHODS)
 def test_poisoned_records_leave_the_scales(name):
-  """LDP-10: NaN everywhere gives the same finite scales and finite weights."""
+  """Records of NaN, inf or 3e38 leave scales and weights finite (LDP-10).
+
+  The scales do not change.
+  """
   state, step = _stepped(name)
   clean, info = step(state, _records(), _ROWS)
   for bad in (jnp.nan, jnp.inf, 3e38):
@@ -120,7 +124,7 @@ def test_poisoned_records_leave_the_scales(name):
 @pytest.mark.every(4)
 @pytest.mark.parametrize('name', METHODS)
 def test_a_poisoned_record_is_as_if_absent(name):
-  """A NaN record adds exactly zero: the step is that of the others."""
+  """NaN and infinite values in one record give the same, finite step."""
   state, step = _stepped(name)
   records = _records()
   outcomes = []
@@ -133,7 +137,7 @@ def test_a_poisoned_record_is_as_if_absent(name):
 
 
 def test_fault_scale_from_the_batch():
-  """E1: a bound times the batch's largest norm, on purpose."""
+  """A scale that reads the batch's largest feature must be detected (E1)."""
   honest = METHODS['lip_dp_sgd']
 
   def sums(params, batch, mask):

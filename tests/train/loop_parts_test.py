@@ -1,4 +1,4 @@
-"""Parts of `loop.fit` without a compiled step: groups, joining, measuring."""
+"""These tests check parts of `loop.fit` without compiling a step."""
 
 import types
 
@@ -14,7 +14,10 @@ from dpjax.train.state import StepInfo
 @pytest.mark.every(1)
 @pytest.mark.parametrize('num_runs', [1, 2, 5, 7, 12])
 def test_groups_hold_every_run_once_in_order(num_runs):
-  """What a group computes beyond that repeats the last run and is dropped."""
+  """Groups hold every run once, in order; surplus places repeat the last run.
+
+  The results of those places are dropped.
+  """
   for most in (None, *range(1, 15)):
     groups = loop._run_groups(num_runs, most)
     size = len(groups[0])
@@ -22,7 +25,7 @@ def test_groups_hold_every_run_once_in_order(num_runs):
     numbers = np.concatenate(groups)
     assert numbers[:num_runs].tolist() == list(range(num_runs))
     assert set(numbers[num_runs:]) <= {num_runs - 1}
-    # As few groups as can be, and no group for repeated runs alone.
+    # There are as few groups as possible, none for repeated runs alone.
     assert len(groups) == -(-num_runs // (most or num_runs))
     assert numbers.size - num_runs < size
     # States have runs in front, infos after the steps.
@@ -41,7 +44,8 @@ def _info(multipliers):
 
 
 def test_a_shortfall_at_any_step_of_any_run_is_an_error():
-  """Each run is held to its own plan, by the least of what its steps had."""
+  """The loop refuses any run whose smallest
+  step multiplier is below its plan."""
   planned = np.array([0.8, 1.6, 3.2])
   plans = [types.SimpleNamespace(noise_multiplier=z) for z in planned]
   private = types.SimpleNamespace(private=True)
@@ -67,7 +71,7 @@ LETTERS = 'xy'
 
 
 class _Saver:
-  """Restores these parts, and notes when it is asked to save."""
+  """Restores the given parts and records when it is asked to save."""
 
   def __init__(self, parts):
     self.parts, self.steps = parts, []
@@ -82,7 +86,8 @@ class _Saver:
 
 
 def _chunk(length):
-  """A state is its group and the lengths of the chunks that it has run."""
+  """Returns a chunk that appends its length to
+  a state that starts as its group."""
   def run(state, multiplier, rows, records):
     assert (multiplier, rows, records) == (state[1], state[1], 'records')
     return (*state, length), StepInfo(*[np.zeros((length, 1))] * 5)
@@ -93,7 +98,8 @@ def _chunk(length):
 @pytest.mark.every(1)
 @pytest.mark.parametrize('lengths', [[5], [4, 4], [3, 3, 2]])
 def test_groups_run_to_their_end_from_where_they_were_saved(lengths):
-  """Whatever was done before, no chunk is left out or done twice."""
+  """Training resumes wherever it was saved,
+  with no chunk left out or repeated."""
   program = types.SimpleNamespace(
       init=lambda keys, multiplier: ('start', keys),
       chunks={length: _chunk(length) for length in set(lengths)})

@@ -1,4 +1,4 @@
-"""Whole runs: many equal single ones, noise as planned, and learning."""
+"""These tests train whole runs and check noise, learning and grouping."""
 
 import logging
 
@@ -46,7 +46,7 @@ def _flat(values, run=0):
 
 @pytest.fixture(name='fit', scope='module')
 def _fit(make_model, make_method, records):
-  """(runs, ...) -> a fit of lip_dp_sgd with these of the three runs above."""
+  """Returns a function that fits lip_dp_sgd to some of the three runs above."""
   model = make_model(True)
   method = make_method('lip_dp_sgd', model)
 
@@ -84,7 +84,7 @@ def test_key_decides_and_neighbours_do_not(fit, three):
                                 _flat(three.state.params, 1))
   jax.tree.map(lambda a, b: np.testing.assert_array_equal(a[:, 1], b[:, 1]),
                others.info, three.info)
-  # Same key and rows, other noise level: the same batches all the same.
+  # With the same key and rows, another noise level draws the same batches.
   np.testing.assert_array_equal(others.info.batch_size[:, 2],
                                 three.info.batch_size[:, 0])
   assert not np.array_equal(three.info.batch_size[:, 0],
@@ -103,12 +103,12 @@ def test_groups_of_runs_equal_all_at_once_by_one_program(fit, three, caplog):
     lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5),
     (grouped.state.params, grouped.info), (three.state.params, three.info))
   assert grouped.joint_noise_multipliers.shape == (3,)
-  # Two groups of 20 chunks of 2 steps.
+  # There are two groups of 20 chunks of 2 steps.
   assert progress == [(2 * i, 80) for i in range(1, 41)]
   compiled = [record.getMessage() for record in caplog.records
               if record.getMessage().startswith('Compiling')]
   assert sum('run' in message.split()[1] for message in compiled) == 1
-  # The start, the chunk, and small change such as slices of the inputs.
+  # JAX compiles the start, the chunk and small helpers such as slices.
   assert len(compiled) <= 40
   with pytest.raises(ValueError, match='max_parallel must be an integer'):
     fit([0, 1, 2], max_parallel=-1)
@@ -137,7 +137,10 @@ def test_many_runs_are_each_a_loop_of_steps(three, make_model, make_method,
 @pytest.mark.every(2)
 def test_initial_parameters_have_keys_of_their_own(fit, three, make_model,
                                                    make_method):
-  """Of any generator; what else is drawn does not depend on them."""
+  """Initial parameters can have keys of any generator.
+
+  No other random draw depends on these keys.
+  """
   own = jax.vmap(lambda key: states.streams(key).init)(KEYS)
   same = fit([0, 1, 2], init_keys=own)
   jax.tree.map(np.testing.assert_array_equal, (same.state.params, same.info),
@@ -221,7 +224,7 @@ def test_fault_less_noise_than_planned(fit, monkeypatch, factor):
 
 @pytest.fixture(name='separable', scope='module')
 def _separable():
-  """2500 records in the unit ball on two sides of a gap; 500 held out."""
+  """Returns 2500 records in the unit ball, with a gap between the classes."""
   rng = np.random.default_rng(1)
   x = rng.normal(size=(6000, 3))
   x = x / np.linalg.norm(x, axis=1, keepdims=True)

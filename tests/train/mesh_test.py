@@ -1,4 +1,4 @@
-"""What is divided over two devices is what one computes."""
+"""These tests check that two devices compute what one device computes."""
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +13,10 @@ from dpjax.typing import Batch
 
 
 def _sums(params, batch, mask, *radii):
-  """Each row clipped to 1, times the parameter; radii are added once."""
+  """Returns row sums times the parameter, with each row clipped to norm 1.
+
+  Radii are added once per record.
+  """
   norms = jnp.maximum(1.0, jnp.linalg.norm(batch.x, axis=1))
   rows = jnp.where(mask[:, None], batch.x / norms[:, None], 0.0)
   total = {'w': params['w'] * rows.sum(0) + sum(
@@ -90,7 +93,10 @@ def test_meshes_are_of_the_first_devices():
 
 
 def test_gradients_of_devices_are_bounded_one_by_one():
-  """Not first summed over devices, as those by replicated parameters are."""
+  """Each record's gradient is clipped by itself before devices sum theirs.
+
+  With replicated parameters, JAX would sum over devices first.
+  """
   mesh = sharding.data_mesh(2)
   bounder = per_example.clipped(
       lambda params, x: x @ params['w'][:, None],

@@ -1,4 +1,4 @@
-"""Methods in closed form on a linear model, their defaults, and refusals."""
+"""These tests check methods on a linear model in closed form."""
 
 import inspect
 
@@ -26,7 +26,7 @@ CLIP = 0.6
 PARAMS = {'a': jnp.asarray([[.5, -.2], [.1, .3]]), 'b': jnp.asarray([.2, -.1])}
 LINEAR = Model(init=lambda key: PARAMS, network=None,
                apply=lambda p, x: x @ p['a'] + p['b'][None])
-# What a call may leave out decides on results that are published.
+# These defaults decide on published results.
 DEFAULTS = {
   'dp_sgd': {'microbatch_size': None, 'kernel': 'bookkeeping'},
   'dp_sgd_automatic': {'stabilizer': .01},
@@ -168,7 +168,10 @@ def test_one_layer_and_allowed_faults():
 
 @pytest.mark.every(4)
 def test_reparametrised_weights_are_noised_and_pulled_back():
-  """Sums are by the weights that parameters stand for, within their norm."""
+  """Noise is added to gradients of the effective weights, then pulled back.
+
+  These weights stay within their norm.
+  """
   model = reparametrised(mlp.mlp(
       num_features=2, num_classes=2, depth=0, input_radius=5.0,
       hidden_radius=1.0), sorted(reparametrisation.MAPS)[0], weight_norm=0.5)

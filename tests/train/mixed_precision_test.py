@@ -1,4 +1,5 @@
-"""Training in bfloat16: parameters, noise and all that is summed in float32."""
+"""These tests check training in bfloat16, which
+sums and adds noise in float32."""
 
 import jax
 import jax.numpy as jnp
@@ -28,7 +29,7 @@ from dpjax.typing import Batch
 LOSS = losses.cross_entropy()
 SAMPLER = PoissonSampler(num_examples=60, batch_size=30, max_batch_size=60)
 ROWS = jnp.arange(60, dtype=jnp.int32)
-# What each method takes besides.
+# These are the options that each method needs.
 METHODS = {
   'sgd': {}, 'dp_sgd': {'clip_norm': 0.7},
   'dp_sgd_per_layer': {'clip_norm': 0.7},
@@ -93,11 +94,14 @@ def test_methods_compute_in_the_type_that_is_asked_for(make_model, name):
 
 @pytest.mark.every(4)
 def test_noise_is_that_of_float32(make_model, records):
-  """Of records that count for nothing noise is left, in all its bits."""
+  """Training in bfloat16 adds the same float32 noise, bit for bit.
+
+  The records count for nothing, so only noise is left.
+  """
   nothing = Batch(jnp.full_like(records.x, jnp.nan), records.y)
   model, params_by_dtype = make_model(False), {}
   for compute_dtype in ('float32', 'bfloat16'):
-    # A power of two: noise of few bits would not be seen on the grid else.
+    # The grid is a power of two, so that noise of few bits would show on it.
     method = methods.dp_sgd(model, LOSS, clip_norm=0.5,
                             compute_dtype=compute_dtype)
     transform_of = lambda key, method=method: steps.make_transform(
@@ -111,7 +115,7 @@ def test_noise_is_that_of_float32(make_model, records):
     assert int(info.num_nonfinite) == int(info.batch_size) > 0
     params_by_dtype[compute_dtype] = after.params
   jax.tree.map(np.testing.assert_array_equal, *params_by_dtype.values())
-  # In steps of the grid the noise has more digits than bfloat16.
+  # In multiples of the grid, noise has more digits than bfloat16 can hold.
   moved = np.concatenate([np.ravel(np.float64(b) - np.float64(a)) for a, b in zip(
     *map(jax.tree.leaves, (before.params, after.params)), strict=True)])
   moved *= SAMPLER.expected_batch_size / float(additive.grid_spacing(0.5))
@@ -138,7 +142,7 @@ MODELS = {
   'bookkeeping', pytest.param('vmap', marks=pytest.mark.slow)])
 @pytest.mark.parametrize('name', MODELS)
 def test_every_network_has_an_own_form_in_bfloat16(name, kernel):
-  """No layer insists on float32; sums are of it all the same."""
+  """Every network computes in bfloat16, yet all its sums are in float32."""
   model = MODELS[name]()
   shape = IMAGE if model.network.input_shape == IMAGE else (4,)
   batch = Batch(jax.ShapeDtypeStruct((6, *shape), jnp.float32),
@@ -152,7 +156,8 @@ def test_every_network_has_an_own_form_in_bfloat16(name, kernel):
 
 
 def _of_views(model, compute_dtype):
-  """Two views of a record, as `dpjax.runs.building` makes them."""
+  """Returns a bounder on two views per record,
+  as `dpjax.runs.building` makes it."""
   return augment.augmented(
     lambda apply, values: _method(
       'dp_sgd', model._replace(apply=apply), compute_dtype,
@@ -164,7 +169,7 @@ def _of_views(model, compute_dtype):
 @pytest.mark.slow
 @pytest.mark.parametrize('name', ['convnet', 'orthogonal'])
 def test_sums_are_close_to_those_of_float32(name):
-  """Of views of images, and of weights that are a function of parameters."""
+  """Sums in bfloat16 are within 5 % of float32, also with views and maps."""
   model, totals = MODELS[name](), []
   params = model.init(jax.random.key(1))
   x = jax.random.normal(jax.random.key(0), (6, *model.network.input_shape))

@@ -1,4 +1,4 @@
-"""A plan says what runs; its event and its epsilon follow."""
+"""These tests check that a plan determines its event and its epsilon."""
 
 import math
 
@@ -23,7 +23,7 @@ def _private(**changes):
 
 
 def test_event_is_what_the_sampler_draws():
-  """E31: as many releases as there are steps, not epochs."""
+  """A plan's event counts one release per step, not per epoch (E31)."""
   plan = _private()
   assert isinstance(plan.event, dp_accounting.SelfComposedDpEvent)
   assert plan.event.count == 10
@@ -85,7 +85,7 @@ def test_refuses_an_adjacency_that_is_a_string():
 def test_max_batch_size_is_no_matter_of_privacy():
   assert _private(max_batch_size=7).noise_multiplier == (
     _private().noise_multiplier)
-  # And of all plans it is what the batches are divided by.
+  # Every plan divides its batches into parts of max_batch_size.
   common = {'num_examples': 1000, 'batch_size': 1, 'num_steps': 1000,
             'adjacency': ADD, 'max_batch_size': 7}
   for plan in (_private(max_batch_size=7), plans.non_private_plan(**common),
@@ -126,7 +126,7 @@ def test_refuses_noise_that_is_none(multiplier):
 @pytest.mark.parametrize('q, z, steps, figure, true', [
   (.01, 4., 10_000, .9263, .9470), (.01, 1., 1000, 1.1994, 1.8282)])
 def test_the_rule_for_tuning_is_no_guarantee(q, z, steps, figure, true):
-  """Item OPT-07."""
+  """The heuristic rho for tuning states less epsilon than is spent (OPT-07)."""
   rho = plans.heuristic_rho(sampling_prob=q, noise_multiplier=z,
                             num_steps=steps)
   said = dp_accounting.get_epsilon_gaussian((2 * rho)**-.5, 1e-5)
@@ -141,7 +141,8 @@ def test_the_rule_for_tuning_is_no_guarantee(q, z, steps, figure, true):
 @pytest.mark.parametrize('num_steps', [1, 3])
 @pytest.mark.parametrize('order', [1, math.inf])
 def test_k_norm_plans_cost_amplified_pure_steps(order, num_steps):
-  """Of T steps at most T ln(1 + q (e^(1/z) - 1)); of one just that."""
+  """T K-norm steps cost at most T ln(1 + q
+  (e^(1/z) - 1)); one costs just that."""
   sampler = PoissonSampler(num_examples=40, batch_size=10)
   plan = plans.TrainingPlan(
     sampler=sampler, num_steps=num_steps, adjacency=ADD,

@@ -1,4 +1,4 @@
-"""What follows the noise: regularisers (LIP-0E) and Adam (REG-06)."""
+"""These tests check regularisers (LIP-0E) and Adam (REG-06) after the noise."""
 
 import jax
 import jax.numpy as jnp
@@ -17,7 +17,7 @@ LEARNING_RATE, GAMMA = 0.4, 0.3
 
 
 def _run(model, method, optimizer, records, num_steps=1):
-  """States before and after each step."""
+  """Returns the states before the first step and after each step."""
   transform_of = lambda key: steps.make_transform(
     method, SAMPLER, optimizer, key=key, noise_multiplier=1.3,
     allocation='optimal')
@@ -37,7 +37,11 @@ def _decayed(optimizer):
 
 
 def check_regulariser_is_after_the_noise(with_psi, without, rate):
-  """theta' = theta'_0 - rate gamma grad psi(theta), the same key."""
+  """Checks that the regulariser moves
+  parameters by -rate gamma grad psi(theta).
+
+  Both runs use the same key.
+  """
   start, plain = without[:2]
   for actual, expected, before in zip(*map(jax.tree.leaves, (
       with_psi[1].params, plain.params, start.params)), strict=True):
@@ -47,14 +51,15 @@ def check_regulariser_is_after_the_noise(with_psi, without, rate):
 
 @pytest.mark.slow
 def test_regulariser_is_after_the_noise(make_model, make_method, records):
-  """LIP-0E, for psi = ||theta||^2 / 2."""
+  """The regulariser ||theta||^2 / 2 acts after
+  the noise and batch are drawn (LIP-0E)."""
   model = make_model(False)
   method = make_method('dp_sgd', model)
   plain = optax.sgd(LEARNING_RATE)
   runs = [_run(model, method, optimizer, records)
           for optimizer in (_decayed(plain), plain)]
   check_regulariser_is_after_the_noise(*runs, LEARNING_RATE)
-  # Neither the noise nor the batch knew of it.
+  # The noise and the batch did not depend on the regulariser.
   assert (runs[0][1].optimizer[0].joint_noise_multiplier
           == runs[1][1].optimizer[0].joint_noise_multiplier)
 
@@ -81,7 +86,7 @@ def test_fault_regulariser_in_the_sum(make_model, make_method, records):
 
 @pytest.mark.slow
 def test_adam_is_post_processing(make_model, make_method, records):
-  """REG-06: the run is optax.adam on the noisy means, and nothing else."""
+  """The run equals optax.adam applied to the released noisy means (REG-06)."""
   model = make_model(False)
   method = make_method('dp_sgd', model)
   adam = optax.adam(0.05)
@@ -98,7 +103,7 @@ def test_adam_is_post_processing(make_model, make_method, records):
       params = optax.apply_updates(params, updates)
       jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-6),
                    params, states[index + 1].params)
-  # What was released is the first moment's first value over 1 - b1, too.
+  # The release also equals the first moment's first value over 1 - b1.
   first = jax.tree.map(lambda leaf: 0.1 * leaf[0], released)
   jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5),
                states[1].optimizer[1][1][0].mu, first)

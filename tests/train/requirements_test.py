@@ -1,4 +1,4 @@
-"""What `fit` refuses before it trains, and what it takes in other forms."""
+"""These tests check what `fit` refuses and which other forms it accepts."""
 
 import flax.linen as nn
 import jax
@@ -98,7 +98,10 @@ def test_rows_of_many_records_are_checked_at_once():
 
 @pytest.mark.every(4)
 def test_runs_that_share_a_key_would_give_exact_sums_away(monkeypatch):
-  """What the check is for: the difference of two runs has no noise in it."""
+  """Without the key check, two runs that share a key reveal an exact sum.
+
+  Twice one step minus the other has no noise in it.
+  """
   monkeypatch.setattr(requirements, 'check_keys', lambda *args: None)
   step = lambda multiplier: _fit(
     keys=KEYS[:1], rows=ROWS[:1], plans=[_plan(multiplier, 1)],
@@ -161,7 +164,12 @@ def test_keys_of_initial_parameters_may_be_public():
 
 
 def test_initial_parameters_of_the_secret_key_would_give_noise_away():
-  """What the check is for: who reads KEYS[0] off knows the noise, too."""
+  """Bits drawn from a secret key reveal the XOR of words of its stream keys.
+
+  So published initial parameters need a key of their own.
+
+  The check of keys prevents this.
+  """
   key = jax.random.key(1234)
   published = jax.random.bits(key, (4,))
   left, right = jax.random.key_data(jax.random.split(key, 4)).T
@@ -178,7 +186,7 @@ def test_preparation_takes_each_record_alone():
 
 
 def _views(draw):
-  """The model's DP-SGD on views [b, 1, 3] drawn by (key, numbers, x)."""
+  """Returns DP-SGD on one view per record, drawn by draw(key, numbers, x)."""
   method = methods.dp_sgd(_model(lambda p, x: x[:, 0] @ p['w']), LOSS,
                           clip_norm=1.0)
   return method._replace(bounder=method.bounder._replace(
@@ -193,7 +201,7 @@ def _jittered(key, numbers, x):
 @pytest.mark.every(1)
 @pytest.mark.parametrize('draw, message', [
   (lambda key, numbers, x: 0.9 * x + 0.1 * jnp.roll(x, 1, 0), 'mixes records'),
-  # The identity for batches of four.
+  # This draw is the identity on batches of four.
   (lambda key, numbers, x: 0.9 * x + 0.1 * jnp.roll(x, 4, 0), 'mixes records'),
   (lambda key, numbers, x: _jittered(key, jnp.arange(numbers.size), x),
    'depends on its place in the batch'),
@@ -221,7 +229,7 @@ def test_keys_of_other_generators_are_compared_too():
 
 
 def test_streams_of_runs_and_of_parts_of_a_run_are_distinct():
-  """All keys from which batches and noise come, of all runs and steps."""
+  """No two keys of batches or noise coincide across runs, steps and streams."""
   num_runs, num_steps = 20, 200
   streams = jax.vmap(states.streams)(jax.random.split(jax.random.key(7),
                                                       num_runs))
@@ -261,7 +269,7 @@ def test_optimizers_with_a_first_rate_of_zero_are_not():
   for optimizer in (
       optax.sgd(lambda step: jnp.minimum(1.0, step.astype(jnp.float32) / 9)),
       optax.chain(optax.normalize_by_update_norm(), optax.sgd(0.0)),
-      # Not tried: it asks for a value.
+      # This optimizer is not tried, because it asks for a value.
       optax.GradientTransformationExtraArgs(
         lambda params: optax.EmptyState(), update)):
     requirements.check_optimizer(_model(), optimizer)

@@ -1,4 +1,4 @@
-"""Trains on one and on 8 host devices, for `sharding_test`: ... FILE.
+"""Trains on one and on 8 host devices for `sharding_test`.
 
 Writes an .npz of arrays, {case}/{what}/{devices}, and prints JSON of the rest.
 """
@@ -37,9 +37,9 @@ jax.config.update('jax_disable_most_optimizations', True)
 MULTIPLIER, CLIP_NORM, COUNT_NOISE, NUM_STEPS = 1.3, 0.7, 4.0, 20
 MESH = sharding.data_mesh()
 LOSS = losses.cross_entropy()
-# Parts of 16 rows, and batches of several parts.
+# Batches of several parts have parts of 16 rows.
 IN_PARTS = PoissonSampler(num_examples=100, batch_size=30, max_batch_size=16)
-# One part of 53 rows, which do not divide and are padded to 56.
+# One part has 53 rows, which are padded to 56 for 8 devices.
 IN_ONE = PoissonSampler(num_examples=100, batch_size=28)
 FREE = mlp.mlp(num_features=3, num_classes=2, depth=1, width=4)
 BOUNDED = mlp.mlp(num_features=3, num_classes=2, depth=1, width=4,
@@ -59,7 +59,7 @@ CONVOLVED = models.Model(lambda key: {
     'dense': jax.random.normal(jax.random.fold_in(key, 1), (8, 2)),
     'bias': jnp.zeros([2])},
                          _convolved, None)
-# name -> (model, method, sampler)
+# Each case maps to (model, method, sampler).
 CASES = {
     'sgd': (FREE, methods.sgd(FREE, LOSS), IN_PARTS),
     'dp_sgd': (FREE, DP_SGD, IN_ONE),
@@ -79,7 +79,7 @@ CASES = {
 
 
 def _records():
-  """100 records, and 100 that are NaN: drawn alike, they count as zero."""
+  """Returns 100 finite records and 100 of NaN, which count as zero."""
   rng = np.random.default_rng(0)
   x = rng.normal(size=(200, 3))
   y = x[:, 0] + 0.5 * rng.normal(size=200) > 0
@@ -93,7 +93,7 @@ def _flat(values, axes=1):
 
 
 def _fit(case, mesh, method=None):
-  """Two runs on records, four on NaN, and what left the privatizer."""
+  """Trains two runs on records and four on NaN; returns what they released."""
   model, honest, sampler = CASES[case]
   method = method or honest
   plan = plans.TrainingPlan(
@@ -118,7 +118,8 @@ def _fit(case, mesh, method=None):
 
 
 def _noised_in_shards(scale):
-  """The fault: each device adds noise, of `scale`, before the all-reduce."""
+  """Returns a faulty method whose devices each
+  add noise before the all-reduce."""
   stddev = MULTIPLIER * CLIP_NORM * scale
 
   def sums(params, batch, mask):
@@ -132,7 +133,7 @@ def _noised_in_shards(scale):
   return DP_SGD._replace(bounder=DP_SGD.bounder._replace(sums=sums))
 
 
-# Noise in every shard: name -> its scale.
+# These faults draw noise in every shard, at this scale.
 FAULTS = {'repeated': 1.0, 'missing': 1 / 8}
 
 
@@ -146,7 +147,7 @@ def _faulty(name):
 
 
 def _program():
-  """The compiled step of dp_sgd on all devices, as text."""
+  """Returns the text of the compiled dp_sgd step on all devices."""
   model, method, _ = CASES['dp_sgd']
   sampler = sharding.split_sampler(MESH, IN_ONE)
   method = method._replace(bounder=sharding.split_sums(MESH, method.bounder))
@@ -162,7 +163,7 @@ def _program():
 
 
 def main(path, *cases):
-  """Runs these cases and faults."""
+  """Runs the given cases and faults and writes their arrays."""
   arrays = {f'{case}/{key}/{name}': value for case in cases
             if case in CASES for name, mesh in (('1', None), ('8', MESH))
             for key, value in _fit(case, mesh).items()}

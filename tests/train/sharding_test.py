@@ -26,7 +26,7 @@ _ERROR = 1e-6  # error rate of each statistical test of the noise
 
 @pytest.fixture(name='outputs', scope='module')
 def _outputs(request, tmp_path_factory):
-  """Maps names to outputs of `sharding_main`: the same runs on 1 and 8 devices.
+  """Returns outputs of `sharding_main` by name, on 1 and on 8 devices.
 
   '{case}/{quantity}/{devices}' are arrays; 'program' is the compiled step. Only
   the cases and faults that the selected tests use are run.
@@ -71,7 +71,7 @@ def test_there_are_eight_devices(outputs):
 @pytest.mark.every(7)
 @pytest.mark.parametrize('case', _CASES)
 def test_eight_devices_train_what_one_trains(outputs, case):
-  """Steps have the same records, and parameters are equal up to rounding.
+  """Training on 8 devices equals training on one, up to rounding.
 
   Noisy sums are rounded to a grid, so all bits are equal, unless a sum lies
   within 1e-7 of the middle of two grid points. Then it moves by at most 1/256
@@ -80,7 +80,7 @@ def test_eight_devices_train_what_one_trains(outputs, case):
   """
   one, eight = _pair(outputs, f'{case}/sizes')
   np.testing.assert_array_equal(one, eight)
-  # Batches of one part of at most 53 rows, or of several parts.
+  # Batches have one part of at most 53 rows, or several parts.
   several = case in ('sgd', 'dp_sgd_adaptive', 'convolved', 'lip_dp_sgd')
   assert 16 < one.max() <= (100 if several else 53)
   one, eight = _pair(outputs, f'{case}/params')
@@ -102,7 +102,7 @@ def _noise_is_drawn_once(means, stddev):
   distribution = stats.chi2(draws.size)
   assert (distribution.ppf(_ERROR / 2) < np.sum(draws**2) <
           distribution.isf(_ERROR / 2))
-  # No repeats among runs and steps (rows), leaves and shards (parts of rows).
+  # No values repeat among runs and steps (rows) or leaves and shards (parts).
   rows = draws.reshape(-1, draws.shape[-1])
   for vectors in (rows, rows[:, :24].reshape(-1, 3)):
     assert len(np.unique(vectors, axis=0)) == len(vectors)
@@ -114,7 +114,8 @@ def _noise_is_drawn_once(means, stddev):
 
 @pytest.mark.parametrize('case', ['dp_sgd', 'lattice'])
 def test_noise_is_neither_repeated_nor_missing(outputs, case):
-  """All records count as 0, so a release is its noise, bit by bit."""
+  """Noise is drawn once: with zero records a
+  release is its noise, bit by bit."""
   one, eight = _without_records(outputs, case)
   assert one.shape == (4, 20, 26)
   np.testing.assert_array_equal(one, eight)
@@ -124,7 +125,8 @@ def test_noise_is_neither_repeated_nor_missing(outputs, case):
 @pytest.mark.every(4)
 @pytest.mark.parametrize('fault', ['repeated', 'missing'])
 def test_fault_noise_in_every_shard(outputs, fault):
-  """Noise drawn before the all-reduce has 8 times or 1/8 of the variance."""
+  """Noise drawn in every shard has 8 times or
+  1/8 of the variance and must fail."""
   means = outputs[fault][2:]
   ratio = np.var(means / _STDDEV) * (1 / 8 if fault == 'repeated' else 8)
   assert 0.8 < ratio < 1.25
@@ -135,7 +137,8 @@ def test_fault_noise_in_every_shard(outputs, fault):
 
 @pytest.mark.every(3)
 def test_indicators_are_noised_once_as_well(outputs):
-  """If records count as 0, radii change by the noise of the counts alone."""
+  """Indicators are noised once: without
+  records, radii move by that noise alone."""
   one, eight = (radii[0, :, 2:]
                 for radii in _pair(outputs, 'dp_sgd_adaptive/radii'))
   assert one.shape == (20, 4)
@@ -148,13 +151,13 @@ def test_indicators_are_noised_once_as_well(outputs):
 
 
 def test_rows_are_divided_and_sums_reduced_once(outputs):
-  """A compiled step has 7 of 56 rows on each device, and only reduces sums."""
+  """A compiled step puts 7 of 56 rows on each device and only reduces sums."""
   program = outputs['program']
   assert not re.findall(r'f32\[56[\],]', program)
   products = re.findall(r'= f32\[(\d+),4\]\S* dot\(', program)
   assert '7' in products
   reduced = re.findall(r'= (.*) all-reduce\(', program)
-  # All sums at once; the number of non-finite records is an integer.
+  # All sums are reduced at once; the number of bad records is an integer.
   assert len(reduced) == 2
   assert sorted(re.findall(r'[fs]32\[[\d,]*\]', ' '.join(reduced))) == sorted([
     'f32[]', 'f32[4]', 'f32[2]', 'f32[3,4]', 'f32[4,2]', 's32[]'])

@@ -1,4 +1,4 @@
-"""Faults planted in a step: each must fail a check."""
+"""These tests plant faults in a step; each fault must fail a check."""
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +14,7 @@ from dpjax.sampling import PoissonSampler
 
 
 def _fails(check, *arguments):
-  """The check turns the fault down, and not by a crash."""
+  """Checks that `check` rejects the fault by an assertion, not by a crash."""
   with pytest.raises(AssertionError):
     check(*arguments)
 
@@ -61,7 +61,7 @@ def test_fault_same_batch_at_every_step(checks, faulty, records, monkeypatch):
 
 @pytest.mark.every(2)
 def test_fault_empty_batches_are_drawn_again(checks, faulty, records, monkeypatch):
-  """Erratum E5."""
+  """Redrawing empty batches must fail the check of empty batches (E5)."""
   honest = PoissonSampler.draw
 
   def again(self, key):
@@ -87,7 +87,7 @@ def test_fault_empty_batches_are_skipped(checks, faulty, records, monkeypatch):
 
 
 def _with_sums(checks, make_model, make_method, sums_of):
-  """A run whose bounder's sums are `sums_of(honest sums)`."""
+  """Returns a run whose bounder computes `sums_of(honest sums)`."""
   return checks.make_run(
     make_model, make_method, change=lambda method: method._replace(
       bounder=method.bounder._replace(sums=sums_of(method.bounder.sums))))
@@ -101,7 +101,7 @@ def test_fault_mask_ignored(checks, make_model, make_method, records):
 
 
 def test_fault_realised_batch_size(checks, make_model, make_method, records):
-  """Erratum E4: the mean over the records that happened to be drawn."""
+  """Dividing by the realised batch size must fail the check of steps (E4)."""
   def realised(sums):
     def mean(params, batch, mask):
       honest = sums(params, batch, mask)
@@ -128,7 +128,8 @@ def test_fault_large_batches_are_cut(checks, faulty, records, monkeypatch):
 
 @pytest.mark.every(2)
 def test_fault_product_over_the_wrong_layers(checks, faulty, records, monkeypatch):
-  """Erratum E3, in the loop: sensitivities are checked, not only used."""
+  """Sensitivities with the layer's own norm
+  must fail the check of steps (E3)."""
   honest = Network.gradient_bounds
 
   def own_included(network, norms, *, loss_lipschitz, rule):
@@ -140,7 +141,8 @@ def test_fault_product_over_the_wrong_layers(checks, faulty, records, monkeypatc
 
 
 def test_fault_blocks_noised_each_as_if_alone(checks, faulty, records, monkeypatch):
-  """Erratum E2."""
+  """Noising each block as if it were alone must
+  fail the check of steps (E2)."""
   monkeypatch.setattr(
     blocks, 'allocate', lambda norms, *, noise_multiplier, rule, sizes:
     noise_multiplier * norms)
@@ -149,7 +151,7 @@ def test_fault_blocks_noised_each_as_if_alone(checks, faulty, records, monkeypat
 
 @pytest.mark.every(2)
 def test_fault_scale_read_off_the_batch(checks, faulty, records, monkeypatch):
-  """Erratum E1's family: noise that depends on the records."""
+  """Noise scaled by the values must fail the check of scales (family of E1)."""
   honest = additive.add_gaussian_noise
 
   def adaptive(key, values, stddevs):
@@ -161,7 +163,7 @@ def test_fault_scale_read_off_the_batch(checks, faulty, records, monkeypatch):
 
 
 def test_fault_weights_left_free(checks, make_model, make_method, records):
-  # A large start, so that there is something to hold back.
+  # The start is large, so that the constraint has something to hold back.
   fixed = {'dense_00': jnp.float32(0.9), 'dense_01': jnp.float32(0.9)}
   free = bounders.WeightConstraint(
     lambda params: (tree.scale(3., params), fixed))

@@ -1,4 +1,4 @@
-"""Every key of a step is for one purpose and one step."""
+"""These tests check that every key has one purpose and serves one step."""
 
 import jax
 import jax.numpy as jnp
@@ -25,7 +25,7 @@ def _words(key):
 
 
 def _steps(monkeypatch, num_steps=3):
-  """(first state, {purpose: keys of the steps})."""
+  """Returns (first state, {purpose: keys of the steps})."""
   used = {'batch': [], 'augment': [], 'noise': []}
 
   def views(key, numbers, x):

@@ -1,4 +1,4 @@
-"""A step against one built anew, and on poisoned data."""
+"""These tests compare steps with references, also on poisoned data."""
 
 import jax
 import jax.numpy as jnp
@@ -23,7 +23,8 @@ def test_steps_are_those_of_the_reference(checks, run, name, records):
 
 
 def test_non_private_step_is_a_mean_gradient(checks, run, records):
-  """Item DP-14."""
+  """A step without privacy follows the sum of
+  gradients over the batch size (DP-14)."""
   _, states, infos = run('sgd', records)
   params = jax.tree.map(np.float64, states[0].params)
   words = additive.random_words(
@@ -52,7 +53,7 @@ def test_empty_batches_are_stepped(checks, run, records):
 @pytest.mark.every(4)
 @pytest.mark.parametrize('name', ['lip_dp_sgd', 'fix_lip_dp_sgd'])
 def test_norms_hold_after_every_step(run, name, records):
-  """Whatever the records are, by float64 SVD."""
+  """Weight norms hold after every step on hostile records, by float64 SVD."""
   hostile = Batch(records.x * 1e25, records.y)
   _, states, _ = run(name, hostile, num_steps=8)
   for state in states:
@@ -76,7 +77,8 @@ def test_keys_of_batch_noise_and_start_differ(run, records):
 
 @pytest.mark.every(2)
 def test_parts_of_a_batch_change_nothing(checks, run, records):
-  """REG-03: a batch accumulated in parts is the batch, with one noise draw.
+  """A batch summed in parts equals the whole
+  batch with one noise draw (REG-03).
 
   The reference of `checks.steps` sums whole batches for the other methods.
   """
@@ -84,7 +86,7 @@ def test_parts_of_a_batch_change_nothing(checks, run, records):
   _, states, infos = run('dp_sgd', records, num_steps=2, sampler=whole)
   assert int(infos[0].batch_size) > SAMPLER.part_size
   _, in_parts, _ = run('dp_sgd', records, num_steps=2)
-  # One point of the release's grid, if a rounding falls the other way.
+  # A rounding that falls the other way moves one point of the release's grid.
   slack = LEARNING_RATE * MULTIPLIER * 0.7 / 12 / 256 + 1e-6
   np.testing.assert_allclose(checks.flat(states[-1].params),
                              checks.flat(in_parts[-1].params), atol=slack)

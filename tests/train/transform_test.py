@@ -1,4 +1,4 @@
-"""The noise of `step.make_transform`, for every kind of it, in closed form.
+"""These tests compare the noise of `step.make_transform` with closed forms.
 
 Sums of zeros are released, so that a release is its noise: its deviations are
 those that the rules of `privacy.blocks` and `privacy.k_norm` say.
@@ -23,7 +23,7 @@ MULTIPLIER, SIZE, SIGMA_B, RADII, DRAWS = 1.5, 8.0, 2.5, 3, 400
 BOUNDS, SIZES = np.array([0.3, 2.0]), np.array([5, 20])
 SUMS = {'a': {'w': jnp.zeros((2, 2)), 'b': jnp.zeros(1)}, 'c': jnp.zeros(20)}
 SAMPLER = types.SimpleNamespace(expected_batch_size=SIZE)
-# Rule, whether on a lattice, number of adaptive radii.
+# Each case has a rule, whether on a lattice, and its number of radii.
 GAUSSIAN = (('optimal', False, 0), ('equal', False, RADII),
             ('global', False, 0), ('equal', True, 0),
             ('optimal', True, RADII), ('global', True, RADII))
@@ -39,7 +39,7 @@ def _method(radii=0, **changes):
 
 
 def _release(key, method, allocation='optimal', on_lattice=False):
-  """(noisy sums of both blocks, state of the privatizer) of one step."""
+  """Returns (noisy sums of both blocks, privatizer state) of one step."""
   transform = steps.make_transform(
       method, SAMPLER, optax.identity(), key=key, allocation=allocation,
       noise_multiplier=MULTIPLIER, on_lattice=on_lattice)
@@ -55,7 +55,7 @@ def _release(key, method, allocation='optimal', on_lattice=False):
 
 
 def _released(cases):
-  """`_release` of each case, for many keys, compiled once."""
+  """Returns `_release` of each case for many keys, compiled once."""
   keys = jax.random.split(jax.random.key(3), DRAWS)
   releases = jax.jit(jax.vmap(lambda key: [_release(key, *case)
                                            for case in cases]))(keys)
@@ -75,7 +75,11 @@ def _stddevs(rule, radii):
 
 
 def _has_deviation(values, stddev, rate=1e-7):
-  """Chi-square, two-sided, of normal values [n, d]; no row comes twice."""
+  """Checks the deviation of normal values [n,
+  d] by a two-sided chi-square test.
+
+  No two rows may be equal.
+  """
   energy = np.sum(np.square(values / stddev))
   distribution = stats.chi2(values.size)
   assert distribution.ppf(rate) < energy < distribution.isf(rate)
@@ -84,14 +88,17 @@ def _has_deviation(values, stddev, rate=1e-7):
 
 @pytest.mark.every(5)
 def test_gaussian_noise_is_that_of_the_rule():
-  """Rates of 2e-7 for each of 15 checks."""
+  """Gaussian noise has the deviations of its rule.
+
+  Each of the 15 checks raises a false alarm with probability 2e-7.
+  """
   released = _released([(_method(radii), rule, on_lattice)
                         for rule, on_lattice, radii in GAUSSIAN])
   for (rule, _, radii), (blocks, measured, indicators) in zip(
       GAUSSIAN, released, strict=True):
     for block, stddev in zip(blocks, _stddevs(rule, radii), strict=True):
       _has_deviation(block, stddev)
-    # On a lattice up to 0.04 percent more.
+    # Noise on a lattice has a multiplier up to 0.04 percent larger.
     assert (MULTIPLIER <= measured).all()
     assert (measured < 1.0005 * MULTIPLIER).all()
     assert len(indicators) == radii
@@ -104,7 +111,7 @@ def test_gaussian_noise_is_that_of_the_rule():
 
 
 def test_k_norm_noise_is_that_of_its_orders():
-  """The p-norm of a block is Gamma(d) times its scale; 5.5 deviations."""
+  """K-norm noise has p-norm Gamma(d) times its scale, within 5.5 deviations."""
   orders = (1, math.inf)
   released = _released([(_method(noise_order=order),) for order in orders])
   for order, (blocks, measured, _) in zip(orders, released, strict=True):

@@ -1,4 +1,4 @@
-"""A secret key is for one fit."""
+"""These tests check that a secret key serves one fit only."""
 
 import jax
 import jax.numpy as jnp
@@ -43,12 +43,15 @@ def test_nothing_of_a_key_is_kept(monkeypatch):
 
 
 class _Compiled(Exception):
-  """Ends a fit whose arguments were accepted."""
+  """Ends a fit once its arguments were accepted."""
 
 
 def test_a_second_fit_with_a_secret_key_is_refused(
     make_model, make_method, records, tmp_path, monkeypatch):
-  """Before anything is compiled; but not one that a checkpoint goes on with."""
+  """A second fit with the same secret key is refused before it is compiled.
+
+  A fit that resumes from a checkpoint may use the key again.
+  """
   model = make_model(True)
   keys = key_lib.system_keys(1)
   run = plan.TrainingPlan(

@@ -1,1 +1,1 @@
-"""A small experiment to test the engine with."""
+"""This package is a small experiment to test the engine with."""

@@ -1,4 +1,4 @@
-"""Table, figure and verdicts of the toy experiment."""
+"""This module has the toy experiment's table, figure and verdicts."""
 
 from dpjax.report import plots
 from dpjax.report import tables

@@ -1,4 +1,4 @@
-"""Numbers from the setting alone; the environment slows or fails it."""
+"""This module yields numbers from a setting; the environment can fail it."""
 
 import os
 import time

@@ -1,4 +1,4 @@
-"""Sixteen settings in four groups."""
+"""This module has sixteen settings in four groups."""
 
 import dataclasses
 import itertools
@@ -6,7 +6,7 @@ import itertools
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Setting:
-  """What one toy run needs."""
+  """Holds what one toy run needs."""
   dataset: str
   method: str
   epsilon: float

@@ -1,4 +1,4 @@
-"""Discriminators against a plain loop; every problem is on its own."""
+"""These tests compare discriminators with a loop, each problem by itself."""
 
 import jax
 import jax.numpy as jnp
@@ -11,7 +11,7 @@ from experiments.methods.attacks import discriminators
 from experiments.methods.attacks.discriminators import Recipe
 
 _KEY = jax.random.key(0)
-# What is trained at the first rate stays where it started.
+# A network trained at the first rate stays where it started.
 _RATES = (1e-12, 1e-2, 3e-2)
 
 
@@ -38,7 +38,7 @@ def test_an_epoch_sees_no_record_twice():
 
 
 def _plain(start, x, labels, *, rate, num_steps):
-  """Full-batch Adam by a loop, and the loss before every step."""
+  """Returns the result of full-batch Adam and the loss before every step."""
   optimizer = optax.adam(rate)
   state, losses = optimizer.init(start), []
 

@@ -1,4 +1,4 @@
-"""Tests of experiments.methods.attacks.inversion against the records that were asked for."""
+"""These tests compare inverted records with the records used."""
 
 import numpy as np
 import pytest
@@ -24,7 +24,7 @@ def _attack(request):
 
 
 def test_every_label_is_exact(attack):
-  """Item INT-01."""
+  """The inversion recovers every label exactly (INT-01)."""
   _, y, inverted = attack
   np.testing.assert_array_equal(inverted.labels, y)
 

@@ -1,4 +1,4 @@
-"""Features of records: closed forms, both derivatives, independent draws."""
+"""These tests check features of records: closed forms and derivatives."""
 
 import dataclasses
 import functools
@@ -17,7 +17,7 @@ _LOGITS = Options(output='logits')
 
 @functools.cache
 def _convolutional():
-  """A smooth network of eight images [6, 5, 2] of 10 classes."""
+  """Returns (a smooth convolutional network, eight images [6, 5, 2])."""
   keys = jax.random.split(jax.random.key(1), 3)
   kernel, dense, x = (jax.random.normal(k, shape) for k, shape in zip(
       keys, ((3, 3, 2, 4), (4, 10), (8, 6, 5, 2)), strict=True))
@@ -32,7 +32,7 @@ def _convolutional():
 
 @functools.cache
 def _dense():
-  """A smooth network of eight records [3] of 10 classes."""
+  """Returns (a smooth dense network, eight records [3])."""
   keys = jax.random.split(jax.random.key(3), 2)
   weights, x = (jax.random.normal(k, shape) for k, shape in zip(
       keys, ((3, 10), (8, 3)), strict=True))
@@ -42,8 +42,8 @@ def _dense():
 @pytest.mark.every(3)
 @pytest.mark.parametrize('exact', [False, True])
 def test_linear_maps_have_the_slopes_of_the_closed_form(exact):
-  # 2000 records, 5 draws each: |z| of a normal z has mean sqrt(2 / pi) and
-  # relative deviation .7555, the mean of five .3379.
+  # There are 2000 records with 5 draws each. |z| of a normal z has mean sqrt(2
+  # / pi) and relative deviation .7555, the mean of five .3379.
   weights = jnp.array([[1.0, 2.0, 0.0], [0.0, -5.0, 0.1]])
   response = local_sensitivity.respond(
       _KEY, lambda x: x @ weights.T + 3.0, jnp.zeros([2000, 3]),

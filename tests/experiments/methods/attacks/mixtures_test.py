@@ -1,4 +1,4 @@
-"""The curve of two mixtures: against closed forms and the accountant."""
+"""These tests compare mixtures' curves with closed forms and the accountant."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ from experiments.methods.attacks import mixtures
 
 
 def _gaussian_delta(mu, epsilon):
-  # Balle and Wang 2018, Theorem 5.
+  # This is Theorem 5 of Balle and Wang (2018).
   return (stats.norm.cdf(mu / 2 - epsilon / mu) -
           np.exp(epsilon + stats.norm.logcdf(-mu / 2 - epsilon / mu)))
 
@@ -85,7 +85,7 @@ def test_refuses_what_is_no_mixture(arguments):
 
 @pytest.mark.parametrize('value', [0.0, 0.4, 1.5])
 def test_deltas_of_mixtures_are_integrals(value):
-  """In the order that is asked for, of two different mixtures."""
+  """Deltas of two mixtures are integrals, in the direction asked for."""
   one = mixtures.mixture([0.2, 0.8], [0.0, 1.5], [0.7, 1.2])
   other = mixtures.mixture([0.5, 0.5], [-1.0, 0.5], [1.5, 0.9])
   points = np.linspace(-20, 20, 400_001)

@@ -1,8 +1,8 @@
-"""The attack where its outcome is known: networks that memorise, or did not.
+"""These tests run the attack on networks that memorise or know nothing.
 
-Small perceptrons learn random labels by heart. All attacks of this file are
-one call: by features of what the networks were trained on, of what they were
-not, with members drawn anew, and between halves that are swapped.
+Small perceptrons learn random labels by heart. One call runs all attacks of
+this file: on features of training data, on features of other data, with
+shuffled members, and with swapped halves.
 """
 
 import types
@@ -34,7 +34,7 @@ def _network(params, x):
 
 
 def _memorise(key, x, y):
-  """A perceptron after 300 steps of Adam on all records."""
+  """Returns a perceptron after 300 steps of Adam on all records."""
   keys = jax.random.split(key)
   params = ((jax.random.normal(keys[0], (_DIM, 64)) * .3, jnp.zeros(64)),
             jax.random.normal(keys[1], (64, _CLASSES)) * .1)
@@ -54,7 +54,7 @@ def _memorise(key, x, y):
 
 
 def _seen(key, data, rows):
-  """Features [m, F] of a network that learnt `data`, of records `rows`."""
+  """Returns features [m, F] of `rows` by a network that learnt `data`."""
   training, looking = jax.random.split(key)
   params = _memorise(training, *data)
   return local_sensitivity.features(
@@ -63,7 +63,10 @@ def _seen(key, data, rows):
 
 @pytest.fixture(name='attacks', scope='module')
 def _attacks():
-  """All attacks: a value with features, members and results of each kind."""
+  """Returns the features, members, results and accuracies of all attacks.
+
+  There are four cases: learnt, unseen, shuffled and separable features.
+  """
   keys = jax.random.split(_KEY, 3)
   shape = (_PAIRS, 2, _RECORDS)  # The second are other records.
   x = jax.random.normal(keys[0], (*shape, _DIM))
@@ -83,12 +86,12 @@ def _attacks():
   noise = jax.random.normal(jax.random.key(4), other.shape)
   apart = noise.at[..., 5:].set(0).at[..., 17].set(
       jnp.where(members, 1.0, -1.0) * (1 + jnp.abs(noise[..., 17])))
-  # In this order: learnt, unseen, shuffled, separable.
+  # The four cases are in this order: learnt, unseen, shuffled, separable.
   features = [jnp.concatenate([v[:, role] for v in (
       learnt, other, learnt, apart)]) for role in (0, 1)]
   truth = [jnp.concatenate([members[:, 0]] * 4),
            jnp.concatenate([members[:, 1]] * 2 + [tossed, members[:, 1]])]
-  # Members first: an attack must not go by places.
+  # Members come first, because an attack must not go by places.
   orders = [jnp.argsort(~each, axis=1) for each in truth]
   truth = [jnp.take_along_axis(v, o, 1)
            for v, o in zip(truth, orders, strict=True)]
@@ -103,7 +106,8 @@ def _attacks():
 
 
 def _margin(num_decisions):
-  """Four standard errors of the share of heads of so many fair coins."""
+  """Returns four standard errors of the share
+  of heads of so many fair coins."""
   return 4 * .5 / num_decisions**.5
 
 
@@ -124,7 +128,7 @@ def test_shuffled_members_teach_nothing(attacks):
   # distinguishes what was learnt from what was not, or the reverse: pairs, and
   # not records, are independent.
   assert stats.ttest_1samp(attacks.accuracies[0, 2], .5).pvalue > 1e-3
-  # The other way the target's are.
+  # In the other direction the target's members are shuffled.
   assert abs(attacks.accuracies[1, 2].mean() - .5) < _margin(
       _PAIRS * _ATTACKED)
 
@@ -162,7 +166,7 @@ def test_the_choice_is_made_on_the_shadow_alone(attacks):
 
 @pytest.mark.every(3)
 def test_both_ways_are_attacks_that_score_each_record_by_itself(attacks):
-  # Half of the target's records are replaced and the others change places.
+  # Half of the target's records are replaced, and the others change places.
   features = jnp.concatenate(attacks.features)
   order = jax.random.permutation(_KEY, _ATTACKED)
   kept = order[:_MEMBERS]
@@ -178,7 +182,7 @@ def test_both_ways_are_attacks_that_score_each_record_by_itself(attacks):
 
 
 def test_a_separable_problem_is_solved(attacks):
-  # By a feature that has a gap of two between the classes.
+  # One feature has a gap of two between the classes.
   assert attacks.accuracies[:, 3].min() == 1
 
 
@@ -214,7 +218,7 @@ def test_split_is_a_partition(size, num_validation):
 
 
 def test_classes_are_shared_out_evenly():
-  # Hypergeometric: the deviation of 6000 of a class is 31.8 in 15000.
+  # The count is hypergeometric: 6000 of a class vary by 31.8 in 15000.
   y = np.repeat(np.arange(10), 6000)
   for half in shadow.split(_KEY):
     for part in (half.train, half.test):
@@ -240,7 +244,10 @@ def test_attacked_records_are_balanced_and_in_order(val_role, num_members):
 
 
 def test_validation_records_as_members_cap_an_attack():
-  """M-E06: always right on fitted records, and right on 29000 of 30000."""
+  """Validation records as members cap an attack at 29000 of 30000 (M-E06).
+
+  It guesses every fitted record rightly.
+  """
   half = shadow.split(_KEY).target
   for val_role, most in (('member', 29 / 30), ('exclude', 1.0)):
     rows, members = map(np.asarray, half.attacked(val_role))

@@ -1,4 +1,4 @@
-"""The cost of a search that chooses as it goes (DP-21, erratum E30)."""
+"""These tests check the cost of an adaptive search (DP-21, erratum E30)."""
 
 import itertools
 import math
@@ -32,7 +32,10 @@ def _adaptive(choices, count, *more, delta=1e-5):
 @pytest.mark.parametrize('num_trials, printed', [
     (1, 1.309), (20, 6.970), (50, 12.08)])
 def test_the_loss_by_a_search_is_not_small(num_trials, printed):
-  """DP-21, E30: the search, which Barczewski (2025) does not charge."""
+  """A search costs far more than the one trial that is charged (DP-21, E30).
+
+  Barczewski (2025) does not charge it.
+  """
   event = _event(.00853, 2., 4688)
   assert _epsilon(accounting.repeated_event(event, num_trials)) == (
       pytest.approx(printed, abs=6e-4 * printed))
@@ -41,10 +44,10 @@ def test_the_loss_by_a_search_is_not_small(num_trials, printed):
 
 
 def test_the_best_of_trials_costs_as_much_as_all_of_them():
-  """E30 by enumeration: the maximum of k answers, each epsilon-DP, is not.
+  """The best of k epsilon-DP trials is not epsilon-DP, by enumeration (E30).
 
-  Randomised response, k independent uses, of which only the best is
-  published: a zero then says that all were, and its odds are those of all k.
+  Of k independent randomised responses only the largest is published. A zero
+  then says that all were zero, and its odds are those of all k.
   """
   epsilon, k = .5, 6
   lie = 1 / (1 + math.exp(epsilon))
@@ -70,10 +73,10 @@ def test_every_sequence_of_choices_is_covered():
 
 
 def test_two_gaussians_against_the_worst_adaptive_adversary():
-  """The second multiplier is chosen by the first answer, where it hurts most.
+  """An adversary who picks the second multiplier is within what is charged.
 
-  Its delta, by integration on a grid: more than that of the pair of events
-  that may happen to have run, within what is charged.
+  It picks by the first answer. Its delta, integrated on a grid, exceeds that of
+  the fixed pair of events.
   """
   grid, width = np.linspace(-40, 40, 4001, retstep=True)
   multipliers, epsilon = (2., 3.), 1.2
@@ -83,7 +86,8 @@ def test_two_gaussians_against_the_worst_adaptive_adversary():
         multiplier * math.sqrt(2 * math.pi))
 
   def excess(loss, multiplier):
-    """Sum of max(p e^loss - e^epsilon r, 0) over the second answer."""
+    """Returns the sum of max(p e^loss -
+    e^epsilon r, 0) over the second answer."""
     p, r = density(multiplier, 1.), density(multiplier, 0.)
     return np.maximum(p * np.exp(loss)[:, None]
                       - math.exp(epsilon) * r, 0).sum(1) * width
@@ -113,7 +117,9 @@ def test_more_choices_releases_and_others_cost_more():
 
 
 def test_stages_that_cost_next_to_nothing_still_take_the_dearest():
-  """Two stages that alone cost epsilon 0 at this delta differ in a composition.
+  """Of two stages that alone cost epsilon 0, the dearer one is still charged.
+
+  They differ once they are composed with another stage.
   """
   one, two = _event(.01, 9., 10), _event(.02, 9., 10)
   dear = _adaptive([two], 1, ([_event(.5, 2., 40)], 1), delta=.1)

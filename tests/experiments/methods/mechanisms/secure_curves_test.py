@@ -1,4 +1,4 @@
-"""Protocols in one process: opened numbers, and every bit that was sent."""
+"""These tests check protocols in one process: opened numbers and sent bits."""
 
 import fractions
 
@@ -23,7 +23,7 @@ def _source():
 
 
 def _dense(num_rows, root):
-  """Rows by nodes, leaves first: 1 where the row lies in the node."""
+  """Returns a matrix of rows by nodes: 1 where the row lies in the node."""
   levels = [np.arange(num_rows)[:, np.newaxis] >> level == np.arange(size)
             for level, size in enumerate(nodes.dyadic_sizes(num_rows,
                                                             root=root))]
@@ -108,7 +108,10 @@ def test_a_curve_opens_as_the_curator_would_say_it_again_and_again(
     evaluation.TrustedCurator(), evaluation.AdditiveShares(num_servers=3),
     evaluation.ShamirShares(num_servers=4, num_colluding=1)], ids=repr)
 def test_pointwise_evaluation_of_many_owners(backend):
-  """Equation 6.4.1: the same whole numbers whoever adds up (EC-01, EC-13)."""
+  """Totals are the same whole numbers for every backend (EC-01, EC-13).
+
+  This is Equation 6.4.1.
+  """
   rng = np.random.default_rng(0)
   bins, points = rng.integers(0, 64, 10**4), np.arange(64)
   eta = rng.integers(-50, 50, 127)
@@ -130,7 +133,7 @@ def test_pointwise_evaluation_of_many_owners(backend):
 
 
 def test_what_is_not_given():
-  """32 bits, the fewest servers, one class; 64 bits of coins."""
+  """Arguments left out have the documented defaults."""
   assert evaluation.TrustedCurator() == evaluation.TrustedCurator(bits=32)
   assert evaluation.AdditiveShares(num_servers=2) == evaluation.AdditiveShares(
       num_servers=2, bits=32)
@@ -169,7 +172,7 @@ def test_costs_are_those_of_the_corrected_model():
            for depth in (10, 15)]
   np.testing.assert_allclose(sizes, [[55.6, 111, 107], [80.9, 162, 158]],
                              rtol=5e-3)
-  # From there on keys are what costs less, and not before.
+  # Keys cost less from 56 points on, and not before.
   for points, cheaper in ((55, False), (56, True)):
     assert (costs.collecting(scheme, _BANK) < protocol_costs.pointwise(
         _BANK, points, num_servers=2, bits=32, masked=False)) is cheaper

@@ -1,4 +1,4 @@
-"""Tests of experiments.methods.mechanisms.tuning: golden numbers, and searches enumerated."""
+"""These tests compare tuning with golden numbers and enumerated searches."""
 
 import functools
 import math
@@ -29,7 +29,10 @@ def spend(event):
 @pytest.mark.parametrize('num_trials, epsilon', [
   (1, 1.309), (20, 6.970), (50, 12.08)])
 def test_golden_numbers_of_all_trials(num_trials, epsilon):
-  """Item DP-21; erratum E30: 'HPO ignored' reports the first of them."""
+  """All trials of a search cost the golden epsilons (DP-21).
+
+  Ignoring the search would report the cost of one trial (E30).
+  """
   event = tuning.all_trials_event(trial(), num_trials=num_trials)
   assert spend(event) == pytest.approx(epsilon, rel=4e-4)
 
@@ -37,14 +40,15 @@ def test_golden_numbers_of_all_trials(num_trials, epsilon):
 @pytest.mark.every(3)
 @pytest.mark.parametrize('shape', [0., .5, 1., 3.])
 def test_a_random_number_of_trials_costs_far_less(shape):
-  """Item DP-21: still more than one trial, erratum E30."""
+  """A random number of trials costs far less
+  than all, more than one (DP-21, E30)."""
   twenty = spend(tuning.best_trial_event(trial(), mean=20., shape=shape))
   fifty = spend(tuning.best_trial_event(trial(), mean=50., shape=shape))
   assert 1.309 * 1.5 < twenty < fifty < 5.
 
 
 def response(epsilon):
-  """Three scored outcomes of randomised response; the last is the best."""
+  """Returns randomised response on three outcomes; the last is the best."""
   rest = 1 / (2 + math.exp(epsilon))
   best, worst = np.full(3, rest), np.full(3, rest)
   best[2] = worst[0] = 1 - 2 * rest
@@ -52,7 +56,7 @@ def response(epsilon):
 
 
 def best_of(probs, num_trials):
-  """Distribution of the best of independent trials: differences of powers."""
+  """Returns the distribution of the best of independent trials."""
   below = np.concatenate([[0.], np.cumsum(probs)])
   return np.diff(below**num_trials)
 
@@ -63,7 +67,10 @@ def best_of_random(probs, trial_probs):
 
 @pytest.mark.parametrize('num_trials', [5, 20])
 def test_the_best_of_many_trials_breaks_the_epsilon_of_one(num_trials):
-  """Erratum E30: enumeration of the search, with one trial's claim."""
+  """The best of many trials exceeds one trial's epsilon, by enumeration (E30).
+
+  The charge for all trials holds.
+  """
   p, q = response(.5)
   assert divergences.max_divergence(p, q) == pytest.approx(.5)
   best = [best_of(side, num_trials) for side in (p, q)]
@@ -73,7 +80,7 @@ def test_the_best_of_many_trials_breaks_the_epsilon_of_one(num_trials):
   leak = max(divergences.hockey_stick(*best, epsilon=.5),
              divergences.hockey_stick(*best[::-1], epsilon=.5))
   assert leak > 1e-3
-  # What is charged for all trials holds.
+  # The charge for all trials holds.
   assert worst <= num_trials * .5 + 1e-9
 
 
@@ -81,7 +88,7 @@ def test_the_best_of_many_trials_breaks_the_epsilon_of_one(num_trials):
   (2., 1.), (10., 1.), (10., 0.), (6., .5), (8., 3.)])
 @pytest.mark.parametrize('order', [1.5, 2., 5., 16.])
 def test_the_theorem_holds_for_enumerated_searches(mean, shape, order):
-  """Papernot and Steinke 2022, Theorem 2, written out for one trial's pair."""
+  """Enumerated searches satisfy Theorem 2 of Papernot and Steinke (2022)."""
   p, q = response(.4)
   trial_probs = tuning.num_trials_probs(mean=mean, shape=shape)
   p_best, q_best = (best_of_random(side, trial_probs) for side in (p, q))
@@ -99,7 +106,7 @@ def test_the_theorem_holds_for_enumerated_searches(mean, shape, order):
 
 
 def stop_prob(mean, shape):
-  """The parameter, from the ratio of the first two probabilities."""
+  """Returns the stopping parameter from the first two probabilities."""
   first, second = tuning.num_trials_probs(mean=mean, shape=shape)[:2]
   factor = .5 if shape == 0 else (1 + shape) / 2
   return 1 - second / first / factor
@@ -112,7 +119,7 @@ def test_distribution_of_the_number_of_trials(mean, shape):
   numbers = np.arange(1, probs.size + 1)
   assert probs.sum() == pytest.approx(1, abs=1e-11)
   assert probs @ numbers == pytest.approx(mean, rel=1e-6)
-  # Its recursion: (1 - g) (k + shape) / (k + 1).
+  # The distribution has the recursion (1 - g) (k + shape) / (k + 1).
   stop = stop_prob(mean, shape)
   ratio = (1 - stop) * (numbers[:-1] + shape) / (numbers[:-1] + 1)
   kept = probs[1:] > 1e-14
@@ -130,7 +137,10 @@ def test_geometric():
 
 @pytest.mark.every(2)
 def test_draws_follow_the_distribution():
-  """Kolmogorov-Smirnov over 500 draws; false alarm 1e-6."""
+  """Drawn numbers of trials follow the distribution (Kolmogorov-Smirnov).
+
+  With 500 draws a false alarm has probability 1e-6.
+  """
   probs = tuning.num_trials_probs(mean=6., shape=.5)
   numbers = [tuning.draw_num_trials(key, mean=6., shape=.5)
              for key in jax.random.split(jax.random.key(0), 500)]
@@ -140,7 +150,7 @@ def test_draws_follow_the_distribution():
 
 
 def test_both_words_of_a_draw_count(monkeypatch):
-  """Just below and just above each step of the distribution function."""
+  """Both random words count, just below and above each step of the table."""
   probs = tuning.num_trials_probs(mean=6., shape=.5)
   for number, level in enumerate(np.cumsum(probs)[:9], 1):
     place = int(level * 2.0**64)
@@ -149,7 +159,7 @@ def test_both_words_of_a_draw_count(monkeypatch):
         jax.random, 'bits', lambda key, shape, dtype, word=place + shift:
         np.array(divmod(word, 2**32), dtype))
       assert tuning.draw_num_trials(None, mean=6., shape=.5) == wanted
-  # The last word of all is not beyond the table.
+  # The largest word still falls into the table.
   monkeypatch.setattr(jax.random, 'bits', lambda key, shape, dtype:
                       np.full(shape, 2**32 - 1, dtype))
   assert tuning.draw_num_trials(None, mean=6., shape=.5) == probs.size

@@ -1,4 +1,4 @@
-"""MIA-07: butterflies are what they are said to be, entry by entry."""
+"""These tests compare butterflies with their definition, entry by entry."""
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +15,7 @@ apply, dense = jax.jit(butterfly.apply), jax.jit(butterfly.dense)
 
 
 def _matrices(factors):
-  """X_1 ... X_L in float64, entry by entry."""
+  """Returns X_1 ... X_L in float64, entry by entry."""
   factors = np.asarray(factors, np.float64)
   count, half = factors.shape[:2]
   matrices = np.zeros((count, 2 * half, 2 * half))
@@ -68,7 +68,7 @@ def test_packs_by_vmap():
 
 @pytest.mark.parametrize('size', [2, 16, 64])
 def test_supports(size):
-  """Rows and columns whose indices differ in one bit at most (Figure 1.3)."""
+  """Supports have indices that differ in at most one bit (Figure 1.3)."""
   supports = butterfly.supports(size)
   count = size.bit_length() - 1
   assert supports.shape == (count, size, size) and supports.dtype == bool
@@ -88,7 +88,7 @@ def test_supports_hold_all_factors_and_nothing_else():
 
 
 def test_each_entry_is_one_path():
-  """Of W at N = 16 each depends on one entry of each factor, and no more."""
+  """Each entry of W depends on one entry of each factor and on no others."""
   derivatives = jax.jit(jax.jacrev(butterfly.dense))(_factors(16))
   moved = np.asarray(derivatives) != 0
   np.testing.assert_array_equal(moved.sum((3, 4, 5)), 1)
@@ -96,7 +96,7 @@ def test_each_entry_is_one_path():
 
 
 def test_gradients_are_those_of_the_product_on_its_supports():
-  """dF/dX_l = (X_1 ... X_(l-1))^T G (X_(l+1) ... X_L)^T where X_l may be."""
+  """Gradients are dF/dX_l = (X_1 ...)^T G (... X_L)^T on the supports."""
   size, rng = 32, np.random.default_rng(2)
   factors = _factors(size)
   x, weight = rng.normal(size=(2, 5, size)).astype(np.float32)
@@ -139,7 +139,10 @@ def test_fourier_after_bit_reversal(size):
 @pytest.mark.slow
 @pytest.mark.parametrize('size,variance', [(8, None), (16, 0.5)])
 def test_entries_of_the_product_have_the_variance(size, variance):
-  """M-E09, each entry by itself; five standard errors, at most 6 %."""
+  """Each entry of the product has the stated variance (M-E09).
+
+  The test allows five standard errors, at most 6 %.
+  """
   keys = jax.random.split(jax.random.key(4), 10_000)
   products = jax.jit(jax.vmap(lambda key: butterfly.dense(
       butterfly.init(key, size, variance=variance))))(keys)

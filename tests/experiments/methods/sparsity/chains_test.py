@@ -1,4 +1,4 @@
-"""Chains against enumeration, and the table of MIA-08."""
+"""These tests compare chains with enumeration and the table of MIA-08."""
 
 import itertools
 import math
@@ -9,7 +9,7 @@ import pytest
 from experiments.methods.sparsity import chains
 from experiments.methods.sparsity.chains import Chain
 
-# (p, q, L): r, s, non-zeros.
+# Each (p, q, L) maps to r, s and the number of non-zeros.
 _TABLE = {
     (64, 576, 2): ((2, 32), (18, 32), 3200),
     (64, 576, 3): ((2, 4, 8), (18, 4, 8), 1920),
@@ -25,7 +25,7 @@ _TABLE = {
 
 
 def _every(p, q, count):
-  """All chains of numbers >= 2, by trying all numbers."""
+  """Returns all chains of numbers >= 2, by trying all numbers."""
   def splits(n):
     return [some for some in itertools.product(range(2, n + 1), repeat=count)
             if math.prod(some) == n]
@@ -46,7 +46,10 @@ def test_layers_of_resnet_20(layer):
 
 
 def test_next_best_chains():
-  """M-E05; and two chains of as few share the first place (X-04)."""
+  """The second smallest chains have the listed sizes (M-E05).
+
+  For one layer two chains share the first place (X-04).
+  """
   for (p, q), least, following in (((32, 288), 832, 896), ((32, 144), 544, 608)):
     sizes = {chain.num_parameters for chain
              in chains.monotone_chains(p, q, num_factors=3)}
@@ -85,7 +88,7 @@ def test_the_smallest_is_the_first_of_all():
 @pytest.mark.parametrize('p, q, count', [
     (8, 12, 2), (12, 8, 3), (16, 16, 4), (16, 24, 3), (6, 35, 2)])
 def test_every_entry_of_a_product_is_one_path(p, q, count):
-  """Of any chain, monotone or not."""
+  """Every entry of a product of supports is exactly one path, for any chain."""
   some = _every(p, q, count)
   assert some
   for chain in some:
@@ -101,7 +104,7 @@ def test_every_entry_of_a_product_is_one_path(p, q, count):
 
 
 def test_supports_entry_by_entry():
-  """Digits: a row differs from a column that leads to it in one place."""
+  """Supports follow mixed-radix digits: a factor changes one digit."""
   chain = Chain((2, 3), (4, 2))
   first, second = chain.supports()
   for high, low, column in np.ndindex(2, 2, 8):
@@ -111,7 +114,7 @@ def test_supports_entry_by_entry():
 
 
 def test_square_butterflies():
-  """MIA-07: X^(l) is I of size 2^(l - 1), ones, I of size N / 2^l."""
+  """Square butterflies are Kronecker products I x ones x I (MIA-07)."""
   chain = chains.smallest_chain(16, 16, num_factors=4)
   assert chain == Chain((2,) * 4, (2,) * 4) and chain.num_parameters == 128
   for place, support in enumerate(reversed(chain.supports()), 1):
@@ -130,7 +133,7 @@ def test_monotone_is_of_sizes():
 @pytest.mark.parametrize('p, q, count', [
     (7, 12, 2), (12, 7, 2), (14, 15, 2), (8, 8, 4), (1, 4, 1)])
 def test_where_there_is_no_chain(p, q, count):
-  """Primes, primes that do not match, too many factors, nothing to split."""
+  """Sizes that cannot be split give no chain and a clear error."""
   assert not chains.monotone_chains(p, q, num_factors=count)
   with pytest.raises(ValueError, match=f'a {p} x {q} matrix has no monotone'):
     chains.smallest_chain(p, q, num_factors=count)

@@ -1,4 +1,4 @@
-"""Butterfly layers against matrices that loops fill in."""
+"""These tests compare butterfly layers with matrices filled in by loops."""
 
 import itertools
 import math
@@ -13,11 +13,11 @@ from scipy import stats
 from experiments.methods.sparsity import deformable
 from experiments.methods.sparsity.chains import Chain
 
-# Wide, tall and not monotone, square, a single dense factor.
+# The chains are wide, tall and not monotone, square, and one dense factor.
 _CHAINS = (Chain((2, 2, 3), (3, 2, 4)), Chain((3, 5), (2, 4)),
            Chain((2,) * 4, (2,) * 4), Chain((4,), (6,)))
 
-# One program each, where one by one every operation is compiled.
+# Each is one program; otherwise every operation would be compiled.
 _init = jax.jit(deformable.init, static_argnums=(1, 2))
 _apply = jax.jit(deformable.apply)
 _dense = jax.jit(deformable.dense)
@@ -29,7 +29,7 @@ def _key(number=0):
 
 
 def _places(chain):
-  """Row and column of each coefficient of each factor, as loops see them."""
+  """Returns the row and column of each coefficient, found by loops."""
   places = []
   for a, r, s, t in chain.shapes:
     rows, columns = np.zeros((2, a, r, s, t), int)
@@ -41,7 +41,7 @@ def _places(chain):
 
 
 def _matrices(factors, chain):
-  """Factors as dense matrices."""
+  """Returns the factors as dense matrices."""
   matrices = []
   for factor, places, (before, after) in zip(
       factors, _places(chain), itertools.pairwise(chain.sizes), strict=True):
@@ -73,7 +73,7 @@ def test_matrix_and_product_are_those_of_dense_factors(chain):
 
 
 def test_hadamard():
-  """MIA-07: all blocks [[1, 1], [1, -1]]."""
+  """Blocks [[1, 1], [1, -1]] give the Hadamard matrix (MIA-07)."""
   block = jnp.array([[1.0, 1.0], [1.0, -1.0]])
   factors = tuple(jnp.broadcast_to(block[None, :, :, None], shape)
                   for shape in _CHAINS[2].shapes)
@@ -81,7 +81,7 @@ def test_hadamard():
 
 
 def test_jacobian_is_what_one_coefficient_does():
-  """An entry is linear in every coefficient: put 1 in its place, 0 beside."""
+  """The Jacobian in a coefficient is the product with a unit in its place."""
   chain = _CHAINS[0]
   factors = _init(_key(2), chain)
   for number, jacobian in enumerate(jax.jit(jax.jacobian(deformable.dense))(factors)):
@@ -96,7 +96,7 @@ def test_jacobian_is_what_one_coefficient_does():
 @pytest.mark.slow
 @pytest.mark.parametrize('through', ['apply', 'dense'])
 def test_gradients_are_those_on_the_supports(through):
-  """Of dense factors, whose gradients are anywhere, the supported part."""
+  """Gradients are those of dense factors, restricted to the supports."""
   chain = _CHAINS[1]
   factors = _init(_key(3), chain)
   x = jax.random.normal(_key(4), (chain.size[1],))
@@ -127,7 +127,7 @@ def test_gradients_are_those_on_the_supports(through):
 
 
 def test_convolutions_are_factors_on_patches():
-  """Each place of a 5 x 4 image: its window, in loops, through the factors."""
+  """A convolution applies the factors to each patch of a 5 x 4 image."""
   chain = Chain((2, 3), (9, 2))
   factors = _init(_key(5), chain)
   image = np.asarray(jax.random.normal(_key(6), (5, 4, 2)))
@@ -157,7 +157,7 @@ def test_kernels_of_any_shape():
 @pytest.mark.parametrize('chain', _CHAINS, ids=str)
 @pytest.mark.parametrize('variance', [None, 0.25])
 def test_coefficients_are_scaled_so_that_variances_multiply(chain, variance):
-  """A uniform number on +-b has variance b^2 / 3, an entry that to the L."""
+  """Scaled coefficients give entries the stated variance (b^2 / 3)^L."""
   drawn = np.linspace(-1, 1, chain.num_parameters, dtype=np.float32)
   factors = deformable.scaled(drawn, chain, variance)
   assert tuple(factor.shape for factor in factors) == chain.shapes
@@ -169,7 +169,10 @@ def test_coefficients_are_scaled_so_that_variances_multiply(chain, variance):
 
 
 def test_coefficients_are_uniform_on_both_sides_of_zero():
-  """Fails once in 10^4 keys by chance."""
+  """Coefficients are uniform on both sides of zero.
+
+  The test fails by chance once in 10^4 keys.
+  """
   chain = Chain((8, 8), (8, 8))
   ones = deformable.scaled(np.ones(1024, np.float32), chain)
   drawn = np.concatenate([
@@ -183,17 +186,18 @@ def test_coefficients_are_uniform_on_both_sides_of_zero():
 @pytest.mark.parametrize('chain, variance', [
     (Chain((2, 4), (6, 4)), None), (Chain((2, 2, 2), (3, 2, 2)), 0.25)])
 def test_entries_have_the_variance(chain, variance):
-  """4000 draws: each statistic is 5 errors off once in 1.7 million keys.
+  """Entries of the product have the stated variance, over 4000 draws.
 
-  A factor 3^(L - 1) (M-E09), n = p in the place of q, and variances 1 / n are
-  25 errors off or more.
+  Each statistic is off by 5 errors once in 1.7 million keys. A factor 3^(L - 1)
+  (M-E09), n = p in the place of q, and variances 1 / n are off by 25 errors or
+  more.
   """
   wanted = 1 / 72 if variance is None else variance
   keys = jax.random.split(_key(8), 4_000)
   factors = jax.jit(jax.vmap(
       lambda key: deformable.init(key, chain, variance)))(keys)
   matrices = jax.jit(jax.vmap(deformable.dense))(factors)
-  # The third: two entries that share all coefficients but the first.
+  # The third statistic takes two entries that share all but one coefficient.
   for sample, mean in ((jnp.mean(matrices ** 2, (1, 2)), wanted),
                        (jnp.mean(matrices, (1, 2)), 0.0),
                        (matrices[:, 0, 0] * matrices[:, 0, 1], 0.0)):
@@ -207,7 +211,7 @@ def test_entries_have_the_variance(chain, variance):
 
 
 def test_factors_and_keys_are_independent():
-  """Of 32 numbers each, all four factors and two keys."""
+  """Four factors of two keys have no number in common."""
   drawn = [factor.ravel() for number in (9, 10)
            for factor in _init(_key(number), _CHAINS[2])]
   values = np.concatenate(drawn)

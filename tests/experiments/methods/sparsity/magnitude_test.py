@@ -1,4 +1,4 @@
-"""MIA-06: what is pruned, how much of it, and what training starts from."""
+"""These tests check what is pruned, how much, and restarts (MIA-06)."""
 
 import fractions
 import itertools
@@ -16,7 +16,7 @@ ERROR_RATE = 1e-4
 
 
 def _resnet20():
-  """Parameters of one dense ResNet-20, all 0."""
+  """Returns zero parameters of a dense ResNet-20."""
   zeros = lambda *shape: jnp.zeros(shape, jnp.float32)
   conv = lambda side, a, b: {'kernel': zeros(side, side, a, b)}
   norm = lambda width: {'scale': zeros(width), 'bias': zeros(width)}
@@ -38,7 +38,7 @@ PRUNABLE, PARAMS = 270896, 272474
 
 
 def _tree(seed):
-  """Small whole numbers, of both signs: most magnitudes are tied."""
+  """Returns small whole numbers of both signs, so most magnitudes are tied."""
   rng = np.random.default_rng(seed)
   draw = lambda *shape: rng.integers(-3, 4, shape).astype(np.float32)
   return {'a': {'kernel': draw(7, 3), 'bias': draw(3)},
@@ -47,7 +47,7 @@ def _tree(seed):
 
 
 def _brute(params, mask, fraction, scope):
-  """By sorting tuples; fractions are whole numbers over whole numbers."""
+  """Returns masks by sorting tuples, with exact fractions."""
   names = ('a', 'b', 'c')
   kept = {n: np.array(mask[n]['kernel']).ravel() for n in names}
   values = {n: np.abs(params[n]['kernel']).ravel() for n in names}
@@ -67,7 +67,7 @@ def _kernels(mask):
 @pytest.mark.every(3)
 @pytest.mark.parametrize('scope', magnitude.SCOPES)
 def test_rounds_are_those_of_brute_force_for_each_of_a_pack(scope):
-  """Ties, exact counts, nested masks; by jit and vmap as one at a time."""
+  """Pruning a pack equals brute force for each network, with ties."""
   prune = lambda params, mask: magnitude.prune(params, mask, fraction=0.3,
                                                scope=scope)
   compiled = jax.jit(jax.vmap(prune))
@@ -101,7 +101,7 @@ def test_kernels_of_resnet_20_are_prunable():
 
 @pytest.mark.slow
 def test_counts_of_resnet_20_with_equal_magnitudes_are_exact():
-  """Three rounds, all weights 0; by position, so from the front."""
+  """ResNet-20 with equal magnitudes loses exact counts, from the front."""
   prune = jax.jit(lambda mask: magnitude.prune(RESNET_20, mask, fraction=0.2))
   mask = masks.ones_like(RESNET_20)
   for number, kept in enumerate((PRUNABLE, 216717, 173374, 138700)):
@@ -118,7 +118,10 @@ def test_counts_of_resnet_20_with_equal_magnitudes_are_exact():
     (3, 51.48), (4, 41.30), (8, 17.26), (12, 7.41), (16, 3.38), (20, 1.73),
     (24, 1.05)])
 def test_golden_fractions(rounds, percent):
-  """Floors leave fewer than 5 weights more: under .002 %."""
+  """Published fractions remain after each round, to fewer than 5 weights.
+
+  Floors leave these few weights more.
+  """
   closed = magnitude.nonzero_fraction(PRUNABLE, PARAMS, 0.2, rounds)
   assert round(100 * closed, 2) == percent
   exact = magnitude.remaining(PRUNABLE, 0.2, rounds) + PARAMS - PRUNABLE
@@ -126,7 +129,7 @@ def test_golden_fractions(rounds, percent):
 
 
 def test_floors_are_of_whole_numbers():
-  """In floats a hundredth of 29 times 100 is 28; products overflow int32."""
+  """Floors are exact where floats round wrongly and int32 would overflow."""
   for share in ('0.2', '0.1', '0.3', '0.7', '0.29', '0.0001', '0.9999'):
     wanted = fractions.Fraction(share)
     for count in (*range(101), 270896, 2**31 - 1):
@@ -136,7 +139,7 @@ def test_floors_are_of_whole_numbers():
 
 @pytest.mark.slow
 def test_random_subsets_are_uniform():
-  """All 15 pairs of six remaining weights, in two leaves and out of order."""
+  """Random pruning picks all 15 pairs of six weights equally often."""
   params = {'a': {'kernel': jnp.arange(5.)}, 'b': {'kernel': jnp.arange(4.)}}
   mask = {'a': {'kernel': jnp.array([True, False, True, True, False])},
           'b': {'kernel': jnp.array([True, True, False, True])}}
@@ -154,7 +157,10 @@ def test_random_subsets_are_uniform():
 
 @pytest.mark.slow
 def test_random_words_are_many():
-  """Ten of 20000 lie anywhere; of words of few bits the first would go."""
+  """Random pruning spreads over 20000 weights.
+
+  Random words of few bits would take the first ones.
+  """
   params = {'kernel': jnp.zeros(20_000)}
   mask = magnitude.random_prune(jax.random.key(2), params,
                                 masks.ones_like(params), fraction=5e-4)
@@ -164,7 +170,7 @@ def test_random_words_are_many():
 
 
 def test_random_layers_are_independent():
-  """Which of three goes in one leaf says nothing of the other."""
+  """Random pruning in one layer is independent of the other layer."""
   params = {n: {'kernel': jnp.zeros(3)} for n in ('a', 'b')}
   keys = jax.random.split(jax.random.key(1), 3000)
   pruned = jax.jit(jax.vmap(lambda key: magnitude.random_prune(
@@ -178,7 +184,7 @@ def test_random_layers_are_independent():
 @pytest.mark.every(3)
 @pytest.mark.parametrize('restart', magnitude.RESTARTS)
 def test_rounds_interrupted_and_resumed(restart):
-  """State through host arrays; restarts are from the best or the first."""
+  """Interrupted rounds resume to the same state, for both restarts."""
   rounds = magnitude.Rounds(fraction=0.25, num_rounds=3, scope='layer',
                             restart=restart)
   update = jax.jit(rounds.update)
@@ -202,7 +208,7 @@ def test_rounds_interrupted_and_resumed(restart):
 
 @pytest.mark.every(2)
 def test_rounds_of_packs():
-  """By vmap each network is ranked by itself."""
+  """Under vmap each network of a pack is ranked by itself."""
   rounds = magnitude.Rounds(fraction=0.5)
   pack = {'kernel': jnp.array([[1., 2, 3, 4], [400, 300, 200, 100]])}
   state = jax.vmap(rounds.init)(pack)

@@ -1,4 +1,4 @@
-"""Masks: what is masked is 0 and stays 0, whatever the optimiser."""
+"""These tests check that masked weights stay 0 for any optimiser."""
 
 import jax
 import jax.numpy as jnp
@@ -47,7 +47,7 @@ def _train(optimizer, params, state, mask):
 
 
 def _by_hand(mask):
-  """The update of PyTorch, weight by weight, in float64."""
+  """Returns PyTorch's update, weight by weight, in float64."""
   names = ('kernel', 'bias')
   kept = {n: np.asarray(mask['dense'][n]) for n in names}
   params = {n: np.where(kept[n], np.asarray(_params()['dense'][n], np.float64),
@@ -65,7 +65,10 @@ def _by_hand(mask):
 
 @pytest.mark.every(2)
 def test_masked_weights_stay_zero_and_others_train_as_by_hand():
-  """One compiled program for all masks, with momentum and weight decay."""
+  """Masked weights stay zero and others train as by hand, in one program.
+
+  The optimiser has momentum and weight decay.
+  """
   optimizer, traced = _optimizer(), []
 
   def train(params, mask):
@@ -91,7 +94,7 @@ def test_masked_weights_stay_zero_and_others_train_as_by_hand():
 
 @pytest.mark.parametrize('last', [True, False])
 def test_momentum_of_before_the_pruning_moves_nothing_if_it_is_last(last):
-  """In front of the momentum it would let old velocities through."""
+  """Freezing last stops old momentum; freezing first lets it through."""
   parts = (optax.sgd(RATE, momentum=MOMENTUM), masks.frozen())
   optimizer = optax.chain(*(parts if last else parts[::-1]))
   train = jax.jit(lambda *args: _train(optimizer, *args))
@@ -140,6 +143,6 @@ def test_nested_is_inclusion_leaf_by_leaf():
     {'a': jnp.ones(3, bool)}, {'a': jnp.ones((2, 3))},
     {'b': jnp.ones((2, 3), bool)}])
 def test_refuses_what_is_no_mask(mask):
-  """A mask of one row would be broadcast; one of floats is none."""
+  """Masks of the wrong shape, dtype or names are refused."""
   with pytest.raises(ValueError, match='a mask'):
     masks.apply({'a': jnp.zeros((2, 3))}, mask)

@@ -1,4 +1,4 @@
-"""Butterfly networks: how many parameters, of which layers, and what they do."""
+"""These tests check butterfly networks: sizes, layers and outputs."""
 
 import jax
 import jax.numpy as jnp
@@ -9,7 +9,7 @@ from experiments.methods.sparsity import deformable
 from experiments.methods.sparsity import networks
 from experiments.methods.training.batch_resnet import BatchResnet
 
-# Lalanne (2023), Table 1.1: per cent as printed, and our number of parameters.
+# These are Table 1.1 of Lalanne (2023) in per cent, and our parameters.
 _TABLE = {(1, 2): (32.3, 87_898), (1, 3): (29.6, 80_666), (2, 2): (15.9, 43_450),
           (2, 3): (12.9, 34_682), (3, 2): (11.8, 32_122), (3, 3): (8.5, 23_162)}
 
@@ -31,7 +31,7 @@ def test_table_1_1(setting):
                                num_factors=num_factors)
   assert (network.num_parameters, network.num_dense) == (ours, 272_474)
   rounded = round(100 * ours / 272_474 + 1e-9, 1)
-  # M-E05: 12.73, and the text has 12.9.
+  # M-E05: the true value is 12.73, and the text has 12.9.
   assert rounded == pytest.approx(12.7 if setting == (2, 3) else printed)
 
 
@@ -43,7 +43,7 @@ def test_the_dense_network_is_itself():
 
 
 def test_what_is_replaced():
-  """All convolutions 3 x 3 of the last segments, nothing else."""
+  """Exactly the 3 x 3 convolutions of the last segments are replaced."""
   network = networks.butterfly(BatchResnet(depth=14, widths=(4, 4, 8)).init,
                                segments=2, num_factors=2)
   params = jax.jit(network.init)(jax.random.key(1))
@@ -57,7 +57,7 @@ def test_what_is_replaced():
 
 
 def _filled(init):
-  """Parameters of the shapes of a network, each another number."""
+  """Returns random parameters with the shapes of a network."""
   rng = np.random.default_rng(2)
   return jax.tree.map(
       lambda leaf: jnp.asarray(rng.normal(size=leaf.shape), jnp.float32),
@@ -83,7 +83,7 @@ def test_effective_parameters():
 
 
 def test_layers_and_keys_differ():
-  """Four layers of one shape in two networks have no number in common."""
+  """Layers and keys differ: four layers share no number."""
   network = networks.butterfly(BatchResnet(depth=14, widths=(8, 8, 8)).init,
                                segments=1, num_factors=2)
   params = jax.jit(jax.vmap(network.init))(jax.random.split(jax.random.key(3)))
@@ -95,7 +95,7 @@ def test_layers_and_keys_differ():
 
 @pytest.mark.slow
 def test_gradients_of_many_replicas_are_those_of_each():
-  """The chain rule by hand: of a kernel's gradient, the pullback."""
+  """Gradients of replicas equal the chain rule by hand for each."""
   network = _small()
   params = jax.jit(jax.vmap(network.init))(jax.random.split(jax.random.key(4)))
 

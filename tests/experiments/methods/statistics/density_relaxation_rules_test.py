@@ -1,4 +1,4 @@
-"""Relaxations: the table of noise, what is true of each rule, and who wins."""
+"""These tests check relaxation rules: noise, validity, comparison."""
 
 import dataclasses
 import math
@@ -21,7 +21,7 @@ from experiments.methods.theory import tradeoffs
 
 ADD, REPLACE = Adjacency.ADD_OR_REMOVE_ONE, Adjacency.REPLACE_ONE
 
-# Item DEN-A4: n, epsilon, then deviations over the sensitivity by each rule.
+# DEN-A4: each row has n, epsilon, and noise over sensitivity by rule.
 TABLE = [(1e3, 0.1, 52.99, 105.13, 52.66, 39.46, 36.30),
          (1e3, 1, 5.30, 10.51, 5.35, 4.53, 4.22),
          (1e4, 0.1, 61.06, 121.39, 60.78, 48.93, 45.94),
@@ -62,21 +62,21 @@ def test_rules_hold_where_they_are_not_refused(rule, epsilon, delta):
     assert true_delta(rho * 1.001, epsilon) > delta
   else:
     assert rho < rho_of('exact', epsilon, delta)
-  # Monotone in both.
+  # The noise is monotone in both arguments.
   assert relaxation.rho_of(rule, epsilon=0.9 * epsilon, delta=delta) < rho
   assert relaxation.rho_of(rule, epsilon=epsilon, delta=0.9 * delta) < rho
 
 
 @pytest.mark.parametrize('epsilon, delta', [(0.1, 1e-6), (2.0, 1e-3)])
 def test_rules_and_their_conversions(epsilon, delta):
-  """Forwards after backwards is nothing at all."""
+  """Converting epsilon to rho and back returns epsilon, for each rule."""
   actual = notions.approx_from_zcdp(notions.ZCDP(rho=rho_of(
       'zcdp', epsilon, delta)), delta=delta)
   assert actual.epsilon == pytest.approx(epsilon)
   actual = accounting.gaussian_epsilon(
       shift=math.sqrt(2 * rho_of('exact', epsilon, delta)), delta=delta)
   assert actual == pytest.approx(epsilon)
-  # The best order, by brute force over orders.
+  # The best order is found by brute force over orders.
   rho, orders = rho_of('renyi', epsilon, delta), 1 + np.logspace(-2, 4, 20_001)
   deltas = (orders - 1) * (orders * rho - epsilon) - np.log(
       orders - 1) + orders * np.log1p(-1 / orders)
@@ -89,7 +89,10 @@ def test_rules_and_their_conversions(epsilon, delta):
 
 @pytest.mark.slow
 def test_the_classical_rule_beyond_one():
-  """Erratum DEN-E8. The sensitivity of the text, 1.8 times too big, helps."""
+  """The classical rule exceeds delta for epsilon > 1 (DEN-E8).
+
+  The text's sensitivity, 1.8 times too big, makes up for it.
+  """
   for epsilon, wanted in ((8, 8.0e-6), (16, 3.4e-4)):
     rho = rho_of('classical', epsilon, 1e-5)
     assert true_delta(rho, epsilon) == pytest.approx(wanted, rel=0.02)
@@ -98,7 +101,7 @@ def test_the_classical_rule_beyond_one():
   public = dict(num_records=100, epsilon=16.0, delta=1e-5, num_functions=9,
                 adjacency=REPLACE, rule='classical', allow_unsound=True)
   exact = relaxation.relaxed_projection(**public)
-  # What is built says what it costs, whatever was asked for.
+  # The mechanism states its own cost, whatever was asked for.
   assert accounting.delta_for(
       exact.event, target_epsilon=16.0, adjacency=REPLACE) == pytest.approx(
           3.4e-4, rel=0.02)
@@ -120,7 +123,7 @@ def test_what_is_built_meets_what_was_asked(adjacency):
 
 
 def test_printed_noise_and_functions():
-  """Section 4.4 and Corollary 2 by their formulas."""
+  """Printed noise and functions follow Section 4.4 and Corollary 2."""
   public = dict(num_records=10**4, smoothness=1, adjacency=REPLACE)
   relaxed = relaxation.printed_relaxation(epsilon=0.1, delta=1e-6,
                                           rule='classical', **public)
@@ -129,7 +132,7 @@ def test_printed_noise_and_functions():
   assert relaxed.scales[1] == pytest.approx(
       4 * math.sqrt(math.log(1.25e6) * 17) / 0.1)
   assert not relaxed.fix_mass
-  # gamma = 2.
+  # Here gamma is 2.
   relaxed = relaxation.printed_relaxation(epsilon=1.0, delta=1e-8, **public)
   depth = 2 * math.log(1e4)
   assert relaxed.num_functions == min(
@@ -138,7 +141,7 @@ def test_printed_noise_and_functions():
   assert relaxed.rho == pytest.approx(1 / 16 / depth)
   assert relaxed.scales[1] == pytest.approx(
       2 * math.sqrt(relaxed.num_functions / relaxed.rho))
-  # Where the number of functions is that of the noise, and not of sampling.
+  # Here noise, and not sampling, sets the number of functions.
   few = relaxation.printed_relaxation(epsilon=0.1, delta=0.01, **public)
   assert few.num_functions == round(
       (1e3 / math.sqrt(math.log(100)))**0.5) // 2 * 2 + 1 == 23
@@ -147,7 +150,10 @@ def test_printed_noise_and_functions():
 
 
 def test_relaxed_noise_is_less_from_the_crossing_on():
-  """N = 4 gamma ln n: 55.3 at n = 1e3, 110.5 at n = 1e6, gamma = 2."""
+  """Relaxed noise is less above N = 4 gamma ln n functions.
+
+  At gamma = 2 this is 55.3 for n = 1e3 and 110.5 for n = 1e6.
+  """
   for size, wanted in ((10**3, 55.3), (10**6, 110.5)):
     delta = size**-2.0
     assert relaxation.break_even(delta) == pytest.approx(wanted, abs=0.1)
@@ -167,7 +173,10 @@ def test_relaxed_noise_is_less_from_the_crossing_on():
 
 
 def test_relaxation_loses_to_pure_noise():
-  """Item DEN-P7 on a third of its 45 cells: those of beta = 2."""
+  """Relaxation loses to pure noise in the cells of beta = 2 (DEN-P7).
+
+  They are a third of the 45 cells.
+  """
   density, ratios = compared_densities.random_phases(2), []
   for size in (10**3, 10**4, 10**5, 10**6, 10**7):
     for epsilon in (1.0, 0.1, 0.01):
@@ -185,7 +194,10 @@ def test_relaxation_loses_to_pure_noise():
 
 @pytest.mark.parametrize('order', [1.01, 2.0, 10.0, 100.0])
 def test_renyi_divergence_of_noise(order):
-  """Erratum T-E04: the exponent is a under dQ; a - 1 gives (a - 2) mu^2 / 2."""
+  """The Renyi divergence of noise has exponent a under dQ (T-E04).
+
+  The exponent a - 1 would give (a - 2) mu^2 / 2.
+  """
   shift = 0.3
 
   def divergence(power):

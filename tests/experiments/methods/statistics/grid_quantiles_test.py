@@ -1,4 +1,4 @@
-"""Distributions and privacy of both rules of grid quantiles."""
+"""These tests check the distribution and privacy of grid quantiles."""
 
 import math
 
@@ -19,7 +19,7 @@ MECHANISMS = {'exponential': selection.ExponentialMechanism,
 
 
 def log_probs(asked, data):
-  """Log-probabilities of candidates, from weights and the `selection` rule."""
+  """Returns log-probabilities of candidates, from weights and the rule."""
   rule = MECHANISMS[asked.rule](epsilon=1.0, sensitivity=0.5,
                                 adjacency=asked.adjacency)
   assert rule.rate == 1.0
@@ -44,8 +44,8 @@ def test_costs_are_those_of_the_definition():
   assert costs[1] == 0.0
 
 
-# A record goes from the left of all candidates to the right: one loses what
-# the others, many, gain.
+# One record moves from the left of all candidates to the right. One candidate
+# loses what the many others gain.
 STEEP = (np.array([0.0, 0.4, 0.4, 0.4]), np.array([1.0, 0.4, 0.4, 0.4]))
 
 

@@ -1,4 +1,4 @@
-"""Bounds of histograms: goldens, and never below what is seen."""
+"""These tests compare histogram bounds with goldens and simulation."""
 
 import functools
 
@@ -12,7 +12,7 @@ from dpjax.stats.quantile_methods import mechanism
 from dpjax.stats.quantile_methods import records
 from experiments.methods.statistics import histogram_bounds as bounds
 
-# A density x + 1/2 on [0, 1]: of Lipschitz constant 1, at least 1/2.
+# The density x + 1/2 on [0, 1] has Lipschitz constant 1 and is at least 1/2.
 _DENSITY = dict(lipschitz=1.0, density_floor=0.5)
 
 
@@ -25,7 +25,7 @@ def _smallest(num_bins, printed, size):
 @pytest.mark.parametrize('size, printed, corrected', [
     (10**4, 2.19, 0.84), (10**5, 0.997, 0.418)])
 def test_goldens_of_theorem_6_2_10(size, printed, corrected):
-  """QF-18: the least gamma at 5 %, over all admitted numbers of bins."""
+  """Theorem 6.2.10 gives the golden gamma at 5 % over all bins (QF-18)."""
   for is_printed, wanted in [(True, printed), (False, corrected)]:
     _, bound = bounds.best_bins(
         lambda bins: _smallest(bins, is_printed, size), first=9, most=64)
@@ -36,7 +36,10 @@ def test_goldens_of_theorem_6_2_10(size, printed, corrected):
     (10**4, 0.1, 0.088), (10**4, 1.0, 0.037), (10**5, 0.1, 0.0179),
     (10**5, 1.0, 0.0102), (10**6, 0.1, 0.0042)])
 def test_goldens_of_the_direct_bound(size, epsilon, wanted):
-  """QB-13; up to 56 times below the theorem."""
+  """The direct bound has its golden values (QB-13).
+
+  It is up to 56 times below the theorem.
+  """
   error = lambda bins: bounds.direct_error(
       0.05, num_examples=size, epsilon=epsilon, num_bins=bins, **_DENSITY)
   bins, bound = bounds.best_bins(error, most=64)
@@ -62,7 +65,10 @@ def test_what_is_printed_is_looser():
 
 @pytest.mark.parametrize('bins', [1, 6, 200])
 def test_partial_sums_of_noise(bins):
-  """Seen in 4000 draws at most as often as bounded, with 4 standard errors."""
+  """Partial sums of noise exceed their bound no more often than stated.
+
+  The test uses 4000 draws and 4 standard errors.
+  """
   draws = np.random.default_rng(0).laplace(size=(4000, bins))
   largest = np.max(np.abs(np.cumsum(draws, 1)), 1)
   for level in (0.05, 0.5):
@@ -78,7 +84,10 @@ def test_partial_sums_of_noise(bins):
 
 @pytest.mark.slow
 def test_bounds_hold():
-  """On x + 1/2, at orders of the inner interval; one bound is vacuous."""
+  """Errors on the density x + 1/2 stay below the direct bound.
+
+  The theorem's bound is vacuous here.
+  """
   size, bins, epsilon = 10**4, 6, 0.1
   given = dict(num_examples=size, epsilon=epsilon, num_bins=bins, **_DENSITY)
   gamma = bounds.direct_error(0.05, **given)
@@ -100,7 +109,7 @@ def test_bounds_hold():
   errors = np.max(np.abs(quantiles - (np.sqrt(0.25 + 2 * probs) - 0.5)), 1)
   assert np.mean(errors > gamma) <= 0.05 + 4 * np.sqrt(0.05 / 200)
   assert gamma / 10 < np.quantile(errors, 0.95) < gamma
-  # What the theorem says here is nothing.
+  # The theorem says nothing here.
   tail = bounds.theorem_tail(gamma, **{**given, 'num_bins': 9})
   assert tail == 1 >= np.mean(errors > gamma)
 

@@ -1,4 +1,4 @@
-"""Statistical queries: privacy of answers, failure rates, bisection."""
+"""These tests check local queries: privacy, failure rates and bisection."""
 
 import fractions
 import math
@@ -26,7 +26,10 @@ def _oracle(**changes):
 @pytest.mark.parametrize('epsilon, noise, coins', [
   (0.5, 377742, 22288), (1.0, 94436, 6261), (2.0, 23609, 2305)])
 def test_golden_batch_sizes(epsilon, noise, coins):
-  """SQ-02, at tolerance 0.1, failure probability 0.05, 20 queries."""
+  """Batch sizes have their golden values (SQ-02).
+
+  The tolerance is 0.1, the failure probability 0.05, with 20 queries.
+  """
   assert _oracle(epsilon=epsilon, randomizer='laplace').batch_size == noise
   assert _oracle(epsilon=epsilon).batch_size == coins
   assert _oracle(epsilon=epsilon).num_examples == 20 * coins
@@ -34,7 +37,7 @@ def test_golden_batch_sizes(epsilon, noise, coins):
 
 @pytest.mark.parametrize('epsilon', [0.01, 0.5, 1.0, 5.0, 20.0])
 def test_ratios_of_what_is_said_are_within_epsilon(epsilon):
-  """In exact arithmetic of words, at the two ends."""
+  """Probabilities of an answer differ by at most e^epsilon, in exact words."""
   least = _oracle(epsilon=epsilon).least_words
   ratio = fractions.Fraction(WORDS - least, least)
   assert 1 < ratio <= math.exp(epsilon)
@@ -63,7 +66,7 @@ def test_noise_is_of_the_stated_scale():
 
 
 def _failures(oracle, runs, size=None):
-  """How often one answer is off by more than the tolerance."""
+  """Returns how often one answer is off by more than the tolerance."""
   size = size or oracle.batch_size
 
   def off(key):
@@ -79,8 +82,8 @@ def _failures(oracle, runs, size=None):
 @pytest.mark.slow
 @pytest.mark.parametrize('randomizer', queries.RANDOMIZERS)
 def test_answers_fail_as_rarely_as_stated(randomizer):
-  """One in 400 is allowed for each query; the printed sample size fails more
-  than half of them (erratum L-E14)."""
+  """Answers fail at most once in 400; the
+  printed size fails over half (L-E14)."""
   oracle = _oracle(randomizer=randomizer, epsilon=2.0)
   assert _failures(oracle, 2000) <= 0.05 / 20
   printed = round(1 / (oracle.epsilon * oracle.tolerance)**2)
@@ -109,7 +112,7 @@ def test_adaptive_queries_are_answered_and_no_more():
 @pytest.mark.parametrize('epsilon', [.5, 1.0, 2.0, 3.3, 5.0, 8.1])
 @pytest.mark.every(1)
 def test_rounding_makes_no_answer_rarer_than_stated(monkeypatch, epsilon):
-  """The last word of the rarer answer is taken for it at either end."""
+  """Rounding makes no answer rarer than stated, at either end."""
   oracle = _oracle(epsilon=epsilon)
   for value, word, sign in ((-1., oracle.least_words - 1, 1),
                             (1., WORDS - oracle.least_words, -1)):
@@ -120,9 +123,9 @@ def test_rounding_makes_no_answer_rarer_than_stated(monkeypatch, epsilon):
 
 
 def test_everybody_answers_once():
-  """A query too many, or too few people, would ask somebody again."""
+  """Nobody answers twice: surplus queries and short lists are refused."""
   oracle = _oracle(num_queries=3, tolerance=1.0, epsilon=4.0)
-  # One answer of each person is all that is said.
+  # Each person gives one answer and no other information.
   assert oracle.adjacency is Adjacency.REPLACE_ONE
   assert mechanism.epsilon(oracle, delta=1e-9) == pytest.approx(4, abs=1e-3)
   people = jnp.arange(oracle.num_examples, dtype=jnp.float32)
@@ -150,7 +153,10 @@ def test_values_outside_and_no_values_are_as_private(randomizer):
 @pytest.mark.parametrize('tolerance', [0.01, 0.1, 0.3])
 @pytest.mark.parametrize('adversary', ['up', 'down', 'random', 'truth'])
 def test_bisection_holds_for_every_adversary(tolerance, adversary):
-  """SQ-03; a linear query gives 2 a, within 2 tau."""
+  """Bisection finds the support within tolerance for every adversary (SQ-03).
+
+  A linear query is within 2 tau.
+  """
   rng = np.random.default_rng(3)
   share = {'up': lambda number: 1.0, 'down': lambda number: -1.0,
            'random': lambda number: rng.uniform(-1, 1),

@@ -1,4 +1,4 @@
-"""Tables along a tree: what a record moves, consistency, and what is found."""
+"""These tests check tables along a tree: sensitivity and consistency."""
 
 import dataclasses
 import itertools
@@ -23,20 +23,20 @@ def make(**options):
 
 
 def star():
-  """Probabilities [3, 3, 3, 3]: all lean on attribute 2, which is uniform."""
+  """Returns probabilities [3, 3, 3, 3] in which all depend on attribute 2."""
   rows = np.random.default_rng(3).dirichlet(np.full(3, 0.5), (3, 3))
   return np.einsum('ac,bc,dc->abcd', *rows.swapaxes(1, 2)) / 3
 
 
 @pytest.mark.parametrize('adjacency', Adjacency)
 def test_one_record_moves_tables_and_scores_by_what_noise_hides(adjacency):
-  """All pairs of records of three attributes of two bins."""
+  """One record moves tables and scores by at most what the noise assumes."""
   asked = make(num_attributes=3, num_bins=2, adjacency=adjacency)
   tables = asked.statistic_of_cells(np.eye(8)).reshape(8, 3, 2, 2)
   others = tables[None] if adjacency is REPLACE else np.zeros((1, 8, 3, 2, 2))
   moved = np.abs(tables[:, None] - others).sum((3, 4))
   assert moved.max() == asked.selection.sensitivity
-  # Two tables of pairs, then three of single attributes.
+  # Two tables of pairs are released, then three of single attributes.
   assert np.sort(moved, 2)[..., 1:].sum(2).max() / asked.parameters.pair == (
       pytest.approx(0.7 * asked.epsilon))
   single = np.stack([tables[:, 0].sum(2), tables[:, 0].sum(1),
@@ -44,7 +44,7 @@ def test_one_record_moves_tables_and_scores_by_what_noise_hides(adjacency):
   others = single[None] if adjacency is REPLACE else np.zeros((1, 8, 3, 2))
   assert (np.abs(single[:, None] - others).sum((2, 3)).max()
           / asked.parameters.single == pytest.approx(0.1 * asked.epsilon))
-  # Scores, of tables of some records more and any fit.
+  # Scores compare any fit with tables of some more records.
   fit = np.random.default_rng(0).random((30, 1, 3, 2, 2)) * 6
   base = np.random.default_rng(1).integers(0, 4, (3, 2, 2))
   scores = np.abs(base + tables - fit).sum((3, 4))

@@ -1,4 +1,4 @@
-"""Tests of experiments.methods.statistics.noise_magnitudes: goldens, and quantiles of real noise."""
+"""These tests compare noise magnitudes with goldens and real draws."""
 
 import math
 
@@ -13,7 +13,7 @@ SIZES = (1, 2, 10, 100)
 
 
 def test_golden_laplace_utility():
-  """MECH-01 at k = 10, g = 0.05, and erratum T-E10."""
+  """Laplace bounds have golden values at k = 10, g = 0.05 (MECH-01, T-E10)."""
   bound = utility.laplace_sup_bound(1., 10, failure_prob=.05)
   assert bound == pytest.approx(5.2983, abs=5e-5)
   assert 1 - stats.expon.cdf(bound)**10 == pytest.approx(.04889, abs=5e-6)
@@ -26,7 +26,10 @@ def test_golden_laplace_utility():
 
 
 def test_golden_gaussian_utility():
-  """MECH-03, MECH-04, and erratum L-E10: a root of 2 is lost in print."""
+  """Gaussian bounds have golden values; print lost a root of 2 (L-E10).
+
+  This covers MECH-03 and MECH-04.
+  """
   for size, printed in ((1, .0835), (10, .194)):
     level = math.sqrt(math.log(size / .05))
     assert 1 - stats.chi(1).cdf(level)**size == pytest.approx(printed, abs=5e-4)
@@ -55,14 +58,14 @@ def test_quantiles_are_exact_and_below_the_bounds(size, failure):
   assert laplace <= q('laplace_sup_bound') * (1 + 1e-12)
   assert gauss <= q('gaussian_sup_bound')
   assert q('gaussian_l2_quantile') <= q('gaussian_l2_bound')
-  # What the tails of one coordinate, times their number, are bounded by.
+  # These bounds take the tail of one coordinate times their number.
   assert size * math.exp(-(q('gaussian_sup_bound') / 2)**2 / 2) == (
     pytest.approx(failure))
   assert size * math.exp(-q('laplace_sup_bound') / 2) == pytest.approx(failure)
 
 
 def test_quantiles_of_draws():
-  """20,000 vectors of 3; four standard errors of a share of 0.1."""
+  """Quantiles of noise match 20,000 draws within four standard errors."""
   rng = np.random.default_rng(0)
   noise = {'laplace': np.abs(rng.laplace(size=(20_000, 3))),
            'gaussian': np.abs(rng.normal(size=(20_000, 3)))}

@@ -1,4 +1,4 @@
-"""Polls: coverage of intervals, golden variances, and who lies always."""
+"""These tests check polls: coverage, variances and dishonest answers."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -11,7 +11,8 @@ REPETITIONS = 20_000
 
 
 def close(interval, truth, wanted):
-  """Coverage within 4 standard errors, and the error of the normal limit."""
+  """Returns whether coverage is within 4 errors
+  plus the normal limit's error."""
   covered = np.mean((np.asarray(interval.low) <= truth)
                     & (truth <= np.asarray(interval.high)))
   return abs(covered - wanted) < 0.003 + 4 * np.sqrt(
@@ -24,7 +25,7 @@ def close(interval, truth, wanted):
 @pytest.mark.parametrize('method', intervals.BINOMIAL)
 @pytest.mark.parametrize('truth_prob', [0.75, 0.25])
 def test_coverage_of_the_coin_flip_poll(truth, wanted, method, truth_prob):
-  """EST-01 at n = 2000."""
+  """Intervals of the coin-flip poll cover at n = 2000 (EST-01)."""
   rng = np.random.default_rng(1)
   seen = truth * truth_prob + (1 - truth) * (1 - truth_prob)
   yes = rng.binomial(2000, seen, REPETITIONS)
@@ -36,13 +37,13 @@ def test_coverage_of_the_coin_flip_poll(truth, wanted, method, truth_prob):
   assert values.var() / spread == pytest.approx(1, abs=0.05)
   assert np.all((estimate.low >= 0) & (estimate.high <= 1))
   if truth == 0.02 and truth_prob == 0.75:
-    # Clipped before averaging they would be biased.
+    # Estimates clipped before averaging would be biased.
     assert np.mean(values < 0) == pytest.approx(0.147, abs=0.01)
 
 
 @pytest.mark.parametrize('truth_prob', [0.8, 0.3])
 def test_answers_are_turned_into_a_proportion(truth_prob):
-  """The seen share is p (2 phi - 1) + 1 - phi, and so are its ends."""
+  """Answers and their ends map to p by seen = p (2 phi - 1) + 1 - phi."""
   for method in intervals.BINOMIAL:
     estimate = polls.proportion(430, 1000, truth_prob=truth_prob, method=method,
                                 confidence=0.9)
@@ -61,7 +62,8 @@ def test_answers_are_turned_into_a_proportion(truth_prob):
 
 
 def test_golden_variances():
-  """EST-01: n Var = 0.96 at phi = 0.75, p = 0.3, of which privacy is 3/4."""
+  """n Var is 0.96 at phi = 0.75, p = 0.3, three
+  quarters of it privacy (EST-01)."""
   assert polls.variance(0.3, 1, truth_prob=0.75) == pytest.approx(0.96)
   growth = np.exp(1.2)
   assert polls.variance(0.3, 7, truth_prob=growth / (1 + growth)) == (
@@ -72,7 +74,7 @@ def test_golden_variances():
 @pytest.mark.parametrize('truth, other, people, others', [
   (0.1, 0.5, 2000, 2000), (0.3, 0.2, 1000, 5000), (0.05, 0.7, 5000, 500)])
 def test_coverage_of_the_drowning_poll(truth, other, people, others):
-  """EST-02."""
+  """Intervals of the drowning poll cover the truth (EST-02)."""
   rng = np.random.default_rng(2)
   yes = rng.binomial(people, truth + other - truth * other, REPETITIONS)
   harmless = rng.binomial(others, other, REPETITIONS)
@@ -113,7 +115,10 @@ def test_all_yes_or_no():
 
 
 def test_both_questions_must_be_answered_independently():
-  """L-E02: where both answers are the same, nobody seems to have a secret."""
+  """Both questions must be answered independently (L-E02).
+
+  With equal answers nobody seems to have a secret.
+  """
   estimate = polls.proportion_drowned(600, 2000, num_other_yes=600,
                                       num_other_examples=2000)
   assert estimate.value == 0 and estimate.high < 0.1  # It is 0.3.

@@ -1,4 +1,5 @@
-"""QT-08: statements of Lalanne (2023), numbers, and mechanisms beside them."""
+"""These tests check quantile bounds of Lalanne
+(2023) with mechanisms (QT-08)."""
 
 import functools
 import math
@@ -35,7 +36,7 @@ def _uniform(seed, repetitions, size):
 
 
 def _at_most(hits, bound):
-  """A frequency is no more than the bound and 4 standard errors."""
+  """Checks that a frequency is at most the bound plus 4 standard errors."""
   share = np.mean(hits)
   assert share <= bound + 4 * math.sqrt(bound * (1 - bound) / len(hits))
   return share
@@ -68,14 +69,14 @@ def test_order_statistics_around_the_target_are_near_the_quantile(error):
   misses = np.max(np.abs(ordered[:, places] - prob), 1) > error
   share = _at_most(misses, bounds.empirical_quantile(
       error, num_examples=n, prob=prob, density_min=1.0))
-  # Not with a third of the exponent's square root: the buffer is there.
+  # A third of the exponent's square root would fail: the buffer is there.
   if error < .1:
     assert share > .2
 
 
 @pytest.mark.parametrize('level', [.5, .05])
 def test_rank_errors_of_two_wide_outer_intervals(level):
-  """Fact 6.1.2 holds, and with four fifths of it would not."""
+  """Fact 6.1.2 bounds rank errors, and four fifths of it would not."""
   epsilon, gap = 1.0, 1e-6
   threshold = bounds.single_rank_error(level, min_gap=gap, epsilon=epsilon)
   if level == .5:
@@ -109,7 +110,10 @@ def test_numbers_of_the_rank_errors_of_trees():
 
 
 def test_gaps_of_uniform_records_are_exact():
-  """Fact 6.2.2, and Lemma 6.2.1 for a density of 2 on half of the bounds."""
+  """Gaps of uniform records are exact (Fact 6.2.2).
+
+  Lemma 6.2.1 agrees for a density of 2 on half of the bounds.
+  """
   for n, gap in ((5, .015), (50, 4e-4)):
     ordered = _uniform(1, 20_000, n)
     ends = np.pad(ordered, ((0, 0), (1, 1)), constant_values=(0, 1))
@@ -150,7 +154,7 @@ def test_numbers_of_the_theorems():
 
 
 def test_trees_have_whole_levels_and_ranks_to_spare():
-  """The corrected Theorem 6.2.5, written out for ten orders, four levels."""
+  """The corrected Theorem 6.2.5 equals its formula for ten quantile levels."""
   n, error, epsilon, depth = 3000, .3, 30.0, math.log2(20)
   probs = _orders(10)
   spread = 2 * 4 * depth / (epsilon / 2)
@@ -165,7 +169,7 @@ def test_trees_have_whole_levels_and_ranks_to_spare():
 
 
 def test_epsilon_above_four_costs_more_than_is_printed():
-  """QE-09: sqrt(e) stands for e^(epsilon / 8), where records do not matter."""
+  """Above epsilon 4 the printed sqrt(e) must be e^(epsilon / 8) (QE-09)."""
   for epsilon, ratio in ((4.0, 1.0), (12.0, math.e)):
     printed, corrected = (bounds.independent(
         240 / epsilon, num_examples=10, probs=(.5,), epsilon=epsilon,
@@ -175,7 +179,7 @@ def test_epsilon_above_four_costs_more_than_is_printed():
 
 
 def test_the_display_in_the_proof_for_trees_has_sixteen():
-  """QE-18: with the best gap between records it is what is stated."""
+  """The proof's display for trees needs 16, not 32 (QE-18)."""
   n, m, error, epsilon = 10_000, 7, .5, 8.0
   known = dict(density_min=.5, density_max=1.5)
   stated = bounds.recursive(error, num_examples=n, probs=_orders(m),
@@ -193,7 +197,7 @@ def test_the_display_in_the_proof_for_trees_has_sixteen():
 
 @pytest.mark.parametrize('n', [2, 7, 9, 1000])
 def test_where_the_proofs_lack_ranks_nothing_is_stated(n):
-  """QE-19: K - 1 >= K / 2, K = floor(n error / 4), from n error = 8 on."""
+  """Bounds are 1 below n error = 8, where the proofs lack ranks (QE-19)."""
   for scaled in (4, 5.5, 7.99, 8, 11.9, 12, 100):
     buffer = math.floor(scaled / 4)
     assert (buffer - 1 >= buffer / 2) == (scaled >= 8)
@@ -205,7 +209,7 @@ def test_where_the_proofs_lack_ranks_nothing_is_stated(n):
 
 
 def test_lower_bounds_tend_to_one_half():
-  """QE-25: with many orders, and not to 1, by the bound that is printed."""
+  """Lower bounds with many quantile levels tend to 1/2, not to 1 (QE-25)."""
   failures = [bounds.least_failure(.25, num_examples=1000, rate=1 / (2 * m))
               for m in (1, 100, 10**4, 10**6)]
   assert np.all(np.diff(failures) > 0) and failures[-1] < .5
@@ -213,7 +217,7 @@ def test_lower_bounds_tend_to_one_half():
 
 
 def _draws(mechanism_, data, seed):
-  """Answers [R, m] on data sets [R, n]."""
+  """Returns answers [R, m] on data sets [R, n]."""
   each = [records.padded(one, 0.0, 1.0) for one in data]
   batch = each[0]._replace(ordered=np.stack([one.ordered for one in each]))
   with jax.enable_x64(True):
@@ -225,7 +229,10 @@ def _draws(mechanism_, data, seed):
 @pytest.mark.slow
 @pytest.mark.parametrize('epsilon', [20.0, 2.0])
 def test_mechanisms_miss_no_more_often_than_the_theorems_allow(epsilon):
-  """Theorems 6.2.3 and 6.2.5 say something at the first epsilon alone."""
+  """Mechanisms miss no more often than Theorems 6.2.3 and 6.2.5 allow.
+
+  The theorems are not vacuous at the first epsilon only.
+  """
   n, data = 1000, _uniform(2, 300, 1000)
   probs, error = (.4, .5, .6), .28
   for kind, bound in (
@@ -240,7 +247,7 @@ def test_mechanisms_miss_no_more_often_than_the_theorems_allow(epsilon):
                     **_UNIT)
     assert (allowed < .3) == (epsilon > 10)
     _at_most(misses, allowed)
-    # And a tenth of the error is missed more often than by the same bound.
+    # Errors above .01, far below the bound's .28, are common.
     assert np.mean(np.max(np.abs(answers - probs), 1) > .01) > .5
 
 
@@ -257,13 +264,13 @@ def test_lower_bounds_are_below_the_failures_of_one_order(n, epsilon, floor):
     density = interval_probs / np.diff(ends)
     inner = np.diff(np.clip(ends, .25, .75))
     misses.append(1 - np.sum(density * inner))
-  # In every data set, not on average alone.
+  # The bound holds in every data set, not only on average.
   assert printed < sharper <= min(misses)
   assert np.mean(misses) == pytest.approx(.45, abs=.03)
 
 
 def test_a_lower_bound_knows_its_order():
-  """Records at 1/2 and the order 0.9: by hand."""
+  """A lower bound depends on its quantile level, checked by hand at 0.9."""
   n, rate = 40, .1
   far = 1 / (1 + math.exp(.8 * n * rate))
   floor = bounds.least_failure(.25, num_examples=n, rate=rate, prob=.9)
@@ -279,10 +286,10 @@ def test_noise_on_zeros(n, printed, corrected):
       printed, rel=.01)
   risk = bounds.dirac_risk(**known)
   assert risk == pytest.approx(corrected, rel=.01)
-  # The best amplitude for the corrected bound, to first order.
+  # This is the best amplitude of the corrected bound, to first order.
   assert risk <= 1.2 * min(bounds.dirac_risk(
       amplitude=amplitude, **known) for amplitude in np.geomspace(1e-9, 1, 99))
-  # The amplitude of the print, by the risk of that experiment.
+  # This is the printed amplitude, by the risk of that experiment.
   amplitude = math.exp(-n * .5 / 48)
   assert bounds.dirac_risk(amplitude=amplitude, **known) < (
       bounds.dirac_risk(printed=True, **known))
@@ -299,7 +306,7 @@ def test_squared_errors_have_their_numbers():
 
 
 def _joint_volume(ordered, probs, rate, error):
-  """P(JointExp misses by more) for two orders, by integration on a grid."""
+  """Returns P(JointExp misses by more) for two quantile levels, on a grid."""
   grid = (np.arange(400) + .5) / 400
   ranks = np.searchsorted(ordered, grid)
   n = ordered.size
@@ -326,7 +333,7 @@ def test_bounds_of_joint_quantiles_do_not_depend_on_the_unit(printed,
 
 @pytest.mark.parametrize('n', [200, 200_000])
 def test_joint_quantiles_are_consistent(n):
-  """Theorem 6.2.15 says something for the larger n alone."""
+  """Joint quantiles are consistent; Theorem 6.2.15 needs the larger n."""
   probs, error = (1 / 3, 2 / 3), .3
   rate = 1 / 4
   known = dict(num_examples=n, probs=probs, rate=rate, **_UNIT)
@@ -363,7 +370,7 @@ def test_the_theorem_on_joint_quantiles_written_out():
 
 
 def test_counts_of_an_interval_and_quantiles_of_a_sample():
-  """Lemmas 6.2.13 and 6.2.14 at lengths where they say something."""
+  """Lemmas 6.2.13 and 6.2.14 bound simulated counts and quantiles."""
   n, length, error = 800, .0075, .1
   ordered = _uniform(6, 4000, n)
   counts = np.sum(ordered < length, 1)

@@ -1,4 +1,4 @@
-"""Tests of experiments.methods.statistics.sliced_quantiles: privacy, overlap, answers."""
+"""These tests check sliced quantiles: privacy, overlap and answers."""
 
 import functools
 import math
@@ -28,7 +28,7 @@ def test_noise_of_a_tree_moves_runs_of_ranks(num_orders):
   assert set(np.unique(sums)) <= {0.0, 1.0}
   assert np.max(np.sum(sums, 1)) == num_orders.bit_length() - (
       (num_orders + 1) & num_orders != 0)
-  # By search over all moves of nodes by -1, 0 or 1, of least total.
+  # The search tries all moves of nodes by -1, 0 or 1 with the least total.
   costs = {}
   if num_orders > 8:
     return
@@ -55,16 +55,16 @@ def _masses():
 
 
 def rank_probs(scale):
-  """Probabilities of rounded Laplace noise from -REACH to REACH."""
+  """Returns probabilities of rounded Laplace noise from -REACH to REACH."""
   ends = np.arange(-REACH, REACH + 2) - 0.5
   ends[[0, -1]] = -np.inf, np.inf
   return np.diff(stats.laplace(scale=scale).cdf(ends))
 
 
 def joint_density(asked, data, points):
-  """Densities [points, points] of both answers before they are sorted.
+  """Returns densities [points, points] of both answers before sorting.
 
-  Two orders have a node each for their ranks.
+  Each of the two quantile levels has a node for its rank.
   """
   ranks, sums, scale, half, rate = asked.parameters
   assert sums.tolist() == [[1, 0], [0, 1]]
@@ -88,7 +88,10 @@ def joint_density(asked, data, points):
 
 
 def some_pair(rng):
-  """A hundred records of few values, which change near the ranks asked for."""
+  """Returns two data sets of 100 records with few values that differ in one.
+
+  Values change near the ranks asked for.
+  """
   cuts = np.unique(rng.integers(10, 40, 4) + np.array([0, 0, 50, 50]))
   values = np.cumsum(np.exp(2 * rng.normal(size=cuts.size + 2)))
   values = values[:-1] / values[-1]
@@ -115,7 +118,7 @@ def test_no_pair_loses_more_than_the_guarantee():
     least = max(least, np.max(np.abs(np.log(one) - np.log(other))))
   assert most <= SMALL.delta
   assert least > 0.3 * SMALL.epsilon
-  # Where it goes: two ends of a run, two slices, the place of a record.
+  # Epsilon pays for two ends of a run, two slices and a record's place.
   _, _, scale, half, rate = SMALL.parameters
   assert 2 / scale + 4 * rate + math.log(2 * half / (2 * half - 1)
                                          ) == pytest.approx(SMALL.epsilon)
@@ -157,19 +160,19 @@ def test_answers_are_near_their_ranks_or_blind():
   with jax.enable_x64(True):
     answers = np.asarray(draw(keys, kept, asked.parameters))
   assert np.all(np.diff(answers) >= 0)
-  # Two nodes of noise a rank, and slices of half that length.
+  # A rank has two nodes of noise, and slices have half that length.
   off = np.abs(answers - np.array(asked.probs)) * 2000
   beyond = asked.scale * math.log(100)
   assert np.mean(np.max(off, 1) <= 2 * beyond + asked.half) > 0.95
   assert np.mean(off) < asked.half / 2
-  # Without noise in slices what is left is that of ranks, and rounding.
+  # Without noise in slices, only the noise of ranks and rounding are left.
   sharp = asked.parameters._replace(rate=np.float64(50.0))
   with jax.enable_x64(True):
     ranks = np.asarray(draw(keys, kept, sharp)) * 2000
   want = 2 * asked.scale**2 * sharp.sums @ sharp.sums.T
   np.testing.assert_allclose(np.cov(ranks.T), want, atol=0.4 * want.max())
   assert want[1, 2] > 0 and (want == 0).sum() == 10 and want.max() > 20
-  # Ranks that noise does not keep apart.
+  # The noise does not keep these ranks apart.
   close = asked.parameters._replace(ranks=np.full(4, 1000.0))
   with jax.enable_x64(True):
     blind = np.asarray(draw(keys, kept, close))

@@ -1,4 +1,4 @@
-"""Cost, distribution and privacy of window quantiles."""
+"""These tests check cost, distribution and privacy of window quantiles."""
 
 import jax
 import jax.numpy as jnp
@@ -22,7 +22,7 @@ def _distribution(data, radius, prob, rate):
 
 
 def distribution(data, lower, upper, *, radius, prob, rate):
-  """(ends, logarithms of the density but for a constant), by the module."""
+  """Returns (ends, log-density up to a constant), computed by the module."""
   with jax.enable_x64(True):
     return map(np.asarray, _distribution(
         records.padded(data, lower, upper),
@@ -77,11 +77,11 @@ def test_draws_have_the_law_and_find_atoms():
   densities = [np.exp(pairs.log_density(*distribution(
       data, 0.0, 1.0, radius=0.05, prob=prob, rate=1.0),
       pairs.midpoints(ends))) for prob in asked.probs]
-  # All three together: sorting them keeps the multiset.
+  # The test takes all three together, because sorting keeps the multiset.
   expected = 3000 * np.diff(cells) * np.sum(densities, 0)
   counts = np.histogram(answers, cells)[0]
   assert stats.chisquare(counts, expected).pvalue > 1e-4
-  # Records all alike, at and beyond bounds, NaN, and one alone.
+  # The records are all alike, at and beyond bounds, NaN, and one alone.
   values = np.array([0.0, 0.5, 1.0, -3.0, np.nan])
   rows = np.repeat(values[:, None], 30, 1)[np.arange(3000) % 5]
   answers = pairs.answers(window.WindowQuantiles(epsilon=60.0, **kwargs), rows,

@@ -1,4 +1,4 @@
-"""No estimator is below the lower bounds, nor on their own densities."""
+"""These tests check that no estimator beats the lower bounds."""
 
 import dataclasses
 import math
@@ -27,7 +27,7 @@ def budget(pure, alpha):
 
 
 def either(bound, known, **others):
-  """The larger of the bounds with and without privacy."""
+  """Returns the larger of the bounds with and without privacy."""
   return max(bound(**part, **others).value for part in (known, {}))
 
 
@@ -35,7 +35,10 @@ def either(bound, known, **others):
 @pytest.mark.parametrize('beta', [1, 2, 3])
 @pytest.mark.parametrize('pure', [True, False])
 def test_no_estimator_of_sobolev_densities_is_better(pure, beta):
-  """Worst cases of those that are implemented, over the grid."""
+  """No implemented estimator beats the lower bounds for Sobolev densities.
+
+  At one size at least, the worst case is within a factor of 20.
+  """
   radius, ratios = RADII[beta], []
   for n, alpha in SIZES:
     known = budget(pure, alpha)
@@ -67,7 +70,10 @@ def test_no_estimator_of_sobolev_densities_is_better(pure, beta):
 @pytest.mark.every(3)
 @pytest.mark.parametrize('pure', [True, False])
 def test_estimators_err_on_the_cube_as_they_must(pure):
-  """Closed forms on six densities of the bound, not worst cases."""
+  """Estimators err on the cube's densities by more than the bound.
+
+  The test uses closed forms on six densities.
+  """
   n, known = 10**4, budget(pure, 0.02)
   for kernel in WAVES[:2]:
     beta, radius = kernel.smoothness, RADII[kernel.smoothness]
@@ -82,7 +88,7 @@ def test_estimators_err_on_the_cube_as_they_must(pure):
                            adjacency=REPLACE, **known)
     risks = [tuned.expected(density).total for density in densities]
     assert np.mean(risks) > bound.value
-    # All that they hide is lost to whoever does not look.
+    # An estimator that ignores the data loses all of the hidden energy.
     assert densities[0].energy == pytest.approx(size * packing.energy)
     assert bound.value < densities[0].energy < 8 * bound.value
 
@@ -105,13 +111,13 @@ def test_least_favourable_densities_are_those_of_the_packing():
     middle = density.cdf(np.array([0, 0.5, 1]))
     np.testing.assert_allclose(
         middle, [0, values @ (weights * (x < 0.5)), 1], atol=1e-9)
-    # Parseval, by coefficients from masses of bins.
+    # Parseval gives the energy by coefficients from masses of bins.
     assert 1 + np.sum(density.energies(2000)) == pytest.approx(
         density.square, abs=1e-8)
 
 
 def histogram(lipschitz, n, known):
-  """The tuned histogram on its worst density, at most (DEN-H6)."""
+  """Returns an upper bound of the tuned histogram's worst error (DEN-H6)."""
   tuned = histograms.Histogram.tuned(num_records=n, lipschitz=lipschitz,
                                      adjacency=REPLACE, **known)
   return bandwidths.histogram_bound(
@@ -132,14 +138,14 @@ def test_no_histogram_is_better(pure):
                  **others)) < upper
       assert either(lower_bounds.fano, known, kernel=packings.triangle(),
                     **others) < upper
-  # In the limit of much noise: 1.633 L / (n eps) and .577 L / (n sqrt rho).
+  # With much noise the limits are 1.633 L / (n eps) and .577 L / (n sqrt rho).
   limit = histogram(1.0, 10**15, budget(pure, 1e-9)) * 1e6
   assert limit == pytest.approx(1.633 if pure else 0.577, rel=2e-3)
   assert lower_bounds.cell_constant(teeth, pure=pure, sharp=True) < limit / 8
 
 
 def test_without_data_nothing_is_lost_beyond_the_class():
-  """At no budget at all the uniform density has the largest error."""
+  """Without budget the bound is at most the error of the uniform density."""
   for kernel in WAVES:
     beta, radius = kernel.smoothness, 2.0 * 6.0**(kernel.smoothness - 1)
     for known in (dict(epsilon=1e-9), dict(rho=1e-18)):
@@ -150,6 +156,9 @@ def test_without_data_nothing_is_lost_beyond_the_class():
 
 
 def test_the_printed_rate_of_the_cube_is_impossible():
-  """Erratum DEN-E5b: any multiple of it exceeds what estimators reach."""
+  """The printed rate of the cube is impossible (DEN-E5b).
+
+  Any multiple of it exceeds what an estimator reaches.
+  """
   upper = 0.253 * 1e12**(-4 / 3)
   assert upper < 1e-4 * 1e12**(-4 / 5)

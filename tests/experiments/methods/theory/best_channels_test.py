@@ -1,4 +1,4 @@
-"""Linear programmes over private channels, by what is known in closed form."""
+"""These tests compare programmes over private channels with closed forms."""
 
 import itertools
 import math
@@ -27,7 +27,7 @@ def test_randomised_response_is_best_for_one_record():
                                    guarantee=PureDP(epsilon=epsilon))
       assert best.value == pytest.approx(
           (many - 1) / (many - 1 + math.exp(epsilon)), abs=1e-7)
-      # With delta: answers that are certain in a part delta of the runs.
+      # With delta, answers are certain in a part delta of the runs.
       best = oracles.testing_error(np.eye(many), num_examples=1, guarantee=(
           ApproxDP(epsilon=epsilon, delta=0.05)))
       assert best.value == pytest.approx(
@@ -41,7 +41,10 @@ def test_randomised_response_is_best_for_one_record():
     (50, (.5, .6), .1, 1e-3, .40329)])
 def test_golden_programmes_and_the_order_of_bounds(n, probs, epsilon, delta,
                                                    wanted):
-  """G-2: LB-3 <= LB-3b <= LB-12 <= programme; and without privacy LB-1."""
+  """Bounds keep the order LB-3 <= LB-3b <= LB-12 <= programme (G-2).
+
+  The golden values include LB-1, without privacy.
+  """
   guarantee = ApproxDP(epsilon=epsilon, delta=delta) if delta else PureDP(
       epsilon=epsilon)
   best = oracles.testing_error(_pair(*probs), num_examples=n,
@@ -82,7 +85,7 @@ def test_channels_are_private_on_every_event(guarantee):
       spent = max(spent, divergences.hockey_stick(
           p / p.sum(), q / q.sum(), epsilon=epsilon))
   assert spent == pytest.approx(delta, abs=1e-6)
-  # And no better than no privacy.
+  # The private test is no better than one without privacy.
   assert best.value > oracles.testing_error(
       probs, num_examples=3, guarantee=None).value
 
@@ -97,7 +100,7 @@ def test_without_privacy_the_larger_likelihood_is_best():
 
 
 def test_counts_are_enough():
-  """A test of all data sets in order gains nothing."""
+  """A test of all ordered data sets errs as much as one of their counts."""
   probs, guarantee = _pair(0.3, 0.6), PureDP(epsilon=0.5)
   states = oracles.data_sets(4, 2)
   masses = np.stack([np.prod(row[states], 1) for row in probs])
@@ -117,7 +120,7 @@ def test_hundreds_of_counts_are_solved():
 
 
 def test_golden_bayes_risks():
-  """G-11, ORC-3: a prior cos^2 on [1/2 - R, 1/2 + R]."""
+  """Bayes risks have golden values for the prior cos^2 (G-11, ORC-3)."""
   for n, epsilon, half_width, wanted in ((10, .5, .45, .02028),
                                          (20, .25, .4, .01635)):
     thetas = np.linspace(0.5 - half_width, 0.5 + half_width, 63)[1:-1]
@@ -141,14 +144,17 @@ def test_bayes_risk_without_privacy_is_that_of_the_posterior_mean():
 
 
 def _disagreements(many, num_symbols):
-  """[pairs, m, .., m]: whether the values of a pair differ."""
+  """Returns whether the values of each pair differ, [pairs, m, .., m]."""
   values = np.indices((num_symbols,) * many)
   return np.stack([values[i] != values[j]
                    for i, j in itertools.combinations(range(many), 2)])
 
 
 def test_all_distributions_are_coupled_at_once_within_twice_the_variation():
-  """CPL-AS: feasible for random triples, tight for three that overlap."""
+  """All pairs can be coupled at once with disagreement 2 t / (1 + t) (CPL-AS).
+
+  Random triples are feasible; three overlapping ones are tight.
+  """
   generator = np.random.default_rng(4)
   for _ in range(15):
     size = int(generator.integers(2, 5))
@@ -167,7 +173,7 @@ def test_all_distributions_are_coupled_at_once_within_twice_the_variation():
 
 
 def test_transport_of_a_similarity_bounds_the_best_test():
-  """LB-MASTER with the best coupling of two distributions of 2 records."""
+  """The best coupling of two distributions bounds the best test (LB-MASTER)."""
   probs, guarantee = _pair(0.2, 0.7), PureDP(epsilon=0.8)
   states = oracles.data_sets(2, 2)
   masses = np.stack([np.prod(row[states], 1) for row in probs])

@@ -1,4 +1,4 @@
-"""Ends of the ranges of notions that are only compared with others."""
+"""These tests check range ends of notions that are only compared."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Tests of experiments.methods.theory.composition by exact enumeration."""
+"""These tests check composition by exact enumeration."""
 
 import functools
 import itertools
@@ -24,13 +24,13 @@ def response(epsilon):
 
 
 def product(pairs):
-  """The joint distributions of independent releases."""
+  """Returns the joint distributions of independent releases."""
   outer = lambda a, b: np.multiply.outer(a, b).ravel()
   return tuple(functools.reduce(outer, side) for side in zip(*pairs))
 
 
 def repeated_response_delta(one, num_uses, epsilon):
-  """Exact for K uses of randomised response, by the number of truths."""
+  """Returns the exact delta of K uses of randomised response."""
   truth = 1 / (1 + math.exp(-one))
   return math.fsum(
       math.comb(num_uses, k) * max(0., (
@@ -39,11 +39,11 @@ def repeated_response_delta(one, num_uses, epsilon):
       for k in range(num_uses + 1))
 
 
-# -- Composition.
+# The tests below check composition.
 
 
 def test_basic_is_exact_for_products_of_randomised_response():
-  """Item DP-03."""
+  """Basic composition is exact for products of randomised response (DP-03)."""
   epsilons = (.2, .5, 1.3)
   p, q = product([response(e) for e in epsilons])
   claim = composition.basic([ApproxDP(epsilon=e, delta=0.) for e in epsilons])
@@ -65,9 +65,12 @@ def test_basic_holds_with_deltas():
 
 
 def test_basic_holds_where_the_second_release_follows_the_first():
-  """ALG-07, erratum L-E16: releases need not be independent; enumerated."""
+  """Basic composition holds for dependent releases, by enumeration (ALG-07).
+
+  Releases need not be independent (erratum L-E16).
+  """
   def chosen(first, seconds):
-    """Joint distributions: the first outcome decides on the second pair."""
+    """Returns joint distributions whose first outcome picks the second pair."""
     return [np.concatenate([mass * pair[side] for mass, pair in zip(
         first[side], seconds, strict=True)]) for side in (0, 1)]
 
@@ -91,7 +94,7 @@ def test_basic_holds_where_the_second_release_follows_the_first():
 @pytest.mark.parametrize('one, num_uses, slack', [
   (.1, 40, 1e-5), (.5, 10, 1e-3), (.02, 200, 1e-6), (1., 5, .1)])
 def test_advanced_dominates_exact_composition(one, num_uses, slack):
-  """Item DP-04: the formula, randomised response, the accountant."""
+  """Advanced composition is its formula and exceeds the exact cost (DP-04)."""
   claim = composition.advanced(ApproxDP(epsilon=one, delta=0.),
                                num_uses=num_uses, slack=slack)
   assert claim.epsilon == pytest.approx(
@@ -103,7 +106,7 @@ def test_advanced_dominates_exact_composition(one, num_uses, slack):
       accounting.pure_event(epsilon=one, adjacency=REPLACE), num_uses)
   assert accounting.epsilon(event, delta=slack,
                             adjacency=REPLACE) <= claim.epsilon
-  # With delta: K of them are added.
+  # With delta, K of them are added.
   with_delta = composition.advanced(ApproxDP(epsilon=one, delta=1e-7),
                                     num_uses=num_uses, slack=slack)
   assert with_delta.delta == pytest.approx(slack + num_uses * 1e-7)
@@ -116,13 +119,13 @@ def test_advanced_beats_basic_for_many_small_epsilons():
       .07 * composition.basic([part] * 10_000).epsilon)
 
 
-# -- Groups.
+# The tests below check groups.
 
 
 @pytest.mark.parametrize('size, sharp, printed', [
   (2, 2.649, 5.437), (5, 17.24, 60.91), (10, 227.2, 1484.)])
 def test_golden_group_factors(size, sharp, printed):
-  """Item DP-08: factors of delta at epsilon 0.5."""
+  """Group factors of delta at epsilon 0.5 have golden values (DP-08)."""
   part = ApproxDP(epsilon=.5, delta=1e-6)
   for got, factor in [(composition.group(part, size=size), sharp),
                       (printed_guarantees.group_printed(part, size=size), printed)]:
@@ -132,7 +135,7 @@ def test_golden_group_factors(size, sharp, printed):
 
 @pytest.mark.parametrize('epsilon, size', [(.5, 2), (.1, 6), (0., 4), (1., 3)])
 def test_the_sharp_group_delta_is_attained(epsilon, size):
-  """Item DP-08: a chain of data sets, each as far as allowed."""
+  """The sharp group delta is attained by a chain of data sets (DP-08)."""
   delta, masses = 1e-3, [0.]
   for _ in range(size):
     masses.append(math.exp(epsilon) * masses[-1] + delta)
@@ -156,16 +159,16 @@ def test_one_record_is_a_group_of_one():
   assert composition.group(part, size=1) == part
 
 
-# -- Subsampling.
+# The tests below check subsampling.
 
 
 def randomised_any(sample, epsilon):
-  """Randomised response to 'is any record of the sample a one?'."""
+  """Returns randomised response to 'is any record of the sample a one?'."""
   return response(epsilon)[0 if any(sample) else 1]
 
 
 def poisson_release(data, prob, mechanism):
-  """The mixture over all 2^n subsets."""
+  """Returns the mixture of releases over all 2^n subsets."""
   return sum(
       math.prod(prob if kept else 1 - prob for kept in chosen) *
       mechanism([x for x, kept in zip(data, chosen, strict=True) if kept])
@@ -173,13 +176,13 @@ def poisson_release(data, prob, mechanism):
 
 
 def fixed_size_release(data, size, mechanism):
-  """The mixture over all subsets of one size."""
+  """Returns the mixture of releases over all subsets of one size."""
   subsets = list(itertools.combinations(data, size))
   return sum(mechanism(subset) for subset in subsets) / len(subsets)
 
 
 def neighbours(num_examples, adjacency):
-  """All ordered pairs of bit data sets."""
+  """Yields all ordered pairs of neighbouring bit data sets."""
   for data in itertools.product((0, 1), repeat=num_examples):
     for i in range(num_examples):
       rest = data[:i] + data[i + 1:]
@@ -198,7 +201,7 @@ def worst_loss(release, num_examples, adjacency):
 @pytest.mark.parametrize('num_examples', [1, 3, 6])
 @pytest.mark.parametrize('epsilon, prob', [(1., .1), (.3, .5), (2.5, .9)])
 def test_poisson_amplification_is_exact(num_examples, epsilon, prob):
-  """Item DP-17, add-or-remove-one."""
+  """Poisson amplification is exact for add-or-remove-one (DP-17)."""
   loss = worst_loss(
       lambda data: poisson_release(
           data, prob, lambda s: randomised_any(s, epsilon)),
@@ -212,7 +215,7 @@ def test_poisson_amplification_is_exact(num_examples, epsilon, prob):
 @pytest.mark.parametrize('epsilon', [.3, 1., 2.5])
 def test_amplification_without_replacement_is_exact(num_examples, size,
                                                     epsilon):
-  """Item DP-17, replace-one."""
+  """Amplification without replacement is exact for replace-one (DP-17)."""
   loss = worst_loss(
       lambda data: fixed_size_release(
           data, size, lambda s: randomised_any(s, epsilon)),
@@ -224,11 +227,12 @@ def test_amplification_without_replacement_is_exact(num_examples, size,
 
 
 def test_amplification_scales_delta():
-  """Item DP-17: releasing the sample with a small probability."""
+  """Amplification scales delta, for a release
+  that may leak the sample (DP-17)."""
   epsilon, leak, prob = 1., 1e-3, .2
 
   def mechanism(sample):
-    # With probability `leak` the truth, marked as such.
+    # With probability `leak` the truth is released and marked as such.
     safe = (1 - leak) * randomised_any(sample, epsilon)
     return np.concatenate([safe, leak * np.array([any(sample),
                                                   not any(sample)])])
@@ -248,11 +252,11 @@ def test_amplification_scales_delta():
 
 
 def test_theorem_for_fixed_size_says_nothing_of_poisson_batches():
-  """Erratum E25: replace-one and Poisson sampling give no amplification."""
+  """Replace-one and Poisson sampling give no amplification at all (E25)."""
   epsilon, prob = 1., .01
 
   def mechanism(sample):
-    # epsilon-DP under replace-one: all samples of one size are close.
+    # Under replace-one this is epsilon-DP, since samples of one size are close.
     if not sample:
       return np.array([0., 0., 1.])
     return np.append(randomised_any(sample, epsilon), 0.)

@@ -1,4 +1,4 @@
-"""The table of conversions, on mechanisms whose distributions are known."""
+"""These tests check the table of conversions on known mechanisms."""
 
 import itertools
 import math
@@ -26,7 +26,7 @@ def _response(epsilon, size=2):
 
 
 def _quantised(distribution, shift, edges):
-  """Probabilities of cells of the line under a distribution and its shift."""
+  """Returns cell probabilities of a distribution and of its shift."""
   cells = [np.append(edges, np.inf), np.append(-np.inf, edges)]
   p, q = (distribution.cdf(cells[0] - at) - distribution.cdf(cells[1] - at)
           for at in (0.0, shift))
@@ -34,7 +34,7 @@ def _quantised(distribution, shift, edges):
 
 
 def _ranged(width, top):
-  """Two outcomes with log-ratios `top` and `top` - width."""
+  """Returns a pair on two outcomes with log-ratios `top` and `top` - width."""
   high, low = math.exp(top), math.exp(top - width)
   q = (1 - low) / (high - low)
   return np.array([high * q, 1 - high * q]), np.array([q, 1 - q])
@@ -60,7 +60,7 @@ PAIRS = {
             divergences.f_divergence(*_ranged(_MORE, top),
                                      divergences.KULLBACK_LEIBLER)))),
 }
-# Which pair attains a cell.
+# This maps a notion, or a cell, to the pair that attains it.
 _EQUAL = {
     notions.PureDP: 'response', notions.ApproxDP: 'told',
     notions.ZCDP: 'gaussian', notions.GaussianPrivacy: 'gaussian',
@@ -96,7 +96,7 @@ def _known(pair, given):
 
 
 def _sides(pair, given, wanted):
-  """What a pair has of what is wanted, and what the table says."""
+  """Returns (the level that a pair has, the level that the table states)."""
   known, cell = _known(pair, given), conversions.TABLE[given, wanted]
   if known is None:
     return None
@@ -114,7 +114,7 @@ def _sides(pair, given, wanted):
 
 
 def test_rows_of_the_table_say_what_they_are():
-  """By answers: what is asked for, at the place that was asked."""
+  """Each row of the table converts to its notion at the place asked for."""
   for (given, wanted), cell in conversions.TABLE.items():
     known = _known('gaussian' if given is notions.GaussianPrivacy
                    else 'response', given)
@@ -132,7 +132,7 @@ _SMALL = ('response', 'three answers', 'told', 'one-sided', 'middle', 'nats')
 
 
 def test_no_small_pair_has_more_than_the_table_says():
-  """Pairs of few outcomes, of all rows; sharp rows are attained by theirs."""
+  """No small pair exceeds a row of the table, and sharp rows are attained."""
   for (given, wanted), cell in conversions.TABLE.items():
     for pair in _SMALL:
       sides = _sides(pair, given, wanted)
@@ -149,7 +149,7 @@ def test_no_small_pair_has_more_than_the_table_says():
 def test_no_pair_has_more_than_the_table_says(given, wanted):
   cell, seen = conversions.TABLE[given, wanted], 0
   for pair in PAIRS:
-    # A linear program for each ratio: of small pairs only.
+    # Each ratio takes a linear program, so only small pairs are tried.
     if cell.needs == 'mass' and len(PAIRS[pair][0]) > 5:
       continue
     sides = _sides(pair, given, wanted)
@@ -192,7 +192,7 @@ def test_the_exact_curve_of_gaussian_noise():
 
 
 def test_two_values_of_concentrated_privacy():
-  """Item LB-13: e at rho = .1, and Pinsker's."""
+  """At rho = .1 zCDP gives the error .389, and Pinsker's bound .388 (LB-13)."""
   converted = conversions.convert(notions.ZCDP(rho=0.1),
                                   notions.TotalVariationPrivacy)
   assert (1 - converted.level) / 2 == pytest.approx(0.38913, abs=1e-5)
@@ -203,7 +203,7 @@ def test_two_values_of_concentrated_privacy():
 
 
 def _walk(epsilon, delta, size):
-  """Distributions [size + 1, m] along a path of neighbours."""
+  """Returns distributions [size + 1, m] along a path of neighbours."""
   places = np.arange(size + 1)
   noise = np.exp(-epsilon * np.abs(places[:, None] - places))
   ends = np.array([0, size])
@@ -215,7 +215,8 @@ def _walk(epsilon, delta, size):
 
 @pytest.mark.parametrize('size', [1, 2, 5])
 def test_groups(size):
-  """Ends of a path of neighbours; pure and ranges are attained."""
+  """Group guarantees hold at the ends of a
+  path; pure and range ones are attained."""
   chain = _walk(0.4, 0.01, size)
   one = notions.ApproxDP(epsilon=0.4, delta=definitions.level(
       chain[0], chain[1], notions.ApproxDP, at=0.4))
@@ -234,7 +235,7 @@ def test_groups(size):
     if given is not notions.ZCDP:
       assert definitions.level(chain[0], chain[-1], given) == pytest.approx(
           *vars(many).values())
-  # Nats of a group, better than size epsilon (Lalanne (2023), Fact 3.3.11).
+  # The nats of a group are below size epsilon (Lalanne 2023, Fact 3.3.11).
   nats = conversions.convert(conversions.group(
       notions.PureDP(epsilon=0.4), size=size), notions.KullbackLeiblerPrivacy)
   assert nats.level == pytest.approx(0.4 * size * math.tanh(0.2 * size))
@@ -243,7 +244,10 @@ def test_groups(size):
 
 
 def test_divergences_of_neighbours_say_nothing_of_groups():
-  """Two steps of a nat each can be more than any multiple of it apart."""
+  """Divergences of neighbours do not bound those of groups.
+
+  Over two steps the divergence can exceed 4 times the larger one.
+  """
   step = lambda x, y: definitions.level(np.array([x, 1 - x]),
                                         np.array([y, 1 - y]),
                                         notions.KullbackLeiblerPrivacy)

@@ -1,4 +1,4 @@
-"""Couplings: marginals, how often values differ, and the best there are."""
+"""These tests check couplings: marginals, disagreements and optimality."""
 
 import itertools
 import math
@@ -11,7 +11,7 @@ from scipy import stats
 
 from experiments.methods.theory import couplings
 
-# Of chi-square tests of keys that are fixed.
+# Chi-square tests of fixed keys have this level.
 _ERROR_RATE = 1e-4
 _DISTRIBUTIONS = np.array([[0.5, 0.3, 0.2, 0.0], [0.1, 0.3, 0.3, 0.3],
                            [0.0, 0.0, 0.5, 0.5], [0.5, 0.3, 0.2, 0.0]])
@@ -76,7 +76,7 @@ def test_one_stream_serves_all_laws(seed, probs):
   assert _close(_differ(draws), exact, 20000).all()
   bound = 2 * _variations(probs) / (1 + _variations(probs))
   assert (exact <= bound + 1e-12).all()
-  # And not half of it, which two distributions could have.
+  # No coupling differs less often than the total variation.
   assert (exact >= _variations(probs) - 1e-12).all()
   if len(probs) == 3:
     np.testing.assert_allclose(exact, bound)
@@ -86,7 +86,7 @@ def test_one_stream_serves_all_laws(seed, probs):
 
 
 def _best(probs, weights):
-  """least t with P(X_i != X_j) <= t w_ij, by a program over all couplings."""
+  """Returns the least t with P(X_i != X_j) <= t w_ij, by a linear programme."""
   count, size = probs.shape
   values = np.array(list(itertools.product(range(size), repeat=count)))
   pairs = list(itertools.combinations(range(count), 2))
@@ -101,7 +101,10 @@ def _best(probs, weights):
 
 
 def test_programs_over_couplings_of_three_laws():
-  """ORC-5: what Angel and Spinka promise can be had, and once no more."""
+  """Linear programmes find couplings as Angel and Spinka promise (ORC-5).
+
+  One triple of distributions admits nothing better.
+  """
   rng = np.random.default_rng(5)
   for _ in range(20):
     probs = rng.dirichlet(np.ones(rng.integers(2, 5)), 3)
@@ -113,14 +116,17 @@ def test_programs_over_couplings_of_three_laws():
     assert best < 1 and _best(probs, t) > 1 - 1e-9
   t = _variations(_TWO_OF_THREE)
   assert _best(_TWO_OF_THREE, 2 * t / (1 + t)) == pytest.approx(1)
-  # Maximal for all pairs is out of reach: 2/3 each, or a sum of 2, not 3/2.
+  # No coupling is maximal for all pairs: 2/3 each sums to 2, not 3/2.
   assert _best(_TWO_OF_THREE, t) == pytest.approx(4 / 3)
 
 
 @pytest.mark.parametrize('n, t, epsilon', [(1, 0.3, 0.5), (7, 0.02, 2.0),
                                            (40, 0.9, 0.0), (5, 1.0, 800.0)])
 def test_moments_of_differences(n, t, epsilon):
-  """Lemmas 3.4.5 and 3.4.6 of Lalanne (2023), by sums over Bin(n, t)."""
+  """Moments equal sums over Bin(n, t) and bound the joint ones.
+
+  They are Lemmas 3.4.5 and 3.4.6 of Lalanne (2023).
+  """
   d = np.arange(n + 1)
   probs = stats.binom.pmf(d, n, t)
   moments = couplings.product_moments(np.float64(t), num_examples=n,
@@ -133,7 +139,7 @@ def test_moments_of_differences(n, t, epsilon):
   assert exact[0] <= whole.mean * (1 + 1e-9)
   assert exact[1] <= whole.square * (1 + 1e-9)
   assert exact[2] >= whole.decay * (1 - 1e-9) - 1e-300
-  # Attained by data sets that differ in all records or in none.
+  # Data sets that differ in all records or in none attain the bound.
   half = couplings.joint_moments(np.float64(0.5), num_examples=n,
                                  epsilon=epsilon)
   np.testing.assert_allclose(half, [n / 2, n * n / 2,

@@ -1,4 +1,4 @@
-"""Notions on finite distributions, by enumeration."""
+"""These tests check notions on finite distributions, by enumeration."""
 
 import itertools
 import math
@@ -29,7 +29,10 @@ def _tests(size):
 
 @pytest.mark.parametrize('epsilon', [0.0, 0.4, 1.5])
 def test_privacy_is_what_all_tests_say(epsilon):
-  """Proposition 1 of Barber and Duchi (2014), over all tests; the least over 2^4 of them."""
+  """The level of approximate privacy is the worst over all tests.
+
+  This is Proposition 1 of Barber and Duchi (2014), by enumeration.
+  """
   for p, q in _pairs(0):
     weight = math.exp(epsilon)
     errors = [psi @ p + weight * (1 - psi) @ q for psi in _tests(4)]
@@ -48,7 +51,7 @@ def test_privacy_is_what_all_tests_say(epsilon):
     (0.0, 0.1, 0.900, 0.950), (0.5, 0.1, 0.6796, 0.7173)])
 def test_the_printed_sum_of_errors_is_not_true(epsilon, delta, achieved,
                                                printed):
-  """Erratum E-02, by a pair that has the guarantee."""
+  """The printed sum of errors fails for a pair with the guarantee (E-02)."""
   guarantee = _APPROX(epsilon=epsilon, delta=delta)
   p, q = definitions.extremal(guarantee)
   assert definitions.holds(p, q, guarantee)
@@ -62,7 +65,10 @@ def test_the_printed_sum_of_errors_is_not_true(epsilon, delta, achieved,
 
 
 def test_half_of_the_printed_function_is_total_variation():
-  """Erratum E-03; and the other divergences against their formulas."""
+  """The printed function gives twice the total variation (E-03).
+
+  Other divergences equal their formulas.
+  """
   printed = divergences.Generator(lambda t: np.abs(t - 1), 1.0)
   for p, q in [*_pairs(1), (np.array([0.5, 0.5, 0]), np.array([0.2, 0.3, 0.5])
                             )]:
@@ -81,7 +87,10 @@ def test_half_of_the_printed_function_is_total_variation():
 
 
 def test_the_printed_exponent_of_renyi_is_wrong():
-  """Erratum T-E04: of Gaussians order a has a shift^2 / 2, and none is < 0."""
+  """The Renyi divergence of Gaussians is a shift^2 / 2 (T-E04).
+
+  The printed exponent gives less, even negative values.
+  """
   edges = np.linspace(-7.5, 7.5, 2001)
   p, q = (np.diff(stats.norm.cdf(edges - at)) for at in (0.5, 0.0))
   p, q = p / p.sum(), q / q.sum()
@@ -94,8 +103,8 @@ def test_the_printed_exponent_of_renyi_is_wrong():
 
 
 def _search(p, q, mass, rng, count=60000):
-  """The largest conditional variation of random channels and events."""
-  # Probabilities of an event given the outcome, many of them 0 or 1.
+  """Returns the largest conditional variation over random events."""
+  # These are probabilities of an event given the outcome, many of them 0 or 1.
   weights = np.clip(np.exp(rng.normal(size=(count, len(p))) * 3), 0, 1)
   least = np.minimum(weights @ p, weights @ q)
   return definitions.tilted(p, q, weights[least >= max(mass, 1e-12)]).max()
@@ -103,7 +112,7 @@ def _search(p, q, mass, rng, count=60000):
 
 @pytest.mark.slow
 def test_given_any_event_the_range_decides():
-  """tanh(R / 4): never more, attained by weights on two outcomes."""
+  """Given any event, the variation is at most tanh(R / 4) and attains it."""
   rng = np.random.default_rng(2)
   for p, q in _pairs(3):
     wanted = definitions.conditional(p, q)
@@ -117,7 +126,7 @@ def test_given_any_event_the_range_decides():
     if p.min() > 1e-2 < q.min():
       assert definitions.conditional(p, q, mass=1e-4) == pytest.approx(
           wanted, rel=1e-3)
-    # Processing lowers it, and no event of the outcomes themselves is beyond.
+    # Processing lowers the level, and events of the outcomes do not exceed it.
     channel = rng.dirichlet(np.ones(3), 4)
     assert definitions.conditional(p @ channel, q @ channel) <= wanted + 1e-12
     assert definitions.conditional_of_events(p, q) <= wanted + 1e-12
@@ -126,7 +135,7 @@ def test_given_any_event_the_range_decides():
 @pytest.mark.every(3)
 @pytest.mark.parametrize('epsilon', [0.01, 1.0])
 def test_choices_are_half_as_telling(epsilon):
-  """The exponential mechanism by programs: tanh(epsilon / 4), one-sided."""
+  """The exponential mechanism has conditional variation tanh(epsilon / 4)."""
   p = np.full(8, 1 / 8)
   q = np.exp(epsilon * np.eye(8)[0])
   for pair in ((p, q / q.sum()), (q / q.sum(), p)):
@@ -135,10 +144,13 @@ def test_choices_are_half_as_telling(epsilon):
 
 
 def test_conditional_testing_is_not_inherited():
-  """Barber and Duchi (2014) after Definition 8: a number beside the outcome reveals more."""
+  """Conditional testing is not inherited by processing.
+
+  A random number beside the outcome reveals more (Barber and Duchi 2014).
+  """
   p, q = np.array([0.01, 0.99]), np.array([0.1, 0.9])
   assert definitions.conditional_of_events(p, q) == pytest.approx(0.09)
-  # One of 1000 values, drawn apart: each outcome in thousandths.
+  # A number of 1000 is drawn apart, so outcomes split into thousandths.
   beside = [np.repeat(distribution, 5) / 5 for distribution in (p, q)]
   assert definitions.conditional_of_events(*beside) > 0.3
   assert definitions.conditional(p, q) == pytest.approx(
@@ -152,7 +164,10 @@ def test_conditional_testing_is_not_inherited():
     (0.45, 1e-3, 0.915, 0.972)])
 def test_conditional_testing_under_approximate_privacy(epsilon, delta, exact,
                                                        printed):
-  """Theorem 1 of Barber and Duchi (2014) holds, and the sharp form by a linear program."""
+  """Theorem 1 of Barber and Duchi (2014) holds, but is not sharp.
+
+  A linear programme gives the sharp level.
+  """
   guarantee = _APPROX(epsilon=epsilon, delta=delta)
   claim = conversions.printed_conditional(guarantee)
   assert claim.level == pytest.approx(printed, abs=1e-3)
@@ -168,7 +183,10 @@ def test_conditional_testing_under_approximate_privacy(epsilon, delta, exact,
 
 
 def test_the_printed_level_says_nothing_from_the_golden_ratio_on():
-  """Erratum E-22: vacuous, and eight times too much for small budgets."""
+  """The printed level is vacuous above log of the golden ratio (E-22).
+
+  For small budgets it is eight times too much.
+  """
   vacuous = math.log((1 + math.sqrt(5)) / 2)
   level = lambda epsilon: conversions.printed_conditional(
       _APPROX(epsilon=epsilon, delta=0.0)).level
@@ -182,7 +200,10 @@ def test_the_printed_level_says_nothing_from_the_golden_ratio_on():
 @pytest.mark.every(2)
 @pytest.mark.parametrize('epsilon, wanted', [(0.2, 0.0997), (1.0, 0.4621)])
 def test_posteriors_move_by_the_hyperbolic_tangent(epsilon, wanted):
-  """What is believed with a record, and as if it had been replaced."""
+  """Posteriors with a record and with it replaced differ by tanh(epsilon / 2).
+
+  Data sets of 3 bits with any prior keep this bound.
+  """
   prior = np.linspace(0, 1, 2001)
   ratios = np.exp(np.array([epsilon, -epsilon]))
   tilted = definitions.tilted(ratios, np.ones(2), np.stack(
@@ -190,7 +211,7 @@ def test_posteriors_move_by_the_hyperbolic_tangent(epsilon, wanted):
   assert tilted.max() == pytest.approx(wanted, abs=1e-4)
   assert tilted.max() == pytest.approx(math.tanh(epsilon / 2), rel=1e-5)
   assert tilted.max() < math.expm1(epsilon) / 2
-  # Data sets of 3 bits, any prior, a randomised answer to every bit.
+  # Data sets have 3 bits and any prior; every bit gets a randomised answer.
   rng = np.random.default_rng(5)
   data = _tests(3)
   truth = 1 / (1 + math.exp(-epsilon))
@@ -204,7 +225,10 @@ def test_posteriors_move_by_the_hyperbolic_tangent(epsilon, wanted):
 
 
 def test_one_record_at_random():
-  """Example 2 of Barber and Duchi (2014): 1/n before, everything after."""
+  """One record released at random has total variation 1/n.
+
+  Its conditional level is 1. This is Example 2 of Barber and Duchi (2014).
+  """
   for n in (1, 4, 10):
     p, q = (np.bincount(data, minlength=n + 1) / n
             for data in (np.arange(n), np.arange(n) + 1))
@@ -216,7 +240,7 @@ def test_one_record_at_random():
     assert definitions.conditional(p, q, mass=1 / n) == pytest.approx(1)
     if n > 1:
       assert definitions.conditional(p, q, mass=2 / n) == pytest.approx(0.5)
-    # Equation 26, without its factor 2 (erratum E-06): n (1/n) t is attained.
+    # Equation 26 without its factor 2 is attained: n (1/n) t (erratum E-06).
     distributions = np.array([[0.4, 0.6], [0.6, 0.4]])
     share = two_points.total_variation(
         notions.TotalVariationPrivacy(level=1 / n))
@@ -225,7 +249,7 @@ def test_one_record_at_random():
 
 
 def test_the_printed_ratio_of_a_gaussian_mean_is_too_small():
-  """Erratum E-17: |theta| / sigma^2, not half of it; n = 1, sigma = 1."""
+  """The log-ratio is |theta| / sigma^2, twice the printed one (E-17)."""
   theta = 20.0
   ratio = stats.norm.logpdf(theta, 1) - stats.norm.logpdf(theta, 0)
   assert ratio == pytest.approx(19.5)
@@ -252,7 +276,7 @@ def test_less_informative_channels_inherit():
 
 @pytest.mark.parametrize('power', [1, 2])
 def test_smooth_privacy_of_noisy_means(power):
-  """Laplace noise, and noise along the norm: all pairs, not neighbours only."""
+  """Noisy means are smoothly private for all pairs, not only neighbours."""
   rng = np.random.default_rng(8)
   n, d, epsilon, radius = 5, 3, 0.7, 1.5
   rate = epsilon * n / (2 * radius)
@@ -265,7 +289,7 @@ def test_smooth_privacy_of_noisy_means(power):
     means = [np.mean(x * np.minimum(1, radius / np.linalg.norm(
         x, axis=1, keepdims=True)), 0) for x in (one, other)]
     apart = np.linalg.norm(means[0] - means[1], power)
-    # The largest log-ratio of densities exp(-rate |w|).
+    # This is the largest log-ratio of densities exp(-rate |w|).
     ratio = apart * rate / (math.sqrt(d) if power == 1 else 1)
     smooth = definitions.smooth_distance(one, other, radius=2 * radius)
     assert smooth <= np.sum(np.any(one != other, 1)) + 1e-12

@@ -1,4 +1,4 @@
-"""Lower bounds: constants, rates, formulas and quadrature."""
+"""These tests check lower bounds: constants, rates and quadrature."""
 
 import math
 
@@ -18,7 +18,7 @@ def budget(pure, alpha):
 
 
 def values(bound, pure, amounts, **known):
-  """Bounds at n alpha, with n so large that sampling is free."""
+  """Returns bounds at n alpha, with n so large that sampling costs nothing."""
   return np.array([bound(num_records=N, **budget(pure, amount / N), **known)
                    .value for amount in amounts])
 
@@ -30,7 +30,7 @@ def slope(amounts, bounds):
 @pytest.mark.parametrize('beta, pure, concentrated', [
     (1, 0.0313, 0.0301), (2, 0.0148, 0.0123), (3, 0.00932, 0.00711)])
 def test_constants_of_cells(beta, pure, concentrated):
-  """The table of DEN-L11, and that the bounds tend to it; L = 3."""
+  """Bounds by cells tend to the constants of DEN-L11 at L = 3."""
   kernel, q = packings.wave(beta), 2 * beta / (beta + 1)
   for is_pure, wanted in ((True, pure), (False, concentrated)):
     assert lower_bounds.cell_constant(kernel, pure=is_pure) == pytest.approx(
@@ -43,7 +43,10 @@ def test_constants_of_cells(beta, pure, concentrated):
 
 
 def test_constants_of_sawtooths():
-  """8 sqrt 2 / 384 and 1 / (12 e); sharp ones are more than twice as large."""
+  """Sawtooths have constants 8 sqrt 2 / 384 and 1 / (12 e).
+
+  The sharp constants are more than twice as large.
+  """
   teeth = packings.sawtooth()
   assert lower_bounds.cell_constant(teeth, pure=False) == pytest.approx(
       8 * math.sqrt(2) / 384)
@@ -56,12 +59,15 @@ def test_constants_of_sawtooths():
 
 
 def test_constants_of_assouad():
-  """DEN-L9: .00061 as printed, .00031 with Lemma 3.5.1; eight times less."""
+  """Assouad's printed constants are eight times too small (DEN-L9).
+
+  They are .00061 as printed, and .00031 with Lemma 3.5.1.
+  """
   bounds = [values(lower_bounds.assouad, False, [1e8], radius=2.0,
                    kernel=packings.triangle(), statement=statement)[0] * 1e8 / 2
             for statement in ('paper', 'thesis', 'corrected')]
   assert bounds[:2] == pytest.approx([0.000614, 0.000307], rel=2e-3)
-  # 4 of tau, and 2 of a separation that is less than half given away.
+  # A factor 4 is in tau and 2 in the separation, hardly any of it given away.
   assert bounds[2] / bounds[0] == pytest.approx(8, rel=1e-2)
   known = dict(kernel=packings.smooth(1), radius=2.0)
   printed, = values(lower_bounds.assouad, False, [1e8], statement='thesis',
@@ -71,7 +77,7 @@ def test_constants_of_assouad():
 
 
 def test_pointwise_constants():
-  """DEN-L8: printed ones, what they should be, and what they tend to."""
+  """Pointwise bounds exceed printed ones and tend to known limits (DEN-L8)."""
   for slope_ in (1.0, 2.0, 5.0):
     for pure, limit in ((True, 1 / (8 * math.e)), (False, 2**-0.5 / 16)):
       printed = lower_bounds.printed_pointwise(
@@ -92,7 +98,7 @@ def test_pointwise_constants():
 
 
 def test_the_printed_constant_of_rho_does_not_follow():
-  """Erratum DEN-E5: at the printed h with 1 - h >= 1/2 it is sqrt 2 less."""
+  """The printed constant of rho is sqrt 2 times what follows (DEN-E5)."""
   slope_, amount = 2.0, 1e4
   h = (math.sqrt(2) * slope_ * amount)**-0.5
   share = testing.le_cam_zcdp(slope_ * h**2, num_records=1, rho=amount**2)
@@ -102,7 +108,7 @@ def test_the_printed_constant_of_rho_does_not_follow():
       slope_, derived=True, **known) == pytest.approx(follows)
   assert lower_bounds.printed_pointwise(slope_, **known) > 1.4 * follows
   assert follows * amount / slope_ == pytest.approx(0.01105, abs=1e-5)
-  # With (1 - h)^2 and the printed variation it is .04367, at 10^4.
+  # With (1 - h)^2 and the printed variation the constant at 10^4 is .04367.
   widths = np.geomspace(1e-4, 0.5, 20001)
   loose = np.max((slope_ * widths * (1 - widths))**2 / 4 * testing.le_cam_zcdp(
       slope_ * widths**2, **known)) * amount / slope_
@@ -112,7 +118,8 @@ def test_the_printed_constant_of_rho_does_not_follow():
 @pytest.mark.every(3)
 @pytest.mark.parametrize('centre', [0.5, 0.3, 0.004, 0.0])
 def test_the_pointwise_bound_by_quadrature(centre):
-  """Its h again, with distances and variations of densities on a grid."""
+  """The pointwise bound is close to quadrature
+  at its own h, and not above it."""
   n, slope_ = 2000, 3.0
   x = (np.arange(100_000) + 0.5) / 100_000
   weights = np.full(x.size, 1 / x.size)
@@ -143,7 +150,7 @@ def test_the_pointwise_bound_by_quadrature(centre):
 @pytest.mark.parametrize('kernel', [*WAVES, packings.sawtooth()],
                          ids=lambda kernel: f'{kernel.name}{kernel.smoothness}')
 def test_bounds_by_cells_again(kernel):
-  """Bounds match factors computed by quadrature of the best packing."""
+  """Bounds by cells match quadrature of the best packing."""
   n, radius = 10**4, 10.0 * 6**(kernel.smoothness - 1)
   for known in (dict(epsilon=0.02), dict(rho=2e-4), {}):
     for sharp in (False, True):
@@ -179,7 +186,10 @@ AMOUNTS = np.geomspace(1e8, 1e12, 9)
                          ids=lambda kernel: f'{kernel.name}{kernel.smoothness}')
 @pytest.mark.parametrize('pure', [True, False])
 def test_rates_of_cells(kernel, pure):
-  """-2 beta / (beta + 1), and -2 beta / (2 beta + 1) in n; to .01."""
+  """Bounds by cells have rate -2 beta / (beta + 1), to .01.
+
+  Without privacy the rate in n is -2 beta / (2 beta + 1).
+  """
   beta = kernel.smoothness
   for sharp in (False, True):
     known = dict(kernel=kernel, radius=2.0, sharp=sharp)
@@ -194,12 +204,12 @@ def test_rates_of_cells(kernel, pure):
 
 @pytest.mark.parametrize('pure', [True, False])
 def test_rates_of_theorems(pure):
-  """Theorem 2 and the bounds of Theorems 3 and 5, to .01."""
+  """Bounds of Theorems 2, 3 and 5 have their rates, to .01."""
   bounds = values(lower_bounds.pointwise, pure, AMOUNTS, lipschitz=2.0)
   assert slope(AMOUNTS, bounds) == pytest.approx(-1, abs=0.01)
   for kernel in (packings.triangle(), packings.smooth(2)):
     beta = kernel.smoothness
-    # 10^4 to 10^6 bumps.
+    # There are 10^4 to 10^6 bumps.
     few = np.geomspace(1e4, 1e6, 5)**(beta + (1 if pure else 0.5))
     known = dict(kernel=kernel, radius=2.0)
     bounds = values(lower_bounds.fano, pure, few, **known)
@@ -207,14 +217,14 @@ def test_rates_of_theorems(pure):
     wanted = -2 * beta / (beta + (1 if pure else 0.5))
     assert slope(few, bounds) == pytest.approx(wanted, abs=0.01)
     assouad = values(lower_bounds.assouad, pure, few, **known)
-    # Erratum DEN-E5b: not 2 beta + 1 below.
+    # Erratum DEN-E5b: the divisor is beta + 1, not 2 beta + 1.
     assert slope(few, assouad) == pytest.approx(-2 * beta / (beta + 1),
                                                 abs=0.01)
     assert np.all(bounds < assouad)
 
 
 def test_fano_is_what_is_printed():
-  """The displays after (25) and (32), at the best m and h of a grid."""
+  """Fano's bound is the display after (25) and (32) at its best m and h."""
   n, radius, log2 = 10**5, 3.0, math.log(2)
   m = np.arange(8, 1500)[:, None]
   smooth = packings.smooth(2)
@@ -243,7 +253,7 @@ def test_fano_is_what_is_printed():
 
 
 def test_the_cube_is_its_formula():
-  """L^2 h^3 / 3 and masses L h^2 of triangles, for any m and h."""
+  """The cube's bound is its formula for triangles, at the best m and h."""
   n, radius = 10**5, 3.0
   m = np.arange(1, 400)[:, None]
   h = np.geomspace(0.02, 1, 400) / (2 * (m + 1))
@@ -278,7 +288,7 @@ def test_rates_without_privacy(beta):
 
 @pytest.mark.parametrize('beta', [1, 2])
 def test_the_cube_without_privacy_by_quadrature(beta):
-  """Divergences of neighbours in the cube, wherever the others are."""
+  """Divergences of neighbours in the cube stay below their formula."""
   kernel = packings.triangle() if beta == 1 else packings.smooth(2)
   packing = packings.bumps(kernel, radius=4.0 * 50**(beta - 1), num_bumps=4,
                            width=0.19)

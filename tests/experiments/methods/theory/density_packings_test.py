@@ -1,4 +1,4 @@
-"""Packings: every inequality by quadrature, and what is printed of them."""
+"""These tests check packings by quadrature against what is printed."""
 
 import numpy as np
 import pytest
@@ -25,7 +25,7 @@ PACKINGS = {**BUMPS, **CELLS}
 
 
 def _words(packing):
-  """22 words: 20 drawn, and the two that differ in all bits the same way."""
+  """Returns 22 words: 20 random ones, all zeros and all ones."""
   size = len(packing.centres)
   drawn = np.random.default_rng(1).integers(0, 2, (20, size))
   words = np.concatenate([drawn, np.zeros((1, size), int),
@@ -63,7 +63,7 @@ def test_variations_and_divergences_are_below_their_bounds(case):
       np.concatenate([uniform, densities]), weights)[1:, 0]
   limits = packing.divergence_bound(words)
   assert np.all(divergences <= limits + 1e-15)
-  # The integral of (f - 1)^2, twice the divergence of what is near 1.
+  # The integral of (f - 1)^2 is twice the divergence of densities near 1.
   np.testing.assert_allclose(limits, np.square(densities - 1) @ weights,
                              atol=1e-13)
 
@@ -76,13 +76,13 @@ def test_squares_are_exact_and_far_enough(case):
   hamming = np.sum(words[:, None] != words[None], -1)
   least = 2 * packing.separation() * hamming
   assert np.all(squares >= least * (1 - 1e-9))
-  # All bits at once are as near as it says.
+  # Words that differ in all bits are as near as stated.
   assert squares[-1, -2] == pytest.approx(least[-1, -2])
   if not packing.kernel.balanced:
     printed = packings.separation(packing.energy, packing.mass,
                                   len(packing.centres), printed=True)
     assert printed < packing.separation()
-    # DEN-E18: what lies between bumps counts, and only "at least" is true.
+    # DEN-E18: values between bumps count, and only "at least" is true.
     x, _ = packing.rule()
     inside = np.min(np.abs(np.subtract.outer(x, packing.centres)), 1) < (
         packing.width / 2)
@@ -91,7 +91,7 @@ def test_squares_are_exact_and_far_enough(case):
 
 
 def test_classes_hold(case):
-  """Slopes and derivatives by differences around the circle."""
+  """Packings stay in their class, by differences around the circle."""
   packing, words, _, _ = case
   size = 2**14
   values = packing.densities(words, np.arange(size) / size)
@@ -115,7 +115,7 @@ def test_classes_hold(case):
     (3, 1.024933e5, 3.123578e-3, 6.93425e-4, 6.49243e-7),
     (4, 6.05816e8, 4.06284e-5, 9.01938e-6, 1.0984e-10)])
 def test_constants_of_smooth_bumps(beta, rough, scale, mass, energy):
-  """DEN-L10, and that the derivative is the derivative."""
+  """Smooth bumps have the constants of DEN-L10."""
   kernel = packings.smooth(beta)
   assert packings.bump_energy(beta) == pytest.approx(rough, rel=1e-5)
   assert packings.bump_scale(beta) == pytest.approx(scale, rel=1e-5)
@@ -129,7 +129,7 @@ def test_constants_of_smooth_bumps(beta, rough, scale, mass, energy):
 @pytest.mark.parametrize('beta, energy, absolute', [
     (1, 2.381e-2, 0.13975), (2, 2.525e-4, 0.01378), (3, 1.388e-6, 9.766e-4)])
 def test_constants_of_waves(beta, energy, absolute):
-  """DEN-L11."""
+  """Waves have the constants of DEN-L11 and integrate to zero."""
   kernel = packings.wave(beta)
   assert kernel.energy == pytest.approx(energy, rel=5e-4)
   assert kernel.absolute == pytest.approx(absolute, rel=5e-4)
@@ -138,7 +138,7 @@ def test_constants_of_waves(beta, energy, absolute):
 
 
 def test_constants_of_spikes_and_sawtooths():
-  """Norms 2 L^2 h^3 / 3 and L h^2; L^2 w^3 / 48 and L w^2 / 8."""
+  """Spikes and sawtooths have their norms and masses in closed form."""
   spike = packings.spike(lipschitz=2.0, centre=0.3, half_width=0.02)
   assert spike.energy == pytest.approx(2 * 4 * 0.02**3 / 3)
   assert spike.mass == pytest.approx(2 * 0.02**2)
@@ -148,7 +148,10 @@ def test_constants_of_spikes_and_sawtooths():
 
 
 def test_the_spike_is_that_of_theorem_2():
-  """DEN-L8: L = 2, h = .02."""
+  """The spike of Theorem 2 has its golden distances (DEN-L8).
+
+  L is 2 and h is .02.
+  """
   spike = packings.spike(lipschitz=2.0, centre=0.5, half_width=0.02)
   x, weights = spike.rule()
   densities = spike.densities([[0], [1]], x)
@@ -162,7 +165,10 @@ def test_the_spike_is_that_of_theorem_2():
 
 
 def test_anchors_of_theorem_3():
-  """L = 3, m = 12, h = .025, the first two of the words."""
+  """The packing of Theorem 3 has its golden distances.
+
+  L is 3, m is 12 and h is .025.
+  """
   packing = BUMPS['triangle']
   words = np.random.default_rng(0).integers(0, 2, (2, 12))
   x, weights = packing.rule()
@@ -174,14 +180,14 @@ def test_anchors_of_theorem_3():
   assert densities[0] * np.log(densities[0]) @ weights == pytest.approx(
       2.15e-4, abs=5e-7)
   assert packing.divergence_bound(words)[0] == pytest.approx(4.36e-4, abs=5e-7)
-  # (23), in the form that is printed.
+  # This is the printed form of (23).
   ones = words[0].sum()
   assert packing.divergence_bound(words)[0] == pytest.approx(
       9 / 3 * ones * 0.025**3 * (2 - 3 * ones * 0.025))
 
 
 def test_kernels_are_scaled_as_they_say():
-  """To a largest slope of 1, or to a derivative of norm 1."""
+  """Kernels are scaled to a largest slope, or a derivative's norm, of 1."""
   for kernel, lipschitz in ((packings.triangle(), True),
                             (packings.sawtooth(), True),
                             (packings.wave(1), False)):
@@ -193,7 +199,7 @@ def test_kernels_are_scaled_as_they_say():
 
 
 def test_the_printed_kernel_is_no_bump():
-  """Erratum DEN-E11: it is the derivative, and weighs -L h^2."""
+  """The printed kernel has mass -L h^2, so it is no bump (DEN-E11)."""
   slope, h = 3.0, 0.1
 
   def printed(t):
@@ -205,7 +211,7 @@ def test_the_printed_kernel_is_no_bump():
 
 
 def test_the_printed_divergence_bound_is_wrong():
-  """Erratum DEN-E12: below 0, where divergences are not."""
+  """The printed divergence bound is negative, so it is wrong (DEN-E12)."""
   packing = packings.bumps(packings.smooth(1), radius=0.2, num_bumps=5,
                            width=0.16)
   words = np.ones((1, 5), int)
@@ -217,7 +223,7 @@ def test_the_printed_divergence_bound_is_wrong():
 
 
 def test_the_condition_of_energy_does_not_make_densities_positive():
-  """Erratum DEN-E13: m h <= 1 holds, and there is less than nothing left."""
+  """The energy condition m h <= 1 permits a negative density (DEN-E13)."""
   loose = dict(radius=300.0, num_bumps=3, width=0.24)
   packing = packings.Packing(
       kernel=packings.smooth(1), radius=loose['radius'], width=loose['width'],
@@ -232,7 +238,7 @@ def test_the_condition_of_energy_does_not_make_densities_positive():
 
 
 def test_the_printed_variation_is_only_loose():
-  """Erratum DEN-E14: the mass of a kernel is below 1 for every beta."""
+  """A kernel's mass is below 1, so the printed variation is loose (DEN-E14)."""
   masses = [packings.smooth(beta).mass for beta in (1, 2, 3, 4)]
   assert masses == sorted(masses, reverse=True)
   assert masses[0] < 1
@@ -240,7 +246,7 @@ def test_the_printed_variation_is_only_loose():
 
 @pytest.mark.parametrize('lipschitz', [0.5, 2.0, 3.0, 8.0])
 def test_the_largest_value_of_a_lipschitz_density(lipschitz):
-  """DEN-E20, by a linear program over values at the ends of 100 bins."""
+  """The largest value of a Lipschitz density solves a programme (DEN-E20)."""
   size = 100
   steps = np.eye(size + 1)[1:] - np.eye(size + 1)[:-1]
   weights = np.full(size + 1, 1 / size)

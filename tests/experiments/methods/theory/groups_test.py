@@ -1,4 +1,4 @@
-"""Groups of records: the truncated geometric mechanism, and programmes."""
+"""These tests check group privacy by the truncated geometric mechanism."""
 
 import math
 
@@ -17,7 +17,7 @@ from experiments.methods.theory import tradeoffs
 
 
 def _geometric(distance, epsilon):
-  """Output distributions at both ends of a path."""
+  """Returns output distributions at both ends of a path."""
   q, y = math.exp(-epsilon), np.arange(distance + 1)
   weights = np.where((y == 0) | (y == distance), 1, 1 - q) / (1 + q)
   return weights * q**y, weights * q**(distance - y)
@@ -40,7 +40,7 @@ def test_excess_and_divergence_are_those_of_the_geometric_mechanism(epsilon,
     ApproxDP(epsilon=0.5, delta=0.01), ApproxDP(epsilon=0.3, delta=0.1),
     ApproxDP(epsilon=2.0, delta=1e-3), TotalVariationPrivacy(level=0.13)])
 def test_excess_is_the_best_test_of_a_path(guarantee):
-  """By linear programmes; so exact with delta too."""
+  """The excess equals the best test of a path, by linear programmes."""
   epsilon = getattr(guarantee, 'epsilon', 0.2)
   for d in (1, 2, 5, 8):
     for t in np.linspace(-1.5 * d * epsilon - 0.5, 1.5 * d * epsilon + 0.5, 9):
@@ -67,7 +67,7 @@ def test_gaussian_releases_exceed_no_bound_of_zcdp():
     reached = np.stack([tradeoffs.gaussian_delta(
         t[:, 0], shift=math.sqrt(2 * rho) * size) for size in d], 1)
     assert (reached <= excess + 1e-12).all()
-    # And the bound is not idle where it is seen.
+    # The bound is within a factor of 30 wherever delta is visible.
     seen = reached > 1e-8
     assert (excess[seen] < 30 * reached[seen]).all()
     assert groups.divergence(3, ZCDP(rho=rho)) == pytest.approx(9 * rho)

@@ -1,4 +1,4 @@
-"""Tests of the exact distribution of one record in noisy descent by batches."""
+"""These tests check the exact distribution of noisy descent by batches."""
 
 import itertools
 import math
@@ -16,7 +16,7 @@ ORDERS = (1.5, 2., 5., 20., 100.)
 
 
 def mixture_of(size, **changes):
-  """Item ORC-4: lambda = beta = 1, |x| <= 1, L = 2, rho = 1, record 0 -> 1."""
+  """Returns the mixture of ORC-4, where record 0 is replaced by 1."""
   stddev = 4 / 100
   return langevin_oracle.last_iterate(**{**dict(
       num_examples=100, batch_size=size, replacement=True,
@@ -44,7 +44,8 @@ def test_erratum_15_table(size, replacement):
 
 
 def test_erratum_15_deltas():
-  """Promised 1e-2, 1e-3, 1e-5; batches of one record."""
+  """The true deltas exceed the promised 1e-2 to
+  1e-5 for batches of 1 (E-15)."""
   mixture = mixture_of(1)
   for delta, actual in ((1e-2, 1.79e-2), (1e-3, 1.72e-2), (1e-5, 1.60e-2)):
     epsilon = notions.approx_from_zcdp(notions.ZCDP(rho=1.),
@@ -54,15 +55,17 @@ def test_erratum_15_deltas():
 
 
 def test_the_projection_leaves_the_counterexample():
-  """E-15 with each iterate projected onto [-1, 1], where L = 2.
+  """Projecting each iterate does not remove the counterexample E-15.
 
-  The iterates are a chain on 400 cells and the two ends, which have mass.
+  The iterates form a chain on 400 cells and the two ends of [-1, 1], which have
+  mass.
   """
   edges = np.linspace(-1, 1, 401)
   points = np.concatenate([[-1], (edges[1:] + edges[:-1]) / 2, [1]])
 
   def probs(means, stddev):
-    """[m, 402]; small tails on either side are kept."""
+    """Returns cell probabilities [m, 402],
+    keeping small tails on both sides."""
     ends = (edges - means[:, None]) / stddev
     inner = np.where(ends[:, :-1] > 0, -np.diff(stats.norm.sf(ends)),
                      np.diff(stats.norm.cdf(ends)))
@@ -82,7 +85,7 @@ def test_the_projection_leaves_the_counterexample():
 
 
 def test_the_full_batch_is_one_gaussian_release():
-  """3/8 rho in the limit, all of a shift 2 L; half a record here."""
+  """The full batch is one Gaussian release with the limit's shift."""
   mixture = mixture_of(100, replacement=False)
   np.testing.assert_allclose(np.exp(mixture.logs).sum(), 1)
   mu = mixture.means @ np.exp(mixture.logs)
@@ -98,7 +101,7 @@ def test_the_full_batch_is_one_gaussian_release():
 @pytest.mark.every(3)
 @pytest.mark.parametrize('replacement', [False, True])
 def test_mixtures_are_those_of_all_paths(replacement):
-  """Three steps, batches of 2 among 4: paths enumerated, integrals by quad."""
+  """Mixtures equal the enumeration of all paths, with quadrature."""
   mixture = mixture_of(2, num_examples=4, num_steps=3, step_stddev=.3,
                        start_stddev=.1,
                        replacement=replacement)
@@ -132,7 +135,10 @@ def test_mixtures_are_those_of_all_paths(replacement):
 
 
 def test_high_orders_see_what_hardly_ever_happens():
-  """One path alone: c draws of the record in each of the last j steps."""
+  """High orders see rare paths with many draws of the record.
+
+  One such path bounds the divergence from below.
+  """
   mixture, order, best = mixture_of(100), 20., 0.
   for count, steps in itertools.product(range(1, 101, 3), range(1, 20)):
     shift = .5 * count / 100 * sum(.5**k for k in range(steps))

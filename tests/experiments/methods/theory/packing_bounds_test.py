@@ -1,4 +1,4 @@
-"""Many hypotheses: bounds against the best private tests, exactly."""
+"""These tests compare bounds of many hypotheses with the best private tests."""
 
 import math
 
@@ -23,11 +23,11 @@ _SOLVED = 1e-7
 
 
 def _mixtures(many, weight):
-  """Distributions [K, K + 1] that are as far apart as such mixtures can be."""
+  """Returns mixtures [K, K + 1] that are as far apart as such can be."""
   return np.hstack([np.full((many, 1), 1 - weight), weight * np.eye(many)])
 
 
-# V, n, g, epsilon; programme, LB-14, LB-10, LB-8, as reference values (G-14).
+# G-14 lists V, n, g, epsilon, then programme, LB-14, LB-10 and LB-8.
 GOLDEN = [(2, 4, .5, .5, .3081, .0752, .1345, .2082),
           (3, 5, .4, 1., .2899, .0762, .1065, .1552),
           (4, 4, .5, .7, .4434, .1710, .2126, .2352),
@@ -46,7 +46,7 @@ def test_mixtures_are_the_golden_ones(many, n, weight, epsilon, least, lemma,
                           (packing_bounds.mixture_anchor, anchor)):
     assert function(math.log(many), weight, **known) == pytest.approx(
         value, abs=6e-5)
-  # What is new here loses nothing.
+  # The new bound is exact here.
   assert packing_bounds.mixture(math.log(many), weight, **known) == pytest.approx(
       best, abs=1e-6)
 
@@ -66,7 +66,10 @@ def _cases(count):
 
 @pytest.mark.every(2)
 def test_mixtures_are_as_hard_as_the_bound_says():
-  """Equal to the programme but where delta is large, and never above it."""
+  """The mixture bound equals the programme unless delta is large.
+
+  It never exceeds the programme.
+  """
   for many, n, weight, guarantee in _cases(24):
     known, size = dict(num_examples=n, guarantee=guarantee), math.log(many)
     best = oracles.testing_error(_mixtures(many, weight), **known).value
@@ -94,7 +97,7 @@ def test_mixtures_are_as_hard_as_the_bound_says():
 
 
 def test_no_private_test_of_any_laws_errs_less():
-  """Random distributions; two are coupled at a time: t, not 2 t / (1 + t)."""
+  """No private test of random distributions beats the bounds."""
   generator = np.random.default_rng(5)
   sharper = 0
   for place in range(24):
@@ -120,7 +123,7 @@ def test_no_private_test_of_any_laws_errs_less():
       assert as_printed <= packing_bounds.fano(t, **known) + 1e-12
     assert max(errors) <= best + _SOLVED
     assert errors[1] <= errors[0]
-    # The joint forms, of total variations of all records.
+    # The joint forms use total variations of all records.
     states = oracles.histograms(n, 3)
     masses = np.stack([oracles.multinomial(states, row) for row in probs])
     whole = np.minimum(testing.variations(masses, np.ones(len(states))), 1)
@@ -135,7 +138,10 @@ def test_no_private_test_of_any_laws_errs_less():
 
 
 def test_bounds_of_two_laws_are_in_order():
-  """LB-12 >= LB-3b >= LB-3, LB-13 >= LB-4, all at most guessing."""
+  """Bounds keep the order LB-12 >= LB-3b >= LB-3 and LB-13 >= LB-4.
+
+  None exceeds the error of guessing.
+  """
   generator = np.random.default_rng(8)
   for _ in range(40):
     n, t = int(generator.integers(1, 200)), float(generator.uniform(0, 1))
@@ -165,7 +171,7 @@ def test_pairs_of_two_laws_are_two_points():
     assert packing_bounds.pairs(t, **known) >= wanted - 1e-12
     error = packing_bounds.mixture(math.log(2), 0.3, **known)
     if isinstance(guarantee, ZCDP):
-      # A data set between the two is an anchor more.
+      # A data set between the two is one more anchor.
       assert wanted - 1e-12 <= error < 1.01 * wanted
     else:
       assert error == pytest.approx(float(wanted), abs=1e-9)
@@ -186,7 +192,7 @@ def test_packings_of_any_size_stay_below_one_half():
 
 
 def test_golden_mixtures_of_one_record():
-  """LB-14's own numbers: K = 16, g = .9, n = 1, P_0 uniform on the 16."""
+  """The mixture of LB-14 has golden errors at K = 16, g = .9, n = 1."""
   for epsilon, least, lemma in ((.5, .9046, .9033), (2., .697, .601)):
     known = dict(num_examples=1, guarantee=PureDP(epsilon=epsilon))
     assert packing_bounds.packing_lemma(math.log(16), .9 * 15 / 16, **known) == (
@@ -209,7 +215,10 @@ def test_means_forgive_one_outlier():
 
 
 def test_response_obeys_the_corrected_pairs_and_not_the_printed_ones():
-  """Erratum E-05: at epsilon 3 an error of .0474 is reached, .2624 printed."""
+  """Randomised response refutes the printed pairs bound (E-05).
+
+  The corrected bound holds.
+  """
   for many, epsilon, reached, claimed in (
       (2, 1., .2689, .3420), (2, 3., .0474, .2624), (2, 5., .0067, .2517),
       (4, 5., .0198, .1275)):
@@ -250,7 +259,7 @@ def test_pairs_of_corrected_theorem_stay_below_one_half_and_vanish():
 
 
 def test_total_variations_contract_by_n_times_the_level():
-  """Erratum E-06: the factor 2 of the paper is not needed, n a t is reached."""
+  """Total variation contracts by n times the level, not twice that (E-06)."""
   for n, probs, level, reached in ((10, (.4, .6), .05, .1),
                                    (100, (.5, .6), .005, .05)):
     guarantee = TotalVariationPrivacy(level=level)
@@ -273,7 +282,7 @@ def test_cubes_sum_what_their_bits_lose():
   errors = two_points.product_error(t, num_examples=12,
                                     guarantee=ZCDP(rho=0.01))
   assert error == pytest.approx(0.2 / 4 * 2 * errors.sum())
-  # tau / 4 and all of the sum, where tau / 16 and half of it are printed.
+  # The bound has tau / 4 and the whole sum; print has tau / 16 and half of it.
   linear = testing.le_cam_zcdp(t.mean(), num_records=12, rho=0.01)
   assert error >= 0.2 / 4 * 2 * 2 * linear
   assert testing.assouad(0.2, 2, linear, statement='thesis') == (
@@ -281,7 +290,8 @@ def test_cubes_sum_what_their_bits_lose():
 
 
 def test_cubes_bound_the_risk_of_private_estimates():
-  """Two proportions of one record each, by every private channel (E-21)."""
+  """Assouad's cube bounds the risk of all
+  channels on two proportions (E-21)."""
   low, high, epsilon = 0.3, 0.7, 0.8
   words = oracles.data_sets(2, 2)
   chances = np.where(words, high, low)[:, None]
@@ -318,14 +328,15 @@ def test_bounds_stay_below_guessing_and_fall_with_records(guarantee):
 
 
 def test_packings_under_zcdp_are_hard_up_to_their_logarithm():
-  """Fano's lemma asks for rho B^2 of half ln V; here B sqrt rho < sqrt ln V."""
+  """Under zCDP mixtures stay hard almost up to
+  the logarithm of their number."""
   size, n = 400.0, 60
   for part, error in ((0.25, 0.9999), (0.6, 0.97), (0.8, 0.75)):
     rho = part * size / n**2
     assert packing_bounds.mixture(size, 1.0, num_examples=n,
                               guarantee=ZCDP(rho=rho)) > error
     assert testing.fano(np.full(3, part * size)) < 1 - part
-  # And pure tests are zCDP.
+  # Pure tests are zCDP as well, so the bound applies to them.
   known = dict(num_examples=3, guarantee=PureDP(epsilon=0.6))
   best = oracles.testing_error(_mixtures(4, 0.7), **known).value
   assert packing_bounds.mixture(math.log(4), 0.7, num_examples=3,

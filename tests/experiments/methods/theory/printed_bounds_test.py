@@ -1,4 +1,4 @@
-"""What is printed, and what contradicts it."""
+"""These tests contradict printed bounds by examples."""
 
 import math
 
@@ -15,7 +15,7 @@ from experiments.methods.theory import testing
 
 
 def test_pairwise_anchors_bound_no_mechanism():
-  """E-05: randomised response of one record, Lalanne (2023), Lemma 3.3.8."""
+  """Randomised response errs less than the printed anchor says (E-05)."""
   for many, epsilon, claimed in ((2, 3.0, .2624), (4, 5.0, .1275)):
     error = printed.printed_pairwise_anchor(1 - np.eye(many),
                                             PureDP(epsilon=epsilon))
@@ -24,14 +24,17 @@ def test_pairwise_anchors_bound_no_mechanism():
 
 
 def test_the_middle_is_never_as_far_as_a_whole_separation():
-  """E-07: a constant keeps every guarantee."""
+  """The middle of two points is half a separation from each (E-07).
+
+  A constant estimate keeps every guarantee, so the printed bound fails.
+  """
   known = dict(num_examples=4, guarantee=PureDP(epsilon=0.5))
   chance = packing_bounds.packing(math.log(2), 0.5, **known)
   points, middle = np.array([0.0, 0.3]), 0.15
   far = np.abs(points - middle)
   # The chance of an error of .3 is 0, and of .15 it is 1.
   assert 0 == np.mean(far >= 0.3) < chance <= np.mean(far >= 0.15)
-  # Corners of a cube in the largest norm: a risk of .15^2.
+  # The corners of a cube in the largest norm have a risk of .15^2.
   corners = 0.3 * oracles.data_sets(4, 2)
   apart = np.abs(corners[:, None] - corners[None]).max(-1)
   risk = np.mean(np.abs(corners - 0.15).max(-1)**2)
@@ -42,7 +45,10 @@ def test_the_middle_is_never_as_far_as_a_whole_separation():
 
 
 def test_fano_with_a_logarithm_in_place_of_a_variation():
-  """E-23: a thousand hypotheses, response among them."""
+  """The printed Fano bound with a logarithm exceeds a true error (E-23).
+
+  The example is response among a thousand hypotheses.
+  """
   error = printed.printed_fano(1 - np.eye(1000), num_examples=1, epsilon=8.0)
   assert error > 0.5 > 999 / (999 + math.exp(8))
   assert testing.fano_pure(1 - np.eye(1000), num_records=1, epsilon=8.0) < (
@@ -50,7 +56,7 @@ def test_fano_with_a_logarithm_in_place_of_a_variation():
 
 
 def test_many_hypotheses_as_quoted_exceed_guessing():
-  """LB-ACH (3.13) for the same distribution K times."""
+  """The quoted bound for many hypotheses exceeds guessing (LB-ACH, 3.13)."""
   assert printed.printed_many(2, 0.0, epsilon=1.0) > 1 - 1 / 2
   assert printed.printed_many(9, 0.0, epsilon=1.0) > 1 - 1 / 9
   assert printed.printed_many(9, 3.0, epsilon=0.5) == pytest.approx(
@@ -65,7 +71,7 @@ def test_two_hypotheses_as_quoted_are_loose():
 
 
 def test_response_is_the_edge_of_true_bounds():
-  """What true bounds give at the counterexamples is reached, not exceeded."""
+  """Randomised response attains the true bounds at the counterexamples."""
   for epsilon in (1.0, 3.0, 5.0):
     error = two_points.path_error(1, PureDP(epsilon=epsilon))
     assert error == pytest.approx(special.expit(-epsilon))

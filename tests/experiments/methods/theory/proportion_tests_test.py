@@ -1,4 +1,4 @@
-"""The best private test of two proportions, by programmes and by quadrature."""
+"""These tests check the best private test of two proportions."""
 
 import math
 
@@ -36,7 +36,10 @@ def test_geometric_thresholds_are_the_best_pure_tests():
     (special.ndtr, stats.norm.logpdf),
     (lambda x: special.expit(concentrated.limit_logit(x)), None)])
 def test_errors_have_one_minimum_in_the_threshold(accept, slope):
-  """Slopes of `accept` are log-concave, so errors fall and then rise."""
+  """The error has one minimum in the threshold.
+
+  Slopes of `accept` are log-concave, so errors fall and then rise.
+  """
   grid = np.linspace(-6, 0, 601)  # Slopes are even; 1 - x would round.
   logs = (slope(grid) if slope else
           np.log(accept(grid + 5e-3) - accept(grid - 5e-3)))
@@ -62,7 +65,7 @@ def test_without_privacy_the_error_is_le_cams():
     (50, (.4, .6), .02, .2055), (100, (.45, .55), .005, .3271),
     (100, (.35, .65), .002, .1819)])
 def test_gaussian_thresholds_are_the_golden_ones(n, probs, rho, reached):
-  """G-15."""
+  """Gaussian thresholds err by their golden values (G-15)."""
   error = proportion_tests.gaussian_error(n, probs, rho=rho)
   assert error == pytest.approx(reached, abs=6e-5)
   assert two_points.product_error(probs[1] - probs[0], num_examples=n,
@@ -71,7 +74,7 @@ def test_gaussian_thresholds_are_the_golden_ones(n, probs, rho, reached):
   ramp = proportion_tests.ramp_error(n, probs, rho=rho)
   assert two_points.product_error(probs[1] - probs[0], num_examples=n,
                                   guarantee=ZCDP(rho=rho)) < ramp < error
-  # By densities of the two noisy counts.
+  # The error follows from the densities of the two noisy counts.
   sigma = 1 / math.sqrt(2 * rho)
   grid = np.linspace(-9 * sigma, n + 9 * sigma, 8001)
   noise = stats.norm.pdf(grid[:, None] - np.arange(n + 1), scale=sigma)

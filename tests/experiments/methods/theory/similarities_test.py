@@ -1,4 +1,4 @@
-"""Similarities against the best private tests of given data sets."""
+"""These tests compare similarities with the best private tests."""
 
 import math
 
@@ -20,7 +20,7 @@ _OF_PURE = ('projection_anchor', 'pairwise_anchor', 'fano', 'decoding', 'pairs')
 
 
 def _tuples(count, seed=0):
-  """Data sets [K, n] over m symbols, with m^n of 81 at most."""
+  """Yields data sets [K, n] over m symbols, with at most 81 data sets."""
   generator = np.random.default_rng(seed)
   for _ in range(count):
     num_symbols, n = [(2, 5), (3, 3), (4, 3), (2, 3), (3, 4), (5, 2)][
@@ -36,7 +36,10 @@ def _distances(chosen):
 
 @pytest.mark.every(2)
 def test_no_pure_test_errs_less_than_a_similarity():
-  """LB-MASTER; every similarity, random tuples, all private mechanisms."""
+  """No pure test errs less than a similarity says (LB-MASTER).
+
+  Random tuples are compared with all private mechanisms.
+  """
   tight, beaten = 0, 0
   for num_symbols, chosen, epsilon in _tuples(36):
     guarantee, far = PureDP(epsilon=epsilon), _distances(chosen)
@@ -46,14 +49,14 @@ def test_no_pure_test_errs_less_than_a_similarity():
     errors = {name: similarities.SIMILARITIES[name](far, guarantee)
               for name in names}
     assert max(errors.values()) <= least + _SOLVED, errors
-    # What is zCDP of that level bounds all that is pure.
+    # A zCDP bound of that level also bounds pure tests.
     concentrated = zcdp_from_pure(guarantee)
     for name in ('fano', 'decoding', 'pairs') + ('le_cam',) * (
         len(chosen) == 2):
       assert similarities.SIMILARITIES[name](far, concentrated) <= (
           least + _SOLVED)
     tight += errors['pairs'] > least - 1e-6
-    # Lemma 3.3.8 as printed claims more than that.
+    # Lemma 3.3.8 as printed claims a larger error than the least one.
     beaten += printed.printed_pairwise_anchor(far, guarantee) > least + 1e-3
     assert errors['pairwise_anchor'] <= errors['pairs'] + 1e-12
     assert errors['fano'] <= errors['decoding'] + 1e-12
@@ -75,7 +78,7 @@ def test_no_approximate_test_errs_less_than_a_similarity():
 
 
 def test_an_anchor_at_its_best_is_exact_where_it_alone_joins():
-  """Legs of unlike lengths, by a programme on a tree."""
+  """The best anchor is exact where legs only meet at the anchor."""
   for epsilon, legs in ((0.5, (1, 2, 3)), (1.5, (0, 2)), (0.2, (4, 4, 4, 1)),
                         (0.7, (1, 1, 1, 1, 1))):
     edges, ends = [], []
@@ -130,7 +133,7 @@ def test_decoding_is_the_root_of_fanos_inequality():
     information = (left * np.log(left * size)
                    + e * np.log(e / (1 - 1 / size)))
     error = testing.decoding(information, math.log(size))
-    # At the last, of no information, the root is double.
+    # At the last value, without information, the root is double.
     assert error == pytest.approx(e, abs=1e-7)
     assert (error >= 1 - (1 + information) / math.log(size) - 1e-9).all()
   assert testing.decoding(3.0, math.log(4)) == 0

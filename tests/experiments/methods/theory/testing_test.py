@@ -1,4 +1,4 @@
-"""Bounds on tests against the best private tests there are, found exactly."""
+"""These tests compare bounds on tests with the best private tests."""
 
 import math
 
@@ -9,7 +9,7 @@ from scipy import stats
 
 from experiments.methods.theory import testing
 
-# Of the linear programs.
+# The linear programs are solved to this accuracy.
 _SOLVED = 1e-6
 
 
@@ -27,7 +27,7 @@ def _best_errors(n, probs, epsilon, delta=0.0):
   step = np.eye(n + 1)
   lines = [(step[k] - math.exp(epsilon) * step[j], delta)
            for k in range(n + 1) for j in (k - 1, k + 1) if 0 <= j <= n]
-  # The same of 1 - phi.
+  # This is the same for 1 - phi.
   lines += [(-line, delta + math.exp(epsilon) - 1) for line, _ in lines]
   rows, sides = map(np.array, zip(*lines))
   mean = optimize.linprog((p - q) / 2, rows, sides, bounds=(0, 1))
@@ -55,7 +55,7 @@ def test_no_private_test_errs_less(n, epsilon, probs):
   assert power <= pair + 1e-12
   assert pair <= mean + _SOLVED
   if n == 1 or t == 1:
-    # Randomised response: nothing is given away.
+    # With randomised response the bound is exact.
     assert pair == pytest.approx(mean, abs=_SOLVED)
 
 
@@ -76,7 +76,7 @@ def test_no_approximate_private_test_errs_less(delta):
                                 epsilon=epsilon, delta=delta)
     mean, worst = _best_errors(n, probs, epsilon, delta)
     assert bound <= mean + _SOLVED and mean <= worst + _SOLVED
-    # Without what delta takes off it would be wrong at the first.
+    # Without the term in delta the bound would be wrong in the first case.
     if n == 1 and delta == 0.1:
       assert mean < testing.pair_pure(1.0, num_records=1, epsilon=epsilon)
 
@@ -97,7 +97,7 @@ def test_powers_keep_what_rounding_would_lose():
 
 
 def _gaussian_outputs(n, probs, rho):
-  """Densities [2, G] of a count with Gaussian noise, and the step."""
+  """Returns (densities [2, G] of a count with Gaussian noise, the step)."""
   sigma = (2 * rho)**-0.5
   grid = np.linspace(-9 * sigma, n + 9 * sigma, 6001)
   noise = stats.norm.pdf(grid[None] - np.arange(n + 1)[:, None], scale=sigma)
@@ -125,7 +125,7 @@ def test_gaussian_counts_obey_the_bounds_of_concentrated_privacy(n, rho, probs):
   share = testing.squared_share(t, num_records=n, rho=rho)
   risk = 2 * np.sum(p * q / (p + q)) * step
   assert share <= risk <= 1
-  # No more than twice what a test of the two says is lost.
+  # The bound loses no more than a factor of two to the best test.
   assert share >= 2 * testing.le_cam_zcdp(t, num_records=n, rho=rho)
 
 
@@ -138,13 +138,15 @@ def test_geometric_counts_obey_the_bound_on_squares(n, epsilon, probs):
                                 epsilon=epsilon)
   risk = 2 * np.sum(p * q / (p + q))
   assert share <= risk <= 1
-  # Four times as much would be wrong somewhere here; a bound that says so
-  # is not a matter of course.
+  # Four times the bound would be wrong somewhere here.
   assert 4 * share > risk
 
 
 def test_squares_at_two_points_by_randomised_response():
-  """The best test of one record is known."""
+  """The share of squared loss left at two points is below the best test's.
+
+  The best test of one record is randomised response.
+  """
   for epsilon in (0.1, 1.0, 3.0):
     share = testing.squared_share(1.0, num_records=1, epsilon=epsilon)
     best = np.cosh(epsilon / 2)**-2
@@ -162,14 +164,14 @@ def test_fano_against_response_among_many():
       assert bound <= error
       assert bound == pytest.approx(1 - (1 + epsilon * (1 - 1 / num_hypotheses))
                                     / math.log(num_hypotheses))
-    # Pure privacy is concentrated: epsilon tanh(epsilon / 2).
+    # Pure epsilon-DP is zCDP with rho = epsilon tanh(epsilon / 2).
     rho = math.tanh(0.5)
     assert testing.fano_zcdp(apart, num_records=1, rho=rho) <= (
         (num_hypotheses - 1) / (math.e + num_hypotheses - 1))
 
 
 def test_fano_forgives_one_outlier():
-  """Golden: the mean of moves counts, and not the largest."""
+  """Fano's bound uses the mean distance, so it forgives one outlier."""
   t = np.full((1000, 1000), 0.01)
   t[0], t[:, 0] = 1.0, 1.0
   np.fill_diagonal(t, 0)
@@ -182,7 +184,7 @@ def test_fano_of_concentrated_privacy_is_its_formula():
   total = sum((2 * x / (1 + x)) / 7 + (2 * x / (1 + x))**2 for x in t.ravel())
   assert testing.fano_zcdp(t, num_records=7, rho=0.01) == pytest.approx(
       1 - (1 + 49 * 0.01 / 9 * total) / math.log(3))
-  # Of a binomial distribution the second moment is less than that.
+  # A binomial distribution has a smaller second moment than that.
   p = 2 * t / (1 + t)
   squares = sum(math.comb(7, d) * p**d * (1 - p)**(7 - d) * d**2
                 for d in range(8))
@@ -191,7 +193,7 @@ def test_fano_of_concentrated_privacy_is_its_formula():
 
 
 def test_fano_and_le_cam_without_privacy():
-  """Errors of the likelihood-ratio test of finite distributions."""
+  """Fano's and Le Cam's bounds hold for the likelihood-ratio test."""
   probs = np.random.default_rng(0).dirichlet(np.full(4, 0.3), 60)
   base = probs.mean(0)
   kl = np.sum(probs * np.log(np.maximum(probs, 1e-300) / base), 1)
@@ -205,7 +207,7 @@ def test_fano_and_le_cam_without_privacy():
 
 def test_words_are_many_and_far_apart():
   for num_bits in range(8, 49):
-    # Of few bits words are close by chance.
+    # Words of few bits are close by chance, so more seeds are tried.
     for seed in range(40 if num_bits < 13 else 1):
       words = testing.varshamov_gilbert(num_bits, seed=seed)
       apart = np.sum(words[:, None] != words[None], -1)
@@ -228,11 +230,11 @@ def test_a_cube_of_one_bit_is_two_points():
 
 
 def test_mixtures_of_single_records_prove_nothing():
-  """Erratum DEN-E4: cubes of 8 densities whose bits no single record shows.
+  """A cube may hide each bit from single records (DEN-E4).
 
-  Walsh functions of two and three of three bits, so that either half of the
-  cube has the same mean. Words are known after enough records, and still (13)
-  with the mixtures (14) is constant in n.
+  Walsh functions of two and three of three bits give both halves of the cube
+  the same mean. Words are known after enough records, yet (13) with the
+  mixtures (14) stays constant in n.
   """
   words = np.array(np.meshgrid(*[[0, 1]] * 3)).reshape(3, -1).T
   signs = 1 - 2 * words

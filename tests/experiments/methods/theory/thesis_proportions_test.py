@@ -1,4 +1,4 @@
-"""Bounds by two proportions: constants of the text, order, attained risks."""
+"""These tests check bounds by two proportions against the thesis."""
 
 import math
 
@@ -15,7 +15,7 @@ from experiments.methods.theory import thesis_proportions
 
 
 def test_constants_of_the_thesis():
-  """MOD-BERN: what is derived is above what is printed, below what is best."""
+  """Derived constants lie between the printed and the best ones (MOD-BERN)."""
   thesis = thesis_proportions.thesis
   for n in (4, 50, 1000):
     derived = thesis(num_examples=n, guarantee=None)
@@ -38,7 +38,7 @@ def test_constants_of_the_thesis():
 
 
 def test_the_introduction_lost_a_factor():
-  """T-E02: at distance 1 / (n epsilon) e^-1 / 8 is left, not 1 / 8.
+  """The introduction lost a factor e^-1 at distance 1 / (n epsilon) (T-E02).
 
   The number is true nonetheless, by two proportions further apart.
   """
@@ -60,7 +60,7 @@ def test_the_introduction_lost_a_factor():
   (100, 0.1, 4.599e-4, 6.767e-4, 7.325e-4, 2.25e-2),
   (1000, 0.05, 1.839e-5, 2.707e-5, 2.839e-5, 1.05e-3)])
 def test_lower_bounds(people, epsilon, printed, best, exact, upper):
-  """INT-04, with the e that erratum T-E02 misses."""
+  """Lower bounds have golden values, with the e that T-E02 misses (INT-04)."""
   arguments = dict(num_examples=people, epsilon=epsilon)
   total = people * epsilon
   two = lambda d: thesis_proportions.two_point_bound(d, **arguments)

@@ -1,4 +1,4 @@
-"""Printed bounds of supports: what is derived, and where nothing is said."""
+"""These tests check the printed bounds of supports and their limits."""
 
 import math
 
@@ -14,7 +14,7 @@ from experiments.methods.theory import thesis_supports
 
 
 def test_bounds_of_the_text():
-  """E-08: the power is below e^-1, so what is printed is not derived."""
+  """The printed bound does not follow, since the power is below e^-1 (E-08)."""
   for n, printed, derived in ((2, .0115, .0078), (100, 4.599e-6, 4.575e-6)):
     assert thesis_supports.printed_two_supports(n) == pytest.approx(
         printed, rel=5e-3)
@@ -29,7 +29,10 @@ def test_bounds_of_the_text():
 
 
 def test_constants_of_the_text_under_privacy():
-  """Ends 1 - D and 1, D = 1 / (n epsilon) or 1 / (n sqrt rho), by tests."""
+  """Bounds under privacy follow from tests of the ends 1 - D and 1.
+
+  D is 1 / (n epsilon) or 1 / (n sqrt rho).
+  """
   n = 80
   for guarantee, near, error in (
       (PureDP(epsilon=0.2), 1 / 16, lambda d: testing.le_cam_pure(
@@ -45,7 +48,8 @@ def test_constants_of_the_text_under_privacy():
 
 
 def test_the_printed_bound_of_the_paper_exceeds_a_constant():
-  """E-11: without its regime t / (32 n level) is above 1/2."""
+  """Outside its regime the printed bound t /
+  (32 n level) exceeds 1/2 (E-11)."""
   level = TotalVariationPrivacy(level=1e-6)
   assert 1 / (32 * 100 * 1e-6) > support_bounds.absolute_trivial()
   for printed in (False, True):

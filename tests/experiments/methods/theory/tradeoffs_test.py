@@ -1,4 +1,4 @@
-"""Trade-off functions of known mechanisms, against tests at a threshold."""
+"""These tests compare trade-off functions with tests at a threshold."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ from experiments.methods.theory import tradeoffs
 
 @pytest.mark.parametrize('epsilon', [.1, 1.])
 def test_tests_at_a_threshold_attain_the_curve_of_laplace_noise(epsilon):
-  """Noise alone exceeds t; noise around epsilon does not: all three parts."""
+  """Tests at a threshold attain the curve of Laplace noise in all its parts."""
   cuts = np.linspace(-3, 5, 81)
   np.testing.assert_allclose(
       tradeoffs.laplace(stats.laplace.sf(cuts), epsilon=epsilon),

@@ -1,4 +1,4 @@
-"""The network with batch normalisation, beside one of Flax: MIA-04."""
+"""These tests compare the batch-normalised network with Flax (MIA-04)."""
 
 import dataclasses
 import math
@@ -21,7 +21,7 @@ PACK, BATCH, SIDE = 3, 4, 7
 
 
 class _Reference(nn.Module):
-  """The network as the text describes it, one replica."""
+  """This is the network of the text in Flax, one replica."""
   train: bool
 
   def _convolved(self, x, width, size, stride, name, norm):
@@ -48,7 +48,7 @@ class _Reference(nn.Module):
 
 
 def _flat(params):
-  """As Flax keeps it: {'block_0_0/conv_0': {...}}."""
+  """Returns the parameters as Flax names them: {'block_0_0/conv_0': {...}}."""
   layers = {}
   for name, inner in params.items():
     if name.startswith('block'):
@@ -64,7 +64,7 @@ def _loss(logits, labels):
 
 
 def _compiled(network, *, train):
-  """(params, statistics, x, y) -> gradient, logits, statistics."""
+  """Returns (params, statistics, x, y) -> gradient, logits, statistics."""
 
   def loss(params, statistics, x, y):
     logits, updated = network.apply(params, statistics, x, train=train)
@@ -102,7 +102,8 @@ _EVALUATE = _compiled(TINY, train=False)
 
 @pytest.fixture(scope='module')
 def inputs():
-  """Parameters and statistics like those of no start, and batches."""
+  """Returns random parameters and statistics,
+  unlike initial ones, and batches."""
   rng = np.random.default_rng(0)
   shapes = jax.eval_shape(lambda: (TINY.init(jax.random.key(0)),
                                    TINY.init_statistics()))
@@ -172,7 +173,7 @@ def test_initial_values_are_uniform_up_to_their_bound():
       continue
     kernel = np.asarray(layer['kernel'], np.float64)
     kernel *= math.sqrt(math.prod(kernel.shape[:-1]))
-    # Of 432 values or more; a layer fails with probability .013 at most.
+    # With 432 values or more, a layer fails with probability .013 at most.
     assert 0.99 < np.abs(kernel).max() <= 1, name
     scaled.append(kernel.ravel())
   assert len(scaled) == 22
@@ -220,7 +221,7 @@ def test_replicas_do_not_see_each_other(inputs):
 
 
 def _windowed(x, kernel, stride):
-  """x [b, h, h, c] by a kernel [k, k, c, d], padded alike, window by window."""
+  """Returns a strided convolution with equal padding, window by window."""
   side = len(kernel)
   padded = np.pad(x, ((0, 0), *[(side // 2,) * 2] * 2, (0, 0)))
   out = (x.shape[1] + 2 * (side // 2) - side) // stride + 1
@@ -231,7 +232,7 @@ def _windowed(x, kernel, stride):
 
 
 def _by_hand(params, statistics, x, *, train):
-  """Logits and statistics of one replica of TINY, in float64."""
+  """Returns logits and statistics of one replica of TINY, in float64."""
   updated = {}
 
   def convolved(x, block, name, stride):
@@ -262,7 +263,7 @@ def _by_hand(params, statistics, x, *, train):
 
 @pytest.mark.parametrize('train', [True, False])
 def test_a_pack_computes_what_each_network_does_by_hand(inputs, train):
-  """Means and deviations of the images, normalisations, running statistics."""
+  """A pack computes what each network computes by hand, in both modes."""
   run = _TRAIN if train else jax.jit(lambda params, statistics, x, y: (
     None, *TINY.apply(params, statistics, x, train=False)))
   _, logits, updated = run(*inputs)
@@ -276,7 +277,10 @@ def test_a_pack_computes_what_each_network_does_by_hand(inputs, train):
 @pytest.mark.parametrize('side, height, stride', [
   (3, 6, 1), (3, 6, 2), (3, 7, 2), (1, 6, 2), (1, 7, 2)])
 def test_convolutions_pad_alike_on_both_sides(side, height, stride):
-  """As PyTorch's of `padding=side // 2`; 'SAME' pads 6 by 0 and 1."""
+  """Convolutions pad alike on both sides, as PyTorch's do.
+
+  XLA's 'SAME' pads a height of 6 by 0 and 1.
+  """
   rng = np.random.default_rng(0)
   x = rng.normal(size=(2, height, height, 2 * 3)).astype(np.float32)
   kernel = rng.normal(size=(2, side, side, 3, 4)).astype(np.float32)

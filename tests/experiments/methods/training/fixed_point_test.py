@@ -1,4 +1,4 @@
-"""Tests of experiments.methods.training.fixed_point: operators, sensitivities and noise."""
+"""These tests check fixed points: operators, sensitivities and noise."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Bounds of chains in induced norms (LIP, p in {1, inf})."""
+"""These tests check bounds of chains in induced norms."""
 
 import itertools
 import math
@@ -21,7 +21,7 @@ def _chain(weights, inputs, orders=induced.ORDERS, norm=induced_chains.dense_nor
 
 
 def _deep_gradients(x, weights):
-  """Norms of each layer's gradient, and of each layer's input."""
+  """Returns norms of each layer's gradient and of each layer's input."""
   inputs = [x]
   for kernel in weights[:-1]:
     inputs.append(jnp.tanh(inputs[-1] @ kernel))
@@ -39,7 +39,7 @@ def _deep_gradients(x, weights):
 
 @pytest.mark.every(2)
 def test_chain_bounds_deep_networks():
-  """Each order alone, and the least of them, which no order always is."""
+  """Each order bounds deep networks, and no order is always the least."""
   rng = np.random.default_rng(0)
   widths = (6, 9, 5, 3)
   winners = set()
@@ -68,7 +68,7 @@ def test_chain_bounds_deep_networks():
 
 
 def test_chain_excludes_the_layer_itself():
-  """Errata E3: the product is over the layers strictly after."""
+  """The product of norms runs over the layers strictly after (E3)."""
   bounds = induced_chains.chain_bounds({2: [jnp.float32(0.1), jnp.float32(5.)]},
                                 {2: 2.}, {2: [3., 1.]})
   assert [float(b) for b in bounds] == pytest.approx([30., 2.])
@@ -76,7 +76,7 @@ def test_chain_excludes_the_layer_itself():
 
 @pytest.mark.every(3)
 def test_fault_kernels_the_wrong_way_round():
-  """Norms of W for those of W^T: a column of tens is taken for a row."""
+  """Norms of W in the place of those of W^T give too small a bound."""
   weights = [jnp.eye(6), jnp.zeros([6, 3]).at[:, 1].set(10.)]
   gradients, inputs = _deep_gradients(jnp.full([6], 0.1), weights)
   wrong = lambda w, p: induced.induced_norm(w, p, p)

@@ -1,4 +1,4 @@
-"""Iterated mechanisms: every noise of its own key, and steps in closed form."""
+"""These tests check iterated mechanisms: keys of noise and single steps."""
 
 import itertools
 
@@ -19,14 +19,14 @@ from experiments.methods.training import newton
 ADD = Adjacency.ADD_OR_REMOVE_ONE
 REPLACE = Adjacency.REPLACE_ONE
 GRADIENT = np.array([0.5, -2.0, 1.0])
-# Eigenvalues 3, 1/2 and -1 in a turned basis.
+# The matrix has eigenvalues 3, 1/2 and -1 in a turned basis.
 BASIS = np.linalg.qr(np.array([[1., 2, 0], [0, 1, 1], [1, 0, 3]]))[0]
 HESSIAN = BASIS @ np.diag([3.0, 0.5, -1.0]) @ BASIS.T
 
 
 @pytest.fixture(name='noised')
 def _noised(monkeypatch):
-  """[(key, deviation)] of all noise, which is left out."""
+  """Returns a list that collects (key, deviation) of noise; none is added."""
   draws = []
   monkeypatch.setattr(
       additive, 'add_gaussian_noise', lambda key, values, stddevs: (
@@ -68,7 +68,7 @@ def test_keys_and_deviations_of_newton_steps(noised, monkeypatch):
 
 
 def test_the_floor_of_the_curvature_is_that_of_the_whole(monkeypatch, noised):
-  """Of the Hessian and the regulariser together."""
+  """The least curvature applies to Hessian plus regulariser."""
   monkeypatch.setattr(newton.NoisyNewton, 'sums', lambda *_: (
       jnp.ones(3), 4 * jnp.diag(jnp.array([-5.0, 0.3, 2.0]))))
   mechanism = _newton(regularization=0.5, least_curvature=0.6,
@@ -97,7 +97,10 @@ def test_keys_and_deviations_of_fixed_point_steps(noised):
 
 
 def test_descent_is_noised_for_all_blocks_together():
-  """A record may be at the bound of every block at once."""
+  """Descent is noised for all blocks together.
+
+  One record may be at the bound of every block at once.
+  """
   bounds = {'a': 0.3, 'b': 0.4, 'c': 1.2}
   bounder = GradientBounder(
       lambda params, batch, mask: BoundedSums(
@@ -125,7 +128,7 @@ def _bassily(delivered, monkeypatch, **changes):
 
 
 def test_bassily_plans_deliver_at_most_their_target(monkeypatch):
-  """By the accountant of plans, at the delta that was asked for."""
+  """Bassily's plans cost at most their target, by the accountant."""
   plan, asked = _bassily(0.5, monkeypatch)
   assert asked == [((1e-4,), {})] and plan.adjacency is REPLACE
   with pytest.raises(ValueError, match='epsilon 0.5001 at delta = 0.0001, more'

@@ -1,4 +1,4 @@
-"""Replicas of a linear network, all of it written down once more in NumPy."""
+"""These tests recompute replicas of a linear network in NumPy."""
 
 import jax
 import jax.numpy as jnp
@@ -20,7 +20,7 @@ RECIPE = Recipe(num_epochs=EPOCHS, batch_size=4, momentum=.7, divisor=3.0)
 
 
 class _Linear:
-  """Logits x w, and the mean of all x that it was trained on, added up."""
+  """This network has logits x w and sums the mean inputs it trained on."""
 
   def init(self, key):
     return {'w': jax.random.normal(key, (FEATURES, CLASSES))}
@@ -37,7 +37,7 @@ class _Linear:
 
 
 def _halved():
-  """Trains half of the weights, and a shift of all of them."""
+  """Returns a parametrisation with halved weights and a common shift."""
   size = FEATURES * CLASSES
   return networks.Parametrisation(
       lambda key: {'a': _Linear().init(key)['w'] / 2, 'b': jnp.ones(1)},
@@ -67,7 +67,7 @@ def _task():
 
 
 def _weights(flat, replica):
-  """[f, c] of a vector; leaves are in order of their names."""
+  """Returns weights [f, c] of a vector, leaves in the order of names."""
   flat = np.asarray(flat, float)
   if replica % 2 == 0:
     return flat[:6].reshape(FEATURES, CLASSES)
@@ -75,7 +75,7 @@ def _weights(flat, replica):
 
 
 def _gradient(flat, replica, x, y):
-  """(mean loss, gradient of it by the vector)."""
+  """Returns (mean loss, its gradient in the vector)."""
   logits = x @ _weights(flat, replica)
   probs = np.exp(logits - logits.max(1, keepdims=True))
   probs /= probs.sum(1, keepdims=True)
@@ -89,7 +89,8 @@ def _gradient(flat, replica, x, y):
 
 
 def _epoch(replica, epoch, flat, buffer, seen):
-  """One epoch of one replica; batches are of the stream of its key."""
+  """Returns the results of one epoch of one
+  replica, with batches by its key."""
   task, x, y = _task(), np.asarray(RECORDS.x, float), np.asarray(RECORDS.y)
   order = jax.random.split(jax.random.fold_in(KEYS[replica], epoch))[0]
   rows = np.asarray(jax.random.permutation(order, task.rows[replica]))
@@ -110,7 +111,7 @@ def _logits(flat, replica, seen, x):
 
 @pytest.fixture(name='trained', scope='module')
 def _trained():
-  """States after each epoch and infos, copied."""
+  """Returns copies of the states after each epoch and of the infos."""
   state, task, states, infos = MADE.init(KEYS), _task(), [], []
   states.append(jax.tree.map(np.array, state))
   for _ in range(EPOCHS):
@@ -148,7 +149,7 @@ def test_training_is_that_of_the_rule_written_down(trained, replica):
 
 
 def test_logits_are_those_of_each_network(trained):
-  """Of nine images, four at a time, two, or all at once."""
+  """Logits equal each network's, in batches of 2, 4 or all images."""
   networks_ = trained[0][-1].last
   x = np.asarray(RECORDS.x[:9], float)
   wanted = np.stack([_logits(networks_.params[r], r,

@@ -1,4 +1,4 @@
-"""Tests of experiments.methods.training.newton: sensitivities, noise, convergence, cost."""
+"""These tests check Newton's method: sensitivity, noise and convergence."""
 
 import functools
 import math
@@ -23,7 +23,7 @@ SIZE, DIMS = 12, 3
 
 
 def loss(params, record):
-  """Logistic, labels -1 and 1."""
+  """Returns the logistic loss for labels -1 and 1."""
   return jnp.logaddexp(0., -record.y * jnp.sum(record.x * params))
 
 
@@ -43,7 +43,10 @@ def draw(count, scale=1.):
 
 @pytest.mark.every(2)
 def test_a_record_moves_both_sums_by_its_norms_at_most():
-  """All replacements of one record among 50, large and unusable ones too."""
+  """Replacing one record moves both sums by at most twice their norms.
+
+  Large and unusable records are among the 50 tried.
+  """
   mechanism, data, pool = make(), draw(SIZE), draw(50, 5.)
   pool = pool._replace(x=pool.x.at[0].set(jnp.nan).at[1].set(1e30).at[2].set(0))
   params = jnp.array([.3, -.2, .1])
@@ -62,7 +65,10 @@ def test_a_record_moves_both_sums_by_its_norms_at_most():
 
 @pytest.mark.every(2)
 def test_noise_of_a_step(monkeypatch):
-  """Gradient: multiplier times norm; Hessian: half of it off the diagonal."""
+  """Noise of a step has the stated deviations, independent by coordinate.
+
+  Off the diagonal the Hessian's variance is half.
+  """
   seen = {}
 
   def eigh(matrix):

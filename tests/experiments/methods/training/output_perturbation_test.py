@@ -1,4 +1,4 @@
-"""Tests of experiments.methods.training.output_perturbation against brute force and float64."""
+"""These tests compare output perturbation with float64 brute force."""
 
 import functools
 import math
@@ -31,7 +31,7 @@ def make(**changes):
 
 
 def draw(count, seed, *, scale=1., classes=CLASSES):
-  """Records, some of them outside the unit ball, of no learnable kind."""
+  """Returns random records, some outside the unit ball, without a pattern."""
   rng = np.random.default_rng(seed)
   return Batch(jnp.asarray(scale * rng.normal(size=(count, FEATURES)),
                            jnp.float32),
@@ -39,7 +39,7 @@ def draw(count, seed, *, scale=1., classes=CLASSES):
 
 
 def flat(params):
-  """[..., p] kernel and bias, in float64."""
+  """Returns kernel and bias as vectors [..., p] in float64."""
   layer = params['dense_00']
   kernel = np.asarray(layer['kernel'], np.float64)
   return np.concatenate([kernel.reshape(*kernel.shape[:-2], -1),
@@ -48,12 +48,13 @@ def flat(params):
 
 @pytest.fixture(name='solved', scope='module')
 def _solved():
-  """Minimisers of one data set with its first record replaced by each of 200.
+  """Returns the minimiser, and those with a record replaced or added.
 
-  And of data sets with one record more, all with the same public divisor.
+  The first record is replaced by each of 200, or one of these is added, under
+  the same public divisor.
   """
   data, pool = draw(SIZE, 0, scale=.6), draw(200, 1, scale=3.)
-  # Hostile records on the boundary, of the label that they contradict.
+  # The records are hostile: on the boundary, with a label they contradict.
   mechanism = make()
 
   def with_record(x, y, added):
@@ -69,7 +70,10 @@ def _solved():
 
 @pytest.mark.every(2)
 def test_replacing_a_record_moves_the_minimiser_by_at_most_the_bound(solved):
-  """Item DP-13: 200 x 200 replacements; 2 L / (n gamma)."""
+  """Replacements move the minimiser by at most 2 L / (n gamma) (DP-13).
+
+  The test compares 200 x 200 of them.
+  """
   mechanism = make()
   _, replaced, _ = solved
   moved = np.linalg.norm(replaced[:, None] - replaced[None], axis=-1).max()
@@ -77,12 +81,12 @@ def test_replacing_a_record_moves_the_minimiser_by_at_most_the_bound(solved):
   assert bound == pytest.approx(2 * 2 / (SIZE * .2))
   assert moved <= bound
   assert moved <= 2 * mechanism.record_norm
-  # Within a factor of four: noise for half of the bound's half would not do.
+  # The movement is within a factor of four, so half of the bound would fail.
   assert moved > bound / 4
 
 
 def test_the_solver_is_charged_on_both_sides():
-  """Item DP-13: two runs of the solver, each that far from its minimiser."""
+  """The solver's error is charged for both data sets (DP-13)."""
   for adjacency in Adjacency:
     mechanism = make(adjacency=adjacency, solver_share=.3)
     exact = mechanism.gradient_bound / (SIZE * .2)
@@ -92,7 +96,10 @@ def test_the_solver_is_charged_on_both_sides():
 
 
 def test_adding_a_record_moves_it_by_half_of_that(solved):
-  """Item DP-13, add-or-remove-one with a public divisor."""
+  """Adding a record moves the minimiser by half as much (DP-13).
+
+  The divisor is public.
+  """
   mechanism = make(adjacency=ADD)
   base, _, added = solved
   moved = np.linalg.norm(added - base, axis=-1).max()
@@ -103,7 +110,7 @@ def test_adding_a_record_moves_it_by_half_of_that(solved):
 
 @pytest.mark.every(2)
 def test_printed_sensitivity_needs_a_gradient_bound_of_one():
-  """Erratum E24: 2 / (n gamma) is exceeded by records of norm 5."""
+  """Records of norm 5 exceed the printed sensitivity 2 / (n gamma) (E24)."""
   mechanism = make(input_radius=5., regularization=2.)
   data = draw(SIZE, 0, scale=.1)
   one, other = (mechanism.solve(Batch(
@@ -115,7 +122,7 @@ def test_printed_sensitivity_needs_a_gradient_bound_of_one():
 
 
 def exact_minimiser(mechanism, data):
-  """By Newton's method in float64, line by line."""
+  """Returns the exact minimiser by BFGS in float64."""
   x = np.asarray(data.x, np.float64)
   norms = np.linalg.norm(x, axis=1, keepdims=True)
   x = x * np.minimum(1, mechanism.input_radius / np.maximum(norms, 1e-30))
@@ -141,7 +148,7 @@ def exact_minimiser(mechanism, data):
   {}, {'regularization': 1e-3}, {'regularization': 5., 'input_radius': 3.},
   {'num_classes': 4}, {'num_examples': 6}])
 def test_solver_is_as_near_as_it_charges(changes):
-  """Item DP-13: the bound on the solver's distance holds whatever the data."""
+  """The solver ends within the distance that it charges (DP-13)."""
   mechanism = make(**changes)
   data = draw(SIZE, 4, scale=2., classes=mechanism.num_classes)
   got = flat(jax.jit(mechanism.solve)(data))
@@ -181,18 +188,18 @@ def test_bad_records_contribute_nothing():
 
 
 def test_noise_is_on_every_parameter_and_scales_with_the_public_size():
-  """Item DP-13: p dimensions, standard deviation like 1 / n."""
+  """Noise covers every parameter and scales like 1 / n (DP-13)."""
   stddevs = [make(num_examples=n).stddev * n for n in (10, 100, 1000)]
   np.testing.assert_allclose(stddevs, stddevs[0])
   mechanism, data = make(noise_multiplier=2.), draw(SIZE, 0)
   assert mechanism.stddev == 2 * mechanism.record_norm
-  # Noise on a solution computed once.
+  # The noise is added to a solution computed once.
   base = mechanism.solve(data)
   noise = jax.jit(jax.vmap(mechanism._gaussian.release, (0, None)))(
     jax.random.split(KEY, 4000), base)
   noise = (flat(noise) - flat(base)) / mechanism.stddev
   assert noise.shape == (4000, (FEATURES + 1) * CLASSES)
-  # Five standard errors of each of six variances.
+  # The test allows five standard errors for each of six variances.
   assert np.abs(noise.var(0) - 1).max() < 5 * (2 / 4000)**.5
   off = np.corrcoef(noise.T)[~np.eye(6, dtype=bool)]
   assert np.abs(off).max() < 5.5 / 4000**.5
@@ -200,7 +207,7 @@ def test_noise_is_on_every_parameter_and_scales_with_the_public_size():
 
 @pytest.mark.slow
 def test_release_is_the_solution_plus_this_noise():
-  """Erratum E24: theta + b, not F(Z) + b."""
+  """The release is theta + b, not F(Z) + b (E24)."""
   mechanism, data = make(noise_multiplier=1e-4), draw(SIZE, 0)
   released = mechanism.release(KEY, data)
   np.testing.assert_allclose(flat(released), flat(mechanism.solve(data)),
@@ -213,7 +220,10 @@ def test_release_is_the_solution_plus_this_noise():
 @pytest.mark.slow
 @pytest.mark.parametrize('adjacency, epsilon', [(ADD, 6.), (REPLACE, 2.)])
 def test_fit_meets_its_target_exactly(adjacency, epsilon):
-  """Item DP-13: the exact Gaussian curve, at epsilon above 1 too."""
+  """A fit meets its target by the exact Gaussian curve (DP-13).
+
+  This holds for epsilon above 1, too.
+  """
   data = draw(1000, 6)
   data = data._replace(y=(data.x[:, 0] > 0).astype(jnp.int32))
   fitted = output_perturbation.fit(
@@ -227,12 +237,15 @@ def test_fit_meets_its_target_exactly(adjacency, epsilon):
   net = mlp.mlp(num_features=2, num_classes=2, depth=0, input_radius=1.,
                 hidden_radius=1.)
   right = jnp.argmax(net.apply(fitted.params, data.x), -1) == data.y
-  # Of thirty keys the least has .92.
+  # The least accuracy over thirty keys is .92.
   assert float(right.mean()) > .8
 
 
 def test_classical_scale_of_the_printed_algorithm():
-  """Item DP-13: for L = 1; proved for epsilon < 1 only, where ours is less."""
+  """The classical scale exceeds ours for L = 1 (DP-13).
+
+  It is proved for epsilon < 1 only.
+  """
   mechanism = make(input_radius=1e-6)
   assert mechanism.gradient_bound == pytest.approx(2**.5)
   printed = 2 * math.sqrt(2 * math.log(1.25e5)) / (SIZE * .2 * .5)
@@ -254,7 +267,7 @@ def test_classical_scale_of_the_printed_algorithm():
   ({'solver_share': 0.}, 'solver_share must lie strictly between 0 and 1'),
 ])
 def test_refusals(changes, message):
-  """Erratum E24: gamma > 0 is a hypothesis."""
+  """Unusable settings are refused, since gamma > 0 is assumed (E24)."""
   with pytest.raises(ValueError, match=f'^{message}'):
     make(**changes)
 

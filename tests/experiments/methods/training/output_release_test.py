@@ -1,4 +1,4 @@
-"""Output perturbation: what it minimises, releases, costs and is fitted to."""
+"""These tests check output perturbation: objective, release and cost."""
 
 import jax
 import jax.numpy as jnp
@@ -43,7 +43,7 @@ def _gradient(theta):
 
 
 def _minimiser():
-  """By plain descent: F is smooth and curved by .4."""
+  """Returns the minimiser by plain descent; F is curved by at least .4."""
   theta = np.zeros((FEATURES + 1) * CLASSES)
   for _ in range(400):
     theta = theta - .8 * _gradient(theta)
@@ -70,7 +70,7 @@ def test_a_release_is_the_minimiser_and_noise_of_the_stated_size():
   noise = []
   for key in keys:
     noise.append(_flat(release(key, DATA)) - solved)
-    # The same for other records of this key, but for its grid.
+    # Other records give the same noise for this key, up to its grid.
     again = _flat(release(key, others)) - _flat(solve(others))
     np.testing.assert_allclose(again, noise[-1], atol=.02 * mechanism.stddev)
   size = np.sqrt(np.mean(np.square(noise))) / mechanism.stddev
@@ -109,13 +109,16 @@ def test_a_fit_spends_its_target_and_no_more(adjacency, moved):
     {}, {'num_examples': 3, 'regularization': 1e-3}, {'solver_share': .5},
     {'input_radius': 7., 'num_examples': 100}])
 def test_iterations_are_as_many_as_the_rate_of_convergence_needs(changes):
-  """Nesterov 2004, Theorem 2.2.3, on any number of rows; and no more."""
+  """The solver runs just as many iterations as its rate needs.
+
+  The rate is Theorem 2.2.3 of Nesterov (2004).
+  """
   mechanism = _mechanism(**changes)
   gamma, n = mechanism.regularization, mechanism.num_examples
   square = mechanism.input_radius**2 + 1
   assert mechanism.gradient_bound == pytest.approx(np.sqrt(2 * square))
   for rows in (1, 5, 40, 1000):
-    # Of the sum of all rows over n: its gradient, and its curvature.
+    # These are the gradient and curvature of the sum of all rows over n.
     steepest = np.sqrt(2 * square) * rows / n
     curvature = square / 2 * rows / n + gamma
     distance = lambda steps, c=curvature, g=steepest: np.sqrt(2) * (
@@ -127,9 +130,10 @@ def test_iterations_are_as_many_as_the_rate_of_convergence_needs(changes):
 
 
 def test_the_solver_converges_where_the_objective_curves_most():
-  """All records in one place, of either label: H is nearly 1/2 there.
+  """The solver converges where the objective curves most.
 
-  More rows than the public size, too: steps that are too long would diverge.
+  All records lie in one place with either label, so the curvature is nearly
+  1/2. More rows than the public size would make long steps diverge.
   """
   mechanism = _mechanism(num_classes=2, num_examples=4, regularization=.05,
                          input_radius=3., solver_share=1e-3)

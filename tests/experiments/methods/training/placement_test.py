@@ -1,4 +1,4 @@
-"""The privatizer comes first in a chain, and what is lost where it does not."""
+"""These tests check that the privatizer comes first in a chain."""
 
 import jax
 import jax.numpy as jnp
@@ -77,7 +77,7 @@ def test_what_is_lost_elsewhere_is_said(name):
 @pytest.mark.every(2)
 @pytest.mark.parametrize('name', _MAKERS)
 def test_no_sums_are_hidden_from_a_privatizer(name):
-  """Those of 'b' would be handed on as they are."""
+  """A chain that hides sums from the privatizer is refused."""
   for hiding in (
       lambda inner: optax.masked(inner, {'a': True, 'b': False}),
       lambda inner: optax.chain(optax.partition(
@@ -88,10 +88,10 @@ def test_no_sums_are_hidden_from_a_privatizer(name):
 
 
 def test_what_comes_before_makes_the_noise_too_little():
-  """Adam makes a step of 1 of any sum: the noise of a small bound hides none.
+  """A step before the privatizer defeats its noise.
 
-  Two batches that differ by one record of norm 1e-3, all that it may have: what
-  is released differs by hundreds of standard deviations.
+  Adam makes a step of 1 of any sum. Two batches that differ by one record of
+  norm 1e-3 differ by hundreds of deviations afterwards.
   """
   sensitivity = {'a': jnp.float32(1e-3), 'b': jnp.float32(1e-3)}
   apart = {}

@@ -1,6 +1,6 @@
-"""Tests of norm certificates that fail with a known small probability.
+"""These tests check norm certificates that fail with known probability.
 
-Item SPEC-07.
+They cover SPEC-07.
 """
 
 import inspect
@@ -19,7 +19,7 @@ BETA = 1e-10
 
 
 def _bound_of(matrix, num_iterations, **options):
-  """A compiled key -> bound of one matrix."""
+  """Returns a compiled function from a key to the bound of one matrix."""
   options = {'failure_prob': BETA, **options}
   return jax.jit(lambda key: randomised.randomised_upper_bound(
     lambda v: jnp.matmul(matrix, v, precision=jax.lax.Precision.HIGHEST), key,
@@ -40,7 +40,7 @@ def _gaussian():
 @pytest.mark.parametrize('num_iterations, golden', [
   (20, 1.79), (100, 1.111), (300, 1.033)])
 def test_gaussian_512_from_one_start(gaussian, num_iterations, golden):
-  # The published ratios are of another matrix and start.
+  # The published ratios have another matrix and start.
   bound = _bound_of(gaussian, num_iterations, num_starts=1, turn_rounding=0.)
   ratio = float(bound(jax.random.key(0))) / _svd(gaussian)
   assert ratio >= 1 and ratio == pytest.approx(golden, rel=0.012)
@@ -48,7 +48,7 @@ def test_gaussian_512_from_one_start(gaussian, num_iterations, golden):
 
 @pytest.mark.slow
 def test_gaussian_512_from_many_starts(gaussian):
-  """Twenty turns of sixteen starts do better than a hundred of one."""
+  """Twenty turns from sixteen starts bound a Gaussian within 6.5 %."""
   ratio = float(_bound_of(gaussian, 20)(jax.random.key(0))) / _svd(gaussian)
   assert 1 <= ratio <= 1.065
 
@@ -57,7 +57,10 @@ def test_gaussian_512_from_many_starts(gaussian):
 @pytest.mark.parametrize('size, share, published, bound', [
   (50, .05, .271, .282), (500, .01, .173, .178)])
 def test_tail_of_the_first_component(size, share, published, bound):
-  """P5, in closed form (u^2 is Beta(1/2, (n - 1) / 2)) and by simulation."""
+  """The tail of the first component is below its bound (P5).
+
+  The exact tail is a beta distribution's and agrees with simulation.
+  """
   exact = scipy.stats.beta.cdf(share**2, 0.5, (size - 1) / 2)
   claimed = share * math.sqrt(2 * size / math.pi)
   # The published value is itself from a simulation.
@@ -67,7 +70,7 @@ def test_tail_of_the_first_component(size, share, published, bound):
   draws = np.random.default_rng(0).normal(size=(20000, size))
   share_below = np.mean(np.abs(draws[:, 0]) <=
                         share * np.linalg.norm(draws, axis=1))
-  # Two-sided false alarm 1e-6: 4.9 standard deviations.
+  # At 4.9 standard deviations a two-sided false alarm has probability 1e-6.
   assert abs(share_below - exact) <= 4.9 * math.sqrt(exact / 20000)
 
 
@@ -79,7 +82,7 @@ def test_tail_bound_in_every_dimension():
 
 
 def _failures(failure_prob, num_starts, scale=1.0, num_keys=20000):
-  """How often the bound is missed by a map of one singular value."""
+  """Returns how often the bound misses a map of one singular value."""
   size = 6
   bound = jax.jit(jax.vmap(lambda key: randomised.randomised_upper_bound(
     lambda v: v * jnp.asarray([2.] + [0.] * (size - 1)), key, (size,),
@@ -98,12 +101,12 @@ def test_fails_as_often_as_it_says(num_starts):
   exact = scipy.stats.beta.cdf(component**2, 0.5, 2.5)**num_starts
   deviation = 4.9 * math.sqrt(exact / 20000)
   assert exact <= beta and abs(frequency - exact) <= deviation
-  # Planted: the bound of another exponent, (2 t + 1) instead of 2 t.
+  # The planted fault is a bound with exponent 2 t + 1 instead of 2 t.
   assert _failures(beta, num_starts, scale=0.9) > beta + deviation
 
 
 def test_rounding_is_covered_turn_by_turn():
-  """An adversary rounds the leading component down by e ||v|| each turn."""
+  """The bound covers an adversary who rounds by e ||v|| each turn."""
   turns, rounding = 12, 1e-3
   matrix = jnp.diag(jnp.asarray([1., 0.6, 0.5]))
   plain, covered = [float(_bound_of(
@@ -115,7 +118,7 @@ def test_rounding_is_covered_turn_by_turn():
     size = np.linalg.norm(vector)
     vector = np.diag([1., 0.36, 0.25]) @ vector
     vector[0] -= rounding * size
-  # What the least start that is promised gives, without and with the cover.
+  # These are the ratios of the least promised start, without and with cover.
   missed = (np.linalg.norm(vector) / component)**(0.5 / turns)
   assert missed < 1 <= missed * covered / plain
   drift = (1 + rounding)**turns - 1
@@ -125,7 +128,7 @@ def test_rounding_is_covered_turn_by_turn():
 
 @pytest.mark.every(2)
 def test_many_random_maps_none_missed():
-  """Turns that round, at the default and at a thousand times a float32's."""
+  """The bound misses none of 40 random maps, at two sizes of rounding."""
   rng = np.random.default_rng(1)
   for rounding in (1e-6, 1e-4):
     bound = jax.jit(lambda key, w, r=rounding: (
@@ -166,7 +169,7 @@ def test_zero_and_not_finite():
 
 
 def test_a_warm_start_voids_the_certificate():
-  """A start that knows earlier weights can miss the norm with certainty."""
+  """A warm start can miss the norm with certainty, so none is allowed."""
   assert 'start' not in inspect.signature(
     randomised.randomised_upper_bound).parameters
   before = jnp.asarray(np.diag([2., 1., 1.]), jnp.float32)
@@ -176,7 +179,7 @@ def test_a_warm_start_voids_the_certificate():
   image, turns = np.float64(warm), 40
   for _ in range(turns):
     image = after.T @ (after @ image)
-  # Even the exact image, with a start from [0, 0, 1] up to rounding.
+  # The exact image is used, with a start from [0, 0, 1] up to rounding.
   log_ratio = np.log(np.linalg.norm(image) * math.sqrt(6 / math.pi) / 1e-10)
   from_warm = np.exp(log_ratio / (2 * turns))
   fresh = float(_bound_of(jnp.asarray(after, jnp.float32), turns)(
@@ -195,7 +198,7 @@ def test_refuses_what_rounding_could_hide():
     _bound_of(jnp.ones([3, 1]), 5)(jax.random.key(0))
 
 
-# What failing costs.
+# The functions below bound what a failure costs.
 
 
 def _hockey_stick(p, q, epsilon):
@@ -208,7 +211,7 @@ def _extra(epsilon, failure_prob):
 
 
 def test_failure_delta_covers_every_move_of_mass():
-  """P6: of finite outcomes each data set may move b of its mass anywhere."""
+  """The added delta covers any move of mass b on finite outcomes (P6)."""
   rng = np.random.default_rng(0)
   for _ in range(500):
     epsilon, moved = rng.uniform(0, 3), rng.uniform(0, 0.2)

@@ -1,4 +1,4 @@
-"""Packs of replicas train as each would alone, by PyTorch's rule: MIA-05."""
+"""These tests check that packs train each replica as if alone (MIA-05)."""
 
 import jax
 import jax.numpy as jnp
@@ -35,7 +35,7 @@ PLAIN = networks.dense(NETWORK.init)
 
 
 def _records():
-  """Numbered in a corner; a row of pixels encodes the class."""
+  """Returns records numbered in a corner, with a class in a row of pixels."""
   rng = np.random.default_rng(0)
   y = rng.integers(0, 3, 90).astype(np.int32)
   x = rng.normal(size=(90, 8, 8, 1)).astype(np.float32)
@@ -50,7 +50,7 @@ MADE = Replicas(NETWORK, parametrisations=[PLAIN], recipe=RECIPE,
 
 
 def _task(mask=None):
-  """No two replicas share a record; a third of one's weights are masked."""
+  """Returns a task whose replicas share no record; one of them is masked."""
   rows = np.arange(COUNT * 14, dtype=np.int32).reshape(COUNT, 14)
   if mask is None:
     mask = np.array(MADE.full_mask(COUNT))
@@ -75,7 +75,7 @@ def _numpy(values):
 
 @pytest.fixture(scope='module')
 def run():
-  """(states before and after each epoch, infos, views) of one training."""
+  """Returns (states, infos, views) of one training over all epochs."""
   SEEN.clear()
   task = _task()
   state = MADE.restart(_start())
@@ -91,13 +91,13 @@ def run():
 
 
 def _rows_of(views, replica):
-  """Records of a replica in the order in which they came."""
+  """Returns a replica's records in the order in which they came."""
   return [row for row, _ in views if row // 14 == replica]
 
 
 @jax.jit
 def _gradient(flat, statistics, x, y):
-  """(gradient, loss, statistics) of one network by itself."""
+  """Returns (gradient, loss, statistics) of one network by itself."""
 
   def loss(flat):
     params = jax.tree.map(lambda leaf: leaf[None], MADE.tree(flat, 0))
@@ -113,7 +113,7 @@ def _gradient(flat, statistics, x, y):
 @pytest.mark.slow
 @pytest.mark.parametrize('replica', range(COUNT))
 def test_training_is_that_of_the_rule_written_down(run, replica):
-  """For all steps, with the batches that came."""
+  """Every replica trains by the written rule on the batches that came."""
   states, infos, views = run
   task = _numpy(_task()._replace(key=0))
   flat = states[0].last.params[replica]
@@ -138,7 +138,7 @@ def test_training_is_that_of_the_rule_written_down(run, replica):
                                atol=1e-3)
     np.testing.assert_allclose(infos[epoch].loss[replica], np.mean(losses),
                                rtol=1e-3)
-    # Rounding errors are not what is looked for: from here as it is there.
+    # The test ignores rounding errors, so it goes on from this state.
     flat, buffer = after.last.params[replica], after.optimizer[1].trace[replica]
     of_replica = jax.tree.map(lambda leaf: leaf[replica],
                               after.last.statistics)
@@ -152,14 +152,14 @@ def test_training_is_that_of_the_rule_written_down(run, replica):
 def test_epochs_use_records_once_and_leave_a_part_of_a_batch_out(run):
   _, _, views = run
   words = [word for epoch in views for _, word in epoch]
-  # 384 of 2^32: two are the same with probability 2e-5.
+  # Of 384 words of 32 bits, two are equal with probability 2e-5.
   assert len(set(words)) == len(words) == EPOCHS * COUNT * STEPS * SIZE
   for replica in range(COUNT):
     orders = [_rows_of(epoch, replica) for epoch in views]
     for order in orders:
       assert len(set(order)) == len(order) == STEPS * SIZE < 14
     assert len(set(map(tuple, orders))) == EPOCHS
-    # Left out twice in eight epochs, but not for good: (1/7)^8 each.
+    # A record is left out of all eight epochs with probability (1/7)^8.
     assert len(set(sum(orders, []))) == 14
   assert len({tuple(row - 14 * replica for row in _rows_of(views[0], replica))
               for replica in range(COUNT)}) == COUNT
@@ -173,7 +173,7 @@ def test_what_is_masked_stays_zero(run):
     assert np.all(network.params[~mask] == 0)
     moved = network.params != states[0].last.params
     assert np.mean(moved[mask]) > 0.8 and not np.any(moved[~mask])
-  # It is held, not cut off.
+  # Masked weights are held, but their momentum is not cut off.
   assert np.any(states[-1].optimizer[1].trace[~mask] != 0)
 
 
@@ -199,7 +199,7 @@ def test_the_best_epoch_is_the_first_of_highest_validation_accuracy(run):
 
 @pytest.mark.slow
 def test_logits_and_accuracies_are_those_of_single_networks(run):
-  """Of 29 images four at a time."""
+  """Logits and accuracies equal those of single networks, in batches of 4."""
   states, infos, _ = run
   network = states[-1].last
   x, y = RECORDS.x[56:85], np.asarray(RECORDS.y[56:84]).reshape(COUNT, 7)
@@ -229,7 +229,7 @@ def test_stopped_and_resumed_gives_the_same_bits(run):
   jax.tree.map(np.testing.assert_array_equal, info, jax.tree.map(
     lambda *leaves: np.stack(leaves), *infos[3:]))
   assert calls == list(range(4, EPOCHS + 1))
-  # What training started from is still there; what is done stays as it is.
+  # The start of training is kept, and finished training stays as it is.
   np.testing.assert_array_equal(params, states[0].last.params)
   state, info = MADE.fit(state, task)
   assert info.loss.shape == info.accuracy.shape == (0, COUNT)
@@ -238,7 +238,7 @@ def test_stopped_and_resumed_gives_the_same_bits(run):
 
 @pytest.mark.every(2)
 def test_what_runs_beside_does_not_matter(run):
-  """Other mates and places in a pack: the same but for rounding."""
+  """Other mates and places in a pack change results by rounding only."""
   states, infos, _ = run
   order = np.array([3, 0, 1, 2])
   task = _task()
@@ -252,7 +252,7 @@ def test_what_runs_beside_does_not_matter(run):
 
 
 def _scaled():
-  """Trains a factor of the last layer besides."""
+  """Returns a parametrisation that also trains a factor of the last layer."""
 
   def effective(params):
     dense = params['network']['dense']
@@ -267,7 +267,7 @@ def _scaled():
 
 @pytest.mark.slow
 def test_parametrisations_mix_and_packs_may_be_larger(run):
-  """Plain ones beside others train as beside their like."""
+  """Replicas of different parametrisations train as beside their like."""
   states, infos, _ = run
   mixed = Replicas(NETWORK, parametrisations=[PLAIN, _scaled()],
                    recipe=RECIPE, records=RECORDS, pack_size=4)

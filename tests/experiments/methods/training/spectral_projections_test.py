@@ -1,6 +1,6 @@
-"""Orthogonal weights with their norm bound, and the spectral ball.
+"""These tests check orthogonal weights and the spectral ball.
 
-Item SPEC-08, SPEC-10, BIAS-03; erratum E18 (projection).
+They cover SPEC-08, SPEC-10, BIAS-03 and erratum E18 (projection).
 """
 
 import jax
@@ -18,7 +18,10 @@ def _values(matrix):
 
 @pytest.mark.every(2)
 def test_certificates_are_those_of_the_transposed_weights():
-  """Rounding in one step costs the smaller side, whichever that is."""
+  """Certificates are equal for transposed weights.
+
+  Rounding in a step costs the smaller side.
+  """
   wide = jnp.asarray(np.random.default_rng(0).normal(size=(3, 40)), jnp.float32)
   bounds = [float(spectral_projections.orthogonal_weights(
       weights, weight_norm=1.0, num_iterations=2)[1])
@@ -50,7 +53,7 @@ def test_orthogonal_weights_fail_closed():
         jnp.eye(2), weight_norm=value, num_iterations=3)
 
 
-# The spectral ball.
+# The tests below check the spectral ball.
 
 
 @pytest.fixture(name='project', scope='module')
@@ -60,9 +63,9 @@ def _project():
 
 @pytest.mark.parametrize('shape', [(3, 3), (2, 5), (5, 2), (1, 4)])
 def test_projection_is_optimal(project, shape):
-  """An exact certificate: <W - P, X> is largest at P over the whole ball.
+  """The projection is optimal: <W - P, X> is largest at P over the ball.
 
-  The largest over the ball is radius times the nuclear norm of W - P.
+  The largest value is the radius times the nuclear norm of W - P.
   """
   rng = np.random.default_rng(0)
   for _ in range(60):
@@ -77,7 +80,8 @@ def test_projection_is_optimal(project, shape):
 
 
 def _convex_solution(matrix, radius):
-  """min ||X - W||_F^2 with u^T X v <= radius, cuts added while violated."""
+  """Returns the projection by a convex
+  programme with cuts u^T X v <= radius."""
   cuts, solution = [], matrix.ravel()
   for _ in range(60):
     left, values, right = np.linalg.svd(solution.reshape(matrix.shape))
@@ -116,11 +120,11 @@ def test_no_matrix_of_the_ball_is_nearer(project):
 
 
 def _firm_gaps(step):
-  """<P a - P b, a - b> - ||P a - P b||^2 over random pairs."""
+  """Returns <P a - P b, a - b> - ||P a - P b||^2 over random pairs."""
   rng = np.random.default_rng(3)
   pairs = rng.normal(size=(2, 400, 3, 4)) * 10**rng.uniform(
     -1, 1, (2, 400, 1, 1))
-  # And pairs that differ in one singular value.
+  # The second half of the pairs differs in one singular value.
   pairs[1, 200:] = pairs[0, 200:]
   left, _, right = np.linalg.svd(pairs[0, 200:], full_matrices=False)
   pairs[1, 200:] += 0.1 * left[:, :, :1] * right[:, :1]
@@ -139,7 +143,7 @@ def _rescale(matrix):
 def test_projection_is_firmly_non_expansive():
   project = lambda w: spectral_projections.project_spectral_ball(w, 1.0)
   assert _firm_gaps(project).min() >= -1e-5
-  # Planted: rescaling is not.
+  # Rescaling, a planted fault, is not firmly nonexpansive.
   assert _firm_gaps(_rescale).min() < -1e-4
 
 
@@ -153,7 +157,7 @@ def test_projection_leaves_the_ball_alone_and_fails_closed(project):
 
 
 def test_erratum_rescaling_misses_the_optimum():
-  """E18, BIAS-03: min 1/2 ||W - diag(2, 1)||_F^2 with ||W||_2 <= 1."""
+  """Rescaling misses the optimum that projection reaches (E18, BIAS-03)."""
   target = jnp.diag(jnp.asarray([2., 1.]))
 
   def descend(constrain, start):
