@@ -30,9 +30,9 @@ from dpjax.lipschitz import primitives
 from dpjax.models.model import Model
 from dpjax.runs import building
 from dpjax.runs import configuration
-from dpjax.runs import options
 from dpjax.runs import run_keys
 from dpjax.runs import training
+from dpjax.runs import training_methods
 from dpjax.train import evaluate
 from dpjax.train import plan as plans
 from dpjax.train import step as steps
@@ -269,7 +269,7 @@ def _trace(key: PRNGKey, split, records: Batch, *, run: Run,
                          transform_of=transform_of)
   train = jax.tree.map(lambda leaf: leaf[split.train], records)
   probe = jax.tree.map(lambda leaf: leaf[:run.probe_size], train)
-  printed = config.method not in options.LIPSCHITZ_METHODS
+  printed = not training_methods.METHODS[config.method].bounds_weights
 
   def measure(params):
     result = measure_probe(params, probe, model=model, loss=loss,

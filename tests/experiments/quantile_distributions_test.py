@@ -87,7 +87,7 @@ def test_data_sets_are_those_of_their_keys_and_coins_of_their_method():
 
 
 @pytest.mark.parametrize('name, message', [
-    ('gamma_1_2', 'must be one of beta, mixed'),
+    ('gamma_1_2', 'must be one such as beta_2_5, mixed'),
     ('beta_1', 'two numbers'), ('beta_0_1', 'positive'),
     ('mixed_1_0', 'p in'), ('mixed_0_0.6', 'delta in')])
 def test_unknown_distributions(name, message):
