@@ -187,7 +187,7 @@ class Processes:
     return self
 
   def __exit__(self, *_: object) -> None:
-    # All are told to end before any is waited for.
+    # All processes are asked to end before any is waited for.
     for process in self.running.values():
       process.terminate()
     for process in self.running.values():

@@ -199,7 +199,7 @@ class OuterProductScheme(scheme.Scheme):
 
   @property
   def colluding(self) -> int:
-    """Returns t = `num_colluding`."""
+    """Returns the number of colluding servers, t = `num_colluding`."""
     return self.num_colluding
 
   @property

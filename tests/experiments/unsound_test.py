@@ -211,8 +211,9 @@ def test_e5_batch_sizes_of_one_and_more_raise_inclusion_by_little():
   """With s >= 1, redrawing empty batches raises inclusion by at most 58 %
   (E5)."""
   for n in (2, 10, 100, 10_000):
-    found = laws.redrawn_inclusion_prob(num_examples=n, sampling_prob=1 / n)
-    assert 1 < n * found < 1 / (1 - math.exp(-1))
+    inclusion = laws.redrawn_inclusion_prob(num_examples=n,
+                                            sampling_prob=1 / n)
+    assert 1 < n * inclusion < 1 / (1 - math.exp(-1))
   assert laws.redrawn_inclusion_prob(
       num_examples=100, sampling_prob=.01) == pytest.approx(.0158, abs=5e-5)
 
