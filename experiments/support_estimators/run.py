@@ -42,7 +42,7 @@ def estimator(setting: sweep.Setting) -> Callable[[PRNGKey, Array], Estimate]:
     return estimate
 
   if setting.method in sweep.OPEN:
-    return lambda key, data: getattr(supports, setting.method)(data)
+    return lambda key, data: getattr(doubled_means, setting.method)(data)
   if setting.method == 'noisy_largest':
     return plain(supports.NoisyMaximum(
         epsilon=epsilon, adjacency=Adjacency.REPLACE_ONE).release)
