@@ -22,7 +22,8 @@ _STARTS, _STEPS, _KEYS, _KEPT = 16, 40, 2, 6
 _FIRST, _LAST = 0.15, 0.002
 
 
-def pairs(rng: np.random.Generator, target: Target, example: Pair) -> list[Pair]:
+def pairs(rng: np.random.Generator, target: Target,
+          example: Pair) -> list[Pair]:
   """Returns pairs of neighbours whose outputs are far apart.
 
   Only for records of floating-point numbers and releases that JAX traces; the

@@ -24,6 +24,7 @@ import numpy as np
 from dpjax.audit import ascent
 from dpjax.audit import curves
 from dpjax.audit import mining
+from dpjax.audit import partitions
 from dpjax.audit import spaces
 from dpjax.audit.target import Pair
 from dpjax.audit.target import Target
@@ -39,7 +40,7 @@ _KEPT = 3
 _FIRST_RUNS, _ROUNDS = 256, ((48, 1024), (12, 4096))
 _UNTRACED_PAIRS, _UNTRACED_RUNS = 256, 4
 _UNTRACED_ROUNDS = ((32, 32), (8, 256))
-_GENERATIONS, _PARENTS, _CHILDREN = 3, 12, 24
+_GENERATIONS, _PARENTS, _CHILDREN = 5, 16, 32
 # Distances are cut here; noise that is zero makes them infinite.
 _LARGEST = 1e6
 _COORDINATES = 8
@@ -79,12 +80,18 @@ class Found(NamedTuple):
   pairs: tuple[Pair, ...]
   influenced: bool
 
+  def legal(self, pairs: Sequence[Pair]) -> list[Pair]:
+    """Returns those of the given pairs that could be compared."""
+    rejected = {id(one.pair) for one in (*self.failed, *self.unlike)}
+    return [pair for pair in pairs if id(pair) not in rejected] or list(pairs)
+
   def tried(self) -> dict[str, Any]:
     """Returns how many pairs were tried and the worst ones, JSON-ready."""
     best = [dict(pair=one.pair.what, score=one.score, distance=one.distance)
             for one in self.candidates[:_REPORTED]]
     return dict(
-        num_pairs=len(self.candidates), worst=self.candidates[0].pair.what,
+        num_pairs=len(self.candidates),
+        worst=self.candidates[0].pair.what if self.candidates else '',
         influenced=self.influenced, pairs=best, num_rejected=len(self.failed),
         rejected=[dict(pair=one.pair.what, error=one.error)
                   for one in self.failed[:_REPORTED]])
@@ -121,7 +128,10 @@ def search(key: PRNGKey, target: Target, *, evolve: bool = True,
     followed = compare(ascent.pairs(rng, target, pairs[0]))
     pool = _ranked([*pool, *(one for one in followed if not one.error)])
     for generation in _generations(start + seconds):
-      children = compare(_children(rng, target.space, pool))
+      known = {_content(one.pair) for one in pool}
+      children = compare([
+          pair for pair in _children(rng, target.space, pool)
+          if _content(pair) not in known])
       pool = _ranked([*pool, *(one for one in children if not one.error)])
       say(f'search: round {generation}, {len(pool)} pairs tried, best: '
           f'{pool[0].pair.what}')
@@ -213,10 +223,14 @@ def _ranked(candidates: Sequence[Candidate]) -> list[Candidate]:
 def _both_best(candidates: Sequence[Candidate], size: int) -> list[Candidate]:
   """Returns the best candidates by score and by distance, in turns."""
   by_distance = sorted(candidates, key=lambda one: -one.distance)
-  by_score = _ranked(candidates)
-  both = [one for two in zip(by_score, by_distance, strict=True) for one in two]
+  both = [one for two in zip(_ranked(candidates), by_distance, strict=True)
+          for one in two]
+  # Pairs with equal results are most likely equivalent: one of each is first.
+  unlike = {(one.score, one.distance): one for one in reversed(both)}
+  firsts = [one for one in both
+            if one is unlike[one.score, one.distance]]
   # Candidates hold arrays, which have no truth value, so identity counts.
-  return list({id(one): one for one in both}.values())[:size]
+  return list({id(one): one for one in (*firsts, *both)}.values())[:size]
 
 
 _UNLIKE = 'the two sides release outputs of different shapes'
@@ -232,7 +246,7 @@ def _compared(key: PRNGKey, target: Target, pairs: Sequence[Pair], *,
     sides.update(zip(content, pair[:2], strict=True))
   drawn = dict(zip(sides, target.draw_alike(key, list(sides.values()),
                                             num_runs), strict=True))
-  return [_candidate(target.curve, pair, drawn[one], drawn[other])
+  return [_candidate(target, pair, drawn[one], drawn[other])
           for pair, (one, other) in zip(pairs, contents, strict=True)]
 
 
@@ -247,8 +261,7 @@ def _identity(data: PyTree) -> Any:
     return id(data)
 
 
-def _candidate(curve: curves.PrivacyCurve, pair: Pair,
-               one: np.ndarray | Exception,
+def _candidate(target: Target, pair: Pair, one: np.ndarray | Exception,
                other: np.ndarray | Exception) -> Candidate:
   """Returns a pair with its score and its distance."""
   for side in (one, other):
@@ -257,7 +270,9 @@ def _candidate(curve: curves.PrivacyCurve, pair: Pair,
   assert isinstance(one, np.ndarray) and isinstance(other, np.ndarray)
   if one.shape != other.shape:
     return Candidate(pair, error=_UNLIKE)
-  return Candidate(pair, evidence(curve, one, other), distance(one, other))
+  return Candidate(pair, evidence(target.curve, one, other,
+                                  low_bits=target.floating_point),
+                   distance(one, other))
 
 
 def distance(one: np.ndarray, other: np.ndarray) -> float:
@@ -283,20 +298,25 @@ def distance(one: np.ndarray, other: np.ndarray) -> float:
 
 
 def evidence(curve: curves.PrivacyCurve, one: np.ndarray,
-             other: np.ndarray) -> float:
+             other: np.ndarray, *, low_bits: bool) -> float:
   """Returns the excess of the best simple event, in standard errors.
 
   Events are intervals up to or from a threshold and single values, of the first
-  coordinates, the sum, the direction between the means and whole outputs.
+  coordinates, the sum, the direction between the means and whole outputs; with
+  `low_bits`, of the lowest bits too.
   """
   return max((_excess(curve, scores[:len(one)], scores[len(one):])
-              for scores in _projected(one, other)), default=-np.inf)
+              for scores in _projected(one, other, low_bits)), default=-np.inf)
 
 
-def _projected(one: np.ndarray, other: np.ndarray) -> Iterator[np.ndarray]:
+def _projected(one: np.ndarray, other: np.ndarray,
+               low_bits: bool) -> Iterator[np.ndarray]:
   """Yields scores [2n] of the outputs of both sides."""
   both = np.concatenate([one, other])
   width = both.shape[1]
+  if low_bits:
+    for _, score in partitions.lowest_bits(width):
+      yield score(both)
   for place in range(min(width, _COORDINATES)):
     yield both[:, place]
   if width > 1:

@@ -160,6 +160,14 @@ class Target:
       return all(_can_be_traced(self.release, arrays(data))
                  for data in self.pairs[0][:2])
 
+  def with_pairs(self, pairs: Sequence[Pair]) -> 'Target':
+    """Returns the target with other pairs; it keeps its compiled programs."""
+    other = dataclasses.replace(self, pairs=tuple(pairs))
+    for name in ('curve', 'traced', '_batched', '_side_by_side'):
+      if name in self.__dict__:
+        other.__dict__[name] = self.__dict__[name]
+    return other
+
   def types(self) -> contextlib.AbstractContextManager[Any]:
     """Returns the context in which the release is run: 64-bit types or not."""
     return (jax.enable_x64(True) if self.double_precision
