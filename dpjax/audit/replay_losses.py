@@ -126,6 +126,37 @@ def of_sites(sites: list[replay_trace.Site], noise: replay_noise.Noise,
   return total + _sums(noise, np.array(rows, int), one, other, units)
 
 
+def realised(sites: list[replay_trace.Site], noise: replay_noise.Noise,
+             one: np.ndarray, other: np.ndarray, units: np.ndarray,
+             outputs: np.ndarray, keep: list[int]) -> float | None:
+  """Returns the privacy loss at the recorded noisy values of some sites.
+
+  It is the logarithm of the ratio of the joint densities at them, exact for
+  adaptive sites too; None unless all noise is independent Laplace noise. See
+  `of_sites` for the arguments; `outputs` are the noisy values [D].
+  """
+  loss = 0.0
+  for number in keep:
+    rows = noise.rows(number)
+    mixing = noise.mixing[rows]
+    used = np.flatnonzero(mixing.any(0))
+    columns = [noise.columns[column] for column in used]
+    if (sites[number].kind != 'sum' or is_selection(sites[number]) or any(
+        column.family not in ('laplace', 'discrete_laplace')
+        for column in columns) or np.any(np.count_nonzero(
+            noise.mixing[:, used], axis=0) > 1) or np.any(
+                np.count_nonzero(mixing, axis=1) != 1)):
+      return None
+    scales = np.abs(mixing).max(1) * units[rows]
+    scales = scales * [noise.columns[np.flatnonzero(row)[0]].scale
+                       for row in mixing]
+    mine, theirs = (np.abs(outputs[rows] - side[rows]) / scales
+                    for side in (one, other))
+    loss += float(np.sum(np.where(change(one[rows], other[rows]) == 0, 0.0,
+                                  theirs - mine)))
+  return loss
+
+
 def is_selection(site: replay_trace.Site) -> bool:
   """Returns whether only the place of the largest noisy value is used."""
   return site.kind == 'sum' and site.scores and site.axes is not None
@@ -148,7 +179,7 @@ def _sums(noise: replay_noise.Noise, rows: np.ndarray, one: np.ndarray,
   shifts = change(one[rows], other[rows]) / units[rows]
   mixing = noise.mixing[rows]
   total = Cost()
-  for members, columns in _components(mixing):
+  for members, columns in noise.blocks(rows):
     if not shifts[members].any():
       continue
     if not np.isfinite(shifts[members]).all() or not len(columns):
@@ -157,24 +188,6 @@ def _sums(noise: replay_noise.Noise, rows: np.ndarray, one: np.ndarray,
     total += _component(mixing[np.ix_(members, columns)], shifts[members],
                         [noise.columns[column] for column in columns])
   return total
-
-
-def _components(mixing: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
-  """Returns rows and columns of the connected blocks of a matrix."""
-  blocks, left = [], set(range(len(mixing)))
-  used = mixing != 0
-  while left:
-    rows = np.zeros(len(mixing), bool)
-    rows[left.pop()] = True
-    while True:
-      columns = used[rows].any(0)
-      grown = rows | used[:, columns].any(1)
-      if (grown == rows).all():
-        break
-      rows = grown
-    left -= set(np.flatnonzero(rows).tolist())
-    blocks.append((np.flatnonzero(rows), np.flatnonzero(columns)))
-  return blocks
 
 
 def _component(mixing: np.ndarray, shifts: np.ndarray,

@@ -10,13 +10,15 @@ import dataclasses
 from typing import Any
 
 import numpy as np
+from scipy import stats
 
 from dpjax.audit import replay_samplers as samplers
 from dpjax.audit import replay_trace
 
 # Relative error up to which a linear function counts as exact.
 _EXACT = 1e-4
-_ROUNDED = 0.02
+# Standard deviation of rounding to a release's grid, in those of the noise.
+_ROUNDED = 2e-3
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,6 +60,27 @@ class Noise:
   def rows(self, site: int) -> slice:
     """Returns the coordinates of a site."""
     return slice(self.starts[site], self.starts[site + 1])
+
+  def blocks(self, rows: np.ndarray
+             ) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Returns the parts of `rows`, with their columns, that share no draw."""
+    used = self.mixing[rows] != 0
+    groups = np.array([column.group for column in self.columns], int)
+    blocks, left = [], set(range(len(rows)))
+    while left:
+      mine = np.zeros(len(rows), bool)
+      mine[left.pop()] = True
+      while True:
+        columns = used[mine].any(0)
+        # The coordinates of K-norm noise are one draw.
+        columns |= (groups >= 0) & np.isin(groups, groups[columns])
+        grown = mine | used[:, columns].any(1)
+        if (grown == mine).all():
+          break
+        mine = grown
+      left -= set(np.flatnonzero(mine).tolist())
+      blocks.append((np.flatnonzero(mine), np.flatnonzero(columns)))
+    return blocks
 
 
 def flat(arrays: list[Any], num_runs: int) -> np.ndarray:
@@ -128,7 +151,7 @@ class _Pool:
         mixing = _linear(matrix, drawn)
         if mixing is not None:
           return self._placed(mixing, places), ones
-      for labels in self._labels:
+      for labels in self._labels if site.adaptive else ():
         unit = self._scaled(labels, drawn)
         if unit is not None:
           return self._placed(np.eye(drawn.shape[1]), labels), unit
@@ -148,14 +171,9 @@ class _Pool:
     rest = np.abs(drawn - unit[:, None] * base).max(1)
     if (rest > _EXACT * np.abs(unit) * size).any() or not unit.all():
       return None
-    # One number fits any factor, so its distribution must not change with it.
-    if drawn.shape[1] == 1 and len(np.unique(np.round(unit / unit[0], 4))) > (
-        len(unit) // 2):
-      order = np.argsort(np.abs(unit))
-      parts = np.array_split(np.abs(base[order, 0]), 2)
-      if np.median(parts[0]) > 1.5 * np.median(parts[1]) or np.median(
-          parts[1]) > 1.5 * np.median(parts[0]):
-        return None
+    # One number fits any factor, so it must be independent of the factor.
+    if drawn.shape[1] == 1 and not _unrelated(base[:, 0], np.abs(unit)):
+      return None
     return np.broadcast_to(np.abs(unit)[:, None], drawn.shape)
 
   def _placed(self, mixing: np.ndarray, places: list[int]) -> np.ndarray:
@@ -223,6 +241,15 @@ def _columns(leaf: replay_trace.Leaf, samples: np.ndarray, scale: Any,
   return [dataclasses.replace(kind, scale=kind.scale * factor)] * width
 
 
+def _unrelated(drawn: np.ndarray, factor: np.ndarray) -> bool:
+  """Returns whether draws [K] look independent of positive factors [K]."""
+  away = np.abs(factor - np.median(factor))
+  return all(
+      stats.ks_2samp(drawn[part > np.median(part)],
+                     drawn[part <= np.median(part)]).pvalue > 1e-6
+      for part in (factor, away) if np.ptp(part) > 1e-6 * np.max(factor))
+
+
 def _shape(scale: Any) -> tuple[int, ...]:
   """Returns the shape of a recorded scale without its axis of runs."""
   return np.shape(scale)[1:]
@@ -235,7 +262,7 @@ def _linear(matrix: np.ndarray, drawn: np.ndarray) -> np.ndarray | None:
   mixing, *_ = np.linalg.lstsq(matrix, drawn, rcond=None)
   rest = np.abs(drawn - matrix @ mixing).max(0, initial=0)
   size = np.abs(drawn).max(0, initial=0)
-  if (rest > _EXACT * size + 1e-12).any() or not size.all():
+  if (rest > _EXACT * size + 1e-12).any() or not size.any():
     return None
   mixing = mixing.T
   return np.where(np.abs(mixing) < 1e-3 * np.abs(mixing).max(
@@ -267,27 +294,32 @@ def revealed(outputs: np.ndarray, released: np.ndarray) -> np.ndarray:
   if these equations determine it.
   """
   width = outputs.shape[1]
-  centred = outputs - outputs.mean(0)
-  spread = centred.std(0)
-  with np.errstate(invalid='ignore', divide='ignore'):
-    scaled = np.nan_to_num(centred / np.where(spread > 0, spread, 1))
-  shown = np.zeros(width, bool)
   if width == 0 or not np.isfinite(released).all():
-    return shown
+    return np.zeros(width, bool)
+  centred = outputs - outputs.mean(0)
+  spread = np.where(np.isfinite(centred).all(0), centred.std(0), np.nan)
+  noisy = spread > 0
+  scaled = np.where(noisy, centred / np.where(noisy, spread, 1), 0.0)
   targets = released - released.mean(0)
   sizes = targets.std(0)
+  fixed = released[0, sizes == 0]
+  # A value without noise is shown by a released number that is always it.
+  shown = (spread == 0) & np.isclose(
+      outputs[0][:, None], fixed[None], rtol=1e-5, atol=1e-12).any(1)
   targets = targets[:, sizes > 0] / sizes[sizes > 0]
-  if width > len(outputs) // 2:
-    # Too many values for least squares: look for each of them alone.
-    close = np.abs(scaled.T @ targets / len(scaled)) > 1 - _ROUNDED**2
-    return close.any(1) if targets.size else shown
+  if not targets.size:
+    return shown
+  close = np.abs(scaled.T @ targets / len(scaled)) > 1 - _ROUNDED**2 / 2
+  shown |= noisy & close.any(1)
+  # Least squares needs more runs than values.
+  if width > len(outputs) // 2 or not noisy.any():
+    return shown
   equations, *_ = np.linalg.lstsq(scaled, targets, rcond=1e-9)
   rest = (targets - scaled @ equations).std(0)
   equations = equations[:, rest < _ROUNDED]
   if not equations.size:
     return shown
-  equations = np.where(np.abs(equations) < 0.01, 0.0, equations)
   # A unit vector in the span of the equations is a determined value.
   left, values, _ = np.linalg.svd(equations, full_matrices=False)
-  basis = left[:, values > 1e-3 * values.max()]
-  return (np.square(basis).sum(1) > 1 - 1e-3) & (spread > 0)
+  basis = left[:, values > 0.01 * values.max()]
+  return shown | noisy & (np.square(basis).sum(1) > 1 - 1e-3)

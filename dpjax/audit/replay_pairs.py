@@ -150,9 +150,10 @@ class Comparison:
   def _seen(self, direct: np.ndarray, rows: slice) -> bool:
     """Returns whether all coordinates count that share a draw with changes."""
     moved = self.shifts[:, rows].any(0)
-    columns = self.noise.mixing[rows][moved].any(0)
-    needed = moved | self.noise.mixing[rows][:, columns].any(1)
-    return bool(direct[rows][needed].all())
+    places = np.arange(rows.start, rows.stop)
+    return all(direct[places[members]].all()
+               for members, _ in self.noise.blocks(places)
+               if moved[members].any())
 
 
 def _shows_choice(scores: np.ndarray, site: replay_trace.Site,
@@ -219,9 +220,23 @@ def _costs(pair: Comparison) -> list[Finding]:
                                    for cost in parts.values()))
   if exact and least > _limit(pair, costs[worst].error):
     return [_blame(pair, worst, keep, PROOF, _words(pair, worst, keep))]
+  loss = _realised(pair, keep) if pair.claim.delta == 0 else 0.0
+  if loss > _limit(pair, costs[worst].error):
+    found = _blame(pair, worst, keep, PROOF, _words(pair, worst, keep))
+    return [dataclasses.replace(found, epsilon=loss)]
   return [_blame(pair, worst, pair.moving, SUSPECT,
                  _words(pair, worst, pair.moving)
                  + ', if all noisy values were released')]
+
+
+def _realised(pair: Comparison, keep: list[int]) -> float:
+  """Returns the largest privacy loss at recorded noisy values, or 0."""
+  # The sites that `keep` leaves out must not move, or the ratio is not theirs.
+  losses_seen = [losses.realised(
+      pair.one.trace.sites, pair.noise, pair.one.values[run],
+      pair.other.values[run], pair.noise.units[run], pair.one.outputs[run],
+      keep) for run in range(len(pair.shifts))]
+  return max((loss for loss in losses_seen if loss is not None), default=0.0)
 
 
 def _limit(pair: Comparison, error: float) -> float:
@@ -315,7 +330,7 @@ def _leaks(pair: Comparison) -> list[Finding]:
               stats.binom.sf(runs - 1, len(mine), pair.claim.delta)
               < SIGNIFICANCE)
     note = ', '.join(sorted(value.notes))
-    line = note.rpartition(' at ')[2] if note else ''
+    line = note.rpartition(' at ')[2] if note else value.line
     findings.append(Finding(
         what='data reach the release without noise'
         + (f' through {note}' if note else '')

@@ -40,6 +40,7 @@ class Value:
     sites: numbers of the sites whose outputs it depends on.
     order: sites of which it is a noisy score, see `Site.axes`.
     notes: what happened on the way from the data, in words.
+    line: line of the code that made it.
   """
   array: Any
   data: bool = False
@@ -47,6 +48,7 @@ class Value:
   sites: frozenset[int] = frozenset()
   order: frozenset[int] = frozenset()
   notes: frozenset[str] = frozenset()
+  line: str = ''
 
 
 @dataclasses.dataclass
@@ -67,7 +69,8 @@ class Site:
     line: file and line of the user's code.
     draws: names of the draws of the noise.
     masks: names of the draws on which the noised value depends.
-    sites: earlier sites on which the noised value depends.
+    sites: earlier sites on which the noised value or the noise depends.
+    adaptive: whether the noise depends on earlier sites.
     shape: shape of the output.
     axes: axes over which only the largest noisy value is used.
     scores: False if more than the place of the largest is used.
@@ -78,6 +81,7 @@ class Site:
   masks: frozenset[str]
   sites: frozenset[int]
   shape: tuple[int, ...]
+  adaptive: bool = False
   axes: tuple[int, ...] | None = None
   scores: bool = True
 
@@ -170,7 +174,8 @@ def _interpret(trace: Trace, jaxpr: Any, consts: list[Value],
       if var in leaving and value.draws and not value.data:
         value = _leaf(trace, value, where.sampler, where.family,
                       where.line or line)
-      environment[var] = value
+      environment[var] = dataclasses.replace(
+          value, line=where.line or value.line or line)
   return [read(atom) for atom in jaxpr.outvars]
 
 
@@ -245,6 +250,9 @@ def _apply(trace: Trace, eqn: Any, args: list[Value], where: samplers.Place,
   if name == 'select_n' and _is_known(args[0]) and jnp.ndim(
       args[0].array) == 0:
     return [args[1 + int(args[0].array)]]
+  if name == 'scatter-add' and args[0].data and args[2].draws and not (
+      args[1].data or args[1].draws or args[2].data):
+    return [_scattered(trace, eqn, args, line)]
   results = _opaque(eqn, args)
   if name in _SEEDS and any(arg.data for arg in args):
     note = frozenset([f'random bits that depend on data at {line}'])
@@ -359,7 +367,8 @@ def _site(trace: Trace, eqn: Any, args: list[Value], kind: str,
   shape = jnp.shape(output.array)
   # A minus sign changes no distance: `sub` only flips the noise or the value.
   trace.sites.append(Site(kind, line, noise[0].draws, clean[0].draws,
-                          clean[0].sites | noise[0].sites, shape))
+                          clean[0].sites | noise[0].sites, shape,
+                          bool(noise[0].sites)))
   flip = eqn.primitive.name == 'sub' and args[1] is noise[0]
   sign = -1 if flip else 1
   trace.values.append(_wide(clean[0].array, shape))
@@ -373,6 +382,34 @@ def _site(trace: Trace, eqn: Any, args: list[Value], kind: str,
   trace.outputs.append(array)
   order = frozenset([number]) if kind == 'sum' else frozenset()
   return Value(array, False, frozenset(), frozenset([number]), order)
+
+
+def _scattered(trace: Trace, eqn: Any, args: list[Value],
+               line: str) -> Value:
+  """Records noise that is added to some coordinates of an array.
+
+  The others stay as they are, so the result still depends on data.
+  """
+  zeros = jnp.zeros_like(args[0].array)
+  into = lambda updates: _opaque(eqn, [
+      Value(zeros), args[1], dataclasses.replace(args[2], array=updates)])[
+          0].array
+  reached = into(jnp.ones_like(args[2].array)) != 0
+  clean, noise = args[0].array, into(args[2].array)
+  number = len(trace.sites)
+  _break_order(trace, args[0])
+  trace.sites.append(Site('sum', line, args[2].draws, args[0].draws,
+                          args[0].sites | args[2].sites, clean.shape,
+                          bool(args[2].sites), scores=False))
+  trace.values.append(jnp.where(reached, clean, zeros))
+  trace.noises.append(noise)
+  array = clean + noise
+  if trace.frozen is not None:
+    array = jnp.where(trace.use_frozen & reached, trace.frozen[number].astype(
+        array.dtype), array)
+  trace.outputs.append(jnp.where(reached, array, zeros))
+  return dataclasses.replace(args[0], array=array,
+                             sites=args[0].sites | {number})
 
 
 def _wide(array: Any, shape: tuple[int, ...]) -> Array:
@@ -389,6 +426,8 @@ def _ordered(trace: Trace, eqn: Any, args: list[Value],
   name = eqn.primitive.name
   if name in ('reduce_max', 'argmax'):
     for tag in tags:
+      # A second search in the same scores shows more than one place.
+      trace.sites[tag].scores &= trace.sites[tag].axes is None
       trace.sites[tag].axes = tuple(eqn.params['axes'])
   if name in _COMPARISONS:
     for arg in args:
