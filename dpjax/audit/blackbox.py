@@ -99,7 +99,7 @@ def audit(key: PRNGKey, target: Target, *, num_runs: int,
 def _chosen(key: PRNGKey, target: Target,
             count: events.Count) -> tuple[Event, Pair]:
   """Returns the best event of all pairs by their pilots, and its pair."""
-  size = max(count.num_runs // _PILOT_PART, min(count.num_runs, _LEAST_PILOT))
+  size = pilot_runs(count.num_runs)
   first_key, key, last_key = jax.random.split(key, 3)
   pairs = list(target.pairs)
   if len(pairs) > _MANY_PAIRS:
@@ -133,6 +133,12 @@ def _pilot(key: PRNGKey, target: Target, pair: Pair, count: events.Count,
   outputs = both(key, target, pair, size)
   return events.choose(count, *outputs, low_bits=target.floating_point,
                        network=network), outputs
+
+
+def pilot_runs(num_runs: int) -> int:
+  """Returns the number of pilot runs of each side, from that of counted runs.
+  """
+  return max(num_runs // _PILOT_PART, min(num_runs, _LEAST_PILOT))
 
 
 def both(key: PRNGKey, target: Target, pair: Pair,
