@@ -23,6 +23,10 @@ from dpjax.typing import PRNGKey
 
 # The pilot has num_runs / 4 runs per side, at least min(num_runs, 4096).
 _PILOT_PART, _LEAST_PILOT = 4, 4096
+# Of more pairs than this, small pilots choose those that get whole ones.
+_MANY_PAIRS, _KEPT_PAIRS = 8, 4
+# So many pairs train a network, while no pair shows a clear event.
+_NETWORKS = 6
 # `detectable_epsilon` tries true epsilons up to this multiple of the claim.
 _LARGEST_FACTOR = 16.0
 # Scaled epsilons are cut here, because e^710 overflows float64.
@@ -95,13 +99,46 @@ def audit(key: PRNGKey, target: Target, *, num_runs: int,
 def _chosen(key: PRNGKey, target: Target,
             count: events.Count) -> tuple[Event, Pair]:
   """Returns the best event of all pairs by their pilots, and its pair."""
-  pilot = max(count.num_runs // _PILOT_PART, min(count.num_runs, _LEAST_PILOT))
-  pilots = [both(k, target, pair, pilot) for k, pair in
-            zip(jax.random.split(key, len(target.pairs)), target.pairs,
-                strict=True)]
-  chosen = [(events.choose(count, *outputs, low_bits=target.floating_point),
-             pair) for outputs, pair in zip(pilots, target.pairs, strict=True)]
-  return max(chosen, key=lambda candidate: candidate[0].margin)
+  size = pilot_runs(count.num_runs)
+  first_key, key, last_key = jax.random.split(key, 3)
+  pairs = list(target.pairs)
+  if len(pairs) > _MANY_PAIRS:
+    small = max(size // 4, min(size, _LEAST_PILOT // 2))
+    ranked = [_pilot(jax.random.fold_in(first_key, number), target, pair, count,
+                     small, network=False)[0].value
+              for number, pair in enumerate(pairs)]
+    pairs = [pairs[place] for place in np.argsort(ranked)[::-1][:_KEPT_PAIRS]]
+  best = None
+  for number, pair in enumerate(pairs):
+    found = _pilot(jax.random.fold_in(key, number), target, pair, count, size,
+                   network=number < _NETWORKS and not (
+                       best and events.is_clear(best[0])))
+    if best is None or found[0].value > best[0].value:
+      best = (*found, pair)
+  assert best is not None
+  event, learnt, pair = best
+  # The pair's pilot was used to choose it, so its event looks better than it
+  # is. Another pilot chooses again, among partitions learnt from the first.
+  again = both(last_key, target, pair, max(
+      count.num_runs // 2, min(count.num_runs, _LEAST_PILOT)))
+  return events.choose_again(
+      count, learnt, again, low_bits=target.floating_point,
+      known=[event.partition]), pair
+
+
+def _pilot(key: PRNGKey, target: Target, pair: Pair, count: events.Count,
+           size: int, *, network: bool
+           ) -> tuple[Event, tuple[np.ndarray, np.ndarray]]:
+  """Returns the event chosen by pilot runs of a pair, and their outputs."""
+  outputs = both(key, target, pair, size)
+  return events.choose(count, *outputs, low_bits=target.floating_point,
+                       network=network), outputs
+
+
+def pilot_runs(num_runs: int) -> int:
+  """Returns the number of pilot runs of each side, from that of counted runs.
+  """
+  return max(num_runs // _PILOT_PART, min(num_runs, _LEAST_PILOT))
 
 
 def both(key: PRNGKey, target: Target, pair: Pair,

@@ -7,6 +7,7 @@ rates have been moved against it by the uncertainty of the pilot. Rare events of
 great but uncertain ratio therefore lose against common ones.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -18,10 +19,9 @@ from dpjax.audit import partitions
 
 # Standard errors of the pilot by which rates are moved against an event.
 CAUTION = 1.5
-# Events that are not expected to refute the claim score below this.
-_NO_VIOLATION = -1000.0
-# Least margin, in epsilon, at which the network need not be trained.
-_CLEAR = 0.1
+# An event that is expected to exceed the claim by this much in epsilon is
+# clear: a larger excess does not make it better, only a larger bound does.
+_CLEAR, _WEIGHT = 0.05, 1000.0
 
 
 class Count(NamedTuple):
@@ -48,15 +48,17 @@ class Event(NamedTuple):
     swapped: True if the set is likelier on `pair.neighbour` than on
       `pair.data`.
     score: excess of the pilot's counts over the claim, in standard errors.
-    margin: epsilon by which the counts are expected to exceed the claim; if
-      they are not, the expected bound on epsilon minus 1000.
+    value: expected worth of the counts, by which events are compared. For an
+      event that is not expected to refute the claim it is the expected bound on
+      epsilon minus 1000. For others it is that bound plus 1000 times the
+      expected excess over the claim in epsilon, of which 0.05 counts.
     miss_share: part of the significance that the miss rate gets.
   """
   partition: partitions.Partition
   flagged: np.ndarray
   swapped: bool
   score: float
-  margin: float = 0.0
+  value: float = 0.0
   miss_share: float = bounds.EVEN
 
   def count(self, outputs: np.ndarray) -> int:
@@ -84,22 +86,45 @@ def choose(count: Count, present: np.ndarray, absent: np.ndarray, *,
     raise ValueError('releases of neighbours must have the same shape, got '
                      f'{present.shape[1]} numbers and {absent.shape[1]}')
   half = min(len(present), len(absent)) // 2
-  learnt, judged = (present[:half], absent[:half]), (present[half:],
-                                                     absent[half:])
-  best = loudest(count, *judged, partitions.learn(*learnt, low_bits=low_bits))
-  if network and best.margin < _CLEAR:
+  return choose_again(count, (present[:half], absent[:half]),
+                      (present[half:], absent[half:]), low_bits=low_bits,
+                      network=network)
+
+
+def choose_again(count: Count, learnt: tuple[np.ndarray, np.ndarray],
+                 judged: tuple[np.ndarray, np.ndarray], *, low_bits: bool,
+                 network: bool = False,
+                 known: Sequence[partitions.Partition] = ()) -> Event:
+  """Applies `choose` to two pilots: one to learn, and one to choose.
+
+  Args:
+    count: the count for which the event is chosen.
+    learnt: outputs [n, d] of both data sets, from which partitions are learnt.
+    judged: other outputs [m, d] of both, by which events are compared.
+    low_bits: whether to look at the lowest bits of the outputs.
+    network: whether to train a network if no other event is clear.
+    known: partitions learnt from other outputs than `judged`.
+  """
+  best = loudest(count, *judged, [
+      *known, *partitions.learn(*learnt, low_bits=low_bits)])
+  if network and not is_clear(best):
     best = max([best, *(loudest(count, *judged, [cut])
                         for cut in partitions.learn_network(*learnt))],
-               key=lambda event: event.margin)
+               key=lambda event: event.value)
   return best
+
+
+def is_clear(event: Event) -> bool:
+  """Returns whether an event is expected to refute the claim without doubt."""
+  return event.value >= _CLEAR * _WEIGHT
 
 
 def loudest(count: Count, present: np.ndarray, absent: np.ndarray,
             cuts: list[partitions.Partition]) -> Event:
-  """Returns the event of the largest margin over all given partitions."""
+  """Returns the event of the largest value over all given partitions."""
   events = [of_counts(count, cut, cut.counts(present), cut.counts(absent))
             for cut in cuts]
-  return max(events, key=lambda event: event.margin)
+  return max(events, key=lambda event: event.value)
 
 
 def of_counts(count: Count, partition: partitions.Partition,
@@ -119,11 +144,11 @@ def of_counts(count: Count, partition: partitions.Partition,
                   np.arange(size)[::-1]):
       # The set of all cells is left out: it has probability 1 on both sides.
       hits, alarms = (np.cumsum(each[order])[:-1] for each in (likely, other))
-      margins = expected_margins(count, hits, likely.sum(), alarms,
+      values = expected_values(count, hits, likely.sum(), alarms,
                                  other.sum())
-      place = int(np.argmax(margins))
-      if best is None or margins[place] > best[0]:
-        best = (float(margins[place]), swapped, order[:place + 1])
+      place = int(np.argmax(values))
+      if best is None or values[place] > best[0]:
+        best = (float(values[place]), swapped, order[:place + 1])
   assert best is not None
   flagged = np.zeros(size, bool)
   flagged[best[2]] = True
@@ -136,21 +161,21 @@ def _finished(count: Count, event: Event, present: np.ndarray,
   """Returns an event with its score and its best share of significance."""
   likely, other = (absent, present) if event.swapped else (present, absent)
   hits, alarms = (each[event.flagged].sum() for each in (likely, other))
-  margins = [float(expected_margins(
+  values = [float(expected_values(
       count, hits, likely.sum(), alarms, other.sum(), miss_share=share)[0])
              for share in bounds.SHARES]
-  best = int(np.argmax(margins))
+  best = int(np.argmax(values))
   # Equal levels unless another split gains: tests without evidence keep them.
   return event._replace(
-      margin=margins[best], miss_share=bounds.SHARES[best],
+      value=values[best], miss_share=bounds.SHARES[best],
       score=_standard_score(count.curve, hits, likely.sum(), alarms,
                             other.sum()))
 
 
-def expected_margins(count: Count, hits: np.ndarray, num_in: int,
+def expected_values(count: Count, hits: np.ndarray, num_in: int,
                      alarms: np.ndarray, num_out: int, *,
                      miss_share: float = bounds.EVEN) -> np.ndarray:
-  """Returns the margins [s], see `Event`, that tests are expected to have.
+  """Returns the values [s] of tests, see `Event`.
 
   Args:
     count: the count to expect.
@@ -167,11 +192,11 @@ def expected_margins(count: Count, hits: np.ndarray, num_in: int,
   miss, alarm = (_upper(runs * rate, runs, stats.norm.isf(
       count.significance * share)) for rate, share in
                  ((miss, miss_share), (alarm, 1 - miss_share)))
-  return _margins(count, miss, alarm)
+  return _values(count, miss, alarm)
 
 
-def _margins(count: Count, miss: np.ndarray, alarm: np.ndarray) -> np.ndarray:
-  """Returns margins [s] from upper bounds [s] on the rates of both errors."""
+def _values(count: Count, miss: np.ndarray, alarm: np.ndarray) -> np.ndarray:
+  """Returns values [s], see `Event`, from upper bounds [s] on the rates of both errors."""
   def log_ratios(deltas: np.ndarray) -> np.ndarray:
     gains = np.stack([1 - miss, 1 - alarm])[..., None] - deltas
     ratios = gains / np.stack([alarm, miss])[..., None]
@@ -180,7 +205,8 @@ def _margins(count: Count, miss: np.ndarray, alarm: np.ndarray) -> np.ndarray:
   refuted = np.max(log_ratios(count.curve.deltas) - count.curve.epsilons,
                    axis=1, initial=-np.inf)
   bound = log_ratios(np.array([count.delta]))[:, 0]
-  return np.where(refuted > 0, refuted, bound + _NO_VIOLATION)
+  return bound + _WEIGHT * np.where(refuted > 0, np.minimum(refuted, _CLEAR),
+                                    -1.0)
 
 
 def _upper(counts: np.ndarray, size: int, errors: float) -> np.ndarray:

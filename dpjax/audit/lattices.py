@@ -11,8 +11,10 @@ import functools
 import numpy as np
 from scipy import stats
 
-# Divisors of integers; powers of two are covered by the lowest bit.
-_DIVISORS = (3, 5, 7, 9, 10, 11, 13)
+# Grids of multiples of a unit are divided by these numbers.
+_UNITS, _DIVISORS = (1.0, 0.1, 0.01, 0.001), (2, 3, 4, 5, 7, 9, 10, 11, 13)
+# Allowance for the rounding of decimal fractions, in units.
+_OFF = 1e-4
 # A grid is at least this fine, and its spacing this much more than rounding.
 _FINEST, _ROUNDING = 1e-6, 2.0**-20
 _PARTS = 16
@@ -59,8 +61,10 @@ def _grids(ours: np.ndarray,
            theirs: np.ndarray) -> Iterator[tuple[float, float]]:
   """Yields (spacing, offset) of grids that may tell the samples apart."""
   both = np.concatenate([ours, theirs])
-  if np.all(both == np.round(both)):
-    yield from ((float(divisor), 0.0) for divisor in _DIVISORS)
+  for unit in _UNITS:
+    if np.all(np.abs(both / unit - np.round(both / unit)) <= _OFF):
+      yield from ((divisor * unit, 0.0) for divisor in _DIVISORS)
+      break
   for values in (ours, theirs):
     spacing = _spacing(values)
     if spacing:
