@@ -27,6 +27,8 @@ from dpjax.audit import empirical
 from dpjax.audit import exact
 from dpjax.audit import noise
 from dpjax.audit import partitions
+from dpjax.audit import replay
+from dpjax.audit import replay_pairs
 from dpjax.audit import search
 from dpjax.audit.target import Pair
 from dpjax.audit.target import Target
@@ -43,8 +45,11 @@ _LOW_BIT_RUNS = 2**11
 # Standard errors from which the lowest bits count as leaking.
 _LOUD = 8.0
 _EXACT, _LOSSES = 'exact distribution', 'privacy losses'
+_REPLAY = 'record and replay'
 # Found pairs that deterministic checks and checks of densities add.
 _FOUND_PAIRS = 32
+# Pairs on which draws are replayed.
+_REPLAYED_PAIRS = 16
 # With a budget of time: the part of it for the search, the numbers of counted
 # runs, and the runs that measure the speed.
 _SEARCH_PART = 0.3
@@ -130,7 +135,7 @@ class Report:
 
 def audit(key: PRNGKey, target: Target | canary.Game | canary.LossGame, *,
           num_runs: int | None = None, significance: float = 0.05,
-          budget_seconds: float | None = None,
+          budget_seconds: float | None = None, replayed: bool = True,
           progress: search.Progress | None = None) -> Report:
   """Audits a release mechanism, or a training method by its canary.
 
@@ -144,6 +149,8 @@ def audit(key: PRNGKey, target: Target | canary.Game | canary.LossGame, *,
       search and, without `num_runs`, more counted runs. None for the usual
       search and number of runs. With a budget, the same key may give another
       result, because speed decides how much is done.
+    replayed: whether to record the random draws of the release and to replay
+      them on neighbours, see `replay`.
     progress: called with short lines about the state of the audit.
 
   Returns:
@@ -182,6 +189,13 @@ def audit(key: PRNGKey, target: Target | canary.Game | canary.LossGame, *,
             *_certain_checks(target, found)]
   if not found.pairs:
     return dataclasses.replace(report, checks=tuple(checks))
+  if replayed and target.release is not None:
+    say('replay of recorded draws')
+    compared = _replayed_pairs(target, found)
+    checks.append(_replay_check(jax.random.fold_in(key, 4), target, compared))
+    # Replays refute a sound claim with at most this probability.
+    significance -= min(significance / 2,
+                        replay_pairs.SIGNIFICANCE * len(compared))
   # Events are counted on the worst pairs only; runs of the search, which chose
   # them, are not counted.
   worst = target.with_pairs(found.pairs)
@@ -259,6 +273,26 @@ def _influence_check(found: search.Found) -> Iterator[Check]:
     yield Check('influence of the data', False,
                 f'none: no outputs of {len(found.candidates)} pairs of '
                 'neighbours differed with the same key, so nothing was tested')
+
+
+def _replayed_pairs(target: Target, found: search.Found) -> list[Pair]:
+  """Returns the pairs to replay: the worst ones, then the first structured."""
+  pairs = [*found.pairs, *target.pairs[:_REPLAYED_PAIRS // 2],
+           *(one.pair for one in found.candidates)]
+  return list({id(pair): pair for pair in pairs}.values())[:_REPLAYED_PAIRS]
+
+
+def _replay_check(key: PRNGKey, target: Target, pairs: list[Pair]) -> Check:
+  """Compares what the release hides on neighbours with its noise.
+
+  Doubts of a replay fail nothing, because the counts judge the whole release.
+  """
+  result = replay.audit(key, target, pairs=pairs, num_runs=0)
+  lines = [str(finding) for finding in result.findings]
+  if not lines:
+    lines = ['no violation' if result.judged else 'not judged exactly: '
+             f'{result.suspects[0]}']
+  return Check(_REPLAY, result.violated, '; '.join(lines))
 
 
 def _certain_checks(target: Target, found: search.Found) -> Iterator[Check]:
