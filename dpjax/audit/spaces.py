@@ -109,15 +109,6 @@ class Records:
                                                    info.max)
     return self.bounds or _USUAL
 
-  def legal(self, values: np.ndarray) -> bool:
-    """Returns whether numbers may stand in a record."""
-    if self.bounds is None and not self._integers:
-      return True
-    low, high = self.span
-    # Bounds are compared in float32 too, in which they may be rounded.
-    return bool(np.all((values >= np.asarray(low, self.dtype)) &
-                       (values <= np.asarray(high, self.dtype))))
-
   def pair(self, record: np.ndarray, other: np.ndarray, rest: np.ndarray,
            place: int = 0, what: str = '') -> Pair:
     """Returns the pair in which one record differs.
