@@ -9,6 +9,7 @@ from scipy import stats
 from dpjax.audit import auditor
 from dpjax.audit import claims
 from dpjax.audit import mining
+from dpjax.audit import ranking
 from dpjax.audit import search
 from dpjax.audit import spaces
 from dpjax.audit.suite import loading
@@ -185,12 +186,12 @@ def test_distances_are_in_units_of_the_spread():
   rng = np.random.default_rng(0)
   noise = rng.normal(size=(4000, 2))
   shift = np.array([0.674, 0.0])  # median distance of a standard normal
-  assert search.distance(noise, noise + shift) == pytest.approx(1.0, rel=0.05)
-  assert search.distance(9 * noise, 9 * noise) == 0
-  assert search.distance(np.zeros([5, 1]), np.ones([5, 1])) == 1e6
+  assert ranking.distance(noise, noise + shift) == pytest.approx(1.0, rel=0.05)
+  assert ranking.distance(9 * noise, 9 * noise) == 0
+  assert ranking.distance(np.zeros([5, 1]), np.ones([5, 1])) == 1e6
   hostile = np.array([[np.nan], [np.inf], [1.0]])
-  assert search.distance(hostile, hostile) == 0
-  assert search.distance(hostile, np.ones([3, 1])) > 1e5
+  assert ranking.distance(hostile, hostile) == 0
+  assert ranking.distance(hostile, np.ones([3, 1])) > 1e5
 
 
 def _uses_constants(key, data):
