@@ -163,36 +163,44 @@ def audit(key: PRNGKey, target: Target | canary.Game | canary.LossGame, *,
                   significance=significance)
   if report.failed:
     return report
-  start, say = time.monotonic(), progress or (lambda line: None)
-  black_key, noise_key = jax.random.split(key)
-  budget = 0.0 if budget_seconds is None else budget_seconds
+  start = time.monotonic()
   found = search.search(
       jax.random.fold_in(key, 2), target, evolve=target.log_probs is None,
-      seconds=_SEARCH_PART * budget, progress=progress)
-  report = dataclasses.replace(report, tried=found.tried(),
-                               influenced=found.influenced or
-                               bool(found.unlike))
+      seconds=_SEARCH_PART * (budget_seconds or 0.0), progress=progress)
   target = target.with_pairs(found.legal(target.pairs))
-  checks = [*report.checks, *_shape_checks(target.claim, found),
-            *_certain_checks(target, found)]
+  report = dataclasses.replace(
+      report, tried=found.tried(), influenced=(found.influenced or
+                                               bool(found.unlike)),
+      checks=(*report.checks, *_shape_checks(target.claim, found),
+              *_certain_checks(target, found)))
   if not found.pairs:
-    return dataclasses.replace(report, checks=tuple(checks))
-  # Events are counted on the worst pairs only; runs of the search, which chose
-  # them, are not counted.
-  worst = target.with_pairs(found.pairs)
-  if num_runs is None:
-    num_runs = (_affordable_runs(noise_key, worst, start + budget)
-                if budget_seconds is not None else
-                NUM_RUNS if target.sample is not None or target.traced
+    return report
+  if num_runs is None and budget_seconds is not None:
+    num_runs = _affordable_runs(key, target.with_pairs(found.pairs),
+                                start + budget_seconds)
+  elif num_runs is None:
+    num_runs = (NUM_RUNS if target.sample is not None or target.traced
                 else NUM_UNTRACED_RUNS)
   errors.check_at_least('num_runs', num_runs, 100)
-  say(f'count: {num_runs} runs of each side')
+  if progress is not None:
+    progress(f'count: {num_runs} runs of each side')
+  return _tested(key, target, report, found, num_runs)
+
+
+def _tested(key: PRNGKey, target: Target, report: Report, found: search.Found,
+            num_runs: int) -> Report:
+  """Returns the report with tests on fresh runs, see `audit`."""
+  black_key, noise_key = jax.random.split(key)
+  # Events are counted on the worst pairs only. The runs of the search, which
+  # chose these pairs, are not counted.
+  worst = target.with_pairs(found.pairs)
   tests = list(declared.p_values(noise_key, target, num_runs))
   # Half of the significance is for the counts. All tests together have the
   # other half, in equal parts: Bonferroni needs no independence.
-  half = significance / (2 if tests else 1)
+  half = report.significance / (2 if tests else 1)
   counted = blackbox.audit(black_key, worst, num_runs=num_runs,
                            significance=half)
+  checks = list(report.checks)
   for name, value in tests:
     level = half / len(tests)
     checks.append(Check(name, value <= level, f'p-value {value:.2g}', value,
@@ -222,6 +230,7 @@ def _affordable_runs(key: PRNGKey, target: Target, end: float) -> int:
   seconds = math.inf
   for _ in range(2):  # The first trial includes compiling.
     start = time.monotonic()
+    # These runs are of another key than the counted ones.
     blackbox.audit(jax.random.fold_in(key, 3), target, num_runs=_TRIAL_RUNS,
                    significance=0.5)
     seconds = min(seconds, time.monotonic() - start)
