@@ -23,9 +23,9 @@ from dpjax.audit import blackbox
 from dpjax.audit import bounds
 from dpjax.audit import canary
 from dpjax.audit import claims
+from dpjax.audit import declared
 from dpjax.audit import empirical
 from dpjax.audit import exact
-from dpjax.audit import noise
 from dpjax.audit import partitions
 from dpjax.audit import replay
 from dpjax.audit import replay_pairs
@@ -39,8 +39,6 @@ VERDICTS = (CONSISTENT, VIOLATED, UNDERPOWERED)
 
 NUM_RUNS = 2**15
 NUM_UNTRACED_RUNS = 2**12
-_NOISE_RUNS = 2**14
-_NOISE_PAIRS = 2
 _LOW_BIT_RUNS = 2**11
 # Standard errors from which the lowest bits count as leaking.
 _LOUD = 8.0
@@ -54,8 +52,6 @@ _REPLAYED_PAIRS = 16
 # runs, and the runs that measure the speed.
 _SEARCH_PART = 0.3
 _LEAST_RUNS, _MOST_RUNS, _TRIAL_RUNS = 2**10, 2**22, 2**12
-# Values of records beyond which float32 is coarser than usual noise.
-_SOBER = 1e5
 
 
 class Check(NamedTuple):
@@ -175,43 +171,53 @@ def audit(key: PRNGKey, target: Target | canary.Game | canary.LossGame, *,
                   significance=significance)
   if report.failed:
     return report
-  start, say = time.monotonic(), progress or (lambda line: None)
-  black_key, noise_key = jax.random.split(key)
-  budget = 0.0 if budget_seconds is None else budget_seconds
+  start = time.monotonic()
   found = search.search(
       jax.random.fold_in(key, 2), target, evolve=target.log_probs is None,
-      seconds=_SEARCH_PART * budget, progress=progress)
-  report = dataclasses.replace(report, tried=found.tried(),
-                               influenced=found.influenced or
-                               bool(found.unlike))
+      seconds=_SEARCH_PART * (budget_seconds or 0.0), progress=progress)
   target = target.with_pairs(found.legal(target.pairs))
-  checks = [*report.checks, *_shape_checks(target.claim, found),
-            *_certain_checks(target, found)]
+  report = dataclasses.replace(
+      report, tried=found.tried(), influenced=(found.influenced or
+                                               bool(found.unlike)),
+      checks=(*report.checks, *_shape_checks(target.claim, found),
+              *_certain_checks(target, found)))
   if not found.pairs:
-    return dataclasses.replace(report, checks=tuple(checks))
+    return report
+  level = significance
   if replayed and target.release is not None:
-    say('replay of recorded draws')
-    compared = _replayed_pairs(target, found)
-    checks.append(_replay_check(jax.random.fold_in(key, 4), target, compared))
+    if progress is not None:
+      progress('replay of recorded draws')
+    pairs = _replayed_pairs(target, found)
+    report = dataclasses.replace(report, checks=(*report.checks, _replay_check(
+        jax.random.fold_in(key, 4), target, pairs)))
     # Replays refute a sound claim with at most this probability.
-    significance -= min(significance / 2,
-                        replay_pairs.SIGNIFICANCE * len(compared))
-  # Events are counted on the worst pairs only; runs of the search, which chose
-  # them, are not counted.
-  worst = target.with_pairs(found.pairs)
-  if num_runs is None:
-    num_runs = (_affordable_runs(noise_key, worst, start + budget)
-                if budget_seconds is not None else
-                NUM_RUNS if target.sample is not None or target.traced
+    level -= min(significance / 2, replay_pairs.SIGNIFICANCE * len(pairs))
+  if num_runs is None and budget_seconds is not None:
+    num_runs = _affordable_runs(key, target.with_pairs(found.pairs),
+                                start + budget_seconds)
+  elif num_runs is None:
+    num_runs = (NUM_RUNS if target.sample is not None or target.traced
                 else NUM_UNTRACED_RUNS)
   errors.check_at_least('num_runs', num_runs, 100)
-  say(f'count: {num_runs} runs of each side')
-  tests = list(_tests(noise_key, target, min(num_runs, _NOISE_RUNS)))
+  if progress is not None:
+    progress(f'count: {num_runs} runs of each side')
+  return _tested(key, target, report, found, num_runs, level)
+
+
+def _tested(key: PRNGKey, target: Target, report: Report, found: search.Found,
+            num_runs: int, significance: float) -> Report:
+  """Returns the report with tests on fresh runs, see `audit`."""
+  black_key, noise_key = jax.random.split(key)
+  # Events are counted on the worst pairs only. The runs of the search, which
+  # chose these pairs, are not counted.
+  worst = target.with_pairs(found.pairs)
+  tests = list(declared.p_values(noise_key, target, num_runs))
   # Half of the significance is for the counts. All tests together have the
   # other half, in equal parts: Bonferroni needs no independence.
   half = significance / (2 if tests else 1)
   counted = blackbox.audit(black_key, worst, num_runs=num_runs,
                            significance=half)
+  checks = list(report.checks)
   for name, value in tests:
     level = half / len(tests)
     checks.append(Check(name, value <= level, f'p-value {value:.2g}', value,
@@ -241,6 +247,7 @@ def _affordable_runs(key: PRNGKey, target: Target, end: float) -> int:
   seconds = math.inf
   for _ in range(2):  # The first trial includes compiling.
     start = time.monotonic()
+    # These runs are of another key than the counted ones.
     blackbox.audit(jax.random.fold_in(key, 3), target, num_runs=_TRIAL_RUNS,
                    significance=0.5)
     seconds = min(seconds, time.monotonic() - start)
@@ -319,11 +326,11 @@ def _sampled_checks(key: PRNGKey, target: Target,
                     found: search.Found) -> Iterator[Check]:
   """Yields checks of a few releases that refute a claim with certainty."""
   # These checks have no p-value, so draws shared with the tests do no harm.
-  pair, declared = target.pairs[0], target.noise
-  if declared is not None and declared.spacing:
+  pair, stated = target.pairs[0], target.noise
+  if stated is not None and stated.spacing:
     outputs = target.draw(key, pair.data, 1000)
     # Grids are powers of two, so the remainder is exact.
-    off = ~(np.mod(outputs, declared.spacing) == 0)
+    off = ~(np.mod(outputs, stated.spacing) == 0)
     yield Check('grid', bool(off.any()),
                 f'{off.mean():.1%} of outputs off the declared grid')
   # Only pure DP bounds the ratio of densities at every output.
@@ -336,38 +343,6 @@ def _sampled_checks(key: PRNGKey, target: Target,
       worst = exact.density_ratio(target, pair, outputs, target.claim.epsilon)
       yield Check('density ratio', worst.amount > 0,
                   f'{_relative_to_claim(worst.amount)} at {worst.what}')
-
-
-def _tests(key: PRNGKey, target: Target,
-           num_runs: int) -> Iterator[tuple[str, float]]:
-  """Yields (name, p-value) of tests of the declared distributions."""
-  if target.log_probs is not None:
-    for number, pair in enumerate(target.pairs[:_NOISE_PAIRS]):
-      draws = target.draw(jax.random.fold_in(key, number), pair.data, num_runs)
-      yield 'distribution of outcomes', exact.outcome_p_value(
-          draws, target.log_probs(pair.data))
-  if target.noise is None:
-    return
-  declared = target.noise
-  rng = np.random.default_rng(np.asarray(jax.random.key_data(key)))
-  sober = [pair for pair in target.pairs if _is_sober(pair)] or target.pairs
-  for number, pair in enumerate((sober[0], sober[-1])):
-    keys = jax.random.split(jax.random.fold_in(key, 10 + number))
-    scores = [
-        noise.normal_scores(rng, declared, target.draw(k, data, num_runs) -
-                            np.asarray(declared.value(data), np.float64
-                                       ).reshape(1, -1))
-        for k, data in zip(keys, pair[:2], strict=True)]
-    # The other side's scores serve only to find noise that both sides share.
-    for side, (first, second) in enumerate((scores, scores[::-1])):
-      for name, value in noise.p_values(first, second):
-        yield f'noise: {name} ({number}{"ab"[side]})', value
-
-
-def _is_sober(pair: Pair) -> bool:
-  """Returns whether all records are so small that floats keep their noise."""
-  return all(bool(np.all(np.abs(np.asarray(leaf, np.float64)) <= _SOBER))
-             for leaf in jax.tree.leaves(pair[:2]))
 
 
 def _event_check(counted: blackbox.BlackBox, level: float) -> Check:
