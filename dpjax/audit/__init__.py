@@ -2,7 +2,7 @@
 
 Modules, in import order: bounds, one_run, curves, claims, empirical, whitebox,
 steps, canary, target, wrapping, noise, exact, intervals, lattices, learned,
-partitions, events, blackbox, auditor, membership, attacks, suite.
+partitions, events, blackbox, power, auditor, membership, attacks, suite.
 
 An audit can refute a privacy claim but never prove it. A claim that passes is
 "not falsified".
