@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from scipy import stats
+from scipy import special
 
 from dpjax.audit import bounds
 from dpjax.audit import curves
@@ -134,28 +134,27 @@ def of_counts(count: Count, partition: partitions.Partition,
   """Returns the best event of one partition, from counts [num_cells].
 
   Tried are sets of the cells with the largest likelihood ratios, and sets of
-  all cells below or above a threshold, for both roles of the two data sets.
+  all cells below or above a threshold.
   """
   ratio = (partitions.ratio_order(present, absent)
            if partition.order is None else partition.order)
-  size = ratio.size
-  best = None
-  for swapped in (False, True):
-    likely, other = (absent, present) if swapped else (present, absent)
-    for order in (ratio[::-1] if swapped else ratio, np.arange(size),
-                  np.arange(size)[::-1]):
-      # The set of all cells is left out: it has probability 1 on both sides.
-      hits, alarms = (np.cumsum(each[order])[:-1] for each in (likely, other))
-      values = expected_values(count, hits, likely.sum(), alarms,
-                                 other.sum())
-      place = int(np.argmax(values))
-      if best is None or values[place] > best[0]:
-        best = (float(values[place]), swapped, order[:place + 1])
-  assert best is not None
+  size, sizes = ratio.size, (int(present.sum()), int(absent.sum()))
+  best = (-np.inf, ratio)
+  # A set and its complement with both roles exchanged are one test, so sets
+  # that are likelier on `absent` need no orders of their own.
+  for order in (ratio, np.arange(size), np.arange(size)[::-1]):
+    # The set of all cells is left out: it has probability 1 on both sides.
+    hits, alarms = (np.cumsum(each[order])[:-1] for each in (present, absent))
+    values = expected_values(count, hits, sizes[0], alarms, sizes[1])
+    place = int(np.argmax(values))
+    if values[place] > best[0]:
+      best = (float(values[place]), order[:place + 1])
   flagged = np.zeros(size, bool)
-  flagged[best[2]] = True
-  return _finished(count, Event(partition, flagged, best[1], 0.0, best[0]),
-                   present, absent)
+  flagged[best[1]] = True
+  # The smaller set says more: of every output but one, its complement.
+  swapped = (present + absent)[flagged].sum() > sum(sizes) / 2
+  return _finished(count, Event(partition, flagged ^ swapped, bool(swapped),
+                                0.0), present, absent)
 
 
 def _finished(count: Count, event: Event, present: np.ndarray,
@@ -217,7 +216,7 @@ def _expected_upper(counts: np.ndarray, size: int, caution: float, runs: int,
                     level: float) -> np.ndarray:
   """Returns upper bounds [s] of rates that fresh runs will probably give."""
   likely = runs * _upper(counts, size, caution)
-  return _upper(likely, runs, stats.norm.isf(level))
+  return _upper(likely, runs, -special.ndtri(level))
 
 
 def _upper(counts: np.ndarray, size: int, errors: float) -> np.ndarray:

@@ -292,9 +292,9 @@ def test_reports_of_games_follow_from_their_losses():
             for cut in cuts]
   assert (hits, alarms) in counts or (2000 - hits, 2000 - alarms) in counts
   assert report.epsilon_lower == pytest.approx(
-      _lower_epsilon(hits, alarms, _LEVEL, 1e-5, 2000))
+      _lower_epsilon(hits, alarms, (_LEVEL / 2, _LEVEL / 2), 1e-5, 2000))
   assert report.cap == pytest.approx(
-      _lower_epsilon(2000, 0, _LEVEL, 1e-5, 2000))
+      _lower_epsilon(2000, 0, (_LEVEL / 2, _LEVEL / 2), 1e-5, 2000))
   assert 1 < report.epsilon_lower < report.claim.epsilon
 
 
