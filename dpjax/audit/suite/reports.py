@@ -52,7 +52,8 @@ def as_json(report: Report, *, seed: int) -> dict[str, Any]:
                  num_examples=claim.num_examples),
       significance=report.significance, epsilon_lower=report.epsilon_lower,
       cap=report.cap, detectable_epsilon=report.detectable,
-      neighbours_tried=report.tried, **report.details, checks=[check._asdict() for check in report.checks],
+      neighbours_tried=report.tried, **report.details,
+      checks=[check._asdict() for check in report.checks],
       scores_sha256={name: hashlib.sha256(
           np.ascontiguousarray(values).tobytes()).hexdigest()
                      for name, values in report.scores.items()},
