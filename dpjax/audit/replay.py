@@ -44,9 +44,9 @@ from dpjax.typing import PRNGKey
 # Runs per data set, and the most recorded numbers of a pair.
 _NUM_KEYS = 512
 _NUMBERS = 2**22
-# Suspect pairs that are run as a whole, and the runs of each side.
-_SAMPLED_PAIRS = 2
-_NUM_RUNS = 20000
+# Suspect pairs whose release is run as a whole, and the runs of each side.
+_SAMPLED_PAIRS = 1
+_NUM_RUNS = 10000
 _SIGNIFICANCE = 1e-4
 
 
@@ -91,8 +91,8 @@ def audit(key: PRNGKey, target: targets.Target, *,
     pairs: neighbours; by default those of the target.
     num_keys: runs of each data set, at least 64. They find the families of
       noise; scales of known samplers are exact with any number.
-    num_runs: runs of each side of up to two pairs that could not be judged
-      exactly, to test the whole release; 0 for none.
+    num_runs: runs of each side of one pair that could not be judged exactly,
+      to test the whole release; 0 for none.
 
   Raises:
     ValueError: if the target has no function of one key.

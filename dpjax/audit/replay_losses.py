@@ -7,6 +7,7 @@ of all sites together are released at most (adaptive composition).
 
 import dataclasses
 import math
+from typing import Any
 
 import numpy as np
 from scipy import optimize
@@ -29,7 +30,9 @@ class Cost:
     shift: mu of all Gaussian noise.
     laplace: ratios of shift and scale, one for each Laplace draw.
     discrete: (rate, whole shift) of discrete Laplace draws.
-    pure: sum of other largest privacy losses.
+    pure: sum of other largest privacy losses, of the data set against its
+      neighbour.
+    reverse: the same of the neighbour against the data set.
     exact: False if `pure` or the others are upper bounds only.
     unknown: why a cost is unknown; empty if all are known.
     error: relative error of the measured scales.
@@ -38,6 +41,7 @@ class Cost:
   laplace: tuple[float, ...] = ()
   discrete: tuple[tuple[float, int], ...] = ()
   pure: float = 0.0
+  reverse: float = 0.0
   exact: bool = True
   unknown: str = ''
   error: float = 0.0
@@ -45,24 +49,36 @@ class Cost:
   def __add__(self, other: 'Cost') -> 'Cost':
     return Cost(math.hypot(self.shift, other.shift),
                 self.laplace + other.laplace, self.discrete + other.discrete,
-                self.pure + other.pure, self.exact and other.exact,
-                self.unknown or other.unknown, max(self.error, other.error))
+                self.pure + other.pure, self.reverse + other.reverse,
+                self.exact and other.exact, self.unknown or other.unknown,
+                max(self.error, other.error))
 
   @property
   def largest_loss(self) -> float:
     """The largest privacy loss; infinite for Gaussian noise."""
-    return (math.inf if self.shift > 0 else self.pure + math.fsum(self.laplace)
+    return (math.inf if self.shift > 0 else self.either
+            + math.fsum(self.laplace)
             + math.fsum(rate * step for rate, step in self.discrete))
+
+  @property
+  def either(self) -> float:
+    """The larger of `pure` and `reverse`; additive noise is symmetric."""
+    return max(self.pure, self.reverse)
+
+
+def _pure(loss: float, **fields: Any) -> Cost:
+  """Returns the cost of a release with one largest loss, both ways."""
+  return Cost(pure=loss, reverse=loss, **fields)
 
 
 def epsilon(cost: Cost, delta: float) -> float:
   """Returns the epsilon of a cost at delta, without the unknown parts."""
   if delta == 0 or cost.shift == 0 and cost.largest_loss in (0, math.inf):
     return cost.largest_loss
-  if math.isinf(cost.shift) or math.isinf(cost.pure) or any(
+  if math.isinf(cost.shift) or math.isinf(cost.either) or any(
       map(math.isinf, cost.laplace)):
     return math.inf
-  if not (cost.laplace or cost.discrete or cost.pure):
+  if not (cost.laplace or cost.discrete or cost.either):
     return _gaussian(cost.shift, delta)
   both = Adjacency.ADD_OR_REMOVE_ONE  # Of sensitivity 1 in the library.
   largest = dataclasses.replace(cost, shift=0.0).largest_loss
@@ -76,8 +92,8 @@ def epsilon(cost: Cost, delta: float) -> float:
              for rate, step in cost.discrete]
   if cost.shift > 1e-6:
     events.append(accounting.gaussian_event(noise_multiplier=1 / cost.shift))
-  if cost.pure > 0:
-    events.append(accounting.pure_event(epsilon=cost.pure, adjacency=both))
+  if cost.either > 0:
+    events.append(accounting.pure_event(epsilon=cost.either, adjacency=both))
   if not events:
     return 0.0
   spent = accounting.epsilon(accounting.composed_event(events), delta=delta,
@@ -183,7 +199,7 @@ def _sums(noise: replay_noise.Noise, rows: np.ndarray, one: np.ndarray,
     if not shifts[members].any():
       continue
     if not np.isfinite(shifts[members]).all() or not len(columns):
-      total += Cost(pure=math.inf)
+      total += _pure(math.inf)
       continue
     total += _component(mixing[np.ix_(members, columns)], shifts[members],
                         [noise.columns[column] for column in columns])
@@ -203,7 +219,7 @@ def _component(mixing: np.ndarray, shifts: np.ndarray,
   moved, *_ = np.linalg.lstsq(mixing, shifts, rcond=1e-6)
   if np.abs(mixing @ moved - shifts).max() > 1e-4 * np.abs(shifts).max():
     # Some sum of noisy values has no noise, and it differs.
-    return Cost(pure=math.inf, error=error)
+    return _pure(math.inf, error=error)
   scales = np.array([column.scale for column in columns])
   if family in ('normal', 'discrete_gaussian'):
     return Cost(shift=float(np.linalg.norm(moved / scales)), error=error)
@@ -222,19 +238,19 @@ def _of_draws(family: str, moved: np.ndarray, scales: np.ndarray) -> Cost:
   if family == 'laplace':
     return Cost(laplace=tuple(ratios.tolist()))
   if family == 'logistic':
-    return Cost(pure=float(ratios.sum()))
+    return _pure(float(ratios.sum()))
   if family == 'cauchy':
-    return Cost(pure=float(2 * np.arcsinh(ratios / 2).sum()))
+    return _pure(float(2 * np.arcsinh(ratios / 2).sum()))
   if family == 'discrete_laplace':
     steps = np.round(moved[moving])
     # A shift by a fraction shows in the fraction of the answer.
     if (np.abs(steps - moved[moving]) > 1e-3).any():
-      return Cost(pure=math.inf)
+      return _pure(math.inf)
     return Cost(discrete=tuple((float(1 / scale), int(step)) for scale, step
                                in zip(scales[moving], steps, strict=True)))
   if family in ('exponential', 'uniform', 'words'):
     # The ends of its range move with the value.
-    return Cost(pure=math.inf)
+    return _pure(math.inf)
   return Cost(unknown=f'noise of family {family or "unknown"}')
 
 
@@ -257,7 +273,7 @@ def _k_norm(mixing: np.ndarray, shifts: np.ndarray,
   if not scale or not np.allclose(mixing, scale * np.eye(len(mixing)),
                                   atol=1e-3 * scale):
     return Cost(unknown='K-norm noise that is mixed')
-  return Cost(pure=float(np.linalg.norm(shifts, columns[0].order) / scale))
+  return _pure(float(np.linalg.norm(shifts, columns[0].order) / scale))
 
 
 def _compared(site: replay_trace.Site, noise: replay_noise.Noise,
@@ -265,7 +281,7 @@ def _compared(site: replay_trace.Site, noise: replay_noise.Noise,
               units: np.ndarray) -> Cost:
   """Returns the cost of comparisons of data with independent draws."""
   del site, units
-  pure = 0.0
+  total = Cost()
   for row in range(place.start, place.stop):
     if not change(one[row:row + 1], other[row:row + 1]).any():
       continue
@@ -279,17 +295,17 @@ def _compared(site: replay_trace.Site, noise: replay_noise.Noise,
         column.scale if column.family in ('words', 'uniform') else
         float(abs(noise.mixing[row, columns[0]])))
     probs = samplers.cdf(family, np.array([one[row], other[row]]))
-    pure += _binary_loss(*(float(np.nan_to_num(p)) for p in probs))
-  return Cost(pure=pure)
+    p, q = (float(np.nan_to_num(prob)) for prob in probs)
+    total += Cost(pure=_binary_loss(p, q), reverse=_binary_loss(q, p))
+  return total
 
 
 def _binary_loss(p: float, q: float) -> float:
-  """Returns the largest log-ratio of two distributions of one bit."""
-  if p == q:
-    return 0.0
-  if min(p, q) <= 0 or max(p, q) >= 1:
+  """Returns the largest log-ratio of bits that are 1 with p, or with q."""
+  if p > 0 and q <= 0 or p < 1 and q >= 1:
     return math.inf
-  return max(abs(math.log(p / q)), abs(math.log((1 - p) / (1 - q))))
+  return max(math.log(p / q) if p > 0 else -math.inf,
+             math.log((1 - p) / (1 - q)) if p < 1 else -math.inf)
 
 
 def _selected(site: replay_trace.Site, noise: replay_noise.Noise,
@@ -309,15 +325,16 @@ def _selected(site: replay_trace.Site, noise: replay_noise.Noise,
   family, = families
   if not np.allclose(factors, factors[0], rtol=1e-3):
     return Cost(unknown='scores with noise of several scales')
-  pure = 0.0
+  total = Cost()
   for scores, others in zip(*(rows_of(side[place] / factors[0], site)
                               for side in (one, other)), strict=True):
     if change(scores, others).any():
-      loss = selection_loss(family, scores, others)
-      if loss is None:
+      losses = [selection_loss(family, *pair) for pair in (
+          (scores, others), (others, scores))]
+      if losses[0] is None or losses[1] is None:
         return Cost(unknown=f'the largest of scores with {family} noise')
-      pure += loss
-  return Cost(pure=pure)
+      total += Cost(pure=losses[0], reverse=losses[1])
+  return total
 
 
 def rows_of(values: np.ndarray, site: replay_trace.Site) -> np.ndarray:
@@ -344,19 +361,18 @@ def selection_loss(family: str, one: np.ndarray,
     logs = [scores - np.logaddexp.reduce(scores) for scores in (one, other)]
     live = ~((one == -np.inf) & (other == -np.inf))
     with np.errstate(invalid='ignore'):
-      ratios = np.abs(logs[0] - logs[1])[live]
+      ratios = (logs[0] - logs[1])[live]
     # Draws end 45 below the best, where probabilities are 3e-20.
-    seen = np.maximum(*logs)[live] > -40
+    seen = logs[0][live] > -40
     return float(np.nan_to_num(ratios[seen], nan=math.inf).max(initial=0.0))
   if family not in ('normal', 'laplace', 'logistic', 'exponential'):
     return None
   first, second = (_chances(family, scores) for scores in (one, other))
-  seen = np.maximum(first, second) > 1e-9
   # Tails below 1e-9 are not integrated well, so they are left out.
-  low = np.minimum(first, second)[seen]
-  if (low <= 1e-12).any():
+  seen = first > 1e-9
+  if (second[seen] <= 1e-12).any():
     return None
-  return float(np.abs(np.log(first[seen]) - np.log(second[seen])).max())
+  return float((np.log(first[seen]) - np.log(second[seen])).max())
 
 
 def _chances(family: str, scores: np.ndarray) -> np.ndarray:

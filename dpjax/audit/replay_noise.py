@@ -296,9 +296,11 @@ def revealed(outputs: np.ndarray, released: np.ndarray) -> np.ndarray:
   width = outputs.shape[1]
   if width == 0 or not np.isfinite(released).all():
     return np.zeros(width, bool)
-  centred = outputs - outputs.mean(0)
+  with np.errstate(invalid='ignore'):
+    centred = outputs - outputs.mean(0)
   spread = np.where(np.isfinite(centred).all(0), centred.std(0), np.nan)
   noisy = spread > 0
+  centred = np.where(noisy, centred, 0.0)
   scaled = np.where(noisy, centred / np.where(noisy, spread, 1), 0.0)
   targets = released - released.mean(0)
   sizes = targets.std(0)

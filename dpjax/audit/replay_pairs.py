@@ -133,10 +133,21 @@ class Comparison:
             if self.shifts[:, self.noise.rows(i)].any()]
 
   @functools.cached_property
+  def public(self) -> np.ndarray:
+    """[K, d] released numbers that are functions of noisy values only.
+
+    These are equal on both sides, given the noisy values, in all runs.
+    """
+    mine, theirs = (np.concatenate(side.released, axis=1)
+                    for side in (self.one, self.other))
+    if mine.shape != theirs.shape:
+      return mine[:, :0]
+    return mine[:, ~_differ(mine, theirs).any(0)]
+
+  @functools.cached_property
   def shown(self) -> list[int]:
     """Sites that the release reveals, and whose values do not hide others."""
-    sites, released = self.one.trace.sites, np.concatenate(
-        self.one.released, axis=1)
+    sites, released = self.one.trace.sites, self.public
     direct = replay_noise.revealed(self.one.outputs, released)
     result: list[int] = []
     for number, site in enumerate(sites):
@@ -184,6 +195,7 @@ def _rounded(cost: losses.Cost) -> losses.Cost:
   digits = lambda x: float(f'{x:.5g}')
   return dataclasses.replace(
       cost, shift=digits(cost.shift), pure=digits(cost.pure),
+      reverse=digits(cost.reverse),
       laplace=tuple(sorted(map(digits, cost.laplace))),
       discrete=tuple(sorted((digits(r), s) for r, s in cost.discrete)))
 
@@ -216,7 +228,7 @@ def _costs(pair: Comparison) -> list[Finding]:
   least = min((_epsilon(_rounded(cost), pair.claim.delta)
                for cost in parts.values()), default=0.0)
   exact = all(cost.exact for cost in parts.values()) and (
-      pair.claim.delta == 0 or all(cost.pure in (0, math.inf)
+      pair.claim.delta == 0 or all(cost.either in (0, math.inf)
                                    for cost in parts.values()))
   if exact and least > _limit(pair, costs[worst].error):
     return [_blame(pair, worst, keep, PROOF, _words(pair, worst, keep))]
@@ -293,13 +305,14 @@ def _allowed(pair: Comparison, run: int, site: int, keep: list[int]) -> float:
                                                  pair.claim.delta)):
     return math.nan
 
+  steps = math.fsum(rate * step for rate, step in alone.discrete)
+
   def allows(factor: float) -> bool:
     part = dataclasses.replace(
-        alone, shift=alone.shift * factor, pure=alone.pure * factor,
-        laplace=tuple(x * factor for x in alone.laplace), discrete=(),
-        )
-    part = dataclasses.replace(part, pure=part.pure + factor * math.fsum(
-        rate * step for rate, step in alone.discrete))
+        alone, shift=alone.shift * factor, discrete=(),
+        pure=(alone.pure + steps) * factor,
+        reverse=(alone.reverse + steps) * factor,
+        laplace=tuple(x * factor for x in alone.laplace))
     return losses.epsilon(rest + part, pair.claim.delta) <= pair.claim.epsilon
 
   low, high = 0.0, 1.0
@@ -321,9 +334,7 @@ def _leaks(pair: Comparison) -> list[Finding]:
     if mine.shape != theirs.shape:
       return [Finding(what='the shape of the release depends on the data',
                       line='', pair=pair.what)]
-    slack = 1e-4 * (1 + np.abs(np.nan_to_num(mine)))
-    differ = np.abs(losses.change(mine, theirs)) > slack
-    runs = int(differ.any(1).sum())
+    runs = int(_differ(mine, theirs).any(1).sum())
     if not runs:
       continue
     proven = (not value.draws and value.sites <= set(pair.shown) and
@@ -339,6 +350,12 @@ def _leaks(pair: Comparison) -> list[Finding]:
         sensitivity=float(np.nanmax(np.abs(losses.change(mine, theirs)))),
         allowed=0.0))
   return findings
+
+
+def _differ(mine: np.ndarray, theirs: np.ndarray) -> np.ndarray:
+  """Returns which released numbers differ by more than rounding."""
+  slack = 1e-4 * (1 + np.abs(np.nan_to_num(mine)))
+  return np.abs(losses.change(mine, theirs)) > slack
 
 
 def _poisson(claim: claims.Claim) -> tuple[float, float] | None:
@@ -394,8 +411,7 @@ def _sampled_costs(pair: Comparison) -> list[Finding]:
     finding = dataclasses.replace(
         finding, epsilon=spent,
         allowed=finding.sensitivity / (max(shifts) * multiplier))
-    direct = replay_noise.revealed(pair.one.outputs, np.concatenate(
-        pair.one.released, axis=1))
+    direct = replay_noise.revealed(pair.one.outputs, pair.public)
     if spent > _limit(pair, costs[0].error) and direct[
         pair.noise.rows(site)].all():
       finding = dataclasses.replace(finding, how=PROOF)
