@@ -2,7 +2,7 @@
 
 Modules, in import order: bounds, one_run, curves, claims, empirical, whitebox,
 steps, canary, target, wrapping, noise, exact, partitions, blackbox, auditor,
-membership, attacks, suite.
+recording, replay, membership, attacks, suite.
 
 An audit can refute a privacy claim but never prove it. A claim that passes is
 "not falsified".
