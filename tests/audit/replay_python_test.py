@@ -95,6 +95,15 @@ def test_a_second_query_that_depends_on_the_first(scale, violated):
   assert _replay(_adaptive(scale)).violated == violated
 
 
+def test_two_generators_without_seeds_are_independent():
+  def release(key, data):
+    del key
+    return [data.sum() + np.random.default_rng().laplace(scale=2.0),
+            2 * data.sum() + np.random.default_rng().laplace(scale=4.0)]
+  result = _replay(release)
+  assert result.judged and not result.violated
+
+
 def test_one_draw_for_two_values():
   @replay.with_generator
   def release(rng, data):

@@ -192,6 +192,24 @@ def test_a_poisson_sample_against_the_noise_inside_the_event(
 
 
 @pytest.mark.slow
+def test_more_samples_than_the_event_has():
+  def release(key, data):
+    return [_sampled(0.3, 1.0)(k, data) for k in jax.random.split(key, 3)]
+  assert '3 sampled values' in _poisson_replay(release).findings[0].what
+
+
+@pytest.mark.slow
+def test_laplace_noise_under_a_gaussian_claim_is_not_passed_over():
+  def release(key, data):
+    which, noise = jax.random.split(key)
+    mask = jax.random.bernoulli(which, 0.3, (4,)) & data[1]
+    total = jnp.sum(jnp.where(mask[:, None], data[0], 0.0), 0)
+    return total + 0.1 * jax.random.laplace(noise, total.shape)
+  result = _poisson_replay(release)
+  assert not result.judged and 'not Gaussian' in result.suspects[0].what
+
+
+@pytest.mark.slow
 def test_division_by_the_drawn_batch_size_is_suspect():
   suspect, = _poisson_replay(_sampled(0.3, 1.0, divided=True)).suspects
   assert 'without noise' in suspect.what and 'bernoulli' in suspect.what

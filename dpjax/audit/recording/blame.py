@@ -18,8 +18,9 @@ def blame(pair: Comparison, run: int, keep: list[int], how: str,
   site = max(own, key=own.__getitem__)
   rows = pair.noise.rows(site)
   shifts = costs.change(pair.one.values[run], pair.other.values[run])[rows]
-  columns = [column for column, used in zip(
-      pair.noise.columns, pair.noise.mixing[rows].any(0), strict=True) if used]
+  used = np.asarray(pair.noise.mixing[rows].any(0))
+  columns = [column for column, mine in zip(pair.noise.columns, used,
+                                            strict=True) if mine]
   normal = all(c.family in ('normal', 'discrete_gaussian') for c in columns)
   sensitivity = float(np.linalg.norm(shifts, 2 if normal else 1))
   scales = [c.scale for c in columns] or [math.nan]

@@ -167,7 +167,7 @@ class Comparison:
 
   def _seen(self, direct: np.ndarray, rows: slice) -> bool:
     """Returns whether all coordinates count that share a draw with changes."""
-    moved = self.shifts[:, rows].any(0)
+    moved = np.asarray(self.shifts[:, rows].any(0))
     places = np.arange(rows.start, rows.stop)
     return all(direct[places[members]].all()
                for members, _ in self.noise.blocks(places)

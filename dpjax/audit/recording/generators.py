@@ -38,12 +38,14 @@ class Generator:
   """Stands in for `np.random.Generator`, `np.random` and `random`."""
 
   def __init__(self, tape: tapes.Tape, seed: Any = None):
-    if isinstance(seed, Generator):
-      self._rng = seed._rng
-      return
+    self.reseed(tape, seed)
+
+  def reseed(self, tape: tapes.Tape, seed: Any = None) -> None:
+    """Starts again from a seed; without one, from the tape's."""
     if seed is None:
       # Generators without a seed differ from each other, and between runs.
-      seed = [tape.seed, len(tape.seeds)]
+      seed = [tape.seed, tape.generators]
+      tape.generators += 1
     else:
       tape.seeds.append((tapes.line_of_caller(), repr(seed)))
     self._tape, self._rng = tape, np.random.Generator(np.random.PCG64(
@@ -153,14 +155,14 @@ def recording(tape: tapes.Tape) -> Iterator[tapes.Tape]:
   shared, python = Generator(tape), _Random(tape)
 
   def reseed(seed: Any = None) -> None:
-    shared.__init__(tape, seed)
+    shared.reseed(tape, seed)
   stand_ins: list[tuple[Any, str, Any]] = [
       (np.random, 'default_rng', lambda seed=None: (
           seed if isinstance(seed, Generator) else Generator(tape, seed))),
       (np.random, 'RandomState', lambda seed=None: Generator(tape, seed)),
       (np.random, 'seed', reseed),
       (random, 'Random', lambda seed=None: _Random(tape, seed)),
-      (random, 'seed', lambda seed=None: python.__init__(tape, seed))]
+      (random, 'seed', lambda seed=None: python.reseed(tape, seed))]
   names = [*_NOISE, *_LEGACY, *_PLAIN, 'standard_normal',
            'standard_exponential']
   stand_ins += [(np.random, name, getattr(shared, name)) for name in names

@@ -133,12 +133,17 @@ def _apply(trace: Trace, eqn: Any, args: list[Value], where: samplers.Place,
   if name == 'scatter-add' and args[0].data and args[2].draws and not (
       args[1].data or args[1].draws or args[2].data):
     return [_scattered(trace, eqn, args, line)]
+  return _ordered(trace, eqn, args, _noted(eqn, args, line))
+
+
+def _noted(eqn: Any, args: list[Value], line: str) -> list[Value]:
+  """Runs an equation, and notes seeds that are made from data."""
   results = _opaque(eqn, args)
-  if name in _SEEDS and any(arg.data for arg in args):
+  if eqn.primitive.name in _SEEDS and any(arg.data for arg in args):
     note = frozenset([f'random bits that depend on data at {line}'])
-    results = [dataclasses.replace(value, notes=value.notes | note)
-               for value in results]
-  return _ordered(trace, eqn, args, results)
+    return [dataclasses.replace(value, notes=value.notes | note)
+            for value in results]
+  return results
 
 
 def _has_draws(args: list[Value]) -> bool:

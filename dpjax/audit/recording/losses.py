@@ -32,7 +32,8 @@ def of_sites(sites: list[Site], noise: Noise,
     units: [D] factors of the noise in this run.
     keep: numbers of the sites that count.
   """
-  total, rows = Cost(), []
+  total = Cost()
+  rows: list[int] = []
   users = [{site for site in range(len(sites)) if noise.mixing[
       noise.rows(site), column].any()} for column in range(
           len(noise.columns))]
@@ -139,9 +140,12 @@ def _of_draws(family: str, moved: np.ndarray, scales: np.ndarray) -> Cost:
     return costs.both_ways(float(2 * np.arcsinh(ratios / 2).sum()))
   if family == 'discrete_laplace':
     steps = np.round(moved[moving])
-    # A shift by a fraction shows in the fraction of the answer.
-    if (np.abs(steps - moved[moving]) > 1e-3).any():
+    # A shift by a fraction shows in the fraction of the answer. On fine grids
+    # only rounding of the measured coefficients is left.
+    if (np.abs(steps - moved[moving]) > 1e-3 + 1e-5 * steps).any():
       return costs.both_ways(math.inf)
+    if steps.max(initial=0) > 1000:
+      return Cost(laplace=tuple(ratios.tolist()))
     return Cost(discrete=tuple((float(1 / scale), int(step)) for scale, step
                                in zip(scales[moving], steps, strict=True)))
   if family in ('exponential', 'uniform', 'words'):

@@ -5,6 +5,7 @@ import contextvars
 import dataclasses
 import os
 import sys
+import types
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,8 @@ class Tape:
     leaves: (name, family, standard draw) of each draw of noise.
     sites: (line, number of the leaf or -1, location, noise, noisy value).
     masks: names of draws that are not noise.
-    seeds: (line, seed) of each generator that was made.
+    seeds: (line, seed) of each generator that was made with one.
+    generators: number of generators that were made without a seed.
   """
   seed: int
   frozen: list[np.ndarray] | None = None
@@ -31,6 +33,7 @@ class Tape:
       dataclasses.field(default_factory=list))
   masks: list[str] = dataclasses.field(default_factory=list)
   seeds: list[tuple[str, str]] = dataclasses.field(default_factory=list)
+  generators: int = 0
 
   def hide(self, line: str, leaf: int, location: np.ndarray,
            noise: np.ndarray) -> np.ndarray:
@@ -50,7 +53,7 @@ TAPE: contextvars.ContextVar[Tape | None] = contextvars.ContextVar(
 
 def line_of_caller() -> str:
   """Returns file and line of the nearest caller outside of NumPy and here."""
-  frame = sys._getframe(1)  # pylint: disable=protected-access
+  frame: types.FrameType | None = sys._getframe(1)
   while frame is not None:
     path = frame.f_code.co_filename
     if path != __file__ and f'{os.sep}numpy{os.sep}' not in path:
