@@ -3,7 +3,8 @@
 Modules, in import order: bounds, one_run, curves, claims, empirical, whitebox,
 steps, canary, target, records, spaces, wrapping, noise, exact, declared,
 intervals, lattices, learned, partitions, events, blackbox, power, mining,
-ranking, ascent, search, replay, auditor, membership, attacks, suite.
+ranking, ascent, search, recording, replay, auditor, membership, attacks,
+suite.
 
 An audit can refute a privacy claim but never prove it. A claim that passes is
 "not falsified".
