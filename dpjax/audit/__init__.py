@@ -1,8 +1,9 @@
 """Audits: statistical tests of whether an implementation keeps its claim.
 
-Modules, in import order: bounds, one_run, curves, claims, empirical, whitebox,
-steps, canary, target, wrapping, noise, exact, partitions, blackbox, auditor,
-membership, attacks, suite.
+Modules, in import order: bounds, curves, one_run_program, one_run_tight,
+one_run, claims, empirical, whitebox, steps, canary, target, wrapping, noise,
+exact, partitions, blackbox, betting, sequential, auditor, membership, attacks,
+suite.
 
 An audit can refute a privacy claim but never prove it. A claim that passes is
 "not falsified".
