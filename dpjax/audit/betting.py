@@ -6,15 +6,12 @@ g with values in [0, 1], and on the same for 1 - g with D and D' exchanged.
 `sequential` spreads a wealth over bets.
 """
 
-from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
 
 # Stakes, as fractions of the largest stake that cannot ruin a bet.
 _STAKES = np.array([0.03, 0.1, 0.3, 0.6, 0.95])
-# Runs whose bets are computed at once, to bound memory.
-_PART = 512
 
 
 class Bets(NamedTuple):
@@ -69,20 +66,33 @@ def even(bets: Bets) -> np.ndarray:
 
 
 def log_gains(bets: Bets, hits: np.ndarray,
-               alarms: np.ndarray) -> Iterator[np.ndarray]:
-  """Yields logarithms [n, b] of the factors by which runs change each bet."""
-  hits, alarms = (np.asarray(values, np.float64).ravel()
-                  for values in (hits, alarms))
-  if hits.size != alarms.size:
+              alarms: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+  """Returns logarithms of the factors by which runs change each bet.
+
+  Args:
+    bets: the bets.
+    hits: [n] values of g in [0, 1] on outputs of the first data set.
+    alarms: [n] values of g on outputs of the second one.
+
+  Returns:
+    A table [u, b] with a row for each different pair of a hit and an alarm, at
+    most four if these are booleans, and the number [n] of each run's row.
+  """
+  both = np.stack([np.asarray(values, np.float64).ravel()
+                   for values in _same_size(hits, alarms)])
+  if not ((0 <= both) & (both <= 1)).all():
+    raise ValueError('hits and alarms must lie in [0, 1]')
+  (hit, alarm), rows = np.unique(both, axis=1, return_inverse=True)
+  growth, hit, alarm = np.exp(bets.epsilons), hit[:, None], alarm[:, None]
+  gains = np.where(bets.reversed, 1 - alarm - growth * (1 - hit),
+                   hit - growth * alarm) - bets.deltas
+  return np.log1p(bets.stakes * gains), rows.ravel()
+
+
+def _same_size(hits: np.ndarray,
+               alarms: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+  """Returns both arrays, or raises if they are not of one size."""
+  if np.size(hits) != np.size(alarms):
     raise ValueError('there must be as many hits as alarms, got '
-                     f'{hits.size} and {alarms.size}')
-  for name, values in (('hits', hits), ('alarms', alarms)):
-    if not ((0 <= values) & (values <= 1)).all():
-      raise ValueError(f'{name} must lie in [0, 1]')
-  growth = np.exp(bets.epsilons)
-  for start in range(0, hits.size, _PART):
-    hit, alarm = (values[start:start + _PART, None]
-                  for values in (hits, alarms))
-    gains = np.where(bets.reversed, 1 - alarm - growth * (1 - hit),
-                     hit - growth * alarm) - bets.deltas
-    yield np.log1p(bets.stakes * gains)
+                     f'{np.size(hits)} and {np.size(alarms)}')
+  return hits, alarms

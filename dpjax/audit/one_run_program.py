@@ -12,7 +12,7 @@ from dpjax.audit import curves
 
 # Points of a curve in the program. Each one is a valid constraint: fewer points
 # make a larger, still valid p-value.
-_POINTS = 24
+_POINTS = 16
 # The program leaves out all but one of the points whose m delta is below this.
 _LEAST_EXPECTED = 1e-5
 

@@ -30,8 +30,8 @@ _LARGEST_SHIFT = 20.0
 # Points of a Gaussian curve.
 _POINTS = 48
 # Cells of the quadrature over the rank of the last guess, which rounds up.
-_CELLS = 4000
-_SHIFT_TOLERANCE = 1e-3
+_CELLS = 1000
+_SHIFT_PRECISION = 1e-3
 
 
 def p_value(epsilon: float, *, num_canaries: int, num_guesses: int,
@@ -112,12 +112,12 @@ def independent_p_value(curve: curves.PrivacyCurve, *, num_canaries: int,
                        )[0])
   # The fraction of games at least as confident as the first that is not
   # guessed has the distribution beta (r + 1, m - r).
-  ends = special.betaincinv(num_guesses + 1, others, [1e-12, 1 - 1e-12])
+  ends = special.betaincinv(num_guesses + 1, others, [1e-9, 1 - 1e-9])
   edges = np.linspace(*ends, _CELLS + 1)
   masses = np.diff(special.betainc(num_guesses + 1, others, edges))
   # Accuracy falls in the fraction, so the lower end of a cell bounds it.
   tails = _tail(num_correct, num_guesses, _accuracy(curve, edges[:-1]))
-  return float(min(1.0, masses @ tails + 2e-12))
+  return float(min(1.0, masses @ tails + 2e-9))
 
 
 def rejects_curve(curve: curves.PrivacyCurve, *, num_canaries: int,
@@ -147,6 +147,7 @@ def gaussian_curve(shift: float) -> curves.PrivacyCurve:
   return curves.PrivacyCurve(epsilons, np.clip(deltas, 0, 1) + 1e-15)
 
 
+@functools.lru_cache(maxsize=4096)
 def epsilon_lower_bound(*, num_canaries: int, num_guesses: int,
                         num_correct: int, delta: float,
                         significance: float = 0.05,
@@ -197,15 +198,15 @@ def gaussian_shift_lower_bound(*, num_canaries: int, num_guesses: int,
     if independent:
       return independent_p_value(curve, **counts) <= significance
     return rejects_curve(curve, **counts, significance=significance)
-  return largest_rejected(rejects, _LARGEST_SHIFT, tolerance=_SHIFT_TOLERANCE)
+  return largest_rejected(rejects, _LARGEST_SHIFT, precision=_SHIFT_PRECISION)
 
 
 def largest_rejected(rejects: Callable[[float], bool], most: float, *,
-                     tolerance: float = 1e-7) -> float:
+                     precision: float = 1e-7) -> float:
   """Returns the largest value of a rejected interval [0, x), or 0.
 
   The interval is searched from 0 in doubling steps, since large values can take
-  long. What is returned is rejected itself, and within `tolerance` of x.
+  long. What is returned is rejected itself, and within `precision` of x.
   """
   low, high = 0.0, min(1.0, most)
   if not rejects(low):
@@ -214,7 +215,7 @@ def largest_rejected(rejects: Callable[[float], bool], most: float, *,
     if high == most:
       return most
     low, high = high, min(2 * high, most)
-  while high - low > tolerance:
+  while high - low > precision:
     middle = (low + high) / 2
     low, high = (middle, high) if rejects(middle) else (low, middle)
   return low

@@ -42,6 +42,8 @@ _BATCH, _GROWTH = 64, 1.5
 _EXPLORE = 4
 # Runs, and released numbers, that are drawn at once where that is cheap.
 _BLOCK, _NUMBERS = 2**13, 2**22
+# Runs whose wealth is computed at once, to bound memory.
+_PART = 512
 MAX_RUNS = 20_000
 """Default for the number of runs of each data set at which an audit stops."""
 
@@ -127,8 +129,8 @@ def rebalance(test: Test, hits: np.ndarray, alarms: np.ndarray) -> Test:
     alarms: [n] values of g on earlier outputs of the second one.
   """
   bets, even = test.bets, betting.even(test.bets)
-  won = even + sum(gains.sum(0) for gains in betting.log_gains(
-      bets, hits, alarms))
+  table, rows = betting.log_gains(bets, hits, alarms)
+  won = even + np.bincount(rows, minlength=len(table)) @ table
   posterior = won - betting.grouped(won, bets.starts)[betting.groups(bets)]
   return test._replace(log_spread=np.logaddexp(
       math.log(_EVEN) + even, math.log1p(-_EVEN) + posterior))
@@ -155,14 +157,15 @@ def update(test: Test, hits: np.ndarray, alarms: np.ndarray) -> Test:
   invested = np.logaddexp(test.log_invested, -math.log(count * (count + 1)))
   logs = test.log_spread + invested[betting.groups(test.bets)]
   peak, stopped_at, runs = test.log_peak, test.stopped_at, test.num_runs
-  for part in betting.log_gains(test.bets, hits, alarms):
-    logs = logs + np.cumsum(part, axis=0)
+  table, rows = betting.log_gains(test.bets, hits, alarms)
+  for start in range(0, rows.size, _PART):
+    logs = logs + np.cumsum(table[rows[start:start + _PART]], axis=0)
     totals = np.logaddexp(betting.grouped(logs, test.bets.starts), reserve)
     reached = totals[:, 0] >= -math.log(test.significance)
     if stopped_at is None and reached.any():
       stopped_at = runs + int(np.argmax(reached)) + 1
     peak, logs = np.maximum(peak, totals.max(0)), logs[-1]
-    runs += len(part)
+    runs = test.num_runs + min(start + _PART, rows.size)
   return test._replace(
       log_invested=betting.grouped(logs, test.bets.starts), log_peak=peak,
       num_updates=count, num_runs=runs, stopped_at=stopped_at)
