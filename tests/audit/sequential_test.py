@@ -112,6 +112,15 @@ def test_wealth_and_bound_grow_if_the_claim_is_false():
   assert test.violated and test.stopped_at < 250 < test.num_runs == 3000
   assert test.wealth > 1e20
   assert lowers == sorted(lowers) and 1.7 < lowers[-1] < truth
+  # The bound itself is refuted, and the next larger epsilon is not.
+  lower = sequential.update(test._replace(), hits[:0], alarms[:0]).epsilon_lower
+  once = sequential.update(sequential.init(_points((1.0, 0.0)), 0.05), hits,
+                           alarms)
+  assert lower == lowers[-1] and once.epsilon_lower > 1.5
+  for epsilon, refuted in ((once.epsilon_lower, True),
+                           (once.epsilon_lower + 0.05, False)):
+    claimed = sequential.init(_points((epsilon, 0.0)), 0.05)
+    assert sequential.update(claimed, hits, alarms).violated == refuted
 
 
 def test_stopping_is_at_the_run_at_which_the_wealth_suffices():

@@ -5,7 +5,9 @@ Then the final model scores every canary, included or not, in evaluation mode
 (AUD-10), and the auditor guesses the coins (AUD-06, AUD-07). Scores, fractions
 of guesses and delta are fixed beforehand and share the significance (AUD-12).
 The canaries of a run are trained into one model, so their scores depend on each
-other: all p-values are those of `one_run_tight` that allow for that.
+other: all p-values are those of `one_run_tight` that allow for that. The bound and the
+test of the whole curve reject if a count of correct guesses is too large. They
+judge the same counts, so together they need no more significance than one.
 
 A mechanism may reveal coins with probability delta, so a smaller m delta shows
 more. A run that satisfies its event satisfies it at every delta, so the audit
@@ -84,8 +86,6 @@ def audit(run: FinishedRun, *, name: str, delta: float | None = None,
   scores = score(run)
   included = np.asarray(run.canaries.included)
   curve = _curve(plan) if private else curves.NOTHING
-  # The bound and the whole curve judge the same counts of correct guesses. Each
-  # refutes a claim if a count is too large, so together they need one level.
   level = significance / len(SCORES)
   bounds = {key: one_run.grid_bound(scores[key], included, delta=delta,
                                     significance=level) for key in SCORES}
