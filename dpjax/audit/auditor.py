@@ -29,8 +29,8 @@ from dpjax.audit import exact
 from dpjax.audit import partitions
 from dpjax.audit import power
 from dpjax.audit import replay
-from dpjax.audit import replay_pairs
 from dpjax.audit import search
+from dpjax.audit.recording import comparison
 from dpjax.audit.target import Pair
 from dpjax.audit.target import Target
 from dpjax.typing import PRNGKey
@@ -192,7 +192,7 @@ def audit(key: PRNGKey, target: Target | canary.Game | canary.LossGame, *,
     report = dataclasses.replace(report, checks=(*report.checks, _replay_check(
         jax.random.fold_in(key, 4), target, pairs)))
     # Replays refute a sound claim with at most this probability.
-    level -= min(significance / 2, replay_pairs.SIGNIFICANCE * len(pairs))
+    level -= min(significance / 2, comparison.SIGNIFICANCE * len(pairs))
   if num_runs is None and budget_seconds is not None:
     num_runs = _affordable_runs(key, target.with_pairs(found.pairs),
                                 start + budget_seconds)
