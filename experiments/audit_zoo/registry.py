@@ -31,8 +31,9 @@ def load(name: str) -> bug.Bug:
   if name.endswith('.py'):
     return _bug_of(_module_at(pathlib.Path(name)), pathlib.Path(name).stem)
   if name not in names():
-    raise ValueError(f'no bug {name!r} in the zoo{errors.did_you_mean(
-        name, names())}; a file of your own ends in .py')
+    raise ValueError(f'no bug {name!r} in the zoo'
+                     f'{errors.did_you_mean(name, names())}; a file of your '
+                     'own ends in .py')
   return _bug_of(importlib.import_module(
       f'experiments.audit_zoo.bugs.{name}'), name)
 
