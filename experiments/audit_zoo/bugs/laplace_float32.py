@@ -35,7 +35,7 @@ BUG = bug.Bug(
     name='laplace_float32',
     title='Laplace noise is added in float32, so that the set of numbers that '
     'can be released depends on the data.',
-    source='Mironov (2012, section 4), https://doi.org/10.1145/2382196.2382264',
+    source='Mironov (2012), https://doi.org/10.1145/2382196.2382264',
     claim=claims.Claim(epsilon=1.0, delta=0.0, adjacency=_ADJACENCY),
     true_epsilon=math.inf, faulty=faulty, fixed=fixed,
     space=spaces.Records(adjacency=_ADJACENCY, bounds=(0.0, 1.0)),

@@ -32,8 +32,7 @@ BUG = bug.Bug(
     name='laplace_float64',
     title='Laplace noise is added in float64, so that the last bits of the '
     'answer depend on the data.',
-    source='Mironov (2012, section 4.2), '
-    'https://doi.org/10.1145/2382196.2382264',
+    source='Mironov (2012), https://doi.org/10.1145/2382196.2382264',
     claim=claims.Claim(epsilon=1.0, delta=0.0, adjacency=_ADJACENCY),
     true_epsilon=math.inf, faulty=faulty, fixed=fixed,
     space=spaces.Records(adjacency=_ADJACENCY, bounds=(0.0, 1.0),
