@@ -1,8 +1,8 @@
 """Audits: statistical tests of whether an implementation keeps its claim.
 
 Modules, in import order: bounds, one_run, curves, claims, empirical, whitebox,
-steps, canary, target, wrapping, noise, exact, partitions, blackbox, auditor,
-membership, attacks, suite.
+steps, canary, target, spaces, wrapping, noise, exact, partitions, blackbox,
+mining, search, auditor, membership, attacks, suite.
 
 An audit can refute a privacy claim but never prove it. A claim that passes is
 "not falsified".

@@ -10,7 +10,7 @@ import contextlib
 import dataclasses
 import functools
 import itertools
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -20,6 +20,7 @@ from numpy.typing import ArrayLike
 from dpjax import errors
 from dpjax.audit import claims
 from dpjax.audit import curves
+from dpjax.privacy.adjacency import Adjacency
 from dpjax.typing import PRNGKey, PyTree
 
 # Most runs, and most released numbers, of a compiled batch.
@@ -37,10 +38,27 @@ class Pair(NamedTuple):
     data: one data set.
     neighbour: the other data set; its arrays may have other shapes.
     what: description of their difference.
+    records: both data sets before their conversion to what `release` takes, for
+      the space that made them; None if there is no conversion.
   """
   data: PyTree
   neighbour: PyTree
   what: str = ''
+  records: tuple[Any, Any] | None = None
+
+
+class Space(Protocol):
+  """The legal data sets of a target, see `spaces`."""
+
+  @property
+  def adjacency(self) -> Adjacency:
+    """Which data sets are neighbours."""
+
+  def pairs(self) -> tuple[Pair, ...]:
+    """Lists structured pairs of neighbours, most promising first."""
+
+  def mutated(self, rng: np.random.Generator, pair: Pair) -> Pair:
+    """Returns a random change of a pair, which is again one of neighbours."""
 
 
 class Query(NamedTuple):
@@ -81,7 +99,10 @@ class Target:
       trace it, or it draws random numbers without the key, it is called once
       for each run. None if `sample` is given.
     claim: the privacy claim that is tested.
-    pairs: neighbours that are tried; others may reveal more violations.
+    pairs: neighbours that are tried; others may reveal more violations. Without
+      any, those of `space`.
+    space: the legal data sets, among which an audit searches further
+      neighbours; None to try only `pairs`.
     log_probs: function of a data set that returns the logarithms [m] of the
       probabilities of the outcomes 0..m-1 of a release of one integer; None if
       they are not declared.
@@ -98,7 +119,8 @@ class Target:
   name: str
   release: Release | None
   claim: claims.Claim
-  pairs: tuple[Pair, ...]
+  pairs: tuple[Pair, ...] = ()
+  space: Space | None = None
   log_probs: Callable[[PyTree], ArrayLike] | None = None
   log_density: Callable[[PyTree, Any], ArrayLike] | None = None
   noise: Noise | None = None
@@ -110,6 +132,14 @@ class Target:
   def __post_init__(self) -> None:
     if self.release is None and self.sample is None:
       raise ValueError(f'{self.name} has neither release nor sample')
+    if self.space is not None and (self.space.adjacency is not
+                                   self.claim.adjacency):
+      raise ValueError(
+          f'{self.name} claims {self.claim.adjacency.value}, but its space has '
+          f'neighbours under {self.space.adjacency.value}')
+    if not self.pairs and self.space is not None:
+      # A frozen dataclass sets its own fields like this.
+      object.__setattr__(self, 'pairs', self.space.pairs())
     if not self.pairs:
       raise ValueError(f'{self.name} has no pairs of neighbours to compare')
 
