@@ -24,17 +24,12 @@ _CLAIM = claims.Claim(
     epsilon=accounting.gaussian_epsilon(
         shift=_RATE * math.sqrt(math.exp(_SIGMA**-2) - 1), delta=_DELTA),
     delta=_DELTA, adjacency=training.ADD_OR_REMOVE)
-
-
-def _event(noise_multiplier: float) -> accounting.DpEvent:
-  """Returns the event of one step, by the noise multiplier."""
-  return accounting.poisson_gaussian_event(
-      sampling_prob=_RATE, noise_multiplier=noise_multiplier, num_steps=1)
-
-
+_EVENT = accounting.poisson_gaussian_event(
+    sampling_prob=_RATE, noise_multiplier=_SIGMA, num_steps=1)
+# The least noise that an exact accountant accepts.
 _ENOUGH = accounting.calibrate_noise_multiplier(
-    target_epsilon=_CLAIM.epsilon, target_delta=_DELTA, event_of=_event,
-    adjacency=training.ADD_OR_REMOVE)
+    target_epsilon=_CLAIM.epsilon, target_delta=_DELTA, sampling_prob=_RATE,
+    num_steps=1, adjacency=training.ADD_OR_REMOVE)
 
 
 def _step(key: PRNGKey, records: Array, sigma: float) -> Array:
@@ -63,7 +58,7 @@ BUG = bug.Bug(
     'Wutschitz (2021), Numerical composition of differential privacy, Section '
     '1',
     claim=_CLAIM, true_epsilon=accounting.epsilon(
-        _event(_SIGMA), delta=_DELTA, adjacency=training.ADD_OR_REMOVE),
+        _EVENT, delta=_DELTA, adjacency=training.ADD_OR_REMOVE),
     faulty=_faulty, fixed=_fixed,
     space=spaces.Records(adjacency=training.ADD_OR_REMOVE, bounds=(-1.0, 1.0)),
     worst=Pair(np.float32([1]), np.zeros([0], np.float32),

@@ -1,4 +1,4 @@
-"""The mean gradient of a mini-batch is clipped, as training without privacy does.
+"""The mean gradient of a mini-batch is clipped, as in training without privacy.
 
 The noise is scaled to the clip norm over the batch size, which bounds one
 record's part of a mean of clipped gradients, not a clipped mean. The fixed twin

@@ -40,7 +40,7 @@ BUG = bug.Bug(
     title='The clip norm is the median of the gradient norms, which scales the '
     'noise and is used without noise.',
     source='advised in Abadi et al. (2016), Deep learning with differential '
-    'privacy, Section 3.1, https://arxiv.org/abs/1607.00133',
+    'privacy, Section 5, https://arxiv.org/abs/1607.00133',
     claim=training.gaussian_claim(_SIGMA), true_epsilon=math.inf,
     faulty=_faulty, fixed=_fixed,
     space=spaces.Records(adjacency=training.ADD_OR_REMOVE, bounds=(-1.0, 1.0)),
