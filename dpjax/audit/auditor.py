@@ -23,12 +23,11 @@ from dpjax.audit import blackbox
 from dpjax.audit import bounds
 from dpjax.audit import canary
 from dpjax.audit import claims
+from dpjax.audit import declared
 from dpjax.audit import empirical
 from dpjax.audit import exact
-from dpjax.audit import noise
 from dpjax.audit import partitions
 from dpjax.audit import search
-from dpjax.audit.target import Pair
 from dpjax.audit.target import Target
 from dpjax.typing import PRNGKey
 
@@ -37,8 +36,6 @@ VERDICTS = (CONSISTENT, VIOLATED, UNDERPOWERED)
 
 NUM_RUNS = 2**15
 NUM_UNTRACED_RUNS = 2**12
-_NOISE_RUNS = 2**14
-_NOISE_PAIRS = 2
 _LOW_BIT_RUNS = 2**11
 # Standard errors from which the lowest bits count as leaking.
 _LOUD = 8.0
@@ -49,8 +46,6 @@ _FOUND_PAIRS = 32
 # runs, and the runs that measure the speed.
 _SEARCH_PART = 0.3
 _LEAST_RUNS, _MOST_RUNS, _TRIAL_RUNS = 2**10, 2**22, 2**12
-# Values of records beyond which float32 is coarser than usual noise.
-_SOBER = 1e5
 
 
 class Check(NamedTuple):
@@ -192,7 +187,7 @@ def audit(key: PRNGKey, target: Target | canary.Game | canary.LossGame, *,
                 else NUM_UNTRACED_RUNS)
   errors.check_at_least('num_runs', num_runs, 100)
   say(f'count: {num_runs} runs of each side')
-  tests = list(_tests(noise_key, target, min(num_runs, _NOISE_RUNS)))
+  tests = list(declared.p_values(noise_key, target, num_runs))
   # Half of the significance is for the counts. All tests together have the
   # other half, in equal parts: Bonferroni needs no independence.
   half = significance / (2 if tests else 1)
@@ -285,11 +280,11 @@ def _sampled_checks(key: PRNGKey, target: Target,
                     found: search.Found) -> Iterator[Check]:
   """Yields checks of a few releases that refute a claim with certainty."""
   # These checks have no p-value, so draws shared with the tests do no harm.
-  pair, declared = target.pairs[0], target.noise
-  if declared is not None and declared.spacing:
+  pair, stated = target.pairs[0], target.noise
+  if stated is not None and stated.spacing:
     outputs = target.draw(key, pair.data, 1000)
     # Grids are powers of two, so the remainder is exact.
-    off = ~(np.mod(outputs, declared.spacing) == 0)
+    off = ~(np.mod(outputs, stated.spacing) == 0)
     yield Check('grid', bool(off.any()),
                 f'{off.mean():.1%} of outputs off the declared grid')
   # Only pure DP bounds the ratio of densities at every output.
@@ -302,38 +297,6 @@ def _sampled_checks(key: PRNGKey, target: Target,
       worst = exact.density_ratio(target, pair, outputs, target.claim.epsilon)
       yield Check('density ratio', worst.amount > 0,
                   f'{_relative_to_claim(worst.amount)} at {worst.what}')
-
-
-def _tests(key: PRNGKey, target: Target,
-           num_runs: int) -> Iterator[tuple[str, float]]:
-  """Yields (name, p-value) of tests of the declared distributions."""
-  if target.log_probs is not None:
-    for number, pair in enumerate(target.pairs[:_NOISE_PAIRS]):
-      draws = target.draw(jax.random.fold_in(key, number), pair.data, num_runs)
-      yield 'distribution of outcomes', exact.outcome_p_value(
-          draws, target.log_probs(pair.data))
-  if target.noise is None:
-    return
-  declared = target.noise
-  rng = np.random.default_rng(np.asarray(jax.random.key_data(key)))
-  sober = [pair for pair in target.pairs if _is_sober(pair)] or target.pairs
-  for number, pair in enumerate((sober[0], sober[-1])):
-    keys = jax.random.split(jax.random.fold_in(key, 10 + number))
-    scores = [
-        noise.normal_scores(rng, declared, target.draw(k, data, num_runs) -
-                            np.asarray(declared.value(data), np.float64
-                                       ).reshape(1, -1))
-        for k, data in zip(keys, pair[:2], strict=True)]
-    # The other side's scores serve only to find noise that both sides share.
-    for side, (first, second) in enumerate((scores, scores[::-1])):
-      for name, value in noise.p_values(first, second):
-        yield f'noise: {name} ({number}{"ab"[side]})', value
-
-
-def _is_sober(pair: Pair) -> bool:
-  """Returns whether all records are so small that floats keep their noise."""
-  return all(bool(np.all(np.abs(np.asarray(leaf, np.float64)) <= _SOBER))
-             for leaf in jax.tree.leaves(pair[:2]))
 
 
 def _event_check(counted: blackbox.BlackBox, level: float) -> Check:

@@ -9,6 +9,7 @@ import functools
 import math
 from typing import Any
 
+import numpy as np
 from scipy import stats
 
 from dpjax.audit import auditor
@@ -121,11 +122,11 @@ MECHANISMS: Mapping[str, Callable[[], Auditable]] = {
         discrete.GeometricMechanism(record_norm=1, epsilon=1.0, **_AR),
         # The parameter of dlaplace is epsilon over the sensitivity.
         delta=0.0, noise=Noise(stats.dlaplace(1.0)),
-        space=spaces.Sums(sensitivity=1, dtype=int, **_AR)),
+        space=spaces.Sums(sensitivity=1, dtype=np.int32, **_AR)),
     'discrete_gaussian': lambda: wrapping.of_mechanism(
         discrete.DiscreteGaussianMechanism(
             record_norm=1.0, noise_multiplier=4.0, **_RO),
-        space=spaces.Sums(sensitivity=2, dtype=int, **_RO)),
+        space=spaces.Sums(sensitivity=2, dtype=np.int32, **_RO)),
     'exponential': lambda: _pure(
         selection.ExponentialMechanism(sensitivity=1.0, epsilon=1.0, **_RO)),
     'exponential_monotone': lambda: _pure(selection.ExponentialMechanism(
