@@ -43,6 +43,9 @@ _EVENTS = dict(
     noise_scale_of_zero=lambda y: y[:, 0] == 1,
     range_of_data=lambda y: y[:, 0] == 0,
     reused_key=lambda y: np.abs(y[:, 1] - y[:, 0]) < 0.5,
+    # Below 1/2, numbers that are no multiples of 2^-24.
+    secure_mode_normal=lambda y: (np.abs(y[:, 0]) < 0.5) & (
+        y[:, 0] * 2**24 % 1 != 0),
     shuffled_batches=lambda y: (y > 0.5).any(axis=1),
     skipped_empty_batch=lambda y: y[:, 0] == 0,
     unused_clipped_copy=lambda y: y[:, 0] > 1e3,
@@ -51,7 +54,8 @@ _EVENTS = dict(
 # Bugs that no epsilon holds for and whose event never happens on one side.
 _IMPOSSIBLE = ('domain_of_data', 'entries_without_noise', 'median_clip_norm',
                'mean_gradient_left_in', 'nan_gradient', 'noise_scale_of_zero',
-               'range_of_data', 'reused_key', 'unused_clipped_copy')
+               'range_of_data', 'reused_key', 'secure_mode_normal',
+               'unused_clipped_copy')
 # Bugs that add Gaussian noise to a sum, with the claimed noise multiplier.
 _SUMS = dict(batch_norm=3.0, clipped_by_layer=2.0, clipped_mean=8.0,
              clipped_microbatches=2.0, ignored_clip_norm=2.0,

@@ -1,11 +1,11 @@
 """One epoch of shuffled batches is accounted as Poisson samples.
 
 A shuffled record is in exactly one of the batches, a Poisson sampled one may be
-in none, which happens with probability 1/4 here. Little noise therefore identifies
-a shuffled record with probability near 1. The claim's event covers all deltas;
-its epsilon is stated at delta = 1/2, as shuffling costs more only at large
-deltas. The fixed twin draws each batch by Poisson sampling, which is the event
-of the claim.
+in none, which happens with probability 1/4 here. With little noise a shuffled
+record is therefore recognised almost surely. The claim's event covers all
+deltas; its epsilon is stated at delta = 1/2, because shuffling costs more at
+large deltas only. The fixed twin draws each batch by Poisson sampling, which is
+the event of the claim.
 """
 
 import jax
