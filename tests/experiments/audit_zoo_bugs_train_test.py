@@ -25,7 +25,7 @@ _EVENTS = dict(
     best_of_runs=lambda y: y[:, 0] > 0,
     budget_spent_twice=lambda y: (y > 1).all(axis=1),
     central_limit_accountant=lambda y: y[:, 0] > 2,
-    clipped_by_layer=lambda y: y.sum(axis=1) > 2,
+    clipped_by_layer=lambda y: y.sum(axis=1) > 8,
     clipped_mean=lambda y: y[:, 0] > 0,
     clipped_microbatches=lambda y: y[:, 0] > 0,
     configured_batch_size=lambda y: y[:, 0] > 0.5,

@@ -30,7 +30,7 @@ def _noisy_sum(key: PRNGKey, records: Array, rates: Array | float) -> Array:
 def _faulty(key: PRNGKey, records: Array) -> Array:
   positive = records > 0
   sizes = jnp.where(positive, positive.sum(), (~positive).sum())
-  classes = positive.any().astype(int) + (~positive).any()
+  classes = positive.any().astype(int) + (~positive).any().astype(int)
   # Each class has the same share of the expected batch of n / 4 records.
   rates = _RATE * len(records) / (jnp.maximum(classes, 1) * sizes)
   return _noisy_sum(key, records, jnp.minimum(rates, 1.0))
