@@ -290,10 +290,15 @@ class Records:
     yield 'the others in the middle', all_of(middle)
     if size < 2:
       return
-    halves, far = all_of(low), all_of(middle)
-    halves[size // 2:], far[-1] = high, high
-    yield 'half of the others low, half high', halves
+    far = all_of(middle)
+    far[-1] = high
     yield 'one of the others far away', far
+    # Sums of integers overflow at one of these numbers of high records.
+    numeric = self._integers and self.num_categories is None
+    for count in range(1, size) if numeric and size <= 16 else (size // 2,):
+      some = all_of(low)
+      some[:count] = high
+      yield f'{count} of the others high, the rest low', some
     yield 'the others all different', self._spread(size)
 
   def _spread(self, size: int) -> np.ndarray:
