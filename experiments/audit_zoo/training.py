@@ -47,12 +47,12 @@ def in_batch(key: PRNGKey, gradients: Array, sampling_prob: float) -> Array:
 
 
 def gaussian_claim(noise_multiplier: float, *, sampling_prob: float = 1.0,
-                   num_steps: int = 1) -> claims.Claim:
+                   num_steps: int = 1, delta: float = DELTA) -> claims.Claim:
   """Returns the claim of Gaussian noise on Poisson samples, with its event."""
   return claims.of_event(
       accounting.poisson_gaussian_event(
           sampling_prob=sampling_prob, noise_multiplier=noise_multiplier,
-          num_steps=num_steps), delta=DELTA, adjacency=ADD_OR_REMOVE)
+          num_steps=num_steps), delta=delta, adjacency=ADD_OR_REMOVE)
 
 
 def pure_claim(epsilon: float, adjacency: Adjacency) -> claims.Claim:
@@ -86,27 +86,28 @@ def widths_epsilon(ratio: float, size: int) -> float:
         np.exp(epsilon) * stats.chi2.cdf(near / ratio**2, size))
     return float(max(wide, narrow))
 
-  return epsilon_at(delta_of)
+  return epsilon_at(delta_of, DELTA)
 
 
-def densities_epsilon(first: np.ndarray, second: np.ndarray,
-                      cell: float) -> float:
-  """Returns epsilon at `DELTA` of two densities on a grid.
+def densities_epsilon(first: np.ndarray, second: np.ndarray, cell: float,
+                      delta: float = DELTA) -> float:
+  """Returns epsilon at `delta` of two densities on a grid.
 
   Args:
     first: densities at the points of a grid.
     second: densities of the other distribution at the same points.
     cell: length, area or volume of a cell of the grid.
+    delta: delta in (0, 1).
   """
   def delta_of(epsilon: float) -> float:
     growth = np.exp(epsilon)
     return cell * float(max(np.maximum(first - growth * second, 0).sum(),
                             np.maximum(second - growth * first, 0).sum()))
 
-  return epsilon_at(delta_of)
+  return epsilon_at(delta_of, delta)
 
 
-def epsilon_at(delta_of: Callable[[float], float]) -> float:
-  """Returns the epsilon at which a decreasing function of it is `DELTA`."""
-  return float(optimize.brentq(lambda epsilon: delta_of(epsilon) - DELTA, 0.0,
+def epsilon_at(delta_of: Callable[[float], float], delta: float) -> float:
+  """Returns the epsilon at which a decreasing function of it is `delta`."""
+  return float(optimize.brentq(lambda epsilon: delta_of(epsilon) - delta, 0.0,
                                _LARGEST_EPSILON))

@@ -16,7 +16,7 @@ from dpjax.typing import Array, PRNGKey
 from experiments.audit_zoo import bug
 from experiments.audit_zoo import training
 
-_SIGMA, _RATE, _ACCUMULATED = 0.8, 0.1, 8
+_SIGMA, _RATE, _ACCUMULATED = 1.5, 0.05, 16
 
 
 def _step(key: PRNGKey, records: Array, rate: float) -> Array:
@@ -38,7 +38,7 @@ def _fixed(key: PRNGKey, records: Array) -> Array:
 BUG = bug.Bug(
     name='accumulated_batches',
     title='The accountant uses the sampling rate of one micro-batch, while a '
-    'step accumulates eight of them.',
+    'step accumulates 16 of them.',
     source='jax_privacy, pull request 287, '
     'https://github.com/google-deepmind/jax_privacy/pull/287',
     claim=training.gaussian_claim(_SIGMA, sampling_prob=_RATE),

@@ -1,7 +1,7 @@
-"""Each of four parameters is clipped to the norm that is meant for all.
+"""Each of 16 layers is clipped to the norm that is meant for all of them.
 
-A record then changes the gradient by twice the clip norm. The fixed twin clips
-the joint norm of all parameters, which the claim assumes.
+A record then changes the gradient by four times the clip norm. The fixed twin
+clips the joint norm of all layers, which the claim assumes.
 """
 
 import jax
@@ -14,7 +14,7 @@ from dpjax.typing import Array, PRNGKey
 from experiments.audit_zoo import bug
 from experiments.audit_zoo import training
 
-_SIGMA, _LAYERS = 2.0, 4
+_SIGMA, _LAYERS = 2.0, 16
 
 
 def _faulty(key: PRNGKey, records: Array) -> Array:
@@ -35,7 +35,7 @@ BUG = bug.Bug(
     source='Fed-BioMed, issue 1443, item 4, '
     'https://github.com/fedbiomed/fedbiomed/issues/1443',
     claim=training.gaussian_claim(_SIGMA),
-    # A record of ones has norm sqrt(4).
+    # A record of ones has norm sqrt(16).
     true_epsilon=training.shift_epsilon(_LAYERS**0.5 / _SIGMA),
     faulty=_faulty, fixed=_fixed,
     space=spaces.Records(adjacency=training.ADD_OR_REMOVE, shape=(_LAYERS,),

@@ -20,7 +20,8 @@ _CELLS, _EPSILON, _NUM_RECORDS = 3, 1.0, 8
 
 def _noisy_counts(key: PRNGKey, records: Array, scale: float) -> Array:
   """Returns counts [cells] with Laplace noise."""
-  counts = jnp.sum(records[:, None] == jnp.arange(_CELLS), axis=0)
+  counts = jnp.sum(records[:, None] == jnp.arange(_CELLS)[None], axis=0,
+                   dtype=jnp.float32)
   return counts + scale * jax.random.laplace(key, (_CELLS,))
 
 

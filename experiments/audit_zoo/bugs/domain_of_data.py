@@ -22,7 +22,8 @@ _VALUES = 5
 
 def _noisy_counts(key: PRNGKey, records: Array) -> Array:
   """Returns the noisy counts of all values of the public domain."""
-  counts = jnp.sum(records[:, None] == jnp.arange(_VALUES), axis=0)
+  counts = jnp.sum(records[:, None] == jnp.arange(_VALUES)[None], axis=0,
+                   dtype=jnp.float32)
   return counts + jax.random.laplace(key, (_VALUES,))
 
 

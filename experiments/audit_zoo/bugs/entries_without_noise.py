@@ -30,7 +30,7 @@ def _filtered(key: PRNGKey, records: Array, leaky: bool) -> Array:
   noisy = jnp.abs(update) + jax.random.laplace(select_key, (_ENTRIES,))
   selected = noisy > _THRESHOLD
   # Uniform among the selected entries, if there are any.
-  order = jax.random.uniform(choose_key, (_ENTRIES,)) + selected
+  order = jnp.where(selected, jax.random.uniform(choose_key, (_ENTRIES,)), -1.0)
   chosen = selected & (order == order.max())
   released = update + jax.random.laplace(noise_key, (_ENTRIES,))
   rest = jnp.where(selected, update, 0.0) if leaky else 0.0

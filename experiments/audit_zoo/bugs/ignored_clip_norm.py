@@ -14,7 +14,7 @@ from dpjax.typing import Array, PRNGKey
 from experiments.audit_zoo import bug
 from experiments.audit_zoo import training
 
-_SIGMA, _CHOSEN, _DEFAULT = 2.0, 0.25, 1.0
+_SIGMA, _CHOSEN, _DEFAULT = 2.0, 0.125, 1.0
 
 
 def _step(key: PRNGKey, records: Array, norm: float) -> Array:
@@ -34,7 +34,7 @@ def _fixed(key: PRNGKey, records: Array) -> Array:
 BUG = bug.Bug(
     name='ignored_clip_norm',
     title='Gradients are clipped to a default norm of 1, while the noise is '
-    'scaled to the chosen norm of 1/4.',
+    'scaled to the chosen norm of 1/8.',
     source='Opacus, pull request 664, '
     'https://github.com/meta-pytorch/opacus/pull/664',
     claim=training.gaussian_claim(_SIGMA),

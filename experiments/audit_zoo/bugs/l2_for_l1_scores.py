@@ -25,7 +25,7 @@ _MODEL = 8.0
 def _log_weights(users: Array, sensitivity: float) -> Array:
   """Returns log-weights [2] of the columns, from rows [n, k] in 0..3."""
   columns = jnp.stack([users % 2, users // 2]).reshape(2, -1)
-  ones = columns.sum(axis=1)
+  ones = columns.sum(axis=1).astype(jnp.float32)
   zeros = columns.shape[1] - ones
   distances = jnp.abs(ones - _MODEL) + jnp.abs(zeros - _MODEL)
   return _EPSILON * distances / (2 * sensitivity)

@@ -22,7 +22,8 @@ _COLUMNS = _PARENTS = 2
 
 def _noisy_table(key: PRNGKey, records: Array, tables: int) -> Array:
   """Returns the noisy counts of two binary columns, flattened to [4]."""
-  counts = jnp.sum(records[:, None] == jnp.arange(4), axis=0)
+  counts = jnp.sum(records[:, None] == jnp.arange(4)[None], axis=0,
+                   dtype=jnp.float32)
   return counts + 2.0 * tables * jax.random.laplace(key, (4,))
 
 

@@ -28,11 +28,13 @@ def _noisy_sum(key: PRNGKey, records: Array, rates: Array | float) -> Array:
 
 
 def _faulty(key: PRNGKey, records: Array) -> Array:
-  positive = records > 0
-  sizes = jnp.where(positive, positive.sum(), (~positive).sum())
-  classes = positive.any().astype(int) + (~positive).any()
-  # Each class has the same share of the expected batch of n / 4 records.
-  rates = _RATE * len(records) / (jnp.maximum(classes, 1) * sizes)
+  positive = (records > 0).astype(jnp.float32)
+  of_class = jnp.stack([positive, 1 - positive])
+  sizes = of_class.sum(axis=1)
+  # Each class that is there has the same part of the batch of n / 4 records.
+  part = _RATE * len(records) / jnp.maximum((sizes > 0).sum(
+      dtype=jnp.float32), 1.0)
+  rates = part / jnp.maximum(sizes, 1.0) @ of_class
   return _noisy_sum(key, records, jnp.minimum(rates, 1.0))
 
 
