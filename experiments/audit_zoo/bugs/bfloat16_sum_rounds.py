@@ -2,8 +2,9 @@
 
 From 256 on, bfloat16 has steps of 2, and of 1 just below. A sum of 258 loses
 every subtraction of 0.9, while a sum of 256 falls by 1 with each. One record
-before 50 such records therefore moves the sum by 52, and the claimed sensitivity
-is 1.125. Even without them a record of 1.125 moves a sum above 256 by 2.
+before 50 such records therefore moves the sum by 52, and the claimed
+sensitivity is 1.125. Even without them a record of 1.125 moves a sum above 256
+by 2.
 
 The twin rounds each record to a multiple of 1/8, once, and adds integers
 exactly, so a record moves the sum by 1.125 at most.
@@ -55,8 +56,8 @@ def _worst() -> Pair:
 
 BUG = bug.Bug(
     name='bfloat16_sum_rounds',
-    title='A sum is rounded after each addition, so that one record moves it by '
-          'more than its bound.',
+    title='A sum is rounded after each addition, so that one record moves it '
+          'by more than its bound.',
     source='Casacuberta et al. (2022, Section 5, repeated rounding), '
            'https://arxiv.org/abs/2207.10635',
     claim=claims.Claim(epsilon=EPSILON, delta=0.0, adjacency=_ADD_OR_REMOVE),

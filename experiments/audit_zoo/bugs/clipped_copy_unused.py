@@ -2,8 +2,8 @@
 
 One raw record moves the covariance without bound. With n records in [0, 1]^2,
 n public, a replaced record changes each of the three covariances by 1 / n at
-most, so their l1 sensitivity is 3 / n; the twin uses the clipped records, with 0
-for NaN.
+most, so their l1 sensitivity is 3 / n; the twin uses the clipped records, with
+0 for NaN.
 """
 
 import math
@@ -44,8 +44,8 @@ def faulty(key: PRNGKey, data: Array) -> Array:
 
 BUG = bug.Bug(
     name='clipped_copy_unused',
-    title='A covariance is computed from the raw records instead of the clipped '
-          'ones.',
+    title='A covariance is computed from the raw records instead of the '
+          'clipped ones.',
     source='smartnoise-sdk, issue 622 (found by Cebere et al. 2026), '
            'https://github.com/opendp/smartnoise-sdk/issues/622',
     claim=claims.Claim(epsilon=EPSILON, delta=0.0, adjacency=_REPLACE),

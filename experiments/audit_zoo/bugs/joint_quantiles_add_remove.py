@@ -62,14 +62,15 @@ def epsilon_of(pair: Pair, sensitivity: float) -> float:
   return max(divergences.max_divergence(p, q), divergences.max_divergence(q, p))
 
 
-# The pair of at most 9 records on the grid with the largest excess over epsilon.
+# Among data sets of at most 9 records of the grid, a search of all found no
+# larger excess over epsilon.
 WORST = Pair(GRID[[0, 0, 1, 1, 3, 3, 3, 5]],
              GRID[[0, 0, 1, 1, 3, 3, 3]], 'with 1 or without')
 
 BUG = bug.Bug(
     name='joint_quantiles_add_remove',
-    title='The joint exponential mechanism for quantiles forgets that an added '
-          'record moves all target counts.',
+    title='The joint exponential mechanism for quantiles forgets that an '
+          'added record moves all target counts.',
     source='Barczewski (2025, Section 6.1.4), on the mechanism of Gillenwater, '
            'Joseph and Kulesza (2021), https://arxiv.org/abs/2102.08244',
     claim=claims.Claim(epsilon=EPSILON, delta=0.0, adjacency=_ADD_OR_REMOVE),

@@ -1,12 +1,12 @@
-"""Keys are published above a threshold for Laplace noise; the noise is Gaussian.
+"""Keys are published above a threshold for Laplace noise, in Gaussian noise.
 
 A key of one record must be published with probability delta / 2 at most. The
 threshold 1 - ln(delta) / epsilon does that for Laplace noise of scale 1 /
-epsilon. Gaussian noise for delta / 2 is several times as wide and exceeds it far
-more often, and without the record the key is never published.
+epsilon. Gaussian noise for delta / 2 is several times as wide and exceeds it
+far more often, and without the record the key is never published.
 
-The twin uses the quantile of the Gaussian noise, and the other delta / 2 for its
-counts. A record has one key.
+The twin uses the quantile of the Gaussian noise, and the other delta / 2 for
+its counts. A record has one key.
 """
 
 import math
@@ -40,8 +40,8 @@ def _published(key: PRNGKey, data: Array, threshold: float) -> Array:
 
 BUG = bug.Bug(
     name='laplace_threshold_for_gaussian',
-    title='The threshold of private keys is computed for Laplace noise, but the '
-          'noise is Gaussian.',
+    title='The threshold of private keys is computed for Laplace noise, but '
+          'the noise is Gaussian.',
     source='smartnoise-sdk, issue 204, '
            'https://github.com/opendp/smartnoise-sdk/issues/204',
     claim=claims.Claim(epsilon=EPSILON, delta=DELTA, adjacency=_ADD_OR_REMOVE),

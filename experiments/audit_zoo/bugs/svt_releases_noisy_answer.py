@@ -2,9 +2,9 @@
 
 A released number v lies above the noisy threshold, so all answers `below` lie
 below v too. For v far below all exact answers each of them costs epsilon / 2,
-and v itself another epsilon / 2: together w epsilon / 2 for w queries. No larger
-ratio exists, because each factor of the density changes by exp(epsilon / 2) at
-most and the noise of the threshold is the same.
+and v itself another epsilon / 2: together w epsilon / 2 for w queries. No
+larger ratio exists, because each factor of the density changes by exp(epsilon /
+2) at most and the noise of the threshold is the same.
 
 The twin draws fresh noise for the released answer (Wang et al. 2019, numerical
 sparse vector): a third of epsilon each pays for the threshold, the comparison
