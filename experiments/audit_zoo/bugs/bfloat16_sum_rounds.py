@@ -58,7 +58,7 @@ BUG = bug.Bug(
     name='bfloat16_sum_rounds',
     title='A sum is rounded after each addition, so that one record moves it '
           'by more than its bound.',
-    source='Casacuberta et al. (2022, Section 5, repeated rounding), '
+    source='Casacuberta et al. (2022, repeated rounding), '
            'https://arxiv.org/abs/2207.10635',
     claim=claims.Claim(epsilon=EPSILON, delta=0.0, adjacency=_ADD_OR_REMOVE),
     # 258 after the losses, or 206.

@@ -40,7 +40,7 @@ BUG = bug.Bug(
     name='gaussian_float32',
     title='Gaussian noise in floating point reveals the sum in its low-order '
           'bits.',
-    source='Jin et al. (2022, Section IV), https://arxiv.org/abs/2112.05307',
+    source='Jin et al. (2022), https://arxiv.org/abs/2112.05307',
     claim=claims.of_event(accounting.gaussian_event(noise_multiplier=SIGMA),
                           delta=1e-5, adjacency=_ADD_OR_REMOVE),
     true_epsilon=math.inf,

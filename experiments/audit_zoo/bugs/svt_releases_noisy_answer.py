@@ -25,25 +25,31 @@ from dpjax.typing import Array, PRNGKey
 from experiments.audit_zoo import bug
 from experiments.audit_zoo import sparse_vector
 
-EPSILON, WIDTH = 1.0, 8
+EPSILON, WIDTH = 2.0, 8
 FAULTY = sparse_vector.Version(threshold_scale=2 / EPSILON,
                                query_scale=2 / EPSILON, cutoff=1)
 FIXED = sparse_vector.Version(threshold_scale=3 / EPSILON,
                               query_scale=6 / EPSILON, cutoff=1)
 
 
+def _first(answers: Array, numbers: Array) -> tuple[Array, Array]:
+  """Returns the place of the positive answer and its number; WIDTH if none."""
+  positive = answers == 1
+  return (jnp.where(positive.any(), jnp.argmax(positive), WIDTH),
+          jnp.sum(jnp.where(positive, numbers, 0.0)))
+
+
 def faulty(key: PRNGKey, data: Array) -> tuple[Array, Array]:
-  """Returns the answers, and the noisy number that was compared."""
-  answers, noisy = sparse_vector.above(key, data, FAULTY)
-  return answers, jnp.sum(jnp.where(answers == 1, noisy, 0.0))
+  """Returns the first positive answer with the number that was compared."""
+  return _first(*sparse_vector.above(key, data, FAULTY))
 
 
 def fixed(key: PRNGKey, data: Array) -> tuple[Array, Array]:
-  """Returns the answers, and a number with noise of its own."""
+  """Returns the first positive answer with a number of its own noise."""
   answer_key, number_key = jax.random.split(key)
   answers, _ = sparse_vector.above(answer_key, data, FIXED)
-  fresh = data + 3 / EPSILON * jax.random.laplace(number_key, data.shape)
-  return answers, jnp.sum(jnp.where(answers == 1, fresh, 0.0))
+  return _first(answers, data + 3 / EPSILON * jax.random.laplace(
+      number_key, data.shape))
 
 
 BUG = bug.Bug(
@@ -58,5 +64,5 @@ BUG = bug.Bug(
     faulty=faulty, fixed=fixed,
     space=spaces.Sums(adjacency=Adjacency.REPLACE_ONE, sensitivity=1.0,
                       order=math.inf, width=WIDTH),
-    worst=Pair(np.float32([-1] * (WIDTH - 1) + [1]),
-               np.float32([0] * (WIDTH - 1) + [2]), 'all answers up'))
+    worst=Pair(np.float32([0] * (WIDTH - 1) + [2]),
+               np.float32([1] * (WIDTH - 1) + [3]), 'all answers up'))
