@@ -5,6 +5,7 @@ its twin satisfies the claim by the same computation. Where no epsilon holds, an
 output is shown that one data set has often and its neighbour never.
 """
 
+import importlib
 import math
 
 import jax
@@ -130,8 +131,7 @@ def test_versions_of_sparse_vectors_cost_what_they_say():
   for name in ('svt_cutoff_not_paid', 'svt_unlimited_answers',
                'svt_noiseless_queries'):
     bug = registry.load(name)
-    module = registry.load.__globals__['importlib'].import_module(
-        f'experiments.audit_zoo.bugs.{name}')
+    module = importlib.import_module(f'experiments.audit_zoo.bugs.{name}')
     assert sparse_vector.epsilon_of(*bug.worst[:2], module.FAULTY) == (
         pytest.approx(bug.true_epsilon))
     assert sparse_vector.epsilon_of(*bug.worst[:2], module.FIXED) <= 1
@@ -157,18 +157,18 @@ def _max_density(points, shift, width):
 
 def test_a_released_maximum_costs_all_numbers():
   bug, points = registry.load('noisy_max_releases_value'), np.linspace(-99, 99)
-  ratios = _max_density(points, 0.0, 8) - _max_density(points, 1.0, 8)
+  ratios = _max_density(points, 0.0, 4) - _max_density(points, 1.0, 4)
   assert np.abs(ratios).max() == pytest.approx(bug.true_epsilon)
   one, two = _outputs('noisy_max_releases_value', False, 20000)
   for shift, outputs in ((1.0, one), (0.0, two)):
     law = stats.laplace(loc=shift, scale=2.0)
     assert stats.kstest(outputs[:, 0],
-                        lambda x, law=law: law.cdf(x)**8).pvalue > 1e-6
+                        lambda x, law=law: law.cdf(x)**4).pvalue > 1e-6
 
 
 def test_a_released_answer_costs_all_answers():
   bug = registry.load('svt_releases_noisy_answer')
-  one, two = (np.float64(side) for side in bug.worst[:2])
+  one, two = np.zeros(8), np.ones(8)
   # Thresholds below v, for a v far below all exact answers.
   points = np.linspace(-40, -20, 4001)
   logs = [np.log(np.trapezoid(
