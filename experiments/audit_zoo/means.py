@@ -7,7 +7,7 @@ from dpjax.typing import Array, PRNGKey
 
 
 def private(key: PRNGKey, data: Array, epsilon: float) -> Array:
-  """Returns an epsilon-DP mean of numbers in [0, 1], of a private number of them.
+  """Returns an epsilon-DP mean of numbers in [0, 1], whose number is private.
 
   A record changes the sum and the number by 1 at most, so each of the two noisy
   ones costs epsilon / 2; their quotient costs nothing more.

@@ -1,9 +1,9 @@
 """The sparse vector technique with any scales, and its exact distribution.
 
 The technique says for each query in turn whether its noisy answer exceeds one
-noisy threshold, and stops after `cutoff` positive answers. Lyu, Su and Li (2017)
-compare six published versions, of which four are not private; the versions
-differ in the scales of the noise and in the cutoff alone.
+noisy threshold, and stops after `cutoff` positive answers. Lyu, Su and Li
+(2017) compare six published versions, of which four are not private. The
+versions differ in the scales of the noise and in the cutoff alone.
 """
 
 import itertools

@@ -2,8 +2,8 @@
 
 Balle and Wang (2018, Algorithm 1) solve for v and take alpha = sqrt(1 + v / 2)
 + sqrt(v / 2) where delta is small, with a minus where it is large. The two
-alphas are reciprocal, so with the minus the noise is far too small. The twin has
-the plus, which is exact.
+alphas are reciprocal, so with the minus the noise is far too small. The twin
+has the plus, which is exact.
 """
 
 import math

@@ -30,8 +30,9 @@ BUG = bug.Bug(
     name='histogram_inverse_scale',
     title='The Laplace noise of a histogram has scale epsilon instead of '
           '1 / epsilon.',
-    source='Ding et al. (2018, Algorithm 10), https://arxiv.org/abs/1805.10277; '
-           'also WICG attribution-reporting-api, issue 1329, '
+    source='Ding et al. (2018, Algorithm 10), '
+           'https://arxiv.org/abs/1805.10277; also WICG '
+           'attribution-reporting-api, issue 1329, '
            'https://github.com/WICG/attribution-reporting-api/issues/1329',
     claim=claims.Claim(epsilon=EPSILON, delta=0.0, adjacency=_ADD_OR_REMOVE),
     true_epsilon=1 / EPSILON,

@@ -4,7 +4,7 @@ With records up to U = 2^30 the claimed sensitivity is U. The sum of two of them
 is 2^31, which wraps to -2^31: three U away from the sum of one.
 
 The twin stops at the largest integer: a sum cut off from above moves by no more
-than the record (Casacuberta et al. 2022, Section 6, saturating sums).
+than the record (Casacuberta et al. 2022, saturating sums).
 """
 
 import jax
@@ -39,7 +39,7 @@ def saturating_sum(data: Array) -> Array:
 BUG = bug.Bug(
     name='int32_sum_wraps',
     title='The sum of bounded integers overflows its 32 bits and wraps around.',
-    source='Casacuberta et al. (2022, Section 5, overflow), '
+    source='Casacuberta et al. (2022, overflow), '
            'https://arxiv.org/abs/2207.10635',
     claim=claims.Claim(epsilon=EPSILON, delta=0.0, adjacency=_ADD_OR_REMOVE),
     true_epsilon=3 * EPSILON,

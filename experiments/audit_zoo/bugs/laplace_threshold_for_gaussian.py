@@ -1,12 +1,12 @@
-"""Keys are published above a threshold for Laplace noise; the noise is Gaussian.
+"""Keys are published above a threshold for Laplace noise, in Gaussian noise.
 
 A key of one record must be published with probability delta / 2 at most. The
 threshold 1 - ln(delta) / epsilon does that for Laplace noise of scale 1 /
-epsilon. Gaussian noise for delta / 2 is several times as wide and exceeds it far
-more often, and without the record the key is never published.
+epsilon. Gaussian noise for delta / 2 is several times as wide and exceeds it
+far more often, and without the record the key is never published.
 
-The twin uses the quantile of the Gaussian noise, and the other delta / 2 for its
-counts. A record has one key.
+The twin uses the quantile of the Gaussian noise, and the other delta / 2 for
+its counts. A record has one key.
 """
 
 import math
@@ -19,13 +19,13 @@ from scipy import stats
 from dpjax.audit import claims
 from dpjax.audit import spaces
 from dpjax.audit.target import Pair
-from dpjax.privacy import accounting
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.typing import Array, PRNGKey
 from experiments.audit_zoo import bug
 
 EPSILON, DELTA, KEYS = 1.0, 1e-5, 3
-SIGMA = 1 / accounting.gaussian_shift(epsilon=EPSILON, delta=DELTA / 2)
+# The classical scale, which is proven for epsilon <= 1 (Dwork and Roth 2014).
+SIGMA = math.sqrt(2 * math.log(1.25 / (DELTA / 2))) / EPSILON
 FAULTY_THRESHOLD = 1 - math.log(DELTA) / EPSILON
 FIXED_THRESHOLD = 1 + SIGMA * float(stats.norm.isf(DELTA / 2))
 _ADD_OR_REMOVE = Adjacency.ADD_OR_REMOVE_ONE
@@ -40,8 +40,8 @@ def _published(key: PRNGKey, data: Array, threshold: float) -> Array:
 
 BUG = bug.Bug(
     name='laplace_threshold_for_gaussian',
-    title='The threshold of private keys is computed for Laplace noise, but the '
-          'noise is Gaussian.',
+    title='The threshold of private keys is computed for Laplace noise, but '
+          'the noise is Gaussian.',
     source='smartnoise-sdk, issue 204, '
            'https://github.com/opendp/smartnoise-sdk/issues/204',
     claim=claims.Claim(epsilon=EPSILON, delta=DELTA, adjacency=_ADD_OR_REMOVE),

@@ -30,8 +30,8 @@ def _released(key: PRNGKey, data: Array, bounds: tuple[float, float]) -> Array:
 
 BUG = bug.Bug(
     name='lower_bound_twice',
-    title='The sensitivity of a coefficient of linear regression uses the lower '
-          'bound twice.',
+    title='The sensitivity of a coefficient of linear regression uses the '
+          'lower bound twice.',
     source='diffprivlib, issue 104 and pull request 110, '
            'https://github.com/IBM/differential-privacy-library/issues/104',
     claim=claims.Claim(epsilon=EPSILON, delta=0.0, adjacency=_ADD_OR_REMOVE),

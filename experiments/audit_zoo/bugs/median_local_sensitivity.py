@@ -47,7 +47,7 @@ def fixed(key: PRNGKey, data: Array) -> Array:
 BUG = bug.Bug(
     name='median_local_sensitivity',
     title='The noise of a median is scaled to its local sensitivity.',
-    source='Nissim, Raskhodnikova and Smith (2007, Section 1.1), '
+    source='Nissim, Raskhodnikova and Smith (2007), '
            'https://doi.org/10.1145/1250790.1250803',
     claim=claims.Claim(epsilon=EPSILON, delta=0.0, adjacency=_REPLACE),
     true_epsilon=math.inf, faulty=faulty, fixed=fixed,

@@ -21,7 +21,7 @@ from dpjax.privacy.adjacency import Adjacency
 from dpjax.typing import Array, PRNGKey
 from experiments.audit_zoo import bug
 
-EPSILON, WIDTH = 1.0, 8
+EPSILON, WIDTH = 1.0, 4
 
 
 def _noisy(key: PRNGKey, data: Array) -> Array:

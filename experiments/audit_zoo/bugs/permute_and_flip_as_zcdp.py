@@ -2,8 +2,8 @@
 
 The exponential mechanism has a bounded range, so at epsilon it is rho-zCDP with
 rho = epsilon^2 / 8. Permute-and-flip is epsilon-DP but has no bounded range.
-Scores (0, 0) give the place 1 with probability 1/2; scores (1, -1) with e^-epsilon
-/ 2. The twin is the exponential mechanism.
+Scores (0, 0) give the second place with probability 1/2; scores (1, -1) with
+e^-epsilon / 2. The twin is the exponential mechanism.
 """
 
 import math

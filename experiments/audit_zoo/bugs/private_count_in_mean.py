@@ -35,8 +35,8 @@ def faulty(key: PRNGKey, data: Array) -> Array:
 
 BUG = bug.Bug(
     name='private_count_in_mean',
-    title='The noise of a mean is divided by the exact number of records, which '
-          'is private.',
+    title='The noise of a mean is divided by the exact number of records, '
+          'which is private.',
     source='smartnoise-core, issues 355 and 356, '
            'https://github.com/opendp/smartnoise-core/issues/356; '
            'Cebere et al. (2026, on Synthcity), '

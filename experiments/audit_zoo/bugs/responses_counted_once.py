@@ -31,7 +31,7 @@ def _answers(key: PRNGKey, data: Array, number: int) -> Array:
 BUG = bug.Bug(
     name='responses_counted_once',
     title='Repeated randomised responses of a user are counted as one.',
-    source='Tang et al. (2017, Section 4, on macOS), '
+    source='Tang et al. (2017, on macOS), '
            'https://arxiv.org/abs/1709.02753',
     claim=claims.Claim(epsilon=EPSILON, delta=0.0, adjacency=_REPLACE),
     true_epsilon=ANSWERS * EPSILON,

@@ -14,7 +14,7 @@ from dpjax.audit import claims
 from dpjax.audit import spaces
 from dpjax.audit.target import Pair
 from dpjax.privacy.adjacency import Adjacency
-from dpjax.typing import Array, PRNGKey
+from dpjax.typing import Array
 from experiments.audit_zoo import bug
 
 EPSILON = 1.0

@@ -2,8 +2,8 @@
 
 The release is then a deterministic function of the data, so that two data sets
 never have a release in common unless their noise happens to cancel their
-difference. It repeats its answers, and it is not private: there is no randomness
-that the observer does not have. The twin uses the key of the call.
+difference. Whoever guesses the data computes the release and compares. The twin
+uses the key of the call.
 """
 
 import math

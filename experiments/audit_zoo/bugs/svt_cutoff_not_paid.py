@@ -1,8 +1,8 @@
 """Algorithm 4 of Lyu, Su and Li (2017): the noise ignores the cutoff.
 
-It spends epsilon / 4 on the threshold and 3 epsilon / 4 on the positive answers,
-as if there were one. With c of them it is (1 + 6 c) / 4 epsilon-DP and not
-better (their Section 3.3). The twin is Algorithm 1, see `sparse_vector.private`.
+It spends epsilon / 4 on the threshold and 3 epsilon / 4 on positive answers, as
+if there were one. With c of them it costs (1 + 6 c) / 4 epsilon, at most. The
+twin is Algorithm 1, see `sparse_vector.private`.
 """
 
 import math
