@@ -29,8 +29,8 @@ class Result(NamedTuple):
   Attributes:
     found: whether it refutes the claim; None if it could not run.
     epsilon_lower: its lower bound on epsilon; None if it gives none.
-    what: the check, or the line of code, that refutes the claim; the reason if
-      it could not run; '' otherwise.
+    what: the check, or the line of code, that refutes the claim; what it
+      suspects if it refutes nothing; the reason if it could not run.
     seconds: time of the audit, with its releases and its compilation.
   """
   found: bool | None
@@ -117,5 +117,8 @@ def replay(key: PRNGKey, item: bug.Bug, fixed: bool) -> Result:
   # Imported here, so that the other auditors do not wait for it.
   from dpjax.audit import replay as record_and_replay
   result = record_and_replay.audit(key, item.target(fixed))
-  lines = [f'{finding.line}: {finding.what}' for finding in result.findings]
-  return Result(result.violated, what=lines[0] if lines else '')
+  # What is suspect is worth a look, but it refutes nothing.
+  noted = result.findings or result.suspects
+  what = f'{noted[0].line}: {noted[0].what}' if noted else ''
+  return Result(result.violated, what=what if result.violated or not what
+                else f'suspects {what}')

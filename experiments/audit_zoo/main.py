@@ -31,10 +31,10 @@ _FLAGS = flags.FlagValues()
 _ZOO = flags.DEFINE_bool(
     'zoo', True, 'Audit the zoo; the other flags say with which parts.', _FLAGS)
 _BUG = flags.DEFINE_list(
-    'zoo_bug', [], 'Names of bugs, or paths of Python files that define one; '
+    'zoo_bug', None, 'Names of bugs, or paths of Python files that define one; '
     'default: all bugs of the zoo.', _FLAGS)
 _AUDITORS = flags.DEFINE_list(
-    'zoo_auditors', [], 'Names of auditors: '
+    'zoo_auditors', None, 'Names of auditors: '
     f'{", ".join(auditors.AUDITORS)}; default: all that are installed.', _FLAGS)
 _SEED = flags.DEFINE_integer('seed', 0, 'Seed of all audits.',
                              flag_values=_FLAGS)
@@ -54,7 +54,7 @@ def main(argv: Sequence[str]) -> int:
   """Audits, prints results as they come, and returns the exit status."""
   errors.check_no_arguments(argv)
   # Names are checked before the first audit, which takes seconds.
-  chosen = list(_installed(auditors.names(_AUDITORS.value),
+  chosen = list(_installed(auditors.names(_AUDITORS.value or ()),
                            asked=bool(_AUDITORS.value)))
   items = [registry.load(name) for name in _BUG.value or registry.names()]
   cells: report.Cells = {}
@@ -90,7 +90,7 @@ def _audited(item: bug.Bug, name: str) -> report.Cells:
         result.found, result.seconds, result.epsilon_lower, result.what)
   faulty, fixed = cells.values()
   print(f'{item.name}, {name}: {faulty.text}'
-        + (f' (by {faulty.what})' if faulty.found and faulty.what else '')
+        + (f' ({faulty.how})' if faulty.what else '')
         + f'; fixed twin {"REFUTED" if fixed.found else "not refuted"}, '
         f'{fixed.seconds:.2g} s', flush=True)
   return cells

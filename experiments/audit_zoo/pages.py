@@ -40,7 +40,7 @@ def bugs(found_by: Mapping[str, Mapping[str, str]]) -> str:
   """Returns a section for each bug.
 
   Args:
-    found_by: name of a bug -> auditor -> what refutes its claim, or ''.
+    found_by: name of a bug -> auditor -> its result in words.
   """
   known = registry.names()
   return '\n'.join(_section(name, found_by[name]) for name in found_by
@@ -57,6 +57,6 @@ def _section(name: str, found_by: Mapping[str, str]) -> str:
            f'- Claim: epsilon = {claim.epsilon:.4g}, delta = {claim.delta:g}, '
            f'{claim.adjacency.value}; true epsilon at this delta: {truth}',
            f'- Neighbours that show it: {item.worst.what}']
-  lines += [f'- {_TITLES[auditor]}: {what or "missed"}'
+  lines += [f'- {_TITLES[auditor]}: {what}'
             for auditor, what in found_by.items()]
   return '\n'.join(lines) + '\n'

@@ -25,7 +25,8 @@ class Cell(NamedTuple):
     found: whether the claim is refuted; None if the auditor could not run.
     seconds: time of the audit.
     epsilon_lower: lower bound on epsilon; None if there is none.
-    what: what refutes the claim, or why the auditor could not run.
+    what: what refutes the claim or is suspect, or why the auditor could not
+      run.
   """
   found: bool | None
   seconds: float
@@ -36,11 +37,19 @@ class Cell(NamedTuple):
   def text(self) -> str:
     """The result in a few words."""
     if self.found is None:
-      return f'not run ({self.what})'
+      return 'not run'
     bound = ('' if self.epsilon_lower is None
              else f'>= {self.epsilon_lower:.3g}, ')
     return (f'{"found" if self.found else "missed"}, {bound}'
             f'{self.seconds:.2g} s')
+
+  @property
+  def how(self) -> str:
+    """What the auditor says in words."""
+    if self.found:
+      return f'found by {self.what}' if self.what else 'found'
+    return ('could not run' if self.found is None else 'missed') + (
+        f' ({self.what})' if self.what else '')
 
 
 Cells = dict[tuple[str, str, str], Cell]
@@ -54,12 +63,12 @@ def collect(rows: Iterable[records.Row]) -> Cells:
 
 
 def _cell(values: dict[str, float]) -> Cell:
-  """Reads the metrics of an audit; texts are names of metrics."""
-  texts = [name.partition(' ')[2].removeprefix('run: ')
-           for name in values if name.startswith(('by ', 'not run: '))]
+  """Reads the metrics of an audit; one of them has a note in its name."""
+  notes = [name.removeprefix(sweep.NOTE) for name in values
+           if name.startswith(sweep.NOTE)]
   found = values.get('found')
   return Cell(None if found is None else bool(found), values['seconds'],
-              values.get('epsilon_lower'), texts[0] if texts else '')
+              values.get('epsilon_lower'), notes[0] if notes else '')
 
 
 def bug_names(cells: Cells) -> list[str]:
@@ -79,7 +88,17 @@ def comparison(cells: Cells) -> str:
                                       name, wanted)])
                            for name in present
                            for wanted in [_twin_of(title)])))
-  return tables.markdown(('bug', *present), lines)
+  return tables.markdown(('bug', *present), lines) + _failures(cells)
+
+
+def _failures(cells: Cells) -> str:
+  """Returns a list of the reasons for which auditors could not run."""
+  bugs: dict[str, list[str]] = {}
+  for (bug, auditor, twin), cell in sorted(cells.items()):
+    if cell.found is None:
+      bugs.setdefault(f'{auditor} ({cell.what})', []).append(f'{bug}, {twin}')
+  return ''.join(f'\nCould not run: {reason}: {"; ".join(names)}.\n'
+                 for reason, names in bugs.items())
 
 
 def _both(cells: Cells, bug: str, auditor: str) -> str:
@@ -143,7 +162,7 @@ def table(rows: Sequence[records.Row]) -> str:
       'Black-box audits of the fixed twins, spread over all of them, with '
       f'{sweep.ALARM_RUNS} counted releases of each side.\n',
       _alarm_table(rows), '## The bugs\n',
-      pages.bugs({name: {auditor: cells[name, auditor, sweep.TWINS[0]].what
+      pages.bugs({name: {auditor: cells[name, auditor, sweep.TWINS[0]].how
                          for auditor in sweep.OWN
                          if (name, auditor, sweep.TWINS[0]) in cells}
                   for name in bug_names(cells)})])

@@ -34,18 +34,17 @@ def run(settings: Sequence[sweep.Setting], data_dir: str | None,
 
 
 def _audit(setting: sweep.Setting) -> dict[str, float]:
-  """Returns what one audit finds; texts are names of metrics."""
+  """Returns what one audit finds; its note is the name of a metric."""
   result = auditors.run(
       setting.auditor, simulation.key_of(setting), registry.load(setting.bug),
       setting.twin == bug.FIXED)
   metrics = dict(seconds=result.seconds)
-  if result.found is None:
-    return metrics | {f'not run: {result.what}': 1.0}
-  metrics['found'] = float(result.found)
+  if result.found is not None:
+    metrics['found'] = float(result.found)
   if result.epsilon_lower is not None:
     metrics['epsilon_lower'] = result.epsilon_lower
   if result.what:
-    metrics[f'by {result.what}'] = 1.0
+    metrics[f'{sweep.NOTE}{result.what}'] = 1.0
   return metrics
 
 

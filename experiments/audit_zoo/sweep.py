@@ -29,7 +29,9 @@ AUDITORS = ('dpjax_black_box', 'dpjax_replay', 'dp_auditorium', 'jax_privacy',
             'statdp')
 OWN = AUDITORS[:2]
 TWINS = ('faulty', 'fixed')
-ALARM_RUNS, ALARM_AUDITS = 1000, 30
+ALARM_RUNS, ALARM_AUDITS = 1000, 17
+NOTE = 'note: '
+"""Beginning of the metric that has what an auditor says in words."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
