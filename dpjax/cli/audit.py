@@ -32,6 +32,9 @@ Test the auditor itself, on known mechanisms and on planted faults:
   dpjax audit --self_calibrate
   dpjax audit --mutations
 
+Real bugs of private software, in a checkout (--zoo --help says more):
+  python -m launch.audit --zoo
+
 Exit status: 0 consistent, 1 violated, 3 underpowered, 2 bad input. With `all`,
 `--self_calibrate` and `--mutations`: 0 if all results are as expected, else 1.
 """

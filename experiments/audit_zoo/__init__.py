@@ -1,0 +1,1 @@
+"""The zoo: real bugs of private software, and which auditor finds them."""

@@ -1,0 +1,1 @@
+"""The bugs of the zoo, one in each module; `registry` finds them."""
