@@ -26,7 +26,7 @@ _REPLACE = Adjacency.REPLACE_ONE
 def _released(key: PRNGKey, data: Array) -> Array:
   """Returns the noisy covariances [3] of records [n, 2], n > 1."""
   size = data.shape[0]
-  residuals = data - jnp.mean(data, axis=0)
+  residuals = data - jnp.mean(data, axis=0, keepdims=True)
   exact = (residuals.T @ residuals)[jnp.tril_indices(2)] / (size - 1)
   return exact + 3 / (size * EPSILON) * jax.random.laplace(key, (3,))
 
