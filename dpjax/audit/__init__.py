@@ -1,8 +1,9 @@
 """Audits: statistical tests of whether an implementation keeps its claim.
 
 Modules, in import order: bounds, one_run, curves, claims, empirical, whitebox,
-steps, canary, target, spaces, wrapping, noise, exact, partitions, blackbox,
-mining, search, auditor, membership, attacks, suite.
+steps, canary, target, records, spaces, wrapping, noise, exact, declared,
+partitions, blackbox, mining, ranking, ascent, search, auditor, membership,
+attacks, suite.
 
 An audit can refute a privacy claim but never prove it. A claim that passes is
 "not falsified".

@@ -1,16 +1,18 @@
 """Audits a target with every check that applies to it, and reports the verdict.
 
 The order is: first the claim against its accounting event, before anything is
-sampled; then deterministic checks; then tests on sampled releases, which share
-one significance level. The verdict `violated` is a proof at that level.
+sampled; then a search for the worst neighbours; then deterministic checks; then
+tests on sampled releases other than those of the search, which share one
+significance level. The verdict `violated` is a proof at that level.
 `consistent` means only that these checks, whose power is stated, refuted
 nothing. `underpowered` means that no outcome of that many runs could have
-refuted the claim.
+refuted the claim, or that the data never changed an output.
 """
 
 from collections.abc import Iterator
 import dataclasses
 import math
+import time
 from typing import Any, NamedTuple
 
 import jax
@@ -21,10 +23,11 @@ from dpjax.audit import blackbox
 from dpjax.audit import bounds
 from dpjax.audit import canary
 from dpjax.audit import claims
+from dpjax.audit import declared
 from dpjax.audit import empirical
 from dpjax.audit import exact
-from dpjax.audit import noise
 from dpjax.audit import partitions
+from dpjax.audit import search
 from dpjax.audit.target import Target
 from dpjax.typing import PRNGKey
 
@@ -33,12 +36,16 @@ VERDICTS = (CONSISTENT, VIOLATED, UNDERPOWERED)
 
 NUM_RUNS = 2**15
 NUM_UNTRACED_RUNS = 2**12
-_NOISE_RUNS = 2**14
-_NOISE_PAIRS = 2
 _LOW_BIT_RUNS = 2**11
 # Standard errors from which the lowest bits count as leaking.
 _LOUD = 8.0
 _EXACT, _LOSSES = 'exact distribution', 'privacy losses'
+# Found pairs that deterministic checks and checks of densities add.
+_FOUND_PAIRS = 32
+# With a budget of time: the part of it for the search, the numbers of counted
+# runs, and the runs that measure the speed.
+_SEARCH_PART = 0.3
+_LEAST_RUNS, _MOST_RUNS, _TRIAL_RUNS = 2**10, 2**22, 2**12
 
 
 class Check(NamedTuple):
@@ -76,6 +83,9 @@ class Report:
     scores: arrays from which others can recompute the bound.
     beyond_cap: True if the verdict does not rely on the counting bound: other
       tests could have refuted the claim, or the target claims nothing.
+    tried: JSON-ready list of the pairs that were tried, see
+      `search.Found.tried`.
+    influenced: whether any two outputs of neighbours differed.
   """
   target: str
   claim: claims.Claim
@@ -87,12 +97,18 @@ class Report:
   details: dict[str, Any] = dataclasses.field(default_factory=dict)
   scores: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
   beyond_cap: bool = False
+  tried: dict[str, Any] = dataclasses.field(default_factory=dict)
+  influenced: bool = True
 
   @property
   def verdict(self) -> str:
     """The verdict, one of `VERDICTS`."""
     if any(check.failed for check in self.checks):
       return VIOLATED
+    # Outputs that never depend on the data of any pair are perfectly private,
+    # or their leak is elsewhere: such runs could have refuted nothing.
+    if not self.influenced:
+      return UNDERPOWERED
     # Checks of exact distributions and known privacy losses can refute a claim
     # whose epsilon is above the cap of the counting bound.
     certain = self.beyond_cap or any(
@@ -108,7 +124,9 @@ class Report:
 
 
 def audit(key: PRNGKey, target: Target | canary.Game | canary.LossGame, *,
-          num_runs: int | None = None, significance: float = 0.05) -> Report:
+          num_runs: int | None = None, significance: float = 0.05,
+          budget_seconds: float | None = None,
+          progress: search.Progress | None = None) -> Report:
   """Audits a release mechanism, or a training method by its canary.
 
   Args:
@@ -117,6 +135,11 @@ def audit(key: PRNGKey, target: Target | canary.Game | canary.LossGame, *,
     num_runs: number of counted releases of each of the two data sets; None
       for 2^15, or 2^12 if JAX cannot trace the release.
     significance: total significance level, shared by all tests, in (0, 1).
+    budget_seconds: time that the audit should take; more of it allows a longer
+      search and, without `num_runs`, more counted runs. None for the usual
+      search and number of runs. With a budget, the same key may give another
+      result, because speed decides how much is done.
+    progress: called with short lines about the state of the audit.
 
   Returns:
     The report, with the verdict.
@@ -140,36 +163,71 @@ def audit(key: PRNGKey, target: Target | canary.Game | canary.LossGame, *,
                   significance=significance)
   if report.failed:
     return report
-  checks = [*report.checks, *_certain_checks(target)]
+  start, say = time.monotonic(), progress or (lambda line: None)
+  black_key, noise_key = jax.random.split(key)
+  budget = 0.0 if budget_seconds is None else budget_seconds
+  found = search.search(
+      jax.random.fold_in(key, 2), target, evolve=target.log_probs is None,
+      seconds=_SEARCH_PART * budget, progress=progress)
+  report = dataclasses.replace(report, tried=found.tried(),
+                               influenced=found.influenced or
+                               bool(found.unlike))
+  target = target.with_pairs(found.legal(target.pairs))
+  checks = [*report.checks, *_shape_checks(target.claim, found),
+            *_certain_checks(target, found)]
+  if not found.pairs:
+    return dataclasses.replace(report, checks=tuple(checks))
+  # Events are counted on the worst pairs only; runs of the search, which chose
+  # them, are not counted.
+  worst = target.with_pairs(found.pairs)
   if num_runs is None:
-    num_runs = (NUM_RUNS if target.sample is not None or target.traced
+    num_runs = (_affordable_runs(noise_key, worst, start + budget)
+                if budget_seconds is not None else
+                NUM_RUNS if target.sample is not None or target.traced
                 else NUM_UNTRACED_RUNS)
   errors.check_at_least('num_runs', num_runs, 100)
-  black_key, noise_key = jax.random.split(key)
-  tests = list(_tests(noise_key, target, min(num_runs, _NOISE_RUNS)))
+  say(f'count: {num_runs} runs of each side')
+  tests = list(declared.p_values(noise_key, target, num_runs))
   # Half of the significance is for the counts. All tests together have the
   # other half, in equal parts: Bonferroni needs no independence.
   half = significance / (2 if tests else 1)
-  counted = blackbox.audit(black_key, target, num_runs=num_runs,
+  counted = blackbox.audit(black_key, worst, num_runs=num_runs,
                            significance=half)
   for name, value in tests:
     level = half / len(tests)
     checks.append(Check(name, value <= level, f'p-value {value:.2g}', value,
                         level))
-  checks += _sampled_checks(noise_key, target)
+  checks += _sampled_checks(noise_key, target, found)
   if not target.floating_point:
-    checks.append(_low_bits(noise_key, target))
-  checks.append(_event_check(counted, half))
+    checks.append(_low_bits(noise_key, worst))
+  checks += [*_influence_check(found), _event_check(counted, half)]
   return dataclasses.replace(
       report, checks=tuple(checks), epsilon_lower=counted.epsilon_lower,
       cap=bounds.largest_bound(num_in=num_runs, num_out=num_runs,
                                delta=target.claim.delta, significance=half),
-      detectable=blackbox.detectable_epsilon(target, num_runs=num_runs,
+      detectable=blackbox.detectable_epsilon(worst, num_runs=num_runs,
                                              significance=half),
       details=_details(counted, half), scores={
           'with_canary': counted.scores[0], 'without_canary': counted.scores[1],
           'edges': counted.event.partition.edges,
           'flagged': counted.event.flagged})
+
+
+def _affordable_runs(key: PRNGKey, target: Target, end: float) -> int:
+  """Returns how many runs can be counted until a time on the monotonic clock.
+
+  The number is fixed before anything is counted: a rule that looks at counts
+  would make them invalid.
+  """
+  seconds = math.inf
+  for _ in range(2):  # The first trial includes compiling.
+    start = time.monotonic()
+    blackbox.audit(jax.random.fold_in(key, 3), target, num_runs=_TRIAL_RUNS,
+                   significance=0.5)
+    seconds = min(seconds, time.monotonic() - start)
+  left = max(end - time.monotonic(), 0.0)
+  runs = int(_TRIAL_RUNS * left / seconds)
+  return min(max(runs, _LEAST_RUNS), _MOST_RUNS)
 
 
 def _claim_check(claim: claims.Claim) -> Check:
@@ -182,15 +240,33 @@ def _claim_check(claim: claims.Claim) -> Check:
   return Check('claim', False, detail)
 
 
-def _certain_checks(target: Target) -> Iterator[Check]:
+def _shape_checks(claim: claims.Claim,
+                  found: search.Found) -> Iterator[Check]:
+  """Yields a failure if shapes of outputs distinguish neighbours."""
+  if found.unlike and not math.isinf(claim.epsilon):
+    yield Check('shape of the outputs', True,
+                f'{found.unlike[0].error}: {found.unlike[0].pair.what}')
+
+
+def _influence_check(found: search.Found) -> Iterator[Check]:
+  """Yields a line that says so if the data never changed an output."""
+  if not found.influenced:
+    yield Check('influence of the data', False,
+                f'none: no outputs of {len(found.candidates)} pairs of '
+                'neighbours differed with the same key, so nothing was tested')
+
+
+def _certain_checks(target: Target, found: search.Found) -> Iterator[Check]:
   """Yields the deterministic checks, which draw no releases."""
+  known = set(map(id, target.pairs))
+  pairs = (*target.pairs, *(one.pair for one in found.candidates[:_FOUND_PAIRS]
+                            if id(one.pair) not in known))
   if target.log_probs is not None:
-    worst = exact.finite_distributions(target.curve, target.pairs,
-                                       target.log_probs)
+    worst = exact.finite_distributions(target.curve, pairs, target.log_probs)
     yield Check(_EXACT, worst.amount > 0,
                 f'{_relative_to_claim(worst.amount)} at {worst.what}')
   if target.query is not None:
-    worst = exact.largest_change(target.query, target.pairs)
+    worst = exact.largest_change(target.query, pairs)
     yield Check('sensitivity', worst.amount > 0,
                 f'{_relative_to_claim(worst.amount)} at {worst.what}')
 
@@ -200,48 +276,27 @@ def _relative_to_claim(amount: float) -> str:
   return f'{abs(amount):.3g} {"above" if amount > 0 else "below"} the claim'
 
 
-def _sampled_checks(key: PRNGKey, target: Target) -> Iterator[Check]:
+def _sampled_checks(key: PRNGKey, target: Target,
+                    found: search.Found) -> Iterator[Check]:
   """Yields checks of a few releases that refute a claim with certainty."""
   # These checks have no p-value, so draws shared with the tests do no harm.
-  pair, declared = target.pairs[0], target.noise
-  if declared is not None and declared.spacing:
+  pair, stated = target.pairs[0], target.noise
+  if stated is not None and stated.spacing:
     outputs = target.draw(key, pair.data, 1000)
     # Grids are powers of two, so the remainder is exact.
-    off = ~(np.mod(outputs, declared.spacing) == 0)
+    off = ~(np.mod(outputs, stated.spacing) == 0)
     yield Check('grid', bool(off.any()),
                 f'{off.mean():.1%} of outputs off the declared grid')
   # Only pure DP bounds the ratio of densities at every output.
   if target.log_density is not None and target.claim.delta == 0:
-    for number, pair in enumerate(target.pairs):
+    # A space has hundreds of pairs, of which the worst are compared.
+    pairs = (target.pairs if target.space is None else
+             [one.pair for one in found.candidates[:_FOUND_PAIRS]])
+    for number, pair in enumerate(pairs):
       outputs = target.draw(jax.random.fold_in(key, number), pair.data, 1000)
       worst = exact.density_ratio(target, pair, outputs, target.claim.epsilon)
       yield Check('density ratio', worst.amount > 0,
                   f'{_relative_to_claim(worst.amount)} at {worst.what}')
-
-
-def _tests(key: PRNGKey, target: Target,
-           num_runs: int) -> Iterator[tuple[str, float]]:
-  """Yields (name, p-value) of tests of the declared distributions."""
-  if target.log_probs is not None:
-    for number, pair in enumerate(target.pairs[:_NOISE_PAIRS]):
-      draws = target.draw(jax.random.fold_in(key, number), pair.data, num_runs)
-      yield 'distribution of outcomes', exact.outcome_p_value(
-          draws, target.log_probs(pair.data))
-  if target.noise is None:
-    return
-  declared = target.noise
-  rng = np.random.default_rng(np.asarray(jax.random.key_data(key)))
-  for number, pair in enumerate((target.pairs[0], target.pairs[-1])):
-    keys = jax.random.split(jax.random.fold_in(key, 10 + number))
-    scores = [
-        noise.normal_scores(rng, declared, target.draw(k, data, num_runs) -
-                            np.asarray(declared.value(data), np.float64
-                                       ).reshape(1, -1))
-        for k, data in zip(keys, pair[:2], strict=True)]
-    # The other side's scores serve only to find noise that both sides share.
-    for side, (first, second) in enumerate((scores, scores[::-1])):
-      for name, value in noise.p_values(first, second):
-        yield f'noise: {name} ({number}{"ab"[side]})', value
 
 
 def _event_check(counted: blackbox.BlackBox, level: float) -> Check:

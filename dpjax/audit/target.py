@@ -5,11 +5,12 @@ a density), its noise, or the query that it answers. Each declaration allows a
 sharper check; none is required.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 import contextlib
 import dataclasses
 import functools
 import itertools
+import operator
 from typing import Any, NamedTuple, Protocol
 
 import jax
@@ -26,6 +27,8 @@ from dpjax.typing import PRNGKey, PyTree
 # Most runs, and most released numbers, of a compiled batch.
 _BATCH = 2**13
 _NUMBERS = 2**22
+# Data sets, and runs of each, of a compiled batch of many data sets.
+_DATA_SETS, _RUNS = 32, 256
 
 Release = Callable[[PRNGKey, PyTree], PyTree]
 """(key, data) -> a pytree of released arrays."""
@@ -153,11 +156,19 @@ class Target:
     """Whether runs can be mapped over keys in one compiled program."""
     if self.sample is not None or self.release is None:
       return False
-    with self._types():
+    with self.types():
       return all(_can_be_traced(self.release, arrays(data))
                  for data in self.pairs[0][:2])
 
-  def _types(self) -> contextlib.AbstractContextManager[Any]:
+  def with_pairs(self, pairs: Sequence[Pair]) -> 'Target':
+    """Returns the target with other pairs; it keeps its compiled programs."""
+    other = dataclasses.replace(self, pairs=tuple(pairs))
+    for name in ('curve', 'traced', '_batched', '_side_by_side'):
+      if name in self.__dict__:
+        other.__dict__[name] = self.__dict__[name]
+    return other
+
+  def types(self) -> contextlib.AbstractContextManager[Any]:
     """Returns the context in which the release is run: 64-bit types or not."""
     return (jax.enable_x64(True) if self.double_precision
             else contextlib.nullcontext())
@@ -182,8 +193,74 @@ class Target:
     """
     if self.sample is not None:
       return rows(self.sample(key, data, num_runs))
-    with self._types():
+    with self.types():
       return self._mapped(key, arrays(data), num_runs)
+
+  @functools.cached_property
+  def _side_by_side(self) -> Callable[[PRNGKey, PyTree], PyTree]:
+    """Returns the compiled function of keys [r] and data sets [b]."""
+    return jax.jit(jax.vmap(jax.vmap(self._released, (0, None)), (None, 0)))
+
+  def draw_alike(self, key: PRNGKey, data_sets: Sequence[PyTree],
+                 num_runs: int) -> list[np.ndarray | Exception]:
+    """Draws releases of many data sets, all with the same keys.
+
+    So the outputs of two data sets differ only by the influence of the data, if
+    all randomness comes from the key.
+
+    Args:
+      key: determines all runs.
+      data_sets: the data sets, of any shapes; those of one shape are drawn in
+        one compiled program.
+      num_runs: number of releases of each data set.
+
+    Returns:
+      For each data set the outputs, as rows [num_runs, d], or the error that
+      its release raised.
+    """
+    drawn: list[np.ndarray | Exception] = [np.zeros([0, 0])] * len(data_sets)
+    with self.types():
+      converted = data_sets if self.sample else [arrays(data)
+                                                 for data in data_sets]
+      for places in _alike(converted) if self.traced else (
+          [place] for place in range(len(converted))):
+        outputs = self._drawn_alike(key, [converted[i] for i in places],
+                                    num_runs)
+        for place, output in zip(places, outputs, strict=True):
+          drawn[place] = output
+    return drawn
+
+  def _drawn_alike(self, key: PRNGKey, data_sets: list[PyTree],
+                   num_runs: int) -> Sequence[np.ndarray | Exception]:
+    """Draws releases of data sets of one shape, see `draw_alike`."""
+    try:
+      if not self.traced:
+        return [self.draw(key, data, num_runs) for data in data_sets]
+      return self._stacked(key, data_sets, num_runs)
+    # A release may reject some sizes of data sets, by any error.
+    except Exception as error:
+      return [error] * len(data_sets)
+
+  def _stacked(self, key: PRNGKey, data_sets: list[PyTree],
+               num_runs: int) -> list[np.ndarray]:
+    """Draws releases of stacked data sets, in batches of one size."""
+    width = sum(leaf.size for leaf in jax.tree.leaves(
+        jax.eval_shape(self._released, key, data_sets[0])))
+    runs = max(1, min(_RUNS, _NUMBERS // max(width * _DATA_SETS, 1)))
+    outputs: list[np.ndarray] = []
+    for start in range(0, len(data_sets), _DATA_SETS):
+      batch = data_sets[start:start + _DATA_SETS]
+      # Repeated up to the size of the compiled program.
+      batch = batch + batch[-1:] * (_DATA_SETS - len(batch))
+      stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *batch)
+      blocks = [jax.tree.map(np.asarray, self._side_by_side(
+          jax.random.split(jax.random.fold_in(key, number), runs), stacked))
+                for number in range(-(-num_runs // runs))]
+      for place in range(min(_DATA_SETS, len(data_sets) - start)):
+        outputs.append(np.concatenate([
+            rows(jax.tree.map(operator.itemgetter(place), block))
+            for block in blocks])[:num_runs])
+    return outputs
 
   def _mapped(self, key: PRNGKey, data: PyTree, num_runs: int) -> np.ndarray:
     """Runs `release` with many keys, in compiled batches where it traces."""
@@ -197,6 +274,17 @@ class Target:
     batches = [rows(self._batched(jax.random.fold_in(key, number), data, size))
                for number in range(-(-num_runs // size))]
     return np.concatenate(batches)[:num_runs]
+
+
+def _alike(data_sets: Sequence[PyTree]) -> list[list[int]]:
+  """Returns the positions of the data sets of each structure and shape."""
+  groups: dict[Any, list[int]] = {}
+  for place, data in enumerate(data_sets):
+    leaves, structure = jax.tree.flatten(data)
+    groups.setdefault((structure, tuple(
+        (np.shape(leaf), getattr(leaf, 'dtype', type(leaf)))
+        for leaf in leaves)), []).append(place)
+  return list(groups.values())
 
 
 def arrays(data: PyTree) -> PyTree:

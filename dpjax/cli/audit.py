@@ -8,10 +8,13 @@ Audit a mechanism, training method or known mistake by name; audit all; list:
 Audit your own object in a file or a module: a mechanism with the method
 `release(key, data)`; a function (key, data); or a `dpjax.audit.target.Target`.
 The claim is its `event` and `adjacency`, or that of the flags. Neighbouring
-data sets come from its attributes (`pairs`, `record_norm`, `l2_sensitivity`,
-`sensitivity`, `num_categories`, `record_shape`), or from flags:
+data sets are searched among those that its attributes state (`record_norm`,
+`l2_sensitivity`, `sensitivity`, `num_categories`, `record_shape`, `space`) or
+flags state; given pairs are tried alone:
   dpjax audit --target=mine.py:NoisyMean --epsilon=1 --delta=1e-6 \
       --adjacency=replace_one --record_shape=2 --record_bounds=-1,1
+  dpjax audit --target=mine.py:histogram --epsilon=1 \
+      --adjacency=add_or_remove_one --num_categories=20 --budget_seconds=300
   dpjax audit --target=mine.py:noisy_count --epsilon=1 \
       --adjacency=add_or_remove_one --data='[1, 0, 1]' --neighbour='[1, 0]'
 
@@ -28,6 +31,9 @@ Audit scores that were computed elsewhere:
 Test the auditor itself, on known mechanisms and on planted faults:
   dpjax audit --self_calibrate
   dpjax audit --mutations
+
+Real bugs of private software, in a checkout (--zoo --help says more):
+  python -m launch.audit --zoo
 
 Exit status: 0 consistent, 1 violated, 3 underpowered, 2 bad input. With `all`,
 `--self_calibrate` and `--mutations`: 0 if all results are as expected, else 1.
@@ -104,6 +110,16 @@ _RECORD_SHAPE = flags.DEFINE_string(
 _RECORD_BOUNDS = flags.DEFINE_string(
     'record_bounds', None, 'Smallest and largest number in a record, e.g. 0,1. '
     'Default: all numbers are allowed, including infinities and NaN.', _PAIRS)
+_NUM_CATEGORIES = flags.DEFINE_integer(
+    'num_categories', None, 'Records are the integers from 0 to this number '
+    'minus 1.', flag_values=_PAIRS)
+_NUM_RECORDS = flags.DEFINE_integer(
+    'num_records', None, 'Number of records of a data set, of the smaller one '
+    'if records are added. Default: 8, and also 0, 1 and 2.',
+    flag_values=_PAIRS)
+_RECORD_DTYPE = flags.DEFINE_string(
+    'record_dtype', None, 'NumPy type of the array of records, e.g. int8. '
+    'Default: float32, or int32 with --num_categories.', _PAIRS)
 _FLOATING_POINT = flags.DEFINE_bool(
     'floating_point', None, 'Whether differences in the lowest bits of floats '
     'count as violations.', _PAIRS)
@@ -112,6 +128,13 @@ _TEST = flags.FlagValues()
 _NUM_RUNS = flags.DEFINE_integer(
     'num_runs', None, 'Number of releases counted for each data set.',
     flag_values=_TEST)
+_BUDGET_SECONDS = flags.DEFINE_float(
+    'budget_seconds', None, 'Seconds that an audit may take: more of them allow '
+    'a longer search and, without --num_runs, more runs. Default: the usual '
+    'search and number of runs, which the seed determines.', flag_values=_TEST)
+_REPLAY = flags.DEFINE_bool(
+    'replay', True, 'Also record the random draws of the release and replay '
+    'them on neighbours, which finds the line of a fault.', _TEST)
 _SIGNIFICANCE = flags.DEFINE_float(
     'significance', 0.05, 'Largest probability of the verdict "violated" if '
     'the claim is true; divided among all tests of a target and all targets.',
@@ -133,8 +156,9 @@ _GROUPS = {
     'The test': _TEST,
     'Files': shared.add_shared(_FILES, 'data_dir')}
 _MAIN = (
-    'target list run_dir scores epsilon delta adjacency num_runs '
-    'significance output').split()
+    'target list run_dir scores epsilon delta adjacency record_shape '
+    'record_bounds num_categories num_runs budget_seconds significance '
+    'output').split()
 parse = functools.partial(errors.parse_groups, groups=_GROUPS,
                           doc=__doc__ or '', main=_MAIN)
 
@@ -185,6 +209,21 @@ def _record_shape() -> tuple[int, ...] | None:
   return tuple(shared.numbers('record_shape', text, int)) if text else ()
 
 
+def _record_dtype() -> np.dtype[Any] | None:
+  """Returns the type of the array of records; None without the flag."""
+  text = _RECORD_DTYPE.value
+  if text is None:
+    return None
+  try:
+    dtype = np.dtype(text)
+  except TypeError:
+    dtype = np.dtype(object)
+  if dtype.kind not in 'biuf':
+    raise ValueError('--record_dtype must be a numeric type such as int8 or '
+                     f'float64, got {text!r}')
+  return dtype
+
+
 def _given() -> dict[str, Any]:
   """Returns the properties of a target that flags give; None for others."""
   adjacency = _ADJACENCY.value
@@ -192,16 +231,26 @@ def _given() -> dict[str, Any]:
               adjacency=None if adjacency is None else Adjacency(adjacency),
               pairs=_pairs(), record_bounds=_record_bounds(),
               record_shape=_record_shape(),
+              record_dtype=_record_dtype(),
+              num_categories=_NUM_CATEGORIES.value,
+              num_records=_NUM_RECORDS.value,
               floating_point=_FLOATING_POINT.value)
 
 
-def _report(name: str, *, significance: float,
+def _report(name: str, *, significance: float, silent: bool = False,
             **options: Any) -> auditor.Report:
   """Audits one target and returns the report; `options` are of `_given`."""
   report = auditor.audit(
       jax.random.key(_SEED.value), loading.load(name, **options),
-      num_runs=_NUM_RUNS.value, significance=significance)
+      num_runs=_NUM_RUNS.value, significance=significance,
+      budget_seconds=_BUDGET_SECONDS.value, replayed=_REPLAY.value,
+      progress=None if silent else _say)
   return dataclasses.replace(report, target=name.rpartition(':')[2])
+
+
+def _say(line: str) -> None:
+  """Prints a line about the state of an audit to standard error."""
+  print(line, file=sys.stderr, flush=True)
 
 
 def _finish(report: auditor.Report, *, run_seed: int | None = None) -> int:
@@ -224,7 +273,7 @@ def _audit_all() -> int:
   target_significance = _SIGNIFICANCE.value / len(targets.TARGETS)
   for name in targets.TARGETS:
     start = time.perf_counter()
-    report = _report(name, significance=target_significance)
+    report = _report(name, significance=target_significance, silent=True)
     if _OUTPUT.value:
       reports.write(report, pathlib.Path(_OUTPUT.value), seed=_SEED.value)
     right = report.verdict == targets.expected(name)
@@ -328,6 +377,8 @@ def main(argv: Sequence[str]) -> int:
   """Runs the audit that the flags ask for; returns the exit status."""
   errors.check_no_arguments(argv)
   checks.check_seed('seed', _SEED.value)
+  if _BUDGET_SECONDS.value is not None:
+    checks.check_positive('budget_seconds', _BUDGET_SECONDS.value)
   # An audit takes minutes, so its report must not fail in the end.
   if _OUTPUT.value:
     errors.check_folder(_OUTPUT.value)

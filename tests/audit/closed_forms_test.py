@@ -10,6 +10,7 @@ from scipy import stats
 
 from dpjax.audit import bounds
 from dpjax.audit import canary
+from dpjax.audit import claims
 from dpjax.audit import curves
 from dpjax.audit import one_run
 from dpjax.audit import wrapping
@@ -74,7 +75,7 @@ def test_the_largest_bound_of_a_grid_is_that_of_right_guesses():
 @pytest.mark.parametrize('name, order', [
   ('l2_sensitivity', 2), ('l1_sensitivity', 1)])
 def test_sums_are_at_the_stated_distance(name, order):
-  for pair in wrapping.neighbours_of(type('M', (), {name: 3.0}), _RO):
+  for pair in wrapping.space_of(type('M', (), {name: 3.0}), _RO).pairs():
     difference = np.asarray(pair.data, float) - np.asarray(
         pair.neighbour, float)
     assert np.linalg.norm(difference, order) == pytest.approx(3.0, rel=1e-4)
@@ -84,16 +85,17 @@ def test_record_norms_have_the_order_of_the_noise():
   for given, order in (({'stddev': 1.0}, 2), ({}, 1), ({'order': 2}, 2)):
     mechanism = type('M', (), {'record_norm': 1.5, **given})
     for adjacency, factor in ((_AR, 1), (_RO, 2)):
-      for pair in wrapping.neighbours_of(mechanism, adjacency):
+      for pair in wrapping.space_of(mechanism, adjacency).pairs():
         difference = np.asarray(pair.data, float) - np.asarray(pair.neighbour,
                                                                float)
         assert np.linalg.norm(difference, order) == pytest.approx(
             1.5 * factor, rel=1e-4)
-  pairs = ((1, 2, 'stated'),)
-  assert wrapping.neighbours_of(type('M', (), {'pairs': pairs}), _AR) == pairs
-  kinds = wrapping.neighbours_of(type('M', (), {'num_categories': 3}), _RO)
-  assert len(kinds) == 3 and all(
-      pair.data.shape == pair.neighbour.shape for pair in kinds)
+  stated = wrapping.of_mechanism(
+      type('M', (), {'pairs': ((1, 2, 'stated'),), 'release': None}),
+      claim=claims.Claim(epsilon=1.0, delta=0.0, adjacency=_AR),
+      sample=lambda key, data, n: data)
+  assert stated.space is None and [pair[:3] for pair in stated.pairs] == [
+      (1, 2, 'stated')]
 
 
 def test_counts_of_a_threshold_are_of_the_second_half():

@@ -20,7 +20,6 @@ from dpjax.audit import wrapping
 from dpjax.audit.target import Noise
 from dpjax.audit.target import Pair
 from dpjax.audit.target import Query
-from dpjax.audit.target import toggles
 from dpjax.privacy import accounting
 from dpjax.privacy import laplace
 from dpjax.privacy import selection
@@ -235,36 +234,17 @@ def test_supports_count_for_integers_or_where_floats_are_claimed(
 
 
 def test_neighbours_that_a_mechanism_can_have():
-  gaussian = lambda adjacency: wrapping.neighbours_of(
-      type('M', (), dict(record_norm=2.0, stddev=1.0)), adjacency)
+  gaussian = lambda adjacency: wrapping.space_of(
+      type('M', (), dict(record_norm=2.0, stddev=1.0)), adjacency).pairs()
   for adjacency, distance in ((_AR, 2.0), (_RO, 4.0)):
     for pair in gaussian(adjacency):
       assert np.linalg.norm(pair.data - pair.neighbour) == (
           pytest.approx(distance, rel=1e-5))
-  scores = wrapping.neighbours_of(selection.ExponentialMechanism(
-      sensitivity=0.5, epsilon=1.0, adjacency=_RO), _RO)
+  scores = wrapping.space_of(selection.ExponentialMechanism(
+      sensitivity=0.5, epsilon=1.0, adjacency=_RO), _RO).pairs()
   assert max(np.abs(p.data - p.neighbour).max() for p in scores) == 0.5
-  up = wrapping.scores(1.0, monotone=True)
-  assert all((pair.data >= pair.neighbour).all() for pair in up)
-  for pair in wrapping.integer_sums(2):
-    assert pair.data.dtype == np.int32
-    assert np.abs(pair.data - pair.neighbour).sum() == 2
   with pytest.raises(ValueError, match='does not define neighbours'):
-    wrapping.neighbours_of(object(), _AR)
-
-
-def test_records_stay_within_stated_bounds_or_go_beyond_all():
-  for adjacency in (_AR, _RO):
-    inside = wrapping.search(adjacency, shape=(2,), bounds=(0.0, 3.0))
-    for pair in inside:
-      for data in pair[:2]:
-        assert data.min() >= 0 and data.max() <= 3
-      sizes = [len(data) for data in pair[:2]]
-      assert sizes[0] - sizes[1] == (adjacency is _AR)
-    values = np.concatenate([np.ravel(pair.data) for pair in wrapping.search(
-        adjacency, shape=())])
-    assert np.isnan(values).any() and np.isinf(values).any()
-  assert len(toggles(np.zeros([3, 1]), np.eye(3)[:, :1], replace=True)) == 3
+    wrapping.space_of(object(), _AR)
 
 
 def test_p_values_do_not_depend_on_the_data_of_a_density():
@@ -274,26 +254,6 @@ def test_p_values_do_not_depend_on_the_data_of_a_density():
   scores = noise.normal_scores(rng, Noise(stats.poisson(4.0)), draws)
   assert stats.kstest(scores[:, 0], 'norm').pvalue > 1e-4
   assert jax.tree.all(np.isfinite(scores).all())
-
-
-@pytest.mark.parametrize('order', [1, 2, np.inf])
-@pytest.mark.parametrize('width', [2, 3, 5])
-def test_sums_move_along_axes_and_across_with_both_signs(order, width):
-  """Sums move by exactly the sensitivity, along axes and across, both ways.
-
-  They start from zero and from large values.
-  """
-  pairs = wrapping.sums(0.5, order=order, width=width)
-  shifts = np.array([pair.data - pair.neighbour for pair in pairs])
-  np.testing.assert_allclose(np.linalg.norm(shifts, order, axis=1), 0.5,
-                             rtol=1e-5)
-  alone = np.count_nonzero(np.abs(shifts) > 1e-6, axis=1) == 1
-  across = shifts[~alone]
-  assert (across != 0).all() and (across.min(1) < 0).all()
-  assert (across.max(1) > 0).all() and np.ptp(np.abs(across)) < 1e-5
-  assert set(np.argmax(shifts[alone], 1)) == {0, width - 1}
-  sizes = [np.abs(pair.neighbour).max() for pair in pairs]
-  assert min(sizes) == 0 and max(sizes) >= 32
 
 
 @pytest.mark.parametrize('width', [1, 2, 24, 30])
@@ -320,33 +280,6 @@ def test_what_is_looked_at_in_outputs(width, finite):
       np.testing.assert_array_equal(cut.score(outputs[0]), outputs[0, :, -1])
     if cut.name == 'not finite':
       assert cut.score(outputs[1]).sum() == 1
-
-
-@pytest.mark.parametrize('bounds', [None, (0.0, 3.0)])
-@pytest.mark.parametrize('shape', [(), (3,)])
-@pytest.mark.parametrize('adjacency', [_AR, _RO])
-def test_records_that_are_searched_are_neighbours_and_differ(adjacency, shape,
-                                                             bounds):
-  pairs = wrapping.search(adjacency, shape=shape, bounds=bounds)
-  same = lambda one, other: np.array_equal(one, other, equal_nan=True)
-  met = set()
-  for pair in pairs:
-    if adjacency is _AR:
-      assert same(pair.data[1:], pair.neighbour)
-      met.add(pair.data[0].tobytes())
-      continue
-    assert same(pair.data[1:], pair.neighbour[1:])
-    assert not same(pair.data[0], pair.neighbour[0])
-    met |= {pair.data[0].tobytes(), pair.neighbour[0].tobytes()}
-  low, high = bounds or (-1.0, 1.0)
-  extremes = [low, high]
-  if adjacency is _AR or shape or not bounds:
-    extremes.append((low + high) / 2)  # A usual record, against extremes.
-  extremes += [] if bounds else [-1e6, 1e6, np.nan, np.inf]
-  assert {np.full(shape, value, np.float32).tobytes()
-          for value in extremes} <= met
-  # Others are alike, or all different; never the record alone.
-  assert len({pair.neighbour[1:].tobytes() for pair in pairs}) == 4
 
 
 def test_probabilities_and_their_complements_add_up_to_one():

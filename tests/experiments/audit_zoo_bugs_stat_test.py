@@ -28,7 +28,7 @@ _LAPLACE = ('bfloat16_sum_rounds', 'budget_spent_twice',
             'change_of_a_group_halved', 'histogram_inverse_scale',
             'int32_sum_wraps', 'lower_bound_twice',
             'squares_with_bounds_of_values')
-_UNLIMITED_SHIFT = ('clipped_copy_unused', 'column_without_bounds')
+_UNLIMITED_SHIFT = ('column_without_bounds',)
 _GAUSSIAN = ('analytic_gaussian_sign', 'classical_gaussian')
 _SPARSE = ('svt_cutoff_not_paid', 'svt_noiseless_queries',
            'svt_releases_noisy_answer', 'svt_unlimited_answers')
@@ -36,7 +36,7 @@ _OTHERS = ('bounds_from_data', 'class_counts_exact_total', 'classes_from_data',
            'fixed_seed', 'gaussian_float32', 'geometric_without_clamp',
            'joint_quantiles_add_remove', 'laplace_threshold_for_gaussian',
            'mean_of_floored_scale', 'mean_of_noisy_scale',
-           'median_local_sensitivity', 'nan_survives_clipping',
+           'median_local_sensitivity',
            'noisy_max_releases_exponential', 'noisy_max_releases_value',
            'permute_and_flip_as_zcdp', 'private_count_in_mean',
            'responses_counted_once', 'same_seed_for_columns', 'seed_from_data')
@@ -220,7 +220,6 @@ _NEVER = {
     'mean_of_floored_scale': lambda y: np.abs(y[:, 0]) < 1e-9,
     'mean_of_noisy_scale': lambda y: np.abs(y[:, 0] - 1) < 1e-9,
     'median_local_sensitivity': lambda y: y[:, 0] == 0,
-    'nan_survives_clipping': lambda y: np.isnan(y[:, 0]),
     'noisy_max_releases_exponential': lambda y: y[:, 0] < 1,
     'same_seed_for_columns': lambda y: np.abs(y[:, 1] - y[:, 0] - 1) < 1e-5,
     'svt_noiseless_queries': lambda y: (y == [0, 1, 0, 1]).all(1)}

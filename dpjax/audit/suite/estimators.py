@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dpjax.audit import claims
+from dpjax.audit import spaces
 from dpjax.audit import wrapping
 from dpjax.audit.target import Query
 from dpjax.audit.target import Target
@@ -56,9 +57,9 @@ def target(estimator: Estimator | normal_intervals.NormalInterval, *,
   """
   pure = isinstance(_guarantee(estimator), notions.PureDP)
   pairs = [pair for tried in ((bounds,) if bounds else (None, _FAR))
-           for pair in wrapping.search(
-               Adjacency.REPLACE_ONE, shape=shape, bounds=tried,
-               num_records=estimator.num_examples)]
+           for pair in spaces.Records(
+               adjacency=Adjacency.REPLACE_ONE, shape=shape, bounds=tried,
+               sizes=(estimator.num_examples,)).pairs()]
   return dataclasses.replace(wrapping.of_mechanism(
       estimator, delta=0.0 if pure else wrapping.DELTA, claim=claim,
       pairs=pairs, **fields), double_precision=True)

@@ -2,7 +2,7 @@
 
 If an object lacks an attribute that the audit needs, its module may define it
 in capitals, or the caller may pass it: EPSILON, DELTA, ADJACENCY, EVENT, PAIRS,
-RECORD_SHAPE, RECORD_BOUNDS.
+SPACE, RECORD_SHAPE, RECORD_BOUNDS, RECORD_DTYPE, NUM_RECORDS, NUM_CATEGORIES.
 """
 
 import dataclasses
@@ -22,8 +22,10 @@ from dpjax.audit.suite import targets
 from dpjax.audit.target import Target
 from dpjax.privacy.adjacency import Adjacency
 
+_RECORDS = ('record_shape', 'record_bounds', 'record_dtype', 'num_records',
+            'num_categories')
 _ATTRIBUTES = ('epsilon', 'delta', 'adjacency', 'event', 'pairs',
-               'record_shape', 'record_bounds', 'floating_point')
+               'space', *_RECORDS, 'floating_point')
 _GAMES = (canary.Game, canary.LossGame)
 
 
@@ -107,10 +109,16 @@ def _restated(target: targets.Auditable,
                      'cannot be given')
   changes = {key: given[key] for key in ('epsilon', 'delta', 'adjacency',
                                          'event') if key in given}
-  fields = {key: given[key] for key in ('pairs', 'floating_point')
+  fields = {key: given[key] for key in ('pairs', 'space', 'floating_point')
             if key in given}
-  if 'record_shape' in given:
-    raise ValueError(f'{target.name} defines its neighbours: record_shape must '
+  # Given pairs are the only ones; a given space has pairs of its own.
+  if 'pairs' in fields or 'space' in fields:
+    fields = {'pairs': (), 'space': None} | fields
+  elif 'adjacency' in given:
+    # The space has neighbours under the former adjacency.
+    fields['space'] = None
+  if stated := [key for key in _RECORDS if key in given]:
+    raise ValueError(f'{target.name} defines its neighbours: {stated[0]} must '
                      'not be given')
   return dataclasses.replace(
       target, claim=dataclasses.replace(target.claim, **changes), **fields)
@@ -134,6 +142,7 @@ def _wrapped(loaded: Any, module: types.ModuleType, name: str,
   return wrapping.of_mechanism(
       _WithAttributes(loaded, attributes), name=name,
       claim=_claim(name, attributes), noise=wrapping.declared_noise(loaded),
+      space=attributes.get('space'),
       **{key: attributes[key] for key in ('floating_point',)
          if key in attributes})
 

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dpjax.audit import claims
+from dpjax.audit import spaces
 from dpjax.audit import wrapping
 from dpjax.audit.suite import quantiles
 from dpjax.audit.target import Pair
@@ -106,7 +107,8 @@ def exponential_without_half() -> Target:
   return Target(
       name='exponential_without_half', release=release,
       claim=claims.Claim(epsilon=1.0, delta=0.0, adjacency=_REPLACE),
-      log_probs=jax.nn.log_softmax, pairs=wrapping.scores(1.0))
+      log_probs=jax.nn.log_softmax,
+      space=spaces.Scores(sensitivity=1.0, adjacency=_REPLACE))
 
 
 def shuffled_as_poisson() -> Target:

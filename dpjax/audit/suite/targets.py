@@ -9,10 +9,12 @@ import functools
 import math
 from typing import Any
 
+import numpy as np
 from scipy import stats
 
 from dpjax.audit import auditor
 from dpjax.audit import canary
+from dpjax.audit import spaces
 from dpjax.audit import wrapping
 from dpjax.audit.suite import adaptive
 from dpjax.audit.suite import density
@@ -85,9 +87,8 @@ def _pure(mechanism: Any) -> Target:
 def _of_records(mechanism: Any) -> Target:
   """Returns the target of a mechanism on `_RECORDS` numbers in [0, 1]."""
   return wrapping.of_mechanism(
-      mechanism, delta=0.0, log_probs=None, pairs=wrapping.search(
-          mechanism.adjacency, shape=(), bounds=(0.0, 1.0),
-          num_records=_RECORDS))
+      mechanism, delta=0.0, log_probs=None, space=spaces.Records(
+          adjacency=mechanism.adjacency, bounds=(0.0, 1.0), sizes=(_RECORDS,)))
 
 
 def _approximate(mechanism: Any) -> Target:
@@ -121,11 +122,11 @@ MECHANISMS: Mapping[str, Callable[[], Auditable]] = {
         discrete.GeometricMechanism(record_norm=1, epsilon=1.0, **_AR),
         # The parameter of dlaplace is epsilon over the sensitivity.
         delta=0.0, noise=Noise(stats.dlaplace(1.0)),
-        pairs=wrapping.integer_sums(1)),
+        space=spaces.Sums(sensitivity=1, dtype=np.int32, **_AR)),
     'discrete_gaussian': lambda: wrapping.of_mechanism(
         discrete.DiscreteGaussianMechanism(
             record_norm=1.0, noise_multiplier=4.0, **_RO),
-        pairs=wrapping.integer_sums(2)),
+        space=spaces.Sums(sensitivity=2, dtype=np.int32, **_RO)),
     'exponential': lambda: _pure(
         selection.ExponentialMechanism(sensitivity=1.0, epsilon=1.0, **_RO)),
     'exponential_monotone': lambda: _pure(selection.ExponentialMechanism(
