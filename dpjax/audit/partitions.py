@@ -275,7 +275,8 @@ def _linear(present: np.ndarray, absent: np.ndarray) -> Score:
     ridge = _RIDGE * np.trace(covariance) + 1e-300
     direction = np.linalg.solve(
         covariance + ridge * np.eye(shift.size), shift)
-  length = np.linalg.norm(direction)
+  # Not the norm: where nothing varies its squares would overflow.
+  length = np.abs(direction).max()
   direction = direction / length if length else direction
   return lambda y: _finite(y) @ direction
 
