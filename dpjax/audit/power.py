@@ -218,11 +218,11 @@ def detectable_epsilon(target: Target, counted: blackbox.BlackBox, *,
   if not np.isfinite(factor):
     return np.inf
   if target.claim.delta == 0:
-    return _pure(target, counted, members, factor)
+    return _pure(counted, members, factor)
   return _approximate(target, counted, members, factor)
 
 
-def _pure(target: Target, counted: blackbox.BlackBox, members: Family,
+def _pure(counted: blackbox.BlackBox, members: Family,
           factor: float) -> float:
   """Returns the epsilon of a member at delta 0.
 
@@ -232,8 +232,6 @@ def _pure(target: Target, counted: blackbox.BlackBox, members: Family,
   runs = counted.num_runs
   measured = _log_ratio(*((each + 0.5) / (runs + 1) for each in (
       counted.true_positives, counted.false_positives)))
-  if counted.excess <= 0:
-    measured = min(measured, target.claim.epsilon)
   of_member, of_audited = (
       _log_ratio(*(each[counted.event.flagged].sum()
                    for each in members.member(t))) for t in (factor, 1.0))
