@@ -36,8 +36,8 @@ class Count(NamedTuple):
     significance: significance level of the count.
   """
   curve: curves.PrivacyCurve
-  delta: float = 0.0
-  num_runs: int = 2**15
+  delta: float
+  num_runs: int
   significance: float = 0.05
 
 
