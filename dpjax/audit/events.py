@@ -137,7 +137,7 @@ def of_counts(count: Count, partition: partitions.Partition,
   all cells below or above a threshold.
   """
   ratio = (partitions.ratio_order(present, absent)
-           if partition.order is None else partition.order)
+           if partition.ranked is None else partition.ranked)
   size, sizes = ratio.size, (int(present.sum()), int(absent.sum()))
   best = (-np.inf, ratio)
   # A set and its complement with both roles exchanged are one test, so sets

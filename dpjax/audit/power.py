@@ -209,7 +209,7 @@ def detectable_epsilon(target: Target, counted: blackbox.BlackBox, *,
     return np.inf
   event, runs = counted.event, counted.num_runs
   cut = event.partition._replace(score=lambda scores: scores)
-  order = cut.order if cut.order is not None else np.arange(cut.num_cells)
+  order = cut.ranked if cut.ranked is not None else np.arange(cut.num_cells)
   members = family(cut.counts(counted.scores[0]), cut.counts(counted.scores[1]),
                    order[::-1] if event.swapped else order)
   count = events.Count(target.curve, target.claim.delta, runs, significance)
