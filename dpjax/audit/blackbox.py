@@ -146,7 +146,7 @@ def both(key: PRNGKey, target: Target, pair: Pair,
 def choose(curve: curves.PrivacyCurve, present: np.ndarray,
            absent: np.ndarray, *, low_bits: bool) -> Event:
   """Chooses an event against a claimed curve, see `events.choose`."""
-  return events.choose(events.Count(curve, num_runs=_PILOT_PART * len(present)),
+  return events.choose(events.Count(curve, 0.0, _PILOT_PART * len(present)),
                        present, absent, low_bits=low_bits)
 
 
@@ -154,5 +154,5 @@ def loudest(curve: curves.PrivacyCurve, present: np.ndarray,
             absent: np.ndarray, cuts: list[partitions.Partition]) -> Event:
   """Returns the best event of given partitions, see `events.loudest`."""
   return events.loudest(
-      events.Count(curve, num_runs=_PILOT_PART * len(present)), present, absent,
+      events.Count(curve, 0.0, _PILOT_PART * len(present)), present, absent,
       cuts)

@@ -36,8 +36,8 @@ class Count(NamedTuple):
     significance: significance level of the count.
   """
   curve: curves.PrivacyCurve
-  delta: float = 0.0
-  num_runs: int = 2**15
+  delta: float
+  num_runs: int
   significance: float = 0.05
 
 
@@ -137,7 +137,7 @@ def of_counts(count: Count, partition: partitions.Partition,
   all cells below or above a threshold.
   """
   ratio = (partitions.ratio_order(present, absent)
-           if partition.order is None else partition.order)
+           if partition.ranked is None else partition.ranked)
   size, sizes = ratio.size, (int(present.sum()), int(absent.sum()))
   best = (-np.inf, ratio)
   # A set and its complement with both roles exchanged are one test, so sets
@@ -192,10 +192,10 @@ def expected_values(count: Count, hits: np.ndarray, num_in: int,
                                                      1 - miss_share)]
 
   def log_ratios(caution: float, deltas: np.ndarray) -> np.ndarray:
-    return _log_ratios(*(
+    miss, alarm = (
         _expected_upper(each, size, caution, count.num_runs, level)
-        for each, size, level in zip(counts, sizes, levels, strict=True)),
-                       deltas)
+        for each, size, level in zip(counts, sizes, levels, strict=True))
+    return _log_ratios(miss, alarm, deltas)
 
   refuted = np.max(log_ratios(_REFUTING_CAUTION, curve.deltas) -
                    curve.epsilons, axis=1, initial=-np.inf)

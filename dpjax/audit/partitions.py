@@ -47,14 +47,14 @@ class Partition(NamedTuple):
     score: function of outputs [n, d] that returns numbers [n].
     edges: [k] increasing. The cells are the k + 1 intervals between them, and
       one cell each for infinity, minus infinity and NaN.
-    order: [num_cells] cells in the order of their likelihood ratios in the
+    ranked: [num_cells] cells in the order of their likelihood ratios in the
       learnt samples, the likeliest of `present` first; None to take the order
       from the samples on which events are chosen.
   """
   name: str
   score: Score
   edges: np.ndarray
-  order: np.ndarray | None = None
+  ranked: np.ndarray | None = None
 
   @property
   def num_cells(self) -> int:
@@ -119,7 +119,7 @@ def _cut(name: str, score: Score, present: np.ndarray,
   """Returns the partition by one score, its cells ordered by the samples."""
   partition = Partition(name, score,
                         intervals.learn(score(present), score(absent)))
-  return partition._replace(order=ratio_order(
+  return partition._replace(ranked=ratio_order(
       partition.counts(present), partition.counts(absent)))
 
 

@@ -210,7 +210,7 @@ def test_curves_of_guarantees_are_those_of_gaussian_noise():
 def test_rare_events_need_more_evidence_than_common_ones():
   """A rare event must be expected to bound epsilon in spite of its few counts.
   """
-  count = events.Count(claims.curve(_PURE))
+  count = events.Count(claims.curve(_PURE), 0.0, 2**15)
   value = lambda hits, alarms: events.expected_values(
       count, hits, 4096, alarms, 4096)[0]
   assert value(4, 0) < value(2900, 1100) < value(40, 0)

@@ -123,7 +123,7 @@ def test_nothing_is_detectable_where_nothing_is_seen_or_claimed():
 
 def test_simulated_power_rises_from_the_level_to_one():
   """A coin of epsilon 1 is refuted at most at the level, one of 2 always."""
-  count = events.Count(claims.curve(_coin(1.0).claim), num_runs=_RUNS)
+  count = events.Count(claims.curve(_coin(1.0).claim), 0.0, _RUNS)
   def refuted(epsilon):
     prob = 1 / (1 + math.exp(-epsilon))
     cells = np.array([0, 1 - prob, prob, 0, 0, 0])
