@@ -2,8 +2,8 @@
 
 Modules, in import order: bounds, one_run, curves, claims, empirical, whitebox,
 steps, canary, target, records, spaces, wrapping, noise, exact, declared,
-partitions, blackbox, mining, ranking, ascent, search, auditor, membership,
-attacks, suite.
+intervals, lattices, learned, partitions, events, blackbox, power, mining,
+ranking, ascent, search, auditor, membership, attacks, suite.
 
 An audit can refute a privacy claim but never prove it. A claim that passes is
 "not falsified".

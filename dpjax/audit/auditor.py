@@ -27,6 +27,7 @@ from dpjax.audit import declared
 from dpjax.audit import empirical
 from dpjax.audit import exact
 from dpjax.audit import partitions
+from dpjax.audit import power
 from dpjax.audit import search
 from dpjax.audit.target import Target
 from dpjax.typing import PRNGKey
@@ -212,9 +213,9 @@ def _tested(key: PRNGKey, target: Target, report: Report, found: search.Found,
   return dataclasses.replace(
       report, checks=tuple(checks), epsilon_lower=counted.epsilon_lower,
       cap=bounds.largest_bound(num_in=num_runs, num_out=num_runs,
-                               delta=target.claim.delta, significance=half),
-      detectable=blackbox.detectable_epsilon(worst, num_runs=num_runs,
-                                             significance=half),
+                               delta=target.claim.delta, significance=half,
+                               shares=bounds.SHARES),
+      detectable=power.detectable_epsilon(worst, counted, significance=half),
       details=_details(counted, half), scores={
           'with_canary': counted.scores[0], 'without_canary': counted.scores[1],
           'edges': counted.event.partition.edges,
@@ -340,7 +341,8 @@ def _details(counted: blackbox.BlackBox, level: float) -> dict[str, Any]:
       neighbour_is_likelier=event.swapped,
       true_positives=counted.true_positives,
       false_positives=counted.false_positives, num_in=counted.num_runs,
-      num_out=counted.num_runs, level=level, excess=counted.excess,
+      num_out=counted.num_runs, level=level,
+      miss_level=level * event.miss_share, excess=counted.excess,
       threshold_rule='cells of largest ratio, learnt on a pilot of other runs')
 
 

@@ -1,11 +1,18 @@
 """Lower bounds on epsilon from the counts of a distinguishing test."""
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy import stats
 
 from dpjax import errors
 from dpjax.privacy import accounting
+
+EVEN = 0.5
+# Shares of the significance that the miss rate may get; the false alarm rate
+# gets the rest. A share must be fixed before the runs are counted.
+SHARES = (0.1, 0.25, EVEN, 0.75, 0.9)
 
 
 def rate_upper_bound(count: int, trials: int, *, significance: float) -> float:
@@ -38,13 +45,14 @@ def _rate_upper_bounds(counts: np.ndarray, trials: int,
 
 def epsilon_lower_bound(*, true_positives: int, num_in: int,
                         false_positives: int, num_out: int, delta: float,
-                        significance: float = 0.05) -> float:
+                        significance: float = 0.05,
+                        miss_share: float = EVEN) -> float:
   """Returns a lower confidence bound on the epsilon of the audited mechanism.
 
   Under (epsilon, delta)-DP every test between neighbours obeys
   1 - FNR <= e^epsilon FPR + delta, and the same with the roles exchanged. Both
-  rates are replaced by upper bounds of level significance / 2, so that both
-  inequalities hold together with probability 1 - significance.
+  rates are replaced by upper bounds whose levels add up to the significance, so
+  that both inequalities hold together with probability 1 - significance.
 
   Args:
     true_positives: number of runs with the canary that the test flagged.
@@ -54,6 +62,8 @@ def epsilon_lower_bound(*, true_positives: int, num_in: int,
     delta: delta of the claim, in [0, 1).
     significance: probability with which the bound may be wrong. The test's
       threshold must have been fixed on other runs.
+    miss_share: part of the significance for the miss rate, in (0, 1); it must
+      have been fixed on other runs too.
 
   Returns:
     A lower bound >= 0; the claim is refuted if it exceeds the claimed epsilon.
@@ -70,13 +80,13 @@ def epsilon_lower_bound(*, true_positives: int, num_in: int,
   return float(epsilon_lower_bounds(
       true_positives=true_positives, num_in=num_in,
       false_positives=false_positives, num_out=num_out, delta=delta,
-      significance=significance))
+      significance=significance, miss_share=miss_share))
 
 
 def epsilon_lower_bounds(*, true_positives: ArrayLike, num_in: int,
                          false_positives: ArrayLike, num_out: int,
-                         delta: float,
-                         significance: float = 0.05) -> np.ndarray:
+                         delta: float, significance: float = 0.05,
+                         miss_share: float = EVEN) -> np.ndarray:
   """Applies `epsilon_lower_bound` to k tests of the same runs: [k] -> [k].
 
   Each bound holds on its own; they need not hold jointly. Use them to choose a
@@ -87,7 +97,7 @@ def epsilon_lower_bounds(*, true_positives: ArrayLike, num_in: int,
   miss, alarm = error_upper_bounds(
       true_positives=true_positives, num_in=num_in,
       false_positives=false_positives, num_out=num_out,
-      significance=significance)
+      significance=significance, miss_share=miss_share)
   # Both inequalities hold together, so the better one costs nothing more.
   return np.maximum(0.0, np.maximum(_log_ratios(1 - miss - delta, alarm),
                                     _log_ratios(1 - alarm - delta, miss)))
@@ -95,11 +105,12 @@ def epsilon_lower_bounds(*, true_positives: ArrayLike, num_in: int,
 
 def error_upper_bounds(*, true_positives: ArrayLike, num_in: int,
                        false_positives: ArrayLike, num_out: int,
-                       significance: float = 0.05
+                       significance: float = 0.05, miss_share: float = EVEN
                        ) -> tuple[np.ndarray, np.ndarray]:
   """Returns upper bounds on the miss and false alarm rates that hold jointly.
 
-  Each has level significance / 2; see `epsilon_lower_bound` for the arguments.
+  Their levels add up to the significance; see `epsilon_lower_bound` for the
+  arguments.
 
   Returns:
     (miss rates, false alarm rates), of the shape of the counts.
@@ -107,10 +118,12 @@ def error_upper_bounds(*, true_positives: ArrayLike, num_in: int,
   errors.check_open_unit('significance', significance)
   errors.check_at_least('trials', num_in, 1)
   errors.check_at_least('trials', num_out, 1)
-  level = significance / 2  # A union bound over the two rates.
+  errors.check_open_unit('miss_share', miss_share)
+  # A union bound over the two rates.
   return (_rate_upper_bounds(num_in - np.asarray(true_positives), num_in,
-                             level),
-          _rate_upper_bounds(np.asarray(false_positives), num_out, level))
+                             miss_share * significance),
+          _rate_upper_bounds(np.asarray(false_positives), num_out,
+                             (1 - miss_share) * significance))
 
 
 def gaussian_shift_lower_bound(*, true_positives: int, num_in: int,
@@ -146,11 +159,16 @@ def shift_to_epsilon(shift: float, *, delta: float) -> float:
 
 
 def largest_bound(*, num_in: int, num_out: int, delta: float,
-                  significance: float = 0.05) -> float:
-  """Returns the bound of a perfect attack, the largest for so many runs."""
-  return epsilon_lower_bound(
+                  significance: float = 0.05,
+                  shares: Sequence[float] = (EVEN,)) -> float:
+  """Returns the bound of a perfect attack, the largest for so many runs.
+
+  `shares` are the values of `miss_share` that the audit may choose from.
+  """
+  return max(epsilon_lower_bound(
       true_positives=num_in, num_in=num_in, false_positives=0,
-      num_out=num_out, delta=delta, significance=significance)
+      num_out=num_out, delta=delta, significance=significance,
+      miss_share=share) for share in shares)
 
 
 def _log_ratios(gains: np.ndarray, costs: np.ndarray) -> np.ndarray:

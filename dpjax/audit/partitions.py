@@ -1,25 +1,30 @@
 """Partitions of the outputs of a release into cells, learnt from a sample.
 
-A partition maps each output to one of a few cells, by a score and edges. The
-scores are: single coordinates, the direction between the means, likelihood
-ratios, sums and sizes, whole outputs (useful if few are possible), values that
-only one data set releases, lowest bits, and the number of values that are not
-finite. Other modules choose the cells that distinguish two data sets.
+A partition maps each output to a cell, by a score and edges. The scores are:
+single coordinates, differences and products of two, the direction between the
+means, likelihood ratios, sums and sizes, whole outputs (useful if few are
+possible), values that only one data set releases, lowest bits and remainders,
+the number of values that are not finite, and a learnt score. Other modules
+choose the cells that distinguish two data sets.
 """
 
 from collections.abc import Callable, Iterable, Iterator
 import functools
+import itertools
 from typing import NamedTuple
 
 import numpy as np
 
-# Most cells, and the mean number of learnt outputs in a cell.
-_CELLS, _IN_A_CELL = 64, 64
-# Up to this number of distinct scores, each score gets its own cell.
-_EXACT = 256
+from dpjax.audit import intervals
+from dpjax.audit import lattices
+from dpjax.audit import learned
+
 # Only the first coordinates get scores of their own, to bound the work.
 _COORDINATES = 24
 _BIT_COORDINATES = 4
+# Differences and products are of two of so many coordinates.
+_PAIRED = 5
+_TAUGHT = 256
 # A value counts as released by one data set only if it was seen this often
 # there and never for the other. Values of continuous noise hardly ever repeat.
 _OFTEN = 2
@@ -42,10 +47,14 @@ class Partition(NamedTuple):
     score: function of outputs [n, d] that returns numbers [n].
     edges: [k] increasing. The cells are the k + 1 intervals between them, and
       one cell each for infinity, minus infinity and NaN.
+    order: [num_cells] cells in the order of their likelihood ratios in the
+      learnt samples, the likeliest of `present` first; None to take the order
+      from the samples on which events are chosen.
   """
   name: str
   score: Score
   edges: np.ndarray
+  order: np.ndarray | None = None
 
   @property
   def num_cells(self) -> int:
@@ -78,22 +87,46 @@ def learn(present: np.ndarray, absent: np.ndarray, *,
     absent: outputs of its neighbour.
     low_bits: whether to include what floating-point rounding may cause: the
       lowest bits of coordinates, and values that only one data set releases.
-      The latter are always included if all outputs are integers.
+      Both are always included if all outputs are integers.
   """
   fitted = list(_scores(present, absent))
-  if low_bits or _integers(present) and _integers(absent):
-    fitted += _supports(present, absent)
+  low_bits = low_bits or _integers(present) and _integers(absent)
   if low_bits:
+    fitted += _supports(present, absent)
     fitted += lowest_bits(present.shape[1])
+  fitted += _remainders(present, absent)
   return cut(present, absent, fitted)
+
+
+def learn_network(present: np.ndarray, absent: np.ndarray) -> list[Partition]:
+  """Returns the partition by a learnt score, for several numbers only.
+
+  Fewer outputs than 256 of each data set teach a network nothing.
+  """
+  if present.shape[1] == 1 or min(len(present), len(absent)) < _TAUGHT:
+    return []
+  return cut(present, absent, [('learned', learned.score(present, absent))])
 
 
 def cut(present: np.ndarray, absent: np.ndarray,
         scores: Iterable[tuple[str, Score]]) -> list[Partition]:
   """Returns one partition for each (name, score function)."""
-  both = np.concatenate([present, absent])
-  return [Partition(name, score, _edges(score(both)))
-          for name, score in scores]
+  return [_cut(name, score, present, absent) for name, score in scores]
+
+
+def _cut(name: str, score: Score, present: np.ndarray,
+         absent: np.ndarray) -> Partition:
+  """Returns the partition by one score, its cells ordered by the samples."""
+  partition = Partition(name, score,
+                        intervals.learn(score(present), score(absent)))
+  return partition._replace(order=ratio_order(
+      partition.counts(present), partition.counts(absent)))
+
+
+def ratio_order(present: np.ndarray, absent: np.ndarray) -> np.ndarray:
+  """Returns cells in the order of the ratios of their counts, largest first."""
+  # Half a count more in each cell ranks empty cells without dividing by zero.
+  return np.argsort((absent + 0.5) / (present + 0.5), kind='stable')
 
 
 def _scores(present: np.ndarray,
@@ -113,6 +146,26 @@ def _scores(present: np.ndarray,
   yield 'size', lambda y: np.square(_finite(y)).sum(1)
   yield 'means', _linear(present, absent)
   yield 'likelihood', _naive(present, absent, coordinates)
+  yield from _paired(present, absent)
+
+
+def _paired(present: np.ndarray,
+            absent: np.ndarray) -> Iterator[tuple[str, Score]]:
+  """Yields differences and centred products of two coordinates.
+
+  A difference reveals noise that was used twice. A product reveals dependence
+  that neither coordinate shows alone.
+  """
+  width = present.shape[1]
+  if width > _PAIRED:
+    return
+  centre = np.median(_finite(np.concatenate([present, absent])), 0)
+  for one, other in itertools.combinations(range(width), 2):
+    yield f'difference of coordinates {one} and {other}', functools.partial(
+        lambda i, j, y: _finite(y)[:, i] - _finite(y)[:, j], one, other)
+    yield f'product of coordinates {one} and {other}', functools.partial(
+        lambda i, j, y: np.prod((_finite(y) - centre)[:, [i, j]], axis=1),
+        one, other)
 
 
 def _coordinate(place: int, outputs: np.ndarray) -> np.ndarray:
@@ -131,6 +184,17 @@ def _integers(outputs: np.ndarray) -> bool:
   """Returns whether all outputs [n, d] are integers that are not too large."""
   return bool(np.all((np.abs(outputs) < _INTEGERS) &
                      (outputs == np.round(outputs))))
+
+
+def _remainders(present: np.ndarray,
+                absent: np.ndarray) -> Iterator[tuple[str, Score]]:
+  """Yields, for each coordinate, the remainder in which samples differ most."""
+  for place in range(min(present.shape[1], _BIT_COORDINATES)):
+    ranked = sorted(lattices.remainders(present[:, place], absent[:, place]),
+                    key=lambda each: each[0])
+    for _, phase in ranked[:1]:
+      yield f'remainder of coordinate {place}', functools.partial(
+          lambda phase, place, y: phase(y[:, place]), phase, place)
 
 
 def _supports(present: np.ndarray,
@@ -176,18 +240,8 @@ def _finite(outputs: np.ndarray) -> np.ndarray:
 
 
 def _lowest_bit(place: int, outputs: np.ndarray) -> np.ndarray:
-  """Returns exponents [n] of the powers of two that divide a coordinate.
-
-  Floating-point noise added to a number is rounded to a multiple of a power of
-  two that depends on the number, so the possible sums reveal the number.
-  """
-  mantissa, exponent = np.frexp(_finite(outputs[:, [place]])[:, 0])
-  # A float64 has 53 significant bits, so this product is an integer.
-  whole = np.abs(mantissa * 2.0**53).astype(np.int64)
-  # x & -x keeps only the lowest bit of an integer in two's complement.
-  lowest = np.log2(np.maximum(whole & -whole, 1).astype(np.float64))
-  # Every power divides 0: its score is above all exponents of a float64.
-  return np.where(whole == 0, 1100.0, exponent - 53 + lowest)
+  """Returns `lattices.lowest_bits` [n] of one coordinate of outputs [n, d]."""
+  return lattices.lowest_bits(outputs[:, place])
 
 
 def _hashes(outputs: np.ndarray) -> np.ndarray:
@@ -231,30 +285,11 @@ def _naive(present: np.ndarray, absent: np.ndarray,
   """Returns the sum of single coordinates' histogram log-likelihood ratios."""
   tables = []
   for place in places:
-    cells = Partition('', functools.partial(_coordinate, place), _edges(
-        np.concatenate([present[:, place], absent[:, place]])))
+    cells = Partition('', functools.partial(_coordinate, place),
+                      intervals.learn(present[:, place], absent[:, place]))
     # Half a count more in each cell keeps logarithms finite.
     counts = [cells.counts(y) + 0.5 for y in (present, absent)]
     tables.append((cells, np.log(counts[0] / counts[0].sum()) -
                    np.log(counts[1] / counts[1].sum())))
   return lambda y: np.sum([table[cells.cells(y)] for cells, table in tables],
                           axis=0)
-
-
-def _edges(scores: np.ndarray) -> np.ndarray:
-  """Returns cell edges: all values if few; else quantiles, tails and atoms.
-
-  Each atom, a value with many scores, gets a cell of its own.
-  """
-  scores = scores[np.isfinite(scores)]
-  values, counts = np.unique(scores, return_counts=True)
-  if values.size <= _EXACT:
-    return values
-  cells = int(np.clip(scores.size / _IN_A_CELL, 2, _CELLS))
-  quantiles = np.quantile(scores, np.linspace(0, 1, cells + 1)[1:-1],
-                          method='inverted_cdf')
-  tails = np.concatenate([values[:3], values[-3:]])
-  atoms = values[counts > scores.size / (4 * cells)]
-  return np.unique(np.concatenate([
-      # An edge right above each atom separates it from larger values.
-      quantiles, tails, atoms, np.nextafter(atoms, np.inf)]))
