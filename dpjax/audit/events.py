@@ -192,10 +192,10 @@ def expected_values(count: Count, hits: np.ndarray, num_in: int,
                                                      1 - miss_share)]
 
   def log_ratios(caution: float, deltas: np.ndarray) -> np.ndarray:
-    return _log_ratios(*(
+    miss, alarm = (
         _expected_upper(each, size, caution, count.num_runs, level)
-        for each, size, level in zip(counts, sizes, levels, strict=True)),
-                       deltas)
+        for each, size, level in zip(counts, sizes, levels, strict=True))
+    return _log_ratios(miss, alarm, deltas)
 
   refuted = np.max(log_ratios(_REFUTING_CAUTION, curve.deltas) -
                    curve.epsilons, axis=1, initial=-np.inf)

@@ -42,6 +42,8 @@ _CHOICES, _COUNTS = 16, 100
 # log-likelihood for each of their steps.
 _GAIN = 1.5
 _STEPS = 9
+# The simulated runs are no releases, and one report has one figure.
+_SEED = 0
 # Samples that do not overlap would fit an infinite line.
 _LARGEST_OFFSET, _LARGEST_SHIFT = 50.0, 10.0
 
@@ -88,15 +90,15 @@ def family(present: np.ndarray, absent: np.ndarray,
   order = (order[::-1], cells, cells[::-1])[best]
   losses, likelihood, steps = fits[best]
   total = (present + absent)[order]
-  line, shift, other = _line(present[order], absent[order], losses)
-  if other + _GAIN * steps < likelihood:
-    line, shift = losses, None
+  line, slope, other = _line(present[order], absent[order], losses)
+  straight = other + _GAIN * steps >= likelihood
+  line = line if straight else losses
   weights = np.zeros(order.size)
   values = np.zeros(order.size)
   # The mean of p and q is sqrt(p q) cosh(L / 2).
   weights[order] = total / np.cosh(line / 2)
   values[order] = line
-  return Family(weights / weights.sum(), values, shift)
+  return Family(weights / weights.sum(), values, slope if straight else None)
 
 
 def _isotonic(present: np.ndarray,
@@ -141,7 +143,7 @@ def _line(present: np.ndarray, absent: np.ndarray,
 
 
 def detectable_factor(count: events.Count, members: Family, *,
-                      num_pilot: int, seed: int = 0) -> float:
+                      num_pilot: int, seed: int) -> float:
   """Returns the factor t at which audits have 50 % power; infinite if none.
 
   Args:
@@ -208,19 +210,19 @@ def detectable_epsilon(target: Target, counted: blackbox.BlackBox, *,
   event, runs = counted.event, counted.num_runs
   cut = event.partition._replace(score=lambda scores: scores)
   order = cut.order if cut.order is not None else np.arange(cut.num_cells)
-  members = family(*(cut.counts(each) for each in counted.scores),
+  members = family(cut.counts(counted.scores[0]), cut.counts(counted.scores[1]),
                    order[::-1] if event.swapped else order)
   count = events.Count(target.curve, target.claim.delta, runs, significance)
   factor = detectable_factor(count, members,
-                             num_pilot=blackbox.pilot_runs(runs))
+                             num_pilot=blackbox.pilot_runs(runs), seed=_SEED)
   if not np.isfinite(factor):
     return np.inf
   if target.claim.delta == 0:
-    return _pure(target, counted, members, factor)
+    return _pure(counted, members, factor)
   return _approximate(target, counted, members, factor)
 
 
-def _pure(target: Target, counted: blackbox.BlackBox, members: Family,
+def _pure(counted: blackbox.BlackBox, members: Family,
           factor: float) -> float:
   """Returns the epsilon of a member at delta 0.
 
@@ -230,8 +232,6 @@ def _pure(target: Target, counted: blackbox.BlackBox, members: Family,
   runs = counted.num_runs
   measured = _log_ratio(*((each + 0.5) / (runs + 1) for each in (
       counted.true_positives, counted.false_positives)))
-  if counted.excess <= 0:
-    measured = min(measured, target.claim.epsilon)
   of_member, of_audited = (
       _log_ratio(*(each[counted.event.flagged].sum()
                    for each in members.member(t))) for t in (factor, 1.0))
