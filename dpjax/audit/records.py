@@ -166,7 +166,7 @@ class Records:
     elif change == 4:  # a tie
       rest[rng.integers(len(rest))] = record if rng.random() < 0.5 else other
     elif change == 5:
-      place = rng.integers(len(rest) + 1)
+      place = int(rng.integers(len(rest) + 1))
     else:
       row = rng.integers(len(rest))
       rest[row] = self._moved(rng, rest[row])
@@ -237,7 +237,7 @@ class Records:
     """Lists records of interest; the first two are the extremes."""
     if self.num_categories == 1:
       return [self._cast(0)]
-    kept = {}
+    kept: dict[bytes, np.ndarray] = {}
     for record in [*map(self._cast, self._values()), *self._directions()]:
       kept.setdefault(record.tobytes(), record)
     return list(kept.values())

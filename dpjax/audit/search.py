@@ -186,7 +186,8 @@ def _children(rng: np.random.Generator, space: Space,
 def _halved(key: PRNGKey, target: Target, pool: Sequence[Candidate],
             say: Progress) -> list[Candidate]:
   """Returns the candidates, ranked by more and more runs of the best ones."""
-  left, done = list(pool), []
+  left = list(pool)
+  done: list[Candidate] = []
   traced = target.traced or target.sample is not None
   for number, (size, num_runs) in enumerate(_ROUNDS if traced
                                             else _UNTRACED_ROUNDS):

@@ -61,8 +61,8 @@ class Sums:
 
   def mutated(self, rng: np.random.Generator, pair: Pair) -> Pair:
     """Returns a pair with another base, or with another shift."""
-    base = np.asarray(pair.neighbour, np.float64)
-    shift = np.asarray(pair.data, np.float64) - base
+    base: np.ndarray = np.asarray(pair.neighbour, np.float64)
+    shift: np.ndarray = np.asarray(pair.data, np.float64) - base
     if rng.random() < 0.5:
       base = self.sensitivity * rng.choice([0.5, 1.0, 8.0, _FAR]) * (
           rng.standard_normal(self.width))
@@ -73,7 +73,8 @@ class Sums:
       shift = self.sensitivity * direction / np.linalg.norm(direction,
                                                             self.order)
     if np.dtype(self.dtype).kind in 'iu':
-      base = np.round(np.abs(base))  # sums of unsigned integers too
+      # Rounded without a sign, as sums of unsigned integers are.
+      base = np.floor(np.abs(base))
     return self._pair(base, shift)
 
   def _pair(self, base: np.ndarray, shift: np.ndarray) -> Pair:

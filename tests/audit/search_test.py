@@ -116,7 +116,6 @@ def test_a_sound_release_is_not_refuted_and_its_bound_is_near(name):
 
 
 @pytest.mark.slow
-@pytest.mark.sound
 def test_the_search_does_not_raise_the_rate_of_false_alarms():
   """A tight release is refuted at most as often as the significance says."""
   target, trials, significance = _SOUND['sum'], 60, 0.2

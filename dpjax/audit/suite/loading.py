@@ -109,8 +109,9 @@ def _restated(target: targets.Auditable,
                      'cannot be given')
   changes = {key: given[key] for key in ('epsilon', 'delta', 'adjacency',
                                          'event') if key in given}
-  fields = {key: given[key] for key in ('pairs', 'space', 'floating_point')
-            if key in given}
+  fields: dict[str, Any] = {
+      key: given[key] for key in ('pairs', 'space', 'floating_point')
+      if key in given}
   # Given pairs are the only ones; a given space has pairs of its own.
   if 'pairs' in fields or 'space' in fields:
     fields = {'pairs': (), 'space': None} | fields
