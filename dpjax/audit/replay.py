@@ -193,10 +193,10 @@ class _Session:
         self._target.claim, pair.what)
     findings = verdicts.examine(compared)
     if not _same_noise(one, other, first, second, noise, num_runs):
-      findings.append(Finding(
-          what='not judged: the noise depends on the number of records',
-          line=one.trace.sites[0].line, pair=pair.what,
-          how=comparison.SUSPECT))
+      what = 'not judged: the noise depends on the number of records'
+      findings = comparison.suspected(findings, what)
+      findings.append(Finding(what=what, line=one.trace.sites[0].line,
+                              pair=pair.what, how=comparison.SUSPECT))
     return findings
 
 

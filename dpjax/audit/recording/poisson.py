@@ -10,7 +10,6 @@ from scipy import stats
 from dpjax.audit import claims
 from dpjax.audit.recording import blame
 from dpjax.audit.recording import comparison
-from dpjax.audit.recording import shown
 from dpjax.audit.recording.comparison import Comparison
 from dpjax.audit.recording.comparison import Finding
 from dpjax.privacy import accounting
@@ -93,7 +92,7 @@ def examine(pair: Comparison) -> list[Finding]:
   if len(seen) > inside.steps:
     seen = [each._replace(what=each.what or f'{len(seen)} sampled values '
                           f'instead of {inside.steps}') for each in seen]
-  direct = shown.revealed(pair.one.outputs, pair.public)
+  direct = pair.direct
   known = [each for each in seen if not each.unknown]
   spent = _epsilon(known, pair.claim.delta) if any(
       each.what for each in known) else 0.0
