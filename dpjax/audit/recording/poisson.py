@@ -112,7 +112,7 @@ def examine(pair: Comparison) -> list[Finding]:
 
 def _over_runs(pair: Comparison, site: int, inside: _Claimed) -> _Sampled:
   """Returns how a site on samples changes, over all runs."""
-  moved = pair.shifts[:, pair.noise.rows(site)].any(1)
+  moved = np.asarray(pair.shifts[:, pair.noise.rows(site)].any(1))
   number, num_runs = int(moved.sum()), len(moved)
   runs = np.flatnonzero(moved)[:comparison.HISTORIES]
   costs = [pair.cost(int(run), [site]) for run in runs]

@@ -61,7 +61,8 @@ def examine(key: PRNGKey, target: targets.Target,
             ) -> tuple[list[list[Finding]], list[Site]]:
   """Returns the findings of each pair, and the sites of the first one."""
   keys = list(jax.random.split(key, _NUM_RUNS + 1))
-  results, sites = [], []
+  results: list[list[Finding]] = []
+  sites: list[Site] = []
   for pair in pairs:
     findings, seen = _examine(keys, target, pair)
     results.append(findings)
@@ -201,7 +202,7 @@ def _group(target: targets.Target, key: PRNGKey, members: list[int],
   findings = verdicts.examine(Comparison(
       sides[0], sides[1], noise, target.claim, pair.what))
   noises = [run_noise.flat(side['noises'], num_runs) for side in arrays]
-  if not np.allclose(*noises, rtol=1e-6, equal_nan=True):
+  if not np.allclose(noises[0], noises[1], rtol=1e-6, equal_nan=True):
     odd = int(np.argmax([not np.allclose(a, b, rtol=1e-6) for a, b in zip(
         arrays[0]['noises'], arrays[1]['noises'], strict=True)]))
     findings = comparison.suspected(findings, 'its noise depends on the data')
