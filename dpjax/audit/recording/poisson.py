@@ -16,6 +16,9 @@ from dpjax.privacy import accounting
 from dpjax.privacy import restating
 from dpjax.privacy.adjacency import Adjacency
 
+# Larger shifts are accounted as this one, a lower bound that takes less time.
+_LARGEST_SHIFT = 8.0
+
 
 class _Claimed(NamedTuple):
   """A claim of repeated, Poisson sampled Gaussian noise."""
@@ -143,6 +146,7 @@ def _epsilon(seen: list[_Sampled], delta: float) -> float:
     return math.inf
   return accounting.epsilon(
       accounting.composed_event([accounting.poisson_gaussian_event(
-          sampling_prob=min(each.rate, 1.0), noise_multiplier=1 / each.least,
+          sampling_prob=min(each.rate, 1.0),
+          noise_multiplier=1 / min(each.least, _LARGEST_SHIFT),
           num_steps=1) for each in seen if each.least > 0]),
       delta=delta, adjacency=Adjacency.ADD_OR_REMOVE_ONE)

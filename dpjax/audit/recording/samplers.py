@@ -33,7 +33,7 @@ _DPJAX = {('additive', 'standard_normal'): 'normal',
 _INNER = {'additive', 'draws', 'integers', 'k_norm', 'threefry', 'chacha',
           'tree', 'floats', 'lattice', 'laplace'}
 # Modules that call a release.
-_OWN = {'interpreter', 'runner', 'target'}
+_OWN = {'interpreter', 'runner', 'sites', 'target'}
 CONTINUOUS = {'normal': stats.norm, 'laplace': stats.laplace,
                'logistic': stats.logistic, 'gumbel': stats.gumbel_r,
                'exponential': stats.expon, 'uniform': stats.uniform,
