@@ -193,10 +193,10 @@ class _Session:
         self._target.claim, pair.what)
     findings = verdicts.examine(compared)
     if not _same_noise(one, other, first, second, noise, num_runs):
-      findings.append(Finding(
-          what='not judged: the noise depends on the number of records',
-          line=one.trace.sites[0].line, pair=pair.what,
-          how=comparison.SUSPECT))
+      what = 'not judged: the noise depends on the number of records'
+      findings = comparison.suspected(findings, what)
+      findings.append(Finding(what=what, line=one.trace.sites[0].line,
+                              pair=pair.what, how=comparison.SUSPECT))
     return findings
 
 
@@ -216,7 +216,7 @@ def _same_noise(one: runners.Runner, other: runners.Runner,
   families = [[c.family for c in n.columns] for n in (noise, measured)]
   error = max((c.error for c in noise.columns), default=0.0)
   return families[0] == families[1] and np.allclose(
-      *sizes, rtol=1e-3 + 2 * error)
+      sizes[0], sizes[1], rtol=1e-3 + 2 * error)
 
 
 def _sample(key: PRNGKey, target: targets.Target,

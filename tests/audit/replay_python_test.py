@@ -112,6 +112,15 @@ def test_one_draw_for_two_values():
   assert 'key reuse' in _replay(release, epsilon=9.0).findings[0].what
 
 
+def test_a_noisy_value_that_is_not_released_is_not_accused():
+  @replay.with_generator
+  def release(rng, data):
+    noise = rng.laplace()
+    unused = 2 * data.sum() + noise
+    return [data.sum() + noise, 0 * int(unused > 1e9)]
+  assert not _replay(release).violated
+
+
 @pytest.mark.parametrize('seed, word', [
     (lambda data: int(100 * data.sum()), 'data-dependent'),
     (lambda data: 3, 'fixed')])

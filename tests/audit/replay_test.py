@@ -112,6 +112,15 @@ def test_one_draw_for_two_values(factor, violated):
   assert not violated or 'key reuse' in result.findings[0].what
 
 
+def test_a_noisy_value_that_is_not_released_costs_nothing():
+  def release(key, data):
+    noise = jax.random.laplace(key)
+    both = jnp.stack([jnp.sum(data), 2 * jnp.sum(data)]) + noise
+    3 * jnp.sum(data) + noise  # A value that goes nowhere.
+    return both[0]
+  assert not _replay(release).violated
+
+
 def test_one_key_for_two_draws():
   result = _replay(lambda key, data: (
       jnp.sum(data) + 2 * jax.random.laplace(key),
@@ -169,7 +178,8 @@ def _sampled(rate, scale, divided=False):
     mask = jax.random.bernoulli(which, rate, (4,)) & present
     total = jnp.sum(jnp.where(mask[:, None], rows, 0.0), 0)
     noisy = total + scale * jax.random.normal(noise, total.shape)
-    return noisy / jnp.maximum(jnp.sum(mask), 1) if divided else noisy
+    size = jnp.maximum(jnp.sum(mask), 1).astype(jnp.float32)
+    return noisy / size if divided else noisy
   return release
 
 

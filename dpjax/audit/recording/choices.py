@@ -39,7 +39,8 @@ def compared(site: Site, noise: Noise,
         float(abs(noise.mixing[row, columns[0]])))
     probs = samplers.cdf(family, np.array([one[row], other[row]]))
     p, q = (float(np.nan_to_num(prob)) for prob in probs)
-    total += Cost(pure=_binary_loss(p, q), reverse=_binary_loss(q, p))
+    total += Cost(pure=_binary_loss(p, q), reverse=_binary_loss(q, p),
+                  error=column.error)
   return total
 
 

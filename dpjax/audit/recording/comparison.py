@@ -135,8 +135,12 @@ class Comparison:
 
   @functools.cached_property
   def moving(self) -> list[int]:
-    """Sites at which the neighbours differ in some run."""
-    return [i for i in range(len(self.one.trace.sites))
+    """Sites that reach the release, and differ between the neighbours."""
+    live = set().union(*(value.sites for value in self.one.depends))
+    for number in reversed(range(len(self.one.trace.sites))):
+      if number in live:
+        live |= self.one.trace.sites[number].sites
+    return [i for i in sorted(live)
             if self.shifts[:, self.noise.rows(i)].any()]
 
   @functools.cached_property
@@ -152,10 +156,24 @@ class Comparison:
     return mine[:, ~differ(mine, theirs).any(0)]
 
   @functools.cached_property
+  def direct(self) -> np.ndarray:
+    """[D] which noisy values the release determines."""
+    seen = shown.revealed(self.one.outputs, self.public)
+    rows = np.array([row for site in self.moving for row in range(
+        self.noise.starts[site], self.noise.starts[site + 1])], int)
+    for members, columns in self.noise.blocks(rows):
+      block = self.noise.mixing[np.ix_(rows[members], columns)]
+      # If values share all their noise, one of them predicts the others, so
+      # each must itself be released.
+      if np.linalg.matrix_rank(block, 1e-6) < len(members):
+        seen[rows[members]] = shown.released_as_is(
+            self.one.outputs[:, rows[members]], self.public)
+    return seen
+
+  @functools.cached_property
   def shown(self) -> list[int]:
     """Sites that the release reveals, and whose values do not hide others."""
-    sites, released = self.one.trace.sites, self.public
-    direct = shown.revealed(self.one.outputs, released)
+    sites, released, direct = self.one.trace.sites, self.public, self.direct
     result: list[int] = []
     for number, site in enumerate(sites):
       rows = self.noise.rows(number)
@@ -172,6 +190,13 @@ class Comparison:
     return all(direct[places[members]].all()
                for members, _ in self.noise.blocks(places)
                if moved[members].any())
+
+
+def suspected(findings: list[Finding], what: str) -> list[Finding]:
+  """Returns findings none of which is a proof, for the reason `what`."""
+  return [finding if finding.how != PROOF else dataclasses.replace(
+      finding, how=SUSPECT, what=f'{finding.what}; {what}')
+          for finding in findings]
 
 
 def _shows_choice(scores: np.ndarray, site: Site,

@@ -199,7 +199,11 @@ def noisy(name: str, value: Any, noise: Any, *, scale: Any,
   tape = tapes.TAPE.get()
   if tape is None:
     return value + noise
-  noise = np.asarray(noise, np.float64)
-  tape.leaves.append((name, family, noise / scale))
-  return tape.hide(tapes.line_of_caller(), len(tape.leaves) - 1,
-                   np.asarray(value, np.float64), noise)
+  standard, number = np.asarray(noise, np.float64) / scale, len(tape.leaves)
+  # A replay has the draws of the recorded run, with the scale of its own.
+  if number < len(tape.standards) and tape.standards[
+      number].shape == standard.shape:
+    standard = tape.standards[number]
+  tape.leaves.append((name, family, standard))
+  return tape.hide(tapes.line_of_caller(), number,
+                   np.asarray(value, np.float64), scale * standard)

@@ -208,7 +208,8 @@ def _standard(family: samplers.Family) -> tuple[float, Column]:
   if family.name in ('discrete_laplace', 'discrete_gaussian'):
     return 1.0, Column(family.name, family.scale, error=family.error)
   if family.name in ('uniform', 'words'):
-    return 1.0, Column(family.name, family.scale, location=family.location)
+    return 1.0, Column(family.name, family.scale, location=family.location,
+                       error=family.error)
   return family.scale, Column(family.name, error=family.error)
 
 

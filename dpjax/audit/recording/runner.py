@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from dpjax.audit.recording import interpreter
+from dpjax.audit.recording import sites
 from dpjax.audit.recording.values import Trace
 from dpjax.audit.recording.values import Value
 from dpjax.typing import PRNGKey, PyTree
@@ -52,7 +53,7 @@ class Runner:
                           [Value(const) for const in self._closed.consts],
                           inputs, '')
     for value in released:
-      interpreter.break_order(trace, value)
+      sites.break_order(trace, value)
     self.trace = dataclasses.replace(trace, frozen=None, use_frozen=False,
                                      draws=[], values=[], noises=[],
                                      outputs=[], scales={})

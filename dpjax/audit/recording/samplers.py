@@ -33,7 +33,7 @@ _DPJAX = {('additive', 'standard_normal'): 'normal',
 _INNER = {'additive', 'draws', 'integers', 'k_norm', 'threefry', 'chacha',
           'tree', 'floats', 'lattice', 'laplace'}
 # Modules that call a release.
-_OWN = {'interpreter', 'runner', 'target'}
+_OWN = {'interpreter', 'runner', 'sites', 'target'}
 CONTINUOUS = {'normal': stats.norm, 'laplace': stats.laplace,
                'logistic': stats.logistic, 'gumbel': stats.gumbel_r,
                'exponential': stats.expon, 'uniform': stats.uniform,
@@ -115,7 +115,9 @@ def identify(samples: np.ndarray) -> Family:
   best = int(np.argmin([test.statistic for test in tests]))
   if not tests[best].pvalue > _LEVEL:
     return UNKNOWN
-  return fitted[best]._replace(error=error)
+  return fitted[best]._replace(error=max(error, fitted[best].error)
+                               if fitted[best].name != 'uniform'
+                               else fitted[best].error)
 
 
 def _fitted(name: str, samples: np.ndarray) -> Family:
@@ -136,12 +138,15 @@ def _fitted(name: str, samples: np.ndarray) -> Family:
 
 
 def _uniform(samples: np.ndarray) -> Family:
-  """Returns the uniform family; ends near integers are taken to be these."""
+  """Returns the uniform family; ends near a half integer are taken as it."""
   slack = 10 * np.ptp(samples) / samples.size
-  low, high = (
-      float(np.round(end)) if abs(end - np.round(end)) < slack else float(end)
-      for end in (samples.min(), samples.max()))
-  return Family('uniform', low, high - low)
+  ends = [float(samples.min()), float(samples.max())]
+  halves = [float(np.round(2 * end) / 2) for end in ends]
+  near = all(abs(end - half) < slack
+             for end, half in zip(ends, halves, strict=True))
+  low, high = halves if near else ends
+  # Probabilities near the ends of a fitted range are badly known.
+  return Family('uniform', low, high - low, 0.0 if near else 0.5)
 
 
 def _integers(samples: np.ndarray, error: float) -> Family:

@@ -45,3 +45,20 @@ def revealed(outputs: np.ndarray, released: np.ndarray) -> np.ndarray:
   left, values, _ = np.linalg.svd(equations, full_matrices=False)
   basis = left[:, values > 0.01 * values.max()]
   return shown | noisy & (np.square(basis).sum(1) > 1 - 1e-3)
+
+
+def released_as_is(outputs: np.ndarray, released: np.ndarray) -> np.ndarray:
+  """Returns which noisy values [d] are released, each as a number of its own.
+
+  A released number may be rounded to a grid, by a hundredth of the noise.
+  """
+  free = list(range(released.shape[1]))
+  result = np.zeros(outputs.shape[1], bool)
+  for place, column in enumerate(outputs.T):
+    slack = 0.01 * np.std(column) + 1e-5 * np.abs(column).max()
+    match = [other for other in free
+             if np.all(np.abs(released[:, other] - column) <= slack)]
+    if match:
+      free.remove(match[0])
+      result[place] = True
+  return result

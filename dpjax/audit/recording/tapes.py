@@ -19,6 +19,7 @@ class Tape:
   Attributes:
     seed: seed of generators that are made without one.
     frozen: noisy values to return, of a recorded run; None to record.
+    standards: standard draws of the recorded run, for noise from outside.
     leaves: (name, family, standard draw) of each draw of noise.
     sites: (line, number of the leaf or -1, location, noise, noisy value).
     masks: names of draws that are not noise.
@@ -27,6 +28,7 @@ class Tape:
   """
   seed: int
   frozen: list[np.ndarray] | None = None
+  standards: tuple[np.ndarray, ...] = ()
   leaves: list[tuple[str, str, np.ndarray]] = dataclasses.field(
       default_factory=list)
   sites: list[tuple[str, int, np.ndarray, np.ndarray, np.ndarray]] = (
