@@ -107,8 +107,8 @@ def independent_p_value(curve: curves.PrivacyCurve, *, num_canaries: int,
                        )[0])
   # The fraction of games at least as confident as the first that is not
   # guessed has the distribution beta (r + 1, m - r).
-  ends = special.betaincinv(num_guesses + 1, others, [1e-9, 1 - 1e-9])
-  edges = np.linspace(*ends, _CELLS + 1)
+  first, last = special.betaincinv(num_guesses + 1, others, [1e-9, 1 - 1e-9])
+  edges = np.linspace(first, last, _CELLS + 1)
   masses = np.diff(special.betainc(num_guesses + 1, others, edges))
   # Accuracy falls in the fraction, so the lower end of a cell bounds it.
   tails = _tail(num_correct, num_guesses, _accuracy(curve, edges[:-1]))
