@@ -39,12 +39,13 @@ def against(hypotheses: list[np.ndarray]) -> Bets:
     # All combinations of a point, a direction and a stake.
     place, reverse, stake = np.meshgrid(
         np.arange(points.shape[1]), [False, True], _STAKES, indexing='ij')
-    epsilons, deltas = points[:, place.ravel()]
-    rows.append((epsilons, deltas, reverse.ravel(),
-                 stake.ravel() / (np.exp(epsilons) + deltas)))
-    starts.append(starts[-1] + epsilons.size)
-  return Bets(*map(np.concatenate, zip(*rows, strict=True)),
-              np.array(starts[:-1]))
+    epsilon, delta = points[:, place.ravel()]
+    rows.append((epsilon, delta, reverse.ravel(),
+                 stake.ravel() / (np.exp(epsilon) + delta)))
+    starts.append(starts[-1] + epsilon.size)
+  epsilons, deltas, reverse, stakes = map(
+      np.concatenate, zip(*rows, strict=True))
+  return Bets(epsilons, deltas, reverse, stakes, np.array(starts[:-1]))
 
 
 def groups(bets: Bets) -> np.ndarray:

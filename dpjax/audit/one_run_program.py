@@ -46,10 +46,10 @@ def p_value(curve: curves.PrivacyCurve, num_canaries: int,
   matrix = sparse.block_array([
       [excesses, -sparse.eye_array(size * count)],
       [None, sparse.kron(sparse.eye_array(size), np.ones([1, count]))]]).tocsr()
-  wanted = np.arange(count + 1) >= num_correct
+  wanted = (np.arange(count + 1) >= num_correct).astype(float)
   budgets = num_canaries * curve.deltas
   solved = optimize.linprog(
-      -np.append(wanted, np.zeros(size * count)), A_ub=matrix,
+      np.append(-wanted, np.zeros(size * count)), A_ub=matrix,
       b_ub=np.append(np.zeros(size * count), budgets),
       A_eq=np.append(np.ones(count + 1), np.zeros(size * count))[None],
       b_eq=np.ones(1), method='highs')

@@ -18,7 +18,6 @@ import functools
 
 import numpy as np
 from scipy import special
-from scipy import stats
 
 from dpjax import errors
 from dpjax.audit import curves
@@ -52,12 +51,12 @@ def p_value(epsilon: float, *, num_canaries: int, num_guesses: int,
   check_counts(num_canaries, num_guesses, num_correct)
   if not 0 <= delta < 1:
     raise ValueError(f'delta must lie in [0, 1), got {delta}')
-  right = special.expit(errors.check_non_negative('epsilon', epsilon))
-  levels = np.arange(num_correct + 1)
-  tails = stats.binom.logsf(levels - 1, num_guesses, right)
+  logs = _log_binomial(num_guesses,
+                       errors.check_non_negative('epsilon', epsilon))
+  # Logarithms of P(B >= j) by sums from above: no small tail becomes 0.
+  tails = np.logaddexp.accumulate(logs[::-1])[::-1][:num_correct + 1]
   # The cost of a level is the m delta at which all guesses may start from it.
-  costs = levels * np.exp(
-      stats.binom.logpmf(levels, num_guesses, right) - tails)
+  costs = np.arange(num_correct + 1) * np.exp(logs[:num_correct + 1] - tails)
   return _hull(costs, np.exp(tails[-1] - tails), num_canaries * delta)
 
 
@@ -76,11 +75,7 @@ def curve_p_value(curve: curves.PrivacyCurve, *, num_canaries: int,
     num_correct: number v of correct guesses.
   """
   check_counts(num_canaries, num_guesses, num_correct)
-  # Every point holds, so the best of the single points' bounds does.
-  best = min((p_value(epsilon, num_canaries=num_canaries,
-                      num_guesses=num_guesses, num_correct=num_correct,
-                      delta=min(delta, 1 - 1e-9))
-              for epsilon, delta in zip(*curve, strict=True)), default=1.0)
+  best = _best_point(curve, num_canaries, num_guesses, num_correct)
   if curve.epsilons.size < 2 or num_correct == 0:
     return best
   return min(best, one_run_program.p_value(
@@ -112,8 +107,8 @@ def independent_p_value(curve: curves.PrivacyCurve, *, num_canaries: int,
                        )[0])
   # The fraction of games at least as confident as the first that is not
   # guessed has the distribution beta (r + 1, m - r).
-  ends = special.betaincinv(num_guesses + 1, others, [1e-9, 1 - 1e-9])
-  edges = np.linspace(*ends, _CELLS + 1)
+  first, last = special.betaincinv(num_guesses + 1, others, [1e-9, 1 - 1e-9])
+  edges = np.linspace(first, last, _CELLS + 1)
   masses = np.diff(special.betainc(num_guesses + 1, others, edges))
   # Accuracy falls in the fraction, so the lower end of a cell bounds it.
   tails = _tail(num_correct, num_guesses, _accuracy(curve, edges[:-1]))
@@ -125,13 +120,16 @@ def rejects_curve(curve: curves.PrivacyCurve, *, num_canaries: int,
                   significance: float = 0.05) -> bool:
   """Returns whether `curve_p_value` is at most `significance`, often faster.
 
-  Independent games are among the mechanisms that `curve_p_value` allows, so
-  where these reach the count there is no linear program to solve.
+  Independent games are among the mechanisms that `curve_p_value` allows, and
+  one point of the curve may refute it alone. Only between these two is there a
+  linear program to solve.
   """
   errors.check_open_unit('significance', significance)
   counts = dict(num_canaries=num_canaries, num_guesses=num_guesses,
                 num_correct=num_correct)
-  return (independent_p_value(curve, **counts) <= significance and
+  if independent_p_value(curve, **counts) > significance:
+    return False
+  return (_best_point(curve, **counts) <= significance or
           curve_p_value(curve, **counts) <= significance)
 
 
@@ -231,6 +229,24 @@ def check_counts(num_canaries: int, num_guesses: int,
     raise ValueError('num_correct must be at most num_guesses, which must be '
                      f'at most num_canaries; got {num_correct}, {num_guesses} '
                      f'and {num_canaries}')
+
+
+def _best_point(curve: curves.PrivacyCurve, num_canaries: int,
+                num_guesses: int, num_correct: int) -> float:
+  """Returns the smallest p-value of single points of the curve, or 1."""
+  # Every point holds, so the best of their bounds does.
+  return min((p_value(epsilon, num_canaries=num_canaries,
+                      num_guesses=num_guesses, num_correct=num_correct,
+                      delta=min(delta, 1 - 1e-9))
+              for epsilon, delta in zip(*curve, strict=True)), default=1.0)
+
+
+def _log_binomial(trials: int, epsilon: float) -> np.ndarray:
+  """Returns logarithms of the probabilities of a binomial (expit(epsilon))."""
+  levels = np.arange(trials + 1)
+  ways = special.gammaln(trials + 1) - special.gammaln(levels + 1) - (
+      special.gammaln(trials - levels + 1))
+  return ways + levels * epsilon - trials * np.logaddexp(0, epsilon)
 
 
 def _tail(least: int, trials: int, rates: np.ndarray) -> np.ndarray:

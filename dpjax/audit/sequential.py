@@ -194,11 +194,15 @@ class Sequential(NamedTuple):
 
 
 class _Runs(NamedTuple):
-  """Runs of one pair: a key for more, those used, and those drawn ahead."""
+  """Runs of one pair: a key for more, those used, and those drawn ahead.
+
+  The event is the one with the strongest evidence in the used runs.
+  """
   key: PRNGKey
   pair: Pair
   used: tuple[np.ndarray, np.ndarray]
   ahead: tuple[np.ndarray, np.ndarray]
+  event: blackbox.Event | None = None
 
 
 def audit(key: PRNGKey, target: Target, *, max_runs: int = MAX_RUNS,
@@ -224,7 +228,7 @@ def audit(key: PRNGKey, target: Target, *, max_runs: int = MAX_RUNS,
   test = init(target.curve, significance, delta=target.claim.delta)
   size = float(batch)
   while True:
-    event, place = _loudest(target, pairs)
+    event, place = _loudest(pairs)
     # The event was learnt on the used runs: these spread the bets, no more.
     test = rebalance(test, *_members(event, pairs[place].used))
     count = min(int(size), max_runs - test.num_runs)
@@ -243,12 +247,11 @@ def audit(key: PRNGKey, target: Target, *, max_runs: int = MAX_RUNS,
       test.epsilon_lower, pairs[place].pair, event)
 
 
-def _loudest(target: Target,
-             pairs: list[_Runs]) -> tuple[blackbox.Event, int]:
+def _loudest(pairs: list[_Runs]) -> tuple[blackbox.Event, int]:
   """Returns the event with the strongest evidence, and its pair's number."""
-  events = [blackbox.choose(target.curve, *runs.used,
-                            low_bits=target.floating_point) for runs in pairs]
-  place = max(range(len(events)), key=lambda at: events[at].score)
+  events = {at: runs.event for at, runs in enumerate(pairs)
+            if runs.event is not None}
+  place = max(events, key=lambda at: events[at].score)
   return events[place], place
 
 
@@ -261,7 +264,7 @@ def _members(event: blackbox.Event, outputs: tuple[np.ndarray, np.ndarray]
 
 
 def _more(target: Target, runs: _Runs, count: int) -> _Runs:
-  """Returns the runs with `count` more of them used on each side."""
+  """Returns the runs with `count` more of them used, and a new event."""
   key, ahead = runs.key, runs.ahead
   if len(ahead[0]) < count:
     key, new = jax.random.split(key)
@@ -270,9 +273,10 @@ def _more(target: Target, runs: _Runs, count: int) -> _Runs:
              if target.traced and len(runs.used[0]) else 0)
     drawn = blackbox.both(new, target, runs.pair, max(block, count))
     ahead = _joined(ahead, drawn)
-  return _Runs(key, runs.pair,
-               _joined(runs.used, (ahead[0][:count], ahead[1][:count])),
-               (ahead[0][count:], ahead[1][count:]))
+  used = _joined(runs.used, (ahead[0][:count], ahead[1][:count]))
+  return _Runs(key, runs.pair, used, (ahead[0][count:], ahead[1][count:]),
+               blackbox.choose(target.curve, *used,
+                               low_bits=target.floating_point))
 
 
 def _joined(one: tuple[np.ndarray, np.ndarray],

@@ -214,6 +214,13 @@ def test_scores_that_runs_left_behind():
                             ('one_run_gaussian', one)):
     assert finished.audit(arrays, gaussian, estimator=estimator
                           ).epsilon_lower > 5
+  # Where each coin has its own run, the same scores show more.
+  joint, separate = (finished.audit(one, gaussian, estimator=name)
+                     for name in ('one_run_gaussian', 'separate_runs_gaussian'))
+  assert joint.epsilon_lower + 4 < separate.epsilon_lower < 40
+  assert separate.epsilon_lower < separate.cap
+  assert finished.audit(one, claim, estimator='separate_runs'
+                        ).verdict == auditor.VIOLATED
   with pytest.raises(ValueError, match='scores must be with_canary'):
     finished.audit(dict(x=strong), claim)
   with pytest.raises(ValueError, match='anytime bound needs delta 0, got 1e-05'):

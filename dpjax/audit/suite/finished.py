@@ -55,9 +55,11 @@ def _one_run(scores: np.ndarray, included: np.ndarray, *, delta: float,
              significance: float, independent: bool = False
              ) -> tuple[float, float]:
   """Returns the one-run bound, and that of perfect guesses."""
-  level = dict(delta=delta, significance=significance, independent=independent)
-  return (one_run.grid_lower_bound(scores, included, **level),
-          one_run.grid_largest_bound(num_canaries=len(scores), **level))
+  return (one_run.grid_lower_bound(
+      scores, included, delta=delta, significance=significance,
+      independent=independent), one_run.grid_largest_bound(
+          num_canaries=len(scores), delta=delta, significance=significance,
+          independent=independent))
 
 
 def _one_run_gaussian(scores: np.ndarray, included: np.ndarray, *,

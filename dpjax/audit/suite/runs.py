@@ -5,9 +5,10 @@ Then the final model scores every canary, included or not, in evaluation mode
 (AUD-10), and the auditor guesses the coins (AUD-06, AUD-07). Scores, fractions
 of guesses and delta are fixed beforehand and share the significance (AUD-12).
 The canaries of a run are trained into one model, so their scores depend on each
-other: all p-values are those of `one_run_tight` that allow for that. The bound and the
-test of the whole curve reject if a count of correct guesses is too large. They
-judge the same counts, so together they need no more significance than one.
+other: all p-values are those of `one_run_tight` that allow for that. The bound
+and the test of the whole curve reject if a count of correct guesses is too
+large. They judge the same counts, so together they need no more significance
+than one of them.
 
 A mechanism may reveal coins with probability delta, so a smaller m delta shows
 more. A run that satisfies its event satisfies it at every delta, so the audit
