@@ -1,7 +1,7 @@
 """A bounded sum of integers overflows, and wraps around.
 
-With records up to U = 2^30 the claimed sensitivity is U. A record of 1 on top of
-a sum of 2^31 - 1 wraps it to -2^31, which is 2^32 - 1 away: almost 4 U.
+With records up to U = 2^30 the claimed sensitivity is U. A record of 1 on top
+of a sum of 2^31 - 1 wraps it to -2^31, which is 2^32 - 1 away: almost 4 U.
 
 The twin stops at the largest integer: a sum cut off from above moves by no more
 than the record (Casacuberta et al. 2022, saturating sums).
