@@ -16,6 +16,7 @@ from dpjax.audit import spaces
 from dpjax.audit.target import Pair
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.typing import Array, PRNGKey
+from experiments.audit_zoo import arrays
 from experiments.audit_zoo import bug
 
 EPSILON, BOUND = 1.0, 2**30
@@ -48,5 +49,5 @@ BUG = bug.Bug(
     fixed=lambda key, data: _released(key, saturating_sum(data)),
     space=spaces.Records(adjacency=_ADD_OR_REMOVE, bounds=(0, BOUND),
                          dtype=np.int32),
-    worst=Pair(np.int32([BOUND, BOUND - 1, 1]), np.int32([BOUND, BOUND - 1]),
+    worst=Pair(arrays.int32([BOUND, BOUND - 1, 1]), arrays.int32([BOUND, BOUND - 1]),
                'a sum of 2^31 or one less'))

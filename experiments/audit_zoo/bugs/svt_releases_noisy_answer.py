@@ -15,13 +15,13 @@ import math
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from dpjax.audit import claims
 from dpjax.audit import spaces
 from dpjax.audit.target import Pair
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.typing import Array, PRNGKey
+from experiments.audit_zoo import arrays
 from experiments.audit_zoo import bug
 from experiments.audit_zoo import sparse_vector
 
@@ -58,5 +58,5 @@ BUG = bug.Bug(
     faulty=faulty, fixed=fixed,
     space=spaces.Sums(adjacency=Adjacency.REPLACE_ONE, sensitivity=1.0,
                       order=math.inf, width=WIDTH),
-    worst=Pair(np.float32([0] * (WIDTH - 1) + [1]),
-               np.float32([1] * (WIDTH - 1) + [2]), 'all answers up'))
+    worst=Pair(arrays.float32([0] * (WIDTH - 1) + [1]),
+               arrays.float32([1] * (WIDTH - 1) + [2]), 'all answers up'))
