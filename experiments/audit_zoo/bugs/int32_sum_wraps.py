@@ -49,5 +49,6 @@ BUG = bug.Bug(
     fixed=lambda key, data: _released(key, saturating_sum(data)),
     space=spaces.Records(adjacency=_ADD_OR_REMOVE, bounds=(0, BOUND),
                          dtype=np.int32),
-    worst=Pair(arrays.int32([BOUND, BOUND - 1, 1]), arrays.int32([BOUND, BOUND - 1]),
+    worst=Pair(arrays.int32([BOUND, BOUND - 1, 1]),
+               arrays.int32([BOUND, BOUND - 1]),
                'a sum of 2^31 or one less'))
