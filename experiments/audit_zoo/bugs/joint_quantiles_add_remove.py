@@ -19,6 +19,7 @@ from dpjax.audit.target import Pair
 from dpjax.privacy import divergences
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.typing import Array, PRNGKey
+from experiments.audit_zoo import arrays
 from experiments.audit_zoo import bug
 
 EPSILON = 4.0
@@ -36,7 +37,7 @@ def utilities(data: Array) -> Array:
   below = jnp.sum(data[:, None] <= GRID[None], axis=0).astype(jnp.float32)
   ends = jnp.concatenate([jnp.zeros([len(PAIRS), 1]), below[PAIRS],
                           jnp.full([len(PAIRS), 1], size)], axis=1)
-  targets = np.float32(size * np.diff(LEVELS))[None]
+  targets = arrays.float32(size * np.diff(LEVELS))[None]
   return -jnp.sum(jnp.abs(jnp.diff(ends, axis=1) - targets), axis=1) / 2
 
 
