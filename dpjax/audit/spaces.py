@@ -54,7 +54,9 @@ class Sums:
     shifts = [np.eye(width)[place] for place in sorted({0, width - 1})]
     if width > 1 and np.dtype(self.dtype).kind not in 'iu':
       signs = np.where(np.arange(width) % 2, -1.0, 1.0)
-      shifts.append(signs / np.linalg.norm(signs, self.order))
+      # All in one direction too: minima and maxima hardly feel the others.
+      shifts += [each / np.linalg.norm(each, self.order)
+                 for each in (signs, np.ones(width))]
     bases = [np.zeros(width), np.full(width, _FAR) * self.sensitivity]
     return tuple(self._pair(base, self.sensitivity * shift)
                  for base in bases for shift in shifts)

@@ -136,7 +136,7 @@ def test_spaces_refuse_what_has_no_neighbours():
 @pytest.mark.parametrize('order', [1, 2, np.inf])
 @pytest.mark.parametrize('width', [1, 2, 3, 5])
 def test_sums_move_along_axes_and_across_with_both_signs(order, width):
-  """Sums move by exactly the sensitivity, along axes and across, both ways.
+  """Sums move by exactly the sensitivity, along axes, across and all together.
 
   They start from zero and from large values.
   """
@@ -144,12 +144,13 @@ def test_sums_move_along_axes_and_across_with_both_signs(order, width):
   pairs = space.pairs()
   shifts = np.array([pair.data - pair.neighbour for pair in pairs])
   np.testing.assert_allclose(np.linalg.norm(shifts, order, axis=1), 0.5,
-                             rtol=1e-5)
+                             rtol=1e-4)
   alone = np.count_nonzero(np.abs(shifts) > 1e-6, axis=1) == 1
   across = shifts[~alone]
   if width > 1:
-    assert (across != 0).all() and (across.min(1) < 0).all()
     assert (across.max(1) > 0).all() and np.ptp(np.abs(across)) < 1e-5
+    # With both signs, and all up.
+    assert (across != 0).all() and set(across.min(1) < 0) == {True, False}
   assert set(np.argmax(shifts[alone], 1)) == {0, width - 1}
   sizes = [np.abs(pair.neighbour).max() for pair in pairs]
   assert min(sizes) == 0 and max(sizes) >= 32

@@ -10,7 +10,6 @@ import math
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from scipy import optimize
 from scipy import stats
 
@@ -20,6 +19,7 @@ from dpjax.audit.target import Pair
 from dpjax.privacy import accounting
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.typing import Array, PRNGKey
+from experiments.audit_zoo import arrays
 from experiments.audit_zoo import bug
 
 EPSILON, DELTA = 1.0, 1e-5
@@ -60,4 +60,5 @@ BUG = bug.Bug(
     faulty=lambda key, data: _released(key, data, FAULTY_SIGMA),
     fixed=lambda key, data: _released(key, data, FIXED_SIGMA),
     space=spaces.Records(adjacency=_ADD_OR_REMOVE, bounds=(0.0, 1.0)),
-    worst=Pair(np.float32([0, 1]), np.float32([0]), 'with 1 or without'))
+    worst=Pair(arrays.float32([0, 1]), arrays.float32([0]),
+               'with 1 or without'))

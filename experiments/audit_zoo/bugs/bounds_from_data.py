@@ -8,13 +8,13 @@ import math
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from dpjax.audit import claims
 from dpjax.audit import spaces
 from dpjax.audit.target import Pair
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.typing import Array, PRNGKey
+from experiments.audit_zoo import arrays
 from experiments.audit_zoo import bug
 
 EPSILON = 1.0
@@ -41,5 +41,5 @@ BUG = bug.Bug(
     faulty=lambda key, data: _mean(key, data, jnp.min(data), jnp.max(data)),
     fixed=lambda key, data: _mean(key, data, 0.0, 1.0),
     space=spaces.Records(adjacency=_REPLACE, bounds=(0.0, 1.0)),
-    worst=Pair(np.float32([0, 0, 0, 1]), np.float32([0, 0, 0, 0]),
+    worst=Pair(arrays.float32([0, 0, 0, 1]), arrays.float32([0, 0, 0, 0]),
                'noise or none'))

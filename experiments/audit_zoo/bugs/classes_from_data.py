@@ -8,13 +8,13 @@ import math
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from dpjax.audit import claims
 from dpjax.audit import spaces
 from dpjax.audit.target import Pair
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.typing import Array, PRNGKey
+from experiments.audit_zoo import arrays
 from experiments.audit_zoo import bug
 
 EPSILON, CLASSES = 1.0, 5
@@ -45,5 +45,5 @@ BUG = bug.Bug(
     claim=claims.Claim(epsilon=EPSILON, delta=0.0, adjacency=_ADD_OR_REMOVE),
     true_epsilon=math.inf, faulty=faulty, fixed=fixed,
     space=spaces.Records(adjacency=_ADD_OR_REMOVE, num_categories=CLASSES),
-    worst=Pair(np.int32([0, 0, 3]), np.int32([0, 0]),
+    worst=Pair(arrays.int32([0, 0, 3]), arrays.int32([0, 0]),
                'the only record of a class, or none'))

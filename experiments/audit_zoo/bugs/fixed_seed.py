@@ -8,13 +8,13 @@ import math
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from dpjax.audit import claims
 from dpjax.audit import spaces
 from dpjax.audit.target import Pair
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.typing import Array, PRNGKey
+from experiments.audit_zoo import arrays
 from experiments.audit_zoo import bug
 
 EPSILON = 1.0
@@ -35,4 +35,5 @@ BUG = bug.Bug(
     true_epsilon=math.inf,
     faulty=lambda key, data: fixed(jax.random.key(0), data), fixed=fixed,
     space=spaces.Records(adjacency=_ADD_OR_REMOVE, bounds=(0.0, 1.0)),
-    worst=Pair(np.float32([0, 1]), np.float32([0]), 'with 1 or without'))
+    worst=Pair(arrays.float32([0, 1]), arrays.float32([0]),
+               'with 1 or without'))

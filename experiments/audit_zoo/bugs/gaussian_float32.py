@@ -10,7 +10,6 @@ import math
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from dpjax.audit import claims
 from dpjax.audit import spaces
@@ -19,6 +18,7 @@ from dpjax.privacy import accounting
 from dpjax.privacy import additive
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.typing import Array, PRNGKey
+from experiments.audit_zoo import arrays
 from experiments.audit_zoo import bug
 
 SIGMA = 2.0
@@ -48,5 +48,5 @@ BUG = bug.Bug(
     fixed=lambda key, data: additive.add_gaussian_noise(key, data, SIGMA),
     space=spaces.Sums(adjacency=_ADD_OR_REMOVE, sensitivity=1.0, order=2,
                       width=1),
-    worst=Pair(np.float32([1]), np.float32([0]), '1 or 0'),
+    worst=Pair(arrays.float32([1]), arrays.float32([0]), '1 or 0'),
     floating_point=True)

@@ -9,7 +9,6 @@ like noise beyond it.
 import math
 
 import jax.numpy as jnp
-import numpy as np
 
 from dpjax.audit import claims
 from dpjax.audit import spaces
@@ -17,6 +16,7 @@ from dpjax.audit.target import Pair
 from dpjax.privacy import draws
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.typing import Array, PRNGKey
+from experiments.audit_zoo import arrays
 from experiments.audit_zoo import bug
 
 EPSILON = 1.0
@@ -46,5 +46,5 @@ BUG = bug.Bug(
     true_epsilon=math.inf, faulty=faulty, fixed=fixed,
     space=spaces.Records(adjacency=_REPLACE, num_categories=2,
                          sizes=(4, 1, 2)),
-    worst=Pair(np.int32([1, 1, 1, 1]), np.int32([0, 1, 1, 1]),
+    worst=Pair(arrays.int32([1, 1, 1, 1]), arrays.int32([0, 1, 1, 1]),
                'a count of 4 or 3'))

@@ -7,13 +7,13 @@ One record changes one count by 1, so noise of scale b costs 1 / b: here
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from dpjax.audit import claims
 from dpjax.audit import spaces
 from dpjax.audit.target import Pair
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.typing import Array, PRNGKey
+from experiments.audit_zoo import arrays
 from experiments.audit_zoo import bug
 
 EPSILON, BINS = 0.5, 4
@@ -39,4 +39,5 @@ BUG = bug.Bug(
     faulty=lambda key, data: _histogram(key, data, EPSILON),
     fixed=lambda key, data: _histogram(key, data, 1 / EPSILON),
     space=spaces.Records(adjacency=_ADD_OR_REMOVE, num_categories=BINS),
-    worst=Pair(np.int32([0, 0]), np.int32([0]), 'one record more in a bin'))
+    worst=Pair(arrays.int32([0, 0]), arrays.int32([0]),
+               'one record more in a bin'))

@@ -1,7 +1,7 @@
 """A bounded sum of integers overflows, and wraps around.
 
-With records up to U = 2^30 the claimed sensitivity is U. The sum of two of them
-is 2^31, which wraps to -2^31: three U away from the sum of one.
+With records up to U = 2^30 the claimed sensitivity is U. A record of 1 on top
+of a sum of 2^31 - 1 wraps it to -2^31, which is 2^32 - 1 away: almost 4 U.
 
 The twin stops at the largest integer: a sum cut off from above moves by no more
 than the record (Casacuberta et al. 2022, saturating sums).
@@ -16,6 +16,7 @@ from dpjax.audit import spaces
 from dpjax.audit.target import Pair
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.typing import Array, PRNGKey
+from experiments.audit_zoo import arrays
 from experiments.audit_zoo import bug
 
 EPSILON, BOUND = 1.0, 2**30
@@ -43,10 +44,11 @@ BUG = bug.Bug(
     source='Casacuberta et al. (2022, overflow), '
            'https://arxiv.org/abs/2207.10635',
     claim=claims.Claim(epsilon=EPSILON, delta=0.0, adjacency=_ADD_OR_REMOVE),
-    true_epsilon=3 * EPSILON,
+    true_epsilon=EPSILON * (2**32 - 1) / BOUND,
     faulty=lambda key, data: _released(key, jnp.sum(data)),
     fixed=lambda key, data: _released(key, saturating_sum(data)),
     space=spaces.Records(adjacency=_ADD_OR_REMOVE, bounds=(0, BOUND),
                          dtype=np.int32),
-    worst=Pair(np.int32([BOUND, BOUND]), np.int32([BOUND]),
-               'a sum of 2^31 or 2^30'))
+    worst=Pair(arrays.int32([BOUND, BOUND - 1, 1]),
+               arrays.int32([BOUND, BOUND - 1]),
+               'a sum of 2^31 or one less'))

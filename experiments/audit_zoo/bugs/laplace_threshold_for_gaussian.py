@@ -21,6 +21,7 @@ from dpjax.audit import spaces
 from dpjax.audit.target import Pair
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.typing import Array, PRNGKey
+from experiments.audit_zoo import arrays
 from experiments.audit_zoo import bug
 
 EPSILON, DELTA, KEYS = 1.0, 1e-5, 3
@@ -49,5 +50,5 @@ BUG = bug.Bug(
     faulty=lambda key, data: _published(key, data, FAULTY_THRESHOLD),
     fixed=lambda key, data: _published(key, data, FIXED_THRESHOLD),
     space=spaces.Records(adjacency=_ADD_OR_REMOVE, num_categories=KEYS),
-    worst=Pair(np.int32([0]), np.zeros([0], np.int32),
+    worst=Pair(arrays.int32([0]), np.zeros([0], np.int32),
                'the only record of a key, or none'))

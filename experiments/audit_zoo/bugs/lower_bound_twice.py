@@ -7,13 +7,13 @@ twin takes both bounds.
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from dpjax.audit import claims
 from dpjax.audit import spaces
 from dpjax.audit.target import Pair
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.typing import Array, PRNGKey
+from experiments.audit_zoo import arrays
 from experiments.audit_zoo import bug
 
 EPSILON = 1.0
@@ -39,5 +39,5 @@ BUG = bug.Bug(
     faulty=lambda key, data: _released(key, data, (LOWER, LOWER)),
     fixed=lambda key, data: _released(key, data, (LOWER, UPPER)),
     space=spaces.Records(adjacency=_ADD_OR_REMOVE, bounds=(LOWER, UPPER)),
-    worst=Pair(np.float32([1, UPPER]), np.float32([1]),
+    worst=Pair(arrays.float32([1, UPPER]), arrays.float32([1]),
                'with the upper bound or without'))

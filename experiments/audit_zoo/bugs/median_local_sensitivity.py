@@ -10,13 +10,13 @@ import math
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from dpjax.audit import claims
 from dpjax.audit import spaces
 from dpjax.audit.target import Pair
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.typing import Array, PRNGKey
+from experiments.audit_zoo import arrays
 from experiments.audit_zoo import bug
 
 EPSILON = 1.0
@@ -53,5 +53,5 @@ BUG = bug.Bug(
     true_epsilon=math.inf, faulty=faulty, fixed=fixed,
     space=spaces.Records(adjacency=_REPLACE, bounds=(0.0, 1.0),
                          sizes=(7, 1, 3)),
-    worst=Pair(np.float32([0, 0, 1]), np.float32([0, 0, 0]),
+    worst=Pair(arrays.float32([0, 0, 1]), arrays.float32([0, 0, 0]),
                'noise or none'))

@@ -10,7 +10,6 @@ import math
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from dpjax.audit import claims
 from dpjax.audit import spaces
@@ -18,6 +17,7 @@ from dpjax.audit.target import Pair
 from dpjax.privacy import accounting
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.typing import Array, PRNGKey
+from experiments.audit_zoo import arrays
 from experiments.audit_zoo import bug
 
 EPSILON, DELTA = 1.0, 0.05
@@ -48,5 +48,5 @@ BUG = bug.Bug(
         delta=DELTA, adjacency=_REPLACE),
     true_epsilon=EPSILON + math.log(1 - 2 * DELTA), faulty=faulty, fixed=fixed,
     space=spaces.Scores(adjacency=_REPLACE, sensitivity=1.0, width=2),
-    worst=Pair(np.float32([1, -1]), np.float32([0, 0]),
+    worst=Pair(arrays.float32([1, -1]), arrays.float32([0, 0]),
                'one score up, one down'))

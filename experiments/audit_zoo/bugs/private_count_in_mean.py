@@ -12,13 +12,13 @@ import math
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from dpjax.audit import claims
 from dpjax.audit import spaces
 from dpjax.audit.target import Pair
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.typing import Array, PRNGKey
+from experiments.audit_zoo import arrays
 from experiments.audit_zoo import bug
 from experiments.audit_zoo import means
 
@@ -46,4 +46,5 @@ BUG = bug.Bug(
     faulty=faulty,
     fixed=lambda key, data: means.private(key, data, EPSILON),
     space=spaces.Records(adjacency=_ADD_OR_REMOVE, bounds=(0.0, 1.0)),
-    worst=Pair(np.float32([0, 1]), np.float32([0]), 'one record or two'))
+    worst=Pair(arrays.float32([0, 1]), arrays.float32([0]),
+               'one record or two'))

@@ -9,13 +9,13 @@ import math
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from dpjax.audit import claims
 from dpjax.audit import spaces
 from dpjax.audit.target import Pair
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.typing import Array, PRNGKey
+from experiments.audit_zoo import arrays
 from experiments.audit_zoo import bug
 
 EPSILON, ANSWERS = 1.0, 4
@@ -38,4 +38,4 @@ BUG = bug.Bug(
     faulty=lambda key, data: _answers(key, data, ANSWERS),
     fixed=lambda key, data: jnp.tile(_answers(key, data, 1), ANSWERS),
     space=spaces.Records(adjacency=_REPLACE, num_categories=2, sizes=(1,)),
-    worst=Pair(np.int32([1]), np.int32([0]), '1 or 0'))
+    worst=Pair(arrays.int32([1]), arrays.int32([0]), '1 or 0'))

@@ -8,13 +8,13 @@ import math
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from dpjax.audit import claims
 from dpjax.audit import spaces
 from dpjax.audit.target import Pair
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.typing import Array
+from experiments.audit_zoo import arrays
 from experiments.audit_zoo import bug
 
 EPSILON = 1.0
@@ -38,5 +38,5 @@ BUG = bug.Bug(
     fixed=lambda key, data: _sums(jax.random.split(key), data),
     space=spaces.Records(adjacency=_ADD_OR_REMOVE, shape=(2,),
                          bounds=(0.0, 1.0)),
-    worst=Pair(np.float32([[0, 1], [0, 0]]), np.float32([[0, 0]]),
+    worst=Pair(arrays.float32([[0, 1], [0, 0]]), arrays.float32([[0, 0]]),
                'a record with different columns'))

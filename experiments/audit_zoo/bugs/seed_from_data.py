@@ -10,7 +10,6 @@ import math
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from dpjax.audit import claims
 from dpjax.audit import spaces
@@ -18,6 +17,7 @@ from dpjax.audit.target import Pair
 from dpjax.privacy import draws
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.typing import Array, PRNGKey
+from experiments.audit_zoo import arrays
 from experiments.audit_zoo import bug
 
 EPSILON, BINS = 1.0, 4
@@ -46,4 +46,5 @@ BUG = bug.Bug(
     claim=claims.Claim(epsilon=EPSILON, delta=0.0, adjacency=_ADD_OR_REMOVE),
     true_epsilon=math.inf, faulty=faulty, fixed=fixed,
     space=spaces.Records(adjacency=_ADD_OR_REMOVE, num_categories=BINS),
-    worst=Pair(np.int32([0, 1, 2]), np.int32([0, 1]), 'three records or two'))
+    worst=Pair(arrays.int32([0, 1, 2]), arrays.int32([0, 1]),
+               'three records or two'))

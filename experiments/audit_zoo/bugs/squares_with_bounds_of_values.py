@@ -7,13 +7,13 @@ so that each sum costs epsilon / 2.
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from dpjax.audit import claims
 from dpjax.audit import spaces
 from dpjax.audit.target import Pair
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.typing import Array, PRNGKey
+from experiments.audit_zoo import arrays
 from experiments.audit_zoo import bug
 
 EPSILON, BOUND = 1.0, 50.0
@@ -38,5 +38,5 @@ BUG = bug.Bug(
     faulty=lambda key, data: _released(key, data, [BOUND, BOUND]),
     fixed=lambda key, data: _released(key, data, [BOUND, BOUND**2]),
     space=spaces.Records(adjacency=_ADD_OR_REMOVE, bounds=(0.0, BOUND)),
-    worst=Pair(np.float32([0, BOUND]), np.float32([0]),
+    worst=Pair(arrays.float32([0, BOUND]), arrays.float32([0]),
                'with the bound or without'))

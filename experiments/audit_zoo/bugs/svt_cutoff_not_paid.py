@@ -13,6 +13,7 @@ from dpjax.audit import claims
 from dpjax.audit import spaces
 from dpjax.audit.target import Pair
 from dpjax.privacy.adjacency import Adjacency
+from experiments.audit_zoo import arrays
 from experiments.audit_zoo import bug
 from experiments.audit_zoo import sparse_vector
 
@@ -21,7 +22,7 @@ FAULTY = sparse_vector.Version(threshold_scale=4 / EPSILON,
                                query_scale=4 / (3 * EPSILON), cutoff=CUTOFF)
 FIXED = sparse_vector.private(EPSILON, cutoff=CUTOFF)
 WORST = Pair(np.zeros(WIDTH, np.float32),
-             np.float32([1] * CUTOFF + [-1] * (WIDTH - CUTOFF)),
+             arrays.float32([1] * CUTOFF + [-1] * (WIDTH - CUTOFF)),
              'the first answers up, the others down')
 
 BUG = bug.Bug(

@@ -7,12 +7,11 @@ impossible. The twin is Algorithm 1, see `sparse_vector.private`.
 
 import math
 
-import numpy as np
-
 from dpjax.audit import claims
 from dpjax.audit import spaces
 from dpjax.audit.target import Pair
 from dpjax.privacy.adjacency import Adjacency
+from experiments.audit_zoo import arrays
 from experiments.audit_zoo import bug
 from experiments.audit_zoo import sparse_vector
 
@@ -34,5 +33,5 @@ BUG = bug.Bug(
     fixed=lambda key, data: sparse_vector.above(key, data, FIXED)[0],
     space=spaces.Sums(adjacency=Adjacency.REPLACE_ONE, sensitivity=1.0,
                       order=math.inf, width=WIDTH),
-    worst=Pair(np.float32([0, 1, 0, 1]), np.float32([1, 0, 1, 0]),
+    worst=Pair(arrays.float32([0, 1, 0, 1]), arrays.float32([1, 0, 1, 0]),
                'answers exchange sides'))

@@ -15,17 +15,17 @@ import math
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from dpjax.audit import claims
 from dpjax.audit import spaces
 from dpjax.audit.target import Pair
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.typing import Array, PRNGKey
+from experiments.audit_zoo import arrays
 from experiments.audit_zoo import bug
 from experiments.audit_zoo import sparse_vector
 
-EPSILON, WIDTH = 2.0, 8
+EPSILON, WIDTH = 2.0, 4
 FAULTY = sparse_vector.Version(threshold_scale=2 / EPSILON,
                                query_scale=2 / EPSILON, cutoff=1)
 FIXED = sparse_vector.Version(threshold_scale=3 / EPSILON,
@@ -54,11 +54,9 @@ BUG = bug.Bug(
            'https://arxiv.org/abs/1603.01699',
     claim=claims.Claim(epsilon=EPSILON, delta=0.0,
                        adjacency=Adjacency.REPLACE_ONE),
-    # If all answers move up, at numbers too rare to be seen. `worst` shows the
-    # fault at frequent ones.
     true_epsilon=WIDTH * EPSILON / 2,
     faulty=faulty, fixed=fixed,
     space=spaces.Sums(adjacency=Adjacency.REPLACE_ONE, sensitivity=1.0,
                       order=math.inf, width=WIDTH),
-    worst=Pair(np.float32([-1] * (WIDTH - 1) + [0]),
-               np.float32([0] * (WIDTH - 1) + [-1]), 'the last answer down'))
+    worst=Pair(arrays.float32([0] * (WIDTH - 1) + [1]),
+               arrays.float32([1] * (WIDTH - 1) + [2]), 'all answers up'))

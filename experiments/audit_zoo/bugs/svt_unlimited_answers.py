@@ -13,6 +13,7 @@ from dpjax.audit import claims
 from dpjax.audit import spaces
 from dpjax.audit.target import Pair
 from dpjax.privacy.adjacency import Adjacency
+from experiments.audit_zoo import arrays
 from experiments.audit_zoo import bug
 from experiments.audit_zoo import sparse_vector
 
@@ -21,7 +22,7 @@ FAULTY = sparse_vector.Version(threshold_scale=2 / EPSILON,
                                query_scale=2 / EPSILON, cutoff=WIDTH)
 FIXED = sparse_vector.private(EPSILON, cutoff=2)
 WORST = Pair(np.zeros(WIDTH, np.float32),
-             np.repeat(np.float32([1, -1]), WIDTH // 2),
+             np.repeat(arrays.float32([1, -1]), WIDTH // 2),
              'half of the answers up, half down')
 
 BUG = bug.Bug(
