@@ -1,9 +1,11 @@
 """Audits: statistical tests of whether an implementation keeps its claim.
 
-Modules, in import order: bounds, one_run, curves, claims, empirical, whitebox,
-steps, canary, target, records, spaces, wrapping, noise, exact, declared,
-partitions, blackbox, mining, ranking, ascent, search, auditor, membership,
-attacks, suite.
+Modules, in import order: bounds, curves, one_run_program, one_run_tight,
+one_run, claims, empirical, whitebox, steps, canary, target, records, spaces,
+wrapping, noise, exact, declared, intervals, lattices, learned, partitions,
+events, blackbox, power, betting, sequential, mining, ranking, ascent, search,
+recording, replay, auditor, membership, attacks,
+suite.
 
 An audit can refute a privacy claim but never prove it. A claim that passes is
 "not falsified".

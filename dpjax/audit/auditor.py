@@ -27,7 +27,11 @@ from dpjax.audit import declared
 from dpjax.audit import empirical
 from dpjax.audit import exact
 from dpjax.audit import partitions
+from dpjax.audit import power
+from dpjax.audit import replay
 from dpjax.audit import search
+from dpjax.audit.recording import comparison
+from dpjax.audit.target import Pair
 from dpjax.audit.target import Target
 from dpjax.typing import PRNGKey
 
@@ -40,8 +44,11 @@ _LOW_BIT_RUNS = 2**11
 # Standard errors from which the lowest bits count as leaking.
 _LOUD = 8.0
 _EXACT, _LOSSES = 'exact distribution', 'privacy losses'
+_REPLAY = 'record and replay'
 # Found pairs that deterministic checks and checks of densities add.
 _FOUND_PAIRS = 32
+# Pairs on which draws are replayed.
+_REPLAYED_PAIRS = 16
 # With a budget of time: the part of it for the search, the numbers of counted
 # runs, and the runs that measure the speed.
 _SEARCH_PART = 0.3
@@ -125,7 +132,7 @@ class Report:
 
 def audit(key: PRNGKey, target: Target | canary.Game | canary.LossGame, *,
           num_runs: int | None = None, significance: float = 0.05,
-          budget_seconds: float | None = None,
+          budget_seconds: float | None = None, replayed: bool = True,
           progress: search.Progress | None = None) -> Report:
   """Audits a release mechanism, or a training method by its canary.
 
@@ -139,6 +146,8 @@ def audit(key: PRNGKey, target: Target | canary.Game | canary.LossGame, *,
       search and, without `num_runs`, more counted runs. None for the usual
       search and number of runs. With a budget, the same key may give another
       result, because speed decides how much is done.
+    replayed: whether to record the random draws of the release and to replay
+      them on neighbours, see `replay`.
     progress: called with short lines about the state of the audit.
 
   Returns:
@@ -163,36 +172,53 @@ def audit(key: PRNGKey, target: Target | canary.Game | canary.LossGame, *,
                   significance=significance)
   if report.failed:
     return report
-  start, say = time.monotonic(), progress or (lambda line: None)
-  black_key, noise_key = jax.random.split(key)
-  budget = 0.0 if budget_seconds is None else budget_seconds
+  start = time.monotonic()
   found = search.search(
       jax.random.fold_in(key, 2), target, evolve=target.log_probs is None,
-      seconds=_SEARCH_PART * budget, progress=progress)
-  report = dataclasses.replace(report, tried=found.tried(),
-                               influenced=found.influenced or
-                               bool(found.unlike))
+      seconds=_SEARCH_PART * (budget_seconds or 0.0), progress=progress)
   target = target.with_pairs(found.legal(target.pairs))
-  checks = [*report.checks, *_shape_checks(target.claim, found),
-            *_certain_checks(target, found)]
+  report = dataclasses.replace(
+      report, tried=found.tried(), influenced=(found.influenced or
+                                               bool(found.unlike)),
+      checks=(*report.checks, *_shape_checks(target.claim, found),
+              *_certain_checks(target, found)))
   if not found.pairs:
-    return dataclasses.replace(report, checks=tuple(checks))
-  # Events are counted on the worst pairs only; runs of the search, which chose
-  # them, are not counted.
-  worst = target.with_pairs(found.pairs)
-  if num_runs is None:
-    num_runs = (_affordable_runs(noise_key, worst, start + budget)
-                if budget_seconds is not None else
-                NUM_RUNS if target.sample is not None or target.traced
+    return report
+  level = significance
+  if replayed and target.release is not None:
+    if progress is not None:
+      progress('replay of recorded draws')
+    pairs = _replayed_pairs(target, found)
+    report = dataclasses.replace(report, checks=(*report.checks, _replay_check(
+        jax.random.fold_in(key, 4), target, pairs)))
+    # Replays refute a sound claim with at most this probability.
+    level -= min(significance / 2, comparison.SIGNIFICANCE * len(pairs))
+  if num_runs is None and budget_seconds is not None:
+    num_runs = _affordable_runs(key, target.with_pairs(found.pairs),
+                                start + budget_seconds)
+  elif num_runs is None:
+    num_runs = (NUM_RUNS if target.sample is not None or target.traced
                 else NUM_UNTRACED_RUNS)
   errors.check_at_least('num_runs', num_runs, 100)
-  say(f'count: {num_runs} runs of each side')
+  if progress is not None:
+    progress(f'count: {num_runs} runs of each side')
+  return _tested(key, target, report, found, num_runs, level)
+
+
+def _tested(key: PRNGKey, target: Target, report: Report, found: search.Found,
+            num_runs: int, significance: float) -> Report:
+  """Returns the report with tests on fresh runs, see `audit`."""
+  black_key, noise_key = jax.random.split(key)
+  # Events are counted on the worst pairs only. The runs of the search, which
+  # chose these pairs, are not counted.
+  worst = target.with_pairs(found.pairs)
   tests = list(declared.p_values(noise_key, target, num_runs))
   # Half of the significance is for the counts. All tests together have the
   # other half, in equal parts: Bonferroni needs no independence.
   half = significance / (2 if tests else 1)
   counted = blackbox.audit(black_key, worst, num_runs=num_runs,
                            significance=half)
+  checks = list(report.checks)
   for name, value in tests:
     level = half / len(tests)
     checks.append(Check(name, value <= level, f'p-value {value:.2g}', value,
@@ -204,9 +230,9 @@ def audit(key: PRNGKey, target: Target | canary.Game | canary.LossGame, *,
   return dataclasses.replace(
       report, checks=tuple(checks), epsilon_lower=counted.epsilon_lower,
       cap=bounds.largest_bound(num_in=num_runs, num_out=num_runs,
-                               delta=target.claim.delta, significance=half),
-      detectable=blackbox.detectable_epsilon(worst, num_runs=num_runs,
-                                             significance=half),
+                               delta=target.claim.delta, significance=half,
+                               shares=bounds.SHARES),
+      detectable=power.detectable_epsilon(worst, counted, significance=half),
       details=_details(counted, half), scores={
           'with_canary': counted.scores[0], 'without_canary': counted.scores[1],
           'edges': counted.event.partition.edges,
@@ -222,6 +248,7 @@ def _affordable_runs(key: PRNGKey, target: Target, end: float) -> int:
   seconds = math.inf
   for _ in range(2):  # The first trial includes compiling.
     start = time.monotonic()
+    # These runs are of another key than the counted ones.
     blackbox.audit(jax.random.fold_in(key, 3), target, num_runs=_TRIAL_RUNS,
                    significance=0.5)
     seconds = min(seconds, time.monotonic() - start)
@@ -254,6 +281,26 @@ def _influence_check(found: search.Found) -> Iterator[Check]:
     yield Check('influence of the data', False,
                 f'none: no outputs of {len(found.candidates)} pairs of '
                 'neighbours differed with the same key, so nothing was tested')
+
+
+def _replayed_pairs(target: Target, found: search.Found) -> list[Pair]:
+  """Returns the pairs to replay: the worst ones, then the first structured."""
+  pairs = [*found.pairs, *target.pairs[:_REPLAYED_PAIRS // 2],
+           *(one.pair for one in found.candidates)]
+  return list({id(pair): pair for pair in pairs}.values())[:_REPLAYED_PAIRS]
+
+
+def _replay_check(key: PRNGKey, target: Target, pairs: list[Pair]) -> Check:
+  """Compares what the release hides on neighbours with its noise.
+
+  Doubts of a replay fail nothing, because the counts judge the whole release.
+  """
+  result = replay.audit(key, target, pairs=pairs, num_runs=0)
+  lines = [str(finding) for finding in result.findings]
+  if not lines:
+    lines = ['no violation' if result.judged else 'not judged exactly: '
+             f'{result.suspects[0]}']
+  return Check(_REPLAY, result.violated, '; '.join(lines))
 
 
 def _certain_checks(target: Target, found: search.Found) -> Iterator[Check]:
@@ -331,7 +378,8 @@ def _details(counted: blackbox.BlackBox, level: float) -> dict[str, Any]:
       neighbour_is_likelier=event.swapped,
       true_positives=counted.true_positives,
       false_positives=counted.false_positives, num_in=counted.num_runs,
-      num_out=counted.num_runs, level=level, excess=counted.excess,
+      num_out=counted.num_runs, level=level,
+      miss_level=level * event.miss_share, excess=counted.excess,
       threshold_rule='cells of largest ratio, learnt on a pilot of other runs')
 
 

@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 import jax
 import numpy as np
-from scipy import optimize
 
 from dpjax.audit import bounds
 from dpjax.audit import curves
@@ -18,7 +17,6 @@ from dpjax.audit import events
 from dpjax.audit import partitions
 from dpjax.audit.target import Pair
 from dpjax.audit.target import Target
-from dpjax.privacy import tradeoff
 from dpjax.typing import PRNGKey
 
 # The pilot has num_runs / 4 runs per side, at least min(num_runs, 4096).
@@ -27,10 +25,6 @@ _PILOT_PART, _LEAST_PILOT = 4, 4096
 _MANY_PAIRS, _KEPT_PAIRS = 8, 4
 # So many pairs train a network, while no pair shows a clear event.
 _NETWORKS = 6
-# `detectable_epsilon` tries true epsilons up to this multiple of the claim.
-_LARGEST_FACTOR = 16.0
-# Scaled epsilons are cut here, because e^710 overflows float64.
-_LARGEST_EPSILON = 600.0
 
 
 Event = events.Event
@@ -162,29 +156,3 @@ def loudest(curve: curves.PrivacyCurve, present: np.ndarray,
   return events.loudest(
       events.Count(curve, num_runs=_PILOT_PART * len(present)), present, absent,
       cuts)
-
-
-def detectable_epsilon(target: Target, *, num_runs: int,
-                       significance: float) -> float:
-  """Returns the true epsilon at which `audit` has 50 % power.
-
-  The true privacy curve is assumed to be the claimed one with all epsilons
-  multiplied by one factor, and the audit to know the best event. Infinite if
-  no factor up to 16 is detected.
-  """
-  curve, alarms = target.curve, np.geomspace(1e-5, 0.999, 200)
-
-  def detects(factor: float) -> bool:
-    epsilons = np.minimum(factor * curve.epsilons, _LARGEST_EPSILON)
-    hits = 1 - tradeoff.from_curve(alarms, epsilons.tolist(),
-                                   curve.deltas.tolist())
-    miss, alarm = bounds.error_upper_bounds(
-        true_positives=np.round(num_runs * hits), num_in=num_runs,
-        false_positives=np.round(num_runs * alarms), num_out=num_runs,
-        significance=significance)
-    return bool((curves.excesses(curve, 1 - miss, alarm) > 0).any())
-
-  if not (curve.epsilons.any() and detects(_LARGEST_FACTOR)):
-    return np.inf
-  return target.claim.epsilon * optimize.bisect(
-      lambda factor: 0.5 - detects(factor), 1.0, _LARGEST_FACTOR, xtol=1e-3)

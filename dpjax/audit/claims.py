@@ -22,12 +22,15 @@ class Claim:
     event: accounting event that ran and implies epsilon; None if only epsilon
       and delta are claimed.
     num_examples: public number of records; None if there is none.
+    guarantee: guarantee that is claimed as a whole and implies epsilon, for
+      example zCDP; None if only epsilon and delta are, or the event's curve.
   """
   epsilon: float
   delta: float
   adjacency: Adjacency
   event: accounting.DpEvent | None = None
   num_examples: int | None = None
+  guarantee: curves.Guarantee | None = None
 
   def __post_init__(self) -> None:
     if not self.epsilon == math.inf:
@@ -43,6 +46,20 @@ def of_event(event: accounting.DpEvent, *, delta: float, adjacency: Adjacency,
   """Returns the claim with the epsilon of an accounting event at `delta`."""
   return Claim(epsilon=_spent(event, delta, adjacency), delta=delta,
                adjacency=adjacency, event=event, num_examples=num_examples)
+
+
+def of_guarantee(guarantee: curves.Guarantee, *, delta: float,
+                 adjacency: Adjacency) -> Claim:
+  """Returns the claim of a guarantee, with its epsilon at `delta`.
+
+  Audits compare releases with the whole privacy curve that it implies.
+
+  Raises:
+    ValueError: if the guarantee implies no epsilon at `delta`.
+  """
+  epsilon = curves.epsilon_at(curves.of_guarantee(guarantee), delta)
+  return Claim(epsilon=epsilon, delta=delta, adjacency=adjacency,
+               guarantee=guarantee)
 
 
 def check(claim: Claim, *, tolerance: float = 1e-6) -> float:
@@ -68,9 +85,11 @@ def check(claim: Claim, *, tolerance: float = 1e-6) -> float:
 
 
 def curve(claim: Claim) -> curves.PrivacyCurve:
-  """Returns the claimed privacy curve: the event's, or one point."""
+  """Returns the privacy curve of the event, the guarantee, or one point."""
   if claim.event is not None:
     return curves.of_event(claim.event, adjacency=claim.adjacency)
+  if claim.guarantee is not None:
+    return curves.of_guarantee(claim.guarantee)
   if math.isinf(claim.epsilon):
     return curves.NOTHING
   return curves.of_guarantee(ApproxDP(epsilon=claim.epsilon,

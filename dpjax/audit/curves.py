@@ -12,11 +12,15 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy import special
 
 from dpjax.privacy import accounting
 from dpjax.privacy import divergences
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.privacy.notions import ApproxDP
+from dpjax.privacy.notions import GaussianPrivacy
+from dpjax.privacy.notions import PureDP
+from dpjax.privacy.notions import ZCDP
 
 # Every point is a valid claim: fewer points make a weaker, still valid test.
 _POINTS = 48
@@ -40,10 +44,46 @@ NOTHING = PrivacyCurve(np.zeros([0]), np.zeros([0]))
 """The curve of an infinite epsilon, which no test can refute."""
 
 
-def of_guarantee(guarantee: ApproxDP) -> PrivacyCurve:
-  """Returns the curve of a claim of one epsilon and delta."""
-  return PrivacyCurve(np.array([guarantee.epsilon]),
-                      np.array([guarantee.delta]))
+Guarantee = PureDP | ApproxDP | ZCDP | GaussianPrivacy
+
+
+def of_guarantee(guarantee: Guarantee) -> PrivacyCurve:
+  """Returns the curve that a guarantee implies for every mechanism with it.
+
+  That of Gaussian privacy is exact (Dong, Roth and Su 2022, Corollary 2.13).
+  That of zCDP is the sharpest known conversion (Canonne, Kamath and Steinke
+  2020, Proposition 12); both have points from epsilon 0 to a delta of 1e-9.
+  """
+  if isinstance(guarantee, PureDP):
+    return PrivacyCurve(np.array([guarantee.epsilon]), np.zeros(1))
+  if isinstance(guarantee, ApproxDP):
+    return PrivacyCurve(np.array([guarantee.epsilon]),
+                        np.array([guarantee.delta]))
+  # mu-GDP implies mu^2 / 2-zCDP, so this epsilon is large enough for both.
+  rho = (guarantee.rho if isinstance(guarantee, ZCDP)
+         else guarantee.shift**2 / 2)
+  largest = rho + 2 * math.sqrt(rho * math.log(1 / _LEAST_DELTA))
+  epsilons = np.linspace(0, min(largest, _LARGEST_EPSILON), _POINTS)
+  if not rho:
+    return PrivacyCurve(np.zeros(1), np.zeros(1))
+  deltas = (_zcdp_deltas(rho, epsilons) if isinstance(guarantee, ZCDP)
+            else _gaussian_deltas(guarantee.shift, epsilons))
+  return PrivacyCurve(epsilons, deltas)
+
+
+def _zcdp_deltas(rho: float, epsilons: np.ndarray) -> np.ndarray:
+  """Returns deltas [k] of rho-zCDP at epsilons [k]."""
+  # Every Renyi order above 1 gives a valid delta.
+  orders = 1 + np.geomspace(1e-3, 1e5, 4000)[:, None]
+  logs = ((orders - 1) * (orders * rho - epsilons) +
+          orders * np.log1p(-1 / orders) - np.log(orders - 1))
+  return np.minimum(1.0, np.exp(np.min(logs, axis=0)))
+
+
+def _gaussian_deltas(shift: float, epsilons: np.ndarray) -> np.ndarray:
+  """Returns deltas [k] of N(0, 1) against N(shift, 1) at epsilons [k]."""
+  other = np.exp(epsilons + special.log_ndtr(-epsilons / shift - shift / 2))
+  return special.ndtr(shift / 2 - epsilons / shift) - other
 
 
 def at(event: accounting.DpEvent, *, delta: float,
@@ -99,6 +139,23 @@ def _of_event(event: accounting.DpEvent,
   return PrivacyCurve(epsilons, accounting.delta_curve(
       event, epsilons=epsilons.tolist(), adjacency=adjacency,
       accountant=accountant))
+
+
+def epsilon_at(curve: PrivacyCurve, delta: float) -> float:
+  """Returns an epsilon that a curve implies at delta, interpolated upwards.
+
+  Raises:
+    ValueError: if no point of the curve has so small a delta.
+  """
+  deltas, epsilons = curve.deltas, curve.epsilons
+  if not deltas.size or deltas.min() > delta:
+    raise ValueError(f'the guarantee implies no epsilon at delta = {delta:g}')
+  place = int(np.argmax(deltas <= delta))
+  if not place:
+    return float(epsilons[0])
+  # delta is convex in epsilon, so a chord lies above it and is safe.
+  return float(np.interp(-delta, -deltas[place - 1:place + 1],
+                         epsilons[place - 1:place + 1]))
 
 
 def least_alarm(curve: PrivacyCurve, power: float) -> float:

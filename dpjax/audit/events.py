@@ -11,14 +11,16 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from scipy import stats
+from scipy import special
 
 from dpjax.audit import bounds
 from dpjax.audit import curves
 from dpjax.audit import partitions
 
-# Standard errors of the pilot by which rates are moved against an event.
-CAUTION = 1.5
+# Standard errors of the pilot by which rates are moved against an event: for
+# its bound on epsilon, and for whether it refutes the claim. The second is
+# larger, as the best of many events that break nothing is often 2 errors above.
+_CAUTION, _REFUTING_CAUTION = 1.5, 2.0
 # An event that is expected to exceed the claim by this much in epsilon is
 # clear: a larger excess does not make it better, only a larger bound does.
 _CLEAR, _WEIGHT = 0.05, 1000.0
@@ -132,28 +134,27 @@ def of_counts(count: Count, partition: partitions.Partition,
   """Returns the best event of one partition, from counts [num_cells].
 
   Tried are sets of the cells with the largest likelihood ratios, and sets of
-  all cells below or above a threshold, for both roles of the two data sets.
+  all cells below or above a threshold.
   """
   ratio = (partitions.ratio_order(present, absent)
            if partition.order is None else partition.order)
-  size = ratio.size
-  best = None
-  for swapped in (False, True):
-    likely, other = (absent, present) if swapped else (present, absent)
-    for order in (ratio[::-1] if swapped else ratio, np.arange(size),
-                  np.arange(size)[::-1]):
-      # The set of all cells is left out: it has probability 1 on both sides.
-      hits, alarms = (np.cumsum(each[order])[:-1] for each in (likely, other))
-      values = expected_values(count, hits, likely.sum(), alarms,
-                                 other.sum())
-      place = int(np.argmax(values))
-      if best is None or values[place] > best[0]:
-        best = (float(values[place]), swapped, order[:place + 1])
-  assert best is not None
+  size, sizes = ratio.size, (int(present.sum()), int(absent.sum()))
+  best = (-np.inf, ratio)
+  # A set and its complement with both roles exchanged are one test, so sets
+  # that are likelier on `absent` need no orders of their own.
+  for order in (ratio, np.arange(size), np.arange(size)[::-1]):
+    # The set of all cells is left out: it has probability 1 on both sides.
+    hits, alarms = (np.cumsum(each[order])[:-1] for each in (present, absent))
+    values = expected_values(count, hits, sizes[0], alarms, sizes[1])
+    place = int(np.argmax(values))
+    if values[place] > best[0]:
+      best = (float(values[place]), order[:place + 1])
   flagged = np.zeros(size, bool)
-  flagged[best[2]] = True
-  return _finished(count, Event(partition, flagged, best[1], 0.0, best[0]),
-                   present, absent)
+  flagged[best[1]] = True
+  # The smaller set says more: of every output but one, its complement.
+  swapped = (present + absent)[flagged].sum() > sum(sizes) / 2
+  return _finished(count, Event(partition, flagged ^ swapped, bool(swapped),
+                                0.0), present, absent)
 
 
 def _finished(count: Count, event: Event, present: np.ndarray,
@@ -185,28 +186,37 @@ def expected_values(count: Count, hits: np.ndarray, num_in: int,
     num_out: number of pilot runs of it.
     miss_share: part of the significance that the miss rate gets.
   """
-  hits, alarms = np.atleast_1d(hits), np.atleast_1d(alarms)
-  miss, alarm = (_upper(missed, size, CAUTION) for missed, size in
-                 ((num_in - hits, num_in), (alarms, num_out)))
-  runs = count.num_runs
-  miss, alarm = (_upper(runs * rate, runs, stats.norm.isf(
-      count.significance * share)) for rate, share in
-                 ((miss, miss_share), (alarm, 1 - miss_share)))
-  return _values(count, miss, alarm)
+  curve, sizes = count.curve, (num_in, num_out)
+  counts = (num_in - np.atleast_1d(hits), np.atleast_1d(alarms))
+  levels = [count.significance * share for share in (miss_share,
+                                                     1 - miss_share)]
 
+  def log_ratios(caution: float, deltas: np.ndarray) -> np.ndarray:
+    return _log_ratios(*(
+        _expected_upper(each, size, caution, count.num_runs, level)
+        for each, size, level in zip(counts, sizes, levels, strict=True)),
+                       deltas)
 
-def _values(count: Count, miss: np.ndarray, alarm: np.ndarray) -> np.ndarray:
-  """Returns values [s], see `Event`, from upper bounds [s] on the rates of both errors."""
-  def log_ratios(deltas: np.ndarray) -> np.ndarray:
-    gains = np.stack([1 - miss, 1 - alarm])[..., None] - deltas
-    ratios = gains / np.stack([alarm, miss])[..., None]
-    return np.max(np.log(np.maximum(ratios, 1e-300)), axis=0)
-
-  refuted = np.max(log_ratios(count.curve.deltas) - count.curve.epsilons,
-                   axis=1, initial=-np.inf)
-  bound = log_ratios(np.array([count.delta]))[:, 0]
+  refuted = np.max(log_ratios(_REFUTING_CAUTION, curve.deltas) -
+                   curve.epsilons, axis=1, initial=-np.inf)
+  bound = log_ratios(_CAUTION, np.array([count.delta]))[:, 0]
   return bound + _WEIGHT * np.where(refuted > 0, np.minimum(refuted, _CLEAR),
                                     -1.0)
+
+
+def _log_ratios(miss: np.ndarray, alarm: np.ndarray,
+                deltas: np.ndarray) -> np.ndarray:
+  """Returns bounds [s, k] on epsilon from error rates [s] and deltas [k]."""
+  gains = np.stack([1 - miss, 1 - alarm])[..., None] - deltas
+  ratios = gains / np.stack([alarm, miss])[..., None]
+  return np.max(np.log(np.maximum(ratios, 1e-300)), axis=0)
+
+
+def _expected_upper(counts: np.ndarray, size: int, caution: float, runs: int,
+                    level: float) -> np.ndarray:
+  """Returns upper bounds [s] of rates that fresh runs will probably give."""
+  likely = runs * _upper(counts, size, caution)
+  return _upper(likely, runs, -special.ndtri(level))
 
 
 def _upper(counts: np.ndarray, size: int, errors: float) -> np.ndarray:

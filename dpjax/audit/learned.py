@@ -15,7 +15,7 @@ from scipy import special
 _HIDDEN, _BATCH, _STEPS = 32, 256, 600
 _RATE, _DECAY = 1e-2, 1e-4
 # Coordinates that the network sees, and those whose products it sees.
-_COORDINATES, _PAIRED = 64, 5
+_COORDINATES, _PAIRED = 24, 5
 
 Score = Callable[[np.ndarray], np.ndarray]
 _Parameters = list[np.ndarray]

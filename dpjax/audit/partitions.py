@@ -24,6 +24,7 @@ _COORDINATES = 24
 _BIT_COORDINATES = 4
 # Differences and products are of two of so many coordinates.
 _PAIRED = 5
+_TAUGHT = 256
 # A value counts as released by one data set only if it was seen this often
 # there and never for the other. Values of continuous noise hardly ever repeat.
 _OFTEN = 2
@@ -98,8 +99,11 @@ def learn(present: np.ndarray, absent: np.ndarray, *,
 
 
 def learn_network(present: np.ndarray, absent: np.ndarray) -> list[Partition]:
-  """Returns the partition by a learnt score; none of outputs of one number."""
-  if present.shape[1] == 1:
+  """Returns the partition by a learnt score, for several numbers only.
+
+  Fewer outputs than 256 of each data set teach a network nothing.
+  """
+  if present.shape[1] == 1 or min(len(present), len(absent)) < _TAUGHT:
     return []
   return cut(present, absent, [('learned', learned.score(present, absent))])
 
@@ -271,7 +275,8 @@ def _linear(present: np.ndarray, absent: np.ndarray) -> Score:
     ridge = _RIDGE * np.trace(covariance) + 1e-300
     direction = np.linalg.solve(
         covariance + ridge * np.eye(shift.size), shift)
-  length = np.linalg.norm(direction)
+  # Not the norm: where nothing varies its squares would overflow.
+  length = np.abs(direction).max()
   direction = direction / length if length else direction
   return lambda y: _finite(y) @ direction
 

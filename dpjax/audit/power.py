@@ -42,6 +42,8 @@ _CHOICES, _COUNTS = 16, 100
 # log-likelihood for each of their steps.
 _GAIN = 1.5
 _STEPS = 9
+# Samples that do not overlap would fit an infinite line.
+_LARGEST_OFFSET, _LARGEST_SHIFT = 50.0, 10.0
 
 
 class Family(NamedTuple):
@@ -130,7 +132,9 @@ def _line(present: np.ndarray, absent: np.ndarray,
   levels = (np.cumsum(weights) - weights / 2) / weights.sum()
   scores = special.ndtri(np.clip(levels, 1e-9, 1 - 1e-9))
   fit = optimize.minimize(lambda x: -_likelihood(
-      present, absent, x[0] + x[1] * scores) / present.sum(), [0.0, 0.1])
+      present, absent, x[0] + x[1] * scores) / present.sum(), [0.0, 0.1],
+                          bounds=[(-_LARGEST_OFFSET, _LARGEST_OFFSET),
+                                  (0.0, _LARGEST_SHIFT)])
   shift = float(fit.x[1])
   line = fit.x[0] + shift * scores
   return line, shift, _likelihood(present, absent, line)

@@ -4,9 +4,9 @@ A release runs on a data set, and every value that noise is added to is recorded
 with the noisy result. It runs again on a neighbour, with the same random draws
 and with the noisy results replaced by the recorded ones. What changes between
 the two runs is what the noise must hide. Nothing of the release is rewritten or
-declared: JAX releases are traced (`replay_trace`), others run with recording
-generators of NumPy (`replay_python`). The idea is that of Re:cord-play (arXiv
-2602.17454), which compares calls of instrumented primitives.
+declared: JAX releases are traced (`recording.interpreter`), others run with
+recording generators of NumPy (`recording.python`). The idea is that of
+Re:cord-play (arXiv 2602.17454), which compares calls of instrumented functions.
 
 What a result means, for one pair of neighbours:
 - No finding: given all recorded histories of noisy values, the noisy values
@@ -33,20 +33,26 @@ import jax
 import numpy as np
 
 from dpjax.audit import blackbox
-from dpjax.audit import replay_noise
-from dpjax.audit import replay_pairs
-from dpjax.audit import replay_python
-from dpjax.audit import replay_trace
 from dpjax.audit import target as targets
-from dpjax.audit.replay_pairs import Finding
+from dpjax.audit.recording import comparison
+from dpjax.audit.recording import noise as run_noise
+from dpjax.audit.recording import python
+from dpjax.audit.recording import runner as runners
+from dpjax.audit.recording import values
+from dpjax.audit.recording import verdicts
+from dpjax.audit.recording.comparison import Finding
+from dpjax.audit.recording.generators import noisy
+from dpjax.audit.recording.python import with_generator
 from dpjax.typing import PRNGKey
+
+__all__ = ['Finding', 'Replay', 'audit', 'noisy', 'with_generator']
 
 # Runs per data set, and the most recorded numbers of a pair.
 _NUM_KEYS = 512
 _NUMBERS = 2**22
-# Suspect pairs that are run as a whole, and the runs of each side.
-_SAMPLED_PAIRS = 2
-_NUM_RUNS = 20000
+# Suspect pairs whose release is run as a whole, and the runs of each side.
+_SAMPLED_PAIRS = 1
+_NUM_RUNS = 10000
 _SIGNIFICANCE = 1e-4
 
 
@@ -66,7 +72,7 @@ class Replay:
   violated: bool
   findings: tuple[Finding, ...]
   suspects: tuple[Finding, ...]
-  sites: tuple[replay_trace.Site, ...]
+  sites: tuple[values.Site, ...]
   judged: bool
   sampled: bool
   num_pairs: int
@@ -87,12 +93,12 @@ def audit(key: PRNGKey, target: targets.Target, *,
   Args:
     key: determines all draws.
     target: the release and its claim. If JAX cannot trace the release, it runs
-      in Python, see `replay_python`.
+      in Python, see `recording.python`.
     pairs: neighbours; by default those of the target.
     num_keys: runs of each data set, at least 64. They find the families of
       noise; scales of known samplers are exact with any number.
-    num_runs: runs of each side of up to two pairs that could not be judged
-      exactly, to test the whole release; 0 for none.
+    num_runs: runs of each side of one pair that could not be judged exactly,
+      to test the whole release; 0 for none.
 
   Raises:
     ValueError: if the target has no function of one key.
@@ -106,10 +112,10 @@ def audit(key: PRNGKey, target: targets.Target, *,
     with types(target):
       results, sites = _traced(keys, target, pairs, num_keys)
   else:
-    results, sites = replay_python.examine(keys, target, pairs)
+    results, sites = python.examine(keys, target, pairs)
   findings = [f for found in results for f in found]
-  proofs = [f for f in findings if f.how == replay_pairs.PROOF]
-  suspects = [f for f in findings if f.how == replay_pairs.SUSPECT]
+  proofs = [f for f in findings if f.how == comparison.PROOF]
+  suspects = [f for f in findings if f.how == comparison.SUSPECT]
   sampled = bool(suspects and not proofs and num_runs)
   if sampled:
     proofs = _sample(sampling, target, pairs, results, num_runs)
@@ -136,7 +142,7 @@ def _distinct(findings: list[Finding]) -> tuple[Finding, ...]:
 
 def _traced(key: PRNGKey, target: targets.Target,
             pairs: Sequence[targets.Pair], num_keys: int
-            ) -> tuple[list[list[Finding]], list[replay_trace.Site]]:
+            ) -> tuple[list[list[Finding]], list[values.Site]]:
   """Returns the findings of each pair of a release that JAX traces."""
   session = _Session(key, target, num_keys)
   results = [session.examine(pair) for pair in pairs]
@@ -148,15 +154,15 @@ class _Session:
 
   def __init__(self, key: PRNGKey, target: targets.Target, num_keys: int):
     self._key, self._target, self._num_keys = key, target, num_keys
-    self.runners: dict[str, replay_trace.Runner] = {}
-    self._noises: dict[str, replay_noise.Noise] = {}
+    self.runners: dict[str, runners.Runner] = {}
+    self._noises: dict[str, run_noise.Noise] = {}
 
-  def _runner(self, data: Any) -> tuple[str, replay_trace.Runner]:
+  def _runner(self, data: Any) -> tuple[str, runners.Runner]:
     """Returns the runner for data of this shape."""
     name = str(jax.tree.map(lambda leaf: (np.shape(leaf), str(getattr(
         leaf, 'dtype', leaf))), data))
     if name not in self.runners:
-      self.runners[name] = replay_trace.Runner(self._target.release,
+      self.runners[name] = runners.Runner(self._target.release,
                                                self._key, data)
     return name, self.runners[name]
 
@@ -170,7 +176,7 @@ class _Session:
       return [Finding(what='not judged: the noisy values of the neighbours '
                       'have different numbers or shapes', pair=pair.what,
                       line=one.trace.sites[0].line if one.trace.sites else '',
-                      how=replay_pairs.SUSPECT)]
+                      how=comparison.SUSPECT)]
     width = max(1, sum(int(np.prod(s)) for s, _ in one.frozen_shapes))
     num_runs = int(np.clip(_NUMBERS // width, 64, self._num_keys))
     keys = jax.random.split(self._key, num_runs)
@@ -179,32 +185,32 @@ class _Session:
     noise = self._noises.get(name)
     # Scales that were released before differ between pairs.
     if noise is None or (noise.units != 1).any():
-      noise = replay_noise.measure(one.trace, first, num_runs)
+      noise = run_noise.measure(one.trace, first, num_runs)
       self._noises[name] = noise
-    compared = replay_pairs.Comparison(
-        replay_pairs.recorded(one, first, num_runs),
-        replay_pairs.recorded(other, second, num_runs), noise,
+    compared = comparison.Comparison(
+        comparison.recorded(one, first, num_runs),
+        comparison.recorded(other, second, num_runs), noise,
         self._target.claim, pair.what)
-    findings = replay_pairs.examine(compared)
+    findings = verdicts.examine(compared)
     if not _same_noise(one, other, first, second, noise, num_runs):
       findings.append(Finding(
           what='not judged: the noise depends on the number of records',
           line=one.trace.sites[0].line, pair=pair.what,
-          how=replay_pairs.SUSPECT))
+          how=comparison.SUSPECT))
     return findings
 
 
-def _same_noise(one: replay_trace.Runner, other: replay_trace.Runner,
+def _same_noise(one: runners.Runner, other: runners.Runner,
                 first: dict[str, Any], second: dict[str, Any],
-                noise: replay_noise.Noise, num_runs: int) -> bool:
+                noise: run_noise.Noise, num_runs: int) -> bool:
   """Returns whether both data sets have noise of one distribution."""
   if one is other:
     return True
-  mine, theirs = (replay_noise.flat(side['noises'], num_runs)
+  mine, theirs = (run_noise.flat(side['noises'], num_runs)
                   for side in (first, second))
   if np.allclose(mine, theirs, rtol=1e-4, equal_nan=True):
     return True
-  measured = replay_noise.measure(other.trace, second, num_runs)
+  measured = run_noise.measure(other.trace, second, num_runs)
   sizes = [np.linalg.norm(n.mixing * [c.scale for c in n.columns], axis=1)
            * np.median(n.units, 0) for n in (noise, measured)]
   families = [[c.family for c in n.columns] for n in (noise, measured)]
@@ -232,6 +238,6 @@ def _sample(key: PRNGKey, target: targets.Target,
     if counted.excess > 0:
       worst = max(results[number], key=lambda f: f.epsilon)
       findings.append(dataclasses.replace(
-          worst, how=replay_pairs.SAMPLED, epsilon=counted.epsilon_lower,
+          worst, how=comparison.SAMPLED, epsilon=counted.epsilon_lower,
           what=worst.what + '; counts of the release refute the claim'))
   return findings

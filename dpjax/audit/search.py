@@ -37,7 +37,7 @@ Progress = Callable[[str], None]
 _KEPT = 3
 # (pairs, runs) of each round of halving, after the first one of all pairs. One
 # run of a release that JAX cannot trace costs much more.
-_FIRST_RUNS, _ROUNDS = 256, ((48, 1024), (12, 4096))
+_FIRST_RUNS, _ROUNDS = 256, ((32, 512), (8, 2048))
 _UNTRACED_PAIRS, _UNTRACED_RUNS = 256, 4
 _UNTRACED_ROUNDS = ((32, 32), (8, 256))
 _GENERATIONS, _PARENTS, _CHILDREN = 5, 16, 32

@@ -24,11 +24,9 @@ from dpjax.audit import curves
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.typing import PRNGKey, PyTree
 
-# Most runs, and most released numbers, of a compiled batch.
-_BATCH = 2**13
-_NUMBERS = 2**22
-# Data sets, and runs of each, of a compiled batch of many data sets.
+# Most data sets, runs of each, and released numbers, of a compiled batch.
 _DATA_SETS, _RUNS = 32, 256
+_NUMBERS = 2**22
 
 Release = Callable[[PRNGKey, PyTree], PyTree]
 """(key, data) -> a pytree of released arrays."""
@@ -163,7 +161,7 @@ class Target:
   def with_pairs(self, pairs: Sequence[Pair]) -> 'Target':
     """Returns the target with other pairs; it keeps its compiled programs."""
     other = dataclasses.replace(self, pairs=tuple(pairs))
-    for name in ('curve', 'traced', '_batched', '_side_by_side'):
+    for name in ('curve', 'traced', '_side_by_side'):
       if name in self.__dict__:
         other.__dict__[name] = self.__dict__[name]
     return other
@@ -174,13 +172,13 @@ class Target:
             else contextlib.nullcontext())
 
   @functools.cached_property
-  def _batched(self) -> Callable[[PRNGKey, PyTree, int], PyTree]:
-    """Returns the compiled function (key, data, size) of `size` releases."""
-    def many(key: PRNGKey, data: PyTree, size: int) -> PyTree:
-      return jax.vmap(self._released, (0, None))(jax.random.split(key, size),
-                                                 data)
-    # Cached, since a new jitted function would be compiled again.
-    return jax.jit(many, static_argnums=2)
+  def _side_by_side(self) -> Callable[[PRNGKey, PyTree], PyTree]:
+    """Returns the compiled function of keys [b, r] and data sets [b].
+
+    It is cached, since a new jitted function would be compiled again. One
+    program for one data set and for many halves the time of compiling.
+    """
+    return jax.jit(jax.vmap(jax.vmap(self._released, (0, None))))
 
   @property
   def _released(self) -> Release:
@@ -195,11 +193,6 @@ class Target:
       return rows(self.sample(key, data, num_runs))
     with self.types():
       return self._mapped(key, arrays(data), num_runs)
-
-  @functools.cached_property
-  def _side_by_side(self) -> Callable[[PRNGKey, PyTree], PyTree]:
-    """Returns the compiled function of keys [r] and data sets [b]."""
-    return jax.jit(jax.vmap(jax.vmap(self._released, (0, None)), (None, 0)))
 
   def draw_alike(self, key: PRNGKey, data_sets: Sequence[PyTree],
                  num_runs: int) -> list[np.ndarray | Exception]:
@@ -243,37 +236,51 @@ class Target:
 
   def _stacked(self, key: PRNGKey, data_sets: list[PyTree],
                num_runs: int) -> list[np.ndarray]:
-    """Draws releases of stacked data sets, in batches of one size."""
-    width = sum(leaf.size for leaf in jax.tree.leaves(
-        jax.eval_shape(self._released, key, data_sets[0])))
-    runs = max(1, min(_RUNS, _NUMBERS // max(width * _DATA_SETS, 1)))
+    """Draws releases of data sets with the same keys, in batches of one size.
+    """
+    sets, runs = self._batch(key, data_sets[0])
     outputs: list[np.ndarray] = []
-    for start in range(0, len(data_sets), _DATA_SETS):
-      batch = data_sets[start:start + _DATA_SETS]
+    for start in range(0, len(data_sets), sets):
+      batch = data_sets[start:start + sets]
       # Repeated up to the size of the compiled program.
-      batch = batch + batch[-1:] * (_DATA_SETS - len(batch))
-      stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *batch)
-      blocks = [jax.tree.map(np.asarray, self._side_by_side(
-          jax.random.split(jax.random.fold_in(key, number), runs), stacked))
-                for number in range(-(-num_runs // runs))]
-      for place in range(min(_DATA_SETS, len(data_sets) - start)):
-        outputs.append(np.concatenate([
-            rows(jax.tree.map(operator.itemgetter(place), block))
-            for block in blocks])[:num_runs])
+      stacked = _stack(batch + batch[-1:] * (sets - len(batch)))
+      blocks = []
+      for number in range(-(-num_runs // runs)):
+        keys = jax.random.split(jax.random.fold_in(key, number), runs)
+        blocks.append(jax.tree.map(np.asarray, self._side_by_side(
+            jnp.broadcast_to(keys, (sets, runs)), stacked)))
+      outputs += [np.concatenate([
+          rows(jax.tree.map(operator.itemgetter(place), block))
+          for block in blocks])[:num_runs] for place in range(len(batch))]
     return outputs
+
+  def _batch(self, key: PRNGKey, data: PyTree) -> tuple[int, int]:
+    """Returns the numbers of data sets, and of runs of each, of a batch."""
+    width = max(1, sum(leaf.size for leaf in jax.tree.leaves(
+        jax.eval_shape(self._released, key, data))))
+    sets = max(1, min(_DATA_SETS, _NUMBERS // width))
+    return sets, max(1, min(_RUNS, _NUMBERS // (width * sets)))
 
   def _mapped(self, key: PRNGKey, data: PyTree, num_runs: int) -> np.ndarray:
     """Runs `release` with many keys, in compiled batches where it traces."""
     if not self.traced:
       return np.concatenate([rows(_one(self._released(k, data)))
                              for k in jax.random.split(key, num_runs)])
-    width = sum(leaf.size for leaf in jax.tree.leaves(
-        jax.eval_shape(self._released, key, data)))
     # All batches have one size, since most of an audit's time is compiling.
-    size = max(1, min(_BATCH, _NUMBERS // max(width, 1)))
-    batches = [rows(self._batched(jax.random.fold_in(key, number), data, size))
-               for number in range(-(-num_runs // size))]
-    return np.concatenate(batches)[:num_runs]
+    sets, runs = self._batch(key, data)
+    stacked = _stack([data] * sets)
+    blocks = []
+    for number in range(-(-num_runs // (sets * runs))):
+      keys = jax.random.split(jax.random.fold_in(key, number), sets * runs)
+      blocks.append(rows(jax.tree.map(
+          lambda leaf: np.asarray(leaf).reshape(sets * runs, *leaf.shape[2:]),
+          self._side_by_side(keys.reshape(sets, runs), stacked))))
+    return np.concatenate(blocks)[:num_runs]
+
+
+def _stack(data_sets: list[PyTree]) -> PyTree:
+  """Stacks data sets of one shape along a new first axis."""
+  return jax.tree.map(lambda *leaves: jnp.stack(leaves), *data_sets)
 
 
 def _alike(data_sets: Sequence[PyTree]) -> list[list[int]]:

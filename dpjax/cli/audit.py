@@ -321,7 +321,7 @@ def _calibrate() -> int:
         f'{row.median:.3f}', f'{row.wrong} of {row.trials}',
         '' if row.holds else 'TOO OFTEN') for row in coverages]))
   print(tables.markdown(
-      ('true epsilon', 'AUD-04', 'AUD-05', 'AUD-06'),
+      ('true epsilon', 'AUD-04', 'AUD-05', 'AUD-06', 'separate runs'),
       [tuple(f'{value:.3f}' for value in calibration.expected_power(epsilon))
        for epsilon in (1.0, 2.0, 4.0, 8.0)]))
   return int(not all(row.holds for row in coverages))

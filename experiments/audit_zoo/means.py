@@ -13,6 +13,7 @@ def private(key: PRNGKey, data: Array, epsilon: float) -> Array:
   ones costs epsilon / 2; their quotient costs nothing more.
   """
   sum_key, count_key = jax.random.split(key)
-  total = jnp.sum(data) + 2 / epsilon * jax.random.laplace(sum_key)
+  noise = 2 / epsilon * jax.random.laplace(sum_key)
+  total = jnp.sum(data).astype(noise.dtype) + noise
   count = data.shape[0] + 2 / epsilon * jax.random.laplace(count_key)
   return total / jnp.maximum(count, 1.0)

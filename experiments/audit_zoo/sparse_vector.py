@@ -45,11 +45,10 @@ def above(key: PRNGKey, queries: Array,
   threshold = version.threshold_scale * jax.random.laplace(threshold_key)
   noisy = queries + version.query_scale * jax.random.laplace(query_key,
                                                              queries.shape)
-  positive = noisy >= threshold
+  positive = (noisy >= threshold).astype(jnp.int32)
   # An answer is given as long as fewer than `cutoff` before it were positive.
   before = jnp.cumsum(positive) - positive
-  return jnp.where(before < version.cutoff, positive.astype(jnp.int32),
-                   -1), noisy
+  return jnp.where(before < version.cutoff, positive, -1), noisy
 
 
 def outcomes(width: int, cutoff: int) -> np.ndarray:

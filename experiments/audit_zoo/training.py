@@ -24,7 +24,7 @@ DELTA = 1e-5
 _LARGEST_EPSILON = 500.0
 
 
-def clipped(gradients: Array, norm: float) -> Array:
+def clipped(gradients: Array, norm: Array | float) -> Array:
   """Returns gradients [n, d] scaled to l2 norms of at most `norm`.
 
   It is the usual line of code, for bounded records: NaN passes it.

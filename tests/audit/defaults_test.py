@@ -10,7 +10,7 @@ from experiments.methods import attacks
 from experiments.methods.attacks import discriminators
 from experiments.methods.attacks import local_sensitivity
 
-_FRACTIONS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.25, 0.33, 0.5)
+_FRACTIONS = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 # These are defaults of arguments with these names, wherever they have one.
 _EVERYWHERE = {
     'significance': 0.05, 'confidence': 0.95, 'fractions': _FRACTIONS,

@@ -272,6 +272,9 @@ def test_what_is_looked_at_in_outputs(width, finite):
       f'lowest bit of coordinate {place}' for place in range(min(width, 4))}
   if width > 1:
     wanted |= {'whole output', 'sum', 'size', 'means', 'likelihood'}
+  if width == 2:
+    wanted |= {'difference of coordinates 0 and 1',
+               'product of coordinates 0 and 1'}
   assert {cut.name for cut in cuts} - {'not finite'} == wanted
   assert len(cuts) == len(wanted) + (not finite)
   for cut in cuts:

@@ -83,13 +83,13 @@ def _upper(count, level, runs=_RUNS):
                                                   runs - count)
 
 
-def _lower_epsilon(hits, alarms, level, delta, runs=_RUNS):
+def _lower_epsilon(hits, alarms, levels, delta, runs=_RUNS):
   """Returns the lower bound of epsilon from upper limits of both error rates.
 
-  Each limit takes half of the level; the roles may be swapped.
+  The limits have the given levels; the roles may be swapped.
   """
-  miss, alarm = (_upper(count, level / 2, runs)
-                 for count in (runs - hits, alarms))
+  miss, alarm = (_upper(count, level, runs) for count, level in
+                 zip((runs - hits, alarms), levels, strict=True))
   gains = [(1 - miss - delta) / alarm, (1 - alarm - delta) / miss]
   return max(0.0, *(math.log(gain) for gain in gains if gain > 0))
 
@@ -112,13 +112,15 @@ def test_bounds_follow_from_the_counts(reports):
     details, claim = report.details, report.claim
     hits, alarms = details['true_positives'], details['false_positives']
     level = details['level']
+    levels = details['miss_level'], level - details['miss_level']
     assert details['num_in'] == details['num_out'] == _RUNS
     assert report.epsilon_lower == pytest.approx(
-        _lower_epsilon(hits, alarms, level, claim.delta)), name
-    assert report.cap == pytest.approx(
-        _lower_epsilon(_RUNS, 0, level, claim.delta)), name
-    miss, alarm = (_upper(count, level / 2)
-                   for count in (_RUNS - hits, alarms))
+        _lower_epsilon(hits, alarms, levels, claim.delta)), name
+    # A perfect attack gives most of the level to the alarms it never has.
+    assert report.cap == pytest.approx(_lower_epsilon(
+        _RUNS, 0, (.1 * level, .9 * level), claim.delta)), name
+    miss, alarm = (_upper(count, part) for count, part in
+                   zip((_RUNS - hits, alarms), levels, strict=True))
     excess, = curves.excesses(claims.curve(claim), [1 - miss], [alarm])
     assert details['excess'] == pytest.approx(excess)
     event, = [check for check in report.checks
@@ -156,8 +158,9 @@ def test_the_event_is_counted_on_fresh_runs_of_the_chosen_side():
     report = blackbox.audit(key, _gaussian(sample=sample, pairs=pairs),
                             num_runs=100, significance=_LEVEL)
     values = np.concatenate(seen)
-    assert len(seen) == 6 and np.unique(values).size == values.size
-    likely, other = seen[4:][::-1] if report.event.swapped else seen[4:]
+    # Pilots of two pairs, another pilot of the chosen one, and counted runs.
+    assert len(seen) == 8 and np.unique(values).size == values.size
+    likely, other = seen[6:][::-1] if report.event.swapped else seen[6:]
     assert report.event.count(likely) == report.true_positives
     assert report.event.count(other) == report.false_positives
     np.testing.assert_array_equal(report.scores, [
@@ -289,9 +292,9 @@ def test_reports_of_games_follow_from_their_losses():
             for cut in cuts]
   assert (hits, alarms) in counts or (2000 - hits, 2000 - alarms) in counts
   assert report.epsilon_lower == pytest.approx(
-      _lower_epsilon(hits, alarms, _LEVEL, 1e-5, 2000))
+      _lower_epsilon(hits, alarms, (_LEVEL / 2, _LEVEL / 2), 1e-5, 2000))
   assert report.cap == pytest.approx(
-      _lower_epsilon(2000, 0, _LEVEL, 1e-5, 2000))
+      _lower_epsilon(2000, 0, (_LEVEL / 2, _LEVEL / 2), 1e-5, 2000))
   assert 1 < report.epsilon_lower < report.claim.epsilon
 
 

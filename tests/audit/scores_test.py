@@ -1,5 +1,6 @@
 """These tests check scores of outputs: each finds its fault, none by chance."""
 
+import functools
 import math
 import re
 
@@ -75,6 +76,28 @@ def _stepped(step, scale=400.0):
       rng.geometric(prob, (size, 1)) - rng.geometric(prob, (size, 1))))
 
 
+def _scattered(rng, data, size):
+  """Returns a count whose parity reveals the data only to a long table."""
+  table = np.random.default_rng(3).integers(0, 2, 20_001)
+  noise = np.clip(rng.geometric(1e-2, (size, 1)) -
+                  rng.geometric(1e-2, (size, 1)), -10_000, 10_000)
+  return 2 * noise + (table[noise + 10_000] ^ data)
+
+
+def _noise_used_twice(rng, data, size):
+  """Returns two counts with one noise, and a third number of its own noise."""
+  noise = rng.laplace(scale=9, size=(size, 1))
+  return np.concatenate([data + noise, -noise**3 + 0 * data, 3 + noise], 1)
+
+
+def _dependent(rng, data, size, width=2):
+  """Returns normal numbers; two signs agree or differ by the data."""
+  outputs = rng.normal(size=(size, width))
+  sign = np.where(rng.random(size) < .85, 2 * data - 1, 1 - 2 * data)
+  outputs[:, 1] = sign * np.sign(outputs[:, 0]) * np.abs(outputs[:, 1])
+  return outputs
+
+
 # This maps a kind of score to a release whose fault it shows best.
 FAULTS = {
     'coordinate': _target(
@@ -87,7 +110,11 @@ FAULTS = {
         size=(size, 100))),
     'means': _target(_shifted),
     'likelihood': _target(_shape),
-    'support': _stepped(2),
+    'support': _target(_scattered),
+    'difference': _target(_noise_used_twice),
+    'product': _target(_dependent),
+    'remainder': _stepped(3, 1e5),
+    'learned': _target(functools.partial(_dependent, width=6)),
     'lowest bit': _target(_added_in_float32, floating_point=True),
 }
 
@@ -109,8 +136,11 @@ def test_every_score_has_a_planted_fault():
   rng = np.random.default_rng(0)
   numbers = rng.normal(size=(2, 400, 3))
   numbers[0, 0, 0] = np.inf
-  names = {each.name for outputs in (numbers, rng.integers(0, 200, (2, 400, 3)))
+  counts = rng.integers(0, 200, (2, 400, 3))
+  counts[0, :, 0] *= 3
+  names = {each.name for outputs in (numbers, counts)
            for each in partitions.learn(*outputs.astype(float), low_bits=True)}
+  names |= {each.name for each in partitions.learn_network(*numbers)}
   assert {_kind(name) for name in names} == FAULTS.keys()
 
 
@@ -122,8 +152,9 @@ def _two_congruent(rng, data, size):
 
 
 @pytest.mark.parametrize('target, event', [
-    (_stepped(2), 'support of coordinate 0'),
-    (_stepped(3, 10_000.0), 'support of coordinate 0'),
+    (_stepped(2), 'lowest bit of coordinate 0'),
+    (_stepped(3, 10_000.0), 'remainder of coordinate 0'),
+    (_target(_scattered), 'support of coordinate 0'),
     (_target(_two_congruent), 'support of whole output')])
 def test_values_that_one_data_set_alone_releases_are_found(target, event):
   """Audits find values that only one data set releases, although each is rare.
@@ -159,7 +190,8 @@ def test_supports_are_found_by_chance_as_seldom_as_stated(monkeypatch):
     odd = rng.random((size, 1)) < 1 / (1 + math.exp(1 - 2 * data))
     return 2 * rng.integers(0, 300, (size, 1)) + odd
 
-  monkeypatch.setattr(partitions, '_scores', lambda *samples: ())
+  for name in ('_scores', '_remainders', 'lowest_bits'):
+    monkeypatch.setattr(partitions, name, lambda *samples: [])
   reports = [blackbox.audit(jax.random.key(seed), _target(sample),
                             num_runs=4096, significance=0.2)
              for seed in range(200)]

@@ -55,18 +55,42 @@ def test_releases_are_rows_each_of_a_key_of_its_own():
   assert given.tolist() == [[2.5] * 4 + [k] for k in range(3)]
 
 
-@pytest.mark.parametrize('numbers, size', [(30, 10), (9, 3), (2, 1)])
+@pytest.mark.parametrize('numbers, size', [(30, 10), (9, 2), (2, 1)])
 def test_batches_hold_so_many_numbers_at_most(monkeypatch, numbers, size):
-  """A batch holds at most `_NUMBERS` numbers and `_BATCH` releases."""
+  """A batch holds at most `_NUMBERS` numbers, and at least one release."""
   monkeypatch.setattr(targets, '_NUMBERS', numbers)
-  monkeypatch.setattr(targets, '_BATCH', 10)
+  monkeypatch.setattr(targets, '_DATA_SETS', 2)
+  monkeypatch.setattr(targets, '_RUNS', 5)
   target = _target(_words)
-  batched, sizes = target._batched, []
-  target.__dict__['_batched'] = lambda key, data, count: sizes.append(
-      count) or batched(key, data, count)
+  compiled, sizes = target._side_by_side, []
+  target.__dict__['_side_by_side'] = lambda keys, data: sizes.append(
+      keys.size) or compiled(keys, data)
   draws = target.draw(_KEY, np.ones(2, np.float32), 11)
   assert draws.shape == (11, 3) and np.unique(draws[:, :2]).size == 22
   assert sizes == [size] * -(-11 // size)
+
+
+def test_releases_with_the_same_keys_differ_by_the_data_only():
+  one, two, three = (np.array(data, np.float32)
+                     for data in ([1., 2.], [3., 4.], [5.]))
+  for release in (_words, _host):
+    target = _target(release)
+    drawn = target.draw_alike(_KEY, [one, three, two], 5)
+    assert [outputs.shape for outputs in drawn] == [(5, 3)] * 3
+    np.testing.assert_array_equal(drawn[0][:, :2], drawn[2][:, :2])
+    assert [set(outputs[:, 2]) for outputs in drawn] == [{3.0}, {5.0}, {7.0}]
+    assert np.unique(drawn[0][:, :2]).size == 10
+
+
+def test_errors_of_a_release_are_returned_for_its_data_sets():
+  def release(key, data):
+    if data.size == 1:
+      raise ValueError('one record')
+    return data.sum()
+  for given in (release, lambda key, data: float(release(key, data))):
+    drawn = _target(given).draw_alike(
+        _KEY, [np.zeros(2, np.float32), np.zeros(1, np.float32)], 3)
+    assert drawn[0].shape == (3, 1) and isinstance(drawn[1], ValueError)
 
 
 def test_64_bits_are_for_those_who_ask():

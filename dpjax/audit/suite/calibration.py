@@ -6,6 +6,7 @@ trials may) and how close to it the bounds come.
 """
 
 from collections.abc import Callable, Iterator
+import functools
 from typing import NamedTuple
 
 import jax
@@ -16,14 +17,19 @@ from scipy import stats
 
 from dpjax.audit import auditor
 from dpjax.audit import bounds
+from dpjax.audit import curves
 from dpjax.audit import empirical
 from dpjax.audit import one_run
+from dpjax.audit import one_run_tight
+from dpjax.audit import sequential
 from dpjax.audit.target import Target
 from dpjax.privacy import accounting
 
 # `SIZE` is the number of scores on each side, or of canaries, for one bound.
 SIZE, DELTA, SIGNIFICANCE = 1000, 1e-5, 0.05
-_GUESSES = 100
+_GUESSES, _SEPARATE_GUESSES = 100, 500
+# The sequential test updates its bets after this many runs.
+_BATCH = 250
 
 Draw = Callable[[np.random.Generator, int], tuple[np.ndarray, np.ndarray]]
 """(generator, n) -> scores [n] with the canary, and scores [n] without it."""
@@ -93,13 +99,21 @@ def _one_grid(present: np.ndarray, absent: np.ndarray,
   return one_run.grid_lower_bound(*_coins(present, absent, rng), delta=DELTA)
 
 
-def _one_gaussian(present: np.ndarray, absent: np.ndarray,
-                  rng: np.random.Generator) -> float:
-  """Returns the Gaussian one-run bound on epsilon from `_GUESSES` guesses."""
+def _separate_grid(present: np.ndarray, absent: np.ndarray,
+                   rng: np.random.Generator) -> float:
+  """Returns the best bound over the grid if each coin has its own run."""
+  return one_run.grid_lower_bound(*_coins(present, absent, rng), delta=DELTA,
+                                  independent=True)
+
+
+def _guessed_gaussian(guesses: int, lower_bound: Callable[..., float],
+                      present: np.ndarray, absent: np.ndarray,
+                      rng: np.random.Generator) -> float:
+  """Returns the epsilon of a lower bound on mu from so many guesses."""
   scores, included = _coins(present, absent, rng)
-  shift = one_run.gaussian_shift_lower_bound(
-      num_canaries=scores.size, num_guesses=_GUESSES,
-      num_correct=one_run.count_guesses(scores, included, _GUESSES))
+  shift = lower_bound(
+      num_canaries=scores.size, num_guesses=guesses,
+      num_correct=one_run.count_guesses(scores, included, guesses))
   return bounds.shift_to_epsilon(shift, delta=DELTA)
 
 
@@ -110,16 +124,38 @@ def _anytime(present: np.ndarray, absent: np.ndarray,
   return one_run.anytime_lower_bound((scores > 0.5) == included)
 
 
+def _sequential(present: np.ndarray, absent: np.ndarray,
+                rng: np.random.Generator) -> float:
+  """Returns the sequential bound; the event is a score above 1/2."""
+  del rng
+  test = sequential.init(curves.NOTHING, SIGNIFICANCE, delta=DELTA)
+  hits, alarms = present > 0.5, absent > 0.5
+  for start in range(0, hits.size, _BATCH):
+    test = sequential.rebalance(test, hits[:start], alarms[:start])
+    test = sequential.update(test, hits[start:start + _BATCH],
+                             alarms[start:start + _BATCH])
+  return test.epsilon_lower
+
+
 ESTIMATORS: dict[str, Callable[
     [np.ndarray, np.ndarray, np.random.Generator], float]] = {
     'AUD-04 halves': _many,
     'AUD-05 fixed threshold': _many_gaussian,
     'AUD-06 fixed guesses': _one,
     'AUD-06 grid': _one_grid,
-    'AUD-07 fixed guesses': _one_gaussian,
+    'AUD-07 fixed guesses': functools.partial(
+        _guessed_gaussian, _GUESSES, one_run.gaussian_shift_lower_bound),
+    'AUD-07 tight, fixed guesses': functools.partial(
+        _guessed_gaussian, _GUESSES, one_run_tight.gaussian_shift_lower_bound),
     'AUD-08 signs': _anytime,
+    'separate runs, grid': _separate_grid,
+    'separate runs, fixed guesses': functools.partial(
+        _guessed_gaussian, _SEPARATE_GUESSES, functools.partial(
+            one_run_tight.gaussian_shift_lower_bound, independent=True)),
+    'sequential, fixed event': _sequential,
 }
-_GAUSSIAN_ONLY = ('AUD-05 fixed threshold', 'AUD-07 fixed guesses')
+_GAUSSIAN_ONLY = ('AUD-05 fixed threshold', 'AUD-07 fixed guesses',
+                  'AUD-07 tight, fixed guesses', 'separate runs, fixed guesses')
 _PURE_ONLY = ('AUD-08 signs',)
 
 
@@ -155,11 +191,12 @@ def coverages(*, trials: int, seed: int) -> Iterator[Coverage]:
             for shift in (0.5, 1.0)]
   cases += [(f'randomised response, {epsilon}', epsilon, _response(epsilon))
             for epsilon in (1.0, 2.0)]
-  for mechanism, epsilon, draw in cases:
-    for number, (name, estimator) in enumerate(ESTIMATORS.items()):
+  for number, (mechanism, epsilon, draw) in enumerate(cases):
+    for name, estimator in ESTIMATORS.items():
       if ((name in _GAUSSIAN_ONLY and mechanism.startswith('random')) or
           (name in _PURE_ONLY and mechanism.startswith('Gauss'))):
         continue
+      # All estimators see the same draws, so that their medians compare.
       rng = np.random.default_rng([seed, number])
       values = np.array([estimator(*draw(rng, SIZE), rng)
                          for _ in range(trials)])
@@ -175,11 +212,14 @@ class Power(NamedTuple):
     many_runs: bound from many runs (AUD-04).
     many_runs_gaussian: bound from many runs for Gaussian trade-offs (AUD-05).
     one_run: bound from one run, at the best number of guesses (AUD-06).
+    separate_runs: the same for Gaussian trade-offs, if each coin has its own
+      run.
   """
   epsilon: float
   many_runs: float
   many_runs_gaussian: float
   one_run: float
+  separate_runs: float
 
 
 def expected_power(epsilon: float) -> Power:
@@ -198,14 +238,21 @@ def expected_power(epsilon: float) -> Power:
   gaussian = max(bounds.gaussian_shift_lower_bound(
       true_positives=hit, false_positives=alarm, **counts)
                  for hit, alarm in zip(hits, alarms, strict=True))
-  return Power(epsilon, float(many), bounds.shift_to_epsilon(
-      gaussian, delta=DELTA), max(
-          _expected_one_run(shift, guesses) for guesses in (
-              5, 10, 20, 50, 100, 200, 250, 330, 500, 1000)))
+  counts_of_guesses = [dict(num_canaries=SIZE, num_guesses=guesses,
+                            num_correct=_expected_correct(shift, guesses))
+                       for guesses in (
+                           5, 10, 20, 50, 100, 200, 250, 330, 500, 1000)]
+  separate = max(one_run_tight.gaussian_shift_lower_bound(
+      **each, independent=True) for each in counts_of_guesses)
+  return Power(
+      epsilon, float(many), bounds.shift_to_epsilon(gaussian, delta=DELTA),
+      max(one_run_tight.epsilon_lower_bound(**each, delta=DELTA)
+          for each in counts_of_guesses),
+      bounds.shift_to_epsilon(separate, delta=DELTA))
 
 
-def _expected_one_run(shift: float, guesses: int) -> float:
-  """Returns the one-run bound from the expected number of correct guesses.
+def _expected_correct(shift: float, guesses: int) -> int:
+  """Returns the expected number of correct guesses, rounded.
 
   The most extreme scores are guessed, half of them in each tail of an equal
   mixture of N(0, 1) and N(shift, 1).
@@ -218,9 +265,7 @@ def _expected_one_run(shift: float, guesses: int) -> float:
   # Half of the canaries are in, so this is P(in | above the cut). Guesses in
   # the lower tail are right as often, by symmetry.
   right = special.ndtr(shift - cut) / (2 * tail)
-  return one_run.epsilon_lower_bound(
-      num_canaries=SIZE, num_guesses=guesses,
-      num_correct=min(guesses, round(guesses * right)), delta=DELTA)
+  return min(guesses, round(guesses * right))
 
 
 def _shift_of(epsilon: float) -> float:

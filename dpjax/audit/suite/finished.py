@@ -1,10 +1,12 @@
 """Audits of saved scores, from many finished runs or from one.
 
 Many runs have two arrays of scores, `with_canary` and `without_canary`. One run
-with many canaries has the arrays `scores` and `included`.
+with many canaries has the arrays `scores` and `included`, and so have many runs
+that each toss a coin whether to include the canary.
 """
 
 from collections.abc import Callable, Mapping
+import functools
 import math
 
 import numpy as np
@@ -14,11 +16,13 @@ from dpjax.audit import bounds
 from dpjax.audit import claims
 from dpjax.audit import empirical
 from dpjax.audit import one_run
+from dpjax.audit import one_run_tight
 from dpjax.audit.auditor import Check
 from dpjax.audit.auditor import Report
 
-# Fraction of the canaries that `one_run_gaussian` guesses.
-_GUESSED = 0.1
+# Fractions that the Gaussian estimators guess: of the canaries of one run, and
+# of separate runs, whose less confident guesses still show something.
+_GUESSED, _GUESSED_SEPARATE = 0.2, 0.5
 _SIDES = ('with_canary', 'without_canary')
 _COINS = ('scores', 'included')
 
@@ -48,24 +52,25 @@ def _many_runs_gaussian(with_canary: np.ndarray, without_canary: np.ndarray, *,
 
 
 def _one_run(scores: np.ndarray, included: np.ndarray, *, delta: float,
-             significance: float) -> tuple[float, float]:
+             significance: float, independent: bool = False
+             ) -> tuple[float, float]:
   """Returns the one-run bound, and that of perfect guesses."""
-  lower = one_run.grid_lower_bound(scores, included, delta=delta,
-                                   significance=significance)
-  return lower, one_run.grid_largest_bound(
-      num_canaries=len(scores), delta=delta, significance=significance)
+  level = dict(delta=delta, significance=significance, independent=independent)
+  return (one_run.grid_lower_bound(scores, included, **level),
+          one_run.grid_largest_bound(num_canaries=len(scores), **level))
 
 
 def _one_run_gaussian(scores: np.ndarray, included: np.ndarray, *,
-                      delta: float, significance: float
-                      ) -> tuple[float, float]:
+                      delta: float, significance: float,
+                      independent: bool = False) -> tuple[float, float]:
   """Returns the Gaussian one-run bound, and that of perfect guesses."""
   size = len(scores)
-  guesses = max(1, round(_GUESSED * size))
+  guesses = max(1, round(
+      (_GUESSED_SEPARATE if independent else _GUESSED) * size))
   lower, largest = (
-      bounds.shift_to_epsilon(one_run.gaussian_shift_lower_bound(
+      bounds.shift_to_epsilon(one_run_tight.gaussian_shift_lower_bound(
           num_canaries=size, num_guesses=guesses, num_correct=correct,
-          significance=significance), delta=delta)
+          significance=significance, independent=independent), delta=delta)
       for correct in (one_run.count_guesses(scores, included, guesses),
                       guesses))
   return lower, largest
@@ -92,14 +97,18 @@ ESTIMATORS: Mapping[str, tuple[
     'one_run': (_COINS, _one_run),
     'one_run_gaussian': (_COINS, _one_run_gaussian),
     'anytime': (_COINS, _anytime),
+    'separate_runs': (_COINS, functools.partial(_one_run, independent=True)),
+    'separate_runs_gaussian': (_COINS, functools.partial(
+        _one_run_gaussian, independent=True)),
 }
 """Maps an estimator's name to the names of its two arrays and its function.
 
 The function takes (arrays, delta, significance) and returns the lower bound and
 the largest possible bound. In order: AUD-04 on halves, AUD-05, AUD-06 over a
-fixed grid, AUD-07 with a tenth of the canaries guessed, AUD-08 with the sign of
-the score as the guess. The Gaussian estimators hold for Gaussian trade-offs
-only.
+fixed grid, AUD-07 with a fifth of the canaries guessed, AUD-08 with the sign of
+the score as the guess. The last two are valid only if every coin belongs to a
+run of its own, which shares no randomness with others, and not for canaries of
+one run. The Gaussian estimators hold for Gaussian trade-offs only.
 """
 
 

@@ -26,6 +26,9 @@ def summary(report: Report) -> str:
         f'number of runs never exceeds {report.cap:.4g}' + (
             '' if math.isnan(report.detectable) else
             f'; power is 50 % at a true epsilon of {report.detectable:.4g}'))
+  if report.tried:
+    lines.append(f'  {report.tried["num_pairs"]} pairs of neighbours tried; '
+                 f'the worst: {report.tried["worst"]}')
   for check in report.checks:
     if check.failed or check.p_value is None:
       lines.append(f'  {"FAILED" if check.failed else "passed"}: '
@@ -49,7 +52,8 @@ def as_json(report: Report, *, seed: int) -> dict[str, Any]:
                  num_examples=claim.num_examples),
       significance=report.significance, epsilon_lower=report.epsilon_lower,
       cap=report.cap, detectable_epsilon=report.detectable,
-      **report.details, checks=[check._asdict() for check in report.checks],
+      neighbours_tried=report.tried, **report.details,
+      checks=[check._asdict() for check in report.checks],
       scores_sha256={name: hashlib.sha256(
           np.ascontiguousarray(values).tobytes()).hexdigest()
                      for name, values in report.scores.items()},

@@ -4,10 +4,14 @@ First the claim is compared with its event, before anything is scored (AUD-01).
 Then the final model scores every canary, included or not, in evaluation mode
 (AUD-10), and the auditor guesses the coins (AUD-06, AUD-07). Scores, fractions
 of guesses and delta are fixed beforehand and share the significance (AUD-12).
+The canaries of a run are trained into one model, so their scores depend on each
+other: all p-values are those of `one_run_tight` that allow for that. The bound and the
+test of the whole curve reject if a count of correct guesses is too large. They
+judge the same counts, so together they need no more significance than one.
 
-m canaries show little unless m delta is far below the significance. A run that
-satisfies its event satisfies it at every delta, so the audit uses a smaller
-delta and the event's epsilon there.
+A mechanism may reveal coins with probability delta, so a smaller m delta shows
+more. A run that satisfies its event satisfies it at every delta, so the audit
+uses a smaller delta and the event's epsilon there.
 """
 
 from collections.abc import Callable, Mapping
@@ -22,6 +26,7 @@ from dpjax.audit import attacks
 from dpjax.audit import claims
 from dpjax.audit import curves
 from dpjax.audit import one_run
+from dpjax.audit import one_run_tight
 from dpjax.audit.auditor import Check
 from dpjax.audit.auditor import Report
 from dpjax.audit.suite.run_folders import FinishedRun
@@ -36,9 +41,6 @@ SCORES = ('log_odds', 'calibrated')
 'calibrated': how much training lowered that loss, from the initial parameters,
 which follow from the public seed.
 """
-
-CURVE_FRACTIONS = (0.1, 0.25, 0.5)
-"""Fractions of the canaries guessed in tests against the whole curve."""
 
 # m delta is at most this fraction of the significance, if delta is not given.
 _DELTA_FRACTION = 1e-3
@@ -84,7 +86,7 @@ def audit(run: FinishedRun, *, name: str, delta: float | None = None,
   scores = score(run)
   included = np.asarray(run.canaries.included)
   curve = _curve(plan) if private else curves.NOTHING
-  level = significance / len(SCORES) / (2 if curve.epsilons.size else 1)
+  level = significance / len(SCORES)
   bounds = {key: one_run.grid_bound(scores[key], included, delta=delta,
                                     significance=level) for key in SCORES}
   checks = _checks(bounds, curve, scores, included, claim.epsilon, level)
@@ -124,19 +126,18 @@ def log_odds(apply: Callable[..., Array], params: Params,
 def refutes_curve(curve: curves.PrivacyCurve, scores: np.ndarray,
                   included: np.ndarray, *, significance: float
                   ) -> tuple[bool, int, int]:
-  """Tests the guesses against a whole privacy curve (AUD-07).
+  """Tests the guesses against a whole privacy curve (AUD-07, but tight).
 
   Returns:
     Whether they refute it, the number of guesses and the number of correct
     ones: those that refute, or those of the largest fraction.
   """
-  counts = one_run.grid_counts(len(scores), CURVE_FRACTIONS)
+  counts = one_run.grid_counts(len(scores))
   # Counts are fixed beforehand, so Bonferroni pays for stopping at any.
   for count in counts:
     right = one_run.count_guesses(scores, included, count)
-    if one_run.rejects_trade_off(
-        lambda power: curves.least_alarm(curve, power),
-        num_canaries=len(scores), num_guesses=count, num_correct=right,
+    if one_run_tight.rejects_curve(
+        curve, num_canaries=len(scores), num_guesses=count, num_correct=right,
         significance=significance / len(counts)):
       return True, count, right
   return False, count, right

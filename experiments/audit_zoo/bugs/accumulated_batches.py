@@ -47,5 +47,6 @@ BUG = bug.Bug(
     faulty=_faulty, fixed=_fixed,
     space=spaces.Records(adjacency=training.ADD_OR_REMOVE, shape=(2,),
                          bounds=(-1.0, 1.0)),
-    worst=Pair(np.float32([[1, 0], [0, 0]]), np.zeros([1, 2], np.float32),
+    worst=Pair(np.array([[1, 0], [0, 0]], np.float32),
+               np.zeros([1, 2], np.float32),
                'with the record (1, 0) or without'))

@@ -47,8 +47,8 @@ def _sum_of(records: np.ndarray) -> float:
   return float(np.clip(np.sign(records[:, 1]) * normalised, -1, 1).sum())
 
 
-_BASE = np.float32([[1, 1]] * 4 + [[-1, -1]] * 4)
-_WITH = np.concatenate([np.float32([[_LARGEST, -1]]), _BASE])
+_BASE = np.array([[1, 1]] * 4 + [[-1, -1]] * 4, np.float32)
+_WITH = np.concatenate([np.array([[_LARGEST, -1]], np.float32), _BASE])
 
 BUG = bug.Bug(
     name='batch_norm',

@@ -53,5 +53,5 @@ BUG = bug.Bug(
     claim=training.gaussian_claim(_SIGMA), true_epsilon=_true_epsilon(),
     faulty=_faulty, fixed=_fixed,
     space=spaces.Records(adjacency=training.ADD_OR_REMOVE, bounds=(-1.0, 1.0)),
-    worst=Pair(np.float32([1, -0.5]), np.float32([-0.5]),
+    worst=Pair(np.array([1, -0.5], np.float32), np.array([-0.5], np.float32),
                'with 1 or without, beside -1/2'))

@@ -37,5 +37,5 @@ BUG = bug.Bug(
     claim=training.pure_claim(1.0, training.ADD_OR_REMOVE), true_epsilon=2.0,
     faulty=_faulty, fixed=_fixed,
     space=spaces.Records(adjacency=training.ADD_OR_REMOVE, bounds=(0.0, 1.0)),
-    worst=Pair(np.float32([1]), np.zeros([0], np.float32),
+    worst=Pair(np.array([1], np.float32), np.zeros([0], np.float32),
                'the record 1 or none'))

@@ -44,5 +44,5 @@ BUG = bug.Bug(
     faulty=_faulty, fixed=_fixed,
     space=spaces.Records(adjacency=training.ADD_OR_REMOVE,
                          bounds=(-10.0, 10.0)),
-    worst=Pair(np.float32([10, -5]), np.float32([-5]),
+    worst=Pair(np.array([10, -5], np.float32), np.array([-5], np.float32),
                'with 10 or without, beside -5'))

@@ -48,5 +48,5 @@ BUG = bug.Bug(
     faulty=_faulty, fixed=_fixed,
     space=spaces.Records(adjacency=training.ADD_OR_REMOVE,
                          bounds=(-10.0, 10.0)),
-    worst=Pair(np.float32([1, -10]), np.float32([1]),
+    worst=Pair(np.array([1, -10], np.float32), np.array([1], np.float32),
                'with -10 or without, beside 1'))

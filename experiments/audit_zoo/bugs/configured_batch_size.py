@@ -47,5 +47,5 @@ BUG = bug.Bug(
         _SIGMA * _LOADED / _CONFIGURED, sampling_prob=_RATE).epsilon,
     faulty=_faulty, fixed=_fixed,
     space=spaces.Records(adjacency=training.ADD_OR_REMOVE, bounds=(-1.0, 1.0)),
-    worst=Pair(np.float32([1]), np.zeros([0], np.float32),
+    worst=Pair(np.array([1], np.float32), np.zeros([0], np.float32),
                'the record 1 or none'))

@@ -43,5 +43,5 @@ BUG = bug.Bug(
     true_epsilon=_NUM_RECORDS * _EPSILON, faulty=_faulty, fixed=_fixed,
     space=spaces.Records(adjacency=training.REPLACE, num_categories=_CELLS,
                          sizes=(_NUM_RECORDS, 2, 1)),
-    worst=Pair(np.int32([0] * _NUM_RECORDS),
-               np.int32([1] + [0] * (_NUM_RECORDS - 1)), '0 or 1'))
+    worst=Pair(np.array([0] * _NUM_RECORDS, np.int32),
+               np.array([1] + [0] * (_NUM_RECORDS - 1), np.int32), '0 or 1'))

@@ -42,5 +42,5 @@ BUG = bug.Bug(
     true_epsilon=math.inf, faulty=_faulty, fixed=_noisy_counts,
     space=spaces.Records(adjacency=training.ADD_OR_REMOVE,
                          num_categories=_VALUES),
-    worst=Pair(np.int32([_VALUES - 1, 0, 0]), np.zeros([2], np.int32),
+    worst=Pair(np.array([_VALUES - 1, 0, 0], np.int32), np.zeros([2], np.int32),
                'with the largest value or without, beside zeros'))

@@ -55,6 +55,6 @@ BUG = bug.Bug(
     true_epsilon=math.inf, faulty=_faulty, fixed=_fixed,
     space=spaces.Records(adjacency=training.ADD_OR_REMOVE, shape=(_ENTRIES,),
                          bounds=(-1.0, 1.0)),
-    worst=Pair(np.float32([[1, 0, 0], [0, 0.5, 0.5]]),
-               np.float32([[0, 0.5, 0.5]]), 'with the record (1, 0, 0) or '
-               'without'))
+    worst=Pair(np.array([[1, 0, 0], [0, 0.5, 0.5]], np.float32),
+               np.array([[0, 0.5, 0.5]], np.float32),
+               'with the record (1, 0, 0) or without'))

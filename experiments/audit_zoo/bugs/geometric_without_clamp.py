@@ -27,7 +27,8 @@ def faulty(key: PRNGKey, data: Array) -> Array:
   """Returns the number of ones plus censored noise."""
   size = data.shape[0]
   noise = draws.discrete_laplace(key, (), 1 / EPSILON)
-  return jnp.sum(data) + jnp.clip(noise, -size, size)
+  count = jnp.sum(data).astype(noise.dtype)
+  return count + jnp.clip(noise, -size, size)
 
 
 def fixed(key: PRNGKey, data: Array) -> Array:

@@ -42,5 +42,5 @@ BUG = bug.Bug(
     faulty=_faulty, fixed=_fixed,
     space=spaces.Records(adjacency=training.ADD_OR_REMOVE, shape=(3,),
                          bounds=(-10.0, 10.0)),
-    worst=Pair(np.float32([[1, 0, 0]]), np.zeros([0, 3], np.float32),
+    worst=Pair(np.array([[1, 0, 0]], np.float32), np.zeros([0, 3], np.float32),
                'the record (1, 0, 0) or none'))

@@ -25,7 +25,8 @@ _ADD_OR_REMOVE = Adjacency.ADD_OR_REMOVE_ONE
 
 def _released(key: PRNGKey, total: Array) -> Array:
   """Returns an integer sum with noise for the sensitivity BOUND."""
-  return total + BOUND / EPSILON * jax.random.laplace(key)
+  return (total.astype(jnp.float32) +
+          BOUND / EPSILON * jax.random.laplace(key))
 
 
 def saturating_sum(data: Array) -> Array:

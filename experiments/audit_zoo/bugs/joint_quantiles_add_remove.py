@@ -33,10 +33,10 @@ def utilities(data: Array) -> Array:
   """Returns the utilities [21] of all pairs of candidates on the grid."""
   size = data.shape[0]
   # Numbers of records up to each candidate, [6].
-  below = jnp.sum(data[:, None] <= GRID, axis=0)
+  below = jnp.sum(data[:, None] <= GRID[None], axis=0).astype(jnp.float32)
   ends = jnp.concatenate([jnp.zeros([len(PAIRS), 1]), below[PAIRS],
                           jnp.full([len(PAIRS), 1], size)], axis=1)
-  targets = size * np.diff(LEVELS)
+  targets = np.float32(size * np.diff(LEVELS))[None]
   return -jnp.sum(jnp.abs(jnp.diff(ends, axis=1) - targets), axis=1) / 2
 
 

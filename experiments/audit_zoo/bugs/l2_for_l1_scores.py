@@ -41,8 +41,8 @@ def _fixed(key: PRNGKey, users: Array) -> Array:
 
 # The first column matches the model, the second has two ones only. One user
 # more with the rows (0, 1) moves both distances by 4, in opposite directions.
-_BASE = np.int32([[0, 1, 0, 1]] * 3 + [[2, 3, 0, 1]])
-_WITH = np.concatenate([np.int32([[2, 2, 2, 2]]), _BASE])
+_BASE = np.array([[0, 1, 0, 1]] * 3 + [[2, 3, 0, 1]], np.int32)
+_WITH = np.concatenate([np.array([[2, 2, 2, 2]], np.int32), _BASE])
 
 
 def _true_epsilon() -> float:

@@ -41,5 +41,6 @@ BUG = bug.Bug(
     faulty=_faulty, fixed=_fixed,
     space=spaces.Records(adjacency=training.ADD_OR_REMOVE,
                          bounds=(-_LARGEST, _LARGEST)),
-    worst=Pair(np.float32([-_LARGEST] + [1] * 8), np.ones([8], np.float32),
+    worst=Pair(np.array([-_LARGEST] + [1] * 8, np.float32),
+               np.ones([8], np.float32),
                'with -100 or without, beside eight ones'))

@@ -41,5 +41,6 @@ BUG = bug.Bug(
     claim=training.gaussian_claim(_SIGMA), true_epsilon=math.inf,
     faulty=_faulty, fixed=_noisy_sum,
     space=spaces.Records(adjacency=training.ADD_OR_REMOVE, shape=(2,)),
-    worst=Pair(np.float32([[1e6, 0], [0, 0]]), np.zeros([1, 2], np.float32),
+    worst=Pair(np.array([[1e6, 0], [0, 0]], np.float32),
+               np.zeros([1, 2], np.float32),
                'with the record (1e6, 0) or without'))

@@ -39,5 +39,5 @@ BUG = bug.Bug(
     claim=training.gaussian_claim(_SIGMA), true_epsilon=math.inf,
     faulty=_faulty, fixed=_fixed,
     space=spaces.Records(adjacency=training.ADD_OR_REMOVE, shape=(2,)),
-    worst=Pair(np.float32([[math.nan, 0], [0, 0]]),
+    worst=Pair(np.array([[math.nan, 0], [0, 0]], np.float32),
                np.zeros([1, 2], np.float32), 'with NaN or without'))

@@ -44,4 +44,5 @@ BUG = bug.Bug(
     claim=training.pure_claim(1.0, training.REPLACE),
     true_epsilon=math.inf, faulty=_faulty, fixed=_fixed,
     space=spaces.Records(adjacency=training.REPLACE, num_categories=4),
-    worst=Pair(np.int32([0, 3, 3]), np.int32([1, 3, 3]), '0 or 1'))
+    worst=Pair(np.array([0, 3, 3], np.int32),
+               np.array([1, 3, 3], np.int32), '0 or 1'))

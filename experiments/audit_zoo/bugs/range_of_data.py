@@ -47,5 +47,5 @@ BUG = bug.Bug(
     claim=training.pure_claim(1.0, training.ADD_OR_REMOVE),
     true_epsilon=math.inf, faulty=_faulty, fixed=_fixed,
     space=spaces.Records(adjacency=training.ADD_OR_REMOVE, bounds=(0.0, 1.0)),
-    worst=Pair(np.float32([1, 0, 0]), np.zeros([2], np.float32),
+    worst=Pair(np.array([1, 0, 0], np.float32), np.zeros([2], np.float32),
                'with 1 or without, beside zeros'))

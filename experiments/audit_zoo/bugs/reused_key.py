@@ -42,5 +42,6 @@ BUG = bug.Bug(
     faulty=_faulty, fixed=_fixed,
     space=spaces.Records(adjacency=training.ADD_OR_REMOVE, shape=(2,),
                          bounds=(-1.0, 1.0)),
-    worst=Pair(np.float32([[1, -1], [0.5, 0.5]]), np.float32([[0.5, 0.5]]),
+    worst=Pair(np.array([[1, -1], [0.5, 0.5]], np.float32),
+               np.array([[0.5, 0.5]], np.float32),
                'with the record (1, -1) or without'))

@@ -46,4 +46,5 @@ BUG = bug.Bug(
     claim=training.gaussian_claim(_SIGMA, sampling_prob=_RATE),
     true_epsilon=math.inf, faulty=_faulty, fixed=_fixed,
     space=spaces.Records(adjacency=training.ADD_OR_REMOVE, bounds=(-1.0, 1.0)),
-    worst=Pair(np.float32([1]), np.zeros([0], np.float32), 'a record or none'))
+    worst=Pair(np.array([1], np.float32), np.zeros([0], np.float32),
+               'a record or none'))

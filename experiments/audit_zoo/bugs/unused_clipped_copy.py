@@ -47,5 +47,6 @@ BUG = bug.Bug(
     claim=training.pure_claim(1.0, training.ADD_OR_REMOVE),
     true_epsilon=math.inf, faulty=_faulty, fixed=_fixed,
     space=spaces.Records(adjacency=training.ADD_OR_REMOVE, shape=(2,)),
-    worst=Pair(np.float32([[1000, 0], [0, 0]]), np.zeros([1, 2], np.float32),
+    worst=Pair(np.array([[1000, 0], [0, 0]], np.float32),
+               np.zeros([1, 2], np.float32),
                'with (1000, 0) or without'))

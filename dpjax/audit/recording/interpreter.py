@@ -16,8 +16,12 @@ import jax
 from jax.extend import core
 import jax.numpy as jnp
 
-from dpjax.audit import replay_samplers as samplers
-from dpjax.typing import Array, PRNGKey, PyTree
+from dpjax.audit.recording import samplers
+from dpjax.audit.recording.values import Leaf
+from dpjax.audit.recording.values import Site
+from dpjax.audit.recording.values import Trace
+from dpjax.audit.recording.values import Value
+from dpjax.typing import Array
 
 # Loops in which data meet draws are unrolled up to this length.
 _LONGEST_LOOP = 64
@@ -29,131 +33,7 @@ _CALLS = {'jit', 'pjit', 'closed_call', 'core_call', 'custom_jvp_call',
           'remat2', 'custom_lin'}
 
 
-@dataclasses.dataclass(frozen=True)
-class Value:
-  """A value of a run, and what it depends on.
-
-  Attributes:
-    array: the value.
-    data: whether it depends on data other than through noised values.
-    draws: names of the random draws on which it depends, after freezing.
-    sites: numbers of the sites whose outputs it depends on.
-    order: sites of which it is a noisy score, see `Site.axes`.
-    notes: what happened on the way from the data, in words.
-    line: line of the code that made it.
-  """
-  array: Any
-  data: bool = False
-  draws: frozenset[str] = frozenset()
-  sites: frozenset[int] = frozenset()
-  order: frozenset[int] = frozenset()
-  notes: frozenset[str] = frozenset()
-  line: str = ''
-
-
-@dataclasses.dataclass
-class Leaf:
-  """Numbers from one call of a sampler."""
-  name: str
-  family: str
-  line: str
-  scale: Any = None
-
-
-@dataclasses.dataclass
-class Site:
-  """A place where data meet a draw.
-
-  Attributes:
-    kind: 'sum' or 'threshold', the latter for a comparison.
-    line: file and line of the user's code.
-    draws: names of the draws of the noise.
-    masks: names of the draws on which the noised value depends.
-    sites: earlier sites on which the noised value or the noise depends.
-    adaptive: whether the noise depends on earlier sites.
-    shape: shape of the output.
-    axes: axes over which only the largest noisy value is used.
-    scores: False if more than the place of the largest is used.
-  """
-  kind: str
-  line: str
-  draws: frozenset[str]
-  masks: frozenset[str]
-  sites: frozenset[int]
-  shape: tuple[int, ...]
-  adaptive: bool = False
-  axes: tuple[int, ...] | None = None
-  scores: bool = True
-
-
-@dataclasses.dataclass
-class Trace:
-  """What a run meets, and the arrays to return."""
-  frozen: list[Any] | None = None
-  use_frozen: Any = False
-  leaves: list[Leaf] = dataclasses.field(default_factory=list)
-  draws: list[Any] = dataclasses.field(default_factory=list)
-  sites: list[Site] = dataclasses.field(default_factory=list)
-  values: list[Any] = dataclasses.field(default_factory=list)
-  noises: list[Any] = dataclasses.field(default_factory=list)
-  outputs: list[Any] = dataclasses.field(default_factory=list)
-  scales: dict[str, Any] = dataclasses.field(default_factory=dict)
-
-
-class Runner:
-  """Compiled runs of a release on data of one shape, over many keys.
-
-  Attributes:
-    trace: sites and leaves of the run, without its arrays.
-    released: what each released array depends on.
-  """
-
-  def __init__(self, release: Any, key: PRNGKey, data: PyTree,
-               impl: Any = None):
-    del impl
-    self._closed = jax.make_jaxpr(lambda key, data: jax.tree.leaves(
-        release(key, data)))(key, data)
-    self.trace = Trace()
-    self.released: list[Value] = []
-    shapes = jax.eval_shape(functools.partial(self._run, None, False), key,
-                            data)
-    self.frozen_shapes = [(w.shape, w.dtype) for w in shapes['outputs']]
-    self._mapped = jax.jit(jax.vmap(
-        lambda key, data, frozen, flag: self._run(frozen, flag, key, data),
-        (0, None, 0, None)))
-
-  def __call__(self, keys: PRNGKey, data: PyTree,
-               frozen: list[Any] | None = None) -> dict[str, Any]:
-    """Returns arrays with leading axis [keys]: values, noises, outputs, ..."""
-    flag = frozen is not None
-    if frozen is None:
-      frozen = [jnp.zeros((keys.shape[0], *shape), dtype)
-                for shape, dtype in self.frozen_shapes]
-    return self._mapped(keys, data, frozen, flag)
-
-  def _run(self, frozen: list[Any] | None, flag: Any, key: PRNGKey,
-           data: PyTree) -> dict[str, Any]:
-    """Runs the release once; notes what it meets in `trace`."""
-    trace = Trace(frozen=frozen, use_frozen=flag)
-    inputs = [Value(key, draws=frozenset(['the key']))]
-    inputs += [Value(leaf, data=True) for leaf in jax.tree.leaves(data)]
-    released = _interpret(trace, self._closed.jaxpr,
-                          [Value(const) for const in self._closed.consts],
-                          inputs, '')
-    for value in released:
-      _break_order(trace, value)
-    self.trace = dataclasses.replace(trace, frozen=None, use_frozen=False,
-                                     draws=[], values=[], noises=[],
-                                     outputs=[], scales={})
-    self.released = [dataclasses.replace(value, array=None)
-                     for value in released]
-    return dict(released=[value.array for value in released],
-                draws=trace.draws, values=trace.values, noises=trace.noises,
-                outputs=trace.outputs,
-                scales=[leaf.scale for leaf in trace.leaves])
-
-
-def _interpret(trace: Trace, jaxpr: Any, consts: list[Value],
+def interpret(trace: Trace, jaxpr: Any, consts: list[Value],
                inputs: list[Value], line: str) -> list[Value]:
   """Runs a jaxpr on values; `line` is that of the caller, for inner code."""
   environment: dict[Any, Value] = dict(
@@ -230,7 +110,7 @@ def _apply(trace: Trace, eqn: Any, args: list[Value], where: samplers.Place,
               for value in _opaque(eqn, args)]
     inner = _inner(eqn)
     if inner is not None and (not where.sampler or mixed):
-      return _interpret(trace, inner.jaxpr,
+      return interpret(trace, inner.jaxpr,
                         [Value(const) for const in inner.consts], args, line)
   # Draws also start inside of loops and branches.
   if name == 'scan' and (mixed or _has_draws(args)) and eqn.params[
@@ -253,12 +133,17 @@ def _apply(trace: Trace, eqn: Any, args: list[Value], where: samplers.Place,
   if name == 'scatter-add' and args[0].data and args[2].draws and not (
       args[1].data or args[1].draws or args[2].data):
     return [_scattered(trace, eqn, args, line)]
+  return _ordered(trace, eqn, args, _noted(eqn, args, line))
+
+
+def _noted(eqn: Any, args: list[Value], line: str) -> list[Value]:
+  """Runs an equation, and notes seeds that are made from data."""
   results = _opaque(eqn, args)
-  if name in _SEEDS and any(arg.data for arg in args):
+  if eqn.primitive.name in _SEEDS and any(arg.data for arg in args):
     note = frozenset([f'random bits that depend on data at {line}'])
-    results = [dataclasses.replace(value, notes=value.notes | note)
-               for value in results]
-  return _ordered(trace, eqn, args, results)
+    return [dataclasses.replace(value, notes=value.notes | note)
+            for value in results]
+  return results
 
 
 def _has_draws(args: list[Value]) -> bool:
@@ -317,7 +202,7 @@ def _unroll(trace: Trace, eqn: Any, args: list[Value],
   order = range(params['length'])
   for step in (reversed(order) if params['reverse'] else order):
     sliced = [dataclasses.replace(x, array=x.array[step]) for x in steps]
-    results = _interpret(
+    results = interpret(
         trace, params['jaxpr'].jaxpr,
         [Value(const) for const in params['jaxpr'].consts],
         [*consts, *carry, *sliced], line)
@@ -336,7 +221,7 @@ def _both_branches(trace: Trace, eqn: Any, args: list[Value],
                    line: str) -> list[Value]:
   """Runs all branches of a cond and selects, so that each site is seen."""
   index, operands = args[0], args[1:]
-  branches = [_interpret(trace, branch.jaxpr,
+  branches = [interpret(trace, branch.jaxpr,
                          [Value(const) for const in branch.consts], operands,
                          line) for branch in eqn.params['branches']]
   if index.data:
@@ -363,7 +248,7 @@ def _site(trace: Trace, eqn: Any, args: list[Value], kind: str,
     return None
   output = _opaque(eqn, args)[0]
   number = len(trace.sites)
-  _break_order(trace, clean[0])
+  break_order(trace, clean[0])
   shape = jnp.shape(output.array)
   # A minus sign changes no distance: `sub` only flips the noise or the value.
   trace.sites.append(Site(kind, line, noise[0].draws, clean[0].draws,
@@ -397,7 +282,7 @@ def _scattered(trace: Trace, eqn: Any, args: list[Value],
   reached = into(jnp.ones_like(args[2].array)) != 0
   clean, noise = args[0].array, into(args[2].array)
   number = len(trace.sites)
-  _break_order(trace, args[0])
+  break_order(trace, args[0])
   trace.sites.append(Site('sum', line, args[2].draws, args[0].draws,
                           args[0].sites | args[2].sites, clean.shape,
                           bool(args[2].sites), scores=False))
@@ -439,7 +324,7 @@ def _ordered(trace: Trace, eqn: Any, args: list[Value],
   return results
 
 
-def _break_order(trace: Trace, value: Value) -> None:
+def break_order(trace: Trace, value: Value) -> None:
   """Notes that more of noisy scores is used than the place of the largest."""
   _break_all(trace, value.order)
 

@@ -33,7 +33,7 @@ _DPJAX = {('additive', 'standard_normal'): 'normal',
 _INNER = {'additive', 'draws', 'integers', 'k_norm', 'threefry', 'chacha',
           'tree', 'floats', 'lattice', 'laplace'}
 # Modules that call a release.
-_OWN = {'replay_trace', 'target'}
+_OWN = {'interpreter', 'runner', 'target'}
 CONTINUOUS = {'normal': stats.norm, 'laplace': stats.laplace,
                'logistic': stats.logistic, 'gumbel': stats.gumbel_r,
                'exponential': stats.expon, 'uniform': stats.uniform,
@@ -108,11 +108,12 @@ def identify(samples: np.ndarray) -> Family:
     return UNKNOWN
   if np.array_equal(samples, np.round(samples)):
     return _integers(samples, error)
-  fitted = [_fitted(name, samples) for name in CONTINUOUS]
+  fitted = [_fitted(name, samples) for name in CONTINUOUS
+            if name != 'exponential' or samples.min() >= 0]
   tests = [stats.kstest(samples, CONTINUOUS[family.name](
       family.location, family.scale).cdf) for family in fitted]
   best = int(np.argmin([test.statistic for test in tests]))
-  if tests[best].pvalue < _LEVEL:
+  if not tests[best].pvalue > _LEVEL:
     return UNKNOWN
   return fitted[best]._replace(error=error)
 

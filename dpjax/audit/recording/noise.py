@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from dpjax.audit import replay_samplers as samplers
-from dpjax.audit import replay_trace
+from dpjax.audit.recording import samplers
+from dpjax.audit.recording.values import Leaf
+from dpjax.audit.recording.values import Site
+from dpjax.audit.recording.values import Trace
 
 # Relative error up to which a linear function counts as exact.
 _EXACT = 1e-4
-# Standard deviation of rounding to a release's grid, in those of the noise.
-_ROUNDED = 2e-3
 
 
 @dataclasses.dataclass(frozen=True)
@@ -91,7 +91,7 @@ def flat(arrays: list[Any], num_runs: int) -> np.ndarray:
       num_runs, -1) for array in arrays], axis=1)
 
 
-def measure(trace: replay_trace.Trace, arrays: dict[str, Any],
+def measure(trace: Trace, arrays: dict[str, Any],
             num_runs: int) -> Noise:
   """Returns the noise of all sites from the arrays of recorded runs."""
   pool = _Pool(trace, arrays, num_runs)
@@ -114,7 +114,7 @@ def measure(trace: replay_trace.Trace, arrays: dict[str, Any],
 class _Pool:
   """The distinct draws of all samplers, and functions that explain noise."""
 
-  def __init__(self, trace: replay_trace.Trace, arrays: dict[str, Any],
+  def __init__(self, trace: Trace, arrays: dict[str, Any],
                num_runs: int):
     self.columns: list[Column] = []
     self._draws: list[np.ndarray] = []
@@ -137,7 +137,7 @@ class _Pool:
       self._draws.append(drawn)
     return self._seen[name]
 
-  def explain(self, site: replay_trace.Site,
+  def explain(self, site: Site,
               drawn: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Returns the mixing [d, columns] and the units [K, d] of a site's noise.
     """
@@ -183,7 +183,7 @@ class _Pool:
       full[:, place] += column
     return full
 
-  def _own(self, site: replay_trace.Site,
+  def _own(self, site: Site,
            drawn: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Returns noise as its own draws, whose family is recognised."""
     spread = np.array([np.std(column) if np.isfinite(column).all() else 1.0
@@ -212,7 +212,7 @@ def _standard(family: samplers.Family) -> tuple[float, Column]:
   return family.scale, Column(family.name, error=family.error)
 
 
-def _columns(leaf: replay_trace.Leaf, samples: np.ndarray, scale: Any,
+def _columns(leaf: Leaf, samples: np.ndarray, scale: Any,
              number: int) -> list[Column]:
   """Returns what each coordinate of a sampler's numbers [K, d] is."""
   width = samples.shape[1]
@@ -284,42 +284,3 @@ def _independent(drawn: np.ndarray) -> bool:
              np.abs(np.nan_to_num(sizes)).max())
   # Six standard errors, more than any of 2^16 pairs reaches by chance.
   return bool(most < 6 / np.sqrt(len(drawn)))
-
-
-def revealed(outputs: np.ndarray, released: np.ndarray) -> np.ndarray:
-  """Returns which noisy values [D] the released numbers determine.
-
-  A released number that is a linear function of the noisy values [K, D] in all
-  runs, up to rounding to a grid, is an equation for them. A noisy value counts
-  if these equations determine it.
-  """
-  width = outputs.shape[1]
-  if width == 0 or not np.isfinite(released).all():
-    return np.zeros(width, bool)
-  centred = outputs - outputs.mean(0)
-  spread = np.where(np.isfinite(centred).all(0), centred.std(0), np.nan)
-  noisy = spread > 0
-  scaled = np.where(noisy, centred / np.where(noisy, spread, 1), 0.0)
-  targets = released - released.mean(0)
-  sizes = targets.std(0)
-  fixed = released[0, sizes == 0]
-  # A value without noise is shown by a released number that is always it.
-  shown = (spread == 0) & np.isclose(
-      outputs[0][:, None], fixed[None], rtol=1e-5, atol=1e-12).any(1)
-  targets = targets[:, sizes > 0] / sizes[sizes > 0]
-  if not targets.size:
-    return shown
-  close = np.abs(scaled.T @ targets / len(scaled)) > 1 - _ROUNDED**2 / 2
-  shown |= noisy & close.any(1)
-  # Least squares needs more runs than values.
-  if width > len(outputs) // 2 or not noisy.any():
-    return shown
-  equations, *_ = np.linalg.lstsq(scaled, targets, rcond=1e-9)
-  rest = (targets - scaled @ equations).std(0)
-  equations = equations[:, rest < _ROUNDED]
-  if not equations.size:
-    return shown
-  # A unit vector in the span of the equations is a determined value.
-  left, values, _ = np.linalg.svd(equations, full_matrices=False)
-  basis = left[:, values > 0.01 * values.max()]
-  return shown | noisy & (np.square(basis).sum(1) > 1 - 1e-3)

@@ -1,7 +1,7 @@
 """Records and replays releases that run in Python, not in JAX.
 
 The release runs many times with the recording generators of
-`replay_generators`, on a data set and again on its neighbour, with the same
+`generators`, on a data set and again on its neighbour, with the same
 draws and the recorded noisy values. What it does between draws is not seen, so
 a difference that reaches the release is a proof only if no draw but noise was
 made, and every noisy value shows in the release.
@@ -14,12 +14,18 @@ from typing import Any
 import jax
 import numpy as np
 
-from dpjax.audit import replay_generators
-from dpjax.audit import replay_noise
-from dpjax.audit import replay_pairs
-from dpjax.audit import replay_trace
 from dpjax.audit import target as targets
-from dpjax.audit.replay_pairs import Finding
+from dpjax.audit.recording import comparison
+from dpjax.audit.recording import generators
+from dpjax.audit.recording import noise as run_noise
+from dpjax.audit.recording import tapes
+from dpjax.audit.recording import verdicts
+from dpjax.audit.recording.comparison import Comparison
+from dpjax.audit.recording.comparison import Finding
+from dpjax.audit.recording.values import Leaf
+from dpjax.audit.recording.values import Site
+from dpjax.audit.recording.values import Trace
+from dpjax.audit.recording.values import Value
 from dpjax.typing import PRNGKey, PyTree
 
 _NUM_RUNS = 128
@@ -30,7 +36,7 @@ _FEWEST = 32
 @dataclasses.dataclass(frozen=True)
 class _Run:
   """One run: its tape, and its released arrays as float64 vectors."""
-  tape: replay_generators.Tape
+  tape: tapes.Tape
   released: list[np.ndarray]
 
   @property
@@ -52,7 +58,7 @@ def with_generator(function: Callable[[np.random.Generator, PyTree], PyTree]
 
 def examine(key: PRNGKey, target: targets.Target,
             pairs: Sequence[targets.Pair]
-            ) -> tuple[list[list[Finding]], list[replay_trace.Site]]:
+            ) -> tuple[list[list[Finding]], list[Site]]:
   """Returns the findings of each pair, and the sites of the first one."""
   keys = list(jax.random.split(key, _NUM_RUNS + 1))
   results, sites = [], []
@@ -67,12 +73,12 @@ def _run(target: targets.Target, key: PRNGKey, data: PyTree, seed: int,
          frozen: list[np.ndarray] | None = None) -> _Run:
   """Runs a release once on a tape."""
   assert target.release is not None
-  tape = replay_generators.Tape(seed, frozen)
-  with replay_generators.recording(tape):
+  tape = tapes.Tape(seed, frozen)
+  with generators.recording(tape):
     output = target.release(key, data)
     released = [np.asarray(leaf).astype(np.float64).ravel()
                 for leaf in jax.tree.leaves(output, is_leaf=lambda x: (
-                    isinstance(x, replay_generators.Draw)))]
+                    isinstance(x, tapes.Draw)))]
   return _Run(tape, released)
 
 
@@ -82,7 +88,7 @@ def _noisy(run: _Run) -> list[np.ndarray]:
 
 
 def _examine(keys: list[PRNGKey], target: targets.Target, pair: targets.Pair
-             ) -> tuple[list[Finding], list[replay_trace.Site]]:
+             ) -> tuple[list[Finding], list[Site]]:
   """Returns the findings of one pair, and its sites."""
   first = [_run(target, key, pair.data, seed)
            for seed, key in enumerate(keys[:-1])]
@@ -98,12 +104,12 @@ def _examine(keys: list[PRNGKey], target: targets.Target, pair: targets.Pair
   for number, (one, other) in enumerate(zip(first, second, strict=True)):
     if one.path == other.path:
       groups.setdefault(one.path, []).append(number)
-  sites: list[replay_trace.Site] = []
+  sites: list[Site] = []
   for members in groups.values():
     if len(members) < _FEWEST:
       findings.append(Finding(
           what='not judged: too few runs take the same course', line='',
-          pair=pair.what, how=replay_pairs.SUSPECT))
+          pair=pair.what, how=comparison.SUSPECT))
       continue
     runs = [first[i] for i in members], [second[i] for i in members]
     sites = sites or _sites(runs[0][0])
@@ -121,7 +127,7 @@ def _branch(one: _Run, other: _Run, what: str) -> Finding:
   return Finding(what='a branch on data: the neighbours draw other random '
                  'numbers, or of other shapes', line=odd.rpartition(
                      ' at ')[2], draw=odd, pair=what,
-                 how=replay_pairs.SUSPECT)
+                 how=comparison.SUSPECT)
 
 
 def _seeds(target: targets.Target, keys: list[PRNGKey], first: list[_Run],
@@ -145,7 +151,7 @@ def _seeds(target: targets.Target, keys: list[PRNGKey], first: list[_Run],
     return []
   what = ('a data-dependent seed' if moved else 'a fixed seed')
   return [Finding(what=f'random bits from {what}', line=line, pair=pair.what,
-                  how=replay_pairs.PROOF if proven else replay_pairs.SUSPECT)]
+                  how=comparison.PROOF if proven else comparison.SUSPECT)]
 
 
 def _equal(one: list[np.ndarray], other: list[np.ndarray]) -> bool:
@@ -155,10 +161,10 @@ def _equal(one: list[np.ndarray], other: list[np.ndarray]) -> bool:
       for a, b in zip(one, other, strict=True))
 
 
-def _sites(run: _Run) -> list[replay_trace.Site]:
+def _sites(run: _Run) -> list[Site]:
   """Returns the sites of a run, which may depend on all earlier draws."""
   masks = frozenset(run.tape.masks)
-  return [replay_trace.Site(
+  return [Site(
       kind='sum', line=line, draws=frozenset([run.tape.leaves[leaf][0]]),
       masks=masks, sites=frozenset(range(number)), shape=noise.shape,
       scores=False) for number, (line, leaf, _, noise, _) in enumerate(
@@ -178,28 +184,28 @@ def _group(target: targets.Target, key: PRNGKey, members: list[int],
   shapes = {tuple(x.shape for x in run.released) for run in (*first, *second)}
   if len(shapes) > 1:
     return [Finding(what='the shape of the release depends on the data',
-                    line='', pair=pair.what, how=replay_pairs.SUSPECT)]
-  leaves = [replay_trace.Leaf(name, family, name.rpartition(' at ')[2])
+                    line='', pair=pair.what, how=comparison.SUSPECT)]
+  leaves = [Leaf(name, family, name.rpartition(' at ')[2])
             for name, family, _ in first[0].tape.leaves]
-  trace = replay_trace.Trace(leaves=leaves, sites=_sites(first[0]))
+  trace = Trace(leaves=leaves, sites=_sites(first[0]))
   arrays = [_arrays(runs) for runs in (first, second)]
-  depends = [replay_trace.Value(None, True, frozenset(masks), frozenset(
+  depends = [Value(None, True, frozenset(masks), frozenset(
       range(len(trace.sites)))) for _ in first[0].released]
-  sides = [replay_pairs.Recorded(
-      trace, replay_noise.flat(side['values'], num_runs),
-      replay_noise.flat(side['outputs'], num_runs), side['released'], depends)
+  sides = [comparison.Recorded(
+      trace, run_noise.flat(side['values'], num_runs),
+      run_noise.flat(side['outputs'], num_runs), side['released'], depends)
            for side in arrays]
-  noise = replay_noise.measure(trace, arrays[0], num_runs)
-  findings = replay_pairs.examine(replay_pairs.Comparison(
+  noise = run_noise.measure(trace, arrays[0], num_runs)
+  findings = verdicts.examine(Comparison(
       sides[0], sides[1], noise, target.claim, pair.what))
-  noises = [replay_noise.flat(side['noises'], num_runs) for side in arrays]
+  noises = [run_noise.flat(side['noises'], num_runs) for side in arrays]
   if not np.allclose(*noises, rtol=1e-6, equal_nan=True):
     odd = int(np.argmax([not np.allclose(a, b, rtol=1e-6) for a, b in zip(
         arrays[0]['noises'], arrays[1]['noises'], strict=True)]))
     findings.append(Finding(
         what='not judged: the noise depends on the data',
         line=trace.sites[odd].line, draw=', '.join(trace.sites[odd].draws),
-        pair=pair.what, how=replay_pairs.SUSPECT))
+        pair=pair.what, how=comparison.SUSPECT))
   return findings
 
 

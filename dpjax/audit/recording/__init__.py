@@ -1,0 +1,1 @@
+"""Parts of `dpjax.audit.replay`: runs that are recorded and replayed."""
