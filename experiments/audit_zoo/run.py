@@ -53,7 +53,8 @@ def _alarms(setting: sweep.Setting) -> dict[str, float]:
   # One target for all audits, which is compiled once.
   target = registry.load(setting.bug).target(True)
   verdicts = [auditor.audit(key, target, num_runs=setting.num_runs,
-                            significance=auditors.SIGNIFICANCE).verdict
+                            significance=auditors.SIGNIFICANCE,
+                            replayed=False).verdict
               for key in jax.random.split(simulation.key_of(setting),
                                           setting.num_audits)]
   return dict(audits=len(verdicts),

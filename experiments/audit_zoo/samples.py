@@ -4,6 +4,7 @@ A pilot of other runs decides how the rest is scaled, coded and projected, so
 that a test of the rest keeps its significance.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -89,9 +90,9 @@ def coded(samples: Samples) -> Samples:
       column = _mapped(column, lambda rows: np.minimum(
           np.searchsorted(known, rows), known.size - 1).astype(np.float64))
     columns.append(column)
-  return Samples(*(tuple(np.concatenate([column[part][side]
-                                         for column in columns], axis=1)
-                         for side in range(2)) for part in range(2)))
+  joined = [np.concatenate([column[part][side] for column in columns], axis=1)
+            for part in range(2) for side in range(2)]
+  return Samples((joined[0], joined[1]), (joined[2], joined[3]))
 
 
 def scores(samples: Samples) -> tuple[np.ndarray, np.ndarray]:
@@ -112,6 +113,8 @@ def scores(samples: Samples) -> tuple[np.ndarray, np.ndarray]:
           ratio[line.tested[1][:, 0].astype(int)])
 
 
-def _mapped(samples: Samples, function) -> Samples:
+def _mapped(samples: Samples, function: Callable[[np.ndarray], np.ndarray]
+            ) -> Samples:
   """Applies a function of rows [n, d] to all parts."""
-  return Samples(*(tuple(function(rows) for rows in part) for part in samples))
+  pilot, tested = ((function(one), function(other)) for one, other in samples)
+  return Samples(pilot, tested)

@@ -12,6 +12,7 @@ The other auditors must be installed (`peers.py` says how); --tag=own leaves
 them out. A bug is a file of `bugs`, and it adds settings.
 """
 
+from collections.abc import Sequence
 import dataclasses
 
 from experiments.audit_zoo import registry
@@ -66,13 +67,15 @@ class Setting:
     return self.bug
 
 
-def audits(bugs, auditors=AUDITORS):
+def audits(bugs: Sequence[str],
+           auditors: Sequence[str] = AUDITORS) -> tuple[Setting, ...]:
   """Returns the settings of audits of some bugs."""
   return tuple(Setting(kind='audit', bug=bug, auditor=auditor, twin=twin)
                for bug in bugs for auditor in auditors for twin in TWINS)
 
 
-def alarms(bugs, num_audits=ALARM_AUDITS):
+def alarms(bugs: Sequence[str],
+           num_audits: int = ALARM_AUDITS) -> tuple[Setting, ...]:
   """Returns the settings that count false alarms of some bugs."""
   return tuple(Setting(kind='alarms', bug=bug, twin='fixed',
                        num_runs=ALARM_RUNS, num_audits=num_audits)
