@@ -4,8 +4,7 @@ Modules, in import order: bounds, curves, one_run_program, one_run_tight,
 one_run, claims, empirical, whitebox, steps, canary, target, records, spaces,
 wrapping, noise, exact, declared, intervals, lattices, learned, partitions,
 events, blackbox, power, betting, sequential, mining, ranking, ascent, search,
-recording, replay, auditor, membership, attacks,
-suite.
+recording, replay, report, games, auditor, membership, attacks, suite.
 
 An audit can refute a privacy claim but never prove it. A claim that passes is
 "not falsified".

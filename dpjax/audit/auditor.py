@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import dataclasses
 import math
 import time
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
@@ -24,26 +24,29 @@ from dpjax.audit import bounds
 from dpjax.audit import canary
 from dpjax.audit import claims
 from dpjax.audit import declared
-from dpjax.audit import empirical
 from dpjax.audit import exact
+from dpjax.audit import games
 from dpjax.audit import partitions
 from dpjax.audit import power
 from dpjax.audit import replay
 from dpjax.audit import search
 from dpjax.audit.recording import comparison
+from dpjax.audit.report import Check as Check
+from dpjax.audit.report import CONSISTENT as CONSISTENT
+from dpjax.audit.report import EXACT
+from dpjax.audit.report import Report as Report
+from dpjax.audit.report import UNDERPOWERED as UNDERPOWERED
+from dpjax.audit.report import VERDICTS as VERDICTS
+from dpjax.audit.report import VIOLATED as VIOLATED
 from dpjax.audit.target import Pair
 from dpjax.audit.target import Target
 from dpjax.typing import PRNGKey
-
-CONSISTENT, VIOLATED, UNDERPOWERED = 'consistent', 'violated', 'underpowered'
-VERDICTS = (CONSISTENT, VIOLATED, UNDERPOWERED)
 
 NUM_RUNS = 2**15
 NUM_UNTRACED_RUNS = 2**12
 _LOW_BIT_RUNS = 2**11
 # Standard errors from which the lowest bits count as leaking.
 _LOUD = 8.0
-_EXACT, _LOSSES = 'exact distribution', 'privacy losses'
 _REPLAY = 'record and replay'
 # Found pairs that deterministic checks and checks of densities add.
 _FOUND_PAIRS = 32
@@ -53,81 +56,6 @@ _REPLAYED_PAIRS = 16
 # runs, and the runs that measure the speed.
 _SEARCH_PART = 0.3
 _LEAST_RUNS, _MOST_RUNS, _TRIAL_RUNS = 2**10, 2**22, 2**12
-
-
-class Check(NamedTuple):
-  """The outcome of one check.
-
-  Attributes:
-    name: name of the check.
-    failed: whether it refutes the claim.
-    detail: the result in words.
-    p_value: p-value of a test; None for other checks.
-    level: the part of the audit's significance spent on this test; None for a
-      deterministic check.
-  """
-  name: str
-  failed: bool
-  detail: str
-  p_value: float | None = None
-  level: float | None = None
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Report:
-  """The result of an audit.
-
-  Attributes:
-    target: name of the target.
-    claim: the audited claim.
-    checks: all checks, in the order in which they ran.
-    significance: upper bound on the probability of `violated` for a true claim.
-    epsilon_lower: lower bound on the true epsilon; wrong with probability
-      `significance` at most.
-    cap: the largest `epsilon_lower` that this number of runs can give.
-    detectable: the true epsilon at which this audit has 50 % power.
-    details: JSON-ready description of the distinguishing event.
-    scores: arrays from which others can recompute the bound.
-    beyond_cap: True if the verdict does not rely on the counting bound: other
-      tests could have refuted the claim, or the target claims nothing.
-    tried: JSON-ready list of the pairs that were tried, see
-      `search.Found.tried`.
-    influenced: whether any two outputs of neighbours differed.
-  """
-  target: str
-  claim: claims.Claim
-  checks: tuple[Check, ...]
-  significance: float
-  epsilon_lower: float = 0.0
-  cap: float = 0.0
-  detectable: float = math.inf
-  details: dict[str, Any] = dataclasses.field(default_factory=dict)
-  scores: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
-  beyond_cap: bool = False
-  tried: dict[str, Any] = dataclasses.field(default_factory=dict)
-  influenced: bool = True
-
-  @property
-  def verdict(self) -> str:
-    """The verdict, one of `VERDICTS`."""
-    if any(check.failed for check in self.checks):
-      return VIOLATED
-    # Outputs that never depend on the data of any pair are perfectly private,
-    # or their leak is elsewhere: such runs could have refuted nothing.
-    if not self.influenced:
-      return UNDERPOWERED
-    # Checks of exact distributions and known privacy losses can refute a claim
-    # whose epsilon is above the cap of the counting bound.
-    certain = self.beyond_cap or any(
-        check.name in (_EXACT, _LOSSES) for check in self.checks)
-    if not certain and not self.cap >= self.claim.epsilon:
-      return UNDERPOWERED
-    return CONSISTENT
-
-  @property
-  def failed(self) -> tuple[Check, ...]:
-    """The checks that refute the claim."""
-    return tuple(check for check in self.checks if check.failed)
 
 
 def audit(key: PRNGKey, target: Target | canary.Game | canary.LossGame, *,
@@ -166,7 +94,7 @@ def audit(key: PRNGKey, target: Target | canary.Game | canary.LossGame, *,
   """
   errors.check_open_unit('significance', significance)
   if isinstance(target, (canary.Game, canary.LossGame)):
-    return _audit_game(key, target, significance)
+    return games.audit(key, target, significance)
   report = Report(target=target.name, claim=target.claim,
                   checks=(_claim_check(target.claim),),
                   significance=significance)
@@ -310,7 +238,7 @@ def _certain_checks(target: Target, found: search.Found) -> Iterator[Check]:
                             if id(one.pair) not in known))
   if target.log_probs is not None:
     worst = exact.finite_distributions(target.curve, pairs, target.log_probs)
-    yield Check(_EXACT, worst.amount > 0,
+    yield Check(EXACT, worst.amount > 0,
                 f'{_relative_to_claim(worst.amount)} at {worst.what}')
   if target.query is not None:
     worst = exact.largest_change(target.query, pairs)
@@ -381,38 +309,3 @@ def _details(counted: blackbox.BlackBox, level: float) -> dict[str, Any]:
       num_out=counted.num_runs, level=level,
       miss_level=level * event.miss_share, excess=counted.excess,
       threshold_rule='cells of largest ratio, learnt on a pilot of other runs')
-
-
-def _audit_game(key: PRNGKey, game: canary.Game | canary.LossGame,
-                significance: float) -> Report:
-  """Audits a training method: sensitivity, noise, privacy curve and counts."""
-  if isinstance(game, canary.LossGame):
-    played = canary.judge(game.plan, *game.losses(key))
-    name = detail = game.name
-  else:
-    played, name = canary.play(key, game), game.method.name
-    detail = (f'{canary.fraction_spent(game):.0%} of the budget spent by the '
-              'canary')
-  plan, delta = game.plan, 1e-5
-  report = Report(
-      target=name,
-      claim=claims.of_event(plan.event, delta=delta, adjacency=plan.adjacency,
-                            num_examples=plan.sampler.num_examples),
-      checks=tuple(Check(_LOSSES, True, line) for line in played.findings) or (
-          Check(_LOSSES, False, detail),), significance=significance)
-  if played.inside is None or played.outside is None:
-    return report
-  # This bound is only reported: the findings alone decide the verdict.
-  many_runs = empirical.audit(played.inside, played.outside, delta=delta,
-                              significance=significance)
-  return dataclasses.replace(
-      report, epsilon_lower=many_runs.epsilon_lower, cap=many_runs.largest,
-      detectable=math.nan,
-      scores={'with_canary': played.inside, 'without_canary': played.outside},
-      details=dict(
-          estimator='privacy losses of whole runs (AUD-09)',
-          num_in=many_runs.num_in, num_out=many_runs.num_out,
-          true_positives=many_runs.true_positives,
-          false_positives=many_runs.false_positives,
-          canary='a record that meets the claimed sensitivity',
-          threshold_rule='best threshold on the first half of the runs'))

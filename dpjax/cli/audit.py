@@ -55,16 +55,14 @@ import numpy as np
 from dpjax import errors as checks
 from dpjax.audit import auditor
 from dpjax.audit import claims
-from dpjax.audit.suite import calibration
 from dpjax.audit.suite import finished
 from dpjax.audit.suite import loading
-from dpjax.audit.suite import mutations
-from dpjax.audit.suite import reference
 from dpjax.audit.suite import reports
 from dpjax.audit.suite import run_folders
 from dpjax.audit.suite import runs
 from dpjax.audit.suite import targets
 from dpjax.audit.target import Pair
+from dpjax.cli import audit_self_tests
 from dpjax.cli import errors
 from dpjax.cli import flags as shared
 from dpjax.privacy.adjacency import Adjacency
@@ -129,9 +127,10 @@ _NUM_RUNS = flags.DEFINE_integer(
     'num_runs', None, 'Number of releases counted for each data set.',
     flag_values=_TEST)
 _BUDGET_SECONDS = flags.DEFINE_float(
-    'budget_seconds', None, 'Seconds that an audit may take: more of them allow '
-    'a longer search and, without --num_runs, more runs. Default: the usual '
-    'search and number of runs, which the seed determines.', flag_values=_TEST)
+    'budget_seconds', None, 'Seconds that an audit may take: more of them '
+    'allow a longer search and, without --num_runs, more runs. Default: the '
+    'usual search and number of runs, which the seed determines.',
+    flag_values=_TEST)
 _REPLAY = flags.DEFINE_bool(
     'replay', True, 'Also record the random draws of the release and replay '
     'them on neighbours, which finds the line of a fault.', _TEST)
@@ -156,16 +155,13 @@ _GROUPS = {
     'The test': _TEST,
     'Files': shared.add_shared(_FILES, 'data_dir')}
 _MAIN = (
-    'target list run_dir scores epsilon delta adjacency record_shape '
-    'record_bounds num_categories num_runs budget_seconds significance '
-    'output').split()
+    'target run_dir epsilon delta adjacency record_shape record_bounds '
+    'num_categories budget_seconds output').split()
 parse = functools.partial(errors.parse_groups, groups=_GROUPS,
                           doc=__doc__ or '', main=_MAIN)
 
 EXIT = {auditor.CONSISTENT: 0, auditor.VIOLATED: 1, auditor.UNDERPOWERED: 3}
 """Exit status of each verdict; 2 is bad input."""
-
-_TRIALS = 200  # audits of each mechanism in a self-calibration
 
 
 def _data(text: str) -> np.ndarray:
@@ -312,37 +308,6 @@ def _audit_runs(run_dir: str) -> int:
                if EXIT[verdict] in statuses), 0)
 
 
-def _calibrate() -> int:
-  """Audits known mechanisms; returns 1 if bounds are wrong too often."""
-  coverages = list(calibration.coverages(trials=_TRIALS, seed=_SEED.value))
-  print(tables.markdown(
-      ('estimator', 'mechanism', 'epsilon', 'median bound', 'wrong', ''),
-      [(row.estimator, row.mechanism, f'{row.epsilon:.3f}',
-        f'{row.median:.3f}', f'{row.wrong} of {row.trials}',
-        '' if row.holds else 'TOO OFTEN') for row in coverages]))
-  print(tables.markdown(
-      ('true epsilon', 'AUD-04', 'AUD-05', 'AUD-06', 'separate runs'),
-      [tuple(f'{value:.3f}' for value in calibration.expected_power(epsilon))
-       for epsilon in (1.0, 2.0, 4.0, 8.0)]))
-  return int(not all(row.holds for row in coverages))
-
-
-def _mutate() -> int:
-  """Audits training with planted faults; returns 1 if one is missed."""
-  # A fault is found only if training without it passes.
-  honest = reference.findings(reference.Trainer(), seed=_SEED.value)
-  rows, missed = [('none', '-', ', '.join(honest) or '-')], bool(honest)
-  for name, mutant in mutations.MUTANTS.items():
-    failed = reference.findings(mutant.trainer, seed=_SEED.value)
-    caught = set(mutant.caught_by) <= failed
-    missed |= not caught
-    rows.append((name, '-' if mutant.true_epsilon is None else
-                 f'{mutant.true_epsilon:g}', ', '.join(sorted(failed)) +
-                 ('' if caught else ' MISSED')))
-  print(tables.markdown(('fault', 'true epsilon', 'refuted by'), rows))
-  return int(missed)
-
-
 def _arrays(path: pathlib.Path) -> np.lib.npyio.NpzFile:
   """Opens a .npz file; raises a one-line ValueError for other files."""
   # An .npz file is a zip file, which begins like this.
@@ -387,9 +352,9 @@ def main(argv: Sequence[str]) -> int:
       print(f'{name}  ({targets.expected(name)})')
     return 0
   if _SELF_CALIBRATE.value:
-    return _calibrate()
+    return audit_self_tests.calibrate(_SEED.value)
   if _MUTATIONS.value:
-    return _mutate()
+    return audit_self_tests.mutate(_SEED.value)
   if _SCORES.value:
     return _audit_scores(_SCORES.value)
   if (_TARGET.value == 'run') != (_RUN_DIR.value is not None):

@@ -11,7 +11,6 @@ import numpy as np
 from dpjax.audit import spaces
 from dpjax.audit.target import Pair
 from dpjax.typing import Array, PRNGKey
-from experiments.audit_zoo import arrays
 from experiments.audit_zoo import bug
 from experiments.audit_zoo import training
 
