@@ -93,6 +93,8 @@ def audit(key: PRNGKey, target: Target | canary.Game | canary.LossGame, *,
     'consistent'
   """
   errors.check_open_unit('significance', significance)
+  if num_runs is not None:
+    errors.check_at_least('num_runs', num_runs, 100)
   if isinstance(target, (canary.Game, canary.LossGame)):
     return games.audit(key, target, significance)
   report = Report(target=target.name, claim=target.claim,
@@ -114,20 +116,15 @@ def audit(key: PRNGKey, target: Target | canary.Game | canary.LossGame, *,
     return report
   level = significance
   if replayed and target.release is not None:
-    if progress is not None:
-      progress('replay of recorded draws')
     pairs = _replayed_pairs(target, found)
-    report = dataclasses.replace(report, checks=(*report.checks, _replay_check(
-        jax.random.fold_in(key, 4), target, pairs)))
+    report = _replayed(jax.random.fold_in(key, 4), target, report, pairs,
+                       progress)
     # Replays refute a sound claim with at most this probability.
     level -= min(significance / 2, comparison.SIGNIFICANCE * len(pairs))
-  if num_runs is None and budget_seconds is not None:
-    num_runs = _affordable_runs(key, target.with_pairs(found.pairs),
-                                start + budget_seconds)
-  elif num_runs is None:
-    num_runs = (NUM_RUNS if target.sample is not None or target.traced
-                else NUM_UNTRACED_RUNS)
-  errors.check_at_least('num_runs', num_runs, 100)
+  if num_runs is None:
+    num_runs = (_usual_runs(target) if budget_seconds is None else
+                _affordable_runs(key, target.with_pairs(found.pairs),
+                                 start + budget_seconds))
   if progress is not None:
     progress(f'count: {num_runs} runs of each side')
   return _tested(key, target, report, found, num_runs, level)
@@ -165,6 +162,12 @@ def _tested(key: PRNGKey, target: Target, report: Report, found: search.Found,
           'with_canary': counted.scores[0], 'without_canary': counted.scores[1],
           'edges': counted.event.partition.edges,
           'flagged': counted.event.flagged})
+
+
+def _usual_runs(target: Target) -> int:
+  """Returns the number of counted runs of each side without a budget."""
+  return (NUM_RUNS if target.sample is not None or target.traced
+          else NUM_UNTRACED_RUNS)
 
 
 def _affordable_runs(key: PRNGKey, target: Target, end: float) -> int:
@@ -218,17 +221,21 @@ def _replayed_pairs(target: Target, found: search.Found) -> list[Pair]:
   return list({id(pair): pair for pair in pairs}.values())[:_REPLAYED_PAIRS]
 
 
-def _replay_check(key: PRNGKey, target: Target, pairs: list[Pair]) -> Check:
-  """Compares what the release hides on neighbours with its noise.
+def _replayed(key: PRNGKey, target: Target, report: Report, pairs: list[Pair],
+              progress: search.Progress | None) -> Report:
+  """Returns the report with a comparison of noise and what it hides.
 
   Doubts of a replay fail nothing, because the counts judge the whole release.
   """
-  result = replay.audit(key, target, pairs=pairs, num_runs=0)
+  if progress is not None:
+    progress(f'replay of recorded draws on {len(pairs)} pairs')
+  result = replay.audit(key, target, pairs=pairs, sampled_runs=0)
   lines = [str(finding) for finding in result.findings]
   if not lines:
     lines = ['no violation' if result.judged else 'not judged exactly: '
              f'{result.suspects[0]}']
-  return Check(_REPLAY, result.violated, '; '.join(lines))
+  check = Check(_REPLAY, result.violated, '; '.join(lines))
+  return dataclasses.replace(report, checks=(*report.checks, check))
 
 
 def _certain_checks(target: Target, found: search.Found) -> Iterator[Check]:

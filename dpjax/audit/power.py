@@ -217,9 +217,12 @@ def detectable_epsilon(target: Target, counted: blackbox.BlackBox, *,
                              num_pilot=blackbox.pilot_runs(runs), seed=_SEED)
   if not np.isfinite(factor):
     return np.inf
-  if target.claim.delta == 0:
-    return _pure(counted, members, factor)
-  return _approximate(target, counted, members, factor)
+  epsilon = (_pure(counted, members, factor) if target.claim.delta == 0 else
+             _approximate(target, counted, members, factor))
+  # A single claimed epsilon is true up to there, and a true claim is refuted
+  # more rarely; a curve may be broken elsewhere.
+  return max(epsilon, target.claim.epsilon) if (
+      target.curve.epsilons.size == 1) else epsilon
 
 
 def _pure(counted: blackbox.BlackBox, members: Family,

@@ -21,6 +21,8 @@ _USUAL = (-1.0, 1.0)
 _HUGE = 1e6
 # Where a leak hides between the bounds: parts of the range.
 _INNER = (0.25, 0.75, 0.1, 0.9, 0.01, 0.99)
+# The largest integers of 7, 8, 15 and 16 bits: one more wraps around.
+_WRAPS = (127, 255, 32767, 65535)
 # Records on both sides of a threshold differ from it by this part of the range.
 _NEAR = 1e-3
 
@@ -280,7 +282,10 @@ class Records:
     yield 'one of the others far away', far
     # Sums of integers overflow at one of these numbers of high records.
     numeric = self._integers and self.num_categories is None
-    for count in range(1, size) if numeric and size <= 16 else (size // 2,):
+    counts = set(range(1, size)) if numeric and size <= 16 else {size // 2}
+    # Code may count in fewer bits than the records have.
+    counts.update(count for count in _WRAPS if count < size)
+    for count in sorted(counts):
       some = all_of(low)
       some[:count] = high
       yield f'{count} of the others high, the rest low', some

@@ -87,7 +87,7 @@ class Replay:
 
 def audit(key: PRNGKey, target: targets.Target, *,
           pairs: Sequence[targets.Pair] | None = None,
-          num_keys: int = _NUM_KEYS, num_runs: int = _NUM_RUNS) -> Replay:
+          num_keys: int = _NUM_KEYS, sampled_runs: int = _NUM_RUNS) -> Replay:
   """Records and replays a target's release on pairs of neighbours.
 
   Args:
@@ -97,7 +97,7 @@ def audit(key: PRNGKey, target: targets.Target, *,
     pairs: neighbours; by default those of the target.
     num_keys: runs of each data set, at least 64. They find the families of
       noise; scales of known samplers are exact with any number.
-    num_runs: runs of each side of one pair that could not be judged exactly,
+    sampled_runs: runs of each side of one pair that was not judged exactly,
       to test the whole release; 0 for none.
 
   Raises:
@@ -116,9 +116,9 @@ def audit(key: PRNGKey, target: targets.Target, *,
   findings = [f for found in results for f in found]
   proofs = [f for f in findings if f.how == comparison.PROOF]
   suspects = [f for f in findings if f.how == comparison.SUSPECT]
-  sampled = bool(suspects and not proofs and num_runs)
+  sampled = bool(suspects and not proofs and sampled_runs)
   if sampled:
-    proofs = _sample(sampling, target, pairs, results, num_runs)
+    proofs = _sample(sampling, target, pairs, results, sampled_runs)
   return Replay(violated=bool(proofs), findings=_distinct(proofs),
                 suspects=_distinct(suspects), sites=tuple(sites),
                 judged=not suspects, sampled=sampled, num_pairs=len(pairs))

@@ -23,7 +23,7 @@ def _replay(release, *, epsilon=1.0, delta=0.0, pair=_PAIR, num_runs=0):
   return replay.audit(jax.random.key(0), Target(
       name='release', release=release, pairs=(pair,), claim=claims.Claim(
           epsilon=epsilon, delta=delta, adjacency=Adjacency.REPLACE_ONE)),
-                      num_runs=num_runs)
+                      sampled_runs=num_runs)
 
 
 @replay.with_generator

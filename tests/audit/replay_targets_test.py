@@ -33,6 +33,6 @@ def test_a_few_mechanisms_are_judged(name):
 def test_no_violation_in_any_mechanism(name):
   target = targets.TARGETS[name]()
   assert isinstance(target, Target)
-  result = replay.audit(jax.random.key(0), target, num_runs=0)
+  result = replay.audit(jax.random.key(0), target, sampled_runs=0)
   assert not result.violated, str(result)
   assert result.judged == (name not in _NOT_JUDGED), str(result)

@@ -31,7 +31,7 @@ def _replay(release, *, epsilon=1.0, delta=0.0, pair=_PAIR, claim=None,
                                 adjacency=Adjacency.REPLACE_ONE)
   return replay.audit(jax.random.key(0), Target(
       name='release', release=release, claim=claim, pairs=(pair,)),
-                      num_runs=num_runs)
+                      sampled_runs=num_runs)
 
 
 def _laplace(scale):
@@ -314,7 +314,7 @@ def test_nan_counts_as_an_infinite_change():
     'classical_gaussian', 'printed_algorithm_8', 'exponential_without_half'])
 def test_published_mistakes_of_sensitivity(name):
   result = replay.audit(jax.random.key(0), showcases.SHOWCASES[name](),
-                        num_runs=0)
+                        sampled_runs=0)
   assert result.violated and result.findings[0].how == 'proof'
 
 

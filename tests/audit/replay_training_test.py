@@ -53,7 +53,7 @@ def test_a_step_with_and_without_clipping(clipped):
   result = replay.audit(jax.random.key(0), Target(
       name='step', release=_step(bounder, 1.0), claim=claim,
       pairs=(Pair(present, present & (np.arange(4) > 0), 'a large record'),)),
-                        num_runs=0)
+                        sampled_runs=0)
   assert result.violated != clipped and result.judged, str(result)
   if not clipped:
     assert result.findings[0].sensitivity > 10

@@ -89,7 +89,7 @@ def test_a_fault_at_few_neighbours_is_found(name):
   report = auditor.audit(_KEY, _FAULTS[name], num_runs=2**12)
   assert report.verdict == auditor.VIOLATED
   assert report.epsilon_lower > 1 and report.influenced
-  assert [check.name for check in report.failed] == ['distinguishing event']
+  assert 'distinguishing event' in [check.name for check in report.failed]
 
 
 _SOUND = {
