@@ -268,6 +268,7 @@ def test_a_scale_that_depends_on_the_count_has_no_epsilon():
 
 
 @pytest.mark.slow
+@pytest.mark.every(8)
 @pytest.mark.parametrize('name', _ALL)
 def test_the_auditor_refutes_the_fault_on_its_worst_pair_and_not_the_twin(name):
   bug, key = registry.load(name), jax.random.key(0)

@@ -295,6 +295,7 @@ def test_an_auditor_of_others_finds_a_lack_of_noise(name):
 
 
 @pytest.mark.slow
+@pytest.mark.every(12)
 @pytest.mark.parametrize('name', registry.names())
 def test_every_bug_is_found_and_no_repair_is_refuted(name):
   """At significance 0.05 each repair would be refuted with that probability;
