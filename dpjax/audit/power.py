@@ -1,4 +1,4 @@
-"""The true epsilon at which an audit refutes its claim every other time.
+"""Simulates the true epsilon at which an audit has 50 % power.
 
 The question needs mechanisms that leak more, or less, than the audited one.
 They are made from its own outputs. Let p and q be the distributions of the cell

@@ -62,31 +62,31 @@ class Generator:
                 _data(scale), line)
 
   def normal(self, loc: Any = 0.0, scale: Any = 1.0, size: Any = None) -> Any:
-    """Draws normal noise."""
+    """Records a draw of normal noise of this mean and standard deviation."""
     return self._noise('normal', loc, scale, size)
 
   def laplace(self, loc: Any = 0.0, scale: Any = 1.0, size: Any = None) -> Any:
-    """Draws Laplace noise."""
+    """Records a draw of Laplace noise of this location and scale."""
     return self._noise('laplace', loc, scale, size)
 
   def gumbel(self, loc: Any = 0.0, scale: Any = 1.0, size: Any = None) -> Any:
-    """Draws Gumbel noise."""
+    """Records a draw of Gumbel noise of this location and scale."""
     return self._noise('gumbel', loc, scale, size)
 
   def logistic(self, loc: Any = 0.0, scale: Any = 1.0, size: Any = None) -> Any:
-    """Draws logistic noise."""
+    """Records a draw of logistic noise of this location and scale."""
     return self._noise('logistic', loc, scale, size)
 
   def exponential(self, scale: Any = 1.0, size: Any = None) -> Any:
-    """Draws exponential noise."""
+    """Records a draw of exponential noise of this scale."""
     return self._noise('exponential', 0.0, scale, size)
 
   def standard_exponential(self, size: Any = None) -> Any:
-    """Draws exponential noise of mean 1."""
+    """Records a draw of exponential noise of mean 1."""
     return self._noise('exponential', 0.0, 1.0, size)
 
   def standard_normal(self, size: Any = None) -> Any:
-    """Draws standard normal noise."""
+    """Records a draw of normal noise of mean 0 and variance 1."""
     return self._noise('normal', 0.0, 1.0, size)
 
   def randn(self, *size: int) -> Any:
