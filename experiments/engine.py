@@ -233,7 +233,8 @@ def run_sweep(experiment: registry.Experiment,
   unfinished = pending(experiment, settings, options, out,
                  environment.commit if environment else None)
   if unfinished:
-    environment = environment or environments.current()
+    environment = environment or environments.current(
+        optional=experiment.packages)
     os.makedirs(options.output_dir, exist_ok=True)
     provenance.write(
         options.provenance_path, command=options.command,

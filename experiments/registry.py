@@ -17,6 +17,7 @@ and, if needed,
   REPRODUCE         tag of the settings that a computer without a GPU runs in
                     hours
   TIMES             metrics that measure time and differ in every run
+  PACKAGES          further packages whose versions may affect the rows
   ALONE             True if timings need an otherwise idle machine
   OLDER             reason -> predicate, for settings whose committed rows are
                     kept although the present code may give other rows
@@ -76,6 +77,7 @@ class Experiment(NamedTuple):
     reproduce: tag of the settings that a reproduction runs; None for all.
     quick_is_smoke: True if a quick reproduction uses the smoke sweep.
     times: metrics that measure time and differ in every run.
+    packages: further packages whose versions may affect the rows.
     alone: True if timings need an otherwise idle machine.
     gallery: caption of its figure in the README; '' if it is not there.
     config: setting -> the training configuration behind its rows, or None.
@@ -97,6 +99,7 @@ class Experiment(NamedTuple):
   reproduce: str | None = None
   quick_is_smoke: bool = False
   times: tuple[str, ...] = ()
+  packages: tuple[str, ...] = ()
   alone: bool = False
   gallery: str = ''
   config: Callable[[selection.Setting], Any] = lambda setting: None
@@ -161,6 +164,7 @@ def load(name: str) -> Experiment:
       reproduce=getattr(sweep, 'REPRODUCE', None),
       quick_is_smoke=getattr(sweep, 'QUICK_IS_SMOKE', False),
       times=tuple(getattr(sweep, 'TIMES', ())),
+      packages=tuple(getattr(sweep, 'PACKAGES', ())),
       alone=getattr(sweep, 'ALONE', False),
       gallery=getattr(sweep, 'GALLERY', ''),
       config=_lazy_config(path), older=dict(getattr(sweep, 'OLDER', {})))

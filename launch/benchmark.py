@@ -44,7 +44,6 @@ machine.
 
 from collections.abc import Iterable, Sequence
 import functools
-from importlib import metadata
 import os
 import pathlib
 import shlex
@@ -169,15 +168,8 @@ def _command() -> str:
 
 def _environment() -> environment.Environment:
   """Returns the environment, with a machine description and peer versions."""
-  current = environment.current()
-  versions = dict(current.versions)
-  for package in report.PEERS:
-    try:
-      versions[package] = metadata.version(package)
-    except metadata.PackageNotFoundError:
-      continue
-  return current._replace(device=machine.describe(current.device),
-                          versions=versions)
+  current = environment.current(optional=report.PEERS)
+  return current._replace(device=machine.describe(current.device))
 
 
 def _measure(folder: pathlib.Path, cpu: bool) -> None:

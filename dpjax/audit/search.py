@@ -4,7 +4,7 @@ All runs here are pilot runs: the search only proposes pairs, and others count
 events on fresh runs. Every data set is released with the same keys, so that
 outputs of neighbours differ by the influence of the data only. Their distance,
 in units of the spread of outputs, ranks pairs with few runs; the counts of
-simple events rank them by the evidence against the claim. The search
+simple events rank them by the evidence against the claim. The search:
   1. compares the structured pairs of the space, with constants of the code;
   2. changes the best pairs at random, and keeps the best;
   3. follows the gradient of the distance, for releases that JAX traces;

@@ -1,5 +1,6 @@
 """Device, code commit and package versions that measured numbers depend on."""
 
+from collections.abc import Iterable
 from importlib import metadata
 import pathlib
 import platform
@@ -76,14 +77,17 @@ def history(root: pathlib.Path = ROOT) -> frozenset[str] | None:
     return None
 
 
-def current(num_devices: int = 1) -> Environment:
+def current(num_devices: int = 1, optional: Iterable[str] = ()) -> Environment:
   """Returns the environment of this process.
 
   Args:
     num_devices: number of devices that share the work, for `device`.
+    optional: further packages, which are named only if they are installed.
   """
   import jax  # Imported here: reading and reporting rows needs no JAX.
   versions = {package: _version(package) for package in _PACKAGES}
+  versions |= {package: version for package in optional
+               if (version := _version(package)) != UNKNOWN}
   versions['python'] = platform.python_version()
   kind = jax.devices()[0].device_kind
   return Environment(

@@ -8,6 +8,9 @@ source, and name its folder in an environment variable.
                   DPJAX_DP_AUDITORIUM; it needs tensorflow and google-vizier
   StatDP          cmla-psu/statdp, in DPJAX_STATDP; it needs numba and tqdm
 
+The kept rows are of dp-auditorium at its commit b5b0286e313b and of StatDP at
+d1f1e8f; versions of installed packages are in `results/provenance.json`.
+
 Each gets as many releases as the black-box audit of dpjax: a pilot to prepare
 the outputs, see `samples`, and the rest to decide.
 """

@@ -25,6 +25,7 @@ HEADLINES = ('the black-box audit', 'fixed twins that', 'false alarms')
 BATCHED = ('auditor', 'twin')
 REPRODUCE = 'own'
 TIMES = ('seconds',)
+PACKAGES = ('jax_privacy', 'tensorflow_cpu', 'tensorflow', 'numba')
 
 AUDITORS = ('dpjax_black_box', 'dpjax_replay', 'dp_auditorium', 'jax_privacy',
             'statdp')

@@ -48,3 +48,5 @@ def test_current_has_device_and_versions():
   assert current.device and current.jax == current.versions['jax'] != 'unknown'
   assert current.versions['numpy'] != 'unknown'
   assert environment.current(4).device == f'4 x {current.device}'
+  more = environment.current(optional=('pytest', 'no-such-package')).versions
+  assert set(more) - set(current.versions) == {'pytest'}

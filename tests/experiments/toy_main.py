@@ -21,7 +21,7 @@ if __name__ == '__main__':
   signal.signal(signal.SIGINT, signal.default_int_handler)
   registry.EXPERIMENTS.clear()
   registry.EXPERIMENTS['toy'] = 'toy'
-  environment.current = lambda: environment.Environment(
+  environment.current = lambda **_: environment.Environment(
       'cpu', '1', environment.commit(), {'jax': '1'})
   environment.commit = lambda: 'c0'
   fingerprints.streams = lambda: 'f0'
