@@ -154,6 +154,7 @@ def _tested(key: PRNGKey, target: Target, report: Report, found: search.Found,
   checks += [*_influence_check(found), _event_check(counted, half)]
   return dataclasses.replace(
       report, checks=tuple(checks), epsilon_lower=counted.epsilon_lower,
+      tried=report.tried | dict(worst=counted.pair.what),
       cap=bounds.largest_bound(num_in=num_runs, num_out=num_runs,
                                delta=target.claim.delta, significance=half,
                                shares=bounds.SHARES),
@@ -216,7 +217,8 @@ def _influence_check(found: search.Found) -> Iterator[Check]:
 
 def _replayed_pairs(target: Target, found: search.Found) -> list[Pair]:
   """Returns the pairs to replay: the worst ones, then the first structured."""
-  pairs = [*found.pairs, *target.pairs[:_REPLAYED_PAIRS // 2],
+  pairs = [*found.pairs[:_REPLAYED_PAIRS // 4],
+           *target.pairs[:_REPLAYED_PAIRS // 2],
            *(one.pair for one in found.candidates)]
   return list({id(pair): pair for pair in pairs}.values())[:_REPLAYED_PAIRS]
 

@@ -9,7 +9,8 @@ simple events rank them by the evidence against the claim. The search:
   2. changes the best pairs at random, and keeps the best;
   3. follows the gradient of the distance, for releases that JAX traces;
   4. compares fewer and fewer pairs on more and more fresh runs (successive
-     halving, Jamieson and Talwalkar, 2016, Algorithm 1).
+     halving, Jamieson and Talwalkar, 2016, Algorithm 1). The last rounds are
+     those of `blackbox`, which learns an event for each of the pairs left.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -33,13 +34,12 @@ from dpjax.typing import PRNGKey, PyTree
 Progress = Callable[[str], None]
 """Function that is called with short lines about the state of the search."""
 
-# Pairs that are handed on to the count.
-_KEPT = 3
-# (pairs, runs) of each round of halving, after the first one of all pairs. One
-# run of a release that JAX cannot trace costs much more.
-_FIRST_RUNS, _ROUNDS = 256, ((32, 512), (8, 2048))
+# (pairs, runs) of each round of halving, after the first one of all pairs, and
+# pairs that are handed on to the count, beside a smallest one. One run of a
+# release that JAX cannot trace costs much more.
+_FIRST_RUNS, _ROUNDS, _KEPT = 256, ((32, 512),), 16
 _UNTRACED_PAIRS, _UNTRACED_RUNS = 256, 4
-_UNTRACED_ROUNDS = ((32, 32), (8, 256))
+_UNTRACED_ROUNDS, _UNTRACED_KEPT = ((32, 32), (8, 256)), 3
 _GENERATIONS, _PARENTS, _CHILDREN = 5, 16, 32
 _REPORTED = 500
 
@@ -131,7 +131,8 @@ def search(key: PRNGKey, target: Target, *, evolve: bool = True,
       pool = _ranked([*pool, *(one for one in children if not one.error)])
       say(f'search: round {generation}, {len(pool)} pairs tried, best: '
           f'{pool[0].pair.what}')
-  return _found(_halved(key, target, pool, say), failed)
+  return _found(_halved(key, target, pool, say), failed,
+                _KEPT if _is_fast(target) else _UNTRACED_KEPT)
 
 
 def _generations(space: Space, end: float) -> Iterator[int]:
@@ -146,8 +147,12 @@ def _generations(space: Space, end: float) -> Iterator[int]:
 
 def _first_runs(target: Target) -> int:
   """Returns the number of runs of each data set in the first comparison."""
-  return (_FIRST_RUNS if target.traced or target.sample is not None
-          else _UNTRACED_RUNS)
+  return _FIRST_RUNS if _is_fast(target) else _UNTRACED_RUNS
+
+
+def _is_fast(target: Target) -> bool:
+  """Returns whether many runs of the release are done in one call."""
+  return target.traced or target.sample is not None
 
 
 def _structured(target: Target) -> Sequence[Pair]:
@@ -160,7 +165,7 @@ def _structured(target: Target) -> Sequence[Pair]:
     more = dataclasses.replace(space, constants=(*space.constants, *mined))
     known = {_content(pair) for pair in pairs}
     pairs += [pair for pair in more.pairs() if _content(pair) not in known]
-  if target.traced or target.sample is not None:
+  if _is_fast(target):
     return pairs
   return pairs[:_UNTRACED_PAIRS]
 
@@ -188,10 +193,9 @@ def _halved(key: PRNGKey, target: Target, pool: Sequence[Candidate],
   """Returns the candidates, ranked by more and more runs of the best ones."""
   left = list(pool)
   done: list[Candidate] = []
-  traced = target.traced or target.sample is not None
-  for number, (size, num_runs) in enumerate(_ROUNDS if traced
+  for number, (size, num_runs) in enumerate(_ROUNDS if _is_fast(target)
                                             else _UNTRACED_ROUNDS):
-    if len(left) <= _KEPT:
+    if len(left) < 2:
       break
     best = _both_best(left, size)
     chosen = set(map(id, best))
@@ -203,15 +207,36 @@ def _halved(key: PRNGKey, target: Target, pool: Sequence[Candidate],
   return left + done
 
 
-def _found(candidates: Sequence[Candidate],
-           failed: Sequence[Candidate]) -> Found:
-  """Returns the result of a search."""
+def _found(candidates: Sequence[Candidate], failed: Sequence[Candidate],
+           kept: int) -> Found:
+  """Returns the result of a search, with about `kept` pairs to count on."""
   return Found(
       candidates=tuple(candidates),
       failed=tuple(one for one in failed if one.error != _UNLIKE),
       unlike=tuple(one for one in failed if one.error == _UNLIKE),
-      pairs=tuple(one.pair for one in _both_best(candidates, _KEPT)),
+      pairs=tuple(_counted(candidates, kept)),
       influenced=any(one.distance > 0 for one in candidates))
+
+
+def _counted(candidates: Sequence[Candidate], kept: int) -> list[Pair]:
+  """Returns the best pairs, and the most distant one of the smallest data.
+
+  Where records are sampled, other records hide the one that differs. A few runs
+  draw it too rarely to rank these pairs, so the smallest is always counted on.
+  """
+  best = [one.pair for one in _both_best(candidates, kept)]
+  least = min(map(_size, best), default=0)
+  smallest = [one for one in candidates if _size(one.pair) < least]
+  if smallest:
+    # Ties are resolved in favour of the better score, by the order.
+    best.append(min(smallest, key=lambda one: (_size(one.pair),
+                                               -one.distance)).pair)
+  return best
+
+
+def _size(pair: Pair) -> int:
+  """Returns how many numbers both data sets of a pair have together."""
+  return sum(int(np.size(leaf)) for leaf in jax.tree.leaves(pair[:2]))
 
 
 def _ranked(candidates: Sequence[Candidate]) -> list[Candidate]:

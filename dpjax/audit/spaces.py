@@ -49,6 +49,7 @@ class Sums:
     """Lists pairs that differ along one axis or in all coordinates.
 
     Pairs near zero and far from it reveal noise that grows with the data.
+    Where the coordinates are answered in turn, a far one may end that.
     """
     width = self.width
     shifts = [np.eye(width)[place] for place in sorted({0, width - 1})]
@@ -57,7 +58,9 @@ class Sums:
       # All in one direction too: minima and maxima hardly feel the others.
       shifts += [each / np.linalg.norm(each, self.order)
                  for each in (signs, np.ones(width))]
-    bases = [np.zeros(width), np.full(width, _FAR) * self.sensitivity]
+    ends = np.eye(width)[[0, -1]] if width > 1 else np.zeros((0, width))
+    bases = [part * self.sensitivity for part in (
+        np.zeros(width), np.full(width, _FAR), *ends, *(_FAR * ends))]
     return tuple(self._pair(base, self.sensitivity * shift)
                  for base in bases for shift in shifts)
 
@@ -72,6 +75,8 @@ class Sums:
       shift = self.sensitivity * rng.permutation(np.eye(self.width)[0])
     else:
       direction = rng.standard_normal(self.width)
+      if rng.random() < 0.5:  # a corner, where all coordinates move as far
+        direction = np.sign(direction)
       shift = self.sensitivity * direction / np.linalg.norm(direction,
                                                             self.order)
     if np.dtype(self.dtype).kind in 'iu':

@@ -112,7 +112,10 @@ def test_a_sound_release_is_not_refuted_and_its_bound_is_near(name):
   assert 0.75 < report.epsilon_lower <= 1
   assert report.tried['num_pairs'] > 100
   assert 0 < len(report.tried['pairs']) <= 500
-  assert report.tried['pairs'][0]['pair'] == report.tried['worst']
+  # The worst pair is the one that was counted on, by larger pilots.
+  assert report.tried['worst'] == report.details['canary']
+  assert report.tried['worst'] in [
+      one['pair'] for one in report.tried['pairs'][:50]]
 
 
 @pytest.mark.slow

@@ -43,7 +43,8 @@ class Finding:
     how: 'proof' if the runs show a violation; 'sampled' if counts of many runs
       refute the claim; 'suspect' if the noisy values together cost more than
       the claim, but the release may reveal less than them.
-    epsilon: epsilon of all that was compared, at the delta of the claim.
+    epsilon: epsilon of all that was compared, at the delta of the claim; a
+      lower bound on it where records are sampled.
   """
   what: str
   line: str
