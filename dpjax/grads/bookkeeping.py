@@ -41,6 +41,29 @@ def record_gradients(apply: ApplyFn, loss: LossFn, params: Params, batch: Batch,
                      kept: Array, *,
                      gram_is_cheaper: Callable[[Layer], bool] | None = None
                      ) -> RecordGradients:
+  """Returns `of_record_loss` for a network and a loss of its outputs.
+
+  Args:
+    apply: (params, x [b, ...]) -> logits [b, c].
+    loss: (logits, labels) -> [b].
+    params: float arrays.
+    batch: b records.
+    kept: [b] bool; the gradients of other records count as zero.
+    gram_is_cheaper: see `of_record_loss`.
+  """
+
+  def record_loss(params: Params, record: tuple[PyTree, Array]) -> Array:
+    x, y = jax.tree.map(lambda leaf: leaf[None], record)
+    return loss(apply(params, x), y)[0]
+
+  return of_record_loss(record_loss, params, (batch.x, batch.y), kept,
+                        gram_is_cheaper=gram_is_cheaper)
+
+
+def of_record_loss(record_loss: Callable[[Params, PyTree], Array],
+                   params: Params, records: PyTree, kept: Array, *,
+                   gram_is_cheaper: Callable[[Layer], bool] | None = None
+                   ) -> RecordGradients:
   """Returns norms and weighted sums of the gradients of the records of a batch.
 
   The function of *one* record is differentiated and mapped over records, so a
@@ -53,28 +76,22 @@ def record_gradients(apply: ApplyFn, loss: LossFn, params: Params, batch: Batch,
   slow for a large parameter; the log then names it.
 
   Args:
-    apply: (params, x [b, ...]) -> logits [b, c].
-    loss: (logits, labels) -> [b].
+    record_loss: (params, one record) -> loss of this record, a scalar.
     params: float arrays.
-    batch: b records.
+    records: b records, a tree of arrays [b, ...].
     kept: [b] bool; the gradients of other records count as zero.
     gram_is_cheaper: decides for a layer of several positions whether Gram
       matrices give its norms; None is `contractions.gram_is_cheaper`. Results
       differ by rounding.
   """
-
-  def record_loss(params: Params, record: tuple[PyTree, Array]) -> Array:
-    x, y = jax.tree.map(lambda leaf: leaf[None], record)
-    return loss(apply(params, x), y)[0]
-
   shapes = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(
-      leaf.shape[1:], leaf.dtype), (batch.x, batch.y))
+      leaf.shape[1:], leaf.dtype), records)
   program = tracing.trace(record_loss, params, shapes)
   known = _known_reads(program,
                        gram_is_cheaper or contractions.gram_is_cheaper)
   _say_what_is_formed(program, params, known)
   leaves, structure = jax.tree.flatten(params)
-  losses, passes = _backward(program, leaves, batch, kept)
+  losses, passes = _backward(program, leaves, records, kept)
   formed = _formed_gradients(program, leaves, passes, known)
   lengths = [length for site, each in zip(program.sites, passes, strict=True)
              for length in _lengths(site, each, known)]
@@ -199,7 +216,7 @@ def _say(names: str) -> None:
                   'convolution or embedding: %s', names)
 
 
-def _backward(program: Program, leaves: Sequence[Array], batch: Batch,
+def _backward(program: Program, leaves: Sequence[Array], records: PyTree,
               kept: Array) -> tuple[Array, list[_Pass]]:
   """Returns the losses [b], and inputs and cotangents of each site.
 
@@ -207,7 +224,7 @@ def _backward(program: Program, leaves: Sequence[Array], batch: Batch,
   Gradients by parameters are not requested, so they are not computed.
   """
   at_sites = program.at_sites(leaves)
-  record = jax.tree.leaves((batch.x, batch.y))
+  record = jax.tree.leaves(records)
 
   def total_loss(taps: PyTree) -> tuple[Array, PyTree]:
     losses, inputs = jax.vmap(program.run, (None, 0, 0))(at_sites, record,
