@@ -8,34 +8,29 @@ pass is needed, and most layers form no gradient of a single record. Source: Bu
 et al. (2023), extended to any JAX function and every convolution.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 import functools
 import logging
-import math
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
-from dpjax import floats
 from dpjax import tree
 from dpjax.grads import contractions
 from dpjax.grads import precision
+from dpjax.grads import pullbacks
+from dpjax.grads import shared
 from dpjax.grads import tracing
 from dpjax.grads.contractions import Layer
-from dpjax.grads.contractions import Table
 from dpjax.grads.records import RecordGradients
-from dpjax.grads.tracing import Origin
+from dpjax.grads.shared import Group
+from dpjax.grads.shared import Measured
 from dpjax.grads.tracing import Program
 from dpjax.grads.tracing import Site
 from dpjax.typing import ApplyFn, Array, Batch, LossFn, Params, PyTree
 
 _LOGGER = logging.getLogger(__name__)
-
-# Norms are products of two factors. Next to a factor above this, the other one
-# may be so small that its squares underflow; such records count as unusable.
-_LARGEST_NORM = 1e10
-
 
 def record_gradients(apply: ApplyFn, loss: LossFn, params: Params, batch: Batch,
                      kept: Array, *,
@@ -87,64 +82,41 @@ def of_record_loss(record_loss: Callable[[Params, PyTree], Array],
   shapes = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(
       leaf.shape[1:], leaf.dtype), records)
   program = tracing.trace(record_loss, params, shapes)
-  known = _known_reads(program,
-                       gram_is_cheaper or contractions.gram_is_cheaper)
-  _say_what_is_formed(program, params, known)
   leaves, structure = jax.tree.flatten(params)
+  known = known_leaves(program, leaves,
+                       gram_is_cheaper or contractions.gram_is_cheaper)
+  unknown = [leaf for leaf, groups in known.items() if groups is None]
+  _say_what_is_formed(program, params, unknown)
   losses, passes = _backward(program, leaves, records, kept)
-  formed = _formed_gradients(program, leaves, passes, known)
-  lengths = [length for site, each in zip(program.sites, passes, strict=True)
-             for length in _lengths(site, each, known)]
-  sound = _sound(kept, formed, lengths)
-  parts = [_unread(kept, leaf) for leaf in leaves]
-  # Zeros stay where no site reads a leaf.
-  for number, gradient in formed.items():
-    parts[number] = _kept_part(gradient, sound)
-  # A known leaf has one site; its sums are converted to its own layout.
-  for site, each in zip(program.sites, passes, strict=True):
-    number = site.leaves[0]
-    if number in known:
-      part = (parts[number] if number in formed else
-              _measured_part(known[number].operation, sound, each))
-      parts[number] = _restored(part, known[number], leaves[number])
+  formed = _formed_gradients(program, leaves, passes, unknown)
+  parts = [_part(kept, leaf, known[i], formed.get(i), passes)
+           for i, leaf in enumerate(leaves)]
+  # A record counts for all leaves or for none.
+  sound = functools.reduce(jnp.logical_and, [part.sound for part in parts],
+                           jnp.ones(kept.shape, jnp.bool_))
   usable = kept & sound & jnp.isfinite(losses)
   return RecordGradients(
       losses, usable,
-      jax.tree.unflatten(structure, [part.squares for part in parts]),
+      jax.tree.unflatten(structure, [jnp.where(sound, part.squares, 0.0)
+                                     for part in parts]),
       lambda weights: jax.tree.unflatten(structure, [
           _total(part, weight, sound) for part, weight in zip(
               parts, tree.blocks(params, weights), strict=True)]))
 
 
-def _sound(kept: Array, formed: Mapping[int, Array],
-           lengths: Sequence[Array]) -> Array:
-  """Returns [b] bool: True for records whose norms can be measured.
+def known_leaves(program: Program, leaves: Sequence[Array],
+                 gram_is_cheaper: Callable[[Layer], bool]
+                 ) -> dict[int, list[Group] | None]:
+  """Returns the reads of each leaf by part; None if gradients are formed.
 
   Args:
-    kept: gives the shape [b].
-    formed: gradients that are formed, [b, ...].
-    lengths: [b] norms of the factors of gradients that are not formed.
+    program: of one record.
+    leaves: parameter leaves.
+    gram_is_cheaper: see `of_record_loss`.
   """
-  sound = jnp.ones(kept.shape, jnp.bool_)
-  for gradient in formed.values():
-    sound = sound & jnp.isfinite(_norms(gradient))
-  for length in lengths:
-    # Also False for NaN.
-    sound = sound & (length < _LARGEST_NORM)
-  return sound
-
-
-class _Read(NamedTuple):
-  """A parameter that a single dense layer, convolution or embedding reads.
-
-  Attributes:
-    origin: the parameter leaf.
-    operation: the operation that reads it.
-    is_kept: whether gradients of records are formed because that is cheapest.
-  """
-  origin: Origin
-  operation: Layer | Table
-  is_kept: bool
+  reads = pullbacks.of_leaves(program, program.parameter_values(leaves))
+  return {leaf: each and shared.groups(each, gram_is_cheaper)
+          for leaf, each in reads.items()}
 
 
 class _Pass(NamedTuple):
@@ -153,57 +125,15 @@ class _Pass(NamedTuple):
   cotangents: Sequence[Array]
 
 
-class _Part(NamedTuple):
-  """Gradients of the records by one parameter leaf.
-
-  Attributes:
-    squares: [b] squared norms.
-    values: arrays [b, ...] from which weighted sums are computed.
-    total: (weights [b], *values) -> weighted sum of the gradients.
-  """
-  squares: Array
-  values: tuple[Array, ...]
-  total: Callable[..., Array]
-
-
-def _known_reads(program: Program, gram_is_cheaper: Callable[[Layer], bool]
-                 ) -> dict[int, _Read]:
-  """Returns the leaves that one known operation reads, by number."""
-  origins = dict(zip(program.boundary, program.origins, strict=True))
-  reads = {}
-  for site in program.sites:
-    operand = site.operands[0]
-    origin = origins[site.equation.invars[operand]]
-    if origin is None or len(site.operands) > 1 or _is_complex(site):
-      continue
-    operation = (contractions.as_layer(site.equation, operand)
-                 or contractions.as_table(site.equation, operand))
-    if operation is not None:
-      reads[origin.leaf] = _Read(
-          origin, operation,
-          isinstance(operation, Layer) and not _is_outer(operation)
-          and not gram_is_cheaper(operation))
-  return reads
-
-
-def _is_complex(site: Site) -> bool:
-  """Returns whether a site reads or returns complex numbers (Fourier layers).
-
-  The contractions are for real numbers.
-  """
-  return any(jnp.issubdtype(tracing.aval(var).dtype, jnp.complexfloating)
-             for var in (*site.equation.invars, *site.equation.outvars))
-
-
 def _say_what_is_formed(program: Program, params: Params,
-                        known: Mapping[int, _Read]) -> None:
+                        unknown: Collection[int]) -> None:
   """Logs the parameters with slow gradients, once for each model."""
   paths = [jax.tree_util.keystr(path) for path, _ in
            jax.tree_util.tree_leaves_with_path(params)]
   slow = {paths[leaf]: site.name for site in program.sites
           for leaf in site.leaves
           # Forming gradients of biases and scales is cheap.
-          if leaf not in known and site.name not in tracing.ELEMENTWISE}
+          if leaf in unknown and site.name not in tracing.CHEAP}
   if slow:
     _say(', '.join(f'{path} ({name})' for path, name in slow.items()))
 
@@ -244,23 +174,17 @@ def _backward(program: Program, leaves: Sequence[Array], records: PyTree,
 
 def _formed_gradients(program: Program, leaves: Sequence[Array],
                       passes: Sequence[_Pass],
-                      known: Mapping[int, _Read]) -> dict[int, Array]:
-  """Returns the gradients [b, ...] that are formed, by number of the leaf.
-
-  These are the leaves that are not in `known`, and those with `is_kept`, whose
-  gradients come in the layout of `contractions.products`.
-  """
-  formed = {}
+                      unknown: Collection[int]) -> dict[int, Array]:
+  """Returns the gradients [b, ...] of the leaves `unknown`, by number."""
+  formed: dict[int, Array] = {}
   for site, each in zip(program.sites, passes, strict=True):
-    if site.leaves[0] in known:
-      read = known[site.leaves[0]]
-      if read.is_kept and isinstance(read.operation, Layer):
-        formed[site.leaves[0]] = contractions.products(
-            read.operation, *each.inputs, *each.cotangents)
+    numbers = [number for number in site.leaves if number in unknown]
+    if not numbers:
       continue
-    gradients = jax.vmap(functools.partial(_pull_back, program, site, leaves))(
-        each.inputs, each.cotangents)
-    for number, gradient in zip(site.leaves, gradients, strict=True):
+    gradients = jax.vmap(functools.partial(
+        _pull_back, program, site, numbers, leaves))(
+            each.inputs, each.cotangents)
+    for number, gradient in zip(numbers, gradients, strict=True):
       gradient = gradient.astype(jnp.float32)
       formed[number] = (formed[number] + gradient if number in formed
                         else gradient)
@@ -270,128 +194,71 @@ def _formed_gradients(program: Program, leaves: Sequence[Array],
           for number, gradient in formed.items()}
 
 
-def _is_outer(operation: Layer) -> bool:
-  """Returns whether a record's gradient is a single outer product."""
-  return operation.num_sites == operation.sizes[0] == 1
-
-
-def _pull_back(program: Program, site: Site, leaves: Sequence[Array],
-               inputs: Sequence[Array],
+def _pull_back(program: Program, site: Site, numbers: Sequence[int],
+               leaves: Sequence[Array], inputs: Sequence[Array],
                cotangents: Sequence[Array]) -> list[Array]:
-  """Returns one record's gradients by the leaves that a site depends on."""
+  """Returns one record's gradients through a site by some of its leaves."""
   if program.is_wide(site):
     leaves, inputs, cotangents = jax.tree.map(
         precision.widened, (list(leaves), list(inputs), list(cotangents)))
 
   def outputs(own: Sequence[Array]) -> list[Array]:
     every = list(leaves)
-    for number, leaf in zip(site.leaves, own, strict=True):
+    for number, leaf in zip(numbers, own, strict=True):
       every[number] = leaf
     return program.outputs(site, every, inputs)
 
-  return jax.vjp(outputs, [leaves[i] for i in site.leaves])[1](
+  return jax.vjp(outputs, [leaves[i] for i in numbers])[1](
       list(cotangents))[0]
 
 
-def _unread(kept: Array, leaf: Array) -> _Part:
-  """Returns the zero gradients of a leaf that no site reads."""
-  return _Part(jnp.zeros(kept.shape, jnp.float32), (),
-               lambda weights: jnp.zeros(leaf.shape, jnp.float32))
+def _part(kept: Array, leaf: Array, groups: Sequence[Group] | None,
+          formed: Array | None, passes: Sequence[_Pass]) -> Measured:
+  """Returns norms and sums of the gradients of the records by one leaf.
 
-
-def _kept_part(gradients: Array, sound: Array) -> _Part:
-  """Returns the part of a leaf whose gradients [b, ...] were formed."""
-  return _Part(jnp.where(sound, jnp.square(_norms(gradients)), 0.0),
-               (gradients,), lambda weights, each: jnp.tensordot(
-                   weights, each, 1, precision=jax.lax.Precision.HIGHEST))
-
-
-def _measured_part(operation: Layer | Table, sound: Array,
-                   each: _Pass) -> _Part:
-  """Returns the part of a leaf whose gradients are not formed.
-
-  Its totals are in the layout of the operation's input, see `_restored`.
+  Args:
+    kept: gives the shape [b].
+    leaf: the parameters.
+    groups: from `known_leaves`; empty if the leaf has no gradient.
+    formed: gradients of the records if they are formed.
+    passes: inputs and cotangents of the sites.
   """
-  values: tuple[Array, ...] = *each.inputs, *each.cotangents
-  total: Callable[[Array, Array], Array]
-  if isinstance(operation, Table):
-    squares = contractions.table_squares(operation, *values)
-    total = functools.partial(contractions.table_total, operation)
-  elif _is_outer(operation):
-    values = contractions.factors(operation, *values)  # [b, k] and [b, n].
-    squares = jnp.square(math.prod(map(_norms, values)))
-    total = functools.partial(contractions.outer_total, operation)
-  else:
-    squares = contractions.gram_squares(operation, *values)
-    total = operation.total
-  # sum_i w_i X_i^T D_i = sum_i X_i^T (w_i D_i): only cotangents are weighted.
-  return _Part(
-      jnp.where(sound, squares, 0.0), values,
-      lambda weights, x, cotangent: total(
-          x, _rows(weights, cotangent) * cotangent.astype(jnp.float32)))
+  if formed is not None:
+    norms = shared.norms(formed)
+    return Measured(jnp.square(norms), jnp.isfinite(norms), formed,
+                    shared.weighted_sum)
+  parts = [shared.measured(group, passes) for group in groups or ()]
+
+  def total(weights: Array, values: Sequence[PyTree]) -> Array:
+    return shared.placed(groups or (), [
+        part.total(weights, value) for part, value in zip(
+            parts, values, strict=True)], leaf.shape)
+
+  sound = jnp.ones(kept.shape, jnp.bool_)
+  squares = jnp.zeros(kept.shape, jnp.float32)
+  for part in parts:
+    sound, squares = sound & part.sound, squares + part.squares
+  return Measured(squares, sound, [part.values for part in parts], total)
 
 
-def _restored(part: _Part, read: _Read, leaf: Array) -> _Part:
-  """Returns the part with its totals in the layout of the leaf."""
-
-  def total(weights: Array, *values: Array) -> Array:
-    gradient = part.total(weights, *values)
-    if read.is_kept and isinstance(read.operation, Layer):
-      gradient = contractions.product_to_weight(read.operation, gradient)
-    return read.origin.restore(gradient, leaf)
-
-  return part._replace(total=total)
-
-
-def _lengths(site: Site, each: _Pass,
-             known: Mapping[int, _Read]) -> list[Array]:
-  """Returns [b] norms of the factors of gradients that are not formed."""
-  read = known.get(site.leaves[0])
-  if read is None or read.is_kept:
-    return []
-  values = [*each.cotangents]
-  if isinstance(read.operation, Layer):
-    values += each.inputs
-  return [_norms(value) for value in values]
-
-
-def _total(part: _Part, weights: Array, sound: Array) -> Array:
+def _total(part: Measured, weights: Array, sound: Array) -> Array:
   """Returns the weighted sum of a leaf; unsound records contribute zero.
 
   Their values may be NaN, and 0 NaN is not 0, so they are replaced. On CPU that
   copy takes as long as the sum, so it is made only if some record is unsound.
   """
 
-  def cleaned(sound: Array, *arrays: Array) -> Array:
-    return part.total(*(_only(sound, each) for each in arrays))
+  def cleaned(sound: Array, *values: PyTree) -> Array:
+    return part.total(*jax.tree.map(functools.partial(_only, sound), values))
 
-  arrays = weights, *part.values
+  values = weights, part.values
   if jax.default_backend() != 'cpu':
-    return cleaned(sound, *arrays)
+    return cleaned(sound, *values)
   return jax.lax.cond(jnp.all(sound), lambda total, *_: total,
-                      lambda total, *arrays: cleaned(*arrays),
-                      part.total(*arrays), sound, *arrays)
-
-
-def _norms(x: Array) -> Array:
-  """Returns upper bounds [b] of the l2 norms of [b, ...], in float32.
-
-  Squares of small entries may underflow, so the smallest normal number is added
-  for each entry: a norm that is 0 by underflow could not be multiplied by a
-  large one.
-  """
-  size = math.prod(x.shape[1:])
-  flat = x.reshape((x.shape[0], size)).astype(jnp.float32)
-  return jnp.sqrt(jnp.einsum('bi,bi->b', flat, flat,
-                             precision=jax.lax.Precision.HIGHEST)
-                  + floats.SMALLEST_NORMAL * size)
-
-
-def _rows(values: Array, like: Array) -> Array:
-  """Reshapes [b] to [b, 1, ..., 1], with as many axes as `like`."""
-  return values.reshape((-1,) + (1,) * (like.ndim - 1))
+                      lambda total, *values: cleaned(*values),
+                      part.total(*values), sound, *values)
 
 
 def _only(usable: Array, x: Array) -> Array:
   """Replaces the rows of unusable records by zero."""
-  return jnp.where(_rows(usable, x), x, jnp.zeros([], x.dtype))
+  return jnp.where(shared.by_record(usable, x), x, jnp.zeros([], x.dtype))

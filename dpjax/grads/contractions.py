@@ -1,4 +1,4 @@
-"""Norms and sums of gradients of dense layers, convolutions and embeddings.
+"""Norms and sums of gradients of dense layers and convolutions.
 
 The gradient of record i is X_i^T D_i: X_i [t, k] holds its inputs at t
 positions (windows of an image, tokens of a sequence), D_i [t, n] the cotangents
@@ -22,7 +22,8 @@ from dpjax.grads import tracing
 from dpjax.grads import windows
 from dpjax.typing import Array
 
-_UNIT_ROUNDOFF = 2.0**-24
+UNIT_ROUNDOFF = 2.0**-24
+"""Largest relative rounding error of a float32 operation."""
 
 # How many multiplications for Gram matrices take as long as writing one number
 # of a gradient and reading it again: at most the first constant, and one for
@@ -31,9 +32,6 @@ _UNIT_ROUNDOFF = 2.0**-24
 # most 1.3 times the time of the better way (one threshold for all: 4.4 times).
 _PRODUCTS_PER_NUMBER = 100
 _NUMBERS_PER_PRODUCT = 2**10
-
-# How many comparisons of two lookups take as long as keeping a row of a table.
-_PAIRS_PER_ROW = 40
 
 # Number of intermediate values that stay in a cache of a CPU.
 _CACHED_VALUES = 2**21
@@ -53,6 +51,8 @@ class Layer(NamedTuple):
     has_windows: whether X repeats values of the input, as windows do.
     split: a faster way to the gradient of one record, or None.
     gram: a faster way from the input to X X^T [g, t, t], or None.
+    axes: the axes of the parameter that X has and those that D has, in the
+      order of `rows`; None for several groups.
   """
   rows: Callable[[Array, Array], tuple[Array, Array]]
   to_weight: Callable[[Array], Array]
@@ -62,6 +62,7 @@ class Layer(NamedTuple):
   has_windows: bool = False
   split: windows.Split | None = None
   gram: Callable[[Array], Array] | None = None
+  axes: tuple[Sequence[int], Sequence[int]] | None = None
 
 
 def as_layer(equation: core.JaxprEqn, operand: int) -> Layer | None:
@@ -110,12 +111,13 @@ def _dense(equation: core.JaxprEqn, operand: int) -> Layer:
   def total(x: Array, cotangent: Array) -> Array:
     x, cotangent = jax.vmap(rows)(x, cotangent)
     if groups > 1:
-      return to_weight(_contract('bgtk,bgtn->gkn', x, cotangent))
+      return to_weight(contract('bgtk,bgtn->gkn', x, cotangent))
     # With other than two axes XLA would transpose first.
-    return to_weight(_contract('sk,sn->kn', x.reshape((-1, width)),
+    return to_weight(contract('sk,sn->kn', x.reshape((-1, width)),
                                cotangent.reshape((-1, out))))
 
-  return Layer(rows, to_weight, total, num_sites, (groups, width, out))
+  return Layer(rows, to_weight, total, num_sites, (groups, width, out),
+               axes=(contracted[operand], weight_free) if groups == 1 else None)
 
 
 def _convolution(equation: core.JaxprEqn) -> Layer:
@@ -158,7 +160,9 @@ def _convolution(equation: core.JaxprEqn) -> Layer:
   return Layer(
       rows, to_weight, total, num_sites, (groups, width, num_out),
       has_windows=True, split=_faster_split(equation, last),
-      gram=gram if groups == 1 and of_pixels <= num_sites**2 * width else None)
+      gram=gram if groups == 1 and of_pixels <= num_sites**2 * width else None,
+      axes=((*numbers.rhs_spec[2:], numbers.rhs_spec[1]),
+            numbers.rhs_spec[:1]) if groups == 1 else None)
 
 
 def _faster_split(equation: core.JaxprEqn,
@@ -238,17 +242,17 @@ def gram_squares(layer: Layer, x: Array, cotangent: Array) -> Array:
   """
   def one(x: Array, cotangent: Array) -> Array:
     rows, cotangent = layer.rows(x, cotangent)
-    first = (_contract('gsk,gtk->gst', rows, rows) if layer.gram is None
+    first = (contract('gsk,gtk->gst', rows, rows) if layer.gram is None
              else layer.gram(x))
-    second = _contract('gsn,gtn->gst', cotangent, cotangent)
-    parts = _contract('gss,gss->', first, second)
+    second = contract('gsn,gtn->gst', cotangent, cotangent)
+    parts = contract('gss,gss->', first, second)
     # Each entry of a Gram matrix may miss one least number for each product.
     missed = floats.SMALLEST_NORMAL * layer.num_sites * (
-        rows.shape[-1] * _contract('gss->', second)
-        + cotangent.shape[-1] * _contract('gss->', first)
+        rows.shape[-1] * contract('gss->', second)
+        + cotangent.shape[-1] * contract('gss->', first)
         + first.size)
-    return (jnp.maximum(_contract('gst,gst->', first, second), 0.0)
-            + 16 * _UNIT_ROUNDOFF * parts + missed)
+    return (jnp.maximum(contract('gst,gst->', first, second), 0.0)
+            + 16 * UNIT_ROUNDOFF * parts + missed)
 
   return _by_records(one, layer, 2 * layer.num_sites**2, x, cotangent)
 
@@ -265,7 +269,7 @@ def factors(layer: Layer, x: Array, cotangent: Array) -> tuple[Array, Array]:
 
 def outer_total(layer: Layer, x: Array, cotangent: Array) -> Array:
   """Returns the sum of outer products of `factors`, like the parameter."""
-  return layer.to_weight(_contract('bk,bn->kn', x, cotangent)[None])
+  return layer.to_weight(contract('bk,bn->kn', x, cotangent)[None])
 
 
 def products(layer: Layer, x: Array, cotangent: Array) -> Array:
@@ -277,7 +281,7 @@ def products(layer: Layer, x: Array, cotangent: Array) -> Array:
   def product(*one: Array) -> Array:
     x, cotangent = layer.rows(*one)
     if x.dtype != cotangent.dtype:
-      return _contract('gtk,gtn->gkn', x, cotangent)
+      return contract('gtk,gtn->gkn', x, cotangent)
     # In the precision of the network: the same result is measured and summed.
     # (Gram matrices are not: `gram_squares` bounds float32 errors.)
     return jnp.einsum('gtk,gtn->gkn', x, cotangent,
@@ -297,85 +301,7 @@ def product_to_weight(layer: Layer, gradient: Array) -> Array:
   return layer.to_weight(gradient)
 
 
-class Table(NamedTuple):
-  """An operation that looks up rows of one parameter: an embedding.
-
-  Attributes:
-    places: indices of one record -> (rows [t], [t] bool: True if it exists).
-    num_sites: t, the number of lookups.
-    shape: shape of the table.
-  """
-  places: Callable[[Array], tuple[Array, Array]]
-  num_sites: int
-  shape: tuple[int, ...]
-
-
-def as_table(equation: core.JaxprEqn, operand: int) -> Table | None:
-  """Returns an embedding as a `Table`, None for all other operations.
-
-  None also if a record looks up so many rows that forming its gradient by the
-  table is less work.
-  """
-  if equation.primitive.name != 'gather' or operand != 0:
-    return None
-  numbers, mode = (equation.params[name] for name in ('dimension_numbers',
-                                                      'mode'))
-  shape, indices = (tracing.aval(var).shape for var in equation.invars)
-  out = len(tracing.aval(equation.outvars[0]).shape)
-  modes = jax.lax.GatherScatterMode
-  if (numbers.collapsed_slice_dims != (0,) or numbers.start_index_map != (0,)
-      or numbers.operand_batching_dims
-      or tuple(numbers.offset_dims) != tuple(range(out - len(shape) + 1, out))
-      or tuple(equation.params['slice_sizes']) != (1, *shape[1:])
-      or mode not in (modes.CLIP, modes.FILL_OR_DROP,
-                      modes.PROMISE_IN_BOUNDS)):
-    return None
-
-  def places(indices: Array) -> tuple[Array, Array]:
-    rows = indices.reshape((-1,))
-    if mode == modes.CLIP:
-      return jnp.clip(rows, 0, shape[0] - 1), jnp.ones(rows.shape, jnp.bool_)
-    return rows, (rows >= 0) & (rows < shape[0])
-
-  # Comparing all pairs of lookups must be less work than a gradient's rows.
-  lookup = Table(places, math.prod(indices[:-1]), shape)
-  return lookup if lookup.num_sites**2 < _PAIRS_PER_ROW * shape[0] else None
-
-
-def table_squares(table: Table, indices: Array, cotangent: Array) -> Array:
-  """Returns squared norms [b]; cotangents of lookups of one row add up.
-
-  Args:
-    table: the embedding.
-    indices: [b, ...].
-    cotangent: [b, ...], cotangents of the rows that were read.
-  """
-
-  def one(indices: Array, cotangent: Array) -> Array:
-    rows, known = table.places(indices)
-    same = ((rows[:, None] == rows[None]) & known[:, None] & known[None])
-    # Lookups of one row share its gradient, the sum of their cotangents. It is
-    # counted once for each of them, so each counts 1 / their number.
-    same = same.astype(jnp.float32)
-    sums = _contract('st,tn->sn', same,
-                     cotangent.reshape((table.num_sites, -1)))
-    counts = jnp.maximum(_contract('st->s', same), 1.0)
-    return (_contract('sn,sn,s->', sums, sums, 1 / counts)
-            + 2 * floats.SMALLEST_NORMAL * sums.size)
-
-  return jax.vmap(one)(indices, cotangent)
-
-
-def table_total(table: Table, indices: Array, cotangent: Array) -> Array:
-  """Returns the sum of the gradients of b records, with the table's shape."""
-  rows, known = jax.vmap(table.places)(indices)
-  values = cotangent.reshape((*rows.shape, *table.shape[1:]))
-  # Rows that do not exist get an index out of range, which 'drop' drops.
-  rows = jnp.where(known, rows, table.shape[0])
-  return jnp.zeros(table.shape, jnp.float32).at[rows].add(values, mode='drop')
-
-
-def _contract(spec: str, *operands: Array) -> Array:
+def contract(spec: str, *operands: Array) -> Array:
   """Returns `einsum` in float32, whatever type the network computes in."""
   return jnp.einsum(spec, *(each.astype(jnp.float32) for each in operands),
                     precision=jax.lax.Precision.HIGHEST)
@@ -389,11 +315,11 @@ def _by_records(function: Callable[..., Array], layer: Layer, more: int,
     function: function of the input and the cotangent of one record.
     layer: the layer of one record.
     more: number of values per group that are formed besides X and D.
-    *args: arrays [b, ...].
+    *args: trees of arrays [b, ...].
   """
   groups, width, out = layer.sizes
   each = groups * (layer.num_sites * (width + out) + more)
   size = max(1, _CACHED_VALUES // each)
-  if jax.default_backend() != 'cpu' or size >= args[0].shape[0]:
+  if jax.default_backend() != 'cpu' or size >= len(jax.tree.leaves(args)[0]):
     return jax.vmap(function)(*args)
   return jax.lax.map(lambda one: function(*one), args, batch_size=size)

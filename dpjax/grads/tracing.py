@@ -26,12 +26,16 @@ Values = dict[Atom, Any]
 INLINED = (p.jit_p, p.closed_call_p, p.remat_p)
 
 # Operations that only rearrange the entries of one operand, or cast them.
-_REARRANGING = ('broadcast_in_dim', 'convert_element_type', 'copy', 'copy_p',
+REARRANGING = ('broadcast_in_dim', 'convert_element_type', 'copy', 'copy_p',
                 'optimization_barrier', 'reshape', 'rev', 'squeeze',
                 'transpose')
 
 ELEMENTWISE = ('add', 'add_any', 'div', 'mul', 'neg', 'select_n', 'sub')
 """Operations that usually read biases and scales."""
+
+CHEAP = (*ELEMENTWISE, *REARRANGING, 'concatenate', 'dynamic_update_slice',
+         'stack')
+"""Operations whose gradients are no larger than the cotangents."""
 
 
 def aval(atom: Atom) -> jax.core.ShapedArray:
@@ -65,28 +69,6 @@ class Site(NamedTuple):
             for out in self.equation.outvars]
 
 
-class Origin(NamedTuple):
-  """A parameter leaf, and the equations that rearrange it for a site.
-
-  Attributes:
-    leaf: number of the leaf.
-    chain: equations from the leaf to the input of a site, in order.
-  """
-  leaf: int
-  chain: Sequence[core.JaxprEqn]
-
-  def restore(self, gradient: Array, leaf: Array) -> Array:
-    """Converts a gradient by the site's input to one by the leaf, float32."""
-
-    def rearranged(value: Array) -> Array:
-      for equation in self.chain:
-        value, = _bind_any(equation, [value])
-      return value
-
-    like = jax.ShapeDtypeStruct(leaf.shape, jnp.float32)
-    return jax.linear_transpose(rearranged, like)(gradient)[0]
-
-
 class Program(NamedTuple):
   """A traced function of (parameter leaves, record leaves), split into parts.
 
@@ -98,8 +80,6 @@ class Program(NamedTuple):
     data: equations that depend on the record, including sites, in order.
     sites: the sites in `data`, in order.
     boundary: variables that sites read and that depend on parameters only.
-    origins: for each variable of `boundary`, the parameter leaf that it is a
-      rearrangement of, if nothing else reads that leaf; otherwise None.
     output: variable of the result.
   """
   parameters: Sequence[core.Var]
@@ -109,14 +89,18 @@ class Program(NamedTuple):
   data: Sequence[core.JaxprEqn]
   sites: Sequence[Site]
   boundary: Sequence[Atom]
-  origins: Sequence[Origin | None]
   output: core.Var
 
   def at_sites(self, leaves: Sequence[Array]) -> list[Array]:
     """Returns the values of `boundary` for these parameter leaves."""
+    values = self.parameter_values(leaves)
+    return [values[var] for var in self.boundary]
+
+  def parameter_values(self, leaves: Sequence[Array]) -> Values:
+    """Returns the values of all variables that depend on no record."""
     values = self.known | dict(zip(self.parameters, leaves, strict=True))
     _evaluate(self.weights, values)
-    return [values[var] for var in self.boundary]
+    return values
 
   def run(self, at_sites: Sequence[Array], record: Sequence[Array],
           taps: Sequence[Sequence[Array | None]]
@@ -166,7 +150,7 @@ class Program(NamedTuple):
     if self.is_wide(site):
       values = dict(zip(self.parameters, leaves, strict=True))
       for equation in self._sources(site):
-        outs = _bind_any(equation, [values[var] for var in equation.invars])
+        outs = bind_any(equation, [values[var] for var in equation.invars])
         values.update(zip(equation.outvars, outs, strict=True))
     else:
       values = dict(zip(self.boundary, self.at_sites(leaves), strict=True))
@@ -188,7 +172,7 @@ class Program(NamedTuple):
     """
     return all(
         precision.is_short(aval(out)) for out in site.equation.outvars) and all(
-            equation.primitive.name in (*ELEMENTWISE, *_REARRANGING)
+            equation.primitive.name in (*ELEMENTWISE, *REARRANGING)
             and not any(isinstance(var, core.Literal) or var in self.known
                         for var in equation.invars)
             for equation in (*self._sources(site), site.equation))
@@ -268,34 +252,7 @@ def _split(closed: core.ClosedJaxpr, num_params: int) -> Program:
   if isinstance(output, core.Literal) or output not in varying:
     raise ValueError('the loss does not depend on the records')
   return Program(parameters, record, known, weights, data, sites, boundary,
-                 [_origin(var, uses, parameters, weights, origins)
-                  for var in boundary],
                  output)
-
-
-def _origin(var: Atom, uses: Sequence[Atom], parameters: Sequence[core.Var],
-            weights: Sequence[core.JaxprEqn],
-            origins: Mapping[Atom, frozenset[int]]) -> 'Origin | None':
-  """Returns the leaf that `var` rearranges, or None, see `Program.origins`."""
-  # With several leaves, or several sites that read the leaf, there is no one
-  # site from which the gradient of the leaf could be restored.
-  if sum(len(origins[var] & origins[other]) for other in uses) > 1:
-    return None
-  makers: dict[Atom, core.JaxprEqn] = {
-      out: equation for equation in weights for out in equation.outvars}
-  chain: list[core.JaxprEqn] = []
-  while var in makers:
-    equation = makers[var]
-    if equation.primitive.name not in _REARRANGING or len(
-        equation.invars) > 1:
-      return None
-    before, after = aval(equation.invars[0]), aval(var)
-    if before.size != after.size or not all(
-        jnp.issubdtype(each.dtype, jnp.floating) for each in (before, after)):
-      return None
-    chain.insert(0, equation)
-    var = equation.invars[0]
-  return Origin(parameters.index(var), chain)
 
 
 def value_of(values: Mapping[Any, Any], var: Atom) -> Any:
@@ -319,7 +276,7 @@ def bind(equation: core.JaxprEqn, inputs: Sequence[Any]) -> list[Any]:
           for var in equation.outvars]
 
 
-def _bind_any(equation: core.JaxprEqn, inputs: Sequence[Any]) -> list[Any]:
+def bind_any(equation: core.JaxprEqn, inputs: Sequence[Any]) -> list[Any]:
   """Evaluates an equation in the type of its inputs; casts do nothing."""
   if equation.primitive.name == 'convert_element_type':
     return list(inputs)

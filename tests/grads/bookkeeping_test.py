@@ -108,10 +108,10 @@ FUNCTIONS = {
     tokens(1, 9), ['formed']),
   'shared': (
     lambda p, x: jnp.tanh(jnp.tanh(x @ p['w0']) @ p['w0']) @ p['w1'],
-    _weights((4, 4), (4, 3)), records(4), ['formed', 'Layer']),
+    _weights((4, 4), (4, 3)), records(4), ['Layer Layer', 'Layer']),
   'tied': (
     lambda p, x: jnp.tanh(p['w0'][x]).mean(1) @ p['w0'].T,
-    _weights((5, 4)), tokens(3, 5), ['formed']),
+    _weights((5, 4)), tokens(3, 5), ['Layer Table']),
   'function of parameters': (
     lambda p, x: x @ (p['w0'] / jnp.linalg.norm(p['w0']) * p['w1'][0]),
     _weights((4, 3), (1,)), records(4), ['formed', 'formed']),
@@ -129,13 +129,13 @@ FUNCTIONS = {
     ['formed']),
   'gradients stopped': (
     lambda p, x: x @ p['w0'] + x @ jax.lax.stop_gradient(p['w1']),
-    _weights((4, 3), (4, 3)), records(4), ['Layer', 'formed']),
+    _weights((4, 3), (4, 3)), records(4), ['Layer', 'none']),
   'broadcast': (
     lambda p, x: x @ jnp.broadcast_to(p['w0'][:, None], (4, 3)),
-    _weights((4,)), records(4), ['formed']),
+    _weights((4,)), records(4), ['Layer']),
   'not read': (
     lambda p, x: x @ p['w0'], _weights((4, 3), (2, 2)), records(4),
-    ['Layer', 'formed']),
+    ['Layer', 'none']),
   'scale': (
     lambda p, x: (x / jnp.exp(p['w0'])[None]) * p['w1'] - p['w2'][0],
     _weights((4,), (1, 4), (1,)), records(4), ['formed'] * 3),

@@ -68,12 +68,14 @@ def kinds(apply, params, x):
 
   program = tracing.trace(record_loss, params, jax.tree.map(
     lambda leaf: leaf[0], batch))
-  known = bookkeeping._known_reads(
-    program, contractions.gram_is_cheaper)
+  known = bookkeeping.known_leaves(program, jax.tree.leaves(params),
+                                   contractions.gram_is_cheaper)
   paths = [jax.tree_util.keystr(path) for path, _ in
            jax.tree_util.tree_leaves_with_path(params)]
-  return {path: type(known[i].operation).__name__ if i in known else 'formed'
-          for i, path in enumerate(paths)}
+  names = lambda groups: 'formed' if groups is None else ' '.join(
+    type(read.operation).__name__ for group in groups
+    for read in group.reads) or 'none'
+  return {path: names(known[i]) for i, path in enumerate(paths)}
 
 
 def records(*shape, seed=0):

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from dpjax.grads import contractions
+from dpjax.grads import lookups
 
 
 @pytest.mark.every(2)
@@ -119,7 +120,7 @@ def _gather(shape, indices, **changed):
 @pytest.mark.every(2)
 def test_what_looks_rows_up_and_what_does_not():
   """Only plain row lookups count as tables; other gathers are refused."""
-  assert contractions.as_table(_gather((9, 4), (3, 1))[0], 0) is not None
+  assert lookups.as_table(_gather((9, 4), (3, 1))[0], 0) is not None
   refused = {
     'indices of columns': dict(start_index_map=(1,)),
     'indices of entries': dict(start_index_map=(0, 1), indices=(3, 2)),
@@ -142,15 +143,14 @@ def test_what_looks_rows_up_and_what_does_not():
   }
   for name, changed in refused.items():
     changed = dict(shape=(9, 4), indices=(3, 1)) | changed
-    assert contractions.as_table(_gather(**changed)[0], 0) is None, name
+    assert lookups.as_table(_gather(**changed)[0], 0) is None, name
   # The looked-up operand must be the table, and the operation a gather.
-  assert contractions.as_table(_gather((9, 4), (3, 1))[0], 1) is None
+  assert lookups.as_table(_gather((9, 4), (3, 1))[0], 1) is None
   equation, = jax.make_jaxpr(jnp.sin)(jnp.zeros([9, 4])).jaxpr.eqns
-  assert contractions.as_table(equation, 0) is None
-  # Up to this number of lookups a table is cheaper, and not above it.
-  most = [contractions.as_table(_gather((10, 4), (count, 1))[0], 0)
-          for count in (19, 20)]
-  assert most[0].num_sites == 19 and most[1] is None
+  assert lookups.as_table(equation, 0) is None
+  # Up to this number of lookups comparing them is cheaper, and not above it.
+  assert [lookups.comparing_is_cheaper(count, 10) for count in (19, 20)] == [
+    True, False]
 
 
 @pytest.mark.sound
@@ -166,16 +166,21 @@ def test_tables_have_the_gradients_of_lookups(mode):
     equation, look_up = _gather(
       shape, indices, mode=getattr(jax.lax.GatherScatterMode, mode),
       offset_dims=tuple(range(batch, batch + len(shape) - 1)))
-    layer = contractions.as_table(equation, 0)
+    layer = lookups.as_table(equation, 0)
     ends = (0, shape[0]) if mode == 'PROMISE_IN_BOUNDS' else (-3, shape[0] + 3)
     places = jnp.asarray(rng.integers(*ends, (7, *indices)), jnp.int32)
     cotangents = jnp.asarray(rng.normal(size=(
       7, *equation.outvars[0].aval.shape)), jnp.float32)
     single = jax.jit(jax.vmap(lambda i, c, s=shape, f=look_up: jax.vjp(
       lambda operand: f(operand, i), jnp.zeros(s))[1](c)[0]))(places, cotangents)
-    squares, total = jax.jit(lambda places, cotangents, layer=layer: (
-      contractions.table_squares(layer, places, cotangents),
-      contractions.table_total(layer, places, cotangents)))(places, cotangents)
+
+    def run(places, cotangents, layer=layer):
+      found = jax.vmap(layer.places)(places)
+      each = lookups.Lookups(*found, cotangents.reshape((*found[0].shape, -1)))
+      return lookups.squares(each), lookups.total(each, layer.shape[0])
+
+    squares, total = jax.jit(run)(places, cotangents)
+    total = total.reshape(shape)
     np.testing.assert_allclose(
       squares, np.square(np.reshape(single, (7, -1))).sum(1), rtol=1e-5)
     np.testing.assert_allclose(total, single.sum(0), atol=1e-5)

@@ -9,8 +9,10 @@ from dpjax.grads import bookkeeping
 from dpjax.grads import bounder as bounders
 from dpjax.grads import clipping
 from dpjax.grads import contractions
+from dpjax.grads import lookups
 from dpjax.grads import per_example
 from dpjax.grads import precision
+from dpjax.grads import shared
 from dpjax.grads import quantiles
 from dpjax.typing import Batch
 
@@ -203,13 +205,15 @@ def test_the_networks_take_all_ways_to_a_norm():
       return _loss(apply(params, record[0][None]), record[1][None])[0]
     program = bookkeeping.tracing.trace(record_loss, params, jax.tree.map(
       lambda leaf: leaf[0], tuple(batch)))
-    for leaf, read in bookkeeping._known_reads(program, gram).items():
-      operations[name, sorted(params)[leaf]] = read.operation
+    for leaf, groups in bookkeeping.known_leaves(
+        program, jax.tree.leaves(params), gram).items():
+      for group in groups or ():
+        operations[name, sorted(params)[leaf]] = group.reads[0].operation
   assert gram(operations['perceptron', 'dense'])
-  assert bookkeeping._is_outer(operations['perceptron', 'out'])
+  assert shared.is_outer(operations['perceptron', 'out'])
   assert not gram(operations['image', 'dense']) and operations[
     'image', 'kernel'].has_windows
-  assert isinstance(operations['tokens', 'table'], contractions.Table)
+  assert isinstance(operations['tokens', 'table'], lookups.Table)
 
 
 @pytest.mark.every(3)

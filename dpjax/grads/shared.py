@@ -1,0 +1,370 @@
+"""Norms and sums of the gradients of a leaf that one or several sites read.
+
+The gradient of a record is a sum of products X_u^T D_u over the reads u of the
+leaf (see `reads`). As matrices with the positions of all reads one below the
+other, X and D are those of one dense layer, so Gram matrices give the norm of
+the sum, cross terms included. Reads of separate parts of a leaf have no cross
+terms, and their squared norms add up.
+"""
+
+from collections.abc import Callable, Sequence
+import math
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from dpjax import floats
+from dpjax.grads import contractions
+from dpjax.grads import lookups
+from dpjax.grads.contractions import Layer
+from dpjax.grads.lookups import Lookups
+from dpjax.grads.lookups import Table
+from dpjax.grads.reads import Factor
+from dpjax.grads.reads import Read
+from dpjax.typing import Array, PyTree
+
+# Norms are products of two factors. Next to a factor above this, the other one
+# may be so small that its squares underflow; such records count as unusable.
+_LARGEST_NORM = 1e10
+
+
+class Group(NamedTuple):
+  """Reads of one part of a leaf.
+
+  Attributes:
+    dense: reads by dense layers and convolutions.
+    tables: reads by embeddings.
+    flipped: for each of `dense`, whether its two factors change places.
+    layer: all of `dense` as one layer of tuples of inputs and cotangents, or
+      that of a single read; None if there is none.
+    to_part: gradient [1, k, n] -> the part of the leaf.
+    is_kept: whether gradients of records are formed because that is cheapest.
+  """
+  dense: tuple[Read, ...]
+  tables: tuple[Read, ...]
+  flipped: tuple[bool, ...]
+  layer: Layer | None
+  to_part: Callable[[Array], Array]
+  is_kept: bool
+
+  @property
+  def reads(self) -> tuple[Read, ...]:
+    """All reads."""
+    return *self.dense, *self.tables
+
+  @property
+  def is_alone(self) -> bool:
+    """Whether the factors of the one read are those of its site."""
+    return len(self.reads) == 1 and self.reads[0].is_plain
+
+
+class Measured(NamedTuple):
+  """Gradients of the records by a part of a leaf.
+
+  Attributes:
+    squares: [b] squared norms.
+    sound: [b] bool, True for records whose norm can be measured.
+    values: tree of arrays [b, ...] from which weighted sums are computed.
+    total: (weights [b], values) -> weighted sum of the gradients.
+  """
+  squares: Array
+  sound: Array
+  values: PyTree
+  total: Callable[[Array, PyTree], Array]
+
+
+def groups(reads: Sequence[Read], gram_is_cheaper: Callable[[Layer], bool]
+           ) -> list[Group] | None:
+  """Returns the reads of a leaf by the part that they read.
+
+  None if gradients of the leaf must be formed: if parts overlap, if an array is
+  a matrix in one read and another matrix in another one, or if forming is
+  cheaper than comparing the lookups of an embedding.
+
+  Args:
+    reads: of one leaf, at least one.
+    gram_is_cheaper: see `bookkeeping.of_record_loss`.
+  """
+  if len(reads) > 1 and any(read.chain or read.operation.axes is None
+                            for read in reads):
+    return None
+  if any(isinstance(read.operation, Layer) and read.operation.has_windows
+         and not read.is_plain for read in reads):
+    return None
+  parts: dict[Any, list[Read]] = {}
+  for read in reads:
+    parts.setdefault((read.starts, read.widths), []).append(read)
+  if not all(_are_apart(*pair) for pair in _pairs(list(parts))):
+    return None
+  found = [_group(part, gram_is_cheaper) for part in parts.values()]
+  known = [group for group in found if group is not None]
+  return known if len(known) == len(found) else None
+
+
+def _pairs(values: Sequence[Any]) -> list[tuple[Any, Any]]:
+  """Returns all pairs of two of the values."""
+  return [(one, other) for i, one in enumerate(values) for other in values[:i]]
+
+
+def _are_apart(one: Any, other: Any) -> bool:
+  """Returns whether two parts (starts, widths) have no entry in common."""
+  return any(a + wide <= b or b + long <= a for a, wide, b, long in zip(
+      *one, *other, strict=True))
+
+
+def _group(reads: Sequence[Read], gram_is_cheaper: Callable[[Layer], bool]
+           ) -> Group | None:
+  """Returns the group of reads of one part, None if it must be formed."""
+  dense = tuple(read for read in reads if isinstance(read.operation, Layer))
+  tables = tuple(read for read in reads if isinstance(read.operation, Table))
+  if len(reads) == 1 and dense and dense[0].is_plain:
+    layer = _alone(dense[0])
+    return Group(dense, (), (False,), layer, layer.to_weight,
+                 _is_kept(layer, layer.num_sites, gram_is_cheaper))
+  sides = _sides((*tables, *dense)[0])
+  if not all(set(map(tuple, _sides(read))) == set(map(tuple, sides))
+             for read in reads) or any(
+                 _sides(read) != sides for read in tables):
+    return None
+  flipped = tuple(_sides(read) != sides for read in dense)
+  to_part = _to_part(reads[0].widths, sides)
+  layer = _combined(dense, flipped, sides, to_part) if dense else None
+  lookups_ = sum(read.operation.num_sites for read in tables)
+  if layer is None:
+    return (Group((), tables, (), None, to_part, False)
+            if lookups.comparing_is_cheaper(lookups_, tables[0].widths[
+                sides[0][0]]) else None)
+  return Group(dense, tables, flipped, layer, to_part, _is_kept(
+      layer, layer.num_sites + lookups_, gram_is_cheaper))
+
+
+def _is_kept(layer: Layer, num_sites: int,
+             gram_is_cheaper: Callable[[Layer], bool]) -> bool:
+  """Returns whether to form gradients, for that many positions in all."""
+  return (not (layer.num_sites == num_sites and is_outer(layer))
+          and not gram_is_cheaper(layer._replace(num_sites=num_sites)))
+
+
+def is_outer(layer: Layer) -> bool:
+  """Returns whether a record's gradient is a single outer product."""
+  return layer.num_sites == layer.sizes[0] == 1
+
+
+def _alone(read: Read) -> Layer:
+  """Returns the layer of the only read of a part, in the leaf's layout."""
+  layer = read.operation
+  assert isinstance(layer, Layer)
+  return layer._replace(
+      to_weight=lambda gradient: read.restored(layer.to_weight(gradient)),
+      total=lambda x, cotangent: read.restored(layer.total(x, cotangent)))
+
+
+def _sides(read: Read) -> list[list[int]]:
+  """Returns the axes of the leaf that the left and right factor have."""
+  return [[i for i, axis in enumerate(read.axes) if axis in factor.axes]
+          for factor in (read.left, read.right)]
+
+
+def _to_part(widths: Sequence[int], sides: Sequence[Sequence[int]]
+             ) -> Callable[[Array], Array]:
+  """Returns gradient [1, k, n] -> the part of a leaf, see `Group`."""
+  order = [*sides[0], *sides[1]]
+  places = [order.index(i) for i in sorted(order)]
+  return lambda gradient: gradient.reshape(
+      [widths[i] for i in order]).transpose(places).reshape(widths)
+
+
+def _combined(reads: Sequence[Read], flipped: Sequence[bool],
+              sides: Sequence[Sequence[int]],
+              to_part: Callable[[Array], Array]) -> Layer:
+  """Returns all reads as one layer, with the positions of all of them."""
+
+  def rows(xs: Sequence[Array], cotangents: Sequence[Array]
+           ) -> tuple[Array, Array]:
+    pairs = [_factors(read, flip, *one) if read.is_plain else one
+             for read, flip, one in zip(reads, flipped, zip(
+                 xs, cotangents, strict=True), strict=True)]
+    first, second = (_joined(side) for side in zip(*pairs, strict=True))
+    return first, second
+
+  def total(xs: Sequence[Array], cotangents: Sequence[Array]) -> Array:
+    return sum((
+        read.restored(read.operation.total(x, cotangent)) if read.is_plain
+        else to_part(contractions.contract('bgtk,bgtn->gkn', x, cotangent))
+        for read, x, cotangent in zip(reads, xs, cotangents, strict=True)),
+               start=jnp.zeros([], jnp.float32))
+
+  sizes = [math.prod(reads[0].widths[i] for i in side) for side in sides]
+  return Layer(rows, to_part, total,
+               sum(read.operation.num_sites for read in reads),
+               (1, sizes[0], sizes[1]),
+               any(read.operation.has_windows for read in reads))
+
+
+def _joined(parts: Sequence[Array]) -> Array:
+  """Joins factors [1, t, k] of several reads, in float32 if types differ."""
+  if len({part.dtype for part in parts}) > 1:
+    parts = [part.astype(jnp.float32) for part in parts]
+  return jnp.concatenate(parts, 1) if len(parts) > 1 else parts[0]
+
+
+def _factors(read: Read, flip: bool, x: Array,
+             cotangent: Array) -> tuple[Array, Array]:
+  """Returns one record's factors [1, t, k] and [1, t, n] by axes of the leaf."""
+  assert isinstance(read.operation, Layer)
+  left, right = (
+      _in_order(factor, read, rows[0]) for factor, rows in zip(
+          (read.left, read.right), read.operation.rows(x, cotangent),
+          strict=True))
+  return (right, left) if flip else (left, right)
+
+
+def _in_order(factor: Factor, read: Read, rows: Array) -> Array:
+  """Returns a factor [1, t, k] from rows, with axes in the leaf's order."""
+  assert factor.of is not None
+  values = factor.of(rows)
+  order = sorted(range(len(factor.axes)),
+                 key=lambda i: read.axes.index(factor.axes[i]))
+  return values.transpose((0, *(1 + i for i in order))).reshape(
+      (1, len(values), -1))
+
+
+def measured(group: Group, passes: Sequence[Any]) -> Measured:
+  """Returns norms and sums of the gradients of the records by a part.
+
+  Args:
+    group: from `groups`.
+    passes: for each site of the program, its inputs and cotangents [b, ...].
+  """
+  xs, cotangents = zip(*(_values(read, flip, group.is_alone, passes[read.site])
+                         for read, flip in zip(group.dense, group.flipped,
+                                               strict=True)),
+                       strict=True) if group.dense else ((), ())
+  if group.is_alone and group.dense:
+    xs, cotangents = xs[0], cotangents[0]
+  found = [_looked_up(read, passes[read.site]) for read in group.tables]
+  table = jax.tree.map(lambda *each: jnp.concatenate(each, 1), *found) if (
+      found) else None
+  if group.is_kept:
+    return _kept(group, xs, cotangents, table)
+  factors = jax.tree.leaves((cotangents, table.values if table else None, xs))
+  sound = jnp.all(jnp.stack([norms(each) < _LARGEST_NORM
+                             for each in factors]), 0)
+  return _implicit(group, xs, cotangents, table)._replace(sound=sound)
+
+
+def _values(read: Read, flip: bool, is_alone: bool, each: Any) -> tuple[Any, Any]:
+  """Returns what stands for X and D [b, ...] in the group's layer."""
+  x, cotangent = each.inputs[0], _scaled(read, each.cotangents[0])
+  if is_alone or read.is_plain:
+    return x, cotangent
+  return jax.vmap(lambda *one: _factors(read, flip, *one))(x, cotangent)
+
+
+def _scaled(read: Read, cotangent: Array) -> Array:
+  """Returns the cotangent times the scale of the read."""
+  if read.scale is None:
+    return cotangent
+  return read.scale * cotangent.astype(jnp.float32)
+
+
+def _looked_up(read: Read, each: Any) -> Lookups:
+  """Returns the lookups of all records in the layout of the leaf."""
+  assert isinstance(read.operation, Table)
+  rows, known = jax.vmap(read.operation.places)(each.inputs[0])
+  values = _scaled(read, each.cotangents[0]).reshape((*rows.shape, -1))
+  return Lookups(rows, known, jax.vmap(lambda one: _in_order(
+      read.right, read, one)[0])(values))
+
+
+def _kept(group: Group, xs: PyTree, cotangents: PyTree,
+          table: Lookups | None) -> Measured:
+  """Returns the part of a leaf by forming the gradients of the records."""
+  assert group.layer is not None
+  layer = group.layer
+  gradients = contractions.products(layer, xs, cotangents)
+  if table is not None:
+    gradients = lookups.added(table, gradients)
+  # Without the barrier XLA might form a gradient twice, with different
+  # rounding: once for its norm and once for the sum.
+  gradients = jax.lax.optimization_barrier(gradients)
+  lengths = norms(gradients)
+
+  def total(weights: Array, gradients: Array) -> Array:
+    return contractions.product_to_weight(layer, weighted_sum(
+        weights, gradients))
+
+  return Measured(jnp.square(lengths), jnp.isfinite(lengths), gradients, total)
+
+
+def _implicit(group: Group, xs: PyTree, cotangents: PyTree,
+              table: Lookups | None) -> Measured:
+  """Returns the part of a leaf without forming gradients; all are sound."""
+  layer, squares = group.layer, jnp.zeros([], jnp.float32)
+  total: Callable[..., Array] | None = None
+  if layer is not None and is_outer(layer) and table is None:
+    # [b, k] and [b, n].
+    xs, cotangents = contractions.factors(layer, xs, cotangents)
+    squares = jnp.square(norms(xs) * norms(cotangents))
+    total = lambda *values: contractions.outer_total(layer, *values)
+  elif layer is not None:
+    squares, total = contractions.gram_squares(layer, xs,
+                                               cotangents), layer.total
+  if table is not None:
+    squares = squares + lookups.squares(table)
+    if layer is not None:
+      squares = jnp.maximum(squares + lookups.cross(
+          table, *jax.vmap(layer.rows)(xs, cotangents)), 0.0)
+      squares = squares + lookups.rounding(table)
+
+  def weighted(weights: Array, values: PyTree) -> Array:
+    # sum_i w_i X_i^T D_i = sum_i X_i^T (w_i D_i): only cotangents are weighted.
+    xs, cotangents, table = values
+    by_weight = lambda each: by_record(weights, each) * each.astype(jnp.float32)
+    found = 0.0 if total is None else total(
+        xs, jax.tree.map(by_weight, cotangents))
+    if table is None:
+      return found
+    table = table._replace(values=by_weight(table.values))
+    rows = group.tables[0].widths[_sides(group.tables[0])[0][0]]
+    return found + group.to_part(lookups.total(table, rows))
+
+  return Measured(squares, jnp.ones([], jnp.bool_), (xs, cotangents, table),
+                  weighted)
+
+
+def placed(parts: Sequence[Group], totals: Sequence[Array],
+           shape: tuple[int, ...]) -> Array:
+  """Returns a leaf with these parts, and zeros elsewhere."""
+  if len(parts) == 1 and totals[0].shape == shape:
+    return totals[0]
+  leaf = jnp.zeros(shape, jnp.float32)
+  for part, total in zip(parts, totals, strict=True):
+    leaf = jax.lax.dynamic_update_slice(leaf, total, part.reads[0].starts)
+  return leaf
+
+
+def weighted_sum(weights: Array, gradients: Array) -> Array:
+  """Returns the weighted sum of gradients [b, ...]."""
+  return jnp.tensordot(weights, gradients, 1,
+                       precision=jax.lax.Precision.HIGHEST)
+
+
+def norms(x: Array) -> Array:
+  """Returns upper bounds [b] of the l2 norms of [b, ...], in float32.
+
+  Squares of small entries may underflow, so the smallest normal number is added
+  for each entry: a norm that is 0 by underflow could not be multiplied by a
+  large one.
+  """
+  size = math.prod(x.shape[1:])
+  flat = x.reshape((x.shape[0], size)).astype(jnp.float32)
+  return jnp.sqrt(jnp.einsum('bi,bi->b', flat, flat,
+                             precision=jax.lax.Precision.HIGHEST)
+                  + floats.SMALLEST_NORMAL * size)
+
+
+def by_record(values: Array, like: Array) -> Array:
+  """Reshapes [b] to [b, 1, ..., 1], with as many axes as `like`."""
+  return values.reshape((-1,) + (1,) * (like.ndim - 1))
