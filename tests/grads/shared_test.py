@@ -10,9 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from dpjax.grads import bookkeeping
 from dpjax.grads import contractions
+from dpjax.grads import lookups
 from dpjax.grads import pullbacks
+from dpjax.grads import shared
 from tests.grads.compared import kinds
 from tests.grads.compared import records
 from tests.grads.compared import SIZE
@@ -165,6 +166,9 @@ CASES = {
   'dense and transposed': (
     lambda p, x: jnp.tanh(jnp.tanh(x @ p['w']) @ p['w'].T).sum(1),
     dict(w=_array(3, 4)), _sequence(), ['Layer Layer']),
+  'dense and transposed, square': (
+    lambda p, x: jnp.tanh(jnp.tanh(x @ p['w']) @ p['w'].T).sum(1),
+    dict(w=_array(3, 3)), _sequence(), ['Layer Layer']),
   'dense, one position and several': (
     lambda p, x: jnp.tanh(x.sum(1) @ p['w'] + jnp.tanh(x @ p['w']).sum(1)),
     dict(w=_array(3, 4)), _sequence(), ['Layer Layer']),
@@ -266,3 +270,43 @@ def test_each_leaf_is_read_as_expected(name):
 def test_norms_and_sums_are_those_of_vmap(monkeypatch, name, gram):
   monkeypatch.setattr(contractions, 'gram_is_cheaper', lambda layer: gram)
   _check(name)
+
+
+def _without_duplicates(each):
+  return jnp.sum(jnp.square(each.values), (1, 2))
+
+
+# What is forgotten -> (case, whether Gram matrices are used, the change).
+FAULTS = {
+  'cross terms of a tied table': ('tied', True, lookups, 'cross', (
+    lambda *_: 0.0)),
+  'lookups in a formed gradient': ('tied', False, lookups, 'added', (
+    lambda table, gradients: gradients)),
+  'lookups of one row': ('tied', True, lookups, 'squares',
+                         _without_duplicates),
+  'cross terms of layers': (
+    'dense twice', True, contractions, 'gram_squares',
+    lambda layer, xs, ds, gram=contractions.gram_squares: sum(
+      gram(layer, (x,) * 2, (d, 0 * d)) for x, d in zip(xs, ds))),
+  'the transpose': ('dense and transposed, square', True, shared, '_sides', (
+    lambda read: [[0], [1]])),
+  'the scale': ('tied, scaled table', True, shared, '_scaled', (
+    lambda read, cotangent: cotangent)),
+  'the place in the leaf': ('split', False, pullbacks, '_moved', (
+    lambda read, offsets, shape: read._replace(shape=tuple(shape)))),
+  'the cotangent\'s side': ('low rank', True, pullbacks, '_product', (
+    lambda matrix, count, sizes, product=pullbacks._product: product(
+      matrix[::-1], count, sizes))),
+}
+
+
+@pytest.mark.every(3)
+@pytest.mark.parametrize('fault', FAULTS)
+def test_faults_are_seen(monkeypatch, fault):
+  """What the engine must not forget changes norms or sums if it does."""
+  name, gram, module, attribute, wrong = FAULTS[fault]
+  monkeypatch.setattr(contractions, 'gram_is_cheaper', lambda layer: gram)
+  _check(name)
+  monkeypatch.setattr(module, attribute, wrong)
+  with pytest.raises(AssertionError):
+    _check(name)
