@@ -64,11 +64,12 @@ def of_record_loss(record_loss: Callable[[Params, PyTree], Array],
   The function of *one* record is differentiated and mapped over records, so a
   layer that mixes records, such as batch normalisation, sees one at a time.
 
-  For a dense layer, convolution or embedding whose parameter is read once, no
-  gradient of a record is formed, unless that is cheapest. For biases, scales
-  and all other parameters the gradient of each record is formed, by `vmap` of
-  the operation that reads the parameter. This is correct for any function, but
-  slow for a large parameter; the log then names it.
+  For parameters that dense layers, convolutions and embeddings read, once or
+  several times, as they are or transformed as in `pullbacks`, no gradient of a
+  record is formed, unless that is cheapest. For biases, scales and all other
+  parameters the gradient of each record is formed, by `vmap` of the operation
+  that reads the parameter. This is correct for any function, but slow for a
+  large parameter; the log then names it.
 
   Args:
     record_loss: (params, one record) -> loss of this record, a scalar.
@@ -142,8 +143,9 @@ def _say_what_is_formed(program: Program, params: Params,
 def _say(names: str) -> None:
   """Logs these parameters, once in a process."""
   _LOGGER.warning('gradients are formed for every record, as by vmap, in '
-                  'parameters that are shared or not read by a dense layer, '
-                  'convolution or embedding: %s', names)
+                  'parameters that other operations read than dense layers, '
+                  'convolutions and embeddings, or that are transformed before '
+                  'in a way that is not followed: %s', names)
 
 
 def _backward(program: Program, leaves: Sequence[Array], records: PyTree,

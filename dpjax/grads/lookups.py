@@ -1,8 +1,7 @@
 """Norms and sums of gradients of embeddings.
 
-The gradient of record i is X_i^T D_i as for a dense layer, where row t of X_i is
-zero but for a one at the row of the table that is looked up. No such X_i is
-formed.
+The gradient of record i is X_i^T D_i as for a dense layer. Row t of X_i is zero
+but for a one at the row of the table that is looked up; X_i is not formed.
 """
 
 from collections.abc import Callable, Sequence
@@ -65,9 +64,9 @@ def as_table(equation: core.JaxprEqn, operand: int) -> Table | None:
 
 
 def comparing_is_cheaper(num_sites: int, num_rows: int) -> bool:
-  """Returns whether comparing all pairs of lookups takes less time.
+  """Returns whether norms take less time if pairs of lookups are compared.
 
-  Less than forming the rows of a record's gradient by the table.
+  The other way is to form the gradient of each record.
   """
   return num_sites**2 < _PAIRS_PER_ROW * num_rows
 
@@ -104,8 +103,8 @@ def squares(lookups: Lookups) -> Array:
 def cross(lookups: Lookups, left: Array, right: Array) -> Array:
   """Returns [b] twice the inner products of lookups and outer products.
 
-  Those are left^T right, gradients by the same table. An entry of the result
-  may be too small by the loss of products to underflow, which is added.
+  The outer products left^T right are gradients by the same table. The loss of
+  products to underflow is added.
 
   Args:
     lookups: of b records.

@@ -121,7 +121,7 @@ def _pulled(read: Read, equation: core.JaxprEqn, out: int, operand: int,
   if name in tracing.REARRANGING:
     if operand != out:  # A barrier of several values.
       return None
-    whole = bool(read.chain) or read.operation.axes is None
+    whole = bool(read.chain) or read.axes is None
     if not whole:
       try:
         return reads_lib.rearranged(read, equation, source.shape)
@@ -130,7 +130,7 @@ def _pulled(read: Read, equation: core.JaxprEqn, out: int, operand: int,
     if not whole or source.size != tracing.aval(equation.outvars[out]).size:
       raise NotFollowed
     return read._replace(chain=(equation, *read.chain))
-  if read.chain or read.operation.axes is None or name not in _RULES:
+  if read.chain or read.axes is None or name not in _RULES:
     raise NotFollowed
   others = [None if i == operand else tracing.value_of(values, var)
             for i, var in enumerate(equation.invars)]

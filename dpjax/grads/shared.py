@@ -86,7 +86,7 @@ def groups(reads: Sequence[Read], gram_is_cheaper: Callable[[Layer], bool]
     reads: of one leaf, at least one.
     gram_is_cheaper: see `bookkeeping.of_record_loss`.
   """
-  if len(reads) > 1 and any(read.chain or read.operation.axes is None
+  if len(reads) > 1 and any(read.chain or read.axes is None
                             for read in reads):
     return None
   if any(isinstance(read.operation, Layer) and read.operation.has_windows
@@ -211,7 +211,7 @@ def _joined(parts: Sequence[Array]) -> Array:
 
 def _factors(read: Read, flip: bool, x: Array,
              cotangent: Array) -> tuple[Array, Array]:
-  """Returns one record's factors [1, t, k] and [1, t, n] by axes of the leaf."""
+  """Returns one record's factors [1, t, k], [1, t, n], in the leaf's layout."""
   assert isinstance(read.operation, Layer)
   left, right = (
       _in_order(factor, read, rows[0]) for factor, rows in zip(
@@ -254,7 +254,8 @@ def measured(group: Group, passes: Sequence[Any]) -> Measured:
   return _implicit(group, xs, cotangents, table)._replace(sound=sound)
 
 
-def _values(read: Read, flip: bool, is_alone: bool, each: Any) -> tuple[Any, Any]:
+def _values(read: Read, flip: bool, is_alone: bool,
+            each: Any) -> tuple[Array, Array]:
   """Returns what stands for X and D [b, ...] in the group's layer."""
   x, cotangent = each.inputs[0], _scaled(read, each.cotangents[0])
   if is_alone or read.is_plain:

@@ -12,8 +12,8 @@ from dpjax.grads import contractions
 from dpjax.grads import lookups
 from dpjax.grads import per_example
 from dpjax.grads import precision
-from dpjax.grads import shared
 from dpjax.grads import quantiles
+from dpjax.grads import shared
 from dpjax.typing import Batch
 
 CLIP_NORM = 0.5

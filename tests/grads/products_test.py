@@ -8,9 +8,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from dpjax.grads import bookkeeping
 from dpjax.grads import contractions
+from dpjax.grads import lookups
 from dpjax.grads import per_example
+from dpjax.grads import shared
 from dpjax.typing import Batch
 
 HIGHEST = (jax.lax.Precision.HIGHEST,) * 2
@@ -94,16 +95,21 @@ def test_gram_norms_are_float32(convolved):
 
 def test_norms_of_lookups_are_float32():
   table, rows = jnp.ones((40, 4)), jnp.arange(6, dtype=jnp.int32)
-  layer = contractions.as_table(
+  layer = lookups.as_table(
     _equation(lambda table, rows: table.at[rows].get(mode='clip'),
               table, rows), 0)
-  precisions = _precisions(functools.partial(contractions.table_squares, layer),
-                           np.zeros((1, 6, 1), np.int32), jnp.ones((1, 6, 4)))
+
+  def squares(rows, values):
+    return lookups.squares(lookups.Lookups(*jax.vmap(layer.places)(rows),
+                                           values))
+
+  precisions = _precisions(squares, np.zeros((1, 6, 1), np.int32),
+                           jnp.ones((1, 6, 4)))
   assert precisions and set(precisions) == {HIGHEST}
 
 
 def test_norms_of_what_is_formed_are_float32():
-  assert _precisions(bookkeeping._norms, jnp.ones((2, 3, 4))) == [HIGHEST]
+  assert _precisions(shared.norms, jnp.ones((2, 3, 4))) == [HIGHEST]
 
 
 def test_gradients_come_in_the_precision_of_the_network():
