@@ -8,6 +8,7 @@ terms, and their squared norms add up.
 """
 
 from collections.abc import Callable, Sequence
+import functools
 import math
 from typing import Any, NamedTuple
 
@@ -57,6 +58,12 @@ class Group(NamedTuple):
   def is_alone(self) -> bool:
     """Whether the factors of the one read are those of its site."""
     return len(self.reads) == 1 and self.reads[0].is_plain
+
+  @property
+  def has_outer(self) -> bool:
+    """Whether a record's gradient is a single outer product."""
+    return (self.layer is not None and not self.tables
+            and is_outer(self.layer))
 
 
 class Measured(NamedTuple):
@@ -248,10 +255,7 @@ def measured(group: Group, passes: Sequence[Any]) -> Measured:
       found) else None
   if group.is_kept:
     return _kept(group, xs, cotangents, table)
-  factors = jax.tree.leaves((cotangents, table.values if table else None, xs))
-  sound = jnp.all(jnp.stack([norms(each) < _LARGEST_NORM
-                             for each in factors]), 0)
-  return _implicit(group, xs, cotangents, table)._replace(sound=sound)
+  return _implicit(group, xs, cotangents, table)
 
 
 def _values(read: Read, flip: bool, is_alone: bool,
@@ -283,56 +287,61 @@ def _kept(group: Group, xs: PyTree, cotangents: PyTree,
           table: Lookups | None) -> Measured:
   """Returns the part of a leaf by forming the gradients of the records."""
   assert group.layer is not None
-  layer = group.layer
-  gradients = contractions.products(layer, xs, cotangents)
+  gradients = contractions.products(group.layer, xs, cotangents)
   if table is not None:
     gradients = lookups.added(table, gradients)
   # Without the barrier XLA might form a gradient twice, with different
   # rounding: once for its norm and once for the sum.
   gradients = jax.lax.optimization_barrier(gradients)
   lengths = norms(gradients)
-
-  def total(weights: Array, gradients: Array) -> Array:
-    return contractions.product_to_weight(layer, weighted_sum(
-        weights, gradients))
-
-  return Measured(jnp.square(lengths), jnp.isfinite(lengths), gradients, total)
+  return Measured(jnp.square(lengths), jnp.isfinite(lengths), gradients,
+                  functools.partial(_total, group))
 
 
 def _implicit(group: Group, xs: PyTree, cotangents: PyTree,
               table: Lookups | None) -> Measured:
-  """Returns the part of a leaf without forming gradients; all are sound."""
-  layer, squares = group.layer, jnp.zeros([], jnp.float32)
-  total: Callable[..., Array] | None = None
-  if layer is not None and is_outer(layer) and table is None:
+  """Returns the part of a leaf without forming the gradients."""
+  factors = jax.tree.leaves((cotangents, table.values if table else None, xs))
+  # Also False for NaN.
+  sound = jnp.all(jnp.stack([norms(each) < _LARGEST_NORM
+                             for each in factors]), 0)
+  layer, squares = group.layer, jnp.zeros(sound.shape, jnp.float32)
+  if group.has_outer:
+    assert layer is not None
     # [b, k] and [b, n].
     xs, cotangents = contractions.factors(layer, xs, cotangents)
     squares = jnp.square(norms(xs) * norms(cotangents))
-    total = lambda *values: contractions.outer_total(layer, *values)
   elif layer is not None:
-    squares, total = contractions.gram_squares(layer, xs,
-                                               cotangents), layer.total
+    squares = contractions.gram_squares(layer, xs, cotangents)
   if table is not None:
     squares = squares + lookups.squares(table)
-    if layer is not None:
-      squares = jnp.maximum(squares + lookups.cross(
-          table, *jax.vmap(layer.rows)(xs, cotangents)), 0.0)
-      squares = squares + lookups.rounding(table)
+  if table is not None and layer is not None:
+    squares = squares + lookups.cross(table, *jax.vmap(layer.rows)(
+        xs, cotangents))
+    squares = jnp.maximum(squares, 0.0) + lookups.rounding(table)
+  return Measured(squares, sound, (xs, cotangents, table),
+                  functools.partial(_total, group))
 
-  def weighted(weights: Array, values: PyTree) -> Array:
-    # sum_i w_i X_i^T D_i = sum_i X_i^T (w_i D_i): only cotangents are weighted.
-    xs, cotangents, table = values
-    by_weight = lambda each: by_record(weights, each) * each.astype(jnp.float32)
-    found = 0.0 if total is None else total(
-        xs, jax.tree.map(by_weight, cotangents))
-    if table is None:
-      return found
-    table = table._replace(values=by_weight(table.values))
-    rows = group.tables[0].widths[_sides(group.tables[0])[0][0]]
-    return found + group.to_part(lookups.total(table, rows))
 
-  return Measured(squares, jnp.ones([], jnp.bool_), (xs, cotangents, table),
-                  weighted)
+def _total(group: Group, weights: Array, values: PyTree) -> Array:
+  """Returns the weighted sum of the gradients, see `Measured`."""
+  layer, total = group.layer, jnp.zeros([], jnp.float32)
+  if group.is_kept:
+    assert layer is not None
+    return contractions.product_to_weight(layer, weighted_sum(weights, values))
+  xs, cotangents, table = values
+  # sum_i w_i X_i^T D_i = sum_i X_i^T (w_i D_i): only cotangents are weighted.
+  by_weight = lambda each: by_record(weights, each) * each.astype(jnp.float32)
+  if layer is not None:
+    cotangents = jax.tree.map(by_weight, cotangents)
+    total = (contractions.outer_total(layer, xs, cotangents)
+             if group.has_outer else layer.total(xs, cotangents))
+  if table is not None:
+    read = group.tables[0]
+    total = total + group.to_part(lookups.total(
+        table._replace(values=by_weight(table.values)),
+        read.widths[_sides(read)[0][0]]))
+  return total
 
 
 def placed(parts: Sequence[Group], totals: Sequence[Array],
