@@ -20,6 +20,7 @@ import jax.numpy as jnp
 from dpjax import floats
 from dpjax import tree
 from dpjax.grads import contractions
+from dpjax.grads import jaxprs
 from dpjax.grads import precision
 from dpjax.grads import tracing
 from dpjax.grads.contractions import Layer
@@ -27,7 +28,7 @@ from dpjax.grads.contractions import Table
 from dpjax.grads.records import RecordGradients
 from dpjax.grads.tracing import Origin
 from dpjax.grads.tracing import Program
-from dpjax.grads.tracing import Site
+from dpjax.grads.sites import Site
 from dpjax.typing import ApplyFn, Array, Batch, LossFn, Params, PyTree
 
 _LOGGER = logging.getLogger(__name__)
@@ -95,17 +96,20 @@ def of_record_loss(record_loss: Callable[[Params, PyTree], Array],
   formed = _formed_gradients(program, leaves, passes, known)
   lengths = [length for site, each in zip(program.sites, passes, strict=True)
              for length in _lengths(site, each, known)]
-  sound = _sound(kept, formed, lengths)
+  sound = _sound(kept, formed, known, lengths)
   parts = [_unread(kept, leaf) for leaf in leaves]
   # Zeros stay where no site reads a leaf.
   for number, gradient in formed.items():
-    parts[number] = _kept_part(gradient, sound)
+    if number not in known:
+      parts[number] = _kept_part(gradient, sound)
   # A known leaf has one site; its sums are converted to its own layout.
   for site, each in zip(program.sites, passes, strict=True):
     number = site.leaves[0]
     if number in known:
-      part = (parts[number] if number in formed else
-              _measured_part(known[number].operation, sound, each))
+      read = known[number]
+      part = (_kept_part(formed[number], sound, read.is_stacked)
+              if number in formed else
+              _measured_part(read, sound, _arranged(site, each)))
       parts[number] = _restored(part, known[number], leaves[number])
   usable = kept & sound & jnp.isfinite(losses)
   return RecordGradients(
@@ -117,17 +121,19 @@ def of_record_loss(record_loss: Callable[[Params, PyTree], Array],
 
 
 def _sound(kept: Array, formed: Mapping[int, Array],
-           lengths: Sequence[Array]) -> Array:
+           known: Mapping[int, '_Read'], lengths: Sequence[Array]) -> Array:
   """Returns [b] bool: True for records whose norms can be measured.
 
   Args:
     kept: gives the shape [b].
-    formed: gradients that are formed, [b, ...].
+    formed: gradients that are formed, [b, ...] or stacked [steps, b, ...].
+    known: says which of them are stacked.
     lengths: [b] norms of the factors of gradients that are not formed.
   """
   sound = jnp.ones(kept.shape, jnp.bool_)
-  for gradient in formed.values():
-    sound = sound & jnp.isfinite(_norms(gradient))
+  for number, gradient in formed.items():
+    is_stacked = number in known and known[number].is_stacked
+    sound = sound & jnp.isfinite(_norms(gradient, int(is_stacked)))
   for length in lengths:
     # Also False for NaN.
     sound = sound & (length < _LARGEST_NORM)
@@ -141,14 +147,20 @@ class _Read(NamedTuple):
     origin: the parameter leaf.
     operation: the operation that reads it.
     is_kept: whether gradients of records are formed because that is cheapest.
+    is_stacked: whether the parameter is stacked over the steps of a loop, each
+      of which reads its own slice.
   """
   origin: Origin
   operation: Layer | Table
   is_kept: bool
+  is_stacked: bool
 
 
 class _Pass(NamedTuple):
-  """Inputs and cotangents of the outputs of a site, arrays [b, ...]."""
+  """Inputs and cotangents of the outputs of a site.
+
+  Arrays [*site.lengths, b, ...].
+  """
   inputs: Sequence[Array]
   cotangents: Sequence[Array]
 
@@ -160,10 +172,12 @@ class _Part(NamedTuple):
     squares: [b] squared norms.
     values: arrays [b, ...] from which weighted sums are computed.
     total: (weights [b], *values) -> weighted sum of the gradients.
+    axis: of the records in `values`: 1 if they are stacked, [steps, b, ...].
   """
   squares: Array
   values: tuple[Array, ...]
   total: Callable[..., Array]
+  axis: int = 0
 
 
 def _known_reads(program: Program, gram_is_cheaper: Callable[[Layer], bool]
@@ -173,16 +187,20 @@ def _known_reads(program: Program, gram_is_cheaper: Callable[[Layer], bool]
   reads = {}
   for site in program.sites:
     operand = site.operands[0]
-    origin = origins[site.equation.invars[operand]]
+    origin = origins[site.reads[0]]
     if origin is None or len(site.operands) > 1 or _is_complex(site):
       continue
     operation = (contractions.as_layer(site.equation, operand)
                  or contractions.as_table(site.equation, operand))
+    if operation is not None and not all(site.sliced[0]):
+      operation = contractions.over_steps(operation, math.prod(
+          length for length, sliced in zip(site.lengths, site.sliced[0])
+          if not sliced))
     if operation is not None:
       reads[origin.leaf] = _Read(
           origin, operation,
           isinstance(operation, Layer) and not _is_outer(operation)
-          and not gram_is_cheaper(operation))
+          and not gram_is_cheaper(operation), any(site.sliced[0]))
   return reads
 
 
@@ -191,7 +209,7 @@ def _is_complex(site: Site) -> bool:
 
   The contractions are for real numbers.
   """
-  return any(jnp.issubdtype(tracing.aval(var).dtype, jnp.complexfloating)
+  return any(jnp.issubdtype(jaxprs.aval(var).dtype, jnp.complexfloating)
              for var in (*site.equation.invars, *site.equation.outvars))
 
 
@@ -225,15 +243,17 @@ def _backward(program: Program, leaves: Sequence[Array], records: PyTree,
   """
   at_sites = program.at_sites(leaves)
   record = jax.tree.leaves(records)
+  # The axis of records comes after those of loops, as loops make it.
+  axes = [len(site.lengths) for site in program.sites]
+  run = jax.vmap(program.run, (None, 0, axes), (0, axes))
 
   def total_loss(taps: PyTree) -> tuple[Array, PyTree]:
-    losses, inputs = jax.vmap(program.run, (None, 0, 0))(at_sites, record,
-                                                         taps)
+    losses, inputs = run(at_sites, record, taps)
     # A record that does not count may be NaN, and 0 NaN is NaN.
     return jnp.sum(jnp.where(kept, losses, 0.0)), (losses, inputs)
 
-  zeros = [[None if tap is None else jnp.zeros((*kept.shape, *tap.shape),
-                                               tap.dtype)
+  zeros = [[None if tap is None else jnp.zeros(
+      (*site.lengths, *kept.shape, *tap.shape), tap.dtype)
             for tap in site.taps()] for site in program.sites]
   cotangents, (losses, inputs) = jax.grad(total_loss, has_aux=True)(zeros)
   return losses, [
@@ -255,11 +275,13 @@ def _formed_gradients(program: Program, leaves: Sequence[Array],
     if site.leaves[0] in known:
       read = known[site.leaves[0]]
       if read.is_kept and isinstance(read.operation, Layer):
-        formed[site.leaves[0]] = contractions.products(
-            read.operation, *each.inputs, *each.cotangents)
+        each = _arranged(site, each)
+        formed[site.leaves[0]] = _by_steps(
+            functools.partial(contractions.products, read.operation),
+            read.is_stacked)(*each.inputs, *each.cotangents)
       continue
-    gradients = jax.vmap(functools.partial(_pull_back, program, site, leaves))(
-        each.inputs, each.cotangents)
+    gradients = jax.vmap(functools.partial(_pull_back, program, site, leaves),
+                         len(site.lengths))(each.inputs, each.cotangents)
     for number, gradient in zip(site.leaves, gradients, strict=True):
       gradient = gradient.astype(jnp.float32)
       formed[number] = (formed[number] + gradient if number in formed
@@ -268,6 +290,43 @@ def _formed_gradients(program: Program, leaves: Sequence[Array],
   # rounding: once for its norm and once for the sum.
   return {number: jax.lax.optimization_barrier(gradient)
           for number, gradient in formed.items()}
+
+
+def _arranged(site: Site, each: _Pass) -> _Pass:
+  """Returns the values of a site whose operation is known, records first.
+
+  Steps that read slices of a stacked parameter are the first axis, in front of
+  the records; steps that read the same become the axis behind the records:
+  [steps, b, more steps, ...].
+  """
+  count = len(site.lengths)
+  if not count:
+    return each
+  sliced = [i for i in range(count) if site.sliced[0][i]]
+  same = [i for i in range(count) if i not in sliced]
+  steps = [math.prod(site.lengths[i] for i in axes) for axes in (sliced, same)]
+
+  def arranged(value: Array) -> Array:
+    value = value.transpose((*sliced, count, *same,
+                             *range(count + 1, value.ndim)))
+    return value.reshape((
+        *steps[:1] * bool(sliced), value.shape[len(sliced)],
+        *steps[1:] * bool(same), *value.shape[count + 1:]))
+
+  return _Pass(*jax.tree.map(arranged, (list(each.inputs),
+                                        list(each.cotangents))))
+
+
+def _by_steps(function: Callable[..., PyTree],
+              is_stacked: bool) -> Callable[..., PyTree]:
+  """Returns the function of arrays, mapped over their first axis if stacked.
+
+  One step after the other, so that intermediate values of one step are there at
+  a time.
+  """
+  if not is_stacked:
+    return function
+  return lambda *args: jax.lax.map(lambda step: function(*step), args)
 
 
 def _is_outer(operation: Layer) -> bool:
@@ -287,7 +346,7 @@ def _pull_back(program: Program, site: Site, leaves: Sequence[Array],
     every = list(leaves)
     for number, leaf in zip(site.leaves, own, strict=True):
       every[number] = leaf
-    return program.outputs(site, every, inputs)
+    return site.outputs(program.operands(site, every), inputs)
 
   return jax.vjp(outputs, [leaves[i] for i in site.leaves])[1](
       list(cotangents))[0]
@@ -299,36 +358,55 @@ def _unread(kept: Array, leaf: Array) -> _Part:
                lambda weights: jnp.zeros(leaf.shape, jnp.float32))
 
 
-def _kept_part(gradients: Array, sound: Array) -> _Part:
-  """Returns the part of a leaf whose gradients [b, ...] were formed."""
-  return _Part(jnp.where(sound, jnp.square(_norms(gradients)), 0.0),
-               (gradients,), lambda weights, each: jnp.tensordot(
-                   weights, each, 1, precision=jax.lax.Precision.HIGHEST))
+def _kept_part(gradients: Array, sound: Array,
+               is_stacked: bool = False) -> _Part:
+  """Returns the part of a leaf whose gradients [b, ...] were formed.
+
+  Stacked ones are [steps, b, ...].
+  """
+
+  def total(weights: Array, gradients: Array) -> Array:
+    return _by_steps(lambda each: jnp.tensordot(
+        weights, each, 1, precision=jax.lax.Precision.HIGHEST), is_stacked)(
+            gradients)
+
+  squares = jnp.square(_norms(gradients, int(is_stacked)))
+  return _Part(jnp.where(sound, squares, 0.0), (gradients,), total,
+               int(is_stacked))
 
 
-def _measured_part(operation: Layer | Table, sound: Array,
-                   each: _Pass) -> _Part:
+def _measured_part(read: _Read, sound: Array, each: _Pass) -> _Part:
   """Returns the part of a leaf whose gradients are not formed.
 
   Its totals are in the layout of the operation's input, see `_restored`.
   """
+  operation = read.operation
   values: tuple[Array, ...] = *each.inputs, *each.cotangents
   total: Callable[[Array, Array], Array]
+  squares: Callable[[Array, Array], Array]
   if isinstance(operation, Table):
-    squares = contractions.table_squares(operation, *values)
+    squares = functools.partial(contractions.table_squares, operation)
     total = functools.partial(contractions.table_total, operation)
   elif _is_outer(operation):
-    values = contractions.factors(operation, *values)  # [b, k] and [b, n].
-    squares = jnp.square(math.prod(map(_norms, values)))
+    values = _by_steps(functools.partial(contractions.factors, operation),
+                       read.is_stacked)(*values)  # [b, k] and [b, n].
+    squares = lambda *factors: jnp.square(math.prod(map(_norms, factors)))
     total = functools.partial(contractions.outer_total, operation)
   else:
-    squares = contractions.gram_squares(operation, *values)
+    squares = functools.partial(contractions.gram_squares, operation)
     total = operation.total
-  # sum_i w_i X_i^T D_i = sum_i X_i^T (w_i D_i): only cotangents are weighted.
-  return _Part(
-      jnp.where(sound, squares, 0.0), values,
-      lambda weights, x, cotangent: total(
-          x, _rows(weights, cotangent) * cotangent.astype(jnp.float32)))
+
+  def weighted(weights: Array, *values: Array) -> Array:
+    # sum_i w_i X_i^T D_i = sum_i X_i^T (w_i D_i): only cotangents are weighted.
+    return _by_steps(lambda x, cotangent: total(
+        x, _rows(weights, cotangent) * cotangent.astype(jnp.float32)),
+                     read.is_stacked)(*values)
+
+  norms = _by_steps(squares, read.is_stacked)(*values)
+  if read.is_stacked:
+    norms = jnp.sum(norms, 0)
+  return _Part(jnp.where(sound, norms, 0.0), values, weighted,
+               int(read.is_stacked))
 
 
 def _restored(part: _Part, read: _Read, leaf: Array) -> _Part:
@@ -337,8 +415,11 @@ def _restored(part: _Part, read: _Read, leaf: Array) -> _Part:
   def total(weights: Array, *values: Array) -> Array:
     gradient = part.total(weights, *values)
     if read.is_kept and isinstance(read.operation, Layer):
-      gradient = contractions.product_to_weight(read.operation, gradient)
-    return read.origin.restore(gradient, leaf)
+      gradient = _by_steps(functools.partial(
+          contractions.product_to_weight, read.operation), read.is_stacked)(
+              gradient)
+    # Nested loops slice one axis each.
+    return read.origin.restore(gradient.reshape(read.origin.shape(leaf)), leaf)
 
   return part._replace(total=total)
 
@@ -352,7 +433,7 @@ def _lengths(site: Site, each: _Pass,
   values = [*each.cotangents]
   if isinstance(read.operation, Layer):
     values += each.inputs
-  return [_norms(value) for value in values]
+  return [_norms(value, len(site.lengths)) for value in values]
 
 
 def _total(part: _Part, weights: Array, sound: Array) -> Array:
@@ -363,7 +444,9 @@ def _total(part: _Part, weights: Array, sound: Array) -> Array:
   """
 
   def cleaned(sound: Array, *arrays: Array) -> Array:
-    return part.total(*(_only(sound, each) for each in arrays))
+    weights, *values = arrays
+    return part.total(_only(sound, weights), *(
+        _only(sound, each, part.axis) for each in values))
 
   arrays = weights, *part.values
   if jax.default_backend() != 'cpu':
@@ -373,25 +456,34 @@ def _total(part: _Part, weights: Array, sound: Array) -> Array:
                       part.total(*arrays), sound, *arrays)
 
 
-def _norms(x: Array) -> Array:
+def _norms(x: Array, axis: int = 0) -> Array:
   """Returns upper bounds [b] of the l2 norms of [b, ...], in float32.
 
   Squares of small entries may underflow, so the smallest normal number is added
   for each entry: a norm that is 0 by underflow could not be multiplied by a
   large one.
+
+  Args:
+    x: array; `axis` is that of the records.
   """
-  size = math.prod(x.shape[1:])
-  flat = x.reshape((x.shape[0], size)).astype(jnp.float32)
-  return jnp.sqrt(jnp.einsum('bi,bi->b', flat, flat,
-                             precision=jax.lax.Precision.HIGHEST)
+  size = math.prod(x.shape) // max(1, x.shape[axis])
+
+  def squares(x: Array) -> Array:
+    flat = x.reshape((x.shape[0], math.prod(x.shape[1:]))).astype(jnp.float32)
+    return jnp.einsum('bi,bi->b', flat, flat,
+                      precision=jax.lax.Precision.HIGHEST)
+
+  for _ in range(axis):
+    squares = jax.vmap(squares)
+  return jnp.sqrt(jnp.sum(squares(x), range(axis))
                   + floats.SMALLEST_NORMAL * size)
 
 
-def _rows(values: Array, like: Array) -> Array:
-  """Reshapes [b] to [b, 1, ..., 1], with as many axes as `like`."""
-  return values.reshape((-1,) + (1,) * (like.ndim - 1))
+def _rows(values: Array, like: Array, axis: int = 0) -> Array:
+  """Reshapes [b] to have as many axes as `like`, b at `axis`."""
+  return values.reshape([-1 if i == axis else 1 for i in range(like.ndim)])
 
 
-def _only(usable: Array, x: Array) -> Array:
-  """Replaces the rows of unusable records by zero."""
-  return jnp.where(_rows(usable, x), x, jnp.zeros([], x.dtype))
+def _only(usable: Array, x: Array, axis: int = 0) -> Array:
+  """Replaces the values of unusable records by zero."""
+  return jnp.where(_rows(usable, x, axis), x, jnp.zeros([], x.dtype))

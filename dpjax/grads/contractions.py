@@ -18,7 +18,7 @@ from jax.extend import core
 import jax.numpy as jnp
 
 from dpjax import floats
-from dpjax.grads import tracing
+from dpjax.grads import jaxprs
 from dpjax.grads import windows
 from dpjax.typing import Array
 
@@ -83,7 +83,7 @@ def _dense(equation: core.JaxprEqn, operand: int) -> Layer:
   """Returns the layer of a product over any axes; batch axes are groups."""
   contracted, shared = equation.params['dimension_numbers']
   data = 1 - operand
-  record, weight = (tracing.aval(equation.invars[i]).shape
+  record, weight = (jaxprs.aval(equation.invars[i]).shape
                     for i in (data, operand))
   free, weight_free = (
       [i for i in range(len(shape))
@@ -122,7 +122,7 @@ def _convolution(equation: core.JaxprEqn) -> Layer:
   """Returns the layer of a convolution with any parameters."""
   params = equation.params
   numbers, groups = params['dimension_numbers'], params['feature_group_count']
-  kernel, out = (tracing.aval(var).shape for var in (equation.invars[1],
+  kernel, out = (jaxprs.aval(var).shape for var in (equation.invars[1],
                                             equation.outvars[0]))
   num_out, num_in, *taps = (kernel[i] for i in numbers.rhs_spec)
   num_out //= groups
@@ -153,7 +153,7 @@ def _convolution(equation: core.JaxprEqn) -> Layer:
     return pull(cotangent.astype(jnp.float32))[0]
 
   gram = lambda x: windows.gram(x.transpose(last[0]), taps, params, sides)[None]
-  image = [tracing.aval(equation.invars[0]).shape[i] for i in last[0]]
+  image = [jaxprs.aval(equation.invars[0]).shape[i] for i in last[0]]
   of_pixels = windows.num_pixels(image, params)**2 * num_in
   return Layer(
       rows, to_weight, total, num_sites, (groups, width, num_out),
@@ -175,10 +175,10 @@ def _faster_split(equation: core.JaxprEqn,
   if jax.default_backend() == 'cpu' or params['feature_group_count'] > 1:
     return None
   image, out = (
-      [tracing.aval(var).shape[i] for i in order] for var, order in zip(
+      [jaxprs.aval(var).shape[i] for i in order] for var, order in zip(
           (equation.invars[0], equation.outvars[0]), last, strict=True))
   spec = params['dimension_numbers'].rhs_spec
-  taps = [tracing.aval(equation.invars[1]).shape[i] for i in spec[2:]]
+  taps = [jaxprs.aval(equation.invars[1]).shape[i] for i in spec[2:]]
   split = windows.split(image, taps, params, out)
   product = lambda x, cotangent: split.product(x.transpose(last[0]),
                                                cotangent.transpose(last[1]))
@@ -297,6 +297,36 @@ def product_to_weight(layer: Layer, gradient: Array) -> Array:
   return layer.to_weight(gradient)
 
 
+def over_steps(operation: 'Layer | Table', count: int) -> 'Layer | Table | None':
+  """Returns an operation in a loop all of whose steps read one parameter.
+
+  The steps are further positions of one layer. None if another way is cheaper.
+
+  Args:
+    operation: of one step; values of a record become [count, ...].
+    count: number of steps.
+  """
+  if isinstance(operation, Table):
+    table = operation._replace(num_sites=count * operation.num_sites)
+    return table if _is_cheap(table) else None
+  layer = operation
+
+  def rows(x: Array, cotangent: Array) -> tuple[Array, Array]:
+    x, cotangent = (
+        each.transpose((1, 0, 2, 3)).reshape(
+            (each.shape[1], count * layer.num_sites, each.shape[3]))
+        for each in jax.vmap(layer.rows)(x, cotangent))
+    return x, cotangent
+
+  def total(x: Array, cotangent: Array) -> Array:
+    x, cotangent = (each.reshape((each.shape[0] * count, *each.shape[2:]))
+                    for each in (x, cotangent))
+    return layer.total(x, cotangent)
+
+  return layer._replace(rows=rows, total=total, split=None, gram=None,
+                        num_sites=count * layer.num_sites)
+
+
 class Table(NamedTuple):
   """An operation that looks up rows of one parameter: an embedding.
 
@@ -320,8 +350,8 @@ def as_table(equation: core.JaxprEqn, operand: int) -> Table | None:
     return None
   numbers, mode = (equation.params[name] for name in ('dimension_numbers',
                                                       'mode'))
-  shape, indices = (tracing.aval(var).shape for var in equation.invars)
-  out = len(tracing.aval(equation.outvars[0]).shape)
+  shape, indices = (jaxprs.aval(var).shape for var in equation.invars)
+  out = len(jaxprs.aval(equation.outvars[0]).shape)
   modes = jax.lax.GatherScatterMode
   if (numbers.collapsed_slice_dims != (0,) or numbers.start_index_map != (0,)
       or numbers.operand_batching_dims
@@ -337,9 +367,13 @@ def as_table(equation: core.JaxprEqn, operand: int) -> Table | None:
       return jnp.clip(rows, 0, shape[0] - 1), jnp.ones(rows.shape, jnp.bool_)
     return rows, (rows >= 0) & (rows < shape[0])
 
-  # Comparing all pairs of lookups must be less work than a gradient's rows.
-  lookup = Table(places, math.prod(indices[:-1]), shape)
-  return lookup if lookup.num_sites**2 < _PAIRS_PER_ROW * shape[0] else None
+  table = Table(places, math.prod(indices[:-1]), shape)
+  return table if _is_cheap(table) else None
+
+
+def _is_cheap(table: Table) -> bool:
+  """Returns whether comparing lookups is less work than keeping all rows."""
+  return table.num_sites**2 < _PAIRS_PER_ROW * table.shape[0]
 
 
 def table_squares(table: Table, indices: Array, cotangent: Array) -> Array:
@@ -358,7 +392,8 @@ def table_squares(table: Table, indices: Array, cotangent: Array) -> Array:
     # counted once for each of them, so each counts 1 / their number.
     same = same.astype(jnp.float32)
     sums = _contract('st,tn->sn', same,
-                     cotangent.reshape((table.num_sites, -1)))
+                     cotangent.reshape((table.num_sites, math.prod(
+                         table.shape[1:]))))
     counts = jnp.maximum(_contract('st->s', same), 1.0)
     return (_contract('sn,sn,s->', sums, sums, 1 / counts)
             + 2 * floats.SMALLEST_NORMAL * sums.size)
@@ -393,7 +428,7 @@ def _by_records(function: Callable[..., Array], layer: Layer, more: int,
   """
   groups, width, out = layer.sizes
   each = groups * (layer.num_sites * (width + out) + more)
-  size = max(1, _CACHED_VALUES // each)
+  size = max(1, _CACHED_VALUES // max(1, each))
   if jax.default_backend() != 'cpu' or size >= args[0].shape[0]:
     return jax.vmap(function)(*args)
   return jax.lax.map(lambda one: function(*one), args, batch_size=size)
