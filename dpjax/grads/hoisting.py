@@ -134,10 +134,11 @@ class _Body:
     varying: its variables that depend on the record.
     data: its equations that depend on the record.
     others: its other equations.
-    reads: variables that do not vary and that `data` or the outputs read.
+    reads: variables that do not vary and that `data` or a state read.
   """
 
-  def __init__(self, closed: core.ClosedJaxpr, flags: _Flags):
+  def __init__(self, closed: core.ClosedJaxpr, flags: _Flags,
+               states: slice = slice(0)):
     self.jaxpr = closed.jaxpr
     self.consts = dict(zip(closed.jaxpr.constvars, closed.consts, strict=True))
     self.varying = _varying(self.jaxpr, flags)
@@ -145,8 +146,11 @@ class _Body:
         _is_in(var, self.varying) for var in equation.outvars)
     self.data = [each for each in self.jaxpr.eqns if is_data(each)]
     self.others = [each for each in self.jaxpr.eqns if not is_data(each)]
-    read = [*self.jaxpr.outvars, *(var for each in self.data
-                                   for var in each.invars)]
+    # Outputs in `states` are the inputs of the next step.
+    after = [out for out, var in zip(self.jaxpr.outvars,
+                                     self.jaxpr.invars[states])
+             if var in self.varying]
+    read = [*after, *(var for each in self.data for var in each.invars)]
     self.reads = list(dict.fromkeys(
         var for var in read if not isinstance(var, core.Literal)
         and var not in self.varying))
@@ -246,7 +250,8 @@ def _fixed_point(params: dict[str, Any],
   flags = list(given)
   first, count = params['num_consts'], params['num_carry']
   while True:
-    body = _Body(_rewritten(params['jaxpr'], flags, True), flags)
+    body = _Body(_rewritten(params['jaxpr'], flags, True), flags,
+                 slice(first, first + count))
     after = [_is_in(var, body.varying) for var in body.jaxpr.outvars[:count]]
     before = flags[first:first + count]
     if all(was or not now for was, now in zip(before, after, strict=True)):

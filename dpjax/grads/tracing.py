@@ -76,7 +76,7 @@ class Program(NamedTuple):
     data: equations that depend on the record, including sites, in order.
     nodes: sites and blocks in `data`, by number of their equation.
     sites: all sites in order, those inside blocks too.
-    boundary: variables that sites read and that depend on parameters only.
+    boundary: variables that `data` reads and that depend on parameters only.
     origins: for each variable of `boundary`, the parameter leaf that it is a
       rearrangement of, if nothing else reads that leaf; otherwise None.
     output: variable of the result.
@@ -216,7 +216,9 @@ def _split(closed: core.ClosedJaxpr, num_params: int) -> Program:
   sites = sites_lib.all_sites(nodes)
   # Inputs of sites that depend on parameters only, repeated for each use.
   uses = [var for site in sites for var in site.reads]
-  boundary = list(dict.fromkeys(uses))
+  boundary = list(dict.fromkeys(uses + [
+      var for equation in data for var in equation.invars
+      if not isinstance(var, core.Literal) and var in origins]))
   output, = jaxpr.outvars
   if isinstance(output, core.Literal) or output not in varying:
     raise ValueError('the loss does not depend on the records')
