@@ -11,6 +11,7 @@ et al. (2023), extended to any JAX function and every convolution.
 from collections.abc import Callable, Collection, Sequence
 import functools
 import logging
+import math
 from typing import NamedTuple
 
 import jax
@@ -26,8 +27,8 @@ from dpjax.grads.contractions import Layer
 from dpjax.grads.records import RecordGradients
 from dpjax.grads.shared import Group
 from dpjax.grads.shared import Measured
+from dpjax.grads.sites import Site
 from dpjax.grads.tracing import Program
-from dpjax.grads.tracing import Site
 from dpjax.typing import ApplyFn, Array, Batch, LossFn, Params, PyTree
 
 _LOGGER = logging.getLogger(__name__)
@@ -90,7 +91,9 @@ def of_record_loss(record_loss: Callable[[Params, PyTree], Array],
   _say_what_is_formed(program, params, unknown)
   losses, passes = _backward(program, leaves, records, kept)
   formed = _formed_gradients(program, leaves, passes, unknown)
-  parts = [_part(kept, leaf, known[i], formed.get(i), passes)
+  arranged = [_arranged(site, each) for site, each in zip(
+      program.sites, passes, strict=True)]
+  parts = [_part(kept, leaf, known[i], formed.get(i), arranged)
            for i, leaf in enumerate(leaves)]
   # A record counts for all leaves or for none.
   sound = functools.reduce(jnp.logical_and, [part.sound for part in parts],
@@ -121,7 +124,10 @@ def known_leaves(program: Program, leaves: Sequence[Array],
 
 
 class _Pass(NamedTuple):
-  """Inputs and cotangents of the outputs of a site, arrays [b, ...]."""
+  """Inputs and cotangents of the outputs of a site.
+
+  Arrays [*site.lengths, b, ...].
+  """
   inputs: Sequence[Array]
   cotangents: Sequence[Array]
 
@@ -157,15 +163,17 @@ def _backward(program: Program, leaves: Sequence[Array], records: PyTree,
   """
   at_sites = program.at_sites(leaves)
   record = jax.tree.leaves(records)
+  # The axis of records comes after those of loops, as loops make it.
+  axes = [len(site.lengths) for site in program.sites]
+  run = jax.vmap(program.run, (None, 0, axes), (0, axes))
 
   def total_loss(taps: PyTree) -> tuple[Array, PyTree]:
-    losses, inputs = jax.vmap(program.run, (None, 0, 0))(at_sites, record,
-                                                         taps)
+    losses, inputs = run(at_sites, record, taps)
     # A record that does not count may be NaN, and 0 NaN is NaN.
     return jnp.sum(jnp.where(kept, losses, 0.0)), (losses, inputs)
 
-  zeros = [[None if tap is None else jnp.zeros((*kept.shape, *tap.shape),
-                                               tap.dtype)
+  zeros = [[None if tap is None else jnp.zeros(
+      (*site.lengths, *kept.shape, *tap.shape), tap.dtype)
             for tap in site.taps()] for site in program.sites]
   cotangents, (losses, inputs) = jax.grad(total_loss, has_aux=True)(zeros)
   return losses, [
@@ -184,7 +192,7 @@ def _formed_gradients(program: Program, leaves: Sequence[Array],
     if not numbers:
       continue
     gradients = jax.vmap(functools.partial(
-        _pull_back, program, site, numbers, leaves))(
+        _pull_back, program, site, numbers, leaves), len(site.lengths))(
             each.inputs, each.cotangents)
     for number, gradient in zip(numbers, gradients, strict=True):
       gradient = gradient.astype(jnp.float32)
@@ -194,6 +202,31 @@ def _formed_gradients(program: Program, leaves: Sequence[Array],
   # rounding: once for its norm and once for the sum.
   return {number: jax.lax.optimization_barrier(gradient)
           for number, gradient in formed.items()}
+
+
+def _arranged(site: Site, each: _Pass) -> _Pass:
+  """Returns the values of a site whose operation is known, records first.
+
+  Steps that read slices of a stacked parameter are the first axis, in front of
+  the records; steps that read the same become the axis behind the records:
+  [steps, b, more steps, ...].
+  """
+  count = len(site.lengths)
+  if not count:
+    return each
+  sliced = [i for i in range(count) if site.sliced[0][i]]
+  same = [i for i in range(count) if i not in sliced]
+  steps = [math.prod(site.lengths[i] for i in axes) for axes in (sliced, same)]
+
+  def arranged(value: Array) -> Array:
+    value = value.transpose((*sliced, count, *same,
+                             *range(count + 1, value.ndim)))
+    return value.reshape((
+        *steps[:1] * bool(sliced), value.shape[len(sliced)],
+        *steps[1:] * bool(same), *value.shape[count + 1:]))
+
+  return _Pass(*jax.tree.map(arranged, (list(each.inputs),
+                                        list(each.cotangents))))
 
 
 def _pull_back(program: Program, site: Site, numbers: Sequence[int],
@@ -208,7 +241,7 @@ def _pull_back(program: Program, site: Site, numbers: Sequence[int],
     every = list(leaves)
     for number, leaf in zip(numbers, own, strict=True):
       every[number] = leaf
-    return program.outputs(site, every, inputs)
+    return site.outputs(program.operands(site, every), inputs)
 
   return jax.vjp(outputs, [leaves[i] for i in numbers])[1](
       list(cotangents))[0]
@@ -223,12 +256,12 @@ def _part(kept: Array, leaf: Array, groups: Sequence[Group] | None,
     leaf: the parameters.
     groups: from `known_leaves`; empty if the leaf has no gradient.
     formed: gradients of the records if they are formed.
-    passes: inputs and cotangents of the sites.
+    passes: inputs and cotangents of the sites, from `_arranged`.
   """
   if formed is not None:
-    norms = shared.norms(formed)
+    norms = contractions.norms(formed)
     return Measured(jnp.square(norms), jnp.isfinite(norms), formed,
-                    shared.weighted_sum)
+                    shared.weighted_sum, 0)
   parts = [shared.measured(group, passes) for group in groups or ()]
 
   def total(weights: Array, values: Sequence[PyTree]) -> Array:
@@ -240,7 +273,8 @@ def _part(kept: Array, leaf: Array, groups: Sequence[Group] | None,
   squares = jnp.zeros(kept.shape, jnp.float32)
   for part in parts:
     sound, squares = sound & part.sound, squares + part.squares
-  return Measured(squares, sound, [part.values for part in parts], total)
+  return Measured(squares, sound, [part.values for part in parts], total,
+                  [part.axis for part in parts])
 
 
 def _total(part: Measured, weights: Array, sound: Array) -> Array:
@@ -251,7 +285,10 @@ def _total(part: Measured, weights: Array, sound: Array) -> Array:
   """
 
   def cleaned(sound: Array, *values: PyTree) -> Array:
-    return part.total(*jax.tree.map(functools.partial(_only, sound), values))
+    weights, values = values
+    return part.total(_only(sound, 0, weights), jax.tree.map(
+        lambda axis, each: jax.tree.map(functools.partial(_only, sound, axis),
+                                        each), part.axis, values))
 
   values = weights, part.values
   if jax.default_backend() != 'cpu':
@@ -261,6 +298,8 @@ def _total(part: Measured, weights: Array, sound: Array) -> Array:
                       part.total(*values), sound, *values)
 
 
-def _only(usable: Array, x: Array) -> Array:
-  """Replaces the rows of unusable records by zero."""
-  return jnp.where(shared.by_record(usable, x), x, jnp.zeros([], x.dtype))
+def _only(usable: Array, axis: int, x: Array) -> Array:
+  """Replaces unusable records, along an axis of x, by zero."""
+  like = jax.lax.index_in_dim(x, 0, 0, False) if axis else x
+  return jnp.where(contractions.by_record(usable, like), x,
+                   jnp.zeros([], x.dtype))

@@ -18,7 +18,7 @@ from jax.extend import core
 import jax.numpy as jnp
 
 from dpjax import floats
-from dpjax.grads import tracing
+from dpjax.grads import jaxprs
 from dpjax.grads import windows
 from dpjax.typing import Array
 
@@ -84,7 +84,7 @@ def _dense(equation: core.JaxprEqn, operand: int) -> Layer:
   """Returns the layer of a product over any axes; batch axes are groups."""
   contracted, shared = equation.params['dimension_numbers']
   data = 1 - operand
-  record, weight = (tracing.aval(equation.invars[i]).shape
+  record, weight = (jaxprs.aval(equation.invars[i]).shape
                     for i in (data, operand))
   free, weight_free = (
       [i for i in range(len(shape))
@@ -124,7 +124,7 @@ def _convolution(equation: core.JaxprEqn) -> Layer:
   """Returns the layer of a convolution with any parameters."""
   params = equation.params
   numbers, groups = params['dimension_numbers'], params['feature_group_count']
-  kernel, out = (tracing.aval(var).shape for var in (equation.invars[1],
+  kernel, out = (jaxprs.aval(var).shape for var in (equation.invars[1],
                                             equation.outvars[0]))
   num_out, num_in, *taps = (kernel[i] for i in numbers.rhs_spec)
   num_out //= groups
@@ -155,7 +155,7 @@ def _convolution(equation: core.JaxprEqn) -> Layer:
     return pull(cotangent.astype(jnp.float32))[0]
 
   gram = lambda x: windows.gram(x.transpose(last[0]), taps, params, sides)[None]
-  image = [tracing.aval(equation.invars[0]).shape[i] for i in last[0]]
+  image = [jaxprs.aval(equation.invars[0]).shape[i] for i in last[0]]
   of_pixels = windows.num_pixels(image, params)**2 * num_in
   return Layer(
       rows, to_weight, total, num_sites, (groups, width, num_out),
@@ -179,10 +179,10 @@ def _faster_split(equation: core.JaxprEqn,
   if jax.default_backend() == 'cpu' or params['feature_group_count'] > 1:
     return None
   image, out = (
-      [tracing.aval(var).shape[i] for i in order] for var, order in zip(
+      [jaxprs.aval(var).shape[i] for i in order] for var, order in zip(
           (equation.invars[0], equation.outvars[0]), last, strict=True))
   spec = params['dimension_numbers'].rhs_spec
-  taps = [tracing.aval(equation.invars[1]).shape[i] for i in spec[2:]]
+  taps = [jaxprs.aval(equation.invars[1]).shape[i] for i in spec[2:]]
   split = windows.split(image, taps, params, out)
   product = lambda x, cotangent: split.product(x.transpose(last[0]),
                                                cotangent.transpose(last[1]))
@@ -301,6 +301,51 @@ def product_to_weight(layer: Layer, gradient: Array) -> Array:
   return layer.to_weight(gradient)
 
 
+def over_steps(layer: Layer, count: int) -> Layer:
+  """Returns a layer in a loop all of whose steps read one parameter.
+
+  The steps are further positions of one layer.
+
+  Args:
+    layer: of one step; values of a record become [count, ...].
+    count: number of steps.
+  """
+
+  def rows(x: Array, cotangent: Array) -> tuple[Array, Array]:
+    x, cotangent = (
+        each.transpose((1, 0, 2, 3)).reshape(
+            (each.shape[1], count * layer.num_sites, each.shape[3]))
+        for each in jax.vmap(layer.rows)(x, cotangent))
+    return x, cotangent
+
+  def total(x: Array, cotangent: Array) -> Array:
+    x, cotangent = (each.reshape((each.shape[0] * count, *each.shape[2:]))
+                    for each in (x, cotangent))
+    return layer.total(x, cotangent)
+
+  return layer._replace(rows=rows, total=total, split=None, gram=None,
+                        num_sites=count * layer.num_sites)
+
+
+def norms(x: Array) -> Array:
+  """Returns upper bounds [b] of the l2 norms of [b, ...], in float32.
+
+  Squares of small entries may underflow, so the smallest normal number is added
+  for each entry: a norm that is 0 by underflow could not be multiplied by a
+  large one.
+  """
+  size = math.prod(x.shape[1:])
+  flat = x.reshape((x.shape[0], size)).astype(jnp.float32)
+  return jnp.sqrt(jnp.einsum('bi,bi->b', flat, flat,
+                             precision=jax.lax.Precision.HIGHEST)
+                  + floats.SMALLEST_NORMAL * size)
+
+
+def by_record(values: Array, like: Array) -> Array:
+  """Reshapes [b] to [b, 1, ..., 1], with as many axes as `like`."""
+  return values.reshape((-1,) + (1,) * (like.ndim - 1))
+
+
 def contract(spec: str, *operands: Array) -> Array:
   """Returns `einsum` in float32, whatever type the network computes in."""
   return jnp.einsum(spec, *(each.astype(jnp.float32) for each in operands),
@@ -319,7 +364,7 @@ def _by_records(function: Callable[..., Array], layer: Layer, more: int,
   """
   groups, width, out = layer.sizes
   each = groups * (layer.num_sites * (width + out) + more)
-  size = max(1, _CACHED_VALUES // each)
+  size = max(1, _CACHED_VALUES // max(1, each))
   if jax.default_backend() != 'cpu' or size >= len(jax.tree.leaves(args)[0]):
     return jax.vmap(function)(*args)
   return jax.lax.map(lambda one: function(*one), args, batch_size=size)

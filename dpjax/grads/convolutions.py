@@ -13,11 +13,11 @@ import jax
 from jax.extend import core
 from jax.extend.core import primitives as p
 
-from dpjax.grads import tracing
+from dpjax.grads import jaxprs
 from dpjax.typing import Array, PyTree
 
 # Primitives that call a function once, which we can evaluate in place.
-_CALLS = (*tracing.INLINED, p.custom_jvp_call_p, p.custom_vjp_call_p)
+_CALLS = (*jaxprs.INLINED, p.remat_p, p.custom_jvp_call_p, p.custom_vjp_call_p)
 # Parameters of loops and branches that hold the functions they run.
 _BODIES = ('jaxpr', 'cond_jaxpr', 'body_jaxpr', 'branches')
 
@@ -49,7 +49,7 @@ def fast_in_loops(function: Callable[..., PyTree]
 
 def num_outputs(function: Callable[..., PyTree], *args: PyTree) -> int:
   """Returns the number of output values of all convolutions of a function."""
-  return sum(tracing.aval(equation.outvars[0]).size
+  return sum(jaxprs.aval(equation.outvars[0]).size
              for equation in _convolutions(jax.make_jaxpr(function)(*args)))
 
 
@@ -59,18 +59,18 @@ def _evaluate(jaxpr: core.Jaxpr, consts: Sequence[Any],
   values = dict(zip((*jaxpr.constvars, *jaxpr.invars), (*consts, *args),
                     strict=True))
   for equation in jaxpr.eqns:
-    inputs = [tracing.value_of(values, var) for var in equation.invars]
+    inputs = [jaxprs.value_of(values, var) for var in equation.invars]
     if equation.primitive is p.conv_general_dilated_p:
       x, kernel = inputs
       outs = [_channels_last(x, kernel, equation.params)]
     elif not _has_convolution(equation):
-      outs = tracing.bind(equation, inputs)
+      outs = jaxprs.bind(equation, inputs)
     elif equation.primitive in _CALLS:
-      outs = _evaluate(*tracing.called(equation), inputs)
+      outs = _evaluate(*jaxprs.called(equation), inputs)
     else:
-      outs = tracing.bind(_with_bodies(equation), inputs)
+      outs = jaxprs.bind(_with_bodies(equation), inputs)
     values.update(zip(equation.outvars, outs, strict=True))
-  return [tracing.value_of(values, var) for var in jaxpr.outvars]
+  return [jaxprs.value_of(values, var) for var in jaxpr.outvars]
 
 
 def _channels_last(x: Array, kernel: Array, params: dict[str, Any]) -> Array:

@@ -23,7 +23,7 @@ from dpjax import errors
 from dpjax.grads import entries as entries_lib
 from dpjax.grads import entry_indexing
 from dpjax.grads import entry_rules
-from dpjax.grads import tracing
+from dpjax.grads import jaxprs
 from dpjax.grads.entries import Entries
 from dpjax.grads.entries import UNKNOWN
 
@@ -94,7 +94,7 @@ class Follower:
     """Follows one equation: a call, a loop, by its rule, or by trial."""
     name = equation.primitive.name
     if name in _CALLS:
-      return self._closed(tracing.called(equation), inputs)
+      return self._closed(jaxprs.called(equation), inputs)
     if name in ('cond', 'custom_linear_solve', 'scan', 'while'):
       return {'cond': self._cond, 'custom_linear_solve': self._solve,
               'scan': self._scan, 'while': self._while}[name](equation, inputs)
@@ -284,7 +284,7 @@ def _tried(equation: core.JaxprEqn,
   reads = [np.zeros(shape, np.uint32) for shape in shapes]
   seen = [np.zeros(shape, bool) for shape in shapes]
   for scale, most in _TRIALS:
-    drawn = [_drawn(rng, tracing.aval(var), part, scale, most)
+    drawn = [_drawn(rng, jaxprs.aval(var), part, scale, most)
              for var, part in zip(equation.invars, inputs, strict=True)]
     before = _outputs(equation, drawn)
     for each, value in zip(seen, before, strict=True):
@@ -292,7 +292,7 @@ def _tried(equation: core.JaxprEqn,
     for bit in range(entries_lib.MAX_RECORDS):
       if not everything >> np.uint32(bit) & 1:
         continue
-      changed = [_replaced(rng, tracing.aval(var), part, value, bit, scale,
+      changed = [_replaced(rng, jaxprs.aval(var), part, value, bit, scale,
                            most)
                  for var, part, value in zip(equation.invars, inputs, drawn,
                                              strict=True)]
@@ -339,7 +339,7 @@ def _outputs(equation: core.JaxprEqn, values: Sequence[Any]
              ) -> list[np.ndarray]:
   """Runs one operation and returns its outputs; keys as sums of their words."""
   try:
-    results = tracing.bind(equation, values)
+    results = jaxprs.bind(equation, values)
   except Exception as error:
     name = equation.primitive.name
     raise ValueError(
@@ -349,7 +349,7 @@ def _outputs(equation: core.JaxprEqn, values: Sequence[Any]
   outputs = []
   for var, out in zip(equation.outvars, results, strict=True):
     if out is None:
-      out = np.zeros(tracing.aval(var).shape)
+      out = np.zeros(jaxprs.aval(var).shape)
     elif jnp.issubdtype(out.dtype, jax.dtypes.prng_key):
       out = np.asarray(jax.random.key_data(out)).sum(-1)
     outputs.append(np.asarray(out))

@@ -17,7 +17,7 @@ from jax.extend import core
 import numpy as np
 
 from dpjax.grads import entries as entries_lib
-from dpjax.grads import tracing
+from dpjax.grads import jaxprs
 from dpjax.grads.entries import Entries
 from dpjax.grads.entries import UNKNOWN
 
@@ -78,7 +78,7 @@ def rule_of(equation: core.JaxprEqn) -> Rule | None:
 
 def shapes_of(equation: core.JaxprEqn) -> list[tuple[int, ...]]:
   """Returns the shapes of the outputs of an operation."""
-  return [tuple(tracing.aval(var).shape) for var in equation.outvars]
+  return [tuple(jaxprs.aval(var).shape) for var in equation.outvars]
 
 
 def _elementwise(equation: core.JaxprEqn, inputs: Parts) -> list[Entries]:
@@ -90,7 +90,7 @@ def _elementwise(equation: core.JaxprEqn, inputs: Parts) -> list[Entries]:
   outputs = [entries_lib.combined(inputs, shape, (key, number))
              for number, shape in enumerate(shapes_of(equation))]
   function = _NUMPY.get(equation.primitive.name)
-  dtype = tracing.aval(equation.outvars[0]).dtype
+  dtype = jaxprs.aval(equation.outvars[0]).dtype
   if (function is None or dtype.kind not in 'biu'
       or any(part.value is None for part in inputs)):
     return outputs

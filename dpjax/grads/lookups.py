@@ -14,7 +14,7 @@ import jax.numpy as jnp
 
 from dpjax import floats
 from dpjax.grads import contractions
-from dpjax.grads import tracing
+from dpjax.grads import jaxprs
 from dpjax.typing import Array
 
 # How many comparisons of two lookups take as long as keeping a row of a table.
@@ -42,8 +42,8 @@ def as_table(equation: core.JaxprEqn, operand: int) -> Table | None:
     return None
   numbers, mode = (equation.params[name] for name in ('dimension_numbers',
                                                       'mode'))
-  shape, indices = (tracing.aval(var).shape for var in equation.invars)
-  out = len(tracing.aval(equation.outvars[0]).shape)
+  shape, indices = (jaxprs.aval(var).shape for var in equation.invars)
+  out = len(jaxprs.aval(equation.outvars[0]).shape)
   modes = jax.lax.GatherScatterMode
   if (numbers.collapsed_slice_dims != (0,) or numbers.start_index_map != (0,)
       or numbers.operand_batching_dims

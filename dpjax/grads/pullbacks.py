@@ -14,13 +14,14 @@ from jax.extend import core
 import jax.numpy as jnp
 
 from dpjax.grads import contractions
+from dpjax.grads import jaxprs
 from dpjax.grads import reads as reads_lib
 from dpjax.grads import tracing
+from dpjax.grads.jaxprs import Values
 from dpjax.grads.reads import Axis
 from dpjax.grads.reads import NotFollowed
 from dpjax.grads.reads import Read
 from dpjax.grads.tracing import Program
-from dpjax.grads.tracing import Values
 from dpjax.typing import Array
 
 # With more uses of one leaf, its gradients are formed.
@@ -48,8 +49,7 @@ def of_leaves(program: Program, values: Values
 
   for number, site in enumerate(program.sites):
     read = reads_lib.at_site(number, site)
-    for operand in site.operands:
-      var = site.equation.invars[operand]
+    for var in site.reads:
       for leaf, each in (walk.spread(read, var) if read is not None else
                          ((leaf, None) for leaf in walk.leaves(var))):
         add(leaf, each)
@@ -72,13 +72,13 @@ class _Walk:
         leaves = frozenset()
       self._leaves.update({out: leaves for out in equation.outvars})
 
-  def leaves(self, var: tracing.Atom) -> frozenset[int]:
+  def leaves(self, var: jaxprs.Atom) -> frozenset[int]:
     """Returns the numbers of the leaves that have a gradient through `var`."""
     if isinstance(var, core.Literal):
       return frozenset()
     return self._leaves.get(var, frozenset())
 
-  def spread(self, read: Read, var: tracing.Atom
+  def spread(self, read: Read, var: jaxprs.Atom
              ) -> Iterator[tuple[int, Read | None]]:
     """Yields (leaf, what the site adds to its gradient), see `of_leaves`."""
     if var in self._number:
@@ -115,7 +115,7 @@ def _pulled(read: Read, equation: core.JaxprEqn, out: int, operand: int,
     NotFollowed: if the gradient does not have the form of a `Read`.
   """
   name = equation.primitive.name
-  source = tracing.aval(equation.invars[operand])
+  source = jaxprs.aval(equation.invars[operand])
   if not jnp.issubdtype(source.dtype, jnp.floating) or 0 in source.shape:
     raise NotFollowed
   if name in tracing.REARRANGING:
@@ -127,12 +127,12 @@ def _pulled(read: Read, equation: core.JaxprEqn, out: int, operand: int,
         return reads_lib.rearranged(read, equation, source.shape)
       except NotFollowed:
         whole = read.is_plain and read.widths == read.shape
-    if not whole or source.size != tracing.aval(equation.outvars[out]).size:
+    if not whole or source.size != jaxprs.aval(equation.outvars[out]).size:
       raise NotFollowed
     return read._replace(chain=(equation, *read.chain))
   if read.chain or read.axes is None or name not in _RULES:
     raise NotFollowed
-  others = [None if i == operand else tracing.value_of(values, var)
+  others = [None if i == operand else jaxprs.value_of(values, var)
             for i, var in enumerate(equation.invars)]
   return _RULES[name](read, equation, out, operand, others)
 
@@ -166,7 +166,7 @@ def _add(read: Read, equation: core.JaxprEqn, out: int, operand: int,
   """Returns the read of one term of a sum or difference."""
   if equation.primitive.name == 'sub' and operand == 1:
     read = _neg(read)
-  return _narrowed(read, tracing.aval(equation.invars[operand]).shape)
+  return _narrowed(read, jaxprs.aval(equation.invars[operand]).shape)
 
 
 def _mul(read: Read, equation: core.JaxprEqn, out: int, operand: int,
@@ -196,7 +196,7 @@ def _mul(read: Read, equation: core.JaxprEqn, out: int, operand: int,
     read = reads_lib.changed(read, axes, axes, multiplied, False)
   else:
     read = _scaled(read, other)
-  return _narrowed(read, tracing.aval(equation.invars[operand]).shape)
+  return _narrowed(read, jaxprs.aval(equation.invars[operand]).shape)
 
 
 def _part(read: Read, values: Array, places: Sequence[int] | None = None
@@ -221,7 +221,7 @@ def _slice(read: Read, equation: core.JaxprEqn, out: int, operand: int,
   if any(step != 1 for step in equation.params['strides'] or ()):
     raise NotFollowed
   return _moved(read, equation.params['start_indices'],
-                tracing.aval(equation.invars[0]).shape)
+                jaxprs.aval(equation.invars[0]).shape)
 
 
 def _split(read: Read, equation: core.JaxprEqn, out: int, operand: int,
@@ -229,7 +229,7 @@ def _split(read: Read, equation: core.JaxprEqn, out: int, operand: int,
   """Returns the read of the array of which output number `out` is a part."""
   offsets = [0] * len(read.shape)
   offsets[equation.params['axis']] = sum(equation.params['sizes'][:out])
-  return _moved(read, offsets, tracing.aval(equation.invars[0]).shape)
+  return _moved(read, offsets, jaxprs.aval(equation.invars[0]).shape)
 
 
 def _moved(read: Read, offsets: Sequence[int], shape: Sequence[int]) -> Read:
@@ -242,7 +242,7 @@ def _concatenate(read: Read, equation: core.JaxprEqn, out: int, operand: int,
                  others: Sequence[Any]) -> Read | None:
   """Returns the read of one of the arrays that were joined."""
   at = equation.params['dimension']
-  shapes = [tracing.aval(var).shape for var in equation.invars]
+  shapes = [jaxprs.aval(var).shape for var in equation.invars]
   start = read.starts[at] - sum(shape[at] for shape in shapes[:operand])
   stop = start + read.widths[at]
   low, high = max(start, 0), min(stop, shapes[operand][at])
@@ -287,7 +287,7 @@ def _dot_general(read: Read, equation: core.JaxprEqn, out: int, operand: int,
   """
   contracted, shared = equation.params['dimension_numbers']
   other = jnp.asarray(others[1 - operand])
-  shape = tracing.aval(equation.invars[operand]).shape
+  shape = jaxprs.aval(equation.invars[operand]).shape
   if shared[0]:
     raise NotFollowed
   own, its = ([i for i in range(ndim) if i not in contracted[side]]

@@ -19,11 +19,12 @@ from jax.extend import core
 import jax.numpy as jnp
 
 from dpjax.grads import contractions
+from dpjax.grads import jaxprs
 from dpjax.grads import lookups
 from dpjax.grads import tracing
 from dpjax.grads.contractions import Layer
 from dpjax.grads.lookups import Table
-from dpjax.grads.tracing import Site
+from dpjax.grads.sites import Site
 from dpjax.typing import Array
 
 
@@ -62,14 +63,16 @@ class Read(NamedTuple):
     operation: the operation there.
     shape: shape of the array.
     axes: for each axis of the array, that of a factor; None if the part has
-      size 1 there. None if the operation has several groups: then the array can
-      be rearranged only.
+      size 1 there. None if the operation has several groups, or if the array is
+      stacked: then it can be rearranged only.
     starts: first entry of the part along each axis.
     left: factor from the input of the operation.
     right: factor from the cotangent of its output.
     scale: a number [], or None for 1.
     chain: equations from a leaf, in order, to an array with the shape and axes
       above. They rearrange entries across factors.
+    is_stacked: whether the array is stacked over the steps of a loop, each of
+      which reads its own slice.
   """
   site: int
   operation: Layer | Table
@@ -80,6 +83,7 @@ class Read(NamedTuple):
   right: Factor
   scale: Array | None
   chain: tuple[core.JaxprEqn, ...]
+  is_stacked: bool
 
   @property
   def is_plain(self) -> bool:
@@ -98,10 +102,12 @@ class Read(NamedTuple):
 
     It is linear and does not apply `scale`.
     """
-    if self.axes is not None:
+    if self.axes is None:  # Nested loops slice one axis each.
+      gradient = gradient.reshape(self.shape)
+    else:
       gradient = self._part(gradient)
     for equation in reversed(self.chain):
-      like = jax.ShapeDtypeStruct(tracing.aval(equation.invars[0]).shape,
+      like = jax.ShapeDtypeStruct(jaxprs.aval(equation.invars[0]).shape,
                                   jnp.float32)
       gradient, = jax.linear_transpose(
           lambda value, own=equation: tracing.bind_any(own, [value])[0], like)(
@@ -134,12 +140,20 @@ def at_site(number: int, site: Site) -> Read | None:
                or lookups.as_table(site.equation, operand))
   if operation is None:
     return None
-  shape = tracing.aval(site.equation.invars[operand]).shape
+  if not all(site.sliced[0]):
+    count = math.prod(length for length, sliced in zip(
+        site.lengths, site.sliced[0], strict=True) if not sliced)
+    operation = (contractions.over_steps(operation, count)
+                 if isinstance(operation, Layer) else
+                 operation._replace(num_sites=count * operation.num_sites))
+  shape = jaxprs.aval(site.reads[0]).shape
   if isinstance(operation, Table) and shape[0] == 1:
     return None  # Axes of size 1 belong to no factor.
-  if operation.axes is None:
+  is_stacked = any(site.sliced[0])
+  if operation.axes is None or is_stacked:
     plain = Factor((), None, True)
-    return Read(number, operation, shape, None, (), plain, plain, None, ())
+    return Read(number, operation, shape, None, (), plain, plain, None, (),
+                is_stacked)
   axes = [Axis(size) for size in shape]
   left, right = (
       Factor(tuple(axes[i] for i in side if shape[i] > 1), _to_shape(
@@ -149,7 +163,7 @@ def at_site(number: int, site: Site) -> Read | None:
     left = left._replace(of=None, axes=(axes[0],))
   return Read(number, operation, shape, tuple(
       axis if axis in (*left.axes, *right.axes) else None for axis in axes),
-      (0,) * len(shape), left, right, None, ())
+      (0,) * len(shape), left, right, None, (), False)
 
 
 def _to_shape(sizes: Sequence[int]) -> Callable[[Array], Array]:
@@ -162,7 +176,7 @@ def _is_complex(site: Site) -> bool:
 
   The contractions are for real numbers.
   """
-  return any(jnp.issubdtype(tracing.aval(var).dtype, jnp.complexfloating)
+  return any(jnp.issubdtype(jaxprs.aval(var).dtype, jnp.complexfloating)
              for var in (*site.equation.invars, *site.equation.outvars))
 
 

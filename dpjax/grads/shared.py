@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from dpjax import floats
 from dpjax.grads import contractions
 from dpjax.grads import lookups
 from dpjax.grads.contractions import Layer
@@ -74,11 +73,14 @@ class Measured(NamedTuple):
     sound: [b] bool, True for records whose norm can be measured.
     values: tree of arrays [b, ...] from which weighted sums are computed.
     total: (weights [b], values) -> weighted sum of the gradients.
+    axis: of the records in `values`: 1 if they are stacked, [steps, b, ...]; a
+      tree prefix of `values`.
   """
   squares: Array
   sound: Array
   values: PyTree
   total: Callable[[Array, PyTree], Array]
+  axis: PyTree
 
 
 def groups(reads: Sequence[Read], gram_is_cheaper: Callable[[Layer], bool]
@@ -129,6 +131,9 @@ def _group(reads: Sequence[Read], gram_is_cheaper: Callable[[Layer], bool]
     layer = _alone(dense[0])
     return Group(dense, (), (False,), layer, layer.to_weight,
                  _is_kept(layer, layer.num_sites, gram_is_cheaper))
+  if reads[0].axes is None:  # A table for each step of a loop.
+    return _of_tables(tables, lambda gradient: gradient.reshape(
+        reads[0].operation.shape))
   sides = _sides((*tables, *dense)[0])
   if not all(set(map(tuple, _sides(read))) == set(map(tuple, sides))
              for read in reads) or any(
@@ -137,13 +142,19 @@ def _group(reads: Sequence[Read], gram_is_cheaper: Callable[[Layer], bool]
   flipped = tuple(_sides(read) != sides for read in dense)
   to_part = _to_part(reads[0].widths, sides)
   layer = _combined(dense, flipped, sides, to_part) if dense else None
-  lookups_ = sum(read.operation.num_sites for read in tables)
   if layer is None:
-    return (Group((), tables, (), None, to_part, False)
-            if lookups.comparing_is_cheaper(lookups_, tables[0].widths[
-                sides[0][0]]) else None)
+    return _of_tables(tables, to_part)
   return Group(dense, tables, flipped, layer, to_part, _is_kept(
-      layer, layer.num_sites + lookups_, gram_is_cheaper))
+      layer, sum(read.operation.num_sites for read in reads), gram_is_cheaper))
+
+
+def _of_tables(reads: tuple[Read, ...], to_part: Callable[[Array], Array]
+               ) -> Group | None:
+  """Returns the group of lookups alone, None if it must be formed."""
+  count = sum(read.operation.num_sites for read in reads)
+  if not lookups.comparing_is_cheaper(count, reads[0].operation.shape[0]):
+    return None
+  return Group((), reads, (), None, to_part, False)
 
 
 def _is_kept(layer: Layer, num_sites: int,
@@ -162,6 +173,8 @@ def _alone(read: Read) -> Layer:
   """Returns the layer of the only read of a part, in the leaf's layout."""
   layer = read.operation
   assert isinstance(layer, Layer)
+  if read.is_stacked:  # This is the layer of one step.
+    return layer
   return layer._replace(
       to_weight=lambda gradient: read.restored(layer.to_weight(gradient)),
       total=lambda x, cotangent: read.restored(layer.total(x, cotangent)))
@@ -242,8 +255,30 @@ def measured(group: Group, passes: Sequence[Any]) -> Measured:
 
   Args:
     group: from `groups`.
-    passes: for each site of the program, its inputs and cotangents [b, ...].
+    passes: for each site of the program, its inputs and cotangents [b, ...], or
+      [steps, b, ...] if it reads a stacked parameter.
   """
+  read = group.reads[0]
+  if not read.is_stacked:
+    return _of_group(group, passes)
+
+  # One step after the other, so that intermediate values of one step are there
+  # at a time.
+  def step(each: Any) -> Any:
+    found = _of_group(group, {read.site: each})
+    return found.squares, found.sound, found.values
+
+  squares, sound, values = jax.lax.map(step, passes[read.site])
+
+  def total(weights: Array, values: PyTree) -> Array:
+    return read.restored(jax.lax.map(
+        lambda each: _total(group, weights, each), values))
+
+  return Measured(jnp.sum(squares, 0), jnp.all(sound, 0), values, total, 1)
+
+
+def _of_group(group: Group, passes: Any) -> Measured:
+  """Returns `measured` for one step."""
   xs, cotangents = zip(*(_values(read, flip, group.is_alone, passes[read.site])
                          for read, flip in zip(group.dense, group.flipped,
                                                strict=True)),
@@ -279,6 +314,8 @@ def _looked_up(read: Read, each: Any) -> Lookups:
   assert isinstance(read.operation, Table)
   rows, known = jax.vmap(read.operation.places)(each.inputs[0])
   values = _scaled(read, each.cotangents[0]).reshape((*rows.shape, -1))
+  if read.axes is None:
+    return Lookups(rows, known, values)
   return Lookups(rows, known, jax.vmap(lambda one: _in_order(
       read.right, read, one)[0])(values))
 
@@ -293,9 +330,9 @@ def _kept(group: Group, xs: PyTree, cotangents: PyTree,
   # Without the barrier XLA might form a gradient twice, with different
   # rounding: once for its norm and once for the sum.
   gradients = jax.lax.optimization_barrier(gradients)
-  lengths = norms(gradients)
+  lengths = contractions.norms(gradients)
   return Measured(jnp.square(lengths), jnp.isfinite(lengths), gradients,
-                  functools.partial(_total, group))
+                  functools.partial(_total, group), 0)
 
 
 def _implicit(group: Group, xs: PyTree, cotangents: PyTree,
@@ -303,14 +340,14 @@ def _implicit(group: Group, xs: PyTree, cotangents: PyTree,
   """Returns the part of a leaf without forming the gradients."""
   factors = jax.tree.leaves((cotangents, table.values if table else None, xs))
   # Also False for NaN.
-  sound = jnp.all(jnp.stack([norms(each) < _LARGEST_NORM
+  sound = jnp.all(jnp.stack([contractions.norms(each) < _LARGEST_NORM
                              for each in factors]), 0)
   layer, squares = group.layer, jnp.zeros(sound.shape, jnp.float32)
   if group.has_outer:
     assert layer is not None
     # [b, k] and [b, n].
     xs, cotangents = contractions.factors(layer, xs, cotangents)
-    squares = jnp.square(norms(xs) * norms(cotangents))
+    squares = jnp.square(math.prod(map(contractions.norms, (xs, cotangents))))
   elif layer is not None:
     squares = contractions.gram_squares(layer, xs, cotangents)
   if table is not None:
@@ -320,7 +357,7 @@ def _implicit(group: Group, xs: PyTree, cotangents: PyTree,
         xs, cotangents))
     squares = jnp.maximum(squares, 0.0) + lookups.rounding(table)
   return Measured(squares, sound, (xs, cotangents, table),
-                  functools.partial(_total, group))
+                  functools.partial(_total, group), 0)
 
 
 def _total(group: Group, weights: Array, values: PyTree) -> Array:
@@ -331,7 +368,8 @@ def _total(group: Group, weights: Array, values: PyTree) -> Array:
     return contractions.product_to_weight(layer, weighted_sum(weights, values))
   xs, cotangents, table = values
   # sum_i w_i X_i^T D_i = sum_i X_i^T (w_i D_i): only cotangents are weighted.
-  by_weight = lambda each: by_record(weights, each) * each.astype(jnp.float32)
+  by_weight = lambda each: (contractions.by_record(weights, each)
+                            * each.astype(jnp.float32))
   if layer is not None:
     cotangents = jax.tree.map(by_weight, cotangents)
     total = (contractions.outer_total(layer, xs, cotangents)
@@ -340,7 +378,7 @@ def _total(group: Group, weights: Array, values: PyTree) -> Array:
     read = group.tables[0]
     total = total + group.to_part(lookups.total(
         table._replace(values=by_weight(table.values)),
-        read.widths[_sides(read)[0][0]]))
+        read.operation.shape[0]))
   return total
 
 
@@ -359,22 +397,3 @@ def weighted_sum(weights: Array, gradients: Array) -> Array:
   """Returns the weighted sum of gradients [b, ...]."""
   return jnp.tensordot(weights, gradients, 1,
                        precision=jax.lax.Precision.HIGHEST)
-
-
-def norms(x: Array) -> Array:
-  """Returns upper bounds [b] of the l2 norms of [b, ...], in float32.
-
-  Squares of small entries may underflow, so the smallest normal number is added
-  for each entry: a norm that is 0 by underflow could not be multiplied by a
-  large one.
-  """
-  size = math.prod(x.shape[1:])
-  flat = x.reshape((x.shape[0], size)).astype(jnp.float32)
-  return jnp.sqrt(jnp.einsum('bi,bi->b', flat, flat,
-                             precision=jax.lax.Precision.HIGHEST)
-                  + floats.SMALLEST_NORMAL * size)
-
-
-def by_record(values: Array, like: Array) -> Array:
-  """Reshapes [b] to [b, 1, ..., 1], with as many axes as `like`."""
-  return values.reshape((-1,) + (1,) * (like.ndim - 1))

@@ -11,7 +11,6 @@ import pytest
 from dpjax.grads import contractions
 from dpjax.grads import lookups
 from dpjax.grads import per_example
-from dpjax.grads import shared
 from dpjax.typing import Batch
 
 HIGHEST = (jax.lax.Precision.HIGHEST,) * 2
@@ -109,7 +108,7 @@ def test_norms_of_lookups_are_float32():
 
 
 def test_norms_of_what_is_formed_are_float32():
-  assert _precisions(shared.norms, jnp.ones((2, 3, 4))) == [HIGHEST]
+  assert _precisions(contractions.norms, jnp.ones((2, 3, 4))) == [HIGHEST]
 
 
 def test_gradients_come_in_the_precision_of_the_network():

@@ -1,0 +1,235 @@
+"""Sites: operations in which parameters meet a record, see `tracing`.
+
+The bodies of `lax.scan` and `jax.checkpoint` are blocks with sites of their
+own. A site inside a loop is run once for each step.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import jax
+from jax.extend import core
+from jax.extend.core import primitives as p
+import jax.numpy as jnp
+
+from dpjax.grads import jaxprs
+from dpjax.grads.jaxprs import Atom
+from dpjax.grads.jaxprs import Values
+from dpjax.typing import Array
+
+
+class Site(NamedTuple):
+  """An equation that reads both parameters and the record.
+
+  Attributes:
+    equation: as traced.
+    operands: numbers of its inputs that depend on parameters only.
+    leaves: numbers of the parameter leaves that these inputs depend on.
+    inputs: numbers of its inputs that depend on the record.
+    known: its other inputs, by number.
+    reads: for each of `operands` the variable of `Program.boundary`.
+    lengths: numbers of steps of the loops around the site, outermost first.
+    sliced: for each of `operands`, for each loop, whether a step reads a slice
+      along the first axis of what the loop reads. Otherwise all steps read the
+      same.
+  """
+  equation: core.JaxprEqn
+  operands: tuple[int, ...]
+  leaves: tuple[int, ...]
+  inputs: tuple[int, ...]
+  known: Mapping[int, Any]
+  reads: tuple[Atom, ...]
+  lengths: tuple[int, ...] = ()
+  sliced: tuple[tuple[bool, ...], ...] = ()
+
+  @property
+  def name(self) -> str:
+    """Name of the operation, as JAX spells it."""
+    return self.equation.primitive.name
+
+  def taps(self) -> list[jax.ShapeDtypeStruct | None]:
+    """Returns the shapes of the outputs of one step.
+
+    None for outputs without a gradient.
+    """
+    return [jax.ShapeDtypeStruct(jaxprs.aval(out).shape,
+                                 jaxprs.aval(out).dtype)
+            if jnp.issubdtype(jaxprs.aval(out).dtype, jnp.inexact)
+            and not isinstance(out, core.DropVar) else None
+            for out in self.equation.outvars]
+
+  def outputs(self, operands: Sequence[Array],
+              inputs: Sequence[Array]) -> list[Array]:
+    """Returns the outputs with a gradient, for one record.
+
+    Args:
+      operands: values of `reads`.
+      inputs: inputs that depend on the record, [*lengths, ...].
+
+    Returns:
+      Arrays [*lengths, ...].
+    """
+
+    def step(operands: Sequence[Array],
+             inputs: Sequence[Array]) -> list[Array]:
+      values = (dict(self.known) | dict(zip(self.operands, operands))
+                | dict(zip(self.inputs, inputs)))
+      outs = jaxprs.bind(self.equation, [
+          var.val if isinstance(var, core.Literal) else values[i]
+          for i, var in enumerate(self.equation.invars)])
+      return [out for out, tap in zip(outs, self.taps(), strict=True)
+              if tap is not None]
+
+    for level in reversed(range(len(self.lengths))):
+      axes = [0 if sliced[level] else None for sliced in self.sliced]
+      step = jax.vmap(step, (axes, 0), axis_size=self.lengths[level])
+    return step(list(operands), list(inputs))
+
+
+class Block(NamedTuple):
+  """A loop or remat with sites in its body.
+
+  Attributes:
+    equation: a rewritten scan or remat.
+    nodes: sites and blocks of the body, by number of their equation.
+    sites: all sites of the body in order, those of inner blocks too.
+  """
+  equation: core.JaxprEqn
+  nodes: 'Mapping[int, Site | Block]'
+  sites: Sequence[Site]
+
+  def run(self, inputs: Sequence[Any], taps: Sequence[Sequence[Array | None]]
+          ) -> tuple[list[Any], list[list[Array]]]:
+    """Evaluates the block, see `Program.run`; taps are [*lengths, ...]."""
+    params = self.equation.params
+    if self.equation.primitive is p.remat_p:
+      return jax.checkpoint(
+          self._body, prevent_cse=params['prevent_cse'],
+          policy=params['policy'])(inputs, taps)
+    first = params['num_consts']
+    count = params['num_carry']
+
+    def step(carry: Sequence[Any], xs: tuple[Sequence[Any], Any]
+             ) -> tuple[list[Any], tuple[list[Any], list[list[Array]]]]:
+      outs, seen = self._body([*inputs[:first], *carry, *xs[0]], xs[1])
+      return outs[:count], (outs[count:], seen)
+
+    carry, (ys, seen) = jax.lax.scan(
+        step, list(inputs[first:first + count]),
+        (list(inputs[first + count:]), taps), length=params['length'],
+        reverse=params['reverse'], unroll=params['unroll'])
+    return [*carry, *ys], seen
+
+  def _body(self, inputs: Sequence[Any],
+            taps: Sequence[Sequence[Array | None]]
+            ) -> tuple[list[Any], list[list[Array]]]:
+    """Evaluates the body once."""
+    jaxpr, consts = jaxprs.called(self.equation)
+    values = dict(zip((*jaxpr.constvars, *jaxpr.invars), (*consts, *inputs),
+                      strict=True))
+    seen = run(jaxpr.eqns, self.nodes, values, iter(taps))
+    return [jaxprs.value_of(values, var) for var in jaxpr.outvars], seen
+
+
+def run(equations: Sequence[core.JaxprEqn],
+         nodes: Mapping[int, Site | Block], values: Values,
+         taps: Iterator[Sequence[Array | None]]) -> list[list[Array]]:
+  """Evaluates equations, and returns the record inputs of their sites."""
+  seen = []
+  for number, equation in enumerate(equations):
+    node = nodes.get(number)
+    inputs = [jaxprs.value_of(values, var) for var in equation.invars]
+    if isinstance(node, Block):
+      outs, inner = node.run(inputs, [next(taps) for _ in node.sites])
+      seen += inner
+    else:
+      outs = jaxprs.bind(equation, inputs)
+    if isinstance(node, Site):
+      seen.append([inputs[i] for i in node.inputs])
+      outs = [out if tap is None else out + tap
+              for out, tap in zip(outs, next(taps), strict=True)]
+    values.update(zip(equation.outvars, outs, strict=True))
+  return seen
+
+
+class Input(NamedTuple):
+  """An input of a body that depends on parameters only.
+
+  Attributes:
+    outer: the variable outside all loops.
+    sliced: for each loop whether it slices, see `Site.sliced`.
+    leaves: numbers of the parameter leaves that it depends on.
+  """
+  outer: Atom
+  sliced: tuple[bool, ...]
+  leaves: frozenset[int]
+
+
+def all_sites(nodes: Mapping[int, Site | Block]) -> list[Site]:
+  """Returns the sites of a body in order, those of inner blocks too."""
+  return [site for _, node in sorted(nodes.items()) for site in (
+      node.sites if isinstance(node, Block) else [node])]
+
+
+def node_of(equation: core.JaxprEqn, reads: Mapping[Atom, Input],
+          known: Values, lengths: tuple[int, ...]) -> Site | Block | None:
+  """Returns the site or block of an equation that depends on the record.
+
+  Args:
+    equation: rewritten.
+    reads: the variables that depend on parameters only.
+    known: values of the variables that depend on neither.
+    lengths: of the loops around it.
+
+  Returns:
+    None if it reads no parameter.
+  """
+  operands = [(i, reads[var]) for i, var in enumerate(equation.invars)
+              if not isinstance(var, core.Literal) and var in reads]
+  if not operands:
+    return None
+  if equation.primitive in (p.scan_p, p.remat_p):
+    return _block(equation, reads, known, lengths)
+  others = [(i, var) for i, var in enumerate(equation.invars)
+            if not isinstance(var, core.Literal) and var not in reads]
+  return Site(
+      equation, tuple(i for i, _ in operands),
+      tuple(sorted(frozenset().union(*(each.leaves for _, each in operands)))),
+      tuple(i for i, var in others if var not in known),
+      {i: known[var] for i, var in others if var in known},
+      tuple(each.outer for _, each in operands), lengths,
+      tuple(each.sliced for _, each in operands))
+
+
+def _block(equation: core.JaxprEqn, reads: Mapping[Atom, Input],
+           known: Values, lengths: tuple[int, ...]) -> Block:
+  """Returns a loop or remat that reads parameters, see `node_of`."""
+  params = equation.params
+  jaxpr, consts = jaxprs.called(equation)
+  # The first inputs are the same in all steps, the last ones are sliced.
+  fixed = first = len(equation.invars)
+  if equation.primitive is p.scan_p:
+    fixed, first = params['num_consts'], (
+        params['num_consts'] + params['num_carry'])
+    lengths = (*lengths, params['length'])
+  inner_reads: dict[Atom, Input] = {}
+  inner_known: Values = dict(zip(jaxpr.constvars, consts, strict=True))
+  for i, (var, inner) in enumerate(zip(equation.invars, jaxpr.invars,
+                                       strict=True)):
+    if isinstance(var, core.Literal):
+      continue
+    if var in reads:
+      each = reads[var]
+      if equation.primitive is p.scan_p:
+        if fixed <= i < first:
+          raise AssertionError('a state that depends on parameters only')
+        each = each._replace(sliced=(*each.sliced, i >= first))
+      inner_reads[inner] = each
+    elif var in known and i < fixed:
+      inner_known[inner] = known[var]
+  nodes: dict[int, Site | Block] = {}
+  for number, inner_equation in enumerate(jaxpr.eqns):
+    node = node_of(inner_equation, inner_reads, inner_known, lengths)
+    if node is not None:
+      nodes[number] = node
+  return Block(equation, nodes, all_sites(nodes))
