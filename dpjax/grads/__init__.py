@@ -5,9 +5,10 @@ batch, and states their sensitivity (`per_example.clipped` is that of DP-SGD).
 A privatizer (`privatizer.gaussian_privatizer`) adds noise scaled to it.
 
 Modules, in import order: ball, precision, quantiles, bounder, clipping,
-records, tracing, convolutions, microbatches, windows, contractions,
-bookkeeping, inputs, entries, entry_rules, entry_indexing, dependence,
-isolation, per_example, privatizer, k_norm_privatizer, lattice_privatizer.
+records, jaxprs, hoisting, sites, tracing, convolutions, microbatches, windows,
+contractions, passes, bookkeeping, inputs, entries, entry_rules,
+entry_indexing, dependence, isolation, per_example, privatizer,
+k_norm_privatizer, lattice_privatizer.
 """
 
 from typing import TYPE_CHECKING

@@ -21,14 +21,15 @@ from dpjax import floats
 from dpjax import tree
 from dpjax.grads import contractions
 from dpjax.grads import jaxprs
-from dpjax.grads import precision
+from dpjax.grads import passes as passes_lib
 from dpjax.grads import tracing
 from dpjax.grads.contractions import Layer
 from dpjax.grads.contractions import Table
+from dpjax.grads.passes import Pass
 from dpjax.grads.records import RecordGradients
+from dpjax.grads.sites import Site
 from dpjax.grads.tracing import Origin
 from dpjax.grads.tracing import Program
-from dpjax.grads.sites import Site
 from dpjax.typing import ApplyFn, Array, Batch, LossFn, Params, PyTree
 
 _LOGGER = logging.getLogger(__name__)
@@ -92,7 +93,7 @@ def of_record_loss(record_loss: Callable[[Params, PyTree], Array],
                        gram_is_cheaper or contractions.gram_is_cheaper)
   _say_what_is_formed(program, params, known)
   leaves, structure = jax.tree.flatten(params)
-  losses, passes = _backward(program, leaves, records, kept)
+  losses, passes = passes_lib.backward(program, leaves, records, kept)
   formed = _formed_gradients(program, leaves, passes, known)
   lengths = [length for site, each in zip(program.sites, passes, strict=True)
              for length in _lengths(site, each, known)]
@@ -109,7 +110,7 @@ def of_record_loss(record_loss: Callable[[Params, PyTree], Array],
       read = known[number]
       part = (_kept_part(formed[number], sound, read.is_stacked)
               if number in formed else
-              _measured_part(read, sound, _arranged(site, each)))
+              _measured_part(read, sound, passes_lib.arranged(site, each)))
       parts[number] = _restored(part, known[number], leaves[number])
   usable = kept & sound & jnp.isfinite(losses)
   return RecordGradients(
@@ -156,15 +157,6 @@ class _Read(NamedTuple):
   is_stacked: bool
 
 
-class _Pass(NamedTuple):
-  """Inputs and cotangents of the outputs of a site.
-
-  Arrays [*site.lengths, b, ...].
-  """
-  inputs: Sequence[Array]
-  cotangents: Sequence[Array]
-
-
 class _Part(NamedTuple):
   """Gradients of the records by one parameter leaf.
 
@@ -193,7 +185,7 @@ def _known_reads(program: Program, gram_is_cheaper: Callable[[Layer], bool]
     operation = (contractions.as_layer(site.equation, operand)
                  or contractions.as_table(site.equation, operand))
     if operation is not None and not all(site.sliced[0]):
-      operation = contractions.over_steps(operation, math.prod(
+      operation = passes_lib.over_steps(operation, math.prod(
           length for length, sliced in zip(site.lengths, site.sliced[0])
           if not sliced))
     if operation is not None:
@@ -234,36 +226,8 @@ def _say(names: str) -> None:
                   'convolution or embedding: %s', names)
 
 
-def _backward(program: Program, leaves: Sequence[Array], records: PyTree,
-              kept: Array) -> tuple[Array, list[_Pass]]:
-  """Returns the losses [b], and inputs and cotangents of each site.
-
-  Cotangents are gradients by zeros that are added to the outputs of the sites.
-  Gradients by parameters are not requested, so they are not computed.
-  """
-  at_sites = program.at_sites(leaves)
-  record = jax.tree.leaves(records)
-  # The axis of records comes after those of loops, as loops make it.
-  axes = [len(site.lengths) for site in program.sites]
-  run = jax.vmap(program.run, (None, 0, axes), (0, axes))
-
-  def total_loss(taps: PyTree) -> tuple[Array, PyTree]:
-    losses, inputs = run(at_sites, record, taps)
-    # A record that does not count may be NaN, and 0 NaN is NaN.
-    return jnp.sum(jnp.where(kept, losses, 0.0)), (losses, inputs)
-
-  zeros = [[None if tap is None else jnp.zeros(
-      (*site.lengths, *kept.shape, *tap.shape), tap.dtype)
-            for tap in site.taps()] for site in program.sites]
-  cotangents, (losses, inputs) = jax.grad(total_loss, has_aux=True)(zeros)
-  return losses, [
-      _Pass(*precision.settled((site_inputs, [
-          value for value in site_cotangents if value is not None])))
-      for site_inputs, site_cotangents in zip(inputs, cotangents, strict=True)]
-
-
 def _formed_gradients(program: Program, leaves: Sequence[Array],
-                      passes: Sequence[_Pass],
+                      passes: Sequence[Pass],
                       known: Mapping[int, _Read]) -> dict[int, Array]:
   """Returns the gradients [b, ...] that are formed, by number of the leaf.
 
@@ -275,13 +239,14 @@ def _formed_gradients(program: Program, leaves: Sequence[Array],
     if site.leaves[0] in known:
       read = known[site.leaves[0]]
       if read.is_kept and isinstance(read.operation, Layer):
-        each = _arranged(site, each)
-        formed[site.leaves[0]] = _by_steps(
+        each = passes_lib.arranged(site, each)
+        formed[site.leaves[0]] = passes_lib.by_steps(
             functools.partial(contractions.products, read.operation),
             read.is_stacked)(*each.inputs, *each.cotangents)
       continue
-    gradients = jax.vmap(functools.partial(_pull_back, program, site, leaves),
-                         len(site.lengths))(each.inputs, each.cotangents)
+    pull_back = functools.partial(passes_lib.pull_back, program, site, leaves)
+    gradients = jax.vmap(pull_back, len(site.lengths))(each.inputs,
+                                                       each.cotangents)
     for number, gradient in zip(site.leaves, gradients, strict=True):
       gradient = gradient.astype(jnp.float32)
       formed[number] = (formed[number] + gradient if number in formed
@@ -292,64 +257,9 @@ def _formed_gradients(program: Program, leaves: Sequence[Array],
           for number, gradient in formed.items()}
 
 
-def _arranged(site: Site, each: _Pass) -> _Pass:
-  """Returns the values of a site whose operation is known, records first.
-
-  Steps that read slices of a stacked parameter are the first axis, in front of
-  the records; steps that read the same become the axis behind the records:
-  [steps, b, more steps, ...].
-  """
-  count = len(site.lengths)
-  if not count:
-    return each
-  sliced = [i for i in range(count) if site.sliced[0][i]]
-  same = [i for i in range(count) if i not in sliced]
-  steps = [math.prod(site.lengths[i] for i in axes) for axes in (sliced, same)]
-
-  def arranged(value: Array) -> Array:
-    value = value.transpose((*sliced, count, *same,
-                             *range(count + 1, value.ndim)))
-    return value.reshape((
-        *steps[:1] * bool(sliced), value.shape[len(sliced)],
-        *steps[1:] * bool(same), *value.shape[count + 1:]))
-
-  return _Pass(*jax.tree.map(arranged, (list(each.inputs),
-                                        list(each.cotangents))))
-
-
-def _by_steps(function: Callable[..., PyTree],
-              is_stacked: bool) -> Callable[..., PyTree]:
-  """Returns the function of arrays, mapped over their first axis if stacked.
-
-  One step after the other, so that intermediate values of one step are there at
-  a time.
-  """
-  if not is_stacked:
-    return function
-  return lambda *args: jax.lax.map(lambda step: function(*step), args)
-
-
 def _is_outer(operation: Layer) -> bool:
   """Returns whether a record's gradient is a single outer product."""
   return operation.num_sites == operation.sizes[0] == 1
-
-
-def _pull_back(program: Program, site: Site, leaves: Sequence[Array],
-               inputs: Sequence[Array],
-               cotangents: Sequence[Array]) -> list[Array]:
-  """Returns one record's gradients by the leaves that a site depends on."""
-  if program.is_wide(site):
-    leaves, inputs, cotangents = jax.tree.map(
-        precision.widened, (list(leaves), list(inputs), list(cotangents)))
-
-  def outputs(own: Sequence[Array]) -> list[Array]:
-    every = list(leaves)
-    for number, leaf in zip(site.leaves, own, strict=True):
-      every[number] = leaf
-    return site.outputs(program.operands(site, every), inputs)
-
-  return jax.vjp(outputs, [leaves[i] for i in site.leaves])[1](
-      list(cotangents))[0]
 
 
 def _unread(kept: Array, leaf: Array) -> _Part:
@@ -366,7 +276,7 @@ def _kept_part(gradients: Array, sound: Array,
   """
 
   def total(weights: Array, gradients: Array) -> Array:
-    return _by_steps(lambda each: jnp.tensordot(
+    return passes_lib.by_steps(lambda each: jnp.tensordot(
         weights, each, 1, precision=jax.lax.Precision.HIGHEST), is_stacked)(
             gradients)
 
@@ -375,7 +285,7 @@ def _kept_part(gradients: Array, sound: Array,
                int(is_stacked))
 
 
-def _measured_part(read: _Read, sound: Array, each: _Pass) -> _Part:
+def _measured_part(read: _Read, sound: Array, each: Pass) -> _Part:
   """Returns the part of a leaf whose gradients are not formed.
 
   Its totals are in the layout of the operation's input, see `_restored`.
@@ -388,8 +298,9 @@ def _measured_part(read: _Read, sound: Array, each: _Pass) -> _Part:
     squares = functools.partial(contractions.table_squares, operation)
     total = functools.partial(contractions.table_total, operation)
   elif _is_outer(operation):
-    values = _by_steps(functools.partial(contractions.factors, operation),
-                       read.is_stacked)(*values)  # [b, k] and [b, n].
+    factors = functools.partial(contractions.factors, operation)
+    # [b, k] and [b, n].
+    values = passes_lib.by_steps(factors, read.is_stacked)(*values)
     squares = lambda *factors: jnp.square(math.prod(map(_norms, factors)))
     total = functools.partial(contractions.outer_total, operation)
   else:
@@ -398,11 +309,11 @@ def _measured_part(read: _Read, sound: Array, each: _Pass) -> _Part:
 
   def weighted(weights: Array, *values: Array) -> Array:
     # sum_i w_i X_i^T D_i = sum_i X_i^T (w_i D_i): only cotangents are weighted.
-    return _by_steps(lambda x, cotangent: total(
+    return passes_lib.by_steps(lambda x, cotangent: total(
         x, _rows(weights, cotangent) * cotangent.astype(jnp.float32)),
                      read.is_stacked)(*values)
 
-  norms = _by_steps(squares, read.is_stacked)(*values)
+  norms = passes_lib.by_steps(squares, read.is_stacked)(*values)
   if read.is_stacked:
     norms = jnp.sum(norms, 0)
   return _Part(jnp.where(sound, norms, 0.0), values, weighted,
@@ -415,7 +326,7 @@ def _restored(part: _Part, read: _Read, leaf: Array) -> _Part:
   def total(weights: Array, *values: Array) -> Array:
     gradient = part.total(weights, *values)
     if read.is_kept and isinstance(read.operation, Layer):
-      gradient = _by_steps(functools.partial(
+      gradient = passes_lib.by_steps(functools.partial(
           contractions.product_to_weight, read.operation), read.is_stacked)(
               gradient)
     # Nested loops slice one axis each.
@@ -424,7 +335,7 @@ def _restored(part: _Part, read: _Read, leaf: Array) -> _Part:
   return part._replace(total=total)
 
 
-def _lengths(site: Site, each: _Pass,
+def _lengths(site: Site, each: Pass,
              known: Mapping[int, _Read]) -> list[Array]:
   """Returns [b] norms of the factors of gradients that are not formed."""
   read = known.get(site.leaves[0])
@@ -461,10 +372,7 @@ def _norms(x: Array, axis: int = 0) -> Array:
 
   Squares of small entries may underflow, so the smallest normal number is added
   for each entry: a norm that is 0 by underflow could not be multiplied by a
-  large one.
-
-  Args:
-    x: array; `axis` is that of the records.
+  large one. `axis` is that of the records.
   """
   size = math.prod(x.shape) // max(1, x.shape[axis])
 

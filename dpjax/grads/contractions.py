@@ -297,36 +297,6 @@ def product_to_weight(layer: Layer, gradient: Array) -> Array:
   return layer.to_weight(gradient)
 
 
-def over_steps(operation: 'Layer | Table', count: int) -> 'Layer | Table | None':
-  """Returns an operation in a loop all of whose steps read one parameter.
-
-  The steps are further positions of one layer. None if another way is cheaper.
-
-  Args:
-    operation: of one step; values of a record become [count, ...].
-    count: number of steps.
-  """
-  if isinstance(operation, Table):
-    table = operation._replace(num_sites=count * operation.num_sites)
-    return table if _is_cheap(table) else None
-  layer = operation
-
-  def rows(x: Array, cotangent: Array) -> tuple[Array, Array]:
-    x, cotangent = (
-        each.transpose((1, 0, 2, 3)).reshape(
-            (each.shape[1], count * layer.num_sites, each.shape[3]))
-        for each in jax.vmap(layer.rows)(x, cotangent))
-    return x, cotangent
-
-  def total(x: Array, cotangent: Array) -> Array:
-    x, cotangent = (each.reshape((each.shape[0] * count, *each.shape[2:]))
-                    for each in (x, cotangent))
-    return layer.total(x, cotangent)
-
-  return layer._replace(rows=rows, total=total, split=None, gram=None,
-                        num_sites=count * layer.num_sites)
-
-
 class Table(NamedTuple):
   """An operation that looks up rows of one parameter: an embedding.
 
@@ -343,8 +313,7 @@ class Table(NamedTuple):
 def as_table(equation: core.JaxprEqn, operand: int) -> Table | None:
   """Returns an embedding as a `Table`, None for all other operations.
 
-  None also if a record looks up so many rows that forming its gradient by the
-  table is less work.
+  None also if forming the gradient by the table is less work.
   """
   if equation.primitive.name != 'gather' or operand != 0:
     return None
@@ -368,10 +337,10 @@ def as_table(equation: core.JaxprEqn, operand: int) -> Table | None:
     return rows, (rows >= 0) & (rows < shape[0])
 
   table = Table(places, math.prod(indices[:-1]), shape)
-  return table if _is_cheap(table) else None
+  return table if table_is_cheaper(table) else None
 
 
-def _is_cheap(table: Table) -> bool:
+def table_is_cheaper(table: Table) -> bool:
   """Returns whether comparing lookups is less work than keeping all rows."""
   return table.num_sites**2 < _PAIRS_PER_ROW * table.shape[0]
 
@@ -379,10 +348,7 @@ def _is_cheap(table: Table) -> bool:
 def table_squares(table: Table, indices: Array, cotangent: Array) -> Array:
   """Returns squared norms [b]; cotangents of lookups of one row add up.
 
-  Args:
-    table: the embedding.
-    indices: [b, ...].
-    cotangent: [b, ...], cotangents of the rows that were read.
+  Indices and cotangents of the rows that were read are [b, ...].
   """
 
   def one(indices: Array, cotangent: Array) -> Array:
@@ -391,9 +357,9 @@ def table_squares(table: Table, indices: Array, cotangent: Array) -> Array:
     # Lookups of one row share its gradient, the sum of their cotangents. It is
     # counted once for each of them, so each counts 1 / their number.
     same = same.astype(jnp.float32)
+    width = math.prod(table.shape[1:])
     sums = _contract('st,tn->sn', same,
-                     cotangent.reshape((table.num_sites, math.prod(
-                         table.shape[1:]))))
+                     cotangent.reshape((table.num_sites, width)))
     counts = jnp.maximum(_contract('st->s', same), 1.0)
     return (_contract('sn,sn,s->', sums, sums, 1 / counts)
             + 2 * floats.SMALLEST_NORMAL * sums.size)

@@ -131,6 +131,19 @@ class Block(NamedTuple):
     return [jaxprs.value_of(values, var) for var in jaxpr.outvars], seen
 
 
+@jax.custom_jvp
+def _tapped(out: Array, tap: Array) -> Array:
+  """Returns an output of a site plus a tap that is zero.
+
+  Only the derivative adds the tap, so no zeros are kept for all steps.
+  """
+  return out
+
+
+_tapped.defjvp(lambda primals, tangents: (primals[0], tangents[0] + tangents[1])
+               )
+
+
 def run(equations: Sequence[core.JaxprEqn],
          nodes: Mapping[int, Site | Block], values: Values,
          taps: Iterator[Sequence[Array | None]]) -> list[list[Array]]:
@@ -146,7 +159,7 @@ def run(equations: Sequence[core.JaxprEqn],
       outs = jaxprs.bind(equation, inputs)
     if isinstance(node, Site):
       seen.append([inputs[i] for i in node.inputs])
-      outs = [out if tap is None else out + tap
+      outs = [out if tap is None else _tapped(out, tap)
               for out, tap in zip(outs, next(taps), strict=True)]
     values.update(zip(equation.outvars, outs, strict=True))
   return seen

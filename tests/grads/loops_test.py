@@ -3,7 +3,6 @@
 Norms and sums are compared with gradients of each record in float64.
 """
 
-import logging
 
 import flax.linen as nn
 import jax
@@ -13,9 +12,6 @@ import numpy as np
 import pytest
 
 from dpjax.grads import bookkeeping
-from dpjax.grads import isolation
-from dpjax.grads import tracing
-from dpjax.typing import Batch
 from tests.grads.compared import kinds
 from tests.grads.compared import linen
 from tests.grads.compared import loss
