@@ -95,7 +95,7 @@ class _Recurrent(nn.Module):
 
   @nn.compact
   def __call__(self, x):
-    return nn.Dense(3)(nn.RNN(self.cell(4))(x)[:, -1])
+    return nn.Dense(3)(nn.RNN(self.cell(4, param_dtype=x.dtype))(x)[:, -1])
 
 
 def _recurrent(params, x):
@@ -364,10 +364,13 @@ def test_isolation_is_checked(name):
 
 def test_branches_in_loops_are_named(caplog):
   apply, params, x, _ = NETWORKS['branching']
+  batch = Batch(x, jnp.zeros([SIZE], jnp.int32))
   bookkeeping._say.cache_clear()
   with caplog.at_level(logging.WARNING):
     for _ in range(2):
-      jax.eval_shape(lambda: squares(apply, params, x, 'bookkeeping'))
+      jax.eval_shape(lambda params: bookkeeping.record_gradients(
+        apply, loss, params, batch, jnp.ones([SIZE], jnp.bool_)).squares,
+                     params)
   said = [record.getMessage() for record in caplog.records
           if record.name == bookkeeping.__name__]
   assert len(said) == 1 and "['w'] (cond)" in said[0]
