@@ -5,10 +5,10 @@ batch, and states their sensitivity (`per_example.clipped` is that of DP-SGD).
 A privatizer (`privatizer.gaussian_privatizer`) adds noise scaled to it.
 
 Modules, in import order: ball, precision, quantiles, bounder, clipping,
-records, jaxprs, sites, hoisting, tracing, convolutions, microbatches, windows,
-contractions, lookups, reads, pullbacks, shared, bookkeeping, inputs, entries,
-entry_rules, entry_indexing, dependence, isolation, per_example, privatizer,
-k_norm_privatizer, lattice_privatizer.
+records, jaxprs, hoisting, sites, tracing, convolutions, microbatches, windows,
+contractions, lookups, passes, reads, pullbacks, shared, bookkeeping, inputs,
+entries, entry_rules, entry_indexing, dependence, isolation, per_example,
+privatizer, k_norm_privatizer, lattice_privatizer.
 """
 
 from typing import TYPE_CHECKING

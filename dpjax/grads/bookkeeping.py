@@ -11,27 +11,26 @@ et al. (2023), extended to any JAX function and every convolution.
 from collections.abc import Callable, Collection, Sequence
 import functools
 import logging
-import math
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from dpjax import tree
 from dpjax.grads import contractions
-from dpjax.grads import precision
+from dpjax.grads import passes as passes_lib
 from dpjax.grads import pullbacks
 from dpjax.grads import shared
 from dpjax.grads import tracing
 from dpjax.grads.contractions import Layer
+from dpjax.grads.passes import Pass
 from dpjax.grads.records import RecordGradients
 from dpjax.grads.shared import Group
 from dpjax.grads.shared import Measured
-from dpjax.grads.sites import Site
 from dpjax.grads.tracing import Program
 from dpjax.typing import ApplyFn, Array, Batch, LossFn, Params, PyTree
 
 _LOGGER = logging.getLogger(__name__)
+
 
 def record_gradients(apply: ApplyFn, loss: LossFn, params: Params, batch: Batch,
                      kept: Array, *,
@@ -89,9 +88,9 @@ def of_record_loss(record_loss: Callable[[Params, PyTree], Array],
                        gram_is_cheaper or contractions.gram_is_cheaper)
   unknown = [leaf for leaf, groups in known.items() if groups is None]
   _say_what_is_formed(program, params, unknown)
-  losses, passes = _backward(program, leaves, records, kept)
+  losses, passes = passes_lib.backward(program, leaves, records, kept)
   formed = _formed_gradients(program, leaves, passes, unknown)
-  arranged = [_arranged(site, each) for site, each in zip(
+  arranged = [passes_lib.arranged(site, each) for site, each in zip(
       program.sites, passes, strict=True)]
   parts = [_part(kept, leaf, known[i], formed.get(i), arranged)
            for i, leaf in enumerate(leaves)]
@@ -123,15 +122,6 @@ def known_leaves(program: Program, leaves: Sequence[Array],
           for leaf, each in reads.items()}
 
 
-class _Pass(NamedTuple):
-  """Inputs and cotangents of the outputs of a site.
-
-  Arrays [*site.lengths, b, ...].
-  """
-  inputs: Sequence[Array]
-  cotangents: Sequence[Array]
-
-
 def _say_what_is_formed(program: Program, params: Params,
                         unknown: Collection[int]) -> None:
   """Logs the parameters with slow gradients, once for each model."""
@@ -154,36 +144,8 @@ def _say(names: str) -> None:
                   'in a way that is not followed: %s', names)
 
 
-def _backward(program: Program, leaves: Sequence[Array], records: PyTree,
-              kept: Array) -> tuple[Array, list[_Pass]]:
-  """Returns the losses [b], and inputs and cotangents of each site.
-
-  Cotangents are gradients by zeros that are added to the outputs of the sites.
-  Gradients by parameters are not requested, so they are not computed.
-  """
-  at_sites = program.at_sites(leaves)
-  record = jax.tree.leaves(records)
-  # The axis of records comes after those of loops, as loops make it.
-  axes = [len(site.lengths) for site in program.sites]
-  run = jax.vmap(program.run, (None, 0, axes), (0, axes))
-
-  def total_loss(taps: PyTree) -> tuple[Array, PyTree]:
-    losses, inputs = run(at_sites, record, taps)
-    # A record that does not count may be NaN, and 0 NaN is NaN.
-    return jnp.sum(jnp.where(kept, losses, 0.0)), (losses, inputs)
-
-  zeros = [[None if tap is None else jnp.zeros(
-      (*site.lengths, *kept.shape, *tap.shape), tap.dtype)
-            for tap in site.taps()] for site in program.sites]
-  cotangents, (losses, inputs) = jax.grad(total_loss, has_aux=True)(zeros)
-  return losses, [
-      _Pass(*precision.settled((site_inputs, [
-          value for value in site_cotangents if value is not None])))
-      for site_inputs, site_cotangents in zip(inputs, cotangents, strict=True)]
-
-
 def _formed_gradients(program: Program, leaves: Sequence[Array],
-                      passes: Sequence[_Pass],
+                      passes: Sequence[Pass],
                       unknown: Collection[int]) -> dict[int, Array]:
   """Returns the gradients [b, ...] of the leaves `unknown`, by number."""
   formed: dict[int, Array] = {}
@@ -191,9 +153,10 @@ def _formed_gradients(program: Program, leaves: Sequence[Array],
     numbers = [number for number in site.leaves if number in unknown]
     if not numbers:
       continue
-    gradients = jax.vmap(functools.partial(
-        _pull_back, program, site, numbers, leaves), len(site.lengths))(
-            each.inputs, each.cotangents)
+    pull_back = functools.partial(passes_lib.pull_back, program, site, numbers,
+                                  leaves)
+    gradients = jax.vmap(pull_back, len(site.lengths))(each.inputs,
+                                                       each.cotangents)
     for number, gradient in zip(numbers, gradients, strict=True):
       gradient = gradient.astype(jnp.float32)
       formed[number] = (formed[number] + gradient if number in formed
@@ -204,51 +167,8 @@ def _formed_gradients(program: Program, leaves: Sequence[Array],
           for number, gradient in formed.items()}
 
 
-def _arranged(site: Site, each: _Pass) -> _Pass:
-  """Returns the values of a site whose operation is known, records first.
-
-  Steps that read slices of a stacked parameter are the first axis, in front of
-  the records; steps that read the same become the axis behind the records:
-  [steps, b, more steps, ...].
-  """
-  count = len(site.lengths)
-  if not count:
-    return each
-  sliced = [i for i in range(count) if site.sliced[0][i]]
-  same = [i for i in range(count) if i not in sliced]
-  steps = [math.prod(site.lengths[i] for i in axes) for axes in (sliced, same)]
-
-  def arranged(value: Array) -> Array:
-    value = value.transpose((*sliced, count, *same,
-                             *range(count + 1, value.ndim)))
-    return value.reshape((
-        *steps[:1] * bool(sliced), value.shape[len(sliced)],
-        *steps[1:] * bool(same), *value.shape[count + 1:]))
-
-  return _Pass(*jax.tree.map(arranged, (list(each.inputs),
-                                        list(each.cotangents))))
-
-
-def _pull_back(program: Program, site: Site, numbers: Sequence[int],
-               leaves: Sequence[Array], inputs: Sequence[Array],
-               cotangents: Sequence[Array]) -> list[Array]:
-  """Returns one record's gradients through a site by some of its leaves."""
-  if program.is_wide(site):
-    leaves, inputs, cotangents = jax.tree.map(
-        precision.widened, (list(leaves), list(inputs), list(cotangents)))
-
-  def outputs(own: Sequence[Array]) -> list[Array]:
-    every = list(leaves)
-    for number, leaf in zip(numbers, own, strict=True):
-      every[number] = leaf
-    return site.outputs(program.operands(site, every), inputs)
-
-  return jax.vjp(outputs, [leaves[i] for i in numbers])[1](
-      list(cotangents))[0]
-
-
 def _part(kept: Array, leaf: Array, groups: Sequence[Group] | None,
-          formed: Array | None, passes: Sequence[_Pass]) -> Measured:
+          formed: Array | None, passes: Sequence[Pass]) -> Measured:
   """Returns norms and sums of the gradients of the records by one leaf.
 
   Args:
@@ -256,7 +176,7 @@ def _part(kept: Array, leaf: Array, groups: Sequence[Group] | None,
     leaf: the parameters.
     groups: from `known_leaves`; empty if the leaf has no gradient.
     formed: gradients of the records if they are formed.
-    passes: inputs and cotangents of the sites, from `_arranged`.
+    passes: inputs and cotangents of the sites, from `passes.arranged`.
   """
   if formed is not None:
     norms = contractions.norms(formed)

@@ -301,32 +301,6 @@ def product_to_weight(layer: Layer, gradient: Array) -> Array:
   return layer.to_weight(gradient)
 
 
-def over_steps(layer: Layer, count: int) -> Layer:
-  """Returns a layer in a loop all of whose steps read one parameter.
-
-  The steps are further positions of one layer.
-
-  Args:
-    layer: of one step; values of a record become [count, ...].
-    count: number of steps.
-  """
-
-  def rows(x: Array, cotangent: Array) -> tuple[Array, Array]:
-    x, cotangent = (
-        each.transpose((1, 0, 2, 3)).reshape(
-            (each.shape[1], count * layer.num_sites, each.shape[3]))
-        for each in jax.vmap(layer.rows)(x, cotangent))
-    return x, cotangent
-
-  def total(x: Array, cotangent: Array) -> Array:
-    x, cotangent = (each.reshape((each.shape[0] * count, *each.shape[2:]))
-                    for each in (x, cotangent))
-    return layer.total(x, cotangent)
-
-  return layer._replace(rows=rows, total=total, split=None, gram=None,
-                        num_sites=count * layer.num_sites)
-
-
 def norms(x: Array) -> Array:
   """Returns upper bounds [b] of the l2 norms of [b, ...], in float32.
 

@@ -84,10 +84,9 @@ def _equation(equation: core.JaxprEqn, inputs: Sequence[Any], flags: _Flags,
   if any(flags) and equation.primitive in (p.scan_p, p.remat_p):
     rewrite = _scan if equation.primitive is p.scan_p else _remat
     # A literal is no array yet.
-    inputs = [jnp.asarray(value, jaxprs.aval(var).dtype)
-              if isinstance(var, core.Literal) else value
-              for var, value in zip(equation.invars, inputs, strict=True)]
-    return rewrite(equation, inputs, flags)
+    return rewrite(equation, [
+        _array_of({}, var) if isinstance(var, core.Literal) else value
+        for var, value in zip(equation.invars, inputs, strict=True)], flags)
   varies = any(flags) or _stays(equation, inside)
   return jaxprs.bind(equation, inputs), [varies] * len(equation.outvars)
 
@@ -228,8 +227,15 @@ def _scan(equation: core.JaxprEqn, inputs: Sequence[Any],
 
 def _entered(values: Values, var: Atom) -> Array:
   """Returns what does not vary as a value of a state that does."""
-  return ENTRY.bind(jnp.asarray(jaxprs.value_of(values, var),
-                                jaxprs.aval(var).dtype))
+  return ENTRY.bind(_array_of(values, var))
+
+
+def _array_of(values: Values, var: Atom) -> Any:
+  """Returns the value of a variable; a literal as an array."""
+  value = jaxprs.value_of(values, var)
+  if isinstance(var, core.Literal):
+    return jnp.asarray(value, jaxprs.aval(var).dtype)
+  return value
 
 
 def _over_steps(values: Values, sliced: set[Atom], var: Atom,
@@ -279,23 +285,10 @@ def _outside(body: _Body, params: dict[str, Any], inputs: Sequence[Any],
   sliced = {variables[i] for i in fixed if i >= first or i in states}
   finals = list(inputs[num_consts:first])
   if states:
-    after = [outvars[i - num_consts] for i in states]
-    equations = _needed(body.others, after)
     xs = [variables[i] for i in fixed if i >= first]
-
-    def step(state: list[Any], slices: list[Any]) -> tuple[list[Any], Any]:
-      own = values | dict(zip(xs, slices, strict=True))
-      own |= {variables[i]: each for i, each in zip(states, state, strict=True)}
-      jaxprs.evaluate(equations, own)
-      return [jaxprs.value_of(own, var) for var in after], state
-
-    last, stacked = jax.lax.scan(
-        step, [inputs[i] for i in states], [values[var] for var in xs],
-        length=params['length'], reverse=params['reverse'])
-    values |= {variables[i]: each for i, each in zip(states, stacked,
-                                                     strict=True)}
-    for i, each in zip(states, last, strict=True):
-      finals[i - num_consts] = each
+    last = _follow(body, params, values, states, xs)
+    for i, (final, stacked) in zip(states, last, strict=True):
+      finals[i - num_consts], values[variables[i]] = final, stacked
   wanted = [*body.reads, *outvars[first - num_consts:]]
   for equation in _needed(body.others, wanted):
     axes = [0 if _is_in(var, sliced) else None for var in equation.invars]
@@ -306,3 +299,34 @@ def _outside(body: _Body, params: dict[str, Any], inputs: Sequence[Any],
       sliced.update(equation.outvars)
     values.update(zip(equation.outvars, bind(*given), strict=True))
   return values, sliced, finals
+
+
+def _follow(body: _Body, params: dict[str, Any], values: Values,
+            states: Sequence[int],
+            xs: Sequence[core.Var]) -> list[tuple[Array, Array]]:
+  """Follows states that do not vary through a scan.
+
+  Args:
+    body: of the scan.
+    params: of the scan.
+    values: of what does not vary, slices stacked; states as they begin.
+    states: numbers of inputs of the body.
+    xs: variables that are slices.
+
+  Returns:
+    For each state its last value, and its values before each step, stacked.
+  """
+  variables = [body.jaxpr.invars[i] for i in states]
+  after = [body.jaxpr.outvars[i - params['num_consts']] for i in states]
+  equations = _needed(body.others, after)
+
+  def step(state: list[Any], slices: list[Any]) -> tuple[list[Any], list[Any]]:
+    own = values | dict(zip(xs, slices, strict=True))
+    own |= dict(zip(variables, state, strict=True))
+    jaxprs.evaluate(equations, own)
+    return [_array_of(own, var) for var in after], state
+
+  last, stacked = jax.lax.scan(
+      step, [values[var] for var in variables], [values[var] for var in xs],
+      length=params['length'], reverse=params['reverse'])
+  return list(zip(last, stacked, strict=True))

@@ -21,6 +21,7 @@ import jax.numpy as jnp
 from dpjax.grads import contractions
 from dpjax.grads import jaxprs
 from dpjax.grads import lookups
+from dpjax.grads import passes
 from dpjax.grads import tracing
 from dpjax.grads.contractions import Layer
 from dpjax.grads.lookups import Table
@@ -141,11 +142,9 @@ def at_site(number: int, site: Site) -> Read | None:
   if operation is None:
     return None
   if not all(site.sliced[0]):
-    count = math.prod(length for length, sliced in zip(
-        site.lengths, site.sliced[0], strict=True) if not sliced)
-    operation = (contractions.over_steps(operation, count)
-                 if isinstance(operation, Layer) else
-                 operation._replace(num_sites=count * operation.num_sites))
+    operation = passes.over_steps(operation, math.prod(
+        length for length, sliced in zip(
+            site.lengths, site.sliced[0], strict=True) if not sliced))
   shape = jaxprs.aval(site.reads[0]).shape
   if isinstance(operation, Table) and shape[0] == 1:
     return None  # Axes of size 1 belong to no factor.

@@ -3,6 +3,7 @@
 Norms and sums are compared with gradients of each record in float64.
 """
 
+import logging
 
 import flax.linen as nn
 import jax
@@ -12,6 +13,8 @@ import numpy as np
 import pytest
 
 from dpjax.grads import bookkeeping
+from dpjax.grads import isolation
+from dpjax.typing import Batch
 from tests.grads.compared import kinds
 from tests.grads.compared import linen
 from tests.grads.compared import loss
@@ -92,7 +95,7 @@ class _Recurrent(nn.Module):
 
   @nn.compact
   def __call__(self, x):
-    return nn.Dense(3)(nn.RNN(self.cell(4))(x)[:, -1])
+    return nn.Dense(3)(nn.RNN(self.cell(4, param_dtype=x.dtype))(x)[:, -1])
 
 
 def _recurrent(params, x):
@@ -313,3 +316,61 @@ def test_both_norms(monkeypatch, name, gram):
   monkeypatch.setattr(bookkeeping.contractions, 'gram_is_cheaper',
                       lambda layer: gram)
   _check(*NETWORKS[name][:3])
+
+
+def test_steps_are_summed_in_float32():
+  """In bfloat16, a sum of 301 ones would be 256."""
+
+  def apply(params, x):
+    step = lambda state, row: (state, row + params['b'].astype(jnp.bfloat16))
+    rows = lax.scan(step, jnp.zeros([]), x.astype(jnp.bfloat16).transpose(
+      (1, 0, 2)))[1]
+    return rows.astype(jnp.float32).sum(0)
+
+  gradients = bookkeeping.record_gradients(
+    apply, lambda logits, labels: logits[:, 0], {'b': jnp.zeros([1])},
+    Batch(jnp.ones([2, 301, 1]), jnp.zeros([2])), jnp.ones([2], jnp.bool_))
+  np.testing.assert_array_equal(gradients.squares['b'], [301.**2] * 2)
+  np.testing.assert_array_equal(
+    gradients.weighted({'b': jnp.ones([2])})['b'], [602.])
+
+
+def test_remat_stays_remat():
+  """Scores of attention are not kept; site inputs and cotangents are."""
+  apply, params, x, _ = NETWORKS['transformer, remat']
+  batch = Batch(x, jnp.zeros([SIZE], jnp.int32))
+  jaxpr = str(jax.make_jaxpr(lambda params: bookkeeping.record_gradients(
+    apply, loss, params, batch, jnp.ones([SIZE], jnp.bool_)).squares)(params))
+  assert 'remat' in jaxpr or 'checkpoint' in jaxpr
+  # [layers, b, 1, t, t].
+  assert f'f32[3,{SIZE},1,5,5]' not in jaxpr
+  plain = NETWORKS['transformer'][0]
+  assert f'f32[3,{SIZE},1,5,5]' in str(jax.make_jaxpr(
+    lambda params: bookkeeping.record_gradients(
+      plain, loss, params, batch, jnp.ones([SIZE], jnp.bool_)).squares)(params))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('name', ['transformer, remat', 'recurrent'])
+def test_isolation_is_checked(name):
+  apply, params, x, _ = NETWORKS[name]
+  batch = Batch(x, jnp.zeros([SIZE], jnp.int32))
+  isolation.check_isolated(apply, loss, params, batch)
+  with pytest.raises(ValueError, match='mixes records'):
+    isolation.check_isolated(
+      lambda params, x: apply(params, x - x.mean(0, keepdims=True)), loss,
+      params, batch)
+
+
+def test_branches_in_loops_are_named(caplog):
+  apply, params, x, _ = NETWORKS['branching']
+  batch = Batch(x, jnp.zeros([SIZE], jnp.int32))
+  bookkeeping._say.cache_clear()
+  with caplog.at_level(logging.WARNING):
+    for _ in range(2):
+      jax.eval_shape(lambda params: bookkeeping.record_gradients(
+        apply, loss, params, batch, jnp.ones([SIZE], jnp.bool_)).squares,
+                     params)
+  said = [record.getMessage() for record in caplog.records
+          if record.name == bookkeeping.__name__]
+  assert len(said) == 1 and "['w'] (cond)" in said[0]
