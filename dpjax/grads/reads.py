@@ -62,8 +62,8 @@ class Read(NamedTuple):
     operation: the operation there.
     shape: shape of the array.
     axes: for each axis of the array, that of a factor; None if the part has
-      size 1 there. None if the operation has several groups: then the array can
-      be rearranged only.
+      size 1 there. Empty if the operation has several groups; then the array
+      can be rearranged only.
     starts: first entry of the part along each axis.
     left: factor from the input of the operation.
     right: factor from the cotangent of its output.
@@ -74,7 +74,7 @@ class Read(NamedTuple):
   site: int
   operation: Layer | Table
   shape: tuple[int, ...]
-  axes: tuple[Axis | None, ...] | None
+  axes: tuple[Axis | None, ...]
   starts: tuple[int, ...]
   left: Factor
   right: Factor
@@ -87,9 +87,14 @@ class Read(NamedTuple):
     return self.left.is_plain and self.right.is_plain
 
   @property
+  def is_whole(self) -> bool:
+    """Whether the array can be rearranged only."""
+    return len(self.axes) != len(self.shape)
+
+  @property
   def widths(self) -> tuple[int, ...]:
     """Sizes of the part of the array."""
-    if self.axes is None:
+    if self.is_whole:
       return self.shape
     return tuple(1 if axis is None else axis.size for axis in self.axes)
 
@@ -98,7 +103,7 @@ class Read(NamedTuple):
 
     It is linear and does not apply `scale`.
     """
-    if self.axes is not None:
+    if not self.is_whole:
       gradient = self._part(gradient)
     for equation in reversed(self.chain):
       like = jax.ShapeDtypeStruct(tracing.aval(equation.invars[0]).shape,
@@ -139,7 +144,7 @@ def at_site(number: int, site: Site) -> Read | None:
     return None  # Axes of size 1 belong to no factor.
   if operation.axes is None:
     plain = Factor((), None, True)
-    return Read(number, operation, shape, None, (), plain, plain, None, ())
+    return Read(number, operation, shape, (), (), plain, plain, None, ())
   axes = [Axis(size) for size in shape]
   left, right = (
       Factor(tuple(axes[i] for i in side if shape[i] > 1), _to_shape(

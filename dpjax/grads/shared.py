@@ -93,7 +93,7 @@ def groups(reads: Sequence[Read], gram_is_cheaper: Callable[[Layer], bool]
     reads: of one leaf, at least one.
     gram_is_cheaper: see `bookkeeping.of_record_loss`.
   """
-  if len(reads) > 1 and any(read.chain or read.axes is None
+  if len(reads) > 1 and any(read.chain or read.is_whole
                             for read in reads):
     return None
   if any(isinstance(read.operation, Layer) and read.operation.has_windows
@@ -158,10 +158,15 @@ def is_outer(layer: Layer) -> bool:
   return layer.num_sites == layer.sizes[0] == 1
 
 
+def _layer(read: Read) -> Layer:
+  """Returns the operation of a read that is no lookup."""
+  assert isinstance(read.operation, Layer)
+  return read.operation
+
+
 def _alone(read: Read) -> Layer:
   """Returns the layer of the only read of a part, in the leaf's layout."""
-  layer = read.operation
-  assert isinstance(layer, Layer)
+  layer = _layer(read)
   return layer._replace(
       to_weight=lambda gradient: read.restored(layer.to_weight(gradient)),
       total=lambda x, cotangent: read.restored(layer.total(x, cotangent)))
@@ -197,7 +202,7 @@ def _combined(reads: Sequence[Read], flipped: Sequence[bool],
 
   def total(xs: Sequence[Array], cotangents: Sequence[Array]) -> Array:
     return sum((
-        read.restored(read.operation.total(x, cotangent)) if read.is_plain
+        read.restored(_layer(read).total(x, cotangent)) if read.is_plain
         else to_part(contractions.contract('bgtk,bgtn->gkn', x, cotangent))
         for read, x, cotangent in zip(reads, xs, cotangents, strict=True)),
                start=jnp.zeros([], jnp.float32))
@@ -206,7 +211,7 @@ def _combined(reads: Sequence[Read], flipped: Sequence[bool],
   return Layer(rows, to_part, total,
                sum(read.operation.num_sites for read in reads),
                (1, sizes[0], sizes[1]),
-               any(read.operation.has_windows for read in reads))
+               any(_layer(read).has_windows for read in reads))
 
 
 def _joined(parts: Sequence[Array]) -> Array:
@@ -219,10 +224,9 @@ def _joined(parts: Sequence[Array]) -> Array:
 def _factors(read: Read, flip: bool, x: Array,
              cotangent: Array) -> tuple[Array, Array]:
   """Returns one record's factors [1, t, k], [1, t, n], in the leaf's layout."""
-  assert isinstance(read.operation, Layer)
   left, right = (
       _in_order(factor, read, rows[0]) for factor, rows in zip(
-          (read.left, read.right), read.operation.rows(x, cotangent),
+          (read.left, read.right), _layer(read).rows(x, cotangent),
           strict=True))
   return (right, left) if flip else (left, right)
 
@@ -244,6 +248,8 @@ def measured(group: Group, passes: Sequence[Any]) -> Measured:
     group: from `groups`.
     passes: for each site of the program, its inputs and cotangents [b, ...].
   """
+  xs: Any
+  cotangents: Any
   xs, cotangents = zip(*(_values(read, flip, group.is_alone, passes[read.site])
                          for read, flip in zip(group.dense, group.flipped,
                                                strict=True)),
