@@ -181,7 +181,7 @@ def _part(kept: Array, leaf: Array, groups: Sequence[Group] | None,
   if formed is not None:
     norms = contractions.norms(formed)
     return Measured(jnp.square(norms), jnp.isfinite(norms), formed,
-                    shared.weighted_sum, 0)
+                    contractions.weighted_sum, 0)
   parts = [shared.measured(group, passes) for group in groups or ()]
 
   def total(weights: Array, values: Sequence[PyTree]) -> Array:

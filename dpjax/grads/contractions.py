@@ -320,6 +320,12 @@ def by_record(values: Array, like: Array) -> Array:
   return values.reshape((-1,) + (1,) * (like.ndim - 1))
 
 
+def weighted_sum(weights: Array, gradients: Array) -> Array:
+  """Returns the weighted sum of gradients [b, ...]."""
+  return jnp.tensordot(weights, gradients, 1,
+                       precision=jax.lax.Precision.HIGHEST)
+
+
 def contract(spec: str, *operands: Array) -> Array:
   """Returns `einsum` in float32, whatever type the network computes in."""
   return jnp.einsum(spec, *(each.astype(jnp.float32) for each in operands),

@@ -50,9 +50,12 @@ def of_leaves(program: Program, values: Values
   for number, site in enumerate(program.sites):
     read = reads_lib.at_site(number, site)
     for var in site.reads:
-      for leaf, each in (walk.spread(read, var) if read is not None else
-                         ((leaf, None) for leaf in walk.leaves(var))):
-        add(leaf, each)
+      if read is None:
+        for leaf in walk.leaves(var):
+          add(leaf, None)
+      else:
+        for leaf, each in walk.spread(read, var):
+          add(leaf, each)
   return found
 
 
@@ -61,10 +64,13 @@ class _Walk:
 
   def __init__(self, program: Program, values: Values):
     self._values = values
-    self._number = {var: i for i, var in enumerate(program.parameters)}
-    self._makers = {out: equation for equation in program.weights
-                    for out in equation.outvars}
-    self._leaves = {var: frozenset([i]) for var, i in self._number.items()}
+    self._number: dict[Any, int] = {
+        var: i for i, var in enumerate(program.parameters)}
+    self._makers: dict[Any, core.JaxprEqn] = {
+        out: equation for equation in program.weights
+        for out in equation.outvars}
+    self._leaves: dict[Any, frozenset[int]] = {
+        var: frozenset([i]) for var, i in self._number.items()}
     for equation in program.weights:
       leaves: frozenset[int] = frozenset().union(*map(
           self.leaves, equation.invars))
@@ -87,12 +93,12 @@ class _Walk:
     if not self.leaves(var):
       return
     equation = self._makers[var]
+    out = [each is var for each in equation.outvars].index(True)
     for operand, source in enumerate(equation.invars):
       if not self.leaves(source):
         continue
       try:
-        found = _pulled(read, equation, equation.outvars.index(var), operand,
-                        self._values)
+        found = _pulled(read, equation, out, operand, self._values)
       except NotFollowed:
         yield from ((leaf, None) for leaf in self.leaves(source))
       else:
@@ -121,7 +127,7 @@ def _pulled(read: Read, equation: core.JaxprEqn, out: int, operand: int,
   if name in tracing.REARRANGING:
     if operand != out:  # A barrier of several values.
       return None
-    whole = bool(read.chain) or read.axes is None
+    whole = bool(read.chain) or read.is_whole
     if not whole:
       try:
         return reads_lib.rearranged(read, equation, source.shape)
@@ -130,7 +136,7 @@ def _pulled(read: Read, equation: core.JaxprEqn, out: int, operand: int,
     if not whole or source.size != jaxprs.aval(equation.outvars[out]).size:
       raise NotFollowed
     return read._replace(chain=(equation, *read.chain))
-  if read.chain or read.axes is None or name not in _RULES:
+  if read.chain or read.is_whole or name not in _RULES:
     raise NotFollowed
   others = [None if i == operand else jaxprs.value_of(values, var)
             for i, var in enumerate(equation.invars)]

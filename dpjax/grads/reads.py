@@ -64,8 +64,8 @@ class Read(NamedTuple):
     operation: the operation there.
     shape: shape of the array.
     axes: for each axis of the array, that of a factor; None if the part has
-      size 1 there. None if the operation has several groups, or if the array is
-      stacked: then it can be rearranged only.
+      size 1 there. Empty if the operation has several groups or the array is
+      stacked; then the array can be rearranged only.
     starts: first entry of the part along each axis.
     left: factor from the input of the operation.
     right: factor from the cotangent of its output.
@@ -78,7 +78,7 @@ class Read(NamedTuple):
   site: int
   operation: Layer | Table
   shape: tuple[int, ...]
-  axes: tuple[Axis | None, ...] | None
+  axes: tuple[Axis | None, ...]
   starts: tuple[int, ...]
   left: Factor
   right: Factor
@@ -92,9 +92,14 @@ class Read(NamedTuple):
     return self.left.is_plain and self.right.is_plain
 
   @property
+  def is_whole(self) -> bool:
+    """Whether the array can be rearranged only."""
+    return len(self.axes) != len(self.shape)
+
+  @property
   def widths(self) -> tuple[int, ...]:
     """Sizes of the part of the array."""
-    if self.axes is None:
+    if self.is_whole:
       return self.shape
     return tuple(1 if axis is None else axis.size for axis in self.axes)
 
@@ -103,7 +108,7 @@ class Read(NamedTuple):
 
     It is linear and does not apply `scale`.
     """
-    if self.axes is None:  # Nested loops slice one axis each.
+    if self.is_whole:  # Nested loops slice one axis each.
       gradient = gradient.reshape(self.shape)
     else:
       gradient = self._part(gradient)
@@ -151,7 +156,7 @@ def at_site(number: int, site: Site) -> Read | None:
   is_stacked = any(site.sliced[0])
   if operation.axes is None or is_stacked:
     plain = Factor((), None, True)
-    return Read(number, operation, shape, None, (), plain, plain, None, (),
+    return Read(number, operation, shape, (), (), plain, plain, None, (),
                 is_stacked)
   axes = [Axis(size) for size in shape]
   left, right = (

@@ -95,7 +95,7 @@ def groups(reads: Sequence[Read], gram_is_cheaper: Callable[[Layer], bool]
     reads: of one leaf, at least one.
     gram_is_cheaper: see `bookkeeping.of_record_loss`.
   """
-  if len(reads) > 1 and any(read.chain or read.axes is None
+  if len(reads) > 1 and any(read.chain or read.is_whole
                             for read in reads):
     return None
   if any(isinstance(read.operation, Layer) and read.operation.has_windows
@@ -131,7 +131,7 @@ def _group(reads: Sequence[Read], gram_is_cheaper: Callable[[Layer], bool]
     layer = _alone(dense[0])
     return Group(dense, (), (False,), layer, layer.to_weight,
                  _is_kept(layer, layer.num_sites, gram_is_cheaper))
-  if reads[0].axes is None:  # A table for each step of a loop.
+  if reads[0].is_whole:  # A table for each step of a loop.
     return _of_tables(tables, lambda gradient: gradient.reshape(
         reads[0].operation.shape))
   sides = _sides((*tables, *dense)[0])
@@ -169,10 +169,15 @@ def is_outer(layer: Layer) -> bool:
   return layer.num_sites == layer.sizes[0] == 1
 
 
+def _layer(read: Read) -> Layer:
+  """Returns the operation of a read that is no lookup."""
+  assert isinstance(read.operation, Layer)
+  return read.operation
+
+
 def _alone(read: Read) -> Layer:
   """Returns the layer of the only read of a part, in the leaf's layout."""
-  layer = read.operation
-  assert isinstance(layer, Layer)
+  layer = _layer(read)
   if read.is_stacked:  # This is the layer of one step.
     return layer
   return layer._replace(
@@ -210,7 +215,7 @@ def _combined(reads: Sequence[Read], flipped: Sequence[bool],
 
   def total(xs: Sequence[Array], cotangents: Sequence[Array]) -> Array:
     return sum((
-        read.restored(read.operation.total(x, cotangent)) if read.is_plain
+        read.restored(_layer(read).total(x, cotangent)) if read.is_plain
         else to_part(contractions.contract('bgtk,bgtn->gkn', x, cotangent))
         for read, x, cotangent in zip(reads, xs, cotangents, strict=True)),
                start=jnp.zeros([], jnp.float32))
@@ -219,7 +224,7 @@ def _combined(reads: Sequence[Read], flipped: Sequence[bool],
   return Layer(rows, to_part, total,
                sum(read.operation.num_sites for read in reads),
                (1, sizes[0], sizes[1]),
-               any(read.operation.has_windows for read in reads))
+               any(_layer(read).has_windows for read in reads))
 
 
 def _joined(parts: Sequence[Array]) -> Array:
@@ -232,10 +237,9 @@ def _joined(parts: Sequence[Array]) -> Array:
 def _factors(read: Read, flip: bool, x: Array,
              cotangent: Array) -> tuple[Array, Array]:
   """Returns one record's factors [1, t, k], [1, t, n], in the leaf's layout."""
-  assert isinstance(read.operation, Layer)
   left, right = (
       _in_order(factor, read, rows[0]) for factor, rows in zip(
-          (read.left, read.right), read.operation.rows(x, cotangent),
+          (read.left, read.right), _layer(read).rows(x, cotangent),
           strict=True))
   return (right, left) if flip else (left, right)
 
@@ -279,6 +283,8 @@ def measured(group: Group, passes: Sequence[Any]) -> Measured:
 
 def _of_group(group: Group, passes: Any) -> Measured:
   """Returns `measured` for one step."""
+  xs: Any
+  cotangents: Any
   xs, cotangents = zip(*(_values(read, flip, group.is_alone, passes[read.site])
                          for read, flip in zip(group.dense, group.flipped,
                                                strict=True)),
@@ -314,7 +320,7 @@ def _looked_up(read: Read, each: Any) -> Lookups:
   assert isinstance(read.operation, Table)
   rows, known = jax.vmap(read.operation.places)(each.inputs[0])
   values = _scaled(read, each.cotangents[0]).reshape((*rows.shape, -1))
-  if read.axes is None:
+  if read.is_whole:
     return Lookups(rows, known, values)
   return Lookups(rows, known, jax.vmap(lambda one: _in_order(
       read.right, read, one)[0])(values))
@@ -365,7 +371,8 @@ def _total(group: Group, weights: Array, values: PyTree) -> Array:
   layer, total = group.layer, jnp.zeros([], jnp.float32)
   if group.is_kept:
     assert layer is not None
-    return contractions.product_to_weight(layer, weighted_sum(weights, values))
+    return contractions.product_to_weight(layer, contractions.weighted_sum(
+        weights, values))
   xs, cotangents, table = values
   # sum_i w_i X_i^T D_i = sum_i X_i^T (w_i D_i): only cotangents are weighted.
   by_weight = lambda each: (contractions.by_record(weights, each)
@@ -391,9 +398,3 @@ def placed(parts: Sequence[Group], totals: Sequence[Array],
   for part, total in zip(parts, totals, strict=True):
     leaf = jax.lax.dynamic_update_slice(leaf, total, part.reads[0].starts)
   return leaf
-
-
-def weighted_sum(weights: Array, gradients: Array) -> Array:
-  """Returns the weighted sum of gradients [b, ...]."""
-  return jnp.tensordot(weights, gradients, 1,
-                       precision=jax.lax.Precision.HIGHEST)

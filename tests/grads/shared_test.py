@@ -10,11 +10,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from dpjax.grads import bookkeeping
 from dpjax.grads import contractions
 from dpjax.grads import lookups
+from dpjax.grads import precision
 from dpjax.grads import pullbacks
 from dpjax.grads import shared
+from dpjax.typing import Batch
 from tests.grads.compared import kinds
+from tests.grads.compared import loss
 from tests.grads.compared import records
 from tests.grads.compared import SIZE
 from tests.grads.compared import squares
@@ -270,6 +274,24 @@ def test_each_leaf_is_read_as_expected(name):
 def test_norms_and_sums_are_those_of_vmap(monkeypatch, name, gram):
   monkeypatch.setattr(contractions, 'gram_is_cheaper', lambda layer: gram)
   _check(name)
+
+
+@pytest.mark.parametrize('gram', [True, False])
+@pytest.mark.parametrize('name', [
+  'tied', 'dense and transposed', 'low rank', 'joined heads'])
+@pytest.mark.every(4)
+def test_the_measured_gradient_is_the_summed_one_in_bfloat16(name, gram):
+  apply, params, x, _ = _given(name, jnp.float32)
+  half = precision.computed_in(apply, 'bfloat16')
+  batch = Batch(x, jnp.zeros([SIZE], jnp.int32))
+  gradients = bookkeeping.record_gradients(
+    half, loss, params, batch, jnp.arange(SIZE) == 3,
+    gram_is_cheaper=lambda layer: gram)
+  one = jnp.where(jnp.arange(SIZE) == 3, 1., 0.)
+  jax.tree.map(lambda square, total: np.testing.assert_allclose(
+    np.sum(np.square(np.float64(total))), square[3], rtol=2e-5),
+               gradients.squares, gradients.weighted(jax.tree.map(
+                 lambda _: one, params)))
 
 
 def _without_duplicates(each):
