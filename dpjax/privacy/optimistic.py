@@ -5,6 +5,8 @@ import functools
 
 from dp_accounting import pld
 
+from dpjax import errors
+
 # Privacy losses are rounded down to multiples of this.
 _GRID = 2e-3
 
@@ -18,7 +20,15 @@ def poisson_gaussian_epsilon(steps: Sequence[tuple[float, float]], *,
   Args:
     steps: (sampling probability, shift over standard deviation) of each step.
     delta: of the bound, in (0, 1).
+
+  Raises:
+    ValueError: if delta, a probability or a shift is out of range.
   """
+  errors.check_open_unit('delta', delta)
+  for rate, shift in steps:
+    errors.check_positive('shift', shift)
+    if not 0 < rate <= 1:
+      raise ValueError(f'a sampling probability must lie in (0, 1], got {rate}')
   losses = [pld.privacy_loss_distribution.from_gaussian_mechanism(
       1 / shift, pessimistic_estimate=False, use_connect_dots=False,
       value_discretization_interval=_GRID, sampling_prob=rate)

@@ -29,3 +29,10 @@ def test_one_step_without_sampling_is_the_gaussian():
 
 def test_nothing_costs_nothing():
   assert optimistic.poisson_gaussian_epsilon([], delta=1e-5) == 0
+
+
+@pytest.mark.parametrize('step', [(0.0, 1.0), (1.1, 1.0), (0.5, 0.0),
+                                  (float('nan'), 1.0), (0.5, float('nan'))])
+def test_refuses_what_is_out_of_range(step):
+  with pytest.raises(ValueError, match='must'):
+    optimistic.poisson_gaussian_epsilon([step], delta=1e-5)
