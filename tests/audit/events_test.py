@@ -241,6 +241,18 @@ def test_cells_grow_with_the_sample():
   assert sizes[0] < 80 < sizes[1] < 240 < 400 < sizes[2] < 700
 
 
+def test_remainders_of_large_floats_say_nothing():
+  """They are whole numbers by rounding, and more so the larger they are."""
+  rng, scale = np.random.default_rng(0), np.float32(2**24)
+  noise = scale * np.float32(rng.laplace(size=(2, 8192)))
+  ours, theirs = (np.float64(np.float32(total) + each) for total, each in zip(
+      (2**24, 2**24 + 2**22 + 123), noise, strict=True))
+  assert not list(lattices.remainders(ours, theirs))
+  # Whole numbers up to a million are none of rounding.
+  steps = 3.0 * rng.integers(0, 300_000, 8000)
+  assert list(lattices.remainders(steps, steps + 1))
+
+
 def test_remainders_show_grids_and_continuous_values_have_none():
   rng = np.random.default_rng(0)
   steps = rng.integers(-10_000, 10_000, (2, 2000))

@@ -30,7 +30,7 @@ _HERE = environment.Environment('cpu', '1', 'c0', {'jax': '1'})
 def planned(toy, monkeypatch):
   """Returns the toy experiment, planned; nothing asks for JAX."""
   monkeypatch.setattr(environment, 'commit', lambda: 'c0')
-  monkeypatch.setattr(environment, 'current', lambda: _HERE)
+  monkeypatch.setattr(environment, 'current', lambda **_: _HERE)
   return plans.make('toy', quick=False)
 
 

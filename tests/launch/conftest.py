@@ -23,7 +23,7 @@ def toy(monkeypatch):
   monkeypatch.setattr(environment, 'commit', lambda: 'c0')
   monkeypatch.setattr(
       environment, 'current',
-      lambda: environment.Environment('cpu', '1', 'c0', {'jax': '1'}))
+      lambda **_: environment.Environment('cpu', '1', 'c0', {'jax': '1'}))
   return registry.load('toy')
 
 

@@ -113,6 +113,8 @@ _ROWS = {
     record_norm=1.0, epsilon=_refused(POSITIVE), delta=_refused(DELTA),
     adjacency=REPLACE),
   'accounting.check_delta': dict(value=DELTA),
+  'optimistic.poisson_gaussian_epsilon': dict(
+    steps=[(0.5, 1.0)], delta=OPEN),
   'adaptive.adaptive_epsilon': dict(
     stages=[([EVENT], 1)], delta=DELTA, adjacency=REPLACE),
   'additive.GaussianMechanism': dict(

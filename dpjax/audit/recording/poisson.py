@@ -5,7 +5,6 @@ import functools
 import math
 from typing import NamedTuple
 
-from dp_accounting.pld import privacy_loss_distribution
 import numpy as np
 from scipy import stats
 
@@ -15,13 +14,12 @@ from dpjax.audit.recording import comparison
 from dpjax.audit.recording.comparison import Comparison
 from dpjax.audit.recording.comparison import Finding
 from dpjax.privacy import accounting
+from dpjax.privacy import optimistic
 from dpjax.privacy import restating
 from dpjax.privacy.adjacency import Adjacency
 
 # Larger shifts are accounted as this one, a lower bound that takes less time.
 _LARGEST_SHIFT = 8.0
-# Privacy losses are rounded down to multiples of this.
-_LOSS_GRID = 2e-3
 
 
 class _Claimed(NamedTuple):
@@ -154,14 +152,7 @@ def _epsilon(seen: list[_Sampled], delta: float) -> float:
 
 @functools.lru_cache(maxsize=1024)
 def _composed(sites: tuple[tuple[float, float], ...], delta: float) -> float:
-  """Returns epsilon of Poisson sampled Gaussians (rate, shift over noise)."""
-  # An accountant would give an upper bound, on a grid that takes seconds.
-  losses = [privacy_loss_distribution.from_gaussian_mechanism(
-      1 / min(shift, _LARGEST_SHIFT), pessimistic_estimate=False,
-      value_discretization_interval=_LOSS_GRID, sampling_prob=rate,
-      use_connect_dots=False)
-            for rate, shift in sites]
-  if not losses:
-    return 0.0
-  return float(functools.reduce(lambda one, other: one.compose(other), losses
-                                ).get_epsilon_for_delta(delta))
+  """Returns a lower bound on the epsilon of sites (rate, mu)."""
+  return optimistic.poisson_gaussian_epsilon(
+      [(rate, min(shift, _LARGEST_SHIFT)) for rate, shift in sites],
+      delta=delta)
