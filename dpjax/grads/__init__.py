@@ -6,8 +6,9 @@ A privatizer (`privatizer.gaussian_privatizer`) adds noise scaled to it.
 
 Modules, in import order: ball, precision, quantiles, bounder, clipping,
 records, tracing, convolutions, microbatches, windows, contractions,
-bookkeeping, inputs, entries, entry_rules, entry_indexing, dependence,
-isolation, per_example, privatizer, k_norm_privatizer, lattice_privatizer.
+bookkeeping, inputs, weighted, entries, entry_rules, entry_indexing,
+dependence, isolation, per_example, privatizer, k_norm_privatizer,
+lattice_privatizer.
 """
 
 from typing import TYPE_CHECKING
