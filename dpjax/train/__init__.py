@@ -4,8 +4,11 @@ A step bounds and sums the contributions of the records, adds noise, and hands
 the noisy mean to an optimiser. Start with `plan` (sampling, steps and noise for
 an (epsilon, delta) target), `methods` (DP-SGD, Lip-DP-SGD, ...) and `loop.fit`.
 
+A user's own loop starts with `private.make_private`.
+
 Modules, in import order: plan, methods, averaging, augment, state, step,
-requirements, used_keys, sharding, processes, checkpoint, loop, evaluate.
+requirements, used_keys, modules, losses, loading, program, budget, user_loop,
+private, sharding, processes, checkpoint, loop, evaluate.
 """
 
 from typing import TYPE_CHECKING
