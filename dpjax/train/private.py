@@ -124,7 +124,7 @@ def make_private(
     ...   return optax.losses.sigmoid_binary_cross_entropy(x @ params, y)
     >>> x = np.random.default_rng(0).normal(size=(1000, 3)).astype(np.float32)
     >>> records = x, (x[:, 0] > 0).astype(np.float32)
-    >>> private = make_private(loss_fn, optax.adam(0.1), num_examples=1000,
+    >>> private = make_private(loss_fn, optax.sgd(1.0), num_examples=1000,
     ...                        batch_size=100, epsilon=2.0, delta=1e-5,
     ...                        steps=20)
     >>> state = private.init(jnp.zeros(3))
