@@ -48,6 +48,7 @@ class Budget:
   Attributes:
     plan: sampler, noise and adjacency of every step.
     limit: number of steps of all runs together; None for no limit.
+    accountant: 'pld' or 'rdp'.
     traced: whether steps were traced in a function of the user, which may have
       run any number of times.
   """
@@ -56,7 +57,7 @@ class Budget:
                accountant: str):
     self.plan, self.limit = plan, plan.num_steps if limited else None
     self.traced = False
-    self._delta, self._accountant = delta, accountant
+    self._delta, self.accountant = delta, accountant
     self._runs: dict[bytes, int] = {}
     # Reading a number of JAX waits for the step that computes it, so that of
     # the newest state is remembered.
@@ -129,7 +130,7 @@ class Budget:
     if not count:
       return 0.0
     return dataclasses.replace(self.plan, num_steps=count).epsilon(
-        delta, accountant=self._accountant)
+        delta, accountant=self.accountant)
 
   def _steps(self, state: _State | None) -> int:
     """Returns the number of steps that led to a state, or of all runs."""

@@ -92,10 +92,14 @@ class Program:
   def init(self, params: Params, frozen: PyTree, key: PRNGKey) -> PrivateState:
     """Returns the state before the first step of a run with this key."""
     keys = states.streams(key)
-    radii = (self.clip_norm.init if isinstance(self.clip_norm, Adaptive)
-             else ())
-    return PrivateState(params, frozen, self._transform(keys.noise).init(
-        params), jnp.int32(0), keys, radii)
+    radii = (jax.tree.map(jnp.copy, self.clip_norm.init)
+             if isinstance(self.clip_norm, Adaptive) else ())
+    # No two leaves may be one buffer, which could not be donated twice.
+    noise = jax.random.wrap_key_data(
+        jnp.copy(jax.random.key_data(keys.noise)),
+        impl=jax.random.key_impl(keys.noise))
+    return PrivateState(params, frozen, self._transform(noise).init(params),
+                        jnp.int32(0), keys, radii)
 
   def _transform(self, key: PRNGKey) -> optax.GradientTransformationExtraArgs:
     return steps.make_transform(

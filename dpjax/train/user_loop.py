@@ -76,6 +76,11 @@ class Private:
             f'{self._budget.total} of {self.steps or "any number"})')
 
   @property
+  def settings(self) -> dict[str, Any]:
+    """The settings that do not follow from the other attributes."""
+    return self._fields | {'accountant': self._budget.accountant}
+
+  @property
   def plan(self) -> TrainingPlan:
     """The plan of all steps; raises ValueError if their number is not limited.
     """
