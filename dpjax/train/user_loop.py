@@ -327,6 +327,10 @@ def _fresh(key: PRNGKey | None) -> PRNGKey:
   """Returns a key that this process has not used, if it is secret."""
   if key is None:
     key, = key_lib.system_keys(1)
+  if not (isinstance(key, jax.Array) and key.shape == () and jnp.issubdtype(
+      key.dtype, jax.dtypes.prng_key)):
+    raise ValueError('key must be one typed key, such as jax.random.key(0), or '
+                     f'None; got a {type(key).__name__}')
   used_keys.check(key[None])
   used_keys.add(key[None])
   return key

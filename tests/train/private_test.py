@@ -1,5 +1,7 @@
 """Tests of `make_private`: sums, paths, sampling law, noise, accounting."""
 
+from unittest import mock
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,6 +11,7 @@ from scipy import stats
 
 from dpjax.privacy import accounting
 from dpjax.privacy.adjacency import Adjacency
+from dpjax.sampling import PoissonSampler
 from dpjax.train import plan as plans
 from dpjax.train.private import make_private
 
@@ -116,21 +119,40 @@ def _inclusions(**changed):
   return included
 
 
-@pytest.mark.parametrize('size', [None, 2])
-def test_each_record_is_sampled_independently_and_none_is_left_out(size):
-  included = _inclusions(batch_size=3, max_batch_size=size)
+def _check_law(included):
+  """Checks that records are included independently, each with 3/8."""
   runs, limit = len(included), stats.norm.isf(1e-6 / 36)
   frequencies = included.mean(0)
   deviation = np.sqrt(3 / 8 * 5 / 8 / runs)
   assert np.all(np.abs(frequencies - 3 / 8) < limit * deviation)
   correlations = np.corrcoef(included.T)[~np.eye(8, dtype=bool)]
   assert np.abs(correlations).max() < limit / np.sqrt(runs)
-  # Batches of all sizes occur as often as they should: most above 2 are larger
-  # than what is computed at once.
+  # Batches of all sizes occur as often as they should: most are larger than
+  # the two records that are computed at once.
   sizes = np.bincount(included.sum(1), minlength=9)
   expected = runs * stats.binom(8, 3 / 8).pmf(np.arange(9))
   joined = lambda counts: [*counts[:6], counts[6:].sum()]
   assert stats.chisquare(joined(sizes), joined(expected)).pvalue > 1e-6
+
+
+@pytest.mark.parametrize('size', [None, 2])
+def test_each_record_is_sampled_independently_and_none_is_left_out(size):
+  _check_law(_inclusions(batch_size=3, max_batch_size=size))
+
+
+@pytest.mark.parametrize('cut', [4, 2])
+def test_batches_that_are_cut_off_are_noticed(cut):
+  draw = PoissonSampler.draw
+
+  def shortened(self, key):
+    selection = draw(self, key)
+    return selection._replace(
+        num_selected=jnp.minimum(selection.num_selected, cut))
+
+  with mock.patch.object(PoissonSampler, 'draw', shortened):
+    included = _inclusions(batch_size=3, max_batch_size=2)
+  with pytest.raises(AssertionError):
+    _check_law(included)
 
 
 def test_steps_draw_other_batches():
