@@ -12,7 +12,7 @@ in the batch would: the place depends on which other records were sampled.
 
 from collections.abc import Callable
 import inspect
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import jax
 import jax.numpy as jnp
@@ -31,6 +31,7 @@ _GENERATOR = 'threefry2x32'
 
 # Batch sizes at which a loss function is tried.
 _SIZES = (4, 7)
+_NOT_TRIED = 'not tried'
 
 _REMEDY = ('return the losses [b] of all records, without their mean or sum, '
            "or say per='record' if the function is the loss of one record; "
@@ -153,11 +154,12 @@ def _check_unchanged(names: list[str]) -> None:
 def _resolved(loss: Loss, call: Callable[..., Array], arrays: PyTree,
               records: PyTree) -> str:
   """Returns 'record' or 'batch', see `of_record`."""
-  one = _outcome(call, arrays, jax.tree.map(
-      lambda leaf: _shape(leaf.shape[1:], leaf.dtype), records))
-  many = [_outcome(call, arrays, jax.tree.map(
-      lambda leaf, size=size: _shape((size, *leaf.shape[1:]), leaf.dtype),
-      records)) for size in _SIZES]
+  tried = lambda *size: _outcome(call, arrays, jax.tree.map(
+      lambda leaf: _shape((*size, *leaf.shape[1:]), leaf.dtype), records))
+  # What was declared otherwise is not traced, which takes long for a network.
+  one = _NOT_TRIED if loss.per == 'batch' else tried()
+  many = [_NOT_TRIED if loss.per == 'record' else tried(size)
+          for size in _SIZES]
   is_record, is_batch = one == (), many == [(size,) for size in _SIZES]
   scalar = many == [() for _ in _SIZES]
   if loss.per == 'record' and is_record:
@@ -197,7 +199,7 @@ def _outcome(call: Callable[..., Array], arrays: PyTree,
   return value.shape
 
 
-def _raise_neither(per: str | None, one: Any, many: Any) -> None:
+def _raise_neither(per: str | None, one: Any, many: Any) -> NoReturn:
   """Raises the error that tells the user most."""
   for outcome in {'record': [one], 'batch': [many], None: [many, one]}[per]:
     # State that changes, or an axis name of batch statistics.
