@@ -35,7 +35,7 @@ for some coupling of both runs, and mixtures over keys keep the guarantee.
 
 from collections.abc import Callable
 import math
-from typing import Any
+from typing import Any, TypeAlias
 
 import optax
 
@@ -53,8 +53,9 @@ from dpjax.train.plan import TrainingPlan
 from dpjax.train.user_loop import Private
 from dpjax.typing import Array
 
-Optimizer = (optax.GradientTransformation
-             | Callable[[float], optax.GradientTransformation])
+Optimizer: TypeAlias = (
+    optax.GradientTransformation
+    | Callable[[float], optax.GradientTransformation])
 """An optimiser, or a function of the noise that returns one."""
 
 # Of an adaptive clip norm: the first one, the share of gradients that should
