@@ -1,5 +1,8 @@
 """dpjax: private training and private statistics in JAX.
 
+`dpjax.make_private` makes the training loop of a user private, with a model of
+any library; `dpjax.cite` prints the references of what a run used.
+
 Packages, which are imported when they are first used:
 
 * `dpjax.privacy`: adjacency, mechanisms, noise, accounting
@@ -51,13 +54,17 @@ if TYPE_CHECKING:
   from dpjax import tables as tables
   from dpjax import theory as theory
   from dpjax import train as train
+  from dpjax.train.citing import cite as cite
+  from dpjax.train.private import make_private as make_private
 
 __all__ = [
-    'audit', 'data', 'grads', 'lipschitz', 'models', 'mpc', 'privacy',
-    'release', 'runs', 'sampling', 'stats', 'tables', 'theory', 'train'
+    'audit', 'cite', 'data', 'grads', 'lipschitz', 'make_private', 'models',
+    'mpc', 'privacy', 'release', 'runs', 'sampling', 'stats', 'tables',
+    'theory', 'train'
 ]
 
 if not TYPE_CHECKING:  # A checker would take every name for Any.
-  __getattr__, __dir__ = lazy.attributes(__name__, __all__, {})
+  __getattr__, __dir__ = lazy.attributes(__name__, __all__, {
+      'cite': 'train.citing', 'make_private': 'train.private'})
 
 __version__ = '0.1.0'

@@ -10,10 +10,12 @@ import pytest
 import dpjax
 
 _ROOT = pathlib.Path(__file__).resolve().parent.parent
+_FUNCTIONS = {'cite', 'make_private'}
 _PACKAGES = {name: importlib.import_module(f'dpjax.{name}')
-             for name in dpjax.__all__}
+             for name in dpjax.__all__ if name not in _FUNCTIONS}
 _NAMES = [(package, name) for package, module in _PACKAGES.items()
-          for name in getattr(module, '__all__', ())]
+          for name in getattr(module, '__all__', ())] + [
+              ('', name) for name in sorted(_FUNCTIONS)]
 _IMPORT = re.compile(r'^\s*(?:>>> )?from (dpjax[\w.]*) import ([\w, ]+)')
 
 
@@ -23,7 +25,7 @@ def test_the_public_names_are_few():
 
 @pytest.mark.parametrize('package, name', _NAMES)
 def test_a_public_name_is_there_and_says_what_it_is(package, name):
-  value = getattr(_PACKAGES[package], name)
+  value = getattr(_PACKAGES.get(package, dpjax), name)
   if isinstance(value, dict):
     return
   text = inspect.getdoc(value) or ''

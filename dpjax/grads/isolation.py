@@ -49,10 +49,11 @@ from dpjax.typing import ApplyFn, Array, Batch, LossFn, Params, PyTree
 # but is found with 7.
 _SIZES = (4, 7)
 
-_REMEDY = ('use group or layer normalisation, batch normalisation with frozen '
-           'running statistics (in Flax use_running_average=True), attention '
-           'within one record, or a loss that compares no records; a function '
-           'of one record, mapped by jax.vmap, is accepted')
+REMEDY = ('use group or layer normalisation, batch normalisation with frozen '
+          'running statistics (in Flax use_running_average=True), attention '
+          'within one record, or a loss that compares no records; a function '
+          'of one record, mapped by jax.vmap, is accepted')
+"""Advice for networks and losses that mix records."""
 
 _PLACE_REMEDY = ('draw masks such as those of dropout once for all records, of '
                  'shape [1, ...], or not at all')
@@ -130,7 +131,7 @@ def check_isolated(apply: ApplyFn, loss: LossFn, params: Params, batch: Batch
     # A `jax.custom_vjp` may mix records in its gradients only.
     return jax.grad(lambda logits: jnp.sum(loss(logits, given[1])))(given[0])
 
-  check = functools.partial(check_rows, remedy=_REMEDY,
+  check = functools.partial(check_rows, remedy=REMEDY,
                             place_remedy=_PLACE_REMEDY)
   check(outputs, params, batch, what='the network or the loss')
   if jnp.issubdtype(given[0].dtype, jnp.floating):
@@ -140,7 +141,7 @@ def check_isolated(apply: ApplyFn, loss: LossFn, params: Params, batch: Batch
 
 def check_rows(function: Callable[[PyTree, PyTree], PyTree], public: PyTree,
                records: PyTree, *, what: str, remedy: str,
-               place_remedy: str | None = None) -> None:
+               place_remedy: str | None = None, places: bool = True) -> None:
   """Checks that a function (public, records) -> [b, ...] does not mix records.
 
   Args:
@@ -150,6 +151,8 @@ def check_rows(function: Callable[[PyTree, PyTree], PyTree], public: PyTree,
     what: name of the function in messages.
     remedy: advice for a function that mixes records.
     place_remedy: advice if outputs depend on positions; `remedy` if None.
+    places: whether outputs must not depend on positions; False for a function
+      that will run on batches of one record only.
 
   Raises:
     TypeError: if the function branches on values in Python.
@@ -176,7 +179,8 @@ def check_rows(function: Callable[[PyTree, PyTree], PyTree], public: PyTree,
         outputs = follower.outputs(closed, leaves)
       for entries in outputs:
         _check_reads(entries, what, follower.first, remedy)
-        _check_places(entries, what, place_remedy or remedy)
+        if places:
+          _check_places(entries, what, place_remedy or remedy)
 
 
 def _traced(function: Callable[..., PyTree], public: PyTree, records: PyTree,

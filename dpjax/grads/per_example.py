@@ -6,21 +6,17 @@ The gradients come from one of two kernels: `bookkeeping`, which is fast, and
 
 from collections.abc import Callable
 import functools
-import math
 
 import jax
 import jax.numpy as jnp
 
 from dpjax import errors
-from dpjax import floats
-from dpjax import tree
 from dpjax.grads import bookkeeping
 from dpjax.grads import clipping
 from dpjax.grads import inputs
 from dpjax.grads import isolation
 from dpjax.grads import microbatches
-from dpjax.grads import precision
-from dpjax.grads import quantiles
+from dpjax.grads import weighted
 from dpjax.grads.bounder import BoundedSums
 from dpjax.grads.bounder import GradientBounder
 from dpjax.grads.quantiles import Adaptive
@@ -85,8 +81,8 @@ def clipped(apply: ApplyFn, loss: LossFn, *, clip_norm: PyTree,
     >>> [round(float(value), 3) for value in sums.total.ravel()]
     [-0.7, -0.8]
   """
-  _check_clip_norms(clip_norm)
-  sums = _rule_sums(apply, loss, _clip, kernel, microbatch_size)
+  weighted.check_clip_norms(clip_norm)
+  sums = _rule_sums(apply, loss, weighted.clip, kernel, microbatch_size)
   return GradientBounder(
       lambda params, batch, mask: sums(params, batch, mask, clip_norm),
       lambda certificate: jax.tree.map(jnp.float32, clip_norm))
@@ -110,7 +106,7 @@ def normalized(apply: ApplyFn, loss: LossFn, *, clip_norm: PyTree,
     microbatch_size: see `clipped`.
     kernel: see `clipped`.
   """
-  _check_clip_norms(clip_norm)
+  weighted.check_clip_norms(clip_norm)
   errors.check_non_negative('stabilizer', stabilizer)
   rule = lambda norms, bound: clipping.normalizing_weights(
       norms, clip_norm=bound, stabilizer=stabilizer)
@@ -138,101 +134,48 @@ def adaptively_clipped(apply: ApplyFn, loss: LossFn, *, adaptive: Adaptive,
     microbatch_size: see `clipped`.
     kernel: see `clipped`.
   """
-  sums = _rule_sums(apply, loss, _clip, kernel, microbatch_size,
+  sums = _rule_sums(apply, loss, weighted.clip, kernel, microbatch_size,
                     indicators=True)
   return GradientBounder(sums, lambda certificate, radii: radii, adaptive)
-
-
-def _check_clip_norms(clip_norm: PyTree) -> None:
-  """Checks that there is a clip norm, and that each lies in [1e-12, 1e12]."""
-  if not jax.tree.leaves(clip_norm):
-    raise ValueError('clip_norm must be a positive number, or a tree of them '
-                     f'such as {{layer: number}}, got {clip_norm}')
-  jax.tree.map(lambda c: errors.check_scale('clip_norm', c), clip_norm)
-
-
-def _clip(norms: Array, bound: Array | float) -> Array:
-  """Returns the weights of clipping, as a rule of `_rule_sums`."""
-  return clipping.flat_weights(norms, clip_norm=bound)
 
 
 def _rule_sums(apply: ApplyFn, loss: LossFn,
                rule: Callable[[Array, Array], Array], kernel: str,
                microbatch_size: int | None, indicators: bool = False
                ) -> Callable[[Params, Batch, Array, PyTree], BoundedSums]:
-  """Returns (params, batch, mask, bounds) -> sums of weighted gradients.
-
-  The leaves of `bounds` are the blocks. A record with a non-finite value in any
-  block contributes zero to all blocks.
+  """Returns `weighted.sums` of a network and a loss that mix no records.
 
   Args:
     apply: (params, x [b, ...]) -> logits [b, c].
     loss: (logits, labels) -> [b].
-    rule: (norms [b] of a block, its bound) -> weights [b].
+    rule: see `weighted.sums`.
     kernel: one of `KERNELS`.
     microbatch_size: see `clipped`.
-    indicators: whether to sum the centred indicators of the norms too.
+    indicators: see `weighted.sums`.
   """
   gradients_of = KERNELS[errors.check_choice('kernel', kernel, KERNELS)]
-
-  def micro_sums(bounds: PyTree, params: Params, batch: Batch,
-                 mask: Array) -> BoundedSums:
-    gradients = gradients_of(apply, loss, params, batch,
-                             inputs.finite_records(batch.x) & mask)
-    norms = _block_norms(gradients, bounds)
-    # A record counts for all blocks or for none.
-    usable = gradients.usable
-    for norm in jax.tree.leaves(norms):
-      usable = usable & jnp.isfinite(norm)
-    weights = jax.tree.map(
-        lambda norm, bound: jnp.where(usable, rule(norm, bound), 0.0), norms,
-        bounds)
-    # All leaves of a block share its weights.
-    total = gradients.weighted(tree.map_blocks(
-        lambda weight, leaf: weight, weights, gradients.squares))
-    return BoundedSums(
-        total, jnp.sum(jnp.where(usable, gradients.losses, 0.0)),
-        jnp.sum(mask & ~usable), quantiles.centred_indicators(
-            norms, bounds, usable) if indicators else ())
-
+  sums = weighted.sums(functools.partial(gradients_of, apply, loss), apply,
+                        rule, microbatch_size, indicators)
   check = isolation.checker(apply, loss)  # Once for each shape.
 
-  def sums(params: Params, batch: Batch, mask: Array,
-           bounds: PyTree) -> BoundedSums:
+  def checked(params: Params, batch: Batch, mask: Array,
+              bounds: PyTree) -> BoundedSums:
     params, batch = inputs.as_parameters(params), inputs.as_batch(batch)
     check(params, batch)
-    return microbatches.added_up(
-        functools.partial(micro_sums, bounds), apply, params, batch, mask,
-        microbatch_size)
+    return sums(params, batch, mask, bounds)
 
-  return sums
-
-
-def _block_norms(gradients: RecordGradients, blocks: PyTree) -> PyTree:
-  """Returns the gradient norms [b] of each block, as a tree like `blocks`."""
-  return jax.tree.unflatten(jax.tree.structure(blocks), [
-      jnp.sqrt(sum(jax.tree.leaves(block)))
-      for block in tree.blocks(blocks, gradients.squares)])
+  return checked
 
 
 def _by_vmap(apply: ApplyFn, loss: LossFn, params: Params, batch: Batch,
              kept: Array) -> RecordGradients:
   """Forms the gradient of every record; the reference kernel."""
   losses, grads = per_example_gradients(apply, loss, params, batch)
-  grads = jax.tree.map(precision.widened, precision.settled(grads))
-  # Squares below the smallest normal number may be flushed to zero: adding that
-  # number for each component keeps the norm an upper bound.
-  squares = jax.tree.map(
-      lambda leaf: jax.vmap(tree.squared_norm)(leaf)
-      + floats.SMALLEST_NORMAL * math.prod(leaf.shape[1:]), grads)
-  return RecordGradients(
-      losses, kept & jnp.isfinite(losses), squares,
-      lambda weights: jax.tree.map(_weighted_sum, weights, grads))
+  return weighted.formed(losses, grads, kept)
 
 
 KERNELS = {'bookkeeping': bookkeeping.record_gradients, 'vmap': _by_vmap}
 """Kernels for the gradients of records: the fast one, and the reference."""
-
 
 def per_example_norms(apply: ApplyFn, loss: LossFn, params: Params,
                       batch: Batch, *, blocks: PyTree = 0,
@@ -271,21 +214,9 @@ def per_example_norms(apply: ApplyFn, loss: LossFn, params: Params,
     gradients = gradients_of(apply, loss, params, batch,
                              inputs.finite_records(batch.x))
     return jax.tree.map(lambda norm: jnp.where(gradients.usable, norm, jnp.inf),
-                        _block_norms(gradients, blocks))
+                        weighted.block_norms(gradients, blocks))
 
   return microbatches.mapped(norms, apply, params, batch)
-
-
-def _weighted_sum(weights: Array, leaf: Array) -> Array:
-  """Returns sum_i weights_i leaf_i, computed as a contraction.
-
-  `(weights * leaf).sum(0)` is fifty times slower on CPU with jaxlib 0.10. The
-  `where` is needed because zero times infinity is not zero.
-  """
-  shape = (-1,) + (1,) * (leaf.ndim - 1)
-  counts = (weights != 0).reshape(shape)
-  return jnp.tensordot(weights, jnp.where(counts, leaf, 0.0), 1,
-                       precision=jax.lax.Precision.HIGHEST)
 
 
 def summed(apply: ApplyFn, loss: LossFn) -> GradientBounder:

@@ -7,7 +7,9 @@ _Norm = TypeVar('_Norm', int, float)
 
 
 class Adjacency(enum.Enum):
-  """Neighbouring relation of a privacy claim; it never has a default.
+  """Neighbouring relation of a privacy claim.
+
+  It has no default, except in `make_private`.
 
   ADD_OR_REMOVE_ONE: one data set has one record more.
   REPLACE_ONE: both have the same public size, and one record differs.

@@ -4,8 +4,11 @@ A step bounds and sums the contributions of the records, adds noise, and hands
 the noisy mean to an optimiser. Start with `plan` (sampling, steps and noise for
 an (epsilon, delta) target), `methods` (DP-SGD, Lip-DP-SGD, ...) and `loop.fit`.
 
+A user's own loop starts with `private.make_private`.
+
 Modules, in import order: plan, methods, averaging, augment, state, step,
-requirements, used_keys, sharding, processes, checkpoint, loop, evaluate.
+requirements, used_keys, adam, modules, losses, loading, program, budget,
+user_loop, private, citing, sharding, processes, checkpoint, loop, evaluate.
 """
 
 from typing import TYPE_CHECKING
@@ -13,6 +16,7 @@ from typing import TYPE_CHECKING
 from dpjax import lazy
 
 if TYPE_CHECKING:
+  from dpjax.train import adam as adam
   from dpjax.train import methods as methods
   from dpjax.train.checkpoint import Checkpoints as Checkpoints
   from dpjax.train.evaluate import accuracies as accuracies
@@ -26,7 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     'Checkpoints', 'FitResult', 'TrainingPlan', 'accuracies', 'accuracy',
-    'data_mesh', 'fit', 'methods', 'non_private_plan', 'private_plan'
+    'adam', 'data_mesh', 'fit', 'methods', 'non_private_plan', 'private_plan'
 ]
 
 if not TYPE_CHECKING:  # A checker would take every name for Any.

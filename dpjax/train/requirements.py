@@ -280,14 +280,19 @@ def check_model(model: Model,
     ValueError: if the optimiser contains a privatizer.
   """
   params = inputs.as_parameters(jax.eval_shape(model.init, jax.random.key(0)))
+  check_no_privatizer(params, optimizer)
+
+
+def check_no_privatizer(params: PyTree,
+                        optimizer: optax.GradientTransformation) -> None:
+  """Checks that an optimiser for parameters of these shapes adds no noise."""
   state = jax.eval_shape(optimizer.init, params)
   nodes = jax.tree.leaves(
       state, is_leaf=lambda node: isinstance(node, PrivatizerState))
   if any(isinstance(node, PrivatizerState) for node in nodes):
     raise ValueError(
-        'the optimizer has a privatizer in it, but fit adds the privatizer of '
-        'the method itself, in front of the optimizer; give the optimizer '
-        'alone')
+        'the optimizer has a privatizer in it, but the privatizer is added in '
+        'front of the optimizer; give the optimizer alone')
 
 
 def check_optimizer(model: Model,
@@ -303,7 +308,13 @@ def check_optimizer(model: Model,
   Raises:
     ValueError: if the updates for finite gradients are not finite.
   """
-  shapes = inputs.as_parameters(jax.eval_shape(model.init, jax.random.key(0)))
+  check_first_update(inputs.as_parameters(jax.eval_shape(
+      model.init, jax.random.key(0))), optimizer)
+
+
+def check_first_update(shapes: PyTree,
+                       optimizer: optax.GradientTransformation) -> None:
+  """Checks `check_optimizer` for parameters of these shapes."""
   # Repeated to fill every leaf; only that they are finite matters.
   drawn = np.random.default_rng(0).normal(size=997)
   gradients = jax.tree.map(

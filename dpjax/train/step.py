@@ -13,7 +13,6 @@ from dpjax.grads import inputs
 from dpjax.grads import k_norm_privatizer
 from dpjax.grads import lattice_privatizer
 from dpjax.grads import privatizer
-from dpjax.grads.bounder import GradientBounder
 from dpjax.grads.bounder import Method
 from dpjax.models.model import Model
 from dpjax.sampling import PoissonSampler
@@ -180,21 +179,71 @@ def make_step(*, method: Method, sampler: PoissonSampler,
     records as a `Batch`, `rows` [n] the numbers of the training records, and
     `ahead` is this step's part of `draw_ahead`; with None the step draws.
   """
+  finish = make_finish(method=method, sampler=sampler,
+                       transform_of=transform_of, averaging=averaging,
+                       noised_sensitivity=noised_sensitivity)
 
   def step(state: TrainState, records: Batch, rows: Array,
            ahead: Ahead | None = None) -> tuple[TrainState, StepInfo]:
-    bounder = bounders.at_radii(method.bounder, state.radii)
-    # From public values only, and before the batch is drawn.
-    sensitivity = bounder.l2_sensitivity(state.certificate)
-    selection, draws = ahead or (sampler.draw(
-        jax.random.fold_in(state.keys.batch, state.step)), None)
+    selection, draws = ahead or (draw(state, sampler), None)
 
     def part_sums(positions: Array, mask: Array) -> bounders.BoundedSums:
-      part = _gather(bounder, state, records, rows, positions)
-      return bounder.sums(state.params, part, mask)
+      part = jax.tree.map(lambda leaf: leaf[rows[positions]], records)
+      return sums_of(method, state, part, positions, mask)
 
     # Parts of one batch are added up before the noise: one release (REG-03).
     sums = sampler.sum_parts(part_sums, selection)
+    return finish(state, sums, selection.num_selected, draws)
+
+  return step
+
+
+def draw(state: TrainState, sampler: PoissonSampler) -> Selection:
+  """Returns the batch of the next step, from the key of that step."""
+  return sampler.draw(jax.random.fold_in(state.keys.batch, state.step))
+
+
+def sums_of(method: Method, state: TrainState, part: Batch, positions: Array,
+            mask: Array) -> bounders.BoundedSums:
+  """Returns the bounded sums over a part of the batch of a step.
+
+  If the bounder augments, the sums are over views of the records. A view's key
+  depends on the step and on the record's own position, not on the rest of the
+  batch.
+
+  Args:
+    method: its bounder is used.
+    state: before the step.
+    part: b records.
+    positions: [b] numbers of the records in the training set.
+    mask: [b] bool, True for records that count.
+  """
+  bounder = bounders.at_radii(method.bounder, state.radii)
+  if bounder.views is not None:
+    # Fresh views in each step, from a stream that nothing else uses.
+    key = jax.random.fold_in(state.keys.augment, state.step)
+    part = part._replace(x=bounder.views(key, positions, part.x))
+  return bounder.sums(state.params, part, mask)
+
+
+def make_finish(*, method: Method, sampler: PoissonSampler,
+                transform_of: TransformOf, averaging: Averaging | None = None,
+                noised_sensitivity: Callable[[PyTree, PyTree], PyTree] | None
+                = None) -> Callable[..., tuple[TrainState, StepInfo]]:
+  """Returns the part of a step that follows the sums: noise and update.
+
+  Args: see `make_step`.
+
+  Returns:
+    (state, sums of the whole batch, its number of records, draws=None) ->
+    (state, info), where `draws` is this step's part of `draw_ahead`.
+  """
+
+  def finish(state: TrainState, sums: bounders.BoundedSums, num_selected: Array,
+             draws: PyTree = None) -> tuple[TrainState, StepInfo]:
+    bounder = bounders.at_radii(method.bounder, state.radii)
+    # From public values only, not from the batch.
+    sensitivity = bounder.l2_sensitivity(state.certificate)
     # The noise key is folded with the privatizer's own count of steps.
     updates, optimizer = transform_of(state.keys.noise).update(
         sums.total, state.optimizer, state.params, l2_sensitivity=sensitivity,
@@ -208,30 +257,14 @@ def make_step(*, method: Method, sampler: PoissonSampler,
         joint_noise_multiplier=(optimizer[0].joint_noise_multiplier
                                 if method.private else jnp.float32(jnp.inf)),
         mean_loss=sums.loss / sampler.expected_batch_size,
-        batch_size=selection.num_selected, num_nonfinite=sums.num_nonfinite,
+        batch_size=num_selected, num_nonfinite=sums.num_nonfinite,
         radii=state.radii)
     return TrainState(
         params, certificate, optimizer, state.step + 1, state.keys,
         _next_radii(method, state.radii, optimizer),
         averaging.update(state.average, params) if averaging else ()), info
 
-  return step
-
-
-def _gather(bounder: GradientBounder, state: TrainState, records: Batch,
-            rows: Array, positions: Array) -> Batch:
-  """Returns the records at these positions of the training set.
-
-  If the bounder augments, returns views of them. A view's key depends on the
-  step and on the record's own position, not on the rest of the batch.
-  """
-  numbers = rows[positions]
-  part = jax.tree.map(lambda leaf: leaf[numbers], records)
-  if bounder.views is None:
-    return part
-  # Fresh views in each step, from a stream that nothing else uses.
-  key = jax.random.fold_in(state.keys.augment, state.step)
-  return part._replace(x=bounder.views(key, positions, part.x))
+  return finish
 
 
 def _next_radii(method: Method, radii: PyTree, optimizer: PyTree) -> PyTree:

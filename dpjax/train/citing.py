@@ -1,0 +1,118 @@
+"""The references of what a training run used."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from dpjax.grads.bounder import Method
+from dpjax.grads.quantiles import Adaptive
+from dpjax.train import adam
+from dpjax.train.plan import TrainingPlan
+from dpjax.train.user_loop import Private
+
+
+class Work(NamedTuple):
+  """A published work."""
+  authors: str
+  year: int
+  title: str
+
+  def __str__(self) -> str:
+    return f'{self.authors} ({self.year}). {self.title}.'
+
+
+_BARCZEWSKI = Work('Barczewski', 2025, 'Enhancing differentially private '
+                   'machine learning: optimizations for repeated query '
+                   'scenarios')
+
+_WORKS = {
+    'clipping': Work('Abadi, Chu, Goodfellow, McMahan, Mironov, Talwar and '
+                     'Zhang', 2016, 'Deep learning with differential privacy'),
+    'bookkeeping': Work('Bu, Wang, Zha and Karypis', 2023, 'Differentially '
+                        'private optimization on large model at small cost'),
+    'automatic clipping': Work('Bu, Wang, Zha and Karypis', 2023, 'Automatic '
+                               'clipping: differentially private deep learning '
+                               'made easier and stronger'),
+    'adaptive clipping': Work('Andrew, Thakkar, McMahan and Ramaswamy', 2021,
+                              'Differentially private learning with adaptive '
+                              'clipping'),
+    'Poisson sampling': Work('Balle, Barthe and Gaboardi', 2018, 'Privacy '
+                             'amplification by subsampling: tight analyses via '
+                             'couplings and divergences'),
+    'pld': Work('Doroshenko, Ghazi, Kamath, Kumar and Manurangsi', 2022,
+                'Connect the dots: tighter discrete approximations of privacy '
+                'loss distributions'),
+    'rdp': Work('Mironov, Talwar and Zhang', 2019, 'Rényi differential privacy '
+                'of the sampled Gaussian mechanism'),
+    'noise-corrected Adam': Work('Tang and Lécuyer', 2023, 'DP-Adam: '
+                                 "correcting DP Adam's second moment "
+                                 'estimation'),
+    'Lipschitz networks': _BARCZEWSKI,
+    'K-norm noise': _BARCZEWSKI,
+}
+
+_METHODS = {
+    'dp_sgd': ['clipping', 'bookkeeping'],
+    'dp_sgd_per_layer': ['clipping', 'bookkeeping'],
+    'dp_sgd_automatic': ['automatic clipping', 'bookkeeping'],
+    'dp_sgd_adaptive': ['clipping', 'adaptive clipping', 'bookkeeping'],
+    'layer_clipped': ['clipping'],
+    'lip_k_norm': ['Lipschitz networks', 'K-norm noise'],
+}
+
+
+def cite(run: Private | Method | TrainingPlan) -> None:
+  """Prints the references of what a run used: authors, year and title.
+
+  Args:
+    run: from `make_private`, or a method or a plan of `fit`.
+
+  Examples:
+    >>> import dpjax
+    >>> from dpjax.privacy.adjacency import Adjacency
+    >>> from dpjax.train import non_private_plan
+    >>> dpjax.cite(non_private_plan(num_examples=9, batch_size=3, num_steps=1,
+    ...                             adjacency=Adjacency.REPLACE_ONE))
+    Poisson sampling: Balle, Barthe and Gaboardi (2018). Privacy amplification \
+by subsampling: tight analyses via couplings and divergences.
+  """
+  for name in used(run):
+    print(f'{name}: {_WORKS[name]}')
+
+
+def used(run: Private | Method | TrainingPlan) -> list[str]:
+  """Returns the names of what a run used that has a reference.
+
+  Raises:
+    TypeError: if `run` is none of these types.
+  """
+  if isinstance(run, Method):
+    default = ['Lipschitz networks'] if run.name.startswith(
+        ('lip_', 'fix_lip_')) else []
+    return _METHODS.get(run.name, default)
+  if isinstance(run, TrainingPlan):
+    return ['Poisson sampling'] + (
+        ['K-norm noise'] if run.noise_order is not None else
+        ['pld'] if run.noise_multiplier is not None else [])
+  if not isinstance(run, Private):
+    raise TypeError('cite takes a run of make_private, a method or a plan, got '
+                    f'a {type(run).__name__}')
+  return _used_by(run)
+
+
+def _used_by(run: Private) -> list[str]:
+  """Returns what a run of `make_private` used."""
+  settings = run.settings
+  names = ['Poisson sampling']
+  if run.noise_multiplier is not None:
+    names += ['clipping', settings['accountant']]
+  if isinstance(run.clip_norm, Adaptive):
+    names.append('adaptive clipping')
+  if settings['kernel'] == 'bookkeeping':
+    names.append('bookkeeping')
+  state = jax.eval_shape(settings['optimizer'].init, jnp.zeros(1))
+  if any(isinstance(node, adam.NoiseCorrectedState) for node in jax.tree.leaves(
+      state, is_leaf=lambda n: isinstance(n, adam.NoiseCorrectedState))):
+    names.append('noise-corrected Adam')
+  return names

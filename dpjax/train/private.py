@@ -1,0 +1,223 @@
+"""Private training in the user's own loop: `make_private`.
+
+A user brings a loss function, an optimiser and records, in any library of
+models, and keeps the loop:
+
+    private = make_private(loss_fn, optax.adam(1e-3), num_examples=60_000,
+                           batch_size=512, epsilon=2.0, delta=1e-5, steps=1000)
+    state = private.init(model)
+    for _ in range(1000):
+      state, info = private.step(state, records)
+
+Guarantee. Let each step be as `Private.step` computes it, from records that are
+the same in all steps. All states that the loop returns, and the public fields
+of all infos, are together (epsilon, delta)-DP for every pair that
+`Private.epsilon` returns, under the adjacency of the object, against everybody
+who does not know the key. The argument for one step:
+
+1. The batch is a Poisson sample with a public probability (`PoissonSampler`),
+   and none of it is left out: a batch larger than the physical one is computed
+   in parts, and noised once.
+2. Given the parameters and the key of the step, the contribution of a record is
+   a function of that record alone: its gradient is that of a function of one
+   record, and its random key depends on the step and on its own number in the
+   data set. Clipping bounds its l2 norm by `clip_norm`, rounding included.
+3. So adding or removing a record changes the sum by at most `clip_norm`, which
+   is its sensitivity (twice that under replace-one, for which the accountant
+   pays). The step is a sampled Gaussian mechanism of `noise_multiplier`.
+4. The division by the expected batch size, the optimiser and the next step read
+   noisy values only. The composition over steps is that of `train.plan`.
+
+If the removal of a record moves the numbers of the records after it, their
+random keys are permuted. Their joint distribution stays the same, so 2 holds
+for some coupling of both runs, and mixtures over keys keep the guarantee.
+"""
+
+from collections.abc import Callable
+import math
+from typing import Any, TypeAlias
+
+import optax
+
+from dpjax import errors
+from dpjax.grads import quantiles
+from dpjax.grads import weighted
+from dpjax.grads.quantiles import Adaptive
+from dpjax.privacy.adjacency import Adjacency
+from dpjax.sampling import PoissonSampler
+from dpjax.train import losses
+from dpjax.train import program as programs
+from dpjax.train.budget import Budget
+from dpjax.train.plan import private_plan
+from dpjax.train.plan import TrainingPlan
+from dpjax.train.user_loop import Private
+from dpjax.typing import Array
+
+Optimizer: TypeAlias = (
+    optax.GradientTransformation
+    | Callable[[float], optax.GradientTransformation])
+"""An optimiser, or a function of the noise that returns one."""
+
+# Of an adaptive clip norm: the first one, the share of gradients that should
+# stay shorter, the rate of the update, and the noise on the count of those, as
+# a part of the expected batch size (Andrew et al., 2021).
+_FIRST_CLIP, _QUANTILE, _RATE, _COUNT_NOISE = 1.0, 0.5, 0.2, 0.05
+
+
+def make_private(
+    loss_fn: Callable[..., Array], optimizer: Optimizer, *, num_examples: int,
+    batch_size: float, epsilon: float | None = None,
+    delta: float | None = None, steps: int | None = None,
+    noise_multiplier: float | None = None, clip_norm: Any = 1.0,
+    adjacency: Adjacency | str | None = None, per: str | None = None,
+    trainable: Any = None, max_batch_size: int | None = None,
+    kernel: str = 'bookkeeping', accountant: str = 'pld',
+    donate: bool = False) -> Private:
+  """Returns private steps for the user's own loop, see the module.
+
+  Give `epsilon`, `delta` and `steps` for the least noise that keeps this
+  guarantee, or `noise_multiplier`.
+
+  Args:
+    loss_fn: (model, record) -> loss of one record, a scalar; or (model, batch)
+      -> losses [b], one for each record. It may take a random key as its third
+      argument, for dropout. The model is as `Private.init` got it.
+    optimizer: any optax optimiser, schedule and average; it reads noisy means
+      only. Or a function of the standard deviation of the noise on the mean
+      gradient that returns one, such as `adam.noise_corrected` needs it.
+    num_examples: public number of records n.
+    batch_size: expected batch size; each record is in a batch with probability
+      batch_size / n, independently of all others.
+    epsilon: target for all steps. Infinity: no noise, and no guarantee.
+    delta: target for all steps, in [1e-12, 1).
+    steps: number of steps of the plan. Steps beyond it are refused. With
+      `noise_multiplier` it may be left out: then epsilon grows without limit.
+    noise_multiplier: standard deviation of the noise on the sum of gradients
+      over `clip_norm` (the joint one, if there are several clip norms).
+    clip_norm: bound on the l2 norm of a record's gradient: a number; a tree
+      prefix of the parameters, such as {layer: number}; 'adaptive' for one that
+      follows the median norm; `quantiles.geometric(...)` for other adaptive
+      ones, one for each layer for example; or infinity, with epsilon = infinity
+      only.
+    adjacency: 'add_or_remove_one', also for None, as in Abadi et al. (2016); or
+      'replace_one'.
+    per: whether `loss_fn` takes a 'record' or a 'batch'; None finds out, and
+      refuses functions that could be meant in both ways.
+    trainable: what is trained: for a pytree a tree prefix of booleans, for an
+      `nnx.Module` a filter such as `nnx.LoRAParam`. None: all floating arrays,
+      or all `nnx.Param`.
+    max_batch_size: records computed at once, to save memory; larger batches are
+      computed in parts and noised once. No effect on results or privacy.
+    kernel: see `per_example.KERNELS`.
+    accountant: 'pld' or 'rdp'.
+    donate: whether a step may reuse the memory of the state before it, which
+      then cannot be read any more.
+
+  Raises:
+    ValueError: if an argument is out of range, or if not exactly one of epsilon
+      and noise_multiplier is given.
+
+  Examples:
+    >>> import optax
+    >>> from dpjax.train.private import make_private
+    >>> def loss_fn(params, record):
+    ...   x, y = record
+    ...   return optax.losses.sigmoid_binary_cross_entropy(x @ params, y)
+    >>> x = np.random.default_rng(0).normal(size=(1000, 3)).astype(np.float32)
+    >>> records = x, (x[:, 0] > 0).astype(np.float32)
+    >>> private = make_private(loss_fn, optax.sgd(1.0), num_examples=1000,
+    ...                        batch_size=100, epsilon=2.0, delta=1e-5,
+    ...                        steps=20)
+    >>> state = private.init(jnp.zeros(3))
+    >>> for _ in range(20):
+    ...   state, info = private.step(state, records)
+    >>> bool(jnp.argmax(state.params) == 0), round(private.epsilon(), 2)
+    (True, 2.0)
+  """
+  plan, limited = _planned(
+      num_examples, batch_size, epsilon, delta, steps, noise_multiplier,
+      _adjacency(adjacency), max_batch_size, accountant)
+  clip_norm = _clip_norm(clip_norm, plan)
+  return Private(
+      Budget(plan, limited=limited, delta=delta, accountant=accountant),
+      trainable=trainable, donate=donate, loss=losses.declared(loss_fn, per),
+      optimizer=_optimizer(optimizer, plan, clip_norm), clip_norm=clip_norm,
+      kernel=kernel)
+
+
+def _adjacency(value: Adjacency | str | None) -> Adjacency:
+  """Returns the adjacency with this name."""
+  return Adjacency(Adjacency.ADD_OR_REMOVE_ONE if value is None else value)
+
+
+def _planned(num_examples: int, batch_size: float, epsilon: float | None,
+             delta: float | None, steps: int | None,
+             noise_multiplier: float | None, adjacency: Adjacency,
+             max_batch_size: int | None, accountant: str
+             ) -> tuple[TrainingPlan, bool]:
+  """Returns (plan, whether the number of steps is limited)."""
+  if (epsilon is None) == (noise_multiplier is None):
+    raise ValueError('give either epsilon (with delta and steps), from which '
+                     'the noise follows, or noise_multiplier; got '
+                     f'epsilon = {epsilon}, noise_multiplier = '
+                     f'{noise_multiplier}')
+  errors.check_choice('accountant', accountant, ('pld', 'rdp'))
+  if epsilon is not None and not math.isinf(epsilon):
+    if delta is None or steps is None:
+      raise ValueError('epsilon needs delta and steps: noise is calibrated to '
+                       f'all of them; got delta = {delta}, steps = {steps}')
+    return private_plan(
+        num_examples=num_examples, batch_size=batch_size, num_steps=steps,
+        epsilon=epsilon, delta=delta, adjacency=adjacency,
+        accountant=accountant, max_batch_size=max_batch_size), True
+  if epsilon is not None:
+    errors.check_choice('epsilon', str(epsilon), ('inf',))
+  sampler = PoissonSampler(num_examples=num_examples, batch_size=batch_size,
+                           max_batch_size=max_batch_size)
+  return TrainingPlan(
+      sampler=sampler, num_steps=1 if steps is None else steps,
+      noise_multiplier=noise_multiplier, adjacency=adjacency), steps is not None
+
+
+def _clip_norm(value: Any, plan: TrainingPlan) -> Any:
+  """Returns the clip norms, checked; 'adaptive' becomes `Adaptive`.
+
+  Raises:
+    ValueError: if one is out of range; if gradients are not clipped, or adapt,
+      where noise does not allow it.
+  """
+  noise = plan.noise_multiplier
+  if isinstance(value, str):
+    errors.check_choice('clip_norm', value, ('adaptive',))
+    value = quantiles.geometric(
+        _FIRST_CLIP, target_quantile=_QUANTILE, learning_rate=_RATE,
+        noise_stddev=_COUNT_NOISE * plan.sampler.expected_batch_size)
+  if isinstance(value, Adaptive):
+    if noise is None:
+      raise ValueError('adaptive clip norms need noise, epsilon = infinity has '
+                       'none: give a number')
+    quantiles.check_budget(noise, value)
+  elif programs.is_infinite(value):
+    if noise is not None:
+      raise ValueError('clip_norm = infinity bounds no gradient, so no noise '
+                       'makes the run private: give a finite clip_norm, or '
+                       'epsilon = infinity')
+  else:
+    weighted.check_clip_norms(value)
+  return value
+
+
+def _optimizer(given: Optimizer, plan: TrainingPlan,
+               clip_norm: Any) -> optax.GradientTransformation:
+  """Returns the optimiser, made for the noise of the plan if it asks for it."""
+  if isinstance(given, optax.GradientTransformation):
+    return given
+  if not callable(given):
+    raise TypeError('optimizer must be an optax optimiser, or a function of '
+                    f'the noise that returns one; got a {type(given).__name__}')
+  if not isinstance(clip_norm, (int, float)):
+    raise ValueError('an optimizer that depends on the noise needs one clip '
+                     'norm, a number, because the noise would differ otherwise')
+  noise = plan.noise_multiplier
+  return given(0.0 if noise is None else
+               noise * clip_norm / plan.sampler.expected_batch_size)

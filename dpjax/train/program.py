@@ -1,0 +1,197 @@
+"""One private step for any loss function, as pure functions.
+
+`private.Private` compiles and counts these functions, and checks what a user
+gives them.
+"""
+
+import dataclasses
+import math
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from dpjax import tree
+from dpjax.grads import bounder as bounders
+from dpjax.grads import per_example
+from dpjax.grads import weighted
+from dpjax.grads.bounder import BoundedSums
+from dpjax.grads.bounder import GradientBounder
+from dpjax.grads.bounder import Method
+from dpjax.grads.quantiles import Adaptive
+from dpjax.sampling import PoissonSampler
+from dpjax.sampling import Selection
+from dpjax.train import losses
+from dpjax.train import modules
+from dpjax.train import state as states
+from dpjax.train import step as steps
+from dpjax.train.state import StepInfo
+from dpjax.train.state import Streams
+from dpjax.train.state import TrainState
+from dpjax.typing import Array, Batch, Params, PRNGKey, PyTree
+
+
+class PrivateState(NamedTuple):
+  """Everything that the next step reads; a pytree of arrays.
+
+  Attributes:
+    params: trainable arrays of the model; released.
+    frozen: the other arrays of the model; public.
+    optimizer: state of the privatizer and of the optimiser; holds a secret key.
+    step: number of steps that have run, int32.
+    keys: secret keys of the run.
+    radii: clip norms of the next step if they adapt, else (); public.
+  """
+  params: Params
+  frozen: PyTree
+  optimizer: PyTree
+  step: Array
+  keys: Streams
+  radii: PyTree
+
+  def __repr__(self) -> str:
+    # The secret keys are neither printed nor logged.
+    return (f'PrivateState(step={self.step}, {tree.count(self.params)} '
+            'parameters)')
+
+
+class Sample(NamedTuple):
+  """The records of one batch; PRIVATE.
+
+  Attributes:
+    indices: [m] numbers of records in the data set; padding is 0.
+    mask: [m] bool, False for padding.
+  """
+  indices: Any
+  mask: Any
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Program:
+  """The functions of a private step; all are pure and can be compiled.
+
+  Attributes:
+    loss: the loss function.
+    parts: the model that it takes.
+    optimizer: any optax optimiser.
+    sampler: draws the batches.
+    noise_multiplier: of each step; None for no noise.
+    clip_norm: a number, a tree prefix of the parameters, `Adaptive`, or
+      infinity for no clipping.
+    kernel: see `per_example.KERNELS`.
+  """
+  loss: losses.Loss
+  parts: modules.Split
+  optimizer: optax.GradientTransformation
+  sampler: PoissonSampler
+  noise_multiplier: float | None
+  clip_norm: Any
+  kernel: str
+
+  def init(self, params: Params, frozen: PyTree, key: PRNGKey) -> PrivateState:
+    """Returns the state before the first step of a run with this key."""
+    keys = states.streams(key)
+    radii = (jax.tree.map(jnp.copy, self.clip_norm.init)
+             if isinstance(self.clip_norm, Adaptive) else ())
+    # No two leaves may be one buffer, which could not be donated twice.
+    noise = jax.random.wrap_key_data(
+        jnp.copy(jax.random.key_data(keys.noise)),
+        impl=jax.random.key_impl(keys.noise))
+    return PrivateState(params, frozen, self._transform(noise).init(params),
+                        jnp.int32(0), keys, radii)
+
+  def _transform(self, key: PRNGKey) -> optax.GradientTransformationExtraArgs:
+    return steps.make_transform(
+        self._method(None), self.sampler, self.optimizer, key=key,
+        noise_multiplier=self.noise_multiplier or 0.0, allocation='optimal')
+
+  def _method(self, record_loss: weighted.RecordLoss | None) -> Method:
+    """Returns bounder and guarantee of a step; without a loss, no sums."""
+    name, private = 'dp_sgd', self.noise_multiplier is not None
+    loss: Any = record_loss
+    if is_infinite(self.clip_norm):
+      bounder = _plain(loss)
+    else:
+      bounder = weighted.of_record_loss(loss, clip_norm=self.clip_norm,
+                                        kernel=self.kernel)
+    # The key of a record is made from its own number, as that of a view is.
+    bounder = bounder._replace(views=lambda key, numbers, records: (
+        records, losses.record_keys(key, numbers)))
+    return Method(name, bounder, bounders.no_constraint(), private)
+
+  def _method_for(self, state: PrivateState, records: PyTree) -> Method:
+    """Returns the method for records of these shapes."""
+    return self._method(losses.of_record(self.loss, self.parts, state.params,
+                                         state.frozen, records))
+
+  def whole_step(self, state: PrivateState, records: PyTree
+                 ) -> tuple[PrivateState, StepInfo]:
+    """Makes one step on all records, as a function that JAX can compile."""
+    numbers = jnp.arange(self.sampler.num_examples, dtype=jnp.int32)
+    step = steps.make_step(method=self._method_for(state, records),
+                           sampler=self.sampler, transform_of=self._transform)
+    after, info = step(_inner(state), Batch(records, numbers), numbers)
+    return _outer(after, state.frozen), info
+
+  def draw(self, state: PrivateState) -> Selection:
+    """Returns the batch of the next step."""
+    return steps.draw(_inner(state), self.sampler)
+
+  def part(self, state: PrivateState, part: PyTree, numbers: Array,
+           mask: Array) -> BoundedSums:
+    """Returns the bounded sums over a part of a batch."""
+    return steps.sums_of(self._method_for(state, part), _inner(state),
+                         Batch(part, numbers), numbers, mask)
+
+  def finished(self, state: PrivateState, sums: BoundedSums,
+               num_selected: Array) -> tuple[PrivateState, StepInfo]:
+    """Adds noise to the sums of a whole batch, and optimises."""
+    finish = steps.make_finish(method=self._method(None), sampler=self.sampler,
+                               transform_of=self._transform)
+    after, info = finish(_inner(state), sums, num_selected)
+    return _outer(after, state.frozen), info
+
+  def loaded_step(self, state: PrivateState, batch: PyTree
+                  ) -> tuple[PrivateState, StepInfo]:
+    """Makes one step on a batch [m, ...] in the order of the sample."""
+    selection = self.draw(state)
+    rows = jax.tree.leaves(batch)[0].shape[0]
+
+    def part_sums(places: Array, mask: Array) -> BoundedSums:
+      part = jax.tree.map(lambda leaf: leaf[places], batch)
+      return self.part(state, part, selection.rows[places], mask)
+
+    total = self.sampler.sum_parts(part_sums, Selection(
+        jnp.arange(rows, dtype=jnp.int32), selection.num_selected))
+    after, info = self.finished(state, total, selection.num_selected)
+    # Nothing can be raised here, and a batch that was cut off may not be used.
+    whole = jnp.where(selection.num_selected <= rows, 1.0, jnp.nan)
+    return after._replace(params=jax.tree.map(
+        lambda leaf: leaf * whole.astype(leaf.dtype), after.params)), info
+
+
+def _inner(state: PrivateState) -> TrainState:
+  """Returns the state as the functions of `train.step` take it."""
+  return TrainState(state.params, (), state.optimizer, state.step, state.keys,
+                    state.radii)
+
+
+def _outer(state: TrainState, frozen: PyTree) -> PrivateState:
+  return PrivateState(state.params, frozen, state.optimizer, state.step,
+                      state.keys, state.radii)
+
+
+def _plain(record_loss: weighted.RecordLoss) -> GradientBounder:
+  """Returns the bounder of plain sums of gradients, which have no bound."""
+  apply = lambda params, records: jax.vmap(record_loss, (None, 0))(params,
+                                                                   records)
+  return GradientBounder(
+      lambda params, batch, mask: per_example.plain_sums(
+          apply, lambda values, _: values, params, batch, mask),
+      lambda certificate: jnp.float32(jnp.inf))
+
+
+def is_infinite(clip_norm: Any) -> bool:
+  """Returns whether gradients are not clipped."""
+  return isinstance(clip_norm, (int, float)) and math.isinf(clip_norm)

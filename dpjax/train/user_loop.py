@@ -1,0 +1,336 @@
+"""The object of a user's own private loop, see `private.make_private`."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dpjax import errors
+from dpjax import tree
+from dpjax.grads import inputs
+from dpjax.grads.quantiles import Adaptive
+from dpjax.privacy import accounting
+from dpjax.privacy import keys as key_lib
+from dpjax.train import loading
+from dpjax.train import modules
+from dpjax.train import requirements
+from dpjax.train import used_keys
+from dpjax.train.budget import Budget
+from dpjax.train.plan import TrainingPlan
+from dpjax.train.program import PrivateState
+from dpjax.train.program import Program
+from dpjax.train.state import StepInfo
+from dpjax.typing import Params, PRNGKey, PyTree
+
+
+class Sample(NamedTuple):
+  """The records of one batch; PRIVATE.
+
+  Attributes:
+    indices: [m] numbers of records in the data set; padding is 0.
+    mask: [m] bool, False for padding.
+  """
+  indices: Any
+  mask: Any
+
+
+class _Compiled(NamedTuple):
+  """The compiled functions of a `Program`."""
+  step: Callable[..., Any]
+  update: Callable[..., Any]
+  finish: Callable[..., Any]
+  part: Callable[..., Any]
+  draw: Callable[..., Any]
+
+
+class Private:
+  """Private training for a loop of the user, see `make_private`.
+
+  Attributes:
+    sampler: draws the batches.
+    steps: number of steps of the plan; None for no limit.
+    noise_multiplier: of each step; None for a run without noise.
+    adjacency: which data sets are neighbours.
+    clip_norm: bounds on the gradient of a record: a number, a tree prefix of
+      the parameters, or `Adaptive`; infinity for none.
+  """
+
+  def __init__(self, budget: Budget, *, trainable: Any, donate: bool,
+               **fields: Any):
+    self.sampler, self.steps = budget.plan.sampler, budget.limit
+    self.noise_multiplier = budget.plan.noise_multiplier
+    self.adjacency = budget.plan.adjacency
+    self.clip_norm = fields['clip_norm']
+    self._budget, self._trainable, self._donate = budget, trainable, donate
+    self._fields = fields  # Of `Program`.
+    self._built: tuple[Program, _Compiled] | None = None
+
+  def __repr__(self) -> str:
+    clip = ('adaptive' if isinstance(self.clip_norm, Adaptive)
+            else self.clip_norm)
+    return (f'Private({self.adjacency.value}, sampling_prob='
+            f'{self.sampler.sampling_prob:.4g}, noise_multiplier='
+            f'{self.noise_multiplier}, clip_norm={clip}, steps='
+            f'{self._budget.total} of {self.steps or "any number"})')
+
+  @property
+  def settings(self) -> dict[str, Any]:
+    """The settings that do not follow from the other attributes."""
+    return self._fields | {'accountant': self._budget.accountant}
+
+  @property
+  def plan(self) -> TrainingPlan:
+    """The plan of all steps; raises ValueError if their number is not limited.
+    """
+    if self.steps is None:
+      raise ValueError('steps was not given, so there is no plan of all steps; '
+                       'event and epsilon() are those of the steps so far')
+    return self._budget.plan
+
+  @property
+  def event(self) -> accounting.DpEvent:
+    """The event of all steps that have run so far, for an accountant."""
+    return self._budget.event()
+
+  def epsilon(self, state: PrivateState | None = None, *,
+              delta: float | None = None) -> float:
+    """Returns the epsilon of the steps that have run so far.
+
+    It grows with every step, up to the epsilon that was planned. Without a
+    state it covers all steps that this object has run, of all its runs.
+
+    Args:
+      state: a state of this object: only the steps that led to it count. Needed
+        if the steps ran in a function that you compiled with `jax.jit`.
+      delta: by default that of `make_private`.
+
+    Raises:
+      ValueError: if the number of steps is not known, if there is no delta, or
+        if a step had less noise than planned.
+    """
+    return self._budget.epsilon(state, delta)
+
+  def init(self, model: Any, *, key: PRNGKey | None = None) -> PrivateState:
+    """Returns the state before the first step of a new run.
+
+    Args:
+      model: what the loss function takes: a pytree of arrays, such as
+        `variables['params']` of Flax Linen; a module of Flax NNX; or any module
+        that is a pytree, as those of Equinox are.
+      key: typed key of all randomness of the run, used for nothing else. None
+        takes a new one from the system's random source. The guarantee does not
+        hold against anybody who knows or guesses the key, so
+        `jax.random.key(seed)` is for research only.
+
+    Raises:
+      TypeError: if a trainable array is not of real floating numbers.
+      ValueError: if nothing is trainable; if the variables of Flax Linen hold
+        more than parameters; if `clip_norm` does not fit the model; if the
+        optimizer adds noise, or steps by NaN at first; if a secret key was used
+        before; or if there is no key in a function that JAX traces.
+    """
+    parts = modules.split(model, self._trainable)
+    params = inputs.as_parameters(parts.params)
+    program = self._build(parts)
+    traced = _is_traced(jnp.zeros([]))
+    if traced and key is None:
+      raise ValueError('init in a function that JAX compiles needs a key: a '
+                       'new one would be the same in every call')
+    if not traced:
+      self._check_optimizer(params)
+      key = _fresh(key)
+    # Copies, because the first step may donate them.
+    params, frozen = jax.tree.map(jnp.array, (params, parts.frozen))
+    return program.init(params, frozen, key)
+
+  def _build(self, parts: modules.Split) -> Program:
+    """Returns the program for a model, compiled anew only if it differs."""
+    if self._built is None or self._built[0].parts.static != parts.static:
+      program = Program(parts=parts, sampler=self.sampler,
+                        noise_multiplier=self.noise_multiplier, **self._fields)
+      donated = (0,) if self._donate else ()
+      self._built = program, _Compiled(
+          *(jax.jit(function, donate_argnums=donated) for function in (
+              program.whole_step, program.loaded_step, program.finished)),
+          jax.jit(program.part), jax.jit(program.draw))
+    return self._built[0]
+
+  def _functions(self) -> tuple[Program, _Compiled]:
+    if self._built is None:
+      raise ValueError('call init(model) first, also before a state that was '
+                       'saved is restored: it says what the model is')
+    return self._built
+
+  def _check_optimizer(self, params: Params) -> None:
+    """Checks optimiser and clip norms for parameters of these shapes."""
+    requirements.check_no_privatizer(params, self._fields['optimizer'])
+    requirements.check_first_update(params, self._fields['optimizer'])
+    blocks = (self.clip_norm.init if isinstance(self.clip_norm, Adaptive)
+              else self.clip_norm)
+    try:
+      tree.blocks(blocks, params)
+    except ValueError as error:
+      raise ValueError(
+          'clip_norm must be a number or a tree prefix of the parameters, such '
+          f'as {{layer: number}}: {errors.one_line(error)}') from error
+
+  def step(self, state: PrivateState,
+           records: PyTree | loading.Load) -> tuple[PrivateState, StepInfo]:
+    """Makes one step: samples, clips, sums, adds noise, and optimises.
+
+    In a function that JAX compiles, a step beyond the plan changes nothing, and
+    its info is all zero; anywhere else it raises.
+
+    Args:
+      state: from `init` or from the last step.
+      records: all records, a tree of arrays [n, ...], such as
+        `{'ids': ids, 'mask': mask}` or `(images, labels)`. Arrays of NumPy stay
+        on the host, and only the batch is copied to the device. Or a function
+        that returns the records with the numbers [k] that it is given, in
+        order, as such a tree of [k, ...]. Record i must be the same in every
+        step. A record with NaN contributes zero.
+
+    Returns:
+      (next state, diagnostics, of which some are PRIVATE).
+
+    Raises:
+      ValueError: if the steps of the plan are spent; if a state is used again;
+        if there are not n records; if the loss function does not fit (see
+        `losses.of_record`). Nothing is spent then.
+    """
+    if not callable(records):
+      records = loading.checked(records, self.sampler.num_examples,
+                                'the num_examples of make_private')
+    load = loading.loader(records)
+    program, compiled = self._functions()
+    if _is_traced(state.step):
+      if load is not None:
+        records = _without_loading(records)
+      return self._traced(
+          lambda state: program.whole_step(state, records), state)
+    place = self._budget.check(state)
+    after, info = (compiled.step(state, records) if load is None else
+                   self._step_by_parts(state, load))
+    self._budget.add(place, after)
+    return after, info
+
+  def sample(self, state: PrivateState) -> Sample:
+    """Returns the numbers of the records of the next batch; PRIVATE.
+
+    It is for a loop that loads records itself, for `update`. Called again, it
+    returns the same.
+
+    Args:
+      state: from `init` or from the last step.
+
+    Returns:
+      Indices and mask [m], m a multiple of the physical batch size: as small as
+      possible, or in a function that JAX compiles, enough for all records.
+    """
+    selection = self._functions()[1].draw(state)
+    size, rows = self.sampler.part_size, selection.rows
+    if _is_traced(state.step):
+      return Sample(rows, jnp.arange(rows.shape[0]) < selection.num_selected)
+    count = int(selection.num_selected)
+    length = max(1, -(-count // size)) * size
+    return Sample(np.asarray(rows[:length]), np.arange(length) < count)
+
+  def update(self, state: PrivateState,
+             batch: PyTree) -> tuple[PrivateState, StepInfo]:
+    """Makes one step with records that were loaded by `sample`.
+
+    Args:
+      state: the state that `sample` got.
+      batch: the records with the numbers `sample(state).indices`, in order, a
+        tree of arrays [m, ...]; rows that its mask leaves out are not read.
+
+    Returns:
+      See `step`. In a function that JAX compiles, a batch that was cut off
+      makes all parameters NaN, because it may not be used.
+
+    Raises:
+      ValueError: see `step`; or if `batch` has fewer rows than the sample.
+    """
+    rows = jax.tree.leaves(batch)[0].shape[0]
+    size = self.sampler.part_size
+    program, compiled = self._functions()
+    batch = loading.checked(batch, rows, 'the number of rows of its first leaf')
+    if rows % size or rows == 0:
+      raise ValueError(f'a batch must have a multiple of {size} rows, those of '
+                       f'sample(state).indices; got {rows}')
+    if _is_traced(state.step):
+      return self._traced(
+          lambda state: program.loaded_step(state, batch), state)
+    place = self._budget.check(state)
+    count = int(compiled.draw(state).num_selected)
+    if count > rows:
+      raise ValueError(
+          f'the batch has {rows} rows, the sample has more records: a Poisson '
+          'batch must not be cut off; load all of sample(state).indices')
+    after, info = compiled.update(state, batch)
+    self._budget.add(place, after)
+    return after, info
+
+  def model(self, state: PrivateState) -> Any:
+    """Returns the model with the parameters of a state, as `init` took it."""
+    return self._functions()[0].parts.rebuild(state.params, state.frozen, None)
+
+  def _step_by_parts(self, state: PrivateState, load: loading.Load
+                     ) -> tuple[PrivateState, StepInfo]:
+    """Makes one step on records that are loaded part by part."""
+    compiled = self._functions()[1]
+    selection = compiled.draw(state)
+    size, count = self.sampler.part_size, int(selection.num_selected)
+    chosen, total = np.asarray(selection.rows)[:count], None
+    for start in range(0, max(count, 1), size):
+      numbers = chosen[start:start + size]
+      # An empty batch needs the shapes of a record; its mask leaves it out.
+      asked = numbers if count else np.zeros([1], np.int32)
+      part = loading.padded(loading.checked(
+          load(asked), len(asked), 'one for each number that was asked for'),
+                            size)
+      sums = compiled.part(
+          state, part, np.pad(numbers, (0, size - len(numbers))),
+          np.arange(size) < len(numbers))
+      total = sums if total is None else tree.add(total, sums)
+    return compiled.finish(state, total, selection.num_selected)
+
+  def _traced(self, run: Callable[[PrivateState],
+                                  tuple[PrivateState, StepInfo]],
+              state: PrivateState) -> tuple[PrivateState, StepInfo]:
+    """Makes a step in a function of the user; beyond the plan, none."""
+    self._budget.traced = True
+    if self.steps is None:
+      return run(state)
+    nothing = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype),
+                           jax.eval_shape(run, state)[1])
+    return jax.lax.cond(state.step < self.steps, run,
+                        lambda state: (state, nothing), state)
+
+
+def _is_traced(value: Any) -> bool:
+  return isinstance(value, jax.core.Tracer)
+
+
+def _without_loading(records: Any) -> PyTree:
+  """Returns arrays of NumPy as they are; a function cannot be called."""
+  if callable(records):
+    raise ValueError('a function that loads records cannot run in a function '
+                     'that JAX compiles: give all records, or use sample and '
+                     'update')
+  return jax.tree.map(jnp.asarray, records)
+
+
+def _fresh(key: PRNGKey | None) -> PRNGKey:
+  """Returns a key that this process has not used, if it is secret."""
+  if key is None:
+    key, = key_lib.system_keys(1)
+  if not (isinstance(key, jax.Array) and key.shape == () and jnp.issubdtype(
+      key.dtype, jax.dtypes.prng_key)):
+    raise ValueError('key must be one typed key, such as jax.random.key(0), or '
+                     f'None; got a {type(key).__name__}')
+  used_keys.check(key[None])
+  used_keys.add(key[None])
+  return key

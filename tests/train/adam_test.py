@@ -1,0 +1,112 @@
+"""Tests of Adam with a second moment that is freed of the noise."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from dpjax.train import adam
+from dpjax.train import citing
+from dpjax.train.private import make_private
+
+
+def _updates(transform, gradients):
+  state, updates = transform.init(gradients[0]), []
+  for gradient in gradients:
+    each, state = transform.update(gradient, state)
+    updates.append(np.asarray(each))
+  return np.array(updates)
+
+
+def test_updates_have_their_closed_form():
+  gradients = np.random.default_rng(0).normal(size=(5, 3)).astype(np.float32)
+  ours = _updates(adam.scale_by_noise_corrected_adam(
+      noise_stddev=0.4, b1=0.8, b2=0.9, floor=1e-3), jnp.asarray(gradients))
+  for t in range(1, 6):
+    past = gradients[:t].astype(np.float64)
+    mean = lambda b, values, t=t: np.average(
+        values, axis=0, weights=b**np.arange(t)[::-1])
+    expected = mean(0.8, past) / np.sqrt(np.maximum(
+        mean(0.9, past**2) - 0.16, 1e-3))
+    np.testing.assert_allclose(ours[t - 1], expected, rtol=1e-4)
+
+
+def test_without_noise_it_is_adam():
+  gradients = jnp.asarray(np.random.default_rng(1).normal(size=(4, 3)),
+                          jnp.float32)
+  with jax.numpy_dtype_promotion('standard'):
+    expected = _updates(optax.scale_by_adam(eps=0), gradients)
+  np.testing.assert_allclose(
+      _updates(adam.scale_by_noise_corrected_adam(noise_stddev=0.0), gradients),
+      expected, rtol=1e-5)
+
+
+def test_the_second_moment_has_no_bias():
+  """Noise of variance s^2 on a gradient g gives g^2, and g^2 + s^2 in Adam."""
+  signal, stddev = 0.5, 1.0
+  draws = signal + stddev * np.random.default_rng(2).normal(size=(4000, 8))
+  transform = adam.scale_by_noise_corrected_adam(
+      noise_stddev=stddev, b2=1 - 1e-6)
+  state = transform.init(jnp.zeros(8))
+  state = jax.lax.scan(lambda state, g: (transform.update(g, state)[1], None),
+                       state, jnp.asarray(draws, jnp.float32))[0]
+  second = np.asarray(state.second) / (1 - (1 - 1e-6)**4000)
+  # The mean of 32,000 squares has a standard deviation of 0.01.
+  assert abs(second.mean() - signal**2 - stddev**2) < 0.05
+  scaled, _ = transform.update(jnp.full(8, signal), state)
+  assert abs(float(jnp.mean(jnp.square(scaled))) - 1) < 1
+
+
+@pytest.mark.parametrize('changed, problem', [
+    (dict(noise_stddev=-1.0), 'noise_stddev'), (dict(b1=1.0), 'b1 must lie'),
+    (dict(b2=-0.1), 'b2 must lie'), (dict(floor=0.0), 'floor')])
+def test_refusals(changed, problem):
+  with pytest.raises(ValueError, match=problem):
+    adam.noise_corrected(0.1, **{'noise_stddev': 1.0} | changed)
+
+
+def _private(**changed):
+  given = dict(num_examples=10, batch_size=5, noise_multiplier=2.0,
+               clip_norm=3.0)
+  optimizer = changed.pop('optimizer', optax.sgd(0.1))
+  return make_private(lambda params, x: x @ params, optimizer,
+                      **given | changed)
+
+
+def test_the_noise_of_a_private_run_is_known_to_its_optimizer():
+  seen = []
+
+  def optimizer(stddev):
+    seen.append(stddev)
+    return adam.noise_corrected(0.1, noise_stddev=stddev)
+
+  private = _private(optimizer=optimizer)
+  state = private.init(jnp.zeros(400), key=jax.random.key(0))
+  assert seen == [pytest.approx(2.0 * 3.0 / 5)]
+  # Noise alone: its measured deviation is what the optimizer was told.
+  after, _ = private.step(state, jnp.full([10, 400], jnp.nan))
+  noise = np.asarray(after.optimizer[1][0].first) / 0.1
+  assert noise.std() == pytest.approx(seen[0], rel=0.15)
+
+
+def test_references_are_those_of_what_ran(capsys):
+  plain = citing.used(_private())
+  assert plain == ['Poisson sampling', 'clipping', 'pld', 'bookkeeping']
+  assert citing.used(_private(
+      kernel='vmap', clip_norm=3.0, accountant='rdp',
+      optimizer=lambda s: adam.noise_corrected(0.1, noise_stddev=s))) == [
+          'Poisson sampling', 'clipping', 'rdp', 'noise-corrected Adam']
+  assert 'adaptive clipping' in citing.used(_private(
+      clip_norm='adaptive', noise_multiplier=0.1))
+  citing.cite(_private())
+  printed = capsys.readouterr().out.splitlines()
+  assert len(printed) == 4 and 'Zhang (2016). Deep learning with' in printed[1]
+  with pytest.raises(TypeError, match='got a int'):
+    citing.cite(3)
+
+
+def test_every_work_is_cited_by_something():
+  named = {name for names in citing._METHODS.values() for name in names}
+  assert named | {'Poisson sampling', 'pld', 'rdp', 'noise-corrected Adam'} == (
+      set(citing._WORKS))
