@@ -6,7 +6,7 @@ A privatizer (`privatizer.gaussian_privatizer`) adds noise scaled to it.
 
 Modules, in import order: ball, precision, quantiles, bounder, clipping,
 records, tracing, convolutions, microbatches, windows, contractions,
-bookkeeping, inputs, entries, entry_rules, entry_indexing, dependence,
+bookkeeping, explain, inputs, entries, entry_rules, entry_indexing, dependence,
 isolation, per_example, privatizer, k_norm_privatizer, lattice_privatizer.
 """
 
