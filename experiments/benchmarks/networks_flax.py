@@ -77,7 +77,7 @@ def _dropout(tiny: bool) -> Parts:
                                   nnx.Param, ...)
 
   def loss(params: Params, frozen: PyTree, record: PyTree) -> Array:
-    model = nnx.merge(graph, params, frozen)
+    model = nnx.merge(graph, params, frozen, copy=True)
     key = jax.random.wrap_key_data(record['seed'])
     logits = model(record['x'], rngs=nnx.Rngs(dropout=key))
     return base.cross_entropy(logits, record['y'])
