@@ -13,6 +13,7 @@ nothing is written:
 
 from collections.abc import Sequence
 import pathlib
+import sys
 
 from absl import flags
 
@@ -40,7 +41,7 @@ def main(argv: Sequence[str]) -> int:
   if missing:
     raise ValueError(f'{missing[0]} is not installed; install it with pip, or '
                      'choose another --library')
-  text = table.page(libraries)
+  text = table.page(libraries, lambda line: print(line, file=sys.stderr))
   print(text)
   if not _LIBRARY.value:
     folder = pathlib.Path(shared.OUTPUT_DIR.value or environment.ROOT / 'docs')

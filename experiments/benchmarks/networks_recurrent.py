@@ -20,7 +20,7 @@ class Shape(NamedTuple):
   hidden: int = 128
 
 
-_TINY = Shape(7, 5, 3, 4)
+TINY = Shape(7, 5, 3, 4)
 
 
 def _init_cell(key: PRNGKey, shape: Shape, gates: int) -> Params:
@@ -63,7 +63,7 @@ def _language(cell: Callable, gates: int, states: int, tiny: bool) -> Parts:
     states: number of vectors of its state.
     tiny: see `networks_base.Builder`.
   """
-  shape = _TINY if tiny else Shape()
+  shape = TINY if tiny else Shape()
   keys = jax.random.split(jax.random.key(0), 3)
   params = {
       'embedding': jax.random.normal(keys[0], (shape.vocabulary, shape.width)),

@@ -40,7 +40,7 @@ class Shape(NamedTuple):
   experts: int = 4
 
 
-_TINY = Shape(11, 5, 8, 2, 2, 2, 3)
+TINY = Shape(11, 5, 8, 2, 2, 2, 3)
 Block = Callable[[Params, Array], Array]
 
 
@@ -181,7 +181,7 @@ def _language(shape: Shape, *, tied: bool = False, scan: bool = False,
   """Returns the builder of a language model that is trained in full."""
 
   def build(tiny: bool) -> Parts:
-    sizes = _TINY if tiny else shape
+    sizes = TINY if tiny else shape
     apply = (functools.partial(_experts, heads=sizes.heads) if mixture else
              functools.partial(block, heads=sizes.heads, attend=attend))
     if remat:
@@ -201,7 +201,7 @@ def _adapters(dense: Callable) -> Callable[[bool], Parts]:
   """Returns the builder of adapters of a frozen language model."""
 
   def build(tiny: bool) -> Parts:
-    shape = _TINY if tiny else Shape()
+    shape = TINY if tiny else Shape()
     frozen = init(shape)
     layers = ('qkv', 'out', 'up', 'down')
     keys = jax.random.split(jax.random.key(1), (shape.depth, len(layers)))
@@ -231,7 +231,7 @@ def _init_adapter(key: PRNGKey, kernel: Array, rank: int) -> Params:
 
 def _vision(tiny: bool) -> Parts:
   """Returns a vision transformer whose class token is the first position."""
-  shape = _TINY if tiny else Shape()
+  shape = TINY if tiny else Shape()
   image = (8, 8, 3) if tiny else _IMAGE
   patches = (image[0] // _PATCH) * (image[1] // _PATCH)
   keys = jax.random.split(jax.random.key(0), shape.depth + 4)

@@ -3,7 +3,7 @@
 The page holds no measured error, so it is the same on every machine.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from dpjax.grads import explain
 from dpjax.report import tables
@@ -38,11 +38,22 @@ recurrent ones and dropout.
 '''
 
 
-def page(libraries: Sequence[str]) -> str:
-  """Returns the page for these libraries, of `comparison.LIBRARIES`."""
-  rows = [(layer, about, *(cell(comparison.compare(comparison.case(
-      library, layer))) for library in libraries))
-      for layer, about in cases.LAYERS.items()]
+def page(libraries: Sequence[str],
+         say: Callable[[str], None] = lambda line: None) -> str:
+  """Returns the page for some libraries.
+
+  Args:
+    libraries: names of `comparison.LIBRARIES`.
+    say: function that gets a line about each compared layer.
+  """
+
+  def compared(library: str, layer: str) -> str:
+    text = cell(comparison.compare(comparison.case(library, layer)))
+    say(f'{library}, {layer}: {text}')
+    return text
+
+  rows = [(layer, about, *(compared(library, layer) for library in libraries))
+          for layer, about in cases.LAYERS.items()]
   return (_TEXT + tables.markdown(('layer', 'what it is', *libraries), rows)
           + f'\nMade by `{COMMAND}`.\n')
 
