@@ -96,7 +96,8 @@ class _Transformer(nn.Module):
     self.head = nn.Linear(shape.width, shape.vocabulary)
 
   def forward(self, tokens: torch.Tensor) -> torch.Tensor:
-    places = torch.arange(tokens.shape[1]).expand(tokens.shape)
+    # Not `expand`: ghost clipping takes a view of them.
+    places = torch.arange(tokens.shape[1]).repeat(len(tokens), 1)
     x = self.embedding(tokens) + self.positions(places.to(tokens.device))
     for block in self.blocks:
       x = block(x)
@@ -201,7 +202,7 @@ def _tokens(vocabulary: int, size: int,
             length: int) -> tuple[torch.Tensor, torch.Tensor]:
   """Returns random tokens and the tokens that follow them."""
   tokens = torch.randint(vocabulary, (size, length + 1))
-  # Opacus takes views of them, so they must be contiguous.
+  # Ghost clipping takes views of them.
   return tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous()
 
 

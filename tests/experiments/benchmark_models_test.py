@@ -205,3 +205,18 @@ def test_reasons_are_told():
   assert slow <= {"['scaled']", "['twice']"}
   np.testing.assert_array_equal([bool(leaf.reason) for leaf in told.values()],
                                 True)
+
+
+@pytest.mark.every(4)
+@pytest.mark.parametrize('method, model', [
+    ('jax_privacy', 'gpt_lora'),
+    *((method, model) for method, models in methods.OPACUS_NETWORKS.items()
+      for model in models)])
+def test_sums_of_peers_are_right(method, model):
+  if methods.missing('models', method):
+    pytest.skip(methods.missing('models', method))
+  spec = network_checks.make_spec(network_names.TINY + model, method,
+                                  size=_SIZE)
+  built = worker.make(spec)
+  assert network_checks.judge(spec, built.audit()).passed
+  assert built.unit is not None
