@@ -19,6 +19,7 @@ A smoke test of a minute, and checks that all methods compute the same values:
   python -m launch.benchmark --suite=densities --check
   python -m launch.benchmark --suite=parametric --check
   python -m launch.benchmark --suite=butterfly --check
+  python -m launch.benchmark --suite=models --check
 
 Results of an accelerator are stored in results/<suite>_gpu. Tables can be
 rewritten from the rows on any machine:
@@ -34,7 +35,17 @@ private density from counts, beside NumPy and a library), parametric
 (repetitions of parameter estimators from sufficient statistics), replicas
 (training of 16 networks in packs, beside one large batch; tiny ones on CPU),
 butterfly (products of square butterflies, beside dense matrices and fast
-transforms).
+transforms), models (clipping of the gradients of transformers, adapters, scans,
+recurrent and other networks of today, beside the step without privacy in the
+same process).
+
+The networks of today: on CPU small ones, on an accelerator GPT-2 of 124 million
+parameters with 1,024 tokens:
+  python -m launch.benchmark --suite=models \
+    --output_dir=experiments/benchmarks/results/models
+  python -m launch.benchmark --suite=models --methods=plain,ours,vmap \
+    --output_dir=experiments/benchmarks/results/models_gpu --timeout=300
+
 Libraries that are not installed are skipped: pip install dpjax[bench]. A method
 may be followed by a set of XLA flags, as in ours@noynn. Each round measures all
 methods of one network and batch size in random order. Ratios are of CPU time
@@ -77,7 +88,7 @@ _MODELS = flags.DEFINE_list(
     'without networks take other names here. norms: layers; sampling: noise or '
     'poisson; estimators: statistics; quantiles: mechanisms with their number '
     'of levels; curves: operations; densities: estimators; butterfly: product '
-    'or gradients.')
+    'or gradients; models: networks, or tiny_ and the name of one.')
 _BATCH_SIZES = flags.DEFINE_list(
     'batch_sizes', [], 'Batch sizes. Default: those of each network. Suites '
     'without batches take other sizes here. sampling: numbers of values or '
@@ -104,7 +115,8 @@ _REPORT = flags.DEFINE_bool(
     'report', False, 'Measure nothing; write table and figure from the rows in '
     '--output_dir, which may come from another machine.')
 _CHECK_SIZES = {'step': 8, 'norms': 8, 'quantiles': 60, 'curves': 64,
-                'densities': 10**6, 'parametric': 10**4, 'butterfly': 64}
+                'densities': 10**6, 'parametric': 10**4, 'butterfly': 64,
+                'models': 4}
 # (rounds, seconds of a sample), for suites with many programs of a few
 # milliseconds.
 _SHORT = {'quantiles': (3, 0.1), 'curves': (5, 0.3), 'densities': (3, 0.1),

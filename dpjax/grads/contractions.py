@@ -144,9 +144,8 @@ def _convolution(equation: core.JaxprEqn) -> Layer:
 
   def to_weight(gradient: Array) -> Array:
     split = gradient.reshape((groups, -1, num_in, num_out))
-    return split.transpose((0, 3, 2, 1)).reshape(
-        (groups * num_out, num_in, *taps)).transpose(
-            _inverse(numbers.rhs_spec))
+    return jnp.transpose(split.transpose((0, 3, 2, 1)).reshape(
+        (groups * num_out, num_in, *taps)), _inverse(numbers.rhs_spec))
 
   def total(x: Array, cotangent: Array) -> Array:
     convolve = lambda kernel: jax.vmap(lambda one: _convolve(
@@ -161,8 +160,12 @@ def _convolution(equation: core.JaxprEqn) -> Layer:
       rows, to_weight, total, num_sites, (groups, width, num_out),
       has_windows=True, split=_faster_split(equation, last),
       gram=gram if groups == 1 and of_pixels <= num_sites**2 * width else None,
-      axes=((*numbers.rhs_spec[2:], numbers.rhs_spec[1]),
-            numbers.rhs_spec[:1]) if groups == 1 else None)
+      axes=_kernel_axes(numbers.rhs_spec) if groups == 1 else None)
+
+
+def _kernel_axes(spec: Sequence[int]) -> tuple[Sequence[int], Sequence[int]]:
+  """Returns the axes of a kernel that windows have, and those of outputs."""
+  return (*spec[2:], spec[1]), spec[:1]
 
 
 def _faster_split(equation: core.JaxprEqn,

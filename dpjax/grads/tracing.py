@@ -102,7 +102,7 @@ class Program(NamedTuple):
     """Returns the values of `site.reads`; leaves are float32 if `is_wide`."""
     bind = bind_any if self.is_wide(site) else jaxprs.bind
     values = self.known | dict(zip(self.parameters, leaves, strict=True))
-    for equation in self._sources(site):
+    for equation in self.sources(site):
       outs = bind(equation, [jaxprs.value_of(values, var)
                              for var in equation.invars])
       values.update(zip(equation.outvars, outs, strict=True))
@@ -117,7 +117,7 @@ class Program(NamedTuple):
     """
     is_plain = lambda equation: equation.primitive.name in (
         *ELEMENTWISE, *REARRANGING)
-    sources = self._sources(site)
+    sources = self.sources(site)
     return (all(precision.is_short(jaxprs.aval(out))
                 for out in site.equation.outvars)
             and len(site.operands) + len(site.inputs) == len(
@@ -126,7 +126,7 @@ class Program(NamedTuple):
                         for source in sources for var in source.invars)
             and all(map(is_plain, sources)))
 
-  def _sources(self, site: Site) -> list[core.JaxprEqn]:
+  def sources(self, site: Site) -> list[core.JaxprEqn]:
     """Returns the equations of `weights` that a site depends on, in order."""
     needed = set(site.reads)
     sources: list[core.JaxprEqn] = []

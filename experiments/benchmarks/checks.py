@@ -21,6 +21,7 @@ from experiments.benchmarks import density_checks
 from experiments.benchmarks import jax_nets
 from experiments.benchmarks import jax_steps
 from experiments.benchmarks import methods
+from experiments.benchmarks import network_checks
 from experiments.benchmarks import norms
 from experiments.benchmarks import parametric
 from experiments.benchmarks import quantile_checks
@@ -63,7 +64,7 @@ COLUMNS = {'step': ('error of sums', 'of the step', 'noise (1.50)'),
            'curves': ('error', 'least p-value'),
            'densities': ('error', 'least p-value'),
            'parametric': ('least p-value',),
-           'butterfly': ('error',)}
+           'butterfly': ('error',), 'models': ('error of sums',)}
 """Columns of the printed table by suite; other suites have no checks."""
 
 
@@ -71,7 +72,8 @@ def check(suite: str, model: str, method: str, *, size: int,
           timeout: float
           ) -> (Finding | norms.Finding | quantile_checks.Finding
                 | curve_checks.Finding | density_checks.Finding
-                | parametric.Finding | butterflies.Finding):
+                | parametric.Finding | butterflies.Finding
+                | network_checks.Finding):
   """Checks a method in a process of its own.
 
   Args:
@@ -93,6 +95,7 @@ def check(suite: str, model: str, method: str, *, size: int,
       'densities': (density_checks.make_spec, density_checks.judge),
       'parametric': (parametric.make_spec, parametric.judge),
       'butterfly': (butterflies.make_spec, butterflies.judge),
+      'models': (network_checks.make_spec, network_checks.judge),
   }.get(suite, (make_spec, judge))
   spec = maker(model, method, size=size)
   with clients.Worker(spec, timeout, audited=True) as worker:

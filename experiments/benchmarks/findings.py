@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dpjax.report import tables
 from experiments.benchmarks import butterfly_findings
 from experiments.benchmarks import methods
+from experiments.benchmarks import network_findings
 from experiments.benchmarks import quantile_findings
 from experiments.benchmarks import targets
 from experiments.benchmarks import values as collected
@@ -26,7 +27,8 @@ def of_model(suite: str, lines: Lines) -> list[str]:
 def of_suite(suite: str, values: Values) -> list[str]:
   """Returns the texts and tables below all models."""
   own = {'norms': _choices, 'quantiles': quantile_findings.of_suite,
-         'butterfly': butterfly_findings.of_suite}.get(suite)
+         'butterfly': butterfly_findings.of_suite,
+         'models': network_findings.of_suite}.get(suite)
   return [*_fusions(values), *(own(values) if own else ()),
           *targets.of_suite(suite, values)]
 

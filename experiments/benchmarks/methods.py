@@ -7,6 +7,7 @@ import importlib.util
 from typing import NamedTuple
 
 from experiments.benchmarks import architectures
+from experiments.benchmarks import network_names
 
 
 class Method(NamedTuple):
@@ -210,6 +211,25 @@ BUTTERFLY_MODELS = ('product', 'gradients')
 _MOST_DENSE = 2**12
 """Largest N with a dense matrix, which takes 64 MiB."""
 
+NETWORK_STEPS = {
+    'plain': Method('network_steps', 'JAX, no clipping, compiled twice'),
+    'ours': Method('network_steps', 'dpjax, book-keeping'),
+    'vmap': Method('network_steps', 'jax.vmap(jax.grad), contracted'),
+    'jax_privacy': Method('network_peers', 'jax_privacy.clipped_grad',
+                          ('jax_privacy',)),
+    'opacus_hooks': Method('network_torch', 'Opacus, hooks, over PyTorch',
+                           ('torch', 'opacus')),
+    'opacus_ghost': Method('network_torch', 'Opacus, ghost clipping, over '
+                           'PyTorch', ('torch', 'opacus')),
+}
+"""Methods that clip the gradients of networks; ratios are over a plain step."""
+
+OPACUS_NETWORKS = {
+    'opacus_hooks': ('mlp', 'cnn', 'gpt', 'gpt_lora', 'unet', 'lstm', 'gru'),
+    'opacus_ghost': ('mlp', 'cnn', 'gpt', 'gpt_lora', 'unet'),
+}
+"""Networks that are built of the modules that Opacus supports."""
+
 NORMS = {
     'gram': Method('norms', 'norms from Gram matrices, sums of all at once'),
     'kept': Method('norms', 'gradients computed, their norms taken, summed'),
@@ -252,7 +272,7 @@ def find(suite: str, name: str) -> Method:
   known = {'sampling': DRAWS, 'norms': NORMS, 'estimators': ESTIMATORS,
            'quantiles': QUANTILES, 'curves': CURVES, 'densities': DENSITIES,
            'parametric': PARAMETRIC, 'replicas': REPLICAS,
-           'butterfly': BUTTERFLY,
+           'butterfly': BUTTERFLY, 'models': NETWORK_STEPS,
            'loop': dict.fromkeys(LOOPS, Method(
                'loops', 'training of dpjax'))}.get(suite, STEPS)
   if base not in known:
@@ -277,6 +297,8 @@ def inapplicable(suite: str, name: str, model: str,
   if suite == 'sampling' and model == 'poisson' and base in (
       'unsafe_rbg', 'ours_rbg', 'ours_lattice', 'ours_release', 'torch'):
     return f'{base} draws noise only'
+  if suite == 'models':
+    return _no_network(base, model)
   if base == 'ours_views' and len(architectures.MODELS[model].input_shape) < 3:
     return 'ours_views needs images'
   if suite == 'estimators' and model not in _ESTIMATED_BY.get(
@@ -296,6 +318,14 @@ def inapplicable(suite: str, name: str, model: str,
       model].vocabulary:
     return f'lip has no certified form of {model}'
   return None
+
+
+def _no_network(base: str, model: str) -> str | None:
+  """Applies `inapplicable` to the suite 'models'."""
+  known = OPACUS_NETWORKS.get(base)
+  if known is None or model.removeprefix(network_names.TINY) in known:
+    return None
+  return f'{base} has no {model}'
 
 
 def _no_curves(base: str, model: str, size: int) -> str | None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 import dataclasses
+import math
 import statistics
 import time
 from typing import Any, NamedTuple
@@ -19,11 +20,15 @@ class Sample(NamedTuple):
     cpu: median CPU seconds over all threads of the process, divided likewise.
     steps: number of steps.
     others: cores that other processes kept busy during these steps.
+    unit_wall: median wall seconds of the program's `unit`, NaN without one.
+    unit_cpu: median CPU seconds of the program's `unit`.
   """
   wall: float
   cpu: float
   steps: int
   others: float
+  unit_wall: float = math.nan
+  unit_cpu: float = math.nan
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -59,6 +64,8 @@ class Program:
     info: metrics of building it, such as seconds of compiling.
     times: function of a number of seconds that runs steps for as long and
       returns (wall, cpu) seconds of each; None for `time_steps`.
+    unit: a step by which the time of `step` is divided, run in turns with it;
+      None if the unit is a program of its own.
     tidy: frees what a step has left behind.
     repeats: number of repetitions of the timed work in one step.
     peak_kib: returns the peak memory of an accelerator; None on CPU.
@@ -68,6 +75,7 @@ class Program:
   step: Callable[[], object]
   info: Mapping[str, float]
   times: Callable[[float], list[tuple[float, float]]] | None = None
+  unit: Callable[[], object] | None = None
   tidy: Callable[[], None] = lambda: None
   repeats: int = 1
   peak_kib: Callable[[], float] | None = None
@@ -87,23 +95,29 @@ def compiled(jitted: Any, *arguments: Any) -> tuple[Any, dict[str, float]]:
       'temp_kib': executable.memory_analysis().temp_size_in_bytes / 1024}
 
 
-def time_steps(step: Callable[[], object],
-               seconds: float) -> list[tuple[float, float]]:
+def _timed(step: Callable[[], object]) -> tuple[float, float]:
+  """Runs a step; returns its (wall, cpu) seconds."""
+  wall, cpu = time.perf_counter(), time.process_time()
+  step()
+  cpu = time.process_time() - cpu
+  return time.perf_counter() - wall, cpu
+
+
+def time_steps(step: Callable[[], object], seconds: float,
+               unit: Callable[[], object] | None = None
+               ) -> list[tuple[float, ...]]:
   """Returns (wall, cpu) seconds of each step; runs at least one step.
 
   Args:
     step: runs one step.
     seconds: no step starts after so many seconds.
+    unit: another step, run after each one; its (wall, cpu) seconds follow.
   """
-  times: list[tuple[float, float]] = []
+  times: list[tuple[float, ...]] = []
   end = time.perf_counter() + seconds
   while len(times) < _MOST:
-    wall, cpu = time.perf_counter(), time.process_time()
-    step()
-    cpu = time.process_time() - cpu
-    now = time.perf_counter()
-    times.append((now - wall, cpu))
-    if now >= end:
+    times.append(_timed(step) + (_timed(unit) if unit else ()))
+    if time.perf_counter() >= end:
       break
   return times
 
@@ -112,13 +126,12 @@ def sample(program: Program, seconds: float) -> Sample:
   """Returns a sample of steps that take about `seconds`."""
   busy, wall = machine.busy_seconds(), time.perf_counter()
   own = time.process_time()
-  step_times = (program.times or (
-      lambda limit: time_steps(program.step, limit)))(seconds)
+  step_times = (program.times or (lambda limit: time_steps(
+      program.step, limit, program.unit)))(seconds)
   own = time.process_time() - own
   elapsed = time.perf_counter() - wall
   others = max(0.0, (machine.busy_seconds() - busy - own) / elapsed)
   program.tidy()
-  walls, cpus = zip(*step_times, strict=True)
-  wall, cpu = (statistics.median(times) / program.repeats
-               for times in (walls, cpus))
-  return Sample(wall, cpu, len(step_times), others)
+  medians = [statistics.median(times) / program.repeats
+             for times in zip(*step_times, strict=True)]
+  return Sample(*medians[:2], len(step_times), others, *medians[2:])

@@ -13,6 +13,8 @@ from experiments.benchmarks import architectures
 from experiments.benchmarks import findings
 from experiments.benchmarks import layers as single
 from experiments.benchmarks import methods
+from experiments.benchmarks import network_findings
+from experiments.benchmarks import network_names
 from experiments.benchmarks import sweep
 from experiments.benchmarks import values
 from experiments.benchmarks.values import Line
@@ -53,6 +55,10 @@ _ABOUT_RATIOS = {
                 'on a batch.',
     'butterfly': 'Ratios are over `dense`, where the matrix fits in memory. '
                  'The size is the length N of a vector; there are 64 vectors.',
+    'models': 'Ratios are over the same step without clipping, compiled and '
+              'timed in the same process, in turns; for `plain` they are those '
+              'of a program over itself. No method draws noise. Operations are '
+              'those of products and convolutions, in every pass of a loop.',
 }
 # Methods in the figure; each is drawn with its best set of XLA flags.
 _DRAWN = ('nonprivate', 'lip', 'ours', 'vmap', 'jax_privacy', 'opacus_hooks',
@@ -145,7 +151,8 @@ _CELLS: dict[str, Callable[[Metrics, int], str]] = {
     'sampling': _draws_cell, 'estimators': _estimators_cell,
     'quantiles': _program_cell, 'curves': _program_cell,
     'densities': _program_cell, 'parametric': _program_cell,
-    'replicas': _images_cell, 'butterfly': _program_cell}
+    'replicas': _images_cell, 'butterfly': _program_cell,
+    'models': network_findings.cell}
 _MEMORY = ('peak memory of the first one, minus resident memory before it; '
            'for dpjax also seconds of compiling and scratch memory planned by '
            'XLA')
@@ -166,6 +173,9 @@ _IN_CELLS = {
                 'of wall time; seconds of compiling; scratch memory planned by '
                 'XLA',
     'butterfly': 'ratio of {time}; wall time for all vectors; ' + _MEMORY,
+    'models': 'ratio of {time}{threads}; of scratch memory planned by XLA; of '
+              'operations; of seconds of tracing and compiling; {time} of a '
+              'step; for dpjax the parameters with slow gradients, of all',
 }
 _STEPS_IN_CELLS = 'ratio; {time} of a step{threads}'
 
@@ -196,7 +206,7 @@ def table(rows: Sequence[records.Row], suite: str, *,
            f'Cells: {_in_cells(suite, every)}. Medians [quartiles] over '
            f'rounds. {_ABOUT_RATIOS[suite]}\n']
   for model, lines in collected.items():
-    parts += [f'## {model}{_about(model)}\n', tables.markdown(
+    parts += [f'## {model}{_about(model, suite)}\n', tables.markdown(
         ('method', *(f'{size:,}' for size in _sizes(lines))),
         [(line.text, *(_cell(suite, sizes[size], size) if size in sizes
                        else '-' for size in _sizes(lines)))
@@ -223,8 +233,11 @@ def _versions(versions: Mapping[str, str]) -> str:
       'jax', 'jaxlib', *PEERS, 'python') if name in versions)
 
 
-def _about(model: str) -> str:
+def _about(model: str, suite: str) -> str:
   """Returns a description of a network or layer for its heading."""
+  if suite == 'models':
+    described = network_names.find(model)
+    return f': {described.about}' if described else ''
   if model in architectures.MODELS:
     architecture = architectures.MODELS[model]
     return (f': {architecture.about}, '

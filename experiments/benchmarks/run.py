@@ -25,7 +25,9 @@ _SLOW = 5.0
 _SLOW_ROUNDS = 3
 _REPEATED = ('compile_seconds', 'trace_seconds', 'first_step_seconds',
              'peak_kib')
-_CONSTANT = ('temp_kib', 'compiled_again', 'by_gram', 'products_per_number')
+_CONSTANT = ('temp_kib', 'compiled_again', 'by_gram', 'products_per_number',
+             'flops', 'flops_ratio', 'xla_flops_ratio', 'temp_ratio',
+             'compile_ratio', 'leaves', 'leaves_formed')
 
 
 class How(NamedTuple):
@@ -78,7 +80,8 @@ def run(settings: Sequence[sweep.Setting], data_dir: str | None,
   measure = _fresh if settings[0].suite in FRESH else _interleaved
   measure(results, how, progress)
   for setting in settings:
-    unit = _fastest(results, sweep.units(setting, cpu=how.cpu), how)
+    unit = _beside(results[setting], how) or _fastest(
+        results, sweep.units(setting, cpu=how.cpu), how)
     metrics = _metrics(results[setting], unit, how)
     yield setting, rows.exact(setting, metrics)
 
@@ -163,6 +166,14 @@ def _series(measured: Measured, how: How) -> dict[int, float]:
             for number, sample in measured.samples.items()}
   return {number: info['peak_kib'] for number, info in enumerate(
       measured.info) if 'peak_kib' in info}
+
+
+def _beside(measured: Measured, how: How) -> dict[int, float]:
+  """Returns round -> time of the unit in the same process; {} without one."""
+  times = {number: sample.unit_cpu if how.cpu else sample.unit_wall
+           for number, sample in measured.samples.items()}
+  return {number: each for number, each in times.items()
+          if not math.isnan(each)}
 
 
 def _fastest(results: Results, units: Sequence[sweep.Setting],

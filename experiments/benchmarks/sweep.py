@@ -7,6 +7,7 @@ from typing import NamedTuple
 from experiments.benchmarks import architectures
 from experiments.benchmarks import layers
 from experiments.benchmarks import methods
+from experiments.benchmarks import network_names
 
 NAME = 'benchmarks'
 BATCHED = ('method', 'num_devices')
@@ -28,6 +29,7 @@ SUITES = {
     'replicas': 'training of 16 networks at once, beside one large batch',
     'butterfly': 'products of square butterflies with 64 vectors, beside dense '
                  'matrices',
+    'models': 'clipping of networks of today, beside a step without privacy',
 }
 DEVICES = (1, 2, 4, 8)
 
@@ -123,8 +125,13 @@ _MODELS = {
     'parametric': methods.PARAMETRIC_MODELS,
     'replicas': methods.REPLICA_MODELS[:1],
     'butterfly': methods.BUTTERFLY_MODELS,
+    'models': network_names.LARGE,
 }
-_ON_CPU = {'replicas': methods.REPLICA_MODELS[-1:]}
+_ON_CPU = {
+    'replicas': methods.REPLICA_MODELS[-1:],
+    'models': tuple(name for name in network_names.NETWORKS
+                    if name not in network_names.LARGE),
+}
 """Models by default on CPUs, where those above would take hours."""
 
 _WITHOUT_YNN = ('limit', 'ours', 'vmap_scaled_sum', 'jax_privacy',
@@ -149,6 +156,7 @@ _METHODS = {
     # Each size compiles for half a minute; other sizes must be asked for.
     'replicas': ('large', 'pack_1', 'pack_4', 'pack_8', 'vmap'),
     'butterfly': tuple(methods.BUTTERFLY),
+    'models': tuple(methods.NETWORK_STEPS),
 }
 _REPEATED = (('independent_1', 10**4), ('joint_8', 10**4), ('joint_30', 10**3),
              ('recursive_127', 10**4), ('histogram_30', 10**4),
@@ -171,10 +179,11 @@ _SMOKE = {
     'parametric': ('share_geometric', ('numpy', 'ours')),
     'replicas': ('tiny_resnet8', ('large', 'pack_4')),
     'butterfly': ('product', ('dense', 'ours')),
+    'models': ('tiny_gpt_scan', ('plain', 'ours', 'vmap')),
 }
 _SMOKE_SIZES = {'sampling': (1000,), 'estimators': (50,), 'quantiles': (50,),
                 'curves': (50,), 'densities': (50,), 'parametric': (50,),
-                'replicas': (2,), 'butterfly': (64,)}
+                'replicas': (2,), 'butterfly': (64,), 'models': (4,)}
 _UNITS = {'step': methods.LIMITS, 'memory': ('limit',),
           'norms': ('gram', 'kept'), 'sampling': ('threefry',),
           'loop': ('sgd',), 'estimators': ('numpy',),
@@ -224,6 +233,9 @@ def settings(suite: str, *, models: Sequence[str] = (),
 
 def _default_sizes(suite: str, model: str) -> tuple[int, ...]:
   """Returns default sizes: the largest alone for compiling, memory, scaling."""
+  if suite == 'models':
+    described = network_names.find(model)
+    return (described.size,) if described else ()
   return _SIZES[model][-1:] if suite in ('compile', 'memory',
                                          'scaling') else _SIZES[model]
 
@@ -237,10 +249,13 @@ def _check_models(suite: str, models: Iterable[str]) -> None:
              'densities': methods.DENSITY_MODELS,
              'parametric': methods.PARAMETRIC_MODELS,
              'replicas': methods.REPLICA_MODELS,
-             'butterfly': methods.BUTTERFLY_MODELS}.get(
+             'butterfly': methods.BUTTERFLY_MODELS,
+             'models': tuple(network_names.NETWORKS)}.get(
                  suite, tuple(architectures.MODELS))
   for model in models:
-    if model not in allowed:
+    known = model if suite != 'models' else model.removeprefix(
+        network_names.TINY)
+    if known not in allowed:
       raise ValueError(f'models of --suite={suite} must be among '
                        f'{", ".join(allowed)}; got {model!r}')
 

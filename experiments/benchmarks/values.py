@@ -7,6 +7,7 @@ from experiments import records
 from experiments.benchmarks import architectures
 from experiments.benchmarks import layers
 from experiments.benchmarks import methods
+from experiments.benchmarks import network_names
 
 Metrics = dict[str, float]
 
@@ -50,7 +51,8 @@ def _order(item: tuple[Line, Any]) -> tuple[int, Line]:
   base, _ = methods.split(line.method)
   names = [*methods.STEPS, *methods.DRAWS, *methods.NORMS, *methods.LOOPS,
            *methods.ESTIMATORS, *methods.QUANTILES, *methods.CURVES,
-           *methods.DENSITIES, *methods.REPLICAS, *methods.BUTTERFLY]
+           *methods.DENSITIES, *methods.REPLICAS, *methods.BUTTERFLY,
+           *methods.NETWORK_STEPS]
   return names.index(base), line
 
 
@@ -58,7 +60,8 @@ def _model_order(model: str) -> tuple[int, str]:
   """Returns the sort key of a model."""
   names = [*architectures.MODELS, *layers.LAYERS, *methods.QUANTILE_MODELS,
            *methods.CURVE_MODELS, *methods.DENSITY_MODELS,
-           *methods.REPLICA_MODELS, *methods.BUTTERFLY_MODELS]
+           *methods.REPLICA_MODELS, *methods.BUTTERFLY_MODELS,
+           *network_names.NETWORKS]
   return names.index(model) if model in names else len(names), model
 
 
