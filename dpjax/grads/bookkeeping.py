@@ -118,8 +118,8 @@ def known_leaves(program: Program, leaves: Sequence[Array],
     gram_is_cheaper: see `of_record_loss`.
   """
   reads = pullbacks.of_leaves(program, program.parameter_values(leaves))
-  return {leaf: each and shared.groups(each, gram_is_cheaper)
-          for leaf, each in reads.items()}
+  return {leaf: shared.groups(each, gram_is_cheaper) if each else (
+      None if each is None else []) for leaf, each in reads.items()}
 
 
 def _say_what_is_formed(program: Program, params: Params,

@@ -206,6 +206,11 @@ def _inverse(order: Sequence[int]) -> list[int]:
   return [order.index(i) for i in range(len(order))]
 
 
+def is_outer(layer: Layer) -> bool:
+  """Returns whether a record's gradient is a single outer product."""
+  return layer.num_sites == layer.sizes[0] == 1
+
+
 def gram_is_cheaper(layer: Layer) -> bool:
   """Returns whether Gram matrices are faster than keeping gradients.
 

@@ -64,6 +64,7 @@ def _evaluated(jaxpr: core.Jaxpr, consts: Sequence[Any], args: Sequence[Any],
   for equation in jaxpr.eqns:
     inputs = [jaxprs.value_of(values, var) for var in equation.invars]
     given = [_is_in(var, varying) for var in equation.invars]
+    out_flags: _Flags
     if equation.primitive in jaxprs.INLINED:
       outs, out_flags = _evaluated(*jaxprs.called(equation), inputs, given,
                                    inside)

@@ -330,6 +330,7 @@ def _product(matrix: Array, count: int, sizes: Sequence[int]
   return multiplied
 
 
-_RULES = {'add': _add, 'add_any': _add, 'concatenate': _concatenate,
-          'div': _mul, 'dot_general': _dot_general, 'mul': _mul, 'neg': _neg,
-          'slice': _slice, 'split': _split, 'stack': _stack, 'sub': _add}
+_RULES: dict[str, Callable[..., Read | None]] = {
+    'add': _add, 'add_any': _add, 'concatenate': _concatenate, 'div': _mul,
+    'dot_general': _dot_general, 'mul': _mul, 'neg': _neg, 'slice': _slice,
+    'split': _split, 'stack': _stack, 'sub': _add}

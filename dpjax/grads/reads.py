@@ -221,17 +221,18 @@ def changed(read: Read, old: Sequence[Axis], new: Sequence[Axis],
     change: [t, *old, *others] -> [t, *new, *others].
     is_plain: whether `change` only rearranges.
   """
-  for side in ('right', 'left'):
-    factor: Factor = getattr(read, side)
+  for factor in (read.right, read.left):
     if all(axis in factor.axes for axis in old):
       before = factor.of
       if before is None:
         raise NotFollowed
       others = [axis for axis in factor.axes if axis not in old]
       order = [0, *(1 + factor.axes.index(axis) for axis in (*old, *others))]
-      return read._replace(**{side: Factor(
+      after = Factor(
           (*new, *others), lambda rows: change(before(rows).transpose(order)),
-          factor.is_plain and is_plain)})
+          factor.is_plain and is_plain)
+      return (read._replace(left=after) if factor is read.left
+              else read._replace(right=after))
   raise NotFollowed
 
 

@@ -62,7 +62,7 @@ class Group(NamedTuple):
   def has_outer(self) -> bool:
     """Whether a record's gradient is a single outer product."""
     return (self.layer is not None and not self.tables
-            and is_outer(self.layer))
+            and contractions.is_outer(self.layer))
 
 
 class Measured(NamedTuple):
@@ -128,12 +128,12 @@ def _group(reads: Sequence[Read], gram_is_cheaper: Callable[[Layer], bool]
   dense = tuple(read for read in reads if isinstance(read.operation, Layer))
   tables = tuple(read for read in reads if isinstance(read.operation, Table))
   if len(reads) == 1 and dense and dense[0].is_plain:
-    layer = _alone(dense[0])
-    return Group(dense, (), (False,), layer, layer.to_weight,
-                 _is_kept(layer, layer.num_sites, gram_is_cheaper))
+    alone = _alone(dense[0])
+    return Group(dense, (), (False,), alone, alone.to_weight,
+                 _is_kept(alone, alone.num_sites, gram_is_cheaper))
   if reads[0].is_whole:  # A table for each step of a loop.
     return _of_tables(tables, lambda gradient: gradient.reshape(
-        reads[0].operation.shape))
+        _table(reads[0]).shape))
   sides = _sides((*tables, *dense)[0])
   if not all(set(map(tuple, _sides(read))) == set(map(tuple, sides))
              for read in reads) or any(
@@ -152,7 +152,7 @@ def _of_tables(reads: tuple[Read, ...], to_part: Callable[[Array], Array]
                ) -> Group | None:
   """Returns the group of lookups alone, None if it must be formed."""
   count = sum(read.operation.num_sites for read in reads)
-  if not lookups.comparing_is_cheaper(count, reads[0].operation.shape[0]):
+  if not lookups.comparing_is_cheaper(count, _table(reads[0]).shape[0]):
     return None
   return Group((), reads, (), None, to_part, False)
 
@@ -160,18 +160,19 @@ def _of_tables(reads: tuple[Read, ...], to_part: Callable[[Array], Array]
 def _is_kept(layer: Layer, num_sites: int,
              gram_is_cheaper: Callable[[Layer], bool]) -> bool:
   """Returns whether to form gradients, for that many positions in all."""
-  return (not (layer.num_sites == num_sites and is_outer(layer))
+  return (not (layer.num_sites == num_sites and contractions.is_outer(layer))
           and not gram_is_cheaper(layer._replace(num_sites=num_sites)))
-
-
-def is_outer(layer: Layer) -> bool:
-  """Returns whether a record's gradient is a single outer product."""
-  return layer.num_sites == layer.sizes[0] == 1
 
 
 def _layer(read: Read) -> Layer:
   """Returns the operation of a read that is no lookup."""
   assert isinstance(read.operation, Layer)
+  return read.operation
+
+
+def _table(read: Read) -> Table:
+  """Returns the operation of a read that is a lookup."""
+  assert isinstance(read.operation, Table)
   return read.operation
 
 
@@ -205,15 +206,14 @@ def _combined(reads: Sequence[Read], flipped: Sequence[bool],
               to_part: Callable[[Array], Array]) -> Layer:
   """Returns all reads as one layer, with the positions of all of them."""
 
-  def rows(xs: Sequence[Array], cotangents: Sequence[Array]
-           ) -> tuple[Array, Array]:
+  def rows(xs: PyTree, cotangents: PyTree) -> tuple[Array, Array]:
     pairs = [_factors(read, flip, *one) if read.is_plain else one
              for read, flip, one in zip(reads, flipped, zip(
                  xs, cotangents, strict=True), strict=True)]
     first, second = (_joined(side) for side in zip(*pairs, strict=True))
     return first, second
 
-  def total(xs: Sequence[Array], cotangents: Sequence[Array]) -> Array:
+  def total(xs: PyTree, cotangents: PyTree) -> Array:
     return sum((
         read.restored(_layer(read).total(x, cotangent)) if read.is_plain
         else to_part(contractions.contract('bgtk,bgtn->gkn', x, cotangent))
@@ -317,8 +317,7 @@ def _scaled(read: Read, cotangent: Array) -> Array:
 
 def _looked_up(read: Read, each: Any) -> Lookups:
   """Returns the lookups of all records in the layout of the leaf."""
-  assert isinstance(read.operation, Table)
-  rows, known = jax.vmap(read.operation.places)(each.inputs[0])
+  rows, known = jax.vmap(_table(read).places)(each.inputs[0])
   values = _scaled(read, each.cotangents[0]).reshape((*rows.shape, -1))
   if read.is_whole:
     return Lookups(rows, known, values)
@@ -382,10 +381,9 @@ def _total(group: Group, weights: Array, values: PyTree) -> Array:
     total = (contractions.outer_total(layer, xs, cotangents)
              if group.has_outer else layer.total(xs, cotangents))
   if table is not None:
-    read = group.tables[0]
     total = total + group.to_part(lookups.total(
         table._replace(values=by_weight(table.values)),
-        read.operation.shape[0]))
+        _table(group.tables[0]).shape[0]))
   return total
 
 

@@ -125,8 +125,8 @@ class Block(NamedTuple):
             ) -> tuple[list[Any], list[list[Array]]]:
     """Evaluates the body once."""
     jaxpr, consts = jaxprs.called(self.equation)
-    values = dict(zip((*jaxpr.constvars, *jaxpr.invars), (*consts, *inputs),
-                      strict=True))
+    values: Values = dict(zip((*jaxpr.constvars, *jaxpr.invars),
+                              (*consts, *inputs), strict=True))
     seen = run(jaxpr.eqns, self.nodes, values, iter(taps))
     return [jaxprs.value_of(values, var) for var in jaxpr.outvars], seen
 
@@ -146,8 +146,8 @@ _tapped.defjvp(lambda primals, tangents: (
 
 
 def run(equations: Sequence[core.JaxprEqn],
-         nodes: Mapping[int, Site | Block], values: Values,
-         taps: Iterator[Sequence[Array | None]]) -> list[list[Array]]:
+        nodes: Mapping[int, Site | Block], values: Values,
+        taps: Iterator[Sequence[Array | None]]) -> list[list[Array]]:
   """Evaluates equations, and returns the record inputs of their sites."""
   seen = []
   for number, equation in enumerate(equations):

@@ -140,6 +140,7 @@ class Private:
                        'new one would be the same in every call')
     if not traced:
       self._check_optimizer(params)
+    if key is None or not traced:
       key = _fresh(key)
     # Copies, because the first step may donate them.
     params, frozen = jax.tree.map(jnp.array, (params, parts.frozen))
@@ -152,8 +153,9 @@ class Private:
                         noise_multiplier=self.noise_multiplier, **self._fields)
       donated = (0,) if self._donate else ()
       self._built = program, _Compiled(
-          *(jax.jit(function, donate_argnums=donated) for function in (
-              program.whole_step, program.loaded_step, program.finished)),
+          jax.jit(program.whole_step, donate_argnums=donated),
+          jax.jit(program.loaded_step, donate_argnums=donated),
+          jax.jit(program.finished, donate_argnums=donated),
           jax.jit(program.part), jax.jit(program.draw))
     return self._built[0]
 

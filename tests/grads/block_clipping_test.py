@@ -10,6 +10,7 @@ from dpjax.grads import bounder as bounders
 from dpjax.grads import clipping
 from dpjax.grads import per_example
 from dpjax.grads import quantiles
+from dpjax.grads import weighted
 from dpjax.typing import Batch
 
 FLAT = 0.8
@@ -27,6 +28,11 @@ def _make(network, kind, microbatch_size=None):
     bounder = per_example.adaptively_clipped(
       network.apply, network.loss, adaptive=adaptive, **rest)
     bounder = bounders.at_radii(bounder, adaptive.init)
+  elif rule == 'loss':
+    bounder = weighted.of_record_loss(_record_loss(network), clip_norm=bound)
+    sums = bounder.sums
+    bounder = bounder._replace(sums=lambda params, batch, mask: sums(
+      params, batch._replace(x=tuple(batch)), mask))
   elif rule == 'clipped':
     bounder = per_example.clipped(network.apply, network.loss, clip_norm=bound,
                                   **rest)
@@ -34,6 +40,12 @@ def _make(network, kind, microbatch_size=None):
     bounder = per_example.normalized(network.apply, network.loss,
                                      clip_norm=bound, stabilizer=rule, **rest)
   return bounder._replace(sums=jax.jit(bounder.sums))
+
+
+def _record_loss(network):
+  """Returns (params, (x, y)) -> loss of one record."""
+  return lambda params, record: network.loss(
+    network.apply(params, record[0][None]), record[1][None])[0]
 
 
 @pytest.fixture(name='make', scope='module')
@@ -50,8 +62,10 @@ def _make_once(network):
 
 
 KINDS = [('clipped', LAYERS), ('clipped', DEEP), (0.01, FLAT), (0.01, LAYERS),
-         (0., FLAT), (0., LAYERS), ('adaptive', FLAT), ('adaptive', LAYERS)]
-QUICK = [('clipped', LAYERS), (0., FLAT), ('adaptive', LAYERS)]
+         (0., FLAT), (0., LAYERS), ('adaptive', FLAT), ('adaptive', LAYERS),
+         ('loss', FLAT), ('loss', DEEP)]
+QUICK = [('clipped', LAYERS), (0., FLAT), ('adaptive', LAYERS),
+         ('loss', LAYERS)]
 
 
 def _bounds(bound):
@@ -67,7 +81,7 @@ def _by_hand(network, kind, x, y):
   def block(limit, part):
     norm = np.sqrt(sum(np.sum(leaf**2) for leaf in jax.tree.leaves(part)))
     norms.append(norm)
-    if rule in ('clipped', 'adaptive'):
+    if rule in ('clipped', 'adaptive', 'loss'):
       factor = min(1, limit / norm)
     else:
       factor = limit / (norm + rule)
@@ -273,7 +287,7 @@ def test_fault_norm_that_underflows(checks, monkeypatch):
 def test_fault_clipped_by_the_norm_of_all(checks, network, hostile,
                                           monkeypatch):
   """Clipping each layer by one layer's clip norm exceeds the joint bound."""
-  monkeypatch.setattr(per_example, '_clip', lambda norms, bound: (
+  monkeypatch.setattr(weighted, 'clip', lambda norms, bound: (
     clipping.flat_weights(norms, clip_norm=0.6)))
   bounder = _make(network, ('clipped', LAYERS))
   with pytest.raises(AssertionError):

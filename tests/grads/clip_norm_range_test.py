@@ -15,6 +15,7 @@ from dpjax.grads import clipping
 from dpjax.grads import per_example
 from dpjax.grads import privatizer
 from dpjax.grads import quantiles
+from dpjax.grads import weighted
 from dpjax.lipschitz import bounder as lipschitz_bounder
 from dpjax.lipschitz import layers
 from dpjax.lipschitz import losses
@@ -77,13 +78,19 @@ def _norms(sums, params, records, radii):
     len(radii), len(records.y), -1), axis=-1)
 
 
+RADIUS = quantiles.geometric(1.0, target_quantile=0.5, learning_rate=0.2,
+                             noise_stddev=1.0)
+
+
 def _check_range(name, kernel):
   apply, weights, shape = NETWORKS[name]
-  bounder = per_example.adaptively_clipped(
-    apply, _loss, kernel=kernel, adaptive=quantiles.geometric(
-      1.0, target_quantile=0.5, learning_rate=0.2, noise_stddev=1.0))
-  params = jnp.ones(weights)
-  norms = _norms(bounder.sums, params, _records(shape), CLIP_NORMS)
+  bounder = per_example.adaptively_clipped(apply, _loss, kernel=kernel,
+                                           adaptive=RADIUS)
+  _check_sums(bounder.sums, weights, shape)
+
+
+def _check_sums(sums, weights, shape):
+  norms = _norms(sums, jnp.ones(weights), _records(shape), CLIP_NORMS)
   assert np.isfinite(norms).all()
   assert (norms <= np.float64(CLIP_NORMS)[:, None]).all()
   # No record is shortened needlessly: some attain each reachable norm.
@@ -100,6 +107,15 @@ def test_no_record_adds_more_than_any_accepted_clip_norm(name):
 @pytest.mark.parametrize('name', ['outer', 'scale'])
 def test_nor_by_the_reference(name):
   _check_range(name, 'vmap')
+
+
+@pytest.mark.parametrize('name', NETWORKS)
+def test_nor_by_a_loss_of_one_record(name):
+  apply, weights, shape = NETWORKS[name]
+  bounder = weighted.of_record_loss(lambda w, record: _loss(
+    apply(w, record[0][None]), record[1][None])[0], clip_norm=RADIUS)
+  _check_sums(lambda params, batch, mask, radius: bounder.sums(
+    params, batch._replace(x=tuple(batch)), mask, radius), weights, shape)
 
 
 @pytest.mark.every(4)

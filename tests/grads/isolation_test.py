@@ -11,6 +11,7 @@ from dpjax.grads import bounder as bounders
 from dpjax.grads import isolation
 from dpjax.grads import per_example
 from dpjax.grads import quantiles
+from dpjax.grads import weighted
 from dpjax.lipschitz import losses
 from dpjax.models import convnet
 from dpjax.models import mlp
@@ -281,6 +282,17 @@ def test_each_shape_is_looked_at_once(monkeypatch):
 def test_every_bounder_refuses(make):
   with pytest.raises(ValueError, match='mixes records'):
     make(_attention).sums(WEIGHTS, BATCH, jnp.ones([6], jnp.bool_))
+
+
+def test_a_loss_of_one_record_has_nothing_to_mix():
+  """Attention over a batch is attention over one record at a time."""
+  x = jnp.float32(np.random.default_rng(0).normal(size=(6, 5)))
+  bounder = weighted.of_record_loss(lambda w, record: LOSS(
+    _attention(w, record[0][None]), record[1][None])[0], clip_norm=1.0)
+  total = lambda mask: bounder.sums(
+    WEIGHTS, Batch((x, BATCH.y), BATCH.y), jnp.asarray(mask)).total
+  alone = [total(np.arange(6) == i) for i in range(6)]
+  np.testing.assert_allclose(total(np.ones(6, bool)), sum(alone), atol=1e-6)
 
 
 @pytest.mark.every(4)

@@ -9,6 +9,7 @@ from dpjax.grads import bounder as bounders
 from dpjax.grads import clipping
 from dpjax.grads import inputs
 from dpjax.grads import per_example
+from dpjax.grads import weighted
 from dpjax.typing import Batch
 
 CLIP_NORM = 0.8
@@ -107,9 +108,9 @@ def test_fault_batch_statistics(checks, network):
 @pytest.mark.every(3)
 @pytest.mark.parametrize('kernel', list(per_example.KERNELS))
 def test_fault_zero_times_infinity(checks, network, monkeypatch, kernel):
-  monkeypatch.setattr(per_example, '_weighted_sum',
+  monkeypatch.setattr(weighted, '_weighted_sum',
                       lambda weights, leaf: jnp.tensordot(weights, leaf, 1))
-  monkeypatch.setattr(bookkeeping, '_only', lambda usable, x: x)
+  monkeypatch.setattr(bookkeeping, '_only', lambda usable, axis, x: x)
   monkeypatch.setattr(inputs, 'clean_features', lambda x, mask: (
     x, jnp.ones(mask.shape, jnp.bool_)))
   bounder = _compiled(per_example.clipped(

@@ -13,7 +13,6 @@ from dpjax.grads import lookups
 from dpjax.grads import per_example
 from dpjax.grads import precision
 from dpjax.grads import quantiles
-from dpjax.grads import shared
 from dpjax.typing import Batch
 
 CLIP_NORM = 0.5
@@ -210,7 +209,7 @@ def test_the_networks_take_all_ways_to_a_norm():
       for group in groups or ():
         operations[name, sorted(params)[leaf]] = group.reads[0].operation
   assert gram(operations['perceptron', 'dense'])
-  assert shared.is_outer(operations['perceptron', 'out'])
+  assert contractions.is_outer(operations['perceptron', 'out'])
   assert not gram(operations['image', 'dense']) and operations[
     'image', 'kernel'].has_windows
   assert isinstance(operations['tokens', 'table'], lookups.Table)

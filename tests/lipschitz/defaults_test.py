@@ -26,7 +26,11 @@ DEFAULTS = {
     'per_example.per_example_norms': {'blocks': 0, 'kernel': KERNEL},
     'privatizer.PrivatizerState': {'indicators': ()},
     'privatizer.gaussian_privatizer': {'allocation': 'optimal'},
-    'quantiles.geometric': {'span': 1e4}},
+    'quantiles.geometric': {'span': 1e4},
+    'isolation.check_rows': {'places': True},
+    'sites.Site': {'lengths': (), 'sliced': ()},
+    'weighted.of_record_loss': {'kernel': KERNEL},
+    'weighted.sums': {'indicators': False}},
   'lipschitz': {
     'convolution.ConvShape': {'strides': (1, 1), 'padding': 'zero'},
     'convolution.drifted_bound': {'num_iterations': 2},
@@ -74,6 +78,7 @@ def test_defaults_are_as_documented(name):
       f'{module.__name__.split(".")[-1]}.{public}': _defaults(value)
       for public, value in vars(module).items()
       if getattr(value, '__module__', '') == module.__name__ and callable(value)
-      and not public.startswith('_') and public != 'UnknownConstant'}
+      and not public.startswith('_')
+      and public not in ('NotFollowed', 'UnknownConstant')}  # Exceptions.
   assert {public: each for public, each in defaults.items() if each} == (
     DEFAULTS[name])
