@@ -102,9 +102,7 @@ def of_record_loss(record_loss: Callable[[Params, PyTree], Array],
       losses, usable,
       jax.tree.unflatten(structure, [jnp.where(sound, part.squares, 0.0)
                                      for part in parts]),
-      lambda weights: jax.tree.unflatten(structure, [
-          _total(part, weight, sound) for part, weight in zip(
-              parts, tree.blocks(params, weights), strict=True)]))
+      functools.partial(_weighted, params, parts, sound))
 
 
 def known_leaves(program: Program, leaves: Sequence[Array],
@@ -197,25 +195,36 @@ def _part(kept: Array, leaf: Array, groups: Sequence[Group] | None,
                   [part.axis for part in parts])
 
 
-def _total(part: Measured, weights: Array, sound: Array) -> Array:
-  """Returns the weighted sum of a leaf; unsound records contribute zero.
+def _weighted(params: Params, parts: Sequence[Measured], sound: Array,
+              weights: PyTree) -> Params:
+  """Returns the weighted sum of the gradients, see `RecordGradients`."""
+  totals = [part.total(_only(sound, 0, weight), values)
+            for part, weight, values in zip(
+                parts, tree.blocks(params, weights), _cleaned(parts, sound),
+                strict=True)]
+  return jax.tree.unflatten(jax.tree.structure(params), totals)
 
-  Their values may be NaN, and 0 NaN is not 0, so they are replaced. On CPU that
-  copy takes as long as the sum, so it is made only if some record is unsound.
+
+def _cleaned(parts: Sequence[Measured], sound: Array) -> list[PyTree]:
+  """Returns the values of the parts, zero for unsound records.
+
+  Those may be NaN, and 0 NaN is not 0. On CPU a copy takes as long as the sum,
+  so it is made only if some record is unsound: by a loop of at most one pass,
+  for which XLA makes no copy as it does for a condition.
   """
 
-  def cleaned(sound: Array, *values: PyTree) -> Array:
-    weights, values = values
-    return part.total(_only(sound, 0, weights), jax.tree.map(
-        lambda axis, each: jax.tree.map(functools.partial(_only, sound, axis),
-                                        each), part.axis, values))
+  def clean(values: list[PyTree]) -> list[PyTree]:
+    return [jax.tree.map(lambda axis, each: jax.tree.map(
+        functools.partial(_only, sound, axis), each), part.axis, value)
+            for part, value in zip(parts, values, strict=True)]
 
-  values = weights, part.values
+  values = [part.values for part in parts]
   if jax.default_backend() != 'cpu':
-    return cleaned(sound, *values)
-  return jax.lax.cond(jnp.all(sound), lambda total, *_: total,
-                      lambda total, *values: cleaned(*values),
-                      part.total(*values), sound, *values)
+    return clean(values)
+  return jax.lax.while_loop(
+      lambda state: ~state[0],
+      lambda state: (jnp.bool_(True), clean(state[1])),
+      (jnp.all(sound), values))[1]
 
 
 def _only(usable: Array, axis: int, x: Array) -> Array:
