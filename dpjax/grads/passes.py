@@ -46,14 +46,16 @@ def backward(program: Program, leaves: Sequence[Array], records: PyTree,
     # A record that does not count may be NaN, and 0 NaN is NaN.
     return jnp.sum(jnp.where(kept, losses, 0.0)), (losses, inputs)
 
-  zeros = [[None if tap is None else jnp.zeros(
+  zeros = [[None if tap is None or site.same else jnp.zeros(
       (*site.lengths, *kept.shape, *tap.shape), tap.dtype)
             for tap in site.taps()] for site in program.sites]
   cotangents, (losses, inputs) = jax.grad(total_loss, has_aux=True)(zeros)
-  return losses, [
-      Pass(*precision.settled((site_inputs, [
-          value for value in site_cotangents if value is not None])))
-      for site_inputs, site_cotangents in zip(inputs, cotangents, strict=True)]
+  settled = precision.settled([[value for value in values if value is not None]
+                               for values in cotangents])
+  for i, site in reversed(list(enumerate(program.sites))):
+    settled[i] = settled[i + site.same]
+  return losses, [Pass(*each) for each in zip(
+      precision.settled(inputs), settled, strict=True)]
 
 
 def pull_back(program: Program, site: Site, numbers: Sequence[int],

@@ -32,6 +32,8 @@ class Site(NamedTuple):
     sliced: for each of `operands`, for each loop, whether a step reads a slice
       along the first axis of what the loop reads. Otherwise all steps read the
       same.
+    same: the cotangent of the output is that of the site so many places later:
+      a bias that is added to the output. 0 if there is none.
   """
   equation: core.JaxprEqn
   operands: tuple[int, ...]
@@ -41,6 +43,7 @@ class Site(NamedTuple):
   reads: tuple[Atom, ...]
   lengths: tuple[int, ...] = ()
   sliced: tuple[tuple[bool, ...], ...] = ()
+  same: int = 0
 
   @property
   def name(self) -> str:
@@ -109,16 +112,23 @@ class Block(NamedTuple):
     first = params['num_consts']
     count = params['num_carry']
 
-    def step(carry: Sequence[Any], xs: tuple[Sequence[Any], Any]
-             ) -> tuple[list[Any], tuple[list[Any], list[list[Array]]]]:
-      outs, seen = self._body([*inputs[:first], *carry, *xs[0]], xs[1])
-      return outs[:count], (outs[count:], seen)
+    orders: list[list[list[int]]] = []
 
-    carry, (ys, seen) = jax.lax.scan(
+    def step(carry: Sequence[Any], xs: tuple[Sequence[Any], Any]
+             ) -> tuple[list[Any], tuple[list[Any], list[Array]]]:
+      outs, seen = self._body([*inputs[:first], *carry, *xs[0]], xs[1])
+      # What several sites read is stacked once.
+      distinct = {id(value): value for values in seen for value in values}
+      numbers = {key: i for i, key in enumerate(distinct)}
+      orders.append([[numbers[id(value)] for value in values]
+                     for values in seen])
+      return outs[:count], (outs[count:], list(distinct.values()))
+
+    carry, (ys, stacked) = jax.lax.scan(
         step, list(inputs[first:first + count]),
         (list(inputs[first + count:]), taps), length=params['length'],
         reverse=params['reverse'], unroll=params['unroll'])
-    return [*carry, *ys], seen
+    return [*carry, *ys], [[stacked[i] for i in order] for order in orders[-1]]
 
   def _body(self, inputs: Sequence[Any],
             taps: Sequence[Sequence[Array | None]]
@@ -246,4 +256,44 @@ def _block(equation: core.JaxprEqn, reads: Mapping[Atom, Input],
     node = node_of(inner_equation, inner_reads, inner_known, lengths)
     if node is not None:
       nodes[number] = node
+  share_cotangents(jaxpr.eqns, nodes, jaxpr.outvars)
   return Block(equation, nodes, all_sites(nodes))
+
+
+def share_cotangents(equations: Sequence[core.JaxprEqn],
+                     nodes: dict[int, Site | Block],
+                     outputs: Sequence[Atom]) -> None:
+  """Sets `Site.same` of the sites of a body whose output is only added to.
+
+  Args:
+    equations: of the body.
+    nodes: of the body; changed in place.
+    outputs: variables that the body returns.
+  """
+  places: dict[int, int] = {}
+  place = 0
+  for number, node in sorted(nodes.items()):
+    places[number] = place
+    place += len(node.sites) if isinstance(node, Block) else 1
+  users: dict[Atom, list[int]] = {}
+  for number, equation in enumerate(equations):
+    for var in equation.invars:
+      if not isinstance(var, core.Literal):
+        users.setdefault(var, []).append(number)
+  for number, node in nodes.items():
+    if isinstance(node, Block) or len(node.equation.outvars) > 1:
+      continue
+    out, = node.equation.outvars
+    after = users.get(out, ())
+    if (len(after) == 1 and isinstance(nodes.get(after[0]), Site)
+        and out not in outputs and _passes_on(equations[after[0]], out)):
+      nodes[number] = node._replace(same=places[after[0]] - places[number])
+
+
+def _passes_on(equation: core.JaxprEqn, var: Atom) -> bool:
+  """Returns whether the cotangent of a result is that of the input `var`."""
+  name = equation.primitive.name
+  return ((name in ('add', 'add_any')
+           or name == 'sub' and equation.invars[0] is var)
+          and jaxprs.aval(equation.outvars[0]).shape == jaxprs.aval(var).shape)
+

@@ -192,6 +192,7 @@ def _split(closed: core.ClosedJaxpr, num_params: int) -> Program:
       origins.update({var: leaves for var in equation.outvars})
     else:
       jaxprs.evaluate([equation], known)  # Neither: computed once, now.
+  sites_lib.share_cotangents(data, nodes, jaxpr.outvars)
   sites = sites_lib.all_sites(nodes)
   # Inputs of sites that depend on parameters only, repeated for each use.
   uses = [var for site in sites for var in site.reads]
