@@ -8,19 +8,23 @@ pass is needed, and most layers form no gradient of a single record. Source: Bu
 et al. (2023), extended to any JAX function and every convolution.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 import functools
 import logging
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from dpjax import tree
+from dpjax.grads import bundles
 from dpjax.grads import contractions
+from dpjax.grads import memory
 from dpjax.grads import passes as passes_lib
 from dpjax.grads import pullbacks
 from dpjax.grads import shared
 from dpjax.grads import tracing
+from dpjax.grads.bundles import Bundle
 from dpjax.grads.contractions import Layer
 from dpjax.grads.passes import Pass
 from dpjax.grads.records import RecordGradients
@@ -32,8 +36,24 @@ from dpjax.typing import ApplyFn, Array, Batch, LossFn, Params, PyTree
 _LOGGER = logging.getLogger(__name__)
 
 
+class Plan(NamedTuple):
+  """How the gradients of a loss of one record are found.
+
+  Attributes:
+    program: the traced loss.
+    known: the reads of each leaf by part; None if gradients are formed.
+  """
+  program: Program
+  known: Mapping[int, Sequence[Group] | None]
+
+  def num_records(self, params: Params, count: int) -> int:
+    """Returns how many of `count` records to take at a time."""
+    return memory.num_records(self.program, self.known,
+                              jax.tree.leaves(params), count)
+
+
 def record_gradients(apply: ApplyFn, loss: LossFn, params: Params, batch: Batch,
-                     kept: Array, *,
+                     kept: Array, plan: Plan | None = None, *,
                      gram_is_cheaper: Callable[[Layer], bool] | None = None
                      ) -> RecordGradients:
   """Returns `of_record_loss` for a network and a loss of its outputs.
@@ -44,19 +64,27 @@ def record_gradients(apply: ApplyFn, loss: LossFn, params: Params, batch: Batch,
     params: float arrays.
     batch: b records.
     kept: [b] bool; the gradients of other records count as zero.
+    plan: for `of_network`, if it has been made.
     gram_is_cheaper: see `of_record_loss`.
   """
+  return of_record_loss(of_network(apply, loss), params, (batch.x, batch.y),
+                        kept, plan, gram_is_cheaper=gram_is_cheaper)
+
+
+def of_network(apply: ApplyFn, loss: LossFn
+               ) -> Callable[[Params, tuple[PyTree, Array]], Array]:
+  """Returns (params, (x, y)) -> loss of one record."""
 
   def record_loss(params: Params, record: tuple[PyTree, Array]) -> Array:
     x, y = jax.tree.map(lambda leaf: leaf[None], record)
     return loss(apply(params, x), y)[0]
 
-  return of_record_loss(record_loss, params, (batch.x, batch.y), kept,
-                        gram_is_cheaper=gram_is_cheaper)
+  return record_loss
 
 
 def of_record_loss(record_loss: Callable[[Params, PyTree], Array],
-                   params: Params, records: PyTree, kept: Array, *,
+                   params: Params, records: PyTree, kept: Array,
+                   plan: Plan | None = None, *,
                    gram_is_cheaper: Callable[[Layer], bool] | None = None
                    ) -> RecordGradients:
   """Returns norms and weighted sums of the gradients of the records of a batch.
@@ -76,6 +104,43 @@ def of_record_loss(record_loss: Callable[[Params, PyTree], Array],
     params: float arrays.
     records: b records, a tree of arrays [b, ...].
     kept: [b] bool; the gradients of other records count as zero.
+    plan: of this loss for these parameters, if it has been made.
+    gram_is_cheaper: see `planned`.
+  """
+  program, known = plan or planned(record_loss, params, records,
+                                   gram_is_cheaper=gram_is_cheaper)
+  leaves, structure = jax.tree.flatten(params)
+  unknown = [leaf for leaf, groups in known.items() if groups is None]
+  losses, passes = passes_lib.backward(program, leaves, records, kept)
+  formed = _formed_gradients(program, leaves, passes, unknown)
+  arranged = [passes_lib.arranged(site, each) for site, each in zip(
+      program.sites, passes, strict=True)]
+  bundle = bundles.of_formed(formed, len(kept))
+  parts = [*([_of_bundle(bundle)] if bundle.numbers else []), *(
+      _of_leaf(i, _measured(kept, leaf, known[i], formed.get(i), arranged))
+      for i, leaf in enumerate(leaves) if i not in bundle.numbers)]
+  squares = {i: square for part in parts
+             for i, square in zip(part.numbers, part.squares, strict=True)}
+  # A record counts for all leaves or for none.
+  sound = functools.reduce(jnp.logical_and, [part.sound for part in parts],
+                           jnp.ones(kept.shape, jnp.bool_))
+  usable = kept & sound & jnp.isfinite(losses)
+  return RecordGradients(
+      losses, usable,
+      jax.tree.unflatten(structure, [jnp.where(sound, squares[i], 0.0)
+                                     for i in range(len(leaves))]),
+      functools.partial(_weighted, params, parts, sound))
+
+
+def planned(record_loss: Callable[[Params, PyTree], Array], params: Params,
+            records: PyTree, *,
+            gram_is_cheaper: Callable[[Layer], bool] | None = None) -> Plan:
+  """Returns how the gradients of records of these shapes are found.
+
+  Args:
+    record_loss: (params, one record) -> loss of this record, a scalar.
+    params: float arrays.
+    records: a tree of arrays [b, ...].
     gram_is_cheaper: decides for a layer of several positions whether Gram
       matrices give its norms; None is `contractions.gram_is_cheaper`. Results
       differ by rounding.
@@ -83,26 +148,11 @@ def of_record_loss(record_loss: Callable[[Params, PyTree], Array],
   shapes = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(
       leaf.shape[1:], leaf.dtype), records)
   program = tracing.trace(record_loss, params, shapes)
-  leaves, structure = jax.tree.flatten(params)
-  known = known_leaves(program, leaves,
+  known = known_leaves(program, jax.tree.leaves(params),
                        gram_is_cheaper or contractions.gram_is_cheaper)
-  unknown = [leaf for leaf, groups in known.items() if groups is None]
-  _say_what_is_formed(program, params, unknown)
-  losses, passes = passes_lib.backward(program, leaves, records, kept)
-  formed = _formed_gradients(program, leaves, passes, unknown)
-  arranged = [passes_lib.arranged(site, each) for site, each in zip(
-      program.sites, passes, strict=True)]
-  parts = [_part(kept, leaf, known[i], formed.get(i), arranged)
-           for i, leaf in enumerate(leaves)]
-  # A record counts for all leaves or for none.
-  sound = functools.reduce(jnp.logical_and, [part.sound for part in parts],
-                           jnp.ones(kept.shape, jnp.bool_))
-  usable = kept & sound & jnp.isfinite(losses)
-  return RecordGradients(
-      losses, usable,
-      jax.tree.unflatten(structure, [jnp.where(sound, part.squares, 0.0)
-                                     for part in parts]),
-      functools.partial(_weighted, params, parts, sound))
+  _say_what_is_formed(program, params, [
+      leaf for leaf, groups in known.items() if groups is None])
+  return Plan(program, known)
 
 
 def known_leaves(program: Program, leaves: Sequence[Array],
@@ -159,14 +209,45 @@ def _formed_gradients(program: Program, leaves: Sequence[Array],
       gradient = gradient.astype(jnp.float32)
       formed[number] = (formed[number] + gradient if number in formed
                         else gradient)
-  # Without the barrier XLA might form a gradient twice, with different
-  # rounding: once for its norm and once for the sum.
-  return {number: jax.lax.optimization_barrier(gradient)
-          for number, gradient in formed.items()}
+  return formed
 
 
-def _part(kept: Array, leaf: Array, groups: Sequence[Group] | None,
-          formed: Array | None, passes: Sequence[Pass]) -> Measured:
+class _Part(NamedTuple):
+  """Gradients of the records by some leaves.
+
+  Attributes:
+    numbers: numbers of the leaves.
+    squares: for each of them, [b] squared norms.
+    sound: [b] bool, True for records whose norms can be measured.
+    values: see `shared.Measured`.
+    total: (for each leaf weights [b], values) -> weighted sums by leaf.
+    axis: see `shared.Measured`.
+  """
+  numbers: Sequence[int]
+  squares: Sequence[Array]
+  sound: Array
+  values: PyTree
+  total: Callable[[Sequence[Array], PyTree], list[Array]]
+  axis: PyTree
+
+
+def _of_bundle(bundle: Bundle) -> _Part:
+  """Returns norms and sums by small leaves."""
+  squares = bundles.squares(bundle)
+  return _Part(bundle.numbers, list(squares.T),
+               jnp.all(jnp.isfinite(squares), 1), bundle.values,
+               functools.partial(bundles.totals, bundle), 0)
+
+
+def _of_leaf(number: int, part: Measured) -> _Part:
+  """Returns norms and sums by one leaf."""
+  return _Part([number], [part.squares], part.sound, part.values,
+               lambda weights, values: [part.total(weights[0], values)],
+               part.axis)
+
+
+def _measured(kept: Array, leaf: Array, groups: Sequence[Group] | None,
+              formed: Array | None, passes: Sequence[Pass]) -> Measured:
   """Returns norms and sums of the gradients of the records by one leaf.
 
   Args:
@@ -177,6 +258,9 @@ def _part(kept: Array, leaf: Array, groups: Sequence[Group] | None,
     passes: inputs and cotangents of the sites, from `passes.arranged`.
   """
   if formed is not None:
+    # Without the barrier XLA might form a gradient twice, with different
+    # rounding: once for its norm and once for the sum.
+    formed = jax.lax.optimization_barrier(formed)
     norms = contractions.norms(formed)
     return Measured(jnp.square(norms), jnp.isfinite(norms), formed,
                     contractions.weighted_sum, 0)
@@ -195,17 +279,21 @@ def _part(kept: Array, leaf: Array, groups: Sequence[Group] | None,
                   [part.axis for part in parts])
 
 
-def _weighted(params: Params, parts: Sequence[Measured], sound: Array,
+def _weighted(params: Params, parts: Sequence[_Part], sound: Array,
               weights: PyTree) -> Params:
   """Returns the weighted sum of the gradients, see `RecordGradients`."""
-  totals = [part.total(_only(sound, 0, weight), values)
-            for part, weight, values in zip(
-                parts, tree.blocks(params, weights), _cleaned(parts, sound),
-                strict=True)]
-  return jax.tree.unflatten(jax.tree.structure(params), totals)
+  by_leaf = tree.blocks(params, weights)
+  # Leaves of a block have the same array, which bundles make use of.
+  finite = {id(each): _only(sound, 0, each) for each in by_leaf}
+  totals: dict[int, Array] = {}
+  for part, values in zip(parts, _cleaned(parts, sound), strict=True):
+    totals.update(zip(part.numbers, part.total(
+        [finite[id(by_leaf[i])] for i in part.numbers], values), strict=True))
+  return jax.tree.unflatten(jax.tree.structure(params),
+                            [totals[i] for i in range(len(by_leaf))])
 
 
-def _cleaned(parts: Sequence[Measured], sound: Array) -> list[PyTree]:
+def _cleaned(parts: Sequence[_Part], sound: Array) -> list[PyTree]:
   """Returns the values of the parts, zero for unsound records.
 
   Those may be NaN, and 0 NaN is not 0. On CPU a copy takes as long as the sum,

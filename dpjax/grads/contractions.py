@@ -20,7 +20,7 @@ import jax.numpy as jnp
 from dpjax import floats
 from dpjax.grads import jaxprs
 from dpjax.grads import windows
-from dpjax.typing import Array
+from dpjax.typing import Array, PyTree
 
 UNIT_ROUNDOFF = 2.0**-24
 """Largest relative rounding error of a float32 operation."""
@@ -232,8 +232,21 @@ def gram_is_cheaper(layer: Layer) -> bool:
   return layer.num_sites**2 * (width + out) < products * width * out
 
 
-def gram_squares(layer: Layer, x: Array, cotangent: Array) -> Array:
-  """Returns upper bounds [b] of squared norms, from Gram matrices.
+class GramNorms(NamedTuple):
+  """Norms from Gram matrices.
+
+  Attributes:
+    squares: [b] upper bounds of squared norms of gradients.
+    of_inputs: [b] squared norms of X.
+    of_cotangents: [b] squared norms of D.
+  """
+  squares: Array
+  of_inputs: Array
+  of_cotangents: Array
+
+
+def gram_norms(layer: Layer, x: Array, cotangent: Array) -> GramNorms:
+  """Returns norms from Gram matrices.
 
   If contributions of positions cancel, rounding errors could make the norm too
   small, and a long gradient would not be clipped. Let q be the sum over
@@ -248,21 +261,33 @@ def gram_squares(layer: Layer, x: Array, cotangent: Array) -> Array:
     x: [b, ...] inputs.
     cotangent: [b, ...] cotangents of the outputs.
   """
-  def one(x: Array, cotangent: Array) -> Array:
+  def one(x: Array, cotangent: Array) -> GramNorms:
     rows, cotangent = layer.rows(x, cotangent)
-    first = (contract('gsk,gtk->gst', rows, rows) if layer.gram is None
-             else layer.gram(x))
-    second = contract('gsn,gtn->gst', cotangent, cotangent)
-    parts = contract('gss,gss->', first, second)
+    second, of_second = contract_with_itself(cotangent)
+    if layer.gram is None:
+      first, of_first = contract_with_itself(rows)
+    else:
+      first = layer.gram(x)
+      of_first = contract('gss->gs', first)
+    sums = jnp.sum(of_first), jnp.sum(of_second)
     # Each entry of a Gram matrix may miss one least number for each product.
     missed = floats.SMALLEST_NORMAL * layer.num_sites * (
-        rows.shape[-1] * contract('gss->', second)
-        + cotangent.shape[-1] * contract('gss->', first)
-        + first.size)
-    return (jnp.maximum(contract('gst,gst->', first, second), 0.0)
-            + 16 * UNIT_ROUNDOFF * parts + missed)
+        rows.shape[-1] * sums[1] + cotangent.shape[-1] * sums[0] + first.size)
+    squares = jnp.maximum(contract('gst,gst->', first, second), 0.0)
+    return GramNorms(squares + 16 * UNIT_ROUNDOFF * jnp.sum(
+        of_first * of_second) + missed, *sums)
 
   return _by_records(one, layer, 2 * layer.num_sites**2, x, cotangent)
+
+
+def contract_with_itself(rows: Array) -> tuple[Array, Array]:
+  """Returns the Gram matrices [g, t, t] of rows [g, t, k], and their diagonals.
+
+  The diagonals are computed apart: to take them out takes longer.
+  """
+  rows = rows.astype(jnp.float32)
+  return (contract('gsk,gtk->gst', rows, rows),
+          jnp.sum(jnp.square(rows), 2))
 
 
 def factors(layer: Layer, x: Array, cotangent: Array) -> tuple[Array, Array]:
@@ -291,7 +316,7 @@ def products(layer: Layer, x: Array, cotangent: Array) -> Array:
     if x.dtype != cotangent.dtype:
       return contract('gtk,gtn->gkn', x, cotangent)
     # In the precision of the network: the same result is measured and summed.
-    # (Gram matrices are not: `gram_squares` bounds float32 errors.)
+    # (Gram matrices are not: `gram_norms` bounds float32 errors.)
     return jnp.einsum('gtk,gtn->gkn', x, cotangent,
                       preferred_element_type=jnp.float32)
 
@@ -340,8 +365,8 @@ def contract(spec: str, *operands: Array) -> Array:
                     precision=jax.lax.Precision.HIGHEST)
 
 
-def _by_records(function: Callable[..., Array], layer: Layer, more: int,
-                *args: Array) -> Array:
+def _by_records(function: Callable[..., PyTree], layer: Layer, more: int,
+                *args: Array) -> PyTree:
   """Maps over records; on CPU as many at a time as fit in a cache.
 
   Args:

@@ -37,14 +37,29 @@ def fast_in_loops(function: Callable[..., PyTree]
   def rearranged(*args: PyTree) -> PyTree:
     if jax.default_backend() != 'cpu':
       return function(*args)
-    closed, shape = jax.make_jaxpr(function, return_shape=True)(*args)
-    if not _has_convolution(closed.jaxpr):  # Keep calls as they are.
-      outputs = core.jaxpr_as_fun(closed)(*jax.tree.leaves(args))
-    else:
-      outputs = _evaluate(closed.jaxpr, closed.consts, jax.tree.leaves(args))
-    return jax.tree.unflatten(jax.tree.structure(shape), outputs)
+    return traced(function, *args)[0](*args)
 
   return rearranged
+
+
+def traced(function: Callable[..., PyTree], *args: PyTree
+           ) -> tuple[Callable[..., PyTree], PyTree]:
+  """Returns `fast_in_loops`, traced already, and the shapes of its outputs.
+
+  Args:
+    function: see `fast_in_loops`.
+    *args: arguments or their shapes.
+  """
+  closed, shapes = jax.make_jaxpr(function, return_shape=True)(*args)
+  in_place = jax.default_backend() == 'cpu' and _has_convolution(closed.jaxpr)
+
+  def evaluated(*args: PyTree) -> PyTree:
+    leaves = jax.tree.leaves(args)
+    outputs = (_evaluate(closed.jaxpr, closed.consts, leaves) if in_place
+               else core.jaxpr_as_fun(closed)(*leaves))
+    return jax.tree.unflatten(jax.tree.structure(shapes), outputs)
+
+  return evaluated, shapes
 
 
 def num_outputs(function: Callable[..., PyTree], *args: PyTree) -> int:

@@ -128,7 +128,7 @@ def rounding(lookups: Lookups) -> Array:
   """Returns [b] the margin for lookups next to other gradients of a table.
 
   They may cancel, so that rounding errors remain; see
-  `contractions.gram_squares`.
+  `contractions.gram_norms`.
   """
   return 16 * contractions.UNIT_ROUNDOFF * contractions.contract(
       'btn,btn->b', lookups.values, lookups.values)

@@ -19,8 +19,8 @@ _LEAST, _MOST = 32, 64
 Sums = Callable[[Params, Batch, Array], BoundedSums]
 
 
-def added_up(sums: Sums, apply: ApplyFn, params: Params, batch: Batch,
-             mask: Array, microbatch_size: int | None = None) -> BoundedSums:
+def added_up(sums: Sums, params: Params, batch: Batch, mask: Array,
+             microbatch_size: int) -> BoundedSums:
   """Returns `sums` of the batch, added up over microbatches.
 
   The result equals `sums(params, batch, mask)` up to the order of float32
@@ -28,24 +28,19 @@ def added_up(sums: Sums, apply: ApplyFn, params: Params, batch: Batch,
 
   Args:
     sums: sums of one contribution per record.
-    apply: the network; on CPU its convolutions decide the default size.
     params: argument of `sums`.
     batch: b records; b = 0 gives zeros.
     mask: [b] bool, True for records that count.
-    microbatch_size: number of records at a time. None chooses 32 to 64 for a
-      network with convolutions on CPU, and all records otherwise.
+    microbatch_size: number of records at a time.
   """
   batch, mask = filled((batch, mask))
-  size = microbatch_size
-  if size is None:
-    size = _fastest(apply, params, batch)
-  if errors.check_at_least('microbatch_size', size, 1) >= mask.shape[0]:
+  if errors.check_at_least('microbatch_size', microbatch_size,
+                           1) >= mask.shape[0]:
     return sums(params, batch, mask)
-  parts = _split((batch, mask), size)
-  shapes = jax.eval_shape(sums, params, *jax.tree.map(lambda leaf: leaf[0],
-                                                      parts))
+  parts = _split((batch, mask), microbatch_size)
+  fast, shapes = convolutions.traced(sums, params, *jax.tree.map(
+      lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), parts))
   zeros = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), shapes)
-  fast = convolutions.fast_in_loops(sums)
   return jax.lax.scan(
       lambda total, part: (tree.add(total, fast(params, *part)), None),
       zeros, parts)[0]
@@ -57,13 +52,13 @@ def mapped(function: Callable[[Params, Batch], PyTree], apply: ApplyFn,
 
   Args:
     function: (params, batch) -> leaves [b, ...], for each record separately.
-    apply: the network, see `added_up`.
+    apply: the network, see `fastest`.
     params: argument of `function`.
     batch: b records.
   """
   count = batch.y.shape[0]
   batch = filled(batch)
-  size = _fastest(apply, params, batch)
+  size = fastest(apply, params, batch)
   if size >= batch.y.shape[0]:
     return jax.tree.map(lambda leaf: leaf[:count], function(params, batch))
   fast = convolutions.fast_in_loops(function)
@@ -93,14 +88,26 @@ def _split(arrays: PyTree, size: int) -> PyTree:
   return jax.tree.map(split, arrays)
 
 
-def _fastest(apply: ApplyFn, params: Params, batch: Batch) -> int:
-  """Returns the fastest number of records at a time, for `added_up`."""
+def fastest(apply: ApplyFn, params: Params, batch: Batch) -> int:
+  """Returns the fastest number of records at a time for a network.
+
+  That is 32 to 64 for a network with convolutions on CPU, all others take the
+  whole batch.
+  """
   count = batch.y.shape[0]
-  if jax.default_backend() != 'cpu' or count <= _LEAST:
-    return count
-  each = convolutions.num_outputs(apply, params, batch.x) // count
-  if not each:
+  return of_convolved(
+      convolutions.num_outputs(apply, params, batch.x) // count, count)
+
+
+def of_convolved(convolved: int, count: int) -> int:
+  """Returns the fastest number of records at a time, of `count`.
+
+  Args:
+    convolved: how many numbers the convolutions return for one record.
+    count: number of records of the batch.
+  """
+  if jax.default_backend() != 'cpu' or count <= _LEAST or not convolved:
     return count
   # Round the number of parts up, then their size, for little padding.
-  parts = -(-count // min(_MOST, max(_LEAST, _CACHED_VALUES // each)))
+  parts = -(-count // min(_MOST, max(_LEAST, _CACHED_VALUES // convolved)))
   return -(-count // parts)

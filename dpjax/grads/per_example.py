@@ -17,6 +17,7 @@ from dpjax.grads import inputs
 from dpjax.grads import isolation
 from dpjax.grads import microbatches
 from dpjax.grads import weighted
+from dpjax.grads.bookkeeping import Plan
 from dpjax.grads.bounder import BoundedSums
 from dpjax.grads.bounder import GradientBounder
 from dpjax.grads.quantiles import Adaptive
@@ -154,8 +155,12 @@ def _rule_sums(apply: ApplyFn, loss: LossFn,
     indicators: see `weighted.sums`.
   """
   gradients_of = KERNELS[errors.check_choice('kernel', kernel, KERNELS)]
-  sums = weighted.sums(functools.partial(gradients_of, apply, loss), apply,
-                        rule, microbatch_size, indicators)
+  record_loss = bookkeeping.of_network(apply, loss)
+  sums = weighted.sums(
+      functools.partial(gradients_of, apply, loss),
+      lambda params, batch: bookkeeping.planned(record_loss, params,
+                                                (batch.x, batch.y)),
+      rule, microbatch_size, indicators)
   check = isolation.checker(apply, loss)  # Once for each shape.
 
   def checked(params: Params, batch: Batch, mask: Array,
@@ -168,14 +173,16 @@ def _rule_sums(apply: ApplyFn, loss: LossFn,
 
 
 def _by_vmap(apply: ApplyFn, loss: LossFn, params: Params, batch: Batch,
-             kept: Array) -> RecordGradients:
+             kept: Array, plan: Plan | None = None) -> RecordGradients:
   """Forms the gradient of every record; the reference kernel."""
+  del plan
   losses, grads = per_example_gradients(apply, loss, params, batch)
   return weighted.formed(losses, grads, kept)
 
 
 KERNELS = {'bookkeeping': bookkeeping.record_gradients, 'vmap': _by_vmap}
 """Kernels for the gradients of records: the fast one, and the reference."""
+
 
 def per_example_norms(apply: ApplyFn, loss: LossFn, params: Params,
                       batch: Batch, *, blocks: PyTree = 0,
@@ -247,10 +254,14 @@ def plain_sums(apply: ApplyFn, loss: LossFn, params: Params, batch: Batch,
   can enter the sum or its gradient. For `microbatch_size` see
   `microbatches.added_up`; a network that mixes records needs all in one part.
   """
+  batch, mask = microbatches.filled((batch, mask))
+  size = microbatch_size
+  if size is None:
+    size = microbatches.fastest(apply, params, batch)
   return microbatches.added_up(
       lambda params, batch, mask: observed_sums(
           lambda params, x: (apply(params, x), ()), loss, params, batch,
-          mask)[0], apply, params, batch, mask, microbatch_size)
+          mask)[0], params, batch, mask, size)
 
 
 def observed_sums(apply: Callable[[Params, Array], tuple[Array, PyTree]],

@@ -332,8 +332,7 @@ def _kept(group: Group, xs: PyTree, cotangents: PyTree,
   gradients = contractions.products(group.layer, xs, cotangents)
   if table is not None:
     gradients = lookups.added(table, gradients)
-  # Without the barrier XLA might form a gradient twice, with different
-  # rounding: once for its norm and once for the sum.
+  # A barrier for the reason of `bundles.of_formed`.
   gradients = jax.lax.optimization_barrier(gradients)
   lengths = contractions.norms(gradients)
   return Measured(jnp.square(lengths), jnp.isfinite(lengths), gradients,
@@ -343,24 +342,27 @@ def _kept(group: Group, xs: PyTree, cotangents: PyTree,
 def _implicit(group: Group, xs: PyTree, cotangents: PyTree,
               table: Lookups | None) -> Measured:
   """Returns the part of a leaf without forming the gradients."""
-  factors = jax.tree.leaves((cotangents, table.values if table else None, xs))
-  # Also False for NaN.
-  sound = jnp.all(jnp.stack([contractions.norms(each) < _LARGEST_NORM
-                             for each in factors]), 0)
-  layer, squares = group.layer, jnp.zeros(sound.shape, jnp.float32)
+  layer, squares = group.layer, jnp.float32(0)
+  lengths: list[Array] = []  # Squared norms of all factors.
   if group.has_outer:
     assert layer is not None
-    # [b, k] and [b, n].
     xs, cotangents = contractions.factors(layer, xs, cotangents)
-    squares = jnp.square(math.prod(map(contractions.norms, (xs, cotangents))))
+    lengths += [jnp.square(contractions.norms(each))
+                for each in (xs, cotangents)]
+    squares = math.prod(lengths)
   elif layer is not None:
-    squares = contractions.gram_squares(layer, xs, cotangents)
+    found = contractions.gram_norms(layer, xs, cotangents)
+    squares = found.squares
+    lengths += [found.of_inputs, found.of_cotangents]
   if table is not None:
     squares = squares + lookups.squares(table)
+    lengths.append(jnp.square(contractions.norms(table.values)))
   if table is not None and layer is not None:
     squares = squares + lookups.cross(table, *jax.vmap(layer.rows)(
         xs, cotangents))
     squares = jnp.maximum(squares, 0.0) + lookups.rounding(table)
+  # Also False for NaN.
+  sound = jnp.all(jnp.stack(lengths) < _LARGEST_NORM**2, 0)
   return Measured(squares, sound, (xs, cotangents, table),
                   functools.partial(_total, group), 0)
 

@@ -20,11 +20,12 @@ from dpjax.grads import inputs
 from dpjax.grads import microbatches
 from dpjax.grads import precision
 from dpjax.grads import quantiles
+from dpjax.grads.bookkeeping import Plan
 from dpjax.grads.bounder import BoundedSums
 from dpjax.grads.bounder import GradientBounder
 from dpjax.grads.quantiles import Adaptive
 from dpjax.grads.records import RecordGradients
-from dpjax.typing import ApplyFn, Array, Batch, Params, PyTree
+from dpjax.typing import Array, Batch, Params, PyTree
 
 RecordLoss = Callable[[Params, PyTree], Array]
 """(params, one record) -> loss of the record, a scalar."""
@@ -52,10 +53,10 @@ def of_record_loss(record_loss: RecordLoss, *, clip_norm: PyTree | Adaptive,
   gradients_of = _RECORD_KERNELS[
       errors.check_choice('kernel', kernel, _RECORD_KERNELS)]
   added = sums(
-      lambda params, batch, kept: gradients_of(record_loss, params, batch.x,
-                                               kept),
-      lambda params, x: jax.vmap(record_loss, (None, 0))(params, x), clip,
-      indicators=adaptive is not None)
+      lambda params, batch, kept, plan: gradients_of(record_loss, params,
+                                                     batch.x, kept, plan),
+      lambda params, batch: bookkeeping.planned(record_loss, params, batch.x),
+      clip, indicators=adaptive is not None)
   if adaptive is not None:
     return GradientBounder(added, lambda certificate, radii: radii, adaptive)
   check_clip_norms(clip_norm)
@@ -78,8 +79,9 @@ def clip(norms: Array, bound: Array | float) -> Array:
 
 
 def sums(
-    gradients_of: Callable[[Params, Batch, Array], RecordGradients],
-    apply: ApplyFn, rule: Callable[[Array, Array], Array],
+    gradients_of: Callable[[Params, Batch, Array, Plan], RecordGradients],
+    plan_of: Callable[[Params, Batch], Plan],
+    rule: Callable[[Array, Array], Array],
     microbatch_size: int | None = None, indicators: bool = False
     ) -> Callable[[Params, Batch, Array, PyTree], BoundedSums]:
   """Returns (params, batch, mask, bounds) -> sums of weighted gradients.
@@ -88,17 +90,19 @@ def sums(
   block contributes zero to all blocks.
 
   Args:
-    gradients_of: (params, batch, kept [b] bool) -> gradients of the records.
-    apply: the network, by which microbatches are chosen.
+    gradients_of: (params, batch, kept [b] bool, plan) -> gradients of the
+      records.
+    plan_of: (params, batch) -> plan of book-keeping, by which microbatches are
+      chosen.
     rule: (norms [b] of a block, its bound) -> weights [b].
     microbatch_size: see `per_example.clipped`.
     indicators: whether to sum the centred indicators of the norms too.
   """
 
-  def micro_sums(bounds: PyTree, params: Params, batch: Batch,
+  def micro_sums(plan: Plan, bounds: PyTree, params: Params, batch: Batch,
                  mask: Array) -> BoundedSums:
     gradients = gradients_of(params, batch,
-                             inputs.finite_records(batch.x) & mask)
+                             inputs.finite_records(batch.x) & mask, plan)
     norms = block_norms(gradients, bounds)
     # A record counts for all blocks or for none.
     usable = gradients.usable
@@ -117,9 +121,13 @@ def sums(
 
   def added(params: Params, batch: Batch, mask: Array,
             bounds: PyTree) -> BoundedSums:
+    batch, mask = microbatches.filled((batch, mask))
+    plan = plan_of(params, batch)
+    size = microbatch_size
+    if size is None:
+      size = plan.num_records(params, len(mask))
     return microbatches.added_up(
-        functools.partial(micro_sums, bounds), apply, params, batch, mask,
-        microbatch_size)
+        functools.partial(micro_sums, plan, bounds), params, batch, mask, size)
 
   return added
 
@@ -132,8 +140,10 @@ def block_norms(gradients: RecordGradients, blocks: PyTree) -> PyTree:
 
 
 def _record_loss_by_vmap(record_loss: RecordLoss, params: Params,
-                         records: PyTree, kept: Array) -> RecordGradients:
+                         records: PyTree, kept: Array,
+                         plan: Plan | None = None) -> RecordGradients:
   """Forms the gradient of every record, see `bookkeeping.of_record_loss`."""
+  del plan
   return formed(*jax.vmap(jax.value_and_grad(record_loss), (None, 0))(
       params, records), kept)
 

@@ -15,10 +15,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from dpjax import tree
-from dpjax.grads import bookkeeping
 from dpjax.grads import clipping
 from dpjax.grads import explain
-from dpjax.typing import Array, Params, PyTree
+from dpjax.grads import weighted
+from dpjax.typing import Array, Batch, Params, PyTree
 from experiments.benchmarks import methods
 from experiments.benchmarks import network_work
 from experiments.benchmarks import networks
@@ -60,15 +60,12 @@ def vmapped(clip_norm: float) -> Sums:
 
 
 def ours(clip_norm: float) -> Sums:
-  """Returns clipped sums by `bookkeeping`."""
+  """Returns clipped sums by this library, as a training step computes them."""
 
   def sums(loss: RecordLoss, params: Params, records: PyTree) -> Params:
-    kept = jnp.ones([len(jax.tree.leaves(records)[0])], jnp.bool_)
-    gradients = bookkeeping.of_record_loss(loss, params, records, kept)
-    weights = clipping.flat_weights(
-        jnp.sqrt(sum(jax.tree.leaves(gradients.squares))), clip_norm=clip_norm)
-    weights = jnp.where(gradients.usable, weights, 0.0)
-    return gradients.weighted(jax.tree.map(lambda leaf: weights, params))
+    mask = jnp.ones([len(jax.tree.leaves(records)[0])], jnp.bool_)
+    bounder = weighted.of_record_loss(loss, clip_norm=clip_norm)
+    return bounder.sums(params, Batch(records, mask), mask).total
 
   return sums
 

@@ -90,10 +90,10 @@ def test_peers_are_right():
 @pytest.mark.parametrize('model', ['tiny_layer', 'tiny_grouped', 'tiny_dense'])
 def test_both_ways_to_norms_are_right(model, monkeypatch):
   used = []
-  for name in ('gram_squares', 'products'):
+  for name in ('gram_norms', 'products'):
     monkeypatch.setattr(contractions, name, lambda *given, honest=getattr(
         contractions, name), name=name: used.append(name) or honest(*given))
-  for method, way in (('gram', 'gram_squares'), ('kept', 'products')):
+  for method, way in (('gram', 'gram_norms'), ('kept', 'products')):
     used.clear()
     spec = norms.make_spec(model, method, size=5)
     built = worker.make(spec)

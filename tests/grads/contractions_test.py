@@ -22,7 +22,7 @@ def test_gram_norms_of_sites_that_cancel_are_no_shorter_than_their_sums():
   x, cotangent = (jnp.asarray(each, jnp.float32) for each in (x, cotangent))
   rows = lambda *one: tuple(each[None] for each in one)
   layer = contractions.Layer(rows, None, None, 49, (1, 64, 32))
-  bounds = np.sqrt(contractions.gram_squares(layer, x, cotangent))
+  bounds = np.sqrt(contractions.gram_norms(layer, x, cotangent).squares)
   sums = np.linalg.norm(contractions.products(layer, x, cotangent),
                         axis=(2, 3))[:, 0]
   assert np.all(0 < sums) and np.all(sums <= bounds)
@@ -82,7 +82,7 @@ def test_few_records_at_a_time_are_the_same(monkeypatch):
   rng = np.random.default_rng(4)
   x, cotangent = (jnp.asarray(rng.normal(size=(7, 6, size)), jnp.float32)
                   for size in (5, 4))
-  squares = contractions.gram_squares(_layer(), x, cotangent)
+  squares = contractions.gram_norms(_layer(), x, cotangent).squares
   products = contractions.products(_layer(), x, cotangent)
   exact = np.einsum('btk,btn->bkn', np.float64(x), np.float64(cotangent))
   np.testing.assert_allclose(products[:, 0], exact, atol=1e-5)
@@ -90,7 +90,7 @@ def test_few_records_at_a_time_are_the_same(monkeypatch):
   for most in (1, 300):
     monkeypatch.setattr(contractions, '_CACHED_VALUES', most)
     np.testing.assert_allclose(
-      contractions.gram_squares(_layer(), x, cotangent), squares, rtol=1e-6)
+      contractions.gram_norms(_layer(), x, cotangent).squares, squares, rtol=1e-6)
     np.testing.assert_allclose(contractions.products(_layer(), x, cotangent),
                                products, rtol=1e-5, atol=1e-5)
 

@@ -111,7 +111,7 @@ def test_plain_sums_come_in_parts_too():
 def test_no_size_below_one():
   params, batch, mask = _inputs()
   with pytest.raises(ValueError, match='microbatch_size must be an integer'):
-    microbatches.added_up(_plain(_dense), _dense, params, batch, mask, 0)
+    microbatches.added_up(_plain(_dense), params, batch, mask, 0)
 
 
 @pytest.mark.every(2)

@@ -87,7 +87,7 @@ def test_gram_norms_are_float32(convolved):
     dimension_numbers=('NHWC', 'HWIO', 'NHWC')) if convolved else jnp.matmul
   layer = contractions.as_layer(_equation(function, x, kernel), 1)
   assert (layer.gram is not None) == convolved
-  precisions = _precisions(functools.partial(contractions.gram_squares, layer),
+  precisions = _precisions(functools.partial(contractions.gram_norms, layer),
                            x[None], function(x, kernel)[None])
   assert len(precisions) >= 2 and set(precisions) == {HIGHEST}
 

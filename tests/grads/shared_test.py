@@ -307,9 +307,10 @@ FAULTS = {
   'lookups of one row': ('tied', True, lookups, 'squares',
                          _without_duplicates),
   'cross terms of layers': (
-    'dense twice', True, contractions, 'gram_squares',
-    lambda layer, xs, ds, gram=contractions.gram_squares: sum(
-      gram(layer, (x,) * 2, (d, 0 * d)) for x, d in zip(xs, ds))),
+    'dense twice', True, contractions, 'gram_norms',
+    lambda layer, xs, ds, gram=contractions.gram_norms: jax.tree.map(
+      lambda *each: sum(each), *(gram(layer, (x,) * 2, (d, 0 * d))
+                                 for x, d in zip(xs, ds)))),
   'the transpose': ('dense and transposed, square', True, shared, '_sides', (
     lambda read: [[0], [1]])),
   'the scale': ('tied, scaled table', True, shared, '_scaled', (

@@ -131,7 +131,7 @@ def test_gram_norms_of_pixels_that_cancel_are_no_shorter_than_their_sums():
   layer = contractions.as_layer(equation, 1)
   assert layer.gram is not None
   bounds, formed = jax.jit(lambda *values: (
-    jnp.sqrt(contractions.gram_squares(layer, *values)),
+    jnp.sqrt(contractions.gram_norms(layer, *values).squares),
     contractions.products(layer, *values).reshape((30, -1))))(
       x[:, None], cotangent[:, None])
   sums = np.linalg.norm(formed, axis=1)

@@ -28,7 +28,9 @@ DEFAULTS = {
     'privatizer.gaussian_privatizer': {'allocation': 'optimal'},
     'quantiles.geometric': {'span': 1e4},
     'isolation.check_rows': {'places': True},
-    'sites.Site': {'lengths': (), 'sliced': ()},
+    'memory.Kept': dict.fromkeys((
+      'inputs', 'cotangents', 'outside', 'others', 'inside', 'convolved'), 0),
+    'sites.Site': {'lengths': (), 'sliced': (), 'same': 0},
     'weighted.of_record_loss': {'kernel': KERNEL},
     'weighted.sums': {'indicators': False}},
   'lipschitz': {
