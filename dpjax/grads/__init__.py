@@ -7,8 +7,9 @@ A privatizer (`privatizer.gaussian_privatizer`) adds noise scaled to it.
 Modules, in import order: ball, precision, quantiles, bounder, clipping,
 records, jaxprs, hoisting, sites, tracing, convolutions, microbatches, windows,
 contractions, lookups, passes, reads, pullbacks, shared, bundles, memory,
-bookkeeping, explain, inputs, weighted, entries, entry_rules, entry_indexing, dependence, isolation,
-per_example, privatizer, k_norm_privatizer, lattice_privatizer.
+bookkeeping, explain, inputs, weighted, entries, entry_rules, entry_indexing,
+dependence, isolation, per_example, privatizer, k_norm_privatizer,
+lattice_privatizer.
 """
 
 from typing import TYPE_CHECKING
