@@ -267,7 +267,7 @@ def _measured(kept: Array, leaf: Array, groups: Sequence[Group] | None,
   parts = [shared.measured(group, passes) for group in groups or ()]
 
   def total(weights: Array, values: Sequence[PyTree]) -> Array:
-    return shared.placed(groups or (), [
+    return _placed(groups or (), [
         part.total(weights, value) for part, value in zip(
             parts, values, strict=True)], leaf.shape)
 
@@ -277,6 +277,17 @@ def _measured(kept: Array, leaf: Array, groups: Sequence[Group] | None,
     sound, squares = sound & part.sound, squares + part.squares
   return Measured(squares, sound, [part.values for part in parts], total,
                   [part.axis for part in parts])
+
+
+def _placed(parts: Sequence[Group], totals: Sequence[Array],
+            shape: tuple[int, ...]) -> Array:
+  """Returns a leaf with these parts, and zeros elsewhere."""
+  if len(parts) == 1 and totals[0].shape == shape:
+    return totals[0]
+  leaf = jnp.zeros(shape, jnp.float32)
+  for part, total in zip(parts, totals, strict=True):
+    leaf = jax.lax.dynamic_update_slice(leaf, total, part.reads[0].starts)
+  return leaf
 
 
 def _weighted(params: Params, parts: Sequence[_Part], sound: Array,

@@ -32,9 +32,9 @@ UNIT_ROUNDOFF = 2.0**-24
 # most 1.3 times the time of the better way (one threshold for all: 4.4 times).
 _PRODUCTS_PER_NUMBER = 100
 _NUMBERS_PER_PRODUCT = 2**10
-# The same for dense layers on CPU, where windows need not be formed first. In 26
-# layers of 8 to 400 positions with 8 and 32 records, the choice took at most 1.2
-# times the time of the better way.
+# The same for dense layers on CPU, where windows need not be formed first. In
+# 26 layers of 8 to 400 positions with 8 and 32 records, the choice took at most
+# 1.2 times the time of the better way.
 _DENSE_LEAST, _DENSE_MOST = 3, 30
 _DENSE_NUMBERS_PER_PRODUCT = 2**15
 

@@ -16,8 +16,9 @@ from jax.extend.core import primitives as p
 from dpjax.grads import jaxprs
 from dpjax.typing import Array, PyTree
 
-# Primitives that call a function once, which we can evaluate in place.
-_CALLS = (*jaxprs.INLINED, p.remat_p, p.custom_jvp_call_p, p.custom_vjp_call_p)
+# Primitives that call a function once, which we can evaluate in place. Not that
+# of `jax.checkpoint`, which would lose its barrier against keeping values.
+_CALLS = (*jaxprs.INLINED, p.custom_jvp_call_p, p.custom_vjp_call_p)
 # Parameters of loops and branches that hold the functions they run.
 _BODIES = ('jaxpr', 'cond_jaxpr', 'body_jaxpr', 'branches')
 
@@ -120,6 +121,8 @@ def _with_bodies(equation: core.JaxprEqn) -> core.JaxprEqn:
   def body(closed: Any) -> Any:
     if isinstance(closed, tuple):
       return tuple(map(body, closed))
+    if isinstance(closed, core.Jaxpr):  # Of `jax.checkpoint`, no constants.
+      return body(core.ClosedJaxpr(closed, ())).jaxpr
     if not isinstance(closed, core.ClosedJaxpr):
       return closed
     return jax.make_jaxpr(lambda *args: _evaluate(

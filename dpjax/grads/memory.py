@@ -79,7 +79,7 @@ def num_records(program: Program, known: Mapping[int, Sequence[Group] | None],
   each = kept(program)
   formed = 4 * sum(leaves[i].size for i, groups in known.items()
                    if groups is None or any(each.is_kept for each in groups))
-  own = (each.inputs + each.others + each.inside + each.cotangents + formed)
+  own = each.others + each.inside + max(each.inputs + each.cotangents, formed)
   sums = 4 * sum(leaf.size for leaf in leaves)
   limit = _MOST * (count * each.ordinary + sums)
   least = _LEAST_BYTES.get(jax.default_backend(), _LEAST_BYTES_ELSEWHERE)
@@ -87,7 +87,15 @@ def num_records(program: Program, known: Mapping[int, Sequence[Group] | None],
   if count * own + sums > max(limit, least):
     # The sums of a part and of all parts are there together.
     size = min(size, max(int((limit - 2 * sums) // own), least // own, 1))
-  # Round the number of parts up, then their size, for little padding.
+  return _even(size, count)
+
+
+def _even(size: int, count: int) -> int:
+  """Returns a size of parts of at most `size` that needs little padding."""
+  divisor = max(i for i in range(1, size + 1) if count % i == 0)
+  if 4 * divisor >= 3 * size:
+    return divisor
+  # Round the number of parts up, then their size.
   return -(-count // -(-count // size))
 
 

@@ -58,7 +58,7 @@ def mapped(function: Callable[[Params, Batch], PyTree], apply: ApplyFn,
   """
   count = batch.y.shape[0]
   batch = filled(batch)
-  size = fastest(apply, params, batch)
+  size = fastest(apply, params, batch.x)
   if size >= batch.y.shape[0]:
     return jax.tree.map(lambda leaf: leaf[:count], function(params, batch))
   fast = convolutions.fast_in_loops(function)
@@ -88,15 +88,21 @@ def _split(arrays: PyTree, size: int) -> PyTree:
   return jax.tree.map(split, arrays)
 
 
-def fastest(apply: ApplyFn, params: Params, batch: Batch) -> int:
-  """Returns the fastest number of records at a time for a network.
+def fastest(function: Callable[[Params, PyTree], PyTree], params: Params,
+            records: PyTree) -> int:
+  """Returns the fastest number of records at a time.
 
   That is 32 to 64 for a network with convolutions on CPU, all others take the
   whole batch.
+
+  Args:
+    function: (params, records) -> values [b, ...] of the records.
+    params: first argument.
+    records: arrays [b, ...].
   """
-  count = batch.y.shape[0]
+  count: int = jax.tree.leaves(records)[0].shape[0]
   return of_convolved(
-      convolutions.num_outputs(apply, params, batch.x) // count, count)
+      convolutions.num_outputs(function, params, records) // count, count)
 
 
 def of_convolved(convolved: int, count: int) -> int:

@@ -4,7 +4,7 @@ A parameter in a loop is either stacked over its steps (layers), each of which
 reads its own slice, or all steps read the same (recurrent networks).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 import math
 from typing import NamedTuple
 
@@ -128,15 +128,3 @@ def arranged(site: Site, each: Pass) -> Pass:
 
   return Pass(*jax.tree.map(move, (list(each.inputs),
                              list(each.cotangents))))
-
-
-def by_steps(function: Callable[..., PyTree],
-             is_stacked: bool) -> Callable[..., PyTree]:
-  """Returns the function of arrays, mapped over their first axis if stacked.
-
-  One step after the other, so that intermediate values of one step are there at
-  a time.
-  """
-  if not is_stacked:
-    return function
-  return lambda *args: jax.lax.map(lambda step: function(*step), args)

@@ -155,11 +155,9 @@ def _rule_sums(apply: ApplyFn, loss: LossFn,
     indicators: see `weighted.sums`.
   """
   gradients_of = KERNELS[errors.check_choice('kernel', kernel, KERNELS)]
-  record_loss = bookkeeping.of_network(apply, loss)
   sums = weighted.sums(
       functools.partial(gradients_of, apply, loss),
-      lambda params, batch: bookkeeping.planned(record_loss, params,
-                                                (batch.x, batch.y)),
+      weighted.preparation(kernel, bookkeeping.of_network(apply, loss), tuple),
       rule, microbatch_size, indicators)
   check = isolation.checker(apply, loss)  # Once for each shape.
 
@@ -257,7 +255,7 @@ def plain_sums(apply: ApplyFn, loss: LossFn, params: Params, batch: Batch,
   batch, mask = microbatches.filled((batch, mask))
   size = microbatch_size
   if size is None:
-    size = microbatches.fastest(apply, params, batch)
+    size = microbatches.fastest(apply, params, batch.x)
   return microbatches.added_up(
       lambda params, batch, mask: observed_sums(
           lambda params, x: (apply(params, x), ()), loss, params, batch,

@@ -165,13 +165,11 @@ def _is_kept(layer: Layer, num_sites: int,
 
 
 def _layer(read: Read) -> Layer:
-  """Returns the operation of a read that is no lookup."""
   assert isinstance(read.operation, Layer)
   return read.operation
 
 
 def _table(read: Read) -> Table:
-  """Returns the operation of a read that is a lookup."""
   assert isinstance(read.operation, Table)
   return read.operation
 
@@ -266,19 +264,32 @@ def measured(group: Group, passes: Sequence[Any]) -> Measured:
   if not read.is_stacked:
     return _of_group(group, passes)
 
-  # One step after the other, so that intermediate values of one step are there
-  # at a time.
+  over_steps = _over_steps(group)
+
   def step(each: Any) -> Any:
     found = _of_group(group, {read.site: each})
     return found.squares, found.sound, found.values
 
-  squares, sound, values = jax.lax.map(step, passes[read.site])
+  squares, sound, values = over_steps(step, passes[read.site])
 
   def total(weights: Array, values: PyTree) -> Array:
-    return read.restored(jax.lax.map(
+    return read.restored(over_steps(
         lambda each: _total(group, weights, each), values))
 
   return Measured(jnp.sum(squares, 0), jnp.all(sound, 0), values, total, 1)
+
+
+def _over_steps(group: Group) -> Callable[[Callable[..., Any], PyTree], Any]:
+  """Returns the map over the steps of a stacked leaf.
+
+  All steps at once, unless their Gram matrices are larger than what they
+  multiply.
+  """
+  layer = group.layer
+  if group.is_kept or group.has_outer or (
+      layer is not None and layer.num_sites <= sum(layer.sizes[1:])):
+    return lambda function, each: jax.vmap(function)(each)
+  return jax.lax.map
 
 
 def _of_group(group: Group, passes: Any) -> Measured:
@@ -387,14 +398,3 @@ def _total(group: Group, weights: Array, values: PyTree) -> Array:
         table._replace(values=by_weight(table.values)),
         _table(group.tables[0]).shape[0]))
   return total
-
-
-def placed(parts: Sequence[Group], totals: Sequence[Array],
-           shape: tuple[int, ...]) -> Array:
-  """Returns a leaf with these parts, and zeros elsewhere."""
-  if len(parts) == 1 and totals[0].shape == shape:
-    return totals[0]
-  leaf = jnp.zeros(shape, jnp.float32)
-  for part, total in zip(parts, totals, strict=True):
-    leaf = jax.lax.dynamic_update_slice(leaf, total, part.reads[0].starts)
-  return leaf

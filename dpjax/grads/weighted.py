@@ -55,8 +55,8 @@ def of_record_loss(record_loss: RecordLoss, *, clip_norm: PyTree | Adaptive,
   added = sums(
       lambda params, batch, kept, plan: gradients_of(record_loss, params,
                                                      batch.x, kept, plan),
-      lambda params, batch: bookkeeping.planned(record_loss, params, batch.x),
-      clip, indicators=adaptive is not None)
+      preparation(kernel, record_loss, lambda batch: batch.x), clip,
+      indicators=adaptive is not None)
   if adaptive is not None:
     return GradientBounder(added, lambda certificate, radii: radii, adaptive)
   check_clip_norms(clip_norm)
@@ -79,8 +79,9 @@ def clip(norms: Array, bound: Array | float) -> Array:
 
 
 def sums(
-    gradients_of: Callable[[Params, Batch, Array, Plan], RecordGradients],
-    plan_of: Callable[[Params, Batch], Plan],
+    gradients_of: Callable[[Params, Batch, Array, Plan | None],
+                           RecordGradients],
+    prepare: Callable[[Params, Batch], tuple[Plan | None, int]],
     rule: Callable[[Array, Array], Array],
     microbatch_size: int | None = None, indicators: bool = False
     ) -> Callable[[Params, Batch, Array, PyTree], BoundedSums]:
@@ -92,15 +93,14 @@ def sums(
   Args:
     gradients_of: (params, batch, kept [b] bool, plan) -> gradients of the
       records.
-    plan_of: (params, batch) -> plan of book-keeping, by which microbatches are
-      chosen.
+    prepare: from `preparation`.
     rule: (norms [b] of a block, its bound) -> weights [b].
     microbatch_size: see `per_example.clipped`.
     indicators: whether to sum the centred indicators of the norms too.
   """
 
-  def micro_sums(plan: Plan, bounds: PyTree, params: Params, batch: Batch,
-                 mask: Array) -> BoundedSums:
+  def micro_sums(plan: Plan | None, bounds: PyTree, params: Params,
+                 batch: Batch, mask: Array) -> BoundedSums:
     gradients = gradients_of(params, batch,
                              inputs.finite_records(batch.x) & mask, plan)
     norms = block_norms(gradients, bounds)
@@ -122,14 +122,34 @@ def sums(
   def added(params: Params, batch: Batch, mask: Array,
             bounds: PyTree) -> BoundedSums:
     batch, mask = microbatches.filled((batch, mask))
-    plan = plan_of(params, batch)
-    size = microbatch_size
-    if size is None:
-      size = plan.num_records(params, len(mask))
+    plan, size = prepare(params, batch)
     return microbatches.added_up(
-        functools.partial(micro_sums, plan, bounds), params, batch, mask, size)
+        functools.partial(micro_sums, plan, bounds), params, batch, mask,
+        size if microbatch_size is None else microbatch_size)
 
   return added
+
+
+def preparation(kernel: str, record_loss: RecordLoss,
+                records_of: Callable[[Batch], PyTree]
+                ) -> Callable[[Params, Batch], tuple[Plan | None, int]]:
+  """Returns (params, batch) -> (plan of book-keeping, records at a time).
+
+  Args:
+    kernel: 'bookkeeping', or another one, which has no plan.
+    record_loss: (params, one record) -> loss of the record, a scalar.
+    records_of: batch -> its records.
+  """
+
+  def prepare(params: Params, batch: Batch) -> tuple[Plan | None, int]:
+    records = records_of(batch)
+    if kernel != 'bookkeeping':
+      return None, microbatches.fastest(
+          jax.vmap(record_loss, (None, 0)), params, records)
+    plan = bookkeeping.planned(record_loss, params, records)
+    return plan, plan.num_records(params, len(batch.y))
+
+  return prepare
 
 
 def block_norms(gradients: RecordGradients, blocks: PyTree) -> PyTree:

@@ -136,6 +136,8 @@ def test_convolutions_are_found_wherever_they_are(place):
   rearranged = convolutions.fast_in_loops(function)
   _assert_close(rearranged(*args), function(*args))
   assert _layouts(_in_scan(rearranged), *args) <= _FAST
+  if place is jax.checkpoint:  # It stays, or all values would be kept.
+    assert 'remat' in str(jax.make_jaxpr(rearranged)(*args))
 
 
 def test_functions_without_convolutions_and_trees_pass_through():
