@@ -26,10 +26,11 @@ from dpjax.typing import Array
 
 # Book-keeping may take this times the memory of an ordinary pass.
 _MOST = 1.25
-# Records are not divided below this number of bytes: products of few rows are
-# slow. Accelerators need more of them.
-_LEAST_BYTES = {'cpu': 2**23}
-_LEAST_BYTES_ELSEWHERE = 2**28
+# Records are not divided below the first number of bytes: products of few rows
+# are slow, and accelerators need more of them. More than the second at a time
+# are no faster.
+_BYTES_ON_CPU = 2**23, 2**30
+_BYTES_ELSEWHERE = 2**28, 2**32
 
 _LINEAR = {*tracing.CHEAP, 'cumsum', 'dynamic_slice', 'iota', 'max', 'min',
            'pad', 'reduce_max', 'reduce_sum', 'slice', 'split',
@@ -82,8 +83,10 @@ def num_records(program: Program, known: Mapping[int, Sequence[Group] | None],
   own = each.others + each.inside + max(each.inputs + each.cotangents, formed)
   sums = 4 * sum(leaf.size for leaf in leaves)
   limit = _MOST * (count * each.ordinary + sums)
-  least = _LEAST_BYTES.get(jax.default_backend(), _LEAST_BYTES_ELSEWHERE)
-  size = microbatches.of_convolved(each.convolved, count)
+  least, most = (_BYTES_ON_CPU if jax.default_backend() == 'cpu'
+                 else _BYTES_ELSEWHERE)
+  size = min(microbatches.of_convolved(each.convolved, count),
+             max(most // max(own, 1), 1))
   if count * own + sums > max(limit, least):
     # The sums of a part and of all parts are there together.
     size = min(size, max(int((limit - 2 * sums) // own), least // own, 1))

@@ -51,9 +51,9 @@ def _bytes(function, *args):
     *args).compile().memory_analysis().temp_size_in_bytes
 
 
-def _size(loss, monkeypatch, least=1):
-  monkeypatch.setattr(memory, '_LEAST_BYTES', {})
-  monkeypatch.setattr(memory, '_LEAST_BYTES_ELSEWHERE', least)
+def _size(loss, monkeypatch, least=1, most=2**30):
+  for name in ('_BYTES_ON_CPU', '_BYTES_ELSEWHERE'):
+    monkeypatch.setattr(memory, name, (least, most))
   params, records = _inputs()
   return bookkeeping.planned(loss, params, records).num_records(
     params, _COUNT)
@@ -82,6 +82,7 @@ def test_parts_are_small_where_an_ordinary_pass_keeps_little(monkeypatch):
                     for remat in (False, True))
   assert whole == _COUNT and remat < without < _COUNT
   assert _COUNT % without == _COUNT % remat == 0
+  assert _size(_loss, monkeypatch, most=1) == 1
 
 
 @pytest.mark.every(2)
