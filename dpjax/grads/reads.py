@@ -151,7 +151,7 @@ def at_site(number: int, site: Site) -> Read | None:
         length for length, sliced in zip(
             site.lengths, site.sliced[0], strict=True) if not sliced))
   shape = jaxprs.aval(site.reads[0]).shape
-  if isinstance(operation, Table) and shape[0] == 1:
+  if isinstance(operation, Table) and (shape[0] == 1 or site.inputs[0] != 1):
     return None  # Axes of size 1 belong to no factor.
   is_stacked = any(site.sliced[0])
   if operation.axes is None or is_stacked:
